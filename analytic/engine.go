@@ -33,7 +33,7 @@ type Profile struct {
 	// run, on a GPU with so much memory; nil for none.
 	Sampler func(m *models.Model, memory unit.Bytes) unit.Bytes
 
-	FixedCache  bool                        // its kernels depend on Step.Cache
+	FixedCache  func(*models.Model) bool    // whether its kernels for a model depend on Step.Cache; nil for none
 	Budget      func(memory unit.Bytes) int // most tokens of a step of all sequences on a GPU with so much memory, by default; nil for no limit
 	Utilization float64                     // share of the GPU's memory that it takes, by default; 0 for all of it
 
@@ -110,11 +110,11 @@ const MaxOps = 64
 // Launch appends a kernel of a class that does operator i.
 func (l *Lowering) Launch(i int, class roofline.Class, launches float64) *Kernel {
 	o := &l.Ops[i]
-	l.Kernels = append(l.Kernels, Kernel{
-		Kernel: roofline.Kernel{Class: class, Format: o.Format, Scheme: o.Scheme, Shape: o.Shape, Work: o.Work, Launches: launches, Count: o.Count},
-		Main:   i, Ops: 1 << i,
-	})
-	return &l.Kernels[len(l.Kernels)-1]
+	l.Kernels = append(l.Kernels, Kernel{Main: i, Ops: 1 << i})
+	k := &l.Kernels[len(l.Kernels)-1]
+	k.Class, k.Format, k.Scheme, k.Launches, k.Count = class, o.Format, o.Scheme, launches, o.Count
+	k.Shape, k.Work = o.Shape, o.Work
+	return k
 }
 
 // Fuse lets k do operator i too. What passes between the operators stays on the chip,

@@ -11,12 +11,13 @@ import (
 // and scheme. It may be used by several goroutines at once.
 type Predictor struct {
 	operator.Shard
-	machine   *Machine
-	price     unit.DollarsPerHour
-	layers    int
-	footprint footprint.Footprint
-	known     *pricedSteps // nil where no step is remembered
-	changed   roofline.Set // constants in which the machine differs from that of known.base
+	machine    *Machine
+	price      unit.DollarsPerHour
+	layers     int
+	footprint  footprint.Footprint
+	fixedCache bool         // kernels depend on Step.Cache
+	known      *pricedSteps // nil where no step is remembered
+	changed    roofline.Set // constants in which the machine differs from that of known.base
 }
 
 // NewPredictor prepares for estimates of c, whatever its Workload.
@@ -30,6 +31,7 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	if e.Sampler != nil {
 		own += e.Sampler(c.Model, g.Capacity())
 	}
+	p.fixedCache = e.FixedCache != nil && e.FixedCache(c.Model)
 	p.footprint = footprint.Of(&p.Rank, footprint.Reserve(p.Par, g.System(), own))
 	return p, nil
 }

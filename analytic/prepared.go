@@ -96,7 +96,7 @@ func (p *Prepared) predict(w *Workload) (e Estimate, off widths, err error) {
 // depends on the generated length only where a cache of fixed length does.
 func (p *Prepared) prefills(w *Workload) {
 	key := *w
-	if !p.machine.Engine.Profile().FixedCache {
+	if !p.fixedCache {
 		key.GenLen = 0
 	}
 	if key == p.last {

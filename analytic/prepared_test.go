@@ -101,6 +101,37 @@ func TestPreparedSeries(t *testing.T) {
 	}
 }
 
+// A prefill is remembered for answers of other lengths only where no kernel depends on the
+// length of the cache: the native engine's attention does where a window is outgrown, and a
+// cache of fixed length is copied whole.
+func TestPreparedFixedCache(t *testing.T) {
+	for _, engine := range []string{"native", "transformers-graph"} {
+		g, e := casetest.GPU(t, "h100"), casetest.Engine(t, engine)
+		all, err := analytic.NewMachines(g, e, builtIn(t, g, engine))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := testCase(t, "mistral-7b-v0.1", "h100", 1, 1)
+		series, err := c.Prepare(all, all.Machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, gen := range []int{50, 300, 20, 2} {
+			w := analytic.Workload{Batch: 4, PromptLen: 4000, GenLen: gen}
+			got, err := series.Predict(&w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			one := *c
+			one.Workload = w
+			one.Machine = one.On(all)
+			if want := predict(t, &one); got != want {
+				t.Errorf("%s, %d tokens: the series has %+v, alone it is %+v", engine, gen, got, want)
+			}
+		}
+	}
+}
+
 // BenchmarkPreparedSeries is an estimate of one more generated length, batch or, where the
 // calibration was measured, of either with its interval.
 func BenchmarkPreparedSeries(b *testing.B) {

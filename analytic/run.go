@@ -40,7 +40,7 @@ func (r *runner) begin(s *operator.Step) total {
 		return r.p.step(s)
 	}
 	cache := 0.0
-	if r.p.machine.Engine.Profile().FixedCache {
+	if r.p.fixedCache {
 		cache = s.Cache
 	}
 	if f.batch != s.Batch || f.past != s.Past || f.cache != cache {

@@ -6,15 +6,38 @@ import (
 	"llmprof/unit"
 )
 
-// MixedStep is the time of a step of several groups, decodes before chunks of prompts, and
-// what all GPUs of a replica draw in it. It is one forward pass: the groups share the rows of
-// products, and each has attention of its own.
-func (p *Predictor) MixedStep(groups []operator.Group) (unit.Seconds, unit.Joules) {
+// A StepCost is what a step takes.
+type StepCost struct {
+	Time   unit.Seconds
+	Energy unit.Joules  // of all GPUs of a replica
+	Before unit.Seconds // that the host takes before it launches it; RequestTime has it where no step runs yet
+	Launch unit.Seconds // from then on, until the last kernel is launched
+	Waits  unit.Seconds // of Time, what the kernels wait for launches that begin when the step does
+}
+
+// StepCost is what a step of several groups takes, decodes before chunks of prompts. It is one forward
+// pass: the groups share the rows of products, and each has attention of its own.
+func (p *Predictor) StepCost(groups []operator.Group) StepCost {
 	s := p.Mixed(groups)
 	t := p.step(&s)
+	c := StepCost{}
+	if p.Par.MicroBatches == 1 { // else several are launched within a step
+		c.Launch, c.Waits = t.host, max(t.host-t.kernels-t.raised, 0)
+		if !s.Decode() {
+			c.Before = p.async(&s)
+			c.Launch += p.machine.seconds(roofline.StreamNode).Times(t.launches)
+		}
+	}
 	p.limit(&t, !s.Decode())
-	power := t.draws(p.machine, float64(p.Par.PP))
-	return t.Expected, power.For(t.Expected).Times(float64(p.Par.TP * p.Par.PP))
+	c.Time = t.Expected
+	c.Energy = t.draws(p.machine, float64(p.Par.PP)).For(c.Time).Times(float64(p.Par.TP * p.Par.PP))
+	return c
+}
+
+// MixedStep is the time and the energy of StepCost.
+func (p *Predictor) MixedStep(groups []operator.Group) (unit.Seconds, unit.Joules) {
+	c := p.StepCost(groups)
+	return c.Time, c.Energy
 }
 
 // CacheRoom is the memory of one GPU that is left for the KV cache and the state of

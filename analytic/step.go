@@ -55,7 +55,9 @@ func (p *Predictor) part(t *kernelSums, l *Lowering, which operator.Part, ops []
 		t.piece += pieceOf(t.n, sum.takes(k, &c, p.machine))
 		t.constants |= c.Constants
 		t.n++
-		l.costs = append(l.costs, c)
+		if see != nil {
+			l.costs = append(l.costs, c)
+		}
 	}
 	if see != nil {
 		see(l, l.costs)
@@ -158,11 +160,15 @@ func (p *Predictor) host(t *timing, s *operator.Step) unit.Seconds {
 	if !s.Decode() {
 		return eager
 	}
-	async := m.seconds(roofline.HostAsync) + m.seconds(roofline.HostSequence).Times(s.Batch)
 	if m.Engine.Profile().Graph {
-		return async
+		return p.async(s)
 	}
-	return async + eager
+	return p.async(s) + eager
+}
+
+// async is what the host takes for a step besides launches, with asynchronous scheduling.
+func (p *Predictor) async(s *operator.Step) unit.Seconds {
+	return p.machine.seconds(roofline.HostAsync) + p.machine.seconds(roofline.HostSequence).Times(s.Batch)
 }
 
 // waitsForHost adds time of the host.

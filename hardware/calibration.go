@@ -151,13 +151,21 @@ func DefaultCalibration(g *GPU) Calibration {
 	return c
 }
 
-const servingSim = "operator times of vLLM 0.19 in bf16 that LLMServingSim has of it (5daddb2, MIT)"
+// What the constants of single cards rest on.
+const (
+	servingSim = "operator times of vLLM 0.19 in bf16 that LLMServingSim has of it (5daddb2, MIT)"
+	vidur      = "21,924 products of torch in fp16 that Vidur has of it (7d47513, MIT)"
+	inferSim   = "DeepGEMM's products in FP8 by blocks that InferSim has of it (f2293da, Apache-2.0)"
+)
 
 // card sets the constants of single cards whose operators are public. Products are fitted by
 // "llmprof calibrate --import", with errors on held-out shapes of 3.8 % (median) and 11 %
-// (90th percentile) on an RTX 4090, of 8.0 and 20 % on an RTX PRO 6000. The share of attention's arithmetic
+// (90th percentile) on an RTX 4090, of 9.0 and 22 % on an RTX PRO 6000 without the matrices of 8 to 84 MB whose
+// weights came out of its L2 cache, up to 1.9 times as fast as memory is, of 6.4 and 18 % on an A40, and of those
+// in FP8 of 3.7 and 14 % on an H20, of 5.6 and 17 % on an H800. The share of attention's arithmetic
 // and its ramp go through prefills of 1024 and 2048 tokens, its bandwidth is that of decode
-// steps of 64 sequences and more after 4096 tokens and more.
+// steps of 64 sequences and more after 4096 tokens and more; on an H20 they go through prefills of 32 heads after
+// 1024 and 8192 tokens, which leaves one of 4096 tokens within 1 %, and the bandwidth is that of all decode steps.
 func (c *Calibration) card(g *GPU) {
 	k := &c.Constants
 	switch g.Key {
@@ -166,15 +174,41 @@ func (c *Calibration) card(g *GPU) {
 		c.gemm(0.958, 0.955, 3*us)
 		c.attention(0.81, 0.92, 9.5*us)
 		k[roofline.GEMMDepth], k[roofline.AttentionRamp] = 1.03e-9, 548
-	case "rtx-pro-6000-blackwell-96gb":
+	case "rtx-pro-6000-server-96gb": // the board that was timed
 		c.Source = servingSim + "; the rest as on B200"
-		c.gemm(0.720, 0.909, 3.9*us)
+		c.gemm(0.772, 0.905, 3.9*us)
+		c.attention(0.625, 0.84, 8*us)
+		k[roofline.GEMMDepth], k[roofline.AttentionRamp] = 1.24e-9, 828
+	case "rtx-pro-6000-blackwell-96gb": // the same chip, whose peak is that of a higher clock
+		c.Source = "of the server edition, " + servingSim + "; the rest as on B200"
+		c.gemm(0.717, 0.905, 3.9*us)
 		c.attention(0.58, 0.84, 8*us)
-		k[roofline.GEMMDepth], k[roofline.AttentionRamp] = 1.30e-9, 828
+		k[roofline.GEMMDepth], k[roofline.AttentionRamp] = 1.24e-9, 828
+	case "a40-48gb":
+		c.Source = vidur + "; the rest as on A100"
+		c.gemm(0.745, 0.817, 7.4*us)
+		k[roofline.GEMMDepth] = 2.99e-9
+	case "h20-96gb":
+		c.Source = inferSim + ", and its attention; the rest as on H200"
+		c.productsInBlocks(0.929, 0.510, 3.97*us, 2.59e-10)
+		c.attention(0.97, 0.788, 12*us)
+		k[roofline.AttentionRamp] = 670
+		return
+	case "h800-sxm-80gb":
+		c.Source = inferSim + "; the rest as on H100"
+		c.productsInBlocks(0.759, 0.857, 4.07*us, 5.36e-10)
+		return
 	default:
 		return
 	}
 	k[roofline.GEMMSustained] = k[roofline.GEMMCompute]
+}
+
+// productsInBlocks sets the constants of products in FP8 with a scale for each block.
+func (c *Calibration) productsInBlocks(compute, memory float64, fixed unit.Seconds, depth float64) {
+	for key, v := range map[string]float64{"compute": compute, "memory": memory, "fixed": float64(fixed), "depth": depth} {
+		c.Constants[roofline.ConstantOf("gemm_fp8_block."+key)] = v
+	}
 }
 
 // timedBoards are the GPUs in the tables of operator times whose products are within the

@@ -171,30 +171,23 @@ func (f *fields) whole(v any, as string, low, high int) int {
 	return i
 }
 
-// flag reads a yes or no; silence and null are no.
-func (f *fields) flag(name string) bool {
-	v, as, _ := f.look(name)
-	if v == nil {
-		return false
-	}
-	b, ok := v.(bool)
-	if !ok {
-		f.fail("%s is %s; want true or false", as, kindOf(v))
-	}
-	return b
-}
+// flag reads true or false, false where there is none.
+func (f *fields) flag(name string) bool { return scalar[bool](f, name, "true or false") }
 
 // text reads a text, "" where there is none.
-func (f *fields) text(name string) string {
+func (f *fields) text(name string) string { return scalar[string](f, name, "a text") }
+
+// scalar reads a value of one type, its zero value where there is none.
+func scalar[T any](f *fields, name, want string) (value T) {
 	v, as, _ := f.look(name)
 	if v == nil {
-		return ""
+		return value
 	}
-	s, ok := v.(string)
+	value, ok := v.(T)
 	if !ok {
-		f.fail("%s is %s; want a text", as, kindOf(v))
+		f.fail("%s is %s; want %s", as, kindOf(v), want)
 	}
-	return s
+	return value
 }
 
 // ratio reads a finite number of at least 0, or takes 1 where there is none.

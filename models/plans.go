@@ -74,27 +74,19 @@ func (r *reader) listedFFN(i int) (string, bool) {
 }
 
 // listOf reads a list of texts once.
-func (r *reader) listOf(name string) []string {
-	list, ok := r.lists[name]
-	if !ok {
-		list = r.texts(name)
-		if r.lists == nil {
-			r.lists = make(map[string][]string)
-		}
-		r.lists[name] = list
-	}
-	return list
-}
+func (r *reader) listOf(name string) []string { return kept(&r.lists, name, r.texts) }
 
 // numbersOf reads a list of whole numbers once.
-func (r *reader) numbersOf(name string) []int {
-	list, ok := r.numbers[name]
+func (r *reader) numbersOf(name string) []int { return kept(&r.numbers, name, r.wholes) }
+
+// kept is a list that is read the first time it is asked for.
+func kept[T any](lists *map[string][]T, name string, read func(string) []T) []T {
+	list, ok := (*lists)[name]
 	if !ok {
-		list = r.wholes(name)
-		if r.numbers == nil {
-			r.numbers = make(map[string][]int)
+		if list = read(name); *lists == nil {
+			*lists = map[string][]T{}
 		}
-		r.numbers[name] = list
+		(*lists)[name] = list
 	}
 	return list
 }

@@ -10,15 +10,7 @@ import (
 // fromHub reads a model by its hub id: from the hub's local cache, else from
 // the hub. Where there is no network, a built-in model of that id serves.
 func (r Resolver) fromHub(ctx context.Context, name string) (*Model, error) {
-	id, err := ParseHubID(name)
-	if err != nil {
-		return nil, err
-	}
-	commit, err := r.Hub.commit(id)
-	if err != nil {
-		return nil, err
-	}
-	config, path, err := r.Hub.cached(id, commit)
+	id, commit, config, path, err := r.inCache(name)
 	if err != nil {
 		return nil, err
 	}
@@ -42,15 +34,30 @@ func (r Resolver) fromHub(ctx context.Context, name string) (*Model, error) {
 	return nil, fmt.Errorf("%w; or take the built-in model %s, which is of that repository", err, builtin)
 }
 
+// inCache finds a hub id in the hub's local cache: the commit that it knows, and the config.json with its path, if they are there.
+func (r Resolver) inCache(name string) (id HubID, commit string, config []byte, path string, err error) {
+	if id, err = ParseHubID(name); err != nil {
+		return id, "", nil, "", err
+	}
+	if commit, err = r.Hub.commit(id); err == nil {
+		config, path, err = r.Hub.cached(id, commit)
+	}
+	return id, commit, config, path, err
+}
+
+// at is a hub id at the commit that the cache knows, if it knows one.
+func (id HubID) at(commit string) HubID {
+	if commit != "" {
+		id.Revision = commit
+	}
+	return id
+}
+
 // fromNetwork fetches the config.json and leaves it in the cache. A revision
 // that the cache knows is fetched at the commit it knows: to move it would part
 // it from the weights that are cached with it.
 func (r Resolver) fromNetwork(ctx context.Context, id HubID, commit string) (*Model, error) {
-	at := id
-	if commit != "" {
-		at.Revision = commit
-	}
-	f, err := r.Hub.fetch(ctx, at)
+	f, err := r.Hub.fetch(ctx, id.at(commit))
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +65,7 @@ func (r Resolver) fromNetwork(ctx context.Context, id HubID, commit string) (*Mo
 		f.commit = commit
 	}
 	source := r.Hub.page(id, f.commit)
-	if err := r.Hub.store(at, f); err != nil {
+	if err := r.Hub.store(id.at(commit), f); err != nil {
 		source += fmt.Sprintf(" (not cached: %v)", err)
 	}
 	return read(id.String(), source, Checkpoint{Config: f.config, Quant: f.quant, Lenient: r.Lenient})
@@ -111,24 +118,13 @@ func (r Resolver) instead(id HubID, builtin, why string) (*Model, error) {
 
 // HubConfig is the config.json of a hub id: from the hub's local cache, else from the hub.
 func (r Resolver) HubConfig(ctx context.Context, name string) ([]byte, error) {
-	id, err := ParseHubID(name)
-	if err != nil {
-		return nil, err
-	}
-	commit, err := r.Hub.commit(id)
-	if err != nil {
-		return nil, err
-	}
-	if config, _, err := r.Hub.cached(id, commit); config != nil || err != nil {
+	id, commit, config, _, err := r.inCache(name)
+	if config != nil || err != nil {
 		return config, err
 	}
 	if r.Hub.Offline {
 		return nil, fmt.Errorf("%s is not in the hub cache, and the network is not used (--offline or HF_HUB_OFFLINE)", id)
 	}
-	at := id
-	if commit != "" {
-		at.Revision = commit
-	}
-	f, err := r.Hub.fetch(ctx, at)
+	f, err := r.Hub.fetch(ctx, id.at(commit))
 	return f.config, err
 }

@@ -67,6 +67,7 @@ func join(earlier, ops []Op) bool {
 		e.Work.Weights -= weights
 		e.Model += o.Model
 		e.Shape.M += o.Shape.M
+		e.Shape.Tiles += o.Shape.Tiles
 	}
 	return true
 }

@@ -139,7 +139,7 @@ func (r *Row) nodes(a *args) {
 	}
 }
 
-// sglang is the server of SGLang 0.5. Its data parallelism of whole replicas is that of its
+// sglang is the server of SGLang 0.5.14 to 0.5.23. Its data parallelism of whole replicas is that of its
 // router.
 func sglang(r *Row, q *Request, checkpoint string) Launch {
 	a := &args{list: []string{"python3", "-m", "sglang.launch_server", "--model-path", checkpoint}}
@@ -181,7 +181,7 @@ func sglang(r *Row, q *Request, checkpoint string) Launch {
 	return a.launch("sglang")
 }
 
-// tensorRT is the server of TensorRT-LLM 1.x with its PyTorch backend. It has no replicas
+// tensorRT is the server of TensorRT-LLM 1.2 with its PyTorch backend. It has no replicas
 // of its own.
 func tensorRT(r *Row, q *Request, checkpoint string) Launch {
 	a := &args{list: []string{"trtllm-serve", "serve", checkpoint}}
@@ -198,7 +198,7 @@ func tensorRT(r *Row, q *Request, checkpoint string) Launch {
 	a.number("--max_seq_len", longest(q))
 	a.number("--max_batch_size", r.Batch)
 	if r.Formats.KV == unit.FP8 {
-		a.add("--kv_cache_dtype", "fp8")
+		a.note("give kv_cache_config: {dtype: fp8} in a file for --extra_llm_api_options: the command has no flag for it")
 	}
 	a.above("--max_num_tokens", r.Budget)
 	if r.Drafts > 0 {
@@ -224,7 +224,7 @@ func llamaCPP(r *Row, q *Request, checkpoint string) Launch {
 	a.add("--flash-attn", "on")
 	a.above("--batch-size", r.Budget)
 	if r.Drafts > 0 {
-		a.note("llama.cpp speculates with a draft model of its own: --model-draft FILE --draft-max %d", r.Drafts)
+		a.note("llama.cpp speculates with a draft model of its own: --model-draft FILE --spec-draft-n-max %d", r.Drafts)
 	}
 	if r.Prefill > 0 {
 		a.note("llama.cpp has no replicas that only prefill: %d servers do less than the row says", r.DP+r.Prefill)

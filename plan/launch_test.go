@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,6 +89,62 @@ func TestVLLMParses(t *testing.T) {
 	}
 }
 
+// flagsOf are the flags, of those that launch commands may have, that the servers take: of
+// SGLang the server arguments of its wheels 0.5.14 and 0.5.23, of TensorRT-LLM those of
+// tensorrt_llm/commands/serve.py at commit 00209af149e7774406881a37283dce303571eb11 (1.2), of llama.cpp
+// those of tools/server/README.md at commit 00dc8057ab28c9cb4c79a6dd6dfce07fe779f63b.
+var flagsOf = map[string][]string{
+	"sglang": {
+		"--model-path", "--tp-size", "--dp-size", "--enable-dp-attention", "--pp-size", "--ep-size", "--quantization", "--kv-cache-dtype", "--context-length",
+		"--max-running-requests", "--chunked-prefill-size", "--speculative-algorithm", "--speculative-eagle-topk", "--speculative-num-steps",
+		"--speculative-num-draft-tokens", "--disaggregation-mode",
+	},
+	"tensorrt-llm": {"--tp_size", "--pp_size", "--ep_size", "--max_seq_len", "--max_batch_size", "--max_num_tokens", "--extra_llm_api_options"},
+	"llama.cpp": {
+		"--model", "--n-gpu-layers", "--parallel", "--ctx-size", "--flash-attn", "--batch-size", "--split-mode", "--cache-type-k", "--cache-type-v",
+	},
+}
+
+// The other engines have the flags of their launch commands.
+func TestFlags(t *testing.T) {
+	for i, all := range launched(t) {
+		for _, l := range all {
+			known, ok := flagsOf[l.Engine]
+			for _, w := range l.Args {
+				if ok && strings.HasPrefix(w, "--") && !slices.Contains(known, w) {
+					t.Errorf("row %d: %s has no flag %s", i, l.Engine, w)
+				}
+			}
+		}
+	}
+}
+
+// A wheel of SGLang, unpacked to the folder that LLMPROF_SGLANG names, has a server argument for
+// each flag.
+func TestSGLangFlags(t *testing.T) {
+	folder := os.Getenv("LLMPROF_SGLANG")
+	if folder == "" {
+		t.Skip("LLMPROF_SGLANG does not name the folder of an unpacked wheel of SGLang")
+	}
+	var source strings.Builder
+	for _, pattern := range []string{"server_args.py", "arg_groups/fields/*.py"} {
+		files, _ := filepath.Glob(filepath.Join(folder, "sglang/srt", pattern))
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			source.Write(text)
+		}
+	}
+	for _, flag := range flagsOf["sglang"] {
+		field := strings.ReplaceAll(strings.TrimPrefix(flag, "--"), "-", "_")
+		if !strings.Contains(source.String(), "\n    "+field+": A[") {
+			t.Errorf("there is no server argument %s", field)
+		}
+	}
+}
+
 // What an engine cannot do as the row has it is said.
 func TestLaunchNotes(t *testing.T) {
 	all := launched(t)
@@ -97,6 +155,7 @@ func TestLaunchNotes(t *testing.T) {
 		{0, 2, "start 3 of these servers"}, {2, 0, "checkpoint with weights quantized as w4a16-g128"}, {3, 0, "16 GPUs take 2 machines of 8"},
 		{3, 2, "enable_attention_dp"}, {3, 4, "LeaderWorkerSet"}, {0, 3, "no FP8 cache"},
 		{5, 0, "1 replicas more that prefill"}, {5, 4, "a proxy in front of both"}, {5, 2, "speculative_config"},
+		{0, 2, "kv_cache_config: {dtype: fp8}"},
 	} {
 		if got := strings.Join(all[x.row][x.engine].Notes, "\n"); !strings.Contains(got, x.want) {
 			t.Errorf("%s of row %d says %q, want %q", all[x.row][x.engine].Engine, x.row, got, x.want)

@@ -33,7 +33,7 @@ func (s *search) bound(c *config) float64 {
 	case Energy:
 		return c.energy
 	case Latency:
-		alone := c.single.TTFT.Expected + (c.single.E2E.Expected-c.single.TTFT.Expected).Times(1/s.gain())
+		alone := c.single.TTFT.Expected + (c.single.E2E.Expected - c.single.TTFT.Expected).Times(1/s.gain())
 		return float64(alone) * c.slower
 	}
 	return float64(c.least * c.GPUs)

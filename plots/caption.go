@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"llmprof/analytic"
 )
@@ -135,4 +136,15 @@ func formatsPart(c *analytic.Case) string {
 		return "weights " + weights + ", KV, activations " + kv
 	}
 	return "weights " + weights + ", KV " + kv + ", activations " + act
+}
+
+// printable is text on one line without what no document may hold: control
+// characters, what is not UTF-8, and what Unicode has no characters for.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, strings.ToValidUTF8(s, " "))
 }

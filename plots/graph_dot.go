@@ -1,10 +1,11 @@
+//go:build !js
+
 package plots
 
 import (
 	"fmt"
 	"html"
 	"strings"
-	"unicode"
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
@@ -135,17 +136,6 @@ func (g *graph) table(n *node) string {
 // ampersand an entity.
 func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "&", "&amp;", "\n", `\n`).Replace(s) + `"`
-}
-
-// printable is text on one line without what no document may hold: control
-// characters, what is not UTF-8, and what Unicode has no characters for.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, strings.ToValidUTF8(s, " "))
 }
 
 // hex is an opaque colour as DOT and CSS write it.

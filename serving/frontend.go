@@ -12,7 +12,8 @@ type frontend struct {
 	token  unit.Seconds // of a token: half to take it from a step's output, half to send it
 	way    unit.Seconds // of a token to its client besides
 
-	end      unit.Seconds // of the pass that runs; 0 if none does
+	passing  bool         // a pass runs
+	end      unit.Seconds // of that pass
 	entering []entering   // in the order of their arrival
 	outputs  []output     // of steps, not taken apart yet
 	ready    []*sequence  // that have tokens to send
@@ -30,11 +31,16 @@ type entering struct {
 	stages   int
 }
 
+// handed is through how many passes of the loop the output of a step goes before it is taken apart: one reads
+// it from the engine's socket, and one queues it (AsyncMPClient and AsyncLLM in vllm/v1/engine).
+const handed = 2
+
 // An output is what a step gained for a sequence.
 type output struct {
 	sequence *sequence
 	gain     int
 	ended    bool
+	passes   int // that it goes through before it is taken apart
 }
 
 // frontend is the server's process as the engine's constants say. A request's time beyond its steps is that
@@ -57,7 +63,7 @@ func (f *frontend) load(rate, gen float64) float64 {
 // begin begins a pass if there is anything to do, and gives sent the sequences whose tokens it sends, with
 // the time at which each client has them.
 func (f *frontend) begin(now unit.Seconds, sent func(*sequence, unit.Seconds)) {
-	if f.end > 0 || len(f.entering)+len(f.outputs)+len(f.ready) == 0 {
+	if f.passing || len(f.entering)+len(f.outputs)+len(f.ready) == 0 {
 		return
 	}
 	half := f.token.Times(0.5)
@@ -67,12 +73,17 @@ func (f *frontend) begin(now unit.Seconds, sent func(*sequence, unit.Seconds)) {
 		sent(q, at+f.way)
 	}
 	f.ready = f.ready[:0]
+	gain := 0
 	f.taken = 0
-	for i := range f.outputs {
-		f.taken += f.outputs[i].gain
+	for i := range f.outputs { // in their order, so that those that are taken apart come first
+		o := &f.outputs[i]
+		if o.passes--; o.passes < 0 {
+			gain += o.gain
+			f.taken++
+		}
 	}
-	f.end = at + half.Times(float64(f.taken)) + f.intake.Times(float64(len(f.entering))/stages)
-	f.taken = len(f.outputs)
+	f.passing = true
+	f.end = at + half.Times(float64(gain)) + f.intake.Times(float64(len(f.entering))/stages)
 	for i := range f.entering {
 		f.entering[i].stages--
 	}
@@ -80,7 +91,7 @@ func (f *frontend) begin(now unit.Seconds, sent func(*sequence, unit.Seconds)) {
 
 // finish ends the pass that runs, and gives enter the requests that have gone through all stages.
 func (f *frontend) finish(enter func(*sequence)) {
-	f.end = 0
+	f.passing = false
 	for _, o := range f.outputs[:f.taken] {
 		if o.sequence.unsent == 0 {
 			f.ready = append(f.ready, o.sequence)

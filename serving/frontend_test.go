@@ -11,7 +11,7 @@ import (
 // and tokens their clients.
 func passes(f *frontend, at unit.Seconds) (entered, sent []unit.Seconds) {
 	send := func(q *sequence, at unit.Seconds) { q.unsent = 0; sent = append(sent, at) }
-	for f.begin(at, send); f.end > 0; f.begin(at, send) {
+	for f.begin(at, send); f.passing; f.begin(at, send) {
 		at = f.end
 		f.finish(func(*sequence) { entered = append(entered, at) })
 	}
@@ -43,7 +43,7 @@ func TestStreams(t *testing.T) {
 	}
 	step := func() {
 		for _, q := range all {
-			f.outputs = append(f.outputs, output{q, 1, false})
+			f.outputs = append(f.outputs, output{q, 1, false, handed})
 		}
 	}
 	step()
@@ -54,10 +54,13 @@ func TestStreams(t *testing.T) {
 	}
 	casetest.Near(t, "two tokens", sent[99]-1, unit.Seconds(200*0.5e-4+100*0.5e-4), 1e-9)
 
-	f.entering = append(f.entering, entering{&sequence{}, stages})
 	at, entered := unit.Seconds(2), unit.Seconds(0)
-	for entered == 0 {
+	for i := 0; entered == 0; i++ {
 		step()
+		if i == handed+1 { // outputs come as fast as they are taken apart
+			at = 2
+			f.entering = append(f.entering, entering{&sequence{}, stages})
+		}
 		f.begin(at, func(q *sequence, _ unit.Seconds) { q.unsent = 0 })
 		at = f.end
 		f.finish(func(*sequence) { entered = at })

@@ -358,6 +358,18 @@ func (l *Lengths) inverse() float64 {
 	return max(sum/max(n, 1)*(l.mean()-1), 1)
 }
 
+// older is the share of the answers under way that are older than one that ends: those that are longer by more
+// than they began before it.
+func (l *Lengths) older() (share float64) {
+	all := l.quantiles()
+	for _, ends := range all {
+		for _, other := range all {
+			share += float64(max(other-ends, 0))
+		}
+	}
+	return share / float64(len(all)*len(all)) / l.mean()
+}
+
 // quantiles are lengths in the middle of equal parts of the distribution, spread so that
 // their mean and variance are those of the distribution.
 func (l *Lengths) quantiles() []int {

@@ -3,20 +3,17 @@ package serving
 import (
 	"slices"
 
+	"llmprof/analytic"
 	"llmprof/operator"
-	"llmprof/unit"
 )
 
 // A Cost is what one step takes.
-type Cost struct {
-	Time   unit.Seconds
-	Energy unit.Joules // of all GPUs of the replica
-}
+type Cost = analytic.StepCost
 
 // A Stepper prices a step of several groups, decodes before chunks of prompts.
 // analytic.Predictor is the one evaluator behind it.
 type Stepper interface {
-	MixedStep(groups []operator.Group) (unit.Seconds, unit.Joules)
+	StepCost(groups []operator.Group) analytic.StepCost
 	Windows() []float64
 }
 
@@ -46,28 +43,21 @@ func (p *prices) decode(batch int, past float64) Cost {
 	}
 	return c.at(past/float64(batch), func(mean float64) Cost {
 		group := [1]operator.Group{{Batch: float64(batch), New: 1, Past: mean, Logits: 1}}
-		return p.whole(group[:])
+		return p.stepper.StepCost(group[:])
 	})
-}
-
-// whole is the cost of one forward pass.
-func (p *prices) whole(groups []operator.Group) Cost {
-	t, e := p.stepper.MixedStep(groups)
-	return Cost{t, e}
 }
 
 // mixed is the cost of a step, in as many forward passes as it takes.
 func (p *prices) mixed(groups []operator.Group) (sum Cost) {
 	if p.pass == 0 {
-		return p.whole(groups)
+		return p.stepper.StepCost(groups)
 	}
 	left := p.pass
 	p.part = p.part[:0]
 	flush := func() {
 		if len(p.part) > 0 {
-			c := p.whole(p.part)
-			sum.Time += c.Time
-			sum.Energy += c.Energy
+			c := p.stepper.StepCost(p.part)
+			sum = plus(&sum, &c, 1)
 		}
 		p.part, left = p.part[:0], p.pass
 	}
@@ -242,6 +232,19 @@ func (c *curve) split(i int, price func(float64) Cost) {
 
 // between is the cost on the line between two knots.
 func between(a, b *knot, context float64) Cost {
-	x := (context - a.context) / (b.context - a.context)
-	return Cost{a.cost.Time + (b.cost.Time - a.cost.Time).Times(x), a.cost.Energy + (b.cost.Energy - a.cost.Energy).Times(x)}
+	return toward(&a.cost, &b.cost, (context-a.context)/(b.context-a.context))
+}
+
+// plus is a cost and n times another, of a step after it.
+func plus(a, b *Cost, n float64) Cost {
+	return Cost{
+		Time: a.Time + b.Time.Times(n), Energy: a.Energy + b.Energy.Times(n),
+		Before: a.Before + b.Before.Times(n), Launch: a.Launch + b.Launch.Times(n), Waits: a.Waits + b.Waits.Times(n),
+	}
+}
+
+// toward is a share of the way from one cost to another.
+func toward(a, b *Cost, share float64) Cost {
+	more := plus(b, a, -1)
+	return plus(a, &more, share)
 }

@@ -48,9 +48,13 @@ type replica struct {
 
 	batch      batch
 	busy       bool
+	overlaps   bool         // the step is formed before the one before it has ended
 	begin, end unit.Seconds // of the step that runs
-	gains      []*sequence  // of that step
-	ending     []*sequence  // whose last token that step brings
+	launched   unit.Seconds // when the host has launched all of that step
+	held       unit.Seconds // until when the host keeps the outputs of the step before; 0 if it has none
+	outputs    []output
+	gains      []*sequence // of that step
+	ending     []*sequence // whose last token that step brings
 	spare      []*sequence
 	spareEnd   []*sequence
 
@@ -68,9 +72,9 @@ const (
 	expectClip  = 4096 // tokens of its own answer that a request has to have room for
 )
 
-// schedule forms the next step of what had arrived when it was seen, and starts it at now.
-// It reports whether there is one.
-func (r *replica) schedule(now, seen unit.Seconds) bool {
+// schedule makes the next step of what had arrived when it was formed, and starts it at now. It reports
+// whether there is one.
+func (r *replica) schedule(now, formed unit.Seconds) bool {
 	r.batch.reset(len(r.prices.windows))
 	r.gains, r.spare = r.spare[:0], r.gains
 	r.ending, r.spareEnd = r.spareEnd[:0], r.ending
@@ -78,7 +82,7 @@ func (r *replica) schedule(now, seen unit.Seconds) bool {
 	budget, preempted := r.rules.Budget, r.preempted
 	r.continueRunning(&budget, now, !r.rules.Mixed)
 	if preempted == r.preempted {
-		r.admit(&budget, now, seen)
+		r.admit(&budget, now, formed)
 	}
 	if r.batch.empty() && !r.rules.Mixed {
 		r.continueRunning(&budget, now, false)
@@ -88,15 +92,38 @@ func (r *replica) schedule(now, seen unit.Seconds) bool {
 		return false
 	}
 	r.cost = r.price()
-	r.begin, r.end, r.busy = now, now+r.cost.Time, true
+	if r.overlaps {
+		formed += r.cost.Before
+	}
+	r.busy = true
+	r.run(now, formed)
 	return true
+}
+
+// run gives the step its times. The host launches it from a time on when the step before may still run: so
+// much less the kernels wait for launches.
+func (r *replica) run(now, launch unit.Seconds) {
+	c := &r.cost
+	ahead := min(now-launch, c.Waits) // below 0 if the GPU is idle until the host is ready
+	c.Time -= ahead
+	c.Energy -= r.server.idle().For(ahead)
+	r.begin, r.end = now, now+c.Time
+	r.launched = min(launch+c.Launch, r.end)
+}
+
+// gained notes what the step that ended gained.
+func (r *replica) gained() {
+	r.outputs = r.outputs[:0]
+	for _, q := range r.gains {
+		r.outputs = append(r.outputs, output{q, q.gain, q.generated == q.Request.Gen, handed})
+	}
 }
 
 // price prices the step, and what the drafting of its tokens takes.
 func (r *replica) price() Cost {
 	c := r.prices.cost(&r.batch, r.server.Drafts)
 	d := r.server.drafting(r.draft, &r.batch)
-	return Cost{c.Time + d.Time, c.Energy + d.Energy}
+	return plus(&c, &d, 1)
 }
 
 // drafting is what the drafts of a step's batch take. A module of the model has to see all tokens of the step
@@ -112,8 +139,7 @@ func (s *Server) drafting(draft *prices, b *batch) (sum Cost) {
 	}
 	if b.decodes > 0 && passes > 0 {
 		d := draft.decode(b.decodes, b.past)
-		sum.Time += d.Time.Times(float64(passes))
-		sum.Energy += d.Energy.Times(float64(passes))
+		sum = plus(&sum, &d, float64(passes))
 	}
 	return sum
 }
@@ -206,10 +232,10 @@ func (r *replica) leave(q *sequence) {
 }
 
 // admit lets waiting sequences begin, in their order.
-func (r *replica) admit(budget *int, now, seen unit.Seconds) {
+func (r *replica) admit(budget *int, now, formed unit.Seconds) {
 	for *budget > 0 && len(r.running) < r.rules.MaxSeqs {
 		q := r.waiting.front()
-		if q == nil || q.arrived > seen || q.ready > now {
+		if q == nil || q.arrived > formed || q.ready > now {
 			return
 		}
 		gpu, host := r.hits(q)

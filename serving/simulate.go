@@ -111,10 +111,13 @@ func (c *cluster) step() bool {
 	}
 	for _, all := range [2][]*replica{c.mixed, c.first} {
 		for _, r := range all {
+			if r.held > 0 && r.held < at {
+				at, what, who = r.held, 5, r
+			}
 			if r.end > 0 && r.end < at {
 				at, what, who = r.end, 3, r
 			}
-			if r.front.end > 0 && r.front.end < at {
+			if r.front.passing && r.front.end < at {
 				at, what, who = r.front.end, 4, r
 			}
 		}
@@ -137,6 +140,8 @@ func (c *cluster) step() bool {
 	case 4:
 		who.front.finish(func(q *sequence) { c.enter(who, q) })
 		who.front.begin(c.now, c.sent)
+	case 5:
+		c.output(who)
 	}
 	return true
 }
@@ -185,18 +190,26 @@ func (c *cluster) start(r *replica, seen unit.Seconds) {
 	}
 }
 
-// ended is the end of a step. With asynchronous scheduling the next one was formed when it
-// began, and knows neither requests that came since nor blocks that it frees.
+// ended is the end of a step. With asynchronous scheduling the next one was formed before, and knows neither
+// requests that came since nor blocks that it frees; while the host launches that one it takes no output.
 func (c *cluster) ended(r *replica) {
 	if !r.busy { // a cache has arrived
 		c.start(r, c.now)
 		return
 	}
-	begin, ending := r.begin, r.ending
-	c.output(r)
-	r.busy = false
+	r.gained()
+	ending, formed := r.ending, max(r.begin, r.launched)
+	r.busy, r.held = false, c.now
 	if r.rules.Async {
-		c.start(r, begin)
+		r.overlaps = true
+		c.start(r, formed)
+		r.overlaps = false
+		if r.busy && len(r.batch.chunks) > 0 { // what launching a decode step takes is in the time of a request
+			r.held = max(c.now, r.launched)
+		}
+	}
+	if r.held == c.now {
+		c.output(r)
 	}
 	r.free(ending)
 	if !r.busy {
@@ -206,22 +219,21 @@ func (c *cluster) ended(r *replica) {
 
 // output gives out the tokens of a step that ended.
 func (c *cluster) output(r *replica) {
-	f, end := &r.front, r.end
-	if f.free() {
-		for _, q := range r.gains {
-			q.complete = q.generated == q.Request.Gen
-			c.sent(q, end+c.way)
+	f := &r.front
+	r.held = 0
+	for _, o := range r.outputs {
+		q := o.sequence
+		if f.free() {
+			q.complete = o.ended
+			c.sent(q, c.now+c.way)
 		}
-	} else {
-		for _, q := range r.gains {
-			f.outputs = append(f.outputs, output{q, q.gain, q.generated == q.Request.Gen})
+		if r.only && !o.ended {
+			heap.Push(&c.handovers, handover{c.now + r.move(q.computed, c.server.Link), q})
 		}
-		f.begin(c.now, c.sent)
 	}
-	for _, q := range r.ending {
-		if r.only && q.generated < q.Request.Gen {
-			heap.Push(&c.handovers, handover{end + r.move(q.computed, c.server.Link), q})
-		}
+	if !f.free() {
+		f.outputs = append(f.outputs, r.outputs...)
+		f.begin(c.now, c.sent)
 	}
 }
 

@@ -198,3 +198,58 @@ func TestInterrupted(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 }
+
+// The host launches a step while the one before runs: its kernels wait for launches so much less, and a step
+// of the GPU never ends before it is launched.
+func TestLaunchedAhead(t *testing.T) {
+	s := server(t, "llama3.1-8b", "h200", 1, "vllm")
+	for _, x := range []struct {
+		what           string
+		cost           Cost
+		ahead          unit.Seconds
+		ends, launched unit.Seconds
+	}{
+		{"nothing runs before it", Cost{Time: 24, Launch: 24, Waits: 10}, 0, 24, 24},
+		{"some of the launches are done", Cost{Time: 24, Launch: 24, Waits: 10}, 6, 18, 18},
+		{"the kernels are what takes longest", Cost{Time: 24, Launch: 24, Waits: 10}, 15, 14, 9},
+		{"kernels hide all launches", Cost{Time: 27, Launch: 24}, 6, 27, 18},
+		{"the host is late", Cost{Time: 24, Launch: 24, Waits: 10}, -2, 26, 26},
+	} {
+		r := &replica{server: s, cost: x.cost}
+		r.run(100, 100-x.ahead)
+		if r.end != 100+x.ends || r.launched != 100+x.launched {
+			t.Errorf("%s: ends after %g and is launched after %g, want %g and %g", x.what, float64(r.end-100), float64(r.launched-100), float64(x.ends), float64(x.launched))
+		}
+	}
+}
+
+// With asynchronous scheduling a request that comes while the host launches a prompt is in the next step, and
+// the host takes the first token of that prompt when it has launched that step.
+func TestRequestDuringLaunch(t *testing.T) {
+	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
+	p := s.Predictor
+	alone := p.StepTime(1, 1024, 0, 1)
+	launch := p.StepCost([]operator.Group{{Batch: 1, New: 1024, Logits: 1}}).Launch
+	if launch < alone.Times(0.5) {
+		t.Fatalf("a prompt of %g s is launched within %g s: nothing to show", float64(alone), float64(launch))
+	}
+	firsts := func(at unit.Seconds) (first, second unit.Seconds) {
+		var all [2]unit.Seconds
+		_, err := Simulate(context.Background(), s, Replay([]Request{{Prompt: 1024, Gen: 20}, {At: at, Prompt: 1024, Gen: 20}}),
+			Options{Each: func(r *Record) { all[r.Index] = r.First }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all[0], all[1]
+	}
+	idle, _ := firsts(1)
+	held, during := firsts(launch.Times(0.5))
+	_, after := firsts(launch.Times(1.05)) // it reaches the engine when the next step is formed already
+	if more := held - idle; more < launch.Times(0.7) {
+		t.Errorf("the first token comes %g s later for the launch of the next prompt of %g s", float64(more), float64(launch))
+	}
+	step := p.StepTime(1, 1, 1024, 1)
+	if wait := after - during; wait < step.Times(0.5) {
+		t.Errorf("a request that comes later than the launch has its token %g s after one that comes during it, want a step of %g s", float64(wait), float64(step))
+	}
+}

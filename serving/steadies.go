@@ -166,13 +166,12 @@ func (t *Steadies) firstTokens(rate float64, replicas int) (*Steady, error) {
 		return st, nil
 	}
 	p := t.prefill.piece(0)
-	last, _ := p.with(1 << (knots - 1))
-	before, _ := p.with(1 << (knots - 2))
+	last, before := p.longer(1<<(knots-1)), p.longer(1<<(knots-2))
 	if most := (1 << (knots - 2)) / (last - before); rate >= most {
 		return nil, fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by prefill (in each of %d replicas that prefill)",
 			rate*float64(replicas), most*float64(replicas), replicas)
 	}
-	st := t.queue(&p, rate)
+	st := t.queue(p, rate)
 	st.Capacity = Capacity{Rate: float64(replicas) * (1 << (knots - 2)) / (last - before), Bound: "prefill", Running: t.prefill.most}
 	t.firsts[key] = st
 	return st, nil
@@ -201,7 +200,8 @@ func (t *Steadies) queue(p *piece, rate float64) *Steady {
 		for k < prefills && arrivals[k] <= seen {
 			k++
 		}
-		took, joules := p.with(float64(k - i))
+		c := p.extra(float64(k - i))
+		took, joules := float64(c.Time), float64(c.Energy)
 		formed, now = now, now+took
 		busy, energy = busy+took, energy+joules
 		for ; i < k; i++ {

@@ -86,18 +86,23 @@ type flow struct {
 	steps   float64 // that a sequence decodes for
 	gen     float64
 	inverse float64 // mean of 1/(gen-1), over that of the mean
+	older   float64 // share of the sequences that are older than one that ends
 	context float64 // of a sequence that decodes, mean over time
-	prompts []int   // quantiles of the prompts' lengths
-	mean    int
+	fills   *fills
 	most    int // sequences at once
 	bound   string
 	held    float64
-	handed  bool // sequences come with the cache of their prompts
-	pieces  map[int]piece
-	filled  map[int]filled
+	clients bool    // requests come from clients that wait for answers
+	handed  bool    // sequences come with the cache of their prompts
+	graphs  float64 // up to how many tokens of a step graphs launch it
+	pieces  map[int]*piece
+	tables  map[int]*tokenCosts
+	decodes map[int]Cost // steps that only decode
+	rate    float64      // that the cycles are of
+	cycles  map[*piece]*cycle
 }
 
-const quantiles = 8
+const quantiles = 16
 
 func (s *Server) flow(prompt, gen Lengths) (*flow, error) {
 	if err := s.Check(); err != nil {
@@ -113,17 +118,17 @@ func (s *Server) flow(prompt, gen Lengths) (*flow, error) {
 	if longest := s.longest(r); prompt.mean()+gen.mean() > float64(longest) {
 		return nil, fmt.Errorf("requests of %g + %g tokens do not fit: the longest that does has %d, prompt and answer", prompt.mean(), gen.mean(), longest)
 	}
-	f := &flow{server: s, front: s.frontend(), prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), pieces: map[int]piece{}, filled: map[int]filled{}}
+	f := &flow{server: s, front: s.frontend(), prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), pieces: map[int]*piece{}, tables: map[int]*tokenCosts{}, decodes: map[int]Cost{}, cycles: map[*piece]*cycle{}}
 	f.prices.once = true
 	if s.Drafter != nil {
 		f.draft = newPrices(s.Drafter, 0, false)
 	}
 	mean, square := gen.moments()
 	f.gen, f.steps = mean, (mean-1)/s.yields()
-	f.mean = int(prompt.mean())
-	f.inverse = gen.inverse()
+	f.inverse, f.older = gen.inverse(), gen.older()
 	f.context = prompt.mean() + square/(2*mean)
-	f.prompts = prompt.quantiles()
+	f.fills = newFills(s, prompt.quantiles())
+	f.graphs = f.graphed()
 	f.limit(r, prompt, gen)
 	return f, nil
 }
@@ -152,29 +157,16 @@ func (f *flow) open(rate float64) *Steady {
 		return nil
 	}
 	var running, power, ttft float64
-	behind := 0.0 // by how much longer the decode steps after a prompt are, for more came during its step
+	behind := 0.0 // by how much longer the decode steps after a prompt are
 	for n, w := range weights {
-		if n == 0 && f.handed {
-			power += w * float64(f.server.idle())
-			continue
-		}
 		at := min(n, f.most)
-		p := f.at(at)
-		c, energy := cycles[at].mean, cycles[at].energy
 		running += float64(at) * w
 		st.Waiting += float64(n-at) * w
-		busy := 1.0
-		if n == 0 {
-			busy = min(rate*float64(p.extra[0].Time), 1)
-			power += w * (busy*float64(p.extra[0].Energy)/float64(p.extra[0].Time) + (1-busy)*float64(f.server.idle()))
-		} else {
-			power += w * energy / c
-		}
-		first, own := f.first(at, &p, rate, &cycles[at], busy)
-		ttft += w * first
-		more, _, _ := p.prompts(rate * own)
-		behind += w * max(more-(c-float64(p.decode.Time)), 0)
-		st.Utilization += w * busy
+		m := f.moment(at, rate, cycles[at])
+		st.Utilization += w * m.busy
+		power += w * m.power
+		ttft += w * m.first
+		behind += w * m.behind
 	}
 	if st.TTFT = unit.Seconds(ttft + st.Waiting/rate); !f.handed {
 		st.TTFT += f.server.Predictor.RequestTime()
@@ -193,36 +185,40 @@ func (f *flow) open(rate float64) *Steady {
 	return st
 }
 
-// first is the time to the first token of a request that finds a step running with
-// probability busy: what is left of that step, one more with asynchronous scheduling, and
-// the one that it shares with the prompts that came besides.
-func (f *flow) first(n int, p *piece, rate float64, steps *cycle, busy float64) (ttft, step float64) {
-	c, window, d := steps.mean, steps.square/steps.mean, float64(p.decode.Time)
-	wait := window / 2
-	if f.handed { // its first token is known already
+// A moment is the replica while some number of its sequences decode.
+type moment struct {
+	busy   float64 // share of the time
+	power  float64
+	first  float64 // from the arrival of a request to its first token
+	behind float64
+}
+
+// moment is the replica while n sequences decode.
+func (f *flow) moment(n int, rate float64, c *cycle) moment {
+	idle := float64(f.server.idle())
+	switch {
+	case n == 0 && f.handed:
+		return moment{power: idle}
+	case n == 0: // prompts alone, one after the other
+		p := f.piece(0)
+		one := p.extra(1)
+		time := float64(one.Time)
+		busy := min(rate*time, 1)
+		return moment{busy: busy, power: busy*float64(one.Energy)/time + (1-busy)*idle, first: busy*(time/2+p.joined(rate*time)) + (1-busy)*time}
+	case f.handed: // its first token is known already
+		wait := c.mean / 2
 		if f.server.Scheduler.Async {
-			wait += c
+			wait += c.mean
 		}
-		return wait, 0
+		return moment{busy: 1, power: c.energy / c.decode, first: wait}
 	}
-	// A request that comes at any time meets long steps more often than short ones, and with it come as many
-	// as in the whole step: in one without prompts with probability short, else in one as much longer.
-	short := math.Exp(-rate*c) * d / c
-	joined := short*p.joined(rate*d) + (1-short)*p.joined(rate*(window-short*d)/(1-short))
-	own, next := d, c
-	if p.apart {
-		own, next = 0, c/(2-math.Exp(-rate*c))
-	}
-	if f.server.Scheduler.Async {
-		wait += next
-	}
-	return busy*(wait+joined) + (1-busy)*float64(p.extra[0].Time) + own + f.out(p, float64(n)), own + joined
+	return moment{busy: 1, power: c.energy / c.decode, first: c.first + f.out(float64(n)), behind: c.behind}
 }
 
 // out is by how much later a first token is sent because n tokens of the same step go first. What the same
 // thread does while a request comes in costs nothing, as long as the request is there when the step ends.
-func (f *flow) out(p *piece, n float64) float64 {
-	if p.apart { // those of decode steps were sent while the prompt was computed
+func (f *flow) out(n float64) float64 {
+	if !f.server.Scheduler.Mixed { // those of decode steps were sent while the prompt was computed
 		return 0
 	}
 	return n * float64(f.front.token)
@@ -240,36 +236,54 @@ func (f *flow) complete(st *Steady, rate float64, replicas int) {
 	}
 }
 
-// stable reports whether a replica that is full answers faster than requests come.
-func (f *flow) stable(rate float64) bool {
-	p := f.at(f.most)
-	return rate*f.steps*p.cycle(rate).mean < float64(f.most)*(1-1e-6)
+// full is the rate at which the sequences of a replica that is full just end as fast as requests come, up to
+// a ceiling: each of its steps has as many prompts then as sequences end.
+func (f *flow) full(ceiling float64) float64 {
+	p := f.piece(f.most)
+	ends := float64(f.most) / f.steps
+	time, _, _ := p.prompts(ends)
+	rate := ends / (float64(p.decode.Time) + time)
+	if c := p.with(ends); c.Waits == 0 {
+		return min(rate, ceiling)
+	}
+	before, off := 0.0, 0.0
+	for range 8 {
+		if rate >= ceiling {
+			return ceiling
+		}
+		y := f.cycle(p, rate)
+		if y.infinite {
+			return rate
+		}
+		more := ends/y.decode - rate
+		if math.Abs(more) < 1e-3*rate {
+			return rate + more
+		}
+		next := rate + more/2
+		if before > 0 && off != more { // on the line through the last two
+			next = rate - more*(rate-before)/(more-off)
+		}
+		before, off, rate = rate, more, min(max(next, rate/2), 2*rate)
+	}
+	return rate
 }
 
 // capacity is the largest stable rate of all replicas.
 func (f *flow) capacity(replicas int) Capacity {
 	c := Capacity{Running: f.most, Bound: f.bound}
-	p := f.at(f.most)
-	last, _ := p.with(1 << (knots - 1))
-	before, _ := p.with(1 << (knots - 2))
+	p := f.piece(f.most)
+	last, before := p.longer(1<<(knots-1)), p.longer(1<<(knots-2))
 	ceiling := (1 << (knots - 2)) / (last - before) // prompts a second where steps are full of them
 	if f.handed {
 		ceiling = float64(f.most) / (f.steps * float64(p.decode.Time))
 	}
-	low, high := 0.0, ceiling
-	for range 16 {
-		if rate := (low + high) / 2; f.stable(rate) {
-			low = rate
-		} else {
-			high = rate
-		}
-	}
+	low := min(f.full(ceiling), ceiling)
 	switch {
 	case low > 0.97*ceiling && !f.handed:
 		c.Bound = "prefill"
 	case f.most > 1:
 		// Half as many sequences would give nearly the same rate: steps are as long as they have sequences.
-		half := f.at(f.most / 2)
+		half := f.piece(f.most / 2)
 		if d := float64(half.decode.Time) / float64(p.decode.Time); d < 0.55 {
 			c.Bound = "compute"
 		}

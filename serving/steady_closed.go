@@ -12,6 +12,7 @@ import (
 // formed already, so that it waits for all of that.
 func (f *flow) closed(clients float64) *Steady {
 	st := &Steady{Utilization: 1}
+	f.clients = true
 	others := clients - 1
 	rate, first, decode := 0.0, 0.0, 1.0
 	way := float64(f.server.Predictor.RequestTime())
@@ -19,26 +20,20 @@ func (f *flow) closed(clients float64) *Steady {
 	for range 500 {
 		share := decode / (first + decode) // of its time that a request decodes
 		beside := min(others*share, float64(f.most))
-		p, mine := f.near(beside), f.near(min(1+beside, float64(f.most)))
 		theirs := rate * others / clients
-		steps := mine.cycle(theirs)
-		c, e := steps.mean, steps.energy
-		if math.IsInf(c, 1) { // on the way to a lower rate
+		sent := f.out(beside)
+		steps, rest := f.around(min(1+beside, float64(f.most)), theirs, way)
+		if steps.infinite { // on the way to a lower rate
 			rate /= 2
 			continue
 		}
+		c, e := steps.decode, steps.energy
+		alone := f.alone(beside)
 		// The steps that only decode, or have others' prompts, take the time that is left beside its own.
 		met := 1 - math.Pow(1-share, others)
-		decoding := 1 - math.Pow(1-share, clients) - rate/clients*met*float64(p.extra[0].Time)
-		energy = max(decoding, 0)*e/c + rate/clients*float64(p.extra[0].Energy)
-		own := way + float64(p.decode.Time)
-		if p.apart {
-			own = way
-		}
-		sent := f.out(&p, beside)
-		own += sent
-		own += met * f.rest(way+sent, &mine, c, theirs*c)
-		own += p.joined(theirs * c)
+		decoding := 1 - math.Pow(1-share, clients) - rate/clients*met*float64(alone.Time)
+		energy = max(decoding, 0)*e/c + rate/clients*float64(alone.Energy)
+		own := way + sent + met*(rest+steps.own) + (1-met)*float64(alone.Time)
 		waits := max(clients-float64(f.most)-rate*own, 0)
 		cycle := f.steps*c + own
 		next := (clients - waits) / cycle
@@ -55,49 +50,56 @@ func (f *flow) closed(clients float64) *Steady {
 	return st
 }
 
-// rest is what is left of the steps that a request of a closed loop waits for, which comes so long after the
-// step that brought the last answer: the one that runs then, and with asynchronous scheduling the next
-// one, which was formed before. A step is a decode step unless prompts came, m on average.
-func (f *flow) rest(way float64, p *piece, c, m float64) float64 {
-	short, none := float64(p.decode.Time), math.Exp(-m)
-	long := c
-	if none < 1 {
-		long = short + (c-short)/(1-none)
-	}
-	next := c
-	if p.apart { // the prompts of a cycle are a step of their own
-		long, next = long-short, c/(2-none)
-	}
-	after := 0.0
-	if f.server.Scheduler.Async && way > 0 {
-		after = next
-	}
-	var left func(way float64, depth int) float64
-	left = func(way float64, depth int) float64 {
-		sum := 0.0
-		for _, step := range [2]struct{ time, chance float64 }{{short, none}, {long, 1 - none}} {
-			switch {
-			case step.time > way:
-				sum += step.chance * (step.time - way + after)
-			case depth > 8: // a way of many steps ends anywhere in one
-				sum += step.chance * (next/2 + after)
-			default:
-				sum += step.chance * left(way-step.time, depth+1)
-			}
-		}
-		return sum
-	}
-	return left(way, 0)
+// rest is how long a request of a closed loop waits for its step, which comes so long after the step that
+// brought the last answer: for the end of the step that runs then, and for the next one too if that was
+// formed before.
+func (y *cycle) rest(way float64) float64 {
+	return y.left(way, 0)
 }
 
-// near is the piece of a number of sequences that need not be whole.
-func (f *flow) near(n float64) piece {
-	low := math.Floor(n)
-	a := f.at(int(low))
-	if low == n {
-		return a
+// left is rest after some steps that ended before the request came.
+func (y *cycle) left(way float64, depth int) (sum float64) {
+	for i := range y.kinds {
+		k := &y.kinds[i]
+		if k.share < 1e-6 {
+			continue
+		}
+		switch {
+		case way <= k.late && k.late > 0:
+			sum += k.share * (k.length - way)
+		case way < k.length:
+			sum += k.share * (k.length - way + y.mean)
+		case depth > 2: // a way of many steps ends anywhere in one
+			sum += k.share * y.mean
+		default:
+			sum += k.share * y.left(way-k.length, depth+1)
+		}
 	}
-	return a.toward(f.at(min(int(low)+1, f.most)), n-low)
+	return sum
+}
+
+// alone is the step of a prompt beside a number of sequences that need not be whole, less the decodes where
+// prompts have steps of their own.
+func (f *flow) alone(n float64) Cost {
+	low := math.Floor(n)
+	a, b := f.piece(int(low)).with(1), f.piece(min(int(low)+1, f.most)).with(1)
+	return toward(&a, &b, n-low)
+}
+
+// around is the cycle with a number of sequences that need not be whole, and how long a request waits for its
+// step that comes so long after one.
+func (f *flow) around(n, rate, way float64) (y *cycle, rest float64) {
+	low := math.Floor(n)
+	a, b := f.cycle(f.piece(int(low)), rate), f.cycle(f.piece(min(int(low)+1, f.most)), rate)
+	y = a.toward(b, n-low)
+	// All tokens of a step are taken apart before the first of them is sent, that of the oldest sequence. The last
+	// token of an answer goes after those of sequences that are older still.
+	const places = 4
+	for i := range places {
+		late := way + f.out(n-1)*(0.5+min(f.older*(float64(i)+0.5)/places, 0.5))
+		rest += (a.rest(late) + (n-low)*(b.rest(late)-a.rest(late))) / places
+	}
+	return y, rest
 }
 
 // waves is a closed loop whose answers have one length: clients that began together end

@@ -3,52 +3,308 @@ package serving
 import (
 	"math"
 	"math/bits"
+	"slices"
 
 	"llmprof/operator"
 )
 
 // A piece is the steps with n sequences that decode.
 type piece struct {
+	n      float64
 	decode Cost
-	extra  [knots]Cost // by how much longer it takes with 1, 2, 4, ... prompts
-	spread float64     // variance of that time of one prompt
-	apart  bool        // prompts have steps of their own
+	apart  bool               // prompts have steps of their own
+	few    [counted]*prompted // made when they are asked for
+	table  *tokenCosts
+	limit  float64 // tokens of prompts that graphs hold
+	left   float64 // tokens of prompts that a step takes
+	fills  *fills
 }
 
-// knots is for how many numbers of prompts steps are priced.
+// A prompted is the steps with some number of prompts.
+type prompted struct {
+	kinds  []share // of launches: of steps whose tokens a graph holds, and of those beyond
+	mean   Cost
+	spread float64 // variance of the time
+}
+
+// A share is the cost of a share of the steps.
+type share struct {
+	of    float64
+	cost  Cost
+	waits []float64 // equally likely, of the cost
+}
+
+// counted is for how many prompts the distribution of their tokens is worked out. Of more together it hardly
+// counts that they differ.
+const counted = 8
+
+// fills are the tokens that prompts have to compute.
+type fills struct {
+	sums   [counted][]float64 // equally likely sums of 1, 2, 3, ... prompts, made when they are asked for
+	rough  []float64          // sums of one prompt in fewer parts
+	mean   float64
+	past   float64 // tokens that are cached
+	length float64 // of prompts alike that have as much attention for their tokens
+}
+
+func newFills(s *Server, prompts []int) *fills {
+	f := &fills{}
+	one := make([]float64, len(prompts))
+	var squares float64
+	for i, prompt := range prompts {
+		past := float64(s.cached(prompt))
+		one[i] = float64(prompt) - past
+		f.mean += one[i] / float64(len(prompts))
+		f.past += past / float64(len(prompts))
+		squares += one[i] * one[i] / float64(len(prompts))
+	}
+	f.length = squares / f.mean
+	slices.Sort(one)
+	f.sums[0] = one
+	f.rough = parts(one, (len(one)+1)/2)
+	return f
+}
+
+// sum is the distribution of the tokens of k prompts.
+func (f *fills) sum(k int) []float64 {
+	if f.sums[k-1] == nil {
+		var all []float64
+		for _, x := range f.sum(k - 1) {
+			for _, y := range f.rough {
+				all = append(all, x+y)
+			}
+		}
+		slices.Sort(all)
+		f.sums[k-1] = parts(all, len(f.rough))
+	}
+	return f.sums[k-1]
+}
+
+// parts are the means of n equal parts of sorted values.
+func parts(all []float64, n int) []float64 {
+	means := make([]float64, n)
+	for i, v := range all {
+		means[i*n/len(all)] += v * float64(n) / float64(len(all))
+	}
+	return means
+}
+
+// A tokenCosts is the cost of steps beside n sequences by the tokens of their prompts.
+type tokenCosts struct{ graphed, eager *tokenCurve }
+
+// at is the cost with so many tokens; limit is the most that graphs hold.
+func (t *tokenCosts) at(tokens, limit float64) Cost {
+	if tokens <= limit {
+		return t.graphed.at(tokens)
+	}
+	return t.eager.at(tokens)
+}
+
+// A tokenCurve has costs at some numbers of tokens, priced when they are asked for. Between them the time of the
+// kernels and that of the launches are linear, and beyond them they go on so.
+type tokenCurve struct {
+	tokens []float64
+	costs  []Cost
+	known  []bool
+	price  func(tokens float64) Cost
+}
+
+func newTokenCurve(tokens []float64, price func(tokens float64) Cost) *tokenCurve {
+	return &tokenCurve{tokens, make([]Cost, len(tokens)), make([]bool, len(tokens)), price}
+}
+
+// knot is the cost at the tokens of an index.
+func (c *tokenCurve) knot(i int) *Cost {
+	if !c.known[i] {
+		c.costs[i], c.known[i] = c.price(c.tokens[i]), true
+	}
+	return &c.costs[i]
+}
+
+func (c *tokenCurve) at(tokens float64) Cost {
+	i, found := slices.BinarySearch(c.tokens, tokens)
+	if found || len(c.tokens) == 1 {
+		return *c.knot(min(i, len(c.tokens)-1))
+	}
+	i = min(max(i, 1), len(c.tokens)-1)
+	low, high := c.tokens[i-1], c.tokens[i]
+	return launched(toward(c.knot(i-1), c.knot(i), (tokens-low)/(high-low)))
+}
+
+// launched works out anew what kernels wait for launches: the longer of two lines is none.
+func launched(c Cost) Cost {
+	kernels := c.Time - c.Waits
+	c.Waits = max(c.Launch-kernels, 0)
+	c.Time = kernels + c.Waits
+	return c
+}
+
+// knots is for how many powers of two of prompts steps are priced.
 const knots = 7
 
-// with is by how much longer a step takes with k prompts, on lines between the knots.
-func (p *piece) with(k float64) (time, energy float64) {
-	at := func(i int) (float64, float64) { return float64(p.extra[i].Time), float64(p.extra[i].Energy) }
-	if k <= 1 {
-		t, e := at(0)
-		return k * t, k * e
+// piece works out the steps with n sequences that decode. How long a step with prompts takes is nearly linear in
+// n between powers of four; a step that decodes alone has the stairs of its graphs.
+func (f *flow) piece(n int) *piece {
+	if p, ok := f.pieces[n]; ok {
+		return p
 	}
-	i := min(bits.Len(uint(k))-1, knots-2)
-	low := float64(int(1) << i)
-	t0, e0 := at(i)
-	t1, e1 := at(i + 1)
-	x := (k - low) / low
-	return t0 + x*(t1-t0), e0 + x*(e1-e0)
+	p := &piece{n: float64(n), apart: !f.server.Scheduler.Mixed, fills: f.fills}
+	f.pieces[n] = p
+	p.decode = f.decode(n)
+	if f.handed {
+		return p
+	}
+	beside := n
+	if p.apart {
+		beside = 0
+	}
+	p.table, p.limit, p.left = f.table(beside), f.graphs-float64(beside), f.server.left(beside)
+	return p
+}
+
+// table is the costs of steps with prompts beside n sequences.
+func (f *flow) table(n int) *tokenCosts {
+	if t, ok := f.tables[n]; ok {
+		return t
+	}
+	graphed := func(tokens float64) Cost { return f.step(n, tokens) }
+	eager := graphed
+	low := 1 << ((bits.Len(uint(max(n, 1))) - 1) &^ 1)
+	if high := min(4*low, f.most); n > 0 && low < n && n < high {
+		a, b, x := f.table(low), f.table(high), float64(n-low)/float64(high-low)
+		graphed, eager = a.graphed.toward(b.graphed, x), a.eager.toward(b.eager, x)
+	}
+	limit := f.graphs - float64(n)
+	t := &tokenCosts{newTokenCurve(f.knots(0, limit), graphed), newTokenCurve(f.knots(limit, math.Inf(1)), eager)}
+	f.tables[n] = t
+	return t
+}
+
+// toward is a share of the way from one curve to another.
+func (c *tokenCurve) toward(b *tokenCurve, x float64) func(tokens float64) Cost {
+	if len(b.tokens) == 0 { // no graph holds the steps beside so many sequences
+		return c.at
+	}
+	return func(tokens float64) Cost {
+		low, high := c.at(tokens), b.at(tokens)
+		return launched(toward(&low, &high, x))
+	}
+}
+
+// knots are the tokens above one limit and up to another for which steps are priced: those of one prompt, of 2, 4,
+// 8, ... prompts, and the limits.
+func (f *flow) knots(above, most float64) (all []float64) {
+	all = append(all, above+1, most)
+	all = append(all, f.fills.rough...)
+	for i := 1; i < knots; i++ {
+		all = append(all, f.fills.mean*float64(int(1)<<i))
+	}
+	all = slices.DeleteFunc(all, func(v float64) bool { return v <= above || v > most || math.IsInf(v, 1) })
+	slices.Sort(all)
+	all = slices.Compact(all)
+	// Tokens beyond two full steps take as long as those before.
+	full := 2 * float64(f.server.Scheduler.Budget)
+	for len(all) > 3 && all[len(all)-2] > full {
+		all = all[:len(all)-1]
+	}
+	return all
+}
+
+// prompted is the steps with k prompts, up to counted.
+func (p *piece) prompted(k int) *prompted {
+	if q := p.few[k-1]; q != nil {
+		return q
+	}
+	q := p.mixed(p.fills.sum(k))
+	p.few[k-1] = q
+	return q
+}
+
+// mixed is the steps with prompts of these sums of tokens.
+func (p *piece) mixed(sums []float64) *prompted {
+	q, limit := &prompted{}, p.limit
+	var squares float64
+	each := 1 / float64(len(sums))
+	for i, tokens := range sums {
+		c := p.table.at(tokens, limit)
+		if !p.apart && i > 0 && (tokens > limit) != (sums[i-1] > limit) || i == 0 {
+			q.kinds = append(q.kinds, share{})
+		}
+		last := &q.kinds[len(q.kinds)-1]
+		last.of += each
+		last.cost = plus(&last.cost, &c, each)
+		last.waits = append(last.waits, float64(c.Waits))
+		q.mean = plus(&q.mean, &c, each)
+		squares += each * float64(c.Time) * float64(c.Time)
+	}
+	for i := range q.kinds {
+		k := &q.kinds[i]
+		k.cost = plus(&Cost{}, &k.cost, 1/k.of)
+		if slices.Max(k.waits) == 0 {
+			k.waits = k.waits[:1]
+		}
+	}
+	q.spread = max(squares-float64(q.mean.Time)*float64(q.mean.Time), 0)
+	return q
+}
+
+// with is the step with k prompts, which has no decodes where prompts have steps of their own.
+func (p *piece) with(k float64) Cost {
+	switch low := int(k); {
+	case p.table == nil:
+		return p.decode
+	case k <= 1:
+		none := p.decode
+		if p.apart {
+			none = Cost{}
+		}
+		return toward(&none, &p.prompted(1).mean, k)
+	case low < counted:
+		return toward(&p.prompted(low).mean, &p.prompted(low+1).mean, k-float64(low))
+	}
+	return p.table.eager.at(k * p.fills.mean)
+}
+
+// extra is by how much k prompts make a step longer.
+func (p *piece) extra(k float64) Cost {
+	c := p.with(k)
+	if p.apart && p.table != nil {
+		return c
+	}
+	return plus(&c, &p.decode, -1)
+}
+
+// longer is the time of extra.
+func (p *piece) longer(k float64) float64 {
+	c := p.extra(k)
+	return float64(c.Time)
+}
+
+// spread is the variance of the time of a step with k prompts.
+func (p *piece) spread(k float64) float64 {
+	if p.table == nil {
+		return 0
+	}
+	return p.prompted(1).spread * k
 }
 
 // prompts is by how much longer a step takes for the prompts that came in a time in which m
 // do on average: mean, mean of the square, and energy.
 func (p *piece) prompts(m float64) (mean, square, energy float64) {
-	if m > 12 { // the number hardly varies
-		t, e := p.with(m)
-		slope, _ := p.with(m + 1)
-		slope -= t
-		return t, t*t + m*(slope*slope+p.spread), e
+	if m > few { // the number hardly varies
+		c := p.extra(m)
+		t := float64(c.Time)
+		slope := p.longer(m+1) - t
+		return t, t*t + m*(slope*slope+p.spread(1)), float64(c.Energy)
 	}
 	chance := math.Exp(-m)
 	for k := 1.0; k < 40; k++ {
 		chance *= m / k
-		t, e := p.with(k)
+		c := p.extra(k)
+		t := float64(c.Time)
 		mean += chance * t
-		square += chance * (t*t + k*p.spread)
-		energy += chance * e
+		square += chance * (t*t + p.spread(k))
+		energy += chance * float64(c.Energy)
 		if k > m && chance < 1e-6 {
 			break
 		}
@@ -59,17 +315,15 @@ func (p *piece) prompts(m float64) (mean, square, energy float64) {
 // joined is by how much longer a step takes with a prompt and those that came besides, m on
 // average.
 func (p *piece) joined(m float64) (mean float64) {
-	if m > 12 {
-		mean, _ = p.with(m + 1)
-		return mean
+	if m > few {
+		return p.longer(m + 1)
 	}
 	chance := math.Exp(-m)
 	for k := 0.0; k < 40; k++ {
 		if k > 0 {
 			chance *= m / k
 		}
-		t, _ := p.with(k + 1)
-		mean += chance * t
+		mean += chance * p.longer(k+1)
 	}
 	return mean
 }
@@ -80,227 +334,78 @@ func (p *piece) further(m float64) float64 {
 	return p.joined(m) - mean
 }
 
-// piece works out the steps with n sequences that decode. How long a step with prompts takes is smooth in n,
-// and is on a line between the powers of two; a step that decodes alone has the stairs of its graphs.
-func (f *flow) piece(n int) piece {
-	if p, ok := f.pieces[n]; ok {
-		return p
-	}
-	p := piece{apart: !f.server.Scheduler.Mixed}
-	if n > 0 {
-		p.decode = f.step(n, 0, 0)
-	}
-	if f.handed {
-		f.pieces[n] = p
-		return p
-	}
-	low := 0
-	if n > 0 {
-		low = 1 << (bits.Len(uint(n)) - 1)
-	}
-	whole, spread := f.wholes(low)
-	if low != n {
-		high := min(2*low, f.most)
-		w, v := f.wholes(high)
-		x := float64(n-low) / float64(high-low)
-		for i := range whole {
-			whole[i] = whole[i].toward(w[i], x)
-		}
-		spread += (v - spread) * x
-	}
-	for i, w := range whole {
-		p.extra[i] = Cost{w.Time - p.decode.Time, w.Energy - p.decode.Energy}
-	}
-	p.spread = spread
-	f.pieces[n] = p
-	return p
-}
-
-// toward is a share of the way from one cost to another.
-func (c Cost) toward(b Cost, x float64) Cost {
-	return Cost{c.Time + (b.Time - c.Time).Times(x), c.Energy + (b.Energy - c.Energy).Times(x)}
-}
-
-// A filled is the steps with prompts beside some sequences that decode.
-type filled struct {
-	cost   [knots]Cost
-	spread float64
-}
-
-// wholes are the steps with 1, 2, 4, ... prompts beside n sequences, and the variance of the first. Prompts
-// beyond two full steps take as long as those before.
-func (f *flow) wholes(n int) (whole [knots]Cost, spread float64) {
-	if w, ok := f.filled[n]; ok {
-		return w.cost, w.spread
-	}
-	share := 1 / float64(len(f.prompts))
-	var square float64
-	for _, prompt := range f.prompts {
-		one := f.step(n, prompt, 1)
-		whole[0].Time += one.Time.Times(share)
-		whole[0].Energy += one.Energy.Times(share)
-		square += float64(one.Time) * float64(one.Time) * share
-	}
-	spread = max(square-float64(whole[0].Time)*float64(whole[0].Time), 0)
-	fresh := max(f.mean-f.server.cached(f.mean), 1)
-	for i := 1; i < knots; i++ {
-		if i > 2 && fresh<<(i-1) > 2*f.server.Scheduler.Budget {
-			whole[i] = whole[i-2].toward(whole[i-1], 3)
-			continue
-		}
-		whole[i] = f.step(n, f.mean, 1<<i)
-	}
-	f.filled[n] = filled{whole, spread}
-	return whole, spread
-}
-
-// step is what n decodes and some prompts take, over as many steps as the budget makes of
+// step is what n decodes and so many tokens of prompts take, over as many steps as the budget makes of
 // them; the decodes of further steps are those that decode anyway.
-func (f *flow) step(n, prompt, prompts int) (sum Cost) {
-	s := f.server
-	rules := &s.Scheduler
-	fresh := prompt - s.cached(prompt)
-	left := fresh * prompts
-	beside := n
-	if !rules.Mixed && left > 0 && n > 0 {
-		sum = f.step(n, 0, 0)
-		beside = 0
-	}
-	room := max(rules.Budget-beside*(1+s.Drafts), rules.Budget/64, 1) // else a prompt takes as many steps as it has tokens
-	base := Cost{}
-	for first := true; first || left > 0; first = false {
-		var b batch
-		b.reset(len(f.prices.windows))
-		b.alike(f.prices.windows, beside, f.context)
+func (f *flow) step(n int, tokens float64) (sum Cost) {
+	room := f.server.left(n)
+	var base Cost
+	for first, left := true, tokens; first || left > 0; first = false {
 		take := min(left, room)
-		if done := fresh*prompts - left; take > 0 {
-			group := operator.Group{Batch: 1, New: float64(take), Past: float64(prompt - fresh + done), Logits: 1}
-			if each := take / fresh; each > 0 && prompts > 1 {
-				group.Batch, group.New, group.Past = float64(each), float64(take)/float64(each), float64(prompt-fresh)
-			}
-			b.chunks = append(b.chunks, group)
-		}
 		left -= take
-		c := f.prices.cost(&b, s.Drafts)
-		d := s.drafting(f.draft, &b)
-		c.Time, c.Energy = c.Time+d.Time, c.Energy+d.Energy
+		c := f.pass(n, take)
 		if !first { // the decodes of this step would have run without it
-			c.Time, c.Energy = c.Time-base.Time, c.Energy-base.Energy
-		} else if left > 0 && beside > 0 {
-			base = f.step(n, 0, 0)
+			c = plus(&c, &base, -1)
+		} else if left > 0 && n > 0 {
+			base = f.pass(n, 0)
 		}
-		sum.Time, sum.Energy = sum.Time+c.Time, sum.Energy+c.Energy
+		sum = plus(&sum, &c, 1)
 	}
 	return sum
 }
 
-// cycle is a step with n sequences at a rate of arrivals: its mean, the mean of its square,
-// and its energy. It is infinite where prompts come faster than they are computed.
-func (p *piece) cycle(rate float64) cycle {
-	d := float64(p.decode.Time)
-	switch {
-	case d == 0: // a prompt alone
-		t := float64(p.extra[0].Time)
-		return cycle{t, t*t + p.spread, float64(p.extra[0].Energy)}
-	case p.apart:
-		return p.apartCycle(rate)
+// left is how many tokens of a step are left to prompts beside n decodes: a few where the decodes alone fill
+// it, else a prompt would take as many steps as it has tokens.
+func (s *Server) left(n int) float64 {
+	budget := s.Scheduler.Budget
+	return float64(max(budget-n*(1+s.Drafts), budget/64, 1))
+}
+
+// pass is a step of n decodes and some tokens of prompts.
+func (f *flow) pass(n int, tokens float64) Cost {
+	var b batch
+	b.reset(len(f.prices.windows))
+	b.alike(f.prices.windows, n, f.context)
+	if tokens > 0 {
+		length := min(f.fills.length, tokens)
+		b.chunks = append(b.chunks, operator.Group{Batch: tokens / length, New: length, Past: f.fills.past, Logits: 1})
 	}
-	c := d
-	var time, times, energy float64
-	for i := 0; ; i++ {
-		time, times, energy = p.prompts(rate * c)
-		next := d + time
-		if math.Abs(next-c) < 1e-6*c {
-			break
-		}
-		if i > 100 || rate*next > 1<<12 {
-			return cycle{math.Inf(1), math.Inf(1), math.Inf(1)}
-		}
-		// Two steps of the iteration say where it goes (Aitken).
-		after, _, _ := p.prompts(rate * next)
-		after += d
-		if bend := after - 2*next + c; bend < 0 {
-			c = max(c-(next-c)*(next-c)/bend, next)
+	c := f.prices.cost(&b, f.server.Drafts)
+	d := f.server.drafting(f.draft, &b)
+	return plus(&c, &d, 1)
+}
+
+// graphed finds up to how many tokens of a step its launches are fewer, as where graphs hold them; 0 if they
+// never are.
+func (f *flow) graphed() float64 {
+	low, high := 2, f.server.Scheduler.Budget
+	few, many := f.pass(1, 1).Launch, f.pass(1, float64(high-1)).Launch
+	if high <= low || few >= many.Times(0.99) {
+		return 0
+	}
+	for high-low > 1 {
+		if middle := (low + high) / 2; f.pass(1, float64(middle-1)).Launch < (few + many).Times(0.5) {
+			low = middle
 		} else {
-			c = after
+			high = middle
 		}
 	}
-	if math.Exp(-rate*c) > 0.02 {
-		return p.twoLengths(rate, c)
-	}
-	// How many prompts a step has depends on how long the one before it was: the variance of
-	// a gated queue (Takagi, Analysis of Polling Systems, 1986).
-	load := min(rate*p.further(rate*c), 0.999)
-	return cycle{c, c*c + max(times-time*time, 0)/(1-load*load), float64(p.decode.Energy) + energy}
+	return float64(low)
 }
-
-// twoLengths is cycle where some steps have no prompts: more come during a long step than during a short one, so
-// that steps are a chain of two states. It begins at a mean step c in which steps do not differ.
-func (p *piece) twoLengths(rate, c float64) cycle {
-	d := float64(p.decode.Time)
-	if rate == 0 {
-		return cycle{d, d * d, float64(p.decode.Energy)}
-	}
-	short := math.Exp(-rate * c) // share of the steps without prompts
-	time, times, energy := p.prompts(rate * d)
-	var sum, squares, joules float64
-	for i := 0; i < 50; i++ {
-		long := (c - short*d) / (1 - short)
-		t, t2, e := p.prompts(rate * long)
-		sum = short*time + (1-short)*t
-		squares = short*times + (1-short)*t2
-		joules = short*energy + (1-short)*e
-		short = short*math.Exp(-rate*d) + (1-short)*math.Exp(-rate*long)
-		next := d + sum
-		if math.Abs(next-c) < 1e-5*c {
-			break
-		}
-		c = next
-	}
-	return cycle{c, c*c + max(squares-sum*sum, 0), float64(p.decode.Energy) + joules}
-}
-
-// apartCycle is cycle where prompts have steps of their own, which go before those that
-// decode: after a decode step as many of them follow as find further prompts.
-func (p *piece) apartCycle(rate float64) cycle {
-	d := float64(p.decode.Time)
-	all := cycle{d, d * d, float64(p.decode.Energy)}
-	length, probability := d, 1.0
-	for i := 0; probability > 1e-6; i++ {
-		m := rate * length
-		t, t2, e := p.prompts(m)
-		all.mean += probability * t
-		all.square += probability * t2
-		all.energy += probability * e
-		some := 1 - math.Exp(-m)
-		probability *= some
-		length = t / some
-		if i > 2000 || rate*length > 1<<12 {
-			return cycle{math.Inf(1), math.Inf(1), math.Inf(1)}
-		}
-	}
-	return all
-}
-
-// A cycle is a step with some sequences that decode and the prompts that join it.
-type cycle struct{ mean, square, energy float64 }
 
 // weights are the probabilities of n sequences that decode, up to where they are
 // negligible, with the cycles of each; beyond most the rest waits. They are nil where the rate is not stable.
-func (f *flow) weights(rate float64) ([]float64, []cycle) {
+func (f *flow) weights(rate float64) ([]float64, []*cycle) {
 	const least, longest = 1e-7, 1 << 16
 	logs, top := []float64{0}, 0.0
-	alone := f.at(0)
-	cycles := []cycle{alone.cycle(rate)}
+	cycles := []*cycle{{}} // without any, steps come when prompts do
 	for n := 1; n < longest; n++ {
 		at := min(n, f.most)
 		if n <= f.most {
-			p := f.at(at)
-			cycles = append(cycles, p.cycle(rate))
+			cycles = append(cycles, f.at(n, rate))
 		}
-		c := cycles[at].mean
+		c := cycles[at].decode
 		ratio := rate * f.steps * c / float64(at)
-		if at == f.most && ratio >= 1-1e-6 || math.IsInf(c, 1) {
+		if at == f.most && ratio >= 1-1e-6 || cycles[at].infinite {
 			return nil, nil
 		}
 		next := logs[n-1] + math.Log(max(ratio, 1e-300))
@@ -321,27 +426,32 @@ func (f *flow) weights(rate float64) ([]float64, []cycle) {
 	return logs, cycles
 }
 
-// at is the piece of n sequences: worked out up to 16 and at steps of an eighth from there,
-// on a line between.
-func (f *flow) at(n int) piece {
-	if n <= 16 || n == f.most {
-		return f.piece(n)
+// at is the cycle with n sequences: worked out for two numbers in each power of two, and on lines between them.
+// Between those the steps that only decode have the stairs of their graphs, which lengthen the others as much.
+func (f *flow) at(n int, rate float64) *cycle {
+	if n <= 4 || n == f.most {
+		return f.cycle(f.piece(n), rate)
 	}
-	grid := 1 << (bits.Len(uint(n)) - 4)
+	grid := 1 << (bits.Len(uint(n)) - 2)
 	low := n / grid * grid
-	high := min(low+grid, f.most)
-	if low == n || high <= low {
-		return f.piece(n)
+	if low == n {
+		return f.cycle(f.piece(n), rate)
 	}
-	a, b, x := f.piece(low), f.piece(high), float64(n-low)/float64(high-low)
-	return a.toward(b, x)
+	high := min(low+grid, f.most)
+	a, b, x := f.cycle(f.piece(low), rate), f.cycle(f.piece(high), rate), float64(n-low)/float64(high-low)
+	y := a.toward(b, x)
+	da, db := f.decode(low).Time, f.decode(high).Time
+	stair := float64(f.decode(n).Time / (da + (db - da).Times(x)))
+	y.mean, y.decode = y.mean*stair, y.decode*stair
+	return y
 }
 
-// toward is a share of the way from one piece to another.
-func (p piece) toward(b piece, x float64) piece {
-	q := piece{decode: p.decode.toward(b.decode, x), spread: p.spread + (b.spread-p.spread)*x, apart: p.apart}
-	for i := range q.extra {
-		q.extra[i] = p.extra[i].toward(b.extra[i], x)
+// decode is a step in which n sequences decode and nothing else is.
+func (f *flow) decode(n int) Cost {
+	c, ok := f.decodes[n]
+	if !ok && n > 0 {
+		c = f.step(n, 0)
+		f.decodes[n] = c
 	}
-	return q
+	return c
 }

@@ -15,6 +15,11 @@ import (
 //go:embed observations/*.csv
 var observations embed.FS
 
+// reduced is the list of the result files that some of them were reduced from.
+//
+//go:embed observations/files.csv
+var reduced []byte
+
 // A Source is where embedded observations are from.
 type Source struct {
 	Key     string // as observations have it

@@ -92,6 +92,9 @@ func (c *Config) String() string {
 	if c.Load == Closed {
 		s += ", closed loop"
 	}
+	if c.Graphs > 0 {
+		s += fmt.Sprintf(", graphs of up to %d tokens", c.Graphs)
+	}
 	return s
 }
 

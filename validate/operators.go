@@ -29,6 +29,8 @@ type OperatorPhase struct {
 	Step    OperatorRow   // the whole, as the step runs
 	Untimed []string      // operators of the estimate that none of the rows is, as "host"
 	Why     error         // there is no estimate; nil if there is
+
+	Throttled unit.Seconds // of the predicted step, what the power limit costs where such steps follow each other
 }
 
 // An OperatorRow is one operator of all layers: what it took and what was
@@ -164,7 +166,7 @@ func (p *OperatorPhase) predict(s *Scorer) error {
 	if len(used) == 0 {
 		return nil
 	}
-	p.Sum.Predicted = sum
+	p.Sum.Predicted, p.Throttled = sum, phase.Throttled
 	step := *sum
 	step.Floor = phase.Floor
 	step.Low, step.Bound = max(sum.Low, phase.Floor), phase.Bound

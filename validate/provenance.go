@@ -104,13 +104,7 @@ func WriteFiles(w io.Writer, files []File) error {
 
 // Files are the result files that the embedded observations of this project were
 // reduced from.
-func Files() ([]File, error) {
-	data, err := observations.ReadFile(filesFile)
-	if err != nil {
-		return nil, err
-	}
-	return parseFiles(filesFile, data)
-}
+func Files() ([]File, error) { return parseFiles(filesFile, reduced) }
 
 // Source is the source of the observations that were reduced from the file: results
 // of the native engine are kept apart from those of transformers.

@@ -46,6 +46,7 @@ const (
 	tileRows    = 128 // most rows of a tile of mul_mat_q
 	leastTile   = 8   // rows of the smallest tile of mul_mat_q
 	leastFull   = 16  // rows from which on a tile's weights take as long to unpack as for a full one
+	leastExpert = 32  // the same of an expert's tiles, of which several run beside each other on an SM
 	fixupBlocks = 132 // blocks that share tiles of mul_mat_q, one for each SM of the H100
 	fixupTiles  = 256 // tiles of attention from which on none is split over blocks
 )
@@ -191,9 +192,9 @@ func ggmlProduct(l *analytic.Lowering, i int) {
 	quantizeInput(l, i, rows, n)
 	k := l.Launch(i, roofline.UnpackGEMM, n)
 	k.Format = unit.INT8
-	each := operations(o, min(rows, vecRows), false)
+	each := single(o, min(rows, vecRows))
 	if rows > vecRows {
-		each = max(each, operations(o, rows, true))
+		each = max(each, tiled(o, rows, leastFull))
 	}
 	k.Work.Vector = unit.FLOPs(o.Shape.N * o.Shape.K * each)
 	if rows > vecRows && o.Type != operator.Head { // whose tiles are so many that no block shares one
@@ -201,16 +202,24 @@ func ggmlProduct(l *analytic.Lowering, i int) {
 	}
 }
 
-// operations is what each weight takes in a product of rows, which tiles of rows share.
-func operations(o *operator.Op, rows float64, tiled bool) float64 {
-	u := &unpackings[0]
+// unpackingOf is what weights of the operator's type take.
+func unpackingOf(o *operator.Op) *[2]unpacking {
 	if weightBits(o) > 7 {
-		u = &unpackings[1]
+		return &unpackings[1]
 	}
-	if !tiled {
-		return u[0].weight + rows*u[0].row
-	}
-	return u[1].weight*max(1, rows/tileRows)*min(1, max(rows, leastTile)/leastFull) + rows*u[1].row
+	return &unpackings[0]
+}
+
+// single is what each weight takes in a product of few rows.
+func single(o *operator.Op, rows float64) float64 {
+	u := &unpackingOf(o)[0]
+	return u.weight + rows*u.row
+}
+
+// tiled is what each weight takes in a product of rows in tiles, which take as long as full ones from some rows on.
+func tiled(o *operator.Op, rows, full float64) float64 {
+	u := &unpackingOf(o)[1]
+	return u.weight*max(1, rows/tileRows)*min(1, max(rows, leastTile)/full) + rows*u.row
 }
 
 // quantizeInput makes the kernels that turn FP32 into blocks of 8 bits with a scale.
@@ -255,10 +264,10 @@ func ggmlExperts(l *analytic.Lowering, i int) {
 	k.Format = unit.INT8
 	weights := o.Shape.N * o.Shape.K
 	if tokens <= vecRows {
-		k.Work.Vector = unit.FLOPs(weights * o.Shape.Pairs * operations(o, 1, false))
+		k.Work.Vector = unit.FLOPs(weights * o.Shape.Pairs * single(o, 1))
 		return
 	}
-	k.Work.Vector = unit.FLOPs(weights * o.Shape.Hit * operations(o, o.Shape.Pairs/o.Shape.Hit, true))
+	k.Work.Vector = unit.FLOPs(weights * o.Shape.Hit * tiled(o, o.Shape.Pairs/o.Shape.Hit, leastExpert))
 }
 
 // ggmlAttention makes the kernels of attention. One sequence's token takes a kernel that reads

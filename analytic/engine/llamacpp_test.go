@@ -107,3 +107,15 @@ func TestUnpackByHand(t *testing.T) {
 	}
 	t.Error("there is no product down")
 }
+
+// TestLlamaCPPExperts holds the products of experts at batch 32, each of two or three rows, to 2.85 ms of gate and up and 1.55
+// ms of down in the log of kernels (experiments/h100-llamacpp/kernels.csv). The experts of its sequences, whose prompts are one,
+// may be fewer than chance has.
+func TestLlamaCPPExperts(t *testing.T) {
+	for _, l := range explain(t, ggmlCase(t, "qwen3-30b-a3b", "q4_k_m", 32)).DecodeOps {
+		want := map[string]float64{"experts_gate_up": 2.85e-3, "experts_down": 1.55e-3}[l.Name]
+		if got := float64(l.Expected); want > 0 && (got < 0.8*want || got > 1.9*want) {
+			t.Errorf("%s takes %v, %v was seen", l.Name, l.Expected, want)
+		}
+	}
+}

@@ -29,7 +29,7 @@ var transformersGraph = eager{
 	profile: analytic.Profile{
 		Name:      "transformers-graph",
 		Source:    "Hugging Face transformers, a static cache and decoding through a CUDA graph: fitted to the time per token of Llama-3.1-8B on an H200",
-		Constants: eagerConstants, Graph: true, Error: 0.10, HostError: eagerHostError, FixedCache: true, Support: eagerGraphRuns,
+		Constants: eagerConstants, Graph: true, Error: 0.10, HostError: eagerHostError, FixedCache: func(*models.Model) bool { return true }, Support: eagerGraphRuns,
 	},
 	copies: true,
 }

@@ -26,6 +26,7 @@ type serveOrder struct {
 	offline bool
 	results string
 	folder  string
+	python  string
 }
 
 // serve is the command that shows the page.
@@ -49,6 +50,7 @@ func (a *app) serve() *cobra.Command {
 		f.BoolVar(&o.noOpen, "no-open", false, "print the address, and open no browser")
 		f.BoolVar(&o.offline, "offline", false, "never use the network: hub ids are looked up in the local cache only")
 		f.StringVar(&o.results, "results", "results", "`folder` of results that the page offers")
+		f.StringVar(&o.python, "python", "", "Python `interpreter` of the transformers engine, for measuring (default: python3)")
 		f.StringVar(&o.folder, "static", "", "write the page to `FOLDER`, and serve nothing")
 	})
 	return cmd
@@ -86,7 +88,7 @@ func (a *app) derive(files map[string][]byte) error {
 	if err != nil {
 		return err
 	}
-	files["accuracy.json"], err = jsonText(page.NewAccuracy(scorer.Score(observed)))
+	files["accuracy.json"], err = jsonText(page.NewColumns(page.NewAccuracy(scorer.Score(observed))))
 	return err
 }
 

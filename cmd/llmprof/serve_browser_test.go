@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -166,10 +167,10 @@ const settled = `!document.querySelector("main.failed") && document.querySelecto
 // The first view has a verdict, all views and their figures, and its transfer is small.
 func TestPageFirstView(t *testing.T) {
 	p := browse(t, "", &serveOrder{})
-	p.wait(t, settled+` && llmprofTimes.pareto.length > 0 && document.querySelectorAll("#accuracy svg circle, #accuracy svg path").length > 20`)
+	p.wait(t, settled+` && llmprofTimes.views.cards && document.querySelectorAll("#accuracy svg circle, #accuracy svg path").length > 20`)
 	var views []string
 	p.eval(t, `[...document.querySelectorAll("main section")].map((s) => s.id)`, &views)
-	if want := []string{"verdict", "memory", "roofline", "operators", "graph", "latency", "rates", "pareto", "accuracy"}; !slices.Equal(views, want) {
+	if want := []string{"verdict", "memory", "roofline", "operators", "graph", "latency", "rates", "pareto", "accuracy", "plan"}; !slices.Equal(views, want) {
 		t.Errorf("views %v, want %v", views, want)
 	}
 	if got := p.text(t, "#verdict .verdict"); !strings.HasPrefix(strings.TrimSpace(got), "Fits") {
@@ -208,12 +209,13 @@ func TestPageControls(t *testing.T) {
 	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=4", &serveOrder{})
 	p.wait(t, settled)
 	for _, c := range []struct{ id, value, want string }{
-		{"model", "llama3.1-70b", "--model llama3.1-70b"}, {"gpu", "b200-sxm-180gb", "--gpu b200-sxm-180gb"}, {"engine", "sglang", "--engine sglang"},
-		{"tp", "4", "--tp 4"}, {"dp", "2", "--dp 2"}, {"pp", "2", "--pp 2"}, {"weights", "fp8", "--weights fp8"}, {"kv", "fp8", "--kv fp8"},
+		{"expert-skew", "0.5", "--expert-skew 0.5"}, {"model", "llama3.1-70b", "--model llama3.1-70b"}, {"gpu", "b200-sxm-180gb", "--gpu b200-sxm-180gb"}, {"engine", "sglang", "--engine sglang"},
+		{"tp", "4", "--tp 4"}, {"dp", "2", "--dp 2"}, {"pp", "2", "--pp 2"},
+		{"micro-batches", "2", "--micro-batches 2"}, {"gpus-per-node", "16", "--gpus-per-node 16"}, {"sp", "", "--sp"}, {"sp", "", "--pp 2"}, {"micro-batches", "", "--pp 2"}, {"gpus-per-node", "", "--pp 2"}, {"weights", "fp8", "--weights fp8"}, {"kv", "fp8", "--kv fp8"},
 		{"batch", "32", "--batch 32"}, {"prompt-len", "2000", "--prompt-len 2000"}, {"gen-len", "300", "--gen-len 300"}, {"cached-prefix", "500", "--cached-prefix 500"},
 		{"max-num-batched-tokens", "4096", "--max-num-batched-tokens 4096"}, {"memory-utilization", "0.85", "--memory-utilization 0.85"}, {"price", "4.5", "--price 4.5"},
 		{"cached-prefix", "", "--batch 32"}, {"max-num-batched-tokens", "", "--batch 32"}, {"calibration", "", "--calibration default"},
-		{"load=rate", "", "--rate 1"}, {"rate", "3", "--rate 3"}, {"prefix-hit-rate", "0.5", "--prefix-hit-rate 0.5"}, {"load=concurrency", "", "--concurrency 8"},
+		{"load=rate", "", "--rate 1"}, {"rate", "3", "--rate 3"}, {"prefix-hit-rate", "0.5", "--prefix-hit-rate 0.5"}, {"prefill-replicas", "1", "--prefill-replicas 1"}, {"prefill-replicas", "", "--rate 3"}, {"load=concurrency", "", "--concurrency 8"},
 		{"concurrency", "20", "--concurrency 20"},
 	} {
 		before := p.text(t, "#verdict .command")
@@ -228,7 +230,7 @@ func TestPageControls(t *testing.T) {
 	for id, v := range map[string]string{"target-ttft": "500", "target-tpot": "50", "target-tps": "10", "target-usd": "1000"} {
 		p.set(t, id, v)
 	}
-	p.wait(t, `document.querySelectorAll("#verdict .tile .ok, #verdict .tile .no").length === 4`)
+	p.wait(t, `document.querySelectorAll("#verdict .tile .ok:not(.none), #verdict .tile .no").length === 4`)
 	p.quiet(t)
 }
 
@@ -371,7 +373,10 @@ func TestPageCompares(t *testing.T) {
 	p.wait(t, `document.querySelector("#compare tbody tr th")?.textContent === "--gpu" && document.querySelectorAll("#verdict .diff").length >= 5`)
 	p.wait(t, `document.querySelector("#memory .legend small") && [...document.querySelectorAll("#operators thead th")].some((h) => h.textContent === "× A")`)
 	p.wait(t, `[...document.querySelectorAll("#graph .node text")].some((x) => x.textContent.startsWith("A "))`)
-	p.wait(t, `document.querySelectorAll('#latency svg [stroke-dasharray="6,3"]').length === 2`)
+	p.wait(t, `document.querySelectorAll('#latency svg [stroke-dasharray="6,3"]').length === 2 && document.querySelectorAll('#rates svg [stroke-dasharray="6,3"]').length === 2`)
+	p.wait(t, `document.querySelectorAll("#pareto svg .marked path").length === 2 && [...document.querySelectorAll("#accuracy .about")].some((x) => x.textContent.startsWith("A:"))`)
+	p.set(t, "prompt-len", "4000")
+	p.wait(t, `document.querySelectorAll('#pareto svg [stroke-dasharray="6,3"]').length === 1`)
 	p.click(t, "Unpin A")
 	p.wait(t, `!document.getElementById("compare")`)
 	p.quiet(t)
@@ -453,6 +458,10 @@ func TestPageTakesFiles(t *testing.T) {
 		"many.json":                         strings.Replace(config, `"num_hidden_layers":16`, `"num_hidden_layers":2000000000`, 1),
 		"no.json":                           `{"schema": "llmprof.measure/v1"}`,
 		"not.json":                          "\x00\xff",
+		"counts.gguf":                       "GGUF\x03\x00\x00\x00" + strings.Repeat("\xff\xff\xff\xff\xff\xff\xff\x3f", 2),
+		"nested.gguf":                       "GGUF\x03\x00\x00\x00" + count(0) + count(1) + count(1) + "a\x09\x00\x00\x00" + strings.Repeat("\x09\x00\x00\x00"+count(1), 100000),
+		"marked.toml":                       `name = "<img src=x onerror=alert(3)>"` + "\ngpu = \"<script>alert(4)</script>\"",
+		"values.json":                       strings.Replace(config, `"llama"`, `"llama",`+strings.Repeat(`"<b>":[0],`, 100000)+`"x":0`, 1),
 		"weights.gguf":                      "GGUF\x03\x00\x00\x00" + strings.Repeat("\xff", 64),
 		"bad.toml":                          "x = [[[[",
 	} {
@@ -461,6 +470,41 @@ func TestPageTakesFiles(t *testing.T) {
 		p.wait(t, fmt.Sprintf(`document.querySelector("header .note").textContent.startsWith(%s)`, said))
 		p.eval(t, `location.hash = "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=2"`, nil)
 		p.wait(t, settled+` && document.querySelector("#verdict .verdict").textContent.includes("llama3.1-8b on 1")`)
+	}
+	p.quiet(t)
+}
+
+// count is a number of eight bytes as GGUF has it.
+func count(n uint64) string { return string(binary.LittleEndian.AppendUint64(nil, n)) }
+
+// A result whose names are markup is drawn as text.
+func TestPageTakesMarkedResult(t *testing.T) {
+	results, err := filepath.Glob("../../experiments/h200-native/h200-native-short-*.json")
+	if err != nil || len(results) == 0 {
+		t.Fatal(results, err)
+	}
+	text, err := os.ReadFile(results[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mark = `<img src=x onerror=alert(5)>`
+	var r map[string]any
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	r["model"].(map[string]any)["name"] = mark
+	r["engine"].(map[string]any)["name"] = mark
+	if text, err = json.Marshal(r); err != nil {
+		t.Fatal(err)
+	}
+	p := browse(t, "", &serveOrder{})
+	p.wait(t, settled)
+	p.drop(t, mark+".json", string(text))
+	p.wait(t, `document.querySelector("header .note").textContent.startsWith("<img src=x")`)
+	var images int
+	p.eval(t, `document.querySelectorAll("img").length`, &images)
+	if images > 0 {
+		t.Errorf("%d images", images)
 	}
 	p.quiet(t)
 }
@@ -545,32 +589,4 @@ func TestPageOffline(t *testing.T) {
 	p.set(t, "batch", "200")
 	p.wait(t, fmt.Sprintf(`document.querySelector("#verdict .tile .value").textContent !== %q`, before))
 	p.quiet(t)
-}
-
-// The times of changes are printed, not held: they are the machine's.
-func TestPageTimes(t *testing.T) {
-	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=1", &serveOrder{})
-	p.wait(t, settled+` && llmprofTimes.pareto.length > 0`)
-	for i := range 30 {
-		var n int
-		p.eval(t, `llmprofTimes.change.length`, &n)
-		p.set(t, "batch", fmt.Sprint(i+2))
-		p.wait(t, fmt.Sprintf(`llmprofTimes.change.length > %d`, n))
-	}
-	var times struct {
-		First          float64
-		Change, Pareto []float64
-	}
-	p.eval(t, `llmprofTimes`, &times)
-	var again float64
-	p.content(t, `(async () => {
-		const m = await import("/client.js"), c = new m.Client(60000), catalog = await (await fetch("catalog.json")).json();
-		const gpu = catalog.gpus.filter((g) => g.price_usd_per_hour).map((g) => g.key).join(",");
-		const one = async (prompt) => { const t = performance.now(); await c.ask("x", { do: "sweep", flags: { model: "deepseek-v3", gpu, tp: "1,2,4,8", batch: "1..1024x4", "prompt-len": prompt } }); return performance.now() - t; };
-		await one("1000");
-		return one("1001");
-	})()`, &again)
-	slices.Sort(times.Change)
-	t.Logf("first figures %.0f ms; a change of DeepSeek-V3 %.0f ms in the median of %d, %.0f at most; 528 points of cost over speed %.0f ms at first, %.0f again",
-		times.First, times.Change[len(times.Change)/2], len(times.Change), times.Change[len(times.Change)-1], times.Pareto[0], again)
 }

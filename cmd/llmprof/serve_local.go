@@ -124,7 +124,7 @@ type measureOrder struct {
 }
 
 // args is the command line of a measurement.
-func (o *measureOrder) args(results string) ([]string, error) {
+func (o *measureOrder) args(s *serveOrder, gpus int) ([]string, error) {
 	switch {
 	case o.Model == "" || strings.HasPrefix(o.Model, "-") || strings.HasPrefix(o.Model, "."):
 		return nil, errors.New("measuring needs a built-in model or a hub id")
@@ -133,10 +133,17 @@ func (o *measureOrder) args(results string) ([]string, error) {
 	case o.TP < 1 || o.Batch < 1 || o.Prompt < 1 || o.Gen < 1:
 		return nil, errors.New("measuring needs numbers above 0")
 	}
-	return []string{
+	args := []string{
 		"measure", o.Model, "--engine", o.Engine, "--random-weights", "--tp", strconv.Itoa(o.TP), "--batch", strconv.Itoa(o.Batch),
-		"--prompt-len", strconv.Itoa(o.Prompt), "--gen-len", strconv.Itoa(o.Gen), "--results", results, "--format", "json",
-	}, nil
+		"--prompt-len", strconv.Itoa(o.Prompt), "--gen-len", strconv.Itoa(o.Gen), "--results", s.results, "--format", "json",
+	}
+	if s.python != "" {
+		args = append(args, "--python", s.python)
+	}
+	if gpus == 0 && o.Engine == "transformers" { // which has CUDA graphs on GPUs alone
+		args = append(args, "--device", "cpu", "--graph=false")
+	}
+	return args, nil
 }
 
 // measure runs a measurement in a process of this program, reports its progress, and ends it
@@ -147,7 +154,7 @@ func (s *pageServer) measure(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	args, err := order.args(s.order.results)
+	args, err := order.args(s.order, len(thisMachine(r.Context())))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return

@@ -28,5 +28,8 @@ func (a *app) Model(ctx context.Context, name string, offline, lenient bool) (*m
 // GPU looks a GPU up.
 func (a *app) GPU(name, file string) (*hardware.GPU, error) { return a.gpu(name, file) }
 
+// GPUs is the table of GPUs.
+func (a *app) GPUs(file string) (*hardware.Table, error) { return a.gpuTable(file) }
+
 // Constants reads the file of constants that was named, if one was.
 func (a *app) Constants(file string) (*ask.Calibrations, error) { return ask.NewCalibrations(file) }

@@ -5,7 +5,12 @@ From the traces of prompts: the time of a launch between two kernels of a compil
 way from attention to the next product and the experts take beyond their own launches. From steps.jsonl.gz: the launch of
 steps that are not scored (several prompts at once; prompts of 4096 and more, whose time is the kernels'; llama3.2-1b), fitted
 as fixed + per request + launch x (launches + 5 calls) with the least absolute error of the logarithm.
+
+Then, of the prompts that are scored and wait for the host: how far TTFT is off by these constants, and by the launch that the
+host was seen to take for the same prompt, the way of a request added to both; and how far launches lie apart between processes,
+and within one.
 """
+import csv
 import gzip
 import json
 import math
@@ -15,6 +20,7 @@ import sys
 
 LAYERS = {"llama3.2-1b": 16, "llama3.2-3b": 28, "llama3.1-8b": 32, "qwen2.5-7b": 28, "qwen3-8b": 36, "qwen3-30b-a3b": 48}
 MOE = ("topkGating", "moe_align", "count_and_sort", "fused_moe_kernel", "act_and_mul", "moe_sum", "DtoD")
+REQUEST = 2.4e-3  # the way of a request and of its first token, beside its step
 ATTENTION = ("FlashAttnFwdSm90", "flash::enable", "reshape_and_cache")
 
 
@@ -59,13 +65,26 @@ def steps(folder):
         point = json.loads(line)
         if point["kind"] != "prompts" or not (point["batch"] > 1 or point["prompt"] >= 4096 or point["model"] == "llama3.2-1b"):
             continue
-        layers, moe, heads = LAYERS[point["model"]], point["model"] == "qwen3-30b-a3b", "qwen3" in point["model"]
         for repeat in point["repeats"]:
             seen = [x for x in repeat["core"] if len(x) > 1]
             if len(seen) > 1:
                 first = seen[0]
-                n = layers * (10 + heads + 7 * moe + 5 * (2 + 3 * moe)) if first[3] > 512 else layers * (3 + 5)
-                yield seen[1][0] - first[0], first[2], n
+                yield seen[1][0] - first[0], first[2], launches(point["model"], first[3])
+
+
+def launches(model, tokens):
+    layers, moe, heads = LAYERS[model], model == "qwen3-30b-a3b", "qwen3" in model
+    return layers * (10 + heads + 7 * moe + 5 * (2 + 3 * moe)) if tokens > 512 else layers * (3 + 5)
+
+
+def scored(folder, c):
+    """Ratios of TTFT to fit and to the launch that was seen, of prompts that wait for the host, by process."""
+    for row in csv.DictReader(open(folder / "prompts.csv")):
+        launch, length = float(row["launch_s"]), int(row["prompt_len"])
+        if row["batch"] != "1" or row["gen_len"] != "1" or row["model"] == "llama3.2-1b" or length > 2048 or float(row["first_step_s"]) - launch > 1e-3:
+            continue
+        ttft, n = float(row["ttft_s"]), launches(row["model"], length)
+        yield (folder.name, row["model"], row["weights"]), (c[0] + c[1] + c[2] * n + REQUEST) / ttft, (launch + REQUEST) / ttft, launch / (c[0] + c[1] + c[2] * n)
 
 
 def fit(rows):
@@ -93,3 +112,10 @@ if __name__ == "__main__":
     c = fit(rows)
     ratio = sorted(t / (c[0] + c[1] * r + c[2] * n) for t, r, n in rows)
     print(f"{len(rows)} steps: fixed {1e3 * c[0]:.2f} ms, a request {1e3 * c[1]:.2f} ms, a launch {1e6 * c[2]:.1f} µs; 5 % take {ratio[len(ratio) // 20]:.2f} times as long, 95 % {ratio[-len(ratio) // 20]:.2f}")
+    seen = [x for folder in map(pathlib.Path, sys.argv[1:]) for x in scored(folder, c)]
+    for k, by in ((1, "these constants"), (2, "the launch that was seen")):
+        off = sorted(abs(x[k] - 1) for x in seen)
+        print(f"TTFT of {len(off)} prompts that wait for the host, by {by}: median error {100 * statistics.median(off):.1f} %, p90 {100 * off[int(0.9 * len(off))]:.1f} %")
+    middle = {key: statistics.median(x[3] for x in seen if x[0] == key) for key in {x[0] for x in seen}}
+    within = sorted(abs(x[3] / middle[x[0]] - 1) for x in seen)
+    print(f"launches over these constants: {min(middle.values()):.2f} to {max(middle.values()):.2f} by process; within one, p90 {100 * within[int(0.9 * len(within))]:.0f} % from its median")

@@ -106,6 +106,21 @@ func TestRealTraces(t *testing.T) {
 	}
 }
 
+// A prompt that was traced alone takes what is expected less the time of the power limit, which the estimate has for
+// prompts that follow each other: 14 % more without that.
+func TestTracedBurst(t *testing.T) {
+	l, q := trace(t, "h200-vllm", "llama3.1-8b-prompt-4096")
+	phases, err := Explain(l, q, scorer(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &phases[0]
+	expected := float64(p.Sum.Predicted.Expected)
+	if all, burst := expected/p.Sum.Observed-1, (expected-float64(p.Throttled))/p.Sum.Observed-1; all < 0.1 || math.Abs(burst) > 0.05 {
+		t.Errorf("operators are off by %.1f %%, without the power limit by %.1f %%", 100*all, 100*burst)
+	}
+}
+
 // made is a time line of steps of a model of two layers by names of SGLang's and FlashInfer's kernels, of
 // which none tells where a step begins.
 func made(steps, layers int, graph bool) *tracefile.Timeline {

@@ -1,76 +1,19 @@
 // The page: one state, views of it, and what changes it.
-import { h, htm, render, useEffect, useRef, useState } from "./libraries.js";
-import { FIRST, asked, command, read, write } from "./state.js";
-import { Client, addFile, program } from "./client.js";
+import { h, htm, render, useCallback, useEffect, useMemo, useRef, useState } from "./libraries.js";
+import { FIRST, asked, changed, command, read, write } from "./state.js";
+import { addFile, program } from "./client.js";
+import { begins, clients, first, second, useFigures } from "./figures.js";
 import { Controls } from "./controls.js";
-import { Accuracy, Compare, GraphView, Latency, Memory, Operators, Pareto, Roofline, Verdict } from "./views.js";
+import { Accuracy, Compare, GraphView, Latency, Memory, Operators, Pareto, Rates, Roofline, Verdict } from "./views.js";
+import { Plan } from "./plan.js";
 import { save } from "./save.js";
 import { opened } from "./drop.js";
 const html = htm.bind(h);
 
-const first = new Client(2000), second = new Client(10000, first.answered), clients = [first, second];
-export const times = (globalThis.llmprofTimes = { first: null, change: [], pareto: [] });
-
-const TRY = {
-  tp: ["1", "2", "4", "8", "16", "32"], pp: ["1", "2", "4", "8", "16"], ep: ["1", "2", "4", "8", "16", "32", "64"], dp: ["1", "2", "4", "8", "16"],
-};
-const key = (...parts) => JSON.stringify(parts);
-const without = (flags, ...names) => Object.fromEntries(Object.entries(flags).filter(([k]) => !names.includes(k)));
-
-// useAnswer asks when what is asked changes, and keeps the last answer until the next has come.
-function useAnswer(client, kind, request, then) {
-  const [answer, set] = useState({});
-  const id = request ? key(request) : "";
-  useEffect(() => {
-    if (!request) { set({}); return; }
-    const begin = performance.now();
-    client.ask(kind, request).then(
-      (a) => { if (a) { set({ ...a, request }); then?.(performance.now() - begin); } },
-      (e) => set((old) => ({ ...old, data: null, text: null, error: e.message, request })),
-    );
-  }, [id]);
-  return answer;
-}
-
-const lines = (text) => (text ? text.trim().split("\n").filter(Boolean).map((l) => JSON.parse(l)) : []);
-const BATCHES = "1..1024x2";
-
-function useFigures(state, catalog) {
-  const flags = asked(state), load = state.view.load, again = state.again; // files that came meanwhile
-  const main = useAnswer(first, "estimate", { do: "estimate", flags, again }, (t) => {
-    times.first ??= performance.now();
-    times.change.push(t);
-  });
-  const graph = useAnswer(first, "graph", { do: "graph", flags, again });
-  const pinned = useAnswer(first, "pinned", state.pin && { do: "estimate", flags: state.pin });
-  const one = without(flags, "batch", "rate", "concurrency", "prefix-hit-rate");
-  const curve = useAnswer(second, "curve", { do: "sweep", flags: { ...one, batch: BATCHES }, again });
-  const oldCurve = useAnswer(second, "oldCurve", state.pin && { do: "sweep", flags: { ...without(state.pin, "batch", "rate", "concurrency", "prefix-hit-rate"), batch: BATCHES } });
-  const tries = catalog && { ...TRY, engine: ["", ...catalog.choices.engine], weights: ["", ...catalog.choices.weights], kv: ["", ...catalog.choices.kv], act: ["", ...catalog.choices.act] };
-  const options = useAnswer(second, "options", tries && { do: "options", flags, try: tries, again });
-  const rates = useAnswer(second, "load", { do: "load", flags: without(flags, "batch", "chunk", "cached-prefix"), again });
-  const cards = catalog && paretoCards(state, catalog);
-  const pareto = useAnswer(second, "pareto", cards && {
-    do: "sweep", flags: { ...without(one, "gpu", "tp", "pp", "ep", "dp", "price", "memory-utilization", "gpus-per-node", "chunk", "max-num-batched-tokens", "calibration", "micro-batches", "sp"), gpu: cards.join(","), tp: "1,2,4,8", batch: "1..1024x4" }, again,
-  }, (t) => times.pareto.push(t));
-  const gpus = useAnswer(second, "gpus", catalog && { do: "options", flags: without(flags, "gpu", "price"), try: { gpu: catalog.gpus.map((g) => g.key) } });
-  const parse = (a) => (a.text ? JSON.parse(a.text) : null);
-  return {
-    flags, load, error: main.error, text: main.text, doc: parse(main), words: main.data, at: main.request, old: parse(pinned), oldWords: pinned.data, graph: graph.data,
-    curve: lines(curve.text), oldCurve: lines(oldCurve.text), refused: { ...options.data, ...gpus.data }, rates: rates.data ?? [], pareto: lines(pareto.text),
-  };
-}
-
-// paretoCards are the cards that the chart of cost takes: those with a price, and the one chosen.
-function paretoCards(state, catalog) {
-  const all = catalog.gpus.filter((g) => g.price_usd_per_hour).map((g) => g.key);
-  return all.includes(state.flags.gpu) || !catalog.gpus.some((g) => g.key === state.flags.gpu) ? all : [...all, state.flags.gpu];
-}
-
 // useMeasuring runs a measurement by the server, and takes its result.
 function useMeasuring(local, take, setNote) {
   const [running, set] = useState(null);
-  const start = async (order) => {
+  const start = useCallback(async (order) => {
     const stop = new AbortController();
     set(stop);
     setNote("Measuring begins.");
@@ -89,47 +32,83 @@ function useMeasuring(local, take, setNote) {
       }
     } catch (e) { setNote(stop.signal.aborted ? "The measurement was stopped." : e.message); }
     set(null);
-  };
-  return { running, start };
+  }, [local, take]);
+  return useMemo(() => ({ running, start }), [running, start]);
+}
+
+// observations are the measured times, which come as columns.
+function observations(columns) {
+  const names = Object.keys(columns);
+  return columns.value.map((value, i) => {
+    const o = Object.fromEntries(names.map((n) => [n, columns[n][i]]));
+    return { ...o, error: o.predicted / value - 1 };
+  });
 }
 
 function useCatalog() {
   const [catalog, set] = useState(null), [accuracy, setAccuracy] = useState(null), [here, setHere] = useState(null);
   useEffect(() => {
     fetch("catalog.json").then((r) => r.json()).then(set);
-    program().then(() => fetch("accuracy.json")).then((r) => r.json()).then(setAccuracy, () => setAccuracy([]));
+    program().then(() => fetch("accuracy.json")).then((r) => r.json()).then((columns) => setAccuracy(observations(columns)), () => setAccuracy([]));
     fetch("here.json").then((r) => (r.ok ? r.json() : null)).then(setHere, () => {});
   }, []);
   return { catalog, accuracy, here };
 }
 
+const PAUSE = 1000; // ms between changes that the back button takes back one by one
+
+// readLink is the state of the address; what it has besides is told.
+function readLink(tell) {
+  const left = [];
+  const found = read(location.hash, (key) => left.push(key));
+  if (left.length) tell(`The link also has ${left.slice(0, 3).map((k) => k.slice(0, 30)).join(", ")}${left.length > 3 ? ` and ${left.length - 3} more` : ""}, which this version does not know.`);
+  return found;
+}
+
+// useLink keeps the address and the state the same: a change is an entry of the browser's history, and
+// those that follow at once, as of a slider, are one with it.
+function useLink(state, setState, setNote) {
+  const latest = useRef(state), last = useRef(-PAUSE), moved = useRef(true);
+  latest.current = state;
+  useEffect(() => {
+    const link = write(state), now = performance.now();
+    if (link !== location.hash) {
+      if (moved.current || now - last.current < PAUSE) history.replaceState(null, "", link);
+      else history.pushState(null, "", link);
+      last.current = now;
+    }
+    moved.current = false;
+  }, [state]);
+  useEffect(() => {
+    const came = () => {
+      if (location.hash === write(latest.current)) return;
+      begins();
+      moved.current = true;
+      last.current = -PAUSE;
+      const found = readLink(setNote);
+      setState((s) => changed(s, (next) => Object.assign(next, found)));
+    };
+    addEventListener("popstate", came);
+    addEventListener("hashchange", came);
+    return () => { removeEventListener("popstate", came); removeEventListener("hashchange", came); };
+  }, []);
+}
+
 function App() {
-  const [state, setState] = useState(() => read(location.hash));
   const [op, setOp] = useState(null), [hover, setHover] = useState(null);
   const [own, setOwn] = useState([]), [note, setNote] = useState("");
-  const latest = useRef(state);
-  latest.current = state;
-  const set = (change) => setState((s) => {
-    const next = structuredClone(s);
-    change(next);
-    for (const name of Object.keys(next.flags)) if (next.flags[name] === "") delete next.flags[name];
-    return next;
-  });
+  const [state, setState] = useState(() => readLink(setNote));
+  const set = useCallback((change) => { begins(); setState((s) => changed(s, change)); }, []);
+  useLink(state, setState, setNote);
   const { catalog, accuracy, here } = useCatalog();
   const figures = useFigures(state, catalog);
-  useEffect(() => { const f = write(state); if (f !== location.hash) history.replaceState(null, "", f); }, [state]);
-  useEffect(() => {
-    const changed = () => { if (location.hash !== write(latest.current)) setState(read(location.hash)); };
-    addEventListener("hashchange", changed);
-    return () => removeEventListener("hashchange", changed);
-  }, []);
   useEffect(() => { document.documentElement.style.colorScheme = state.view.theme ?? ""; }, [state.view.theme]);
-  const token = here?.token, asking = { headers: { "X-Llmprof-Token": token ?? "" } };
-  const local = async (path, options) => {
-    const response = await fetch(path, { ...asking, ...options });
+  const token = here?.token;
+  const local = useCallback(async (path, options) => {
+    const response = await fetch(path, { headers: { "X-Llmprof-Token": token ?? "" }, ...options });
     if (!response.ok) throw new Error((await response.text()).trim());
     return response;
-  };
+  }, [token]);
   // A model of the hub is fetched by the server, which hands its config.json on.
   const hub = useRef(new Set());
   useEffect(() => {
@@ -142,8 +121,8 @@ function App() {
       setState((s) => ({ ...s, again: (s.again ?? 0) + 1 }));
     }, (e) => setNote(e.message));
   }, [state.flags.model, token, catalog]);
-  const openResult = (name) => local(`results/${encodeURIComponent(name)}`).then((r) => r.blob()).then((b) => take([new File([b], name)]), (e) => setNote(e.message));
-  const take = (list) => opened(list, { set, clients, addFile, second, setOwn, setNote });
+  const take = useCallback((list) => opened(list, { set, clients, addFile, second, setOwn, setNote }), []);
+  const openResult = useCallback((name) => local(`results/${encodeURIComponent(name)}`).then((r) => r.blob()).then((b) => take([new File([b], name)]), (e) => setNote(e.message)), [local]);
   const measuring = useMeasuring(local, take, setNote);
   useEffect(() => {
     const over = (e) => { e.preventDefault(); document.body.classList.add("dropping"); };
@@ -152,7 +131,8 @@ function App() {
     addEventListener("dragover", over); addEventListener("dragleave", out); addEventListener("drop", drop);
     return () => { removeEventListener("dragover", over); removeEventListener("dragleave", out); removeEventListener("drop", drop); };
   }, []);
-  const view = { state, set, catalog, accuracy, here, own, op, setOp, hover, setHover, take, note, setNote, openResult, measuring, ...figures };
+  const { flags, targets, view: { phase, load }, pin } = state;
+  const view = { state, set, targets, phase, load, pin, catalog, accuracy, here, own, op, setOp, hover, setHover, take, note, setNote, openResult, measuring, ...figures };
   return html`<${Head} ...${view} />
     <div class="layout">
       <${Controls} ...${view} />
@@ -163,9 +143,11 @@ function App() {
         <${Roofline} ...${view} />
         <${Operators} ...${view} />
         <${GraphView} ...${view} />
-        <${Latency} ...${view} />
+        <${Latency} ...${view} batch=${flags.batch ?? "1"} />
+        <${Rates} ...${view} rate=${load === "rate" ? figures.flags.rate : null} />
         <${Pareto} ...${view} />
         <${Accuracy} ...${view} />
+        <${Plan} ...${view} model=${flags.model} prompt=${flags["prompt-len"]} gen=${flags["gen-len"]} engine=${flags.engine} rate=${figures.flags.rate} clients=${figures.flags.concurrency} />
       </main>
     </div>
     <footer>
@@ -190,7 +172,7 @@ function Head({ state, set, flags, text, setNote, note }) {
       <button type="button" onClick=${() => set((s) => { s.view.theme = dark === "dark" ? "light" : "dark"; })}>${dark === "dark" ? "Light" : "Dark"}</button>
       <button type="button" onClick=${() => set((s) => { Object.assign(s, structuredClone(FIRST)); })}>Reset</button>
     </div>
-    <p class="note" role="status">${note}</p>
+    <p class="note" role="status" title=${note}>${note}</p>
   </header>`;
 }
 

@@ -14,14 +14,14 @@ export function si(v, unit = "") {
   const a = Math.abs(v), [by, prefix] = PREFIXES.find(([p]) => a >= p * 0.9999) ?? PREFIXES.at(-1);
   return `${Number((v / by).toPrecision(3))} ${prefix}${unit}`.trim();
 }
-// decades are ticks of a logarithmic axis: powers of ten, with 2 and 5 where there are few.
-function decades([low, high]) {
-  const all = [], wide = Math.log10(high / low) > 3;
+// decades are ticks of a logarithmic axis that is so long, at least gap apart: powers of ten, with 2 and
+// 5 where there is room.
+function decades([low, high], long, gap) {
+  const each = long / Math.log10(high / low), all = [];
   for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(high)); e++) {
-    for (const m of wide ? [1] : [1, 2, 5]) { const v = m * 10 ** e; if (v >= low * 0.999 && v <= high * 1.001) all.push(v); }
+    for (const m of 0.3 * each >= gap ? [1, 2, 5] : [1]) { const v = m * 10 ** e; if (v >= low * 0.999 && v <= high * 1.001) all.push(v); }
   }
-  const step = Math.ceil(all.length / 9);
-  return wide ? all.filter((_, i) => i % step === 0) : all;
+  return all.filter((_, i) => i % Math.max(Math.ceil(gap / each), 1) === 0);
 }
 function span(values, below = 1.4, above = 1.4) {
   const v = values.filter((x) => x > 0 && Number.isFinite(x));
@@ -31,7 +31,8 @@ const base = (width, height, more) => ({
   width, height, marginLeft: 62, marginRight: 14, marginTop: 26, marginBottom: 36,
   style: { background: "transparent", color: "var(--ink)", fontSize: "12px", fontFamily: "inherit", overflow: "visible" }, ...more,
 });
-const log = (domain, label, format) => ({ type: "log", domain, ticks: decades(domain), tickFormat: format, label, labelArrow: "none", grid: true });
+const log = (domain, label, format, long, gap) => ({ type: "log", domain, ticks: decades(domain, long, gap), tickFormat: format, label, labelArrow: "none", grid: true });
+const across = (domain, label, format, width) => log(domain, label, format, width - 76, 56), up = (domain, label, format, height) => log(domain, label, format, height - 62, 20);
 const tip = { fill: "var(--paper)", stroke: "var(--faint)", fontSize: 12, lineHeight: 1.25 };
 
 // watched reports what the pointer is over, and what is chosen by a click.
@@ -46,19 +47,69 @@ function watched(figure, seen, chosen) {
 
 export const opKey = (o) => `${o.layer}\u0000${o.name}`;
 
-// labelled are the operators with room for their names: the chosen one, then the longest.
-function labelled(dots, selected, xs, ys, width, height) {
-  const across = (width - 76) / Math.log(xs[1] / xs[0]), up = (height - 62) / Math.log(ys[1] / ys[0]), taken = [];
-  for (const o of [...dots].sort((a, b) => (b.key === selected) - (a.key === selected) || b.share - a.share)) {
-    const x = Math.log(o.x) * across, y = Math.log(o.y) * up, w = o.name.length * 3.6 + 6;
-    if (o.share < 0.01 && o.key !== selected) break;
-    if (!taken.some((t) => Math.abs(t.x - x) < t.w + w && Math.abs(t.y - y) < 16)) taken.push({ o, x, y, w });
+const ruler = document.createElement("canvas").getContext("2d");
+// measured is how wide a text of a chart is.
+function measured(text) {
+  ruler.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  return ruler.measureText(text).width;
+}
+
+const TALL = 15; // px of a line of text
+// AROUND are the places of a label beside its point, the best first: the direction from the point, and
+// which part of the text stands there.
+const AROUND = [[0, -1], [0, 1], [1, 0], [-1, 0], [1, -1], [-1, -1], [1, 1], [-1, 1]];
+
+// placed finds room for labels, the first ones first: within the frame, over no other label, and where
+// there is a choice over few of the marks. Those without room are left out.
+export function placed(labels, marks, frame) {
+  const taken = [], all = [];
+  const over = (a, b) => a.x1 < b.x2 && b.x1 < a.x2 && a.y1 < b.y2 && b.y1 < a.y2;
+  for (const l of labels) {
+    const w = measured(l.text) + 4;
+    let best = null;
+    for (const [far, at] of [[4, AROUND], [14, AROUND]]) {
+      for (const [dx, dy] of at) {
+        const reach = (l.r ?? 4) + far, cx = l.x + dx * (reach + w / 2), cy = l.y + dy * (reach + TALL / 2);
+        const box = { x1: cx - w / 2, x2: cx + w / 2, y1: cy - TALL / 2, y2: cy + TALL / 2 };
+        if (box.x1 < frame.x1 || box.x2 > frame.x2 || box.y1 < frame.y1 || box.y2 > frame.y2 || taken.some((t) => over(t, box))) continue;
+        const hidden = marks.filter((m) => over(box, { x1: m.x - m.r, x2: m.x + m.r, y1: m.y - m.r, y2: m.y + m.r })).length + far / 100;
+        if (!best || hidden < best.hidden) best = { hidden, cx, cy, box };
+      }
+    }
+    if (best) { taken.push(best.box); all.push({ ...l, cx: best.cx, cy: best.cy }); }
   }
-  return taken.map((t) => t.o);
+  return all;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+function element(name, attributes, text) {
+  const e = document.createElementNS(SVG, name);
+  for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+  if (text) e.textContent = text;
+  return e;
+}
+
+// write draws labels on a figure where they have room.
+function write(figure, labels, marks, width, height) {
+  const frame = { x1: 63, x2: width - 2, y1: 20, y2: height - 38 }, g = element("g", { "data-mark": "label", fill: "var(--ink)", stroke: "var(--paper)", "stroke-width": 3, "paint-order": "stroke", "text-anchor": "middle", "pointer-events": "none" });
+  for (const l of placed(labels, marks, frame)) g.append(element("text", { x: l.cx.toFixed(1), y: (l.cy + 4).toFixed(1) }, l.text));
+  figure.append(g);
+}
+
+const STAR = "M0,-9L2.4,-3L8.6,-2.8L3.8,1.1L5.3,7.3L0,3.8L-5.3,7.3L-3.8,1.1L-8.6,-2.8L-2.4,-3Z", ROUND = "M6,0A6,6,0,1,1,-6,0A6,6,0,1,1,6,0", SQUARE = "M-5,-5H5V5H-5Z";
+
+// marked puts signs on a figure that is drawn, in place of those that it had: what is chosen changes
+// more often than what it is chosen from.
+export function marked(figure, signs) {
+  figure.querySelector(".marked")?.remove();
+  const x = figure.scale("x"), y = figure.scale("y"), g = element("g", { class: "marked", "pointer-events": "none" });
+  const within = (s, v) => v >= Math.min(...s.domain) && v <= Math.max(...s.domain);
+  for (const s of signs) if (within(x, s.x) && within(y, s.y)) g.append(element("path", { d: s.path, transform: `translate(${x.apply(s.x)},${y.apply(s.y)})`, "stroke-width": 1.2, ...s.look }));
+  figure.append(g);
 }
 
 // roofline draws the operators of a phase under the roofs of the GPU.
-export function roofline({ ops, words, peak, bandwidth, selected, pinned, width, height, seen, chosen }) {
+export function roofline({ ops, words, peak, bandwidth, pinned, width, height, seen, chosen }) {
   const point = (o, i) => ({ ...o, key: opKey(o), x: o.intensity, y: o.flops / o.expected_s, words: words?.[i] });
   const shown = (list) => list.map(point).filter((o) => o.x > 0 && o.y > 0);
   const dots = shown(ops), old = pinned ? shown(pinned) : [], all = [...dots, ...old];
@@ -67,94 +118,123 @@ export function roofline({ ops, words, peak, bandwidth, selected, pinned, width,
   const low = Math.max(xs[0], ys[0] / bandwidth);
   const roof = [{ x: low, y: low * bandwidth }, { x: ridge, y: peak }, { x: xs[1], y: peak }];
   const figure = P.plot(base(width, height, {
-    x: log(xs, "arithmetic intensity (FLOP/B)", (v) => si(v)), y: log(ys, "FLOP/s of the operator", (v) => si(v)),
+    x: across(xs, "arithmetic intensity (FLOP/B)", (v) => si(v), width), y: up(ys, "FLOP/s of the operator", (v) => si(v), height),
     symbol: { domain: BOUNDS, range: BOUNDS.map((b) => SYMBOLS[b]) }, r: { type: "sqrt", domain: [0, 1], range: [3, 22] },
     marks: [
       P.line(roof, { x: "x", y: "y", stroke: "var(--ink)", strokeWidth: 1.5, clip: true }),
-      P.text([{ x: xs[1], y: peak }], { x: "x", y: "y", text: () => `${si(peak, "FLOP/s")}`, textAnchor: "end", dy: -7, fill: "var(--ink)" }),
-      P.text([{ x: low, y: low * bandwidth }], { x: "x", y: "y", text: () => si(bandwidth, "B/s"), textAnchor: "start", dx: 4, dy: -14, fill: "var(--ink)", stroke: "var(--paper)", strokeWidth: 3 }),
       P.dot(old, { x: "x", y: "y", r: "share", symbol: "bound", stroke: "var(--faint)", strokeDasharray: "2,2" }),
-      P.dot(dots, { x: "x", y: "y", r: "share", symbol: "bound", fill: (o) => `var(--${o.bound})`, stroke: "var(--ink)", strokeWidth: (o) => (o.key === selected ? 3 : 0.8), fillOpacity: 0.85 }),
-      P.text(labelled(dots, selected, xs, ys, width, height), { x: "x", y: "y", text: "name", dy: -15, fill: "var(--ink)", stroke: "var(--paper)", strokeWidth: 3 }),
+      P.dot(dots, { x: "x", y: "y", r: "share", symbol: "bound", fill: (o) => `var(--${o.bound})`, stroke: "var(--ink)", strokeWidth: 0.8, fillOpacity: 0.85 }),
       P.tip(dots, P.pointer({
         x: "x", y: "y", ...tip,
         title: (o) => `${o.name}${o.layer ? ` (${o.layer})` : ""}\n${o.words?.expected ?? ""}, ${o.words?.share ?? ""} of the phase\n${o.bound}-bound, floor ${o.words?.floor ?? ""}\n${o.words?.intensity ?? ""} FLOP/B`,
       })),
     ],
   }));
+  const at = (v) => ({ x: figure.scale("x").apply(v.x), y: figure.scale("y").apply(v.y), r: figure.scale("r").apply(v.share ?? 0) });
+  const marks = dots.map(at), shares = [...dots].sort((a, b) => b.share - a.share).filter((o) => o.share >= 0.01);
+  figure.points = dots;
+  write(figure, [
+    { ...at({ x: ridge, y: peak }), r: 2, text: si(peak, "FLOP/s") }, { ...at({ x: Math.sqrt(low * ridge), y: Math.sqrt(low * ridge) * bandwidth }), r: 2, text: si(bandwidth, "B/s") },
+    ...shares.map((o) => ({ ...at(o), text: o.name })),
+  ], marks, width, height);
   return watched(figure, (o) => seen(o?.key ?? null), (o) => chosen(o.key));
+}
+
+// select marks an operator of a roofline.
+export function select(figure, key) {
+  const o = figure.points.find((p) => p.key === key), r = o && figure.scale("r").apply(o.share) + 4;
+  marked(figure, o ? [{ x: o.x, y: o.y, path: `M${r},0A${r},${r},0,1,1,${-r},0A${r},${r},0,1,1,${r},0`, look: { fill: "none", stroke: "var(--alarm)", "stroke-width": 3 } }] : []);
 }
 
 const TIMES = [["ttft", "TTFT", "var(--series-0)", "square"], ["tpot", "TPOT", "var(--series-1)", "circle"]];
 
 // curve draws a time over the batch with its interval, its floor and what was measured.
-export function curve({ rows, key, at, measured, pinned, limit, xlabel = "batch (sequences of a replica)", x = "batch", width, height, chosen }) {
+export function curve({ rows, key, measured, pinned, limit, xlabel = "batch (sequences of a replica)", x = "batch", width, height, chosen }) {
   const [, name, color, symbol] = TIMES.find(([k]) => k === key);
   const of = (list) => (list ?? []).filter((r) => r[`${key}_s`] > 0);
-  const shown = of(rows), old = of(pinned), here = shown.filter((r) => String(r[x]) === String(at));
-  const dom = span([...shown, ...old].flatMap((r) => [r[`${key}_low_s`] ?? r[`${key}_s`], r[`${key}_high_s`] ?? r[`${key}_s`], r[`${key}_floor_s`]]).concat(measured.map((m) => m.value), limit ? [limit] : []), 1.15, 1.15);
+  const shown = of(rows), old = of(pinned), band = shown.map((r) => ({ [x]: r[x], low: r[`${key}_low_s`] ?? r[`${key}_s`], high: r[`${key}_high_s`] ?? r[`${key}_slow_s`] })).filter((r) => r.high);
+  const dom = span([...shown, ...old].flatMap((r) => [r[`${key}_s`], r[`${key}_floor_s`]]).concat(band.flatMap((r) => [r.low, r.high]), measured.map((m) => m.value), limit ? [limit] : []), 1.15, 1.15);
   const along = [...shown, ...old].map((r) => r[x]), wide = along.length ? [Math.min(...along), Math.max(...along)] : [1, 2];
   const figure = P.plot(base(width, height, {
     x: { type: "log", base: 2, domain: wide[0] === wide[1] ? [wide[0], wide[0] * 2] : wide, label: xlabel, labelArrow: "none", grid: true, ticks: x === "batch" ? shown.map((r) => r[x]).filter((_, i, all) => all.length < 8 || width > 480 || i % 2 === 0) : 6, tickFormat: (v) => si(v) },
-    y: log(dom, name, (v) => si(v, "s")),
+    y: up(dom, name, (v) => si(v, "s"), height),
     marks: [
-      shown[0]?.[`${key}_low_s`] !== undefined ? P.areaY(shown, { x, y1: `${key}_low_s`, y2: `${key}_high_s`, fill: color, fillOpacity: 0.18 }) : null,
+      P.areaY(band, { x, y1: "low", y2: "high", fill: color, fillOpacity: 0.18 }),
       shown[0]?.[`${key}_floor_s`] !== undefined ? P.line(shown, { x, y: `${key}_floor_s`, stroke: "var(--faint)", strokeDasharray: "2,3" }) : null,
       P.line(old, { x, y: `${key}_s`, stroke: "var(--faint)", strokeWidth: 1.5, strokeDasharray: "6,3" }),
       P.line(shown, { x, y: `${key}_s`, stroke: color, strokeWidth: 2 }),
       P.dot(shown, { x, y: `${key}_s`, symbol, fill: "var(--paper)", stroke: color, r: 3 }),
-      P.dot(here, { x, y: `${key}_s`, symbol, fill: color, stroke: "var(--ink)", r: 6 }),
       P.dot(measured, { x: "batch", y: "value", symbol: "cross", stroke: "var(--ink)", strokeWidth: 2, r: 5 }),
       limit ? P.ruleY([limit], { stroke: "var(--alarm)", strokeDasharray: "5,3" }) : null,
       P.tip(shown, P.pointerX({
         x, y: `${key}_s`, ...tip, title: (r) => `${x} ${si(r[x])}: ${name} ${si(r[`${key}_s`], "s")}` +
-          (r[`${key}_low_s`] !== undefined ? `\n90 % interval ${si(r[`${key}_low_s`], "s")} to ${si(r[`${key}_high_s`], "s")}\nfloor ${si(r[`${key}_floor_s`], "s")}${r.fits === false ? "\ndoes not fit" : ""}` : ""),
+          (r[`${key}_low_s`] !== undefined ? `\n90 % interval ${si(r[`${key}_low_s`], "s")} to ${si(r[`${key}_high_s`], "s")}\nfloor ${si(r[`${key}_floor_s`], "s")}${r.fits === false ? "\ndoes not fit" : ""}` : "") + (r[`${key}_slow_s`] ? `\nslow end of the interval ${si(r[`${key}_slow_s`], "s")}` : ""),
       })),
     ],
   }));
+  figure.points = shown;
   return watched(figure, null, chosen);
 }
 
+// point marks the chosen batch or rate on a curve.
+export function point(figure, key, x, at, value) {
+  const [, , color, symbol] = TIMES.find(([k]) => k === key), known = figure.points.find((r) => String(r[x]) === String(at))?.[`${key}_s`] ?? value;
+  marked(figure, known > 0 && at ? [{ x: Number(at), y: known, path: symbol === "square" ? SQUARE : ROUND, look: { fill: color, stroke: "var(--ink)" } }] : []);
+}
+
+const priceOf = (priced) => (priced ? "usd_mtok" : "tok_s_gpu");
+// frontier are the points that no other betters in speed for a user and in cost, the fastest first.
+function frontier(points, priced) {
+  const y = priceOf(priced), front = [];
+  for (const p of [...points].sort((a, b) => b.user - a.user)) if (!front.length || (priced ? p[y] < front.at(-1)[y] : p[y] > front.at(-1)[y])) front.push(p);
+  return front;
+}
+
 // pareto draws cost over speed of cards and splits; what nothing betters is joined.
-export function pareto({ rows, current, width, height, chosen, priced }) {
-  const y = priced ? "usd_mtok" : "tok_s_gpu";
-  const better = (a, b) => (priced ? a <= b : a >= b);
-  const points = rows.filter((r) => r.fits && !r.reason && r.tpot_s > 0 && r[y] > 0).map((r) => ({ ...r, user: 1 / r.tpot_s }));
-  const front = [];
-  let best = null;
-  for (const p of [...points].sort((a, b) => b.user - a.user)) if (best === null || (better(p[y], best) && p[y] !== best)) { front.push(p); best = p[y]; }
-  const on = new Set(front);
-  const xs = span(points.map((p) => p.user)), ys = span(points.map((p) => p[y]));
-  const name = (p) => `${p.gpus} × ${p.gpu}`;
-  const labels = [], near = (p, q) => Math.abs(Math.log(q.user / p.user)) / Math.log(xs[1] / xs[0]) < 150 / width && Math.abs(Math.log(q[y] / p[y])) / Math.log(ys[1] / ys[0]) < 44 / height;
-  for (const p of front) if (!labels.some((q) => near(p, q) || (q.gpu === p.gpu && q.gpus === p.gpus))) labels.push(p);
+export function pareto({ rows, pinned, priced, width, height, chosen }) {
+  const y = priceOf(priced);
+  const usable = (list) => list.filter((r) => r.fits && !r.reason && r.tpot_s > 0 && r[y] > 0).map((r) => ({ ...r, user: 1 / r.tpot_s }));
+  const points = usable(rows), front = frontier(points, priced), old = frontier(usable(pinned), priced), on = new Set(front);
+  const xs = span([...points, ...old].map((p) => p.user)), ys = span([...points, ...old].map((p) => p[y]));
+  const name = (p) => `${p.gpus} × ${p.gpu}`, short = (p) => name(p).replace(/-\d+gb$/, "");
   const figure = P.plot(base(width, height, {
-    x: log(xs, "tokens a second for each user", (v) => si(v)), y: log(ys, priced ? "$ per million generated tokens" : "tokens a second per GPU", (v) => si(v)),
+    x: across(xs, "tokens a second for each user", (v) => si(v), width), y: up(ys, priced ? "$ per million generated tokens" : "tokens a second per GPU", (v) => si(v), height),
     marks: [
       P.dot(points.filter((p) => !on.has(p)), { x: "user", y, r: 2.5, fill: "var(--faint)", fillOpacity: 0.55 }),
-      P.line(front, { x: "user", y, stroke: "var(--series-0)", curve: priced ? "step-before" : "step-before", strokeWidth: 1.5 }),
+      P.line(old, { x: "user", y, stroke: "var(--faint)", curve: "step-before", strokeWidth: 1.5, strokeDasharray: "6,3" }),
+      P.line(front, { x: "user", y, stroke: "var(--series-0)", curve: "step-before", strokeWidth: 1.5 }),
       P.dot(front, { x: "user", y, r: 4.5, symbol: "square", fill: "var(--series-0)", stroke: "var(--paper)" }),
-      P.text(labels, { x: "user", y, text: name, dy: priced ? 13 : -11, dx: -6, fill: "var(--ink)", stroke: "var(--paper)", strokeWidth: 3, textAnchor: "end" }),
-      P.dot(current ? [current] : [], { x: "user", y, r: 8, symbol: "star", fill: "var(--series-1)", stroke: "var(--ink)" }),
       P.tip(points, P.pointer({
         x: "user", y, ...tip,
         title: (p) => `${name(p)}, TP ${p.tp}, batch ${p.batch}\n${si(p.user)} tok/s a user, TTFT ${si(p.ttft_s, "s")}\n${p.usd_mtok ? `$${Number(p.usd_mtok.toPrecision(3))} per million, ` : ""}${si(p.tok_s_gpu)} tok/s per GPU\nclick to adopt`,
       })),
     ],
   }));
+  if (points.length) {
+    const at = (p) => ({ x: figure.scale("x").apply(p.user), y: figure.scale("y").apply(p[y]), r: 5 });
+    const named = front.filter((p, i) => front.findIndex((q) => short(q) === short(p)) === i);
+    write(figure, named.map((p) => ({ ...at(p), text: short(p) })), front.map(at), width, height);
+  }
   return watched(figure, null, chosen);
 }
 
+// star marks the deployment that is shown, and that of A.
+export function star(figure, current, old, priced) {
+  const y = priceOf(priced), sign = (d, look) => (d?.[y] > 0 ? [{ x: d.user, y: d[y], path: STAR, look: { stroke: "var(--ink)", ...look } }] : []);
+  marked(figure, [...sign(old, { fill: "var(--paper)" }), ...sign(current, { fill: "var(--series-1)" })]);
+}
+
 // accuracy draws predicted over measured times.
-export function accuracy({ points, own, width, height }) {
-  const all = [...points, ...own];
+export function accuracy({ points, pinned, own, width, height }) {
+  const all = [...points, ...pinned, ...own];
   const dom = span(all.flatMap((p) => [p.value, p.predicted]));
   const kinds = ["ttft_s", "tpot_s", "ttlt_s"];
   return P.plot(base(width, height, {
-    x: log(dom, "measured", (v) => si(v, "s")), y: log(dom, "predicted", (v) => si(v, "s")),
+    x: across(dom, "measured", (v) => si(v, "s"), width), y: up(dom, "predicted", (v) => si(v, "s"), height),
     symbol: { domain: kinds, range: ["square", "circle", "triangle"] },
     marks: [
       P.line([{ v: dom[0] }, { v: dom[1] }], { x: "v", y: "v", stroke: "var(--faint)" }),
+      P.dot(pinned, { x: "value", y: "predicted", symbol: "metric", stroke: "var(--faint)", strokeDasharray: "2,2", r: 4 }),
       P.dot(points, { x: "value", y: "predicted", symbol: "metric", stroke: (p) => (p.metric === "tpot_s" ? "var(--series-1)" : "var(--series-0)"), r: 3 }),
       P.dot(own, { x: "value", y: "predicted", symbol: "cross", stroke: "var(--alarm)", strokeWidth: 2.5, r: 6 }),
       P.tip(all, P.pointer({

@@ -17,15 +17,17 @@ export function program() {
 const files = new Map(); // that were dropped, for workers that start later
 
 export class Client {
-  // limit is how many milliseconds a request may take. The worker starts once hold has come.
-  constructor(limit, hold) {
+  // limit is how many milliseconds a request may take. The worker starts once hold has come, a late one
+  // with the first request.
+  constructor(limit, hold, late) {
     this.limit = limit;
     this.hold = hold;
+    this.progress = null;
     this.answered = new Promise((resolve) => { this.onanswer = resolve; });
     this.waiting = new Map(); // by kind
     this.running = null;
     this.count = 0;
-    this.start();
+    if (!late) this.start();
   }
 
   async start() {
@@ -35,6 +37,7 @@ export class Client {
     this.worker = worker;
     worker.onmessage = ({ data }) => {
       if (worker !== this.worker) return;
+      if (data.progress) { this.progress?.(...data.progress); return; }
       if (data.started) { this.ready = true; this.next(); return; }
       this.finish(data);
     };
@@ -54,6 +57,7 @@ export class Client {
   ask(kind, request) {
     return new Promise((resolve, reject) => {
       if (this.broken) { reject(this.broken); return; }
+      if (!this.worker) this.start();
       this.waiting.get(kind)?.resolve(null);
       this.waiting.delete(kind); // so that the latest is last
       this.waiting.set(kind, { kind, request, resolve, reject });
@@ -96,6 +100,16 @@ export class Client {
     this.start();
   }
 
+  // stop ends what runs, if anything does.
+  stop() {
+    const job = this.running;
+    if (!job) return;
+    clearTimeout(job.timer);
+    this.worker.terminate();
+    this.running = this.worker = null;
+    job.resolve(null);
+  }
+
   fail(error) {
     const jobs = [this.running, ...this.waiting.values()].filter(Boolean);
     this.running = null;
@@ -103,7 +117,7 @@ export class Client {
     for (const job of jobs) { clearTimeout(job.timer); job.reject(error); }
   }
 
-  file(name, f) { this.worker.postMessage({ file: name, ...f }); }
+  file(name, f) { this.worker?.postMessage({ file: name, ...f }); }
 }
 
 // addFile hands a file to all clients, and to the workers that they start later.

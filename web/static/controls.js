@@ -1,15 +1,16 @@
 // The controls. Each sets a flag of "llmprof estimate"; what cannot be chosen is grey and says why.
-import { h, htm, useRef, useState } from "./libraries.js";
+import { h, htm, useMemo, useRef, useState } from "./libraries.js";
+import { kept } from "./kept.js";
 const html = htm.bind(h);
 
 const short = (reason) => { const t = reason.replace(/\s+/g, " "); return t.length > 90 ? t.slice(0, 89) + "…" : t; };
 
 // Choice is a list of values of which the refused ones are grey.
-function Choice({ id, label, hint, value, values, names = (v) => v, refused, first, onchange }) {
+function Choice({ id, label, hint, value, values, names = (v) => v, refused, first, off, onchange }) {
   const no = refused?.[id] ?? {}, list = [...new Set([...values, ...(value && !values.includes(value) ? [value] : [])])];
   return html`<div class="control">
     <label for=${id}>${label}</label>
-    <select id=${id} value=${value ?? ""} title=${hint} onChange=${(e) => onchange(e.target.value)}>
+    <select id=${id} value=${value ?? ""} title=${off || hint} disabled=${!!off} onChange=${(e) => onchange(e.target.value)}>
       ${first !== undefined && html`<option value="">${first}</option>`}
       ${list.filter((v) => v !== "").map((v) => html`<option key=${v} value=${v} disabled=${v in no && v !== value} title=${no[v] ?? ""}>${names(v)}${v in no ? ` (${short(no[v])})` : ""}</option>`)}
     </select>
@@ -17,15 +18,15 @@ function Choice({ id, label, hint, value, values, names = (v) => v, refused, fir
 }
 
 // Amount is a number with a slider, which has a step for each doubling where log is set.
-function Amount({ id, label, unit, hint, value, fallback, min, max, step = 1, log, onchange }) {
+function Amount({ id, label, unit, hint, value, fallback, min, max, step = 1, log, off, onchange }) {
   const now = Number(value === undefined || value === "" ? fallback : value);
   const at = log ? Math.log2(Math.max(now, min || 1)) : now;
   const slide = (e) => { const v = Number(e.target.value); onchange(String(log ? Math.round(2 ** v) : v)); };
   return html`<div class="control amount">
     <label for=${id}>${label}</label>
-    <input id=${id} type="number" inputmode="decimal" min=${min} step="any" value=${value ?? ""} placeholder=${fallback ?? ""} title=${hint} onInput=${(e) => { if (e.target.value === "" || e.target.validity.valid) onchange(e.target.value); }} />
+    <input id=${id} type="number" inputmode="decimal" min=${min} step="any" value=${value ?? ""} placeholder=${fallback ?? ""} title=${off || hint} disabled=${!!off} onInput=${(e) => { if (e.target.value === "" || e.target.validity.valid) onchange(e.target.value); }} />
     <span class="unit">${unit}</span>
-    <input type="range" aria-label=${`${label}, slider`} min=${log ? Math.log2(min || 1) : min} max=${log ? Math.log2(max) : max} step=${log ? 0.25 : step} value=${Number.isFinite(at) ? at : 0} onInput=${slide} />
+    <input type="range" disabled=${!!off} title=${off || ""} aria-label=${`${label}, slider`} min=${log ? Math.log2(min || 1) : min} max=${log ? Math.log2(max) : max} step=${log ? 0.25 : step} value=${Number.isFinite(at) ? at : 0} onInput=${slide} />
   </div>`;
 }
 
@@ -37,18 +38,20 @@ function Target({ id, label, unit, value, onchange }) {
   </div>`;
 }
 
+const billions = (n) => `${(n / 1e9).toPrecision(3)} B`;
+
 // ModelChoice searches the built-in models; what is typed counts once it is chosen or entered.
 function ModelChoice({ value, catalog, here, onchange, take }) {
   const [text, setText] = useState(null), file = useRef();
   const models = catalog?.models ?? [], found = models.find((m) => m.name === value);
   const enter = (v) => { setText(null); if (v.trim()) onchange(v.trim()); };
   const input = (e) => { const v = e.target.value; if (models.some((m) => m.name === v)) enter(v); else setText(v); };
-  const billions = (n) => `${(n / 1e9).toPrecision(3)} B`;
+  const list = useMemo(() => html`<datalist id="models">${models.map((m) => html`<option key=${m.name} value=${m.name}>${billions(m.params_total)}${m.params_active !== m.params_total ? `, ${billions(m.params_active)} active` : ""}</option>`)}</datalist>`, [catalog]);
   return html`<div class="control wide">
     <label for="model">Model</label>
     <input id="model" list="models" autocomplete="off" spellcheck="false" value=${text ?? value} onInput=${input} onFocus=${(e) => e.target.select()}
       onKeyDown=${(e) => { if (e.key === "Enter") enter(e.target.value); if (e.key === "Escape") setText(null); }} onBlur=${(e) => (text !== null ? enter(e.target.value) : null)} />
-    <datalist id="models">${models.map((m) => html`<option key=${m.name} value=${m.name}>${billions(m.params_total)}${m.params_active !== m.params_total ? `, ${billions(m.params_active)} active` : ""}</option>`)}</datalist>
+    ${list}
     <button type="button" onClick=${() => file.current.click()} title="A config.json, the header of a .gguf, a result of llmprof measure, or a calibration (.toml). Dropping it on the page does the same.">Open a file</button>
     <input ref=${file} type="file" id="file" hidden multiple accept=".json,.gguf,.toml" onChange=${(e) => { take([...e.target.files]); e.target.value = ""; }} />
     <p class="about">${found ? `${billions(found.params_total)} parameters${found.params_active !== found.params_total ? `, ${billions(found.params_active)} active` : ""}, ${found.layers} layers${found.max_context ? `, context ${found.max_context}` : ""}` : here ? "a hub id, a built-in name, or a file" : "a built-in name, or a file dropped here"}</p>
@@ -56,12 +59,16 @@ function ModelChoice({ value, catalog, here, onchange, take }) {
 }
 
 function GPUChoice({ value, catalog, refused, onchange }) {
-  const gpus = catalog?.gpus ?? [], no = refused?.gpu ?? {}, vendors = [...new Set(gpus.map((g) => g.vendor))], found = gpus.find((g) => g.key === value);
+  const gpus = catalog?.gpus ?? [], no = refused?.gpu, found = gpus.find((g) => g.key === value);
+  const groups = useMemo(() => [...new Set(gpus.map((g) => g.vendor))].map((v) => html`<optgroup key=${v} label=${v}>${gpus.filter((g) => g.vendor === v).map((g) => {
+    const why = g.key !== value && no?.[g.key];
+    return html`<option key=${g.key} value=${g.key} disabled=${!!why} title=${why || ""}>${g.name}${g.measured.length ? " · measured" : ""}${why ? ` (${short(why)})` : ""}</option>`;
+  })}</optgroup>`), [catalog, no, value]);
   return html`<div class="control wide">
     <label for="gpu">GPU</label>
     <select id="gpu" value=${value} onChange=${(e) => onchange(e.target.value)}>
       ${!found && html`<option value=${value}>${value}</option>`}
-      ${vendors.map((v) => html`<optgroup key=${v} label=${v}>${gpus.filter((g) => g.vendor === v).map((g) => html`<option key=${g.key} value=${g.key} disabled=${g.key in no && g.key !== value} title=${no[g.key] ?? ""}>${g.name}${g.measured.length ? " · measured" : ""}${g.key in no ? ` (${short(no[g.key])})` : ""}</option>`)}</optgroup>`)}
+      ${groups}
     </select>
     <p class="about">${found ? `${((found.driver_memory_bytes ?? found.memory_bytes) / 1e9).toPrecision(3)} GB, ${(found.bandwidth_bytes_per_s / 1e12).toPrecision(3)} TB/s${found.price_usd_per_hour ? `, $${found.price_usd_per_hour}/h` : ", no price known"}` : "\u00a0"}</p>
   </div>`;
@@ -69,11 +76,12 @@ function GPUChoice({ value, catalog, refused, onchange }) {
 
 const Group = ({ title, children, open = true }) => html`<details class="group" open=${open}><summary>${title}</summary>${children}</details>`;
 
-export function Controls(props) {
-  const { state, set, catalog, refused, here, take } = props, f = state.flags, load = state.view.load;
+export const Controls = kept(function Controls({ state, set, catalog, refused, here, take }) {
+  const f = state.flags, load = state.view.load;
   const flag = (name) => (value) => set((s) => { s.flags[name] = String(value); });
   const usage = (name) => catalog?.flags[name]?.usage ?? "", fallback = (name) => catalog?.flags[name]?.default ?? "";
   const numbers = ["1", "2", "4", "8", "16", "32"], common = { refused };
+  const found = catalog?.models.find((m) => m.name === f.model), dense = found && found.params_active === found.params_total;
   const gpus = Number(f.tp || 1) * Number(f.pp || 1) * Number(f.dp || 1);
   const amount = (id, label, unit, more) => html`<${Amount} id=${id} label=${label} unit=${unit} hint=${usage(id)} value=${f[id]} fallback=${fallback(id)} onchange=${flag(id)} ...${more} />`;
   const choose = (id, label, values, more) => html`<${Choice} id=${id} label=${label} hint=${usage(id)} value=${f[id]} values=${values} onchange=${flag(id)} ...${common} ...${more} />`;
@@ -81,7 +89,7 @@ export function Controls(props) {
   const target = (id, label, unit) => html`<${Target} id=${id} label=${label} unit=${unit} value=${state.targets[id]} onchange=${(v) => set((s) => { if (v) s.targets[id] = v; else delete s.targets[id]; })} />`;
   return html`<aside aria-label="Settings">
     <${Group} title="Model and GPU">
-      <${ModelChoice} value=${f.model} catalog=${catalog} here=${here} take=${take} onchange=${(v) => set((s) => { s.flags.model = v; delete s.flags.weights; delete s.flags.kv; delete s.flags.act; })} />
+      <${ModelChoice} value=${f.model} catalog=${catalog} here=${here} take=${take} onchange=${(v) => set((s) => { s.flags.model = v; for (const n of ["weights", "kv", "act", "expert-skew"]) delete s.flags[n]; })} />
       <${GPUChoice} value=${f.gpu} catalog=${catalog} refused=${refused} onchange=${(v) => set((s) => { s.flags.gpu = v; delete s.flags.price; })} />
       ${here?.gpus?.length > 0 && html`<p class="about">This machine: ${here.gpus.map((g) => html`<button type="button" key=${g.uuid ?? g.name} disabled=${!g.key} onClick=${() => flag("gpu")(g.key)}>${g.name}</button>`)}</p>`}
       ${choose("engine", "Engine", catalog?.choices.engine ?? [], { first: "default" })}
@@ -90,6 +98,12 @@ export function Controls(props) {
       <div class="four">
         ${split("tp", "TP", numbers)}${split("pp", "PP", ["1", "2", "4", "8", "16"])}${split("ep", "EP", [...numbers, "64"])}${split("dp", "DP", ["1", "2", "4", "8", "16"])}
       </div>
+      <div class="two">
+        ${choose("micro-batches", "Micro-batches", ["1", "2", "4", "8", "16"], { first: "default: 1", off: Number(f.pp || 1) === 1 && "Only a pipeline has them: choose PP above 1" })}
+        ${choose("gpus-per-node", "GPUs of a node", ["1", "2", "4", "8", "16", "72"], { first: "usual", off: gpus === 1 && "One GPU needs no node" })}
+      </div>
+      <label class="radio" title=${Number(f.tp || 1) === 1 ? "It splits the tokens over the TP ranks: choose TP above 1" : usage("sp")}><input type="checkbox" id="sp" disabled=${Number(f.tp || 1) === 1} checked=${f.sp === "true"} onChange=${(e) => flag("sp")(e.target.checked ? "true" : "")} />Sequence parallelism</label>
+      ${amount("expert-skew", "Expert skew", "Zipf exponent", { min: 0, max: 2, step: 0.05, fallback: "0", off: dense && "This model has no experts" })}
     <//>
     <${Group} title="Formats">
       ${choose("weights", "Weights", catalog?.choices.weights ?? [], { first: "the checkpoint's" })}
@@ -107,6 +121,7 @@ export function Controls(props) {
       ${load === "concurrency" && amount("concurrency", "Clients", "at a time", { min: 1, max: 1024, log: true, fallback: "8" })}
       ${amount("prompt-len", "Prompt", "tokens", { min: 1, max: 131072, log: true })}
       ${amount("gen-len", "Generated", "tokens", { min: 1, max: 16384, log: true })}
+      ${load === "rate" && amount("prefill-replicas", "Prefill replicas", "besides DP", { min: 0, max: 16, fallback: "0" })}
       ${load === "batch" ? amount("cached-prefix", "Prefix hit", "tokens", { min: 0, max: Math.max(Number(f["prompt-len"] || 1024) - 1, 1) }) : amount("prefix-hit-rate", "Prefix hit", "share", { min: 0, max: 0.95, step: 0.05 })}
     <//>
     <${Group} title="Limits and price">
@@ -119,4 +134,4 @@ export function Controls(props) {
       <div class="two">${target("ttft", "TTFT", "ms")}${target("tpot", "TPOT", "ms")}${target("tps", "Throughput", "tok/s")}${target("usd", "Cost", "$/M")}</div>
     <//>
   </aside>`;
-}
+}, "state", "catalog", "refused", "here");

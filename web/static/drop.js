@@ -34,7 +34,8 @@ async function one(file, { set, clients, addFile, second, setOwn }) {
   if (typeof value?.schema === "string" && value.schema.startsWith("llmprof.measure/")) {
     const answer = await second.ask("result " + file.name, { do: "result", file: text, name: file.name });
     setOwn((all) => [...all.filter((o) => o.file !== file.name), ...answer.data.map((o) => ({ ...o, file: file.name }))]);
-    return `${file.name}: ${answer.data.length} measured figures are drawn over the predicted ones.`;
+    const why = answer.text ? ` None is scored: ${answer.text}.` : "";
+    return `${file.name}: ${answer.data.length} measured figures are drawn over the predicted ones, where model and lengths are the same.${why}`;
   }
   take();
   set((s) => { s.flags.model = name; delete s.flags.weights; });

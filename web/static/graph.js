@@ -49,6 +49,11 @@ export function ModelGraph({ doc, phase, selected, onselect, was }) {
     select(svg.current).call(zoomed.current).on("dblclick.zoom", null);
     fit();
   }, [shape]);
+  useEffect(() => { // paper is narrower than the window: the drawing shrinks as a whole
+    const before = () => svg.current.setAttribute("viewBox", `0 0 ${svg.current.clientWidth} ${svg.current.clientHeight}`), after = () => svg.current.removeAttribute("viewBox");
+    addEventListener("beforeprint", before); addEventListener("afterprint", after);
+    return () => { removeEventListener("beforeprint", before); removeEventListener("afterprint", after); };
+  }, []);
   const by = (k) => select(svg.current).call(zoomed.current.scaleBy, k);
   const move = (x, y) => select(svg.current).call(zoomed.current.translateBy, x, y);
   const keys = (e) => {

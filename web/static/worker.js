@@ -6,6 +6,8 @@ let ready;
 const started = new Promise((resolve) => { ready = resolve; });
 globalThis.llmprofReady = () => ready();
 
+globalThis.llmprofProgress = (done, of) => postMessage({ progress: [done, of] });
+
 async function start(module) {
   const go = new Go();
   go.run(await WebAssembly.instantiate(module, go.importObject));

@@ -118,9 +118,9 @@ func oneShotRow(r *record) (row calibrate.Row, ok bool) {
 	return row, row.Ranks > 1 && row.Shape.Bytes <= mostOneShot && !strings.Contains(r.text("kernel_source"), "eager")
 }
 
-// ncclRow reads the all-reduces that engines leave to NCCL.
+// ncclRow reads all-reduces by NCCL.
 func ncclRow(r *record) (row calibrate.Row, ok bool) {
 	row = calibrate.Row{Kind: calibrate.AllReduce, DType: unit.BF16, Ranks: r.size("num_gpus"), Seconds: seconds(r)}
 	row.Shape.Bytes = 2 * r.size("message_size")
-	return row, row.Ranks > 1 && row.Shape.Bytes > mostOneShot && r.text("op_name") == "all_reduce" && r.text("nccl_dtype") == "half"
+	return row, row.Ranks > 1 && r.text("op_name") == "all_reduce" && r.text("nccl_dtype") == "half"
 }

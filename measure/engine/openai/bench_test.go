@@ -1,12 +1,20 @@
 package openai
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"math"
+	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -112,29 +120,167 @@ func BenchmarkDelay(b *testing.B) {
 	}
 }
 
-// TTFT of 200 requests a second, each of 1024 tokens, at a server that answers at once: all of it is the
-// client, the connection and the server's reading, on the same cores.
+// BenchmarkRate200 is TTFT of 200 requests a second, each of 1024 tokens, at a server in another process that
+// answers at once. What the client adds is what its median exceeds bare's by: sockets that have the same bytes
+// ready, written when they are due, with a look at the clock when the first byte comes.
 func BenchmarkRate200(b *testing.B) {
-	o := options(serve(b, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		stream(w, role+content("x")+content("y")+content("z")+stop+counts+done)
-	}))
-	o.API, o.Concurrency, o.RequestRate, o.Requests = Completions, 0, 200, 400
+	const rate, requests = 200, 400
+	url := another(b)
+	o := options(url + "/v1")
+	o.API, o.Concurrency, o.RequestRate, o.Requests = Completions, 0, rate, requests
 	o.Prompts = RandomTokens(o.Requests, 1024, 1000, 128000, 1)
-	var all []float64
+	var all, bareAll []float64
+	var took float64
 	for b.Loop() {
+		begun := processorTime()
 		s, err := Run(context.Background(), o, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
+		took += processorTime() - begun
 		for i := range s.Records {
 			all = append(all, 1e6**s.Records[i].FirstTokenS)
 		}
+		bareAll = append(bareAll, bare200(b, url, &o)...)
 	}
 	sum, err := stats.Summarize(all)
 	if err != nil {
 		b.Fatal(err)
 	}
+	least, err := stats.Summarize(bareAll)
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.ReportMetric(sum.Median, "median-µs")
 	b.ReportMetric(sum.P99, "p99-µs")
+	b.ReportMetric(least.Median, "bare-median-µs")
+	b.ReportMetric(least.P99, "bare-p99-µs")
+	b.ReportMetric(1e6*took/float64(b.N*requests), "cpu-µs/request")
+}
+
+// bare200 sends the requests of o when they are due over sockets of its own, and gives the times to the first byte.
+func bare200(b *testing.B, at string, o *Options) []float64 {
+	b.Helper()
+	host := strings.TrimPrefix(at, "http://")
+	idle := make(chan net.Conn, o.Requests)
+	for range 16 {
+		idle <- dial(b, host)
+	}
+	requests := make([][]byte, o.Requests)
+	for i := range requests {
+		body := o.body(&o.Prompts[i], newDialect())
+		requests[i] = append(fmt.Appendf(nil, "POST /v1/completions HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", host, len(body)), body...)
+	}
+	times := make([]float64, o.Requests)
+	var users sync.WaitGroup
+	start := time.Now()
+	for i, after := range o.arrivals() {
+		due := start.Add(after)
+		time.Sleep(time.Until(due))
+		users.Go(func() {
+			var c net.Conn
+			select {
+			case c = <-idle:
+			default:
+				c = dial(b, host)
+			}
+			answer := make([]byte, 16<<10)
+			_, err := c.Write(requests[i])
+			n := 0
+			for n == 0 && err == nil {
+				n, err = c.Read(answer)
+			}
+			times[i] = 1e6 * time.Since(due).Seconds()
+			for err == nil && !bytes.HasSuffix(answer[:n], []byte("0\r\n\r\n")) {
+				var more int
+				more, err = c.Read(answer[n:])
+				n += more
+			}
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			idle <- c
+		})
+	}
+	users.Wait()
+	close(idle)
+	for c := range idle {
+		_ = c.Close()
+	}
+	return times
+}
+
+func dial(b *testing.B, host string) net.Conn {
+	b.Helper()
+	c, err := net.Dial("tcp", host)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		b.Fatal(err)
+	}
+	return c
+}
+
+// another starts this test as a server in a process of its own, and gives its URL.
+func another(b *testing.B) string {
+	b.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	c := exec.Command(exe, "-test.run", "^TestAnotherProcess$")
+	c.Env = append(os.Environ(), anotherProcess+"=1")
+	stdin, err := c.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	stdout, err := c.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = stdin.Close() // it ends then
+		_ = c.Wait()
+	})
+	url, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	return strings.TrimSpace(url)
+}
+
+const anotherProcess = "LLMPROF_TEST_ANOTHER_PROCESS"
+
+// TestAnotherProcess is the server of another until its input is closed.
+func TestAnotherProcess(t *testing.T) {
+	if os.Getenv(anotherProcess) == "" {
+		t.Skip("a benchmark starts it in a process of its own")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Printf("http://%s\n", l.Addr())
+	server := http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		stream(w, role+content("x")+content("y")+content("z")+stop+counts+done)
+	})}
+	go func() { _ = server.Serve(l) }()
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	_ = server.Close()
+}
+
+// processorTime is what this process has taken of processors, in seconds.
+func processorTime() float64 {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return math.NaN()
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }

@@ -123,6 +123,7 @@ func (r *runner) open(ctx context.Context, keep func(*outcome)) {
 	defer timer.Stop()
 	for i, at := range r.options.arrivals() {
 		due := r.start.Add(at)
+		ready := r.encode(r.options.prompt(i+r.options.Warmup), r.dialect.Load()) // before it is due
 		timer.Reset(time.Until(due))
 		select {
 		case <-timer.C:
@@ -138,7 +139,7 @@ func (r *runner) open(ctx context.Context, keep func(*outcome)) {
 					return
 				}
 			}
-			r.request(ctx, job{index: i, skip: r.options.Warmup, due: due}, keep)
+			r.request(ctx, job{index: i, skip: r.options.Warmup, due: due, ready: ready}, keep)
 		})
 	}
 }
@@ -164,6 +165,18 @@ type job struct {
 	worker, index int
 	skip          int       // prompts to pass over
 	due           time.Time // zero in a closed loop
+	ready         encoded   // the request, where there was time to encode it
+}
+
+// An encoded request is the body of one in the words of a dialect.
+type encoded struct {
+	body    []byte
+	dialect *dialect
+}
+
+// encode makes the body of a request.
+func (r *runner) encode(p *Prompt, d *dialect) encoded {
+	return encoded{r.options.body(p, d), d}
 }
 
 // request sends one, and once more without what the server refuses to know. The
@@ -173,7 +186,10 @@ func (r *runner) request(ctx context.Context, j job, keep func(*outcome)) {
 	d, due := known, j.due
 	prompt := r.options.prompt(j.index + j.skip)
 	for {
-		o := r.exchange(ctx, j.worker, r.options.body(prompt, d), due)
+		if j.ready.dialect != d {
+			j.ready = r.encode(prompt, d)
+		}
+		o := r.exchange(ctx, j.worker, j.ready.body, due)
 		if o.failure != nil && ctx.Err() != nil {
 			return // it was stopped, it did not fail
 		}

@@ -55,7 +55,8 @@ type Answer struct {
 	Q   *Question
 	GPU *hardware.GPU
 
-	node string // what was taken for the GPUs of a node, where no flag says it
+	node     string // what was taken for the GPUs of a node, where no flag says it
+	quantize func(m *models.Model, mix string) (*models.Model, error)
 }
 
 // Check refuses flags that contradict each other before anything is read.
@@ -83,7 +84,7 @@ func (q *Question) Check() error {
 
 // Answer computes what was asked.
 func (q *Question) Answer(ctx context.Context, from Sources) (*Answer, error) {
-	ans := &Answer{Q: q, Estimate: view.Estimate{ModelName: q.Model, GPUName: q.GPU}}
+	ans := &Answer{Q: q, Estimate: view.Estimate{ModelName: q.Model, GPUName: q.GPU}, quantize: models.Quantize}
 	if err := ans.load(ctx, from); err != nil {
 		return nil, err
 	}
@@ -183,7 +184,7 @@ func (ans *Answer) chooseScheme() error {
 	s, stored := models.StoredScheme(ans.Model), ans.Model.Stored
 	switch {
 	case models.IsMix(q.Weights):
-		m, err := models.Quantize(ans.Model, q.Weights)
+		m, err := ans.quantize(ans.Model, q.Weights)
 		if err != nil {
 			return err
 		}

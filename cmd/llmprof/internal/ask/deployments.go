@@ -19,6 +19,8 @@ type Deployments struct {
 	gpus     map[[2]string]*hardware.GPU
 	files    map[string]*Calibrations
 	machines map[[4]string]*analytic.Machines
+	mixed    map[string]*models.Model // the last model that was quantized, by the mix
+	mixedOf  *models.Model
 }
 
 // NewDeployments reads from where models and GPUs are found.
@@ -55,6 +57,16 @@ func (d *Deployments) gpu(name, file string) (*hardware.GPU, error) {
 	return once(d.gpus, [2]string{name, file}, func() (*hardware.GPU, error) { return d.from.GPU(name, file) })
 }
 
+// quantize is models.Quantize, which takes longest of all that is prepared for a model.
+func (d *Deployments) quantize(m *models.Model, mix string) (*models.Model, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mixedOf != m {
+		d.mixed, d.mixedOf = map[string]*models.Model{}, m
+	}
+	return once(d.mixed, mix, func() (*models.Model, error) { return models.Quantize(m, mix) })
+}
+
 // machinesOf are the GPU of a question with its engine.
 func (d *Deployments) machinesOf(q *Question, g *hardware.GPU, e analytic.Engine) (*analytic.Machines, error) {
 	d.mu.Lock()
@@ -81,7 +93,7 @@ type Deployment struct {
 
 // Prepare prepares a question.
 func (d *Deployments) Prepare(ctx context.Context, q *Question) (*Deployment, error) {
-	ans := &Answer{Q: q, Estimate: view.Estimate{ModelName: q.Model, GPUName: q.GPU}}
+	ans := &Answer{Q: q, Estimate: view.Estimate{ModelName: q.Model, GPUName: q.GPU}, quantize: d.quantize}
 	var err error
 	if ans.Model, err = d.model(ctx, q.Model, q.Offline); err != nil {
 		return nil, err

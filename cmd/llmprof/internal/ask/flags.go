@@ -63,5 +63,6 @@ func Flags(q *Question) *pflag.FlagSet {
 	q.HardwareFlags(f)
 	q.WorkloadFlags(f)
 	q.EngineFlags(f)
+	q.SkewFlag(f)
 	return f
 }

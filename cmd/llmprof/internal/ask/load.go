@@ -40,37 +40,68 @@ func (l *SteadyLoad) Answer(ctx context.Context, from Sources, ans *Answer) erro
 	case q.Given("chunk"):
 		return Usage("--chunk: under a load steps have --max-num-batched-tokens")
 	}
+	if rate {
+		all, err := l.Rates(ctx, from, ans)
+		if err == nil {
+			ans.Load, err = all.At(l.rates[0])
+		}
+		return err
+	}
+	server, err := l.closed(ctx, from, ans)
+	if err != nil {
+		return err
+	}
+	ans.Load = &view.Load{Server: server, Concurrency: &l.concurrency}
+	ans.Load.Steady, err = server.SteadyConcurrency(l.concurrency, serving.Fixed(q.Workload.PromptLen), serving.Fixed(q.Workload.GenLen))
+	return err
+}
+
+// closed is the server, where its steady state has a closed form.
+func (l *SteadyLoad) closed(ctx context.Context, from Sources, ans *Answer) (*serving.Server, error) {
 	for _, name := range []string{"routing", "kv-offload", "preemption", "watermark", "no-prefix-cache"} {
-		if q.Given(name) {
-			return Usage("--%s has no closed form: llmprof simulate takes it", name)
+		if ans.Q.Given(name) {
+			return nil, Usage("--%s has no closed form: llmprof simulate takes it", name)
 		}
 	}
 	server, err := l.Server(ctx, from, ans)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if w := &ans.Workload; w.CachedPrefix > 0 {
 		if l.hitRate > 0 {
-			return Usage("--cached-prefix and --prefix-hit-rate say the same: give one")
+			return nil, Usage("--cached-prefix and --prefix-hit-rate say the same: give one")
 		}
 		server.HitRate = float64(w.CachedPrefix) / float64(w.PromptLen)
 	}
-	prompt, gen := serving.Fixed(q.Workload.PromptLen), serving.Fixed(q.Workload.GenLen)
-	load := &view.Load{Server: server}
-	if rate {
-		load.Rate = &l.rates[0]
-		var all *serving.Steadies
-		if all, err = server.Steadies(prompt, gen); err == nil {
-			layout := serving.Layout{Replicas: server.Replicas, Prefillers: server.Prefillers, Link: server.Link}
-			load.Steady, err = all.Rate(l.rates[0], layout)
-			load.High, _ = plan.SlowRate(all, l.rates[0], layout, plan.Slower(&ans.Estimate.Estimate)) // none where the slow end is not stable
-		}
-	} else {
-		load.Concurrency = &l.concurrency
-		load.Steady, err = server.SteadyConcurrency(l.concurrency, prompt, gen)
+	return server, nil
+}
+
+// Rates are the steady states of one server at any rate, which share the times of its steps.
+type Rates struct {
+	server *serving.Server
+	all    *serving.Steadies
+	slower float64
+}
+
+// Rates prepares the server of an answer.
+func (l *SteadyLoad) Rates(ctx context.Context, from Sources, ans *Answer) (*Rates, error) {
+	server, err := l.closed(ctx, from, ans)
+	if err != nil {
+		return nil, err
 	}
-	ans.Load = load
-	return err
+	all, err := server.Steadies(serving.Fixed(ans.Q.Workload.PromptLen), serving.Fixed(ans.Q.Workload.GenLen))
+	return &Rates{server, all, plan.Slower(&ans.Estimate.Estimate)}, err
+}
+
+// At is the steady state at a rate, with that at the slow end of the interval where that is stable.
+func (r *Rates) At(rate float64) (*view.Load, error) {
+	load := &view.Load{Server: r.server, Rate: &rate}
+	layout := serving.Layout{Replicas: r.server.Replicas, Prefillers: r.server.Prefillers, Link: r.server.Link}
+	var err error
+	if load.Steady, err = r.all.Rate(rate, layout); err == nil {
+		load.High, _ = plan.SlowRate(r.all, rate, layout, r.slower)
+	}
+	return load, err
 }
 
 // unused refuses flags of a server where there is no load.

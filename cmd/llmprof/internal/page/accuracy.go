@@ -1,6 +1,10 @@
 package page
 
-import "llmprof/validate"
+import (
+	"strconv"
+
+	"llmprof/validate"
+)
 
 // An Observed is a measured time with what is predicted for it: what the page shows of
 // the observations that come with the program.
@@ -8,20 +12,17 @@ type Observed struct {
 	Model     string  `json:"model"`
 	GPU       string  `json:"gpu"`
 	Engine    string  `json:"engine"`
-	Mode      string  `json:"mode"`
 	TP        int     `json:"tp"`
 	Batch     int     `json:"batch"`
 	Prompt    int     `json:"prompt"`
 	Gen       int     `json:"gen"`
 	Weights   string  `json:"weights"`
-	KV        string  `json:"kv"`
 	Load      string  `json:"load"`
 	Metric    string  `json:"metric"`
 	Value     float64 `json:"value"`
 	Predicted float64 `json:"predicted"`
 	Error     float64 `json:"error"`
 	Fitted    bool    `json:"fitted"` // a constant was fitted on it
-	Source    string  `json:"source"`
 }
 
 // NewAccuracy lists the observed times of a score.
@@ -33,9 +34,46 @@ func NewAccuracy(s *validate.Score) []Observed {
 			continue
 		}
 		all = append(all, Observed{
-			Model: r.Model, GPU: r.GPU, Engine: r.Engine, Mode: r.Mode, TP: r.TP, Batch: r.Batch, Prompt: r.Prompt, Gen: r.Gen, Weights: r.Weights, KV: r.KV,
-			Load: string(r.Load), Metric: string(r.Metric), Value: r.Value, Predicted: r.Predicted, Error: r.Error, Fitted: r.Fitted != "", Source: r.Source,
+			Model: r.Model, GPU: r.GPU, Engine: r.Engine, TP: r.TP, Batch: r.Batch, Prompt: r.Prompt, Gen: r.Gen, Weights: r.Weights,
+			Load: string(r.Load), Metric: string(r.Metric), Value: r.Value, Predicted: r.Predicted, Error: r.Error, Fitted: r.Fitted != "",
 		})
 	}
 	return all
+}
+
+// Columns are observed times without their errors, which follow: a third of the size of rows once both
+// are compressed.
+type Columns struct {
+	Model     []string  `json:"model"`
+	GPU       []string  `json:"gpu"`
+	Engine    []string  `json:"engine"`
+	TP        []int     `json:"tp"`
+	Batch     []int     `json:"batch"`
+	Prompt    []int     `json:"prompt"`
+	Gen       []int     `json:"gen"`
+	Weights   []string  `json:"weights"`
+	Load      []string  `json:"load"`
+	Metric    []string  `json:"metric"`
+	Value     []float64 `json:"value"`
+	Predicted []float64 `json:"predicted"`
+	Fitted    []bool    `json:"fitted"`
+}
+
+// NewColumns lists observed times by column.
+func NewColumns(all []Observed) *Columns {
+	c := &Columns{}
+	for i := range all {
+		o := &all[i]
+		c.Model, c.GPU, c.Engine = append(c.Model, o.Model), append(c.GPU, o.GPU), append(c.Engine, o.Engine)
+		c.TP, c.Batch, c.Prompt, c.Gen = append(c.TP, o.TP), append(c.Batch, o.Batch), append(c.Prompt, o.Prompt), append(c.Gen, o.Gen)
+		c.Weights, c.Load, c.Metric = append(c.Weights, o.Weights), append(c.Load, o.Load), append(c.Metric, o.Metric)
+		c.Value, c.Predicted, c.Fitted = append(c.Value, drawn(o.Value)), append(c.Predicted, drawn(o.Predicted)), append(c.Fitted, o.Fitted)
+	}
+	return c
+}
+
+// drawn is a time with the digits that a chart can show.
+func drawn(v float64) float64 {
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 5, 64), 64)
+	return v
 }

@@ -17,7 +17,6 @@ import (
 func question(flags map[string]string) (*ask.Question, *ask.SteadyLoad, error) {
 	q, l := &ask.Question{}, &ask.SteadyLoad{}
 	f := ask.Flags(q)
-	q.SkewFlag(f)
 	l.Flags(f)
 	q.Given = f.Changed
 	if err := set(f, flags); err != nil {
@@ -31,7 +30,7 @@ func question(flags map[string]string) (*ask.Question, *ask.SteadyLoad, error) {
 func set(f *pflag.FlagSet, flags map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		if f.Lookup(name) == nil {
-			return ask.Usage("--%.40s is no flag of llmprof estimate", name)
+			return ask.Usage("--%.40s is no flag of llmprof %s", name, f.Name())
 		}
 		if err := f.Set(name, flags[name]); err != nil {
 			return ask.Usage("--%s %.60q: %w", name, flags[name], err)

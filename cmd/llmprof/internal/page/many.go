@@ -44,11 +44,7 @@ type loadPoint struct {
 // load is "llmprof estimate --rate" at several rates. Those that were not given are
 // shares of the highest rate that the server sustains.
 func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
-	flags := maps.Clone(r.Flags)
-	for _, name := range []string{"rate", "concurrency", "batch", "chunk"} {
-		delete(flags, name)
-	}
-	q, _, err := question(flags)
+	q, l, err := question(r.Flags)
 	if err != nil {
 		return nil, err
 	}
@@ -56,42 +52,47 @@ func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []loadPoint
-	for _, rate := range r.Rates {
-		all = append(all, p.at(ctx, ans, flags, rate))
+	server, err := l.Rates(ctx, p, ans)
+	if err != nil {
+		return noState(0, err), nil
 	}
-	if len(r.Rates) > 0 {
-		return &Answer{Data: all}, nil
+	rates := r.Rates
+	if len(rates) == 0 {
+		first, err := server.At(slow)
+		if err != nil {
+			return noState(slow, err), nil
+		}
+		rates = spread(first.Steady.Capacity.Rate)
 	}
-	const slow = 1e-3 // requests a second, of any server
-	first := p.at(ctx, ans, flags, slow)
-	if first.Error != "" {
-		return &Answer{Data: []loadPoint{first}}, nil
-	}
-	most := ans.Load.Steady.Capacity.Rate
-	for i := 1; i <= 12; i++ {
-		rate, _ := strconv.ParseFloat(strconv.FormatFloat(most*float64(i)/12.5, 'g', 3, 64), 64)
-		all = append(all, p.at(ctx, ans, flags, rate))
+	all := make([]loadPoint, len(rates))
+	for i, rate := range rates {
+		all[i].Rate = rate
+		if at, err := server.At(rate); err != nil {
+			all[i].Error = err.Error()
+		} else {
+			all[i].Load = at.Document()
+		}
 	}
 	return &Answer{Data: all}, nil
 }
 
-// at is the steady state at a rate.
-func (p *Page) at(ctx context.Context, ans *ask.Answer, flags map[string]string, rate float64) loadPoint {
-	point := loadPoint{Rate: rate}
-	own := maps.Clone(flags)
-	own["rate"] = strconv.FormatFloat(rate, 'g', -1, 64)
-	q, l, err := question(own)
-	if err == nil {
-		ans.Q = q
-		err = l.Answer(ctx, p, ans)
+const (
+	slow  = 1e-3 // requests a second, of any server
+	steps = 12   // rates of a chart
+)
+
+// spread are rates up to almost the most that a server answers.
+func spread(most float64) []float64 {
+	all := make([]float64, steps)
+	for i := range all {
+		all[i], _ = strconv.ParseFloat(strconv.FormatFloat(most*float64(i+1)/(steps+0.5), 'g', 3, 64), 64)
 	}
-	if err != nil {
-		point.Error = err.Error()
-		return point
-	}
-	point.Load = ans.Load.Document()
-	return point
+	return all
+}
+
+// noState is why there is no steady state at any rate.
+func noState(rate float64, err error) *Answer {
+	return &Answer{Data: []loadPoint{{Rate: rate, Error: err.Error()}}}
 }
 
 // options tries values in place of those given, one flag at a time, and says why those

@@ -19,6 +19,8 @@ import (
 
 // A Page keeps what it has read of models, GPUs and calibrations.
 type Page struct {
+	Progress func(done, of int) // is told how far a search is; may be nil
+
 	table     *models.Table
 	gpus      map[[2]string]*hardware.GPU
 	models    map[string]*models.Model
@@ -92,10 +94,7 @@ func (p *Page) GPU(name, file string) (*hardware.GPU, error) {
 			g, err := hardware.Find(llmprof.HardwareTOML, name)
 			return &g, err
 		}
-		t, err := hardware.Load(llmprof.HardwareTOML)
-		if err == nil {
-			t, err = t.OverlayFile(file)
-		}
+		t, err := p.GPUs(file)
 		if err != nil {
 			return nil, err
 		}
@@ -160,6 +159,8 @@ func (p *Page) answer(ctx context.Context, request []byte) (a *Answer, err error
 		return p.sweep(ctx, &r)
 	case "load":
 		return p.load(ctx, &r)
+	case "plan":
+		return p.plan(ctx, &r)
 	case "options":
 		return p.options(ctx, &r), nil
 	case "result":
@@ -168,5 +169,5 @@ func (p *Page) answer(ctx context.Context, request []byte) (a *Answer, err error
 		p.Forget()
 		return &Answer{}, nil
 	}
-	return nil, errors.New("what is asked? Want estimate, csv, graph, sweep, load, options or result")
+	return nil, errors.New("what is asked? Want estimate, csv, graph, sweep, load, plan, options or result")
 }

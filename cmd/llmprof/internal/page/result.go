@@ -20,7 +20,7 @@ func (p *Page) result(r *Request) (*Answer, error) {
 	}
 	all, err := validate.ReduceFile(r.Name, data, decoded)
 	if err != nil {
-		return nil, err
+		return bare(decoded, err)
 	}
 	constants, err := p.Constants("")
 	if err != nil {
@@ -38,10 +38,33 @@ func (p *Page) result(r *Request) (*Answer, error) {
 	score := s.Score(all)
 	times := NewAccuracy(score)
 	if len(times) == 0 && len(score.Skipped) > 0 {
-		return nil, errors.New(score.Skipped[0].Detail)
+		return bare(decoded, errors.New(score.Skipped[0].Detail))
 	}
 	if len(times) == 0 {
 		return nil, fmt.Errorf("%s holds no time", r.Name)
 	}
 	return &Answer{Data: times}, nil
+}
+
+// bare are the times of a result for which nothing is predicted, as of one that was measured on a
+// processor, with the reason why.
+func bare(r *result.Result, why error) (*Answer, error) {
+	var all []Observed
+	w := &r.Workload
+	for _, t := range []struct {
+		metric validate.Metric
+		times  *result.Times
+	}{{validate.TTFT, r.TTFT}, {validate.TPOT, r.TPOT}, {validate.TTLT, r.TTLT}} {
+		if t.times == nil {
+			continue
+		}
+		all = append(all, Observed{
+			Model: r.Model.Name, Engine: r.Engine.Name, TP: max(r.Parallelism.TP, 1), Batch: w.Batch, Prompt: w.PromptLen, Gen: w.GenLen,
+			Weights: w.Weights, Metric: string(t.metric), Value: t.times.Median,
+		})
+	}
+	if len(all) == 0 {
+		return nil, why
+	}
+	return &Answer{Text: why.Error(), Data: all}, nil
 }

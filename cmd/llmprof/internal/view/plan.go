@@ -137,6 +137,39 @@ func (p *Plan) rows() render.Table {
 	return t
 }
 
+// A PlanWords is a row as a page says it, rounded as the command line rounds it.
+type PlanWords struct {
+	GPUs    string `json:"gpus"`
+	Split   string `json:"split"`
+	TTFT    string `json:"ttft"`
+	TPOT    string `json:"tpot"`
+	TokS    string `json:"tok_s"`
+	PerHour string `json:"usd_h"`
+	PerM    string `json:"usd_mtok"`
+	JToken  string `json:"j_token"`
+}
+
+// Words is the rows that are shown.
+func (p *Plan) Words() []PlanWords {
+	all := make([]PlanWords, len(p.Shown))
+	for i := range p.Shown {
+		r := &p.Shown[i]
+		all[i] = PlanWords{
+			GPUs: fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key), Split: Split(r), TTFT: r.TTFT.String(), TPOT: r.TPOT.String(),
+			TokS: fmt.Sprint(Rate(r.Throughput)), PerHour: word(cents(float64(r.PerHour))), PerM: word(cents(float64(r.PerMillion))), JToken: word(cents(float64(r.JToken))),
+		}
+	}
+	return all
+}
+
+// word is a cell as text.
+func word(cell any) string {
+	if cell == nil {
+		return "n/a"
+	}
+	return fmt.Sprint(cell)
+}
+
 // cents is a figure with two decimals; nil where there is none.
 func cents(v float64) any {
 	if v == 0 {

@@ -90,6 +90,9 @@ func tracedNotes(p *traced.Phase) render.Notes {
 	if len(p.Untimed) > 0 {
 		n.Items = append(n.Items, fmt.Sprintf("Of the estimate, not found: %s", joined(p.Untimed)))
 	}
+	if p.Throttled > 0 {
+		n.Items = append(n.Items, fmt.Sprintf("Of the expected time, %v are the power limit's, where such steps follow each other for a second; a trace of one may not reach it.", p.Throttled))
+	}
 	if !p.Graph {
 		n.Items = append(n.Items, "A profiler slows the host: where kernels are launched one by one, idle time is longer than without it.")
 	}

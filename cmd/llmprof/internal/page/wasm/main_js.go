@@ -16,6 +16,7 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
+	p.Progress = func(done, of int) { js.Global().Call("llmprofProgress", done, of) }
 	js.Global().Set("llmprof", js.FuncOf(func(_ js.Value, args []js.Value) any {
 		return string(p.Handle(context.Background(), []byte(args[0].String())))
 	}))

@@ -1,0 +1,52 @@
+package page
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/spf13/pflag"
+
+	"llmprof"
+	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/hardware"
+	"llmprof/plan"
+)
+
+// GPUs is the built-in table, overlaid with that of a file if one is named.
+func (p *Page) GPUs(file string) (*hardware.Table, error) {
+	t, err := hardware.Load(llmprof.HardwareTOML)
+	if err == nil && file != "" {
+		t, err = t.OverlayFile(file)
+	}
+	return t, err
+}
+
+// plan is "llmprof plan --format json", without how far predictions of each engine are from what was
+// observed: the page has the observations.
+func (p *Page) plan(ctx context.Context, r *Request) (*Answer, error) {
+	o := &ask.Planned{}
+	f := pflag.NewFlagSet("plan", pflag.ContinueOnError)
+	o.Flags(f)
+	o.Given = f.Changed
+	if err := set(f, r.Flags); err != nil {
+		return nil, err
+	}
+	q, err := o.Request(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	q.Progress = p.Progress
+	found, err := plan.Search(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	v := &view.Plan{Name: o.Model, Request: q, Result: found, Shown: o.Shown(found.Rows)}
+	for i := range v.Shown {
+		v.Accuracy = append(v.Accuracy, view.Accuracy{Measured: v.Shown[i].Card.Machines.Machine.Cal.Measured})
+	}
+	var b bytes.Buffer
+	err = render.JSON(&b, v.Document())
+	return &Answer{Text: b.String(), Data: v.Words()}, err
+}

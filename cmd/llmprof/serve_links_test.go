@@ -1,0 +1,119 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+)
+
+// The back button takes changes back, and the forward button makes them again.
+func TestPageHistory(t *testing.T) {
+	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
+	p.wait(t, settled)
+	var entries int
+	p.eval(t, `history.length`, &entries)
+	for _, batch := range []string{"20", "30"} {
+		p.do(t, chromedp.Sleep(1200*time.Millisecond)) // changes that follow at once are one
+		p.set(t, "batch", batch)
+		p.wait(t, fmt.Sprintf(`location.hash.includes("batch=%s")`, batch))
+	}
+	p.set(t, "batch", "31")
+	p.wait(t, `location.hash.includes("batch=31")`)
+	var after int
+	p.eval(t, `history.length`, &after)
+	if after != entries+2 {
+		t.Errorf("%d entries of history, want %d: one for each change, and those that follow at once in one", after, entries+2)
+	}
+	for _, step := range []struct{ do, batch string }{{"back", "20"}, {"back", "16"}, {"forward", "20"}, {"forward", "31"}} {
+		p.eval(t, fmt.Sprintf(`history.%s(); 0`, step.do), nil)
+		p.wait(t, fmt.Sprintf(`document.getElementById("batch").value === %q && document.querySelector("#verdict .command").textContent.endsWith("--batch %s")`, step.batch, step.batch))
+	}
+	p.quiet(t)
+}
+
+// A link of another version is taken as far as it is known, and the page says what it left.
+func TestPageForeignLink(t *testing.T) {
+	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=4&speculator=eagle&view.layout=wide&pin.nothing=1", &serveOrder{})
+	p.wait(t, settled+` && document.querySelector("#verdict .command").textContent.includes("--batch 4")`)
+	if note := p.text(t, "header .note"); !strings.Contains(note, "speculator, view.layout, pin.nothing") {
+		t.Errorf("the page says %q", note)
+	}
+	p.quiet(t)
+}
+
+// A link of a megabyte is read, and what it leaves is short.
+func TestPageLongLinks(t *testing.T) {
+	p := browse(t, "", &serveOrder{})
+	p.wait(t, settled)
+	const long = 1 << 20
+	for _, fragment := range []string{
+		`"#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=" + "9".repeat(%d)`, `"#" + "x".repeat(%d)`, `"#" + "a=b&".repeat(%d / 4) + "model=llama3.1-8b&gpu=h100-sxm-80gb&batch=3"`,
+		`"#model=" + "%%F0%%9F%%92%%A9".repeat(%d / 12)`, `"#pin.model=" + "<b>".repeat(%d / 3)`,
+	} {
+		p.eval(t, fmt.Sprintf(`location.hash = `+fragment+`; 0`, long), nil)
+		p.wait(t, `location.hash.length < 2000`)
+		p.eval(t, `location.hash = "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=2"; 0`, nil)
+		p.wait(t, settled+` && document.querySelector("#verdict .verdict").textContent.includes("llama3.1-8b on 1") && document.querySelector("#verdict .command").textContent.endsWith("--batch 2")`)
+	}
+	p.quiet(t)
+}
+
+// Two tabs of one server are two pages: what one changes the other keeps.
+func TestPageTwoTabs(t *testing.T) {
+	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
+	p.wait(t, settled)
+	var here string
+	p.eval(t, `location.href`, &here)
+	ctx, cancel := chromedp.NewContext(p.Context)
+	defer cancel()
+	q := &tab{Context: ctx}
+	q.do(t, chromedp.Navigate(strings.Replace(here, "batch=16", "batch=5", 1)))
+	q.wait(t, settled+` && document.querySelector("#verdict .command")?.textContent.endsWith("--batch 5")`)
+	p.do(t, page.BringToFront())
+	p.set(t, "batch", "7")
+	p.wait(t, `document.querySelector("#verdict .command").textContent.endsWith("--batch 7")`)
+	if got := q.text(t, "#verdict .command"); !strings.HasSuffix(got, "--batch 5") {
+		t.Errorf("the other tab shows %s", got)
+	}
+	p.quiet(t)
+}
+
+// A search of deployments is that of the command line, and a row that is clicked is what the page shows.
+func TestPagePlans(t *testing.T) {
+	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16&prompt-len=512&gen-len=64&target.tpot=20&target.ttft=900", &serveOrder{})
+	p.wait(t, settled)
+	p.set(t, "plan-max-gpus", "2")
+	p.set(t, "plan-budget", "3")
+	p.click(t, "Search")
+	p.wait(t, `document.querySelectorAll("#plan tbody tr").length > 3`)
+	args := strings.Fields(p.text(t, "#plan .command"))[1:]
+	want := try(t, append(args, "--format", "json")...)
+	var command struct {
+		Rows []struct {
+			Args []string `json:"estimate_args"`
+		}
+	}
+	if err := json.Unmarshal([]byte(want.stdout), &command); err != nil {
+		t.Fatalf("%v: %v: %s", args, err, want.stderr)
+	}
+	var shown []string
+	p.eval(t, `[...document.querySelectorAll("#plan tbody tr")].map((r) => r.title)`, &shown)
+	if len(shown) != len(command.Rows) {
+		t.Fatalf("the page has %d rows, the command line %d", len(shown), len(command.Rows))
+	}
+	for i, r := range command.Rows {
+		if line := "llmprof estimate " + strings.Join(r.Args, " "); shown[i] != line {
+			t.Errorf("row %d is %s, and %s on the command line", i+1, shown[i], line)
+		}
+	}
+	p.eval(t, `document.querySelector("#plan tbody tr").click(); 0`, nil)
+	p.wait(t, fmt.Sprintf(`document.querySelector("#verdict .command").textContent.includes("--gpu %s")`, command.Rows[0].Args[3]))
+	p.wait(t, `document.querySelectorAll("#verdict .tile .ok:not(.none)").length === 2`)
+	p.agrees(t)
+	p.quiet(t)
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+)
+
+// wide sets the width of the window.
+func (p *tab) wide(t *testing.T, width int64) {
+	t.Helper()
+	p.do(t, emulation.SetDeviceMetricsOverride(width, 1000, 1, false), chromedp.Sleep(700*time.Millisecond))
+}
+
+// No text of a chart lies over another one, or outside of the chart.
+func TestPageLabelsApart(t *testing.T) {
+	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16", &serveOrder{})
+	p.wait(t, settled+` && llmprofTimes.views.cards && llmprofTimes.views.rate`)
+	for _, link := range []string{
+		"#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16", "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&view.phase=prefill",
+		"#model=qwen3-30b-a3b&gpu=h100-sxm-80gb&batch=32&prompt-len=2048", "#model=nemotron-h-8b&gpu=l40s&batch=4", "#model=llama3.1-8b&gpu=rtx-4090&weights=q4_k_m&engine=llama.cpp",
+	} {
+		p.eval(t, fmt.Sprintf(`location.hash = %q; 0`, link), nil)
+		p.do(t, chromedp.Sleep(2*time.Second)) // until all views have followed
+		p.wait(t, settled)
+		for _, width := range []int64{390, 1400} {
+			p.wide(t, width)
+			var wrong []string
+			p.eval(t, `["roofline", "pareto", "latency", "rates", "accuracy"].flatMap((id) => [...document.querySelectorAll("#" + id + " .chart svg")].flatMap((svg) => {
+				const frame = svg.getBoundingClientRect(), all = [...svg.querySelectorAll("text")].filter((e) => e.textContent && !e.closest("[data-mark=tip]")).map((e) => [e.textContent, e.getBoundingClientRect()]), found = [];
+				all.forEach(([text, a], i) => {
+					if (a.left < frame.left - 1 || a.right > frame.right + 1 || a.top < frame.top - 1 || a.bottom > frame.bottom + 1) found.push(id + ": " + text + " leaves the chart");
+					for (const [other, b] of all.slice(i + 1)) if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 2 && b.top < a.bottom - 2) found.push(id + ": " + text + " over " + other);
+				});
+				return found;
+			}))`, &wrong)
+			for _, w := range wrong {
+				t.Errorf("%s at %d px: %s", link, width, w)
+			}
+		}
+	}
+	var labels int
+	p.eval(t, `document.querySelectorAll("#roofline [data-mark=label] text, #pareto [data-mark=label] text").length`, &labels)
+	if labels < 6 {
+		t.Errorf("%d labels in both charts: too few say something", labels)
+	}
+	p.quiet(t)
+}
+
+// A change of a control moves nothing but figures that stand at the right of their columns, which are less
+// than a hundredth of the window.
+func TestPageStaysInPlace(t *testing.T) {
+	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16", &serveOrder{})
+	p.wait(t, settled+` && llmprofTimes.views.gpus`)
+	p.eval(t, `globalThis.shifts = []; new PerformanceObserver((list) => { for (const e of list.getEntries()) shifts.push([e.value, ...e.sources.map((s) => (s.node?.closest?.("section") ?? s.node?.parentElement?.closest("section"))?.id + " " + s.node?.nodeName)].join(" ")); }).observe({ type: "layout-shift" }); 0`, nil)
+	for _, width := range []int64{390, 1400} {
+		p.wide(t, width)
+		for _, y := range []int{0, 900, 1800, 2700} {
+			p.do(t, chromedp.Evaluate(fmt.Sprintf(`scrollTo(0, %d)`, y), nil), chromedp.Sleep(500*time.Millisecond))
+			for _, c := range [][2]string{{"batch", "40"}, {"prompt-len", "2000"}, {"gpu", "b200-sxm-180gb"}, {"engine", "sglang"}, {"tp", "4"}, {"tp", "16"}, {"model", "llama3.1-70b"}, {"model", "deepseek-v3"}, {"target-ttft", "500"}, {"target-ttft", ""}, {"price", "3"}, {"price", ""}, {"tp", "8"}, {"engine", ""}, {"gpu", "h200-sxm-141gb"}, {"batch", "16"}} {
+				p.eval(t, `shifts.length = 0`, nil)
+				p.set(t, c[0], c[1])
+				p.do(t, chromedp.Sleep(400*time.Millisecond))
+				var moved []string
+				p.eval(t, `shifts.filter((s) => parseFloat(s) > 0.01)`, &moved)
+				if len(moved) > 0 {
+					t.Errorf("%d px, scrolled by %d: %s = %q moves %.300q", width, y, c[0], c[1], moved)
+				}
+			}
+		}
+	}
+	p.quiet(t)
+}
+
+// Printed, the page is on light ground, has its views and leaves out what nobody can press on paper.
+func TestPagePrints(t *testing.T) {
+	p := browse(t, "#model=qwen3-30b-a3b&gpu=h100-sxm-80gb&tp=2&batch=16&target.tpot=30&view.theme=dark", &serveOrder{})
+	p.wait(t, settled+` && llmprofTimes.views.cards && llmprofTimes.views.rate`)
+	var pdf []byte
+	p.do(t, chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		pdf, _, err = page.PrintToPDF().WithPaperWidth(8.27).WithPaperHeight(11.69).Do(ctx)
+		return err
+	}))
+	if !bytes.HasPrefix(pdf, []byte("%PDF")) || bytes.Count(pdf, []byte("/Type /Page\n")) > 8 {
+		t.Fatalf("%d bytes, %d pages", len(pdf), bytes.Count(pdf, []byte("/Type /Page\n")))
+	}
+	tool, err := exec.LookPath("pdftotext")
+	if err != nil {
+		t.Skip("no pdftotext (poppler-utils) to read the pages with")
+	}
+	file := filepath.Join(t.TempDir(), "page.pdf")
+	if err := os.WriteFile(file, pdf, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text, err := exec.Command(tool, "-layout", file, "-").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Fits", "meets 30 ms", "llmprof estimate --model qwen3-30b-a3b", "Roofline", "experts_gate_up", "Latency over rate", "Cost over speed", "Accuracy"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the pages lack %q", want)
+		}
+	}
+	for _, not := range []string{"Copy link", "SVG", "Search", "Reset"} {
+		if strings.Contains(string(text), not) {
+			t.Errorf("the pages have %q", not)
+		}
+	}
+}

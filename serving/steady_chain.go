@@ -1,0 +1,444 @@
+package serving
+
+import "math"
+
+// A cycle is the steps of a replica while some number of its sequences decode and prompts come at a rate:
+// means over the steps of a Markov chain.
+type cycle struct {
+	mean     float64 // of a step
+	decode   float64 // time in which a sequence that decodes has a step; longer than mean where prompts have steps of their own
+	energy   float64 // in that time
+	first    float64 // from the arrival of a prompt at the engine until the host has its token
+	own      float64 // of that, the step of the prompt; in a closed loop of one that came just after a step ended
+	behind   float64 // by how much longer the steps after a prompt's own are than others
+	kinds    []kind
+	infinite bool // prompts come faster than they are computed
+}
+
+// A kind is the steps with the same number of prompts.
+type kind struct {
+	share  float64 // of all steps
+	length float64
+	late   float64 // after the begin of the step the next one is formed
+	lead   float64 // of the next step: from when it is formed to its begin
+	window float64 // between the forming of this step and that of the next one
+	biased float64 // that window, as one that comes at any time finds it
+}
+
+// A timed is a step as its times are used here.
+type timed struct {
+	time, before, launch, energy float64
+	waits                        []float64 // equally likely, for prompts differ
+	prompts                      int
+	share                        float64 // of the steps with as many prompts
+	spread                       float64 // variance of the time
+	decodes                      float64 // time of the decodes in the steps that its prompts take beyond the first
+}
+
+// run is the length of a step that was formed a lead before its begin, and how long after its begin the host
+// has launched it: replica.run on the mean.
+func (t *timed) run(lead float64) (length, late float64) {
+	lead -= t.before
+	if len(t.waits) == 1 {
+		length = t.time - min(lead, t.waits[0])
+	} else {
+		for _, waits := range t.waits {
+			length += min(lead, waits)
+		}
+		length = t.time - length/float64(len(t.waits))
+	}
+	return length, min(max(t.launch-lead, 0), length)
+}
+
+// few is up to how many prompts a step, on average, the chain is solved. Of more the number hardly varies.
+const few = 12
+
+// A chain is the steps beside n sequences that decode. Its state is the kind of a step and that of the one
+// before: that one says how far ahead the step was formed, and both over which time the prompts of the next
+// step come, whose number has a Poisson distribution.
+type chain struct {
+	async  bool
+	closed bool
+	rate   float64
+	out    float64   // that the API server takes for the tokens of a step
+	steps  []timed   // the kinds, by their number of prompts
+	leads  []float64 // of a step, by the kind of the one before
+	none   []float64 // probability that no prompt comes in a lead
+	shares [][]float64
+	next   [][]float64
+}
+
+// cycle is the cycle of a piece at a rate of prompts.
+func (f *flow) cycle(p *piece, rate float64) *cycle {
+	if rate == f.rate {
+		if y := f.cycles[p]; y != nil {
+			return y
+		}
+	} else {
+		clear(f.cycles)
+		f.rate = rate
+	}
+	y := f.solve(p, rate)
+	f.cycles[p] = y
+	return y
+}
+
+// solve is cycle.
+func (f *flow) solve(p *piece, rate float64) *cycle {
+	mean, ok := p.mean(rate)
+	switch {
+	case !ok:
+		return &cycle{infinite: true, mean: math.Inf(1), decode: math.Inf(1)}
+	case rate*mean > few:
+		return f.many(p, rate, mean)
+	}
+	return f.chain(p, rate, mean).solve(p)
+}
+
+// toward is a share of the way from one cycle to another, without its kinds.
+func (y *cycle) toward(z *cycle, x float64) *cycle {
+	if y.infinite || z.infinite {
+		return &cycle{infinite: true}
+	}
+	line := func(a, b float64) float64 { return a + x*(b-a) }
+	return &cycle{
+		mean: line(y.mean, z.mean), decode: line(y.decode, z.decode), energy: line(y.energy, z.energy),
+		first: line(y.first, z.first), own: line(y.own, z.own), behind: line(y.behind, z.behind),
+	}
+}
+
+// mean is the length of a step that is as long as the prompts make it that come meanwhile.
+func (p *piece) mean(rate float64) (c float64, ok bool) {
+	d := float64(p.decode.Time)
+	if c = d; d == 0 {
+		return p.longer(1), true
+	}
+	for i := 0; ; i++ {
+		time, _, _ := p.prompts(rate * c)
+		next := d + time
+		if math.Abs(next-c) < 1e-6*c {
+			return next, true
+		}
+		if i > 100 || rate*next > 1<<12 {
+			return 0, false
+		}
+		// Two steps of the iteration say where it goes (Aitken).
+		after, _, _ := p.prompts(rate * next)
+		after += d
+		if bend := after - 2*next + c; bend < 0 {
+			c = max(c-(next-c)*(next-c)/bend, next)
+		} else {
+			c = after
+		}
+	}
+}
+
+// many is the cycle of steps that all have many prompts. How many depends on how long the step before was:
+// the variance of a gated queue (Takagi, Analysis of Polling Systems, 1986). Prompts that have steps of their
+// own go before sequences that decode: after a decode step as many of theirs follow as find further prompts.
+func (f *flow) many(p *piece, rate, c float64) *cycle {
+	d := float64(p.decode.Time)
+	time, times, energy := p.prompts(rate * c)
+	load := min(rate*p.further(rate*c), 0.999)
+	window := c + max(times-time*time, 0)/(1-load*load)/c // that an arrival falls into
+	own := p.joined(rate * window)
+	more, _, _ := p.prompts(rate * (d + own))
+	y := &cycle{mean: c, decode: c, energy: float64(p.decode.Energy) + energy, behind: max(more-time, 0)}
+	if y.own = own; !p.apart {
+		y.own += d
+	}
+	y.first = window/2 + y.own
+	y.kinds = []kind{{share: 1, length: c, late: c, window: c, biased: window}}
+	if f.server.Scheduler.Async {
+		y.first += c
+		y.kinds[0].late, y.kinds[0].lead = 0, c
+	}
+	return y
+}
+
+// chain prepares the chain at a rate of prompts.
+func (f *flow) chain(p *piece, rate, mean float64) *chain {
+	m := rate * mean
+	x := &chain{async: f.server.Scheduler.Async, closed: f.clients, rate: rate, out: f.out(p.n), steps: p.timed(int(m+5*math.Sqrt(m)) + 3)}
+	n := len(x.steps)
+	x.shares, x.next = square(n), square(n)
+	x.leads, x.none = make([]float64, n), make([]float64, n)
+	for i := range n {
+		if x.async {
+			x.leads[i] = x.steps[i].time
+		}
+	}
+	mass := x.mass(m)
+	for i := range n {
+		for j := range n {
+			x.shares[i][j] = mass[i] * mass[j]
+		}
+	}
+	x.norm()
+	return x
+}
+
+// timed are the kinds of steps with up to so many prompts.
+func (p *piece) timed(most int) (all []timed) {
+	none := newTimed(&p.decode, 0, 1)
+	all = append(all, none)
+	for k := 1; k <= most; k++ {
+		if p.table == nil || k > counted {
+			c := p.with(float64(k))
+			all = append(all, newTimed(&c, k, 1))
+			continue
+		}
+		q := p.prompted(k)
+		for i := range q.kinds {
+			t := newTimed(&q.kinds[i].cost, k, q.kinds[i].of)
+			if len(q.kinds) == 1 {
+				t.spread = q.spread
+			}
+			if q.kinds[i].waits != nil {
+				t.waits = q.kinds[i].waits
+			}
+			all = append(all, t)
+		}
+	}
+	for i := range all {
+		all[i].decodes = p.decodes(all[i].prompts)
+	}
+	return all
+}
+
+// decodes is the time of the decodes in the steps that k prompts take beyond the first.
+func (p *piece) decodes(k int) float64 {
+	if p.apart || p.table == nil {
+		return 0
+	}
+	steps := math.Ceil(float64(k)*p.fills.mean/p.left) - 1
+	return max(steps, 0) * float64(p.decode.Time)
+}
+
+func newTimed(c *Cost, prompts int, share float64) timed {
+	return timed{
+		time: float64(c.Time), waits: []float64{float64(c.Waits)}, before: float64(c.Before), launch: float64(c.Launch), energy: float64(c.Energy),
+		prompts: prompts, share: share,
+	}
+}
+
+// mass is the probability of each kind of step where m prompts come on average.
+func (x *chain) mass(m float64) []float64 {
+	all := make([]float64, len(x.steps))
+	chance, prompts := math.Exp(-m), 0
+	for i := range x.steps {
+		for t := &x.steps[i]; prompts < t.prompts; {
+			prompts++
+			chance *= m / float64(prompts)
+		}
+		all[i] = chance * x.steps[i].share
+	}
+	return all
+}
+
+// solve iterates the chain until its shares stay, and takes the means over it.
+func (x *chain) solve(p *piece) *cycle {
+	y := &cycle{}
+	for range 60 {
+		before := y.mean
+		y.mean = x.turn()
+		if math.Abs(y.mean-before) < 1e-4*y.mean {
+			break
+		}
+	}
+	n := len(x.steps)
+	y.kinds = make([]kind, n)
+	var squares, windows, leads, decodes float64
+	for j := range n {
+		own := &y.kinds[j]
+		for i := range n {
+			share := x.shares[i][j]
+			length, late := x.run(j, x.leads[i])
+			window := x.window(i, late)
+			own.share += share
+			own.length += share * length
+			own.late += share * late
+			own.lead += share * (length - late)
+			own.window += share * window
+			own.biased += share * (window*window + x.spread(i, j))
+			y.energy += share * x.steps[j].energy
+			squares += share * (window*window + x.spread(i, j))
+			leads += share * window * (length - late)
+			windows += share * window
+		}
+		if s := own.share; s > 0 {
+			own.biased /= own.window
+			own.length, own.late, own.lead, own.window = own.length/s, own.late/s, own.lead/s, own.window/s
+		}
+		if x.steps[j].prompts == 0 || !p.apart {
+			decodes += own.share
+		}
+	}
+	x.own(y, windows)
+	y.first = (squares/2+leads)/windows + y.own
+	y.decode, y.energy = y.mean/decodes, y.energy/decodes
+	return y
+}
+
+// run is a step of a kind that was formed so long ahead.
+func (x *chain) run(kind int, lead float64) (length, late float64) {
+	if t := &x.steps[kind]; !x.async {
+		return t.time, t.time
+	}
+	return x.steps[kind].run(lead)
+}
+
+// window is the time from when a step was formed to when the next one is, so long after its begin.
+func (x *chain) window(before int, late float64) float64 {
+	if !x.async {
+		return late
+	}
+	return x.leads[before] + late
+}
+
+// spread is the variance of a window, for prompts differ.
+func (x *chain) spread(before, kind int) float64 {
+	if x.async {
+		kind = before
+	}
+	return x.steps[kind].spread
+}
+
+// turn goes one step further, and gives the mean length of a step.
+func (x *chain) turn() (mean float64) {
+	n := len(x.steps)
+	for i := range n {
+		x.none[i] = math.Exp(-x.rate * x.leads[i])
+	}
+	for j := range n {
+		clear(x.next[j])
+		var sum, leads float64
+		for i := range n {
+			share := x.shares[i][j]
+			if share < 1e-7 {
+				continue
+			}
+			length, late := x.run(j, x.leads[i])
+			mean += share * length
+			sum += share
+			leads += share * (length - late)
+			m := x.rate * x.window(i, late)
+			none := x.none[i]
+			if late > 0 {
+				none = math.Exp(-m)
+			}
+			chance, prompts := share*none, 0
+			for q := range x.steps {
+				for t := &x.steps[q]; prompts < t.prompts; {
+					prompts++
+					chance *= m / float64(prompts)
+				}
+				x.next[j][q] += chance * x.steps[q].share
+			}
+		}
+		if sum > 0 && x.async {
+			x.leads[j] = leads / sum
+		}
+	}
+	x.shares, x.next = x.next, x.shares
+	x.norm()
+	return mean
+}
+
+// norm makes the shares sum to 1: steps of more prompts are left out.
+func (x *chain) norm() {
+	sum := 0.0
+	for _, row := range x.shares {
+		for _, v := range row {
+			sum += v
+		}
+	}
+	for _, row := range x.shares {
+		for j := range row {
+			row[j] /= sum
+		}
+	}
+}
+
+// own adds the step of a prompt itself, with those that came besides, and what follows it.
+func (x *chain) own(y *cycle, windows float64) {
+	for i := range y.kinds {
+		k := &y.kinds[i]
+		if k.share < 1e-9 {
+			continue
+		}
+		w := k.share * k.window / windows
+		if x.closed {
+			own, _ := x.joins(k.lead, x.rate*k.window, y.mean)
+			y.own += k.share * own
+			continue
+		}
+		own, behind := x.joins(k.lead, x.rate*k.biased, y.mean)
+		y.own += w * own
+		y.behind += w * behind
+	}
+	y.behind = max(y.behind, 0)
+}
+
+// joins is the step of a prompt that was formed so long ahead, with m others on average, until the host has its
+// token, and by how much longer than the mean the steps after it are.
+func (x *chain) joins(lead, m, mean float64) (own, behind float64) {
+	length, late := x.mean(lead, m, 1)
+	// The next step has the prompts that came until it was formed; while the host launches it, it keeps the token.
+	own = length
+	window := late
+	if x.async {
+		window += lead
+		own += x.held(length-late, x.rate*window)
+		own += max(min(x.out/2, x.out-(length-late)), 0) // the output of the step before came out when it was launched
+	}
+	next, nextLate := x.mean(length-late, x.rate*window, 0)
+	behind = next - mean
+	if x.async {
+		after, _ := x.mean(next-nextLate, x.rate*(length-late+nextLate), 0)
+		behind += after - mean
+	}
+	return own, behind
+}
+
+// mean is a step that was formed so long ahead, of so many prompts besides those that come at a mean of m. To
+// those the decodes of all its steps are part of it.
+func (x *chain) mean(lead, m float64, besides int) (length, late float64) {
+	chance, prompts, all := math.Exp(-m), 0, 0.0
+	for q := range x.steps {
+		t := &x.steps[q]
+		if t.prompts < besides {
+			continue
+		}
+		for prompts < t.prompts-besides {
+			prompts++
+			chance *= m / float64(prompts)
+		}
+		l, a := x.run(q, lead)
+		if besides > 0 {
+			l += t.decodes
+		}
+		length, late, all = length+chance*t.share*l, late+chance*t.share*a, all+chance*t.share
+	}
+	return length / all, late / all
+}
+
+// held is how long the host keeps the tokens of a step while it launches prompts, m on average, after it.
+func (x *chain) held(lead, m float64) (sum float64) {
+	for q, mass := range x.mass(m) {
+		if q > 0 {
+			_, late := x.run(q, lead)
+			sum += mass * late
+		}
+	}
+	return sum
+}
+
+func square(n int) [][]float64 {
+	all := make([]float64, n*n)
+	rows := make([][]float64, n)
+	for i := range rows {
+		rows[i] = all[i*n : (i+1)*n]
+	}
+	return rows
+}
