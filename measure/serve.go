@@ -34,9 +34,6 @@ type visit struct {
 	unwritten error  // of a request's record
 }
 
-// elsewhere is why a server that runs already has neither energy nor clocks.
-const elsewhere = "nothing ties the GPUs of this machine to a server that was started elsewhere: engine_cmd starts one around the run"
-
 // serve measures a point by asking a server, which is started and stopped around
 // it where the point says how.
 func (l *Lab) serve(ctx context.Context, p *experiment.Point) (_ []*result.Result, err error) {
@@ -64,14 +61,14 @@ func (l *Lab) serve(ctx context.Context, p *experiment.Point) (_ []*result.Resul
 	started := time.Now()
 	if p.EngineCmd == "" {
 		if p.Energy {
-			v.meters.why = errors.New(elsewhere)
-			if l.NeedEnergy {
-				return nil, fmt.Errorf("energy: %w", v.meters.why)
+			if v.meters, err = l.besideServer(ctx, p); err != nil {
+				return nil, fmt.Errorf("energy: %w", err)
 			}
 		}
+		defer func() { err = errors.Join(err, v.meters.close()) }()
 		r, err := v.measure(ctx)
-		if r != nil {
-			r.Reasons["conditions"] = elsewhere
+		if r != nil && v.meters.of(0) == nil {
+			r.Reasons["conditions"] = v.meters.why.Error()
 		}
 		return v.finish(started, r, err)
 	}

@@ -87,7 +87,7 @@ func servedRuns(gpu string, files []string) ([]served.Run, error) {
 		runs, err := served.Runs()
 		runs = slices.DeleteFunc(runs, func(r served.Run) bool { return gpu != "" && !strings.EqualFold(gpu, r.GPU) })
 		if err == nil && len(runs) == 0 {
-			err = usage("--gpu %.40q: the runs are on h200, h100, rtx-4090 and rtx-pro-6000", gpu)
+			err = usage("--gpu %.40q: the runs are on h200, h100, rtx-4090 and rtx-pro-6000-server", gpu)
 		}
 		return runs, err
 	}

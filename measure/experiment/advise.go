@@ -33,7 +33,7 @@ func (r *reader) advise(p *Point, from *plan) {
 	warn(p.GenLen > longAnswer, "gen_len", "gen_len: %d tokens take long, and much memory for the cache", p.GenLen)
 	warn(p.Quantization != "" && p.DType == "fp32", "quantization",
 		"quantization: %s weights with fp32 activations: products run in fp32, which saves memory and no time; dtype = \"bf16\" is usual", p.Quantization)
-	warn(p.Energy && p.Engine == OpenAI && p.EngineCmd == "", "energy",
-		"energy: of a server that was started elsewhere nothing ties the GPUs to it; engine_cmd starts one around the run")
+	warn(p.Energy && p.Engine == OpenAI && p.EngineCmd == "" && len(p.GPUs) == 0, "energy",
+		"energy: of a server that was started elsewhere nothing ties GPUs to it but their names (gpus), or that there is one; engine_cmd starts one around the run")
 	warn(p.Elana && p.Batch > 1, "elana", "elana: ELANA's figures per token of a batch are of the whole step; here they are of one sequence")
 }

@@ -159,7 +159,7 @@ func (o *Planned) together() error {
 		ok   bool
 		need string
 	}{
-		{"acceptance", rate, "--rate or --tps"}, {"aggregated", rate, "--rate or --tps"}, {"max-num-batched-tokens", rate, "--rate or --tps"},
+		{"acceptance", rate, "--rate or --tps"}, {"aggregated", rate, "--rate or --tps, under which alone replicas that only prefill are tried"}, {"max-num-batched-tokens", rate, "--rate or --tps"},
 		{"speculative-tokens", o.Given("acceptance"), "--acceptance"}, {"p99", load, "a load, as --rate 10"},
 	} {
 		if o.Given(x.flag) && !x.ok {

@@ -207,9 +207,40 @@ func (p *Plan) best() render.Fields {
 	if len(p.Checks) > 0 {
 		f.Rows = append(f.Rows, render.Field{Name: "Check by", Lines: p.Checks})
 	}
+	if s := p.simpler(); s != nil {
+		f.Rows = append(f.Rows, render.Field{Name: "Simpler", Lines: []string{s.String() + ": without replicas that only prefill (--aggregated)"}})
+	}
 	f.Rows = append(f.Rows, render.Field{Name: "Searched", Lines: []string{fmt.Sprintf("%d deployments of %d GPUs in %v; * is in the Pareto set of price, TTFT and TPOT",
-		p.Result.Searched, len(p.Request.Cards), p.Took)}})
+		p.Result.Searched, p.searched(), p.Took)}})
 	return f
+}
+
+// simpler is the best deployment found whose replicas all prefill and decode, where the best
+// one is another; nil where there is none.
+func (p *Plan) simpler() *plan.Row {
+	if p.Shown[0].Prefill == 0 {
+		return nil
+	}
+	for i := range p.Result.Rows {
+		if r := &p.Result.Rows[i]; r.Prefill == 0 {
+			return r
+		}
+	}
+	return nil
+}
+
+// searched counts the GPUs that were searched: those without a price are not, where it counts.
+func (p *Plan) searched() int {
+	of := map[string]bool{}
+	for i := range p.Request.Cards {
+		of[p.Request.Cards[i].GPU.Key] = true
+	}
+	for i := range p.Result.Rejected {
+		if x := &p.Result.Rejected[i]; x.Unpriced {
+			delete(of, x.Card.GPU.Key)
+		}
+	}
+	return len(of)
 }
 
 // rejected says why cards fell out, one a line; those without a price are one line together.

@@ -1,0 +1,73 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"llmprof/measure/experiment"
+	"llmprof/measure/power"
+)
+
+// besideServer finds the sensors of the GPUs that a server runs on which was started on this machine: those that
+// the point names, or the only one. What uses them now is taken for the server.
+func (l *Lab) besideServer(ctx context.Context, p *experiment.Point) (*meters, error) {
+	why := l.otherHost(p.BaseURL)
+	var m *power.Monitor
+	if why == nil {
+		m, why = power.Open(ctx, power.Options{GPUs: p.GPUs, NoGPUs: p.Device == "cpu", Root: l.Root, Env: l.Env})
+		if why != nil && !errors.Is(why, power.ErrNoSensor) {
+			return nil, why
+		}
+	}
+	if why == nil && len(p.GPUs) == 0 && len(m.GPUs()) > 1 {
+		why = fmt.Errorf("nothing ties any of the %d GPUs of this machine to a server that was started elsewhere: name them (gpus), or have it started around the run (engine_cmd)", len(m.GPUs()))
+	}
+	if why != nil {
+		if m != nil {
+			if err := m.Close(); err != nil {
+				return nil, err
+			}
+		}
+		if l.NeedEnergy {
+			return nil, why
+		}
+		return &meters{why: why}, nil
+	}
+	server, err := m.Busy(ctx)
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	for _, process := range server {
+		m.Own(process.PID)
+	}
+	l.sayClocks(m)
+	return &meters{monitors: []*power.Monitor{m}}, nil
+}
+
+// otherHost is why this machine's sensors say nothing of the server at a URL; nil if it runs here.
+func (l *Lab) otherHost(base string) error {
+	at, err := url.Parse(base)
+	if err != nil {
+		return errors.New("the base URL has no host")
+	}
+	host := at.Hostname()
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return nil
+	}
+	ip, err := netip.ParseAddr(host)
+	if err == nil && ip.IsLoopback() {
+		return nil
+	}
+	own, failed := net.InterfaceAddrs()
+	for _, a := range own {
+		if n, is := a.(*net.IPNet); is && failed == nil && err == nil && n.IP.String() == ip.Unmap().String() {
+			return nil
+		}
+	}
+	return fmt.Errorf("the sensors of this machine say nothing of a server at %s: measure on that host, with a URL of the loopback, or have it started around the run (engine_cmd)", host)
+}
