@@ -2,12 +2,12 @@ package printable
 
 import "strings"
 
+// plain are the characters that a POSIX shell reads as they are.
+const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,@%+"
+
 // ShellWord is a word as a POSIX shell reads it: in quotes where it has other characters than plain ones.
 func ShellWord(w string) string {
-	special := func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+", r))
-	}
-	if w != "" && !strings.ContainsFunc(w, special) {
+	if w != "" && strings.Trim(w, plain) == "" {
 		return w
 	}
 	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
