@@ -144,7 +144,7 @@ type sampler struct {
 }
 
 // samplePeriod is short beside what servers average over, and long beside the
-// millisecond or two that a page takes.
+// 10 ms or so that a page of vLLM takes.
 const samplePeriod = 500 * time.Millisecond
 
 // sampler reads a server's metrics for the first time; nil where it has none that are
