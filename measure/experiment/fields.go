@@ -239,7 +239,7 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 	if p.Engine != OpenAI {
 		return
 	}
-	hold(p.BaseURL != "", "base_url", "where is the server? Give base_url = \"http://localhost:8000/v1\"")
+	hold(p.BaseURL != "", "base_url", "where is the server? As http://localhost:8000/v1")
 	hold(p.BaseURL == "" || isServer(p.BaseURL), "base_url", "it does not begin with http:// or https:// and a host: want \"http://HOST:PORT/v1\"")
 	hold(p.Concurrency == 0 || p.RequestRate == 0, "request_rate_hz", "a closed loop of %d requests has no rate: give concurrency or request_rate_hz", p.Concurrency)
 	p.loadProblems(hold)
