@@ -80,7 +80,7 @@ var heldOutLine = regexp.MustCompile(`(TTFT|TPOT), held out: (\d+) points, media
 func TestCalibrateServer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.toml")
 	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", pacedServer(t, "llama3.2-1b"), "-g", "h200", "--offline",
-		"--limit", "12s", "--max-batch", "8", "--max-tokens", "2048", "-o", file)
+		"--limit", "20s", "--max-batch", "8", "--max-tokens", "2048", "-o", file)
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, stderr)
 	}

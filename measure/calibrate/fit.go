@@ -102,7 +102,7 @@ func solve(e equation, samples []sample, start []float64, hold ...roofline.Const
 		f.held[i] = slices.Contains(hold, key)
 	}
 	for {
-		value, err := f.search(start)
+		value, err := f.minimize(samples, start, 2)
 		if err != nil {
 			return nil, err
 		}
@@ -117,29 +117,6 @@ func solve(e equation, samples []sample, start []float64, hold ...roofline.Const
 			return f, f.leaveOut()
 		}
 	}
-}
-
-// quickHost is the share of its usual times that the host takes at the second start of a server's fit.
-const quickHost = 0.1
-
-// search fits all samples from start. A server's step takes the longer of host and kernels, so that a slow host can
-// hide what kernels take: such a fit is also begun at a quick host, and the better one is kept.
-func (f *fit) search(start []float64) ([]float64, error) {
-	value, off, err := f.minimize(f.samples, start, 2)
-	if err != nil || len(f.samples) == 0 || f.samples[0].point == nil {
-		return value, err
-	}
-	quick := slices.Clone(start)
-	for _, at := range f.free() {
-		if f.keys[at].Info().Engine {
-			quick[at] *= quickHost
-		}
-	}
-	other, less, err := f.minimize(f.samples, quick, 2)
-	if less < off {
-		value = other
-	}
-	return value, err
 }
 
 // unknown holds the constant whose interval is widest, if it reaches down to 0 or
@@ -247,12 +224,12 @@ func (f *fit) free() (at []int) {
 // minimize fits the free constants to samples, in their logarithms, so that none
 // becomes negative. Nelder and Mead's simplex (1965) needs no derivative, which the
 // maximum in the equation has not everywhere; started again where it ended, it
-// leaves a corner that it was stuck in. It returns the sum of the errors as well.
-func (f *fit) minimize(samples []sample, start []float64, restarts int) (value []float64, off float64, err error) {
+// leaves a corner that it was stuck in.
+func (f *fit) minimize(samples []sample, start []float64, restarts int) ([]float64, error) {
 	free := f.free()
-	value = slices.Clone(start)
+	value := slices.Clone(start)
 	if len(free) == 0 || len(samples) == 0 {
-		return value, 0, nil
+		return value, nil
 	}
 	parts := make([]float64, len(f.keys))
 	trial := slices.Clone(start)
@@ -281,14 +258,14 @@ func (f *fit) minimize(samples []sample, start []float64, restarts int) (value [
 		found, err := optimize.Minimize(problem, x, &optimize.Settings{MajorIterations: 2000, Converger: &optimize.FunctionConverge{Absolute: 1e-10, Iterations: 60}},
 			&optimize.NelderMead{SimplexSize: 0.2})
 		if err != nil && found == nil {
-			return nil, 0, fmt.Errorf("the constants %v cannot be fitted: %w", f.keys, err)
+			return nil, fmt.Errorf("the constants %v cannot be fitted: %w", f.keys, err)
 		}
-		x, off = found.X, found.F
+		x = found.X
 	}
 	for i, at := range free {
 		value[at] = math.Exp(x[i])
 	}
-	return value, off, nil
+	return value, nil
 }
 
 // bootstrap fits samples drawn from the samples with replacement (Efron 1979), and
@@ -308,7 +285,7 @@ func (f *fit) bootstrap() error {
 		for i := range drawn {
 			drawn[i] = f.samples[random.IntN(len(f.samples))]
 		}
-		value, _, err := f.minimize(drawn, begin, 0)
+		value, err := f.minimize(drawn, begin, 0)
 		if err != nil {
 			return err
 		}
@@ -337,7 +314,7 @@ func (f *fit) leaveOut() error {
 				kept = append(kept, f.samples[i])
 			}
 		}
-		value, _, err := f.minimize(kept, f.value, 1)
+		value, err := f.minimize(kept, f.value, 1)
 		if err != nil {
 			return err
 		}

@@ -246,7 +246,7 @@ func fitHalf(e equation, samples []sample, start []float64, hold []roofline.Cons
 	for i, key := range e.keys {
 		f.held[i] = slices.Contains(hold, key)
 	}
-	value, _, err := f.minimize(samples, start, 2)
+	value, err := f.minimize(samples, start, 2)
 	f.value = value
 	return f, err
 }

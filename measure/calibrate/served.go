@@ -96,12 +96,51 @@ func FitServed(s *Served, g *hardware.GPU) (*hardware.CalibrationFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, k := range keys {
-		if !f.held[i] && !k.Valid(f.value[i]) {
-			return nil, fmt.Errorf("%s comes out as %.4g, which cannot be (want %s): is the GPU, its number or the format of the weights another?", k, f.value[i], k.Info().Quantity.Want())
+	if f.impossible() != nil { // a slow host may have hidden the kernels
+		if f, err = again(e, samples, start); err != nil {
+			return nil, err
 		}
 	}
+	if err := f.impossible(); err != nil {
+		return nil, err
+	}
 	return s.file(g, v, f)
+}
+
+// quickHost is the share of its usual times that the host takes where a fit is begun again. A step takes the
+// longer of host and kernels, so that a fit that finds a slow host may leave the kernels anywhere below it.
+const quickHost = 0.1
+
+// again fits from a quick host on, and then from what that found; what the samples do not tell of is as at start.
+func again(e equation, samples []sample, start []float64) (*fit, error) {
+	quick := slices.Clone(start)
+	for i, k := range e.keys {
+		if k.Info().Engine {
+			quick[i] *= quickHost
+		}
+	}
+	f, err := solve(e, samples, quick)
+	if err != nil {
+		return nil, err
+	}
+	for i, held := range f.held {
+		if !held {
+			quick[i] = f.value[i]
+		} else {
+			quick[i] = start[i]
+		}
+	}
+	return solve(e, samples, quick)
+}
+
+// impossible says which constant comes out as none that there can be.
+func (f *fit) impossible() error {
+	for i, k := range f.keys {
+		if !f.held[i] && !k.Valid(f.value[i]) {
+			return fmt.Errorf("%s comes out as %.4g, which cannot be (want %s): is the GPU, its number or the format of the weights another?", k, f.value[i], k.Info().Quantity.Want())
+		}
+	}
+	return nil
 }
 
 // An evaluator predicts points with constants that change.
