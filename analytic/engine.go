@@ -1,6 +1,8 @@
 package analytic
 
 import (
+	"slices"
+
 	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/operator"
@@ -80,14 +82,14 @@ type Support struct {
 type Kernel struct {
 	roofline.Kernel
 	Main    int     // the operator that it is named after, of the part's
-	Ops     uint64  // bit i for operator i of the part
+	Ops     uint64  // bit i for operator i of the part, which has at most 64
 	Helpers float64 // further launches, whose time is in the terms of the law
 	Graphed bool    // the kernel is part of a CUDA graph, so that its launch takes the host no time
 	Pieces  float64 // CUDA graphs of other kernels that the host launches ahead of it
 
 	Dispatches float64 // calls of Python that the host makes for it beyond its launches: an operator, a compiled piece
 
-	Partial bool   // Work is all that the engine does of the main operator, such as the final norm of the last token alone
+	Partial bool   // the engine does only Work of the main operator, such as the final norm of the last token alone
 	Phase   string // the persistent kernel that it is a phase of, whose launch it shares; "" for a launch of its own
 }
 
@@ -104,14 +106,14 @@ type Lowering struct {
 	costs []roofline.Cost
 }
 
-// MaxOps is the most operators that a part of a step can have.
-const MaxOps = 64
-
 // Launch appends a kernel of a class that does operator i.
 func (l *Lowering) Launch(i int, class roofline.Class, launches float64) *Kernel {
 	o := &l.Ops[i]
-	l.Kernels = append(l.Kernels, Kernel{Main: i, Ops: 1 << i})
-	k := &l.Kernels[len(l.Kernels)-1]
+	n := len(l.Kernels)
+	l.Kernels = slices.Grow(l.Kernels, 1)[:n+1]
+	k := &l.Kernels[n]
+	*k = Kernel{}
+	k.Main, k.Ops = i, 1<<i
 	k.Class, k.Format, k.Scheme, k.Launches, k.Count = class, o.Format, o.Scheme, launches, o.Count
 	k.Shape, k.Work = o.Shape, o.Work
 	return k
@@ -142,9 +144,8 @@ func (l *Lowering) Next(i int, t operator.Type) int {
 	return -1
 }
 
-// correctOps gives the main operator of each partial kernel the kernel's work. The floor is then that of
-// the work that the engine does, and not of work that it avoids. The floor of a product is that of the
-// format in which the engine runs it.
+// correctOps sets the work of a partial kernel's main operator to that of the kernel, and the number format
+// of a GEMM's main operator to that of the GEMM. Floors are then those of the work that the engine does.
 func (l *Lowering) correctOps() {
 	for i := range l.Kernels {
 		k := &l.Kernels[i]

@@ -24,7 +24,7 @@ type Case struct {
 	Scheme   models.Scheme
 	Price    unit.DollarsPerHour // of one GPU; 0 if not known
 
-	Popularity *routing.Popularity // of a mixture's experts; nil where all are chosen as often
+	Popularity *routing.Popularity // how often each expert of a mixture is chosen; nil if all are chosen equally often
 }
 
 // Workload is what the engine is asked to do.
@@ -130,26 +130,31 @@ func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
 
 // fill makes the estimate of the phases of a workload.
 func (p *Predictor) fill(e *Estimate, w *Workload, prefill, decode *total, off widths) {
-	e.Memory = p.footprint.Memory(w, p.machine.Budget, p.machine.room())
+	e.Memory = p.memory(w)
 	stages, each := float64(p.Par.PP), float64(p.Par.TP*p.Par.PP)/float64(w.Batch)
 	e.Energy = energy.Of(prefill.draws(p.machine, stages), decode.draws(p.machine, stages), prefill.Expected, decode.Expected, w.GenLen-1, each)
 	_, e.Energy.IdleKnown = p.machine.GPU.Idle()
 	p.assemble(e, w, prefill, decode, off)
 }
 
+// memory is what a workload takes of one GPU.
+func (p *Predictor) memory(w *Workload) Memory {
+	return p.footprint.Memory(w, p.machine.Budget, p.machine.room())
+}
+
 // prefill sums the steps of the prompts.
-func (p *Predictor) prefill(w *Workload) total {
+func (p *Predictor) prefill(w *Workload) (t total) {
 	r := runner{p: p, budget: maxSteps}
-	t := r.prefill(w)
+	r.prefill(&t, w)
 	p.limit(&t, true)
 	return t
 }
 
 // decode sums the steps of the tokens after the first. First, where it is not nil,
 // remembers a step.
-func (p *Predictor) decode(w *Workload, first *firstStep) total {
+func (p *Predictor) decode(w *Workload, first *firstStep) (t total) {
 	r := runner{p: p, budget: maxSteps, first: first}
-	t := r.sum(&operator.Run{First: p.FirstDecode(w), Steps: w.GenLen - 1})
+	r.sum(&t, &operator.Run{First: p.FirstDecode(w), Steps: w.GenLen - 1})
 	p.limit(&t, false)
 	return t
 }
@@ -165,15 +170,16 @@ func (p *Predictor) limit(t *total, prefill bool) {
 }
 
 // prefill sums the steps of the prompts of a micro-batch.
-func (r *runner) prefill(w *Workload) (all total) {
-	for _, run := range r.p.Prefill(w) {
-		if run.Steps > 0 {
-			sum := r.sum(&run)
+func (r *runner) prefill(all *total, w *Workload) {
+	runs := r.p.Prefill(w)
+	for i := range runs {
+		if run := &runs[i]; run.Steps > 0 {
+			var sum total
+			r.sum(&sum, run)
 			all.add(&sum, run.Times)
 		}
 	}
 	all.waitsForHost(r.p.RequestTime())
-	return all
 }
 
 // assemble turns the sums into the answer.

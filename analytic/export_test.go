@@ -19,14 +19,16 @@ func sumOf(t *total) Sum { return Sum{t.Expected, t.least, t.Work} }
 // OneStep is what one step comes to.
 func (p *Predictor) OneStep(batch, fresh, past, logits float64) Sum {
 	s := p.Step(batch, fresh, past, logits)
-	t := p.step(&s)
+	var t total
+	p.step(&t, &s)
 	return sumOf(&t)
 }
 
 // Run is what count steps come to.
 func (p *Predictor) Run(batch, fresh, past, logits, count float64) Sum {
 	r := runner{p: p, budget: maxSteps}
-	t := r.sum(&operator.Run{First: p.Step(batch, fresh, past, logits), Steps: int(count)})
+	var t total
+	r.sum(&t, &operator.Run{First: p.Step(batch, fresh, past, logits), Steps: int(count)})
 	return sumOf(&t)
 }
 
@@ -37,10 +39,10 @@ func (p *Predictor) AtClock(base *Machine, w *Workload, x float64) (time, drawn 
 	r := runner{p: p, budget: maxSteps}
 	var t total
 	if w.GenLen == 1 {
-		t = r.prefill(w)
+		r.prefill(&t, w)
 	} else {
 		s := p.FirstDecode(w)
-		t = p.step(&s)
+		p.step(&t, &s)
 	}
 	t.Compute = t.Compute.Times(1 / x)
 	return float64(t.Expected), float64(base.Active(&t.Busy, x)) / float64(base.Rest)
@@ -49,7 +51,8 @@ func (p *Predictor) AtClock(base *Machine, w *Workload, x float64) (time, drawn 
 // Work is that of a step of several groups.
 func (p *Predictor) Work(groups ...operator.Group) roofline.Work {
 	s := p.Mixed(groups)
-	t := p.step(&s)
+	var t total
+	p.step(&t, &s)
 	return t.Work
 }
 

@@ -8,23 +8,22 @@ import (
 	"llmprof/unit"
 )
 
-// A Span is a time with its floor, and the interval that holds it in nine cases
-// of ten.
+// A Span is a time with its floor, and the interval that it lies in with 90 % probability.
 type Span struct{ Floor, Expected, Low, High unit.Seconds }
 
-// A widths is the half-widths of the intervals of the two phases, as shares of their
-// expected times, without what the engine adds.
+// A widths is the half-widths of the intervals of the kernels' times in both phases, as
+// shares of the expected times. Errors of the engine and of its host come on top.
 type widths struct{ prefill, decode float64 }
 
-// widths are how wide the intervals of a workload are.
+// widths works out the half-widths for a workload.
 func (p *Prepared) widths(w *Workload) (off widths) {
 	cal := p.machine.Cal
 	if p.Scheme.Act == unit.FP32 {
-		cal.Board = 0 // tables are in 16 bits and less
+		cal.Board = 0 // no operator table has products in FP32
 	}
 	p.prefills(w)
 	off.prefill = p.machines.within(math.Hypot(p.promptOff, p.prompt.scattered()), cal.Board, cal.PrefillError)
-	if w.GenLen == 1 { // no time of decode is asked for
+	if w.GenLen == 1 { // the workload has no decode step
 		off.decode = off.prefill
 		return off
 	}
@@ -34,10 +33,10 @@ func (p *Prepared) widths(w *Workload) (off widths) {
 	return off
 }
 
-// within is the half-width of an interval whose constants and shapes make it so wide. Where
-// no calibration timed the kernels of the engine and its host, the board may be off
-// besides; where the operators of no board of its kind were timed, the interval is no
-// narrower than the generation's.
+// within is the half-width of an interval of which off is due to constants and shapes. An
+// engine's calibration on this kind of GPU leaves it as it is. Without one, the error of the
+// board's operators is added in quadrature. Where no operators of the board were timed
+// either, the half-width is at least the error that its generation of GPUs has.
 func (a *Machines) within(off, board, generation float64) float64 {
 	switch {
 	case a.fitted && a.serves:
@@ -48,8 +47,8 @@ func (a *Machines) within(off, board, generation float64) float64 {
 	return max(off, generation)
 }
 
-// spread is how far the time of a phase lies off where each of the constants that it
-// depends on lies at the end of its interval, in quadrature.
+// spread is the relative change of a phase's time if each constant that it depends on moves
+// to the slow end of its interval, all changes added in quadrature.
 func spread(moved []movedPredictor, base *total, phase func(*movedPredictor) total) (off float64) {
 	for i := range moved {
 		if m := &moved[i]; m.changed&(base.constants|beyondKernels()) != 0 {
@@ -60,8 +59,8 @@ func spread(moved []movedPredictor, base *total, phase func(*movedPredictor) tot
 	return off
 }
 
-// beyondKernels are the constants that a phase depends on beside those of its kernels: the
-// host's, and those of the power limit.
+// beyondKernels are constants that every phase depends on, whatever its kernels: those of the
+// host, and those that say how far the power limit slows arithmetic.
 var beyondKernels = sync.OnceValue(func() roofline.Set {
 	all := roofline.SetOf(roofline.GEMMCompute, roofline.GEMMSustained, roofline.GEMMMemory)
 	for _, k := range roofline.All() {
@@ -72,14 +71,14 @@ var beyondKernels = sync.OnceValue(func() roofline.Set {
 	return all
 })
 
-// quantizedExperts is how far grouped products of quantized experts may be off whose constants
-// are those of experts in 16 bits. The law misses those of tables that it does not fit by 34
-// to 72 % in one of ten shapes (weights alone in MXFP4, of vLLM and TensorRT-LLM).
+// quantizedExperts is the relative error of grouped GEMMs of quantized experts that are priced
+// with the constants of experts in 16 bits. In operator tables of experts with MXFP4 weights
+// (vLLM, TensorRT-LLM) one shape in ten is off by 34 to 72 %.
 const quantizedExperts = 0.5
 
-// variance is the square of the half-width of a kernel's interval: the residual of its law on
-// other shapes. That of products in 16 bits is of those that take 20 µs and more, beside
-// which what no size takes away has a residual of its own.
+// variance is the square of the half-width of a kernel's interval, which is the residual that
+// its law has on shapes held out of the fit. The residual of GEMMs in 16 bits comes from
+// GEMMs of 20 µs and more; their fixed time has a residual of its own.
 func (m *Machine) variance(k *Kernel, c *roofline.Cost) float64 {
 	by := c.Leads
 	if k.Class == roofline.MoEPrefill && k.Scheme != roofline.Unquantized {
@@ -97,8 +96,8 @@ func (m *Machine) variance(k *Kernel, c *roofline.Cost) float64 {
 	return time*time + start*start
 }
 
-// scattered is the half-width of the interval of a phase's kernels for their shapes, as a
-// share of their time.
+// scattered is the half-width of a phase's interval that the residuals of its kernels' laws
+// give, as a share of the kernels' time.
 func (t *timing) scattered() float64 {
 	if t.kernels == 0 {
 		return 0
@@ -106,31 +105,30 @@ func (t *timing) scattered() float64 {
 	return float64(t.scatter / t.kernels)
 }
 
-// An ends is how far the ends of an interval lie from the expected time, as shares of it.
+// An ends is the distances of both ends of an interval from the expected time, as shares of it.
 type ends struct{ low, high float64 }
 
-// engineError adds to the error of the kernels of a phase what the engine may be off, and
-// what its host may take longer or shorter on another machine or in another run. A host
-// that the kernels hide adds nothing until it takes longer than they do, and kernels that
-// it hides nothing until they take longer than it.
+// engineError widens the kernels' relative error off by the engine's error and by the
+// scatter of the host's time between machines and runs. Kernels and host run side by side:
+// the faster of the two changes an end of the interval only where it can become the slower one.
 func (p *Predictor) engineError(t *total, off float64) ends {
 	e, all := p.machine.Engine.Profile(), float64(t.Expected)
 	off += e.Error
 	kernels, host, x := float64(t.kernels+t.throttled), float64(t.host), e.HostError
-	if p.machine.hostKnown || x == 0 { // it was measured where it runs, and is in the error
+	if p.machine.hostKnown || x == 0 { // a calibration timed this host: its error is within off
 		return ends{off, off}
 	}
-	apart := max(all-max(kernels, host), 0) * x // a part that nothing hides
+	apart := max(all-max(kernels, host), 0) * x // host time that no kernel hides
 	if host <= kernels {
 		return ends{off, off + max(host*(1+x)-kernels, 0)/all}
 	}
 	return ends{
-		low:  (min(host*x, host*(1+x)-kernels*(1-off)*(1+x)) + apart) / (1 + x) / all, // as many times shorter as longer
+		low:  (min(host*x, host*(1+x)-kernels*(1-off)*(1+x)) + apart) / (1 + x) / all, // the host may be 1+x times faster, as it may be 1+x times slower
 		high: (math.Hypot(host*x, max(kernels*(1+off)-host, 0)) + apart) / all,
 	}
 }
 
-// span is the expected time with its interval, which the floor cuts off.
+// span is the expected time with its interval, no part of which lies below the floor.
 func (p *Predictor) span(floor, expected unit.Seconds, off ends) Span {
 	return Span{
 		Floor: floor, Expected: max(expected, floor),

@@ -55,7 +55,8 @@ func (p *Predictor) Walk(s *operator.Step, see Visit) {
 // after past ones, with the scores of logits positions of each.
 func (p *Predictor) StepTime(batch, fresh, past, logits float64) unit.Seconds {
 	s := p.Step(batch, fresh, past, logits)
-	t := p.step(&s)
+	var t total
+	p.step(&t, &s)
 	t.limit(p.machine)
 	return t.Expected
 }

@@ -38,7 +38,6 @@ func (c *Case) Prepare(all *Machines, on *Machine) (*Prepared, error) {
 	if on != all.Machine {
 		prepared.interval = newPrepared(p.on(all.Machine), all)
 	}
-	prepared.interval.move()
 	return prepared, nil
 }
 
@@ -49,9 +48,9 @@ func newPrepared(p *Predictor, all *Machines) *Prepared {
 	return prepared
 }
 
-// move adds the predictors of which each has one constant moved.
+// move adds the predictors of which each has one constant moved, once intervals are asked for.
 func (p *Prepared) move() {
-	if len(p.machines.moved) == 0 {
+	if len(p.moved) == len(p.machines.moved) {
 		return
 	}
 	p.priced = p.on(p.machine)
@@ -77,11 +76,24 @@ func (p *Prepared) Predict(w *Workload) (Estimate, error) {
 	return e, err
 }
 
+// Expected is Predict without the work for intervals, which are those of the generation's errors. What does not
+// fit in memory has its memory alone.
+func (p *Prepared) Expected(w *Workload) (Estimate, error) {
+	if err := w.Check(p.Par.MicroBatches); err != nil {
+		return Estimate{}, err
+	}
+	if m := p.memory(w); !m.Fits() {
+		return Estimate{Memory: m}, nil
+	}
+	return p.Predictor.Predict(w)
+}
+
 // predict answers for one workload, and says how wide its interval is.
 func (p *Prepared) predict(w *Workload) (e Estimate, off widths, err error) {
 	if err := w.Check(p.Par.MicroBatches); err != nil {
 		return e, off, err
 	}
+	p.interval.move()
 	p.prefills(w)
 	decode := &total{}
 	if w.GenLen > 1 {

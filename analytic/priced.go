@@ -12,6 +12,7 @@ import (
 type pricedSteps struct {
 	base  *Predictor // prices a step first
 	steps []pricedStep
+	cost  roofline.Cost // scratch of reprice: its kernel's cost
 }
 
 // A pricedStep is a step with the kernels that it is lowered to.
@@ -78,15 +79,16 @@ func (m *pricedSteps) find(s *operator.Step) *pricedStep {
 // reprice exchanges the load of the kernels that cost something else on the machine of p
 // than on the base. Only times are exchanged, not what bounds them.
 func (p *Predictor) reprice(sum *kernelSums, r *pricedStep) {
+	c := &p.known.cost
 	every := p.machine.Throttle != p.known.base.machine.Throttle // arithmetic at the power limit takes longer in another way
 	for i := range r.each {
 		k := &r.each[i]
 		if k.constants&p.changed == 0 && !every {
 			continue
 		}
-		c := p.machine.prices.Cost(&k.Kernel)
+		p.machine.prices.Price(c, &k.Kernel)
 		var load energy.Load
-		sum.piece += pieceOf(i, p.machine.Take(&load, &c)|c.Piece()) - k.piece
+		sum.piece += pieceOf(i, p.machine.Take(&load, c)|c.Piece()) - k.piece
 		part := &sum.parts[k.part]
 		part.Add(&k.load, -1)
 		part.Add(&load, 1)

@@ -15,38 +15,40 @@ type runner struct {
 
 // sum prices the first and the last step of a run, and halves the run where these do not
 // lie on one linear piece.
-func (r *runner) sum(run *operator.Run) (all total) {
-	first := r.begin(&run.First)
-	if run.Steps == 1 {
-		return first
+func (r *runner) sum(all *total, run *operator.Run) {
+	var own firstStep
+	f := r.first
+	if f == nil || !run.First.Decode() {
+		f = &own
 	}
+	f.price(r.p, &run.First)
+	if run.Steps == 1 {
+		all.add(&f.total, 1)
+		return
+	}
+	var last total
 	end := run.Last()
-	last := r.p.step(&end)
-	r.between(&all, run, &first, &last)
-	return all
+	r.p.step(&last, &end)
+	r.between(all, run, &f.total, &last)
 }
 
-// A firstStep is the first decode step of the run before, which runs that differ in
-// their length alone share.
+// A firstStep is the first step of a run. The next run has the same one where the two differ
+// in their length alone.
 type firstStep struct {
 	batch, past, cache float64
 	total              total
 }
 
-// begin prices the first step of a run.
-func (r *runner) begin(s *operator.Step) total {
-	f := r.first
-	if f == nil || !s.Decode() {
-		return r.p.step(s)
-	}
+// price prices the step, unless it is the one that was priced before.
+func (f *firstStep) price(p *Predictor, s *operator.Step) {
 	cache := 0.0
-	if r.p.fixedCache {
+	if p.fixedCache {
 		cache = s.Cache
 	}
 	if f.batch != s.Batch || f.past != s.Past || f.cache != cache {
-		*f = firstStep{s.Batch, s.Past, cache, r.p.step(s)}
+		*f = firstStep{batch: s.Batch, past: s.Past, cache: cache}
+		p.step(&f.total, s)
 	}
-	return f.total
 }
 
 // between adds the steps of a run: as many times the mean of first and last if both lie on
@@ -60,7 +62,9 @@ func (r *runner) between(all *total, run *operator.Run, first, last *total) {
 	r.budget -= 2
 	left, right := run.Halves()
 	end := left.Last()
-	leftEnd, rightBegin := r.p.step(&end), r.p.step(&right.First)
+	var leftEnd, rightBegin total
+	r.p.step(&leftEnd, &end)
+	r.p.step(&rightBegin, &right.First)
 	r.between(all, &left, first, &leftEnd)
 	r.between(all, &right, &rightBegin, last)
 }

@@ -6,22 +6,23 @@ import (
 	"llmprof/unit"
 )
 
-// A StepCost is what a step takes.
+// A StepCost is the time and the energy of a step, and when the host works for it.
 type StepCost struct {
-	Time   unit.Seconds
-	Energy unit.Joules  // of all GPUs of a replica
-	Before unit.Seconds // that the host takes before it launches it; RequestTime has it where no step runs yet
-	Launch unit.Seconds // from then on, until the last kernel is launched
-	Waits  unit.Seconds // of Time, what the kernels wait for launches that begin when the step does
+	Time   unit.Seconds // from the first kernel's start to the last kernel's end
+	Energy unit.Joules  // drawn by all GPUs of a replica
+	Before unit.Seconds // host time before the first launch; if no step runs yet, RequestTime includes it
+	Launch unit.Seconds // host time from the first launch to the last
+	Waits  unit.Seconds // part of Time in which the GPU waits for the host's launches
 }
 
-// StepCost is what a step of several groups takes, decodes before chunks of prompts. It is one forward
-// pass: the groups share the rows of products, and each has attention of its own.
+// StepCost prices a step of several groups, decodes before chunks of prompts. The step is one
+// forward pass: all groups share its GEMMs, and each group has its own attention.
 func (p *Predictor) StepCost(groups []operator.Group) StepCost {
 	s := p.Mixed(groups)
-	t := p.step(&s)
+	var t total
+	p.step(&t, &s)
 	c := StepCost{}
-	if p.Par.MicroBatches == 1 { // else several are launched within a step
+	if p.Par.MicroBatches == 1 { // several micro-batches have several launches a step, which are not modelled
 		c.Launch, c.Waits = t.host, max(t.host-t.kernels-t.raised, 0)
 		if !s.Decode() {
 			c.Before = p.async(&s)
@@ -46,22 +47,22 @@ func (p *Predictor) CacheRoom(tokens, sequences int) unit.Bytes {
 	return p.footprint.ForCache(p.machine.room(), tokens, sequences)
 }
 
-// Weights is what one GPU keeps of the weights, and of the layers' alone.
+// Weights is the memory of the weights on one GPU: all of them, and those of the layers.
 func (p *Predictor) Weights() (all, layers unit.Bytes) { return p.footprint.Weights() }
 
-// SequenceBytes is what one GPU keeps of a sequence of context tokens.
+// SequenceBytes is the memory that a sequence of context tokens takes on one GPU.
 func (p *Predictor) SequenceBytes(context float64) unit.Bytes { return p.footprint.Sequence(context) }
 
-// Replica is the GPUs of one replica, and what one of them costs; 0 if that is not known.
+// Replica is the number of GPUs of one replica, and the price of each; 0 if no price is known.
 func (p *Predictor) Replica() (gpus int, price unit.DollarsPerHour) {
 	return p.Par.TP * p.Par.PP, p.price
 }
 
-// FrontendTime is what the thread that speaks to clients takes for a request on its way in, and
-// for each token on its way out.
+// FrontendTime is the time of the API server's thread for each request that comes in, and for
+// each token that goes out.
 func (p *Predictor) FrontendTime() (request, token unit.Seconds) {
 	return p.machine.seconds(roofline.HostIntake), p.machine.seconds(roofline.HostToken)
 }
 
-// Waiting is what one GPU draws at full clocks while it does nothing.
+// Waiting is the power that one GPU draws at full clocks without work.
 func (p *Predictor) Waiting() unit.Watts { return p.machine.Waiting }

@@ -2,6 +2,7 @@ package analytic
 
 import (
 	"math"
+	"slices"
 	"sync"
 
 	"llmprof/operator"
@@ -48,16 +49,13 @@ func (p *Predictor) part(t *kernelSums, l *Lowering, which operator.Part, ops []
 	t.AddOps(ops, l.Step.Past)
 	sum := &t.parts[which]
 	sum.floors(ops, &p.machine.prices.Peaks)
-	l.costs = l.costs[:0]
+	l.costs = slices.Grow(l.costs[:0], len(l.Kernels))[:len(l.Kernels)]
 	for i := range l.Kernels {
-		k := &l.Kernels[i]
-		c := p.machine.prices.Cost(&k.Kernel)
-		t.piece += pieceOf(t.n, sum.takes(k, &c, p.machine))
+		k, c := &l.Kernels[i], &l.costs[i]
+		p.machine.prices.Price(c, &k.Kernel)
+		t.piece += pieceOf(t.n, sum.takes(k, c, p.machine))
 		t.constants |= c.Constants
 		t.n++
-		if see != nil {
-			l.costs = append(l.costs, c)
-		}
 	}
 	if see != nil {
 		see(l, l.costs)
@@ -102,10 +100,10 @@ func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step) {
 
 // step prices a step. A decode step of a batch beyond a switch of kernels takes no
 // less than the largest batch before it.
-func (p *Predictor) step(s *operator.Step) (t total) {
-	p.evaluate(&t, s)
+func (p *Predictor) step(t *total, s *operator.Step) {
+	p.evaluate(t, s)
 	if !s.Decode() {
-		return t
+		return
 	}
 	for _, limit := range p.machine.Engine.Profile().Switches {
 		if limit >= s.Batch {
@@ -121,7 +119,6 @@ func (p *Predictor) step(s *operator.Step) (t total) {
 			t.raise(&t.stage[i], &u.stage[i], limit)
 		}
 	}
-	return t
 }
 
 // raise lets a part of the step take no less than it does with a batch at a switch.

@@ -11,7 +11,7 @@ import (
 type total struct {
 	operator.Sum
 	timing                 // of all stages, one after the other
-	stage     [4]timing    // of what may be the longest in a pipeline of several micro-batches: stages, and the host
+	stage     []timing     // with several micro-batches, what may take longest in the pipeline: stages and the host; else nil
 	constants roofline.Set // constants that a kernel depends on
 }
 
@@ -39,10 +39,11 @@ func (t *total) add(u *total, n float64) {
 	t.Add(&u.Sum, n)
 	t.constants |= u.constants
 	t.timing.add(&u.timing, n)
-	for i := range t.stage {
-		if u.stage[i].Expected > 0 {
-			t.stage[i].add(&u.stage[i], n)
-		}
+	if t.stage == nil && u.stage != nil {
+		t.stage = make([]timing, len(u.stage))
+	}
+	for i := range u.stage {
+		t.stage[i].add(&u.stage[i], n)
 	}
 }
 
@@ -67,8 +68,7 @@ func (t *timing) add(u *timing, n float64) {
 func (t *timing) floors(ops []operator.Op, peaks *roofline.Peaks) {
 	for i := range ops {
 		o := &ops[i]
-		f := peaks.FloorOf(&o.Work, o.Format, o.Shape.Ranks, o.Count)
-		t.floor.Add(&f, 1)
+		t.floor.AddWork(peaks, &o.Work, o.Format, o.Shape.Ranks, o.Count)
 	}
 }
 
@@ -151,6 +151,7 @@ func (t *total) stages(parts *[operator.PartLast + 1]timing, stages, layers int)
 	if more > stages-2 {
 		first++
 	}
+	t.stage = make([]timing, 4)
 	t.stage[0].add(&parts[operator.PartFirst], 1)
 	t.stage[0].add(&parts[operator.PartLayers], float64(first)/float64(layers))
 	t.stage[1].add(&parts[operator.PartLayers], float64(each)/float64(layers))

@@ -15,6 +15,8 @@ func calibrationSections() [][2]string {
 		{"moe_prefill", "The grouped products of a prompt's experts: " + equation(roofline.MoEPrefill)},
 		{"moe_routing", "Top-k of a prompt's tokens and the sort of the pairs of a token and an expert: " + equation(roofline.MoERouting)},
 		{"attention", "Softmax attention between its projections: " + equation(roofline.AttentionPrefill) + "; decode has no ramp"},
+		{"latent_attention", "Multi-head latent attention, over expanded keys and values in prefill and over the compressed cache in decode: " + equation(roofline.LatentPrefill)},
+		{"scan", "The recurrence of linear attention over a prompt, in chunks: " + equation(roofline.ChunkedScan)},
 		{"element", "Norms, activations, rotary embedding, cache writes: " + equation(roofline.Elementwise)},
 		{"graph", "Kernels of a CUDA graph"},
 		{"stream", "Kernels outside a CUDA graph"},

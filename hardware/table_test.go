@@ -53,6 +53,25 @@ func TestTableIsComplete(t *testing.T) {
 	}
 }
 
+// TestPricesCompare holds every price to the rule that hardware.toml states: on demand, of a date, from a list.
+func TestPricesCompare(t *testing.T) {
+	form := regexp.MustCompile(`^[A-Z].*, on demand, .*\b20[0-9]{2}-[0-9]{2}(-[0-9]{2})?, read (by|from) .+: https://\S+$`)
+	other := regexp.MustCompile(`(?i)spot|serverless|reserved|interruptible`)
+	priced := 0
+	for _, g := range load(t).All() {
+		if g.PriceSource == "" {
+			continue
+		}
+		priced++
+		if !form.MatchString(g.PriceSource) || other.MatchString(g.PriceSource) {
+			t.Errorf("%s: price_source is %q; want PROVIDER, KIND, on demand, DATE, read by WHOM: URL", g.Key, g.PriceSource)
+		}
+	}
+	if priced < 60 {
+		t.Errorf("%d GPUs have a price, want at least 60", priced)
+	}
+}
+
 func TestAliases(t *testing.T) {
 	for name, want := range map[string]string{
 		"a100": "a100-sxm-80gb", "h100": "h100-sxm-80gb", "h200": "h200-sxm-141gb", "v100": "v100-sxm2-32gb",

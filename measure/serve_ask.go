@@ -15,11 +15,12 @@ import (
 	"llmprof/measure/result"
 )
 
-// Defaults of asking a server: enough requests for a 99th percentile to be more
-// than the greatest of a few.
+// Defaults of asking a server: enough requests for a 99th percentile to be more than the greatest of a few, and
+// for a server that is asked at a rate to reach its steady state.
 const (
 	leastRequests     = 100
 	requestsPerClient = 10
+	secondsAtRate     = 60
 )
 
 // KeyVariable is where the key of a server is looked for: never on a command
@@ -46,7 +47,7 @@ func (v *visit) options(ctx context.Context) (o openai.Options, err error) {
 		o.Concurrency = cmp.Or(p.Concurrency, 1)
 		o.Warmup = cmp.Or(p.Warmup, 2*o.Concurrency)
 	}
-	o.Requests = cmp.Or(p.Requests, max(leastRequests, requestsPerClient*o.Concurrency))
+	o.Requests = cmp.Or(p.Requests, max(leastRequests, requestsPerClient*o.Concurrency, int(secondsAtRate*p.RequestRate)))
 	if p.Prompts == randomPrompts {
 		o.PromptLen = p.PromptLen
 	}

@@ -34,6 +34,9 @@ func (v *visit) measure(ctx context.Context) (*result.Result, error) {
 	r.Serving = s
 	r.TTFT, r.TPOT, r.TTLT = openai.Times(s)
 	r.Warnings = append(r.Warnings, s.Notes...)
+	if x := s.Steady; x != nil && !x.Reached {
+		r.Marks = append(r.Marks, "unsteady") // a note of the requests says why
+	}
 	v.counts(r)
 	if err != nil {
 		r.Reasons["energy"] = "the run stopped before its last request"

@@ -19,26 +19,22 @@ func (s *Step) attention(dst []Op, b *models.Block) []Op {
 	if a.Latent != nil {
 		return s.latent(dst, a, heads)
 	}
-	o := s.attend(attentionName(a), heads, float64(a.KeyDim), float64(a.ValueDim), s.Batch*s.pairs(a))
+	dst, o := add(dst, attentionName(a), Attend)
+	s.attend(o, heads, float64(a.KeyDim), float64(a.ValueDim), s.Batch*s.pairs(a))
 	o.Model = o.Work.FLOPs.Times(float64(s.Par.TP))
 	o.Variant = s.variant(a)
 	o.Shape.Tiles = s.tiles(heads, s.LocalKV(a))
 	o.Work.KV = s.Scheme.KV.Bytes(s.Batch * s.Keys(a) * s.LocalKV(a) * float64(a.EntryDim()))
 	o.Work.Acts = s.Bytes(s.Tokens() * heads * float64(a.KeyDim+a.ValueDim))
-	return append(dst, o)
+	return dst
 }
 
 // attend is the arithmetic of heads heads over pairs pairs of query and key:
 // 2·d_k for the score, 2·d_v for the mixing, about 5 for the softmax.
-func (s *Step) attend(name string, heads, keyDim, valueDim, pairs float64) Op {
-	return Op{
-		Name: name, Type: Attend, Format: s.Scheme.Stream(), Scheme: cacheScheme(s.Scheme), Decode: s.splitsKeys(),
-		Shape: roofline.Shape{M: s.Tokens(), K: heads * (keyDim + valueDim)},
-		Work: roofline.Work{
-			FLOPs:  unit.FLOPs(2 * heads * (keyDim + valueDim) * pairs),
-			Vector: unit.FLOPs(5 * heads * pairs),
-		},
-	}
+func (s *Step) attend(o *Op, heads, keyDim, valueDim, pairs float64) {
+	o.Format, o.Scheme, o.Decode = s.Scheme.Stream(), cacheScheme(s.Scheme), s.splitsKeys()
+	o.Shape.M, o.Shape.K = s.Tokens(), heads*(keyDim+valueDim)
+	o.Work.FLOPs, o.Work.Vector = unit.FLOPs(2*heads*(keyDim+valueDim)*pairs), unit.FLOPs(5*heads*pairs)
 }
 
 // tiles is how many tiles of queries attention has on one rank: the query heads that
@@ -121,18 +117,18 @@ func (s *Step) rotary(dst []Op, b *models.Block) []Op {
 	}
 	t := s.Tokens()
 	if width > 0 {
-		dst = append(dst, Op{
-			Name: name, Type: Rotary, Norms: b.Norms,
-			Work: roofline.Work{Vector: unit.FLOPs(4 * t * width), Acts: s.Bytes(2 * t * width), Weights: s.Bytes(params)},
-		})
+		var o *Op
+		dst, o = add(dst, name, Rotary)
+		o.Norms = b.Norms
+		o.Work.Vector, o.Work.Acts, o.Work.Weights = unit.FLOPs(4*t*width), s.Bytes(2*t*width), s.Bytes(params)
 	}
 	if a.Shared {
 		return dst
 	}
 	values := t * s.CachedValues(a)
-	return append(dst, Op{
-		Name: "kv_write", Type: CacheWrite, Work: roofline.Work{KV: s.Scheme.KV.Bytes(values), Acts: s.Bytes(values)},
-	})
+	dst, o := add(dst, "kv_write", CacheWrite)
+	o.Work.KV, o.Work.Acts = s.Scheme.KV.Bytes(values), s.Bytes(values)
+	return dst
 }
 
 // Rotated is the values of a token that rotary embedding turns on one rank.
@@ -213,28 +209,32 @@ func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 	t := s.Tokens()
 	rank, row := float64(l.Rank), float64(l.Rank+l.RopeDim)
 	pairs, upRows := s.Batch*s.pairs(a), t
-	up := 2 * rank * heads * float64(l.NopeDim+a.ValueDim) // of one token, W_UK and W_UV
-	op := s.attend("latent_attention", heads, row, rank, pairs)
+	expanded := heads * float64(l.NopeDim+a.ValueDim)
+	keyDim, valueDim, kvHeads := row, rank, 1.0
+	moved, upMoved := t*heads*(row+rank), t*(2*heads*rank+expanded)
 	if !s.splitsKeys() {
-		op = s.attend("latent_attention", heads, float64(a.KeyDim), float64(a.ValueDim), pairs)
+		keyDim, valueDim, kvHeads = float64(a.KeyDim), float64(a.ValueDim), heads
 		upRows = s.Batch * (s.Past + s.New)
+		moved, upMoved = (t+upRows)*heads*(keyDim+valueDim), upRows*(rank+expanded)
 	}
-	op.Shape.Tiles = s.tiles(heads, 1)
 	tp := float64(s.Par.TP)
-	weights := rank * heads * float64(l.NopeDim+a.ValueDim)
+	up := 2 * rank * expanded // of one token, W_UK and W_UV
 	dst = append(dst, Op{
-		Name: "kv_b_proj", Type: Expand, Format: s.Dense.ActOf(&l.Expand), Model: unit.FLOPs(up * upRows * tp),
-		Shape: roofline.Shape{M: upRows, N: heads * float64(l.NopeDim+a.ValueDim), K: rank, Matrices: 1},
+		Name: "kv_b_proj", Type: Expand, Decode: s.splitsKeys(), Format: s.Dense.ActOf(&l.Expand), Model: unit.FLOPs(up * upRows * tp),
+		Shape: roofline.Shape{M: upRows, N: expanded, K: rank, Matrices: 1},
 		Work: roofline.Work{
-			FLOPs: unit.FLOPs(up * upRows), Weights: s.Dense.MatrixBytes(&l.Expand, weights, heads*float64(l.NopeDim+a.ValueDim)),
-			Acts: s.Bytes(upRows * (rank + heads*float64(l.NopeDim+a.ValueDim))),
+			FLOPs: unit.FLOPs(up * upRows), Weights: s.Dense.MatrixBytes(&l.Expand, rank*expanded, expanded),
+			Acts: s.Bytes(upMoved),
 		},
 	})
-	op.Variant = s.variant(a)
-	op.Model = op.Work.FLOPs.Times(tp)
-	op.Work.KV = s.Scheme.KV.Bytes(s.Batch * s.Keys(a) * row)
-	op.Work.Acts = s.Bytes(t * heads * float64(a.KeyDim+a.ValueDim))
-	return append(dst, op)
+	dst, o := add(dst, "latent_attention", Attend)
+	s.attend(o, heads, keyDim, valueDim, pairs)
+	o.Shape.Tiles = s.tiles(heads, kvHeads)
+	o.Variant = s.variant(a)
+	o.Model = o.Work.FLOPs.Times(tp)
+	o.Work.KV = s.Scheme.KV.Bytes(s.Batch * s.Keys(a) * row)
+	o.Work.Acts = s.Bytes(moved)
+	return dst
 }
 
 // indexer appends the light scores that choose which keys attention reads

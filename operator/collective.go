@@ -14,26 +14,27 @@ func (s *Step) allReduce(dst []Op, name string, size unit.Bytes) []Op {
 	if s.Par.SP {
 		name = "reduce_scatter_all_gather"
 	}
-	return append(dst, s.ring(Reduce, name, size, 2))
+	return s.ring(dst, Reduce, name, size, 2)
 }
 
 // allGather appends the collection of a message of size bytes, of which each TP
 // rank has its part.
 func (s *Step) allGather(dst []Op, name string, size unit.Bytes) []Op {
-	return append(dst, s.ring(Gather, name, size, 1))
+	return s.ring(dst, Gather, name, size, 1)
 }
 
-// ring is a collective of passes passes around the TP ranks.
-func (s *Step) ring(t Type, name string, size unit.Bytes, passes float64) Op {
+// ring appends a collective of passes passes around the TP ranks.
+func (s *Step) ring(dst []Op, t Type, name string, size unit.Bytes, passes float64) []Op {
 	n, g := float64(s.Par.TP), float64(s.Par.GPUsPerNode)
-	o := Op{Name: name, Type: t, Shape: roofline.Shape{Ranks: min(n, g)}}
+	dst, o := add(dst, name, t)
+	o.Shape.Ranks = min(n, g)
 	if n > g {
 		nodes := n / g
 		o.Work.NodeWire = size.Times(passes * (nodes - 1) / nodes / g)
 		n = g
 	}
 	o.Work.Wire = size.Times(passes * (n - 1) / n)
-	return o
+	return dst
 }
 
 // allToAll appends the exchange of size bytes of tokens between the EP ranks:
@@ -41,10 +42,9 @@ func (s *Step) ring(t Type, name string, size unit.Bytes, passes float64) Op {
 func (s *Step) allToAll(dst []Op, name string, size unit.Bytes) []Op {
 	n, g := float64(s.Par.EP), float64(s.Par.GPUsPerNode)
 	near := min(n, g)
-	return append(dst, Op{
-		Name: name, Type: Shuffle, Shape: roofline.Shape{Ranks: near},
-		Work: roofline.Work{Wire: size.Times((near - 1) / n), NodeWire: size.Times((n - near) / n)},
-	})
+	dst, o := add(dst, name, Shuffle)
+	o.Shape.Ranks, o.Work.Wire, o.Work.NodeWire = near, size.Times((near-1)/n), size.Times((n-near)/n)
+	return dst
 }
 
 // AppendHops appends the passing of the stream from stage to stage of the pipeline.

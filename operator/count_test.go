@@ -44,6 +44,27 @@ func TestCountIsSumOfSteps(t *testing.T) {
 	}
 }
 
+// A part of a step has at most 64 operators, one for each bit of analytic.Kernel.Ops.
+func TestPartsHaveFewOperators(t *testing.T) {
+	scheme, err := models.ParseScheme("fp8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range casetest.Models(t) {
+		shard := operator.NewShard(m, parallel.Parallelism{TP: 2, PP: 2, EP: 2}, scheme, nil)
+		for _, fresh := range []float64{1, 4096} {
+			st := shard.Step(8, fresh, 1000, 1)
+			most := max(len(st.AppendFirst(nil)), len(st.AppendHops(nil)), len(st.AppendLast(nil)))
+			for i := range m.Layers {
+				most = max(most, len(st.AppendLayer(nil, &m.Layers[i])))
+			}
+			if most > 64 {
+				t.Errorf("%s: a part of a step of %v tokens has %d operators", m.Name, fresh, most)
+			}
+		}
+	}
+}
+
 // near compares the work of all micro-batches with that of one of two.
 func near(t *testing.T, what string, got, one *operator.Sum) {
 	t.Helper()

@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -14,7 +13,8 @@ func (s *Step) AppendFirst(dst []Op) []Op {
 		rows += float64(m.Hidden)
 	}
 	first := len(dst)
-	dst = append(dst, Op{Name: "embedding", Type: Embedding, Work: roofline.Work{Weights: s.Bytes(t * rows), Acts: s.Bytes(t * w)}})
+	dst, o := add(dst, "embedding", Embedding)
+	o.Work.Weights, o.Work.Acts = s.Bytes(t*rows), s.Bytes(t*w)
 	if len(m.Embedding.Project) > 0 {
 		dst = s.linears(dst, Product, s.Plain, m.Embedding.Project[:1], t, 1)
 	}
@@ -51,20 +51,17 @@ func (s *Step) head(dst []Op) []Op {
 		table := m.Table()
 		matrix = &table
 	}
-	act := s.Plain.ActOf(matrix)
-	dst = append(dst, Op{
-		Name: "lm_head", Type: Head, Format: act, Model: unit.FLOPs(2 * rows * n),
-		Shape: roofline.Shape{M: rows, N: v / tp, K: float64(m.Head.In), Matrices: 1},
-		Work: roofline.Work{
-			FLOPs: unit.FLOPs(2 * rows * n / tp), Weights: s.Plain.MatrixBytes(matrix, n/tp, v/tp), Acts: stream.Bytes(rows * (float64(m.Head.In) + v/tp)),
-		},
-	})
+	dst, o := add(dst, "lm_head", Head)
+	o.Format, o.Model = s.Plain.ActOf(matrix), unit.FLOPs(2*rows*n)
+	o.Shape.M, o.Shape.N, o.Shape.K, o.Shape.Matrices = rows, v/tp, float64(m.Head.In), 1
+	o.Work.FLOPs, o.Work.Weights = unit.FLOPs(2*rows*n/tp), s.Plain.MatrixBytes(matrix, n/tp, v/tp)
+	o.Work.Acts = stream.Bytes(rows * (float64(m.Head.In) + v/tp))
 	if s.Par.TP > 1 {
 		dst = s.allGather(dst, "logits_all_gather", stream.Bytes(rows*v))
 	}
-	return append(dst, Op{
-		Name: "sampling", Type: Sampling, Work: roofline.Work{Vector: unit.FLOPs(5 * rows * v), Acts: stream.Bytes(rows * v)},
-	})
+	dst, o = add(dst, "sampling", Sampling)
+	o.Work.Vector, o.Work.Acts = unit.FLOPs(5*rows*v), stream.Bytes(rows*v)
+	return dst
 }
 
 // once marks the operators from first on as those that the model has one of.

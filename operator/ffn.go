@@ -14,10 +14,10 @@ func (s *Step) activation(dst []Op, t Type, a *models.Activation, rows float64, 
 	if a.Gated {
 		in = 2
 	}
-	return append(dst, Op{
-		Name: "activation", Type: t, Activation: a, Shape: roofline.Shape{M: rows, N: w / rows},
-		Work: roofline.Work{Vector: unit.FLOPs((4 + in - 1) * w), Acts: s.Bytes((in + 1) * w)},
-	})
+	dst, o := add(dst, "activation", t)
+	o.Activation, o.Shape.M, o.Shape.N = a, rows, w/rows
+	o.Work.Vector, o.Work.Acts = unit.FLOPs((4+in-1)*w), s.Bytes((in+1)*w)
+	return dst
 }
 
 // The operators of a feed-forward by their names in a mixture.
@@ -53,10 +53,11 @@ func (s *Step) shared(dst []Op, e *models.Shared) []Op {
 func (s *Step) router(dst []Op, e *models.Experts) []Op {
 	t := s.Tokens()
 	dst = s.linears(dst, Router, s.Plain, e.Router, t, s.Par.TP)
-	return append(dst, Op{
-		Name: "top_k", Type: TopK, Shape: roofline.Shape{M: t, Experts: float64(e.Count), TopK: float64(e.TopK), Pairs: t * float64(e.TopK)},
-		Work: roofline.Work{Vector: unit.FLOPs(5 * t * float64(e.Count)), Acts: s.Bytes(t * float64(e.Count))},
-	})
+	count, k := float64(e.Count), float64(e.TopK)
+	dst, o := add(dst, "top_k", TopK)
+	o.Shape.M, o.Shape.Experts, o.Shape.TopK, o.Shape.Pairs = t, count, k, t*k
+	o.Work.Vector, o.Work.Acts = unit.FLOPs(5*t*count), s.Bytes(t*count)
+	return dst
 }
 
 // routed appends the experts that the router chose. Memory moves the distinct

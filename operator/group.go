@@ -67,7 +67,11 @@ func join(earlier, ops []Op) bool {
 		e.Work.Weights -= weights
 		e.Model += o.Model
 		e.Shape.M += o.Shape.M
-		e.Shape.Tiles += o.Shape.Tiles
+		if o.Type == ChunkedScan { // sequences run side by side, the chunks of each one after the other
+			e.Shape.Tiles = max(e.Shape.Tiles, o.Shape.Tiles)
+		} else {
+			e.Shape.Tiles += o.Shape.Tiles
+		}
 	}
 	return true
 }

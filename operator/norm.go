@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"llmprof/models"
-	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -21,10 +20,10 @@ func (s *Step) norms(dst []Op, b *models.Block, norms []models.Norm, wanted func
 			continue
 		}
 		w := float64(n.Width)
-		dst = append(dst, Op{
-			Name: n.Name, Type: Norm, Norms: norms[i : i+1], Shape: roofline.Shape{M: t, N: w},
-			Work: roofline.Work{Vector: unit.FLOPs(5 * t * w), Acts: s.Bytes(4 * t * w), Weights: s.Bytes(float64(n.Params))},
-		})
+		var o *Op
+		dst, o = add(dst, n.Name, Norm)
+		o.Norms, o.Shape.M, o.Shape.N = norms[i:i+1], t, w
+		o.Work.Vector, o.Work.Acts, o.Work.Weights = unit.FLOPs(5*t*w), s.Bytes(4*t*w), s.Bytes(float64(n.Params))
 	}
 	return dst
 }

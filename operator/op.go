@@ -1,6 +1,8 @@
 package operator
 
 import (
+	"slices"
+
 	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -26,6 +28,17 @@ type Op struct {
 	Block      *models.Block      // nil for what the model has once
 	Norms      []models.Norm      // of the stream, or of queries and keys
 	Activation *models.Activation // nil but for a non-linearity
+}
+
+// add appends an operator, which the caller fills in where it lies: a copy of one that has just been
+// written costs more than what is written.
+func add(dst []Op, name string, t Type) ([]Op, *Op) {
+	n := len(dst)
+	dst = slices.Grow(dst, 1)[:n+1]
+	o := &dst[n]
+	*o = Op{}
+	o.Name, o.Type = name, t
+	return dst, o
 }
 
 // Type is what an operator does.

@@ -2,7 +2,6 @@ package operator
 
 import (
 	"llmprof/models"
-	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -16,15 +15,17 @@ func (s *Step) linears(dst []Op, t Type, f *models.Scheme, ls []models.Linear, r
 		for j < len(ls) && ls[j].In == ls[i].In && ls[j].Split == ls[i].Split && f.ActOf(&ls[j]) == f.ActOf(&ls[i]) {
 			j++
 		}
-		dst = append(dst, s.gemm(t, f, ls[i:j], rows, tp))
+		var o *Op
+		dst, o = add(dst, fusedName(ls[i:j]), t)
+		s.gemm(o, f, ls[i:j], rows, tp)
 		i = j
 	}
 	return dst
 }
 
-// gemm is the fused product of rows rows with all of ls, on the share of them
-// that one of tp ranks has.
-func (s *Step) gemm(t Type, f *models.Scheme, ls []models.Linear, rows float64, tp int) Op {
+// gemm fills in o as the fused product of rows rows with all of ls, of which one of tp ranks
+// has its share.
+func (s *Step) gemm(o *Op, f *models.Scheme, ls []models.Linear, rows float64, tp int) {
 	var local, whole, out float64
 	var weights unit.Bytes
 	in, act := float64(ls[0].In), f.ActOf(&ls[0])
@@ -37,16 +38,10 @@ func (s *Step) gemm(t Type, f *models.Scheme, ls []models.Linear, rows float64, 
 		local, whole, out = local+values, whole+all, out+outputs
 		weights += f.ShareBytes(s.Model, &ls[i], tp)
 	}
-	stream := f.Stream()
-	return Op{
-		Name: fusedName(ls), Type: t, Format: act, Scheme: productScheme(f), Model: unit.FLOPs(2 * rows * whole),
-		Shape: roofline.Shape{M: rows, N: out, K: in, Matrices: float64(len(ls))},
-		Work: roofline.Work{
-			FLOPs:   unit.FLOPs(2 * rows * local),
-			Weights: weights,
-			Acts:    act.Bytes(rows*in) + stream.Bytes(rows*out),
-		},
-	}
+	o.Format, o.Scheme, o.Model = act, productScheme(f), unit.FLOPs(2*rows*whole)
+	o.Shape.M, o.Shape.N, o.Shape.K, o.Shape.Matrices = rows, out, in, float64(len(ls))
+	o.Work.FLOPs, o.Work.Weights = unit.FLOPs(2*rows*local), weights
+	o.Work.Acts = act.Bytes(rows*in) + f.Stream().Bytes(rows*out)
 }
 
 // fusedName names a fused product as engines do.

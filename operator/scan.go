@@ -33,7 +33,8 @@ func (s *Step) scan(dst []Op, c *models.Scan) []Op {
 	}
 	flops := t * elements * scans[c.Kind].flops
 	if chunk := s.chunkLen(c); chunk > 1 {
-		op.Type, op.Work.FLOPs = ChunkedScan, unit.FLOPs(s.chunked(c, chunk)/tp)
+		op.Type, op.Work.FLOPs = ChunkedScan, unit.FLOPs(t*ChunkedFLOPs(c, chunk)/tp)
+		op.Shape.Tiles = s.New / chunk
 		op.Model = op.Work.FLOPs.Times(tp)
 	} else {
 		op.Work.Vector = unit.FLOPs(flops)
@@ -69,17 +70,17 @@ func (s *Step) chunkLen(c *models.Scan) float64 {
 	return min(chunk, s.New)
 }
 
-// chunked is the matrix FLOPs of the parallel form (state-space duality,
+// ChunkedFLOPs is the matrix FLOPs of a token in the parallel form (state-space duality,
 // arXiv:2405.21060, section 6): within a chunk of Q tokens the scores C·Bᵀ and
 // their product with the values, causal half of both; the chunk's state, and its
 // read-out. The gated delta rule solves a triangular system besides
 // (arXiv:2412.06464).
-func (s *Step) chunked(c *models.Scan, q float64) float64 {
+func ChunkedFLOPs(c *models.Scan, q float64) float64 {
 	heads, p, n := float64(c.Heads), float64(c.HeadDim), float64(c.StateDim)
 	groups := max(float64(c.Groups), 1)
 	perToken := q*(groups*n+heads*p) + 4*heads*p*n
 	if c.Kind == models.GatedDelta {
 		perToken += q*heads*(n+p) + q*q*heads/3
 	}
-	return s.Tokens() * perToken
+	return perToken
 }

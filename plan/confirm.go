@@ -164,6 +164,7 @@ func (q *Request) grow(r *Row, each int) error {
 	s := search{q: q, card: r.Card, miss: noMiss()}
 	c := config{Row: own, server: *server, slower: r.slower, single: r.alone}
 	grown, _ := s.settled(&c, own)
+	s.expect(&c, &grown)
 	*r = grown
 	return nil
 }

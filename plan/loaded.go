@@ -184,10 +184,10 @@ func (s *search) screen(c *config) (why string) {
 		return err.Error()
 	}
 	c.Batch = 1
-	if m := &e.Memory; !m.Fits() {
-		why = fmt.Sprintf("does not fit: %s needs %v of the %v of a GPU", c.String(), m.Total, m.Capacity)
-		s.missed(Miss{why, 1e6 * float64(m.Total/m.Capacity), nil})
-		return why
+	if c.GPUs = e.GPUs; !e.Memory.Fits() {
+		miss := tooLarge(&c.Row, &e.Memory)
+		s.missed(miss)
+		return miss.Reason
 	}
 	server, err := s.q.server(s.card, c.units, &c.Row)
 	if err != nil {
@@ -297,7 +297,9 @@ func (s *search) serve(c *config, best float64) (r Row, ok bool) {
 	for step := 1; first <= last; step *= 2 {
 		units := min(first+step-1, last)
 		if r, ok = s.steady(c, units); ok {
-			return s.fewest(c, r, max(first, units-step/2), units), true
+			r = s.fewest(c, r, max(first, units-step/2), units)
+			s.expect(c, &r)
+			return r, true
 		}
 		if units == last {
 			break
@@ -326,19 +328,17 @@ func (s *search) steady(c *config, units int) (r Row, ok bool) {
 	return s.settled(c, r)
 }
 
-// settled is a row of the deployment at its steady state, and whether it qualifies.
+// settled is a row of the deployment at its steady state, at the end of the interval that was asked
+// for, and whether it qualifies.
 func (s *search) settled(c *config, r Row) (Row, bool) {
-	expected, slow, err := s.q.states(c, &r)
+	slow, err := s.q.state(c, &r, c.slower)
 	s.searched++
 	if err != nil {
+		if _, sooner := s.q.state(c, &r, 1); sooner != nil {
+			err = sooner
+		}
 		s.missed(Miss{fmt.Sprintf("nearest is %s: %v", r.String(), err), 1e3, nil})
 		return r, false
-	}
-	span := func(alone analytic.Span, mean, high unit.Seconds) analytic.Span {
-		return analytic.Span{Floor: alone.Floor, Expected: mean, Low: mean.Times(float64(alone.Low / max(alone.Expected, 1e-12))), High: high}
-	}
-	r.Estimate = Spans{
-		span(c.single.TTFT, expected.TTFT, slow.TTFT), span(c.single.TPOT, expected.TPOT, slow.TPOT), span(c.single.E2E, expected.E2E, slow.E2E),
 	}
 	r.TTFT, r.TPOT, r.E2E = slow.TTFT, slow.TPOT, slow.E2E
 	r.Throughput = slow.Rate * float64(s.q.Gen)
@@ -352,4 +352,17 @@ func (s *search) settled(c *config, r Row) (Row, bool) {
 		s.missed(miss)
 	}
 	return r, miss.Reason == ""
+}
+
+// expect adds the interval to a row that qualifies. Only such rows need a steady state of their
+// expected times, which is the slow one where it has no answer.
+func (s *search) expect(c *config, r *Row) {
+	expected, err := s.q.state(c, r, 1)
+	if err != nil {
+		expected = &serving.Steady{TTFT: r.TTFT, TPOT: r.TPOT, E2E: r.E2E}
+	}
+	span := func(alone analytic.Span, mean, high unit.Seconds) analytic.Span {
+		return analytic.Span{Floor: alone.Floor, Expected: mean, Low: mean.Times(float64(alone.Low / max(alone.Expected, 1e-12))), High: high}
+	}
+	r.Estimate = Spans{span(c.single.TTFT, expected.TTFT, r.TTFT), span(c.single.TPOT, expected.TPOT, r.TPOT), span(c.single.E2E, expected.E2E, r.E2E)}
 }

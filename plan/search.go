@@ -199,6 +199,11 @@ func (s *search) caseOf(r *Row) (*analytic.Case, error) {
 	return c, nil
 }
 
+// tooLarge is the miss of a row that does not fit.
+func tooLarge(r *Row, m *analytic.Memory) Miss {
+	return Miss{fmt.Sprintf("does not fit: %s needs %v of the %v that the engine may take of a GPU", r, m.Total, m.Usable), 1e6 * float64(m.Total/m.Usable), nil}
+}
+
 // batch estimates one batch, and reports whether a larger one may qualify. A larger batch
 // shortens no step and takes more memory.
 func (s *search) batch(p *analytic.Prepared, r Row, unitDP int) (larger bool) {
@@ -208,9 +213,8 @@ func (s *search) batch(p *analytic.Prepared, r Row, unitDP int) (larger bool) {
 		s.missed(Miss{err.Error(), infinite, nil})
 		return false
 	}
-	if m := &e.Memory; !m.Fits() {
-		by := float64(m.Total / m.Capacity)
-		s.missed(Miss{fmt.Sprintf("does not fit: %s needs %v of the %v of a GPU", r.String(), m.Total, m.Capacity), 1e6 * by, nil})
+	if r.GPUs = e.GPUs; !e.Memory.Fits() {
+		s.missed(tooLarge(&r, &e.Memory))
 		return false
 	}
 	r.fill(s.q, &e)

@@ -49,28 +49,25 @@ func (r *Row) layout() serving.Layout {
 	return serving.Layout{Replicas: r.DP, Prefillers: r.Prefill, Link: Handover(r.Card.GPU, r.GPUs)}
 }
 
-// states are the expected steady state of a row and the one at the end of the interval that was
-// asked for.
-func (q *Request) states(c *config, r *Row) (expected, slow *serving.Steady, err error) {
+// state is the steady state of a row where everything takes x times as long as expected.
+func (q *Request) state(c *config, r *Row, x float64) (*serving.Steady, error) {
 	prompt, gen := serving.Fixed(q.Prompt), serving.Fixed(q.Gen)
 	if n := q.Load.Concurrency; n > 0 {
 		server := c.server
 		server.Replicas = r.DP
-		if expected, err = server.SteadyConcurrency(n, prompt, gen); err != nil {
-			return nil, nil, err
+		st, err := server.SteadyConcurrency(n, prompt, gen)
+		if err != nil {
+			return nil, err
 		}
-		return expected, stretched(expected, c.slower), nil
+		return stretched(st, x), nil
 	}
 	if c.steadies == nil {
+		var err error
 		if c.steadies, err = c.server.Steadies(prompt, gen); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	if expected, err = c.steadies.Rate(q.rate(), r.layout()); err != nil || c.slower == 1 {
-		return expected, expected, err
-	}
-	slow, err = SlowRate(c.steadies, q.rate(), r.layout(), c.slower)
-	return expected, slow, err
+	return SlowRate(c.steadies, q.rate(), r.layout(), x)
 }
 
 // hopeless reports whether a request that is alone is too slow already.
@@ -116,6 +113,9 @@ func (s *search) apart(c *config, best float64) (found Row, ok bool) {
 		if good && (!ok || s.q.compare(&r, &found) < 0) {
 			found, ok = r, true
 		}
+	}
+	if ok {
+		s.expect(c, &found)
 	}
 	return found, ok
 }

@@ -9,15 +9,15 @@ const TileQueries = 128
 // work of ramp/2 more keys for every query.
 //
 // By mma it has a share of the peak of its own.
-func prefillAttention(mma Constant) Law {
+func prefillAttention(constants *[NumSchemes][]Constant, mma Constant) Law {
 	share := "compute"
 	if mma != None {
 		share = "mma"
 	}
 	return Law{
 		Equation: "fixed + tiles × tile + max((FLOPs + ramp/2 × FLOPs a key) / (" + share + " × peak), bytes / (memory × bandwidth))",
-		Terms: func(k *Kernel, p *Peaks) (t Terms) {
-			c := of(&attentionOf, k.Scheme)
+		List: func(t *Terms, k *Kernel, p *Peaks) {
+			c := of(constants, k.Scheme)
 			compute := c[0]
 			if mma != None {
 				compute = mma
@@ -26,7 +26,6 @@ func prefillAttention(mma Constant) Law {
 			key := 2 * k.Shape.M * k.Shape.K // FLOPs of one more key for every query
 			t.add(Matrix, compute, c[3], key/2/float64(p.matrix(k.Format)))
 			t.add(Fixed, c[4], None, k.Launches*k.Shape.Tiles)
-			return t
 		},
 		Power: PowerAttention,
 	}
@@ -34,13 +33,24 @@ func prefillAttention(mma Constant) Law {
 
 // Decode attention splits the keys over the GPU, so it has no ramp. The block of a
 // sequence and a KV head takes some time however few keys it has.
-var attentionDecode = Law{
-	Equation: "fixed + tiles × tile + max(FLOPs / (compute × peak), bytes / (memory × bandwidth))",
-	Terms: func(k *Kernel, p *Peaks) (t Terms) {
-		c := of(&attentionOf, k.Scheme)
-		t.once(k, p, c[0], c[1], c[2])
-		t.add(Fixed, c[4], None, k.Launches*k.Shape.Tiles)
-		return t
+func decodeAttention(constants *[NumSchemes][]Constant) Law {
+	return Law{
+		Equation: "fixed + tiles × tile + max(FLOPs / (compute × peak), bytes / (memory × bandwidth))",
+		List: func(t *Terms, k *Kernel, p *Peaks) {
+			c := of(constants, k.Scheme)
+			t.once(k, p, c[0], c[1], c[2])
+			t.add(Fixed, c[4], None, k.Launches*k.Shape.Tiles)
+		},
+		Power: PowerAttention,
+	}
+}
+
+// A scan in chunks does a chunk's products at once, and hands the state from a chunk to the next, one after the other.
+var chunkedScan = Law{
+	Equation: "fixed + chunks × chunk + max(FLOPs / (compute × peak), bytes / (memory × bandwidth))",
+	List: func(t *Terms, k *Kernel, p *Peaks) {
+		t.once(k, p, ScanCompute, ScanMemory, ScanFixed)
+		t.add(Fixed, ScanChunk, None, k.Shape.Tiles)
 	},
 	Power: PowerAttention,
 }
@@ -49,9 +59,8 @@ var attentionDecode = Law{
 // another share of the bandwidth than it reads a cache without copies.
 var attentionCopied = Law{
 	Equation: "fixed + max(FLOPs / (compute × peak), bytes of the copies / (copies × bandwidth))",
-	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+	List: func(t *Terms, k *Kernel, p *Peaks) {
 		t.once(k, p, AttentionCompute, AttentionCopies, AttentionFixed)
-		return t
 	},
 	Power: PowerMemory,
 }

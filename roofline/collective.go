@@ -7,7 +7,7 @@ import "llmprof/unit"
 func ring(share, base, perGPU Constant) Law {
 	return Law{
 		Equation: "base + n × per_gpu + bytes sent / (share × link)",
-		Terms: func(k *Kernel, p *Peaks) (t Terms) {
+		List: func(t *Terms, k *Kernel, p *Peaks) {
 			t.add(Network, share, None, seconds(k.Work.Wire, p.LinkAmong(k.Shape.Ranks)))
 			t.add(Fixed, base, None, k.Launches)
 			t.add(Fixed, perGPU, None, k.Launches*k.Shape.Ranks)
@@ -15,7 +15,6 @@ func ring(share, base, perGPU Constant) Law {
 				t.add(Network, InterNodeShare, None, seconds(k.Work.NodeWire, p.NIC))
 				t.add(Fixed, InterNodeBase, None, k.Launches)
 			}
-			return t
 		},
 	}
 }
@@ -24,12 +23,11 @@ func ring(share, base, perGPU Constant) Law {
 // message of all others; in two it sums a slice of the message, and reads the other sums.
 func peerReduce() Law {
 	l := ring(OneShotShare, OneShotBase, OneShotPerGPU)
-	sent := l.Terms
+	sent := l.List
 	l.Equation += " + second, where it takes two exchanges"
-	l.Terms = func(k *Kernel, p *Peaks) Terms {
-		t := sent(k, p)
+	l.List = func(t *Terms, k *Kernel, p *Peaks) {
+		sent(t, k, p)
 		t.add(Fixed, OneShotSecond, None, k.Launches*k.Sliced)
-		return t
 	}
 	return l
 }
@@ -48,12 +46,11 @@ func (k *Kernel) Exchange(most func(ranks int) unit.Bytes) {
 // memory, it reads and writes that alone.
 var hostCopy = Law{
 	Equation: "max(FLOPs / (compute × vector peak), bytes / (memory × bandwidth)) + bytes / (share × PCIe)",
-	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+	List: func(t *Terms, k *Kernel, p *Peaks) {
 		t.arithmetic(k, p, ElementwiseCompute)
 		t.add(Memory, ElementwiseMemory, None, seconds(k.Work.Traffic(), p.Memory))
 		if p.PCIe > 0 {
 			t.add(Serial, PCIeShare, None, seconds(k.Work.Acts, p.PCIe))
 		}
-		return t
 	},
 }

@@ -111,6 +111,11 @@ var (
 
 	AttentionTile = define(Info{Key: "attention.tile", Help: "time of a tile of queries, of which there is one at least for each sequence and KV head, spread over the SMs", Quantity: Delay, Optional: true})
 
+	ScanCompute = define(Info{Key: "scan.compute", Help: "share of the matrix peak", Ideal: 1, Optional: true, Base: AttentionCompute})
+	ScanMemory  = define(Info{Key: "scan.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true, Base: AttentionMemory, Leader: ScanCompute})
+	ScanFixed   = define(Info{Key: "scan.fixed", Help: "time of a launch that no size takes away", Quantity: Time, Optional: true, Base: AttentionFixed, Leader: ScanCompute})
+	ScanChunk   = define(Info{Key: "scan.chunk", Help: "time of a chunk of a sequence, each of which waits for the state behind the one before it", Quantity: Delay, Optional: true})
+
 	GroupedCompute = define(Info{Key: "grouped_gemm.compute", Help: "share of the matrix peak", Ideal: 1, Optional: true, Base: GEMMCompute})
 	GroupedMemory  = define(Info{Key: "grouped_gemm.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true, Base: GEMMMemory, Leader: GroupedCompute})
 	GroupedPermute = define(Info{Key: "grouped_gemm.permute", Help: "how often inputs of all pairs of a token and an expert are moved", Quantity: Often, Optional: true})
@@ -163,6 +168,7 @@ var (
 	gemmOf      = defineBySchemes(NumSchemes, GEMMCompute, GEMMMemory, GEMMFixed, GEMMDepth, GEMMQuantize, GEMMRow)
 	groupedOf   = defineBySchemes(NumSchemes, GroupedCompute, GroupedMemory, GroupedFixed, GroupedPermute, GroupedExpert)
 	attentionOf = defineBySchemes(FP8+1, AttentionCompute, AttentionMemory, AttentionFixed, AttentionRamp, AttentionTile)
+	latentOf    = [NumSchemes][]Constant{Unquantized: defineLike("latent_attention", attentionOf[Unquantized]), FP8: defineLike("latent_attention_fp8", attentionOf[FP8])}
 )
 
 // All lists the constants.

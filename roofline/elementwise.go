@@ -2,9 +2,8 @@ package roofline
 
 var elementwise = Law{
 	Equation: "fixed + max(FLOPs / (compute × vector peak), bytes / (memory × bandwidth))",
-	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+	List: func(t *Terms, k *Kernel, p *Peaks) {
 		t.once(k, p, ElementwiseCompute, ElementwiseMemory, ElementwiseFixed)
-		return t
 	},
 	Power: PowerMemory,
 }
@@ -12,9 +11,8 @@ var elementwise = Law{
 // Element-wise kernels that follow each other in a stream overlap most of their launch.
 var smallElementwise = Law{
 	Equation: "launches × small_kernel + max(FLOPs / (compute × vector peak), bytes / (memory × bandwidth))",
-	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+	List: func(t *Terms, k *Kernel, p *Peaks) {
 		t.once(k, p, ElementwiseCompute, ElementwiseMemory, HostSmallKernel)
-		return t
 	},
 	Power: PowerMemory,
 }

@@ -29,13 +29,12 @@ func (t *Terms) once(k *Kernel, p *Peaks, compute, memory, fixed Constant) {
 // does so ahead of the product; most engines let the norm or the activation before do it.
 var gemm = Law{
 	Equation: "fixed + inputs × depth + max(FLOPs / (compute × peak), bytes / (memory × bandwidth)) + quantize × bytes of quantized inputs / bandwidth + quantized rows × row",
-	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+	List: func(t *Terms, k *Kernel, p *Peaks) {
 		c := gemmOf[k.Scheme]
 		t.once(k, p, c[0], c[1], c[2])
 		t.add(Fixed, c[3], None, k.Launches*k.Shape.K)
 		t.add(Serial, c[4], None, seconds(k.Format.Bytes(k.Quantized*k.Shape.K), p.Memory))
 		t.add(Serial, c[5], None, k.Quantized)
-		return t
 	},
 	Power: PowerMemory,
 }
@@ -47,14 +46,13 @@ var gemm = Law{
 // pairs of the layer, those of other ranks too.
 var groupedGEMM = Law{
 	Equation: "fixed + experts with rows × expert + √(C² + M²) + permute × bytes of the inputs of all pairs / bandwidth, C = FLOPs / (compute × peak), M = bytes of weights / (memory × bandwidth)",
-	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+	List: func(t *Terms, k *Kernel, p *Peaks) {
 		c := groupedOf[k.Scheme]
 		t.arithmetic(k, p, c[0])
 		t.add(Memory, c[1], None, seconds(k.Work.Weights, p.Memory))
 		t.add(Fixed, c[2], None, k.Launches)
 		t.add(Serial, c[3], None, seconds(k.Permuted, p.Memory))
 		t.add(Fixed, c[4], None, k.Launches*k.Shape.Hit)
-		return t
 	},
 	Overlap: Partial,
 	Power:   PowerMemory,
@@ -67,12 +65,11 @@ var groupedGEMM = Law{
 // (go test ./measure/calibrate -run TestSkinnyRows -v).
 var skinnyGEMM = Law{
 	Equation: "fixed + bytes / (memory × bandwidth) + rows × row × bytes of weights / bandwidth",
-	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+	List: func(t *Terms, k *Kernel, p *Peaks) {
 		t.arithmetic(k, p, GEMMCompute)
 		t.add(Memory, SkinnyGEMMMemory, None, seconds(k.Work.Traffic(), p.Memory))
 		t.add(Memory, SkinnyGEMMRow, None, k.Shape.M*seconds(k.Work.Weights, p.Memory))
 		t.add(Fixed, SkinnyGEMMFixed, None, k.Launches)
-		return t
 	},
 	Power: PowerSkinnyGEMM,
 }
@@ -81,12 +78,11 @@ var skinnyGEMM = Law{
 // for every tile of them, out of the L2 cache.
 var wgmmaGEMM = Law{
 	Equation: "fixed + bytes of weights / (memory × bandwidth) + reload × bytes of inputs and results / bandwidth",
-	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+	List: func(t *Terms, k *Kernel, p *Peaks) {
 		t.arithmetic(k, p, GEMMCompute)
 		t.add(Memory, WGMMAMemory, None, seconds(k.Work.Weights, p.Memory))
 		t.add(Memory, WGMMAReload, None, seconds(k.Work.Acts, p.Memory))
 		t.add(Fixed, WGMMAFixed, None, k.Launches)
-		return t
 	},
 	Power: PowerMemory,
 }
@@ -96,11 +92,10 @@ var wgmmaGEMM = Law{
 // are in flight meanwhile, so that the two hide each other in part.
 var unpackGEMM = Law{
 	Equation: "launches × small_kernel + √(C² + M²), C = max(FLOPs / (gemm.compute × peak), vector operations / (element.compute × vector peak)), M = bytes / (gemm.memory × bandwidth)",
-	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+	List: func(t *Terms, k *Kernel, p *Peaks) {
 		t.arithmetic(k, p, GEMMCompute)
 		t.add(Memory, GEMMMemory, None, seconds(k.Work.Traffic(), p.Memory))
 		t.add(Fixed, HostSmallKernel, None, k.Launches)
-		return t
 	},
 	Overlap: Partial,
 	Power:   PowerMemory,

@@ -15,6 +15,9 @@ const (
 	AttentionPrefill              // FlashAttention over the prompt
 	AttentionDecode               // FlashAttention with the keys split (FlashDecoding)
 	AttentionMMA                  // FlashAttention over the prompt by mma, which Hopper's tensor cores run below the rate of wgmma
+	LatentPrefill                 // latent attention over the prompt, whose keys and values are expanded for every head
+	LatentDecode                  // latent attention of which all heads read the compressed vectors
+	ChunkedScan                   // the recurrence of a state-space model or of linear attention over the prompt, in chunks
 	AttentionCopied               // attention that reads keys and values copied for every query head
 	Elementwise                   // norms, activations, rotary embedding, cache writes, gathers, scans
 	SmallElementwise              // an element-wise kernel of an engine that does not fuse, in a stream of many
@@ -43,7 +46,7 @@ type Shape struct {
 	Pairs   float64 // of a token and an expert, of this rank
 	Tokens  float64 // that share the experts, of all ranks
 
-	Tiles float64 // of attention: groups of up to TileQueries queries of one sequence and KV head, of this rank
+	Tiles float64 // of attention: groups of up to TileQueries queries of one sequence and KV head, of this rank; of a scan: chunks of a sequence
 	Ranks float64 // GPUs that take part in a collective
 }
 
@@ -102,12 +105,18 @@ func (p *Peaks) matrix(f unit.Format) unit.FLOPsPerSec {
 type Floor struct{ Matrix, Vector, Memory, Link, Node unit.Seconds }
 
 // FloorOf is the floor of count times w, whose products are in format f.
-func (p *Peaks) FloorOf(w *Work, f unit.Format, ranks, count float64) Floor {
-	return Floor{
-		Matrix: w.FLOPs.Over(p.matrix(f)).Times(count), Vector: w.Vector.Over(p.Vector).Times(count),
-		Memory: w.Compulsory().Over(p.Memory).Times(count),
-		Link:   w.Wire.Over(p.LinkAmong(ranks)).Times(count), Node: w.NodeWire.Over(p.NIC).Times(count),
-	}
+func (p *Peaks) FloorOf(w *Work, f unit.Format, ranks, count float64) (least Floor) {
+	least.AddWork(p, w, f, ranks, count)
+	return least
+}
+
+// AddWork adds the floor of count times w, whose products are in format f.
+func (f *Floor) AddWork(p *Peaks, w *Work, format unit.Format, ranks, count float64) {
+	f.Matrix += w.FLOPs.Over(p.matrix(format)).Times(count)
+	f.Vector += w.Vector.Over(p.Vector).Times(count)
+	f.Memory += w.Compulsory().Over(p.Memory).Times(count)
+	f.Link += w.Wire.Over(p.LinkAmong(ranks)).Times(count)
+	f.Node += w.NodeWire.Over(p.NIC).Times(count)
 }
 
 // Time is the floor where all resources work at once.

@@ -67,9 +67,12 @@ const (
 	Partial
 )
 
+// longest is the longest of the times that overlap.
+func (t *Times) longest() unit.Seconds { return max(t.Compute(), t[Memory], t[Network]) }
+
 // Time is what the overlapping resources take together.
 func (o Overlap) Time(t *Times) unit.Seconds {
-	busy := max(t.Compute(), t[Memory], t[Network])
+	busy := t.longest()
 	if o == Partial {
 		busy = unit.Seconds(math.Hypot(float64(t.Compute()), float64(t[Memory])))
 	}
@@ -88,7 +91,7 @@ func (o Overlap) share(t *Times, r Resource) float64 {
 			return 0
 		}
 		return float64(t[r]) / busy
-	case t[r] == max(t.Compute(), t[Memory], t[Network]):
+	case t[r] == t.longest():
 		return 1
 	}
 	return 0
@@ -97,17 +100,25 @@ func (o Overlap) share(t *Times, r Resource) float64 {
 // A Law says what the kernels of a class take.
 type Law struct {
 	Equation string // the terms in words, for files and documents
-	Terms    func(k *Kernel, p *Peaks) Terms
+	List     func(t *Terms, k *Kernel, p *Peaks)
 	Overlap  Overlap
 	Power    Constant // what the GPU draws while the kernel's bytes move
 	Steady   bool     // the GPU draws that all the time, for matrix units wait for vector units
+}
+
+// Terms are the terms of a kernel.
+func (l *Law) Terms(k *Kernel, p *Peaks) (t Terms) {
+	l.List(&t, k, p)
+	return t
 }
 
 // laws has the law of every class. Kernels that no table has are a mistake of the
 // program, found by a test.
 var laws = [NumClasses]Law{
 	GEMM: gemm, SkinnyGEMM: skinnyGEMM, WGMMAGEMM: wgmmaGEMM, UnpackGEMM: unpackGEMM, GroupedGEMM: groupedGEMM,
-	AttentionPrefill: prefillAttention(None), AttentionDecode: attentionDecode, AttentionMMA: prefillAttention(AttentionMMACompute), AttentionCopied: attentionCopied,
+	AttentionPrefill: prefillAttention(&attentionOf, None), AttentionDecode: decodeAttention(&attentionOf),
+	AttentionMMA: prefillAttention(&attentionOf, AttentionMMACompute), AttentionCopied: attentionCopied,
+	LatentPrefill: prefillAttention(&latentOf, None), LatentDecode: decodeAttention(&latentOf), ChunkedScan: chunkedScan,
 	Elementwise: elementwise, SmallElementwise: smallElementwise,
 	MoEDecode: moeDecode, MoERouting: moeRouting, MoEPrefill: moePrefill,
 	AllReduce: ring(LinkShare, LinkBase, LinkPerGPU), OneShotAllReduce: peerReduce(),
@@ -207,15 +218,24 @@ type Cost struct {
 	Bound     Bound
 	Constants Set      // that a term has
 	Leads     Constant // share of a peak that the longest of the terms with one has; None where no term has one
+
+	longest unit.Seconds // of the times that overlap
+	terms   Terms
 }
 
 // Cost prices a kernel.
 func (m *Machine) Cost(k *Kernel) (c Cost) {
-	c.Class = k.Class
-	terms := laws[k.Class].Terms(k, &m.Peaks)
-	longest := 0.0
-	for i := range terms.n {
-		x := &terms.list[i]
+	m.Price(&c, k)
+	return c
+}
+
+// Price prices a kernel into c, whatever c was.
+func (m *Machine) Price(c *Cost, k *Kernel) {
+	law, longest := &laws[k.Class], 0.0
+	c.Class, c.Times, c.Constants, c.Leads, c.terms.n = k.Class, Times{}, 0, None, 0
+	law.List(&c.terms, k, &m.Peaks)
+	for i := range c.terms.n {
+		x := &c.terms.list[i]
 		time := x.Ideal * m.stretch[x.By] * m.stretch[x.And]
 		c.Times[x.Resource] += unit.Seconds(time)
 		c.Constants |= sets[x.By] | sets[x.And]
@@ -226,8 +246,7 @@ func (m *Machine) Cost(k *Kernel) (c Cost) {
 	for r := range c.Times {
 		c.Times[r] = c.Times[r].Times(k.Count)
 	}
-	c.Time, c.Bound = laws[k.Class].Overlap.Time(&c.Times), c.Times.Bound()
-	return c
+	c.Time, c.Bound, c.longest = law.Overlap.Time(&c.Times), c.Times.Bound(), c.Times.longest()
 }
 
 // Slower is the time of the kernel where its arithmetic takes x times as long: longer
@@ -238,14 +257,13 @@ func (c *Cost) Slower(x float64) unit.Seconds {
 		t[Matrix], t[Vector] = t[Matrix].Times(x), t[Vector].Times(x)
 		return o.Time(&t)
 	}
-	longest := max(c.Compute(), c.Times[Memory], c.Times[Network])
-	return c.Time + max(c.Compute().Times(x)-longest, 0)
+	return c.Time + max(c.Compute().Times(x)-c.longest, 0)
 }
 
 // Piece is another number on each linear piece of the time, which is the maximum of several
 // linear functions.
 func (c *Cost) Piece() uint64 {
-	switch t := max(c.Compute(), c.Times[Memory], c.Times[Network]); {
+	switch t := c.longest; {
 	case t == c.Times[Memory]:
 		return 1
 	case t == c.Times[Network]:

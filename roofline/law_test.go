@@ -70,7 +70,7 @@ func TestEveryClassHasALaw(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for c := range NumClasses {
 		law := LawOf(c)
-		if law.Equation == "" || law.Terms == nil {
+		if law.Equation == "" || law.List == nil {
 			t.Errorf("class %d has no law: %+v", c, law)
 			continue
 		}

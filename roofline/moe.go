@@ -6,7 +6,7 @@ package roofline
 // token-expert pairs of several sequences by expert first: its fixed time is batched then.
 var moeDecode = Law{
 	Equation: "(fixed or batched) + bytes of weights / (memory × bandwidth) + reload × bytes read again / bandwidth",
-	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+	List: func(t *Terms, k *Kernel, p *Peaks) {
 		fixed := MoEDecodeFixed
 		if k.Shape.Tokens > 1 {
 			fixed = MoEDecodeBatched
@@ -15,7 +15,6 @@ var moeDecode = Law{
 		t.add(Memory, MoEDecodeMemory, None, seconds(k.Work.Weights+k.Reread, p.Memory))
 		t.add(Memory, MoEDecodeReload, None, seconds(k.Reload, p.Memory))
 		t.add(Fixed, fixed, None, 1)
-		return t
 	},
 	Power: PowerSkinnyGEMM,
 }
@@ -24,11 +23,10 @@ var moeDecode = Law{
 // sorts the token-expert pairs by expert.
 var moeRouting = Law{
 	Equation: "fixed + pairs × pair + experts × expert",
-	Terms: func(k *Kernel, _ *Peaks) (t Terms) {
+	List: func(t *Terms, k *Kernel, _ *Peaks) {
 		t.add(Fixed, RoutingPair, None, k.Shape.Pairs)
 		t.add(Fixed, RoutingExpert, None, k.Shape.Experts)
 		t.add(Fixed, RoutingFixed, None, k.Launches)
-		return t
 	},
 	Power: PowerMemory,
 }
@@ -39,13 +37,12 @@ var moeRouting = Law{
 // arithmetic and memory traffic overlap only in part.
 var moePrefill = Law{
 	Equation: "gemm.fixed + √(C² + M²) + (permute or unpermute) × bytes of the pairs / bandwidth, C = FLOPs / (compute × peak), M = bytes of weights / (memory × bandwidth)",
-	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+	List: func(t *Terms, k *Kernel, p *Peaks) {
 		t.arithmetic(k, p, MoEPrefillCompute)
 		t.add(Memory, MoEPrefillMemory, None, seconds(k.Work.Weights+k.Reread, p.Memory))
 		t.add(Serial, MoEPrefillPermute, None, seconds(k.Permuted, p.Memory))
 		t.add(Serial, MoEPrefillUnpermute, None, seconds(k.Unpermuted, p.Memory))
 		t.add(Fixed, GEMMFixed, None, k.Launches)
-		return t
 	},
 	Overlap: Partial,
 	Power:   PowerMemory,

@@ -47,15 +47,22 @@ var schemeHelp = [NumSchemes]string{
 // Where a calibration does not have the first of them, it has none.
 func defineBySchemes(end Scheme, first ...Constant) (all [NumSchemes][]Constant) {
 	all[Unquantized] = first
+	section, _, _ := strings.Cut(table[first[0]].Key, ".")
 	for s := FP8; s < end; s++ {
-		leader := Constant(len(table))
-		for _, c := range first {
-			i := table[c]
-			section, name, _ := strings.Cut(i.Key, ".")
-			i.Key, i.Formerly, i.Optional, i.variants = section+"_"+s.String()+"."+name, "", true, nil
-			i.Base, i.Leader = c, leader
-			all[s] = append(all[s], define(i))
-		}
+		all[s] = defineLike(section+"_"+s.String(), first)
+	}
+	return all
+}
+
+// defineLike enters constants again in another section, and returns those that each stands in for.
+func defineLike(section string, first []Constant) (all []Constant) {
+	leader := Constant(len(table))
+	for _, c := range first {
+		i := table[c]
+		_, name, _ := strings.Cut(i.Key, ".")
+		i.Key, i.Formerly, i.Optional, i.variants = section+"."+name, "", true, nil
+		i.Base, i.Leader = c, leader
+		all = append(all, define(i))
 	}
 	return all
 }
@@ -71,8 +78,8 @@ func of(all *[NumSchemes][]Constant, s Scheme) []Constant {
 // GroupedOf is the constant that is known where anything is of grouped products in a scheme.
 func GroupedOf(s Scheme) Constant { return groupedOf[s][0] }
 
-// OfScheme reports whether the constant is of one scheme, as gemm_fp8.compute, and in
-// the place of another.
+// OfScheme reports whether the constant is of one scheme or of one kind of attention, as gemm_fp8.compute and
+// latent_attention.memory, and in the place of another.
 func (c Constant) OfScheme() bool { return c >= gemmOf[FP8][0] }
 
 // Variants are the constants that c stands in for where a calibration has none of them.

@@ -20,7 +20,7 @@ var classes = [NumClasses]string{
 	GEMM: "GEMM: a product with weights by a library", SkinnyGEMM: "skinny GEMM: a product of few rows", WGMMAGEMM: "wgmma GEMM: a product of 17 to 64 rows",
 	GroupedGEMM:      "grouped GEMM: the products of all experts with their tokens",
 	UnpackGEMM:       "unpacking GEMM: a product that unpacks quantized weights (llama.cpp)",
-	AttentionPrefill: "attention, prefill", AttentionDecode: "attention, decode", AttentionMMA: "attention, prefill by mma", AttentionCopied: "attention over copies of the cache for every query head",
+	AttentionPrefill: "attention, prefill", LatentPrefill: "latent attention, prefill", LatentDecode: "latent attention, decode", ChunkedScan: "scan in chunks", AttentionDecode: "attention, decode", AttentionMMA: "attention, prefill by mma", AttentionCopied: "attention over copies of the cache for every query head",
 	Elementwise: "element-wise: norms, activations, rotary embedding, cache writes, gathers, scans", SmallElementwise: "element-wise, unfused: one of many small kernels in a stream",
 	MoEDecode: "MoE, decode: router, top-k and experts together", MoERouting: "MoE routing: top-k of a prompt and the sort of its pairs", MoEPrefill: "MoE, prefill: a grouped product of the experts",
 	AllReduce: "all-reduce over the link, by NCCL", OneShotAllReduce: "all-reduce, one-shot: one exchange over peer memory",

@@ -141,6 +141,9 @@ type Load struct {
 	Seed        uint64
 }
 
+// Settles reports whether a server may reach a steady state: requests come at a rate that stays.
+func (l *Load) Settles() bool { return l.Arrival.Kind != "closed" && l.Arrival.Kind != "ramp" }
+
 func (l *Load) check() error {
 	a := &l.Arrival
 	switch a.Kind {

@@ -40,6 +40,25 @@ func (s *Sketch) Add(v float64, n int) {
 	s.counts[bin-s.base] += n
 }
 
+// merge adds the values of another sketch.
+func (s *Sketch) merge(o *Sketch) {
+	if len(o.counts) == 0 {
+		return
+	}
+	if len(s.counts) == 0 {
+		s.base = o.base
+	}
+	low, high := min(s.base, o.base), max(s.base+len(s.counts), o.base+len(o.counts))
+	s.counts = slices.Insert(s.counts, 0, make([]int, s.base-low)...)
+	s.base = low
+	s.counts = append(s.counts, make([]int, high-low-len(s.counts))...)
+	for i, n := range o.counts {
+		s.counts[o.base-low+i] += n
+	}
+	s.N += o.N
+	s.Sum += o.Sum
+}
+
 // Mean is the mean of the values.
 func (s *Sketch) Mean() float64 { return s.Sum / float64(s.N) }
 
@@ -89,32 +108,27 @@ func (s *SLO) meets(r *Record) bool {
 
 // A Result is what a simulation came to.
 type Result struct {
-	TTFT, TPOT, ITL, E2E Sketch
-	Completed            int
-	Refused              int  // longer than the model or the cache
-	Preempted            int  // times
-	Limited              bool // there is an SLO
-	Met                  int  // requests within it; all without one
-	Prompt, Generated    int  // tokens of the requests completed
-	Cached               int  // prompt tokens found in a prefix cache
-	Duration             unit.Seconds
-	Energy               unit.Joules
-	Steps                int
-	Busy                 float64 // share of the time in which a replica ran a step
-	MeanRunning          float64 // sequences of all replicas, over time
-	MeanCache            float64 // share of the blocks, over time
-	Timeline             []Bin
-	Interrupted          bool
+	Figures                // of the requests that count
+	Transient   *Transient // nil where no steady state was looked for
+	Completed   int
+	Refused     int  // longer than the model or the cache
+	Preempted   int  // times
+	Limited     bool // there is an SLO
+	Energy      unit.Joules
+	Steps       int
+	Busy        float64 // share of the time in which a replica ran a step
+	MeanRunning float64 // sequences of all replicas, over time
+	MeanCache   float64 // share of the blocks, over time
+	Timeline    []Bin
+	Interrupted bool
 
-	lastGap  unit.Seconds // and how many as long came one after the other
-	gaps     int
-	counted  int
-	begun    unit.Seconds // when the first request that counts arrived
+	tally    *tally
+	underWay filling
+	arrived  unit.Seconds // the last request
 	busy     float64
 	running  float64
 	cache    float64
 	replicas float64
-	blocks   float64
 	bins     timeline
 }
 
@@ -127,8 +141,16 @@ type Bin struct {
 	Tokens     float64 // processed, prompt and generated, a second
 }
 
-func newResult(s *Server, o *Options, r *room) *Result {
-	return &Result{Limited: o.SLO.Given(), replicas: float64(s.Replicas + s.Prefillers), blocks: float64(r.blocks)}
+func newResult(s *Server, o *Options) *Result {
+	return &Result{Limited: o.SLO.Given(), replicas: float64(s.Replicas + s.Prefillers), tally: newTally(o)}
+}
+
+// arrive enters a request that arrives when so many were answered or refused.
+func (r *Result) arrive(index int, at unit.Seconds) {
+	r.arrived = at
+	if index >= r.tally.warmup {
+		r.underWay.arrive(index - r.Completed - r.Refused)
+	}
 }
 
 // step enters a step that begins.
@@ -144,43 +166,22 @@ func (r *Result) step(one *replica) {
 	r.bins.add(one.begin, one.end, sample{waiting: float64(one.waiting.n), running: running, cache: used, tokens: float64(one.tokens) / t})
 }
 
-// gap enters the time between tokens of an answer that came to a client apart.
-func (r *Result) gap(t unit.Seconds) {
-	if d := t - r.lastGap; max(d, -d) > r.lastGap.Times(1e-3) {
-		r.ITL.Add(float64(r.lastGap), r.gaps)
-		r.lastGap, r.gaps = t, 0
-	}
-	r.gaps++
-}
-
 // answered enters a request that was answered.
 func (r *Result) answered(q *Record, o *Options) {
 	r.Completed++
 	if o.Each != nil {
 		o.Each(q)
 	}
-	if r.counted++; r.counted <= o.Warmup {
-		r.begun = q.Last
-		r.ITL, r.gaps = Sketch{}, 0
-		return
-	}
-	r.Prompt += q.Request.Prompt
-	r.Generated += q.Request.Gen
-	r.Cached += q.Cached
-	r.TTFT.Add(float64(q.TTFT()), 1)
-	r.E2E.Add(float64(q.E2E()), 1)
-	if tpot, ok := q.TPOT(); ok {
-		r.TPOT.Add(float64(tpot), 1)
-	}
-	if o.SLO.meets(q) {
-		r.Met++
-	}
-	r.Duration = max(r.Duration, q.Last-r.begun)
+	r.tally.of(q.Index).answered(q, &o.SLO)
 }
 
 // finish works out what is of the whole.
-func (r *Result) finish(mixed, first []*replica, now unit.Seconds) {
-	r.ITL.Add(float64(r.lastGap), r.gaps)
+func (r *Result) finish(mixed, first []*replica, now unit.Seconds, steady bool) {
+	if steady {
+		r.Figures, r.Transient = r.tally.steady(&r.underWay, r.arrived)
+	} else {
+		r.Figures = sum(r.tally.parts)
+	}
 	all := mixed
 	if len(first) > 0 && first[0] != mixed[0] {
 		all = slices.Concat(mixed, first)
@@ -203,15 +204,6 @@ func (s *Server) idle() unit.Watts {
 	gpus, _ := s.Predictor.Replica()
 	return unit.Watts(float64(s.Predictor.Waiting()) * float64(gpus))
 }
-
-// Rate is the requests answered a second, of those that count.
-func (r *Result) Rate() float64 { return float64(r.E2E.N) / float64(r.Duration) }
-
-// Throughput is the tokens generated a second.
-func (r *Result) Throughput() float64 { return float64(r.Generated) / float64(r.Duration) }
-
-// Goodput is the requests a second that met the SLO.
-func (r *Result) Goodput() float64 { return float64(r.Met) / float64(r.Duration) }
 
 // timeline sums samples over at most maxBins bins of equal width, which doubles when
 // the time goes beyond the last.
@@ -272,6 +264,3 @@ func (t *timeline) all(replicas float64) []Bin {
 	}
 	return bins
 }
-
-// Counted is how many requests the figures are of.
-func (r *Result) Counted() int { return r.E2E.N }

@@ -16,6 +16,7 @@ const never = unit.Seconds(math.MaxFloat64)
 type Options struct {
 	SLO      SLO
 	Warmup   int           // requests at the beginning that no figure counts
+	Steady   bool          // figures are of the steady state alone, where the load reaches one
 	Seed     uint64        // of what is drawn besides the load
 	Each     func(*Record) // gets every request that was answered, in the order of their ends
 	Progress func(answered int, at unit.Seconds)
@@ -65,7 +66,7 @@ func Simulate(ctx context.Context, s *Server, source Source, o Options) (*Result
 	if c.result.Completed == 0 && c.result.Refused > 0 {
 		return nil, fmt.Errorf("all %d requests were refused: the longest that fits has %d tokens, prompt and answer", c.result.Refused, c.longest)
 	}
-	c.result.finish(c.mixed, c.first, c.now)
+	c.result.finish(c.mixed, c.first, c.now, o.Steady)
 	return c.result, nil
 }
 
@@ -94,7 +95,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	if prefill == 0 {
 		c.first = c.mixed
 	}
-	c.result = newResult(s, o, r)
+	c.result = newResult(s, o)
 	c.arrivals.next, c.arrivals.any = source.Next()
 	return c
 }
@@ -151,6 +152,7 @@ func (c *cluster) arrive() {
 	req := c.arrivals.next
 	index := c.arrivals.sent
 	c.arrivals.sent++
+	c.result.arrive(index, req.At)
 	err := req.check()
 	switch {
 	case err != nil || req.Prompt+req.Gen > c.longest:
@@ -240,7 +242,7 @@ func (c *cluster) output(r *replica) {
 // sent is a client that has tokens at a time: the first ones, the last ones or those between.
 func (c *cluster) sent(q *sequence, at unit.Seconds) {
 	if q.last > 0 {
-		c.result.gap(at - q.last)
+		c.result.tally.of(q.Index).gap(at - q.last)
 	} else {
 		q.First = at
 	}

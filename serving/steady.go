@@ -66,11 +66,11 @@ func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, e
 	if clients < 1 || clients > 1<<20 {
 		return nil, fmt.Errorf("a concurrency of %d: want from 1 to %d", clients, 1<<20)
 	}
-	st := f.closed(max(float64(clients)/float64(s.Replicas), 1))
-	if gen.Kind == "fixed" && gen.Mean > 1 {
-		if st, err = s.waves(clients, prompt, gen); err != nil {
-			return nil, err
-		}
+	var st *Steady
+	if gen.Kind != "fixed" || gen.Mean <= 1 {
+		st = f.closed(max(float64(clients)/float64(s.Replicas), 1))
+	} else if st, err = s.waves(clients, prompt, gen); err != nil {
+		return nil, err
 	}
 	st.Capacity = f.capacity(s.Replicas)
 	f.complete(st, st.Rate*float64(s.Replicas), s.Replicas)

@@ -63,9 +63,10 @@ type chain struct {
 	out    float64   // that the API server takes for the tokens of a step
 	steps  []timed   // the kinds, by their number of prompts
 	leads  []float64 // of a step, by the kind of the one before
-	none   []float64 // probability that no prompt comes in a lead
 	shares [][]float64
 	next   [][]float64
+	coming [][]float64 // probability of each kind of step, of some means of prompts that come in a window
+	means  []float64   // those means
 }
 
 // cycle is the cycle of a piece at a rate of prompts.
@@ -161,14 +162,17 @@ func (f *flow) chain(p *piece, rate, mean float64) *chain {
 	m := rate * mean
 	x := &chain{async: f.server.Scheduler.Async, closed: f.clients, rate: rate, out: f.out(p.n), steps: p.timed(int(m+5*math.Sqrt(m)) + 3)}
 	n := len(x.steps)
-	x.shares, x.next = square(n), square(n)
-	x.leads, x.none = make([]float64, n), make([]float64, n)
+	x.shares, x.next, x.coming = square(n), square(n), square(n+1)
+	x.leads, x.means = make([]float64, n), make([]float64, n+1)
 	for i := range n {
 		if x.async {
 			x.leads[i] = x.steps[i].time
 		}
 	}
-	mass := x.mass(m)
+	for i := range x.means {
+		x.means[i] = math.NaN()
+	}
+	mass := x.mass(m, make([]float64, n))
 	for i := range n {
 		for j := range n {
 			x.shares[i][j] = mass[i] * mass[j]
@@ -222,9 +226,8 @@ func newTimed(c *Cost, prompts int, share float64) timed {
 	}
 }
 
-// mass is the probability of each kind of step where m prompts come on average.
-func (x *chain) mass(m float64) []float64 {
-	all := make([]float64, len(x.steps))
+// mass is the probability of each kind of step where m prompts come on average, in all.
+func (x *chain) mass(m float64, all []float64) []float64 {
 	chance, prompts := math.Exp(-m), 0
 	for i := range x.steps {
 		for t := &x.steps[i]; prompts < t.prompts; {
@@ -254,7 +257,7 @@ func (x *chain) solve(p *piece) *cycle {
 		for i := range n {
 			share := x.shares[i][j]
 			length, late := x.run(j, x.leads[i])
-			window := x.window(i, late)
+			window := x.window(i, j, length, late)
 			own.share += share
 			own.length += share * length
 			own.late += share * late
@@ -288,10 +291,15 @@ func (x *chain) run(kind int, lead float64) (length, late float64) {
 	return x.steps[kind].run(lead)
 }
 
-// window is the time from when a step was formed to when the next one is, so long after its begin.
-func (x *chain) window(before int, late float64) float64 {
-	if !x.async {
+// window is the time from when a step was formed to when the next one is, so long after its begin. It depends on
+// one of both kinds alone: on that before where the host has launched the step by its begin, and on that of the step
+// where the GPU waits for the launch.
+func (x *chain) window(before, kind int, length, late float64) float64 {
+	switch t := &x.steps[kind]; {
+	case !x.async:
 		return late
+	case late > 0 && late < length:
+		return t.before + t.launch
 	}
 	return x.leads[before] + late
 }
@@ -304,12 +312,22 @@ func (x *chain) spread(before, kind int) float64 {
 	return x.steps[kind].spread
 }
 
+// after is the probability of each kind of step after a window in which m prompts come on average. Windows that
+// the kind before makes are remembered by it, others until the next one.
+func (x *chain) after(before int, late, m float64) []float64 {
+	if late > 0 {
+		before = len(x.steps)
+	}
+	if x.means[before] != m {
+		x.means[before] = m
+		x.mass(m, x.coming[before])
+	}
+	return x.coming[before][:len(x.steps)]
+}
+
 // turn goes one step further, and gives the mean length of a step.
 func (x *chain) turn() (mean float64) {
 	n := len(x.steps)
-	for i := range n {
-		x.none[i] = math.Exp(-x.rate * x.leads[i])
-	}
 	for j := range n {
 		clear(x.next[j])
 		var sum, leads float64
@@ -322,18 +340,9 @@ func (x *chain) turn() (mean float64) {
 			mean += share * length
 			sum += share
 			leads += share * (length - late)
-			m := x.rate * x.window(i, late)
-			none := x.none[i]
-			if late > 0 {
-				none = math.Exp(-m)
-			}
-			chance, prompts := share*none, 0
-			for q := range x.steps {
-				for t := &x.steps[q]; prompts < t.prompts; {
-					prompts++
-					chance *= m / float64(prompts)
-				}
-				x.next[j][q] += chance * x.steps[q].share
+			next := x.next[j]
+			for q, chance := range x.after(i, late, x.rate*x.window(i, j, length, late)) {
+				next[q] += share * chance
 			}
 		}
 		if sum > 0 && x.async {
@@ -425,7 +434,7 @@ func (x *chain) mean(lead, m float64, besides int) (length, late float64) {
 
 // held is how long the host keeps the tokens of a step while it launches prompts, m on average, after it.
 func (x *chain) held(lead, m float64) (sum float64) {
-	for q, mass := range x.mass(m) {
+	for q, mass := range x.mass(m, make([]float64, len(x.steps))) {
 		if q > 0 {
 			_, late := x.run(q, lead)
 			sum += mass * late

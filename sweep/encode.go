@@ -16,6 +16,9 @@ type column struct {
 	number func(r *Row) float64
 	count  func(r *Row) int
 	flag   func(r *Row) bool
+
+	value  float64 // the last number, which many a row has too
+	digits []byte  // of it
 }
 
 // settings are the columns that the workload does not change.
@@ -151,7 +154,10 @@ func (t *text) value(dst []byte, c *column, r *Row) []byte {
 		}
 	case c.number != nil:
 		if v := c.number(r); v != 0 {
-			return strconv.AppendFloat(dst, v, 'g', -1, 64)
+			if v != c.value {
+				c.value, c.digits = v, strconv.AppendFloat(c.digits[:0], v, 'g', -1, 64)
+			}
+			return append(dst, c.digits...)
 		}
 	default:
 		if s := c.text(r); s != "" {

@@ -49,11 +49,12 @@ type Options struct {
 	Shard    Shard
 	Skip     uint64                 // points of the shard that were answered before; the header was written then
 	Keep     bool                   // impossible points too, with the reason
+	Expected bool                   // expected figures alone: the ends of intervals mean nothing
 	Workers  int                    // 0 for as many as there are processors
 	Progress func(done, all uint64) // called from one goroutine, in order; done counts skipped points too
 	See      func(rows []Row)       // is shown all rows, in order
 	Source   func() (Source, error) // makes one for each worker
-	Out      io.Writer
+	Out      io.Writer              // nil where See alone takes the rows
 }
 
 // A Summary says what became of the points.
@@ -326,9 +327,17 @@ func (w *worker) point(b *block, inner uint64) {
 	if w.options.Format == Parquet || w.options.See != nil {
 		b.rows = append(b.rows, *r)
 	}
-	if w.options.Format != Parquet {
+	if w.options.Format != Parquet && w.options.Out != nil {
 		b.text = w.text.append(b.text, r)
 	}
+}
+
+// estimate answers for one workload. It allocates nothing, as a method value would for each point.
+func (w *worker) estimate(load *analytic.Workload) (analytic.Estimate, error) {
+	if w.options.Expected {
+		return w.setup.Case.Expected(load)
+	}
+	return w.setup.Case.Predict(load)
 }
 
 // predict fills in a row, and says why the point is impossible if it is.
@@ -339,9 +348,12 @@ func (w *worker) predict(r *Row, inner uint64) (reason string) {
 	if most := w.setup.MaxContext; most > 0 && load.PromptLen+load.GenLen > most {
 		return fmt.Sprintf("a context of %d tokens is over the %d that %s was made for", load.PromptLen+load.GenLen, most, r.Model)
 	}
-	e, err := w.setup.Case.Predict(&load)
+	e, err := w.estimate(&load)
 	if err != nil {
 		return err.Error()
+	}
+	if w.options.Expected && !e.Memory.Fits() {
+		return "does not fit in memory"
 	}
 	r.set(&e, &load)
 	if !r.finite() {

@@ -5,6 +5,9 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,6 +63,29 @@ func write(t *testing.T, g *sweep.Grid, o sweep.Options) (string, sweep.Summary)
 
 func batches(n int) *sweep.Grid {
 	return &sweep.Grid{Axes: []sweep.Axis{{Name: "gpu", Values: []string{"a", "b"}}}, Workload: [sweep.NumNumbers][]int{count(1, n), {1024}, {0}, {0}, {1, 2, 300}}}
+}
+
+// A point allocates nothing, so that memory does not grow with the grid.
+func TestPointsAllocateNothing(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection empties the pool of blocks, and a block is 4 MB
+	allocated := func(lengths int) (points uint64, bytes float64) {
+		g := &sweep.Grid{Workload: [sweep.NumNumbers][]int{count(1, 64), count(1024, 1023+lengths), {0}, {0}, {1, 2, 300}}}
+		o := sweep.Options{Format: sweep.CSV, Workers: 1, Out: io.Discard, Source: settingOf(t, "llama3.1-8b", "a100", "vllm", 1)}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		s, err := sweep.Run(t.Context(), g, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		return s.Points, float64(after.TotalAlloc - before.TotalAlloc)
+	}
+	allocated(500) // what is kept for the next sweep
+	few, less := allocated(100)
+	many, more := allocated(500)
+	if each := (more - less) / float64(many-few); each > 8 {
+		t.Errorf("a further point allocates %.1f bytes", each)
+	}
 }
 
 // The shards of a grid put together are the grid, byte for byte, for any number of workers.

@@ -18,6 +18,9 @@ type sink struct {
 // newSink begins the output. Of several shards the first alone has the header of CSV.
 func newSink(o *Options) (*sink, error) {
 	s := &sink{out: o.Out, see: o.See}
+	if o.Out == nil {
+		return s, nil
+	}
 	switch o.Format {
 	case Parquet:
 		s.parquet = newParquet(o.Out)
@@ -61,9 +64,11 @@ func (s *sink) write(b *block) (err error) {
 	if s.see != nil {
 		s.see(b.rows)
 	}
-	if s.parquet != nil {
+	switch {
+	case s.out == nil:
+	case s.parquet != nil:
 		err = s.rows(b.rows)
-	} else {
+	default:
 		_, err = s.out.Write(b.text)
 		s.bytes += int64(len(b.text))
 	}

@@ -42,6 +42,8 @@ func launches(o *operator.Op, s *operator.Step) float64 {
 		return 4 // scores, states, their recurrence, outputs
 	case o.Type == operator.Index, o.Type == operator.Reduce && s.Par.SP: // reduce-scatter and all-gather
 		return 2
+	case o.Type == operator.Expand && o.Decode: // ahead of attention and behind it
+		return 2
 	}
 	return 1
 }
@@ -63,10 +65,7 @@ func class(l *analytic.Lowering, o *operator.Op) roofline.Class {
 	case operator.GEMM:
 		return roofline.GEMM
 	case operator.Attention:
-		if o.Decode || o.Type == operator.ChunkedScan {
-			return roofline.AttentionDecode
-		}
-		return roofline.AttentionPrefill
+		return attentionClass(o)
 	case operator.Collective:
 		return collective(l, o)
 	}
@@ -76,6 +75,22 @@ func class(l *analytic.Lowering, o *operator.Op) roofline.Class {
 // oneShotBytes is the largest all-reduce that vLLM and TensorRT-LLM do by custom
 // kernels over peer memory. NCCL does larger ones.
 const oneShotBytes = unit.Bytes(8e6)
+
+// attentionClass is the class of kernels that does attention or a scan.
+func attentionClass(o *operator.Op) roofline.Class {
+	latent := o.Type == operator.Attend && o.Block.Attention.Latent != nil
+	switch {
+	case o.Type == operator.ChunkedScan:
+		return roofline.ChunkedScan
+	case latent && o.Decode:
+		return roofline.LatentDecode
+	case latent:
+		return roofline.LatentPrefill
+	case o.Decode:
+		return roofline.AttentionDecode
+	}
+	return roofline.AttentionPrefill
+}
 
 // collective is the transport of a collective.
 func collective(l *analytic.Lowering, o *operator.Op) roofline.Class {

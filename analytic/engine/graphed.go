@@ -10,21 +10,21 @@ import (
 	"llmprof/unit"
 )
 
-// graphed is a server whose decode steps are CUDA graphs of some batch sizes, with the
-// kernels of fused but for those of its own below.
+// graphed is an engine whose decode steps are CUDA graphs, captured for a list of batch
+// sizes. It lowers operators as fused does, except for those in lower.
 type graphed struct {
 	profile  analytic.Profile
-	rows     func(batch float64) (rows float64, ok bool) // of the graph that a decode step runs in, if one holds it
-	pieces   float64                                     // most tokens of a step whose kernels but attention are graphs; 0 if the model is not compiled in pieces
-	sampling float64                                     // small kernels from the logits to the next step's inputs
+	rows     func(batch float64) (rows float64, ok bool) // batch size of the graph that runs a decode step; not ok if no graph is large enough
+	pieces   float64                                     // most tokens of a step that piecewise CUDA graphs run, all kernels but attention; 0 without such graphs
+	sampling float64                                     // small kernels between the logits and the inputs of the next step
 	fusedKV  bool                                        // rotary embedding and cache write are one kernel
-	oneCall  bool                                        // the experts of a layer are one operator in C++, so that Python calls neither their products nor what sorts tokens by expert
+	oneCall  bool                                        // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
 }
 
 // Profile is what the engine adds to its kernels.
 func (e *graphed) Profile() *analytic.Profile { return &e.profile }
 
-// Lower makes the kernels of a part of a step, and says which of them graphs launch.
+// Lower makes the kernels of a part of a step, and marks those that CUDA graphs launch.
 func (e *graphed) Lower(l *analytic.Lowering) {
 	for i := range l.Ops {
 		e.lower(l, i)
@@ -72,7 +72,7 @@ func (e *graphed) lower(l *analytic.Lowering, i int) {
 	case operator.Sampling:
 		k := l.Launch(i, roofline.SmallElementwise, e.sampling)
 		k.Work.Acts = k.Work.Acts.Times(samplingMoves)
-		k.Graphed = true // the host's time of a step has these launches
+		k.Graphed = true // HostAsync includes these launches
 	default:
 		lowerFused(l, i)
 	}
@@ -97,9 +97,9 @@ func (e *graphed) rotary(l *analytic.Lowering, i int) {
 	l.Launch(i, roofline.Elementwise, n)
 }
 
-// routing makes the kernels of the choice of experts: gating, filling and the sum of the
-// experts' results, and of several tokens two that sort the pairs by expert. The times of
-// grouped products in tables have all of them but the gating.
+// routing makes the kernels that choose the experts: gating, fill, the sum of the experts'
+// results and, for several tokens, two kernels that sort the token-expert pairs. Operator
+// tables time a grouped GEMM together with all of these but the gating.
 func (e *graphed) routing(l *analytic.Lowering, i int) {
 	n := 3.0
 	if l.Step.Tokens() > 1 {
@@ -111,13 +111,13 @@ func (e *graphed) routing(l *analytic.Lowering, i int) {
 	l.Launch(i, roofline.Elementwise, n)
 }
 
-// samplingMoves is how often logits of 16 bits are moved: they are copied to float32,
-// and the copy is read for the scores' noise and for their maximum.
+// samplingMoves is the memory traffic of sampling, in multiples of the logits' bytes in 16
+// bits: a copy to float32 is written (2), then read for the noise and for the maximum.
 const samplingMoves = 5
 
-// product makes the kernel of a dense product, after one that quantizes its input where
-// the product is of quantized activations. The traces have that in norms and
-// activations, which take as much longer.
+// product makes the kernel of a GEMM. A quantized GEMM has a kernel before it that quantizes
+// its input. In traces that work is part of the norm or activation kernel before, which
+// takes longer by as much, so it has no launch.
 func (e *graphed) product(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
 	if stream := l.Step.Scheme.Stream(); o.Format != stream && o.Format != unit.NoFormat {
@@ -129,8 +129,7 @@ func (e *graphed) product(l *analytic.Lowering, i int) {
 	l.Launch(i, roofline.GEMM, 1)
 }
 
-// experts makes the grouped product of a layer's experts. In tiles of few pairs it
-// streams the weights, in those of a prompt arithmetic and memory hide each other in part.
+// experts makes the grouped GEMM of a layer's experts.
 func (e *graphed) experts(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
 	if k := groupedKernel(l); k != nil {
@@ -148,7 +147,7 @@ func (e *graphed) experts(l *analytic.Lowering, i int) {
 	}
 }
 
-// groupedKernel is the kernel of all products of a layer's experts, nil ahead of it.
+// groupedKernel is the kernel of both grouped GEMMs of a layer's experts, nil if it is not made yet.
 func groupedKernel(l *analytic.Lowering) *analytic.Kernel {
 	for i := range l.Kernels {
 		if k := &l.Kernels[i]; k.Class == roofline.GroupedGEMM {
@@ -158,10 +157,10 @@ func groupedKernel(l *analytic.Lowering) *analytic.Kernel {
 	return nil
 }
 
-// piecewise marks the kernels that graphs of the layers' pieces launch, one graph
-// between two attentions.
+// piecewise marks the kernels that piecewise CUDA graphs launch. One graph spans what lies
+// between the attention of two layers.
 func (e *graphed) piecewise(l *analytic.Lowering) {
-	called := false // one call does the attention of prompts and of sequences that decode
+	called := false // Python dispatches prefill and decode attention in one call
 	for i := range l.Kernels {
 		k := &l.Kernels[i]
 		switch t := l.Ops[k.Main].Type; {
@@ -173,9 +172,8 @@ func (e *graphed) piecewise(l *analytic.Lowering) {
 	}
 }
 
-// dispatched counts what Python calls in a step that no graph holds: attention, the piece of
-// the model behind it where the engine compiles those, the choice of experts and each of
-// their products.
+// dispatched counts the Python calls of a step without CUDA graphs: attention, the compiled
+// piece after it if the model is compiled in pieces, the routing and each grouped GEMM.
 func (e *graphed) dispatched(l *analytic.Lowering) {
 	called := false
 	for i := range l.Kernels {
@@ -191,14 +189,13 @@ func (e *graphed) dispatched(l *analytic.Lowering) {
 	}
 }
 
-// padded reports whether an operator runs on the rows that fill a graph up: attention
-// has no work for them, and the LM head runs outside of the graph.
+// padded reports whether an operator computes the padding rows of a CUDA graph too. Attention
+// skips them, and the LM head runs outside of the graph.
 func padded(t operator.Type) bool {
 	return t.Kind() != operator.Attention && t != operator.CacheWrite && t != operator.Head && t != operator.Sampling
 }
 
-// pad lets a kernel run on the rows of a graph. The rows that fill it up choose experts
-// too.
+// pad lets a kernel run on all rows of a CUDA graph. Padding rows are routed to experts too.
 func pad(k *analytic.Kernel, step *operator.Step, rows float64) {
 	more := rows / step.Batch
 	k.Shape.M *= more

@@ -46,7 +46,7 @@ const (
 	tileRows    = 128 // most rows of a tile of mul_mat_q
 	leastTile   = 8   // rows of the smallest tile of mul_mat_q
 	leastFull   = 16  // rows from which on a tile's weights take as long to unpack as for a full one
-	leastExpert = 32  // the same of an expert's tiles, of which several run beside each other on an SM
+	leastExpert = 32  // rows from which on a tile of an expert's rows takes as long to unpack as a full one: an SM runs several such tiles side by side
 	fixupBlocks = 132 // blocks that share tiles of mul_mat_q, one for each SM of the H100
 	fixupTiles  = 256 // tiles of attention from which on none is split over blocks
 )

@@ -274,10 +274,10 @@ func FusesAllReduce(ranks int, message unit.Bytes, wgmma bool) bool {
 //
 //	M = latency · bandwidth / ((n-1)(1 - 2/n))
 //
-// and never for two ranks. For the native engine the latency of a barrier, 2 µs, is assumed at NVLink 4's
-// bandwidth in one direction (hardware.toml). vLLM's kernels take 3 µs more for the second exchange at 0.63 of
-// that bandwidth, which is the same product; it has 512 KiB for 4 and 256 KiB for 8 ranks
-// (csrc/custom_all_reduce.cuh), and this function gives 600 and 171 kB.
+// and never for two ranks. For the native engine the latency is that of a barrier, assumed to be 2 µs, and the
+// bandwidth that of NVLink 4 in one direction (hardware.toml). vLLM's kernels take 3 µs for the second exchange at
+// 0.63 times that bandwidth: latency times bandwidth is about the same. vLLM itself takes two shots beyond 512 KiB
+// among 4 ranks and beyond 256 KiB among 8 (csrc/custom_all_reduce.cuh); this function gives 600 and 171 kB.
 func OneShotBytes(ranks int) unit.Bytes {
 	const latency, bandwidth = 2e-6, 450e9
 	if ranks <= 2 {

@@ -167,7 +167,8 @@ func TestGroupsOfSharedExperts(t *testing.T) {
 	up, down := line(t, lines, "experts_gate_up"), line(t, lines, "experts_down")
 	tokens := 64 * 8.0
 	_, pairs := routing.Busiest(128, 8, tokens, 8)
-	groups := engine.Groups(128, 8, tokens, engine.GroupPairs) * pairs / (tokens * 8) // of the busiest rank
+	// The busiest rank has its share of the groups, which is that of the pairs.
+	groups := engine.Groups(128, 8, tokens, engine.GroupPairs) * pairs / (tokens * 8)
 	const expert = 48 * 3 * 2048 * 768 * 2.0
 	if got, least := float64(up.Memory+down.Memory), float64(up.Weights+down.Weights)/4.8e12; got < least {
 		t.Errorf("the experts' %v are read in %v s", up.Weights+down.Weights, got)

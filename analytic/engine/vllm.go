@@ -39,11 +39,11 @@ var vllmRuns = analytic.Support{
 	KV:   []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8},
 }
 
-// vllmConstants sets the constants of vLLM's host, which were measured on 16 cores of a Xeon:
-// llama3.2-1b's decode steps show them, whose kernels take less than the host, and prompts' launches do. In
-// traces of prompts a call of Python takes as long as five launches; how long that is
-// comes from the steps of several prompts together, which are not scored, and those of
-// llama3.2-1b (experiments/vllm/host.py).
+// vllmConstants sets the constants of vLLM's host, measured on a Xeon with 16 cores. The host's
+// time of a decode step comes from llama3.2-1b, whose kernels take less time than the host.
+// In traces of prompts a Python call takes as long as five launches; the time of a launch
+// comes from prompts in batches and from llama3.2-1b, which are not scored
+// (experiments/vllm/host.py).
 func vllmConstants(c *roofline.Constants) {
 	setDefault(c, roofline.HostAsync, 2.4e-3)
 	setDefault(c, roofline.HostSequence, 10e-6)
@@ -57,10 +57,10 @@ func vllmConstants(c *roofline.Constants) {
 	setDefault(c, roofline.MoEPrefillUnpermute, 1.2)
 }
 
-// sortedLogits is what vLLM's older model runner, which runs mixtures, keeps to sample the
-// most sequences that run: their scores in float32, the same sorted, and where each was, in 8
-// bytes (vllm/v1/sample/ops/topk_topp_sampler.py). The newer one, which runs dense models,
-// samples without a sort.
+// sortedLogits is the memory that vLLM's V1 model runner, which runs mixtures, reserves for
+// sampling with the maximum number of sequences: logits in float32, sorted logits, and
+// indices of 8 bytes (vllm/v1/sample/ops/topk_topp_sampler.py). The V2 model runner, which
+// runs dense models, samples without a sort.
 func sortedLogits(m *models.Model, memory unit.Bytes) unit.Bytes {
 	if !m.HasExperts() {
 		return 0
@@ -69,22 +69,23 @@ func sortedLogits(m *models.Model, memory unit.Bytes) unit.Bytes {
 	return unit.Bytes(float64(s.MaxSeqs) * float64(m.Vocab) * (4 + 4 + 8))
 }
 
-// vllmHostError is how far vLLM's host may be off: of the launches of prompts, nine in ten took
-// 0.62 to 1.43 times as long as the constants say, over repeats, processes and two machines
+// vllmHostError is the relative error of the host's time: 90 % of the launch times of prompts
+// lay between 0.62 and 1.44 times the constants, over repeats, processes and two machines
 // (experiments/vllm/host.py).
 const vllmHostError = 0.5
 
-// vllmServerConstants are those of vLLM with its API server, one thread of Python: at 128 at a time the
-// headers of 128 requests that come together are out after 156 ms, and streams that get 111 tokens in
-// steps of 13.6 ms get 103 pieces, so that a pass over all of them takes 14.6 ms (experiments/vllm-load).
+// vllmServerConstants adds the constants of vLLM's API server, which is one thread of Python. The
+// headers of 128 requests that arrive at once are sent within 156 ms: 1.2 ms each. With 128 running
+// requests and steps of 13.6 ms, streams of 111 tokens arrive in 103 chunks: one pass over all
+// streams takes 14.6 ms, 0.11 ms a token (experiments/vllm-load).
 func vllmServerConstants(c *roofline.Constants) {
 	vllmConstants(c)
 	setDefault(c, roofline.HostIntake, 1.2e-3)
 	setDefault(c, roofline.HostToken, 0.11e-3)
 }
 
-// vllmRows is the smallest batch of vLLM's captured graphs that holds a decode step:
-// 1, 2, 4, then multiples of 8 up to 256 and of 16 up to most. A larger step has no graph.
+// vllmRows gives the smallest captured batch size that a decode step fits in: 1, 2, 4, then
+// multiples of 8 up to 256 and of 16 up to most. A larger step has no graph.
 func vllmRows(most float64) func(batch float64) (rows float64, ok bool) {
 	return func(batch float64) (rows float64, ok bool) {
 		switch {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -37,40 +36,20 @@ func (p *paced) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	var ask struct {
-		Prompt    any
-		MaxTokens int `json:"max_tokens"`
-	}
-	if json.NewDecoder(r.Body).Decode(&ask) != nil {
+	prompt, tokens, ok := askedOf(r)
+	if !ok {
 		http.Error(w, "no JSON", http.StatusBadRequest)
 		return
 	}
-	ids, _ := ask.Prompt.([]any)
 	p.running.Add(1)
 	defer p.running.Add(-1)
-	w.Header().Set("Content-Type", "text/event-stream")
-	time.Sleep(40*time.Millisecond + time.Duration(len(ids))*20*time.Microsecond)
-	for i := range ask.MaxTokens {
-		if i > 0 {
-			time.Sleep(15*time.Millisecond + time.Duration(p.running.Load())*time.Millisecond)
+	stream(w, prompt, tokens, true, func(i int) {
+		if i == 0 {
+			time.Sleep(40*time.Millisecond + time.Duration(prompt)*20*time.Microsecond)
+			return
 		}
-		fmt.Fprint(w, "data: {\"choices\": [{\"index\": 0, \"text\": \" a\"}]}\n\n")
-		w.(http.Flusher).Flush()
-	}
-	fmt.Fprint(w, "data: {\"choices\": [{\"index\": 0, \"text\": \"\", \"finish_reason\": \"length\"}]}\n\n")
-	fmt.Fprintf(w, "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"prompt_tokens_details\": {\"cached_tokens\": 0}}}\n\ndata: [DONE]\n\n", len(ids), ask.MaxTokens)
-}
-
-func pacedServer(t *testing.T, model string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{Handler: &paced{model: model}}
-	go func() { _ = server.Serve(l) }()
-	t.Cleanup(func() { _ = server.Close() })
-	return "http://" + l.Addr().String()
+		time.Sleep(15*time.Millisecond + time.Duration(p.running.Load())*time.Millisecond)
+	})
 }
 
 var heldOutLine = regexp.MustCompile(`(TTFT|TPOT), held out: (\d+) points, median error ([0-9.]+) % without this calibration, ([0-9.]+) % with it`)
@@ -79,8 +58,8 @@ var heldOutLine = regexp.MustCompile(`(TTFT|TPOT), held out: (\d+) points, media
 // held out, and every command takes the file.
 func TestCalibrateServer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.toml")
-	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", pacedServer(t, "llama3.2-1b"), "-g", "h200", "--offline",
-		"--limit", "20s", "--max-batch", "8", "--max-tokens", "2048", "-o", file)
+	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", serve(t, &paced{model: "llama3.2-1b"}), "-g", "h200", "--offline",
+		"--limit", "10s", "--max-batch", "8", "--max-tokens", "2048", "-o", file)
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, stderr)
 	}
@@ -120,7 +99,7 @@ func TestCalibrateServer(t *testing.T) {
 
 // What cannot be meant, and what is not known, is refused in words before anything is measured.
 func TestCalibrateServerRefuses(t *testing.T) {
-	known, unknown := pacedServer(t, "llama3.2-1b"), pacedServer(t, "somebody/unheard-of")
+	known, unknown := serve(t, &paced{model: "llama3.2-1b"}), serve(t, &paced{model: "somebody/unheard-of"})
 	file := filepath.Join(t.TempDir(), "mine.toml")
 	for want, args := range map[string][]string{
 		"give the server's --base-url":            {"-g", "h200"},
@@ -144,7 +123,7 @@ func TestCalibrateServerRefuses(t *testing.T) {
 // Ctrl-C in the midst of the points leaves no file.
 func TestCalibrateServerInterrupted(t *testing.T) {
 	dir := t.TempDir()
-	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", pacedServer(t, "llama3.2-1b"), "-g", "h200", "--offline", "-o", filepath.Join(dir, "mine.toml"))
+	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", serve(t, &paced{model: "llama3.2-1b"}), "-g", "h200", "--offline", "-o", filepath.Join(dir, "mine.toml"))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

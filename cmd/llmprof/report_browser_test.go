@@ -46,6 +46,14 @@ func chromium(t *testing.T) string {
 	return ""
 }
 
+// longInBrowser skips a test in Chromium that the short run leaves out. There, TestReportInBrowser opens reports.
+func longInBrowser(t *testing.T) {
+	t.Helper()
+	if os.Getenv("LLMPROF_TEST_LONG") == "" {
+		t.Skip("LLMPROF_TEST_LONG=1 opens the page in a browser")
+	}
+}
+
 func (p *tab) complain(format string, args ...any) {
 	p.complaints = append(p.complaints, fmt.Sprintf(format, args...))
 }
@@ -144,6 +152,7 @@ func inBrowser(t *testing.T, pictures int, args []string) {
 // Nothing is wider than the window, and every text stands out from its ground,
 // by day and by night.
 func TestReportFitsAndReads(t *testing.T) {
+	longInBrowser(t)
 	t.Run("estimate", func(t *testing.T) { fitsAndReads(t, mixture) })
 	t.Run("results", func(t *testing.T) { fitsAndReads(t, withResults(t)) })
 }
@@ -190,6 +199,7 @@ const contrasts = `(() => {
 // Sorting gives the order that the estimate's own JSON has, by mouse and by
 // keyboard, and the third press gives back the order in which operators run.
 func TestReportSorts(t *testing.T) {
+	longInBrowser(t)
 	p := open(t, reported(t, mixture...))
 	type op struct {
 		Name     string
@@ -264,6 +274,7 @@ func TestPicturesFollowTheScheme(t *testing.T) {
 // A table that is wider than its box says so, and stops saying so at its end; at
 // 1000 pixels all columns of all tables are seen.
 func TestReportHintsAtScrolling(t *testing.T) {
+	longInBrowser(t)
 	p := open(t, reported(t, "--model", "deepseek-v3", "--gpu", "h200", "--tp", "8", "--batch", "32"))
 	const hints = `Array.from(document.querySelectorAll(".scroll")).filter(b => b.scrollWidth > b.clientWidth + 1).map(b => getComputedStyle(b.previousElementSibling).display)`
 	var shown []string
@@ -289,6 +300,7 @@ func TestReportHintsAtScrolling(t *testing.T) {
 }
 
 func TestReportPrints(t *testing.T) {
+	longInBrowser(t)
 	p := open(t, reported(t, mixture...))
 	var pdf []byte
 	p.do(t, chromedp.ActionFunc(func(ctx context.Context) (err error) {

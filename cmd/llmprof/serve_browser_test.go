@@ -80,9 +80,7 @@ func zipped(text []byte) []byte {
 // browser take minutes on a machine without caches: only the long run does it.
 func browse(t *testing.T, fragment string, order *serveOrder) *tab {
 	t.Helper()
-	if os.Getenv("LLMPROF_TEST_LONG") == "" {
-		t.Skip("LLMPROF_TEST_LONG=1 opens the page in a browser")
-	}
+	longInBrowser(t)
 	files, err := builtPage()
 	if err != nil {
 		t.Fatal(err)
@@ -384,11 +382,9 @@ func TestPageCompares(t *testing.T) {
 
 func (p *tab) click(t *testing.T, name string) {
 	t.Helper()
-	var ok bool
-	p.eval(t, fmt.Sprintf(`(() => { const b = [...document.querySelectorAll("button")].find((b) => b.textContent.trim() === %q); b?.click(); return !!b; })()`, name), &ok)
-	if !ok {
-		t.Fatalf("no button %q", name)
-	}
+	button := fmt.Sprintf(`[...document.querySelectorAll("button")].find((b) => b.textContent.trim() === %q)`, name)
+	p.wait(t, button)
+	p.eval(t, fmt.Sprintf(`(() => { const b = %s; b.scrollIntoView({ block: "center" }); b.click(); return 0; })()`, button), nil)
 }
 
 // Choices that cannot be are grey and say why.

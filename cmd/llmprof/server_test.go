@@ -72,44 +72,63 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
+	prompt, tokens, ok := askedOf(r)
+	if !strings.HasSuffix(r.URL.Path, "/completions") || !ok {
+		http.NotFound(w, r)
+		return
+	}
+	if of := s.failOf.Load(); tokens > 1 && s.seen.Add(1)%max(of, 1) == 0 && of > 0 { // one token is for finding out what it takes
+		http.Error(w, "no room", http.StatusInternalServerError)
+		return
+	}
+	stream(w, prompt, tokens, !s.noUsage, func(i int) {
+		if i == 0 {
+			time.Sleep(2 * time.Millisecond) // the machine's noise is small beside it
+			return
+		}
+		time.Sleep(max(time.Duration(s.pause.Load()), 500*time.Microsecond))
+	})
+}
+
+// askedOf reads how many tokens the prompt of a request has, 7 if it is a text, and for how many it asks.
+func askedOf(r *http.Request) (prompt, tokens int, ok bool) {
 	var ask struct {
 		Prompt    any
 		MaxTokens int `json:"max_tokens"`
 	}
-	if !strings.HasSuffix(r.URL.Path, "/completions") || json.NewDecoder(r.Body).Decode(&ask) != nil {
-		http.NotFound(w, r)
-		return
+	if json.NewDecoder(r.Body).Decode(&ask) != nil {
+		return 0, 0, false
 	}
-	if of := s.failOf.Load(); ask.MaxTokens > 1 && s.seen.Add(1)%max(of, 1) == 0 && of > 0 { // one token is for finding out what it takes
-		http.Error(w, "no room", http.StatusInternalServerError)
-		return
-	}
-	prompt := 7
+	prompt = 7
 	if ids, ok := ask.Prompt.([]any); ok {
 		prompt = len(ids)
 	}
+	return prompt, ask.MaxTokens, true
+}
+
+// stream answers a request by server-sent events, one for each token, after what precedes the token.
+func stream(w http.ResponseWriter, prompt, tokens int, usage bool, before func(token int)) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	time.Sleep(2 * time.Millisecond) // of which the machine's noise is a small part
-	for range ask.MaxTokens {
+	for i := range tokens {
+		before(i)
 		fmt.Fprint(w, "data: {\"choices\": [{\"index\": 0, \"text\": \" a\"}]}\n\n")
 		w.(http.Flusher).Flush()
-		time.Sleep(max(time.Duration(s.pause.Load()), 500*time.Microsecond))
 	}
 	fmt.Fprint(w, "data: {\"choices\": [{\"index\": 0, \"text\": \"\", \"finish_reason\": \"length\"}]}\n\n")
-	if !s.noUsage {
-		fmt.Fprintf(w, "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"prompt_tokens_details\": {\"cached_tokens\": 0}}}\n\n", prompt, ask.MaxTokens)
+	if usage {
+		fmt.Fprintf(w, "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"prompt_tokens_details\": {\"cached_tokens\": 0}}}\n\n", prompt, tokens)
 	}
 	fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
-// serve starts a stand-in and gives its URL.
-func serve(t *testing.T, s *standIn) string {
+// serve starts a server and gives its URL.
+func serve(t *testing.T, h http.Handler) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: s}
+	server := &http.Server{Handler: h}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return "http://" + l.Addr().String()

@@ -1,16 +1,8 @@
 package main
 
 import (
-	"bufio"
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,10 +10,8 @@ import (
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
-	"llmprof/input"
 	"llmprof/measure/engine/openai"
 	"llmprof/serving"
-	"llmprof/serving/replay"
 	"llmprof/unit"
 )
 
@@ -112,7 +102,7 @@ func (s *simulation) loadFlags(cmd *cobra.Command) {
 	f.Float64Var(&s.burstiness, "burstiness", 1, "`shape` of gamma arrivals: 1 is Poisson, less comes in bursts")
 	f.Float64Var(&s.from, "ramp-from", 0, "requests a `second` at which a ramp to --rate begins")
 	f.IntVar(&s.requests, "requests", 1000, "how many `requests`; of a trace at most so many if given")
-	f.IntVar(&s.warmup, "warmup", 0, "`requests` at the beginning that no figure counts")
+	f.IntVar(&s.warmup, "warmup", 0, "`requests` at the beginning that no figure counts (default: until a rate is steady)")
 	f.Uint64Var(&s.seed, "seed", 0, "`seed` of what is drawn")
 	f.StringVar(&s.slo, "slo", "", "`limits` that goodput counts within, as ttft=500ms,tpot=50ms,ttlt=10s")
 	f.IntVar(&s.Workload.Budget, "max-num-batched-tokens", 0, "most tokens `n` of a step, all sequences (default: the scheduler's)")
@@ -220,163 +210,18 @@ func (a *app) runSimulate(ctx context.Context, s *simulation) error {
 	if err != nil {
 		return err
 	}
-	v := view.NewSimulation(&ans.Estimate, server, s.seed)
+	r := simulator{simulation: s, app: a, server: server, loads: loads, options: o, results: view.NewSimulation(&ans.Estimate, server, s.seed)}
 	switch {
 	case s.machines.to != "":
-		return a.submitSimulation(ctx, s, v, loads)
+		return r.submit(ctx)
 	case s.machines.shard != "":
-		return a.simulateShard(ctx, s, server, loads, o, v)
+		return r.shard(ctx)
 	}
-	err = a.simulateAll(ctx, s, server, loads, o, v)
-	if len(v.Points) == 0 {
+	err = r.all(ctx)
+	if len(r.results.Points) == 0 {
 		return err
 	}
-	return errors.Join(err, a.writeSimulation(s, v))
-}
-
-// simulateAll runs every load. What was interrupted keeps what it has.
-func (a *app) simulateAll(ctx context.Context, s *simulation, server *serving.Server, loads []serving.Load, o serving.Options, v *view.Simulation) (err error) {
-	out, done, err := s.recordFile()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, done(err == nil || len(v.Points) > 0)) }()
-	return a.simulateTo(ctx, s, server, loads, o, v, out)
-}
-
-// simulateTo runs every load, and writes records of the requests where out is not nil.
-func (a *app) simulateTo(ctx context.Context, s *simulation, server *serving.Server, loads []serving.Load, o serving.Options, v *view.Simulation, out *json.Encoder) error {
-	follow := a.follow()
-	defer follow.progress("")
-	one := func(name string, source serving.Source, l *serving.Load, of int) error {
-		if out != nil {
-			o.Each = func(r *serving.Record) { _ = out.Encode(view.RecordOf(name, r)) }
-		}
-		part, _ := follow.counted(name + ", requests")
-		o.Progress = func(answered int, at unit.Seconds) {
-			if of > 0 {
-				part(answered, of)
-			} else {
-				follow.progress(fmt.Sprintf("%s: %d requests, %.0f s of server time", name, answered, float64(at)))
-			}
-		}
-		r, err := serving.Simulate(ctx, server, source, o)
-		if err != nil {
-			return err
-		}
-		v.Add(name, l, r)
-		if r.Interrupted {
-			return context.Canceled
-		}
-		return nil
-	}
-	if s.trace != "" {
-		return a.replayTrace(s, v, one)
-	}
-	if s.span[1] > 0 {
-		return s.searchKnee(v, loads[0], one)
-	}
-	for i := range loads {
-		l := &loads[i]
-		source, err := l.Source()
-		if err != nil {
-			return wrong(err)
-		}
-		if err := one(view.LoadName(l), source, l, l.Requests); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// searchKnee simulates rates until the knee is found.
-func (s *simulation) searchKnee(v *view.Simulation, l serving.Load, one func(string, serving.Source, *serving.Load, int) error) error {
-	var light serving.Light
-	limited := s.slo != ""
-	knee, err := serving.Search(s.span[0], s.span[1], refinements, func(rate float64) (bool, error) {
-		at := l
-		at.Arrival.Rate = rate
-		source, err := at.Source()
-		if err != nil {
-			return false, wrong(err)
-		}
-		if err := one(view.LoadName(&at), source, &at, at.Requests); err != nil {
-			return false, err
-		}
-		r := v.Points[len(v.Points)-1].Result
-		if limited {
-			return float64(r.Met) >= serving.Within*float64(r.Counted()), nil
-		}
-		ttft, tpot := r.TTFT.Quantile(0.5), 0.0
-		if r.TPOT.N > 0 {
-			tpot = r.TPOT.Quantile(0.5)
-		}
-		if light == (serving.Light{}) {
-			light = serving.Light{TTFT: ttft, TPOT: tpot}
-		}
-		return light.Holds(ttft, tpot), nil
-	})
-	slices.SortStableFunc(v.Points, func(x, y view.SimulatedPoint) int { return cmp.Compare(x.Load.Arrival.Rate, y.Load.Arrival.Rate) })
-	if err == nil {
-		v.Found = kneeText(knee, s.span, limited)
-	}
-	return err
-}
-
-// replayTrace runs the requests of a file.
-func (a *app) replayTrace(s *simulation, v *view.Simulation, one func(string, serving.Source, *serving.Load, int) error) error {
-	info, err := os.Stat(s.trace)
-	if err != nil {
-		return fmt.Errorf("--trace %s: %w", s.trace, input.Cause(err))
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("--trace %s: not a regular file", s.trace)
-	}
-	f, err := os.Open(s.trace)
-	if err != nil {
-		return fmt.Errorf("--trace %s: %w", s.trace, input.Cause(err))
-	}
-	defer f.Close()
-	o := replay.Options{Speed: s.speed}
-	if s.Given("requests") {
-		o.Requests = s.requests
-	}
-	t, err := replay.Read(f, o)
-	if err != nil {
-		return fmt.Errorf("--trace %s: %w", s.trace, err)
-	}
-	if err := one(t.Format, t, nil, o.Requests); err != nil {
-		if t.Err() != nil {
-			err = fmt.Errorf("--trace %s: %w", s.trace, err)
-		}
-		return err
-	}
-	if t.Skipped > 0 {
-		v.Warnings = append(v.Warnings, fmt.Sprintf("%d requests of the trace generated nothing and were left out", t.Skipped))
-	}
-	return nil
-}
-
-// recordFile is where records of the requests go. It is complete once it has its name.
-func (s *simulation) recordFile() (*json.Encoder, func(keep bool) error, error) {
-	if s.records == "" {
-		return nil, func(bool) error { return nil }, nil
-	}
-	if info, err := os.Stat(s.records); err == nil && info.IsDir() {
-		return nil, nil, fmt.Errorf("--records %s: it is a directory; give the name of a file in it", s.records)
-	}
-	f, err := os.CreateTemp(filepath.Dir(s.records), ".llmprof-records-*")
-	if err != nil {
-		return nil, nil, fmt.Errorf("writing %s: %w", s.records, input.Cause(err))
-	}
-	b := bufio.NewWriter(f)
-	return json.NewEncoder(b), func(keep bool) error {
-		err := errors.Join(b.Flush(), f.Close())
-		if err == nil && keep {
-			return os.Rename(f.Name(), s.records)
-		}
-		return errors.Join(err, os.Remove(f.Name()))
-	}, nil
+	return errors.Join(err, r.write())
 }
 
 // checkChart refuses a chart that is not known, or that goes nowhere.
@@ -390,25 +235,4 @@ func (s *simulation) checkChart() error {
 		return usage("--chart %s: give -o with a name that ends in .svg, .png or .pdf", s.chart)
 	}
 	return nil
-}
-
-// writeSimulation writes the result, and the chart if -o names a picture: the result then
-// goes to standard output.
-func (a *app) writeSimulation(s *simulation, v *view.Simulation) error {
-	r := forms{page: v.Page, table: v.Table, data: func() any { return v.Document() }}
-	kind := s.output.picture()
-	if kind == "" {
-		return s.output.write(a, r)
-	}
-	forms := s.output
-	forms.file = ""
-	figure, err := v.Chart(s.chart)
-	if err != nil {
-		return errors.Join(forms.write(a, r), err)
-	}
-	var b strings.Builder
-	if err := figure.Write(&b, kind); err != nil {
-		return err
-	}
-	return errors.Join(forms.write(a, r), writeFile(s.output.file, []byte(b.String())))
 }

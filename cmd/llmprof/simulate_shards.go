@@ -9,7 +9,6 @@ import (
 	"io"
 
 	"llmprof/cmd/llmprof/internal/submit"
-	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/serving"
 )
 
@@ -34,49 +33,48 @@ func (s *simulation) checkShards() error {
 	return s.machines.check()
 }
 
-// simulateShard runs the loads of one shard. A task of a cluster keeps them for the whole;
+// shard runs the loads of one shard. A task of a cluster keeps them for the whole;
 // elsewhere they are written as rows of which those of the first shard alone have a header.
-func (a *app) simulateShard(ctx context.Context, s *simulation, server *serving.Server, loads []serving.Load, o serving.Options, v *view.Simulation) error {
-	shard, err := s.machines.mine(a)
+func (s *simulator) shard(ctx context.Context) error {
+	shard, err := s.machines.mine(s.app)
 	if err != nil {
 		return err
 	}
-	from, to := shard.Span(uint64(len(loads)))
-	loads = loads[from:to]
+	from, to := shard.Span(uint64(len(s.loads)))
+	s.loads = s.loads[from:to]
 	if s.machines.part != "" {
 		part, done, err := s.machines.begin(shard)
 		if err != nil || done {
 			return err
 		}
 		defer part.Drop()
-		return a.simulatePart(ctx, s, server, loads, o, v, part)
+		return s.keep(ctx, part)
 	}
-	err = a.simulateAll(ctx, s, server, loads, o, v)
-	if err != nil && len(v.Points) == 0 {
+	err = s.all(ctx)
+	if err != nil && len(s.results.Points) == 0 {
 		return err
 	}
-	return errors.Join(err, a.writeRows(s, v, shard.I == 1))
+	return errors.Join(err, s.writeRows(shard.I == 1))
 }
 
-// simulatePart keeps the results of some loads, and the records of their requests.
-func (a *app) simulatePart(ctx context.Context, s *simulation, server *serving.Server, loads []serving.Load, o serving.Options, v *view.Simulation, part *submit.Part) error {
+// keep runs the loads, and keeps their results and the records of their requests as a part of the whole.
+func (s *simulator) keep(ctx context.Context, part *submit.Part) error {
 	points, err := part.File("points")
 	if err != nil {
 		return err
 	}
-	var records *json.Encoder
 	if s.records != "" {
 		file, err := part.File("records")
 		if err != nil {
 			return err
 		}
-		records = json.NewEncoder(file)
+		s.out = json.NewEncoder(file)
 	}
-	if err := a.simulateTo(ctx, s, server, loads, o, v, records); err != nil {
+	if err := s.run(ctx); err != nil {
 		return err
 	}
 	out := json.NewEncoder(points)
-	for _, p := range v.Points {
+	for _, p := range s.results.Points {
 		if err := out.Encode(savedPoint{p.Name, p.Load, p.Result}); err != nil {
 			return fmt.Errorf("keeping load %s: %w", p.Name, err)
 		}
@@ -85,11 +83,11 @@ func (a *app) simulatePart(ctx context.Context, s *simulation, server *serving.S
 }
 
 // writeRows writes the rows of a shard.
-func (a *app) writeRows(s *simulation, v *view.Simulation, header bool) error {
+func (s *simulator) writeRows(header bool) error {
 	if header {
-		return a.writeSimulation(s, v)
+		return s.write()
 	}
-	inner := *a
+	v, inner := s.results, *s.app
 	var b bytes.Buffer
 	inner.stdout = &b
 	out := s.output
@@ -98,19 +96,19 @@ func (a *app) writeRows(s *simulation, v *view.Simulation, header bool) error {
 		return err
 	}
 	_, rows, _ := bytes.Cut(b.Bytes(), []byte("\n"))
-	return a.whole(s.output.file, func(w io.Writer) error {
+	return s.app.whole(s.output.file, func(w io.Writer) error {
 		_, err := w.Write(rows)
 		return err
 	})
 }
 
-// submitSimulation has the loads simulated elsewhere, and writes them as one result.
-func (a *app) submitSimulation(ctx context.Context, s *simulation, v *view.Simulation, loads []serving.Load) error {
-	f, err := s.machines.folder(len(loads), "")
+// submit has the loads simulated elsewhere, and writes them as one result.
+func (s *simulator) submit(ctx context.Context) error {
+	f, err := s.machines.folder(len(s.loads), "")
 	if err != nil {
 		return err
 	}
-	if ready, err := a.elsewhere(ctx, &s.machines, f, nil); err != nil || !ready {
+	if ready, err := s.app.elsewhere(ctx, &s.machines, f, nil); err != nil || !ready {
 		return err
 	}
 	var points bytes.Buffer
@@ -126,12 +124,12 @@ func (a *app) submitSimulation(ctx context.Context, s *simulation, v *view.Simul
 		if err != nil {
 			return fmt.Errorf("reading the shards in %s: %w", f.Dir, err)
 		}
-		v.Add(p.Name, p.Load, p.Result)
+		s.results.Add(p.Name, p.Load, p.Result)
 	}
 	if s.records != "" {
-		if err := a.whole(s.records, func(w io.Writer) error { return f.Join(w, "records") }); err != nil {
+		if err := s.app.whole(s.records, func(w io.Writer) error { return f.Join(w, "records") }); err != nil {
 			return err
 		}
 	}
-	return a.writeSimulation(s, v)
+	return s.write()
 }

@@ -7,8 +7,9 @@ steps that are not scored (several prompts at once; prompts of 4096 and more, wh
 as fixed + per request + launch x (launches + 5 calls) with the least absolute error of the logarithm.
 
 Then, of the prompts that are scored and wait for the host: how far TTFT is off by these constants, and by the launch that the
-host was seen to take for the same prompt, the way of a request added to both; and how far launches lie apart between processes,
-and within one.
+host was seen to take for the same prompt, the way of a request added to both; by these constants times what the launches of the other
+prompts of the same process take of them (what a calibration on the user's own server can know); and how far launches lie apart
+between processes, and within one.
 """
 import csv
 import gzip
@@ -84,7 +85,16 @@ def scored(folder, c):
         if row["batch"] != "1" or row["gen_len"] != "1" or row["model"] == "llama3.2-1b" or length > 2048 or float(row["first_step_s"]) - launch > 1e-3:
             continue
         ttft, n = float(row["ttft_s"]), launches(row["model"], length)
-        yield (folder.name, row["model"], row["weights"]), (c[0] + c[1] + c[2] * n + REQUEST) / ttft, (launch + REQUEST) / ttft, launch / (c[0] + c[1] + c[2] * n)
+        host = c[0] + c[1] + c[2] * n
+        yield (folder.name, row["model"], row["weights"]), (host + REQUEST) / ttft, (launch + REQUEST) / ttft, launch / host, host, ttft
+
+
+def held_out(seen):
+    """Ratios of TTFT to the constants times the median share that launches of the process's other prompts take of them."""
+    for i, x in enumerate(seen):
+        others = [y[3] for j, y in enumerate(seen) if j != i and y[0] == x[0]]
+        if len(others) > 2:
+            yield (statistics.median(others) * x[4] + REQUEST) / x[5]
 
 
 def fit(rows):
@@ -104,6 +114,8 @@ def fit(rows):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("host.py: which experiments? Give folders, as in host.py experiments/h200-vllm experiments/h100-vllm")
     rows = []
     for folder in map(pathlib.Path, sys.argv[1:]):
         for path in sorted(folder.glob("traces/*prompt*.json.gz")):
@@ -116,6 +128,8 @@ if __name__ == "__main__":
     for k, by in ((1, "these constants"), (2, "the launch that was seen")):
         off = sorted(abs(x[k] - 1) for x in seen)
         print(f"TTFT of {len(off)} prompts that wait for the host, by {by}: median error {100 * statistics.median(off):.1f} %, p90 {100 * off[int(0.9 * len(off))]:.1f} %")
+    off = sorted(abs(x - 1) for x in held_out(seen))
+    print(f"TTFT of {len(off)} of them, by launches of the process's other prompts: median error {100 * statistics.median(off):.1f} %, p90 {100 * off[int(0.9 * len(off))]:.1f} %")
     middle = {key: statistics.median(x[3] for x in seen if x[0] == key) for key in {x[0] for x in seen}}
     within = sorted(abs(x[3] / middle[x[0]] - 1) for x in seen)
     print(f"launches over these constants: {min(middle.values()):.2f} to {max(middle.values()):.2f} by process; within one, p90 {100 * within[int(0.9 * len(within))]:.0f} % from its median")

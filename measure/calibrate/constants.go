@@ -134,7 +134,7 @@ func (b *builder) put(f *fit, what string) {
 			continue
 		}
 		if least, ok := nothing[c]; ok && f.value[k] < least {
-			f.value[k] = 0
+			f.value[k], f.half[k] = 0, 0
 		}
 		b.file.Values[key] = hardware.Value{Value: f.value[k], Uncertainty: f.half[k], N: f.n[k], From: fmt.Sprintf("%d %s", len(f.samples), what)}
 		if c.Relative() && f.value[k] > 0 {
@@ -153,14 +153,9 @@ func (b *builder) fit(e equation, samples []sample, what string, hold ...rooflin
 	for i, c := range e.keys {
 		start[i] = b.file.Values[c.String()].Value
 	}
-	f, err := solve(e, samples, start, hold...)
-	if err != nil {
-		return err
+	if f := solve(e, samples, start, hold...); !b.hopeless(f, what) {
+		b.put(f, what)
 	}
-	if b.hopeless(f, what) {
-		return nil
-	}
-	b.put(f, what)
 	return nil
 }
 

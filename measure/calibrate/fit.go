@@ -2,12 +2,9 @@ package calibrate
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
-
-	"gonum.org/v1/gonum/optimize"
 
 	"llmprof/measure/stats"
 	"llmprof/roofline"
@@ -32,6 +29,10 @@ type equation struct {
 	fast func(p []float64, s *sample) (time float64) // the time alone, where parts cost more; nil for parts
 
 	resamples int // of an interval; 0 for the usual
+
+	// basins are where else a fit begins: the loss may have several minima. Of them it takes one that is better by the
+	// loss of a sample that is off by the knee. Nil for none.
+	basins func(start []float64) [][]float64
 }
 
 // byLaw is the time of a sample's kernel by the law of its class, on a machine whose
@@ -96,27 +97,41 @@ const (
 // as others do (a smooth form of least absolute deviations). Constants that too few
 // samples tell anything of are held at start, as are those that hold names and
 // those of which the samples leave open whether they are 0.
-func solve(e equation, samples []sample, start []float64, hold ...roofline.Constant) (*fit, error) {
+func solve(e equation, samples []sample, start []float64, hold ...roofline.Constant) *fit {
 	f := &fit{equation: e, samples: samples, value: slices.Clone(start), held: make([]bool, len(e.keys)), n: make([]int, len(e.keys)), half: make([]float64, len(e.keys))}
 	for i, key := range e.keys {
 		f.held[i] = slices.Contains(hold, key)
 	}
+	begins, better := [][]float64{start}, loss([]float64{knee})
+	if e.basins != nil {
+		begins = append(begins, e.basins(start)...)
+	}
 	for {
-		value, err := f.minimize(samples, start, 2)
-		if err != nil {
-			return nil, err
+		least := math.Inf(1)
+		for _, begin := range begins {
+			if value, sum := f.minimize(samples, f.holding(begin, start)); sum < least-better {
+				f.value, least = value, sum
+			}
 		}
-		f.value = value
 		if f.release(start) {
 			continue
 		}
-		if err := f.bootstrap(); err != nil {
-			return nil, err
-		}
-		if !f.unknown() {
-			return f, f.leaveOut()
+		if f.bootstrap(); !f.unknown() {
+			f.leaveOut()
+			return f
 		}
 	}
+}
+
+// holding is begin with the constants that are held as they are at start.
+func (f *fit) holding(begin, start []float64) []float64 {
+	begin = slices.Clone(begin)
+	for i, held := range f.held {
+		if held {
+			begin[i] = start[i]
+		}
+	}
+	return begin
 }
 
 // unknown holds the constant whose interval is widest, if it reaches down to 0 or
@@ -134,7 +149,7 @@ func (f *fit) unknown() (again bool) {
 			continue
 		case !c.Relative() && !c.Valid(f.value[k]):
 			ratio = math.Inf(1)
-		case c == roofline.AttentionRamp && f.value[k] < rampOfNone, c == roofline.PowerFixed && f.value[k] < drawOfNone:
+		case c == roofline.AttentionRamp && f.value[k] < rampOfNone, c == roofline.PowerFixed && f.value[k] < drawOfNone, f.value[k] < nothing[c]:
 			continue
 		}
 		if ratio >= 1 && ratio > widest {
@@ -163,17 +178,29 @@ const drawOfNone = 0.05
 // out small is to be known.
 func (f *fit) release(start []float64) (again bool) {
 	clear(f.n)
-	parts := make([]float64, len(f.keys))
+	bears := make([]bool, len(f.keys)*len(f.samples)) // by key, then by sample
+	at := func(p []float64, keys ...int) {
+		parts := make([]float64, len(f.keys))
+		for i := range f.samples {
+			t := f.parts(p, &f.samples[i], parts)
+			for _, k := range keys {
+				b := &bears[k*len(f.samples)+i]
+				*b = *b || parts[k] >= f.bears(k)*t
+			}
+		}
+	}
+	all := make([]int, len(f.keys))
+	for k := range all {
+		all[k] = k
+	}
+	at(f.value, all...)
 	for k := range f.keys {
 		begun := slices.Clone(f.value)
-		begun[k] = start[k]
-		for i := range f.samples {
-			bears := false
-			for _, p := range [][]float64{f.value, begun} {
-				t := f.parts(p, &f.samples[i], parts)
-				bears = bears || parts[k] >= f.bears(k)*t
-			}
-			if bears {
+		if begun[k] = start[k]; begun[k] != f.value[k] {
+			at(begun, k)
+		}
+		for _, b := range bears[k*len(f.samples):][:len(f.samples)] {
+			if b {
 				f.n[k]++
 			}
 		}
@@ -200,7 +227,7 @@ func (f *fit) bears(k int) float64 {
 		return bearing
 	}
 	switch c {
-	case roofline.GEMMDepth, roofline.GEMMQuantize, roofline.GEMMRow, roofline.AttentionTile, roofline.GroupedPermute, roofline.GroupedExpert:
+	case roofline.GEMMDepth, roofline.GEMMQuantize, roofline.GEMMRow, roofline.AttentionTile, roofline.ScanChunk, roofline.GroupedPermute, roofline.GroupedExpert:
 		return tenth
 	case roofline.PowerFixed, roofline.SkinnyGEMMRow, roofline.WGMMAReload, roofline.MoEDecodeReload, roofline.MoEPrefillPermute, roofline.MoEPrefillUnpermute,
 		roofline.HostStep, roofline.HostAsync, roofline.HostSequence, roofline.HostRequest, roofline.HostLaunch, roofline.HostDispatch:
@@ -222,22 +249,19 @@ func (f *fit) free() (at []int) {
 }
 
 // minimize fits the free constants to samples, in their logarithms, so that none
-// becomes negative. Nelder and Mead's simplex (1965) needs no derivative, which the
-// maximum in the equation has not everywhere; started again where it ended, it
-// leaves a corner that it was stuck in.
-func (f *fit) minimize(samples []sample, start []float64, restarts int) ([]float64, error) {
+// becomes negative.
+func (f *fit) minimize(samples []sample, start []float64) (value []float64, loss float64) {
 	free := f.free()
-	value := slices.Clone(start)
+	value = slices.Clone(start)
 	if len(free) == 0 || len(samples) == 0 {
-		return value, nil
+		return value, 0
 	}
 	parts := make([]float64, len(f.keys))
 	trial := slices.Clone(start)
-	problem := optimize.Problem{Func: func(x []float64) float64 {
+	d := descent{n: len(samples), residuals: func(x, r []float64) {
 		for i, at := range free {
 			trial[at] = math.Exp(x[i])
 		}
-		sum := 0.0
 		for i := range samples {
 			var t float64
 			if f.fast != nil {
@@ -245,33 +269,24 @@ func (f *fit) minimize(samples []sample, start []float64, restarts int) ([]float
 			} else {
 				t = f.parts(trial, &samples[i], parts)
 			}
-			r := math.Log(t / samples[i].time)
-			sum += math.Sqrt(r*r+knee*knee) - knee
+			r[i] = math.Log(t / samples[i].time)
 		}
-		return sum
 	}}
 	x := make([]float64, len(free))
 	for i, at := range free {
 		x[i] = math.Log(max(start[at], 1e-12))
 	}
-	for range 1 + restarts {
-		found, err := optimize.Minimize(problem, x, &optimize.Settings{MajorIterations: 2000, Converger: &optimize.FunctionConverge{Absolute: 1e-10, Iterations: 60}},
-			&optimize.NelderMead{SimplexSize: 0.2})
-		if err != nil && found == nil {
-			return nil, fmt.Errorf("the constants %v cannot be fitted: %w", f.keys, err)
-		}
-		x = found.X
-	}
+	x, loss = d.from(x)
 	for i, at := range free {
 		value[at] = math.Exp(x[i])
 	}
-	return value, nil
+	return value, loss
 }
 
 // bootstrap fits samples drawn from the samples with replacement (Efron 1979), and
 // takes half of the range that 95 % of the fits lie in. It draws the same every
 // time.
-func (f *fit) bootstrap() error {
+func (f *fit) bootstrap() {
 	random := rand.New(rand.NewPCG(seed, uint64(len(f.samples))))
 	seen := make([][]float64, len(f.keys))
 	drawn := make([]sample, len(f.samples))
@@ -285,10 +300,7 @@ func (f *fit) bootstrap() error {
 		for i := range drawn {
 			drawn[i] = f.samples[random.IntN(len(f.samples))]
 		}
-		value, err := f.minimize(drawn, begin, 0)
-		if err != nil {
-			return err
-		}
+		value, _ := f.minimize(drawn, begin)
 		for k, v := range value {
 			seen[k] = append(seen[k], v)
 		}
@@ -297,13 +309,12 @@ func (f *fit) bootstrap() error {
 		slices.Sort(seen[k])
 		f.half[k] = (stats.Percentile(seen[k], 97.5) - stats.Percentile(seen[k], 2.5)) / 2
 	}
-	return nil
 }
 
 // leaveOut predicts each third of the samples by constants fitted to the others.
-func (f *fit) leaveOut() error {
+func (f *fit) leaveOut() {
 	if len(f.samples) < folds*least {
-		return nil
+		return
 	}
 	f.errors = make([]float64, len(f.samples))
 	parts := make([]float64, len(f.keys))
@@ -314,15 +325,11 @@ func (f *fit) leaveOut() error {
 				kept = append(kept, f.samples[i])
 			}
 		}
-		value, err := f.minimize(kept, f.value, 1)
-		if err != nil {
-			return err
-		}
+		value, _ := f.minimize(kept, f.value)
 		for i := fold; i < len(f.samples); i += folds {
 			f.errors[i] = math.Abs(f.parts(value, &f.samples[i], parts)/f.samples[i].time - 1)
 		}
 	}
-	return nil
 }
 
 // heldOut gives the errors of the samples that constant k bounds, in order; of all

@@ -67,7 +67,7 @@ func FitImport(in *Import, g *hardware.GPU) (*hardware.CalibrationFile, error) {
 func (b *builder) fixedOf(s roofline.Scheme) {
 	for _, from := range []roofline.Constant{roofline.ConstantOf("gemm_fp8.fixed"), roofline.GEMMFixed} {
 		key := "gemm_" + s.String() + ".fixed"
-		if v, ok := b.file.Values[from.String()]; ok && v.N > 0 && from.String() != key {
+		if v, ok := b.file.Values[from.String()]; ok && (v.N > 0 || from == roofline.GEMMFixed) && from.String() != key {
 			b.note("products in %s were timed launch by launch, with %v that no size takes away: %s is that of %s", s, unit.Seconds(b.file.Values[key].Value), key, from)
 			b.file.Values[key] = hardware.Value{Value: v.Value, From: "default: " + from.String()}
 			return
@@ -87,6 +87,8 @@ type importedSection struct {
 var importedSections = []importedSection{
 	{"gemm", []Kind{GEMM}, "products", nil},
 	{"attention", []Kind{AttentionPrefill, AttentionDecode}, "prefills and decode steps", nil},
+	{"latent_attention", []Kind{LatentPrefill, LatentDecode}, "prefills and decode steps", nil},
+	{"scan", []Kind{ScanPrefill}, "scans", nil},
 	{"grouped_gemm", []Kind{Mixture}, "mixtures", nil},
 	{"link", []Kind{AllReduce}, "all-reduces", nil},
 	{"one_shot", []Kind{OneShot}, "all-reduces over peer memory", nil},
@@ -94,7 +96,7 @@ var importedSections = []importedSection{
 
 // starts has the value from which the fit of each constant without a default begins.
 var starts = map[string]float64{
-	"depth": 2e-10, "quantize": 2, "row": 1e-9, "tile": 2e-8, "permute": 4, "expert": 1e-7,
+	"depth": 2e-10, "quantize": 2, "row": 1e-9, "tile": 2e-8, "ramp": 500, "chunk": 1e-6, "permute": 4, "expert": 1e-7,
 	"compute": 0.6, "memory": 0.8, "fixed": 1e-5, "share": 0.6,
 }
 
@@ -107,6 +109,7 @@ func (b *builder) imported(s *importedSection) error {
 				samples = append(samples, b.sample(r))
 			}
 		}
+		samples = b.uncached(samples)
 		if len(samples) < folds*least {
 			continue
 		}
@@ -119,6 +122,22 @@ func (b *builder) imported(s *importedSection) error {
 		}
 	}
 	return nil
+}
+
+// uncached leaves out GEMMs that may have read their weights from the L2 cache. Where none of a
+// table is faster than memory, its weights were cold.
+func (b *builder) uncached(samples []sample) []sample {
+	memory := func(s *sample) float64 { return float64(s.kernel.Work.Traffic().Over(b.gpu.Bandwidth)) }
+	if !slices.ContainsFunc(samples, func(s sample) bool { return s.kernel.Class == roofline.GEMM && memory(&s) > s.time }) {
+		return samples
+	}
+	before, scheme := len(samples), samples[0].kernel.Scheme
+	samples = slices.DeleteFunc(samples, func(s sample) bool {
+		floor := b.peaks.FloorOf(&s.kernel.Work, s.kernel.Format, 1, 1)
+		return s.kernel.Work.Weights < b.gpu.L2 && memory(&s) > float64(floor.Matrix)
+	})
+	b.note("products %s left out, for their weights may have stayed in the L2 cache: %d", scheme.Help(), before-len(samples))
+	return samples
 }
 
 // section fits the constants of a section to samples.
@@ -140,18 +159,12 @@ func (b *builder) sectionHolding(name string, samples []sample, what string, hel
 		h := samples[i].half()
 		halves[h] = append(halves[h], samples[i])
 	}
-	first, err := fitHalf(law, thin(halves[0], mostFitted), start, hold)
-	if err != nil {
-		return err
-	}
-	whole, err := solve(law, thin(samples, mostFitted), start, hold...)
-	if err != nil {
-		return err
-	}
+	first := fitHalf(law, thin(halves[0], mostFitted), start, hold)
+	whole := solve(law, thin(samples, mostFitted), start, hold...)
 	for k, c := range keys {
 		if c.Relative() && whole.value[k] > 1 && !slices.Contains(hold, c) && c.Info().Base != roofline.None { // few rows depend on it
-			base := b.file.Values[c.Info().Base.String()]
-			b.file.Values[c.String()] = hardware.Value{Value: base.Value, From: "default: " + c.Info().Base.String()}
+			base, value := b.standIn(c)
+			b.file.Values[c.String()] = hardware.Value{Value: value, From: "default: " + base.String()}
 			return b.sectionHolding(name, samples, what, append(hold, c))
 		}
 	}
@@ -181,8 +194,8 @@ func (b *builder) begin(name string, samples []sample) (keys, hold []roofline.Co
 			continue
 		}
 		v := base[c]
-		if v == 0 && c.Info().Base != roofline.None {
-			v = b.file.Values[c.Info().Base.String()].Value
+		if v == 0 {
+			_, v = b.standIn(c)
 		}
 		if v == 0 {
 			v = starts[key]
@@ -197,6 +210,16 @@ func (b *builder) begin(name string, samples []sample) (keys, hold []roofline.Co
 		}
 	}
 	return keys, hold
+}
+
+// standIn is the nearest constant with a value that stands in for c; None and 0 where there is none.
+func (b *builder) standIn(c roofline.Constant) (base roofline.Constant, value float64) {
+	for base = c.Info().Base; base != roofline.None; base = base.Info().Base {
+		if value = b.value(base); value != 0 {
+			break
+		}
+	}
+	return base, value
 }
 
 // unfelt reports whether no sample depends on a constant: no kernel quantizes activations
@@ -240,15 +263,14 @@ func (s *sample) half() int {
 }
 
 // fitHalf fits samples without computing an interval.
-func fitHalf(e equation, samples []sample, start []float64, hold []roofline.Constant) (*fit, error) {
+func fitHalf(e equation, samples []sample, start []float64, hold []roofline.Constant) *fit {
 	f := &fit{equation: e, samples: samples, held: make([]bool, len(e.keys))}
 	f.value = slices.Clone(start)
 	for i, key := range e.keys {
 		f.held[i] = slices.Contains(hold, key)
 	}
-	value, err := f.minimize(samples, start, 2)
-	f.value = value
-	return f, err
+	f.value, _ = f.minimize(samples, start)
+	return f
 }
 
 // errorsOf returns the relative error of each sample by the constants of a fit.

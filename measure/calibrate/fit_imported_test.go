@@ -17,6 +17,8 @@ var truth = map[string]float64{
 	"gemm.compute": 0.72, "gemm.memory": 0.84, "gemm.fixed": 4e-6, "gemm.depth": 3e-10,
 	"gemm_fp8.compute": 0.61, "gemm_fp8.memory": 0.7, "gemm_fp8.fixed": 6e-6, "gemm_fp8.depth": 5e-10, "gemm_fp8.quantize": 3, "gemm_fp8.row": 2e-9,
 	"attention.compute": 0.6, "attention.memory": 0.8, "attention.fixed": 8e-6, "attention.ramp": 500, "attention.tile": 3e-8,
+	"latent_attention.compute": 0.5, "latent_attention.memory": 0.7, "latent_attention.fixed": 1.3e-5, "latent_attention.ramp": 300, "latent_attention.tile": 4e-8,
+	"scan.compute": 0.1, "scan.memory": 0.5, "scan.fixed": 3e-6, "scan.chunk": 1.5e-6,
 	"grouped_gemm.compute": 0.55, "grouped_gemm.memory": 0.75, "grouped_gemm.fixed": 1.5e-5, "grouped_gemm.permute": 4, "grouped_gemm.expert": 1e-7,
 	"link.share": 0.7, "link.base": 5e-6, "link.per_gpu": 2e-6, "one_shot.share": 0.5, "one_shot.base": 4e-6, "one_shot.per_gpu": 2e-7,
 }
@@ -54,6 +56,12 @@ func invented(t *testing.T, g *hardware.GPU) (rows []Row) {
 			}
 		}
 		for _, heads := range []int{8, 32, 64} {
+			add(ScanPrefill, roofline.Unquantized, unit.BF16, Shape{Batch: 8, Tokens: 8 * tokens, Heads: heads, KVHeads: 8, HeadDim: 128}, 1)
+			add(ScanPrefill, roofline.Unquantized, unit.BF16, Shape{Batch: 512, Tokens: tokens, Heads: heads, KVHeads: 8, HeadDim: 128}, 1)
+			add(LatentPrefill, roofline.Unquantized, unit.BF16, Shape{Batch: 2, Tokens: 16 * tokens, Heads: heads}, 1)
+			for _, batch := range []int{1, 16, 256} {
+				add(LatentDecode, roofline.Unquantized, unit.BF16, Shape{Batch: batch, Context: 8 * tokens, Heads: heads}, 1)
+			}
 			add(AttentionPrefill, roofline.Unquantized, unit.BF16, Shape{Batch: 2, Tokens: 16 * tokens, Heads: heads, KVHeads: 8, HeadDim: 128}, 1)
 			for _, batch := range []int{1, 16, 256} {
 				add(AttentionDecode, roofline.Unquantized, unit.BF16, Shape{Batch: batch, Context: 8 * tokens, Heads: heads, KVHeads: 8, HeadDim: 128}, 1)
@@ -84,7 +92,7 @@ func TestFitImport(t *testing.T) {
 			t.Errorf("%s is %v (%s), want %v", key, v.Value, v.From, want)
 		}
 	}
-	for _, section := range []string{"gemm", "gemm_fp8", "attention", "grouped_gemm", "link", "one_shot"} {
+	for _, section := range []string{"gemm", "gemm_fp8", "attention", "latent_attention", "scan", "grouped_gemm", "link", "one_shot"} {
 		if o := f.Operators[section]; o.N == 0 || o.HeldOut.N == 0 || o.HeldOut.Median > 0.01 || o.Fitted > 0.01 {
 			t.Errorf("%s: %+v", section, o)
 		}
@@ -107,10 +115,48 @@ func TestImportedWork(t *testing.T) {
 		{Point{Kind: GEMM, Scheme: roofline.FP8, DType: unit.FP8, Shape: Shape{M: 3, N: 5, K: 7}}, roofline.Work{FLOPs: 210, Weights: 35, Acts: 3*7 + 2*3*5}},
 		{Point{Kind: GEMM, Scheme: roofline.WeightINT4, DType: unit.BF16, Shape: Shape{M: 1, N: 128, K: 2}}, roofline.Work{FLOPs: 512, Weights: 128 + 4, Acts: 4 + 256}},
 		{Point{Kind: AttentionDecode, Scheme: roofline.FP8, DType: unit.BF16, Shape: Shape{Batch: 2, Context: 10, Heads: 4, KVHeads: 2, HeadDim: 8}}, roofline.Work{FLOPs: 4 * 4 * 8 * 10 * 2, KV: 2 * 2 * 8 * 10 * 2, Acts: 2 * 2 * 4 * 8 * 2}},
+		{Point{Kind: LatentDecode, Scheme: roofline.FP8, DType: unit.BF16, Shape: Shape{Batch: 2, Context: 10, Heads: 4}}, roofline.Work{FLOPs: 2 * 4 * (576 + 512) * 20, KV: 576 * 20, Acts: 2 * 2 * 4 * (576 + 512)}},
+		{Point{Kind: LatentPrefill, DType: unit.BF16, Shape: Shape{Batch: 1, Tokens: 3, Heads: 4}}, roofline.Work{FLOPs: 2 * 4 * (192 + 128) * 6, KV: 2 * 576 * 3, Acts: 2 * 3 * 4 * (2*192 + 2*128)}},
+		{Point{Kind: ScanPrefill, DType: unit.BF16, Shape: Shape{Batch: 2, Tokens: 128, Heads: 3, KVHeads: 1, HeadDim: 4}}, roofline.Work{
+			FLOPs: 256 * (64*(4+12) + 4*3*4*4 + 2*64*12 + 64*64), State: 4 * 2 * 2 * 3 * 16, Acts: 2 * 256 * (2*12 + 2*4)}},
 		{Point{Kind: Mixture, DType: unit.BF16, Shape: Shape{Tokens: 4, Experts: 8, TopK: 2, Hidden: 16, Width: 32, EP: 2}}, roofline.Work{FLOPs: 2 * 4 * 3 * 16 * 32, Weights: 4 * 3 * 16 * 32 * 2}},
 	} {
 		if got := x.p.Work(); got != x.want {
 			t.Errorf("%v: %+v, want %+v", x.p, got, x.want)
+		}
+	}
+}
+
+// TestUncached holds that GEMMs whose weights fit into the L2 cache are left out if a GEMM of their table is faster than
+// memory, and that no GEMM is left out of a table whose weights were cold.
+func TestUncached(t *testing.T) {
+	g := board(t, "l40s")
+	peaks, err := g.Peaks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &builder{file: &hardware.CalibrationFile{}, gpu: g, peaks: peaks}
+	samples := func(speed float64) (all []sample) {
+		for _, n := range []int{4096, 28672} { // weights of 34 and 235 MB
+			for _, m := range []int{1, 8192} {
+				r := Row{Kind: GEMM, Shape: Shape{M: m, N: n, K: 4096}, DType: unit.BF16, Ranks: 1}
+				s := b.sample(&r)
+				s.time = float64(s.kernel.Work.Traffic().Over(g.Bandwidth)) / speed
+				all = append(all, s)
+			}
+		}
+		return all
+	}
+	if cold := b.uncached(samples(0.8)); len(cold) != 4 || len(b.file.Notes) != 0 {
+		t.Errorf("%d of 4 cold rows are left, notes %q", len(cold), b.file.Notes)
+	}
+	hot := b.uncached(samples(1.5))
+	if len(hot) != 3 || len(b.file.Notes) != 1 {
+		t.Fatalf("%d rows are left, notes %q; want all but the one of 34 MB that is bound by memory, and a note", len(hot), b.file.Notes)
+	}
+	for _, s := range hot {
+		if s.kernel.Shape.N == 4096 && s.kernel.Shape.M == 1 {
+			t.Error("weights that fit into the L2 cache are left")
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package calibrate
 
 import (
+	"llmprof/models"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -44,12 +46,35 @@ func (p *Point) imported() (w roofline.Work) {
 	case AttentionDecode:
 		b, c, q, kv, d := f(s.Batch), f(s.Context), f(s.Heads), f(s.KVHeads), f(s.HeadDim)
 		w = roofline.Work{FLOPs: unit.FLOPs(4 * q * d * c * b), KV: cache(2 * kv * d * c * b), Acts: sixteen(2 * q * d * b)}
+	case LatentPrefill:
+		b, t, q := f(s.Batch), f(s.Tokens), f(s.Heads)
+		w = roofline.Work{FLOPs: unit.FLOPs(2 * q * expandedDims * b * t * (t + 1) / 2), KV: cache(b * t * compressed), Acts: sixteen(2 * b * t * q * expandedDims)}
+	case LatentDecode:
+		b, c, q := f(s.Batch), f(s.Context), f(s.Heads)
+		w = roofline.Work{FLOPs: unit.FLOPs(2 * q * (compressed + latentRank) * b * c), KV: cache(b * c * compressed), Acts: sixteen(b * q * (compressed + latentRank))}
+	case ScanPrefill:
+		b, t, v, k, d := f(s.Batch), f(s.Tokens), f(s.Heads), f(s.KVHeads), f(s.HeadDim)
+		scan := models.Scan{Kind: models.GatedDelta, Heads: s.Heads, HeadDim: s.HeadDim, StateDim: s.HeadDim, Groups: s.KVHeads}
+		w = roofline.Work{FLOPs: unit.FLOPs(b * t * operator.ChunkedFLOPs(&scan, p.chunk())), State: unit.FP32.Bytes(2 * b * v * d * d), Acts: sixteen(2 * b * t * d * (v + k))}
 	case Mixture:
 		pairs, hit, expert := p.spread()
 		w = roofline.Work{FLOPs: unit.FLOPs(2 * pairs * expert), Weights: p.weights(hit * expert)}
 	}
 	return w
 }
+
+// The sizes of DeepSeek-V3's latent attention, which tables have alone.
+const (
+	latentRank   = 512              // values of a token's compressed vector
+	compressed   = latentRank + 64  // values of a token in the cache: the vector and its rotated part
+	expandedDims = (128 + 64) + 128 // values of a head's expanded key and value
+)
+
+// scanLaunches is the kernels of a scan in chunks.
+const scanLaunches = 4
+
+// chunk is the tokens of a chunk of the gated delta rule.
+func (p *Point) chunk() float64 { return float64(min(64, p.Shape.Tokens)) }
 
 // spread is the pairs of a token and an expert of one rank, the experts that they go to,
 // which are as many as can be, and the weights of one.
@@ -76,10 +101,14 @@ func (p *Point) grouped(k *roofline.Kernel) {
 // tiles is how many tiles of queries attention has.
 func (p *Point) tiles() float64 {
 	s := &p.Shape
-	queries := 1.0
-	if p.Kind == AttentionPrefill {
+	queries, kv := 1.0, float64(s.KVHeads)
+	switch p.Kind {
+	case AttentionPrefill:
 		queries = float64(s.Tokens)
+	case LatentPrefill: // every head has keys and values of its own
+		queries, kv = float64(s.Tokens), float64(s.Heads)
+	case LatentDecode:
+		kv = 1
 	}
-	kv := float64(s.KVHeads)
 	return float64(max(s.Batch, 1)) * kv * max(1, queries*float64(s.Heads)/kv/roofline.TileQueries)
 }

@@ -16,36 +16,39 @@ type Kind string
 
 // The kinds. Of those with a shape below.
 const (
-	GEMM             Kind = "gemm"                    // m, n, k: x·wᵀ of m×k and n×k
-	Sustained        Kind = "gemm_sustained"          // m, n, k: the same for seconds, until the clocks are those of the power limit
-	AttentionPrefill Kind = "attention_prefill"       // tokens, heads, kv_heads, head_dim: causal, of one sequence
-	AttentionDecode  Kind = "attention_decode"        // batch, context, heads, kv_heads, head_dim: one query a sequence
-	MixtureDecode    Kind = "mixture_decode"          // batch, experts, top_k, hidden, width: the mixture of a layer in a decode step, from its router on
-	TopKPrefill      Kind = "top_k_prefill"           // tokens, experts, top_k, hidden, width: the choice of a prompt's experts, and the order of its pairs
-	GateUpPrefill    Kind = "experts_gate_up_prefill" // the same: the gather of the pairs' inputs, and the first product of the experts
-	DownPrefill      Kind = "experts_down_prefill"    // the same: the second, and the sum of the pairs' results
-	QKVDecode        Kind = "qkv_proj_decode"         // batch, hidden, width, heads, kv_heads, head_dim, n: a product of a dense model's decode step, n being the vocabulary
-	ODecode          Kind = "o_proj_decode"           // the same
-	DenseUpDecode    Kind = "gate_up_proj_decode"     // the same
-	DenseDownDecode  Kind = "down_proj_decode"        // the same
-	HeadDecode       Kind = "lm_head_decode"          // the same
-	LaunchPrefill    Kind = "launch_prefill"          // tokens, hidden, width, heads, kv_heads, head_dim, n: by how much longer a kernel of a prefill takes that is launched by itself than one of a graph
-	Read             Kind = "read"                    // bytes: each is read once
-	Copy             Kind = "copy"                    // bytes: each is read and written once
-	RMSNorm          Kind = "rms_norm"                // tokens, width
-	Activation       Kind = "activation"              // tokens, width: silu(gate)·up of two tensors
-	GraphNode        Kind = "graph_node"              // launches: empty kernels of one CUDA graph
-	SmallKernel      Kind = "small_kernel"            // launches: element-wise kernels of a few thousand values in one CUDA graph
-	EagerLaunch      Kind = "eager_launch"            // launches: empty kernels, launched one by one
-	AllReduce        Kind = "all_reduce"              // bytes, over ranks
-	OneShot          Kind = "all_reduce_one_shot"     // the same, by an engine's own kernel over peer memory
-	Mixture          Kind = "mixture"                 // tokens, experts, top_k, hidden, width, ep, matrices: the grouped products of a layer's experts with what lies between and around them, tokens spread evenly over the experts
-	HostStep         Kind = "host_step"               // the host's part of a decode step of a tiny model, not hidden behind the GPU
-	EagerStep        Kind = "eager_step"              // launches: a decode step of a tiny model, kernel after kernel
-	GEMMPower        Kind = "gemm_power"              // m, n, k: a product for seconds, for the power that it draws
-	AttentionPower   Kind = "attention_power"         // as AttentionDecode, likewise
-	ReadPower        Kind = "read_power"              // bytes: as Read, likewise
-	Idle             Kind = "idle"                    // the GPU has a context and nothing to do, likewise
+	GEMM             Kind = "gemm"                     // m, n, k: x·wᵀ of m×k and n×k
+	Sustained        Kind = "gemm_sustained"           // m, n, k: the same for seconds, until the clocks are those of the power limit
+	AttentionPrefill Kind = "attention_prefill"        // tokens, heads, kv_heads, head_dim: causal, of one sequence
+	AttentionDecode  Kind = "attention_decode"         // batch, context, heads, kv_heads, head_dim: one query a sequence
+	MixtureDecode    Kind = "mixture_decode"           // batch, experts, top_k, hidden, width: the mixture of a layer in a decode step, from its router on
+	TopKPrefill      Kind = "top_k_prefill"            // tokens, experts, top_k, hidden, width: the choice of a prompt's experts, and the order of its pairs
+	GateUpPrefill    Kind = "experts_gate_up_prefill"  // the same: the gather of the pairs' inputs, and the first product of the experts
+	DownPrefill      Kind = "experts_down_prefill"     // the same: the second, and the sum of the pairs' results
+	QKVDecode        Kind = "qkv_proj_decode"          // batch, hidden, width, heads, kv_heads, head_dim, n: a product of a dense model's decode step, n being the vocabulary
+	ODecode          Kind = "o_proj_decode"            // the same
+	DenseUpDecode    Kind = "gate_up_proj_decode"      // the same
+	DenseDownDecode  Kind = "down_proj_decode"         // the same
+	HeadDecode       Kind = "lm_head_decode"           // the same
+	LaunchPrefill    Kind = "launch_prefill"           // tokens, hidden, width, heads, kv_heads, head_dim, n: by how much longer a kernel of a prefill takes that is launched by itself than one of a graph
+	Read             Kind = "read"                     // bytes: each is read once
+	Copy             Kind = "copy"                     // bytes: each is read and written once
+	RMSNorm          Kind = "rms_norm"                 // tokens, width
+	Activation       Kind = "activation"               // tokens, width: silu(gate)·up of two tensors
+	GraphNode        Kind = "graph_node"               // launches: empty kernels of one CUDA graph
+	SmallKernel      Kind = "small_kernel"             // launches: element-wise kernels of a few thousand values in one CUDA graph
+	EagerLaunch      Kind = "eager_launch"             // launches: empty kernels, launched one by one
+	AllReduce        Kind = "all_reduce"               // bytes, over ranks
+	OneShot          Kind = "all_reduce_one_shot"      // the same, by an engine's own kernel over peer memory
+	LatentPrefill    Kind = "latent_attention_prefill" // batch, tokens, heads: DeepSeek-V3's latent attention over expanded keys and values, causal
+	LatentDecode     Kind = "latent_attention_decode"  // batch, context, heads: the same over the compressed cache, one query a sequence
+	ScanPrefill      Kind = "scan_prefill"             // batch, tokens, heads, kv_heads, head_dim: the gated delta rule over prompts, in chunks
+	Mixture          Kind = "mixture"                  // tokens, experts, top_k, hidden, width, ep, matrices: the grouped products of a layer's experts with what lies between and around them, tokens spread evenly over the experts
+	HostStep         Kind = "host_step"                // the host's part of a decode step of a tiny model, not hidden behind the GPU
+	EagerStep        Kind = "eager_step"               // launches: a decode step of a tiny model, kernel after kernel
+	GEMMPower        Kind = "gemm_power"               // m, n, k: a product for seconds, for the power that it draws
+	AttentionPower   Kind = "attention_power"          // as AttentionDecode, likewise
+	ReadPower        Kind = "read_power"               // bytes: as Read, likewise
+	Idle             Kind = "idle"                     // the GPU has a context and nothing to do, likewise
 )
 
 // drawn are the kinds that are run for the power that they draw, with those that
@@ -140,6 +143,12 @@ func (p *Point) needs() []int {
 		return []int{s.Tokens, s.Heads, s.KVHeads, s.HeadDim}
 	case AttentionDecode:
 		return []int{s.Batch, s.Context, s.Heads, s.KVHeads, s.HeadDim}
+	case LatentPrefill:
+		return []int{s.Batch, s.Tokens, s.Heads}
+	case LatentDecode:
+		return []int{s.Batch, s.Context, s.Heads}
+	case ScanPrefill:
+		return []int{s.Batch, s.Tokens, s.Heads, s.KVHeads, s.HeadDim}
 	case MixtureDecode:
 		return []int{s.Batch, s.Experts, s.TopK, s.Hidden, s.Width}
 	case TopKPrefill, GateUpPrefill, DownPrefill, Mixture:
@@ -199,7 +208,8 @@ func (p *Point) check() error {
 func (p *Point) Work() roofline.Work {
 	s := &p.Shape
 	f := func(n int) float64 { return float64(n) }
-	if p.Scheme != roofline.Unquantized || p.Kind == Mixture || p.Shape.Batch > 0 && p.Kind == AttentionPrefill {
+	switch {
+	case p.Scheme != roofline.Unquantized, p.Kind == Mixture, p.Kind == LatentPrefill, p.Kind == LatentDecode, p.Kind == ScanPrefill, p.Shape.Batch > 0 && p.Kind == AttentionPrefill:
 		return p.imported()
 	}
 	size := func(n float64) unit.Bytes { return p.DType.Bytes(n) }
@@ -258,6 +268,14 @@ func (p *Point) kernel(g *hardware.GPU, skinny int) roofline.Kernel {
 		k.Shape.Tiles = p.tiles()
 	case AttentionDecode:
 		k.Class, k.Shape.Tiles = roofline.AttentionDecode, p.tiles()
+	case LatentPrefill:
+		k.Class, k.Shape.M, k.Shape.K = roofline.LatentPrefill, float64(s.Tokens*s.Batch), float64(s.Heads)*expandedDims
+		k.Shape.Tiles = p.tiles()
+	case LatentDecode:
+		k.Class, k.Shape.Tiles = roofline.LatentDecode, p.tiles()
+	case ScanPrefill:
+		k.Class, k.Launches = roofline.ChunkedScan, scanLaunches
+		k.Shape.Tiles = float64(s.Tokens) / p.chunk()
 	case Mixture:
 		p.grouped(&k)
 	case MixtureDecode:

@@ -52,8 +52,7 @@ type Served struct {
 	Made    time.Time
 }
 
-// servedKeys are the constants that times of a server can tell of, those of its host first.
-// Of which they do, the points decide.
+// servedKeys are the constants that times of a server can tell of. Of which they do, the points decide.
 var servedKeys = []roofline.Constant{
 	roofline.HostStep, roofline.HostAsync, roofline.HostSequence, roofline.HostRequest, roofline.HostLaunch, roofline.HostDispatch,
 	roofline.GEMMMemory, roofline.GEMMCompute, roofline.AttentionMemory, roofline.AttentionCompute,
@@ -91,46 +90,32 @@ func FitServed(s *Served, g *hardware.GPU) (*hardware.CalibrationFile, error) {
 	if err := v.possible(); err != nil {
 		return nil, err
 	}
-	e := equation{keys: keys, parts: v.parts(keys), fast: v.fast(keys), resamples: fewResamples}
-	f, err := solve(e, samples, start)
-	if err != nil {
-		return nil, err
-	}
-	if f.impossible() != nil { // a slow host may have hidden the kernels
-		if f, err = again(e, samples, start); err != nil {
-			return nil, err
-		}
-	}
+	e := equation{keys: keys, parts: v.parts(keys), fast: v.fast(keys), resamples: fewResamples, basins: slowHosts(keys)}
+	f := solve(e, samples, start)
 	if err := f.impossible(); err != nil {
 		return nil, err
 	}
 	return s.file(g, v, f)
 }
 
-// quickHost is the share of its usual times that the host takes where a fit is begun again. A step takes the
-// longer of host and kernels, so that a fit that finds a slow host may leave the kernels anywhere below it.
-const quickHost = 0.1
+// hostScales are how many times slower than at the start the host is where a fit begins again. A step takes the
+// longer of host and kernels, so that a fit that begins with the kernels ahead of the host may end there.
+var hostScales = []float64{4, 16}
 
-// again fits from a quick host on, and then from what that found; what the samples do not tell of is as at start.
-func again(e equation, samples []sample, start []float64) (*fit, error) {
-	quick := slices.Clone(start)
-	for i, k := range e.keys {
-		if k.Info().Engine {
-			quick[i] *= quickHost
+// slowHosts are starts with slower hosts.
+func slowHosts(keys []roofline.Constant) func(start []float64) [][]float64 {
+	return func(start []float64) (all [][]float64) {
+		for _, scale := range hostScales {
+			slow := slices.Clone(start)
+			for i, k := range keys {
+				if k.Info().Engine {
+					slow[i] *= scale
+				}
+			}
+			all = append(all, slow)
 		}
+		return all
 	}
-	f, err := solve(e, samples, quick)
-	if err != nil {
-		return nil, err
-	}
-	for i, held := range f.held {
-		if !held {
-			quick[i] = f.value[i]
-		} else {
-			quick[i] = start[i]
-		}
-	}
-	return solve(e, samples, quick)
 }
 
 // impossible says which constant comes out as none that there can be.
@@ -148,6 +133,9 @@ type evaluator struct {
 	s    *Served
 	gpu  *hardware.GPU
 	base hardware.Calibration
+
+	last   *analytic.Predictor // of the constants lastAt: a fit evaluates all points at one vector of constants, and then at the next
+	lastAt roofline.Constants
 }
 
 func (s *Served) evaluator(g *hardware.GPU) (*evaluator, error) {
@@ -157,15 +145,23 @@ func (s *Served) evaluator(g *hardware.GPU) (*evaluator, error) {
 
 // predictor is of the server with constants.
 func (v *evaluator) predictor(c roofline.Constants) (*analytic.Predictor, error) {
+	if v.last != nil && v.lastAt == c {
+		return v.last, nil
+	}
 	cal := v.base
 	cal.Constants = c
 	m, err := analytic.NewMachine(v.gpu, cal, v.s.Engine)
 	if err != nil {
 		return nil, err
 	}
-	return analytic.NewPredictor(&analytic.Case{
+	p, err := analytic.NewPredictor(&analytic.Case{
 		Model: v.s.Model, Machine: m, Scheme: v.s.Scheme, Parallel: v.s.Parallel, Workload: analytic.Workload{Batch: 1, PromptLen: 1, GenLen: 1},
 	})
+	if err != nil {
+		return nil, err
+	}
+	v.last, v.lastAt = p, c
+	return p, nil
 }
 
 // time is what a point takes by constants.
@@ -174,6 +170,11 @@ func (v *evaluator) time(c roofline.Constants, p *ServedPoint) (unit.Seconds, er
 	if err != nil {
 		return 0, err
 	}
+	return p.time(of)
+}
+
+// time is what the point takes by a predictor.
+func (p *ServedPoint) time(of *analytic.Predictor) (unit.Seconds, error) {
 	if !p.First {
 		return of.StepTime(float64(p.Batch), 1, float64(p.Context), 1), nil
 	}
@@ -205,23 +206,59 @@ func (v *evaluator) possible() error {
 	return nil
 }
 
-// keys are those of servedKeys that the engine has, and those of the scheme's own products.
+// keys are those of servedKeys that the time of a point depends on, and those of the scheme's own products.
 func (v *evaluator) keys() (keys []roofline.Constant, err error) {
 	told, err := v.tellsCalls()
 	if err != nil {
 		return nil, err
 	}
-	for _, k := range servedKeys {
-		if v.base.Constants[k] > 0 && (k != roofline.HostDispatch || told) {
-			keys = append(keys, k)
-		}
+	priced, err := v.priced()
+	if err != nil {
+		return nil, err
 	}
 	for _, k := range roofline.All() {
-		if base := k.Info().Base; k.OfScheme() && v.base.Constants[k] > 0 && k.Relative() && slices.Contains(servedKeys, base) {
+		wanted := k
+		if k.OfScheme() && k.Relative() {
+			wanted = k.Info().Base
+		}
+		switch {
+		case !slices.Contains(servedKeys, wanted), v.base.Constants[k] == 0, k == roofline.HostDispatch && !told:
+		case k.Info().Engine || priced[k]:
 			keys = append(keys, k)
 		}
 	}
 	return keys, nil
+}
+
+// priced are the constants that a kernel of a point depends on.
+func (v *evaluator) priced() (map[roofline.Constant]bool, error) {
+	of, err := v.predictor(v.base.Constants)
+	if err != nil {
+		return nil, err
+	}
+	peaks, err := v.gpu.Peaks()
+	if err != nil {
+		return nil, err
+	}
+	m := roofline.NewMachine(peaks, &v.base.Constants)
+	all := map[roofline.Constant]bool{}
+	var parts []roofline.Part
+	for i := range v.s.Points {
+		p := &v.s.Points[i]
+		s := of.Step(float64(p.Batch), 1, float64(p.Context), 1)
+		if p.First {
+			s = of.Step(1, float64(p.Context), 0, 1)
+		}
+		of.Walk(&s, func(l *analytic.Lowering, _ []roofline.Cost) {
+			for i := range l.Kernels {
+				_, parts = m.Parts(&l.Kernels[i].Kernel, parts[:0])
+				for _, x := range parts {
+					all[x.By], all[x.And] = true, true
+				}
+			}
+		})
+	}
+	return all, nil
 }
 
 // slowHost is by how much slower than the base's the host may be of a prompt that the kernels are known to
@@ -292,9 +329,19 @@ func (v *evaluator) sustained(compute float64) float64 {
 
 // fast is the time of a sample.
 func (v *evaluator) fast(keys []roofline.Constant) func(p []float64, s *sample) float64 {
+	var last []float64
+	var of *analytic.Predictor
+	var err error
 	return func(p []float64, s *sample) float64 {
-		t, err := v.time(v.with(keys, p), s.point)
+		if !slices.Equal(last, p) { // all samples are evaluated at one point, and then at the next
+			last = append(last[:0], p...)
+			of, err = v.predictor(v.with(keys, p))
+		}
 		if err != nil { // constants that cannot be, which a fit tries
+			return 1e6
+		}
+		t, failed := s.point.time(of)
+		if failed != nil {
 			return 1e6
 		}
 		return float64(t)

@@ -155,6 +155,31 @@ func TestServedConstantsAreRecovered(t *testing.T) {
 	}
 }
 
+// A server whose host takes longer than any of its kernels tells of the host, and leaves the kernels as they were.
+func TestServedBySlowHost(t *testing.T) {
+	for _, model := range []string{"llama3.2-1b", "llama3.1-8b"} {
+		s := served(t, model, "vllm", "h200", 2048)
+		for i := range s.Points {
+			p := &s.Points[i]
+			if p.Seconds = 15e-3 + 1e-3*float64(p.Batch); p.First {
+				p.Seconds = 40e-3 + 20e-6*float64(p.Context)
+			}
+		}
+		f, err := FitServed(s, casetest.GPU(t, "h200"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, want := range map[string]float64{"host.async_step": 15e-3, "host.async_sequence": 1e-3} {
+			if v := f.Values[k]; math.Abs(v.Value/want-1) > 0.05 {
+				t.Errorf("%s: %s = %v ± %v of %d points, want %v", model, k, v.Value, v.Uncertainty, v.N, want)
+			}
+		}
+		if v, ok := f.Values["gemm.memory"]; ok && v.N > 0 {
+			t.Errorf("%s: gemm.memory = %v ± %v of %d points that the host takes all of", model, v.Value, v.Uncertainty, v.N)
+		}
+	}
+}
+
 // Points that are too few, or that no hardware of the kind can do, are refused.
 func TestServedRefusals(t *testing.T) {
 	s := served(t, "llama3.1-8b", "vllm", "h200", 8192)

@@ -59,15 +59,7 @@ func TestLookAtAShortRun(t *testing.T) {
 // nvidia-smi is asked anew for each state, far less often than NVML.
 func TestLookBySMI(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := Options{Run: smi(h200), Root: fstest.MapFS{}}.withDefaults()
-		d, err := openSMI(t.Context(), &o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := &Monitor{own: map[int]bool{}, root: o.Root}
-		if err := m.choose(d, &o); err != nil {
-			t.Fatal(err)
-		}
+		m, _ := openedSMI(t)
 		end := m.Look(t.Context())
 		time.Sleep(20 * time.Second)
 		all, err := end()

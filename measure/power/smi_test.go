@@ -32,17 +32,24 @@ var h200 = map[string]string{
 	"--query-compute-apps=": "4711, python, 16000\n",
 }
 
+// openedSMI monitors the board that nvidia-smi knows, by the driver of this version.
+func openedSMI(t *testing.T) (m *Monitor, version string) {
+	t.Helper()
+	o := Options{Run: smi(h200), Root: fstest.MapFS{}}.withDefaults()
+	d, err := openSMI(t.Context(), &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m = &Monitor{own: map[int]bool{}, root: o.Root}
+	if err := m.choose(d, &o); err != nil {
+		t.Fatal(err)
+	}
+	return m, d.version
+}
+
 func TestSMI(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := Options{Run: smi(h200), Root: fstest.MapFS{}}.withDefaults()
-		d, err := openSMI(t.Context(), &o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := &Monitor{own: map[int]bool{}, root: o.Root}
-		if err := m.choose(d, &o); err != nil {
-			t.Fatal(err)
-		}
+		m, version := openedSMI(t)
 		mark, err := m.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -61,7 +68,7 @@ func TestSMI(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 		g := m.GPUs()[0]
-		if *g.MemoryBytes != 143771<<20 || *g.MIG || !*g.ECC || d.version != "580.1" {
+		if *g.MemoryBytes != 143771<<20 || *g.MIG || !*g.ECC || version != "580.1" {
 			t.Errorf("%+v", g)
 		}
 	})

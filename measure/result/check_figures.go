@@ -137,6 +137,9 @@ func (c *checker) serving(s *Serving) {
 		failed += n
 	}
 	c.hold(s.Completed+failed == s.Requests, "serving: %d completed and %d failed are not the %d requests", s.Completed, failed, s.Requests)
+	if x := s.Steady; x != nil && (x.Begin < 0 || x.Begin >= x.End || x.End > len(s.Records)) {
+		c.hold(false, "serving.steady_state is of records %d to %d: there are %d", x.Begin, x.End, len(s.Records))
+	}
 	for key, t := range map[string]*Times{"first_chunk_s": s.FirstChunk, "ttfo_s": s.TTFO, "chunk_gap_s": s.ChunkGap} {
 		c.summary("serving."+key, t)
 	}

@@ -34,9 +34,27 @@ type Serving struct {
 	Goodput         *Goodput       `json:"goodput" late:"true"` // null without --slo: no request can be told from a good one
 	PrefixCache     *PrefixCache   `json:"prefix_cache" late:"true"`
 	Metrics         *ServerMetrics `json:"server_metrics" late:"true"` // null where the server has no /metrics
+	Steady          *SteadyState   `json:"steady_state" late:"true"`   // null where none was looked for: in a closed loop, of a trace, of fewer than 50 requests
 }
 
-// Adjusted are percentiles over all requests, a failed one counted as one that
+// Counted are the records of the requests that times and goodput are of: all, or those in the steady state.
+func (s *Serving) Counted() []Record {
+	if s.Steady == nil {
+		return s.Records
+	}
+	return s.Records[s.Steady.Begin:s.Steady.End]
+}
+
+// A SteadyState says which requests at a rate saw the server in its steady state: those before fill it, and
+// those after are answered while no more come.
+type SteadyState struct {
+	Method  string `json:"method"`  // how the transient was found: "MSER-5"
+	Reached bool   `json:"reached"` // false if the load overloads the server or is too short: then all requests count
+	Begin   int    `json:"begin"`   // the first record that counts
+	End     int    `json:"end"`     // the first one after those that count
+}
+
+// Adjusted are percentiles over all requests that count, a failed one counted as one that
 // took longer than any that was completed. A percentile that falls among the failed
 // is null.
 type Adjusted struct {
@@ -59,8 +77,8 @@ type Goodput struct {
 	TPOT      *float64 `json:"tpot_limit_s"`
 	TTLT      *float64 `json:"ttlt_limit_s"`
 	Good      int      `json:"good"`        // requests within all of them; one that failed is none
-	Share     float64  `json:"share"`       // of all requests
-	PerSecond float64  `json:"requests_hz"` // good requests over the duration
+	Share     float64  `json:"share"`       // of the requests that count
+	PerSecond float64  `json:"requests_hz"` // that share of all requests, over the duration
 }
 
 // PrefixCache says how much of the prompts the server did not compute, because it

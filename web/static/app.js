@@ -1,8 +1,9 @@
 // The page: one state, views of it, and what changes it.
-import { h, htm, render, useCallback, useEffect, useMemo, useRef, useState } from "./libraries.js";
+import { h, htm, render, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./libraries.js";
 import { FIRST, asked, changed, command, read, write } from "./state.js";
 import { addFile, program } from "./client.js";
-import { begins, clients, first, second, useFigures } from "./figures.js";
+import { clients, first, second, useFigures } from "./figures.js";
+import { begins } from "./times.js";
 import { Controls } from "./controls.js";
 import { Accuracy, Compare, GraphView, Latency, Memory, Operators, Pareto, Rates, Roofline, Verdict } from "./views.js";
 import { Plan } from "./plan.js";
@@ -70,7 +71,7 @@ function readLink(tell) {
 function useLink(state, setState, setNote) {
   const latest = useRef(state), last = useRef(-PAUSE), moved = useRef(true);
   latest.current = state;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const link = write(state), now = performance.now();
     if (link !== location.hash) {
       if (moved.current || now - last.current < PAUSE) history.replaceState(null, "", link);
@@ -113,7 +114,7 @@ function App() {
   const hub = useRef(new Set());
   useEffect(() => {
     const id = state.flags.model;
-    if (!token || !/^[\w.-]+\/[\w.@-]+$/.test(id) || hub.current.has(id) || catalog?.models.some((m) => m.aliases.includes(id))) return;
+    if (!token || !/^[\w-][\w.-]*\/[\w.@-]+$/.test(id) || hub.current.has(id) || catalog?.models.some((m) => m.aliases.includes(id))) return;
     hub.current.add(id);
     local(`hub?id=${encodeURIComponent(id)}`).then((r) => r.arrayBuffer()).then((b) => {
       addFile(clients, `hub/${id.replaceAll("/", "--")}.json`, new Uint8Array(b));
@@ -163,7 +164,7 @@ function Head({ state, set, flags, text, setNote, note }) {
     <h1>llmprof <small>what LLM inference costs on a GPU</small></h1>
     <div class="row">
       <button type="button" onClick=${() => copy("Command", command(flags))} title=${command(flags)}>Copy CLI command</button>
-      <button type="button" onClick=${() => copy("Link", location.href)}>Copy link</button>
+      <button type="button" onClick=${() => copy("Link", location.href.split("#")[0] + write(state))}>Copy link</button>
       <button type="button" disabled=${!text} onClick=${() => save("estimate.json", text, "application/json")}>JSON</button>
       <button type="button" disabled=${!text} onClick=${csv}>CSV</button>
       ${state.pin

@@ -168,7 +168,7 @@ export function curve({ rows, key, measured, pinned, limit, xlabel = "batch (seq
       limit ? P.ruleY([limit], { stroke: "var(--alarm)", strokeDasharray: "5,3" }) : null,
       P.tip(shown, P.pointerX({
         x, y: `${key}_s`, ...tip, title: (r) => `${x} ${si(r[x])}: ${name} ${si(r[`${key}_s`], "s")}` +
-          (r[`${key}_low_s`] !== undefined ? `\n90 % interval ${si(r[`${key}_low_s`], "s")} to ${si(r[`${key}_high_s`], "s")}\nfloor ${si(r[`${key}_floor_s`], "s")}${r.fits === false ? "\ndoes not fit" : ""}` : "") + (r[`${key}_slow_s`] ? `\nslow end of the interval ${si(r[`${key}_slow_s`], "s")}` : ""),
+          (r[`${key}_low_s`] !== undefined ? `\n90 % interval ${si(r[`${key}_low_s`], "s")} to ${si(r[`${key}_high_s`], "s")}\nfloor ${si(r[`${key}_floor_s`], "s")}` : "") + (r[`${key}_slow_s`] ? `\nslow end of the interval ${si(r[`${key}_slow_s`], "s")}` : ""),
       })),
     ],
   }));
@@ -193,7 +193,7 @@ function frontier(points, priced) {
 // pareto draws cost over speed of cards and splits; what nothing betters is joined.
 export function pareto({ rows, pinned, priced, width, height, chosen }) {
   const y = priceOf(priced);
-  const usable = (list) => list.filter((r) => r.fits && !r.reason && r.tpot_s > 0 && r[y] > 0).map((r) => ({ ...r, user: 1 / r.tpot_s }));
+  const usable = (list) => list.filter((r) => r.tpot_s > 0 && r[y] > 0).map((r) => ({ ...r, user: 1 / r.tpot_s }));
   const points = usable(rows), front = frontier(points, priced), old = frontier(usable(pinned), priced), on = new Set(front);
   const xs = span([...points, ...old].map((p) => p.user)), ys = span([...points, ...old].map((p) => p[y]));
   const name = (p) => `${p.gpus} × ${p.gpu}`, short = (p) => name(p).replace(/-\d+gb$/, "");

@@ -1,18 +1,23 @@
 // The controls. Each sets a flag of "llmprof estimate"; what cannot be chosen is grey and says why.
 import { h, htm, useMemo, useRef, useState } from "./libraries.js";
 import { kept } from "./kept.js";
+import { wanted } from "./order.js";
 const html = htm.bind(h);
 
 const short = (reason) => { const t = reason.replace(/\s+/g, " "); return t.length > 90 ? t.slice(0, 89) + "…" : t; };
 
 // Choice is a list of values of which the refused ones are grey.
-function Choice({ id, label, hint, value, values, names = (v) => v, refused, first, off, onchange }) {
-  const no = refused?.[id] ?? {}, list = [...new Set([...values, ...(value && !values.includes(value) ? [value] : [])])];
+function Choice({ id, label, hint, value, values, refused, first, off, onchange }) {
+  const no = refused?.[id];
+  const options = useMemo(() => [...new Set([...values, value ?? ""])].filter(Boolean).map((v) => {
+    const why = no?.[v];
+    return html`<option key=${v} value=${v} disabled=${why !== undefined && v !== value} title=${why ?? ""}>${v}${why !== undefined ? ` (${short(why)})` : ""}</option>`;
+  }), [values.length, value, no]);
   return html`<div class="control">
     <label for=${id}>${label}</label>
     <select id=${id} value=${value ?? ""} title=${off || hint} disabled=${!!off} onChange=${(e) => onchange(e.target.value)}>
       ${first !== undefined && html`<option value="">${first}</option>`}
-      ${list.filter((v) => v !== "").map((v) => html`<option key=${v} value=${v} disabled=${v in no && v !== value} title=${no[v] ?? ""}>${names(v)}${v in no ? ` (${short(no[v])})` : ""}</option>`)}
+      ${options}
     </select>
   </div>`;
 }
@@ -76,6 +81,8 @@ function GPUChoice({ value, catalog, refused, onchange }) {
 
 const Group = ({ title, children, open = true }) => html`<details class="group" open=${open}><summary>${title}</summary>${children}</details>`;
 
+const seen = () => wanted("choices");
+
 export const Controls = kept(function Controls({ state, set, catalog, refused, here, take }) {
   const f = state.flags, load = state.view.load;
   const flag = (name) => (value) => set((s) => { s.flags[name] = String(value); });
@@ -87,7 +94,7 @@ export const Controls = kept(function Controls({ state, set, catalog, refused, h
   const choose = (id, label, values, more) => html`<${Choice} id=${id} label=${label} hint=${usage(id)} value=${f[id]} values=${values} onchange=${flag(id)} ...${common} ...${more} />`;
   const split = (id, label, values) => choose(id, label, values, { value: f[id] || "1", onchange: (v) => flag(id)(v === "1" ? "" : v) });
   const target = (id, label, unit) => html`<${Target} id=${id} label=${label} unit=${unit} value=${state.targets[id]} onchange=${(v) => set((s) => { if (v) s.targets[id] = v; else delete s.targets[id]; })} />`;
-  return html`<aside aria-label="Settings">
+  return html`<aside aria-label="Settings" onPointerEnter=${seen} onFocusIn=${seen}>
     <${Group} title="Model and GPU">
       <${ModelChoice} value=${f.model} catalog=${catalog} here=${here} take=${take} onchange=${(v) => set((s) => { s.flags.model = v; for (const n of ["weights", "kv", "act", "expert-skew"]) delete s.flags[n]; })} />
       <${GPUChoice} value=${f.gpu} catalog=${catalog} refused=${refused} onchange=${(v) => set((s) => { s.flags.gpu = v; delete s.flags.price; })} />
@@ -134,4 +141,4 @@ export const Controls = kept(function Controls({ state, set, catalog, refused, h
       <div class="two">${target("ttft", "TTFT", "ms")}${target("tpot", "TPOT", "ms")}${target("tps", "Throughput", "tok/s")}${target("usd", "Cost", "$/M")}</div>
     <//>
   </aside>`;
-}, "state", "catalog", "refused", "here");
+}, null, "state", "catalog", "refused", "here");

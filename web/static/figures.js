@@ -1,22 +1,11 @@
 // What the page asks the estimator, and what it has been answered.
-import { useEffect, useMemo, useRef, useState } from "./libraries.js";
+import { useLayoutEffect, useMemo, useRef, useState } from "./libraries.js";
 import { OF_LOAD, WORKLOAD, asked } from "./state.js";
 import { Client } from "./client.js";
+import { drop, due } from "./order.js";
+import { answered } from "./times.js";
 
 export const first = new Client(2000), second = new Client(10000, first.answered), planner = new Client(60000, null, true), clients = [first, second, planner];
-
-// times are milliseconds: of the first figures since the page was opened, and of each kind of answer
-// from the change to when it is drawn.
-export const times = (globalThis.llmprofTimes = { first: null, views: {} });
-let change = 0;
-export function begins() { change = performance.now(); }
-function drawn(kind) {
-  const begin = change;
-  requestAnimationFrame(() => setTimeout(() => {
-    times.first ??= performance.now();
-    (times.views[kind] ??= []).push(performance.now() - begin);
-  }));
-}
 
 // known are the latest answers by what was asked: going back and comparing ask nothing anew.
 const known = new Map(), MOST = 60;
@@ -26,32 +15,44 @@ function keep(id, answer) {
   if (known.size > MOST) known.delete(known.keys().next().value);
 }
 
-const NONE = {};
+const NONE = {}, SLOW = 100; // ms after which a view is marked as not yet up to date
 
-// useAnswer asks when what is asked changes, and keeps the last answer until the next has come; a lasting
-// one is kept beside an error. Parsed makes of an answer what views take.
-function useAnswer(client, kind, request, parsed, lasting) {
+// busy marks a view as long as an answer for it is waited for.
+const late = new Map(); // timers of the kinds of answers
+function busy(view, kind, begins) {
+  clearTimeout(late.get(kind)?.timer);
+  late.delete(kind);
+  const mark = () => document.getElementById(view)?.setAttribute("aria-busy", [...late.values()].some((l) => l.view === view && l.shown));
+  if (begins) { const l = { view, shown: false }; l.timer = setTimeout(() => { l.shown = true; mark(); }, SLOW); late.set(kind, l); } else mark();
+}
+
+// useAnswer asks when what is asked changes, those for a view in the window first, and keeps the last answer until
+// the next has come; a lasting one is kept beside an error. Parsed makes of an answer what views take.
+function useAnswer(client, view, kind, request, parsed, lasting) {
   const [answer, set] = useState(NONE), asks = useRef({ last: 0, shown: 0 }).current;
   const id = request ? JSON.stringify(request) : "";
-  useEffect(() => {
+  useLayoutEffect(() => {
     const number = ++asks.last;
     const show = (a) => {
       if (number < asks.shown) return; // a later one is shown
       asks.shown = number;
+      if (number === asks.last) busy(view, kind, false);
       set(a);
-      drawn(kind);
+      answered(kind);
     };
-    if (!request) { asks.shown = number; set(NONE); return; }
+    drop(kind);
+    if (!request) { asks.shown = number; busy(view, kind, false); set(NONE); return; }
     if (known.has(id)) { show(known.get(id)); keep(id, known.get(id)); return; }
-    client.ask(kind, request).then(
+    busy(view, kind, true);
+    due(view, kind, () => client.ask(kind, request).then(
       (a) => {
         if (!a) return; // a later request of the kind came
         const made = { ...parsed(a), request };
         keep(id, made);
         show(made);
       },
-      (e) => { if (number >= asks.shown) { asks.shown = number; set((old) => ({ ...(lasting ? old : NONE), error: e.message, request })); } },
-    );
+      (e) => show((old) => ({ ...(lasting ? old : NONE), error: e.message, request })),
+    ));
   }, [id]);
   return answer;
 }
@@ -60,10 +61,10 @@ function useAnswer(client, kind, request, parsed, lasting) {
 const ordered = (pairs) => Object.fromEntries(pairs.sort(([a], [b]) => (a < b ? -1 : 1)));
 const without = (flags, ...names) => ordered(Object.entries(flags).filter(([k]) => !names.includes(k)));
 const withAll = (flags, more) => ordered(Object.entries({ ...flags, ...more }));
-const rows = (a) => ({ list: a.text ? a.text.trim().split("\n").filter(Boolean).map((l) => JSON.parse(l)) : [] });
-const estimate = (a) => ({ text: a.text, doc: JSON.parse(a.text), words: a.data });
+const estimate = (a) => ({ text: a.text, doc: JSON.parse(a.text), ...a.data });
+const points = (a) => ({ list: Object.assign(a.data.points, { of: a.data.of }) });
 const given = (a) => ({ list: a.data });
-const EMPTY = [];
+export const EMPTY = [];
 
 const BATCHES = "1..1024x2";
 const TRY = {
@@ -72,36 +73,36 @@ const TRY = {
 // OF_SPLIT are flags that say how one deployment runs, which the chart of all cards leaves to each card.
 const OF_SPLIT = ["gpu", "tp", "pp", "ep", "dp", "price", "memory-utilization", "gpus-per-node", "max-num-batched-tokens", "calibration", "micro-batches", "sp", "expert-skew", "chunk"];
 
-const overBatch = (flags, again) => ({ do: "sweep", flags: withAll(without(flags, ...OF_LOAD), { batch: BATCHES }), again });
-const overRate = (flags, again) => ({ do: "load", flags: without(flags, "batch", "chunk", "cached-prefix", "rate", "concurrency"), again });
-const overCards = (flags, cards, again) => ({ do: "sweep", flags: withAll(without(flags, ...OF_LOAD, ...OF_SPLIT), { gpu: cards.join(","), tp: "1,2,4,8", batch: "1..1024x4" }), again });
+const overBatch = (flags, again) => ({ do: "sweep", flags: withAll(without(flags, ...OF_LOAD, "price"), { batch: BATCHES }), again });
+const overRate = (flags, again) => ({ do: "load", flags: without(flags, "batch", "chunk", "cached-prefix", "rate", "concurrency", "price"), again });
+const overCards = (flags, cards, again) => ({ do: "sweep", expected: true, flags: withAll(without(flags, ...OF_LOAD, ...OF_SPLIT), { gpu: cards.join(","), tp: "1,2,4,8", batch: "1..1024x4" }), again });
 
 // useFigures are the answers that the state asks for, those of the verdict first.
 export function useFigures(state, catalog) {
   const flags = useMemo(() => asked(state), [state.flags, state.view.load]), pin = state.pin, again = state.again; // files that came meanwhile
-  const main = useAnswer(first, "estimate", { do: "estimate", flags, again }, estimate, true);
-  const pinned = useAnswer(first, "pinned", pin && { do: "estimate", flags: pin, again }, estimate);
-  const graph = useAnswer(first, "graph", { do: "graph", flags: without(flags, ...OF_LOAD), again }, (a) => ({ graph: a.data }));
-  const curve = useAnswer(second, "batch", overBatch(flags, again), rows);
+  const main = useAnswer(first, null, "estimate", { do: "estimate", flags, again }, estimate, true);
+  const pinned = useAnswer(first, null, "pinned", pin && { do: "estimate", flags: pin, again }, estimate);
+  const curve = useAnswer(second, "latency", "batch", overBatch(flags, again), points);
   const cards = useMemo(() => catalog && paretoCards(state.flags.gpu, pin?.gpu, catalog), [state.flags.gpu, pin?.gpu, catalog]);
-  const pareto = useAnswer(second, "cards", cards && overCards(flags, cards, again), rows);
-  const rates = useAnswer(second, "rate", overRate(flags, again), given);
-  const oldCurve = useAnswer(second, "batch of A", pin && overBatch(pin, again), rows);
-  const oldRates = useAnswer(second, "rate of A", pin && overRate(pin, again), given);
-  const oldPareto = useAnswer(second, "cards of A", pin && cards && overCards(pin, cards, again), rows);
+  const pareto = useAnswer(second, "pareto", "cards", cards && overCards(flags, cards, again), points);
+  const rates = useAnswer(second, "rates", "rate", overRate(flags, again), given);
+  const oldCurve = useAnswer(second, "latency", "batch of A", pin && overBatch(pin, again), points);
+  const oldRates = useAnswer(second, "rates", "rate of A", pin && overRate(pin, again), given);
+  const oldPareto = useAnswer(second, "pareto", "cards of A", pin && cards && overCards(pin, cards, again), points);
   const refused = useRefused(flags, catalog, again);
   return {
-    flags, error: main.error ?? null, text: main.error ? null : main.text, doc: main.doc ?? null, words: main.words ?? null, old: pinned.doc ?? null, oldWords: pinned.words ?? null, graph: graph.graph ?? null,
+    flags, error: main.error ?? null, text: main.error ? null : main.text, doc: main.doc ?? null, words: main.words ?? null, old: pinned.doc ?? null, oldWords: pinned.words ?? null, graph: main.graph ?? null,
     curve: curve.list ?? EMPTY, oldCurve: oldCurve.list ?? EMPTY, rates: rates.list ?? EMPTY, oldRates: oldRates.list ?? EMPTY, pareto: pareto.list ?? EMPTY, oldPareto: oldPareto.list ?? EMPTY, refused,
   };
 }
 
-// useRefused are the choices that cannot be, with the reasons. No workload changes them.
+// useRefused are the choices that cannot be, with the reasons. No workload changes them, and nobody sees them before
+// a control is used.
 function useRefused(flags, catalog, again) {
   const fixed = without(flags, ...WORKLOAD, "price", "memory-utilization", "expert-skew", "gpus-per-node", "micro-batches", "sp");
   const tries = useMemo(() => catalog && { ...TRY, ...Object.fromEntries(["engine", "weights", "kv", "act"].map((n) => [n, ["", ...catalog.choices[n]]])) }, [catalog]);
-  const options = useAnswer(second, "choices", tries && { do: "options", flags: fixed, try: tries, again }, given);
-  const gpus = useAnswer(second, "gpus", catalog && { do: "options", flags: without(fixed, "gpu"), try: { gpu: catalog.gpus.map((g) => g.key) }, again }, given);
+  const options = useAnswer(second, "choices", "choices", tries && { do: "options", flags: fixed, try: tries, again }, given);
+  const gpus = useAnswer(second, "choices", "gpus", catalog && { do: "options", flags: without(fixed, "gpu"), try: { gpu: catalog.gpus.map((g) => g.key) }, again }, given);
   return useMemo(() => ({ ...options.list, ...gpus.list }), [options.list, gpus.list]);
 }
 

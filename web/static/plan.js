@@ -68,4 +68,4 @@ export const Plan = kept(function Plan(props) {
     </table></div>
     <p class="command" tabindex="0" role="group" aria-label="Command line of the search"><code>${commandOf("plan", flags)}</code></p>`}
   <//>`;
-}, "catalog", "model", "prompt", "gen", "engine", "rate", "clients", "targets");
+}, "plan", "catalog", "model", "prompt", "gen", "engine", "rate", "clients", "targets");

@@ -5,12 +5,15 @@ import { ModelGraph } from "./graph.js";
 import { command } from "./state.js";
 import { kept } from "./kept.js";
 import { drawing, picture, save } from "./save.js";
+import { EMPTY } from "./figures.js";
+import { watch } from "./order.js";
 const html = htm.bind(h);
 
 // Panel is a view with its title, and buttons that save its drawing.
 export function Panel({ id, title, about, wide, drawn = true, tools, children }) {
   const box = useRef();
   const svg = () => box.current.querySelector("svg.export, figure svg, svg");
+  useLayoutEffect(() => watch(box.current), []);
   return html`<section id=${id} class=${wide ? "wide" : ""} aria-labelledby=${`${id}-title`} ref=${box}>
     <div class="head"><h2 id=${`${id}-title`}>${title}</h2>${tools}
       ${drawn && html`<span class="save"><button type="button" aria-label=${`${title}: save as SVG`} onClick=${() => svg() && save(`llmprof-${id}.svg`, drawing(svg()), "image/svg+xml")}>SVG</button><button type="button" aria-label=${`${title}: save as PNG`} onClick=${async () => svg() && save(`llmprof-${id}.png`, await picture(svg()))}>PNG</button></span>`}
@@ -20,39 +23,24 @@ export function Panel({ id, title, about, wide, drawn = true, tools, children })
   </section>`;
 }
 
-const later = globalThis.requestIdleCallback ?? ((f) => setTimeout(f, 200)), notLater = globalThis.cancelIdleCallback ?? clearTimeout;
-
-// Chart draws again when what it shows or its width changes, at once where it is in the window and else
-// when nothing more pressing is left. Sign marks what is chosen in it, which alone changes where the others stay.
-export function Chart({ label, height, draw, on, sign, signs = [] }) {
-  const box = useRef(), figure = useRef(), near = useRef(true), due = useRef(null), marks = useRef(), [width, setWidth] = useState(0);
-  marks.current = sign;
+// Chart draws again when what it shows or its width changes, once it is ready. Sign marks what is chosen in it, which
+// alone changes where the others stay.
+export function Chart({ label, height, draw, on, ready = true, sign, signs = [] }) {
+  const box = useRef(), figure = useRef(), [width, setWidth] = useState(0);
   useLayoutEffect(() => {
     const size = new ResizeObserver(([e]) => setWidth(Math.floor(e.contentRect.width)));
-    const seen = new IntersectionObserver(([e]) => { near.current = e.isIntersecting; if (near.current) due.current?.(); }, { rootMargin: "200px" });
-    const print = () => due.current?.();
     size.observe(box.current);
-    seen.observe(box.current);
-    addEventListener("beforeprint", print);
-    setWidth(Math.floor(box.current.clientWidth));
-    return () => { size.disconnect(); seen.disconnect(); removeEventListener("beforeprint", print); };
+    return () => size.disconnect();
   }, []);
-  useEffect(() => {
-    if (width < 50) return;
-    const show = (due.current = () => {
-      due.current = null;
-      const f = (figure.current = draw(width, height));
-      f.setAttribute("role", "img");
-      f.setAttribute("aria-label", label);
-      for (const g of f.querySelectorAll("g[aria-label]")) { g.dataset.mark = g.getAttribute("aria-label"); g.removeAttribute("aria-label"); }
-      box.current.replaceChildren(f);
-      marks.current?.(f);
-    });
-    if (near.current || !figure.current) { show(); return; }
-    const id = later(() => { if (due.current === show) show(); }, { timeout: 1000 });
-    return () => notLater(id);
-  }, [width, ...on]);
-  useEffect(() => { if (figure.current && !due.current) sign?.(figure.current); }, signs);
+  useLayoutEffect(() => {
+    if (width < 50 || !ready) return;
+    const f = (figure.current = draw(width, height));
+    f.setAttribute("role", "img");
+    f.setAttribute("aria-label", label);
+    for (const g of f.querySelectorAll("g[aria-label]")) { g.dataset.mark = g.getAttribute("aria-label"); g.removeAttribute("aria-label"); }
+    box.current.replaceChildren(f);
+  }, [width, ready, ...on]);
+  useLayoutEffect(() => { if (figure.current) sign?.(figure.current); }, [width, ready, ...on, ...signs]);
   return html`<div class="chart" ref=${box} style=${{ minHeight: `${height}px` }}></div>`;
 }
 
@@ -109,7 +97,7 @@ export const Verdict = kept(function Verdict({ targets, error, doc, words, oldWo
     <details class="warnings"><summary>${notes.length} note${notes.length === 1 ? "" : "s"}</summary><ul>${notes.map((w) => html`<li key=${w}>${w}</li>`)}</ul></details>
     <p class="command" tabindex="0" role="group" aria-label="Command line"><code>${command(flags)}</code></p>
   </section>`;
-}, "targets", "error", "doc", "words", "oldWords", "flags");
+}, null, "targets", "error", "doc", "words", "oldWords", "flags");
 
 export const Compare = kept(function Compare({ pin, flags, old, doc }) {
   if (!pin) return null;
@@ -122,7 +110,7 @@ export const Compare = kept(function Compare({ pin, flags, old, doc }) {
       <tbody>${names.length ? names.map((n) => html`<tr key=${n}><th scope="row">--${n}</th><td>${pin[n] ?? "default"}</td><td>${flags[n] ?? "default"}</td></tr>`) : html`<tr><td colspan="3">Change a setting: every view then shows B beside A.</td></tr>`}</tbody></table></div>
     ${moved.some((m) => m.by) && html`<p class="about">A decode step: ${moved.filter((m) => m.by).map((m) => `${m.name} ${m.by > 0 ? "+" : "−"}${charts.si(Math.abs(m.by), "s")}`).join(", ")}.</p>`}
   <//>`;
-}, "pin", "flags", "old", "doc");
+}, null, "pin", "flags", "old", "doc");
 
 const PARTS = [["weights_bytes", "weights"], ["kv_bytes", "KV cache"], ["state_bytes", "state"], ["activations_bytes", "activations"], ["reserve_bytes", "reserve"]];
 
@@ -152,7 +140,7 @@ export const Memory = kept(function Memory({ doc, words, old }) {
       <span><i class="limit" aria-hidden="true"></i>usable <b>${text("usable")}</b> of ${text("capacity")}</span>
       <span>max batch <b>${m?.max_batch ?? ""}</b>${m?.max_tokens ? html`, ${m.max_tokens} tokens` : ""}</span></p>
   <//>`;
-}, "doc", "words", "old");
+}, "memory", "doc", "words", "old");
 
 const PhaseSwitch = ({ phase, set, id }) => html`<span class="switch" role="group" aria-label="Phase">${["prefill", "decode"].map((p) => html`<button key=${p} type="button" id=${`${id}-${p}`} aria-pressed=${phase === p} class=${phase === p ? "on" : ""} onClick=${() => set((s) => { s.view.phase = p; })}>${p}</button>`)}</span>`;
 
@@ -163,11 +151,11 @@ export const Roofline = kept(function Roofline({ doc, words, old, phase, set, op
   const hidden = p ? p.ops.filter((o) => !(o.intensity > 0 && o.flops > 0)).length : 0;
   return html`<${Panel} id="roofline" title="Roofline" tools=${html`<${PhaseSwitch} id="roof" phase=${phase} set=${set} />`}
     about=${p ? `${p.ops.length - hidden} operators with products; size is the share of the phase's time. Select one to find it in the table and the graph.` : ""}>
-    <${Chart} height=${380} label="Roofline: FLOP/s of operators over their arithmetic intensity" on=${[doc, old, phase]} signs=${[op]} sign=${(f) => charts.select(f, op)}
+    <${Chart} height=${380} label="Roofline: FLOP/s of operators over their arithmetic intensity" ready=${!!doc} on=${[doc, old, phase]} signs=${[op]} sign=${(f) => charts.select(f, op)}
       draw=${(width, height) => charts.roofline({ ops: p?.ops ?? [], words: wordsOf(words, phase), peak: words?.peak_flop_per_s ?? 1e15, bandwidth: words?.bandwidth_bytes_per_s ?? 1e12, pinned: q?.ops, width, height, seen: setHover, chosen: (k) => setOp((now) => (k === now ? null : k)) })} />
     ${legend}
   <//>`;
-}, "doc", "words", "old", "phase", "op");
+}, "roofline", "doc", "words", "old", "phase", "op");
 
 const COLUMNS = [
   ["name", "Operator", "text"], ["layer", "Layer", "text"], ["bound", "Bound", "text"], ["expected_s", "Time", "expected"], ["share", "Share", "share"],
@@ -198,7 +186,7 @@ export const Operators = kept(function Operators({ doc, words, old, phase, set, 
         ${old && html`<td class="n">${before.has(o.key) && before.get(o.key).expected_s > 0 ? (o.expected_s / before.get(o.key).expected_s).toPrecision(3) : "new"}</td>`}</tr>`)}</tbody>
     </table></div>
   <//>`;
-}, "doc", "words", "old", "phase", "op", "hover");
+}, "operators", "doc", "words", "old", "phase", "op", "hover");
 
 export const GraphView = kept(function GraphView({ graph, phase, set, op, setOp, doc, old }) {
   const p = phaseOf(doc, phase), name = op?.split("\u0000")[1] ?? null;
@@ -207,7 +195,7 @@ export const GraphView = kept(function GraphView({ graph, phase, set, op, setOp,
   return html`<${Panel} id="graph" title="Model" wide tools=${html`<${PhaseSwitch} id="graph" phase=${phase} set=${set} />`} about="One layer of each kind; bars are shares of the phase's time, on one GPU of each stage. Dashed boxes are collectives.">
     ${graph ? html`<${ModelGraph} doc=${graph} phase=${phase} selected=${name} onselect=${choose} was=${was} />` : html`<div class="graph empty"></div>`}
   <//>`;
-}, "graph", "phase", "op", "doc", "old");
+}, "graph", "graph", "phase", "op", "doc", "old");
 
 // observed are the measured points of the model, the card, the engine and the lengths.
 function observed(accuracy, doc, key) {
@@ -217,7 +205,7 @@ function observed(accuracy, doc, key) {
     o.prompt === w.prompt_len && (key === "ttft" || o.gen === w.gen_len || o.gen > 1) && (o.weights === w.scheme || o.weights === w.weights));
 }
 
-const possible = (rows) => rows.filter((r) => !r.reason), limitOf = (targets, k) => (Number(targets[k]) || 0) / 1000;
+const limitOf = (targets, k) => (Number(targets[k]) || 0) / 1000;
 const KEYS = ["ttft", "tpot"];
 
 export const Latency = kept(function Latency({ curve, oldCurve, batch, load, set, targets, doc, accuracy, own }) {
@@ -225,10 +213,10 @@ export const Latency = kept(function Latency({ curve, oldCurve, batch, load, set
   const measured = (k) => [...observed(accuracy, doc, k), ...own.filter((o) => o.metric === `${k}_s` && o.model === doc?.model.name && o.prompt === doc?.workload.prompt_len && (k === "ttft" || o.gen === doc?.workload.gen_len))];
   const same = KEYS.map((k) => JSON.stringify(measured(k)));
   return html`<${Panel} id="latency" title="Latency over batch" about="Expected, with its 90 % interval; dotted: the floor; crosses: measured. Click a point to take its batch.">
-      <div class="pair">${KEYS.map((k, i) => html`<${Chart} key=${k} height=${230} label=${`${k.toUpperCase()} over batch`} on=${[curve, oldCurve, same[i], targets[k]]} signs=${[at, doc]} sign=${(f) => charts.point(f, k, "batch", at, load === "batch" && doc?.[`${k}_s`]?.expected)}
-        draw=${(width, height) => charts.curve({ rows: possible(curve), key: k, measured: measured(k), pinned: possible(oldCurve), limit: limitOf(targets, k), width, height, chosen: adopt })} />`)}</div>
+      <div class="pair">${KEYS.map((k, i) => html`<${Chart} key=${k} height=${230} label=${`${k.toUpperCase()} over batch`} ready=${curve !== EMPTY} on=${[curve, oldCurve, same[i], targets[k]]} signs=${[at, doc]} sign=${(f) => charts.point(f, k, "batch", at, load === "batch" && doc?.[`${k}_s`]?.expected)}
+        draw=${(width, height) => charts.curve({ rows: curve, key: k, measured: measured(k), pinned: oldCurve, limit: limitOf(targets, k), width, height, chosen: adopt })} />`)}</div>
     <//>`;
-}, "curve", "oldCurve", "batch", "load", "targets", "doc", "accuracy", "own");
+}, "latency", "curve", "oldCurve", "batch", "load", "targets", "doc", "accuracy", "own");
 
 // overRate are the steady states, with the slow end of their intervals.
 const overRate = (rates) => rates.filter((r) => r.load).map((r) => ({ rate: r.rate, ...r.load, ...(r.load.high && { ttft_slow_s: r.load.high.ttft_s, tpot_slow_s: r.load.high.tpot_s }) }));
@@ -236,10 +224,10 @@ const overRate = (rates) => rates.filter((r) => r.load).map((r) => ({ rate: r.ra
 export const Rates = kept(function Rates({ rates, oldRates, rate, set, targets, doc }) {
   const rows = overRate(rates), old = overRate(oldRates), adopt = (r) => set((s) => { s.view.load = "rate"; s.flags.rate = String(r.rate); }), why = rates.find((r) => r.error)?.error;
   return html`<${Panel} id="rates" title="Latency over rate" about=${why && !rows.length ? `No steady state: ${why}` : "Means of the steady state with Poisson arrivals, and the slow end of their interval, up to what the server takes at most. Click a point to take its rate."}>
-      <div class="pair">${KEYS.map((k) => html`<${Chart} key=${k} height=${230} label=${`${k.toUpperCase()} over rate`} on=${[rates, oldRates, targets[k]]} signs=${[rate, doc]} sign=${(f) => charts.point(f, k, "rate", rate, doc?.load?.[`${k}_s`])}
+      <div class="pair">${KEYS.map((k) => html`<${Chart} key=${k} height=${230} label=${`${k.toUpperCase()} over rate`} ready=${rates !== EMPTY} on=${[rates, oldRates, targets[k]]} signs=${[rate, doc]} sign=${(f) => charts.point(f, k, "rate", rate, doc?.load?.[`${k}_s`])}
         draw=${(width, height) => charts.curve({ rows, key: k, x: "rate", xlabel: "requests a second", measured: [], pinned: old, limit: limitOf(targets, k), width, height, chosen: adopt })} />`)}</div>
     <//>`;
-}, "rates", "oldRates", "rate", "targets", "doc");
+}, "rates", "rates", "oldRates", "rate", "targets", "doc");
 
 // shownOf is a deployment as a point of the chart of cost.
 const shownOf = (doc) => (doc?.verdict.possible && doc.tpot_s ? { user: 1 / doc.tpot_s.expected, usd_mtok: doc.cost_usd?.per_million_generated_tokens, tok_s_gpu: doc.throughput_tok_s.per_gpu } : null);
@@ -251,12 +239,11 @@ export const Pareto = kept(function Pareto({ pareto, oldPareto, pin, doc, old, s
     s.view.load = "batch";
     Object.assign(s.flags, { gpu: r.gpu, tp: r.tp > 1 ? String(r.tp) : "", batch: String(r.batch) });
   });
-  const n = pareto.filter((r) => r.fits && !r.reason).length;
-  return html`<${Panel} id="pareto" title="Cost over speed" about=${`${n} of ${pareto.length} points are possible: cards with a price, TP 1 to 8, batch 1 to 1024. Squares: nothing is cheaper and faster. Star: the one shown. ${pin ? "Empty star and dashes: A. " : ""}Click a point to adopt it.`}>
-    <${Chart} height=${380} label="Cost of a million tokens over tokens a second for each user" on=${[pareto, oldPareto]} signs=${[doc, old]} sign=${(f) => charts.star(f, shownOf(doc), shownOf(old), priced)}
+  return html`<${Panel} id="pareto" title="Cost over speed" about=${`${pareto.length} of ${pareto.of ?? 0} points are possible: cards with a price, TP 1 to 8, batch 1 to 1024. Squares: nothing is cheaper and faster. Star: the one shown. ${pin ? "Empty star and dashes: A. " : ""}Click a point to adopt it.`}>
+    <${Chart} height=${380} label="Cost of a million tokens over tokens a second for each user" ready=${pareto !== EMPTY} on=${[pareto, oldPareto]} signs=${[doc, old]} sign=${(f) => charts.star(f, shownOf(doc), shownOf(old), priced)}
       draw=${(width, height) => charts.pareto({ rows: pareto, pinned: same ? [] : oldPareto, priced, width, height, chosen: adopt })} />
   <//>`;
-}, "pareto", "oldPareto", "pin", "doc", "old");
+}, "pareto", "pareto", "oldPareto", "pin", "doc", "old");
 
 const middle = (list) => { const s = [...list].sort((a, b) => a - b); return s.length ? (s[(s.length - 1) >> 1] + s[s.length >> 1]) / 2 : NaN; };
 
@@ -278,7 +265,7 @@ export const Accuracy = kept(function Accuracy({ accuracy, doc, old, own, here: 
   const alone = was && (old.engine !== engine || old.gpu.key !== doc?.gpu.key);
   return html`<${Panel} id="accuracy" title="Accuracy" about=${html`<${Badge} of=${now} /><span class="line">${doc ? now.text : "Nothing is predicted yet"}${own.length ? `. ${own.length} figures of your files: ${error(own.filter((o) => o.predicted > 0))}` : "."} Of those that a constant was fitted on, none is scored.</span>`}>
     ${was && html`<p class="about">A: <${Badge} of=${was} /><span class="line">${alone ? `${was.text}, grey.` : "The same engine and card."}</span></p>`}
-    <${Chart} height=${380} label="Predicted over measured times" on=${[accuracy, doc?.engine, doc?.gpu.key, alone && old.engine, alone && old.gpu.key, own]} draw=${(width, height) => charts.accuracy({ points: now.points, pinned: alone ? was.points : [], own: own.filter((o) => o.predicted > 0), width, height })} />
+    <${Chart} height=${380} label="Predicted over measured times" ready=${accuracy && !!doc} on=${[accuracy, doc?.engine, doc?.gpu.key, alone && old.engine, alone && old.gpu.key, own]} draw=${(width, height) => charts.accuracy({ points: now.points, pinned: alone ? was.points : [], own: own.filter((o) => o.predicted > 0), width, height })} />
     <p class="legend"><span>□ TTFT</span><span>○ TPOT</span><span>△ TTLT</span><span>× your files</span></p>
     ${machine?.token && html`<div class="row tools">
       ${machine.results.length > 0 && html`<label>Local result <select onChange=${(e) => e.target.value && openResult(e.target.value)}><option value="">choose</option>${machine.results.map((n) => html`<option key=${n}>${n}</option>`)}</select></label>`}
@@ -286,4 +273,4 @@ export const Accuracy = kept(function Accuracy({ accuracy, doc, old, own, here: 
         : html`<button type="button" disabled=${!order || !["native", "transformers"].includes(engine)} onClick=${() => measuring.start(order)} title="Runs llmprof measure on this machine, with random weights; the engine has to be native or transformers">Measure here</button>`}
     </div>`}
   <//>`;
-}, "accuracy", "doc", "old", "own", "here", "openResult", "measuring");
+}, "accuracy", "accuracy", "doc", "old", "own", "here", "openResult", "measuring");

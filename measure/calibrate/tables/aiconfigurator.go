@@ -18,6 +18,8 @@ type form struct {
 var forms = []form{
 	{[]string{"gemm_dtype", "m", "n", "k", "latency"}, gemmRow},
 	{[]string{"attn_dtype", "kv_cache_dtype", "batch_size", "isl", "step", "num_heads", "num_key_value_heads", "head_dim", "latency"}, attentionRow},
+	{[]string{"mla_dtype", "kv_cache_dtype", "batch_size", "isl", "step", "num_heads", "tp_size", "latency"}, latentRow},
+	{[]string{"phase", "batch_size", "seq_len", "num_k_heads", "head_k_dim", "num_v_heads", "head_v_dim", "latency"}, scanRow},
 	{[]string{"moe_dtype", "num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size", "distribution", "latency"}, mixtureRow},
 	{[]string{"allreduce_dtype", "num_gpus", "message_size", "latency"}, oneShotRow},
 	{[]string{"nccl_dtype", "op_name", "num_gpus", "message_size", "latency"}, ncclRow},
@@ -68,11 +70,8 @@ func attentionRow(r *record) (row calibrate.Row, ok bool) {
 	} else {
 		row.Kind, row.Shape.Tokens = calibrate.AttentionPrefill, r.size("isl")
 	}
-	switch r.text("kv_cache_dtype") {
-	case "bfloat16", "float16":
-	case "fp8", "int8":
-		row.Scheme = roofline.FP8
-	default:
+	known := false
+	if row.Scheme, known = cached(r); !known {
 		return row, false
 	}
 	window := 0
@@ -81,6 +80,43 @@ func attentionRow(r *record) (row calibrate.Row, ok bool) {
 	}
 	act := r.text("attn_dtype")
 	return row, (act == "bfloat16" || act == "float16") && window == 0 && row.Shape.HeadDim == 128 && row.Shape.Heads%row.Shape.KVHeads == 0
+}
+
+// cached is the scheme of attention over a cache in a table's format.
+func cached(r *record) (s roofline.Scheme, ok bool) {
+	switch r.text("kv_cache_dtype") {
+	case "bfloat16", "float16":
+		return roofline.Unquantized, true
+	case "fp8", "int8":
+		return roofline.FP8, true
+	}
+	return s, false
+}
+
+// latentRow reads DeepSeek-V3's latent attention. Tables of whole modules, whose rows name the format of their
+// products, have more in them than that. SGLang's prefill by FlashAttention takes the time of 3.4 times the
+// arithmetic of expanded keys and values, which is that over compressed ones.
+func latentRow(r *record) (row calibrate.Row, ok bool) {
+	row = calibrate.Row{DType: unit.BF16, Ranks: 1, Seconds: seconds(r)}
+	row.Shape = calibrate.Shape{Batch: r.size("batch_size"), Heads: r.size("num_heads")}
+	absorbed := false
+	if strings.HasPrefix(r.text("op_name"), "mla_generation") {
+		row.Kind, row.Shape.Context = calibrate.LatentDecode, r.atLeast("step", 0)+1
+	} else {
+		row.Kind, row.Shape.Tokens = calibrate.LatentPrefill, r.size("isl")
+		absorbed = r.text("kernel_source") == "flash_attention"
+	}
+	row.Scheme, ok = cached(r)
+	return row, ok && r.text("mla_dtype") == "bfloat16" && !r.t.has("gemm_type") && !absorbed
+}
+
+// scanRow reads the gated delta rule over prompts; convolutions and steps of one token are element-wise kernels.
+func scanRow(r *record) (row calibrate.Row, ok bool) {
+	row = calibrate.Row{Kind: calibrate.ScanPrefill, DType: unit.BF16, Ranks: 1, Seconds: seconds(r)}
+	row.Shape = calibrate.Shape{
+		Batch: r.size("batch_size"), Tokens: r.size("seq_len"), Heads: r.size("num_v_heads"), KVHeads: r.size("num_k_heads"), HeadDim: r.size("head_k_dim"),
+	}
+	return row, r.text("phase") == "context" && strings.HasPrefix(r.text("kernel_source"), "chunk_gated_delta_rule") && r.size("head_v_dim") == row.Shape.HeadDim
 }
 
 // ungated are the hidden and inner widths of mixtures whose experts have two matrices and

@@ -9,6 +9,7 @@ import (
 
 	"llmprof/measure/calibrate"
 	"llmprof/roofline"
+	"llmprof/unit"
 )
 
 // imported are the rows of the excerpts.
@@ -118,6 +119,44 @@ func TestMixtureKernels(t *testing.T) {
 		}
 		if notes := strings.Join(got.Notes, "\n"); len(got.Rows) != x.kept || (x.note == "") != (notes == "") || !strings.Contains(notes, x.note) {
 			t.Errorf("%s%d rows kept with the notes %q: want %d, %q", x.rows, len(got.Rows), notes, x.kept, x.note)
+		}
+	}
+}
+
+// TestLatentAndScans reads latent attention and scans, but no module with its projections, no prefill over
+// compressed keys, no convolution and no step of one token.
+func TestLatentAndScans(t *testing.T) {
+	const latent = "op_name,kernel_source,mla_dtype,kv_cache_dtype,num_heads,batch_size,isl,tp_size,step,latency"
+	const scan = "kernel_source,phase,batch_size,seq_len,num_k_heads,head_k_dim,num_v_heads,head_v_dim,latency"
+	for _, x := range []struct {
+		text string
+		want calibrate.Point // none where it has no kind
+	}{
+		{latent + "\nmla_generation,default,bfloat16,fp8,16,8,1,8,1023,0.02\n", calibrate.Point{Kind: calibrate.LatentDecode, Scheme: roofline.FP8, Shape: calibrate.Shape{Batch: 8, Context: 1024, Heads: 16}}},
+		{latent + "\nmla_context,default,bfloat16,bfloat16,16,2,512,8,0,0.1\n", calibrate.Point{Kind: calibrate.LatentPrefill, Shape: calibrate.Shape{Batch: 2, Tokens: 512, Heads: 16}}},
+		{latent + "\nmla_context,flash_attention,bfloat16,bfloat16,16,2,512,8,0,0.1\n", calibrate.Point{}},
+		{latent + ",gemm_type\nmla_context_module,default,bfloat16,bfloat16,16,2,512,8,0,0.1,bfloat16\n", calibrate.Point{}},
+		{scan + "\nchunk_gated_delta_rule,context,2,512,16,128,32,128,0.1\n", calibrate.Point{Kind: calibrate.ScanPrefill, Shape: calibrate.Shape{Batch: 2, Tokens: 512, Heads: 32, KVHeads: 16, HeadDim: 128}}},
+		{scan + "\ncausal_conv1d_fn,context,2,512,16,128,32,128,0.1\n", calibrate.Point{}},
+		{scan + "\nfused_recurrent_gated_delta_rule,generation,2,1,16,128,32,128,0.1\n", calibrate.Point{}},
+	} {
+		path := filepath.Join(t.TempDir(), "perf.csv")
+		if err := os.WriteFile(path, []byte(x.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Import(path, "sglang")
+		switch {
+		case x.want.Kind == "":
+			if err == nil || !strings.Contains(err.Error(), "no table of operators") {
+				t.Errorf("%s%v, want none of its rows", x.text, err)
+			}
+		case err != nil:
+			t.Error(err)
+		default:
+			x.want.DType, x.want.Ranks = unit.BF16, 1
+			if len(got.Rows) != 1 || got.Rows[0].Point() != x.want {
+				t.Errorf("%s%+v, want %+v", x.text, got.Rows, x.want)
+			}
 		}
 	}
 }

@@ -308,7 +308,7 @@ func TestConnecting(t *testing.T) {
 func TestGapsAreThinned(t *testing.T) {
 	o := &outcome{gaps: make([]float64, 2*maxGaps+1)}
 	tally := &tally{options: &Options{}, outcomes: []*outcome{o, {failure: &Failure{}, gaps: []float64{1}}}}
-	if got := tally.gaps(); got.N > maxGaps || got.N < maxGaps/2 || got.Max != 0 || !says(errors.New(strings.Join(tally.notes, "")), "100001 chunk gaps, one in 3") {
+	if got := tally.gaps(&result.Serving{}); got.N > maxGaps || got.N < maxGaps/2 || got.Max != 0 || !says(errors.New(strings.Join(tally.notes, "")), "100001 chunk gaps, one in 3") {
 		t.Errorf("%d gaps, %q", got.N, tally.notes)
 	}
 	if _, tpot, _ := Times(&result.Serving{}); tpot != nil {

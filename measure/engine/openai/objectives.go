@@ -59,8 +59,9 @@ func (s SLO) goodput(of *result.Serving) *result.Goodput {
 	}
 	g := &result.Goodput{TTFT: limit(s.TTFT), TPOT: limit(s.TPOT), TTLT: limit(s.TTLT)}
 	within := func(got, most *float64) bool { return most == nil || got != nil && *got <= *most }
-	for i := range of.Records {
-		r := &of.Records[i]
+	counted := of.Counted()
+	for i := range counted {
+		r := &counted[i]
 		tpot := perToken(r)
 		if r.Generated != nil && *r.Generated == 1 {
 			tpot = new(float64)
@@ -69,16 +70,16 @@ func (s SLO) goodput(of *result.Serving) *result.Goodput {
 			g.Good++
 		}
 	}
-	if n := len(of.Records); n > 0 {
+	if n := len(counted); n > 0 {
 		g.Share = float64(g.Good) / float64(n)
 	}
 	if of.Duration > 0 {
-		g.PerSecond = float64(g.Good) / of.Duration
+		g.PerSecond = g.Share * float64(len(of.Records)) / of.Duration
 	}
 	return g
 }
 
-// adjusted gives percentiles over all requests, each failed one counted as the
+// adjusted gives percentiles over all requests that count, each failed one counted as the
 // slowest: percentiles of the completed alone look the better the more requests a
 // server drops.
 func adjusted(s *result.Serving) *result.Adjusted {
@@ -93,8 +94,9 @@ func adjusted(s *result.Serving) *result.Adjusted {
 // nil.
 func tail(s *result.Serving, of func(*result.Record) *float64) result.Tail {
 	var all []float64
-	for i := range s.Records {
-		r := &s.Records[i]
+	counted := s.Counted()
+	for i := range counted {
+		r := &counted[i]
 		if r.Failure != "" {
 			all = append(all, math.Inf(1))
 		} else if t := of(r); t != nil {

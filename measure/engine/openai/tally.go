@@ -10,6 +10,8 @@ import (
 
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
+	"llmprof/serving"
+	"llmprof/unit"
 )
 
 // A tally collects the requests of a run.
@@ -92,15 +94,16 @@ func (t *tally) serving(ctx context.Context) (*result.Serving, error) {
 		}
 		s.Duration = max(s.Duration, x.record.SentS+x.end.Seconds())
 	}
+	t.settle(s)
 	if s.Duration > 0 {
 		s.RequestRate = float64(s.Completed) / s.Duration
 	}
 	s.FirstChunk = times(s, func(r *result.Record) *float64 { return r.FirstChunkS })
 	s.TTFO = times(s, func(r *result.Record) *float64 { return r.FirstOutputS })
-	s.ChunkGap = t.gaps()
+	s.ChunkGap = t.gaps(s)
 	s.Usage = checkUsage(s.Records, func(r *result.Record) int { return o.asked(o.prompt(r.Index + o.Warmup)) })
-	s.PromptTokens = tokens(s, func(r *result.Record) *int { return r.Prompt })
-	s.GeneratedTokens = tokens(s, func(r *result.Record) *int { return r.Generated })
+	s.PromptTokens = tokens(s.Records, func(r *result.Record) *int { return r.Prompt })
+	s.GeneratedTokens = tokens(s.Records, func(r *result.Record) *int { return r.Generated })
 	s.Metrics = t.metrics
 	s.PrefixCache = cached(s)
 	s.Adjusted = adjusted(s)
@@ -131,9 +134,13 @@ func (o *Options) process() string {
 // third... stands for its neighbours.
 const maxGaps = 50_000
 
-func (t *tally) gaps() *result.Times {
+func (t *tally) gaps(s *result.Serving) *result.Times {
 	var all []float64
-	for _, o := range t.outcomes {
+	outcomes := t.outcomes
+	if x := s.Steady; x != nil {
+		outcomes = outcomes[x.Begin:x.End]
+	}
+	for _, o := range outcomes {
 		if o.failure == nil {
 			all = append(all, o.gaps...)
 		}
@@ -146,37 +153,69 @@ func (t *tally) gaps() *result.Times {
 		}
 		all = kept
 	}
-	return summary(all, t.options.Warmup)
+	return summary(all, before(s))
 }
 
 // tokens summarizes what the server counted of the completed requests; nil where it
 // counted none.
-func tokens(s *result.Serving, of func(*result.Record) *int) *stats.Summary {
-	t := times(s, func(r *result.Record) *float64 {
+func tokens(records []result.Record, of func(*result.Record) *int) *stats.Summary {
+	t := summary(samples(records, func(r *result.Record) *float64 {
 		n := of(r)
 		if n == nil {
 			return nil
 		}
 		x := float64(*n)
 		return &x
-	})
+	}), 0)
 	if t == nil {
 		return nil
 	}
 	return &t.Summary
 }
 
-// times summarizes one time of the completed requests; nil where none has it.
+// times summarizes one time of the completed requests that count; nil where none has it.
 func times(s *result.Serving, of func(*result.Record) *float64) *result.Times {
-	var all []float64
-	for i := range s.Records {
-		if r := &s.Records[i]; r.Failure == "" {
+	return summary(samples(s.Counted(), of), before(s))
+}
+
+// samples are the values of completed requests.
+func samples(records []result.Record, of func(*result.Record) *float64) (all []float64) {
+	for i := range records {
+		if r := &records[i]; r.Failure == "" {
 			if v := of(r); v != nil {
 				all = append(all, *v)
 			}
 		}
 	}
-	return summary(all, s.Warmups)
+	return all
+}
+
+// before is how many requests came before the first that counts.
+func before(s *result.Serving) int {
+	if s.Steady == nil {
+		return s.Warmups
+	}
+	return s.Warmups + s.Steady.Begin
+}
+
+// settle finds the requests of the steady state, where they come at a rate.
+func (t *tally) settle(s *result.Serving) {
+	if t.options.RequestRate == 0 {
+		return
+	}
+	arrivals, ends := make([]unit.Seconds, len(t.outcomes)), make([]unit.Seconds, len(t.outcomes))
+	for i, o := range t.outcomes {
+		arrivals[i] = unit.Seconds(o.record.SentS)
+		ends[i] = arrivals[i] + unit.Seconds(o.end.Seconds())
+	}
+	x := serving.Examine(arrivals, ends)
+	if x == nil || !slices.ContainsFunc(s.Records[x.Begin:x.End], func(r result.Record) bool { return r.Failure == "" }) {
+		return
+	}
+	s.Steady = &result.SteadyState{Method: serving.Method, Reached: x.Steady, Begin: x.Begin, End: x.End}
+	if !x.Steady {
+		t.note(x.Warning())
+	}
 }
 
 func summary(samples []float64, warmups int) *result.Times {

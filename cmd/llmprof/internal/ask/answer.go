@@ -88,10 +88,7 @@ func (q *Question) Answer(ctx context.Context, from Sources) (*Answer, error) {
 	if err := ans.load(ctx, from); err != nil {
 		return nil, err
 	}
-	if err := ans.settle(); err != nil {
-		return nil, UsageError{err}
-	}
-	runs, err := ans.engine()
+	runs, err := ans.settle()
 	if err != nil {
 		return nil, UsageError{err}
 	}
@@ -160,10 +157,10 @@ func (ans *Answer) load(ctx context.Context, from Sources) error {
 	return errors.Join(modelErr, gpuErr)
 }
 
-// settle makes the case, once model and GPU are known.
-func (ans *Answer) settle() error {
+// settle makes the case once model and GPU are known, and finds the engine that runs it.
+func (ans *Answer) settle() (analytic.Engine, error) {
 	if err := ans.chooseScheme(); err != nil {
-		return err
+		return nil, err
 	}
 	ans.Workload, ans.Parallel = ans.Q.Workload, ans.Q.Parallel
 	if ans.Parallel.GPUsPerNode == 0 {
@@ -171,10 +168,13 @@ func (ans *Answer) settle() error {
 	}
 	ans.choosePrice()
 	p, err := popularity(ans.Q.Skew)
+	if err != nil {
+		return nil, err
+	}
 	if ans.Popularity = p; p != nil {
 		ans.Warnings = append(ans.Warnings, fmt.Sprintf("experts are chosen unevenly, by --expert-skew %.60s; the busiest rank of --ep is as loaded as the choice makes it", ans.Q.Skew))
 	}
-	return err
+	return ans.engine()
 }
 
 // chooseScheme takes the formats that were asked for, else those that the

@@ -101,10 +101,7 @@ func (d *Deployments) Prepare(ctx context.Context, q *Question) (*Deployment, er
 	if ans.GPU, err = d.gpu(q.GPU, q.Hardware); err != nil {
 		return nil, err
 	}
-	if err := ans.settle(); err != nil {
-		return nil, UsageError{err}
-	}
-	runs, err := ans.engine()
+	runs, err := ans.settle()
 	if err != nil {
 		return nil, UsageError{err}
 	}

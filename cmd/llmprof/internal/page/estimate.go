@@ -10,6 +10,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/plots"
 )
 
@@ -39,17 +40,29 @@ func set(f *pflag.FlagSet, flags map[string]string) error {
 	return nil
 }
 
-// asked is the answer to the flags of a request.
-func (p *Page) asked(ctx context.Context, r *Request) (*ask.Answer, error) {
+// alone is the answer to the flags of a request without a load, and the load that the flags ask for.
+func (p *Page) alone(ctx context.Context, r *Request) (*ask.Answer, *ask.SteadyLoad, error) {
 	q, l, err := question(r.Flags)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ans, err := q.Answer(ctx, p)
+	return ans, l, err
+}
+
+// asked is the answer to the flags of a request.
+func (p *Page) asked(ctx context.Context, r *Request) (*ask.Answer, error) {
+	ans, l, err := p.alone(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	return ans, l.Answer(ctx, p, ans)
+}
+
+// An Estimate is what the views of one state show besides its document.
+type Estimate struct {
+	Words *view.Words          `json:"words"`
+	Graph *plots.GraphDocument `json:"graph"` // what "llmprof graph" draws
 }
 
 // estimate is "llmprof estimate --format json".
@@ -58,9 +71,13 @@ func (p *Page) estimate(ctx context.Context, r *Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	graph, err := plots.DocumentGraph(&ans.Case, &ans.Report)
+	if err != nil {
+		return nil, err
+	}
 	var b bytes.Buffer
 	err = render.JSON(&b, ans.Document())
-	return &Answer{Text: b.String(), Data: ans.Words()}, err
+	return &Answer{Text: b.String(), Data: &Estimate{ans.Words(), graph}}, err
 }
 
 // csv is "llmprof estimate --format csv".
@@ -72,18 +89,4 @@ func (p *Page) csv(ctx context.Context, r *Request) (*Answer, error) {
 	var b bytes.Buffer
 	err = render.CSV(&b, ans.Table())
 	return &Answer{Text: b.String()}, err
-}
-
-// graph is the model's graph, which "llmprof graph" draws.
-func (p *Page) graph(ctx context.Context, r *Request) (*Answer, error) {
-	q, _, err := question(r.Flags)
-	if err != nil {
-		return nil, err
-	}
-	ans, err := q.Answer(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	d, err := plots.DocumentGraph(&ans.Case, &ans.Report)
-	return &Answer{Data: d}, err
 }

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -15,7 +14,42 @@ import (
 // mostPoints bounds a sweep of the page.
 const mostPoints = 5000
 
-// sweep is "llmprof sweep --format jsonl --keep".
+// A Sweep is the points of a sweep that can be.
+type Sweep struct {
+	Of     uint64  `json:"of"` // points in all
+	Points []point `json:"points"`
+}
+
+// A point is a row of "llmprof sweep" as far as charts show it.
+type point struct {
+	GPU       string  `json:"gpu"`
+	GPUs      int     `json:"gpus"`
+	TP        int     `json:"tp"`
+	Batch     int     `json:"batch"`
+	TTFT      float64 `json:"ttft_s"`
+	TTFTFloor float64 `json:"ttft_floor_s"`
+	TTFTLow   float64 `json:"ttft_low_s,omitempty"`
+	TTFTHigh  float64 `json:"ttft_high_s,omitempty"`
+	TPOT      float64 `json:"tpot_s,omitempty"`
+	TPOTFloor float64 `json:"tpot_floor_s,omitempty"`
+	TPOTLow   float64 `json:"tpot_low_s,omitempty"`
+	TPOTHigh  float64 `json:"tpot_high_s,omitempty"`
+	PerGPU    float64 `json:"tok_s_gpu"`
+	USD       float64 `json:"usd_mtok,omitempty"`
+}
+
+// newPoint is a row as a point, with its intervals where those were asked for.
+func newPoint(r *sweep.Row, expected bool) point {
+	p := point{
+		GPU: r.GPU, GPUs: r.GPUs, TP: r.TP, Batch: r.Batch, TTFT: r.TTFT, TTFTFloor: r.TTFTFloor, TPOT: r.TPOT, TPOTFloor: r.TPOTFloor, PerGPU: r.PerGPU, USD: r.PerMillion,
+	}
+	if !expected {
+		p.TTFTLow, p.TTFTHigh, p.TPOTLow, p.TPOTHigh = r.TTFTLow, r.TTFTHigh, r.TPOTLow, r.TPOTHigh
+	}
+	return p
+}
+
+// sweep is "llmprof sweep".
 func (p *Page) sweep(ctx context.Context, r *Request) (*Answer, error) {
 	g, err := ask.NewGrid(
 		func(flag string) bool { _, ok := r.Flags[flag]; return ok },
@@ -26,12 +60,18 @@ func (p *Page) sweep(ctx context.Context, r *Request) (*Answer, error) {
 	if n, _, err := g.Points(); err != nil || n > mostPoints {
 		return nil, fmt.Errorf("%d points: the page takes %d at most, llmprof sweep takes any number", n, mostPoints)
 	}
-	var b bytes.Buffer
-	_, err = sweep.Run(ctx, g, sweep.Options{
-		Format: sweep.JSONL, Keep: true, Workers: 1, Out: &b,
+	all := &Sweep{Points: []point{}}
+	sum, err := sweep.Run(ctx, g, sweep.Options{
+		Workers: 1, Expected: r.Expected,
+		See: func(rows []sweep.Row) {
+			for i := range rows {
+				all.Points = append(all.Points, newPoint(&rows[i], r.Expected))
+			}
+		},
 		Source: func() (sweep.Source, error) { return ask.NewGridSource(ctx, p.known, g), nil },
 	})
-	return &Answer{Text: b.String()}, err
+	all.Of = sum.Points
+	return &Answer{Data: all}, err
 }
 
 // A loadPoint is the steady state at a rate, or why there is none.
@@ -44,11 +84,7 @@ type loadPoint struct {
 // load is "llmprof estimate --rate" at several rates. Those that were not given are
 // shares of the highest rate that the server sustains.
 func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
-	q, l, err := question(r.Flags)
-	if err != nil {
-		return nil, err
-	}
-	ans, err := q.Answer(ctx, p)
+	ans, l, err := p.alone(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +114,7 @@ func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
 
 const (
 	slow  = 1e-3 // requests a second, of any server
-	steps = 12   // rates of a chart
+	steps = 8    // rates of a chart
 )
 
 // spread are rates up to almost the most that a server answers.

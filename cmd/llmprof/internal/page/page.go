@@ -110,12 +110,13 @@ func (p *Page) Constants(file string) (*ask.Calibrations, error) {
 
 // A Request is what the page asks.
 type Request struct {
-	Do    string              `json:"do"`
-	Flags map[string]string   `json:"flags"` // of the command line
-	Try   map[string][]string `json:"try"`   // values of flags that are to be tried in place of those given
-	Rates []float64           `json:"rates"`
-	File  string              `json:"file"` // the text of a result file
-	Name  string              `json:"name"` // what the file is called
+	Do       string              `json:"do"`
+	Flags    map[string]string   `json:"flags"`    // flags of the command line by their names
+	Expected bool                `json:"expected"` // the points of a sweep have expected times alone, without intervals
+	Try      map[string][]string `json:"try"`      // values of flags that are to be tried in place of those given
+	Rates    []float64           `json:"rates"`
+	File     string              `json:"file"` // the text of a result file
+	Name     string              `json:"name"` // what the file is called
 }
 
 // An Answer is the reply to a Request. Either Error or one of the others is set.
@@ -153,8 +154,6 @@ func (p *Page) answer(ctx context.Context, request []byte) (a *Answer, err error
 		return p.estimate(ctx, &r)
 	case "csv":
 		return p.csv(ctx, &r)
-	case "graph":
-		return p.graph(ctx, &r)
 	case "sweep":
 		return p.sweep(ctx, &r)
 	case "load":
@@ -169,5 +168,5 @@ func (p *Page) answer(ctx context.Context, request []byte) (a *Answer, err error
 		p.Forget()
 		return &Answer{}, nil
 	}
-	return nil, errors.New("what is asked? Want estimate, csv, graph, sweep, load, plan, options or result")
+	return nil, errors.New("what is asked? Want estimate, csv, sweep, load, plan, options or result")
 }

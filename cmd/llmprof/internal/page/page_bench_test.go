@@ -13,7 +13,7 @@ import (
 
 // BenchmarkChange is a change of the prompts of DeepSeek-V3, and each of its views.
 func BenchmarkChange(b *testing.B) {
-	for _, do := range []string{"estimate", "graph", "sweep", "load", "options"} {
+	for _, do := range []string{"estimate", "sweep", "load", "options"} {
 		b.Run(do, func(b *testing.B) {
 			p, err := page.New()
 			if err != nil {

@@ -35,6 +35,7 @@ func servingFields(s *result.Serving) render.Fields {
 			f.Rows = append(f.Rows, render.Field{Name: name, Lines: []string{text}})
 		}
 	}
+	add("Steady state", steadyText(s))
 	add("Lengths", lengthsText(s))
 	if u := s.Usage; u != nil {
 		add("Tokens", fmt.Sprintf("%d by the server's usage in %d chunks, %.3g a chunk", u.Tokens, u.Chunks, u.TokensPerChunk))
@@ -46,6 +47,18 @@ func servingFields(s *result.Serving) render.Fields {
 	add("Prefix cache", cacheText(s.PrefixCache))
 	add("Server's metrics", metricsText(s.Metrics))
 	return f
+}
+
+// steadyText says which requests times and goodput are of.
+func steadyText(s *result.Serving) string {
+	x := s.Steady
+	switch {
+	case x == nil:
+		return ""
+	case !x.Reached:
+		return "none by " + x.Method + ": all requests count"
+	}
+	return fmt.Sprintf("by %s; the first %d requests, which fill the server, and the last %d, which come as it empties, do not count", x.Method, x.Begin, len(s.Records)-x.End)
 }
 
 // serverText names the server's endpoint, its API and the model it serves.

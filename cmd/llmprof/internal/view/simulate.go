@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/serving"
@@ -43,11 +44,17 @@ func (s *Simulation) Add(name string, l *serving.Load, r *serving.Result) {
 	if r.Interrupted {
 		warn("interrupted after %d requests", r.Completed)
 	}
-	if l == nil || l.Arrival.Kind == "closed" || s.Server.Prefillers > 0 {
+	if l == nil || l.Arrival.Kind == "closed" {
 		return
 	}
-	if _, err := s.Server.SteadyRate(l.Arrival.Rate, l.Prompt, l.Gen); err != nil {
-		warn("%v; the times grow with the number of requests", err)
+	if s.Server.Prefillers == 0 {
+		if _, err := s.Server.SteadyRate(l.Arrival.Rate, l.Prompt, l.Gen); err != nil {
+			warn("%v; the times grow with the number of requests", err)
+			return
+		}
+	}
+	if x := r.Transient; x != nil && !x.Steady {
+		warn("%s", x.Warning())
 	}
 }
 
@@ -83,10 +90,19 @@ func (s *Simulation) Page() *render.Document {
 	if knee, ok := s.Knee(); ok {
 		d.Blocks = append(d.Blocks, render.Fields{Rows: []render.Field{{Name: "knee", Lines: []string{knee}}}})
 	}
-	if len(s.Warnings) > 0 {
-		d.Blocks = append(d.Blocks, render.Notes{Title: "Notes", Items: s.Warnings})
+	if notes := s.notes(); len(notes) > 0 {
+		d.Blocks = append(d.Blocks, render.Notes{Title: "Notes", Items: notes})
 	}
 	return d
+}
+
+// notes are the warnings, and what the requests that count are.
+func (s *Simulation) notes() []string {
+	if !slices.ContainsFunc(s.Points, func(p SimulatedPoint) bool { return p.Result.Counted() < p.Result.Completed }) {
+		return s.Warnings
+	}
+	return append(slices.Clone(s.Warnings), "Latency and throughput are of the requests counted: those in the steady state by "+serving.Method+
+		", not those that fill the server and those that are answered when no more come. --warmup 0 counts all.")
 }
 
 func (s *Simulation) title() string {
@@ -152,7 +168,7 @@ func seconds(v float64) any {
 // rates is the table of what the server did.
 func (s *Simulation) rates() render.Table {
 	t := render.Table{Title: "Throughput", Columns: []render.Column{
-		{Title: "load", Left: true}, {Title: "requests/s"}, {Title: "goodput/s", Drop: 2}, {Title: "tokens/s"}, {Title: "completed"}, {Title: "preempted"},
+		{Title: "load", Left: true}, {Title: "requests/s"}, {Title: "goodput/s", Drop: 2}, {Title: "tokens/s"}, {Title: "completed"}, {Title: "counted", Drop: 5}, {Title: "preempted"},
 		{Title: "running", Drop: 1}, {Title: "busy %"}, {Title: "KV cache %"}, {Title: "J/request", Drop: 3}, {Title: "$/M tokens", Drop: 4},
 	}}
 	for _, p := range s.Points {
@@ -162,7 +178,7 @@ func (s *Simulation) rates() render.Table {
 			goodput = three(r.Goodput())
 		}
 		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			p.Name, three(r.Rate()), goodput, three(r.Throughput()), r.Completed, r.Preempted, three(r.MeanRunning), render.Percent(r.Busy), render.Percent(r.MeanCache),
+			p.Name, three(r.Rate()), goodput, three(r.Throughput()), r.Completed, r.Counted(), r.Preempted, three(r.MeanRunning), render.Percent(r.Busy), render.Percent(r.MeanCache),
 			three(float64(r.Energy) / float64(max(r.Completed, 1))), s.dollars(r),
 		}})
 	}

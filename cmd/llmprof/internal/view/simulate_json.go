@@ -50,6 +50,8 @@ type simulated struct {
 	Requests    float64     `json:"requests_s"`
 	Goodput     *float64    `json:"goodput_s"`
 	Completed   int         `json:"completed"`
+	Counted     int         `json:"counted"`
+	Steady      *steadyJSON `json:"steady_state"` // null where none was looked for
 	Refused     int         `json:"refused"`
 	Preempted   int         `json:"preempted"`
 	Duration    float64     `json:"duration_s"`
@@ -63,6 +65,14 @@ type simulated struct {
 	Cost        *float64    `json:"cost_usd_request"`
 	Interrupted bool        `json:"interrupted"`
 	Timeline    []binJSON   `json:"timeline"`
+}
+
+// A steadyJSON says which requests count, from begin to before end in the order of their arrival.
+type steadyJSON struct {
+	Method  string `json:"method"`
+	Reached bool   `json:"reached"`
+	Begin   int    `json:"begin"`
+	End     int    `json:"end"`
 }
 
 type sketchJSON struct {
@@ -136,9 +146,12 @@ func (s *Simulation) Document() *SimulationDocument {
 func (s *Simulation) simulated(r *serving.Result) simulated {
 	j := simulated{
 		TTFT: sketchOf(&r.TTFT), TPOT: sketchOf(&r.TPOT), ITL: sketchOf(&r.ITL), E2E: sketchOf(&r.E2E),
-		Generated: r.Throughput(), Requests: r.Rate(), Completed: r.Completed, Refused: r.Refused, Preempted: r.Preempted,
+		Generated: r.Throughput(), Requests: r.Rate(), Completed: r.Completed, Counted: r.Counted(), Refused: r.Refused, Preempted: r.Preempted,
 		Duration: float64(r.Duration), Steps: r.Steps, Running: r.MeanRunning, Utilization: r.Busy, KV: r.MeanCache,
 		HitRate: float64(r.Cached) / float64(max(r.Prompt, 1)), Energy: float64(r.Energy), PerRequest: float64(r.Energy) / float64(max(r.Completed, 1)), Interrupted: r.Interrupted,
+	}
+	if x := r.Transient; x != nil {
+		j.Steady = &steadyJSON{serving.Method, x.Steady, x.Begin, x.End}
 	}
 	if r.Limited {
 		v := r.Goodput()
@@ -170,7 +183,7 @@ func (s *Simulation) Table() *render.Table {
 			t.Columns = append(t.Columns, render.Column{Key: k + "_" + q.name + "_s"})
 		}
 	}
-	for _, key := range []string{"generated_tok_s", "requests_s", "goodput_s", "completed", "refused", "preempted", "running", "utilization", "kv_cache_share", "energy_j_request"} {
+	for _, key := range []string{"generated_tok_s", "requests_s", "goodput_s", "completed", "counted", "refused", "preempted", "running", "utilization", "kv_cache_share", "energy_j_request"} {
 		t.Columns = append(t.Columns, render.Column{Key: key})
 	}
 	for _, p := range s.Points {
@@ -192,7 +205,7 @@ func (s *Simulation) Table() *render.Table {
 		if r.Limited {
 			goodput = r.Goodput()
 		}
-		cells = append(cells, r.Throughput(), r.Rate(), goodput, r.Completed, r.Refused, r.Preempted, r.MeanRunning, r.Busy, r.MeanCache, float64(r.Energy)/float64(max(r.Completed, 1)))
+		cells = append(cells, r.Throughput(), r.Rate(), goodput, r.Completed, r.Counted(), r.Refused, r.Preempted, r.MeanRunning, r.Busy, r.MeanCache, float64(r.Energy)/float64(max(r.Completed, 1)))
 		t.Rows = append(t.Rows, render.Row{Cells: cells})
 	}
 	return t

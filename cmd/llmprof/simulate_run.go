@@ -1,0 +1,211 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/input"
+	"llmprof/serving"
+	"llmprof/serving/replay"
+	"llmprof/unit"
+)
+
+// A simulator runs the loads of a simulation and collects their results.
+type simulator struct {
+	*simulation
+	app     *app
+	server  *serving.Server
+	loads   []serving.Load
+	options serving.Options
+	results *view.Simulation
+	out     *json.Encoder // takes records of requests; nil where none are kept
+}
+
+// all runs every load, with the records of their requests. What was interrupted keeps what it has.
+func (s *simulator) all(ctx context.Context) (err error) {
+	out, done, err := s.recordFile()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done(err == nil || len(s.results.Points) > 0)) }()
+	s.out = out
+	return s.run(ctx)
+}
+
+// run runs every load.
+func (s *simulator) run(ctx context.Context) error {
+	follow := s.app.follow()
+	defer follow.progress("")
+	switch {
+	case s.trace != "":
+		return s.replayTrace(ctx, follow)
+	case s.span[1] > 0:
+		return s.searchKnee(ctx, follow)
+	}
+	for i := range s.loads {
+		if err := s.draw(ctx, follow, &s.loads[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// draw runs a load whose requests are drawn.
+func (s *simulator) draw(ctx context.Context, follow *follower, l *serving.Load) error {
+	source, err := l.Source()
+	if err != nil {
+		return wrong(err)
+	}
+	return s.one(ctx, follow, point{view.LoadName(l), source, l, l.Requests})
+}
+
+// A point is a load with its requests.
+type point struct {
+	name     string
+	source   serving.Source
+	load     *serving.Load // nil for a trace
+	requests int           // 0 where a trace does not say how many it has
+}
+
+// one runs one load, and adds its result.
+func (s *simulator) one(ctx context.Context, follow *follower, p point) error {
+	o := s.options
+	o.Steady = !s.Given("warmup") && p.load != nil && p.load.Settles()
+	if s.out != nil {
+		o.Each = func(r *serving.Record) { _ = s.out.Encode(view.RecordOf(p.name, r)) }
+	}
+	part, _ := follow.counted(p.name + ", requests")
+	o.Progress = func(answered int, at unit.Seconds) {
+		if p.requests > 0 {
+			part(answered, p.requests)
+		} else {
+			follow.progress(fmt.Sprintf("%s: %d requests, %.0f s of server time", p.name, answered, float64(at)))
+		}
+	}
+	r, err := serving.Simulate(ctx, s.server, p.source, o)
+	if err != nil {
+		return err
+	}
+	s.results.Add(p.name, p.load, r)
+	if r.Interrupted {
+		return context.Canceled
+	}
+	return nil
+}
+
+// searchKnee simulates rates until the knee is found.
+func (s *simulator) searchKnee(ctx context.Context, follow *follower) error {
+	var light serving.Light
+	limited := s.slo != ""
+	knee, err := serving.Search(s.span[0], s.span[1], refinements, func(rate float64) (bool, error) {
+		at := s.loads[0]
+		at.Arrival.Rate = rate
+		if err := s.draw(ctx, follow, &at); err != nil {
+			return false, err
+		}
+		r := s.results.Points[len(s.results.Points)-1].Result
+		if limited {
+			return float64(r.Met) >= serving.Within*float64(r.Counted()), nil
+		}
+		ttft, tpot := r.TTFT.Quantile(0.5), 0.0
+		if r.TPOT.N > 0 {
+			tpot = r.TPOT.Quantile(0.5)
+		}
+		if light == (serving.Light{}) {
+			light = serving.Light{TTFT: ttft, TPOT: tpot}
+		}
+		return light.Holds(ttft, tpot), nil
+	})
+	slices.SortStableFunc(s.results.Points, func(x, y view.SimulatedPoint) int { return cmp.Compare(x.Load.Arrival.Rate, y.Load.Arrival.Rate) })
+	if err == nil {
+		s.results.Found = kneeText(knee, s.span, limited)
+	}
+	return err
+}
+
+// replayTrace runs the requests of a file.
+func (s *simulator) replayTrace(ctx context.Context, follow *follower) error {
+	info, err := os.Stat(s.trace)
+	if err != nil {
+		return fmt.Errorf("--trace %s: %w", s.trace, input.Cause(err))
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("--trace %s: not a regular file", s.trace)
+	}
+	f, err := os.Open(s.trace)
+	if err != nil {
+		return fmt.Errorf("--trace %s: %w", s.trace, input.Cause(err))
+	}
+	defer f.Close()
+	o := replay.Options{Speed: s.speed}
+	if s.Given("requests") {
+		o.Requests = s.requests
+	}
+	t, err := replay.Read(f, o)
+	if err != nil {
+		return fmt.Errorf("--trace %s: %w", s.trace, err)
+	}
+	if err := s.one(ctx, follow, point{t.Format, t, nil, o.Requests}); err != nil {
+		if t.Err() != nil {
+			err = fmt.Errorf("--trace %s: %w", s.trace, err)
+		}
+		return err
+	}
+	if t.Skipped > 0 {
+		s.results.Warnings = append(s.results.Warnings, fmt.Sprintf("%d requests of the trace generated nothing and were left out", t.Skipped))
+	}
+	return nil
+}
+
+// recordFile is where records of the requests go. It is complete once it has its name.
+func (s *simulation) recordFile() (*json.Encoder, func(keep bool) error, error) {
+	if s.records == "" {
+		return nil, func(bool) error { return nil }, nil
+	}
+	if info, err := os.Stat(s.records); err == nil && info.IsDir() {
+		return nil, nil, fmt.Errorf("--records %s: it is a directory; give the name of a file in it", s.records)
+	}
+	f, err := os.CreateTemp(filepath.Dir(s.records), ".llmprof-records-*")
+	if err != nil {
+		return nil, nil, fmt.Errorf("writing %s: %w", s.records, input.Cause(err))
+	}
+	b := bufio.NewWriter(f)
+	return json.NewEncoder(b), func(keep bool) error {
+		err := errors.Join(b.Flush(), f.Close())
+		if err == nil && keep {
+			return os.Rename(f.Name(), s.records)
+		}
+		return errors.Join(err, os.Remove(f.Name()))
+	}, nil
+}
+
+// write writes the result, and the chart if -o names a picture: the result then
+// goes to standard output.
+func (s *simulator) write() error {
+	v := s.results
+	r := forms{page: v.Page, table: v.Table, data: func() any { return v.Document() }}
+	kind := s.output.picture()
+	if kind == "" {
+		return s.output.write(s.app, r)
+	}
+	forms := s.output
+	forms.file = ""
+	figure, err := v.Chart(s.chart)
+	if err != nil {
+		return errors.Join(forms.write(s.app, r), err)
+	}
+	var b strings.Builder
+	if err := figure.Write(&b, kind); err != nil {
+		return err
+	}
+	return errors.Join(forms.write(s.app, r), writeFile(s.output.file, []byte(b.String())))
+}

@@ -1,0 +1,154 @@
+package serving
+
+import (
+	"math"
+	"slices"
+
+	"llmprof/unit"
+)
+
+// Figures are those of requests that were answered.
+type Figures struct {
+	TTFT, TPOT, ITL, E2E Sketch
+	Met                  int // requests within the SLO; all without one
+	Prompt, Generated    int // tokens
+	Cached               int // prompt tokens found in a prefix cache
+	Duration             unit.Seconds
+
+	first, last unit.Seconds // arrivals
+	end         unit.Seconds // of the last answer
+	lastGap     unit.Seconds // between tokens, and how many as long came one after the other
+	gaps        int
+}
+
+// gap enters the time between tokens of an answer that came to a client apart.
+func (f *Figures) gap(t unit.Seconds) {
+	if d := t - f.lastGap; max(d, -d) > f.lastGap.Times(1e-3) {
+		f.ITL.Add(float64(f.lastGap), f.gaps)
+		f.lastGap, f.gaps = t, 0
+	}
+	f.gaps++
+}
+
+// answered enters a request that was answered.
+func (f *Figures) answered(q *Record, slo *SLO) {
+	at := q.Request.At
+	if f.E2E.N == 0 {
+		f.first = at
+	}
+	f.first, f.last, f.end = min(f.first, at), max(f.last, at), max(f.end, q.Last)
+	f.Prompt += q.Request.Prompt
+	f.Generated += q.Request.Gen
+	f.Cached += q.Cached
+	f.TTFT.Add(float64(q.TTFT()), 1)
+	f.E2E.Add(float64(q.E2E()), 1)
+	if tpot, ok := q.TPOT(); ok {
+		f.TPOT.Add(float64(tpot), 1)
+	}
+	if slo.meets(q) {
+		f.Met++
+	}
+}
+
+// merge adds the figures of other requests.
+func (f *Figures) merge(o *Figures) {
+	o.ITL.Add(float64(o.lastGap), o.gaps)
+	o.gaps = 0
+	if o.E2E.N > 0 {
+		if f.E2E.N == 0 {
+			f.first = o.first
+		}
+		f.first, f.last, f.end = min(f.first, o.first), max(f.last, o.last), max(f.end, o.end)
+	}
+	for _, s := range [...]struct{ to, from *Sketch }{{&f.TTFT, &o.TTFT}, {&f.TPOT, &o.TPOT}, {&f.ITL, &o.ITL}, {&f.E2E, &o.E2E}} {
+		s.to.merge(s.from)
+	}
+	f.Met += o.Met
+	f.Prompt += o.Prompt
+	f.Generated += o.Generated
+	f.Cached += o.Cached
+	f.Duration = f.end - f.first
+}
+
+// Counted is how many requests the figures are of.
+func (f *Figures) Counted() int { return f.E2E.N }
+
+// Rate is the requests answered a second.
+func (f *Figures) Rate() float64 { return float64(f.E2E.N) / float64(f.Duration) }
+
+// Throughput is the tokens generated a second.
+func (f *Figures) Throughput() float64 { return float64(f.Generated) / float64(f.Duration) }
+
+// Goodput is the requests a second that met the SLO.
+func (f *Figures) Goodput() float64 { return float64(f.Met) / float64(f.Duration) }
+
+// maxParts bounds the parts that a load is summed up in.
+const maxParts = 64
+
+// A tally sums requests up in parts of equal size by their arrival, so that those that do not count can be left
+// out once it is known which they are. The size doubles when there are too many parts.
+type tally struct {
+	parts  []*Figures
+	size   int // requests of a part
+	warmup int // requests before the first part, which count in none
+	none   Figures
+}
+
+// newTally is of one part only, unless the steady state is looked for.
+func newTally(o *Options) *tally {
+	t := &tally{size: math.MaxInt, warmup: o.Warmup}
+	if o.Steady {
+		t.size = batchSize
+	}
+	return t
+}
+
+// of is the part of a request.
+func (t *tally) of(index int) *Figures {
+	if index < t.warmup {
+		return &t.none
+	}
+	for (index-t.warmup)/t.size >= maxParts {
+		half := t.parts[:0]
+		for pair := range slices.Chunk(t.parts, 2) {
+			if len(pair) == 2 {
+				pair[0].merge(pair[1])
+			}
+			half = append(half, pair[0])
+		}
+		t.parts, t.size = half, 2*t.size
+	}
+	i := (index - t.warmup) / t.size
+	for len(t.parts) <= i {
+		t.parts = append(t.parts, &Figures{})
+	}
+	return t.parts[i]
+}
+
+// sum is the figures of parts.
+func sum(parts []*Figures) (f Figures) {
+	for _, p := range parts {
+		f.merge(p)
+	}
+	return f
+}
+
+// steady is the figures of the requests in the steady state, and which they are: whole parts. A load of too few
+// requests is not examined.
+func (t *tally) steady(under *filling, last unit.Seconds) (Figures, *Transient) {
+	all := sum(t.parts)
+	if under.n < fewest || all.E2E.N == 0 {
+		return all, nil
+	}
+	x := &Transient{Span: last - all.first, Answer: unit.Seconds(all.E2E.Quantile(0.5))}
+	begin, steady := under.length()
+	from, to := (begin+t.size-1)/t.size, 0
+	for to < len(t.parts) && t.parts[to].last <= last-x.Answer {
+		to++
+	}
+	x.settle(under, from*t.size, min(to*t.size, under.n), steady)
+	if x.Steady {
+		return sum(t.parts[from:to]), x
+	}
+	return all, x
+}
