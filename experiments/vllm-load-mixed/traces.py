@@ -1,4 +1,6 @@
-"""Draw the requests of the loads, a line of JSON each: time, prompt and generated tokens, and the hashes of prefixes."""
+"""Draw the requests of the loads, a line of JSON each: time, prompt and generated tokens, and the hashes of prefixes.
+
+traces.py FOLDER [h100|h200]: the rates are 20, 50, 80, 95 and 120 % of the largest stable rate that `llmprof estimate --rate` named for each."""
 import json, math, os, random, sys
 
 def lognormal(r, mean, spread, most):
@@ -26,9 +28,16 @@ def documents(r):  # one of 12 documents of 2048 tokens, a question of 300, of w
     d = r.randrange(12)
     return (2048 + 300, 128, [10 * d + k for k in range(4)] + [next(own)])
 
+RATES = {  # of load20 to load120, of mixed50 and mixed80, of prefix; of the mixture's loads; added to the seeds
+    "h100": ((6, 15, 24, 28, 35.5), (12, 19), 9, (), 0),
+    "h200": ((6.5, 16.4, 26.2, 31.1, 39.2), (13, 21), 10, (25, 40), 1000)}
+
 os.makedirs(sys.argv[1], exist_ok=True)
-for percent, rate in ((20, 6), (50, 15), (80, 24), (95, 28), (120, 35.5)):
-    poisson(f"load{percent}", rate, 20, fixed, percent)
-poisson("mixed50", 12, 20, mixed, 1)
-poisson("mixed80", 19, 20, mixed, 2)
-poisson("prefix", 9, 20, documents, 3)
+loads, lengths, prefix, mixture, seed = RATES[sys.argv[2] if len(sys.argv) > 2 else "h100"]
+for percent, rate in zip((20, 50, 80, 95, 120), loads):
+    poisson(f"load{percent}", rate, 20, fixed, seed + percent)
+for i, (percent, rate) in enumerate(zip((50, 80), lengths)):
+    poisson(f"mixed{percent}", rate, 20, mixed, seed + 1 + i)
+poisson("prefix", prefix, 20, documents, seed + 3)
+for percent, rate in zip((50, 80), mixture):
+    poisson(f"moe{percent}", rate, 20, fixed, seed + 4 + percent)
