@@ -48,7 +48,7 @@ loads() { # name and model of the server, and loads
 save() { # all so far in one file
   grep -hE 'server_args=|max_total_num_tokens|KV Cache|Capture|attention backend|mem usage|cuda graph|fired up' "$RESULTS"/server-*.log | cut -c1-6000 > "$RESULTS/settings.txt"
   tar czf "$OUT/results.tgz" -C "${RESULTS%/*}" results; }
-trap save EXIT
+trap 'save; [ -z "${server:-}" ] || kill -9 -- -$server 2>/dev/null' EXIT
 nvidia-smi --query-gpu=timestamp,power.draw,clocks.sm,clocks_event_reasons.active --format=csv,noheader -lms 200 > "$RESULTS/smi.csv" 2>/dev/null & smi=$!
 for s in ${SERVERS:-bf16 fp8 moe}; do
   case $s in
