@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Predict every load before it is measured: predict.sh FOLDER writes FOLDER/predictions-SHA256.jsonl. Needs LLMPROF, and the traces of experiments/vllm-load-mixed.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd); to=$(realpath "$1"); llmprof=${LLMPROF:-llmprof}; tmp=$(mktemp); gpu=${GPU:-h200}
+cd "$here/../vllm-load-mixed"
+line() { echo "{\"load\":\"$1\",\"command\":\"${*:2} -g $gpu --engine sglang --format json\"}"; nice "$llmprof" "${@:2}" -g "$gpu" --engine sglang --format json | python3 -c 'import json, sys
+d = json.load(sys.stdin)
+for p in d.get("points", []): p.pop("timeline", None)
+print(json.dumps(d))'; }
+both() { # name, model and its flags: the loads of one server
+  server=$1; shift
+  for c in 1 4 16 64; do
+    line "$server-batch$c" estimate -m "$@" --batch $c --prompt-len 1024 --gen-len 128
+    line "$server-batch$c" simulate -m "$@" --concurrency $c --requests $((c * 4 < 12 ? 12 : c * 4)) --prompt-len 1024 --gen-len 128
+  done
+  for n in 128 1024 4096 8192; do
+    line "$server-prompt$n" estimate -m "$@" --batch 1 --prompt-len $n --gen-len 16
+    line "$server-prompt$n" simulate -m "$@" --concurrency 1 --requests 16 --prompt-len $n --gen-len 16
+  done
+  for l in load50 load80 load95 mixed50; do line "$server-$l" simulate -m "$@" --trace traces/$l.jsonl; done
+}
+{ both bf16 llama3.1-8b; both fp8 llama3.1-8b --weights fp8; both moe qwen3-30b-a3b; } > "$tmp"
+mv "$tmp" "$to/predictions-$(sha256sum < "$tmp" | cut -d' ' -f1).jsonl"; ls "$to"/predictions-*
