@@ -108,21 +108,21 @@ func (s *search) extras(c *config, best, plain float64) (rows []Row) {
 		}
 	}
 	for _, drafts := range append([]int{0}, s.q.Drafts...) {
+		base, err := s.drafting(c, drafts)
+		if err != nil {
+			s.missed(Miss{err.Error(), infinite, nil})
+			continue
+		}
 		for _, budget := range append([]int{0}, s.q.Budgets...) {
 			if budget == 0 && drafts == 0 || !fitsSteps(&c.server.Scheduler, budget, drafts) {
 				continue
 			}
-			other, err := s.with(c, budget, drafts)
-			if err != nil {
-				s.missed(Miss{err.Error(), infinite, nil})
-				continue
-			}
-			if !s.hopeless(other) {
+			if other := s.stepping(base, budget); !s.hopeless(other) {
 				keep(s.serve(other, most))
 			}
 		}
-		if other, err := s.with(c, 0, drafts); err == nil && !s.q.Together && fitsSteps(&c.server.Scheduler, 0, drafts) && !s.hopeless(other) {
-			keep(s.apart(other, most))
+		if !s.q.Together && fitsSteps(&c.server.Scheduler, 0, drafts) && !s.hopeless(base) {
+			keep(s.apart(base, most))
 		}
 	}
 	return rows
@@ -140,17 +140,27 @@ func fitsSteps(rules *engine.Scheduler, budget, drafts int) bool {
 	return budget >= 2*rules.MaxSeqs*(1+drafts)
 }
 
-// with is the deployment with other settings. The steps of the plain one are known already.
-func (s *search) with(c *config, budget, drafts int) (*config, error) {
-	if budget == 0 && drafts == 0 {
+// drafting is the deployment with speculation.
+func (s *search) drafting(c *config, drafts int) (*config, error) {
+	if drafts == 0 {
 		return c, nil
 	}
 	other := *c
-	other.steadies, other.Budget, other.Drafts = nil, budget, drafts
-	if budget > 0 {
-		other.server.Scheduler.Budget = budget
-	}
+	other.steadies, other.Drafts = nil, drafts
 	return &other, s.q.speculate(&other.server, s.card, &other.Row)
+}
+
+// stepping is the deployment with steps of another length, which cost what is known of them.
+func (s *search) stepping(c *config, budget int) *config {
+	if budget == 0 {
+		return c
+	}
+	other := *c
+	other.steadies, other.Budget, other.server.Scheduler.Budget = nil, budget, budget
+	if s.q.prepare(c) == nil { // else a shorter step may leave room enough
+		other.steadies, _ = c.steadies.WithBudget(budget)
+	}
+	return &other
 }
 
 // configs are the deployments of a split that may qualify.

@@ -61,24 +61,25 @@ func (q *Request) state(c *config, r *Row, x float64) (*serving.Steady, error) {
 		}
 		return stretched(st, x), nil
 	}
-	if c.steadies == nil {
-		var err error
-		if c.steadies, err = c.server.Steadies(prompt, gen); err != nil {
-			return nil, err
-		}
+	if err := q.prepare(c); err != nil {
+		return nil, err
 	}
 	return SlowRate(c.steadies, q.rate(), r.layout(), x)
 }
 
+// prepare prepares the steady states of a deployment at any rate. Those of other steps share the costs that are known.
+func (q *Request) prepare(c *config) (err error) {
+	if c.steadies == nil {
+		c.steadies, err = c.server.Steadies(serving.Fixed(q.Prompt), serving.Fixed(q.Gen))
+	}
+	return err
+}
+
 // hopeless reports whether a request that is alone is too slow already.
 func (s *search) hopeless(c *config) bool {
-	if c.steadies == nil {
-		all, err := c.server.Steadies(serving.Fixed(s.q.Prompt), serving.Fixed(s.q.Gen))
-		if err != nil {
-			s.missed(Miss{err.Error(), infinite, nil})
-			return true
-		}
-		c.steadies = all
+	if err := s.q.prepare(c); err != nil {
+		s.missed(Miss{err.Error(), infinite, nil})
+		return true
 	}
 	st := c.steadies.Idle()
 	if st == nil {

@@ -25,15 +25,27 @@ type Steadies struct {
 	prefill  *flow                  // of replicas that only prefill
 	decode   *flow                  // of replicas that get the cache of every prompt
 	capacity map[*flow]Capacity
+	known    stepCosts
 }
 
 // Steadies prepares for steady states with requests of these lengths.
 func (s *Server) Steadies(prompt, gen Lengths) (*Steadies, error) {
-	f, err := s.flow(prompt, gen)
+	return s.steadies(prompt, gen, stepCosts{})
+}
+
+func (s *Server) steadies(prompt, gen Lengths, known stepCosts) (*Steadies, error) {
+	f, err := s.flowWith(prompt, gen, known)
 	if err != nil {
 		return nil, err
 	}
-	return &Steadies{server: *s, flow: f, prompt: prompt, gen: gen, capacity: map[*flow]Capacity{}, firsts: map[[2]float64]*Steady{}}, nil
+	return &Steadies{server: *s, flow: f, prompt: prompt, gen: gen, capacity: map[*flow]Capacity{}, firsts: map[[2]float64]*Steady{}, known: known}, nil
+}
+
+// WithBudget is the steady states of the server with steps of so many tokens at most. Both share the times of their steps.
+func (t *Steadies) WithBudget(tokens int) (*Steadies, error) {
+	other := t.server
+	other.Scheduler.Budget = tokens
+	return other.steadies(t.prompt, t.gen, t.known)
 }
 
 // Rate is the steady state with Poisson arrivals at a rate.
@@ -92,11 +104,15 @@ func (t *Steadies) pools() error {
 	}
 	first := t.server
 	first.Drafts, first.Drafter = 0, nil
-	prefill, err := first.flow(t.prompt, Fixed(1))
+	known := t.known
+	if t.server.Drafts > 0 {
+		known = stepCosts{}
+	}
+	prefill, err := first.flowWith(t.prompt, Fixed(1), known)
 	if err != nil {
 		return err
 	}
-	decode, err := t.server.flow(t.prompt, t.gen)
+	decode, err := t.server.flowWith(t.prompt, t.gen, t.known)
 	if err != nil {
 		return err
 	}
