@@ -17,8 +17,7 @@ import (
 // share their experts, or one replica.
 type config struct {
 	Row
-	units    *analytic.Prepared
-	server   serving.Server // of one unit
+	server   serving.Server // of one unit, once it is ready
 	steadies *serving.Steadies
 	slower   float64 // by how much longer than expected everything takes at the end that is asked for
 	single   Spans   // of a request alone
@@ -53,37 +52,50 @@ func (s *search) figure(r *Row) float64 {
 // fewestGPUs reports whether deployments rank by the GPUs that they take.
 func (s *search) fewestGPUs() bool { return s.q.By == Cost || s.q.By == Throughput }
 
-// loaded searches deployments under a load, in which requests come and go: steps are those
-// of continuous batching, and times the steady state's of package serving. It takes the
-// deployments by the least that they rank by, so that those that cannot be better than the
-// best one found need no steady state.
-func (s *search) loaded(ctx context.Context) {
-	var open []config
+// candidates lists the deployments under a load, in which requests come and go: steps are those
+// of continuous batching, and times the steady state's of package serving. They stand in the order of the
+// least that they rank by.
+func (s *search) candidates(ctx context.Context) {
 	for _, f := range s.card.Formats {
 		for _, split := range s.q.Splits {
-			open = append(open, s.configs(f, split)...)
+			if ctx.Err() == nil {
+				s.open = append(s.open, s.configs(f, split)...)
+			}
 		}
 	}
-	slices.SortStableFunc(open, func(a, b config) int { return cmp.Compare(s.bound(&a), s.bound(&b)) })
+	s.open = slices.Clip(s.open)
+	slices.SortStableFunc(s.open, func(a, b config) int { return cmp.Compare(s.bound(&a), s.bound(&b)) })
+}
+
+// loaded works out the steady states of the deployments, until those left cannot be better than the
+// best one found. With first it ends at the first that qualifies.
+func (s *search) loaded(ctx context.Context, first bool) {
+	defer func() { s.open = nil }()
 	least := math.Inf(1)                    // that a row ranks by
 	best, plain := math.Inf(1), math.Inf(1) // GPUs of the best row, and of the best without extras
 	keep := func(r *Row) {
 		best, least = min(best, float64(r.GPUs)), min(least, s.figure(r))
 		s.rows = append(s.rows, *r)
 	}
-	for i := range open {
-		c := &open[i]
-		if ctx.Err() != nil || s.bound(c) > least {
+	for i := range s.open {
+		c := &s.open[i]
+		if ctx.Err() != nil || s.bound(c) > least || first && len(s.rows) > 0 {
 			return
+		}
+		if err := s.ready(c); err != nil {
+			continue // it was ready when it was screened
 		}
 		if r, ok := s.serve(c, best); ok {
 			plain = min(plain, float64(r.GPUs))
 			keep(&r)
 		}
+		if first && len(s.rows) > 0 {
+			return
+		}
 		for _, r := range s.extras(c, best, plain) {
 			keep(&r)
 		}
-		c.steadies = nil // frees the times of its steps
+		c.steadies, c.server = nil, serving.Server{} // frees the times of its steps
 	}
 }
 
@@ -182,12 +194,12 @@ func (s *search) configs(f Formats, split Split) (all []config) {
 // screen prepares a deployment, and leaves it out if a request that is alone on it is too
 // slow already. What it says is why.
 func (s *search) screen(c *config) (why string) {
-	var err error
-	if c.units, err = s.prepare(&c.Row); err != nil {
+	units, err := s.prepare(&c.Row)
+	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})
 		return err.Error()
 	}
-	e, err := c.units.Predict(&analytic.Workload{Batch: c.MicroBatches, PromptLen: s.q.Prompt, GenLen: s.q.Gen})
+	e, err := units.Predict(&analytic.Workload{Batch: c.MicroBatches, PromptLen: s.q.Prompt, GenLen: s.q.Gen})
 	s.searched++
 	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})
@@ -199,12 +211,12 @@ func (s *search) screen(c *config) (why string) {
 		s.missed(miss)
 		return miss.Reason
 	}
-	server, err := s.q.server(s.card, c.units, &c.Row)
+	server, err := s.q.server(s.card, units, &c.Row)
 	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})
 		return err.Error()
 	}
-	c.server, c.Batch = *server, server.Scheduler.MaxSeqs
+	c.Batch = server.Scheduler.MaxSeqs
 	if c.slower = 1; !s.q.Expected {
 		c.slower = Slower(&e)
 	}
@@ -222,12 +234,25 @@ func (s *search) screen(c *config) (why string) {
 			return miss.Reason
 		}
 	}
-	return s.atLeast(c)
+	return s.atLeast(c, units)
+}
+
+// ready prepares the server of a deployment that was screened: those of all deployments take more memory than there is use for.
+func (s *search) ready(c *config) error {
+	units, err := s.prepare(&c.Row)
+	if err != nil {
+		return err
+	}
+	server, err := s.q.server(s.card, units, &c.Row)
+	if err == nil {
+		c.server = *server
+	}
+	return err
 }
 
 // atLeast bounds from below how many units the load takes: no more requests a second are
 // answered than by a batch, started together, of as many sequences as the memory has room for.
-func (s *search) atLeast(c *config) (why string) {
+func (s *search) atLeast(c *config, units *analytic.Prepared) (why string) {
 	rate := s.q.rate()
 	if rate == 0 {
 		return ""
@@ -238,7 +263,7 @@ func (s *search) atLeast(c *config) (why string) {
 		if batch%c.MicroBatches != 0 {
 			continue
 		}
-		e, err := c.units.Predict(&analytic.Workload{Batch: batch, PromptLen: s.q.Prompt, GenLen: s.q.Gen})
+		e, err := units.Predict(&analytic.Workload{Batch: batch, PromptLen: s.q.Prompt, GenLen: s.q.Gen})
 		s.searched++
 		if err != nil {
 			break
