@@ -9,6 +9,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
+	"llmprof/operator"
 	"llmprof/serving"
 	"llmprof/unit"
 )
@@ -19,10 +20,11 @@ type config struct {
 	Row
 	server   serving.Server // of one unit, once it is ready
 	steadies *serving.Steadies
-	slower   float64 // by how much longer than expected everything takes at the end that is asked for
-	single   Spans   // of a request alone
-	least    int     // units that the load takes at least
-	energy   float64 // joules that a token takes at least
+	waves    map[int]*serving.Steady // of a closed loop, by the replicas
+	slower   float64                 // by how much longer than expected everything takes at the end that is asked for
+	single   Spans                   // of a request alone
+	least    int                     // units that the load takes at least
+	energy   float64                 // joules that a token takes at least
 }
 
 // bound is what the search ranks by at its least: GPUs, seconds of a request, or joules of a
@@ -85,6 +87,10 @@ func (s *search) loaded(ctx context.Context, first bool) {
 		if err := s.ready(c); err != nil {
 			continue // it was ready when it was screened
 		}
+		if first && s.sure(c) {
+			s.rows = append(s.rows, c.Row)
+			return
+		}
 		if r, ok := s.serve(c, best); ok {
 			plain = min(plain, float64(r.GPUs))
 			keep(&r)
@@ -95,8 +101,15 @@ func (s *search) loaded(ctx context.Context, first bool) {
 		for _, r := range s.extras(c, best, plain) {
 			keep(&r)
 		}
-		c.steadies, c.server = nil, serving.Server{} // frees the times of its steps
+		c.steadies, c.waves, c.server = nil, nil, serving.Server{} // frees the times of its steps
 	}
+}
+
+// sure reports whether a deployment qualifies whatever its times are: clients that wait for their answers need no more
+// than a server that runs, unless there are targets.
+func (s *search) sure(c *config) bool {
+	return s.q.Load.Concurrency > 0 && s.q.Targets == Targets{} && s.mostUnits(c, math.Inf(1)) >= c.least &&
+		c.server.Serves(serving.Fixed(s.q.Prompt), serving.Fixed(s.q.Gen)) == nil
 }
 
 // extras are the deployments with other settings than a server starts with: speculation, other
@@ -234,7 +247,7 @@ func (s *search) screen(c *config) (why string) {
 			return miss.Reason
 		}
 	}
-	return s.atLeast(c, units)
+	return s.atLeast(c, units, e.Memory.MaxBatch)
 }
 
 // ready prepares the server of a deployment that was screened: those of all deployments take more memory than there is use for.
@@ -252,26 +265,27 @@ func (s *search) ready(c *config) error {
 
 // atLeast bounds from below how many units the load takes: no more requests a second are
 // answered than by a batch, started together, of as many sequences as the memory has room for.
-func (s *search) atLeast(c *config, units *analytic.Prepared) (why string) {
+func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why string) {
 	rate := s.q.rate()
 	if rate == 0 {
 		return ""
 	}
 	var most float64
 	c.energy = math.Inf(1)
+	w := waves{p: units.Predictor, q: s.q}
 	for _, batch := range append([]int{c.MicroBatches}, s.q.Batches...) {
 		if batch%c.MicroBatches != 0 {
 			continue
 		}
-		e, err := units.Predict(&analytic.Workload{Batch: batch, PromptLen: s.q.Prompt, GenLen: s.q.Gen})
+		tpot, all, energy, err := w.of(batch)
 		s.searched++
 		if err != nil {
 			break
 		}
 		// Sequences come and go: they hold less cache than a batch at its longest.
-		most = max(most, 1.25*float64(batch*c.DP)/float64(e.TTLT.Expected))
-		c.energy = min(c.energy, float64(e.Energy.PerRequest)/float64(s.q.Gen)/1.25/s.gain())
-		if s.q.Targets.TPOT > 0 && e.TPOT.Expected.Times(c.slower/s.gain()) > s.q.Targets.TPOT || batch > 2*e.Memory.MaxBatch {
+		most = max(most, 1.25*float64(batch*c.DP)/float64(all))
+		c.energy = min(c.energy, float64(energy)/float64(s.q.Gen)/1.25/s.gain())
+		if s.q.Targets.TPOT > 0 && tpot.Times(c.slower/s.gain()) > s.q.Targets.TPOT || batch > 2*fits {
 			break
 		}
 	}
@@ -283,6 +297,34 @@ func (s *search) atLeast(c *config, units *analytic.Prepared) (why string) {
 		return s.tooMany(c, c.least)
 	}
 	return ""
+}
+
+// waves are batches that start together, with each step as long as the one at the mean context.
+type waves struct {
+	p      *analytic.Predictor
+	q      *Request
+	prompt analytic.Estimate // prefill of the last batch that one step takes, or the first that several do
+	batch  int               // of it
+}
+
+// of is the time between tokens of a batch, the time until all of it is answered, and the energy of a request.
+func (w *waves) of(batch int) (tpot, all unit.Seconds, energy unit.Joules, err error) {
+	if tokens := float64(w.batch * w.q.Prompt); w.batch == 0 || w.p.Budget() == 0 || tokens < w.p.Budget() {
+		one := analytic.Workload{Batch: batch, PromptLen: w.q.Prompt, GenLen: 1}
+		if w.prompt, err = w.p.Predict(&one); err != nil {
+			return 0, 0, 0, err
+		}
+		w.batch = batch
+	}
+	// Prompts that do not fit one step follow each other.
+	all, energy = w.prompt.TTLT.Expected.Times(float64(batch)/float64(w.batch)), w.prompt.Energy.PerRequest
+	if n := w.q.Gen - 1; n > 0 {
+		step := w.p.StepCost([]operator.Group{{Batch: float64(batch), New: 1, Past: float64(w.q.Prompt) + float64(n)/2, Logits: 1}})
+		tpot = step.Time
+		all += tpot.Times(float64(n))
+		energy += step.Energy.Times(float64(n) / float64(batch))
+	}
+	return tpot, all, energy, nil
 }
 
 // gain is by how many times speculation may shorten a decode at most.

@@ -51,11 +51,8 @@ func (r *Row) layout() serving.Layout {
 
 // state is the steady state of a row where everything takes x times as long as expected.
 func (q *Request) state(c *config, r *Row, x float64) (*serving.Steady, error) {
-	prompt, gen := serving.Fixed(q.Prompt), serving.Fixed(q.Gen)
-	if n := q.Load.Concurrency; n > 0 {
-		server := c.server
-		server.Replicas = r.DP
-		st, err := server.SteadyConcurrency(n, prompt, gen)
+	if q.Load.Concurrency > 0 {
+		st, err := q.closed(c, r.DP)
 		if err != nil {
 			return nil, err
 		}
@@ -65,6 +62,24 @@ func (q *Request) state(c *config, r *Row, x float64) (*serving.Steady, error) {
 		return nil, err
 	}
 	return SlowRate(c.steadies, q.rate(), r.layout(), x)
+}
+
+// closed is the steady state of clients that wait for their answers, which is simulated once.
+func (q *Request) closed(c *config, replicas int) (*serving.Steady, error) {
+	if st := c.waves[replicas]; st != nil {
+		return st, nil
+	}
+	server := c.server
+	server.Replicas = replicas
+	st, err := server.SteadyConcurrency(q.Load.Concurrency, serving.Fixed(q.Prompt), serving.Fixed(q.Gen))
+	if err != nil {
+		return nil, err
+	}
+	if c.waves == nil {
+		c.waves = map[int]*serving.Steady{}
+	}
+	c.waves[replicas] = st
+	return st, nil
 }
 
 // prepare prepares the steady states of a deployment at any rate. Those of other steps share the costs that are known.

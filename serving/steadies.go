@@ -3,6 +3,7 @@ package serving
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync"
 
 	"llmprof/unit"
 )
@@ -193,14 +194,22 @@ func (t *Steadies) firstTokens(rate float64, replicas int) (*Steady, error) {
 	return st, nil
 }
 
+// unitArrivals are Poisson arrivals at a rate of 1.
+var unitArrivals = sync.OnceValue(func() (all [prefills]float64) {
+	random := rand.New(rand.NewPCG(1, 1))
+	at := 0.0
+	for i := range all {
+		at += random.ExpFloat64()
+		all[i] = at
+	}
+	return all
+})
+
 // queue simulates the prompts of a replica that only prefills.
 func (t *Steadies) queue(p *piece, rate float64) *Steady {
-	random := rand.New(rand.NewPCG(1, 1))
-	arrivals := make([]float64, prefills)
-	at := 0.0
+	arrivals := unitArrivals()
 	for i := range arrivals {
-		at += random.ExpFloat64() / rate
-		arrivals[i] = at
+		arrivals[i] /= rate
 	}
 	way := float64(t.server.Predictor.RequestTime()) / 2
 	var now, formed, busy, energy, sum float64 // formed: up to when the next step knows of arrivals

@@ -111,18 +111,8 @@ func (s *Server) flow(prompt, gen Lengths) (*flow, error) {
 
 // flowWith is flow where some steps were priced already.
 func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
-	if err := s.Check(); err != nil {
+	if err := s.Serves(prompt, gen); err != nil {
 		return nil, err
-	}
-	if err := prompt.check("prompt"); err != nil {
-		return nil, err
-	}
-	if err := gen.check("generated"); err != nil {
-		return nil, err
-	}
-	r := s.room()
-	if longest := s.longest(r); prompt.mean()+gen.mean() > float64(longest) {
-		return nil, fmt.Errorf("requests of %g + %g tokens do not fit: the longest that does has %d, prompt and answer", prompt.mean(), gen.mean(), longest)
 	}
 	f := &flow{server: s, front: s.frontend(), prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), pieces: map[int]*piece{}, tables: map[int]*tokenCosts{}, decodes: map[int]Cost{}, cycles: map[*piece]*cycle{}, known: known}
 	f.prices.once = true
@@ -135,8 +125,25 @@ func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 	f.context = prompt.mean() + square/(2*mean)
 	f.fills = newFills(s, prompt.quantiles())
 	f.graphs = f.graphed()
-	f.limit(r, prompt, gen)
+	f.limit(s.room(), prompt, gen)
 	return f, nil
+}
+
+// Serves returns why the server cannot answer requests of these lengths, if it cannot.
+func (s *Server) Serves(prompt, gen Lengths) error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	if err := prompt.check("prompt"); err != nil {
+		return err
+	}
+	if err := gen.check("generated"); err != nil {
+		return err
+	}
+	if longest := s.longest(s.room()); prompt.mean()+gen.mean() > float64(longest) {
+		return fmt.Errorf("requests of %g + %g tokens do not fit: the longest that does has %d, prompt and answer", prompt.mean(), gen.mean(), longest)
+	}
+	return nil
 }
 
 // limit works out how many sequences a replica holds at once, and why no more.
