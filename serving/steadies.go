@@ -212,6 +212,7 @@ func (t *Steadies) queue(p *piece, rate float64) *Steady {
 		arrivals[i] /= rate
 	}
 	way := float64(t.server.Predictor.RequestTime()) / 2
+	var few [counted]Cost // of steps with so many prompts; 0 if not known yet
 	var now, formed, busy, energy, sum float64 // formed: up to when the next step knows of arrivals
 	for i := 0; i < prefills; {
 		seen := now
@@ -225,7 +226,14 @@ func (t *Steadies) queue(p *piece, rate float64) *Steady {
 		for k < prefills && arrivals[k] <= seen {
 			k++
 		}
-		c := p.extra(float64(k - i))
+		var own Cost
+		c := &own
+		if k-i < counted {
+			c = &few[k-i]
+		}
+		if c.Time == 0 {
+			*c = p.extra(float64(k - i))
+		}
 		took, joules := float64(c.Time), float64(c.Energy)
 		formed, now = now, now+took
 		busy, energy = busy+took, energy+joules

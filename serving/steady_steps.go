@@ -259,6 +259,8 @@ func (p *piece) with(k float64) Cost {
 			none = Cost{}
 		}
 		return toward(&none, &p.prompted(1).mean, k)
+	case low < counted && k == float64(low):
+		return p.prompted(low).mean
 	case low < counted:
 		return toward(&p.prompted(low).mean, &p.prompted(low+1).mean, k-float64(low))
 	}
