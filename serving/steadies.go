@@ -212,7 +212,7 @@ func (t *Steadies) queue(p *piece, rate float64) *Steady {
 		arrivals[i] /= rate
 	}
 	way := float64(t.server.Predictor.RequestTime()) / 2
-	var few [counted]Cost // of steps with so many prompts; 0 if not known yet
+	var few [counted]Cost                      // of steps with so many prompts; 0 if not known yet
 	var now, formed, busy, energy, sum float64 // formed: up to when the next step knows of arrivals
 	for i := 0; i < prefills; {
 		seen := now
