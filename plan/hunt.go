@@ -35,6 +35,7 @@ func (h *hunt) run(ctx context.Context) {
 			return
 		}
 		s.loaded(ctx, false)
+		s.prune()
 		h.tell()
 	})
 	if h.q.Top == 0 {
@@ -75,6 +76,7 @@ func (h *hunt) search(ctx context.Context, cards []*search, wanted func() func(*
 		}
 		h.each(some, func(s *search) {
 			s.loaded(ctx, false)
+			s.prune()
 			h.tell()
 		})
 		cards = cards[n:]
@@ -146,6 +148,37 @@ func (h *hunt) limit() float64 {
 		}
 	}
 	return math.Inf(1)
+}
+
+// prune keeps of the rows of the card, where not all are wanted, those that can be shown, those that no other of the
+// card is better than in price, TTFT and TPOT, and the best one without replicas that only prefill.
+func (s *search) prune() {
+	if s.q.Top == 0 {
+		return
+	}
+	s.q.markPareto(s.rows)
+	order := make([]*Row, len(s.rows))
+	for i := range s.rows {
+		s.rows[i].order = i
+		order[i] = &s.rows[i]
+	}
+	slices.SortFunc(order, s.q.compare)
+	most, plain := s.q.Top, false
+	if s.q.PerGPU > 0 {
+		most = min(most, s.q.PerGPU)
+	}
+	keep := make([]bool, len(s.rows))
+	for i, r := range order {
+		keep[r.order] = i < most || r.Pareto || r.Prefill == 0 && !plain
+		plain = plain || r.Prefill == 0
+	}
+	var kept []Row
+	for i := range s.rows {
+		if keep[i] {
+			kept = append(kept, s.rows[i])
+		}
+	}
+	s.rows = kept
 }
 
 // marked are the rows shown that are in the Pareto set of what is found so far.

@@ -92,7 +92,8 @@ func drawLoad(q *Request, random *rand.Rand) {
 		q.Splits = q.Splits[:3]
 	}
 	q.Budgets, q.Together = []int{4096, 16384}[:random.IntN(3)], random.IntN(2) == 0
-	switch random.IntN(4) {
+	switch random.IntN(5) {
+	case 4: // batches that start together
 	case 0:
 		q.Load.Concurrency = 1 + random.IntN(24)
 		q.Gen = min(q.Gen, 64)
