@@ -35,6 +35,11 @@ func (p *Predictor) StepCost(groups []operator.Group) StepCost {
 	return c
 }
 
+// DecodeCost is StepCost of a batch of sequences with a mean context that gain one token each.
+func (p *Predictor) DecodeCost(batch, context float64) StepCost {
+	return p.StepCost([]operator.Group{{Batch: batch, New: 1, Past: context, Logits: 1}})
+}
+
 // MixedStep is the time and the energy of StepCost.
 func (p *Predictor) MixedStep(groups []operator.Group) (unit.Seconds, unit.Joules) {
 	c := p.StepCost(groups)

@@ -28,13 +28,12 @@ func kubernetes(r *Row, vllm *Launch, checkpoint string) Launch {
 	for _, w := range words {
 		args.WriteString("\n            - " + strconv.Quote(w))
 	}
-	resource := "nvidia.com/gpu"
-	if r.Card.GPU.Vendor == "amd" {
-		resource = "amd.com/gpu"
-	}
-	image := "vllm/vllm-openai:latest"
-	if r.Card.GPU.Vendor == "amd" {
-		image = "vllm/vllm-openai-rocm:latest"
+	resource, image := "nvidia.com/gpu", "vllm/vllm-openai:latest"
+	switch r.Card.GPU.Vendor {
+	case "amd":
+		resource, image = "amd.com/gpu", "vllm/vllm-openai-rocm:latest"
+	case "google":
+		resource, image = "google.com/tpu", "vllm/vllm-tpu:latest"
 	}
 	l.Text = fmt.Sprintf(manifest, name, pods, image, args.String(), resource, gpus)
 	l.Notes = append(l.Notes, "pin the image to the release that you tested", "gated checkpoints want a secret with a token of the hub in HF_TOKEN")

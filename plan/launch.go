@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"llmprof/analytic/engine"
 	"llmprof/models"
 	"llmprof/printable"
 	"llmprof/unit"
@@ -19,11 +20,18 @@ type Launch struct {
 }
 
 // Launches are the commands that start one machine's part of a deployment with the engines
-// that people run, and a Kubernetes manifest for the first of them. Checkpoint is the name or
+// that people run and that run on its GPU, and a Kubernetes manifest for vLLM. Checkpoint is the name or
 // the folder of the weights.
-func Launches(r *Row, q *Request, checkpoint string) []Launch {
-	all := []Launch{vllm(r, q, checkpoint), sglang(r, q, checkpoint), tensorRT(r, q, checkpoint), llamaCPP(r, q, checkpoint)}
-	return append(all, kubernetes(r, &all[0], checkpoint))
+func Launches(r *Row, q *Request, checkpoint string) (all []Launch) {
+	for _, l := range []Launch{vllm(r, q, checkpoint), sglang(r, q, checkpoint), tensorRT(r, q, checkpoint), llamaCPP(r, q, checkpoint)} {
+		if engine.RunsOn(l.Engine, r.Card.GPU) {
+			all = append(all, l)
+		}
+	}
+	if len(all) > 0 && all[0].Engine == "vllm" {
+		all = append(all, kubernetes(r, &all[0], checkpoint))
+	}
+	return all
 }
 
 // longest is the longest context that requests come to, with an eighth to spare.
@@ -127,6 +135,9 @@ func vllm(r *Row, q *Request, checkpoint string) Launch {
 		a.add("--kv-transfer-config", `{"kv_connector": "NixlConnector", "kv_role": "kv_both"}`)
 		a.note("this is the server that decodes: start %d replicas more that prefill, by the same command with --data-parallel-size %d, and a proxy that sends each request to both in turn", r.Prefill, r.Prefill)
 	}
+	if r.Card.GPU.Vendor == "google" {
+		a.note("install vllm-tpu, which has vLLM's plugin for TPUs; constants of its kernels were measured on none")
+	}
 	r.nodes(a)
 	return a.launch("vllm")
 }
@@ -200,7 +211,9 @@ func tensorRT(r *Row, q *Request, checkpoint string) Launch {
 	if r.Formats.KV == unit.FP8 {
 		a.note("give kv_cache_config: {dtype: fp8} in a file for --extra_llm_api_options: the command has no flag for it")
 	}
-	a.above("--max_num_tokens", r.Budget)
+	if a.above("--max_num_tokens", r.Budget); r.Budget > 0 && r.Budget < q.Prompt {
+		a.add("--enable_chunked_prefill") // else a prompt has to fit a step
+	}
 	if r.Drafts > 0 {
 		a.note("give speculative_config with %d tokens in a file for --extra_llm_api_options", r.Drafts)
 	}
@@ -223,6 +236,7 @@ func llamaCPP(r *Row, q *Request, checkpoint string) Launch {
 	a.number("--ctx-size", longest(q)*r.Batch)
 	a.add("--flash-attn", "on")
 	a.above("--batch-size", r.Budget)
+	a.above("--ubatch-size", r.Budget) // a step computes so many tokens, 512 by default
 	if r.Drafts > 0 {
 		a.note("llama.cpp speculates with a draft model of its own: --model-draft FILE --spec-draft-n-max %d", r.Drafts)
 	}

@@ -99,9 +99,9 @@ var flagsOf = map[string][]string{
 		"--max-running-requests", "--chunked-prefill-size", "--speculative-algorithm", "--speculative-eagle-topk", "--speculative-num-steps",
 		"--speculative-num-draft-tokens", "--disaggregation-mode",
 	},
-	"tensorrt-llm": {"--tp_size", "--pp_size", "--ep_size", "--max_seq_len", "--max_batch_size", "--max_num_tokens", "--extra_llm_api_options"},
+	"tensorrt-llm": {"--tp_size", "--pp_size", "--ep_size", "--max_seq_len", "--max_batch_size", "--max_num_tokens", "--extra_llm_api_options", "--enable_chunked_prefill"},
 	"llama.cpp": {
-		"--model", "--n-gpu-layers", "--parallel", "--ctx-size", "--flash-attn", "--batch-size", "--split-mode", "--cache-type-k", "--cache-type-v",
+		"--model", "--n-gpu-layers", "--parallel", "--ctx-size", "--flash-attn", "--batch-size", "--ubatch-size", "--split-mode", "--cache-type-k", "--cache-type-v",
 	},
 }
 
@@ -141,6 +141,37 @@ func TestSGLangFlags(t *testing.T) {
 		field := strings.ReplaceAll(strings.TrimPrefix(flag, "--"), "-", "_")
 		if !strings.Contains(source.String(), "\n    "+field+": A[") {
 			t.Errorf("there is no server argument %s", field)
+		}
+	}
+}
+
+// Engines that do not run on the GPU are left out.
+func TestLaunchesByVendor(t *testing.T) {
+	for gpu, want := range map[string]string{
+		"tpu-v5e": "vllm kubernetes", "mi300x": "vllm sglang llama.cpp kubernetes", "v100": "llama.cpp", "h100": "vllm sglang tensorrt-llm llama.cpp kubernetes",
+	} {
+		q := request(t, "llama3.1-8b", gpu)
+		r := Row{Card: &q.Cards[0], Formats: Formats{KV: unit.BF16}, Split: Split{1, 1, 1}, DP: 1, Batch: 8, GPUs: 1}
+		var got []string
+		for _, l := range Launches(&r, q, "org/model") {
+			if got = append(got, l.Engine); gpu == "tpu-v5e" && l.Engine == "kubernetes" && !strings.Contains(l.Text, "google.com/tpu") {
+				t.Errorf("%s: the manifest asks for\n%s", gpu, l.Text)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %s, want %s", gpu, got, want)
+		}
+	}
+}
+
+// Prompts longer than a step go in chunks, which TensorRT-LLM has to be told.
+func TestLaunchChunks(t *testing.T) {
+	q := request(t, "llama3.1-8b", "h100")
+	r := Row{Card: &q.Cards[0], Formats: Formats{KV: unit.BF16}, Split: Split{1, 1, 1}, DP: 1, Batch: 8, GPUs: 1, Budget: 512}
+	all := Launches(&r, q, "org/model")
+	for i, want := range map[int]string{2: "--enable_chunked_prefill", 3: "--ubatch-size"} {
+		if !slices.Contains(all[i].Args, want) {
+			t.Errorf("%s is started by %q, want %s", all[i].Engine, all[i].Args, want)
 		}
 	}
 }

@@ -17,13 +17,13 @@ import (
 // share their experts, or one replica.
 type config struct {
 	Row
-	units    *analytic.Prepared
-	server   serving.Server // of one unit
+	server   serving.Server // of one unit, once it is ready
 	steadies *serving.Steadies
-	slower   float64 // by how much longer than expected everything takes at the end that is asked for
-	single   Spans   // of a request alone
-	least    int     // units that the load takes at least
-	energy   float64 // joules that a token takes at least
+	waves    map[int]*serving.Steady // of a closed loop, by the replicas
+	slower   float64                 // by how much longer than expected everything takes at the end that is asked for
+	single   Spans                   // of a request alone
+	least    int                     // units that the load takes at least
+	energy   float64                 // joules that a token takes at least
 }
 
 // bound is what the search ranks by at its least: GPUs, seconds of a request, or joules of a
@@ -53,38 +53,62 @@ func (s *search) figure(r *Row) float64 {
 // fewestGPUs reports whether deployments rank by the GPUs that they take.
 func (s *search) fewestGPUs() bool { return s.q.By == Cost || s.q.By == Throughput }
 
-// loaded searches deployments under a load, in which requests come and go: steps are those
-// of continuous batching, and times the steady state's of package serving. It takes the
-// deployments by the least that they rank by, so that those that cannot be better than the
-// best one found need no steady state.
-func (s *search) loaded(ctx context.Context) {
-	var open []config
+// candidates lists the deployments under a load, in which requests come and go: steps are those
+// of continuous batching, and times the steady state's of package serving. They stand in the order of the
+// least that they rank by.
+func (s *search) candidates(ctx context.Context) {
 	for _, f := range s.card.Formats {
 		for _, split := range s.q.Splits {
-			open = append(open, s.configs(f, split)...)
+			if ctx.Err() == nil {
+				s.open = append(s.open, s.configs(f, split)...)
+			}
 		}
 	}
-	slices.SortStableFunc(open, func(a, b config) int { return cmp.Compare(s.bound(&a), s.bound(&b)) })
+	s.open = slices.Clip(s.open)
+	slices.SortStableFunc(s.open, func(a, b config) int { return cmp.Compare(s.bound(&a), s.bound(&b)) })
+}
+
+// loaded works out the steady states of the deployments, until those left cannot be better than the
+// best one found. With first it ends at the first that qualifies.
+func (s *search) loaded(ctx context.Context, first bool) {
+	defer func() { s.open = nil }()
 	least := math.Inf(1)                    // that a row ranks by
 	best, plain := math.Inf(1), math.Inf(1) // GPUs of the best row, and of the best without extras
 	keep := func(r *Row) {
 		best, least = min(best, float64(r.GPUs)), min(least, s.figure(r))
 		s.rows = append(s.rows, *r)
 	}
-	for i := range open {
-		c := &open[i]
-		if ctx.Err() != nil || s.bound(c) > least {
+	for i := range s.open {
+		c := &s.open[i]
+		if ctx.Err() != nil || s.bound(c) > least || first && len(s.rows) > 0 {
+			return
+		}
+		if err := s.ready(c); err != nil {
+			continue // it was ready when it was screened
+		}
+		if first && s.sure(c) {
+			s.rows = append(s.rows, c.Row)
 			return
 		}
 		if r, ok := s.serve(c, best); ok {
 			plain = min(plain, float64(r.GPUs))
 			keep(&r)
 		}
+		if first && len(s.rows) > 0 {
+			return
+		}
 		for _, r := range s.extras(c, best, plain) {
 			keep(&r)
 		}
-		c.steadies = nil // frees the times of its steps
+		c.steadies, c.waves, c.server = nil, nil, serving.Server{} // frees the times of its steps
 	}
+}
+
+// sure reports whether a deployment qualifies whatever its times are: clients that wait for their answers need no more
+// than a server that runs, unless there are targets.
+func (s *search) sure(c *config) bool {
+	return s.q.Load.Concurrency > 0 && s.q.Targets == Targets{} && s.mostUnits(c, math.Inf(1)) >= c.least &&
+		c.server.Serves(serving.Fixed(s.q.Prompt), serving.Fixed(s.q.Gen)) == nil
 }
 
 // extras are the deployments with other settings than a server starts with: speculation, other
@@ -108,21 +132,21 @@ func (s *search) extras(c *config, best, plain float64) (rows []Row) {
 		}
 	}
 	for _, drafts := range append([]int{0}, s.q.Drafts...) {
+		base, err := s.drafting(c, drafts)
+		if err != nil {
+			s.missed(Miss{err.Error(), infinite, nil})
+			continue
+		}
 		for _, budget := range append([]int{0}, s.q.Budgets...) {
 			if budget == 0 && drafts == 0 || !fitsSteps(&c.server.Scheduler, budget, drafts) {
 				continue
 			}
-			other, err := s.with(c, budget, drafts)
-			if err != nil {
-				s.missed(Miss{err.Error(), infinite, nil})
-				continue
-			}
-			if !s.hopeless(other) {
+			if other := s.stepping(base, budget); !s.hopeless(other) {
 				keep(s.serve(other, most))
 			}
 		}
-		if other, err := s.with(c, 0, drafts); err == nil && !s.q.Together && fitsSteps(&c.server.Scheduler, 0, drafts) && !s.hopeless(other) {
-			keep(s.apart(other, most))
+		if !s.q.Together && fitsSteps(&c.server.Scheduler, 0, drafts) && !s.hopeless(base) {
+			keep(s.apart(base, most))
 		}
 	}
 	return rows
@@ -140,17 +164,27 @@ func fitsSteps(rules *engine.Scheduler, budget, drafts int) bool {
 	return budget >= 2*rules.MaxSeqs*(1+drafts)
 }
 
-// with is the deployment with other settings. The steps of the plain one are known already.
-func (s *search) with(c *config, budget, drafts int) (*config, error) {
-	if budget == 0 && drafts == 0 {
+// drafting is the deployment with speculation.
+func (s *search) drafting(c *config, drafts int) (*config, error) {
+	if drafts == 0 {
 		return c, nil
 	}
 	other := *c
-	other.steadies, other.Budget, other.Drafts = nil, budget, drafts
-	if budget > 0 {
-		other.server.Scheduler.Budget = budget
-	}
+	other.steadies, other.Drafts = nil, drafts
 	return &other, s.q.speculate(&other.server, s.card, &other.Row)
+}
+
+// stepping is the deployment with steps of another length, which cost what is known of them.
+func (s *search) stepping(c *config, budget int) *config {
+	if budget == 0 {
+		return c
+	}
+	other := *c
+	other.steadies, other.Budget, other.server.Scheduler.Budget = nil, budget, budget
+	if s.q.prepare(c) == nil { // else a shorter step may leave room enough
+		other.steadies, _ = c.steadies.WithBudget(budget)
+	}
+	return &other
 }
 
 // configs are the deployments of a split that may qualify.
@@ -172,12 +206,12 @@ func (s *search) configs(f Formats, split Split) (all []config) {
 // screen prepares a deployment, and leaves it out if a request that is alone on it is too
 // slow already. What it says is why.
 func (s *search) screen(c *config) (why string) {
-	var err error
-	if c.units, err = s.prepare(&c.Row); err != nil {
+	units, err := s.prepare(&c.Row)
+	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})
 		return err.Error()
 	}
-	e, err := c.units.Predict(&analytic.Workload{Batch: c.MicroBatches, PromptLen: s.q.Prompt, GenLen: s.q.Gen})
+	e, err := units.Predict(&analytic.Workload{Batch: c.MicroBatches, PromptLen: s.q.Prompt, GenLen: s.q.Gen})
 	s.searched++
 	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})
@@ -189,12 +223,12 @@ func (s *search) screen(c *config) (why string) {
 		s.missed(miss)
 		return miss.Reason
 	}
-	server, err := s.q.server(s.card, c.units, &c.Row)
+	server, err := s.q.server(s.card, units, &c.Row)
 	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})
 		return err.Error()
 	}
-	c.server, c.Batch = *server, server.Scheduler.MaxSeqs
+	c.Batch = server.Scheduler.MaxSeqs
 	if c.slower = 1; !s.q.Expected {
 		c.slower = Slower(&e)
 	}
@@ -212,50 +246,20 @@ func (s *search) screen(c *config) (why string) {
 			return miss.Reason
 		}
 	}
-	return s.atLeast(c)
+	return s.atLeast(c, units, e.Memory.MaxBatch)
 }
 
-// atLeast bounds from below how many units the load takes: no more requests a second are
-// answered than by a batch, started together, of as many sequences as the memory has room for.
-func (s *search) atLeast(c *config) (why string) {
-	rate := s.q.rate()
-	if rate == 0 {
-		return ""
+// ready prepares the server of a deployment that was screened: those of all deployments take more memory than there is use for.
+func (s *search) ready(c *config) error {
+	units, err := s.prepare(&c.Row)
+	if err != nil {
+		return err
 	}
-	var most float64
-	c.energy = math.Inf(1)
-	for _, batch := range append([]int{c.MicroBatches}, s.q.Batches...) {
-		if batch%c.MicroBatches != 0 {
-			continue
-		}
-		e, err := c.units.Predict(&analytic.Workload{Batch: batch, PromptLen: s.q.Prompt, GenLen: s.q.Gen})
-		s.searched++
-		if err != nil {
-			break
-		}
-		// Sequences come and go: they hold less cache than a batch at its longest.
-		most = max(most, 1.25*float64(batch*c.DP)/float64(e.TTLT.Expected))
-		c.energy = min(c.energy, float64(e.Energy.PerRequest)/float64(s.q.Gen)/1.25/s.gain())
-		if s.q.Targets.TPOT > 0 && e.TPOT.Expected.Times(c.slower/s.gain()) > s.q.Targets.TPOT || batch > 2*e.Memory.MaxBatch {
-			break
-		}
+	server, err := s.q.server(s.card, units, &c.Row)
+	if err == nil {
+		c.server = *server
 	}
-	c.least = max(int(math.Ceil(rate*c.slower/(most*s.gain()))), 1)
-	if c.least*c.GPUs > s.q.MaxGPUs {
-		return s.tooMany(c, c.least)
-	}
-	if s.q.Budget > 0 && float64(s.card.Price)*float64(c.least*c.GPUs) > float64(s.q.Budget) {
-		return s.tooMany(c, c.least)
-	}
-	return ""
-}
-
-// gain is by how many times speculation may shorten a decode at most.
-func (s *search) gain() float64 {
-	if len(s.q.Drafts) == 0 || s.q.rate() == 0 {
-		return 1
-	}
-	return float64(1 + slices.Max(s.q.Drafts))
+	return err
 }
 
 // tooMany remembers that the load takes more units than are allowed.

@@ -62,6 +62,9 @@ func everyNumber(t *testing.T, q *Request) (best *Row) {
 				if why := (&search{q: &idle, card: s.card, miss: noMiss()}).screen(&c); why != "" {
 					continue
 				}
+				if err := s.ready(&c); err != nil {
+					t.Fatal(err)
+				}
 				for units := 1; units*c.GPUs <= q.MaxGPUs; units++ {
 					if r, ok := s.steady(&c, units); ok && (best == nil || q.compare(&r, best) < 0) {
 						best = &r

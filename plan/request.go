@@ -27,6 +27,10 @@ type Request struct {
 	Batches []int   // DefaultBatches where there are none
 	Splits  []Split // DefaultSplits where there are none
 
+	// Top and PerGPU are the arguments of Shown for the rows that are wanted: GPUs of which none is among them, and whose rows change
+	// nothing about these, are not searched to the end. With a Top of 0 all rows are wanted.
+	Top, PerGPU int
+
 	// Progress, if not nil, is told how many of the cards are done, by one goroutine at a time.
 	Progress func(done, of int)
 

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"llmprof/analytic"
+	"llmprof/hardware"
 	"llmprof/unit"
 )
 
@@ -160,8 +161,23 @@ func (q *Request) compare(a, b *Row) int {
 	)
 }
 
+// Shown are the best of ranked rows, at most top of them and perGPU of a GPU; 0 is no limit.
+func Shown(rows []Row, top, perGPU int) (all []Row) {
+	of := map[*hardware.GPU]int{}
+	for i := range rows {
+		r := &rows[i]
+		if of[r.Card.GPU]++; perGPU > 0 && of[r.Card.GPU] > perGPU {
+			continue
+		}
+		if all = append(all, *r); len(all) == top {
+			break
+		}
+	}
+	return all
+}
+
 // markPareto marks the rows that no other is better than in price, TTFT and TPOT. Where a
-// load is given the price is that of an hour, else that of a token.
+// load is given the price is that of an hour, else that of a token. A row whose price is not known is not compared.
 func (q *Request) markPareto(rows []Row) {
 	price := func(r *Row) float64 {
 		if q.Load.Given() {
@@ -172,9 +188,11 @@ func (q *Request) markPareto(rows []Row) {
 	better := func(a, b *Row) bool { // a is no worse in anything, and better in something
 		return price(a) <= price(b) && a.TTFT <= b.TTFT && a.TPOT <= b.TPOT && (price(a) < price(b) || a.TTFT < b.TTFT || a.TPOT < b.TPOT)
 	}
-	order := make([]*Row, len(rows))
+	var order []*Row
 	for i := range rows {
-		order[i] = &rows[i]
+		if rows[i].Pareto = false; price(&rows[i]) > 0 {
+			order = append(order, &rows[i])
+		}
 	}
 	slices.SortFunc(order, func(a, b *Row) int {
 		return cmp.Or(cmp.Compare(price(a), price(b)), cmp.Compare(a.TTFT, b.TTFT), cmp.Compare(a.TPOT, b.TPOT))

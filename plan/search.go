@@ -4,9 +4,7 @@ import (
 	"context"
 
 	"fmt"
-	"runtime"
 	"slices"
-	"sync"
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
@@ -15,7 +13,7 @@ import (
 
 // A Result is what a search came to.
 type Result struct {
-	Rows     []Row // that qualify, in the order of their rank
+	Rows     []Row // that qualify, in the order of their rank; where Request.Top is given, without those of GPUs that cannot be shown
 	Rejected []Rejected
 	Searched int // deployments that were estimated
 }
@@ -53,30 +51,12 @@ func Search(ctx context.Context, q *Request) (*Result, error) {
 		own.Budgets = DefaultBudgets()
 	}
 	own.Batches = slices.Sorted(slices.Values(own.Batches))
-	asked := *q
 	found := make([]search, len(own.Cards))
-	next := make(chan int)
-	var team sync.WaitGroup
-	var told sync.Mutex
-	done := 0
-	for range runtime.GOMAXPROCS(0) {
-		team.Go(func() {
-			for i := range next {
-				found[i] = search{q: &own, bounded: asked.bounded(), card: &own.Cards[i], miss: noMiss()}
-				found[i].run(ctx)
-				told.Lock()
-				if done++; q.Progress != nil {
-					q.Progress(done, len(own.Cards))
-				}
-				told.Unlock()
-			}
-		})
+	for i := range found {
+		found[i] = search{q: &own, bounded: q.bounded(), card: &own.Cards[i], miss: noMiss()}
 	}
-	for i := range own.Cards {
-		next <- i
-	}
-	close(next)
-	team.Wait()
+	h := hunt{q: &own, found: found}
+	h.run(ctx)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -93,7 +73,7 @@ func gather(q *Request, found []search) *Result {
 			s.rows[j].order = len(r.Rows)
 			r.Rows = append(r.Rows, s.rows[j])
 		}
-		if len(s.rows) == 0 {
+		if len(s.rows) == 0 && !s.beaten {
 			r.Rejected = append(r.Rejected, Rejected{s.card, s.miss, s.unpriced()})
 		}
 	}
@@ -111,24 +91,29 @@ type search struct {
 	rows     []Row
 	miss     Miss
 	searched int
+	open     []config // under a load, deployments that may qualify, the best first
+	beaten   bool     // a row qualifies, but none can be shown
 }
 
 // unpriced reports whether the card falls out for want of a price.
 func (s *search) unpriced() bool { return s.q.By == Cost && s.card.Price == 0 }
 
-func (s *search) run(ctx context.Context) {
-	if s.unpriced() {
+// begin searches the card, or under a load lists the deployments that may qualify.
+func (s *search) begin(ctx context.Context) {
+	switch _, err := engine.SchedulerOf(s.card.Machines.Machine.Engine.Profile().Name, s.card.GPU.Memory); {
+	case s.unpriced():
 		s.miss.Reason = fmt.Sprintf("no price of it is known: give one, as --price %s=1.50", s.card.GPU.Key)
-		return
-	}
-	if len(s.card.Formats) == 0 {
+	case len(s.card.Formats) == 0:
 		s.miss.Reason = "it has no unit for any format that is allowed"
-		return
+	case err == nil && s.q.Load.Given():
+		s.candidates(ctx)
+	default:
+		s.batches(ctx)
 	}
-	if _, err := engine.SchedulerOf(s.card.Machines.Machine.Engine.Profile().Name, s.card.GPU.Memory); err == nil && s.q.Load.Given() {
-		s.loaded(ctx)
-		return
-	}
+}
+
+// batches searches deployments whose batches start together.
+func (s *search) batches(ctx context.Context) {
 	for _, f := range s.card.Formats {
 		for _, split := range s.q.Splits {
 			if ctx.Err() != nil {

@@ -51,34 +51,50 @@ func (r *Row) layout() serving.Layout {
 
 // state is the steady state of a row where everything takes x times as long as expected.
 func (q *Request) state(c *config, r *Row, x float64) (*serving.Steady, error) {
-	prompt, gen := serving.Fixed(q.Prompt), serving.Fixed(q.Gen)
-	if n := q.Load.Concurrency; n > 0 {
-		server := c.server
-		server.Replicas = r.DP
-		st, err := server.SteadyConcurrency(n, prompt, gen)
+	if q.Load.Concurrency > 0 {
+		st, err := q.closed(c, r.DP)
 		if err != nil {
 			return nil, err
 		}
 		return stretched(st, x), nil
 	}
-	if c.steadies == nil {
-		var err error
-		if c.steadies, err = c.server.Steadies(prompt, gen); err != nil {
-			return nil, err
-		}
+	if err := q.prepare(c); err != nil {
+		return nil, err
 	}
 	return SlowRate(c.steadies, q.rate(), r.layout(), x)
 }
 
+// closed is the steady state of clients that wait for their answers, which is simulated once.
+func (q *Request) closed(c *config, replicas int) (*serving.Steady, error) {
+	if st := c.waves[replicas]; st != nil {
+		return st, nil
+	}
+	server := c.server
+	server.Replicas = replicas
+	st, err := server.SteadyConcurrency(q.Load.Concurrency, serving.Fixed(q.Prompt), serving.Fixed(q.Gen))
+	if err != nil {
+		return nil, err
+	}
+	if c.waves == nil {
+		c.waves = map[int]*serving.Steady{}
+	}
+	c.waves[replicas] = st
+	return st, nil
+}
+
+// prepare prepares the steady states of a deployment at any rate. Those of other steps share the costs that are known.
+func (q *Request) prepare(c *config) (err error) {
+	if c.steadies == nil {
+		c.steadies, err = c.server.Steadies(serving.Fixed(q.Prompt), serving.Fixed(q.Gen))
+	}
+	return err
+}
+
 // hopeless reports whether a request that is alone is too slow already.
 func (s *search) hopeless(c *config) bool {
-	if c.steadies == nil {
-		all, err := c.server.Steadies(serving.Fixed(s.q.Prompt), serving.Fixed(s.q.Gen))
-		if err != nil {
-			s.missed(Miss{err.Error(), infinite, nil})
-			return true
-		}
-		c.steadies = all
+	if err := s.q.prepare(c); err != nil {
+		s.missed(Miss{err.Error(), infinite, nil})
+		return true
 	}
 	st := c.steadies.Idle()
 	if st == nil {

@@ -3,6 +3,7 @@ package serving
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync"
 
 	"llmprof/unit"
 )
@@ -25,15 +26,27 @@ type Steadies struct {
 	prefill  *flow                  // of replicas that only prefill
 	decode   *flow                  // of replicas that get the cache of every prompt
 	capacity map[*flow]Capacity
+	known    stepCosts
 }
 
 // Steadies prepares for steady states with requests of these lengths.
 func (s *Server) Steadies(prompt, gen Lengths) (*Steadies, error) {
-	f, err := s.flow(prompt, gen)
+	return s.steadies(prompt, gen, stepCosts{})
+}
+
+func (s *Server) steadies(prompt, gen Lengths, known stepCosts) (*Steadies, error) {
+	f, err := s.flowWith(prompt, gen, known)
 	if err != nil {
 		return nil, err
 	}
-	return &Steadies{server: *s, flow: f, prompt: prompt, gen: gen, capacity: map[*flow]Capacity{}, firsts: map[[2]float64]*Steady{}}, nil
+	return &Steadies{server: *s, flow: f, prompt: prompt, gen: gen, capacity: map[*flow]Capacity{}, firsts: map[[2]float64]*Steady{}, known: known}, nil
+}
+
+// WithBudget is the steady states of the server with steps of so many tokens at most. Both share the times of their steps.
+func (t *Steadies) WithBudget(tokens int) (*Steadies, error) {
+	other := t.server
+	other.Scheduler.Budget = tokens
+	return other.steadies(t.prompt, t.gen, t.known)
 }
 
 // Rate is the steady state with Poisson arrivals at a rate.
@@ -92,11 +105,15 @@ func (t *Steadies) pools() error {
 	}
 	first := t.server
 	first.Drafts, first.Drafter = 0, nil
-	prefill, err := first.flow(t.prompt, Fixed(1))
+	known := t.known
+	if t.server.Drafts > 0 {
+		known = stepCosts{}
+	}
+	prefill, err := first.flowWith(t.prompt, Fixed(1), known)
 	if err != nil {
 		return err
 	}
-	decode, err := t.server.flow(t.prompt, t.gen)
+	decode, err := t.server.flowWith(t.prompt, t.gen, t.known)
 	if err != nil {
 		return err
 	}
@@ -177,16 +194,25 @@ func (t *Steadies) firstTokens(rate float64, replicas int) (*Steady, error) {
 	return st, nil
 }
 
+// unitArrivals are Poisson arrivals at a rate of 1.
+var unitArrivals = sync.OnceValue(func() (all [prefills]float64) {
+	random := rand.New(rand.NewPCG(1, 1))
+	at := 0.0
+	for i := range all {
+		at += random.ExpFloat64()
+		all[i] = at
+	}
+	return all
+})
+
 // queue simulates the prompts of a replica that only prefills.
 func (t *Steadies) queue(p *piece, rate float64) *Steady {
-	random := rand.New(rand.NewPCG(1, 1))
-	arrivals := make([]float64, prefills)
-	at := 0.0
+	arrivals := unitArrivals()
 	for i := range arrivals {
-		at += random.ExpFloat64() / rate
-		arrivals[i] = at
+		arrivals[i] /= rate
 	}
 	way := float64(t.server.Predictor.RequestTime()) / 2
+	var few [counted]Cost                      // of steps with so many prompts; 0 if not known yet
 	var now, formed, busy, energy, sum float64 // formed: up to when the next step knows of arrivals
 	for i := 0; i < prefills; {
 		seen := now
@@ -200,7 +226,14 @@ func (t *Steadies) queue(p *piece, rate float64) *Steady {
 		for k < prefills && arrivals[k] <= seen {
 			k++
 		}
-		c := p.extra(float64(k - i))
+		var own Cost
+		c := &own
+		if k-i < counted {
+			c = &few[k-i]
+		}
+		if c.Time == 0 {
+			*c = p.extra(float64(k - i))
+		}
 		took, joules := float64(c.Time), float64(c.Energy)
 		formed, now = now, now+took
 		busy, energy = busy+took, energy+joules

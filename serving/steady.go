@@ -98,6 +98,7 @@ type flow struct {
 	pieces  map[int]*piece
 	tables  map[int]*tokenCosts
 	decodes map[int]Cost // steps that only decode
+	known   stepCosts    // that flows of the same predictor, prompts and drafts share
 	rate    float64      // that the cycles are of
 	cycles  map[*piece]*cycle
 }
@@ -105,20 +106,15 @@ type flow struct {
 const quantiles = 16
 
 func (s *Server) flow(prompt, gen Lengths) (*flow, error) {
-	if err := s.Check(); err != nil {
+	return s.flowWith(prompt, gen, stepCosts{})
+}
+
+// flowWith is flow where some steps were priced already.
+func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
+	if err := s.Serves(prompt, gen); err != nil {
 		return nil, err
 	}
-	if err := prompt.check("prompt"); err != nil {
-		return nil, err
-	}
-	if err := gen.check("generated"); err != nil {
-		return nil, err
-	}
-	r := s.room()
-	if longest := s.longest(r); prompt.mean()+gen.mean() > float64(longest) {
-		return nil, fmt.Errorf("requests of %g + %g tokens do not fit: the longest that does has %d, prompt and answer", prompt.mean(), gen.mean(), longest)
-	}
-	f := &flow{server: s, front: s.frontend(), prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), pieces: map[int]*piece{}, tables: map[int]*tokenCosts{}, decodes: map[int]Cost{}, cycles: map[*piece]*cycle{}}
+	f := &flow{server: s, front: s.frontend(), prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), pieces: map[int]*piece{}, tables: map[int]*tokenCosts{}, decodes: map[int]Cost{}, cycles: map[*piece]*cycle{}, known: known}
 	f.prices.once = true
 	if s.Drafter != nil {
 		f.draft = newPrices(s.Drafter, 0, false)
@@ -129,8 +125,25 @@ func (s *Server) flow(prompt, gen Lengths) (*flow, error) {
 	f.context = prompt.mean() + square/(2*mean)
 	f.fills = newFills(s, prompt.quantiles())
 	f.graphs = f.graphed()
-	f.limit(r, prompt, gen)
+	f.limit(s.room(), prompt, gen)
 	return f, nil
+}
+
+// Serves returns why the server cannot answer requests of these lengths, if it cannot.
+func (s *Server) Serves(prompt, gen Lengths) error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	if err := prompt.check("prompt"); err != nil {
+		return err
+	}
+	if err := gen.check("generated"); err != nil {
+		return err
+	}
+	if longest := s.longest(s.room()); prompt.mean()+gen.mean() > float64(longest) {
+		return fmt.Errorf("requests of %g + %g tokens do not fit: the longest that does has %d, prompt and answer", prompt.mean(), gen.mean(), longest)
+	}
+	return nil
 }
 
 // limit works out how many sequences a replica holds at once, and why no more.

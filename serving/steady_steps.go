@@ -259,6 +259,8 @@ func (p *piece) with(k float64) Cost {
 			none = Cost{}
 		}
 		return toward(&none, &p.prompted(1).mean, k)
+	case low < counted && k == float64(low):
+		return p.prompted(low).mean
 	case low < counted:
 		return toward(&p.prompted(low).mean, &p.prompted(low+1).mean, k-float64(low))
 	}
@@ -360,8 +362,26 @@ func (s *Server) left(n int) float64 {
 	return float64(max(budget-n*(1+s.Drafts), budget/64, 1))
 }
 
+// stepCosts are steps that were priced, by the sequences that decode, their context, and the tokens of prompts. No
+// setting of the scheduler changes what they take.
+type stepCosts map[[3]float64]Cost
+
 // pass is a step of n decodes and some tokens of prompts.
 func (f *flow) pass(n int, tokens float64) Cost {
+	key := [3]float64{float64(n), f.context, tokens}
+	if n == 0 {
+		key[1] = 0
+	}
+	c, ok := f.known[key]
+	if !ok {
+		c = f.price(n, tokens)
+		f.known[key] = c
+	}
+	return c
+}
+
+// price is a pass that was not priced before.
+func (f *flow) price(n int, tokens float64) Cost {
 	var b batch
 	b.reset(len(f.prices.windows))
 	b.alike(f.prices.windows, n, f.context)

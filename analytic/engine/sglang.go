@@ -15,7 +15,7 @@ var sglang = graphed{profile: analytic.Profile{
 		"the memory of vllm",
 	Constants: vllmConstants, Operators: tabled("sglang"), Reserve: 1.1e9, Budget: budget("sglang"), Utilization: 0.9, HostError: vllmHostError, Error: 0.05,
 	Support: analytic.Support{
-		Default: true, Vendors: []string{nvidia, amd, intel, google}, Capability: 7.5,
+		Default: true, Vendors: []string{nvidia, amd, intel}, Capability: 7.5, // on TPUs there is SGLang-JAX, another engine
 		// read from the models' EntryClass in the wheel of SGLang 0.5.23
 		Not: []string{
 			"bamba", "bloom", "dots1", "ernie4_5", "falcon", "gpt_neo", "gpt_neox", "internlm", "jamba", "minimax_m1", "olmo3",

@@ -66,12 +66,8 @@ func refusal(s *analytic.Support, m *models.Model, g *hardware.GPU, scheme *mode
 	switch {
 	case s.Families != nil && !slices.Contains(s.Families, family), slices.Contains(s.Not, family):
 		return fmt.Sprintf("does not run models of the family %q (%s)", m.Family, m.Name)
-	case s.Vendors != nil && !slices.Contains(s.Vendors, g.Vendor):
-		return fmt.Sprintf("does not run on %s: it runs on GPUs of %s", g.Name, strings.Join(s.Vendors, ", "))
-	case s.Integrated && !g.Integrated:
-		return fmt.Sprintf("does not run on %s: it runs on Jetson modules and DGX Spark", g.Name)
-	case g.Vendor == nvidia && capability(g) < s.Capability:
-		return fmt.Sprintf("does not run on %s: it needs compute capability %.1f or newer", g.Name, s.Capability)
+	case unfit(s, g) != "":
+		return unfit(s, g)
 	case s.Weights != nil && !slices.Contains(s.Weights, scheme.Weights):
 		return fmt.Sprintf("has no weights in %v: it has %s", scheme.Weights, words(s.Weights))
 	case s.Acts != nil && !slices.Contains(s.Acts, scheme.Act):
@@ -80,6 +76,25 @@ func refusal(s *analytic.Support, m *models.Model, g *hardware.GPU, scheme *mode
 		return fmt.Sprintf("has no KV cache in %v: it has %s", scheme.KV, words(s.KV))
 	}
 	return ""
+}
+
+// unfit says why an engine runs nothing on a GPU, "" if it runs some models.
+func unfit(s *analytic.Support, g *hardware.GPU) string {
+	switch {
+	case s.Vendors != nil && !slices.Contains(s.Vendors, g.Vendor):
+		return fmt.Sprintf("does not run on %s: it runs on GPUs of %s", g.Name, strings.Join(s.Vendors, ", "))
+	case s.Integrated && !g.Integrated:
+		return fmt.Sprintf("does not run on %s: it runs on Jetson modules and DGX Spark", g.Name)
+	case g.Vendor == nvidia && capability(g) < s.Capability:
+		return fmt.Sprintf("does not run on %s: it needs compute capability %.1f or newer", g.Name, s.Capability)
+	}
+	return ""
+}
+
+// RunsOn reports whether the engine of a name runs any model on a GPU.
+func RunsOn(name string, g *hardware.GPU) bool {
+	e, err := Parse(name)
+	return err == nil && unfit(&e.Profile().Support, g) == ""
 }
 
 // The vendors of GPUs.

@@ -75,6 +75,9 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 	if err != nil {
 		return err
 	}
+	if o.output.picture() != "" {
+		q.Top = 0 // the chart has all rows
+	}
 	begin := time.Now()
 	part, end := a.follow().counted("searching GPUs")
 	q.Progress = part

@@ -89,7 +89,7 @@ func (o *Planned) Request(ctx context.Context, from Catalogs) (q *plan.Request, 
 	q = &plan.Request{
 		Prompt: o.prompt, Gen: o.gen, Load: plan.Load{Rate: o.rate, Concurrency: o.concurrency, Throughput: o.tps},
 		Budget: unit.DollarsPerHour(o.budget), MaxGPUs: o.maxGPUs, Expected: o.expected,
-		Budgets: append([]int{}, o.budgets...), Acceptance: o.acceptance, Together: o.aggregated,
+		Budgets: append([]int{}, o.budgets...), Acceptance: o.acceptance, Together: o.aggregated, Top: o.top, PerGPU: o.perCard,
 	}
 	if err := o.numbers(); err != nil {
 		return nil, err
@@ -270,16 +270,4 @@ func (o *Planned) priced(from Catalogs, gpus []hardware.GPU) (map[string]unit.Do
 }
 
 // Shown are the best rows, of each GPU no more than were asked for.
-func (o *Planned) Shown(rows []plan.Row) (all []plan.Row) {
-	of := map[*hardware.GPU]int{}
-	for i := range rows {
-		r := &rows[i]
-		if of[r.Card.GPU]++; o.perCard > 0 && of[r.Card.GPU] > o.perCard {
-			continue
-		}
-		if all = append(all, *r); len(all) == o.top {
-			break
-		}
-	}
-	return all
-}
+func (o *Planned) Shown(rows []plan.Row) []plan.Row { return plan.Shown(rows, o.top, o.perCard) }

@@ -1,0 +1,220 @@
+package plan
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+
+	"llmprof/unit"
+)
+
+// A hunt searches the cards of a request in the order of the least that their rows can rank by, until no row of
+// those left can be shown.
+type hunt struct {
+	q     *Request
+	found []search
+	done  int
+	told  sync.Mutex
+}
+
+// together is how many cards are searched before those left are looked at again. It is fixed, so that no number of
+// processors changes which are searched.
+const together = 4
+
+// run searches the cards. Of those that cannot be shown it finds out whether anything qualifies, and it searches them
+// to the end where a row of theirs may be better than a row of the Pareto set that is shown.
+func (h *hunt) run(ctx context.Context) {
+	var left []*search
+	all := h.every()
+	h.each(all, func(s *search) {
+		s.begin(ctx)
+		if h.q.Top > 0 && len(s.open) > 0 {
+			return
+		}
+		s.loaded(ctx, false)
+		s.prune()
+		h.tell()
+	})
+	if h.q.Top == 0 {
+		return
+	}
+	for _, s := range all {
+		if len(s.open) > 0 {
+			left = append(left, s)
+		}
+	}
+	slices.SortStableFunc(left, func(a, b *search) int { return cmp.Compare(a.atBest(), b.atBest()) })
+	left = h.search(ctx, left, func() func(*search) bool {
+		limit := h.limit()
+		return func(s *search) bool { return s.atBest() <= limit }
+	})
+	left = h.search(ctx, left, func() func(*search) bool {
+		marked := h.marked()
+		return func(s *search) bool { return s.rivals(marked) }
+	})
+	h.each(left, func(s *search) {
+		s.loaded(ctx, true)
+		s.beaten, s.rows = len(s.rows) > 0, nil
+		h.tell()
+	})
+}
+
+// search searches the cards that are wanted, a few at a time, and returns the others.
+func (h *hunt) search(ctx context.Context, cards []*search, wanted func() func(*search) bool) (others []*search) {
+	for len(cards) > 0 {
+		var some []*search
+		n, want := 0, wanted()
+		for ; n < len(cards) && len(some) < together; n++ {
+			if s := cards[n]; want(s) {
+				some = append(some, s)
+			} else {
+				others = append(others, s)
+			}
+		}
+		h.each(some, func(s *search) {
+			s.loaded(ctx, false)
+			s.prune()
+			h.tell()
+		})
+		cards = cards[n:]
+	}
+	return others
+}
+
+func (h *hunt) every() (all []*search) {
+	for i := range h.found {
+		all = append(all, &h.found[i])
+	}
+	return all
+}
+
+// each does something for each of some cards.
+func (h *hunt) each(some []*search, do func(*search)) {
+	next := make(chan *search)
+	var team sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(some)) {
+		team.Go(func() {
+			for s := range next {
+				do(s)
+			}
+		})
+	}
+	for _, s := range some {
+		next <- s
+	}
+	close(next)
+	team.Wait()
+}
+
+// tell says that one card more is done.
+func (h *hunt) tell() {
+	h.told.Lock()
+	defer h.told.Unlock()
+	if h.done++; h.q.Progress != nil {
+		h.q.Progress(h.done, len(h.found))
+	}
+}
+
+// shown are the rows that would be shown of those found so far.
+func (h *hunt) shown() (shown, ranked []Row) {
+	for i := range h.found {
+		for _, r := range h.found[i].rows {
+			r.order = len(ranked)
+			ranked = append(ranked, r)
+		}
+	}
+	h.q.markPareto(ranked)
+	slices.SortFunc(ranked, func(a, b Row) int { return h.q.compare(&a, &b) })
+	return Shown(ranked, h.q.Top, h.q.PerGPU), ranked
+}
+
+// limit is the score of the last row shown, and of the best row without replicas that only prefill where the best
+// one has some; any row may be shown while there are fewer.
+func (h *hunt) limit() float64 {
+	shown, ranked := h.shown()
+	if len(shown) < h.q.Top {
+		return math.Inf(1)
+	}
+	limit := h.q.score(&shown[len(shown)-1])
+	if shown[0].Prefill == 0 {
+		return limit
+	}
+	for i := range ranked {
+		if ranked[i].Prefill == 0 {
+			return max(limit, h.q.score(&ranked[i]))
+		}
+	}
+	return math.Inf(1)
+}
+
+// prune keeps of the rows of the card, where not all are wanted, those that can be shown, those that no other of the
+// card is better than in price, TTFT and TPOT, and the best one without replicas that only prefill.
+func (s *search) prune() {
+	if s.q.Top == 0 {
+		return
+	}
+	s.q.markPareto(s.rows)
+	order := make([]*Row, len(s.rows))
+	for i := range s.rows {
+		s.rows[i].order = i
+		order[i] = &s.rows[i]
+	}
+	slices.SortFunc(order, s.q.compare)
+	most, plain := s.q.Top, false
+	if s.q.PerGPU > 0 {
+		most = min(most, s.q.PerGPU)
+	}
+	keep := make([]bool, len(s.rows))
+	for i, r := range order {
+		keep[r.order] = i < most || r.Pareto || r.Prefill == 0 && !plain
+		plain = plain || r.Prefill == 0
+	}
+	var kept []Row
+	for i := range s.rows {
+		if keep[i] {
+			kept = append(kept, s.rows[i])
+		}
+	}
+	s.rows = kept
+}
+
+// marked are the rows shown that are in the Pareto set of what is found so far.
+func (h *hunt) marked() []Row {
+	shown, _ := h.shown()
+	return slices.DeleteFunc(shown, func(r Row) bool { return !r.Pareto })
+}
+
+// atBest is the least score that a row of the card can have.
+func (s *search) atBest() float64 {
+	c := &s.open[0]
+	gpus := float64(c.least * c.GPUs)
+	switch {
+	case s.q.By == Energy || s.q.By == Latency:
+		return s.bound(c)
+	case s.q.By == Cost:
+		return float64(s.card.Price) * gpus
+	case s.q.Load.Concurrency > 0: // as many tokens a second as clients that wait get
+		return math.Inf(-1)
+	}
+	return -s.q.rate() * float64(s.q.Gen) / gpus * (1 + 1e-9)
+}
+
+// margin is by how much the times of a steady state may be below those of an estimate of a request alone, whose steps
+// are other ones.
+const margin = 1.25
+
+// rivals reports whether a row of the card may be no worse than one of the rows in price, TTFT and TPOT.
+func (s *search) rivals(rows []Row) bool {
+	if s.card.Price == 0 {
+		return false
+	}
+	return slices.ContainsFunc(s.open, func(c config) bool {
+		price := unit.Dollars(float64(s.card.Price) * float64(c.least*c.GPUs))
+		ttft := c.single.TTFT.Expected.Times(c.slower / margin)
+		tpot := c.single.TPOT.Expected.Times(c.slower / margin / s.gain())
+		return slices.ContainsFunc(rows, func(r Row) bool { return price <= r.PerHour && ttft <= r.TTFT && tpot <= r.TPOT })
+	})
+}

@@ -1,0 +1,111 @@
+package plan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"llmprof/unit"
+)
+
+// answer is what is shown of a search: rows with their marks, the best without replicas that only prefill, and why
+// cards fell out.
+func answer(r *Result, top, perGPU int) (all []string) {
+	shown := Shown(r.Rows, top, perGPU)
+	for i := range shown {
+		x := shown[i]
+		card := x.Card
+		x.Card, x.order = nil, 0
+		all = append(all, fmt.Sprintf("%s %s %+v", card.GPU.Key, card.Machines.Machine.Engine.Profile().Name, x))
+	}
+	for i := range r.Rows {
+		if x := &r.Rows[i]; x.Prefill == 0 && shown[0].Prefill > 0 {
+			all = append(all, "simpler: "+x.String())
+			break
+		}
+	}
+	for _, x := range r.Rejected {
+		all = append(all, fmt.Sprintf("%s: %s, %v, %v", x.Card.GPU.Key, x.Miss.Reason, x.Miss.By, x.Unpriced))
+	}
+	return all
+}
+
+// What is shown of a search for the best rows is what is shown of one for all rows.
+func TestTopOfAll(t *testing.T) {
+	cases := 40
+	if os.Getenv("LLMPROF_TEST_LONG") != "" {
+		cases = 400
+	}
+	random := rand.New(rand.NewPCG(3, 17))
+	gpus := []string{"h100", "h200", "l40s", "a100", "l4", "rtx-4090", "t4", "mi300x", "a10", "gh200-144gb"}
+	spaces := []*Request{request(t, "llama3.1-8b", gpus...), request(t, "qwen3-30b-a3b", gpus...)}
+	spaces[0].Cards = append(spaces[0].Cards, requestOn(t, "sglang", "llama3.1-8b", "l40s", "h100").Cards...)
+	saved, marked := 0, 0
+	for i := range cases {
+		q := *spaces[i%2]
+		drawLoad(&q, random)
+		want, err := Search(t.Context(), &q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Top, q.PerGPU = 1+random.IntN(4), random.IntN(3)
+		got, err := Search(t.Context(), &q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		saved += want.Searched - got.Searched
+		a, b := answer(got, q.Top, q.PerGPU), answer(want, q.Top, q.PerGPU)
+		for j := range max(len(a), len(b)) {
+			if j >= len(a) || j >= len(b) || a[j] != b[j] {
+				t.Errorf("%d: by %s, %+v, %+v, budget %v: line %d of %d is\n%s\nof all rows\n%s", i, q.By, q.Targets, q.Load, q.Budget, j, len(b), line(a, j), line(b, j))
+				break
+			}
+		}
+		for _, r := range Shown(got.Rows, q.Top, q.PerGPU) {
+			if r.Pareto {
+				marked++
+			}
+		}
+	}
+	if saved == 0 || 2*marked < cases {
+		t.Errorf("%d estimates are saved, and %d rows are marked", saved, marked)
+	}
+}
+
+func line(all []string, i int) string {
+	if i < len(all) {
+		return all[i]
+	}
+	return "nothing"
+}
+
+// drawLoad draws a load with what is asked for under it.
+func drawLoad(q *Request, random *rand.Rand) {
+	draw(q, random)
+	q.Load = Load{}
+	q.MaxGPUs = 2 + random.IntN(16)
+	q.Prompt, q.Gen = 200+random.IntN(2000), 2+random.IntN(300)
+	q.Targets.TTFT, q.Targets.TPOT = 6*q.Targets.TTFT, 4*q.Targets.TPOT
+	q.Splits = []Split{{1, 1, 1}, {2, 1, 1}, {2, 2, 1}, {4, 1, 4}}[:2+random.IntN(3)]
+	if len(q.Splits) == 4 && !hasExperts(q.Model) {
+		q.Splits = q.Splits[:3]
+	}
+	q.Budgets, q.Together = []int{4096, 16384}[:random.IntN(3)], random.IntN(2) == 0
+	switch random.IntN(5) {
+	case 4: // batches that start together
+	case 0:
+		q.Load.Concurrency = 1 + random.IntN(24)
+		q.Gen = min(q.Gen, 64)
+	case 1:
+		q.Load.Throughput = 3000 * random.ExpFloat64()
+	default:
+		q.Load.Rate = 10 * random.ExpFloat64()
+		if random.IntN(3) == 0 {
+			q.Drafts, q.Acceptance = []int{2}, 0.3+0.6*random.Float64()
+		}
+	}
+	if random.IntN(3) == 0 {
+		q.Budget = unit.DollarsPerHour(20 * random.ExpFloat64())
+	}
+}
