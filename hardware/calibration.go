@@ -102,8 +102,9 @@ const aiconfigurator = "fit of the operator times of aiconfigurator's database (
 // 10.5 and 17.5 µs at no size by NCCL 2.29, 4.5, 4.5 and 5.0 µs by vLLM's own.
 // The bandwidth of element-wise kernels is that of a norm timed on an H200: 43.2 µs
 // for 8192 rows of 4096 in bf16 less the 4.4 µs of one row, 3.46 TB/s
-// (testdata/h200_operators.json). Over PCIe, two L40S reach about 20 GB/s of
-// all-reduce, 63 % of PCIe 4.0, after 43 µs.
+// (testdata/h200_operators.json). Over PCIe, in CUDA graphs, all-reduces of 2, 4 and 8
+// RTX PRO 6000 take 6.3, 12.9 and 24.6 µs at no size, of 2 and 4 L40S 6.0 and 12.0; two of
+// either reach about 0.6 of PCIe.
 func hopper() Calibration {
 	c := Calibration{
 		Source:      aiconfigurator + " on H100 and H200; power, and the bandwidth of norms, of an H200 (hardware/testdata)",
@@ -116,9 +117,20 @@ func hopper() Calibration {
 	c.oneShot(4.3*us, 0.09*us)
 	k := &c.Constants
 	k[roofline.AttentionRamp] = 2 * 384
-	k[roofline.PCIeShare], k[roofline.PCIeBase], k[roofline.PCIePerGPU] = 0.60, 35e-6, 4e-6
+	k[roofline.PCIeShare], k[roofline.PCIeBase], k[roofline.PCIePerGPU] = 0.60, 0, 3.1e-6
 	k[roofline.InterNodeShare], k[roofline.InterNodeBase] = 0.70, 15e-6
 	k[roofline.GraphNode] = 1.3e-6
+	return c
+}
+
+// WithoutP2P is the calibration of GPUs that reach each other over PCIe through the host's memory
+// alone, where the driver, a virtual machine or an IOMMU keeps them from each other's. The constants
+// are of vLLM 0.19.0's all-reduces over two RTX PRO 6000 on such a host, in CUDA graphs
+// (aiconfigurator-core 0.12.0): 17 to 21 µs up to 32 KB, 15.2 GB/s at large messages.
+func (c Calibration) WithoutP2P() Calibration {
+	k := &c.Constants
+	k[roofline.PCIeShare], k[roofline.PCIeBase], k[roofline.PCIePerGPU] = 0.238, 0, 9.8e-6
+	c.Name += " without P2P"
 	return c
 }
 
