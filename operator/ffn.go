@@ -82,7 +82,10 @@ func (s *Step) routed(dst []Op, e *models.Experts) []Op {
 func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 	p := s.Par
 	busy := float64(e.TopK) / float64(e.Count+e.Idle) * float64(e.Count) // of a token, not counting idle ones
-	group := s.Tokens() * float64(p.ExpertReplicas())
+	group := s.Together
+	if group == 0 {
+		group = s.Tokens() * float64(p.ExpertReplicas())
+	}
 	shape := roofline.Shape{Experts: float64(e.Count), TopK: busy, Tokens: group}
 	shape.Hit, shape.Pairs = s.Chosen(&shape, group)
 	first := len(dst)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"llmprof/unit"
 )
@@ -90,6 +91,13 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 			c.first = append(c.first, one)
 		} else {
 			c.mixed = append(c.mixed, one)
+		}
+	}
+	for _, all := range [2][]*replica{c.mixed, c.first} {
+		for peers := range slices.Chunk(all, s.Predictor.Par.ExpertReplicas()) {
+			for _, r := range peers {
+				r.peers = peers
+			}
 		}
 	}
 	if prefill == 0 {
@@ -180,15 +188,38 @@ func (c *cluster) enter(r *replica, q *sequence) {
 	}
 }
 
-// start begins a step if there is something to do.
+// start begins a step of a replica and its peers if there is something to do. One that has nothing runs a token
+// for the others, as vLLM does.
 func (c *cluster) start(r *replica, seen unit.Seconds) {
-	if r.schedule(c.now, seen) {
-		c.result.step(r)
+	wakes, any, tokens := never, false, 0.0
+	for _, p := range r.peers {
+		any = p.form(c.now, seen) || any
+		tokens += max(p.batch.tokens(p.server.Drafts), 1)
+		wakes = min(wakes, p.wakes(c.now))
+		p.busy, p.end, p.cost = false, 0, Cost{}
+	}
+	if !any {
+		if wakes < never {
+			r.end = wakes
+		}
 		return
 	}
-	r.busy, r.end = false, 0
-	if at := r.wakes(c.now); at < never {
-		r.end = at
+	var longest *Cost
+	for _, p := range r.peers {
+		if len(r.peers) > 1 {
+			p.batch.together = tokens
+		}
+		if !p.batch.empty() {
+			p.cost = p.price()
+		}
+		if longest == nil || p.cost.Time > longest.Time {
+			longest = &p.cost
+		}
+	}
+	whole := *longest
+	for _, p := range r.peers {
+		p.launch(c.now, seen, &whole)
+		c.result.step(p)
 	}
 }
 
@@ -199,21 +230,24 @@ func (c *cluster) ended(r *replica) {
 		c.start(r, c.now)
 		return
 	}
-	r.gained()
-	ending, formed := r.ending, max(r.begin, r.launched)
-	r.busy, r.held = false, c.now
+	formed := max(r.begin, r.launched)
+	for _, p := range r.peers {
+		p.gained()
+		p.ended, p.busy, p.held, p.overlaps = p.ending, false, c.now, p.rules.Async
+	}
 	if r.rules.Async {
-		r.overlaps = true
 		c.start(r, formed)
-		r.overlaps = false
-		if r.busy && len(r.batch.chunks) > 0 { // what launching a decode step takes is in the time of a request
-			r.held = max(c.now, r.launched)
+	}
+	for _, p := range r.peers {
+		if p.overlaps && p.busy && len(p.batch.chunks) > 0 { // what launching a decode step takes is in the time of a request
+			p.held = max(c.now, p.launched)
 		}
+		p.overlaps = false
+		if p.held == c.now {
+			c.output(p)
+		}
+		p.free(p.ended)
 	}
-	if r.held == c.now {
-		c.output(r)
-	}
-	r.free(ending)
 	if !r.busy {
 		c.start(r, c.now)
 	}

@@ -23,7 +23,7 @@ func TestTabulatedSteps(t *testing.T) {
 		for _, batch := range []int{1, 3, 16, 17, 64, 255, 700} {
 			for context := 3.0; context < 200000; context *= 1.37 {
 				want, energy := p.MixedStep([]operator.Group{{Batch: float64(batch), New: 1, Past: context, Logits: 1}})
-				got := prices.decode(batch, context*float64(batch))
+				got := prices.decode(decode{batch: batch}, context*float64(batch))
 				casetest.Near(t, x.model+": time", got.Time, want, 1e-3)
 				casetest.Near(t, x.model+": energy", got.Energy, energy, 1e-2)
 			}
@@ -229,7 +229,7 @@ func TestRequestDuringLaunch(t *testing.T) {
 	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
 	p := s.Predictor
 	alone := p.StepTime(1, 1024, 0, 1)
-	launch := p.StepCost([]operator.Group{{Batch: 1, New: 1024, Logits: 1}}).Launch
+	launch := p.StepCost([]operator.Group{{Batch: 1, New: 1024, Logits: 1}}, 0).Launch
 	if launch < alone.Times(0.5) {
 		t.Fatalf("a prompt of %g s is launched within %g s: nothing to show", float64(alone), float64(launch))
 	}
