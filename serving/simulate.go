@@ -18,6 +18,7 @@ type Options struct {
 	SLO      SLO
 	Warmup   int           // requests at the beginning that no figure counts
 	Steady   bool          // figures are of the steady state alone, where the load reaches one
+	InEngine bool          // requests come to the engine, and it takes the times: there is no API server, and no way
 	Seed     uint64        // of what is drawn besides the load
 	Each     func(*Record) // gets every request that was answered, in the order of their ends
 	Progress func(answered int, at unit.Seconds)
@@ -72,7 +73,10 @@ func Simulate(ctx context.Context, s *Server, source Source, o Options) (*Result
 }
 
 func newCluster(s *Server, source Source, o *Options) *cluster {
-	front := s.frontend()
+	front := frontend{}
+	if !o.InEngine {
+		front = s.frontend()
+	}
 	c := &cluster{server: s, source: source, options: o, way: front.way}
 	r := s.room()
 	c.longest = s.longest(r)
