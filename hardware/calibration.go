@@ -172,8 +172,9 @@ const (
 
 // card sets the constants of single cards whose operators are public. Products are fitted by
 // "llmprof calibrate --import", with errors on held-out shapes of 3.8 % (median) and 11 %
-// (90th percentile) on an RTX 4090, of 9.0 and 22 % on an RTX PRO 6000 without the matrices of 8 to 84 MB whose
-// weights came out of its L2 cache, up to 1.9 times as fast as memory is, of 6.4 and 18 % on an A40, and of those
+// (90th percentile) on an RTX 4090, of 7.7 and 20 % on an RTX PRO 6000 at 1597 GB/s,
+// without memory-bound products whose weights its L2 cache holds; those bound what is fixed, which stays as it was
+// (the importer, which leaves them out, says 14.3 µs of products that take 5.5 in all). They are of 6.4 and 18 % on an A40, and of those
 // in FP8 of 3.7 and 14 % on an H20, of 5.6 and 17 % on an H800. The share of attention's arithmetic
 // and its ramp go through prefills of 1024 and 2048 tokens, its bandwidth is that of decode
 // steps of 64 sequences and more after 4096 tokens and more; on an H20 they go through prefills of 32 heads after
@@ -188,12 +189,12 @@ func (c *Calibration) card(g *GPU) {
 		k[roofline.GEMMDepth], k[roofline.AttentionRamp] = 1.03e-9, 548
 	case "rtx-pro-6000-server-96gb": // the board that was timed
 		c.Source = servingSim + "; the rest as on B200"
-		c.gemm(0.772, 0.905, 3.9*us)
+		c.gemm(0.764, 0.931, 3.9*us)
 		c.attention(0.625, 0.84, 8*us)
 		k[roofline.GEMMDepth], k[roofline.AttentionRamp] = 1.24e-9, 828
 	case "rtx-pro-6000-blackwell-96gb": // the same chip, whose peak is that of a higher clock
 		c.Source = "of the server edition, " + servingSim + "; the rest as on B200"
-		c.gemm(0.717, 0.905, 3.9*us)
+		c.gemm(0.709, 0.931, 3.9*us)
 		c.attention(0.58, 0.84, 8*us)
 		k[roofline.GEMMDepth], k[roofline.AttentionRamp] = 1.24e-9, 828
 	case "a40-48gb":
