@@ -15,6 +15,9 @@ import (
 	"strings"
 )
 
+// proc is where Linux tells of processes.
+const proc = "/proc"
+
 // here are the addresses of a host name if all of them are this machine's.
 func here(ctx context.Context, host string) ([]netip.Addr, bool) {
 	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
@@ -39,15 +42,15 @@ func here(ctx context.Context, host string) ([]netip.Addr, bool) {
 // usesGPU refuses a port of this machine whose process uses no GPU of it: a port that is forwarded to another host
 // looks like a server of this one. A device is what the process, one that it started or, where it serves for one of
 // its own program, one that that one started has open.
-func usesGPU(proc string, at []netip.Addr, port uint16, device func(path string) bool) error {
+func usesGPU(at []netip.Addr, port uint16, device func(path string) bool) error {
 	const instead = "have the server started around the run (engine_cmd), or measure as its user where it runs"
-	listeners := listening(proc, at, port)
+	listeners := listening(at, port)
 	if len(listeners) == 0 {
 		return fmt.Errorf("no process that may be looked at listens on port %d, so that it may be forwarded to another host: %s", port, instead)
 	}
 	parent, open := map[int]int{}, map[int][]string{}
-	for _, pid := range processes(proc) {
-		parent[pid], open[pid] = parentOf(proc, pid), opened(proc, pid)
+	for _, pid := range processes() {
+		parent[pid], open[pid] = parentOf(pid), opened(pid)
 	}
 	name := ""
 	for pid, files := range open {
@@ -57,7 +60,7 @@ func usesGPU(proc string, at []netip.Addr, port uint16, device func(path string)
 		comm, _ := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "comm"))
 		name = fmt.Sprintf("%s (process %d)", bytes.TrimSpace(comm), pid)
 		root := pid
-		for above := parent[root]; above > 1 && program(proc, above) != "" && program(proc, above) == program(proc, root); above = parent[root] {
+		for above := parent[root]; above > 1 && program(above) != "" && program(above) == program(root); above = parent[root] {
 			root = above
 		}
 		for p := range open {
@@ -78,7 +81,7 @@ func gpuDevice(path string) bool {
 }
 
 // listening are the sockets that listen on a port of addresses, as links of open files name them.
-func listening(proc string, at []netip.Addr, port uint16) (sockets []string) {
+func listening(at []netip.Addr, port uint16) (sockets []string) {
 	for _, table := range []string{"tcp", "tcp6"} {
 		text, _ := os.ReadFile(filepath.Join(proc, "net", table))
 		for line := range strings.Lines(string(text)) {
@@ -113,7 +116,7 @@ func address(text string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(a.Unmap(), uint16(port)), ok
 }
 
-func processes(proc string) (pids []int) {
+func processes() (pids []int) {
 	entries, _ := os.ReadDir(proc)
 	for _, e := range entries {
 		if pid, err := strconv.Atoi(e.Name()); err == nil {
@@ -124,7 +127,7 @@ func processes(proc string) (pids []int) {
 }
 
 // parentOf is the process that started one; 0 if it is not known.
-func parentOf(proc string, pid int) int {
+func parentOf(pid int) int {
 	stat, _ := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "stat"))
 	after := stat[bytes.LastIndexByte(stat, ')')+1:] // behind the name, which may have spaces
 	if f := strings.Fields(string(after)); len(f) > 1 {
@@ -135,7 +138,7 @@ func parentOf(proc string, pid int) int {
 }
 
 // opened are the files that a process has open; none of another user's.
-func opened(proc string, pid int) (files []string) {
+func opened(pid int) (files []string) {
 	folder := filepath.Join(proc, strconv.Itoa(pid), "fd")
 	entries, _ := os.ReadDir(folder)
 	for _, e := range entries {
@@ -147,7 +150,7 @@ func opened(proc string, pid int) (files []string) {
 }
 
 // program is what a process runs; "" if it is not known.
-func program(proc string, pid int) string {
+func program(pid int) string {
 	file, _ := os.Readlink(filepath.Join(proc, strconv.Itoa(pid), "exe"))
 	return file
 }

@@ -77,21 +77,21 @@ func TestForwardedPort(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "127.0.0.2:0", "0.0.0.0:0", "[::1]:0", "[::]:0"} {
 		host := netip.MustParseAddrPort(address).Addr()
 		port := serveHeld(t, address, gpu)
-		if err := usesGPU("/proc", []netip.Addr{host}, port, device); err != nil {
+		if err := usesGPU([]netip.Addr{host}, port, device); err != nil {
 			t.Errorf("%s, with a GPU: %v", address, err)
 		}
 		port = serveHeld(t, address, "")
-		if err := usesGPU("/proc", []netip.Addr{host}, port, device); err == nil || !strings.Contains(err.Error(), "sleep") || !strings.Contains(err.Error(), "forwarded") {
+		if err := usesGPU([]netip.Addr{host}, port, device); err == nil || !strings.Contains(err.Error(), "sleep") || !strings.Contains(err.Error(), "forwarded") {
 			t.Errorf("%s, forwarded: %v", address, err)
 		}
 	}
 	// Another process has the GPU, and its own port on another address of the same number.
 	port := serveHeld(t, "127.0.0.1:0", "")
 	serveHeld(t, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), port).String(), gpu)
-	if err := usesGPU("/proc", []netip.Addr{netip.MustParseAddr("127.0.0.1")}, port, device); err == nil {
+	if err := usesGPU([]netip.Addr{netip.MustParseAddr("127.0.0.1")}, port, device); err == nil {
 		t.Error("a server on another address is taken for a forwarded port's")
 	}
-	if err := usesGPU("/proc", []netip.Addr{netip.MustParseAddr("127.0.0.3")}, port, device); err == nil || !strings.Contains(err.Error(), "no process") {
+	if err := usesGPU([]netip.Addr{netip.MustParseAddr("127.0.0.3")}, port, device); err == nil || !strings.Contains(err.Error(), "no process") {
 		t.Errorf("where nothing listens: %v", err)
 	}
 }

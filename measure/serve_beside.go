@@ -73,5 +73,5 @@ func otherHost(ctx context.Context, base string, gpus bool) error {
 	if err != nil {
 		return fmt.Errorf("the base URL has no port: %w", err)
 	}
-	return usesGPU("/proc", addresses, uint16(n), gpuDevice)
+	return usesGPU(addresses, uint16(n), gpuDevice)
 }

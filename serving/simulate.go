@@ -1,7 +1,6 @@
 package serving
 
 import (
-	"container/heap"
 	"context"
 	"fmt"
 	"math"
@@ -38,7 +37,7 @@ type cluster struct {
 		any  bool
 		sent int
 	}
-	handovers handovers
+	handovers agenda[*sequence] // caches on their way from replicas that prefilled
 	turn      int
 	now       unit.Seconds
 	way       unit.Seconds // of a request to the engine, and as long again of its tokens back
@@ -146,8 +145,8 @@ func (c *cluster) step() bool {
 	case 1:
 		c.arrive()
 	case 2:
-		h := heap.Pop(&c.handovers).(handover)
-		c.enter(c.route(c.mixed, h.sequence), h.sequence)
+		q := c.handovers.next().what
+		c.enter(c.route(c.mixed, q), q)
 	case 3:
 		c.ended(who)
 	case 4:
@@ -195,14 +194,14 @@ func (c *cluster) enter(r *replica, q *sequence) {
 // start begins a step of a replica and its peers if there is something to do. One that has nothing runs a token
 // for the others, as vLLM does.
 func (c *cluster) start(r *replica, seen unit.Seconds) {
-	wakes, any, tokens := never, false, 0.0
+	wakes, work, tokens := never, false, 0.0
 	for _, p := range r.peers {
-		any = p.form(c.now, seen) || any
+		work = p.form(c.now, seen) || work
 		tokens += max(p.batch.tokens(p.server.Drafts), 1)
 		wakes = min(wakes, p.wakes(c.now))
 		p.busy, p.end, p.cost = false, 0, Cost{}
 	}
-	if !any {
+	if !work {
 		if wakes < never {
 			r.end = wakes
 		}
@@ -268,7 +267,7 @@ func (c *cluster) output(r *replica) {
 			c.sent(q, c.now+c.way)
 		}
 		if r.only && !o.ended {
-			heap.Push(&c.handovers, handover{c.now + r.move(q.computed, c.server.Link), q})
+			c.handovers.add(c.now+r.move(q.computed, c.server.Link), q)
 		}
 	}
 	if !f.free() {
@@ -294,31 +293,6 @@ func (c *cluster) sent(q *sequence, at unit.Seconds) {
 	if !c.arrivals.any {
 		c.arrivals.next, c.arrivals.any = c.source.Next()
 	}
-}
-
-// A handover is a cache on its way from a replica that prefilled.
-type handover struct {
-	at       unit.Seconds
-	sequence *sequence
-}
-
-// handovers is a heap of them, the earliest first.
-type handovers []handover
-
-// Len, Less, Swap, Push and Pop are those of a heap.
-func (h handovers) Len() int           { return len(h) }
-func (h handovers) Less(i, j int) bool { return h[i].at < h[j].at }
-func (h handovers) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-
-// Push appends a handover.
-func (h *handovers) Push(x any) { *h = append(*h, x.(handover)) }
-
-// Pop takes the last one.
-func (h *handovers) Pop() any {
-	n := len(*h) - 1
-	x := (*h)[n]
-	*h = (*h)[:n]
-	return x
 }
 
 // route chooses the replica of a sequence.

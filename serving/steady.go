@@ -115,8 +115,8 @@ func (s *Server) flow(prompt, gen Lengths) (*flow, error) {
 		return nil, err
 	}
 	r := s.room()
-	if longest := s.longest(r); prompt.mean()+gen.mean() > float64(longest) {
-		return nil, fmt.Errorf("requests of %g + %g tokens do not fit: the longest that does has %d, prompt and answer", prompt.mean(), gen.mean(), longest)
+	if longest := s.longest(r); prompt.MeanLength()+gen.MeanLength() > float64(longest) {
+		return nil, fmt.Errorf("requests of %g + %g tokens do not fit: the longest that does has %d, prompt and answer", prompt.MeanLength(), gen.MeanLength(), longest)
 	}
 	f := &flow{server: s, front: s.frontend(), prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), pieces: map[int]*piece{}, tables: map[int]*tokenCosts{}, decodes: map[int]Cost{}, cycles: map[*piece]*cycle{}}
 	f.prices.once = true
@@ -126,7 +126,7 @@ func (s *Server) flow(prompt, gen Lengths) (*flow, error) {
 	mean, square := gen.moments()
 	f.gen, f.steps = mean, (mean-1)/s.yields()
 	f.inverse, f.older = gen.inverse(), gen.older()
-	f.context = prompt.mean() + square/(2*mean)
+	f.context = prompt.MeanLength() + square/(2*mean)
 	f.fills = newFills(s, prompt.quantiles())
 	f.graphs = f.graphed()
 	f.limit(r, prompt, gen)
@@ -139,7 +139,7 @@ func (f *flow) limit(r *room, prompt, gen Lengths) {
 	f.held = float64(r.of(int(f.context))) / float64(r.blocks)
 	share := f.held
 	if s.Scheduler.Admission == engine.ForAll {
-		share = float64(r.of(int(prompt.mean()+gen.mean()))) / float64(r.blocks)
+		share = float64(r.of(int(prompt.MeanLength()+gen.MeanLength()))) / float64(r.blocks)
 	}
 	f.most, f.bound = int(1/share), "KV blocks"
 	if s.Scheduler.MaxSeqs <= f.most {

@@ -119,7 +119,7 @@ func TestExpertsGather(t *testing.T) {
 	tokens := float64(c.Workload.Batch * c.Workload.PromptLen)
 	want := unit.Bytes(tokens * float64(c.Model.Hidden) * 2 * 3 * 48)
 	for _, name := range []string{"all_to_all_dispatch", "all_to_all_combine"} {
-		if got := casetest.Line(t, rows, name).Work.Wire; got < want.Times(0.999) || got > want.Times(1.001) {
+		if got := casetest.Line(t, rows, name).Wire; got < want.Times(0.999) || got > want.Times(1.001) {
 			t.Errorf("%s sends %v, want %v", name, got, want)
 		}
 	}
