@@ -16,9 +16,11 @@ type StepCost struct {
 }
 
 // StepCost prices a step of several groups, decodes before chunks of prompts. The step is one
-// forward pass: all groups share its GEMMs, and each group has its own attention.
-func (p *Predictor) StepCost(groups []operator.Group) StepCost {
+// forward pass: all groups share its GEMMs, and each group has its own attention. The replicas that share
+// its experts run so many tokens together; 0 if each of them has as many.
+func (p *Predictor) StepCost(groups []operator.Group, together float64) StepCost {
 	s := p.Mixed(groups)
+	s.Together = together
 	var t total
 	p.step(&t, &s)
 	c := StepCost{}
@@ -37,12 +39,12 @@ func (p *Predictor) StepCost(groups []operator.Group) StepCost {
 
 // DecodeCost is StepCost of a batch of sequences with a mean context that gain one token each.
 func (p *Predictor) DecodeCost(batch, context float64) StepCost {
-	return p.StepCost([]operator.Group{{Batch: batch, New: 1, Past: context, Logits: 1}})
+	return p.StepCost([]operator.Group{{Batch: batch, New: 1, Past: context, Logits: 1}}, 0)
 }
 
 // MixedStep is the time and the energy of StepCost.
 func (p *Predictor) MixedStep(groups []operator.Group) (unit.Seconds, unit.Joules) {
-	c := p.StepCost(groups)
+	c := p.StepCost(groups, 0)
 	return c.Time, c.Energy
 }
 

@@ -3,7 +3,6 @@ package analytic_test
 import (
 	"testing"
 
-	"llmprof/analytic"
 	"llmprof/analytic/casetest"
 	"llmprof/operator"
 	"llmprof/unit"
@@ -15,21 +14,10 @@ var mixedModels = []struct {
 	tp         int
 }{{"llama3.1-8b", "h200", 1}, {"gemma2-9b", "h200", 1}, {"qwen3-30b-a3b", "h200", 1}, {"deepseek-v3", "h200", 8}, {"nemotron-h-8b", "h100", 1}, {"llama2-70b", "a100", 8}}
 
-func mixedPredictor(t testing.TB, model, gpu string, tp int) *analytic.Predictor {
-	t.Helper()
-	c := casetest.Case(t, model, gpu, 1, tp)
-	c.Machine = casetest.Machine(t, gpu, "vllm")
-	p, err := analytic.NewPredictor(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 // A step of one group is the step that estimates are sums of.
 func TestMixedStepOfOneGroup(t *testing.T) {
 	for _, x := range mixedModels {
-		p := mixedPredictor(t, x.model, x.gpu, x.tp)
+		p := casetest.Predictor(t, x.model, x.gpu, x.tp)
 		for _, g := range []operator.Group{{Batch: 1, New: 1, Past: 1024, Logits: 1}, {Batch: 64, New: 1, Past: 5000, Logits: 1}, {Batch: 2, New: 900, Past: 300, Logits: 1}} {
 			got, energy := p.MixedStep([]operator.Group{g})
 			near(t, x.model, got, p.StepTime(g.Batch, g.New, g.Past, g.Logits), 1e-12)
@@ -44,7 +32,7 @@ func TestMixedStepOfOneGroup(t *testing.T) {
 // lies between.
 func TestMixedStepIsLinearInContext(t *testing.T) {
 	for _, x := range mixedModels {
-		p := mixedPredictor(t, x.model, x.gpu, x.tp)
+		p := casetest.Predictor(t, x.model, x.gpu, x.tp)
 		if len(p.Windows()) > 0 {
 			continue
 		}
@@ -58,7 +46,7 @@ func TestMixedStepIsLinearInContext(t *testing.T) {
 // either alone, and less than both one after the other.
 func TestMixedStepSharesWeights(t *testing.T) {
 	for _, x := range mixedModels {
-		p := mixedPredictor(t, x.model, x.gpu, x.tp)
+		p := casetest.Predictor(t, x.model, x.gpu, x.tp)
 		decode := operator.Group{Batch: 32, New: 1, Past: 2000, Logits: 1}
 		for _, fresh := range []float64{16, 128, 2048} {
 			chunk := operator.Group{Batch: 1, New: fresh, Past: 512, Logits: 1}
@@ -76,7 +64,7 @@ func TestMixedStepSharesWeights(t *testing.T) {
 // A mixed step has the arithmetic of its groups, and reads weights once.
 func TestMixedStepWork(t *testing.T) {
 	for _, x := range mixedModels {
-		p := mixedPredictor(t, x.model, x.gpu, x.tp)
+		p := casetest.Predictor(t, x.model, x.gpu, x.tp)
 		decode, chunk := operator.Group{Batch: 5, New: 1, Past: 700, Logits: 1}, operator.Group{Batch: 1, New: 256, Past: 64, Logits: 1}
 		both, first, second := p.Work(decode, chunk), p.Work(decode), p.Work(chunk)
 		near(t, x.model+": FLOPs", both.FLOPs, first.FLOPs+second.FLOPs, 1e-9)
@@ -91,7 +79,7 @@ func TestMixedStepWork(t *testing.T) {
 // Drafted tokens are verified by kernels of a decode step: it takes little longer than a step
 // without them, where weights are what it waits for.
 func TestDraftedTokens(t *testing.T) {
-	p := mixedPredictor(t, "llama3.1-8b", "h200", 1)
+	p := casetest.Predictor(t, "llama3.1-8b", "h200", 1)
 	one, _ := p.MixedStep([]operator.Group{{Batch: 4, New: 1, Past: 1000, Logits: 1}})
 	four, _ := p.MixedStep([]operator.Group{{Batch: 4, New: 4, Past: 1000, Logits: 4, Drafted: true}})
 	if four <= one || four > one.Times(1.1) {
@@ -101,7 +89,7 @@ func TestDraftedTokens(t *testing.T) {
 
 // The KV cache has what weights and steps leave of the memory.
 func TestCacheRoom(t *testing.T) {
-	p := mixedPredictor(t, "llama3.1-8b", "h200", 1)
+	p := casetest.Predictor(t, "llama3.1-8b", "h200", 1)
 	near(t, "1000 tokens", p.SequenceBytes(1000), unit.Bytes(1000*32*2*8*128*2), 1e-9)
 	small, large := p.CacheRoom(8192, 1024), p.CacheRoom(1<<20, 1024)
 	if large >= small || small > casetest.GPU(t, "h200").Capacity()-unit.Bytes(16e9) {

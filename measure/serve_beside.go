@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"net/url"
-	"strings"
+	"strconv"
 
 	"llmprof/measure/experiment"
 	"llmprof/measure/power"
@@ -16,13 +14,16 @@ import (
 // besideServer finds the sensors of the GPUs that a server runs on which was started on this machine: those that
 // the point names, or the only one. What uses them now is taken for the server.
 func (l *Lab) besideServer(ctx context.Context, p *experiment.Point) (*meters, error) {
-	why := l.otherHost(p.BaseURL)
+	why := otherHost(ctx, p.BaseURL, false)
 	var m *power.Monitor
 	if why == nil {
 		m, why = power.Open(ctx, power.Options{GPUs: p.GPUs, NoGPUs: p.Device == "cpu", Root: l.Root, Env: l.Env})
 		if why != nil && !errors.Is(why, power.ErrNoSensor) {
 			return nil, why
 		}
+	}
+	if why == nil && len(m.GPUs()) > 0 {
+		why = otherHost(ctx, p.BaseURL, true)
 	}
 	if why == nil && len(p.GPUs) == 0 && len(m.GPUs()) > 1 {
 		why = fmt.Errorf("nothing ties any of the %d GPUs of this machine to a server that was started elsewhere: name them (gpus), or have it started around the run (engine_cmd)", len(m.GPUs()))
@@ -49,25 +50,28 @@ func (l *Lab) besideServer(ctx context.Context, p *experiment.Point) (*meters, e
 	return &meters{monitors: []*power.Monitor{m}}, nil
 }
 
-// otherHost is why this machine's sensors say nothing of the server at a URL; nil if it runs here.
-func (l *Lab) otherHost(base string) error {
+// otherHost is why this machine's sensors say nothing of the server at a URL; nil if it runs here. gpus says that
+// they are of GPUs, which the server has to use: its port may be forwarded to another host.
+func otherHost(ctx context.Context, base string, gpus bool) error {
 	at, err := url.Parse(base)
 	if err != nil {
 		return errors.New("the base URL has no host")
 	}
 	host := at.Hostname()
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+	addresses, ok := here(ctx, host)
+	if !ok {
+		return fmt.Errorf("the sensors of this machine say nothing of a server at %s: measure on that host, with a URL of the loopback, or have it started around the run (engine_cmd)", host)
+	}
+	if !gpus {
 		return nil
 	}
-	ip, err := netip.ParseAddr(host)
-	if err == nil && ip.IsLoopback() {
-		return nil
+	port := at.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[at.Scheme]
 	}
-	own, failed := net.InterfaceAddrs()
-	for _, a := range own {
-		if n, is := a.(*net.IPNet); is && failed == nil && err == nil && n.IP.String() == ip.Unmap().String() {
-			return nil
-		}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return fmt.Errorf("the base URL has no port: %w", err)
 	}
-	return fmt.Errorf("the sensors of this machine say nothing of a server at %s: measure on that host, with a URL of the loopback, or have it started around the run (engine_cmd)", host)
+	return usesGPU(addresses, uint16(n), gpuDevice)
 }

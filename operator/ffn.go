@@ -64,12 +64,13 @@ func (s *Step) router(dst []Op, e *models.Experts) []Op {
 // ones that the tokens of the step fall on, arithmetic runs TopK of them for
 // every token. Of the ranks of EP, the busiest counts: how much it has follows from chance, or from a
 // routing.Popularity. Ranks of one TP group have all its tokens already, and their results are summed
-// as those of a dense feed-forward are. Ranks of several groups exchange tokens.
+// as those of a dense feed-forward are. Ranks of several groups exchange tokens: each goes to a rank once, however
+// many of its experts are there.
 func (s *Step) routed(dst []Op, e *models.Experts) []Op {
 	if s.Par.ExpertReplicas() == 1 {
 		return s.experts(dst, e)
 	}
-	size := s.Bytes(s.Tokens() / float64(s.Par.TP) * float64(e.TopK) * float64(s.Model.Hidden))
+	size := s.Bytes(s.Tokens() / float64(s.Par.TP) * float64(min(e.TopK, s.Par.EP)) * float64(s.Model.Hidden))
 	if r := s.routings.Of(e); r != nil {
 		size = size.Times(r.Uneven) // what the busiest rank is sent
 	}
@@ -82,7 +83,10 @@ func (s *Step) routed(dst []Op, e *models.Experts) []Op {
 func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 	p := s.Par
 	busy := float64(e.TopK) / float64(e.Count+e.Idle) * float64(e.Count) // of a token, not counting idle ones
-	group := s.Tokens() * float64(p.ExpertReplicas())
+	group := s.Together
+	if group == 0 {
+		group = s.Tokens() * float64(p.ExpertReplicas())
+	}
 	shape := roofline.Shape{Experts: float64(e.Count), TopK: busy, Tokens: group}
 	shape.Hit, shape.Pairs = s.Chosen(&shape, group)
 	first := len(dst)

@@ -12,6 +12,8 @@ type Step struct {
 	Logits float64 // positions of a sequence that the LM head runs on
 	Cache  float64 // longest context of the sequences: positions of a cache of fixed length
 
+	Together float64 // tokens of all replicas that share its experts; 0 if each of them has as many
+
 	Drafted bool    // New tokens were drafted, and are verified as a decode step does one
 	Groups  []Group // of a mixed step, whose New, Past and Logits are means; nil where all sequences are alike
 }

@@ -4,22 +4,9 @@ import (
 	"context"
 	"testing"
 
-	"llmprof/analytic"
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 )
-
-// predictor is of a model on GPUs by vLLM.
-func predictor(t testing.TB, model, gpu string, tp int) *analytic.Predictor {
-	t.Helper()
-	c := casetest.Case(t, model, gpu, 1, tp)
-	c.Machine = casetest.Machine(t, gpu, "vllm")
-	p, err := analytic.NewPredictor(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
 
 // server is one replica of a model on GPUs with a scheduler.
 func server(t testing.TB, model, gpu string, tp int, scheduler string) *Server {
@@ -28,7 +15,7 @@ func server(t testing.TB, model, gpu string, tp int, scheduler string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Server{Predictor: predictor(t, model, gpu, tp), Scheduler: rules, Replicas: 1}
+	return &Server{Predictor: casetest.Predictor(t, model, gpu, tp), Scheduler: rules, Replicas: 1}
 }
 
 // simulate runs a load.

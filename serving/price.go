@@ -13,7 +13,7 @@ type Cost = analytic.StepCost
 // A Stepper prices a step of several groups, decodes before chunks of prompts.
 // analytic.Predictor is the one evaluator behind it.
 type Stepper interface {
-	StepCost(groups []operator.Group) analytic.StepCost
+	StepCost(groups []operator.Group, together float64) analytic.StepCost
 	Windows() []float64
 }
 
@@ -24,39 +24,45 @@ type prices struct {
 	windows []float64
 	pass    float64 // most tokens of a forward pass
 	drafted bool
-	once    bool           // steps hardly come again: none is tabulated
-	curves  map[int]*curve // of decode steps, by their batch
+	once    bool              // steps hardly come again: none is tabulated
+	curves  map[decode]*curve // of decode steps
 	groups  []operator.Group
 	part    []operator.Group
 }
 
+// A decode is a step that only decodes: its sequences, and the tokens of all replicas that share its experts.
+type decode struct {
+	batch    int
+	together float64
+}
+
 func newPrices(s Stepper, pass int, drafted bool) *prices {
-	return &prices{stepper: s, windows: s.Windows(), pass: float64(pass), drafted: drafted, curves: map[int]*curve{}}
+	return &prices{stepper: s, windows: s.Windows(), pass: float64(pass), drafted: drafted, curves: map[decode]*curve{}}
 }
 
 // decode is the cost of a step in which batch sequences with so many tokens in all gain one each.
-func (p *prices) decode(batch int, past float64) Cost {
-	c := p.curves[batch]
+func (p *prices) decode(d decode, past float64) Cost {
+	c := p.curves[d]
 	if c == nil {
 		c = &curve{}
-		p.curves[batch] = c
+		p.curves[d] = c
 	}
-	return c.at(past/float64(batch), func(mean float64) Cost {
-		group := [1]operator.Group{{Batch: float64(batch), New: 1, Past: mean, Logits: 1}}
-		return p.stepper.StepCost(group[:])
+	return c.at(past/float64(d.batch), func(mean float64) Cost {
+		group := [1]operator.Group{{Batch: float64(d.batch), New: 1, Past: mean, Logits: 1}}
+		return p.stepper.StepCost(group[:], d.together)
 	})
 }
 
 // mixed is the cost of a step, in as many forward passes as it takes.
-func (p *prices) mixed(groups []operator.Group) (sum Cost) {
+func (p *prices) mixed(groups []operator.Group, together float64) (sum Cost) {
 	if p.pass == 0 {
-		return p.stepper.StepCost(groups)
+		return p.stepper.StepCost(groups, together)
 	}
 	left := p.pass
 	p.part = p.part[:0]
 	flush := func() {
 		if len(p.part) > 0 {
-			c := p.stepper.StepCost(p.part)
+			c := p.stepper.StepCost(p.part, 0)
 			sum = plus(&sum, &c, 1)
 		}
 		p.part, left = p.part[:0], p.pass
@@ -87,10 +93,12 @@ type batch struct {
 	past    float64 // tokens of all that decode
 	byWin   []operator.Group
 	chunks  []operator.Group
+
+	together float64 // tokens of all replicas that share its experts; 0 if each of them has as many
 }
 
 func (b *batch) reset(windows int) {
-	b.decodes, b.past, b.chunks = 0, 0, b.chunks[:0]
+	b.decodes, b.past, b.chunks, b.together = 0, 0, b.chunks[:0], 0
 	b.byWin = slices.Grow(b.byWin[:0], windows+1)[:windows+1]
 	clear(b.byWin)
 }
@@ -141,10 +149,19 @@ func (b *batch) chunk(fresh, past int, done bool) {
 
 func (b *batch) empty() bool { return b.decodes == 0 && len(b.chunks) == 0 }
 
+// tokens is how many the step runs, with so many drafted ones for each sequence that decodes.
+func (b *batch) tokens(drafts int) float64 {
+	n := float64(b.decodes * (1 + drafts))
+	for i := range b.chunks {
+		n += b.chunks[i].Batch * b.chunks[i].New
+	}
+	return n
+}
+
 // cost prices a batch whose decodes verify drafts tokens each besides their own.
 func (p *prices) cost(b *batch, drafts int) Cost {
 	if len(b.chunks) == 0 && drafts == 0 && len(p.windows) == 0 && p.pass == 0 && !p.once {
-		return p.decode(b.decodes, b.past)
+		return p.decode(decode{b.decodes, b.together}, b.past)
 	}
 	p.groups = p.groups[:0]
 	fresh := float64(1 + drafts)
@@ -164,7 +181,7 @@ func (p *prices) cost(b *batch, drafts int) Cost {
 		g.Past, g.New, g.Logits, g.Drafted = g.Past/g.Batch, fresh, fresh, p.drafted
 	}
 	p.groups = append(p.groups, b.chunks...)
-	return p.mixed(p.groups)
+	return p.mixed(p.groups, b.together)
 }
 
 // A curve is a cost over the context, linear between knots.

@@ -31,6 +31,7 @@ func (q *sequence) decoding() bool { return q.generated > 0 && q.goal-q.computed
 type replica struct {
 	server *Server
 	index  int
+	peers  []*replica // that share its experts, itself among them: their steps run side by side
 	front  frontend
 	rules  *engine.Scheduler
 	prices *prices
@@ -55,6 +56,7 @@ type replica struct {
 	outputs    []output
 	gains      []*sequence // of that step
 	ending     []*sequence // whose last token that step brings
+	ended      []*sequence // whose last token the step before brought
 	spare      []*sequence
 	spareEnd   []*sequence
 
@@ -72,9 +74,8 @@ const (
 	expectClip  = 4096 // tokens of its own answer that a request has to have room for
 )
 
-// schedule makes the next step of what had arrived when it was formed, and starts it at now. It reports
-// whether there is one.
-func (r *replica) schedule(now, formed unit.Seconds) bool {
+// form makes the next step of what had arrived when it was formed. It reports whether there is one.
+func (r *replica) form(now, formed unit.Seconds) bool {
 	r.batch.reset(len(r.prices.windows))
 	r.gains, r.spare = r.spare[:0], r.gains
 	r.ending, r.spareEnd = r.spareEnd[:0], r.ending
@@ -88,16 +89,19 @@ func (r *replica) schedule(now, formed unit.Seconds) bool {
 		r.continueRunning(&budget, now, false)
 		r.expect = max(r.expect-expectFalls, expectLeast)
 	}
-	if r.batch.empty() {
-		return false
-	}
-	r.cost = r.price()
+	return !r.batch.empty()
+}
+
+// launch starts the step that was formed before now, beside those of its peers: all take as long as the longest.
+func (r *replica) launch(now, formed unit.Seconds, longest *Cost) {
+	own := r.cost
+	r.cost = *longest
+	r.cost.Energy = own.Energy + r.server.idle().For(longest.Time-own.Time)
 	if r.overlaps {
 		formed += r.cost.Before
 	}
 	r.busy = true
 	r.run(now, formed)
-	return true
 }
 
 // run gives the step its times. The host launches it from a time on when the step before may still run: so
@@ -138,7 +142,7 @@ func (s *Server) drafting(draft *prices, b *batch) (sum Cost) {
 		passes--
 	}
 	if b.decodes > 0 && passes > 0 {
-		d := draft.decode(b.decodes, b.past)
+		d := draft.decode(decode{batch: b.decodes}, b.past)
 		sum = plus(&sum, &d, float64(passes))
 	}
 	return sum

@@ -1,11 +1,11 @@
 package serving
 
 import (
-	"container/heap"
 	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"llmprof/unit"
 )
@@ -17,6 +17,7 @@ type Options struct {
 	SLO      SLO
 	Warmup   int           // requests at the beginning that no figure counts
 	Steady   bool          // figures are of the steady state alone, where the load reaches one
+	InEngine bool          // requests come to the engine, and it takes the times: there is no API server, and no way
 	Seed     uint64        // of what is drawn besides the load
 	Each     func(*Record) // gets every request that was answered, in the order of their ends
 	Progress func(answered int, at unit.Seconds)
@@ -36,7 +37,7 @@ type cluster struct {
 		any  bool
 		sent int
 	}
-	handovers handovers
+	handovers agenda[*sequence] // caches on their way from replicas that prefilled
 	turn      int
 	now       unit.Seconds
 	way       unit.Seconds // of a request to the engine, and as long again of its tokens back
@@ -71,7 +72,10 @@ func Simulate(ctx context.Context, s *Server, source Source, o Options) (*Result
 }
 
 func newCluster(s *Server, source Source, o *Options) *cluster {
-	front := s.frontend()
+	front := frontend{}
+	if !o.InEngine {
+		front = s.frontend()
+	}
 	c := &cluster{server: s, source: source, options: o, way: front.way}
 	r := s.room()
 	c.longest = s.longest(r)
@@ -90,6 +94,13 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 			c.first = append(c.first, one)
 		} else {
 			c.mixed = append(c.mixed, one)
+		}
+	}
+	for _, all := range [2][]*replica{c.mixed, c.first} {
+		for peers := range slices.Chunk(all, s.Predictor.Par.ExpertReplicas()) {
+			for _, r := range peers {
+				r.peers = peers
+			}
 		}
 	}
 	if prefill == 0 {
@@ -134,8 +145,8 @@ func (c *cluster) step() bool {
 	case 1:
 		c.arrive()
 	case 2:
-		h := heap.Pop(&c.handovers).(handover)
-		c.enter(c.route(c.mixed, h.sequence), h.sequence)
+		q := c.handovers.next().what
+		c.enter(c.route(c.mixed, q), q)
 	case 3:
 		c.ended(who)
 	case 4:
@@ -180,15 +191,38 @@ func (c *cluster) enter(r *replica, q *sequence) {
 	}
 }
 
-// start begins a step if there is something to do.
+// start begins a step of a replica and its peers if there is something to do. One that has nothing runs a token
+// for the others, as vLLM does.
 func (c *cluster) start(r *replica, seen unit.Seconds) {
-	if r.schedule(c.now, seen) {
-		c.result.step(r)
+	wakes, work, tokens := never, false, 0.0
+	for _, p := range r.peers {
+		work = p.form(c.now, seen) || work
+		tokens += max(p.batch.tokens(p.server.Drafts), 1)
+		wakes = min(wakes, p.wakes(c.now))
+		p.busy, p.end, p.cost = false, 0, Cost{}
+	}
+	if !work {
+		if wakes < never {
+			r.end = wakes
+		}
 		return
 	}
-	r.busy, r.end = false, 0
-	if at := r.wakes(c.now); at < never {
-		r.end = at
+	var longest *Cost
+	for _, p := range r.peers {
+		if len(r.peers) > 1 {
+			p.batch.together = tokens
+		}
+		if !p.batch.empty() {
+			p.cost = p.price()
+		}
+		if longest == nil || p.cost.Time > longest.Time {
+			longest = &p.cost
+		}
+	}
+	whole := *longest
+	for _, p := range r.peers {
+		p.launch(c.now, seen, &whole)
+		c.result.step(p)
 	}
 }
 
@@ -199,21 +233,24 @@ func (c *cluster) ended(r *replica) {
 		c.start(r, c.now)
 		return
 	}
-	r.gained()
-	ending, formed := r.ending, max(r.begin, r.launched)
-	r.busy, r.held = false, c.now
+	formed := max(r.begin, r.launched)
+	for _, p := range r.peers {
+		p.gained()
+		p.ended, p.busy, p.held, p.overlaps = p.ending, false, c.now, p.rules.Async
+	}
 	if r.rules.Async {
-		r.overlaps = true
 		c.start(r, formed)
-		r.overlaps = false
-		if r.busy && len(r.batch.chunks) > 0 { // what launching a decode step takes is in the time of a request
-			r.held = max(c.now, r.launched)
+	}
+	for _, p := range r.peers {
+		if p.overlaps && p.busy && len(p.batch.chunks) > 0 { // what launching a decode step takes is in the time of a request
+			p.held = max(c.now, p.launched)
 		}
+		p.overlaps = false
+		if p.held == c.now {
+			c.output(p)
+		}
+		p.free(p.ended)
 	}
-	if r.held == c.now {
-		c.output(r)
-	}
-	r.free(ending)
 	if !r.busy {
 		c.start(r, c.now)
 	}
@@ -230,7 +267,7 @@ func (c *cluster) output(r *replica) {
 			c.sent(q, c.now+c.way)
 		}
 		if r.only && !o.ended {
-			heap.Push(&c.handovers, handover{c.now + r.move(q.computed, c.server.Link), q})
+			c.handovers.add(c.now+r.move(q.computed, c.server.Link), q)
 		}
 	}
 	if !f.free() {
@@ -256,31 +293,6 @@ func (c *cluster) sent(q *sequence, at unit.Seconds) {
 	if !c.arrivals.any {
 		c.arrivals.next, c.arrivals.any = c.source.Next()
 	}
-}
-
-// A handover is a cache on its way from a replica that prefilled.
-type handover struct {
-	at       unit.Seconds
-	sequence *sequence
-}
-
-// handovers is a heap of them, the earliest first.
-type handovers []handover
-
-// Len, Less, Swap, Push and Pop are those of a heap.
-func (h handovers) Len() int           { return len(h) }
-func (h handovers) Less(i, j int) bool { return h[i].at < h[j].at }
-func (h handovers) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-
-// Push appends a handover.
-func (h *handovers) Push(x any) { *h = append(*h, x.(handover)) }
-
-// Pop takes the last one.
-func (h *handovers) Pop() any {
-	n := len(*h) - 1
-	x := (*h)[n]
-	*h = (*h)[:n]
-	return x
 }
 
 // route chooses the replica of a sequence.

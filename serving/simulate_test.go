@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/analytic"
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/operator"
@@ -18,12 +19,12 @@ func TestTabulatedSteps(t *testing.T) {
 		model, gpu string
 		tp         int
 	}{{"llama3.1-8b", "h200", 1}, {"llama2-70b", "a100", 8}, {"qwen3-30b-a3b", "rtx-4090", 4}, {"deepseek-v3", "h200", 8}} {
-		p := predictor(t, x.model, x.gpu, x.tp)
+		p := casetest.Predictor(t, x.model, x.gpu, x.tp)
 		prices := newPrices(p, 0, false)
 		for _, batch := range []int{1, 3, 16, 17, 64, 255, 700} {
 			for context := 3.0; context < 200000; context *= 1.37 {
 				want, energy := p.MixedStep([]operator.Group{{Batch: float64(batch), New: 1, Past: context, Logits: 1}})
-				got := prices.decode(batch, context*float64(batch))
+				got := prices.decode(decode{batch: batch}, context*float64(batch))
 				casetest.Near(t, x.model+": time", got.Time, want, 1e-3)
 				casetest.Near(t, x.model+": energy", got.Energy, energy, 1e-2)
 			}
@@ -131,19 +132,21 @@ func TestEveryOptionCounts(t *testing.T) {
 	s, l := base()
 	plain := simulate(t, s, l, Options{})
 	for name, change := range map[string]func(*Server){
-		"budget":      func(s *Server) { s.Scheduler.Budget = 512 },
-		"sequences":   func(s *Server) { s.Scheduler.MaxSeqs = 3 },
-		"block":       func(s *Server) { s.Scheduler.Block = 256 },
-		"watermark":   func(s *Server) { s.Scheduler.Watermark = 0.3 },
-		"mixed":       func(s *Server) { s.Scheduler.Mixed = false },
-		"whole":       func(s *Server) { s.Scheduler.Budget, s.Scheduler.Whole = 1000, true },
-		"pass":        func(s *Server) { s.Scheduler.Pass = 256 },
-		"swap":        func(s *Server) { s.Scheduler.Swap = true },
-		"async":       func(s *Server) { s.Scheduler.Async = false },
-		"admission":   func(s *Server) { s.Scheduler.Admission = engine.ForAll },
-		"hit rate":    func(s *Server) { s.HitRate = 0.5 },
-		"drafts":      func(s *Server) { s.Drafts, s.Acceptance = 3, 0.7 },
-		"drafter":     func(s *Server) { s.Drafts, s.Acceptance, s.Drafter = 3, 0.7, predictor(t, "llama3.2-1b", "h200", 1) },
+		"budget":    func(s *Server) { s.Scheduler.Budget = 512 },
+		"sequences": func(s *Server) { s.Scheduler.MaxSeqs = 3 },
+		"block":     func(s *Server) { s.Scheduler.Block = 256 },
+		"watermark": func(s *Server) { s.Scheduler.Watermark = 0.3 },
+		"mixed":     func(s *Server) { s.Scheduler.Mixed = false },
+		"whole":     func(s *Server) { s.Scheduler.Budget, s.Scheduler.Whole = 1000, true },
+		"pass":      func(s *Server) { s.Scheduler.Pass = 256 },
+		"swap":      func(s *Server) { s.Scheduler.Swap = true },
+		"async":     func(s *Server) { s.Scheduler.Async = false },
+		"admission": func(s *Server) { s.Scheduler.Admission = engine.ForAll },
+		"hit rate":  func(s *Server) { s.HitRate = 0.5 },
+		"drafts":    func(s *Server) { s.Drafts, s.Acceptance = 3, 0.7 },
+		"drafter": func(s *Server) {
+			s.Drafts, s.Acceptance, s.Drafter = 3, 0.7, casetest.Predictor(t, "llama3.2-1b", "h200", 1)
+		},
 		"replicas":    func(s *Server) { s.Replicas = 2 },
 		"least":       func(s *Server) { s.Replicas, s.Routing = 2, "least-loaded" },
 		"prefillers":  func(s *Server) { s.Prefillers = 1 },
@@ -229,7 +232,7 @@ func TestRequestDuringLaunch(t *testing.T) {
 	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
 	p := s.Predictor
 	alone := p.StepTime(1, 1024, 0, 1)
-	launch := p.StepCost([]operator.Group{{Batch: 1, New: 1024, Logits: 1}}).Launch
+	launch := p.StepCost([]operator.Group{{Batch: 1, New: 1024, Logits: 1}}, 0).Launch
 	if launch < alone.Times(0.5) {
 		t.Fatalf("a prompt of %g s is launched within %g s: nothing to show", float64(alone), float64(launch))
 	}
@@ -251,5 +254,34 @@ func TestRequestDuringLaunch(t *testing.T) {
 	step := p.StepTime(1, 1, 1024, 1)
 	if wait := after - during; wait < step.Times(0.5) {
 		t.Errorf("a request that comes later than the launch has its token %g s after one that comes during it, want a step of %g s", float64(wait), float64(step))
+	}
+}
+
+// Replicas that share experts step together: the decodes of one take as long as the prompts of the other.
+func TestPeersStepTogether(t *testing.T) {
+	c := casetest.Case(t, "qwen3-30b-a3b", "h200", 1, 1)
+	c.Parallel.DP, c.Parallel.EP = 2, 2
+	c.Machine = casetest.Machine(t, "h200", "vllm")
+	p, err := analytic.NewPredictor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := server(t, "qwen3-30b-a3b", "h200", 1, "vllm")
+	s.Predictor, s.Replicas, s.Routing = p, 2, "round-robin"
+	ends := func(prompt int) (first unit.Seconds) {
+		requests := []Request{{Prompt: 16, Gen: 200}, {At: 0.1, Prompt: prompt, Gen: 1}}
+		o := Options{InEngine: true, Each: func(r *Record) {
+			if r.Index == 0 {
+				first = r.Last
+			}
+		}}
+		if _, err := Simulate(t.Context(), s, Replay(requests), o); err != nil {
+			t.Fatal(err)
+		}
+		return first
+	}
+	step := p.StepCost([]operator.Group{{Batch: 1, New: 8000, Logits: 1}}, 8001).Time
+	if longer := ends(8000) - ends(1); longer < step.Times(0.7) || longer > step.Times(1.1) {
+		t.Errorf("a prompt on the other replica lengthens decodes by %v, its step takes %v", longer, step)
 	}
 }

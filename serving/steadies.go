@@ -125,8 +125,8 @@ func (t *Steadies) pools() error {
 // disaggregated is the steady state of replicas that prefill, and of those that decode.
 func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
 	replicas, prefillers := l.Replicas, l.Prefillers
-	if t.gen.mean() < 2 {
-		return nil, fmt.Errorf("answers of %g tokens leave nothing to decode elsewhere", t.gen.mean())
+	if t.gen.MeanLength() < 2 {
+		return nil, fmt.Errorf("answers of %g tokens leave nothing to decode elsewhere", t.gen.MeanLength())
 	}
 	if l.Link <= 0 {
 		return nil, fmt.Errorf("replicas that prefill hand the KV cache over: the rate of their link is not known")
@@ -142,7 +142,7 @@ func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &Steady{TTFT: first.TTFT, E2E: first.TTFT + rest.E2E, TPOT: rest.E2E.Times(1 / (t.gen.mean() - 1)), Running: rest.Running, Energy: first.Energy + rest.Energy}
+	st := &Steady{TTFT: first.TTFT, E2E: first.TTFT + rest.E2E, TPOT: rest.E2E.Times(1 / (t.gen.MeanLength() - 1)), Running: rest.Running, Energy: first.Energy + rest.Energy}
 	t.decode.complete(st, rate, replicas)
 	st.Waiting = first.Waiting*float64(prefillers) + rest.Waiting*float64(replicas)
 	st.Utilization = (first.Utilization*float64(prefillers) + rest.Utilization*float64(replicas)) / float64(replicas+prefillers)
@@ -166,7 +166,7 @@ func (t *Steadies) handedOver(rate float64, l *Layout) (*Steady, error) {
 	if st == nil {
 		return nil, t.crowded(rate)
 	}
-	st.E2E += t.server.Predictor.SequenceBytes(t.prompt.mean()).Over(l.Link)
+	st.E2E += t.server.Predictor.SequenceBytes(t.prompt.MeanLength()).Over(l.Link)
 	st.Capacity = t.most(t.decode, replicas)
 	return st, nil
 }

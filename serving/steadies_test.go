@@ -3,24 +3,14 @@ package serving
 import (
 	"testing"
 
-	"llmprof/analytic"
 	"llmprof/analytic/casetest"
-	"llmprof/analytic/engine"
 	"llmprof/unit"
 )
 
 // The steady state of a disaggregated server is what a simulation of it comes to.
 func TestSteadyDisaggregated(t *testing.T) {
-	c := casetest.Case(t, "llama3.1-8b", "h100", 1, 1)
-	p, err := analytic.NewPredictor(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules, err := engine.SchedulerOf("vllm", c.Machine.GPU.Memory)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &Server{Predictor: p, Scheduler: rules, Replicas: 2, Prefillers: 1, Link: c.Machine.GPU.LinkAmong(3), Context: c.Model.MaxContext}
+	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
+	s.Replicas, s.Prefillers, s.Link = 2, 1, casetest.GPU(t, "h100").LinkAmong(3)
 	prompt, gen := Fixed(2048), Fixed(256)
 	for _, rate := range []float64{1, 6, 12} {
 		st, err := s.SteadyRate(rate, prompt, gen)
@@ -28,14 +18,7 @@ func TestSteadyDisaggregated(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: prompt, Gen: gen, Requests: 3000, Seed: 3}
-		source, err := l.Source()
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := Simulate(t.Context(), s, source, Options{Warmup: 300})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := simulate(t, s, l, Options{Warmup: 300})
 		for _, x := range []struct {
 			what       string
 			steady     unit.Seconds

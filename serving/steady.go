@@ -122,7 +122,7 @@ func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 	mean, square := gen.moments()
 	f.gen, f.steps = mean, (mean-1)/s.yields()
 	f.inverse, f.older = gen.inverse(), gen.older()
-	f.context = prompt.mean() + square/(2*mean)
+	f.context = prompt.MeanLength() + square/(2*mean)
 	f.fills = newFills(s, prompt.quantiles())
 	f.graphs = f.graphed()
 	f.limit(s.room(), prompt, gen)
@@ -140,8 +140,8 @@ func (s *Server) Serves(prompt, gen Lengths) error {
 	if err := gen.check("generated"); err != nil {
 		return err
 	}
-	if longest := s.longest(s.room()); prompt.mean()+gen.mean() > float64(longest) {
-		return fmt.Errorf("requests of %g + %g tokens do not fit: the longest that does has %d, prompt and answer", prompt.mean(), gen.mean(), longest)
+	if longest := s.longest(s.room()); prompt.MeanLength()+gen.MeanLength() > float64(longest) {
+		return fmt.Errorf("requests of %g + %g tokens do not fit: the longest that does has %d, prompt and answer", prompt.MeanLength(), gen.MeanLength(), longest)
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func (f *flow) limit(r *room, prompt, gen Lengths) {
 	f.held = float64(r.of(int(f.context))) / float64(r.blocks)
 	share := f.held
 	if s.Scheduler.Admission == engine.ForAll {
-		share = float64(r.of(int(prompt.mean()+gen.mean()))) / float64(r.blocks)
+		share = float64(r.of(int(prompt.MeanLength()+gen.MeanLength()))) / float64(r.blocks)
 	}
 	f.most, f.bound = int(1/share), "KV blocks"
 	if s.Scheduler.MaxSeqs <= f.most {

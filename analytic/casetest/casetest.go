@@ -153,6 +153,16 @@ func Case(t testing.TB, model, gpu string, batch, tp int) *analytic.Case {
 	}
 }
 
+// Predictor is of a model on GPUs by vLLM.
+func Predictor(t testing.TB, model, gpu string, tp int) *analytic.Predictor {
+	t.Helper()
+	c := Case(t, model, gpu, 1, tp)
+	c.Machine = Machine(t, gpu, "vllm")
+	p, err := analytic.NewPredictor(c)
+	must(t, err)
+	return p
+}
+
 // OnEngine is a model in 16 bits on one H200 with an engine.
 func OnEngine(t testing.TB, model, engine string, w analytic.Workload) *analytic.Case {
 	t.Helper()

@@ -72,6 +72,15 @@ func class(l *analytic.Lowering, o *operator.Op) roofline.Class {
 	return roofline.Elementwise
 }
 
+// gather makes an exchange of tokens between the ranks of EP an all-gather of them, or the
+// reduce-scatter that sums what the ranks made of them: each token goes to every rank once, however many of its
+// experts that one has. It is vLLM's way where no other is chosen (all2all_backend in vllm/config/parallel.py).
+func gather(k *analytic.Kernel, s *operator.Step) {
+	n, near := float64(s.Par.EP), k.Shape.Ranks
+	tokens := s.Bytes(s.Tokens() / float64(s.Par.TP) * float64(s.Model.Hidden))
+	k.Work.Wire, k.Work.NodeWire = tokens.Times(near-1), tokens.Times(n-near)
+}
+
 // oneShotBytes is the largest all-reduce that vLLM and TensorRT-LLM do by custom
 // kernels over peer memory. NCCL does larger ones.
 const oneShotBytes = unit.Bytes(8e6)

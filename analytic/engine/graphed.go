@@ -18,6 +18,7 @@ type graphed struct {
 	pieces   float64                                     // most tokens of a step that piecewise CUDA graphs run, all kernels but attention; 0 without such graphs
 	sampling float64                                     // small kernels between the logits and the inputs of the next step
 	fusedKV  bool                                        // rotary embedding and cache write are one kernel
+	gathers  bool                                        // ranks of EP gather the tokens of all, and scatter the sums
 	oneCall  bool                                        // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
 }
 
@@ -73,6 +74,10 @@ func (e *graphed) lower(l *analytic.Lowering, i int) {
 		k := l.Launch(i, roofline.SmallElementwise, e.sampling)
 		k.Work.Acts = k.Work.Acts.Times(samplingMoves)
 		k.Graphed = true // HostAsync includes these launches
+	case operator.Shuffle:
+		if k := lowerFused(l, i); e.gathers {
+			gather(k, l.Step)
+		}
 	default:
 		lowerFused(l, i)
 	}

@@ -109,3 +109,18 @@ func TestLargerGraphs(t *testing.T) {
 		t.Errorf("a prompt of 1024 tokens takes %v in graphs of 512 tokens and %v in those of 2048", before.TTFT.Expected, after.TTFT.Expected)
 	}
 }
+
+// Of ranks of experts vLLM gathers the tokens: each goes once to every other rank, however many of its experts are there.
+func TestExpertsGather(t *testing.T) {
+	c := casetest.Case(t, "qwen3-30b-a3b", "h200", 8, 1)
+	c.Parallel.DP, c.Parallel.EP = 4, 4
+	c.Machine = casetest.Machine(t, "h200", "vllm")
+	rows := casetest.Explain(t, c).PrefillOps
+	tokens := float64(c.Workload.Batch * c.Workload.PromptLen)
+	want := unit.Bytes(tokens * float64(c.Model.Hidden) * 2 * 3 * 48)
+	for _, name := range []string{"all_to_all_dispatch", "all_to_all_combine"} {
+		if got := casetest.Line(t, rows, name).Wire; got < want.Times(0.999) || got > want.Times(1.001) {
+			t.Errorf("%s sends %v, want %v", name, got, want)
+		}
+	}
+}

@@ -16,7 +16,7 @@ func (q *question) flags(cmd *cobra.Command) {
 	cli.Define(cmd, cli.Workload, q.workloadFlags)
 	cli.Define(cmd, cli.Engine, q.engineFlags)
 	cli.Rare(cmd, "memory-utilization", "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens",
-		"compute-eff", "memory-eff", "link-eff", "inter-node-eff", "offline", "lenient")
+		"compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline", "lenient")
 }
 
 // modelFlags are about the model and its formats.

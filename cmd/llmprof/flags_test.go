@@ -47,6 +47,7 @@ func flagCases() map[string]struct {
 		"compute-eff":            {"", "--compute-eff=0.5", ""},
 		"memory-eff":             {"", "--memory-eff=0.5", ""},
 		"link-eff":               {"--tp=2", "--link-eff=0.3", "nothing is sent between GPUs"},
+		"no-p2p":                 {"--gpu=rtx-pro-6000 --tp=2", "--no-p2p", "no GPUs talk over PCIe"},
 		"inter-node-eff":         {"--tp=4 --gpus-per-node=2", "--inter-node-eff=0.3", "are in one node"},
 		"price":                  {"", "--price=7.5", ""},
 		"hardware":               {"", "--hardware=testdata/h100.toml", ""},

@@ -67,7 +67,7 @@ func (a *app) simulate() *cobra.Command {
 	cli.Define(cmd, cli.Output, s.outputFlags)
 	s.machines.flags(cmd, "loads")
 	cli.Rare(cmd, append([]string{
-		"act", "sp", "micro-batches", "gpus-per-node", "hardware", "compute-eff", "memory-eff", "link-eff", "inter-node-eff", "offline", "lenient",
+		"act", "sp", "micro-batches", "gpus-per-node", "hardware", "compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline", "lenient",
 		"arrival", "seed", "prefix-hit-rate", "records", "memory-utilization", "speculative-tokens", "acceptance", "scheduler", "burstiness", "ramp-from", "speed", "warmup", "color", "price", "pp", "ep", "shard", "expert-skew", "max-num-batched-tokens",
 	}, serverFlags...)...)
 	return cmd

@@ -69,7 +69,7 @@ func (a *app) sweepCommand() *cobra.Command {
 	o.submission.flags(cmd, "rows")
 	f.SortFlags = false
 	cli.Rare(cmd, "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens", "memory-utilization",
-		"compute-eff", "memory-eff", "link-eff", "inter-node-eff", "offline", "lenient", "price", "cached-prefix", "chunk", "expert-skew", "from")
+		"compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline", "lenient", "price", "cached-prefix", "chunk", "expert-skew", "from")
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
 	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
 	_ = cmd.RegisterFlagCompletionFunc("format", words(sweep.Formats()...))

@@ -120,6 +120,7 @@ func (a *app) serverOf(ctx context.Context, r *served.Run) (*serving.Server, err
 		output:   output{format: "table", color: "auto"},
 	}
 	q.Workload.Batch, q.Workload.PromptLen, q.Workload.GenLen = 1, 1024, 2
+	q.Eff.NoP2P = r.NoP2P
 	q.Parallel.TP, q.Parallel.DP, q.Parallel.EP, q.Parallel.PP, q.Parallel.MicroBatches = r.TP, r.DP, r.EP, 1, 1
 	ans, err := a.answer(ctx, q)
 	if err != nil {

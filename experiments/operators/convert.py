@@ -4,9 +4,11 @@
 convert.py vidur data/profiling/compute/a40 > a40.csv          products of torch in fp16 (microsoft/vidur 7d47513, MIT)
 convert.py infersim bench_data/gemm/h20/data.csv > h20.csv     DeepGEMM's products in FP8 by blocks (alibaba/InferSim f2293da, Apache-2.0)
 convert.py infersim-attention bench_data/mha h20 > h20.csv     FlashAttention 3 and FlashInfer (the same)
+convert.py llmservingsim . RTXPRO6000 > pro6000.csv            vLLM 0.19's products in bf16 (casys-kaist/LLMServingSim 5daddb2, MIT)
 """
 import csv
 import glob
+import json
 import os
 import re
 import sys
@@ -48,5 +50,22 @@ def infersim_attention(out, folder, gpu):
                           float(r["latency_us"]) / 1e3])
 
 
+def llmservingsim(out, root, gpu):
+    out.writerow(GEMM)
+    for path in sorted(glob.glob(f"{root}/profiler/perf/{gpu}/*/*/bf16/tp*/*.csv")):
+        model, tp, table = re.search(r"perf/[^/]+/(.+)/bf16/tp(\d+)/(\w+)\.csv$", path).groups()
+        if table not in ("dense", "per_sequence"):
+            continue
+        c, tp = json.load(open(f"{root}/configs/model/{model}.json")), int(tp)
+        hidden, heads, kv = c["hidden_size"], c["num_attention_heads"] // tp, max(c["num_key_value_heads"] // tp, 1)
+        head, wide = c.get("head_dim") or hidden // c["num_attention_heads"], c["intermediate_size"] // tp
+        shapes = {"qkv_proj": ((heads + 2 * kv) * head, hidden), "o_proj": (hidden, heads * head), "gate_up_proj": (2 * wide, hidden),
+                  "down_proj": (hidden, wide), "lm_head": (c["vocab_size"] // tp, hidden)}
+        for r in csv.DictReader(open(path)):
+            if r["layer"] in shapes:
+                n, k = shapes[r["layer"]]
+                out.writerow(["llmservingsim", "5daddb2", gpu, "gemm", "vllm 0.19.0", "bfloat16", r.get("tokens") or r["sequences"], n, k, float(r["time_us"]) / 1e3])
+
+
 if __name__ == "__main__":
-    {"vidur": vidur, "infersim": infersim, "infersim-attention": infersim_attention}[sys.argv[1]](csv.writer(sys.stdout, lineterminator="\n"), *sys.argv[2:])
+    {"vidur": vidur, "llmservingsim": llmservingsim, "infersim": infersim, "infersim-attention": infersim_attention}[sys.argv[1]](csv.writer(sys.stdout, lineterminator="\n"), *sys.argv[2:])

@@ -25,6 +25,8 @@ type Run struct {
 	CacheTokens int // that the KV cache holds, as the engine logged it; 0 if it was not recorded
 	Concurrency int // clients of a closed loop; 0 where requests came at times of their own
 	Rate        float64
+	NoP2P       bool    // its GPUs reach each other through the host's memory alone
+	InEngine    bool    // the engine took the times of tokens, not a client
 	HitRate     float64 // of the prompts' tokens that its prefix cache had, as it said itself
 	Source      string
 	Licence     string
@@ -47,8 +49,8 @@ var data embed.FS
 // Runs are those that come with the program.
 func Runs() ([]Run, error) {
 	var runs []Run
-	err := rows("servers.csv", 13, func(f []string) error {
-		r := Run{Name: f[0], Model: f[1], GPU: f[2], Source: f[11], Licence: f[12]}
+	err := rows("servers.csv", 15, func(f []string) error {
+		r := Run{Name: f[0], Model: f[1], GPU: f[2], NoP2P: f[11] == "no", InEngine: f[12] == "engine", Source: f[13], Licence: f[14]}
 		for i, to := range []*int{&r.TP, &r.DP, &r.EP, &r.Budget, &r.Sequences, &r.CacheTokens, &r.Concurrency} {
 			if f[3+i] == "" {
 				continue
@@ -188,7 +190,7 @@ var quantiles = []struct {
 func (r *Run) Score(ctx context.Context, s *serving.Server) (*Scored, error) {
 	var predicted [3][]float64
 	var end unit.Seconds
-	_, err := serving.Simulate(ctx, s, r.source(), serving.Options{Each: func(q *serving.Record) {
+	_, err := serving.Simulate(ctx, s, r.source(), serving.Options{InEngine: r.InEngine, Each: func(q *serving.Record) {
 		add(&predicted, q.TTFT(), q.E2E(), q.Request.Gen)
 		end = max(end, q.Last)
 	}})

@@ -20,7 +20,10 @@ import (
 
 // efficiencies are shares of the peaks that replace those of the calibration;
 // 0 leaves one as it is.
-type efficiencies struct{ compute, memory, link, interNode float64 }
+type efficiencies struct {
+	compute, memory, link, interNode float64
+	NoP2P                            bool // GPUs reach each other over PCIe through the host's memory alone
+}
 
 // A Question is an estimate as it is asked for by the flags of "llmprof estimate".
 type Question struct {
@@ -241,6 +244,9 @@ func (ans *Answer) choosePrice() {
 
 // apply puts the shares that were given in place of those of c.
 func (e *efficiencies) apply(c hardware.Calibration) hardware.Calibration {
+	if e.NoP2P {
+		c = c.WithoutP2P()
+	}
 	var set []string
 	put := func(flag string, share float64, to ...roofline.Constant) {
 		if share == 0 {
@@ -273,6 +279,8 @@ func (ans *Answer) unused() error {
 		return fmt.Errorf("--gpus-per-node: one GPU needs no node; give --tp, --pp or --dp")
 	case given("link-eff") && wire == 0:
 		return fmt.Errorf("--link-eff: nothing is sent between GPUs; give --tp, --pp or --ep")
+	case given("no-p2p") && (wire == 0 || min(gpus, ans.Parallel.GPUsPerNode) <= ans.GPU.LinkGPUs):
+		return fmt.Errorf("--no-p2p: no GPUs talk over PCIe; give a GPU without NVLink, and --tp, --pp or --ep")
 	case given("inter-node-eff") && (wire == 0 || ans.Parallel.Nodes() == 1):
 		return fmt.Errorf("--inter-node-eff: all %d GPUs are in one node of %d; give a smaller --gpus-per-node or more GPUs",
 			gpus, ans.Parallel.GPUsPerNode)

@@ -47,6 +47,7 @@ func (q *Question) EngineFlags(f *pflag.FlagSet) {
 	f.Var(ShareFlag{&q.Eff.compute}, "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")
 	f.Var(ShareFlag{&q.Eff.memory}, "memory-eff", "`share` of the memory bandwidth (default: calibrated)")
 	f.Var(ShareFlag{&q.Eff.link}, "link-eff", "`share` of the link between GPUs (default: calibrated)")
+	f.BoolVar(&q.Eff.NoP2P, "no-p2p", false, "GPUs reach each other over PCIe through the host's memory alone")
 	f.Var(ShareFlag{&q.Eff.interNode}, "inter-node-eff", "`share` of the network between nodes (default: calibrated)")
 }
 

@@ -1,0 +1,169 @@
+package serving
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+)
+
+// A Lengths draws the tokens of a prompt or of an answer.
+type Lengths struct {
+	Kind   string  // "fixed", "uniform" or "lognormal"
+	Mean   float64 // of fixed and lognormal
+	Low    float64 // of uniform
+	High   float64 // of uniform
+	Spread float64 // of lognormal: standard deviation over mean
+}
+
+// Fixed is always n tokens.
+func Fixed(n int) Lengths { return Lengths{Kind: "fixed", Mean: float64(n)} }
+
+// ParseLengths reads "1024", "512..2048" or "lognormal:1024,0.8".
+func ParseLengths(text string) (l Lengths, err error) {
+	text = strings.TrimSpace(text)
+	wrong := fmt.Errorf("want tokens as 1024, a range as 512..2048, or a mean and its relative spread as lognormal:1024,0.8")
+	number := func(s string) float64 {
+		v, failed := strconv.ParseFloat(strings.TrimSpace(s), 64)
+		if failed != nil || !(v > 0) {
+			err = wrong
+		}
+		return v
+	}
+	low, high, isRange := strings.Cut(text, "..")
+	rest, isLog := strings.CutPrefix(text, "lognormal:")
+	switch {
+	case isLog:
+		mean, spread, ok := strings.Cut(rest, ",")
+		if !ok {
+			return l, wrong
+		}
+		l = Lengths{Kind: "lognormal", Mean: number(mean), Spread: number(spread)}
+	case isRange:
+		l = Lengths{Kind: "uniform", Low: number(low), High: number(high)}
+	default:
+		l = Lengths{Kind: "fixed", Mean: number(text)}
+	}
+	if err != nil {
+		return l, err
+	}
+	return l, l.Check()
+}
+
+// MeanLength is the mean of the lengths.
+func (l *Lengths) MeanLength() float64 { m, _ := l.moments(); return m }
+
+// draw draws a length.
+func (l *Lengths) draw(r *rand.Rand) int {
+	switch l.Kind {
+	case "uniform":
+		return int(l.Low) + r.IntN(int(l.High)-int(l.Low)+1)
+	case "lognormal":
+		s2 := math.Log1p(l.Spread * l.Spread)
+		v := math.Exp(math.Log(l.Mean) - s2/2 + math.Sqrt(s2)*r.NormFloat64())
+		return int(min(max(math.Round(v), 1), maxLength))
+	}
+	return int(l.Mean)
+}
+
+// moments are the mean of a length, and the mean of its square.
+func (l *Lengths) moments() (mean, square float64) {
+	switch l.Kind {
+	case "uniform":
+		n := l.High - l.Low + 1
+		mean = (l.Low + l.High) / 2
+		return mean, mean*mean + (n*n-1)/12
+	case "lognormal":
+		return l.Mean, l.Mean * l.Mean * (1 + l.Spread*l.Spread)
+	}
+	return l.Mean, l.Mean * l.Mean
+}
+
+// Check returns what is wrong with the lengths, if anything is.
+func (l *Lengths) Check() error { return l.check("drawn") }
+
+// String is the lengths as the command line gives them.
+func (l *Lengths) String() string {
+	switch l.Kind {
+	case "uniform":
+		return fmt.Sprintf("%g..%g", l.Low, l.High)
+	case "lognormal":
+		return fmt.Sprintf("lognormal:%g,%g", l.Mean, l.Spread)
+	}
+	return fmt.Sprintf("%g", l.Mean)
+}
+
+func (l *Lengths) check(what string) error {
+	ok := l.Mean >= 1 && l.Mean <= maxLength
+	switch l.Kind {
+	case "fixed":
+	case "uniform":
+		ok = l.Low >= 1 && l.High >= l.Low && l.High <= maxLength
+	case "lognormal":
+		ok = ok && l.Spread > 0 && l.Spread <= 10
+	default:
+		return fmt.Errorf("the %s lengths are %q: want fixed, uniform or lognormal", what, l.Kind)
+	}
+	if !ok {
+		return fmt.Errorf("the %s lengths are out of range: want tokens from 1 to %d, and a spread above 0 and at most 10", what, maxLength)
+	}
+	return nil
+}
+
+// inverse is the mean of the inverse of a length less one, times the mean length less one.
+func (l *Lengths) inverse() float64 {
+	sum, n := 0.0, 0.0
+	for _, v := range l.quantiles() {
+		if v > 1 {
+			sum, n = sum+1/float64(v-1), n+1
+		}
+	}
+	return max(sum/max(n, 1)*(l.MeanLength()-1), 1)
+}
+
+// older is the share of the answers under way that are older than one that ends: those that are longer by more
+// than they began before it.
+func (l *Lengths) older() (share float64) {
+	all := l.quantiles()
+	for _, ends := range all {
+		for _, other := range all {
+			share += float64(max(other-ends, 0))
+		}
+	}
+	return share / float64(len(all)*len(all)) / l.MeanLength()
+}
+
+// quantiles are lengths in the middle of equal parts of the distribution, spread so that
+// their mean and variance are those of the distribution.
+func (l *Lengths) quantiles() []int {
+	if l.Kind == "fixed" {
+		return []int{int(l.Mean)}
+	}
+	var all [quantiles]float64
+	s2 := math.Log1p(l.Spread * l.Spread)
+	for i := range all {
+		share := (float64(i) + 0.5) / quantiles
+		v := l.Low + share*(l.High-l.Low)
+		if l.Kind == "lognormal" {
+			v = math.Exp(math.Log(l.Mean) - s2/2 + math.Sqrt(s2)*math.Sqrt2*math.Erfinv(2*share-1))
+		}
+		all[i] = v
+	}
+	return l.spread(all)
+}
+
+func (l *Lengths) spread(all [quantiles]float64) []int {
+	mean, square := l.moments()
+	var ownMean, ownSquare float64
+	for _, v := range all {
+		ownMean += v / quantiles
+		ownSquare += v * v / quantiles
+	}
+	wider := math.Sqrt((square - mean*mean) / max(ownSquare-ownMean*ownMean, 1e-9))
+	lengths := make([]int, quantiles)
+	for i, v := range all {
+		lengths[i] = max(int(math.Round(mean+(v-ownMean)*wider)), 1)
+	}
+	return lengths
+}
