@@ -19,13 +19,41 @@ func (s *Step) norms(dst []Op, b *models.Block, norms []models.Norm, wanted func
 		if n.PerHead || wanted != nil && !wanted(b, n) {
 			continue
 		}
-		w := float64(n.Width)
+		w, params := float64(n.Width), float64(n.Params)
+		if overHeads(b, n) {
+			w, params = w/float64(s.Par.TP), params/float64(s.Par.TP)
+		}
 		var o *Op
 		dst, o = add(dst, n.Name, Norm)
 		o.Norms, o.Shape.M, o.Shape.N = norms[i:i+1], t, w
-		o.Work.Vector, o.Work.Acts, o.Work.Weights = unit.FLOPs(5*t*w), s.Bytes(4*t*w), s.Bytes(float64(n.Params))
+		o.Work.Vector, o.Work.Acts, o.Work.Weights = unit.FLOPs(5*t*w), s.Bytes(4*t*w), s.Bytes(params)
 	}
 	return dst
+}
+
+// varianceSum appends the sum over the TP ranks of the variances of those norms that all heads
+// share, where each rank has some of the heads: vLLM sums them in one all-reduce in FP32
+// (MiniMaxText01RMSNormTP.forward_qk).
+func (s *Step) varianceSum(dst []Op, b *models.Block) []Op {
+	if s.Par.TP == 1 {
+		return dst
+	}
+	shared := 0.0
+	for i := range b.Norms {
+		if overHeads(b, &b.Norms[i]) {
+			shared++
+		}
+	}
+	if shared == 0 {
+		return dst
+	}
+	return s.allReduce(dst, "qk_norm_all_reduce", unit.FP32.Bytes(s.Tokens()*shared))
+}
+
+// overHeads reports whether a norm is one of the queries or keys of all heads together, as MiniMax-M2
+// and OLMo 2 have them.
+func overHeads(b *models.Block, n *models.Norm) bool {
+	return b != nil && b.Attention != nil && b.Attention.Latent == nil && !n.PerHead && innerNorm(b, n)
 }
 
 // outputNorm reports whether a norm is one of the block's output, as Gemma 2 and

@@ -75,7 +75,7 @@ func joined(l *models.Layer, j int) bool { return j+1 < len(l.Blocks) && l.Block
 func (s *Step) before(dst []Op, b *models.Block) []Op {
 	dst = s.norms(dst, b, b.Norms, inputNorm)
 	dst = s.linears(dst, Product, s.Dense, b.In, s.Tokens(), s.Par.TP)
-	dst = s.norms(dst, b, b.Norms, innerNorm)
+	dst = s.varianceSum(s.norms(dst, b, b.Norms, innerNorm), b)
 	switch {
 	case b.Attention != nil:
 		dst = s.rotary(dst, b)

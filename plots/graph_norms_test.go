@@ -17,7 +17,7 @@ func TestOrderOfNodes(t *testing.T) {
 		"gemma2-2b": "( input_layernorm qkv_proj rotary kv_write sliding_attention o_proj all_reduce post_attention_layernorm ) " +
 			"( pre_feedforward_layernorm gate_up_proj activation down_proj all_reduce post_feedforward_layernorm )",
 		// olmo2/modeling_olmo2.py: norms after both, and of the whole of q and k
-		"olmo2-7b": "( qkv_proj q_norm k_norm rotary kv_write attention o_proj all_reduce post_attention_layernorm ) " +
+		"olmo2-7b": "( qkv_proj q_norm k_norm qk_norm_all_reduce rotary kv_write attention o_proj all_reduce post_attention_layernorm ) " +
 			"( gate_up_proj activation down_proj all_reduce post_feedforward_layernorm )",
 		// deepseek_v3/modeling_deepseek_v3.py: queries beside keys and values
 		"deepseek-v3": "( input_layernorm q_a_proj q_a_layernorm q_b_proj [ kv_a_proj kv_a_layernorm ] rotary kv_write kv_b_proj latent_attention o_proj all_reduce ) " +
@@ -28,7 +28,7 @@ func TestOrderOfNodes(t *testing.T) {
 		"falcon-h1-34b": "( input_layernorm qkv_proj rotary kv_write attention o_proj [ in_proj causal_conv ssd_scan norm out_proj ] all_reduce ) " +
 			"( post_attention_layernorm gate_up_proj activation down_proj all_reduce )",
 		// olmoe/modeling_olmoe.py
-		"olmoe-1b-7b": "( input_layernorm qkv_proj q_norm k_norm rotary kv_write attention o_proj all_reduce ) " +
+		"olmoe-1b-7b": "( input_layernorm qkv_proj q_norm k_norm qk_norm_all_reduce rotary kv_write attention o_proj all_reduce ) " +
 			"( post_attention_layernorm mixture of experts all_reduce )",
 	} {
 		c := testCase(t, model, "h200", 1, 2)

@@ -3,6 +3,7 @@ package validate
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"strings"
 
 	"llmprof/analytic"
@@ -51,8 +52,9 @@ type found[T any] struct {
 // A prediction is the estimate of a configuration.
 type prediction struct {
 	analytic.Estimate
-	first analytic.Estimate // of one client alone; only where the load is Closed
-	joins unit.Seconds      // by how much longer a decode step of all clients takes for a prompt in it; only where the load is Closed
+	first    analytic.Estimate // of one client alone; only of clients in a closed loop
+	joins    unit.Seconds      // by how much longer a decode step of all clients takes for a prompt in it; only of clients in a closed loop
+	together float64           // prompts that a step has; only of clients in a closed loop
 }
 
 // A Reason is why an observation is not scored.
@@ -128,13 +130,14 @@ func (s *Scorer) estimate(c Config) (p prediction, err error) {
 	if err := holds(&c, &p.Memory); err != nil {
 		return p, &mismatch{DoesNotFit, err}
 	}
-	if c.Load == Closed {
+	if c.Load.clients() {
 		alone := question.Workload
 		alone.Batch = 1
 		if p.first, err = predictor.Predict(&alone); err != nil {
 			return p, &mismatch{Impossible, err}
 		}
-		p.joins = joins(predictor, &question.Workload)
+		p.together = c.Load.together(&question.Workload, predictor)
+		p.joins = joins(predictor, &question.Workload, p.together)
 	}
 	return p, nil
 }
@@ -143,7 +146,7 @@ func (s *Scorer) estimate(c Config) (p prediction, err error) {
 // a closed loop prompts come one by one, so only decoding has to fit.
 func holds(c *Config, m *analytic.Memory) error {
 	switch {
-	case c.Load == Closed && c.Batch > m.MaxDecodeBatch:
+	case c.Load.clients() && c.Batch > m.MaxDecodeBatch:
 		return fmt.Errorf("%d sequences fit at once, not %d", m.MaxDecodeBatch, c.Batch)
 	case c.Load == Static && !m.Fits():
 		return fmt.Errorf("%v are needed of %v", m.Total, m.Usable)
@@ -318,17 +321,17 @@ type span struct {
 func (p *prediction) of(c *Config, m Metric) (s span, err error) {
 	switch m {
 	case TTFT:
-		if c.Load == Closed {
+		if c.Load.clients() {
 			return s, &mismatch{Queueing, fmt.Errorf("%d clients in a closed loop", c.Batch)}
 		}
 		return times(p.TTFT), nil
 	case TPOT:
-		if c.Load == Closed {
+		if c.Load.clients() {
 			return p.interrupted(c), nil
 		}
 		return times(p.TPOT), nil
 	case TTLT:
-		if c.Load == Closed {
+		if c.Load.clients() {
 			return s, &mismatch{Queueing, fmt.Errorf("%d clients in a closed loop", c.Batch)}
 		}
 		return times(p.TTLT), nil
@@ -338,7 +341,7 @@ func (p *prediction) of(c *Config, m Metric) (s span, err error) {
 }
 
 func (p *prediction) energy(c *Config, m Metric) (unit.Joules, error) {
-	if c.Load == Closed {
+	if c.Load.clients() {
 		return 0, &mismatch{Queueing, fmt.Errorf("%d clients in a closed loop", c.Batch)}
 	}
 	switch m {
@@ -374,22 +377,36 @@ func (s *Scorer) Span(c Config, m Metric) (span analytic.Span, err error) {
 	}, nil
 }
 
-// joins is by how much longer a decode step of all sequences of a workload takes where a prompt
-// of another client joins it. In a closed loop of so many clients that several ask during a
-// step, their prompts join it together. A prompt longer than a step's budget of tokens takes
-// several steps.
-func joins(p *analytic.Predictor, w *analytic.Workload) unit.Seconds {
-	prompts := max(float64(w.Batch)/float64(w.GenLen), 1)
-	decode := operator.Group{Batch: float64(w.Batch), New: 1, Past: float64(w.PromptLen) + float64(w.GenLen)/2, Logits: 1}
-	step, _ := p.MixedStep([]operator.Group{decode})
+// together is how many prompts of clients in a closed loop come with one step. Those of answers of
+// one length end together, and so do their prompts: as many share a step as its budget of tokens
+// holds. Others ask one after the other, where not several do during one step.
+func (l Load) together(w *analytic.Workload, p *analytic.Predictor) float64 {
+	n := float64(w.Batch)
+	if l == Varied {
+		return max(n/float64(w.GenLen), 1)
+	}
+	return min(max((stepBudget(w, p)-n)/float64(w.PromptLen), 1), n)
+}
+
+// stepBudget is the most tokens of a step; infinite where there is no limit.
+func stepBudget(w *analytic.Workload, p *analytic.Predictor) float64 {
 	budget := p.Budget()
 	if w.Budget > 0 {
 		budget = float64(w.Budget)
 	}
 	if budget == 0 {
-		budget = prompts * float64(w.PromptLen)
+		return math.Inf(1)
 	}
-	budget = max(budget-decode.Batch, 1)
+	return budget
+}
+
+// joins is by how much longer a decode step of all sequences of a workload takes for one of the
+// prompts of other clients that join it together. Prompts longer than a step's budget of tokens
+// take several steps.
+func joins(p *analytic.Predictor, w *analytic.Workload, prompts float64) unit.Seconds {
+	decode := operator.Group{Batch: float64(w.Batch), New: 1, Past: float64(w.PromptLen) + float64(w.GenLen)/2, Logits: 1}
+	step, _ := p.MixedStep([]operator.Group{decode})
+	budget := max(min(stepBudget(w, p), prompts*float64(w.PromptLen)+decode.Batch)-decode.Batch, 1)
 	sum, left := unit.Seconds(0), prompts*float64(w.PromptLen)
 	for past := 0.0; left > 0 && past < 1e6; past += budget / prompts {
 		chunk := min(left, budget)
@@ -404,16 +421,17 @@ func joins(p *analytic.Predictor, w *analytic.Workload) unit.Seconds {
 }
 
 // interrupted is the time per token in a closed loop of C clients: while one of
-// them generates, each of the others asks once more, and its prompt joins a step of all.
+// them generates, each of the others asks once more, and its prompt joins a step of all, but for
+// those that share a step with its own.
 //
-//	TPOT = decode step of C sequences + (C - 1) × what a prompt adds to a step / generated
+//	TPOT = decode step of C sequences + (C - prompts of a step) × what a prompt adds to a step / generated
 //
 // The floor leaves the prompts out, since an engine may hide them. A prompt among
 // decode steps is a burst: the power limit is kept over some 100 ms, and decoding
 // draws less than it.
 func (p *prediction) interrupted(c *Config) span {
 	s := times(p.TPOT)
-	stops := float64(c.Batch-1) / float64(c.Gen) * float64(p.joins)
+	stops := (float64(c.Batch) - min(p.together, float64(c.Batch))) / float64(c.Gen) * float64(p.joins)
 	first := &p.first.TTFT
 	s.expected += stops
 	*s.low += stops * float64(first.Low/first.Expected)

@@ -53,7 +53,16 @@ const (
 	Static Load = "static"
 	// Closed is Batch clients that each send a request when the last is answered.
 	Closed Load = "closed"
+	// Varied is the same with lengths that are spread evenly from 0.8 to 1 times the longest, whose mean
+	// Prompt and Gen are: InferenceX's --random-range-ratio 0.8.
+	Varied Load = "closed-varied"
 )
+
+// Loads lists the loads.
+func Loads() []Load { return []Load{Static, Closed, Varied} }
+
+// clients reports whether requests come from clients in a closed loop.
+func (l Load) clients() bool { return l == Closed || l == Varied }
 
 // A Config is what was run. Observations of one configuration have an estimate
 // in common.
@@ -89,7 +98,7 @@ func (c *Config) String() string {
 	if c.Weights != "bf16" {
 		s += ", " + c.Weights
 	}
-	if c.Load == Closed {
+	if c.Load.clients() {
 		s += ", closed loop"
 	}
 	if c.Graphs > 0 {
@@ -170,8 +179,8 @@ func (o *Observation) Check() error {
 			return fmt.Errorf("%s is %d: want 1 to %d, or nothing", n.key, n.n, most)
 		}
 	}
-	if o.Load != Static && o.Load != Closed {
-		return fmt.Errorf("load %.40q: want %q or %q", o.Load, Static, Closed)
+	if !slices.Contains(Loads(), o.Load) {
+		return fmt.Errorf("load %.40q: want %s", o.Load, strings.Join(texts(Loads()), ", "))
 	}
 	if o.Mode != "" && o.Mode != "graph" && o.Mode != "eager" {
 		return fmt.Errorf("mode %.40q: want \"graph\", \"eager\" or nothing", o.Mode)

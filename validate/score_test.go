@@ -72,22 +72,27 @@ func TestScoreFindings(t *testing.T) {
 	}
 }
 
-// TestInterrupted works the time per token in a closed loop out by hand.
-func TestInterrupted(t *testing.T) {
+// TestClosedLoop holds that clients in a closed loop wait for each other's prompts as their lengths
+// have it: answers of one length end together, and their prompts share a step; prompts of answers
+// of several lengths come one by one, and each of them lengthens a step of all.
+func TestClosedLoop(t *testing.T) {
 	s := scorer(t)
+	times := map[Load]Row{}
 	o := observation()
-	o.Engine, o.Load, o.Batch = "vllm", Closed, 16
-	closed, err := s.row(&o)
-	if err != nil {
-		t.Fatal(err)
+	o.Engine, o.Batch, o.Prompt, o.Gen = "vllm", 16, 128, 128
+	for _, o.Load = range Loads() {
+		row, err := s.row(&o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		times[o.Load] = row
 	}
-	static := o
-	static.Load = Static
-	step, err := s.row(&static)
-	if err != nil {
-		t.Fatal(err)
+	static, closed, varied := times[Static], times[Closed], times[Varied]
+	if math.Abs(closed.Predicted/static.Predicted-1) > 0.02 {
+		t.Errorf("answers of one length take %v s a token, want those of a batch that starts together, %v s", closed.Predicted, static.Predicted)
 	}
-	q, err := s.question(&static.Config)
+	o.Load = Static
+	q, err := s.question(&o.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,14 +100,14 @@ func TestInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	decode := operator.Group{Batch: 16, New: 1, Past: float64(static.Prompt) + float64(static.Gen)/2, Logits: 1}
-	mixed, _ := p.MixedStep([]operator.Group{decode, {Batch: 1, New: float64(static.Prompt), Logits: 1}})
+	decode := operator.Group{Batch: 16, New: 1, Past: 128 + 64, Logits: 1}
+	mixed, _ := p.MixedStep([]operator.Group{decode, {Batch: 1, New: 128, Logits: 1}})
 	alone, _ := p.MixedStep([]operator.Group{decode})
-	if want := step.Predicted + 15*float64(mixed-alone)/128; math.Abs(closed.Predicted-want) > 1e-12 {
-		t.Errorf("%v s, want %v s", closed.Predicted, want)
+	if want := static.Predicted + 15*float64(mixed-alone)/128; math.Abs(varied.Predicted/want-1) > 0.05 {
+		t.Errorf("answers of several lengths take %v s a token, want %v s", varied.Predicted, want)
 	}
-	if *closed.Floor != *step.Floor {
-		t.Errorf("the floor is %v s, want that of a step, %v s", *closed.Floor, *step.Floor)
+	if *closed.Floor != *static.Floor || *varied.Floor != *static.Floor {
+		t.Errorf("the floors are %v and %v s, want that of a step, %v s", *closed.Floor, *varied.Floor, *static.Floor)
 	}
 }
 
@@ -132,11 +137,7 @@ func TestScoreIsTheEstimate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		constants, err := analytic.Constants(g, e, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		machine, err := analytic.NewMachine(g, constants, e)
+		machines, err := analytic.NewMachines(g, e, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,10 +145,12 @@ func TestScoreIsTheEstimate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := analytic.Predict(&analytic.Case{
-			Model: m, Machine: machine, Scheme: scheme.For(g), Parallel: analytic.Parallelism{TP: r.TP, GPUsPerNode: g.GPUsPerNode},
+		question := &analytic.Case{
+			Model: m, Scheme: scheme.For(g), Parallel: analytic.Parallelism{TP: r.TP, GPUsPerNode: g.GPUsPerNode},
 			Workload: analytic.Workload{Batch: r.Batch, PromptLen: r.Prompt, GenLen: r.Gen, AllLogits: r.Logits},
-		})
+		}
+		question.Machine = question.On(machines)
+		want, err := analytic.Predict(question)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,12 +8,12 @@ import (
 )
 
 // sglang is SGLang with its overlap scheduler. No run of it is among the observations:
-// its host's time is taken to be vLLM's.
+// its host's time is taken to be vLLM's, and may be as far from it as one host's from another's.
 var sglang = graphed{profile: analytic.Profile{
 	Name: "sglang",
 	Source: "SGLang 0.5: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has measured with SGLang; " +
 		"the memory of vllm",
-	Constants: vllmConstants, Operators: tabled("sglang"), Reserve: 1.1e9, Budget: budget("sglang"), Utilization: 0.9, HostError: vllmHostError, Error: 0.05,
+	Constants: vllmConstants, Operators: tabled("sglang"), Reserve: 1.1e9, Budget: budget("sglang"), Utilization: 0.9, HostError: eagerHostError, Error: 0.05,
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia, amd, intel}, Capability: 7.5, // on TPUs there is SGLang-JAX, another engine
 		// read from the models' EntryClass in the wheel of SGLang 0.5.23

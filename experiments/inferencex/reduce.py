@@ -28,16 +28,17 @@ def settings(r):
     """What the run of a row had: GPUs that share the experts, tokens of a step, format of the cache; and why it is left out, if it is."""
     model, gpu, engine = MODELS[r["model_path"]], r["system"][:4], ENGINES[r["backend"]]
     tp, batch, prompt, version, day = int(r["tp_size"]), int(r["batch_size"]), int(r["isl"]), r["backend_version"], date(r)
-    if not day or "gap-analysis" in r["silicon_data_source"]:  # aiconfigurator's own runs, without a script
+    if not scripted(r):  # aiconfigurator's own runs
         clients = re.search(r"_c(\d+)_", r["id"])
-        return 1, "", "", CLIENTS if clients and int(clients[1]) != batch else None
+        budget = batch + prompt + 1500 if engine in ("vllm", "tensorrt-llm") else ""  # of aiconfigurator's own launch files: see README.md
+        return 1, budget, "", CLIENTS if clients and int(clients[1]) != batch else None
     if model == "gpt-oss-120b" and engine == "vllm":  # gptoss_fp4_*.sh
         return 1, 8192, "fp8" if gpu == "b200" and day >= "2026" else "", ABSENT if gpu == "h100" and batch > 64 else None
     if model == "gpt-oss-120b":  # gptoss_fp4_{b200,h200}_trt*.sh
         ep = tp if gpu == "h200" and day < "2025-12" else 1
         return ep, 20000, "fp8" if gpu == "b200" else "", DP if gpu == "b200" and day < "2025-12" and batch >= 256 else None
-    if model == "minimax-m2.5":  # minimaxm2.5_fp*.sh: from 2026-03-11 to 2026-04-03 an EP_SIZE of 1 switched expert parallelism on
-        if day < "2026-04-04":
+    if model == "minimax-m2.5":  # minimaxm2.5_fp*.sh: from 2026-03-11 on an EP_SIZE of 1 switched expert parallelism on, until vLLM 0.19.0
+        if day < "2026-04-03":
             return tp if day >= "2026-03-11" else 1, 8192, "", None
         return 1, 2 * prompt, "fp8", None
     if engine == "sglang":  # dsr1_fp*_*.sh
@@ -47,7 +48,7 @@ def settings(r):
             return tp, 16384, "fp8", None
         mixed = tp == 8 and "db-dump" not in r["silicon_data_source"]  # two lists of one day, of which one is with MTP
         return 1, 32768 if tp == 8 else 8192, "fp8", MTP if mixed else None
-    budget = (batch + prompt + 64 + 63) // 64 * 64  # dsr1_fp*_*_trt*.sh
+    budget = max((batch + prompt + 64 + 63) // 64 * 64, 8192 if day >= "2026-01-21" else 0)  # dsr1_fp*_*_trt*.sh
     if "post3" in version or day == "2026-01-14":  # the image, and the day, of the runs with MTP alone
         return 1, budget, "fp8", MTP
     if gpu == "h200":
@@ -60,6 +61,10 @@ def settings(r):
     return 1, budget, "fp8", None
 
 
+def scripted(r):
+    """Whether a row is InferenceX's, which has scripts and lengths of 0.8 to 1 times those named."""
+    return date(r) and "gap-analysis" not in r["silicon_data_source"]
+
 
 def date(r):
     found = re.search(r"measured=(\d{4}-\d\d-\d\d)", r["silicon_data_source"])
@@ -68,8 +73,8 @@ def date(r):
 
 def graphs(r):
     """The most tokens of a step that vLLM's CUDA graphs held, where its scripts set it."""
-    vllm = r["backend"] == "vllm" and date(r)
-    return 2048 if vllm and (r["model_path"] == "openai/gpt-oss-120b" or date(r) >= "2026-04-04") else ""
+    vllm = r["backend"] == "vllm" and scripted(r)
+    return 2048 if vllm and (r["model_path"] == "openai/gpt-oss-120b" or date(r) >= "2026-04-03") else ""
 
 
 def rank(r):
@@ -109,10 +114,10 @@ def main():
     out = csv.writer(sys.stdout, lineterminator="\n")
     out.writerow(COLUMNS)
     for r, ep, budget, kv in sorted(rows.values(), key=lambda x: (MODELS[x[0]["model_path"]], GPUS[x[0]["system"]], ENGINES[x[0]["backend"]], weights(x[0]), x[0]["id"])):
-        mean = 0.9 if date(r) else 1  # of the lengths that the id names
-        note = "mean" + (f"; version {r['backend_version']}" if r["backend_version"] else "") + ("; lengths of 0.8 to 1 times those of the id" if date(r) else "")
+        mean = 0.9 if scripted(r) else 1  # of the lengths that the id names
+        note = "mean" + (f"; version {r['backend_version']}" if r["backend_version"] else "") + ("; lengths of 0.8 to 1 times those of the id" if scripted(r) else "")
         out.writerow(["aiconfigurator-moe", r["id"], MODELS[r["model_path"]], GPUS[r["system"]], ENGINES[r["backend"]], "", r["tp_size"], ep if ep > 1 else "", budget, graphs(r),
-                      r["batch_size"], round(mean * int(r["isl"])), round(mean * int(r["osl"])), weights(r), kv, "closed", "", "", "tpot_s",
+                      r["batch_size"], round(mean * int(r["isl"])), round(mean * int(r["osl"])), weights(r), kv, "closed-varied" if scripted(r) else "closed", "", "", "tpot_s",
                       f"{float(r['silicon_tpot_ms']) / 1e3:.6g}", "", "", "", "", "", note])
 
 

@@ -1,0 +1,37 @@
+package validate
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestServerSettings holds that the rows of servers have the settings of their launch scripts, where
+// these changed from one release of an engine to the next.
+func TestServerSettings(t *testing.T) {
+	minimax, deepseek, own := 0, 0, 0
+	for _, o := range embedded(t) {
+		switch {
+		case o.Model == "minimax-m2.5" && strings.Contains(o.Note, "0.19.0"): // vllm/vllm-openai:v0.19.0 came with a new script
+			minimax++
+			if o.KV != "fp8" || o.Graphs != 2048 || o.Budget > 2*10240 {
+				t.Errorf("%s: cache %q, graphs of %d tokens, steps of %d: want fp8, 2048, two prompts", o.ID, o.KV, o.Graphs, o.Budget)
+			}
+			if o.EP > 1 && !strings.Contains(o.ID, "_ep2_") && !strings.Contains(o.ID, "_ep4_") {
+				t.Errorf("%s: EP %d, which its list does not have", o.ID, o.EP)
+			}
+		case o.Model == "deepseek-r1" && strings.Contains(o.Note, "1.2.0rc6"): // of January 2026 and later
+			deepseek++
+			if o.Budget < 8192 {
+				t.Errorf("%s: steps of %d tokens, want at least 8192", o.ID, o.Budget)
+			}
+		case o.Load == Closed && o.Engine != "sglang":
+			own++
+			if o.Budget != o.Batch+o.Prompt+1500 {
+				t.Errorf("%s: steps of %d tokens, want %d", o.ID, o.Budget, o.Batch+o.Prompt+1500)
+			}
+		}
+	}
+	if minimax == 0 || deepseek == 0 || own == 0 {
+		t.Errorf("%d rows of MiniMax, %d of DeepSeek and %d of aiconfigurator's own: want some of each", minimax, deepseek, own)
+	}
+}
