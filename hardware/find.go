@@ -6,6 +6,10 @@ import "strings"
 // only the table of the entry that is asked for. A mistake elsewhere in the
 // text goes unseen, so this is for the table that the program is built with.
 func Find(text, name string) (GPU, error) {
+	if _, rest, ok := strings.Cut(text, "\n[gpu."+name+"]"); ok { // most names are keys, and names are unique
+		rest, _, _ = strings.Cut(rest, "\n[gpu.")
+		return findIn(text, "[gpu."+name+"]"+rest, name)
+	}
 	want := fold(name)
 	var reported []string // sections whose driver reports the name
 	for _, section := range sections(text) {

@@ -172,6 +172,9 @@ func (f *flow) open(rate float64) *Steady {
 	var running, power, ttft float64
 	behind := 0.0 // by how much longer the decode steps after a prompt are
 	for n, w := range weights {
+		if w == 0 {
+			continue
+		}
 		at := min(n, f.most)
 		running += float64(at) * w
 		st.Waiting += float64(n-at) * w

@@ -1,7 +1,6 @@
 package serving
 
 import (
-	"context"
 	"math"
 
 	"llmprof/unit"
@@ -100,25 +99,4 @@ func (f *flow) around(n, rate, way float64) (y *cycle, rest float64) {
 		rest += (a.rest(late) + (n-low)*(b.rest(late)-a.rest(late))) / places
 	}
 	return y, rest
-}
-
-// waves is a closed loop whose answers have one length: clients that began together end
-// together, so that there is no steady state but waves of prompts. A few of them are simulated.
-func (s *Server) waves(clients int, prompt, gen Lengths) (*Steady, error) {
-	const warmup, waves, least = 4, 40, 200
-	l := Load{Arrival: Arrival{Kind: "closed", Concurrency: clients}, Prompt: prompt, Gen: gen, Requests: max(clients*(warmup+waves), least)}
-	source, err := l.Source()
-	if err != nil {
-		return nil, err
-	}
-	r, err := Simulate(context.Background(), s, source, Options{Warmup: clients * warmup})
-	if err != nil {
-		return nil, err
-	}
-	n := float64(s.Replicas)
-	return &Steady{
-		Running: r.MeanRunning / n, Waiting: max(float64(clients)-r.MeanRunning, 0) / n, Rate: r.Rate() / n,
-		TTFT: unit.Seconds(r.TTFT.Mean()), TPOT: unit.Seconds(r.TPOT.Mean()), E2E: unit.Seconds(r.E2E.Mean()),
-		Utilization: r.Busy, Energy: r.Energy.Times(1 / float64(r.Completed)),
-	}, nil
 }

@@ -412,38 +412,81 @@ func (f *flow) graphed() float64 {
 	return float64(low)
 }
 
-// weights are the probabilities of n sequences that decode, up to where they are
-// negligible, with the cycles of each; beyond most the rest waits. They are nil where the rate is not stable.
+// weights are the probabilities of n sequences that decode, 0 where they are negligible, with the cycles of the
+// others; beyond most the rest waits. They are nil where the rate is not stable.
 func (f *flow) weights(rate float64) ([]float64, []*cycle) {
-	const least, longest = 1e-7, 1 << 16
-	logs, top := []float64{0}, 0.0
+	const longest = 1 << 16
+	least := math.Log(1e-7)
 	cycles := []*cycle{{}} // without any, steps come when prompts do
-	for n := 1; n < longest; n++ {
+	begin := f.likely(rate)
+	logs, top := make([]float64, begin+1), 0.0
+	// ratio is that of the weight of n sequences to that of one fewer, below 0 where it is not stable.
+	ratio := func(n int) float64 {
 		at := min(n, f.most)
-		if n <= f.most {
-			cycles = append(cycles, f.at(n, rate))
+		for len(cycles) <= at {
+			cycles = append(cycles, nil)
 		}
-		c := cycles[at].decode
-		ratio := rate * f.steps * c / float64(at)
-		if at == f.most && ratio >= 1-1e-6 || cycles[at].infinite {
+		if cycles[at] == nil {
+			cycles[at] = f.at(at, rate)
+		}
+		r := rate * f.steps * cycles[at].decode / float64(at)
+		if at == f.most && r >= 1-1e-6 || cycles[at].infinite {
+			return -1
+		}
+		return max(r, 1e-300)
+	}
+	for n := begin + 1; n < longest; n++ {
+		r := ratio(n)
+		if r < 0 {
 			return nil, nil
 		}
-		next := logs[n-1] + math.Log(max(ratio, 1e-300))
+		next := logs[n-1] + math.Log(r)
 		logs = append(logs, next)
-		top = max(top, next)
-		if ratio < 1 && next < top+math.Log(least) {
+		if top = max(top, next); r < 1 && next < top+least {
 			break
 		}
 	}
+	n := begin
+	for ; n > 0; n-- {
+		r := ratio(n)
+		if r < 0 {
+			return nil, nil
+		}
+		next := logs[n] - math.Log(r)
+		if top = max(top, next); r > 1 && next < top+least {
+			break
+		}
+		logs[n-1] = next
+	}
 	sum := 0.0
-	for i := range logs {
-		logs[i] = math.Exp(logs[i] - top)
-		sum += logs[i]
+	for i, v := range logs[n:] {
+		logs[n+i] = math.Exp(v - top)
+		sum += logs[n+i]
 	}
 	for i := range logs {
 		logs[i] /= sum
 	}
 	return logs, cycles
+}
+
+// likely is about the most likely number of sequences that decode: from where on fewer end than come. It takes a step
+// to be as long as its mean.
+func (f *flow) likely(rate float64) int {
+	var some []int
+	for grid := 1; grid < f.most; grid *= 2 {
+		some = append(some, grid)
+	}
+	i, _ := slices.BinarySearchFunc(some, 1, func(n int, _ int) int {
+		c, ok := f.piece(n).mean(rate)
+		if ok && rate*f.steps*c > float64(n) {
+			return -1
+		}
+		return 1
+	})
+	if i == 0 {
+		return 0
+	}
+	return some[i-1]
 }
 
 // at is the cycle with n sequences: worked out for two numbers in each power of two, and on lines between them.

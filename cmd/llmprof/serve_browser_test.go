@@ -165,7 +165,7 @@ const settled = `!document.querySelector("main.failed") && document.querySelecto
 // The first view has a verdict, all views and their figures, and its transfer is small.
 func TestPageFirstView(t *testing.T) {
 	p := browse(t, "", &serveOrder{})
-	p.wait(t, settled+` && llmprofTimes.views.cards && document.querySelectorAll("#accuracy svg circle, #accuracy svg path").length > 20`)
+	p.wait(t, settled+` && llmprofTimes.answered.cards && document.querySelectorAll("#accuracy svg circle, #accuracy svg path").length > 20`)
 	var views []string
 	p.eval(t, `[...document.querySelectorAll("main section")].map((s) => s.id)`, &views)
 	if want := []string{"verdict", "memory", "roofline", "operators", "graph", "latency", "rates", "pareto", "accuracy", "plan"}; !slices.Equal(views, want) {
@@ -240,7 +240,7 @@ func (p *tab) set(t *testing.T, id, value string) {
 		const [id, value] = [%q, %q];
 		const e = id.includes("=") ? document.querySelector('input[name="' + id.split("=")[0] + '"][value="' + id.split("=")[1] + '"]') : document.getElementById(id);
 		if (!e || e.disabled) return false;
-		if (e.type === "radio" || e.type === "checkbox") { e.click(); return true; }
+		if (e.type === "radio" || e.type === "checkbox" || e.tagName === "BUTTON") { e.click(); return true; }
 		Object.getOwnPropertyDescriptor(Object.getPrototypeOf(e), "value").set.call(e, value);
 		e.dispatchEvent(new Event("input", { bubbles: true }));
 		e.dispatchEvent(new Event("change", { bubbles: true }));

@@ -25,7 +25,7 @@ func (p *tab) wide(t *testing.T, width int64) {
 // No text of a chart lies over another one, or outside of the chart.
 func TestPageLabelsApart(t *testing.T) {
 	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16", &serveOrder{})
-	p.wait(t, settled+` && llmprofTimes.views.cards && llmprofTimes.views.rate`)
+	p.wait(t, settled+` && llmprofTimes.answered.cards && llmprofTimes.answered.rate`)
 	for _, link := range []string{
 		"#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16", "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&view.phase=prefill",
 		"#model=qwen3-30b-a3b&gpu=h100-sxm-80gb&batch=32&prompt-len=2048", "#model=nemotron-h-8b&gpu=l40s&batch=4", "#model=llama3.1-8b&gpu=rtx-4090&weights=q4_k_m&engine=llama.cpp",
@@ -61,7 +61,7 @@ func TestPageLabelsApart(t *testing.T) {
 // than a hundredth of the window.
 func TestPageStaysInPlace(t *testing.T) {
 	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16", &serveOrder{})
-	p.wait(t, settled+` && llmprofTimes.views.gpus`)
+	p.wait(t, settled+` && llmprofTimes.answered.gpus`)
 	p.eval(t, `globalThis.shifts = []; new PerformanceObserver((list) => { for (const e of list.getEntries()) shifts.push([e.value, ...e.sources.map((s) => (s.node?.closest?.("section") ?? s.node?.parentElement?.closest("section"))?.id + " " + s.node?.nodeName)].join(" ")); }).observe({ type: "layout-shift" }); 0`, nil)
 	for _, width := range []int64{390, 1400} {
 		p.wide(t, width)
@@ -85,7 +85,7 @@ func TestPageStaysInPlace(t *testing.T) {
 // Printed, the page is on light ground, has its views and leaves out what nobody can press on paper.
 func TestPagePrints(t *testing.T) {
 	p := browse(t, "#model=qwen3-30b-a3b&gpu=h100-sxm-80gb&tp=2&batch=16&target.tpot=30&view.theme=dark", &serveOrder{})
-	p.wait(t, settled+` && llmprofTimes.views.cards && llmprofTimes.views.rate`)
+	p.wait(t, settled+` && llmprofTimes.answered.cards && llmprofTimes.answered.rate`)
 	var pdf []byte
 	p.do(t, chromedp.ActionFunc(func(ctx context.Context) (err error) {
 		pdf, _, err = page.PrintToPDF().WithPaperWidth(8.27).WithPaperHeight(11.69).Do(ctx)

@@ -78,30 +78,32 @@ func machineLoad() string {
 	return load
 }
 
-// A viewTimes is, by view, the milliseconds from a change until the view is painted for the last time.
-type viewTimes map[string][]float64
+// A taken is what changes of a control take: milliseconds until the views in the window, and until all views, are
+// painted for the last time, and the most processor time by kind of thread. Controls are drawn again for choices that
+// become grey, which nobody sees before a list is opened.
+type taken struct {
+	seen, all []float64
+	cost      map[string]time.Duration
+}
 
-// changed makes one change, waits until nothing more follows, and notes when each view was painted last: on are the
-// views that the window has a part of, off the others.
-func (p *tab) changed(t *testing.T, id, value string, on, off viewTimes) {
+// changed makes one change, waits until nothing more follows, and enters what it took.
+func (p *tab) changed(t *testing.T, id, value string, k *taken) {
 	t.Helper()
+	before := p.spent(t)
 	p.eval(t, `llmprofTimes.drawn = {}; 0`, nil)
 	p.set(t, id, value)
 	p.rest(t)
-	var painted map[string]struct {
-		Last float64
-		Seen bool
-	}
-	p.eval(t, `Object.fromEntries(Object.entries(llmprofTimes.drawn).map(([id, all]) => {
-		const box = (document.getElementById(id) ?? document.querySelector("aside")).getBoundingClientRect();
-		return [id, { last: Math.max(...all), seen: box.bottom > 0 && box.top < innerHeight }];
-	}))`, &painted)
-	for id, v := range painted {
-		if v.Seen {
-			on[id] = append(on[id], v.Last)
-		} else {
-			off[id] = append(off[id], v.Last)
+	var last struct{ Seen, All float64 }
+	p.eval(t, `(() => { const last = { seen: 0, all: 0 };
+		for (const [id, all] of Object.entries(llmprofTimes.drawn)) {
+			const box = (document.getElementById(id) ?? document.querySelector("aside")).getBoundingClientRect(), most = Math.max(...all);
+			last.all = Math.max(last.all, most);
+			if (id !== "controls" && box.bottom > 0 && box.top < innerHeight) last.seen = Math.max(last.seen, most);
 		}
+		return last; })()`, &last)
+	k.seen, k.all = append(k.seen, last.Seen), append(k.all, last.All)
+	for kind, now := range p.spent(t) {
+		k.cost[kind] = max(k.cost[kind], now-before[kind])
 	}
 }
 
@@ -119,45 +121,80 @@ func told(all []float64) string {
 // processor time of each change, which a busy machine does not lengthen.
 func TestPageTimes(t *testing.T) {
 	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=1", &serveOrder{})
-	p.wait(t, settled+` && llmprofTimes.views.gpus`)
+	p.wait(t, settled+` && llmprofTimes.answered.gpus`)
 	p.rest(t)
 	var times struct {
-		First float64
-		Views viewTimes
+		First    float64
+		Answered map[string][]float64
 	}
 	p.eval(t, `llmprofTimes`, &times)
-	t.Logf("load %s: first figures %.0f ms, all cards %.0f ms after the page was opened; processor time %v", machineLoad(), times.First, times.Views["cards"][0], p.spent(t))
-	changes := [][2]string{{"engine", "sglang"}, {"engine", ""}, {"gpu", "b200-sxm-180gb"}, {"gpu", "h200-sxm-141gb"}, {"tp", "16"}, {"ep", "16"}, {"ep", "1"}, {"tp", "8"}, {"kv", "fp8"}, {"kv", ""}, {"price", "3"}, {"price", ""}, {"target-ttft", "500"}, {"target-ttft", ""}}
-	for i := range 3 {
-		changes = append(changes, [2]string{"batch", "%"}, [2]string{"prompt-len", "%"}, [2]string{"gen-len", "%"}, [2]string{"price", fmt.Sprint(3 + i)})
-	}
-	changes = append(changes, [2]string{"load=rate", ""}, [2]string{"rate", "2"}, [2]string{"rate", "3"}, [2]string{"load=concurrency", ""}, [2]string{"concurrency", "20"}, [2]string{"concurrency", "21"}, [2]string{"load=batch", ""})
-	on, off, cost := viewTimes{}, viewTimes{}, map[string][3]time.Duration{}
-	fresh := 0
-	for _, view := range []string{"verdict", "graph", "rates", "plan"} {
+	t.Logf("load %s: first figures %.0f ms, all cards %.0f ms after the page was opened; processor time %v", machineLoad(), times.First, times.Answered["cards"][0], p.spent(t))
+	p.cards(t)
+	all := map[string]*taken{}
+	for _, view := range []string{"verdict", "rates"} {
 		p.eval(t, fmt.Sprintf(`document.getElementById(%q).scrollIntoView({ block: "center" }); 0`, view), nil)
 		p.rest(t)
-		for _, c := range changes {
-			name, _, _ := strings.Cut(c[0], "=")
-			if c[1] == "%" { // a value that no answer is known of
-				fresh++
-				c[1] = fmt.Sprint(1000 + fresh)
+		for _, c := range everyControl {
+			id, values, _ := strings.Cut(c, ":")
+			if all[id] == nil {
+				all[id] = &taken{cost: map[string]time.Duration{}}
 			}
-			before := p.spent(t)
-			p.changed(t, c[0], c[1], on, off)
-			after := p.spent(t)
-			sum := cost[name]
-			for i, kind := range []string{"main", "workers", "pool"} {
-				sum[i] = max(sum[i], after[kind]-before[kind])
+			for _, v := range strings.Split(values, ",") {
+				if v == "%" { // a value that no answer is known of
+					v = fmt.Sprint(100 + len(all[id].seen))
+				}
+				p.changed(t, id, v, all[id])
 			}
-			cost[name] = sum
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(on)) {
-		t.Logf("load %s: %-9s final after (median, most) %s in %3d changes in the window; %s in %3d out of it", machineLoad(), id, told(on[id]), len(on[id]), told(off[id]), len(off[id]))
+	t.Logf("load %s; milliseconds (median, most) until a change is painted", machineLoad())
+	t.Logf("%-24s %-16s %-16s processor time at most: page, workers, beside them", "control", "in the window", "all views")
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		k := all[id]
+		t.Logf("%-24s %-16s %-16s %d, %d, %d ms", id, told(k.seen), told(k.all), k.cost["main"].Milliseconds(), k.cost["workers"].Milliseconds(), k.cost["pool"].Milliseconds())
 	}
-	for _, name := range slices.Sorted(maps.Keys(cost)) {
-		c := cost[name]
-		t.Logf("processor time of a change of %-12s at most: page %3d ms, workers %3d ms, beside them %3d ms", name, c[0].Milliseconds(), c[1].Milliseconds(), c[2].Milliseconds())
+	for _, view := range []string{"memory", "roofline", "operators", "graph", "latency", "rates", "pareto", "accuracy", "plan"} {
+		p.scrolled(t, view)
 	}
+}
+
+// everyControl is each control with values that it is given in turn.
+var everyControl = []string{
+	"engine:sglang,", "gpu:b200-sxm-180gb,h200-sxm-141gb", "model:qwen3-30b-a3b,deepseek-v3", "tp:4,8", "ep:8,1", "dp:2,1", "pp:2", "micro-batches:2,", "gpus-per-node:4,", "pp:1", "sp:,",
+	"expert-skew:0.5,", "weights:bf16,", "kv:fp8,", "act:bf16,", "calibration:,", "batch:%,%", "prompt-len:%,%", "gen-len:%,%", "cached-prefix:50,", "max-num-batched-tokens:4096,", "memory-utilization:0.8,",
+	"price:3,", "target-ttft:500,", "target-tpot:20,", "target-tps:10,", "target-usd:5,", "load=rate:", "rate:2,3", "prefix-hit-rate:0.5,", "prefill-replicas:1,", "load=concurrency:", "concurrency:20,%", "load=batch:", "roof-prefill:", "roof-decode:",
+}
+
+// cards prints how long the first chart of all cards takes in a worker that has just started.
+func (p *tab) cards(t *testing.T) {
+	t.Helper()
+	var took struct {
+		Ms       float64
+		Of, Some int
+	}
+	p.content(t, `(async () => { const m = await import("/client.js"), c = new m.Client(60000);
+		while (!c.ready) await new Promise((r) => setTimeout(r, 5));
+		const gpus = (await (await fetch("catalog.json")).json()).gpus.filter((g) => g.price_usd_per_hour).map((g) => g.key), begin = performance.now();
+		const a = await c.ask("cards", { do: "sweep", expected: true, flags: { model: "llama3.1-70b", gpu: gpus.join(","), tp: "1,2,4,8", batch: "1..1024x4" } });
+		return { ms: performance.now() - begin, of: a.data.of, some: a.data.points.length }; })()`, &took)
+	t.Logf("load %s: cold, a chart of all cards takes %.0f ms for %d points, of which %d are possible", machineLoad(), took.Ms, took.Of, took.Some)
+}
+
+// scrolled prints how soon a view out of the window is current when it comes there just after a change.
+func (p *tab) scrolled(t *testing.T, view string) {
+	t.Helper()
+	var late []float64
+	for i := range 5 {
+		p.eval(t, fmt.Sprintf(`scrollTo(0, %d); 0`, map[bool]int{true: 1 << 20}[view == "memory" || view == "roofline" || view == "operators"]), nil)
+		p.rest(t)
+		p.set(t, "prompt-len", fmt.Sprint(3000+100*len(view)+i))
+		time.Sleep(200 * time.Millisecond) // a hand is no faster
+		var ms float64
+		p.content(t, fmt.Sprintf(`(async () => { llmprofTimes.drawn = {}; const begin = performance.now(), changed = llmprofTimes.change();
+			document.getElementById(%q).scrollIntoView({ block: "center" });
+			await new Promise((r) => setTimeout(r, 600));
+			return Math.max(0, ...(llmprofTimes.drawn[%q] ?? []).map((at) => at + changed - begin)); })()`, view, view), &ms)
+		late = append(late, ms)
+	}
+	t.Logf("load %s: %-9s is current %s after it comes into the window", machineLoad(), view, told(late))
 }

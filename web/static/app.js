@@ -3,7 +3,7 @@ import { h, htm, render, useCallback, useEffect, useLayoutEffect, useMemo, useRe
 import { FIRST, asked, changed, command, read, write } from "./state.js";
 import { addFile, program } from "./client.js";
 import { clients, first, second, useFigures } from "./figures.js";
-import { begins } from "./times.js";
+import { begins } from "./order.js";
 import { Controls } from "./controls.js";
 import { Accuracy, Compare, GraphView, Latency, Memory, Operators, Pareto, Rates, Roofline, Verdict } from "./views.js";
 import { Plan } from "./plan.js";
@@ -173,7 +173,7 @@ function Head({ state, set, flags, text, setNote, note }) {
       <button type="button" onClick=${() => set((s) => { s.view.theme = dark === "dark" ? "light" : "dark"; })}>${dark === "dark" ? "Light" : "Dark"}</button>
       <button type="button" onClick=${() => set((s) => { Object.assign(s, structuredClone(FIRST)); })}>Reset</button>
     </div>
-    <p class="note" role="status" title=${note}>${note}</p>
+    <div class="notes" role="status"><p key=${note} class="note" title=${note}>${note}</p></div>
   </header>`;
 }
 

@@ -59,6 +59,9 @@ const TALL = 15; // px of a line of text
 // which part of the text stands there.
 const AROUND = [[0, -1], [0, 1], [1, 0], [-1, 0], [1, -1], [-1, -1], [1, 1], [-1, 1]];
 
+// TO_RIGHT are the places to the right first: there and below a chart of cost over speed is empty.
+const TO_RIGHT = [[1, 0], [1, 1], [0, 1], [1, -1], [0, -1], [-1, 0], [-1, -1], [-1, 1]];
+
 // placed finds room for labels, the first ones first: within the frame, over no other label, and where
 // there is a choice over few of the marks. Those without room are left out.
 export function placed(labels, marks, frame) {
@@ -67,8 +70,8 @@ export function placed(labels, marks, frame) {
   for (const l of labels) {
     const w = measured(l.text) + 4;
     let best = null;
-    for (const [far, at] of [[4, AROUND], [14, AROUND]]) {
-      for (const [dx, dy] of at) {
+    for (const far of [4, 14]) {
+      for (const [dx, dy] of l.around ?? AROUND) {
         const reach = (l.r ?? 4) + far, cx = l.x + dx * (reach + w / 2), cy = l.y + dy * (reach + TALL / 2);
         const box = { x1: cx - w / 2, x2: cx + w / 2, y1: cy - TALL / 2, y2: cy + TALL / 2 };
         if (box.x1 < frame.x1 || box.x2 > frame.x2 || box.y1 < frame.y1 || box.y2 > frame.y2 || taken.some((t) => over(t, box))) continue;
@@ -195,7 +198,7 @@ export function pareto({ rows, pinned, priced, width, height, chosen }) {
   const y = priceOf(priced);
   const usable = (list) => list.filter((r) => r.tpot_s > 0 && r[y] > 0).map((r) => ({ ...r, user: 1 / r.tpot_s }));
   const points = usable(rows), front = frontier(points, priced), old = frontier(usable(pinned), priced), on = new Set(front);
-  const xs = span([...points, ...old].map((p) => p.user)), ys = span([...points, ...old].map((p) => p[y]));
+  const xs = span([...points, ...old].map((p) => p.user), 1.4, width < 500 ? 5 : 3), ys = span([...points, ...old].map((p) => p[y]));
   const name = (p) => `${p.gpus} × ${p.gpu}`, short = (p) => name(p).replace(/-\d+gb$/, "");
   const figure = P.plot(base(width, height, {
     x: across(xs, "tokens a second for each user", (v) => si(v), width), y: up(ys, priced ? "$ per million generated tokens" : "tokens a second per GPU", (v) => si(v), height),
@@ -213,7 +216,7 @@ export function pareto({ rows, pinned, priced, width, height, chosen }) {
   if (points.length) {
     const at = (p) => ({ x: figure.scale("x").apply(p.user), y: figure.scale("y").apply(p[y]), r: 5 });
     const named = front.filter((p, i) => front.findIndex((q) => short(q) === short(p)) === i);
-    write(figure, named.map((p) => ({ ...at(p), text: short(p) })), front.map(at), width, height);
+    write(figure, named.map((p) => ({ ...at(p), text: short(p), around: TO_RIGHT })), front.map(at), width, height);
   }
   return watched(figure, null, chosen);
 }

@@ -1,7 +1,7 @@
 // The controls. Each sets a flag of "llmprof estimate"; what cannot be chosen is grey and says why.
 import { h, htm, useMemo, useRef, useState } from "./libraries.js";
 import { kept } from "./kept.js";
-import { wanted } from "./order.js";
+import { finish } from "./order.js";
 const html = htm.bind(h);
 
 const short = (reason) => { const t = reason.replace(/\s+/g, " "); return t.length > 90 ? t.slice(0, 89) + "…" : t; };
@@ -81,7 +81,7 @@ function GPUChoice({ value, catalog, refused, onchange }) {
 
 const Group = ({ title, children, open = true }) => html`<details class="group" open=${open}><summary>${title}</summary>${children}</details>`;
 
-const seen = () => wanted("choices");
+const seen = () => finish("choices");
 
 export const Controls = kept(function Controls({ state, set, catalog, refused, here, take }) {
   const f = state.flags, load = state.view.load;

@@ -2,7 +2,7 @@
 import { useLayoutEffect, useMemo, useRef, useState } from "./libraries.js";
 import { OF_LOAD, WORKLOAD, asked } from "./state.js";
 import { Client } from "./client.js";
-import { drop, due } from "./order.js";
+import { cancel, schedule } from "./order.js";
 import { answered } from "./times.js";
 
 export const first = new Client(2000), second = new Client(10000, first.answered), planner = new Client(60000, null, true), clients = [first, second, planner];
@@ -40,11 +40,11 @@ function useAnswer(client, view, kind, request, parsed, lasting) {
       set(a);
       answered(kind);
     };
-    drop(kind);
+    cancel(kind);
     if (!request) { asks.shown = number; busy(view, kind, false); set(NONE); return; }
     if (known.has(id)) { show(known.get(id)); keep(id, known.get(id)); return; }
     busy(view, kind, true);
-    due(view, kind, () => client.ask(kind, request).then(
+    schedule(view, kind, () => client.ask(kind, request).then(
       (a) => {
         if (!a) return; // a later request of the kind came
         const made = { ...parsed(a), request };

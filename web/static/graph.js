@@ -34,28 +34,32 @@ const path = (points) => "M" + points.map(([a, b]) => `${a.toFixed(1)},${b.toFix
 const cut = (text, n) => (text.length > n ? text.slice(0, n - 1) + "…" : text);
 
 export function ModelGraph({ doc, phase, selected, onselect, was }) {
-  const svg = useRef(), inner = useRef(), zoomed = useRef();
+  const svg = useRef(), inner = useRef(), zoomed = useRef(), moved = useRef(false);
   const shape = useMemo(() => JSON.stringify([doc.groups.map((g) => [g.nodes.map((n) => n.id), g.sums]), doc.flows]), [doc]);
   const laid = useMemo(() => arranged(doc), [shape]);
   const groups = doc.groups.map((g, i) => ({ ...laid.groups[i], ...g }));
   const fit = () => {
     const box = svg.current.getBoundingClientRect();
     const k = Math.min(box.width / (laid.width + 20), box.height / (laid.height + 20), 1);
+    moved.current = false;
     select(svg.current).call(zoomed.current.transform, zoomIdentity.translate(Math.max((box.width - laid.width * k) / 2, 8), 8).scale(k));
   };
   useEffect(() => {
     zoomed.current = zoom().scaleExtent([0.1, 3]).filter((e) => (e.type === "wheel" ? e.ctrlKey || document.activeElement === svg.current : !e.button))
-      .on("zoom", ({ transform }) => inner.current.setAttribute("transform", transform));
+      .on("zoom", ({ transform, sourceEvent }) => { moved.current ||= !!sourceEvent; inner.current.setAttribute("transform", transform); });
     select(svg.current).call(zoomed.current).on("dblclick.zoom", null);
-    fit();
+    // The observer also reports the first size. What the user has moved stays where it is.
+    const size = new ResizeObserver(() => { if (!moved.current) fit(); });
+    size.observe(svg.current);
+    return () => size.disconnect();
   }, [shape]);
   useEffect(() => { // paper is narrower than the window: the drawing shrinks as a whole
     const before = () => svg.current.setAttribute("viewBox", `0 0 ${svg.current.clientWidth} ${svg.current.clientHeight}`), after = () => svg.current.removeAttribute("viewBox");
     addEventListener("beforeprint", before); addEventListener("afterprint", after);
     return () => { removeEventListener("beforeprint", before); removeEventListener("afterprint", after); };
   }, []);
-  const by = (k) => select(svg.current).call(zoomed.current.scaleBy, k);
-  const move = (x, y) => select(svg.current).call(zoomed.current.translateBy, x, y);
+  const by = (k) => { moved.current = true; select(svg.current).call(zoomed.current.scaleBy, k); };
+  const move = (x, y) => { moved.current = true; select(svg.current).call(zoomed.current.translateBy, x, y); };
   const keys = (e) => {
     const act = { "+": () => by(1.25), "=": () => by(1.25), "-": () => by(0.8), 0: fit, ArrowLeft: () => move(60, 0), ArrowRight: () => move(-60, 0), ArrowUp: () => move(0, 60), ArrowDown: () => move(0, -60) }[e.key];
     if (act) { act(); e.preventDefault(); }

@@ -1,15 +1,15 @@
 import { h, useLayoutEffect } from "./libraries.js";
 import { drawn } from "./times.js";
-import { drop, due, near } from "./order.js";
+import { cancel, schedule, visible } from "./order.js";
 
-// kept is a view that is drawn again only where one of the named properties is another, and not before others
-// that are in the window. A view without a name always is.
+// kept is a view that is drawn again only where one of the named properties is another, and out of the window not
+// before those in it. A view without a name counts as in the window.
 export function kept(View, name, ...properties) {
   return function Kept(props) {
     this.shouldComponentUpdate = (next) => {
       if (!this.late && !properties.some((n) => next[n] !== this.props[n])) return false;
-      if ((this.late = !near(name))) due(name, `draw ${name}`, () => { this.late = false; this.forceUpdate(); });
-      else drop(`draw ${name}`);
+      if ((this.late = !visible(name))) schedule(name, `draw ${name}`, () => { this.late = false; this.forceUpdate(); });
+      else cancel(`draw ${name}`);
       return !this.late;
     };
     useLayoutEffect(() => drawn(name ?? View.name.toLowerCase()));

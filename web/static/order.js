@@ -1,15 +1,15 @@
-// What is done first: views in the window follow a change at once, the others once they come there or nothing
-// more pressing is left.
-const PAUSE = 150; // ms without anything new, after which what waits is done
+// What is done first after a change. Views in the window follow it at once. The work of other views waits until no
+// change has come for a moment, or until the view comes into the window.
+const QUIET = 50; // ms without a change: a slider that is drawn changes more often
 const inside = new Set(), waiting = new Map(); // views by their name; work by its key, the latest last
-let timer = 0;
 
-const later = globalThis.requestIdleCallback ?? ((f) => setTimeout(f, 50)), notLater = globalThis.cancelIdleCallback ?? clearTimeout;
-let idle = 0;
+// change is when the latest change began.
+export let change = 0;
+export function begins() { change = performance.now(); }
 
 const observer = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) {
-    if (isIntersecting) { inside.add(target.id); wanted(target.id); } else inside.delete(target.id);
+    if (isIntersecting) { inside.add(target.id); finish(target.id); } else inside.delete(target.id);
   }
 }, { rootMargin: "100px" });
 
@@ -19,19 +19,18 @@ export function watch(element) {
   return () => { observer.unobserve(element); inside.delete(element.id); };
 }
 
-export const near = (view) => view === null || inside.has(view);
+// visible reports whether a view is in the window; what belongs to no view always is.
+export const visible = (view) => view === null || inside.has(view);
 
-// due does the work of a view now, or later in place of earlier work of the same key.
-export function due(view, key, work) {
+// schedule does the work of a view now where the view is visible, else later, in place of earlier work of the same key.
+export function schedule(view, key, work) {
   waiting.delete(key);
-  if (near(view)) { work(); return; }
+  if (visible(view)) { work(); return; }
   waiting.set(key, { view, work });
-  clearTimeout(timer);
-  notLater(idle);
-  timer = setTimeout(rest, PAUSE);
+  wake();
 }
 
-export const drop = (key) => waiting.delete(key);
+export const cancel = (key) => waiting.delete(key);
 
 function begin(key) {
   const { work } = waiting.get(key);
@@ -39,18 +38,24 @@ function begin(key) {
   work();
 }
 
-// wanted does what waits for a view.
-export function wanted(view) {
-  for (const [key, job] of [...waiting]) if (job.view === view && waiting.has(key)) begin(key);
+// finish does now what waits for a view, or for any.
+export function finish(view) {
+  for (const [key, job] of [...waiting]) if ((!view || job.view === view) && waiting.has(key)) begin(key);
 }
 
-// rest does what waits, one after the other, so that a change that comes meanwhile goes first.
-function rest() {
-  idle = later(() => {
+const whenIdle = globalThis.requestIdleCallback ?? ((f) => setTimeout(f, 16));
+let timer = 0;
+
+// wake does what waits piece by piece once it is quiet, so that a change that comes meanwhile goes first.
+function wake() {
+  if (timer) return;
+  timer = setTimeout(() => whenIdle((deadline) => {
+    timer = 0;
     const [key] = waiting.keys();
-    if (key !== undefined) begin(key);
-    if (waiting.size) rest();
-  }, { timeout: 1000 });
+    if (key !== undefined && performance.now() - change >= QUIET) begin(key);
+    while (waiting.size && deadline?.timeRemaining() > 10 && performance.now() - change >= QUIET) begin(waiting.keys().next().value);
+    if (waiting.size) wake();
+  }, { timeout: 200 }), Math.max(change + QUIET - performance.now(), 0));
 }
 
-addEventListener("beforeprint", () => { for (const key of [...waiting.keys()]) if (waiting.has(key)) begin(key); });
+addEventListener("beforeprint", () => finish());

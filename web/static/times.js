@@ -1,17 +1,17 @@
-// How long changes take, for the tests. Milliseconds from a change until what it changed has been painted, of each
-// kind of answer and of each view; first: until the first figures, since the page was opened.
-export const times = (globalThis.llmprofTimes = { first: null, views: {}, drawn: {} });
-let change = 0;
-export function begins() { change = performance.now(); }
+// How long changes take, for the tests: when what was answered and drawn has been painted, in milliseconds since the
+// latest change. first: until the first figures, since the page was opened.
+import { change } from "./order.js";
+
+export const times = (globalThis.llmprofTimes = { first: null, answered: {}, drawn: {}, change: () => change });
 
 function painted(list) {
-  const begin = change;
-  requestAnimationFrame(() => setTimeout(() => list.push(performance.now() - begin)));
+  const began = change;
+  requestAnimationFrame(() => setTimeout(() => list.push(performance.now() - began)));
 }
 
 // answered notes that an answer of a kind is shown.
 export function answered(kind) {
-  painted((times.views[kind] ??= []));
+  painted((times.answered[kind] ??= []));
   if (kind === "estimate" && times.first === null) requestAnimationFrame(() => setTimeout(() => { times.first ??= performance.now(); }));
 }
 

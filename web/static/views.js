@@ -68,12 +68,11 @@ const TILES = [["ttft", "TTFT"], ["tpot", "TPOT"], ["ttlt", "TTLT"], ["tps", "Th
 
 function Tile({ name, now, was, m }) {
   return html`<div class="tile">
-    <dt>${name}</dt>
+    <dt>${name}${m && html` <span class=${m.ok ? "ok" : "no"} title=${m.text}>${m.ok ? "✓" : "✗"} ${m.text}</span>`}</dt>
     <dd class="value">${now?.value ?? "–"}</dd>
     <dd class="interval">${now?.interval ? `${now.interval} (90 %)` : "\u00a0"}</dd>
     <dd class="about">${now?.note || "\u00a0"}</dd>
     ${was && html`<dd class="diff">A ${was.value}; ${(now && ratio(now.si, was.si)) || "–"}</dd>`}
-    ${m ? html`<dd class=${m.ok ? "ok" : "no"}>${m.ok ? "✓" : "✗"} ${m.text}</dd>` : html`<dd class="ok none">\u00a0</dd>`}
   </div>`;
 }
 

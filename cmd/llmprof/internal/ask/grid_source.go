@@ -22,14 +22,20 @@ type GridSource struct {
 	flags *pflag.FlagSet
 	set   []string // values that the flags have
 	given []string // names of the flags that the grid gives
+	lists []int    // axes of several values that have no column of their own
 }
 
 // NewGridSource makes the source of a grid for one goroutine.
 func NewGridSource(ctx context.Context, known *Deployments, g *sweep.Grid) *GridSource {
 	s := &GridSource{ctx: ctx, known: known, grid: g, q: &Question{}, set: make([]string, len(g.Axes))}
 	s.flags = Flags(s.q)
+	columns := append(sweep.Columns(), "micro-batches", "all-logits")
 	for i := range g.Axes {
-		s.given = append(s.given, g.Axes[i].Name)
+		a := &g.Axes[i]
+		s.given = append(s.given, a.Name)
+		if len(a.Values) > 1 && !slices.Contains(columns, a.Name) {
+			s.lists = append(s.lists, i)
+		}
 	}
 	s.q.Given = func(name string) bool { return slices.Contains(s.given, name) }
 	return s
@@ -72,12 +78,9 @@ func (s *GridSource) asked(values []string) sweep.Setting {
 
 // other are the values of the lists that have no column of their own.
 func (s *GridSource) other(values []string) string {
-	columns := append(sweep.Columns(), "micro-batches", "all-logits")
 	var all []string
-	for i := range s.grid.Axes {
-		if a := &s.grid.Axes[i]; len(a.Values) > 1 && !slices.Contains(columns, a.Name) {
-			all = append(all, "--"+a.Name+"="+values[i])
-		}
+	for _, i := range s.lists {
+		all = append(all, "--"+s.grid.Axes[i].Name+"="+values[i])
 	}
 	return strings.Join(all, " ")
 }

@@ -114,7 +114,7 @@ func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
 
 const (
 	slow  = 1e-3 // requests a second, of any server
-	steps = 8    // rates of a chart
+	steps = 12   // rates of a chart
 )
 
 // spread are rates up to almost the most that a server answers.

@@ -1,0 +1,127 @@
+package serving
+
+import (
+	"fmt"
+	"math"
+
+	"llmprof/unit"
+)
+
+// A closed loop whose answers have one length runs in waves: clients that began together end together. Most often each
+// wave soon takes as long as the one before, or as one a few waves earlier.
+const (
+	periods = 8    // waves between those that are alike, at most
+	enough  = 12   // waves where none are alike, at least
+	most    = 44   // and at most
+	settled = 2e-3 // by which means over the second third of the waves and over the last differ then, at most
+)
+
+// A wave is as many answers as there are clients, in the order in which they come.
+type wave struct {
+	times []float64 // of each answer: TTFT, E2E and the time since the answer before; then what schedulers remember
+	end   totals
+}
+
+// totals are sums up to a time.
+type totals struct{ answers, time, ttft, tpot, e2e, energy, busy, running float64 }
+
+// A loop simulates clients until their waves are alike.
+type loop struct {
+	*cluster
+	clients int
+	waves   []wave // that have ended
+	times   []float64
+	sum     totals
+}
+
+// waves is the steady state of a closed loop whose answers have one length.
+func (s *Server) waves(clients int, prompt, gen Lengths) (*Steady, error) {
+	l := Load{Arrival: Arrival{Kind: "closed", Concurrency: clients}, Prompt: prompt, Gen: gen, Requests: clients * (most + 1)}
+	source, err := l.Source()
+	if err != nil {
+		return nil, err
+	}
+	w := &loop{clients: clients}
+	w.cluster = newCluster(s, source, &Options{Each: w.answered})
+	for {
+		ended := len(w.waves)
+		if !w.step() {
+			return nil, fmt.Errorf("%d clients: only %d requests are answered", clients, w.result.Completed)
+		}
+		if n := len(w.waves); n > ended {
+			if from := w.begins(); from >= 0 {
+				return w.steady(from, n-1), nil
+			}
+		}
+	}
+}
+
+// answered enters an answer.
+func (w *loop) answered(q *Record) {
+	tpot, _ := q.TPOT()
+	w.times = append(w.times, float64(q.TTFT()), float64(q.E2E()), float64(q.Last)-w.sum.time)
+	w.sum.answers++
+	w.sum.time = float64(q.Last)
+	w.sum.ttft += float64(q.TTFT())
+	w.sum.tpot += float64(tpot)
+	w.sum.e2e += float64(q.E2E())
+	if len(w.times) < 3*w.clients {
+		return
+	}
+	for _, r := range w.mixed {
+		w.times = append(w.times, r.expect)
+	}
+	r := w.result
+	w.sum.energy, w.sum.busy, w.sum.running = float64(r.Energy), r.busy, r.running
+	w.waves = append(w.waves, wave{w.times, w.sum})
+	w.times = nil
+}
+
+// begins is the wave after which the steady state begins; -1 if it is not known yet.
+func (w *loop) begins() int {
+	last := len(w.waves) - 1
+	for before := last - 1; before >= max(last-periods, 0); before-- {
+		if w.same(before, last) {
+			return before
+		}
+	}
+	if n := last + 1; n == most || n >= enough && w.settled(n/3, 2*n/3, last) {
+		return n / 3
+	}
+	return -1
+}
+
+// same reports whether all answers of two waves take as long, but for rounding.
+func (w *loop) same(a, b int) bool {
+	for i, v := range w.waves[a].times {
+		if math.Abs(v-w.waves[b].times[i]) > 1e-9*w.waves[b].end.time {
+			return false
+		}
+	}
+	return true
+}
+
+// settled reports whether the means over two spans of waves are nearly the same.
+func (w *loop) settled(from, middle, to int) bool {
+	a, b := w.steady(from, middle), w.steady(middle, to)
+	for _, x := range [...][2]float64{{a.Rate, b.Rate}, {float64(a.TTFT), float64(b.TTFT)}, {float64(a.TPOT), float64(b.TPOT)}, {float64(a.Energy), float64(b.Energy)}} {
+		if math.Abs(x[0]-x[1]) > settled*x[0] {
+			return false
+		}
+	}
+	return true
+}
+
+// steady is the means over the waves after one, up to another.
+func (w *loop) steady(from, to int) *Steady {
+	a, b, replicas := &w.waves[from].end, &w.waves[to].end, float64(w.server.Replicas)
+	n := b.answers - a.answers
+	time, busy := b.time-a.time, b.busy-a.busy
+	idle := w.server.idle().For(unit.Seconds(max(time*replicas-busy, 0)))
+	running := (b.running - a.running) / time
+	return &Steady{
+		Running: running / replicas, Waiting: max(float64(w.clients)-running, 0) / replicas, Rate: n / time / replicas,
+		TTFT: unit.Seconds((b.ttft - a.ttft) / n), TPOT: unit.Seconds((b.tpot - a.tpot) / n), E2E: unit.Seconds((b.e2e - a.e2e) / n),
+		Utilization: busy / (time * replicas), Energy: (unit.Joules(b.energy-a.energy) + idle).Times(1 / n),
+	}
+}

@@ -1,0 +1,35 @@
+package serving
+
+import (
+	"fmt"
+	"testing"
+)
+
+// The waves that are simulated until they repeat have the times of those that come much later.
+func TestWavesRepeat(t *testing.T) {
+	for _, x := range []struct {
+		gpu, scheduler string
+		clients, gen   int
+	}{{"h100", "vllm", 1, 50}, {"h100", "vllm", 8, 128}, {"h100", "vllm", 64, 16}, {"h200", "sglang", 20, 128}, {"h200", "tensorrt-llm", 64, 128}} {
+		s := server(t, "llama3.1-8b", x.gpu, 1, x.scheduler)
+		st, err := s.SteadyConcurrency(x.clients, Fixed(1024), Fixed(x.gen))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ttft, e2e, begin, end float64
+		answers, late := 0, 40*x.clients
+		simulate(t, s, Load{Arrival: Arrival{Kind: "closed", Concurrency: x.clients}, Prompt: Fixed(1024), Gen: Fixed(x.gen), Requests: 62 * x.clients}, Options{Each: func(q *Record) {
+			switch answers++; {
+			case answers == late:
+				begin = float64(q.Last)
+			case answers > late && answers <= late+20*x.clients:
+				ttft, e2e, end = ttft+float64(q.TTFT()), e2e+float64(q.E2E()), float64(q.Last)
+			}
+		}})
+		n := float64(20 * x.clients)
+		what := fmt.Sprintf("%+v", x)
+		agree(t, what+": TTFT", float64(st.TTFT), ttft/n, 1e-6)
+		agree(t, what+": E2E", float64(st.E2E), e2e/n, 1e-6)
+		agree(t, what+": rate", st.Rate, n/(end-begin), 1e-6)
+	}
+}
