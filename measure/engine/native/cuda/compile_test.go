@@ -26,8 +26,7 @@ func compiler(t *testing.T) *cuda.Compiler {
 		}
 		c, err = cuda.OpenCompiler(folder)
 	}
-	var missing *cuda.MissingError
-	if errors.As(err, &missing) && os.Getenv("LLMPROF_PYTHON") != "required" {
+	if _, ok := errors.AsType[*cuda.MissingError](err); ok && os.Getenv("LLMPROF_PYTHON") != "required" {
 		t.Skipf("no NVRTC here (make venv brings it, or LLMPROF_TEST_CUDA_LIBS names its folder): %v", err)
 	}
 	if err != nil {
