@@ -104,9 +104,6 @@ func mixedMixtures() []family {
 	}
 }
 
-// denseFirst: the first layer alone has no mixture.
-const denseFirst = `{"first_k_dense_replace": 1}`
-
 // graniteNames are Granite's names for its shared feed-forward.
 func graniteNames() map[string]string {
 	return map[string]string{"shared_expert_intermediate_size": "shared_intermediate_size"}
