@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 var (
@@ -29,9 +31,7 @@ func TestDocumentLinks(t *testing.T) {
 	var documents []string
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/log/*.md", "experiments/*/*.md"} {
 		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		documents = append(documents, found...)
 	}
 	if len(documents) < 10 {
@@ -60,8 +60,6 @@ func TestDocumentLinks(t *testing.T) {
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(text)
 }

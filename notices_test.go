@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 // TestNotices holds THIRD_PARTY_NOTICES to the modules that the program is linked
@@ -19,14 +21,10 @@ func TestNotices(t *testing.T) {
 	const file = "THIRD_PARTY_NOTICES"
 	want := notices(t)
 	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(file, []byte(want), 0o644))
 	}
 	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, known := range []string{"SIL OPEN FONT LICENSE", "Creative Commons", "github.com/ajstarks/svgo", "NVIDIA/go-nvml", "The Go programming language"} {
 		if !strings.Contains(string(got), known) {
 			t.Errorf("%s does not mention %q", file, known)
@@ -60,9 +58,7 @@ func notices(t *testing.T) string {
 		"(https://github.com/ajstarks/svgo), is used unchanged under CC BY 4.0, FreeType-Go under the FreeType Project\n" +
 		"License, and the Liberation fonts unchanged under the SIL Open Font License.\n")
 	root, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	section(t, &b, "The Go programming language, its runtime and standard library", strings.TrimSpace(string(root)))
 	modules := linked(t)
 	for _, name := range slices.Sorted(maps.Keys(modules)) {
@@ -70,9 +66,7 @@ func notices(t *testing.T) string {
 	}
 	// The libraries of the page, bundled from npm's registry by "make vendor".
 	page, err := os.ReadFile(filepath.Join("web", "vendor", "LICENSES.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	fmt.Fprintf(&b, "\n======== The libraries of the page (web/vendor/libraries.js)\n\n%s\n", plainText(string(page)))
 	return b.String()
 }
@@ -106,9 +100,7 @@ var legal = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents|third_pa
 func section(t *testing.T, b *strings.Builder, name, folder string) {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	fmt.Fprintf(b, "\n======== %s\n", name)
 	found := 0
 	for _, e := range entries {
@@ -118,9 +110,7 @@ func section(t *testing.T, b *strings.Builder, name, folder string) {
 		paths := []string{e.Name()}
 		if e.IsDir() {
 			inside, err := filepath.Glob(filepath.Join(folder, e.Name(), "*"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			paths = nil
 			for _, p := range inside {
 				paths = append(paths, filepath.ToSlash(filepath.Join(e.Name(), filepath.Base(p))))
@@ -128,9 +118,7 @@ func section(t *testing.T, b *strings.Builder, name, folder string) {
 		}
 		for _, p := range paths {
 			text, err := os.ReadFile(filepath.Join(folder, p))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			fmt.Fprintf(b, "\n==== %s\n\n%s\n", p, plainText(string(text)))
 			found++
 		}

@@ -16,6 +16,7 @@ import (
 
 	"llmprof"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -29,9 +30,7 @@ func board(t testing.TB, name string) *hardware.GPU {
 func measured(t testing.TB) *hardware.CalibrationFile {
 	t.Helper()
 	f, err := hardware.NewCalibration(board(t, "h200"), unit.BF16)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	f.File, f.Name, f.Engine, f.Kernels, f.Version = "mine.toml", "mine", "native", "cuBLASLt 13.1", "v0.1.0"
 	f.Made = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	f.TP, f.Tools = []int{1, 2}, map[string]string{"driver": "580.1", "driver's CUDA": "13.0"}
@@ -61,9 +60,7 @@ func TestCalibrationRoundTrip(t *testing.T) {
 		t.Errorf("written twice:\n%s", cmp.Diff(text, again))
 	}
 	path := filepath.Join(t.TempDir(), "mine.toml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	if back, err := hardware.ReadCalibration(path); err != nil || back.File != path {
 		t.Errorf("%+v, %v", back, err)
 	}
@@ -101,9 +98,7 @@ func TestCalibrationSectionsAreWhole(t *testing.T) {
 func TestCalibrationApplies(t *testing.T) {
 	f, g := measured(t), board(t, "h200")
 	c, err := f.Apply(g, "native")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	k, d := &c.Constants, hardware.DefaultCalibration(g)
 	if k[roofline.GEMMCompute] != 0.81 || k[roofline.GEMMMemory] != 0.83 || k[roofline.GEMMFixed] != 3.25e-6 || k[roofline.HostStep] != 18e-6 || c.Name != "mine" {
 		t.Errorf("%+v", c)
@@ -141,13 +136,9 @@ func TestCalibrationApplies(t *testing.T) {
 func TestCalibrationMoves(t *testing.T) {
 	f, g := measured(t), board(t, "h200")
 	base, err := f.Apply(g, "native")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	all, err := f.Moved(g, "native")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	known := 1 - base.Board // of a default
 	seen := map[string]roofline.Constants{}
 	for _, m := range all {
@@ -185,13 +176,9 @@ func TestCalibrationOfAnotherGPU(t *testing.T) {
 		t.Error(err)
 	}
 	table, err := load(t).Overlay("o.toml", "[gpu.h200-sxm-141gb]\nbandwidth = \"4 TB/s\"\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	g, err := table.GPU("h200")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := f.Check(&g); err == nil || !strings.Contains(err.Error(), "shares are of 4.800 TB/s, h200-sxm-141gb has 4.000 TB/s") {
 		t.Error(err)
 	}
@@ -303,9 +290,7 @@ func TestFormerKeys(t *testing.T) {
 	}
 	former = strings.Replace(former, "\n[mixture]\n", "\n[mixture]\nrow = {value = 0.01, n = 0, from = \"default for hopper\"}\n", 1) // which no law has any more
 	back, err := hardware.ParseCalibration("mine.toml", former)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got := back.Text(); got != text {
 		t.Errorf("by former keys:\n%s", cmp.Diff(text, got))
 	}
@@ -351,13 +336,9 @@ func TestShippedCalibrations(t *testing.T) {
 	}
 	for _, name := range files {
 		text, err := llmprof.Calibrations.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		f, err := hardware.ParseCalibration(name, string(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		want := "calibrations/" + f.GPU + ".toml"
 		if f.Engine != "" {
 			want = "calibrations/" + f.GPU + "." + f.Engine + ".toml"

@@ -10,6 +10,7 @@ import (
 
 	"llmprof"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -27,13 +28,9 @@ type timing struct {
 func h200Timings(t *testing.T) []timing {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "h200_operators.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var file struct{ Rows []timing }
-	if err := json.Unmarshal(data, &file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(data, &file))
 	return file.Rows
 }
 
@@ -41,9 +38,7 @@ func h200Timings(t *testing.T) []timing {
 // operators that this project timed on an H200 and fitted nothing to.
 func TestHopperDefaultsOnH200(t *testing.T) {
 	g, err := hardware.Find(llmprof.HardwareTOML, "h200")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	peak, _ := g.Peak(unit.BF16)
 	c := hardware.DefaultCalibration(&g)
 	off := map[string][]float64{}
@@ -107,9 +102,7 @@ func TestHopperDefaultsOnH200(t *testing.T) {
 // product at the power limit, and the bandwidth of a norm.
 func TestHopperConstantsFromH200(t *testing.T) {
 	g, err := hardware.Find(llmprof.HardwareTOML, "h200")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	peak, _ := g.Peak(unit.BF16)
 	c := hardware.DefaultCalibration(&g)
 	norms := map[float64]float64{}
@@ -138,9 +131,7 @@ func sustained(c hardware.Calibration) float64 { return c.Constants[roofline.GEM
 func TestSustainedByBoard(t *testing.T) {
 	share := func(name string) (c hardware.Calibration) {
 		g, err := hardware.Find(llmprof.HardwareTOML, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return hardware.DefaultCalibration(&g)
 	}
 	if a, b := sustained(share("h100")), sustained(share("h200")); a != b {

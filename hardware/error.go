@@ -62,8 +62,7 @@ const (
 // within checks the text of a file against the limits before it is parsed.
 func within(file, text string) error {
 	err := input.Limits{Bytes: maxFile, Depth: maxDepth, Values: maxValues}.TOML(text)
-	var excess *input.Excess
-	if errors.As(err, &excess) {
+	if excess, ok := errors.AsType[*input.Excess](err); ok {
 		return &Error{File: file, Line: excess.Line, Column: excess.Column, Width: 1, Text: line(text, excess.Line), Problem: excess.Problem}
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 
 	"llmprof"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/unit"
 )
 
@@ -20,13 +21,9 @@ price = "1.99 $/h"
 price_source = "our contract"
 peak.bf16 = "900 TFLOP/s"
 `)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	g, err := mine.GPU("h200")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if p, _ := g.Price(); p != 1.99 {
 		t.Errorf("price %v", p)
 	}
@@ -51,9 +48,7 @@ base = "h200"
 aliases = ["capped"]
 tdp = "500 W"
 `)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	g, err := mine.GPU("capped")
 	if err != nil || g.TDP != 500 || g.Key != "h200-capped" || g.Name != "h200-capped" || g.Memory != 141e9 {
 		t.Errorf("got %+v, %v", g, err)
@@ -74,9 +69,7 @@ func TestOverlayFile(t *testing.T) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 	path = filepath.Join(dir, "bad.toml")
-	if err := os.WriteFile(path, []byte("[gpu.l4-24gb]\ntdp = \"72 V\"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte("[gpu.l4-24gb]\ntdp = \"72 V\"\n"), 0o600))
 	if _, err := load(t).OverlayFile(path); err == nil || !strings.HasPrefix(err.Error(), path+":2:8: ") {
 		t.Errorf("a mistake does not name file, line and column: %v", err)
 	}
@@ -84,9 +77,7 @@ func TestOverlayFile(t *testing.T) {
 
 func TestOverlayFileIsNotEndless(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "long.toml")
-	if err := os.WriteFile(path, make([]byte, 5<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, make([]byte, 5<<20), 0o600))
 	if _, err := load(t).OverlayFile(path); err == nil || !strings.Contains(err.Error(), "is larger than 4194304 bytes") {
 		t.Errorf("a file of 5 MiB: %v", err)
 	}
@@ -175,9 +166,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add("[gpu.\"\"]\nbase = 3")
 	f.Add("[gpu.h200-sxm-141gb]\nsms = 140\n[calibration.a]\nb = 1")
 	base, err := hardware.Load(llmprof.HardwareTOML)
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.Must(f, err)
 	f.Fuzz(func(t *testing.T, text string) {
 		table, err := base.Overlay("fuzz.toml", text)
 		if err != nil {

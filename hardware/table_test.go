@@ -9,24 +9,21 @@ import (
 
 	"llmprof"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/unit"
 )
 
 func load(t testing.TB) *hardware.Table {
 	t.Helper()
 	table, err := hardware.Load(llmprof.HardwareTOML)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return table
 }
 
 func gpu(t testing.TB, name string) hardware.GPU {
 	t.Helper()
 	g, err := load(t).GPU(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return g
 }
 
@@ -147,9 +144,7 @@ func TestCapacity(t *testing.T) {
 		t.Errorf("an H100 has %v, want 85.52 GB", g.Capacity())
 	}
 	mine, err := load(t).Overlay("mine.toml", "[gpu.mine]\nbase = \"4090\"\nmemory = \"48 GB\"\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if g, err := mine.GPU("mine"); err != nil || g.Capacity() != 48e9 {
 		t.Errorf("a 4090 with 48 GB has %v, %v", g.Capacity(), err)
 	}

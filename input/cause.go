@@ -7,8 +7,7 @@ import (
 
 // Cause is what the system said of a file, without the file's name: the user may not have given it.
 func Cause(err error) error {
-	var e *fs.PathError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
 	}
 	return err

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
 )
@@ -54,9 +55,7 @@ func TestClocksWithoutEnergy(t *testing.T) {
 				PowerLimitW: &c.limit, PowerLimitDefaultW: &usual, ThrottledS: map[string]float64{"sw_power_cap": c.held},
 			}}
 			r, err := measureOne(t, settings(), newClockwork(), s, func(string) {})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			keepsSchema(t, r)
 			if got := strings.Join(r.Marks, " "); got != c.marks {
 				t.Errorf("marks %q: want %q", got, c.marks)
@@ -74,9 +73,7 @@ func TestClocksWithoutEnergy(t *testing.T) {
 // A sensor that is lost costs no time that was measured.
 func TestClocksThatAreLost(t *testing.T) {
 	r, err := measureOne(t, settings(), newClockwork(), &sentry{fails: errors.New("GPU is lost")}, func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	keepsSchema(t, r)
 	if r.TPOT == nil || len(r.Conditions) != 0 || r.Reasons["conditions"] != "GPU is lost" || len(r.Warnings) != 3 {
 		t.Errorf("conditions %v, reason %q, warnings %v", r.Conditions, r.Reasons["conditions"], r.Warnings)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine"
 	"llmprof/measure/power"
 	"llmprof/measure/result"
@@ -163,9 +164,7 @@ func near(t *testing.T, what string, got *float64, want, tolerance float64) {
 // is recorded and counts for nothing a token.
 func TestEnergyOfAKnownBoard(t *testing.T) {
 	metered(t, nil, func(t *testing.T, r *result.Result, err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		e := r.Energy
 		step := 1.205e-3
 		near(t, "J/prompt", e.PerPrompt, 0.040*700/4, 1e-3)
@@ -193,18 +192,14 @@ func TestEnergyOfAKnownBoard(t *testing.T) {
 
 func TestMeterThatDisturbsIsFoundOut(t *testing.T) {
 	metered(t, func(_ *Settings, w *sleeper, _ *ticker) { w.drag = 0.02 }, func(t *testing.T, r *result.Result, err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		near(t, "overhead", r.Meter.Overhead, 0.02, 1e-6)
 	})
 }
 
 func TestConditionsMarkTheResult(t *testing.T) {
 	metered(t, func(_ *Settings, _ *sleeper, m *ticker) { m.others, m.integrates = []int{4711}, 0.9 }, func(t *testing.T, r *result.Result, err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		marks, said := strings.Join(r.Marks, " "), strings.Join(r.Warnings, "\n")
 		for _, want := range []string{"contaminated", "closure"} {
 			if !strings.Contains(marks, want) {
@@ -232,9 +227,7 @@ func TestCarbon(t *testing.T) {
 	metered(t, func(s *Settings, _ *sleeper, _ *ticker) {
 		s.TPOT, s.TTFT, s.Carbon = false, false, &result.CO2{GramsPerKWh: 360, Source: "given"}
 	}, func(t *testing.T, r *result.Result, err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		near(t, "g/request", &r.Energy.CO2.PerRequest, *r.Energy.PerRequest/1e4, 1e-9)
 		if r.Energy.PerToken != nil || r.Energy.Decode != nil || r.Meter.Overhead != nil {
 			t.Errorf("phases that were not asked for: %+v", r.Energy)

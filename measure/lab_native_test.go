@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"llmprof/analytic/casetest"
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/experiment"
 	"llmprof/models"
@@ -31,9 +32,7 @@ func TestNativeWeights(t *testing.T) {
 	for path, text := range map[string]string{
 		filepath.Join(bare, "config.json"): nativeTiny, filepath.Join(whole, "config.json"): nativeTiny, filepath.Join(whole, "model.safetensors"): "",
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	lab := nativeLab(t)
 	for _, c := range []struct {
@@ -52,9 +51,7 @@ func TestNativeWeights(t *testing.T) {
 			p := experiment.Default()
 			p.Engine, p.Model, p.WeightsDir, p.RandomWeights = experiment.Native, c.model, c.given, c.asked
 			set, err := lab.settings(t.Context(), &p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if set.Load.RandomWeights != c.random || set.Model.RandomWeights != c.random || set.Load.Weights != c.weights {
 				t.Errorf("random %v, said %v, weights %q; want %v, %q", set.Load.RandomWeights, set.Model.RandomWeights, set.Load.Weights, c.random, c.weights)
 			}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native"
 	"llmprof/measure/engine/native/worker"
 	"llmprof/measure/experiment"
@@ -31,9 +32,7 @@ func serveStandIn() error {
 func TestNativeOperators(t *testing.T) {
 	t.Setenv(nativeStandIn, "1")
 	folder, traces := t.TempDir(), filepath.Join(t.TempDir(), "new", "traces")
-	if err := os.WriteFile(filepath.Join(folder, "config.json"), []byte(nativeTiny), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(folder, "config.json"), []byte(nativeTiny), 0o644))
 	lab := nativeLab(t)
 	lab.NativeCommand, lab.WarmupBlock, lab.WarmupLimit, lab.Shared = []string{os.Args[0]}, time.Millisecond, 100*time.Millisecond, true
 	defer lab.Close()
@@ -41,9 +40,7 @@ func TestNativeOperators(t *testing.T) {
 	p.Engine, p.Model, p.RandomWeights, p.Energy, p.Ops, p.Trace = experiment.Native, folder, true, false, true, traces
 	p.PromptLen, p.GenLen, p.Repeats, p.Warmup = 20, 6, 3, 1
 	results, err := lab.Measure(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := results[0]
 	keepsSchema(t, r)
 	r.ID = "stand-in"
@@ -65,9 +62,7 @@ func TestNativeOperators(t *testing.T) {
 			t.Fatalf("%s: traces %v, %v", phase, files, err)
 		}
 		trace, err := tracefile.ReadFile(files[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, name := range names {
 			if _, ok := trace.Mark(name); !ok {
 				t.Errorf("%s: the trace has no %q", phase, name)
@@ -86,9 +81,7 @@ func TestNativeOperators(t *testing.T) {
 func nested(t *testing.T, path string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	type span struct {
 		Phase string `json:"ph"`
 		Name  string
@@ -98,9 +91,7 @@ func nested(t *testing.T, path string) {
 		Dur   float64
 	}
 	var whole struct{ TraceEvents []span }
-	if err := json.Unmarshal(text, &whole); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(text, &whole))
 	rows, named := map[int][]span{}, []string{}
 	for _, e := range whole.TraceEvents {
 		switch e.Phase {
@@ -133,9 +124,7 @@ func nested(t *testing.T, path string) {
 func TestNativeShared(t *testing.T) {
 	t.Setenv(nativeStandIn, "1")
 	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, "config.json"), []byte(nativeTiny), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(folder, "config.json"), []byte(nativeTiny), 0o644))
 	lab := nativeLab(t)
 	lab.NativeCommand, lab.WarmupBlock, lab.WarmupLimit, lab.Shared = []string{os.Args[0]}, time.Millisecond, 100*time.Millisecond, true
 	defer lab.Close()
@@ -143,9 +132,7 @@ func TestNativeShared(t *testing.T) {
 	p.Engine, p.Model, p.RandomWeights, p.Energy, p.Ops, p.TP = experiment.Native, folder, true, false, true, 2
 	p.PromptLen, p.GenLen, p.Repeats, p.Warmup = 20, 6, 3, 1
 	results, err := lab.Measure(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := results[0]
 	if r.Parallelism.TP != 2 || r.Sizes == nil || r.Operators == nil {
 		t.Fatalf("%+v, sizes %+v, operators %+v", r.Parallelism, r.Sizes, r.Operators)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/result"
 )
 
@@ -24,21 +25,13 @@ func keepsSchema(t *testing.T, r *result.Result) {
 	own := *r
 	own.ID = "a-test"
 	whole, err := result.Complete(&own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	text, err := json.Marshal(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s, err := measureSchema()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := s.Validate(value); err != nil {
 		t.Errorf("%#v", err)
 	}

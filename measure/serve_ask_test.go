@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/result"
 )
 
@@ -58,9 +59,7 @@ func TestServeSeed(t *testing.T) {
 		p := servingPoint(server.URL)
 		p.Seed = seed
 		results, err := newLab(t).Measure(t.Context(), p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		checked(t, results[0])
 		return results[0], l.prompts()
 	}
@@ -89,9 +88,7 @@ func TestServeUnsaid(t *testing.T) {
 	defer server.Close()
 	p := servingPoint(server.URL)
 	results, err := newLab(t).Measure(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := results[0]
 	for key, zero := range map[string]bool{
 		"workload.weights": r.Workload.Weights == "", "workload.kv": r.Workload.KV == "", "workload.act": r.Workload.Act == "",
@@ -135,9 +132,7 @@ func TestServeWithoutUsage(t *testing.T) {
 	}))
 	defer server.Close()
 	results, err := newLab(t).Measure(t.Context(), servingPoint(server.URL))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := results[0]
 	if r.Throughput != nil || !strings.Contains(r.Reasons["throughput_tok_s"], "6 of 6 answers came without usage") || r.TPOT != nil || r.Reasons["tpot_s"] == "" {
 		t.Errorf("throughput %+v, reasons %v", r.Throughput, r.Reasons)
@@ -172,15 +167,11 @@ func TestServeRecords(t *testing.T) {
 	var lines bytes.Buffer
 	l.Records = &lines
 	results, err := l.Measure(t.Context(), servingPoint(server.URL))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	seen := map[int]bool{}
 	for line := range strings.Lines(lines.String()) {
 		var r result.Record
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal([]byte(line), &r))
 		if want := results[0].Serving.Records[r.Index]; *r.LastTokenS != *want.LastTokenS || *r.Generated != 5 {
 			t.Errorf("line %+v, record %+v", r, want)
 		}
@@ -259,9 +250,7 @@ func TestServeControl(t *testing.T) {
 		p := servingPoint(server.URL)
 		p.Seed, p.Concurrency = 5, 1
 		results, err := newLab(t).Measure(t.Context(), p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		r := results[0]
 		if marked := len(r.Marks) == 1 && r.Marks[0] == "cached"; marked != want || *r.Serving.PrefixCache.ControlTTFT < 0.06 {
 			t.Errorf("round %d: marks %q, %+v", round, r.Marks, r.Serving.PrefixCache)
@@ -273,8 +262,6 @@ func TestServeControl(t *testing.T) {
 func writePrompts(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "prompts.txt")
-	if err := os.WriteFile(file, []byte("a b c\nd e f\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte("a b c\nd e f\n"), 0o644))
 	return file
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"llmprof/analytic/casetest"
+	"llmprof/internal/testkit"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/models"
@@ -91,9 +92,7 @@ func checked(t *testing.T, r *result.Result) {
 	keepsSchema(t, r)
 	r.ID = "a-test"
 	path, err := result.Write(t.TempDir(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := result.Read(path); err != nil {
 		t.Error(err)
 	}
@@ -103,9 +102,7 @@ func TestServe(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(stream))
 	defer server.Close()
 	results, err := newLab(t).Measure(t.Context(), servingPoint(server.URL))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := results[0]
 	s := r.Serving
 	if s.Completed != 6 || r.TTFT.N != 6 || r.TPOT.N != 6 || r.TPOT.Median < 1e-3 || r.TTLT.Median < 4e-3 || s.Warmups != 4 {
@@ -127,15 +124,11 @@ func TestServe(t *testing.T) {
 // meter.
 func TestServeAround(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	addr := free.Addr().String()
 	_ = free.Close()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	l := newLab(t)
 	l.Root = rapl{time.Now()}
 	l.Idle = 100 * time.Millisecond
@@ -143,9 +136,7 @@ func TestServeAround(t *testing.T) {
 	p.EngineCmd = fmt.Sprintf("%s=%s '%s'", serverAddress, addr, self)
 	p.CarbonRegion, p.Requests = "world", 300
 	results, err := l.Measure(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := results[0]
 	if e := r.Energy; e == nil || e.PerRequest == nil || *e.PerRequest <= 0 || e.CO2.PerRequest <= 0 || e.Request.Passes != 300 || e.PerToken != nil {
 		t.Errorf("energy %+v, because %q", r.Energy, r.Reasons["energy"])
@@ -202,9 +193,7 @@ func TestServeBeside(t *testing.T) {
 	p := servingPoint(server.URL)
 	p.Requests = 200
 	results, err := l.Measure(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := results[0]
 	if e := r.Energy; e == nil || e.PerRequest == nil || *e.PerRequest <= 0 || e.Request.Passes != 200 || e.Net != nil {
 		t.Errorf("energy %+v, because %q", e, r.Reasons["energy"])

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine"
 	"llmprof/measure/result"
 	"llmprof/workload"
@@ -116,9 +117,7 @@ func measureOne(t *testing.T, set *Settings, w Worker, meter Meter, say func(str
 func run(t *testing.T, set *Settings, w Worker) *result.Result {
 	t.Helper()
 	r, err := measureOne(t, set, w, nil, func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	keepsSchema(t, r)
 	return r
 }
@@ -257,9 +256,7 @@ func TestReplicas(t *testing.T) {
 	quick, slow := newClockwork(), newClockwork()
 	slow.slow = 8
 	results, err := Replicas(t.Context(), settings(), []Worker{quick, slow}, nil, func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i, r := range results {
 		keepsSchema(t, r)
 		if r.Process != i || r.Processes != 2 || r.TTFT == nil || math.Abs(r.TTFT.Median-0.040) > 1e-12 {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 // A field that is left out takes what transformers takes for it, or is an
@@ -17,18 +19,14 @@ func TestAbsentFieldTakesItsDefault(t *testing.T) {
 				continue // their classes have no defaults that a model can be built from
 			}
 			var config map[string]json.RawMessage
-			if err := json.Unmarshal(c.Config, &config); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, json.Unmarshal(c.Config, &config))
 			for field, value := range config {
 				if field == "model_type" {
 					continue
 				}
 				delete(config, field)
 				without, err := json.Marshal(config)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				m, err := Read(c.ModelType, without)
 				if err == nil && m.Params()+allotted(m) != c.Params {
 					t.Errorf("%s without %s (%.60s): %d parameters, want %d", c.ModelType, field, value, m.Params(), c.Params)

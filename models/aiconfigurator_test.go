@@ -24,9 +24,7 @@ func aiconfigurator(t testing.TB) []foreign {
 	var all []foreign
 	for line := range bytes.Lines(testkit.Unzipped(t, "testdata/aiconfigurator.jsonl.gz")) {
 		var c foreign
-		if err := json.Unmarshal(line, &c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal(line, &c))
 		all = append(all, c)
 	}
 	return all
@@ -73,9 +71,7 @@ func TestStoredBytesByHand(t *testing.T) {
 			continue
 		}
 		m, err := models.Checkpoint{Config: []byte(c.Config), Quant: []byte(c.Quant)}.Read(c.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if got := float64(m.StoredBytes()); math.Abs(got-want[c.Name]) > 1e-6*want[c.Name] {
 			t.Errorf("%s: %.0f bytes, want %.0f (%+.3f %%)", c.Name, got, want[c.Name], 100*(got/want[c.Name]-1))
 		}

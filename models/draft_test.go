@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"llmprof"
+	"llmprof/internal/testkit"
 	"llmprof/models"
 )
 
@@ -12,14 +13,10 @@ import (
 // not account for, routers' biases left out, with the embedding and the head that the files hold twice.
 func TestDraftModule(t *testing.T) {
 	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for name, want := range map[string]float64{"glm-4.5": 5539976512, "glm-4.5-air": 3616579328} {
 		m, err := table.Model(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		d := m.DraftModule()
 		if d == nil || m.Drafts != 1 {
 			t.Fatalf("%s: no draft module of %d", name, m.Drafts)

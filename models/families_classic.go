@@ -14,30 +14,27 @@ func gpts() []family {
 			embed: embedShape{positions: "max_position_embeddings"},
 		},
 		{
-			types: []string{"openai-gpt"}, assume: tied, norms: preNorm(scaleAndShift), attn: learned(), ffn: quadruple(),
+			types: []string{"openai-gpt"}, norms: preNorm(scaleAndShift), attn: learned(), ffn: quadruple(),
 			embed: embedShape{positions: "max_position_embeddings", final: "-"},
 		},
 		{
-			types: []string{"gpt_bigcode"}, names: gptNames(), assume: `{"tie_word_embeddings": true, "multi_query": true}`,
-			norms: preNorm(scaleAndShift), attn: learned(), ffn: quadruple(),
-			embed: embedShape{positions: "max_position_embeddings"},
-			plan:  layerPlan{alter: multiQuery},
+			types: []string{"gpt_bigcode"}, names: gptNames(), norms: preNorm(scaleAndShift), attn: learned(), ffn: quadruple(),
+			embed: embedShape{positions: "max_position_embeddings"}, plan: layerPlan{alter: multiQuery},
 		},
 		{
-			types:  []string{"gpt_neo"},
-			names:  map[string]string{"num_attention_heads": "num_heads", "sliding_window": "window_size", "num_hidden_layers": "num_layers"},
-			assume: tied, norms: preNorm(scaleAndShift), ffn: quadruple(),
-			attn:  attentionShape{outBias: yes, positions: unrotated},
-			embed: embedShape{positions: "max_position_embeddings"},
-			plan:  layerPlan{mixer: localLayers},
+			types: []string{"gpt_neo"},
+			names: map[string]string{"num_attention_heads": "num_heads", "sliding_window": "window_size", "num_hidden_layers": "num_layers"},
+			norms: preNorm(scaleAndShift), ffn: quadruple(), attn: attentionShape{outBias: yes, positions: unrotated},
+			embed: embedShape{positions: "max_position_embeddings"}, plan: layerPlan{mixer: localLayers},
 		},
 		{
-			types: []string{"ctrl"}, names: map[string]string{"hidden_size": "n_embd", "intermediate_size": "dff", "max_position_embeddings": "n_positions"},
-			assume: tied, norms: preNorm(scaleAndShift), attn: learned(), ffn: ungated(), embed: embedShape{headBias: yes},
+			types: []string{"ctrl"},
+			names: map[string]string{"hidden_size": "n_embd", "intermediate_size": "dff", "max_position_embeddings": "n_positions"},
+			norms: preNorm(scaleAndShift), attn: learned(), ffn: ungated(), embed: embedShape{headBias: yes},
 		},
 		{
 			types: []string{"cpmant"}, names: map[string]string{"intermediate_size": "dim_ff", "head_dim": "dim_head"},
-			assume: tied, norms: preNorm(scaleOnly), attn: attentionShape{positions: unrotated}, amend: amendCPMAnt,
+			attn: attentionShape{positions: unrotated}, amend: amendCPMAnt,
 		},
 	}
 }
@@ -46,25 +43,20 @@ func gpts() []family {
 func parallels() []family {
 	return []family{
 		{
-			types: []string{"gpt_neox"}, assume: `{"tie_word_embeddings": false, "attention_bias": true, "use_parallel_residual": true, "rotary_pct": 0.25}`,
+			types: []string{"gpt_neox"}, assume: `{"rotary_pct": 0.25}`,
 			norms: normPlan{shape: scaleAndShift, mixer: []string{"input_layernorm"}, ffn: []string{"post_attention_layernorm"}, parallel: "use_parallel_residual"},
-			attn:  attentionShape{bias: attentionBias, outBias: attentionBias}, ffn: ungated(),
+			attn:  biased(), ffn: ungated(),
 		},
 		{
-			types: []string{"gpt_neox_japanese"}, assume: `{"tie_word_embeddings": true, "intermediate_multiple_size": 4}`,
-			norms: preNorm(scaleAndShift), ffn: ffnShape{ungated: true},
+			types: []string{"gpt_neox_japanese"}, norms: preNorm(scaleAndShift), ffn: ffnShape{ungated: true},
 			tune: func(r *reader) { r.ffn.times = r.size("intermediate_multiple_size") },
 			// Only the last layer's attention has a bias.
 			amend: func(r *reader, m *Model) { m.Embedding.Extra += int64(r.hidden) },
 		},
+		{types: []string{"gptj", "codegen"}, names: gptNames(), norms: oneNorm(), ffn: quadruple(), embed: embedShape{headBias: yes}},
 		{
-			types: []string{"gptj", "codegen"}, names: gptNames(), assume: untied, norms: oneNorm(), ffn: quadruple(),
-			embed: embedShape{headBias: yes},
-		},
-		{
-			types: []string{"phi"}, assume: untied, norms: oneNorm(), ffn: ungated(),
-			attn:  attentionShape{bias: yes, outBias: yes, norms: headNorms{on: "qk_layernorm", shape: scaleAndShift}},
-			embed: embedShape{headBias: yes},
+			types: []string{"phi"}, norms: oneNorm(), ffn: ungated(),
+			attn: attentionShape{bias: yes, outBias: yes, norms: headNorms{on: "qk_layernorm", shape: scaleAndShift}}, embed: embedShape{headBias: yes},
 		},
 		{
 			types: []string{"falcon", "RefinedWeb", "RefinedWebModel"},
@@ -73,23 +65,22 @@ func parallels() []family {
 				"num_hidden_layers": "num_hidden_layers|n_layer", "num_attention_heads": "num_attention_heads|n_head",
 			},
 			assume: `{"tie_word_embeddings": true, "multi_query": true, "parallel_attn": true, "max_position_embeddings": 2048}`,
-			ffn:    ffnShape{ungated: true, bias: "bias", times: 4},
-			attn:   attentionShape{bias: "bias", outBias: "bias"}, norms: preNorm(scaleAndShift),
+			ffn:    ffnShape{ungated: true, bias: "bias", times: 4}, attn: attentionShape{bias: "bias", outBias: "bias"}, norms: preNorm(scaleAndShift),
 			tune: tuneFalcon, plan: layerPlan{alter: falconHeads},
 		},
 		{
-			types: []string{"cohere", "cohere_compass_text"}, assume: tied, norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes},
+			types: []string{"cohere", "cohere_compass_text"}, norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes},
 			attn: attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: "use_qk_norm", scope: ownHead}},
 		},
 		{
-			types: []string{"cohere2"}, names: map[string]string{"sliding_window_pattern": "sliding_window_pattern|_sliding_window_pattern|layer_switch"},
-			assume: tied, norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes},
-			attn: attentionShape{bias: attentionBias, outBias: attentionBias},
+			types: []string{"cohere2"},
+			names: map[string]string{"sliding_window_pattern": "sliding_window_pattern|_sliding_window_pattern|layer_switch"},
+			norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes}, attn: biased(),
 			plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 4), alter: unrotatedFull},
 		},
 		{
 			types: []string{"stablelm", "stablelm_epoch"}, names: map[string]string{"partial_rotary_factor": "partial_rotary_factor|rope_pct"},
-			assume: `{"tie_word_embeddings": false, "partial_rotary_factor": 0.25}`, norms: preNorm(scaleAndShift),
+			assume: `{"partial_rotary_factor": 0.25}`, norms: preNorm(scaleAndShift),
 			attn: attentionShape{bias: "use_qkv_bias", norms: headNorms{on: "qk_layernorm", scope: ownHead}},
 			tune: func(r *reader) {
 				if r.flag("use_parallel_residual") {
@@ -109,11 +100,9 @@ func fairseqs() []family {
 	return []family{
 		{
 			types: []string{"opt"}, names: map[string]string{"intermediate_size": "ffn_dim", "embedding_size": "word_embed_proj_dim"},
-			assume: `{"tie_word_embeddings": true, "enable_bias": true, "do_layer_norm_before": true, "layer_norm_elementwise_affine": true}`,
-			norms:  preNorm(scaleAndShift), ffn: ffnShape{ungated: true, bias: "enable_bias"},
+			norms: preNorm(scaleAndShift), ffn: ffnShape{ungated: true, bias: "enable_bias"},
 			attn:  attentionShape{bias: "enable_bias", outBias: "enable_bias", positions: unrotated},
-			embed: embedShape{positions: "max_position_embeddings", offset: 2},
-			tune:  tuneOPT, amend: projectEmbedding,
+			embed: embedShape{positions: "max_position_embeddings", offset: 2}, tune: tuneOPT, amend: projectEmbedding,
 		},
 		fairseq.like("biogpt", nil),
 		fairseq.like("xglm", func(f *family) {
@@ -127,13 +116,13 @@ func fairseqs() []family {
 func aloneClassics() []family {
 	return []family{
 		{
-			types: []string{"persimmon"}, assume: `{"tie_word_embeddings": false, "qk_layernorm": true}`, norms: preNorm(scaleAndShift), ffn: ungated(),
+			types: []string{"persimmon"}, norms: preNorm(scaleAndShift), ffn: ungated(),
 			attn: attentionShape{bias: yes, outBias: yes, norms: headNorms{on: "qk_layernorm", shape: scaleAndShift}},
 		},
 		{
-			types: []string{"bloom"}, names: map[string]string{"hidden_size": "hidden_size|n_embed", "num_attention_heads": "n_head|num_attention_heads"},
-			assume: tied, norms: preNorm(scaleAndShift), ffn: quadruple(),
-			attn:  attentionShape{bias: yes, outBias: yes, positions: alibi},
+			types: []string{"bloom"},
+			names: map[string]string{"hidden_size": "hidden_size|n_embed", "num_attention_heads": "n_head|num_attention_heads"},
+			norms: preNorm(scaleAndShift), ffn: quadruple(), attn: attentionShape{bias: yes, outBias: yes, positions: alibi},
 			embed: embedShape{norms: []string{"word_embeddings_layernorm"}},
 		},
 		{
@@ -141,23 +130,17 @@ func aloneClassics() []family {
 			names: map[string]string{
 				"num_key_value_heads": "attn_config.kv_n_heads", "intermediate_multiple_size": "expansion_ratio",
 			},
-			assume: `{"tie_word_embeddings": true, "expansion_ratio": 4, "no_bias": true, "learned_pos_emb": true}`,
-			norms:  preNorm(scaleOnly), ffn: ffnShape{ungated: true},
-			attn: attentionShape{positions: alibi}, tune: tuneMPT,
+			ffn: ffnShape{ungated: true}, attn: attentionShape{positions: alibi}, tune: tuneMPT,
 		},
 		{
-			types: []string{"starcoder2"}, assume: `{"tie_word_embeddings": true, "use_bias": true}`, norms: preNorm(scaleAndShift),
-			attn: attentionShape{bias: "use_bias", outBias: "use_bias"}, ffn: ffnShape{ungated: true, bias: "use_bias"},
-			plan: layerPlan{mixer: slidingEverywhere},
+			types: []string{"starcoder2"}, norms: preNorm(scaleAndShift), attn: attentionShape{bias: "use_bias", outBias: "use_bias"},
+			ffn: ffnShape{ungated: true, bias: "use_bias"}, plan: layerPlan{mixer: slidingEverywhere},
 		},
 		{
-			types: []string{"nemotron"}, assume: `{"tie_word_embeddings": false, "partial_rotary_factor": 0.5}`, norms: preNorm(scaleAndShift),
-			attn: attentionShape{bias: attentionBias, outBias: attentionBias}, ffn: ffnShape{ungated: true, bias: "mlp_bias"},
+			types: []string{"nemotron"}, assume: `{"partial_rotary_factor": 0.5}`, norms: preNorm(scaleAndShift), attn: biased(),
+			ffn: ffnShape{ungated: true, bias: "mlp_bias"},
 		},
-		{
-			types: []string{"jais2"}, assume: `{"tie_word_embeddings": false, "attention_bias": true, "mlp_bias": true}`, norms: preNorm(scaleAndShift),
-			attn: attentionShape{bias: attentionBias, outBias: attentionBias}, ffn: ffnShape{ungated: true, bias: "mlp_bias"},
-		},
+		{types: []string{"jais2"}, norms: preNorm(scaleAndShift), attn: biased(), ffn: ffnShape{ungated: true, bias: "mlp_bias"}},
 	}
 }
 

@@ -9,15 +9,14 @@ func compressed() []family {
 		inkling(),
 		{
 			types: []string{"deepseek_v4"},
-			assume: `{"tie_word_embeddings": false, "n_shared_experts": 1, "hc_mult": 4, "sliding_window": 128, "head_dim": 512, "q_lora_rank": 1024,
-				"o_groups": 8, "o_lora_rank": 1024, "index_n_heads": 64, "index_head_dim": 128, "index_topk": 512, "qk_rope_head_dim": 64}`,
-			norms: preNorm(scaleOnly), moe: moeShape{shared: sharedCount},
+			assume: `{"n_shared_experts": 1, "hc_mult": 4, "sliding_window": 128, "head_dim": 512, "q_lora_rank": 1024, "o_groups": 8,
+				"o_lora_rank": 1024, "index_n_heads": 64, "index_head_dim": 128, "index_topk": 512, "qk_rope_head_dim": 64}`,
+			moe: moeShape{shared: sharedCount},
 			mixers: map[string]mixer{
 				"sliding_attention":           compressedAttention,
 				"compressed_sparse_attention": compressedAttention, "heavily_compressed_attention": compressedAttention,
 			},
-			plan:   layerPlan{mixer: compressRatio, ffn: func(*reader, int) string { return "moe" }},
-			finish: manifoldConnections, amend: hyperHead,
+			plan: layerPlan{mixer: compressRatio, ffn: func(*reader, int) string { return "moe" }}, finish: manifoldConnections, amend: hyperHead,
 		},
 		{
 			types: []string{"minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text"},
@@ -28,8 +27,8 @@ func compressed() []family {
 				"index_block_size":                "sparse_attention_config.sparse_block_size|index_block_size",
 				"index_topk_blocks":               "sparse_attention_config.sparse_topk_blocks|index_topk_blocks",
 			},
-			assume: `{"tie_word_embeddings": false, "dense_intermediate_size": 12288, "index_block_size": 128, "index_topk_blocks": 16}`,
-			norms:  preNorm(scaleOnly), attn: attentionShape{norms: headNorms{on: yes}}, moe: moeShape{width: "intermediate_size", shared: sharedWidth},
+			assume: `{"dense_intermediate_size": 12288, "index_block_size": 128, "index_topk_blocks": 16}`,
+			attn:   attentionShape{norms: headNorms{on: yes}}, moe: moeShape{width: "intermediate_size", shared: sharedWidth},
 			mixers: map[string]mixer{"minimax_m3_sparse": blockSparseAttention},
 			plan: layerPlan{mixer: minimaxSparse, ffn: minimaxFFN, alter: func(r *reader, _ int, k *kind) {
 				if k.ffn == "mlp" {
@@ -46,7 +45,7 @@ func inkling() family {
 	return family{
 		types:  []string{"inkling_text"},
 		names:  map[string]string{"sliding_window": "sliding_window_size", "conv_kernel_size": "conv_kernel_size|sconv_kernel_size"},
-		assume: `{"tie_word_embeddings": false, "conv_kernel_size": 4, "n_shared_experts": 2}`,
+		assume: `{"conv_kernel_size": 4, "n_shared_experts": 2}`,
 		norms:  preNorm(scaleOnly), embed: embedShape{norms: []string{"embed_norm"}},
 		attn: attentionShape{norms: headNorms{on: yes}, positions: unrotated}, moe: moeShape{shared: sharedCount},
 		mixers: map[string]mixer{"hybrid": relativeAttention, "hybrid_sliding": relativeAttention},
@@ -56,25 +55,16 @@ func inkling() family {
 
 func inklingLayer(r *reader, i int) string {
 	if !r.has("local_layer_ids") {
-		if (i+1)%6 == 0 {
-			return "hybrid"
-		}
-		return "hybrid_sliding"
+		return choose((i+1)%6 == 0, "hybrid", "hybrid_sliding")
 	}
-	if slices.Contains(r.numbersOf("local_layer_ids"), i) {
-		return "hybrid_sliding"
-	}
-	return "hybrid"
+	return choose(slices.Contains(r.numbersOf("local_layer_ids"), i), "hybrid_sliding", "hybrid")
 }
 
 func inklingFFN(r *reader, i int) string {
 	if ffn, ok := r.listedFFN(i); ok {
 		return ffn
 	}
-	if i < r.countOr("dense_mlp_idx", 0) {
-		return "mlp"
-	}
-	return "moe"
+	return choose(i < r.countOr("dense_mlp_idx", 0), "mlp", "moe")
 }
 
 // relativeAttention is attention whose scores get a learned logit for each
@@ -119,10 +109,7 @@ func noteConvolutions(_ *reader, m *Model) {
 func compressRatio(r *reader, i int) string {
 	const list = "compress_ratios"
 	if !r.has(list) { // as transformers lays the layers out
-		if i < 2 || i%2 == 0 {
-			return "heavily_compressed_attention"
-		}
-		return "compressed_sparse_attention"
+		return choose(i < 2 || i%2 == 0, "heavily_compressed_attention", "compressed_sparse_attention")
 	}
 	ratios := r.numbersOf(list)
 	if len(ratios) < r.layers {
@@ -220,10 +207,7 @@ func minimaxSparse(r *reader, i int) string {
 	if !r.has(list) {
 		return full
 	}
-	if r.marked(list, i) == "moe" {
-		return "minimax_m3_sparse"
-	}
-	return full
+	return choose(r.marked(list, i) == "moe", "minimax_m3_sparse", full)
 }
 
 // blockSparseAttention is attention to the blocks of keys that an indexer picks,

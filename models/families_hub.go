@@ -9,20 +9,11 @@ func remotes() []family {
 // remoteLlamas are Llama with other names and biases.
 func remoteLlamas() []family {
 	return []family{
-		{
-			types: []string{"internlm2"}, assume: untied, norms: preNorm(scaleOnly), attn: attentionShape{bias: "bias", outBias: "bias"},
-		},
-		{
-			types: []string{"internlm"}, assume: `{"tie_word_embeddings": false, "bias": true}`, norms: preNorm(scaleOnly),
-			attn: attentionShape{bias: "bias", outBias: "bias"},
-		},
-		{
-			types: []string{"internlm3"}, assume: untied, norms: preNorm(scaleOnly),
-			attn: attentionShape{bias: "qkv_bias", outBias: "bias"}, ffn: ffnShape{bias: "bias"},
-		},
+		{types: []string{"internlm2"}, attn: attentionShape{bias: "bias", outBias: "bias"}},
+		{types: []string{"internlm"}, assume: `{"bias": true}`, attn: attentionShape{bias: "bias", outBias: "bias"}},
+		{types: []string{"internlm3"}, attn: attentionShape{bias: "qkv_bias", outBias: "bias"}, ffn: ffnShape{bias: "bias"}},
 		{
 			types: []string{"baichuan"}, names: map[string]string{"max_position_embeddings": "max_position_embeddings"},
-			assume: untied, norms: preNorm(scaleOnly),
 			tune: func(r *reader) {
 				// The 13B models take ALiBi and state no limit of positions.
 				if !r.has("max_position_embeddings") {
@@ -32,34 +23,24 @@ func remoteLlamas() []family {
 			},
 		},
 		{
-			types: []string{"qwen"}, names: map[string]string{"head_dim": "kv_channels", "max_position_embeddings": "seq_length|max_position_embeddings"},
-			assume: `{"tie_word_embeddings": false, "no_bias": true}`, norms: preNorm(scaleOnly),
-			attn: attentionShape{bias: yes, outBias: "!no_bias"}, ffn: ffnShape{bias: "!no_bias"},
+			types:  []string{"qwen"},
+			names:  map[string]string{"head_dim": "kv_channels", "max_position_embeddings": "seq_length|max_position_embeddings"},
+			assume: `{"no_bias": true}`, attn: attentionShape{bias: yes, outBias: "!no_bias"}, ffn: ffnShape{bias: "!no_bias"},
 			// The first Qwen states the width of gate and values together.
 			plan: layerPlan{alter: halfWidth},
 		},
+		{types: []string{"exaone"}, names: map[string]string{"num_hidden_layers": "num_layers|num_hidden_layers"}},
 		{
-			types: []string{"exaone"}, names: map[string]string{"num_hidden_layers": "num_layers|num_hidden_layers"},
-			assume: untied, norms: preNorm(scaleOnly),
-		},
-		{
-			types: []string{"minicpm"}, assume: tied, norms: preNorm(scaleOnly), attn: attentionShape{bias: attentionBias, outBias: attentionBias},
+			types: []string{"minicpm"}, assume: tied, attn: biased(),
 			tune: func(r *reader) {
 				if n := r.countOr("num_experts", 0); n > 0 {
 					r.fail("num_experts is %d; MiniCPM's mixture is not understood", n)
 				}
 			},
 		},
-		{
-			types: []string{"xverse"}, assume: untied, norms: preNorm(scaleOnly),
-		},
-		{
-			types: []string{"mimo"}, assume: untied, norms: preNorm(scaleOnly), attn: attentionShape{bias: yes},
-			plan: layerPlan{mixer: slidingAbove},
-		},
-		{
-			types: []string{"hunyuan_v1_dense"}, assume: untied, norms: preNorm(scaleOnly), attn: perHead(),
-		},
+		{types: []string{"xverse"}},
+		{types: []string{"mimo"}, attn: attentionShape{bias: yes}, plan: layerPlan{mixer: slidingAbove}},
+		{types: []string{"hunyuan_v1_dense"}, attn: perHead()},
 	}
 }
 
@@ -72,22 +53,20 @@ func remoteClassics() []family {
 				"num_hidden_layers": "num_layers", "intermediate_size": "ffn_hidden_size", "num_key_value_heads": "multi_query_group_num",
 				"vocab_size": "padded_vocab_size|vocab_size", "head_dim": "kv_channels", "max_position_embeddings": "seq_length",
 			},
-			assume: `{"tie_word_embeddings": false, "partial_rotary_factor": 0.5, "add_qkv_bias": true}`, norms: preNorm(scaleOnly),
-			attn: attentionShape{bias: "add_qkv_bias", outBias: "add_bias_linear"}, ffn: ffnShape{bias: "add_bias_linear"}, tune: tuneChatGLM,
+			assume: `{"partial_rotary_factor": 0.5, "add_qkv_bias": true}`, attn: attentionShape{bias: "add_qkv_bias", outBias: "add_bias_linear"},
+			ffn: ffnShape{bias: "add_bias_linear"}, tune: tuneChatGLM,
 		},
+		{types: []string{"orion"}, norms: preNorm(scaleAndShift)},
 		{
-			types: []string{"orion"}, assume: untied, norms: preNorm(scaleAndShift),
-		},
-		{
-			types: []string{"phi3small"}, names: map[string]string{"intermediate_size": "ff_intermediate_size"},
-			assume: tied, norms: preNorm(scaleAndShift), attn: attentionShape{bias: yes, outBias: yes}, ffn: ffnShape{bias: yes},
+			types: []string{"phi3small"}, names: map[string]string{"intermediate_size": "ff_intermediate_size"}, assume: tied,
+			norms: preNorm(scaleAndShift), attn: attentionShape{bias: yes, outBias: yes}, ffn: ffnShape{bias: yes},
 			tune: func(r *reader) {
 				r.notes = append(r.notes, "layers of block-sparse attention are counted as reading the whole context")
 			},
 		},
 		{
-			types: []string{"phi-msft"}, names: map[string]string{"intermediate_size": "n_inner", "num_key_value_heads": "n_head_kv"}, assume: untied,
-			norms: normPlan{shape: scaleAndShift, mixer: []string{"ln"}, parallel: yes}, ffn: ffnShape{ungated: true, bias: yes, times: 4},
+			types: []string{"phi-msft"}, names: map[string]string{"intermediate_size": "n_inner", "num_key_value_heads": "n_head_kv"},
+			norms: normPlan{shape: scaleAndShift, mixer: []string{"ln"}, parallel: yes}, ffn: quadruple(),
 			attn: attentionShape{bias: yes, outBias: yes}, embed: embedShape{headBias: yes},
 		},
 	}
@@ -97,8 +76,7 @@ func remoteClassics() []family {
 func remoteMixtures() []family {
 	return []family{
 		{
-			types: []string{"deepseek"}, assume: `{"tie_word_embeddings": false, "first_k_dense_replace": 0}`, norms: preNorm(scaleOnly),
-			attn: attentionShape{bias: attentionBias, outBias: attentionBias}, moe: moeShape{shared: sharedCount},
+			types: []string{"deepseek"}, assume: `{"first_k_dense_replace": 0}`, attn: biased(), moe: moeShape{shared: sharedCount},
 			plan: layerPlan{ffn: sparseAfterDense},
 		},
 		{
@@ -107,25 +85,22 @@ func remoteMixtures() []family {
 				"num_key_value_heads": "attn_config.kv_n_heads", "moe_intermediate_size": "ffn_config.ffn_hidden_size",
 				"num_experts": "ffn_config.moe_num_experts", "num_experts_per_tok": "ffn_config.moe_top_k",
 			},
-			assume: untied, norms: preNorm(scaleOnly), plan: layerPlan{ffn: allSparse},
+			plan: layerPlan{ffn: allSparse},
 		},
 		{
-			types: []string{"hunyuan_v1_moe"}, names: map[string]string{"num_experts_per_tok": "moe_topk"}, assume: untied,
-			norms: preNorm(scaleOnly), attn: perHead(), moe: moeShape{width: "intermediate_size", shared: sharedExpert},
-			plan: layerPlan{ffn: allSparse},
+			types: []string{"hunyuan_v1_moe"}, names: map[string]string{"num_experts_per_tok": "moe_topk"}, attn: perHead(),
+			moe: moeShape{width: "intermediate_size", shared: sharedExpert}, plan: layerPlan{ffn: allSparse},
 			tune: func(r *reader) { r.uniform("num_experts", "num_experts_per_tok", "intermediate_size") },
 		},
 		{
 			types:  []string{"openelm"},
 			names:  map[string]string{"hidden_size": "model_dim", "num_hidden_layers": "num_transformer_layers", "max_position_embeddings": "max_context_length", "tie_word_embeddings": "share_input_output_layers"},
-			assume: `{"share_input_output_layers": true, "num_attention_heads": 1, "ffn_with_glu": true}`, norms: preNorm(scaleOnly),
-			attn: attentionShape{norms: headNorms{on: "normalize_qk_projections"}},
-			tune: func(r *reader) { r.ffn.ungated = !r.flag("ffn_with_glu") },
+			assume: `{"share_input_output_layers": true, "num_attention_heads": 1, "ffn_with_glu": true}`,
+			attn:   attentionShape{norms: headNorms{on: "normalize_qk_projections"}}, tune: func(r *reader) { r.ffn.ungated = !r.flag("ffn_with_glu") },
 			plan: layerPlan{alter: openELMLayer},
 		},
 		{
-			types: []string{"nemotron-nas"}, assume: `{"tie_word_embeddings": false, "num_key_value_heads": null}`, norms: preNorm(scaleOnly),
-			attn: attentionShape{bias: attentionBias, outBias: attentionBias}, ffn: ffnShape{bias: "mlp_bias"},
+			types: []string{"nemotron-nas"}, assume: `{"num_key_value_heads": null}`, attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
 			mixers: map[string]mixer{"none": func(*reader, kind) []Block { return nil }}, plan: layerPlan{alter: searchedLayer},
 		},
 	}

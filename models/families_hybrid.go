@@ -30,8 +30,8 @@ func scans() []family {
 		mamba1.like("falcon_mamba", nil),
 		{
 			types: []string{"mamba2"}, names: mamba2Names(),
-			assume: `{"tie_word_embeddings": false, "mamba_conv_bias": true, "mamba_d_state": 128, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_d_head": 64}`,
-			norms:  one, mixers: map[string]mixer{linear: mamba2Scan}, plan: only(linear),
+			assume: `{"mamba_conv_bias": true, "mamba_d_state": 128, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_d_head": 64}`, norms: one,
+			mixers: map[string]mixer{linear: mamba2Scan}, plan: only(linear),
 		},
 		{
 			types: []string{"mamba_ssm"},
@@ -41,8 +41,8 @@ func scans() []family {
 				"mamba_dt_rank": "ssm_cfg.dt_rank", "mamba_chunk_size": "ssm_cfg.chunk_size",
 			},
 			assume: `{"tie_word_embeddings": true, "mamba_conv_bias": true, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_n_groups": 1, "pad_vocab_size_multiple": 8}`,
-			norms:  one, mixers: map[string]mixer{linear: mamba1Scan, "mamba2": originalMamba2}, plan: only(linear),
-			tune: tuneOriginalMamba, amend: padVocab,
+			norms:  one, mixers: map[string]mixer{linear: mamba1Scan, "mamba2": originalMamba2}, plan: only(linear), tune: tuneOriginalMamba,
+			amend: padVocab,
 		},
 	}
 }
@@ -56,31 +56,20 @@ func hybrids() []family {
 func mambaHybrids() []family {
 	return []family{
 		{
-			types: []string{"jamba"},
-			assume: `{"tie_word_embeddings": false, "mamba_conv_bias": true, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2,
-				"attn_layer_period": 8, "attn_layer_offset": 4, "expert_layer_period": 2, "expert_layer_offset": 1}`,
-			norms: preNorm(scaleOnly), attn: attentionShape{positions: unrotated}, moe: moeShape{width: "intermediate_size"},
+			types: []string{"jamba"}, attn: attentionShape{positions: unrotated}, moe: moeShape{width: "intermediate_size"},
 			mixers: map[string]mixer{linear: jambaScan}, plan: layerPlan{mixer: attentionPeriod, ffn: sparsePeriod},
 		},
 		{
-			types: []string{"bamba"},
-			assume: `{"tie_word_embeddings": false, "mamba_conv_bias": true, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4,
-				"mamba_expand": 2, "mamba_n_heads": 128, "partial_rotary_factor": 0.5}`,
-			norms: preNorm(scaleOnly), attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
+			types: []string{"bamba"}, assume: `{"partial_rotary_factor": 0.5}`, attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
 			mixers: map[string]mixer{linear: mamba2Scan}, plan: layerPlan{mixer: attentionAt("attn_layer_indices")},
 		},
 		{
-			types:  []string{"falcon_h1"},
-			assume: `{"tie_word_embeddings": false, "mamba_conv_bias": true, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4, "mamba_expand": 2}`,
-			norms:  preNorm(scaleOnly), attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
-			mixers: map[string]mixer{"hybrid": falconH1}, plan: layerPlan{mixer: func(*reader, int) string { return "hybrid" }},
+			types: []string{"falcon_h1"}, attn: biased(), ffn: ffnShape{bias: "mlp_bias"}, mixers: map[string]mixer{"hybrid": falconH1},
+			plan: layerPlan{mixer: func(*reader, int) string { return "hybrid" }},
 		},
 		{
-			types: []string{"granitemoehybrid"}, names: graniteNames(),
-			assume: `{"tie_word_embeddings": false, "mamba_conv_bias": true, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4, "mamba_expand": 2}`,
-			norms:  preNorm(scaleOnly), attn: biased(), moe: moeShape{width: "intermediate_size", shared: sharedWidth},
-			mixers: map[string]mixer{linear: mamba2Scan}, plan: layerPlan{mixer: linearBut("", maxLayers+1), ffn: graniteFFN},
-			tune: tuneGraniteHybrid,
+			types: []string{"granitemoehybrid"}, names: graniteNames(), attn: biased(), moe: moeShape{width: "intermediate_size", shared: sharedWidth},
+			mixers: map[string]mixer{linear: mamba2Scan}, plan: layerPlan{mixer: linearBut("", maxLayers+1), ffn: graniteFFN}, tune: tuneGraniteHybrid,
 		},
 		nemotronH(),
 	}
@@ -94,24 +83,17 @@ func deltaHybrids() []family {
 	every4 := layerPlan{mixer: dense4.mixer, ffn: sparseStep}
 	return []family{
 		{
-			types: []string{"qwen3_next"}, names: map[string]string{"num_experts": "num_experts"},
-			assume: `{"tie_word_embeddings": false, "partial_rotary_factor": 0.25, "head_dim": 256}`, norms: preNorm(scaleOnly), attn: gated,
+			types: []string{"qwen3_next"}, names: map[string]string{"num_experts": "num_experts"}, assume: `{"partial_rotary_factor": 0.25}`,
+			attn: gated, moe: moeShape{shared: sharedWidth, sharedGate: true}, mixers: delta, plan: every4,
+		},
+		{
+			types: []string{"qwen3_5_moe_text", "qwen3_5_moe"}, assume: `{"partial_rotary_factor": 0.25, "head_dim": 256}`, attn: gated,
 			moe: moeShape{shared: sharedWidth, sharedGate: true}, mixers: delta, plan: every4,
 		},
+		{types: []string{"qwen3_5_text", "qwen3_5"}, assume: `{"partial_rotary_factor": 0.25, "head_dim": 256}`, attn: gated, mixers: delta, plan: dense4},
 		{
-			types:  []string{"qwen3_5_moe_text", "qwen3_5_moe"},
-			assume: `{"tie_word_embeddings": false, "partial_rotary_factor": 0.25, "head_dim": 256}`, norms: preNorm(scaleOnly), attn: gated,
-			moe: moeShape{shared: sharedWidth, sharedGate: true}, mixers: delta, plan: every4,
-		},
-		{
-			types:  []string{"qwen3_5_text", "qwen3_5"},
-			assume: `{"tie_word_embeddings": false, "partial_rotary_factor": 0.25, "head_dim": 256}`, norms: preNorm(scaleOnly), attn: gated,
-			mixers: delta, plan: dense4,
-		},
-		{
-			types: []string{"olmo_hybrid"}, assume: `{"tie_word_embeddings": false, "linear_conv_kernel_dim": 4}`,
-			norms: preNorm(scaleOnly), attn: attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes, scope: wholeHead}},
-			mixers: delta, plan: dense4,
+			types: []string{"olmo_hybrid"},
+			attn:  whole(), mixers: delta, plan: dense4,
 		},
 	}
 }
@@ -120,27 +102,26 @@ func deltaHybrids() []family {
 func otherHybrids() []family {
 	return []family{
 		{
-			types: []string{"lfm2"}, names: map[string]string{"tie_word_embeddings": "tie_embedding|tie_word_embeddings", "intermediate_size": "block_ff_dim|intermediate_size"},
-			assume: `{"tie_word_embeddings": true, "block_auto_adjust_ff_dim": true, "block_multiple_of": 256, "conv_L_cache": 3}`,
-			norms:  preNorm(scaleOnly), attn: attentionShape{norms: headNorms{on: yes}},
-			mixers: map[string]mixer{"conv": shortConv}, plan: layerPlan{mixer: lfm2Layer, alter: lfm2Width},
+			types: []string{"lfm2"},
+			names: map[string]string{"tie_word_embeddings": "tie_embedding|tie_word_embeddings", "intermediate_size": "block_ff_dim|intermediate_size"},
+			attn:  attentionShape{norms: headNorms{on: yes}}, mixers: map[string]mixer{"conv": shortConv},
+			plan: layerPlan{mixer: lfm2Layer, alter: lfm2Width},
 		},
 		{
-			types: []string{"lfm2_moe"}, names: map[string]string{"tie_word_embeddings": "tie_embedding|tie_word_embeddings", "first_k_dense_replace": "num_dense_layers"},
-			assume: `{"tie_word_embeddings": true, "num_dense_layers": 2, "conv_L_cache": 3}`, norms: preNorm(scaleOnly),
-			attn: attentionShape{norms: headNorms{on: yes}}, mixers: map[string]mixer{"conv": shortConv},
+			types: []string{"lfm2_moe"},
+			names: map[string]string{"tie_word_embeddings": "tie_embedding|tie_word_embeddings", "first_k_dense_replace": "num_dense_layers"},
+			attn:  attentionShape{norms: headNorms{on: yes}}, mixers: map[string]mixer{"conv": shortConv},
 			plan: layerPlan{mixer: lfm2Layer, ffn: sparseAfterDense},
 		},
 		{
-			types: []string{"minimax"}, assume: untied, norms: preNorm(scaleOnly), moe: moeShape{width: "intermediate_size"},
-			mixers: map[string]mixer{linear: lightning}, plan: layerPlan{mixer: minimaxLayer, ffn: allSparse},
+			types: []string{"minimax"}, moe: moeShape{width: "intermediate_size"}, mixers: map[string]mixer{linear: lightning},
+			plan: layerPlan{mixer: minimaxLayer, ffn: allSparse},
 		},
 		{
 			types: []string{"recurrent_gemma"}, names: map[string]string{"sliding_window": "attention_window_size"},
-			assume: `{"tie_word_embeddings": true, "partial_rotary_factor": 0.5, "conv1d_width": 4, "attention_window_size": 2048}`,
-			norms:  normPlan{mixer: []string{"temporal_pre_norm"}, ffn: []string{"channel_pre_norm"}},
-			attn:   attentionShape{bias: attentionBias, outBias: yes}, ffn: ffnShape{bias: yes},
-			mixers: map[string]mixer{"recurrent": recurrent}, plan: layerPlan{mixer: griffinLayer, alter: halfWidth},
+			assume: `{"partial_rotary_factor": 0.5}`, norms: normPlan{mixer: []string{"temporal_pre_norm"}, ffn: []string{"channel_pre_norm"}},
+			attn: attentionShape{bias: attentionBias, outBias: yes}, ffn: ffnShape{bias: yes}, mixers: map[string]mixer{"recurrent": recurrent},
+			plan: layerPlan{mixer: griffinLayer, alter: halfWidth},
 		},
 	}
 }
@@ -159,11 +140,11 @@ func nemotronH() family {
 	}
 	return family{
 		types: []string{"nemotron_h"}, names: names,
-		assume: `{"tie_word_embeddings": false, "mamba_conv_bias": true, "mamba_n_groups": 8, "mamba_d_conv": 4, "head_dim": 128}`,
+		assume: `{"mamba_conv_bias": true, "mamba_n_groups": 8, "mamba_d_conv": 4}`,
 		norms:  normPlan{mixer: []string{"norm"}}, attn: attentionShape{positions: unrotated},
 		ffn: ffnShape{ungated: true, bias: "mlp_bias"}, moe: moeShape{ungated: true, sharedBias: "mlp_bias", shared: sharedWidth},
 		mixers: map[string]mixer{
-			linear: nemotronScan,
+			linear: mamba2Scan, // its norm is grouped, but has a weight a value
 			"mlp":  func(r *reader, k kind) []Block { return []Block{r.mlp(k)} },
 			"moe":  nemotronExperts,
 		},

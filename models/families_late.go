@@ -1,41 +1,36 @@
 package models
 
+import "slices"
+
 // lates are families of 2025 and after whose layers look up tables, share
 // caches or see images by cross-attention.
 func lates() []family {
-	gemmaAttention := attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes}}
 	return []family{
 		{
 			types: []string{"gemma3n_text", "gemma3n"},
-			assume: `{"tie_word_embeddings": true, "vocab_size": 262400, "vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256,
-				"num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256, "sliding_window": 512, "max_position_embeddings": 32768,
-				"altup_num_inputs": 4, "num_kv_shared_layers": 15, "laurel_rank": 64}`,
-			norms: prePostNorm(), attn: gemmaAttention,
-			plan:   layerPlan{mixer: fullEvery("", 5), alter: gemma3nLayer},
-			finish: finishGemma3n, amend: amendGemma3n,
+			assume: `{"vocab_size": 262400, "vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256, "num_attention_heads": 8,
+				"num_key_value_heads": 2, "head_dim": 256, "sliding_window": 512, "max_position_embeddings": 32768, "altup_num_inputs": 4,
+				"num_kv_shared_layers": 15, "laurel_rank": 64}`,
+			norms: prePostNorm(), attn: perHead(), plan: layerPlan{mixer: fullEvery("", 5), alter: gemma3nLayer}, finish: finishGemma3n,
+			amend: amendGemma3n,
 		},
 		{
-			types: []string{"gemma4_text", "gemma4_unified_text"}, names: map[string]string{"num_experts_per_tok": "top_k_experts", "num_experts": "num_experts"},
-			assume: `{"tie_word_embeddings": true, "vocab_size_per_layer_input": 262144, "head_dim": 256, "sliding_window": 512, "global_head_dim": 512,
-				"max_position_embeddings": 131072, "vocab_size": 262144}`,
-			norms: prePostNorm(), attn: gemmaAttention,
-			mixers: map[string]mixer{full: globalAttention},
-			plan:   layerPlan{mixer: fullEvery("", 6), alter: gemma4Layer},
-			finish: finishGemma4, amend: lookupTable,
+			types:  []string{"gemma4_text", "gemma4_unified_text"},
+			names:  map[string]string{"num_experts_per_tok": "top_k_experts", "num_experts": "num_experts"},
+			assume: `{"vocab_size_per_layer_input": 262144, "global_head_dim": 512, "vocab_size": 262144}`, norms: prePostNorm(), attn: perHead(),
+			mixers: map[string]mixer{full: globalAttention}, plan: layerPlan{mixer: fullEvery("", 6), alter: gemma4Layer}, finish: finishGemma4,
+			amend: lookupTable,
 		},
 		{
-			types: []string{"modernbert-decoder"}, names: map[string]string{"sliding_window": "sliding_window"}, assume: `{"tie_word_embeddings": true, "decoder_bias": true, "local_attention": 128}`,
-			norms: normPlan{ffn: []string{"mlp_norm"}},
-			attn:  attentionShape{bias: attentionBias, outBias: attentionBias}, ffn: ffnShape{bias: "mlp_bias"},
-			embed:  embedShape{norms: []string{"norm"}, headBias: "decoder_bias"},
-			plan:   layerPlan{mixer: fullFirst("global_attn_every_n_layers", 3), alter: func(_ *reader, i int, k *kind) { k.first = i == 0 }},
-			tune:   tuneModernBERT,
-			finish: normsButFirst, amend: denseBeforeHead,
+			types: []string{"modernbert-decoder"}, names: map[string]string{"sliding_window": "sliding_window"},
+			norms: normPlan{ffn: []string{"mlp_norm"}}, attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
+			embed: embedShape{norms: []string{"norm"}, headBias: "decoder_bias"},
+			plan:  layerPlan{mixer: fullFirst("global_attn_every_n_layers", 3), alter: func(_ *reader, i int, k *kind) { k.first = i == 0 }},
+			tune:  tuneModernBERT, finish: normsButFirst, amend: denseBeforeHead,
 		},
 		{
-			types: []string{"mllama_text_model"}, assume: `{"tie_word_embeddings": false, "cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]}`, norms: preNorm(scaleOnly),
-			mixers: map[string]mixer{"cross_attention": crossAttention},
-			plan:   layerPlan{mixer: mllamaLayer}, finish: finishMllama, amend: amendMllama,
+			types: []string{"mllama_text_model"}, assume: `{"cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]}`,
+			mixers: map[string]mixer{"cross_attention": crossAttention}, plan: layerPlan{mixer: mllamaLayer}, finish: finishMllama, amend: amendMllama,
 		},
 	}
 }
@@ -206,12 +201,7 @@ func minimaxFFN(r *reader, i int) string {
 
 // mllamaLayer reads which layers look at the image instead of the text.
 func mllamaLayer(r *reader, i int) string {
-	for _, at := range r.numbersOf("cross_attention_layers") {
-		if at == i {
-			return "cross_attention"
-		}
-	}
-	return full
+	return choose(slices.Contains(r.numbersOf("cross_attention_layers"), i), "cross_attention", full)
 }
 
 // crossAttention reads keys and values made once from the image; text adds

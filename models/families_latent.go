@@ -2,37 +2,26 @@ package models
 
 // latents are the families with multi-head latent attention.
 func latents() []family {
-	mixers := map[string]mixer{
-		full: latentAttention, "deepseek_sparse_attention": sparseLatentAttention,
-	}
-	biased := attentionShape{bias: attentionBias, outBias: attentionBias}
+	mixers := map[string]mixer{full: latentAttention, "deepseek_sparse_attention": sparseLatentAttention}
 	sparse := func(*reader, int) string { return "deepseek_sparse_attention" }
-	moe := moeShape{shared: sharedCount}
 	deepseek := family{
-		assume: `{"tie_word_embeddings": false, "first_k_dense_replace": 3, "n_shared_experts": 1}`,
-		norms:  preNorm(scaleOnly), attn: biased, moe: moe, mixers: mixers,
-		plan: layerPlan{ffn: sparseAfterDense},
+		assume: `{"first_k_dense_replace": 3, "n_shared_experts": 1}`,
+		attn:   biased(), moe: moeShape{shared: sharedCount}, mixers: mixers, plan: layerPlan{ffn: sparseAfterDense},
 	}
 	return []family{
 		deepseek.like("deepseek_v2", func(f *family) {
-			f.assume = `{"tie_word_embeddings": false, "first_k_dense_replace": 0, "n_shared_experts": 2}`
+			f.assume = `{"first_k_dense_replace": 0, "n_shared_experts": 2}`
 			f.ffn.bias, f.moe.sharedBias = "mlp_bias", "mlp_bias"
 		}),
 		deepseek.like("deepseek_v3", func(f *family) { f.types = append(f.types, "kimi_k2", "kimi_k25", "deepseek_vl_v2_text") }),
 		deepseek.like("axk1", func(f *family) { f.finish = normAfterMixture }),
 		deepseek.like("deepseek_v32", func(f *family) { f.plan.mixer = sparse }),
-		deepseek.like("glm_moe_dsa", func(f *family) {
-			f.plan.mixer, f.plan.alter = sparse, indexerOnce(glmIndexer)
-		}),
+		deepseek.like("glm_moe_dsa", func(f *family) { f.plan.mixer, f.plan.alter = sparse, indexerOnce(glmIndexer) }),
 		deepseek.like("glm4_moe_lite", func(f *family) {
-			f.assume = `{"tie_word_embeddings": false, "first_k_dense_replace": 1, "n_shared_experts": 1}`
+			f.assume = `{"first_k_dense_replace": 1, "n_shared_experts": 1}`
 		}),
-		{
-			types: []string{"minicpm3"}, assume: tied, norms: preNorm(scaleOnly), attn: biased, mixers: mixers,
-		},
-		{
-			types: []string{"youtu"}, assume: tied, norms: preNorm(scaleOnly), attn: biased, mixers: mixers,
-		},
+		{types: []string{"minicpm3"}, attn: biased(), mixers: mixers},
+		{types: []string{"youtu"}, attn: biased(), mixers: mixers},
 	}
 }
 

@@ -1,5 +1,7 @@
 package models
 
+import "slices"
+
 // linears are recurrent families that are neither Mamba nor the delta rule of
 // Qwen3-Next.
 func linears() []family {
@@ -12,18 +14,15 @@ func linears() []family {
 				"num_experts_per_tok":    "num_experts_per_token|num_experts_per_tok",
 				"use_full_rank_gate":     "linear_attn_config.use_full_rank_gate|use_full_rank_gate",
 			},
-			assume: `{"tie_word_embeddings": false, "first_k_dense_replace": 1, "n_shared_experts": 1}`, norms: preNorm(scaleOnly),
-			attn: attentionShape{bias: attentionBias, outBias: attentionBias}, moe: moeShape{shared: sharedCount},
-			mixers: map[string]mixer{full: kimiLatent, linear: kimiDelta},
-			plan:   layerPlan{mixer: kimiLayer, ffn: sparseAfterDense}, finish: latentExperts, amend: attentionResiduals,
+			assume: `{"first_k_dense_replace": 1}`, attn: biased(), moe: moeShape{shared: sharedCount},
+			mixers: map[string]mixer{full: kimiLatent, linear: kimiDelta}, plan: layerPlan{mixer: kimiLayer, ffn: sparseAfterDense},
+			finish: latentExperts, amend: attentionResiduals,
 		},
 		{
-			types:  []string{"rwkv"},
-			names:  map[string]string{"max_position_embeddings": "context_length"},
-			assume: untied, norms: normPlan{shape: scaleAndShift, mixer: []string{"ln1"}, ffn: []string{"ln2"}},
-			ffn:    ffnShape{ungated: true, times: 4},
-			embed:  embedShape{norms: []string{"pre_ln"}},
-			mixers: map[string]mixer{linear: rwkvTime}, plan: layerPlan{mixer: func(*reader, int) string { return linear }},
+			types: []string{"rwkv"}, names: map[string]string{"max_position_embeddings": "context_length"},
+			norms: normPlan{shape: scaleAndShift, mixer: []string{"ln1"}, ffn: []string{"ln2"}}, ffn: ffnShape{ungated: true, times: 4},
+			embed: embedShape{norms: []string{"pre_ln"}}, mixers: map[string]mixer{linear: rwkvTime},
+			plan: layerPlan{mixer: func(*reader, int) string { return linear }},
 			finish: func(r *reader, _ kind, b []Block) []Block {
 				b[1].In = append(b[1].In, Linear{Name: "receptance", In: r.hidden, Out: r.hidden})
 				b[1].Extra += 2 * int64(r.hidden)
@@ -31,8 +30,8 @@ func linears() []family {
 			},
 		},
 		{
-			types: []string{"minimax_text_01", "minimax_m1"}, assume: untied, norms: preNorm(scaleOnly), moe: moeShape{width: "intermediate_size"},
-			mixers: map[string]mixer{linear: lightning}, plan: layerPlan{mixer: minimaxLayer, ffn: allSparse},
+			types: []string{"minimax_text_01", "minimax_m1"}, moe: moeShape{width: "intermediate_size"}, mixers: map[string]mixer{linear: lightning},
+			plan: layerPlan{mixer: minimaxLayer, ffn: allSparse},
 			tune: func(r *reader) {
 				if n := r.countOr("shared_intermediate_size", 0); n > 0 {
 					r.fail("shared_intermediate_size is %d; a shared expert is not understood here", n)
@@ -48,12 +47,7 @@ func kimiLayer(r *reader, i int) string {
 	if !r.has(list) {
 		return linearBut("", 4)(r, i)
 	}
-	for _, at := range r.numbersOf(list) {
-		if at == i+1 {
-			return full
-		}
-	}
-	return linear
+	return choose(slices.Contains(r.numbersOf(list), i+1), full, linear)
 }
 
 // kimiDelta builds the delta rule with a decay a channel (Kimi Linear,

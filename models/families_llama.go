@@ -1,9 +1,6 @@
 package models
 
-// untied is what most classes assume of a head that the config says nothing of.
-const untied = `{"tie_word_embeddings": false}`
-
-// tied is what the others assume.
+// tied is what some families assume of a head that the config says nothing of.
 const tied = `{"tie_word_embeddings": true}`
 
 // preNorm is the arrangement of Llama and most after it: a norm before each block.
@@ -36,97 +33,47 @@ func llamas() []family {
 // plainLlamas differ from Llama in a bias, a default or a window.
 func plainLlamas() []family {
 	return []family{
+		{types: []string{"llama", "granite", "Yi", "deepseek_llm", "aquila", "emu3_text_model"}, attn: biased(), ffn: ffnShape{bias: "mlp_bias"}},
+		{types: []string{"helium"}, attn: attentionShape{bias: attentionBias}, ffn: ffnShape{bias: "mlp_bias"}},
+		{types: []string{"cwm"}, ffn: ffnShape{bias: "mlp_bias"}, plan: layerPlan{mixer: fullFirst("window_pattern", 4)}},
+		{types: []string{"mistral", "ministral3", "ministral"}, plan: layerPlan{mixer: slidingEverywhere}},
 		{
-			types:  []string{"llama", "granite", "Yi", "deepseek_llm", "aquila", "emu3_text_model"},
-			assume: untied, norms: preNorm(scaleOnly), attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
+			types: []string{"qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen2_vl", "qwen2_5_vl", "qwen2_5_omni_text"}, attn: attentionShape{bias: yes},
+			plan: layerPlan{mixer: slidingAbove},
 		},
-		{
-			types:  []string{"helium"},
-			assume: untied, norms: preNorm(scaleOnly), attn: attentionShape{bias: attentionBias}, ffn: ffnShape{bias: "mlp_bias"},
-		},
-		{
-			types:  []string{"cwm"},
-			assume: untied, norms: preNorm(scaleOnly), ffn: ffnShape{bias: "mlp_bias"}, plan: layerPlan{mixer: fullFirst("window_pattern", 4)},
-		},
-		{
-			types:  []string{"mistral", "ministral3", "ministral"},
-			assume: untied, norms: preNorm(scaleOnly), plan: layerPlan{mixer: slidingEverywhere},
-		},
-		{
-			types:  []string{"qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen2_vl", "qwen2_5_vl", "qwen2_5_omni_text"},
-			assume: untied, norms: preNorm(scaleOnly), attn: attentionShape{bias: yes}, plan: layerPlan{mixer: slidingAbove},
-		},
-		{
-			types:  []string{"qwen3", "qwen3_vl_text"},
-			assume: `{"tie_word_embeddings": false, "head_dim": 128}`,
-			norms:  preNorm(scaleOnly), attn: perHead(), plan: layerPlan{mixer: slidingAbove},
-		},
-		{
-			types:  []string{"smollm3"},
-			assume: tied, norms: preNorm(scaleOnly), attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
-			plan: layerPlan{mixer: slidingAbove, alter: someUnrotated},
-		},
-		{
-			types:  []string{"seed_oss"},
-			assume: `{"tie_word_embeddings": false, "attention_bias": true}`,
-			norms:  preNorm(scaleOnly), attn: attentionShape{bias: attentionBias, outBias: "attention_out_bias"}, ffn: ffnShape{bias: "mlp_bias"},
-		},
-		{
-			types:  []string{"ernie4_5"},
-			assume: `{"tie_word_embeddings": true, "head_dim": 128}`,
-			norms:  preNorm(scaleOnly), attn: attentionShape{bias: "use_bias", outBias: "use_bias"}, ffn: ffnShape{bias: "use_bias"},
-		},
-		{
-			types:  []string{"phi3", "phi4mm", "phi3_v", "phi4_multimodal"},
-			assume: untied, norms: preNorm(scaleOnly), plan: layerPlan{mixer: slidingEverywhere},
-		},
+		{types: []string{"qwen3", "qwen3_vl_text"}, attn: perHead(), plan: layerPlan{mixer: slidingAbove}},
+		{types: []string{"smollm3"}, attn: biased(), ffn: ffnShape{bias: "mlp_bias"}, plan: layerPlan{mixer: slidingAbove, alter: someUnrotated}},
+		{types: []string{"seed_oss"}, attn: attentionShape{bias: attentionBias, outBias: "attention_out_bias"}, ffn: ffnShape{bias: "mlp_bias"}},
+		{types: []string{"ernie4_5"}, attn: attentionShape{bias: "use_bias", outBias: "use_bias"}, ffn: ffnShape{bias: "use_bias"}},
+		{types: []string{"phi3", "phi4mm", "phi3_v", "phi4_multimodal"}, plan: layerPlan{mixer: slidingEverywhere}},
 	}
 }
 
 // normedLlamas have their norms elsewhere, or more of them.
 func normedLlamas() []family {
 	return []family{
+		{types: []string{"glm"}, assume: `{"partial_rotary_factor": 0.5}`, attn: attentionShape{bias: attentionBias}},
 		{
-			types:  []string{"glm"},
-			assume: `{"tie_word_embeddings": false, "attention_bias": true, "partial_rotary_factor": 0.5, "head_dim": 128}`,
-			norms:  preNorm(scaleOnly), attn: attentionShape{bias: attentionBias},
+			types: []string{"glm4", "glm4v_text"}, assume: `{"attention_bias": true, "partial_rotary_factor": 0.5, "head_dim": 128}`,
+			norms: prePostNorm(), attn: attentionShape{bias: attentionBias},
 		},
 		{
-			types:  []string{"glm4", "glm4v_text"},
-			assume: `{"tie_word_embeddings": false, "attention_bias": true, "partial_rotary_factor": 0.5, "head_dim": 128}`,
-			norms:  prePostNorm(), attn: attentionShape{bias: attentionBias},
-		},
-		{
-			types:  []string{"hyperclovax"},
-			assume: untied, norms: preNorm(scaleOnly), attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
+			types: []string{"hyperclovax"}, attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
 			tune: func(r *reader) {
 				if r.flag("use_post_norm") {
 					r.norms = prePostNorm()
 				}
 			},
 		},
+		{types: []string{"olmo"}, norms: preNorm(weightless), attn: biased()},
+		{types: []string{"olmo2"}, norms: postNorm(), attn: whole()},
+		{types: []string{"olmo3"}, norms: postNorm(), attn: whole(), plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 4)}},
 		{
-			types:  []string{"olmo"},
-			assume: untied, norms: preNorm(weightless), attn: biased(),
-		},
-		{
-			types:  []string{"olmo2"},
-			assume: untied, norms: postNorm(), attn: whole(),
-		},
-		{
-			types:  []string{"olmo3"},
-			assume: `{"tie_word_embeddings": false, "sliding_window": 4096}`,
-			norms:  postNorm(), attn: whole(), plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 4)},
-		},
-		{
-			types:  []string{"exaone4"},
-			assume: `{"tie_word_embeddings": false, "sliding_window": 4096}`,
-			norms:  postNorm(), attn: attentionShape{norms: headNorms{on: yes}},
+			types: []string{"exaone4"}, norms: postNorm(), attn: attentionShape{norms: headNorms{on: yes}},
 			plan: layerPlan{mixer: exaonePattern, alter: unrotatedFull},
 		},
 		{
-			types:  []string{"bitnet"},
-			assume: untied, norms: preNorm(scaleOnly), attn: biased(),
+			types: []string{"bitnet"}, attn: biased(),
 			finish: func(r *reader, k kind, b []Block) []Block {
 				b[0].Norms = append(b[0].Norms, scaleOnly.norm("attn_sub_norm", r.hidden, 1))
 				b[1].Norms = append(b[1].Norms, scaleOnly.norm("ffn_sub_norm", r.width(k), 1))
@@ -139,24 +86,15 @@ func normedLlamas() []family {
 // ungatedLlamas have another feed-forward, or attention of two differences.
 func ungatedLlamas() []family {
 	return []family{
+		{types: []string{"arcee"}, attn: biased(), ffn: ffnShape{ungated: true, bias: "mlp_bias"}},
+		{types: []string{"apertus"}, attn: perHead(), ffn: ffnShape{ungated: true}, finish: perLayer(2)},
 		{
-			types:  []string{"arcee"},
-			assume: untied, norms: preNorm(scaleOnly), attn: biased(), ffn: ffnShape{ungated: true, bias: "mlp_bias"},
-		},
-		{
-			types:  []string{"apertus"},
-			assume: untied, norms: preNorm(scaleOnly), attn: perHead(), ffn: ffnShape{ungated: true},
-			finish: perLayer(2),
-		},
-		{
-			types:  []string{"nanochat"},
-			assume: untied, norms: preNorm(weightless),
+			types: []string{"nanochat"}, norms: preNorm(weightless),
 			attn: attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes, shape: weightless}},
 			ffn:  ffnShape{ungated: true},
 		},
 		{
-			types:  []string{"diffllama"},
-			assume: untied, norms: preNorm(scaleOnly), attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
+			types: []string{"diffllama"}, attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
 			finish: func(_ *reader, _ kind, b []Block) []Block {
 				a := b[0].Attention
 				b[0].Extra += 4 * int64(a.KeyDim)
@@ -206,8 +144,5 @@ func exaonePattern(r *reader, i int) string {
 		return fullEvery("sliding_window_pattern", 4)(r, i)
 	}
 	// The last layer always sees the whole context.
-	if i == r.layers-1 || pattern[i%len(pattern)] == 'G' {
-		return full
-	}
-	return sliding
+	return choose(i == r.layers-1 || pattern[i%len(pattern)] == 'G', full, sliding)
 }

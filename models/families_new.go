@@ -6,9 +6,7 @@ import "llmprof/unit"
 func news() []family {
 	return []family{
 		{
-			types: []string{"hy_v4"}, assume: `{"tie_word_embeddings": false, "first_k_dense_replace": 1, "n_shared_experts": 1}`,
-			norms: preNorm(scaleOnly), moe: moeShape{shared: sharedCount},
-			attn:   attentionShape{bias: attentionBias, outBias: attentionBias},
+			types: []string{"hy_v4"}, assume: `{"first_k_dense_replace": 1}`, moe: moeShape{shared: sharedCount}, attn: biased(),
 			mixers: map[string]mixer{"deepseek_sparse_attention": gatedSparseLatent},
 			plan: layerPlan{
 				mixer: func(*reader, int) string { return "deepseek_sparse_attention" }, ffn: sparseAfterDense,
@@ -17,12 +15,10 @@ func news() []family {
 			finish: hyperConnections, amend: hyperHead,
 		},
 		{
-			types: []string{"xlstm"},
-			names: map[string]string{"hidden_size": "hidden_size|embedding_dim", "num_hidden_layers": "num_hidden_layers|num_blocks"},
-			assume: `{"tie_word_embeddings": false, "qk_dim_factor": 0.5, "v_dim_factor": 1.0, "ffn_proj_factor": 2.667,
-				"ffn_round_up_to_multiple_of": 64, "add_out_norm": true, "inference_state_dtype": "float32"}`,
-			norms: normPlan{mixer: []string{"norm_mlstm"}, ffn: []string{"norm_ffn"}}, ffn: ffnShape{bias: "use_bias"},
-			mixers: map[string]mixer{linear: matrixLSTM},
+			types:  []string{"xlstm"},
+			names:  map[string]string{"hidden_size": "hidden_size|embedding_dim", "num_hidden_layers": "num_hidden_layers|num_blocks"},
+			assume: `{"inference_state_dtype": "float32"}`, norms: normPlan{mixer: []string{"norm_mlstm"}, ffn: []string{"norm_ffn"}},
+			ffn: ffnShape{bias: "use_bias"}, mixers: map[string]mixer{linear: matrixLSTM},
 			plan: layerPlan{mixer: func(*reader, int) string { return linear }, alter: func(r *reader, _ int, k *kind) {
 				k.width = roundUp(r.ratio("ffn_proj_factor")*float64(r.hidden), r.size("ffn_round_up_to_multiple_of"))
 			}},

@@ -2,17 +2,12 @@ package models
 
 // sharers are the families in which layers use weights or caches of other layers.
 func sharers() []family {
-	zambaAssume := `{"tie_word_embeddings": true, "mamba_conv_bias": true, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2,
-		"n_mamba_heads": 2, "attn_layer_period": 6, "attn_layer_offset": 4, "num_mem_blocks": 1}`
-	zamba2Assume := `{"tie_word_embeddings": true, "mamba_conv_bias": true, "mamba_n_groups": 1, "mamba_d_state": 64, "mamba_d_conv": 4,
-		"mamba_expand": 2, "n_mamba_heads": 8, "num_mem_blocks": 1, "adapter_rank": 128}`
 	noFFN := func(*reader, int) string { return "" }
 	return []family{
 		{
-			types: []string{"zamba"}, names: map[string]string{"layer_types": "layers_block_type"}, assume: zambaAssume,
-			attn:   attentionShape{positions: unrotated},
-			mixers: map[string]mixer{linear: zambaScan, "hybrid": zambaHybrid},
-			plan:   layerPlan{mixer: zambaLayer, ffn: noFFN, alter: firstUses},
+			types: []string{"zamba"}, names: map[string]string{"layer_types": "layers_block_type"}, assume: `{"num_mem_blocks": 1}`, norms: noNorms(),
+			attn: attentionShape{positions: unrotated}, mixers: map[string]mixer{linear: zambaScan, "hybrid": zambaHybrid},
+			plan: layerPlan{mixer: zambaLayer, ffn: noFFN, alter: firstUses},
 		},
 		{
 			types: []string{"zamba2"},
@@ -20,9 +15,8 @@ func sharers() []family {
 				"layer_types": "layers_block_type", "mamba_n_heads": "n_mamba_heads", "mamba_n_groups": "mamba_ngroups",
 				"mamba_chunk_size": "chunk_size", "mamba_proj_bias": "add_bias_linear", "mamba_conv_bias": "use_conv_bias", "mamba_d_head": "mamba_headdim",
 			},
-			assume: zamba2Assume, ffn: ffnShape{bias: "add_bias_linear", times: 4},
-			mixers: map[string]mixer{linear: zamba2Scan, "hybrid": zamba2Hybrid},
-			plan:   layerPlan{ffn: noFFN, alter: firstUses},
+			assume: `{"mamba_conv_bias": true, "mamba_n_groups": 1}`, norms: noNorms(), ffn: ffnShape{bias: "add_bias_linear", times: 4},
+			mixers: map[string]mixer{linear: zamba2Scan, "hybrid": zamba2Hybrid}, plan: layerPlan{ffn: noFFN, alter: firstUses},
 			tune: func(r *reader) {
 				if !r.has("layer_types") {
 					r.fail("layers_block_type is missing; want the type of each layer")
@@ -37,10 +31,7 @@ func sharers() []family {
 
 // zambaLayer is the order of Zamba's layers where the config does not list them.
 func zambaLayer(r *reader, i int) string {
-	if i == 2 || i > 2 && (i-3)%r.size("attn_layer_period") == r.countOr("attn_layer_offset", 0) {
-		return "hybrid"
-	}
-	return linear
+	return choose(i == 2 || i > 2 && (i-3)%r.size("attn_layer_period") == r.countOr("attn_layer_offset", 0), "hybrid", linear)
 }
 
 // firstUses marks the layers that bring the weights which later ones use again.

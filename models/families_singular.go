@@ -2,18 +2,14 @@ package models
 
 // singular are the families whose layers have parts that no other has.
 func singular() []family {
-	biased := attentionShape{bias: attentionBias, outBias: attentionBias}
 	return []family{
 		{
-			types: []string{"axk2"}, assume: `{"tie_word_embeddings": false, "first_k_dense_replace": 1, "n_shared_experts": 1}`,
-			norms: preNorm(scaleOnly), attn: biased, moe: moeShape{shared: sharedCount},
+			types: []string{"axk2"}, assume: `{"first_k_dense_replace": 1}`, attn: biased(), moe: moeShape{shared: sharedCount},
 			mixers: map[string]mixer{"deepseek_sparse_attention": gatedLatent},
-			plan:   layerPlan{mixer: func(*reader, int) string { return "deepseek_sparse_attention" }, ffn: sparseAfterDense},
-			finish: gatedNorms,
+			plan:   layerPlan{mixer: func(*reader, int) string { return "deepseek_sparse_attention" }, ffn: sparseAfterDense}, finish: gatedNorms,
 		},
 		{
-			types: []string{"jetmoe"}, names: map[string]string{"head_dim": "kv_channels"}, assume: tied,
-			norms: preNorm(scaleOnly), moe: moeShape{width: "intermediate_size"},
+			types: []string{"jetmoe"}, names: map[string]string{"head_dim": "kv_channels"}, moe: moeShape{width: "intermediate_size"},
 			mixers: map[string]mixer{full: mixtureOfAttention}, plan: layerPlan{ffn: allSparse},
 			finish: func(r *reader, _ kind, b []Block) []Block {
 				b[0].Extra += int64(r.hidden)
@@ -27,8 +23,7 @@ func singular() []family {
 				"num_hidden_layers": "num_layers|num_hidden_layers", "intermediate_size": "ffn_hidden_size",
 				"moe_intermediate_size": "expert_ffn_hidden_size", "num_experts_per_tok": "moe_topk",
 			},
-			assume: untied, norms: preNorm(scaleOnly), attn: biased, moe: moeShape{routerBias: "router_bias"},
-			mixers: map[string]mixer{full: latentAttention}, finish: shortcut,
+			attn: biased(), moe: moeShape{routerBias: "router_bias"}, mixers: map[string]mixer{full: latentAttention}, finish: shortcut,
 			tune: func(r *reader) {
 				// num_hidden_layers counts each layer's two halves.
 				if !r.has("num_layers") {
@@ -37,8 +32,7 @@ func singular() []family {
 			},
 		},
 		{
-			types: []string{"zaya"}, assume: `{"tie_word_embeddings": true, "head_dim": 128}`, norms: preNorm(scaleOnly),
-			attn: biased, embed: embedShape{headBias: "lm_head_bias"},
+			types: []string{"zaya"}, attn: biased(), embed: embedShape{headBias: "lm_head_bias"},
 			mixers: map[string]mixer{"hybrid": convolvedAttention, "hybrid_sliding": convolvedSliding},
 			plan: layerPlan{
 				mixer: func(*reader, int) string { return "hybrid" }, ffn: allSparse,
@@ -50,9 +44,8 @@ func singular() []family {
 			},
 		},
 		{
-			types: []string{"doge"}, assume: untied, norms: preNorm(scaleOnly), ffn: ffnShape{bias: "mlp_bias"},
-			attn:   attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes}},
-			finish: finishDoge,
+			types: []string{"doge"}, ffn: ffnShape{bias: "mlp_bias"},
+			attn: perHead(), finish: finishDoge,
 		},
 	}
 }

@@ -7,9 +7,9 @@ package models
 type family struct {
 	types  []string          // values of model_type, the first one naming the family
 	names  map[string]string // its own fields, alternatives split by |, by their common names
-	assume string            // JSON, by common names: what transformers takes for fields left out
+	assume string            // JSON, by common names: what transformers takes for fields left out that defaults.json lacks; "" for none
 	embed  embedShape
-	norms  normPlan
+	norms  normPlan // RMSNorms before each block where none are named
 	attn   attentionShape
 	ffn    ffnShape
 	moe    moeShape

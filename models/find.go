@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -73,9 +74,7 @@ func inherit(inner, outer map[string]any) map[string]any {
 			merged[key] = v
 		}
 	}
-	for k, v := range inner {
-		merged[k] = v
-	}
+	maps.Copy(merged, inner)
 	if _, ok := merged["model_type"]; !ok {
 		if v, ok := outer["model_type"]; ok {
 			merged["model_type"] = v

@@ -3,6 +3,7 @@ package models
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -49,7 +50,7 @@ func ggufConfig(h *gguf.Header) (map[string]any, error) {
 		return nil, fmt.Errorf("it holds the vision tower of a model (architecture \"clip\"); give the file of its decoder")
 	case !known:
 		return nil, fmt.Errorf("general.architecture is %s, which is not read from GGUF (read: %s); give the config.json of the original model",
-			quote(arch), strings.Join(sortedKeys(ggufTypes()), ", "))
+			quote(arch), strings.Join(slices.Sorted(maps.Keys(ggufTypes())), ", "))
 	}
 	c := map[string]any{"model_type": modelType}
 	for field, key := range ggufKeys() {
@@ -165,15 +166,6 @@ func amendDeepSeek(c map[string]any, whole func(string) int) error {
 	delete(c, "head_dim")
 	delete(c, "rotary_dim")
 	return nil
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // ggufJSON is for the reader of config.json.

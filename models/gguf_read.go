@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -147,7 +148,7 @@ func (t *tensorTable) several(parts []*gguf.Tensor, bits float64) *Storage {
 // of the shape.
 func (t *tensorTable) rest() error {
 	var bytes int64
-	for _, name := range sortedKeys(t.tensors) {
+	for _, name := range slices.Sorted(maps.Keys(t.tensors)) {
 		tensor, left := t.tensors[name], t.left[name]
 		vector := len(tensor.Dims) == 1 || strings.HasSuffix(name, ".bias")
 		switch {

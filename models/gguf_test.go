@@ -22,13 +22,9 @@ import (
 func ggufFiles(t testing.TB) map[string]int64 {
 	t.Helper()
 	data, err := os.ReadFile("testdata/gguf/sizes.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var sizes map[string]int64
-	if err := json.Unmarshal(data, &sizes); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(data, &sizes))
 	return sizes
 }
 
@@ -40,12 +36,8 @@ func ggufHeader(t testing.TB, name string) []byte {
 // ggufFile is a file of the full size with a header and holes for weights.
 func ggufFile(t *testing.T, path string, header []byte, size int64) {
 	t.Helper()
-	if err := os.WriteFile(path, header, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(path, size); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, header, 0o600))
+	testkit.Must(t, os.Truncate(path, size))
 }
 
 // A file that llama.cpp wrote is read to the byte, and a quantized one is what Quantize makes of the
@@ -67,9 +59,7 @@ func TestGGUFMeetsLlamaCpp(t *testing.T) {
 				return
 			}
 			q, err := models.Quantize(readGGUF(t, base+".f16", sizes[base+".f16"]), mix)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if q.StoredBytes() != m.StoredBytes() || len(q.Layers) != len(m.Layers) || q.Stored.Method != m.Stored.Method {
 				t.Errorf("%.0f bytes in %d kinds of layers of %s, Quantize has %.0f in %d of %s",
 					float64(m.StoredBytes()), len(m.Layers), m.Stored.Method, float64(q.StoredBytes()), len(q.Layers), q.Stored.Method)
@@ -83,24 +73,18 @@ func readGGUF(t *testing.T, name string, size int64) *models.Model {
 	path := filepath.Join(t.TempDir(), name+".gguf")
 	ggufFile(t, path, ggufHeader(t, name), size)
 	m, err := models.Resolver{}.Resolve(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return m
 }
 
 // The shape in a GGUF file is that of the config.json.
 func TestGGUFIsTheBuiltIn(t *testing.T) {
 	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	sizes := ggufFiles(t)
 	for _, name := range []string{"llama3.1-8b", "deepseek-v2-lite", "gpt-oss-20b", "qwen3-30b-a3b"} {
 		want, err := table.Model(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		got := readGGUF(t, name+".f16", sizes[name+".f16"])
 		// A correction of the router is a parameter of DeepSeek-V3, whose family reads V2 here.
 		if d := got.Params() - want.Params(); d < 0 || d > 26*64 {
@@ -119,9 +103,7 @@ func TestGGUFSplit(t *testing.T) {
 		return filepath.Join(dir, []string{"m-00001-of-00002.gguf", "m-00002-of-00002.gguf"}[i])
 	}
 	whole, err := gguf.Parse(bytes.NewReader(ggufHeader(t, "tiny-llama.q4_k_m")), ggufFiles(t)["tiny-llama.q4_k_m"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	first := map[string]any{"split.no": uint16(0), "split.count": uint16(2), "split.tensors.count": int32(len(whole.Tensors))}
 	for key, v := range whole.Values {
 		switch v := v.(type) {
@@ -142,9 +124,7 @@ func TestGGUFSplit(t *testing.T) {
 	want := readGGUF(t, "tiny-llama.q4_k_m", ggufFiles(t)["tiny-llama.q4_k_m"])
 	for i := range 2 {
 		m, err := models.Resolver{}.Resolve(t.Context(), path(i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if m.Stored.Bytes != want.Stored.Bytes || m.Params() != want.Params() {
 			t.Errorf("part %d: %d bytes, want %d", i+1, m.Stored.Bytes, want.Stored.Bytes)
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 // llama is a small but whole config, in which tests replace one thing.
@@ -84,9 +86,7 @@ func TestReadRefusesLargeFiles(t *testing.T) {
 func TestReadAcceptsInfinityElsewhere(t *testing.T) {
 	config := strings.Replace(llama, `{`, `{"time_step_limit":[0.0,Infinity],"_name_or_path":"Infinity, \"NaN\"","attention_dropout":-Infinity,`, 1)
 	m, err := Read("x", []byte(config))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if m.NumLayers() != 32 {
 		t.Errorf("%d layers", m.NumLayers())
 	}
@@ -98,9 +98,7 @@ func TestReadManyLayers(t *testing.T) {
 	layers := fmt.Sprintf(`"num_hidden_layers":%d,"layer_types":[%s]`, maxLayers, types)
 	config := strings.NewReplacer(`"num_hidden_layers":32`, layers, `4096,"int`, `64,"int`).Replace(llama)
 	m, err := Read("x", []byte(config))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if len(m.Layers) != 1 || m.Layers[0].Count != maxLayers {
 		t.Errorf("%d kinds of layers", len(m.Layers))
 	}

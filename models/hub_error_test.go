@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"llmprof/internal/testkit"
 	"llmprof/models"
 )
 
@@ -153,9 +154,7 @@ func wait(r *http.Request, release <-chan struct{}) {
 
 func TestHubIsNotThere(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	endpoint := "http://" + l.Addr().String()
 	_ = l.Close()
 	_, err = at(t, endpoint).Resolve(t.Context(), "o/n")
@@ -207,9 +206,7 @@ func TestOffline(t *testing.T) {
 	checkError(t, err, "not in the hub cache|"+r.Hub.CacheDir+"|--offline|config.json")
 
 	r.Table, err = models.Load([]byte(tableOf(`"params":2900,"params_exact":false,"params_published":"0.0029M"`)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	m, err := r.Resolve(t.Context(), "org/Tiny")
 	if err != nil || m.Name != "org/Tiny" || !strings.Contains(m.Source, "built-in model tiny") || !strings.Contains(m.Source, "offline") {
 		t.Errorf("got %+v, %v, want the built-in model", m, err)
@@ -225,9 +222,7 @@ func TestBuiltInStandsIn(t *testing.T) {
 	r := at(t, hub.URL)
 	var err error
 	r.Table, err = models.Load([]byte(tableOf(`"params":2900,"params_exact":false,"params_published":"0.0029M"`)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, err = r.Resolve(t.Context(), "org/Tiny")
 	checkError(t, err, "gated|built-in model tiny")
 

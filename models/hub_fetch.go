@@ -4,6 +4,7 @@ package models
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -55,10 +56,7 @@ func (h Hub) fetch(ctx context.Context, id HubID) (fetched, error) {
 
 // base is the endpoint's address.
 func (h Hub) base() (*url.URL, error) {
-	endpoint := h.Endpoint
-	if endpoint == "" {
-		endpoint = DefaultEndpoint
-	}
+	endpoint := cmp.Or(h.Endpoint, DefaultEndpoint)
 	u, err := url.Parse(strings.TrimRight(endpoint, "/"))
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" {
 		return nil, fmt.Errorf("HF_ENDPOINT is not the address of a hub: want one such as %s, without user and query", DefaultEndpoint)
@@ -205,10 +203,7 @@ func (f *fetched) note(h http.Header) {
 	if c := h.Get("X-Repo-Commit"); commitID.MatchString(c) {
 		f.commit = c
 	}
-	etag := h.Get("X-Linked-Etag")
-	if etag == "" {
-		etag = h.Get("ETag")
-	}
+	etag := cmp.Or(h.Get("X-Linked-Etag"), h.Get("ETag"))
 	if etag = strings.Trim(strings.TrimPrefix(etag, "W/"), `"`); etag != "" {
 		f.etag = etag
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"llmprof/internal/testkit"
 	"llmprof/models"
 )
 
@@ -26,9 +27,7 @@ const (
 func config(t testing.TB) []byte {
 	t.Helper()
 	data, err := os.ReadFile("testdata/hub/config.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return data
 }
 
@@ -63,9 +62,7 @@ func unquantized(w http.ResponseWriter, r *http.Request) bool {
 func at(t testing.TB, endpoint string) models.Resolver {
 	t.Helper()
 	table, err := models.Load([]byte("[]"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return models.Resolver{Table: table, Hub: models.Hub{
 		Endpoint: endpoint, CacheDir: t.TempDir(), Token: token, Timeout: 10 * time.Second,
 	}}
@@ -80,9 +77,7 @@ func TestFetchAndCache(t *testing.T) {
 	})
 	r := at(t, hub.URL)
 	m, err := r.Resolve(t.Context(), "Org/Some-Model")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if m.Name != "Org/Some-Model" || m.Source != hub.URL+"/Org/Some-Model/blob/"+commit+"/config.json" || m.Params() != tinyParams {
 		t.Errorf("got %q of %q with %d parameters", m.Name, m.Source, m.Params())
 	}
@@ -200,12 +195,8 @@ func TestKnownRefStays(t *testing.T) {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o777))
+	testkit.Must(t, os.WriteFile(path, []byte(text), 0o666))
 }
 
 // TestTokenStaysHome checks that the token reaches the endpoint alone, not the
@@ -298,9 +289,7 @@ func TestHubQuantization(t *testing.T) {
 	for _, offline := range []bool{false, true} {
 		r.Hub.Offline = offline
 		m, err := r.Resolve(t.Context(), "nvidia/FP8")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if m.Stored.Weights.String() != "fp8" || m.Stored.KV.String() != "fp8" || m.Head.Stored != nil {
 			t.Errorf("offline %v: stored %+v", offline, m.Stored)
 		}

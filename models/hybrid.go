@@ -1,6 +1,7 @@
 package models
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -9,10 +10,7 @@ import (
 // linearBut gives every layer a scan but the last of each group of n.
 func linearBut(field string, n int) func(*reader, int) string {
 	return func(r *reader, i int) string {
-		if (i+1)%r.sizeOr(field, n) == 0 {
-			return full
-		}
-		return linear
+		return choose((i+1)%r.sizeOr(field, n) == 0, full, linear)
 	}
 }
 
@@ -22,21 +20,13 @@ func attentionPeriod(r *reader, i int) string {
 	if offset >= period {
 		r.fail("attn_layer_offset (%d) is not below attn_layer_period (%d)", offset, period)
 	}
-	if i%period == offset {
-		return full
-	}
-	return linear
+	return choose(i%period == offset, full, linear)
 }
 
 // attentionAt gives the layers whose numbers a field lists attention.
 func attentionAt(field string) func(*reader, int) string {
 	return func(r *reader, i int) string {
-		for _, at := range r.numbersOf(field) {
-			if at == i {
-				return full
-			}
-		}
-		return linear
+		return choose(slices.Contains(r.numbersOf(field), i), full, linear)
 	}
 }
 
@@ -63,10 +53,7 @@ func falconH1(r *reader, k kind) []Block {
 
 // graniteFFN: without experts only the shared feed-forward is left.
 func graniteFFN(r *reader, _ int) string {
-	if !r.hasExperts() {
-		return "mlp"
-	}
-	return "moe"
+	return choose(r.hasExperts(), "moe", "mlp")
 }
 
 // tuneGraniteHybrid reads where the dense models keep their width, and
@@ -88,10 +75,7 @@ func lfm2Layer(r *reader, i int) string {
 		}
 		return full
 	}
-	if attentionAt("full_attn_idxs")(r, i) == full {
-		return full
-	}
-	return "conv"
+	return choose(attentionAt("full_attn_idxs")(r, i) == full, full, "conv")
 }
 
 // lfm2Width shrinks the stated width to two thirds and rounds it up, if
@@ -112,15 +96,9 @@ func lfm2Width(r *reader, _ int, k *kind) {
 // minimaxLayer reads attn_type_list, in which 1 is attention, or turns about.
 func minimaxLayer(r *reader, i int) string {
 	if r.has("attn_type_list") {
-		if r.marked("attn_type_list", i) == "moe" {
-			return full
-		}
-		return linear
+		return choose(r.marked("attn_type_list", i) == "moe", full, linear)
 	}
-	if i%2 == 0 {
-		return full
-	}
-	return linear
+	return choose(i%2 == 0, full, linear)
 }
 
 // griffinLayer repeats block_types over the layers (RecurrentGemma).
@@ -137,11 +115,6 @@ func griffinLayer(r *reader, i int) string {
 
 // halfWidth: RecurrentGemma states the width of gate and values together.
 func halfWidth(r *reader, _ int, k *kind) { k.width = r.size("intermediate_size") / 2 }
-
-// nemotronScan: the scan's own norm is grouped but has a weight a value.
-func nemotronScan(r *reader, k kind) []Block {
-	return mamba2Scan(r, k)
-}
 
 // nemotronExperts is a mixture, with experts that may work in a narrower
 // stream than the model's.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/models"
 )
 
@@ -25,17 +26,13 @@ type layout struct {
 func layouts(t testing.TB) []layout {
 	t.Helper()
 	data, err := os.ReadFile("testdata/layouts.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var all []layout
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var l layout
-		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal(lines.Bytes(), &l))
 		all = append(all, l)
 	}
 	return all
@@ -47,9 +44,7 @@ func (l *layout) write(t *testing.T) string {
 	dir := t.TempDir()
 	header := binary.LittleEndian.AppendUint64(nil, uint64(len(l.Header)))
 	header = append(header, l.Header...)
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), l.Config, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "config.json"), l.Config, 0o600))
 	ggufFile(t, filepath.Join(dir, "model.safetensors"), header, l.Size+int64(len(header)))
 	return dir
 }
@@ -89,14 +84,10 @@ func TestTensorsHaveToAgree(t *testing.T) {
 		if err != nil || len(m.Notes) != 1 {
 			t.Errorf("%v, %v", m, err)
 		}
-		if err := os.Remove(filepath.Join(dir, "model.safetensors")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Remove(filepath.Join(dir, "model.safetensors")))
 		for total, want := range map[string]string{"2199208": "the tensors beside it have", "3379240": ""} {
 			index := `{"metadata":{"total_size":` + total + `},"weight_map":{"model.norm.weight":"model.safetensors"}}`
-			if err := os.WriteFile(filepath.Join(dir, "model.safetensors.index.json"), []byte(index), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(filepath.Join(dir, "model.safetensors.index.json"), []byte(index), 0o600))
 			if _, err := (models.Resolver{}).Resolve(t.Context(), dir); (err != nil) != (want != "") {
 				t.Errorf("total_size %s: %v", total, err)
 			}

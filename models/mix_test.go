@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"llmprof"
+	"llmprof/internal/testkit"
 	"llmprof/models"
 	"llmprof/unit"
 )
@@ -24,15 +25,11 @@ type mixed struct {
 func llamaCpp(t *testing.T) []mixed {
 	t.Helper()
 	data, err := os.ReadFile("testdata/llamacpp_mix.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var all []mixed
 	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
 		var m mixed
-		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal(lines.Bytes(), &m))
 		all = append(all, m)
 	}
 	return all
@@ -41,15 +38,11 @@ func llamaCpp(t *testing.T) []mixed {
 // Every quantization of every model has the bytes that llama.cpp has, to the tensor.
 func TestQuantizeMeetsLlamaCpp(t *testing.T) {
 	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	n := 0
 	for _, want := range llamaCpp(t) {
 		m, err := table.Model(want.Model)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		q, err := models.Quantize(m, want.Mix)
 		if err != nil {
 			t.Errorf("%s in %s: %v", want.Model, want.Mix, err)

@@ -5,20 +5,17 @@ import (
 	"testing"
 
 	"llmprof"
+	"llmprof/internal/testkit"
 	"llmprof/models"
 )
 
 // TestOrderCounts finds the counts of every kind again in the order of layers.
 func TestOrderCounts(t *testing.T) {
 	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, name := range table.Names() {
 		m, err := table.Model(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		counts := make([]int, len(m.Layers))
 		for i, k := range m.Order {
 			if k < 0 || k >= len(m.Layers) {
@@ -37,9 +34,7 @@ func TestOrderCounts(t *testing.T) {
 // TestOrderOfHybrids compares the places of layers with the published configs.
 func TestOrderOfHybrids(t *testing.T) {
 	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, q := range []struct {
 		model, kind string
 		at          []int
@@ -50,9 +45,7 @@ func TestOrderOfHybrids(t *testing.T) {
 		{"deepseek-v3", "attention + mlp", []int{0, 1, 2}},
 	} {
 		m, err := table.Model(q.model)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var at []int
 		for i, k := range m.Order {
 			if m.Layers[k].Name == q.kind {

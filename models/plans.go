@@ -1,5 +1,7 @@
 package models
 
+import "slices"
+
 // Plans decide from a layer's number what it is made of. Configs of
 // transformers 5 state it in lists (layer_types, mlp_layer_types); the plans
 // give what older configs left to the code.
@@ -11,21 +13,23 @@ const (
 	linear  = "linear_attention"
 )
 
+// choose is the kind of a layer of which a condition holds or not.
+func choose(holds bool, then, otherwise string) string {
+	if holds {
+		return then
+	}
+	return otherwise
+}
+
 // slidingEverywhere gives every layer the window, where there is one (Mistral).
 func slidingEverywhere(r *reader, _ int) string {
-	if r.has("sliding_window") {
-		return sliding
-	}
-	return full
+	return choose(r.has("sliding_window"), sliding, full)
 }
 
 // slidingAbove gives the layers from max_window_layers on the window, if the
 // config switches it on at all (Qwen2).
 func slidingAbove(r *reader, i int) string {
-	if r.flag("use_sliding_window") && r.has("sliding_window") && i >= r.countOr("max_window_layers", 0) {
-		return sliding
-	}
-	return full
+	return choose(r.flag("use_sliding_window") && r.has("sliding_window") && i >= r.countOr("max_window_layers", 0), sliding, full)
 }
 
 // fullEvery gives the last of each group of layers the whole context and the
@@ -33,20 +37,14 @@ func slidingAbove(r *reader, i int) string {
 // missing.
 func fullEvery(field string, n int) func(*reader, int) string {
 	return func(r *reader, i int) string {
-		if (i+1)%r.sizeOr(field, n) == 0 || !r.has("sliding_window") {
-			return full
-		}
-		return sliding
+		return choose((i+1)%r.sizeOr(field, n) == 0 || !r.has("sliding_window"), full, sliding)
 	}
 }
 
 // fullFirst gives the first of each group of n layers the whole context.
 func fullFirst(field string, n int) func(*reader, int) string {
 	return func(r *reader, i int) string {
-		if i%r.sizeOr(field, n) == 0 {
-			return full
-		}
-		return sliding
+		return choose(i%r.sizeOr(field, n) == 0, full, sliding)
 	}
 }
 
@@ -106,10 +104,7 @@ func sparseAfterDense(r *reader, i int) string {
 			return r.marked("moe_layer_freq", i)
 		}
 	}
-	if i < r.countOr("first_k_dense_replace", 0) || i%r.sizeOr("moe_layer_freq", 1) != 0 {
-		return "mlp"
-	}
-	return "moe"
+	return choose(i < r.countOr("first_k_dense_replace", 0) || i%r.sizeOr("moe_layer_freq", 1) != 0, "mlp", "moe")
 }
 
 // marked looks layer i up in a list with a 1 for each mixture.
@@ -119,10 +114,7 @@ func (r *reader) marked(name string, i int) string {
 		r.fail("%s has %d entries for %d layers", r.name(name), len(marks), r.layers)
 		return ""
 	}
-	if marks[i] != 0 {
-		return "moe"
-	}
-	return "mlp"
+	return choose(marks[i] != 0, "moe", "mlp")
 }
 
 // sparseStep gives every decoder_sparse_step-th layer a mixture, but for those
@@ -131,15 +123,10 @@ func sparseStep(r *reader, i int) string {
 	if ffn, ok := r.listedFFN(i); ok {
 		return ffn
 	}
-	for _, dense := range r.numbersOf("mlp_only_layers") {
-		if dense == i {
-			return "mlp"
-		}
-	}
-	if !r.hasExperts() || (i+1)%r.sizeOr("decoder_sparse_step", 1) != 0 {
+	if slices.Contains(r.numbersOf("mlp_only_layers"), i) {
 		return "mlp"
 	}
-	return "moe"
+	return choose(!r.hasExperts() || (i+1)%r.sizeOr("decoder_sparse_step", 1) != 0, "mlp", "moe")
 }
 
 // hasExperts reports whether there are experts; a config of a mixture must say so.
@@ -153,8 +140,5 @@ func (r *reader) hasExperts() bool {
 // sparsePeriod gives one of each period of layers a mixture (Jamba).
 func sparsePeriod(r *reader, i int) string {
 	period, offset := r.size("expert_layer_period"), r.countOr("expert_layer_offset", 0)
-	if r.size("num_experts") > 1 && i%period == offset {
-		return "moe"
-	}
-	return "mlp"
+	return choose(r.size("num_experts") > 1 && i%period == offset, "moe", "mlp")
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/models"
 )
 
@@ -13,9 +14,7 @@ import (
 // files as the hub's commits have them. Shapes that a commit does not show are those of the model that it names.
 func TestPublishedSizes(t *testing.T) {
 	data, err := os.ReadFile("testdata/published_sizes.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	n := 0
 	for line := range bytes.Lines(data) {
 		var c struct {
@@ -23,9 +22,7 @@ func TestPublishedSizes(t *testing.T) {
 			Size         float64
 			Config       json.RawMessage
 		}
-		if err := json.Unmarshal(line, &c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal(line, &c))
 		n++
 		m, err := models.Checkpoint{Config: c.Config}.Read(c.Name)
 		if err != nil {

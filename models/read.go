@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -121,6 +122,9 @@ type reader struct {
 func newReader(f family, d decoder) (*reader, error) {
 	r := &reader{family: f, modelType: d.modelType}
 	r.config = d.config
+	if r.norms.mixer == nil && r.norms.ffn == nil {
+		r.norms = preNorm(r.norms.shape)
+	}
 	r.fields.names = make(map[string][]string)
 	for common, own := range commonNames() {
 		r.fields.names[common] = strings.Split(own, "|")
@@ -141,7 +145,7 @@ func newReader(f family, d decoder) (*reader, error) {
 
 // assumed is what the family takes for fields that the config leaves out.
 func assumed(f family, d decoder) (map[string]any, error) {
-	all, err := parseConfig([]byte(f.assume))
+	all, err := parseConfig([]byte(cmp.Or(f.assume, "{}")))
 	if err != nil {
 		return nil, fmt.Errorf("defaults of %s: %w", d.modelType, err)
 	}

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"os"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 // A counted config is one whose parameters transformers 5.17 counted by
@@ -21,9 +23,7 @@ type counted struct {
 func readCounted(t testing.TB, file string) []counted {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var all []counted
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, 1<<20)
@@ -31,14 +31,10 @@ func readCounted(t testing.TB, file string) []counted {
 		// Python writes Infinity, which encoding/json refuses.
 		line := bytes.ReplaceAll(lines.Bytes(), []byte("Infinity"), []byte("1e9"))
 		var c counted
-		if err := json.Unmarshal(line, &c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal(line, &c))
 		all = append(all, c)
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, lines.Err())
 	return all
 }
 
@@ -52,9 +48,7 @@ func TestReadMeetsTransformers(t *testing.T) {
 	for _, c := range all {
 		t.Run(c.ModelType+" "+c.Variant, func(t *testing.T) {
 			m, err := Read(c.ModelType, c.Config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if got := m.Params() + allotted(m); got != c.Params {
 				t.Errorf("%d parameters, want %d (off by %d)", got, c.Params, got-c.Params)
 			}
@@ -85,9 +79,7 @@ func TestReadPublished(t *testing.T) {
 	for _, c := range all {
 		t.Run(c.ModelType, func(t *testing.T) {
 			m, err := Read(c.ModelType, c.Config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if got := m.Params(); got != c.Params {
 				t.Errorf("%d parameters, want %d (off by %d)", got, c.Params, got-c.Params)
 			}

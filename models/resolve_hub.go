@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,10 +74,7 @@ func (r Resolver) fromNetwork(ctx context.Context, id HubID, commit string) (*Mo
 
 // page is the address at which a person reads the file.
 func (h Hub) page(id HubID, commit string) string {
-	endpoint := h.Endpoint
-	if endpoint == "" {
-		endpoint = DefaultEndpoint
-	}
+	endpoint := cmp.Or(h.Endpoint, DefaultEndpoint)
 	if commit == "" {
 		commit = id.Revision
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/models"
 )
 
@@ -55,12 +56,8 @@ func TestResolveRefuses(t *testing.T) {
 	write(t, "cut.json", `{"model_type":"llama"`)
 	write(t, "loop/config.json/x", "")
 	big, err := os.Create("big.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := big.Truncate(100 << 20); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, big.Truncate(100<<20))
 	_ = big.Close()
 	r := models.Resolver{Table: builtIn(t), Hub: models.Hub{Offline: true}}
 	for _, test := range []struct{ arg, want string }{

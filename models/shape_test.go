@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/unit"
 )
 
@@ -15,9 +16,7 @@ func published(t *testing.T, name string) *Model {
 	for _, c := range readCounted(t, "testdata/published.jsonl") {
 		if c.ModelType == name {
 			m, err := Read(name, c.Config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			return m
 		}
 	}
@@ -165,9 +164,7 @@ func TestStored(t *testing.T) {
 		},
 	} {
 		m, err := Read("x", []byte(strings.Replace(llama, "{", `{"dtype":"bfloat16","quantization_config":`+config+",", 1)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		want.Plain = unit.BF16
 		if m.Stored != want {
 			t.Errorf("%s: stored %+v, want %+v", config, m.Stored, want)

@@ -39,6 +39,9 @@ func oneNorm() normPlan {
 	return normPlan{shape: scaleAndShift, mixer: []string{"ln_1"}, parallel: yes}
 }
 
+// noNorms leaves the norms to the mixers.
+func noNorms() normPlan { return normPlan{mixer: []string{}} }
+
 // gptNames are GPT-2's own.
 func gptNames() map[string]string {
 	return map[string]string{"intermediate_size": "n_inner", "max_position_embeddings": "n_positions|n_ctx"}

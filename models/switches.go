@@ -18,10 +18,7 @@ func localLayers(r *reader, i int) string {
 		r.fail("attention_types describe %d layers of %d", len(names), r.layers)
 		return full
 	}
-	if names[i] == "local" {
-		return sliding
-	}
-	return full
+	return choose(names[i] == "local", sliding, full)
 }
 
 func (r *reader) attentionRuns() []string {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"llmprof"
+	"llmprof/internal/testkit"
 	"llmprof/models"
 )
 
@@ -90,9 +91,7 @@ func TestLoadRefuses(t *testing.T) {
 func builtIn(t testing.TB) *models.Table {
 	t.Helper()
 	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return table
 }
 
@@ -221,9 +220,7 @@ func TestTableAnswers(t *testing.T) {
 func BenchmarkLoadOne(b *testing.B) {
 	for b.Loop() {
 		table, err := models.Load(llmprof.ModelsJSON)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 		if _, err := table.Model("llama2-70b"); err != nil {
 			b.Fatal(err)
 		}
@@ -259,17 +256,11 @@ func FuzzLoad(f *testing.F) {
 // What Config gives is what Model is built from.
 func TestConfigReadsToTheSameModel(t *testing.T) {
 	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	config, err := table.Config("LLaMA3.1_8B")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	m, err := models.Read("llama3.1-8b", config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if m.Params() != 8030261248 {
 		t.Errorf("%d parameters, want 8030261248", m.Params())
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"llmprof/analytic/casetest"
+	"llmprof/internal/testkit"
 	"llmprof/models"
 	"llmprof/operator"
 	"llmprof/parallel"
@@ -15,17 +16,13 @@ import (
 // windows that fill, chunks of attention and scans.
 func TestCountIsSumOfSteps(t *testing.T) {
 	scheme, err := models.ParseScheme("w16a16")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, name := range []string{"llama3.1-8b", "gemma2-9b", "llama4-scout", "qwen3-30b-a3b", "deepseek-v3", "nemotron-h-8b", "qwen3-next-80b-a3b"} {
 		m := casetest.Model(t, name)
 		w := workload.Workload{Batch: 4, PromptLen: 8100, GenLen: 300, Chunk: 96, CachedPrefix: 1000}
 		par := parallel.Parallelism{TP: 2, PP: 2, MicroBatches: 2}
 		n, err := operator.Count(m, par, scheme, &w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		shard := operator.NewShard(m, par, scheme, nil)
 		var prefill, decode operator.Sum
 		for past := w.CachedPrefix; past < w.PromptLen; past += w.Chunk {
@@ -47,9 +44,7 @@ func TestCountIsSumOfSteps(t *testing.T) {
 // A part of a step has at most 64 operators, one for each bit of analytic.Kernel.Ops.
 func TestPartsHaveFewOperators(t *testing.T) {
 	scheme, err := models.ParseScheme("fp8")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, m := range casetest.Models(t) {
 		shard := operator.NewShard(m, parallel.Parallelism{TP: 2, PP: 2, EP: 2}, scheme, nil)
 		for _, fresh := range []float64{1, 4096} {

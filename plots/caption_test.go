@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/internal/testkit"
 	"llmprof/models"
 	"llmprof/unit"
 )
@@ -55,15 +56,11 @@ func TestCaptionOfSeveralNamesWhatDiffers(t *testing.T) {
 func TestEveryPictureHasTheCaption(t *testing.T) {
 	c := testCase(t, "deepseek-v3", "h200", 32, 8)
 	g, err := Graph(c, explain(t, c))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	captions := map[string]string{"graph": g.Caption}
 	for _, p := range pictures(t, c) {
 		f, err := p.make()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		captions[p.name] = f.Caption
 	}
 	for name, got := range captions {
@@ -85,9 +82,7 @@ func TestLongNamesAreWhole(t *testing.T) {
 		c.Model, c.Machine = &model, &machine
 		for _, p := range pictures(t, c) {
 			f, err := p.make()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			checkLayout(t, f)
 			var all strings.Builder
 			for _, w := range texts(t, f) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/internal/testkit"
 )
 
 // A picture is a figure of a subject.
@@ -75,13 +76,9 @@ func TestGolden(t *testing.T) {
 	for _, p := range allPictures(t) {
 		t.Run(p.name, func(t *testing.T) {
 			f, err := p.make()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			got, err := f.SVG()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if again, _ := f.SVG(); again != got {
 				t.Error("a second drawing differs from the first")
 			}
@@ -95,27 +92,19 @@ func TestGolden(t *testing.T) {
 
 func look(t *testing.T, f *Figure, path string) {
 	var b bytes.Buffer
-	if err := f.Write(&b, "png"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, f.Write(&b, "png"))
+	testkit.Must(t, os.WriteFile(path, b.Bytes(), 0o644))
 }
 
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, got, 0o644))
 		return
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s differs from the picture that was looked at; if it is meant to, make golden and look again", path)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 // TestOrderOfNodes compares the operators of layers, and what flows between them, with the models'
@@ -33,9 +35,7 @@ func TestOrderOfNodes(t *testing.T) {
 	} {
 		c := testCase(t, model, "h200", 1, 2)
 		g, err := newGraph(c, explain(t, c))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if got := g.clusters[1].spelled(); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", model, got, want)
 		}
@@ -47,9 +47,7 @@ func TestOrderOfNodes(t *testing.T) {
 func TestReduceOfEachBlock(t *testing.T) {
 	c := testCase(t, "zamba2-1.2b", "h200", 1, 2)
 	g, err := newGraph(c, explain(t, c))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cl := &g.clusters[2]
 	if n := strings.Count(cl.spelled(), "all_reduce )"); n != 3 || len(cl.residual) != 3 {
 		t.Errorf("%d of %d blocks end in an all-reduce: %s", n, len(cl.residual), cl.spelled())

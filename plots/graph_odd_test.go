@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"llmprof/analytic/breakdown"
+	"llmprof/internal/testkit"
 	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -80,9 +81,7 @@ func TestOddGraphs(t *testing.T) {
 func wellFormed(t testing.TB, f *Figure) {
 	t.Helper()
 	text, err := f.SVG()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	d := xml.NewDecoder(strings.NewReader(text))
 	for {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
@@ -123,9 +122,7 @@ func BenchmarkGraph(b *testing.B) {
 				if err == nil {
 					err = f.Write(io.Discard, format)
 				}
-				if err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, err)
 			}
 		})
 	}

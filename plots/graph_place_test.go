@@ -11,6 +11,7 @@ import (
 	"llmprof"
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
+	"llmprof/internal/testkit"
 	"llmprof/models"
 )
 
@@ -25,14 +26,10 @@ const (
 func checkGraph(t testing.TB, c *analytic.Case, r *breakdown.Report) *Figure {
 	t.Helper()
 	f, err := Graph(c, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	checkLayout(t, f)
 	g, err := newGraph(c, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	a := g.arrange(vg.Rectangle{
 		Min: vg.Point{X: Margin, Y: Margin + f.below()},
 		Max: vg.Point{X: Width - Margin, Y: f.Height - Margin - f.above()},
@@ -104,9 +101,7 @@ func TestGraphOnA4(t *testing.T) {
 		c := testCase(t, s.model, s.gpu, s.batch, s.tp)
 		for _, p := range []Phases{BothPhases, PrefillOnly, DecodeOnly} {
 			f, err := PhaseGraph(c, explain(t, c), p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			checkLayout(t, f)
 			checkA4(t, f)
 		}
@@ -132,9 +127,7 @@ func checkA4(t testing.TB, f *Figure) {
 // though some are folded and some split, and every operator by its name.
 func TestGraphOfEveryModel(t *testing.T) {
 	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	splits := []analytic.Parallelism{{}, {TP: 4}, {TP: 2, PP: 2, MicroBatches: 2}, {TP: 4, SP: true}, {TP: 2, EP: 2}}
 	drawn := 0
 	for i, name := range table.Names() {
@@ -164,9 +157,7 @@ func TestGraphOfEveryModel(t *testing.T) {
 func checkSums(t testing.TB, c *analytic.Case, r *breakdown.Report) {
 	t.Helper()
 	g, err := newGraph(c, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i, lines := range [][]breakdown.Operator{r.PrefillOps, r.DecodeOps} {
 		var got, want work
 		names := map[string]bool{}

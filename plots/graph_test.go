@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 // TestGraphGolden compares the graphs with the SVG and DOT in testdata, and checks that their text
@@ -14,15 +16,11 @@ func TestGraphGolden(t *testing.T) {
 			c := testCase(t, s.model, s.gpu, s.batch, s.tp)
 			r := explain(t, c)
 			f, err := Graph(c, r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			checkGraph(t, c, r)
 			checkSums(t, c, r)
 			got, err := f.SVG()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if again, _ := f.SVG(); again != got {
 				t.Error("a second drawing differs from the first")
 			}
@@ -31,9 +29,7 @@ func TestGraphGolden(t *testing.T) {
 			}
 			golden(t, s.model+"-graph.svg", []byte(got))
 			dot, err := GraphDOT(c, r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			golden(t, s.model+"-graph.dot", []byte(dot))
 		})
 	}

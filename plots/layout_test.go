@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/plot/vg/recorder"
 
 	"llmprof/analytic/breakdown"
+	"llmprof/internal/testkit"
 )
 
 // A written text is one with the box that its letters fill.
@@ -70,9 +71,7 @@ func TestTextIsInsideAndApart(t *testing.T) {
 	for _, p := range allPictures(t) {
 		t.Run(p.name, func(t *testing.T) {
 			f, err := p.make()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			checkLayout(t, f)
 		})
 	}
@@ -84,13 +83,9 @@ func TestTextIsInsideAndApart(t *testing.T) {
 func TestCapacityLine(t *testing.T) {
 	c := testCase(t, "llama2-70b", "a100", 32, 8)
 	curve, err := MemorySweep(c, ByBatch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	f, err := Memory(c, ByBatch, curve)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	usable := explain(t, c).Memory.Usable
 	var none, tick, label vg.Rectangle
 	for _, w := range texts(t, f) {
@@ -142,18 +137,14 @@ func TestLongOperatorsAreNamed(t *testing.T) {
 		c := testCase(t, s.model, s.gpu, s.batch, s.tp)
 		r := explain(t, c)
 		f, err := Roofline(c, r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var written []string
 		for _, w := range texts(t, f) {
 			written = append(written, w.text)
 		}
 		for _, lines := range [][]breakdown.Operator{r.PrefillOps, r.DecodeOps} {
 			ds, err := dots(lines, PrefillMark())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			for _, d := range ds {
 				if d.share >= 0.05 && !slices.Contains(written, strings.Replace(d.name, "layernorm", "norm", 1)) {
 					t.Errorf("%s: no row %q", s.model, d.name)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 // underLoad is two servers, one of which turns back under too great a load.
@@ -25,13 +27,9 @@ func underLoad() []LoadCurve {
 // TestUnderLoad compares the picture with the reviewed one in testdata.
 func TestUnderLoad(t *testing.T) {
 	f, err := UnderLoad("llama3.1-8b · 1024 + 128 tokens · llmprof", TokensPerSecond, underLoad())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	got, err := f.SVG()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if dir := os.Getenv("LOOK_AT"); dir != "" {
 		look(t, f, filepath.Join(dir, "load.png"))
 	}
@@ -43,9 +41,7 @@ func TestUnderLoad(t *testing.T) {
 func TestUnderLoadOdd(t *testing.T) {
 	one := []LoadCurve{{"a server", []Loaded{{"8", 3, Spread{0.5, 0.5}, Spread{}, false}}}}
 	f, err := UnderLoad("c", RequestsPerSecond, one)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	text, err := f.SVG()
 	if err != nil || strings.Contains(text, "TPOT: time") || !strings.Contains(text, "completed requests a second") {
 		t.Errorf("%v: %.200s", err, text)

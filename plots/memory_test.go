@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"llmprof/analytic"
+	"llmprof/internal/testkit"
 )
 
 // TestMostThatFitsIsMarked finds a line at the largest batch and the longest prompt
@@ -18,13 +19,9 @@ func TestMostThatFitsIsMarked(t *testing.T) {
 	for name, c := range looked(t) {
 		for _, v := range []Variable{ByBatch, ByContext} {
 			curve, err := MemorySweep(c, v)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			f, err := Memory(c, v, curve)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			checkLayout(t, f)
 			m := explain(t, c).Memory
 			noun, most := "batch", float64(m.MaxBatch)
@@ -44,9 +41,7 @@ func longest(t *testing.T, c *analytic.Case) float64 {
 		one := *c
 		one.Workload.PromptLen = (lo + hi) / 2
 		e, err := analytic.Predict(&one)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if e.Memory.Fits() {
 			lo = one.Workload.PromptLen
 		} else {

@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"llmprof/analytic"
+	"llmprof/internal/testkit"
 	"llmprof/plots/colors"
 	"llmprof/unit"
 )
@@ -61,13 +62,9 @@ func TestObservedGolden(t *testing.T) {
 		{"follow", func() (*Figure, error) { return Follow("made up · llmprof", courses()) }},
 	} {
 		f, err := p.make()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		got, err := f.SVG()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if again, _ := f.SVG(); again != got {
 			t.Errorf("%s: a second drawing differs from the first", p.name)
 		}
@@ -117,9 +114,7 @@ func TestIntervalsCrossZero(t *testing.T) {
 		{Engine: "e", GPU: "g", Predicted: 1.1, Low: 0.9, High: 1.3, Observed: 1}, {Engine: "e", GPU: "g", Predicted: 1.3, Low: 1.2, High: 1.4, Observed: 1},
 	} {
 		f, err := Accuracy("", []Observed{o})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		v := &accuracyView{far: 1}
 		box := vg.Rectangle{Max: vg.Point{X: 10, Y: 10}}
 		low, high, zero := v.at(math.Log(o.Low), box), v.at(math.Log(o.High), box), v.at(0, box)

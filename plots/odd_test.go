@@ -10,6 +10,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
+	"llmprof/internal/testkit"
 	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -142,9 +143,7 @@ func TestOddCurves(t *testing.T) {
 func TestFormats(t *testing.T) {
 	c := testCase(t, "llama2-70b", "a100", 32, 8)
 	f, err := Roofline(c, explain(t, c))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for format, magic := range map[string]string{"svg": "<?xml", "png": "\x89PNG", "pdf": "%PDF"} {
 		var b bytes.Buffer
 		if err := f.Write(&b, format); err != nil || !strings.HasPrefix(b.String(), magic) {
@@ -204,9 +203,7 @@ func BenchmarkFigure(b *testing.B) {
 					if err == nil {
 						err = f.Write(io.Discard, format)
 					}
-					if err != nil {
-						b.Fatal(err)
-					}
+					testkit.Must(b, err)
 				}
 			})
 		}

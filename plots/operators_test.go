@@ -9,6 +9,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
+	"llmprof/internal/testkit"
 	"llmprof/unit"
 )
 
@@ -68,13 +69,9 @@ func TestOperatorsGolden(t *testing.T) {
 	steps := syntheticSteps(t)
 	for name, some := range map[string][]OperatorStep{"operators": steps, "operators-decode": steps[1:]} {
 		f, err := Operators("synthetic, nobody measured it · qwen3-8b · H200 SXM 141GB · native graph · batch 1 · llmprof", some)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		got, err := f.SVG()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if again, _ := f.SVG(); again != got {
 			t.Errorf("%s: a second drawing differs from the first", name)
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/plots"
 )
 
@@ -17,13 +18,9 @@ func TestPareto(t *testing.T) {
 		}
 	}
 	f, err := plots.Pareto("a model", "$ an hour", all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	text, err := f.SVG()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, want := range []string{"h100", "l40s", "2 other GPUs", "best of all GPUs", "$ an hour"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the picture lacks %q", want)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"llmprof/analytic/breakdown"
+	"llmprof/internal/testkit"
 )
 
 // timed are the operators of a report as if they had taken so many times what is expected.
@@ -26,19 +27,13 @@ func timed(r *breakdown.Report, times float64) (all []MeasuredOperator) {
 func TestRooflineMeasured(t *testing.T) {
 	for name, c := range looked(t) {
 		r, err := breakdown.Explain(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, times := range []float64{1, 2, 0.01} {
 			v := &rooflineView{roofs: roofs(c.Machine, &r)}
 			prefill, err := dots(r.PrefillOps, PrefillMark())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			decode, err := dots(r.DecodeOps, DecodeMark())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			v.under(prefill)
 			v.under(decode)
 			v.dots = append(prefill, decode...)
@@ -66,9 +61,7 @@ func TestRooflineMeasured(t *testing.T) {
 func TestRooflineMeasuredOdd(t *testing.T) {
 	c := testCase(t, "llama3.1-8b", "h200", 1, 1)
 	r, err := breakdown.Explain(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for want, m := range map[string]MeasuredOperator{
 		"must be finite":              {Name: "qkv_proj", FLOPs: 1e12, Bytes: 1e9, Observed: math.NaN()},
 		"no operator of the estimate": {Name: "mystery", FLOPs: 1e12, Bytes: 1e9, Observed: 1},
@@ -81,9 +74,7 @@ func TestRooflineMeasuredOdd(t *testing.T) {
 		}
 	}
 	f, err := RooflineMeasured(c, &r, timed(&r, 1.1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var b strings.Builder
 	if err := f.Write(&b, "svg"); err != nil || !strings.Contains(b.String(), "measured") {
 		t.Errorf("%v", err)

@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/plot/vg/recorder"
 
 	"llmprof/analytic"
+	"llmprof/internal/testkit"
 	"llmprof/plots/colors"
 	"llmprof/roofline"
 )
@@ -96,9 +97,7 @@ func TestRooflineLabelsTouchNothing(t *testing.T) {
 	for name, c := range looked(t) {
 		t.Run(name, func(t *testing.T) {
 			f, err := Roofline(c, explain(t, c))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			checkLayout(t, f)
 			marks := marksOf(f)
 			if len(marks) < 8 {
@@ -120,9 +119,7 @@ func TestRooflineLabelsTouchNothing(t *testing.T) {
 func TestNumbersAreApart(t *testing.T) {
 	for name, c := range looked(t) {
 		f, err := Roofline(c, explain(t, c))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var badges []vg.Rectangle
 		count, marks := map[string]int{}, marksOf(f)
 		for _, w := range texts(t, f) {
@@ -188,9 +185,7 @@ func TestTimeBesideTheRoof(t *testing.T) {
 	c := testCase(t, "llama2-70b", "a100", 32, 8)
 	r := explain(t, c)
 	ds, err := dots(r.PrefillOps, PrefillMark())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	table := newPhaseTable(r.PrefillOps, PrefillMark(), ds)
 	sum, found := 0.0, false
 	for _, row := range table.rows {
@@ -219,9 +214,7 @@ func TestRidges(t *testing.T) {
 	} {
 		c := testCase(t, q.model, q.gpu, 32, q.tp)
 		f, err := Roofline(c, explain(t, c))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		at := map[string]vg.Point{}
 		marks := marksOf(f)
 		for _, w := range texts(t, f) {
@@ -264,9 +257,7 @@ func TestNothingIsAboveItsRoof(t *testing.T) {
 	all["a pipeline"] = split
 	for name, c := range all {
 		r, err := oneByOne(c, explain(t, c))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, l := range slices.Concat(r.PrefillOps, r.DecodeOps) {
 			if l.FLOPs == 0 {
 				continue

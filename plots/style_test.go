@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"gonum.org/v1/plot/vg"
+
+	"llmprof/internal/testkit"
 )
 
 // TestSeriesAreDistinct checks that the lines of a picture differ in marker and dash, for any
@@ -33,17 +35,11 @@ func TestSeriesAreDistinct(t *testing.T) {
 func TestAdaptive(t *testing.T) {
 	for _, p := range allPictures(t) {
 		f, err := p.make()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		plain, err := f.SVG()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		text, err := f.Adaptive()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if light := regexp.MustCompile(`;(fill|stroke):light-dark\([^)]*\)`).ReplaceAllString(text, ""); light != plain {
 			t.Errorf("%s: without its dark colours it is another picture", p.name)
 		}

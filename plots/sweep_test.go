@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/plot/vg/recorder"
 
 	"llmprof/analytic"
+	"llmprof/internal/testkit"
 )
 
 // six are sweeps of six GPUs, and of six models, some of which do not fit.
@@ -37,15 +38,11 @@ func six(t testing.TB) map[string]*Figure {
 			if name == "GPUs" {
 				curve.Name = p[1]
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			curves, cases = append(curves, curve), append(cases, c)
 		}
 		f, err := Latency(SweepCaption(ByBatch, cases...), ByBatch, curves)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		figures[name] = f
 	}
 	return figures
@@ -113,15 +110,11 @@ func TestLongNamesOfCurves(t *testing.T) {
 		var curves []Curve
 		for i := range NumSeries {
 			curve, err := Sweep(c, ByBatch, []int{1, 2, 4}, fmt.Sprintf("%d%s", i, long))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			curves = append(curves, curve)
 		}
 		f, err := Latency(Caption(c), ByBatch, curves)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		checkLayout(t, f)
 		var all strings.Builder
 		for _, w := range texts(t, f) {
@@ -168,13 +161,9 @@ func TestUnfitIsHatched(t *testing.T) {
 		{"llama2-70b", "l4", ByTP, []int{1, 2}, []scope{{1, 2}}},
 	} {
 		curve, err := Sweep(testCase(t, q.model, q.gpu, 1, 1), q.v, q.values, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		f, err := Latency("", q.v, []Curve{curve})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		ticks := map[string]vg.Length{}
 		for _, w := range slices.Backward(texts(t, f)) { // the left panel is drawn first
 			ticks[w.text] = middle(w.box).X

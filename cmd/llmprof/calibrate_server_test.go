@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 )
 
 // A paced server takes known times: 40 ms and 20 µs a token for a prompt, and 15 ms for a
@@ -75,9 +76,7 @@ func TestCalibrateServer(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	f, err := hardware.ParseCalibration(file, string(text))
 	if err != nil || f.Engine != "vllm" || f.Tools["vllm"] != "0.25.1" || f.Values["host.async_step"].N == 0 || f.GPU != "h200-sxm-141gb" {
 		t.Fatalf("%v\n%s", err, text)
@@ -124,9 +123,7 @@ func TestCalibrateServerRefuses(t *testing.T) {
 func TestCalibrateServerInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", serve(t, &paced{model: "llama3.2-1b"}), "-g", "h200", "--offline", "-o", filepath.Join(dir, "mine.toml"))
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	time.Sleep(2 * time.Second)
 	_ = cmd.Process.Signal(os.Interrupt)
 	if err := cmd.Wait(); err == nil {
@@ -153,19 +150,13 @@ func TestCalibrateLlamaServer(t *testing.T) {
 		t.Skip("no Python with xllamacpp and gguf: make venv, or name one in LLMPROF_PYTHON")
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	addr := l.Addr().String()
 	host, port, _ := net.SplitHostPort(addr)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Close())
 	dir := t.TempDir()
 	server := exec.Command(python, "../../measure/engine/openai/testdata/llamacpp.py", filepath.Join(dir, "tiny.gguf"), host, port, "4", "the", "of", "and", "to")
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, server.Start())
 	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
 	for range 300 {
 		if r, err := http.Get("http://" + addr + "/health"); err == nil {
@@ -177,9 +168,7 @@ func TestCalibrateLlamaServer(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	config := filepath.Join(dir, "config.json")
-	if err := os.WriteFile(config, []byte(tinyServed), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(config, []byte(tinyServed), 0o644))
 	file := filepath.Join(dir, "mine.toml")
 	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", "http://"+addr, "--model", config, "--served-weights", "fp32",
 		"-g", "my-cpu", "--hardware", "testdata/cpu.toml", "--offline", "--limit", "8s", "--max-batch", "4", "--max-tokens", "1024", "-o", file)

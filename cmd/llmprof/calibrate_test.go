@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/measure/calibrate"
 )
 
@@ -68,9 +69,7 @@ func TestCalibrate(t *testing.T) {
 	py := python(t)
 	dir := t.TempDir()
 	table, rows, file := filepath.Join(dir, "cpu.toml"), filepath.Join(dir, "rows.jsonl"), filepath.Join(dir, "mine.toml")
-	if err := os.WriteFile(table, []byte(processorTOML), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(table, []byte(processorTOML), 0o644))
 	args := []string{"calibrate", "--engine", "transformers", "--device", "cpu", "--quick", "--tp", "2", "--hardware", table, "--gpu", "this-cpu", "--python", py, "--rows", rows, "-o", file}
 
 	stop := &interrupter{at: "[9/"}
@@ -85,9 +84,7 @@ func TestCalibrate(t *testing.T) {
 		t.Fatalf("after the interrupt: %+v, %v", before, err)
 	}
 	whole, err := os.OpenFile(rows, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := whole.WriteString(`{"schema":"llmprof.bench/v1","ki`); err != nil { // as a crash would leave it
 		t.Fatal(err)
 	}
@@ -101,9 +98,7 @@ func TestCalibrate(t *testing.T) {
 		t.Errorf("what was measured is measured again: %s", errs.String())
 	}
 	after, err := calibrate.ReadRows(rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	kinds := map[calibrate.Kind]int{}
 	for i := range after.Rows {
 		kinds[after.Rows[i].Kind]++
@@ -115,18 +110,14 @@ func TestCalibrate(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s := schema(t, "bench.v1.json")
 	for line := range strings.Lines(string(text)) {
 		checkSchema(t, s, line)
 	}
 
 	f, err := hardware.ReadCalibration(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if f.Name != "mine" || f.GPU != "this-cpu" || f.Engine != "transformers" || len(f.TP) != 2 || f.Values["host.launch"].N != 3 {
 		t.Errorf("%+v", f)
 	}
@@ -186,9 +177,7 @@ func TestRefit(t *testing.T) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	text, err := os.ReadFile(rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s := schema(t, "bench.v1.json")
 	for line := range strings.Lines(string(text)) {
 		checkSchema(t, s, line)

@@ -157,8 +157,7 @@ func describe(flags *pflag.FlagSet, word string) (flag string, err error) {
 		return "", fmt.Errorf("%q: llmprof estimate has no flag --%s", word, flag)
 	}
 	if err := flags.Set(flag, value); err != nil {
-		var invalid *pflag.InvalidValueError
-		if errors.As(err, &invalid) {
+		if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 			err = fmt.Errorf("--%s %.40q: %w", flag, value, invalid.Unwrap())
 		}
 		return "", err

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/internal/testkit"
 )
 
 // A comparison has the figures of the estimates that it is of, and a ratio of 1 to itself;
@@ -19,18 +20,14 @@ func TestCompare(t *testing.T) {
 	if got.code != 0 {
 		t.Fatal(got.stderr)
 	}
-	if err := os.WriteFile(file, []byte(got.stdout), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(got.stdout), 0o600))
 	got = try(t, "compare", "--format", "json", "--model", "llama3.1-8b", "h200 tp2 b8 fp8 vllm", file, "l40s vllm batch=8 weights=fp8 --tp=1")
 	if got.code != 0 {
 		t.Fatal(got.stderr)
 	}
 	checkSchema(t, schema(t, "compare.v1.json"), got.stdout)
 	var c view.CompareDocument
-	if err := json.Unmarshal([]byte(got.stdout), &c); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(got.stdout), &c))
 	same := 0
 	for _, d := range c.Differences {
 		if d.Side == 1 && d.Ratio != nil {

@@ -15,14 +15,7 @@ import (
 )
 
 func (a *app) config() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "config",
-		Short: "Check or show experiment files",
-		Args:  noArgs,
-		RunE:  needCommand,
-	}
-	cmd.AddCommand(a.configValidate(), a.configShow())
-	return cmd
+	return parent("config", "Check or show experiment files", a.configValidate(), a.configShow())
 }
 
 func (a *app) configValidate() *cobra.Command {

@@ -9,6 +9,7 @@ import (
 
 	"llmprof"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/unit"
 )
 
@@ -27,9 +28,7 @@ func TestNvidiaSMI(t *testing.T) {
 	}
 	dir := t.TempDir()
 	script := "#!/bin/sh\necho 'NVIDIA A100-SXM4-80GB, 81920, 00000000:07:00.0, GPU-1'\necho 'not a line of it'\n"
-	if err := os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte(script), 0o755))
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 
 	here := detect(t.Context(), driverFiles(), true)
@@ -37,9 +36,7 @@ func TestNvidiaSMI(t *testing.T) {
 		t.Errorf("here: %+v", here)
 	}
 	table, err := hardware.Load(llmprof.HardwareTOML)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if unknown := match(table, here); unknown != 0 || *here[0].Key != "a100-sxm-80gb" {
 		t.Errorf("%d unknown: %+v", unknown, here)
 	}

@@ -73,9 +73,7 @@ func TestDocumentOutput(t *testing.T) {
 			return "<!-- " + name + " -->\n```toml\n" + string(must(os.ReadFile(name))) + "```\n<!-- end -->"
 		})
 		if update && want != doc {
-			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(file, []byte(want), 0o644))
 			continue
 		}
 		if d := cmp.Diff(strings.Split(doc, "\n"), strings.Split(want, "\n")); d != "" {
@@ -181,18 +179,14 @@ func TestDocumentCommands(t *testing.T) {
 			continue
 		}
 		name := filepath.Join(dir, strings.TrimSuffix(filepath.Base(file), ".md")+".txtar")
-		if err := os.WriteFile(name, []byte(script), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(name, []byte(script), 0o644))
 		files = append(files, name)
 	}
 	if count < 30 {
 		t.Errorf("%d commands in documents, want 30 or more", count)
 	}
 	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	rows := testkit.Unzipped(t, filepath.Join(root, "measure", "calibrate", "testdata", "h200-transformers.jsonl.gz"))
 	testscript.Run(t, testscript.Params{Files: files, RequireExplicitExec: true, Setup: func(env *testscript.Env) error {
 		env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 // evilGPU is a hardware file whose GPU has a terminal's commands in its name and a
@@ -32,9 +34,7 @@ source = "nobody \u009b31m \u202e"
 func TestTerminalEscapes(t *testing.T) {
 	dir := t.TempDir()
 	hw := filepath.Join(dir, "evil.toml")
-	if err := os.WriteFile(hw, []byte(evilGPU), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(hw, []byte(evilGPU), 0o600))
 	for _, args := range [][]string{
 		{"gpus", "list", "--hardware", hw}, {"gpus", "list", "--hardware", hw, "--format", "markdown"}, {"gpus", "list", "--hardware", hw, "--format", "csv"},
 		{"gpus", "show", "evil", "--hardware", hw}, {"estimate", "--model", "llama3.2-1b", "--gpu", "evil", "--hardware", hw},
@@ -53,9 +53,7 @@ func TestTerminalEscapes(t *testing.T) {
 			continue
 		}
 		rows, err := csv.NewReader(&out).ReadAll()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, r := range rows {
 			for _, cell := range r {
 				if strings.HasPrefix(cell, "=") {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"llmprof/internal/testkit"
 )
 
 // base is the estimate that the flags are tried on: all parts of the theory
@@ -136,16 +138,12 @@ func presentation(flag string) bool {
 func figures(t *testing.T, args ...string) string {
 	t.Helper()
 	var all map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(try(t, append(args, "--format=json")...).stdout), &all); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(try(t, append(args, "--format=json")...).stdout), &all))
 	for _, echo := range []string{"model", "gpu", "parallelism", "workload", "engine", "calibration", "warnings", "flops_count", "sensitivity"} {
 		delete(all, echo)
 	}
 	rest, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(rest)
 }
 

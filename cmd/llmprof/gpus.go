@@ -14,14 +14,7 @@ import (
 )
 
 func (a *app) gpus() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "gpus",
-		Short: "List, show, check or detect GPUs",
-		Args:  noArgs,
-		RunE:  needCommand,
-	}
-	cmd.AddCommand(a.gpusList(), a.gpusShow(), a.gpusCheck(), a.gpusDetect())
-	return cmd
+	return parent("gpus", "List, show, check or detect GPUs", a.gpusList(), a.gpusShow(), a.gpusCheck(), a.gpusDetect())
 }
 
 // gpuTable is the built-in table overlaid with the user's: of the file

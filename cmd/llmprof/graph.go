@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"strings"
 
@@ -51,10 +52,7 @@ func (d *drawing) graphFlags(cmd *cobra.Command, phase *string) {
 
 // runGraph draws the whole graph before the first byte is written.
 func (a *app) runGraph(ctx context.Context, d *drawing, phase string) error {
-	kind := strings.ToLower(d.kind)
-	if kind == "" {
-		kind = ending(d.file)
-	}
+	kind := cmp.Or(strings.ToLower(d.kind), ending(d.file))
 	if kind != "dot" || d.file == "" {
 		var err error
 		if kind, err = d.form(); err != nil {

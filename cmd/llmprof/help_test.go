@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/internal/testkit"
 )
 
 // TestHelpExamples runs every example that the help shows, but for those that documents
@@ -22,21 +23,15 @@ func TestHelpExamples(t *testing.T) {
 		documented = append(documented, commands(string(must(os.ReadFile(file))))...)
 	}
 	dir := t.TempDir()
-	if err := errors.Join(writeFixtures(filepath.Join(dir, "results")), writeSynthetic(filepath.Join(dir, "timed"))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(writeFixtures(filepath.Join(dir, "results")), writeSynthetic(filepath.Join(dir, "timed"))))
 	t.Chdir(dir)
-	if err := os.Mkdir("one", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir("one", 0o755))
 	for name, text := range map[string]string{
 		"experiment.toml": "model = \"llama3.1-8b\"\ngrid = {batch = [1, 8]}\n",
 		"config.json":     strings.Replace(tinyLlama, `embeddings": 128`, `embeddings": 16384`, 1), filepath.Join("one", "config.json"): tinyLlama,
 		"hardware.toml": "[gpu.h100-sxm-80gb]\nprice = \"2.1 $/h\"\nprice_source = \"the example\"\n",
 	} {
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(name, []byte(text), 0o644))
 	}
 	each((&app{}).root(), func(cmd *cobra.Command) {
 		for line := range strings.Lines(cmd.Example) {

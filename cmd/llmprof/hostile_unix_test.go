@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"llmprof/internal/testkit"
 )
 
 // hostile are texts that take parsers gigabytes, or forever, by the ends of the
@@ -58,9 +60,7 @@ func wholeResult(t *testing.T) string {
 		t.Fatal(len(files), err)
 	}
 	text, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(text)
 }
 
@@ -90,9 +90,7 @@ func TestHostileInput(t *testing.T) {
 	forgetPeak(t)
 	for name, text := range texts {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, []byte(text), 0o644))
 		refused(t, "config", "validate", path)
 		switch filepath.Ext(name) {
 		case ".toml":
@@ -118,9 +116,7 @@ func TestEndlessInput(t *testing.T) {
 		folder := t.TempDir()
 		at := func(name string) string {
 			path := filepath.Join(folder, name)
-			if err := os.Symlink(target, path); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Symlink(target, path))
 			return path
 		}
 		at("config.json")
@@ -164,9 +160,7 @@ func refused(t *testing.T, args ...string) {
 func command(ctx context.Context, t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Args[0] = "llmprof" // which testscript.Main goes by
 	return cmd
@@ -179,12 +173,8 @@ func TestSecondSignal(t *testing.T) {
 		defer cancel()
 		cmd := command(ctx, t, "models", "check", "-")
 		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, cmd.Start())
 		if _, err := in.Write(make([]byte, 1<<20)); err != nil { // more than a pipe holds: it reads, and waits for more
 			t.Fatal(err)
 		}

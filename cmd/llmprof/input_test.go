@@ -11,21 +11,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 // TestHugeConfig checks that a file of 100 MB is refused without being read.
 func TestHugeConfig(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.json")
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Truncate(100e6); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, f.Truncate(100e6))
+	testkit.Must(t, f.Close())
 	got := try(t, "estimate", "--gpu", "h100", "--model", path)
 	if got.code != 1 || got.stdout != "" || !strings.Contains(got.stderr, "is larger than") {
 		t.Errorf("exit %d, %q, %q", got.code, got.stdout, got.stderr)
@@ -68,9 +64,7 @@ func FuzzEstimate(f *testing.F) {
 	f.Add(`{"model_type": "mamba2"}`, "t4", "", 0, -1, 1<<40, 3)
 	f.Fuzz(func(t *testing.T, config, gpu, weights string, batch, prompt, gen, tp int) {
 		path := filepath.Join(t.TempDir(), "config.json")
-		if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, []byte(config), 0o644))
 		got := try(t, "estimate", "--format=json", "--model="+path, "--gpu="+gpu, "--weights="+weights,
 			"--batch="+number(batch), "--prompt-len="+number(prompt), "--gen-len="+number(gen), "--tp="+number(tp))
 		switch {
@@ -92,15 +86,11 @@ func number(n int) string {
 func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
-	if err := os.WriteFile(path, []byte("a longer old content"), 0o640); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte("a longer old content"), 0o640))
 	if err := os.Symlink(path, link); err != nil {
 		t.Skip("no symbolic links:", err)
 	}
-	if err := writeFile(link, []byte("new")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, writeFile(link, []byte("new")))
 	data, err := os.ReadFile(path)
 	if err != nil || string(data) != "new" {
 		t.Errorf("%q, %v", data, err)

@@ -10,24 +10,21 @@ import (
 
 	"llmprof"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/models"
 )
 
 func schema(t *testing.T, name string) *jsonschema.Schema {
 	t.Helper()
 	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "schema", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return s
 }
 
 func checkSchema(t *testing.T, s *jsonschema.Schema, text string) {
 	t.Helper()
 	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := s.Validate(v); err != nil {
 		t.Errorf("%#v", err)
 	}
@@ -71,16 +68,12 @@ func TestEveryEntry(t *testing.T) {
 		checkSchema(t, s, got.stdout)
 	}
 	all, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, name := range all.Names() {
 		one(name, "h200")
 	}
 	gpus, err := hardware.Load(llmprof.HardwareTOML)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, name := range gpus.Names() {
 		one("llama3.2-1b", name)
 	}
@@ -95,12 +88,8 @@ func expected(t *testing.T, key string, args ...string) float64 {
 	}
 	var all map[string]json.RawMessage
 	var span struct{ Expected float64 }
-	if err := json.Unmarshal([]byte(got.stdout), &all); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(all[key], &span); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(got.stdout), &all))
+	testkit.Must(t, json.Unmarshal(all[key], &span))
 	return span.Expected
 }
 
@@ -108,9 +97,7 @@ func expected(t *testing.T, key string, args ...string) float64 {
 func TestOpsAddUp(t *testing.T) {
 	got := try(t, "estimate", "--model", "deepseek-v3", "--gpu", "h200", "--tp", "8", "--format", "json")
 	var e struct{ Prefill, Decode phaseFigures }
-	if err := json.Unmarshal([]byte(got.stdout), &e); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(got.stdout), &e))
 	for name, p := range map[string]phaseFigures{"prefill": e.Prefill, "decode": e.Decode} {
 		var time, share, floor float64
 		for _, o := range p.Ops {

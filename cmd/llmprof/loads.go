@@ -57,7 +57,7 @@ func (a *app) sayLoads(points []experiment.Point) func(experiment.Event) {
 // JSON a list of results.
 func loadSet(results []*result.Result) forms {
 	rows := view.ResultRows(results)
-	set := resultSet(rows, nil)
+	set := resultSet(results, nil)
 	set.data = func() any { return results }
 	if !slices.ContainsFunc(rows, func(r view.ResultRow) bool { return r.Server == nil }) {
 		set.page = func() *render.Document {
@@ -65,27 +65,6 @@ func loadSet(results []*result.Result) forms {
 		}
 	}
 	return set
-}
-
-// writeListed writes a list, and the chart of the servers in it if -o names a picture:
-// the list then goes to standard output.
-func (a *app) writeListed(o *output, list forms, results []*result.Result) error {
-	kind := o.picture()
-	if kind == "" {
-		return o.write(a, list)
-	}
-	forms := *o
-	forms.file = ""
-	return errors.Join(forms.write(a, list), drawLoads(o.file, kind, results))
-}
-
-// drawLoads draws latency over throughput.
-func drawLoads(file, kind string, results []*result.Result) error {
-	f, err := loadFigure(results)
-	if err != nil {
-		return err
-	}
-	return writeFigure(f, file, kind)
 }
 
 // A line of the chart has all in common but the load.

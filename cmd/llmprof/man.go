@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -72,10 +73,7 @@ func manPage(cmd *cobra.Command) string {
 	fmt.Fprintf(&b, ".TH %q 1 \"\" \"llmprof %s\" \"llmprof manual\"\n", strings.ToUpper(title), release)
 	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(title), roff(cmd.Short))
 	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(cmd.UseLine()))
-	long := cmd.Long
-	if long == "" {
-		long = cmd.Short + "."
-	}
+	long := cmp.Or(cmd.Long, cmd.Short+".")
 	b.WriteString(".SH DESCRIPTION\n" + paragraphs(long))
 	if cmd.Example != "" {
 		b.WriteString(".SH EXAMPLES\n.nf\n" + roff(cmd.Example) + "\n.fi\n")

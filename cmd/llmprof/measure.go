@@ -16,6 +16,7 @@ import (
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/models"
+	"llmprof/plots"
 	"llmprof/validate"
 )
 
@@ -163,19 +164,20 @@ func (a *app) writeMeasured(o *output, results []*result.Result, list bool) erro
 		}
 	}
 	if list {
-		return a.writeListed(o, loadSet(whole), whole)
+		return o.write(a, loadSet(whole))
 	}
 	scorer, err := a.scorer("", nil)
 	if err != nil {
 		return err
 	}
-	return a.writeListed(o, measured(whole, scorer), whole)
+	return o.write(a, measured(whole, scorer))
 }
 
 // measured is what was measured in its forms: as JSON one process's result is
 // itself, those of replicas are a list.
 func measured(results []*result.Result, s *validate.Scorer) forms {
 	forms := rawForms(results, s)
+	forms.chart = func() (*plots.Figure, error) { return loadFigure(results) }
 	if len(results) == 1 {
 		forms.data = func() any { return results[0] }
 	}

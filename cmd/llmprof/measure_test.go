@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/pythontest"
 	"llmprof/measure/result"
 )
@@ -21,9 +22,7 @@ var oneThread = sync.OnceValue(func() error { return os.Setenv("OMP_NUM_THREADS"
 // python finds a Python with torch and transformers, and runs it on one thread.
 func python(t *testing.T) string {
 	t.Helper()
-	if err := oneThread(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, oneThread())
 	return pythontest.Find(t)
 }
 
@@ -33,17 +32,11 @@ func TestMeasure(t *testing.T) {
 	for _, name := range []string{"llama", "qwen3moe", "mamba2"} {
 		t.Run(name, func(t *testing.T) {
 			config, err := filepath.Abs("../../measure/engine/transformers/testdata/" + name + ".json")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			dir := t.TempDir()
 			text, err := os.ReadFile(config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, "config.json"), text, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
+			testkit.Must(t, os.WriteFile(filepath.Join(dir, "config.json"), text, 0o644))
 			results := filepath.Join(dir, "new", "results")
 			var out, errs bytes.Buffer
 			code := run([]string{"measure", "--model", dir, "--python", py, "--random-weights", "--device", "cpu", "--dtype", "fp32", "--eager",
@@ -54,9 +47,7 @@ func TestMeasure(t *testing.T) {
 			}
 			checkSchema(t, schema(t, "measure.v1.json"), out.String())
 			var r result.Result
-			if err := json.Unmarshal(out.Bytes(), &r); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, json.Unmarshal(out.Bytes(), &r))
 			if r.TTFT.N < 3 || r.TPOT.N < 3 || r.StepTime.N < 9 || r.TTFT.Warmups != 2 || r.Sizes.Params == nil {
 				t.Errorf("TTFT %+v, TPOT %+v, sizes %+v", r.TTFT, r.TPOT, r.Sizes)
 			}
@@ -86,9 +77,7 @@ func TestMeasurePrompts(t *testing.T) {
 	for name, text := range map[string]string{
 		"config.json": tinyLlama, "prompts.jsonl": "{\"prompt_token_ids\": [1, 2, 3, 4, 5, 6]}\n{\"prompt_token_ids\": [9, 8, 7, 6, 5, 4]}\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	args := []string{"measure", "--model", dir, "--python", py, "--random-weights", "--device", "cpu", "--dtype", "fp32", "--eager",
 		"--prompt-len", "6", "--gen-len", "3", "--batch", "2", "--warmup", "1", "--repeats", "2", "--ttlt", "--save-outputs", "--format", "json",
@@ -100,16 +89,12 @@ func TestMeasurePrompts(t *testing.T) {
 			t.Fatalf("exit %d: %s", code, errs.String())
 		}
 		var r result.Result
-		if err := json.Unmarshal(out.Bytes(), &r); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal(out.Bytes(), &r))
 		if len(r.Outputs) != 2 || len(r.Outputs[0]) != 3 {
 			t.Fatalf("outputs %v, want 3 tokens of 2 sequences", r.Outputs)
 		}
 		text, err := json.Marshal(r.Outputs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		outputs[i] = string(text)
 	}
 	if outputs[0] != outputs[1] {
@@ -121,9 +106,7 @@ func TestMeasurePrompts(t *testing.T) {
 func TestMeasureReplicas(t *testing.T) {
 	py := python(t)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(tinyLlama), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(tinyLlama), 0o644))
 	var out, errs bytes.Buffer
 	code := run([]string{"measure", "--model", dir, "--python", py, "--random-weights", "--device", "cpu", "--dtype", "fp32", "--eager",
 		"--prompt-len", "6", "--gen-len", "3", "--replicas", "2", "--warmup", "1", "--repeats", "2", "--ttft",

@@ -10,14 +10,7 @@ import (
 )
 
 func (a *app) models() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "models",
-		Short: "List, show or check models",
-		Args:  noArgs,
-		RunE:  needCommand,
-	}
-	cmd.AddCommand(a.modelsList(), a.modelsShow(), a.modelsCheck())
-	return cmd
+	return parent("models", "List, show or check models", a.modelsList(), a.modelsShow(), a.modelsCheck())
 }
 
 func (a *app) modelsList() *cobra.Command {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
 )
@@ -77,9 +78,7 @@ func syntheticPhase(context int, step float64, includes map[string][]string, ops
 // TestOperatorPage holds the tables of operators to what was looked at.
 func TestOperatorPage(t *testing.T) {
 	dir := t.TempDir()
-	if err := writeSynthetic(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, writeSynthetic(dir))
 	got := try(t, "results", "show", "synthetic-operators", "--raw", "--results", dir)
 	if got.code != 0 {
 		t.Fatal(got.stderr)
@@ -91,15 +90,11 @@ func TestOperatorPage(t *testing.T) {
 	page = "Synthetic, nobody measured it. Operators of a prefill" + page
 	path := filepath.Join("testdata", "operators.txt")
 	if update {
-		if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, []byte(page), 0o644))
 		return
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(page, "\n")); d != "" {
 		t.Errorf("the page differs from the one that was looked at; if it is meant to, make golden and look again:\n%s", d)
 	}
@@ -108,9 +103,7 @@ func TestOperatorPage(t *testing.T) {
 // TestOperatorsJSON holds the JSON of a comparison with operators to its schema.
 func TestOperatorsJSON(t *testing.T) {
 	dir := t.TempDir()
-	if err := writeSynthetic(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, writeSynthetic(dir))
 	got := try(t, "validate", "--format", "json", dir)
 	if got.code != 0 || strings.Count(got.stdout, `"phase": "`) != 2 {
 		t.Fatalf("exit %d: %s%s", got.code, got.stderr, got.stdout)

@@ -20,9 +20,7 @@ import (
 func serverProcesses(t *testing.T, word string) (pids []int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -41,9 +39,7 @@ func serverProcesses(t *testing.T, word string) (pids []int) {
 func around(t *testing.T, start string) (file, word string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	addr := l.Addr().String()
 	_ = l.Close()
 	word = "LLMPROF_TEST_WORD=" + addr
@@ -51,9 +47,7 @@ func around(t *testing.T, start string) (file, word string) {
 	file = filepath.Join(t.TempDir(), "around.toml")
 	text := fmt.Sprintf("model = \"llama3.2-1b\"\nengine = \"openai\"\nbase_url = \"http://%s\"\nengine_cmd = %s\nprompt_len = 12\ngen_len = 4\n"+
 		"requests = 1000000\nenergy = false\n", addr, quoted(t, command))
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(text), 0o644))
 	t.Cleanup(func() {
 		for _, pid := range serverProcesses(t, word) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -68,14 +62,10 @@ func TestServerDiesWithUs(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGKILL} {
 		file, word := around(t, "")
 		cmd, _, stderr := program(t, "run", file, "--offline", "--results", filepath.Join(filepath.Dir(file), "results"))
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, cmd.Start())
 		testkit.Await(t, "the server", func() bool { return len(serverProcesses(t, word)) == 2 })
 		time.Sleep(200 * time.Millisecond) // while it answers requests
-		if err := cmd.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, cmd.Process.Signal(s))
 		_ = cmd.Wait()
 		if code := cmd.ProcessState.ExitCode(); s != syscall.SIGKILL && code != 128+int(s) {
 			t.Errorf("%v: exit %d: %s", s, code, stderr)
@@ -98,14 +88,10 @@ func TestLeftServerIsNamed(t *testing.T) {
 	file, word := around(t, "setsid")
 	args := []string{"run", file, "--offline", "--results", filepath.Join(filepath.Dir(file), "results")}
 	cmd, _, _ := program(t, args...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	testkit.Await(t, "the server", func() bool { return len(serverProcesses(t, word)) >= 2 })
 	time.Sleep(200 * time.Millisecond)
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	var left []int
 	testkit.Await(t, "the shell's end", func() bool { left = serverProcesses(t, word); return len(left) == 1 })

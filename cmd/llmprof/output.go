@@ -35,6 +35,7 @@ type forms struct {
 	page  func() *render.Document
 	table func() *render.Table
 	data  func() any
+	chart func() (*plots.Figure, error) // nil where there is none
 }
 
 func (o *output) flags(cmd *cobra.Command) {
@@ -129,8 +130,28 @@ func (o *output) check() error {
 	return nil
 }
 
-// write renders the whole result before the first byte goes out.
+// write writes the result. If -o names a picture, the chart goes to that file and the result to
+// standard output.
 func (o *output) write(a *app, r forms) error {
+	kind := o.picture()
+	if kind == "" {
+		return o.writeText(a, r)
+	}
+	text := *o
+	text.file = ""
+	err := text.writeText(a, r)
+	if r.chart == nil {
+		return err
+	}
+	f, failed := r.chart()
+	if failed == nil {
+		failed = writeFigure(f, o.file, kind)
+	}
+	return errors.Join(err, failed)
+}
+
+// writeText renders the whole result before the first byte goes out.
+func (o *output) writeText(a *app, r forms) error {
 	var b bytes.Buffer
 	var err error
 	switch o.format {

@@ -105,7 +105,7 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 			p.Launch = plan.Launches(best, q, checkpoint(q, o.Model))
 		}
 	}
-	if err := a.writePlan(o, p); err != nil {
+	if err := o.output.write(a, planForms(p)); err != nil {
 		return err
 	}
 	if len(p.Shown) == 0 {
@@ -114,23 +114,13 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 	return nil
 }
 
-// writePlan writes the plan, and the chart where -o names one.
-func (a *app) writePlan(o *planOrder, p *view.Plan) error {
-	out := o.output
-	form := forms{page: p.Page, table: p.Table, data: func() any { return p.Document() }}
-	kind := out.picture()
-	if kind == "" {
-		return out.write(a, form)
+// planForms is a plan in its forms; one without rows has no chart.
+func planForms(p *view.Plan) forms {
+	f := forms{page: p.Page, table: p.Table, data: func() any { return p.Document() }}
+	if len(p.Result.Rows) > 0 {
+		f.chart = p.Chart
 	}
-	out.file = ""
-	if err := out.write(a, form); err != nil || len(p.Result.Rows) == 0 {
-		return err
-	}
-	figure, err := p.Chart()
-	if err != nil {
-		return err
-	}
-	return writeFigure(figure, o.output.file, kind)
+	return f
 }
 
 // nothing says that no deployment qualifies, and which came nearest.

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 // planned is the part of a plan's JSON that tests look at.
@@ -36,9 +38,7 @@ func planJSON(t *testing.T, wantCode int, args string) (p planned) {
 		t.Fatalf("plan %s: exit %d: %s", args, got.code, got.stderr)
 	}
 	checkSchema(t, schema(t, "plan.v1.json"), got.stdout)
-	if err := json.Unmarshal([]byte(got.stdout), &p); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(got.stdout), &p))
 	return p
 }
 
@@ -103,13 +103,9 @@ func estimateOf(t *testing.T, args []string) (e estimated) {
 		t.Fatalf("estimate %s: exit %d: %s", strings.Join(args, " "), got.code, got.stderr)
 	}
 	var all map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(got.stdout), &all); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(got.stdout), &all))
 	for key, to := range map[string]any{"gpu": &e.GPU, "workload": &e.Workload, "ttft_s": &e.TTFT, "ttlt_s": &e.TTLT, "energy_j": &e.Energy, "cost_usd": &e.Cost} {
-		if err := json.Unmarshal(all[key], to); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal(all[key], to))
 	}
 	return e
 }
@@ -141,9 +137,7 @@ func TestPlanRowsUnderLoad(t *testing.T) {
 					}
 				}
 			}
-			if err := json.Unmarshal([]byte(got.stdout), &s); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, json.Unmarshal([]byte(got.stdout), &s))
 			near := func(what string, is, want float64) {
 				if math.Abs(is/want-1) > 1e-9 {
 					t.Errorf("%s: %s %v, by estimate %v", strings.Join(r.Args, " "), what, is, want)

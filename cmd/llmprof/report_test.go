@@ -27,9 +27,7 @@ func golden(t *testing.T, file, text string) {
 
 func TestReportGolden(t *testing.T) {
 	page, err := os.ReadFile(reported(t, mixture...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	golden(t, "report.html", string(page))
 	dir := t.TempDir()
 	file := filepath.Join(dir, "my report.md")
@@ -37,9 +35,7 @@ func TestReportGolden(t *testing.T) {
 		t.Fatal(got.stderr)
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	golden(t, "report.md", string(text))
 	links := regexp.MustCompile(`\]\(my%20report_files/([^)]*)\)`).FindAllStringSubmatch(string(text), -1)
 	if len(links) != 9 {
@@ -59,15 +55,11 @@ func TestReportHostileName(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Skip(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(tinyLlama), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(tinyLlama), 0o644))
 	args := []string{"--model", dir, "--gpu", "h100"}
 	file := reported(t, args...)
 	page, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if strings.Contains(string(page), "<img") || !strings.Contains(string(page), "<title>"+html.EscapeString(name)[:5]) {
 		t.Error("the name is not escaped, or not there")
 	}
@@ -84,17 +76,13 @@ func TestReportHostileMarkdown(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Skip(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(tinyLlama), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(tinyLlama), 0o644))
 	file := filepath.Join(t.TempDir(), "r.md")
 	if got := try(t, "report", "--model", dir, "--gpu", "h100", "-o", file); got.code != 0 {
 		t.Fatal(got.stderr)
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	unescaped := regexp.MustCompile(`(^|[^\\])\|`)
 	cells := 0
 	for i, line := range strings.Split(string(text), "\n") {
@@ -119,15 +107,11 @@ func TestReportResults(t *testing.T) {
 		t.Fatal(got.stderr)
 	}
 	r, err := result.Read(fixturePath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r.Model.Name = "llama3.1-8b"
 	r.Engine.Notes = []string{`<b>note</b>`}
 	measured, err := result.Write(dir, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	matching := []string{"--model", r.Model.Name, "--gpu", r.Machine.GPUs[0].Key, "--batch", fmt.Sprint(r.Workload.Batch),
 		"--prompt-len", fmt.Sprint(r.Workload.PromptLen), "--gen-len", fmt.Sprint(r.Workload.GenLen), "--weights", r.Workload.Weights}
 	for _, test := range []struct {
@@ -139,9 +123,7 @@ func TestReportResults(t *testing.T) {
 		{mixture, "batch: measured with 8, estimated with 16"},
 	} {
 		page, err := os.ReadFile(reported(t, append([]string{"--results", estimate + "," + measured}, test.args...)...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		text := string(page)
 		const another = "Measured on another case than this page"
 		if strings.Contains(text, another) != (test.want != "") {
@@ -160,14 +142,10 @@ func TestReportResults(t *testing.T) {
 func withResults(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := writeFixtures(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, writeFixtures(dir))
 	files := []string{filepath.Join(dir, "bare.p0.json")}
 	all, err := result.ReadFolder(filepath.Join("..", "..", "experiments", "h200"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, r := range all {
 		w := &r.Workload
 		llama := r.Model.Name == "llama3.1-8b" && r.Engine.Options["graph"] == "true" && r.Parallelism.TP == 1 && w.Batch < 32 && r.Cycle == 0
@@ -183,9 +161,7 @@ func withResults(t *testing.T) []string {
 func TestReportObserved(t *testing.T) {
 	args := withResults(t)
 	page, err := os.ReadFile(reported(t, args...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, rest, ok := strings.Cut(string(page), `<section id="observed"`)
 	section, _, also := strings.Cut(rest, "</section>")
 	if !ok || !also {
@@ -197,9 +173,7 @@ func TestReportObserved(t *testing.T) {
 		t.Fatal(got.stderr)
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, rest, ok = strings.Cut(string(text), "\n## Predicted and observed\n")
 	section, _, also = strings.Cut(rest, "\n## ")
 	if !ok || !also {

@@ -13,17 +13,11 @@ import (
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/measure/spelling"
+	"llmprof/plots"
 )
 
 func (a *app) results() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "results",
-		Short: "List or show stored results, or make tables of them",
-		Args:  noArgs,
-		RunE:  needCommand,
-	}
-	cmd.AddCommand(a.resultsList(), a.resultsShow(), a.resultsTable())
-	return cmd
+	return parent("results", "List or show stored results, or make tables of them", a.resultsList(), a.resultsShow(), a.resultsTable())
 }
 
 // defaultResults is where results are stored.
@@ -55,8 +49,7 @@ func (a *app) resultsList() *cobra.Command {
 			}
 			failures, err := experiment.Store{Dir: dir}.Failures()
 			broken = errors.Join(broken, err)
-			err = a.writeListed(o, resultSet(view.ResultRows(all), failures), all)
-			return errors.Join(err, unreadable(broken))
+			return errors.Join(o.write(a, resultSet(all, failures)), unreadable(broken))
 		},
 	}
 	o.chart = true
@@ -73,12 +66,14 @@ func unreadable(broken error) error {
 	return fmt.Errorf("files that are not read:\n%w", broken)
 }
 
-// resultSet is the list in all its forms.
-func resultSet(rows []view.ResultRow, failures []experiment.Failure) forms {
+// resultSet is a list in all its forms; its chart is of the servers in it.
+func resultSet(all []*result.Result, failures []experiment.Failure) forms {
+	rows := view.ResultRows(all)
 	return forms{
 		page:  func() *render.Document { return view.ResultPage(rows, failures) },
 		table: func() *render.Table { return view.ResultTable(rows) },
 		data:  func() any { return view.ResultDocument(rows, failures) },
+		chart: func() (*plots.Figure, error) { return loadFigure(all) },
 	}
 }
 

@@ -68,6 +68,13 @@ func group(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
+// parent is a command that has only sub-commands.
+func parent(name, short string, below ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: name, Short: short, Args: noArgs, RunE: needCommand}
+	cmd.AddCommand(below...)
+	return cmd
+}
+
 // helpCommand shows the help of another command.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof/cmd/llmprof/internal/cli"
-	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
@@ -149,7 +148,7 @@ func (a *app) listTrials(trials []experiment.Trial, o *output, store experiment.
 			failed = append(failed, f)
 		}
 	}
-	return errors.Join(a.writeListed(o, resultSet(view.ResultRows(mine), failed), mine), err)
+	return errors.Join(o.write(a, resultSet(mine, failed)), err)
 }
 
 // A notifier says how far an experiment is, a line an event, with the time left as far as

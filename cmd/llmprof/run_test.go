@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 )
@@ -45,13 +46,9 @@ func tryRun(t *testing.T, fixture *result.Result, args ...string) ran {
 // TestRun runs an experiment of which one point fails, twice.
 func TestRun(t *testing.T) {
 	fixture, err := result.Read(fixturePath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Chdir(t.TempDir())
-	if err := os.WriteFile("batches.toml", []byte("model = \"llama3.1-8b\"\ngrid = {batch = [1, 2, 8]}\ngen_len = 4096\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile("batches.toml", []byte("model = \"llama3.1-8b\"\ngrid = {batch = [1, 2, 8]}\ngen_len = 4096\n"), 0o644))
 	for _, step := range []struct {
 		args string
 		want []string
@@ -76,9 +73,7 @@ func TestRun(t *testing.T) {
 	if got := tryRun(t, fixture, "batches.toml", "--results", "batches.toml"); got.code != 1 || !strings.Contains(got.stderr, "results folder") || got.stdout != "" {
 		t.Errorf("%+v", got)
 	}
-	if err := os.WriteFile("bad.toml", []byte("bacth = 1\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile("bad.toml", []byte("bacth = 1\n"), 0o644))
 	if got := tryRun(t, fixture, "bad.toml"); got.code != 1 || !strings.Contains(got.stderr, "did you mean \"batch\"?") {
 		t.Errorf("%+v", got)
 	}
@@ -87,14 +82,10 @@ func TestRun(t *testing.T) {
 // TestRunSaysItsEffects: before anything is measured.
 func TestRunSaysItsEffects(t *testing.T) {
 	fixture, err := result.Read(fixturePath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Chdir(t.TempDir())
 	text := "model = \"llama3.1-8b\"\nengine = \"openai\"\nbase_url = \"http://localhost:8000/v1\"\nengine_cmd = \"vllm serve m\"\n"
-	if err := os.WriteFile("server.toml", []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile("server.toml", []byte(text), 0o600))
 	got := tryRun(t, fixture, "server.toml").stderr
 	before, _, found := strings.Cut(got, "[1/1]")
 	for _, want := range []string{`server: it will execute "vllm serve m"`, `server: it will send requests to "http://localhost:8000", with no key of OPENAI_API_KEY`} {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 // openaiServer is a server of the OpenAI API that tells its log all its secrets:
@@ -40,9 +42,7 @@ var secrets = []string{"hunter22", "topsecret", "swordfish", "opensesame", "envs
 // whether they succeed or fail, for secrets of its URL and its command.
 func TestNoSecretIsKept(t *testing.T) {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	dir := t.TempDir()
 	program := filepath.Join(dir, "openai-server")
 	if err := os.Symlink(self, program); err != nil {
@@ -66,9 +66,7 @@ func TestNoSecretIsKept(t *testing.T) {
 		}
 		text := fmt.Sprintf("engine = \"openai\"\nmodel = \"llama3.2-1b\"\nbase_url = %q\nengine_cmd = %q\nconcurrency = 1\nrequests = 2\nprompt_len = 8\ngen_len = 4\n"+
 			"energy = false\nsize = false\n", url, command) + unknown
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, []byte(text), 0o644))
 		return path
 	}
 	good, bad := file("good.toml", command(at)), file("bad.toml", command("fail"))
@@ -122,9 +120,7 @@ func search(t *testing.T, where, text string) {
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }

@@ -125,9 +125,7 @@ func stream(w http.ResponseWriter, prompt, tokens int, usage bool, before func(t
 func serve(t *testing.T, h http.Handler) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	server := &http.Server{Handler: h}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
@@ -155,9 +153,7 @@ func resultOf(t *testing.T, text string) *result.Result {
 	t.Helper()
 	checkSchema(t, schema(t, "measure.v1.json"), text)
 	var r result.Result
-	if err := json.Unmarshal([]byte(text), &r); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(text), &r))
 	return &r
 }
 
@@ -212,13 +208,9 @@ func TestInterruptedMeasure(t *testing.T) {
 		server := slow(5 * time.Millisecond)
 		results := t.TempDir()
 		cmd, stdout, stderr := program(t, asking(serve(t, server), "--requests", "100000", "--results", results)...)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, cmd.Start())
 		testkit.Await(t, "requests", func() bool { return server.seen.Load() > 20 })
-		if err := cmd.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, cmd.Process.Signal(s))
 		_ = cmd.Wait()
 		if cmd.ProcessState.ExitCode() != code || !strings.Contains(stderr.String(), "interrupted") {
 			t.Errorf("%v: exit %d, want %d: %s", s, cmd.ProcessState.ExitCode(), code, stderr)
@@ -242,9 +234,7 @@ func TestRunServer(t *testing.T) {
 	file, results := filepath.Join(dir, "server.toml"), filepath.Join(dir, "results")
 	text := fmt.Sprintf("model = \"llama3.2-1b\"\nengine = \"openai\"\nbase_url = %q\nprompt_len = 12\ngen_len = 4\nrequests = 40\nenergy = false\n"+
 		"[grid]\nconcurrency = [1, 2]\n", serve(t, server))
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(text), 0o644))
 	step := func(what string, code int, want ...string) {
 		t.Helper()
 		got := try(t, "run", file, "--results", results, "--offline")
@@ -258,14 +248,10 @@ func TestRunServer(t *testing.T) {
 	server.failOf.Store(0)
 	server.pause.Store(int64(20 * time.Millisecond))
 	cmd, _, stderr := program(t, "run", file, "--results", results, "--offline")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	before := server.seen.Load()
 	testkit.Await(t, "requests", func() bool { return server.seen.Load() > before+10 })
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Process.Signal(os.Interrupt))
 	_ = cmd.Wait()
 	if cmd.ProcessState.ExitCode() != 130 || !strings.Contains(stderr.String(), "0 measured, 0 kept") {
 		t.Errorf("exit %d: %s", cmd.ProcessState.ExitCode(), stderr)

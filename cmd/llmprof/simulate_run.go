@@ -10,10 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/input"
+	"llmprof/plots"
 	"llmprof/serving"
 	"llmprof/serving/replay"
 	"llmprof/unit"
@@ -188,24 +188,11 @@ func (s *simulation) recordFile() (*json.Encoder, func(keep bool) error, error) 
 	}, nil
 }
 
-// write writes the result, and the chart if -o names a picture: the result then
-// goes to standard output.
+// write writes the result.
 func (s *simulator) write() error {
 	v := s.results
-	r := forms{page: v.Page, table: v.Table, data: func() any { return v.Document() }}
-	kind := s.output.picture()
-	if kind == "" {
-		return s.output.write(s.app, r)
-	}
-	forms := s.output
-	forms.file = ""
-	figure, err := v.Chart(s.chart)
-	if err != nil {
-		return errors.Join(forms.write(s.app, r), err)
-	}
-	var b strings.Builder
-	if err := figure.Write(&b, kind); err != nil {
-		return err
-	}
-	return errors.Join(forms.write(s.app, r), writeFile(s.output.file, []byte(b.String())))
+	return s.output.write(s.app, forms{
+		page: v.Page, table: v.Table, data: func() any { return v.Document() },
+		chart: func() (*plots.Figure, error) { return v.Chart(s.chart) },
+	})
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"llmprof/internal/testkit"
 )
 
 // A slurm is a cluster on the loopback: a controller and two nodes of one processor each.
@@ -61,21 +63,15 @@ func startSlurm(t *testing.T) *slurm {
 		skip("no real Slurm is tried: its daemons need root")
 	}
 	dir, err := os.MkdirTemp("", "slurm") //nolint:usetesting // the path of a socket is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s := &slurm{t, dir}
 	short, _, _ := strings.Cut(host, ".")
 	s.write("slurm.conf", fmt.Sprintf(slurmConf, short, dir), 0o644)
 	s.write("munge.key", strings.Repeat("llmprof test key", 8), 0o400)
-	if err := os.MkdirAll(filepath.Join(dir, "state"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "state"), 0o755))
 	t.Setenv("SLURM_CONF", filepath.Join(dir, "slurm.conf"))
 	t.Cleanup(s.stop)
 	s.must("munged", "--force", "--key-file", dir+"/munge.key", "--socket", dir+"/munge.socket", "--pid-file", dir+"/munged.pid", "--log-file", dir+"/munged.log", "--seed-file", dir+"/munge.seed")
@@ -203,13 +199,9 @@ func (s *slurm) simulates(t *testing.T) {
 func same(t *testing.T, a, b string) {
 	t.Helper()
 	x, err := os.ReadFile(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	y, err := os.ReadFile(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if string(x) != string(y) || len(x) == 0 {
 		t.Errorf("%s has %d bytes, %s has %d, and they differ", a, len(x), b, len(y))
 	}
@@ -220,9 +212,7 @@ func (s *slurm) runs(t *testing.T) {
 	server := httptest.NewServer(&standIn{})
 	defer server.Close()
 	text := fmt.Sprintf("model = \"llama3.2-1b\"\nengine = \"openai\"\nbase_url = %q\nprompt_len = 12\nrequests = 4\nenergy = false\ngrid = {gen_len = [3, 4, 5]}\n", server.URL)
-	if err := os.WriteFile("loads.toml", []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile("loads.toml", []byte(text), 0o644))
 	out, errs := s.program(nil, "run", "loads.toml", "--results", "here", "--submit", "slurm", "--format", "csv")
 	if n := strings.Count(out, "\n"); n != 4 {
 		t.Errorf("%d lines of a header and 3 results:\n%s\n%s", n, out, errs)

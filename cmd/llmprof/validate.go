@@ -184,43 +184,25 @@ func (a *app) runValidate(ctx context.Context, v *comparison) error {
 	return errors.Join(a.writeComparison(v), v.verdict(), unread(refused))
 }
 
-// writeComparison writes the comparison, or the chart to the file and the
-// comparison to standard output.
+// writeComparison writes the comparison.
 func (a *app) writeComparison(v *comparison) error {
-	other, whole := v.output, forms{page: v.Page, table: v.Table, data: v.JSON}
-	kind := v.output.picture()
-	if kind == "" {
-		return other.write(a, whole)
-	}
-	other.file = ""
-	return errors.Join(other.write(a, whole), a.drawChart(v, kind))
+	return v.output.write(a, forms{page: v.Page, table: v.Table, data: v.JSON, chart: v.figure})
 }
 
-// draw writes the chart to its file.
-func (a *app) drawChart(v *comparison, kind string) error {
-	figure := v.Scatter
+// figure is the chart that was asked for.
+func (v *comparison) figure() (f *plots.Figure, err error) {
 	switch v.chart {
 	case "follow":
-		figure = v.Follow
+		f, err = v.Follow()
 	case "ops":
-		figure = v.OperatorChart
+		f, err = v.OperatorChart()
+	default:
+		return v.Scatter()
 	}
-	return drawTo(v.output.file, kind, func() (*plots.Figure, error) {
-		f, err := figure()
-		if err != nil && v.chart != "scatter" {
-			err = fmt.Errorf("--chart %s: %w", v.chart, err)
-		}
-		return f, err
-	})
-}
-
-// drawTo makes a figure and writes it to a file.
-func drawTo(file, kind string, figure func() (*plots.Figure, error)) error {
-	f, err := figure()
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("--chart %s: %w", v.chart, err)
 	}
-	return writeFigure(f, file, kind)
+	return f, nil
 }
 
 // scorer finds models and GPUs in the tables, the user's own of GPUs laid over, and

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/validate"
 )
 
@@ -36,21 +37,15 @@ func onProcessor(t *testing.T) (results string, args []string) {
 	py := python(t)
 	t.Setenv("OMP_NUM_THREADS", "1") // the model is too small for more, which would wait for each other
 	table, err := filepath.Abs(filepath.Join("testdata", "cpu.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	dir := t.TempDir()
 	model, grid := filepath.Join(dir, "model"), filepath.Join(dir, "grid.toml")
-	if err := os.Mkdir(model, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(model, 0o755))
 	for name, text := range map[string]string{
 		filepath.Join(model, "config.json"): tinyLlama,
 		grid:                                liveGrid + "python = " + quoted(t, py) + "\nmodel = " + quoted(t, model) + "\n",
 	} {
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(name, []byte(text), 0o644))
 	}
 	results = filepath.Join(dir, "out")
 	return results, []string{
@@ -62,9 +57,7 @@ func onProcessor(t *testing.T) (results string, args []string) {
 func quoted(t *testing.T, text string) string {
 	t.Helper()
 	b, err := json.Marshal(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(b)
 }
 
@@ -81,9 +74,7 @@ func TestLiveOnProcessor(t *testing.T) {
 		t.Errorf("%+v, %d rows", l, len(j.Rows))
 	}
 	p, err := validate.ReadPredictions(j.Live.File)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, r := range j.Rows {
 		var predicted float64
 		for _, point := range p.Points {
@@ -115,27 +106,19 @@ func TestLiveInterrupted(t *testing.T) {
 	}
 	dir, args := onProcessor(t)
 	program, err := exec.LookPath("llmprof") // this test's own binary, by testscript.Main
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	pipe, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var out bytes.Buffer
 	cmd.Stdout = &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	var said strings.Builder
 	lines := bufio.NewScanner(pipe)
 	for lines.Scan() {
 		said.WriteString(lines.Text() + "\n")
 		if strings.Contains(lines.Text(), "[2/2]") && strings.HasSuffix(lines.Text(), "started") {
-			if err := cmd.Process.Signal(os.Interrupt); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, cmd.Process.Signal(os.Interrupt))
 		}
 	}
 	err = cmd.Wait()
@@ -153,9 +136,7 @@ func TestLiveInterrupted(t *testing.T) {
 		t.Fatalf("kept are %v and %v: want one result and the predictions", results, predictions)
 	}
 	before, err := os.ReadFile(results[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	again := exec.CommandContext(t.Context(), program, args...)
 	var errs bytes.Buffer
 	again.Stderr = &errs

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/internal/testkit"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/validate"
@@ -59,9 +60,7 @@ func (m *machine) tryLive(t *testing.T, args ...string) ran {
 func seen(t *testing.T) experiment.Measure {
 	t.Helper()
 	fixture, err := result.Read(fixturePath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return experiment.One(func(_ context.Context, p experiment.Point) (*result.Result, error) {
 		if p.Batch == 2 {
 			return nil, errors.New("CUDA out of memory")
@@ -88,9 +87,7 @@ func liveOf(t *testing.T, got ran) (j struct {
 }) {
 	t.Helper()
 	checkSchema(t, schema(t, "validate.v1.json"), got.stdout)
-	if err := json.Unmarshal([]byte(got.stdout), &j); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(got.stdout), &j))
 	return j
 }
 
@@ -105,9 +102,7 @@ func TestLive(t *testing.T) {
 			t.Fatalf("%d files of predictions when a point is measured, want 1", len(files))
 		}
 		text, err := os.ReadFile(files[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		checkSchema(t, schema(t, "predictions.v1.json"), string(text))
 		if p, err := validate.ReadPredictions(files[0]); err != nil || len(p.Points) != 3 {
 			t.Errorf("%+v, %v", p, err)
@@ -159,17 +154,11 @@ func TestLive(t *testing.T) {
 func TestLiveAfterRun(t *testing.T) {
 	dir := t.TempDir()
 	grid := filepath.Join(dir, "grid.toml")
-	if err := os.WriteFile(grid, []byte("model = \"llama3.1-8b\"\ngen_len = 32\ngrid = {batch = [1, 8]}\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(grid, []byte("model = \"llama3.1-8b\"\ngen_len = 32\ngrid = {batch = [1, 8]}\n"), 0o644))
 	e, err := experiment.Load(grid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	trials, err := e.Trials()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	m := &machine{devices: one(h200Name), measure: seen(t)}
 	if _, err := experiment.Run(t.Context(), trials[:1], m.measure, experiment.Options{Store: experiment.Store{Dir: dir}}); err != nil {
 		t.Fatal(err)
@@ -218,12 +207,8 @@ func TestLiveAltered(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	data, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(files[0], bytes.Replace(data, []byte("ttft_s"), []byte("ttlt_s"), 1), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(files[0], bytes.Replace(data, []byte("ttft_s"), []byte("ttlt_s"), 1), 0o644))
 	calls := m.calls
 	got := m.tryLive(t, liveArgs(dir, "1,16")...)
 	if got.code != 1 || m.calls != calls || !strings.Contains(got.stderr, "altered after it was written") || got.stdout != "" {
@@ -315,9 +300,7 @@ func TestLiveDefault(t *testing.T) {
 			t.Fatalf("%s: %v", gpu, files)
 		}
 		p, err := validate.ReadPredictions(files[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var names []string
 		for _, point := range p.Points {
 			if len(names) == 0 || names[len(names)-1] != point.Model {
@@ -355,9 +338,7 @@ func TestLiveLibraries(t *testing.T) {
 // was fitted on is scored separately here too.
 func TestLiveKeepsWhatIsFitted(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "results")
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join("..", "..", "experiments", "h200"))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.CopyFS(dir, os.DirFS(filepath.Join("..", "..", "experiments", "h200"))))
 	m := &machine{devices: one(h200Name), measure: func(context.Context, experiment.Point) ([]*result.Result, error) {
 		return nil, errors.New("not measured here")
 	}}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -53,10 +54,7 @@ func (a *app) runReduce(paths []string, source, file string, conditions bool) er
 			wrong = append(wrong, err)
 			continue
 		}
-		name := source
-		if name == "" {
-			name = path
-		}
+		name := cmp.Or(source, path)
 		some, err := validate.Reduce(name, r)
 		for i := range some {
 			err = errors.Join(err, some[i].Check()) // what is written can be read

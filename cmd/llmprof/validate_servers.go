@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -63,22 +61,7 @@ func (a *app) runValidateServers(ctx context.Context, o *output, gpu string, fil
 		v.All = append(v.All, scored)
 	}
 	end()
-	r := forms{page: v.Page, table: v.Table, data: func() any { return v.Document() }}
-	kind := o.picture()
-	if kind == "" {
-		return o.write(a, r)
-	}
-	text := *o
-	text.file = ""
-	figure, err := v.Chart()
-	if err != nil {
-		return err
-	}
-	var b bytes.Buffer
-	if err := figure.Write(&b, kind); err != nil {
-		return err
-	}
-	return errors.Join(text.write(a, r), writeFile(o.file, b.Bytes()))
+	return o.write(a, forms{page: v.Page, table: v.Table, data: func() any { return v.Document() }, chart: v.Chart})
 }
 
 // servedRuns are those that come with the program, or those of files.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"llmprof"
+	"llmprof/internal/testkit"
 	"llmprof/models"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,13 +18,9 @@ import (
 // TestValidateSchema holds the JSON of a comparison to its schema.
 func TestValidateSchema(t *testing.T) {
 	dir := t.TempDir()
-	if err := writeFixtures(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, writeFixtures(dir))
 	broken := filepath.Join(t.TempDir(), "broken.json")
-	if err := os.WriteFile(broken, []byte(`{"schema": "llmprof.aggregate/v1"}`), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(broken, []byte(`{"schema": "llmprof.aggregate/v1"}`), 0o644))
 	s := schema(t, "validate.v1.json")
 	for _, c := range []struct {
 		args []string
@@ -76,9 +73,7 @@ func readComparison(t *testing.T, args ...string) (c comparisonJSON) {
 	if got.code != 0 {
 		t.Fatalf("exit %d: %s", got.code, got.stderr)
 	}
-	if err := json.Unmarshal([]byte(got.stdout), &c); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(got.stdout), &c))
 	return c
 }
 
@@ -89,9 +84,7 @@ func TestValidateIsEstimate(t *testing.T) {
 	engines := map[string]string{"transformers eager": "transformers", "transformers graph": "transformers-graph", "vllm-2024": "vllm-2024", "tensorrt-llm-2024": "tensorrt-llm-2024"}
 	tried := map[string]int{}
 	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, r := range readComparison(t).Rows {
 		name := r.Engine
 		if r.Mode != nil {
@@ -156,9 +149,7 @@ func TestValidateAddsUp(t *testing.T) {
 // are compared alike.
 func TestReduceThenValidate(t *testing.T) {
 	dir := t.TempDir()
-	if err := writeFixtures(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, writeFixtures(dir))
 	file := filepath.Join(t.TempDir(), "lab.csv")
 	if got := try(t, "validate", "reduce", "--source", "lab", dir, "-o", file); got.code != 0 {
 		t.Fatal(got.stderr)
@@ -197,17 +188,11 @@ func TestShippedFiles(t *testing.T) {
 		t.Errorf("%d rows\n%s", len(want), d)
 	}
 	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	text, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	other := filepath.Join(t.TempDir(), filepath.Base(files[0]))
-	if err := os.WriteFile(other, append(text, '\n'), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(other, append(text, '\n'), 0o644))
 	if got := rows(other); len(got) != 0 {
 		t.Errorf("another file of that name passes for the one that comes with the program: %v", got)
 	}
@@ -221,15 +206,11 @@ func TestValidateTable(t *testing.T) {
 	}
 	path := filepath.Join("testdata", "validate.txt")
 	if update {
-		if err := os.WriteFile(path, []byte(got.stdout), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, []byte(got.stdout), 0o644))
 		return
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got.stdout, "\n")); d != "" {
 		t.Errorf("the page differs from the one that was looked at; if it is meant to, make golden and look again:\n%s", d)
 	}

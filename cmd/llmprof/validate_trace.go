@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -177,11 +176,5 @@ func (a *app) runTrace(ctx context.Context, v *comparison) error {
 	if err != nil {
 		return err
 	}
-	other, whole := v.output, forms{page: t.Page, table: t.Table, data: func() any { return t.Document() }}
-	kind := v.output.picture()
-	if kind == "" {
-		return other.write(a, whole)
-	}
-	other.file = ""
-	return errors.Join(other.write(a, whole), drawTo(v.output.file, kind, t.Chart))
+	return v.output.write(a, forms{page: t.Page, table: t.Table, data: func() any { return t.Document() }, chart: t.Chart})
 }

@@ -16,18 +16,22 @@ import (
 // Update reports whether tests write their golden files anew: UPDATE_GOLDEN=1 go test ./...
 func Update() bool { return os.Getenv("UPDATE_GOLDEN") != "" }
 
+// Must ends the test if there is an error.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Golden compares a text with that of a file, or writes the file anew.
 func Golden(t testing.TB, path, got string) {
 	t.Helper()
 	if Update() {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		Must(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
 		t.Errorf("%s (-want +got); if the change is meant, make golden and read it:\n%s", path, diff)
 	}
@@ -37,18 +41,12 @@ func Golden(t testing.TB, path, got string) {
 func Unzipped(t testing.TB, path string) []byte {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	defer f.Close()
 	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	data, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return data
 }
 

@@ -25,9 +25,7 @@ import (
 func fixture(t testing.TB, i, n int) *result.Result {
 	t.Helper()
 	r, err := result.Read(filepath.Join("..", "result", "testdata", "fixture-8b-b8.p0.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r.Process, r.Processes = i, n
 	uuid := fmt.Sprintf("GPU-%012d", i)
 	r.Machine.GPUs[0].UUID = uuid
@@ -40,9 +38,7 @@ func fixture(t testing.TB, i, n int) *result.Result {
 func times5(t testing.TB, xs ...float64) *result.Times {
 	t.Helper()
 	s, err := stats.Summarize(xs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return &result.Times{Summary: *s, Samples: xs}
 }
 
@@ -50,9 +46,7 @@ func times5(t testing.TB, xs ...float64) *result.Times {
 func analyticFLOPs(t testing.TB) FLOPs {
 	t.Helper()
 	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return Analytic(table)
 }
 
@@ -69,9 +63,7 @@ func want(t *testing.T, name string, got *float64, want float64) {
 // and 128 tokens in 46.04 s at 588 W each, 118 W of idling.
 func TestByHand(t *testing.T) {
 	a, err := Of([]*result.Result{fixture(t, 1, 2), fixture(t, 0, 2)}, Options{FLOPs: analyticFLOPs(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	const seconds, joules = 46.04, 46.04 * 588
 	want(t, "total_input_tokens", a.Totals.InputTokens, 2*40*8*1024)
 	want(t, "total_output_tokens", a.Totals.OutputTokens, 2*40*8*128)
@@ -108,9 +100,7 @@ func TestByHand(t *testing.T) {
 // TestIdentities checks what must be so whatever the figures.
 func TestIdentities(t *testing.T) {
 	a, err := Of([]*result.Result{fixture(t, 0, 2), fixture(t, 1, 2)}, Options{FLOPs: analyticFLOPs(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	e := &a.Efficiency
 	want(t, "tokens/J × J/token", times(e.TokensPerJoule, e.JoulesPerToken), 1)
 	want(t, "FLOP/J × J/token", times(e.FLOPsPerJoule, e.JoulesPerToken), *e.FLOPsPerToken)
@@ -129,9 +119,7 @@ func TestIdentities(t *testing.T) {
 func TestFLOPs(t *testing.T) {
 	r := fixture(t, 0, 1)
 	w, err := analyticFLOPs(t)(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	const layers, hidden, kv, wide, vocab, batch, prompt, gen = 32., 4096., 1024., 14336., 128256., 8., 1024., 128.
 	linear := 2 * layers * (2*hidden*hidden + 2*hidden*kv + 3*hidden*wide)
 	head := 2 * hidden * vocab
@@ -163,9 +151,7 @@ func TestPercentiles(t *testing.T) {
 	a, b := fixture(t, 0, 2), fixture(t, 1, 2)
 	a.TTLT, b.TTLT = times5(t, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), times5(t, 100)
 	got, err := Of([]*result.Result{a, b}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if s := got.Latency.TTLT; s.N != 11 || s.Median != 6 || s.P95 != 55 || s.Max != 100 {
 		t.Errorf("%+v", s)
 	}
@@ -223,9 +209,7 @@ func TestChecks(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if text := strings.Join(got.Method.Warnings, "\n"); (test.warning == "") != (text == "") || !strings.Contains(text, test.warning) {
 				t.Errorf("warnings %q, want %q", text, test.warning)
 			}
@@ -243,13 +227,9 @@ func TestChecks(t *testing.T) {
 func explained(t *testing.T, a *Aggregate) {
 	t.Helper()
 	text, err := json.Marshal(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var tree any
-	if err := json.Unmarshal(text, &tree); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(text, &tree))
 	var walk func(path string, v any)
 	walk = func(path string, v any) {
 		switch v := v.(type) {
@@ -305,9 +285,7 @@ func servedResult(t testing.TB) *result.Result {
 // TestServed counts the tokens of requests that were completed.
 func TestServed(t *testing.T) {
 	a, err := Of([]*result.Result{servedResult(t)}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	want(t, "total_tokens", a.Totals.Tokens, 180)
 	want(t, "tokens_per_second", a.Totals.TokensPerS, 30/4.)
 	want(t, "effective_batch_size", a.Extended.Batch.EffectiveSize, 5/4.)
@@ -325,9 +303,7 @@ func TestServed(t *testing.T) {
 // has every key and refuses others.
 func TestJSONSchema(t *testing.T) {
 	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "schema", "aggregate.v1.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	reports := map[string]*Report{}
 	for name, list := range map[string][]*result.Result{
 		"two": {fixture(t, 0, 2), fixture(t, 1, 2)}, "bare": {bare(t)}, "served": {servedResult(t)}, "none": nil, "cycles": cycle(t, 0.2, 0.21, 0.22),
@@ -345,14 +321,10 @@ func TestJSONSchema(t *testing.T) {
 	reports["everything"] = all
 	for name, r := range reports {
 		text, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for bad, text := range map[bool]string{false: string(text), true: strings.Replace(string(text), `"cycles"`, `"cycels"`, 1)} {
 			v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if err := s.Validate(v); (err != nil) != bad {
 				t.Errorf("%s: %#v", name, err)
 			}
@@ -367,25 +339,15 @@ func golden(t *testing.T, r *Report) {
 	t.Helper()
 	file := filepath.Join("testdata", "two.json")
 	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if testkit.Update() {
-		if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(file, append(text, '\n'), 0o644))
 	}
 	kept, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var got, wanted any
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(kept, &wanted); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(text, &got))
+	testkit.Must(t, json.Unmarshal(kept, &wanted))
 	nearly := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(math.Abs(a), math.Abs(b)) })
 	if diff := cmp.Diff(wanted, got, nearly); diff != "" {
 		t.Error(diff)
@@ -409,9 +371,7 @@ func cycle(t testing.TB, ttft ...float64) []*result.Result {
 // (any t table), an interval of ±0.248414.
 func TestCycles(t *testing.T) {
 	r, err := Make(cycle(t, 0.3, 0.1, 0.2), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if len(r.Experiments) != 3 || len(r.Cycles) != 1 || r.Cycles[0].N != 3 || r.Cycles[0].Experiment != "exp-0123" {
 		t.Fatalf("%+v", r.Cycles)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine"
 )
 
@@ -25,9 +26,7 @@ func group(t *testing.T, modes ...string) (engine.Group, error) {
 
 func TestGroup(t *testing.T) {
 	g, err := group(t, "good", "good", "good")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ready, err := g.Load(t.Context(), engine.Load{})
 	if err != nil || len(ready) != 3 || ready[2].PromptLen != 4 {
 		t.Fatalf("%+v, %v", ready, err)
@@ -42,9 +41,7 @@ func TestGroup(t *testing.T) {
 // The replica that fails is named, and what the others finished is kept.
 func TestGroupWithABrokenReplica(t *testing.T) {
 	g, err := group(t, "good", "crash")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	passes := map[int]int{}
 	done, err := g.Run(t.Context(), engine.Run{Phase: engine.Decode, Seconds: 600}, func(replica int, _ engine.Pass) { passes[replica]++ })
 	var crash *engine.Crash

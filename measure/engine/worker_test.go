@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine"
 	"llmprof/workload"
 )
@@ -22,9 +23,7 @@ import (
 func start(t *testing.T, mode string, limits engine.Limits) (*engine.Worker, error) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	w, err := engine.Start(t.Context(), engine.Spec{
 		Command: []string{self}, Env: []string{modeKey + "=" + mode}, Limits: limits,
 	})
@@ -37,9 +36,7 @@ func start(t *testing.T, mode string, limits engine.Limits) (*engine.Worker, err
 func started(t *testing.T, mode string, limits engine.Limits) *engine.Worker {
 	t.Helper()
 	w, err := start(t, mode, limits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return w
 }
 
@@ -251,17 +248,13 @@ func gone(t *testing.T, pid int) {
 
 func TestLogFile(t *testing.T) {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	path := filepath.Join(t.TempDir(), "worker.log")
 	cleaned := false
 	w, err := engine.Start(t.Context(), engine.Spec{
 		Command: []string{self}, Env: []string{modeKey + "=good"}, LogFile: path, Cleanup: func() { cleaned = true },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	w.Close()
 	text, err := os.ReadFile(path)
 	if err != nil || string(text) != "worker in mode good\n" {

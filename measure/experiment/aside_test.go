@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/result"
 )
 
@@ -17,9 +18,7 @@ import (
 func TestSetAside(t *testing.T) {
 	dir := t.TempDir()
 	trials, err := dozen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	one := trials[:1]
 	good := One(func(_ context.Context, p Point) (*result.Result, error) { return fixture(p) })
 	if _, err := Run(t.Context(), one, good, Options{Store: Store{dir}}); err != nil {
@@ -27,14 +26,10 @@ func TestSetAside(t *testing.T) {
 	}
 	file := filepath.Join(dir, one[0].ID+".p0.json")
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	newer := bytes.Replace(text, []byte(`"marks"`), []byte(`"pressure_pa": 3, "marks"`), 1)
 	for i, bad := range [][]byte{newer, text[:100], []byte("x")} {
-		if err := os.WriteFile(file, bad, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(file, bad, 0o644))
 		var notes []string
 		notify := func(e Event) {
 			if e.State == Remark {

@@ -47,8 +47,7 @@ func load(file string, open func(string) ([]byte, error), checks ...func(*Point)
 	r := &reader{open: open, checks: checks}
 	n, err := r.file(file, tree.Place{}, nil)
 	if err != nil {
-		var m *tree.Mistake
-		if errors.As(err, &m) {
+		if m, ok := errors.AsType[*tree.Mistake](err); ok {
 			return nil, append(r.mistakes, m)
 		}
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/experiment/tree"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,9 +34,7 @@ func archive(text string) func(string) ([]byte, error) {
 func mustLoad(t *testing.T, file, text string) *Experiment {
 	t.Helper()
 	e, err := load(file, archive(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return e
 }
 
@@ -100,18 +99,14 @@ func TestHash(t *testing.T) {
 	p := Default()
 	p.Model, p.Batch = "llama3.1-8b", 8
 	text, err := p.Canonical()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	const want = `{"api":"completions","batch":8,"dtype":"bf16","energy":true,"engine":"transformers","gen_len":128,"graph":true,` +
 		`"model":"llama3.1-8b","nodes":1,"prompt_len":1024,"prompts":"random","replicas":1,"size":true,"tp":1,"tpot":true,"ttft":true,"ttlt":true}`
 	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Error(diff)
 	}
 	hash, err := p.Hash()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if want := "2ec09efea42f55b764a44c8eb44fdac4651a081f9650491239705db4fe8f7c62"; hash != want {
 		t.Errorf("hash %s, want %s", hash, want)
 	}
@@ -213,9 +208,7 @@ func TestOrders(t *testing.T) {
 	order := func(name string) string {
 		e := mustLoad(t, "o.toml", "-- o.toml --\nmodel = \"m\"\ncycles = 3\norder_seed = 5\norder = \""+name+"\"\ngrid = {batch = [1, 2]}\n")
 		trials, err := e.Trials()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var got string
 		for _, tr := range trials {
 			got += fmt.Sprintf("%d%d ", tr.Point.Batch, tr.Cycle)
@@ -244,13 +237,9 @@ func TestOrders(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	path := filepath.Join("testdata", "mistakes.txtar")
 	a, err := txtar.ParseFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var out []txtar.File
 	for _, f := range a.Files {
 		if strings.HasSuffix(f.Name, ".want") {
@@ -282,9 +271,7 @@ func TestMistakes(t *testing.T) {
 	}
 	a.Files = out
 	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(path, txtar.Format(a), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, txtar.Format(a), 0o644))
 	}
 }
 

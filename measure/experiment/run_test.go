@@ -93,9 +93,7 @@ func start(t *testing.T, dir string, pause time.Duration) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "EXPERIMENT_STORE="+dir, "EXPERIMENT_PAUSE="+pause.String())
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	return cmd
 }
@@ -104,15 +102,11 @@ func start(t *testing.T, dir string, pause time.Duration) *exec.Cmd {
 func finishedSeeds(t *testing.T, dir string) map[uint64]bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	seeds := map[uint64]bool{}
 	for _, f := range files {
 		r, err := result.Read(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		seeds[r.Workload.Seed] = true
 	}
 	return seeds
@@ -122,9 +116,7 @@ func finishedSeeds(t *testing.T, dir string) map[uint64]bool {
 func starts(t *testing.T, dir string) map[string]int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(dir), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	n := map[string]int{}
 	for _, seed := range strings.Fields(string(text)) {
 		n[seed]++
@@ -150,15 +142,11 @@ func TestKill(t *testing.T) {
 	for _, enough := range []int{2, 5, 9} {
 		cmd := start(t, dir, 20*time.Millisecond)
 		testkit.Await(t, "results", func() bool { return len(finishedSeeds(t, dir)) >= enough })
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 		check()
 	}
-	if err := start(t, dir, 0).Wait(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, start(t, dir, 0).Wait())
 	check()
 	if len(before) != 12 {
 		t.Errorf("%d of 12 results", len(before))
@@ -181,9 +169,7 @@ func TestCtrlC(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	cmd := start(t, dir, 20*time.Millisecond)
 	testkit.Await(t, "results", func() bool { return len(finishedSeeds(t, dir)) >= 3 })
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Process.Signal(os.Interrupt))
 	var exit *exec.ExitError
 	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
 		t.Errorf("%v, want exit status 1", err)
@@ -193,9 +179,7 @@ func TestCtrlC(t *testing.T) {
 		t.Errorf("%d results, failures %v, %v", kept, failures, err)
 	}
 	trials, err := dozen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	sum, err := Run(t.Context(), trials, logged(dir, 0), Options{Store: Store{dir}, Notify: func(e Event) {
 		if e.State == Remark {
 			t.Errorf("remark: %s", e.Note)
@@ -213,17 +197,13 @@ func TestLock(t *testing.T) {
 	cmd := start(t, dir, time.Hour)
 	testkit.Await(t, "the first run", func() bool { _, err := os.Stat(filepath.Join(filepath.Dir(dir), "log")); return err == nil })
 	trials, err := dozen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	pid := fmt.Sprint(cmd.Process.Pid)
 	_, err = Run(t.Context(), trials, logged(dir, 0), Options{Store: Store{dir}})
 	if err == nil || !strings.Contains(err.Error(), "in use by another run (process "+pid+")") {
 		t.Errorf("a second run: %v", err)
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	var notes []string
 	notify := func(e Event) {
@@ -245,9 +225,7 @@ func TestLock(t *testing.T) {
 func TestFailure(t *testing.T) {
 	dir := t.TempDir()
 	trials, err := dozen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cause := fmt.Errorf("engine: %w", errors.New("CUDA out of memory\nTried to allocate 20 GiB"))
 	broken := true
 	measured := 0
@@ -296,17 +274,11 @@ func TestFailure(t *testing.T) {
 func validFailure(t *testing.T, file string) {
 	t.Helper()
 	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "schema", "failure.v1.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := s.Validate(v); err != nil {
 		t.Errorf("%#v", err)
 	}
@@ -317,9 +289,7 @@ func validFailure(t *testing.T, file string) {
 func TestInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	trials, err := dozen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	sum, err := Run(ctx, trials, One(func(ctx context.Context, p Point) (*result.Result, error) {
 		if p.Seed == 4 {
@@ -342,9 +312,7 @@ func TestInterrupted(t *testing.T) {
 func TestStamp(t *testing.T) {
 	dir := t.TempDir()
 	trials, err := dozen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	two := func(_ context.Context, p Point) ([]*result.Result, error) {
 		a, err := fixture(p)
 		b, _ := fixture(p)
@@ -354,9 +322,7 @@ func TestStamp(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := result.Read(filepath.Join(dir, trials[0].ID+".p1.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if r.ID != trials[0].ID || r.Process != 1 || r.Processes != 2 || r.Provenance.Hash != trials[0].Hash || r.Provenance.Config != "dozen.toml" {
 		t.Errorf("%+v", r)
 	}
@@ -376,9 +342,7 @@ func TestStamp(t *testing.T) {
 func TestStrangeNames(t *testing.T) {
 	e := mustLoad(t, "s.yaml", "-- s.yaml --\nmodel: \"./a<b&c>\\u2028/ü\\\"\"\n")
 	trials, err := e.Trials()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	dir := t.TempDir()
 	for _, want := range []Summary{{Trials: 1, Measured: 1}, {Trials: 1, Kept: 1}} {
 		sum, err := Run(t.Context(), trials, One(func(_ context.Context, p Point) (*result.Result, error) { return fixture(p) }), Options{Store: Store{dir}})
@@ -391,19 +355,13 @@ func TestStrangeNames(t *testing.T) {
 // TestNoFolder runs nothing where results cannot be written.
 func TestNoFolder(t *testing.T) {
 	trials, err := dozen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, nil, 0o644))
 	dirs := []string{file, filepath.Join(file, "below")}
 	if os.Getuid() > 0 { // root may write anywhere
 		locked := t.TempDir()
-		if err := os.Chmod(locked, 0o555); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chmod(locked, 0o555))
 		dirs = append(dirs, locked)
 	}
 	for _, dir := range dirs {
@@ -420,9 +378,7 @@ func TestNoFolder(t *testing.T) {
 // TestNothingMeasured records a measurement without result or error as failed.
 func TestNothingMeasured(t *testing.T) {
 	trials, err := dozen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, results := range [][]*result.Result{nil, {nil}, {{}}} {
 		sum, err := Run(t.Context(), trials[:1], func(context.Context, Point) ([]*result.Result, error) { return results, nil }, Options{Store: Store{t.TempDir()}})
 		if err == nil || sum.Failed != 1 {

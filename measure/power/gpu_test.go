@@ -5,6 +5,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"llmprof/internal/testkit"
 )
 
 // TestGPU measures a real machine while it idles. LLMPROF_GPU=required makes the
@@ -33,14 +35,10 @@ func TestGPU(t *testing.T) {
 	t.Logf("busy: %+v, %v", busy, err)
 	for _, d := range []time.Duration{time.Second, 5 * time.Second} {
 		mark, err := m.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		time.Sleep(d)
 		w, err := m.End(t.Context(), mark)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, one := range w.Domains {
 			t.Logf("%v: %s %s: %.2f J in %.3f s, %.2f W, %d samples", d, one.Name, one.Sensor, one.EnergyJ, one.Seconds, one.MeanW, one.Samples)
 			if one.CounterJ != nil && one.IntegralJ != nil {

@@ -141,16 +141,12 @@ func TestRailThatFails(t *testing.T) {
 // was told by hand from the lines.
 func TestTegrastatsLines(t *testing.T) {
 	f, err := os.Open("testdata/tegrastats_lines.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer f.Close()
 	r := csv.NewReader(f)
 	r.Comma, r.LazyQuotes = '\t', true
 	rows, err := r.ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if len(rows) != 22 {
 		t.Fatalf("%d lines, want 21 and a head", len(rows))
 	}
@@ -169,23 +165,15 @@ func TestTegrastatsLines(t *testing.T) {
 func TestTegrastatsRuns(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\nwhile :; do echo 'GR3D_FREQ @[314,314] VDD_GPU 2000mW/1mW VIN_SYS_5V0 5000mW/1mW VIN 20000mW/1mW'; sleep 0.02; done\n"
-	if err := os.WriteFile(filepath.Join(dir, "tegrastats"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "tegrastats"), []byte(script), 0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	m, err := Open(t.Context(), Options{Root: fstest.MapFS{"proc/device-tree/model": file("NVIDIA Jetson AGX Thor")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	mark, err := m.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	time.Sleep(time.Second) // for lines enough on a busy machine
 	w, err := m.End(t.Context(), mark)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if watts := w.Energy() / w.End.Sub(w.Begin).Seconds(); math.Abs(watts-20) > 1e-6 || m.Scope() != "board (VIN) by tegrastats" || len(m.Warnings()) != 1 {
 		t.Errorf("%v W of %s, warnings %v", watts, m.Scope(), m.Warnings())
 	}

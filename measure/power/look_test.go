@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"llmprof/internal/testkit"
 )
 
 // Clocks are read beside a run without a look at the energy counter, at a pace of their own.
@@ -98,14 +100,10 @@ func TestJetsonClocks(t *testing.T) {
 		tree := orinClocks()
 		chip(tree, 1, "VDD_IN", 5000, 2500)
 		m, err := Open(t.Context(), Options{Root: tree, Run: smi(nil)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		end := m.Look(t.Context())
 		mark, err := m.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		time.Sleep(2 * time.Second)
 		tree["sys/class/hwmon/hwmon2/oc1_event_cnt"] = file("6")
 		time.Sleep(8 * time.Second)

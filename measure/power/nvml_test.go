@@ -14,6 +14,8 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
+
+	"llmprof/internal/testkit"
 )
 
 // A fake is a board behind NVML's own mock interface: its power is 300 W and 100
@@ -127,12 +129,8 @@ func opened(t *testing.T, f *fake, o Options, uuids ...string) *Monitor {
 	o = o.withDefaults()
 	m := &Monitor{own: map[int]bool{}, root: o.Root}
 	d, err := nvmlDriver(f.library(uuids...), o.Root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.choose(d, &o); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, m.choose(d, &o))
 	return m
 }
 
@@ -144,14 +142,10 @@ func TestNVML(t *testing.T) {
 		m := opened(t, f, Options{}, "GPU-aa", "GPU-ab")
 		m.Own(41)
 		mark, err := m.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		time.Sleep(5250 * time.Millisecond)
 		w, err := m.End(t.Context(), mark)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		seconds := w.End.Sub(w.Begin).Seconds()
 		if len(w.Domains) != 2 || seconds < 5.2 || seconds > 5.5 {
 			t.Fatalf("%d domains, %v s", len(w.Domains), seconds)

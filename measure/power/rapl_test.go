@@ -10,6 +10,8 @@ import (
 	"testing/fstest"
 	"testing/synctest"
 	"time"
+
+	"llmprof/internal/testkit"
 )
 
 // A processor is the powercap tree of two packages, one with memory, whose
@@ -52,18 +54,12 @@ func (p *processor) Open(name string) (fs.File, error) {
 func (p *processor) measure(t *testing.T, d time.Duration) (*Monitor, *Window) {
 	t.Helper()
 	m, err := Open(t.Context(), Options{Root: p, NoGPUs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	mark, err := m.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	time.Sleep(d)
 	w, err := m.End(t.Context(), mark)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return m, w
 }
 
@@ -107,13 +103,9 @@ func TestRAPLStandsStill(t *testing.T) {
 		p := newProcessor()
 		p.watts["intel-rapl:1"] = 0
 		m, err := Open(t.Context(), Options{Root: p, NoGPUs: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		mark, err := m.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		time.Sleep(time.Second)
 		if w, err := m.End(t.Context(), mark); err == nil || !strings.Contains(err.Error(), "package-1 did not move") {
 			t.Errorf("%+v, %v", w, err)

@@ -9,6 +9,8 @@ import (
 	"testing/fstest"
 	"testing/synctest"
 	"time"
+
+	"llmprof/internal/testkit"
 )
 
 // smi answers as nvidia-smi 580 does for an H200 of which one figure is missing.
@@ -37,13 +39,9 @@ func openedSMI(t *testing.T) (m *Monitor, version string) {
 	t.Helper()
 	o := Options{Run: smi(h200), Root: fstest.MapFS{}}.withDefaults()
 	d, err := openSMI(t.Context(), &o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	m = &Monitor{own: map[int]bool{}, root: o.Root}
-	if err := m.choose(d, &o); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, m.choose(d, &o))
 	return m, d.version
 }
 
@@ -51,14 +49,10 @@ func TestSMI(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, version := openedSMI(t)
 		mark, err := m.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		time.Sleep(3 * time.Second)
 		w, err := m.End(t.Context(), mark)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		one := w.Domains[0]
 		if math.Abs(one.MeanW-350.5) > 1e-9 || one.CounterJ != nil || !one.Coarse || one.Samples < 10 || one.Includes == nil {
 			t.Errorf("%+v: want an empty list of what it includes, as the schema has it", one)

@@ -4,14 +4,14 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 // TestH200 checks what docs/log/h200-measurements.md says of the results of experiments/h200.
 func TestH200(t *testing.T) {
 	results, err := ReadFolder("../../experiments/h200")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, r := range results {
 		for name, times := range map[string]*Times{"TTFT": r.TTFT, "TPOT": r.TPOT, "TTLT": r.TTLT} {
 			if off := math.Abs(times.Median / *times.Device - 1); off > 0.02 {
@@ -41,9 +41,7 @@ func TestH200(t *testing.T) {
 // TestH200Native checks what experiments/h200-native says of its results.
 func TestH200Native(t *testing.T) {
 	results, err := ReadFolder("../../experiments/h200-native")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	metered := 0
 	for _, r := range results {
 		for name, times := range map[string]*Times{"TTFT": r.TTFT, "TPOT": r.TPOT, "TTLT": r.TTLT} {

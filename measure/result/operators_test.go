@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"llmprof/internal/testkit"
 )
 
 // timed are samples of an operator.
@@ -33,20 +35,14 @@ func TestOperators(t *testing.T) {
 	delete(r.Reasons, "operators")
 	r.Operators = synthetic(t)
 	data, err := Encode(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	again, err := Decode("x.json", data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if diff := cmp.Diff(r.Operators, again.Operators, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("-written +read:\n%s", diff)
 	}
 	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "schema", "measure.v1.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := validate(s, string(data)); err != nil {
 		t.Errorf("%#v", err)
 	}
@@ -75,26 +71,18 @@ func TestOperators(t *testing.T) {
 // read, with the reason; any other key that lacks is missed.
 func TestOlderFile(t *testing.T) {
 	data, err := Encode(fixture(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(data, &keys); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(data, &keys))
 	var reasons map[string]string
-	if err := json.Unmarshal(keys["reasons"], &reasons); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(keys["reasons"], &reasons))
 	delete(keys, "operators")
 	delete(reasons, "operators")
 	if keys["reasons"], err = json.Marshal(reasons); err != nil {
 		t.Fatal(err)
 	}
 	old, err := json.Marshal(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r, err := Decode("old.json", old)
 	if err != nil || r.Operators != nil || !strings.Contains(r.Reasons["operators"], "a version of llmprof that did not") {
 		t.Fatalf("%v, %v", r, err)
@@ -104,9 +92,7 @@ func TestOlderFile(t *testing.T) {
 	}
 	keys["operators"] = json.RawMessage("null")
 	late, err := json.Marshal(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := Decode("late.json", late); err == nil || !strings.Contains(err.Error(), "operators is null and reasons does not say why") {
 		t.Errorf("null without a reason: %v", err)
 	}

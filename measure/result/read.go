@@ -101,8 +101,7 @@ var embedded = regexp.MustCompile(`\b[A-Z]\w*\.`)
 
 // typeError says where a value of another type stands.
 func typeError(data []byte, err error) error {
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("line %d: %s is a %s: want %s", lineAt(data, wrong.Offset), input.Short(embedded.ReplaceAllString(wrong.Field, "")), input.Short(wrong.Value), wrong.Type)
 	}
 	return err

@@ -21,16 +21,12 @@ import (
 func TestRoundTrip(t *testing.T) {
 	r := fixture(t)
 	file, err := Write(t.TempDir(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got, want := filepath.Base(file), "fixture-8b-b8.p0.json"; got != want {
 		t.Errorf("the file is %s, want %s", got, want)
 	}
 	got, err := Read(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if diff := cmp.Diff(r, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(Provenance{}, "Settings")); diff != "" {
 		t.Errorf("read something else than was written: %s", diff)
 	}
@@ -42,23 +38,15 @@ func TestRoundTrip(t *testing.T) {
 func golden(t *testing.T, file string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	kept := filepath.Join("testdata", filepath.Base(file))
 	if testkit.Update() {
-		if err := os.WriteFile(kept, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(kept, data, 0o644))
 	}
 	want, err := Read(kept)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	got, err := Read(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-9, 0)); diff != "" {
 		t.Error(diff)
 	}
@@ -92,9 +80,7 @@ func TestWriteLeavesNothing(t *testing.T) {
 // TestRefused changes one thing of a good file at a time.
 func TestRefused(t *testing.T) {
 	good, err := Encode(fixture(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, test := range []struct{ old, changed, want string }{
 		{`"schema": "llmprof.measure/v1"`, `"schema": "llmprof.measure/v9"`, `schema "llmprof.measure/v9": this version reads`},
 		{`"schema": "llmprof.measure/v1",`, ``, `it has no "schema"`},
@@ -135,9 +121,7 @@ func TestRefused(t *testing.T) {
 // TestCutOff cuts the file at every length.
 func TestCutOff(t *testing.T) {
 	good, err := Encode(fixture(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	whole := len(bytes.TrimSpace(good))
 	for n := range whole {
 		if _, err := Decode("x.json", good[:n]); err == nil || n > 0 && !strings.Contains(err.Error(), "cut off") {
@@ -184,9 +168,7 @@ func TestShares(t *testing.T) {
 // what is written, has every key, and refuses others.
 func TestJSONSchema(t *testing.T) {
 	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "schema", "measure.v1.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	bare := fixture(t)
 	bare.TTFT, bare.TPOT, bare.TTLT, bare.Throughput, bare.Sizes, bare.Energy, bare.Meter = nil, nil, nil, nil, nil, nil, nil
 	served := fixture(t)
@@ -239,9 +221,7 @@ func everything() *Result {
 // and read again.
 func FuzzDecode(f *testing.F) {
 	good, err := Encode(fixture(f))
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.Must(f, err)
 	f.Add(good)
 	f.Add([]byte(`{"schema":"llmprof.measure/v1"}`))
 	f.Add([]byte(`{"schema":"llmprof.measure/v1","ttft_s":{"samples":[1e308]}}`))

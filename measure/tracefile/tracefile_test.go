@@ -24,21 +24,15 @@ const anchor = "llmprof clock"
 func read(t *testing.T) *tracefile.Trace {
 	t.Helper()
 	trace, err := tracefile.ReadFile(sample)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return trace
 }
 
 func TestKernels(t *testing.T) {
 	trace := read(t)
 	var kernels, types bytes.Buffer
-	if err := tracefile.WriteKernels(&kernels, trace.Kernels()); err != nil {
-		t.Fatal(err)
-	}
-	if err := tracefile.WriteTypes(&types, trace.Kernels()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, tracefile.WriteKernels(&kernels, trace.Kernels()))
+	testkit.Must(t, tracefile.WriteTypes(&types, trace.Kernels()))
 	testkit.Golden(t, filepath.Join("testdata", "kernels.csv"), kernels.String())
 	testkit.Golden(t, filepath.Join("testdata", "types.csv"), types.String())
 	count, share := 0, 0.0
@@ -75,24 +69,16 @@ func TestTypeOf(t *testing.T) {
 func TestCounters(t *testing.T) {
 	trace := read(t)
 	const ns = 98881036488 // as the worker said of the annotation
-	if err := trace.Anchor(anchor, ns); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, trace.Anchor(anchor, ns))
 	power := tracefile.Counter{Name: "GPU 0 power", Unit: "W", Samples: []tracefile.Sample{
 		{NS: ns, Value: 120.5}, {NS: ns + 50_000_000, Value: 540}, {NS: ns + 100_000_000, Value: 600},
 	}}
-	if err := trace.AddCounters(power); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, trace.AddCounters(power))
 	for _, name := range []string{"merged.json", "merged.json.gz"} {
 		path := filepath.Join(t.TempDir(), name)
-		if err := trace.WriteFile(path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, trace.WriteFile(path))
 		again, err := tracefile.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if diff := cmp.Diff(counters(t, again), []counter{
 			{4371107860560.102, 120.5}, {4371107910560.102, 540}, {4371107960560.102, 600},
 		}); diff != "" {
@@ -115,9 +101,7 @@ type counter struct{ TS, W float64 }
 func counters(t *testing.T, trace *tracefile.Trace) (found []counter) {
 	t.Helper()
 	var text bytes.Buffer
-	if err := trace.Write(&text); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, trace.Write(&text))
 	var whole struct {
 		Base   int64 `json:"baseTimeNanoseconds"`
 		Events []struct {
@@ -128,9 +112,7 @@ func counters(t *testing.T, trace *tracefile.Trace) (found []counter) {
 			Args  map[string]any `json:"args"`
 		} `json:"traceEvents"`
 	}
-	if err := json.Unmarshal(text.Bytes(), &whole); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(text.Bytes(), &whole))
 	if whole.Base == 0 {
 		t.Error("the base of the trace's time was lost")
 	}
@@ -152,9 +134,7 @@ func counters(t *testing.T, trace *tracefile.Trace) (found []counter) {
 func TestSpans(t *testing.T) {
 	const ns = 5_000_000_000_123
 	trace, err := tracefile.New("engine", 77, anchor, ns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := trace.AddSpans(
 		tracefile.Span{Row: tracefile.Host, Name: "prefill", BeginNS: ns + 1000, EndNS: ns + 10000},
 		tracefile.Span{Row: tracefile.Layers, Name: "layer 0", BeginNS: ns + 2000, EndNS: ns + 6000},
@@ -165,16 +145,10 @@ func TestSpans(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text bytes.Buffer
-	if err := trace.Write(&text); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, trace.Write(&text))
 	again, err := tracefile.Read(&text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := again.Anchor(anchor, ns); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, again.Anchor(anchor, ns))
 	if us, err := again.Micros(ns + 1000); err != nil || math.Abs(us-(ns+1000)/1e3) > 1e-6 {
 		t.Errorf("%v us, %v", us, err)
 	}
@@ -203,9 +177,7 @@ func TestCountersRefuse(t *testing.T) {
 	if err := trace.Anchor("nothing", 1); err == nil || !strings.Contains(err.Error(), `"nothing"`) {
 		t.Errorf("an anchor that is not there: %v", err)
 	}
-	if err := trace.Anchor(anchor, 1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, trace.Anchor(anchor, 1))
 	for want, samples := range map[string][]tracefile.Sample{
 		"is NaN":         {{NS: 1, Value: math.NaN()}},
 		"is +Inf":        {{NS: 1, Value: math.Inf(1)}},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/serving"
 )
 
@@ -14,9 +15,7 @@ import (
 func all(t testing.TB, r io.Reader, o Options) (*Trace, []serving.Request) {
 	t.Helper()
 	tr, err := Read(r, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var list []serving.Request
 	for {
 		r, ok := tr.Next()
@@ -51,9 +50,7 @@ func TestFormats(t *testing.T) {
 		{server[0], "llmprof", 24, 0, 8.046, 24 * 1024, 24 * 64},
 	} {
 		f, err := os.Open(x.file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		tr, list := all(t, f, Options{})
 		f.Close()
 		prompts, gens, last := 0, 0, 0.0
@@ -69,9 +66,7 @@ func TestFormats(t *testing.T) {
 // Hashes stand for blocks of 512 tokens, and a speed makes arrivals come sooner.
 func TestMooncake(t *testing.T) {
 	data, err := os.ReadFile("testdata/mooncake.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, list := all(t, strings.NewReader(string(data)), Options{Speed: 2, Requests: 3})
 	if len(list) != 3 || list[1].At != 1.5 || list[0].HashTokens != 512 || len(list[0].Hashes) != 5 || list[0].Hashes[1] != 42 {
 		t.Errorf("%+v", list)
@@ -116,9 +111,7 @@ func FuzzRead(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.[cj]s*")
 	for _, name := range files {
 		data, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testkit.Must(f, err)
 		f.Add(string(data))
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
 )
@@ -23,9 +24,7 @@ func TestSumOptions(t *testing.T) {
 			t.Errorf("%+v: %d rows, %+v, %v", c, rows, o, err)
 		}
 		sh, err := o.shape(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		b := measureBuffers(&sh, &o, 132)
 		for _, want := range b.want {
 			if want.what == "the attention's sums" && want.bytes != 2*c.bytes { // float32
@@ -57,9 +56,7 @@ func TestSharedBencher(t *testing.T) {
 		t.Skipf("%d GPUs here, %v", n, err)
 	}
 	b, err := OpenBencher(folder, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer b.Close()
 	if emulate.RealGPU() != nil {
 		b.sums = 4 // the processor takes its time

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/routing"
@@ -18,9 +19,7 @@ func TestQueryCheck(t *testing.T) {
 		return Query{Kind: "gemm", Shape: map[string]int{"m": 8, "n": 128, "k": 64}, Rotate: 1 << 20, Samples: 3, Seconds: 0.01}
 	}
 	q := good()
-	if err := q.Check(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, q.Check())
 	for says, change := range map[string]func(*Query){
 		`no operator "all_gather"`:        func(q *Query) { q.Kind = "all_gather" },
 		"all_reduce over 1 GPUs":          func(q *Query) { q.Kind, q.Shape = "all_reduce", map[string]int{"bytes": 1024} },
@@ -50,9 +49,7 @@ func TestAttentionOptions(t *testing.T) {
 			for _, batch := range []int{1, 8, 32} {
 				q := Query{Kind: "attention_decode", Shape: map[string]int{"batch": batch, "context": context, "heads": h[0], "kv_heads": h[1], "head_dim": h[2]}, Rotate: 4 * l2}
 				o, cold, err := attentionOptions(&q)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				layers := o.Model.NumLayers()
 				if cacheBytes := 4 * layers * batch * h[1] * h[2] * context; cold != (cacheBytes > 4*l2) || !cold && layers != maxBenchLayers {
 					t.Errorf("%v: %d layers hold %d bytes, cold %v", q.Shape, layers, cacheBytes, cold)
@@ -100,9 +97,7 @@ func TestRounds(t *testing.T) {
 func TestBencher(t *testing.T) {
 	gpu(t)
 	b, err := OpenBencher(os.Getenv("LLMPROF_TEST_CUDA_LIBS"), cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer b.Close()
 	for _, q := range []Query{
 		{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 1024, "k": 1024}},
@@ -141,9 +136,7 @@ func TestMixtureBencher(t *testing.T) {
 	emulate.Long(t)
 	folder := emulate.Device(t)
 	b, err := OpenBencher(folder, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer b.Close()
 	b.mixtures = 1
 	var e *Engine
@@ -154,15 +147,9 @@ func TestMixtureBencher(t *testing.T) {
 	for _, batch := range []int{1, 5, 17} {
 		q := Query{Kind: "mixture_decode", Shape: map[string]int{"batch": batch, "experts": 32, "top_k": 2, "hidden": 256, "width": 64}, Samples: 3}
 		op, err := b.moeDecode(&q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := op.queue(); err != nil {
-			t.Fatal(err)
-		}
-		if err := op.s.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, op.queue())
+		testkit.Must(t, op.s.Sync())
 		got, want := float64(hits(t, e, batch)), routing.Distinct(32, 2, float64(batch))
 		if t.Logf("batch %d hits %v of 32 experts, expected %.1f", batch, got, want); math.Abs(got-want) > 5 || op.calls != mixtureLayers {
 			t.Errorf("batch %d, %d calls: %v experts are hit, %v expected", batch, op.calls, got, want)
@@ -203,9 +190,7 @@ func TestMixtureLessAttention(t *testing.T) {
 	}
 	q := Query{Kind: "mixture_decode", Shape: map[string]int{"batch": 1, "experts": 16, "top_k": 4, "hidden": 1024, "width": 768}, Rotate: 64 << 20, Samples: 3}
 	got, err := b.Time(&q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, s := range got.Seconds {
 		if math.Abs(s*1e6-1) > 1e-3 {
 			t.Errorf("%v s a call, want 1 us", s)
@@ -228,9 +213,7 @@ func onStandIn(t *testing.T) (*Bencher, *cuda.StandIn, func() *cuda.StandIn) {
 		t.Fatal(err)
 	}
 	m, err := b.dev.Load([]byte("no code"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if b.p, err = newProgram(b.dev, m, benchShape(), skinnyGEMMs()); err != nil {
 		t.Fatal(err)
 	}
@@ -312,9 +295,7 @@ func TestOperatorBencher(t *testing.T) {
 	emulate.Long(t)
 	folder := emulate.Device(t)
 	b, err := OpenBencher(folder, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer b.Close()
 	opened := 0
 	b.open = func(o Options) (*Engine, error) {
@@ -332,12 +313,8 @@ func TestOperatorBencher(t *testing.T) {
 			t.Error(err)
 		}
 		op, err := b.operation(&q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := op.queue(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, op.queue())
 		if err := errors.Join(op.s.Sync(), op.free()); err != nil {
 			t.Errorf("%s: %v", q.Kind, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/workload"
@@ -110,12 +111,8 @@ type runner interface {
 func compareRun(t *testing.T, e runner, opt Options, r *reference, gen int, poison func() error) {
 	t.Helper()
 	prompts := randomPrompts(3, opt.Batch, opt.PromptLen, r.s.vocab)
-	if err := e.SetPrompts(prompts); err != nil {
-		t.Fatal(err)
-	}
-	if err := poison(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, e.SetPrompts(prompts))
+	testkit.Must(t, poison())
 	chosen := make([][]int32, gen)
 	logits := make([][][]float32, gen)
 	for i := range gen {
@@ -125,9 +122,7 @@ func compareRun(t *testing.T, e runner, opt Options, r *reference, gen int, pois
 		} else {
 			chosen[i], err = e.Step()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if logits[i], err = e.Logits(); err != nil {
 			t.Fatal(err)
 		}
@@ -179,25 +174,17 @@ func TestSameAgain(t *testing.T) {
 		gen, runs = 4, 2
 	}
 	e := open(t, tinyLlama, Options{Seed: 1, Workload: workload.Workload{Batch: 5, PromptLen: 70, GenLen: gen}})
-	if err := e.SetPrompts(randomPrompts(9, 5, 70, e.shape.vocab)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, e.SetPrompts(randomPrompts(9, 5, 70, e.shape.vocab)))
 	var before []string
 	for range runs {
 		var now []string
 		first, err := e.Prefill()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for range gen - 1 {
 			tok, err := e.Step()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			l, err := e.Logits()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			now = append(now, fmt.Sprint(first, tok, l[4][:50]))
 		}
 		for i := range before {

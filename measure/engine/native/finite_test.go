@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/workload"
 )
 
@@ -17,22 +18,16 @@ func spoil(t *testing.T, folder, name string, bits uint16, n int) {
 	t.Helper()
 	path := filepath.Join(folder, "model.safetensors")
 	file, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	data := 8 + int(binary.LittleEndian.Uint64(file))
 	var header map[string]struct {
 		Offsets []int `json:"data_offsets"`
 	}
-	if err := json.Unmarshal(file[8:data], &header); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(file[8:data], &header))
 	for i := range n {
 		binary.LittleEndian.PutUint16(file[data+header[name].Offsets[0]+2*i:], bits)
 	}
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, file, 0o600))
 }
 
 // Weights that are NaN, infinite or too large are found in the first scores. The error names the
@@ -54,9 +49,7 @@ func TestWeightsThatAreNoNumbers(t *testing.T) {
 		folder := checkpointOf(t, config, 7)
 		spoil(t, folder, c.tensor, c.bits, c.n)
 		team := openShared(t, config, Options{TP: 1, Weights: folder, Workload: workload.Workload{Batch: 2, PromptLen: 9, GenLen: 1}})
-		if err := team.SetPrompts(randomPrompts(9, 2, 9, 1000)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, team.SetPrompts(randomPrompts(9, 2, 9, 1000)))
 		if _, err := team.Prefill(); err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package native
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -41,10 +42,7 @@ func (s *shape) gemmaNumbers(family string, n *numbers, config []byte) error {
 	if err := json.Unmarshal(config, &given); err != nil {
 		return fmt.Errorf("config.json: %w", err)
 	}
-	act := n.Activation
-	if act == "" {
-		act = n.Act
-	}
+	act := cmp.Or(n.Activation, n.Act)
 	if act != "" && act != "gelu_pytorch_tanh" {
 		return fmt.Errorf("the activation is %q; this engine has gelu_pytorch_tanh for Gemma", act)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/models"
 	"llmprof/workload"
@@ -25,16 +26,10 @@ func TestWindows(t *testing.T) {
 				emulate.Long(t)
 			}
 			e := open(t, tiny()[c.name], Options{Seed: 3, Workload: workload.Workload{Batch: 2, PromptLen: c.prompt, GenLen: c.gen}})
-			if err := e.SetPrompts(randomPrompts(4, 2, c.prompt, e.shape.vocab)); err != nil {
-				t.Fatal(err)
-			}
-			if err := poison(e); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, e.SetPrompts(randomPrompts(4, 2, c.prompt, e.shape.vocab)))
+			testkit.Must(t, poison(e))
 			first, err := e.Prefill()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			var before [][]float32
 			for round := range 2 {
 				for i := range c.gen - 1 {
@@ -42,18 +37,14 @@ func TestWindows(t *testing.T) {
 						t.Fatal(err)
 					}
 					scores, err := e.Logits()
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, err)
 					if round == 0 {
 						before = append(before, scores[1])
 					} else if fmt.Sprint(before[i]) != fmt.Sprint(scores[1]) {
 						t.Fatalf("step %d has other scores after Rewind", i)
 					}
 				}
-				if err := e.Rewind(first); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, e.Rewind(first))
 			}
 			kv := 0
 			for _, w := range windows(e.opt.Model) {
@@ -74,9 +65,7 @@ func TestWindows(t *testing.T) {
 func TestTried(t *testing.T) {
 	for name, config := range tiny() {
 		m, err := models.Read(name, []byte(config))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if !Tried(&Options{Model: m, Config: []byte(config), Workload: workload.Workload{Batch: 1, PromptLen: 100, GenLen: 2}}) {
 			t.Errorf("%s: has run on a GPU", name)
 		}
@@ -87,9 +76,7 @@ func TestTried(t *testing.T) {
 	}
 	for name, config := range shareable() {
 		m, err := models.Read(name, []byte(config))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for tp, want := range map[int]bool{2: true, 4: true, 8: false} {
 			if got := Tried(&Options{Model: m, Config: []byte(config), TP: tp, Workload: workload.Workload{Batch: 1, PromptLen: 100, GenLen: 2}}); got != want {
 				t.Errorf("%s on %d GPUs: tried %v", name, tp, got)

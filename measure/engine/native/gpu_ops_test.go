@@ -8,6 +8,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/unit"
 	"llmprof/workload"
@@ -17,15 +18,11 @@ import (
 func run(t *testing.T, e *Engine) [][]int32 {
 	t.Helper()
 	first, err := e.Prefill()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	all := [][]int32{first}
 	for range e.opt.GenLen - 1 {
 		next, err := e.Step()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		all = append(all, next)
 	}
 	return all
@@ -48,34 +45,24 @@ func TestGPUReplay(t *testing.T) {
 			{Seed: 7, Workload: workload.Workload{Batch: 2, PromptLen: 9000, GenLen: 4}}, {Seed: 7, Workload: workload.Workload{Batch: 2, PromptLen: 30, GenLen: 8}, Products: CublasGEMM, Eager: true},
 		} {
 			e := open(t, config, opt)
-			if err := e.SetPrompts(randomPrompts(3, opt.Batch, opt.PromptLen, e.shape.vocab)); err != nil {
-				t.Fatal(err)
-			}
-			if err := poison(e); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, e.SetPrompts(randomPrompts(3, opt.Batch, opt.PromptLen, e.shape.vocab)))
+			testkit.Must(t, poison(e))
 			before := run(t, e)
 			for _, phase := range []string{"decode", "prefill"} {
 				r, err := e.ReplayPrefill()
 				if phase == "decode" {
 					r, err = e.ReplayStep(before[0])
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				for range 2 {
-					if err := r.Round(); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, r.Round())
 				}
 				for _, o := range r.All() {
 					if !(median(o.Times) > 0) {
 						t.Errorf("%s, batch %d: %s took %v", name, opt.Batch, o.Name, o.Times)
 					}
 				}
-				if err := r.Close(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, r.Close())
 			}
 			if diff := gocmp.Diff(before, run(t, e)); diff != "" {
 				t.Errorf("%s, batch %d: tokens before and after (-before +after):\n%s", name, opt.Batch, diff)
@@ -90,21 +77,13 @@ func TestGPUReplay(t *testing.T) {
 func TestGPUReplayCloses(t *testing.T) {
 	gpu(t)
 	e := open(t, llama8B, Options{Seed: 1, Workload: workload.Workload{Batch: 1, PromptLen: 1024, GenLen: 32}})
-	if err := e.SetPrompts(randomPrompts(1, 1, 1024, e.shape.vocab)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, e.SetPrompts(randomPrompts(1, 1, 1024, e.shape.vocab)))
 	first, err := e.Prefill()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r, err := e.ReplayStep(first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for range 20 {
-		if err := r.Round(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.Round())
 	}
 	sum, whole := 0.0, median(r.Whole.Times)
 	for _, o := range r.Operators {
@@ -131,15 +110,11 @@ func TestGPUTracer(t *testing.T) {
 			continue // the processor takes its time
 		}
 		e := open(t, config, Options{Seed: 7, Workload: workload.Workload{Batch: 3, PromptLen: 63, GenLen: 6}})
-		if err := e.SetPrompts(randomPrompts(3, 3, 63, e.shape.vocab)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, e.SetPrompts(randomPrompts(3, 3, 63, e.shape.vocab)))
 		want := run(t, e)
 		ns := int64(0)
 		tracer, err := e.NewTracer(func() int64 { ns++; return ns })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var got [][]int32
 		for i := range want {
 			trace := tracer.Step
@@ -147,9 +122,7 @@ func TestGPUTracer(t *testing.T) {
 				trace = tracer.Prefill
 			}
 			step, err := trace()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			got = append(got, slices.Clone(e.next.Data))
 			for _, s := range step.Spans {
 				if s.End < s.Begin {

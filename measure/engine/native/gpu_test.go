@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/models"
@@ -20,9 +21,7 @@ func gpu(t testing.TB) {
 	if errors.As(err, &missing) || errors.As(err, &failed) && failed.Call == "cuInit" || errors.Is(err, emulate.ErrHidden) {
 		t.Skipf("no GPU here: %v", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 }
 
 // slow reports whether tests run fewer and smaller cases: on an emulated GPU, and if
@@ -53,9 +52,7 @@ func open(t testing.TB, config string, opt Options) *Engine {
 func modelOf(t testing.TB, config string, opt Options) Options {
 	t.Helper()
 	m, err := models.Read("test", []byte(config))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	opt.Model, opt.Config = m, []byte(config)
 	return opt
 }
@@ -67,17 +64,13 @@ func ready[E interface {
 }](t testing.TB, opt Options, open func(Options) (E, error)) E {
 	t.Helper()
 	e, err := open(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := e.Prepare(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, e.Prepare())
 	return e
 }
 

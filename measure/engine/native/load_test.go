@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/measure/engine/native/safetensors"
@@ -31,9 +32,7 @@ func fileOf(b *testing.B, opt Options, dtype string) (folder string, size int64)
 	b.Helper()
 	opt.TP, opt.Quantization = 1, Unquantized
 	e, err := newEngine(opt, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	value := map[string][]byte{"BF16": {0x80, 0x3f}, "F16": {0, 0x3c}, "F32": {1, 2, 0x80, 0x3f}}[dtype]
 	header := map[string]any{}
 	for _, t := range e.w.tensors {
@@ -42,22 +41,16 @@ func fileOf(b *testing.B, opt Options, dtype string) (folder string, size int64)
 		size += n
 	}
 	text, err := json.Marshal(header)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	folder = b.TempDir()
 	f, err := os.Create(filepath.Join(folder, "model.safetensors"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	_, err = f.Write(append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...))
 	block := bytes.Repeat(value, 1<<20)
 	for left := size; left > 0 && err == nil; left -= int64(len(block)) {
 		_, err = f.Write(block[:min(left, int64(len(block)))])
 	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, errors.Join(err, f.Close()))
 	return folder, size
 }
 
@@ -80,12 +73,8 @@ func BenchmarkLoad(b *testing.B) {
 			b.SetBytes(size)
 			for b.Loop() {
 				team, err := openTeam(opt, func(int) (*cuda.Device, error) { return cuda.NewStandIn().Device, nil }, (*Engine).compileNothing)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := team.Close(); err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, err)
+				testkit.Must(b, team.Close())
 			}
 		})
 	}
@@ -123,9 +112,7 @@ func loadOnly(b *testing.B, opt Options, bytes, most int, do func(*staging) erro
 	b.Helper()
 	must := func(err error) {
 		b.Helper()
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 	}
 	ckpt, err := opt.open()
 	must(err)
@@ -242,9 +229,7 @@ func weightsOf(t *testing.T, team *Team, rank int) (out []byte) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return out
 }
 

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"llmprof"
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/measure/engine/native/safetensors"
@@ -384,25 +385,17 @@ func TestFormatsAgainstReference(t *testing.T) {
 // included.
 func TestFormatsSizesAreTheEstimates(t *testing.T) {
 	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, name := range []string{"llama3.1-8b", "qwen2.5-32b", "qwen3-32b", "gemma2-27b", "qwen3-30b-a3b", "mixtral-8x7b"} {
 		m, err := table.Model(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		config, err := table.Config(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, q := range []Quantization{Unquantized, FP8, INT4} {
 			for _, fp16 := range []bool{false, true} {
 				opt := Options{Model: m, Config: config, Workload: workload.Workload{Batch: 3, PromptLen: 1000, GenLen: 25}, FP16: fp16, Quantization: q}
 				e, err := newEngine(opt, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				want := theory(t, &opt)
 				if got := e.w.stored; got != int64(want.Weights) {
 					t.Errorf("%s, %+v: %d bytes of weights, in theory %.0f", name, formats(&opt), got, float64(want.Weights))
@@ -467,14 +460,10 @@ func (s *store) clone() *store {
 func (s *store) write(t *testing.T) string {
 	t.Helper()
 	text, err := json.Marshal(s.header)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	folder := t.TempDir()
 	file := append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), s.data...)
-	if err := os.WriteFile(filepath.Join(folder, "model.safetensors"), file, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(folder, "model.safetensors"), file, 0o644))
 	return folder
 }
 

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/safetensors"
 	"llmprof/models"
 )
@@ -33,13 +34,9 @@ func newReference(t testing.TB, config string, seed uint64) *reference {
 func shapeOf(t testing.TB, config string) (*models.Model, shape) {
 	t.Helper()
 	m, err := models.Read("test", []byte(config))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s, err := readShape(m, []byte(config))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return m, s
 }
 

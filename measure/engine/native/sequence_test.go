@@ -14,6 +14,7 @@ import (
 	"llmprof/analytic/breakdown"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/models"
 	"llmprof/workload"
@@ -24,9 +25,7 @@ func standIn(t testing.TB, config string, opt Options) (*Engine, *cuda.StandIn) 
 	t.Helper()
 	s := cuda.NewStandIn()
 	e := ready(t, modelOf(t, config, opt), func(o Options) (*Engine, error) { return OnStandIn(o, s) })
-	if err := e.SetPrompts(randomPrompts(1, opt.Batch, opt.PromptLen, e.shape.vocab)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, e.SetPrompts(randomPrompts(1, opt.Batch, opt.PromptLen, e.shape.vocab)))
 	s.Queued = nil
 	return e, s
 }
@@ -35,9 +34,7 @@ func standIn(t testing.TB, config string, opt Options) (*Engine, *cuda.StandIn) 
 func queued(t testing.TB, s *cuda.StandIn, work func() error) []string {
 	t.Helper()
 	s.Queued = nil
-	if err := work(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, work())
 	return slices.Clone(s.Queued)
 }
 
@@ -184,21 +181,13 @@ func divides(t *testing.T, config string, ranks int) bool {
 func estimate(t *testing.T, o *Options) breakdown.Report {
 	t.Helper()
 	g, err := hardware.Find(llmprof.HardwareTOML, "h200")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	profile, err := engine.Parse("native")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cal, err := analytic.Constants(&g, profile, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	machine, err := analytic.NewMachine(&g, cal, profile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	scheme := models.StoredScheme(o.Model)
 	if name := formats(o); name != "" {
 		if scheme, err = models.ParseScheme(name); err != nil {
@@ -210,9 +199,7 @@ func estimate(t *testing.T, o *Options) breakdown.Report {
 		Workload: analytic.Workload{Batch: o.Batch, PromptLen: o.PromptLen, GenLen: o.GenLen},
 		Parallel: analytic.Parallelism{TP: o.ranks()},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return r
 }
 
@@ -337,13 +324,9 @@ func TestReplaysMakeUpTheStep(t *testing.T) {
 		} {
 			e, s := standIn(t, config, opt)
 			first, err := e.Prefill()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			step, err := e.ReplayStep(first)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if want := opt.PromptLen + (opt.GenLen-2)/2; step.Context != want {
 				t.Errorf("the step is at context %d, want %d", step.Context, want)
 			}
@@ -358,9 +341,7 @@ func TestReplaysMakeUpTheStep(t *testing.T) {
 			}
 			compareReplay(t, name, s, step, whole, parts)
 			prefill, err := e.ReplayPrefill()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			whole = queued(t, s, e.QueuePrefill)
 			compareReplay(t, name, s, prefill, whole, whole)
 		}
@@ -386,9 +367,7 @@ func compareReplay(t *testing.T, name string, s *cuda.StandIn, r *Replay, whole,
 	}
 	const rounds = 3
 	for range rounds {
-		if err := r.Round(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.Round())
 	}
 	var sum float64
 	for _, o := range r.Operators {
@@ -411,9 +390,7 @@ func compareReplay(t *testing.T, name string, s *cuda.StandIn, r *Replay, whole,
 func TestStepAfterReplay(t *testing.T) {
 	e, s := standIn(t, tinyLlama, Options{Workload: workload.Workload{Batch: 2, PromptLen: 30, GenLen: 9}})
 	first, err := e.Prefill()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	step := func() error {
 		if err := e.Rewind(first); err != nil {
 			return err
@@ -423,15 +400,9 @@ func TestStepAfterReplay(t *testing.T) {
 	}
 	before := queued(t, s, step)
 	r, err := e.ReplayStep(first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Round(); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, r.Round())
+	testkit.Must(t, r.Close())
 	if _, err := e.Step(); err == nil || !strings.Contains(err.Error(), "is full, or no prompt") {
 		t.Errorf("a step without a Rewind: %v", err)
 	}
@@ -448,9 +419,7 @@ func TestTracer(t *testing.T) {
 	e, s := standIn(t, tinyQwen3, Options{Workload: workload.Workload{Batch: 2, PromptLen: 30, GenLen: 9}, Eager: true})
 	ns := int64(0)
 	tracer, err := e.NewTracer(func() int64 { ns += 1e6; return ns })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer tracer.Close()
 	for _, c := range []struct {
 		trace func() (*TracedStep, error)
@@ -476,9 +445,7 @@ func TestTracer(t *testing.T) {
 			t.Errorf("the device took %v, the spans %v", got.Device, last)
 		}
 	}
-	if err := e.Rewind([]int32{0, 0}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, e.Rewind([]int32{0, 0}))
 	for i := range 9 {
 		if _, err := tracer.Step(); (err != nil) != (i == 8) {
 			t.Errorf("step %d of 8: %v", i, err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"llmprof"
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/safetensors"
 	"llmprof/models"
@@ -182,19 +183,13 @@ func TestNoRoomForHeads(t *testing.T) {
 // lays out are the model's.
 func TestTable(t *testing.T) {
 	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	run := 0
 	for _, name := range table.Names() {
 		m, err := table.Model(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		config, err := table.Config(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		s, err := readShape(m, config)
 		var no *UnsupportedError
 		switch {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/workload"
 )
@@ -102,13 +103,9 @@ func TestSpeed(t *testing.T) {
 		}
 	}
 	text, err := json.MarshalIndent(m.rows, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if dir := os.Getenv("OUT"); dir != "" {
-		if err := os.WriteFile(filepath.Join(dir, "native-speed.json"), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, "native-speed.json"), text, 0o644))
 	}
 }
 
@@ -124,9 +121,7 @@ func partOf(t *testing.T, model string, parts int) string {
 func number(t *testing.T, s string) int {
 	t.Helper()
 	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return n
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/routing"
 	"llmprof/workload"
@@ -21,9 +22,7 @@ const deepMixture = `{"model_type":"qwen3_moe","hidden_size":256,"intermediate_s
 func hit(t *testing.T, layers, tokens int, spread bool) int {
 	t.Helper()
 	e := open(t, fmt.Sprintf(deepMixture, layers), Options{Seed: 7, Workload: workload.Workload{Batch: 1, PromptLen: tokens, GenLen: 1}, Spread: spread})
-	if err := e.SetPrompts(randomPrompts(3, 1, tokens, e.shape.vocab)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, e.SetPrompts(randomPrompts(3, 1, tokens, e.shape.vocab)))
 	if _, err := e.Prefill(); err != nil {
 		t.Fatal(err)
 	}
@@ -34,9 +33,7 @@ func hit(t *testing.T, layers, tokens int, spread bool) int {
 func hits(t *testing.T, e *Engine, tokens int) int {
 	t.Helper()
 	chosen := make([]int32, tokens*e.shape.topK)
-	if err := cuda.Download(e.dev, chosen, e.b.chosen); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cuda.Download(e.dev, chosen, e.b.chosen))
 	slices.Sort(chosen)
 	return len(slices.Compact(chosen))
 }

@@ -186,8 +186,7 @@ func (t *Team) Each(do func(rank int, e *Engine) error) error {
 // explain adds the rank to an error, and its reason if it is known: a rank that waits too long for
 // another ends its kernel.
 func (e *Engine) explain(err error) error {
-	var failed *cuda.Error
-	if errors.As(err, &failed) && e.timedOut != nil && e.timedOut.Data != nil && e.timedOut.Data[0] != 0 {
+	if _, ok := errors.AsType[*cuda.Error](err); ok && e.timedOut != nil && e.timedOut.Data != nil && e.timedOut.Data[0] != 0 {
 		return fmt.Errorf("native: rank %d waited for rank %d for more than %v: %w", e.shape.rank, e.timedOut.Data[0]-1, e.limit(), err)
 	}
 	return fmt.Errorf("native: rank %d: %w", e.shape.rank, err)

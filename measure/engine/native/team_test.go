@@ -18,6 +18,7 @@ import (
 
 	"llmprof"
 	"llmprof/analytic/engine"
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/measure/engine/native/safetensors"
@@ -127,24 +128,16 @@ func TestSharedSameAgain(t *testing.T) {
 	var before string
 	for _, eager := range []bool{false, true} {
 		team := openShared(t, config, Options{TP: 2, Seed: 1, Workload: workload.Workload{Batch: 5, PromptLen: 35, GenLen: 6}, Eager: eager})
-		if err := team.SetPrompts(randomPrompts(9, 5, 35, 1000)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, team.SetPrompts(randomPrompts(9, 5, 35, 1000)))
 		for range 2 {
 			first, err := team.Prefill()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			now := fmt.Sprint(first)
 			for range 5 {
 				tok, err := team.Step()
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				l, err := team.Logits()
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				now += fmt.Sprint(tok, l[4])
 			}
 			if before != "" && now != before {
@@ -164,16 +157,12 @@ func TestSharedCheckpoint(t *testing.T) {
 		var before string
 		for _, weights := range []string{"", folder} {
 			team := openShared(t, config, Options{TP: 2, Seed: 7, Weights: weights, Workload: workload.Workload{Batch: 2, PromptLen: 9, GenLen: 1}})
-			if err := team.SetPrompts(randomPrompts(9, 2, 9, 1000)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, team.SetPrompts(randomPrompts(9, 2, 9, 1000)))
 			if _, err := team.Prefill(); err != nil {
 				t.Fatal(err)
 			}
 			l, err := team.Logits()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if now := fmt.Sprint(l); before != "" && now != before {
 				t.Errorf("%s: other scores:\n%.300s\n%.300s", name, before, now)
 			} else {
@@ -200,14 +189,10 @@ func checkpointOf(t *testing.T, config string, seed uint64) string {
 		header[ts.name] = map[string]any{"dtype": "BF16", "shape": ts.shape, "data_offsets": []int{begin, len(data)}}
 	}
 	text, err := json.Marshal(header)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	folder := t.TempDir()
 	file := append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), data...)
-	if err := os.WriteFile(filepath.Join(folder, "model.safetensors"), file, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(folder, "model.safetensors"), file, 0o644))
 	return folder
 }
 
@@ -216,17 +201,11 @@ func checkpointOf(t *testing.T, config string, seed uint64) string {
 func TestSharedSizesAreTheEstimates(t *testing.T) {
 	for _, name := range []string{"llama3.1-8b", "qwen2.5-32b", "qwen3-32b", "gemma2-27b", "mixtral-8x7b", "qwen2.5-3b", "gemma-2b", "qwen3-30b-a3b", "qwen3-235b-a22b"} {
 		table, err := models.Load(llmprof.ModelsJSON)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		m, err := table.Model(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		config, err := table.Config(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, tp := range []int{1, 2, 4, 8} {
 			opt := Options{Model: m, Config: config, TP: tp, Workload: workload.Workload{Batch: 3, PromptLen: 1000, GenLen: 25}}
 			if name == "qwen3-235b-a22b" && tp < 8 { // a key head has 16 query heads
@@ -238,9 +217,7 @@ func TestSharedSizesAreTheEstimates(t *testing.T) {
 			var weights, cache float64
 			for rank := range tp {
 				e, err := newEngine(opt, rank)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				weights += 2 * float64(e.w.params)
 				cache += float64(measureBuffers(&e.shape, &e.opt, 132).kv)
 			}
@@ -271,9 +248,7 @@ func TestSharedRankFails(t *testing.T) {
 
 func rankFails(t *testing.T, opt Options) {
 	team := openShared(t, shareable()["llama"], opt)
-	if err := team.SetPrompts(randomPrompts(9, opt.Batch, 5, 1000)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, team.SetPrompts(randomPrompts(9, opt.Batch, 5, 1000)))
 	if _, err := team.Prefill(); err != nil {
 		t.Fatal(err)
 	}
@@ -309,9 +284,7 @@ func TestIndivisible(t *testing.T) {
 		{9, "tp 9: 1 to 8 GPUs of one host can share a model"}, {-1, "tp -1: 1 to 8 GPUs of one host can share a model"},
 	} {
 		m, err := models.Read("test", []byte(shareable()["qwen2"]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		err = Check(&Options{Model: m, Config: []byte(shareable()["qwen2"]), TP: c.tp, Workload: workload.Workload{Batch: 1, PromptLen: 1, GenLen: 1}})
 		var no *UnsupportedError
 		if !errors.As(err, &no) || !strings.Contains(err.Error(), c.want+"; it can be shared by 1, 2, 4") {
@@ -323,9 +296,7 @@ func TestIndivisible(t *testing.T) {
 // A single engine refuses a part of a model, because it would wait for the other ranks forever.
 func TestOpenAlone(t *testing.T) {
 	m, err := models.Read("test", []byte(shareable()["llama"]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var no *UnsupportedError
 	if _, err := Open(Options{Model: m, Config: []byte(shareable()["llama"]), TP: 2, Workload: workload.Workload{Batch: 1, PromptLen: 1, GenLen: 1}}); !errors.As(err, &no) {
 		t.Errorf("%v", err)
@@ -342,9 +313,7 @@ func TestShards(t *testing.T) {
 			counts := map[string][]int{}
 			for rank := range ranks {
 				s, err := whole.divide("test", rank, ranks)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				w := layout(&s)
 				params += w.params
 				for i := range w.tensors {
@@ -442,9 +411,7 @@ func TestPostsAsEstimated(t *testing.T) {
 func TestTogether(t *testing.T) {
 	folder := emulate.Device(t)
 	n, err := cuda.Count(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := cuda.Together(folder, 1); err != nil {
 		t.Errorf("one GPU: %v", err)
 	}
@@ -461,9 +428,7 @@ func TestTogether(t *testing.T) {
 func TestTeamCompilesWhatItLoads(t *testing.T) {
 	q := Query{Kind: "all_reduce", Shape: map[string]int{"bytes": 8 << 10}, TP: 4}
 	o, _, err := sumOptions(&q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var mutex sync.Mutex
 	var all []string
 	team, err := openTeam(o, func(int) (*cuda.Device, error) { return cuda.NewStandIn().Device, nil }, func(e *Engine) error {
@@ -472,9 +437,7 @@ func TestTeamCompilesWhatItLoads(t *testing.T) {
 		mutex.Unlock()
 		return e.compileNothing()
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer team.Close()
 	if slices.Sort(all); len(all) != 5 || all[0] != all[4] {
 		t.Errorf("one rank and then four compile for\n%s", strings.Join(all, "\n"))

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/workload"
@@ -34,9 +35,7 @@ func TestGPUIsTransformersAt8B(t *testing.T) {
 	args := []string{"write", dir}
 	for _, name := range names {
 		config := filepath.Join(dir, name+"-8b.json")
-		if err := os.WriteFile(config, []byte(llama8B), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(config, []byte(llama8B), 0o644))
 		args = append(args, config)
 	}
 	logitsScript(t, args...)
@@ -49,9 +48,7 @@ func TestGPUIsTransformersAt8B(t *testing.T) {
 			Close() error
 		}) {
 			said.add(t, name, folder, e, w, 128256)
-			if err := e.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, e.Close())
 			t.Logf("%s: batch %d, prompt %d: %d tokens after %.0f s", name, w.Batch, w.PromptLen, w.GenLen, time.Since(begin).Seconds())
 		}
 		for _, w := range []workload.Workload{{Batch: 1, PromptLen: 1, GenLen: 64}, {Batch: 8, PromptLen: 77, GenLen: 64}, {Batch: 1, PromptLen: 4096, GenLen: 3}} {

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/measure/engine/native/safetensors"
 	"llmprof/measure/engine/pythontest"
@@ -60,9 +61,7 @@ func checkpointsOf(t *testing.T, configs map[string]string, some ...string) []ch
 	args := []string{"write", dir}
 	for _, name := range names {
 		path := filepath.Join(dir, name+".json")
-		if err := os.WriteFile(path, []byte(configs[name]), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, []byte(configs[name]), 0o644))
 		args = append(args, path)
 	}
 	logitsScript(t, args...)
@@ -92,18 +91,12 @@ func scores(t *testing.T, requests []scoreRequest) [][][][]float64 {
 	t.Helper()
 	dir := t.TempDir()
 	text, err := json.Marshal(requests)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	request, answer := filepath.Join(dir, "request.json"), filepath.Join(dir, "answer")
-	if err := os.WriteFile(request, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(request, text, 0o644))
 	logitsScript(t, "score", request, answer)
 	raw, err := os.ReadFile(answer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	out := make([][][][]float64, len(requests))
 	for i, r := range requests {
 		for _, s := range r.Sequences {
@@ -129,24 +122,16 @@ func scores(t *testing.T, requests []scoreRequest) [][][][]float64 {
 func fromCheckpoint(t *testing.T, c checkpoint) *reference {
 	t.Helper()
 	m, err := models.Read(c.name, c.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s, err := readShape(m, c.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	files, err := safetensors.Open(c.folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer files.Close()
 	r := &reference{s: s, model: c.folder, w: map[string][]float64{}, windows: windows(m)}
 	for _, ts := range layout(&s).tensors {
 		values, err := files.BF16(ts.name, ts.shape)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, v := range values {
 			r.w[ts.name] = append(r.w[ts.name], bf16(v))
 		}
@@ -195,9 +180,7 @@ func TestGPUIsTransformers(t *testing.T) {
 			e := open(t, string(c.config), Options{Weights: c.folder, Workload: w})
 			said.add(t, c.name, c.folder, e, w, e.shape.vocab)
 			said.limits = append(said.limits, limitsOf(t, c, said.last().Sequences, w.PromptLen-1))
-			if err := e.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, e.Close())
 		}
 	}
 	said.compare(t)
@@ -334,19 +317,13 @@ func limitsOf(t *testing.T, c checkpoint, sequences [][]int, first int) [][]floa
 // generate runs a whole request and gives the scores and tokens of every step.
 func generate(t *testing.T, e runner, gen int, prompts [][]int) (logits [][][]float32, chosen [][]int32) {
 	t.Helper()
-	if err := e.SetPrompts(prompts); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, e.SetPrompts(prompts))
 	step := e.Prefill
 	for range gen {
 		tokens, err := step()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		scores, err := e.Logits()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for i, token := range tokens {
 			if best := argmax(scores[i]); best != token {
 				t.Fatalf("sequence %d: token %d was chosen, %d has the best score", i, token, best)

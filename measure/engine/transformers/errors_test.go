@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/pythontest"
 	"llmprof/measure/engine/transformers"
@@ -27,14 +28,10 @@ func TestLoadRefuses(t *testing.T) {
 	w := start(t)
 	empty := t.TempDir()
 	lone := filepath.Join(t.TempDir(), "config.json")
-	if err := os.WriteFile(lone, tiny(t, "llama"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(lone, tiny(t, "llama"), 0o600))
 	remote := t.TempDir()
 	custom := `{"model_type":"own","auto_map":{"AutoConfig":"own.Config","AutoModelForCausalLM":"own.Model"}}`
-	if err := os.WriteFile(filepath.Join(remote, "config.json"), []byte(custom), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(remote, "config.json"), []byte(custom), 0o600))
 	tests := map[string]struct {
 		change     func(*engine.Load)
 		kind, says string
@@ -133,9 +130,7 @@ func TestPythonWithoutTorch(t *testing.T) {
 		t.Skipf("no Python to make an environment with: %v, %s", err, out)
 	}
 	w, err := transformers.Start(t.Context(), transformers.Options{Python: filepath.Join(bare, "bin", "python")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer w.Close()
 	_, err = w.Load(t.Context(), tinyLoad(t, "llama"))
 	wantFailure(t, "no torch", err, engine.Missing, "has no torch: install torch 2.5 or later there")
@@ -145,13 +140,9 @@ func TestPythonWithoutTorch(t *testing.T) {
 func TestOldTransformers(t *testing.T) {
 	old := t.TempDir()
 	info := filepath.Join(old, "transformers-4.30.0.dist-info")
-	if err := os.Mkdir(info, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(info, 0o700))
 	text := "Metadata-Version: 2.1\nName: transformers\nVersion: 4.30.0\n"
-	if err := os.WriteFile(filepath.Join(info, "METADATA"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(info, "METADATA"), []byte(text), 0o600))
 	t.Setenv("PYTHONPATH", old)
 	w := start(t)
 	_, err := w.Load(t.Context(), tinyLoad(t, "llama"))

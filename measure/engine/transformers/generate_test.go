@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/pythontest"
 	"llmprof/routing"
@@ -35,9 +36,7 @@ func script(t *testing.T, into any, name string, args ...string) {
 func inJSON(t *testing.T, l engine.Load) string {
 	t.Helper()
 	text, err := json.Marshal(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(text)
 }
 
@@ -99,9 +98,7 @@ func TestLogitsOfTheLastPosition(t *testing.T) {
 func TestRandomMixturesSpread(t *testing.T) {
 	l := tinyLoad(t, "qwen3moe")
 	var config map[string]any
-	if err := json.Unmarshal(l.Config, &config); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(l.Config, &config))
 	config["hidden_size"], config["num_hidden_layers"], config["num_experts"] = 256, 12, 64
 	var err error
 	if l.Config, err = json.Marshal(config); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/pythontest"
 	"llmprof/measure/engine/transformers"
@@ -28,9 +29,7 @@ func onGPU(t *testing.T) {
 func load(t *testing.T, w *engine.Worker, l engine.Load) *engine.Ready {
 	t.Helper()
 	ready, err := w.Load(t.Context(), l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return ready
 }
 
@@ -73,9 +72,7 @@ func TestGPUClocksAgree(t *testing.T) {
 			prefill := repeat(t, w, engine.Prefill, 4)
 			host, device := medians(decode)
 			size, err := w.Size(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			first, _ := medians(prefill[1:])
 			t.Logf("batch %d graph %v: load %.2f s, decode %.3f ms by the host, %.3f ms by the device, prefill %.2f ms; %+v, peak %d, activations %d",
 				batch, graph, ready.LoadS, 1e3*host, 1e3*device, 1e3*first, *size, *size.PeakBytes, *size.Activations)
@@ -145,9 +142,7 @@ func TestGPUTensorParallel(t *testing.T) {
 	want := ids(repeat(t, one, engine.Request, 1)[0])
 	one.Close()
 	two, err := transformers.Start(t.Context(), transformers.Options{Python: pythontest.Find(t), TP: 2, Env: []string{"HF_HUB_OFFLINE=1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer two.Close()
 	l.TP = 2
 	for _, graph := range []bool{false, true} {
@@ -178,23 +173,17 @@ func TestGPUTensorParallel(t *testing.T) {
 func TestGPUReplicas(t *testing.T) {
 	onGPU(t)
 	two, err := transformers.StartReplicas(t.Context(), transformers.Options{Python: pythontest.Find(t)}, [][]string{{"0"}, {"1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer two.Close()
 	l := tinyLoad(t, "llama3.1-8b")
 	l.DType, l.Device, l.Batch, l.PromptLen, l.GenLen, l.Graph = "bf16", "cuda", 1, 1024, 17, true
 	ready, err := two.Load(t.Context(), l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if ready[0].Devices[0].UUID == ready[1].Devices[0].UUID {
 		t.Errorf("both replicas use %+v", ready[0].Devices)
 	}
 	done, err := two.Run(t.Context(), engine.Run{Phase: engine.Decode, Passes: 5}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Logf("the replicas began %d ns apart", done[1].BeginNS-done[0].BeginNS)
 }
 

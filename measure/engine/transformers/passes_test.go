@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine"
 	"llmprof/measure/tracefile"
 )
@@ -151,25 +152,17 @@ func TestTrace(t *testing.T) {
 	load(t, w, tinyLoad(t, "llama"))
 	file := filepath.Join(t.TempDir(), "trace.json.gz")
 	traced, err := w.Trace(t.Context(), engine.Trace{Phase: engine.Request, Passes: 2, File: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	trace, err := tracefile.ReadFile(traced.File)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, name := range []string{"request pass 0", "request pass 1", "prefill", "decode step 5"} {
 		if err := trace.Anchor(name, 1); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := trace.Anchor(traced.Anchor, traced.AnchorNS); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, trace.Anchor(traced.Anchor, traced.AnchorNS))
 	begin, err := trace.Micros(traced.BeginNS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	first, ok := trace.Mark("request pass 0")
 	if !ok || first < begin || first > begin+float64(traced.EndNS-traced.BeginNS)/1e3 {
 		t.Errorf("the first pass begins at %v us, the passes at %v us", first, begin)

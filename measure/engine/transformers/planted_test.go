@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/pythontest"
 	"llmprof/measure/engine/transformers"
 )
@@ -21,9 +22,7 @@ func plant(t *testing.T, folder string) (told string) {
 		"llmprof_worker", "launch", "ctypes", "queue", "signal", "torch", "transformers", "accelerate", "safetensors", "sitecustomize", "usercustomize",
 	} {
 		text := fmt.Sprintf("with open(%q, 'a') as f: f.write('%s ')\n", told, name)
-		if err := os.WriteFile(filepath.Join(folder, name+".py"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(folder, name+".py"), []byte(text), 0o600))
 	}
 	return told
 }
@@ -32,14 +31,10 @@ func plant(t *testing.T, folder string) (told string) {
 // Python nor by torchrun and its ranks, also where an empty entry of PYTHONPATH names it.
 func TestPlantedModulesDoNotRun(t *testing.T) {
 	interpreter, err := filepath.Abs(pythontest.Find(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	folder := t.TempDir()
 	config := filepath.Join(folder, "config.json")
-	if err := os.WriteFile(config, tiny(t, "llama"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(config, tiny(t, "llama"), 0o600))
 	told := plant(t, folder)
 	l := tinyLoad(t, "llama")
 	l.Model, l.Config, l.GenLen = config, nil, 2

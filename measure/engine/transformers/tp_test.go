@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/pythontest"
 	"llmprof/measure/engine/transformers"
@@ -24,9 +25,7 @@ func TestTensorParallel(t *testing.T) {
 	two, err := transformers.Start(t.Context(), transformers.Options{
 		Python: pythontest.Find(t), TP: 2, Env: []string{"HF_HUB_OFFLINE=1", "OMP_NUM_THREADS=1"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer two.Close()
 	l.TP = 2
 	ready := load(t, two, l)
@@ -38,13 +37,9 @@ func TestTensorParallel(t *testing.T) {
 	}
 	repeat(t, two, engine.Decode, 2)
 	size, err := two.Size(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	alone, err := one.Size(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if size.KVBytes != alone.KVBytes || len(size.Ranks) != 2 || size.Ranks[0].KVBytes*2 != alone.KVBytes {
 		t.Errorf("two ranks keep %+v, one keeps %+v", size, alone)
 	}
@@ -87,9 +82,7 @@ func TestNodes(t *testing.T) {
 	want := ids(repeat(t, one, engine.Request, 1)[0])
 
 	meet, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	o := transformers.Options{
 		Python: pythontest.Find(t), TP: 2, Nodes: 2, Rdzv: meet.Addr().String(), Env: []string{"HF_HUB_OFFLINE=1", "OMP_NUM_THREADS=1"},
 	}
@@ -101,9 +94,7 @@ func TestNodes(t *testing.T) {
 		joined <- transformers.Join(t.Context(), second)
 	}()
 	two, err := transformers.Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	l.TP = 2
 	load(t, two, l)
 	if diff := cmp.Diff(want, ids(repeat(t, two, engine.Request, 1)[0])); diff != "" {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/pythontest"
 	"llmprof/measure/engine/transformers"
@@ -17,9 +18,7 @@ import (
 func tiny(t *testing.T, name string) json.RawMessage {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name+".json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return text
 }
 
@@ -40,9 +39,7 @@ func start(t *testing.T) *engine.Worker {
 		Python: pythontest.Find(t),
 		Env:    []string{"HF_HUB_OFFLINE=1", "OMP_NUM_THREADS=1"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { w.Close() })
 	return w
 }
@@ -52,9 +49,7 @@ func repeat(t *testing.T, w *engine.Worker, phase engine.Phase, passes int) []en
 	t.Helper()
 	var all []engine.Pass
 	done, err := w.Run(t.Context(), engine.Run{Phase: phase, Passes: passes}, func(p engine.Pass) { all = append(all, p) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if done.Passes != passes || len(all) != passes {
 		t.Fatalf("%d passes done, %d handed on, want %d", done.Passes, len(all), passes)
 	}

@@ -17,8 +17,7 @@ const (
 // within holds the text to the limits, as hold counts its form.
 func (s *Source) within(hold func(input.Limits, string) error) error {
 	err := hold(input.Limits{Bytes: MostText, Depth: deepest, Values: mostValues}, s.Text)
-	var excess *input.Excess
-	if errors.As(err, &excess) {
+	if excess, ok := errors.AsType[*input.Excess](err); ok {
 		return Place{s, excess.Line, excess.Column, 1}.Mistake("%s", excess.Problem)
 	}
 	return err

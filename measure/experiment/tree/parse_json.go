@@ -51,8 +51,7 @@ func (p *jsonParser) token() (json.Token, Place, error) {
 	if err == nil {
 		return token, p.source.at(from, int(p.d.InputOffset())-from), nil
 	}
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return nil, Place{}, p.source.at(int(syntax.Offset)-1, 1).Mistake("not JSON: %v", err)
 	}
 	return nil, Place{}, p.source.at(len(strings.TrimSpace(p.source.Text))-1, 1).Mistake("the file ends in the middle of a value")

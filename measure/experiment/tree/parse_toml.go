@@ -21,8 +21,7 @@ func ParseTOML(s *Source) (*Node, error) {
 	var tree map[string]any
 	meta, err := toml.Decode(s.Text, &tree)
 	if err != nil {
-		var parse toml.ParseError
-		if errors.As(err, &parse) {
+		if parse, ok := errors.AsType[toml.ParseError](err); ok {
 			p := parse.Position
 			return nil, Place{s, p.Line, p.Col, p.Len}.Mistake("%s", parse.Message)
 		}

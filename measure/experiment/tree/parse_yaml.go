@@ -22,8 +22,7 @@ func ParseYAML(s *Source) (*Node, error) {
 	}
 	file, err := parser.Parse(tokens, 0)
 	if err != nil {
-		var located yaml.Error
-		if errors.As(err, &located) && located.GetToken() != nil {
+		if located, ok := errors.AsType[yaml.Error](err); ok && located.GetToken() != nil {
 			p := located.GetToken().Position
 			return nil, Place{s, p.Line, p.Column, len(located.GetToken().Value)}.Mistake("%s", located.GetMessage())
 		}

@@ -22,6 +22,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
 	"llmprof/analytic/casetest"
+	"llmprof/internal/testkit"
 	"llmprof/models"
 	"llmprof/plots"
 )
@@ -42,9 +43,7 @@ func render(t testing.TB, dot string) *layout {
 	t.Helper()
 	ctx := context.Background()
 	engine, err := graphviz.New(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer engine.Close()
 	parsed, err := graphviz.ParseBytes([]byte(dot))
 	if err != nil {
@@ -83,9 +82,7 @@ func testCase(t testing.TB, model, gpu string, tp int) (*analytic.Case, *breakdo
 func graphDOT(t testing.TB, c *analytic.Case, r *breakdown.Report, p plots.Phases) string {
 	t.Helper()
 	dot, err := plots.PhaseGraphDOT(c, r, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return dot
 }
 
@@ -170,16 +167,12 @@ func TestOddNames(t *testing.T) {
 	for _, name := range oddNames {
 		t.Run(fmt.Sprintf("%.20q", name), func(t *testing.T) {
 			dot, err := odd(t, name, name, name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			render(t, dot)
 		})
 	}
 	dot, err := odd(t, `a "quoted" \N <b>&amp; {x|y}`, "op", "layer")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if l := render(t, dot); !strings.HasPrefix(l.Label, `a "quoted" \\N <b>&amp;amp; {x|y} ·`) {
 		t.Errorf("Graphviz reads the label as %q", l.Label)
 	}

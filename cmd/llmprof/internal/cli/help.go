@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -80,10 +81,7 @@ func help(w io.Writer, cmd *cobra.Command, ascii bool) {
 
 func text(cmd *cobra.Command, all bool) string {
 	var b strings.Builder
-	about := cmd.Long
-	if about == "" {
-		about = cmd.Short + "."
-	}
+	about := cmp.Or(cmd.Long, cmd.Short+".")
 	b.WriteString(fill(about) + "Usage:\n  " + cmd.UseLine())
 	list, left := Sections(cmd, all)
 	if len(list) > 0 {
@@ -95,10 +93,7 @@ func text(cmd *cobra.Command, all bool) string {
 	}
 	commands(&b, cmd)
 	for _, s := range list {
-		heading := string(s.Group)
-		if heading == "" {
-			heading = "Flags"
-		}
+		heading := cmp.Or(string(s.Group), "Flags")
 		b.WriteString("\n" + heading + ":\n")
 		writeFlags(&b, s.Flags)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"llmprof/internal/testkit"
 	"llmprof/unit"
 )
 
@@ -50,9 +51,7 @@ total          1.250   2.500 GB  100.0
 func text(t *testing.T, s Style) string {
 	t.Helper()
 	var b strings.Builder
-	if err := Text(&b, &Document{Blocks: []Block{sample(), Notes{}, Fields{}}}, s); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, Text(&b, &Document{Blocks: []Block{sample(), Notes{}, Fields{}}}, s))
 	return b.String()
 }
 
@@ -93,9 +92,7 @@ func TestCSV(t *testing.T) {
 	table := sample()
 	table.Rows = append(table.Rows, Row{Cells: []any{`comma, "quote"`, math.NaN(), unit.Bytes(1e21)}})
 	var b strings.Builder
-	if err := CSV(&b, &table); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, CSV(&b, &table))
 	want := `name,time_s,size_bytes,share
 first,1.25,2500000000,99.95
 a_very_long_name,2e-09,12,0.04
@@ -114,9 +111,7 @@ func TestMarkdown(t *testing.T) {
 		Fields{Rows: []Field{{Name: "F", Lines: []string{"one", "*two*"}}}}, table, Notes{Title: "N", Items: []string{"x_y"}}, Notes{},
 	}}
 	var b strings.Builder
-	if err := Markdown(&b, d, Style{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, Markdown(&b, d, Style{}))
 	want := `# a\|b
 
 - **F**: one<br>\*two\*
@@ -190,9 +185,7 @@ func TestBar(t *testing.T) {
 func TestVerbatim(t *testing.T) {
 	d := &Document{Blocks: []Block{Verbatim{Title: "Mistakes", Lines: []string{"a:1:3: no", "      x  y", "      ^", "```"}}, Verbatim{Title: "None"}}}
 	var text, markdown strings.Builder
-	if err := errors.Join(Text(&text, d, Style{Width: 20}), Markdown(&markdown, d, Style{})); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(Text(&text, d, Style{Width: 20}), Markdown(&markdown, d, Style{})))
 	if want := "Mistakes\na:1:3: no\n      x  y\n      ^\n```\n"; text.String() != want {
 		t.Errorf("got %q, want %q", text.String(), want)
 	}

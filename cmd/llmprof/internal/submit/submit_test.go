@@ -11,29 +11,25 @@ import (
 
 	kube "k8s.io/api/batch/v1"
 	"sigs.k8s.io/yaml"
+
+	"llmprof/internal/testkit"
 )
 
 // finish writes shard i with a text.
 func finish(t *testing.T, f *Folder, i int, text string) {
 	t.Helper()
 	p, err := f.Begin(i)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer p.Drop()
 	w, err := p.File("rows")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := io.WriteString(w, text); err != nil {
 		t.Fatal(err)
 	}
 	if f.Finished(i) {
 		t.Errorf("shard %d is finished before it is kept", i)
 	}
-	if err := p.Keep(map[string]int{"points": i}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.Keep(map[string]int{"points": i}))
 }
 
 // A shard is finished only with its record and all bytes of its files.
@@ -58,9 +54,7 @@ func TestFolder(t *testing.T) {
 		t.Errorf("left over: %v, %v", left, err)
 	}
 	for name, damage := range map[string]string{"00001-of-00003.rows": "onf\n", "00002-of-00003.json": `{"files":`} {
-		if err := os.WriteFile(filepath.Join(f.Dir, name), []byte(damage), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(f.Dir, name), []byte(damage), 0o644))
 	}
 	again := &Folder{Dir: f.Dir, Shards: 3}
 	if got := again.Missing(); !slices.Equal(got, []int{1, 2}) {
@@ -72,9 +66,7 @@ func TestFolder(t *testing.T) {
 func TestDrop(t *testing.T) {
 	f := &Folder{Dir: t.TempDir(), Shards: 1}
 	p, err := f.Begin(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := p.File("rows"); err != nil {
 		t.Fatal(err)
 	}
@@ -90,13 +82,9 @@ func TestKey(t *testing.T) {
 	file := filepath.Join(dir, "config.json")
 	key := func(text string, settings ...string) string {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(file, []byte(text), 0o644))
 		k, err := Key(os.Args[0], settings)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return k
 	}
 	first := key("{}", "model="+dir, "batch=1")

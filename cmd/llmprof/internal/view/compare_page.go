@@ -122,21 +122,14 @@ func (c *Comparison) Table() *render.Table {
 			var ratio, overlap any
 			for _, d := range differences {
 				if d.Metric == m && d.Side == i {
-					ratio = orNil(d.Ratio)
+					ratio = cell(d.Ratio)
 					if d.Overlap != nil {
 						overlap = fmt.Sprint(*d.Overlap)
 					}
 				}
 			}
-			t.Rows = append(t.Rows, render.Row{Cells: []any{m, c.Sides[i].Name, orNil(f.Value), orNil(f.Low), orNil(f.High), ratio, overlap}})
+			t.Rows = append(t.Rows, render.Row{Cells: []any{m, c.Sides[i].Name, cell(f.Value), cell(f.Low), cell(f.High), ratio, overlap}})
 		}
 	}
 	return t
-}
-
-func orNil(v *float64) any {
-	if v == nil {
-		return nil
-	}
-	return *v
 }

@@ -10,31 +10,22 @@ import (
 	"llmprof/analytic/breakdown"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/models"
 )
 
 func estimate(t *testing.T, model, gpu string, batch int) *Estimate {
 	t.Helper()
 	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	m, err := models.Resolver{Table: table}.Resolve(t.Context(), model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	g, err := hardware.Find(llmprof.HardwareTOML, gpu)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	native, err := engine.Parse("native")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	machine, err := analytic.NewMachine(&g, hardware.DefaultCalibration(&g), native)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	e := &Estimate{ModelName: model, GPUName: gpu}
 	e.Case = analytic.Case{
 		Model: m, Machine: machine, Scheme: models.StoredScheme(m).For(&g),
@@ -76,9 +67,7 @@ func TestWhatFits(t *testing.T) {
 			case "weights":
 				narrow := e.Case
 				s, err := models.ParseScheme(f[2])
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				s.KV = e.Scheme.KV
 				narrow.Scheme = s.For(e.Machine.GPU)
 				mustFit(t, hint, &narrow)

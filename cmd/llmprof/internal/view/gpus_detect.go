@@ -24,17 +24,9 @@ func DevicesTable(found []Device) render.Table {
 	}}
 	for i := range found {
 		d := &found[i]
-		t.Rows = append(t.Rows, render.Row{Cells: []any{d.Name, deref(d.Key), deref(d.Memory), deref(d.Bus)}})
+		t.Rows = append(t.Rows, render.Row{Cells: []any{d.Name, cell(d.Key), cell(d.Memory), cell(d.Bus)}})
 	}
 	return t
-}
-
-// deref is what p points to, or nil.
-func deref[T any](p *T) any {
-	if p == nil {
-		return nil
-	}
-	return *p
 }
 
 // DevicesPage is the GPUs of a machine for people.

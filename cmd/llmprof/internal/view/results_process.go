@@ -258,18 +258,10 @@ func conditionTable(r *result.Result) render.Table {
 			held = append(held, fmt.Sprintf("%s for %v", reason, unit.Seconds(c.ThrottledS[reason])))
 		}
 		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			c.Phase, c.UUID, clock, least, hertz(c.SMClockMaxHz), memory, hertz(c.MemClockMaxHz), celsius, strings.Join(held, ", "),
+			c.Phase, c.UUID, clock, least, as[unit.Hertz](c.SMClockMaxHz), memory, as[unit.Hertz](c.MemClockMaxHz), celsius, strings.Join(held, ", "),
 		}})
 	}
 	return t
-}
-
-// hertz is a clock as a cell.
-func hertz(hz *float64) any {
-	if hz == nil {
-		return nil
-	}
-	return unit.Hertz(*hz)
 }
 
 // missing says why figures that readers expect were not measured.

@@ -9,35 +9,29 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"llmprof/internal/testkit"
 )
 
 // The cache returns what was written, and rejects a file that was damaged since.
 func TestSealed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "k.cubin")
 	want := []byte("machine code")
-	if err := writeSealed(path, want); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, writeSealed(path, want))
 	got, err := readSealed(path)
 	if err != nil || !bytes.Equal(got, want) {
 		t.Fatalf("got %q, %v; want %q", got, err, want)
 	}
 	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i := range whole {
 		bad := bytes.Clone(whole)
 		bad[i] ^= 1
-		if err := os.WriteFile(path, bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, bad, 0o600))
 		if _, err := readSealed(path); err == nil {
 			t.Fatalf("byte %d was turned and nobody noticed", i)
 		}
-		if err := os.WriteFile(path, whole[:i], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, whole[:i], 0o600))
 		if _, err := readSealed(path); err == nil {
 			t.Fatalf("%d bytes of %d passed for the whole", i, len(whole))
 		}
@@ -83,9 +77,7 @@ func TestKeptByOthers(t *testing.T) {
 			if err == nil && c.change != nil {
 				err = c.change(path)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			got, kept, err := k.take(path, func() ([]byte, error) { return compiled, nil })
 			if err != nil || !bytes.Equal(got, c.taken) || kept != bytes.Equal(c.taken, planted) {
 				t.Errorf("got %q, kept %v, %v; want %q", got, kept, err, c.taken)
@@ -119,9 +111,7 @@ func TestRefusedByDriver(t *testing.T) {
 		var notes []string
 		k := Cache{Folder: filepath.Join(t.TempDir(), "kernels"), Note: func(text string) { notes = append(notes, text) }}
 		path := filepath.Join(k.Folder, "k.cubin")
-		if err := writeSealed(path, []byte("old")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, writeSealed(path, []byte("old")))
 		_, err := k.load(s.Device, path, func() ([]byte, error) { compilations++; return []byte("new"), nil })
 		if (err == nil) != good || loaded != 2 || compilations != 1 || len(notes) != 1 || !strings.Contains(notes[0], path) {
 			t.Errorf("good %v: %v after %d loads and %d compilations, noted %q", good, err, loaded, compilations, notes)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/kernels"
 )
@@ -26,13 +27,10 @@ func compiler(t *testing.T) *cuda.Compiler {
 		}
 		c, err = cuda.OpenCompiler(folder)
 	}
-	var missing *cuda.MissingError
-	if errors.As(err, &missing) && os.Getenv("LLMPROF_PYTHON") != "required" {
+	if _, ok := errors.AsType[*cuda.MissingError](err); ok && os.Getenv("LLMPROF_PYTHON") != "required" {
 		t.Skipf("no NVRTC here (make venv brings it, or LLMPROF_TEST_CUDA_LIBS names its folder): %v", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return c
 }
 
@@ -44,14 +42,10 @@ func wheels(t *testing.T) (folders []string) {
 		python = "../../../../.venv/bin/python"
 	}
 	python, err := filepath.Abs(python)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, wheel := range []string{"cu13", "cuda_nvrtc"} {
 		found, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(python)), "lib", "python3*", "site-packages", "nvidia", wheel, "lib"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		folders = append(folders, found...)
 	}
 	return folders
@@ -132,9 +126,7 @@ func stepShape(t *testing.T, shape []string) string {
 func TestKernelsCompile(t *testing.T) {
 	c := compiler(t)
 	src, err := kernels.Source()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	older := map[string]string{"sm_70": "OLDER=70", "sm_75": "OLDER=75"} // which run in fp16
 	for _, arch := range []string{"sm_70", "sm_75", "sm_80", "sm_90a", "sm_120"} {
 		for _, shape := range append(shapes(), formats()...) {
@@ -153,9 +145,7 @@ func TestKernelsCompile(t *testing.T) {
 			t.Run(arch+" "+strings.Join(shape, " "), func(t *testing.T) {
 				t.Parallel()
 				cubin, log, err := c.Compile("kernels.cu", src, arch, shape)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				if log != "" && (arch != "sm_70" || !strings.Contains(log, "deprecated")) {
 					t.Errorf("the compiler remarks:\n%s", log)
 				}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 // If a folder is named, only that folder is searched, and the error says so.
@@ -37,9 +39,7 @@ func TestBrokenLibrary(t *testing.T) {
 	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "libnvrtc.so.13")
-	if err := os.WriteFile(path, []byte("no ELF"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte("no ELF"), 0o644))
 	if _, err := OpenCompiler(dir); err == nil || !strings.Contains(err.Error(), path+": ") {
 		t.Errorf("%v does not say what is wrong with %s", err, path)
 	}
@@ -50,18 +50,12 @@ func TestSearchedFolders(t *testing.T) {
 	home := t.TempDir()
 	site := filepath.Join(home, "env", "lib", "python3.12", "site-packages")
 	wheel := filepath.Join(site, "nvidia", "cu13", "lib")
-	if err := os.MkdirAll(wheel, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(wheel, "libcublasLt.so.13"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(wheel, 0o755))
+	testkit.Must(t, os.WriteFile(filepath.Join(wheel, "libcublasLt.so.13"), nil, 0o644))
 	t.Setenv("VIRTUAL_ENV", filepath.Join(home, "env"))
 	t.Setenv("CUDA_HOME", filepath.Join(home, "toolkit"))
 	paths, empty, err := cublasLibrary().candidates("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if !slices.Contains(paths, filepath.Join(wheel, "libcublasLt.so.13")) {
 		t.Errorf("the wheel is not among %v", paths)
 	}
@@ -79,13 +73,9 @@ func TestSearchesAbsoluteFoldersAlone(t *testing.T) {
 	here := t.TempDir()
 	for _, root := range []string{".venv", "env", "tools"} {
 		folder := filepath.Join(here, root, "lib", "python3.12", "site-packages", "nvidia", "cu13", "lib")
-		if err := os.MkdirAll(folder, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(folder, 0o755))
 		for _, file := range []string{filepath.Join(folder, "libnvrtc.so.13"), filepath.Join(here, root, "python3"), filepath.Join(here, "libnvrtc.so.13")} {
-			if err := os.WriteFile(file, nil, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(file, nil, 0o755))
 		}
 	}
 	t.Chdir(here)
@@ -95,9 +85,7 @@ func TestSearchesAbsoluteFoldersAlone(t *testing.T) {
 	for _, search := range []string{"", "/opt/cuda:", ":/opt/cuda", "libs:/opt/cuda"} {
 		t.Setenv("LD_LIBRARY_PATH", search)
 		paths, empty, err := nvrtcLibrary().candidates("")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, path := range append(paths, empty...) {
 			named := slices.Contains(nvrtcLibrary().files, path) // searched by the loader
 			if !filepath.IsAbs(path) && (!named || search != "") || strings.HasPrefix(path, here) {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 // file returns a safetensors file of a header and data.
@@ -36,9 +38,7 @@ func folder(t *testing.T, files map[string][]byte) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), text, 0o644))
 	}
 	return dir
 }
@@ -46,9 +46,7 @@ func folder(t *testing.T, files map[string][]byte) string {
 func open(t *testing.T, dir string) *Checkpoint {
 	t.Helper()
 	c, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -174,9 +172,7 @@ func TestIndex(t *testing.T) {
 	if c := open(t, dir); len(c.tensors) != 3 {
 		t.Errorf("%d tensors, want 3", len(c.tensors))
 	}
-	if err := os.Remove(filepath.Join(dir, "x-2.safetensors")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(filepath.Join(dir, "x-2.safetensors")))
 	if _, err := Open(dir); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "x-2.safetensors") {
 		t.Errorf("%v does not say that x-2.safetensors is missing", err)
 	}
@@ -286,13 +282,9 @@ func TestTooLargeForHalf(t *testing.T) {
 	dir := t.TempDir()
 	data := binary.LittleEndian.AppendUint16(nil, Round(1))
 	data = binary.LittleEndian.AppendUint16(data, Round(70000))
-	if err := os.WriteFile(filepath.Join(dir, "model.safetensors"), file(`{"a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}`, data), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), file(`{"a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}`, data), 0o644))
 	c, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer c.Close()
 	if got, err := c.Part(Float16, "a", []int{2}, Span{0, 1}, Span{0, 1}); err != nil || got[0] != 0x3c00 {
 		t.Errorf("%#x, %v", got, err)

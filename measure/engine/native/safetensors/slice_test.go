@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 // stored writes one tensor of n rows and columns whose elements value gives, and returns
@@ -41,9 +43,7 @@ func TestSlice(t *testing.T) {
 		for _, f := range []Format{BFloat16, Float16} {
 			for _, p := range [][2]Span{{{0, n}, {0, n}}, {{17, 301}, {0, n}}, {{3, n - 5}, {11, 200}}, {{9, 1}, {n - 1, 1}}} {
 				s, err := c.Slice(f, "a", []int{n, n}, p[0], p[1])
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				all := p[0].N * p[1].N
 				if s.Bytes() != int64(2*all) {
 					t.Fatalf("%v: %d bytes, want %d", p, s.Bytes(), 2*all)
@@ -54,9 +54,7 @@ func TestSlice(t *testing.T) {
 					if try == 0 {
 						from, out = 0, make([]byte, 2*all)
 					}
-					if err := s.Read(out, int64(2*from)); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, s.Read(out, int64(2*from)))
 					for i := range len(out) / 2 {
 						row, col := p[0].Begin+(from+i)/p[1].N, p[1].Begin+(from+i)%p[1].N
 						want := f.Round(float(dtype, data[(row*n+col)*width:]))
@@ -108,9 +106,7 @@ func TestSliceTooLarge(t *testing.T) {
 			return 1
 		})
 		s, err := c.Slice(Float16, "a", []int{n, n}, Span{0, n}, Span{0, n})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for from, want := range map[int]bool{0: true, 99_000: true, at: true, at + 1: false} {
 			err := s.Read(make([]byte, s.Bytes()-int64(2*from)), int64(2*from))
 			if named := err != nil && strings.Contains(err.Error(), `tensor "a": element 100000 is -131072; fp16 ends at 65504`); named != want || (err != nil) != want {
@@ -124,9 +120,7 @@ func TestSliceTooLarge(t *testing.T) {
 func TestSliceRefused(t *testing.T) {
 	c, data := stored(t, "BF16", 8, func(int) float32 { return 1 })
 	s, err := c.Slice(BFloat16, "a", []int{8, 8}, Span{2, 6}, Span{0, 8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, r := range [][2]int{{-2, 2}, {1, 2}, {0, 3}, {0, 98}, {96, 2}} {
 		if err := s.Read(make([]byte, r[1]), int64(r[0])); err == nil || !strings.Contains(err.Error(), `tensor "a"`) {
 			t.Errorf("%v: %v", r, err)
@@ -134,12 +128,8 @@ func TestSliceRefused(t *testing.T) {
 	}
 	path := filepath.Join(c.folder, "model.safetensors")
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(path, info.Size()-int64(len(data)/2)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, os.Truncate(path, info.Size()-int64(len(data)/2)))
 	if err := s.Read(make([]byte, s.Bytes()), 0); err == nil || !strings.Contains(err.Error(), "EOF") || !strings.Contains(err.Error(), "model.safetensors") {
 		t.Error(err)
 	}

@@ -18,8 +18,7 @@ func invalid(format string, args ...any) error {
 // classify makes a failure of the protocol of any error. One of the GPU's own
 // ends the worker: after most of them no call works any more.
 func classify(err error) *engine.Failure {
-	var known *engine.Failure
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*engine.Failure](err); ok {
 		return known
 	}
 	kind := kindOf(err)

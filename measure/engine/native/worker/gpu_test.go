@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/native/internal/emulate"
 )
@@ -23,9 +24,7 @@ func onGPU(t *testing.T) {
 func load(t *testing.T, w *engine.Worker, l engine.Load) *engine.Ready {
 	t.Helper()
 	ready, err := w.Load(t.Context(), l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return ready
 }
 
@@ -34,9 +33,7 @@ func repeat(t *testing.T, w *engine.Worker, l engine.Load, phase engine.Phase, p
 	t.Helper()
 	var all []engine.Pass
 	done, err := w.Run(t.Context(), engine.Run{Phase: phase, Passes: passes}, func(p engine.Pass) { all = append(all, p) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	steps := map[engine.Phase]int{engine.Prefill: 1, engine.Decode: l.GenLen - 1, engine.Request: l.GenLen}[phase]
 	if done.Passes != passes || len(all) != passes {
 		t.Fatalf("%d passes done, %d handed on, want %d", done.Passes, len(all), passes)
@@ -94,9 +91,7 @@ func TestGPUPhasesAgree(t *testing.T) {
 			}
 		}
 		sizes, err := w.Size(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		const kv = 2 * 2 * 2 * 2 * 2 * 17 * 64 // bytes, K and V, layers, sequences, heads, tokens, width
 		if sizes.ParamsBytes != 2*ready.Params || sizes.KVBytes != kv || sizes.KVTokens != 17 || *sizes.Activations <= 0 ||
 			*sizes.PeakBytes < sizes.ParamsBytes+sizes.KVBytes+*sizes.Activations {
@@ -134,9 +129,7 @@ func TestGPUFormats(t *testing.T) {
 			t.Errorf("%+v: parts (-want +got):\n%s", c, diff)
 		}
 		sizes, err := w.Size(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if want := 2*ready.Params - c.saved; sizes.ParamsBytes != want {
 			t.Errorf("%+v: %d bytes of parameters, want %d", c, sizes.ParamsBytes, want)
 		}

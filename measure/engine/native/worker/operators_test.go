@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/measure/tracefile"
@@ -28,9 +29,7 @@ func TestOps(t *testing.T) {
 		engine.Decode: "embedding 1 1, qkv_proj 2 2, attention 2 2, o_proj 2 2, gate_up_proj 2 2, down_proj 2 2, lm_head 1 1, sampling 1 1, step 1 13",
 	} {
 		ops, err := w.Ops(t.Context(), engine.Ops{Phase: phase, Rounds: 4})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		context := map[engine.Phase]int{engine.Prefill: 0, engine.Decode: 12 + 3}[phase]
 		var got []string
 		sum := 0.0
@@ -78,13 +77,9 @@ func TestTrace(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), string(phase)+".json")
 		done, err := w.Trace(t.Context(), engine.Trace{Phase: phase, Passes: 1, File: path})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		trace, err := tracefile.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if err := trace.Anchor(done.Anchor, done.AnchorNS); err != nil {
 			t.Error(err)
 		}

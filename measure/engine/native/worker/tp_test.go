@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
@@ -38,9 +39,7 @@ func TestGPUTensorParallel(t *testing.T) {
 	alone := load(t, w, one)
 	want := ids(repeat(t, w, one, engine.Request, 1)[0])
 	single, err := w.Size(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, graph := range []bool{true, false} {
 		l.Graph = graph
 		ready := load(t, w, l)
@@ -59,9 +58,7 @@ func TestGPUTensorParallel(t *testing.T) {
 		}
 	}
 	both, err := w.Size(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	const norms = 2 * 5 * 256 // bytes of two layers' two norms and the last
 	if both.ParamsBytes != single.ParamsBytes+norms || both.KVBytes != single.KVBytes || both.KVTokens != single.KVTokens || len(both.Ranks) != 2 ||
 		both.Ranks[0].KVBytes*2 != both.KVBytes || both.Ranks[0].ParamsBytes+both.Ranks[1].ParamsBytes != both.ParamsBytes ||
@@ -103,9 +100,7 @@ func TestOpsOfRanks(t *testing.T) {
 		engine.Decode: "embedding 1 1, qkv_proj 2 2, attention 2 2, o_proj 2 4, gate_up_proj 2 2, lm_head 1 1, sampling 1 1, step 1 13",
 	} {
 		ops, err := w.Ops(t.Context(), engine.Ops{Phase: phase, Rounds: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var got []string
 		for _, o := range ops {
 			got = append(got, fmt.Sprintf("%s %d %d", o.Name, o.Layers, o.Kernels))

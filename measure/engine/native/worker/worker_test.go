@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/native"
 	"llmprof/measure/engine/native/worker"
@@ -50,9 +51,7 @@ func startAs(t *testing.T, what string) *engine.Worker {
 	t.Helper()
 	t.Setenv(asWorker, what)
 	w, err := worker.Start(t.Context(), worker.Options{Command: []string{os.Args[0]}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {
 			t.Error(err)
@@ -154,9 +153,7 @@ func TestCheckpointRefused(t *testing.T) {
 	w := start(t)
 	dir := t.TempDir()
 	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	l := tinyLoad()
 	l.RandomWeights, l.Weights = false, dir
@@ -186,9 +183,7 @@ func TestDriverGone(t *testing.T) {
 	in, commands := io.Pipe()
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Serve(t.Context(), in, io.Discard, "test") }()
-	if err := commands.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, commands.Close())
 	select {
 	case err := <-ended:
 		if err != nil {

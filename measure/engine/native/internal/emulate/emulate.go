@@ -7,6 +7,7 @@
 package emulate
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/binary"
@@ -90,10 +91,7 @@ func Long(t testing.TB) {
 
 // build makes the library in a folder that its sources name.
 func build() (string, error) {
-	cxx := os.Getenv("CXX")
-	if cxx == "" {
-		cxx = "g++"
-	}
+	cxx := cmp.Or(os.Getenv("CXX"), "g++")
 	if _, err := exec.LookPath(cxx); err != nil || !canPreload {
 		return "", ErrNoCompiler
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
 )
 
@@ -20,13 +21,9 @@ func compiler(t *testing.T) (c *cuda.Compiler, folder string) {
 	if errors.Is(err, ErrNoCompiler) && os.Getenv("LLMPROF_CXX") != "required" {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	c, err = cuda.OpenCompiler(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return c, folder
 }
 
@@ -74,14 +71,10 @@ __device__ int later(Kind v) { return v; }
 func objectsWith(t *testing.T, folder, name string) (n int) {
 	t.Helper()
 	objects, err := filepath.Glob(filepath.Join(folder, "parts", "*.o"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, path := range objects {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if bytes.Contains(text, []byte(name)) {
 			n++
 		}
