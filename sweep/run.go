@@ -128,7 +128,10 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	jobs, order := make(chan *block), make(chan *block, 4*workers)
+	jobs, order, free := make(chan *block), make(chan *block, 4*workers), make(chan *block, 4*workers+2)
+	for range cap(free) {
+		free <- new(block)
+	}
 	var team sync.WaitGroup
 	for range workers {
 		source, err := o.Source()
@@ -141,7 +144,7 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 	from, to := o.Shard.Span(points)
 	all.Points, from = to-from, min(from+o.Skip, to)
 	all.Done, all.Bytes = min(o.Skip, all.Points), out.bytes
-	team.Go(func() { deal(ctx, from, to, jobs, order) })
+	team.Go(func() { deal(ctx, from, to, free, jobs, order) })
 	for b := range order {
 		if err = b.wait(ctx); err != nil {
 			break
@@ -154,7 +157,7 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 		if o.Progress != nil {
 			o.Progress(all.Done, all.Points)
 		}
-		recycle(b)
+		free <- b
 	}
 	cancel()
 	team.Wait()
@@ -164,12 +167,19 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 	return all, err
 }
 
-// deal hands out the blocks, in order.
-func deal(ctx context.Context, from, to uint64, jobs, order chan<- *block) {
+// deal hands out the blocks, in order. It waits for a free one: its slices have grown, and
+// their number bounds the memory.
+func deal(ctx context.Context, from, to uint64, free <-chan *block, jobs, order chan<- *block) {
 	defer close(order)
 	defer close(jobs)
 	for at := from; at < to; at += blockPoints {
-		b := newBlock(at, min(at+blockPoints, to))
+		var b *block
+		select {
+		case b = <-free:
+			b.reset(at, min(at+blockPoints, to))
+		case <-ctx.Done():
+			return
+		}
 		select {
 		case order <- b:
 		case <-ctx.Done():
@@ -193,16 +203,10 @@ func (b *block) wait(ctx context.Context) error {
 	}
 }
 
-// blocks are used again, since their slices have grown.
-var blocks = sync.Pool{New: func() any { return new(block) }}
-
-func newBlock(from, to uint64) *block {
-	b := blocks.Get().(*block)
+// reset empties a block for another run of points.
+func (b *block) reset(from, to uint64) {
 	*b = block{from: from, to: to, rows: b.rows[:0], text: b.text[:0], done: make(chan struct{}), summary: Summary{Left: map[string]*Reason{}}}
-	return b
 }
-
-func recycle(b *block) { blocks.Put(b) }
 
 // add adds the counts of a block.
 func (s *Summary) add(b *Summary) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,7 +66,6 @@ func batches(n int) *sweep.Grid {
 
 // A point allocates nothing, so that memory does not grow with the grid.
 func TestPointsAllocateNothing(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection empties the pool of blocks, and a block is 4 MB
 	allocated := func(lengths int) (points uint64, bytes float64) {
 		g := &sweep.Grid{Workload: [sweep.NumNumbers][]int{count(1, 64), count(1024, 1023+lengths), {0}, {0}, {1, 2, 300}}}
 		o := sweep.Options{Format: sweep.CSV, Workers: 1, Out: io.Discard, Source: settingOf(t, "llama3.1-8b", "a100", "vllm", 1)}
@@ -80,7 +78,6 @@ func TestPointsAllocateNothing(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		return s.Points, float64(after.TotalAlloc - before.TotalAlloc)
 	}
-	allocated(500) // what is kept for the next sweep
 	few, less := allocated(100)
 	many, more := allocated(500)
 	if each := (more - less) / float64(many-few); each > 8 {
