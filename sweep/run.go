@@ -128,10 +128,7 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	jobs, order, free := make(chan *block), make(chan *block, 4*workers), make(chan *block, 4*workers+2)
-	for range cap(free) {
-		free <- new(block)
-	}
+	jobs, order, free := make(chan *block), make(chan *block, 4*workers), newBlocks(4*workers+2)
 	var team sync.WaitGroup
 	for range workers {
 		source, err := o.Source()
@@ -201,6 +198,14 @@ func (b *block) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+func newBlocks(n int) chan *block {
+	blocks := make(chan *block, n)
+	for range n {
+		blocks <- new(block)
+	}
+	return blocks
 }
 
 // reset empties a block for another run of points.
