@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Start vLLM's HTTP server with random weights, and measure it under the loads of predict.sh; needs LLMPROF, OUT and the traces beside this script.
-# LIMIT is the seconds that all of it may take; SERVERS names those to start: cached, uncached (llama3.1-8b with and without the prefix cache), moe (qwen3-30b-a3b).
+# LIMIT is the seconds that all of it may take; SERVERS names those to start: cached, uncached (llama3.1-8b with and without the prefix cache), moe (qwen3-30b-a3b);
+# lengths (llama3.1-8b at other lengths), sampled (the mixture at temperature 1).
 set -u
 here=$(cd "$(dirname "$0")" && pwd); gpu=${GPU:-h100}; traces=$here/traces; [ "$gpu" = h100 ] || traces=$here/traces-$gpu
 export PYTHONPATH=${SITE:-$PWD/../site} VLLM_USE_FLASHINFER_SAMPLER=0 VLLM_NO_USAGE_STATS=1 HF_HUB_OFFLINE=1
@@ -24,7 +25,7 @@ m() { name=$1; shift
   [ "$(left)" -gt 30 ] || { echo "no time for $name"; return; }
   timeout "$(left)" "$LLMPROF" measure --engine openai --base-url http://127.0.0.1:8123/v1 --model "$model" --ttft --tpot --ttlt --format json -o "$RESULTS/$name.json" "$@" 2>"$RESULTS/$name.err"
   echo "$name: $? after $((SECONDS - start)) s"; tail -2 "$RESULTS/$name.err"; }
-t() { m "$1" --trace "$traces/$2.jsonl"; }
+t() { m "$1" --trace "$traces/$2.jsonl" "${@:3}"; }
 warm() { m warm-$1 --prompt-len 1024 --gen-len 64 --concurrency 16 --requests 64; }
 nvidia-smi --query-gpu=timestamp,power.draw,clocks.sm,clocks_event_reasons.active --format=csv,noheader -lms 200 > "$RESULTS/smi.csv" 2>/dev/null & smi=$!
 for s in ${SERVERS:-cached uncached}; do
@@ -38,6 +39,12 @@ for s in ${SERVERS:-cached uncached}; do
     t prefix-off prefix; t load80-off load80 ;;
   moe) serve $s qwen3-30b-a3b || continue; warm $s
     t moe50 moe50; t moe80 moe80; m moe-closed32 --concurrency 32 --requests 256 --prompt-len 1024 --gen-len 128 ;;
+  lengths) VLLM_GC_DEBUG=1 serve $s llama3.1-8b || continue; warm $s
+    for l in short80 long80 short40; do t $l $l; done
+    m prompts --concurrency 8 --requests 320 --prompt-len 1024 --gen-len 1
+    m closed32 --concurrency 32 --requests 128 --prompt-len 1024 --gen-len 256 ;;
+  sampled) serve $s qwen3-30b-a3b || continue; warm $s
+    for l in moe50 moe80; do t $l-sampled $l --temperature 1; done ;;
   esac
   stop
 done

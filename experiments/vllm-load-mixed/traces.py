@@ -41,3 +41,6 @@ for i, (percent, rate) in enumerate(zip((50, 80), lengths)):
 poisson("prefix", prefix, 20, documents, seed + 3)
 for percent, rate in zip((50, 80), mixture):
     poisson(f"moe{percent}", rate, 20, fixed, seed + 4 + percent)
+if seed:  # 80 % of the capacity at other lengths, and short prompts
+    for i, (name, rate, length) in enumerate((("short80", 56, (512, 64)), ("long80", 6.7, (4096, 128)), ("short40", 40, (128, 128)))):
+        poisson(name, rate, 15, lambda r: length, seed + 200 + i)
