@@ -225,7 +225,8 @@ func (s *slurm) runs(t *testing.T) {
 
 func (s *slurm) sweeps(t *testing.T) {
 	s.t = t
-	args := []string{"sweep", "--model", "llama3.1-8b", "--gpu", "h100,a100", "--batch", "1..256", "--prompt-len", "1024..2000"}
+	// A shard has to last longer than it takes to see that it runs and to kill its node.
+	args := []string{"sweep", "--model", "deepseek-v3", "--gpu", "h200", "--tp", "8", "--batch", "1..512", "--prompt-len", "1024..1400"}
 	s.program(nil, append(args, "-o", "whole.csv")...)
 	_, errs := s.program(func() {
 		for range 300 { // until the other node has a shard as well
