@@ -41,13 +41,17 @@ func (v *visit) options(ctx context.Context) (o openai.Options, err error) {
 		BaseURL: p.BaseURL, API: p.API, Model: cmp.Or(p.ServedModel, p.Model), Key: v.Env(KeyVariable),
 		Concurrency: p.Concurrency, RequestRate: p.RequestRate, Requests: p.Requests, Warmup: p.Warmup,
 		GenLen: p.GenLen, IgnoreEOS: p.Prompts == randomPrompts, Seed: v.seed, Connections: p.Connections,
-		Timeout: cmp.Or(time.Duration(float64(p.Timeout)*float64(time.Second)), openai.DefaultTimeout), SaveOutputs: p.SaveOutputs,
+		Sampling: openai.Sampling{Temperature: p.Temperature},
+		Timeout:  cmp.Or(time.Duration(float64(p.Timeout)*float64(time.Second)), openai.DefaultTimeout), SaveOutputs: p.SaveOutputs,
 	}
 	if p.RequestRate == 0 {
 		o.Concurrency = cmp.Or(p.Concurrency, 1)
 		o.Warmup = cmp.Or(p.Warmup, 2*o.Concurrency)
 	}
 	o.Requests = cmp.Or(p.Requests, max(leastRequests, requestsPerClient*o.Concurrency, int(secondsAtRate*p.RequestRate)))
+	if p.Temperature > 0 {
+		o.Sampling.Seed = p.Seed
+	}
 	if p.Prompts == randomPrompts {
 		o.PromptLen = p.PromptLen
 	}

@@ -62,7 +62,7 @@ func (v *visit) blank() *result.Result {
 			Timer: "client clock, from when a request is begun (in an open loop: due) to the arrival of chunks",
 		},
 		Parallelism: result.Parallelism{Replicas: p.Replicas},
-		Workload:    result.Workload{Workload: workload.Workload{PromptLen: p.PromptLen, GenLen: p.GenLen}, Prompts: p.Prompts, Seed: v.seed},
+		Workload:    result.Workload{Workload: workload.Workload{PromptLen: p.PromptLen, GenLen: p.GenLen}, Prompts: p.Prompts, Seed: v.seed, Temperature: p.Temperature},
 		Reasons: map[string]string{
 			"step_s": "a server does not say its steps", "sizes_bytes": "a server does not say what it holds",
 			"operators": "a server does not say its operators",

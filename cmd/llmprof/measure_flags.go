@@ -19,7 +19,7 @@ func (t *trial) flags(cmd *cobra.Command) {
 	cli.Define(cmd, cli.Output, t.outputFlags)
 	cli.Rare(cmd, "attention", "graph", "compile", "device", "python", "cuda-libs", "trust-remote-code", "offline",
 		"prompts", "seed", "elana", "save-outputs", "carbon-intensity", "carbon-region", "warmup",
-		"replicas", "nodes", "rdzv", "node", "shared", "api", "max-failures", "timeout", "connections", "records", "speed",
+		"replicas", "nodes", "rdzv", "node", "shared", "api", "temperature", "max-failures", "timeout", "connections", "records", "speed",
 		"served-model", "served-weights", "served-kv", "served-tp", "binary", "color")
 }
 
@@ -99,6 +99,7 @@ func (t *trial) serverFlags(cmd *cobra.Command) {
 	f.IntSliceVar(&t.concurrencies, "concurrency", nil, "`requests` at a time, or several, as 1,8,64")
 	f.Var(ask.RatesFlag{Rates: &t.rates, Span: &t.span}, "rate", "`requests` a second, at random; 1..32 finds the knee")
 	f.IntVar(&p.Requests, "requests", 0, "`requests` in all")
+	f.Float64Var(&p.Temperature, "temperature", 0, "`temperature` of choosing tokens, up to 2; --seed repeats it")
 	f.StringVar(&p.SLO, "slo", "", "`limits` of goodput, as ttft=500ms,tpot=50ms")
 	f.StringVar(&p.API, "api", p.API, "`endpoint` of the server: chat or completions")
 	f.Var(failuresFlag{&p.MaxFailures}, "max-failures", "`share` of requests that may fail in a run that counts (default 1%)")

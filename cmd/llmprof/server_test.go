@@ -169,6 +169,7 @@ func TestMeasureServer(t *testing.T) {
 		stderr string
 	}{
 		{"all complete", &standIn{}, "--requests 20", 0, "", ""},
+		{"sampled", &standIn{}, "--requests 20 --temperature 0.7", 0, "", ""},
 		{"no usage", &standIn{noUsage: true}, "--requests 20", 0, "", ""},
 		{"within the limit", failing(20), "--requests 50 --max-failures 5%", 0, "failures", ""},
 		{"beyond the limit", failing(5), "--requests 50", 1, "failed", "10 of 50 requests failed: 10 status 5xx (500 Internal Server Error: no room); that is 20 %, and 1 % may fail"},
@@ -183,6 +184,9 @@ func TestMeasureServer(t *testing.T) {
 			r := resultOf(t, got.stdout)
 			if marks := strings.Join(r.Marks, " "); marks != test.marks {
 				t.Errorf("marks %q, want %q; warnings %q", marks, test.marks, r.Warnings)
+			}
+			if sampled := strings.Contains(test.flags, "temperature"); sampled != (r.Workload.Temperature == 0.7) {
+				t.Errorf("a temperature of %v", r.Workload.Temperature)
 			}
 			stored := map[string]int{r.ID + ".p0.json": 1}
 			if test.code != 0 {

@@ -62,6 +62,21 @@ func TestSetAside(t *testing.T) {
 	}
 }
 
+// TestTemperature checks that choosing the likeliest token is the same setting as before there was another.
+func TestTemperature(t *testing.T) {
+	e := mustLoad(t, "f.toml", "-- f.toml --\nmodel = \"m\"\nengine = \"openai\"\nbase_url = \"http://h/v1\"\ngrid = {temperature = [0, 0.7, 2]}\n")
+	for i := range e.Points {
+		text, err := e.Points[i].Canonical()
+		if err != nil || strings.Contains(string(text), "temperature") != (i > 0) {
+			t.Errorf("%s, %v", text, err)
+		}
+	}
+	_, err := load("f.toml", archive("-- f.toml --\nmodel = \"m\"\nengine = \"openai\"\nbase_url = \"http://h/v1\"\ntemperature = 2.1\n"))
+	if err == nil || !strings.Contains(err.Error(), "temperature: 2.1: want 0, for the likeliest token, to 2") {
+		t.Error(err)
+	}
+}
+
 // TestMaxFailures checks that 0 is a limit of its own, and that no limit is the same
 // setting as before there was one.
 func TestMaxFailures(t *testing.T) {

@@ -227,7 +227,7 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 		}
 	}
 	only(OpenAI, "base_url", "api", "concurrency", "request_rate_hz", "requests", "load", "load_speed", "prompt_lengths", "gen_lengths", "timeout_s", "engine_cmd",
-		"max_failures", "connections", "slo", "served_model", "served_weights", "served_kv", "served_tp")
+		"max_failures", "connections", "slo", "temperature", "served_model", "served_weights", "served_kv", "served_tp")
 	only(Transformers, "python", "compile", "trust_remote_code", "attention", "rdzv")
 	only(Native, "libraries")
 	hold(p.Window == 0 || p.Window >= leastWindow, "window_s", "%v: want %v or more, for counters of energy move each 100 ms", p.Window, leastWindow)
@@ -282,6 +282,7 @@ func (p *Point) clientProblems(hold func(bool, string, string, ...any)) {
 	hold(p.Connections == "" || slices.Contains(ways, p.Connections), "connections", "%q; %s", p.Connections, spelling.Hint(p.Connections, ways))
 	hold(p.Connections != openai.Worker || p.RequestRate == 0, "connections", "%q: requests that come at a rate have no worker of their own; want %q or %q",
 		p.Connections, openai.Pooled, openai.New)
+	hold(p.Temperature >= 0 && p.Temperature <= openai.MaxTemperature, "temperature", "%v: want 0, for the likeliest token, to %d", p.Temperature, openai.MaxTemperature)
 	_, err := openai.ParseSLO(p.SLO)
 	hold(err == nil, "slo", "%v", err)
 }

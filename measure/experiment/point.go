@@ -50,9 +50,10 @@ type Placement struct {
 // Workload is what it is given.
 type Workload struct {
 	workload.Workload
-	Prompts     string `json:"prompts"`      // "random", or a file of prompts
-	Seed        uint64 `json:"seed"`         // of random weights and prompts; 0 for a server draws one each time, which the result has
-	SaveOutputs bool   `json:"save_outputs"` // keep the generated tokens
+	Prompts     string  `json:"prompts"`      // "random", or a file of prompts
+	Seed        uint64  `json:"seed"`         // of random weights and prompts; 0 for a server draws one each time, which the result has
+	Temperature float64 `json:"temperature"`  // that a server chooses tokens at; 0 for the likeliest
+	SaveOutputs bool    `json:"save_outputs"` // keep the generated tokens
 }
 
 // Protocol is what is measured, and how.

@@ -11,12 +11,13 @@ import (
 // and formats that are not known of a server are zero here and null in a file.
 type Workload struct {
 	workload.Workload
-	Weights string `json:"weights"`
-	KV      string `json:"kv"`
-	Act     string `json:"act"`
-	Prompts string `json:"prompts"` // "random", or the file that they came from
-	Seed    uint64 `json:"seed"`
-	Elana   bool   `json:"elana"` // ELANA's protocol: frozen context, logits of all positions
+	Weights     string  `json:"weights"`
+	KV          string  `json:"kv"`
+	Act         string  `json:"act"`
+	Prompts     string  `json:"prompts"` // "random", or the file that they came from
+	Seed        uint64  `json:"seed"`
+	Temperature float64 `json:"temperature,omitempty"` // that a server chose tokens at; 0 for the likeliest
+	Elana       bool    `json:"elana"`                 // ELANA's protocol: frozen context, logits of all positions
 }
 
 // MarshalJSON writes null for what is not known.

@@ -12,7 +12,8 @@ type dialect struct {
 	MaxTokens    string // max_tokens, or max_completion_tokens, which OpenAI wants for newer models
 	NoUsage      bool   // without stream_options.include_usage
 	NoIgnoreEOS  bool
-	NoGreedy     bool // without temperature: reasoning models of OpenAI have one of their own
+	NoSampling   bool // without temperature: reasoning models of OpenAI have one of their own
+	NoSeed       bool
 	refusedNames []string
 }
 
@@ -25,18 +26,21 @@ func newDialect() *dialect { return &dialect{MaxTokens: maxTokensKey} }
 
 // without gives the dialect to try next, given a server's refusal, or nil where
 // the refusal is not of what can be left out.
-func (d *dialect) without(refusal string, ignoreEOS bool) *dialect {
+func (d *dialect) without(refusal string, o *Options) *dialect {
 	n := *d
 	switch {
 	case strings.Contains(refusal, "stream_options") && !d.NoUsage:
 		n.NoUsage = true
 		return n.noted("stream_options")
-	case strings.Contains(refusal, "ignore_eos") && ignoreEOS && !d.NoIgnoreEOS:
+	case strings.Contains(refusal, "ignore_eos") && o.IgnoreEOS && !d.NoIgnoreEOS:
 		n.NoIgnoreEOS = true
 		return n.noted("ignore_eos")
-	case strings.Contains(refusal, "temperature") && !d.NoGreedy:
-		n.NoGreedy = true
+	case strings.Contains(refusal, "temperature") && !d.NoSampling:
+		n.NoSampling = true
 		return n.noted("temperature")
+	case strings.Contains(refusal, "seed") && o.Sampling.Seed > 0 && !d.NoSeed:
+		n.NoSeed = true
+		return n.noted("seed")
 	case strings.Contains(refusal, maxCompletionTokensKey) && d.MaxTokens == maxTokensKey:
 		n.MaxTokens = maxCompletionTokensKey
 		return n.noted(maxTokensKey)
@@ -55,6 +59,7 @@ func (d *dialect) notes() []string {
 		"stream_options": "the requests go without, and their tokens are known only if the server counts them unasked",
 		"ignore_eos":     "the requests go without, and an answer may end before the tokens asked for",
 		"temperature":    "the requests go without, and its own sampling is timed",
+		"seed":           "the requests go without, and the same run again has other answers",
 		maxTokensKey:     maxCompletionTokensKey + " stands in its place",
 	}
 	var notes []string
@@ -64,8 +69,12 @@ func (d *dialect) notes() []string {
 	return notes
 }
 
-// body writes a request.
-func (o *Options) body(p *Prompt, d *dialect) []byte {
+// mostSeed bounds the seeds of requests: llama.cpp reads 32 bits, and others a signed number.
+const mostSeed = 1<<31 - 1
+
+// body writes the n-th request, the warm-up's counted.
+func (o *Options) body(n int, d *dialect) []byte {
+	p := o.prompt(n)
 	r := map[string]any{"stream": true, d.MaxTokens: o.asked(p)}
 	if o.Model != "" {
 		r["model"] = o.Model
@@ -84,8 +93,11 @@ func (o *Options) body(p *Prompt, d *dialect) []byte {
 	if o.IgnoreEOS && !d.NoIgnoreEOS {
 		r["ignore_eos"] = true
 	}
-	if !d.NoGreedy {
-		r["temperature"] = 0
+	if !d.NoSampling {
+		r["temperature"] = o.Sampling.Temperature
+	}
+	if seed := o.Sampling.Seed; seed > 0 && !d.NoSeed {
+		r["seed"] = (seed + uint64(n)) & mostSeed
 	}
 	body, _ := json.Marshal(r) // strings and numbers always have a JSON
 	return body

@@ -3,11 +3,14 @@ package openai
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 // picky is a server that refuses some fields by name, as several do.
@@ -185,5 +188,48 @@ func TestOptionsCheck(t *testing.T) {
 		if s != nil || !says(err, want) || strings.Contains(err.Error(), "cret") {
 			t.Errorf("got %v, want %q", err, want)
 		}
+	}
+}
+
+// TestSampling checks what of the sampling a server is sent: the warm-up's requests have seeds of their own, and no
+// seed is sent where none was given.
+func TestSampling(t *testing.T) {
+	o := options("http://127.0.0.1:1")
+	o.Warmup = 2
+	for _, test := range []struct {
+		sampling Sampling
+		refused  dialect
+		want     []string // of the first request that counts
+	}{
+		{Sampling{}, dialect{}, []string{"0", ""}},
+		{Sampling{Temperature: 0.7}, dialect{}, []string{"0.7", ""}},
+		{Sampling{Temperature: 0.7, Seed: 5}, dialect{}, []string{"0.7", "7"}},
+		{Sampling{Temperature: 2, Seed: 1 << 40}, dialect{}, []string{"2", "2"}}, // llama.cpp reads 32 bits
+		{Sampling{Temperature: 2, Seed: 5}, dialect{NoSeed: true}, []string{"2", ""}},
+		{Sampling{Temperature: 2, Seed: 5}, dialect{NoSampling: true}, []string{"", "7"}},
+	} {
+		o.Sampling = test.sampling
+		var sent struct{ Temperature, Seed json.Number }
+		testkit.Must(t, json.Unmarshal(o.body(2, &test.refused), &sent))
+		if got := []string{string(sent.Temperature), string(sent.Seed)}; !slices.Equal(got, test.want) {
+			t.Errorf("%+v, %+v: sent %q, want %q", test.sampling, test.refused, got, test.want)
+		}
+	}
+	for _, bad := range []float64{-1, 2.1, math.NaN(), math.Inf(1)} {
+		o.Sampling.Temperature = bad
+		if err := o.check(); !says(err, "want 0 to 2") {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}
+
+// A server without seeds is asked without one from then on.
+func TestSeedRefused(t *testing.T) {
+	p := &picky{refuses: map[string]string{"seed": "Unrecognized request argument supplied: seed"}}
+	o := options(serve(t, p.ServeHTTP))
+	o.Concurrency, o.Sampling = 1, Sampling{Temperature: 1, Seed: 3}
+	s, err := Run(t.Context(), o, nil)
+	if err != nil || s.Completed != 4 || len(p.seen) != 5 || !strings.Contains(strings.Join(remarked(s), ""), "refuses seed") {
+		t.Errorf("%+v, %v, %d requests", s, err, len(p.seen))
 	}
 }

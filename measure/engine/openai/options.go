@@ -35,10 +35,11 @@ type Options struct {
 	Requests    int             // that count
 	Warmup      int             // requests before them, in a closed loop
 
-	Prompts     []Prompt      // taken in turn, those of the warm-up first
-	PromptLen   int           // tokens that each is meant to have; 0 for whatever they have
-	GenLen      int           // most tokens generated for each
-	IgnoreEOS   bool          // ask the server not to stop before them
+	Prompts     []Prompt // taken in turn, those of the warm-up first
+	PromptLen   int      // tokens that each is meant to have; 0 for whatever they have
+	GenLen      int      // most tokens generated for each
+	IgnoreEOS   bool     // ask the server not to stop before them
+	Sampling    Sampling
 	Seed        uint64        // of the arrivals
 	Timeout     time.Duration // longest silence, until the first byte and between two
 	SaveOutputs bool
@@ -55,6 +56,17 @@ type Options struct {
 	// twice at a time.
 	Each func(*result.Record)
 }
+
+// Sampling says how a server chooses tokens.
+type Sampling struct {
+	Temperature float64 // 0 for the likeliest token
+	// Seed of the first request, from which the others count up; 0 to send none. vLLM draws the random numbers of
+	// each request that has a seed by a kernel of its own, so that seeds make its steps longer.
+	Seed uint64
+}
+
+// MaxTemperature is the highest that OpenAI's interface takes.
+const MaxTemperature = 2
 
 // A Prompt is a text, or the tokens of one where the server takes them.
 type Prompt struct {
@@ -80,6 +92,7 @@ func (o *Options) check() error {
 	hold(o.Warmup >= 0, "a warm-up of %d requests: want 0 or more", o.Warmup)
 	hold(o.PromptLen >= 0, "prompts of %d tokens: want at least 1, or 0 for whatever they have", o.PromptLen)
 	hold(o.GenLen >= 1, "%d generated tokens: want at least 1", o.GenLen)
+	hold(o.Sampling.Temperature >= 0 && o.Sampling.Temperature <= MaxTemperature, "a temperature of %v: want 0 to %d", o.Sampling.Temperature, MaxTemperature)
 	hold(o.Timeout >= 0, "a timeout of %v: want more than 0", o.Timeout)
 	hold(len(o.Prompts) > 0, "no prompts")
 	hold(slices.Contains([]string{"", Pooled, New, Worker}, o.Connections), "connections %.40q: there are %q, %q and %q", o.Connections, Pooled, New, Worker)

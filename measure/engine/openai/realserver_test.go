@@ -104,6 +104,29 @@ func TestLlamaCache(t *testing.T) {
 	}
 }
 
+// A temperature changes the answers, and the same seed gives the same ones, one request at a time.
+func TestLlamaSampling(t *testing.T) {
+	o := llamaServer(t)
+	o.Prompts, o.Requests, o.Warmup, o.Concurrency, o.SaveOutputs = RandomTokens(6, 20, 500, 1000, 1), 6, 0, 1, true
+	outputs := map[string]string{}
+	for name, sampling := range map[string]Sampling{
+		"greedy": {}, "greedy again": {}, "seed 5": {2, 5}, "seed 5 again": {2, 5}, "seed 50": {2, 50},
+	} {
+		o.Sampling = sampling
+		s, err := Run(t.Context(), o, nil)
+		if err != nil || s.Completed != 6 {
+			t.Fatalf("%s: %+v, %v", name, s, err)
+		}
+		for _, r := range s.Records {
+			outputs[name] += r.Output + "\n"
+		}
+	}
+	same := func(a, b string) bool { return outputs[a] == outputs[b] }
+	if !same("greedy", "greedy again") || !same("seed 5", "seed 5 again") || same("greedy", "seed 5") || same("seed 5", "seed 50") {
+		t.Errorf("%q", outputs)
+	}
+}
+
 // What a server says of itself is read.
 func TestLlamaAbout(t *testing.T) {
 	o := llamaServer(t)

@@ -123,7 +123,7 @@ func (r *runner) open(ctx context.Context, keep func(*outcome)) {
 	defer timer.Stop()
 	for i, at := range r.options.arrivals() {
 		due := r.start.Add(at)
-		ready := r.encode(r.options.prompt(i+r.options.Warmup), r.dialect.Load()) // before it is due
+		ready := r.encode(i+r.options.Warmup, r.dialect.Load()) // before it is due
 		timer.Reset(time.Until(due))
 		select {
 		case <-timer.C:
@@ -175,8 +175,8 @@ type encoded struct {
 }
 
 // encode makes the body of a request.
-func (r *runner) encode(p *Prompt, d *dialect) encoded {
-	return encoded{r.options.body(p, d), d}
+func (r *runner) encode(n int, d *dialect) encoded {
+	return encoded{r.options.body(n, d), d}
 }
 
 // request sends one, and once more without what the server refuses to know. The
@@ -187,13 +187,13 @@ func (r *runner) request(ctx context.Context, j job, keep func(*outcome)) {
 	prompt := r.options.prompt(j.index + j.skip)
 	for {
 		if j.ready.dialect != d {
-			j.ready = r.encode(prompt, d)
+			j.ready = r.encode(j.index+j.skip, d)
 		}
 		o := r.exchange(ctx, j.worker, j.ready.body, due)
 		if o.failure != nil && ctx.Err() != nil {
 			return // it was stopped, it did not fail
 		}
-		if next := d.without(o.refusal, r.options.IgnoreEOS); next != nil {
+		if next := d.without(o.refusal, &r.options); next != nil {
 			d, due = next, time.Time{}
 			continue
 		}
