@@ -82,12 +82,13 @@ func servedRuns(gpu string, files []string) ([]served.Run, error) {
 		return nil, err
 	}
 	runs := make([]served.Run, 0, len(files))
-	for _, file := range files {
+	names := runNames(files)
+	for i, file := range files {
 		d, err := result.Read(file)
 		if err != nil {
 			return nil, err
 		}
-		r, err := served.FromResult(filepath.Base(file), d, gpu)
+		r, err := served.FromResult(names[i], d, gpu)
 		if err != nil {
 			return nil, err
 		}
@@ -96,10 +97,25 @@ func servedRuns(gpu string, files []string) ([]served.Run, error) {
 	return runs, nil
 }
 
+// runNames are the names of files without their extension, with their folders where two are alike.
+func runNames(files []string) []string {
+	names, times := make([]string, len(files)), map[string]int{}
+	for i, file := range files {
+		names[i] = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+		times[names[i]]++
+	}
+	for i, file := range files {
+		if times[names[i]] > 1 {
+			names[i] = filepath.ToSlash(strings.TrimSuffix(file, filepath.Ext(file)))
+		}
+	}
+	return names
+}
+
 // serverOf is the server of a run as it is predicted.
 func (a *app) serverOf(ctx context.Context, r *served.Run) (*serving.Server, error) {
 	q := &question{
-		Question: ask.Question{Model: r.Model, GPU: r.GPU, Engine: "vllm", Given: func(string) bool { return false }},
+		Question: ask.Question{Model: r.Model, GPU: r.GPU, Engine: r.Engine, Weights: r.Weights, Given: func(string) bool { return false }},
 		output:   output{format: "table", color: "auto"},
 	}
 	q.Workload.Batch, q.Workload.PromptLen, q.Workload.GenLen = 1, 1024, 2

@@ -5,10 +5,21 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
+	"llmprof/analytic/engine"
 	"llmprof/measure/result"
 	"llmprof/unit"
 )
+
+// engineOf is the engine that a server is simulated as: what does not say its kind schedules as vLLM does.
+func engineOf(d *result.Result) string {
+	kind := strings.ReplaceAll(d.Engine.Options["server"], ".", "") // llama.cpp
+	if slices.Contains(engine.SchedulerNames(), kind) {
+		return kind
+	}
+	return "vllm"
+}
 
 // FromResult is the run of a result of llmprof measure --engine openai, on GPUs of a kind that the client
 // need not have seen. Requests that failed are an error: what they took from the server is not known.
@@ -21,7 +32,7 @@ func FromResult(name string, d *result.Result, gpu string) (*Run, error) {
 		return nil, fmt.Errorf("%s: %d of %d requests were completed: a run is compared whole", name, s.Completed, len(s.Records))
 	}
 	r := &Run{
-		Name: name, Model: d.Model.Name, GPU: gpu, TP: 1, DP: 1, EP: 1, Concurrency: s.Concurrency,
+		Name: name, Model: d.Model.Name, Engine: engineOf(d), Weights: cmp.Or(d.Workload.Weights, d.Engine.Options["quantization"]), GPU: gpu, Concurrency: s.Concurrency,
 		Source: fmt.Sprintf("%s %s: %s", d.Engine.Options["server"], d.Engine.Version, name),
 	}
 	p := &d.Parallelism
@@ -38,7 +49,9 @@ func FromResult(name string, d *result.Result, gpu string) (*Run, error) {
 		if q.Prompt == nil || q.Generated == nil || *q.Prompt < 1 || *q.Generated < 1 || q.FirstTokenS == nil || q.LastTokenS == nil {
 			return nil, fmt.Errorf("%s: request %d has no count of its tokens, or none", name, q.Index)
 		}
-		r.Requests = append(r.Requests, Request{unit.Seconds(q.SentS), *q.Prompt, *q.Generated, unit.Seconds(*q.FirstTokenS), unit.Seconds(*q.LastTokenS)})
+		r.Requests = append(r.Requests, Request{
+			At: unit.Seconds(q.SentS), Prompt: *q.Prompt, Gen: *q.Generated, TTFT: unit.Seconds(*q.FirstTokenS), E2E: unit.Seconds(*q.LastTokenS),
+		})
 	}
 	slices.SortStableFunc(r.Requests, func(a, b Request) int { return cmp.Compare(a.At, b.At) })
 	return r, nil

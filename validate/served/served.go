@@ -10,6 +10,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"llmprof/serving"
 	"llmprof/unit"
@@ -19,6 +20,8 @@ import (
 type Run struct {
 	Name        string
 	Model, GPU  string
+	Engine      string // vllm or sglang
+	Weights     string // their format; "" for the model's own
 	TP, DP, EP  int
 	Budget      int // most tokens of a step; 0 for the engine's default
 	Sequences   int // most that run at once; 0 for the engine's default
@@ -38,7 +41,11 @@ type Request struct {
 	At          unit.Seconds
 	Prompt, Gen int
 	TTFT, E2E   unit.Seconds
+	Hashes      []uint64 // of the blocks of its prompt, where prompts share prefixes
 }
+
+// hashTokens is the tokens of a block that has a hash, as in Mooncake's traces.
+const hashTokens = 512
 
 // Own is the licence of this project's own runs.
 const Own = "this project's"
@@ -49,20 +56,23 @@ var data embed.FS
 // Runs are those that come with the program.
 func Runs() ([]Run, error) {
 	var runs []Run
-	err := rows("servers.csv", 15, func(f []string) error {
-		r := Run{Name: f[0], Model: f[1], GPU: f[2], NoP2P: f[11] == "no", InEngine: f[12] == "engine", Source: f[13], Licence: f[14]}
+	err := rows("servers.csv", func(f []string) error {
+		r := Run{
+			Name: strings.TrimSuffix(f[0], ".csv"), Model: f[1], Engine: f[2], Weights: f[3], GPU: f[4],
+			NoP2P: f[13] == "no", InEngine: f[14] == "engine", Source: f[15], Licence: f[16],
+		}
 		for i, to := range []*int{&r.TP, &r.DP, &r.EP, &r.Budget, &r.Sequences, &r.CacheTokens, &r.Concurrency} {
-			if f[3+i] == "" {
+			if f[5+i] == "" {
 				continue
 			}
 			var err error
-			if *to, err = strconv.Atoi(f[3+i]); err != nil {
+			if *to, err = strconv.Atoi(f[5+i]); err != nil {
 				return err
 			}
 		}
-		if f[10] != "" {
+		if f[12] != "" {
 			var err error
-			if r.Rate, err = strconv.ParseFloat(f[10], 64); err != nil {
+			if r.Rate, err = strconv.ParseFloat(f[12], 64); err != nil {
 				return err
 			}
 		}
@@ -79,7 +89,7 @@ func Runs() ([]Run, error) {
 
 // read reads the requests of a run.
 func (r *Run) read() error {
-	return rows(r.Name, 5, func(f []string) error {
+	return rows(r.Name+".csv", func(f []string) error {
 		var v [5]float64
 		for i := range v {
 			var err error
@@ -87,20 +97,29 @@ func (r *Run) read() error {
 				return err
 			}
 		}
-		r.Requests = append(r.Requests, Request{unit.Seconds(v[0]), int(v[1]), int(v[2]), unit.Seconds(v[3]), unit.Seconds(v[4])})
+		q := Request{At: unit.Seconds(v[0]), Prompt: int(v[1]), Gen: int(v[2]), TTFT: unit.Seconds(v[3]), E2E: unit.Seconds(v[4])}
+		for _, list := range f[len(v):] {
+			for hash := range strings.FieldsSeq(list) {
+				h, err := strconv.ParseUint(hash, 10, 64)
+				if err != nil {
+					return err
+				}
+				q.Hashes = append(q.Hashes, h)
+			}
+		}
+		r.Requests = append(r.Requests, q)
 		return nil
 	})
 }
 
 // rows reads the rows of a table below its header.
-func rows(name string, columns int, each func([]string) error) error {
+func rows(name string, each func([]string) error) error {
 	f, err := data.Open("data/" + name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	c := csv.NewReader(f)
-	c.FieldsPerRecord = columns
 	for line := 1; ; line++ {
 		fields, err := c.Read()
 		switch {
@@ -152,6 +171,9 @@ func (r *Run) source() serving.Source {
 	requests := make([]serving.Request, len(r.Requests))
 	for i, q := range r.Requests {
 		requests[i] = serving.Request{At: q.At, Prompt: q.Prompt, Gen: q.Gen}
+		if len(q.Hashes) > 0 {
+			requests[i].Hashes, requests[i].HashTokens = q.Hashes, hashTokens
+		}
 	}
 	if r.Concurrency > 0 {
 		return serving.Again(requests, r.Concurrency)

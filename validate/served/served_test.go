@@ -1,14 +1,20 @@
 package served_test
 
 import (
-	"context"
+	"math"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
+	"llmprof/internal/testkit"
 	"llmprof/measure/result"
 	"llmprof/serving"
+	"llmprof/unit"
 	"llmprof/validate/served"
 )
 
@@ -18,7 +24,7 @@ func TestRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(runs) != 29 {
+	if len(runs) != 65 {
 		t.Errorf("%d runs", len(runs))
 	}
 	n := 0
@@ -34,79 +40,88 @@ func TestRuns(t *testing.T) {
 			}
 		}
 	}
-	if want := 2*(24+96+192+80+150) + 4*300 + (320 + 512 + 320 + 400 + 400 + 600 + 60) + (131 + 306 + 476 + 587 + 724 + 264 + 379 + 480); n != want {
+	if want := 2*(24+96+192+80+150) + 4*300 + (320 + 512 + 320 + 400 + 400 + 600 + 60) + (131 + 306 + 476 + 587 + 724 + 264 + 379 + 480) + 197 +
+		(146 + 296 + 2*562 + 611 + 816 + 239 + 422 + 2*208 + 512 + 480) + 2*(12+16+64+256+4*16+306+587+264) + 476; n != want {
 		t.Errorf("%d requests, want %d", n, want)
 	}
 }
 
-// The servers of vLLM 0.25.1 are within what users are told, at every load.
-func TestScore(t *testing.T) {
-	runs, err := served.Runs()
-	if err != nil {
-		t.Fatal(err)
+// server is the server of a run, as it is predicted.
+func server(t *testing.T, r *served.Run) *serving.Server {
+	t.Helper()
+	c := casetest.Case(t, r.Model, r.GPU, 1, r.TP)
+	c.Parallel.DP, c.Parallel.EP = r.DP, r.EP
+	c.Machine = casetest.Machine(t, r.GPU, r.Engine)
+	if r.Weights != "" {
+		c.Scheme = casetest.Scheme(t, r.Weights, c.Machine.GPU)
 	}
-	var all []*served.Scored
-	for i := range runs {
-		r := &runs[i]
-		if r.Load() == "log" {
-			continue
-		}
-		rules, err := engine.SchedulerOf("vllm", casetest.GPU(t, r.GPU).Memory)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &serving.Server{Predictor: casetest.Predictor(t, r.Model, r.GPU, r.TP), Scheduler: rules, Replicas: 1}
-		r.Apply(s)
-		scored, err := r.Score(context.Background(), s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, scored)
+	if r.NoP2P {
+		var err error
+		c.Machine, err = c.Machine.With(c.Machine.Cal.WithoutP2P())
+		testkit.Must(t, err)
 	}
-	for name, most := range map[string]float64{"ttft_p50": 0.12, "ttft_p99": 0.2, "tpot_p50": 0.05, "e2e_p50": 0.06, "requests_s": 0.04} {
-		if got := served.Median(all, name); got > most {
-			t.Errorf("%s: median error %.1f %%, want at most %.0f %%", name, 100*got, 100*most)
-		}
-	}
+	p, err := analytic.NewPredictor(c)
+	testkit.Must(t, err)
+	rules, err := engine.SchedulerOf(r.Engine, c.Machine.GPU.Memory)
+	testkit.Must(t, err)
+	s := &serving.Server{Predictor: p, Scheduler: rules, Replicas: 1}
+	r.Apply(s)
+	return s
 }
 
-// The logs of vLLM 0.19 on other cards, of which no constant was fitted, are within 10 %.
-func TestLogs(t *testing.T) {
+// The servers of this project are within what users are told over all loads of an engine, and the logs of vLLM 0.19
+// on other cards, of which no constant was fitted, each within 10 %.
+func TestScore(t *testing.T) {
 	runs, err := served.Runs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	all := map[string][]*served.Scored{}
 	for i := range runs {
 		r := &runs[i]
-		if r.Load() != "log" {
+		scored, err := r.Score(t.Context(), server(t, r))
+		testkit.Must(t, err)
+		if r.Licence == served.Own {
+			all[r.Engine] = append(all[r.Engine], scored)
 			continue
-		}
-		c := casetest.Case(t, r.Model, r.GPU, 1, r.TP)
-		c.Parallel.DP, c.Parallel.EP = r.DP, r.EP
-		c.Machine = casetest.Machine(t, r.GPU, "vllm")
-		if r.NoP2P {
-			if c.Machine, err = c.Machine.With(c.Machine.Cal.WithoutP2P()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		p, err := analytic.NewPredictor(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rules, err := engine.SchedulerOf("vllm", c.Machine.GPU.Memory)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &serving.Server{Predictor: p, Scheduler: rules, Replicas: 1}
-		r.Apply(s)
-		scored, err := r.Score(t.Context(), s)
-		if err != nil {
-			t.Fatal(err)
 		}
 		for _, name := range []string{"ttft_p50", "ttft_p99", "tpot_p50", "e2e_p50", "e2e_p99"} {
 			if off := scored.Figure(name).Error(); max(off, -off) > 0.1 {
 				t.Errorf("%s: %s is %.1f %% off", r.Name, name, 100*off)
 			}
+		}
+	}
+	for _, engine := range []string{"vllm", "sglang"} {
+		for name, most := range map[string]float64{"ttft_p50": 0.12, "ttft_p99": 0.2, "tpot_p50": 0.05, "e2e_p50": 0.06, "requests_s": 0.04} {
+			if got := served.Median(all[engine], name); got > most {
+				t.Errorf("%s, %s: median error %.1f %%, want at most %.0f %%", engine, name, 100*got, 100*most)
+			}
+		}
+	}
+}
+
+// The tables of runs are reduced from the results that their sources name.
+func TestReduced(t *testing.T) {
+	runs, err := served.Runs()
+	testkit.Must(t, err)
+	for i := range runs {
+		r := &runs[i]
+		_, file, _ := strings.Cut(r.Source, ": ")
+		if r.Licence != served.Own || !strings.HasPrefix(file, "experiments/") {
+			continue
+		}
+		d, err := result.Read("../../" + file)
+		testkit.Must(t, err)
+		want, err := served.FromResult(r.Name, d, r.GPU)
+		testkit.Must(t, err)
+		if r.Model != want.Model || r.Engine != want.Engine || r.Weights != strings.TrimPrefix(want.Weights, "bf16") || r.Concurrency != want.Concurrency || want.CacheTokens != 0 && r.CacheTokens != 0 && r.CacheTokens != want.CacheTokens {
+			t.Errorf("%s: %s on %s, %d clients", r.Name, r.Model, r.Engine, r.Concurrency)
+		}
+		begin := want.Requests[0].At - r.Requests[0].At // arrivals of some runs count from the first
+		for k := range want.Requests {
+			want.Requests[k].At -= begin
+		}
+		near := cmp.Comparer(func(a, b unit.Seconds) bool { return math.Abs(float64(a-b)) < 1.1e-4 }) // tables have tenths of a millisecond
+		if diff := cmp.Diff(want.Requests, r.Requests, near, cmpopts.IgnoreFields(served.Request{}, "Hashes")); diff != "" {
+			t.Errorf("%s: %s", r.Name, diff)
 		}
 	}
 }

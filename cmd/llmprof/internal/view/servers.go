@@ -21,27 +21,36 @@ var serverFigures = []string{"ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2
 
 // Page is the comparison for people.
 func (s *Servers) Page() *render.Document {
-	t := render.Table{Title: "Error in %", Columns: []render.Column{{Title: "server", Left: true}, {Title: "load", Left: true}}}
+	t := render.Table{Title: "Error in %", Columns: []render.Column{{Title: "run", Left: true}, {Title: "server", Left: true, Drop: 2}, {Title: "load", Left: true, Drop: 1}}}
 	for _, name := range serverFigures {
 		t.Columns = append(t.Columns, render.Column{Title: strings.ReplaceAll(strings.Replace(name, "requests_s", "requests/s", 1), "_", " ")})
 	}
-	row := func(kind render.RowKind, name, load string, of func(string) string) {
-		cells := []any{name, load}
+	row := func(kind render.RowKind, name, server, load string, of func(string) string) {
+		cells := []any{name, server, load}
 		for _, f := range serverFigures {
 			cells = append(cells, of(f))
 		}
 		t.Rows = append(t.Rows, render.Row{Kind: kind, Cells: cells})
 	}
 	for _, x := range s.All {
-		row(render.Plain, x.Run.Model+" on "+split(x.Run), x.Run.Load(), func(f string) string { return fmt.Sprintf("%+.1f", 100*x.Figure(f).Error()) })
+		row(render.Plain, x.Run.Name, serverName(x.Run), x.Run.Load(), func(f string) string { return fmt.Sprintf("%+.1f", 100*x.Figure(f).Error()) })
 	}
 	for _, g := range s.groups() {
-		row(render.Total, g.name, "", func(f string) string { return fmt.Sprintf("%.1f", 100*served.Median(g.all, f)) })
+		row(render.Total, g.name, "", "", func(f string) string { return fmt.Sprintf("%.1f", 100*served.Median(g.all, f)) })
 	}
 	return &render.Document{Title: "Servers under load, simulated and measured", Blocks: []render.Block{t, render.Notes{Title: "Notes", Items: []string{
 		"The load is requests at a time, requests a second (/s), or the arrivals of a log. The last rows are medians of the absolute error.",
-		"vLLM 0.25.1 on an H200 and an H100 was measured for this project (experiments/h200-vllm, vllm-load, vllm-load-mixed); the logs of vLLM 0.19 on an RTX 4090 and RTX PRO 6000 are those of LLMServingSim (MIT).",
+		"vLLM 0.25.1 on an H200 and an H100, and SGLang 0.5.14 on an H200, were measured for this project (experiments/h200-vllm, h100-vllm, vllm-load, vllm-load-mixed, sglang); the logs of vLLM 0.19 on an RTX 4090 and RTX PRO 6000 are those of LLMServingSim (MIT).",
 	}}}}
+}
+
+// serverName says what a server runs, and on what.
+func serverName(r *served.Run) string {
+	name := r.Model
+	if r.Weights != "" {
+		name += " in " + r.Weights
+	}
+	return name + " on " + split(r)
 }
 
 // split is the GPUs of a run.
@@ -59,10 +68,15 @@ type serverGroup struct {
 }
 
 func (s *Servers) groups() []serverGroup {
-	groups := []serverGroup{{name: "median, this project's runs"}, {name: "median, logs of others"}}
+	groups := []serverGroup{{name: "median, this project's vLLM"}, {name: "median, this project's SGLang"}, {name: "median, this project's others"}, {name: "median, logs of others"}}
 	for _, x := range s.All {
-		i := 0
-		if l := x.Run.Licence; l != "" && l != served.Own {
+		i := 2
+		switch l := x.Run.Licence; {
+		case l != "" && l != served.Own:
+			i = 3
+		case x.Run.Engine == "vllm":
+			i = 0
+		case x.Run.Engine == "sglang":
 			i = 1
 		}
 		groups[i].all = append(groups[i].all, x)
@@ -73,14 +87,14 @@ func (s *Servers) groups() []serverGroup {
 // Table is the comparison for spreadsheets, a row a figure.
 func (s *Servers) Table() *render.Table {
 	t := &render.Table{}
-	for _, key := range []string{"model", "gpu", "tp", "dp", "load", "figure", "observed", "predicted", "error", "source", "licence"} {
+	for _, key := range []string{"run", "model", "engine", "weights", "gpu", "tp", "dp", "load", "figure", "observed", "predicted", "error", "source", "licence"} {
 		t.Columns = append(t.Columns, render.Column{Key: key})
 	}
 	for _, x := range s.All {
 		for i := range x.Figures {
 			f := &x.Figures[i]
 			t.Rows = append(t.Rows, render.Row{Cells: []any{
-				x.Run.Model, x.Run.GPU, x.Run.TP, x.Run.DP, x.Run.Load(), f.Name, f.Observed, f.Predicted, f.Error(), x.Run.Source, x.Run.Licence,
+				x.Run.Name, x.Run.Model, x.Run.Engine, x.Run.Weights, x.Run.GPU, x.Run.TP, x.Run.DP, x.Run.Load(), f.Name, f.Observed, f.Predicted, f.Error(), x.Run.Source, x.Run.Licence,
 			}})
 		}
 	}
@@ -95,7 +109,10 @@ type ServersDocument struct {
 }
 
 type serverRun struct {
+	Run     string                `json:"run"`
 	Model   string                `json:"model"`
+	Engine  string                `json:"engine"`
+	Weights string                `json:"weights,omitempty"`
 	GPU     string                `json:"gpu"`
 	TP      int                   `json:"tp"`
 	DP      int                   `json:"dp"`
@@ -120,7 +137,7 @@ type serverMedian struct {
 func (s *Servers) Document() *ServersDocument {
 	d := &ServersDocument{Schema: "llmprof.validate-servers/v1"}
 	for _, x := range s.All {
-		r := serverRun{x.Run.Model, x.Run.GPU, x.Run.TP, x.Run.DP, x.Run.Load(), x.Run.Source, x.Run.Licence, map[string]serverPair{}}
+		r := serverRun{x.Run.Name, x.Run.Model, x.Run.Engine, x.Run.Weights, x.Run.GPU, x.Run.TP, x.Run.DP, x.Run.Load(), x.Run.Source, x.Run.Licence, map[string]serverPair{}}
 		for i := range x.Figures {
 			f := &x.Figures[i]
 			r.Figures[f.Name] = serverPair{f.Observed, f.Predicted, f.Error()}
@@ -138,8 +155,12 @@ func (s *Servers) Document() *ServersDocument {
 	return d
 }
 
-// drawnPrompt is the tokens of the prompts of the runs that are drawn: a curve is of one kind of request.
-const drawnPrompt = 1024
+// The runs that are drawn have prompts of so many tokens, and answers of no more than so many: a curve is of one kind
+// of request, and one at a time has the same TPOT at any length.
+const (
+	drawnPrompt = 1024
+	drawnAnswer = 128
+)
 
 // Chart draws predicted and observed percentiles over throughput.
 func (s *Servers) Chart() (*plots.Figure, error) {
@@ -156,9 +177,11 @@ func (s *Servers) Chart() (*plots.Figure, error) {
 		}
 		c.Loads = append(c.Loads, plots.Loaded{Load: x.Run.Load(), Throughput: of(x.Figure("requests_s")), TTFT: spread("ttft"), TPOT: spread("tpot")})
 	}
+	first := s.All[0].Run
 	alike := slices.DeleteFunc(slices.Clone(s.All), func(x *served.Scored) bool {
-		return x.Run.GPU != s.All[0].Run.GPU || x.Run.Load() == "log" ||
-			slices.ContainsFunc(x.Run.Requests, func(q served.Request) bool { return q.Prompt != drawnPrompt })
+		r := x.Run
+		return r.Model != first.Model || r.Engine != first.Engine || r.Weights != first.Weights || split(r) != split(first) || r.Load() == "log" ||
+			slices.ContainsFunc(r.Requests, func(q served.Request) bool { return q.Prompt != drawnPrompt || q.Gen > drawnAnswer })
 	})
 	slices.SortStableFunc(alike, func(a, b *served.Scored) int {
 		return cmp.Or(cmp.Compare(a.Run.Concurrency, b.Run.Concurrency), cmp.Compare(a.Run.Rate, b.Run.Rate))
@@ -177,8 +200,9 @@ func (s *Servers) Chart() (*plots.Figure, error) {
 		list = append(list, *c)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("only logs of requests were made on %s: there is no rate to draw over; want h200 or h100", s.All[0].Run.GPU)
+		return nil, fmt.Errorf("only logs of requests were made on %s: there is no rate to draw over; want h200 or h100", first.GPU)
 	}
-	caption := "llama3.1-8b in bf16 on " + strings.ToUpper(s.All[0].Run.GPU) + " · vLLM 0.25.1 · 1024 + 128 tokens (64 at one request at a time)"
+	version, _, _ := strings.Cut(first.Source, ":")
+	caption := fmt.Sprintf("%s in %s on %s · %s · %d + %d tokens (some of one at a time: 64)", first.Model, cmp.Or(first.Weights, "bf16"), strings.ToUpper(first.GPU), version, drawnPrompt, drawnAnswer)
 	return plots.UnderLoad(caption, plots.RequestsPerSecond, list)
 }
