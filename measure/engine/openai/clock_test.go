@@ -307,9 +307,15 @@ func TestConnecting(t *testing.T) {
 
 func TestGapsAreThinned(t *testing.T) {
 	o := &outcome{gaps: make([]float64, 2*maxGaps+1)}
+	for i := range o.gaps {
+		o.gaps[i] = 0.0051234567
+	}
 	tally := &tally{options: &Options{}, outcomes: []*outcome{o, {failure: &Failure{}, gaps: []float64{1}}}}
-	if got := tally.gaps(&result.Serving{}); got.N > maxGaps || got.N < maxGaps/2 || got.Max != 0 || !says(errors.New(strings.Join(tally.notes, "")), "100001 chunk gaps, one in 3") {
-		t.Errorf("%d gaps, %q", got.N, tally.notes)
+	if got := tally.gaps(&result.Serving{}); got.N != len(o.gaps)/3 || got.Max != 0.005123 || got.Min != got.Max {
+		t.Errorf("%d gaps up to %v", got.N, got.Max)
+	}
+	if got := tally.gaps(&result.Serving{Steady: &result.SteadyState{Begin: 1, End: 1}}); got != nil {
+		t.Errorf("gaps of no request: %+v", got)
 	}
 	if _, tpot, _ := Times(&result.Serving{}); tpot != nil {
 		t.Error("a time of nothing")
