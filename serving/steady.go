@@ -101,6 +101,7 @@ type flow struct {
 	known   stepCosts    // that flows of the same predictor, prompts and drafts share
 	rate    float64      // that the cycles are of
 	cycles  map[*piece]*cycle
+	numbers []float64 // of the chain that is being solved
 }
 
 const quantiles = 16

@@ -65,7 +65,7 @@ type chain struct {
 	leads  []float64 // of a step, by the kind of the one before
 	shares [][]float64
 	next   [][]float64
-	coming [][]float64 // probability of each kind of step, of some means of prompts that come in a window
+	coming [][]float64 // probability of each kind of step, of some means of prompts that come in a window: after
 	means  []float64   // those means
 }
 
@@ -162,8 +162,9 @@ func (f *flow) chain(p *piece, rate, mean float64) *chain {
 	m := rate * mean
 	x := &chain{async: f.server.Scheduler.Async, closed: f.clients, rate: rate, out: f.out(p.n), steps: p.timed(int(m+5*math.Sqrt(m)) + 3)}
 	n := len(x.steps)
-	x.shares, x.next, x.coming = square(n), square(n), square(n+1)
-	x.leads, x.means = make([]float64, n), make([]float64, n+1)
+	rows := matrix(&f.numbers, 4*n+2, n)
+	x.shares, x.next, x.coming, x.leads = rows[:n], rows[n:2*n], rows[2*n:4*n+1], rows[4*n+1]
+	x.means = make([]float64, 2*n+1)
 	for i := range n {
 		if x.async {
 			x.leads[i] = x.steps[i].time
@@ -182,16 +183,27 @@ func (f *flow) chain(p *piece, rate, mean float64) *chain {
 	return x
 }
 
-// timed are the kinds of steps with up to so many prompts.
-func (p *piece) timed(most int) (all []timed) {
-	none := newTimed(&p.decode, 0, 1)
-	all = append(all, none)
-	for k := 1; k <= most; k++ {
-		if p.table == nil || k > counted {
-			c := p.with(float64(k))
-			all = append(all, newTimed(&c, k, 1))
-			continue
-		}
+// timed are the kinds of steps with up to so many prompts, which no rate changes.
+func (p *piece) timed(most int) []timed {
+	if len(p.kinds) == 0 {
+		p.kinds = append(p.kinds, newTimed(&p.decode, 0, 1))
+	}
+	for k := p.kinds[len(p.kinds)-1].prompts + 1; k <= most; k++ {
+		p.kinds = append(p.kinds, p.timedWith(k)...)
+	}
+	end := len(p.kinds)
+	for p.kinds[end-1].prompts > most {
+		end--
+	}
+	return p.kinds[:end]
+}
+
+// timedWith are the kinds of steps with k prompts.
+func (p *piece) timedWith(k int) (all []timed) {
+	if p.table == nil || k > counted {
+		c := p.with(float64(k))
+		all = append(all, newTimed(&c, k, 1))
+	} else {
 		q := p.prompted(k)
 		for i := range q.kinds {
 			t := newTimed(&q.kinds[i].cost, k, q.kinds[i].of)
@@ -205,7 +217,7 @@ func (p *piece) timed(most int) (all []timed) {
 		}
 	}
 	for i := range all {
-		all[i].decodes = p.decodes(all[i].prompts)
+		all[i].decodes = p.decodes(k)
 	}
 	return all
 }
@@ -312,17 +324,21 @@ func (x *chain) spread(before, kind int) float64 {
 	return x.steps[kind].spread
 }
 
-// after is the probability of each kind of step after a window in which m prompts come on average. Windows that
-// the kind before makes are remembered by it, others until the next one.
-func (x *chain) after(before int, late, m float64) []float64 {
-	if late > 0 {
-		before = len(x.steps)
+// after is the probability of each kind of step after a window in which m prompts come on average. A window depends
+// on the kind before alone, on the kind alone, or on both: the first two are remembered by it, the last until the next.
+func (x *chain) after(before, kind int, length, late, m float64) []float64 {
+	slot := 2 * len(x.steps)
+	switch {
+	case late <= 0:
+		slot = before
+	case !x.async || late < length:
+		slot = len(x.steps) + kind
 	}
-	if x.means[before] != m {
-		x.means[before] = m
-		x.mass(m, x.coming[before])
+	if x.means[slot] != m {
+		x.means[slot] = m
+		x.mass(m, x.coming[slot])
 	}
-	return x.coming[before][:len(x.steps)]
+	return x.coming[slot]
 }
 
 // turn goes one step further, and gives the mean length of a step.
@@ -341,7 +357,7 @@ func (x *chain) turn() (mean float64) {
 			sum += share
 			leads += share * (length - late)
 			next := x.next[j]
-			for q, chance := range x.after(i, late, x.rate*x.window(i, j, length, late)) {
+			for q, chance := range x.after(i, j, length, late, x.rate*x.window(i, j, length, late)) {
 				next[q] += share * chance
 			}
 		}
@@ -443,11 +459,16 @@ func (x *chain) held(lead, m float64) (sum float64) {
 	return sum
 }
 
-func square(n int) [][]float64 {
-	all := make([]float64, n*n)
+// matrix is rows of zeros in a buffer, which grows as it has to.
+func matrix(buffer *[]float64, n, columns int) [][]float64 {
+	if len(*buffer) < n*columns {
+		*buffer = make([]float64, 2*n*columns)
+	}
+	all := (*buffer)[:n*columns]
+	clear(all)
 	rows := make([][]float64, n)
 	for i := range rows {
-		rows[i] = all[i*n : (i+1)*n]
+		rows[i] = all[i*columns : (i+1)*columns]
 	}
 	return rows
 }

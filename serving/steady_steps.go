@@ -18,7 +18,12 @@ type piece struct {
 	limit  float64 // tokens of prompts that graphs hold
 	left   float64 // tokens of prompts that a step takes
 	fills  *fills
+	kinds  []timed // with up to some number of prompts
+	extras []added // with 0, 1, 2, ... prompts
 }
+
+// An added is what prompts add to a step.
+type added struct{ time, energy float64 }
 
 // A prompted is the steps with some number of prompts.
 type prompted struct {
@@ -276,6 +281,15 @@ func (p *piece) extra(k float64) Cost {
 	return plus(&c, &p.decode, -1)
 }
 
+// add is extra of a whole number of prompts.
+func (p *piece) add(k int) added {
+	for i := len(p.extras); i <= k; i++ {
+		c := p.extra(float64(i))
+		p.extras = append(p.extras, added{float64(c.Time), float64(c.Energy)})
+	}
+	return p.extras[k]
+}
+
 // longer is the time of extra.
 func (p *piece) longer(k float64) float64 {
 	c := p.extra(k)
@@ -302,11 +316,10 @@ func (p *piece) prompts(m float64) (mean, square, energy float64) {
 	chance := math.Exp(-m)
 	for k := 1.0; k < 40; k++ {
 		chance *= m / k
-		c := p.extra(k)
-		t := float64(c.Time)
-		mean += chance * t
-		square += chance * (t*t + p.spread(k))
-		energy += chance * float64(c.Energy)
+		a := p.add(int(k))
+		mean += chance * a.time
+		square += chance * (a.time*a.time + p.spread(k))
+		energy += chance * a.energy
 		if k > m && chance < 1e-6 {
 			break
 		}
@@ -325,7 +338,7 @@ func (p *piece) joined(m float64) (mean float64) {
 		if k > 0 {
 			chance *= m / k
 		}
-		mean += chance * p.longer(k+1)
+		mean += chance * p.add(int(k)+1).time
 	}
 	return mean
 }
