@@ -196,8 +196,8 @@ func (s *search) atBest() float64 {
 		return s.bound(c)
 	case s.q.By == Cost:
 		return float64(s.card.Price) * gpus
-	case s.q.Load.Concurrency > 0: // as many tokens a second as clients that wait get
-		return math.Inf(-1)
+	case s.q.rate() == 0:
+		return s.bound(c)
 	}
 	return -s.q.rate() * float64(s.q.Gen) / gpus * (1 + 1e-9)
 }

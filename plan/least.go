@@ -8,11 +8,12 @@ import (
 	"llmprof/unit"
 )
 
-// atLeast bounds from below how many units the load takes: no more requests a second are
-// answered than by a batch, started together, of as many sequences as the memory has room for.
+// atLeast bounds from below how many units the load takes, and the energy: no more requests a second are
+// answered than by a batch, started together, of as many sequences as the memory has room for. Of clients that wait
+// for their answers there are no more in a batch than there are.
 func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why string) {
-	rate := s.q.rate()
-	if rate == 0 {
+	rate, clients := s.q.rate(), s.q.Load.Concurrency
+	if rate == 0 && s.q.By != Energy && s.q.By != Throughput {
 		return ""
 	}
 	var most float64
@@ -30,9 +31,12 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why str
 		// Sequences come and go: they hold less cache than a batch at its longest.
 		most = max(most, 1.25*float64(batch*c.DP)/float64(all))
 		c.energy = min(c.energy, float64(energy)/float64(s.q.Gen)/1.25/s.gain())
-		if s.q.Targets.TPOT > 0 && tpot.Times(c.slower/s.gain()) > s.q.Targets.TPOT || batch > 2*fits {
+		if s.q.Targets.TPOT > 0 && tpot.Times(c.slower/s.gain()) > s.q.Targets.TPOT || batch > 2*fits || clients > 0 && batch >= clients {
 			break
 		}
+	}
+	if c.rate = most * s.gain() / c.slower; rate == 0 {
+		return ""
 	}
 	c.least = max(int(math.Ceil(rate*c.slower/(most*s.gain()))), 1)
 	if c.least*c.GPUs > s.q.MaxGPUs {

@@ -23,15 +23,21 @@ type config struct {
 	slower   float64                 // by how much longer than expected everything takes at the end that is asked for
 	single   Spans                   // of a request alone
 	least    int                     // units that the load takes at least
+	rate     float64                 // requests a second that a unit answers at most
 	energy   float64                 // joules that a token takes at least
 }
 
 // bound is what the search ranks by at its least: GPUs, seconds of a request, or joules of a
-// token. Under a load throughput is the load, and ranks by the GPUs that it takes.
+// token. At a rate throughput is the load, and ranks by the GPUs that it takes; of clients that wait for their answers it is
+// that of a GPU.
 func (s *search) bound(c *config) float64 {
 	switch s.q.By {
 	case Energy:
 		return c.energy
+	case Throughput:
+		if s.q.rate() == 0 {
+			return -c.rate * float64(s.q.Gen) / float64(c.GPUs)
+		}
 	case Latency:
 		alone := c.single.TTFT.Expected + (c.single.E2E.Expected - c.single.TTFT.Expected).Times(1/s.gain())
 		return float64(alone) * c.slower
@@ -46,12 +52,28 @@ func (s *search) figure(r *Row) float64 {
 		return float64(r.JToken)
 	case Latency:
 		return float64(r.E2E)
+	case Throughput:
+		if s.q.rate() == 0 {
+			return s.q.score(r)
+		}
 	}
 	return float64(r.GPUs)
 }
 
 // fewestGPUs reports whether deployments rank by the GPUs that they take.
-func (s *search) fewestGPUs() bool { return s.q.By == Cost || s.q.By == Throughput }
+func (s *search) fewestGPUs() bool {
+	return s.q.By == Cost || s.q.By == Throughput && s.q.rate() > 0
+}
+
+// slow reports whether a request that is alone takes longer than one of the best row, which has drafts or none of
+// them as the deployment does.
+func (s *search) slow(c *config, least float64) bool {
+	if s.q.By != Latency || math.IsInf(least, 1) || s.q.prepare(c) != nil {
+		return false
+	}
+	st := c.steadies.Idle()
+	return st != nil && float64(st.E2E.Times(c.slower)) > least
+}
 
 // candidates lists the deployments under a load, in which requests come and go: steps are those
 // of continuous batching, and times the steady state's of package serving. They stand in the order of the
@@ -90,14 +112,16 @@ func (s *search) loaded(ctx context.Context, first bool) {
 			s.rows = append(s.rows, c.Row)
 			return
 		}
-		if r, ok := s.serve(c, best); ok {
-			plain = min(plain, float64(r.GPUs))
-			keep(&r)
+		if !s.slow(c, least) {
+			if r, ok := s.serve(c, best); ok {
+				plain = min(plain, float64(r.GPUs))
+				keep(&r)
+			}
 		}
 		if first && len(s.rows) > 0 {
 			return
 		}
-		for _, r := range s.extras(c, best, plain) {
+		for _, r := range s.extras(c, best, plain, least) {
 			keep(&r)
 		}
 		c.steadies, c.waves, c.server = nil, nil, serving.Server{} // frees the times of its steps
@@ -113,7 +137,7 @@ func (s *search) sure(c *config) bool {
 
 // extras are the deployments with other settings than a server starts with: speculation, other
 // steps, replicas that only prefill. Where the price counts they have to save a GPU over one without.
-func (s *search) extras(c *config, best, plain float64) (rows []Row) {
+func (s *search) extras(c *config, best, plain, least float64) (rows []Row) {
 	if s.q.rate() == 0 {
 		return nil
 	}
@@ -126,6 +150,7 @@ func (s *search) extras(c *config, best, plain float64) (rows []Row) {
 	keep := func(r Row, ok bool) {
 		if ok {
 			rows = append(rows, r)
+			least = min(least, s.figure(&r))
 			if s.fewestGPUs() {
 				most = min(most, float64(r.GPUs))
 			}
@@ -141,11 +166,11 @@ func (s *search) extras(c *config, best, plain float64) (rows []Row) {
 			if budget == 0 && drafts == 0 || !fitsSteps(&c.server.Scheduler, budget, drafts) {
 				continue
 			}
-			if other := s.stepping(base, budget); !s.hopeless(other) {
+			if other := s.stepping(base, budget); !s.hopeless(other) && !s.slow(other, least) {
 				keep(s.serve(other, most))
 			}
 		}
-		if !s.q.Together && fitsSteps(&c.server.Scheduler, 0, drafts) && !s.hopeless(base) {
+		if !s.q.Together && fitsSteps(&c.server.Scheduler, 0, drafts) && !s.hopeless(base) && !s.slow(base, least) {
 			keep(s.apart(base, most))
 		}
 	}

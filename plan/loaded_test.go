@@ -184,3 +184,75 @@ func served(q *Request, r *Row, all **serving.Steadies) bool {
 	r.JToken = st.Energy.Times(1 / float64(q.Gen))
 	return q.misses(r).Reason == ""
 }
+
+// Clients that wait for their answers are answered best, by any objective, by what trying every number of replicas of every
+// deployment finds best.
+func TestClientsEqualBruteForce(t *testing.T) {
+	random := rand.New(rand.NewPCG(9, 4))
+	space := request(t, "llama3.1-8b", "l40s", "a100")
+	found := 0
+	for i := range 12 {
+		q := *space
+		q.By, q.Batches, q.MaxGPUs = Objective(Objectives()[i%4]), DefaultBatches(), 4
+		q.Splits = []Split{{1, 1, 1}, {2, 1, 1}, {4, 1, 1}}
+		q.Prompt, q.Gen = 64+random.IntN(1500), 2+random.IntN(100)
+		q.Load.Concurrency = 1 + random.IntN(40)
+		if i > 5 {
+			q.Targets = Targets{TPOT: unit.Seconds(0.012 + 0.04*random.Float64())}
+		}
+		got, err := Search(t.Context(), &q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := everyNumber(t, &q)
+		switch {
+		case want == nil && len(got.Rows) == 0:
+		case want == nil || len(got.Rows) == 0 || want.String() != got.Rows[0].String():
+			t.Errorf("%d: by %s, %+v of %d clients: found %d rows, %v; by brute force %v", i, q.By, q.Targets, q.Load.Concurrency, len(got.Rows), first(got.Rows), want)
+		default:
+			found++
+		}
+	}
+	if found < 8 {
+		t.Errorf("only %d of 12 loads have an answer", found)
+	}
+}
+
+// No deployment ranks better than the bound by which the search leaves others out.
+func TestBounds(t *testing.T) {
+	random := rand.New(rand.NewPCG(2, 6))
+	spaces := []*Request{request(t, "llama3.1-8b", "l40s", "h100"), request(t, "qwen3-30b-a3b", "h200")}
+	tightest := map[Objective]float64{}
+	for i := range 24 {
+		q := *spaces[i%2]
+		q.By, q.Batches, q.MaxGPUs = Objective(Objectives()[i/2%4]), DefaultBatches(), 8
+		q.Prompt, q.Gen = 64+random.IntN(3000), 2+random.IntN(200)
+		if q.Load.Concurrency = 1 + random.IntN(40); i%4 > 1 {
+			q.Load = Load{Rate: 8 * random.ExpFloat64()}
+		}
+		for j := range q.Cards {
+			s := search{q: &q, card: &q.Cards[j], miss: noMiss()}
+			for _, split := range []Split{{1, 1, 1}, {2, 1, 1}, {4, 1, 1}} {
+				for _, c := range s.configs(q.Cards[j].Formats[random.IntN(2)], split) {
+					if err := s.ready(&c); err != nil {
+						t.Fatal(err)
+					}
+					for units := 1; units*c.GPUs <= q.MaxGPUs; units++ {
+						r, ok := s.steady(&c, units)
+						if !ok {
+							continue
+						}
+						if s.bound(&c) > s.figure(&r)*(1+1e-9) && s.figure(&r) > 0 || s.bound(&c) > s.figure(&r)*(1-1e-9) && s.figure(&r) < 0 {
+							t.Errorf("by %s, %d + %d tokens, %+v: %v ranks by %g, its bound is %g", q.By, q.Prompt, q.Gen, q.Load, &r, s.figure(&r), s.bound(&c))
+						}
+						if s.slow(&c, s.figure(&r)) {
+							t.Errorf("%d + %d tokens, %+v: a request alone takes longer than one of %v", q.Prompt, q.Gen, q.Load, &r)
+						}
+						tightest[q.By] = max(tightest[q.By], min(s.bound(&c)/s.figure(&r), s.figure(&r)/s.bound(&c)))
+					}
+				}
+			}
+		}
+	}
+	t.Log(tightest)
+}

@@ -22,8 +22,8 @@ type column struct {
 }
 
 // settings are the columns that the workload does not change.
-func settings() []column {
-	return []column{
+func settings(loaded bool) []column {
+	all := []column{
 		{name: "model", text: func(r *Row) string { return r.Model }},
 		{name: "gpu", text: func(r *Row) string { return r.GPU }},
 		{name: "engine", text: func(r *Row) string { return r.Engine }},
@@ -43,11 +43,17 @@ func settings() []column {
 		{name: "other", text: func(r *Row) string { return r.Other }},
 		{name: "usd_h", number: func(r *Row) float64 { return r.PerHour }},
 	}
+	if loaded {
+		all = append(all,
+			column{name: "rate_hz", number: func(r *Row) float64 { return r.Rate }},
+			column{name: "concurrency", count: func(r *Row) int { return r.Concurrency }})
+	}
+	return all
 }
 
 // numbers are the columns of the workload and of its figures.
-func numbers() []column {
-	return []column{
+func numbers(loaded bool) []column {
+	all := []column{
 		{name: "batch", count: func(r *Row) int { return r.Batch }},
 		{name: "prompt_len", count: func(r *Row) int { return r.Prompt }},
 		{name: "cached_prefix", count: func(r *Row) int { return r.CachedPrefix }},
@@ -79,13 +85,38 @@ func numbers() []column {
 		{name: "usd_mtok", number: func(r *Row) float64 { return r.PerMillion }},
 		{name: "usd_mtok_low", number: func(r *Row) float64 { return r.PerMillionLow }},
 		{name: "usd_mtok_high", number: func(r *Row) float64 { return r.PerMillionHigh }},
-		{name: "reason", text: func(r *Row) string { return r.Reason }},
+	}
+	if loaded {
+		all = append(all, steady()...)
+	}
+	return append(all, column{name: "reason", text: func(r *Row) string { return r.Reason }})
+}
+
+// steady are the columns of the steady state under a load.
+func steady() []column {
+	return []column{
+		{name: "load_ttft_s", number: func(r *Row) float64 { return r.LoadTTFT }},
+		{name: "load_ttft_high_s", number: func(r *Row) float64 { return r.LoadTTFTHigh }},
+		{name: "load_tpot_s", number: func(r *Row) float64 { return r.LoadTPOT }},
+		{name: "load_tpot_high_s", number: func(r *Row) float64 { return r.LoadTPOTHigh }},
+		{name: "load_e2e_s", number: func(r *Row) float64 { return r.LoadE2E }},
+		{name: "load_e2e_high_s", number: func(r *Row) float64 { return r.LoadE2EHigh }},
+		{name: "load_requests_s", number: func(r *Row) float64 { return r.Requests }},
+		{name: "load_tok_s", number: func(r *Row) float64 { return r.Generated }},
+		{name: "load_running", number: func(r *Row) float64 { return r.Running }},
+		{name: "load_waiting", number: func(r *Row) float64 { return r.Waiting }},
+		{name: "load_utilization", number: func(r *Row) float64 { return r.Utilization }},
+		{name: "load_kv_share", number: func(r *Row) float64 { return r.KVShare }},
+		{name: "load_j_request", number: func(r *Row) float64 { return r.LoadJ }},
+		{name: "load_usd_request", number: func(r *Row) float64 { return r.LoadUSD }},
+		{name: "capacity_requests_s", number: func(r *Row) float64 { return r.Most }},
+		{name: "capacity_bound", text: func(r *Row) string { return r.MostBound }},
 	}
 }
 
-// Columns names the columns of a row, in their order.
-func Columns() (names []string) {
-	for _, c := range slices.Concat(settings(), numbers()) {
+// Columns names the columns of a row, in their order; those of a load are in rows of grids that have one.
+func Columns(loaded bool) (names []string) {
+	for _, c := range slices.Concat(settings(loaded), numbers(loaded)) {
 		names = append(names, c.name)
 	}
 	return names
@@ -94,13 +125,13 @@ func Columns() (names []string) {
 // A text writes rows as CSV or JSON Lines. What the workload does not change is written
 // once for all rows that share it.
 type text struct {
-	json              bool
+	json, loaded      bool
 	settings, numbers []column
 	prefix            []byte
 }
 
-func newText(f Format) *text {
-	return &text{json: f == JSONL, settings: settings(), numbers: numbers()}
+func newText(f Format, loaded bool) *text {
+	return &text{json: f == JSONL, loaded: loaded, settings: settings(loaded), numbers: numbers(loaded)}
 }
 
 // header is the first line of a CSV file.
@@ -108,7 +139,7 @@ func (t *text) header() []byte {
 	if t.json {
 		return nil
 	}
-	return []byte(strings.Join(Columns(), ",") + "\n")
+	return []byte(strings.Join(Columns(t.loaded), ",") + "\n")
 }
 
 // begin begins rows of the setting of r.

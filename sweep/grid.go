@@ -3,6 +3,7 @@ package sweep
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 
 	"llmprof/analytic"
@@ -53,6 +54,11 @@ func (g *Grid) Add(a Axis) error {
 		g.Workload[n] = append(g.Workload[n], x)
 	}
 	return nil
+}
+
+// Loaded reports whether the points are under a load.
+func (g *Grid) Loaded() bool {
+	return slices.ContainsFunc(g.Axes, func(a Axis) bool { return a.Name == "rate" || a.Name == "concurrency" })
 }
 
 // maxPoints is the most points of a grid: a year's work.

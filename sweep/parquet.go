@@ -26,7 +26,7 @@ type File interface {
 
 // Join writes the rows of Parquet files as one file, which is that of an unsharded sweep.
 func Join(out io.Writer, parts []File) error {
-	s, err := newSink(&Options{Format: Parquet, Out: out})
+	s, err := newSink(&Options{Format: Parquet, Out: out}, false)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ type Row struct {
 	Chunk        int `parquet:"chunk,optional"`
 	Gen          int `parquet:"gen_len"`
 	Figures
+	Loaded
 	Reason string `parquet:"reason,optional"` // why the point is impossible; empty where it is not
 }
 
@@ -39,6 +40,8 @@ type Setting struct {
 	AllLogits    bool    `parquet:"all_logits"`
 	Other        string  `parquet:"other,dict,optional"` // settings without a column of their own, as flags
 	PerHour      float64 `parquet:"usd_h,optional"`
+	Rate         float64 `parquet:"rate_hz,optional"` // of the load
+	Concurrency  int     `parquet:"concurrency,optional"`
 }
 
 // Figures are the headline figures of a point.
@@ -73,6 +76,27 @@ type Figures struct {
 	PerMillionHigh float64 `parquet:"usd_mtok_high,optional"`
 }
 
+// Loaded is the steady state under the load of a point, all replicas together; the high ends are
+// those of the slow end of the interval, where that is stable.
+type Loaded struct {
+	LoadTTFT     float64 `parquet:"load_ttft_s,optional"` // means
+	LoadTTFTHigh float64 `parquet:"load_ttft_high_s,optional"`
+	LoadTPOT     float64 `parquet:"load_tpot_s,optional"`
+	LoadTPOTHigh float64 `parquet:"load_tpot_high_s,optional"`
+	LoadE2E      float64 `parquet:"load_e2e_s,optional"`
+	LoadE2EHigh  float64 `parquet:"load_e2e_high_s,optional"`
+	Requests     float64 `parquet:"load_requests_s,optional"`
+	Generated    float64 `parquet:"load_tok_s,optional"`
+	Running      float64 `parquet:"load_running,optional"` // sequences that decode
+	Waiting      float64 `parquet:"load_waiting,optional"` // requests without their first token
+	Utilization  float64 `parquet:"load_utilization,optional"`
+	KVShare      float64 `parquet:"load_kv_share,optional"`
+	LoadJ        float64 `parquet:"load_j_request,optional"`
+	LoadUSD      float64 `parquet:"load_usd_request,optional"`
+	Most         float64 `parquet:"capacity_requests_s,optional"`
+	MostBound    string  `parquet:"capacity_bound,dict,optional"`
+}
+
 // set fills in the figures of an estimate.
 func (f *Figures) set(e *analytic.Estimate, w *analytic.Workload) {
 	m := &e.Memory
@@ -94,6 +118,12 @@ func (f *Figures) set(e *analytic.Estimate, w *analytic.Workload) {
 
 // finite reports whether the figures are numbers.
 func (f *Figures) finite() bool {
-	sum := f.TTLTHigh + f.ThroughputHigh + f.JRequest + f.PerMillionHigh + f.TTFTFloor
-	return !math.IsNaN(sum) && !math.IsInf(sum, 0)
+	return isFinite(f.TTLTHigh + f.ThroughputHigh + f.JRequest + f.PerMillionHigh + f.TTFTFloor)
 }
+
+// finite reports whether the figures are numbers.
+func (l *Loaded) finite() bool {
+	return isFinite(l.LoadE2E + l.LoadE2EHigh + l.Running + l.Waiting + l.LoadJ + l.LoadUSD + l.Most)
+}
+
+func isFinite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

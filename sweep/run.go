@@ -34,6 +34,9 @@ type Setup struct {
 	Case       *analytic.Prepared
 	Workload   analytic.Workload // what no axis varies of it
 	MaxContext int               // of the model; 0 where it is not known
+
+	// Load is the steady state under the load of the setting; nil where there is none.
+	Load func(w *analytic.Workload, e *analytic.Estimate) (Loaded, error)
 }
 
 // A Source prepares the settings of a grid. It is for one goroutine.
@@ -100,6 +103,9 @@ type Reason struct {
 // blockPoints is how many points a worker answers at a time.
 const blockPoints = 2048
 
+// loadedPoints is blockPoints under loads, whose steady states take some milliseconds each.
+const loadedPoints = 32
+
 // A block is a run of points with what was written of them.
 type block struct {
 	from, to uint64
@@ -117,7 +123,7 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 	if err != nil {
 		return all, err
 	}
-	out, err := newSink(&o)
+	out, err := newSink(&o, g.Loaded())
 	if err != nil {
 		return all, err
 	}
@@ -135,13 +141,17 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 		if err != nil {
 			return all, err
 		}
-		w := &worker{grid: g, inner: inner, source: source, options: &o, values: make([]string, len(g.Axes)), outer: ^uint64(0), text: newText(o.Format)}
+		w := &worker{grid: g, inner: inner, source: source, options: &o, values: make([]string, len(g.Axes)), outer: ^uint64(0), text: newText(o.Format, g.Loaded())}
 		team.Go(func() { w.run(ctx, jobs) })
 	}
 	from, to := o.Shard.Span(points)
 	all.Points, from = to-from, min(from+o.Skip, to)
 	all.Done, all.Bytes = min(o.Skip, all.Points), out.bytes
-	team.Go(func() { deal(ctx, from, to, free, jobs, order) })
+	size := uint64(blockPoints)
+	if g.Loaded() {
+		size = loadedPoints
+	}
+	team.Go(func() { deal(ctx, from, to, size, free, jobs, order) })
 	for b := range order {
 		if err = b.wait(ctx); err != nil {
 			break
@@ -166,14 +176,14 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 
 // deal hands out the blocks, in order. It waits for a free one: its slices have grown, and
 // their number bounds the memory.
-func deal(ctx context.Context, from, to uint64, free <-chan *block, jobs, order chan<- *block) {
+func deal(ctx context.Context, from, to, size uint64, free <-chan *block, jobs, order chan<- *block) {
 	defer close(order)
 	defer close(jobs)
-	for at := from; at < to; at += blockPoints {
+	for at := from; at < to; at += size {
 		var b *block
 		select {
 		case b = <-free:
-			b.reset(at, min(at+blockPoints, to))
+			b.reset(at, min(at+size, to))
 		case <-ctx.Done():
 			return
 		}
@@ -237,16 +247,17 @@ func (s *Summary) left(kind, example string, n uint64) {
 // counted together.
 func kindOf(reason string) string {
 	var b strings.Builder
-	digits := false
-	for _, r := range reason {
-		if unicode.IsDigit(r) {
-			if !digits {
+	number := false
+	for i, r := range reason {
+		point := number && r == '.' && i+1 < len(reason) && unicode.IsDigit(rune(reason[i+1]))
+		if unicode.IsDigit(r) || point {
+			if !number {
 				b.WriteByte('N')
 			}
-			digits = true
+			number = true
 			continue
 		}
-		digits = false
+		number = false
 		b.WriteRune(r)
 	}
 	return b.String()
@@ -315,7 +326,7 @@ func (w *worker) prepare(outer uint64) {
 // point answers one point.
 func (w *worker) point(b *block, inner uint64) {
 	r := &w.row
-	r.Figures = Figures{}
+	r.Figures, r.Loaded = Figures{}, Loaded{}
 	reason := ""
 	if w.wrong != nil {
 		var load analytic.Workload
@@ -349,10 +360,15 @@ func (w *worker) estimate(load *analytic.Workload) (analytic.Estimate, error) {
 	return w.setup.Case.Predict(load)
 }
 
+const beyond = "the figures are beyond any number"
+
 // predict fills in a row, and says why the point is impossible if it is.
 func (w *worker) predict(r *Row, inner uint64) (reason string) {
 	load := w.setup.Workload
 	w.grid.workload(inner, &load)
+	if w.setup.Load != nil { // a request alone, of whose batch nobody chooses the size
+		load.Batch = max(load.Batch, r.MicroBatches)
+	}
 	r.workload(&load)
 	if most := w.setup.MaxContext; most > 0 && load.PromptLen+load.GenLen > most {
 		return fmt.Sprintf("a context of %d tokens is over the %d that %s was made for", load.PromptLen+load.GenLen, most, r.Model)
@@ -365,14 +381,30 @@ func (w *worker) predict(r *Row, inner uint64) (reason string) {
 		return "does not fit in memory"
 	}
 	r.set(&e, &load)
-	if !r.finite() {
+	if !r.Figures.finite() {
 		r.Figures = Figures{}
-		return "the figures are beyond any number"
+		return beyond
 	}
 	if !r.Fits {
 		r.Figures = Figures{Total: r.Total, Capacity: r.Capacity, MaxBatch: r.MaxBatch}
 		return "does not fit in memory"
 	}
+	if w.setup.Load != nil {
+		return w.load(r, load, e)
+	}
+	return ""
+}
+
+// load fills in the steady state of a row. Its copies are the only ones that leave the stack.
+func (w *worker) load(r *Row, load analytic.Workload, e analytic.Estimate) (reason string) {
+	loaded, err := w.setup.Load(&load, &e)
+	switch {
+	case err != nil:
+		return err.Error()
+	case !loaded.finite():
+		return beyond
+	}
+	r.Loaded = loaded
 	return ""
 }
 

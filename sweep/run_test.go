@@ -176,7 +176,7 @@ func TestColumns(t *testing.T) {
 		names = append(names, f.Name())
 	}
 	slices.Sort(names)
-	if want := slices.Sorted(slices.Values(sweep.Columns())); !slices.Equal(names, want) {
+	if want := slices.Sorted(slices.Values(sweep.Columns(true))); !slices.Equal(names, want) {
 		t.Errorf("parquet has %v, csv %v", names, want)
 	}
 }
@@ -193,6 +193,19 @@ func TestRange(t *testing.T) {
 	}
 }
 
+// Numbers that are not whole have ranges as well, spelt without what their sums have beyond the decimals.
+func TestValues(t *testing.T) {
+	for text, want := range map[string]string{
+		"0.5..0.9+0.1": "0.5 0.6 0.7 0.8 0.9", "0.25..4x4": "0.25 1 4", "1..3": "1 2 3", "fp8,bf16": "fp8 bf16", "../a,b..c": "../a b..c", "1e-3..1e+3x1000": "0.001 1 1000", "-1..1": "-1 0 1",
+		"0..1x2": "", "1..0": "", "0.5..0.9+0": "", "1..NaN": "", "1..1e9": "", "1,,2": "", "0.5..x": "",
+	} {
+		got, err := sweep.Values(text)
+		if (err != nil) != (want == "") || err == nil && strings.Join(got, " ") != want {
+			t.Errorf("%q: %v, %v, want %q", text, got, err, want)
+		}
+	}
+}
+
 func FuzzRange(f *testing.F) {
 	for _, s := range []string{"1..256x2", "0..1024+128", "1,2,3", "-5..5", "1..9x9223372036854775807"} {
 		f.Add(s)
@@ -200,6 +213,9 @@ func FuzzRange(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := sweep.Range(text, strconv.Atoi)
 		if err == nil && len(got) == 0 {
+			t.Errorf("%q: no values and no error", text)
+		}
+		if got, err = sweep.Values(text); err == nil && len(got) == 0 {
 			t.Errorf("%q: no values and no error", text)
 		}
 	})

@@ -16,7 +16,7 @@ type sink struct {
 }
 
 // newSink begins the output. Of several shards the first alone has the header of CSV.
-func newSink(o *Options) (*sink, error) {
+func newSink(o *Options, loaded bool) (*sink, error) {
 	s := &sink{out: o.Out, see: o.See}
 	if o.Out == nil {
 		return s, nil
@@ -28,7 +28,7 @@ func newSink(o *Options) (*sink, error) {
 		if o.Shard.I > 1 || o.Skip > 0 {
 			return s, nil
 		}
-		n, err := o.Out.Write(newText(o.Format).header())
+		n, err := o.Out.Write(newText(o.Format, loaded).header())
 		if s.bytes = int64(n); err != nil {
 			return nil, fmt.Errorf("writing the rows: %w", err)
 		}

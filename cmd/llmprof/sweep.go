@@ -40,12 +40,14 @@ func (a *app) sweepCommand() *cobra.Command {
 		Use:   "sweep MODELS GPUS",
 		Short: "Predict a grid of estimates, one row a point",
 		Long: "Predict every combination of lists of the settings of \"llmprof estimate\", one row a point, as CSV,\n" +
-			"JSON Lines or Parquet. Lists have commas, whole numbers ranges too: 1..256 has every number,\n" +
-			"1..256x2 doubles, 0..1024+128 adds. Rows come in the order of the flags below, of which those\n" +
-			"of the workload vary fastest: batch, prompt-len, cached-prefix, chunk, gen-len. Points that are\n" +
-			"impossible are left out and counted, or kept with the reason (--keep).",
+			"JSON Lines or Parquet. Lists have commas, numbers ranges too: 1..256 has every number, 1..256x2\n" +
+			"doubles, 0..1024+128 adds, and so does 0.5..0.9+0.1. Rows come in the order of the flags below,\n" +
+			"of which those of the workload vary fastest: batch, prompt-len, cached-prefix, chunk, gen-len.\n" +
+			"Points that are impossible are left out and counted, or kept with the reason (--keep). With\n" +
+			"--rate or --concurrency rows have the steady state under that load too, in columns of its own.",
 		Example: "  llmprof sweep -m llama3.1-8b -g h100,h200 --tp 1..8x2 -b 1..256 -o grid.csv\n" +
 			"  llmprof sweep -m qwen3-32b -g h100 --weights bf16,fp8 -b 1..256x2 --plot g.svg\n" +
+			"  llmprof sweep -m llama3.1-8b -g h100,h200 --rate 1..32x2 -o loads.csv\n" +
 			"  llmprof sweep -m llama3.1-8b -g h100 -b 1..512 --shard 1/8 -o part1.csv",
 		Args: cli.Positional("model", "gpu"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,7 +56,7 @@ func (a *app) sweepCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	ask.Flags(&ask.Question{}).VisitAll(func(e *pflag.Flag) {
+	ask.GridFlags(&ask.Question{}, &ask.SteadyLoad{}).VisitAll(func(e *pflag.Flag) {
 		o.lists[e.Name] = f.StringP(e.Name, e.Shorthand, "", listUsage(e))
 		if e.NoOptDefVal != "" {
 			f.Lookup(e.Name).NoOptDefVal = e.NoOptDefVal
@@ -68,6 +70,7 @@ func (a *app) sweepCommand() *cobra.Command {
 	cli.Define(cmd, "Grid", func(*cobra.Command) {}) // all flags so far
 	o.submission.flags(cmd, "rows")
 	f.SortFlags = false
+	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate"}, serverFlags...)...)
 	cli.Rare(cmd, "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens", "memory-utilization",
 		"compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline", "lenient", "price", "cached-prefix", "chunk", "expert-skew", "from")
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
@@ -83,7 +86,7 @@ func listUsage(f *pflag.Flag) string {
 	if !strings.Contains(quoted, "`") {
 		quoted = "`list`: " + usage
 	}
-	if f.DefValue != "" && f.DefValue != "0" && f.DefValue != "false" {
+	if f.DefValue != "" && f.DefValue != "0" && f.DefValue != "false" && !strings.Contains(usage, "(default") {
 		quoted += fmt.Sprintf(" (default %s)", f.DefValue)
 	}
 	return quoted
@@ -211,7 +214,7 @@ func (a *app) submitSweep(ctx context.Context, o *gridOrder, g *sweep.Grid, form
 // known looks every name of the grid up before the first row is written.
 func (a *app) known(ctx context.Context, d *ask.Deployments, g *sweep.Grid) error {
 	q := &ask.Question{}
-	flags := ask.Flags(q)
+	flags := ask.GridFlags(q, &ask.SteadyLoad{})
 	for _, axis := range g.Axes {
 		if ask.Alone(axis.Name) {
 			_ = flags.Set(axis.Name, axis.Values[0]) // was tried before

@@ -36,6 +36,9 @@ func newGridPicture(file string, g *sweep.Grid) (*gridPicture, error) {
 	if !slices.Contains(plots.Formats(), p.kind) {
 		return nil, usage("--plot %.40q: want a name that ends in .svg, .png or .pdf", file)
 	}
+	if g.Loaded() {
+		return nil, usage("--plot draws requests alone: leave out --rate and --concurrency; \"llmprof simulate --chart\" draws servers under loads")
+	}
 	if points, _, err := g.Points(); err != nil || points > mostDrawn {
 		return nil, usage("--plot: a picture has at most %d points", mostDrawn)
 	}

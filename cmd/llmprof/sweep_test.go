@@ -2,18 +2,90 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/spf13/pflag"
 
+	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/internal/testkit"
 	"llmprof/sweep"
 )
+
+// TestSweepTakesEveryFlag holds that each setting of estimate is a list of sweep, with the same help.
+func TestSweepTakesEveryFlag(t *testing.T) {
+	estimate, grid := (&app{}).estimate().Flags(), (&app{}).sweepCommand().Flags()
+	lists := ask.GridFlags(&ask.Question{}, &ask.SteadyLoad{})
+	estimate.VisitAll(func(f *pflag.Flag) {
+		if presentation(f.Name) {
+			return
+		}
+		got := grid.Lookup(f.Name)
+		if got == nil || lists.Lookup(f.Name) == nil {
+			t.Errorf("sweep has no --%s", f.Name)
+			return
+		}
+		usage := strings.TrimPrefix(strings.TrimPrefix(got.Usage, "``"), "`list`: ")
+		if strings.Count(usage, "(default") > 1 || !strings.HasPrefix(usage, f.Usage) {
+			t.Errorf("--%s of sweep is %q, that of estimate %q", f.Name, usage, f.Usage)
+		}
+	})
+}
+
+// TestLoadedRows checks that a row under a load has the figures of estimate under that load.
+func TestLoadedRows(t *testing.T) {
+	alike := map[string]func(load map[string]any) any{
+		"load_ttft_s": of("ttft_s"), "load_tpot_s": of("tpot_s"), "load_e2e_s": of("e2e_s"), "load_requests_s": of("requests_s"), "load_tok_s": of("generated_tok_s"),
+		"load_running": of("running"), "load_waiting": of("waiting"), "load_utilization": of("utilization"), "load_kv_share": of("kv_cache_share"),
+		"load_j_request": of("energy_j_request"), "load_usd_request": of("cost_usd_request"), "rate_hz": of("request_rate_hz"), "concurrency": of("concurrency"),
+		"load_ttft_high_s": of("high", "ttft_s"), "load_tpot_high_s": of("high", "tpot_s"), "load_e2e_high_s": of("high", "e2e_s"),
+		"capacity_requests_s": of("capacity", "requests_s"), "capacity_bound": of("capacity", "bound"),
+	}
+	for lists, points := range map[string][]string{
+		"--rate 2,4.5 --prompt-len 512,1k":                        {"--rate 2 --prompt-len 512", "--rate 2 --prompt-len 1k", "--rate 4.5 --prompt-len 512", "--rate 4.5 --prompt-len 1k"},
+		"--concurrency 1..4x4 --max-num-seqs 2,64":                {"--concurrency 1 --max-num-seqs 2", "--concurrency 4 --max-num-seqs 2", "--concurrency 1 --max-num-seqs 64", "--concurrency 4 --max-num-seqs 64"},
+		"--rate 3 --speculative-tokens 0..2+2 --acceptance 0.75":  {"--rate 3", "--rate 3 --speculative-tokens 2 --acceptance 0.75"},
+		"--rate 3 --prefill-replicas 0,1 --kv-link 20 --dp 2":     {"--rate 3 --dp 2", "--rate 3 --dp 2 --prefill-replicas 1 --kv-link 20"},
+		"--rate 3 --pp 1,2 --micro-batches 1 --cached-prefix 512": {"--rate 3 --cached-prefix 512 --micro-batches 1", "--rate 3 --pp 2 --cached-prefix 512"},
+	} {
+		rows := try(t, append(strings.Fields("sweep llama3.1-8b h100 --format jsonl"), strings.Fields(lists)...)...)
+		lines := strings.Split(strings.TrimSpace(rows.stdout), "\n")
+		if rows.code != 0 || len(lines) != len(points) {
+			t.Errorf("%s: exit %d, %d rows, want %d: %s", lists, rows.code, len(lines), len(points), rows.stderr)
+			continue
+		}
+		for i, point := range points {
+			var row map[string]any
+			var document struct{ Load map[string]any }
+			one := try(t, append(strings.Fields("estimate llama3.1-8b h100 --format json"), strings.Fields(point)...)...)
+			testkit.Must(t, errors.Join(json.Unmarshal([]byte(lines[i]), &row), json.Unmarshal([]byte(one.stdout), &document)))
+			for column, want := range alike {
+				if want := want(document.Load); row[column] != want {
+					t.Errorf("%s: %s is %v, that of estimate %s is %v", lists, column, row[column], point, want)
+				}
+			}
+		}
+	}
+}
+
+// of finds a value in a document.
+func of(path ...string) func(map[string]any) any {
+	return func(m map[string]any) any {
+		for _, name := range path[:len(path)-1] {
+			m, _ = m[name].(map[string]any)
+		}
+		return m[path[len(path)-1]]
+	}
+}
 
 // TestInterruptedSweep checks that Ctrl-C leaves a file of whole rows, and that the command
 // says how many they are and how it goes on.

@@ -15,7 +15,7 @@ import (
 type Deployments struct {
 	from     Sources
 	mu       sync.Mutex
-	models   map[string]*models.Model
+	models   map[modelKey]*models.Model
 	gpus     map[[2]string]*hardware.GPU
 	files    map[string]*Calibrations
 	machines map[[4]string]*analytic.Machines
@@ -23,10 +23,16 @@ type Deployments struct {
 	mixedOf  *models.Model
 }
 
+// A modelKey is a model as it is asked for.
+type modelKey struct {
+	name    string
+	lenient bool
+}
+
 // NewDeployments reads from where models and GPUs are found.
 func NewDeployments(from Sources) *Deployments {
 	return &Deployments{
-		from: from, models: map[string]*models.Model{}, gpus: map[[2]string]*hardware.GPU{}, files: map[string]*Calibrations{},
+		from: from, models: map[modelKey]*models.Model{}, gpus: map[[2]string]*hardware.GPU{}, files: map[string]*Calibrations{},
 		machines: map[[4]string]*analytic.Machines{},
 	}
 }
@@ -43,15 +49,26 @@ func once[K comparable, V any](all map[K]V, key K, create func() (V, error)) (V,
 	return v, err
 }
 
-// model reads a model.
-func (d *Deployments) model(ctx context.Context, name string, offline bool) (*models.Model, error) {
+// Model reads a model.
+func (d *Deployments) Model(ctx context.Context, name string, offline, lenient bool) (*models.Model, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return once(d.models, name, func() (*models.Model, error) { return d.from.Model(ctx, name, offline, false) })
+	return once(d.models, modelKey{name, lenient}, func() (*models.Model, error) { return d.from.Model(ctx, name, offline, lenient) })
 }
 
-// gpu reads a GPU.
-func (d *Deployments) gpu(name, file string) (*hardware.GPU, error) {
+// Constants reads calibrations.
+func (d *Deployments) Constants(file string) (*Calibrations, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.constants(file)
+}
+
+func (d *Deployments) constants(file string) (*Calibrations, error) {
+	return once(d.files, file, func() (*Calibrations, error) { return d.from.Constants(file) })
+}
+
+// GPU reads a GPU.
+func (d *Deployments) GPU(name, file string) (*hardware.GPU, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return once(d.gpus, [2]string{name, file}, func() (*hardware.GPU, error) { return d.from.GPU(name, file) })
@@ -73,7 +90,7 @@ func (d *Deployments) machinesOf(q *Question, g *hardware.GPU, e analytic.Engine
 	defer d.mu.Unlock()
 	name := e.Profile().Name
 	return once(d.machines, [4]string{q.GPU, q.Hardware, name, q.Calibration}, func() (*analytic.Machines, error) {
-		files, err := once(d.files, q.Calibration, func() (*Calibrations, error) { return d.from.Constants(q.Calibration) })
+		files, err := d.constants(q.Calibration)
 		if err != nil {
 			return nil, err
 		}
@@ -95,10 +112,10 @@ type Deployment struct {
 func (d *Deployments) Prepare(ctx context.Context, q *Question) (*Deployment, error) {
 	ans := &Answer{Q: q, Estimate: view.Estimate{ModelName: q.Model, GPUName: q.GPU}, quantize: d.quantize}
 	var err error
-	if ans.Model, err = d.model(ctx, q.Model, q.Offline); err != nil {
+	if ans.Model, err = d.Model(ctx, q.Model, q.Offline, q.Lenient); err != nil {
 		return nil, err
 	}
-	if ans.GPU, err = d.gpu(q.GPU, q.Hardware); err != nil {
+	if ans.GPU, err = d.GPU(q.GPU, q.Hardware); err != nil {
 		return nil, err
 	}
 	runs, err := ans.settle()

@@ -13,7 +13,7 @@ import (
 
 // Alone reports whether a flag's value is no list.
 func Alone(flag string) bool {
-	return slices.Contains([]string{"hardware", "offline", "calibration"}, flag)
+	return slices.Contains([]string{"hardware", "offline", "lenient", "calibration"}, flag)
 }
 
 // lists are the flags of a grid: the settings of an estimate, a list each.
@@ -28,7 +28,10 @@ type lists struct {
 func NewGrid(given func(flag string) bool, text func(flag string) string, count func(text string) (int, error)) (g *sweep.Grid, err error) {
 	o := &lists{given, text, count}
 	g = &sweep.Grid{}
-	of := Flags(&Question{})
+	if err := goTogether(given); err != nil {
+		return nil, err
+	}
+	of := GridFlags(&Question{}, &SteadyLoad{})
 	of.VisitAll(func(f *pflag.Flag) {
 		if err != nil {
 			return
@@ -42,6 +45,15 @@ func NewGrid(given func(flag string) bool, text func(flag string) string, count 
 		return nil, Wrong(err)
 	}
 	return g, nil
+}
+
+// GridFlags are the settings of "llmprof estimate" with those of a load, in the order of the axes of a grid: the
+// load varies fastest of them, so that a server's steps are priced once for all loads.
+func GridFlags(q *Question, l *SteadyLoad) *pflag.FlagSet {
+	f := Flags(q)
+	l.Service.Flags(f)
+	l.loadFlags(f)
+	return f
 }
 
 // axis is the values of a flag. A number of the workload that was not given has its
@@ -69,7 +81,7 @@ func (o *lists) axis(f *pflag.Flag) (a sweep.Axis, err error) {
 			return n, f.Value.Set(strconv.Itoa(n))
 		})
 	default:
-		a.Values, err = sweep.List(text)
+		a.Values, err = sweep.Values(text)
 		for i := 0; i < len(a.Values) && err == nil; i++ {
 			err = try(f, a.Values[i])
 		}

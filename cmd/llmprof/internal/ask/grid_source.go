@@ -2,12 +2,15 @@ package ask
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"llmprof/analytic"
 	"llmprof/analytic/engine"
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/models"
 	"llmprof/sweep"
 )
@@ -19,17 +22,27 @@ type GridSource struct {
 	known *Deployments
 	grid  *sweep.Grid
 	q     *Question
+	load  *SteadyLoad
 	flags *pflag.FlagSet
 	set   []string // values that the flags have
 	given []string // names of the flags that the grid gives
 	lists []int    // axes of several values that have no column of their own
+
+	servers map[lengths]*Rates // of the settings without the load
+	of      string             // those settings
 }
+
+// lengths are what the steady states of a server at any rate depend on besides its setting.
+type lengths struct{ prompt, cached, gen int }
+
+// mostServers bounds how many servers are kept for further rates.
+const mostServers = 64
 
 // NewGridSource makes the source of a grid for one goroutine.
 func NewGridSource(ctx context.Context, known *Deployments, g *sweep.Grid) *GridSource {
-	s := &GridSource{ctx: ctx, known: known, grid: g, q: &Question{}, set: make([]string, len(g.Axes))}
-	s.flags = Flags(s.q)
-	columns := append(sweep.Columns(), "micro-batches", "all-logits")
+	s := &GridSource{ctx: ctx, known: known, grid: g, q: &Question{}, load: &SteadyLoad{}, set: make([]string, len(g.Axes))}
+	s.flags = GridFlags(s.q, s.load)
+	columns := append(sweep.Columns(true), "micro-batches", "all-logits", "rate")
 	for i := range g.Axes {
 		a := &g.Axes[i]
 		s.given = append(s.given, a.Name)
@@ -37,8 +50,29 @@ func NewGridSource(ctx context.Context, known *Deployments, g *sweep.Grid) *Grid
 			s.lists = append(s.lists, i)
 		}
 	}
-	s.q.Given = func(name string) bool { return slices.Contains(s.given, name) }
+	s.q.Given = s.isGiven
 	return s
+}
+
+// isGiven reports whether the grid gives a flag at the point. The flags of speculation and of prefilling replicas mean
+// nothing where there is none, so that the first of their values stands for none there, and others are
+// refused as the same point again.
+func (s *GridSource) isGiven(name string) bool {
+	i := slices.Index(s.given, name)
+	if i < 0 {
+		return false
+	}
+	idle := (name == "acceptance" || name == "draft-model") && s.load.drafts == 0 || name == "kv-link" && s.load.prefillers == 0
+	return !idle || s.set[i] != s.grid.Axes[i].Values[0] || s.alwaysIdle(name)
+}
+
+// alwaysIdle reports whether a flag means nothing in the whole grid.
+func (s *GridSource) alwaysIdle(name string) bool {
+	needs := "speculative-tokens"
+	if name == "kv-link" {
+		needs = "prefill-replicas"
+	}
+	return !slices.Contains(s.given, needs)
 }
 
 // Prepare sets the flags and prepares the case.
@@ -64,7 +98,50 @@ func (s *GridSource) Prepare(values []string) (*sweep.Setup, error) {
 		return setup, err
 	}
 	setup.Case, setup.Workload, setup.MaxContext = d.prepared, s.q.Workload, d.Model.MaxContext
+	if s.grid.Loaded() {
+		setup.Load = s.loadOf(d, values)
+	}
 	return setup, nil
+}
+
+// loadOf answers for the load of a setting.
+func (s *GridSource) loadOf(d *Deployment, values []string) func(*analytic.Workload, *analytic.Estimate) (sweep.Loaded, error) {
+	var others []string
+	for i, v := range values {
+		if name := s.grid.Axes[i].Name; name != "rate" && name != "concurrency" {
+			others = append(others, v)
+		}
+	}
+	if of := strings.Join(others, "\x00"); of != s.of {
+		s.servers, s.of = map[lengths]*Rates{}, of
+	}
+	return func(w *analytic.Workload, e *analytic.Estimate) (sweep.Loaded, error) {
+		d.Workload, s.q.Workload, d.Estimate.Estimate = *w, *w, *e
+		load, err := s.steady(d.Answer)
+		if err != nil {
+			return sweep.Loaded{}, err
+		}
+		return load.Row(), nil
+	}
+}
+
+// steady is the steady state of an answer's server, which is prepared once for all rates.
+func (s *GridSource) steady(ans *Answer) (*view.Load, error) {
+	if len(s.load.rates) == 0 {
+		return s.load.clients(s.ctx, s.known, ans)
+	}
+	key := lengths{ans.Workload.PromptLen, ans.Workload.CachedPrefix, ans.Workload.GenLen}
+	if s.servers[key] == nil {
+		all, err := s.load.Rates(s.ctx, s.known, ans)
+		if err != nil {
+			return nil, err
+		}
+		if len(s.servers) >= mostServers {
+			clear(s.servers)
+		}
+		s.servers[key] = all
+	}
+	return s.servers[key].At(s.load.rates[0])
 }
 
 // asked is what is known of a setting before it was prepared.
@@ -72,7 +149,7 @@ func (s *GridSource) asked(values []string) sweep.Setting {
 	p := &s.q.Parallel
 	return sweep.Setting{
 		Model: s.q.Model, GPU: s.q.GPU, Engine: s.q.Engine, TP: p.TP, PP: p.PP, EP: p.EP, DP: p.DP, SP: p.SP, MicroBatches: p.MicroBatches,
-		Weights: s.q.Weights, AllLogits: s.q.Workload.AllLogits, Other: s.other(values),
+		Weights: s.q.Weights, AllLogits: s.q.Workload.AllLogits, Other: s.other(values), Concurrency: s.load.concurrency, Rate: s.load.rate(),
 	}
 }
 
@@ -87,7 +164,8 @@ func (s *GridSource) other(values []string) string {
 
 // settled fills in what the flags come to.
 func (s *GridSource) settled(row *sweep.Setting, d *Deployment) {
-	gpus := d.Parallel.GPUs()
+	replica := d.Parallel.GPUs() / max(d.Parallel.DP, 1)
+	gpus := d.Parallel.GPUs() + replica*s.load.prefillers
 	row.Model, row.GPU, row.Engine = d.Model.Name, d.GPU.Key, d.Machine.Engine.Profile().Name
 	row.Calibration, row.Measured, row.GPUs = d.Machine.Cal.Name, d.Machine.Cal.Measured, gpus
 	row.Weights, row.Act, row.KV = d.Scheme.Name, d.Scheme.Act.String(), d.Scheme.KV.String()
@@ -98,13 +176,22 @@ func (s *GridSource) settled(row *sweep.Setting, d *Deployment) {
 func (d *Deployments) Known(ctx context.Context, q *Question, flag, value string) (err error) {
 	switch flag {
 	case "model":
-		_, err = d.model(ctx, value, q.Offline)
+		_, err = d.Model(ctx, value, q.Offline, q.Lenient)
+		return err
+	case "draft-model":
+		if value != "ngram" {
+			_, err = d.Model(ctx, value, q.Offline, false)
+		}
 		return err
 	case "gpu":
-		_, err = d.gpu(value, q.Hardware)
+		_, err = d.GPU(value, q.Hardware)
 		return err
 	case "engine":
 		_, err = engine.Parse(value)
+	case "scheduler":
+		if !slices.Contains(engine.SchedulerNames(), value) {
+			err = fmt.Errorf("--scheduler: no scheduler %.40q is known: want one of %s", value, strings.Join(engine.SchedulerNames(), ", "))
+		}
 	case "weights":
 		_, err = models.ParseScheme(value)
 	}

@@ -19,49 +19,90 @@ type SteadyLoad struct {
 
 // Flags adds the flags of a load and of the server that answers it.
 func (l *SteadyLoad) Flags(f *pflag.FlagSet) {
+	l.loadFlags(f)
+	l.Service.Flags(f)
+}
+
+func (l *SteadyLoad) loadFlags(f *pflag.FlagSet) {
 	f.Var(RatesFlag{Rates: &l.rates}, "rate", "steady state with so many requests a `second`, Poisson arrivals")
 	f.IntVar(&l.concurrency, "concurrency", 0, "steady state with so many `clients` that each have one request at a time")
-	l.Service.Flags(f)
+}
+
+// goTogether refuses flags that contradict those of a load, or have no meaning without one.
+func goTogether(given func(string) bool) error {
+	rate, clients := given("rate"), given("concurrency")
+	switch {
+	case !rate && !clients:
+		return unused(given)
+	case rate && clients:
+		return Usage("which load? Give one of --rate and --concurrency")
+	case given("batch"):
+		return Usage("--batch: under a load the batch is what comes of it; leave out --batch")
+	case given("chunk"):
+		return Usage("--chunk: under a load steps have --max-num-batched-tokens")
+	}
+	return closedForm(given)
+}
+
+// closedForm refuses flags whose effect has none.
+func closedForm(given func(string) bool) error {
+	for _, name := range []string{"routing", "kv-offload", "preemption", "watermark", "no-prefix-cache"} {
+		if given(name) {
+			return Usage("--%s has no closed form: llmprof simulate takes it", name)
+		}
+	}
+	return nil
 }
 
 // Answer adds the steady state under the load that was asked for.
 func (l *SteadyLoad) Answer(ctx context.Context, from Sources, ans *Answer) error {
 	q := ans.Q
-	rate, clients := q.Given("rate"), q.Given("concurrency")
-	switch {
-	case !rate && !clients:
-		return l.unused(q.Given)
-	case rate && clients || len(l.rates) > 1:
-		return Usage("which load? Give one --rate or one --concurrency; llmprof simulate takes several")
-	case clients && l.concurrency < 1:
-		return Usage("--concurrency %d: want at least 1", l.concurrency)
-	case q.Given("batch"):
-		return Usage("--batch %d: under a load the batch is what comes of it; leave out --batch", q.Workload.Batch)
-	case q.Given("chunk"):
-		return Usage("--chunk: under a load steps have --max-num-batched-tokens")
+	if err := goTogether(q.Given); err != nil {
+		return err
 	}
-	if rate {
+	switch rate, clients := q.Given("rate"), q.Given("concurrency"); {
+	case !rate && !clients:
+		return nil
+	case len(l.rates) > 1:
+		return Usage("which load? Give one --rate; llmprof simulate and sweep take several")
+	case rate:
 		all, err := l.Rates(ctx, from, ans)
 		if err == nil {
 			ans.Load, err = all.At(l.rates[0])
 		}
 		return err
 	}
+	var err error
+	ans.Load, err = l.clients(ctx, from, ans)
+	return err
+}
+
+// clients is the steady state under clients that each have one request at a time.
+func (l *SteadyLoad) clients(ctx context.Context, from Sources, ans *Answer) (*view.Load, error) {
+	if l.concurrency < 1 {
+		return nil, Usage("--concurrency %d: want at least 1", l.concurrency)
+	}
 	server, err := l.closed(ctx, from, ans)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	ans.Load = &view.Load{Server: server, Concurrency: &l.concurrency}
-	ans.Load.Steady, err = server.SteadyConcurrency(l.concurrency, serving.Fixed(q.Workload.PromptLen), serving.Fixed(q.Workload.GenLen))
-	return err
+	load := &view.Load{Server: server, Concurrency: &l.concurrency}
+	load.Steady, err = server.SteadyConcurrency(l.concurrency, serving.Fixed(ans.Workload.PromptLen), serving.Fixed(ans.Workload.GenLen))
+	return load, err
+}
+
+// rate is the only rate, 0 where clients are the load.
+func (l *SteadyLoad) rate() float64 {
+	if len(l.rates) != 1 {
+		return 0
+	}
+	return l.rates[0]
 }
 
 // closed is the server, where its steady state has a closed form.
 func (l *SteadyLoad) closed(ctx context.Context, from Sources, ans *Answer) (*serving.Server, error) {
-	for _, name := range []string{"routing", "kv-offload", "preemption", "watermark", "no-prefix-cache"} {
-		if ans.Q.Given(name) {
-			return nil, Usage("--%s has no closed form: llmprof simulate takes it", name)
-		}
+	if err := closedForm(ans.Q.Given); err != nil {
+		return nil, err
 	}
 	server, err := l.Server(ctx, from, ans)
 	if err != nil {
@@ -105,7 +146,7 @@ func (r *Rates) At(rate float64) (*view.Load, error) {
 }
 
 // unused refuses flags of a server where there is no load.
-func (l *SteadyLoad) unused(given func(string) bool) error {
+func unused(given func(string) bool) error {
 	var server pflag.FlagSet
 	new(Service).Flags(&server)
 	var err error
