@@ -76,9 +76,11 @@ const TRY = {
 const OF_SPLIT = ["gpu", "tp", "pp", "ep", "dp", "price", "memory-utilization", "gpus-per-node", "max-num-batched-tokens", "calibration", "micro-batches", "sp", "expert-skew", "chunk"];
 
 const loaded = (flags) => !!(flags.rate || flags.concurrency);
-const alone = (flags, again) => ({ do: "estimate", flags: loaded(flags) ? without(flags, ...OF_LOAD) : flags, again });
+// least is the batch of a request that meets no other one.
+const least = (flags) => (flags["micro-batches"] ? { batch: flags["micro-batches"] } : {});
+const alone = (flags, again) => ({ do: "estimate", flags: loaded(flags) ? withAll(without(flags, ...OF_LOAD), least(flags)) : flags, again });
 const overBatch = (flags, again) => ({ do: "sweep", flags: withAll(without(flags, ...OF_LOAD, "price"), { batch: BATCHES }), again });
-const overRate = (flags, again) => ({ do: "load", flags: without(flags, "batch", "chunk", "cached-prefix", "rate", "concurrency", "price"), again });
+const overRate = (flags, again) => ({ do: "load", flags: withAll(without(flags, "batch", "chunk", "cached-prefix", "rate", "concurrency", "price"), least(flags)), again });
 const overCards = (flags, cards, again) => ({ do: "sweep", expected: true, flags: withAll(without(flags, ...OF_LOAD, ...OF_SPLIT), { gpu: cards.join(","), tp: "1,2,4,8", batch: "1..1024x4" }), again });
 
 // useFigures are the answers that the state asks for, those of the verdict first.

@@ -55,15 +55,16 @@ function Load({ rows, old }) {
     <dt>${rows ? name : "\u00a0"}</dt><dd>${text}</dd>${before.has(name) && html`<dd class="diff">A ${before.get(name)}</dd>`}</div>`)}</dl></div><h3>One request alone</h3>`;
 }
 
-// Line is the first sentence: whether it runs and how many targets it meets.
+// Line is the first sentence: whether it runs and how many targets it meets; then what the figures rest on.
 function Line({ error, doc, words, held }) {
   const possible = doc?.verdict.possible, missed = held.filter((m) => !m.ok).length;
   const targets = !held.length || !possible ? "" : missed ? `, misses ${missed} of ${held.length} targets` : `, meets ${held.length === 1 ? "the target" : `all ${held.length} targets`}`;
-  return html`<p class=${`verdict ${error || (doc && !possible) ? "no" : ""}`} role="status" aria-live="polite">
+  return html`<div class=${`verdict ${error || (doc && !possible) ? "no" : ""}`} role="status" aria-live="polite">
     ${error ? html`<strong>Cannot be</strong> <span>${error}</span>` : !doc || !words ? "The estimator is loading." : html`
       <strong>${possible ? "Fits" : "Does not run"}${targets}</strong>
-      ${" "}<span>${doc.model.name} on ${doc.gpu.count} × ${doc.gpu.name}, ${words.fits.replace(/^(yes|no): /, "")}.</span>`}
-  </p>`;
+      ${" "}<span>${doc.model.name} on ${doc.gpu.count} × ${doc.gpu.name}, ${words.fits.replace(/^(yes|no): /, "")}.</span>
+      ${possible && html` <small>Rests on: ${words.basis}.</small>`}`}
+  </div>`;
 }
 
 export const Verdict = kept(function Verdict({ targets, error, doc, words, oldWords, flags, under, oldUnder }) {
@@ -76,7 +77,6 @@ export const Verdict = kept(function Verdict({ targets, error, doc, words, oldWo
     <dl class="tiles">
       ${TILES.map(([key, name]) => html`<${Tile} key=${key} name=${name} now=${lineOf(now, key)} was=${lineOf(oldWords, key)} m=${held.find((m) => m.key === key)} />`)}
     </dl>
-    <p class="about basis" title=${words?.basis ?? ""}>${words ? `Rests on: ${words.basis}.` : "\u00a0"}</p>
     <details class="warnings"><summary>${notes.length} note${notes.length === 1 ? "" : "s"}</summary><ul>${notes.map((w) => html`<li key=${w}>${w}</li>`)}</ul></details>
     <p class="command" tabindex="0" role="group" aria-label="Command line"><code>${command(flags)}</code></p>
   </section>`;
