@@ -305,7 +305,7 @@ func randomFlags(r *rand.Rand) map[string]string {
 		"dp": {"2"}, "pp": {"2"}, "ep": {"2", "8"}, "calibration": {"default"}, "chunk": {"256"}, "cached-prefix": {"64", "400"}, "max-num-batched-tokens": {"2048"},
 		"gpus-per-node": {"4"}, "micro-batches": {"2"}, "expert-skew": {"0.8"}, "act": {"bf16"},
 	} {
-		if r.IntN(4) == 0 {
+		if r.IntN(6) == 0 {
 			flags[name] = list[r.IntN(len(list))]
 		}
 	}
@@ -478,7 +478,14 @@ func TestPageTakesFiles(t *testing.T) {
 	p.wait(t, `/\d+ measured figures/.test(document.querySelector("header .note").textContent)`)
 	for name, hostile := range map[string]string{
 		`<img src=x onerror=alert(1)>.json`: strings.Replace(config, `"llama"`, `"<img src=x onerror=alert(2)>"`, 1),
-		"deep.json":                         strings.Repeat("[", 200000) + strings.Repeat("]", 200000),
+		"deep.json":                         strings.Repeat("[", 1e6) + strings.Repeat("]", 1e6),
+		"deeper.json":                       strings.Repeat(`{"a":`, 1e6) + "1" + strings.Repeat("}", 1e6),
+		"shallow.json":                      strings.Repeat("[", 900) + strings.Repeat("]", 900),
+		"sized.json":                        strings.Replace(config, `"hidden_size":2048`, `"hidden_size":9223372036854775807`, 1),
+		"cut.json":                          `{"schema": "llmprof.measure/v1", "times": [1, 2`,
+		"wrong.json":                        `{"schema": "llmprof.measure/v1", "model": [1], "workload": "x", "ttft_s": -1}`,
+		"header.gguf":                       "GGUF\x03\x00\x00\x00" + count(0) + count(2),
+		"key.gguf":                          "GGUF\x03\x00\x00\x00" + count(0) + count(1) + count(1<<62),
 		"huge.json":                         strings.Replace(config, `"num_hidden_layers":16`, `"num_hidden_layers":1e300`, 1),
 		"many.json":                         strings.Replace(config, `"num_hidden_layers":16`, `"num_hidden_layers":2000000000`, 1),
 		"no.json":                           `{"schema": "llmprof.measure/v1"}`,

@@ -122,8 +122,8 @@ function App() {
     const id = state.flags.model;
     if (!token || !/^[\w-][\w.-]*\/[\w.@-]+$/.test(id) || hub.current.has(id) || catalog?.models.some((m) => m.aliases.includes(id))) return;
     hub.current.add(id);
-    local(`hub?id=${encodeURIComponent(id)}`).then((r) => r.arrayBuffer()).then((b) => {
-      addFile(clients, `hub/${id.replaceAll("/", "--")}.json`, new Uint8Array(b));
+    local(`hub?id=${encodeURIComponent(id)}`).then((r) => r.blob()).then((b) => {
+      addFile(clients, `hub/${id.replaceAll("/", "--")}.json`, b);
       setNote(`${id}: read from the hub.`);
       setState((s) => ({ ...s, again: (s.again ?? 0) + 1 }));
     }, (e) => setNote(e.message));
