@@ -24,11 +24,11 @@ func SlowRate(t *serving.Steadies, rate float64, l serving.Layout, x float64) (*
 	if err != nil || x == 1 {
 		return st, err
 	}
-	return stretched(st, x), nil
+	return Stretched(st, x), nil
 }
 
-// stretched is a steady state in which everything takes x times as long.
-func stretched(st *serving.Steady, x float64) *serving.Steady {
+// Stretched is a steady state in which everything takes x times as long.
+func Stretched(st *serving.Steady, x float64) *serving.Steady {
 	slow := *st
 	slow.TTFT, slow.TPOT, slow.E2E = st.TTFT.Times(x), st.TPOT.Times(x), st.E2E.Times(x)
 	slow.Rate, slow.Throughput, slow.Capacity.Rate = st.Rate/x, st.Throughput/x, st.Capacity.Rate/x
@@ -56,7 +56,7 @@ func (q *Request) state(c *config, r *Row, x float64) (*serving.Steady, error) {
 		if err != nil {
 			return nil, err
 		}
-		return stretched(st, x), nil
+		return Stretched(st, x), nil
 	}
 	if err := q.prepare(c); err != nil {
 		return nil, err

@@ -94,6 +94,7 @@ type flow struct {
 	held    float64
 	clients bool    // requests come from clients that wait for answers
 	handed  bool    // sequences come with the cache of their prompts
+	rough   bool    // a chart is drawn of it, which shows three digits
 	graphs  float64 // up to how many tokens of a step graphs launch it
 	pieces  map[int]*piece
 	tables  map[int]*tokenCosts

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"llmprof/operator"
+	"llmprof/unit"
 )
 
 // A piece is the steps with n sequences that decode.
@@ -430,6 +431,9 @@ func (f *flow) graphed() float64 {
 func (f *flow) weights(rate float64) ([]float64, []*cycle) {
 	const longest = 1 << 16
 	least := math.Log(1e-7)
+	if f.rough {
+		least = math.Log(1e-4)
+	}
 	cycles := []*cycle{{}} // without any, steps come when prompts do
 	begin := f.likely(rate)
 	logs, top := make([]float64, begin+1), 0.0
@@ -517,9 +521,23 @@ func (f *flow) at(n int, rate float64) *cycle {
 	a, b, x := f.cycle(f.piece(low), rate), f.cycle(f.piece(high), rate), float64(n-low)/float64(high-low)
 	y := a.toward(b, x)
 	da, db := f.decode(low).Time, f.decode(high).Time
-	stair := float64(f.decode(n).Time / (da + (db - da).Times(x)))
+	stair := float64(f.stair(n) / (da + (db - da).Times(x)))
 	y.mean, y.decode = y.mean*stair, y.decode*stair
 	return y
+}
+
+// stair is the time of a step in which n sequences decode; roughly, it is on a line between the fewest and the most
+// that graphs of multiples of eight hold.
+func (f *flow) stair(n int) unit.Seconds {
+	if !f.rough || n <= 16 {
+		return f.decode(n).Time
+	}
+	fewest := (n-1)&^7 + 1
+	if fewest+7 > f.most {
+		return f.decode(n).Time
+	}
+	a, b := f.decode(fewest).Time, f.decode(fewest+7).Time
+	return a + (b - a).Times(float64(n-fewest)/7)
 }
 
 // decode is a step in which n sequences decode and nothing else is.

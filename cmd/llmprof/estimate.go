@@ -111,9 +111,7 @@ func (q *question) estimateFlags(cmd *cobra.Command) {
 }
 
 func (a *app) runEstimate(ctx context.Context, q *question) error {
-	if (q.Given("rate") || q.Given("concurrency")) && !q.Given("batch") { // under a load nobody chooses it
-		q.Workload.Batch = max(q.Parallel.MicroBatches, 1)
-	}
+	q.LeaveBatch()
 	if err := q.check(); err != nil {
 		return err
 	}

@@ -302,35 +302,64 @@ func randomFlags(r *rand.Rand) map[string]string {
 	for name, list := range map[string][]string{
 		"engine": {"vllm", "sglang", "native", "llama.cpp", "transformers"}, "tp": {"2", "4", "8"}, "weights": {"fp8", "awq", "w8a8", "q4_k_m"}, "kv": {"fp8", "bf16"},
 		"batch": {"3", "16", "64", "200"}, "prompt-len": {"77", "500", "8192"}, "gen-len": {"1", "2", "700"}, "memory-utilization": {"0.5", "0.95"}, "price": {"1.23"},
-		"dp": {"2"}, "pp": {"2"}, "calibration": {"default"}, "chunk": {"256"},
+		"dp": {"2"}, "pp": {"2"}, "ep": {"2", "8"}, "calibration": {"default"}, "chunk": {"256"}, "cached-prefix": {"64", "400"}, "max-num-batched-tokens": {"2048"},
+		"gpus-per-node": {"4"}, "micro-batches": {"2"}, "expert-skew": {"0.8"}, "act": {"bf16"},
 	} {
-		if r.IntN(4) == 0 {
+		if r.IntN(6) == 0 {
 			flags[name] = list[r.IntN(len(list))]
 		}
 	}
-	if r.IntN(6) == 0 {
-		delete(flags, "batch")
-		delete(flags, "chunk")
-		flags["rate"] = pick("0.5", "4")
+	if r.IntN(3) == 0 {
+		loadFlags(r, flags, pick)
 	}
 	return flags
+}
+
+// loadFlags make a state one of a server under a load.
+func loadFlags(r *rand.Rand, flags map[string]string, pick func(...string) string) {
+	for _, name := range []string{"batch", "chunk", "cached-prefix"} {
+		delete(flags, name)
+	}
+	if r.IntN(2) == 0 {
+		flags["rate"] = pick("0.5", "4", "20")
+		if r.IntN(4) == 0 {
+			flags["prefill-replicas"] = pick("1", "2")
+		}
+	} else {
+		flags["concurrency"] = pick("1", "7", "32", "100")
+	}
+	if r.IntN(2) == 0 {
+		flags["prefix-hit-rate"] = pick("0.3", "0.8")
+	}
+	if r.IntN(3) == 0 {
+		flags["speculative-tokens"], flags["acceptance"] = pick("1", "3"), pick("0.5", "0.9")
+	}
 }
 
 // The figures of the page's worker are those of the command line to the last digit.
 func TestPageFiguresInBrowser(t *testing.T) {
 	p := browse(t, "", &serveOrder{})
 	r := rand.New(rand.NewPCG(25, 200))
-	refused := 0
+	refused, kinds := 0, map[string]int{}
 	for range 200 {
 		flags := randomFlags(r)
 		var got struct{ Text, Error string }
 		p.content(t, workerAsked(t, map[string]any{"do": "estimate", "flags": flags})+`.catch((e) => ({ error: e.message })).then(({ text, error }) => ({ text, error }))`, &got)
 		if !sameAsCommand(t, flags, got.Text, got.Error) {
 			refused++
+			continue
+		}
+		for name := range flags {
+			kinds[name]++
 		}
 	}
-	if t.Logf("%d of 200 states cannot be", refused); refused > 150 {
+	if t.Logf("%d of 200 states cannot be; the others have %v", refused, kinds); refused > 150 {
 		t.Errorf("%d of 200 states cannot be: too few say something", refused)
+	}
+	for _, name := range []string{"rate", "concurrency", "prefix-hit-rate", "speculative-tokens", "cached-prefix", "max-num-batched-tokens"} {
+		if kinds[name] < 3 {
+			t.Errorf("%d states with --%s can be: too few say something", kinds[name], name)
+		}
 	}
 }
 
@@ -449,7 +478,14 @@ func TestPageTakesFiles(t *testing.T) {
 	p.wait(t, `/\d+ measured figures/.test(document.querySelector("header .note").textContent)`)
 	for name, hostile := range map[string]string{
 		`<img src=x onerror=alert(1)>.json`: strings.Replace(config, `"llama"`, `"<img src=x onerror=alert(2)>"`, 1),
-		"deep.json":                         strings.Repeat("[", 200000) + strings.Repeat("]", 200000),
+		"deep.json":                         strings.Repeat("[", 1e6) + strings.Repeat("]", 1e6),
+		"deeper.json":                       strings.Repeat(`{"a":`, 1e6) + "1" + strings.Repeat("}", 1e6),
+		"shallow.json":                      strings.Repeat("[", 900) + strings.Repeat("]", 900),
+		"sized.json":                        strings.Replace(config, `"hidden_size":2048`, `"hidden_size":9223372036854775807`, 1),
+		"cut.json":                          `{"schema": "llmprof.measure/v1", "times": [1, 2`,
+		"wrong.json":                        `{"schema": "llmprof.measure/v1", "model": [1], "workload": "x", "ttft_s": -1}`,
+		"header.gguf":                       "GGUF\x03\x00\x00\x00" + count(0) + count(2),
+		"key.gguf":                          "GGUF\x03\x00\x00\x00" + count(0) + count(1) + count(1<<62),
 		"huge.json":                         strings.Replace(config, `"num_hidden_layers":16`, `"num_hidden_layers":1e300`, 1),
 		"many.json":                         strings.Replace(config, `"num_hidden_layers":16`, `"num_hidden_layers":2000000000`, 1),
 		"no.json":                           `{"schema": "llmprof.measure/v1"}`,

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -91,29 +88,63 @@ func TestPagePrints(t *testing.T) {
 		pdf, _, err = page.PrintToPDF().WithPaperWidth(8.27).WithPaperHeight(11.69).Do(ctx)
 		return err
 	}))
-	if !bytes.HasPrefix(pdf, []byte("%PDF")) || bytes.Count(pdf, []byte("/Type /Page\n")) > 8 {
-		t.Fatalf("%d bytes, %d pages", len(pdf), bytes.Count(pdf, []byte("/Type /Page\n")))
+	if pages := bytes.Count(pdf, []byte("/Type /Page\n")); !bytes.HasPrefix(pdf, []byte("%PDF")) || pages < 2 || pages > 8 {
+		t.Errorf("%d bytes, %d pages", len(pdf), pages)
 	}
-	tool, err := exec.LookPath("pdftotext")
-	if err != nil {
-		t.Skip("no pdftotext (poppler-utils) to read the pages with")
-	}
-	file := filepath.Join(t.TempDir(), "page.pdf")
-	if err := os.WriteFile(file, pdf, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	text, err := exec.Command(tool, "-layout", file, "-").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p.do(t, emulation.SetEmulatedMedia().WithMedia("print"))
+	var printed struct{ Text, Ground, Ink string }
+	p.eval(t, `({ text: document.body.innerText, ground: getComputedStyle(document.body).backgroundColor, ink: getComputedStyle(document.body).color })`, &printed)
 	for _, want := range []string{"Fits", "meets 30 ms", "llmprof estimate --model qwen3-30b-a3b", "Roofline", "experts_gate_up", "Latency over rate", "Cost over speed", "Accuracy"} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("the pages lack %q", want)
+		if !strings.Contains(printed.Text, want) {
+			t.Errorf("paper lacks %q", want)
 		}
 	}
-	for _, not := range []string{"Copy link", "SVG", "Search", "Reset"} {
-		if strings.Contains(string(text), not) {
-			t.Errorf("the pages have %q", not)
+	for _, not := range []string{"Copy link", "SVG", "Search", "Reset", "Deployments"} {
+		if strings.Contains(printed.Text, not) {
+			t.Errorf("paper has %q", not)
 		}
 	}
+	if brightness(t, printed.Ground) < 240 || brightness(t, printed.Ink) > 100 {
+		t.Errorf("paper has %s on %s", printed.Ink, printed.Ground)
+	}
+}
+
+// brightness is the mean of the parts of a colour as a browser writes it.
+func brightness(t *testing.T, color string) int {
+	t.Helper()
+	var r, g, b int
+	if _, err := fmt.Sscanf(color, "rgb(%d, %d, %d)", &r, &g, &b); err != nil {
+		t.Fatalf("%s: %v", color, err)
+	}
+	return (r + g + b) / 3
+}
+
+// blanks is a script that finds elements which reserve at least two lines that nothing is written in, as tall
+// texts of which one line is used.
+const blanks = `(() => { const found = [];
+	for (const e of document.querySelectorAll("main p, main dd, header p, .verdict")) {
+		const box = e.getBoundingClientRect(); if (box.height === 0 || e.closest(".sr")) continue;
+		const range = document.createRange(); range.selectNodeContents(e);
+		const used = Math.max(...[...range.getClientRects()].map((r) => r.bottom), box.top) - box.top, line = parseFloat(getComputedStyle(e).lineHeight) || 20;
+		if (box.height - used > 1.9 * line) found.push((e.closest("section")?.id ?? "") + " " + e.className + ": " + Math.round(box.height) + " px for " + Math.round(used));
+	}
+	return found; })()`
+
+// On a narrow window no text leaves two lines or more blank.
+func TestPageHasNoBlankLines(t *testing.T) {
+	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
+	p.wait(t, settled+` && llmprofTimes.answered.cards && llmprofTimes.answered.rate`)
+	for _, link := range []string{"#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16", "#model=llama3.1-8b&gpu=l4-24gb&view.load=rate&rate=1"} {
+		p.eval(t, fmt.Sprintf(`location.hash = %q; 0`, link), nil)
+		p.do(t, chromedp.Sleep(time.Second))
+		p.wait(t, settled)
+		for _, width := range []int64{390, 1280} {
+			p.wide(t, width)
+			var found []string
+			if p.eval(t, blanks, &found); len(found) > 0 {
+				t.Errorf("%s at %d px: %v", link, width, found)
+			}
+		}
+	}
+	p.quiet(t)
 }

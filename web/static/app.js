@@ -2,10 +2,16 @@
 import { h, htm, render, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./libraries.js";
 import { FIRST, asked, changed, command, read, write } from "./state.js";
 import { addFile, program } from "./client.js";
-import { clients, first, second, useFigures } from "./figures.js";
+import { clients, second, useFigures } from "./figures.js";
 import { begins } from "./order.js";
 import { Controls } from "./controls.js";
-import { Accuracy, Compare, GraphView, Latency, Memory, Operators, Pareto, Rates, Roofline, Verdict } from "./views.js";
+import { Verdict } from "./verdict.js";
+import { Compare } from "./compare.js";
+import { Memory } from "./memory.js";
+import { GraphView, Operators, Roofline } from "./operators.js";
+import { Latency, Rates } from "./latency.js";
+import { Pareto } from "./pareto.js";
+import { Accuracy } from "./accuracy.js";
 import { Plan } from "./plan.js";
 import { save } from "./save.js";
 import { opened } from "./drop.js";
@@ -116,8 +122,8 @@ function App() {
     const id = state.flags.model;
     if (!token || !/^[\w-][\w.-]*\/[\w.@-]+$/.test(id) || hub.current.has(id) || catalog?.models.some((m) => m.aliases.includes(id))) return;
     hub.current.add(id);
-    local(`hub?id=${encodeURIComponent(id)}`).then((r) => r.arrayBuffer()).then((b) => {
-      addFile(clients, `hub/${id.replaceAll("/", "--")}.json`, new Uint8Array(b));
+    local(`hub?id=${encodeURIComponent(id)}`).then((r) => r.blob()).then((b) => {
+      addFile(clients, `hub/${id.replaceAll("/", "--")}.json`, b);
       setNote(`${id}: read from the hub.`);
       setState((s) => ({ ...s, again: (s.again ?? 0) + 1 }));
     }, (e) => setNote(e.message));
@@ -156,17 +162,17 @@ function App() {
     </footer>`;
 }
 
-function Head({ state, set, flags, text, setNote, note }) {
+function Head({ state, set, flags, error, doc, setNote, note }) {
   const copy = (what, value) => navigator.clipboard.writeText(value).then(() => setNote(`${what} copied.`), () => setNote(value));
-  const csv = () => first.ask("csv", { do: "csv", flags }).then((a) => a && save("estimate.csv", a.text, "text/csv"), (e) => setNote(e.message));
+  const file = (ask, name, type) => second.ask(name, { do: ask, flags, again: state.again }).then((a) => a && save(name, a.text, type), (e) => setNote(e.message));
   const dark = state.view.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   return html`<header>
     <h1>llmprof <small>what LLM inference costs on a GPU</small></h1>
     <div class="row">
       <button type="button" onClick=${() => copy("Command", command(flags))} title=${command(flags)}>Copy CLI command</button>
       <button type="button" onClick=${() => copy("Link", location.href.split("#")[0] + write(state))}>Copy link</button>
-      <button type="button" disabled=${!text} onClick=${() => save("estimate.json", text, "application/json")}>JSON</button>
-      <button type="button" disabled=${!text} onClick=${csv}>CSV</button>
+      <button type="button" disabled=${!doc || error} onClick=${() => file("estimate", "estimate.json", "application/json")}>JSON</button>
+      <button type="button" disabled=${!doc || error} onClick=${() => file("csv", "estimate.csv", "text/csv")}>CSV</button>
       ${state.pin
         ? html`<button type="button" class="on" onClick=${() => set((s) => { s.pin = null; })}>Unpin A</button>`
         : html`<button type="button" onClick=${() => set((s) => { s.pin = asked(s); })}>Pin as A</button>`}

@@ -31,7 +31,8 @@ const base = (width, height, more) => ({
   width, height, marginLeft: 62, marginRight: 14, marginTop: 26, marginBottom: 36,
   style: { background: "transparent", color: "var(--ink)", fontSize: "12px", fontFamily: "inherit", overflow: "visible" }, ...more,
 });
-const log = (domain, label, format, long, gap) => ({ type: "log", domain, ticks: decades(domain, long, gap), tickFormat: format, label, labelArrow: "none", grid: true });
+// With base 10 the library leaves the labels of some ticks out.
+const log = (domain, label, format, long, gap) => ({ type: "log", base: 2, domain, ticks: decades(domain, long, gap), tickFormat: format, label, labelArrow: "none", grid: true });
 const across = (domain, label, format, width) => log(domain, label, format, width - 76, 56), up = (domain, label, format, height) => log(domain, label, format, height - 62, 20);
 const tip = { fill: "var(--paper)", stroke: "var(--faint)", fontSize: 12, lineHeight: 1.25 };
 

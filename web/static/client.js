@@ -121,7 +121,7 @@ export class Client {
 }
 
 // addFile hands a file to all clients, and to the workers that they start later.
-export function addFile(clients, name, bytes, size = bytes.length) {
-  files.set(name, { bytes, size });
-  for (const c of clients) c.file(name, { bytes, size });
+export function addFile(clients, name, blob, size = blob.size) {
+  files.set(name, { blob, size });
+  for (const c of clients) c.file(name, { blob, size });
 }

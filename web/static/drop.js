@@ -1,8 +1,18 @@
 // What a file that is dropped on the page is, and what becomes of it.
 
 const LARGEST = 8 << 20, HEADER = 48 << 20; // bytes: of a text, and of a GGUF's header
+const DEEPEST = 1000; // brackets within brackets of a JSON, which the browser would read for seconds
 
 const named = (name) => "./" + name.replace(/[^A-Za-z0-9._-]/g, "_").slice(-80);
+
+// nested refuses brackets that are too deep.
+function nested(text) {
+  let deep = 0;
+  for (let i = 0; i < text.length; i++) {
+    const c = text[i];
+    if (c === "[" || c === "{") { if (++deep > DEEPEST) throw new Error(`nested more than ${DEEPEST} deep`); } else if (c === "]" || c === "}") deep--;
+  }
+}
 
 export async function opened(files, { set, clients, addFile, second, setOwn, setNote }) {
   for (const file of files) {
@@ -17,18 +27,19 @@ export async function opened(files, { set, clients, addFile, second, setOwn, set
 async function one(file, { set, clients, addFile, second, setOwn }) {
   const name = named(file.name);
   if (/\.gguf$/i.test(name)) {
-    addFile(clients, name, new Uint8Array(await file.slice(0, HEADER).arrayBuffer()), file.size);
+    addFile(clients, name, file.slice(0, HEADER), file.size);
     set((s) => { s.flags.model = name; delete s.flags.weights; });
     return `${file.name}: the model of its header.`;
   }
   if (file.size > LARGEST) throw new Error(`${file.size} bytes are too many: want a config.json, a .gguf, a result of llmprof measure or a calibration`);
   const text = await file.text();
-  const take = () => addFile(clients, name, new TextEncoder().encode(text));
+  const take = () => addFile(clients, name, new Blob([text]));
   if (/\.toml$/i.test(name)) {
     take();
     set((s) => { s.flags.calibration = name; });
     return `${file.name}: constants of this file.`;
   }
+  nested(text);
   let value;
   try { value = JSON.parse(text); } catch (e) { throw new Error(`it is no JSON: ${e.message}`); }
   if (typeof value?.schema === "string" && value.schema.startsWith("llmprof.measure/")) {

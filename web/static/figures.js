@@ -5,7 +5,9 @@ import { Client } from "./client.js";
 import { cancel, schedule } from "./order.js";
 import { answered } from "./times.js";
 
-export const first = new Client(2000), second = new Client(10000, first.answered), planner = new Client(60000, null, true), clients = [first, second, planner];
+// One worker answers what the verdict shows, one the charts, one loads, whose clients may take long, and one searches.
+export const first = new Client(2000), second = new Client(10000, first.answered), loads = new Client(10000, second.answered), planner = new Client(60000, null, true);
+export const clients = [first, second, loads, planner];
 
 // known are the latest answers by what was asked: going back and comparing ask nothing anew.
 const known = new Map(), MOST = 60;
@@ -22,7 +24,7 @@ const late = new Map(); // timers of the kinds of answers
 function busy(view, kind, begins) {
   clearTimeout(late.get(kind)?.timer);
   late.delete(kind);
-  const mark = () => document.getElementById(view)?.setAttribute("aria-busy", [...late.values()].some((l) => l.view === view && l.shown));
+  const mark = () => document.getElementById(view ?? "verdict")?.setAttribute("aria-busy", [...late.values()].some((l) => l.view === view && l.shown));
   if (begins) { const l = { view, shown: false }; l.timer = setTimeout(() => { l.shown = true; mark(); }, SLOW); late.set(kind, l); } else mark();
 }
 
@@ -61,7 +63,7 @@ function useAnswer(client, view, kind, request, parsed, lasting) {
 const ordered = (pairs) => Object.fromEntries(pairs.sort(([a], [b]) => (a < b ? -1 : 1)));
 const without = (flags, ...names) => ordered(Object.entries(flags).filter(([k]) => !names.includes(k)));
 const withAll = (flags, more) => ordered(Object.entries({ ...flags, ...more }));
-const estimate = (a) => ({ text: a.text, doc: JSON.parse(a.text), ...a.data });
+const estimate = (a) => ({ doc: JSON.parse(a.text), ...a.data });
 const points = (a) => ({ list: Object.assign(a.data.points, { of: a.data.of }) });
 const given = (a) => ({ list: a.data });
 export const EMPTY = [];
@@ -73,15 +75,21 @@ const TRY = {
 // OF_SPLIT are flags that say how one deployment runs, which the chart of all cards leaves to each card.
 const OF_SPLIT = ["gpu", "tp", "pp", "ep", "dp", "price", "memory-utilization", "gpus-per-node", "max-num-batched-tokens", "calibration", "micro-batches", "sp", "expert-skew", "chunk"];
 
+const loaded = (flags) => !!(flags.rate || flags.concurrency);
+// least is the batch of a request that meets no other one.
+const least = (flags) => (flags["micro-batches"] ? { batch: flags["micro-batches"] } : {});
+const alone = (flags, again) => ({ do: "estimate", flags: loaded(flags) ? withAll(without(flags, ...OF_LOAD), least(flags)) : flags, again });
 const overBatch = (flags, again) => ({ do: "sweep", flags: withAll(without(flags, ...OF_LOAD, "price"), { batch: BATCHES }), again });
-const overRate = (flags, again) => ({ do: "load", flags: without(flags, "batch", "chunk", "cached-prefix", "rate", "concurrency", "price"), again });
+const overRate = (flags, again) => ({ do: "load", flags: withAll(without(flags, "batch", "chunk", "cached-prefix", "rate", "concurrency", "price"), least(flags)), again });
 const overCards = (flags, cards, again) => ({ do: "sweep", expected: true, flags: withAll(without(flags, ...OF_LOAD, ...OF_SPLIT), { gpu: cards.join(","), tp: "1,2,4,8", batch: "1..1024x4" }), again });
 
 // useFigures are the answers that the state asks for, those of the verdict first.
 export function useFigures(state, catalog) {
   const flags = useMemo(() => asked(state), [state.flags, state.view.load]), pin = state.pin, again = state.again; // files that came meanwhile
-  const main = useAnswer(first, null, "estimate", { do: "estimate", flags, again }, estimate, true);
-  const pinned = useAnswer(first, null, "pinned", pin && { do: "estimate", flags: pin, again }, estimate);
+  const main = useAnswer(first, null, "estimate", alone(flags, again), estimate, true);
+  const pinned = useAnswer(first, null, "pinned", pin && alone(pin, again), estimate);
+  const under = useAnswer(loads, "under", "load", loaded(flags) && { do: "estimate", flags, again }, estimate);
+  const oldUnder = useAnswer(loads, "under", "load of A", pin && loaded(pin) && { do: "estimate", flags: pin, again }, estimate);
   const curve = useAnswer(second, "latency", "batch", overBatch(flags, again), points);
   const cards = useMemo(() => catalog && paretoCards(state.flags.gpu, pin?.gpu, catalog), [state.flags.gpu, pin?.gpu, catalog]);
   const pareto = useAnswer(second, "pareto", "cards", cards && overCards(flags, cards, again), points);
@@ -91,10 +99,13 @@ export function useFigures(state, catalog) {
   const oldPareto = useAnswer(second, "pareto", "cards of A", pin && cards && overCards(pin, cards, again), points);
   const refused = useRefused(flags, catalog, again);
   return {
-    flags, error: main.error ?? null, text: main.error ? null : main.text, doc: main.doc ?? null, words: main.words ?? null, old: pinned.doc ?? null, oldWords: pinned.words ?? null, graph: main.graph ?? null,
+    flags, error: main.error ?? under.error ?? null, under: useLoad(under), oldUnder: useLoad(oldUnder), doc: main.doc ?? null, words: main.words ?? null, old: pinned.doc ?? null, oldWords: pinned.words ?? null, graph: main.graph ?? null,
     curve: curve.list ?? EMPTY, oldCurve: oldCurve.list ?? EMPTY, rates: rates.list ?? EMPTY, oldRates: oldRates.list ?? EMPTY, pareto: pareto.list ?? EMPTY, oldPareto: oldPareto.list ?? EMPTY, refused,
   };
 }
+
+// useLoad is the steady state of an answer, in figures and in words; null if it has none.
+const useLoad = ({ doc, words }) => useMemo(() => (doc?.load ? { load: doc.load, words: words.load } : null), [doc, words]);
 
 // useRefused are the choices that cannot be, with the reasons. No workload changes them, and nobody sees them before
 // a control is used.

@@ -1,9 +1,20 @@
 // The files that were dropped on the page, as the file system that the Go program sees:
 // it reads them by the calls by which the command line reads files.
-const contents = new Map(), sizes = new Map();
+const blobs = new Map(), contents = new Map(), sizes = new Map();
 
 // put adds a file. Of a large one it may be the beginning only; size is that of the whole.
-export function put(name, bytes, size = bytes.length) { contents.set(clean(name), bytes); sizes.set(clean(name), size); }
+export function put(path, blob, size) {
+  const name = clean(path);
+  blobs.set(name, blob);
+  sizes.set(name, size);
+  contents.delete(name);
+}
+
+// read is the bytes of a file, which are copied to this worker once they are asked for.
+function read(name) {
+  if (!contents.has(name)) contents.set(name, new Uint8Array(new FileReaderSync().readAsArrayBuffer(blobs.get(name))));
+  return contents.get(name);
+}
 
 const clean = (path) => path.replace(/^(\.\/|\/)+/, "");
 const open = new Map();
@@ -12,13 +23,12 @@ let next = 100;
 function failure(code) { const e = new Error(code); e.code = code; return e; }
 
 function about(path) {
-  const bytes = contents.get(path);
-  const folder = path === "" || path === "." || [...contents.keys()].some((k) => k.startsWith(path + "/"));
-  if (!bytes && !folder) return null;
-  const mode = bytes ? 0o100444 : 0o040555;
+  const file = blobs.has(path), folder = path === "" || path === "." || [...blobs.keys()].some((k) => k.startsWith(path + "/"));
+  if (!file && !folder) return null;
+  const mode = file ? 0o100444 : 0o040555;
   return {
     dev: 1, ino: 1, mode, nlink: 1, uid: 0, gid: 0, rdev: 0, size: sizes.get(path) ?? 0, blksize: 4096, blocks: 0,
-    atimeMs: 0, mtimeMs: 0, ctimeMs: 0, isDirectory: () => !bytes,
+    atimeMs: 0, mtimeMs: 0, ctimeMs: 0, isDirectory: () => !file,
   };
 }
 
@@ -42,8 +52,9 @@ globalThis.fs = {
     done(null, next++);
   },
   read(fd, buffer, offset, length, position, done) {
-    const f = open.get(fd), bytes = f && contents.get(f.name);
-    if (!bytes) return done(failure("EBADF"));
+    const f = open.get(fd);
+    if (!blobs.has(f?.name)) return done(failure("EBADF"));
+    const bytes = read(f.name);
     const from = position === null || position === undefined ? f.at : Number(position);
     const part = bytes.subarray(from, from + length);
     buffer.set(part, offset);

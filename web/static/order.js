@@ -19,8 +19,8 @@ export function watch(element) {
   return () => { observer.unobserve(element); inside.delete(element.id); };
 }
 
-// visible reports whether a view is in the window; what belongs to no view always is.
-export const visible = (view) => view === null || inside.has(view);
+// visible reports whether a view is in the window; the verdict and what it has of a load always count as in it.
+export const visible = (view) => view === null || view === "under" || inside.has(view);
 
 // schedule does the work of a view now where the view is visible, else later, in place of earlier work of the same key.
 export function schedule(view, key, work) {

@@ -1,7 +1,7 @@
 // The search of deployments: "llmprof plan" with the model, the lengths and the load of the page.
 import { h, htm, useEffect, useState } from "./libraries.js";
 import { planner } from "./figures.js";
-import { Panel } from "./views.js";
+import { Panel } from "./panel.js";
 import { kept } from "./kept.js";
 import { commandOf } from "./state.js";
 const html = htm.bind(h);

@@ -18,7 +18,7 @@ async function start(module) {
 onmessage = ({ data }) => {
   if (data.module) { start(data.module); return; }
   if (data.file) {
-    put(data.file, data.bytes, data.size);
+    put(data.file, data.blob, data.size);
     if (globalThis.llmprof) globalThis.llmprof('{"do":"forget"}');
     return;
   }

@@ -54,6 +54,13 @@ func closedForm(given func(string) bool) error {
 	return nil
 }
 
+// LeaveBatch makes the batch the least that can be where a load is asked for: nobody chooses it then.
+func (q *Question) LeaveBatch() {
+	if (q.Given("rate") || q.Given("concurrency")) && !q.Given("batch") {
+		q.Workload.Batch = max(q.Parallel.MicroBatches, 1)
+	}
+}
+
 // Answer adds the steady state under the load that was asked for.
 func (l *SteadyLoad) Answer(ctx context.Context, from Sources, ans *Answer) error {
 	q := ans.Q

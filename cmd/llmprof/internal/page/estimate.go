@@ -23,6 +23,7 @@ func question(flags map[string]string) (*ask.Question, *ask.SteadyLoad, error) {
 	if err := set(f, flags); err != nil {
 		return nil, nil, err
 	}
+	q.LeaveBatch()
 	return q, l, q.Check()
 }
 

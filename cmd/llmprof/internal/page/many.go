@@ -81,8 +81,7 @@ type loadPoint struct {
 	Error string  `json:"error,omitempty"`
 }
 
-// load is "llmprof estimate --rate" at several rates. Those that were not given are
-// shares of the highest rate that the server sustains.
+// load is "llmprof estimate --rate" at several rates, up to almost the highest that the server sustains.
 func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
 	ans, l, err := p.alone(ctx, r)
 	if err != nil {
@@ -90,45 +89,27 @@ func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
 	}
 	server, err := l.Rates(ctx, p, ans)
 	if err != nil {
-		return noState(0, err), nil
+		return noState(err), nil
 	}
-	rates := r.Rates
-	if len(rates) == 0 {
-		first, err := server.At(slow)
-		if err != nil {
-			return noState(slow, err), nil
-		}
-		rates = spread(first.Steady.Capacity.Rate)
+	rates, err := server.Chart()
+	if err != nil {
+		return noState(err), nil
 	}
 	all := make([]loadPoint, len(rates))
-	for i, rate := range rates {
-		all[i].Rate = rate
-		if at, err := server.At(rate); err != nil {
-			all[i].Error = err.Error()
+	for i := range rates {
+		at := &rates[i]
+		if all[i].Rate = at.Rate; at.Err != nil {
+			all[i].Error = at.Err.Error()
 		} else {
-			all[i].Load = at.Document()
+			all[i].Load = at.Load.Document()
 		}
 	}
 	return &Answer{Data: all}, nil
 }
 
-const (
-	slow  = 1e-3 // requests a second, of any server
-	steps = 12   // rates of a chart
-)
-
-// spread are rates up to almost the most that a server answers.
-func spread(most float64) []float64 {
-	all := make([]float64, steps)
-	for i := range all {
-		all[i], _ = strconv.ParseFloat(strconv.FormatFloat(most*float64(i+1)/(steps+0.5), 'g', 3, 64), 64)
-	}
-	return all
-}
-
 // noState is why there is no steady state at any rate.
-func noState(rate float64, err error) *Answer {
-	return &Answer{Data: []loadPoint{{Rate: rate, Error: err.Error()}}}
+func noState(err error) *Answer {
+	return &Answer{Data: []loadPoint{{Error: err.Error()}}}
 }
 
 // options tries values in place of those given, one flag at a time, and says why those

@@ -114,9 +114,8 @@ type Request struct {
 	Flags    map[string]string   `json:"flags"`    // flags of the command line by their names
 	Expected bool                `json:"expected"` // the points of a sweep have expected times alone, without intervals
 	Try      map[string][]string `json:"try"`      // values of flags that are to be tried in place of those given
-	Rates    []float64           `json:"rates"`
-	File     string              `json:"file"` // the text of a result file
-	Name     string              `json:"name"` // what the file is called
+	File     string              `json:"file"`     // the text of a result file
+	Name     string              `json:"name"`     // what the file is called
 }
 
 // An Answer is the reply to a Request. Either Error or one of the others is set.

@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -11,24 +12,36 @@ import (
 	"llmprof/models"
 )
 
-// BenchmarkChange is a change of the prompts of DeepSeek-V3, and each of its views.
+// BenchmarkChange is a change of a setting of DeepSeek-V3, and each of its views.
 func BenchmarkChange(b *testing.B) {
-	for _, do := range []string{"estimate", "sweep", "load", "options"} {
-		b.Run(do, func(b *testing.B) {
+	for _, c := range []struct{ name, do, flag string }{
+		{"estimate", "estimate", "prompt-len"}, {"sweep", "sweep", "prompt-len"}, {"options", "options", "prompt-len"},
+		{"rates", "load", "prompt-len"}, {"rates of other answers", "load", "gen-len"}, {"clients", "estimate", "concurrency"}, {"1000 clients", "estimate", "concurrency"},
+	} {
+		b.Run(c.name, func(b *testing.B) {
 			p, err := page.New()
 			if err != nil {
 				b.Fatal(err)
 			}
 			for i := 0; b.Loop(); i++ {
-				r := page.Request{Do: do, Flags: map[string]string{"model": "deepseek-v3", "gpu": "h200", "tp": "8", "prompt-len": fmt.Sprint(1000 + i%100)}}
-				switch do {
+				r := page.Request{Do: c.do, Flags: map[string]string{"model": "deepseek-v3", "gpu": "h200", "tp": "8"}}
+				switch value := i % 100; c.name {
 				case "sweep":
 					r.Flags["batch"] = "1..512x2"
 				case "options":
 					r.Try = map[string][]string{"tp": {"1", "2", "4", "8"}, "engine": engine.Names(), "weights": append(models.SchemeNames(), models.Mixes()...), "kv": ask.FormatNames()}
+				case "clients":
+					r.Flags[c.flag] = fmt.Sprint(8 + value%50)
+				case "1000 clients":
+					r.Flags[c.flag] = fmt.Sprint(950 + value)
+				}
+				if c.flag != "concurrency" {
+					r.Flags[c.flag] = fmt.Sprint(1000 + i%100)
 				}
 				request, _ := json.Marshal(r)
-				p.Handle(b.Context(), request)
+				if a := p.Handle(b.Context(), request); bytes.Contains(a[:min(len(a), 20)], []byte("error")) {
+					b.Fatalf("%.200s", a)
+				}
 			}
 		})
 	}

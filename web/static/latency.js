@@ -1,0 +1,39 @@
+// Latency over the batch and over the rate, with what was measured.
+import { h, htm } from "./libraries.js";
+import * as charts from "./charts.js";
+import { EMPTY } from "./figures.js";
+import { kept } from "./kept.js";
+import { Chart, Panel } from "./panel.js";
+const html = htm.bind(h);
+
+// observed are the measured points of the model, the card, the engine and the lengths.
+function observed(accuracy, doc, key) {
+  if (!accuracy || !doc) return [];
+  const w = doc.workload;
+  return accuracy.filter((o) => o.metric === `${key}_s` && o.load === "static" && o.model === doc.model.name && o.gpu === doc.gpu.key && o.engine.startsWith(doc.engine) && o.tp === doc.parallelism.tp &&
+    o.prompt === w.prompt_len && (key === "ttft" || o.gen === w.gen_len || o.gen > 1) && (o.weights === w.scheme || o.weights === w.weights));
+}
+
+const limitOf = (targets, k) => (Number(targets[k]) || 0) / 1000;
+const KEYS = ["ttft", "tpot"];
+
+export const Latency = kept(function Latency({ curve, oldCurve, batch, load, set, targets, doc, accuracy, own }) {
+  const at = load === "batch" ? batch : doc?.workload.batch, adopt = (r) => set((s) => { s.view.load = "batch"; s.flags.batch = String(r.batch); });
+  const measured = (k) => [...observed(accuracy, doc, k), ...own.filter((o) => o.metric === `${k}_s` && o.model === doc?.model.name && o.prompt === doc?.workload.prompt_len && (k === "ttft" || o.gen === doc?.workload.gen_len))];
+  const same = KEYS.map((k) => JSON.stringify(measured(k)));
+  return html`<${Panel} id="latency" title="Latency over batch" about="Expected, with its 90 % interval; dotted: the floor; crosses: measured. Click a point to take its batch.">
+      <div class="pair">${KEYS.map((k, i) => html`<${Chart} key=${k} height=${230} label=${`${k.toUpperCase()} over batch`} ready=${curve !== EMPTY} on=${[curve, oldCurve, same[i], targets[k]]} signs=${[at, doc]} sign=${(f) => charts.point(f, k, "batch", at, load === "batch" && doc?.[`${k}_s`]?.expected)}
+        draw=${(width, height) => charts.curve({ rows: curve, key: k, measured: measured(k), pinned: oldCurve, limit: limitOf(targets, k), width, height, chosen: adopt })} />`)}</div>
+    <//>`;
+}, "latency", "curve", "oldCurve", "batch", "load", "targets", "doc", "accuracy", "own");
+
+// overRate are the steady states, with the slow end of their intervals.
+const overRate = (rates) => rates.filter((r) => r.load).map((r) => ({ rate: r.rate, ...r.load, ...(r.load.high && { ttft_slow_s: r.load.high.ttft_s, tpot_slow_s: r.load.high.tpot_s }) }));
+
+export const Rates = kept(function Rates({ rates, oldRates, rate, set, targets, under }) {
+  const rows = overRate(rates), old = overRate(oldRates), adopt = (r) => set((s) => { s.view.load = "rate"; s.flags.rate = String(Number(r.rate.toPrecision(3))); }), why = rates.find((r) => r.error)?.error;
+  return html`<${Panel} id="rates" title="Latency over rate" about=${why && !rows.length ? `No steady state: ${why}` : "Means of the steady state with Poisson arrivals, and the slow end of their interval, up to what the server takes at most. Click a point to take its rate."}>
+      <div class="pair">${KEYS.map((k) => html`<${Chart} key=${k} height=${230} label=${`${k.toUpperCase()} over rate`} ready=${rates !== EMPTY} on=${[rates, oldRates, targets[k]]} signs=${[rate, under]} sign=${(f) => charts.point(f, k, "rate", rate, under?.load[`${k}_s`])}
+        draw=${(width, height) => charts.curve({ rows, key: k, x: "rate", xlabel: "requests a second", measured: [], pinned: old, limit: limitOf(targets, k), width, height, chosen: adopt })} />`)}</div>
+    <//>`;
+}, "rates", "rates", "oldRates", "rate", "targets", "under");

@@ -1,0 +1,40 @@
+// What views have in common: a panel with its title, and a chart in it.
+import { h, htm, useLayoutEffect, useRef, useState } from "./libraries.js";
+import { drawing, picture, save } from "./save.js";
+import { watch } from "./order.js";
+const html = htm.bind(h);
+
+// Panel is a view with its title, and buttons that save its drawing.
+export function Panel({ id, title, about, wide, drawn = true, tools, children }) {
+  const box = useRef();
+  const svg = () => box.current.querySelector("svg.export, figure svg, svg");
+  useLayoutEffect(() => watch(box.current), []);
+  return html`<section id=${id} class=${wide ? "wide" : ""} aria-labelledby=${`${id}-title`} ref=${box}>
+    <div class="head"><h2 id=${`${id}-title`}>${title}</h2>${tools}
+      ${drawn && html`<span class="save"><button type="button" aria-label=${`${title}: save as SVG`} onClick=${() => svg() && save(`llmprof-${id}.svg`, drawing(svg()), "image/svg+xml")}>SVG</button><button type="button" aria-label=${`${title}: save as PNG`} onClick=${async () => svg() && save(`llmprof-${id}.png`, await picture(svg()))}>PNG</button></span>`}
+    </div>
+    ${about && html`<p class="about">${about}</p>`}
+    ${children}
+  </section>`;
+}
+
+// Chart draws again when what it shows or its width changes, once it is ready. Sign marks what is chosen in it, which
+// alone changes where the others stay.
+export function Chart({ label, height, draw, on, ready = true, sign, signs = [] }) {
+  const box = useRef(), figure = useRef(), [width, setWidth] = useState(0);
+  useLayoutEffect(() => {
+    const size = new ResizeObserver(([e]) => setWidth(Math.floor(e.contentRect.width)));
+    size.observe(box.current);
+    return () => size.disconnect();
+  }, []);
+  useLayoutEffect(() => {
+    if (width < 50 || !ready) return;
+    const f = (figure.current = draw(width, height));
+    f.setAttribute("role", "img");
+    f.setAttribute("aria-label", label);
+    for (const g of f.querySelectorAll("g[aria-label]")) { g.dataset.mark = g.getAttribute("aria-label"); g.removeAttribute("aria-label"); }
+    box.current.replaceChildren(f);
+  }, [width, ready, ...on]);
+  useLayoutEffect(() => { if (figure.current) sign?.(figure.current); }, [width, ready, ...on, ...signs]);
+  return html`<div class="chart" ref=${box} style=${{ minHeight: `${height}px` }}></div>`;
+}

@@ -1,0 +1,83 @@
+// The verdict: whether it fits and meets the targets, and its headline figures.
+import { h, htm } from "./libraries.js";
+import { command } from "./state.js";
+import { kept } from "./kept.js";
+const html = htm.bind(h);
+
+const ratio = (now, before) => {
+  if (!(now > 0) || !(before > 0)) return "";
+  const r = now / before;
+  return r >= 0.9995 && r < 1.0005 ? "same as A" : `${r.toPrecision(3)} × A`;
+};
+
+// slowest is the figure at the slow end of the interval that a target is held to; undefined where there is none. Under a
+// load it is that of the steady state: with clients that wait for answers everything is as much slower as a request alone.
+function slowest(key, doc, words, under) {
+  if (!under) return words.headlines.find((x) => x.key === key)?.high;
+  const clients = under.concurrency !== null, share = (t) => (t ? t.high / t.expected : 1), slower = clients ? Math.max(share(doc.ttft_s), share(doc.tpot_s)) : 1;
+  if (key === "tps") return under.generated_tok_s / slower;
+  if (key === "usd") return under.cost_usd_request === null ? undefined : (slower * 1e6 * under.cost_usd_request) / doc.workload.gen_len;
+  return clients ? slower * under[`${key}_s`] : under.high?.[`${key}_s`];
+}
+
+const UNITS = { ttft: "ms", tpot: "ms", tps: "tok/s", usd: "$/M" };
+
+// met compares a figure with its target: { key, ok, text } or null where there is no target.
+function met(key, targets, doc, words, under) {
+  const limit = Number(targets[key]), want = UNITS[key] === "ms" ? limit / 1000 : limit;
+  if (!limit) return null;
+  const v = slowest(key, doc, words, under);
+  if (!(v > 0)) return { key, ok: false, text: "no figure at the slow end" };
+  const ok = key === "tps" ? v >= want : v <= want;
+  return { key, ok, text: `${ok ? "meets" : "misses"} ${limit} ${UNITS[key]}` };
+}
+
+const TILES = [["ttft", "TTFT"], ["tpot", "TPOT"], ["ttlt", "TTLT"], ["tps", "Throughput"], ["usd", "Cost"], ["j", "Energy"]]; // in places that stay where one has no figure
+
+function Tile({ name, now, was, m }) {
+  return html`<div class="tile">
+    <dt>${name}${m && html` <span class=${m.ok ? "ok" : "no"} title=${m.text}>${m.ok ? "✓" : "✗"} ${m.text}</span>`}</dt>
+    <dd class="value">${now?.value ?? "–"}</dd>
+    <dd class="interval">${now?.interval ? `${now.interval} (90 %)` : "\u00a0"}</dd>
+    <dd class="about">${now?.note || "\u00a0"}</dd>
+    ${was && html`<dd class="diff">A ${was.value}; ${(now && ratio(now.si, was.si)) || "–"}</dd>`}
+  </div>`;
+}
+
+const lineOf = (words, key) => words?.headlines.find((x) => x.key === key);
+
+const NO_LOAD = Array.from({ length: 8 }, (_, i) => [`${i}`, "\u00a0"]); // until the first answer
+
+// Load is the steady state, with that of A below.
+function Load({ rows, old }) {
+  const before = new Map(old ?? []);
+  return html`<div id="under"><h3>Under load</h3><dl class="tiles load">${(rows ?? NO_LOAD).map(([name, text]) => html`<div key=${name} class="tile">
+    <dt>${rows ? name : "\u00a0"}</dt><dd>${text}</dd>${before.has(name) && html`<dd class="diff">A ${before.get(name)}</dd>`}</div>`)}</dl></div><h3>One request alone</h3>`;
+}
+
+// Line is the first sentence: whether it runs and how many targets it meets; then what the figures rest on.
+function Line({ error, doc, words, held }) {
+  const possible = doc?.verdict.possible, missed = held.filter((m) => !m.ok).length;
+  const targets = !held.length || !possible ? "" : missed ? `, misses ${missed} of ${held.length} targets` : `, meets ${held.length === 1 ? "the target" : `all ${held.length} targets`}`;
+  return html`<div class=${`verdict ${error || (doc && !possible) ? "no" : ""}`} role="status" aria-live="polite">
+    ${error ? html`<strong>Cannot be</strong> <span>${error}</span>` : !doc || !words ? "The estimator is loading." : html`
+      <strong>${possible ? "Fits" : "Does not run"}${targets}</strong>
+      ${" "}<span>${doc.model.name} on ${doc.gpu.count} × ${doc.gpu.name}, ${words.fits.replace(/^(yes|no): /, "")}.</span>
+      ${possible && html` <small>Rests on: ${words.basis}.</small>`}`}
+  </div>`;
+}
+
+export const Verdict = kept(function Verdict({ targets, error, doc, words, oldWords, flags, under, oldUnder }) {
+  const now = error ? null : words, loaded = flags.rate || flags.concurrency, known = doc && now && (!loaded || under);
+  const held = known ? Object.keys(UNITS).map((k) => met(k, targets, doc, now, loaded && under.load)).filter(Boolean) : [], notes = doc?.warnings ?? [];
+  return html`<section id="verdict" class="wide" aria-labelledby="verdict-title">
+    <h2 id="verdict-title" class="sr">Verdict</h2>
+    <${Line} error=${error} doc=${doc} words=${words} held=${held} />
+    ${loaded && !error && html`<${Load} rows=${under?.words} old=${oldUnder?.words} />`}
+    <dl class="tiles">
+      ${TILES.map(([key, name]) => html`<${Tile} key=${key} name=${name} now=${lineOf(now, key)} was=${lineOf(oldWords, key)} m=${held.find((m) => m.key === key)} />`)}
+    </dl>
+    <details class="warnings"><summary>${notes.length} note${notes.length === 1 ? "" : "s"}</summary><ul>${notes.map((w) => html`<li key=${w}>${w}</li>`)}</ul></details>
+    <p class="command" tabindex="0" role="group" aria-label="Command line"><code>${command(flags)}</code></p>
+  </section>`;
+}, null, "targets", "error", "doc", "words", "oldWords", "flags", "under", "oldUnder");
