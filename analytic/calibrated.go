@@ -50,7 +50,7 @@ func NewMachines(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (*Machi
 		return all, nil
 	}
 	name := e.Profile().Name
-	all.serves = f.Serves(name) && f.Tables == nil // tables of operators do not tell of the host
+	all.serves = f.Serves(name) && f.Tables == nil // tables of operators contain nothing of the host
 	m.hostKnown = all.serves && f.Values[roofline.HostLaunch.String()].Value > 0
 	moved, err := f.Moved(g, name)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 )
 
 // A Predictor answers for any number of workloads of one model, machine, split
-// and scheme. It may be used by several goroutines at once.
+// and scheme. It may be used by several goroutines at once. Through Shard and its
+// footprint.Rank it has the Model, its split Par, and the formats Scheme, Dense and Plain.
 type Predictor struct {
 	operator.Shard
 	machine    *Machine

@@ -5,11 +5,11 @@ package analytic
 // workload before, which workloads that differ in their generated length alone share. It
 // is for one goroutine.
 type Prepared struct {
-	*Predictor
-	machines *Machines
-	priced   *Predictor // the same one; it remembers steps where there are constants to move
-	interval *Prepared  // gives the intervals: by the constants of the calibration alone
-	moved    []movedPredictor
+	*Predictor // predicts on the machine that was asked for
+	machines   *Machines
+	remembered *Predictor       // predicts the same, and once intervals are asked for remembers its steps for those of moved
+	interval   *Prepared        // gives the intervals: p itself, or the calibrated machine where the user set constants
+	moved      []movedPredictor // one for each uncertain constant of the calibration
 
 	last      Workload // whose prefill is remembered; the zero one where none is
 	prompt    total
@@ -43,7 +43,7 @@ func (c *Case) Prepare(all *Machines, on *Machine) (*Prepared, error) {
 
 // newPrepared answers by one machine, without an interval.
 func newPrepared(p *Predictor, all *Machines) *Prepared {
-	prepared := &Prepared{Predictor: p, priced: p, machines: all}
+	prepared := &Prepared{Predictor: p, remembered: p, machines: all}
 	prepared.interval = prepared
 	return prepared
 }
@@ -53,12 +53,12 @@ func (p *Prepared) move() {
 	if len(p.moved) == len(p.machines.moved) {
 		return
 	}
-	p.priced = p.on(p.machine)
-	p.priced.known = &pricedSteps{base: p.Predictor}
+	p.remembered = p.on(p.machine)
+	p.remembered.known = &pricedSteps{base: p.Predictor}
 	for i := range p.machines.moved {
 		m := &p.machines.moved[i]
 		moved := p.on(m.Machine)
-		moved.known, moved.changed = p.priced.known, m.changed
+		moved.known, moved.changed = p.remembered.known, m.changed
 		p.moved = append(p.moved, movedPredictor{Predictor: moved})
 	}
 }
@@ -114,8 +114,8 @@ func (p *Prepared) prefills(w *Workload) {
 	if key == p.last {
 		return
 	}
-	p.priced.known.forget()
-	p.prompt = p.priced.prefill(w)
+	p.remembered.known.forget()
+	p.prompt = p.remembered.prefill(w)
 	p.last = key
 	p.promptOff = spread(p.moved, &p.prompt, func(m *movedPredictor) total { return m.prefill(w) })
 }
@@ -123,8 +123,8 @@ func (p *Prepared) prefills(w *Workload) {
 // decodes sums the decode steps of a workload.
 func (p *Prepared) decodes(w *Workload) *total {
 	if p.run != *w {
-		p.priced.known.forget()
-		p.decoded = p.priced.decode(w, &p.first)
+		p.remembered.known.forget()
+		p.decoded = p.remembered.decode(w, &p.first)
 		p.run = *w
 	}
 	return &p.decoded

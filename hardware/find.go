@@ -66,9 +66,8 @@ const (
 	byName
 )
 
-// names reports whether a section is of the GPU that a folded name finds, as
-// far as its first lines tell: key, name, aliases and devices come first, and what
-// follows is long.
+// names reports whether a section is of the GPU that a folded name finds. It reads its
+// first lines alone: key, name, aliases and devices come first, and what follows is long.
 func names(section, want string) naming {
 	found, devices := notAtAll, false
 	for line := range strings.Lines(section) {

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// proc is where Linux tells of processes.
+// proc is where Linux describes processes.
 const proc = "/proc"
 
 // here are the addresses of a host name if all of them are this machine's.

@@ -114,7 +114,7 @@ func (r request) hide(err error) error {
 
 // do follows the redirects by hand. The hub answers for a file with a redirect,
 // to itself or to a content network; the token must not travel there, and the
-// commit is told by the hub's own answers alone.
+// commit is known from the hub's own answers alone.
 func (r request) do(ctx context.Context) (fetched, error) {
 	to := r.base.JoinPath(r.id.Org, r.id.Name, "resolve", url.PathEscape(r.id.Revision), r.file)
 	var f fetched
@@ -187,7 +187,7 @@ func unreachable(host string, err error) error {
 		errUnreachable, host, err)
 }
 
-// isRedirect tells a redirect that has a Location from the other answers of 3xx.
+// isRedirect distinguishes a redirect that has a Location from the other answers of 3xx.
 func isRedirect(status int) bool {
 	switch status {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
@@ -237,7 +237,7 @@ func (r request) body(resp *http.Response) ([]byte, error) {
 }
 
 // refused says what an answer other than 200 means. The hub's X-Error-Code
-// tells the cases apart; of its text nothing is repeated, it may hold anything.
+// distinguishes the cases; nothing of its text is repeated, because it may be anything.
 func (r request) refused(resp *http.Response) error {
 	host, repo := r.base.Host, r.id.Repo()
 	switch code := resp.Header.Get("X-Error-Code"); {

@@ -49,7 +49,7 @@ func (r Resolver) Resolve(ctx context.Context, name string) (*Model, error) {
 	return r.Table.Model(name)
 }
 
-// isPath tells a path that does not exist from a hub id or a name.
+// isPath distinguishes a path that does not exist from a hub id or a name.
 func isPath(name string) bool {
 	return filepath.IsAbs(name) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~") ||
 		strings.Contains(name, `\`) || strings.Count(beforeAt(name), "/") > 1 ||

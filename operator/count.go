@@ -57,7 +57,7 @@ func Count(m *models.Model, p parallel.Parallelism, s models.Scheme, w *workload
 	return shard.Count(w), nil
 }
 
-// Check tells why a model cannot be split, quantized or routed so.
+// Check says why a model cannot be split, quantized or routed so.
 func Check(m *models.Model, p parallel.Parallelism, s models.Scheme, e *routing.Popularity) error {
 	if m == nil {
 		return fmt.Errorf("no model is given")

@@ -24,7 +24,7 @@ func (r *Run) Halves() (left, right Run) {
 	return Run{r.First, half, r.Times}, Run{r.at(half), r.Steps - half, r.Times}
 }
 
-// A Piece tells apart the linear pieces of a step's figures over its context: it is a hash
+// A Piece identifies a linear piece of a step's figures over its context: it is a hash
 // (FNV-1a) of every choice that the step makes, such as whether a window is full, or what
 // bounds a kernel. While all choices are the same, every count and every time is linear in
 // the context, so a run whose first and last step lie on one piece comes to its length

@@ -4,6 +4,8 @@ import "llmprof/models"
 
 // A Step is one forward pass of one replica: each of Batch sequences gains New
 // tokens after the Past ones it has. Nothing else distinguishes prefill from decode.
+// Through Shard and its footprint.Rank a step has the Model, its split Par, and the formats
+// Scheme, Dense and Plain.
 type Step struct {
 	Shard
 	Batch  float64

@@ -4,47 +4,67 @@ import (
 	"strings"
 	"testing"
 
-	apps "k8s.io/api/apps/v1"
-	core "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
+	"llmprof/internal/testkit/kube"
 )
 
-// The manifest is what Kubernetes' own types say that a Deployment and a Service are, and
-// its parts find each other.
+type labels map[string]string
+
+// deployment has the properties of a Deployment that have to agree with each other and with
+// the row.
+type deployment struct {
+	Spec struct {
+		Replicas int64
+		Selector struct{ MatchLabels labels }
+		Template struct {
+			Metadata struct{ Labels labels }
+			Spec     struct {
+				Containers []struct {
+					Ports        []struct{ ContainerPort int }
+					Resources    struct{ Limits map[string]int64 }
+					StartupProbe struct{ HTTPGet struct{ Port int } }
+					VolumeMounts []struct{ Name string }
+				}
+				Volumes []struct{ Name string }
+			}
+		}
+	}
+}
+
+// The manifest is a Deployment and a Service by Kubernetes' own schema, and its parts find
+// each other.
 func TestManifest(t *testing.T) {
 	for i, all := range launched(t) {
 		l := all[len(all)-1]
-		deployment, service, ok := strings.Cut(l.Text, "---\n")
+		first, second, ok := strings.Cut(l.Text, "---\n")
 		if !ok {
 			t.Fatalf("%d: no service:\n%s", i, l.Text)
 		}
-		var d apps.Deployment
-		if err := yaml.UnmarshalStrict([]byte(deployment), &d); err != nil {
-			t.Fatalf("%d: %v\n%s", i, err, deployment)
+		var d deployment
+		kube.Decode(t, first, &d)
+		var s struct {
+			Kind string
+			Spec struct{ Selector labels }
 		}
-		var s core.Service
-		if err := yaml.UnmarshalStrict([]byte(service), &s); err != nil {
-			t.Fatalf("%d: %v\n%s", i, err, service)
-		}
+		kube.Decode(t, second, &s)
 		pod := d.Spec.Template
-		if d.APIVersion != "apps/v1" || d.Kind != "Deployment" || s.APIVersion != "v1" || s.Kind != "Service" {
-			t.Errorf("%d: %+v, %+v", i, d.TypeMeta, s.TypeMeta)
+		if s.Kind != "Service" {
+			t.Errorf("%d: a %s", i, s.Kind)
 		}
-		if app := pod.Labels["app"]; app == "" || d.Spec.Selector.MatchLabels["app"] != app || s.Spec.Selector["app"] != app {
-			t.Errorf("%d: the labels %v, the selectors %v and %v", i, pod.Labels, d.Spec.Selector.MatchLabels, s.Spec.Selector)
+		if app := pod.Metadata.Labels["app"]; app == "" || d.Spec.Selector.MatchLabels["app"] != app || s.Spec.Selector["app"] != app {
+			t.Errorf("%d: the labels %v, the selectors %v and %v", i, pod.Metadata.Labels, d.Spec.Selector.MatchLabels, s.Spec.Selector)
 		}
 		c := pod.Spec.Containers[0]
 		var gpus int64
 		for name, n := range c.Resources.Limits {
-			if !strings.HasSuffix(string(name), "/gpu") {
+			if !strings.HasSuffix(name, "/gpu") {
 				t.Errorf("%d: a limit of %s", i, name)
 			}
-			gpus = n.Value() * int64(*d.Spec.Replicas)
+			gpus = n * d.Spec.Replicas
 		}
 		if want := []int64{6, 2, 1, 16, 4, 16, 1}[i]; gpus != want {
 			t.Errorf("%d: %d GPUs, want %d", i, gpus, want)
 		}
-		if c.VolumeMounts[0].Name != pod.Spec.Volumes[0].Name || c.StartupProbe.HTTPGet.Port.IntVal != c.Ports[0].ContainerPort {
+		if c.VolumeMounts[0].Name != pod.Spec.Volumes[0].Name || c.StartupProbe.HTTPGet.Port != c.Ports[0].ContainerPort {
 			t.Errorf("%d: %+v", i, c)
 		}
 	}

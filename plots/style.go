@@ -46,7 +46,7 @@ func Rule() colors.Color { return colors.Rule() }
 // Alarm is the colour of limits and of what is beyond them.
 func Alarm() colors.Color { return colors.Alarm() }
 
-// A PhaseMark tells prefill and decode apart by shape and outline, not colour.
+// A PhaseMark distinguishes prefill and decode by shape and outline, not colour.
 type PhaseMark struct {
 	Name  string
 	Shape draw.GlyphDrawer

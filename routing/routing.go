@@ -16,7 +16,7 @@ type Popularity struct {
 	Loads []float64 // of each expert, relative, in the order in which ranks hold them; nil for Zipf's law
 }
 
-// Check tells why a model cannot have the popularity.
+// Check says why a model cannot have the popularity.
 func (p *Popularity) Check(m *models.Model) error {
 	if !m.HasExperts() {
 		return fmt.Errorf("expert skew: %s has no experts", m.Name)

@@ -1,5 +1,6 @@
 // Package engine has the inference engines that can be predicted, one file each: which
 // operators their kernels fuse, which kernel class does what, and what their host adds.
+// It runs none of them: package measure/engine does.
 package engine
 
 import (

@@ -295,5 +295,5 @@ func ggmlAttention(l *analytic.Lowering, i int) {
 	}
 }
 
-// vecReads is how often the cache is read as far as the bandwidth of memory tells.
+// vecReads is how often the cache is read, judged by the bandwidth of memory.
 const vecReads = 1.45

@@ -16,7 +16,7 @@ import (
 //go:embed operators.csv
 var operatorsCSV string
 
-// An operatorConstant is what published tables of operator times tell of a constant of the
+// An operatorConstant is what published tables of operator times give for a constant of the
 // kernels of an engine on a GPU.
 type operatorConstant struct {
 	engine, gpu, generation string

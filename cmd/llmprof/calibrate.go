@@ -233,7 +233,7 @@ func (c *fitting) unused(ctx context.Context) error {
 	return fmt.Errorf("the GPU is busy: %v; wait for it, or measure all the same with --shared", busy[0])
 }
 
-// writeCalibration fits the rows and writes what they tell.
+// writeCalibration fits the rows and writes the constants.
 func (a *app) writeCalibration(c *fitting, rows *calibrate.Rows) error {
 	if len(rows.Rows) == 0 {
 		return errors.New("not a point was measured: there is nothing to fit")

@@ -92,8 +92,8 @@ func (s *submission) mine(a *app) (sweep.Shard, error) {
 	return shard, nil
 }
 
-// begin begins the shard of a task; it is nil where this process is none, or where the shard is
-// finished, of which done tells.
+// begin begins the shard of a task. The part is nil where this process is no task, or where the
+// shard is finished; then done is true.
 func (s *submission) begin(shard sweep.Shard) (p *submit.Part, done bool, err error) {
 	if s.part == "" {
 		return nil, false, nil

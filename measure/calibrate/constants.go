@@ -13,8 +13,8 @@ import (
 	"llmprof/unit"
 )
 
-// Fit makes a calibration of rows of one machine. Constants that the rows tell
-// nothing of are the defaults of g's generation, and the file says so.
+// Fit makes a calibration of rows of one machine. Constants on which no row depends
+// are the defaults of g's generation, and the file says so.
 func Fit(rows *Rows, g *hardware.GPU, name string) (*hardware.CalibrationFile, error) {
 	m := &rows.Machine
 	if m.GPU != g.Key {
@@ -94,16 +94,17 @@ func (b *builder) sample(r *Row) sample {
 	return sample{time: r.Median, kernel: p.kernel(b.gpu, b.skinny())}
 }
 
-// hot reports whether the row may tell of the L2 cache what is asked of the
-// memory: its buffers were the same in every call and fit there, and moving them
-// is more than a trifle of its time.
+// hot reports whether the row may have timed the L2 cache instead of the memory: its
+// buffers were the same in every call and fit there, and moving them is more than a
+// trifle of its time.
 func (b *builder) hot(r *Row, s *sample) bool {
 	f := b.peaks.FloorOf(&s.kernel.Work, r.DType, 1, 1)
 	memory := float64(s.kernel.Work.Traffic().Over(b.gpu.Bandwidth))
 	return !r.Cold && r.Bytes < float64(b.gpu.L2) && memory > float64(f.Matrix) && memory > 0.05*s.time
 }
 
-// samples are those of rows that tell of the memory, and how many were left out.
+// samples are those of rows that read the memory rather than the L2 cache, and how many
+// were left out.
 func (b *builder) samples(rows []*Row) (all []sample, left int) {
 	for _, r := range rows {
 		if s := b.sample(r); b.hot(r, &s) {
@@ -160,7 +161,7 @@ func (b *builder) fit(e equation, samples []sample, what string, hold ...rooflin
 }
 
 // contradiction is the error of rows left out, as a share of their time, from which
-// on they tell nothing.
+// on their prediction is taken for unreliable.
 const contradiction = 10
 
 // hopeless leaves all constants of an equation at their defaults where it says next
@@ -278,7 +279,7 @@ func (b *builder) moePrefill() error {
 	})
 }
 
-// Where fits of these constants begin, and what they are where rows tell of the others alone.
+// Fits of these constants begin at these values, and keep them where rows determine only the others.
 const (
 	skinnyRow       = 1.0 / 64 // an eighth of the weights' time for eight rows
 	wgmmaReload     = 4.0      // times
@@ -295,8 +296,8 @@ type begin struct {
 	value    float64
 }
 
-// optional fits constants that a file may leave out. Where rows do not tell of the
-// first, it has none of them.
+// optional fits constants that a file may leave out. Where rows do not determine the
+// first, the file has none of them.
 func (b *builder) optional(samples []sample, what string, start []begin) error {
 	if len(samples) == 0 {
 		return nil
@@ -353,8 +354,7 @@ func (b *builder) sustained() error {
 	return nil
 }
 
-// middle is the median of what several rows tell, with Student's interval of
-// their mean.
+// middle is the median of several rows' values, with Student's interval of their mean.
 func middle(xs []float64, from string) (v hardware.Value, err error) {
 	sum, err := stats.Summarize(xs)
 	if err != nil {
@@ -385,8 +385,8 @@ func (b *builder) attention() error {
 	return b.fit(e, samples, "prefills and decode steps")
 }
 
-// elements fit what reads and writes activations. None of them computes enough to
-// tell of the vector units.
+// elements fits the elementwise kernels, which read and write activations. None of them
+// computes enough to be bound by the vector units.
 func (b *builder) elements() error {
 	samples, left := b.samples(b.of(RMSNorm, Activation))
 	if left > 0 {
@@ -430,7 +430,7 @@ func (b *builder) links() error {
 			samples = append(samples, s)
 		}
 	}
-	if len(fused) < least { // they would tell nothing by themselves
+	if len(fused) < least { // they are too few for a fit of their own
 		samples, fused = append(fused, samples...), nil
 	}
 	if err := b.fit(b.law(roofline.LinkShare, base, perGPU), samples, "all-reduces", hold(samples, perGPU)...); err != nil || b.file.Engine != Native {
@@ -472,7 +472,7 @@ func hold(samples []sample, perGPU roofline.Constant) []roofline.Constant {
 	return []roofline.Constant{perGPU}
 }
 
-// medians are the constants that rows tell directly: a time, or a time over
+// medians are the constants that rows measure directly: a time, or a time over
 // launches.
 func (b *builder) medians() error {
 	for _, c := range []struct {

@@ -94,9 +94,9 @@ const (
 
 // solve finds the constants of an equation by the least relative errors. Errors
 // above the knee count by their size, so that rows that something disturbed weigh
-// as others do (a smooth form of least absolute deviations). Constants that too few
-// samples tell anything of are held at start, as are those that hold names and
-// those of which the samples leave open whether they are 0.
+// as others do (a smooth form of least absolute deviations). Constants on which too
+// few samples depend stay at start, as do those that hold names and those of which the
+// samples leave open whether they are 0.
 func solve(e equation, samples []sample, start []float64, hold ...roofline.Constant) *fit {
 	f := &fit{equation: e, samples: samples, value: slices.Clone(start), held: make([]bool, len(e.keys)), n: make([]int, len(e.keys)), half: make([]float64, len(e.keys))}
 	for i, key := range e.keys {

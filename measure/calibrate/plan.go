@@ -157,7 +157,7 @@ func Plan(g *hardware.GPU, dtype unit.Format, engine string, tp int, fast bool) 
 		s.own(add)
 	}
 	for _, tokens := range s.norms {
-		if engine != Native { // whose norms read a stream in float32, and tell nothing of others
+		if engine != Native { // its norms read a stream in float32, so their times are not those of other engines
 			add(RMSNorm, Shape{Tokens: tokens, Width: s.widths[0]}, 1)
 		}
 		add(Activation, Shape{Tokens: tokens, Width: s.widths[1]}, 1)
@@ -268,8 +268,8 @@ func (s *scope) power(add func(Kind, Shape, int)) {
 	add(ReadPower, Shape{Bytes: s.moves[len(s.moves)-2]}, 1)
 }
 
-// engine adds steps of a tiny model, which tell of the host. Three batches are three
-// rows: one says nothing of its error.
+// engine adds steps of a tiny model, whose time is the host's. Three batches make three
+// rows, because one row shows nothing of its error.
 func (s *scope) engine(add func(Kind, Shape, int), engine string) {
 	for _, b := range s.steps {
 		add(HostStep, Shape{Batch: b}, 1)

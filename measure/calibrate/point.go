@@ -38,7 +38,7 @@ const (
 	SmallKernel      Kind = "small_kernel"             // launches: element-wise kernels of a few thousand values in one CUDA graph
 	EagerLaunch      Kind = "eager_launch"             // launches: empty kernels, launched one by one
 	AllReduce        Kind = "all_reduce"               // bytes, over ranks
-	OneShot          Kind = "all_reduce_one_shot"      // the same, by an engine's own kernel over peer memory
+	OneShot          Kind = "all_reduce_one_shot"      // an all-reduce by an engine's own kernel over peer memory
 	LatentPrefill    Kind = "latent_attention_prefill" // batch, tokens, heads: DeepSeek-V3's latent attention over expanded keys and values, causal
 	LatentDecode     Kind = "latent_attention_decode"  // batch, context, heads: the same over the compressed cache, one query a sequence
 	ScanPrefill      Kind = "scan_prefill"             // batch, tokens, heads, kv_heads, head_dim: the gated delta rule over prompts, in chunks

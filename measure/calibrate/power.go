@@ -53,7 +53,7 @@ func draws(keys ...roofline.Constant) equation {
 	}}
 }
 
-// power fits what the GPU draws, where rows tell of it.
+// power fits what the GPU draws, where rows measured it.
 func (b *builder) power(m *Machine) error {
 	rows := b.of(GEMMPower, AttentionPower)
 	if len(rows) == 0 {

@@ -277,8 +277,7 @@ func (r *run) all(ctx context.Context, plan []Point) error {
 	return nil
 }
 
-// left says how much time is left after as many points of a plan as are done, as far as
-// those tell it.
+// left estimates how much time is left from the points of a plan that are done.
 func (r *run) left(done, of int) string {
 	took := time.Since(r.begun)
 	rest := time.Duration(float64(took) / float64(done) * float64(of-done))
@@ -363,7 +362,7 @@ func (r *run) point(ctx context.Context, p *Point) (*Row, error) {
 }
 
 // metered times a point, with sensors beside it where it runs for seconds. What
-// they cannot tell is said, and costs no row.
+// they cannot measure is said, and the row is kept.
 func (r *run) metered(ctx context.Context, p *Point) (*engine.Timed, *power.Window, error) {
 	if r.o.Monitor == nil || p.Kind != Sustained && !p.Kind.power() {
 		seen, err := r.time(ctx, p)

@@ -52,7 +52,7 @@ type Served struct {
 	Made    time.Time
 }
 
-// servedKeys are the constants that times of a server can tell of. Of which they do, the points decide.
+// servedKeys are the constants that a server's times can determine. The points decide which of them they do.
 var servedKeys = []roofline.Constant{
 	roofline.HostStep, roofline.HostAsync, roofline.HostSequence, roofline.HostRequest, roofline.HostLaunch, roofline.HostDispatch,
 	roofline.GEMMMemory, roofline.GEMMCompute, roofline.AttentionMemory, roofline.AttentionCompute,
@@ -208,7 +208,7 @@ func (v *evaluator) possible() error {
 
 // keys are those of servedKeys that the time of a point depends on, and those of the scheme's own products.
 func (v *evaluator) keys() (keys []roofline.Constant, err error) {
-	told, err := v.tellsCalls()
+	told, err := v.separatesCalls()
 	if err != nil {
 		return nil, err
 	}
@@ -265,10 +265,10 @@ func (v *evaluator) priced() (map[roofline.Constant]bool, error) {
 // bind.
 const slowHost = 3
 
-// tellsCalls reports whether the points tell calls of Python from launches and from the way of a request. Prompts
+// separatesCalls reports whether the points separate the time of Python's calls from that of launches and that of a request's way. Prompts
 // that wait for the host take one time up to 512 tokens and one above, which settles two of the three; long ones,
 // whose kernels take longer than a slow host, settle the third.
-func (v *evaluator) tellsCalls() (bool, error) {
+func (v *evaluator) separatesCalls() (bool, error) {
 	if v.base.Constants[roofline.HostDispatch] == 0 {
 		return false, nil
 	}
@@ -351,7 +351,7 @@ func (v *evaluator) fast(keys []roofline.Constant) func(p []float64, s *sample) 
 // nudge is by how much a constant is moved to see what it accounts for.
 const nudge = 0.02
 
-// parts also tells what each constant accounts for: the time by which the sample is longer
+// parts also gives what each constant accounts for: the time by which the sample is longer
 // where the constant is worse, over how much worse it is.
 func (v *evaluator) parts(keys []roofline.Constant) func(p []float64, s *sample, parts []float64) float64 {
 	fast := v.fast(keys)

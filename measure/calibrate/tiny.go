@@ -13,7 +13,7 @@ import (
 )
 
 // tinyConfig is a model whose kernels take less than the host takes to launch
-// them: its steps tell of the host.
+// them, so that the time of its steps is the host's.
 const tinyConfig = `{"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":256,"intermediate_size":512,"num_hidden_layers":16,
 	"num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,"vocab_size":1024,"max_position_embeddings":4096,"hidden_act":"silu",
 	"rms_norm_eps":1e-5,"rope_theta":10000.0,"tie_word_embeddings":false,"attention_bias":false,"mlp_bias":false}`

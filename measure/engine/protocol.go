@@ -1,5 +1,6 @@
 // Package engine runs a model in a process of its own and says when each of
-// its tokens was known.
+// its tokens was known. Package analytic/engine, which predicts engines, shares only its
+// name.
 //
 // A worker is a program that reads commands and writes events, one JSON object
 // a line, on its standard input and output; what it writes to standard error is

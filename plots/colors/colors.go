@@ -77,7 +77,7 @@ func Alarm() Color { return of(0xb01e2d, 0xff8a80) }
 // Bound is the colour of what waits for a resource, everywhere. On light ground
 // the four differ in lightness (L* 31, 71, 51 and 86), so they survive a greyscale
 // print; on either ground they differ along the blue-yellow axis, so that those who
-// confuse red and green tell them apart.
+// confuse red and green can distinguish them.
 func Bound(b roofline.Bound) Color {
 	switch b {
 	case roofline.ByCompute:

@@ -61,7 +61,7 @@ func (t *Trace) lines(b *bufio.Reader) error {
 	return nil
 }
 
-// recordHead is how much of a record tells it from another trace.
+// recordHead is how much of a record suffices to distinguish its format from others.
 const recordHead = 4096
 
 // recordLine reports whether a file begins with a record that llmprof wrote. It writes them as requests

@@ -2,11 +2,11 @@ package traced
 
 import "strings"
 
-// A class is what a kernel does, as far as its name tells.
+// A class is what a kernel does, judged by its name.
 type class uint8
 
 const (
-	unnamed     class = iota // a name that tells nothing: triton_poi_fused_3
+	unnamed     class = iota // a name from which nothing follows: triton_poi_fused_3
 	embedding                // the gather that a step begins with, and what is fused with it
 	gemm                     // a dense product
 	splitK                   // the sum of a product's parts
@@ -58,7 +58,7 @@ var rules = []rule{
 	{gemm, []string{"nvjet", "gemm", "gemv", "cutlass_3x", "cutlass::kernel", "xmma", "scaled_mm", "marlin", "splitk", "dot_kernel"}},
 }
 
-// classOf tells what a kernel does by its name.
+// classOf judges what a kernel does by its name.
 func classOf(name string) class {
 	lower := strings.ToLower(name)
 	for i := range rules {

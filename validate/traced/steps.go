@@ -23,7 +23,7 @@ type kernel struct {
 	role  string // the operator that it is of; "" for none
 }
 
-// A load is what a step was given, as far as a trace tells; 0 where it does not.
+// A load is what a step was given, and 0 where the trace does not say it.
 type load struct{ batch, tokens int }
 
 func (k *kernel) end() float64 { return k.TS + k.Dur }

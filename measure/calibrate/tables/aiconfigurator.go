@@ -8,7 +8,7 @@ import (
 	"llmprof/unit"
 )
 
-// A form is a kind of table, which its columns tell.
+// A form is a kind of table, recognized by its columns.
 type form struct {
 	columns []string
 	row     func(r *record) (calibrate.Row, bool) // false: the law of the kernel has nothing to say of it
@@ -120,7 +120,7 @@ func scanRow(r *record) (row calibrate.Row, ok bool) {
 }
 
 // ungated are the hidden and inner widths of mixtures whose experts have two matrices and
-// a squared ReLU: Nemotron 3 Nano and Super. The tables do not tell them apart.
+// a squared ReLU: Nemotron 3 Nano and Super. The tables do not distinguish them.
 var ungated = map[[2]int]bool{{2688, 1856}: true, {2048, 5120}: true, {1024, 2688}: true}
 
 // mixtureRow reads mixtures whose tokens go to all experts alike: how many experts have

@@ -37,7 +37,7 @@ type table struct {
 	numbers map[string][]float64
 }
 
-// read reads a table of either format, which its content tells.
+// read reads a table of either format, recognized by its content.
 func read(path string) (*table, error) {
 	data, err := input.Read(path, mostBytes)
 	if err != nil {

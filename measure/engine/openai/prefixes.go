@@ -60,7 +60,7 @@ const hastened = 0.6
 // Control sends prompts that the server has never seen, one at a time, when nothing
 // else runs. Where even those took clearly longer to their first token than the
 // requests of s, the server answered the requests from a cache of prefixes that it
-// says nothing of; hit tells it.
+// does not report, and hit is true.
 func Control(ctx context.Context, o Options, s *result.Serving, prompts []Prompt) (hit bool, err error) {
 	got, err := Run(ctx, o.aside(prompts...), nil)
 	if err != nil {

@@ -9,10 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	kube "k8s.io/api/batch/v1"
-	"sigs.k8s.io/yaml"
-
 	"llmprof/internal/testkit"
+	"llmprof/internal/testkit/kube"
 )
 
 // finish writes shard i with a text.
@@ -133,23 +131,45 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// The manifest is what Kubernetes' own types say that a Job is.
+// job has the properties of a Job that follow from a Pod.
+type job struct {
+	Kind string
+	Spec struct {
+		Completions          int
+		CompletionMode       string
+		BackoffLimitPerIndex int
+		Template             struct{ Spec pod }
+	}
+}
+
+type pod struct {
+	RestartPolicy string
+	Containers    []struct {
+		Image, WorkingDir string
+		Args              []string
+		Resources         struct{ Limits map[string]int }
+		VolumeMounts      []struct{ Name, MountPath string }
+	}
+	Volumes []struct {
+		Name                  string
+		PersistentVolumeClaim struct{ ClaimName string }
+	}
+}
+
+// The manifest is a Job by Kubernetes' own schema.
 func TestManifest(t *testing.T) {
 	p := &Pod{
 		Name: "llmprof-sweep-0a", Shards: 7, Image: "host:5000/llmprof:1", Claim: "work", GPUs: 2,
 		Command: []string{"sweep", "--gpu", "h100", "--plot", `a "b" $(c)`, "--shard=auto/7"},
 	}
-	var job kube.Job
-	if err := yaml.UnmarshalStrict([]byte(p.Manifest()), &job); err != nil {
-		t.Fatalf("%v\n%s", err, p.Manifest())
-	}
+	var job job
+	kube.Decode(t, p.Manifest(), &job)
 	spec, pod := &job.Spec, &job.Spec.Template.Spec
-	if job.Kind != "Job" || job.APIVersion != "batch/v1" || *spec.Completions != 7 || *spec.CompletionMode != kube.IndexedCompletion || *spec.BackoffLimitPerIndex < 1 {
+	if job.Kind != "Job" || spec.Completions != 7 || spec.CompletionMode != "Indexed" || spec.BackoffLimitPerIndex < 1 {
 		t.Errorf("%+v", job)
 	}
 	c := pod.Containers[0]
-	gpus := c.Resources.Limits["nvidia.com/gpu"]
-	if pod.RestartPolicy != "Never" || c.Image != p.Image || gpus.Value() != 2 || c.VolumeMounts[0].Name != pod.Volumes[0].Name ||
+	if pod.RestartPolicy != "Never" || c.Image != p.Image || c.Resources.Limits["nvidia.com/gpu"] != 2 || c.VolumeMounts[0].Name != pod.Volumes[0].Name ||
 		c.WorkingDir != c.VolumeMounts[0].MountPath || pod.Volumes[0].PersistentVolumeClaim.ClaimName != "work" {
 		t.Errorf("%+v", pod)
 	}

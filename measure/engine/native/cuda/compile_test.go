@@ -11,6 +11,7 @@ import (
 
 	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/measure/engine/native/kernels"
 )
 
@@ -122,14 +123,18 @@ func stepShape(t *testing.T, shape []string) string {
 }
 
 // TestKernelsCompile compiles for GPUs with and without Hopper's instructions. A compilation takes
-// some five seconds, so they run in parallel.
+// some five seconds, so they run in parallel, and without a GPU and LLMPROF_TEST_LONG=1 only one for each architecture.
 func TestKernelsCompile(t *testing.T) {
 	c := compiler(t)
 	src, err := kernels.Source()
 	testkit.Must(t, err)
 	older := map[string]string{"sm_70": "OLDER=70", "sm_75": "OLDER=75"} // which run in fp16
+	all := append(shapes(), formats()...)
+	if emulate.Brief() {
+		all = all[:1]
+	}
 	for _, arch := range []string{"sm_70", "sm_75", "sm_80", "sm_90a", "sm_120"} {
-		for _, shape := range append(shapes(), formats()...) {
+		for _, shape := range all {
 			if arch == "sm_75" && slices.Contains(shape, "HEAD_DIM=256") || arch == "sm_70" && strings.HasPrefix(c.Version, "13") {
 				continue // a block has too little shared memory; NVRTC 13 knows no 7.0
 			}
