@@ -118,10 +118,11 @@ func (p *Predictor) engineError(t *total, off float64) ends {
 	if p.machine.hostKnown || x == 0 { // a calibration timed this host: its error is within off
 		return ends{off, off}
 	}
-	apart := max(all-max(kernels, host), 0) * x // host time that no kernel hides
 	if host <= kernels {
-		return ends{off, off + max(host*(1+x)-kernels, 0)/all}
+		exposed := float64(t.exposed) // none of it, or all that it is a half of
+		return ends{off + exposed/all, off + (exposed+max(host*(1+x)-kernels, 0))/all}
 	}
+	apart := max(all-max(kernels, host), 0) * x // host time that no kernel hides
 	return ends{
 		low:  (min(host*x, host*(1+x)-kernels*(1-off)*(1+x)) + apart) / (1 + x) / all, // the host may be 1+x times faster, as it may be 1+x times slower
 		high: (math.Hypot(host*x, max(kernels*(1+off)-host, 0)) + apart) / all,
