@@ -10,7 +10,7 @@ import (
 func Constants(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (c hardware.Calibration, err error) {
 	c = hardware.DefaultCalibration(g)
 	if f != nil {
-		if c, err = f.Apply(g, e.Profile().Name); err != nil {
+		if c, err = f.Apply(g, e.Profile().Engine()); err != nil {
 			return c, err
 		}
 	}
@@ -49,7 +49,7 @@ func NewMachines(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (*Machi
 	if f == nil {
 		return all, nil
 	}
-	name := e.Profile().Name
+	name := e.Profile().Engine()
 	all.serves = f.Serves(name) && f.Tables == nil // tables of operators contain nothing of the host
 	m.hostKnown = all.serves && f.Values[roofline.HostLaunch.String()].Value > 0
 	moved, err := f.Moved(g, name)

@@ -2,6 +2,7 @@ package analytic
 
 import (
 	"slices"
+	"strings"
 
 	"llmprof/hardware"
 	"llmprof/models"
@@ -22,7 +23,7 @@ type Engine interface {
 
 // A Profile is what an engine adds to its kernels.
 type Profile struct {
-	Name   string
+	Name   string // with its release where one was asked for: vllm@0.19.0
 	Source string
 
 	Support   Support
@@ -44,6 +45,10 @@ type Profile struct {
 	// were would switch earlier.
 	Switches []float64
 
+	// Exposed is the share of what the host takes for a step besides launches that the GPU waits for: that of an
+	// engine which schedules a step after the one before it has ended.
+	Exposed float64
+
 	Error     float64 // what its kernels add to the half-width of the interval, as a share of the time
 	HostError float64 // by how much longer another host may take, as a share of the host's time; it may be as many times faster
 
@@ -51,6 +56,12 @@ type Profile struct {
 	// take that are older than the one that the constants are of: it adds to the upper
 	// end of the interval alone.
 	Older float64
+}
+
+// Engine is the name without the release.
+func (e *Profile) Engine() string {
+	name, _, _ := strings.Cut(e.Name, "@")
+	return name
 }
 
 // Set sets the constants of the engine on a GPU that no calibration has.

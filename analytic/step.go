@@ -87,7 +87,8 @@ func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step) {
 	}
 	t.scatter = unit.Seconds(math.Sqrt(t.variance))
 	p.launch(t, &t.timing, s)
-	host := p.machine.seconds(roofline.HostStep)
+	t.exposed = p.async(s).Times(p.machine.Engine.Profile().Exposed)
+	host := p.machine.seconds(roofline.HostStep) + t.exposed
 	if p.Par.MicroBatches > 1 {
 		t.stages(&k.parts, p.Par.PP, p.layers)
 		for i := range t.stage {
@@ -157,10 +158,11 @@ func (p *Predictor) host(t *timing, s *operator.Step) unit.Seconds {
 	if !s.Decode() {
 		return eager
 	}
+	hidden := p.async(s).Times(1 - m.Engine.Profile().Exposed)
 	if m.Engine.Profile().Graph {
-		return p.async(s)
+		return hidden
 	}
-	return p.async(s) + eager
+	return hidden + eager
 }
 
 // async is what the host takes for a step besides launches, with asynchronous scheduling.

@@ -22,6 +22,7 @@ type timing struct {
 	launches float64      // by the host
 	calls    float64      // of Python, for operators and compiled pieces
 	host     unit.Seconds // that it takes, hidden or not
+	exposed  unit.Seconds // that the host takes for scheduling while the GPU waits
 
 	kernels  unit.Seconds // expected time of the kernels, one after the other
 	variance float64      // of a step: squares of half-widths of its kernels
@@ -54,6 +55,7 @@ func (t *timing) add(u *timing, n float64) {
 	t.launches += u.launches * n
 	t.calls += u.calls * n
 	t.host += u.host.Times(n)
+	t.exposed += u.exposed.Times(n)
 	t.kernels += u.kernels.Times(n)
 	t.variance += u.variance * n * n
 	t.scatter += u.scatter.Times(n)
@@ -109,7 +111,7 @@ func (t *total) pipeline(m float64, prefill bool) {
 	}
 	t.Work, t.Model = t.Work.Scale(m), t.Model.Times(m)
 	t.launches, t.calls = t.launches*m, t.calls*m
-	t.host = t.host.Times(m)
+	t.host, t.exposed = t.host.Times(m), t.exposed.Times(m)
 	t.Busy = t.Times(m)
 	longest, least := &t.stage[0], unit.Seconds(0)
 	for i := range t.stage {

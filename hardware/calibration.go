@@ -199,7 +199,6 @@ func (c *Calibration) card(g *GPU) {
 		k[roofline.GEMMDepth], k[roofline.AttentionRamp] = 1.24e-9, 828
 	case "a40-48gb":
 		c.Source = vidur + "; the rest as on A100"
-		c.gemm(0.745, 0.817, 7.4*us)
 		k[roofline.GEMMDepth] = 2.99e-9
 	case "h20-96gb":
 		c.Source = inferSim + ", and its attention; the rest as on H200"
@@ -264,10 +263,12 @@ type heldBoard struct {
 // heldH200 settled at 670 TFLOP/s, 0.677 of the peak, on a product of 8192 × 8192 ×
 // 8192 in bf16 at 695 of 700 W, where short ones reached 788
 // (testdata/h200_operators.json). heldL40S is said by its operators' times to do no
-// better than 226 of 362 TFLOP/s at 350 W; what it does in bursts is not known.
+// better than 226 of 362 TFLOP/s at 350 W, and an A40 no better than 112 of 150 at 300 W;
+// what they do in bursts is not known.
 var (
 	heldH200 = heldBoard{peak: 989.5e12, limit: 700, slowed: 0.80 / 0.677}
 	heldL40S = heldBoard{peak: 362.05e12, limit: 350, slowed: 1}
+	heldA40  = heldBoard{peak: 149.7e12, limit: 300, slowed: 1}
 )
 
 // sustained is the share of its peak that another board of the generation sustains
@@ -300,10 +301,13 @@ func generation(g *GPU, c Calibration) Calibration {
 		k[roofline.AttentionMemory] = 0.741
 		c.link(0.50, 10*us, 1.6*us)
 		c.oneShot(4.5*us, 0.25*us) // 5.0, 5.5 and 6.5 µs over 2, 4 and 8 A100
-		if g.L2 < 30e6 {           // GA102: graphics DRAM, no server measured
-			c.Source = "constants of A100 and, for a board that its power limit holds back, the compute share of L40S (" + aiconfigurator + "); not measured on this chip"
-			k[roofline.GEMMCompute], k[roofline.AttentionCompute] = 0.626, 0.50
-			k[roofline.GEMMMemory], k[roofline.AttentionMemory] = 0.80, 0.80
+		// GA102 and its like have graphics DRAM. What an A40's products take for their depth is not taken
+		// over: beside the fixed time of an A100 it makes decode steps of an A6000 too long (ELANA).
+		if g.L2 < 30e6 {
+			c.Source = "products of an A40, which has the same multiprocessors: " + vidur + "; the rest as on A100"
+			c.gemm(0.745, 0.817, 7.4*us)
+			k[roofline.GEMMSustained] = heldA40.sustained(g, 0.745)
+			k[roofline.AttentionCompute], k[roofline.AttentionMemory] = 0.50, 0.80
 			c.DecodeError, c.PrefillError = 0.25, 0.40
 		}
 	case "ada":

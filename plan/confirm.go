@@ -67,7 +67,7 @@ func (q *Request) serverOf(r *Row) (*serving.Server, error) {
 
 // server is the server of a row.
 func (q *Request) server(card *Card, p *analytic.Prepared, r *Row) (*serving.Server, error) {
-	rules, err := engine.SchedulerOf(card.Machines.Machine.Engine.Profile().Name, card.GPU.Capacity())
+	rules, err := engine.SchedulerOf(card.Machines.Machine.Engine.Profile().Engine(), card.GPU.Capacity())
 	if err != nil {
 		return nil, err
 	}

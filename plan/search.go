@@ -100,7 +100,7 @@ func (s *search) unpriced() bool { return s.q.By == Cost && s.card.Price == 0 }
 
 // begin searches the card, or under a load lists the deployments that may qualify.
 func (s *search) begin(ctx context.Context) {
-	switch _, err := engine.SchedulerOf(s.card.Machines.Machine.Engine.Profile().Name, s.card.GPU.Memory); {
+	switch _, err := engine.SchedulerOf(s.card.Machines.Machine.Engine.Profile().Engine(), s.card.GPU.Memory); {
 	case s.unpriced():
 		s.miss.Reason = fmt.Sprintf("no price of it is known: give one, as --price %s=1.50", s.card.GPU.Key)
 	case len(s.card.Formats) == 0:

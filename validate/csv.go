@@ -16,18 +16,19 @@ import (
 // columns are the header of a file of observations, in this order. Times are
 // seconds, energies joules; what is not known is empty.
 var columns = []string{
-	"source", "id", "model", "gpu", "engine", "mode", "tp", columnEP, columnBudget, columnGraphs, "batch", "prompt_len", "gen_len", "weights", "kv", "load",
+	"source", "id", "model", "gpu", "engine", "mode", columnRelease, "tp", columnEP, columnBudget, columnGraphs, "batch", "prompt_len", "gen_len", "weights", "kv", "load",
 	"all_logits", "params", "metric", "value", "low", "high", "device", "samples", "marks", "note",
 }
 
 // Files whose observations have none of them lack these columns.
 const (
-	columnEP     = "ep"
-	columnBudget = "max_batched_tokens"
-	columnGraphs = "graph_tokens"
+	columnRelease = "release"
+	columnEP      = "ep"
+	columnBudget  = "max_batched_tokens"
+	columnGraphs  = "graph_tokens"
 )
 
-// few are those columns, in their order, with what they hold.
+// few are those columns that hold numbers, in their order, with what they hold.
 func few(o *Observation) []struct {
 	name string
 	n    *int
@@ -58,6 +59,9 @@ func Parse(name string, data []byte) ([]Observation, error) {
 	}
 	line, _ := r.FieldPos(0)
 	var absent []string
+	if !slices.Contains(head, columnRelease) {
+		absent = append(absent, columnRelease)
+	}
 	for _, c := range few(&Observation{}) {
 		if !slices.Contains(head, c.name) {
 			absent = append(absent, c.name)
@@ -158,6 +162,9 @@ func parseRecord(known, record []string) (Observation, error) {
 	f := &fields{columns: known, record: record}
 	o := Observation{Source: f.text(), ID: f.text()}
 	o.Model, o.GPU, o.Engine, o.Mode = f.text(), f.text(), f.text(), f.text()
+	if f.has(columnRelease) {
+		o.Release = f.text()
+	}
 	o.TP = int(f.whole())
 	for _, c := range few(&o) {
 		if f.has(c.name) {
@@ -186,6 +193,9 @@ func parseRecord(known, record []string) (Observation, error) {
 func WriteCSV(w io.Writer, all []Observation) error {
 	out := csv.NewWriter(w)
 	var absent []string
+	if !slices.ContainsFunc(all, func(o Observation) bool { return o.Release != "" }) {
+		absent = append(absent, columnRelease)
+	}
 	for i, c := range few(&Observation{}) {
 		if !slices.ContainsFunc(all, func(o Observation) bool { return *few(&o)[i].n != 0 }) {
 			absent = append(absent, c.name)
@@ -200,7 +210,11 @@ func WriteCSV(w io.Writer, all []Observation) error {
 		if o.Logits {
 			logits = "true"
 		}
-		record := []string{o.Source, o.ID, o.Model, o.GPU, o.Engine, o.Mode, count(o.TP)}
+		record := []string{o.Source, o.ID, o.Model, o.GPU, o.Engine, o.Mode}
+		if !slices.Contains(absent, columnRelease) {
+			record = append(record, o.Release)
+		}
+		record = append(record, count(o.TP))
 		for _, c := range few(o) {
 			if !slices.Contains(absent, c.name) {
 				record = append(record, count(*c.n))

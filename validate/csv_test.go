@@ -49,6 +49,7 @@ func TestParseOdd(t *testing.T) {
 	}{
 		{nil, ""},
 		{map[string]string{"low": "", "high": "", "samples": "", "id": "", "kv": "fp8", "all_logits": "true", "mode": "graph"}, ""},
+		{map[string]string{"engine": "vllm", "release": "0.12.0"}, ""},
 		{map[string]string{"value": ""}, "file.csv:2: value is not given"},
 		{map[string]string{"value": "fast"}, "file.csv:2: value is \"fast\": want a number"},
 		{map[string]string{"value": "0"}, "value is 0: want a number from"},

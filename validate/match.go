@@ -193,13 +193,16 @@ func engineOf(c *Config) (analytic.Engine, error) { return c.runner().parse() }
 
 // A runner is an engine on a GPU, by the names that an observation has.
 type runner struct {
-	gpu, engine, mode string
-	graphs            int
+	gpu, engine, mode, release string
+	graphs                     int
 }
 
 // parse is the engine in its mode, with the graphs that it was told to capture.
 func (r runner) parse() (analytic.Engine, error) {
 	e, err := engine.ParseMode(r.engine, r.mode)
+	if err == nil && r.release != "" {
+		e, err = engine.AtRelease(e, r.release)
+	}
 	if err != nil || r.graphs == 0 {
 		return e, err
 	}
@@ -218,7 +221,7 @@ func (s *Scorer) machine(c *analytic.Case, config *Config) (*analytic.Machine, e
 	return c.On(all), nil
 }
 
-func (c *Config) runner() runner { return runner{c.GPU, c.Engine, c.Mode, c.Graphs} }
+func (c *Config) runner() runner { return runner{c.GPU, c.Engine, c.Mode, c.Release, c.Graphs} }
 
 // prepare is an engine on a GPU with the calibration of both.
 func (s *Scorer) prepare(r runner) (*analytic.Machines, error) {
@@ -237,7 +240,7 @@ func (s *Scorer) calibrated(r runner) (g *hardware.GPU, e analytic.Engine, file 
 	if e, err = r.parse(); err != nil || s.Calibration == nil {
 		return g, e, nil, err
 	}
-	file, err = s.Calibration(g, e.Profile().Name)
+	file, err = s.Calibration(g, e.Profile().Engine())
 	return g, e, file, err
 }
 
@@ -442,7 +445,7 @@ func (p *prediction) interrupted(c *Config) span {
 // byConfig orders configurations.
 func byConfig(a, b *Config) int {
 	return cmp.Or(
-		cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Model, b.Model),
+		cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Release, b.Release), cmp.Compare(a.Model, b.Model),
 		cmp.Compare(a.TP, b.TP), cmp.Compare(a.EP, b.EP), cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Prompt, b.Prompt), cmp.Compare(a.Gen, b.Gen),
 		cmp.Compare(a.Weights, b.Weights), cmp.Compare(a.KV, b.KV), cmp.Compare(a.Load, b.Load), cmp.Compare(a.Graphs, b.Graphs),
 	)

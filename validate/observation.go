@@ -71,6 +71,7 @@ type Config struct {
 	GPU     string // a name that the table of GPUs knows
 	Engine  string // what ran it: "transformers", "vllm", ...
 	Mode    string // "graph" or "eager" where the engine has both
+	Release string // of the engine; empty for one that its constants are of, and "unknown" where the source does not say
 	TP      int
 	EP      int // ranks of TP that each hold some of the experts whole; 0 or 1 for none
 	Budget  int // most tokens of a step; 0 for the engine's default
@@ -100,6 +101,9 @@ func (c *Config) String() string {
 	}
 	if c.Load.clients() {
 		s += ", closed loop"
+	}
+	if c.Release != "" {
+		s += ", release " + c.Release
 	}
 	if c.Graphs > 0 {
 		s += fmt.Sprintf(", graphs of up to %d tokens", c.Graphs)

@@ -32,8 +32,15 @@ var aliases = map[string]string{
 	"llamacpp": "llama.cpp", "llama-cpp": "llama.cpp", "ollama": "llama.cpp", "gguf": "llama.cpp",
 }
 
-// Parse finds an engine by name or alias, ignoring case.
+// Parse finds an engine by name or alias, ignoring case. A release may follow, as in vllm@0.19.0.
 func Parse(name string) (analytic.Engine, error) {
+	if name, release, given := strings.Cut(name, "@"); given {
+		e, err := Parse(name)
+		if err != nil {
+			return nil, err
+		}
+		return AtRelease(e, release)
+	}
 	if full, ok := aliases[strings.ToLower(name)]; ok {
 		name = full
 	}

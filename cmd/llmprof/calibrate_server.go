@@ -180,7 +180,7 @@ func (p *probe) inquire(ctx context.Context) (*calibrate.Served, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Base, err = all.Of(p.gpu, s.Engine.Profile().Name); err != nil {
+	if s.Base, err = all.Of(p.gpu, s.Engine.Profile().Engine()); err != nil {
 		return nil, err
 	}
 	p.describe(s)
@@ -236,7 +236,7 @@ func (p *probe) scheme(m *models.Model) (s models.Scheme, err error) {
 
 // describe keeps what the constants are of.
 func (p *probe) describe(s *calibrate.Served) {
-	kind := cmp.Or(p.about.Kind, s.Engine.Profile().Name)
+	kind := cmp.Or(p.about.Kind, s.Engine.Profile().Engine())
 	s.Kernels = strings.TrimSpace(kind+" "+p.about.Version) + " as its client sees it"
 	if p.about.Version != "" {
 		s.Tools[kind] = p.about.Version

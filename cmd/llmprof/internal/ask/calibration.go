@@ -72,7 +72,7 @@ func (ans *Answer) machine(from Sources, engine analytic.Engine) (*analytic.Mach
 	if err != nil {
 		return nil, err
 	}
-	file, err := all.Only(ans.GPU, engine.Profile().Name)
+	file, err := all.Only(ans.GPU, engine.Profile().Engine())
 	if err != nil {
 		return nil, err
 	}

@@ -94,7 +94,7 @@ func (d *Deployments) machinesOf(q *Question, g *hardware.GPU, e analytic.Engine
 		if err != nil {
 			return nil, err
 		}
-		file, err := files.Only(g, name)
+		file, err := files.Only(g, e.Profile().Engine())
 		if err != nil {
 			return nil, err
 		}

@@ -202,7 +202,7 @@ func (o *Planned) cards(from Catalogs, q *plan.Request) (all []plan.Card, err er
 		}
 		for i := range gpus {
 			g := &gpus[i]
-			file, err := constants.Among(g, e.Profile().Name)
+			file, err := constants.Among(g, e.Profile().Engine())
 			if err != nil {
 				return nil, err
 			}

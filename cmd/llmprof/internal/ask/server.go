@@ -66,7 +66,7 @@ func (s *Service) Server(ctx context.Context, from Sources, ans *Answer) (*servi
 	if err != nil {
 		return nil, UsageError{err}
 	}
-	rules, err := s.rules(ans.Machine.Engine.Profile().Name, ans.GPU, ans.Q.Workload.Budget)
+	rules, err := s.rules(ans.Machine.Engine.Profile().Engine(), ans.GPU, ans.Q.Workload.Budget)
 	if err != nil {
 		return nil, UsageError{err}
 	}

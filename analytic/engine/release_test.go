@@ -1,0 +1,62 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+
+	"llmprof/analytic"
+	"llmprof/analytic/casetest"
+	"llmprof/analytic/engine"
+	"llmprof/unit"
+)
+
+// decode is the time per token of a mixture by an engine.
+func decode(t *testing.T, name string) analytic.Span {
+	t.Helper()
+	c := casetest.Case(t, "qwen3-30b-a3b", "h200", 8, 2)
+	c.Machine = casetest.Machine(t, "h200", name)
+	e, err := c.Calibrated(c.Machine.GPU, c.Machine.Engine, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Machine = e
+	return predict(t, c).TPOT
+}
+
+// A release whose kernels were timed is the engine itself. Another has the same expected time and a wider interval;
+// before asynchronous scheduling a step also waits for half of what its host takes, 2.4 ms and 10 µs a sequence.
+func TestReleases(t *testing.T) {
+	for _, name := range []string{"vllm", "sglang", "tensorrt-llm"} {
+		plain, other := decode(t, name), decode(t, name+"@unknown")
+		if other.Expected != plain.Expected || !(other.Low < plain.Low) || !(other.High > plain.High) {
+			t.Errorf("%s takes %v, of an unknown release %v: want the same expected time and a wider interval", name, plain, other)
+		}
+	}
+	plain := decode(t, "vllm")
+	if timed := decode(t, "vllm@v0.24.1"); timed != plain {
+		t.Errorf("vllm 0.24.1 takes %v, vllm %v", timed, plain)
+	}
+	if known := decode(t, "vllm@0.14.0"); known.Expected != plain.Expected {
+		t.Errorf("vllm 0.14.0 takes %v: want %v, as it schedules asynchronously", known.Expected, plain.Expected)
+	}
+	half := unit.Seconds((2.4e-3 + 8*10e-6) / 2)
+	for _, release := range []string{"0.12.0", "0.9.2"} {
+		before := decode(t, "vllm@"+release)
+		near(t, "a step of vllm "+release, before.Expected, plain.Expected+half, 1e-9)
+		if before.Expected-before.Low < half || before.High-before.Expected < half {
+			t.Errorf("vllm %s takes %v: want an interval from none to all of %v that the host may take", release, before, half)
+		}
+	}
+}
+
+// What is no release, and engines whose releases nothing tells apart, are errors that say so.
+func TestNoRelease(t *testing.T) {
+	for name, want := range map[string]string{
+		"vllm@": "want a version", "vllm@0.19.0@1": "want a version", "vllm@ 0.19": "want a version", "vllm@" + strings.Repeat("1", 50): "want a version",
+		"llama.cpp@b6000": "told apart", "native@1": "told apart", "vllm-2024@0.5.3": "told apart", "vlm@0.19.0": "unknown engine",
+	} {
+		if _, err := engine.Parse(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.30s: error %v: want one with %q", name, err, want)
+		}
+	}
+}
