@@ -35,9 +35,9 @@ type Profile struct {
 	// run, on a GPU with so much memory; nil for none.
 	Sampler func(m *models.Model, memory unit.Bytes) unit.Bytes
 
-	FixedCache  func(*models.Model) bool    // whether its kernels for a model depend on Step.Cache; nil for none
-	Budget      func(memory unit.Bytes) int // most tokens of a step of all sequences on a GPU with so much memory, by default; nil for no limit
-	Utilization float64                     // share of the GPU's memory that it takes, by default; 0 for all of it
+	FixedCache  func(*models.Model) bool        // whether its kernels for a model depend on Step.Cache; nil for none
+	Budget      func(memory unit.Bytes) int     // most tokens of a step of all sequences on a GPU with so much memory, by default; nil for no limit
+	Utilization func(memory unit.Bytes) float64 // share of that memory that it takes, by default; nil for all of it
 
 	// Switches are the batch sizes up to which kernels for small batches decode. The
 	// kernels beyond are taken to be no faster than those at the limit: an engine whose

@@ -16,7 +16,7 @@ import (
 // columns are the header of a file of observations, in this order. Times are
 // seconds, energies joules; what is not known is empty.
 var columns = []string{
-	"source", "id", "model", "gpu", "engine", "mode", "tp", columnEP, columnBudget, columnGraphs, "batch", "prompt_len", "gen_len", "weights", "kv", "load",
+	"source", "id", "model", "gpu", "engine", "mode", "tp", columnEP, columnBudget, columnGraphs, columnRelease, "batch", "prompt_len", "gen_len", "weights", "kv", "load",
 	"all_logits", "params", "metric", "value", "low", "high", "device", "samples", "marks", "note",
 }
 
@@ -25,18 +25,36 @@ const (
 	columnEP     = "ep"
 	columnBudget = "max_batched_tokens"
 	columnGraphs = "graph_tokens"
+
+	columnRelease = "release"
 )
 
 // few are those columns, in their order, with what they hold.
 func few(o *Observation) []struct {
 	name string
-	n    *int
+	cell cell
 } {
 	return []struct {
 		name string
-		n    *int
-	}{{columnEP, &o.EP}, {columnBudget, &o.Budget}, {columnGraphs, &o.Graphs}}
+		cell cell
+	}{{columnEP, (*optional)(&o.EP)}, {columnBudget, (*optional)(&o.Budget)}, {columnGraphs, (*optional)(&o.Graphs)}, {columnRelease, (*named)(&o.Release)}}
 }
+
+// A cell is a value of a column that few have; it is empty where there is none.
+type cell interface {
+	read(f *fields)
+	String() string
+}
+
+type (
+	optional int
+	named    string
+)
+
+func (n *optional) read(f *fields) { *n = optional(f.whole()) }
+func (n *optional) String() string { return count(int(*n)) }
+func (s *named) read(f *fields)    { *s = named(f.text()) }
+func (s *named) String() string    { return string(*s) }
 
 // without is columns without those of the given names.
 func without(names ...string) []string {
@@ -161,7 +179,7 @@ func parseRecord(known, record []string) (Observation, error) {
 	o.TP = int(f.whole())
 	for _, c := range few(&o) {
 		if f.has(c.name) {
-			*c.n = int(f.whole())
+			c.cell.read(f)
 		}
 	}
 	o.Batch, o.Prompt, o.Gen = int(f.whole()), int(f.whole()), int(f.whole())
@@ -187,7 +205,7 @@ func WriteCSV(w io.Writer, all []Observation) error {
 	out := csv.NewWriter(w)
 	var absent []string
 	for i, c := range few(&Observation{}) {
-		if !slices.ContainsFunc(all, func(o Observation) bool { return *few(&o)[i].n != 0 }) {
+		if !slices.ContainsFunc(all, func(o Observation) bool { return few(&o)[i].cell.String() != "" }) {
 			absent = append(absent, c.name)
 		}
 	}
@@ -203,7 +221,7 @@ func WriteCSV(w io.Writer, all []Observation) error {
 		record := []string{o.Source, o.ID, o.Model, o.GPU, o.Engine, o.Mode, count(o.TP)}
 		for _, c := range few(o) {
 			if !slices.Contains(absent, c.name) {
-				record = append(record, count(*c.n))
+				record = append(record, c.cell.String())
 			}
 		}
 		record = append(record,

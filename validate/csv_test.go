@@ -130,7 +130,7 @@ func TestColumnsOfFewFiles(t *testing.T) {
 	}
 	for _, c := range []struct{ ep, budget int }{{0, 0}, {8, 0}, {0, 2048}, {4, 8192}} {
 		o := plain[0]
-		o.EP, o.Budget, o.Graphs = c.ep, c.budget, 2*c.budget
+		o.EP, o.Budget, o.Graphs, o.Release = c.ep, c.budget, 2*c.budget, strings.Repeat("0.12.0", min(c.ep, 1))
 		var b bytes.Buffer
 		if err := WriteCSV(&b, []Observation{o}); err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func TestColumnsOfFewFiles(t *testing.T) {
 			t.Errorf("%+v: header %s", c, head)
 		}
 		got, err := Parse("file.csv", append([]byte("# left out: none\n"), b.Bytes()...))
-		if err != nil || len(got) != 1 || got[0].EP != c.ep || got[0].Budget != c.budget || got[0].Graphs != 2*c.budget || got[0].Batch != o.Batch {
+		if err != nil || len(got) != 1 || got[0].EP != c.ep || got[0].Budget != c.budget || got[0].Graphs != 2*c.budget || got[0].Release != o.Release || got[0].Batch != o.Batch {
 			t.Errorf("%+v was read as %+v, %v", c, got, err)
 		}
 	}

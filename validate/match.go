@@ -193,13 +193,17 @@ func engineOf(c *Config) (analytic.Engine, error) { return c.runner().parse() }
 
 // A runner is an engine on a GPU, by the names that an observation has.
 type runner struct {
-	gpu, engine, mode string
-	graphs            int
+	gpu, engine, mode, release string
+	graphs                     int
 }
 
-// parse is the engine in its mode, with the graphs that it was told to capture.
+// parse is the engine in its mode, with release and graphs.
 func (r runner) parse() (analytic.Engine, error) {
-	e, err := engine.ParseMode(r.engine, r.mode)
+	name := r.engine
+	if r.release != "" {
+		name += "@" + r.release
+	}
+	e, err := engine.ParseMode(name, r.mode)
 	if err != nil || r.graphs == 0 {
 		return e, err
 	}
@@ -218,7 +222,7 @@ func (s *Scorer) machine(c *analytic.Case, config *Config) (*analytic.Machine, e
 	return c.On(all), nil
 }
 
-func (c *Config) runner() runner { return runner{c.GPU, c.Engine, c.Mode, c.Graphs} }
+func (c *Config) runner() runner { return runner{c.GPU, c.Engine, c.Mode, c.Release, c.Graphs} }
 
 // prepare is an engine on a GPU with the calibration of both.
 func (s *Scorer) prepare(r runner) (*analytic.Machines, error) {

@@ -72,12 +72,13 @@ type Config struct {
 	Engine  string // what ran it: "transformers", "vllm", ...
 	Mode    string // "graph" or "eager" where the engine has both
 	TP      int
-	EP      int // ranks of TP that each hold some of the experts whole; 0 or 1 for none
-	Budget  int // most tokens of a step; 0 for the engine's default
-	Graphs  int // most tokens of a step that CUDA graphs hold; 0 for the engine's default
-	Batch   int // sequences together, or clients
-	Prompt  int // tokens of each prompt
-	Gen     int // tokens generated for each
+	EP      int    // ranks of TP that each hold some of the experts whole; 0 or 1 for none
+	Budget  int    // most tokens of a step; 0 for the engine's default
+	Graphs  int    // most tokens of a step that CUDA graphs hold; 0 for the engine's default
+	Release string // of the engine, where another one than that of its profile may run otherwise; empty if not known
+	Batch   int    // sequences together, or clients
+	Prompt  int    // tokens of each prompt
+	Gen     int    // tokens generated for each
 	Weights string
 	KV      string // empty: as the stream
 	Load    Load

@@ -31,8 +31,18 @@ var aliases = map[string]string{
 	"llamacpp": "llama.cpp", "llama-cpp": "llama.cpp", "ollama": "llama.cpp", "gguf": "llama.cpp",
 }
 
-// Parse finds an engine by name or alias, ignoring case.
+// Parse finds an engine by name or alias, ignoring case. A release may follow, as in sglang@0.5.9.
 func Parse(name string) (analytic.Engine, error) {
+	name, release, given := strings.Cut(name, "@")
+	e, err := named(name)
+	if err != nil || !given {
+		return e, err
+	}
+	return asOf(e, release)
+}
+
+// named finds an engine by name or alias.
+func named(name string) (analytic.Engine, error) {
 	if full, ok := aliases[strings.ToLower(name)]; ok {
 		name = full
 	}

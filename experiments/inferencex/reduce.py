@@ -14,7 +14,7 @@ MODELS = {"deepseek-ai/DeepSeek-R1": "deepseek-r1", "MiniMaxAI/MiniMax-M2.5": "m
           "openai/gpt-oss-120b": "gpt-oss-120b", "Qwen/Qwen3-235B-A22B-FP8": "qwen3-235b-a22b"}
 GPUS = {"h100_sxm": "h100-sxm-80gb", "h200_sxm": "h200-sxm-141gb", "b200_sxm": "b200-sxm-180gb", "b300_sxm": "b300-sxm-288gb"}
 ENGINES = {"trtllm": "tensorrt-llm", "vllm": "vllm", "sglang": "sglang"}
-COLUMNS = ("source,id,model,gpu,engine,mode,tp,ep,max_batched_tokens,graph_tokens,batch,prompt_len,gen_len,weights,kv,load,all_logits,params,metric,value,low,high,"
+COLUMNS = ("source,id,model,gpu,engine,mode,tp,ep,max_batched_tokens,graph_tokens,release,batch,prompt_len,gen_len,weights,kv,load,all_logits,params,metric,value,low,high,"
            "device,samples,marks,note").split(",")
 
 MTP = "speculative decoding (MTP) was on, and how many drafts were accepted is not published"
@@ -88,6 +88,13 @@ def weights(r):
     return "nvfp4" if r["precision"] == "fp4" else "fp8-block"
 
 
+def release(r):
+    """The release of vLLM and SGLang; that of the day where the table has none."""
+    if r["backend"] == "trtllm":
+        return ""
+    return (r["backend_version"] if r["backend_version"][:1].isdigit() else "") or ("0.5.5" if r["backend"] == "sglang" and "measured=2025-11" in r["silicon_data_source"] else "")
+
+
 def main():
     rows, left = {}, collections.Counter()
     for r in csv.DictReader(open(sys.argv[1])):
@@ -116,7 +123,7 @@ def main():
     for r, ep, budget, kv in sorted(rows.values(), key=lambda x: (MODELS[x[0]["model_path"]], GPUS[x[0]["system"]], ENGINES[x[0]["backend"]], weights(x[0]), x[0]["id"])):
         mean = 0.9 if scripted(r) else 1  # of the lengths that the id names
         note = "mean" + (f"; version {r['backend_version']}" if r["backend_version"] else "") + ("; lengths of 0.8 to 1 times those of the id" if scripted(r) else "")
-        out.writerow(["aiconfigurator-moe", r["id"], MODELS[r["model_path"]], GPUS[r["system"]], ENGINES[r["backend"]], "", r["tp_size"], ep if ep > 1 else "", budget, graphs(r),
+        out.writerow(["aiconfigurator-moe", r["id"], MODELS[r["model_path"]], GPUS[r["system"]], ENGINES[r["backend"]], "", r["tp_size"], ep if ep > 1 else "", budget, graphs(r), release(r),
                       r["batch_size"], round(mean * int(r["isl"])), round(mean * int(r["osl"])), weights(r), kv, "closed-varied" if scripted(r) else "closed", "", "", "tpot_s",
                       f"{float(r['silicon_tpot_ms']) / 1e3:.6g}", "", "", "", "", "", note])
 

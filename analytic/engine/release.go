@@ -1,0 +1,58 @@
+package engine
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"llmprof/analytic"
+)
+
+// asOf is an engine as a release of it runs: what an older one does otherwise, as far as it is
+// known. Constants are those of the release that was measured.
+func asOf(e analytic.Engine, release string) (analytic.Engine, error) {
+	number, err := parseRelease(release)
+	if err != nil {
+		return nil, err
+	}
+	g, ok := e.(*graphed)
+	if !ok {
+		return nil, fmt.Errorf("release %s of %s: only releases of vllm, sglang and tensorrt-llm are told apart", release, e.Profile().Name)
+	}
+	old := *g
+	old.profile.Source += "; as of release " + release
+	if g.profile.Name == sglang.profile.Name && number.before(0, 5, 10) {
+		old.pieces = nil // --enable-piecewise-cuda-graph is off by default: python/sglang/srt/server_args.py of 0.5.9
+	}
+	return &old, nil
+}
+
+// A version is the leading numbers of a release, as 0, 5 and 10 of 0.5.10.post1.
+type version [3]int
+
+func parseRelease(s string) (v version, err error) {
+	parts := strings.SplitN(s, ".", len(v)+1)
+	if len(parts) < 2 {
+		return v, fmt.Errorf("release %.20q: want numbers with dots, as 0.12.0", s)
+	}
+	for i := range min(len(parts), len(v)) {
+		digits := parts[i]
+		if end := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); end > 0 {
+			digits = digits[:end] // 2 of 2rc3
+		}
+		n, err := strconv.ParseUint(digits, 10, 16)
+		if v[i] = int(n); err != nil {
+			return v, fmt.Errorf("release %.20q: want numbers with dots, as 0.12.0", s)
+		}
+	}
+	return v, nil
+}
+
+func (v version) before(major, minor, patch int) bool {
+	for i, n := range [3]int{major, minor, patch} {
+		if v[i] != n {
+			return v[i] < n
+		}
+	}
+	return false
+}
