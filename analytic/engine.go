@@ -28,6 +28,7 @@ type Profile struct {
 	Support   Support
 	Constants func(c *roofline.Constants)                    // sets the engine's own constants where no calibration has them; nil if it has none
 	Operators func(g *hardware.GPU, c *hardware.Calibration) // sets those of its kernels on a GPU where no calibration has them; nil if none are known
+	Blocking  bool                                           // a step is scheduled when the one before has ended: nothing hides the host's time for it
 	Graph     bool                                           // decode steps are one CUDA graph, so that their launches take the host no time
 	Reserve   unit.Bytes                                     // memory that it holds besides weights, cache and activations
 

@@ -102,6 +102,9 @@ func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step) {
 	t.scatter = unit.Seconds(math.Sqrt(t.variance))
 	p.launch(t, &t.timing, s)
 	host := p.machine.seconds(roofline.HostStep)
+	if p.machine.Engine.Profile().Blocking {
+		host += p.machine.seconds(roofline.HostSequence).Times(s.Batch)
+	}
 	if p.Par.MicroBatches > 1 {
 		t.stages(&k.parts, p.Par.PP, p.layers)
 		for i := range t.stage {
@@ -179,6 +182,9 @@ func (p *Predictor) host(t *timing, s *operator.Step) unit.Seconds {
 
 // async is what the host takes for a step besides launches, with asynchronous scheduling.
 func (p *Predictor) async(s *operator.Step) unit.Seconds {
+	if p.machine.Engine.Profile().Blocking {
+		return 0
+	}
 	return p.machine.seconds(roofline.HostAsync) + p.machine.seconds(roofline.HostSequence).Times(s.Batch)
 }
 

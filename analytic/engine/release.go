@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"llmprof/analytic"
+	"llmprof/roofline"
 )
 
 // asOf is an engine as a release of it runs: what an older one does otherwise, as far as it is
@@ -24,7 +25,22 @@ func asOf(e analytic.Engine, release string) (analytic.Engine, error) {
 	if g.profile.Name == sglang.profile.Name && number.before(0, 5, 10) {
 		old.pieces = nil // --enable-piecewise-cuda-graph is off by default: python/sglang/srt/server_args.py of 0.5.9
 	}
+	if g.profile.Name == vllm.profile.Name && number.before(0, 14, 0) {
+		old.profile.Blocking, old.profile.Constants = true, blockingConstants
+	}
 	return &old, nil
+}
+
+// blockingConstants are those of vLLM without asynchronous scheduling, which is the default since 0.14
+// (vllm-project/vllm, pull request 27614): steps of llama3.1-8b by 0.25.1 are longer by that (experiments/h200-vllm-sync),
+// and TTFT of a prompt is the same.
+func blockingConstants(c *roofline.Constants) {
+	const step = 0.97e-3
+	setDefault(c, roofline.HostStep, step)
+	setDefault(c, roofline.HostSequence, 11.2e-6)
+	setDefault(c, roofline.HostRequest, vllmRequest+vllmAsync-step)
+	vllmServerConstants(c)
+	c[roofline.HostAsync] = 0
 }
 
 // A version is the leading numbers of a release, as 0, 5 and 10 of 0.5.10.post1.

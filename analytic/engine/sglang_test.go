@@ -94,6 +94,20 @@ func TestSGLangSizes(t *testing.T) {
 	}
 }
 
+// TestBlockingHost holds that before 0.14 nothing hides vLLM's host, and that the time to the first token stays as it is.
+func TestBlockingHost(t *testing.T) {
+	w := analytic.Workload{Batch: 32, PromptLen: 1024, GenLen: 2}
+	for _, model := range []string{"llama3.1-8b", "llama3.2-1b"} {
+		now := onEngine(t, model, "vllm", w)
+		kernels := predict(t, with(t, now, func(k *roofline.Constants) { k[roofline.HostAsync], k[roofline.HostSequence] = 1e-9, 1e-9 })).TPOT.Expected
+		old := predict(t, onEngine(t, model, "vllm@0.12.0", w))
+		near(t, model+" TPOT", old.TPOT.Expected, kernels+0.97e-3+32*11.2e-6, 1e-9)
+		w.Batch = 1
+		near(t, model+" TTFT", predict(t, onEngine(t, model, "vllm@0.13.0", w)).TTFT.Expected, predict(t, onEngine(t, model, "vllm@0.14.0", w)).TTFT.Expected, 1e-3)
+		w.Batch = 32
+	}
+}
+
 // Before 0.5.10 the host launches every kernel of a prompt; a release that is none is refused.
 func TestReleases(t *testing.T) {
 	w := analytic.Workload{Batch: 1, PromptLen: 128, GenLen: 2}

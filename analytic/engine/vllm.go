@@ -45,17 +45,19 @@ var vllmRuns = analytic.Support{
 // comes from prompts in batches and from llama3.2-1b, which are not scored
 // (experiments/vllm/host.py).
 func vllmConstants(c *roofline.Constants) {
-	setDefault(c, roofline.HostAsync, 2.4e-3)
+	setDefault(c, roofline.HostAsync, vllmAsync)
 	setDefault(c, roofline.HostSequence, 10e-6)
 	setDefault(c, roofline.HostLaunch, 36e-6)
 	setDefault(c, roofline.HostDispatch, 180e-6)
-	setDefault(c, roofline.HostRequest, 2.4e-3)
+	setDefault(c, roofline.HostRequest, vllmRequest)
 	setDefault(c, roofline.HostSmallKernel, 2.9e-6)
 	setDefault(c, roofline.MoEPrefillCompute, 0.5)
 	setDefault(c, roofline.MoEPrefillMemory, 0.8)
 	setDefault(c, roofline.MoEPrefillPermute, 1)
 	setDefault(c, roofline.MoEPrefillUnpermute, 1.2)
 }
+
+const vllmAsync, vllmRequest = 2.4e-3, 2.4e-3
 
 // sortedLogits is the memory that vLLM's V1 model runner, which runs mixtures, reserves for
 // sampling with the maximum number of sequences: logits in float32, sorted logits, and
