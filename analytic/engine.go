@@ -29,6 +29,7 @@ type Profile struct {
 	Support   Support
 	Constants func(c *roofline.Constants)                    // sets the engine's own constants where no calibration has them; nil if it has none
 	Operators func(g *hardware.GPU, c *hardware.Calibration) // sets those of its kernels on a GPU where no calibration has them; nil if none are known
+	Blocking  bool                                           // a step is scheduled when the one before has ended: nothing hides the host's time for it
 	Graph     bool                                           // decode steps are one CUDA graph, so that their launches take the host no time
 	Reserve   unit.Bytes                                     // memory that it holds besides weights, cache and activations
 
@@ -36,18 +37,14 @@ type Profile struct {
 	// run, on a GPU with so much memory; nil for none.
 	Sampler func(m *models.Model, memory unit.Bytes) unit.Bytes
 
-	FixedCache  func(*models.Model) bool    // whether its kernels for a model depend on Step.Cache; nil for none
-	Budget      func(memory unit.Bytes) int // most tokens of a step of all sequences on a GPU with so much memory, by default; nil for no limit
-	Utilization float64                     // share of the GPU's memory that it takes, by default; 0 for all of it
+	FixedCache  func(*models.Model) bool        // whether its kernels for a model depend on Step.Cache; nil for none
+	Budget      func(memory unit.Bytes) int     // most tokens of a step of all sequences on a GPU with so much memory, by default; nil for no limit
+	Utilization func(memory unit.Bytes) float64 // share of that memory that it takes, by default; nil for all of it
 
 	// Switches are the batch sizes up to which kernels for small batches decode. The
 	// kernels beyond are taken to be no faster than those at the limit: an engine whose
 	// were would switch earlier.
 	Switches []float64
-
-	// Exposed is the share of what the host takes for a step besides launches that the GPU waits for: that of an
-	// engine which schedules a step after the one before it has ended.
-	Exposed float64
 
 	Error     float64 // what its kernels add to the half-width of the interval, as a share of the time
 	HostError float64 // by how much longer another host may take, as a share of the host's time; it may be as many times faster

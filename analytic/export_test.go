@@ -61,3 +61,11 @@ func (p *Predictor) Work(groups ...operator.Group) roofline.Work {
 func (p *Prepared) Scatter() (prefill, decode float64) {
 	return p.prompt.scattered(), p.decoded.scattered()
 }
+
+// Scatter is the half-width of the times of a step's kernels that the residuals of their laws give.
+func (p *Predictor) Scatter(batch, fresh, past, logits float64) unit.Seconds {
+	s := p.Step(batch, fresh, past, logits)
+	var t total
+	p.step(&t, &s)
+	return t.scatter
+}

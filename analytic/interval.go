@@ -119,8 +119,8 @@ func (p *Predictor) engineError(t *total, off float64) ends {
 		return ends{off, off}
 	}
 	if host <= kernels {
-		exposed := float64(t.exposed) // none of it, or all that it is a half of
-		return ends{off + exposed/all, off + (exposed+max(host*(1+x)-kernels, 0))/all}
+		exposed := float64(t.exposed) * x
+		return ends{off + exposed/(1+x)/all, off + (exposed+max(host*(1+x)-kernels, 0))/all}
 	}
 	apart := max(all-max(kernels, host), 0) * x // host time that no kernel hides
 	return ends{

@@ -1,7 +1,6 @@
 package analytic
 
 import (
-	"cmp"
 	"fmt"
 
 	"llmprof/energy"
@@ -41,7 +40,10 @@ func NewMachine(g *hardware.GPU, c hardware.Calibration, e Engine) (*Machine, er
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{GPU: g, Cal: c, Engine: e, Utilization: cmp.Or(e.Profile().Utilization, 1), prices: roofline.NewMachine(peaks, &c.Constants)}
+	m := &Machine{GPU: g, Cal: c, Engine: e, Utilization: 1, prices: roofline.NewMachine(peaks, &c.Constants)}
+	if share := e.Profile().Utilization; share != nil {
+		m.Utilization = share(g.Capacity())
+	}
 	if budget := e.Profile().Budget; budget != nil {
 		m.Budget = budget(g.Capacity())
 	}

@@ -7,6 +7,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
 	"llmprof/analytic/casetest"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -85,6 +86,32 @@ func TestLowerHalfOfTheInterval(t *testing.T) {
 	if e = predict(t, &wide); e.TPOT.Low != e.TPOT.Floor || e.TTFT.Low != e.TTFT.Floor {
 		t.Errorf("±90 %%: TTFT %+v, TPOT %+v", e.TTFT, e.TPOT)
 	}
+}
+
+// Both all-reduces of a layer send the same message, so that the law is off by the same share in
+// both: where nothing else is uncertain, the half-width is that share of their time in all layers.
+func TestAlikeKernelsAreOffAlike(t *testing.T) {
+	c := testCase(t, "llama3.1-8b", "h200", 1, 4)
+	const off = 0.3
+	c.Machine.Cal.Residuals = roofline.Constants{}
+	c.Machine.Cal.Residuals[roofline.LinkShare] = off
+	p, err := analytic.NewPredictor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent unit.Seconds
+	s := p.Step(1, 8192, 0, 1)
+	p.Walk(&s, func(l *analytic.Lowering, costs []roofline.Cost) {
+		for i := range costs {
+			if l.Part == operator.PartLayers && l.Kernels[i].Class == roofline.AllReduce && costs[i].Leads == roofline.LinkShare {
+				sent += costs[i].Time
+			}
+		}
+	})
+	if sent == 0 {
+		t.Fatal("no all-reduce is bound by the link")
+	}
+	near(t, "half-width", p.Scatter(1, 8192, 0, 1), sent.Times(off), 0.01)
 }
 
 // While its links send, a GPU draws its share of the power for the network besides.

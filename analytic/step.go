@@ -54,12 +54,26 @@ func (p *Predictor) part(t *kernelSums, l *Lowering, which operator.Part, ops []
 		k, c := &l.Kernels[i], &l.costs[i]
 		p.machine.prices.Price(c, &k.Kernel)
 		t.piece += pieceOf(t.n, sum.takes(k, c, p.machine))
+		sum.variance += p.machine.variance(k, c) * float64(2*l.alike(i)+1)
 		t.constants |= c.Constants
 		t.n++
 	}
 	if see != nil {
 		see(l, l.costs)
 	}
+}
+
+// alike counts the kernels ahead of kernel i that do the same work by the same law, as both
+// all-reduces of a layer do: what one is off by, all are. The square of n+1 equal errors
+// exceeds that of n by 2n+1.
+func (l *Lowering) alike(i int) (n int) {
+	k := &l.Kernels[i].Kernel
+	for j := range l.Kernels[:i] {
+		if o := &l.Kernels[j].Kernel; o.Class == k.Class && o.Count == k.Count && o.Scheme == k.Scheme && o.Work == k.Work && o.Shape == k.Shape {
+			n++
+		}
+	}
+	return n
 }
 
 // evaluate prices a step, by its kernels if they are remembered.
@@ -87,8 +101,11 @@ func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step) {
 	}
 	t.scatter = unit.Seconds(math.Sqrt(t.variance))
 	p.launch(t, &t.timing, s)
-	t.exposed = p.async(s).Times(p.machine.Engine.Profile().Exposed)
-	host := p.machine.seconds(roofline.HostStep) + t.exposed
+	host := p.machine.seconds(roofline.HostStep)
+	if p.machine.Engine.Profile().Blocking {
+		host += p.machine.seconds(roofline.HostSequence).Times(s.Batch)
+		t.exposed = host
+	}
 	if p.Par.MicroBatches > 1 {
 		t.stages(&k.parts, p.Par.PP, p.layers)
 		for i := range t.stage {
@@ -158,15 +175,17 @@ func (p *Predictor) host(t *timing, s *operator.Step) unit.Seconds {
 	if !s.Decode() {
 		return eager
 	}
-	hidden := p.async(s).Times(1 - m.Engine.Profile().Exposed)
 	if m.Engine.Profile().Graph {
-		return hidden
+		return p.async(s)
 	}
-	return hidden + eager
+	return p.async(s) + eager
 }
 
 // async is what the host takes for a step besides launches, with asynchronous scheduling.
 func (p *Predictor) async(s *operator.Step) unit.Seconds {
+	if p.machine.Engine.Profile().Blocking {
+		return 0
+	}
 	return p.machine.seconds(roofline.HostAsync) + p.machine.seconds(roofline.HostSequence).Times(s.Batch)
 }
 

@@ -78,7 +78,6 @@ func (t *timing) floors(ops []operator.Op, peaks *roofline.Peaks) {
 // resource, at the clocks of bursts or at those of the power limit.
 func (t *timing) takes(k *Kernel, c *roofline.Cost, m *Machine) (waits uint64) {
 	t.kernels += c.Time
-	t.variance += m.variance(k, c)
 	t.bound[c.Bound] += c.Time
 	if k.Phase == "" && !k.Graphed {
 		t.launches += (k.Launches + k.Helpers + k.Pieces) * k.Count

@@ -55,6 +55,7 @@ type prediction struct {
 	first    analytic.Estimate // of one client alone; only of clients in a closed loop
 	joins    unit.Seconds      // by how much longer a decode step of all clients takes for a prompt in it; only of clients in a closed loop
 	together float64           // prompts that a step has; only of clients in a closed loop
+	apart    bool              // prompts have steps of their own
 }
 
 // A Reason is why an observation is not scored.
@@ -137,7 +138,12 @@ func (s *Scorer) estimate(c Config) (p prediction, err error) {
 			return p, &mismatch{Impossible, err}
 		}
 		p.together = c.Load.together(&question.Workload, predictor)
-		p.joins = joins(predictor, &question.Workload, p.together)
+		scheduler, err := engine.SchedulerOf(question.Machine.Engine.Profile().Engine(), question.Machine.GPU.Capacity())
+		if p.apart = err == nil && !scheduler.Mixed; p.apart {
+			p.joins = goes(predictor, &question.Workload, p.together)
+		} else {
+			p.joins = joins(predictor, &question.Workload, p.together)
+		}
 	}
 	return p, nil
 }
@@ -423,11 +429,25 @@ func joins(p *analytic.Predictor, w *analytic.Workload, prompts float64) unit.Se
 	return sum.Times(1 / prompts)
 }
 
+// goes is what a step of so many prompts, of an engine whose prompts have steps of their own, takes for
+// one of them.
+func goes(p *analytic.Predictor, w *analytic.Workload, prompts float64) (sum unit.Seconds) {
+	each := min(float64(w.PromptLen), stepBudget(w, p)/prompts)
+	for past := 0.0; past < float64(w.PromptLen); past += each {
+		step, _ := p.MixedStep([]operator.Group{{Batch: prompts, New: min(each, float64(w.PromptLen)-past), Past: past, Logits: 1}})
+		sum += step
+	}
+	return sum.Times(1 / prompts)
+}
+
 // interrupted is the time per token in a closed loop of C clients: while one of
 // them generates, each of the others asks once more, and its prompt joins a step of all, but for
 // those that share a step with its own.
 //
 //	TPOT = decode step of C sequences + (C - prompts of a step) × what a prompt adds to a step / generated
+//
+// Where prompts have steps of their own, those whose answers have one length begin and end a wave together:
+// on the mean half of the others' prompts come after one's own.
 //
 // The floor leaves the prompts out, since an engine may hide them. A prompt among
 // decode steps is a burst: the power limit is kept over some 100 ms, and decoding
@@ -435,6 +455,9 @@ func joins(p *analytic.Predictor, w *analytic.Workload, prompts float64) unit.Se
 func (p *prediction) interrupted(c *Config) span {
 	s := times(p.TPOT)
 	stops := (float64(c.Batch) - min(p.together, float64(c.Batch))) / float64(c.Gen) * float64(p.joins)
+	if p.apart && c.Load == Closed {
+		stops /= 2
+	}
 	first := &p.first.TTFT
 	s.expected += stops
 	*s.low += stops * float64(first.Low/first.Expected)

@@ -111,6 +111,27 @@ func TestClosedLoop(t *testing.T) {
 	}
 }
 
+// TestClosedLoopOfPromptsApart holds that sequences of SGLang, whose prompts have steps of their own, begin
+// and end a wave together if their answers have one length: where a step has one prompt, half as
+// many of them come after one's own as where they come at any time.
+func TestClosedLoopOfPromptsApart(t *testing.T) {
+	s := scorer(t)
+	times := map[Load]float64{}
+	o := observation()
+	o.Engine, o.Batch, o.Prompt, o.Gen, o.Budget = "sglang", 8, 1024, 128, 1024
+	for _, o.Load = range Loads() {
+		row, err := s.row(&o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		times[o.Load] = row.Predicted
+	}
+	closed, varied := times[Closed]-times[Static], times[Varied]-times[Static]
+	if varied < 7*20e-3/128 || math.Abs(closed/varied-0.5) > 1e-9 {
+		t.Errorf("prompts add %v s a token to answers of one length and %v s to others, want half", closed, varied)
+	}
+}
+
 // TestIntervalsHoldTheirTimes holds that every interval is around its prediction.
 func TestIntervalsHoldTheirTimes(t *testing.T) {
 	for _, r := range scorer(t).Score(embedded(t)).Rows {

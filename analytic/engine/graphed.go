@@ -14,13 +14,17 @@ import (
 // sizes. It lowers operators as fused does, except for those in lower.
 type graphed struct {
 	profile  analytic.Profile
-	rows     func(batch float64) (rows float64, ok bool) // batch size of the graph that runs a decode step; not ok if no graph is large enough
-	pieces   float64                                     // most tokens of a step that piecewise CUDA graphs run, all kernels but attention; 0 without such graphs
-	sampling float64                                     // small kernels between the logits and the inputs of the next step
-	fusedKV  bool                                        // rotary embedding and cache write are one kernel
-	gathers  bool                                        // ranks of EP gather the tokens of all, and scatter the sums
-	oneCall  bool                                        // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
+	rows     captured // graphs of decode steps, by their batch
+	pieces   captured // piecewise CUDA graphs of prompts, all kernels but attention, by their tokens; nil without such graphs
+	sampling float64  // small kernels between the logits and the inputs of the next step
+	fusedKV  bool     // rotary embedding and cache write are one kernel
+	gathers  bool     // ranks of EP gather the tokens of all, and scatter the sums
+	oneCall  bool     // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
 }
+
+// captured gives the size of the smallest CUDA graph that holds a step of so many tokens; not ok if
+// there is none.
+type captured func(l *analytic.Lowering, tokens float64) (rows float64, ok bool)
 
 // Profile is what the engine adds to its kernels.
 func (e *graphed) Profile() *analytic.Profile { return &e.profile }
@@ -30,24 +34,25 @@ func (e *graphed) Lower(l *analytic.Lowering) {
 	for i := range l.Ops {
 		e.lower(l, i)
 	}
-	s := l.Step
-	rows, ok := e.rows(s.Batch)
+	graphs := e.pieces
+	if l.Step.Decode() {
+		graphs = e.rows
+	}
+	rows, ok := 0.0, false
+	if graphs != nil {
+		rows, ok = graphs(l, l.Step.Tokens())
+	}
 	switch {
-	case s.Decode() && ok:
-		for i := range l.Kernels {
-			k := &l.Kernels[i]
-			k.Graphed = true
-			if padded(l.Ops[k.Main].Type) {
-				pad(k, s, rows)
-				if l.Part == operator.PartFirst { // a gather of rows
-					k.Work.Weights = k.Work.Weights.Times(rows / s.Batch)
-				}
-			}
-		}
-	case !s.Decode() && s.Tokens() <= e.pieces:
-		e.piecewise(l)
-	default:
+	case !ok:
 		e.dispatched(l)
+	case l.Step.Decode():
+		for i := range l.Kernels {
+			l.Kernels[i].Graphed = true
+		}
+		padAll(l, rows)
+	default:
+		piecewise(l)
+		padAll(l, rows)
 	}
 	exchanges(l)
 }
@@ -164,7 +169,7 @@ func groupedKernel(l *analytic.Lowering) *analytic.Kernel {
 
 // piecewise marks the kernels that piecewise CUDA graphs launch. One graph spans what lies
 // between the attention of two layers.
-func (e *graphed) piecewise(l *analytic.Lowering) {
+func piecewise(l *analytic.Lowering) {
 	called := false // Python dispatches prefill and decode attention in one call
 	for i := range l.Kernels {
 		k := &l.Kernels[i]
@@ -185,7 +190,7 @@ func (e *graphed) dispatched(l *analytic.Lowering) {
 		k := &l.Kernels[i]
 		switch t := l.Ops[k.Main].Type; {
 		case t.Kind() == operator.Attention && !called:
-			if k.Dispatches, called = 1, true; e.pieces > 0 {
+			if k.Dispatches, called = 1, true; e.pieces != nil {
 				k.Dispatches = 2
 			}
 		case (t == operator.TopK || t == operator.ExpertProduct) && !e.oneCall:
@@ -200,9 +205,24 @@ func padded(t operator.Type) bool {
 	return t.Kind() != operator.Attention && t != operator.CacheWrite && t != operator.Head && t != operator.Sampling
 }
 
-// pad lets a kernel run on all rows of a CUDA graph. Padding rows are routed to experts too.
-func pad(k *analytic.Kernel, step *operator.Step, rows float64) {
-	more := rows / step.Batch
+// padAll lets the kernels of a CUDA graph run on all of its rows.
+func padAll(l *analytic.Lowering, rows float64) {
+	more := rows / l.Step.Tokens()
+	if more == 1 {
+		return
+	}
+	for i := range l.Kernels {
+		if k := &l.Kernels[i]; padded(l.Ops[k.Main].Type) {
+			pad(k, l.Step, more)
+			if l.Part == operator.PartFirst { // a gather of rows
+				k.Work.Weights = k.Work.Weights.Times(more)
+			}
+		}
+	}
+}
+
+// pad lets a kernel run on so many times the rows. Padding rows are routed to experts too.
+func pad(k *analytic.Kernel, step *operator.Step, more float64) {
 	k.Shape.M *= more
 	w, s := &k.Work, &k.Shape
 	w.FLOPs, w.Vector, w.Acts = w.FLOPs.Times(more), w.Vector.Times(more), w.Acts.Times(more)

@@ -5,7 +5,6 @@ import (
 	"math"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"llmprof/analytic"
@@ -15,8 +14,7 @@ import (
 
 // releases says which releases of an engine its constants are of, and how those of others may differ.
 type releases struct {
-	known []string // releases whose operators or steps were timed; "0.24" is 0.24.0 and 0.24.1 too
-	async float64  // the first release that schedules a step while the GPU works on the one before without being asked; 0 where all do
+	timed []string // releases whose operators or steps were timed; "0.24" is 0.24.0 and 0.24.1 too
 	scatter
 }
 
@@ -25,24 +23,19 @@ type releases struct {
 // (experiments/operators/releases.py).
 type scatter struct{ experts, attention, reduce float64 }
 
-// known releases. vLLM 0.14.0 made asynchronous scheduling the default (vllm-project/vllm#27614). Tables of
-// attention by two releases are of vLLM alone, whose scatter the other engines take.
+// known releases. Tables of attention by two releases are of vLLM alone, whose scatter the other engines take.
 var known = map[string]releases{
-	"vllm":         {known: []string{"0.24", "0.25"}, async: 0.14, scatter: scatter{experts: 0.20, attention: 0.35, reduce: 0.36}},
-	"sglang":       {known: []string{"0.5.14"}, scatter: scatter{experts: 0.54, attention: 0.35, reduce: 0.75}},
-	"tensorrt-llm": {known: []string{"1.3.0rc20"}, scatter: scatter{experts: 0.14, attention: 0.35, reduce: 0.16}},
+	"vllm":         {timed: []string{"0.24", "0.25"}, scatter: scatter{experts: 0.20, attention: 0.35, reduce: 0.36}},
+	"sglang":       {timed: []string{"0.5.14"}, scatter: scatter{experts: 0.54, attention: 0.35, reduce: 0.75}},
+	"tensorrt-llm": {timed: []string{"1.3.0rc20"}, scatter: scatter{experts: 0.14, attention: 0.35, reduce: 0.16}},
 }
-
-// halfExposed is the share of its host's time that a step of an engine waits for which schedules it after the one
-// before has ended. What of that time the GPU still hides, as that of launches, is not known: from none to all of it.
-const halfExposed = 0.5
 
 // spelled is how versions are written: 1.2.0rc6.post2, 0.1.dev19262+g1a2b.
 var spelled = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$`)
 
-// AtRelease is an engine at a release. Its constants are those of the releases that were timed. The intervals of another
-// one have the scatter of operators between releases besides, and the error that a host nobody measured has.
-// A release before asynchronous scheduling waits for its host.
+// AtRelease is an engine at a release: what an older one does otherwise, as far as it is known. Its constants are those of
+// the releases that were timed. The intervals of another one have the scatter of operators between releases besides, and the
+// error that a host nobody measured has.
 func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	g, ok := e.(*graphed)
 	if !ok {
@@ -51,29 +44,51 @@ func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	if release = strings.TrimPrefix(release, "v"); !spelled.MatchString(release) {
 		return nil, fmt.Errorf("release %.40q of %s: want a version, as in %s@0.19.0", release, e.Profile().Name, e.Profile().Name)
 	}
-	at, of := *g, known[g.profile.Name]
-	p := &at.profile
+	at, name := *g, g.profile.Name
+	p, of := &at.profile, known[name]
 	p.Name += "@" + release
-	if slices.ContainsFunc(of.known, func(k string) bool { return release == k || strings.HasPrefix(release, k+".") }) {
+	if slices.ContainsFunc(of.timed, func(t string) bool { return release == t || strings.HasPrefix(release, t+".") }) {
 		return &at, nil
 	}
 	p.Source = "release " + release + ", by the constants of other releases: " + p.Source
 	p.HostError = max(p.HostError, eagerHostError)
 	p.Operators = of.widen(p.Operators)
-	if v, err := minor(release); err == nil && v < of.async {
-		p.Exposed = halfExposed
+	switch number := parseVersion(release); {
+	case name == sglang.profile.Name && number.before(0, 5, 10):
+		at.pieces = nil // --enable-piecewise-cuda-graph is off by default: python/sglang/srt/server_args.py of 0.5.9
+	case name == vllm.profile.Name && number.before(0, 14, 0):
+		p.Blocking, p.Constants = true, blockingConstants
 	}
 	return &at, nil
 }
 
-// minor is the number of a release up to its second dot: 0.12 of 0.12.0. Releases of vLLM have two digits behind the first.
-func minor(release string) (float64, error) {
-	major, rest, _ := strings.Cut(release, ".")
-	second, _, _ := strings.Cut(rest, ".")
-	if len(second) == 1 {
-		second = "0" + second
+// blockingConstants are those of vLLM without asynchronous scheduling, which is the default since 0.14
+// (vllm-project/vllm, pull request 27614): steps of llama3.1-8b by 0.25.1 are longer by that (experiments/h200-vllm-sync),
+// and TTFT of a prompt is the same.
+func blockingConstants(c *roofline.Constants) {
+	const step = 0.97e-3
+	setDefault(c, roofline.HostStep, step)
+	setDefault(c, roofline.HostSequence, 11.2e-6)
+	setDefault(c, roofline.HostRequest, vllmRequest+vllmAsync-step)
+	vllmServerConstants(c)
+	c[roofline.HostAsync] = 0
+}
+
+// A version is the leading numbers of a release, as 0, 5 and 10 of 0.5.10.post1.
+type version [3]int
+
+// parseVersion gives the leading numbers of a release; the largest for one that does not begin with a number, so that it is
+// before none.
+func parseVersion(release string) (v version) {
+	if _, err := fmt.Sscanf(release, "%d.%d", &v[0], &v[1]); err != nil {
+		return version{math.MaxInt}
 	}
-	return strconv.ParseFloat(major+"."+second, 64)
+	fmt.Sscanf(release, "%d.%d.%d", &v[0], &v[1], &v[2]) //nolint:errcheck // 0.14 is 0.14.0
+	return v
+}
+
+func (v version) before(major, minor, patch int) bool {
+	return slices.Compare(v[:], []int{major, minor, patch}) < 0
 }
 
 // widen adds the scatter between releases to the residuals of operators.

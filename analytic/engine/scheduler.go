@@ -67,8 +67,11 @@ func SchedulerOf(name string, memory unit.Bytes) (Scheduler, error) {
 		return Scheduler{}, fmt.Errorf("no scheduler %.40q is known (known: %s)", name, strings.Join(SchedulerNames(), ", "))
 	}
 	s := schedulers[i]
-	if s.Name == "vllm" && memory < largeMemory {
+	switch {
+	case s.Name == "vllm" && memory < largeMemory:
 		s.Budget, s.MaxSeqs = 2048, 256
+	case strings.HasPrefix(s.Name, "sglang"):
+		s.Budget, _ = sglangSizes(memory, 1)
 	}
 	return s, nil
 }

@@ -4,16 +4,18 @@ import (
 	"math"
 
 	"llmprof/analytic"
+	"llmprof/models"
 	"llmprof/unit"
 )
 
-// sglang is SGLang with its overlap scheduler. No run of it is among the observations:
-// its host's time is taken to be vLLM's, and may be as far from it as one host's from another's.
+// sglang is SGLang with its overlap scheduler and CUDA graphs of decode steps and of prompts. Its
+// host's time is taken to be vLLM's, and may be as far from it as one host's from another's.
+// It runs prompts in steps of their own, of up to as many tokens as its largest graph has.
 var sglang = graphed{profile: analytic.Profile{
 	Name: "sglang",
-	Source: "SGLang 0.5: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has measured with SGLang; " +
-		"the memory of vllm",
-	Constants: vllmConstants, Operators: tabled("sglang"), Reserve: 1.1e9, Budget: budget("sglang"), Utilization: 0.9, HostError: eagerHostError, Error: 0.05,
+	Source: "SGLang 0.5.14: overlap scheduler, CUDA graphs of decode steps and, in pieces, of prompts; the host time of vllm, which nobody here has measured with SGLang; " +
+		"the share of the memory that its server computes",
+	Constants: vllmConstants, Operators: tabled("sglang"), Budget: budget("sglang"), Utilization: sglangShare, HostError: eagerHostError, Error: 0.05,
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia, amd, intel}, Capability: 7.5, // on TPUs there is SGLang-JAX, another engine
 		// read from the models' EntryClass in the wheel of SGLang 0.5.23
@@ -23,18 +25,106 @@ var sglang = graphed{profile: analytic.Profile{
 		},
 		Acts: vllmRuns.Acts, KV: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.MXFP4},
 	},
-}, rows: sglangRows, sampling: 30}
+}, rows: sglangRows, pieces: sglangPieces, sampling: 30}
 
-// sglangRows is the smallest batch of SGLang's captured graphs that holds a decode step:
-// 1, 2, 4, 8, then multiples of 8 up to 256.
-func sglangRows(batch float64) (rows float64, ok bool) {
+// The sizes below are read from SGLang 0.5.14, python/sglang/srt/server_args.py: _handle_gpu_memory_settings and
+// the lists of sizes behind it.
+
+// sglangSizes are the most tokens of a step and the largest batch that has a graph, over so
+// many ranks of TP on GPUs with so much memory.
+func sglangSizes(memory unit.Bytes, tp int) (budget int, graphs float64) {
+	const gib = 1 << 30
+	few := tp < 4
+	either := func(a, b float64) float64 {
+		if few {
+			return a
+		}
+		return b
+	}
 	switch {
+	case memory < 20*gib:
+		return 2048, 8
+	case memory < 35*gib:
+		return 2048, either(24, 80)
+	case memory < 60*gib:
+		return 4096, either(32, 160)
+	case memory < 160*gib:
+		return 8192, either(256, 512)
+	}
+	return 16384, 512
+}
+
+// sglangShare is the share of its memory that SGLang gives weights and cache: all but what it
+// reserves, in MiB, for itself, for activations of 1.5 MiB a token, for graphs of decode steps of 2 MiB a
+// sequence and of prompts of 8 MiB each, and for each GPU; at least 10 GiB of a large GPU.
+func sglangShare(memory unit.Bytes) float64 {
+	const mib = 1 << 20
+	budget, graphs := sglangSizes(memory, 1)
+	reserved := 512 + 1.5*float64(budget) + 2*graphs + 1024/8
+	for size := 1.0; size <= float64(budget); size = sglangNext(size) {
+		if size >= 4 {
+			reserved += 8
+		}
+	}
+	if memory > 60*1024*mib {
+		reserved = max(reserved, 10*1024)
+	}
+	return 1 - reserved*mib/float64(memory)
+}
+
+// sglangRows are graphs of 1, 2, 4, 8 and 12 sequences, of multiples of 8 up to 256, of 16 up to 512, up
+// to the largest batch.
+func sglangRows(l *analytic.Lowering, batch float64) (rows float64, ok bool) {
+	_, most := sglangSizes(l.GPU.Capacity(), l.Step.Par.TP)
+	switch {
+	case batch > most:
+		return 0, false
 	case batch <= 2:
 		return math.Ceil(batch), true
-	case batch <= 4:
-		return 4, true
+	case batch <= 12:
+		return 4 * math.Ceil(batch/4), true
 	case batch <= 256:
-		return 8 * math.Ceil(batch/8), true
+		return min(8*math.Ceil(batch/8), most), true
 	}
-	return batch, false
+	return 16 * math.Ceil(batch/16), true
+}
+
+// sglangLatent is the largest graph of prompts of models with latent attention.
+const sglangLatent = 2048
+
+// sglangPieces are graphs of prompts of as many tokens as a step has. PP, GPUs of other
+// vendors and some architectures (piecewise_cuda_graph_disabled_model_archs in configs/model_config.py) have none.
+func sglangPieces(l *analytic.Lowering, tokens float64) (rows float64, ok bool) {
+	most, _ := sglangSizes(l.GPU.Capacity(), l.Step.Par.TP)
+	m := l.Step.Model
+	if latent(m) {
+		most = min(most, sglangLatent)
+	}
+	if tokens > float64(most) || l.Step.Par.PP > 1 || l.GPU.Vendor != nvidia || m.Family == "qwen3_next" {
+		return 0, false
+	}
+	return sglangNext(max(tokens, 4) - 1), true
+}
+
+// latent reports whether a model has latent attention.
+func latent(m *models.Model) bool {
+	for i := range m.Layers {
+		for j := range m.Layers[i].Blocks {
+			if a := m.Layers[i].Blocks[j].Attention; a != nil && a.Latent != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sglangNext is the size of the next larger graph of prompts: multiples of 4 up to 32, of 16 up to 256, of 32 up to
+// 512, of 64 up to 1024, of 256 up to 4096, of 512 beyond.
+func sglangNext(tokens float64) float64 {
+	for _, s := range [][2]float64{{32, 4}, {256, 16}, {512, 32}, {1024, 64}, {4096, 256}} {
+		if tokens < s[0] {
+			return s[1] * (math.Floor(tokens/s[1]) + 1)
+		}
+	}
+	return 512 * (math.Floor(tokens/512) + 1)
 }

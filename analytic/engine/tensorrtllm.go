@@ -13,11 +13,11 @@ var tensorRT = graphed{profile: analytic.Profile{
 	Name: "tensorrt-llm",
 	Source: "TensorRT-LLM 1.3: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has measured with TensorRT-LLM; " +
 		"the memory of vllm",
-	Constants: vllmConstants, Operators: tabled("tensorrt-llm"), Reserve: 1.1e9, Budget: budget("tensorrt-llm"), Utilization: 0.9, HostError: eagerHostError, Support: tensorRTRuns,
+	Constants: vllmConstants, Operators: tabled("tensorrt-llm"), Reserve: 1.1e9, Budget: budget("tensorrt-llm"), Utilization: taking(0.9), HostError: eagerHostError, Support: tensorRTRuns,
 }, rows: exactRows, sampling: 10, fusedKV: true, oneCall: true}
 
 // exactRows are graphs of every batch: cuda_graph_config.enable_padding is off by default.
-func exactRows(batch float64) (rows float64, ok bool) { return batch, true }
+func exactRows(_ *analytic.Lowering, batch float64) (rows float64, ok bool) { return batch, true }
 
 // tensorRTRuns is read from the page of supported models of TensorRT-LLM 1.3.0rc20, of the
 // PyTorch backend, and its matrix of number formats.

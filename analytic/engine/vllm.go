@@ -16,9 +16,9 @@ var vllm = graphed{profile: analytic.Profile{
 	Name: "vllm",
 	Source: "vLLM 0.25.1, asynchronous scheduling, CUDA graphs; host time of llama3.2-1b's steps and kernels of llama3.1-8b's traces " +
 		"on an H200 and an H100 (experiments/h200-vllm); 92 % of the memory, 1.1 GB of it for graphs and buffers, as the KV cache that it had left says",
-	Constants: vllmServerConstants, Operators: tabled("vllm"), Reserve: 1.1e9, Budget: budget("vllm"), Utilization: 0.92, HostError: vllmHostError,
+	Constants: vllmServerConstants, Operators: tabled("vllm"), Reserve: 1.1e9, Budget: budget("vllm"), Utilization: taking(0.92), HostError: vllmHostError,
 	Support: vllmRuns, Sampler: sortedLogits,
-}, rows: vllmRows(512), pieces: 512, sampling: 30, gathers: true}
+}, rows: vllmRows(512), pieces: vllmRows(512), sampling: 30, gathers: true}
 
 // vllm2024 stands for releases up to mid-2024.
 var vllm2024 = fused{profile: analytic.Profile{
@@ -45,17 +45,19 @@ var vllmRuns = analytic.Support{
 // comes from prompts in batches and from llama3.2-1b, which are not scored
 // (experiments/vllm/host.py).
 func vllmConstants(c *roofline.Constants) {
-	setDefault(c, roofline.HostAsync, 2.4e-3)
+	setDefault(c, roofline.HostAsync, vllmAsync)
 	setDefault(c, roofline.HostSequence, 10e-6)
 	setDefault(c, roofline.HostLaunch, 36e-6)
 	setDefault(c, roofline.HostDispatch, 180e-6)
-	setDefault(c, roofline.HostRequest, 2.4e-3)
+	setDefault(c, roofline.HostRequest, vllmRequest)
 	setDefault(c, roofline.HostSmallKernel, 2.9e-6)
 	setDefault(c, roofline.MoEPrefillCompute, 0.5)
 	setDefault(c, roofline.MoEPrefillMemory, 0.8)
 	setDefault(c, roofline.MoEPrefillPermute, 1)
 	setDefault(c, roofline.MoEPrefillUnpermute, 1.2)
 }
+
+const vllmAsync, vllmRequest = 2.4e-3, 2.4e-3
 
 // sortedLogits is the memory that vLLM's V1 model runner, which runs mixtures, reserves for
 // sampling with the maximum number of sequences: logits in float32, sorted logits, and
@@ -84,33 +86,36 @@ func vllmServerConstants(c *roofline.Constants) {
 	setDefault(c, roofline.HostToken, 0.11e-3)
 }
 
-// vllmRows gives the smallest captured batch size that a decode step fits in: 1, 2, 4, then
-// multiples of 8 up to 256 and of 16 up to most. A larger step has no graph.
-func vllmRows(most float64) func(batch float64) (rows float64, ok bool) {
-	return func(batch float64) (rows float64, ok bool) {
+// vllmRows are graphs of 1, 2 and 4 tokens, of multiples of 8 up to 256, and of 16 up to most.
+func vllmRows(most float64) captured {
+	return func(_ *analytic.Lowering, tokens float64) (rows float64, ok bool) {
 		switch {
-		case batch > most:
-			return batch, false
-		case batch <= 2:
-			return math.Ceil(batch), true
-		case batch <= 4:
+		case tokens > most:
+			return 0, false
+		case tokens <= 2:
+			return math.Ceil(tokens), true
+		case tokens <= 4:
 			return 4, true
-		case batch <= 256:
-			return min(8*math.Ceil(batch/8), most), true
+		case tokens <= 256:
+			return min(8*math.Ceil(tokens/8), most), true
 		}
-		return min(16*math.Ceil(batch/16), most), true
+		return min(16*math.Ceil(tokens/16), most), true
 	}
 }
+
+// taking is the share of its memory that an engine takes of every GPU.
+func taking(share float64) func(unit.Bytes) float64 { return func(unit.Bytes) float64 { return share } }
 
 // WithGraphs is vLLM with CUDA graphs of steps of up to so many tokens, which its
 // --max-cudagraph-capture-size sets.
 func WithGraphs(e analytic.Engine, tokens int) (analytic.Engine, error) {
 	g, ok := e.(*graphed)
-	if !ok || g.pieces == 0 || tokens < 1 {
+	if !ok || g.profile.Engine() != vllm.profile.Name || tokens < 1 {
 		return nil, fmt.Errorf("graphs of steps of up to %d tokens: vllm alone has such a setting, and it is 1 or more", tokens)
 	}
 	set := *g
-	set.pieces, set.rows = float64(tokens), vllmRows(float64(tokens))
+	set.rows = vllmRows(float64(tokens))
+	set.pieces = set.rows
 	return &set, nil
 }
 

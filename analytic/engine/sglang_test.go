@@ -1,0 +1,120 @@
+package engine_test
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"llmprof/analytic"
+	"llmprof/analytic/engine"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// TestSGLangAsLogged holds the graphs, the cache and the steps of SGLang 0.5.14 to what its server wrote
+// on an H200: a prompt and a decode step run on the rows of the smallest graph that it captured.
+func TestSGLangAsLogged(t *testing.T) {
+	log, err := os.ReadFile("../../experiments/sglang/h200/settings.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := func(expr string) string {
+		m := regexp.MustCompile(expr).FindSubmatch(log)
+		if m == nil {
+			t.Fatalf("the log does not have %s", expr)
+		}
+		return string(m[1])
+	}
+	sizes := func(expr string) (all []float64) {
+		if err := json.Unmarshal([]byte(found(expr)), &all); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	number := func(expr string) float64 {
+		n, err := strconv.ParseFloat(found(expr), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	c := onEngine(t, "llama3.1-8b", "sglang", analytic.Workload{Batch: 1, PromptLen: 8192, GenLen: 2})
+	near(t, "tokens of the cache", float64(predict(t, c).Memory.MaxTokens), number(`max_total_num_tokens=(\d+)`), 0.002)
+	near(t, "share of the memory", c.Machine.Utilization, number(`mem_fraction_static=([\d.]+)`), 0.001)
+	near(t, "tokens of a step", float64(c.Machine.Budget), number(`chunked_prefill_size=(\d+)`), 0)
+
+	// The rows of a product are those of the graph.
+	rows := func(batch, fresh, past float64) float64 {
+		p, err := analytic.NewPredictor(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, m := p.Step(batch, fresh, past, 1), 0.0
+		p.Walk(&s, func(l *analytic.Lowering, _ []roofline.Cost) {
+			for i := range l.Kernels {
+				if k := &l.Kernels[i]; m == 0 && l.Ops[k.Main].Name == "qkv_proj" {
+					m = k.Shape.M
+				}
+			}
+		})
+		return m
+	}
+	for _, x := range []struct {
+		expr   string
+		prompt bool
+	}{{`prefill CUDA graph begin.*num_tokens=(\[[^]]*\])`, true}, {`decode CUDA graph begin.* bs=(\[[^]]*\])`, false}} {
+		before := 0.0
+		for _, size := range sizes(x.expr) {
+			for _, n := range []float64{before + 1, size} {
+				got := rows(n, 1, 1024)
+				if x.prompt {
+					got = rows(1, n, 0)
+				}
+				if math.Abs(got-size) > 1e-9 {
+					t.Errorf("%v tokens run on %v rows, captured were %v after %v", n, got, size, before)
+				}
+			}
+			before = size
+		}
+	}
+}
+
+// TestSGLangSizes holds the sizes that follow from a GPU's memory to server_args.py of SGLang 0.5.14.
+func TestSGLangSizes(t *testing.T) {
+	for _, x := range []struct {
+		memory unit.Bytes
+		budget int
+	}{{16 << 30, 2048}, {24 << 30, 2048}, {48 << 30, 4096}, {80 << 30, 8192}, {141 << 30, 8192}, {180 << 30, 16384}} {
+		if s, err := engine.SchedulerOf("sglang", x.memory); err != nil || s.Budget != x.budget {
+			t.Errorf("%v: steps of %d tokens, want %d: %v", x.memory, s.Budget, x.budget, err)
+		}
+	}
+}
+
+// TestBlockingHost holds that before 0.14 nothing hides vLLM's host, and that the time to the first token stays as it is.
+func TestBlockingHost(t *testing.T) {
+	w := analytic.Workload{Batch: 32, PromptLen: 1024, GenLen: 2}
+	for _, model := range []string{"llama3.1-8b", "llama3.2-1b"} {
+		now := onEngine(t, model, "vllm", w)
+		kernels := predict(t, with(t, now, func(k *roofline.Constants) { k[roofline.HostAsync], k[roofline.HostSequence] = 1e-9, 1e-9 })).TPOT.Expected
+		old := predict(t, onEngine(t, model, "vllm@0.12.0", w))
+		near(t, model+" TPOT", old.TPOT.Expected, kernels+0.97e-3+32*11.2e-6, 1e-9)
+		w.Batch = 1
+		near(t, model+" TTFT", predict(t, onEngine(t, model, "vllm@0.13.0", w)).TTFT.Expected, predict(t, onEngine(t, model, "vllm@0.14.0", w)).TTFT.Expected, 1e-3)
+		w.Batch = 32
+	}
+}
+
+// Before 0.5.10 the host launches every kernel of a prompt.
+func TestSGLangReleases(t *testing.T) {
+	w := analytic.Workload{Batch: 1, PromptLen: 128, GenLen: 2}
+	now := predict(t, onEngine(t, "llama3.1-8b", "sglang", w))
+	same := predict(t, onEngine(t, "llama3.1-8b", "sglang@0.5.10.post1", w))
+	old := predict(t, onEngine(t, "llama3.1-8b", "sglang@0.5.9", w))
+	if now.TTFT.Expected != same.TTFT.Expected || !(old.TTFT.Expected > now.TTFT.Expected) || old.TPOT.Expected != now.TPOT.Expected {
+		t.Errorf("TTFT %v now, %v in 0.5.10, %v in 0.5.9", now.TTFT.Expected, same.TTFT.Expected, old.TTFT.Expected)
+	}
+}

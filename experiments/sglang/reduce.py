@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""Reduce the loads of SGLang whose prediction is an estimate to observations: reduce.py h200 > ../../validate/observations/h200-sglang.csv
+
+These are requests one at a time (TTFT and TPOT, medians with their 95 % intervals) and closed loops (mean TPOT). The other loads
+are scored by "llmprof validate servers".
+"""
+import csv
+import json
+import pathlib
+import sys
+
+COLUMNS = "source,id,model,gpu,engine,mode,release,tp,batch,prompt_len,gen_len,weights,kv,load,all_logits,params,metric,value,low,high,device,samples,marks,note".split(",")
+
+
+def rows(path):
+    server, load = path.stem.split("-")
+    if not load.startswith(("batch", "prompt")):
+        return
+    d = json.load(open(path))
+    clients = d["serving"]["concurrency"]
+    row = {"source": "h200-sglang", "id": path.name, "model": d["model"]["name"], "gpu": "h200-sxm-141gb", "engine": "sglang", "tp": 1, "release": d["engine"]["version"], "batch": clients,
+           "prompt_len": d["workload"]["prompt_len"], "gen_len": d["workload"]["gen_len"], "weights": server, "load": "static" if clients == 1 else "closed",
+           "params": d["model"]["params_total"], "samples": d["serving"]["completed"], "note": f"SGLang {d['engine']['version']}, HTTP server"}
+    for metric in ("ttft_s", "tpot_s"):
+        m = d[metric]
+        if clients == 1:
+            yield {**row, "metric": metric, "value": m["median"], "low": m["median_low"], "high": m["median_high"]}
+        elif metric == "tpot_s":
+            yield {**row, "metric": metric, "value": m["mean"], "low": m["mean_low"], "high": m["mean_high"]}
+
+
+out = csv.DictWriter(sys.stdout, COLUMNS, restval="", lineterminator="\n")
+out.writeheader()
+for file in sorted(pathlib.Path(sys.argv[1]).glob("*.json")):
+    out.writerows(rows(file))
