@@ -208,7 +208,7 @@ func TestServeHangs(t *testing.T) {
 	p := servingPoint(server.URL)
 	p.Prompts, p.Timeout = writePrompts(t), 0.2
 	_, err := newLab(t).Measure(t.Context(), p)
-	if err == nil || !strings.Contains(err.Error(), "the server stopped answering: 2 requests in a row heard nothing for 200ms, the timeout") {
+	if err == nil || !strings.Contains(err.Error(), "the server stopped answering, for 2 requests in a row: the server was silent for 200ms, the timeout") {
 		t.Error(err)
 	}
 	var asked progress

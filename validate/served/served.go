@@ -8,6 +8,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -196,9 +197,12 @@ type Scored struct {
 	Figures []Figure
 }
 
-// Figure is the one of a name.
+// Figure is the one of a name; nil where the run has none, as TPOT of answers of one token.
 func (s *Scored) Figure(name string) *Figure {
 	i := slices.IndexFunc(s.Figures, func(f Figure) bool { return f.Name == name })
+	if i < 0 {
+		return nil
+	}
 	return &s.Figures[i]
 }
 
@@ -230,6 +234,9 @@ func (r *Run) Score(ctx context.Context, s *serving.Server) (*Scored, error) {
 	}
 	scored := &Scored{Run: r}
 	for i, name := range []string{"ttft", "tpot", "e2e"} {
+		if len(observed[i]) == 0 {
+			continue
+		}
 		slices.Sort(predicted[i])
 		slices.Sort(observed[i])
 		for _, q := range quantiles {
@@ -265,12 +272,16 @@ func at(sorted []float64, share float64) float64 {
 	return sorted[low] + (rank-float64(low))*(sorted[high]-sorted[low])
 }
 
-// Median is the median of the absolute errors of a figure over runs.
+// Median is the median of the absolute errors of a figure over the runs that have it; NaN where none has.
 func Median(all []*Scored, name string) float64 {
 	var off []float64
 	for _, s := range all {
-		e := s.Figure(name).Error()
-		off = append(off, max(e, -e))
+		if f := s.Figure(name); f != nil {
+			off = append(off, math.Abs(f.Error()))
+		}
+	}
+	if len(off) == 0 {
+		return math.NaN()
 	}
 	slices.SortFunc(off, cmp.Compare[float64])
 	return at(off, 0.5)

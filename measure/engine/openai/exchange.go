@@ -28,6 +28,10 @@ type outcome struct {
 	failure *Failure      // nil if it was completed
 	refusal string        // all that the server said with a status of 400 or 422
 	output  strings.Builder
+	asked   int // tokens
+
+	barren   *time.Timer   // ends an answer that goes on without tokens
+	patience time.Duration // that it is set to with every token
 
 	reconnected bool // it was sent once more, over a new connection
 }
@@ -59,23 +63,25 @@ type attempt struct {
 
 // exchange sends a request and reads the answer to its end. Its times count from
 // due, or from now if that is zero. The deadline moves on with every byte that
-// comes.
-func (r *runner) exchange(ctx context.Context, worker int, body []byte, due time.Time) *outcome {
+// comes, and a later one with every token.
+func (r *runner) exchange(ctx context.Context, worker int, ask encoded, due time.Time) *outcome {
 	ctx, cancel := context.WithCancelCause(ctx)
 	silence := time.AfterFunc(r.options.timeout(), func() { cancel(errTimeout) })
 	defer silence.Stop()
-	o := &outcome{}
+	o := &outcome{asked: ask.tokens, patience: barrenTimeouts * r.options.timeout()}
+	o.barren = time.AfterFunc(o.patience, func() { cancel(errBarren) })
+	defer o.barren.Stop()
 	if o.zero = due; due.IsZero() {
 		o.zero = time.Now()
 	}
 	o.lag = o.since()
 	var a attempt
-	resp, err := r.send(ctx, r.clients.of(worker), body, o, &a)
+	resp, err := r.send(ctx, r.clients.of(worker), ask.body, o, &a)
 	if err != nil && ctx.Err() == nil && a.kept.Load() && a.headers.ns.Load() == 0 {
 		// The server had closed the connection, or did so as the request came: the
 		// request was not answered, and a new connection reports whether it can be.
 		o.reconnected, a = true, attempt{}
-		resp, err = r.send(ctx, r.clients.fresh, body, o, &a)
+		resp, err = r.send(ctx, r.clients.fresh, ask.body, o, &a)
 	}
 	if err != nil {
 		o.failure = r.options.silent(ctx, broken(ctx, err, false))
@@ -269,6 +275,9 @@ func (o *outcome) stream(ctx context.Context, from *events, save bool) *Failure 
 		if l.output || l.reasoning {
 			o.token(at, last, l.output)
 			last = at
+			if most := mostChunks * (o.asked + 1); o.record.Chunks > most {
+				return &Failure{Kind: TooLarge, Words: fmt.Sprintf("more than %d chunks with tokens came where %d tokens were asked for: the server does not heed max_tokens", most, o.asked)}
+			}
 		}
 		if save {
 			c.appendText(&o.output)
@@ -284,12 +293,20 @@ func (o *outcome) ended(at time.Duration, whole bool, why string) *Failure {
 	case o.record.Chunks == 0:
 		return &Failure{Kind: Empty, Words: "the stream ended as it should, and there was no token in it"}
 	}
+	if g := o.record.Generated; g != nil && *g == 0 { // tokens came: it was not counted
+		o.record.Prompt, o.record.Generated, o.record.Cached = nil, nil, nil
+	}
 	o.record.DoneS = seconds(at)
 	return nil
 }
 
+// mostChunks is how many chunks with tokens an answer may have for each token that was asked for. A token whose
+// bytes are several characters may be sent in parts.
+const mostChunks = 8
+
 // token notes a chunk with a token in it.
 func (o *outcome) token(at, last time.Duration, output bool) {
+	o.barren.Reset(o.patience)
 	s := seconds(at)
 	if o.record.Chunks == 0 {
 		o.record.FirstTokenS = s

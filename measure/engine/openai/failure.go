@@ -48,10 +48,21 @@ func (f *Failure) Error() string {
 // errTimeout is the cause of a request's end after a silence of Options.Timeout.
 var errTimeout = errors.New("the server was silent for the whole timeout")
 
+// errBarren is the cause of a request's end after barrenTimeouts without a token.
+var errBarren = errors.New("no token came")
+
+// barrenTimeouts is for how many timeouts a server may go on to send comments and events without a token, as those do
+// whose requests wait.
+const barrenTimeouts = 10
+
 // silent says of a timeout how long it was.
 func (o *Options) silent(ctx context.Context, f *Failure) *Failure {
-	if f != nil && errors.Is(context.Cause(ctx), errTimeout) {
+	switch cause := context.Cause(ctx); {
+	case f == nil:
+	case errors.Is(cause, errTimeout):
 		f.Kind, f.Words = Timeout, fmt.Sprintf("the server was silent for %v, the timeout", o.timeout())
+	case errors.Is(cause, errBarren):
+		f.Kind, f.Words = Timeout, fmt.Sprintf("the server sent no token for %v, %d times the timeout, though it sent something else", barrenTimeouts*o.timeout(), barrenTimeouts)
 	}
 	return f
 }
@@ -68,7 +79,7 @@ func broken(ctx context.Context, err error, began bool) *Failure {
 	case errors.Is(context.Cause(ctx), errTimeout):
 		f.Kind, f.Words = Timeout, errTimeout.Error()
 	case errors.Is(err, errTooLarge):
-		f.Kind = TooLarge
+		f.Kind, f.Words = TooLarge, strings.TrimPrefix(f.Words, errTooLarge.Error()+": ")
 	case errors.Is(err, syscall.ECONNREFUSED) && !began:
 		f.Kind = Refused
 	case errors.As(err, &timeout) && timeout.Timeout():

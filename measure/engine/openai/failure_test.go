@@ -70,6 +70,12 @@ func TestFailures(t *testing.T) {
 		"cut after tokens":  {cut(head+chunked(role+content("x")), false), CutStream, "unexpected EOF"},
 		"not HTTP":          {cut("SSH-2.0-OpenSSH_9.2\r\n", false), Connection, "malformed HTTP"},
 		"big event":         {func(w http.ResponseWriter, _ *http.Request) { stream(w, "data: "+strings.Repeat("x", MaxEvent+100)) }, TooLarge, "a line is longer than 8388608 bytes"},
+		"more than asked": {func(w http.ResponseWriter, r *http.Request) {
+			stream(w, role)
+			for r.Context().Err() == nil {
+				fmt.Fprint(w, content("x"))
+			}
+		}, TooLarge, "chunks with tokens came where 3 tokens were asked for"},
 		"big lines": {func(w http.ResponseWriter, _ *http.Request) {
 			stream(w, strings.Repeat("data: "+strings.Repeat("x", 1<<20)+"\n", 9))
 		}, TooLarge, "an event is longer than 8388608 bytes"},
@@ -134,13 +140,47 @@ func TestTimeout(t *testing.T) {
 			}))
 			o.Timeout = 500 * time.Millisecond // long enough for what comes before
 			s, err := Run(t.Context(), o, nil)
-			if s.Failures[Timeout] != 2 || !says(err, "the server stopped answering: 2 requests in a row heard nothing for 500ms, the timeout") {
+			if s.Failures[Timeout] != 2 || !says(err, "the server stopped answering, for 2 requests in a row: the server was silent for 500ms, the timeout") {
 				t.Errorf("got %v, %v", s.Failures, err)
 			}
 			if kept := s.Records[0].FirstTokenS != nil; kept != (name == "rest") {
 				t.Errorf("what came before the timeout: %+v", s.Records[0])
 			}
 		})
+	}
+}
+
+// A server that goes on to send what is no token is not waited for without end.
+func TestBarren(t *testing.T) {
+	for name, sent := range map[string]string{"comments": ": wait\n\n", "roles": role} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := options(serve(t, func(w http.ResponseWriter, r *http.Request) {
+				var body bytes.Buffer
+				body.ReadFrom(r.Body) // or the server does not see the client go
+				for tick := time.NewTicker(20 * time.Millisecond); r.Context().Err() == nil; <-tick.C {
+					stream(w, sent)
+				}
+			}))
+			o.Timeout, o.Requests = 200*time.Millisecond, 2
+			begun := time.Now()
+			s, err := Run(t.Context(), o, nil)
+			if s.Failures[Timeout] != 2 || err == nil || !strings.Contains(s.Records[0].Error, "the server sent no token for 2s, 10 times the timeout") {
+				t.Errorf("got %v, %v, %q", s.Failures, err, s.Records[0].Error)
+			}
+			if took := time.Since(begun); took > 20*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
+// Usage of no tokens is none where tokens came.
+func TestUsageOfNothing(t *testing.T) {
+	o := options(serve(t, answer(0, role+content("x")+stop+"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":0,\"completion_tokens\":0}}\n\n"+done)))
+	s, err := Run(t.Context(), o, nil)
+	if err != nil || s.GeneratedTokens != nil || s.PromptTokens != nil || s.Records[0].Generated != nil {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 

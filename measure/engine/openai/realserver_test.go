@@ -104,11 +104,12 @@ func TestLlamaCache(t *testing.T) {
 	}
 }
 
-// A temperature changes the answers, and the same seed gives the same ones, one request at a time.
+// A temperature changes the answers, and the same seed gives the same ones, one request at a time. A prompt that the
+// server has in its cache is computed in other batches, whose rounding may turn one answer or another.
 func TestLlamaSampling(t *testing.T) {
 	o := llamaServer(t)
 	o.Prompts, o.Requests, o.Warmup, o.Concurrency, o.SaveOutputs = RandomTokens(6, 20, 500, 1000, 1), 6, 0, 1, true
-	outputs := map[string]string{}
+	outputs := map[string][]string{}
 	for name, sampling := range map[string]Sampling{
 		"greedy": {}, "greedy again": {}, "seed 5": {2, 5}, "seed 5 again": {2, 5}, "seed 50": {2, 50},
 	} {
@@ -118,11 +119,18 @@ func TestLlamaSampling(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", name, s, err)
 		}
 		for _, r := range s.Records {
-			outputs[name] += r.Output + "\n"
+			outputs[name] = append(outputs[name], r.Output)
 		}
 	}
-	same := func(a, b string) bool { return outputs[a] == outputs[b] }
-	if !same("greedy", "greedy again") || !same("seed 5", "seed 5 again") || same("greedy", "seed 5") || same("seed 5", "seed 50") {
+	same := func(a, b string) (n int) {
+		for i, x := range outputs[a] {
+			if x == outputs[b][i] {
+				n++
+			}
+		}
+		return n
+	}
+	if same("greedy", "greedy again") < 4 || same("seed 5", "seed 5 again") < 4 || same("greedy", "seed 5") > 0 || same("seed 5", "seed 50") > 0 {
 		t.Errorf("%q", outputs)
 	}
 }

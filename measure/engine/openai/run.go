@@ -171,12 +171,13 @@ type job struct {
 // An encoded request is the body of one in the words of a dialect.
 type encoded struct {
 	body    []byte
+	tokens  int // that it asks for
 	dialect *dialect
 }
 
 // encode makes the body of a request.
 func (r *runner) encode(n int, d *dialect) encoded {
-	return encoded{r.options.body(n, d), d}
+	return encoded{r.options.body(n, d), r.options.asked(r.options.prompt(n)), d}
 }
 
 // request sends one, and once more without what the server refuses to know. The
@@ -189,7 +190,7 @@ func (r *runner) request(ctx context.Context, j job, keep func(*outcome)) {
 		if j.ready.dialect != d {
 			j.ready = r.encode(j.index+j.skip, d)
 		}
-		o := r.exchange(ctx, j.worker, j.ready.body, due)
+		o := r.exchange(ctx, j.worker, j.ready, due)
 		if o.failure != nil && ctx.Err() != nil {
 			return // it was stopped, it did not fail
 		}

@@ -57,7 +57,7 @@ func (t *tally) heed(f *Failure) {
 		t.silent++
 	}
 	if most := t.options.patience(); t.silent == most {
-		t.stop(fmt.Errorf("the server stopped answering: %d requests in a row heard nothing for %v, the timeout", most, t.options.timeout()))
+		t.stop(fmt.Errorf("the server stopped answering, for %d requests in a row: %s", most, f.Words))
 	}
 }
 

@@ -20,4 +20,4 @@ for argument in sys.argv[1:]:
         out = csv.writer(file, lineterminator="\n")
         out.writerow(["at_s", "prompt_tokens", "generated_tokens", "ttft_s", "e2e_s"] + ["hashes"] * len(traces))
         for r in records:
-            out.writerow([f"{r['sent_s']:.4f}", r["prompt_tokens"], r["generated_tokens"], f"{r['first_token_s']:.5f}", f"{r['last_token_s']:.5f}"] + [r["hashes"]] * len(traces))
+            out.writerow([f"{r['sent_s']:.4f}", r["prompt_tokens"], r["generated_tokens"], f"{r['first_token_s']:.5f}", f"{r['last_token_s']:.5f}"] + [r["hashes"] for _ in traces])

@@ -5,6 +5,7 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -25,23 +26,53 @@ func (s *Servers) Page() *render.Document {
 	for _, name := range serverFigures {
 		t.Columns = append(t.Columns, render.Column{Title: strings.ReplaceAll(strings.Replace(name, "requests_s", "requests/s", 1), "_", " ")})
 	}
-	row := func(kind render.RowKind, name, server, load string, of func(string) string) {
+	row := func(kind render.RowKind, name, server, load string, of func(string) *float64) {
 		cells := []any{name, server, load}
 		for _, f := range serverFigures {
-			cells = append(cells, of(f))
+			cells = append(cells, percent(kind, of(f)))
 		}
 		t.Rows = append(t.Rows, render.Row{Kind: kind, Cells: cells})
 	}
 	for _, x := range s.All {
-		row(render.Plain, x.Run.Name, serverName(x.Run), x.Run.Load(), func(f string) string { return fmt.Sprintf("%+.1f", 100*x.Figure(f).Error()) })
+		row(render.Plain, x.Run.Name, serverName(x.Run), x.Run.Load(), func(f string) *float64 { return errorOf(x, f) })
 	}
 	for _, g := range s.groups() {
-		row(render.Total, g.name, "", "", func(f string) string { return fmt.Sprintf("%.1f", 100*served.Median(g.all, f)) })
+		row(render.Total, g.name, "", "", func(f string) *float64 { return errorOver(g.all, f) })
 	}
 	return &render.Document{Title: "Servers under load, simulated and measured", Blocks: []render.Block{t, render.Notes{Title: "Notes", Items: []string{
 		"The load is requests at a time, requests a second (/s), or the arrivals of a log. The last rows are medians of the absolute error.",
 		"vLLM 0.25.1 on an H200 and an H100, and SGLang 0.5.14 on an H200, were measured for this project (experiments/h200-vllm, h100-vllm, vllm-load, vllm-load-mixed, sglang); the logs of vLLM 0.19 on an RTX 4090 and RTX PRO 6000 are those of LLMServingSim (MIT).",
 	}}}}
+}
+
+// errorOf is the error of a figure, nil where the run has none.
+func errorOf(x *served.Scored, figure string) *float64 {
+	f := x.Figure(figure)
+	if f == nil {
+		return nil
+	}
+	e := f.Error()
+	return &e
+}
+
+// errorOver is the median of the absolute errors of a figure, nil where no run has it.
+func errorOver(all []*served.Scored, figure string) *float64 {
+	m := served.Median(all, figure)
+	if math.IsNaN(m) {
+		return nil
+	}
+	return &m
+}
+
+// percent is a cell of an error, which has a sign unless it is a total.
+func percent(kind render.RowKind, v *float64) any {
+	switch {
+	case v == nil:
+		return nil
+	case kind == render.Total:
+		return fmt.Sprintf("%.1f", 100**v)
+	}
+	return fmt.Sprintf("%+.1f", 100**v)
 }
 
 // serverName says what a server runs, and on what.
@@ -146,9 +177,11 @@ func (s *Servers) Document() *ServersDocument {
 	}
 	for _, g := range s.groups() {
 		m := serverMedian{g.name, map[string]float64{}}
-		for i := range s.All[0].Figures {
-			name := s.All[0].Figures[i].Name
-			m.Errors[name] = served.Median(g.all, name)
+		for _, x := range g.all {
+			for i := range x.Figures {
+				name := x.Figures[i].Name
+				m.Errors[name] = served.Median(g.all, name)
+			}
 		}
 		d.Median = append(d.Median, m)
 	}
@@ -180,7 +213,7 @@ func (s *Servers) Chart() (*plots.Figure, error) {
 	first := s.All[0].Run
 	alike := slices.DeleteFunc(slices.Clone(s.All), func(x *served.Scored) bool {
 		r := x.Run
-		return r.Model != first.Model || r.Engine != first.Engine || r.Weights != first.Weights || split(r) != split(first) || r.Load() == "log" ||
+		return r.Model != first.Model || r.Engine != first.Engine || r.Weights != first.Weights || split(r) != split(first) || r.Load() == "log" || x.Figure("tpot_p50") == nil ||
 			slices.ContainsFunc(r.Requests, func(q served.Request) bool { return q.Prompt != drawnPrompt || q.Gen > drawnAnswer })
 	})
 	slices.SortStableFunc(alike, func(a, b *served.Scored) int {
@@ -200,7 +233,7 @@ func (s *Servers) Chart() (*plots.Figure, error) {
 		list = append(list, *c)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("only logs of requests were made on %s: there is no rate to draw over; want h200 or h100", first.GPU)
+		return nil, fmt.Errorf("no run on %s has a rate or a number of clients with %d + %d tokens: there is nothing to draw over; want h200 or h100", first.GPU, drawnPrompt, drawnAnswer)
 	}
 	version, _, _ := strings.Cut(first.Source, ":")
 	caption := fmt.Sprintf("%s in %s on %s · %s · %d + %d tokens (some of one at a time: 64)", first.Model, cmp.Or(first.Weights, "bf16"), strings.ToUpper(first.GPU), version, drawnPrompt, drawnAnswer)
