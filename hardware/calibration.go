@@ -301,14 +301,8 @@ func generation(g *GPU, c Calibration) Calibration {
 		k[roofline.AttentionMemory] = 0.741
 		c.link(0.50, 10*us, 1.6*us)
 		c.oneShot(4.5*us, 0.25*us) // 5.0, 5.5 and 6.5 µs over 2, 4 and 8 A100
-		// GA102 and its like have graphics DRAM. What an A40's products take for their depth is not taken
-		// over: beside the fixed time of an A100 it makes decode steps of an A6000 too long (ELANA).
 		if g.L2 < 30e6 {
-			c.Source = "products of an A40, which has the same multiprocessors: " + vidur + "; the rest as on A100"
-			c.gemm(0.745, 0.817, 7.4*us)
-			k[roofline.GEMMSustained] = heldA40.sustained(g, 0.745)
-			k[roofline.AttentionCompute], k[roofline.AttentionMemory] = 0.50, 0.80
-			c.DecodeError, c.PrefillError = 0.25, 0.40
+			c = graphicsDRAM(g, c)
 		}
 	case "ada":
 		c.Source = aiconfigurator + " on L40S"
@@ -331,6 +325,18 @@ func generation(g *GPU, c Calibration) Calibration {
 		c.link(0.50, 10*us, 1.6*us)
 		c.DecodeError, c.PrefillError = 0.35, 0.45
 	}
+	return c
+}
+
+// graphicsDRAM is for GA102 and the smaller chips of Ampere. What an A40's products take for their depth is
+// not taken over: beside the fixed time of an A100 it makes decode steps of an A6000 too long (ELANA).
+func graphicsDRAM(g *GPU, c Calibration) Calibration {
+	k := &c.Constants
+	c.Source = "products of an A40, which has the same multiprocessors: " + vidur + "; the rest as on A100"
+	c.gemm(0.745, 0.817, 7.4*us)
+	k[roofline.GEMMSustained] = heldA40.sustained(g, 0.745)
+	k[roofline.AttentionCompute], k[roofline.AttentionMemory] = 0.50, 0.80
+	c.DecodeError, c.PrefillError = 0.25, 0.40
 	return c
 }
 

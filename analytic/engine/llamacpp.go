@@ -2,6 +2,7 @@ package engine
 
 import (
 	"llmprof/analytic"
+	"llmprof/hardware"
 	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -249,6 +250,18 @@ func floatProduct(l *analytic.Lowering, i int, n float64) {
 	}
 	k := l.Launch(i, roofline.SkinnyGEMM, n)
 	k.Shape.M = min(rows, floatRows)
+	if rows > floatRows && k.Format == unit.FP16 && halves(l.GPU) {
+		k.Work.FLOPs = k.Work.FLOPs.Times(0.5) // as many as the rate of FP32 sums would do in the time
+	}
+}
+
+// halves reports whether a GPU adds products in FP16 up in FP32 at half of the rate that it has in FP16, as GeForce
+// does: its integer products, which run at twice that rate, are then four times as fast. llama.cpp has cuBLAS
+// add products with weights in FP16 up in FP16 (CUBLAS_COMPUTE_16F in ggml/src/ggml-cuda/ggml-cuda.cu).
+func halves(g *hardware.GPU) bool {
+	single, ok := g.Peak(unit.FP16)
+	integer, known := g.Peak(unit.INT8)
+	return ok && known && integer > single.Times(3)
 }
 
 // ggmlExperts makes the kernels of a grouped product. Of few tokens each pair of a token

@@ -9,6 +9,7 @@ import (
 	"llmprof/models"
 	"llmprof/operator"
 	"llmprof/roofline"
+	"llmprof/unit"
 )
 
 // ggmlCase is a case of llama.cpp on an H100 with weights in a quantization of its own, or
@@ -117,5 +118,25 @@ func TestLlamaCPPExperts(t *testing.T) {
 		if got := float64(l.Expected); want > 0 && (got < 0.8*want || got > 1.9*want) {
 			t.Errorf("%s takes %v, %v was seen", l.Name, l.Expected, want)
 		}
+	}
+}
+
+// TestHalfSums holds that prompts with weights in FP16 are faster than in BF16 where a GPU adds up in FP16 at twice the rate,
+// and only there: ggml-org/llama.cpp#4766 has 512 tokens of Llama 2 7B in 46.3 ms on an RTX 4090.
+func TestHalfSums(t *testing.T) {
+	prompt := func(model, gpu, weights string) unit.Seconds {
+		c := onEngine(t, model, "llama.cpp", analytic.Workload{Batch: 1, PromptLen: 512, GenLen: 1})
+		c.Machine = casetest.Machine(t, gpu, "llama.cpp")
+		c.Scheme = scheme(t, weights, c.Machine.GPU)
+		return predict(t, c).TTFT.Expected
+	}
+	near(t, "512 tokens on an RTX 4090", prompt("llama2-7b", "rtx-4090", "fp16"), 46.34e-3, 0.2)
+	for _, gpu := range []string{"rtx-3090", "rtx-4090"} {
+		if half, full := prompt("llama3-8b", gpu, "fp16"), prompt("llama3-8b", gpu, "bf16"); half > 0.8*full {
+			t.Errorf("%s: a prompt takes %v in FP16 and %v in BF16", gpu, half, full)
+		}
+	}
+	for _, gpu := range []string{"a6000", "h100", "b300"} {
+		near(t, "a prompt in FP16 on "+gpu, prompt("llama3-8b", gpu, "fp16"), prompt("llama3-8b", gpu, "bf16"), 1e-9)
 	}
 }
