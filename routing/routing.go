@@ -115,8 +115,10 @@ func (p *Popularity) weights(count, ranks int) []float64 {
 	}
 	w := make([]float64, count)
 	each := count / ranks
-	for i := range w { // the i-th most popular one is on rank i mod ranks
-		w[i%ranks*each+i/ranks] = math.Pow(float64(i+1), -p.Zipf)
+	// The i-th most popular expert is on rank i mod ranks. Unlike Pow, Expm1 and Log1p give the same digits on every
+	// kind of processor, and in a browser.
+	for i := range w {
+		w[i%ranks*each+i/ranks] = 1 / (1 + math.Expm1(p.Zipf*math.Log1p(float64(i))))
 	}
 	return w
 }

@@ -174,7 +174,7 @@ func TestPageFirstView(t *testing.T) {
 	if got := p.text(t, "#verdict .verdict"); !strings.HasPrefix(strings.TrimSpace(got), "Fits") {
 		t.Errorf("verdict %q", got)
 	}
-	for selector, least := range map[string]int{"#verdict .tile": 6, "#operators tbody tr": 10, "#graph .node": 12, "#roofline svg [data-mark=dot] *": 5, "#pareto svg circle": 100} {
+	for selector, least := range map[string]int{"#verdict .tile": 6, "#operators tbody tr": 10, "#graph .node": 12, "#roofline svg [data-mark=dot] *": 5, "#pareto svg .crowd": 1} {
 		var n int
 		p.eval(t, fmt.Sprintf(`document.querySelectorAll(%q).length`, selector), &n)
 		if n < least {

@@ -48,11 +48,12 @@ function watched(figure, seen, chosen) {
 
 export const opKey = (o) => `${o.layer}\u0000${o.name}`;
 
-const ruler = document.createElement("canvas").getContext("2d");
+const ruler = document.createElement("canvas").getContext("2d"), widths = new Map();
 // measured is how wide a text of a chart is.
 function measured(text) {
-  ruler.font = `12px ${getComputedStyle(document.body).fontFamily}`;
-  return ruler.measureText(text).width;
+  if (!widths.size) ruler.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  if (!widths.has(text)) widths.set(text, ruler.measureText(text).width);
+  return widths.get(text);
 }
 
 const TALL = 15; // px of a line of text
@@ -194,6 +195,12 @@ function frontier(points, priced) {
   return front;
 }
 
+// crowd draws a dot for each point, all of them as one path: a thousand elements would take longer than all the rest.
+function crowd(points, at) {
+  const d = points.map((p) => `M${at(p).map((v) => v.toFixed(1)).join(",")}h0`).join("");
+  return element("path", { class: "crowd", d, stroke: "var(--faint)", "stroke-width": 5, "stroke-linecap": "round", "stroke-opacity": 0.55, fill: "none" });
+}
+
 // pareto draws cost over speed of cards and splits; what nothing betters is joined.
 export function pareto({ rows, pinned, priced, width, height, chosen }) {
   const y = priceOf(priced);
@@ -204,7 +211,7 @@ export function pareto({ rows, pinned, priced, width, height, chosen }) {
   const figure = P.plot(base(width, height, {
     x: across(xs, "tokens a second for each user", (v) => si(v), width), y: up(ys, priced ? "$ per million generated tokens" : "tokens a second per GPU", (v) => si(v), height),
     marks: [
-      P.dot(points.filter((p) => !on.has(p)), { x: "user", y, r: 2.5, fill: "var(--faint)", fillOpacity: 0.55 }),
+      (index, scales) => crowd(points.filter((p) => !on.has(p)), (p) => [scales.x(p.user), scales.y(p[y])]),
       P.line(old, { x: "user", y, stroke: "var(--faint)", curve: "step-before", strokeWidth: 1.5, strokeDasharray: "6,3" }),
       P.line(front, { x: "user", y, stroke: "var(--series-0)", curve: "step-before", strokeWidth: 1.5 }),
       P.dot(front, { x: "user", y, r: 4.5, symbol: "square", fill: "var(--series-0)", stroke: "var(--paper)" }),

@@ -5,28 +5,42 @@ const html = htm.bind(h);
 
 const WIDE = 196, HIGH = 46, GAP = 46, HEAD = 40;
 
-// arranged places the groups side by side, each laid out by itself from top to bottom.
+// known are the groups that were laid out, by their shape: most changes leave most of them as they are.
+const known = new Map(), MOST = 40;
+
+// within lays out a group by itself from top to bottom.
+function within(part, edges, alone) {
+  const shape = JSON.stringify([part.nodes.map((n) => n.id), part.sums, edges, alone]);
+  if (known.has(shape)) return known.get(shape);
+  const g = new Graph();
+  g.setGraph({ rankdir: "TB", ranksep: 18, nodesep: 22, marginx: 16, marginy: 14 });
+  g.setDefaultEdgeLabel(() => ({}));
+  for (const n of part.nodes) g.setNode(n.id, { width: WIDE, height: HIGH });
+  for (const s of part.sums) g.setNode(s, { width: 18, height: 18 });
+  for (const f of edges) g.setEdge(f.from, f.to, { weight: f.residual ? 0.2 : 2 });
+  let last = null; // what flows nowhere stands below what it is listed after
+  for (const n of part.nodes) { if (alone.includes(n.id) && last) g.setEdge(last, n.id, {}); last = n.id; }
+  layout(g);
+  const laid = { ...g.graph(), nodes: g.nodes().map((id) => [id, g.node(id)]), points: edges.map((f) => g.edge(f.from, f.to).points) };
+  known.set(shape, laid);
+  if (known.size > MOST) known.delete(known.keys().next().value);
+  return laid;
+}
+
+// arranged places the groups side by side.
 function arranged(doc) {
   let x = 0, tall = 0;
-  const place = new Map(), groups = [];
+  const place = new Map(), groups = [], flowing = new Set(doc.flows.flatMap((f) => [f.from, f.to]));
   for (const part of doc.groups) {
-    const g = new Graph();
-    g.setGraph({ rankdir: "TB", ranksep: 18, nodesep: 22, marginx: 16, marginy: 14 });
-    g.setDefaultEdgeLabel(() => ({}));
-    for (const n of part.nodes) g.setNode(n.id, { width: WIDE, height: HIGH });
-    for (const s of part.sums) g.setNode(s, { width: 18, height: 18 });
-    const own = new Set(g.nodes()), edges = [];
-    for (const f of doc.flows) if (own.has(f.from) && own.has(f.to)) { g.setEdge(f.from, f.to, { weight: f.residual ? 0.2 : 2 }); edges.push(f); }
-    let last = null; // what flows nowhere stands below what it is listed after
-    for (const n of part.nodes) { if (!doc.flows.some((f) => f.from === n.id || f.to === n.id) && last) g.setEdge(last, n.id, {}); last = n.id; }
-    layout(g);
-    const { width, height } = g.graph();
-    for (const id of g.nodes()) { const p = g.node(id); place.set(id, { x: x + p.x, y: HEAD + p.y, width: p.width, height: p.height }); }
-    groups.push({ ...part, x, width, height: height + HEAD, edges: edges.map((f) => ({ ...f, points: g.edge(f.from, f.to).points.map((p) => [x + p.x, HEAD + p.y]) })) });
+    const own = new Set([...part.nodes.map((n) => n.id), ...part.sums]), edges = doc.flows.filter((f) => own.has(f.from) && own.has(f.to));
+    const { width, height, nodes, points } = within(part, edges, part.nodes.map((n) => n.id).filter((id) => !flowing.has(id)));
+    for (const [id, p] of nodes) place.set(id, { x: x + p.x, y: HEAD + p.y, width: p.width, height: p.height });
+    groups.push({ ...part, x, width, height: height + HEAD, edges: edges.map((f, i) => ({ ...f, points: points[i].map((p) => [x + p.x, HEAD + p.y]) })) });
     x += width + GAP;
     tall = Math.max(tall, height + HEAD);
   }
-  const between = doc.flows.filter((f) => place.has(f.from) && place.has(f.to) && !groups.some((g) => g.edges.some((e) => e.from === f.from && e.to === f.to)));
+  const inner = new Set(groups.flatMap((g) => g.edges.map((e) => `${e.from} ${e.to}`)));
+  const between = doc.flows.filter((f) => place.has(f.from) && place.has(f.to) && !inner.has(`${f.from} ${f.to}`));
   return { groups, place, between, width: x - GAP, height: tall };
 }
 
