@@ -129,8 +129,12 @@ func TestGraphOfEveryModel(t *testing.T) {
 	table, err := models.Load(llmprof.ModelsJSON)
 	testkit.Must(t, err)
 	splits := []analytic.Parallelism{{}, {TP: 4}, {TP: 2, PP: 2, MicroBatches: 2}, {TP: 4, SP: true}, {TP: 2, EP: 2}}
-	drawn := 0
+	tried, drawn := 0, 0
 	for i, name := range table.Names() {
+		if testkit.Brief() && i%5 != 0 {
+			continue
+		}
+		tried++
 		for k, split := range splits {
 			if k > 0 && k != 1+i%(len(splits)-1) {
 				continue
@@ -148,8 +152,8 @@ func TestGraphOfEveryModel(t *testing.T) {
 			drawn++
 		}
 	}
-	if all := len(table.Names()); drawn < all*3/2 {
-		t.Errorf("%d graphs of %d models are drawn", drawn, all)
+	if drawn < tried*3/2 {
+		t.Errorf("%d graphs of %d models are drawn", drawn, tried)
 	}
 }
 

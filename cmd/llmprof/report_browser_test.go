@@ -114,6 +114,7 @@ func reported(t *testing.T, args ...string) string {
 var mixture = []string{"--model", "qwen3-30b-a3b", "--gpu", "h100", "--tp", "2", "--batch", "16"}
 
 func TestReportInBrowser(t *testing.T) {
+	longInBrowser(t)
 	t.Run("estimate", func(t *testing.T) { inBrowser(t, 8, mixture) })
 	t.Run("results", func(t *testing.T) { inBrowser(t, 10, withResults(t)) })
 }

@@ -16,6 +16,10 @@ import (
 // Update reports whether tests write their golden files anew: UPDATE_GOLDEN=1 go test ./...
 func Update() bool { return os.Getenv("UPDATE_GOLDEN") != "" }
 
+// Brief reports whether a test leaves out most of many like cases, because nobody set
+// LLMPROF_TEST_LONG=1 as .ci/run does.
+func Brief() bool { return os.Getenv("LLMPROF_TEST_LONG") == "" }
+
 // Must ends the test if there is an error.
 func Must(t testing.TB, err error) {
 	t.Helper()

@@ -219,9 +219,7 @@ func TestKernelQuantizedGEMM(t *testing.T) {
 		s.quant, s.outputNorm = q, true
 		t.Run(q.String(), func(t *testing.T) {
 			t.Parallel()
-			if q == FP8 {
-				emulate.Long(t) // TestFormatsAgainstReference runs its kernels
-			}
+			emulate.Long(t) // TestFormatsAgainstReference runs the kernels of FP8, TestKernelQuantize both formats' conversions
 			both(t, s, func(b *bench) { b.quantizedGEMM(q) })
 		})
 	}
