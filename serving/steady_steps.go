@@ -426,14 +426,19 @@ func (f *flow) graphed() float64 {
 	return float64(low)
 }
 
+// negligible is the weight below which a number of sequences plays no part.
+func (f *flow) negligible() float64 {
+	if f.rough {
+		return 1e-4
+	}
+	return 1e-7
+}
+
 // weights are the probabilities of n sequences that decode, 0 where they are negligible, with the cycles of the
 // others; beyond most the rest waits. They are nil where the rate is not stable.
 func (f *flow) weights(rate float64) ([]float64, []*cycle) {
 	const longest = 1 << 16
-	least := math.Log(1e-7)
-	if f.rough {
-		least = math.Log(1e-4)
-	}
+	least := math.Log(f.negligible())
 	cycles := []*cycle{{}} // without any, steps come when prompts do
 	begin := f.likely(rate)
 	logs, top := make([]float64, begin+1), 0.0

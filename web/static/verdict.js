@@ -59,11 +59,12 @@ function Load({ rows, old }) {
 function Line({ error, doc, words, held }) {
   const possible = doc?.verdict.possible, missed = held.filter((m) => !m.ok).length;
   const targets = !held.length || !possible ? "" : missed ? `, misses ${missed} of ${held.length} targets` : `, meets ${held.length === 1 ? "the target" : `all ${held.length} targets`}`;
+  // Each sentence is one text, which stays in its place where its words change.
   return html`<div class=${`verdict ${error || (doc && !possible) ? "no" : ""}`} role="status" aria-live="polite">
     ${error ? html`<strong>Cannot be</strong> <span>${error}</span>` : !doc || !words ? "The estimator is loading." : html`
-      <strong>${possible ? "Fits" : "Does not run"}${targets}</strong>
-      ${" "}<span>${doc.model.name} on ${doc.gpu.count} × ${doc.gpu.name}, ${words.fits.replace(/^(yes|no): /, "")}.</span>
-      ${possible && html` <small>Rests on: ${words.basis}.</small>`}`}
+      <strong>${`${possible ? "Fits" : "Does not run"}${targets}`}</strong>
+      ${" "}<span>${`${doc.model.name} on ${doc.gpu.count} × ${doc.gpu.name}, ${words.fits.replace(/^(yes|no): /, "")}.`}</span>
+      ${possible && html` <small>${`Rests on: ${words.basis}.`}</small>`}`}
   </div>`;
 }
 
