@@ -65,16 +65,6 @@ func (s *search) fewestGPUs() bool {
 	return s.q.By == Cost || s.q.By == Throughput && s.q.rate() > 0
 }
 
-// slow reports whether a request that is alone takes longer than one of the best row, which has drafts or none of
-// them as the deployment does.
-func (s *search) slow(c *config, least float64) bool {
-	if s.q.By != Latency || math.IsInf(least, 1) || s.q.prepare(c) != nil {
-		return false
-	}
-	st := c.steadies.Idle()
-	return st != nil && float64(st.E2E.Times(c.slower)) > least
-}
-
 // candidates lists the deployments under a load, in which requests come and go: steps are those
 // of continuous batching, and times the steady state's of package serving. They stand in the order of the
 // least that they rank by.
@@ -112,11 +102,9 @@ func (s *search) loaded(ctx context.Context, first bool) {
 			s.rows = append(s.rows, c.Row)
 			return
 		}
-		if !s.slow(c, least) {
-			if r, ok := s.serve(c, best); ok {
-				plain = min(plain, float64(r.GPUs))
-				keep(&r)
-			}
+		if r, ok := s.serve(c, best, least); ok {
+			plain = min(plain, float64(r.GPUs))
+			keep(&r)
 		}
 		if first && len(s.rows) > 0 {
 			return
@@ -166,11 +154,11 @@ func (s *search) extras(c *config, best, plain, least float64) (rows []Row) {
 			if budget == 0 && drafts == 0 || !fitsSteps(&c.server.Scheduler, budget, drafts) {
 				continue
 			}
-			if other := s.stepping(base, budget); !s.hopeless(other) && !s.slow(other, least) {
-				keep(s.serve(other, most))
+			if other := s.stepping(base, budget); !s.hopeless(other) {
+				keep(s.serve(other, most, least))
 			}
 		}
-		if !s.q.Together && fitsSteps(&c.server.Scheduler, 0, drafts) && !s.hopeless(base) && !s.slow(base, least) {
+		if !s.q.Together && fitsSteps(&c.server.Scheduler, 0, drafts) && !s.hopeless(base) {
 			keep(s.apart(base, most))
 		}
 	}
@@ -314,7 +302,7 @@ func (q *Request) rate() float64 {
 
 // serve finds the fewest units with which the deployment qualifies, unless they are more
 // GPUs than the best one has. More units of the same never make anything slower.
-func (s *search) serve(c *config, best float64) (r Row, ok bool) {
+func (s *search) serve(c *config, best, least float64) (r Row, ok bool) {
 	most := s.mostUnits(c, best)
 	if most < c.least {
 		return r, false
@@ -325,7 +313,9 @@ func (s *search) serve(c *config, best float64) (r Row, ok bool) {
 	}
 	for step := 1; first <= last; step *= 2 {
 		units := min(first+step-1, last)
-		if r, ok = s.steady(c, units); ok {
+		if r, ok = s.steady(c, units); s.q.By == Energy && float64(r.JToken) > least {
+			return r, false // and more units take more energy
+		} else if ok {
 			r = s.fewest(c, r, max(first, units-step/2), units)
 			s.expect(c, &r)
 			return r, true

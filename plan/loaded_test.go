@@ -2,6 +2,7 @@ package plan
 
 import (
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"llmprof/analytic"
@@ -222,13 +223,16 @@ func TestClientsEqualBruteForce(t *testing.T) {
 func TestBounds(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 6))
 	spaces := []*Request{request(t, "llama3.1-8b", "l40s", "h100"), request(t, "qwen3-30b-a3b", "h200")}
-	tightest := map[Objective]float64{}
-	for i := range 24 {
+	cases := 24
+	if os.Getenv("LLMPROF_TEST_LONG") != "" {
+		cases = 240
+	}
+	for i := range cases {
 		q := *spaces[i%2]
 		q.By, q.Batches, q.MaxGPUs = Objective(Objectives()[i/2%4]), DefaultBatches(), 8
 		q.Prompt, q.Gen = 64+random.IntN(3000), 2+random.IntN(200)
 		if q.Load.Concurrency = 1 + random.IntN(40); i%4 > 1 {
-			q.Load = Load{Rate: 8 * random.ExpFloat64()}
+			q.Load = Load{Rate: 30 * random.ExpFloat64()}
 		}
 		for j := range q.Cards {
 			s := search{q: &q, card: &q.Cards[j], miss: noMiss()}
@@ -245,14 +249,9 @@ func TestBounds(t *testing.T) {
 						if s.bound(&c) > s.figure(&r)*(1+1e-9) && s.figure(&r) > 0 || s.bound(&c) > s.figure(&r)*(1-1e-9) && s.figure(&r) < 0 {
 							t.Errorf("by %s, %d + %d tokens, %+v: %v ranks by %g, its bound is %g", q.By, q.Prompt, q.Gen, q.Load, &r, s.figure(&r), s.bound(&c))
 						}
-						if s.slow(&c, s.figure(&r)) {
-							t.Errorf("%d + %d tokens, %+v: a request alone takes longer than one of %v", q.Prompt, q.Gen, q.Load, &r)
-						}
-						tightest[q.By] = max(tightest[q.By], min(s.bound(&c)/s.figure(&r), s.figure(&r)/s.bound(&c)))
 					}
 				}
 			}
 		}
 	}
-	t.Log(tightest)
 }

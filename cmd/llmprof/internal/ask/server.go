@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -144,7 +145,12 @@ func (s *Service) together(given func(string) bool) error {
 			return Usage("--%s changes nothing without %s", x.flag, x.need)
 		}
 	}
-	if s.drafts > 0 && !given("acceptance") {
+	switch {
+	case given("kv-cache-tokens") && s.cache < 1:
+		return Usage("--kv-cache-tokens %d: want at least 1", s.cache)
+	case given("kv-link") && !(s.link > 0 && s.link <= math.MaxFloat64):
+		return Usage("--kv-link %g: want GB/s above 0", s.link)
+	case s.drafts > 0 && !given("acceptance"):
 		return Usage("--speculative-tokens %d: give --acceptance too, the probability that a drafted token is right", s.drafts)
 	}
 	return nil
