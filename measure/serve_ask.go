@@ -96,6 +96,8 @@ func (v *visit) prepare(ctx context.Context) (err error) {
 	l, err := plan(v.point, n, v.seed)
 	switch {
 	case err != nil:
+	case l == nil && n > mostPrompted/v.point.PromptLen:
+		err = fmt.Errorf("%d prompts of %d tokens are more than %d tokens in all: give fewer --requests", n, v.point.PromptLen, mostPrompted)
 	case l == nil:
 		v.asks.Prompts, err = v.random(ctx, v.seed, n, v.point.PromptLen)
 	default:

@@ -276,12 +276,20 @@ func isServer(text string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Opaque == "" && u.Hostname() != ""
 }
 
+// Bounds of a client.
+const (
+	mostClients    = 1 << 16
+	longestTimeout = unit.Seconds(1e6)
+)
+
 // clientProblems refuses ways to ask a server that there are not.
 func (p *Point) clientProblems(hold func(bool, string, string, ...any)) {
 	ways := []string{openai.Pooled, openai.New, openai.Worker}
 	hold(p.Connections == "" || slices.Contains(ways, p.Connections), "connections", "%q; %s", p.Connections, spelling.Hint(p.Connections, ways))
 	hold(p.Connections != openai.Worker || p.RequestRate == 0, "connections", "%q: requests that come at a rate have no worker of their own; want %q or %q",
 		p.Connections, openai.Pooled, openai.New)
+	hold(p.Concurrency <= mostClients, "concurrency", "%d: want at most %d, for each client has a connection", p.Concurrency, mostClients)
+	hold(p.Timeout >= 0 && p.Timeout <= longestTimeout, "timeout_s", "%v: want at most %v, or 0 for the default", p.Timeout, longestTimeout)
 	hold(p.Temperature >= 0 && p.Temperature <= openai.MaxTemperature, "temperature", "%v: want 0, for the likeliest token, to %d", p.Temperature, openai.MaxTemperature)
 	_, err := openai.ParseSLO(p.SLO)
 	hold(err == nil, "slo", "%v", err)

@@ -5,18 +5,18 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
-	"llmprof/analytic/engine"
 	"llmprof/measure/result"
 	"llmprof/unit"
 )
 
 // engineOf is the engine that a server is simulated as: what does not say its kind schedules as vLLM does.
 func engineOf(d *result.Result) string {
-	kind := strings.ReplaceAll(d.Engine.Options["server"], ".", "") // llama.cpp
-	if slices.Contains(engine.SchedulerNames(), kind) {
+	switch kind := d.Engine.Options["server"]; kind {
+	case "vllm", "sglang":
 		return kind
+	case "llama.cpp":
+		return "llamacpp"
 	}
 	return "vllm"
 }
