@@ -45,8 +45,9 @@ type Profile struct {
 	// were would switch earlier.
 	Switches []float64
 
-	Error     float64 // what its kernels add to the half-width of the interval, as a share of the time
-	HostError float64 // by how much longer another host may take, as a share of the host's time; it may be as many times faster
+	KernelError float64 // the relative error of each kernel for being of another release than the constants are of
+	Error       float64 // what its kernels add to the half-width of the interval, as a share of the time
+	HostError   float64 // by how much longer another host may take, as a share of the host's time; it may be as many times faster
 
 	// Older is by how much longer than expected, as a share of the time, releases may
 	// take that are older than the one that the constants are of: it adds to the upper

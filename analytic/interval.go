@@ -80,9 +80,9 @@ const quantizedExperts = 0.5
 // its law has on shapes held out of the fit. The residual of GEMMs in 16 bits comes from
 // GEMMs of 20 µs and more; their fixed time has a residual of its own.
 func (m *Machine) variance(k *Kernel, c *roofline.Cost) float64 {
-	by := c.Leads
+	by, release := c.Leads, float64(c.Time)*m.Engine.Profile().KernelError
 	if k.Class == roofline.MoEPrefill && k.Scheme != roofline.Unquantized {
-		return float64(c.Time*c.Time) * quantizedExperts * quantizedExperts
+		return float64(c.Time*c.Time)*quantizedExperts*quantizedExperts + release*release
 	}
 	for by != roofline.None && m.Cal.Residuals[by] == 0 {
 		by = by.Info().Base
@@ -93,7 +93,7 @@ func (m *Machine) variance(k *Kernel, c *roofline.Cost) float64 {
 		time -= float64(c.Times[roofline.Fixed])
 	}
 	time *= m.Cal.Residuals[by]
-	return time*time + start*start
+	return time*time + start*start + release*release
 }
 
 // scattered is the half-width of a phase's interval that the residuals of its kernels' laws

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -114,8 +115,19 @@ func TestReleases(t *testing.T) {
 	now := predict(t, onEngine(t, "llama3.1-8b", "sglang", w))
 	same := predict(t, onEngine(t, "llama3.1-8b", "sglang@0.5.10.post1", w))
 	old := predict(t, onEngine(t, "llama3.1-8b", "sglang@0.5.9", w))
-	if now.TTFT != same.TTFT || math.IsNaN(float64(old.TTFT.Expected)) || old.TTFT.Expected <= now.TTFT.Expected || old.TPOT != now.TPOT {
+	if now.TTFT.Expected != same.TTFT.Expected || old.TTFT.Expected <= now.TTFT.Expected || old.TPOT.Expected != now.TPOT.Expected {
 		t.Errorf("TTFT %v now, %v in 0.5.10, %v in 0.5.9", now.TTFT.Expected, same.TTFT.Expected, old.TTFT.Expected)
+	}
+	width := func(name string) float64 {
+		c := onEngine(t, "llama3.1-8b", name, w)
+		m, err := c.Calibrated(c.Machine.GPU, casetest.Engine(t, name), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.Cal.DecodeError
+	}
+	if a, b, c := width("sglang"), width("sglang@0.5.14"), width("sglang@0.5.9"); a != b || c <= b {
+		t.Errorf("intervals of ±%v, ±%v in 0.5.14 and ±%v in 0.5.9: want a wider one of another release alone", a, b, c)
 	}
 	for _, name := range []string{"sglang@", "sglang@new", "sglang@1", "sglang@-1.2", "native@0.1.0", "nothing@0.1.0"} {
 		if e, err := engine.Parse(name); err == nil {
