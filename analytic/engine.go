@@ -22,8 +22,9 @@ type Engine interface {
 
 // A Profile is what an engine adds to its kernels.
 type Profile struct {
-	Name   string
-	Source string
+	Name    string
+	Release string // of the engine, where it is not the one that was measured
+	Source  string
 
 	Support   Support
 	Constants func(c *roofline.Constants)                    // sets the engine's own constants where no calibration has them; nil if it has none
@@ -53,6 +54,14 @@ type Profile struct {
 	// take that are older than the one that the constants are of: it adds to the upper
 	// end of the interval alone.
 	Older float64
+}
+
+// Title is its name with its release, as users write it.
+func (e *Profile) Title() string {
+	if e.Release == "" {
+		return e.Name
+	}
+	return e.Name + "@" + e.Release
 }
 
 // Set sets the constants of the engine on a GPU that no calibration has.

@@ -25,7 +25,7 @@ func asOf(e analytic.Engine, release string) (analytic.Engine, error) {
 		return e, nil // what was measured
 	}
 	old.profile.Source += "; as of release " + release
-	old.profile.KernelError = releaseError
+	old.profile.Release, old.profile.KernelError = release, releaseError
 	if g.profile.Name == sglang.profile.Name && number.before(0, 5, 10) {
 		old.pieces = nil // --enable-piecewise-cuda-graph is off by default: python/sglang/srt/server_args.py of 0.5.9
 	}

@@ -184,7 +184,7 @@ func (e *Estimate) basis() string {
 
 // engine names the engine and, where nobody asked for it, why it was taken.
 func (e *Estimate) engine(noun string) string {
-	name := e.Machine.Engine.Profile().Name + noun
+	name := e.Machine.Engine.Profile().Title() + noun
 	if e.EngineReason == "" {
 		return name
 	}

@@ -120,7 +120,7 @@ func (s *Simulation) head() []render.Field {
 	r := &s.Server.Scheduler
 	rules := fmt.Sprintf("%s: at most %d tokens a step and %d sequences, KV blocks of %d tokens", r.Name, r.Budget, r.MaxSeqs, r.Block)
 	rows := []render.Field{
-		{Name: "engine", Lines: []string{s.Estimate.Machine.Engine.Profile().Name}},
+		{Name: "engine", Lines: []string{s.Estimate.Machine.Engine.Profile().Title()}},
 		{Name: "scheduler", Lines: []string{rules}},
 		{Name: "KV cache", Lines: []string{fmt.Sprintf("%d tokens in each replica", s.Server.Tokens())}},
 	}
