@@ -67,10 +67,12 @@ func (s *Service) Server(ctx context.Context, from Sources, ans *Answer) (*servi
 	if err != nil {
 		return nil, UsageError{err}
 	}
-	rules, err := s.rules(ans.Machine.Engine.Profile().Engine(), ans.GPU, ans.Q.Workload.Budget)
+	e := ans.Machine.Engine.Profile()
+	rules, err := s.rules(e.Engine(), ans.GPU, ans.Q.Workload.Budget)
 	if err != nil {
 		return nil, UsageError{err}
 	}
+	rules.Async = rules.Async && !e.Blocking
 	if err := s.together(ans.Q.Given); err != nil {
 		return nil, err
 	}
