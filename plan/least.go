@@ -86,10 +86,9 @@ func (w *wave) of(batch int) (tpot, all unit.Seconds, energy unit.Joules, err er
 
 // prefill predicts the prefill of a batch, or of as many of its prompts as one step takes.
 func (w *wave) prefill(batch int) (err error) {
-	steps := 1
 	if w.share = 1; w.budget > 0 && batch*w.q.Prompt > w.budget {
 		batch = max(w.budget/w.q.Prompt, 1)
-		steps = (w.q.Prompt + w.budget - 1) / w.budget
+		steps := (w.q.Prompt + w.budget - 1) / w.budget
 		w.share = float64(batch*w.q.Prompt) / float64(steps*w.budget)
 	}
 	if batch == w.batch {

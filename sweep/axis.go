@@ -146,7 +146,7 @@ func (n numerals[T]) progression(first, rest string) (p progression[T], err erro
 		}
 		if last = rest[:i]; rest[i] != '+' {
 			p.next = func(at T) T { return n.round(at * step) }
-			if !(step > 1) {
+			if step <= 1 {
 				return p, fmt.Errorf("want a factor above 1, as in 1..256x2")
 			}
 		}

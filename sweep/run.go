@@ -106,6 +106,13 @@ const blockPoints = 2048
 // loadedPoints is blockPoints under loads, whose steady states take some milliseconds each.
 const loadedPoints = 32
 
+func (g *Grid) blockPoints() uint64 {
+	if g.Loaded() {
+		return loadedPoints
+	}
+	return blockPoints
+}
+
 // A block is a run of points with what was written of them.
 type block struct {
 	from, to uint64
@@ -147,11 +154,7 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 	from, to := o.Shard.Span(points)
 	all.Points, from = to-from, min(from+o.Skip, to)
 	all.Done, all.Bytes = min(o.Skip, all.Points), out.bytes
-	size := uint64(blockPoints)
-	if g.Loaded() {
-		size = loadedPoints
-	}
-	team.Go(func() { deal(ctx, from, to, size, free, jobs, order) })
+	team.Go(func() { deal(ctx, from, to, g.blockPoints(), free, jobs, order) })
 	for b := range order {
 		if err = b.wait(ctx); err != nil {
 			break

@@ -121,8 +121,21 @@ func (s *GridSource) loadOf(d *Deployment, values []string) func(*analytic.Workl
 		if err != nil {
 			return sweep.Loaded{}, err
 		}
-		return load.Row(), nil
+		return rowOf(load), nil
 	}
+}
+
+// rowOf is a steady state as a row has it.
+func rowOf(l *view.Load) sweep.Loaded {
+	s := l.Steady
+	row := sweep.Loaded{
+		LoadTTFT: float64(s.TTFT), LoadTPOT: float64(s.TPOT), LoadE2E: float64(s.E2E), Requests: s.Rate, Generated: s.Throughput, Running: s.Running, Waiting: s.Waiting,
+		Utilization: s.Utilization, KVShare: s.Cache, LoadJ: float64(s.Energy), LoadUSD: float64(s.Cost), Most: s.Capacity.Rate, MostBound: s.Capacity.Bound,
+	}
+	if h := l.High; h != nil {
+		row.LoadTTFTHigh, row.LoadTPOTHigh, row.LoadE2EHigh = float64(h.TTFT), float64(h.TPOT), float64(h.E2E)
+	}
+	return row
 }
 
 // steady is the steady state of an answer's server, which is prepared once for all rates.

@@ -6,7 +6,6 @@ import (
 
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/serving"
-	"llmprof/sweep"
 	"llmprof/unit"
 )
 
@@ -52,19 +51,6 @@ func (l *Load) dollars() string {
 		return ""
 	}
 	return fmt.Sprintf(", %.3g $", float64(l.Steady.Cost))
-}
-
-// Row is the steady state as a row of a sweep has it.
-func (l *Load) Row() sweep.Loaded {
-	s := l.Steady
-	row := sweep.Loaded{
-		LoadTTFT: float64(s.TTFT), LoadTPOT: float64(s.TPOT), LoadE2E: float64(s.E2E), Requests: s.Rate, Generated: s.Throughput, Running: s.Running, Waiting: s.Waiting,
-		Utilization: s.Utilization, KVShare: s.Cache, LoadJ: float64(s.Energy), LoadUSD: float64(s.Cost), Most: s.Capacity.Rate, MostBound: s.Capacity.Bound,
-	}
-	if h := l.High; h != nil {
-		row.LoadTTFTHigh, row.LoadTPOTHigh, row.LoadE2EHigh = float64(h.TTFT), float64(h.TPOT), float64(h.E2E)
-	}
-	return row
 }
 
 type loadJSON struct {
