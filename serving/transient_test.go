@@ -126,7 +126,7 @@ func TestTransientOfRandomArrivals(t *testing.T) {
 // long load.
 func TestSteadyFigures(t *testing.T) {
 	s := server(t, "llama3.1-8b", "h200", 1, "vllm")
-	l := poisson(14, 1024, 400, 700)
+	l := poisson(13, 1024, 400, 700)
 	var arrivals, ends [700]unit.Seconds
 	var records [700]Record
 	each := func(r *Record) { arrivals[r.Index], ends[r.Index], records[r.Index] = r.Request.At, r.Last, *r }
