@@ -44,7 +44,10 @@ func launched(t *testing.T) (all [][]Launch) {
 const parse = `
 import json, sys
 from vllm.utils.argparse_utils import FlexibleArgumentParser
-from vllm.entrypoints.launchers.cli_args import make_arg_parser
+try:
+    from vllm.entrypoints.openai.cli_args import make_arg_parser  # 0.25.1, the release of the profile
+except ImportError:
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser  # 0.32
 out = []
 for words in json.load(sys.stdin):
     parser = make_arg_parser(FlexibleArgumentParser(exit_on_error=False))
