@@ -48,7 +48,7 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why str
 }
 
 // spared is by how many times prompts and decodes that share steps take less energy than by themselves, at most. In a mixture
-// decodes come with the experts that prompts have read.
+// decodes come with the experts that prompts have read. Both are above what random cases need (TestBounds): they are not derived.
 func (s *search) spared() float64 {
 	if hasExperts(s.q.Model) {
 		return 1.5
