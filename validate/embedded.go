@@ -17,7 +17,7 @@ var observations embed.FS
 
 // reduced is the list of the result files that some of them were reduced from.
 //
-//go:embed observations/files.csv
+//go:embed files.csv
 var reduced []byte
 
 // A Source is where embedded observations are from.
@@ -41,7 +41,7 @@ func Sources() ([]Source, error) {
 // The files that hold no observations.
 const (
 	sourcesFile = "observations/sources.csv"
-	filesFile   = "observations/files.csv"
+	filesFile   = "files.csv"
 )
 
 func parseSources(data []byte) ([]Source, error) {
@@ -81,7 +81,7 @@ func Embedded() ([]Observation, error) {
 	}
 	var all []Observation
 	for _, name := range names {
-		if name == sourcesFile || name == filesFile {
+		if name == sourcesFile {
 			continue
 		}
 		data, err := observations.ReadFile(name)
