@@ -22,7 +22,7 @@ type timing struct {
 	launches float64      // by the host
 	calls    float64      // of Python, for operators and compiled pieces
 	host     unit.Seconds // that it takes, hidden or not
-	exposed  unit.Seconds // that the host takes for scheduling while the GPU waits
+	exposed  unit.Seconds // The GPU waits so long for the host to schedule.
 
 	kernels  unit.Seconds // expected time of the kernels, one after the other
 	variance float64      // of a step: squares of half-widths of its kernels

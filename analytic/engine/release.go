@@ -23,7 +23,7 @@ type releases struct {
 // (experiments/operators/releases.py).
 type scatter struct{ experts, attention, reduce float64 }
 
-// known releases. Tables of attention by two releases are of vLLM alone, whose scatter the other engines take.
+// known has the releases of each engine that were timed. Tables of attention by two releases are of vLLM alone, whose scatter the other engines take.
 var known = map[string]releases{
 	"vllm":         {timed: []string{"0.24", "0.25"}, scatter: scatter{experts: 0.20, attention: 0.35, reduce: 0.36}},
 	"sglang":       {timed: []string{"0.5.14"}, scatter: scatter{experts: 0.54, attention: 0.35, reduce: 0.75}},
@@ -43,6 +43,9 @@ func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	}
 	if release = strings.TrimPrefix(release, "v"); !spelled.MatchString(release) {
 		return nil, fmt.Errorf("release %.40q of %s: want a version, as in %s@0.19.0", release, e.Profile().Name, e.Profile().Name)
+	}
+	if e.Profile().Engine() != e.Profile().Name {
+		return nil, fmt.Errorf("release %.40q of %s: it has a release already", release, e.Profile().Name)
 	}
 	at, name := *g, g.profile.Name
 	p, of := &at.profile, known[name]
@@ -103,7 +106,7 @@ func (s scatter) widen(operators func(*hardware.GPU, *hardware.Calibration)) fun
 	}
 }
 
-// of is the scatter of the operators that a constant is of.
+// of gives the scatter of the operators whose law has the constant.
 func (s scatter) of(constant string) float64 {
 	switch section, _, _ := strings.Cut(constant, "."); {
 	case strings.HasPrefix(section, "grouped_gemm"), strings.HasPrefix(section, "moe_"):

@@ -60,3 +60,14 @@ func TestNoRelease(t *testing.T) {
 		}
 	}
 }
+
+// An engine has one release.
+func TestOneRelease(t *testing.T) {
+	e, err := engine.Parse("vllm@0.12.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := engine.AtRelease(e, "0.19.0"); err == nil || !strings.Contains(err.Error(), "has a release already") {
+		t.Errorf("vllm@0.12.0 at 0.19.0: error %v", err)
+	}
+}

@@ -77,7 +77,7 @@ func TestLoadedRows(t *testing.T) {
 	}
 }
 
-// of finds a value in a document.
+// of returns a function that finds the value at a path of a document.
 func of(path ...string) func(map[string]any) any {
 	return func(m map[string]any) any {
 		for _, name := range path[:len(path)-1] {

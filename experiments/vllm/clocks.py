@@ -308,24 +308,11 @@ def watch(path):
             time.sleep(max(0.02 - (time.monotonic() - t), 0.001))
 
 
-def plugin(state):
-    """Make hook a plugin of vLLM, for an engine that is no fork."""
-    info = os.path.join(state, "plugin", "llmprof_clocks-0.dist-info")
-    os.makedirs(info, exist_ok=True)
-    with open(os.path.join(info, "METADATA"), "w") as f:
-        f.write("Metadata-Version: 2.1\nName: llmprof-clocks\nVersion: 0\n")
-    with open(os.path.join(info, "entry_points.txt"), "w") as f:
-        f.write("[vllm.general_plugins]\nllmprof = clocks:hook\n")
-    here = [os.path.dirname(info), os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.path.abspath(steps.__file__))]
-    os.environ["PYTHONPATH"] = ":".join(here + os.environ.get("PYTHONPATH", "").split(":"))
-    sys.path[:0] = here
-
-
 def main():
     configs, results, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
     os.makedirs(results, exist_ok=True)
     os.environ["VLLM_PLUGINS"] = "llmprof"
-    plugin("/tmp/clocks-state")
+    steps.plugin("/tmp/clocks-state", "clocks")
     sampler = os.posix_spawn(sys.executable, [sys.executable, os.path.abspath(__file__), "watch", os.path.join(results, "nvml.csv")], os.environ)
     try:
         import vllm  # noqa: F401

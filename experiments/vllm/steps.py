@@ -427,14 +427,14 @@ def digest():
     return hashlib.sha256(open(__file__, "rb").read()).hexdigest()
 
 
-def plugin(state):
-    """Make hook a plugin of vLLM, for engines that are no forks."""
-    info = os.path.join(state, "plugin", "llmprof_steps-0.dist-info")
+def plugin(state, module="steps"):
+    """Make a module's hook a plugin of vLLM, for engines that are no forks."""
+    info = os.path.join(state, "plugin", f"llmprof_{module}-0.dist-info")
     os.makedirs(info, exist_ok=True)
     with open(os.path.join(info, "METADATA"), "w") as f:
-        f.write("Metadata-Version: 2.1\nName: llmprof-steps\nVersion: 0\n")
+        f.write("Metadata-Version: 2.1\nName: llmprof-%s\nVersion: 0\n" % module)
     with open(os.path.join(info, "entry_points.txt"), "w") as f:
-        f.write("[vllm.general_plugins]\nllmprof = steps:hook\n")
+        f.write(f"[vllm.general_plugins]\nllmprof = {module}:hook\n")
     here = [os.path.dirname(info), os.path.dirname(os.path.abspath(__file__))]
     os.environ["PYTHONPATH"] = ":".join(here + os.environ.get("PYTHONPATH", "").split(":"))
     sys.path[:0] = here

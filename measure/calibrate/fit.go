@@ -93,8 +93,8 @@ const (
 )
 
 // solve finds the constants of an equation by the least relative errors. Errors
-// above the knee count by their size, so that rows that something disturbed weigh
-// as others do (a smooth form of least absolute deviations). Constants on which too
+// above the knee count by their size and not by its square, a smooth form of least absolute
+// deviations, so that a disturbed row weighs no more than any other. Constants on which too
 // few samples depend stay at start, as do those that hold names and those of which the
 // samples leave open whether they are 0.
 func solve(e equation, samples []sample, start []float64, hold ...roofline.Constant) *fit {

@@ -14,8 +14,7 @@ import (
 	"llmprof/internal/testkit"
 )
 
-// schema has the definitions of a Deployment, a Service and a Job, and refuses properties
-// that they do not name.
+// schema defines a Deployment, a Service and a Job, and refuses every property without a definition.
 //
 //go:embed schema.json
 var schema []byte

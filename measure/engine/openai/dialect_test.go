@@ -199,7 +199,7 @@ func TestSampling(t *testing.T) {
 	for _, test := range []struct {
 		sampling Sampling
 		refused  dialect
-		want     []string // of the first request that counts
+		want     []string // The first request that counts has this temperature and seed.
 	}{
 		{Sampling{}, dialect{}, []string{"0", ""}},
 		{Sampling{Temperature: 0.7}, dialect{}, []string{"0.7", ""}},

@@ -31,7 +31,7 @@ type outcome struct {
 	asked   int // tokens
 
 	barren   *time.Timer   // ends an answer that goes on without tokens
-	patience time.Duration // that it is set to with every token
+	patience time.Duration // Every token sets barren to it.
 
 	reconnected bool // it was sent once more, over a new connection
 }

@@ -171,7 +171,7 @@ type job struct {
 // An encoded request is the body of one in the words of a dialect.
 type encoded struct {
 	body    []byte
-	tokens  int // that it asks for
+	tokens  int // The request asks for so many.
 	dialect *dialect
 }
 

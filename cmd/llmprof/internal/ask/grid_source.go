@@ -28,8 +28,8 @@ type GridSource struct {
 	given []string // names of the flags that the grid gives
 	lists []int    // axes of several values that have no column of their own
 
-	servers map[lengths]*Rates // of the settings without the load
-	of      string             // those settings
+	servers map[lengths]*Rates // Each answers any load, and is made by the settings in of.
+	of      string             // It spells the settings that servers have, without the load.
 }
 
 // lengths are what the steady states of a server at any rate depend on besides its setting.

@@ -188,8 +188,8 @@ func (s *Servers) Document() *ServersDocument {
 	return d
 }
 
-// The runs that are drawn have prompts of so many tokens, and answers of no more than so many: a curve is of one kind
-// of request, and one at a time has the same TPOT at any length.
+// The runs that are drawn have prompts of so many tokens, and answers of no more than so many, since a curve
+// shows one kind of request. Requests one at a time have the same TPOT at any length of their answers.
 const (
 	drawnPrompt = 1024
 	drawnAnswer = 128
