@@ -250,6 +250,9 @@ func (p *probe) describe(s *calibrate.Served) {
 // answerTokens is how many tokens are generated for a decode step's time.
 const answerTokens = 48
 
+// aloneAnswers is how many answers the decode step of a request alone is timed by.
+const aloneAnswers = 3
+
 // bound keeps points within what the server and the model take, and decode steps free of
 // prompts for most of an answer.
 func (p *probe) bound(s *calibrate.Served) {
@@ -314,6 +317,9 @@ func (p *probe) ask(ctx context.Context, x *calibrate.ServedPoint) (*result.Resu
 	q.PromptLen, q.GenLen, q.Concurrency, q.Requests, q.Warmup = x.Context, 2, 1, 4, 1
 	if !x.First {
 		q.PromptLen, q.GenLen, q.Concurrency, q.Requests = x.Context, answerTokens, x.Batch, x.Batch
+		if x.Batch == 1 {
+			q.Requests = aloneAnswers
+		}
 	}
 	all, err := p.lab.Measure(ctx, q)
 	if err != nil {
@@ -353,6 +359,9 @@ func take(x *calibrate.ServedPoint, r *result.Result) string {
 		return fmt.Sprintf("%d tokens came in %d parts, so that the time between parts is no step's", tokens, chunks)
 	}
 	x.Seconds, x.Samples = s.ChunkGap.Median, s.ChunkGap.N
+	if x.Batch == 1 && r.TPOT != nil { // no other prompt lies between its tokens, and a client that is late sees some at once
+		x.Seconds, x.Samples = r.TPOT.Median, r.TPOT.N
+	}
 	return ""
 }
 

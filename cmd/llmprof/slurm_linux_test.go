@@ -149,6 +149,28 @@ func (s *slurm) killTasks(node string) {
 	}
 }
 
+// suspendTask suspends a task of a node, so that it cannot end before its node is killed.
+func (s *slurm) suspendTask(node string) bool {
+	for _, pid := range serverProcesses(s.t, "SLURMD_NODENAME="+node+"\x00") {
+		environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if !strings.Contains(string(environment), "SLURM_ARRAY_TASK_ID=") || syscall.Kill(pid, syscall.SIGSTOP) != nil {
+			continue
+		}
+		for range 200 { // a signal takes effect a little later
+			stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			_, after, _ := strings.Cut(string(stat), ") ")
+			switch {
+			case strings.HasPrefix(after, "T"):
+				return true
+			case after == "" || strings.HasPrefix(after, "Z"):
+				return false // it ended before
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return false
+}
+
 // killNode kills a node as a power cut does.
 func (s *slurm) killNode(node string) {
 	s.kill("d-"+node, syscall.SIGKILL)
@@ -225,14 +247,12 @@ func (s *slurm) runs(t *testing.T) {
 
 func (s *slurm) sweeps(t *testing.T) {
 	s.t = t
-	// A shard has to last longer than it takes to see that it runs and to kill its node.
-	args := []string{"sweep", "--model", "deepseek-v3", "--gpu", "h200", "--tp", "8", "--batch", "1..512", "--prompt-len", "1024..1400"}
+	args := []string{"sweep", "--model", "deepseek-v3", "--gpu", "h200", "--tp", "8", "--batch", "1..512", "--prompt-len", "1024..1100"}
 	s.program(nil, append(args, "-o", "whole.csv")...)
 	_, errs := s.program(func() {
-		for range 300 { // until the other node has a shard as well
-			time.Sleep(50 * time.Millisecond)
-			out, _ := exec.Command("squeue", "--noheader", "--states=RUNNING", "--nodelist=n2").Output()
-			if strings.Contains(string(out), "llmprof") {
+		for range 12000 { // until the other node has a shard as well
+			time.Sleep(5 * time.Millisecond)
+			if s.suspendTask("n2") {
 				s.killNode("n2")
 				return
 			}

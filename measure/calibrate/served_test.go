@@ -198,6 +198,21 @@ func TestServedRefusals(t *testing.T) {
 	}
 }
 
+// A point whose client saw several tokens at once is left out, and the file says so.
+func TestServedPointBelowFloor(t *testing.T) {
+	s := served(t, "llama3.1-8b", "vllm", "h200", 8192)
+	servedBy(t, s, "h200", nil)
+	n := len(s.Points)
+	s.Points[1].Seconds /= 20
+	f, err := FitServed(s, casetest.GPU(t, "h200"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Points) != n-1 || !strings.Contains(strings.Join(f.Notes, "\n"), "it is left out") {
+		t.Errorf("%d of %d points, notes %q", len(s.Points), n, f.Notes)
+	}
+}
+
 // Whatever the server takes, points lie within it, and a third of each kind is held out.
 func TestServedPlan(t *testing.T) {
 	for _, p := range []ServedPlan{{MostTokens: 8192, MostBatch: 32, MostTogether: 1 << 20, Answer: 64}, {Seed: 5, MostTokens: 100, MostBatch: 1, MostTogether: 100, Answer: 16}} {
