@@ -15,9 +15,16 @@ import (
 	"llmprof/validate/served"
 )
 
+// A serversQuestion says which servers are simulated, and by which constants.
+type serversQuestion struct {
+	output
+	gpu         string
+	calibration string // a file; "" for what is built in
+}
+
 // validateServers is the command that scores simulations of real servers.
 func (a *app) validateServers() *cobra.Command {
-	o, gpu := &output{}, ""
+	o := &serversQuestion{}
 	cmd := &cobra.Command{
 		Use:   "servers [FILE...]",
 		Short: "Compare simulations of servers under load with what was measured",
@@ -25,23 +32,25 @@ func (a *app) validateServers() *cobra.Command {
 			"E2E and throughput. No constant is fitted on them. The error is predicted over observed, less 1.\n" +
 			"With files, the runs of llmprof measure --engine openai in them: requests come when they came,\n" +
 			"with the tokens that they had. --gpu says what the server ran on.",
-		Example: "  llmprof validate servers\n  llmprof validate servers --gpu h200 -o servers.svg",
+		Example: "  llmprof validate servers\n  llmprof validate servers --gpu h200 -o servers.svg\n" +
+			"  llmprof validate servers load.json --gpu h100 --calibration mine.toml",
 		RunE: func(cmd *cobra.Command, files []string) error {
-			return a.runValidateServers(cmd.Context(), o, gpu, files)
+			return a.runValidateServers(cmd.Context(), o, files)
 		},
 	}
 	o.chart = true
 	o.flags(cmd)
 	cmd.Flags().Lookup("output").Usage += " of one GPU"
-	cmd.Flags().StringVarP(&gpu, "gpu", "g", "", "only servers on this `GPU`, as h200; of files, what the server ran on")
+	cmd.Flags().StringVarP(&o.gpu, "gpu", "g", "", "only servers on this `GPU`, as h200; of files, what the server ran on")
+	ask.CalibrationFlag(cmd.Flags(), &o.calibration)
 	return cmd
 }
 
-func (a *app) runValidateServers(ctx context.Context, o *output, gpu string, files []string) error {
+func (a *app) runValidateServers(ctx context.Context, o *serversQuestion, files []string) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	runs, err := servedRuns(gpu, files)
+	runs, err := servedRuns(o.gpu, files)
 	if err != nil {
 		return err
 	}
@@ -50,7 +59,7 @@ func (a *app) runValidateServers(ctx context.Context, o *output, gpu string, fil
 	v := &view.Servers{}
 	for i := range runs {
 		part(i, len(runs))
-		s, err := a.serverOf(ctx, &runs[i])
+		s, err := a.serverOf(ctx, &runs[i], o.calibration)
 		if err != nil {
 			return err
 		}
@@ -112,10 +121,10 @@ func runNames(files []string) []string {
 	return names
 }
 
-// serverOf is the server of a run as it is predicted.
-func (a *app) serverOf(ctx context.Context, r *served.Run) (*serving.Server, error) {
+// serverOf is the server of a run as it is predicted by the constants of a calibration.
+func (a *app) serverOf(ctx context.Context, r *served.Run, calibration string) (*serving.Server, error) {
 	q := &question{
-		Question: ask.Question{Model: r.Model, GPU: r.GPU, Engine: r.Engine, Weights: r.Weights, Given: func(string) bool { return false }},
+		Question: ask.Question{Model: r.Model, GPU: r.GPU, Engine: r.Engine, Weights: r.Weights, Calibration: calibration, Given: func(string) bool { return false }},
 		output:   output{format: "table", color: "auto"},
 	}
 	q.Workload.Batch, q.Workload.PromptLen, q.Workload.GenLen = 1, 1024, 2

@@ -91,11 +91,22 @@ func FitServed(s *Served, g *hardware.GPU) (*hardware.CalibrationFile, error) {
 		start[i] = v.base.Constants[k]
 	}
 	e := equation{keys: keys, parts: v.parts(keys), fast: v.fast(keys), resamples: fewResamples, basins: slowHosts(keys)}
-	f := solve(e, samples, start)
-	if err := f.impossible(); err != nil {
-		return nil, err
+	f, refused := solvePossible(e, samples, start)
+	return s.file(g, v, f, refused)
+}
+
+// solvePossible holds constants at their start that come out as none that there can be, one after the other. Prompts whose
+// time differs from one to the next, as those that wait for the host, may ask for any share of the peak.
+func solvePossible(e equation, samples []sample, start []float64) (f *fit, refused map[roofline.Constant]float64) {
+	refused = map[roofline.Constant]float64{}
+	for {
+		f = solve(e, samples, start, slices.Collect(maps.Keys(refused))...)
+		i := f.impossible()
+		if i < 0 {
+			return f, refused
+		}
+		refused[f.keys[i]] = f.value[i]
 	}
-	return s.file(g, v, f)
 }
 
 // hostScales are how many times slower than at the start the host is where a fit begins again. A step takes the
@@ -118,14 +129,12 @@ func slowHosts(keys []roofline.Constant) func(start []float64) [][]float64 {
 	}
 }
 
-// impossible says which constant comes out as none that there can be.
-func (f *fit) impossible() error {
-	for i, k := range f.keys {
-		if !f.held[i] && !k.Valid(f.value[i]) {
-			return fmt.Errorf("%s comes out as %.4g, which cannot be (want %s): is the GPU, its number or the format of the weights another?", k, f.value[i], k.Info().Quantity.Want())
-		}
-	}
-	return nil
+// impossible is the first constant that comes out as none that there can be; -1 for none.
+func (f *fit) impossible() int {
+	return slices.IndexFunc(f.keys, func(k roofline.Constant) bool {
+		i := slices.Index(f.keys, k)
+		return !f.held[i] && !k.Valid(f.value[i])
+	})
 }
 
 // An evaluator predicts points with constants that change.
@@ -390,8 +399,8 @@ func (v *evaluator) parts(keys []roofline.Constant) func(p []float64, s *sample,
 	}
 }
 
-// file puts the constants into a calibration.
-func (s *Served) file(g *hardware.GPU, v *evaluator, f *fit) (*hardware.CalibrationFile, error) {
+// file puts the constants into a calibration. Refused are the values of those that came out as none that there can be.
+func (s *Served) file(g *hardware.GPU, v *evaluator, f *fit, refused map[roofline.Constant]float64) (*hardware.CalibrationFile, error) {
 	file, err := s.begun(g)
 	if err != nil {
 		return nil, err
@@ -400,11 +409,17 @@ func (s *Served) file(g *hardware.GPU, v *evaluator, f *fit) (*hardware.Calibrat
 	for i, k := range f.keys {
 		key := k.String()
 		if f.held[i] {
-			why := fmt.Sprintf("%d of %s tell of it", f.n[i], what)
+			why := fmt.Sprintf("%d of %s depend on it", f.n[i], what)
 			if f.n[i] >= least {
 				why = what + " do not settle it"
 			}
+			if x, ok := refused[k]; ok {
+				why = fmt.Sprintf("%s ask for %.4g, which cannot be (want %s)", what, x, k.Info().Quantity.Want())
+			}
 			file.Notes = append(file.Notes, fmt.Sprintf("%s stays at %s: %s", key, valueText(k, v.base.Constants[k]), why))
+			if x, ok := file.Values[key]; ok && x.N == 0 {
+				file.Values[key] = hardware.Value{Value: v.base.Constants[k], From: "default of " + s.Engine.Profile().Engine()}
+			}
 			continue
 		}
 		file.Values[key] = hardware.Value{Value: f.value[i], Uncertainty: f.half[i], N: f.n[i], From: what}
@@ -448,7 +463,7 @@ func (s *Served) begun(g *hardware.GPU) (*hardware.CalibrationFile, error) {
 		}
 		file.Tables, file.Operators = b.Tables, b.Operators
 		file.TP = slices.Clone(b.TP)
-		file.Notes = append(file.Notes, fmt.Sprintf("what the server's points do not tell of is of the calibration %s: %s", b.Name, b.Kernels))
+		file.Notes = append(file.Notes, fmt.Sprintf("constants that the server's points do not determine are of the calibration %s: %s", b.Name, b.Kernels))
 	}
 	if tp := max(s.Parallel.TP, 1); !slices.Contains(file.TP, tp) {
 		file.TP = slices.Sorted(slices.Values(append(file.TP, tp)))

@@ -2,8 +2,10 @@ package calibrate
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,8 @@ import (
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
+	"llmprof/measure/stats"
 	"llmprof/roofline"
 	"llmprof/serving"
 )
@@ -210,6 +214,60 @@ func TestServedPointBelowFloor(t *testing.T) {
 	}
 	if len(s.Points) != n-1 || !strings.Contains(strings.Join(f.Notes, "\n"), "it is left out") {
 		t.Errorf("%d of %d points, notes %q", len(s.Points), n, f.Notes)
+	}
+}
+
+// pointsOf reads the points that calibrate printed.
+func pointsOf(t *testing.T, file string) (all []ServedPoint) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	testkit.Must(t, err)
+	for line := range strings.Lines(string(text)) {
+		_, line, _ = strings.Cut(line, "/30: ")
+		var p ServedPoint
+		var ms float64
+		if _, err := fmt.Sscanf(line, "TPOT of %d at a context of %d: %g ms", &p.Batch, &p.Context, &ms); err != nil {
+			if _, err := fmt.Sscanf(line, "TTFT of a prompt of %d: %g ms", &p.Context, &ms); err != nil {
+				continue
+			}
+			p.First, p.Batch = true, 1
+		}
+		p.Seconds, p.Samples, p.HeldOut = ms/1e3, 4, strings.Contains(line, "held out")
+		all = append(all, p)
+	}
+	return all
+}
+
+// A real server's prompts, which wait for its host, asked for more arithmetic than the GPU has. That constant keeps
+// its value, and the others are fitted.
+func TestServedConstantThatCannotBe(t *testing.T) {
+	s := served(t, "qwen3-30b-a3b", "vllm", "h100", 8192)
+	s.Points = pointsOf(t, "../../experiments/vllm-calibrate/h100/qwen3-30b-a3b/calibrate.txt")
+	if len(s.Points) != 27 {
+		t.Fatalf("%d points", len(s.Points))
+	}
+	g := casetest.GPU(t, "h100")
+	f, err := FitServed(s, g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes := strings.Join(f.Notes, "\n")
+	if f.Values["moe_prefill.compute"].N != 0 || !strings.Contains(notes, "moe_prefill.compute stays at") || !strings.Contains(notes, "which cannot be") {
+		t.Errorf("moe_prefill.compute is %+v: %s", f.Values["moe_prefill.compute"], notes)
+	}
+	all, err := s.Score(g, f)
+	testkit.Must(t, err)
+	var before, after []float64
+	for _, e := range all {
+		t.Logf("%v: %.2f ms, %+.1f %% %+.1f %%", e.Point, 1e3*e.Point.Seconds, 100*e.Before, 100*e.After)
+		if e.Point.HeldOut {
+			before, after = append(before, math.Abs(e.Before)), append(after, math.Abs(e.After))
+		}
+	}
+	slices.Sort(before)
+	slices.Sort(after)
+	if was, is := stats.Percentile(before, 50), stats.Percentile(after, 50); is > was/1.5 {
+		t.Errorf("the median error of points that were held out is %.1f %%, and %.1f %% without the calibration", 100*is, 100*was)
 	}
 }
 
