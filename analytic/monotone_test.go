@@ -167,6 +167,53 @@ func TestMoreSequencesAtSwitches(t *testing.T) {
 	}
 }
 
+// TestPromptsInChunksOfOneToken checks that the steps of such a prompt are summed one by one: the first is eager, and the
+// others are decode steps of a CUDA graph. They were taken to be linear where both waited for the same resources.
+func TestPromptsInChunksOfOneToken(t *testing.T) {
+	d := newDraw(t, 0)
+	for _, x := range []struct{ model, gpu, engine string }{{"stablelm-2-1.6b", "a30-24gb", "sglang"}, {"olmo2-1b", "a100-sxm-40gb", "tensorrt-llm"}} {
+		for _, faster := range []float64{1, 1.02, 2, 4} {
+			c := testCase(t, x.model, x.gpu, 1, 1)
+			c.Machine = d.machine(casetest.Upgrade(t, x.gpu, "bandwidth", faster), x.engine)
+			c.Parallel.PP = 2
+			p, err := analytic.NewPredictor(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want unit.Seconds
+			for past := range 200 {
+				want += p.OneStep(1, 1, float64(past), 1).Expected
+			}
+			near(t, fmt.Sprintf("%s, %v times the bandwidth", x.model, faster), p.Run(1, 1, 0, 1, 200).Expected, want, 1e-9)
+		}
+	}
+}
+
+// TestPromptOfOneToken checks that a longer prompt takes no less: a prompt of one token copied its cache for every query
+// head, as decode steps do.
+func TestPromptOfOneToken(t *testing.T) {
+	for _, name := range []string{"transformers", "transformers-graph"} {
+		w := analytic.Workload{Batch: 474, PromptLen: 1, GenLen: 100}
+		short := predict(t, casetest.OnEngine(t, "tinyllama-1.1b", name, w))
+		w.PromptLen++
+		if long := predict(t, casetest.OnEngine(t, "tinyllama-1.1b", name, w)); long.TTFT.Expected < short.TTFT.Expected {
+			t.Errorf("%s: TTFT of a prompt of one token is %v, of two %v", name, short.TTFT.Expected, long.TTFT.Expected)
+		}
+	}
+}
+
+// TestPaddingReadsNoWeights checks that a decode step in a CUDA graph of 8 rows reads the weights of products ahead of the
+// layers once, whatever its batch.
+func TestPaddingReadsNoWeights(t *testing.T) {
+	c := casetest.OnEngine(t, "gemma4-e4b", "vllm", analytic.Workload{Batch: 5, PromptLen: 11, GenLen: 2})
+	few := predict(t, c)
+	for c.Workload.Batch++; c.Workload.Batch <= 8; c.Workload.Batch++ {
+		if more := predict(t, c); more.TPOT.Expected < few.TPOT.Expected.Times(least) {
+			t.Errorf("batch %d: TPOT %v, of batch 5 %v", c.Workload.Batch, more.TPOT.Expected, few.TPOT.Expected)
+		}
+	}
+}
+
 // An L40S with more peak, as a user's table may have one, is no slower, though the rate
 // that its power limit leaves is a smaller share of that peak.
 func TestStrongerL40S(t *testing.T) {

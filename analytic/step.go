@@ -96,6 +96,9 @@ func (p *Predictor) evaluate(t *total, s *operator.Step) {
 func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step) {
 	t.Sum, t.constants = k.Sum, k.constants
 	t.Piece.Mark(k.piece)
+	if s.Decode() { // a prompt of chunks of one token has both kinds of steps
+		t.Piece.Mark(1)
+	}
 	for i := range k.parts {
 		t.timing.add(&k.parts[i], 1)
 	}

@@ -214,7 +214,7 @@ func padAll(l *analytic.Lowering, rows float64) {
 	for i := range l.Kernels {
 		if k := &l.Kernels[i]; padded(l.Ops[k.Main].Type) {
 			pad(k, l.Step, more)
-			if l.Part == operator.PartFirst { // a gather of rows
+			if l.Ops[k.Main].Type == operator.Embedding { // it reads the rows of its tokens
 				k.Work.Weights = k.Work.Weights.Times(more)
 			}
 		}

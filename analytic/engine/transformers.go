@@ -115,7 +115,7 @@ func (e *eager) attention(l *analytic.Lowering, i int) {
 	case operator.Index, operator.ChunkedScan:
 		n = 6
 	}
-	plain := o.Type == operator.Attend && o.Block.Attention.Latent == nil && s.New == 1
+	plain := o.Type == operator.Attend && o.Block.Attention.Latent == nil && s.New == 1 && s.Past > 0
 	if !plain || !e.copies {
 		l.Launch(i, class, n)
 	} else {
