@@ -18,10 +18,13 @@ import (
 // A draw makes cases at random.
 type draw struct {
 	*rand.Rand
-	t testing.TB
+	t      testing.TB
+	models []*models.Model
 }
 
-func newDraw(t testing.TB, seed uint64) *draw { return &draw{rand.New(rand.NewPCG(seed, 19)), t} }
+func newDraw(t testing.TB, seed uint64) *draw {
+	return &draw{rand.New(rand.NewPCG(seed, 19)), t, casetest.Models(t)}
+}
 
 func pick[T any](d *draw, from ...T) T { return from[d.IntN(len(from))] }
 
@@ -49,7 +52,7 @@ func (d *draw) next() *analytic.Case {
 	for {
 		names := engine.Names()
 		c := &analytic.Case{
-			Model: casetest.Model(d.t, pick(d, append(variety, "llama2-70b", "olmo2-7b", "qwen2.5-7b", "gpt-oss-20b")...)),
+			Model: pick(d, d.models...),
 			Workload: analytic.Workload{
 				Batch: 1 + d.IntN(1<<d.IntN(9)), PromptLen: 1 + d.IntN(1<<d.IntN(14)), GenLen: pick(d, 1, 2, 2, 100),
 				Chunk: pick(d, 0, 0, 0, 300), AllLogits: d.IntN(4) == 0,
