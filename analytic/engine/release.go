@@ -40,7 +40,7 @@ var spelled = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$`)
 func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	g, ok := e.(*graphed)
 	if !ok {
-		return nil, fmt.Errorf("release %.40q of %s: releases of vllm, sglang and tensorrt-llm alone are told apart", release, e.Profile().Name)
+		return nil, fmt.Errorf("release %.40q of %s: only releases of vllm, sglang and tensorrt-llm are known", release, e.Profile().Name)
 	}
 	if release = strings.TrimPrefix(release, "v"); !spelled.MatchString(release) {
 		return nil, fmt.Errorf("release %.40q of %s: want a version, as in %s@0.19.0", release, e.Profile().Name, e.Profile().Name)

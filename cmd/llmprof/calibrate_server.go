@@ -360,7 +360,7 @@ func take(x *calibrate.ServedPoint, r *result.Result) string {
 func (a *app) sayServed(f *hardware.CalibrationFile, all []calibrate.ServedError) {
 	for _, key := range slices.Sorted(maps.Keys(f.Values)) {
 		if v := f.Values[key]; strings.HasSuffix(v.From, "of the server") {
-			a.logf("%s = %.4g ± %.2g (%s; %d tell of it)", key, v.Value, v.Uncertainty, v.From, v.N)
+			a.logf("%s = %.4g ± %.2g (%s; %d depend on it)", key, v.Value, v.Uncertainty, v.From, v.N)
 		}
 	}
 	for _, of := range []struct {

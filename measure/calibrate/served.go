@@ -364,7 +364,7 @@ func (v *evaluator) parts(keys []roofline.Constant) func(p []float64, s *sample,
 				moved[i] = min(p[i], 1) / (1 + nudge)
 			}
 			if parts[i] = (fast(moved, s) - t) / nudge; s.point.First && k == roofline.HostAsync {
-				parts[i] = 0 // the way of a request is no shorter: the two cannot be told apart
+				parts[i] = 0 // the way of a request is no shorter: the two cannot be distinguished
 			}
 			moved[i] = p[i]
 		}
@@ -382,7 +382,7 @@ func (s *Served) file(g *hardware.GPU, v *evaluator, f *fit) (*hardware.Calibrat
 	for i, k := range f.keys {
 		key := k.String()
 		if f.held[i] {
-			why := fmt.Sprintf("%d of %s tell of it", f.n[i], what)
+			why := fmt.Sprintf("%d of %s depend on it", f.n[i], what)
 			if f.n[i] >= least {
 				why = what + " do not settle it"
 			}
@@ -430,7 +430,7 @@ func (s *Served) begun(g *hardware.GPU) (*hardware.CalibrationFile, error) {
 		}
 		file.Tables, file.Operators = b.Tables, b.Operators
 		file.TP = slices.Clone(b.TP)
-		file.Notes = append(file.Notes, fmt.Sprintf("what the server's points do not tell of is of the calibration %s: %s", b.Name, b.Kernels))
+		file.Notes = append(file.Notes, fmt.Sprintf("constants that the server's points do not determine are of the calibration %s: %s", b.Name, b.Kernels))
 	}
 	if tp := max(s.Parallel.TP, 1); !slices.Contains(file.TP, tp) {
 		file.TP = slices.Sorted(slices.Values(append(file.TP, tp)))
