@@ -5,8 +5,8 @@ import (
 	"llmprof/roofline"
 )
 
-// Constants are those of a GPU and an engine: of a calibration file, else of the
-// GPU's generation, and the engine's own where neither has them.
+// Constants are the constants of a GPU and an engine: of a calibration file, else of the GPU's
+// generation. Constants that neither has are the engine's.
 func Constants(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (c hardware.Calibration, err error) {
 	c = hardware.DefaultCalibration(g)
 	if f != nil {
@@ -24,7 +24,7 @@ func Constants(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (c hardwa
 type Machines struct {
 	Machine *Machine
 	fitted  bool // there is a calibration
-	serves  bool // it timed the kernels of the engine and its host
+	serves  bool // the calibration timed the kernels of the engine and its host
 	moved   []movedMachine
 }
 
@@ -34,8 +34,8 @@ type movedMachine struct {
 	changed roofline.Set
 }
 
-// NewMachines prepares a GPU by the constants of a calibration, or by the defaults of
-// its generation where there is none.
+// NewMachines prepares a GPU by the constants of a calibration, or by the defaults of its
+// generation if there is none.
 func NewMachines(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (*Machines, error) {
 	cal, err := Constants(g, e, f)
 	if err != nil {
@@ -85,14 +85,13 @@ func (a *Machines) move(cal hardware.Calibration) error {
 }
 
 // Calibrated is the machine of a case on g by the constants of a calibration, or
-// by the defaults of the GPU's generation where there is none. The machine that
-// the case names, if any, is left out of account.
+// by the defaults of the GPU's generation if there is none. It replaces the machine of the
+// case.
 //
-// The interval follows from the calibration: each constant moved alone to the
-// slow end of its 90 % interval moves the times of the case, and the squares of
-// these moves add up, as those of errors that have nothing to do with each other.
-// Where the calibration did not time the kernels of the engine, or not its host, the interval is no
-// narrower than by the generation's defaults.
+// The interval follows from the calibration: each constant is moved alone to the
+// slow end of its 90 % interval, and the changes of the times add up in quadrature, as
+// independent errors do. If the calibration did not time the kernels of the engine or its
+// host, the interval is no narrower than by the generation's defaults.
 func (c *Case) Calibrated(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (*Machine, error) {
 	all, err := NewMachines(g, e, f)
 	if err != nil {
@@ -101,10 +100,10 @@ func (c *Case) Calibrated(g *hardware.GPU, e Engine, f *hardware.CalibrationFile
 	return c.On(all), nil
 }
 
-// On is Calibrated on a GPU that is prepared, which it leaves as it is.
+// On is the machine of the case with the interval of Calibrated. It leaves all as it is.
 func (c *Case) On(all *Machines) *Machine {
 	m := *all.Machine
-	if p, err := c.Prepare(all, all.Machine); err == nil { // else whoever estimates the case will be told why it cannot be
+	if p, err := c.Prepare(all, all.Machine); err == nil { // an estimate of the case returns the error
 		if _, off, err := p.predict(&c.Workload); err == nil {
 			m.Cal.PrefillError, m.Cal.DecodeError = off.prefill, off.decode
 		}

@@ -1,5 +1,5 @@
-// Package analytic is what a step of inference takes on a machine. It is pure functions; it
-// never learns that files, flags, pictures or a GPU in the box exist.
+// Package analytic predicts what a step of inference takes on a machine. It is pure functions
+// that know no files, flags or pictures and need no GPU.
 //
 //	[]operator.Op -> []Kernel -> roofline.Cost -> Estimate
 //
@@ -10,13 +10,13 @@
 // class, with the constants of a hardware.Calibration. Predictor.walk does this for a
 // step, part by part, and every estimate and every report is such a walk.
 //
-// The floor of a step is the least that any engine could take: the peaks of the data
-// sheet, every resource at work all the time, and the compulsory traffic alone, which is
+// The floor of a step is the least time that any engine could take: at the peaks of the data
+// sheet, with every resource busy all the time, and with compulsory traffic alone, which is
 // weights, KV cache and state without activations. It is less than the sum of its
-// operators' floors, of which each waits for one resource.
+// operators' floors, each of which waits for one resource.
 //
 // A run of steps is summed without a loop over its tokens: between the contexts where a
-// window fills, every resource of every operator is linear in the context, so where no
-// kernel changes its bound the mean of the first and the last step is exact, and where one
-// does the run is halved (operator.Piece).
+// window fills, every resource of every operator is linear in the context. If no kernel changes
+// its bound, the mean of the first and the last step is exact; else the run is halved
+// (operator.Piece).
 package analytic

@@ -11,9 +11,8 @@ import (
 	"llmprof/unit"
 )
 
-// An Engine is how an inference engine runs a model: which operators its kernels
-// fuse, and what its host adds. Package engine has those that are known, one file
-// each.
+// An Engine is how an inference engine runs a model: which operators its kernels fuse, and
+// what its host adds. Package engine has the known ones, one file each.
 type Engine interface {
 	Profile() *Profile
 	// Lower appends the kernels that do the operators of a part of a step, and leaves the
@@ -27,31 +26,30 @@ type Profile struct {
 	Source string
 
 	Support   Support
-	Constants func(c *roofline.Constants)                    // sets the engine's own constants where no calibration has them; nil if it has none
-	Operators func(g *hardware.GPU, c *hardware.Calibration) // sets those of its kernels on a GPU where no calibration has them; nil if none are known
-	Blocking  bool                                           // a step is scheduled when the one before has ended: nothing hides the host's time for it
-	Graph     bool                                           // decode steps are one CUDA graph, so that their launches take the host no time
-	Reserve   unit.Bytes                                     // memory that it holds besides weights, cache and activations
+	Constants func(c *roofline.Constants)                    // sets the constants of the engine that no calibration has; nil without any
+	Operators func(g *hardware.GPU, c *hardware.Calibration) // sets the constants of its kernels on a GPU that no calibration has; nil if none are known
+	Blocking  bool                                           // the host schedules a step after the one before has ended, so that nothing hides that time
+	Graph     bool                                           // a decode step is one CUDA graph, whose launches take the host no time
+	Reserve   unit.Bytes                                     // memory that it takes besides weights, KV cache and activations
 
-	// Sampler is the memory that it keeps to choose the tokens of as many sequences as may
-	// run, on a GPU with so much memory; nil for none.
+	// Sampler is the memory that it reserves to sample tokens of the most sequences that may
+	// run on a GPU with so much memory; nil for none.
 	Sampler func(m *models.Model, memory unit.Bytes) unit.Bytes
 
-	FixedCache  func(*models.Model) bool        // whether its kernels for a model depend on Step.Cache; nil for none
-	Budget      func(memory unit.Bytes) int     // most tokens of a step of all sequences on a GPU with so much memory, by default; nil for no limit
-	Utilization func(memory unit.Bytes) float64 // share of that memory that it takes, by default; nil for all of it
+	FixedCache  func(*models.Model) bool        // reports whether its kernels for a model depend on Step.Cache; nil if none do
+	Budget      func(memory unit.Bytes) int     // default of the most tokens of a step on a GPU with so much memory; nil for no limit
+	Utilization func(memory unit.Bytes) float64 // default of the share of a GPU's memory that it takes; nil for all of it
 
-	// Switches are the batch sizes up to which kernels for small batches decode. The
-	// kernels beyond are taken to be no faster than those at the limit: an engine whose
-	// were would switch earlier.
+	// Switches are the batch sizes up to which kernels for small batches decode. A larger batch
+	// is taken to be no faster than one of this size: if other kernels were faster, the engine
+	// would switch to them earlier.
 	Switches []float64
 
-	Error     float64 // what its kernels add to the half-width of the interval, as a share of the time
-	HostError float64 // by how much longer another host may take, as a share of the host's time; it may be as many times faster
+	Error     float64 // addition of its kernels to the half-width of the interval, as a share of the time
+	HostError float64 // additional time that another host may take, as a share of the host's time; another host may be faster by this factor too
 
-	// Older is by how much longer than expected, as a share of the time, releases may
-	// take that are older than the one that the constants are of: it adds to the upper
-	// end of the interval alone.
+	// Older is the additional time that older releases than the one with these constants may
+	// take, as a share of the expected time. It adds to the upper end of the interval alone.
 	Older float64
 }
 
@@ -61,7 +59,7 @@ func (e *Profile) Engine() string {
 	return name
 }
 
-// Set sets the constants of the engine on a GPU that no calibration has.
+// Set sets the constants of the engine on a GPU where no calibration has them.
 func (e *Profile) Set(g *hardware.GPU, c *hardware.Calibration) {
 	if e.Operators == nil {
 		c.Board = 0 // no operators of the engine were timed
@@ -80,7 +78,7 @@ type Support struct {
 	Not        []string // the engine does not run these families
 	Vendors    []string
 	Capability float64 // NVIDIA's GPUs need at least this compute capability
-	Integrated bool    // it runs on modules alone whose memory is the CPU's too: Jetson, DGX Spark
+	Integrated bool    // the engine runs only on modules whose GPU and CPU share their memory: Jetson, DGX Spark
 	Weights    []unit.Format
 	Acts       []unit.Format // products run in these formats
 	KV         []unit.Format
@@ -89,19 +87,19 @@ type Support struct {
 // A Kernel is a kernel of an engine and the operators that it does.
 type Kernel struct {
 	roofline.Kernel
-	Main    int     // the operator that it is named after, of the part's
-	Ops     uint64  // bit i for operator i of the part, which has at most 64
-	Helpers float64 // further launches, whose time is in the terms of the law
+	Main    int     // index of the operator that it is named after, in the part
+	Ops     uint64  // bit i is set for operator i of the part, which has at most 64 operators
+	Helpers float64 // further launches, whose time the law of the kernel includes
 	Graphed bool    // the kernel is part of a CUDA graph, so that its launch takes the host no time
-	Pieces  float64 // CUDA graphs of other kernels that the host launches ahead of it
+	Pieces  float64 // CUDA graphs of other kernels that the host launches before it
 
-	Dispatches float64 // calls of Python that the host makes for it beyond its launches: an operator, a compiled piece
+	Dispatches float64 // Python calls that the host makes for it besides its launches: an operator, a compiled piece
 
-	Partial bool   // the engine does only Work of the main operator, such as the final norm of the last token alone
-	Phase   string // the persistent kernel that it is a phase of, whose launch it shares; "" for a launch of its own
+	Partial bool   // the engine does only a part of the main operator, as the final norm of the last token
+	Phase   string // persistent kernel that it is a phase of, with whose launch it starts; "" for a separate launch
 }
 
-// A Lowering is a part of a step while an engine turns its operators to kernels.
+// A Lowering is a part of a step whose operators an engine lowers to kernels.
 type Lowering struct {
 	Step      *operator.Step
 	Part      operator.Part
@@ -127,8 +125,8 @@ func (l *Lowering) Launch(i int, class roofline.Class, launches float64) *Kernel
 	return k
 }
 
-// Fuse lets k do operator i too. What passes between the operators stays on the chip,
-// so the activations of i do not move.
+// Fuse adds operator i to kernel k. The activations between the operators stay on the chip,
+// so those of operator i do not move.
 func (l *Lowering) Fuse(k *Kernel, i int) {
 	acts := k.Work.Acts
 	k.Work.Add(&l.Ops[i].Work, 1)
@@ -136,13 +134,13 @@ func (l *Lowering) Fuse(k *Kernel, i int) {
 	k.Ops |= 1 << i
 }
 
-// Beside lets k do operator i, which has inputs of its own, in the same launch.
+// Beside adds operator i, which has other inputs, to kernel k.
 func (l *Lowering) Beside(k *Kernel, i int) {
 	k.Work.Add(&l.Ops[i].Work, 1)
 	k.Ops |= 1 << i
 }
 
-// Next finds the first operator from i on that has the type, -1 if there is none.
+// Next is the index of the first operator of a type from i on; -1 if there is none.
 func (l *Lowering) Next(i int, t operator.Type) int {
 	for ; i < len(l.Ops); i++ {
 		if l.Ops[i].Type == t {
@@ -153,7 +151,7 @@ func (l *Lowering) Next(i int, t operator.Type) int {
 }
 
 // correctOps sets the work of a partial kernel's main operator to that of the kernel, and the number format
-// of a GEMM's main operator to that of the GEMM. Floors are then those of the work that the engine does.
+// of a GEMM's main operator to that of the GEMM, so that floors are those of the work that the engine does.
 func (l *Lowering) correctOps() {
 	for i := range l.Kernels {
 		k := &l.Kernels[i]

@@ -14,17 +14,17 @@ import (
 	"llmprof/workload"
 )
 
-// A Case is one question: what does this workload cost with this model, split in
-// this way, on this machine.
+// A Case is one question: what a workload costs with a model, split over GPUs in some way,
+// on a machine.
 type Case struct {
 	Model    *models.Model
 	Machine  *Machine
 	Workload Workload
 	Parallel Parallelism
 	Scheme   models.Scheme
-	Price    unit.DollarsPerHour // of one GPU; 0 if not known
+	Price    unit.DollarsPerHour // price of one GPU; 0 if not known
 
-	Popularity *routing.Popularity // how often each expert of a mixture is chosen; nil if all are chosen equally often
+	Popularity *routing.Popularity // how often each expert is chosen; nil if all are chosen equally often
 }
 
 // Workload is what the engine is asked to do.
@@ -33,23 +33,23 @@ type Workload = workload.Workload
 // Parallelism is how the model is split.
 type Parallelism = parallel.Parallelism
 
-// Memory is what one GPU has to have room for.
+// Memory is what is stored on one GPU.
 type Memory = footprint.Memory
 
 // A Phase is the sum of the steps of prefill, or the mean step of decode.
 type Phase struct {
 	Floor, Expected unit.Seconds
-	Throttled       unit.Seconds // of Expected, what the GPU's power limit costs
-	Raised          unit.Seconds // of Expected, what the batch takes no less than a smaller one
-	Clock           float64      // how many times longer arithmetic takes for it than in a burst; 1 where the limit is not reached
+	Throttled       unit.Seconds // part of Expected that the GPU's power limit costs
+	Raised          unit.Seconds // part of Expected by which the batch is lifted to the time of a smaller one
+	Clock           float64      // factor by which the power limit lengthens arithmetic; 1 below the limit
 	Bound           roofline.Bound
 	Bounds          [roofline.NumBounds]unit.Seconds // expected time by what bounds it
-	FLOPs           unit.FLOPs                       // matrix products that the model needs, one replica
-	Executed        unit.FLOPs                       // matrix products that one rank of each stage computes
-	Vector          unit.FLOPs                       // everything else that it computes
-	Traffic         unit.Bytes                       // between memory and one rank of each stage
-	Compulsory      unit.Bytes                       // of it, weights, cache and state
-	Wire            unit.Bytes                       // that one rank of each stage sends
+	FLOPs           unit.FLOPs                       // FLOPs of matrix products that the model needs, of one replica
+	Executed        unit.FLOPs                       // FLOPs of matrix products that one rank of each stage computes
+	Vector          unit.FLOPs                       // all other FLOPs of one rank of each stage
+	Traffic         unit.Bytes                       // bytes between memory and one rank of each stage
+	Compulsory      unit.Bytes                       // part of the traffic that is weights, KV cache and state
+	Wire            unit.Bytes                       // bytes that one rank of each stage sends
 }
 
 // An Estimate is the answer to a Case.
@@ -57,14 +57,14 @@ type Estimate struct {
 	GPUs    int
 	Memory  Memory
 	Prefill Phase // the whole prompt
-	Decode  Phase // a token at the mean context; zero if only one token is generated
-	Tokens  int   // generated after the first, which is what TPOT is a mean of
+	Decode  Phase // mean decode step; zero if only one token is generated
+	Tokens  int   // tokens generated after the first, over which TPOT is a mean
 
 	TTFT, TPOT, TTLT Span
 	Throughput       float64 // generated tokens a second, all replicas
 	InputRate        float64 // prompt tokens a second while prefilling, all replicas
-	MFU              float64 // of the prefill: the model's FLOPs over the GPUs' peak in that time
-	MBU              float64 // of the decode: bytes that must move over the GPUs' bandwidth in that time
+	MFU              float64 // prefill: the model's FLOPs as a share of the GPUs' peak in that time
+	MBU              float64 // decode: compulsory bytes as a share of the GPUs' bandwidth in that time
 
 	Energy energy.Energy
 	Money  Money
@@ -74,8 +74,8 @@ type Estimate struct {
 type Money struct {
 	PerHour             unit.Dollars // all GPUs
 	PerRequest          unit.Dollars
-	PerMillionGenerated unit.Dollars // generated tokens, the prompt's cost in them
-	PerMillionTokens    unit.Dollars // prompt and generated tokens
+	PerMillionGenerated unit.Dollars // price of a million generated tokens, the cost of the prompts included
+	PerMillionTokens    unit.Dollars // price of a million tokens of prompts and answers
 }
 
 // Check returns what is wrong with the case, if anything is.
@@ -95,7 +95,7 @@ func (c *Case) check() error {
 		return fmt.Errorf("no machine is given")
 	}
 	par, g := c.Parallel.Whole(), c.Machine.GPU
-	together := par.TP * par.PP * par.ExpertReplicas() // GPUs that talk to each other
+	together := par.TP * par.PP * par.ExpertReplicas() // GPUs that communicate
 	if near := min(together, par.GPUsPerNode); near > 1 && g.LinkAmong(near) == 0 {
 		return fmt.Errorf("%d GPUs: %s has no link to another", par.GPUs(), g.Name)
 	}
@@ -150,8 +150,8 @@ func (p *Predictor) prefill(w *Workload) (t total) {
 	return t
 }
 
-// decode sums the steps of the tokens after the first. First, where it is not nil,
-// remembers a step.
+// decode sums the steps of the tokens after the first. If first is not nil, the first step is
+// remembered there.
 func (p *Predictor) decode(w *Workload, first *firstStep) (t total) {
 	r := runner{p: p, budget: maxSteps, first: first}
 	r.sum(&t, &operator.Run{First: p.FirstDecode(w), Steps: w.GenLen - 1})
@@ -221,7 +221,7 @@ func (p *Predictor) money(e *Estimate, w *Workload, batch float64) (d Money) {
 	return d
 }
 
-// phase is share of a total.
+// phase is a share of a total.
 func phase(t *total, share float64) Phase {
 	p := Phase{
 		Floor: t.least.Times(share), Expected: t.Expected.Times(share), Throttled: t.throttled.Times(share), Clock: t.clock, Raised: t.raised.Times(share),
@@ -238,8 +238,8 @@ func phase(t *total, share float64) Phase {
 	return p
 }
 
-// RequestTime is what the first token of a request takes beyond the steps of its prompt:
-// the request's way to the engine, and the token's way back.
+// RequestTime is the time that the first token of a request takes besides the steps of its
+// prompt: the request's way to the engine, and the token's way back.
 func (p *Predictor) RequestTime() unit.Seconds {
 	return p.machine.seconds(roofline.HostAsync) + p.machine.seconds(roofline.HostRequest)
 }

@@ -12,7 +12,7 @@ import (
 type Span struct{ Floor, Expected, Low, High unit.Seconds }
 
 // A widths is the half-widths of the intervals of the kernels' times in both phases, as
-// shares of the expected times. Errors of the engine and of its host come on top.
+// shares of the expected times. They do not include errors of the engine and of its host.
 type widths struct{ prefill, decode float64 }
 
 // widths works out the half-widths for a workload.
@@ -59,8 +59,8 @@ func spread(moved []movedPredictor, base *total, phase func(*movedPredictor) tot
 	return off
 }
 
-// beyondKernels are constants that every phase depends on, whatever its kernels: those of the
-// host, and those that say how far the power limit slows arithmetic.
+// beyondKernels are constants that every phase depends on, whatever its kernels: constants of the
+// host, and constants that say how far the power limit slows arithmetic.
 var beyondKernels = sync.OnceValue(func() roofline.Set {
 	all := roofline.SetOf(roofline.GEMMCompute, roofline.GEMMSustained, roofline.GEMMMemory)
 	for _, k := range roofline.All() {
@@ -77,8 +77,8 @@ var beyondKernels = sync.OnceValue(func() roofline.Set {
 const quantizedExperts = 0.71
 
 // variance is the square of the half-width of a kernel's interval, which is the residual that
-// its law has on shapes held out of the fit. The residual of GEMMs in 16 bits comes from
-// GEMMs of 20 µs and more; their fixed time has a residual of its own.
+// its law has on shapes that the fit did not see. The residual of GEMMs in 16 bits comes from
+// GEMMs of 20 µs and more; their fixed time has a separate residual.
 func (m *Machine) variance(k *Kernel, c *roofline.Cost) float64 {
 	by := c.Leads
 	if k.Class == roofline.MoEPrefill && k.Scheme != roofline.Unquantized {
@@ -105,7 +105,7 @@ func (t *timing) scattered() float64 {
 	return float64(t.scatter / t.kernels)
 }
 
-// An ends is the distances of both ends of an interval from the expected time, as shares of it.
+// An ends is the distances of both ends of an interval from the expected time, as shares of that time.
 type ends struct{ low, high float64 }
 
 // engineError widens the kernels' relative error off by the engine's error and by the
@@ -122,10 +122,10 @@ func (p *Predictor) engineError(t *total, off float64) ends {
 		exposed := float64(t.exposed) * x
 		return ends{off + exposed/(1+x)/all, off + (exposed+max(host*(1+x)-kernels, 0))/all}
 	}
-	apart := max(all-max(kernels, host), 0) * x // host time that no kernel hides
+	shown := max(all-max(kernels, host), 0) * x // host time that no kernel hides
 	return ends{
-		low:  (min(host*x, host*(1+x)-kernels*(1-off)*(1+x)) + apart) / (1 + x) / all, // the host may be 1+x times faster, as it may be 1+x times slower
-		high: (math.Hypot(host*x, max(kernels*(1+off)-host, 0)) + apart) / all,
+		low:  (min(host*x, host*(1+x)-kernels*(1-off)*(1+x)) + shown) / (1 + x) / all, // the host may be 1+x times faster, as it may be 1+x times slower
+		high: (math.Hypot(host*x, max(kernels*(1+off)-host, 0)) + shown) / all,
 	}
 }
 

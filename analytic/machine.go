@@ -10,8 +10,8 @@ import (
 	"llmprof/unit"
 )
 
-// A Machine is a GPU with what it and its engine reach in practice. Build one
-// with NewMachine and use it for any number of estimates.
+// A Machine is a GPU with the constants that it and its engine reach in practice. NewMachine
+// makes one, which serves any number of estimates.
 type Machine struct {
 	GPU    *hardware.GPU
 	Cal    hardware.Calibration
@@ -22,7 +22,7 @@ type Machine struct {
 
 	prices *roofline.Machine
 	energy.Power
-	hostKnown bool // the launches of the engine's host were measured where it runs
+	hostKnown bool // the calibration timed the launches of this host
 }
 
 // NewMachine prepares a GPU for estimates.
@@ -64,10 +64,10 @@ func (m *Machine) With(c hardware.Calibration) (*Machine, error) {
 // Peaks are the rates of the GPU's data sheet.
 func (m *Machine) Peaks() *roofline.Peaks { return &m.prices.Peaks }
 
-// Runs is the format that products in f are computed in, and its peak.
+// Runs is the format that products in f are computed in, and the peak of that format.
 func (m *Machine) Runs(f unit.Format) (unit.Format, unit.FLOPsPerSec) { return m.GPU.Runs(f) }
 
-// Price is what a kernel takes on the machine.
+// Price is the cost of a kernel on the machine.
 func (m *Machine) Price(k *roofline.Kernel) roofline.Cost { return m.prices.Cost(k) }
 
 // room is the memory of the GPU.

@@ -18,10 +18,13 @@ import (
 // A draw makes cases at random.
 type draw struct {
 	*rand.Rand
-	t testing.TB
+	t      testing.TB
+	models []*models.Model
 }
 
-func newDraw(t testing.TB, seed uint64) *draw { return &draw{rand.New(rand.NewPCG(seed, 19)), t} }
+func newDraw(t testing.TB, seed uint64) *draw {
+	return &draw{rand.New(rand.NewPCG(seed, 19)), t, casetest.Models(t)}
+}
 
 func pick[T any](d *draw, from ...T) T { return from[d.IntN(len(from))] }
 
@@ -49,7 +52,7 @@ func (d *draw) next() *analytic.Case {
 	for {
 		names := engine.Names()
 		c := &analytic.Case{
-			Model: casetest.Model(d.t, pick(d, append(variety, "llama2-70b", "olmo2-7b", "qwen2.5-7b", "gpt-oss-20b")...)),
+			Model: pick(d, d.models...),
 			Workload: analytic.Workload{
 				Batch: 1 + d.IntN(1<<d.IntN(9)), PromptLen: 1 + d.IntN(1<<d.IntN(14)), GenLen: pick(d, 1, 2, 2, 100),
 				Chunk: pick(d, 0, 0, 0, 300), AllLogits: d.IntN(4) == 0,
@@ -163,6 +166,53 @@ func TestMoreSequencesAtSwitches(t *testing.T) {
 			if large := predict(t, c); large.TPOT.Expected < small.TPOT.Expected.Times(least) {
 				t.Errorf("%s: TPOT %v, of batch %d %v", describe(c), large.TPOT.Expected, x.batch, small.TPOT.Expected)
 			}
+		}
+	}
+}
+
+// TestPromptsInChunksOfOneToken checks that the steps of such a prompt are summed one by one: the first is eager, and the
+// others are decode steps of a CUDA graph. They were taken to be linear where both waited for the same resources.
+func TestPromptsInChunksOfOneToken(t *testing.T) {
+	d := newDraw(t, 0)
+	for _, x := range []struct{ model, gpu, engine string }{{"stablelm-2-1.6b", "a30-24gb", "sglang"}, {"olmo2-1b", "a100-sxm-40gb", "tensorrt-llm"}} {
+		for _, faster := range []float64{1, 1.02, 2, 4} {
+			c := testCase(t, x.model, x.gpu, 1, 1)
+			c.Machine = d.machine(casetest.Upgrade(t, x.gpu, "bandwidth", faster), x.engine)
+			c.Parallel.PP = 2
+			p, err := analytic.NewPredictor(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want unit.Seconds
+			for past := range 200 {
+				want += p.OneStep(1, 1, float64(past), 1).Expected
+			}
+			near(t, fmt.Sprintf("%s, %v times the bandwidth", x.model, faster), p.Run(1, 1, 0, 1, 200).Expected, want, 1e-9)
+		}
+	}
+}
+
+// TestPromptOfOneToken checks that a longer prompt takes no less: a prompt of one token copied its cache for every query
+// head, as decode steps do.
+func TestPromptOfOneToken(t *testing.T) {
+	for _, name := range []string{"transformers", "transformers-graph"} {
+		w := analytic.Workload{Batch: 474, PromptLen: 1, GenLen: 100}
+		short := predict(t, casetest.OnEngine(t, "tinyllama-1.1b", name, w))
+		w.PromptLen++
+		if long := predict(t, casetest.OnEngine(t, "tinyllama-1.1b", name, w)); long.TTFT.Expected < short.TTFT.Expected {
+			t.Errorf("%s: TTFT of a prompt of one token is %v, of two %v", name, short.TTFT.Expected, long.TTFT.Expected)
+		}
+	}
+}
+
+// TestPaddingReadsNoWeights checks that a decode step in a CUDA graph of 8 rows reads the weights of products ahead of the
+// layers once, whatever its batch.
+func TestPaddingReadsNoWeights(t *testing.T) {
+	c := casetest.OnEngine(t, "gemma4-e4b", "vllm", analytic.Workload{Batch: 5, PromptLen: 11, GenLen: 2})
+	few := predict(t, c)
+	for c.Workload.Batch++; c.Workload.Batch <= 8; c.Workload.Batch++ {
+		if more := predict(t, c); more.TPOT.Expected < few.TPOT.Expected.Times(least) {
+			t.Errorf("batch %d: TPOT %v, of batch 5 %v", c.Workload.Batch, more.TPOT.Expected, few.TPOT.Expected)
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"llmprof/unit"
 )
 
-// A Predictor answers for any number of workloads of one model, machine, split
-// and scheme. It may be used by several goroutines at once. Through Shard and its
-// footprint.Rank it has the Model, its split Par, and the formats Scheme, Dense and Plain.
+// A Predictor answers for any number of workloads of one model, machine, split and scheme. It
+// serves several goroutines at once. Through Shard and its footprint.Rank it has the Model, its
+// split Par, and the formats Scheme, Dense and Plain.
 type Predictor struct {
 	operator.Shard
 	machine    *Machine
@@ -18,7 +18,7 @@ type Predictor struct {
 	footprint  footprint.Footprint
 	fixedCache bool         // kernels depend on Step.Cache
 	known      *pricedSteps // nil where no step is remembered
-	changed    roofline.Set // constants in which the machine differs from that of known.base
+	changed    roofline.Set // constants in which the machine differs from the machine of known.base
 }
 
 // NewPredictor prepares for estimates of c, whatever its Workload.
@@ -28,22 +28,22 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	}
 	p := &Predictor{Shard: operator.NewShard(c.Model, c.Parallel, c.Scheme, c.Popularity), machine: c.Machine, price: c.Price, layers: c.Model.NumLayers()}
 	g, e := c.Machine.GPU, c.Machine.Engine.Profile()
-	own := e.Reserve
+	reserved := e.Reserve
 	if e.Sampler != nil {
-		own += e.Sampler(c.Model, g.Capacity())
+		reserved += e.Sampler(c.Model, g.Capacity())
 	}
 	p.fixedCache = e.FixedCache != nil && e.FixedCache(c.Model)
-	p.footprint = footprint.Of(&p.Rank, footprint.Reserve(p.Par, g.System(), own))
+	p.footprint = footprint.Of(&p.Rank, footprint.Reserve(p.Par, g.System(), reserved))
 	return p, nil
 }
 
 // Prefill is the steps of a prefill of one micro-batch, chunk by chunk.
 func (p *Predictor) Prefill(w *Workload) [2]operator.Run { return p.Shard.Prefill(w, p.machine.Budget) }
 
-// Budget is how many tokens a step of the engine takes at most, 0 for no limit.
+// Budget is the most tokens of a step of the engine; 0 for no limit.
 func (p *Predictor) Budget() float64 { return float64(p.machine.Budget) }
 
-// A Visit sees the kernels of a part of a step with what they cost.
+// A Visit sees the kernels of a part of a step and their costs.
 type Visit func(l *Lowering, costs []roofline.Cost)
 
 // Walk shows the kernels of a step, part by part.
@@ -52,8 +52,8 @@ func (p *Predictor) Walk(s *operator.Step, see Visit) {
 	p.walk(&k, s, see)
 }
 
-// StepTime is what a step takes in which each of batch sequences gains fresh tokens
-// after past ones, with the scores of logits positions of each.
+// StepTime is the time of a step in which each of batch sequences gains fresh tokens after
+// past ones, with the scores of logits positions of each.
 func (p *Predictor) StepTime(batch, fresh, past, logits float64) unit.Seconds {
 	s := p.Step(batch, fresh, past, logits)
 	var t total

@@ -1,21 +1,20 @@
 package analytic
 
-// A Prepared answers for many workloads of one case, each with the interval that
-// Calibrated gives it. It remembers the prefill and the first decode step of the
-// workload before, which workloads that differ in their generated length alone share. It
-// is for one goroutine.
+// A Prepared answers for many workloads of one case, each with the interval of Calibrated.
+// It remembers the prefill and the first decode step of the workload before, which workloads
+// that differ only in their generated length share. It serves one goroutine.
 type Prepared struct {
 	*Predictor // predicts on the machine that was asked for
 	machines   *Machines
-	remembered *Predictor       // predicts the same, and once intervals are asked for remembers its steps for those of moved
-	interval   *Prepared        // gives the intervals: p itself, or the calibrated machine where the user set constants
-	moved      []movedPredictor // one for each uncertain constant of the calibration
+	remembered *Predictor       // predicts on that machine too; once intervals are asked for it remembers its steps for the predictors of moved
+	interval   *Prepared        // gives the intervals: p itself, or the calibrated machine if the user set constants
+	moved      []movedPredictor // a predictor for each uncertain constant of the calibration
 
-	last      Workload // whose prefill is remembered; the zero one where none is
+	last      Workload // workload whose prefill is remembered; zero if there is none
 	prompt    total
 	promptOff float64
 	first     firstStep
-	run       Workload // whose decode steps are remembered; the zero one where none are
+	run       Workload // workload whose decode steps are remembered; zero if there is none
 	decoded   total
 }
 
@@ -25,12 +24,12 @@ type movedPredictor struct {
 	first firstStep
 }
 
-// Prepare prepares for estimates of c on a machine of all, or on one that differs from it
-// in constants that were asked for, whatever the Workload.
+// Prepare prepares for estimates of c, whatever its Workload, on the machine of all or on one
+// with other constants.
 func (c *Case) Prepare(all *Machines, on *Machine) (*Prepared, error) {
-	own := *c
-	own.Machine = on
-	p, err := NewPredictor(&own)
+	there := *c
+	there.Machine = on
+	p, err := NewPredictor(&there)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +75,8 @@ func (p *Prepared) Predict(w *Workload) (Estimate, error) {
 	return e, err
 }
 
-// Expected is Predict without the work for intervals, which are those of the generation's errors. What does not
-// fit in memory has its memory alone.
+// Expected is Predict with intervals by the errors of the GPU's generation, which take less work. An estimate that
+// does not fit in memory has its memory alone.
 func (p *Prepared) Expected(w *Workload) (Estimate, error) {
 	if err := w.Check(p.Par.MicroBatches); err != nil {
 		return Estimate{}, err
@@ -88,7 +87,7 @@ func (p *Prepared) Expected(w *Workload) (Estimate, error) {
 	return p.Predictor.Predict(w)
 }
 
-// predict answers for one workload, and says how wide its interval is.
+// predict answers for one workload, and gives the half-widths of its intervals.
 func (p *Prepared) predict(w *Workload) (e Estimate, off widths, err error) {
 	if err := w.Check(p.Par.MicroBatches); err != nil {
 		return e, off, err
@@ -104,8 +103,8 @@ func (p *Prepared) predict(w *Workload) (e Estimate, off widths, err error) {
 	return e, off, nil
 }
 
-// prefills sums the prefill of a workload, unless it is that of the workload before. It
-// depends on the generated length only where a cache of fixed length does.
+// prefills sums the prefill of a workload, unless the workload before had an equal one. It depends
+// on the generated length only if the length of the KV cache is fixed.
 func (p *Prepared) prefills(w *Workload) {
 	key := *w
 	if !p.fixedCache {

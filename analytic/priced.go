@@ -12,7 +12,7 @@ import (
 type pricedSteps struct {
 	base  *Predictor // prices a step first
 	steps []pricedStep
-	cost  roofline.Cost // scratch of reprice: its kernel's cost
+	cost  roofline.Cost // cost of one kernel in reprice, kept to save allocations
 }
 
 // A pricedStep is a step with the kernels that it is lowered to.
@@ -32,8 +32,8 @@ type pricedKernel struct {
 	piece     uint64
 }
 
-// maxRemembered is how many steps are remembered; a run that needs more prices the others
-// as a whole.
+// maxRemembered is the most steps that are remembered. A run of more steps prices the others
+// anew.
 const maxRemembered = 64
 
 // forget forgets all steps.
@@ -43,7 +43,7 @@ func (m *pricedSteps) forget() {
 	}
 }
 
-// find is a step with its kernels; nil where no step is remembered, or too many are.
+// find is a step with its kernels; nil if no steps are remembered, or too many.
 func (m *pricedSteps) find(s *operator.Step) *pricedStep {
 	if m == nil {
 		return nil
@@ -76,8 +76,8 @@ func (m *pricedSteps) find(s *operator.Step) *pricedStep {
 	return r
 }
 
-// reprice exchanges the load of the kernels that cost something else on the machine of p
-// than on the base. Only times are exchanged, not what bounds them.
+// reprice exchanges the load of the kernels whose cost differs between the machine of p and the
+// base. It exchanges times, and leaves the bounds.
 func (p *Predictor) reprice(sum *kernelSums, r *pricedStep) {
 	c := &p.known.cost
 	every := p.machine.Throttle != p.known.base.machine.Throttle // arithmetic at the power limit takes longer in another way
@@ -95,7 +95,7 @@ func (p *Predictor) reprice(sum *kernelSums, r *pricedStep) {
 	}
 }
 
-// pieceOf is what a choice of kernel i adds to the piece of a step. It can be taken away
+// pieceOf is the addend of a choice of kernel i to the piece of a step. It can be subtracted
 // again, in any order.
 func pieceOf(i int, choice uint64) uint64 {
 	x := (uint64(i)<<8 | choice) * 0x9e3779b97f4a7c15 // a multiplicative hash, as splitmix64's

@@ -13,13 +13,13 @@ type runner struct {
 	first  *firstStep
 }
 
-// sum prices the first and the last step of a run, and halves the run where these do not
-// lie on one linear piece.
+// sum prices the first and the last step of a run, and halves the run if they do not lie on one
+// linear piece.
 func (r *runner) sum(all *total, run *operator.Run) {
-	var own firstStep
+	var scratch firstStep
 	f := r.first
 	if f == nil || !run.First.Decode() {
-		f = &own
+		f = &scratch
 	}
 	f.price(r.p, &run.First)
 	if run.Steps == 1 {
@@ -32,14 +32,14 @@ func (r *runner) sum(all *total, run *operator.Run) {
 	r.between(all, run, &f.total, &last)
 }
 
-// A firstStep is the first step of a run. The next run has the same one where the two differ
-// in their length alone.
+// A firstStep is the first step of a run. A run that differs only in its length has an equal
+// first step.
 type firstStep struct {
 	batch, past, cache float64
 	total              total
 }
 
-// price prices the step, unless it is the one that was priced before.
+// price prices the step, unless it was the last to be priced.
 func (f *firstStep) price(p *Predictor, s *operator.Step) {
 	cache := 0.0
 	if p.fixedCache {
@@ -51,8 +51,8 @@ func (f *firstStep) price(p *Predictor, s *operator.Step) {
 	}
 }
 
-// between adds the steps of a run: as many times the mean of first and last if both lie on
-// one piece, else the sums of the two halves. A run of two steps is their sum in any case.
+// between adds the steps of a run: their number times the mean of first and last if both lie on
+// one piece, else the sums of the two halves. A run of two steps is their sum in either case.
 func (r *runner) between(all *total, run *operator.Run, first, last *total) {
 	if run.Steps <= 2 || first.Piece == last.Piece || r.budget <= 0 {
 		all.add(first, float64(run.Steps)/2)

@@ -15,16 +15,16 @@ type StepCost struct {
 	Waits  unit.Seconds // part of Time in which the GPU waits for the host's launches
 }
 
-// StepCost prices a step of several groups, decodes before chunks of prompts. The step is one
-// forward pass: all groups share its GEMMs, and each group has its own attention. The replicas that share
-// its experts run so many tokens together; 0 if each of them has as many.
+// StepCost prices a step of several groups, decodes before chunks of prompts. The step is one forward pass: all
+// groups share its GEMMs, and each group has its attention. Together is the number of tokens of all replicas that
+// share the experts; 0 if each replica has as many as this one.
 func (p *Predictor) StepCost(groups []operator.Group, together float64) StepCost {
 	s := p.Mixed(groups)
 	s.Together = together
 	var t total
 	p.step(&t, &s)
 	c := StepCost{}
-	if p.Par.MicroBatches == 1 { // several micro-batches have several launches a step, which are not modelled
+	if p.Par.MicroBatches == 1 { // launches of several micro-batches are not modelled
 		c.Launch, c.Waits = t.host, max(t.host-t.kernels-t.raised, 0)
 		if !s.Decode() {
 			c.Before = p.async(&s)
@@ -37,7 +37,7 @@ func (p *Predictor) StepCost(groups []operator.Group, together float64) StepCost
 	return c
 }
 
-// DecodeCost is StepCost of a batch of sequences with a mean context that gain one token each.
+// DecodeCost prices a decode step of a batch of sequences with a mean context.
 func (p *Predictor) DecodeCost(batch, context float64) StepCost {
 	return p.StepCost([]operator.Group{{Batch: batch, New: 1, Past: context, Logits: 1}}, 0)
 }
@@ -65,8 +65,8 @@ func (p *Predictor) Replica() (gpus int, price unit.DollarsPerHour) {
 	return p.Par.TP * p.Par.PP, p.price
 }
 
-// FrontendTime is the time of the API server's thread for each request that comes in, and for
-// each token that goes out.
+// FrontendTime is the time of the API server's thread for each request that it receives, and for
+// each token that it sends.
 func (p *Predictor) FrontendTime() (request, token unit.Seconds) {
 	return p.machine.seconds(roofline.HostIntake), p.machine.seconds(roofline.HostToken)
 }

@@ -10,16 +10,16 @@ import (
 	"llmprof/unit"
 )
 
-// A kernelSums is the kernels of a step, summed up by part.
+// A kernelSums is the sums over the kernels of a step, by part.
 type kernelSums struct {
 	operator.Sum
 	parts     [operator.PartLast + 1]timing
-	constants roofline.Set // constants that they depend on
-	n         int
-	piece     uint64 // the sum of their choices
+	constants roofline.Set // constants that the kernels depend on
+	n         int          // number of kernels
+	piece     uint64       // sum of the addends of their choices
 }
 
-// lowerings has Lowerings, whose slices have grown.
+// lowerings keeps Lowerings, whose slices need not grow again.
 var lowerings = sync.Pool{New: func() any { return new(Lowering) }}
 
 // walk lists the operators of each part of a step, all stages of the pipeline one after
@@ -63,9 +63,9 @@ func (p *Predictor) part(t *kernelSums, l *Lowering, which operator.Part, ops []
 	}
 }
 
-// alike counts the kernels ahead of kernel i that do the same work by the same law, as both
-// all-reduces of a layer do: what one is off by, all are. The square of n+1 equal errors
-// exceeds that of n by 2n+1.
+// alike counts the kernels before kernel i with equal work, as the two all-reduces of a layer
+// have: their errors are equal too. The square of the sum of n+1 equal errors exceeds that of n
+// errors by 2n+1.
 func (l *Lowering) alike(i int) (n int) {
 	k := &l.Kernels[i].Kernel
 	for j := range l.Kernels[:i] {
@@ -96,6 +96,9 @@ func (p *Predictor) evaluate(t *total, s *operator.Step) {
 func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step) {
 	t.Sum, t.constants = k.Sum, k.constants
 	t.Piece.Mark(k.piece)
+	if s.Decode() { // a prompt of chunks of one token has both kinds of steps
+		t.Piece.Mark(1)
+	}
 	for i := range k.parts {
 		t.timing.add(&k.parts[i], 1)
 	}
@@ -116,8 +119,8 @@ func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step) {
 	t.waitsForHost(host)
 }
 
-// step prices a step. A decode step of a batch beyond a switch of kernels takes no
-// less than the largest batch before it.
+// step prices a step. A decode step of a batch beyond a switch of kernels takes no less than
+// one of the largest batch before the switch.
 func (p *Predictor) step(t *total, s *operator.Step) {
 	p.evaluate(t, s)
 	if !s.Decode() {
@@ -139,18 +142,18 @@ func (p *Predictor) step(t *total, s *operator.Step) {
 	}
 }
 
-// raise lets a part of the step take no less than it does with a batch at a switch.
-func (t *total) raise(own, small *timing, limit float64) {
-	if more := small.Expected - own.Expected; more > 0 {
-		own.Expected, own.raised = small.Expected, own.raised+more
-		own.bound[roofline.ByMemory] += more
+// raise lifts the time of a part of the step to that with a smaller batch, at a switch.
+func (t *total) raise(part, small *timing, limit float64) {
+	if more := small.Expected - part.Expected; more > 0 {
+		part.Expected, part.raised = small.Expected, part.raised+more
+		part.bound[roofline.ByMemory] += more
 		t.Piece.Mark(uint64(limit))
 	}
 }
 
-// launch adds to the time of a stage what the host takes longer than the GPU takes for
-// the kernels. Where the host is ahead of the GPU, a kernel still begins later than one
-// of a graph does.
+// launch lifts the time of a stage to the time of the host, if that is longer than the time of
+// the kernels. A kernel outside a CUDA graph begins later than one within, even if the host is
+// ahead of the GPU.
 func (p *Predictor) launch(t *total, stage *timing, s *operator.Step) {
 	m := p.machine
 	stage.least = stage.floor.Time()
@@ -166,9 +169,9 @@ func (p *Predictor) launch(t *total, stage *timing, s *operator.Step) {
 	}
 }
 
-// host is how long the host takes for a step while the GPU works: launches, and with
-// asynchronous scheduling what a decode step takes besides. What the first step of a
-// prompt takes besides cannot be hidden.
+// host is the time of the host for a step while the GPU works: launches and, with
+// asynchronous scheduling, the other work for a decode step. The GPU cannot hide that other
+// work for the first step of a prompt.
 func (p *Predictor) host(t *timing, s *operator.Step) unit.Seconds {
 	m := p.machine
 	eager := m.seconds(roofline.HostLaunch).Times(t.launches) + m.seconds(roofline.HostDispatch).Times(t.calls)
@@ -181,7 +184,7 @@ func (p *Predictor) host(t *timing, s *operator.Step) unit.Seconds {
 	return p.async(s) + eager
 }
 
-// async is what the host takes for a step besides launches, with asynchronous scheduling.
+// async is the time of the host for a step besides launches, with asynchronous scheduling.
 func (p *Predictor) async(s *operator.Step) unit.Seconds {
 	if p.machine.Engine.Profile().Blocking {
 		return 0
@@ -189,14 +192,14 @@ func (p *Predictor) async(s *operator.Step) unit.Seconds {
 	return p.machine.seconds(roofline.HostAsync) + p.machine.seconds(roofline.HostSequence).Times(s.Batch)
 }
 
-// waitsForHost adds time of the host.
+// waitsForHost adds time of the host that the GPU does not hide.
 func (t *timing) waitsForHost(host unit.Seconds) {
 	t.Expected += host
 	t.bound[roofline.ByLaunch] += host
 }
 
-// hide takes from what slower arithmetic would cost what launches take longer than
-// the GPU: so much of it does not show. The result differs where another part of it shows.
+// hide takes from the cost of slower arithmetic the time that the GPU waits for launches, which
+// hides that much of it. The result identifies the linear piece.
 func (t *timing) hide(wait unit.Seconds) (what uint64) {
 	if wait >= t.Slower {
 		what |= 2

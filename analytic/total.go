@@ -7,32 +7,32 @@ import (
 	"llmprof/unit"
 )
 
-// A total is what a step, or a run of them, comes to on one rank of each stage.
+// A total is the sums over a step, or a run of steps, on one rank of each stage.
 type total struct {
 	operator.Sum
-	timing                 // of all stages, one after the other
-	stage     []timing     // with several micro-batches, what may take longest in the pipeline: stages and the host; else nil
+	timing                 // times of all stages, one after the other
+	stage     []timing     // candidates for the longest stage of a pipeline with several micro-batches, and its host; else nil
 	constants roofline.Set // constants that a kernel depends on
 }
 
-// A timing is how long a part of a step takes, summed over the steps of a run.
+// A timing is the times of a part of a step, summed over the steps of a run.
 type timing struct {
 	floor    roofline.Floor
 	least    unit.Seconds // the floor of each step, summed
-	launches float64      // by the host
-	calls    float64      // of Python, for operators and compiled pieces
-	host     unit.Seconds // that it takes, hidden or not
-	exposed  unit.Seconds // The GPU waits so long for the host to schedule.
+	launches float64      // launches by the host
+	calls    float64      // Python calls for operators and compiled pieces
+	host     unit.Seconds // time of the host, hidden or not
+	exposed  unit.Seconds // time that the GPU waits for the host to schedule
 
 	kernels  unit.Seconds // expected time of the kernels, one after the other
-	variance float64      // of a step: squares of half-widths of its kernels
-	scatter  unit.Seconds // half-width of what its kernels take, for their shapes; that of the same kernels in another step is the same
+	variance float64      // sum of the squares of the half-widths of a step's kernels
+	scatter  unit.Seconds // half-width of the time of the kernels that their shapes give; a kernel is off by as much in every step
 
 	energy.Load
 	bound     [roofline.NumBounds]unit.Seconds // expected time by what bounds it
-	throttled unit.Seconds                     // of the expected time, what the power limit costs
-	raised    unit.Seconds                     // of the expected time, what larger batches take no less than smaller ones
-	clock     float64                          // how many times longer arithmetic takes for the power limit; 0: not worked out yet
+	throttled unit.Seconds                     // part of the expected time that the power limit costs
+	raised    unit.Seconds                     // part of the expected time by which larger batches are lifted to the time of smaller ones
+	clock     float64                          // factor by which the power limit lengthens arithmetic; 0 before it is worked out
 }
 
 // add adds n times u.
@@ -74,8 +74,8 @@ func (t *timing) floors(ops []operator.Op, peaks *roofline.Peaks) {
 	}
 }
 
-// takes adds what a kernel costs. The result differs where the kernel waits for another
-// resource, at the clocks of bursts or at those of the power limit.
+// takes adds the cost of a kernel. The result identifies the resources that the kernel waits for
+// at the clocks of bursts and at those of the power limit.
 func (t *timing) takes(k *Kernel, c *roofline.Cost, m *Machine) (waits uint64) {
 	t.kernels += c.Time
 	t.bound[c.Bound] += c.Time
@@ -93,7 +93,7 @@ func (t *timing) limit(m *Machine) {
 	t.bound[roofline.ByCompute] += t.throttled
 }
 
-// draws is what one GPU of so many stages draws on the mean of a phase.
+// draws is the mean power of one GPU of so many stages in a phase.
 func (t *timing) draws(m *Machine, stages float64) unit.Watts {
 	return m.Mean(&t.Load, t.clock, stages)
 }

@@ -11,33 +11,33 @@ import (
 	"llmprof/unit"
 )
 
-// A Footprint is what the memory of a rank is made of before a workload is known, on the
-// stage of a pipeline that has the most layers.
+// A Footprint is the memory of a rank, as far as it is known without a workload. The rank is of the
+// pipeline stage with the most layers.
 type Footprint struct {
 	rank    Rank
 	weights unit.Bytes
-	layers  unit.Bytes // of the weights
+	layers  unit.Bytes // weights of the layers
 	reserve unit.Bytes
-	state   unit.Bytes // of one sequence
-	caches  []cache    // of one sequence, the shortest window first
-	widest  float64    // values of a token that a block has alive
+	state   unit.Bytes // state of one sequence
+	caches  []cache    // KV caches of one sequence, the shortest window first
+	widest  float64    // most values of a token that a block has alive
 }
 
-// A cache is what the layers of one window keep of one sequence: each bytes of
-// every token of the context, at most window of them.
+// A cache is the KV cache of one sequence in the layers of one window: each bytes for every
+// token of the context, of which the last window tokens are kept.
 type cache struct {
 	window float64 // +Inf for the whole context
 	each   unit.Bytes
 }
 
-// Of is the footprint of a rank, on a GPU of whose memory some is reserved.
+// Of is the footprint of a rank on a GPU with a reserve of memory.
 func Of(r *Rank, reserve unit.Bytes) Footprint {
 	share := r.Par.StageShare(r.Model.NumLayers())
 	layers, embedding, head := r.weights()
 	ends := embedding + head
 	if r.Par.PP > 1 {
 		if r.Model.TiedHead {
-			head = embedding // the last stage has a copy of its own
+			head = embedding // the last stage has a copy of the tied embedding
 		}
 		ends = max(embedding, head)
 	}
@@ -50,13 +50,13 @@ func Of(r *Rank, reserve unit.Bytes) Footprint {
 	return f
 }
 
-// Weights is the memory of the weights, and of the layers' alone.
+// Weights is the memory of all weights, and of those of the layers.
 func (f *Footprint) Weights() (all, layers unit.Bytes) { return f.weights, f.layers }
 
-// Sequence is what a sequence of context tokens keeps: its cache and its state.
+// Sequence is the memory of a sequence of context tokens: its KV cache and its state.
 func (f *Footprint) Sequence(context float64) unit.Bytes { return f.Cached(context) + f.state }
 
-// Cached is what a sequence of context tokens takes of the cache.
+// Cached is the KV cache of a sequence of context tokens.
 func (f *Footprint) Cached(context float64) (b unit.Bytes) {
 	for _, c := range f.caches {
 		b += c.each.Times(min(context, c.window))
@@ -64,9 +64,8 @@ func (f *Footprint) Cached(context float64) (b unit.Bytes) {
 	return b
 }
 
-// Longest is the longest context whose cache fits into left. It grows by what all
-// caches take of a token until the shortest window is full, then by what the
-// others take.
+// Longest is the longest context whose KV cache fits into left. A token takes room in all
+// caches until the shortest window is full, then in the other caches.
 func (f *Footprint) Longest(left unit.Bytes) int {
 	var slope unit.Bytes
 	for _, c := range f.caches {
@@ -84,7 +83,7 @@ func (f *Footprint) Longest(left unit.Bytes) int {
 	return int(context) + howMany(left, slope, 0, 0)
 }
 
-// caches is what a rank keeps of one sequence in share of the layers, by window.
+// caches are the KV caches of one sequence in a share of the layers, by window.
 func (r *Rank) caches(share float64) (all []cache) {
 	for i := range r.Model.Layers {
 		l := &r.Model.Layers[i]
@@ -109,7 +108,7 @@ func (r *Rank) caches(share float64) (all []cache) {
 	return all
 }
 
-// withCache adds a cache to those of its window.
+// withCache adds a cache to the one of its window.
 func withCache(all []cache, c cache) []cache {
 	for i := range all {
 		if all[i].window == c.window {
@@ -120,7 +119,7 @@ func withCache(all []cache, c cache) []cache {
 	return append(all, c)
 }
 
-// state is what a rank keeps of one sequence that does not grow.
+// state is the memory of one sequence on a rank that does not grow with its context.
 func (r *Rank) state() (b unit.Bytes) {
 	for i := range r.Model.Layers {
 		l := &r.Model.Layers[i]
@@ -133,8 +132,8 @@ func (r *Rank) state() (b unit.Bytes) {
 	return b
 }
 
-// blockWidth is how many values of a token a block has alive: the outputs of its
-// products in, and the result that goes to its product out.
+// blockWidth is the number of values of a token that a block has alive: the outputs of the GEMMs
+// into the block, and the input of the GEMM out of it.
 func (r *Rank) blockWidth(b *models.Block) float64 {
 	tp := float64(r.Par.TP)
 	var w float64

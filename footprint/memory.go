@@ -7,32 +7,32 @@ import (
 	"llmprof/workload"
 )
 
-// Memory is what one GPU has to hold, the fullest one of the pipeline.
+// Memory is what is stored on one GPU, the fullest one of the pipeline.
 type Memory struct {
 	Weights     unit.Bytes
-	KV          unit.Bytes // of the whole batch at its longest
-	State       unit.Bytes // of scans and convolutions
-	Activations unit.Bytes // at the peak of the prefill
-	Reserve     unit.Bytes // CUDA context, communication buffers, the engine's own
+	KV          unit.Bytes // KV cache of the whole batch at its longest
+	State       unit.Bytes // state of scans and convolutions
+	Activations unit.Bytes // activations at the peak of the prefill
+	Reserve     unit.Bytes // CUDA context, communication buffers, buffers of the engine
 	Total       unit.Bytes
-	Capacity    unit.Bytes // of the GPU
-	Usable      unit.Bytes // of it, what the engine takes
+	Capacity    unit.Bytes // memory of the GPU
+	Usable      unit.Bytes // part of the capacity that the engine takes
 
 	MaxBatch        int  // sequences of one replica that fit, prompt and answer
-	MaxPrefillBatch int  // that fit while the prompt runs
-	MaxDecodeBatch  int  // that fit while they decode
+	MaxPrefillBatch int  // sequences that fit while prompts run
+	MaxDecodeBatch  int  // sequences that fit while they decode
 	MaxTokens       int  // tokens of context that the batch can have in all
 	Unbounded       bool // there is no cache that grows: MaxTokens has no meaning
 }
 
-// Fits reports whether all of it fits.
+// Fits reports whether the memory of the GPU suffices.
 func (m *Memory) Fits() bool { return m.Total <= m.Usable }
 
-// Room is the memory of a GPU: all of it, and what the engine takes of it.
+// Room is the memory of a GPU, and the part of it that the engine takes.
 type Room struct{ Capacity, Usable unit.Bytes }
 
-// Memory sums what a workload needs, where a step has at most budget tokens (0 for no
-// limit), and how much more fits into the room. Without a room it only sums.
+// Memory is the memory of a workload whose steps have at most budget tokens (0 for no
+// limit), and how much more fits into the room. Without a room it says nothing of what fits.
 func (f *Footprint) Memory(w *workload.Workload, budget int, room Room) (m Memory) {
 	batch, logits := float64(w.Batch), 1.0
 	most, tokens := w.Step(budget)
@@ -59,7 +59,7 @@ func (f *Footprint) Memory(w *workload.Workload, budget int, room Room) (m Memor
 	return m
 }
 
-// ForCache is what is left of the room for the KV cache and the state of sequences, where
+// ForCache is the part of the room that remains for the KV cache and the state of sequences, where
 // a step has at most tokens tokens of at most sequences sequences.
 func (f *Footprint) ForCache(room Room, tokens, sequences int) unit.Bytes {
 	return room.Usable - (f.weights + f.reserve + f.Activations(float64(tokens), float64(sequences)))
@@ -75,8 +75,8 @@ func (f *Footprint) Activations(fresh, logits float64) unit.Bytes {
 	return r.Bytes(2*fresh*float64(r.Model.Hidden)) + max(values, scores)
 }
 
-// howMany sequences fit into left, at most what an int32 counts: each takes some bytes,
-// and those of them that a step takes together, at most so many, further bytes.
+// howMany is the number of sequences that fit into left, at most what an int32 counts. Each takes
+// some bytes, and each of those that a step takes together takes further bytes.
 func howMany(left, each, stepped unit.Bytes, most float64) int {
 	if left <= 0 || each+stepped <= 0 {
 		return 0

@@ -8,18 +8,18 @@ import (
 	"llmprof/unit"
 )
 
-// A Rank is one GPU of a tensor-parallel group: which part of a model it has, and in
-// which formats.
+// A Rank is one GPU of a tensor-parallel group: its part of a model, and the number formats
+// of the part.
 type Rank struct {
 	Model  *models.Model
-	Par    *parallel.Parallelism // whole
-	Scheme *models.Scheme        // of the experts' matrices
-	Dense  *models.Scheme        // of the other matrices of the blocks
-	Plain  *models.Scheme        // of what is never quantized: routers
+	Par    *parallel.Parallelism // split, every degree at least 1
+	Scheme *models.Scheme        // formats of the experts' matrices
+	Dense  *models.Scheme        // formats of the other matrices of the blocks
+	Plain  *models.Scheme        // formats of matrices that are never quantized, as routers
 }
 
-// NewRank is a rank of a model that p splits and s quantizes. A KV cache without a format
-// has that of the residual stream.
+// NewRank is a rank of a model with a split p and a quantization s. A KV cache without a
+// format has the format of the residual stream.
 func NewRank(m *models.Model, p parallel.Parallelism, s models.Scheme) Rank {
 	all := &struct {
 		par                  parallel.Parallelism
@@ -35,7 +35,7 @@ func NewRank(m *models.Model, p parallel.Parallelism, s models.Scheme) Rank {
 // Bytes is the memory of n activations of the residual stream.
 func (r *Rank) Bytes(n float64) unit.Bytes { return r.Scheme.Stream().Bytes(n) }
 
-// LocalKV is the KV heads that the rank has: with more ranks than heads, several ranks
+// LocalKV is the number of KV heads of the rank. With more ranks than heads, several ranks
 // have the same head.
 func (r *Rank) LocalKV(a *models.Attention) float64 {
 	return max(float64(a.KVHeads)/float64(r.Par.TP), 1)
@@ -49,7 +49,7 @@ func (r *Rank) StateFormat(c *models.Scan) unit.Format {
 	return r.Scheme.Stream()
 }
 
-// CachedValues is how many values of a token a rank keeps for one attention.
+// CachedValues is the number of values of a token in the KV cache of one attention on a rank.
 func (r *Rank) CachedValues(a *models.Attention) float64 {
 	n := r.LocalKV(a) * float64(a.EntryDim())
 	if a.Compress > 0 {
@@ -64,7 +64,7 @@ func (r *Rank) CachedValues(a *models.Attention) float64 {
 	return n
 }
 
-// compressedValues is a token's share of the entry that stands for several.
+// compressedValues is a token's share of a compressed entry, which stands for several tokens.
 func (r *Rank) compressedValues(a *models.Attention) float64 {
 	if a.Compress == 0 {
 		return 0
@@ -76,14 +76,14 @@ func (r *Rank) compressedValues(a *models.Attention) float64 {
 	return n / float64(a.Compress)
 }
 
-// scanState is what a rank keeps of one sequence for a scan and its convolution.
+// scanState is the state of one sequence on a rank for a scan and its convolution.
 func (r *Rank) scanState(c *models.Scan) unit.Bytes {
 	tp := float64(r.Par.TP)
 	return r.StateFormat(c).Bytes(float64(c.StateElements())/tp) + r.Bytes(float64(c.ConvElements())/tp)
 }
 
-// Windows are the sliding windows of the model's layers: a step of sequences on both
-// sides of one is not the step of their mean.
+// Windows are the sliding windows of the model's layers. A step of sequences with contexts on both
+// sides of a window is not a step of sequences with their mean context.
 func (r *Rank) Windows() (all []float64) {
 	for i := range r.Model.Layers {
 		for j := range r.Model.Layers[i].Blocks {

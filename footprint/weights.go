@@ -5,7 +5,7 @@ import (
 	"llmprof/unit"
 )
 
-// weights is the memory of a rank for the layers, the embedding and the head.
+// weights is the memory of the layers, the embedding and the head on a rank.
 // Engines pad the vocabulary, so that any degree divides it.
 func (r *Rank) weights() (layers, embedding, head unit.Bytes) {
 	m, tp := r.Model, float64(r.Par.TP)
@@ -53,7 +53,7 @@ func (r *Rank) blockWeights(b *models.Block) unit.Bytes {
 	return sum
 }
 
-// matrices is the memory of the shares of matrices that a rank of tp has.
+// matrices is the memory of a rank's shares of matrices.
 func (r *Rank) matrices(f *models.Scheme, ls []models.Linear, tp int) (sum unit.Bytes) {
 	for i := range ls {
 		sum += f.ShareBytes(r.Model, &ls[i], tp)
@@ -61,7 +61,7 @@ func (r *Rank) matrices(f *models.Scheme, ls []models.Linear, tp int) (sum unit.
 	return sum
 }
 
-// normWeights is the memory of the weights of norms, which every rank has whole.
+// normWeights is the memory of the weights of norms, all of which every rank has.
 func (r *Rank) normWeights(norms []models.Norm) unit.Bytes {
 	var n int64
 	for i := range norms {

@@ -8,8 +8,8 @@ import (
 	"llmprof/unit"
 )
 
-// attention appends the attention of a block. FlashAttention (arXiv:2205.14135)
-// is assumed: no score leaves the chip.
+// attention appends the attention of a block. It is FlashAttention (arXiv:2205.14135),
+// whose scores do not leave the chip.
 func (s *Step) attention(dst []Op, b *models.Block) []Op {
 	a := b.Attention
 	heads := float64(a.Heads) / float64(s.Par.TP)
@@ -37,14 +37,14 @@ func (s *Step) attend(o *Op, heads, keyDim, valueDim, pairs float64) {
 	o.Work.FLOPs, o.Work.Vector = unit.FLOPs(2*heads*(keyDim+valueDim)*pairs), unit.FLOPs(5*heads*pairs)
 }
 
-// tiles is how many tiles of queries attention has on one rank: the query heads that
-// share a KV head are rows of one tile, which has up to roofline.TileQueries.
+// tiles is the number of tiles of queries that attention has on one rank: the query heads that
+// share a KV head are rows of one tile, which has up to roofline.TileQueries rows.
 func (s *Step) tiles(heads, kv float64) float64 {
 	return s.Batch * kv * max(1, s.New*heads/kv/roofline.TileQueries)
 }
 
-// variant distinguishes the linear pieces of pairs and keys: the window is still
-// filling, or full, or fills within the step, or which chunk the step ends in.
+// variant numbers the linear pieces of pairs and keys. They differ in whether the window is still
+// filling, full, or fills within the step, and in the chunk that the step ends in.
 func (s *Step) variant(a *models.Attention) uint32 {
 	w := float64(a.Window)
 	if a.Indexer != nil {
@@ -95,8 +95,8 @@ func attentionName(a *models.Attention) string {
 	return "attention"
 }
 
-// rotary appends the norms of queries and keys, their rotation, and the write to
-// the cache, which fusing engines do in the rotation's kernel.
+// rotary appends the norms of queries and keys, their rotary embedding, and the write to the KV
+// cache.
 func (s *Step) rotary(dst []Op, b *models.Block) []Op {
 	a, tp := b.Attention, float64(s.Par.TP)
 	var width, params float64
@@ -131,7 +131,7 @@ func (s *Step) rotary(dst []Op, b *models.Block) []Op {
 	return dst
 }
 
-// Rotated is the values of a token that rotary embedding turns on one rank.
+// Rotated is the number of values of a token that rotary embedding changes on one rank.
 func (s *Step) Rotated(a *models.Attention) float64 {
 	return (float64(a.Heads)/float64(s.Par.TP) + s.LocalKV(a)) * float64(a.RotaryDim)
 }
@@ -152,11 +152,11 @@ func (s *Step) pairs(a *models.Attention) float64 {
 	return s.causalPairs()
 }
 
-// causalPairs is the pairs of a query with each position up to its own.
+// causalPairs is the number of pairs of a query and a position up to the query's.
 func (s *Step) causalPairs() float64 { return s.New*s.Past + s.New*(s.New+1)/2 }
 
-// compressedPairs is the pairs of a query with each entry of several tokens that
-// lies behind it, as many as its indexer keeps.
+// compressedPairs is the number of pairs of a query and an earlier compressed entry, which
+// stands for several tokens; the indexer limits the entries of a query.
 func (s *Step) compressedPairs(a *models.Attention) float64 {
 	m := float64(a.Compress)
 	if a.Indexer == nil {
@@ -178,8 +178,8 @@ func chunkPairs(n, w float64) float64 {
 	return full*w*(w+1)/2 + rest*(rest+1)/2
 }
 
-// Keys is how many keys of one sequence the step has to read: each once, for
-// all its queries.
+// Keys is the number of keys of one sequence that the step reads, each once for all
+// queries.
 func (s *Step) Keys(a *models.Attention) float64 {
 	all := s.Past + s.New
 	switch {
@@ -200,10 +200,10 @@ func (s *Step) Keys(a *models.Attention) float64 {
 }
 
 // latent appends multi-head latent attention (DeepSeek-V2, arXiv:2405.04434).
-// The cache holds one vector of r+rope values a token, and every rank holds all
-// of it. Prefill expands keys and values from it for every token in sight;
+// The cache has one vector of r+rope values a token, and every rank has the whole
+// cache. Prefill expands keys and values from it for every token in sight;
 // decode absorbs W_UK and W_UV into the query and the output, so that the heads
-// attend to the vectors themselves. vLLM and SGLang do the same.
+// attend to the vectors themselves, as in vLLM and SGLang.
 func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 	l := a.Latent
 	t := s.Tokens()
@@ -218,7 +218,7 @@ func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 		moved, upMoved = (t+upRows)*heads*(keyDim+valueDim), upRows*(rank+expanded)
 	}
 	tp := float64(s.Par.TP)
-	up := 2 * rank * expanded // of one token, W_UK and W_UV
+	up := 2 * rank * expanded // FLOPs of one token, by W_UK and W_UV
 	dst = append(dst, Op{
 		Name: "kv_b_proj", Type: Expand, Decode: s.splitsKeys(), Format: s.Dense.ActOf(&l.Expand), Model: unit.FLOPs(up * upRows * tp),
 		Shape: roofline.Shape{M: upRows, N: expanded, K: rank, Matrices: 1},
@@ -237,14 +237,14 @@ func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 	return dst
 }
 
-// indexer appends the light scores that choose which keys attention reads
-// (DeepSeek-V3.2): every key in sight, with a cache of its own.
+// indexer appends the light scores that choose the keys of sparse attention (DeepSeek-V3.2): it
+// scores every key in sight, from a separate cache.
 func (s *Step) indexer(dst []Op, a *models.Attention) []Op {
 	x := a.Indexer
 	if x.Heads == 0 {
-		return dst // an earlier layer chose
+		return dst // the choice of an earlier layer serves
 	}
-	each := float64(max(a.Compress, 1)) // tokens of a key
+	each := float64(max(a.Compress, 1)) // tokens that a key stands for
 	pairs := s.Batch * s.causalPairs() / each
 	flops := unit.FLOPs(2 * float64(x.Heads*x.Dim) * pairs)
 	return append(dst, Op{

@@ -17,13 +17,13 @@ func (s *Step) allReduce(dst []Op, name string, size unit.Bytes) []Op {
 	return s.ring(dst, Reduce, name, size, 2)
 }
 
-// allGather appends the collection of a message of size bytes, of which each TP
-// rank has its part.
+// allGather appends the all-gather of a message of size bytes, of which each TP rank has
+// a part.
 func (s *Step) allGather(dst []Op, name string, size unit.Bytes) []Op {
 	return s.ring(dst, Gather, name, size, 1)
 }
 
-// ring appends a collective of passes passes around the TP ranks.
+// ring appends a collective that passes around the TP ranks once or twice.
 func (s *Step) ring(dst []Op, t Type, name string, size unit.Bytes, passes float64) []Op {
 	n, g := float64(s.Par.TP), float64(s.Par.GPUsPerNode)
 	dst, o := add(dst, name, t)
@@ -37,8 +37,8 @@ func (s *Step) ring(dst []Op, t Type, name string, size unit.Bytes, passes float
 	return dst
 }
 
-// allToAll appends the exchange of size bytes of tokens between the EP ranks:
-// (n−1)/n of what a GPU has goes to others, those of its node by the link.
+// allToAll appends the exchange of size bytes of tokens between the n EP ranks: a GPU sends
+// (n−1)/n of its tokens to others, over the link to those of its node.
 func (s *Step) allToAll(dst []Op, name string, size unit.Bytes) []Op {
 	n, g := float64(s.Par.EP), float64(s.Par.GPUsPerNode)
 	near := min(n, g)
@@ -47,7 +47,7 @@ func (s *Step) allToAll(dst []Op, name string, size unit.Bytes) []Op {
 	return dst
 }
 
-// AppendHops appends the passing of the stream from stage to stage of the pipeline.
+// AppendHops appends the sends of the residual stream from stage to stage of the pipeline.
 func (s *Step) AppendHops(dst []Op) []Op {
 	near, far := s.Par.Hops()
 	size := s.Bytes(s.Tokens() * float64(s.Model.Hidden) / float64(s.Par.TP)) // each rank sends its part

@@ -14,12 +14,12 @@ import (
 
 // A Sum is what operators come to on one rank of each stage.
 type Sum struct {
-	Work  roofline.Work // that the rank does
-	Model unit.FLOPs    // matrix products that the model needs
+	Work  roofline.Work // work of the rank
+	Model unit.FLOPs    // FLOPs of matrix products that the model needs, over all ranks
 	Piece Piece
 }
 
-// Add adds n times u. The piece stays.
+// Add adds n times u, and leaves the piece.
 func (t *Sum) Add(u *Sum, n float64) {
 	t.Work.Add(&u.Work, n)
 	t.Model += u.Model.Times(n)
@@ -33,19 +33,19 @@ func (t *Sum) AddOps(ops []Op, past float64) {
 		t.Model += o.Model.Times(o.Count)
 		t.Piece.Mark(uint64(o.Variant))
 		if o.Variant&turning != 0 {
-			t.Piece.Mark(uint64(past)) // no two of these steps share a piece
+			t.Piece.Mark(uint64(past)) // a run of such steps is not linear: no two share a piece
 		}
 	}
 }
 
-// Counts is what a workload has to do and to hold, on whatever hardware and engine.
+// Counts is the work and the memory of a workload, whatever the hardware and the engine.
 type Counts struct {
-	Prefill Sum              // of the prompts of one replica
-	Decode  Sum              // of all tokens after the first
-	Memory  footprint.Memory // of one GPU, without what CUDA, the engine and the system reserve
+	Prefill Sum              // work of the prompts of one replica
+	Decode  Sum              // work of all tokens after the first
+	Memory  footprint.Memory // memory of one GPU, without the reserves of CUDA, engine and system
 }
 
-// Count counts a workload of a model that p splits and s quantizes.
+// Count counts a workload of a model with a split p and a quantization s.
 func Count(m *models.Model, p parallel.Parallelism, s models.Scheme, w *workload.Workload) (n Counts, err error) {
 	if err := Check(m, p, s, nil); err != nil {
 		return n, err
@@ -57,7 +57,7 @@ func Count(m *models.Model, p parallel.Parallelism, s models.Scheme, w *workload
 	return shard.Count(w), nil
 }
 
-// Check says why a model cannot be split, quantized or routed so.
+// Check returns why a model cannot have a split, a quantization or a popularity of its experts.
 func Check(m *models.Model, p parallel.Parallelism, s models.Scheme, e *routing.Popularity) error {
 	if m == nil {
 		return fmt.Errorf("no model is given")

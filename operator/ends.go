@@ -4,8 +4,8 @@ import (
 	"llmprof/unit"
 )
 
-// AppendFirst appends the gather of the rows of the embedding that the tokens name:
-// a read of those rows, not of the table.
+// AppendFirst appends the embedding: a gather that reads the rows of the tokens, not the
+// whole table.
 func (s *Step) AppendFirst(dst []Op) []Op {
 	m, t, w := s.Model, s.Tokens(), float64(s.Model.Embedding.Width)
 	rows := w
@@ -25,9 +25,8 @@ func (s *Step) AppendFirst(dst []Op) []Op {
 	return once(dst, first)
 }
 
-// AppendLast appends what comes after the layers: the final norm, and the LM head on
-// Logits positions of each sequence with the choice of the next token. Ranks hold a
-// part of the vocabulary each.
+// AppendLast appends the operators after the layers: the final norm, the LM head on Logits
+// positions of each sequence, and sampling. Each rank has a part of the vocabulary.
 func (s *Step) AppendLast(dst []Op) []Op {
 	first := len(dst)
 	dst = s.norms(dst, nil, s.Model.FinalNorms, nil)
@@ -64,7 +63,7 @@ func (s *Step) head(dst []Op) []Op {
 	return dst
 }
 
-// once marks the operators from first on as those that the model has one of.
+// once sets the count of the operators from first on to 1.
 func once(dst []Op, first int) []Op {
 	for i := first; i < len(dst); i++ {
 		dst[i].Count = 1

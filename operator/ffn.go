@@ -20,7 +20,7 @@ func (s *Step) activation(dst []Op, t Type, a *models.Activation, rows float64, 
 	return dst
 }
 
-// The operators of a feed-forward by their names in a mixture.
+// The names that the operators of a feed-forward have in a mixture of experts.
 var (
 	sharedNames = map[string]string{
 		"gate_up_proj": "shared_gate_up_proj", "up_proj": "shared_up_proj", "down_proj": "shared_down_proj", "activation": "shared_activation",
@@ -30,7 +30,7 @@ var (
 	}
 )
 
-// rename gives operators the names that they have in a mixture.
+// rename replaces names of operators.
 func rename(ops []Op, names map[string]string) {
 	for i := range ops {
 		if name, ok := names[ops[i].Name]; ok {
@@ -39,7 +39,7 @@ func rename(ops []Op, names map[string]string) {
 	}
 }
 
-// shared appends the feed-forward that every token of a mixture takes.
+// shared appends the shared experts, which every token takes.
 func (s *Step) shared(dst []Op, e *models.Shared) []Op {
 	first := len(dst)
 	dst = s.linears(dst, Product, s.Scheme, e.In, s.Tokens(), s.Par.TP)
@@ -60,29 +60,28 @@ func (s *Step) router(dst []Op, e *models.Experts) []Op {
 	return dst
 }
 
-// routed appends the experts that the router chose. Memory moves the distinct
-// ones that the tokens of the step fall on, arithmetic runs TopK of them for
-// every token. Of the ranks of EP, the busiest counts: how much it has follows from chance, or from a
-// routing.Popularity. Ranks of one TP group have all its tokens already, and their results are summed
-// as those of a dense feed-forward are. Ranks of several groups exchange tokens: each goes to a rank once, however
-// many of its experts are there.
+// routed appends the experts that the router chose. Memory traffic is that of the distinct experts that
+// tokens are sent to; arithmetic runs TopK experts for every token. The busiest rank of EP counts, whose
+// load follows from chance or from a routing.Popularity. The ranks of one TP group all have the group's tokens, and
+// sum their results as in a dense feed-forward. Ranks of several groups exchange tokens: each token is sent to a rank
+// once, however many of its experts are there.
 func (s *Step) routed(dst []Op, e *models.Experts) []Op {
 	if s.Par.ExpertReplicas() == 1 {
 		return s.experts(dst, e)
 	}
 	size := s.Bytes(s.Tokens() / float64(s.Par.TP) * float64(min(e.TopK, s.Par.EP)) * float64(s.Model.Hidden))
 	if r := s.routings.Of(e); r != nil {
-		size = size.Times(r.Uneven) // what the busiest rank is sent
+		size = size.Times(r.Uneven) // bytes that are sent to the busiest rank
 	}
 	dst = s.allToAll(dst, "all_to_all_dispatch", size)
 	dst = s.experts(dst, e)
 	return s.allToAll(dst, "all_to_all_combine", size)
 }
 
-// experts appends the grouped products of the experts chosen.
+// experts appends the grouped GEMMs of the chosen experts.
 func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 	p := s.Par
-	busy := float64(e.TopK) / float64(e.Count+e.Idle) * float64(e.Count) // of a token, not counting idle ones
+	busy := float64(e.TopK) / float64(e.Count+e.Idle) * float64(e.Count) // experts of a token, without idle ones
 	group := s.Together
 	if group == 0 {
 		group = s.Tokens() * float64(p.ExpertReplicas())
@@ -97,8 +96,8 @@ func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 	return dst
 }
 
-// grouped appends products of all pairs of a token and an expert with the weights of
-// the experts that are hit.
+// grouped appends GEMMs of all token-expert pairs with the weights of the experts that
+// tokens are sent to.
 func (s *Step) grouped(dst []Op, ls []models.Linear, shape *roofline.Shape) []Op {
 	first := len(dst)
 	dst = s.linears(dst, ExpertProduct, s.Scheme, ls, shape.Pairs, s.Par.ExpertTP())
@@ -111,8 +110,8 @@ func (s *Step) grouped(dst []Op, ls []models.Linear, shape *roofline.Shape) []Op
 	return dst
 }
 
-// Chosen is how many experts of the busiest rank tokens are sent to, and in how many pairs of a token and an
-// expert, in a mixture of which shape is a product.
+// Chosen is the number of distinct experts of the busiest rank that tokens are sent to, and of its token-expert
+// pairs, in the mixture to which a GEMM of this shape belongs.
 func (s *Step) Chosen(shape *roofline.Shape, tokens float64) (hit, pairs float64) {
 	if r := s.routings.Counting(shape.Experts); r != nil {
 		return r.Hit(tokens), tokens * r.Pairs

@@ -6,20 +6,20 @@ import (
 	"llmprof/models"
 )
 
-// A Group is the sequences of a mixed step that gain the same number of tokens: those
-// that decode, or a chunk of a prompt. A step of continuous batching has several.
+// A Group is the sequences of a step that gain the same number of tokens: the decoding
+// sequences, or chunks of prompts. A step of continuous batching has several groups.
 type Group struct {
 	Batch   float64 // sequences
-	New     float64 // tokens that each of them gains
-	Past    float64 // mean of those that they have
-	Logits  float64 // positions of each that the LM head runs on
+	New     float64 // tokens that each sequence gains
+	Past    float64 // mean number of tokens that they have
+	Logits  float64 // positions of a sequence that the LM head runs on
 	Drafted bool    // New tokens were drafted, and are verified together
 }
 
-// mix appends what mixes the tokens of a sequence: attention, or a scan. Products, norms
-// and experts see the tokens of a step as rows; here each group has its own context. The
-// operators of groups that take the same kernels are one, as kernels for sequences of
-// various lengths are.
+// mix appends the operators that mix the tokens of a sequence: attention, or a scan. For GEMMs,
+// norms and experts the tokens of all groups are rows of one matrix; here each group has its own
+// context. Groups that take the same kernels share operators, for a kernel takes sequences of
+// various lengths.
 func (s *Step) mix(dst []Op, b *models.Block) []Op {
 	if len(s.Groups) == 0 {
 		return s.mixOne(dst, b)
@@ -39,7 +39,7 @@ func (s *Step) mix(dst []Op, b *models.Block) []Op {
 	return dst
 }
 
-// mixOne is mix of one group.
+// mixOne appends the operators that mix the tokens of one group.
 func (s *Step) mixOne(dst []Op, b *models.Block) []Op {
 	switch {
 	case b.Attention != nil:
@@ -62,12 +62,12 @@ func join(earlier, ops []Op) bool {
 	}
 	for i := range ops {
 		e, o := &earlier[i], &ops[i]
-		weights := o.Work.Weights // are read once for all groups
+		weights := o.Work.Weights // read once for all groups
 		e.Work.Add(&o.Work, 1)
 		e.Work.Weights -= weights
 		e.Model += o.Model
 		e.Shape.M += o.Shape.M
-		if o.Type == ChunkedScan { // sequences run side by side, the chunks of each one after the other
+		if o.Type == ChunkedScan { // sequences run side by side, and the chunks of a sequence one after the other
 			e.Shape.Tiles = max(e.Shape.Tiles, o.Shape.Tiles)
 		} else {
 			e.Shape.Tiles += o.Shape.Tiles
@@ -76,7 +76,7 @@ func join(earlier, ops []Op) bool {
 	return true
 }
 
-// Mixed is a step of several groups, of one micro-batch.
+// Mixed is a step of several groups; of several micro-batches it is the step of one.
 func (s *Shard) Mixed(groups []Group) Step {
 	st := s.Step(0, 0, 0, 0)
 	var tokens, past, logits float64
@@ -99,7 +99,7 @@ func (s *Shard) Mixed(groups []Group) Step {
 	return st
 }
 
-// divide makes the step that of one of several micro-batches.
+// divide turns the step into that of one of several micro-batches.
 func (s *Step) divide(parts float64) {
 	s.Batch /= parts
 	s.Groups = slices.Clone(s.Groups)

@@ -7,8 +7,8 @@ import (
 	"llmprof/unit"
 )
 
-// norms appends those norms of the residual stream that are wanted (nil wants all), each with the
-// residual sum fused to it: two tensors read and two written.
+// norms appends the wanted norms of the residual stream (nil wants all), each with the residual
+// sum: it reads two tensors and writes two.
 func (s *Step) norms(dst []Op, b *models.Block, norms []models.Norm, wanted func(*models.Block, *models.Norm) bool) []Op {
 	t := s.Tokens()
 	if s.Par.SP {
@@ -31,9 +31,8 @@ func (s *Step) norms(dst []Op, b *models.Block, norms []models.Norm, wanted func
 	return dst
 }
 
-// varianceSum appends the sum over the TP ranks of the variances of those norms that all heads
-// share, where each rank has some of the heads: vLLM sums them in one all-reduce in FP32
-// (MiniMaxText01RMSNormTP.forward_qk).
+// varianceSum appends the all-reduce of the variances of norms over all heads, where each TP rank
+// has some of the heads: vLLM sums them in FP32 (MiniMaxText01RMSNormTP.forward_qk).
 func (s *Step) varianceSum(dst []Op, b *models.Block) []Op {
 	if s.Par.TP == 1 {
 		return dst
@@ -50,14 +49,13 @@ func (s *Step) varianceSum(dst []Op, b *models.Block) []Op {
 	return s.allReduce(dst, "qk_norm_all_reduce", unit.FP32.Bytes(s.Tokens()*shared))
 }
 
-// overHeads reports whether a norm is one of the queries or keys of all heads together, as MiniMax-M2
-// and OLMo 2 have them.
+// overHeads reports whether a norm is over the queries or keys of all heads together, as in MiniMax-M2
+// and OLMo 2.
 func overHeads(b *models.Block, n *models.Norm) bool {
 	return b != nil && b.Attention != nil && b.Attention.Latent == nil && !n.PerHead && innerNorm(b, n)
 }
 
-// outputNorm reports whether a norm is one of the block's output, as Gemma 2 and
-// OLMo 2 have them.
+// outputNorm reports whether a norm is of the block's output, as in Gemma 2 and OLMo 2.
 func outputNorm(b *models.Block, n *models.Norm) bool {
 	if b.Attention != nil {
 		return n.Name == "post_attention_layernorm"
@@ -65,11 +63,11 @@ func outputNorm(b *models.Block, n *models.Norm) bool {
 	return n.Name == "post_feedforward_layernorm"
 }
 
-// innerNorm reports whether a norm is one of queries, keys or the vectors that these
-// are expanded from, as OLMo 2 and DeepSeek have them.
+// innerNorm reports whether a norm is of queries, keys or the vectors that they are expanded
+// from, as in OLMo 2 and DeepSeek.
 func innerNorm(_ *models.Block, n *models.Norm) bool {
 	return strings.HasPrefix(n.Name, "q_") || strings.HasPrefix(n.Name, "k_") || strings.HasPrefix(n.Name, "kv_")
 }
 
-// inputNorm reports whether a norm is one of the block's input.
+// inputNorm reports whether a norm is of the block's input.
 func inputNorm(b *models.Block, n *models.Norm) bool { return !outputNorm(b, n) && !innerNorm(b, n) }

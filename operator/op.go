@@ -8,30 +8,29 @@ import (
 	"llmprof/unit"
 )
 
-// An Op is the work of one operator on one rank of the tensor-parallel group, free
-// of any hardware and of any engine. Its figures are of one occurrence; a step has
-// Count of them.
+// An Op is the work of one operator on one rank of the tensor-parallel group, whatever the
+// hardware and the engine. Its figures are for one occurrence; a step has Count of them.
 type Op struct {
 	Name   string
-	Layer  string // the kind of layer it belongs to, "" for what the model has once
+	Layer  string // kind of layer that it belongs to; "" outside of the layers
 	Type   Type
 	Count  float64
-	Format unit.Format     // of the matrix products
-	Scheme roofline.Scheme // of their operands; of attention, of the cache
+	Format unit.Format     // number format of the matrix products
+	Scheme roofline.Scheme // how their operands are quantized; for attention, the KV cache
 	Shape  roofline.Shape
 	Work   roofline.Work
-	Model  unit.FLOPs // of matrix products before any split: what the model needs, not what ranks repeat
+	Model  unit.FLOPs // FLOPs of matrix products over all ranks, without those that several ranks repeat
 
-	Decode  bool   // attention of few queries, whose keys are split over the GPU
-	Variant uint32 // which of several formulas held: another one ends a linear run
+	Decode  bool   // attention of few queries, which splits the keys over the GPU
+	Variant uint32 // number of the formula where there are several: a run of steps is linear within one
 
-	Block      *models.Block      // nil for what the model has once
-	Norms      []models.Norm      // of the stream, or of queries and keys
-	Activation *models.Activation // nil but for a non-linearity
+	Block      *models.Block      // nil outside of the layers
+	Norms      []models.Norm      // norms of the residual stream, or of queries and keys
+	Activation *models.Activation // activation function of a feed-forward; else nil
 }
 
-// add appends an operator, which the caller fills in where it lies: a copy of one that has just been
-// written costs more than what is written.
+// add appends an operator, which the caller fills in in place: copying an operator takes longer than
+// setting its fields.
 func add(dst []Op, name string, t Type) ([]Op, *Op) {
 	n := len(dst)
 	dst = slices.Grow(dst, 1)[:n+1]
@@ -48,26 +47,26 @@ type Type uint8
 const (
 	Embedding Type = iota
 	Norm
-	Product // with the weights of a block, or of the embedding's projection
+	Product // GEMM with weights of a block, or of the embedding's projection
 	Rotary  // rotary embedding, norms of queries and keys
 	CacheWrite
-	Attend // attention between its projections
-	Expand // keys and values of latent attention from the cached vectors, or the absorbed product
-	Index  // the scores that choose which keys sparse attention reads
-	Conv   // causal, ahead of a scan
-	Scan   // one token after the other
-	ChunkedScan
-	NonLinear // the activation of a feed-forward
+	Attend      // attention between its projections
+	Expand      // expansion of the cached vectors of latent attention to keys and values, or the absorbed GEMM
+	Index       // scores that choose the keys of sparse attention
+	Conv        // causal convolution ahead of a scan
+	Scan        // recurrence, one token after the other
+	ChunkedScan // recurrence in chunks, on matrix units
+	NonLinear   // activation function of a feed-forward
 	Router
 	TopK
-	ExpertProduct // a grouped product of the experts
+	ExpertProduct // grouped GEMM of the experts
 	ExpertNonLinear
 	Head
 	Sampling
 	Reduce  // all-reduce
 	Gather  // all-gather
 	Shuffle // all-to-all
-	Send    // from stage to stage of the pipeline
+	Send    // activations from stage to stage of the pipeline
 )
 
 // Kind is a coarse class of operators.
@@ -75,10 +74,10 @@ type Kind uint8
 
 // The kinds.
 const (
-	GEMM       Kind = iota // a product with weights
-	Attention              // between the projections of an attention
+	GEMM       Kind = iota // product with weights
+	Attention              // attention or a chunked scan, between its projections
 	Element                // element-wise, norms, gathers, scans
-	Collective             // all-reduce and its kin
+	Collective             // all-reduce, all-gather, all-to-all, send
 )
 
 // Kind is the coarse class of the type.

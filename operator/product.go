@@ -5,8 +5,8 @@ import (
 	"llmprof/unit"
 )
 
-// linears appends one GEMM for each run of matrices that read the same input,
-// as engines fuse q, k and v, or gate and up.
+// linears appends one GEMM for each run of matrices that read the same input: engines fuse
+// q, k and v, and gate and up.
 //
 //	FLOPs = 2·rows·in·out, bytes = in·out·w + rows·(in + out)·a
 func (s *Step) linears(dst []Op, t Type, f *models.Scheme, ls []models.Linear, rows float64, tp int) []Op {
@@ -23,8 +23,8 @@ func (s *Step) linears(dst []Op, t Type, f *models.Scheme, ls []models.Linear, r
 	return dst
 }
 
-// gemm fills in o as the fused product of rows rows with all of ls, of which one of tp ranks
-// has its share.
+// gemm fills in o as one GEMM of rows rows with all matrices of ls, each of which is split over
+// tp ranks.
 func (s *Step) gemm(o *Op, f *models.Scheme, ls []models.Linear, rows float64, tp int) {
 	var local, whole, out float64
 	var weights unit.Bytes
@@ -44,7 +44,7 @@ func (s *Step) gemm(o *Op, f *models.Scheme, ls []models.Linear, rows float64, t
 	o.Work.Acts = act.Bytes(rows*in) + f.Stream().Bytes(rows*out)
 }
 
-// fusedName names a fused product as engines do.
+// fusedName is the name that engines give a fused GEMM.
 func fusedName(ls []models.Linear) string {
 	first, last := ls[0].Name, ls[len(ls)-1].Name
 	switch {

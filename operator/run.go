@@ -1,7 +1,7 @@
 package operator
 
-// A Run is a number of steps like its first, each Past the one before by New, that is
-// repeated for several groups of sequences.
+// A Run is a number of steps, each after the tokens of the one before it. The run is repeated
+// Times times, for groups of sequences.
 type Run struct {
 	First Step
 	Steps int
@@ -26,10 +26,10 @@ func (r *Run) Halves() (left, right Run) {
 
 // A Piece identifies a linear piece of a step's figures over its context: it is a hash
 // (FNV-1a) of every choice that the step makes, such as whether a window is full, or what
-// bounds a kernel. While all choices are the same, every count and every time is linear in
-// the context, so a run whose first and last step lie on one piece comes to its length
-// times the mean of the two, however long it is. Where the pieces differ, the run is
-// halved until its parts have one each, which takes a logarithmic number of steps.
+// bounds a kernel. While no choice changes, every count and every time is linear in the
+// context, so a run whose first and last step lie on one piece comes to its length times the
+// mean of the two, however long it is. Where the pieces differ, the run is halved until each
+// part lies on one piece, which takes a logarithmic number of steps.
 type Piece uint64
 
 // Mark adds a choice.

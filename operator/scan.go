@@ -6,9 +6,8 @@ import (
 	"llmprof/unit"
 )
 
-// scan appends a recurrent mixer: the causal convolution before it, and the
-// recurrence, whose state is read and written once a step and does not grow.
-// Ranks hold a part of the heads each.
+// scan appends a recurrent mixer: the causal convolution before it, and the recurrence, whose
+// state is read and written once a step and does not grow. Each rank has a part of the heads.
 func (s *Step) scan(dst []Op, c *models.Scan) []Op {
 	tp, t := float64(s.Par.TP), s.Tokens()
 	stream := s.Scheme.Stream()
@@ -42,8 +41,8 @@ func (s *Step) scan(dst []Op, c *models.Scan) []Op {
 	return append(dst, op)
 }
 
-// scans has the names of the recurrences, and what a token costs for each state value
-// where one runs token by token: decay, update, read-out.
+// scans has the names of the recurrences, and the FLOPs of a token for each state value
+// where a recurrence runs token by token: decay, update, read-out.
 var scans = [...]struct {
 	name  string
 	flops float64
@@ -56,16 +55,15 @@ var scans = [...]struct {
 	models.LinearRNN:  {"linear_rnn_scan", 6},
 }
 
-// chunkLen is how many tokens the parallel form takes at a time, or 1 where the
-// recurrence runs token by token: in decode, and where it has no parallel form
-// on matrix units.
+// chunkLen is the number of tokens of a chunk of the parallel form. It is 1 where the recurrence
+// runs token by token: in decode, and where there is no parallel form on matrix units.
 func (s *Step) chunkLen(c *models.Scan) float64 {
 	if s.New == 1 || (c.Kind != models.Mamba2 && c.Kind != models.GatedDelta && c.Kind != models.Linear1) {
 		return 1
 	}
 	chunk := float64(c.Chunk)
 	if chunk == 0 {
-		chunk = 64 // flash-linear-attention's
+		chunk = 64 // the default of flash-linear-attention
 	}
 	return min(chunk, s.New)
 }
@@ -73,7 +71,7 @@ func (s *Step) chunkLen(c *models.Scan) float64 {
 // ChunkedFLOPs is the matrix FLOPs of a token in the parallel form (state-space duality,
 // arXiv:2405.21060, section 6): within a chunk of Q tokens the scores C·Bᵀ and
 // their product with the values, causal half of both; the chunk's state, and its
-// read-out. The gated delta rule solves a triangular system besides
+// read-out. The gated delta rule also solves a triangular system
 // (arXiv:2412.06464).
 func ChunkedFLOPs(c *models.Scan, q float64) float64 {
 	heads, p, n := float64(c.Heads), float64(c.HeadDim), float64(c.StateDim)

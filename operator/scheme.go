@@ -6,15 +6,15 @@ import (
 	"llmprof/unit"
 )
 
-// productSchemes has for each format of weights the scheme of products of quantized
-// activations, and that of products of activations in the format of the stream.
+// productSchemes has for each format of weights the scheme of GEMMs with quantized activations,
+// and the scheme of GEMMs with activations in the format of the residual stream.
 var productSchemes = [unit.NumFormats][2]roofline.Scheme{
 	unit.FP8:  {roofline.FP8, roofline.WeightFP8},
 	unit.INT8: {roofline.INT8, roofline.WeightINT8}, unit.INT4: {roofline.WeightINT4, roofline.WeightINT4},
 	unit.MXFP4: {roofline.MXFP4, roofline.WeightMXFP4}, unit.NVFP4: {roofline.NVFP4, roofline.NVFP4},
 }
 
-// productScheme is the scheme of the kernels of products.
+// productScheme is the scheme of the kernels of GEMMs.
 func productScheme(s *models.Scheme) roofline.Scheme {
 	both := productSchemes[s.Weights]
 	switch {
@@ -26,7 +26,7 @@ func productScheme(s *models.Scheme) roofline.Scheme {
 	return both[0]
 }
 
-// cacheScheme is the scheme of the kernels of attention, which that of the KV cache decides.
+// cacheScheme is the scheme of the kernels of attention, which follows from the KV cache.
 func cacheScheme(s *models.Scheme) roofline.Scheme {
 	if s.KV != unit.NoFormat && s.KV.Bits() < 16 {
 		return roofline.FP8

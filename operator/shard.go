@@ -10,15 +10,15 @@ import (
 	"llmprof/workload"
 )
 
-// A Shard is what one rank of a tensor-parallel group has of a model, and how the routers
+// A Shard is the part of a model that one rank of a tensor-parallel group has, and how the routers
 // of its mixtures choose experts. Steps are built from it.
 type Shard struct {
 	footprint.Rank
 	routings routing.Routings // nil where experts are chosen evenly
 }
 
-// NewShard is a rank of a model that p splits and s quantizes, whose experts are as
-// popular as e says, nil for evenly.
+// NewShard is a rank of a model with a split p, a quantization s and a popularity e of its
+// experts; nil if all experts are chosen equally often.
 func NewShard(m *models.Model, p parallel.Parallelism, s models.Scheme, e *routing.Popularity) Shard {
 	r := footprint.NewRank(m, p, s)
 	return Shard{Rank: r, routings: e.Routings(m, r.Par.EP)}
@@ -37,15 +37,15 @@ func (s *Shard) at(w *workload.Workload, past int) Step {
 	return st
 }
 
-// FirstDecode is the first decode step of a workload, of one micro-batch. Each that
-// follows has one more token past.
+// FirstDecode is the first decode step of a workload, of one micro-batch. Each step after it
+// has one more token of context.
 func (s *Shard) FirstDecode(w *workload.Workload) Step { return s.at(w, w.PromptLen) }
 
-// Prefill is the steps of a prefill of one micro-batch, chunk by chunk: those before the
-// last, if there are any, and the last. The LM head runs in the last, unless it runs on
-// every position. A batch that a step's budget of tokens (0 for no limit) does not hold
-// prefills in equal groups; an engine fills its steps and splits a prompt between two of
-// them, which is the same work in as many steps.
+// Prefill is the steps of a prefill of one micro-batch, chunk by chunk: the steps before the
+// last, if there are any, and the last. The LM head runs in the last step, unless it runs on
+// every position. A batch with more tokens than the budget of a step (0 for no limit) prefills
+// in equal groups of sequences; an engine fills its steps and splits prompts between them,
+// with equal work in as many steps.
 func (s *Shard) Prefill(w *workload.Workload, budget int) (runs [2]Run) {
 	full := s.at(w, w.CachedPrefix)
 	most, chunk := w.Step(budget)

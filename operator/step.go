@@ -2,8 +2,8 @@ package operator
 
 import "llmprof/models"
 
-// A Step is one forward pass of one replica: each of Batch sequences gains New
-// tokens after the Past ones it has. Nothing else distinguishes prefill from decode.
+// A Step is one forward pass of one replica: each of Batch sequences has Past tokens and
+// gains New ones. Nothing else distinguishes prefill from decode.
 // Through Shard and its footprint.Rank a step has the Model, its split Par, and the formats
 // Scheme, Dense and Plain.
 type Step struct {
@@ -12,26 +12,26 @@ type Step struct {
 	New    float64
 	Past   float64
 	Logits float64 // positions of a sequence that the LM head runs on
-	Cache  float64 // longest context of the sequences: positions of a cache of fixed length
+	Cache  float64 // longest context of the sequences, which is the length of a cache of fixed length
 
-	Together float64 // tokens of all replicas that share its experts; 0 if each of them has as many
+	Together float64 // tokens of all replicas that share the experts; 0 if each replica has as many as this one
 
-	Drafted bool    // New tokens were drafted, and are verified as a decode step does one
-	Groups  []Group // of a mixed step, whose New, Past and Logits are means; nil where all sequences are alike
+	Drafted bool    // speculative decoding: the New tokens are drafted ones, which a decode step verifies
+	Groups  []Group // groups of sequences, whose means New, Past and Logits are then; nil if all sequences are alike
 }
 
-// Decode reports whether the step adds one token, or drafted ones, to sequences that have some.
+// Decode reports whether the step adds one token, or drafted tokens, to sequences with a context.
 func (s *Step) Decode() bool { return s.splitsKeys() && s.Past > 0 }
 
-// splitsKeys reports whether attention splits the keys over the GPU (FlashDecoding), for
+// splitsKeys reports whether attention splits the keys over the GPU (FlashDecoding), because
 // there are too few queries to fill it.
 func (s *Step) splitsKeys() bool { return s.New == 1 || s.Drafted }
 
-// Tokens is how many rows every projection has.
+// Tokens is the number of rows that every projection has.
 func (s *Step) Tokens() float64 { return s.Batch * s.New }
 
-// A Part of a step is a run of operators that one stage of a pipeline does together:
-// what comes before the layers, the layers of one kind, or what comes after them.
+// A Part of a step is the operators before the layers, those of the layers of one kind, or those
+// after the layers. One stage of a pipeline does a layer whole.
 type Part uint8
 
 // The parts.
@@ -72,8 +72,8 @@ func (s *Step) AppendLayer(dst []Op, l *models.Layer) []Op {
 // joined reports whether the next block adds to the same sum as block j.
 func joined(l *models.Layer, j int) bool { return j+1 < len(l.Blocks) && l.Blocks[j+1].Parallel }
 
-// before appends norms, the products into the block, and what is done to their
-// outputs token by token.
+// before appends the norms, the GEMMs into the block, and the element-wise operators on
+// their outputs.
 func (s *Step) before(dst []Op, b *models.Block) []Op {
 	dst = s.norms(dst, b, b.Norms, inputNorm)
 	dst = s.linears(dst, Product, s.Dense, b.In, s.Tokens(), s.Par.TP)
@@ -90,9 +90,9 @@ func (s *Step) before(dst []Op, b *models.Block) []Op {
 	return dst
 }
 
-// core appends what does not grow with the tokens alone: attention, whose work
-// depends on the context; scans, whose state moves once a step; experts, of
-// which more tokens touch more.
+// core appends the operators whose work does not follow from the number of tokens alone: attention
+// depends on the context, the state of scans moves once a step, and more tokens are sent to
+// more distinct experts.
 func (s *Step) core(dst []Op, b *models.Block) []Op {
 	dst = s.mix(dst, b)
 	if b.Experts != nil {
@@ -101,8 +101,8 @@ func (s *Step) core(dst []Op, b *models.Block) []Op {
 	return dst
 }
 
-// after appends the products out of the block, the sum over the ranks, and the norm
-// of that sum.
+// after appends the GEMMs out of the block, the sum over the ranks, and the norm of the
+// sum.
 func (s *Step) after(dst []Op, b *models.Block, joined bool) []Op {
 	dst = s.linears(dst, Product, s.Dense, b.Out, s.Tokens(), s.Par.TP)
 	if e := b.Experts; e != nil && e.Shared != nil {
@@ -114,7 +114,7 @@ func (s *Step) after(dst []Op, b *models.Block, joined bool) []Op {
 	return s.norms(dst, b, b.Norms, outputNorm)
 }
 
-// sum appends the sum of a block's output over the ranks.
+// sum appends the collective that sums a block's output over the ranks.
 func (s *Step) sum(dst []Op, b *models.Block) []Op {
 	hidden := s.Bytes(s.Tokens() * float64(s.Model.Hidden))
 	if e := b.Experts; e != nil && s.Par.ExpertReplicas() > 1 && e.Shared == nil && b.Attention == nil {

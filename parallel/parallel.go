@@ -13,8 +13,8 @@ import (
 type Parallelism struct {
 	TP int  // tensor parallelism: every matrix is cut (Megatron-LM, arXiv:1909.08053)
 	PP int  // pipeline parallelism: every stage has some of the layers
-	EP int  // expert parallelism: every rank of EP holds some of the experts whole
-	DP int  // replicas, each with a batch of its own
+	EP int  // expert parallelism: every rank of EP has some whole experts
+	DP int  // replicas, each with its batch
 	SP bool // sequence parallelism: norms run on a part of the tokens (arXiv:2205.05198)
 
 	MicroBatches int // parts of the batch that follow each other through the pipeline
@@ -31,10 +31,10 @@ func (p Parallelism) Whole() Parallelism {
 	return p
 }
 
-// GPUs is how many there are in all.
+// GPUs is the number of GPUs of all replicas.
 func (p Parallelism) GPUs() int { return max(p.TP, 1) * max(p.PP, 1) * max(p.DP, 1) }
 
-// Nodes is how many nodes they fill.
+// Nodes is the number of nodes that the GPUs fill.
 func (p Parallelism) Nodes() int {
 	if p.GPUsPerNode <= 0 {
 		return 1
@@ -53,7 +53,7 @@ func (p *Parallelism) ExpertTP() int {
 	return p.TP
 }
 
-// ExpertReplicas is how many replicas share one set of experts.
+// ExpertReplicas is the number of replicas that share one set of experts.
 func (p *Parallelism) ExpertReplicas() int {
 	if p.EP > p.TP {
 		return p.EP / p.TP
@@ -61,7 +61,7 @@ func (p *Parallelism) ExpertReplicas() int {
 	return 1
 }
 
-// StageShare is the share of the layers that the longest stage has.
+// StageShare is the share of the layers in the longest stage.
 func (p *Parallelism) StageShare(layers int) float64 {
 	return float64((layers+p.PP-1)/p.PP) / float64(layers)
 }
@@ -107,7 +107,7 @@ func (p *Parallelism) checkExperts() error {
 	return nil
 }
 
-// CheckModel returns why m cannot be cut by p, which is whole, if it cannot.
+// CheckModel returns why m cannot be split by p, whose degrees are at least 1, if it cannot.
 func (p *Parallelism) CheckModel(m *models.Model) error {
 	if p.PP > 1 && p.PP > m.NumLayers() {
 		return fmt.Errorf("pp %d: %s has only %d layers", p.PP, m.Name, m.NumLayers())

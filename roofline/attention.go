@@ -8,7 +8,7 @@ const TileQueries = 128
 // are half empty, and short sequences do not fill the GPU. It is taken to do the
 // work of ramp/2 more keys for every query.
 //
-// By mma it has a share of the peak of its own.
+// Attention by mma has its own share of the peak.
 func prefillAttention(constants *[NumSchemes][]Constant, mma Constant) Law {
 	share := "compute"
 	if mma != None {

@@ -2,8 +2,8 @@ package roofline
 
 import "llmprof/unit"
 
-// ring is the law of a collective over one transport: latency that grows with the
-// GPUs, and the bytes that each sends. An all-reduce sends 2(n-1)/n of its message.
+// ring is the law of a collective over one transport: a latency that grows with the number of
+// GPUs, and the time of the bytes that each GPU sends. An all-reduce sends 2(n-1)/n of its message.
 func ring(share, base, perGPU Constant) Law {
 	return Law{
 		Equation: "base + n × per_gpu + bytes sent / (share × link)",
@@ -32,8 +32,8 @@ func peerReduce() Law {
 	return l
 }
 
-// Exchange makes the kernel, of an all-reduce that sends 2(n-1)/n of its message, one over peer memory, in
-// one exchange up to most bytes of message and in two beyond.
+// Exchange turns an all-reduce that sends 2(n-1)/n of its message into one over peer memory: it takes one exchange
+// up to most bytes of message, and two beyond.
 func (k *Kernel) Exchange(most func(ranks int) unit.Bytes) {
 	n := k.Shape.Ranks
 	message := k.Work.Wire.Times(n / (2 * (n - 1)))
@@ -42,8 +42,8 @@ func (k *Kernel) Exchange(most func(ranks int) unit.Bytes) {
 	}
 }
 
-// Nothing runs beside a copy that the host waits for. Where the GPU shares the host's
-// memory, it reads and writes that alone.
+// The host waits for the copy, and no kernel runs beside it. Where GPU and host share their
+// memory, there is no transfer over PCIe.
 var hostCopy = Law{
 	Equation: "max(FLOPs / (compute × vector peak), bytes / (memory × bandwidth)) + bytes / (share × PCIe)",
 	List: func(t *Terms, k *Kernel, p *Peaks) {

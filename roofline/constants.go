@@ -18,7 +18,7 @@ var table []Info
 // define enters a constant.
 func define(i Info) Constant {
 	if len(table) == 0 {
-		table = append(table, Info{}) // of None
+		table = append(table, Info{}) // entry of None
 	}
 	c := Constant(len(table))
 	if i.Base != None {
@@ -39,15 +39,15 @@ type Quantity uint8
 
 // The quantities.
 const (
-	Share   Quantity = iota // of a peak of the data sheet; a term is divided by it, by all others multiplied
-	Time                    // above 0
-	Delay                   // a time that may be 0
-	Tokens                  // a number of tokens that may be 0
-	Growth                  // of a time, with each row
-	Repeats                 // that something is done
-	Often                   // the same, and it may be done not at all
-	Power                   // a share of the power between waiting and the limit, or of that limit
-	Burst                   // the same of kernels that ask for more than the limit
+	Share   Quantity = iota // share of a peak of the data sheet: a term is divided by it, and multiplied by constants of other quantities
+	Time                    // time above 0
+	Delay                   // time that may be 0
+	Tokens                  // number of tokens, which may be 0
+	Growth                  // what each row adds, as a share of a time
+	Repeats                 // how often something is done
+	Often                   // how often something is done that may be left out
+	Power                   // share of the power between waiting and the limit, or of that limit
+	Burst                   // share of the power between waiting and the limit that may exceed 1, for kernels that ask for more
 )
 
 // MaxBurst is the most power that kernels can ask for, in shares of what lies
@@ -57,16 +57,16 @@ const MaxBurst = 3
 // An Info says what a constant is.
 type Info struct {
 	Key      string // section and name of a calibration file: "gemm.compute"
-	Formerly string // the key in files of earlier versions, where it was another
+	Formerly string // key in files of earlier versions, where that was another
 	Help     string
 	Quantity Quantity
-	Ideal    float64  // of ideal hardware and an ideal engine
-	Optional bool     // a calibration file may leave it out
-	Engine   bool     // it is the engine's on its host, not the GPU's
-	Unfiled  bool     // no calibration file has it: nothing here measures it
-	Base     Constant // what stands in for it where Leader is 0; None for nothing
-	Leader   Constant
-	variants []Constant // that have it as their Base
+	Ideal    float64    // value of ideal hardware and an ideal engine
+	Optional bool       // a calibration file may leave it out
+	Engine   bool       // it belongs to an engine on its host, not to a GPU
+	Unfiled  bool       // no calibration file has it: nothing here measures it
+	Base     Constant   // what stands in for it where Leader is 0; None for nothing
+	Leader   Constant   // first constant of its section: without it, a calibration has none of the section
+	variants []Constant // constants whose Base it is
 }
 
 // The constants, in the order of a calibration file.
@@ -76,8 +76,8 @@ var (
 	GEMMMemory    = define(Info{Key: "gemm.memory", Help: "share of the memory bandwidth", Ideal: 1})
 	GEMMFixed     = define(Info{Key: "gemm.fixed", Help: "time of a launch that no size takes away", Quantity: Time})
 	GEMMDepth     = define(Info{Key: "gemm.depth", Help: "time of an input: a tile adds its products up one after the other", Quantity: Delay, Optional: true})
-	GEMMQuantize  = define(Info{Key: "gemm.quantize", Help: "how often activations are moved that a kernel of its own quantizes", Quantity: Often, Optional: true})
-	GEMMRow       = define(Info{Key: "gemm.row", Help: "time of a row that a kernel of its own quantizes", Quantity: Delay, Optional: true})
+	GEMMQuantize  = define(Info{Key: "gemm.quantize", Help: "how often activations are moved that a separate kernel quantizes", Quantity: Often, Optional: true})
+	GEMMRow       = define(Info{Key: "gemm.row", Help: "time of a row that a separate kernel quantizes", Quantity: Delay, Optional: true})
 
 	SkinnyGEMMMemory = define(Info{Key: "skinny_gemm.memory", Formerly: "own.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
 	SkinnyGEMMRow    = define(Info{Key: "skinny_gemm.row", Formerly: "own.row", Help: "what each row adds, of the time that the weights take at the bandwidth", Quantity: Growth, Optional: true})
@@ -90,7 +90,7 @@ var (
 	MoEDecodeMemory  = define(Info{Key: "moe_decode.memory", Formerly: "mixture.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
 	MoEDecodeReload  = define(Info{Key: "moe_decode.reload", Formerly: "mixture.again", Help: "time of weights that are read again, of what they take at the bandwidth", Quantity: Repeats, Optional: true})
 	MoEDecodeFixed   = define(Info{Key: "moe_decode.fixed", Formerly: "mixture.fixed", Help: "time of router, top-k and experts that no size takes away, of one sequence", Quantity: Time, Optional: true})
-	MoEDecodeBatched = define(Info{Key: "moe_decode.batched", Formerly: "mixture.several", Help: "the same of several sequences, whose pairs are sorted by expert", Quantity: Time, Optional: true})
+	MoEDecodeBatched = define(Info{Key: "moe_decode.batched", Formerly: "mixture.several", Help: "time of router, top-k and experts that no size takes away, of several sequences, whose pairs are sorted by expert", Quantity: Time, Optional: true})
 
 	MoEPrefillCompute   = define(Info{Key: "moe_prefill.compute", Formerly: "experts.compute", Help: "share of the matrix peak", Ideal: 1, Optional: true})
 	MoEPrefillMemory    = define(Info{Key: "moe_prefill.memory", Formerly: "experts.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
@@ -126,44 +126,44 @@ var (
 	ElementwiseMemory  = define(Info{Key: "element.memory", Help: "share of the memory bandwidth", Ideal: 1})
 	ElementwiseFixed   = define(Info{Key: "element.fixed", Help: "time of a launch that no size takes away", Quantity: Time})
 
-	GraphNode  = define(Info{Key: "graph.node", Help: "one kernel of a CUDA graph, from the end of the one before it", Quantity: Time})
+	GraphNode  = define(Info{Key: "graph.node", Help: "time of a kernel of a CUDA graph, from the end of the one before it", Quantity: Time})
 	StreamNode = define(Info{Key: "stream.node", Help: "by how much longer a kernel takes outside a CUDA graph", Quantity: Time, Optional: true, Engine: true})
 
 	LinkShare            = define(Info{Key: "link.share", Help: "share of the link that a large all-reduce reaches", Ideal: 1})
 	LinkBase             = define(Info{Key: "link.base", Help: "latency of an all-reduce over n GPUs: base + n × per_gpu", Quantity: Time})
-	LinkPerGPU           = define(Info{Key: "link.per_gpu", Help: "see base", Quantity: Time})
+	LinkPerGPU           = define(Info{Key: "link.per_gpu", Help: "latency that each GPU adds to an all-reduce", Quantity: Time})
 	OneShotShare         = define(Info{Key: "one_shot.share", Help: "share of the link that a small all-reduce over peer memory reaches", Ideal: 1, Optional: true, Base: LinkShare})
-	OneShotBase          = define(Info{Key: "one_shot.base", Help: "the same for small all-reduces over peer memory", Quantity: Time})
-	OneShotPerGPU        = define(Info{Key: "one_shot.per_gpu", Help: "see base", Quantity: Time})
-	OneShotSecond        = define(Info{Key: "one_shot.second", Help: "by how much longer such an all-reduce takes for a second exchange, where each rank sums a slice of the message", Quantity: Delay, Optional: true})
-	FusedAllReduceBase   = define(Info{Key: "fused_all_reduce.base", Formerly: "posted.base", Help: "the same for all-reduces that products do themselves", Quantity: Time, Optional: true})
-	FusedAllReducePerGPU = define(Info{Key: "fused_all_reduce.per_gpu", Formerly: "posted.per_gpu", Help: "see base", Quantity: Delay, Optional: true})
+	OneShotBase          = define(Info{Key: "one_shot.base", Help: "latency of a small all-reduce over peer memory: base + n × per_gpu", Quantity: Time})
+	OneShotPerGPU        = define(Info{Key: "one_shot.per_gpu", Help: "latency that each GPU adds to a small all-reduce over peer memory", Quantity: Time})
+	OneShotSecond        = define(Info{Key: "one_shot.second", Help: "latency that a second exchange adds to a small all-reduce over peer memory, of which each rank then sums a slice", Quantity: Delay, Optional: true})
+	FusedAllReduceBase   = define(Info{Key: "fused_all_reduce.base", Formerly: "posted.base", Help: "latency of an all-reduce that GEMMs do themselves: base + n × per_gpu", Quantity: Time, Optional: true})
+	FusedAllReducePerGPU = define(Info{Key: "fused_all_reduce.per_gpu", Formerly: "posted.per_gpu", Help: "latency that each GPU adds to an all-reduce that GEMMs do themselves", Quantity: Delay, Optional: true})
 	PCIeShare            = define(Info{Key: "pcie.share", Help: "share of PCIe that a large all-reduce reaches", Ideal: 1, Unfiled: true})
 	PCIeBase             = define(Info{Key: "pcie.base", Help: "latency of an all-reduce over PCIe: base + n × per_gpu", Quantity: Time, Unfiled: true})
-	PCIePerGPU           = define(Info{Key: "pcie.per_gpu", Help: "see base", Quantity: Time, Unfiled: true})
+	PCIePerGPU           = define(Info{Key: "pcie.per_gpu", Help: "latency that each GPU adds to an all-reduce over PCIe", Quantity: Time, Unfiled: true})
 	InterNodeShare       = define(Info{Key: "inter_node.share", Help: "share of the network between nodes that a large collective reaches", Ideal: 1, Unfiled: true})
 	InterNodeBase        = define(Info{Key: "inter_node.base", Help: "latency between nodes", Quantity: Time, Unfiled: true})
 
-	PowerWaiting    = define(Info{Key: "power.waiting", Help: "at full clocks with nothing to do, of what lies between idle power and limit", Quantity: Power, Optional: true})
-	PowerMemory     = define(Info{Key: "power.memory", Help: "while products of a library read their weights", Quantity: Power, Optional: true})
-	PowerSkinnyGEMM = define(Info{Key: "power.skinny_gemm", Formerly: "power.own", Help: "while products of few rows read their weights", Quantity: Burst, Optional: true})
-	PowerAttention  = define(Info{Key: "power.attention", Help: "while decode attention reads the cache", Quantity: Burst, Optional: true})
-	PowerNetwork    = define(Info{Key: "power.network", Help: "while links are busy", Quantity: Power, Unfiled: true})
-	PowerFixed      = define(Info{Key: "power.fixed", Help: "while a kernel starts and ends", Quantity: Power, Optional: true})
-	PowerIdle       = define(Info{Key: "power.idle", Help: "of an idle GPU whose idle power no source gives, of the whole limit", Quantity: Power, Unfiled: true})
+	PowerWaiting    = define(Info{Key: "power.waiting", Help: "power at full clocks with nothing to do, as a share of what lies between idle power and limit", Quantity: Power, Optional: true})
+	PowerMemory     = define(Info{Key: "power.memory", Help: "power while GEMMs of a library read their weights", Quantity: Power, Optional: true})
+	PowerSkinnyGEMM = define(Info{Key: "power.skinny_gemm", Formerly: "power.own", Help: "power while skinny GEMMs read their weights", Quantity: Burst, Optional: true})
+	PowerAttention  = define(Info{Key: "power.attention", Help: "power while decode attention reads the KV cache", Quantity: Burst, Optional: true})
+	PowerNetwork    = define(Info{Key: "power.network", Help: "power while links are busy", Quantity: Power, Unfiled: true})
+	PowerFixed      = define(Info{Key: "power.fixed", Help: "power while a kernel starts and ends", Quantity: Power, Optional: true})
+	PowerIdle       = define(Info{Key: "power.idle", Help: "power of an idle GPU whose idle power no source gives, as a share of the limit", Quantity: Power, Unfiled: true})
 
-	HostStep        = define(Info{Key: "host.step", Help: "the host in every step, not hidden behind the GPU", Quantity: Time, Optional: true, Engine: true})
-	HostAsync       = define(Info{Key: "host.async_step", Help: "the host in every step, hidden behind the GPU as far as that takes as long: asynchronous scheduling", Quantity: Time, Optional: true, Engine: true})
-	HostSequence    = define(Info{Key: "host.async_sequence", Help: "by how much longer that is with each sequence", Quantity: Time, Optional: true, Engine: true})
-	HostRequest     = define(Info{Key: "host.request", Help: "a request's way to its first step, and the first token's way back", Quantity: Time, Optional: true, Engine: true})
-	HostIntake      = define(Info{Key: "host.intake", Help: "of that, the thread that speaks to clients, for a request", Quantity: Time, Optional: true, Engine: true})
-	HostToken       = define(Info{Key: "host.token", Help: "that thread, for a token that it sends", Quantity: Time, Optional: true, Engine: true})
-	HostLaunch      = define(Info{Key: "host.launch", Help: "the host for every kernel that is launched eagerly", Quantity: Time, Optional: true, Engine: true})
-	HostDispatch    = define(Info{Key: "host.dispatch", Help: "the host for every operator or compiled piece that Python calls in an eager step, beyond its launches", Quantity: Time, Optional: true, Engine: true})
+	HostStep        = define(Info{Key: "host.step", Help: "host time of every step that the GPU does not hide", Quantity: Time, Optional: true, Engine: true})
+	HostAsync       = define(Info{Key: "host.async_step", Help: "host time of every step with asynchronous scheduling, which shows where it exceeds the time of the kernels", Quantity: Time, Optional: true, Engine: true})
+	HostSequence    = define(Info{Key: "host.async_sequence", Help: "host time of every step that each sequence adds", Quantity: Time, Optional: true, Engine: true})
+	HostRequest     = define(Info{Key: "host.request", Help: "host time from a request's arrival to its first step, and from the first token to the client", Quantity: Time, Optional: true, Engine: true})
+	HostIntake      = define(Info{Key: "host.intake", Help: "part of host.request: the time of the server's thread for a request", Quantity: Time, Optional: true, Engine: true})
+	HostToken       = define(Info{Key: "host.token", Help: "time of the server's thread for a token that it sends", Quantity: Time, Optional: true, Engine: true})
+	HostLaunch      = define(Info{Key: "host.launch", Help: "host time of each kernel that is launched eagerly", Quantity: Time, Optional: true, Engine: true})
+	HostDispatch    = define(Info{Key: "host.dispatch", Help: "host time of each operator or compiled piece that Python calls in an eager step, beyond its launches", Quantity: Time, Optional: true, Engine: true})
 	HostSmallKernel = define(Info{Key: "host.small_kernel", Help: "least time of an element-wise kernel that is not fused", Quantity: Time, Optional: true, Engine: true})
 )
 
-// The constants of schemes follow: gemm_fp8.compute, attention_fp8.memory and so on.
+// The constants of quantization schemes: gemm_fp8.compute, attention_fp8.memory and so on.
 var (
 	gemmOf      = defineBySchemes(NumSchemes, GEMMCompute, GEMMMemory, GEMMFixed, GEMMDepth, GEMMQuantize, GEMMRow)
 	groupedOf   = defineBySchemes(NumSchemes, GroupedCompute, GroupedMemory, GroupedFixed, GroupedPermute, GroupedExpert)

@@ -39,11 +39,11 @@ var gemm = Law{
 	Power: PowerMemory,
 }
 
-// The experts of a layer are one product of many groups of rows, each with the weights of
-// an expert. Tiles have few stages of weights in flight, so that arithmetic and memory hide only
-// a part of each other. Each expert with at least one row takes tiles, most of whose rows
+// The experts of a layer are one grouped GEMM: each group of rows has the weights of one
+// expert. Tiles have few stages of weights in flight, so that arithmetic and memory traffic hide
+// each other only in part. Each expert with at least one row takes tiles, most of whose rows
 // are padding. Separate kernels gather the inputs and sum the results of all token-expert
-// pairs of the layer, those of other ranks too.
+// pairs of the layer, including those of other ranks.
 var groupedGEMM = Law{
 	Equation: "fixed + experts with rows × expert + √(C² + M²) + permute × bytes of the inputs of all pairs / bandwidth, C = FLOPs / (compute × peak), M = bytes of weights / (memory × bandwidth)",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
@@ -58,10 +58,10 @@ var groupedGEMM = Law{
 	Power:   PowerMemory,
 }
 
-// A product of few rows streams its weights. Every row makes the inputs come again
-// for every tile of weights, so the time grows with the rows though next to nothing
-// more comes from memory. On an H200 the law is within 3.0 % (median) of 60 products
-// of 1 to 16 rows, which shares and a fixed time alone miss by 5.2 %
+// A skinny GEMM streams its weights. Each row's inputs are read again for every tile of
+// weights, so the time grows with the rows, though next to nothing more comes from memory.
+// On an H200 the law is within 3.0 % (median) of 60 GEMMs of 1 to 16 rows; with shares and
+// a fixed time alone the error would be 5.2 %
 // (go test ./measure/calibrate -run TestSkinnyRows -v).
 var skinnyGEMM = Law{
 	Equation: "fixed + bytes / (memory × bandwidth) + rows × row × bytes of weights / bandwidth",
@@ -74,8 +74,8 @@ var skinnyGEMM = Law{
 	Power: PowerSkinnyGEMM,
 }
 
-// The weights of a wgmma product come once, and the inputs of all sequences again
-// for every tile of them, out of the L2 cache.
+// A wgmma GEMM reads its weights once, and the inputs of all sequences again, out of the L2
+// cache, for every tile of weights.
 var wgmmaGEMM = Law{
 	Equation: "fixed + bytes of weights / (memory × bandwidth) + reload × bytes of inputs and results / bandwidth",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
@@ -87,9 +87,9 @@ var wgmmaGEMM = Law{
 	Power: PowerMemory,
 }
 
-// A product that unpacks its weights on the vector units spends more instructions on that
+// A GEMM that unpacks its weights on the vector units spends more instructions on unpacking
 // and on scaling the sums of each block than the matrix units take for the sums. Few loads
-// are in flight meanwhile, so that the two hide each other in part.
+// are in flight meanwhile, so that arithmetic and memory traffic hide each other in part.
 var unpackGEMM = Law{
 	Equation: "launches × small_kernel + √(C² + M²), C = max(FLOPs / (gemm.compute × peak), vector operations / (element.compute × vector peak)), M = bytes / (gemm.memory × bandwidth)",
 	List: func(t *Terms, k *Kernel, p *Peaks) {

@@ -8,64 +8,64 @@ type Class uint8
 // The classes.
 const (
 	GEMM             Class = iota // a product with weights by a library: cuBLASLt, CUTLASS
-	SkinnyGEMM                    // a product of few rows that streams its weights through CUDA cores or mma
-	WGMMAGEMM                     // a product of 17 to 64 rows by wgmma, its weights streamed by TMA
-	UnpackGEMM                    // a product of llama.cpp, which unpacks quantized weights and multiplies them in 8-bit integers
-	GroupedGEMM                   // a product of the experts that tokens are sent to, each with its own rows
+	SkinnyGEMM                    // a GEMM of few rows that streams its weights through CUDA cores or mma
+	WGMMAGEMM                     // a GEMM of 17 to 64 rows by wgmma, its weights streamed by TMA
+	UnpackGEMM                    // a GEMM of llama.cpp, which unpacks quantized weights and multiplies them in 8-bit integers
+	GroupedGEMM                   // GEMMs of a layer's experts in one kernel, each with the rows of its tokens
 	AttentionPrefill              // FlashAttention over the prompt
 	AttentionDecode               // FlashAttention with the keys split (FlashDecoding)
-	AttentionMMA                  // FlashAttention over the prompt by mma, which Hopper's tensor cores run below the rate of wgmma
+	AttentionMMA                  // FlashAttention over the prompt by mma, slower than wgmma on Hopper
 	LatentPrefill                 // latent attention over the prompt, whose keys and values are expanded for every head
-	LatentDecode                  // latent attention of which all heads read the compressed vectors
+	LatentDecode                  // latent attention whose heads all read the compressed vectors
 	ChunkedScan                   // the recurrence of a state-space model or of linear attention over the prompt, in chunks
 	AttentionCopied               // attention that reads keys and values copied for every query head
 	Elementwise                   // norms, activations, rotary embedding, cache writes, gathers, scans
 	SmallElementwise              // an element-wise kernel of an engine that does not fuse, in a stream of many
 	MoEDecode                     // router, top-k and the experts of a decode step
-	MoERouting                    // top-k of a prompt's tokens and the sort of its pairs by expert
-	MoEPrefill                    // a grouped product of a prompt's experts, with its permutation
-	AllReduce                     // a collective over the GPU's own link, by NCCL
-	OneShotAllReduce              // a small all-reduce by one exchange over peer memory
-	FusedAllReduce                // an all-reduce that the products ahead of it do themselves
+	MoERouting                    // top-k of a prompt's tokens, and the sort of the token-expert pairs by expert
+	MoEPrefill                    // a grouped GEMM of a prompt's experts, with the permutation of its rows
+	AllReduce                     // a collective over NVLink or its like, by NCCL
+	OneShotAllReduce              // a small all-reduce over peer memory
+	FusedAllReduce                // an all-reduce that the GEMMs ahead of it do themselves
 	PCIeCollective                // a collective between GPUs that no link joins
 	HostCopy                      // a copy between the GPU and the host
 	NumClasses
 )
 
-// Shape is how large a kernel's problem is. What a class has no use for is 0.
+// Shape is how large a kernel's problem is. A figure that a class does not use is 0.
 type Shape struct {
 	M float64 // rows of a product; queries of attention
 	N float64 // outputs of a product
 	K float64 // inputs of a product; of attention the width of all heads, keys and values together
 
-	Matrices float64 // with weights that read the same input, as q, k and v do
+	Matrices float64 // number of weight matrices that read the same input, as q, k and v do
 
-	Experts float64 // of a layer
+	Experts float64 // experts of a layer
 	TopK    float64 // experts that a token is sent to
-	Hit     float64 // distinct experts that the tokens are expected to be sent to, of this rank
-	Pairs   float64 // of a token and an expert, of this rank
-	Tokens  float64 // that share the experts, of all ranks
+	Hit     float64 // expected number of distinct experts of this rank that tokens are sent to
+	Pairs   float64 // token-expert pairs of this rank
+	Tokens  float64 // tokens of all ranks that share the experts
 
-	Tiles float64 // of attention: groups of up to TileQueries queries of one sequence and KV head, of this rank; of a scan: chunks of a sequence
+	Tiles float64 // attention: groups of up to TileQueries queries of one sequence and KV head on this rank; scan: chunks of a sequence
 	Ranks float64 // GPUs that take part in a collective
 }
 
-// A Kernel is one launch of an engine: the work of one operator, or of several
-// that are fused.
+// A Kernel is one launch of an engine: the work of one operator, or of several fused
+// operators.
 type Kernel struct {
 	Class  Class
-	Format unit.Format // of the matrix products, NoFormat if there are none
-	Scheme Scheme      // in which operands are quantized
+	Format unit.Format // number format of the matrix products; NoFormat without any
+	Scheme Scheme      // how operands are quantized
 	Shape  Shape
 	Work   Work
 
-	Reread     unit.Bytes // weights read from memory beyond Work, as by a second tile
-	Reload     unit.Bytes // weights read again, most of them from the L2 cache
-	Permuted   unit.Bytes // of a mixture's pairs, gathered before a grouped product
-	Unpermuted unit.Bytes // of a mixture's pairs, summed after a grouped product
+	Reread     unit.Bytes // weights read from memory again, by further tiles
+	Reload     unit.Bytes // weights read again, mostly from the L2 cache
+	Permuted   unit.Bytes // inputs of token-expert pairs that are gathered before a grouped GEMM
+	Unpermuted unit.Bytes // results of token-expert pairs that are summed after a grouped GEMM
 
-	Quantized float64 // rows of inputs that a kernel of its own quantizes
-	Sliced    float64 // 1 for an all-reduce over peer memory in two exchanges, of which each rank sums a slice; else 0
+	Quantized float64 // rows of inputs that a separate kernel quantizes
+	Sliced    float64 // 1 for an all-reduce over peer memory in two exchanges, where each rank sums a slice; else 0
 
 	Launches float64 // kernel starts, each with the class's fixed time
 	Count    float64 // occurrences in a step
@@ -73,7 +73,7 @@ type Kernel struct {
 
 // Peaks are the rates of a GPU's data sheet.
 type Peaks struct {
-	Matrix [unit.NumFormats]unit.FLOPsPerSec // of products in a format, or in the format that stands in for it
+	Matrix [unit.NumFormats]unit.FLOPsPerSec // rate of products in each format, or in the format that stands in for it
 	Vector unit.FLOPsPerSec                  // FP32 on the vector units
 	Memory unit.BytesPerSec
 	L2     unit.Bytes
@@ -104,13 +104,13 @@ func (p *Peaks) matrix(f unit.Format) unit.FLOPsPerSec {
 // the data sheet, with the compulsory traffic alone.
 type Floor struct{ Matrix, Vector, Memory, Link, Node unit.Seconds }
 
-// FloorOf is the floor of count times w, whose products are in format f.
+// FloorOf is the floor of count times the work w, whose products are in format f.
 func (p *Peaks) FloorOf(w *Work, f unit.Format, ranks, count float64) (least Floor) {
 	least.AddWork(p, w, f, ranks, count)
 	return least
 }
 
-// AddWork adds the floor of count times w, whose products are in format f.
+// AddWork adds the floor of count times the work w, whose products are in a format.
 func (f *Floor) AddWork(p *Peaks, w *Work, format unit.Format, ranks, count float64) {
 	f.Matrix += w.FLOPs.Over(p.matrix(format)).Times(count)
 	f.Vector += w.Vector.Over(p.Vector).Times(count)

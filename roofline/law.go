@@ -24,7 +24,7 @@ const (
 )
 
 // A Term is a part of a kernel's time on one resource: Ideal seconds, stretched by
-// one constant or by two. None stretches nothing.
+// one constant or by two. The constant None stretches nothing.
 type Term struct {
 	Resource Resource
 	By, And  Constant
@@ -37,7 +37,7 @@ type Terms struct {
 	list [8]Term
 }
 
-// add adds a term of ideal seconds, but not one of none.
+// add adds a term of ideal seconds, unless these are 0.
 func (t *Terms) add(r Resource, by, and Constant, ideal float64) {
 	if ideal != 0 {
 		t.list[t.n] = Term{r, by, and, ideal}
@@ -112,8 +112,7 @@ func (l *Law) Terms(k *Kernel, p *Peaks) (t Terms) {
 	return t
 }
 
-// laws has the law of every class. Kernels that no table has are a mistake of the
-// program, found by a test.
+// laws has the law of every class; a test finds a class without one.
 var laws = [NumClasses]Law{
 	GEMM: gemm, SkinnyGEMM: skinnyGEMM, WGMMAGEMM: wgmmaGEMM, UnpackGEMM: unpackGEMM, GroupedGEMM: groupedGEMM,
 	AttentionPrefill: prefillAttention(&attentionOf, None), AttentionDecode: decodeAttention(&attentionOf),
@@ -132,7 +131,7 @@ func LawOf(c Class) *Law { return &laws[c] }
 type Machine struct {
 	Peaks     Peaks
 	constants Constants
-	stretch   [NumConstants]float64 // what a term is multiplied by
+	stretch   [NumConstants]float64 // factor by which each constant multiplies a term
 }
 
 // NewMachine prepares to price kernels.
@@ -147,13 +146,13 @@ func NewMachine(p *Peaks, c *Constants) *Machine {
 	return m
 }
 
-// Set changes a constant, and those that it stands in for.
+// Set changes a constant, and the constants that it stands in for.
 func (m *Machine) Set(k Constant, v float64) {
 	m.constants[k] = v
 	m.resolve(k)
 }
 
-// resolve says what a constant makes of a term, and those that it stands in for.
+// resolve works out the factors of a constant and of the constants that it stands in for.
 func (m *Machine) resolve(k Constant) {
 	v := m.Constant(k)
 	if m.stretch[k] = v; table[k].Quantity == Share {
@@ -164,10 +163,10 @@ func (m *Machine) resolve(k Constant) {
 	}
 }
 
-// Constant is the value of a constant, or of what stands in for it.
+// Constant is the value of a constant, or of the constant that stands in for it.
 func (m *Machine) Constant(k Constant) float64 { return m.constants[m.effective(k)] }
 
-// effective is a constant, or what stands in for it.
+// effective is a constant, or the constant that stands in for it.
 func (m *Machine) effective(k Constant) Constant {
 	if i := &table[k]; i.Base != None && m.constants[i.Leader] == 0 {
 		return m.effective(i.Base)
@@ -212,14 +211,14 @@ func (m *Machine) Parts(k *Kernel, dst []Part) (unit.Seconds, []Part) {
 
 // A Cost is a kernel on a machine, over all its occurrences in a step.
 type Cost struct {
-	Times     // expected; they overlap
+	Times     // expected times of the resources, which overlap
 	Class     Class
 	Time      unit.Seconds
 	Bound     Bound
-	Constants Set      // that a term has
-	Leads     Constant // share of a peak that the longest of the terms with one has; None where no term has one
+	Constants Set      // constants of its terms
+	Leads     Constant // constant of the longest of the terms whose constant is a share of a peak; None without such a term
 
-	longest unit.Seconds // of the times that overlap
+	longest unit.Seconds // longest of the times that overlap
 	terms   Terms
 }
 
@@ -229,7 +228,7 @@ func (m *Machine) Cost(k *Kernel) (c Cost) {
 	return c
 }
 
-// Price prices a kernel into c, whatever c was.
+// Price prices a kernel into c, and overwrites what was there.
 func (m *Machine) Price(c *Cost, k *Kernel) {
 	law, longest := &laws[k.Class], 0.0
 	c.Class, c.Times, c.Constants, c.Leads, c.terms.n = k.Class, Times{}, 0, None, 0
@@ -249,8 +248,8 @@ func (m *Machine) Price(c *Cost, k *Kernel) {
 	c.Time, c.Bound, c.longest = law.Overlap.Time(&c.Times), c.Times.Bound(), c.Times.longest()
 }
 
-// Slower is the time of the kernel where its arithmetic takes x times as long: longer
-// as far as the law of the kernel does not hide the arithmetic.
+// Slower is the time of the kernel where its arithmetic takes x times as long. It is longer
+// as far as the overlap of the law does not hide the arithmetic.
 func (c *Cost) Slower(x float64) unit.Seconds {
 	if o := laws[c.Class].Overlap; o == Partial {
 		t := c.Times
@@ -260,8 +259,8 @@ func (c *Cost) Slower(x float64) unit.Seconds {
 	return c.Time + max(c.Compute().Times(x)-c.longest, 0)
 }
 
-// Piece is another number on each linear piece of the time, which is the maximum of several
-// linear functions.
+// Piece identifies the linear piece that the time lies on: the time is the maximum of several
+// linear functions, each of which has its number.
 func (c *Cost) Piece() uint64 {
 	switch t := c.longest; {
 	case t == c.Times[Memory]:

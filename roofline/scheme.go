@@ -2,23 +2,23 @@ package roofline
 
 import "strings"
 
-// A Scheme says how the operands of a product are quantized, as far as kernels for it
-// differ: a scheme has constants of its own where a calibration has any of it. For
-// attention it is that of the KV cache.
+// A Scheme says how the operands of a GEMM are quantized, as far as kernels for it differ.
+// Where a calibration has any constants of a scheme, they replace those of 16-bit GEMMs.
+// The scheme of attention is that of the KV cache.
 type Scheme uint8
 
 // The schemes.
 const (
-	Unquantized Scheme = iota // weights and activations in the format of the stream
-	FP8                       // both in FP8, a scale for each tensor, row or column
-	FP8Block                  // both in FP8, a scale for each block of 128×128 weights and of 128 activations
-	INT8                      // both in INT8
+	Unquantized Scheme = iota // weights and activations in the format of the residual stream
+	FP8                       // weights and activations in FP8, a scale for each tensor, row or column
+	FP8Block                  // weights and activations in FP8, a scale for each block of 128×128 weights and of 128 activations
+	INT8                      // weights and activations in INT8
 	WeightFP8                 // weights in FP8 alone
 	WeightINT8                // weights in INT8 alone
 	WeightINT4                // weights in INT4 alone, a scale for each group
 	WeightMXFP4               // weights in MXFP4 alone
 	MXFP4                     // weights in MXFP4, activations in MXFP4 or FP8
-	NVFP4                     // both in NVFP4
+	NVFP4                     // weights and activations in NVFP4
 	NumSchemes
 )
 
@@ -30,7 +30,7 @@ func (s Scheme) String() string { return schemeNames[s] }
 // Help says what is quantized.
 func (s Scheme) Help() string { return schemeHelp[s] }
 
-// Quantizes reports whether activations are quantized before a product.
+// Quantizes reports whether activations are quantized before a GEMM.
 func (s Scheme) Quantizes() bool {
 	return s == FP8 || s == FP8Block || s == INT8 || s == MXFP4 || s == NVFP4
 }
@@ -42,9 +42,9 @@ var schemeHelp = [NumSchemes]string{
 	WeightINT4: "with weights alone in INT4", WeightMXFP4: "with weights alone in MXFP4", MXFP4: "with weights in MXFP4 and activations in 4 or 8 bits", NVFP4: "in NVFP4",
 }
 
-// defineBySchemes enters constants again for each scheme up to end, and returns them
-// behind those that they are variants of: gemm_fp8.compute behind gemm.compute.
-// Where a calibration does not have the first of them, it has none.
+// defineBySchemes enters the constants of a section again for each scheme before end, as
+// gemm_fp8.compute beside gemm.compute, and returns the lists by scheme. Where a
+// calibration does not have the first constant of a list, it has none of the list.
 func defineBySchemes(end Scheme, first ...Constant) (all [NumSchemes][]Constant) {
 	all[Unquantized] = first
 	section, _, _ := strings.Cut(table[first[0]].Key, ".")
@@ -54,7 +54,7 @@ func defineBySchemes(end Scheme, first ...Constant) (all [NumSchemes][]Constant)
 	return all
 }
 
-// defineLike enters constants again in another section, and returns those that each stands in for.
+// defineLike enters constants again in another section; each is replaced by its original where a calibration does not have it.
 func defineLike(section string, first []Constant) (all []Constant) {
 	leader := Constant(len(table))
 	for _, c := range first {
@@ -67,20 +67,20 @@ func defineLike(section string, first []Constant) (all []Constant) {
 	return all
 }
 
-// of are the constants for the scheme s of a kernel.
+// of gives the constants for the scheme s of a kernel.
 func of(all *[NumSchemes][]Constant, s Scheme) []Constant {
 	if set := all[s]; set != nil {
 		return set
 	}
-	return all[FP8] // the cache in other formats of 8 bits
+	return all[FP8] // other 8-bit formats of the KV cache take the constants of FP8
 }
 
-// GroupedOf is the constant that is known where anything is of grouped products in a scheme.
+// GroupedOf is the constant that a calibration has if it has any of grouped GEMMs in a scheme.
 func GroupedOf(s Scheme) Constant { return groupedOf[s][0] }
 
-// OfScheme reports whether the constant is of one scheme or of one kind of attention, as gemm_fp8.compute and
-// latent_attention.memory, and in the place of another.
+// OfScheme reports whether the constant belongs to one scheme or to one kind of attention, as gemm_fp8.compute and
+// latent_attention.memory do, and replaces another constant there.
 func (c Constant) OfScheme() bool { return c >= gemmOf[FP8][0] }
 
-// Variants are the constants that c stands in for where a calibration has none of them.
+// Variants are the constants that c stands in for where a calibration does not have them.
 func (c Constant) Variants() []Constant { return table[c].variants }

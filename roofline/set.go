@@ -1,7 +1,7 @@
 package roofline
 
-// A Set is a set of constants. A constant of a quantization and the one that stands in
-// for it are the same to it, and so are all constants of an engine on its host.
+// A Set is a set of constants. It does not distinguish a constant of a quantization scheme from the
+// constant that stands in for it, nor the constants of an engine on its host from each other.
 type Set uint64
 
 // sets has the set of each constant.

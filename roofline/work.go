@@ -4,23 +4,23 @@ import "llmprof/unit"
 
 // Work is what has to be done, whoever does it.
 type Work struct {
-	FLOPs  unit.FLOPs // of matrix products; a multiply-add is two
-	Vector unit.FLOPs // of everything else, on the FP32 units
+	FLOPs  unit.FLOPs // FLOPs of matrix products; a multiply-add is two
+	Vector unit.FLOPs // FLOPs of everything else, on the FP32 units
 
-	Weights unit.Bytes // read from memory
-	KV      unit.Bytes // of the KV cache, read and written
-	State   unit.Bytes // of scans and convolutions, read and written
-	Acts    unit.Bytes // activations in and out
+	Weights unit.Bytes // weights read from memory
+	KV      unit.Bytes // KV cache, read and written
+	State   unit.Bytes // state of scans and convolutions, read and written
+	Acts    unit.Bytes // activations, read and written
 
-	Wire     unit.Bytes // sent by one GPU to others of its node
-	NodeWire unit.Bytes // sent by one GPU to other nodes
+	Wire     unit.Bytes // bytes that one GPU sends to others of its node
+	NodeWire unit.Bytes // bytes that one GPU sends to other nodes
 }
 
 // Compulsory is the traffic that no engine can avoid. Activations are not in it:
 // fusion and the L2 cache may keep them on the chip.
 func (w *Work) Compulsory() unit.Bytes { return w.Weights + w.KV + w.State }
 
-// Traffic is all that moves between memory and the chip.
+// Traffic is all bytes that move between memory and the chip.
 func (w *Work) Traffic() unit.Bytes { return w.Compulsory() + w.Acts }
 
 // Add adds n times v.

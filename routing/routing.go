@@ -1,5 +1,5 @@
-// Package routing says how the router of a mixture of experts chooses them: how many distinct ones the tokens of
-// a step fall on, and how many pairs of a token and an expert the busiest rank has.
+// Package routing says how the router of a mixture of experts chooses them: how many distinct experts the tokens of
+// a step are sent to, and how many token-expert pairs the busiest rank has.
 package routing
 
 import (
@@ -13,7 +13,7 @@ import (
 // A Popularity is how unevenly a router chooses its experts: by a Zipf law, or by given loads.
 type Popularity struct {
 	Zipf  float64   // exponent: the i-th most popular expert is chosen in proportion to 1/i^Zipf
-	Loads []float64 // of each expert, relative, in the order in which ranks hold them; nil for Zipf's law
+	Loads []float64 // relative load of each expert, in the order of the ranks; nil for Zipf's law
 }
 
 // Check says why a model cannot have the popularity.
@@ -60,22 +60,22 @@ func alike(a, b *models.Experts) bool {
 }
 
 // A Routing is a popularity over the experts of a mixture. With loads w a token takes expert i with the
-// probability π = min(1, λ·w), λ such that they sum to the experts of a token: where the router
-// wants more of one expert than every token can give, the others get the rest. T tokens touch
+// probability π = min(1, λ·w), where λ makes the probabilities sum to the experts of a token: an
+// expert that every token takes leaves the rest to the others. T tokens are sent to
 //
 //	Σ 1 − (1 − π)^T
 //
-// experts. A rank of EP holds consecutive experts; Zipf's are dealt to the ranks in turn, most popular first, as a
-// balanced placement does. The step takes as long as the rank with the most pairs of a token and an expert.
+// distinct experts. A rank of EP has consecutive experts; a Zipf law deals them to the ranks in turn, most popular
+// first, as a balanced placement does. The step takes as long as the rank with the most token-expert pairs.
 type Routing struct {
-	Pairs  float64 // of a token, on the busiest rank
-	Uneven float64 // Pairs over those of a mean rank
+	Pairs  float64 // token-expert pairs of a token on the busiest rank
+	Uneven float64 // Pairs over the pairs of a mean rank
 
 	of   *models.Experts
 	logs []float64 // log(1 − π) of the experts of the busiest rank
 }
 
-// Routings are those of a model's mixtures over ranks of EP; nil where every expert is as popular.
+// Routings are the routings of a model's mixtures over ranks of EP; nil if all experts are chosen equally often.
 func (p *Popularity) Routings(m *models.Model, ranks int) (all Routings) {
 	if p == nil || p.Zipf == 0 && p.Loads == nil {
 		return nil
@@ -108,7 +108,7 @@ func (p *Popularity) routing(e *models.Experts, ranks int) Routing {
 	return r
 }
 
-// weights are the relative loads of experts in the order in which ranks hold them.
+// weights are the relative loads of experts, in the order of the ranks.
 func (p *Popularity) weights(count, ranks int) []float64 {
 	if p.Loads != nil {
 		return p.Loads
@@ -155,7 +155,7 @@ func inclusion(weights []float64, k float64) []float64 {
 	}
 }
 
-// Hit is how many experts of the busiest rank tokens are expected to be sent to.
+// Hit is the expected number of distinct experts of the busiest rank that tokens are sent to.
 func (r *Routing) Hit(tokens float64) (sum float64) {
 	for _, l := range r.logs {
 		sum -= math.Expm1(tokens * l)
@@ -166,7 +166,7 @@ func (r *Routing) Hit(tokens float64) (sum float64) {
 // Routings are the routings of a model's mixtures.
 type Routings []Routing
 
-// Of is how a mixture's experts are chosen; nil where every expert is as popular.
+// Of is how a mixture's experts are chosen; nil if all are chosen equally often.
 func (all Routings) Of(e *models.Experts) *Routing {
 	for i := range all {
 		if alike(all[i].of, e) {
@@ -176,7 +176,7 @@ func (all Routings) Of(e *models.Experts) *Routing {
 	return nil
 }
 
-// Counting is how the experts of a mixture of count of them are chosen; nil where every expert is as popular.
+// Counting is how the experts of a mixture with so many experts are chosen; nil if all are chosen equally often.
 func (all Routings) Counting(count float64) *Routing {
 	for i := range all {
 		if float64(all[i].of.Count) == count {
@@ -186,8 +186,8 @@ func (all Routings) Counting(count float64) *Routing {
 	return nil
 }
 
-// Distinct is the expected number of different experts among count that tokens
-// touch when each takes k at random: E·(1 − (1 − k/E)^T).
+// Distinct is the expected number of distinct experts among count that tokens are sent to
+// when each takes k at random: E·(1 − (1 − k/E)^T).
 func Distinct(count, k, tokens float64) float64 {
 	if k >= count {
 		return count

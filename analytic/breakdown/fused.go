@@ -6,10 +6,9 @@ import (
 	"llmprof/unit"
 )
 
-// Fused is what operators of a Report are when one kernel is timed that does them
-// together: their work and their expected times are summed, and the floor lets the
-// resources overlap. The name is the first's. Only the activations of the first
-// operator are counted: those between it and the others stay on the chip.
+// Fused is several operators of a Report as one kernel: their work and their expected times
+// are summed, and the floor lets the resources overlap. The kernel has the name of the first
+// operator and its activations: those between it and the others stay on the chip.
 func Fused(m *analytic.Machine, ops ...*Operator) (sum Operator) {
 	var f roofline.Floor
 	for i, l := range ops {

@@ -5,10 +5,9 @@ import (
 	"llmprof/unit"
 )
 
-// A Layer is what the operators of one kind of layer come to in a phase, all
-// layers of the kind together.
+// A Layer is the sum of the operators of all layers of one kind in a phase.
 type Layer struct {
-	Name  string // "" for what the model has once: embedding, head, host
+	Name  string // "" outside of the layers: embedding, head, host
 	Count float64
 	roofline.Work
 	Floor, Expected unit.Seconds // sums over the operators
@@ -16,7 +15,7 @@ type Layer struct {
 	Energy          unit.Joules
 }
 
-// Layers sums operators by the kind of layer they belong to, in order of appearance.
+// Layers sums operators by the kind of layer that they belong to, in order of appearance.
 func Layers(ops []Operator) []Layer {
 	var all []Layer
 	for i := range ops {

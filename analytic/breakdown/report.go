@@ -14,13 +14,13 @@ import (
 	"llmprof/unit"
 )
 
-// A Report is an Estimate with the operators it is the sum of, and what a reader
-// has to know before trusting it.
+// A Report is an Estimate with its operators, and with what a reader has to know before
+// trusting it.
 type Report struct {
 	analytic.Estimate
-	PrefillOps []Operator // of the whole prompt
-	DecodeOps  []Operator // of one step at the mean context
-	Context    float64    // that mean context, the new token included
+	PrefillOps []Operator // operators of the whole prompt
+	DecodeOps  []Operator // operators of one step at the mean context
+	Context    float64    // mean context of a decode step, the new token included
 	Count      models.FLOPCount
 	Warnings   []string
 }
@@ -29,21 +29,21 @@ type Report struct {
 // the tensor-parallel group, over all stages of the pipeline.
 type Operator struct {
 	Name   string
-	Layer  string // the kind of layer, "" for what the model has once
+	Layer  string // kind of layer; "" outside of the layers
 	Layers float64
 	Kind   operator.Kind
-	In     string      // the operator whose kernel computes it too; "" where a separate kernel does
-	Format unit.Format // that its products run in, NoFormat if it has none
+	In     string      // operator whose kernel computes it too; "" if it has a separate kernel
+	Format unit.Format // format that its matrix products run in; NoFormat without any
 
-	roofline.Work            // Wire is all that is sent, within the node and beyond
+	roofline.Work            // work of the operator; Wire includes what is sent to other nodes
 	Bound                    roofline.Bound
 	Floor, Expected          unit.Seconds
-	Compute, Memory, Network unit.Seconds // expected, overlapping
+	Compute, Memory, Network unit.Seconds // expected times of the resources, which overlap
 	Fixed                    unit.Seconds
-	Share                    float64     // of the phase's expected time
-	Energy                   unit.Joules // of all ranks of the replica, what they draw while they wait left out
+	Share                    float64     // share of the phase's expected time
+	Energy                   unit.Joules // energy of all ranks of the replica, without their waiting power
 
-	slower unit.Seconds // the additional time where the power limit slows its arithmetic
+	slower unit.Seconds // additional time where the power limit slows its arithmetic
 	draw   energy.Draw
 }
 
@@ -85,14 +85,14 @@ func (b *breakdown) prefill() (sum []Operator) {
 		each := float64(run.Steps) / float64(samples)
 		for i := range samples {
 			step := run.First
-			step.Past += step.New * ((float64(i)+0.5)*each - 0.5) // the middle of each of the samples' equal parts of the run
+			step.Past += step.New * ((float64(i)+0.5)*each - 0.5) // middle of one of the equal parts of the run that the samples stand for
 			sum = b.add(sum, &step, each*run.Times)
 		}
 	}
 	return sum
 }
 
-// add adds times times the operators of a step to sum.
+// add adds the operators of a step to sum, times times.
 func (b *breakdown) add(sum []Operator, st *operator.Step, times float64) []Operator {
 	b.p.Walk(st, func(l *analytic.Lowering, costs []roofline.Cost) {
 		for i := range l.Ops {
@@ -105,7 +105,7 @@ func (b *breakdown) add(sum []Operator, st *operator.Step, times float64) []Oper
 	return sum
 }
 
-// work adds what an operator of a step does to its sum.
+// work adds the work of an operator of a step to its sum.
 func (b *breakdown) work(sum []Operator, o *operator.Op, times float64) []Operator {
 	sum, l := sumOf(sum, o)
 	l.Layers = max(l.Layers, o.Count)

@@ -1,6 +1,6 @@
 // Package engine has the inference engines that can be predicted, one file each: which
-// operators their kernels fuse, which kernel class does what, and what their host adds.
-// It runs none of them: package measure/engine does.
+// operators their kernels fuse, of which class each kernel is, and what the host adds.
+// Package measure/engine runs engines.
 package engine
 
 import (
@@ -10,7 +10,7 @@ import (
 	"llmprof/analytic"
 )
 
-// all lists the engines in the order in which they are shown.
+// all lists the engines in the order of menus.
 func all() []analytic.Engine {
 	return []analytic.Engine{
 		&vllm, &sglang, &tensorRT, &llamaCPP, &transformers, &transformersGraph, &native, &edge, &elana, &vllm2024, &tensorRT2024,
@@ -26,7 +26,7 @@ func Names() []string {
 	return names
 }
 
-// aliases are further names that people type.
+// aliases are further names of engines.
 var aliases = map[string]string{
 	"trt-llm": "tensorrt-llm", "trtllm": "tensorrt-llm", "trt": "tensorrt-llm", "hf": "transformers", "huggingface": "transformers",
 	"llamacpp": "llama.cpp", "llama-cpp": "llama.cpp", "ollama": "llama.cpp", "gguf": "llama.cpp",

@@ -6,10 +6,9 @@ import (
 	"llmprof/unit"
 )
 
-// Groups is the expected number of groups of up to size tokens, each of one expert,
-// where every one of so many tokens takes k of count experts at random: an expert
-// that n tokens take has ⌈n/size⌉, and n is binomial. A fractional number of tokens
-// lies on the line between those on either side.
+// Groups is the expected number of groups of up to size tokens of one expert, if each token
+// takes k of count experts at random: an expert with n tokens has ⌈n/size⌉ groups, and n is
+// binomial. The result is linear between whole numbers of tokens.
 func Groups(count, k, tokens float64, size int) float64 {
 	low := math.Floor(tokens)
 	sum := wholeGroups(count, k, int(low), size)
@@ -24,7 +23,7 @@ func wholeGroups(count, k float64, tokens, size int) float64 {
 		return count * float64((tokens+size-1)/size)
 	}
 	odds := k / (count - k)
-	p := math.Exp(float64(tokens) * math.Log1p(-k/count)) // that no token takes the expert
+	p := math.Exp(float64(tokens) * math.Log1p(-k/count)) // probability that no token takes the expert
 	sum := 0.0
 	for n := 1; n <= tokens; n++ {
 		p *= odds * float64(tokens-n+1) / float64(n)
@@ -33,9 +32,9 @@ func wholeGroups(count, k float64, tokens, size int) float64 {
 	return count * sum
 }
 
-// Tiles is how often the weights of an expert are read from memory by a product
-// whose tiles have so many pairs: what the L2 cache does not hold of them comes again
-// for every tile. A GPU whose L2 size is not known reads them once.
+// Tiles is how often a GEMM with tiles of so many pairs reads the weights of an expert from
+// memory: every tile reads the weights that do not fit in the L2 cache again. A GPU whose
+// L2 size is not known reads them once.
 func Tiles(l2, expert unit.Bytes, pairs, tile float64) float64 {
 	if l2 == 0 {
 		return 1

@@ -7,14 +7,14 @@ import (
 	"llmprof/unit"
 )
 
-// fused is an engine whose norms, activations, rotary embedding and cache writes are one
-// kernel each, none of them within a product.
+// fused is an engine with a kernel for each norm, each activation, and rotary embedding with
+// cache write. GEMMs fuse nothing.
 type fused struct{ profile analytic.Profile }
 
 // Profile is what the engine adds to its kernels.
 func (e *fused) Profile() *analytic.Profile { return &e.profile }
 
-// Lower makes one kernel of every operator but the cache write, which the rotation does.
+// Lower makes one kernel of every operator; the cache write joins rotary embedding.
 func (e *fused) Lower(l *analytic.Lowering) {
 	for i := range l.Ops {
 		lowerFused(l, i)
@@ -22,7 +22,7 @@ func (e *fused) Lower(l *analytic.Lowering) {
 	exchanges(l)
 }
 
-// exchanges says how many exchanges over peer memory small all-reduces take, where their times are known.
+// exchanges sets how many exchanges over peer memory small all-reduces take, if their times are known.
 func exchanges(l *analytic.Lowering) {
 	if l.Constants[roofline.OneShotSecond] == 0 {
 		return
@@ -35,14 +35,14 @@ func exchanges(l *analytic.Lowering) {
 	}
 }
 
-// launches is how many kernels an operator takes where it takes more than one.
+// launches is the number of kernels of an operator.
 func launches(o *operator.Op, s *operator.Step) float64 {
 	switch {
 	case o.Type == operator.ChunkedScan:
 		return 4 // scores, states, their recurrence, outputs
 	case o.Type == operator.Index, o.Type == operator.Reduce && s.Par.SP: // reduce-scatter and all-gather
 		return 2
-	case o.Type == operator.Expand && o.Decode: // ahead of attention and behind it
+	case o.Type == operator.Expand && o.Decode: // one before attention and one after it
 		return 2
 	}
 	return 1
@@ -59,7 +59,7 @@ func lowerFused(l *analytic.Lowering, i int) *analytic.Kernel {
 	return l.Launch(i, class(l, o), launches(o, l.Step))
 }
 
-// class is the class of kernels that does an operator by itself.
+// class is the class of a kernel that does one operator.
 func class(l *analytic.Lowering, o *operator.Op) roofline.Class {
 	switch o.Type.Kind() {
 	case operator.GEMM:
@@ -72,9 +72,9 @@ func class(l *analytic.Lowering, o *operator.Op) roofline.Class {
 	return roofline.Elementwise
 }
 
-// gather makes an exchange of tokens between the ranks of EP an all-gather of them, or the
-// reduce-scatter that sums what the ranks made of them: each token goes to every rank once, however many of its
-// experts that one has. It is vLLM's way where no other is chosen (all2all_backend in vllm/config/parallel.py).
+// gather turns an all-to-all of tokens between the ranks of EP into an all-gather, or into the reduce-scatter of
+// the experts' results: each token is sent to every rank once, however many of its experts the rank has. This is
+// vLLM's default (all2all_backend in vllm/config/parallel.py).
 func gather(k *analytic.Kernel, s *operator.Step) {
 	n, near := float64(s.Par.EP), k.Shape.Ranks
 	tokens := s.Bytes(s.Tokens() / float64(s.Par.TP) * float64(s.Model.Hidden))
@@ -85,7 +85,7 @@ func gather(k *analytic.Kernel, s *operator.Step) {
 // kernels over peer memory. NCCL does larger ones.
 const oneShotBytes = unit.Bytes(8e6)
 
-// attentionClass is the class of kernels that does attention or a scan.
+// attentionClass is the class of a kernel of attention or a scan.
 func attentionClass(o *operator.Op) roofline.Class {
 	latent := o.Type == operator.Attend && o.Block.Attention.Latent != nil
 	switch {
@@ -101,7 +101,7 @@ func attentionClass(o *operator.Op) roofline.Class {
 	return roofline.AttentionPrefill
 }
 
-// collective is the transport of a collective.
+// collective is the class of a collective, which follows from its transport.
 func collective(l *analytic.Lowering, o *operator.Op) roofline.Class {
 	switch {
 	case int(o.Shape.Ranks) > l.GPU.LinkGPUs:

@@ -11,19 +11,19 @@ import (
 )
 
 // graphed is an engine whose decode steps are CUDA graphs, captured for a list of batch
-// sizes. It lowers operators as fused does, except for those in lower.
+// sizes. Method lower says where its kernels differ from those of fused.
 type graphed struct {
 	profile  analytic.Profile
-	rows     captured // graphs of decode steps, by their batch
-	pieces   captured // piecewise CUDA graphs of prompts, all kernels but attention, by their tokens; nil without such graphs
+	rows     captured // CUDA graphs of decode steps, by batch
+	pieces   captured // piecewise CUDA graphs of prompts, without attention, by number of tokens; nil without such graphs
 	sampling float64  // small kernels between the logits and the inputs of the next step
 	fusedKV  bool     // rotary embedding and cache write are one kernel
-	gathers  bool     // ranks of EP gather the tokens of all, and scatter the sums
+	gathers  bool     // ranks of EP all-gather the tokens, and reduce-scatter the results
 	oneCall  bool     // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
 }
 
-// captured gives the size of the smallest CUDA graph that holds a step of so many tokens; not ok if
-// there is none.
+// captured gives the rows of the smallest CUDA graph for a step of so many tokens; not ok if there
+// is none.
 type captured func(l *analytic.Lowering, tokens float64) (rows float64, ok bool)
 
 // Profile is what the engine adds to its kernels.
@@ -88,8 +88,8 @@ func (e *graphed) lower(l *analytic.Lowering, i int) {
 	}
 }
 
-// rotary makes the kernels of rotary embedding and cache write. Norms of queries and keys
-// are a kernel of their own.
+// rotary makes the kernels of rotary embedding and cache write. Norms of queries and keys take
+// a separate kernel.
 func (e *graphed) rotary(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
 	if o.Type == operator.CacheWrite {
@@ -108,8 +108,8 @@ func (e *graphed) rotary(l *analytic.Lowering, i int) {
 }
 
 // routing makes the kernels that choose the experts: gating, fill, the sum of the experts'
-// results and, for several tokens, two kernels that sort the token-expert pairs. Operator
-// tables time a grouped GEMM together with all of these but the gating.
+// results and, for several tokens, two kernels that sort the token-expert pairs. The times of
+// grouped GEMMs in operator tables include all of these except gating.
 func (e *graphed) routing(l *analytic.Lowering, i int) {
 	n := 3.0
 	if l.Step.Tokens() > 1 {
@@ -134,7 +134,7 @@ func (e *graphed) product(l *analytic.Lowering, i int) {
 		k := l.Launch(i, roofline.Elementwise, 1)
 		values := o.Shape.M * o.Shape.K
 		k.Work = roofline.Work{Acts: stream.Bytes(values) + o.Format.Bytes(values)}
-		k.Graphed = true // no launch of its own
+		k.Graphed = true // no launch
 	}
 	l.Launch(i, roofline.GEMM, 1)
 }
@@ -152,12 +152,12 @@ func (e *graphed) experts(l *analytic.Lowering, i int) {
 		return
 	}
 	k := l.Launch(i, roofline.MoEPrefill, 1)
-	if l.Next(i+1, operator.ExpertProduct) < 0 { // the last of them
+	if l.Next(i+1, operator.ExpertProduct) < 0 { // last grouped GEMM of the layer
 		k.Unpermuted = l.Step.Bytes(o.Shape.Pairs * o.Shape.N)
 	}
 }
 
-// groupedKernel is the kernel of both grouped GEMMs of a layer's experts, nil if it is not made yet.
+// groupedKernel is the kernel of both grouped GEMMs of a layer's experts; nil if it is not made yet.
 func groupedKernel(l *analytic.Lowering) *analytic.Kernel {
 	for i := range l.Kernels {
 		if k := &l.Kernels[i]; k.Class == roofline.GroupedGEMM {
@@ -199,7 +199,7 @@ func (e *graphed) dispatched(l *analytic.Lowering) {
 	}
 }
 
-// padded reports whether an operator computes the padding rows of a CUDA graph too. Attention
+// padded reports whether an operator also computes the padding rows of a CUDA graph. Attention
 // skips them, and the LM head runs outside of the graph.
 func padded(t operator.Type) bool {
 	return t.Kind() != operator.Attention && t != operator.CacheWrite && t != operator.Head && t != operator.Sampling
@@ -214,14 +214,14 @@ func padAll(l *analytic.Lowering, rows float64) {
 	for i := range l.Kernels {
 		if k := &l.Kernels[i]; padded(l.Ops[k.Main].Type) {
 			pad(k, l.Step, more)
-			if l.Part == operator.PartFirst { // a gather of rows
+			if l.Ops[k.Main].Type == operator.Embedding { // it reads the rows of its tokens
 				k.Work.Weights = k.Work.Weights.Times(more)
 			}
 		}
 	}
 }
 
-// pad lets a kernel run on so many times the rows. Padding rows are routed to experts too.
+// pad multiplies the rows of a kernel. Padding rows are routed to experts too.
 func pad(k *analytic.Kernel, step *operator.Step, more float64) {
 	k.Shape.M *= more
 	w, s := &k.Work, &k.Shape

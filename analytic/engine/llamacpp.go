@@ -19,7 +19,7 @@ var llamaCPP = ggml{profile: analytic.Profile{
 		"arithmetic goes with the FP32 peak of other GPUs, reads with their bandwidth, which nobody here has measured; " +
 		"choosing a token on the host is not in it; CUDA graphs, which it used at times, are not either",
 	Constants: ggmlConstants,
-	Budget:    budget("llama.cpp"), Switches: []float64{vecRows, floatRows}, Error: 0.05, HostError: 0.5,
+	Budget:    budget("llama.cpp"), Switches: []float64{1, vecRows, floatRows}, Error: 0.05, HostError: 0.5,
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia, amd, intel, apple}, Capability: 6,
 		Not:     []string{"bamba", "gpt_neo", "gptj", "internlm", "minimax_m1", "opt", "recurrent_gemma", "zamba2"},
@@ -29,8 +29,8 @@ var llamaCPP = ggml{profile: analytic.Profile{
 	},
 }}
 
-// ggmlConstants are of the kernels of llama3.1-8b at batch 1 to 32 and in a prompt, and of
-// the gaps between its steps. Constants of other engines' kernels do not stand in for them.
+// ggmlConstants are fitted to the kernels of llama3.1-8b at batch 1 to 32 and in a prompt, and to
+// the gaps between its steps. They replace the constants of other engines' kernels.
 func ggmlConstants(c *roofline.Constants) {
 	setDefault(c, roofline.HostStep, 0.115e-3)
 	setDefault(c, roofline.HostLaunch, 5.3e-6)
@@ -40,19 +40,19 @@ func ggmlConstants(c *roofline.Constants) {
 	c[roofline.SkinnyGEMMMemory], c[roofline.SkinnyGEMMRow], c[roofline.SkinnyGEMMFixed] = 0.67, 0.01, 1e-6
 }
 
-// Sizes at which llama.cpp's backend takes other kernels (ggml/src/ggml-cuda).
+// Sizes at which llama.cpp's backend switches kernels (ggml/src/ggml-cuda).
 const (
 	vecRows     = 8   // most rows of mul_mat_vec_q, MMVQ_MAX_BATCH_SIZE
 	floatRows   = 16  // most rows of mul_mat_f
 	tileRows    = 128 // most rows of a tile of mul_mat_q
 	leastTile   = 8   // rows of the smallest tile of mul_mat_q
-	leastFull   = 16  // rows from which on a tile's weights take as long to unpack as for a full one
-	leastExpert = 32  // rows from which on a tile of an expert's rows takes as long to unpack as a full one: an SM runs several such tiles side by side
-	fixupBlocks = 132 // blocks that share tiles of mul_mat_q, one for each SM of the H100
-	fixupTiles  = 256 // tiles of attention from which on none is split over blocks
+	leastFull   = 16  // fewest rows for which unpacking a tile's weights takes as long as for a full tile
+	leastExpert = 32  // fewest rows of an expert for which unpacking takes as long as for a full tile: an SM runs several such tiles side by side
+	fixupBlocks = 132 // thread blocks that share tiles of mul_mat_q, one for each SM of the H100
+	fixupTiles  = 256 // fewest tiles of attention that are not split over thread blocks
 )
 
-// An unpacking is the operations on the vector units that a weight takes: to unpack it, and
+// An unpacking is the vector operations of a weight in a GEMM: those that unpack it, and those
 // for each row.
 type unpacking struct{ weight, row float64 }
 
@@ -66,7 +66,7 @@ var unpackings = [2][2]unpacking{
 // Profile is what the engine adds to its kernels.
 func (e *ggml) Profile() *analytic.Profile { return &e.profile }
 
-// Lower makes the kernels of llama.cpp's graph of every operator.
+// Lower makes the kernels of llama.cpp's graph.
 func (e *ggml) Lower(l *analytic.Lowering) {
 	for i := range l.Ops {
 		e.lower(l, i)
@@ -85,7 +85,7 @@ func (e *ggml) lower(l *analytic.Lowering, i int) {
 		ggmlProduct(l, i)
 	case operator.ExpertProduct:
 		ggmlExperts(l, i)
-	case operator.Rotary: // queries, and keys into the cache
+	case operator.Rotary: // it writes keys to the cache
 		ggmlElement(l, i, 2, 2*o.Work.Acts)
 	case operator.CacheWrite:
 		ggmlElement(l, i, bySequences(s, 1, 2), 2*o.Work.Acts)
@@ -106,7 +106,7 @@ func (e *ggml) lower(l *analytic.Lowering, i int) {
 	}
 }
 
-// bySequences is one for steps of one sequence, and several for those of more.
+// bySequences chooses between the figure of one sequence and that of several.
 func bySequences(s *operator.Step, one, several float64) float64 {
 	if s.Batch > 1 {
 		return several
@@ -114,9 +114,9 @@ func bySequences(s *operator.Step, one, several float64) float64 {
 	return one
 }
 
-// routes is the kernels of the choice of experts and of the sum of their results, and of the
-// sum with the stream that no product of one row does here. Of more tokens than mul_mat_vec_q
-// takes, pairs are sorted by expert.
+// routes is the number of kernels that choose experts, sum their results and, for one token,
+// add the sum to the residual stream. For more tokens than mul_mat_vec_q takes, two kernels sort
+// the token-expert pairs by expert.
 func routes(s *operator.Step) float64 {
 	switch tokens := s.Tokens(); {
 	case tokens == 1:
@@ -127,7 +127,7 @@ func routes(s *operator.Step) float64 {
 	return 2
 }
 
-// fusesActivation reports whether the product of gate and up does the activation.
+// fusesActivation reports whether the activation is fused into the GEMM of gate and up.
 func fusesActivation(s *operator.Step, o *operator.Op) bool {
 	most := 1.0
 	if o.Type == operator.ExpertNonLinear {
@@ -136,8 +136,9 @@ func fusesActivation(s *operator.Step, o *operator.Op) bool {
 	return s.Tokens() <= most && o.Activation.Gated
 }
 
-// copyHost copies FP32 values between the GPU and pageable memory of the host, in pieces
-// through a pinned buffer: at 15.5 GB/s over PCIe 5.0, as long as 2.5 copies of pinned memory.
+// copyHost makes a copy of FP32 values between the GPU and pageable memory of the host, which goes
+// in pieces through a pinned buffer: it runs at 15.5 GB/s over PCIe 5.0, and takes as long as 2.5
+// copies of pinned memory.
 func copyHost(l *analytic.Lowering, i int, values float64) {
 	k := l.Launch(i, roofline.HostCopy, 1)
 	k.Work = roofline.Work{Acts: unit.FP32.Bytes(2.5 * values)}
@@ -151,8 +152,8 @@ func ggmlElement(l *analytic.Lowering, i int, launches float64, moved unit.Bytes
 	return k
 }
 
-// ggmlNorm makes the kernels of a norm and of the sum before it, which products of one row
-// do. Ahead of the final norm, two kernels choose the rows that get logits.
+// ggmlNorm makes the kernels of a norm and of the residual sum before it, which GEMMs of one row
+// fuse. Before the final norm, two kernels choose the rows that get logits.
 func ggmlNorm(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
 	n, moves := 1.0, 2.0
@@ -165,7 +166,7 @@ func ggmlNorm(l *analytic.Lowering, i int) {
 	ggmlElement(l, i, n, unit.FP32.Bytes(moves*o.Shape.M*o.Shape.N))
 }
 
-// finalSum is 1 for a step of one row, whose last sum no product does, else 0.
+// finalSum is the number of kernels of the last residual sum: 1 for a step of one row, where no GEMM fuses it.
 func finalSum(s *operator.Step) float64 {
 	if s.Tokens() == 1 {
 		return 1
@@ -173,13 +174,13 @@ func finalSum(s *operator.Step) float64 {
 	return 0
 }
 
-// weightBits is what a weight takes on the mean.
+// weightBits is the mean number of bits of a weight.
 func weightBits(o *operator.Op) float64 {
 	return 8 * float64(o.Work.Weights) / max(o.Shape.Hit, 1) / (o.Shape.N * o.Shape.K)
 }
 
-// ggmlProduct makes the kernels of the matrices of a dense product, each of which has its
-// input quantized or converted for itself.
+// ggmlProduct makes the kernels of a dense GEMM, with a quantization or conversion of the input
+// for each matrix.
 func ggmlProduct(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
 	rows, n := o.Shape.M, max(o.Shape.Matrices, 1)
@@ -198,12 +199,12 @@ func ggmlProduct(l *analytic.Lowering, i int) {
 		each = max(each, tiled(o, rows, leastFull))
 	}
 	k.Work.Vector = unit.FLOPs(o.Shape.N * o.Shape.K * each)
-	if rows > vecRows && o.Type != operator.Head { // whose tiles are so many that no block shares one
+	if rows > vecRows && o.Type != operator.Head { // the LM head has so many tiles that no thread blocks share one
 		fixup(l, i, min(rows, tileRows), n)
 	}
 }
 
-// unpackingOf is what weights of the operator's type take.
+// unpackingOf is the unpacking of an operator's weights.
 func unpackingOf(o *operator.Op) *[2]unpacking {
 	if weightBits(o) > 7 {
 		return &unpackings[1]
@@ -211,32 +212,32 @@ func unpackingOf(o *operator.Op) *[2]unpacking {
 	return &unpackings[0]
 }
 
-// single is what each weight takes in a product of few rows.
+// single is the vector operations of each weight in mul_mat_vec_q.
 func single(o *operator.Op, rows float64) float64 {
 	u := &unpackingOf(o)[0]
 	return u.weight + rows*u.row
 }
 
-// tiled is what each weight takes in a product of rows in tiles, which take as long as full ones from some rows on.
+// tiled is the vector operations of each weight in mul_mat_q. Tiles of at least full rows take as long as full ones.
 func tiled(o *operator.Op, rows, full float64) float64 {
 	u := &unpackingOf(o)[1]
 	return u.weight*max(1, rows/tileRows)*min(1, max(rows, leastTile)/full) + rows*u.row
 }
 
-// quantizeInput makes the kernels that turn FP32 into blocks of 8 bits with a scale.
+// quantizeInput makes the kernels that quantize FP32 to blocks of 8-bit integers with a scale.
 func quantizeInput(l *analytic.Lowering, i int, rows, n float64) {
 	k := ggmlElement(l, i, n, unit.Bytes(n*rows*l.Ops[i].Shape.K*(4+1.125)))
 	k.Work.Weights, k.Work.FLOPs = 0, 0
 }
 
-// fixup makes the kernels that add up the tiles which several blocks share.
+// fixup makes the kernels that add up tiles that several thread blocks share.
 func fixup(l *analytic.Lowering, i int, rows, n float64) {
 	k := ggmlElement(l, i, n, unit.FP32.Bytes(2*n*fixupBlocks*tileRows*rows))
 	k.Work.Weights, k.Work.FLOPs = 0, 0
 }
 
-// floatProduct makes the kernels of a product with weights in 16 or 32 bits: kernels of
-// llama.cpp's own up to some rows, then cuBLAS between conversions.
+// floatProduct makes the kernels of a GEMM with weights in 16 or 32 bits: llama.cpp's kernels up
+// to floatRows rows, then cuBLAS between conversions.
 func floatProduct(l *analytic.Lowering, i int, n float64) {
 	o := &l.Ops[i]
 	rows := o.Shape.M
@@ -255,17 +256,17 @@ func floatProduct(l *analytic.Lowering, i int, n float64) {
 	}
 }
 
-// halves reports whether a GPU adds products in FP16 up in FP32 at half of the rate that it has in FP16, as GeForce
-// does: its integer products, which run at twice that rate, are then four times as fast. llama.cpp has cuBLAS
-// add products with weights in FP16 up in FP16 (CUBLAS_COMPUTE_16F in ggml/src/ggml-cuda/ggml-cuda.cu).
+// halves reports whether a GPU multiplies in FP16 with FP32 sums at half the rate of FP16 sums, as GeForce cards
+// do: INT8 is then four times as fast as FP16 with FP32 sums. For weights in FP16, llama.cpp asks cuBLAS for FP16
+// sums (CUBLAS_COMPUTE_16F in ggml/src/ggml-cuda/ggml-cuda.cu).
 func halves(g *hardware.GPU) bool {
 	single, ok := g.Peak(unit.FP16)
 	integer, known := g.Peak(unit.INT8)
 	return ok && known && integer > single.Times(3)
 }
 
-// ggmlExperts makes the kernels of a grouped product. Of few tokens each pair of a token
-// and an expert unpacks the weights for itself.
+// ggmlExperts makes the kernels of a grouped GEMM. For few tokens, each token-expert pair
+// unpacks the weights.
 func ggmlExperts(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
 	tokens, n := o.Shape.Tokens, max(o.Shape.Matrices, 1)
@@ -283,10 +284,12 @@ func ggmlExperts(l *analytic.Lowering, i int) {
 	k.Work.Vector = unit.FLOPs(weights * o.Shape.Hit * tiled(o, o.Shape.Pairs/o.Shape.Hit, leastExpert))
 }
 
-// ggmlAttention makes the kernels of attention. One sequence's token takes a kernel that reads
-// the cache for every query head, most of it from the L2 cache, and a kernel that adds up its
-// parts. Several sequences take a kernel that looks for the end of the mask, and a kernel that
-// adds up tiles where several blocks share one.
+// ggmlAttention makes the kernels of attention. A token of one sequence takes a kernel that reads
+// the KV cache for every query head, mostly from the L2 cache, and a kernel that adds up its
+// parts. Several sequences take a kernel that looks for the end of the mask, and one that adds up
+// tiles that several thread blocks share. With many tiles none is shared, so a step of small
+// kernels, which waits for launches, may be faster with a larger batch: the traces of
+// experiments/h100-llamacpp have no such kernel at batch 32.
 func ggmlAttention(l *analytic.Lowering, i int) {
 	o, s := &l.Ops[i], l.Step
 	k := l.Launch(i, class(l, o), 1)
@@ -308,5 +311,5 @@ func ggmlAttention(l *analytic.Lowering, i int) {
 	}
 }
 
-// vecReads is how often the cache is read, judged by the bandwidth of memory.
+// vecReads is how often the KV cache is read, in terms of the memory bandwidth.
 const vecReads = 1.45

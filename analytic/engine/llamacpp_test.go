@@ -140,3 +140,16 @@ func TestHalfSums(t *testing.T) {
 		near(t, "a prompt in FP16 on "+gpu, prompt("llama3-8b", gpu, "fp16"), prompt("llama3-8b", gpu, "bf16"), 1e-9)
 	}
 }
+
+// TestLlamaCPPSecondSequence checks that a decode step of two sequences takes no less than one of a single sequence, whose
+// GEMMs have other kernels, with a longer least time.
+func TestLlamaCPPSecondSequence(t *testing.T) {
+	c := testCase(t, "mamba-2.8b", "gaudi3-128gb", 1, 16)
+	c.Machine = casetest.Machine(t, "gaudi3-128gb", "llama.cpp")
+	one := predict(t, c)
+	for c.Workload.Batch = 2; c.Workload.Batch <= 4; c.Workload.Batch++ {
+		if more := predict(t, c); more.TPOT.Expected < one.TPOT.Expected {
+			t.Errorf("batch %d: TPOT %v, of one sequence %v", c.Workload.Batch, more.TPOT.Expected, one.TPOT.Expected)
+		}
+	}
+}

@@ -10,21 +10,21 @@ import (
 	"llmprof/unit"
 )
 
-// The batch sizes up to which the kernels of llmprof's own engine decode. Package
+// The largest batch sizes for which the native engine's kernels decode. Package
 // measure/engine/native takes them from here.
 const (
 	SkinnyRows    = 16 // skinny GEMM, with 16-bit weights
 	WGMMARows     = 64 // wgmma GEMM, with 16-bit weights, of dense models on compute capability 9.0
 	QuantizedRows = 32 // skinny GEMM with quantized weights
-	MoEDecodeRows = 64 // one kernel from router to experts, with 16-bit weights
-	PairRows      = 16 // the first product of that kernel reads an expert once for each pair of a token and it
-	PersistentRow = 1  // one persistent kernel for a layer with a mixture, on one GPU
+	MoEDecodeRows = 64 // one kernel of router, top-k and experts, with 16-bit weights
+	PairRows      = 16 // the first GEMM of that kernel reads an expert once for each of its tokens
+	PersistentRow = 1  // one persistent kernel for a layer with a mixture of experts, on one GPU
 
-	GroupPairs = 8 // pairs of one expert that a decode step multiplies together
+	GroupPairs = 8 // token-expert pairs of one expert that a decode step multiplies together
 )
 
-// NativeFamilies are the model families that llmprof's own engine computes as transformers
-// does.
+// NativeFamilies are the model families whose results of the native engine agree with those of
+// transformers.
 var NativeFamilies = []string{"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "qwen3_moe", "mixtral"}
 
 type nativeEngine struct{ profile analytic.Profile }
@@ -41,8 +41,8 @@ var native = nativeEngine{profile: analytic.Profile{
 	Switches: []float64{PersistentRow, SkinnyRows, QuantizedRows, WGMMARows},
 }}
 
-// nativeConstants are of its host, and of attention by mma on Hopper, where FlashAttention-2, which
-// is of mma too, reaches 35 % of the peak (FlashAttention-3, arXiv:2407.08608).
+// nativeConstants sets the constants of the host, and of attention by mma on Hopper: FlashAttention-2,
+// which uses mma, reaches 35 % of the peak there (FlashAttention-3, arXiv:2407.08608).
 func nativeConstants(c *roofline.Constants) {
 	setDefault(c, roofline.HostStep, 20e-6)
 	setDefault(c, roofline.AttentionMMACompute, 0.35)
@@ -63,18 +63,18 @@ func (e *nativeEngine) Lower(l *analytic.Lowering) {
 	n.persist()
 }
 
-// A nativeStep is a step of the native engine with the kernels that its batch takes.
+// A nativeStep is a part of a step of the native engine, with the choice of kernels for its batch.
 type nativeStep struct {
 	*analytic.Lowering
 	decode    bool
-	skinny    bool   // products and LM head by skinny GEMM
-	wgmma     bool   // products and LM head by wgmma GEMM
-	quantized bool   // dense matrices are
-	fuses     bool   // norms and activation into products of the blocks
-	fused     uint64 // operators that an earlier kernel does
+	skinny    bool   // GEMMs and LM head are skinny GEMMs
+	wgmma     bool   // GEMMs and LM head are wgmma GEMMs
+	quantized bool   // dense matrices are quantized
+	fuses     bool   // GEMMs of the blocks fuse norms and activation
+	fused     uint64 // bits of the operators that an earlier kernel does
 }
 
-// choose picks the kernels by the batch.
+// choose chooses the kernels by the batch.
 func (n *nativeStep) choose() {
 	s := n.Step
 	n.decode = s.Decode()
@@ -87,9 +87,8 @@ func (n *nativeStep) choose() {
 	}
 }
 
-// tiles reports whether a model's products can run by wgmma: those of a dense model
-// without norms behind its blocks, whose inputs are whole boxes of 64 columns on each
-// of so many GPUs.
+// tiles reports whether a model's GEMMs can run by wgmma: the model is dense, has no norms after
+// its blocks, and the inputs of its matrices are multiples of 64 on each GPU.
 func tiles(m *models.Model, tp int) bool {
 	whole := func(linears []models.Linear, ranks int) bool {
 		for i := range linears {
@@ -110,7 +109,7 @@ func tiles(m *models.Model, tp int) bool {
 	return true
 }
 
-// known reports whether a constant was measured, and the kernel class with it.
+// known reports whether a constant was measured, and with it the kernels of its class.
 func (n *nativeStep) known(c roofline.Constant) bool { return n.Constants[c] > 0 }
 
 // lower appends the kernel of operator i, with those that it fuses.
@@ -141,8 +140,8 @@ func (n *nativeStep) lower(i int) {
 	}
 }
 
-// byMMA reports whether Hopper attends to a prompt by mma: by wgmma it has no windows that the
-// context outgrows, no soft caps and no heads of more than 128 values.
+// byMMA reports whether prefill attention on Hopper runs by mma. The wgmma kernel supports neither
+// windows shorter than the context, nor soft caps, nor heads of more than 128 values.
 func (n *nativeStep) byMMA(a *models.Attention) bool {
 	if n.GPU.Generation != "hopper" {
 		return false
@@ -150,7 +149,7 @@ func (n *nativeStep) byMMA(a *models.Attention) bool {
 	return a.Softcap || a.KeyDim > 128 || outgrown(n.Step.Model, n.Step.Cache-1)
 }
 
-// windowed reports whether a layer has a window, which contexts may outgrow.
+// windowed reports whether a layer has a sliding window.
 func windowed(m *models.Model) bool { return outgrown(m, math.Inf(1)) }
 
 // outgrown reports whether a context is longer than the window of a layer.
@@ -165,7 +164,7 @@ func outgrown(m *models.Model, context float64) bool {
 	return false
 }
 
-// class is the kernel class of a product of the step.
+// class is the kernel class of a GEMM.
 func (n *nativeStep) class(skinny bool) roofline.Class {
 	switch {
 	case skinny:
@@ -176,21 +175,21 @@ func (n *nativeStep) class(skinny bool) roofline.Class {
 	return roofline.GEMM
 }
 
-// join lets a kernel do operator i too.
+// join fuses operator i into a kernel.
 func (n *nativeStep) join(k *analytic.Kernel, i int) {
 	n.Fuse(k, i)
 	n.fused |= 1 << i
 }
 
-// norm lowers a norm together with the product that reads it, where that has it as its
-// prologue. Ranks of sequence parallelism gather between the two.
+// norm lowers a norm together with the GEMM that has it as its prologue. With sequence parallelism
+// there is an all-gather between the two, and the norm has a separate kernel.
 func (n *nativeStep) norm(i int) {
 	o, s := &n.Ops[i], n.Step
 	first := i == 0 || n.Ops[i-1].Block != o.Block
 	reader := -1
 	switch b := o.Block; {
 	case s.Par.SP:
-	case n.Part == operator.PartLast: // the last of the final norms
+	case n.Part == operator.PartLast:
 		last := i+1 < len(n.Ops) && n.Ops[i+1].Type == operator.Head
 		if last && (n.skinny || n.wgmma) {
 			reader = i + 1
@@ -216,7 +215,7 @@ func (n *nativeStep) norm(i int) {
 	n.join(&n.Kernels[begun], i)
 }
 
-// product lowers a product with the activation of a dense feed-forward as its epilogue.
+// product lowers a GEMM with the activation of a dense feed-forward as its epilogue.
 func (n *nativeStep) product(i int) {
 	k := n.Launch(i, n.class(n.skinny && !n.quantized), 1)
 	if j := i + 1; n.fuses && j < len(n.Ops) && n.Ops[j].Type == operator.NonLinear && n.Ops[j].Activation == &n.Ops[j].Block.Activation {
@@ -224,8 +223,8 @@ func (n *nativeStep) product(i int) {
 	}
 }
 
-// rotary lowers rotary embedding and cache write into decode attention, but not where
-// other kernels lie between them.
+// rotary lowers rotary embedding and cache write into decode attention, unless other kernels lie
+// between them.
 func (n *nativeStep) rotary(i int) {
 	a := n.Ops[i].Block.Attention
 	if !n.decode || a.Latent != nil || a.Indexer != nil {
@@ -240,7 +239,7 @@ func (n *nativeStep) rotary(i int) {
 	}
 }
 
-// reduce lowers an all-reduce, into the products ahead of it where they post their sums.
+// reduce lowers an all-reduce, which the GEMMs before it fuse if they write their sums to peer memory.
 func (n *nativeStep) reduce(i int) {
 	o := &n.Ops[i]
 	within := (n.skinny || n.wgmma) && !n.quantized && o.Block != nil && o.Block.Experts == nil && !n.Step.Par.SP
@@ -252,15 +251,15 @@ func (n *nativeStep) reduce(i int) {
 	n.Launch(i, class, launches(o, n.Step))
 }
 
-// FusedRanks is the most ranks over which the wgmma GEMM fuses messages of any size. The
-// separate all-reduce took longer there than OneShotBytes assumes: on four H200s a step of
-// llama3.1-8b at batch 32 took 2.31 ms with the fused and 2.73 with the separate one
-// (docs/log/native-experiments.md).
+// FusedRanks is the most ranks for which the wgmma GEMM fuses messages of any size. The
+// separate all-reduce took longer than OneShotBytes assumes: on four H200s a step of
+// llama3.1-8b at batch 32 took 2.31 ms with the fused all-reduce and 2.73 ms with the separate
+// one (docs/log/native-experiments.md).
 const FusedRanks = 4
 
-// FusesAllReduce reports whether products do the all-reduce of a message themselves, which
-// is counted in 16 bits: as long as one shot is the faster. A skinny GEMM posts 4 bytes
-// for every byte of the message to every rank, a wgmma GEMM 2.
+// FusesAllReduce reports whether GEMMs fuse the all-reduce of a message in 16 bits: they do while
+// one-shot all-reduce is faster than two-shot. A skinny GEMM writes 4 bytes to every rank for
+// every byte of the message, a wgmma GEMM 2.
 func FusesAllReduce(ranks int, message unit.Bytes, wgmma bool) bool {
 	if wgmma {
 		return ranks <= FusedRanks || 2*message <= OneShotBytes(ranks)
@@ -268,9 +267,9 @@ func FusesAllReduce(ranks int, message unit.Bytes, wgmma bool) bool {
 	return 4*message <= OneShotBytes(ranks)
 }
 
-// OneShotBytes is the size up to which every rank reads an all-reduce's message from all
-// ranks. Beyond it each rank sums a slice. One shot reads (n-1)·M of a message of M bytes;
-// two shots read 2(n-1)/n·M and need one barrier more, so they are even at
+// OneShotBytes is the largest message of a one-shot all-reduce, in which every rank reads the
+// message of all ranks. In a two-shot all-reduce each rank sums a slice. One shot reads (n-1)·M of
+// a message of M bytes; two shots read 2(n-1)/n·M and need one more barrier, so they are even at
 //
 //	M = latency · bandwidth / ((n-1)(1 - 2/n))
 //

@@ -9,21 +9,21 @@ import (
 	"llmprof/roofline"
 )
 
-// sixteenBit reports whether the experts' weights have 16 bits, as the engine's kernels
-// for mixtures want them.
+// sixteenBit reports whether the experts' weights have 16 bits; the engine's MoE kernels take no
+// others.
 func (n *nativeStep) sixteenBit() bool { return n.Step.Scheme.Weights == n.Step.Scheme.Stream() }
 
-// together reports whether one kernel does the mixture of a decode step.
+// together reports whether one kernel computes router, top-k and experts of a decode step.
 func (n *nativeStep) together() bool {
 	return n.decode && n.Step.Batch <= MoEDecodeRows && n.sixteenBit() && n.known(roofline.MoEDecodeMemory)
 }
 
-// prompt reports whether the step has the kernels of a prompt's mixture.
+// prompt reports whether the step has the MoE kernels of a prompt.
 func (n *nativeStep) prompt() bool {
 	return !n.decode && n.Step.Tokens() > MoEDecodeRows && n.sixteenBit() && n.known(roofline.MoEPrefillMemory)
 }
 
-// router lowers the router, with all of the mixture behind it in a decode step.
+// router lowers the router; in a decode step its kernel also does top-k and the experts.
 func (n *nativeStep) router(i int) {
 	if !n.together() {
 		n.Launch(i, n.class(n.skinny && !n.quantized), 1)
@@ -46,10 +46,9 @@ func (n *nativeStep) router(i int) {
 	}
 }
 
-// MoEDecodeReads adds what a decode step reads of the experts' weights beyond once. A
-// product of several sequences reads an expert for each group of GroupPairs pairs of
-// it; the first product of up to PairRows sequences reads it for each pair, most of it
-// out of the L2 cache.
+// MoEDecodeReads adds the weights of experts that a decode step reads more than once. A GEMM of
+// several sequences reads an expert for each group of GroupPairs of its tokens; the first GEMM
+// of up to PairRows sequences reads it for each of its tokens, mostly from the L2 cache.
 func MoEDecodeReads(k *roofline.Kernel, o *operator.Op, first bool) {
 	s := &o.Shape
 	if s.Tokens <= 1 {
@@ -60,11 +59,11 @@ func MoEDecodeReads(k *roofline.Kernel, o *operator.Op, first bool) {
 		k.Reload += expert.Times(s.Pairs - s.Hit)
 		return
 	}
-	share := s.Pairs / (s.Tokens * s.TopK) // of the experts, one rank's
+	share := s.Pairs / (s.Tokens * s.TopK) // share of the experts that one rank has
 	k.Reread += expert.Times(Groups(s.Experts, s.TopK, s.Tokens, GroupPairs)*share - s.Hit)
 }
 
-// topK lowers the choice of experts.
+// topK lowers the choice of the experts.
 func (n *nativeStep) topK(i int) {
 	class := roofline.Elementwise
 	if n.prompt() && n.known(roofline.RoutingFixed) {
@@ -73,7 +72,7 @@ func (n *nativeStep) topK(i int) {
 	n.Launch(i, class, 1)
 }
 
-// experts lowers a product of the experts, with their activation behind the first.
+// experts lowers a grouped GEMM of the experts; the first one fuses the activation.
 func (n *nativeStep) experts(i int) {
 	o := &n.Ops[i]
 	class := roofline.GEMM
@@ -91,14 +90,14 @@ func (n *nativeStep) experts(i int) {
 	}
 }
 
-// The pairs of one expert that a prompt multiplies together: by wgmma on compute
+// The token-expert pairs of one expert that a prompt multiplies together, by wgmma on compute
 // capability 9.0, else by mma.
 const (
 	WGMMATile = 160
 	MMATile   = 64
 )
 
-// expertTile is the tile of a GPU's kernels.
+// expertTile is the number of pairs of a tile of a GPU's kernels.
 func expertTile(g *hardware.GPU) float64 {
 	if g.ComputeCapability == "9.0" {
 		return WGMMATile
@@ -106,9 +105,10 @@ func expertTile(g *hardware.GPU) float64 {
 	return MMATile
 }
 
-// MoEPrefillMoves adds what a product of a prompt's experts moves beyond its weights and
-// its activations: weights that the L2 cache does not hold for the next tile, and the
-// pairs' inputs, gathered before the first product, or results, summed after the others.
+// MoEPrefillMoves adds the traffic of a grouped GEMM of a prompt besides its weights and
+// activations: weights that are read again because they do not fit in the L2 cache, and the inputs
+// of the pairs, which are gathered before the first GEMM, or their results, which are summed after
+// the others.
 func MoEPrefillMoves(k *roofline.Kernel, o *operator.Op, g *hardware.GPU, first bool) {
 	s := &o.Shape
 	expert := o.Work.Weights.Times(1 / s.Hit)
@@ -120,9 +120,8 @@ func MoEPrefillMoves(k *roofline.Kernel, o *operator.Op, g *hardware.GPU, first 
 	}
 }
 
-// persist makes one persistent kernel of a layer with a mixture, from the first norm of
-// its attention to the last product of its experts, whose phases wait for each other
-// within the kernel.
+// persist makes one persistent kernel of a layer with a mixture of experts, from the first norm of
+// its attention to the last GEMM of its experts. The phases of the kernel wait for each other.
 func (n *nativeStep) persist() {
 	if !n.decode || n.quantized || n.Step.Batch > PersistentRow || n.Part != operator.PartLayers {
 		return
@@ -144,9 +143,8 @@ func (n *nativeStep) persist() {
 	}
 }
 
-// persistent reports whether a block is part of a persistent kernel: a mixture, or the
-// attention ahead of one, where no ranks sum or send in between and no token takes any
-// expert besides.
+// persistent reports whether a block is part of a persistent kernel: a mixture of experts without
+// shared experts, or the attention before one, on one GPU.
 func (n *nativeStep) persistent(b *models.Block) bool {
 	if b != nil && b.Attention != nil {
 		b = n.blockAfter(b)
@@ -155,7 +153,7 @@ func (n *nativeStep) persistent(b *models.Block) bool {
 	return b != nil && b.Experts != nil && b.Experts.Shared == nil && par.TP == 1 && par.EP == 1
 }
 
-// blockAfter is the block of the layer behind b, which does not run beside it.
+// blockAfter is the block of the layer after b; parallel blocks are skipped.
 func (n *nativeStep) blockAfter(b *models.Block) *models.Block {
 	for i := 1; i < len(n.Ops); i++ {
 		if next := n.Ops[i].Block; n.Ops[i-1].Block == b && next != b && next != nil && !next.Parallel {

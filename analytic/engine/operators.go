@@ -16,16 +16,16 @@ import (
 //go:embed operators.csv
 var operatorsCSV string
 
-// An operatorConstant is what published tables of operator times give for a constant of the
-// kernels of an engine on a GPU.
+// An operatorConstant is the value of a constant of an engine's kernels on a GPU that follows from
+// published tables of operator times.
 type operatorConstant struct {
 	engine, gpu, generation string
 	constant                roofline.Constant
-	value                   float64 // 0 where that of the generation serves
-	p90                     float64 // the 90th percentile of the error on shapes that the fit did not see; 0 if there are none
+	value                   float64 // 0 if the value of the generation serves
+	p90                     float64 // 90th percentile of the error on shapes that the fit did not see; 0 if there are none
 }
 
-// operators reads the table once. A mistake in it is one of the program.
+// operators reads the table once. A mistake in the table is a mistake of the program.
 var operators = sync.OnceValue(func() []operatorConstant {
 	all, err := parseOperators(operatorsCSV)
 	if err != nil {
@@ -63,11 +63,11 @@ func number(text string) (float64, error) {
 	return strconv.ParseFloat(text, 64)
 }
 
-// tables remembers what operators says of an engine on a GPU.
+// tables remembers the constants of an engine on a GPU.
 var tables sync.Map
 
-// tabled sets the constants of an engine's kernels that published tables give, those of the GPU
-// or else of its generation, where no calibration has them.
+// tabled sets the constants of an engine's kernels that published tables give for the GPU, or else
+// for its generation, if no calibration has them.
 func tabled(engine string) func(*hardware.GPU, *hardware.Calibration) {
 	return func(g *hardware.GPU, c *hardware.Calibration) {
 		key := [3]string{engine, g.Key, g.Generation}
@@ -87,7 +87,7 @@ func tabled(engine string) func(*hardware.GPU, *hardware.Calibration) {
 	}
 }
 
-// operatorsOf is the constants of an engine on a GPU.
+// operatorsOf lists the constants of an engine on a GPU.
 func operatorsOf(engine string, g *hardware.GPU) (list []operatorConstant) {
 	of := func(o operatorConstant) string { return o.gpu }
 	want := g.Key
@@ -102,7 +102,7 @@ func operatorsOf(engine string, g *hardware.GPU) (list []operatorConstant) {
 	return list
 }
 
-// groupedKnown reports whether the time of the grouped products of experts in a scheme is known.
+// groupedKnown reports whether the time of grouped GEMMs in a scheme is known.
 func groupedKnown(c *roofline.Constants, s roofline.Scheme) bool {
 	return s != roofline.Unquantized && c[roofline.GroupedOf(s)] != 0
 }

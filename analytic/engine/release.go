@@ -12,7 +12,7 @@ import (
 	"llmprof/roofline"
 )
 
-// releases says which releases of an engine its constants are of, and how those of others may differ.
+// releases says on which releases of an engine its constants were measured, and how far others may differ.
 type releases struct {
 	timed []string // releases whose operators or steps were timed; "0.24" is 0.24.0 and 0.24.1 too
 	scatter
@@ -23,23 +23,24 @@ type releases struct {
 // (experiments/operators/releases.py).
 type scatter struct{ experts, attention, reduce float64 }
 
-// known has the releases of each engine that were timed. Tables of attention by two releases are of vLLM alone, whose scatter the other engines take.
+// known has the timed releases of each engine. Only vLLM has attention tables of two releases, and the other engines
+// take its scatter.
 var known = map[string]releases{
 	"vllm":         {timed: []string{"0.24", "0.25"}, scatter: scatter{experts: 0.20, attention: 0.35, reduce: 0.36}},
 	"sglang":       {timed: []string{"0.5.14"}, scatter: scatter{experts: 0.54, attention: 0.35, reduce: 0.75}},
 	"tensorrt-llm": {timed: []string{"1.3.0rc20"}, scatter: scatter{experts: 0.14, attention: 0.35, reduce: 0.16}},
 }
 
-// spelled is how versions are written: 1.2.0rc6.post2, 0.1.dev19262+g1a2b.
+// spelled matches versions, as 1.2.0rc6.post2 and 0.1.dev19262+g1a2b.
 var spelled = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$`)
 
-// AtRelease is an engine at a release: what an older one does otherwise, as far as it is known. Its constants are those of
-// the releases that were timed. The intervals of another one have the scatter of operators between releases besides, and the
-// error that a host nobody measured has.
+// AtRelease is an engine at a release, with the known differences of older releases. Its constants are those of the
+// timed releases. The intervals of another release include the scatter of operators between releases, and the error
+// of a host that nobody measured.
 func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	g, ok := e.(*graphed)
 	if !ok {
-		return nil, fmt.Errorf("release %.40q of %s: releases of vllm, sglang and tensorrt-llm alone are told apart", release, e.Profile().Name)
+		return nil, fmt.Errorf("release %.40q of %s: only releases of vllm, sglang and tensorrt-llm are known", release, e.Profile().Name)
 	}
 	if release = strings.TrimPrefix(release, "v"); !spelled.MatchString(release) {
 		return nil, fmt.Errorf("release %.40q of %s: want a version, as in %s@0.19.0", release, e.Profile().Name, e.Profile().Name)
@@ -65,9 +66,9 @@ func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	return &at, nil
 }
 
-// blockingConstants are those of vLLM without asynchronous scheduling, which is the default since 0.14
-// (vllm-project/vllm, pull request 27614): steps of llama3.1-8b by 0.25.1 are longer by that (experiments/h200-vllm-sync),
-// and TTFT of a prompt is the same.
+// blockingConstants sets the constants of vLLM without asynchronous scheduling, which is the default since 0.14
+// (vllm-project/vllm, pull request 27614). Without it, steps of llama3.1-8b by 0.25.1 take longer by these times, and
+// TTFT does not change (experiments/h200-vllm-sync).
 func blockingConstants(c *roofline.Constants) {
 	const step = 0.97e-3
 	setDefault(c, roofline.HostStep, step)
@@ -80,8 +81,7 @@ func blockingConstants(c *roofline.Constants) {
 // A version is the leading numbers of a release, as 0, 5 and 10 of 0.5.10.post1.
 type version [3]int
 
-// parseVersion gives the leading numbers of a release; the largest for one that does not begin with a number, so that it is
-// before none.
+// parseVersion gives the leading numbers of a release. A release that does not begin with a number is before no other.
 func parseVersion(release string) (v version) {
 	if _, err := fmt.Sscanf(release, "%d.%d", &v[0], &v[1]); err != nil {
 		return version{math.MaxInt}

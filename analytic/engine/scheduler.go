@@ -9,33 +9,33 @@ import (
 	"llmprof/unit"
 )
 
-// An Admission says how many blocks have to be free before a request begins.
+// An Admission says how many KV blocks have to be free before a request starts.
 type Admission uint8
 
 // The admissions.
 const (
-	ForPrompt   Admission = iota // vLLM, TensorRT-LLM's max utilization: blocks for the whole prompt are free
-	ForAll                       // TensorRT-LLM's guaranteed no evict: blocks for prompt and answer are free
-	ForExpected                  // SGLang: blocks for the prompt and for a share of all answers still due are free
-	ForSlot                      // llama.cpp: a slot is free, which has a fixed share of the cache
+	ForPrompt   Admission = iota // blocks for the whole prompt: vLLM, TensorRT-LLM's max utilization
+	ForAll                       // blocks for prompt and answer: TensorRT-LLM's guaranteed no evict
+	ForExpected                  // blocks for the prompt and for a share of all outstanding answers: SGLang
+	ForSlot                      // a slot, which has a fixed share of the cache: llama.cpp
 )
 
 // A Scheduler is how an engine forms its steps by default.
 type Scheduler struct {
 	Name      string
 	Budget    int // most tokens of a step
-	Pass      int // most tokens of one forward pass of a step, as llama.cpp's --ubatch-size; 0 for the budget
+	Pass      int // most tokens of one forward pass of a step (llama.cpp's --ubatch-size); 0 for the budget
 	MaxSeqs   int // most sequences that run
 	Block     int // tokens of a KV block
 	Admission Admission
 	Watermark float64 // share of the blocks that stay free when a request is admitted
-	Mixed     bool    // prompts and decodes share a step; else prompts go first, in steps of their own
+	Mixed     bool    // prompts and decodes share a step; else prompts run first, in separate steps
 	Whole     bool    // a prompt is not cut into chunks
 	Swap      bool    // a preempted sequence's cache goes to host memory; else it is computed again
 	Async     bool    // a step is scheduled while the one before it runs
 }
 
-// schedulers has those that are known, by their names; engines come first.
+// schedulers has the known schedulers by name; an engine's default is named like the engine.
 var schedulers = []Scheduler{
 	{Name: "vllm", Budget: 8192, MaxSeqs: 1024, Block: 16, Mixed: true, Async: true},
 	{Name: "vllm-2024", Budget: 32768, MaxSeqs: 256, Block: 16, Whole: true, Watermark: 0.01},
@@ -55,12 +55,11 @@ func SchedulerNames() []string {
 	return names
 }
 
-// largeMemory is from how much memory on vLLM's server takes steps of 8192 tokens and
-// 1024 sequences, and not of 2048 tokens and 256 sequences (vllm/engine/arg_utils.py, 70 GiB).
+// largeMemory is the least memory of a GPU with which vLLM's server takes steps of 8192 tokens and
+// 1024 sequences, and not of 2048 tokens and 256 sequences (vllm/engine/arg_utils.py).
 const largeMemory = unit.Bytes(70 * (1 << 30))
 
-// SchedulerOf is the scheduler of a name with the values that it has on a GPU with so much
-// memory.
+// SchedulerOf is the scheduler of a name, with its values on a GPU with so much memory.
 func SchedulerOf(name string, memory unit.Bytes) (Scheduler, error) {
 	i := slices.IndexFunc(schedulers, func(s Scheduler) bool { return strings.EqualFold(s.Name, name) })
 	if i < 0 {
@@ -79,7 +78,7 @@ func SchedulerOf(name string, memory unit.Bytes) (Scheduler, error) {
 // budget is the most tokens of a forward pass that the scheduler of a name forms.
 func budget(name string) func(memory unit.Bytes) int {
 	return func(memory unit.Bytes) int {
-		s, _ := SchedulerOf(name, memory) // every engine names one that there is
+		s, _ := SchedulerOf(name, memory) // the engines name schedulers of the list
 		return cmp.Or(s.Pass, s.Budget)
 	}
 }

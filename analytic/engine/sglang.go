@@ -8,16 +8,16 @@ import (
 	"llmprof/unit"
 )
 
-// sglang is SGLang with its overlap scheduler and CUDA graphs of decode steps and of prompts. Its
-// host's time is taken to be vLLM's, and may be as far from it as one host's from another's.
-// It runs prompts in steps of their own, of up to as many tokens as its largest graph has.
+// sglang is SGLang with its overlap scheduler and CUDA graphs of decode steps and of prompts. The
+// time of its host is taken from vLLM, with an error as large as that between two hosts. Prompts
+// run in separate steps, of up to as many tokens as the largest graph has.
 var sglang = graphed{profile: analytic.Profile{
 	Name: "sglang",
 	Source: "SGLang 0.5.14: overlap scheduler, CUDA graphs of decode steps and, in pieces, of prompts; the host time of vllm, which nobody here has measured with SGLang; " +
 		"the share of the memory that its server computes",
 	Constants: vllmConstants, Operators: tabled("sglang"), Budget: budget("sglang"), Utilization: sglangShare, HostError: eagerHostError, Error: 0.05,
 	Support: analytic.Support{
-		Default: true, Vendors: []string{nvidia, amd, intel}, Capability: 7.5, // on TPUs there is SGLang-JAX, another engine
+		Default: true, Vendors: []string{nvidia, amd, intel}, Capability: 7.5, // TPUs run SGLang-JAX, another engine
 		// read from the models' EntryClass in the wheel of SGLang 0.5.23
 		Not: []string{
 			"bamba", "bloom", "dots1", "ernie4_5", "falcon", "gpt_neo", "gpt_neox", "internlm", "jamba", "minimax_m1", "olmo3",
@@ -30,8 +30,8 @@ var sglang = graphed{profile: analytic.Profile{
 // The sizes below are read from SGLang 0.5.14, python/sglang/srt/server_args.py: _handle_gpu_memory_settings and
 // the lists of sizes behind it.
 
-// sglangSizes are the most tokens of a step and the largest batch that has a graph, over so
-// many ranks of TP on GPUs with so much memory.
+// sglangSizes are the most tokens of a step and the largest batch with a CUDA graph, for TP ranks
+// on GPUs with so much memory.
 func sglangSizes(memory unit.Bytes, tp int) (budget int, graphs float64) {
 	const gib = 1 << 30
 	few := tp < 4
@@ -54,9 +54,9 @@ func sglangSizes(memory unit.Bytes, tp int) (budget int, graphs float64) {
 	return 16384, 512
 }
 
-// sglangShare is the share of its memory that SGLang gives weights and cache: all but what it
-// reserves, in MiB, for itself, for activations of 1.5 MiB a token, for graphs of decode steps of 2 MiB a
-// sequence and of prompts of 8 MiB each, and for each GPU; at least 10 GiB of a large GPU.
+// sglangShare is the share of a GPU's memory that SGLang gives weights and KV cache. It reserves a
+// constant, activations of 1.5 MiB a token, CUDA graphs of decode steps of 2 MiB a sequence and of
+// prompts of 8 MiB each, and a constant for each GPU; at least 10 GiB of a large GPU.
 func sglangShare(memory unit.Bytes) float64 {
 	const mib = 1 << 20
 	budget, graphs := sglangSizes(memory, 1)
@@ -72,8 +72,8 @@ func sglangShare(memory unit.Bytes) float64 {
 	return 1 - reserved*mib/float64(memory)
 }
 
-// sglangRows are graphs of 1, 2, 4, 8 and 12 sequences, of multiples of 8 up to 256, of 16 up to 512, up
-// to the largest batch.
+// sglangRows gives the CUDA graphs of decode steps: of 1, 2, 4, 8 and 12 sequences, of multiples of 8 up to 256
+// and of multiples of 16 up to 512, as far as the largest batch.
 func sglangRows(l *analytic.Lowering, batch float64) (rows float64, ok bool) {
 	_, most := sglangSizes(l.GPU.Capacity(), l.Step.Par.TP)
 	switch {
@@ -89,11 +89,12 @@ func sglangRows(l *analytic.Lowering, batch float64) (rows float64, ok bool) {
 	return 16 * math.Ceil(batch/16), true
 }
 
-// sglangLatent is the largest graph of prompts of models with latent attention.
+// sglangLatent is the most tokens of a CUDA graph of prompts with latent attention.
 const sglangLatent = 2048
 
-// sglangPieces are graphs of prompts of as many tokens as a step has. PP, GPUs of other
-// vendors and some architectures (piecewise_cuda_graph_disabled_model_archs in configs/model_config.py) have none.
+// sglangPieces gives the piecewise CUDA graphs of prompts, up to the most tokens of a step. There are none with
+// PP, on GPUs of other vendors and for some architectures (piecewise_cuda_graph_disabled_model_archs in
+// configs/model_config.py).
 func sglangPieces(l *analytic.Lowering, tokens float64) (rows float64, ok bool) {
 	most, _ := sglangSizes(l.GPU.Capacity(), l.Step.Par.TP)
 	m := l.Step.Model
@@ -118,8 +119,8 @@ func latent(m *models.Model) bool {
 	return false
 }
 
-// sglangNext is the size of the next larger graph of prompts: multiples of 4 up to 32, of 16 up to 256, of 32 up to
-// 512, of 64 up to 1024, of 256 up to 4096, of 512 beyond.
+// sglangNext is the number of tokens of the next larger CUDA graph of prompts: multiples of 4 up to 32, of 16 up to
+// 256, of 32 up to 512, of 64 up to 1024, of 256 up to 4096, and of 512 beyond.
 func sglangNext(tokens float64) float64 {
 	for _, s := range [][2]float64{{32, 4}, {256, 16}, {512, 32}, {1024, 64}, {4096, 256}} {
 		if tokens < s[0] {

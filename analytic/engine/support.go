@@ -12,8 +12,8 @@ import (
 	"llmprof/unit"
 )
 
-// Runs returns why an engine cannot run a model with a scheme on a GPU, and which engines
-// can; nil if it can.
+// Runs is nil if an engine can run a model with a scheme on a GPU. Else it says why not, and
+// which engines can.
 func Runs(e analytic.Engine, m *models.Model, g *hardware.GPU, s *models.Scheme) error {
 	p := e.Profile()
 	why := refusal(&p.Support, m, g, s)
@@ -32,13 +32,13 @@ func Runs(e analytic.Engine, m *models.Model, g *hardware.GPU, s *models.Scheme)
 	return fmt.Errorf("%s %s; engines that can: %s", p.Name, why, strings.Join(others, ", "))
 }
 
-// smallModule is the memory below which llama.cpp is what a Jetson module is served with: vLLM's
-// libraries, graphs and buffers would take a third of it and more.
+// smallModule is the memory below which llama.cpp is the default of a Jetson module: vLLM's
+// libraries, CUDA graphs and buffers would take a third of the memory or more.
 const smallModule = unit.Bytes(16e9)
 
-// Default is the engine that is taken where none is named, and why: llama.cpp for weights in its
-// own types and on small modules; vllm where it runs the model on the GPU, else the first that does,
-// else vllm, which returns why it does not.
+// Default is the engine of a user who named none, and why: llama.cpp for GGUF weights and on
+// small modules; else vllm if it runs the model on the GPU; else the first engine that does;
+// else vllm, whose refusal says why.
 func Default(m *models.Model, g *hardware.GPU, s *models.Scheme) (runs analytic.Engine, why string) {
 	if refusal(&llamaCPP.profile.Support, m, g, s) == "" {
 		switch {
@@ -60,7 +60,7 @@ func Default(m *models.Model, g *hardware.GPU, s *models.Scheme) (runs analytic.
 	return &vllm, "default"
 }
 
-// refusal says what an engine does not run, "" if it runs all.
+// refusal says why an engine does not run a model with a scheme on a GPU; "" if it does.
 func refusal(s *analytic.Support, m *models.Model, g *hardware.GPU, scheme *models.Scheme) string {
 	family := strings.TrimSuffix(m.Family, "_text")
 	switch {
@@ -78,7 +78,7 @@ func refusal(s *analytic.Support, m *models.Model, g *hardware.GPU, scheme *mode
 	return ""
 }
 
-// unfit says why an engine runs nothing on a GPU, "" if it runs some models.
+// unfit says why an engine runs no model on a GPU; "" if it runs some.
 func unfit(s *analytic.Support, g *hardware.GPU) string {
 	switch {
 	case s.Vendors != nil && !slices.Contains(s.Vendors, g.Vendor):

@@ -6,9 +6,9 @@ import (
 	"llmprof/unit"
 )
 
-// tensorRT is TensorRT-LLM's PyTorch backend with its overlap scheduler and CUDA graphs.
-// No run of it alone is among the observations: its host's time is taken to be vLLM's, and may
-// be as far from it as one host's from another's.
+// tensorRT is TensorRT-LLM's PyTorch backend with its overlap scheduler and CUDA graphs. The
+// time of its host, which no observation gives, is taken from vLLM, with an error as large as
+// that between two hosts.
 var tensorRT = graphed{profile: analytic.Profile{
 	Name: "tensorrt-llm",
 	Source: "TensorRT-LLM 1.3: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has measured with TensorRT-LLM; " +
@@ -16,7 +16,7 @@ var tensorRT = graphed{profile: analytic.Profile{
 	Constants: vllmConstants, Operators: tabled("tensorrt-llm"), Reserve: 1.1e9, Budget: budget("tensorrt-llm"), Utilization: taking(0.9), HostError: eagerHostError, Support: tensorRTRuns,
 }, rows: exactRows, sampling: 10, fusedKV: true, oneCall: true}
 
-// exactRows are graphs of every batch: cuda_graph_config.enable_padding is off by default.
+// exactRows gives a CUDA graph of every batch: cuda_graph_config.enable_padding is off by default.
 func exactRows(_ *analytic.Lowering, batch float64) (rows float64, ok bool) { return batch, true }
 
 // tensorRTRuns is read from the page of supported models of TensorRT-LLM 1.3.0rc20, of the
@@ -44,7 +44,7 @@ var tensorRT2024 = fused{profile: analytic.Profile{
 	Support: analytic.Support{Vendors: []string{nvidia}, Capability: 7, Acts: tensorRTRuns.Acts, KV: tensorRTRuns.KV},
 }}
 
-// edge is TensorRT-Edge-LLM, which Jetson modules run.
+// edge is TensorRT-Edge-LLM for Jetson modules.
 var edge = fused{profile: analytic.Profile{
 	Name:   "tensorrt-edge-llm",
 	Source: "fused kernels and a CUDA graph; neither its host time nor what its kernels fuse is published: 20 µs to read the token back assumed",

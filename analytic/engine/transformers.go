@@ -2,18 +2,17 @@ package engine
 
 import (
 	"llmprof/analytic"
-	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
 
-// eager is Hugging Face transformers: every line of its PyTorch code is a kernel.
+// eager is Hugging Face transformers, whose every line of PyTorch code is a kernel.
 type eager struct {
 	profile analytic.Profile
-	joins   bool // each decode step puts the growing KV cache together anew
-	copies  bool // the KV cache has a fixed length, and each decode step copies it for every query head
+	joins   bool // each decode step concatenates the KV cache anew
+	copies  bool // the length of the KV cache is fixed, and each decode step copies it for every query head
 }
 
 var transformers = eager{
@@ -34,33 +33,33 @@ var transformersGraph = eager{
 	copies: true,
 }
 
-// elana is ELANA's benchmark (arXiv:2512.09946): transformers in a CUDA graph of its own,
-// whose KV cache is neither of fixed length nor copied.
+// elana is ELANA's benchmark (arXiv:2512.09946): it runs transformers in a CUDA graph with a KV
+// cache that is neither of fixed length nor copied.
 var elana = eager{profile: analytic.Profile{
 	Name:      "elana",
 	Source:    "transformers in a CUDA graph without a static cache, as ELANA runs it; the constants of transformers-graph",
 	Constants: eagerConstants, Graph: true, Error: 0.10, HostError: eagerHostError, Support: eagerGraphRuns,
 }}
 
-// eagerRuns is what PyTorch runs: transformers has every family that is known here, and
-// PyTorch a backend for every vendor and for processors.
+// eagerRuns has no limits but formats: transformers has every model family of this program, and
+// PyTorch has a backend for every vendor.
 var eagerRuns = analytic.Support{
 	Default: true, Acts: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.TF32, unit.FP8, unit.INT8, unit.MXFP4},
 }
 
-// eagerGraphRuns leaves out what has no CUDA graphs.
+// eagerGraphRuns is limited to vendors with CUDA graphs.
 var eagerGraphRuns = analytic.Support{Vendors: []string{nvidia, amd}}
 
-// eagerHostError is how far another host may be off: of two that ran the same steps one took
-// 10.7 µs a launch and the other 21.5, and nothing says which is the rule. "llmprof calibrate
-// --engine transformers" measures the host at hand.
+// eagerHostError is the relative error for another host: of two hosts that ran the same steps one
+// took 10.7 µs a launch and the other 21.5 µs. "llmprof calibrate --engine transformers" measures
+// the host of a machine.
 const eagerHostError = 1.0
 
-// eagerConstants are of Llama-3.1-8B on an H200 (validate/observations/h200.csv). The
-// time of a launch is the median of the time per token over the launches of a step, run
-// eagerly at batch 1 to 32. The time of a small kernel in a graph and the bandwidth of
-// copies have the least mean error of the time per token in a graph, at batch 1 to 32
-// and prompts of 128 to 4096.
+// eagerConstants sets constants that were fitted to Llama-3.1-8B on an H200
+// (validate/observations/h200.csv). The time of a launch is the median of TPOT over the launches of
+// an eager step, at batch 1 to 32. The time of a small kernel in a CUDA graph and the bandwidth
+// of copies minimize the mean error of TPOT in a graph, at batch 1 to 32 and prompts of 128 to
+// 4096 tokens.
 func eagerConstants(c *roofline.Constants) {
 	setDefault(c, roofline.HostLaunch, 10.7e-6)
 	setDefault(c, roofline.HostSmallKernel, 2.6e-6)
@@ -92,8 +91,8 @@ func (e *eager) Lower(l *analytic.Lowering) {
 	}
 }
 
-// product makes a kernel of each matrix, which reads the input for itself, and of each
-// expert, one after the other.
+// product makes a kernel of each matrix, all of which read the input, and of each expert, one
+// after the other.
 func (e *eager) product(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
 	kernels := max(o.Shape.Matrices, 1)
@@ -106,7 +105,7 @@ func (e *eager) product(l *analytic.Lowering, i int) {
 	}
 }
 
-// attention makes the kernel of attention, and those that prepare the cache for it.
+// attention makes the kernel of attention, and in decode steps the kernels that prepare the KV cache.
 func (e *eager) attention(l *analytic.Lowering, i int) {
 	o, s := &l.Ops[i], l.Step
 	class := class(l, o)
@@ -115,23 +114,23 @@ func (e *eager) attention(l *analytic.Lowering, i int) {
 	case operator.Index, operator.ChunkedScan:
 		n = 6
 	}
-	plain := o.Type == operator.Attend && o.Block.Attention.Latent == nil && s.New == 1
+	plain := o.Type == operator.Attend && o.Block.Attention.Latent == nil && s.New == 1 && s.Past > 0
 	if !plain || !e.copies {
 		l.Launch(i, class, n)
 	} else {
 		k := l.Launch(i, roofline.AttentionCopied, n)
 		k.Work.Acts, k.Work.KV = 0, copied(s, o.Block.Attention)
 	}
-	if plain && e.joins { // read once more and written
+	if plain && e.joins { // the concatenation reads and writes the cache
 		kv := o.Work.KV
 		k := l.Launch(i, roofline.Elementwise, 0)
 		k.Work = roofline.Work{KV: 2 * kv}
 	}
 }
 
-// copied is what moves where the keys and values of each KV head are copied for the r
-// query heads that share it: all of them are read, r copies are written, and attention
-// reads those. A head of its own for each query needs no copy.
+// copied is the traffic of attention if the keys and values of each KV head are copied for the r
+// query heads that share it: they are read, r copies are written, and attention reads the
+// copies. Without shared KV heads there is no copy.
 //
 //	bytes = (1 + 2r) · B · positions · heads_kv · (d_k + d_v) · a
 func copied(s *operator.Step, a *models.Attention) unit.Bytes {
@@ -148,9 +147,9 @@ func copied(s *operator.Step, a *models.Attention) unit.Bytes {
 	return s.Scheme.KV.Bytes(moves * s.Batch * positions * kv * float64(a.EntryDim()))
 }
 
-// element makes the element-wise kernels of an operator. Each reads and writes tensors
-// of its own. Where nobody has counted them, each kernel beyond the second reads and
-// writes half of the activations again.
+// element makes the element-wise kernels of an operator, each of which reads and writes tensors.
+// Where their bytes were not counted, each kernel after the second reads and writes half of the
+// activations again.
 func (e *eager) element(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
 	n, moved := unfused(l.Step, o)
@@ -160,15 +159,14 @@ func (e *eager) element(l *analytic.Lowering, i int) {
 	}
 }
 
-// unfused is how many kernels an element-wise operator takes as its PyTorch code is
-// written, and the bytes that they move; 0 bytes where nobody has counted them. The
-// counts are those of modeling_llama.py of transformers 5.17, each tensor read and
-// written once by each kernel, without the small ones (means, cos and sin, weights of
-// norms). testdata/unfused.py counts the same tensors as torch dispatches them; a test
-// holds both to be equal.
+// unfused is the number of kernels of an element-wise operator in PyTorch code, and the bytes
+// that they move; 0 bytes if these were not counted. The counts are for modeling_llama.py of
+// transformers 5.17: each kernel reads and writes each of its tensors once, and small tensors
+// (means, cos and sin, weights of norms) are left out. testdata/unfused.py counts the tensors that
+// torch dispatches, and a test compares the two.
 func unfused(s *operator.Step, o *operator.Op) (kernels float64, moved unit.Bytes) {
 	switch o.Type {
-	case operator.Norm: // and the residual sum: two read, one written
+	case operator.Norm: // with the residual sum, which reads two tensors and writes one
 		values := o.Shape.M * o.Shape.N
 		n, each := unfusedNorm(s, &o.Norms[0])
 		return n + 1, each.Times(values) + s.Bytes(3*values)
@@ -188,15 +186,15 @@ func unfused(s *operator.Step, o *operator.Op) (kernels float64, moved unit.Byte
 	return 1, 0
 }
 
-// unfusedNorm is the kernels of a norm and the bytes that they move for each
-// value of the stream. An RMSNorm goes through copies in float32:
+// unfusedNorm is the number of kernels of a norm, and the bytes that they move for each value of
+// the residual stream. An RMSNorm goes through copies in float32:
 //
-//	to float32   reads a   writes 4     (not where the stream is float32)
+//	to float32   reads a   writes 4     (unless the stream is float32)
 //	square       reads 4   writes 4
 //	mean         reads 4
 //	add, rsqrt   of one value a row
 //	multiply     reads 4   writes 4
-//	to 16 bits   reads 4   writes a     (as above)
+//	to 16 bits   reads 4   writes a     (unless the stream is float32)
 //	multiply     reads a   writes a
 //
 // A norm with a bias is a LayerNorm, which PyTorch runs as one kernel.
@@ -211,8 +209,8 @@ func unfusedNorm(s *operator.Step, n *models.Norm) (kernels float64, each unit.B
 	return 8, 28 + 4*a
 }
 
-// unfusedRotary is the norms of queries and keys and their rotation,
-// q·cos + join(−q₂, q₁)·sin, five kernels for each: a product (1 read, 1 written), the
+// unfusedRotary is the kernels and bytes of the norms of queries and keys and of their rotation,
+// q·cos + join(−q₂, q₁)·sin, which takes five kernels each: a product (1 read, 1 written), the
 // negation of a half (½, ½), the join (1, 1), a product (1, 1), the sum (2, 1).
 func unfusedRotary(s *operator.Step, o *operator.Op) (kernels float64, moved unit.Bytes) {
 	for i := range o.Norms {
@@ -229,10 +227,10 @@ func unfusedRotary(s *operator.Step, o *operator.Op) (kernels float64, moved uni
 	return kernels, moved.Times(s.Tokens())
 }
 
-// unfusedActivation is act(gate)·up, whose function reads one value and writes one and
-// whose product reads two and writes one; or one kernel without a gate. GPT-2's GELU,
-// ½x·(1 + tanh(c·(x + d·x³))), is six kernels of one value read and one written and two
-// of two read: x + ... and the product at the end.
+// unfusedActivation is the kernels and bytes of act(gate)·up, where the function reads one value and
+// writes one, and the product reads two and writes one; or of one kernel without a gate. GPT-2's
+// GELU, ½x·(1 + tanh(c·(x + d·x³))), takes six kernels that read one value and write one, and two
+// that read two: x + ... and the last product.
 func unfusedActivation(s *operator.Step, o *operator.Op) (kernels float64, moved unit.Bytes) {
 	kernels, values := 1.0, 2.0
 	if o.Activation.Gated {
@@ -247,7 +245,7 @@ func unfusedActivation(s *operator.Step, o *operator.Op) (kernels float64, moved
 
 // EagerLaunches counts the kernels that the host launches in a step on one GPU.
 func EagerLaunches(s *operator.Step) (n float64) {
-	l := analytic.Lowering{Step: s, Ops: s.AppendOps(nil), GPU: &hardware.GPU{}, Constants: new(roofline.Constants)}
+	l := analytic.Lowering{Step: s, Ops: s.AppendOps(nil)}
 	transformers.Lower(&l)
 	for i := range l.Kernels {
 		n += l.Kernels[i].Launches * l.Kernels[i].Count

@@ -11,7 +11,7 @@ import (
 )
 
 // vllm is vLLM's V1 engine of 2026: asynchronous scheduling, chunked prefill, full CUDA
-// graphs of decode steps and piecewise ones of short prompts, both up to 512 tokens.
+// graphs of decode steps and piecewise CUDA graphs of short prompts, both up to 512 tokens.
 var vllm = graphed{profile: analytic.Profile{
 	Name: "vllm",
 	Source: "vLLM 0.25.1, asynchronous scheduling, CUDA graphs; host time of llama3.2-1b's steps and kernels of llama3.1-8b's traces " +
@@ -86,7 +86,7 @@ func vllmServerConstants(c *roofline.Constants) {
 	setDefault(c, roofline.HostToken, 0.11e-3)
 }
 
-// vllmRows are graphs of 1, 2 and 4 tokens, of multiples of 8 up to 256, and of 16 up to most.
+// vllmRows gives CUDA graphs of 1, 2 and 4 tokens, of multiples of 8 up to 256 and of multiples of 16 up to most.
 func vllmRows(most float64) captured {
 	return func(_ *analytic.Lowering, tokens float64) (rows float64, ok bool) {
 		switch {
@@ -103,11 +103,11 @@ func vllmRows(most float64) captured {
 	}
 }
 
-// taking is the share of its memory that an engine takes of every GPU.
+// taking is an engine's share of the memory of every GPU.
 func taking(share float64) func(unit.Bytes) float64 { return func(unit.Bytes) float64 { return share } }
 
-// WithGraphs is vLLM with CUDA graphs of steps of up to so many tokens, which its
-// --max-cudagraph-capture-size sets.
+// WithGraphs is vLLM with CUDA graphs of steps of up to so many tokens, the setting
+// --max-cudagraph-capture-size of vLLM.
 func WithGraphs(e analytic.Engine, tokens int) (analytic.Engine, error) {
 	g, ok := e.(*graphed)
 	if !ok || g.profile.Engine() != vllm.profile.Name || tokens < 1 {
@@ -119,15 +119,15 @@ func WithGraphs(e analytic.Engine, tokens int) (analytic.Engine, error) {
 	return &set, nil
 }
 
-// older is what releases can come to. The authors of vLLM have 0.6.0 of September
-// 2024 at 1.8 (70B on four H100) to 2.7 (8B on one) times the throughput of 0.5.3, of
-// whose time with 8B they found 62 % in its HTTP server and its scheduler
-// (blog.vllm.ai/2024/09/05/perf-update.html); the smaller is taken. NVIDIA says that
-// TensorRT-LLM's least latency of Llama 70B became 3.5 times better in less than a year
+// older is the additional time of older releases, as a share of the time. According to the authors
+// of vLLM, 0.6.0 of September 2024 has 1.8 (70B on four H100) to 2.7 (8B on one) times the
+// throughput of 0.5.3, which spent 62 % of its time with 8B in the HTTP server and the scheduler
+// (blog.vllm.ai/2024/09/05/perf-update.html); the smaller factor is taken. NVIDIA says that
+// TensorRT-LLM's least latency of Llama 70B improved 3.5 times in less than a year
 // ("What's the ROI? Getting the Most Out of LLM Inference", 2024).
 const older = 0.8
 
-// setDefault sets a constant that no calibration has.
+// setDefault sets a constant if no calibration has it.
 func setDefault(c *roofline.Constants, k roofline.Constant, v float64) {
 	if c[k] == 0 {
 		c[k] = v

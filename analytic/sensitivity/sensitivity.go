@@ -19,13 +19,13 @@ const Step = 0.1
 
 // A Change is a case with one thing changed, and its answer.
 type Change struct {
-	Name  string // what is changed: "memory bandwidth", "TP 2"
-	Flags string // that ask for it; "" for what no flag gives
+	Name  string // thing that is changed: "memory bandwidth", "TP 2"
+	Flags string // flags that ask for the change; "" if there are none
 	analytic.Estimate
 }
 
-// Resources answers the case with each resource of the machine faster by Step, the
-// one that shortens a request most first.
+// Resources answers the case with each resource of the machine faster by Step. The
+// change that shortens a request most comes first.
 func Resources(c *analytic.Case) []Change {
 	var all []Change
 	add := func(name string, m *analytic.Machine, err error) {
@@ -72,9 +72,9 @@ func faster(c hardware.Calibration, host bool) hardware.Calibration {
 	return c
 }
 
-// Choices answers the case with each of the choices that a user has on the same kind
-// of GPU and that fit: a larger batch, narrower formats, more GPUs. Those that
-// generate most tokens a second on each GPU come first.
+// Choices answers the case with each choice that a user has on this kind of GPU and that
+// fits: a larger batch, narrower formats, more GPUs. Choices with most tokens a second for
+// each GPU come first.
 func Choices(c *analytic.Case) []Change {
 	var all []Change
 	add := func(name, flags string, changed analytic.Case) {
@@ -107,11 +107,11 @@ func Choices(c *analytic.Case) []Change {
 	return all
 }
 
-// PerGPU is how many tokens a second each GPU generates.
+// PerGPU is the number of tokens a second that each GPU generates.
 func (c *Change) PerGPU() float64 { return c.Throughput / float64(c.GPUs) }
 
-// Narrowed keeps the weights in a named scheme, if that makes them smaller and the
-// GPU has the unit for it.
+// Narrowed is the case with weights in a named scheme, if the scheme makes them smaller and
+// the GPU has a unit for it.
 func Narrowed(c *analytic.Case, name string) (analytic.Case, bool) {
 	changed := *c
 	s, err := models.ParseScheme(name)

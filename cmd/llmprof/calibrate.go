@@ -58,7 +58,7 @@ func (a *app) calibrate() *cobra.Command {
 			"--gpu are fitted, each number format by itself, and scored on shapes that were left out.\n\n" +
 			"With --engine openai a server that runs is asked for two minutes (--limit): TTFT over prompt\n" +
 			"lengths, the time of a decode step over batches and contexts. The constants of its host and of its\n" +
-			"GPU that these times tell of are fitted; every third point is held out and scored.",
+			"GPU that these times depend on are fitted; every third point is held out and scored.",
 		Example: "  llmprof calibrate -o h200.toml\n" +
 			"  llmprof calibrate --engine transformers --tp 8 --rows h200.jsonl -o h200.toml\n" +
 			"  llmprof calibrate --rows h200.jsonl\n" +

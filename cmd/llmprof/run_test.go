@@ -24,14 +24,14 @@ func tryRun(t *testing.T, fixture *result.Result, args ...string) ran {
 	var out, errs bytes.Buffer
 	a := &app{stdout: &out, stderr: &errs, env: func(string) string { return "" }}
 	cmd := a.runCommand(func(bool) (experiment.Measure, func() error, error) {
-		return experiment.One(func(_ context.Context, p experiment.Point) (*result.Result, error) {
+		return func(_ context.Context, p experiment.Point) ([]*result.Result, error) {
 			if p.Batch == 2 {
 				return nil, errors.New("CUDA out of memory")
 			}
 			r := *fixture
 			r.Workload.Batch = p.Batch
-			return &r, nil
-		}), func() error { return nil }, nil
+			return []*result.Result{&r}, nil
+		}, func() error { return nil }, nil
 	})
 	cmd.SetArgs(args)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true

@@ -127,7 +127,7 @@ func (b *builder) put(f *fit, what string) {
 		key := c.String()
 		v := b.file.Values[key]
 		if f.held[k] {
-			v.From = fmt.Sprintf("default for %s: %d of %d %s tell of it", b.gpu.Generation, f.n[k], len(f.samples), what)
+			v.From = fmt.Sprintf("default for %s: %d of %d %s depend on it", b.gpu.Generation, f.n[k], len(f.samples), what)
 			if f.n[k] >= least {
 				v.From = fmt.Sprintf("default for %s: %s alone do not settle it", b.gpu.Generation, what)
 			}
@@ -211,7 +211,7 @@ func (b *builder) skinny() int {
 	return 0
 }
 
-// products fits skinny GEMMs apart from all other products.
+// products fits skinny GEMMs separately from all other GEMMs.
 func (b *builder) products() error {
 	var few, others []*Row
 	for _, r := range b.of(GEMM) {
@@ -407,9 +407,9 @@ func (b *builder) elements() error {
 	return nil
 }
 
-// links fit all-reduces. Over one number of GPUs, base and per_gpu cannot be told
-// apart. An engine that does all of them over peer memory has one latency for large
-// and small, and another where its products do them.
+// links fits the all-reduces. Measurements over one number of GPUs do not separate base and
+// per_gpu. The native engine does all of them over peer memory, with one latency for large and
+// small messages, and another where its GEMMs fuse them.
 func (b *builder) links() error {
 	class, base, perGPU := roofline.AllReduce, roofline.LinkBase, roofline.LinkPerGPU
 	if b.file.Engine == Native {

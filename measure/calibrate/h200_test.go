@@ -273,7 +273,7 @@ func TestSkinnyRows(t *testing.T) {
 	without := median(0, 0.8, roofline.GEMMMemory, roofline.GEMMCompute, roofline.GEMMFixed)
 	t.Logf("median error %.1f %%, %.1f %% without skinny_gemm.row", 100*with, 100*without)
 	if with > 0.045 || without < 1.3*with {
-		t.Error("skinny_gemm.row does not tell them apart")
+		t.Error("skinny_gemm.row does not distinguish them")
 	}
 }
 

@@ -391,7 +391,7 @@ func (v *evaluator) parts(keys []roofline.Constant) func(p []float64, s *sample,
 				moved[i] = min(p[i], 1) / (1 + nudge)
 			}
 			if parts[i] = (fast(moved, s) - t) / nudge; s.point.First && k == roofline.HostAsync {
-				parts[i] = 0 // the way of a request is no shorter: the two cannot be told apart
+				parts[i] = 0 // the way of a request is no shorter: the two cannot be distinguished
 			}
 			moved[i] = p[i]
 		}

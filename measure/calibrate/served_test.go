@@ -101,7 +101,7 @@ func served(t *testing.T, model, runs, gpu string, tokens int) *Served {
 }
 
 // A server whose constants are known, simulated step by step, is recovered within a few
-// percent, and what the points do not tell of keeps its value with a reason.
+// percent, and constants that the points do not determine keep their values with a reason.
 func TestServedConstantsAreRecovered(t *testing.T) {
 	for _, x := range []struct {
 		name, model string
@@ -159,7 +159,7 @@ func TestServedConstantsAreRecovered(t *testing.T) {
 	}
 }
 
-// A server whose host takes longer than any of its kernels tells of the host, and leaves the kernels as they were.
+// A server whose host takes longer than any of its kernels determines the constants of the host alone.
 func TestServedBySlowHost(t *testing.T) {
 	for _, model := range []string{"llama3.2-1b", "llama3.1-8b"} {
 		s := served(t, model, "vllm", "h200", 2048)
@@ -292,8 +292,8 @@ func TestServedPlan(t *testing.T) {
 	}
 }
 
-// Prompts that all wait for the host do not tell calls of Python from launches, and the calls then take as many
-// launches as before; long prompts tell them apart.
+// Prompts that all wait for the host do not distinguish calls of Python from launches, and the calls then take as many
+// launches as before; long prompts distinguish them.
 func TestServedCallsOfPython(t *testing.T) {
 	for tokens, told := range map[int]bool{4096: false, 65536: true} {
 		s := served(t, "llama3.2-1b", "vllm", "h200", tokens)

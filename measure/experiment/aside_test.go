@@ -20,7 +20,7 @@ func TestSetAside(t *testing.T) {
 	trials, err := dozen()
 	testkit.Must(t, err)
 	one := trials[:1]
-	good := One(func(_ context.Context, p Point) (*result.Result, error) { return fixture(p) })
+	good := single(func(_ context.Context, p Point) (*result.Result, error) { return fixture(p) })
 	if _, err := Run(t.Context(), one, good, Options{Store: Store{dir}}); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestSetAside(t *testing.T) {
 				notes = append(notes, e.Note)
 			}
 		}
-		broken := One(func(context.Context, Point) (*result.Result, error) { return nil, errors.New("no") })
+		broken := single(func(context.Context, Point) (*result.Result, error) { return nil, errors.New("no") })
 		if _, err := Run(t.Context(), one, broken, Options{Store: Store{dir}}); err == nil {
 			t.Error("no error")
 		}

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"llmprof/measure/experiment/compat"
 )
 
 // TestDocumented checks that docs/experiments.md names every key of a file, and
@@ -20,17 +18,6 @@ func TestDocumented(t *testing.T) {
 	for _, key := range append(Settings(), frameKeys()...) {
 		if !strings.Contains(text, "| `"+key+"`") && !strings.Contains(text, ", `"+key+"`") {
 			t.Errorf("docs/experiments.md does not say what %s is", key)
-		}
-	}
-	renamed, void := compat.Names()
-	for _, key := range renamed {
-		if !strings.Contains(text, "`"+key+"`") {
-			t.Errorf("docs/experiments.md does not say what becomes of %s", key)
-		}
-	}
-	for _, key := range void {
-		if !strings.Contains(text, "`"+key+"`") {
-			t.Errorf("docs/experiments.md does not say that %s has no effect", key)
 		}
 	}
 	_, rest, _ := strings.Cut(text, "```toml\n")

@@ -15,17 +15,6 @@ import (
 // stopped or failed: they do not count, and are stored apart.
 type Measure func(context.Context, Point) ([]*result.Result, error)
 
-// One is a Measure of what gives one result.
-func One(measure func(context.Context, Point) (*result.Result, error)) Measure {
-	return func(ctx context.Context, p Point) ([]*result.Result, error) {
-		r, err := measure(ctx, p)
-		if r == nil && err != nil {
-			return nil, err
-		}
-		return []*result.Result{r}, err
-	}
-}
-
 // Several measures points that no experiment file has, and keeps them in the store if
 // there is one. Results are named after what they are and when they were, so that no
 // other is replaced. One that fails does not keep the next from being measured; those

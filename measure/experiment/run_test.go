@@ -21,6 +21,17 @@ import (
 	"llmprof/measure/result"
 )
 
+// single is a Measure of points that give one result.
+func single(measure func(context.Context, Point) (*result.Result, error)) Measure {
+	return func(ctx context.Context, p Point) ([]*result.Result, error) {
+		r, err := measure(ctx, p)
+		if r == nil && err != nil {
+			return nil, err
+		}
+		return []*result.Result{r}, err
+	}
+}
+
 // TestMain runs trials in a process of its own where a test asks for it.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("EXPERIMENT_STORE"); dir != "" {
@@ -61,7 +72,7 @@ func dozen() ([]Trial, error) {
 // logged stands for a measurement: it notes that it began, takes its time, and
 // returns the fixture.
 func logged(dir string, pause time.Duration) Measure {
-	return One(func(ctx context.Context, p Point) (*result.Result, error) {
+	return single(func(ctx context.Context, p Point) (*result.Result, error) {
 		f, err := os.OpenFile(filepath.Join(filepath.Dir(dir), "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {
 			return nil, err
@@ -229,7 +240,7 @@ func TestFailure(t *testing.T) {
 	cause := fmt.Errorf("engine: %w", errors.New("CUDA out of memory\nTried to allocate 20 GiB"))
 	broken := true
 	measured := 0
-	measure := One(func(_ context.Context, p Point) (*result.Result, error) {
+	measure := single(func(_ context.Context, p Point) (*result.Result, error) {
 		if measured++; p.Seed == 2 && broken {
 			return nil, cause
 		}
@@ -291,7 +302,7 @@ func TestInterrupted(t *testing.T) {
 	trials, err := dozen()
 	testkit.Must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
-	sum, err := Run(ctx, trials, One(func(ctx context.Context, p Point) (*result.Result, error) {
+	sum, err := Run(ctx, trials, single(func(ctx context.Context, p Point) (*result.Result, error) {
 		if p.Seed == 4 {
 			stop()
 			<-ctx.Done()
@@ -345,7 +356,7 @@ func TestStrangeNames(t *testing.T) {
 	testkit.Must(t, err)
 	dir := t.TempDir()
 	for _, want := range []Summary{{Trials: 1, Measured: 1}, {Trials: 1, Kept: 1}} {
-		sum, err := Run(t.Context(), trials, One(func(_ context.Context, p Point) (*result.Result, error) { return fixture(p) }), Options{Store: Store{dir}})
+		sum, err := Run(t.Context(), trials, single(func(_ context.Context, p Point) (*result.Result, error) { return fixture(p) }), Options{Store: Store{dir}})
 		if err != nil || sum != want {
 			t.Errorf("%v, %+v, want %+v", err, sum, want)
 		}

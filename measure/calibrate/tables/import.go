@@ -184,7 +184,7 @@ func (out *Imported) file(path, root string) error {
 		}
 		rows = append(rows, row)
 	}
-	rows = out.launched(out.apart(out.cut(out.common(rows))))
+	rows = out.launched(out.withoutQuantizing(out.cut(out.common(rows))))
 	if len(rows) == 0 {
 		return nil
 	}
@@ -234,10 +234,10 @@ func (out *Imported) quantize(t *table, root string) error {
 	return out.taken(t, root, n)
 }
 
-// apart takes the time that quantizes activations away from products in FP8, which
+// withoutQuantizing subtracts the time that quantizes activations from products in FP8, which
 // tables have together: engines let the norm or the activation before quantize. It leaves
 // out products of rows that are no multiple of 8: decode batches are padded to one.
-func (out *Imported) apart(rows []calibrate.Row) []calibrate.Row {
+func (out *Imported) withoutQuantizing(rows []calibrate.Row) []calibrate.Row {
 	before := len(rows)
 	rows = slices.DeleteFunc(rows, func(r calibrate.Row) bool {
 		return r.Kind == calibrate.GEMM && r.Scheme.Quantizes() && r.Shape.M > 16 && r.Shape.M%8 != 0

@@ -6,6 +6,7 @@ import (
 
 	"llmprof/analytic/engine"
 	"llmprof/measure/engine/native/cuda"
+	"llmprof/unit"
 )
 
 // A block is one of the two blocks of a layer. Each has an exchange buffer of its own, so the two
@@ -49,8 +50,7 @@ const maxMeetingBlocks = 64
 // 218 (llmprof calibrate --tp 2 on two H200).
 const maxEarlyTokens = 64
 
-// oneShotBytes is the size up to which every rank reads an all-reduce's message from all ranks, as the
-// estimate has it.
+// oneShotBytes is the largest message of a one-shot all-reduce, as in the estimate.
 func oneShotBytes(ranks int) int { return int(min(engine.OneShotBytes(ranks), maxBytes)) }
 
 // peerTimeout is how long a rank waits for another before it gives up. It is longer than any step that
@@ -131,22 +131,21 @@ func (e *Engine) blockOut(b block) cuda.Ptr {
 // packet.
 const llBytes = 8
 
-// fusesAllReduce reports whether the last GEMM of each block of a decode step has the all-reduce
-// fused: the engine's GEMMs of 16-bit weights do while one shot is the faster, because every rank
-// receives all sums of the others.
+// fusesAllReduce reports whether the last GEMM of each block of a decode step, with 16-bit weights,
+// has the all-reduce fused.
 func (o *Options) fusesAllReduce(s *shape) bool {
 	gemm := o.stepGEMM(o.rings())
 	if s.ranks == 1 || gemm == nil || gemm.quant != Unquantized {
 		return false
 	}
-	bytes, limit := llBytes*o.Batch*s.hidden, o.oneShotLimit(s.ranks)
+	packets := llBytes * o.Batch * s.hidden
 	if gemm.isWgmma() {
-		bytes /= 2
+		packets /= 2
 	}
-	if gemm.isWgmma() && s.ranks <= engine.FusedRanks {
-		limit = cmp.Or(o.oneShot, maxBytes)
+	if o.oneShot > 0 {
+		return packets <= o.oneShot
 	}
-	return bytes <= limit
+	return engine.FusesAllReduce(s.ranks, unit.BF16.Bytes(float64(o.Batch*s.hidden)), gemm.isWgmma())
 }
 
 // oneShotLimit is oneShotBytes, or what a test sets.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"llmprof/analytic/engine"
 	"llmprof/measure/engine/native/cuda"
 )
 
@@ -193,7 +194,7 @@ func skinnyGEMMs() []gemmKernels {
 	return []gemmKernels{
 		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, residualRing: ring{tiles: 2, depth: 256, stages: 7}, minStages: 8, half: halfTiles{tiles: 3, depth: 256, stages: 7}},
 		{rows: 8, columns: 1, tiles: 3, depth: 256, stages: 3, swigluRing: ring{tiles: 2, stages: 4}, residualRing: ring{tiles: 2, stages: 6}, minStages: 8, half: halfTiles{tiles: 3, depth: 256, stages: 5}},
-		{rows: 16, columns: 2, tiles: 3, depth: 256, stages: 3, swigluRing: ring{tiles: 2, stages: 8}, residualRing: ring{tiles: 2, stages: 4}, minStages: 8},
+		{rows: engine.SkinnyRows, columns: 2, tiles: 3, depth: 256, stages: 3, swigluRing: ring{tiles: 2, stages: 8}, residualRing: ring{tiles: 2, stages: 4}, minStages: 8},
 	}
 }
 

@@ -80,7 +80,7 @@ func wgmmaGEMMs(s *shape, batch, sms int) []gemmKernels {
 	if batch > 32 {
 		rows = 64
 	}
-	if batch <= 16 || batch > maxWgmmaBatch || !s.usesWgmma() {
+	if batch <= engine.SkinnyRows || batch > maxWgmmaBatch || !s.usesWgmma() {
 		return nil
 	}
 	tokens := max(s.tokens, s.tokensEach(max(1, s.ranks))) // The last rank has fewer tokens and the same kernels.

@@ -3,6 +3,7 @@ package native
 import (
 	"fmt"
 
+	"llmprof/analytic/engine"
 	"llmprof/measure/engine/native/cuda"
 )
 
@@ -92,7 +93,7 @@ func (e *Engine) usesMegakernel() bool { return e.megakernelPlan != nil }
 // planMegakernel returns how the megakernel is launched, or nil if it is not used.
 func (e *Engine) planMegakernel() *megakernelPlan {
 	sh := &e.shape
-	if sh.megakernel.blocks == 0 || e.stepGEMM() == nil || e.opt.Batch != 1 || e.opt.unfused || e.opt.sms > e.dev.SMs {
+	if sh.megakernel.blocks == 0 || e.stepGEMM() == nil || e.opt.Batch > engine.PersistentRow || e.opt.unfused || e.opt.sms > e.dev.SMs {
 		return nil
 	}
 	return &megakernelPlan{megakernelGrid: sh.megakernel, whole: sh.vocab%8 == 0 && e.opt.headGEMM(e.p.gemms) != nil}

@@ -393,15 +393,15 @@ func TestOneShotBytes(t *testing.T) {
 	}
 }
 
-// GEMMs do their all-reduce themselves if the estimate says so.
-func TestPostsAsEstimated(t *testing.T) {
+// GEMMs fuse their all-reduce if the estimate says so.
+func TestFusesAllReduceAsEstimated(t *testing.T) {
 	for _, ranks := range []int{2, 4, 8} {
 		for batch := 1; batch <= 65; batch++ {
 			s := shape{ranks: ranks, heads: 8, kvHeads: 2, headDim: 128, hidden: 4096, inner: 1792, tokens: 16032}
 			o := Options{Workload: workload.Workload{Batch: batch}, TP: ranks, wgmma: wgmmaGEMMs(&s, batch, 132)}
-			want := batch <= maxWgmmaBatch && engine.FusesAllReduce(ranks, unit.Bytes(2*batch*s.hidden), batch > 16)
+			want := batch <= maxWgmmaBatch && engine.FusesAllReduce(ranks, unit.Bytes(2*batch*s.hidden), batch > engine.SkinnyRows)
 			if got := o.fusesAllReduce(&s); got != want {
-				t.Errorf("%d ranks, batch %d: posts %v, estimated %v", ranks, batch, got, want)
+				t.Errorf("%d ranks, batch %d: fused %v, estimated %v", ranks, batch, got, want)
 			}
 		}
 	}

@@ -310,11 +310,11 @@ func TestGapsAreThinned(t *testing.T) {
 	for i := range o.gaps {
 		o.gaps[i] = 0.0051234567
 	}
-	tally := &tally{options: &Options{}, outcomes: []*outcome{o, {failure: &Failure{}, gaps: []float64{1}}}}
-	if got := tally.gaps(&result.Serving{}); got.N != len(o.gaps)/3 || got.Max != 0.005123 || got.Min != got.Max {
+	run := &collector{options: &Options{}, outcomes: []*outcome{o, {failure: &Failure{}, gaps: []float64{1}}}}
+	if got := run.gaps(&result.Serving{}); got.N != len(o.gaps)/3 || got.Max != 0.005123 || got.Min != got.Max {
 		t.Errorf("%d gaps up to %v", got.N, got.Max)
 	}
-	if got := tally.gaps(&result.Serving{Steady: &result.SteadyState{Begin: 1, End: 1}}); got != nil {
+	if got := run.gaps(&result.Serving{Steady: &result.SteadyState{Begin: 1, End: 1}}); got != nil {
 		t.Errorf("gaps of no request: %+v", got)
 	}
 	if _, tpot, _ := Times(&result.Serving{}); tpot != nil {

@@ -17,8 +17,8 @@ const late = 10 * time.Millisecond
 const slowDial = 5 * time.Millisecond
 
 // remarks notes what makes the figures doubtful.
-func (t *tally) remarks(s *result.Serving) {
-	t.clientRemarks()
+func (c *collector) remarks(s *result.Serving) {
+	c.clientRemarks()
 	single, held := 0, 0
 	for i := range s.Records {
 		r := &s.Records[i]
@@ -31,61 +31,61 @@ func (t *tally) remarks(s *result.Serving) {
 		}
 	}
 	if held > 0 {
-		t.note(fmt.Sprintf("%d answers came all at once: the server, something before it or this busy machine held them back until they were whole; "+
+		c.note(fmt.Sprintf("%d answers came all at once: the server, something before it or this busy machine held them back until they were whole; "+
 			"they have no TPOT, and their TTFT is the time of the whole answer", held))
 	}
 	if s.Reconnects > 0 {
-		t.note(fmt.Sprintf("the server had closed the connection that it said it would keep, for %d of %d requests: they were sent once more, "+
+		c.note(fmt.Sprintf("the server had closed the connection that it said it would keep, for %d of %d requests: they were sent once more, "+
 			"over a new one; --connections new asks each over its own", s.Reconnects, s.Requests))
 	}
 	if single > 0 {
-		t.note(fmt.Sprintf("%d answers came in one chunk, and have no time between tokens", single))
+		c.note(fmt.Sprintf("%d answers came in one chunk, and have no time between tokens", single))
 	}
 	if u := s.Usage; u != nil && u.Missing > 0 {
-		t.note(fmt.Sprintf("%d answers came without usage: their tokens are not known, and they have no TPOT", u.Missing))
+		c.note(fmt.Sprintf("%d answers came without usage: their tokens are not known, and they have no TPOT", u.Missing))
 	}
 	if u := s.Usage; u != nil && u.Discrepant > 0 {
-		asked := fmt.Sprintf("%d ", t.options.GenLen)
-		if slices.ContainsFunc(t.options.Prompts, func(p Prompt) bool { return p.Gen > 0 }) {
+		asked := fmt.Sprintf("%d ", c.options.GenLen)
+		if slices.ContainsFunc(c.options.Prompts, func(p Prompt) bool { return p.Gen > 0 }) {
 			asked = ""
 		}
-		t.note(fmt.Sprintf("%d answers do not have the %stokens that were asked for", u.Discrepant, asked))
+		c.note(fmt.Sprintf("%d answers do not have the %stokens that were asked for", u.Discrepant, asked))
 	}
-	t.promptRemarks(s)
+	c.promptRemarks(s)
 }
 
 // promptRemarks notes where prompts are not what they are meant to be, or not
 // all of a prompt was computed.
-func (t *tally) promptRemarks(s *result.Serving) {
+func (c *collector) promptRemarks(s *result.Serving) {
 	other, least, most := 0, maxTokens, 0
 	for i := range s.Records {
 		r := &s.Records[i]
 		if r.Failure != "" || r.Prompt == nil {
 			continue
 		}
-		if want := t.options.PromptLen; want > 0 && *r.Prompt != want {
+		if want := c.options.PromptLen; want > 0 && *r.Prompt != want {
 			other++
 			least, most = min(least, *r.Prompt), max(most, *r.Prompt)
 		}
 	}
 	if other > 0 {
-		t.note(fmt.Sprintf("%d prompts do not have the %d tokens that they were meant to: by the server's count, %d to %d",
-			other, t.options.PromptLen, least, most))
+		c.note(fmt.Sprintf("%d prompts do not have the %d tokens that they were meant to: by the server's count, %d to %d",
+			other, c.options.PromptLen, least, most))
 	}
-	if c := s.PrefixCache; c.Share != nil && *c.Share > 0.001 { // what begins every prompt is some
-		t.note(fmt.Sprintf("the server took %d of %.0f prompt tokens from its cache of prefixes: TTFT is of the rest",
-			*c.CachedTokens, s.PromptTokens.Mean*float64(s.PromptTokens.N)))
+	if cache := s.PrefixCache; cache.Share != nil && *cache.Share > 0.001 { // what begins every prompt is some
+		c.note(fmt.Sprintf("the server took %d of %.0f prompt tokens from its cache of prefixes: TTFT is of the rest",
+			*cache.CachedTokens, s.PromptTokens.Mean*float64(s.PromptTokens.N)))
 	}
-	if n, sent := len(t.options.Prompts), t.options.Warmup+t.options.Requests; n < sent {
-		t.note(fmt.Sprintf("prompts come again, %d among %d requests: a server that keeps prefixes does not compute them anew", n, sent))
+	if n, sent := len(c.options.Prompts), c.options.Warmup+c.options.Requests; n < sent {
+		c.note(fmt.Sprintf("prompts come again, %d among %d requests: a server that keeps prefixes does not compute them anew", n, sent))
 	}
 }
 
 // clientRemarks notes what the times hold that is not the server's.
-func (t *tally) clientRemarks() {
+func (c *collector) clientRemarks() {
 	behind, dialled := 0, 0
 	var latest, slowest time.Duration
-	for _, o := range t.outcomes {
+	for _, o := range c.outcomes {
 		if o.lag > late {
 			behind++
 			latest = max(latest, o.lag)
@@ -96,11 +96,11 @@ func (t *tally) clientRemarks() {
 		}
 	}
 	if behind > 0 {
-		t.note(fmt.Sprintf("the client fell behind: %d of %d requests were begun more than %v after they were due, the latest by %.3g s; "+
-			"their times count from when they were due", behind, len(t.outcomes), late, latest.Seconds()))
+		c.note(fmt.Sprintf("the client fell behind: %d of %d requests were begun more than %v after they were due, the latest by %.3g s; "+
+			"their times count from when they were due", behind, len(c.outcomes), late, latest.Seconds()))
 	}
 	if dialled > 0 {
-		t.note(fmt.Sprintf("%d of %d requests opened a connection, which took up to %.3g s of their times; those of a warm-up stay open",
-			dialled, len(t.outcomes), slowest.Seconds()))
+		c.note(fmt.Sprintf("%d of %d requests opened a connection, which took up to %.3g s of their times; those of a warm-up stay open",
+			dialled, len(c.outcomes), slowest.Seconds()))
 	}
 }

@@ -45,8 +45,8 @@ func Run(ctx context.Context, o Options, progress func(done, failed int)) (*resu
 	r.dialect.Store(newDialect())
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	t := &tally{options: &r.options, endpoint: at.public, stop: stop}
-	if err := r.warm(ctx, t); err != nil {
+	c := &collector{options: &r.options, endpoint: at.public, stop: stop}
+	if err := r.warm(ctx, c); err != nil {
 		return nil, err
 	}
 	var metrics *sampler
@@ -58,24 +58,24 @@ func Run(ctx context.Context, o Options, progress func(done, failed int)) (*resu
 	}
 	r.start = time.Now()
 	metrics.begin(ctx, r.start)
-	keep := t.keeper(progress)
+	keep := c.keeper(progress)
 	if o.openLoop() {
 		r.open(ctx, keep)
 	} else {
 		r.closed(ctx, o.Requests, o.Warmup, keep)
 	}
-	t.metrics = metrics.end(ctx)
-	t.note(r.dialect.Load().notes()...)
-	return t.serving(ctx)
+	c.metrics = metrics.end(ctx)
+	c.note(r.dialect.Load().notes()...)
+	return c.serving(ctx)
 }
 
 // warm sends the requests that do not count. A server that fails them all would
 // fail the others too.
-func (r *runner) warm(ctx context.Context, t *tally) error {
+func (r *runner) warm(ctx context.Context, c *collector) error {
 	if r.options.Warmup == 0 {
 		return ctx.Err()
 	}
-	w := &tally{options: &r.options, endpoint: t.endpoint, stop: t.stop, warmup: true}
+	w := &collector{options: &r.options, endpoint: c.endpoint, stop: c.stop, warmup: true}
 	r.start = time.Now()
 	r.closed(ctx, r.options.Warmup, 0, w.keeper(nil))
 	if ctx.Err() != nil {
@@ -86,7 +86,7 @@ func (r *runner) warm(ctx context.Context, t *tally) error {
 	}
 	if failed := len(w.outcomes) - w.completed; failed > 0 {
 		words, of := w.commonest()
-		t.note(fmt.Sprintf("%d of %d requests of the warm-up failed, %d with %s", failed, len(w.outcomes), of, words))
+		c.note(fmt.Sprintf("%d of %d requests of the warm-up failed, %d with %s", failed, len(w.outcomes), of, words))
 	}
 	return nil
 }

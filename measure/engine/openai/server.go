@@ -134,9 +134,6 @@ func (s *Server) PIDs() []int { return s.process.PIDs() }
 // Log gives the last lines of the server's log.
 func (s *Server) Log() []string { return s.process.Log() }
 
-// Ended is closed once the server has ended, for whatever reason.
-func (s *Server) Ended() <-chan struct{} { return s.process.Ended() }
-
 // Died says how the server ended, if it did so without being asked to by Stop.
 func (s *Server) Died() error {
 	if s.stopped.Load() {

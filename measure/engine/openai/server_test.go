@@ -201,7 +201,7 @@ func TestServerIsKilled(t *testing.T) {
 	got, err := Run(t.Context(), o, func(done, _ int) {
 		if done == 10 {
 			syscall.Kill(s.process.PID(), syscall.SIGKILL)
-			<-s.Ended()
+			<-s.process.Ended()
 		}
 	})
 	if err != nil || got.Requests != 40 || got.Completed < 10 || got.Completed > 12 {

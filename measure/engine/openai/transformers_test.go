@@ -215,7 +215,7 @@ func TestTransformersServeIsKilled(t *testing.T) {
 	s, err := Run(t.Context(), o, func(done, _ int) {
 		if done == 5 {
 			syscall.Kill(server.PIDs()[0], syscall.SIGKILL)
-			<-server.Ended()
+			<-server.process.Ended()
 		}
 	})
 	if err != nil || s.Requests != 30 || s.Completed < 5 || s.Completed > 7 {

@@ -77,12 +77,6 @@ func voids() map[string]void {
 	}
 }
 
-// Names lists the names that are read: those that have a setting here, and those without
-// effect.
-func Names() (renamed, void []string) {
-	return slices.Sorted(maps.Keys(renames())), slices.Sorted(maps.Keys(voids()))
-}
-
 // File renames what a file has by its other name.
 func (t *Translator) File(n *tree.Node) {
 	for _, part := range []string{"points", "exclude"} {

@@ -12,7 +12,9 @@ type Slice struct {
 	convert    *convert // nil for bytes as they are stored
 }
 
-// Slice is what Part reads: 16-bit values of a format, little-endian.
+// Slice is some rows and columns of a matrix, or some rows of a vector, which has one column: 16-bit
+// values of a format, little-endian, rounded if they are stored in another. Nothing else of the
+// tensor is read.
 func (c *Checkpoint) Slice(f Format, name string, shape []int, rows, cols Span) (*Slice, error) {
 	if err := c.Check(name, shape); err != nil {
 		return nil, err

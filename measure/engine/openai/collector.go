@@ -15,8 +15,8 @@ import (
 	"llmprof/unit"
 )
 
-// A tally collects the requests of a run.
-type tally struct {
+// A collector collects the requests of a run.
+type collector struct {
 	options  *Options
 	endpoint string
 	stop     context.CancelCauseFunc // of the run
@@ -31,16 +31,16 @@ type tally struct {
 }
 
 // keeper gives what takes a request that has ended.
-func (t *tally) keeper(progress func(done, failed int)) func(*outcome) {
+func (c *collector) keeper(progress func(done, failed int)) func(*outcome) {
 	return func(o *outcome) {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.outcomes = append(t.outcomes, o)
-		t.heed(o.failure)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.outcomes = append(c.outcomes, o)
+		c.heed(o.failure)
 		if progress != nil {
-			progress(len(t.outcomes), len(t.outcomes)-t.completed)
+			progress(len(c.outcomes), len(c.outcomes)-c.completed)
 		}
-		if each := t.options.Each; each != nil && !t.warmup {
+		if each := c.options.Each; each != nil && !c.warmup {
 			each(&o.record)
 		}
 	}
@@ -48,16 +48,16 @@ func (t *tally) keeper(progress func(done, failed int)) func(*outcome) {
 
 // heed counts a request, and ends a run whose server has stopped answering: each
 // further request would wait for the whole timeout.
-func (t *tally) heed(f *Failure) {
+func (c *collector) heed(f *Failure) {
 	switch {
 	case f == nil:
-		t.completed++
-		t.silent = 0
+		c.completed++
+		c.silent = 0
 	case f.Kind == Timeout:
-		t.silent++
+		c.silent++
 	}
-	if most := t.options.patience(); t.silent == most {
-		t.stop(fmt.Errorf("the server stopped answering, for %d requests in a row: %s", most, f.Words))
+	if most := c.options.patience(); c.silent == most {
+		c.stop(fmt.Errorf("the server stopped answering, for %d requests in a row: %s", most, f.Words))
 	}
 }
 
@@ -70,22 +70,22 @@ func (o *Options) patience() int {
 	return max(2, o.Concurrency)
 }
 
-func (t *tally) note(notes ...string) { t.notes = append(t.notes, notes...) }
+func (c *collector) note(notes ...string) { c.notes = append(c.notes, notes...) }
 
 // serving sums the run up.
-func (t *tally) serving(ctx context.Context) (*result.Serving, error) {
-	slices.SortFunc(t.outcomes, func(a, b *outcome) int { return cmp.Compare(a.record.Index, b.record.Index) })
-	o := t.options
+func (c *collector) serving(ctx context.Context) (*result.Serving, error) {
+	slices.SortFunc(c.outcomes, func(a, b *outcome) int { return cmp.Compare(a.record.Index, b.record.Index) })
+	o := c.options
 	s := &result.Serving{
-		Endpoint: t.endpoint, API: o.API, Concurrency: o.Concurrency, Requests: len(t.outcomes), Warmups: o.Warmup,
-		Completed: t.completed, Failures: map[string]int{}, Records: make([]result.Record, len(t.outcomes)),
+		Endpoint: c.endpoint, API: o.API, Concurrency: o.Concurrency, Requests: len(c.outcomes), Warmups: o.Warmup,
+		Completed: c.completed, Failures: map[string]int{}, Records: make([]result.Record, len(c.outcomes)),
 		ServedModel: o.Model, Connections: cmp.Or(o.Connections, Pooled), TimeoutS: o.timeout().Seconds(), PromptAsked: o.PromptLen,
 	}
 	if o.RequestRate > 0 {
 		s.RateHz = &o.RequestRate
 	}
 	s.Arrivals = o.process()
-	for i, x := range t.outcomes {
+	for i, x := range c.outcomes {
 		s.Records[i] = x.record
 		if x.failure != nil {
 			s.Failures[x.failure.Kind]++
@@ -95,27 +95,27 @@ func (t *tally) serving(ctx context.Context) (*result.Serving, error) {
 		}
 		s.Duration = max(s.Duration, x.record.SentS+x.end.Seconds())
 	}
-	t.settle(s)
+	c.settle(s)
 	if s.Duration > 0 {
 		s.RequestRate = float64(s.Completed) / s.Duration
 	}
 	s.FirstChunk = times(s, func(r *result.Record) *float64 { return r.FirstChunkS })
 	s.TTFO = times(s, func(r *result.Record) *float64 { return r.FirstOutputS })
-	s.ChunkGap = t.gaps(s)
+	s.ChunkGap = c.gaps(s)
 	s.Usage = checkUsage(s.Records, func(r *result.Record) int { return o.asked(o.prompt(r.Index + o.Warmup)) })
 	s.PromptTokens = tokens(s.Records, func(r *result.Record) *int { return r.Prompt })
 	s.GeneratedTokens = tokens(s.Records, func(r *result.Record) *int { return r.Generated })
-	s.Metrics = t.metrics
+	s.Metrics = c.metrics
 	s.PrefixCache = cached(s)
 	s.Adjusted = adjusted(s)
 	s.Goodput = o.SLO.goodput(s)
-	t.remarks(s)
-	s.Notes = slices.Concat([]string{}, t.notes)
+	c.remarks(s)
+	s.Notes = slices.Concat([]string{}, c.notes)
 	switch {
-	case ctx.Err() != nil && len(t.outcomes) < o.Requests:
-		return s, fmt.Errorf("stopped after %d of %d requests: %w", len(t.outcomes), o.Requests, context.Cause(ctx))
+	case ctx.Err() != nil && len(c.outcomes) < o.Requests:
+		return s, fmt.Errorf("stopped after %d of %d requests: %w", len(c.outcomes), o.Requests, context.Cause(ctx))
 	case s.Completed == 0:
-		return s, t.allFailed()
+		return s, c.allFailed()
 	}
 	return s, nil
 }
@@ -136,9 +136,9 @@ func (o *Options) process() string {
 // clock sees when it was woken, not when a chunk came.
 const maxGaps = 10_000
 
-func (t *tally) gaps(s *result.Serving) *result.Times {
+func (c *collector) gaps(s *result.Serving) *result.Times {
 	var all []float64
-	outcomes := t.outcomes
+	outcomes := c.outcomes
 	if x := s.Steady; x != nil {
 		outcomes = outcomes[x.Begin:x.End]
 	}
@@ -198,12 +198,12 @@ func before(s *result.Serving) int {
 }
 
 // settle finds the requests of the steady state, where they come at a rate.
-func (t *tally) settle(s *result.Serving) {
-	if t.options.RequestRate == 0 {
+func (c *collector) settle(s *result.Serving) {
+	if c.options.RequestRate == 0 {
 		return
 	}
-	arrivals, ends := make([]unit.Seconds, len(t.outcomes)), make([]unit.Seconds, len(t.outcomes))
-	for i, o := range t.outcomes {
+	arrivals, ends := make([]unit.Seconds, len(c.outcomes)), make([]unit.Seconds, len(c.outcomes))
+	for i, o := range c.outcomes {
 		arrivals[i] = unit.Seconds(o.record.SentS)
 		ends[i] = arrivals[i] + unit.Seconds(o.end.Seconds())
 	}
@@ -213,7 +213,7 @@ func (t *tally) settle(s *result.Serving) {
 	}
 	s.Steady = &result.SteadyState{Method: serving.Method, Reached: x.Steady, Begin: x.Begin, End: x.End}
 	if !x.Steady {
-		t.note(x.Warning())
+		c.note(x.Warning())
 	}
 }
 
@@ -289,10 +289,10 @@ func checkUsage(records []result.Record, asked func(*result.Record) int) *result
 
 // commonest names the kind of failure that came most often, with the first words
 // that came with it, and how often it came.
-func (t *tally) commonest() (words string, times int) {
+func (c *collector) commonest() (words string, times int) {
 	count := map[string]int{}
 	first := map[string]string{}
-	for _, o := range t.outcomes {
+	for _, o := range c.outcomes {
 		if f := o.failure; f != nil {
 			count[f.Kind]++
 			if first[f.Kind] == "" {
@@ -308,14 +308,14 @@ func (t *tally) commonest() (words string, times int) {
 	return first[most], count[most]
 }
 
-func (t *tally) allFailed() error {
-	n := fmt.Sprintf("all %d requests", len(t.outcomes))
-	if len(t.outcomes) == 1 {
+func (c *collector) allFailed() error {
+	n := fmt.Sprintf("all %d requests", len(c.outcomes))
+	if len(c.outcomes) == 1 {
 		n = "the only request"
 	}
-	words, of := t.commonest()
-	if of < len(t.outcomes) {
-		return fmt.Errorf("%s to %s failed, %d of them with %s", n, t.endpoint, of, words)
+	words, of := c.commonest()
+	if of < len(c.outcomes) {
+		return fmt.Errorf("%s to %s failed, %d of them with %s", n, c.endpoint, of, words)
 	}
-	return fmt.Errorf("%s to %s failed: %s", n, t.endpoint, words)
+	return fmt.Errorf("%s to %s failed: %s", n, c.endpoint, words)
 }
