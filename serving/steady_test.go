@@ -49,6 +49,7 @@ func TestSteadyAgreesWithSimulation(t *testing.T) {
 		agree(t, what+": E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
 		agree(t, what+": energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
 		agree(t, what+": utilization", st.Utilization, r.Busy, 0.05)
+		agree(t, what+": KV cache", st.Cache, r.MeanCache, 0.05)
 	}
 }
 

@@ -32,6 +32,7 @@ type Options struct {
 // that reads as it goes.
 type Trace struct {
 	Format  string // "azure", "burstgpt", "mooncake", "servegen", "csv", "jsonl", "records", "llmprof" or "vllm"
+	Hashed  bool   // the first request names the blocks of its prompt
 	Skipped int    // requests that generated nothing
 
 	next    func() (row, error)
