@@ -70,12 +70,14 @@ func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, e
 		return nil, fmt.Errorf("a concurrency of %d: want from 1 to %d", clients, 1<<20)
 	}
 	var st *Steady
+	c := f.capacity(1)
 	if gen.Kind != "fixed" || gen.Mean <= 1 {
-		st = f.closed(max(float64(clients)/float64(s.Replicas), 1))
+		st = f.closed(max(float64(clients)/float64(s.Replicas), 1), c.Rate)
 	} else if st, err = s.waves(clients, prompt, gen); err != nil {
 		return nil, err
 	}
-	st.Capacity = f.capacity(s.Replicas)
+	c.Rate *= float64(s.Replicas)
+	st.Capacity = c
 	f.complete(st, st.Rate*float64(s.Replicas), s.Replicas)
 	return st, nil
 }
