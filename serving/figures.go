@@ -10,11 +10,12 @@ import (
 // Figures are those of requests that were answered.
 type Figures struct {
 	TTFT, TPOT, ITL, E2E Sketch
-	Met                  int // requests within the SLO; all without one
-	Prompt, Generated    int // tokens
-	Cached               int // prompt tokens found in a prefix cache
-	Duration             unit.Seconds
+	Met                  int          // requests within the SLO; all without one
+	Prompt, Generated    int          // tokens
+	Cached               int          // prompt tokens found in a prefix cache
+	Duration             unit.Seconds // from the first arrival to the last answer; in the steady state, that of as many arrivals
 
+	begin       unit.Seconds // the first arrival of a part, whether it is answered or not
 	first, last unit.Seconds // arrivals
 	end         unit.Seconds // of the last answer
 	lastGap     unit.Seconds // between tokens, and how many as long came one after the other
@@ -125,6 +126,13 @@ func (t *tally) of(index int) *Figures {
 	return t.parts[i]
 }
 
+// arrive enters the arrival of a request.
+func (t *tally) arrive(index int, at unit.Seconds) {
+	if p := t.of(index); index >= t.warmup && (index-t.warmup)%t.size == 0 {
+		p.begin = at
+	}
+}
+
 // sum is the figures of parts.
 func sum(parts []*Figures) (f Figures) {
 	for _, p := range parts {
@@ -143,12 +151,15 @@ func (t *tally) steady(under *filling, last unit.Seconds) (Figures, *Transient) 
 	x := &Transient{Span: last - all.first, Answer: unit.Seconds(all.E2E.Quantile(0.5))}
 	begin, steady := under.length()
 	from, to := (begin+t.size-1)/t.size, 0
-	for to < len(t.parts) && t.parts[to].last <= last-x.Answer {
+	for to < len(t.parts)-1 && t.parts[to].last <= last-x.Answer {
 		to++
 	}
 	x.settle(under, from*t.size, min(to*t.size, under.n), steady)
-	if x.Steady {
-		return sum(t.parts[from:to]), x
+	if !x.Steady {
+		return all, x
 	}
-	return all, x
+	// As many are answered as come. Up to the last answer the time is longer, by what an answer takes.
+	f := sum(t.parts[from:to])
+	f.Duration = t.parts[to].begin - t.parts[from].begin
+	return f, x
 }

@@ -151,6 +151,7 @@ func (r *Result) arrive(index int, at unit.Seconds) {
 	if index >= r.tally.warmup {
 		r.underWay.arrive(index - r.Completed - r.Refused)
 	}
+	r.tally.arrive(index, at)
 }
 
 // step enters a step that begins.

@@ -3,6 +3,7 @@ package serving
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"llmprof/analytic/engine"
 	"llmprof/unit"
@@ -34,6 +35,8 @@ type Steady struct {
 	Energy      unit.Joules
 	Cost        unit.Dollars // of a request; 0 where no price is known
 	Capacity    Capacity
+
+	beside float64 // share of a replica's KV blocks of requests that do not decode yet, or no more
 }
 
 // A Capacity is the largest rate that is stable, and what bounds it.
@@ -67,12 +70,14 @@ func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, e
 		return nil, fmt.Errorf("a concurrency of %d: want from 1 to %d", clients, 1<<20)
 	}
 	var st *Steady
+	c := f.capacity(1)
 	if gen.Kind != "fixed" || gen.Mean <= 1 {
-		st = f.closed(max(float64(clients)/float64(s.Replicas), 1))
+		st = f.closed(max(float64(clients)/float64(s.Replicas), 1), c.Rate)
 	} else if st, err = s.waves(clients, prompt, gen); err != nil {
 		return nil, err
 	}
-	st.Capacity = f.capacity(s.Replicas)
+	c.Rate *= float64(s.Replicas)
+	st.Capacity = c
 	f.complete(st, st.Rate*float64(s.Replicas), s.Replicas)
 	return st, nil
 }
@@ -91,7 +96,10 @@ type flow struct {
 	fills   *fills
 	most    int // sequences at once
 	bound   string
-	held    float64
+	held    float64 // share of the KV blocks of a sequence that decodes, mean over time
+	begins  float64 // of one whose prompt is computed
+	ends    float64 // of one that ends
+	spread  float64 // variance of the answers' lengths over the square of their mean
 	clients bool    // requests come from clients that wait for answers
 	handed  bool    // sequences come with the cache of their prompts
 	rough   bool    // a chart is drawn of it, which shows three digits
@@ -123,6 +131,7 @@ func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 	}
 	mean, square := gen.moments()
 	f.gen, f.steps = mean, (mean-1)/s.yields()
+	f.spread = square/(mean*mean) - 1
 	f.inverse, f.older = gen.inverse(), gen.older()
 	f.context = prompt.MeanLength() + square/(2*mean)
 	f.fills = newFills(s, prompt.quantiles())
@@ -152,9 +161,11 @@ func (s *Server) Serves(prompt, gen Lengths) error {
 func (f *flow) limit(r *room, prompt, gen Lengths) {
 	s := f.server
 	f.held = float64(r.of(int(f.context))) / float64(r.blocks)
+	f.begins = float64(r.of(int(prompt.MeanLength()))) / float64(r.blocks)
+	f.ends = float64(r.of(int(prompt.MeanLength()+gen.MeanLength()))) / float64(r.blocks)
 	share := f.held
 	if s.Scheduler.Admission == engine.ForAll {
-		share = float64(r.of(int(prompt.MeanLength()+gen.MeanLength()))) / float64(r.blocks)
+		share = f.ends
 	}
 	f.most, f.bound = int(1/share), "KV blocks"
 	if s.Scheduler.MaxSeqs <= f.most {
@@ -179,13 +190,14 @@ func (f *flow) open(rate float64) *Steady {
 		}
 		at := min(n, f.most)
 		running += float64(at) * w
-		st.Waiting += float64(n-at) * w
 		m := f.moment(at, rate, cycles[at])
 		st.Utilization += w * m.busy
 		power += w * m.power
 		ttft += w * m.first
 		behind += w * m.behind
+		st.beside += w * rate * f.beside(m.own, m.step)
 	}
+	st.Waiting = f.queued(rate, weights, cycles)
 	if st.TTFT = unit.Seconds(ttft + st.Waiting/rate); !f.handed {
 		st.TTFT += f.server.Predictor.RequestTime()
 	}
@@ -208,6 +220,8 @@ type moment struct {
 	busy   float64 // share of the time
 	power  float64
 	first  float64 // from the arrival of a request to its first token
+	own    float64 // of that, the step of its prompt
+	step   float64
 	behind float64
 }
 
@@ -221,16 +235,51 @@ func (f *flow) moment(n int, rate float64, c *cycle) moment {
 		p := f.piece(0)
 		one := p.extra(1)
 		time := float64(one.Time)
-		busy := min(rate*time, 1)
-		return moment{busy: busy, power: busy*float64(one.Energy)/time + (1-busy)*idle, first: busy*(time/2+p.joined(rate*time)) + (1-busy)*time}
+		busy := rate * time / (1 + rate*time)
+		own := busy*p.joined(rate*time) + (1-busy)*time
+		return moment{busy: busy, power: busy*float64(one.Energy)/time + (1-busy)*idle, first: busy*time/2 + own, own: own}
 	case f.handed: // its first token is known already
 		wait := c.mean / 2
 		if f.server.Scheduler.Async {
 			wait += c.mean
 		}
-		return moment{busy: 1, power: c.energy / c.decode, first: wait}
+		return moment{busy: 1, power: c.energy / c.decode, first: wait, step: c.mean}
 	}
-	return moment{busy: 1, power: c.energy / c.decode, first: c.first + f.out(float64(n)), behind: c.behind}
+	return moment{busy: 1, power: c.energy / c.decode, first: c.first + f.out(float64(n)), own: c.own, step: c.mean, behind: c.behind}
+}
+
+// queued is how many requests wait because as many sequences run as can. Prompts that are computed are among those: the
+// product form is that of requests which run from their admission on. It has the waiting time of service times with an
+// exponential distribution; Cosmetatos (1976) has that of constant ones, and those between are on a line.
+func (f *flow) queued(rate float64, weights []float64, cycles []*cycle) float64 {
+	if len(weights) <= f.most {
+		return 0
+	}
+	first := slices.IndexFunc(weights, func(w float64) bool { return w > 0 })
+	full, sum, ratio := 1.0, 1.0, 0.0
+	for n := first + 1; n <= f.most; n++ {
+		c := cycles[n]
+		ratio = rate * (f.steps*c.decode + c.own) / float64(n)
+		full *= ratio
+		if sum += full; sum > 1e200 {
+			full, sum = full*1e-200, sum*1e-200
+		}
+	}
+	ratio = min(ratio, 0.999)
+	sum += full * ratio / (1 - ratio)
+	n := float64(f.most)
+	constant := min((1+(1-ratio)*(n-1)*(math.Sqrt(4+5*n)-2)/(16*ratio*n))/2, 1)
+	return full * ratio / ((1 - ratio) * (1 - ratio) * sum) * (constant + min(f.spread, 1)*(1-constant))
+}
+
+// beside is the KV blocks' share times the time for which a request has them and does not decode: in the step of its prompt,
+// and where scheduling is asynchronous in the step that was formed before its last one ended.
+func (f *flow) beside(own, step float64) float64 {
+	held := own * f.begins
+	if f.server.Scheduler.Async {
+		held += step * f.ends
+	}
+	return held
 }
 
 // out is by how much later a first token is sent because n tokens of the same step go first. What the same
@@ -246,7 +295,7 @@ func (f *flow) out(n float64) float64 {
 func (f *flow) complete(st *Steady, rate float64, replicas int) {
 	n := float64(replicas)
 	st.Rate, st.Throughput = rate, rate*f.gen
-	st.Cache = min(st.Running*f.held, 1)
+	st.Cache = min(st.Running*f.held+st.beside, 1)
 	st.Running, st.Waiting = st.Running*n, st.Waiting*n
 	gpus, price := f.server.Predictor.Replica()
 	if price > 0 {

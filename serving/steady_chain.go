@@ -61,6 +61,7 @@ type chain struct {
 	closed bool
 	rate   float64
 	out    float64   // that the API server takes for the tokens of a step
+	echo   float64   // a step that is longer makes later ones longer too: all of them together over the first
 	steps  []timed   // the kinds, by their number of prompts
 	leads  []float64 // of a step, by the kind of the one before
 	shares [][]float64
@@ -160,7 +161,7 @@ func (f *flow) many(p *piece, rate, c float64) *cycle {
 // chain prepares the chain at a rate of prompts.
 func (f *flow) chain(p *piece, rate, mean float64) *chain {
 	m := rate * mean
-	x := &chain{async: f.server.Scheduler.Async, closed: f.clients, rate: rate, out: f.out(p.n), steps: p.timed(int(m+5*math.Sqrt(m)) + 3)}
+	x := &chain{async: f.server.Scheduler.Async, closed: f.clients, rate: rate, out: f.out(p.n), echo: f.echo(min(rate*p.further(m), 0.999)), steps: p.timed(int(m+5*math.Sqrt(m)) + 3)}
 	n := len(x.steps)
 	rows := matrix(&f.numbers, 4*n+2, n)
 	x.shares, x.next, x.coming, x.leads = rows[:n], rows[n:2*n], rows[2*n:4*n+1], rows[4*n+1]
@@ -181,6 +182,16 @@ func (f *flow) chain(p *piece, rate, mean float64) *chain {
 	}
 	x.norm()
 	return x
+}
+
+// echo is the sum of what a longer step adds to the steps of a sequence after it, over what it adds to the first of them: the
+// prompts that come in a longer step, a load times its length, lengthen the next one, or the next but one where steps are formed ahead.
+func (f *flow) echo(load float64) float64 {
+	steps := f.steps
+	if f.server.Scheduler.Async {
+		steps /= 2
+	}
+	return (1 - math.Pow(load, max(steps, 1))) / (1 - load)
 }
 
 // timed are the kinds of steps with up to so many prompts, which no rate changes.
@@ -402,7 +413,7 @@ func (x *chain) own(y *cycle, windows float64) {
 		y.own += w * own
 		y.behind += w * behind
 	}
-	y.behind = max(y.behind, 0)
+	y.behind = max(y.behind, 0) * x.echo
 }
 
 // joins is the step of a prompt that was formed so long ahead, with m others on average, until the host has its

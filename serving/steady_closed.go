@@ -8,14 +8,16 @@ import (
 
 // closed is the steady state of one replica with so many clients. A request meets those of
 // the others alone; a client sends its next one when a step ends and the next one was
-// formed already, so that it waits for all of that.
-func (f *flow) closed(clients float64) *Steady {
+// formed already, so that it waits for all of that. No more is answered than at the largest rate: what is left
+// of the time then, sequences decode for longer.
+func (f *flow) closed(clients, most float64) *Steady {
 	st := &Steady{Utilization: 1}
 	f.clients = true
 	others := clients - 1
 	rate, first, decode := 0.0, 0.0, 1.0
+	below, ceiling := 0.0, math.Inf(1) // a rate that is stable, and one that is not
 	way := float64(f.server.Predictor.RequestTime())
-	var energy float64
+	var power float64
 	for range 500 {
 		share := decode / (first + decode) // of its time that a request decodes
 		beside := min(others*share, float64(f.most))
@@ -23,15 +25,19 @@ func (f *flow) closed(clients float64) *Steady {
 		sent := f.out(beside)
 		steps, rest := f.around(min(1+beside, float64(f.most)), theirs, way)
 		if steps.infinite { // on the way to a lower rate
-			rate /= 2
+			ceiling = rate
+			below = min(below, 0.99*rate)
+			rate = (below + rate) / 2
 			continue
 		}
+		below = rate
 		c, e := steps.decode, steps.energy
 		alone := f.alone(beside)
 		// The steps that only decode, or have others' prompts, take the time that is left beside its own.
 		met := 1 - math.Pow(1-share, others)
 		decoding := 1 - math.Pow(1-share, clients) - rate/clients*met*float64(alone.Time)
-		energy = max(decoding, 0)*e/c + rate/clients*float64(alone.Energy)
+		power = max(decoding, 0)*e/c + rate/clients*float64(alone.Energy)
+		st.beside = rate * f.beside(met*steps.own+(1-met)*float64(alone.Time), steps.mean)
 		own := way + sent + met*(rest+steps.own) + (1-met)*float64(alone.Time)
 		waits := max(clients-float64(f.most)-rate*own, 0)
 		cycle := f.steps*c + own
@@ -39,12 +45,16 @@ func (f *flow) closed(clients float64) *Steady {
 		if own += waits / next; math.Abs(next-rate) < 1e-7*rate && math.Abs(own-first) < 1e-7*own {
 			break
 		}
-		rate, first, decode = (rate+next)/2, (first+own)/2, f.steps*c
+		rate, first, decode = (rate+min(next, ceiling))/2, (first+own)/2, f.steps*c
+		ceiling *= 1.001 // that of a number of sequences that decode, which has changed
 	}
-	st.Rate, st.Running = rate, rate*decode
+	if rate > most {
+		rate, decode = most, max(clients/most-first, decode)
+	}
+	st.Rate, st.Running = rate, min(rate*decode, float64(f.most))
 	st.TTFT, st.E2E = unit.Seconds(first), unit.Seconds(first+decode)
 	st.TPOT = unit.Seconds(decode / max(f.gen-1, 1))
-	st.Energy = unit.Joules(energy / rate)
+	st.Energy = unit.Joules(power / rate)
 	st.Waiting = clients - st.Running
 	return st
 }

@@ -488,7 +488,33 @@ func (f *flow) weights(rate float64) ([]float64, []*cycle) {
 	for i := range logs {
 		logs[i] /= sum
 	}
+	if logs[0] > 0 && !f.handed {
+		f.together(logs, rate, ratio)
+	}
 	return logs, cycles
+}
+
+// together makes the weights those of an idle replica whose first prompt is computed while others come: they begin to decode
+// one step after it, and not one by one. Across the border between n sequences and one more as many end as begin.
+func (f *flow) together(weights []float64, rate float64, ratio func(n int) float64) {
+	m := rate * float64(f.piece(0).extra(1).Time)
+	chance, fewer := math.Exp(-m), 0.0 // of n-1 others, and of fewer
+	weights[0] = 1
+	sum := 1 + m
+	for n := 1; n < len(weights); n++ {
+		up := weights[n-1]
+		if n > 1 {
+			up += 1 - fewer
+		}
+		weights[n] = ratio(n) * up
+		fewer += chance
+		chance *= m / float64(n)
+		sum += weights[n]
+	}
+	weights[0] = 1 + m
+	for n := range weights {
+		weights[n] /= sum
+	}
 }
 
 // likely is about the most likely number of sequences that decode: from where on fewer end than come. It takes a step

@@ -49,6 +49,7 @@ func TestSteadyAgreesWithSimulation(t *testing.T) {
 		agree(t, what+": E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
 		agree(t, what+": energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
 		agree(t, what+": utilization", st.Utilization, r.Busy, 0.05)
+		agree(t, what+": KV cache", st.Cache, r.MeanCache, 0.05)
 	}
 }
 
@@ -127,4 +128,23 @@ func BenchmarkSteadyRate(b *testing.B) {
 // near is the share of the time that prompts take.
 func near(f *flow, st *Steady) float64 {
 	return st.Rate * f.piece(int(st.Running)).further(1)
+}
+
+// Clients that prompts keep busy are answered no faster than the largest rate, and as fast as in the simulation within 5 %.
+func TestSteadyConcurrencyOfPrompts(t *testing.T) {
+	s := server(t, "gemma2-9b", "rtx-pro-6000", 2, "vllm")
+	s.Drafts, s.Acceptance = 4, 0.7
+	prompt, gen := Lengths{Kind: "uniform", Low: 1294, High: 3882}, Lengths{Kind: "uniform", Low: 46, High: 138}
+	st, err := s.SteadyConcurrency(64, prompt, gen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Rate > st.Capacity.Rate {
+		t.Errorf("%.3g requests a second are answered where %.3g is the largest rate", st.Rate, st.Capacity.Rate)
+	}
+	l := Load{Arrival: Arrival{Kind: "closed", Concurrency: 64}, Prompt: prompt, Gen: gen, Requests: 2500}
+	r := simulate(t, s, l, Options{Warmup: 320})
+	agree(t, "rate", st.Rate, r.Rate(), 0.05)
+	agree(t, "E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
+	agree(t, "TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05)
 }

@@ -209,3 +209,17 @@ func TestSteadyByLoad(t *testing.T) {
 		t.Errorf("%d of 40 stable loads have no steady state, %d of 20 overloads have one", wrong[false], wrong[true])
 	}
 }
+
+// The rate in the steady state is that at which requests come, however few count beside the time that an answer takes.
+func TestRateOfFew(t *testing.T) {
+	s := server(t, "llama3.1-8b", "h200", 1, "vllm")
+	for _, rate := range []float64{8, 24, 30} {
+		r := simulate(t, s, poisson(rate, 1024, 128, 400), Options{Steady: true})
+		if r.Transient == nil || !r.Transient.Steady {
+			t.Fatalf("%g/s: no steady state", rate)
+		}
+		if got := r.Rate(); got < 0.85*rate || got > 1.15*rate {
+			t.Errorf("%g/s: %.3g requests a second are answered, by %d that count", rate, got, r.Counted())
+		}
+	}
+}

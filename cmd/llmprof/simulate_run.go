@@ -154,6 +154,9 @@ func (s *simulator) replayTrace(ctx context.Context, follow *follower) error {
 	if err != nil {
 		return fmt.Errorf("--trace %s: %w", s.trace, err)
 	}
+	if err := s.checkPrefixes(t.Hashed); err != nil {
+		return err
+	}
 	if err := s.one(ctx, follow, point{t.Format, t, nil, o.Requests}); err != nil {
 		if t.Err() != nil {
 			err = fmt.Errorf("--trace %s: %w", s.trace, err)
@@ -162,6 +165,22 @@ func (s *simulator) replayTrace(ctx context.Context, follow *follower) error {
 	}
 	if t.Skipped > 0 {
 		s.results.Warnings = append(s.results.Warnings, fmt.Sprintf("%d requests of the trace generated nothing and were left out", t.Skipped))
+	}
+	return nil
+}
+
+// checkPrefixes refuses flags that change nothing, by whether prompts of the trace have hashes.
+func (s *simulation) checkPrefixes(hashed bool) error {
+	switch {
+	case hashed && s.Given("prefix-hit-rate"):
+		return usage("--prefix-hit-rate is of prompts without hashes: those of %s say themselves what they share", s.trace)
+	case hashed:
+		return nil
+	}
+	for _, name := range []string{"kv-offload", "no-prefix-cache"} {
+		if s.Given(name) {
+			return usage("--%s is of prompts that share prefixes: %s has no hashes of them", name, s.trace)
+		}
 	}
 	return nil
 }

@@ -49,6 +49,7 @@ func (t *Trace) lines(b *bufio.Reader) error {
 	if mooncake {
 		t.Format = "mooncake"
 	}
+	t.Hashed = len(first.hashes) > 0
 	begun := false
 	t.next = func() (row, error) {
 		if !begun {

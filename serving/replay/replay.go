@@ -5,6 +5,7 @@ package replay
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,7 @@ type Options struct {
 // that reads as it goes.
 type Trace struct {
 	Format  string // "azure", "burstgpt", "mooncake", "servegen", "csv", "jsonl", "records", "llmprof" or "vllm"
+	Hashed  bool   // the first request names the blocks of its prompt
 	Skipped int    // requests that generated nothing
 
 	next    func() (row, error)
@@ -52,7 +54,7 @@ type row struct {
 // errSkip marks a request that failed when it was recorded.
 var errSkip = errors.New("no tokens were generated")
 
-// Read recognises a trace by how it begins.
+// Read recognises a trace by how it begins. It may be compressed by gzip.
 func Read(r io.Reader, o Options) (*Trace, error) {
 	if o.Speed == 0 {
 		o.Speed = 1
@@ -61,6 +63,13 @@ func Read(r io.Reader, o Options) (*Trace, error) {
 		return nil, fmt.Errorf("a speed of %g: want above 0 and at most 1e9", o.Speed)
 	}
 	b := bufio.NewReaderSize(r, mostLine)
+	if magic, _ := b.Peek(2); bytes.Equal(magic, []byte("\x1f\x8b")) {
+		z, err := gzip.NewReader(b)
+		if err != nil {
+			return nil, err
+		}
+		b = bufio.NewReaderSize(z, mostLine)
+	}
 	head, err := b.Peek(mostLine)
 	if len(head) == 0 {
 		if err == nil || errors.Is(err, io.EOF) {

@@ -1,6 +1,9 @@
 package replay
 
 import (
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -70,6 +73,32 @@ func TestMooncake(t *testing.T) {
 	_, list := all(t, strings.NewReader(string(data)), Options{Speed: 2, Requests: 3})
 	if len(list) != 3 || list[1].At != 1.5 || list[0].HashTokens != 512 || len(list[0].Hashes) != 5 || list[0].Hashes[1] != 42 {
 		t.Errorf("%+v", list)
+	}
+}
+
+// A trace compressed by gzip is the trace, and one that ends in the middle is an error.
+func TestCompressed(t *testing.T) {
+	data, err := os.ReadFile("testdata/azure.csv")
+	testkit.Must(t, err)
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, err = z.Write(data)
+	testkit.Must(t, errors.Join(err, z.Close()))
+	tr, list := all(t, bytes.NewReader(packed.Bytes()), Options{})
+	if tr.Format != "azure" || len(list) != 8 || tr.Err() != nil {
+		t.Errorf("%q, %d requests: %v", tr.Format, len(list), tr.Err())
+	}
+	for _, n := range []int{2, packed.Len() / 2, packed.Len() - 4} {
+		tr, err := Read(bytes.NewReader(packed.Bytes()[:n]), Options{})
+		for err == nil {
+			if _, ok := tr.Next(); !ok {
+				err = tr.Err()
+				break
+			}
+		}
+		if err == nil {
+			t.Errorf("%d of %d bytes are a whole trace", n, packed.Len())
+		}
 	}
 }
 

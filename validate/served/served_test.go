@@ -2,6 +2,7 @@ package served_test
 
 import (
 	"math"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -94,6 +95,40 @@ func TestScore(t *testing.T) {
 			if got := served.Median(all[engine], name); got > most {
 				t.Errorf("%s, %s: median error %.1f %%, want at most %.0f %%", engine, name, 100*got, 100*most)
 			}
+		}
+	}
+}
+
+// Open loads of vLLM from 20 to 95 % of the capacity are off by no more than what is promised, in the median, and those beyond it in
+// the throughput. No constant is fitted on them.
+func TestScoreByUse(t *testing.T) {
+	runs, err := served.Runs()
+	testkit.Must(t, err)
+	stable := regexp.MustCompile(`^h[12]00-(load(20|50|80|95)(-off)?|mixed[58]0|prefix(-off)?|short[48]0|long80|moe[58]0-sampled)$`)
+	var within, beyond []*served.Scored
+	for i := range runs {
+		switch r := &runs[i]; {
+		case stable.MatchString(r.Name), strings.HasSuffix(r.Name, "-load120"):
+			scored, err := r.Score(t.Context(), server(t, r))
+			testkit.Must(t, err)
+			if stable.MatchString(r.Name) {
+				within = append(within, scored)
+			} else {
+				beyond = append(beyond, scored)
+			}
+		}
+	}
+	if len(within) != 21 || len(beyond) != 2 {
+		t.Fatalf("%d loads within the capacity and %d beyond", len(within), len(beyond))
+	}
+	for name, most := range map[string]float64{"ttft_p50": 0.12, "ttft_p99": 0.2, "tpot_p50": 0.05, "e2e_p50": 0.06, "requests_s": 0.04} {
+		if got := served.Median(within, name); got > most {
+			t.Errorf("%s: median error %.1f %%, want at most %.0f %%", name, 100*got, 100*most)
+		}
+	}
+	for _, s := range beyond {
+		if off := s.Figure("requests_s").Error(); max(off, -off) > 0.04 {
+			t.Errorf("%s: throughput is %.1f %% off", s.Run.Name, 100*off)
 		}
 	}
 }

@@ -70,7 +70,7 @@ func BenchmarkRequest(b *testing.B) {
 		}
 		stream(w, stop+counts+done)
 	}))
-	o.Concurrency, o.Requests = 1, 1
+	o.Concurrency, o.Requests, o.GenLen = 1, 1, chunks
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := Run(context.Background(), o, nil); err != nil {
