@@ -25,6 +25,7 @@ type config struct {
 	least    int                     // units that the load takes at least
 	rate     float64                 // requests a second that a unit answers at most
 	energy   float64                 // joules that a token takes at least
+	latency  unit.Seconds            // that a request takes at least under the load, as expected
 }
 
 // bound is what the search ranks by at its least: GPUs, seconds of a request, or joules of a
@@ -40,7 +41,7 @@ func (s *search) bound(c *config) float64 {
 		}
 	case Latency:
 		alone := c.single.TTFT.Expected + (c.single.E2E.Expected - c.single.TTFT.Expected).Times(1/s.gain())
-		return float64(alone) * c.slower
+		return float64(max(alone, c.latency)) * c.slower
 	}
 	return float64(c.least * c.GPUs)
 }
