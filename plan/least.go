@@ -54,6 +54,8 @@ func (w *wave) least(s *search, c *config, fits int) (took unit.Seconds, energy 
 	most := math.Inf(1)
 	if n := s.q.Load.Concurrency; n > 0 {
 		most = max(float64(n)/float64(c.DP), 1)
+	} else if t := s.q.Targets.TPOT; t > 0 { // no more decode on average than come while one does
+		most = max(s.q.rate()*float64(s.q.Gen-1)*float64(t)/float64(c.DP), 1)
 	}
 	var steps []analytic.StepCost
 	var batches []float64
