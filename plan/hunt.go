@@ -49,13 +49,21 @@ func (h *hunt) run(ctx context.Context) {
 	slices.SortStableFunc(left, func(a, b *search) int { return cmp.Compare(a.atBest(), b.atBest()) })
 	left = h.search(ctx, left, func() func(*search) bool {
 		limit := h.limit()
-		return func(s *search) bool { return s.atBest() <= limit }
+		return func(s *search) bool { s.limit = limit; return s.atBest() <= limit }
 	})
+	for _, s := range all { // of those that were searched up to the limit, too
+		if s.limit = math.Inf(1); len(s.open) > 0 && len(s.rows) > 0 {
+			left = append(left, s)
+		}
+	}
 	left = h.search(ctx, left, func() func(*search) bool {
 		marked := h.marked()
 		return func(s *search) bool { return s.rivals(marked) }
 	})
 	h.each(left, func(s *search) {
+		if len(s.rows) > 0 {
+			return
+		}
 		s.loaded(ctx, true)
 		s.beaten, s.rows = len(s.rows) > 0, nil
 		h.tell()
@@ -113,8 +121,8 @@ func (h *hunt) each(some []*search, do func(*search)) {
 func (h *hunt) tell() {
 	h.told.Lock()
 	defer h.told.Unlock()
-	if h.done++; h.q.Progress != nil {
-		h.q.Progress(h.done, len(h.found))
+	if h.done++; h.q.Progress != nil { // some are searched twice
+		h.q.Progress(min(h.done, len(h.found)), len(h.found))
 	}
 }
 

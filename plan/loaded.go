@@ -25,6 +25,7 @@ type config struct {
 	least    int                     // units that the load takes at least
 	rate     float64                 // requests a second that a unit answers at most
 	energy   float64                 // joules that a token takes at least
+	latency  unit.Seconds            // that a request takes at least under the load, as expected
 }
 
 // bound is what the search ranks by at its least: GPUs, seconds of a request, or joules of a
@@ -40,7 +41,7 @@ func (s *search) bound(c *config) float64 {
 		}
 	case Latency:
 		alone := c.single.TTFT.Expected + (c.single.E2E.Expected - c.single.TTFT.Expected).Times(1/s.gain())
-		return float64(alone) * c.slower
+		return float64(max(alone, c.latency)) * c.slower
 	}
 	return float64(c.least * c.GPUs)
 }
@@ -81,11 +82,15 @@ func (s *search) candidates(ctx context.Context) {
 }
 
 // loaded works out the steady states of the deployments, until those left cannot be better than the
-// best one found. With first it ends at the first that qualifies.
+// best one found. With first it ends at the first that qualifies. Those beyond the limit stay open.
 func (s *search) loaded(ctx context.Context, first bool) {
-	defer func() { s.open = nil }()
+	left := 0
+	defer func() { s.open = s.open[len(s.open)-left:] }()
 	least := math.Inf(1)                    // that a row ranks by
 	best, plain := math.Inf(1), math.Inf(1) // GPUs of the best row, and of the best without extras
+	for i := range s.rows {
+		least = min(least, s.figure(&s.rows[i]))
+	}
 	keep := func(r *Row) {
 		best, least = min(best, float64(r.GPUs)), min(least, s.figure(r))
 		s.rows = append(s.rows, *r)
@@ -93,6 +98,10 @@ func (s *search) loaded(ctx context.Context, first bool) {
 	for i := range s.open {
 		c := &s.open[i]
 		if ctx.Err() != nil || s.bound(c) > least || first && len(s.rows) > 0 {
+			return
+		}
+		if !s.fewestGPUs() && s.bound(c) > s.limit && !first {
+			left = len(s.open) - i
 			return
 		}
 		if err := s.ready(c); err != nil {

@@ -53,7 +53,7 @@ func Search(ctx context.Context, q *Request) (*Result, error) {
 	own.Batches = slices.Sorted(slices.Values(own.Batches))
 	found := make([]search, len(own.Cards))
 	for i := range found {
-		found[i] = search{q: &own, bounded: q.bounded(), card: &own.Cards[i], miss: noMiss()}
+		found[i] = search{q: &own, bounded: q.bounded(), card: &own.Cards[i], miss: noMiss(), limit: infinite}
 	}
 	h := hunt{q: &own, found: found}
 	h.run(ctx)
@@ -92,6 +92,7 @@ type search struct {
 	miss     Miss
 	searched int
 	open     []config // under a load, deployments that may qualify, the best first
+	limit    float64  // figure of rows beyond which none can be shown
 	beaten   bool     // a row qualifies, but none can be shown
 }
 
