@@ -75,7 +75,7 @@ function GPUChoice({ value, catalog, refused, onchange }) {
       ${!found && html`<option value=${value}>${value}</option>`}
       ${groups}
     </select>
-    <p class="about">${found ? `${((found.driver_memory_bytes ?? found.memory_bytes) / 1e9).toPrecision(3)} GB, ${(found.bandwidth_bytes_per_s / 1e12).toPrecision(3)} TB/s${found.price_usd_per_hour ? `, $${found.price_usd_per_hour}/h` : ", no price known"}` : "\u00a0"}</p>
+    <p class="about">${found ? `${(found.memory_bytes / 1e9).toPrecision(3)} GB, ${(found.bandwidth_bytes_per_s / 1e12).toPrecision(3)} TB/s${found.price_usd_per_hour ? `, $${found.price_usd_per_hour}/h` : ", no price known"}` : "\u00a0"}</p>
   </div>`;
 }
 
