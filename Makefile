@@ -69,8 +69,9 @@ build: ; go build -o bin/llmprof ./cmd/llmprof
 web: page-program
 	go run ./cmd/llmprof serve --static web/dist
 
-# Packages that no estimate waits for are compiled without inlining, which makes the page's program 3 % smaller.
-SMALL := github.com/... net net/... regexp/... crypto/... encoding/csv llmprof/models/... llmprof/hardware llmprof/plots llmprof/validate llmprof/measure/...
+# Packages that no estimate waits for are compiled without inlining, which makes the page's program 5 % smaller.
+SMALL := fmt time os io/... flag sort internal/poll internal/fmtsort syscall path/filepath github.com/... gonum.org/... net net/... regexp/... crypto/... encoding/csv \
+  llmprof/models/... llmprof/hardware llmprof/plots llmprof/validate llmprof/measure/... llmprof/cmd/...
 
 .PHONY: web page-program vendor
 page-program:

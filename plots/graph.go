@@ -38,6 +38,7 @@ type node struct {
 	name, shape, more string
 	apart             bool // neither reads the stream nor adds to it
 	wire              bool
+	operators         [][2]string // layer and name of those whose work it does
 	prefill, decode   work
 }
 
@@ -197,6 +198,7 @@ func (o *op) node(part float64) *node {
 }
 
 func (n *node) take(o *op, part float64) {
+	n.operators = append(n.operators, [2]string{o.layer, o.name})
 	if o.prefill != nil {
 		n.prefill.add(o.prefill, part)
 	}

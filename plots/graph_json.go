@@ -26,13 +26,14 @@ type GraphPart struct {
 
 // A GraphNode is an operator.
 type GraphNode struct {
-	ID      string     `json:"id"`
-	Name    string     `json:"name"`
-	Shape   string     `json:"shape"`
-	More    string     `json:"more"`
-	Wire    bool       `json:"wire"` // a collective: its bytes go on the wire
-	Prefill *GraphWork `json:"prefill"`
-	Decode  *GraphWork `json:"decode"`
+	ID        string      `json:"id"`
+	Name      string      `json:"name"`
+	Shape     string      `json:"shape"`
+	More      string      `json:"more"`
+	Wire      bool        `json:"wire"`      // a collective: its bytes go on the wire
+	Operators [][2]string `json:"operators"` // layer and name of the report's operators whose work it does
+	Prefill   *GraphWork  `json:"prefill"`
+	Decode    *GraphWork  `json:"decode"`
 }
 
 // A GraphWork is what an operator does in a phase.
@@ -71,7 +72,8 @@ func DocumentGraph(c *analytic.Case, r *breakdown.Report) (*GraphDocument, error
 		}
 		for k, n := range cl.nodes {
 			part.Nodes = append(part.Nodes, GraphNode{
-				ID: nodeID(i, k), Name: n.name, Shape: n.shape, More: n.more, Wire: n.wire, Prefill: n.prefill.document(), Decode: n.decode.document(),
+				ID: nodeID(i, k), Name: n.name, Shape: n.shape, More: n.more, Wire: n.wire,
+				Operators: append([][2]string{}, n.operators...), Prefill: n.prefill.document(), Decode: n.decode.document(),
 			})
 		}
 		for _, s := range t.sums {

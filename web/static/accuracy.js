@@ -26,7 +26,7 @@ export const Accuracy = kept(function Accuracy({ accuracy, doc, old, own, here: 
   return html`<${Panel} id="accuracy" title="Accuracy" about=${html`<${Badge} of=${now} /><span class="line">${doc ? now.text : "Nothing is predicted yet"}${own.length ? `. ${own.length} figures of your files: ${error(own.filter((o) => o.predicted > 0))}` : "."} Of those that a constant was fitted on, none is scored.</span>`}>
     ${was && html`<p class="about">A: <${Badge} of=${was} /><span class="line">${alone ? `${was.text}, grey.` : "The same engine and card."}</span></p>`}
     <${Chart} height=${380} label="Predicted over measured times" ready=${accuracy && !!doc} on=${[accuracy, doc?.engine, doc?.gpu.key, alone && old.engine, alone && old.gpu.key, own]} draw=${(width, height) => charts.accuracy({ points: now.points, pinned: alone ? was.points : [], own: own.filter((o) => o.predicted > 0), width, height })} />
-    <p class="legend"><span>□ TTFT</span><span>○ TPOT</span><span>△ TTLT</span><span>× your files</span></p>
+    <p class="legend">${charts.METRICS.map(([key, name, color, , sign]) => html`<span key=${key}><i style=${{ color }} aria-hidden="true">${sign}</i>${name}</span>`)}<span><i class="own" aria-hidden="true">×</i>your files</span></p>
     ${machine?.token && html`<div class="row tools">
       ${machine.results.length > 0 && html`<label>Local result <select onChange=${(e) => e.target.value && openResult(e.target.value)}><option value="">choose</option>${machine.results.map((n) => html`<option key=${n}>${n}</option>`)}</select></label>`}
       ${measuring.running ? html`<button type="button" onClick=${() => measuring.running.abort()}>Stop measuring</button>`

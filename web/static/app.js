@@ -101,6 +101,9 @@ function useLink(state, setState, setNote) {
   }, []);
 }
 
+// shareOf is the share of the memory that the engine of an estimate takes.
+const shareOf = (doc) => (doc ? String(Math.round((100 * doc.memory.usable_bytes) / doc.memory.capacity_bytes) / 100) : "");
+
 function App() {
   const [op, setOp] = useState(null), [hover, setHover] = useState(null);
   const [own, setOwn] = useState([]), [note, setNote] = useState("");
@@ -139,7 +142,7 @@ function App() {
     return () => { removeEventListener("dragover", over); removeEventListener("dragleave", out); removeEventListener("drop", drop); };
   }, []);
   const { flags, targets, view: { phase, load }, pin } = state;
-  const view = { state, set, targets, phase, load, pin, catalog, accuracy, here, own, op, setOp, hover, setHover, take, note, setNote, openResult, measuring, ...figures };
+  const view = { state, set, targets, phase, load, pin, catalog, accuracy, here, own, utilization: shareOf(figures.doc), op, setOp, hover, setHover, take, note, setNote, openResult, measuring, ...figures };
   return html`<${Head} ...${view} />
     <div class="layout">
       <${Controls} ...${view} />
@@ -158,11 +161,12 @@ function App() {
       </main>
     </div>
     <footer>
-      <p>${catalog?.version ?? "llmprof"}. Everything is computed in this page; it asks no other host. Figures are those of <code>llmprof estimate</code>. <a href="LICENSES.txt">Licences of the libraries</a></p>
+      <p>${catalog?.version.split(" ").slice(0, 2).join(" ") ?? "llmprof"}. Everything is computed in this page; it asks no other host. Figures are those of <code>llmprof estimate</code>. <a href="LICENSES.txt">Licences of the libraries</a></p>
     </footer>`;
 }
 
-function Head({ state, set, flags, error, doc, setNote, note }) {
+function Head({ state, set, flags, error, noState, doc, setNote, note }) {
+  const none = !doc || error || noState;
   const copy = (what, value) => navigator.clipboard.writeText(value).then(() => setNote(`${what} copied.`), () => setNote(value));
   const file = (ask, name, type) => second.ask(name, { do: ask, flags, again: state.again }).then((a) => a && save(name, a.text, type), (e) => setNote(e.message));
   const dark = state.view.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
@@ -171,8 +175,8 @@ function Head({ state, set, flags, error, doc, setNote, note }) {
     <div class="row">
       <button type="button" onClick=${() => copy("Command", command(flags))} title=${command(flags)}>Copy CLI command</button>
       <button type="button" onClick=${() => copy("Link", location.href.split("#")[0] + write(state))}>Copy link</button>
-      <button type="button" disabled=${!doc || error} onClick=${() => file("estimate", "estimate.json", "application/json")}>JSON</button>
-      <button type="button" disabled=${!doc || error} onClick=${() => file("csv", "estimate.csv", "text/csv")}>CSV</button>
+      <button type="button" disabled=${none} onClick=${() => file("estimate", "estimate.json", "application/json")}>JSON</button>
+      <button type="button" disabled=${none} onClick=${() => file("csv", "estimate.csv", "text/csv")}>CSV</button>
       ${state.pin
         ? html`<button type="button" class="on" onClick=${() => set((s) => { s.pin = null; })}>Unpin A</button>`
         : html`<button type="button" onClick=${() => set((s) => { s.pin = asked(s); })}>Pin as A</button>`}

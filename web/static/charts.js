@@ -14,6 +14,9 @@ export function si(v, unit = "") {
   const a = Math.abs(v), [by, prefix] = PREFIXES.find(([p]) => a >= p * 0.9999) ?? PREFIXES.at(-1);
   return `${Number((v / by).toPrecision(3))} ${prefix}${unit}`.trim();
 }
+// plain writes the numbers of axes that have no prefixes, as of prices and rates.
+export const plain = (v) => (v >= 1e-3 && v < 1e4 ? String(Number(v.toPrecision(3))) : si(v));
+
 // decades are ticks of a logarithmic axis that is so long, at least gap apart: powers of ten, with 2 and
 // 5 where there is room.
 function decades([low, high], long, gap) {
@@ -61,8 +64,10 @@ const TALL = 15; // px of a line of text
 // which part of the text stands there.
 const AROUND = [[0, -1], [0, 1], [1, 0], [-1, 0], [1, -1], [-1, -1], [1, 1], [-1, 1]];
 
-// TO_RIGHT are the places to the right first: there and below a chart of cost over speed is empty.
-const TO_RIGHT = [[1, 0], [1, 1], [0, 1], [1, -1], [0, -1], [-1, 0], [-1, -1], [-1, 1]];
+// TO_RIGHT are the places to the right and below, where a chart of cost over speed is empty.
+const TO_RIGHT = [[1, 0], [1, 1], [1, -1], [0, 1]];
+// ABOVE are the places to the left of a line that rises, and above it.
+const ABOVE = [[-1, -1], [-1, 0], [0, -1]];
 
 // placed finds room for labels, the first ones first: within the frame, over no other label, and where
 // there is a choice over few of the marks. Those without room are left out.
@@ -113,20 +118,25 @@ export function marked(figure, signs) {
   figure.append(g);
 }
 
-// roofline draws the operators of a phase under the roofs of the GPU.
-export function roofline({ ops, words, peak, bandwidth, pinned, width, height, seen, chosen }) {
-  const point = (o, i) => ({ ...o, key: opKey(o), x: o.intensity, y: o.flops / o.expected_s, words: words?.[i] });
+// along are points of a line between its corners, which labels keep away from.
+const along = (corners) => corners.slice(1).flatMap((b, i) => Array.from({ length: 12 }, (_, n) => ({ x: corners[i].x + ((b.x - corners[i].x) * n) / 12, y: corners[i].y + ((b.y - corners[i].y) * n) / 12, r: 2 })));
+
+// roofline draws the operators of a phase under the roofs of the GPU, one for each number format.
+export function roofline({ ops, words, roofs, bandwidth, pinned, width, height, seen, chosen }) {
+  const peak = roofs[0].peak_flop_per_s, point = (o, i) => ({ ...o, key: opKey(o), x: o.intensity, y: o.flops / o.expected_s, words: words?.[i] });
   const shown = (list) => list.map(point).filter((o) => o.x > 0 && o.y > 0);
   const dots = shown(ops), old = pinned ? shown(pinned) : [], all = [...dots, ...old];
   const ridge = peak / bandwidth;
   const xs = span([...all.map((o) => o.x), ridge], 2, 4), ys = span([...all.map((o) => o.y), peak], 2.5, 2.2);
   const low = Math.max(xs[0], ys[0] / bandwidth);
   const roof = [{ x: low, y: low * bandwidth }, { x: ridge, y: peak }, { x: xs[1], y: peak }];
+  const lower = roofs.slice(1).filter((r) => r.peak_flop_per_s > ys[0]).map(({ format, peak_flop_per_s: y }) => ({ format, y, x: y / bandwidth, end: xs[1] }));
   const figure = P.plot(base(width, height, {
-    x: across(xs, "arithmetic intensity (FLOP/B)", (v) => si(v), width), y: up(ys, "FLOP/s of the operator", (v) => si(v), height),
+    x: across(xs, "arithmetic intensity (FLOP/B)", plain, width), y: up(ys, "FLOP/s of the operator", (v) => si(v), height),
     symbol: { domain: BOUNDS, range: BOUNDS.map((b) => SYMBOLS[b]) }, r: { type: "sqrt", domain: [0, 1], range: [3, 22] },
     marks: [
       P.line(roof, { x: "x", y: "y", stroke: "var(--ink)", strokeWidth: 1.5, clip: true }),
+      P.link(lower, { x1: "x", x2: "end", y1: "y", y2: "y", stroke: "var(--ink)", strokeDasharray: "6,3" }),
       P.dot(old, { x: "x", y: "y", r: "share", symbol: "bound", stroke: "var(--faint)", strokeDasharray: "2,2" }),
       P.dot(dots, { x: "x", y: "y", r: "share", symbol: "bound", fill: (o) => `var(--${o.bound})`, stroke: "var(--ink)", strokeWidth: 0.8, fillOpacity: 0.85 }),
       P.tip(dots, P.pointer({
@@ -136,10 +146,11 @@ export function roofline({ ops, words, peak, bandwidth, pinned, width, height, s
     ],
   }));
   const at = (v) => ({ x: figure.scale("x").apply(v.x), y: figure.scale("y").apply(v.y), r: figure.scale("r").apply(v.share ?? 0) });
-  const marks = dots.map(at), shares = [...dots].sort((a, b) => b.share - a.share).filter((o) => o.share >= 0.01);
+  const marks = [...dots.map(at), ...along(roof.map(at)), ...lower.flatMap((r) => along([at(r), at({ x: r.end, y: r.y })]))], shares = [...dots].sort((a, b) => b.share - a.share).filter((o) => o.share >= 0.01);
   figure.points = dots;
   write(figure, [
-    { ...at({ x: ridge, y: peak }), r: 2, text: si(peak, "FLOP/s") }, { ...at({ x: Math.sqrt(low * ridge), y: Math.sqrt(low * ridge) * bandwidth }), r: 2, text: si(bandwidth, "B/s") },
+    ...[{ format: roofs[0].format, x: ridge, y: peak }, ...lower].map((r) => ({ ...at({ x: xs[1], y: r.y }), r: 0, text: `${si(r.y, width < 500 ? "" : "FLOP/s")} ${r.format}`, around: r.y === peak ? [[-1, -1]] : [[-1, 1], [-1, -1]] })),
+    { ...at({ x: Math.sqrt(low * ridge), y: Math.sqrt(low * ridge) * bandwidth }), r: 0, text: si(bandwidth, "B/s"), around: ABOVE },
     ...shares.map((o) => ({ ...at(o), text: o.name })),
   ], marks, width, height);
   return watched(figure, (o) => seen(o?.key ?? null), (o) => chosen(o.key));
@@ -159,9 +170,9 @@ export function curve({ rows, key, measured, pinned, limit, xlabel = "batch (seq
   const of = (list) => (list ?? []).filter((r) => r[`${key}_s`] > 0);
   const shown = of(rows), old = of(pinned), band = shown.map((r) => ({ [x]: r[x], low: r[`${key}_low_s`] ?? r[`${key}_s`], high: r[`${key}_high_s`] ?? r[`${key}_slow_s`] })).filter((r) => r.high);
   const dom = span([...shown, ...old].flatMap((r) => [r[`${key}_s`], r[`${key}_floor_s`]]).concat(band.flatMap((r) => [r.low, r.high]), measured.map((m) => m.value), limit ? [limit] : []), 1.15, 1.15);
-  const along = [...shown, ...old].map((r) => r[x]), wide = along.length ? [Math.min(...along), Math.max(...along)] : [1, 2];
+  const at = [...shown, ...old].map((r) => r[x]), wide = at.length ? [Math.min(...at), Math.max(...at)] : [1, 2];
   const figure = P.plot(base(width, height, {
-    x: { type: "log", base: 2, domain: wide[0] === wide[1] ? [wide[0], wide[0] * 2] : wide, label: xlabel, labelArrow: "none", grid: true, ticks: x === "batch" ? shown.map((r) => r[x]).filter((_, i, all) => all.length < 8 || width > 480 || i % 2 === 0) : 6, tickFormat: (v) => si(v) },
+    x: { type: "log", base: 2, domain: wide[0] === wide[1] ? [wide[0], wide[0] * 2] : wide, label: xlabel, labelArrow: "none", grid: true, ticks: x === "batch" ? shown.map((r) => r[x]).filter((_, i, all) => all.length < 8 || width > 480 || i % 2 === 0) : 6, tickFormat: plain },
     y: up(dom, name, (v) => si(v, "s"), height),
     marks: [
       P.areaY(band, { x, y1: "low", y2: "high", fill: color, fillOpacity: 0.18 }),
@@ -172,7 +183,7 @@ export function curve({ rows, key, measured, pinned, limit, xlabel = "batch (seq
       P.dot(measured, { x: "batch", y: "value", symbol: "cross", stroke: "var(--ink)", strokeWidth: 2, r: 5 }),
       limit ? P.ruleY([limit], { stroke: "var(--alarm)", strokeDasharray: "5,3" }) : null,
       P.tip(shown, P.pointerX({
-        x, y: `${key}_s`, ...tip, title: (r) => `${x} ${si(r[x])}: ${name} ${si(r[`${key}_s`], "s")}` +
+        x, y: `${key}_s`, ...tip, title: (r) => `${x} ${plain(r[x])}: ${name} ${si(r[`${key}_s`], "s")}` +
           (r[`${key}_low_s`] !== undefined ? `\n90 % interval ${si(r[`${key}_low_s`], "s")} to ${si(r[`${key}_high_s`], "s")}\nfloor ${si(r[`${key}_floor_s`], "s")}` : "") + (r[`${key}_slow_s`] ? `\nslow end of the interval ${si(r[`${key}_slow_s`], "s")}` : ""),
       })),
     ],
@@ -188,8 +199,11 @@ export function point(figure, key, x, at, value) {
 }
 
 const priceOf = (priced) => (priced ? "usd_mtok" : "tok_s_gpu");
+// usable are the points that a chart of cost over speed can show.
+export const usable = (list, priced) => list.filter((r) => r.tpot_s > 0 && r[priceOf(priced)] > 0).map((r) => ({ ...r, user: 1 / r.tpot_s }));
+
 // frontier are the points that no other betters in speed for a user and in cost, the fastest first.
-function frontier(points, priced) {
+export function frontier(points, priced) {
   const y = priceOf(priced), front = [];
   for (const p of [...points].sort((a, b) => b.user - a.user)) if (!front.length || (priced ? p[y] < front.at(-1)[y] : p[y] > front.at(-1)[y])) front.push(p);
   return front;
@@ -204,12 +218,11 @@ function crowd(points, at) {
 // pareto draws cost over speed of cards and splits; what nothing betters is joined.
 export function pareto({ rows, pinned, priced, width, height, chosen }) {
   const y = priceOf(priced);
-  const usable = (list) => list.filter((r) => r.tpot_s > 0 && r[y] > 0).map((r) => ({ ...r, user: 1 / r.tpot_s }));
-  const points = usable(rows), front = frontier(points, priced), old = frontier(usable(pinned), priced), on = new Set(front);
+  const points = usable(rows, priced), front = frontier(points, priced), old = frontier(usable(pinned, priced), priced), on = new Set(front);
   const xs = span([...points, ...old].map((p) => p.user), 1.4, width < 500 ? 5 : 3), ys = span([...points, ...old].map((p) => p[y]));
   const name = (p) => `${p.gpus} × ${p.gpu}`, short = (p) => name(p).replace(/-\d+gb$/, "");
   const figure = P.plot(base(width, height, {
-    x: across(xs, "tokens a second for each user", (v) => si(v), width), y: up(ys, priced ? "$ per million generated tokens" : "tokens a second per GPU", (v) => si(v), height),
+    x: across(xs, "tokens a second for each user", plain, width), y: up(ys, priced ? "$ per million generated tokens" : "tokens a second per GPU", plain, height),
     marks: [
       (index, scales) => crowd(points.filter((p) => !on.has(p)), (p) => [scales.x(p.user), scales.y(p[y])]),
       P.line(old, { x: "user", y, stroke: "var(--faint)", curve: "step-before", strokeWidth: 1.5, strokeDasharray: "6,3" }),
@@ -217,14 +230,14 @@ export function pareto({ rows, pinned, priced, width, height, chosen }) {
       P.dot(front, { x: "user", y, r: 4.5, symbol: "square", fill: "var(--series-0)", stroke: "var(--paper)" }),
       P.tip(points, P.pointer({
         x: "user", y, ...tip,
-        title: (p) => `${name(p)}, TP ${p.tp}, batch ${p.batch}\n${si(p.user)} tok/s a user, TTFT ${si(p.ttft_s, "s")}\n${p.usd_mtok ? `$${Number(p.usd_mtok.toPrecision(3))} per million, ` : ""}${si(p.tok_s_gpu)} tok/s per GPU\nclick to adopt`,
+        title: (p) => `${name(p)}, TP ${p.tp}, batch ${p.batch}\n${plain(p.user)} tok/s a user, TTFT ${si(p.ttft_s, "s")}\n${p.usd_mtok ? `$${Number(p.usd_mtok.toPrecision(3))} per million, ` : ""}${plain(p.tok_s_gpu)} tok/s per GPU\nclick to adopt`,
       })),
     ],
   }));
   if (points.length) {
     const at = (p) => ({ x: figure.scale("x").apply(p.user), y: figure.scale("y").apply(p[y]), r: 5 });
-    const named = front.filter((p, i) => front.findIndex((q) => short(q) === short(p)) === i);
-    write(figure, named.map((p) => ({ ...at(p), text: short(p), around: TO_RIGHT })), front.map(at), width, height);
+    const named = front.filter((p, i) => front.findIndex((q) => short(q) === short(p)) === i), steps = front.flatMap((p, i) => (i ? [{ user: front[i - 1].user, [y]: p[y] }, p] : [p]));
+    write(figure, [front[0], front.at(-1), ...named.slice(1)].filter((p, i, all) => all.indexOf(p) === i).map((p) => ({ ...at(p), text: short(p), around: TO_RIGHT })), [...front.map(at), ...along(steps.map(at))], width, height);
   }
   return watched(figure, null, chosen);
 }
@@ -235,18 +248,21 @@ export function star(figure, current, old, priced) {
   marked(figure, [...sign(old, { fill: "var(--paper)" }), ...sign(current, { fill: "var(--series-1)" })]);
 }
 
+// METRICS are the measured times with their colours and shapes.
+export const METRICS = [["ttft_s", "TTFT", "var(--series-0)", "square", "□"], ["tpot_s", "TPOT", "var(--series-1)", "circle", "○"], ["ttlt_s", "TTLT", "var(--series-2)", "triangle", "△"]];
+
 // accuracy draws predicted over measured times.
 export function accuracy({ points, pinned, own, width, height }) {
   const all = [...points, ...pinned, ...own];
   const dom = span(all.flatMap((p) => [p.value, p.predicted]));
-  const kinds = ["ttft_s", "tpot_s", "ttlt_s"];
+  const kinds = METRICS.map(([key]) => key), colors = Object.fromEntries(METRICS.map(([key, , color]) => [key, color]));
   return P.plot(base(width, height, {
     x: across(dom, "measured", (v) => si(v, "s"), width), y: up(dom, "predicted", (v) => si(v, "s"), height),
-    symbol: { domain: kinds, range: ["square", "circle", "triangle"] },
+    symbol: { domain: kinds, range: METRICS.map(([, , , shape]) => shape) },
     marks: [
       P.line([{ v: dom[0] }, { v: dom[1] }], { x: "v", y: "v", stroke: "var(--faint)" }),
       P.dot(pinned, { x: "value", y: "predicted", symbol: "metric", stroke: "var(--faint)", strokeDasharray: "2,2", r: 4 }),
-      P.dot(points, { x: "value", y: "predicted", symbol: "metric", stroke: (p) => (p.metric === "tpot_s" ? "var(--series-1)" : "var(--series-0)"), r: 3 }),
+      P.dot(points, { x: "value", y: "predicted", symbol: "metric", stroke: (p) => colors[p.metric], r: 3 }),
       P.dot(own, { x: "value", y: "predicted", symbol: "cross", stroke: "var(--alarm)", strokeWidth: 2.5, r: 6 }),
       P.tip(all, P.pointer({
         x: "value", y: "predicted", ...tip,

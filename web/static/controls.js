@@ -11,7 +11,7 @@ function Choice({ id, label, hint, value, values, refused, first, off, onchange 
   const no = refused?.[id];
   const options = useMemo(() => [...new Set([...values, value ?? ""])].filter(Boolean).map((v) => {
     const why = no?.[v];
-    return html`<option key=${v} value=${v} disabled=${why !== undefined && v !== value} title=${why ?? ""}>${v}${why !== undefined ? ` (${short(why)})` : ""}</option>`;
+    return html`<option key=${v} value=${v} disabled=${why !== undefined && v !== value} title=${why ?? ""}>${v}${why !== undefined && v !== value ? ` (${short(why)})` : ""}</option>`;
   }), [values.length, value, no]);
   return html`<div class="control">
     <label for=${id}>${label}</label>
@@ -75,15 +75,17 @@ function GPUChoice({ value, catalog, refused, onchange }) {
       ${!found && html`<option value=${value}>${value}</option>`}
       ${groups}
     </select>
-    <p class="about">${found ? `${((found.driver_memory_bytes ?? found.memory_bytes) / 1e9).toPrecision(3)} GB, ${(found.bandwidth_bytes_per_s / 1e12).toPrecision(3)} TB/s${found.price_usd_per_hour ? `, $${found.price_usd_per_hour}/h` : ", no price known"}` : "\u00a0"}</p>
+    <p class="about">${found ? `${(found.memory_bytes / 1e9).toPrecision(3)} GB, ${(found.bandwidth_bytes_per_s / 1e12).toPrecision(3)} TB/s${found.price_usd_per_hour ? `, $${found.price_usd_per_hour}/h` : ", no price known"}` : "\u00a0"}</p>
   </div>`;
 }
 
-const Group = ({ title, children, open = true }) => html`<details class="group" open=${open}><summary>${title}</summary>${children}</details>`;
+// On a narrow window the verdict stands below the settings, of which only the first are open then.
+const narrow = matchMedia("(max-width: 820px)").matches;
+const Group = ({ title, children, open = !narrow }) => html`<details class="group" open=${open}><summary>${title}</summary>${children}</details>`;
 
 const seen = () => finish("choices");
 
-export const Controls = kept(function Controls({ state, set, catalog, refused, here, take }) {
+export const Controls = kept(function Controls({ state, set, catalog, refused, here, take, utilization }) {
   const f = state.flags, load = state.view.load;
   const flag = (name) => (value) => set((s) => { s.flags[name] = String(value); });
   const usage = (name) => catalog?.flags[name]?.usage ?? "", fallback = (name) => catalog?.flags[name]?.default ?? "";
@@ -95,7 +97,7 @@ export const Controls = kept(function Controls({ state, set, catalog, refused, h
   const split = (id, label, values) => choose(id, label, values, { value: f[id] || "1", onchange: (v) => flag(id)(v === "1" ? "" : v) });
   const target = (id, label, unit) => html`<${Target} id=${id} label=${label} unit=${unit} value=${state.targets[id]} onchange=${(v) => set((s) => { if (v) s.targets[id] = v; else delete s.targets[id]; })} />`;
   return html`<aside aria-label="Settings" onPointerEnter=${seen} onFocusIn=${seen}>
-    <${Group} title="Model and GPU">
+    <${Group} title="Model and GPU" open>
       <${ModelChoice} value=${f.model} catalog=${catalog} here=${here} take=${take} onchange=${(v) => set((s) => { s.flags.model = v; for (const n of ["weights", "kv", "act", "expert-skew"]) delete s.flags[n]; })} />
       <${GPUChoice} value=${f.gpu} catalog=${catalog} refused=${refused} onchange=${(v) => set((s) => { s.flags.gpu = v; delete s.flags.price; })} />
       ${here?.gpus?.length > 0 && html`<p class="about">This machine: ${here.gpus.map((g) => html`<button type="button" key=${g.uuid ?? g.name} disabled=${!g.key} onClick=${() => flag("gpu")(g.key)}>${g.name}</button>`)}</p>`}
@@ -107,10 +109,10 @@ export const Controls = kept(function Controls({ state, set, catalog, refused, h
       </div>
       <div class="two">
         ${choose("micro-batches", "Micro-batches", ["1", "2", "4", "8", "16"], { first: "default: 1", off: Number(f.pp || 1) === 1 && "Only a pipeline has them: choose PP above 1" })}
-        ${choose("gpus-per-node", "GPUs of a node", ["1", "2", "4", "8", "16", "72"], { first: "usual", off: gpus === 1 && "One GPU needs no node" })}
+        ${choose("gpus-per-node", "GPUs per node", ["1", "2", "4", "8", "16", "72"], { first: "default", off: gpus === 1 && "One GPU needs no node" })}
       </div>
       <label class="radio" title=${Number(f.tp || 1) === 1 ? "It splits the tokens over the TP ranks: choose TP above 1" : usage("sp")}><input type="checkbox" id="sp" disabled=${Number(f.tp || 1) === 1} checked=${f.sp === "true"} onChange=${(e) => flag("sp")(e.target.checked ? "true" : "")} />Sequence parallelism</label>
-      ${amount("expert-skew", "Expert skew", "Zipf exponent", { min: 0, max: 2, step: 0.05, fallback: "0", off: dense && "This model has no experts" })}
+      ${amount("expert-skew", "Expert skew", "Zipf's s", { min: 0, max: 2, step: 0.05, fallback: "0", off: dense && "This model has no experts" })}
     <//>
     <${Group} title="Formats">
       ${choose("weights", "Weights", catalog?.choices.weights ?? [], { first: "the checkpoint's" })}
@@ -119,21 +121,21 @@ export const Controls = kept(function Controls({ state, set, catalog, refused, h
         ${choose("act", "Activations", catalog?.choices.act ?? [], { first: "the scheme's" })}
       </div>
     <//>
-    <${Group} title="Load">
+    <${Group} title="Load" open>
       <fieldset class="row"><legend class="sr">Load is given as</legend>
-        ${[["batch", "Batch"], ["rate", "Rate"], ["concurrency", "Clients"]].map(([v, name]) => html`<label key=${v} class="radio"><input type="radio" name="load" value=${v} checked=${load === v} onChange=${() => set((s) => { s.view.load = v; })} />${name}</label>`)}
+        ${[["batch", "Batch"], ["rate", "Rate"], ["concurrency", "Concurrency"]].map(([v, name]) => html`<label key=${v} class="radio"><input type="radio" name="load" value=${v} checked=${load === v} onChange=${() => set((s) => { s.view.load = v; })} />${name}</label>`)}
       </fieldset>
       ${load === "batch" && amount("batch", "Batch", "sequences", { min: 1, max: 1024, log: true })}
       ${load === "rate" && amount("rate", "Rate", "requests/s", { min: 0.1, max: 100, step: 0.1, fallback: "1" })}
-      ${load === "concurrency" && amount("concurrency", "Clients", "at a time", { min: 1, max: 1024, log: true, fallback: "8" })}
+      ${load === "concurrency" && amount("concurrency", "Concurrency", "requests", { min: 1, max: 1024, log: true, fallback: "8" })}
       ${amount("prompt-len", "Prompt", "tokens", { min: 1, max: 131072, log: true })}
       ${amount("gen-len", "Generated", "tokens", { min: 1, max: 16384, log: true })}
       ${load === "rate" && amount("prefill-replicas", "Prefill replicas", "besides DP", { min: 0, max: 16, fallback: "0" })}
       ${load === "batch" ? amount("cached-prefix", "Prefix hit", "tokens", { min: 0, max: Math.max(Number(f["prompt-len"] || 1024) - 1, 1) }) : amount("prefix-hit-rate", "Prefix hit", "share", { min: 0, max: 0.95, step: 0.05 })}
     <//>
     <${Group} title="Limits and price">
-      ${amount("max-num-batched-tokens", "Chunk budget", "tokens a step", { min: 0, max: 32768, step: 256 })}
-      ${amount("memory-utilization", "Memory use", "share", { min: 0.5, max: 1, step: 0.01, fallback: "" })}
+      ${amount("max-num-batched-tokens", "Chunk budget", "tokens a step", { min: 0, max: 32768, step: 256, fallback: "default" })}
+      ${amount("memory-utilization", "Memory utilization", "share", { min: 0.5, max: 1, step: 0.01, fallback: utilization })}
       ${amount("price", "Price", "$/GPU-hour", { min: 0, max: 15, step: 0.05, fallback: catalog?.gpus.find((g) => g.key === f.gpu)?.price_usd_per_hour ?? "" })}
       <label class="radio"><input type="checkbox" id="calibration" checked=${f.calibration === "default"} onChange=${(e) => flag("calibration")(e.target.checked ? "default" : "")} />Ignore what was measured on this GPU</label>
     <//>
@@ -141,4 +143,4 @@ export const Controls = kept(function Controls({ state, set, catalog, refused, h
       <div class="two">${target("ttft", "TTFT", "ms")}${target("tpot", "TPOT", "ms")}${target("tps", "Throughput", "tok/s")}${target("usd", "Cost", "$/M")}</div>
     <//>
   </aside>`;
-}, null, "state", "catalog", "refused", "here");
+}, null, "state", "catalog", "refused", "here", "utilization");

@@ -99,7 +99,7 @@ export function useFigures(state, catalog) {
   const oldPareto = useAnswer(second, "pareto", "cards of A", pin && cards && overCards(pin, cards, again), points);
   const refused = useRefused(flags, catalog, again);
   return {
-    flags, error: main.error ?? under.error ?? null, under: useLoad(under), oldUnder: useLoad(oldUnder), doc: main.doc ?? null, words: main.words ?? null, old: pinned.doc ?? null, oldWords: pinned.words ?? null, graph: main.graph ?? null,
+    flags, error: main.error ?? null, noState: (!main.error && under.error) || null, under: useLoad(under), oldUnder: useLoad(oldUnder), doc: main.doc ?? null, words: main.words ?? null, old: pinned.doc ?? null, oldWords: pinned.words ?? null, graph: main.graph ?? null, oldGraph: pinned.graph ?? null,
     curve: curve.list ?? EMPTY, oldCurve: oldCurve.list ?? EMPTY, rates: rates.list ?? EMPTY, oldRates: oldRates.list ?? EMPTY, pareto: pareto.list ?? EMPTY, oldPareto: oldPareto.list ?? EMPTY, refused,
   };
 }

@@ -1,9 +1,10 @@
 // The model as a graph, laid out by dagre and zoomed by d3.
 import { h, htm, useEffect, useMemo, useRef, Graph, layout, select, zoom, zoomIdentity } from "./libraries.js";
-import { letterOf } from "./charts.js";
+import { letterOf, opKey } from "./charts.js";
 const html = htm.bind(h);
 
 const WIDE = 196, HIGH = 46, GAP = 46, HEAD = 40;
+const LEGIBLE = 0.75, LEAST = 0.65; // the scale at which texts are read well, and below which they are not
 
 // known are the groups that were laid out, by their shape: most changes leave most of them as they are.
 const known = new Map(), MOST = 40;
@@ -47,43 +48,74 @@ function arranged(doc) {
 const path = (points) => "M" + points.map(([a, b]) => `${a.toFixed(1)},${b.toFixed(1)}`).join("L");
 const cut = (text, n) => (text.length > n ? text.slice(0, n - 1) + "…" : text);
 
-export function ModelGraph({ doc, phase, selected, onselect, was }) {
+const operatorsOf = (n) => n.operators.map(([layer, name]) => opKey({ layer, name }));
+
+// shares are what each node of a graph takes of a phase, by what it does and, where several do the same, by their order.
+function shares(doc, phase) {
+  const all = new Map();
+  for (const n of doc?.groups.flatMap((g) => g.nodes) ?? []) {
+    const key = n.operators.join();
+    all.set(key, [...(all.get(key) ?? []), n[phase]?.share]);
+  }
+  return all;
+}
+
+// beside gives each node its share in A.
+function beside(doc, old, phase) {
+  const left = shares(old, phase);
+  return new Map(doc.groups.flatMap((g) => g.nodes).map((n) => [n.id, left.get(n.operators.join())?.shift()]));
+}
+
+export function ModelGraph({ doc, phase, selected, onselect, old }) {
   const svg = useRef(), inner = useRef(), zoomed = useRef(), moved = useRef(false);
   const shape = useMemo(() => JSON.stringify([doc.groups.map((g) => [g.nodes.map((n) => n.id), g.sums]), doc.flows]), [doc]);
   const laid = useMemo(() => arranged(doc), [shape]);
-  const groups = doc.groups.map((g, i) => ({ ...laid.groups[i], ...g }));
-  const fit = () => {
-    const box = svg.current.getBoundingClientRect();
-    const k = Math.min(box.width / (laid.width + 20), box.height / (laid.height + 20), 1);
+  const groups = doc.groups.map((g, i) => ({ ...laid.groups[i], ...g })), chosen = groups.flatMap((g) => g.nodes).filter((n) => operatorsOf(n).includes(selected)), was = beside(doc, old, phase);
+  // fit shows the whole graph or, at first, no less than can be read of it: the top, and the layers where it is wider.
+  const fit = (legible) => {
+    const box = svg.current.getBoundingClientRect(), across = box.width / (laid.width + 20);
+    const k = Math.max(Math.min(across, box.height / (laid.height + 20), 1), legible ? Math.min(LEGIBLE, Math.max(across, LEAST)) : 0), layers = groups.find((g) => g.title) ?? { x: 0, width: laid.width };
+    const x = laid.width * k <= box.width ? (box.width - laid.width * k) / 2 : Math.min(box.width / 2 - (layers.x + layers.width / 2) * k, 8);
     moved.current = false;
-    select(svg.current).call(zoomed.current.transform, zoomIdentity.translate(Math.max((box.width - laid.width * k) / 2, 8), 8).scale(k));
+    select(svg.current).call(zoomed.current.transform, zoomIdentity.translate(x, 8).scale(k));
   };
   useEffect(() => {
     zoomed.current = zoom().scaleExtent([0.1, 3]).filter((e) => (e.type === "wheel" ? e.ctrlKey || document.activeElement === svg.current : !e.button))
       .on("zoom", ({ transform, sourceEvent }) => { moved.current ||= !!sourceEvent; inner.current.setAttribute("transform", transform); });
     select(svg.current).call(zoomed.current).on("dblclick.zoom", null);
     // The observer also reports the first size. What the user has moved stays where it is.
-    const size = new ResizeObserver(() => { if (!moved.current) fit(); });
+    const size = new ResizeObserver(() => { if (!moved.current) fit(true); });
     size.observe(svg.current);
     return () => size.disconnect();
   }, [shape]);
-  useEffect(() => { // paper is narrower than the window: the drawing shrinks as a whole
-    const before = () => svg.current.setAttribute("viewBox", `0 0 ${svg.current.clientWidth} ${svg.current.clientHeight}`), after = () => svg.current.removeAttribute("viewBox");
+  useEffect(() => { // an operator that was chosen elsewhere comes into sight
+    const node = inner.current.querySelector(".chosen")?.getBoundingClientRect(), box = svg.current.getBoundingClientRect(), at = laid.place.get(chosen[0]?.id);
+    if (node && (node.top < box.top || node.bottom > box.bottom || node.left < box.left || node.right > box.right)) select(svg.current).call(zoomed.current.translateTo, at.x, at.y);
+  }, [selected]);
+  useEffect(() => { // on paper nobody moves it: the whole is drawn
+    let shown;
+    const before = () => {
+      shown = inner.current.getAttribute("transform");
+      inner.current.removeAttribute("transform");
+      svg.current.setAttribute("viewBox", `-8 -8 ${laid.width + 16} ${laid.height + 16}`);
+    };
+    const after = () => { inner.current.setAttribute("transform", shown); svg.current.removeAttribute("viewBox"); };
     addEventListener("beforeprint", before); addEventListener("afterprint", after);
     return () => { removeEventListener("beforeprint", before); removeEventListener("afterprint", after); };
-  }, []);
+  }, [laid]);
+  const whole = () => fit(false);
   const by = (k) => { moved.current = true; select(svg.current).call(zoomed.current.scaleBy, k); };
   const move = (x, y) => { moved.current = true; select(svg.current).call(zoomed.current.translateBy, x, y); };
   const keys = (e) => {
-    const act = { "+": () => by(1.25), "=": () => by(1.25), "-": () => by(0.8), 0: fit, ArrowLeft: () => move(60, 0), ArrowRight: () => move(-60, 0), ArrowUp: () => move(0, 60), ArrowDown: () => move(0, -60) }[e.key];
+    const act = { "+": () => by(1.25), "=": () => by(1.25), "-": () => by(0.8), 0: whole, ArrowLeft: () => move(60, 0), ArrowRight: () => move(-60, 0), ArrowUp: () => move(0, 60), ArrowDown: () => move(0, -60) }[e.key];
     if (act) { act(); e.preventDefault(); }
   };
   return html`<div class="graph">
     <div class="row tools">
       <button type="button" onClick=${() => by(1.25)} aria-label="Zoom in">+</button>
       <button type="button" onClick=${() => by(0.8)} aria-label="Zoom out">−</button>
-      <button type="button" onClick=${fit}>Fit</button>
-      <span class="hint">Drag to move; Ctrl and the wheel, or + and −, to zoom. ${doc.strip}</span>
+      <button type="button" onClick=${whole}>Fit</button>
+      <span class="hint">Drag to move; Ctrl and the wheel, or + and −, to zoom. ${doc.strip && `${doc.strip}, lettered from left to right.`}</span>
     </div>
     <svg ref=${svg} class="export" tabindex="0" role="group" aria-label=${`The model as a graph: ${doc.caption}`} onKeyDown=${keys}>
       <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0,0L8,4L0,8z" fill="var(--faint)" /></marker></defs>
@@ -98,7 +130,7 @@ export function ModelGraph({ doc, phase, selected, onselect, was }) {
             <text x=${g.x + 10} y="33" font-size="11" fill="var(--faint)">${cut(g.title.split(": ")[1] ?? "", Math.floor(g.width / 5.6))}</text>`}
           ${g.edges.map((f) => html`<path key=${f.from + f.to} d=${path(f.points)} fill="none" stroke=${f.residual ? "var(--ink)" : "var(--faint)"} stroke-width=${f.residual ? 1.8 : 1.2} stroke-dasharray=${f.branch ? "4,3" : null} marker-end="url(#arrow)" />`)}
           ${g.sums.map((s) => { const p = laid.place.get(s); return html`<g key=${s}><circle cx=${p.x} cy=${p.y} r="8" fill="var(--paper)" stroke="var(--ink)" /><path d=${`M${p.x - 4},${p.y}h8M${p.x},${p.y - 4}v8`} stroke="var(--ink)" /></g>`; })}
-          ${g.nodes.map((n) => html`<${Node} key=${n.id} n=${n} p=${laid.place.get(n.id)} work=${n[phase]} was=${was.get(n.name)} selected=${selected === n.name} onselect=${onselect} />`)}
+          ${g.nodes.map((n) => html`<${Node} key=${n.id} n=${n} p=${laid.place.get(n.id)} work=${n[phase]} was=${was.get(n.id)} selected=${chosen.includes(n)} onselect=${onselect} />`)}
         </g>`)}
       </g>
     </svg>
@@ -107,7 +139,7 @@ export function ModelGraph({ doc, phase, selected, onselect, was }) {
 
 function Node({ n, p, work, was, selected, onselect }) {
   const x = p.x - p.width / 2, y = p.y - p.height / 2, share = work?.share ?? 0, bar = Math.max(share * (p.width - 2), work ? 2 : 0);
-  return html`<g class="node" onClick=${() => onselect(n.name)}>
+  return html`<g class=${selected ? "node chosen" : "node"} onClick=${() => onselect(operatorsOf(n))}>
     <title>${n.name} ${n.shape} ${n.more}${work ? `: ${(100 * share).toFixed(1)} % of the phase, ${work.bound}-bound` : ": not in this phase"}</title>
     <rect x=${x} y=${y} width=${p.width} height=${p.height} rx="3" fill="var(--paper)" stroke=${selected ? "var(--alarm)" : "var(--faint)"} stroke-width=${selected ? 3 : 1} stroke-dasharray=${n.wire ? "5,3" : null} />
     <rect x=${x + 1} y=${y + p.height - 7} width=${bar} height="6" fill=${work ? `var(--${work.bound})` : "none"} />

@@ -15,16 +15,19 @@ const phaseOf = (doc, phase) => doc?.[phase] ?? doc?.prefill, wordsOf = (words, 
 export const Roofline = kept(function Roofline({ doc, words, old, phase, set, op, setOp, setHover }) {
   const p = phaseOf(doc, phase), q = phaseOf(old, phase);
   const hidden = p ? p.ops.filter((o) => !(o.intensity > 0 && o.flops > 0)).length : 0;
-  return html`<${Panel} id="roofline" title="Roofline" tools=${html`<${PhaseSwitch} id="roof" phase=${phase} set=${set} />`}
+  return html`<${Panel} id="roofline" title="Roofline" wide tools=${html`<${PhaseSwitch} id="roof" phase=${phase} set=${set} />`}
     about=${p ? `${p.ops.length - hidden} operators with products; size is the share of the phase's time. Select one to find it in the table and the graph.` : ""}>
-    <${Chart} height=${380} label="Roofline: FLOP/s of operators over their arithmetic intensity" ready=${!!doc} on=${[doc, old, phase]} signs=${[op]} sign=${(f) => charts.select(f, op)}
-      draw=${(width, height) => charts.roofline({ ops: p?.ops ?? [], words: wordsOf(words, phase), peak: words?.peak_flop_per_s ?? 1e15, bandwidth: words?.bandwidth_bytes_per_s ?? 1e12, pinned: q?.ops, width, height, seen: setHover, chosen: (k) => setOp((now) => (k === now ? null : k)) })} />
+    <${Chart} height=${380} label="Roofline: FLOP/s of operators over their arithmetic intensity" ready=${!!doc && words?.roofs?.length > 0} on=${[doc, old, phase]} signs=${[op]} sign=${(f) => charts.select(f, op)}
+      draw=${(width, height) => charts.roofline({ ops: p?.ops ?? [], words: wordsOf(words, phase), roofs: words.roofs, bandwidth: words.bandwidth_bytes_per_s, pinned: q?.ops, width, height, seen: setHover, chosen: (k) => setOp((now) => (k === now ? null : k)) })} />
     ${legend}
   <//>`;
 }, "roofline", "doc", "words", "old", "phase", "op");
 
+// timesOf is how often an operator takes its time in A.
+const timesOf = (now, was) => (!was ? "new" : was.expected_s > 0 ? (now.expected_s / was.expected_s).toPrecision(3) : "–");
+
 const COLUMNS = [
-  ["name", "Operator", "text"], ["layer", "Layer", "text"], ["bound", "Bound", "text"], ["expected_s", "Time", "expected"], ["share", "Share", "share"],
+  ["name", "Operator", "text"], ["expected_s", "Time", "expected"], ["share", "Share", "share"], ["bound", "Bound", "text"], ["layer", "Layer", "text"],
   ["floor_s", "Floor", "floor"], ["flops", "FLOPs", "flops"], ["bytes", "Bytes", "bytes"], ["intensity", "FLOP/B", "intensity"],
 ];
 
@@ -39,26 +42,29 @@ export const Operators = kept(function Operators({ doc, words, old, phase, set, 
     const row = op && body.current?.querySelector(`[aria-selected="true"]`), box = body.current?.closest(".scroll");
     if (row && box) box.scrollTop = Math.max(row.offsetTop - box.clientHeight / 2, 0);
   }, [op]);
-  return html`<${Panel} id="operators" title="Operators" drawn=${false} tools=${html`<${PhaseSwitch} id="ops" phase=${phase} set=${set} />`}>
+  return html`<${Panel} id="operators" title="Operators" wide drawn=${false} tools=${html`<${PhaseSwitch} id="ops" phase=${phase} set=${set} />`}>
     <div class="scroll tall" tabindex="0" role="region" aria-label="Table of operators"><table class="ops fixed">
       <thead><tr>${COLUMNS.map(([key, name, kind]) => html`<th key=${key} scope="col" class=${kind === "text" ? "" : "n"} aria-sort=${sort[0] === key ? (sort[1] > 0 ? "descending" : "ascending") : "none"}>
         <button type="button" onClick=${() => setSort((s) => (s[0] === key ? (s[1] > 0 ? [key, -1] : ["", 1]) : [key, 1]))}>${name}</button></th>`)}${old && html`<th scope="col" class="n">× A</th>`}</tr></thead>
       <tbody ref=${body}>${rows.map((o, i) => html`<tr key=${i} tabindex="0" aria-selected=${op === o.key} class=${hover === o.key ? "hover" : ""} onClick=${() => setOp(op === o.key ? null : o.key)}
           onKeyDown=${(e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); setOp(op === o.key ? null : o.key); } }} onPointerEnter=${() => setHover(o.key)} onPointerLeave=${() => setHover(null)}>
-        <th scope="row" title=${o.name}>${o.name}${o.in && html`<small> in ${o.in}</small>`}</th><td title=${o.layer}>${o.layer}${o.layers > 1 ? html` <small>× ${o.layers}</small>` : ""}</td>
+        <th scope="row" title=${o.name}>${o.name}${o.in && html`<small> in ${o.in}</small>`}</th>
+        <td class="n">${o.words.expected}</td><td class="n share">${o.share >= 0.005 && html`<span class=${`fill ${o.bound}`} style=${{ width: `${Math.min(100 * o.share, 100)}%` }}></span>`}<span class="over">${o.words.share}</span></td>
         <td><i class=${`mark ${o.bound}`} aria-hidden="true"></i> ${o.bound}</td>
-        <td class="n">${o.words.expected}</td><td class="n share"><span class=${`fill ${o.bound}`} style=${{ width: `${Math.min(100 * o.share, 100)}%` }}></span><span class="over">${o.words.share}</span></td>
+        <td title=${o.layer}>${o.layer}${o.layers > 1 ? html` <small>× ${o.layers}</small>` : ""}</td>
         <td class="n">${o.words.floor}</td><td class="n">${o.words.flops}</td><td class="n">${o.words.bytes}</td><td class="n">${o.words.intensity}</td>
-        ${old && html`<td class="n">${before.has(o.key) && before.get(o.key).expected_s > 0 ? (o.expected_s / before.get(o.key).expected_s).toPrecision(3) : "new"}</td>`}</tr>`)}</tbody>
+        ${old && html`<td class="n">${timesOf(o, before.get(o.key))}</td>`}</tr>`)}</tbody>
     </table></div>
   <//>`;
 }, "operators", "doc", "words", "old", "phase", "op", "hover");
 
-export const GraphView = kept(function GraphView({ graph, phase, set, op, setOp, doc, old }) {
-  const p = phaseOf(doc, phase), name = op?.split("\u0000")[1] ?? null;
-  const was = new Map((phaseOf(old, phase)?.ops ?? []).map((o) => [o.name, o.share]));
-  const choose = (n) => { const o = p?.ops.find((x) => x.name === n); setOp(o && charts.opKey(o) !== op ? charts.opKey(o) : null); };
-  return html`<${Panel} id="graph" title="Model" wide tools=${html`<${PhaseSwitch} id="graph" phase=${phase} set=${set} />`} about="One layer of each kind; bars are shares of the phase's time, on one GPU of each stage. Dashed boxes are collectives.">
-    ${graph ? html`<${ModelGraph} doc=${graph} phase=${phase} selected=${name} onselect=${choose} was=${was} />` : html`<div class="graph empty"></div>`}
+export const GraphView = kept(function GraphView({ graph, oldGraph, phase, set, op, setOp, doc }) {
+  // A node of several operators stands for the one that takes longest.
+  const choose = (keys) => {
+    const all = (phaseOf(doc, phase)?.ops ?? []).filter((o) => keys.includes(charts.opKey(o))).sort((a, b) => b.expected_s - a.expected_s);
+    if (all.length) setOp((now) => (keys.includes(now) ? null : charts.opKey(all[0])));
+  };
+  return html`<${Panel} id="graph" title="Model graph" wide tools=${html`<${PhaseSwitch} id="graph" phase=${phase} set=${set} />`} about="One layer of each kind; bars are shares of the phase's time, on one GPU of each stage. Dashed boxes are collectives, heavy lines the residual stream.">
+    ${graph ? html`<${ModelGraph} doc=${graph} phase=${phase} selected=${op} onselect=${choose} old=${oldGraph} />` : html`<div class="graph empty"></div>`}
   <//>`;
-}, "graph", "graph", "phase", "op", "doc", "old");
+}, "graph", "graph", "oldGraph", "phase", "op", "doc");

@@ -34,12 +34,15 @@ function met(key, targets, doc, words, under) {
 
 const TILES = [["ttft", "TTFT"], ["tpot", "TPOT"], ["ttlt", "TTLT"], ["tps", "Throughput"], ["usd", "Cost"], ["j", "Energy"]]; // in places that stay where one has no figure
 
+// together keeps numbers and their units on one line.
+const together = (text) => text.replace(/(\d) /g, "$1\u00a0");
+
 function Tile({ name, now, was, m }) {
   return html`<div class="tile">
     <dt>${name}${m && html` <span class=${m.ok ? "ok" : "no"} title=${m.text}>${m.ok ? "✓" : "✗"} ${m.text}</span>`}</dt>
     <dd class="value">${now?.value ?? "–"}</dd>
     <dd class="interval">${now?.interval ? `${now.interval} (90 %)` : "\u00a0"}</dd>
-    <dd class="about">${now?.note || "\u00a0"}</dd>
+    <dd class="about">${now?.note ? together(now.note) : "\u00a0"}</dd>
     ${was && html`<dd class="diff">A ${was.value}; ${(now && ratio(now.si, was.si)) || "–"}</dd>`}
   </div>`;
 }
@@ -48,37 +51,42 @@ const lineOf = (words, key) => words?.headlines.find((x) => x.key === key);
 
 const NO_LOAD = Array.from({ length: 8 }, (_, i) => [`${i}`, "\u00a0"]); // until the first answer
 
-// Load is the steady state, with that of A below.
+// Load is the steady state, with that of A below. What comes first of a figure is what matters most.
 function Load({ rows, old }) {
   const before = new Map(old ?? []);
-  return html`<div id="under"><h3>Under load</h3><dl class="tiles load">${(rows ?? NO_LOAD).map(([name, text]) => html`<div key=${name} class="tile">
-    <dt>${rows ? name : "\u00a0"}</dt><dd>${text}</dd>${before.has(name) && html`<dd class="diff">A ${before.get(name)}</dd>`}</div>`)}</dl></div><h3>One request alone</h3>`;
+  return html`<div id="under"><h3>Under load</h3><dl class="tiles load">${(rows ?? NO_LOAD).map(([name, text]) => {
+    const [value, ...more] = text.split(", ");
+    return html`<div key=${name} class="tile">
+      <dt>${rows ? name : "\u00a0"}</dt><dd class="value">${value}</dd><dd class="about">${together(more.join(", ")) || "\u00a0"}</dd>
+      ${before.has(name) && html`<dd class="diff">A ${before.get(name)}</dd>`}</div>`;
+  })}</dl></div><h3>One request alone</h3>`;
 }
 
 // Line is the first sentence: whether it runs and how many targets it meets; then what the figures rest on.
-function Line({ error, doc, words, held }) {
+function Line({ error, noState, doc, words, held }) {
   const possible = doc?.verdict.possible, missed = held.filter((m) => !m.ok).length;
-  const targets = !held.length || !possible ? "" : missed ? `, misses ${missed} of ${held.length} targets` : `, meets ${held.length === 1 ? "the target" : `all ${held.length} targets`}`;
+  const targets = !held.length || !possible ? "" : missed ? `, misses ${missed} of ${held.length} targets` : `, meets ${["", "the target", "both targets"][held.length] ?? `all ${held.length} targets`}`;
   // Each sentence is one text, which stays in its place where its words change.
-  return html`<div class=${`verdict ${error || (doc && !possible) ? "no" : ""}`} role="status" aria-live="polite">
-    ${error ? html`<strong>Cannot be</strong> <span>${error}</span>` : !doc || !words ? "The estimator is loading." : html`
+  return html`<div class=${`verdict ${error || noState || (doc && !possible) ? "no" : ""}`} role="status" aria-live="polite">
+    ${error || noState ? html`<strong>${error ? "Not possible" : "No steady state"}</strong> <span>${error ?? noState}</span>` : !doc || !words ? "The estimator is loading." : html`
       <strong>${`${possible ? "Fits" : "Does not run"}${targets}`}</strong>
       ${" "}<span>${`${doc.model.name} on ${doc.gpu.count} × ${doc.gpu.name}, ${words.fits.replace(/^(yes|no): /, "")}.`}</span>
-      ${possible && html` <small>${`Rests on: ${words.basis}.`}</small>`}`}
+      ${" "}<small>${possible ? `Rests on: ${words.basis}.` : "Times are those of a GPU with enough memory and a model with enough context."}</small>`}
   </div>`;
 }
 
-export const Verdict = kept(function Verdict({ targets, error, doc, words, oldWords, flags, under, oldUnder }) {
+export const Verdict = kept(function Verdict({ targets, error, noState, doc, words, oldWords, flags, under, oldUnder }) {
   const now = error ? null : words, loaded = flags.rate || flags.concurrency, known = doc && now && (!loaded || under);
-  const held = known ? Object.keys(UNITS).map((k) => met(k, targets, doc, now, loaded && under.load)).filter(Boolean) : [], notes = doc?.warnings ?? [];
+  const held = known ? Object.keys(UNITS).map((k) => met(k, targets, doc, now, loaded && under.load)).filter(Boolean) : [], notes = (!error && doc?.warnings) || [];
   return html`<section id="verdict" class="wide" aria-labelledby="verdict-title">
     <h2 id="verdict-title" class="sr">Verdict</h2>
-    <${Line} error=${error} doc=${doc} words=${words} held=${held} />
-    ${loaded && !error && html`<${Load} rows=${under?.words} old=${oldUnder?.words} />`}
+    <${Line} error=${error} noState=${noState} doc=${doc} words=${words} held=${held} />
+    ${loaded && !error && !noState && html`<${Load} rows=${under?.words} old=${oldUnder?.words} />`}
+    ${noState && html`<h3>One request alone</h3>`}
     <dl class="tiles">
       ${TILES.map(([key, name]) => html`<${Tile} key=${key} name=${name} now=${lineOf(now, key)} was=${lineOf(oldWords, key)} m=${held.find((m) => m.key === key)} />`)}
     </dl>
     <details class="warnings"><summary>${notes.length} note${notes.length === 1 ? "" : "s"}</summary><ul>${notes.map((w) => html`<li key=${w}>${w}</li>`)}</ul></details>
     <p class="command" tabindex="0" role="group" aria-label="Command line"><code>${command(flags)}</code></p>
   </section>`;
-}, null, "targets", "error", "doc", "words", "oldWords", "flags", "under", "oldUnder");
+}, null, "targets", "error", "noState", "doc", "words", "oldWords", "flags", "under", "oldUnder");

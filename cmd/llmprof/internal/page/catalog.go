@@ -14,6 +14,7 @@ import (
 	"llmprof/models"
 	"llmprof/plots/colors"
 	"llmprof/roofline"
+	"llmprof/unit"
 )
 
 // A Catalog is what the page offers to choose from.
@@ -25,14 +26,25 @@ type Catalog struct {
 	Flags   map[string]flagInfo `json:"flags"`
 }
 
+// A catalogModel has what the page shows of a model before it is estimated: its sources and layers are in
+// "llmprof models show", and would be a fifth of what the page transfers beside its program.
 type catalogModel struct {
-	view.ModelSummary
-	Aliases []string `json:"aliases"`
+	Name         string   `json:"name"`
+	Aliases      []string `json:"aliases"`
+	ParamsTotal  int64    `json:"params_total"`
+	ParamsActive int64    `json:"params_active"`
+	Layers       int      `json:"layers"`
+	MaxContext   *int     `json:"max_context"`
 }
 
 type catalogGPU struct {
-	view.GPUDocument
-	Measured []string `json:"measured"` // engines for which constants were measured on it
+	Key       string               `json:"key"`
+	Name      string               `json:"name"`
+	Vendor    string               `json:"vendor"`
+	Memory    unit.Bytes           `json:"memory_bytes"` // as its driver reports it, where that is known
+	Bandwidth unit.BytesPerSec     `json:"bandwidth_bytes_per_s"`
+	Price     *unit.DollarsPerHour `json:"price_usd_per_hour"`
+	Measured  []string             `json:"measured"` // engines for which constants were measured on it
 }
 
 type flagInfo struct {
@@ -52,14 +64,15 @@ func NewCatalog(version string) (*Catalog, error) {
 		return nil, err
 	}
 	for _, m := range all {
-		c.Models = append(c.Models, catalogModel{view.SummarizeModel(m), table.Aliases(m.Name)})
+		s := view.SummarizeModel(m)
+		c.Models = append(c.Models, catalogModel{s.Name, table.Aliases(s.Name), s.ParamsTotal, s.ParamsActive, s.Layers, s.MaxContext})
 	}
 	gpus, err := hardware.Load(llmprof.HardwareTOML)
 	if err != nil {
 		return nil, err
 	}
 	for _, g := range gpus.All() {
-		one := catalogGPU{GPUDocument: view.DocumentGPU(&g), Measured: []string{}}
+		one := newCatalogGPU(&g)
 		for _, name := range engine.Names() {
 			file, err := hardware.BuiltIn(llmprof.Calibrations, &g, name)
 			if err != nil {
@@ -81,6 +94,15 @@ func NewCatalog(version string) (*Catalog, error) {
 		c.Flags[f.Name] = flagInfo{f.DefValue, usage}
 	})
 	return c, nil
+}
+
+func newCatalogGPU(g *hardware.GPU) catalogGPU {
+	d := view.DocumentGPU(g)
+	one := catalogGPU{Key: d.Key, Name: d.Name, Vendor: d.Vendor, Memory: d.Memory, Bandwidth: d.Bandwidth, Price: d.Price, Measured: []string{}}
+	if d.Driver != nil {
+		one.Memory = *d.Driver
+	}
+	return one
 }
 
 // Colors are the colours of the program's pictures as a style sheet, on light ground and

@@ -1,7 +1,9 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
@@ -28,8 +30,14 @@ type Words struct {
 	Prefill   []OpWords   `json:"prefill"`
 	Decode    []OpWords   `json:"decode"`
 	Load      [][2]string `json:"load"`
-	Peak      float64     `json:"peak_flop_per_s"` // of the format that products run in
+	Roofs     []Roof      `json:"roofs"` // of the formats that products run in, the highest first
 	Bandwidth float64     `json:"bandwidth_bytes_per_s"`
+}
+
+// A Roof is the peak of a number format.
+type Roof struct {
+	Format string  `json:"format"`
+	Peak   float64 `json:"peak_flop_per_s"`
 }
 
 // OpWords is an operator as a page says it.
@@ -68,9 +76,25 @@ func (e *Estimate) Words() *Words {
 	if e.Load != nil {
 		w.Load = e.Load.words()
 	}
-	_, peak := e.Machine.Runs(e.Scheme.Act)
-	w.Peak, w.Bandwidth = float64(peak), float64(e.Machine.GPU.Bandwidth)
+	w.Roofs, w.Bandwidth = e.roofs(), float64(e.Machine.GPU.Bandwidth)
 	return w
+}
+
+// roofs are the peaks of the formats that products run in, the highest first.
+func (e *Estimate) roofs() (all []Roof) {
+	for _, ops := range [][]breakdown.Operator{e.PrefillOps, e.DecodeOps} {
+		for i := range ops {
+			if ops[i].FLOPs == 0 {
+				continue
+			}
+			run, peak := e.Machine.Runs(ops[i].Format)
+			if r := (Roof{run.String(), float64(peak)}); !slices.Contains(all, r) {
+				all = append(all, r)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Roof) int { return cmp.Compare(b.Peak, a.Peak) })
+	return all
 }
 
 func timeHeadline(key, name string, s analytic.Span, bound string) Headline {
