@@ -125,6 +125,7 @@ var (
 	ElementwiseCompute = define(Info{Key: "element.compute", Help: "share of the FP32 vector peak", Ideal: 1})
 	ElementwiseMemory  = define(Info{Key: "element.memory", Help: "share of the memory bandwidth", Ideal: 1})
 	ElementwiseFixed   = define(Info{Key: "element.fixed", Help: "time of a launch that no size takes away", Quantity: Time})
+	ElementwiseUnfused = define(Info{Key: "element.unfused", Help: "share of the memory bandwidth, of an engine that does not fuse", Ideal: 1, Optional: true, Engine: true, Unfiled: true, Base: ElementwiseMemory})
 
 	GraphNode  = define(Info{Key: "graph.node", Help: "one kernel of a CUDA graph, from the end of the one before it", Quantity: Time})
 	StreamNode = define(Info{Key: "stream.node", Help: "by how much longer a kernel takes outside a CUDA graph", Quantity: Time, Optional: true, Engine: true})

@@ -32,6 +32,15 @@ func TestCopiesByHand(t *testing.T) {
 	}
 }
 
+// TestUnfusedKernelsBySM works out what unfused kernels reach of a memory that is faster than
+// the SMs ask for, and checks that a slower one bounds them as it does others.
+func TestUnfusedKernelsBySM(t *testing.T) {
+	h200 := casetest.Machine(t, "h200", "transformers").Cal.Constants
+	near(t, "132 SMs and 4.8 TB/s", h200[roofline.ElementwiseUnfused], 132*18.4e9/4.8e12, 1e-9)
+	a6000 := casetest.Machine(t, "rtx-a6000", "transformers-graph").Cal.Constants
+	near(t, "84 SMs and 768 GB/s", a6000[roofline.ElementwiseUnfused], a6000[roofline.ElementwiseMemory], 1e-9)
+}
+
 // TestStaticCache checks that a cache of fixed length costs every step the same,
 // whichever token of the answer it makes.
 func TestStaticCache(t *testing.T) {
