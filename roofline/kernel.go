@@ -10,6 +10,7 @@ const (
 	GEMM             Class = iota // a product with weights by a library: cuBLASLt, CUTLASS
 	SkinnyGEMM                    // a product of few rows that streams its weights through CUDA cores or mma
 	WGMMAGEMM                     // a product of 17 to 64 rows by wgmma, its weights streamed by TMA
+	VectorGEMM                    // a product in FP32, which the vector units compute
 	UnpackGEMM                    // a product of llama.cpp, which unpacks quantized weights and multiplies them in 8-bit integers
 	GroupedGEMM                   // a product of the experts that tokens are sent to, each with its own rows
 	AttentionPrefill              // FlashAttention over the prompt

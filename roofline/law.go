@@ -115,7 +115,7 @@ func (l *Law) Terms(k *Kernel, p *Peaks) (t Terms) {
 // laws has the law of every class. Kernels that no table has are a mistake of the
 // program, found by a test.
 var laws = [NumClasses]Law{
-	GEMM: gemm, SkinnyGEMM: skinnyGEMM, WGMMAGEMM: wgmmaGEMM, UnpackGEMM: unpackGEMM, GroupedGEMM: groupedGEMM,
+	GEMM: gemm, SkinnyGEMM: skinnyGEMM, WGMMAGEMM: wgmmaGEMM, VectorGEMM: vectorGEMM, UnpackGEMM: unpackGEMM, GroupedGEMM: groupedGEMM,
 	AttentionPrefill: prefillAttention(&attentionOf, None), AttentionDecode: decodeAttention(&attentionOf),
 	AttentionMMA: prefillAttention(&attentionOf, AttentionMMACompute), AttentionCopied: attentionCopied,
 	LatentPrefill: prefillAttention(&latentOf, None), LatentDecode: decodeAttention(&latentOf), ChunkedScan: chunkedScan,

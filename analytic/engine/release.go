@@ -37,15 +37,19 @@ var spelled = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$`)
 // the releases that were timed. The intervals of another one have the scatter of operators between releases besides, and the
 // error that a host nobody measured has.
 func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
-	g, ok := e.(*graphed)
-	if !ok {
-		return nil, fmt.Errorf("release %.40q of %s: releases of vllm, sglang and tensorrt-llm alone are told apart", release, e.Profile().Name)
+	g, served := e.(*graphed)
+	h, _ := e.(*eager)
+	if !served && (h == nil || h == &elana) {
+		return nil, fmt.Errorf("release %.40q of %s: releases of vllm, sglang, tensorrt-llm and transformers alone are told apart", release, e.Profile().Name)
 	}
 	if release = strings.TrimPrefix(release, "v"); !spelled.MatchString(release) {
 		return nil, fmt.Errorf("release %.40q of %s: want a version, as in %s@0.19.0", release, e.Profile().Name, e.Profile().Name)
 	}
 	if e.Profile().Engine() != e.Profile().Name {
 		return nil, fmt.Errorf("release %.40q of %s: it has a release already", release, e.Profile().Name)
+	}
+	if !served {
+		return h.atRelease(release), nil
 	}
 	at, name := *g, g.profile.Name
 	p, of := &at.profile, known[name]

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"llmprof/analytic"
 	"llmprof/hardware"
 	"llmprof/models"
@@ -12,8 +14,9 @@ import (
 // eager is Hugging Face transformers: every line of its PyTorch code is a kernel.
 type eager struct {
 	profile analytic.Profile
-	joins   bool // each decode step puts the growing KV cache together anew
-	copies  bool // the KV cache has a fixed length, and each decode step copies it for every query head
+	old     version // the release, if one was named: before SDPA, attention writes its scores to memory
+	joins   bool    // each decode step puts the growing KV cache together anew
+	copies  bool    // the KV cache has a fixed length, and each decode step copies it for every query head
 }
 
 var transformers = eager{
@@ -73,10 +76,11 @@ func eagerConstants(c *roofline.Constants) {
 // in a graph on an H200. The memory of a GPU with less bandwidth for its SMs is the narrower of the two.
 const unfusedPerSM unit.BytesPerSec = 18.4e9
 
-// eagerOperators sets what unfused kernels reach of a GPU's memory.
+// eagerOperators sets what products in FP32 and unfused kernels reach, which were timed on some boards.
 func eagerOperators(g *hardware.GPU, c *hardware.Calibration) {
-	c.Board = 0 // no table has operators of PyTorch
-	if g.SMs > 0 {
+	c.Board = 0 // no table has PyTorch's products in 16 bits
+	tabled("transformers")(g, c)
+	if g.SMs > 0 && c.Constants[roofline.ElementwiseUnfused] == 0 {
 		reach := float64(g.SMs) * float64(unfusedPerSM) / float64(g.Bandwidth)
 		c.Constants[roofline.ElementwiseUnfused] = min(reach, c.Constants[roofline.ElementwiseMemory])
 	}
@@ -114,10 +118,52 @@ func (e *eager) product(l *analytic.Lowering, i int) {
 	if o.Type == operator.Expand {
 		kernels = 2
 	}
-	k := l.Launch(i, roofline.GEMM, kernels*max(o.Shape.Hit, 1))
+	k := l.Launch(i, productClass(l, o), kernels*max(o.Shape.Hit, 1))
 	if o.Shape.Matrices > 1 {
 		k.Work.Acts += o.Format.Bytes(o.Shape.M * o.Shape.K * (o.Shape.Matrices - 1))
 	}
+}
+
+// productClass is the class of a product of an operator.
+func productClass(l *analytic.Lowering, o *operator.Op) roofline.Class {
+	if o.Format == unit.FP32 && l.Constants[roofline.VectorGEMMCompute] != 0 {
+		return roofline.VectorGEMM
+	}
+	return roofline.GEMM
+}
+
+// sdpa has the releases in which model families took PyTorch's scaled_dot_product_attention, if not in 4.36 as Llama did.
+var sdpa = map[string]version{"gpt2": {4, 42}, "opt": {4, 46}}
+
+// writesScores reports whether attention is two products with the scores of all pairs in memory between them.
+func (e *eager) writesScores(l *analytic.Lowering, o *operator.Op) bool {
+	since, ok := sdpa[l.Step.Model.Family]
+	if !ok {
+		since = version{4, 36}
+	}
+	return e.old != version{} && slices.Compare(e.old[:], since[:]) < 0 && o.Type == operator.Attend && o.Block.Attention.Latent == nil
+}
+
+// atRelease is the engine at a release.
+func (e *eager) atRelease(release string) analytic.Engine {
+	at := *e
+	at.old = parseVersion(release)
+	at.profile.Name += "@" + release
+	return &at
+}
+
+// scores makes the kernels of attention without SDPA: the products of all queries with all keys and of the
+// scores with the values, and three between them, which scale or mask, mask, and take the softmax.
+func scores(l *analytic.Lowering, i int) {
+	o, s := &l.Ops[i], l.Step
+	a := o.Block.Attention
+	values := s.Batch * s.New * (s.Past + s.New) * float64(a.Heads) / float64(s.Par.TP)
+	k := l.Launch(i, productClass(l, o), 2)
+	k.Work.FLOPs = unit.FLOPs(2 * float64(a.KeyDim+a.ValueDim) * values)
+	k.Work.Vector = 0
+	k.Work.Acts += s.Bytes(2 * values)
+	k = l.Launch(i, roofline.SmallElementwise, 3)
+	k.Work = roofline.Work{Acts: s.Bytes(3 * 2 * values)}
 }
 
 // attention makes the kernel of attention, and those that prepare the cache for it.
@@ -130,9 +176,12 @@ func (e *eager) attention(l *analytic.Lowering, i int) {
 		n = 6
 	}
 	plain := o.Type == operator.Attend && o.Block.Attention.Latent == nil && s.New == 1
-	if !plain || !e.copies {
+	switch {
+	case e.writesScores(l, o):
+		scores(l, i)
+	case !plain || !e.copies:
 		l.Launch(i, class, n)
-	} else {
+	default:
 		k := l.Launch(i, roofline.AttentionCopied, n)
 		k.Work.Acts, k.Work.KV = 0, copied(s, o.Block.Attention)
 	}
