@@ -32,7 +32,7 @@ var transformersGraph = eager{
 	profile: analytic.Profile{
 		Name:      "transformers-graph",
 		Source:    "Hugging Face transformers, a static cache and decoding through a CUDA graph: fitted to the time per token of Llama-3.1-8B on an H200",
-		Constants: eagerConstants, Operators: eagerOperators, Graph: true, Error: 0.10, HostError: eagerHostError, FixedCache: func(*models.Model) bool { return true }, Support: eagerGraphRuns,
+		Constants: eagerConstants, Operators: eagerOperators, Graph: true, HostError: eagerHostError, FixedCache: func(*models.Model) bool { return true }, Support: eagerGraphRuns,
 	},
 	copies: true,
 }
@@ -42,7 +42,7 @@ var transformersGraph = eager{
 var elana = eager{profile: analytic.Profile{
 	Name:      "elana",
 	Source:    "transformers in a CUDA graph without a static cache, as ELANA runs it; the constants of transformers-graph",
-	Constants: eagerConstants, Operators: eagerOperators, Graph: true, Error: 0.10, HostError: eagerHostError, Support: eagerGraphRuns,
+	Constants: eagerConstants, Operators: eagerOperators, Graph: true, HostError: eagerHostError, Support: eagerGraphRuns,
 }}
 
 // eagerRuns is what PyTorch runs: transformers has every family that is known here, and
