@@ -80,7 +80,8 @@ type Support struct {
 	Capability float64 // NVIDIA's GPUs need at least this compute capability
 	Integrated bool    // the engine runs only on modules whose GPU and CPU share their memory: Jetson, DGX Spark
 	Weights    []unit.Format
-	Acts       []unit.Format // products run in these formats
+	Since      map[unit.Format]float64 // weights in a format need at least this compute capability of NVIDIA's GPUs
+	Acts       []unit.Format           // products run in these formats
 	KV         []unit.Format
 }
 

@@ -89,6 +89,8 @@ var (
 	WGMMAReload = define(Info{Key: "wgmma_gemm.reload", Formerly: "wide.again", Help: "how often inputs and results are moved", Quantity: Repeats, Optional: true})
 	WGMMAFixed  = define(Info{Key: "wgmma_gemm.fixed", Formerly: "wide.fixed", Help: "time of a launch that no size takes away", Quantity: Time, Optional: true})
 
+	VectorGEMMCompute = define(Info{Key: "vector_gemm.compute", Help: "share of the FP32 vector peak that products in FP32 sustain", Ideal: 1, Optional: true, Engine: true, Unfiled: true, Base: GEMMCompute})
+
 	MoEDecodeMemory  = define(Info{Key: "moe_decode.memory", Formerly: "mixture.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
 	MoEDecodeReload  = define(Info{Key: "moe_decode.reload", Formerly: "mixture.again", Help: "time of weights that are read again, of what they take at the bandwidth", Quantity: Repeats, Optional: true})
 	MoEDecodeFixed   = define(Info{Key: "moe_decode.fixed", Formerly: "mixture.fixed", Help: "time of router, top-k and experts that no size takes away, of one sequence", Quantity: Time, Optional: true})
@@ -127,6 +129,7 @@ var (
 	ElementwiseCompute = define(Info{Key: "element.compute", Help: "share of the FP32 vector peak", Ideal: 1})
 	ElementwiseMemory  = define(Info{Key: "element.memory", Help: "share of the memory bandwidth", Ideal: 1})
 	ElementwiseFixed   = define(Info{Key: "element.fixed", Help: "time of a launch that no size takes away", Quantity: Time})
+	ElementwiseUnfused = define(Info{Key: "element.unfused", Help: "share of the memory bandwidth, of an engine that does not fuse", Ideal: 1, Optional: true, Engine: true, Unfiled: true, Base: ElementwiseMemory})
 
 	GraphNode  = define(Info{Key: "graph.node", Help: "time of a kernel of a CUDA graph, from the end of the one before it", Quantity: Time})
 	StreamNode = define(Info{Key: "stream.node", Help: "by how much longer a kernel takes outside a CUDA graph", Quantity: Time, Optional: true, Engine: true})

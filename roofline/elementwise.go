@@ -10,9 +10,9 @@ var elementwise = Law{
 
 // Element-wise kernels that follow each other in a stream overlap most of their launch.
 var smallElementwise = Law{
-	Equation: "launches × small_kernel + max(FLOPs / (compute × vector peak), bytes / (memory × bandwidth))",
+	Equation: "launches × small_kernel + max(FLOPs / (compute × vector peak), bytes / (unfused × bandwidth))",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
-		t.once(k, p, ElementwiseCompute, ElementwiseMemory, HostSmallKernel)
+		t.once(k, p, ElementwiseCompute, ElementwiseUnfused, HostSmallKernel)
 	},
 	Power: PowerMemory,
 }

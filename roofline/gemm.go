@@ -39,6 +39,17 @@ var gemm = Law{
 	Power: PowerMemory,
 }
 
+// A board of little power sustains a small share of its vector peak, and was timed where it does:
+// the power limit does not slow it a second time.
+var vectorGEMM = Law{
+	Equation: "fixed + max(FLOPs / (compute × vector peak), bytes / (memory × bandwidth))",
+	List: func(t *Terms, k *Kernel, p *Peaks) {
+		t.once(k, p, VectorGEMMCompute, GEMMMemory, GEMMFixed)
+	},
+	Power:  PowerMemory,
+	Steady: true,
+}
+
 // The experts of a layer are one grouped GEMM: each group of rows has the weights of one
 // expert. Tiles have few stages of weights in flight, so that arithmetic and memory traffic hide
 // each other only in part. Each expert with at least one row takes tiles, most of whose rows

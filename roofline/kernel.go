@@ -10,6 +10,7 @@ const (
 	GEMM             Class = iota // a product with weights by a library: cuBLASLt, CUTLASS
 	SkinnyGEMM                    // a GEMM of few rows that streams its weights through CUDA cores or mma
 	WGMMAGEMM                     // a GEMM of 17 to 64 rows by wgmma, its weights streamed by TMA
+	VectorGEMM                    // a GEMM in FP32 on the vector units
 	UnpackGEMM                    // a GEMM of llama.cpp, which unpacks quantized weights and multiplies them in 8-bit integers
 	GroupedGEMM                   // GEMMs of a layer's experts in one kernel, each with the rows of its tokens
 	AttentionPrefill              // FlashAttention over the prompt

@@ -114,7 +114,7 @@ func (l *Law) Terms(k *Kernel, p *Peaks) (t Terms) {
 
 // laws has the law of every class; a test finds a class without one.
 var laws = [NumClasses]Law{
-	GEMM: gemm, SkinnyGEMM: skinnyGEMM, WGMMAGEMM: wgmmaGEMM, UnpackGEMM: unpackGEMM, GroupedGEMM: groupedGEMM,
+	GEMM: gemm, SkinnyGEMM: skinnyGEMM, WGMMAGEMM: wgmmaGEMM, VectorGEMM: vectorGEMM, UnpackGEMM: unpackGEMM, GroupedGEMM: groupedGEMM,
 	AttentionPrefill: prefillAttention(&attentionOf, None), AttentionDecode: decodeAttention(&attentionOf),
 	AttentionMMA: prefillAttention(&attentionOf, AttentionMMACompute), AttentionCopied: attentionCopied,
 	LatentPrefill: prefillAttention(&latentOf, None), LatentDecode: decodeAttention(&latentOf), ChunkedScan: chunkedScan,

@@ -19,6 +19,7 @@ const (
 var classes = [NumClasses]string{
 	GEMM: "GEMM: a product with weights by a library", SkinnyGEMM: "skinny GEMM: a product of few rows", WGMMAGEMM: "wgmma GEMM: a product of 17 to 64 rows",
 	GroupedGEMM:      "grouped GEMM: the products of all experts with their tokens",
+	VectorGEMM:       "vector GEMM: a product in FP32, which the vector units compute",
 	UnpackGEMM:       "unpacking GEMM: a product that unpacks quantized weights (llama.cpp)",
 	AttentionPrefill: "attention, prefill", LatentPrefill: "latent attention, prefill", LatentDecode: "latent attention, decode", ChunkedScan: "scan in chunks", AttentionDecode: "attention, decode", AttentionMMA: "attention, prefill by mma", AttentionCopied: "attention over copies of the cache for every query head",
 	Elementwise: "element-wise: norms, activations, rotary embedding, cache writes, gathers, scans", SmallElementwise: "element-wise, unfused: one of many small kernels in a stream",

@@ -6,16 +6,17 @@ package validate
 type fit struct {
 	source, engine, mode, gpu, model string
 	metric                           Metric
-	batch                            int // 0 for any
+	batch, tp                        int // 0 for any
 	constant                         string
 }
 
 // What the constants of transformers were fitted on, and which they are.
 const (
-	llama  = "llama3.1-8b"
-	launch = "host.launch of transformers"
-	graph  = "host.small_kernel and attention.copies of transformers in a graph"
-	fixed  = "power.fixed"
+	llama   = "llama3.1-8b"
+	launch  = "host.launch of transformers"
+	graph   = "host.small_kernel and attention.copies of transformers in a graph"
+	fixed   = "power.fixed"
+	unfused = "element.unfused of transformers"
 )
 
 // fits lists the constants that were fitted on embedded observations, so that
@@ -29,6 +30,8 @@ func fits() []fit {
 		{source: "h200", engine: "transformers", mode: "graph", model: llama, metric: TTLT, constant: graph},
 		{source: "h200", engine: "transformers", mode: "graph", model: llama, metric: EnergyPerToken, constant: fixed},
 		{source: "h200", engine: "transformers", mode: "graph", model: llama, metric: EnergyPerRequest, constant: fixed},
+		{source: "h200", engine: "transformers", model: llama, metric: TTFT, tp: 1, constant: unfused},
+		{source: "h200", engine: "transformers", model: llama, metric: EnergyPerPrompt, tp: 1, constant: unfused},
 		{source: "h200-vllm", model: "llama3.2-1b", constant: "host.async_step host.async_sequence host.request host.launch host.dispatch of vllm"},
 		{source: "h100-vllm", model: "llama3.2-1b", constant: "host.async_step host.async_sequence host.request host.launch host.dispatch of vllm"},
 		{source: "h100-llamacpp", model: llama, constant: "host.step host.small_kernel attention.compute attention.ramp attention.fixed skinny_gemm.memory skinny_gemm.row of llama-cpp"},
@@ -43,7 +46,7 @@ func fits() []fit {
 func fitted(o *Observation) string {
 	for _, f := range fits() {
 		if f.source == o.Source && wants(f.engine, o.Engine) && wants(f.mode, o.Mode) && wants(f.gpu, o.GPU) &&
-			wants(f.model, o.Model) && wants(string(f.metric), string(o.Metric)) && (f.batch == 0 || f.batch == o.Batch) {
+			wants(f.model, o.Model) && wants(string(f.metric), string(o.Metric)) && (f.batch == 0 || f.batch == o.Batch) && (f.tp == 0 || f.tp == o.TP) {
 			return f.constant
 		}
 	}

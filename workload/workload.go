@@ -39,6 +39,8 @@ func (w *Workload) Check(microBatches int) error {
 		return fmt.Errorf("chunk is %d: it must be positive, or 0 for a prefill in one step", w.Chunk)
 	case w.Budget < 0:
 		return fmt.Errorf("budget of a step is %d tokens: it must be positive, or 0 for the engine's default", w.Budget)
+	case w.Budget > 0 && w.GenLen > 1 && w.Budget < w.Batch/max(microBatches, 1):
+		return fmt.Errorf("budget of a step is %d tokens: it must be at least the %d sequences that decode together, of a token each", w.Budget, w.Batch/max(microBatches, 1))
 	case w.CachedPrefix < 0 || w.CachedPrefix >= w.PromptLen:
 		return fmt.Errorf("cached prefix is %d of a prompt of %d: it must be from 0 to %d (the last token has to run to predict the next)",
 			w.CachedPrefix, w.PromptLen, w.PromptLen-1)

@@ -28,7 +28,7 @@ func Names() []string {
 
 // aliases are further names of engines.
 var aliases = map[string]string{
-	"trt-llm": "tensorrt-llm", "trtllm": "tensorrt-llm", "trt": "tensorrt-llm", "hf": "transformers", "huggingface": "transformers",
+	"trt-llm": "tensorrt-llm", "trtllm": "tensorrt-llm", "trt": "tensorrt-llm", "tensorrt": "tensorrt-llm", "hf": "transformers", "huggingface": "transformers",
 	"llamacpp": "llama.cpp", "llama-cpp": "llama.cpp", "ollama": "llama.cpp", "gguf": "llama.cpp",
 }
 
@@ -41,6 +41,7 @@ func Parse(name string) (analytic.Engine, error) {
 		}
 		return AtRelease(e, release)
 	}
+	name = strings.ReplaceAll(name, "_", "-") // as in the name of the Python package
 	if full, ok := aliases[strings.ToLower(name)]; ok {
 		name = full
 	}

@@ -14,6 +14,18 @@ import (
 	"llmprof/unit"
 )
 
+// TestNamesThatPeopleType checks names that are not the engine's own.
+func TestNamesThatPeopleType(t *testing.T) {
+	for typed, want := range map[string]string{
+		"trt-llm": "tensorrt-llm", "TRTLLM": "tensorrt-llm", "tensorrt_llm": "tensorrt-llm", "tensorrt": "tensorrt-llm", "hf": "transformers", "HuggingFace": "transformers",
+		"ollama": "llama.cpp", "gguf": "llama.cpp", "llama_cpp": "llama.cpp", "vLLM": "vllm", "tensorrt_llm@1.1": "tensorrt-llm@1.1",
+	} {
+		if e, err := engine.Parse(typed); err != nil || e.Profile().Name != want {
+			t.Errorf("%s is %v, %v: want %s", typed, e, err, want)
+		}
+	}
+}
+
 // TestEnginesExplained holds that the operators' times add up to the step's, with
 // every engine.
 func TestEnginesExplained(t *testing.T) {

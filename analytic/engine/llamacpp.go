@@ -19,7 +19,7 @@ var llamaCPP = ggml{profile: analytic.Profile{
 		"arithmetic goes with the FP32 peak of other GPUs, reads with their bandwidth, which nobody here has measured; " +
 		"choosing a token on the host is not in it; CUDA graphs, which it used at times, are not either",
 	Constants: ggmlConstants,
-	Budget:    budget("llama.cpp"), Switches: []float64{1, vecRows, floatRows}, Error: 0.05, HostError: 0.5,
+	Budget:    budget("llama.cpp"), Switches: []float64{1, vecRows, floatRows}, HostError: 0.5,
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia, amd, intel, apple}, Capability: 6,
 		Not:     []string{"bamba", "gpt_neo", "gptj", "internlm", "minimax_m1", "opt", "recurrent_gemma", "zamba2"},

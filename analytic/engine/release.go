@@ -38,15 +38,19 @@ var spelled = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$`)
 // timed releases. The intervals of another release include the scatter of operators between releases, and the error
 // of a host that nobody measured.
 func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
-	g, ok := e.(*graphed)
-	if !ok {
-		return nil, fmt.Errorf("release %.40q of %s: only releases of vllm, sglang and tensorrt-llm are known", release, e.Profile().Name)
+	g, served := e.(*graphed)
+	h, _ := e.(*eager)
+	if !served && (h == nil || h == &elana) {
+		return nil, fmt.Errorf("release %.40q of %s: only releases of vllm, sglang, tensorrt-llm and transformers are known", release, e.Profile().Name)
 	}
 	if release = strings.TrimPrefix(release, "v"); !spelled.MatchString(release) {
 		return nil, fmt.Errorf("release %.40q of %s: want a version, as in %s@0.19.0", release, e.Profile().Name, e.Profile().Name)
 	}
 	if e.Profile().Engine() != e.Profile().Name {
 		return nil, fmt.Errorf("release %.40q of %s: it has a release already", release, e.Profile().Name)
+	}
+	if !served {
+		return h.atRelease(release), nil
 	}
 	at, name := *g, g.profile.Name
 	p, of := &at.profile, known[name]

@@ -27,6 +27,8 @@ var refused = []struct{ engine, model, gpu, weights, why, instead string }{
 	{"tensorrt-llm", "llama3.1-8b", "v100", "fp16", "compute capability 8.0", "llama.cpp"},
 	{"tensorrt-llm", "bloom-7b1", "h100", "bf16", `family "bloom"`, "vllm"},
 	{"trt-llm", "llama3.1-8b", "h100", "w4a4", "products in int4", ""},
+	{"tensorrt-llm", "llama3.1-8b", "a100", "fp8", "compute capability 8.9", "vllm"},
+	{"tensorrt-llm", "llama3.1-8b", "h200", "nvfp4", "compute capability 10.0", "vllm"},
 	{"llama.cpp", "llama3.1-8b", "h100", "fp8", "weights in fp8", "vllm"},
 	{"ollama", "opt-1.3b", "h100", "bf16", `family "opt"`, "vllm"},
 	{"hf", "llama3.1-8b", "h100", "nvfp4", "products in nvfp4", "vllm"},

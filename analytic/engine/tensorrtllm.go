@@ -20,7 +20,8 @@ var tensorRT = graphed{profile: analytic.Profile{
 func exactRows(_ *analytic.Lowering, batch float64) (rows float64, ok bool) { return batch, true }
 
 // tensorRTRuns is read from the page of supported models of TensorRT-LLM 1.3.0rc20, of the
-// PyTorch backend, and its matrix of number formats.
+// PyTorch backend, and its matrix of number formats. Model Optimizer, which makes its checkpoints, has
+// FP8 for Ada and later, and NVFP4 for Blackwell and later.
 var tensorRTRuns = analytic.Support{
 	Default: true, Vendors: []string{nvidia}, Capability: 8,
 	Families: []string{
@@ -29,6 +30,7 @@ var tensorRTRuns = analytic.Support{
 		"qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen3_next",
 	},
 	Weights: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.INT4, unit.NVFP4, unit.MXFP4},
+	Since:   map[unit.Format]float64{unit.FP8: 8.9, unit.NVFP4: 10},
 	Acts:    []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.NVFP4, unit.MXFP4},
 	KV:      []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.NVFP4},
 }

@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"slices"
+
 	"llmprof/analytic"
+	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/operator"
 	"llmprof/roofline"
@@ -11,15 +14,16 @@ import (
 // eager is Hugging Face transformers, whose every line of PyTorch code is a kernel.
 type eager struct {
 	profile analytic.Profile
-	joins   bool // each decode step concatenates the KV cache anew
-	copies  bool // the length of the KV cache is fixed, and each decode step copies it for every query head
+	old     version // the release, if one was named: before SDPA, attention writes its scores to memory
+	joins   bool    // each decode step concatenates the KV cache anew
+	copies  bool    // the length of the KV cache is fixed, and each decode step copies it for every query head
 }
 
 var transformers = eager{
 	profile: analytic.Profile{
 		Name:      "transformers",
 		Source:    "Hugging Face transformers, eager: 13.9 ms a token for Llama-3.1-8B on an H200 and its host, about 1,300 launches; another host took 28 ms",
-		Constants: eagerConstants, HostError: eagerHostError, Support: eagerRuns,
+		Constants: eagerConstants, Operators: eagerOperators, HostError: eagerHostError, Support: eagerRuns,
 	},
 	joins: true,
 }
@@ -28,7 +32,7 @@ var transformersGraph = eager{
 	profile: analytic.Profile{
 		Name:      "transformers-graph",
 		Source:    "Hugging Face transformers, a static cache and decoding through a CUDA graph: fitted to the time per token of Llama-3.1-8B on an H200",
-		Constants: eagerConstants, Graph: true, Error: 0.10, HostError: eagerHostError, FixedCache: func(*models.Model) bool { return true }, Support: eagerGraphRuns,
+		Constants: eagerConstants, Operators: eagerOperators, Graph: true, HostError: eagerHostError, FixedCache: func(*models.Model) bool { return true }, Support: eagerGraphRuns,
 	},
 	copies: true,
 }
@@ -38,7 +42,7 @@ var transformersGraph = eager{
 var elana = eager{profile: analytic.Profile{
 	Name:      "elana",
 	Source:    "transformers in a CUDA graph without a static cache, as ELANA runs it; the constants of transformers-graph",
-	Constants: eagerConstants, Graph: true, Error: 0.10, HostError: eagerHostError, Support: eagerGraphRuns,
+	Constants: eagerConstants, Operators: eagerOperators, Graph: true, HostError: eagerHostError, Support: eagerGraphRuns,
 }}
 
 // eagerRuns has no limits but formats: transformers has every model family of this program, and
@@ -65,6 +69,21 @@ func eagerConstants(c *roofline.Constants) {
 	setDefault(c, roofline.HostSmallKernel, 2.6e-6)
 	setDefault(c, roofline.AttentionCopies, 0.37)
 	c[roofline.HostSmallKernel] = max(c[roofline.HostSmallKernel], c[roofline.GraphNode])
+}
+
+// unfusedPerSM is what an SM moves in PyTorch's element-wise kernels, each thread of which waits for
+// the few bytes that it has asked for: the value with the least mean error of TTFT of Llama-3.1-8B
+// in a graph on an H200. The memory of a GPU with less bandwidth for its SMs is the narrower of the two.
+const unfusedPerSM unit.BytesPerSec = 18.4e9
+
+// eagerOperators sets what products in FP32 and unfused kernels reach, which were timed on some boards.
+func eagerOperators(g *hardware.GPU, c *hardware.Calibration) {
+	c.Board = 0 // no table has PyTorch's products in 16 bits
+	tabled("transformers")(g, c)
+	if g.SMs > 0 && c.Constants[roofline.ElementwiseUnfused] == 0 {
+		reach := float64(g.SMs) * float64(unfusedPerSM) / float64(g.Bandwidth)
+		c.Constants[roofline.ElementwiseUnfused] = min(reach, c.Constants[roofline.ElementwiseMemory])
+	}
 }
 
 // Profile is what the engine adds to its kernels.
@@ -99,10 +118,52 @@ func (e *eager) product(l *analytic.Lowering, i int) {
 	if o.Type == operator.Expand {
 		kernels = 2
 	}
-	k := l.Launch(i, roofline.GEMM, kernels*max(o.Shape.Hit, 1))
+	k := l.Launch(i, productClass(l, o), kernels*max(o.Shape.Hit, 1))
 	if o.Shape.Matrices > 1 {
 		k.Work.Acts += o.Format.Bytes(o.Shape.M * o.Shape.K * (o.Shape.Matrices - 1))
 	}
+}
+
+// productClass is the class of a product of an operator.
+func productClass(l *analytic.Lowering, o *operator.Op) roofline.Class {
+	if o.Format == unit.FP32 && l.Constants[roofline.VectorGEMMCompute] != 0 {
+		return roofline.VectorGEMM
+	}
+	return roofline.GEMM
+}
+
+// sdpa has the releases in which model families took PyTorch's scaled_dot_product_attention, if not in 4.36 as Llama did.
+var sdpa = map[string]version{"gpt2": {4, 42}, "opt": {4, 46}}
+
+// writesScores reports whether attention is two products with the scores of all pairs in memory between them.
+func (e *eager) writesScores(l *analytic.Lowering, o *operator.Op) bool {
+	since, ok := sdpa[l.Step.Model.Family]
+	if !ok {
+		since = version{4, 36}
+	}
+	return e.old != version{} && slices.Compare(e.old[:], since[:]) < 0 && o.Type == operator.Attend && o.Block.Attention.Latent == nil
+}
+
+// atRelease is the engine at a release.
+func (e *eager) atRelease(release string) analytic.Engine {
+	at := *e
+	at.old = parseVersion(release)
+	at.profile.Name += "@" + release
+	return &at
+}
+
+// scores makes the kernels of attention without SDPA: the products of all queries with all keys and of the
+// scores with the values, and three between them, which scale or mask, mask, and take the softmax.
+func scores(l *analytic.Lowering, i int) {
+	o, s := &l.Ops[i], l.Step
+	a := o.Block.Attention
+	values := s.Batch * s.New * (s.Past + s.New) * float64(a.Heads) / float64(s.Par.TP)
+	k := l.Launch(i, productClass(l, o), 2)
+	k.Work.FLOPs = unit.FLOPs(2 * float64(a.KeyDim+a.ValueDim) * values)
+	k.Work.Vector = 0
+	k.Work.Acts += s.Bytes(2 * values)
+	k = l.Launch(i, roofline.SmallElementwise, 3)
+	k.Work = roofline.Work{Acts: s.Bytes(3 * 2 * values)}
 }
 
 // attention makes the kernel of attention, and in decode steps the kernels that prepare the KV cache.
@@ -115,9 +176,12 @@ func (e *eager) attention(l *analytic.Lowering, i int) {
 		n = 6
 	}
 	plain := o.Type == operator.Attend && o.Block.Attention.Latent == nil && s.New == 1 && s.Past > 0
-	if !plain || !e.copies {
+	switch {
+	case e.writesScores(l, o):
+		scores(l, i)
+	case !plain || !e.copies:
 		l.Launch(i, class, n)
-	} else {
+	default:
 		k := l.Launch(i, roofline.AttentionCopied, n)
 		k.Work.Acts, k.Work.KV = 0, copied(s, o.Block.Attention)
 	}

@@ -32,6 +32,37 @@ func TestCopiesByHand(t *testing.T) {
 	}
 }
 
+// TestUnfusedKernelsBySM works out what unfused kernels reach of a memory that is faster than
+// the SMs ask for, and checks that a slower one bounds them as it does others.
+func TestUnfusedKernelsBySM(t *testing.T) {
+	h200 := casetest.Machine(t, "h200", "transformers").Cal.Constants
+	near(t, "132 SMs and 4.8 TB/s", h200[roofline.ElementwiseUnfused], 132*18.4e9/4.8e12, 1e-9)
+	a6000 := casetest.Machine(t, "rtx-a6000", "transformers-graph").Cal.Constants
+	near(t, "84 SMs and 768 GB/s", a6000[roofline.ElementwiseUnfused], a6000[roofline.ElementwiseMemory], 1e-9)
+}
+
+// TestScoresInMemory works out what attention costs before SDPA, in FP32 on an L4: 36 layers of 20 heads
+// of 64, all 1024 × 1024 pairs of 4 sequences, with a product on both sides of three kernels of the scores.
+func TestScoresInMemory(t *testing.T) {
+	ops := func(name string) unit.Seconds {
+		c := testCase(t, "gpt2-large", "l4", 4, 1)
+		c.Scheme = casetest.Scheme(t, "fp32", c.Machine.GPU)
+		c.Machine = casetest.Machine(t, "l4", name)
+		c.Workload = analytic.Workload{Batch: 4, PromptLen: 1023, GenLen: 2}
+		return casetest.Line(t, casetest.Explain(t, c).PrefillOps, "attention").Expected
+	}
+	k := casetest.Machine(t, "l4", "transformers").Cal.Constants
+	const values, layers = 4 * 1023 * 1023 * 20, 36
+	products := layers * max(2*2*64*values/(k[roofline.VectorGEMMCompute]*30.3e12), (2*4*values+2*2*4*1280*4*1023)/(k[roofline.GEMMMemory]*300e9))
+	between := layers * 3 * 2 * 4 * values / (k[roofline.ElementwiseUnfused] * 300e9)
+	near(t, "attention of 4.38", float64(ops("transformers@4.38.1")), products+between, 0.02)
+	for _, later := range []string{"transformers", "transformers@4.42.0", "transformers@5.17.0", "transformers@unknown"} {
+		if got := float64(ops(later)); got > 0.5*(products+between) {
+			t.Errorf("attention of %s takes %v s: want one kernel", later, got)
+		}
+	}
+}
+
 // TestStaticCache checks that a cache of fixed length costs every step the same,
 // whichever token of the answer it makes.
 func TestStaticCache(t *testing.T) {

@@ -118,7 +118,7 @@ func (c *fitting) flags(cmd *cobra.Command) {
 func (c *fitting) check() error {
 	switch {
 	case c.Engine != "" && c.Engine != calibrate.Native && c.Engine != calibrate.Transformers:
-		return usage("--engine %.40q: want native, transformers or openai", c.Engine)
+		return usage("--engine %.40q: want native, transformers, or openai with the --base-url of a server of any engine", c.Engine)
 	case c.Device != "" && c.Device != "cuda" && c.Device != "cpu":
 		return usage("--device %.40q: want cuda or cpu", c.Device)
 	case c.Device == "cpu" && c.Engine == calibrate.Native:

@@ -48,24 +48,33 @@ type Timeline struct {
 	Note    json.RawMessage // under the key "llmprof"; nil if there is none
 }
 
-// ScanFile reads the time line of a trace, event by event; a name that ends in .gz is unpacked.
+// ScanFile reads the time line of a trace, event by event.
 func ScanFile(path string) (*Timeline, error) {
 	file, _, err := input.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	var from io.Reader = bufio.NewReaderSize(file, 1<<20)
-	if strings.HasSuffix(path, ".gz") {
-		if from, err = gzip.NewReader(from); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
+	from, err := unpacked(bufio.NewReaderSize(file, 1<<20))
+	var t *Timeline
+	if err == nil {
+		t, err = Scan(from)
 	}
-	t, err := Scan(from)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return t, nil
+}
+
+// unpacked reads what gzip packed, whatever the name of the file, and everything else as it is.
+func unpacked(from *bufio.Reader) (io.Reader, error) {
+	switch magic, err := from.Peek(2); {
+	case len(magic) == 0 && err == io.EOF:
+		return nil, errors.New("the file is empty")
+	case string(magic) == "\x1f\x8b":
+		return gzip.NewReader(from)
+	}
+	return from, nil
 }
 
 // A meter lets so many bytes through until it is set anew, and so many in all.

@@ -2,8 +2,11 @@ package tracefile
 
 import (
 	"bytes"
+	"compress/gzip"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -84,4 +87,38 @@ func FuzzScan(f *testing.F) {
 			last = k.TS
 		}
 	})
+}
+
+// A file is told by what it begins with, for a trace may be renamed; an empty one says so.
+func TestScanFile(t *testing.T) {
+	text := []byte(`[{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2}]`)
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err := w.Write(text); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"a.json": text, "b.json.gz": packed.Bytes(), "c.gz": text, "d": packed.Bytes()} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if l, err := ScanFile(path); err != nil || len(l.Kernels) != 1 {
+			t.Errorf("%s: %+v, %v: want one kernel", name, l, err)
+		}
+		if _, err := ReadFile(path); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"empty.json", "empty.gz"} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ScanFile(path); err == nil || !strings.Contains(err.Error(), "empty") {
+			t.Errorf("%s: %v, want that it is empty", name, err)
+		}
+	}
 }

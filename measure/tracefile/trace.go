@@ -41,20 +41,18 @@ type event struct {
 	Dur      float64 `json:"dur"`
 }
 
-// ReadFile reads a trace; one whose name ends in .gz is unpacked.
+// ReadFile reads a trace.
 func ReadFile(path string) (*Trace, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	var from io.Reader = bufio.NewReader(file)
-	if strings.HasSuffix(path, ".gz") {
-		if from, err = gzip.NewReader(from); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
+	from, err := unpacked(bufio.NewReader(file))
+	var t *Trace
+	if err == nil {
+		t, err = Read(from)
 	}
-	t, err := Read(from)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -49,7 +49,7 @@ func (f ShareFlag) String() string {
 func (f ShareFlag) Set(s string) error {
 	v, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(v > 0 && v <= 1) {
-		return fmt.Errorf("want a share of the peak, above 0 and at most 1, as 0.8")
+		return fmt.Errorf("want a share above 0 and at most 1, as 0.8")
 	}
 	*f.share = v
 	return nil
