@@ -359,7 +359,7 @@ func take(x *calibrate.ServedPoint, r *result.Result) string {
 		return fmt.Sprintf("%d tokens came in %d parts, so that the time between parts is no step's", tokens, chunks)
 	}
 	x.Seconds, x.Samples = s.ChunkGap.Median, s.ChunkGap.N
-	if x.Batch == 1 && r.TPOT != nil { // no other prompt lies between its tokens, and a client that is late sees some at once
+	if x.Batch == 1 && r.TPOT != nil && x.Seconds < r.TPOT.Median/2 { // a client that was late saw several tokens at once, and no other prompt lies between them
 		x.Seconds, x.Samples = r.TPOT.Median, r.TPOT.N
 	}
 	return ""

@@ -32,8 +32,7 @@ func (a *app) validateServers() *cobra.Command {
 			"E2E and throughput. No constant is fitted on them. The error is predicted over observed, less 1.\n" +
 			"With files, the runs of llmprof measure --engine openai in them: requests come when they came,\n" +
 			"with the tokens that they had. --gpu says what the server ran on.",
-		Example: "  llmprof validate servers\n  llmprof validate servers --gpu h200 -o servers.svg\n" +
-			"  llmprof validate servers load.json --gpu h100 --calibration mine.toml",
+		Example: "  llmprof validate servers\n  llmprof validate servers --gpu h200 -o servers.svg",
 		RunE: func(cmd *cobra.Command, files []string) error {
 			return a.runValidateServers(cmd.Context(), o, files)
 		},
