@@ -583,6 +583,27 @@ func TestPageEndsWorkers(t *testing.T) {
 	}
 }
 
+// A worker that fails is replaced, and a file that cannot be read any more is an error in words.
+func TestPageReplacesWorkers(t *testing.T) {
+	p := browse(t, "", &serveOrder{})
+	var said []string
+	p.content(t, `(async () => {
+		const m = await import("/client.js"), c = new m.Client(20000), flags = { model: "llama3.1-8b", gpu: "h100" };
+		await c.ask("warm", { do: "estimate", flags });
+		c.file("./gone.json", { blob: null, size: 10 });
+		const gone = await c.ask("gone", { do: "estimate", flags: { ...flags, model: "./gone.json" } }).catch((e) => e.message);
+		const after = await c.ask("after", { do: "estimate", flags });
+		const failed = await c.ask("failed", { do: 1n }).catch((e) => e.message);
+		const next = await c.ask("next", { do: "estimate", flags });
+		return [gone, after.text.slice(0, 40), failed, next.text.slice(0, 40)];
+	})()`, &said)
+	for i, want := range []string{"gone.json", "llmprof.estimate", "BigInt", "llmprof.estimate"} {
+		if i >= len(said) || !strings.Contains(said[i], want) {
+			t.Errorf("said %q, want %q at place %d", said, want, i)
+		}
+	}
+}
+
 // Nothing is wider than the window, texts stand out and controls have names: by axe-core.
 func TestPageFitsAndReads(t *testing.T) {
 	axe, err := os.ReadFile("../../web/vendor/axe.min.js")

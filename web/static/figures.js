@@ -17,6 +17,7 @@ function keep(id, answer) {
   if (known.size > MOST) known.delete(known.keys().next().value);
 }
 
+const LONGEST = 600; // characters of an error, which may quote a file
 const NONE = {}, SLOW = 100; // ms after which a view is marked as not yet up to date
 
 // busy marks a view as long as an answer for it is waited for.
@@ -56,7 +57,7 @@ function useAnswer(client, view, kind, request, parsed, lasting) {
           keep(id, made);
           show(made);
         },
-        (e) => show((old) => ({ ...(lasting ? old : NONE), error: e.message, request })),
+        (e) => show((old) => ({ ...(lasting ? old : NONE), error: e.message.slice(0, LONGEST), request })),
       );
     });
   }, [id]);
