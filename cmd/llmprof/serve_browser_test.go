@@ -336,12 +336,12 @@ func loadFlags(r *rand.Rand, flags map[string]string, pick func(...string) strin
 	}
 }
 
-// The figures of the page's worker are those of the command line to the last digit.
+// The figures of the page's worker are those of the command line to the last digit, for 200 states that can be.
 func TestPageFiguresInBrowser(t *testing.T) {
 	p := browse(t, "", &serveOrder{})
 	r := rand.New(rand.NewPCG(25, 200))
-	refused, kinds := 0, map[string]int{}
-	for range 200 {
+	refused, answered, kinds := 0, 0, map[string]int{}
+	for answered < 200 && refused < 600 {
 		flags := randomFlags(r)
 		var got struct{ Text, Error string }
 		p.content(t, workerAsked(t, map[string]any{"do": "estimate", "flags": flags})+`.catch((e) => ({ error: e.message })).then(({ text, error }) => ({ text, error }))`, &got)
@@ -349,12 +349,13 @@ func TestPageFiguresInBrowser(t *testing.T) {
 			refused++
 			continue
 		}
+		answered++
 		for name := range flags {
 			kinds[name]++
 		}
 	}
-	if t.Logf("%d of 200 states cannot be; the others have %v", refused, kinds); refused > 150 {
-		t.Errorf("%d of 200 states cannot be: too few say something", refused)
+	if t.Logf("%d states, with %v; %d others cannot be, by either", answered, kinds, refused); answered < 200 {
+		t.Errorf("%d states can be, want 200", answered)
 	}
 	for _, name := range []string{"rate", "concurrency", "prefix-hit-rate", "speculative-tokens", "cached-prefix", "max-num-batched-tokens"} {
 		if kinds[name] < 3 {
