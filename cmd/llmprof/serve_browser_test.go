@@ -460,6 +460,30 @@ func TestPageKeyboard(t *testing.T) {
 	p.quiet(t)
 }
 
+// An operator that the graph has in a node of several is marked there, and A's shares are those of the layer.
+func TestPageGraphLinks(t *testing.T) {
+	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&pin.model=deepseek-v3&pin.gpu=b200-sxm-180gb&pin.tp=8&pin.batch=16", &serveOrder{})
+	p.wait(t, settled+` && [...document.querySelectorAll("#graph .node text")].some((x) => x.textContent.startsWith("A "))`)
+	p.eval(t, `[...document.querySelectorAll("#operators tbody tr")].find((r) => r.textContent.startsWith("experts_gate_up")).click(); 0`, nil)
+	p.wait(t, `document.querySelectorAll("#graph .chosen").length === 1 && document.querySelector("#graph .chosen").textContent.includes("mixture of experts")`)
+	var shares []string
+	p.eval(t, `[...document.querySelectorAll("#graph .node")].filter((n) => n.textContent.startsWith("kv_b_proj")).map((n) => [...n.querySelectorAll("text")].find((x) => x.textContent.startsWith("A ")).textContent.split(",")[0])`, &shares)
+	if len(shares) != 2 || shares[0] == shares[1] {
+		t.Errorf("kv_b_proj of 3 layers and of 58 has the shares %q in A", shares)
+	}
+	p.quiet(t)
+}
+
+// A load without a steady state leaves the views of a request alone, and a point of least cost is adopted by keyboard.
+func TestPageWithoutSteadyState(t *testing.T) {
+	p := browse(t, "#model=llama3.1-8b&gpu=l4-24gb&view.load=rate&rate=50", &serveOrder{})
+	p.wait(t, settled+` && document.querySelector("#verdict .verdict").textContent.includes("No steady state")`)
+	p.wait(t, `/ms$/.test(document.querySelector("#verdict .tile .value").textContent) && document.querySelectorAll("#pareto select option").length > 3`)
+	p.do(t, chromedp.Focus(`#pareto select`, chromedp.ByQuery), chromedp.KeyEvent(kb.ArrowDown))
+	p.wait(t, `!location.hash.includes("gpu=l4-24gb") && document.querySelector("#verdict .verdict").textContent.includes("Fits")`)
+	p.quiet(t)
+}
+
 // Files that are dropped are models, results or an error in words, and never run script.
 func TestPageTakesFiles(t *testing.T) {
 	p := browse(t, "", &serveOrder{})

@@ -67,7 +67,7 @@ function Line({ error, noState, doc, words, held }) {
   const possible = doc?.verdict.possible, missed = held.filter((m) => !m.ok).length;
   const targets = !held.length || !possible ? "" : missed ? `, misses ${missed} of ${held.length} targets` : `, meets ${["", "the target", "both targets"][held.length] ?? `all ${held.length} targets`}`;
   // Each sentence is one text, which stays in its place where its words change.
-  return html`<div class=${`verdict ${error || noState || (doc && !possible) ? "no" : ""}`} role="status" aria-live="polite">
+  return html`<div class=${`verdict ${error || noState || (doc && !possible) ? "no" : doc ? "" : "wait"}`} role="status" aria-live="polite">
     ${error || noState ? html`<strong>${error ? "Not possible" : "No steady state"}</strong> <span>${error ?? noState}</span>` : !doc || !words ? "The estimator is loading." : html`
       <strong>${`${possible ? "Fits" : "Does not run"}${targets}`}</strong>
       ${" "}<span>${`${doc.model.name} on ${doc.gpu.count} × ${doc.gpu.name}, ${words.fits.replace(/^(yes|no): /, "")}.`}</span>
@@ -78,7 +78,7 @@ function Line({ error, noState, doc, words, held }) {
 export const Verdict = kept(function Verdict({ targets, error, noState, doc, words, oldWords, flags, under, oldUnder }) {
   const now = error ? null : words, loaded = flags.rate || flags.concurrency, known = doc && now && (!loaded || under);
   const held = known ? Object.keys(UNITS).map((k) => met(k, targets, doc, now, loaded && under.load)).filter(Boolean) : [], notes = (!error && doc?.warnings) || [];
-  return html`<section id="verdict" class="wide" aria-labelledby="verdict-title">
+  return html`<section id="verdict" class="wide" tabindex="-1" aria-labelledby="verdict-title">
     <h2 id="verdict-title" class="sr">Verdict</h2>
     <${Line} error=${error} noState=${noState} doc=${doc} words=${words} held=${held} />
     ${loaded && !error && !noState && html`<${Load} rows=${under?.words} old=${oldUnder?.words} />`}
@@ -86,7 +86,7 @@ export const Verdict = kept(function Verdict({ targets, error, noState, doc, wor
     <dl class="tiles">
       ${TILES.map(([key, name]) => html`<${Tile} key=${key} name=${name} now=${lineOf(now, key)} was=${lineOf(oldWords, key)} m=${held.find((m) => m.key === key)} idle=${now && !doc.verdict.possible} />`)}
     </dl>
-    <details class="warnings"><summary>${notes.length} note${notes.length === 1 ? "" : "s"}</summary><ul>${notes.map((w) => html`<li key=${w}>${w}</li>`)}</ul></details>
+    <details class=${`warnings ${notes.length ? "" : "none"}`}><summary>${notes.length} note${notes.length === 1 ? "" : "s"}</summary><ul>${notes.map((w) => html`<li key=${w}>${w}</li>`)}</ul></details>
     <p class="command" tabindex="0" role="group" aria-label="Command line"><code>${command(flags)}</code></p>
   </section>`;
 }, null, "targets", "error", "noState", "doc", "words", "oldWords", "flags", "under", "oldUnder");
