@@ -336,12 +336,12 @@ func loadFlags(r *rand.Rand, flags map[string]string, pick func(...string) strin
 	}
 }
 
-// The figures of the page's worker are those of the command line to the last digit.
+// The figures of the page's worker are those of the command line to the last digit, for 200 states that can be.
 func TestPageFiguresInBrowser(t *testing.T) {
 	p := browse(t, "", &serveOrder{})
 	r := rand.New(rand.NewPCG(25, 200))
-	refused, kinds := 0, map[string]int{}
-	for range 200 {
+	refused, answered, kinds := 0, 0, map[string]int{}
+	for answered < 200 && refused < 600 {
 		flags := randomFlags(r)
 		var got struct{ Text, Error string }
 		p.content(t, workerAsked(t, map[string]any{"do": "estimate", "flags": flags})+`.catch((e) => ({ error: e.message })).then(({ text, error }) => ({ text, error }))`, &got)
@@ -349,12 +349,13 @@ func TestPageFiguresInBrowser(t *testing.T) {
 			refused++
 			continue
 		}
+		answered++
 		for name := range flags {
 			kinds[name]++
 		}
 	}
-	if t.Logf("%d of 200 states cannot be; the others have %v", refused, kinds); refused > 150 {
-		t.Errorf("%d of 200 states cannot be: too few say something", refused)
+	if t.Logf("%d states, with %v; %d others cannot be, by either", answered, kinds, refused); answered < 200 {
+		t.Errorf("%d states can be, want 200", answered)
 	}
 	for _, name := range []string{"rate", "concurrency", "prefix-hit-rate", "speculative-tokens", "cached-prefix", "max-num-batched-tokens"} {
 		if kinds[name] < 3 {
@@ -456,6 +457,30 @@ func TestPageKeyboard(t *testing.T) {
 			t.Errorf("the Tab key does not reach %s; it reaches %v", id, reached)
 		}
 	}
+	p.quiet(t)
+}
+
+// An operator that the graph has in a node of several is marked there, and A's shares are those of the layer.
+func TestPageGraphLinks(t *testing.T) {
+	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&pin.model=deepseek-v3&pin.gpu=b200-sxm-180gb&pin.tp=8&pin.batch=16", &serveOrder{})
+	p.wait(t, settled+` && [...document.querySelectorAll("#graph .node text")].some((x) => x.textContent.startsWith("A "))`)
+	p.eval(t, `[...document.querySelectorAll("#operators tbody tr")].find((r) => r.textContent.startsWith("experts_gate_up")).click(); 0`, nil)
+	p.wait(t, `document.querySelectorAll("#graph .chosen").length === 1 && document.querySelector("#graph .chosen").textContent.includes("mixture of experts")`)
+	var shares []string
+	p.eval(t, `[...document.querySelectorAll("#graph .node")].filter((n) => n.textContent.startsWith("kv_b_proj")).map((n) => [...n.querySelectorAll("text")].find((x) => x.textContent.startsWith("A ")).textContent.split(",")[0])`, &shares)
+	if len(shares) != 2 || shares[0] == shares[1] {
+		t.Errorf("kv_b_proj of 3 layers and of 58 has the shares %q in A", shares)
+	}
+	p.quiet(t)
+}
+
+// A load without a steady state leaves the views of a request alone, and a point of least cost is adopted by keyboard.
+func TestPageWithoutSteadyState(t *testing.T) {
+	p := browse(t, "#model=llama3.1-8b&gpu=l4-24gb&view.load=rate&rate=50", &serveOrder{})
+	p.wait(t, settled+` && document.querySelector("#verdict .verdict").textContent.includes("No steady state")`)
+	p.wait(t, `/ms$/.test(document.querySelector("#verdict .tile .value").textContent) && document.querySelectorAll("#pareto select option").length > 3`)
+	p.do(t, chromedp.Focus(`#pareto select`, chromedp.ByQuery), chromedp.KeyEvent(kb.ArrowDown))
+	p.wait(t, `!location.hash.includes("gpu=l4-24gb") && document.querySelector("#verdict .verdict").textContent.includes("Fits")`)
 	p.quiet(t)
 }
 
@@ -580,6 +605,27 @@ func TestPageEndsWorkers(t *testing.T) {
 	})()`, &said)
 	if len(said) != 2 || !strings.Contains(said[0], "no answer within") || !strings.Contains(said[1], "llmprof.estimate") {
 		t.Errorf("said %q", said)
+	}
+}
+
+// A worker that fails is replaced, and a file that cannot be read any more is an error in words.
+func TestPageReplacesWorkers(t *testing.T) {
+	p := browse(t, "", &serveOrder{})
+	var said []string
+	p.content(t, `(async () => {
+		const m = await import("/client.js"), c = new m.Client(20000), flags = { model: "llama3.1-8b", gpu: "h100" };
+		await c.ask("warm", { do: "estimate", flags });
+		c.file("./gone.json", { blob: null, size: 10 });
+		const gone = await c.ask("gone", { do: "estimate", flags: { ...flags, model: "./gone.json" } }).catch((e) => e.message);
+		const after = await c.ask("after", { do: "estimate", flags });
+		const failed = await c.ask("failed", { do: 1n }).catch((e) => e.message);
+		const next = await c.ask("next", { do: "estimate", flags });
+		return [gone, after.text.slice(0, 40), failed, next.text.slice(0, 40)];
+	})()`, &said)
+	for i, want := range []string{"gone.json", "llmprof.estimate", "BigInt", "llmprof.estimate"} {
+		if i >= len(said) || !strings.Contains(said[i], want) {
+			t.Errorf("said %q, want %q at place %d", said, want, i)
+		}
 	}
 }
 

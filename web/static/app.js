@@ -171,6 +171,7 @@ function Head({ state, set, flags, error, noState, doc, setNote, note }) {
   const file = (ask, name, type) => second.ask(name, { do: ask, flags, again: state.again }).then((a) => a && save(name, a.text, type), (e) => setNote(e.message));
   const dark = state.view.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   return html`<header>
+    <button type="button" class="skip" onClick=${() => document.getElementById("verdict").focus()}>To the verdict</button>
     <h1>llmprof <small>what LLM inference costs on a GPU</small></h1>
     <div class="row">
       <button type="button" onClick=${() => copy("Command", command(flags))} title=${command(flags)}>Copy CLI command</button>

@@ -14,6 +14,8 @@ export function program() {
   return compiled;
 }
 
+const LIMIT_OF_FILES = 2000; // ms
+
 const files = new Map(); // that were dropped, for workers that start later
 
 export class Client {
@@ -39,9 +41,14 @@ export class Client {
       if (worker !== this.worker) return;
       if (data.progress) { this.progress?.(...data.progress); return; }
       if (data.started) { this.ready = true; this.next(); return; }
+      if (data.ended) { this.again("the estimator stopped and starts anew"); return; }
       this.finish(data);
     };
-    worker.onerror = (e) => { if (worker === this.worker) this.fail(new Error(e.message || "the worker failed")); };
+    worker.onerror = (e) => {
+      if (worker !== this.worker) return;
+      if (this.ready) this.again(e.message);
+      else this.fail(new Error(e.message || "the worker failed"));
+    };
     try {
       const module = await program();
       await this.hold;
@@ -70,11 +77,17 @@ export class Client {
     const [kind, job] = this.waiting.entries().next().value;
     this.waiting.delete(kind);
     job.id = ++this.count;
-    job.begin = performance.now();
     this.running = job;
-    const limit = this.fresh && !job.request.flags?.model?.startsWith("./") ? 5 * this.limit : this.limit; // the browser compiles as it goes
-    job.timer = setTimeout(() => this.end(job, limit), limit);
+    const limit = this.limitOf(job.request);
+    job.timer = setTimeout(() => this.again(`no answer within ${limit / 1000} s: the estimator was ended and starts anew`), limit);
     this.worker.postMessage({ id: job.id, request: job.request });
+  }
+
+  // limitOf is how long a request may take: one about a file is from anyone, and in a new worker the browser compiles as
+  // it goes. A search is stopped by hand.
+  limitOf({ do: what, flags = {} }) {
+    if (what !== "plan" && Object.values(flags).some((v) => v.startsWith("./"))) return Math.min(this.limit, LIMIT_OF_FILES);
+    return this.fresh ? 5 * this.limit : this.limit;
   }
 
   finish({ id, answer }) {
@@ -85,18 +98,19 @@ export class Client {
     this.fresh = false;
     this.onanswer();
     const parsed = JSON.parse(answer);
-    this.took = performance.now() - job.begin;
     if (parsed.error) job.reject(new Error(parsed.error));
     else job.resolve(parsed);
     this.next();
   }
 
-  // end stops a worker that takes too long.
-  end(job, limit) {
+  // again replaces a worker that takes too long or has failed.
+  again(why) {
+    const job = this.running;
     this.worker.terminate();
     this.running = null;
     this.onanswer();
-    job.reject(new Error(`no answer within ${limit / 1000} s: the estimator was ended and starts anew`));
+    clearTimeout(job?.timer);
+    job?.reject(new Error(why));
     this.start();
   }
 

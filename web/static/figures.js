@@ -2,10 +2,10 @@
 import { useLayoutEffect, useMemo, useRef, useState } from "./libraries.js";
 import { OF_LOAD, WORKLOAD, asked } from "./state.js";
 import { Client } from "./client.js";
-import { cancel, schedule } from "./order.js";
+import { arrived, awaits, cancel, schedule } from "./order.js";
 import { answered } from "./times.js";
 
-// One worker answers what the verdict shows, one the charts, one loads, whose clients may take long, and one searches.
+// One worker answers what the verdict shows, one the charts, one loads, and one searches.
 export const first = new Client(2000), second = new Client(10000, first.answered), loads = new Client(10000, second.answered), planner = new Client(60000, null, true);
 export const clients = [first, second, loads, planner];
 
@@ -17,6 +17,7 @@ function keep(id, answer) {
   if (known.size > MOST) known.delete(known.keys().next().value);
 }
 
+const LONGEST = 600; // characters of an error, which may quote a file
 const NONE = {}, SLOW = 100; // ms after which a view is marked as not yet up to date
 
 // busy marks a view as long as an answer for it is waited for.
@@ -38,23 +39,27 @@ function useAnswer(client, view, kind, request, parsed, lasting) {
     const show = (a) => {
       if (number < asks.shown) return; // a later one is shown
       asks.shown = number;
-      if (number === asks.last) busy(view, kind, false);
+      if (number === asks.last) { busy(view, kind, false); arrived(kind); }
       set(a);
       answered(kind);
     };
     cancel(kind);
+    arrived(kind);
     if (!request) { asks.shown = number; busy(view, kind, false); set(NONE); return; }
     if (known.has(id)) { show(known.get(id)); keep(id, known.get(id)); return; }
     busy(view, kind, true);
-    schedule(view, kind, () => client.ask(kind, request).then(
-      (a) => {
-        if (!a) return; // a later request of the kind came
-        const made = { ...parsed(a), request };
-        keep(id, made);
-        show(made);
-      },
-      (e) => show((old) => ({ ...(lasting ? old : NONE), error: e.message, request })),
-    ));
+    schedule(view, kind, () => {
+      awaits(view, kind);
+      client.ask(kind, request).then(
+        (a) => {
+          if (!a) return; // a later request of the kind came
+          const made = { ...parsed(a), request };
+          keep(id, made);
+          show(made);
+        },
+        (e) => show((old) => ({ ...(lasting ? old : NONE), error: e.message.slice(0, LONGEST), request })),
+      );
+    });
   }, [id]);
   return answer;
 }
@@ -93,9 +98,10 @@ export function useFigures(state, catalog) {
   const curve = useAnswer(second, "latency", "batch", overBatch(flags, again), points);
   const cards = useMemo(() => catalog && paretoCards(state.flags.gpu, pin?.gpu, catalog), [state.flags.gpu, pin?.gpu, catalog]);
   const pareto = useAnswer(second, "pareto", "cards", cards && overCards(flags, cards, again), points);
-  const rates = useAnswer(second, "rates", "rate", overRate(flags, again), given);
+  const free = loaded(flags) && !flags.rate ? second : loads; // clients may take the worker of loads long
+  const rates = useAnswer(free, "rates", "rate", overRate(flags, again), given);
   const oldCurve = useAnswer(second, "latency", "batch of A", pin && overBatch(pin, again), points);
-  const oldRates = useAnswer(second, "rates", "rate of A", pin && overRate(pin, again), given);
+  const oldRates = useAnswer(free, "rates", "rate of A", pin && overRate(pin, again), given);
   const oldPareto = useAnswer(second, "pareto", "cards of A", pin && cards && overCards(pin, cards, again), points);
   const refused = useRefused(flags, catalog, again);
   return {

@@ -54,7 +54,8 @@ globalThis.fs = {
   read(fd, buffer, offset, length, position, done) {
     const f = open.get(fd);
     if (!blobs.has(f?.name)) return done(failure("EBADF"));
-    const bytes = read(f.name);
+    let bytes;
+    try { bytes = read(f.name); } catch { return done(failure("EIO")); } // the file was changed or removed since
     const from = position === null || position === undefined ? f.at : Number(position);
     const part = bytes.subarray(from, from + length);
     buffer.set(part, offset);

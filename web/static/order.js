@@ -1,7 +1,13 @@
 // What is done first after a change. Views in the window follow it at once. The work of other views waits until no
-// change has come for a moment, or until the view comes into the window.
+// change has come for a moment and views in the window have their answers, or until the view comes into the window.
 const QUIET = 50; // ms without a change: a slider that is drawn changes more often
 const inside = new Set(), waiting = new Map(); // views by their name; work by its key, the latest last
+
+const awaited = new Set(); // kinds of answers that views in the window wait for
+
+// awaits and arrived say that an answer of a kind is waited for, and no more.
+export function awaits(view, kind) { if (inside.has(view)) awaited.add(kind); }
+export function arrived(kind) { if (awaited.delete(kind) && waiting.size) wake(); }
 
 // change is when the latest change began.
 export let change = 0;
@@ -48,9 +54,10 @@ let timer = 0;
 
 // wake does what waits piece by piece once it is quiet, so that a change that comes meanwhile goes first.
 function wake() {
-  if (timer) return;
+  if (timer || awaited.size) return;
   timer = setTimeout(() => whenIdle((deadline) => {
     timer = 0;
+    if (awaited.size) return;
     const [key] = waiting.keys();
     if (key !== undefined && performance.now() - change >= QUIET) begin(key);
     while (waiting.size && deadline?.timeRemaining() > 10 && performance.now() - change >= QUIET) begin(waiting.keys().next().value);

@@ -37,12 +37,12 @@ const TILES = [["ttft", "TTFT"], ["tpot", "TPOT"], ["ttlt", "TTLT"], ["tps", "Th
 // together keeps numbers and their units on one line.
 const together = (text) => text.replace(/(\d) /g, "$1\u00a0");
 
-function Tile({ name, now, was, m }) {
+function Tile({ name, now, was, m, idle }) {
   return html`<div class="tile">
     <dt>${name}${m && html` <span class=${m.ok ? "ok" : "no"} title=${m.text}>${m.ok ? "✓" : "✗"} ${m.text}</span>`}</dt>
     <dd class="value">${now?.value ?? "–"}</dd>
     <dd class="interval">${now?.interval ? `${now.interval} (90 %)` : "\u00a0"}</dd>
-    <dd class="about">${now?.note ? together(now.note) : "\u00a0"}</dd>
+    <dd class="about">${now?.note ? together(now.note) : idle ? "only where it runs" : "\u00a0"}</dd>
     ${was && html`<dd class="diff">A ${was.value}; ${(now && ratio(now.si, was.si)) || "–"}</dd>`}
   </div>`;
 }
@@ -67,26 +67,26 @@ function Line({ error, noState, doc, words, held }) {
   const possible = doc?.verdict.possible, missed = held.filter((m) => !m.ok).length;
   const targets = !held.length || !possible ? "" : missed ? `, misses ${missed} of ${held.length} targets` : `, meets ${["", "the target", "both targets"][held.length] ?? `all ${held.length} targets`}`;
   // Each sentence is one text, which stays in its place where its words change.
-  return html`<div class=${`verdict ${error || noState || (doc && !possible) ? "no" : ""}`} role="status" aria-live="polite">
+  return html`<div class=${`verdict ${error || noState || (doc && !possible) ? "no" : doc ? "" : "wait"}`} role="status" aria-live="polite">
     ${error || noState ? html`<strong>${error ? "Not possible" : "No steady state"}</strong> <span>${error ?? noState}</span>` : !doc || !words ? "The estimator is loading." : html`
       <strong>${`${possible ? "Fits" : "Does not run"}${targets}`}</strong>
       ${" "}<span>${`${doc.model.name} on ${doc.gpu.count} × ${doc.gpu.name}, ${words.fits.replace(/^(yes|no): /, "")}.`}</span>
-      ${" "}<small>${possible ? `Rests on: ${words.basis}.` : "Times are those of a GPU with enough memory and a model with enough context."}</small>`}
+      ${possible && html` <small>${`Rests on: ${words.basis}.`}</small>`}`}
   </div>`;
 }
 
 export const Verdict = kept(function Verdict({ targets, error, noState, doc, words, oldWords, flags, under, oldUnder }) {
   const now = error ? null : words, loaded = flags.rate || flags.concurrency, known = doc && now && (!loaded || under);
   const held = known ? Object.keys(UNITS).map((k) => met(k, targets, doc, now, loaded && under.load)).filter(Boolean) : [], notes = (!error && doc?.warnings) || [];
-  return html`<section id="verdict" class="wide" aria-labelledby="verdict-title">
+  return html`<section id="verdict" class="wide" tabindex="-1" aria-labelledby="verdict-title">
     <h2 id="verdict-title" class="sr">Verdict</h2>
     <${Line} error=${error} noState=${noState} doc=${doc} words=${words} held=${held} />
     ${loaded && !error && !noState && html`<${Load} rows=${under?.words} old=${oldUnder?.words} />`}
     ${noState && html`<h3>One request alone</h3>`}
     <dl class="tiles">
-      ${TILES.map(([key, name]) => html`<${Tile} key=${key} name=${name} now=${lineOf(now, key)} was=${lineOf(oldWords, key)} m=${held.find((m) => m.key === key)} />`)}
+      ${TILES.map(([key, name]) => html`<${Tile} key=${key} name=${name} now=${lineOf(now, key)} was=${lineOf(oldWords, key)} m=${held.find((m) => m.key === key)} idle=${now && !doc.verdict.possible} />`)}
     </dl>
-    <details class="warnings"><summary>${notes.length} note${notes.length === 1 ? "" : "s"}</summary><ul>${notes.map((w) => html`<li key=${w}>${w}</li>`)}</ul></details>
+    <details class=${`warnings ${notes.length ? "" : "none"}`}><summary>${notes.length} note${notes.length === 1 ? "" : "s"}</summary><ul>${notes.map((w) => html`<li key=${w}>${w}</li>`)}</ul></details>
     <p class="command" tabindex="0" role="group" aria-label="Command line"><code>${command(flags)}</code></p>
   </section>`;
 }, null, "targets", "error", "noState", "doc", "words", "oldWords", "flags", "under", "oldUnder");

@@ -10,7 +10,7 @@ globalThis.llmprofProgress = (done, of) => postMessage({ progress: [done, of] })
 
 async function start(module) {
   const go = new Go();
-  go.run(await WebAssembly.instantiate(module, go.importObject));
+  go.run(await WebAssembly.instantiate(module, go.importObject)).then(() => postMessage({ ended: true })); // as without memory
   await started;
   postMessage({ started: true });
 }
@@ -22,5 +22,6 @@ onmessage = ({ data }) => {
     if (globalThis.llmprof) globalThis.llmprof('{"do":"forget"}');
     return;
   }
-  postMessage({ id: data.id, answer: globalThis.llmprof(JSON.stringify(data.request)) });
+  const answer = globalThis.llmprof(JSON.stringify(data.request));
+  if (answer !== undefined) postMessage({ id: data.id, answer });
 };
