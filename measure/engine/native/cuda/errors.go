@@ -19,12 +19,6 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("cuda: %s: %s (%d): %s", e.Call, e.Name, e.Code, e.Text)
 }
 
-// Codes of the driver that callers distinguish (cuda.h, CUresult).
-const (
-	CodeOutOfMemory = 2
-	CodeNoDevice    = 100
-)
-
 // Fatal reports whether nothing works on the GPU any more after the error: its memory or a
 // link failed, it is lost, or a kernel's fault ended the context (cuda.h, CUresult).
 func (e *Error) Fatal() bool {
