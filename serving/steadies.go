@@ -186,13 +186,13 @@ func (t *Steadies) firstTokens(rate float64, replicas int) (*Steady, error) {
 		return st, nil
 	}
 	p := t.prefill.piece(0)
-	last, before := p.longer(1<<(knots-1)), p.longer(1<<(knots-2))
-	if most := (1 << (knots - 2)) / (last - before); rate >= most {
+	most := 1 / p.each()
+	if rate >= most {
 		return nil, fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by prefill (in each of %d replicas that prefill)",
 			rate*float64(replicas), most*float64(replicas), replicas)
 	}
 	st := t.queue(p, rate)
-	st.Capacity = Capacity{Rate: float64(replicas) * (1 << (knots - 2)) / (last - before), Bound: "prefill", Running: t.prefill.most}
+	st.Capacity = Capacity{Rate: float64(replicas) * most, Bound: "prefill", Running: t.prefill.most}
 	t.firsts[key] = st
 	return st, nil
 }

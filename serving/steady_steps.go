@@ -297,6 +297,12 @@ func (p *piece) longer(k float64) float64 {
 	return float64(c.Time)
 }
 
+// each is the time of a prompt among very many. It may be none beside so many sequences that their steps wait for the host.
+func (p *piece) each() float64 {
+	const half = 1 << (knots - 2)
+	return (p.longer(2*half) - p.longer(half)) / half
+}
+
 // spread is the variance of the time of a step with k prompts.
 func (p *piece) spread(k float64) float64 {
 	if p.table == nil {

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 // Answers of one token end with their prompt, so that no number of them fills a replica.
@@ -147,4 +149,35 @@ func TestSteadyConcurrencyOfPrompts(t *testing.T) {
 	agree(t, "rate", st.Rate, r.Rate(), 0.05)
 	agree(t, "E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
 	agree(t, "TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05)
+}
+
+// The largest stable rate is what a server answers where far more requests come, within 6 %.
+func TestCapacity(t *testing.T) {
+	for _, x := range []struct {
+		model, gpu  string
+		tp          int
+		scheduler   string
+		prompt, gen Lengths
+	}{
+		{"llama3.1-8b", "h200", 1, "vllm", Fixed(1024), Fixed(128)},
+		{"llama3.1-8b", "h200", 1, "vllm", Fixed(1024), Fixed(32)},
+		{"llama3.1-8b", "h200", 1, "vllm", Fixed(4096), Fixed(16)},
+		{"llama3.2-1b", "l40s", 1, "vllm", Fixed(4000), Fixed(50)},
+		{"llama3.2-1b", "h100", 2, "vllm", Fixed(416), Lengths{Kind: "uniform", Low: 74, High: 223}},
+		{"gpt-oss-20b", "b200", 4, "tensorrt-llm-max-utilization", Lengths{Kind: "uniform", Low: 1189, High: 3567}, Fixed(85)},
+		{"llama3.1-8b", "h100", 1, "llama.cpp", Fixed(1024), Fixed(128)},
+	} {
+		s := server(t, x.model, x.gpu, x.tp, x.scheduler)
+		st, err := s.Steadies(x.prompt, x.gen)
+		testkit.Must(t, err)
+		c := st.most(st.flow, 1)
+		var ends [2]float64
+		answered := 0
+		simulate(t, s, Load{Arrival: Arrival{Kind: "poisson", Rate: 3 * c.Rate}, Prompt: x.prompt, Gen: x.gen, Requests: 6000}, Options{Each: func(q *Record) {
+			if answered++; answered == 3000 || answered == 5000 {
+				ends[answered/5000] = float64(q.Last)
+			}
+		}})
+		agree(t, fmt.Sprintf("%+v: %+v", x, c), c.Rate, 2000/(ends[1]-ends[0]), 0.06)
+	}
 }
