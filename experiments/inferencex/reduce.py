@@ -23,6 +23,9 @@ CLIENTS = "the batch is not the concurrency of its name"
 ABSENT = "no list of the day has so many clients, and the time is below that of their steps"
 NO_SPEED = "no time per token"
 
+# Tokens of a prompt of DeepSeek-R1 that reached SGLang for one that the client counted, while the client's tokenizer was that of transformers 5: see README.md.
+REACHED = 35921 / 7140
+
 
 def settings(r):
     """What the run of a row had: GPUs that share the experts, tokens of a step, format of the cache; and why it is left out, if it is."""
@@ -64,6 +67,12 @@ def settings(r):
 def scripted(r):
     """Whether a row is InferenceX's, which has scripts and lengths of 0.8 to 1 times those named."""
     return date(r) and "gap-analysis" not in r["silicon_data_source"]
+
+
+def reached(r):
+    """How many times as long as the client counted the prompts were that reached the server."""
+    wrong = r["model_path"] == "deepseek-ai/DeepSeek-R1" and r["backend"] == "sglang" and r["backend_version"].startswith("0.5.10") and date(r) < "2026-05-15"
+    return REACHED if wrong else 1
 
 
 def date(r):
@@ -121,8 +130,9 @@ def main():
     for r, ep, budget, kv in sorted(rows.values(), key=lambda x: (MODELS[x[0]["model_path"]], GPUS[x[0]["system"]], ENGINES[x[0]["backend"]], weights(x[0]), x[0]["id"])):
         mean = 0.9 if scripted(r) else 1  # of the lengths that the id names
         note = "mean" + (f"; version {r['backend_version']}" if r["backend_version"] else "") + ("; lengths of 0.8 to 1 times those of the id" if scripted(r) else "")
+        note += "; prompts 5.03 times as long" if reached(r) > 1 else ""
         out.writerow(["aiconfigurator-moe", r["id"], MODELS[r["model_path"]], GPUS[r["system"]], ENGINES[r["backend"]], "", release(r), r["tp_size"], ep if ep > 1 else "", budget, graphs(r),
-                      r["batch_size"], round(mean * int(r["isl"])), round(mean * int(r["osl"])), weights(r), kv, "closed-varied" if scripted(r) else "closed", "", "", "tpot_s",
+                      r["batch_size"], round(mean * reached(r) * int(r["isl"])), round(mean * int(r["osl"])), weights(r), kv, "closed-varied" if scripted(r) else "closed", "", "", "tpot_s",
                       f"{float(r['silicon_tpot_ms']) / 1e3:.6g}", "", "", "", "", "", note])
 
 
