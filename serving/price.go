@@ -34,6 +34,7 @@ type prices struct {
 type decode struct {
 	batch    int
 	together float64
+	window   int // of its sequences' contexts
 }
 
 func newPrices(s Stepper, pass int, drafted bool) *prices {
@@ -118,6 +119,24 @@ func (b *batch) decode(windows []float64, past int) {
 	b.byWin[i].Past += float64(past)
 }
 
+// window is where the contexts of all sequences that decode are among the windows; -1 where they are on both sides of one.
+func (b *batch) window() (at int) {
+	if len(b.byWin) < 2 {
+		return 0
+	}
+	at = -1
+	for i := range b.byWin {
+		if b.byWin[i].Batch == 0 {
+			continue
+		}
+		if at >= 0 {
+			return -1
+		}
+		at = i
+	}
+	return at
+}
+
 // alike adds n sequences with the same context.
 func (b *batch) alike(windows []float64, n int, context float64) {
 	if n == 0 {
@@ -160,8 +179,8 @@ func (b *batch) tokens(drafts int) float64 {
 
 // cost prices a batch whose decodes verify drafts tokens each besides their own.
 func (p *prices) cost(b *batch, drafts int) Cost {
-	if len(b.chunks) == 0 && drafts == 0 && len(p.windows) == 0 && p.pass == 0 && !p.once {
-		return p.decode(decode{b.decodes, b.together}, b.past)
+	if window := b.window(); len(b.chunks) == 0 && drafts == 0 && window >= 0 && p.pass == 0 && !p.once {
+		return p.decode(decode{b.decodes, b.together, window}, b.past)
 	}
 	p.groups = p.groups[:0]
 	fresh := float64(1 + drafts)
