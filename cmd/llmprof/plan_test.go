@@ -118,6 +118,7 @@ func TestPlanRowsUnderLoad(t *testing.T) {
 		"deepseek-v3 --gpus h200 --rate 4 --tpot 22ms --acceptance 0.8 --speculative-tokens 1 --max-gpus 16 --per-gpu 0 --top 5",
 		"llama3.1-8b --gpus h100 --concurrency 32 --per-gpu 2",
 		"llama3.1-8b --gpus h100,l4 --concurrency 8 --out 1",
+		"gpt-oss-120b --in 6000 --out 512 --by latency --tps 500 --gpus l40s --aggregated",
 	} {
 		p := planJSON(t, 0, args)
 		if len(p.Rows) == 0 {
