@@ -29,7 +29,7 @@ func launched(t *testing.T) (all [][]Launch) {
 	} {
 		q := request(t, x.model, x.gpu)
 		x.row.Card = &q.Cards[0]
-		s, err := x.row.Formats.scheme(q.Model, x.row.Card.GPU)
+		s, err := x.row.Formats.scheme(x.row.Card.Model, x.row.Card.GPU)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,10 +83,10 @@ func TestVLLMParses(t *testing.T) {
 		t.Fatalf("%v\n%s", err, failed.String())
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	want := `[["org/qwen3-32b", 2, 1, 3, false, "fp8", "fp8", 1440, 64, null, null, null, null], ["org/llama3.1-8b", 1, 2, 1, false, null, "auto", 1440, 8, null, null, null, null], ` +
-		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 1, null, null, null, null], ["org/deepseek-v3", 8, 1, 2, true, null, "fp8", 1440, 256, null, null, null, null], ` +
-		`["org/qwen3-30b-a3b", 4, 1, 1, true, null, "auto", 1440, 32, null, null, null, null], ["org/deepseek-v3", 8, 1, 2, false, null, "fp8", 1440, 256, 4096, "mtp", 1, "NixlConnector"], ` +
-		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 256, null, "ngram", 3, null]]`
+	want := `[["org/qwen3-32b", 2, 1, 3, false, "fp8", "fp8", 1440, 64, 8192, null, null, null], ["org/llama3.1-8b", 1, 2, 1, false, null, "auto", 1440, 8, 2048, null, null, null], ` +
+		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 1, 2048, null, null, null], ["org/deepseek-v3", 8, 1, 2, true, null, "fp8", 1440, 256, 8192, null, null, null], ` +
+		`["org/qwen3-30b-a3b", 4, 1, 1, true, null, "auto", 1440, 32, 8192, null, null, null], ["org/deepseek-v3", 8, 1, 2, false, null, "fp8", 1440, 256, 4096, "mtp", 1, "NixlConnector"], ` +
+		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 256, 8192, "ngram", 3, null]]`
 	if got := lines[len(lines)-1]; got != want {
 		t.Errorf("vLLM understands\n%s\nwant\n%s", got, want)
 	}

@@ -37,7 +37,7 @@ func (s *search) bound(c *config) float64 {
 		return c.energy
 	case Throughput:
 		if s.q.rate() == 0 {
-			return -c.rate * float64(s.q.Gen) / float64(c.GPUs)
+			return -c.rate * s.q.Gen.MeanLength() / float64(c.GPUs)
 		}
 	case Latency:
 		alone := c.single.TTFT.Expected + (c.single.E2E.Expected - c.single.TTFT.Expected).Times(1/s.gain())
@@ -63,7 +63,7 @@ func (s *search) figure(r *Row) float64 {
 
 // fewestGPUs reports whether deployments rank by the GPUs that they take.
 func (s *search) fewestGPUs() bool {
-	return s.q.By == Cost || s.q.By == Throughput && s.q.rate() > 0
+	return s.q.cheapest() || s.q.By == Throughput && s.q.rate() > 0
 }
 
 // candidates lists the deployments under a load, in which requests come and go: steps are those
@@ -71,7 +71,7 @@ func (s *search) fewestGPUs() bool {
 // least that they rank by.
 func (s *search) candidates(ctx context.Context) {
 	for _, f := range s.card.Formats {
-		for _, split := range s.q.Splits {
+		for _, split := range s.splits {
 			if ctx.Err() == nil {
 				s.open = append(s.open, s.configs(f, split)...)
 			}
@@ -111,12 +111,16 @@ func (s *search) loaded(ctx context.Context, first bool) {
 			s.rows = append(s.rows, c.Row)
 			return
 		}
-		if r, ok := s.serve(c, best, least); ok {
+		r, ok := s.serve(c, best, least)
+		if ok {
 			plain = min(plain, float64(r.GPUs))
 			keep(&r)
 		}
 		if first && len(s.rows) > 0 {
 			return
+		}
+		for _, r := range s.limited(c, r, ok, best, least) {
+			keep(&r)
 		}
 		for _, r := range s.extras(c, best, plain, least) {
 			keep(&r)
@@ -129,7 +133,7 @@ func (s *search) loaded(ctx context.Context, first bool) {
 // than a server that runs, unless there are targets.
 func (s *search) sure(c *config) bool {
 	return s.q.Load.Concurrency > 0 && s.q.Targets == Targets{} && s.mostUnits(c, math.Inf(1)) >= c.least &&
-		c.server.Serves(serving.Fixed(s.q.Prompt), serving.Fixed(s.q.Gen)) == nil
+		c.server.Serves(s.q.Prompt, s.q.Gen) == nil
 }
 
 // extras are the deployments with other settings than a server starts with: speculation, other
@@ -206,7 +210,7 @@ func (s *search) stepping(c *config, budget int) *config {
 	if s.q.prepare(c) == nil { // else a shorter step may leave room enough
 		other.steadies, _ = c.steadies.WithBudget(budget)
 	}
-	if s.q.Prompt > min(budget, c.server.Scheduler.Budget) { // its steps are others, and so is the interval
+	if s.q.Prompt.Longest() > min(budget, c.server.Scheduler.Budget) { // its steps are others, and so is the interval
 		s.alone(&other)
 	}
 	return &other
@@ -218,11 +222,13 @@ func (s *search) alone(c *config) {
 	if err != nil {
 		return // it was prepared before
 	}
-	e, err := units.Predict(&analytic.Workload{Batch: c.MicroBatches, PromptLen: s.q.Prompt, GenLen: s.q.Gen, Budget: c.Budget})
+	w := s.q.workload(c.MicroBatches)
+	w.Budget = c.Budget
+	e, err := units.Predict(w)
 	if err != nil {
 		return // the steady state says why
 	}
-	if c.single = (Spans{e.TTFT, e.TPOT, e.TTLT}); !s.q.Expected {
+	if c.single = s.q.single(units, &e, c); !s.q.Expected {
 		c.slower = Slower(&e)
 	}
 }
@@ -251,7 +257,7 @@ func (s *search) screen(c *config) (why string) {
 		s.missed(Miss{err.Error(), infinite, nil})
 		return err.Error()
 	}
-	e, err := units.Predict(&analytic.Workload{Batch: c.MicroBatches, PromptLen: s.q.Prompt, GenLen: s.q.Gen})
+	e, err := units.Predict(s.q.workload(c.MicroBatches))
 	s.searched++
 	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})
@@ -272,10 +278,11 @@ func (s *search) screen(c *config) (why string) {
 	if c.slower = 1; !s.q.Expected {
 		c.slower = Slower(&e)
 	}
-	c.single, c.least = Spans{e.TTFT, e.TPOT, e.TTLT}, 1
+	c.single, c.least = s.q.single(units, &e, c), 1
 	if parts := c.MicroBatches; parts == 1 {
 		alone := c.Row
 		alone.fill(s.q, &e)
+		alone.TTFT, alone.TPOT, alone.E2E = s.q.end(c.single.TTFT), s.q.end(c.single.TPOT), s.q.end(c.single.E2E)
 		alone.PerHour = unit.Dollars(float64(s.card.Price) * float64(alone.GPUs))
 		if n := s.gain(); n > 1 { // with speculation a token may take that much less
 			alone.TPOT, alone.E2E = alone.TPOT.Times(1/n), alone.TTFT+(alone.E2E-alone.TTFT).Times(1/n)
@@ -287,6 +294,34 @@ func (s *search) screen(c *config) (why string) {
 		}
 	}
 	return s.atLeast(c, units, e.Memory.MaxBatch)
+}
+
+// single is a request alone. Where lengths differ its time to the first token is the mean over prompts, and
+// it decodes as one of mean lengths does: longer answers take more time beyond that than shorter ones take less.
+func (q *Request) single(p *analytic.Prepared, mean *analytic.Estimate, c *config) Spans {
+	s := Spans{mean.TTFT, mean.TPOT, mean.TTLT}
+	if q.Prompt.Kind == "fixed" {
+		return s
+	}
+	prompts := q.Prompt.Quantiles()
+	var ttft analytic.Span
+	for _, tokens := range prompts {
+		e, err := p.Predict(&analytic.Workload{Batch: c.MicroBatches, PromptLen: tokens, GenLen: 1, Budget: c.Budget})
+		if err != nil {
+			return s
+		}
+		ttft = plus(ttft, e.TTFT, 1/float64(len(prompts)))
+	}
+	s.E2E = plus(plus(s.E2E, ttft, 1), s.TTFT, -1)
+	s.TTFT = ttft
+	return s
+}
+
+// plus is a span with so many times another.
+func plus(a, b analytic.Span, times float64) analytic.Span {
+	return analytic.Span{
+		Floor: a.Floor + b.Floor.Times(times), Expected: a.Expected + b.Expected.Times(times), Low: a.Low + b.Low.Times(times), High: a.High + b.High.Times(times),
+	}
 }
 
 // ready prepares the server of a deployment that was screened: those of all deployments take more memory than there is use for.
@@ -322,7 +357,7 @@ func (s *search) sized(r *Row, units int) {
 // rate is the requests a second that come; 0 where clients wait for their answers.
 func (q *Request) rate() float64 {
 	if q.Load.Throughput > 0 {
-		return q.Load.Throughput / float64(q.Gen)
+		return q.Load.Throughput / q.Gen.MeanLength()
 	}
 	return q.Load.Rate
 }
@@ -387,10 +422,10 @@ func (s *search) settled(c *config, r Row) (Row, bool) {
 		return r, false
 	}
 	r.TTFT, r.TPOT, r.E2E = slow.TTFT, slow.TPOT, slow.E2E
-	r.Throughput = slow.Rate * float64(s.q.Gen)
+	r.Throughput = slow.Rate * s.q.Gen.MeanLength()
 	r.slower, r.alone = c.slower, c.single
 	r.Running, r.Utilization = slow.Running, slow.Utilization
-	r.JToken = slow.Energy.Times(1 / float64(s.q.Gen))
+	r.JToken = slow.Energy.Times(1 / s.q.Gen.MeanLength())
 	r.PerMillion = unit.Dollars(float64(r.PerHour) / 3600 / r.Throughput * 1e6)
 	miss := s.q.misses(&r)
 	if miss.Reason != "" {

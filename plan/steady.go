@@ -71,7 +71,7 @@ func (q *Request) closed(c *config, replicas int) (*serving.Steady, error) {
 	}
 	server := c.server
 	server.Replicas = replicas
-	st, err := server.SteadyConcurrency(q.Load.Concurrency, serving.Fixed(q.Prompt), serving.Fixed(q.Gen))
+	st, err := server.SteadyConcurrency(q.Load.Concurrency, q.Prompt, q.Gen)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (q *Request) closed(c *config, replicas int) (*serving.Steady, error) {
 // prepare prepares the steady states of a deployment at any rate. Those of other steps share the costs that are known.
 func (q *Request) prepare(c *config) (err error) {
 	if c.steadies == nil {
-		c.steadies, err = c.server.Steadies(serving.Fixed(q.Prompt), serving.Fixed(q.Gen))
+		c.steadies, err = c.server.Steadies(q.Prompt, q.Gen)
 	}
 	return err
 }
