@@ -116,7 +116,7 @@ func (r *Row) quantize(a *args, flag string, online map[unit.Format]string) {
 	a.note("give a checkpoint with weights quantized as %s in place of %s", r.Formats.Weights, r.Card.Model.Name)
 }
 
-// vllm is the server of vLLM 0.32. Replicas are engines of one server, which routes among
+// vllm is the server of vLLM 0.25 to 0.32. Replicas are engines of one server, which routes among
 // them.
 func vllm(r *Row, q *Request, checkpoint string) Launch {
 	a := &args{list: []string{"vllm", "serve", checkpoint}}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/serving"
 	"llmprof/unit"
 )
 
@@ -163,6 +164,33 @@ func TestLaunchesByVendor(t *testing.T) {
 		}
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s: %s, want %s", gpu, got, want)
+		}
+	}
+}
+
+// Engines are told the limits that the estimate has, as each divides them among its replicas.
+func TestLaunchLimits(t *testing.T) {
+	all := launched(t)
+	for _, x := range []struct {
+		row, engine int
+		want        string
+	}{
+		{0, 0, "--max-num-seqs 64 --max-num-batched-tokens 8192"}, {1, 0, "--max-num-seqs 8 --max-num-batched-tokens 2048"}, {5, 0, "--max-num-batched-tokens 4096"},
+		{0, 1, "--max-running-requests 64 --chunked-prefill-size 8192"},   // of each of 3 replicas
+		{3, 1, "--max-running-requests 512 --chunked-prefill-size 16384"}, // divided among 2 ranks of attention
+		{0, 2, "--max_batch_size 64 --max_num_tokens 8192"}, {0, 3, "--parallel 64 --ctx-size 92160"}, {6, 3, "--parallel 256 --ctx-size 368640"},
+	} {
+		if got := strings.Join(all[x.row][x.engine].Args, " "); !strings.Contains(got, x.want) {
+			t.Errorf("%s of row %d is started by %s, want %s", all[x.row][x.engine].Engine, x.row, got, x.want)
+		}
+	}
+	q := request(t, "llama3.1-8b", "l4")
+	q.Prompt = serving.Lengths{Kind: "uniform", Low: 100, High: 9000}
+	r := Row{Card: &q.Cards[0], Formats: Formats{KV: unit.BF16}, Split: Split{1, 1, 1}, DP: 1, Batch: 4096, GPUs: 1, Scheme: "w16a16"}
+	launches := Launches(&r, q, "org/model")
+	for i, want := range []string{"--max-model-len 10413 --max-num-seqs 2048 --max-num-batched-tokens 2048", "--max-running-requests 4096", "--enable_chunked_prefill", "--parallel 3 --ctx-size 31239"} {
+		if got := strings.Join(launches[i].Args, " "); !strings.Contains(got, want) {
+			t.Errorf("%s is started by %s, want %s", launches[i].Engine, got, want)
 		}
 	}
 }
