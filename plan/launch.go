@@ -246,7 +246,8 @@ func tensorRT(r *Row, q *Request, checkpoint string) Launch {
 // llamaCPP is llama-server. Its slots share a context of fixed size.
 func llamaCPP(r *Row, q *Request, checkpoint string) Launch {
 	a := &args{list: []string{"llama-server", "--model", lastPart(checkpoint) + ".gguf", "--n-gpu-layers", "999"}}
-	slots := r.slots(q)
+	each := max(r.Split.EP/r.Split.TP, 1) // replicas that share the experts, which are one server
+	slots := r.slots(q, each)
 	a.number("--parallel", slots)
 	a.number("--ctx-size", longest(q, r.Card.Model)*slots)
 	a.add("--flash-attn", "on")
@@ -263,7 +264,7 @@ func llamaCPP(r *Row, q *Request, checkpoint string) Launch {
 	if r.Prefill > 0 {
 		a.note("llama.cpp has no replicas that only prefill: %d servers do less than the row says", r.DP+r.Prefill)
 	}
-	if gpus := r.Split.TP * r.Split.PP; gpus > 1 {
+	if gpus := r.Split.TP * r.Split.PP * each; gpus > 1 {
 		mode := "layer"
 		if r.Split.TP > 1 {
 			mode = "row"
@@ -276,8 +277,8 @@ func llamaCPP(r *Row, q *Request, checkpoint string) Launch {
 		a.note("llama.cpp has no FP8 cache: Q8_0 takes a sixteenth more")
 	}
 	a.note("convert the checkpoint to GGUF first")
-	if r.DP > 1 {
-		a.note("start %d of these servers behind a router", r.DP)
+	if n := r.DP / each; n > 1 {
+		a.note("start %d of these servers behind a router", n)
 	}
 	return a.launch("llama.cpp")
 }
@@ -285,13 +286,13 @@ func llamaCPP(r *Row, q *Request, checkpoint string) Launch {
 // mostSlots is the most sequences of llama.cpp (LLAMA_MAX_SEQ of src/llama-cparams.h).
 const mostSlots = 256
 
-// slots are as many slots of llama.cpp, each with a context of its own, as the memory has room for, up to the row's batch.
-func (r *Row) slots(q *Request) int {
-	n := min(r.Batch, mostSlots)
+// slots are as many slots of llama.cpp, each with a context of its own, as the memory of some replicas has room for, up to their batch.
+func (r *Row) slots(q *Request, replicas int) int {
+	n := r.Batch
 	if server, err := q.serverOf(r); err == nil {
 		n = min(n, server.Tokens()/longest(q, r.Card.Model))
 	}
-	return max(n, 1)
+	return max(min(n*replicas, mostSlots), 1)
 }
 
 func lastPart(path string) string { return path[strings.LastIndexAny(path, `/\`)+1:] }

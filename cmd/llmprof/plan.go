@@ -134,10 +134,15 @@ func nothing(r *plan.Result) error {
 	return fmt.Errorf("no deployment qualifies; %s", first.Miss.Reason)
 }
 
-// checkpoint is the name of the weights, which a file of a config stands beside.
+// checkpoint is where the weights are: beside the file of a config, or in the repository of the hub that the shape is from.
 func checkpoint(c *plan.Card) string {
 	if strings.ContainsAny(c.Name, `/\`) {
 		return strings.TrimSuffix(strings.TrimSuffix(c.Name, "config.json"), "/")
+	}
+	if rest, ok := strings.CutPrefix(c.Model.Source, "https://huggingface.co/"); ok {
+		if parts := strings.SplitN(rest, "/", 3); len(parts) == 3 {
+			return parts[0] + "/" + parts[1]
+		}
 	}
 	return c.Model.Name
 }
