@@ -172,8 +172,8 @@ const (
 
 // card sets the constants of single cards whose operators are public. Products are fitted by
 // "llmprof calibrate --import", with errors on held-out shapes, in % (median and 90th percentile), of 7.3 and 21 on an
-// A100 and 7.0 and 22 on a B200 (vLLM of aiconfigurator-core 0.12.0), of 3.0 and 7.6 on an RTX 4090, of 5.5 and 16 on an RTX PRO
-// 6000 at 1597 GB/s, without memory-bound products whose weights its L2 cache holds, and of 5.5 and 16 on an A40; of those
+// A100 and 7.0 and 22 on a B200 (vLLM of aiconfigurator-core 0.12.0), of 3.0 and 7.6 on an RTX 4090, of 5.1 and 15 on an RTX PRO
+// 6000 at 1597 GB/s, of LLMServingSim's and as many of vLLM 0.24.0's (experiments/operators/convert.py), without memory-bound products whose weights its L2 cache holds, and of 5.5 and 16 on an A40; of those
 // in FP8, 3.7 and 14 on an H20, 5.1 and 16 on an H800. What is fixed on the RTX cards and the A40 is the generation's, for
 // none of their products is short enough to say. The share of attention's arithmetic
 // and its ramp go through prefills of 1024 and 2048 tokens, its bandwidth is that of decode
@@ -195,14 +195,14 @@ func (c *Calibration) card(g *GPU) {
 		k[roofline.GEMMDepth], k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 4.19e-10, 0.682, 548
 	case "rtx-pro-6000-server-96gb": // the board that was timed
 		c.Source = servingSim + "; the rest as on B200"
-		c.gemm(0.834, 0.953, 3.9*us)
+		c.gemm(0.845, 0.945, 3.9*us)
 		c.attention(0.625, 0.84, 8*us)
-		k[roofline.GEMMDepth], k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 1.52e-9, 1.13, 828
+		k[roofline.GEMMDepth], k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 1.52e-10, 1.62, 828
 	case "rtx-pro-6000-blackwell-96gb": // the same chip, whose peak is that of a higher clock
 		c.Source = "of the server edition, " + servingSim + "; the rest as on B200"
-		c.gemm(0.774, 0.953, 3.9*us)
+		c.gemm(0.785, 0.945, 3.9*us)
 		c.attention(0.58, 0.84, 8*us)
-		k[roofline.GEMMDepth], k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 1.52e-9, 1.13, 828
+		k[roofline.GEMMDepth], k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 1.52e-10, 1.62, 828
 	case "a40-48gb":
 		c.Source = vidur + "; the rest as on A100"
 		c.gemm(0.764, 0.810, 7.4*us)
