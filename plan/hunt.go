@@ -47,15 +47,11 @@ func (h *hunt) run(ctx context.Context) {
 		}
 	}
 	slices.SortStableFunc(left, func(a, b *search) int { return cmp.Compare(a.atBest(), b.atBest()) })
-	left = h.search(ctx, left, func() func(*search) bool {
+	h.search(ctx, left, func() func(*search) bool {
 		limit := h.limit()
 		return func(s *search) bool { s.limit = limit; return s.atBest() <= limit }
 	})
-	for _, s := range all { // of those that were searched up to the limit, too
-		if s.limit = math.Inf(1); len(s.open) > 0 && len(s.rows) > 0 {
-			left = append(left, s)
-		}
-	}
+	left = slices.DeleteFunc(left, func(s *search) bool { s.limit = math.Inf(1); return len(s.open) == 0 }) // some were searched up to the limit
 	left = h.search(ctx, left, func() func(*search) bool {
 		marked := h.marked()
 		return func(s *search) bool { return s.rivals(marked) }

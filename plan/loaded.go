@@ -206,7 +206,25 @@ func (s *search) stepping(c *config, budget int) *config {
 	if s.q.prepare(c) == nil { // else a shorter step may leave room enough
 		other.steadies, _ = c.steadies.WithBudget(budget)
 	}
+	if s.q.Prompt > min(budget, c.server.Scheduler.Budget) { // its steps are others, and so is the interval
+		s.alone(&other)
+	}
 	return &other
+}
+
+// alone predicts a request that is alone on a deployment anew, with the steps that it has.
+func (s *search) alone(c *config) {
+	units, err := s.prepare(&c.Row)
+	if err != nil {
+		return // it was prepared before
+	}
+	e, err := units.Predict(&analytic.Workload{Batch: c.MicroBatches, PromptLen: s.q.Prompt, GenLen: s.q.Gen, Budget: c.Budget})
+	if err != nil {
+		return // the steady state says why
+	}
+	if c.single = (Spans{e.TTFT, e.TPOT, e.TTLT}); !s.q.Expected {
+		c.slower = Slower(&e)
+	}
 }
 
 // configs are the deployments of a split that may qualify.

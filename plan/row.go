@@ -30,7 +30,7 @@ type Row struct {
 	JToken          unit.Joules
 	PerHour         unit.Dollars // 0 where no price is known
 	PerMillion      unit.Dollars // generated tokens
-	Running         float64      // sequences at once, of all replicas; 0 without a load
+	Running         float64      // sequences that decode at once, of all replicas; 0 without a load
 	Utilization     float64      // share of the time in which steps run; 0 without a load
 	Tail            Tail         // 0 where nothing was simulated
 	Estimate        Spans        // where the figures above are from
@@ -45,6 +45,9 @@ type Spans struct{ TTFT, TPOT, E2E analytic.Span }
 
 // Engine is the name of the engine.
 func (r *Row) Engine() string { return r.Card.Machines.Machine.Engine.Profile().Name }
+
+// loaded reports whether the figures are of a steady state under a load, and not of a batch that starts together.
+func (r *Row) loaded() bool { return r.Utilization > 0 }
 
 // PerUser is the tokens a second that one request sees.
 func (r *Row) PerUser() float64 {
@@ -108,7 +111,7 @@ func (r *Row) Args(model string, q *Request) []string {
 	}
 	args = append(args, r.serverArgs(q)...)
 	switch {
-	case r.Running == 0:
+	case !r.loaded():
 		return append(args, "--batch", strconv.Itoa(r.Batch))
 	case q.Load.Concurrency > 0:
 		return append(args, "--concurrency", strconv.Itoa(q.Load.Concurrency))
@@ -138,7 +141,7 @@ func (q *Request) score(r *Row) float64 {
 	case Latency:
 		return float64(r.E2E)
 	case Throughput:
-		if q.bounded() && r.Running == 0 {
+		if q.bounded() && !r.loaded() {
 			return -r.Throughput
 		}
 		return -r.Throughput / float64(r.GPUs)

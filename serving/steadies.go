@@ -80,7 +80,7 @@ func (t *Steadies) Idle() *Steady { return t.flow.open(1e-6) }
 func (t *Steadies) most(f *flow, replicas int) Capacity {
 	one, ok := t.capacity[f]
 	if !ok {
-		one = f.capacity(1)
+		one = f.capacity()
 		t.capacity[f] = one
 	}
 	one.Rate *= float64(replicas)

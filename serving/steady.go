@@ -70,7 +70,7 @@ func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, e
 		return nil, fmt.Errorf("a concurrency of %d: want from 1 to %d", clients, 1<<20)
 	}
 	var st *Steady
-	c := f.capacity(1)
+	c := f.capacity()
 	if gen.Kind != "fixed" || gen.Mean <= 1 {
 		st = f.closed(max(float64(clients)/float64(s.Replicas), 1), c.Rate)
 	} else if st, err = s.waves(clients, prompt, gen); err != nil {
@@ -360,8 +360,8 @@ func (f *flow) packed() float64 {
 	return prompts / float64(time)
 }
 
-// capacity is the largest stable rate of all replicas.
-func (f *flow) capacity(replicas int) Capacity {
+// capacity is the largest stable rate of a replica.
+func (f *flow) capacity() Capacity {
 	c := Capacity{Running: f.most, Bound: f.bound}
 	p := f.piece(f.most)
 	ceiling := min(1/max(p.each(), f.piece(0).each()), f.packed()) // prompts a second where steps are full of them
@@ -382,6 +382,6 @@ func (f *flow) capacity(replicas int) Capacity {
 	if most := 1 / f.front.load(1, f.gen/2); most < low { // tokens that wait are sent together
 		low, c.Bound = most, "API server"
 	}
-	c.Rate = low * float64(replicas)
+	c.Rate = low
 	return c
 }

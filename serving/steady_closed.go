@@ -31,21 +31,20 @@ func (f *flow) closed(clients, most float64) *Steady {
 			continue
 		}
 		below = rate
-		c, e := steps.decode, steps.energy
 		alone := f.alone(beside)
 		// The steps that only decode, or have others' prompts, take the time that is left beside its own.
 		met := 1 - math.Pow(1-share, others)
 		decoding := 1 - math.Pow(1-share, clients) - rate/clients*met*float64(alone.Time)
-		power = max(decoding, 0)*e/c + rate/clients*float64(alone.Energy)
+		power = max(decoding, 0)*steps.energy/steps.decode + rate/clients*float64(alone.Energy)
 		st.beside = rate * f.beside(met*steps.own+(1-met)*float64(alone.Time), steps.mean)
 		own := way + sent + met*(rest+steps.own) + (1-met)*float64(alone.Time)
 		waits := max(clients-float64(f.most)-rate*own, 0)
-		cycle := f.steps*c + own
+		cycle := f.steps*steps.decode + own
 		next := (clients - waits) / cycle
 		if own += waits / next; math.Abs(next-rate) < 1e-7*rate && math.Abs(own-first) < 1e-7*own {
 			break
 		}
-		rate, first, decode = (rate+min(next, ceiling))/2, (first+own)/2, f.steps*c
+		rate, first, decode = (rate+min(next, ceiling))/2, (first+own)/2, f.steps*steps.decode
 		ceiling *= 1.001 // that of a number of sequences that decode, which has changed
 	}
 	if rate > most {

@@ -29,7 +29,7 @@ func TestSteadyOfManyServers(t *testing.T) {
 		if err != nil {
 			continue // the requests are too long for it
 		}
-		rate := f.capacity(1).Rate * share
+		rate := f.capacity().Rate * share
 		if f.front.load(rate, f.gen) > 0.5 {
 			continue // saturated by tokens that are sent
 		}

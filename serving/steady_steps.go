@@ -486,18 +486,23 @@ func (f *flow) weights(rate float64) ([]float64, []*cycle) {
 		}
 		logs[n-1] = next
 	}
-	sum := 0.0
-	for i, v := range logs[n:] {
-		logs[n+i] = math.Exp(v - top)
-		sum += logs[n+i]
-	}
-	for i := range logs {
-		logs[i] /= sum
-	}
+	normalize(logs, logs[n:], top)
 	if logs[0] > 0 && !f.handed {
 		f.together(logs, rate, ratio)
 	}
 	return logs, cycles
+}
+
+// normalize makes probabilities of logarithms, the largest of which is top; all but those of some are 0.
+func normalize(all, some []float64, top float64) {
+	sum := 0.0
+	for i, v := range some {
+		some[i] = math.Exp(v - top)
+		sum += some[i]
+	}
+	for i := range all {
+		all[i] /= sum
+	}
 }
 
 // together makes the weights those of an idle replica whose first prompt is computed while others come: they begin to decode

@@ -36,11 +36,11 @@ func TestSteadyAgreesWithSimulation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rate := f.capacity(1).Rate * (0.1 + 0.5*random.Float64())
+		rate := f.capacity().Rate * (0.1 + 0.5*random.Float64())
 		if f.front.load(rate, f.gen) > 0.5 {
 			continue // saturated by tokens that are sent
 		}
-		what := fmt.Sprintf("%d: %s %s %s async %v, %+v + %+v at %.3g of %.3g/s", i, m.name, m.gpu, s.Scheduler.Name, s.Scheduler.Async, prompt, gen, rate, f.capacity(1).Rate)
+		what := fmt.Sprintf("%d: %s %s %s async %v, %+v + %+v at %.3g of %.3g/s", i, m.name, m.gpu, s.Scheduler.Name, s.Scheduler.Async, prompt, gen, rate, f.capacity().Rate)
 		st, err := s.SteadyRate(rate, prompt, gen)
 		if err != nil {
 			t.Fatal(err)

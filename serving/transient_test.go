@@ -197,7 +197,7 @@ func TestSteadyByLoad(t *testing.T) {
 	wrong := map[bool]int{}
 	for _, use := range []float64{0.2, 0.5, 0.8, 0.9, 1.2, 1.5} {
 		for seed := range uint64(seeds) {
-			rate := use * f.capacity(1).Rate
+			rate := use * f.capacity().Rate
 			r := simulate(t, s, Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: prompt, Gen: gen, Requests: 3000, Seed: seed}, Options{Steady: true})
 			if x := r.Transient; x.Steady != (use < 1) {
 				wrong[x.Steady]++

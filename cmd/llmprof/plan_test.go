@@ -117,6 +117,8 @@ func TestPlanRowsUnderLoad(t *testing.T) {
 		"llama3.1-8b --gpus a100,h200 --in 2048 --out 200 --by latency --max-gpus 4 --rate 10 --per-gpu 0 --top 25",
 		"deepseek-v3 --gpus h200 --rate 4 --tpot 22ms --acceptance 0.8 --speculative-tokens 1 --max-gpus 16 --per-gpu 0 --top 5",
 		"llama3.1-8b --gpus h100 --concurrency 32 --per-gpu 2",
+		"llama3.1-8b --gpus h100,l4 --concurrency 8 --out 1",
+		"gpt-oss-120b --in 6000 --out 512 --by latency --tps 500 --gpus l40s --aggregated",
 	} {
 		p := planJSON(t, 0, args)
 		if len(p.Rows) == 0 {
@@ -131,6 +133,8 @@ func TestPlanRowsUnderLoad(t *testing.T) {
 				Load struct {
 					TTFT float64 `json:"ttft_s"`
 					TPOT float64 `json:"tpot_s"`
+					GPUs int
+					Hour *float64 `json:"cost_usd_hour"`
 					High *struct {
 						TTFT float64 `json:"ttft_s"`
 						E2E  float64 `json:"e2e_s"`
@@ -144,7 +148,11 @@ func TestPlanRowsUnderLoad(t *testing.T) {
 				}
 			}
 			near("TTFT", r.Expected.TTFT, s.Load.TTFT)
-			near("TPOT", *r.Expected.TPOT, s.Load.TPOT)
+			if r.Expected.TPOT != nil {
+				near("TPOT", *r.Expected.TPOT, s.Load.TPOT)
+			}
+			near("GPUs", float64(r.Count), float64(s.Load.GPUs))
+			near("$/h", *r.PerHour, *s.Load.Hour)
 			if !strings.Contains(args, "--concurrency") {
 				near("slow TTFT", r.TTFT, s.Load.High.TTFT)
 				near("slow E2E", r.E2E, s.Load.High.E2E)

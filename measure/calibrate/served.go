@@ -131,10 +131,12 @@ func slowHosts(keys []roofline.Constant) func(start []float64) [][]float64 {
 
 // impossible is the first constant that comes out as none that there can be; -1 for none.
 func (f *fit) impossible() int {
-	return slices.IndexFunc(f.keys, func(k roofline.Constant) bool {
-		i := slices.Index(f.keys, k)
-		return !f.held[i] && !k.Valid(f.value[i])
-	})
+	for i, k := range f.keys {
+		if !f.held[i] && !k.Valid(f.value[i]) {
+			return i
+		}
+	}
+	return -1
 }
 
 // An evaluator predicts points with constants that change.
