@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"llmprof/analytic/casetest"
+	"llmprof/internal/testkit"
 	"llmprof/unit"
 )
 
@@ -187,7 +188,7 @@ func TestTallyParts(t *testing.T) {
 
 // Loads of 3,000 requests are steady at 20 to 90 % of the capacity, and are not at 120 and 150 %.
 func TestSteadyByLoad(t *testing.T) {
-	const seeds = 10
+	seeds := testkit.Cases(4, 10)
 	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
 	prompt, gen := Lengths{Kind: "lognormal", Mean: 1024, Spread: 0.8}, Lengths{Kind: "lognormal", Mean: 250, Spread: 0.8}
 	f, err := s.flow(prompt, gen)
@@ -206,7 +207,7 @@ func TestSteadyByLoad(t *testing.T) {
 		}
 	}
 	if wrong[false] > 2 || wrong[true] > 2 {
-		t.Errorf("%d of 40 stable loads have no steady state, %d of 20 overloads have one", wrong[false], wrong[true])
+		t.Errorf("%d of %d stable loads have no steady state, %d of %d overloads have one", wrong[false], 4*seeds, wrong[true], 2*seeds)
 	}
 }
 
