@@ -172,8 +172,8 @@ func TestTallyParts(t *testing.T) {
 		c.result.finish(c.mixed, c.first, c.now, false)
 		parted = c.result
 	}
-	if parted.tally.size != 20 || len(parted.tally.parts) != 50 {
-		t.Errorf("%d parts of %d requests", len(parted.tally.parts), parted.tally.size)
+	if parted.batches.size != 20 || len(parted.batches.parts) != 50 {
+		t.Errorf("%d parts of %d requests", len(parted.batches.parts), parted.batches.size)
 	}
 	for _, share := range []float64{0.1, 0.5, 0.99} {
 		if parted.TTFT.Quantile(share) != whole.TTFT.Quantile(share) || parted.TPOT.Quantile(share) != whole.TPOT.Quantile(share) {
