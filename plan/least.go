@@ -25,10 +25,11 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why str
 		if c.least = max(int(math.Ceil(s.q.rate()/c.rate)), 1); c.least*c.GPUs > s.q.MaxGPUs || s.dear(c, c.least) {
 			return s.tooMany(c, c.least)
 		}
-		busy = unit.Seconds(float64(c.least*c.DP) / (s.q.rate() * c.slower)) // GPUs draw power while no step runs, too
+		busy = 0
+		c.idle = float64(w.waiting().For(unit.Seconds(float64(c.DP)/(s.q.rate()*c.slower)))) / s.q.Gen.MeanLength()
 		energy = energy.Times(1 / s.spared())
 	}
-	c.energy = float64(energy+w.waiting().For(busy)) / s.q.Gen.MeanLength()
+	c.work = float64(energy+w.waiting().For(busy)) / s.q.Gen.MeanLength()
 	if s.q.By == Latency {
 		c.latency = w.longest(s, c)
 	}
@@ -156,7 +157,7 @@ func (w *wave) waiting() unit.Watts {
 // are answered in it (Little's law). At a rate a sequence decodes beside as many as come while it does.
 func (w *wave) longest(s *search, c *config) unit.Seconds {
 	n := s.q.steps()
-	replicas := float64(max(s.mostUnits(c, math.Inf(1)), 1) * c.DP)
+	replicas := float64(max(s.mostUnits(c, infinite, infinite), 1) * c.DP)
 	if clients := s.q.Load.Concurrency; clients > 0 {
 		each := max(float64(clients)/replicas, 1)
 		step := w.fewer(each)

@@ -24,7 +24,8 @@ type config struct {
 	single   Spans                   // of a request alone
 	least    int                     // units that the load takes at least
 	rate     float64                 // requests a second that a unit answers at most
-	energy   float64                 // joules that a token takes at least
+	work     float64                 // joules that a token takes at least beyond what GPUs draw that wait
+	idle     float64                 // joules that waiting GPUs of a unit take for each token; 0 where clients wait for answers
 	latency  unit.Seconds            // that a request takes at least under the load, as expected
 }
 
@@ -34,7 +35,7 @@ type config struct {
 func (s *search) bound(c *config) float64 {
 	switch s.q.By {
 	case Energy:
-		return c.energy
+		return c.energy(c.least)
 	case Throughput:
 		if s.q.rate() == 0 {
 			return -c.rate * s.q.Gen.MeanLength() / float64(c.GPUs)
@@ -45,6 +46,9 @@ func (s *search) bound(c *config) float64 {
 	}
 	return float64(c.least * c.GPUs)
 }
+
+// energy is what a token takes at least of so many units.
+func (c *config) energy(units int) float64 { return c.work + c.idle*float64(units) }
 
 // figure is what the search ranks a row by, in the unit of bound.
 func (s *search) figure(r *Row) float64 {
@@ -132,7 +136,7 @@ func (s *search) loaded(ctx context.Context, first bool) {
 // sure reports whether a deployment qualifies whatever its times are: clients that wait for their answers need no more
 // than a server that runs, unless there are targets.
 func (s *search) sure(c *config) bool {
-	return s.q.Load.Concurrency > 0 && s.q.Targets == Targets{} && s.mostUnits(c, math.Inf(1)) >= c.least &&
+	return s.q.Load.Concurrency > 0 && s.q.Targets == Targets{} && s.mostUnits(c, infinite, infinite) >= c.least &&
 		c.server.Serves(s.q.Prompt, s.q.Gen) == nil
 }
 
@@ -172,7 +176,7 @@ func (s *search) extras(c *config, best, plain, least float64) (rows []Row) {
 			}
 		}
 		if !s.q.Together && fitsSteps(&c.server.Scheduler, 0, drafts) && !s.hopeless(base) {
-			keep(s.apart(base, most))
+			keep(s.apart(base, most, least))
 		}
 	}
 	return rows
@@ -365,13 +369,18 @@ func (q *Request) rate() float64 {
 // serve finds the fewest units with which the deployment qualifies, unless they are more
 // GPUs than the best one has. More units of the same never make anything slower.
 func (s *search) serve(c *config, best, least float64) (r Row, ok bool) {
-	most := s.mostUnits(c, best)
+	most := s.mostUnits(c, best, least)
 	if most < c.least {
 		return r, false
 	}
 	first, last := c.least, most
 	if s.q.By == Latency {
 		first = most // more units have shorter queues
+	}
+	if s.fewestGPUs() && first < last { // most deployments do not qualify with any number
+		if r, ok = s.steady(c, last); !ok {
+			return r, false
+		}
 	}
 	for step := 1; first <= last; step *= 2 {
 		units := min(first+step-1, last)

@@ -270,6 +270,9 @@ func TestBounds(t *testing.T) {
 						if !ok {
 							continue
 						}
+						if q.By == Energy && c.energy(units) > s.figure(&r)*(1+1e-9) {
+							t.Errorf("%v + %v tokens, %+v: %v takes %g J/token, and at least %g", &q.Prompt, &q.Gen, q.Load, &r, s.figure(&r), c.energy(units))
+						}
 						if s.bound(&c) > s.figure(&r)*(1+1e-9) && s.figure(&r) > 0 || s.bound(&c) > s.figure(&r)*(1-1e-9) && s.figure(&r) < 0 {
 							t.Errorf("by %s, %v + %v tokens, %+v: %v ranks by %g, its bound is %g", q.By, &q.Prompt, &q.Gen, q.Load, &r, s.figure(&r), s.bound(&c))
 						}
