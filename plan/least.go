@@ -179,6 +179,23 @@ func (w *wave) longest(s *search, c *config) unit.Seconds {
 	return c.single.TTFT.Expected + time
 }
 
+// leastTPOT bounds the time per token of clients that wait for their answers, at the end of the interval that is asked for: of the time of a
+// request, which longest bounds, the prompts of all clients of a replica may take a part, in full steps and in the two at either end.
+func (s *search) leastTPOT(c *config, units int) unit.Seconds {
+	n := s.q.steps()
+	if s.q.Load.Concurrency == 0 || n == 0 || !s.q.fixed() {
+		return 0
+	}
+	each := min(max(float64(s.q.Load.Concurrency)/float64(units*c.DP), 1), float64(c.Batch))
+	w := wave{p: c.server.Predictor, q: s.q}
+	step := w.fewer(each)
+	tokens := s.q.Prompt.MeanLength()
+	together := max(math.Floor(float64(w.p.Budget())/tokens), 1)
+	prompts := w.p.StepCost([]operator.Group{{Batch: together, New: tokens, Logits: 1}}, 0)
+	before := prompts.Time.Times(each/together) + c.single.TTFT.Expected.Times(2)
+	return (step.Time - min(before, c.single.TTFT.Expected.Times(each)).Times(1/n)).Times(c.slower)
+}
+
 // budgets are the most tokens of a step that servers of the search have: the scheduler's, and the least and the largest that is tried.
 func (s *search) budgets(p *analytic.Predictor) []int {
 	all := []int{int(p.Budget())}

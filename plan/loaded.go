@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
@@ -378,6 +379,9 @@ func (s *search) serve(c *config, best, least float64) (r Row, ok bool) {
 	if s.q.By == Latency {
 		first = most // more units have shorter queues
 	}
+	if s.q.rate() == 0 {
+		return s.answering(c, first, last, least)
+	}
 	if s.fewestGPUs() && first < last { // most deployments do not qualify with any number
 		if r, ok = s.steady(c, last); !ok {
 			return r, false
@@ -399,6 +403,48 @@ func (s *search) serve(c *config, best, least float64) (r Row, ok bool) {
 	return r, false
 }
 
+// answering finds the fewest units with which clients that wait for their answers are served. Numbers with which no replica has
+// fewer clients than with less of them are left out, since each one is simulated.
+func (s *search) answering(c *config, first, last int, least float64) (r Row, ok bool) {
+	var units []int
+	share := 0
+	for n := first; n <= last; n++ {
+		replicas := n * c.DP
+		if each := (s.q.Load.Concurrency + replicas - 1) / replicas; n == first || each < share {
+			units, share = append(units, n), each
+		}
+	}
+	if s.q.By == Latency {
+		units = []int{last}
+	}
+	if target := s.q.Targets.TPOT; target > 0 {
+		few := sort.Search(len(units)-1, func(i int) bool { return s.leastTPOT(c, units[i]) <= target })
+		units = units[few:]
+	}
+	if s.fewestGPUs() {
+		if r, ok = s.steady(c, units[len(units)-1]); !ok { // as most deployments, with any number
+			return r, false
+		}
+	}
+	if r, ok = s.steady(c, units[0]); s.q.By == Energy && float64(r.JToken) > least {
+		return r, false // and more units take more energy
+	}
+	if more := units[1:]; !ok {
+		enough := sort.Search(len(more), func(i int) bool {
+			found, good := s.steady(c, more[i])
+			if good || !ok {
+				r, ok = found, good
+			}
+			return good
+		})
+		ok = enough < len(more)
+	}
+	if ok {
+		s.expect(c, &r)
+	}
+	return r, ok
+}
+
 // fewest halves the interval between too few units and enough.
 func (s *search) fewest(c *config, enough Row, low, high int) Row {
 	for low < high {
@@ -416,6 +462,11 @@ func (s *search) fewest(c *config, enough Row, low, high int) Row {
 func (s *search) steady(c *config, units int) (r Row, ok bool) {
 	r = c.Row
 	s.sized(&r, units)
+	if least, target := s.leastTPOT(c, units), s.q.Targets.TPOT; target > 0 && least > target {
+		r.TTFT, r.TPOT = c.single.TTFT.Expected.Times(c.slower), least // at least
+		s.missed(Miss{fmt.Sprintf("nearest is %s, with a TPOT of at least %s for %v", &r, beyond(least, target), target), float64(least / target), &r})
+		return r, false
+	}
 	return s.settled(c, r)
 }
 

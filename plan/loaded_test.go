@@ -270,6 +270,9 @@ func TestBounds(t *testing.T) {
 						if !ok {
 							continue
 						}
+						if least := s.leastTPOT(&c, units); least > r.TPOT {
+							t.Errorf("%v + %v tokens, %+v: %v has a TPOT of %v, and at least %v", &q.Prompt, &q.Gen, q.Load, &r, r.TPOT, least)
+						}
 						if q.By == Energy && c.energy(units) > s.figure(&r)*(1+1e-9) {
 							t.Errorf("%v + %v tokens, %+v: %v takes %g J/token, and at least %g", &q.Prompt, &q.Gen, q.Load, &r, s.figure(&r), c.energy(units))
 						}

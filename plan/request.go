@@ -36,7 +36,7 @@ type Request struct {
 	// Progress, if not nil, is told how many of the cards are done, by one goroutine at a time.
 	Progress func(done, of int)
 
-	Limits []int // most sequences at once that are tried under a load beside the scheduler's; DefaultLimits where it is nil
+	Limits []int // most sequences at once that are tried under a load beside the scheduler's; DefaultLimits under a rate where it is nil
 
 	// Under a rate of requests:
 	Budgets    []int   // most tokens of a step that are tried beside the scheduler's; DefaultBudgets where it is nil

@@ -75,7 +75,7 @@ func (o *Planned) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.weights, "weights", []string{"fp8", "w4a16-g128"}, "`schemes` of weights to try beside the checkpoint's")
 	f.StringVar(&o.floor, "quality-floor", "fp8", "least `format` of weights and cache, as bf16, fp8 or int4")
 	f.IntSliceVar(&o.budgets, "max-num-batched-tokens", plan.DefaultBudgets(), "most `tokens` of a step to try beside the scheduler's")
-	f.IntSliceVar(&o.limits, "max-num-seqs", plan.DefaultLimits(), "most `sequences` at once to try beside the scheduler's")
+	f.IntSliceVar(&o.limits, "max-num-seqs", plan.DefaultLimits(), "most `sequences` at once to try beside the scheduler's; of --concurrency if given")
 	f.Float64Var(&o.acceptance, "acceptance", 0, "try speculation: `probability` that a drafted token is right")
 	f.IntSliceVar(&o.drafts, "speculative-tokens", []int{1, 2, 3}, "`tokens` to draft, where --acceptance is given")
 	f.BoolVar(&o.aggregated, "aggregated", false, "try no replicas that only prefill")
@@ -94,7 +94,7 @@ func (o *Planned) Request(ctx context.Context, from Catalogs) (q *plan.Request, 
 		return nil, Usage("which model? As in llmprof plan llama3.1-8b; \"llmprof models list\" has the names")
 	}
 	q = &plan.Request{
-		Prompt: o.prompt, Gen: o.gen, Limits: append([]int{}, o.limits...), Load: plan.Load{Rate: o.rate, Concurrency: o.concurrency, Throughput: o.tps},
+		Prompt: o.prompt, Gen: o.gen, Load: plan.Load{Rate: o.rate, Concurrency: o.concurrency, Throughput: o.tps},
 		Budget: unit.DollarsPerHour(o.budget), MaxGPUs: o.maxGPUs, Expected: o.expected,
 		Budgets: append([]int{}, o.budgets...), Acceptance: o.acceptance, Together: o.aggregated, Top: o.top, PerGPU: o.perCard,
 	}
@@ -106,6 +106,9 @@ func (o *Planned) Request(ctx context.Context, from Catalogs) (q *plan.Request, 
 	}
 	if o.Given("acceptance") {
 		q.Drafts = o.drafts
+	}
+	if o.Given("max-num-seqs") {
+		q.Limits = append([]int{}, o.limits...)
 	}
 	if q.By, err = plan.ParseObjective(o.by); err != nil {
 		return nil, Usage("--by: %w", err)
