@@ -13,8 +13,8 @@ import (
 type planned struct {
 	Rows []struct {
 		Model, GPU, Command string
-		Count        int
-		Expected     struct {
+		Count               int
+		Expected            struct {
 			TTFT float64  `json:"ttft_s"`
 			TPOT *float64 `json:"tpot_s"`
 			E2E  float64  `json:"e2e_s"`
@@ -134,7 +134,7 @@ func TestPlanRowsUnderLoad(t *testing.T) {
 			}
 			var s struct {
 				Load struct {
-					TTFT float64 `json:"ttft_s"`
+					TTFT float64  `json:"ttft_s"`
 					TPOT *float64 `json:"tpot_s"`
 					GPUs int
 					Hour *float64 `json:"cost_usd_hour"`
