@@ -170,6 +170,12 @@ var (
 	HostSmallKernel = define(Info{Key: "host.small_kernel", Help: "least time of an element-wise kernel that is not fused", Quantity: Time, Optional: true, Engine: true})
 )
 
+// The constants of tiles, of GEMMs whose tiles are known.
+var (
+	TileEmpty = define(Info{Key: "gemm_fp8.tile_empty", Help: "how many rows a row of a tile takes that lies beyond the last row", Quantity: Often, Optional: true})
+	TileIdle  = define(Info{Key: "gemm_fp8.tile_idle", Help: "share of the time of SMs without a tile, while the last tiles run, that shows", Quantity: Often, Optional: true})
+)
+
 // The constants of quantization schemes: gemm_fp8.compute, attention_fp8.memory and so on.
 var (
 	gemmOf      = defineBySchemes(NumSchemes, GEMMCompute, GEMMMemory, GEMMFixed, GEMMDepth, GEMMQuantize, GEMMRow, GEMMExposed)

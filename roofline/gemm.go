@@ -23,6 +23,9 @@ func (t *Terms) once(k *Kernel, p *Peaks, compute, memory, fixed Constant) {
 	t.add(Fixed, fixed, None, k.Launches)
 }
 
+// A GEMM computes whole tiles, and as many at a time as there are SMs. Hopper's tensor memory
+// accelerator fills the rows of a tile beyond the last row of the inputs more slowly than it loads rows.
+//
 // A tile of a product adds up its products along the inputs, one step after the other,
 // which takes longer the more of them there are, however few tiles there are. The first
 // loads of a wave of tiles have no arithmetic beside them, and its last sums no loads, so that arithmetic
@@ -38,6 +41,11 @@ var gemm = Law{
 		t.add(Serial, c[4], None, seconds(k.Format.Bytes(k.Quantized*k.Shape.K), p.Memory))
 		t.add(Serial, c[5], None, k.Quantized)
 		t.exposed = c[6]
+		if empty, idle := k.Tile.waste(&k.Shape, p.SMs); empty+idle > 0 {
+			row := seconds(k.Work.FLOPs, p.matrix(k.Format)) / k.Shape.M
+			t.add(Matrix, c[0], TileEmpty, empty*row)
+			t.add(Matrix, c[0], TileIdle, idle*row)
+		}
 	},
 	Power: PowerMemory,
 }

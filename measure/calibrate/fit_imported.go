@@ -96,7 +96,7 @@ var importedSections = []importedSection{
 
 // starts has the value from which the fit of each constant without a default begins.
 var starts = map[string]float64{
-	"depth": 2e-10, "exposed": 0.5, "quantize": 2, "row": 1e-9, "tile": 2e-8, "ramp": 500, "chunk": 1e-6, "permute": 4, "expert": 1e-7,
+	"depth": 2e-10, "exposed": 0.5, "tile_empty": 1, "tile_idle": 0.5, "quantize": 2, "row": 1e-9, "tile": 2e-8, "ramp": 500, "chunk": 1e-6, "permute": 4, "expert": 1e-7,
 	"compute": 0.6, "memory": 0.8, "fixed": 1e-5, "share": 0.6,
 }
 
@@ -109,7 +109,7 @@ func (b *builder) imported(s *importedSection) error {
 				samples = append(samples, b.sample(r))
 			}
 		}
-		samples = b.uncached(samples)
+		samples = b.uncached(b.padded(samples))
 		if len(samples) < folds*least {
 			continue
 		}
@@ -122,6 +122,20 @@ func (b *builder) imported(s *importedSection) error {
 		}
 	}
 	return nil
+}
+
+// padded leaves out quantized GEMMs of rows that are no multiple of 8, unless their tiles are known: decode
+// batches are padded to one.
+func (b *builder) padded(samples []sample) []sample {
+	before := len(samples)
+	samples = slices.DeleteFunc(samples, func(s sample) bool {
+		k := &s.kernel
+		return k.Class == roofline.GEMM && k.Scheme.Quantizes() && k.Tile.Rows == 0 && k.Shape.M > 16 && math.Mod(k.Shape.M, 8) != 0
+	})
+	if left := before - len(samples); left > 0 {
+		b.note("products %s of more than 16 rows that are no multiple of 8 left out: %d", samples[0].kernel.Scheme.Help(), left)
+	}
+	return samples
 }
 
 // uncached leaves out GEMMs that may have read their weights from the L2 cache. Where none of a
@@ -210,7 +224,7 @@ func (b *builder) begin(name string, samples []sample) (keys, hold []roofline.Co
 		if _, ok := b.file.Values[c.String()]; !ok {
 			b.file.Values[c.String()] = hardware.Value{Value: v, From: "default for " + b.gpu.Generation}
 		}
-		if unfelt(key, samples) {
+		if unfelt(c, key, samples) {
 			hold = append(hold, c)
 			b.file.Values[c.String()] = hardware.Value{Value: 0, From: "default: no such kernel"}
 		}
@@ -235,8 +249,11 @@ func (b *builder) standIn(c roofline.Constant) (base roofline.Constant, value fl
 }
 
 // unfelt reports whether no sample depends on a constant: no kernel quantizes activations
-// in a scheme that leaves them in 16 bits.
-func unfelt(key string, samples []sample) bool {
+// in a scheme that leaves them in 16 bits, and only known tiles have rows beyond the last one.
+func unfelt(c roofline.Constant, key string, samples []sample) bool {
+	if c == roofline.TileEmpty || c == roofline.TileIdle {
+		return samples[0].kernel.Tile.Rows == 0
+	}
 	return !samples[0].kernel.Scheme.Quantizes() && (key == "quantize" || key == "row")
 }
 
