@@ -33,7 +33,7 @@ func (t *Terms) once(k *Kernel, p *Peaks, compute, memory, fixed Constant) {
 // a kernel of its own quantizes the activations, each row with a maximum of its own, it
 // does so ahead of the product; most engines let the norm or the activation before do it.
 var gemm = Law{
-	Equation: "fixed + inputs × depth + √(greater² + exposed × lesser²) of FLOPs / (compute × peak) and bytes / (memory × bandwidth) + quantize × bytes of quantized inputs / bandwidth + quantized rows × row",
+	Equation: "fixed + inputs × depth + √(greater² + exposed × lesser²) of (FLOPs + tile_empty × FLOPs of rows beyond the last one + tile_idle × FLOPs that SMs without a tile could do, where tiles are known) / (compute × peak) and bytes / (memory × bandwidth) + quantize × bytes of quantized inputs / bandwidth + quantized rows × row",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
 		c := gemmOf[k.Scheme]
 		t.once(k, p, c[0], c[1], c[2])
