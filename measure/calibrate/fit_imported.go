@@ -109,7 +109,7 @@ func (b *builder) imported(s *importedSection) error {
 				samples = append(samples, b.sample(r))
 			}
 		}
-		samples = b.uncached(b.padded(samples))
+		samples = b.uncached(b.padded(samples), s.what)
 		if len(samples) < folds*least {
 			continue
 		}
@@ -138,19 +138,28 @@ func (b *builder) padded(samples []sample) []sample {
 	return samples
 }
 
-// uncached leaves out GEMMs that may have read their weights from the L2 cache. Where none of a
-// table is faster than memory, its weights were cold.
-func (b *builder) uncached(samples []sample) []sample {
+// uncached leaves out GEMMs that may have read their weights from the L2 cache, and decode attention that may have
+// read the KV cache from there. Where none of a table is faster than memory, its buffers were cold.
+func (b *builder) uncached(samples []sample, what string) []sample {
 	memory := func(s *sample) float64 { return float64(s.kernel.Work.Traffic().Over(b.gpu.Bandwidth)) }
-	if !slices.ContainsFunc(samples, func(s sample) bool { return s.kernel.Class == roofline.GEMM && memory(&s) > s.time }) {
+	reads := func(s *sample) unit.Bytes {
+		switch s.kernel.Class {
+		case roofline.GEMM:
+			return s.kernel.Work.Weights
+		case roofline.AttentionDecode, roofline.LatentDecode:
+			return s.kernel.Work.KV
+		}
+		return 0
+	}
+	if !slices.ContainsFunc(samples, func(s sample) bool { return reads(&s) > 0 && memory(&s) > s.time }) {
 		return samples
 	}
 	before, scheme := len(samples), samples[0].kernel.Scheme
 	samples = slices.DeleteFunc(samples, func(s sample) bool {
-		floor := b.peaks.FloorOf(&s.kernel.Work, s.kernel.Format, 1, 1)
-		return s.kernel.Work.Weights < b.gpu.L2 && memory(&s) > float64(floor.Matrix)
+		floor, from := b.peaks.FloorOf(&s.kernel.Work, s.kernel.Format, 1, 1), reads(&s)
+		return from > 0 && from < b.gpu.L2 && memory(&s) > float64(floor.Matrix)
 	})
-	b.note("products %s left out, for their weights may have stayed in the L2 cache: %d", scheme.Help(), before-len(samples))
+	b.note("%s %s left out, for what they read may have stayed in the L2 cache: %d", what, scheme.Help(), before-len(samples))
 	return samples
 }
 
