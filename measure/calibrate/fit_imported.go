@@ -96,7 +96,7 @@ var importedSections = []importedSection{
 
 // starts has the value from which the fit of each constant without a default begins.
 var starts = map[string]float64{
-	"depth": 2e-10, "exposed": 0.5, "tile_empty": 1, "tile_idle": 0.5, "quantize": 2, "row": 1e-9, "tile": 2e-8, "ramp": 500, "chunk": 1e-6, "permute": 4, "expert": 1e-7,
+	"depth": 2e-10, "split": 2e-8, "exposed": 0.5, "tile_empty": 1, "tile_idle": 0.5, "quantize": 2, "row": 1e-9, "tile": 2e-8, "ramp": 500, "chunk": 1e-6, "permute": 4, "expert": 1e-7,
 	"compute": 0.6, "memory": 0.8, "fixed": 1e-5, "share": 0.6,
 }
 
@@ -233,7 +233,7 @@ func (b *builder) begin(name string, samples []sample) (keys, hold []roofline.Co
 		if _, ok := b.file.Values[c.String()]; !ok {
 			b.file.Values[c.String()] = hardware.Value{Value: v, From: "default for " + b.gpu.Generation}
 		}
-		if unfelt(c, key, samples) {
+		if unfelt(key, samples) {
 			hold = append(hold, c)
 			b.file.Values[c.String()] = hardware.Value{Value: 0, From: "default: no such kernel"}
 		}
@@ -257,13 +257,21 @@ func (b *builder) standIn(c roofline.Constant) (base roofline.Constant, value fl
 	return base, value
 }
 
-// unfelt reports whether no sample depends on a constant: no kernel quantizes activations
-// in a scheme that leaves them in 16 bits, and only known tiles have rows beyond the last one.
-func unfelt(c roofline.Constant, key string, samples []sample) bool {
-	if c == roofline.TileEmpty || c == roofline.TileIdle {
-		return samples[0].kernel.Tile.Rows == 0
+// unfelt reports whether no sample depends on a constant of its section: known tiles alone have rows beyond the last one,
+// libraries split the inputs of GEMMs in 16 bits, and no kernel quantizes activations in a scheme that leaves them in 16 bits.
+func unfelt(key string, samples []sample) bool {
+	k := &samples[0].kernel
+	switch key {
+	case "tile_empty", "tile_idle":
+		return k.Tile.Rows == 0
+	case "depth":
+		return k.Scheme == roofline.Unquantized
+	case "split":
+		return k.Scheme != roofline.Unquantized
+	case "quantize", "row":
+		return !k.Scheme.Quantizes()
 	}
-	return !samples[0].kernel.Scheme.Quantizes() && (key == "quantize" || key == "row")
+	return false
 }
 
 // mostFitted is the largest number of samples that a fit takes, evenly spread over the table.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -14,8 +15,9 @@ import (
 
 // truth is what the rows of an invented table follow.
 var truth = map[string]float64{
-	"gemm.compute": 0.72, "gemm.memory": 0.84, "gemm.fixed": 4e-6, "gemm.depth": 3e-10, "gemm.exposed": 0.9,
+	"gemm.compute": 0.72, "gemm.memory": 0.84, "gemm.fixed": 4e-6, "gemm.split": 3e-8, "gemm.exposed": 0.9,
 	"gemm_fp8.compute": 0.61, "gemm_fp8.memory": 0.7, "gemm_fp8.fixed": 6e-6, "gemm_fp8.depth": 5e-10, "gemm_fp8.quantize": 3, "gemm_fp8.row": 2e-9, "gemm_fp8.exposed": 1.6,
+	"gemm_fp8.tile_empty": 2, "gemm_fp8.tile_idle": 0.6,
 	"attention.compute": 0.6, "attention.memory": 0.8, "attention.fixed": 8e-6, "attention.ramp": 500, "attention.tile": 3e-8,
 	"latent_attention.compute": 0.5, "latent_attention.memory": 0.7, "latent_attention.fixed": 1.3e-5, "latent_attention.ramp": 300, "latent_attention.tile": 4e-8,
 	"scan.compute": 0.1, "scan.memory": 0.5, "scan.fixed": 3e-6, "scan.chunk": 1.5e-6,
@@ -39,6 +41,7 @@ func invented(t *testing.T, g *hardware.GPU) (rows []Row) {
 		r := Row{Kind: kind, Shape: s, DType: act, Scheme: scheme, Ranks: ranks}
 		p := r.Point()
 		k := p.kernel(g, 0)
+		engine.SetTile("vllm", g, &k)
 		r.Median = float64(m.Cost(&k).Time)
 		r.Seconds = []float64{r.Median}
 		rows = append(rows, r)
@@ -48,6 +51,7 @@ func invented(t *testing.T, g *hardware.GPU) (rows []Row) {
 			for _, k := range []int{512, 4096, 14336} {
 				add(GEMM, roofline.Unquantized, unit.BF16, Shape{M: tokens, N: n, K: k}, 1)
 				add(GEMM, roofline.FP8, unit.FP8, Shape{M: tokens, N: n, K: k}, 1)
+				add(GEMM, roofline.FP8, unit.FP8, Shape{M: tokens + 1, N: n, K: k}, 1) // begins a tile
 			}
 		}
 		for _, experts := range []int{8, 64, 128, 256} {
