@@ -1,0 +1,151 @@
+package models_test
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"llmprof/internal/testkit"
+	"llmprof/models"
+	"llmprof/unit"
+)
+
+// Counts of tensors by hand, from the shapes in the checkpoints: those of the hub include the biases that correct the
+// choice of experts.
+func TestStepAndLingByHand(t *testing.T) {
+	ling := func(layers, dense, hidden, heads, kv, width, expert, experts, shared, vocab int64) (total, active int64) {
+		attention := 2*hidden*heads*128 + 2*hidden*kv*128 + 2*hidden
+		one := 3 * hidden * expert
+		total = 2*vocab*hidden + hidden + layers*attention + dense*3*hidden*width + (layers-dense)*(experts*(one+hidden)+shared*one)
+		return total, one
+	}
+	mini, miniExpert := ling(20, 1, 2048, 16, 4, 5120, 512, 256, 1, 157184)
+	flash, flashExpert := ling(32, 1, 4096, 32, 4, 9216, 1024, 256, 1, 157184)
+	large, largeExpert := ling(80, 4, 8192, 64, 8, 18432, 2048, 256, 1, 157184)
+	lite, liteExpert := ling(28, 0, 2048, 16, 4, 0, 1408, 64, 2, 126464)
+	// 12 layers of 64 query heads and 33 of 96, each with a gate a head; 3 layers without experts.
+	step := int64(2*128896*4096+4096) + 45*(2*4096*1024+2*128+2*4096) + (12*64+33*96)*(2*4096*128+4096) +
+		3*3*4096*11264 + 42*(289*3*4096*1280+288*4096+288)
+	for _, c := range []struct {
+		name           string
+		params, unused int64
+	}{
+		{"ling-mini-2.0", mini + 20*2*128 + 19*256, 19 * 248 * miniExpert},
+		{"ling-flash-2.0", flash + 32*2*128 + 31*256, 31 * 248 * flashExpert},
+		{"ling-1t", large + 80*2*128 + 76*256, 76 * 248 * largeExpert},
+		{"ling-lite-1.5", lite, 28 * 58 * liteExpert},
+		{"step-3.5-flash", step, 42 * 280 * 3 * 4096 * 1280},
+	} {
+		m, err := builtIn(t).Model(c.name)
+		testkit.Must(t, err)
+		if got := m.Params(); got != c.params {
+			t.Errorf("%s: %d parameters, want %d", c.name, got, c.params)
+		}
+		if got := m.Params() - m.ActiveParams(); got != c.unused {
+			t.Errorf("%s: %d parameters are idle, want %d", c.name, got, c.unused)
+		}
+	}
+}
+
+// edited is a built-in model's config with fields set, or left out where they are nil.
+func edited(t *testing.T, name string, fields map[string]any) []byte {
+	t.Helper()
+	text, err := builtIn(t).Config(name)
+	testkit.Must(t, err)
+	var config map[string]any
+	testkit.Must(t, json.Unmarshal(text, &config))
+	maps.Copy(config, fields)
+	maps.DeleteFunc(config, func(_ string, v any) bool { return v == nil })
+	text, err = json.Marshal(config)
+	testkit.Must(t, err)
+	return text
+}
+
+// Step's configs as the hub has them (lists that go on over the draft layers, the decoder in a wrapper, names of
+// transformers) read as the same model.
+func TestStepSpellings(t *testing.T) {
+	const name = "step-3.5-flash"
+	want, err := builtIn(t).Model(name)
+	testkit.Must(t, err)
+	types, factors, sparse, enum := make([]string, 48), make([]float64, 48), make([]string, 45), []int(nil)
+	for i := range 48 {
+		types[i], factors[i] = "sliding_attention", 1
+		if i%4 == 0 {
+			types[i], factors[i] = "full_attention", 0.5
+		}
+	}
+	for i := range 45 {
+		if sparse[i] = "dense"; i > 2 {
+			sparse[i], enum = "sparse", append(enum, i)
+		}
+	}
+	flat := edited(t, name, map[string]any{"layer_types": types, "partial_rotary_factors": factors})
+	for spelling, config := range map[string][]byte{
+		"lists of 48 layers": flat,
+		"wrapped":            []byte(`{"model_type":"step3p7","vision_config":{"width":1536},"text_config":` + string(flat) + `}`),
+		"a list of numbers":  edited(t, name, map[string]any{"moe_layers_enum": enum}),
+		"transformers": edited(t, name, map[string]any{
+			"moe_layers_enum": nil, "mlp_layer_types": sparse, "num_attention_groups": nil, "num_key_value_heads": 8, "moe_num_experts": nil,
+			"n_routed_experts": 288, "moe_top_k": nil, "num_experts_per_tok": 8, "attention_other_setting": nil, "num_sliding_attention_heads": 96,
+		}),
+	} {
+		m, err := models.Read(name, config)
+		if err != nil {
+			t.Errorf("%s: %v", spelling, err)
+			continue
+		}
+		if m.Params() != want.Params() || m.ActiveParams() != want.ActiveParams() || !slices.Equal(m.Order, want.Order) ||
+			m.CacheBytes(4096, unit.BF16) != want.CacheBytes(4096, unit.BF16) {
+			t.Errorf("%s: %d parameters and %g bytes of cache, want %d and %g", spelling,
+				m.Params(), float64(m.CacheBytes(4096, unit.BF16)), want.Params(), float64(want.CacheBytes(4096, unit.BF16)))
+		}
+	}
+	for i, layer := range want.Layers {
+		a := layer.Blocks[0].Attention
+		if a.Window == 0 && a.RotaryDim != 64 || a.Window != 0 && a.RotaryDim != 128 {
+			t.Errorf("layer %d: %d dimensions are rotated with a window of %d", i, a.RotaryDim, a.Window)
+		}
+	}
+}
+
+func TestStepAndLingRefused(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		fields     map[string]any
+	}{
+		{"step-3.5-flash", "attention_other_setting is missing", map[string]any{"attention_other_setting": nil}},
+		{"step-3.5-flash", "moe_layers_enum is missing", map[string]any{"moe_layers_enum": nil}},
+		{"step-3.5-flash", `moe_layers_enum holds "x"`, map[string]any{"moe_layers_enum": "3,x"}},
+		{"step-3.5-flash", `att_impl_type is "MFA"`, map[string]any{"att_impl_type": "MFA"}},
+		{"step-3.5-flash", "layer_types has 47 entries for 45 layers", map[string]any{"layer_types": make([]string, 47)}},
+		{"step-3.5-flash", "head_dim is 64 and head_dim 128", map[string]any{"attention_other_setting": map[string]any{"num_attention_heads": 96, "head_dim": 64}}},
+		{"ling-mini-2.0", "num_experts_per_tok (300) is more than num_local_experts (256)", map[string]any{"num_experts_per_tok": 300}},
+		{"ling-mini-2.0", "multi_gate (true)", map[string]any{"multi_gate": true}},
+	} {
+		_, err := models.Read(c.name, edited(t, c.name, c.fields))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s with %v: %v; want %q", c.name, c.fields, err, c.want)
+		}
+	}
+}
+
+// A config of Ling 2.0 that leaves out what its class assumes is the same model; one of the first Ling has neither.
+func TestLingSilent(t *testing.T) {
+	for name, silent := range map[string][]string{
+		"ling-1t": {"use_qk_norm", "moe_router_enable_expert_bias"}, "ling-mini-2.0": {"moe_shared_expert_intermediate_size", "use_bias"},
+	} {
+		want, err := builtIn(t).Model(name)
+		testkit.Must(t, err)
+		fields := make(map[string]any)
+		for _, f := range silent {
+			fields[f] = nil
+		}
+		m, err := models.Read(name, edited(t, name, fields))
+		testkit.Must(t, err)
+		if m.Params() != want.Params() {
+			t.Errorf("%s without %v: %d parameters, want %d", name, silent, m.Params(), want.Params())
+		}
+	}
+}
