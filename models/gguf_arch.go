@@ -14,12 +14,12 @@ import (
 // named after it: "qwen3.embedding_length".
 func ggufTypes() map[string]string {
 	return map[string]string{
-		"apertus": "apertus", "cohere2": "cohere2", "command-r": "cohere", "deepseek2": "deepseek_v3", "dots1": "dots1", "ernie4_5": "ernie4_5",
+		"apertus": "apertus", "bailingmoe": "bailing_moe", "bailingmoe2": "bailing_moe", "cohere2": "cohere2", "command-r": "cohere", "deepseek2": "deepseek_v3", "dots1": "dots1", "ernie4_5": "ernie4_5",
 		"exaone4": "exaone4", "gemma": "gemma", "gemma2": "gemma2", "gemma3": "gemma3_text", "glm4": "glm4", "glm4moe": "glm4_moe",
 		"gpt-oss": "gpt_oss", "granite": "granite", "granitemoe": "granitemoe", "llama": "llama", "minimax-m2": "minimax_m2", "mistral3": "ministral3",
 		"nemotron": "nemotron", "olmo2": "olmo2", "olmoe": "olmoe", "phi3": "phi3", "qwen2": "qwen2", "qwen2moe": "qwen2_moe", "qwen2vl": "qwen2_vl_text",
 		"qwen3": "qwen3", "qwen3moe": "qwen3_moe", "qwen3vl": "qwen3_vl_text", "qwen3vlmoe": "qwen3_vl_moe_text", "seed_oss": "seed_oss",
-		"smollm3": "smollm3", "stablelm": "stablelm", "starcoder2": "starcoder2",
+		"smollm3": "smollm3", "stablelm": "stablelm", "starcoder2": "starcoder2", "step35": "step3p5",
 	}
 }
 
@@ -53,7 +53,15 @@ func ggufConfig(h *gguf.Header) (map[string]any, error) {
 			quote(arch), strings.Join(slices.Sorted(maps.Keys(ggufTypes())), ", "))
 	}
 	c := map[string]any{"model_type": modelType}
+	if arch == "step35" {
+		if err := stepHeads(c, h); err != nil {
+			return nil, err
+		}
+	}
 	for field, key := range ggufKeys() {
+		if c[field] != nil {
+			continue
+		}
 		n, found, err := ggufNumber(h, arch+"."+key)
 		if err != nil {
 			return nil, err
@@ -111,6 +119,11 @@ func fromTensors(c map[string]any, h *gguf.Header) {
 			c["mlp_bias"] = true
 		case "blk.0.attn_q_norm.weight":
 			c["use_qk_norm"], c["qk_layernorm"] = true, true
+		case "blk.0.attn_gate.weight":
+			c["use_head_wise_attn_gate"] = true
+		}
+		if strings.HasSuffix(t.Name, ".exp_probs_b.bias") {
+			c["use_moe_router_bias"], c["moe_router_enable_expert_bias"] = true, true
 		}
 	}
 }
@@ -141,6 +154,10 @@ func amendGGUF(c map[string]any, h *gguf.Header, arch string) error {
 		delete(c, "rotary_dim") // of Qwen-VL it counts the sections
 	case "deepseek2":
 		return amendDeepSeek(c, whole)
+	case "bailingmoe2":
+		c["moe_shared_expert_intermediate_size"] = c["shared_expert_intermediate_size"]
+	case "step35":
+		delete(c, "rotary_dim")
 	}
 	return nil
 }
@@ -166,6 +183,60 @@ func amendDeepSeek(c map[string]any, whole func(string) int) error {
 	delete(c, "head_dim")
 	delete(c, "rotary_dim")
 	return nil
+}
+
+// stepHeads reads the lists of step35: which layers slide, and the heads of either sort. Its code in llama.cpp
+// rotates half of a head where a layer does not slide.
+func stepHeads(c map[string]any, h *gguf.Header) error {
+	slides, err := ggufList(h, "step35.attention.sliding_window_pattern")
+	if err != nil {
+		return err
+	}
+	var types []any
+	var factors []any
+	for _, s := range slides {
+		types, factors = append(types, choose(s != 0, sliding, full)), append(factors, json.Number(choose(s != 0, "1", "0.5")))
+	}
+	c["layer_types"], c["partial_rotary_factors"] = types, factors
+	other := map[string]any{}
+	for key, fields := range map[string][2]string{
+		"head_count": {"num_attention_heads", "num_attention_heads"}, "head_count_kv": {"num_key_value_heads", "num_attention_groups"},
+	} {
+		key = "step35.attention." + key
+		heads, err := ggufList(h, key)
+		if err != nil {
+			return err
+		}
+		if len(heads) != len(slides) {
+			return fmt.Errorf("%s has %d entries and sliding_window_pattern %d", key, len(heads), len(slides))
+		}
+		for i, n := range heads {
+			place, field := c, fields[0]
+			if slides[i] != 0 {
+				place, field = other, fields[1]
+			}
+			if stated := place[field]; stated != nil && stated != asNumber(int(n)) {
+				return fmt.Errorf("%s differs between layers of one sort (%v and %d)", key, stated, n)
+			}
+			place[field] = asNumber(int(n))
+		}
+	}
+	c["attention_other_setting"] = other
+	return nil
+}
+
+// ggufList reads a list of whole numbers, of which there is one a layer.
+func ggufList(h *gguf.Header, key string) ([]int64, error) {
+	list, ok := h.Values[key].(gguf.List)
+	if !ok || list.Len == 0 || len(list.Numbers) != list.Len || list.Len > maxLayers {
+		return nil, fmt.Errorf("%s is no list of a number for each layer", key)
+	}
+	for _, n := range list.Numbers {
+		if n < 0 || n > maxSize {
+			return nil, fmt.Errorf("%s holds %d; want whole numbers from 0 to %d", key, n, maxSize)
+		}
+	}
+	return list.Numbers, nil
 }
 
 // ggufJSON is for the reader of config.json.

@@ -149,3 +149,23 @@ func TestLingSilent(t *testing.T) {
 		}
 	}
 }
+
+// Sizes that llama.cpp printed of others' files: llama-bench's model_size of Step-3.5-Flash in Q4_K_S, which has 64
+// factors of rotary positions in 32 bits beside, and 69.75 GiB of Devstral 2 in Q4_K_M.
+func TestStepAndDevstralInLlamaCpp(t *testing.T) {
+	for _, c := range []struct {
+		name, mix   string
+		bytes, most float64
+	}{
+		{"step-3.5-flash", "q4_k_s", 111493808640 - 64*4, 0},
+		{"devstral-2-123b", "q4_k_m", 69.75 * (1 << 30), 0.005 * (1 << 30)},
+	} {
+		m, err := builtIn(t).Model(c.name)
+		testkit.Must(t, err)
+		q, err := models.Quantize(m, c.mix)
+		testkit.Must(t, err)
+		if off := float64(q.StoredBytes()) - c.bytes; off > c.most || off < -c.most {
+			t.Errorf("%s in %s: %.0f bytes more than llama.cpp has", c.name, c.mix, off)
+		}
+	}
+}
