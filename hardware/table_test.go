@@ -153,15 +153,28 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
+// Names in sheets and shops, with the vendor before them.
+func TestMarketingNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"Intel Arc B580": "arc-b580-12gb", "Intel Gaudi 3": "gaudi3-128gb", "Intel Arc Pro B60": "arc-pro-b60-24gb", "Google TPU v6e": "tpu-v6e-32gb",
+		"NVIDIA Rubin": "vr200-288gb", "NVIDIA Vera Rubin": "vr200-288gb", "Google Ironwood": "tpu-v7x-192gb", "TPU v7": "tpu-v7x-192gb",
+	} {
+		if g, err := load(t).GPU(name); err != nil || g.Key != want {
+			t.Errorf("%q finds %q, %v; want %s", name, g.Key, err, want)
+		}
+	}
+}
+
 func TestUnknownNamesListNearMisses(t *testing.T) {
 	table := load(t)
 	for name, want := range map[string]string{
-		"h10":    "h100",
-		"a1000":  "a100",
-		"4099":   "4090",
-		"orin n": "orin-nano",
-		"zzzzzz": "nor any like it",
-		"":       "nor any like it",
+		"h10":                   "h100",
+		"a1000":                 "a100",
+		"4099":                  "4090",
+		"orin n":                "orin-nano",
+		"NVIDIA H100 96GB HBM3": "did you mean h100?", // and no Apple M3
+		"zzzzzz":                "nor any like it",
+		"":                      "nor any like it",
 	} {
 		g, err := table.GPU(name)
 		if err == nil || !strings.Contains(err.Error(), want) {
