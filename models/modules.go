@@ -53,7 +53,7 @@ func owners(family string, at place) []string {
 	case at.part == ownPart && at.block.Attention != nil || at.part == latentPart:
 		return []string{"self_attn", "attn", "attention"}
 	case at.part == ownPart && at.block.Scan != nil:
-		return []string{"linear_attn", "mamba", "mixer", "self_attn", "conv"}
+		return []string{"linear_attn", "mamba", "mixer", "self_attn", "attention", "conv"}
 	case strings.HasPrefix(family, "gemma4") && (at.part == expertPart || at.part == routerPart):
 		return []string{"moe"} // beside a dense mlp; "layers.0.experts" and "layers.0.router" are among its names
 	case at.block.Experts != nil:
@@ -74,6 +74,10 @@ func linearNames(l *Linear) []string {
 		names = []string{"down_proj", "w2"}
 	case "q_proj", "k_proj", "v_proj":
 		names = []string{l.Name, "qkv_proj", "query_key_value"}
+	case "qkv_proj":
+		names = []string{"qkv_proj", "query_key_value", "q_proj"}
+	case "output_gate":
+		names = []string{"output_gate", "g_proj"}
 	case "kv_a_proj":
 		names = []string{"kv_a_proj_with_mqa"}
 	case "o_proj", "out_proj":

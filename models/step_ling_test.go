@@ -49,6 +49,66 @@ func TestStepAndLingByHand(t *testing.T) {
 	}
 }
 
+// Counts of the hybrids' tensors by hand, from the classes that come with their checkpoints and the bridges of NVIDIA's
+// Megatron. Each group of layers has one of latent attention or, in Ring-linear, of grouped queries.
+func TestLingHybridsByHand(t *testing.T) {
+	type shape struct{ hidden, heads, layers, group, dense, width, expert, experts, query int64 }
+	rest := func(s shape) int64 {
+		sparse := s.layers - s.dense
+		return 2*157184*s.hidden + s.hidden + s.layers*2*s.hidden + s.dense*3*s.hidden*s.width +
+			sparse*((s.experts+1)*3*s.hidden*s.expert+s.experts*(s.hidden+1))
+	}
+	latent := func(s shape) int64 { // latents of 512 and 64, heads of 128 and 64
+		query := s.hidden * s.heads * 192
+		if s.query > 0 {
+			query = s.hidden*s.query + s.query + s.query*s.heads*192
+		}
+		return query + s.hidden*576 + 512 + 512*s.heads*256 + s.heads*128*s.hidden
+	}
+	lightning := func(s shape) int64 { // keys, values, queries, gate and output; norms of a head and of all
+		return 5*s.hidden*s.heads*128 + 2*128 + s.heads*128
+	}
+	delta := func(s shape) int64 { // a decay beside the gate; convolutions of 4, the norm of a head, a bias a channel
+		inner := s.heads * 128
+		return 6*s.hidden*inner + s.hidden*s.heads + 3*4*inner + 128 + inner + s.heads
+	}
+	ring := shape{2048, 16, 20, 5, 1, 5120, 512, 256, 0}
+	second := shape{4096, 32, 32, 8, 1, 9216, 1024, 256, 1536}
+	flash := shape{2560, 32, 42, 6, 2, 6144, 768, 512, 0}
+	tiny := shape{1536, 16, 24, 4, 1, 4608, 512, 128, 256}
+	for _, c := range []struct {
+		name           string
+		shape          shape
+		linear, softer int64
+	}{
+		{"ring-mini-linear-2.0", ring, lightning(ring), 2048*(16+2*4)*128 + 16*128*2048 + 2*128},
+		{"ling-2.6-flash", second, lightning(second), latent(second)},
+		{"ling-3.0-flash", flash, delta(flash), latent(flash) + 2560*32},
+		{"ling-3.0-tiny", tiny, delta(tiny), latent(tiny) + 1536*16},
+	} {
+		m, err := builtIn(t).Model(c.name)
+		testkit.Must(t, err)
+		groups := c.shape.layers / c.shape.group
+		if got, want := m.Params(), rest(c.shape)+groups*c.softer+(c.shape.layers-groups)*c.linear; got != want {
+			t.Errorf("%s: %d parameters, want %d", c.name, got, want)
+		}
+		if got, want := m.Params()-m.ActiveParams(), (c.shape.layers-c.shape.dense)*(c.shape.experts-8)*3*c.shape.hidden*c.shape.expert; got != want {
+			t.Errorf("%s: %d parameters are idle, want %d", c.name, got, want)
+		}
+	}
+}
+
+// Layers beyond the last whole group have softmax attention.
+func TestLingTail(t *testing.T) {
+	m, err := models.Read("tail", edited(t, "ling-2.6-flash", map[string]any{"num_hidden_layers": 19}))
+	testkit.Must(t, err)
+	for i, layer := range m.Order {
+		if got, want := m.Layers[layer].Blocks[0].Attention != nil, i == 7 || i >= 15; got != want {
+			t.Errorf("layer %d has softmax attention: %v, want %v", i, got, want)
+		}
+	}
+}
+
 // edited is a built-in model's config with fields set, or left out where they are nil.
 func edited(t *testing.T, name string, fields map[string]any) []byte {
 	t.Helper()
@@ -123,6 +183,11 @@ func TestStepAndLingRefused(t *testing.T) {
 		{"step-3.5-flash", "head_dim is 64 and head_dim 128", map[string]any{"attention_other_setting": map[string]any{"num_attention_heads": 96, "head_dim": 64}}},
 		{"ling-mini-2.0", "num_experts_per_tok (300) is more than num_local_experts (256)", map[string]any{"num_experts_per_tok": 300}},
 		{"ling-mini-2.0", "multi_gate (true)", map[string]any{"multi_gate": true}},
+		{"ling-2.6-flash", "layer_group_size", map[string]any{"layer_group_size": nil}},
+		{"ling-3.0-tiny", "no_kda_lora is not true", map[string]any{"no_kda_lora": false}},
+		{"ling-3.0-tiny", "short_conv_kernel_size", map[string]any{"short_conv_kernel_size": nil}},
+		{"ling-3.0-tiny", `gated_attention_proj_granularity_type is "token_wise"`, map[string]any{"gated_attention_proj_granularity_type": "token_wise"}},
+		{"ling-3.0-tiny", "pregate_enabled (true)", map[string]any{"pregate_enabled": true}},
 	} {
 		_, err := models.Read(c.name, edited(t, c.name, c.fields))
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -124,15 +124,16 @@ func size(name string) float64 {
 
 // otherReleases lists the models of a name's family, the nearest release first: those of its own generation come
 // before those of another. Where the table has the release, its models come alone, the nearest size first. A family
-// that the table lacks stands for those whose names begin with it.
+// that the table lacks, or whose releases are farther, stands for those whose names begin with it.
 func (t *Table) otherReleases(name string) []string {
 	family, wanted, ok := release(name)
 	if !ok {
 		return nil
 	}
 	found := t.ofFamily(name, wanted, func(of string) bool { return of == family })
-	if len(found) == 0 {
-		found = t.ofFamily(name, wanted, func(of string) bool { return len(family) > 2 && strings.HasPrefix(of, family) })
+	longer := t.ofFamily(name, wanted, func(of string) bool { return len(family) > 2 && strings.HasPrefix(of, family) })
+	if len(longer) > 0 && (len(found) == 0 || longer[0].far < found[0].far) {
+		found = longer
 	}
 	var names []string
 	for _, c := range found {

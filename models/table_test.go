@@ -139,7 +139,8 @@ func TestUnknownName(t *testing.T) {
 		{"qwen3.5-72b", []string{"mean qwen3.5-122b-a10b, qwen3.5-35b-a3b, "}}, // the release that was named, by size
 		{"gemma-4-27b", []string{"mean gemma4-26b-a4b, gemma4-31b, "}},
 		{"Llama3.1-71B", []string{"mean llama3.1-70b, "}},
-		{"ling-2.5-flash", []string{"mean ling-flash-2.0, "}}, // a family that goes on behind the word
+		{"ling-2.5-flash", []string{"mean ling-2.6-flash, "}},
+		{"ling-2.0-flash", []string{"mean ling-flash-2.0, "}}, // a family that goes on behind the word
 		{"deepseek-5", []string{"mean deepseek-v4-"}},
 		{"step-4", []string{"mean step-3.5-flash"}},
 		{"qwen35-27b", []string{"mean qwen3.5-27b"}},        // a typing error, no release
