@@ -39,8 +39,19 @@ func lingHybrids() []family {
 	f.plan.mixer = lingLayer
 	return []family{
 		f.like("bailing_moe_linear", func(f *family) { f.mixers = map[string]mixer{linear: lingLightning} }),
-		f.like("bailing_hybrid", func(f *family) { f.mixers = map[string]mixer{full: lingLatent, linear: lingLinear} }),
+		f.like("bailing_moe_v2_5", func(f *family) { f.mixers = map[string]mixer{full: latentAttention, linear: lingLightning} }),
+		f.like("bailing_moe_v3", func(f *family) { f.mixers = map[string]mixer{full: lingLatent, linear: lingDelta} }),
 	}
+}
+
+// lingHybrid is the family of a config whose model_type is "bailing_hybrid", which two families share: that of 3.0 has
+// convolutions ahead of its linear attention.
+func lingHybrid(config map[string]any) string {
+	classes, _ := config["architectures"].([]any)
+	if config["short_conv_kernel_size"] != nil || slices.Contains(classes, any("BailingMoeV3ForCausalLM")) {
+		return "bailing_moe_v3"
+	}
+	return "bailing_moe_v2_5"
 }
 
 // lingLayer gives the last layer of each group softmax attention, and all layers beyond the last whole group.
@@ -61,12 +72,8 @@ func lingLightning(r *reader, k kind) []Block {
 	return blocks
 }
 
-// lingLinear is the linear attention of a hybrid: the delta rule where the config states its convolution.
-func lingLinear(r *reader, k kind) []Block {
-	architectures, _ := r.value("architectures").([]any)
-	if !r.has("short_conv_kernel_size") && !slices.Contains(architectures, any("BailingMoeV3ForCausalLM")) {
-		return lingLightning(r, k)
-	}
+// lingDelta is the delta rule of Kimi Linear with projections of full rank.
+func lingDelta(r *reader, k kind) []Block {
 	if !r.flag("no_kda_lora") {
 		r.fail("no_kda_lora is not true; projections of low rank are not understood here")
 	}
@@ -80,7 +87,7 @@ func lingLinear(r *reader, k kind) []Block {
 		[]Linear{{Name: "g_proj", In: r.hidden, Out: inner, Heads: a.Heads}})}
 }
 
-// lingLatent is the latent attention of a hybrid, with a gate a head from 3.0 on.
+// lingLatent is latent attention with a gate a head.
 func lingLatent(r *reader, _ kind) []Block {
 	b := r.latent()
 	if r.flag("use_mla_nope") {

@@ -184,6 +184,7 @@ func TestStepAndLingRefused(t *testing.T) {
 		{"ling-mini-2.0", "num_experts_per_tok (300) is more than num_local_experts (256)", map[string]any{"num_experts_per_tok": 300}},
 		{"ling-mini-2.0", "multi_gate (true)", map[string]any{"multi_gate": true}},
 		{"ling-2.6-flash", "layer_group_size", map[string]any{"layer_group_size": nil}},
+		{"ling-2.6-flash", `gated_attention_proj_granularity_type (the text "head_wise")`, map[string]any{"gated_attention_proj_granularity_type": "head_wise"}},
 		{"ling-3.0-tiny", "no_kda_lora is not true", map[string]any{"no_kda_lora": false}},
 		{"ling-3.0-tiny", "short_conv_kernel_size", map[string]any{"short_conv_kernel_size": nil}},
 		{"ling-3.0-tiny", `gated_attention_proj_granularity_type is "token_wise"`, map[string]any{"gated_attention_proj_granularity_type": "token_wise"}},
