@@ -14,7 +14,7 @@ import (
 // named after it: "qwen3.embedding_length".
 func ggufTypes() map[string]string {
 	return map[string]string{
-		"apertus": "apertus", "bailingmoe": "bailing_moe", "bailingmoe2": "bailing_moe", "cohere2": "cohere2", "command-r": "cohere", "deepseek2": "deepseek_v3", "dots1": "dots1", "ernie4_5": "ernie4_5",
+		"apertus": "apertus", "bailingmoe": "bailing_moe", "bailingmoe2": "bailing_moe", "bailingmoe3": "bailing_moe_v3", "cohere2": "cohere2", "command-r": "cohere", "deepseek2": "deepseek_v3", "dots1": "dots1", "ernie4_5": "ernie4_5",
 		"exaone4": "exaone4", "gemma": "gemma", "gemma2": "gemma2", "gemma3": "gemma3_text", "glm4": "glm4", "glm4moe": "glm4_moe",
 		"gpt-oss": "gpt_oss", "granite": "granite", "granitemoe": "granitemoe", "llama": "llama", "minimax-m2": "minimax_m2", "mistral3": "ministral3",
 		"nemotron": "nemotron", "olmo2": "olmo2", "olmoe": "olmoe", "phi3": "phi3", "qwen2": "qwen2", "qwen2moe": "qwen2_moe", "qwen2vl": "qwen2_vl_text",
@@ -53,8 +53,8 @@ func ggufConfig(h *gguf.Header) (map[string]any, error) {
 			quote(arch), strings.Join(slices.Sorted(maps.Keys(ggufTypes())), ", "))
 	}
 	c := map[string]any{"model_type": modelType}
-	if arch == "step35" {
-		if err := stepHeads(c, h); err != nil {
+	if lists := ggufLists()[arch]; lists != nil {
+		if err := lists(c, h); err != nil {
 			return nil, err
 		}
 	}
@@ -78,6 +78,11 @@ func ggufConfig(h *gguf.Header) (map[string]any, error) {
 	fromTensors(c, h)
 	err := amendGGUF(c, h, arch)
 	return c, err
+}
+
+// ggufLists read the lists of architectures whose layers differ.
+func ggufLists() map[string]func(map[string]any, *gguf.Header) error {
+	return map[string]func(map[string]any, *gguf.Header) error{"step35": stepHeads, "bailingmoe3": lingLayers}
 }
 
 // ggufNumber reads a whole number, or a list in which all are the same.
@@ -153,9 +158,15 @@ func amendGGUF(c map[string]any, h *gguf.Header, arch string) error {
 	case "qwen2", "qwen2moe", "qwen3", "qwen3moe", "qwen2vl", "qwen3vl", "qwen3vlmoe":
 		delete(c, "rotary_dim") // of Qwen-VL it counts the sections
 	case "deepseek2":
-		return amendDeepSeek(c, whole)
+		return amendDeepSeek(c, arch, whole)
 	case "bailingmoe2":
 		c["moe_shared_expert_intermediate_size"] = c["shared_expert_intermediate_size"]
+	case "bailingmoe3":
+		c["moe_shared_expert_intermediate_size"] = c["shared_expert_intermediate_size"]
+		if err := amendDeepSeek(c, arch, whole); err != nil {
+			return err
+		}
+		c["head_dim"], c["short_conv_kernel_size"] = asNumber(whole("kda.head_dim")), asNumber(whole("ssm.conv_kernel"))
 	case "step35":
 		delete(c, "rotary_dim")
 	}
@@ -164,14 +175,14 @@ func amendGGUF(c map[string]any, h *gguf.Header, arch string) error {
 
 // amendDeepSeek writes the dimensions of latent attention. Files since 2025 state the lengths of
 // the expanded heads with the suffix _mla, older ones without.
-func amendDeepSeek(c map[string]any, whole func(string) int) error {
+func amendDeepSeek(c map[string]any, arch string, whole func(string) int) error {
 	key, value := whole("attention.key_length_mla"), whole("attention.value_length_mla")
 	if key == 0 {
 		key, value = whole("attention.key_length"), whole("attention.value_length")
 	}
 	rope := whole("rope.dimension_count")
 	if key <= rope || value == 0 || rope == 0 {
-		return fmt.Errorf("deepseek2.attention.key_length_mla (%d), value_length_mla (%d) and rope.dimension_count (%d) are no heads of latent attention", key, value, rope)
+		return fmt.Errorf("%s.attention.key_length_mla (%d), value_length_mla (%d) and rope.dimension_count (%d) are no heads of latent attention", arch, key, value, rope)
 	}
 	for field, n := range map[string]int{"qk_rope_head_dim": rope, "qk_nope_head_dim": key - rope, "v_head_dim": value, "n_shared_experts": whole("expert_shared_count")} {
 		c[field] = asNumber(n)
@@ -222,6 +233,26 @@ func stepHeads(c map[string]any, h *gguf.Header) error {
 		}
 	}
 	c["attention_other_setting"] = other
+	return nil
+}
+
+// lingLayers reads which layers of bailingmoe3 have latent attention: the others have no heads of keys and values.
+// Its code in llama.cpp has projections of full rank and a gate a head alone.
+func lingLayers(c map[string]any, h *gguf.Header) error {
+	heads, err := ggufList(h, "bailingmoe3.attention.head_count_kv")
+	if err != nil {
+		return err
+	}
+	drafts, _, err := ggufNumber(h, "bailingmoe3.nextn_predict_layers")
+	if err != nil {
+		return err
+	}
+	var types []any
+	for _, n := range heads[:max(0, len(heads)-int(drafts))] {
+		types = append(types, choose(n != 0, full, linear))
+	}
+	c["layer_types"], c["num_key_value_heads"] = types, asNumber(1)
+	c["no_kda_lora"], c["gated_attention_proj_granularity_type"] = true, "head_wise"
 	return nil
 }
 

@@ -190,3 +190,88 @@ func TestGGUFStepLists(t *testing.T) {
 		}
 	}
 }
+
+// A file of Ling 3.0, by the keys and tensors of llama.cpp's loader (src/models/bailingmoe3.cpp), is the built-in model,
+// with a layer for drafts or without.
+func TestGGUFOfLing3(t *testing.T) {
+	const hidden, inner, vocab = 1536, 2048, 157184
+	want, err := builtIn(t).Model("ling-3.0-tiny")
+	testkit.Must(t, err)
+	for _, drafts := range []int{0, 1} {
+		var l tensorList
+		var kv []uint32
+		l.add(t, "token_embd.weight", "F16", hidden, vocab)
+		l.add(t, "output.weight", "F16", hidden, vocab)
+		l.add(t, "output_norm.weight", "F32", hidden)
+		for i := range 24 {
+			blk := fmt.Sprintf("blk.%d.", i)
+			l.add(t, blk+"attn_norm.weight", "F32", hidden)
+			l.add(t, blk+"ffn_norm.weight", "F32", hidden)
+			if i%4 == 3 {
+				kv = append(kv, 1)
+				l.latentOfLing3(t, blk)
+			} else {
+				kv = append(kv, 0)
+				l.deltaOfLing3(t, blk)
+			}
+			l.add(t, blk+"attn_output.weight", "F16", inner, hidden)
+			if i == 0 {
+				l.feedForward(t, blk, "", hidden, 4608)
+				continue
+			}
+			l.add(t, blk+"ffn_gate_inp.weight", "F32", hidden, 128)
+			l.add(t, blk+"exp_probs_b.bias", "F32", 128)
+			l.feedForward(t, blk, "_exps", hidden, 512, 128)
+			l.feedForward(t, blk, "_shexp", hidden, 512)
+		}
+		if drafts > 0 {
+			kv = append(kv, 1)
+			l.add(t, "blk.24.nextn.eh_proj.weight", "F16", 2*hidden, hidden)
+		}
+		values := map[string]any{"general.architecture": "bailingmoe3", "general.file_type": uint64(1), "bailingmoe3.attention.head_count_kv": kv}
+		for key, n := range map[string]int{
+			"embedding_length": hidden, "feed_forward_length": 4608, "block_count": 24 + drafts, "context_length": 131072,
+			"attention.head_count": 16, "attention.q_lora_rank": 256, "attention.kv_lora_rank": 512, "attention.key_length": 576,
+			"attention.key_length_mla": 192, "attention.value_length_mla": 128, "rope.dimension_count": 64, "ssm.conv_kernel": 4,
+			"kda.head_dim": 128, "expert_count": 128, "expert_used_count": 8, "expert_feed_forward_length": 512,
+			"expert_shared_feed_forward_length": 512, "expert_shared_count": 1, "leading_dense_block_count": 1, "nextn_predict_layers": drafts,
+		} {
+			values["bailingmoe3."+key] = uint64(n)
+		}
+		header, size := writeGGUF(values, l)
+		h, err := gguf.Parse(bytes.NewReader(header), size)
+		testkit.Must(t, err)
+		got, err := models.ReadGGUF("ling-3.0-tiny", h)
+		testkit.Must(t, err)
+		if got.Params() != want.Params() || got.ActiveParams() != want.ActiveParams() || got.CacheBytes(9999, unit.BF16) != want.CacheBytes(9999, unit.BF16) {
+			t.Errorf("with %d drafts: %d parameters, %d active, %g bytes of cache; want %d, %d, %g", drafts, got.Params(), got.ActiveParams(),
+				float64(got.CacheBytes(9999, unit.BF16)), want.Params(), want.ActiveParams(), float64(want.CacheBytes(9999, unit.BF16)))
+		}
+	}
+}
+
+func (l *tensorList) latentOfLing3(t testing.TB, blk string) {
+	t.Helper()
+	l.add(t, blk+"attn_q_a.weight", "F16", 1536, 256)
+	l.add(t, blk+"attn_q_a_norm.weight", "F32", 256)
+	l.add(t, blk+"attn_q_b.weight", "F16", 256, 16*192)
+	l.add(t, blk+"attn_kv_a_mqa.weight", "F16", 1536, 512+64)
+	l.add(t, blk+"attn_kv_a_norm.weight", "F32", 512)
+	l.add(t, blk+"attn_k_b.weight", "F16", 128, 512, 16)
+	l.add(t, blk+"attn_v_b.weight", "F16", 512, 128, 16)
+	l.add(t, blk+"attn_gate.weight", "F16", 1536, 16)
+}
+
+func (l *tensorList) deltaOfLing3(t testing.TB, blk string) {
+	t.Helper()
+	for _, name := range []string{"attn_q", "attn_k", "attn_v", "ssm_f_a", "ssm_g_a"} {
+		l.add(t, blk+name+".weight", "F16", 1536, 2048)
+	}
+	for _, of := range []string{"q", "k", "v"} {
+		l.add(t, blk+"ssm_conv1d_"+of+".weight", "F32", 4, 1, 2048, 1)
+	}
+	l.add(t, blk+"ssm_beta.weight", "F16", 1536, 16)
+	l.add(t, blk+"ssm_a", "F32", 1, 16)
+	l.add(t, blk+"ssm_dt.bias", "F32", 2048)
+	l.add(t, blk+"ssm_norm.weight", "F32", 128)
+}
