@@ -47,7 +47,7 @@ func (p *Page) alone(ctx context.Context, r *Request) (*ask.Answer, *ask.SteadyL
 	if err != nil {
 		return nil, nil, err
 	}
-	ans, err := q.Answer(ctx, p)
+	ans, err := p.known.Answer(ctx, q)
 	return ans, l, err
 }
 
@@ -60,25 +60,47 @@ func (p *Page) asked(ctx context.Context, r *Request) (*ask.Answer, error) {
 	return ans, l.Answer(ctx, p, ans)
 }
 
-// An Estimate is what the views of one state show besides its document.
+// An Estimate is what the views of one state show.
 type Estimate struct {
-	Words *view.Words          `json:"words"`
-	Graph *plots.GraphDocument `json:"graph"` // what "llmprof graph" draws
+	Figures *view.EstimateDocument `json:"figures"`
+	Words   *view.Words            `json:"words"`
+	Graph   *plots.GraphDocument   `json:"graph"` // what "llmprof graph" draws
 }
 
-// estimate is "llmprof estimate --format json".
+// estimate is what "llmprof estimate" computes, as the views show it.
 func (p *Page) estimate(ctx context.Context, r *Request) (*Answer, error) {
-	ans, err := p.asked(ctx, r)
+	ans, _, err := p.alone(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	graph, err := plots.DocumentGraph(&ans.Case, &ans.Report)
+	return &Answer{Data: &Estimate{ans.Figures(), ans.Words(), graph}}, err
+}
+
+// A Load is the steady state under a load, as the verdict shows it.
+type Load struct {
+	Load  any         `json:"load"`
+	Words [][2]string `json:"words"`
+}
+
+// under is the steady state of "llmprof estimate --rate" or "--concurrency".
+func (p *Page) under(ctx context.Context, r *Request) (*Answer, error) {
+	ans, err := p.asked(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &Answer{Data: &Load{ans.Load.Document(), ans.Load.Words()}}, nil
+}
+
+// json is "llmprof estimate --format json".
+func (p *Page) json(ctx context.Context, r *Request) (*Answer, error) {
+	ans, err := p.asked(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
 	err = render.JSON(&b, ans.Document())
-	return &Answer{Text: b.String(), Data: &Estimate{ans.Words(), graph}}, err
+	return &Answer{Text: b.String()}, err
 }
 
 // csv is "llmprof estimate --format csv".

@@ -151,6 +151,10 @@ func (p *Page) answer(ctx context.Context, request []byte) (a *Answer, err error
 	switch r.Do {
 	case "estimate":
 		return p.estimate(ctx, &r)
+	case "under":
+		return p.under(ctx, &r)
+	case "json":
+		return p.json(ctx, &r)
 	case "csv":
 		return p.csv(ctx, &r)
 	case "sweep":
@@ -167,5 +171,5 @@ func (p *Page) answer(ctx context.Context, request []byte) (a *Answer, err error
 		p.Forget()
 		return &Answer{}, nil
 	}
-	return nil, errors.New("what is asked? Want estimate, csv, sweep, load, plan, options or result")
+	return nil, errors.New("what is asked? Want estimate, under, json, csv, sweep, load, plan, options or result")
 }
