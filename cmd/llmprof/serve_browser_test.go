@@ -21,11 +21,12 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/page"
+	devtools "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"llmprof/cmd/llmprof/internal/page"
 	"llmprof/web"
 )
 
@@ -114,7 +115,7 @@ func newTab(t *testing.T, address, own string) *tab {
 			p.complain("console: %s %s", e.Type, e.Args[0].Value)
 		case *runtime.EventExceptionThrown:
 			p.complain("%s", e.ExceptionDetails.Error())
-		case *page.EventJavascriptDialogOpening:
+		case *devtools.EventJavascriptDialogOpening:
 			p.complain("a script ran: %s", e.Message)
 		case *network.EventRequestWillBeSent:
 			if !strings.HasPrefix(e.Request.URL, own) && !strings.HasPrefix(e.Request.URL, "data:") && !strings.HasPrefix(e.Request.URL, "blob:") {
@@ -122,7 +123,7 @@ func newTab(t *testing.T, address, own string) *tab {
 			}
 		}
 	})
-	p.do(t, network.Enable(), runtime.Enable(), page.Enable(), chromedp.Navigate(address))
+	p.do(t, network.Enable(), runtime.Enable(), devtools.Enable(), chromedp.Navigate(address))
 	p.wait(t, `document.querySelector("#verdict .value") && !document.querySelector("#verdict .verdict").textContent.includes("is loading")`)
 	return p
 }
@@ -258,7 +259,7 @@ func (p *tab) agrees(t *testing.T) {
 	args := strings.Fields(p.text(t, "#verdict .command"))[1:]
 	got := try(t, append(args, "--format", "json")...)
 	var document string
-	p.content(t, workerAsked(t, map[string]any{"do": "estimate", "flags": flagsOf(args[1:])})+`.then((a) => a.text)`, &document)
+	p.content(t, workerAsked(t, map[string]any{"do": "json", "flags": flagsOf(args[1:])})+`.then((a) => a.text)`, &document)
 	if !sameFigures(t, document, got.stdout) {
 		t.Errorf("%v: the page and the command line differ: %s", args, firstDifference(document, got.stdout))
 	}
@@ -343,9 +344,10 @@ func TestPageFiguresInBrowser(t *testing.T) {
 	refused, answered, kinds := 0, 0, map[string]int{}
 	for answered < 200 && refused < 600 {
 		flags := randomFlags(r)
-		var got struct{ Text, Error string }
-		p.content(t, workerAsked(t, map[string]any{"do": "estimate", "flags": flags})+`.catch((e) => ({ error: e.message })).then(({ text, error }) => ({ text, error }))`, &got)
-		if !sameAsCommand(t, flags, got.Text, got.Error) {
+		if !sameAsCommand(t, flags, func(do string) (a page.Answer) {
+			p.content(t, workerAsked(t, map[string]any{"do": do, "flags": flags})+`.catch((e) => ({ error: e.message }))`, &a)
+			return a
+		}) {
 			refused++
 			continue
 		}
@@ -601,7 +603,7 @@ func TestPageEndsWorkers(t *testing.T) {
 		const slow = await c.ask("slow", { do: "sweep", flags: { model: "deepseek-v3", gpu: "h200,h100,b200,mi300x", tp: "8", batch: "1..1000" } }).catch((e) => e.message);
 		c.limit = 20000;
 		const next = await c.ask("next", { do: "estimate", flags });
-		return [String(slow), next.text.slice(0, 40)];
+		return [String(slow), next.data.figures.schema];
 	})()`, &said)
 	if len(said) != 2 || !strings.Contains(said[0], "no answer within") || !strings.Contains(said[1], "llmprof.estimate") {
 		t.Errorf("said %q", said)
@@ -620,7 +622,7 @@ func TestPageReplacesWorkers(t *testing.T) {
 		const after = await c.ask("after", { do: "estimate", flags });
 		const failed = await c.ask("failed", { do: 1n }).catch((e) => e.message);
 		const next = await c.ask("next", { do: "estimate", flags });
-		return [gone, after.text.slice(0, 40), failed, next.text.slice(0, 40)];
+		return [gone, after.data.figures.schema, failed, next.data.figures.schema];
 	})()`, &said)
 	for i, want := range []string{"gone.json", "llmprof.estimate", "BigInt", "llmprof.estimate"} {
 		if i >= len(said) || !strings.Contains(said[i], want) {

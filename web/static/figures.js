@@ -1,11 +1,12 @@
 // What the page asks the estimator, and what it has been answered.
-import { useLayoutEffect, useMemo, useRef, useState } from "./libraries.js";
+import { useMemo, useRef, useState } from "./libraries.js";
 import { OF_LOAD, WORKLOAD, asked } from "./state.js";
 import { Client } from "./client.js";
 import { arrived, awaits, cancel, schedule } from "./order.js";
 import { answered } from "./times.js";
 
-// One worker answers what the verdict shows, one the charts, one loads, and one searches.
+// One worker answers what the verdict shows and the chart over the batch, which is quick, one the other charts, one loads,
+// and one searches.
 export const first = new Client(2000), second = new Client(10000, first.answered), loads = new Client(10000, second.answered), planner = new Client(60000, null, true);
 export const clients = [first, second, loads, planner];
 
@@ -29,48 +30,51 @@ function busy(view, kind, begins) {
   if (begins) { const l = { view, shown: false }; l.timer = setTimeout(() => { l.shown = true; mark(); }, SLOW); late.set(kind, l); } else mark();
 }
 
-// useAnswer asks when what is asked changes, those for a view in the window first, and keeps the last answer until
-// the next has come; a lasting one is kept beside an error. Parsed makes of an answer what views take.
+// useAnswer asks as soon as what is asked changes, those for a view in the window first, and keeps the last answer until
+// the next has come; a lasting one is kept beside an error. Parsed makes of an answer what views take. It asks while the page
+// is drawn, so that the worker computes while the controls are compared.
 function useAnswer(client, view, kind, request, parsed, lasting) {
-  const [answer, set] = useState(NONE), asks = useRef({ last: 0, shown: 0 }).current;
+  const [, draw] = useState(0), asks = useRef({ id: "", last: 0, shown: 0, answer: NONE }).current;
   const id = request ? JSON.stringify(request) : "";
-  useLayoutEffect(() => {
-    const number = ++asks.last;
-    const show = (a) => {
-      if (number < asks.shown) return; // a later one is shown
-      asks.shown = number;
-      if (number === asks.last) { busy(view, kind, false); arrived(kind); }
-      set(a);
-      answered(kind);
-    };
-    cancel(kind);
-    arrived(kind);
-    if (!request) { asks.shown = number; busy(view, kind, false); set(NONE); return; }
-    if (known.has(id)) { show(known.get(id)); keep(id, known.get(id)); return; }
-    busy(view, kind, true);
-    schedule(view, kind, () => {
-      awaits(view, kind);
-      client.ask(kind, request).then(
-        (a) => {
-          if (!a) return; // a later request of the kind came
-          const made = { ...parsed(a), request };
-          keep(id, made);
-          show(made);
-        },
-        (e) => show((old) => ({ ...(lasting ? old : NONE), error: e.message.slice(0, LONGEST), request })),
-      );
-    });
-  }, [id]);
-  return answer;
+  if (id === asks.id) return asks.answer;
+  asks.id = id;
+  const number = ++asks.last;
+  const show = (answer) => {
+    if (number < asks.shown) return false; // a later one is shown
+    asks.shown = number;
+    if (number === asks.last) { busy(view, kind, false); arrived(kind); }
+    asks.answer = answer;
+    answered(kind);
+    return true;
+  };
+  const later = (answer) => { if (show(answer)) draw(number); };
+  cancel(kind);
+  arrived(kind);
+  if (!request) { asks.shown = number; busy(view, kind, false); asks.answer = NONE; return NONE; }
+  if (known.has(id)) { show(known.get(id)); keep(id, known.get(id)); return asks.answer; }
+  busy(view, kind, true);
+  schedule(view, kind, () => {
+    awaits(view, kind);
+    client.ask(kind, request).then(
+      (a) => {
+        if (!a) return; // a later request of the kind came
+        const made = { ...parsed(a), request };
+        keep(id, made);
+        later(made);
+      },
+      (e) => later({ ...(lasting ? asks.answer : NONE), error: e.message.slice(0, LONGEST), request }),
+    );
+  });
+  return asks.answer;
 }
 
 // without and withAll keep flags in the order of their names, as answers are known by what was asked.
 const ordered = (pairs) => Object.fromEntries(pairs.sort(([a], [b]) => (a < b ? -1 : 1)));
 const without = (flags, ...names) => ordered(Object.entries(flags).filter(([k]) => !names.includes(k)));
 const withAll = (flags, more) => ordered(Object.entries({ ...flags, ...more }));
-const estimate = (a) => ({ doc: JSON.parse(a.text), ...a.data });
+const estimate = ({ data: { figures, words, graph } }) => ({ doc: figures, words, graph });
 const points = (a) => ({ list: Object.assign(a.data.points, { of: a.data.of }) });
-const given = (a) => ({ list: a.data });
+const given = (a) => ({ list: a.data }), steady = (a) => ({ under: a.data });
 export const EMPTY = [];
 
 const BATCHES = "1..1024x2";
@@ -93,9 +97,9 @@ export function useFigures(state, catalog) {
   const flags = useMemo(() => asked(state), [state.flags, state.view.load]), pin = state.pin, again = state.again; // files that came meanwhile
   const main = useAnswer(first, null, "estimate", alone(flags, again), estimate, true);
   const pinned = useAnswer(first, null, "pinned", pin && alone(pin, again), estimate);
-  const under = useAnswer(loads, "under", "load", loaded(flags) && { do: "estimate", flags, again }, estimate);
-  const oldUnder = useAnswer(loads, "under", "load of A", pin && loaded(pin) && { do: "estimate", flags: pin, again }, estimate);
-  const curve = useAnswer(second, "latency", "batch", overBatch(flags, again), points);
+  const under = useAnswer(loads, "under", "load", loaded(flags) && { do: "under", flags, again }, steady);
+  const oldUnder = useAnswer(loads, "under", "load of A", pin && loaded(pin) && { do: "under", flags: pin, again }, steady);
+  const curve = useAnswer(first, "latency", "batch", overBatch(flags, again), points);
   const cards = useMemo(() => catalog && paretoCards(state.flags.gpu, pin?.gpu, catalog), [state.flags.gpu, pin?.gpu, catalog]);
   const pareto = useAnswer(second, "pareto", "cards", cards && overCards(flags, cards, again), points);
   const free = loaded(flags) && !flags.rate ? second : loads; // clients may take the worker of loads long
@@ -105,13 +109,10 @@ export function useFigures(state, catalog) {
   const oldPareto = useAnswer(second, "pareto", "cards of A", pin && cards && overCards(pin, cards, again), points);
   const refused = useRefused(flags, catalog, again);
   return {
-    flags, error: main.error ?? null, noState: (!main.error && under.error) || null, under: useLoad(under), oldUnder: useLoad(oldUnder), doc: main.doc ?? null, words: main.words ?? null, old: pinned.doc ?? null, oldWords: pinned.words ?? null, graph: main.graph ?? null, oldGraph: pinned.graph ?? null,
+    flags, error: main.error ?? null, noState: (!main.error && under.error) || null, under: under.under ?? null, oldUnder: oldUnder.under ?? null, doc: main.doc ?? null, words: main.words ?? null, old: pinned.doc ?? null, oldWords: pinned.words ?? null, graph: main.graph ?? null, oldGraph: pinned.graph ?? null,
     curve: curve.list ?? EMPTY, oldCurve: oldCurve.list ?? EMPTY, rates: rates.list ?? EMPTY, oldRates: oldRates.list ?? EMPTY, pareto: pareto.list ?? EMPTY, oldPareto: oldPareto.list ?? EMPTY, refused,
   };
 }
-
-// useLoad is the steady state of an answer, in figures and in words; null if it has none.
-const useLoad = ({ doc, words }) => useMemo(() => (doc?.load ? { load: doc.load, words: words.load } : null), [doc, words]);
 
 // useRefused are the choices that cannot be, with the reasons. No workload changes them, and nobody sees them before
 // a control is used.

@@ -26,6 +26,7 @@ type Page struct {
 	models    map[string]*models.Model
 	constants map[string]*ask.Calibrations
 	known     *ask.Deployments
+	setups    map[string]setup // of sweeps
 }
 
 // New reads the table of models.
@@ -42,7 +43,7 @@ func New() (*Page, error) {
 // Forget drops what was read, as files may have changed.
 func (p *Page) Forget() {
 	p.gpus, p.models, p.constants = map[[2]string]*hardware.GPU{}, map[string]*models.Model{}, map[string]*ask.Calibrations{}
-	p.known = ask.NewDeployments(p)
+	p.known, p.setups = ask.NewDeployments(p), map[string]setup{}
 }
 
 // once finds what was read before, or reads it.
