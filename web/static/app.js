@@ -6,7 +6,7 @@ import { clients, second, useFigures } from "./figures.js";
 import { begins, whenIdle } from "./order.js";
 import { kept } from "./kept.js";
 import { Controls } from "./controls.js";
-import { Verdict } from "./verdict.js";
+import { Brief, Verdict } from "./verdict.js";
 import { Compare } from "./compare.js";
 import { Memory } from "./memory.js";
 import { GraphView, Operators, Roofline } from "./operators.js";
@@ -150,6 +150,7 @@ function App() {
   const all = { state, set, targets, phase, load, pin, catalog, accuracy, here, own, utilization: shareOf(figures.doc), op, setOp, hover, setHover, take, note, setNote, openResult, measuring, ...figures,
     model: flags.model, batch: flags.batch ?? "1", rate: figures.flags.rate, clients: figures.flags.concurrency, prompt: flags["prompt-len"], gen: flags["gen-len"], engine: flags.engine };
   return html`<${Head} all=${all} />
+    <${Brief} all=${all} />
     <div class="layout">
       <${Controls} all=${all} />
       <main class=${figures.error ? "failed" : ""}>
