@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -27,6 +29,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"llmprof/cmd/llmprof/internal/page"
+	"llmprof/internal/testkit"
 	"llmprof/web"
 )
 
@@ -530,6 +533,31 @@ func TestPageTakesFiles(t *testing.T) {
 		p.eval(t, `location.hash = "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=2"`, nil)
 		p.wait(t, settled+` && document.querySelector("#verdict .verdict").textContent.includes("llama3.1-8b on 1")`)
 	}
+	p.quiet(t)
+}
+
+// The header of a GGUF is a model with the figures that the command line has for the file.
+func TestPageTakesGGUF(t *testing.T) {
+	packed, err := os.Open("../../models/testdata/gguf/tiny-llama.q4_k_m.gguf.gz")
+	testkit.Must(t, err)
+	defer packed.Close()
+	unpacked, err := gzip.NewReader(packed)
+	testkit.Must(t, err)
+	text, err := io.ReadAll(unpacked)
+	testkit.Must(t, err)
+	sizes, err := os.ReadFile("../../models/testdata/gguf/sizes.json")
+	testkit.Must(t, err)
+	var size map[string]int
+	testkit.Must(t, json.Unmarshal(sizes, &size))
+	weights := size["tiny-llama.q4_k_m"] - len(text) // bytes, which nobody reads
+	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
+	p.wait(t, settled)
+	p.eval(t, fmt.Sprintf(`(() => { const d = new DataTransfer(); d.items.add(new File([Uint8Array.from(atob(%q), (c) => c.charCodeAt(0)), new Uint8Array(%d)], "some.gguf"));
+		document.body.dispatchEvent(new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer: d })); return 0; })()`, base64.StdEncoding.EncodeToString(text), weights), nil)
+	p.wait(t, `document.querySelector("#verdict .command").textContent.includes("--model ./some.gguf") && document.querySelector("#verdict .verdict").textContent.includes("Fits")`)
+	t.Chdir(t.TempDir())
+	testkit.Must(t, os.WriteFile("some.gguf", append(text, make([]byte, weights)...), 0o600))
+	p.agrees(t)
 	p.quiet(t)
 }
 

@@ -3,7 +3,7 @@ import { h, htm, render, useCallback, useEffect, useLayoutEffect, useMemo, useRe
 import { FIRST, asked, changed, command, read, write } from "./state.js";
 import { addFile, program } from "./client.js";
 import { clients, second, useFigures } from "./figures.js";
-import { begins, whenIdle } from "./order.js";
+import { begins } from "./order.js";
 import { kept } from "./kept.js";
 import { Controls } from "./controls.js";
 import { Brief, Verdict } from "./verdict.js";
@@ -76,23 +76,26 @@ function readLink(tell) {
 // useLink keeps the address and the state the same: a change is an entry of the browser's history, and
 // those that follow at once, as of a slider, are one with it.
 function useLink(state, setState, setNote) {
-  const latest = useRef(state), last = useRef(-PAUSE), moved = useRef(true), waits = useRef(false);
+  const latest = useRef(state), last = useRef(-PAUSE), moved = useRef(true), waits = useRef(false), shown = useRef(location.hash);
   latest.current = state;
   const put = () => {
     waits.current = false;
+    if (location.hash !== shown.current) return; // it was changed meanwhile, of which the event comes
     const link = write(latest.current), now = performance.now();
     if (link !== location.hash) {
       if (moved.current || now - last.current < PAUSE) history.replaceState(null, "", link);
       else history.pushState(null, "", link);
       last.current = now;
+      shown.current = location.hash;
     }
     moved.current = false;
   };
-  useLayoutEffect(() => { // once the views are drawn, for the browser takes milliseconds
-    if (!waits.current) { waits.current = true; whenIdle(put, { timeout: 200 }); }
+  useLayoutEffect(() => { // while the worker computes, for the browser takes milliseconds
+    if (!waits.current) { waits.current = true; setTimeout(put); }
   }, [state]);
   useEffect(() => {
     const came = () => {
+      shown.current = location.hash;
       if (location.hash === write(latest.current)) return;
       begins();
       moved.current = true;

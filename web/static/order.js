@@ -49,7 +49,7 @@ export function finish(view) {
   for (const [key, job] of [...waiting]) if ((!view || job.view === view) && waiting.has(key)) begin(key);
 }
 
-export const whenIdle = globalThis.requestIdleCallback ?? ((f) => setTimeout(f, 16));
+const whenIdle = globalThis.requestIdleCallback ?? ((f) => setTimeout(f, 16));
 let timer = 0;
 
 // wake does what waits piece by piece once it is quiet, so that a change that comes meanwhile goes first.
