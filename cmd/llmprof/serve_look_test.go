@@ -69,6 +69,35 @@ func TestPageLabelsApart(t *testing.T) {
 	p.quiet(t)
 }
 
+// On a phone the verdict is in the window from the first view on, whatever is scrolled to, and all views get their answers
+// where those of the load are in the window at once.
+func TestPageOnAPhone(t *testing.T) {
+	p := browse(t, "#model=llama3.1-8b&gpu=l4-24gb&weights=fp8&view.load=rate&rate=2&target.tpot=5", &serveOrder{})
+	for _, height := range []int64{4200, 844} {
+		p.do(t, emulation.SetDeviceMetricsOverride(390, height, 1, true), chromedp.Reload())
+		p.wait(t, `["estimate", "load", "batch", "rate", "cards", "gpus"].every((kind) => llmprofTimes.answered[kind])`)
+	}
+	tpot := strings.TrimSuffix(p.text(t, "#under .tile:nth-child(2) .value"), " mean")
+	for _, to := range []int{0, 700, 3000} {
+		p.eval(t, fmt.Sprintf(`scrollTo(0, %d); 0`, to), nil)
+		p.do(t, chromedp.Sleep(300*time.Millisecond))
+		var brief struct {
+			Text        string
+			Top, Bottom float64
+		}
+		p.eval(t, `(() => { const b = document.querySelector(".brief"), r = b.getBoundingClientRect(); return { text: b.innerText, top: r.top, bottom: r.bottom }; })()`, &brief)
+		if !strings.Contains(brief.Text, "misses the target") || !strings.Contains(brief.Text, "TPOT "+tpot) || brief.Top < 0 || brief.Bottom > 200 {
+			t.Errorf("scrolled to %d, the verdict in short is %+v", to, brief)
+		}
+	}
+	p.wide(t, 1280)
+	var shown float64
+	if p.eval(t, `document.querySelector(".brief").getBoundingClientRect().height`, &shown); shown > 0 {
+		t.Error("a wide window has the verdict twice")
+	}
+	p.quiet(t)
+}
+
 // A change of a control moves nothing but figures that stand at the right of their columns, which are less
 // than a hundredth of the window.
 func TestPageStaysInPlace(t *testing.T) {

@@ -7,7 +7,7 @@ import { answered } from "./times.js";
 
 // One worker answers what the verdict shows and the chart over the batch, which is quick, one the other charts, one loads,
 // and one searches.
-export const first = new Client(2000), second = new Client(10000, first.answered), loads = new Client(10000, second.answered), planner = new Client(60000, null, true);
+export const first = new Client(2000), second = new Client(10000, first.answered), loads = new Client(10000, first.answered), planner = new Client(60000, null, true);
 export const clients = [first, second, loads, planner];
 
 // known are the latest answers by what was asked: going back and comparing ask nothing anew.

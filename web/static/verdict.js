@@ -72,31 +72,31 @@ function heldOf({ targets, error, doc, words, flags, under }) {
 // answerOf says in a few words whether it runs, and how many targets it meets.
 function answerOf({ error, noState, doc }, held) {
   if (error || noState) return error ? "Not possible" : "No steady state";
-  const possible = doc?.verdict.possible, missed = held.filter((m) => !m.ok).length;
-  if (!possible) return "Does not run";
-  return `Fits${!held.length ? "" : missed ? `, misses ${missed} of ${held.length} targets` : `, meets ${["", "the target", "both targets"][held.length] ?? `all ${held.length} targets`}`}`;
+  const missed = held.filter((m) => !m.ok).length, all = ["", "the target", "both targets"][held.length] ?? `all ${held.length} targets`;
+  if (!doc?.verdict.possible) return "Does not run";
+  return `Fits${!held.length ? "" : !missed ? `, meets ${all}` : `, misses ${missed === held.length ? all : `${missed} of ${held.length} targets`}`}`;
 }
 
-const toneOf = ({ error, noState, doc }) => (error || noState || (doc && !doc.verdict.possible) ? "no" : doc ? "" : "wait");
+const toneOf = ({ error, noState, doc }, held) => (error || noState || (doc && !doc.verdict.possible) || held.some((m) => !m.ok) ? "no" : doc ? "" : "wait");
 
 // SHORT are the figures of a narrow window, those of a load where there is one.
 const SHORT = [["ttft", "TTFT"], ["tpot", "TPOT"], ["tps", ""], ["usd", ""]];
 
 // Brief is the verdict in two lines, which stay in sight on a narrow window, where settings stand above the views.
 export const Brief = kept(function Brief(all) {
-  const { error, noState, words, under, flags } = all, loaded = (flags.rate || flags.concurrency) && under;
+  const { error, noState, words, under, flags } = all, loaded = (flags.rate || flags.concurrency) && under, held = heldOf(all);
   const figures = loaded ? under.words.filter(([name]) => ["TTFT", "TPOT", "Throughput"].includes(name)).map(([name, text]) => `${name === "Throughput" ? "" : `${name} `}${text.split(/ mean|, /)[0]}`)
     : SHORT.map(([key, name]) => [name, lineOf(words, key)]).filter(([, line]) => line && line.value !== "n/a").map(([name, line]) => `${name} ${line.value}${line.key === "usd" ? " a million" : ""}`.trim());
   const rest = error ?? noState ?? figures.join(" · ");
-  return html`<div class="brief" role="region" aria-label="Verdict in short"><button type="button" class=${toneOf(all)} title="To the whole verdict" onClick=${() => document.getElementById("verdict").focus()}>
-    <strong>${all.doc || error ? answerOf(all, heldOf(all)) : "The estimator is loading."}</strong><span>${rest || "\u00a0"}</span></button></div>`;
+  return html`<div class="brief" role="region" aria-label="Verdict in short"><button type="button" class=${toneOf(all, held)} title="To the whole verdict" onClick=${() => document.getElementById("verdict").focus()}>
+    <strong>${all.doc || error ? answerOf(all, held) : "The estimator is loading."}</strong><span>${rest || "\u00a0"}</span></button></div>`;
 }, null, "targets", "error", "noState", "doc", "words", "flags", "under");
 
 // Line is the first sentence, then what the figures rest on.
 function Line({ all, held }) {
   const { error, noState, doc, words } = all, possible = doc?.verdict.possible;
   // Each sentence is one text, which stays in its place where its words change.
-  return html`<div class=${`verdict ${toneOf(all)}`} role="status" aria-live="polite">
+  return html`<div class=${`verdict ${toneOf(all, held)}`} role="status" aria-live="polite">
     ${error || noState ? html`<strong>${answerOf(all, held)}</strong> <span>${error ?? noState}</span>` : !doc || !words ? "The estimator is loading." : html`
       <strong>${answerOf(all, held)}</strong>
       ${" "}<span>${`${doc.model.name} on ${doc.gpu.count} × ${doc.gpu.name}, ${words.fits.replace(/^(yes|no): /, "")}.`}</span>
