@@ -514,14 +514,14 @@ func TestPageTakesFiles(t *testing.T) {
 		"sized.json":                        strings.Replace(config, `"hidden_size":2048`, `"hidden_size":9223372036854775807`, 1),
 		"cut.json":                          `{"schema": "llmprof.measure/v1", "times": [1, 2`,
 		"wrong.json":                        `{"schema": "llmprof.measure/v1", "model": [1], "workload": "x", "ttft_s": -1}`,
-		"header.gguf":                       "GGUF\x03\x00\x00\x00" + count(0) + count(2),
-		"key.gguf":                          "GGUF\x03\x00\x00\x00" + count(0) + count(1) + count(1<<62),
+		"header.gguf":                       "GGUF\x03\x00\x00\x00" + bytesOf(0) + bytesOf(2),
+		"key.gguf":                          "GGUF\x03\x00\x00\x00" + bytesOf(0) + bytesOf(1) + bytesOf(1<<62),
 		"huge.json":                         strings.Replace(config, `"num_hidden_layers":16`, `"num_hidden_layers":1e300`, 1),
 		"many.json":                         strings.Replace(config, `"num_hidden_layers":16`, `"num_hidden_layers":2000000000`, 1),
 		"no.json":                           `{"schema": "llmprof.measure/v1"}`,
 		"not.json":                          "\x00\xff",
 		"counts.gguf":                       "GGUF\x03\x00\x00\x00" + strings.Repeat("\xff\xff\xff\xff\xff\xff\xff\x3f", 2),
-		"nested.gguf":                       "GGUF\x03\x00\x00\x00" + count(0) + count(1) + count(1) + "a\x09\x00\x00\x00" + strings.Repeat("\x09\x00\x00\x00"+count(1), 100000),
+		"nested.gguf":                       "GGUF\x03\x00\x00\x00" + bytesOf(0) + bytesOf(1) + bytesOf(1) + "a\x09\x00\x00\x00" + strings.Repeat("\x09\x00\x00\x00"+bytesOf(1), 100000),
 		"marked.toml":                       `name = "<img src=x onerror=alert(3)>"` + "\ngpu = \"<script>alert(4)</script>\"",
 		"values.json":                       strings.Replace(config, `"llama"`, `"llama",`+strings.Repeat(`"<b>":[0],`, 100000)+`"x":0`, 1),
 		"weights.gguf":                      "GGUF\x03\x00\x00\x00" + strings.Repeat("\xff", 64),
@@ -561,8 +561,8 @@ func TestPageTakesGGUF(t *testing.T) {
 	p.quiet(t)
 }
 
-// count is a number of eight bytes as GGUF has it.
-func count(n uint64) string { return string(binary.LittleEndian.AppendUint64(nil, n)) }
+// bytesOf is a number of eight bytes as GGUF has it.
+func bytesOf(n uint64) string { return string(binary.LittleEndian.AppendUint64(nil, n)) }
 
 // A result whose names are markup is drawn as text.
 func TestPageTakesMarkedResult(t *testing.T) {

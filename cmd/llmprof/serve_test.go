@@ -174,3 +174,23 @@ func TestServeWithoutProgram(t *testing.T) {
 		t.Errorf("exit %d: %s", got.code, got.stderr)
 	}
 }
+
+// Numbers are read as the command line reads them, and what is none is refused in its words.
+func TestPageReadsNumbers(t *testing.T) {
+	p, err := page.New()
+	testkit.Must(t, err)
+	answer := func(prompt string) (a page.Answer) {
+		request, err := json.Marshal(page.Request{Do: "json", Flags: map[string]string{"model": "llama3.1-8b", "gpu": "h100", "prompt-len": prompt}})
+		testkit.Must(t, err)
+		testkit.Must(t, json.Unmarshal(p.Handle(t.Context(), request), &a))
+		return a
+	}
+	if a := answer("2e3"); a.Text == "" || a.Text != answer("2000").Text {
+		t.Errorf("2e3 is not 2000: %s", a.Error)
+	}
+	for prompt, want := range map[string]string{"1e12": "at most 2147483647", "2.5": "want a whole number, as 3", "many": "want a whole number, as 512", "0": "prompt length"} {
+		if a := answer(prompt); !strings.Contains(a.Error, want) || strings.Contains(a.Error, "strconv") {
+			t.Errorf("a prompt of %s tokens: %q, want %q", prompt, a.Error, want)
+		}
+	}
+}

@@ -3,12 +3,14 @@ package page
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
 	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/plots"
@@ -19,6 +21,7 @@ func question(flags map[string]string) (*ask.Question, *ask.SteadyLoad, error) {
 	q, l := &ask.Question{}, &ask.SteadyLoad{}
 	f := ask.Flags(q)
 	l.Flags(f)
+	f.VisitAll(count.Lenient)
 	q.Given = f.Changed
 	if err := set(f, flags); err != nil {
 		return nil, nil, err
@@ -35,6 +38,9 @@ func set(f *pflag.FlagSet, flags map[string]string) error {
 			return ask.Usage("--%.40s is no flag of llmprof %s", name, f.Name())
 		}
 		if err := f.Set(name, flags[name]); err != nil {
+			if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+				err = invalid.Unwrap()
+			}
 			return ask.Usage("--%s %.60q: %w", name, flags[name], err)
 		}
 	}

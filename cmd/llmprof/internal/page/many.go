@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/sweep"
 )
 
@@ -54,7 +54,7 @@ func newPoint(r *sweep.Row, expected bool) point {
 func (p *Page) sweep(ctx context.Context, r *Request) (*Answer, error) {
 	g, err := ask.NewGrid(
 		func(flag string) bool { _, ok := r.Flags[flag]; return ok },
-		func(flag string) string { return r.Flags[flag] }, strconv.Atoi)
+		func(flag string) string { return r.Flags[flag] }, count.Parse)
 	if err != nil {
 		return nil, err
 	}
