@@ -124,7 +124,7 @@ export function useFigures(state, catalog) {
   const oldPareto = useAnswer(second, "pareto", "cards of A", a?.cards, points);
   const refused = useRefused(flags, catalog, again);
   return {
-    flags, error: main.error ?? null, noState: (!main.error && under.error) || null, under: under.under ?? null, oldUnder: oldUnder.under ?? null, doc: main.doc ?? null, words: main.words ?? null, old: pinned.doc ?? null, oldWords: pinned.words ?? null, graph: main.graph ?? null, oldGraph: pinned.graph ?? null,
+    flags, error: main.error ?? null, noState: (!main.error && b.under && under.error && textOf(under.request) === textOf(b.under) && under.error) || null, under: under.under ?? null, oldUnder: oldUnder.under ?? null, doc: main.doc ?? null, words: main.words ?? null, old: pinned.doc ?? null, oldWords: pinned.words ?? null, graph: main.graph ?? null, oldGraph: pinned.graph ?? null,
     curve: curve.list ?? EMPTY, oldCurve: oldCurve.list ?? EMPTY, rates: rates.list ?? EMPTY, oldRates: oldRates.list ?? EMPTY, pareto: pareto.list ?? EMPTY, oldPareto: oldPareto.list ?? EMPTY, refused,
   };
 }
