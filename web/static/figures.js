@@ -117,8 +117,8 @@ export function useFigures(state, catalog) {
   const under = useAnswer(loads, "under", "load", b.under, steady);
   const oldUnder = useAnswer(loads, "under", "load of A", a?.under, steady);
   const curve = useAnswer(first, "latency", "batch", b.batch, points);
-  const pareto = useAnswer(second, "pareto", "cards", b.cards, points);
   const rates = useAnswer(b.free, "rates", "rate", b.rate, given);
+  const pareto = useAnswer(second, "pareto", "cards", b.cards, points);
   const oldCurve = useAnswer(second, "latency", "batch of A", a?.batch, points);
   const oldRates = useAnswer(b.free, "rates", "rate of A", a?.rate, given);
   const oldPareto = useAnswer(second, "pareto", "cards of A", a?.cards, points);
