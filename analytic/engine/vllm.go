@@ -18,7 +18,7 @@ var vllm = graphed{profile: analytic.Profile{
 		"on an H200 and an H100 (experiments/h200-vllm); 92 % of the memory, 1.1 GB of it for graphs and buffers, as the KV cache that it had left says",
 	Constants: vllmServerConstants, Operators: tabled("vllm"), Reserve: 1.1e9, Budget: budget("vllm"), Utilization: taking(0.92), HostError: vllmHostError,
 	Support: vllmRuns, Sampler: sortedLogits,
-}, rows: vllmRows(512), pieces: vllmRows(512), sampling: 30, gathers: true}
+}, rows: vllmRows(512), pieces: vllmRows(512), sampling: 30, gathers: true, tiles: vllmTile}
 
 // vllm2024 stands for releases up to mid-2024.
 var vllm2024 = fused{profile: analytic.Profile{
@@ -40,13 +40,14 @@ var vllmRuns = analytic.Support{
 }
 
 // vllmConstants sets the constants of vLLM's host, measured on a Xeon with 16 cores. The host's
-// time of a decode step comes from llama3.2-1b, whose kernels take less time than the host.
+// time of a decode step comes from llama3.2-1b, and that of each sequence from llama3.2-3b in FP8 too, whose kernels take less
+// time than the host (experiments/vllm/sequences.py).
 // In traces of prompts a Python call takes as long as five launches; the time of a launch
 // comes from prompts in batches and from llama3.2-1b, which are not scored
 // (experiments/vllm/host.py).
 func vllmConstants(c *roofline.Constants) {
 	setDefault(c, roofline.HostAsync, vllmAsync)
-	setDefault(c, roofline.HostSequence, 10e-6)
+	setDefault(c, roofline.HostSequence, 20e-6)
 	setDefault(c, roofline.HostLaunch, 36e-6)
 	setDefault(c, roofline.HostDispatch, 180e-6)
 	setDefault(c, roofline.HostRequest, vllmRequest)
