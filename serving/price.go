@@ -64,7 +64,7 @@ func (p *prices) mixed(groups []operator.Group, together float64) (sum Cost) {
 	flush := func() {
 		if len(p.part) > 0 {
 			c := p.stepper.StepCost(p.part, 0)
-			sum = plus(&sum, &c, 1)
+			sum = after(&sum, &c)
 		}
 		p.part, left = p.part[:0], p.pass
 	}
@@ -276,7 +276,24 @@ func plus(a, b *Cost, n float64) Cost {
 	return Cost{
 		Time: a.Time + b.Time.Times(n), Energy: a.Energy + b.Energy.Times(n),
 		Before: a.Before + b.Before.Times(n), Launch: a.Launch + b.Launch.Times(n), Waits: a.Waits + b.Waits.Times(n),
+		Spared: analytic.Spared{Time: a.Spared.Time + b.Spared.Time.Times(n), Energy: a.Spared.Energy + b.Spared.Energy.Times(n)},
 	}
+}
+
+// after is a cost and that of a step which follows at once, so that no time without work is before it.
+func after(a, b *Cost) Cost {
+	c := plus(a, b, 1)
+	if a.Time > 0 {
+		c.Spared = a.Spared
+	}
+	return c
+}
+
+// rested is the cost of a step before which a share of RequestTime passed without work.
+func rested(c Cost, share float64) Cost {
+	c.Time -= c.Spared.Time.Times(share)
+	c.Energy -= c.Spared.Energy.Times(share)
+	return c
 }
 
 // toward is a share of the way from one cost to another.

@@ -51,6 +51,7 @@ type replica struct {
 	busy       bool
 	overlaps   bool         // the step is formed before the one before it has ended
 	begin, end unit.Seconds // of the step that runs
+	stopped    unit.Seconds // when the step before ended
 	launched   unit.Seconds // when the host has launched all of that step
 	held       unit.Seconds // until when the host keeps the outputs of the step before; 0 if it has none
 	outputs    []output
@@ -108,6 +109,9 @@ func (r *replica) launch(now, formed unit.Seconds, longest *Cost) {
 // much less the kernels wait for launches.
 func (r *replica) run(now, launch unit.Seconds) {
 	c := &r.cost
+	if wait := r.server.Predictor.RequestTime(); wait > 0 {
+		*c = rested(*c, min(float64((now-r.stopped)/wait), 1))
+	}
 	ahead := min(now-launch, c.Waits) // below 0 if the GPU is idle until the host is ready
 	c.Time -= ahead
 	c.Energy -= r.server.idle().For(ahead)

@@ -233,7 +233,7 @@ func (f *flow) moment(n int, rate float64, c *cycle) moment {
 		return moment{power: idle}
 	case n == 0: // prompts alone, one after the other
 		p := f.piece(0)
-		one := p.extra(1)
+		one := rested(p.extra(1), 1)
 		time := float64(one.Time)
 		busy := rate * time / (1 + rate*time)
 		own := busy*p.joined(rate*time) + (1-busy)*time

@@ -91,6 +91,9 @@ func (y *cycle) left(way float64, depth int) (sum float64) {
 func (f *flow) alone(n float64) Cost {
 	low := math.Floor(n)
 	a, b := f.piece(int(low)).with(1), f.piece(min(int(low)+1, f.most)).with(1)
+	if low == 0 {
+		a = rested(a, 1)
+	}
 	return toward(&a, &b, n-low)
 }
 

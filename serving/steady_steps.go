@@ -370,7 +370,7 @@ func (f *flow) step(n int, tokens float64) (sum Cost) {
 		} else if left > 0 && n > 0 {
 			base = f.pass(n, 0)
 		}
-		sum = plus(&sum, &c, 1)
+		sum = after(&sum, &c)
 	}
 	return sum
 }
@@ -508,7 +508,7 @@ func normalize(all, some []float64, top float64) {
 // together makes the weights those of an idle replica whose first prompt is computed while others come: they begin to decode
 // one step after it, and not one by one. Across the border between n sequences and one more as many end as begin.
 func (f *flow) together(weights []float64, rate float64, ratio func(n int) float64) {
-	m := rate * float64(f.piece(0).extra(1).Time)
+	m := rate * float64(rested(f.piece(0).extra(1), 1).Time)
 	chance, fewer := math.Exp(-m), 0.0 // of n-1 others, and of fewer
 	weights[0] = 1
 	sum := 1 + m
