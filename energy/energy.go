@@ -55,20 +55,35 @@ func PowerOf(g *hardware.GPU, c *hardware.Calibration, prices *roofline.Machine)
 	if !ok {
 		idle = unit.Watts(k[roofline.PowerIdle] * float64(limit))
 	}
-	m := Power{Throttle: max(k[roofline.GEMMCompute]/k[roofline.GEMMSustained], 1), constants: k}
+	square := prices.Cost(squareProduct())
+	m := Power{Throttle: throttle(&square, k[roofline.GEMMCompute]/k[roofline.GEMMSustained]), constants: k}
 	m.Waiting = idle + unit.Watts(k[roofline.PowerWaiting]*float64(limit-idle))
 	m.Rest = limit - m.Waiting
 	m.most = m.Throttle * m.Throttle
 	if c.Measured {
 		m.most = math.Inf(1)
 	}
-	// The square product of n rows reads and writes 3n² values for its 2n³ FLOPs.
-	const n = hardware.SquareRows
-	t := prices.Times(&roofline.Kernel{
-		Class: roofline.GEMM, Format: unit.BF16, Work: roofline.Work{FLOPs: 2 * n * n * n, Acts: unit.BF16.Bytes(3 * n * n)},
-	})
-	m.Matrix = m.Throttle * (m.Throttle - k[roofline.PowerMemory]*min(float64(t[roofline.Memory])/float64(t.Compute()), 1))
+	compute := square.Compute()
+	m.Matrix = m.Throttle * float64(square.Slower(m.Throttle)-min(square.Times[roofline.Memory], compute).Times(k[roofline.PowerMemory])) / float64(compute)
 	return m
+}
+
+// squareProduct is the product that sustained rates refer to. It reads and writes 3n² values for its 2n³ FLOPs.
+func squareProduct() *roofline.Kernel {
+	const n = hardware.SquareRows
+	return &roofline.Kernel{
+		Class: roofline.GEMM, Format: unit.BF16, Count: 1, Work: roofline.Work{FLOPs: 2 * n * n * n, Acts: unit.BF16.Bytes(3 * n * n)},
+	}
+}
+
+// throttle is how many times longer the arithmetic of the square product takes where the product as a whole
+// takes times as long as its arithmetic does in a burst. Memory keeps its clocks.
+func throttle(square *roofline.Cost, times float64) float64 {
+	if c := float64(square.Compute()); float64(square.Time) > c { // what shows of the memory traffic adds to the square of the time
+		shown := float64(square.Time) / c
+		times = math.Sqrt(max(times*times-(shown*shown-1), 1))
+	}
+	return max(times, 1)
 }
 
 // BurstPower is what the arithmetic of a GPU draws at the rate of bursts, as a share of

@@ -171,44 +171,51 @@ const (
 )
 
 // card sets the constants of single cards whose operators are public. Products are fitted by
-// "llmprof calibrate --import", with errors on held-out shapes of 3.8 % (median) and 11 %
-// (90th percentile) on an RTX 4090, of 7.7 and 20 % on an RTX PRO 6000 at 1597 GB/s,
-// without memory-bound products whose weights its L2 cache holds; those bound what is fixed, which stays as it was
-// (the importer, which leaves them out, says 14.3 µs of products that take 5.5 in all). They are of 6.4 and 18 % on an A40, and of those
-// in FP8 of 3.7 and 14 % on an H20, of 5.6 and 17 % on an H800. The share of attention's arithmetic
+// "llmprof calibrate --import", with errors on held-out shapes, in % (median and 90th percentile), of 7.3 and 21 on an
+// A100 and 7.0 and 22 on a B200 (vLLM of aiconfigurator-core 0.12.0), of 3.0 and 7.6 on an RTX 4090, of 5.1 and 15 on an RTX PRO
+// 6000 at 1597 GB/s, of LLMServingSim's and as many of vLLM 0.24.0's (experiments/operators/convert.py), without memory-bound products whose weights its L2 cache holds, and of 5.5 and 16 on an A40; of those
+// in FP8, 3.7 and 14 on an H20, 5.1 and 16 on an H800. What is fixed on the RTX cards and the A40 is the generation's, for
+// none of their products is short enough to say. The share of attention's arithmetic
 // and its ramp go through prefills of 1024 and 2048 tokens, its bandwidth is that of decode
 // steps of 64 sequences and more after 4096 tokens and more; on an H20 they go through prefills of 32 heads after
 // 1024 and 8192 tokens, which leaves one of 4096 tokens within 1 %, and the bandwidth is that of all decode steps.
 func (c *Calibration) card(g *GPU) {
 	k := &c.Constants
 	switch g.Key {
+	case "a100-sxm-80gb":
+		c.gemm(0.832, 0.756, 5.13*us)
+		k[roofline.GEMMDepth], k[roofline.GEMMExposed] = 9.3e-11, 1.53
+	case "b200-sxm-180gb":
+		c.gemm(0.73, 0.868, 2.54*us)
+		k[roofline.GEMMDepth], k[roofline.GEMMExposed] = 3.53e-10, 0.66
 	case "rtx-4090-24gb":
 		c.Source = servingSim + "; the rest as on L40S"
-		c.gemm(0.958, 0.955, 3*us)
+		c.gemm(0.974, 0.934, 3*us)
 		c.attention(0.81, 0.92, 9.5*us)
-		k[roofline.GEMMDepth], k[roofline.AttentionRamp] = 1.03e-9, 548
+		k[roofline.GEMMDepth], k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 4.19e-10, 0.682, 548
 	case "rtx-pro-6000-server-96gb": // the board that was timed
 		c.Source = servingSim + "; the rest as on B200"
-		c.gemm(0.764, 0.931, 3.9*us)
+		c.gemm(0.845, 0.945, 3.9*us)
 		c.attention(0.625, 0.84, 8*us)
-		k[roofline.GEMMDepth], k[roofline.AttentionRamp] = 1.24e-9, 828
+		k[roofline.GEMMDepth], k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 1.52e-10, 1.62, 828
 	case "rtx-pro-6000-blackwell-96gb": // the same chip, whose peak is that of a higher clock
 		c.Source = "of the server edition, " + servingSim + "; the rest as on B200"
-		c.gemm(0.709, 0.931, 3.9*us)
+		c.gemm(0.785, 0.945, 3.9*us)
 		c.attention(0.58, 0.84, 8*us)
-		k[roofline.GEMMDepth], k[roofline.AttentionRamp] = 1.24e-9, 828
+		k[roofline.GEMMDepth], k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 1.52e-10, 1.62, 828
 	case "a40-48gb":
 		c.Source = vidur + "; the rest as on A100"
-		k[roofline.GEMMDepth] = 2.99e-9
+		c.gemm(0.764, 0.810, 7.4*us)
+		k[roofline.GEMMExposed] = 1.17
 	case "h20-96gb":
 		c.Source = inferSim + ", and its attention; the rest as on H200"
-		c.productsInBlocks(0.929, 0.510, 3.97*us, 2.59e-10)
+		c.productsInBlocks(0.929, 0.510, 3.97*us, 2.59e-10, 0)
 		c.attention(0.97, 0.788, 12*us)
 		k[roofline.AttentionRamp] = 670
 		return
 	case "h800-sxm-80gb":
 		c.Source = inferSim + "; the rest as on H100"
-		c.productsInBlocks(0.759, 0.857, 4.07*us, 5.36e-10)
+		c.productsInBlocks(0.728, 0.897, 3.94*us, 6.28e-10, 0.678)
 		return
 	default:
 		return
@@ -217,8 +224,8 @@ func (c *Calibration) card(g *GPU) {
 }
 
 // productsInBlocks sets the constants of products in FP8 with a scale for each block.
-func (c *Calibration) productsInBlocks(compute, memory float64, fixed unit.Seconds, depth float64) {
-	for key, v := range map[string]float64{"compute": compute, "memory": memory, "fixed": float64(fixed), "depth": depth} {
+func (c *Calibration) productsInBlocks(compute, memory float64, fixed unit.Seconds, depth, exposed float64) {
+	for key, v := range map[string]float64{"compute": compute, "memory": memory, "fixed": float64(fixed), "depth": depth, "exposed": exposed} {
 		c.Constants[roofline.ConstantOf("gemm_fp8_block."+key)] = v
 	}
 }

@@ -188,6 +188,7 @@ func served(q *Request, r *Row, all **serving.Steadies) bool {
 		return false
 	}
 	r.TTFT, r.TPOT, r.E2E = st.TTFT.Times(x), st.TPOT.Times(x), st.E2E.Times(x)
+	r.Throughput, r.Utilization = q.rate()*float64(q.Gen), st.Utilization
 	r.JToken = st.Energy.Times(1 / float64(q.Gen))
 	return q.misses(r).Reason == ""
 }

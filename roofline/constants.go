@@ -10,7 +10,7 @@ type Constant uint8
 const None Constant = 0
 
 // NumConstants is one more than the most constants that there can be.
-const NumConstants = 192
+const NumConstants = 208
 
 // table has the entries of the constants.
 var table []Info
@@ -41,15 +41,16 @@ type Quantity uint8
 
 // The quantities.
 const (
-	Share   Quantity = iota // share of a peak of the data sheet: a term is divided by it, and multiplied by constants of other quantities
-	Time                    // time above 0
-	Delay                   // time that may be 0
-	Tokens                  // number of tokens, which may be 0
-	Growth                  // what each row adds, as a share of a time
-	Repeats                 // how often something is done
-	Often                   // how often something is done that may be left out
-	Power                   // share of the power between waiting and the limit, or of that limit
-	Burst                   // share of the power between waiting and the limit that may exceed 1, for kernels that ask for more
+	Share    Quantity = iota // share of a peak of the data sheet: a term is divided by it, and multiplied by constants of other quantities
+	Time                     // time above 0
+	Delay                    // time that may be 0
+	Tokens                   // number of tokens, which may be 0
+	Growth                   // what each row adds, as a share of a time
+	Repeats                  // how often something is done
+	Often                    // how often something is done that may be left out
+	Exposure                 // how much of the lesser of two times shows
+	Power                    // share of the power between waiting and the limit, or of that limit
+	Burst                    // share of the power between waiting and the limit that may exceed 1, for kernels that ask for more
 )
 
 // MaxBurst is the most power that kernels can ask for, in shares of what lies
@@ -80,6 +81,7 @@ var (
 	GEMMDepth     = define(Info{Key: "gemm.depth", Help: "time of an input: a tile adds its products up one after the other", Quantity: Delay, Optional: true})
 	GEMMQuantize  = define(Info{Key: "gemm.quantize", Help: "how often activations are moved that a separate kernel quantizes", Quantity: Often, Optional: true})
 	GEMMRow       = define(Info{Key: "gemm.row", Help: "time of a row that a separate kernel quantizes", Quantity: Delay, Optional: true})
+	GEMMExposed   = define(Info{Key: "gemm.exposed", Help: "how much of the lesser of arithmetic and memory traffic shows: 0 where they hide each other wholly, 1 for the root of the sum of squares", Quantity: Exposure, Optional: true})
 
 	SkinnyGEMMMemory = define(Info{Key: "skinny_gemm.memory", Formerly: "own.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
 	SkinnyGEMMRow    = define(Info{Key: "skinny_gemm.row", Formerly: "own.row", Help: "what each row adds, of the time that the weights take at the bandwidth", Quantity: Growth, Optional: true})
@@ -170,7 +172,7 @@ var (
 
 // The constants of quantization schemes: gemm_fp8.compute, attention_fp8.memory and so on.
 var (
-	gemmOf      = defineBySchemes(NumSchemes, GEMMCompute, GEMMMemory, GEMMFixed, GEMMDepth, GEMMQuantize, GEMMRow)
+	gemmOf      = defineBySchemes(NumSchemes, GEMMCompute, GEMMMemory, GEMMFixed, GEMMDepth, GEMMQuantize, GEMMRow, GEMMExposed)
 	groupedOf   = defineBySchemes(NumSchemes, GroupedCompute, GroupedMemory, GroupedFixed, GroupedPermute, GroupedExpert)
 	attentionOf = defineBySchemes(FP8+1, AttentionCompute, AttentionMemory, AttentionFixed, AttentionRamp, AttentionTile)
 	latentOf    = [NumSchemes][]Constant{Unquantized: defineLike("latent_attention", attentionOf[Unquantized]), FP8: defineLike("latent_attention_fp8", attentionOf[FP8])}
@@ -232,15 +234,16 @@ var quantities = [...]struct {
 	above, most float64
 	want        string
 }{
-	Share:   {0, 1, "a share of the data-sheet peak, above 0 and at most 1"},
-	Time:    {0, 0.1, "a time above 0 and at most 100 ms, with its unit, as \"3.8 µs\""},
-	Delay:   {belowZero, 0.1, "a time from 0 to 100 ms, with its unit, as \"90 ns\""},
-	Tokens:  {belowZero, 1e5, "a number of tokens, from 0 to 100000"},
-	Growth:  {0, 1, "what each row adds to the time of the weights, above 0 and at most 1"},
-	Repeats: {0, 1000, "how often something is done, above 0 and at most 1000"},
-	Often:   {belowZero, 1000, "how often something is done, from 0 to 1000"},
-	Power:   {belowZero, 0.99, "a share of the power limit, from 0 to 0.99"},
-	Burst:   {0, MaxBurst, "a share of the power limit, above 0 and at most 3"},
+	Share:    {0, 1, "a share of the data-sheet peak, above 0 and at most 1"},
+	Time:     {0, 0.1, "a time above 0 and at most 100 ms, with its unit, as \"3.8 µs\""},
+	Delay:    {belowZero, 0.1, "a time from 0 to 100 ms, with its unit, as \"90 ns\""},
+	Tokens:   {belowZero, 1e5, "a number of tokens, from 0 to 100000"},
+	Growth:   {0, 1, "what each row adds to the time of the weights, above 0 and at most 1"},
+	Repeats:  {0, 1000, "how often something is done, above 0 and at most 1000"},
+	Often:    {belowZero, 1000, "how often something is done, from 0 to 1000"},
+	Exposure: {belowZero, 3, "how much of the lesser of two times shows, from 0 to 3"},
+	Power:    {belowZero, 0.99, "a share of the power limit, from 0 to 0.99"},
+	Burst:    {0, MaxBurst, "a share of the power limit, above 0 and at most 3"},
 }
 
 // belowZero is above any negative number that a file may have, and lets 0 be one.

@@ -8,7 +8,7 @@
 // takes on one resource at the peak of the data sheet, times a constant that says
 // what is reached in practice: divided by it where the constant is a share of the
 // peak, multiplied by it where it is a time or a count. The terms of a resource
-// add up, and the law's Overlap says how the resources hide each other.
+// add up; the resources hide each other, arithmetic and memory traffic wholly or in part.
 //
 // Estimating, fitting the constants to micro-benchmarks, and replacing a constant
 // by its ideal all evaluate these terms; a calibration file writes Equation above

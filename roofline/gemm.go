@@ -24,17 +24,20 @@ func (t *Terms) once(k *Kernel, p *Peaks, compute, memory, fixed Constant) {
 }
 
 // A tile of a product adds up its products along the inputs, one step after the other,
-// which takes longer the more of them there are, however few tiles there are. Where
+// which takes longer the more of them there are, however few tiles there are. The first
+// loads of a wave of tiles have no arithmetic beside them, and its last sums no loads, so that arithmetic
+// and memory traffic hide each other in part. Where
 // a kernel of its own quantizes the activations, each row with a maximum of its own, it
 // does so ahead of the product; most engines let the norm or the activation before do it.
 var gemm = Law{
-	Equation: "fixed + inputs × depth + max(FLOPs / (compute × peak), bytes / (memory × bandwidth)) + quantize × bytes of quantized inputs / bandwidth + quantized rows × row",
+	Equation: "fixed + inputs × depth + √(greater² + exposed × lesser²) of FLOPs / (compute × peak) and bytes / (memory × bandwidth) + quantize × bytes of quantized inputs / bandwidth + quantized rows × row",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
 		c := gemmOf[k.Scheme]
 		t.once(k, p, c[0], c[1], c[2])
 		t.add(Fixed, c[3], None, k.Launches*k.Shape.K)
 		t.add(Serial, c[4], None, seconds(k.Format.Bytes(k.Quantized*k.Shape.K), p.Memory))
 		t.add(Serial, c[5], None, k.Quantized)
+		t.exposed = c[6]
 	},
 	Power: PowerMemory,
 }
@@ -65,7 +68,7 @@ var groupedGEMM = Law{
 		t.add(Serial, c[3], None, seconds(k.Permuted, p.Memory))
 		t.add(Fixed, c[4], None, k.Launches*k.Shape.Hit)
 	},
-	Overlap: Partial,
+	Exposed: 1,
 	Power:   PowerMemory,
 }
 
@@ -108,7 +111,7 @@ var unpackGEMM = Law{
 		t.add(Memory, GEMMMemory, None, seconds(k.Work.Traffic(), p.Memory))
 		t.add(Fixed, HostSmallKernel, None, k.Launches)
 	},
-	Overlap: Partial,
+	Exposed: 1,
 	Power:   PowerMemory,
 	Steady:  true,
 }

@@ -33,8 +33,9 @@ type Term struct {
 
 // Terms is a list of terms, of a fixed size so that pricing a kernel allocates nothing.
 type Terms struct {
-	n    int
-	list [8]Term
+	n       int
+	list    [8]Term
+	exposed Constant // how far arithmetic and memory traffic hide each other; None where the law says so
 }
 
 // add adds a term of ideal seconds, unless these are 0.
@@ -54,45 +55,42 @@ type Times [NumResources]unit.Seconds
 // Compute is the time of the arithmetic: matrix and vector units work side by side.
 func (t *Times) Compute() unit.Seconds { return max(t[Matrix], t[Vector]) }
 
-// An Overlap says how resources hide each other.
-type Overlap uint8
-
-// The overlaps.
-const (
-	// Hidden resources all work at once: fixed + serial + max(compute, memory, network).
-	Hidden Overlap = iota
-	// Partial overlap of arithmetic and memory, as where a block has few stages of
-	// weights in flight: fixed + serial + √(compute² + memory²). The root lies between
-	// the larger of them and their sum.
-	Partial
-)
-
 // longest is the longest of the times that overlap.
 func (t *Times) longest() unit.Seconds { return max(t.Compute(), t[Memory], t[Network]) }
 
-// Time is what the overlapping resources take together.
-func (o Overlap) Time(t *Times) unit.Seconds {
-	busy := t.longest()
-	if o == Partial {
-		busy = unit.Seconds(math.Hypot(float64(t.Compute()), float64(t[Memory])))
+// both is what arithmetic and memory traffic take together: √(greater² + exposed × lesser²). They
+// hide each other wholly where exposed is 0. It is 1 where a block has few stages of weights in
+// flight; at 3 nothing hides where both take as long.
+func (t *Times) both(exposed float64) unit.Seconds {
+	compute, memory := float64(t.Compute()), float64(t[Memory])
+	if exposed == 0 {
+		return unit.Seconds(max(compute, memory))
 	}
-	return t[Fixed] + t[Serial] + busy
+	greater, lesser := max(compute, memory), min(compute, memory)
+	return unit.Seconds(math.Sqrt(greater*greater + exposed*lesser*lesser))
+}
+
+// overlapped is the time of a kernel whose arithmetic and memory traffic hide each other but for exposed.
+func (t *Times) overlapped(exposed float64) unit.Seconds {
+	return t[Fixed] + t[Serial] + max(t.both(exposed), t[Network])
 }
 
 // share is the part of the kernel's time that resource r accounts for: its
-// derivative by the time of r, so that the parts of Hidden and Partial add up.
-func (o Overlap) share(t *Times, r Resource) float64 {
-	switch {
+// derivative by the time of r, so that the parts add up.
+func (t *Times) share(r Resource, exposed float64) float64 {
+	both := t.both(exposed)
+	switch compute := t.Compute(); {
 	case r == Fixed || r == Serial:
 		return 1
-	case o == Partial:
-		busy := math.Hypot(float64(t.Compute()), float64(t[Memory]))
-		if r == Network || r != Memory && t[r] < t.Compute() || busy == 0 {
-			return 0
+	case r == Network || t[Network] > both:
+		if r == Network && t[r] > both {
+			return 1
 		}
-		return float64(t[r]) / busy
-	case t[r] == t.longest():
-		return 1
+	case r != Memory && t[r] < compute || both == 0: // the other units of arithmetic are busy for longer
+	case (r == Memory) == (t[Memory] > compute):
+		return float64(t[r] / both)
+	default:
+		return exposed * float64(t[r]/both)
 	}
 	return 0
 }
@@ -101,7 +99,7 @@ func (o Overlap) share(t *Times, r Resource) float64 {
 type Law struct {
 	Equation string // the terms in words, for files and documents
 	List     func(t *Terms, k *Kernel, p *Peaks)
-	Overlap  Overlap
+	Exposed  float64  // how far arithmetic and memory traffic hide each other (Times.both), of a law that has no constant for it
 	Power    Constant // what the GPU draws while the kernel's bytes move
 	Steady   bool     // the GPU draws that all the time, for matrix units wait for vector units
 }
@@ -175,8 +173,13 @@ func (m *Machine) effective(k Constant) Constant {
 }
 
 // Times is how long one occurrence of a kernel keeps each resource busy.
-func (m *Machine) Times(k *Kernel) (t Times) {
+func (m *Machine) Times(k *Kernel) Times {
 	terms := laws[k.Class].Terms(k, &m.Peaks)
+	return m.times(&terms)
+}
+
+// times is how long the terms of a kernel keep each resource busy.
+func (m *Machine) times(terms *Terms) (t Times) {
 	for i := range terms.n {
 		x := &terms.list[i]
 		t[x.Resource] += unit.Seconds(x.Ideal * m.stretch[x.By] * m.stretch[x.And])
@@ -186,8 +189,17 @@ func (m *Machine) Times(k *Kernel) (t Times) {
 
 // Time is how long one occurrence of a kernel takes.
 func (m *Machine) Time(k *Kernel) unit.Seconds {
-	t := m.Times(k)
-	return laws[k.Class].Overlap.Time(&t)
+	terms := laws[k.Class].Terms(k, &m.Peaks)
+	t := m.times(&terms)
+	return t.overlapped(m.exposed(k.Class, &terms))
+}
+
+// exposed is how far arithmetic and memory traffic of a kernel hide each other.
+func (m *Machine) exposed(c Class, t *Terms) float64 {
+	if t.exposed != None {
+		return m.stretch[t.exposed]
+	}
+	return laws[c].Exposed
 }
 
 // A Part is how much of a kernel's time a term accounts for.
@@ -197,16 +209,21 @@ type Part struct {
 }
 
 // Parts appends the terms of a kernel, with the constants in effect and the part of its time that each accounts
-// for, and returns that time, of one occurrence.
+// for, and returns that time, of one occurrence. Behind them is the constant of what arithmetic and memory
+// traffic do not hide of each other, with the part of the terms' times that shows because of it.
 func (m *Machine) Parts(k *Kernel, dst []Part) (unit.Seconds, []Part) {
-	law, t := &laws[k.Class], m.Times(k)
-	terms := law.Terms(k, &m.Peaks)
+	terms := laws[k.Class].Terms(k, &m.Peaks)
+	t, exposed := m.times(&terms), m.exposed(k.Class, &terms)
 	for _, x := range terms.List() {
 		time := x.Ideal * m.stretch[x.By] * m.stretch[x.And]
 		x.By, x.And = m.effective(x.By), m.effective(x.And)
-		dst = append(dst, Part{x, time * law.Overlap.share(&t, x.Resource)})
+		dst = append(dst, Part{x, time * t.share(x.Resource, exposed)})
 	}
-	return law.Overlap.Time(&t), dst
+	time := t.overlapped(exposed)
+	if terms.exposed != None {
+		dst = append(dst, Part{Term{By: m.effective(terms.exposed)}, float64(time - t.overlapped(0))})
+	}
+	return time, dst
 }
 
 // A Cost is a kernel on a machine, over all its occurrences in a step.
@@ -219,6 +236,7 @@ type Cost struct {
 	Leads     Constant // constant of the longest of the terms whose constant is a share of a peak; None without such a term
 
 	longest unit.Seconds // longest of the times that overlap
+	exposed float64      // share of the lesser of arithmetic and memory traffic that shows
 	terms   Terms
 }
 
@@ -231,7 +249,7 @@ func (m *Machine) Cost(k *Kernel) (c Cost) {
 // Price prices a kernel into c, and overwrites what was there.
 func (m *Machine) Price(c *Cost, k *Kernel) {
 	law, longest := &laws[k.Class], 0.0
-	c.Class, c.Times, c.Constants, c.Leads, c.terms.n = k.Class, Times{}, 0, None, 0
+	c.Class, c.Times, c.Constants, c.Leads, c.terms.n, c.terms.exposed = k.Class, Times{}, 0, None, 0, None
 	law.List(&c.terms, k, &m.Peaks)
 	for i := range c.terms.n {
 		x := &c.terms.list[i]
@@ -245,16 +263,21 @@ func (m *Machine) Price(c *Cost, k *Kernel) {
 	for r := range c.Times {
 		c.Times[r] = c.Times[r].Times(k.Count)
 	}
-	c.Time, c.Bound, c.longest = law.Overlap.Time(&c.Times), c.Times.Bound(), c.Times.longest()
+	c.exposed = m.exposed(k.Class, &c.terms)
+	c.Constants |= sets[c.terms.exposed]
+	c.Bound, c.longest = c.Times.Bound(), c.Times.longest()
+	if c.Time = c.Times[Fixed] + c.Times[Serial] + c.longest; c.exposed != 0 {
+		c.Time = c.overlapped(c.exposed)
+	}
 }
 
 // Slower is the time of the kernel where its arithmetic takes x times as long. It is longer
 // as far as the overlap of the law does not hide the arithmetic.
 func (c *Cost) Slower(x float64) unit.Seconds {
-	if o := laws[c.Class].Overlap; o == Partial {
+	if c.exposed != 0 {
 		t := c.Times
 		t[Matrix], t[Vector] = t[Matrix].Times(x), t[Vector].Times(x)
-		return o.Time(&t)
+		return t.overlapped(c.exposed)
 	}
 	return c.Time + max(c.Compute().Times(x)-c.longest, 0)
 }

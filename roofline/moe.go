@@ -44,6 +44,6 @@ var moePrefill = Law{
 		t.add(Serial, MoEPrefillUnpermute, None, seconds(k.Unpermuted, p.Memory))
 		t.add(Fixed, GEMMFixed, None, k.Launches)
 	},
-	Overlap: Partial,
+	Exposed: 1,
 	Power:   PowerMemory,
 }

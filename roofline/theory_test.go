@@ -99,7 +99,7 @@ func constantTable() string {
 }
 
 var units = [...]string{
-	Share: "share of a peak", Time: "s", Delay: "s, may be 0", Tokens: "tokens", Growth: "share of the weights' time", Repeats: "times", Often: "times, may be 0", Power: "share of power", Burst: "share of power, may exceed 1",
+	Share: "share of a peak", Time: "s", Delay: "s, may be 0", Tokens: "tokens", Growth: "share of the weights' time", Repeats: "times", Often: "times, may be 0", Exposure: "0 to 3", Power: "share of power", Burst: "share of power, may exceed 1",
 }
 
 // constantsOf lists the constants that terms of a law name, of kernels in which
@@ -116,6 +116,9 @@ func constantsOf(c Class) (all []Constant) {
 			Work:  Work{FLOPs: 1e9, Vector: 1e9, Weights: 1e9, KV: 1e9, State: 1e9, Acts: 1e9, Wire: 1e9, NodeWire: 1e9},
 		}
 		terms := laws[c].Terms(&k, &p)
+		if terms.exposed != None && !slices.Contains(all, terms.exposed) {
+			all = append(all, terms.exposed)
+		}
 		for _, x := range terms.List() {
 			for _, k := range []Constant{x.By, x.And} {
 				if k != None && !slices.Contains(all, k) {

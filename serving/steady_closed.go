@@ -6,56 +6,77 @@ import (
 	"llmprof/unit"
 )
 
-// closed is the steady state of one replica with so many clients. A request meets those of
-// the others alone; a client sends its next one when a step ends and the next one was
-// formed already, so that it waits for all of that. No more is answered than at the largest rate: what is left
+// closed is the steady state of one replica with so many clients. The more requests are answered, the longer its steps
+// take and the fewer its clients send: the rate is where both are equal, or the largest there is. In what is left
 // of the time then, sequences decode for longer.
 func (f *flow) closed(clients, most float64) *Steady {
-	st := &Steady{Utilization: 1}
 	f.clients = true
-	others := clients - 1
-	rate, first, decode := 0.0, 0.0, 1.0
-	below, ceiling := 0.0, math.Inf(1) // a rate that is stable, and one that is not
-	way := float64(f.server.Predictor.RequestTime())
-	var power float64
-	for range 500 {
-		share := decode / (first + decode) // of its time that a request decodes
-		beside := min(others*share, float64(f.most))
-		theirs := rate * others / clients
-		sent := f.out(beside)
-		steps, rest := f.around(min(1+beside, float64(f.most)), theirs, way)
-		if steps.infinite { // on the way to a lower rate
-			ceiling = rate
-			below = min(below, 0.99*rate)
-			rate = (below + rate) / 2
+	low, high := 0.0, most
+	if l, ok := f.closedLoop(clients, most); ok && l.sent >= most {
+		low = most
+	}
+	for high-low > 1e-7*high {
+		middle := (low + high) / 2
+		l, ok := f.closedLoop(clients, middle)
+		if ok && l.sent >= middle {
+			low, high = middle, min(high, l.sent)
 			continue
 		}
-		below = rate
+		if high = middle; ok {
+			low = max(low, l.sent)
+		}
+	}
+	l, _ := f.closedLoop(clients, low)
+	rate := low
+	decode := max(l.decode, clients/rate-l.first)
+	st := &Steady{Utilization: 1, Rate: rate, Running: min(rate*decode, float64(f.most)), beside: l.beside}
+	st.TTFT, st.E2E = unit.Seconds(l.first), unit.Seconds(l.first+decode)
+	st.TPOT = unit.Seconds(decode / max(f.gen-1, 1))
+	st.Energy = unit.Joules(l.power / rate)
+	st.Waiting = clients - st.Running
+	return st
+}
+
+// A closedLoop is what clients see where requests are answered at some rate.
+type closedLoop struct {
+	sent   float64 // requests a second that they send then
+	first  float64 // TTFT
+	decode float64 // from the first token to the last
+	power  float64
+	beside float64 // share of the KV blocks of requests that do not decode
+}
+
+// closedLoop works out what clients see at a rate; false where prompts leave no time to decode. A request meets those
+// of the others alone. A client sends its next one when a step ends and the next one was formed already, so that it waits for
+// all of that.
+func (f *flow) closedLoop(clients, rate float64) (l closedLoop, ok bool) {
+	others, share := clients-1, 0.0 // share of its time that a request decodes
+	theirs := rate * others / clients
+	way := float64(f.server.Predictor.RequestTime())
+	for range 200 {
+		beside := min(others*share, float64(f.most))
+		steps, rest := f.around(min(1+beside, float64(f.most)), theirs, way)
+		if steps.infinite {
+			return l, false
+		}
 		alone := f.alone(beside)
 		// The steps that only decode, or have others' prompts, take the time that is left beside its own.
 		met := 1 - math.Pow(1-share, others)
 		decoding := 1 - math.Pow(1-share, clients) - rate/clients*met*float64(alone.Time)
-		power = max(decoding, 0)*steps.energy/steps.decode + rate/clients*float64(alone.Energy)
-		st.beside = rate * f.beside(met*steps.own+(1-met)*float64(alone.Time), steps.mean)
-		own := way + sent + met*(rest+steps.own) + (1-met)*float64(alone.Time)
+		l.power = max(decoding, 0)*steps.energy/steps.decode + rate/clients*float64(alone.Energy)
+		l.beside = rate * f.beside(met*steps.own+(1-met)*float64(alone.Time), steps.mean)
+		own := way + f.out(beside) + met*(rest+steps.own) + (1-met)*float64(alone.Time)
 		waits := max(clients-float64(f.most)-rate*own, 0)
-		cycle := f.steps*steps.decode + own
-		next := (clients - waits) / cycle
-		if own += waits / next; math.Abs(next-rate) < 1e-7*rate && math.Abs(own-first) < 1e-7*own {
+		l.decode = f.steps * steps.decode
+		l.sent = (clients - waits) / (l.decode + own)
+		l.first = own + waits/l.sent
+		next := l.decode / (l.first + l.decode)
+		if math.Abs(next-share) < 1e-8 {
 			break
 		}
-		rate, first, decode = (rate+min(next, ceiling))/2, (first+own)/2, f.steps*steps.decode
-		ceiling *= 1.001 // that of a number of sequences that decode, which has changed
+		share = next
 	}
-	if rate > most {
-		rate, decode = most, max(clients/most-first, decode)
-	}
-	st.Rate, st.Running = rate, min(rate*decode, float64(f.most))
-	st.TTFT, st.E2E = unit.Seconds(first), unit.Seconds(first+decode)
-	st.TPOT = unit.Seconds(decode / max(f.gen-1, 1))
-	st.Energy = unit.Joules(power / rate)
-	st.Waiting = clients - st.Running
-	return st
+	return l, true
 }
 
 // rest is how long a request of a closed loop waits for its step, which comes so long after the step that

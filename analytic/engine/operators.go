@@ -78,6 +78,9 @@ func tabled(engine string) func(*hardware.GPU, *hardware.Calibration) {
 		given := c.Constants
 		for _, o := range list.([]operatorConstant) {
 			if leader := o.constant.Info().Leader; o.value != 0 && given[leader] == 0 && !c.Fitted[o.constant] {
+				if o.constant == roofline.GEMMCompute { // the power limit slows products by as much as before
+					c.Constants[roofline.GEMMSustained] *= o.value / given[roofline.GEMMCompute]
+				}
 				c.Constants[o.constant] = o.value
 			}
 			if o.p90 != 0 {

@@ -5,6 +5,7 @@ convert.py vidur data/profiling/compute/a40 > a40.csv          products of torch
 convert.py infersim bench_data/gemm/h20/data.csv > h20.csv     DeepGEMM's products in FP8 by blocks (alibaba/InferSim f2293da, Apache-2.0)
 convert.py infersim-attention bench_data/mha h20 > h20.csv     FlashAttention 3 and FlashInfer (the same)
 convert.py llmservingsim . RTXPRO6000 > pro6000.csv            vLLM 0.19's products in bf16 (casys-kaist/LLMServingSim 5daddb2, MIT)
+convert.py every 5 gemm_perf.parquet | tail -n +2 >> pro6000.csv   and one of five of vLLM 0.24.0's in bf16 (aiconfigurator-core 0.12.0, Apache-2.0; needs pyarrow), so that either table has as many
 """
 import csv
 import glob
@@ -67,5 +68,13 @@ def llmservingsim(out, root, gpu):
                 out.writerow(["llmservingsim", "5daddb2", gpu, "gemm", "vllm 0.19.0", "bfloat16", r.get("tokens") or r["sequences"], n, k, float(r["time_us"]) / 1e3])
 
 
+def every(out, step, path):
+    import pyarrow.parquet
+    out.writerow(GEMM)
+    rows = [r for r in pyarrow.parquet.read_table(path).to_pylist() if r["gemm_dtype"] == "bfloat16" and min(r["n"], r["k"]) >= 256]
+    for r in sorted(rows, key=lambda r: (r["n"], r["k"], r["m"]))[::int(step)]:
+        out.writerow(["llmservingsim", "5daddb2", "RTXPRO6000", "gemm", "vllm 0.19.0", "bfloat16", r["m"], r["n"], r["k"], r["latency"]])
+
+
 if __name__ == "__main__":
-    {"vidur": vidur, "llmservingsim": llmservingsim, "infersim": infersim, "infersim-attention": infersim_attention}[sys.argv[1]](csv.writer(sys.stdout, lineterminator="\n"), *sys.argv[2:])
+    {"vidur": vidur, "every": every, "llmservingsim": llmservingsim, "infersim": infersim, "infersim-attention": infersim_attention}[sys.argv[1]](csv.writer(sys.stdout, lineterminator="\n"), *sys.argv[2:])

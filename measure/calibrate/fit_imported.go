@@ -96,7 +96,7 @@ var importedSections = []importedSection{
 
 // starts has the value from which the fit of each constant without a default begins.
 var starts = map[string]float64{
-	"depth": 2e-10, "quantize": 2, "row": 1e-9, "tile": 2e-8, "ramp": 500, "chunk": 1e-6, "permute": 4, "expert": 1e-7,
+	"depth": 2e-10, "exposed": 0.5, "quantize": 2, "row": 1e-9, "tile": 2e-8, "ramp": 500, "chunk": 1e-6, "permute": 4, "expert": 1e-7,
 	"compute": 0.6, "memory": 0.8, "fixed": 1e-5, "share": 0.6,
 }
 
@@ -168,6 +168,12 @@ func (b *builder) sectionHolding(name string, samples []sample, what string, hel
 			return b.sectionHolding(name, samples, what, append(hold, c))
 		}
 	}
+	for k, c := range keys {
+		if whole.held[k] && !slices.Contains(hold, c) && b.noDefault(c) {
+			b.file.Values[c.String()] = hardware.Value{}
+			return b.sectionHolding(name, samples, what, append(hold, c))
+		}
+	}
 	b.put(whole, what)
 	fitted, left := errorsOf(whole, samples), errorsOf(first, halves[1])
 	for k, c := range keys {
@@ -210,6 +216,12 @@ func (b *builder) begin(name string, samples []sample) (keys, hold []roofline.Co
 		}
 	}
 	return keys, hold
+}
+
+// noDefault reports whether a constant that may be 0 has no default, and none that stands in for it has one.
+func (b *builder) noDefault(c roofline.Constant) bool {
+	_, known := b.standIn(c)
+	return c.Valid(0) && known == 0 && hardware.DefaultCalibration(b.gpu).Constants[c] == 0
 }
 
 // standIn is the nearest constant with a value that stands in for c; None and 0 where there is none.
