@@ -11,16 +11,19 @@ import (
 
 // A piece is the steps with n sequences that decode.
 type piece struct {
-	n      float64
-	decode Cost
-	apart  bool               // prompts have steps of their own
-	few    [counted]*prompted // made when they are asked for
-	table  *tokenCosts
-	limit  float64 // tokens of prompts that graphs hold
-	left   float64 // tokens of prompts that a step takes
-	fills  *fills
-	kinds  []timed // with up to some number of prompts
-	extras []added // with 0, 1, 2, ... prompts
+	n        float64
+	decode   Cost
+	apart    bool // prompts have steps of their own
+	async    bool
+	few      [counted]*prompted // made when they are asked for
+	table    *tokenCosts
+	limit    float64 // tokens of prompts that graphs hold
+	left     float64 // tokens of prompts that a step takes
+	room     float64 // prompts that a step takes
+	fills    *fills
+	kinds    []timed      // with up to some number of prompts
+	backlogs [2][][]timed // with 0, 1, 2, ... prompts, and with the rest of one besides, where steps overflow
+	extras   []added      // with 0, 1, 2, ... prompts
 }
 
 // An added is what prompts add to a step.
@@ -95,7 +98,7 @@ func parts(all []float64, n int) []float64 {
 	return means
 }
 
-// A tokenCosts is the cost of steps beside n sequences by the tokens of their prompts.
+// A tokenCosts is the cost of steps beside n sequences by the tokens of their prompts, up to as many as a step takes.
 type tokenCosts struct{ graphed, eager *tokenCurve }
 
 // at is the cost with so many tokens; limit is the most that graphs hold.
@@ -154,7 +157,7 @@ func (f *flow) piece(n int) *piece {
 	if p, ok := f.pieces[n]; ok {
 		return p
 	}
-	p := &piece{n: float64(n), apart: !f.server.Scheduler.Mixed, fills: f.fills}
+	p := &piece{n: float64(n), apart: !f.server.Scheduler.Mixed, async: f.server.Scheduler.Async, fills: f.fills}
 	f.pieces[n] = p
 	p.decode = f.decode(n)
 	if f.handed {
@@ -165,6 +168,7 @@ func (f *flow) piece(n int) *piece {
 		beside = 0
 	}
 	p.table, p.limit, p.left = f.table(beside), f.graphs-float64(beside), f.server.left(beside)
+	p.room = p.left / f.fills.mean
 	return p
 }
 
@@ -173,15 +177,15 @@ func (f *flow) table(n int) *tokenCosts {
 	if t, ok := f.tables[n]; ok {
 		return t
 	}
-	graphed := func(tokens float64) Cost { return f.step(n, tokens) }
+	graphed := func(tokens float64) Cost { return f.pass(n, tokens) }
 	eager := graphed
 	low := 1 << ((bits.Len(uint(max(n, 1))) - 1) &^ 1)
 	if high := min(4*low, f.most); n > 0 && low < n && n < high {
 		a, b, x := f.table(low), f.table(high), float64(n-low)/float64(high-low)
 		graphed, eager = a.graphed.toward(b.graphed, x), a.eager.toward(b.eager, x)
 	}
-	limit := f.graphs - float64(n)
-	t := &tokenCosts{newTokenCurve(f.knots(0, limit), graphed), newTokenCurve(f.knots(limit, math.Inf(1)), eager)}
+	limit, left := f.graphs-float64(n), f.server.left(n)
+	t := &tokenCosts{newTokenCurve(f.knots(0, min(limit, left)), graphed), newTokenCurve(f.knots(max(limit, 0), left), eager)}
 	f.tables[n] = t
 	return t
 }
@@ -205,15 +209,38 @@ func (f *flow) knots(above, most float64) (all []float64) {
 	for i := 1; i < knots; i++ {
 		all = append(all, f.fills.mean*float64(int(1)<<i))
 	}
-	all = slices.DeleteFunc(all, func(v float64) bool { return v <= above || v > most || math.IsInf(v, 1) })
+	all = slices.DeleteFunc(all, func(v float64) bool { return v <= above || v > most })
 	slices.Sort(all)
-	all = slices.Compact(all)
-	// Tokens beyond two full steps take as long as those before.
-	full := 2 * float64(f.server.Scheduler.Budget)
-	for len(all) > 3 && all[len(all)-2] > full {
-		all = all[:len(all)-1]
+	return slices.Compact(all)
+}
+
+// once is a step with so many tokens of prompts, or with as many as it takes.
+func (p *piece) once(tokens float64) Cost {
+	return p.table.at(min(tokens, p.left), p.limit)
+}
+
+// all is what so many tokens of prompts take, over as many steps as the budget makes of them. The decodes of further
+// steps are those that decode anyway.
+func (p *piece) all(tokens float64) Cost {
+	sum := p.once(tokens)
+	if tokens <= p.left {
+		return sum
 	}
-	return all
+	further := math.Ceil(tokens/p.left) - 1
+	full, rest := p.following(sum), p.following(p.once(tokens-further*p.left))
+	more := plus(&rest, &full, further-1)
+	if !p.apart {
+		more = plus(&more, &p.decode, -further)
+	}
+	return after(&sum, &more)
+}
+
+// following is a step that the host launches at once after one with prompts.
+func (p *piece) following(c Cost) Cost {
+	if late := c.Before + c.Launch - c.Time; p.async && late > 0 {
+		c.Time, c.Waits = c.Time+late, c.Waits+late
+	}
+	return c
 }
 
 // prompted is the steps with k prompts, up to counted.
@@ -232,7 +259,7 @@ func (p *piece) mixed(sums []float64) *prompted {
 	var squares float64
 	each := 1 / float64(len(sums))
 	for i, tokens := range sums {
-		c := p.table.at(tokens, limit)
+		c := p.all(tokens)
 		if !p.apart && i > 0 && (tokens > limit) != (sums[i-1] > limit) || i == 0 {
 			q.kinds = append(q.kinds, share{})
 		}
@@ -270,7 +297,7 @@ func (p *piece) with(k float64) Cost {
 	case low < counted:
 		return toward(&p.prompted(low).mean, &p.prompted(low+1).mean, k-float64(low))
 	}
-	return p.table.eager.at(k * p.fills.mean)
+	return p.all(k * p.fills.mean)
 }
 
 // extra is by how much k prompts make a step longer.
@@ -297,10 +324,18 @@ func (p *piece) longer(k float64) float64 {
 	return float64(c.Time)
 }
 
-// each is the time of a prompt among very many. It may be none beside so many sequences that their steps wait for the host.
+// each is the time of a prompt among so many that they fill steps. It may be none beside so many sequences that their steps
+// wait for the host.
 func (p *piece) each() float64 {
-	const half = 1 << (knots - 2)
-	return (p.longer(2*half) - p.longer(half)) / half
+	if p.table == nil {
+		return 0
+	}
+	c := p.following(p.once(p.left))
+	time := float64(c.Time)
+	if !p.apart {
+		time -= float64(p.decode.Time)
+	}
+	return max(time, 0) / p.room
 }
 
 // spread is the variance of the time of a step with k prompts.
@@ -356,25 +391,6 @@ func (p *piece) further(m float64) float64 {
 	return p.joined(m) - mean
 }
 
-// step is what n decodes and so many tokens of prompts take, over as many steps as the budget makes of
-// them; the decodes of further steps are those that decode anyway.
-func (f *flow) step(n int, tokens float64) (sum Cost) {
-	room := f.server.left(n)
-	var base Cost
-	for first, left := true, tokens; first || left > 0; first = false {
-		take := min(left, room)
-		left -= take
-		c := f.pass(n, take)
-		if !first { // the decodes of this step would have run without it
-			c = plus(&c, &base, -1)
-		} else if left > 0 && n > 0 {
-			base = f.pass(n, 0)
-		}
-		sum = after(&sum, &c)
-	}
-	return sum
-}
-
 // left is how many tokens of a step are left to prompts beside n decodes: a few where the decodes alone fill
 // it, else a prompt would take as many steps as it has tokens.
 func (s *Server) left(n int) float64 {
@@ -407,7 +423,8 @@ func (f *flow) price(n int, tokens float64) Cost {
 	b.alike(f.prices.windows, n, f.context)
 	if tokens > 0 {
 		length := min(f.fills.length, tokens)
-		b.chunks = append(b.chunks, operator.Group{Batch: tokens / length, New: length, Past: f.fills.past, Logits: 1})
+		past := f.fills.past + max(f.fills.length-f.server.left(n), 0)/2 // chunks of a prompt that takes several steps
+		b.chunks = append(b.chunks, operator.Group{Batch: tokens / length, New: length, Past: past, Logits: 1})
 	}
 	c := f.prices.cost(&b, f.server.Drafts)
 	d := f.server.drafting(f.draft, &b)
@@ -586,7 +603,7 @@ func (f *flow) stair(n int) unit.Seconds {
 func (f *flow) decode(n int) Cost {
 	c, ok := f.decodes[n]
 	if !ok && n > 0 {
-		c = f.step(n, 0)
+		c = f.pass(n, 0)
 		f.decodes[n] = c
 	}
 	return c
