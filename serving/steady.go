@@ -237,7 +237,14 @@ func (f *flow) moment(n int, rate float64, c *cycle) moment {
 		time := float64(one.Time)
 		busy := rate * time / (1 + rate*time)
 		own := busy*p.joined(rate*time) + (1-busy)*time
-		return moment{busy: busy, power: busy*float64(one.Energy)/time + (1-busy)*idle, first: busy*time/2 + own, own: own}
+		m := moment{busy: busy, power: busy*float64(one.Energy)/time + (1-busy)*idle, first: busy*time/2 + own, own: own}
+		if f.steps > 0 { // prompts that came meanwhile are computed beside its first token, as those that come later are anyway
+			next := f.piece(1)
+			came, _, _ := next.prompts(rate * own)
+			come, _, _ := next.prompts(rate * float64(next.decode.Time))
+			m.behind = max(came-come, 0)
+		}
+		return m
 	case f.handed: // its first token is known already
 		wait := c.mean / 2
 		if f.server.Scheduler.Async {

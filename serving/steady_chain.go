@@ -8,6 +8,7 @@ type cycle struct {
 	mean     float64 // of a step
 	decode   float64 // time in which a sequence that decodes has a step; longer than mean where prompts have steps of their own
 	energy   float64 // in that time
+	plain    float64 // share of the steps that only decode
 	first    float64 // from the arrival of a prompt at the engine until the host has its token
 	own      float64 // of that, the step of the prompt; in a closed loop of one that came just after a step ended
 	behind   float64 // by how much longer the steps after a prompt's own are than others
@@ -74,6 +75,7 @@ type chain struct {
 	closed bool
 	rate   float64
 	out    float64   // that the API server takes for the tokens of a step
+	idle   float64   // power of a GPU that waits
 	echo   float64   // a step that is longer makes later ones longer too: all of them together over the first
 	steps  []timed   // the kinds, by their number of prompts
 	leads  []float64 // of a step, by the kind of the one before
@@ -118,7 +120,7 @@ func (y *cycle) toward(z *cycle, x float64) *cycle {
 	}
 	line := func(a, b float64) float64 { return a + x*(b-a) }
 	return &cycle{
-		mean: line(y.mean, z.mean), decode: line(y.decode, z.decode), energy: line(y.energy, z.energy),
+		mean: line(y.mean, z.mean), decode: line(y.decode, z.decode), energy: line(y.energy, z.energy), plain: line(y.plain, z.plain),
 		first: line(y.first, z.first), own: line(y.own, z.own), behind: line(y.behind, z.behind),
 	}
 }
@@ -178,7 +180,7 @@ func (f *flow) many(p *piece, rate, c float64) *cycle {
 // chain prepares the chain at a rate of prompts.
 func (f *flow) chain(p *piece, rate, mean float64) *chain {
 	m := rate * mean
-	x := &chain{async: f.server.Scheduler.Async, closed: f.clients, rate: rate, out: f.out(p.n), echo: f.echo(min(rate*p.further(m), 0.999))}
+	x := &chain{async: f.server.Scheduler.Async, closed: f.clients, rate: rate, out: f.out(p.n), idle: float64(f.server.idle()), echo: f.echo(min(rate*p.further(m), 0.999))}
 	if p.overflows(m) {
 		x.steps, x.full = p.overflowing(m), &fullSteps{piece: p}
 	} else {
@@ -318,7 +320,7 @@ func (x *chain) solve(p *piece) *cycle {
 			own.lead += share * (length - late)
 			own.window += share * window
 			own.biased += share * (window*window + x.spread(i, j))
-			y.energy += share * x.steps[j].energy
+			y.energy += share * (x.steps[j].energy + x.idle*(length-x.steps[j].time))
 			squares += share * (window*window + x.spread(i, j))
 			leads += share * window * (length - late)
 			windows += share * window
@@ -334,6 +336,7 @@ func (x *chain) solve(p *piece) *cycle {
 	if x.full != nil {
 		x.full.among(x)
 	}
+	y.plain = y.kinds[0].share
 	x.own(y, windows)
 	y.first = (squares/2+leads)/windows + y.own
 	y.decode, y.energy = y.mean/decodes, y.energy/decodes

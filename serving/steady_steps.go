@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"llmprof/operator"
-	"llmprof/unit"
 )
 
 // A piece is the steps with n sequences that decode.
@@ -566,37 +565,66 @@ func (f *flow) likely(rate float64) int {
 }
 
 // at is the cycle with n sequences: worked out for two numbers in each power of two, and on lines between them.
-// Between those the steps that only decode have the stairs of their graphs, which lengthen the others as much.
+// Between those the steps that only decode have the stairs of their graphs.
 func (f *flow) at(n int, rate float64) *cycle {
 	if n <= 4 || n == f.most {
 		return f.cycle(f.piece(n), rate)
 	}
 	grid := 1 << (bits.Len(uint(n)) - 2)
 	low := n / grid * grid
+	high := min(low+grid, f.most)
+	if captured := f.captured(low, high); n <= captured {
+		high = captured
+	} else if captured > 0 {
+		low = captured + 1
+	}
 	if low == n {
 		return f.cycle(f.piece(n), rate)
 	}
-	high := min(low+grid, f.most)
 	a, b, x := f.cycle(f.piece(low), rate), f.cycle(f.piece(high), rate), float64(n-low)/float64(high-low)
 	y := a.toward(b, x)
-	da, db := f.decode(low).Time, f.decode(high).Time
-	stair := float64(f.stair(n) / (da + (db - da).Times(x)))
-	y.mean, y.decode = y.mean*stair, y.decode*stair
+	da, db := f.decode(low), f.decode(high)
+	line, stair := toward(&da, &db, x), f.stair(n)
+	more := plus(&stair, &line, -1)
+	share := y.plain * y.decode / y.mean // in the time of decode
+	y.mean += y.plain * float64(more.Time)
+	y.decode += share * float64(more.Time)
+	y.energy += share * float64(more.Energy)
 	return y
 }
 
-// stair is the time of a step in which n sequences decode; roughly, it is on a line between the fewest and the most
+// captured is the most sequences from low to below high whose decode steps graphs hold, where there are none for
+// those of high; else 0.
+func (f *flow) captured(low, high int) int {
+	few, many := f.decode(low).Launch, f.decode(high).Launch
+	if many < few.Times(captures) {
+		return 0
+	}
+	for high-low > 1 {
+		if middle := (low + high) / 2; f.decode(middle).Launch < (few + many).Times(0.5) {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
+
+// captures is how many times longer launches are where no graph holds a step.
+const captures = 2
+
+// stair is a step in which n sequences decode; roughly, it is on a line between the fewest and the most
 // that graphs of multiples of eight hold.
-func (f *flow) stair(n int) unit.Seconds {
+func (f *flow) stair(n int) Cost {
 	if !f.rough || n <= 16 {
-		return f.decode(n).Time
+		return f.decode(n)
 	}
 	fewest := (n-1)&^7 + 1
 	if fewest+7 > f.most {
-		return f.decode(n).Time
+		return f.decode(n)
 	}
-	a, b := f.decode(fewest).Time, f.decode(fewest+7).Time
-	return a + (b - a).Times(float64(n-fewest)/7)
+	a, b := f.decode(fewest), f.decode(fewest+7)
+	return toward(&a, &b, float64(n-fewest)/7)
 }
 
 // decode is a step in which n sequences decode and nothing else is.
