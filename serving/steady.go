@@ -231,20 +231,8 @@ func (f *flow) moment(n int, rate float64, c *cycle) moment {
 	switch {
 	case n == 0 && f.handed:
 		return moment{power: idle}
-	case n == 0: // prompts alone, one after the other
-		p := f.piece(0)
-		one := rested(p.extra(1), 1)
-		time := float64(one.Time)
-		busy := rate * time / (1 + rate*time)
-		own := busy*p.joined(rate*time) + (1-busy)*time
-		m := moment{busy: busy, power: busy*float64(one.Energy)/time + (1-busy)*idle, first: busy*time/2 + own, own: own}
-		if f.steps > 0 { // prompts that came meanwhile are computed beside its first token, as those that come later are anyway
-			next := f.piece(1)
-			came, _, _ := next.prompts(rate * own)
-			come, _, _ := next.prompts(rate * float64(next.decode.Time))
-			m.behind = max(came-come, 0)
-		}
-		return m
+	case n == 0:
+		return f.wakes(rate)
 	case f.handed: // its first token is known already
 		wait := c.mean / 2
 		if f.server.Scheduler.Async {
@@ -253,6 +241,40 @@ func (f *flow) moment(n int, rate float64, c *cycle) moment {
 		return moment{busy: 1, power: c.energy / c.decode, first: wait, step: c.mean}
 	}
 	return moment{busy: 1, power: c.energy / c.decode, first: c.first + f.out(float64(n)), own: c.own, step: c.mean, behind: c.behind}
+}
+
+// A first is the prompt that comes to a replica without work, and those that came meanwhile, each with those that came while
+// it was computed.
+type first struct {
+	time, energy, further, furtherEnergy float64
+	load                                 float64 // prompts that come while one is computed
+}
+
+// first works out the prompt of a replica without work.
+func (f *flow) first(rate float64) first {
+	one := rested(f.piece(0).extra(1), 1)
+	next := f.piece(min(int(math.Ceil(f.steps)), 1))
+	m := rate * float64(one.Time)
+	further, _, energy := next.prompts(m)
+	load := min(max(rate*next.further(m), 0), 0.95)
+	return first{float64(one.Time), float64(one.Energy), max(further, 0) / (1 - load), energy / (1 - load), load}
+}
+
+// wakes is the replica while none of its sequences decodes, and while it computes the prompts that came to it then.
+func (f *flow) wakes(rate float64) moment {
+	a := f.first(rate)
+	time := a.time + a.further
+	busy := rate * time / (1 + rate*time)
+	own := busy*f.piece(0).joined(rate*a.time) + (1-busy)*a.time
+	left := (a.time*a.time + a.further*a.further) / (2 * time) // of the step that an arrival finds
+	m := moment{busy: busy, power: busy*(a.energy+a.furtherEnergy)/time + (1-busy)*float64(f.server.idle()), first: busy*left + own, own: own}
+	if f.steps > 0 { // prompts that came meanwhile are computed beside its first tokens, as those that come later are anyway
+		next := f.piece(1)
+		came, _, _ := next.prompts(rate * own)
+		come, _, _ := next.prompts(rate * float64(next.decode.Time))
+		m.behind = max(came-come, 0) * f.echo(min(max(rate*next.further(rate*own), 0), 0.999))
+	}
+	return m
 }
 
 // queued is how many requests wait because as many sequences run as can. Prompts that are computed are among those: the

@@ -521,24 +521,19 @@ func normalize(all, some []float64, top float64) {
 	}
 }
 
-// together makes the weights those of an idle replica whose first prompt is computed while others come: they begin to decode
-// one step after it, and not one by one. Across the border between n sequences and one more as many end as begin.
+// together makes the weights those of prompts that come while others are computed, a load of them for each: all of these begin to
+// decode at about the same time. Their number has a geometric distribution. Across the border between n sequences and one more as
+// many end as begin.
 func (f *flow) together(weights []float64, rate float64, ratio func(n int) float64) {
-	m := rate * float64(rested(f.piece(0).extra(1), 1).Time)
-	chance, fewer := math.Exp(-m), 0.0 // of n-1 others, and of fewer
-	weights[0] = 1
-	sum := 1 + m
+	a := f.first(rate)
+	busy := rate * (a.time + a.further)
+	up, sum := 1.0, 1+busy
 	for n := 1; n < len(weights); n++ {
-		up := weights[n-1]
-		if n > 1 {
-			up += 1 - fewer
-		}
 		weights[n] = ratio(n) * up
-		fewer += chance
-		chance *= m / float64(n)
+		up = weights[n]*(1-a.load) + a.load*up
 		sum += weights[n]
 	}
-	weights[0] = 1 + m
+	weights[0] = 1 + busy
 	for n := range weights {
 		weights[n] /= sum
 	}
