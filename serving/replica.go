@@ -146,7 +146,7 @@ func (s *Server) drafting(draft *prices, b *batch) (sum Cost) {
 		passes--
 	}
 	if b.decodes > 0 && passes > 0 {
-		d := draft.decode(decode{batch: b.decodes}, b.past)
+		d := draft.decode(decode{batch: b.decodes, fresh: 1}, b.past)
 		sum = plus(&sum, &d, float64(passes))
 	}
 	return sum

@@ -128,6 +128,7 @@ func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 	f.prices.once = true
 	if s.Drafter != nil {
 		f.draft = newPrices(s.Drafter, 0, false)
+		f.draft.once = true
 	}
 	mean, square := gen.moments()
 	f.gen, f.steps = mean, (mean-1)/s.yields()
