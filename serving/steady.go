@@ -138,6 +138,7 @@ func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 	f.fills = newFills(s, prompt.quantiles())
 	f.graphs = f.graphed()
 	f.limit(s.room(), prompt, gen)
+	f.begins *= f.lengthens()
 	return f, nil
 }
 
@@ -156,6 +157,20 @@ func (s *Server) Serves(prompt, gen Lengths) error {
 		return fmt.Errorf("requests of %g + %g tokens do not fit: the longest that does has %d, prompt and answer", prompt.MeanLength(), gen.MeanLength(), longest)
 	}
 	return nil
+}
+
+// lengthens is how many times longer the step of a prompt takes on the mean over tokens of prompts than on that over prompts.
+func (f *flow) lengthens() float64 {
+	all := f.fills.sum(1)
+	if all[0] == all[len(all)-1] {
+		return 1
+	}
+	p, sum, weighted := f.piece(0), 0.0, 0.0
+	for _, tokens := range all {
+		time := float64(p.all(tokens).Time)
+		sum, weighted = sum+time, weighted+time*tokens/f.fills.mean
+	}
+	return weighted / sum
 }
 
 // limit works out how many sequences a replica holds at once, and why no more.
@@ -241,15 +256,12 @@ func (f *flow) moment(n int, rate float64, c *cycle) moment {
 		}
 		return moment{busy: 1, power: c.energy / c.decode, first: wait, step: c.mean}
 	}
-	return moment{busy: 1, power: c.energy / c.decode, first: c.first + f.out(float64(n)), own: c.own, step: c.mean, behind: c.behind}
+	return moment{busy: 1, power: c.energy / c.decode, first: c.first + f.out(float64(n)), own: c.computes, step: c.mean, behind: c.behind}
 }
 
 // A first is the prompt that comes to a replica without work, and those that came meanwhile, each with those that came while
 // it was computed.
-type first struct {
-	time, energy, further, furtherEnergy float64
-	load                                 float64 // prompts that come while one is computed
-}
+type first struct{ time, energy, further, furtherEnergy float64 }
 
 // first works out the prompt of a replica without work.
 func (f *flow) first(rate float64) first {
@@ -257,8 +269,8 @@ func (f *flow) first(rate float64) first {
 	next := f.piece(min(int(math.Ceil(f.steps)), 1))
 	m := rate * float64(one.Time)
 	further, _, energy := next.prompts(m)
-	load := min(max(rate*next.further(m), 0), 0.95)
-	return first{float64(one.Time), float64(one.Energy), max(further, 0) / (1 - load), energy / (1 - load), load}
+	left := 1 - f.load(1, rate)
+	return first{float64(one.Time), float64(one.Energy), max(further, 0) / left, energy / left}
 }
 
 // wakes is the replica while none of its sequences decodes, and while it computes the prompts that came to it then.
@@ -278,28 +290,31 @@ func (f *flow) wakes(rate float64) moment {
 	return m
 }
 
-// queued is how many requests wait because as many sequences run as can. Prompts that are computed are among those: the
-// product form is that of requests which run from their admission on. It has the waiting time of service times with an
-// exponential distribution; Cosmetatos (1976) has that of constant ones, and those between are on a line.
+// queued is how many requests wait because as many sequences run as can. While prompts are computed no sequence ends, so that those
+// that come meanwhile are a group, and one more runs. The waiting time is that of service times with an exponential
+// distribution; Cosmetatos (1976) has that of constant ones, and those between are on a line.
 func (f *flow) queued(rate float64, weights []float64, cycles []*cycle) float64 {
 	if len(weights) <= f.most {
 		return 0
 	}
+	load := f.load(f.most, rate)
 	first := slices.IndexFunc(weights, func(w float64) bool { return w > 0 })
-	full, sum, ratio := 1.0, 1.0, 0.0
+	full, up, sum, ratio := 1.0, 1.0, 1.0, 0.0
 	for n := first + 1; n <= f.most; n++ {
-		c := cycles[n]
-		ratio = rate * (f.steps*c.decode + c.own) / float64(n)
-		full *= ratio
+		ratio = rate * f.steps * cycles[n].decode / float64(n)
+		full = ratio * up
+		up = full*(1-load) + load*up
 		if sum += full; sum > 1e200 {
-			full, sum = full*1e-200, sum*1e-200
+			full, up, sum = full*1e-200, up*1e-200, sum*1e-200
 		}
 	}
 	ratio = min(ratio, 0.999)
-	sum += full * ratio / (1 - ratio)
+	more := 1 - (ratio*(1-load) + load) // each further request that waits is less likely by so much
+	beyond := ratio * up / more
+	sum += beyond
 	n := float64(f.most)
 	constant := min((1+(1-ratio)*(n-1)*(math.Sqrt(4+5*n)-2)/(16*ratio*n))/2, 1)
-	return full * ratio / ((1 - ratio) * (1 - ratio) * sum) * (constant + min(f.spread, 1)*(1-constant))
+	return beyond/more/sum*(constant+min(f.spread, 1)*(1-constant)) + load*(full+beyond)/sum
 }
 
 // beside is the KV blocks' share times the time for which a request has them and does not decode: in the step of its prompt,

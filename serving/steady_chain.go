@@ -11,6 +11,7 @@ type cycle struct {
 	plain    float64 // share of the steps that only decode
 	first    float64 // from the arrival of a prompt at the engine until the host has its token
 	own      float64 // of that, the step of the prompt; in a closed loop of one that came just after a step ended
+	computes float64 // of that, until the step ends
 	behind   float64 // by how much longer the steps after a prompt's own are than others
 	kinds    []kind
 	infinite bool // prompts come faster than they are computed
@@ -121,7 +122,7 @@ func (y *cycle) toward(z *cycle, x float64) *cycle {
 	line := func(a, b float64) float64 { return a + x*(b-a) }
 	return &cycle{
 		mean: line(y.mean, z.mean), decode: line(y.decode, z.decode), energy: line(y.energy, z.energy), plain: line(y.plain, z.plain),
-		first: line(y.first, z.first), own: line(y.own, z.own), behind: line(y.behind, z.behind),
+		first: line(y.first, z.first), own: line(y.own, z.own), computes: line(y.computes, z.computes), behind: line(y.behind, z.behind),
 	}
 }
 
@@ -168,7 +169,7 @@ func (f *flow) many(p *piece, rate, c float64) *cycle {
 	if y.own = own; !p.apart {
 		y.own += d
 	}
-	y.first = window/2 + y.own
+	y.first, y.computes = window/2+y.own, y.own
 	y.kinds = []kind{{share: 1, length: c, late: c, window: c, biased: window}}
 	if f.server.Scheduler.Async {
 		y.first += c
@@ -450,27 +451,29 @@ func (x *chain) own(y *cycle, windows float64) {
 		}
 		w := k.share * k.window / windows
 		if x.closed {
-			own, _ := x.joins(i, k.lead, x.rate*k.window, y.mean)
+			own, computes, _ := x.joins(i, k.lead, x.rate*k.window, y.mean)
 			y.own += k.share * own
+			y.computes += k.share * computes
 			continue
 		}
-		own, behind := x.joins(i, k.lead, x.rate*k.biased, y.mean)
+		own, computes, behind := x.joins(i, k.lead, x.rate*k.biased, y.mean)
 		y.own += w * own
+		y.computes += w * computes
 		y.behind += w * behind
 	}
 	y.behind = max(y.behind, 0) * x.echo
 }
 
 // joins is the step of a prompt that was formed so long ahead, after one of some kind and with m others on average, until the
-// host has its token, and by how much longer than the mean the steps after it are.
-func (x *chain) joins(kind int, lead, m, mean float64) (own, behind float64) {
+// host has its token and until it ends, and by how much longer than the mean the steps after it are.
+func (x *chain) joins(kind int, lead, m, mean float64) (own, computes, behind float64) {
 	j := x.joined(kind, lead, m)
 	own = j.own
 	// The next step has the prompts that came until it was formed; while the host launches it, it keeps the token.
 	window := j.late
 	next, nextLate := 0.0, 0.0
 	if x.async {
-		window += lead
+		window += j.lead
 		held := x.held(j.length-j.late, x.rate*window)
 		if j.full > 0 {
 			held += j.full * (x.full.nextLate - held)
@@ -487,12 +490,13 @@ func (x *chain) joins(kind int, lead, m, mean float64) (own, behind float64) {
 		after, _ := x.mean(next-nextLate, x.rate*(j.length-j.late+nextLate))
 		behind += after - mean
 	}
-	return own, behind
+	return own, j.own, behind
 }
 
 // A joined is the step that brings the first token of a prompt.
 type joined struct {
 	own          float64 // from the begin of the first step after its arrival to the end of this one
+	lead         float64 // from when it was formed to its begin
 	length, late float64
 	full         float64 // probability that it leaves a backlog
 }
@@ -521,18 +525,19 @@ func (x *chain) joined(kind int, lead, m float64) (j joined) {
 			weight := chance * t.share
 			all += weight
 			if t.carried == nil {
-				j.add(&joined{own: length + t.decodes, length: length, late: late}, weight)
+				j.add(&joined{own: length + t.decodes, lead: lead, length: length, late: late}, weight)
 				continue
 			}
-			j.add(x.full.joined(b.backlog, others, length, late), weight)
+			j.add(x.full.joined(b.backlog, others, lead, length, late), weight)
 		}
 	}
-	return joined{j.own / all, j.length / all, j.late / all, j.full / all}
+	return joined{j.own / all, j.lead / all, j.length / all, j.late / all, j.full / all}
 }
 
 // add adds a step of so much weight.
 func (j *joined) add(k *joined, weight float64) {
 	j.own += weight * k.own
+	j.lead += weight * k.lead
 	j.length += weight * k.length
 	j.late += weight * k.late
 	j.full += weight * k.full

@@ -64,7 +64,7 @@ func (f *flow) closedLoop(clients, rate float64) (l closedLoop, ok bool) {
 		met := 1 - math.Pow(1-share, others)
 		decoding := 1 - math.Pow(1-share, clients) - rate/clients*met*float64(alone.Time)
 		l.power = max(decoding, 0)*steps.energy/steps.decode + rate/clients*float64(alone.Energy)
-		l.beside = rate * f.beside(met*steps.own+(1-met)*float64(alone.Time), steps.mean)
+		l.beside = rate * f.beside(met*steps.computes+(1-met)*float64(alone.Time), steps.mean)
 		own := way + f.out(beside) + met*(rest+steps.own) + (1-met)*float64(alone.Time)
 		waits := max(clients-float64(f.most)-rate*own, 0)
 		l.decode = f.steps * steps.decode

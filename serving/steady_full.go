@@ -19,12 +19,18 @@ func (p *piece) overflows(m float64) bool {
 	if p.room < 1 {
 		return true
 	}
-	chance, fits := math.Exp(-m), 0.0
-	for k := 0; k <= int(p.room); k++ {
-		if k > 0 {
-			chance *= m / float64(k)
+	chance, fits := math.Exp(-m), math.Exp(-m)
+	for k := 1; k <= int(math.Ceil(p.room)); k++ {
+		chance *= m / float64(k)
+		if k > counted { // their tokens hardly vary
+			if float64(k) <= p.room {
+				fits += chance
+			}
+			continue
 		}
-		fits += chance
+		sums := p.fills.sum(k)
+		within, _ := slices.BinarySearch(sums, p.left*(1+1e-9))
+		fits += chance * float64(within) / float64(len(sums))
 	}
 	return 1-fits > overflow
 }
@@ -201,7 +207,7 @@ func (s *fullSteps) among(x *chain) {
 }
 
 // joined is the step of a prompt that comes with so many others after a backlog, where the first step is full.
-func (s *fullSteps) joined(b backlog, others int, length, late float64) *joined {
+func (s *fullSteps) joined(b backlog, others int, lead, length, late float64) *joined {
 	j, p := &joined{}, s.piece
 	before := b.of(p.fraction())
 	long := p.fills.rough // the prompts with which the step overflows
@@ -213,14 +219,14 @@ func (s *fullSteps) joined(b backlog, others int, length, late float64) *joined 
 			weight := 1 / float64((others+1)*len(long))
 			further := math.Ceil((before+float64(ahead)+tokens/p.fills.mean)/p.room-1e-9) - 1
 			if further <= 0 {
-				j.add(&joined{own: length, length: length, late: late, full: 1}, weight)
+				j.add(&joined{own: length, lead: lead, length: length, late: late, full: 1}, weight)
 				continue
 			}
 			left := before + float64(others) + tokens/p.fills.mean - further*p.room
 			none := math.Exp(-further * s.come)
 			for _, y := range [...][2]float64{{none, 0}, {1 - none, further * s.come / (1 - none)}} {
 				one := s.after((left + y[1]) / p.room)
-				one.own = length + (further-1)*s.length + one.length
+				one.own, one.lead = length+(further-1)*s.length+one.length, s.lead
 				j.add(&one, weight*y[0])
 			}
 		}

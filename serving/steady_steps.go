@@ -451,7 +451,7 @@ func (f *flow) graphed() float64 {
 // negligible is the weight below which a number of sequences plays no part.
 func (f *flow) negligible() float64 {
 	if f.rough {
-		return 1e-4
+		return 2e-6
 	}
 	return 1e-7
 }
@@ -459,12 +459,8 @@ func (f *flow) negligible() float64 {
 // weights are the probabilities of n sequences that decode, 0 where they are negligible, with the cycles of the
 // others; beyond most the rest waits. They are nil where the rate is not stable.
 func (f *flow) weights(rate float64) ([]float64, []*cycle) {
-	const longest = 1 << 16
-	least := math.Log(f.negligible())
 	cycles := []*cycle{{}} // without any, steps come when prompts do
-	begin := f.likely(rate)
-	logs, top := make([]float64, begin+1), 0.0
-	// ratio is that of the weight of n sequences to that of one fewer, below 0 where it is not stable.
+	// ratio is that of the weight of n sequences to that of one fewer where they begin one by one, below 0 where it is not stable.
 	ratio := func(n int) float64 {
 		at := min(n, f.most)
 		for len(cycles) <= at {
@@ -479,64 +475,61 @@ func (f *flow) weights(rate float64) ([]float64, []*cycle) {
 		}
 		return max(r, 1e-300)
 	}
-	for n := begin + 1; n < longest; n++ {
+	n := f.likely(rate)
+	load := f.load(max(n, 1), rate)
+	least := math.Log(f.negligible()) / (1 - min(load, 0.8)) // groups vary by so much more
+	for next, top := 0.0, 0.0; n > 0; n-- {
 		r := ratio(n)
 		if r < 0 {
 			return nil, nil
 		}
-		next := logs[n-1] + math.Log(r)
-		logs = append(logs, next)
-		if top = max(top, next); r < 1 && next < top+least {
-			break
-		}
-	}
-	n := begin
-	for ; n > 0; n-- {
-		r := ratio(n)
-		if r < 0 {
-			return nil, nil
-		}
-		next := logs[n] - math.Log(r)
+		next -= math.Log(r)
 		if top = max(top, next); r > 1 && next < top+least {
 			break
 		}
-		logs[n-1] = next
 	}
-	normalize(logs, logs[n:], top)
-	if logs[0] > 0 && !f.handed {
-		f.together(logs, rate, ratio)
-	}
-	return logs, cycles
+	return f.together(n, load, rate, ratio), cycles
 }
 
-// normalize makes probabilities of logarithms, the largest of which is top; all but those of some are 0.
-func normalize(all, some []float64, top float64) {
-	sum := 0.0
-	for i, v := range some {
-		some[i] = math.Exp(v - top)
-		sum += some[i]
+// load is how many prompts come while one is computed beside n sequences.
+func (f *flow) load(n int, rate float64) float64 {
+	p := f.piece(min(n, f.most))
+	if p.table == nil {
+		return 0
 	}
-	for i := range all {
-		all[i] /= sum
-	}
+	m := rate * float64(p.decode.Time)
+	return min(max(rate*p.further(m), 0), 0.95)
 }
 
-// together makes the weights those of prompts that come while others are computed, a load of them for each: all of these begin to
-// decode at about the same time. Their number has a geometric distribution. Across the border between n sequences and one more as
-// many end as begin.
-func (f *flow) together(weights []float64, rate float64, ratio func(n int) float64) {
-	a := f.first(rate)
-	busy := rate * (a.time + a.further)
-	up, sum := 1.0, 1+busy
-	for n := 1; n < len(weights); n++ {
-		weights[n] = ratio(n) * up
-		up = weights[n]*(1-a.load) + a.load*up
-		sum += weights[n]
+// together works out the weights from some number of sequences on. Prompts that come while others are computed, a load of them for each,
+// begin to decode at about the same time: they are a group, whose size has a geometric distribution. Across the border between n sequences
+// and one more as many end as begin.
+func (f *flow) together(from int, load, rate float64, ratio func(n int) float64) []float64 {
+	const longest = 1 << 16
+	weights := make([]float64, from+1, 2*from+64)
+	weights[from] = 1
+	if from == 0 && !f.handed { // the time in which the first prompt and those with it are computed is one without sequences
+		a := f.first(rate)
+		weights[0] += rate * (a.time + a.further)
 	}
-	weights[0] = 1 + busy
+	up, top, sum := 1.0, weights[from], weights[from]
+	for n := from + 1; n < longest; n++ {
+		r := ratio(n)
+		if r < 0 {
+			return nil
+		}
+		w := r * up
+		up = w*(1-load) + load*up
+		weights = append(weights, w)
+		if sum += w; r < 1 && w < top*f.negligible() {
+			break
+		}
+		top = max(top, w)
+	}
 	for n := range weights {
 		weights[n] /= sum
 	}
+	return weights
 }
 
 // likely is about the most likely number of sequences that decode: from where on fewer end than come. It takes a step
