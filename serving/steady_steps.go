@@ -380,6 +380,9 @@ func (p *piece) joined(m float64) (mean float64) {
 			chance *= m / k
 		}
 		mean += chance * p.add(int(k)+1).time
+		if k > m && chance < 1e-9 {
+			break
+		}
 	}
 	return mean
 }
