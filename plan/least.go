@@ -26,7 +26,6 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why str
 			return s.tooMany(c, c.least)
 		}
 		busy = unit.Seconds(float64(c.least*c.DP) / (s.q.rate() * c.slower)) // GPUs draw power while no step runs, too
-		energy = energy.Times(1 / s.spared())
 	}
 	c.energy = float64(energy+w.waiting().For(busy)) / float64(s.q.Gen)
 	if s.q.By == Latency {
@@ -153,15 +152,6 @@ func (s *search) budgets(p *analytic.Predictor) []int {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// spared is by how many times less energy than its steps take a steady state at a rate may have: near the largest stable rate it takes
-// steps to be longer than they are, most of all those of experts. Both are above what random cases need (TestBounds): they are not derived.
-func (s *search) spared() float64 {
-	if hasExperts(s.q.Model) {
-		return 2
-	}
-	return 1.25
 }
 
 // gain is by how many times speculation may shorten a decode at most.

@@ -102,6 +102,27 @@ func TestSteadyConcurrencyAgrees(t *testing.T) {
 	}
 }
 
+// Steps of mixtures read nearly all experts whatever they compute, and their launches take as long with one prompt as with many: what
+// prompts leave to the next step costs little. TPOT in the engine is that of the simulation up to nearly the largest rate.
+func TestSteadyOfMixtures(t *testing.T) {
+	for _, x := range []struct {
+		model, gpu  string
+		tp          int
+		prompt, gen int
+	}{{"qwen3-30b-a3b", "h200", 2, 2317, 125}, {"qwen3-30b-a3b", "h200", 1, 1024, 128}, {"mixtral-8x7b", "h100", 2, 1500, 200}, {"gpt-oss-20b", "h100", 1, 700, 150}} {
+		s := server(t, x.model, x.gpu, x.tp, "vllm")
+		all, err := s.Steadies(Fixed(x.prompt), Fixed(x.gen))
+		testkit.Must(t, err)
+		for _, share := range []float64{0.1, 0.4, 0.7} {
+			rate := share * all.most(all.flow, 1).Rate
+			st, err := all.Rate(rate, Layout{Replicas: 1})
+			testkit.Must(t, err)
+			r := simulate(t, s, poisson(rate, x.prompt, x.gen, 4000), Options{Warmup: 500, InEngine: true})
+			agree(t, fmt.Sprintf("%+v at %.3g/s: TPOT", x, rate), float64(st.TPOT), r.TPOT.Mean(), 0.05)
+		}
+	}
+}
+
 // BenchmarkSteadyRate is the steady state from nothing, and at a further rate.
 func BenchmarkSteadyRate(b *testing.B) {
 	s := server(b, "llama3.1-8b", "h200", 1, "vllm")
