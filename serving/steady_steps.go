@@ -156,7 +156,7 @@ func (f *flow) piece(n int) *piece {
 	if p, ok := f.pieces[n]; ok {
 		return p
 	}
-	p := &piece{n: float64(n), apart: !f.server.Scheduler.Mixed, async: f.server.Scheduler.Async, fills: f.fills}
+	p := &piece{n: float64(n), apart: !f.server.Scheduler.Mixed && !f.handed, async: f.server.Scheduler.Async, fills: f.fills}
 	f.pieces[n] = p
 	p.decode = f.decode(n)
 	if f.handed {
@@ -491,7 +491,8 @@ func (f *flow) weights(rate float64) ([]float64, []*cycle) {
 			break
 		}
 	}
-	return f.together(n, load, rate, ratio), cycles
+	weights := f.together(n, load, rate, ratio) // makes further cycles
+	return weights, cycles
 }
 
 // load is how many prompts come while one is computed beside n sequences.
@@ -527,7 +528,12 @@ func (f *flow) together(from int, load, rate float64, ratio func(n int) float64)
 		if sum += w; r < 1 && w < top*f.negligible() {
 			break
 		}
-		top = max(top, w)
+		if top = max(top, w); top > 1e200 {
+			for i := range weights {
+				weights[i] *= 1e-200
+			}
+			up, top, sum = up*1e-200, top*1e-200, sum*1e-200
+		}
 	}
 	for n := range weights {
 		weights[n] /= sum
