@@ -531,6 +531,9 @@ func (x *chain) joined(kind int, lead, m float64) (j joined) {
 			j.add(x.full.joined(b.backlog, others, lead, length, late), weight)
 		}
 	}
+	if all == 0 { // the largest backlog that is counted
+		return joined{own: x.full.length, lead: x.full.lead, length: x.full.length, late: x.full.nextLate, full: 1}
+	}
 	return joined{j.own / all, j.lead / all, j.length / all, j.late / all, j.full / all}
 }
 

@@ -173,13 +173,16 @@ type fullSteps struct {
 
 const lasts = 16
 
-// among takes the means over a chain.
+// rare is the share of full steps below which their means are not taken.
+const rare = 1e-6
+
+// among takes the means over a chain, or what follows a step that decodes where it has hardly any.
 func (s *fullSteps) among(x *chain) {
 	var full, after float64
 	for i := range x.steps {
 		for j := range x.steps {
 			share := x.shares[i][j]
-			if share < 1e-9 {
+			if x.steps[i].carried == nil && x.steps[j].carried == nil {
 				continue
 			}
 			length, late := x.run(j, x.leads[i])
@@ -192,9 +195,17 @@ func (s *fullSteps) among(x *chain) {
 			}
 		}
 	}
-	if full > 0 && after > 0 {
-		s.length, s.lead, s.come, s.next, s.nextLate = s.length/full, s.lead/full, s.come/full, s.next/after, s.nextLate/after
+	if full < rare || after < rare {
+		c := s.piece.once(s.piece.left)
+		t := newTimed(&c, backlog{}, 1)
+		full, after = 1, 1
+		s.length, s.nextLate = t.time, t.time
+		if x.async {
+			s.length, s.nextLate = t.run(x.leads[0])
+		}
+		s.lead, s.come, s.next = s.length-s.nextLate, x.rate*s.length, s.length
 	}
+	s.length, s.lead, s.come, s.next, s.nextLate = s.length/full, s.lead/full, s.come/full, s.next/after, s.nextLate/after
 	for i := range s.last {
 		c := s.piece.once(max(float64(i)/lasts*s.piece.left, 1))
 		t := newTimed(&c, backlog{}, 1)
@@ -223,8 +234,11 @@ func (s *fullSteps) joined(b backlog, others int, lead, length, late float64) *j
 				continue
 			}
 			left := before + float64(others) + tokens/p.fills.mean - further*p.room
-			none := math.Exp(-further * s.come)
-			for _, y := range [...][2]float64{{none, 0}, {1 - none, further * s.come / (1 - none)}} {
+			none, come := math.Exp(-further*s.come), 1.0
+			if none < 1 {
+				come = further * s.come / (1 - none)
+			}
+			for _, y := range [...][2]float64{{none, 0}, {1 - none, come}} {
 				one := s.after((left + y[1]) / p.room)
 				one.own, one.lead = length+(further-1)*s.length+one.length, s.lead
 				j.add(&one, weight*y[0])

@@ -234,11 +234,14 @@ func (p *piece) all(tokens float64) Cost {
 	return after(&sum, &more)
 }
 
-// following is a step that the host launches at once after one with prompts.
+// following is a step after a full one, which the host begins to launch once it has launched that one.
 func (p *piece) following(c Cost) Cost {
-	if late := c.Before + c.Launch - c.Time; p.async && late > 0 {
-		c.Time, c.Waits = c.Time+late, c.Waits+late
+	if !p.async {
+		return c
 	}
+	full := p.once(p.left)
+	ahead := min(max(full.Time-full.Launch, 0)-c.Before, c.Waits)
+	c.Time, c.Waits = c.Time-ahead, c.Waits-ahead
 	return c
 }
 
@@ -400,15 +403,18 @@ func (s *Server) left(n int) float64 {
 	return float64(max(budget-n*(1+s.Drafts), budget/64, 1))
 }
 
-// stepCosts are steps that were priced, by the sequences that decode, their context, and the tokens of prompts. No
-// setting of the scheduler changes what they take.
-type stepCosts map[[3]float64]Cost
+// stepCosts are steps that were priced, by the sequences that decode, their context, the tokens of prompts and what was
+// computed of those before. No setting of the scheduler changes what they take.
+type stepCosts map[[4]float64]Cost
 
 // pass is a step of n decodes and some tokens of prompts.
 func (f *flow) pass(n int, tokens float64) Cost {
-	key := [3]float64{float64(n), f.context, tokens}
+	key := [4]float64{float64(n), f.context, tokens, f.before(n)}
 	if n == 0 {
 		key[1] = 0
+	}
+	if tokens == 0 {
+		key[3] = 0
 	}
 	c, ok := f.known[key]
 	if !ok {
@@ -418,6 +424,12 @@ func (f *flow) pass(n int, tokens float64) Cost {
 	return c
 }
 
+// before is how many tokens of a prompt are there when a step computes some of it beside n sequences: those that are cached, and half of
+// what further steps compute of one that takes several.
+func (f *flow) before(n int) float64 {
+	return f.fills.past + max(f.fills.length-f.server.left(n), 0)/2
+}
+
 // price is a pass that was not priced before.
 func (f *flow) price(n int, tokens float64) Cost {
 	var b batch
@@ -425,8 +437,7 @@ func (f *flow) price(n int, tokens float64) Cost {
 	b.alike(f.prices.windows, n, f.context)
 	if tokens > 0 {
 		length := min(f.fills.length, tokens)
-		past := f.fills.past + max(f.fills.length-f.server.left(n), 0)/2 // chunks of a prompt that takes several steps
-		b.chunks = append(b.chunks, operator.Group{Batch: tokens / length, New: length, Past: past, Logits: 1})
+		b.chunks = append(b.chunks, operator.Group{Batch: tokens / length, New: length, Past: f.before(n), Logits: 1})
 	}
 	c := f.prices.cost(&b, f.server.Drafts)
 	d := f.server.drafting(f.draft, &b)

@@ -123,6 +123,19 @@ func TestSteadyOfMixtures(t *testing.T) {
 	}
 }
 
+// Prompts that take several steps, alone and among others.
+func TestSteadyOfLongPrompts(t *testing.T) {
+	s := server(t, "gpt-oss-20b", "l40s", 4, "vllm")
+	for _, rate := range []float64{0.05, 0.6, 1.5} {
+		st, err := s.SteadyRate(rate, Fixed(6000), Fixed(128))
+		testkit.Must(t, err)
+		r := simulate(t, s, poisson(rate, 6000, 128, 3000), Options{Warmup: 200})
+		agree(t, fmt.Sprintf("%g/s: TTFT", rate), float64(st.TTFT), r.TTFT.Mean(), 0.05)
+		agree(t, fmt.Sprintf("%g/s: TPOT", rate), float64(st.TPOT), r.TPOT.Mean(), 0.05)
+		agree(t, fmt.Sprintf("%g/s: KV cache", rate), st.Cache, r.MeanCache, 0.05)
+	}
+}
+
 // BenchmarkSteadyRate is the steady state from nothing, and at a further rate.
 func BenchmarkSteadyRate(b *testing.B) {
 	s := server(b, "llama3.1-8b", "h200", 1, "vllm")
