@@ -2,10 +2,10 @@ package plan
 
 import (
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/internal/testkit"
 	"llmprof/serving"
 	"llmprof/unit"
 )
@@ -221,11 +221,7 @@ func TestClientsEqualBruteForce(t *testing.T) {
 func TestBounds(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 6))
 	spaces := []*Request{request(t, "llama3.1-8b", "l40s", "h100"), request(t, "qwen3-30b-a3b", "h200")}
-	cases := 24
-	if os.Getenv("LLMPROF_TEST_LONG") != "" {
-		cases = 240
-	}
-	for i := range cases {
+	for i := range testkit.Cases(24, 240) {
 		q := *spaces[i%2]
 		q.By, q.Batches, q.MaxGPUs = Objective(Objectives()[i/2%4]), DefaultBatches(), 8
 		q.Prompt, q.Gen = 64+random.IntN(3000), 2+random.IntN(200)

@@ -10,7 +10,7 @@ type Constant uint8
 const None Constant = 0
 
 // NumConstants is one more than the most constants that there can be.
-const NumConstants = 208
+const NumConstants = 224
 
 // table has the entries of the constants.
 var table []Info
@@ -79,6 +79,7 @@ var (
 	GEMMMemory    = define(Info{Key: "gemm.memory", Help: "share of the memory bandwidth", Ideal: 1})
 	GEMMFixed     = define(Info{Key: "gemm.fixed", Help: "time of a launch that no size takes away", Quantity: Time})
 	GEMMDepth     = define(Info{Key: "gemm.depth", Help: "time of an input: a tile adds its products up one after the other", Quantity: Delay, Optional: true})
+	GEMMSplit     = define(Info{Key: "gemm.split", Help: "time of the root of the inputs, where a library splits them among thread blocks", Quantity: Delay, Optional: true})
 	GEMMQuantize  = define(Info{Key: "gemm.quantize", Help: "how often activations are moved that a separate kernel quantizes", Quantity: Often, Optional: true})
 	GEMMRow       = define(Info{Key: "gemm.row", Help: "time of a row that a separate kernel quantizes", Quantity: Delay, Optional: true})
 	GEMMExposed   = define(Info{Key: "gemm.exposed", Help: "how much of the lesser of arithmetic and memory traffic shows: 0 where they hide each other wholly, 1 for the root of the sum of squares", Quantity: Exposure, Optional: true})
@@ -170,9 +171,15 @@ var (
 	HostSmallKernel = define(Info{Key: "host.small_kernel", Help: "least time of an element-wise kernel that is not fused", Quantity: Time, Optional: true, Engine: true})
 )
 
+// The constants of tiles, of GEMMs whose tiles are known.
+var (
+	TileEmpty = define(Info{Key: "gemm_fp8.tile_empty", Help: "how many rows a row of a tile takes that lies beyond the last row", Quantity: Often, Optional: true})
+	TileIdle  = define(Info{Key: "gemm_fp8.tile_idle", Help: "share of the time of SMs without a tile, while the last tiles run, that shows", Quantity: Often, Optional: true})
+)
+
 // The constants of quantization schemes: gemm_fp8.compute, attention_fp8.memory and so on.
 var (
-	gemmOf      = defineBySchemes(NumSchemes, GEMMCompute, GEMMMemory, GEMMFixed, GEMMDepth, GEMMQuantize, GEMMRow, GEMMExposed)
+	gemmOf      = defineBySchemes(NumSchemes, GEMMCompute, GEMMMemory, GEMMFixed, GEMMDepth, GEMMQuantize, GEMMRow, GEMMExposed, GEMMSplit)
 	groupedOf   = defineBySchemes(NumSchemes, GroupedCompute, GroupedMemory, GroupedFixed, GroupedPermute, GroupedExpert)
 	attentionOf = defineBySchemes(FP8+1, AttentionCompute, AttentionMemory, AttentionFixed, AttentionRamp, AttentionTile)
 	latentOf    = [NumSchemes][]Constant{Unquantized: defineLike("latent_attention", attentionOf[Unquantized]), FP8: defineLike("latent_attention_fp8", attentionOf[FP8])}

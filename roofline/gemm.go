@@ -1,6 +1,10 @@
 package roofline
 
-import "llmprof/unit"
+import (
+	"math"
+
+	"llmprof/unit"
+)
 
 // seconds is the time of some FLOPs or bytes at a rate.
 func seconds[W unit.FLOPs | unit.Bytes, R unit.FLOPsPerSec | unit.BytesPerSec](work W, rate R) float64 {
@@ -23,21 +27,31 @@ func (t *Terms) once(k *Kernel, p *Peaks, compute, memory, fixed Constant) {
 	t.add(Fixed, fixed, None, k.Launches)
 }
 
+// A GEMM computes whole tiles, and as many at a time as there are SMs. Hopper's tensor memory
+// accelerator fills the rows of a tile beyond the last row of the inputs more slowly than it loads rows.
+//
 // A tile of a product adds up its products along the inputs, one step after the other,
-// which takes longer the more of them there are, however few tiles there are. The first
+// which takes longer the more of them there are, however few tiles there are. cuBLASLt splits the inputs among s
+// blocks, whose sums it adds up in turn: K/s × a + s × b is least at 2√(K × a × b). The first
 // loads of a wave of tiles have no arithmetic beside them, and its last sums no loads, so that arithmetic
 // and memory traffic hide each other in part. Where
 // a kernel of its own quantizes the activations, each row with a maximum of its own, it
 // does so ahead of the product; most engines let the norm or the activation before do it.
 var gemm = Law{
-	Equation: "fixed + inputs × depth + √(greater² + exposed × lesser²) of FLOPs / (compute × peak) and bytes / (memory × bandwidth) + quantize × bytes of quantized inputs / bandwidth + quantized rows × row",
+	Equation: "fixed + inputs × depth + √inputs × split + √(greater² + exposed × lesser²) of (FLOPs + tile_empty × FLOPs of rows beyond the last one + tile_idle × FLOPs that SMs without a tile could do, where tiles are known) / (compute × peak) and bytes / (memory × bandwidth) + quantize × bytes of quantized inputs / bandwidth + quantized rows × row",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
 		c := gemmOf[k.Scheme]
 		t.once(k, p, c[0], c[1], c[2])
 		t.add(Fixed, c[3], None, k.Launches*k.Shape.K)
+		t.add(Fixed, c[7], None, k.Launches*math.Sqrt(k.Shape.K))
 		t.add(Serial, c[4], None, seconds(k.Format.Bytes(k.Quantized*k.Shape.K), p.Memory))
 		t.add(Serial, c[5], None, k.Quantized)
 		t.exposed = c[6]
+		if empty, idle := k.Tile.waste(&k.Shape, p.SMs); empty+idle > 0 {
+			row := seconds(k.Work.FLOPs, p.matrix(k.Format)) / k.Shape.M
+			t.add(Matrix, c[0], TileEmpty, empty*row)
+			t.add(Matrix, c[0], TileIdle, idle*row)
+		}
 	},
 	Power: PowerMemory,
 }

@@ -1,6 +1,10 @@
 package roofline
 
-import "llmprof/unit"
+import (
+	"math"
+
+	"llmprof/unit"
+)
 
 // A Class is a kind of kernel. The kernels of a class have one law.
 type Class uint8
@@ -65,11 +69,31 @@ type Kernel struct {
 	Permuted   unit.Bytes // inputs of token-expert pairs that are gathered before a grouped GEMM
 	Unpermuted unit.Bytes // results of token-expert pairs that are summed after a grouped GEMM
 
+	Tile Tile // of a GEMM whose tiles are known
+
 	Quantized float64 // rows of inputs that a separate kernel quantizes
 	Sliced    float64 // 1 for an all-reduce over peer memory in two exchanges, where each rank sums a slice; else 0
 
 	Launches float64 // kernel starts, each with the class's fixed time
 	Count    float64 // occurrences in a step
+}
+
+// A Tile is the part of a GEMM's results that a cluster of thread blocks computes at a time.
+type Tile struct {
+	Rows, Columns float64 // 0 where a library chooses
+	Blocks        float64 // thread blocks of the cluster, each on an SM
+}
+
+// waste is what the tiles of a GEMM take besides its rows: the rows beyond the last one, and the rows that
+// SMs without a tile could do while the last tiles run.
+func (t *Tile) waste(s *Shape, sms float64) (empty, idle float64) {
+	if t.Rows == 0 || sms == 0 {
+		return 0, 0
+	}
+	rows := t.Rows * math.Ceil(s.M/t.Rows)
+	blocks := rows / t.Rows * t.Blocks * math.Ceil(s.N/t.Columns)
+	waves := math.Ceil(blocks / sms)
+	return rows - s.M, rows * (waves*sms/blocks - 1)
 }
 
 // Peaks are the rates of a GPU's data sheet.
@@ -78,6 +102,7 @@ type Peaks struct {
 	Vector unit.FLOPsPerSec                  // FP32 on the vector units
 	Memory unit.BytesPerSec
 	L2     unit.Bytes
+	SMs    float64
 
 	Link     unit.BytesPerSec // to the other GPUs of the node, one direction
 	LinkGPUs float64          // GPUs that the link joins

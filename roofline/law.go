@@ -34,7 +34,7 @@ type Term struct {
 // Terms is a list of terms, of a fixed size so that pricing a kernel allocates nothing.
 type Terms struct {
 	n       int
-	list    [8]Term
+	list    [10]Term
 	exposed Constant // how far arithmetic and memory traffic hide each other; None where the law says so
 }
 

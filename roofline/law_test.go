@@ -10,7 +10,7 @@ import (
 
 // peaks are of no GPU in particular.
 func peaks() *Peaks {
-	p := &Peaks{Vector: 60e12, Memory: 3e12, L2: 50e6, Link: 450e9, LinkGPUs: 8, PCIe: 32e9, NIC: 50e9}
+	p := &Peaks{Vector: 60e12, Memory: 3e12, L2: 50e6, SMs: 132, Link: 450e9, LinkGPUs: 8, PCIe: 32e9, NIC: 50e9}
 	for f := range p.Matrix {
 		p.Matrix[f] = unit.FLOPsPerSec(100e12 * float64(1+f))
 	}
@@ -49,7 +49,7 @@ func kernel(random *rand.Rand, c Class) *Kernel {
 			FLOPs: unit.FLOPs(up(13)), Vector: unit.FLOPs(up(10)), Weights: unit.Bytes(up(9)), KV: unit.Bytes(up(8)), State: unit.Bytes(up(7)),
 			Acts: unit.Bytes(up(8)), Wire: unit.Bytes(up(7)), NodeWire: unit.Bytes(up(7) - 1),
 		},
-		Reread: unit.Bytes(up(8)), Reload: unit.Bytes(up(8)), Permuted: unit.Bytes(up(7)), Unpermuted: unit.Bytes(up(7)), Quantized: up(4), Sliced: 1,
+		Reread: unit.Bytes(up(8)), Reload: unit.Bytes(up(8)), Permuted: unit.Bytes(up(7)), Unpermuted: unit.Bytes(up(7)), Quantized: up(4), Sliced: 1, Tile: Tile{Rows: up(2), Columns: up(2), Blocks: 2},
 	}
 }
 
@@ -148,13 +148,20 @@ func TestPartsAddUp(t *testing.T) {
 // and computes no less than once takes no less than its floor.
 func TestLawsAreMonotone(t *testing.T) {
 	trials(func(random *rand.Rand, m *Machine, k *Kernel) {
+		if k.Class == GEMM && random.IntN(2) == 0 {
+			k.Tile = Tile{}
+		}
 		base := m.Cost(k).Time
 		x := 1 + random.Float64()
 		for i, grow := range []func(k *Kernel){
 			func(k *Kernel) { k.Work.FLOPs *= unit.FLOPs(x) }, func(k *Kernel) { k.Work.Vector *= unit.FLOPs(x) }, func(k *Kernel) { k.Work.Weights *= unit.Bytes(x) },
 			func(k *Kernel) { k.Work.KV *= unit.Bytes(x) }, func(k *Kernel) { k.Work.Acts *= unit.Bytes(x) }, func(k *Kernel) { k.Work.Wire *= unit.Bytes(x) },
 			func(k *Kernel) { k.Work.NodeWire *= unit.Bytes(x) }, func(k *Kernel) { k.Reread *= unit.Bytes(x) }, func(k *Kernel) { k.Reload *= unit.Bytes(x) },
-			func(k *Kernel) { k.Permuted *= unit.Bytes(x) }, func(k *Kernel) { k.Launches *= x }, func(k *Kernel) { k.Shape.M *= x }, func(k *Kernel) { k.Shape.Pairs *= x },
+			func(k *Kernel) { k.Permuted *= unit.Bytes(x) }, func(k *Kernel) { k.Launches *= x }, func(k *Kernel) {
+				if k.Class != GEMM || k.Tile.Rows == 0 { // a tile with more rows takes less
+					k.Shape.M *= x
+				}
+			}, func(k *Kernel) { k.Shape.Pairs *= x },
 		} {
 			more := *k
 			grow(&more)

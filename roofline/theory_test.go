@@ -105,13 +105,13 @@ var units = [...]string{
 // constantsOf lists the constants that terms of a law name, of kernels in which
 // everything is there to do.
 func constantsOf(c Class) (all []Constant) {
-	p := Peaks{Vector: 1e12, Memory: 1e12, L2: 1e6, Link: 1e11, LinkGPUs: 8, PCIe: 1e10, NIC: 1e10}
+	p := Peaks{Vector: 1e12, Memory: 1e12, L2: 1e6, SMs: 100, Link: 1e11, LinkGPUs: 8, PCIe: 1e10, NIC: 1e10}
 	for f := range p.Matrix {
 		p.Matrix[f] = 1e14
 	}
 	for _, tokens := range []float64{1, 2} {
 		k := Kernel{
-			Class: c, Format: 1, Launches: 1, Count: 1, Reread: 1, Reload: 1, Permuted: 1, Unpermuted: 1, Quantized: 1, Sliced: 1,
+			Class: c, Format: 1, Launches: 1, Count: 1, Reread: 1, Reload: 1, Permuted: 1, Unpermuted: 1, Quantized: 1, Sliced: 1, Tile: Tile{Rows: 16, Columns: 8, Blocks: 1},
 			Shape: Shape{M: 8, N: 8, K: 8, Matrices: 1, Experts: 8, TopK: 2, Hit: 4, Pairs: 4, Tokens: tokens, Ranks: 2, Tiles: 1},
 			Work:  Work{FLOPs: 1e9, Vector: 1e9, Weights: 1e9, KV: 1e9, State: 1e9, Acts: 1e9, Wire: 1e9, NodeWire: 1e9},
 		}

@@ -86,18 +86,18 @@ func (f *Figures) Goodput() float64 { return float64(f.Met) / float64(f.Duration
 // maxParts bounds the parts that a load is summed up in.
 const maxParts = 64
 
-// A tally sums requests up in parts of equal size by their arrival, so that those that do not count can be left
-// out once it is known which they are. The size doubles when there are too many parts.
-type tally struct {
+// A batchMeans sums requests up in parts of equal size by their arrival, as the method of batch means does, so that those
+// outside the steady state can be left out once it is known which they are. The size doubles when there are too many parts.
+type batchMeans struct {
 	parts  []*Figures
 	size   int // requests of a part
 	warmup int // requests before the first part, which count in none
 	none   Figures
 }
 
-// newTally is of one part only, unless the steady state is looked for.
-func newTally(o *Options) *tally {
-	t := &tally{size: math.MaxInt, warmup: o.Warmup}
+// newBatchMeans is of one part only, unless the steady state is looked for.
+func newBatchMeans(o *Options) *batchMeans {
+	t := &batchMeans{size: math.MaxInt, warmup: o.Warmup}
 	if o.Steady {
 		t.size = batchSize
 	}
@@ -105,7 +105,7 @@ func newTally(o *Options) *tally {
 }
 
 // of is the part of a request.
-func (t *tally) of(index int) *Figures {
+func (t *batchMeans) of(index int) *Figures {
 	if index < t.warmup {
 		return &t.none
 	}
@@ -127,7 +127,7 @@ func (t *tally) of(index int) *Figures {
 }
 
 // arrive enters the arrival of a request.
-func (t *tally) arrive(index int, at unit.Seconds) {
+func (t *batchMeans) arrive(index int, at unit.Seconds) {
 	if p := t.of(index); index >= t.warmup && (index-t.warmup)%t.size == 0 {
 		p.begin = at
 	}
@@ -143,7 +143,7 @@ func sum(parts []*Figures) (f Figures) {
 
 // steady is the figures of the requests in the steady state, and which they are: whole parts. A load of too few
 // requests is not examined.
-func (t *tally) steady(under *filling, last unit.Seconds) (Figures, *Transient) {
+func (t *batchMeans) steady(under *filling, last unit.Seconds) (Figures, *Transient) {
 	all := sum(t.parts)
 	if under.n < fewest || all.E2E.N == 0 {
 		return all, nil

@@ -122,7 +122,7 @@ type Result struct {
 	Timeline    []Bin
 	Interrupted bool
 
-	tally    *tally
+	batches  *batchMeans
 	underWay filling
 	arrived  unit.Seconds // the last request
 	busy     float64
@@ -142,16 +142,16 @@ type Bin struct {
 }
 
 func newResult(s *Server, o *Options) *Result {
-	return &Result{Limited: o.SLO.Given(), replicas: float64(s.Replicas + s.Prefillers), tally: newTally(o)}
+	return &Result{Limited: o.SLO.Given(), replicas: float64(s.Replicas + s.Prefillers), batches: newBatchMeans(o)}
 }
 
 // arrive enters a request that arrives when so many were answered or refused.
 func (r *Result) arrive(index int, at unit.Seconds) {
 	r.arrived = at
-	if index >= r.tally.warmup {
+	if index >= r.batches.warmup {
 		r.underWay.arrive(index - r.Completed - r.Refused)
 	}
-	r.tally.arrive(index, at)
+	r.batches.arrive(index, at)
 }
 
 // step enters a step that begins.
@@ -173,15 +173,15 @@ func (r *Result) answered(q *Record, o *Options) {
 	if o.Each != nil {
 		o.Each(q)
 	}
-	r.tally.of(q.Index).answered(q, &o.SLO)
+	r.batches.of(q.Index).answered(q, &o.SLO)
 }
 
 // finish works out what is of the whole.
 func (r *Result) finish(mixed, first []*replica, now unit.Seconds, steady bool) {
 	if steady {
-		r.Figures, r.Transient = r.tally.steady(&r.underWay, r.arrived)
+		r.Figures, r.Transient = r.batches.steady(&r.underWay, r.arrived)
 	} else {
-		r.Figures = sum(r.tally.parts)
+		r.Figures = sum(r.batches.parts)
 	}
 	all := mixed
 	if len(first) > 0 && first[0] != mixed[0] {

@@ -279,7 +279,7 @@ func (c *cluster) output(r *replica) {
 // sent is a client that has tokens at a time: the first ones, the last ones or those between.
 func (c *cluster) sent(q *sequence, at unit.Seconds) {
 	if q.last > 0 {
-		c.result.tally.of(q.Index).gap(at - q.last)
+		c.result.batches.of(q.Index).gap(at - q.last)
 	} else {
 		q.First = at
 	}

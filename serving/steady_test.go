@@ -24,7 +24,7 @@ func TestSteadyAgreesWithSimulation(t *testing.T) {
 		name, gpu string
 		tp        int
 	}{{"llama3.1-8b", "h200", 1}, {"llama3.1-8b", "a100", 1}, {"qwen3-30b-a3b", "h200", 1}, {"llama2-70b", "h100", 8}}
-	for i := range 40 {
+	for i := range testkit.Cases(12, 40) {
 		m := models[random.IntN(len(models))]
 		s := server(t, m.name, m.gpu, m.tp, []string{"vllm", "vllm", "tensorrt-llm", "sglang"}[random.IntN(4)])
 		s.Scheduler.Async = random.IntN(2) == 0

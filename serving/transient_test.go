@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"llmprof/analytic/casetest"
+	"llmprof/internal/testkit"
 	"llmprof/unit"
 )
 
@@ -171,8 +172,8 @@ func TestTallyParts(t *testing.T) {
 		c.result.finish(c.mixed, c.first, c.now, false)
 		parted = c.result
 	}
-	if parted.tally.size != 20 || len(parted.tally.parts) != 50 {
-		t.Errorf("%d parts of %d requests", len(parted.tally.parts), parted.tally.size)
+	if parted.batches.size != 20 || len(parted.batches.parts) != 50 {
+		t.Errorf("%d parts of %d requests", len(parted.batches.parts), parted.batches.size)
 	}
 	for _, share := range []float64{0.1, 0.5, 0.99} {
 		if parted.TTFT.Quantile(share) != whole.TTFT.Quantile(share) || parted.TPOT.Quantile(share) != whole.TPOT.Quantile(share) {
@@ -187,7 +188,7 @@ func TestTallyParts(t *testing.T) {
 
 // Loads of 3,000 requests are steady at 20 to 90 % of the capacity, and are not at 120 and 150 %.
 func TestSteadyByLoad(t *testing.T) {
-	const seeds = 10
+	seeds := testkit.Cases(4, 10)
 	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
 	prompt, gen := Lengths{Kind: "lognormal", Mean: 1024, Spread: 0.8}, Lengths{Kind: "lognormal", Mean: 250, Spread: 0.8}
 	f, err := s.flow(prompt, gen)
@@ -206,7 +207,7 @@ func TestSteadyByLoad(t *testing.T) {
 		}
 	}
 	if wrong[false] > 2 || wrong[true] > 2 {
-		t.Errorf("%d of 40 stable loads have no steady state, %d of 20 overloads have one", wrong[false], wrong[true])
+		t.Errorf("%d of %d stable loads have no steady state, %d of %d overloads have one", wrong[false], 4*seeds, wrong[true], 2*seeds)
 	}
 }
 

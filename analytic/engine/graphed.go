@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"llmprof/analytic"
+	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/operator"
 	"llmprof/roofline"
@@ -14,12 +15,13 @@ import (
 // sizes. Method lower says where its kernels differ from those of fused.
 type graphed struct {
 	profile  analytic.Profile
-	rows     captured // CUDA graphs of decode steps, by batch
-	pieces   captured // piecewise CUDA graphs of prompts, without attention, by number of tokens; nil without such graphs
-	sampling float64  // small kernels between the logits and the inputs of the next step
-	fusedKV  bool     // rotary embedding and cache write are one kernel
-	gathers  bool     // ranks of EP all-gather the tokens, and reduce-scatter the results
-	oneCall  bool     // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
+	rows     captured                                                // CUDA graphs of decode steps, by batch
+	pieces   captured                                                // piecewise CUDA graphs of prompts, without attention, by number of tokens; nil without such graphs
+	sampling float64                                                 // small kernels between the logits and the inputs of the next step
+	fusedKV  bool                                                    // rotary embedding and cache write are one kernel
+	gathers  bool                                                    // ranks of EP all-gather the tokens, and reduce-scatter the results
+	tiles    func(g *hardware.GPU, k *roofline.Kernel) roofline.Tile // tile of a GEMM; nil where a library chooses
+	oneCall  bool                                                    // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
 }
 
 // captured gives the rows of the smallest CUDA graph for a step of so many tokens; not ok if there
@@ -55,6 +57,7 @@ func (e *graphed) Lower(l *analytic.Lowering) {
 		padAll(l, rows)
 	}
 	exchanges(l)
+	e.tile(l)
 }
 
 // lower appends the kernels of operator i.

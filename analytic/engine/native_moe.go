@@ -47,8 +47,9 @@ func (n *nativeStep) router(i int) {
 }
 
 // MoEDecodeReads adds the weights of experts that a decode step reads more than once. A GEMM of
-// several sequences reads an expert for each group of GroupPairs of its tokens; the first GEMM
-// of up to PairRows sequences reads it for each of its tokens, mostly from the L2 cache.
+// several sequences reads an expert for each group of GroupPairs of its tokens (moe_decode.cu); the first GEMM
+// of 2 to PairRows sequences has a block for each token-expert pair (experts_gate_up of moe.cu), and reads an
+// expert for each of its tokens, mostly from the L2 cache.
 func MoEDecodeReads(k *roofline.Kernel, o *operator.Op, first bool) {
 	s := &o.Shape
 	if s.Tokens <= 1 {

@@ -58,6 +58,9 @@ var heldOutLine = regexp.MustCompile(`(TTFT|TPOT), held out: (\d+) points, media
 // A server of known times is predicted by the calibration that it gave, on points that were
 // held out, and every command takes the file.
 func TestCalibrateServer(t *testing.T) {
+	if testkit.Brief() {
+		t.Skip("a calibration takes 11 s: LLMPROF_TEST_LONG=1 runs it")
+	}
 	file := filepath.Join(t.TempDir(), "mine.toml")
 	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", serve(t, &paced{model: "llama3.2-1b"}), "-g", "h200", "--offline",
 		"--limit", "10s", "--max-batch", "8", "--max-tokens", "2048", "-o", file)

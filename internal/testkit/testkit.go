@@ -20,6 +20,14 @@ func Update() bool { return os.Getenv("UPDATE_GOLDEN") != "" }
 // LLMPROF_TEST_LONG=1 as .ci/run does.
 func Brief() bool { return os.Getenv("LLMPROF_TEST_LONG") == "" }
 
+// Cases is how many of many like cases a test runs: few, or all of them with LLMPROF_TEST_LONG=1.
+func Cases(few, all int) int {
+	if Brief() {
+		return few
+	}
+	return all
+}
+
 // Must ends the test if there is an error.
 func Must(t testing.TB, err error) {
 	t.Helper()

@@ -91,7 +91,9 @@ func (b *builder) ranks() ([]int, error) {
 // sample is the row as a law sees it.
 func (b *builder) sample(r *Row) sample {
 	p := r.Point()
-	return sample{time: r.Median, kernel: p.kernel(b.gpu, b.skinny())}
+	s := sample{time: r.Median, kernel: p.kernel(b.gpu, b.skinny())}
+	engine.SetTile(b.file.Engine, b.gpu, &s.kernel)
+	return s
 }
 
 // hot reports whether the row may have timed the L2 cache instead of the memory: its

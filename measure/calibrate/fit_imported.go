@@ -96,7 +96,7 @@ var importedSections = []importedSection{
 
 // starts has the value from which the fit of each constant without a default begins.
 var starts = map[string]float64{
-	"depth": 2e-10, "exposed": 0.5, "quantize": 2, "row": 1e-9, "tile": 2e-8, "ramp": 500, "chunk": 1e-6, "permute": 4, "expert": 1e-7,
+	"depth": 2e-10, "split": 2e-8, "exposed": 0.5, "tile_empty": 1, "tile_idle": 0.5, "quantize": 2, "row": 1e-9, "tile": 2e-8, "ramp": 500, "chunk": 1e-6, "permute": 4, "expert": 1e-7,
 	"compute": 0.6, "memory": 0.8, "fixed": 1e-5, "share": 0.6,
 }
 
@@ -109,7 +109,7 @@ func (b *builder) imported(s *importedSection) error {
 				samples = append(samples, b.sample(r))
 			}
 		}
-		samples = b.uncached(samples)
+		samples = b.uncached(b.padded(samples), s.what)
 		if len(samples) < folds*least {
 			continue
 		}
@@ -124,19 +124,42 @@ func (b *builder) imported(s *importedSection) error {
 	return nil
 }
 
-// uncached leaves out GEMMs that may have read their weights from the L2 cache. Where none of a
-// table is faster than memory, its weights were cold.
-func (b *builder) uncached(samples []sample) []sample {
+// padded leaves out quantized GEMMs of rows that are no multiple of 8, unless their tiles are known: decode
+// batches are padded to one.
+func (b *builder) padded(samples []sample) []sample {
+	before := len(samples)
+	samples = slices.DeleteFunc(samples, func(s sample) bool {
+		k := &s.kernel
+		return k.Class == roofline.GEMM && k.Scheme.Quantizes() && k.Tile.Rows == 0 && k.Shape.M > 16 && math.Mod(k.Shape.M, 8) != 0
+	})
+	if left := before - len(samples); left > 0 {
+		b.note("products %s of more than 16 rows that are no multiple of 8 left out: %d", samples[0].kernel.Scheme.Help(), left)
+	}
+	return samples
+}
+
+// uncached leaves out GEMMs that may have read their weights from the L2 cache, and decode attention that may have
+// read the KV cache from there. Where none of a table is faster than memory, its buffers were cold.
+func (b *builder) uncached(samples []sample, what string) []sample {
 	memory := func(s *sample) float64 { return float64(s.kernel.Work.Traffic().Over(b.gpu.Bandwidth)) }
-	if !slices.ContainsFunc(samples, func(s sample) bool { return s.kernel.Class == roofline.GEMM && memory(&s) > s.time }) {
+	reads := func(s *sample) unit.Bytes {
+		switch s.kernel.Class {
+		case roofline.GEMM:
+			return s.kernel.Work.Weights
+		case roofline.AttentionDecode, roofline.LatentDecode:
+			return s.kernel.Work.KV
+		}
+		return 0
+	}
+	if !slices.ContainsFunc(samples, func(s sample) bool { return reads(&s) > 0 && memory(&s) > s.time }) {
 		return samples
 	}
 	before, scheme := len(samples), samples[0].kernel.Scheme
 	samples = slices.DeleteFunc(samples, func(s sample) bool {
-		floor := b.peaks.FloorOf(&s.kernel.Work, s.kernel.Format, 1, 1)
-		return s.kernel.Work.Weights < b.gpu.L2 && memory(&s) > float64(floor.Matrix)
+		floor, from := b.peaks.FloorOf(&s.kernel.Work, s.kernel.Format, 1, 1), reads(&s)
+		return from > 0 && from < b.gpu.L2 && memory(&s) > float64(floor.Matrix)
 	})
-	b.note("products %s left out, for their weights may have stayed in the L2 cache: %d", scheme.Help(), before-len(samples))
+	b.note("%s %s left out, for what they read may have stayed in the L2 cache: %d", what, scheme.Help(), before-len(samples))
 	return samples
 }
 
@@ -234,10 +257,21 @@ func (b *builder) standIn(c roofline.Constant) (base roofline.Constant, value fl
 	return base, value
 }
 
-// unfelt reports whether no sample depends on a constant: no kernel quantizes activations
-// in a scheme that leaves them in 16 bits.
+// unfelt reports whether no sample depends on a constant of its section: known tiles alone have rows beyond the last one,
+// libraries split the inputs of GEMMs in 16 bits, and no kernel quantizes activations in a scheme that leaves them in 16 bits.
 func unfelt(key string, samples []sample) bool {
-	return !samples[0].kernel.Scheme.Quantizes() && (key == "quantize" || key == "row")
+	k := &samples[0].kernel
+	switch key {
+	case "tile_empty", "tile_idle":
+		return k.Tile.Rows == 0
+	case "depth":
+		return k.Scheme == roofline.Unquantized
+	case "split":
+		return k.Scheme != roofline.Unquantized
+	case "quantize", "row":
+		return !k.Scheme.Quantizes()
+	}
+	return false
 }
 
 // mostFitted is the largest number of samples that a fit takes, evenly spread over the table.

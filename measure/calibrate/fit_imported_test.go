@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -14,8 +15,9 @@ import (
 
 // truth is what the rows of an invented table follow.
 var truth = map[string]float64{
-	"gemm.compute": 0.72, "gemm.memory": 0.84, "gemm.fixed": 4e-6, "gemm.depth": 3e-10, "gemm.exposed": 0.9,
+	"gemm.compute": 0.72, "gemm.memory": 0.84, "gemm.fixed": 4e-6, "gemm.split": 3e-8, "gemm.exposed": 0.9,
 	"gemm_fp8.compute": 0.61, "gemm_fp8.memory": 0.7, "gemm_fp8.fixed": 6e-6, "gemm_fp8.depth": 5e-10, "gemm_fp8.quantize": 3, "gemm_fp8.row": 2e-9, "gemm_fp8.exposed": 1.6,
+	"gemm_fp8.tile_empty": 2, "gemm_fp8.tile_idle": 0.6,
 	"attention.compute": 0.6, "attention.memory": 0.8, "attention.fixed": 8e-6, "attention.ramp": 500, "attention.tile": 3e-8,
 	"latent_attention.compute": 0.5, "latent_attention.memory": 0.7, "latent_attention.fixed": 1.3e-5, "latent_attention.ramp": 300, "latent_attention.tile": 4e-8,
 	"scan.compute": 0.1, "scan.memory": 0.5, "scan.fixed": 3e-6, "scan.chunk": 1.5e-6,
@@ -39,6 +41,7 @@ func invented(t *testing.T, g *hardware.GPU) (rows []Row) {
 		r := Row{Kind: kind, Shape: s, DType: act, Scheme: scheme, Ranks: ranks}
 		p := r.Point()
 		k := p.kernel(g, 0)
+		engine.SetTile("vllm", g, &k)
 		r.Median = float64(m.Cost(&k).Time)
 		r.Seconds = []float64{r.Median}
 		rows = append(rows, r)
@@ -48,6 +51,7 @@ func invented(t *testing.T, g *hardware.GPU) (rows []Row) {
 			for _, k := range []int{512, 4096, 14336} {
 				add(GEMM, roofline.Unquantized, unit.BF16, Shape{M: tokens, N: n, K: k}, 1)
 				add(GEMM, roofline.FP8, unit.FP8, Shape{M: tokens, N: n, K: k}, 1)
+				add(GEMM, roofline.FP8, unit.FP8, Shape{M: tokens + 1, N: n, K: k}, 1) // begins a tile
 			}
 		}
 		for _, experts := range []int{8, 64, 128, 256} {
@@ -127,9 +131,23 @@ func TestImportedWork(t *testing.T) {
 	}
 }
 
-// TestUncached holds that GEMMs whose weights fit into the L2 cache are left out if a GEMM of their table is faster than
-// memory, and that no GEMM is left out of a table whose weights were cold.
+// TestUncached holds that GEMMs and decode attention that read what fits into the L2 cache are left out if a row of
+// their table is faster than memory, and that no row is left out of a table whose buffers were cold.
 func TestUncached(t *testing.T) {
+	for kind, shapes := range map[Kind][]Shape{
+		GEMM: { // weights of 34 and 235 MB
+			{M: 1, N: 4096, K: 4096}, {M: 8192, N: 4096, K: 4096}, {M: 1, N: 28672, K: 4096}, {M: 8192, N: 28672, K: 4096},
+		},
+		AttentionDecode: { // caches of 17 and 268 MB
+			{Batch: 1, Context: 4096, Heads: 32, KVHeads: 8, HeadDim: 128}, {Batch: 16, Context: 4096, Heads: 32, KVHeads: 8, HeadDim: 128},
+		},
+	} {
+		t.Run(string(kind), func(t *testing.T) { uncached(t, kind, shapes) })
+	}
+}
+
+// uncached expects all shapes but the first to be left of a table that is faster than memory.
+func uncached(t *testing.T, kind Kind, shapes []Shape) {
 	g := board(t, "l40s")
 	peaks, err := g.Peaks()
 	if err != nil {
@@ -137,26 +155,23 @@ func TestUncached(t *testing.T) {
 	}
 	b := &builder{file: &hardware.CalibrationFile{}, gpu: g, peaks: peaks}
 	samples := func(speed float64) (all []sample) {
-		for _, n := range []int{4096, 28672} { // weights of 34 and 235 MB
-			for _, m := range []int{1, 8192} {
-				r := Row{Kind: GEMM, Shape: Shape{M: m, N: n, K: 4096}, DType: unit.BF16, Ranks: 1}
-				s := b.sample(&r)
-				s.time = float64(s.kernel.Work.Traffic().Over(g.Bandwidth)) / speed
-				all = append(all, s)
-			}
+		for _, shape := range shapes {
+			s := b.sample(&Row{Kind: kind, Shape: shape, DType: unit.BF16, Ranks: 1})
+			s.time = float64(s.kernel.Work.Traffic().Over(g.Bandwidth)) / speed
+			all = append(all, s)
 		}
 		return all
 	}
-	if cold := b.uncached(samples(0.8)); len(cold) != 4 || len(b.file.Notes) != 0 {
-		t.Errorf("%d of 4 cold rows are left, notes %q", len(cold), b.file.Notes)
+	if cold := b.uncached(samples(0.8), "rows"); len(cold) != len(shapes) || len(b.file.Notes) != 0 {
+		t.Errorf("%d of %d cold rows are left, notes %q", len(cold), len(shapes), b.file.Notes)
 	}
-	hot := b.uncached(samples(1.5))
-	if len(hot) != 3 || len(b.file.Notes) != 1 {
-		t.Fatalf("%d rows are left, notes %q; want all but the one of 34 MB that is bound by memory, and a note", len(hot), b.file.Notes)
+	hot, want := b.uncached(samples(1.5), "rows"), samples(1.5)[1:]
+	if len(hot) != len(want) || len(b.file.Notes) != 1 {
+		t.Fatalf("%d rows are left, notes %q; want all but the first, and a note", len(hot), b.file.Notes)
 	}
-	for _, s := range hot {
-		if s.kernel.Shape.N == 4096 && s.kernel.Shape.M == 1 {
-			t.Error("weights that fit into the L2 cache are left")
+	for i := range hot {
+		if hot[i].kernel.Shape != want[i].kernel.Shape {
+			t.Errorf("row %+v is left for %+v", hot[i].kernel.Shape, want[i].kernel.Shape)
 		}
 	}
 }

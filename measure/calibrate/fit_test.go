@@ -3,11 +3,11 @@ package calibrate
 import (
 	"math"
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -63,13 +63,10 @@ func products(t *testing.T, truth []float64, noise float64, outliers int, random
 	return all
 }
 
-// brief reports whether fits that take seconds are left to LLMPROF_TEST_LONG=1.
-func brief() bool { return os.Getenv("LLMPROF_TEST_LONG") == "" }
-
 // skipBrief skips a test whose fits take seconds, and whose code others run too.
 func skipBrief(t *testing.T) {
 	t.Helper()
-	if brief() {
+	if testkit.Brief() {
 		t.Skip("the fit takes seconds: LLMPROF_TEST_LONG=1 runs it")
 	}
 }
@@ -81,7 +78,7 @@ func TestFitRecovers(t *testing.T) {
 	start := []float64{0.8, 0.8, 3e-6}
 	e := gemmOfH200(t)
 	runs := 2
-	if !brief() {
+	if !testkit.Brief() {
 		runs = 8
 	}
 	for _, c := range []struct {

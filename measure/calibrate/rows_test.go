@@ -13,6 +13,7 @@ import (
 
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -224,7 +225,7 @@ func synthetic(t *testing.T, engine string, g *hardware.GPU, truth *roofline.Con
 func TestFitOfPower(t *testing.T) {
 	g := board(t, "h200")
 	engines := []string{Transformers, Native}
-	if brief() {
+	if testkit.Brief() {
 		engines = engines[1:]
 	}
 	for _, engine := range engines {
@@ -625,7 +626,7 @@ func TestFitOfEngineKernels(t *testing.T) {
 	}
 	rows := synthetic(t, Native, g, truth, 0.01)
 	recovered(t, g, rows, want)
-	if brief() {
+	if testkit.Brief() {
 		return
 	}
 	rows.Rows = slices.DeleteFunc(rows.Rows, func(r Row) bool { return r.Kind == MixtureDecode && r.Shape.Batch > 1 })

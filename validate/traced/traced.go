@@ -169,7 +169,7 @@ func phase(steps []step, decode bool, q *Question, s *validate.Scorer) (*Phase, 
 		return nil, err
 	}
 	n := namesOf(lines)
-	t := newTally()
+	t := newKernelTimes()
 	for i := range steps {
 		assign(&steps[i], n)
 		t.add(&steps[i], n)
@@ -180,8 +180,8 @@ func phase(steps []step, decode bool, q *Question, s *validate.Scorer) (*Phase, 
 	return p, p.Predict(s)
 }
 
-// A tally sums the kernels of steps by role.
-type tally struct {
+// A kernelTimes is the time of the kernels of steps by role.
+type kernelTimes struct {
 	steps  int
 	order  []string
 	times  map[string][]float64 // seconds in each step
@@ -192,14 +192,14 @@ type tally struct {
 	sum    float64
 }
 
-func newTally() *tally {
-	return &tally{times: map[string][]float64{}, counts: map[string]int{}, other: map[string]*Other{}}
+func newKernelTimes() *kernelTimes {
+	return &kernelTimes{times: map[string][]float64{}, counts: map[string]int{}, other: map[string]*Other{}}
 }
 
 const micro = 1e-6
 
 // add takes a step.
-func (t *tally) add(s *step, n names) {
+func (t *kernelTimes) add(s *step, n names) {
 	t.steps++
 	for i := range s.kernels {
 		k := &s.kernels[i]
@@ -225,7 +225,7 @@ func (t *tally) add(s *step, n names) {
 }
 
 // others takes a kernel of no operator.
-func (t *tally) others(k *kernel) {
+func (t *kernelTimes) others(k *kernel) {
 	name, known := k.role, k.role != ""
 	if !known {
 		name = short(k.Name)
@@ -240,7 +240,7 @@ func (t *tally) others(k *kernel) {
 }
 
 // rows fills in a phase, its operators in the order of the estimate.
-func (t *tally) rows(p *Phase, lines []breakdown.Operator) error {
+func (t *kernelTimes) rows(p *Phase, lines []breakdown.Operator) error {
 	n := float64(t.steps)
 	layers := map[string]int{}
 	var order []string

@@ -235,16 +235,8 @@ func (out *Imported) quantize(t *table, root string) error {
 }
 
 // withoutQuantizing subtracts the time that quantizes activations from products in FP8, which
-// tables have together: engines let the norm or the activation before quantize. It leaves
-// out products of rows that are no multiple of 8: decode batches are padded to one.
+// tables have together: engines let the norm or the activation before quantize.
 func (out *Imported) withoutQuantizing(rows []calibrate.Row) []calibrate.Row {
-	before := len(rows)
-	rows = slices.DeleteFunc(rows, func(r calibrate.Row) bool {
-		return r.Kind == calibrate.GEMM && r.Scheme.Quantizes() && r.Shape.M > 16 && r.Shape.M%8 != 0
-	})
-	if left := before - len(rows); left > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("quantized products of more than 16 rows that are no multiple of 8 left out: %d", left))
-	}
 	taken := 0
 	for i := range rows {
 		r := &rows[i]

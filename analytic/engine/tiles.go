@@ -1,0 +1,47 @@
+package engine
+
+import (
+	"llmprof/analytic"
+	"llmprof/hardware"
+	"llmprof/roofline"
+)
+
+// vllmTile is the tile that vLLM's GEMMs in FP8 by CUTLASS take on Hopper, by the rows and sides of the GEMM
+// (csrc/libtorch_stable/quantization/w8a8/cutlass/c3x/scaled_mm_sm90_fp8_dispatch.cuh of vLLM). Up to 64 rows the
+// operands are swapped, and blocks of a cluster without rows end at once.
+func vllmTile(g *hardware.GPU, k *roofline.Kernel) roofline.Tile {
+	if k.Class != roofline.GEMM || k.Scheme != roofline.FP8 || g.Vendor != nvidia || int(capability(g)) != 9 {
+		return roofline.Tile{}
+	}
+	switch m := k.Shape.M; {
+	case m <= 16, m <= 64 && k.Shape.N <= 1280:
+		return roofline.Tile{Rows: 16, Columns: 64, Blocks: 1}
+	case m <= 64:
+		return roofline.Tile{Rows: 64, Columns: 64, Blocks: 1}
+	case m <= 128:
+		return roofline.Tile{Rows: 128, Columns: 128, Blocks: 2}
+	case m >= 8192 && k.Shape.K >= 6144:
+		return roofline.Tile{Rows: 512, Columns: 128, Blocks: 2}
+	}
+	return roofline.Tile{Rows: 256, Columns: 128, Blocks: 2}
+}
+
+// tile sets the tiles of a part's GEMMs, whose rows are known.
+func (e *graphed) tile(l *analytic.Lowering) {
+	if e.tiles == nil {
+		return
+	}
+	for i := range l.Kernels {
+		k := &l.Kernels[i].Kernel
+		k.Tile = e.tiles(l.GPU, k)
+	}
+}
+
+// SetTile sets the tile that a kernel of an engine has on a GPU, where it is known.
+func SetTile(name string, g *hardware.GPU, k *roofline.Kernel) {
+	if e, err := Parse(name); err == nil {
+		if e, ok := e.(*graphed); ok && e.tiles != nil {
+			k.Tile = e.tiles(g, k)
+		}
+	}
+}
