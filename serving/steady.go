@@ -159,16 +159,13 @@ func (s *Server) Serves(prompt, gen Lengths) error {
 	return nil
 }
 
-// lengthens is how many times longer the step of a prompt takes on the mean over tokens of prompts than on that over prompts.
+// lengthens is the mean of the blocks that prompts hold while they are computed, over those of a whole prompt of mean length: longer ones
+// take longer, and one that takes several steps has its blocks step by step.
 func (f *flow) lengthens() float64 {
-	all := f.fills.sum(1)
-	if all[0] == all[len(all)-1] {
-		return 1
-	}
 	p, sum, weighted := f.piece(0), 0.0, 0.0
-	for _, tokens := range all {
-		time := float64(p.all(tokens).Time)
-		sum, weighted = sum+time, weighted+time*tokens/f.fills.mean
+	for _, tokens := range f.fills.sum(1) {
+		time, steps := float64(p.all(tokens).Time), max(tokens/p.left, 1)
+		sum, weighted = sum+time, weighted+time*tokens/f.fills.mean*(steps+1)/(2*steps)
 	}
 	return weighted / sum
 }
@@ -283,9 +280,7 @@ func (f *flow) wakes(rate float64) moment {
 	m := moment{busy: busy, power: busy*(a.energy+a.furtherEnergy)/time + (1-busy)*float64(f.server.idle()), first: busy*left + own, own: own}
 	if f.steps > 0 { // prompts that came meanwhile are computed beside its first tokens, as those that come later are anyway
 		next := f.piece(1)
-		came, _, _ := next.prompts(rate * own)
-		come, _, _ := next.prompts(rate * float64(next.decode.Time))
-		m.behind = max(came-come, 0) * f.echo(min(max(rate*next.further(rate*own), 0), 0.999))
+		m.behind = max(next.after(rate, own, float64(next.decode.Time)), 0) * f.echo(min(max(rate*next.further(rate*own), 0), 0.999))
 	}
 	return m
 }

@@ -486,6 +486,9 @@ func (x *chain) joins(kind int, lead, m, mean float64) (own, computes, behind fl
 		next, nextLate = next+j.full*(x.full.next-next), nextLate+j.full*(x.full.nextLate-nextLate)
 	}
 	behind = next - mean
+	if x.full != nil && x.full.piece.room < 1 {
+		return own, j.own, x.full.piece.after(x.rate, j.own, mean)
+	}
 	if x.async {
 		after, _ := x.mean(next-nextLate, x.rate*(j.length-j.late+nextLate))
 		behind += after - mean

@@ -390,6 +390,13 @@ func (p *piece) joined(m float64) (mean float64) {
 	return mean
 }
 
+// after is by how much longer than others the steps after a prompt are, for those that came while it was computed.
+func (p *piece) after(rate, own, mean float64) float64 {
+	came, _, _ := p.prompts(rate * own)
+	come, _, _ := p.prompts(rate * mean)
+	return came - come
+}
+
 // further is by how much longer a step takes with one prompt more than came.
 func (p *piece) further(m float64) float64 {
 	mean, _, _ := p.prompts(m)
