@@ -16,8 +16,8 @@ type StepCost struct {
 	Spared Spared
 }
 
-// A Spared is what a step of prompts takes less on a GPU that did nothing for RequestTime before it: the power limit is held
-// over that time too, as it is in the estimate of a request.
+// A Spared is what a step of prompts takes less on a GPU that did nothing before it: the power limit is held over RequestTime too,
+// as it is in the estimate of a request alone.
 type Spared struct {
 	Time   unit.Seconds
 	Energy unit.Joules // below 0: the clocks are higher

@@ -292,7 +292,7 @@ func after(a, b *Cost) Cost {
 	return c
 }
 
-// rested is the cost of a step before which a share of RequestTime passed without work.
+// rested is the cost of a step before which a share of the time passed without work over which the power limit is held.
 func rested(c Cost, share float64) Cost {
 	c.Time -= c.Spared.Time.Times(share)
 	c.Energy -= c.Spared.Energy.Times(share)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"llmprof/analytic/engine"
+	"llmprof/energy"
 	"llmprof/unit"
 )
 
@@ -262,7 +263,8 @@ type first struct{ time, energy, further, furtherEnergy float64 }
 
 // first works out the prompt of a replica without work.
 func (f *flow) first(rate float64) first {
-	one := rested(f.piece(0).extra(1), 1)
+	window := rate * float64(energy.Window)
+	one := rested(f.piece(0).extra(1), (1-math.Exp(-window))/window) // the mean share of the window before an arrival
 	next := f.piece(min(int(math.Ceil(f.steps)), 1))
 	m := rate * float64(one.Time)
 	further, _, energy := next.prompts(m)
