@@ -85,6 +85,8 @@ type chain struct {
 	coming [][]float64 // probability of each kind of step, of some means of prompts that come in a window: after
 	means  []float64   // those means
 	full   *fullSteps  // nil where steps have room for all prompts
+	delay  float64     // of a request by the API server while steps only decode
+	waits  int         // the kind of steps that decode while the first requests after a step of prompts are delayed; 0 for none
 }
 
 // cycle is the cycle of a piece at a rate of prompts.
@@ -187,6 +189,7 @@ func (f *flow) chain(p *piece, rate, mean float64) *chain {
 	} else {
 		x.steps = p.timed(int(m+5*math.Sqrt(m)) + 3)
 	}
+	f.delayed(x, p)
 	n := len(x.steps)
 	rows := matrix(&f.numbers, 4*n+2, n)
 	x.shares, x.next, x.coming, x.leads = rows[:n], rows[n:2*n], rows[2*n:4*n+1], rows[4*n+1]
@@ -338,8 +341,11 @@ func (x *chain) solve(p *piece) *cycle {
 		x.full.among(x)
 	}
 	y.plain = y.kinds[0].share
+	if x.waits > 0 {
+		y.plain += y.kinds[x.waits].share
+	}
 	x.own(y, windows)
-	y.first = (squares/2+leads)/windows + y.own
+	y.first = (squares/2+leads)/windows + y.own + x.late(y, windows)
 	y.decode, y.energy = y.mean/decodes, y.energy/decodes
 	return y
 }
@@ -376,6 +382,9 @@ func (x *chain) spread(before, kind int) float64 {
 // after is the probability of each kind of step after a window in which m prompts come on average. A window depends
 // on the kind before alone, on the kind alone, or on both: the first two are remembered by it, the last until the next.
 func (x *chain) after(before, kind int, length, late, m float64) []float64 {
+	if x.waits > 0 {
+		return x.afterDelay(before, kind, m)
+	}
 	slot := 2 * len(x.steps)
 	switch carried := x.steps[kind].carried; {
 	case carried != nil:
