@@ -1,6 +1,7 @@
 package analytic
 
 import (
+	"llmprof/energy"
 	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -15,6 +16,9 @@ type StepCost struct {
 	Waits  unit.Seconds // part of Time in which the GPU waits for the host's launches
 	Spared Spared
 }
+
+// Window is the time over which a GPU holds its power limit.
+const Window = energy.Window
 
 // A Spared is what a step of prompts takes less on a GPU that did nothing before it: the power limit is held over RequestTime too,
 // as it is in the estimate of a request alone.

@@ -3,8 +3,8 @@ package serving
 import (
 	"math/rand/v2"
 
+	"llmprof/analytic"
 	"llmprof/analytic/engine"
-	"llmprof/energy"
 	"llmprof/unit"
 )
 
@@ -110,7 +110,7 @@ func (r *replica) launch(now, formed unit.Seconds, longest *Cost) {
 // much less the kernels wait for launches.
 func (r *replica) run(now, launch unit.Seconds) {
 	c := &r.cost
-	*c = rested(*c, min(float64((now-r.stopped)/energy.Window), 1))
+	*c = rested(*c, min(float64((now-r.stopped)/analytic.Window), 1))
 	ahead := min(now-launch, c.Waits) // below 0 if the GPU is idle until the host is ready
 	c.Time -= ahead
 	c.Energy -= r.server.idle().For(ahead)

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"llmprof/energy"
+	"llmprof/analytic"
 	"llmprof/unit"
 )
 
@@ -88,7 +88,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	}
 	for i := range decode + prefill {
 		one := &replica{
-			server: s, index: i, front: front, rules: &s.Scheduler, prices: priced, draft: draft, room: r, expect: expectFirst, only: i >= decode, stopped: -energy.Window,
+			server: s, index: i, front: front, rules: &s.Scheduler, prices: priced, draft: draft, room: r, expect: expectFirst, only: i >= decode, stopped: -analytic.Window,
 			pool: newPool(r.blocks, int(float64(s.Offload)/float64(r.each))), random: rand.New(rand.NewPCG(o.Seed, uint64(i)+1)),
 		}
 		if one.only {

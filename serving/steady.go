@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"llmprof/analytic"
 	"llmprof/analytic/engine"
-	"llmprof/energy"
 	"llmprof/unit"
 )
 
@@ -263,7 +263,7 @@ type first struct{ time, energy, further, furtherEnergy float64 }
 
 // first works out the prompt of a replica without work.
 func (f *flow) first(rate float64) first {
-	window := rate * float64(energy.Window)
+	window := rate * float64(analytic.Window)
 	one := rested(f.piece(0).extra(1), (1-math.Exp(-window))/window) // the mean share of the window before an arrival
 	next := f.piece(min(int(math.Ceil(f.steps)), 1))
 	m := rate * float64(one.Time)

@@ -3,7 +3,7 @@ package serving
 import (
 	"math"
 
-	"llmprof/energy"
+	"llmprof/analytic"
 	"llmprof/unit"
 )
 
@@ -114,7 +114,7 @@ func (f *flow) alone(n float64) Cost {
 	low := math.Floor(n)
 	a, b := f.piece(int(low)).with(1), f.piece(min(int(low)+1, f.most)).with(1)
 	if low == 0 {
-		a = rested(a, min(float64(f.server.Predictor.RequestTime()/energy.Window), 1))
+		a = rested(a, min(float64(f.server.Predictor.RequestTime()/analytic.Window), 1))
 	}
 	return toward(&a, &b, n-low)
 }
