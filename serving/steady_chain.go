@@ -184,12 +184,14 @@ func (f *flow) many(p *piece, rate, c float64) *cycle {
 func (f *flow) chain(p *piece, rate, mean float64) *chain {
 	m := rate * mean
 	x := &chain{async: f.server.Scheduler.Async, closed: f.clients, rate: rate, out: f.out(p.n), idle: float64(f.server.idle()), echo: f.echo(min(rate*p.further(m), 0.999))}
-	if p.overflows(m) {
-		x.steps, x.full = p.overflowing(m), &fullSteps{piece: p}
+	x.delay = f.delay(p, (2*few-m)/rate)
+	come := m + rate*x.delay // in a step, those that were on their way among them
+	if p.overflows(come) {
+		x.steps, x.full = p.overflowing(come), &fullSteps{piece: p}
 	} else {
-		x.steps = p.timed(int(m+5*math.Sqrt(m)) + 3)
+		x.steps = p.timed(int(come+5*math.Sqrt(come)) + 3)
 	}
-	f.delayed(x, p)
+	x.wait()
 	n := len(x.steps)
 	rows := matrix(&f.numbers, 4*n+2, n)
 	x.shares, x.next, x.coming, x.leads = rows[:n], rows[n:2*n], rows[2*n:4*n+1], rows[4*n+1]

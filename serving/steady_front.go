@@ -60,20 +60,28 @@ func (t *thread) pass() (time float64) {
 	return time
 }
 
-// delayed adds to a chain how long requests take through the API server while n sequences decode. In that time after a step of prompts no
-// request comes to the engine; those that are on their way when the next step of prompts begins come while it runs, when the server has little to do.
-func (f *flow) delayed(x *chain, p *piece) {
-	if f.front.token == 0 || p.apart || p.table == nil || x.closed {
-		return
+// delay is how long requests take through the API server while n sequences decode, up to a limit; 0 for hardly any time.
+func (f *flow) delay(p *piece, most float64) (mean float64) {
+	if f.front.token == 0 || p.apart || p.table == nil || f.clients {
+		return 0
 	}
 	d := float64(p.decode.Time)
 	t := thread{half: float64(f.front.token) / 2, n: p.n}
 	const probes = 3
 	for i := range probes {
-		x.delay += (t.enters((float64(i)+0.5)*d, d, float64(f.front.intake)) - float64(f.front.intake)) / probes
+		mean += (t.enters((float64(i)+0.5)*d, d, float64(f.front.intake)) - float64(f.front.intake)) / probes
 	}
-	if x.delay < d/10 {
-		x.delay = 0
+	if mean < d/10 {
+		return 0
+	}
+	return min(mean, most)
+}
+
+// wait adds a kind of steps to a chain whose requests are delayed: those that only decode before the first of them comes. In that time after a
+// step of prompts no request comes to the engine; those that are on their way when the next step of prompts begins come while it runs, when
+// the server has little to do.
+func (x *chain) wait() {
+	if x.delay == 0 {
 		return
 	}
 	waits := x.steps[0]
