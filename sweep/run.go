@@ -278,6 +278,16 @@ type worker struct {
 	wrong   error // why that setting cannot be
 	text    *text
 	row     Row // of the point that is answered
+
+	reason, kind string // the last reason that was given, and its kind
+}
+
+// kindOf is the kind of a reason, which most points have in common with the one before.
+func (w *worker) kindOf(reason string) string {
+	if reason != w.reason {
+		w.reason, w.kind = reason, kindOf(reason)
+	}
+	return w.kind
 }
 
 func (w *worker) run(ctx context.Context, jobs <-chan *block) {
@@ -301,7 +311,7 @@ func (w *worker) answer(b *block) {
 		end := min((outer+1)*w.inner, b.to)
 		if w.wrong != nil && !w.options.Keep {
 			reason := w.wrong.Error()
-			b.summary.left(kindOf(reason), reason, end-at)
+			b.summary.left(w.kindOf(reason), reason, end-at)
 			at = end
 			continue
 		}
@@ -340,11 +350,11 @@ func (w *worker) point(b *block, inner uint64) {
 		reason = w.predict(r, inner)
 	}
 	if reason != "" && !w.options.Keep {
-		b.summary.left(kindOf(reason), reason, 1)
+		b.summary.left(w.kindOf(reason), reason, 1)
 		return
 	}
 	if r.Reason = reason; reason != "" {
-		b.summary.left(kindOf(reason), reason, 1)
+		b.summary.left(w.kindOf(reason), reason, 1)
 	}
 	b.summary.Written++
 	if w.options.Format == Parquet || w.options.See != nil {

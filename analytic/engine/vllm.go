@@ -40,13 +40,14 @@ var vllmRuns = analytic.Support{
 }
 
 // vllmConstants sets the constants of vLLM's host, measured on a Xeon with 16 cores. The host's
-// time of a decode step comes from llama3.2-1b, whose kernels take less time than the host.
+// time of a decode step comes from llama3.2-1b, and that of each sequence from llama3.2-3b in FP8 too, whose kernels take less
+// time than the host (experiments/vllm/sequences.py).
 // In traces of prompts a Python call takes as long as five launches; the time of a launch
 // comes from prompts in batches and from llama3.2-1b, which are not scored
 // (experiments/vllm/host.py).
 func vllmConstants(c *roofline.Constants) {
 	setDefault(c, roofline.HostAsync, vllmAsync)
-	setDefault(c, roofline.HostSequence, 10e-6)
+	setDefault(c, roofline.HostSequence, 20e-6)
 	setDefault(c, roofline.HostLaunch, 36e-6)
 	setDefault(c, roofline.HostDispatch, 180e-6)
 	setDefault(c, roofline.HostRequest, vllmRequest)

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -21,11 +23,13 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/page"
+	devtools "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"llmprof/cmd/llmprof/internal/page"
+	"llmprof/internal/testkit"
 	"llmprof/web"
 )
 
@@ -114,7 +118,7 @@ func newTab(t *testing.T, address, own string) *tab {
 			p.complain("console: %s %s", e.Type, e.Args[0].Value)
 		case *runtime.EventExceptionThrown:
 			p.complain("%s", e.ExceptionDetails.Error())
-		case *page.EventJavascriptDialogOpening:
+		case *devtools.EventJavascriptDialogOpening:
 			p.complain("a script ran: %s", e.Message)
 		case *network.EventRequestWillBeSent:
 			if !strings.HasPrefix(e.Request.URL, own) && !strings.HasPrefix(e.Request.URL, "data:") && !strings.HasPrefix(e.Request.URL, "blob:") {
@@ -122,7 +126,7 @@ func newTab(t *testing.T, address, own string) *tab {
 			}
 		}
 	})
-	p.do(t, network.Enable(), runtime.Enable(), page.Enable(), chromedp.Navigate(address))
+	p.do(t, network.Enable(), runtime.Enable(), devtools.Enable(), chromedp.Navigate(address))
 	p.wait(t, `document.querySelector("#verdict .value") && !document.querySelector("#verdict .verdict").textContent.includes("is loading")`)
 	return p
 }
@@ -258,7 +262,7 @@ func (p *tab) agrees(t *testing.T) {
 	args := strings.Fields(p.text(t, "#verdict .command"))[1:]
 	got := try(t, append(args, "--format", "json")...)
 	var document string
-	p.content(t, workerAsked(t, map[string]any{"do": "estimate", "flags": flagsOf(args[1:])})+`.then((a) => a.text)`, &document)
+	p.content(t, workerAsked(t, map[string]any{"do": "json", "flags": flagsOf(args[1:])})+`.then((a) => a.text)`, &document)
 	if !sameFigures(t, document, got.stdout) {
 		t.Errorf("%v: the page and the command line differ: %s", args, firstDifference(document, got.stdout))
 	}
@@ -343,9 +347,10 @@ func TestPageFiguresInBrowser(t *testing.T) {
 	refused, answered, kinds := 0, 0, map[string]int{}
 	for answered < 200 && refused < 600 {
 		flags := randomFlags(r)
-		var got struct{ Text, Error string }
-		p.content(t, workerAsked(t, map[string]any{"do": "estimate", "flags": flags})+`.catch((e) => ({ error: e.message })).then(({ text, error }) => ({ text, error }))`, &got)
-		if !sameAsCommand(t, flags, got.Text, got.Error) {
+		if !sameAsCommand(t, flags, func(do string) (a page.Answer) {
+			p.content(t, workerAsked(t, map[string]any{"do": do, "flags": flags})+`.catch((e) => ({ error: e.message }))`, &a)
+			return a
+		}) {
 			refused++
 			continue
 		}
@@ -509,14 +514,14 @@ func TestPageTakesFiles(t *testing.T) {
 		"sized.json":                        strings.Replace(config, `"hidden_size":2048`, `"hidden_size":9223372036854775807`, 1),
 		"cut.json":                          `{"schema": "llmprof.measure/v1", "times": [1, 2`,
 		"wrong.json":                        `{"schema": "llmprof.measure/v1", "model": [1], "workload": "x", "ttft_s": -1}`,
-		"header.gguf":                       "GGUF\x03\x00\x00\x00" + count(0) + count(2),
-		"key.gguf":                          "GGUF\x03\x00\x00\x00" + count(0) + count(1) + count(1<<62),
+		"header.gguf":                       "GGUF\x03\x00\x00\x00" + bytesOf(0) + bytesOf(2),
+		"key.gguf":                          "GGUF\x03\x00\x00\x00" + bytesOf(0) + bytesOf(1) + bytesOf(1<<62),
 		"huge.json":                         strings.Replace(config, `"num_hidden_layers":16`, `"num_hidden_layers":1e300`, 1),
 		"many.json":                         strings.Replace(config, `"num_hidden_layers":16`, `"num_hidden_layers":2000000000`, 1),
 		"no.json":                           `{"schema": "llmprof.measure/v1"}`,
 		"not.json":                          "\x00\xff",
 		"counts.gguf":                       "GGUF\x03\x00\x00\x00" + strings.Repeat("\xff\xff\xff\xff\xff\xff\xff\x3f", 2),
-		"nested.gguf":                       "GGUF\x03\x00\x00\x00" + count(0) + count(1) + count(1) + "a\x09\x00\x00\x00" + strings.Repeat("\x09\x00\x00\x00"+count(1), 100000),
+		"nested.gguf":                       "GGUF\x03\x00\x00\x00" + bytesOf(0) + bytesOf(1) + bytesOf(1) + "a\x09\x00\x00\x00" + strings.Repeat("\x09\x00\x00\x00"+bytesOf(1), 100000),
 		"marked.toml":                       `name = "<img src=x onerror=alert(3)>"` + "\ngpu = \"<script>alert(4)</script>\"",
 		"values.json":                       strings.Replace(config, `"llama"`, `"llama",`+strings.Repeat(`"<b>":[0],`, 100000)+`"x":0`, 1),
 		"weights.gguf":                      "GGUF\x03\x00\x00\x00" + strings.Repeat("\xff", 64),
@@ -531,8 +536,33 @@ func TestPageTakesFiles(t *testing.T) {
 	p.quiet(t)
 }
 
-// count is a number of eight bytes as GGUF has it.
-func count(n uint64) string { return string(binary.LittleEndian.AppendUint64(nil, n)) }
+// The header of a GGUF is a model with the figures that the command line has for the file.
+func TestPageTakesGGUF(t *testing.T) {
+	packed, err := os.Open("../../models/testdata/gguf/tiny-llama.q4_k_m.gguf.gz")
+	testkit.Must(t, err)
+	defer packed.Close()
+	unpacked, err := gzip.NewReader(packed)
+	testkit.Must(t, err)
+	text, err := io.ReadAll(unpacked)
+	testkit.Must(t, err)
+	sizes, err := os.ReadFile("../../models/testdata/gguf/sizes.json")
+	testkit.Must(t, err)
+	var size map[string]int
+	testkit.Must(t, json.Unmarshal(sizes, &size))
+	weights := size["tiny-llama.q4_k_m"] - len(text) // bytes, which nobody reads
+	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
+	p.wait(t, settled)
+	p.eval(t, fmt.Sprintf(`(() => { const d = new DataTransfer(); d.items.add(new File([Uint8Array.from(atob(%q), (c) => c.charCodeAt(0)), new Uint8Array(%d)], "some.gguf"));
+		document.body.dispatchEvent(new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer: d })); return 0; })()`, base64.StdEncoding.EncodeToString(text), weights), nil)
+	p.wait(t, `document.querySelector("#verdict .command").textContent.includes("--model ./some.gguf") && document.querySelector("#verdict .verdict").textContent.includes("Fits")`)
+	t.Chdir(t.TempDir())
+	testkit.Must(t, os.WriteFile("some.gguf", append(text, make([]byte, weights)...), 0o600))
+	p.agrees(t)
+	p.quiet(t)
+}
+
+// bytesOf is a number of eight bytes as GGUF has it.
+func bytesOf(n uint64) string { return string(binary.LittleEndian.AppendUint64(nil, n)) }
 
 // A result whose names are markup is drawn as text.
 func TestPageTakesMarkedResult(t *testing.T) {
@@ -601,7 +631,7 @@ func TestPageEndsWorkers(t *testing.T) {
 		const slow = await c.ask("slow", { do: "sweep", flags: { model: "deepseek-v3", gpu: "h200,h100,b200,mi300x", tp: "8", batch: "1..1000" } }).catch((e) => e.message);
 		c.limit = 20000;
 		const next = await c.ask("next", { do: "estimate", flags });
-		return [String(slow), next.text.slice(0, 40)];
+		return [String(slow), next.data.figures.schema];
 	})()`, &said)
 	if len(said) != 2 || !strings.Contains(said[0], "no answer within") || !strings.Contains(said[1], "llmprof.estimate") {
 		t.Errorf("said %q", said)
@@ -620,7 +650,7 @@ func TestPageReplacesWorkers(t *testing.T) {
 		const after = await c.ask("after", { do: "estimate", flags });
 		const failed = await c.ask("failed", { do: 1n }).catch((e) => e.message);
 		const next = await c.ask("next", { do: "estimate", flags });
-		return [gone, after.text.slice(0, 40), failed, next.text.slice(0, 40)];
+		return [gone, after.data.figures.schema, failed, next.data.figures.schema];
 	})()`, &said)
 	for i, want := range []string{"gone.json", "llmprof.estimate", "BigInt", "llmprof.estimate"} {
 		if i >= len(said) || !strings.Contains(said[i], want) {

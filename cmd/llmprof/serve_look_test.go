@@ -19,7 +19,20 @@ func (p *tab) wide(t *testing.T, width int64) {
 	p.do(t, emulation.SetDeviceMetricsOverride(width, 1000, 1, false), chromedp.Sleep(700*time.Millisecond))
 }
 
-// No text of a chart lies over another one, or outside of the chart.
+// crossed is a script that finds labels which a line of their chart goes through.
+const crossed = `["roofline", "pareto"].flatMap((id) => [...document.querySelectorAll("#" + id + " .chart svg")].flatMap((svg) => {
+	const labels = [...svg.querySelectorAll("[data-mark=label] text")].map((e) => [e.textContent, e.getBoundingClientRect()]), found = new Set();
+	for (const path of svg.querySelectorAll("[data-mark=line] path, [data-mark=link] path")) {
+		const to = path.getScreenCTM();
+		for (let at = 0; at <= path.getTotalLength(); at += 2) {
+			const p = path.getPointAtLength(at).matrixTransform(to);
+			for (const [text, b] of labels) if (p.x > b.left + 1 && p.x < b.right - 1 && p.y > b.top + 2 && p.y < b.bottom - 2) found.add(id + ": a line goes through " + text);
+		}
+	}
+	return [...found];
+}))`
+
+// No text of a chart lies over another one or over a line, or outside of the chart.
 func TestPageLabelsApart(t *testing.T) {
 	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16", &serveOrder{})
 	p.wait(t, settled+` && llmprofTimes.answered.cards && llmprofTimes.answered.rate`)
@@ -41,7 +54,9 @@ func TestPageLabelsApart(t *testing.T) {
 				});
 				return found;
 			}))`, &wrong)
-			for _, w := range wrong {
+			var through []string
+			p.eval(t, crossed, &through)
+			for _, w := range append(wrong, through...) {
 				t.Errorf("%s at %d px: %s", link, width, w)
 			}
 		}
@@ -50,6 +65,35 @@ func TestPageLabelsApart(t *testing.T) {
 	p.eval(t, `document.querySelectorAll("#roofline [data-mark=label] text, #pareto [data-mark=label] text").length`, &labels)
 	if labels < 6 {
 		t.Errorf("%d labels in both charts: too few say something", labels)
+	}
+	p.quiet(t)
+}
+
+// On a phone the verdict is in the window from the first view on, whatever is scrolled to, and all views get their answers
+// where those of the load are in the window at once.
+func TestPageOnAPhone(t *testing.T) {
+	p := browse(t, "#model=llama3.1-8b&gpu=l4-24gb&weights=fp8&view.load=rate&rate=2&target.tpot=5", &serveOrder{})
+	for _, height := range []int64{4200, 844} {
+		p.do(t, emulation.SetDeviceMetricsOverride(390, height, 1, true), chromedp.Reload())
+		p.wait(t, `["estimate", "load", "batch", "rate", "cards", "gpus"].every((kind) => llmprofTimes.answered[kind])`)
+	}
+	tpot := strings.TrimSuffix(p.text(t, "#under .tile:nth-child(2) .value"), " mean")
+	for _, to := range []int{0, 700, 3000} {
+		p.eval(t, fmt.Sprintf(`scrollTo(0, %d); 0`, to), nil)
+		p.do(t, chromedp.Sleep(300*time.Millisecond))
+		var brief struct {
+			Text        string
+			Top, Bottom float64
+		}
+		p.eval(t, `(() => { const b = document.querySelector(".brief"), r = b.getBoundingClientRect(); return { text: b.innerText, top: r.top, bottom: r.bottom }; })()`, &brief)
+		if !strings.Contains(brief.Text, "misses the target") || !strings.Contains(brief.Text, "TPOT "+tpot) || brief.Top < 0 || brief.Bottom > 200 {
+			t.Errorf("scrolled to %d, the verdict in short is %+v", to, brief)
+		}
+	}
+	p.wide(t, 1280)
+	var shown float64
+	if p.eval(t, `document.querySelector(".brief").getBoundingClientRect().height`, &shown); shown > 0 {
+		t.Error("a wide window has the verdict twice")
 	}
 	p.quiet(t)
 }

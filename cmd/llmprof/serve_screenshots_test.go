@@ -24,7 +24,7 @@ func TestScreenshots(t *testing.T) {
 		{"page-390.png", "#model=llama3.1-8b&gpu=l4-24gb&weights=fp8", 390, 1500, false},
 	} {
 		p := browse(t, shot.link, &serveOrder{})
-		p.do(t, chromedp.EmulateViewport(shot.width, shot.height))
+		p.do(t, chromedp.EmulateViewport(shot.width, shot.height), chromedp.Reload())
 		p.wait(t, settled)
 		if shot.deployments {
 			p.click(t, "Search")

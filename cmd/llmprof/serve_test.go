@@ -12,47 +12,73 @@ import (
 	"testing"
 
 	"llmprof/cmd/llmprof/internal/page"
+	"llmprof/internal/testkit"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// sameAsCommand holds what a page says to what the command line says to the same flags.
-func sameAsCommand(t *testing.T, flags map[string]string, text, refused string) (answered bool) {
+// sameAsCommand holds what a page says to what the command line says to the same flags: its JSON, and the figures
+// that its views show.
+func sameAsCommand(t *testing.T, flags map[string]string, answer func(do string) page.Answer) (answered bool) {
 	t.Helper()
 	args := []string{"estimate", "--format", "json"}
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		args = append(args, "--"+name, flags[name])
 	}
-	got := try(t, args...)
-	switch {
-	case refused != "" && got.stdout != "":
-		t.Errorf("%v: the page refuses what the command line answers: %s", flags, refused)
-	case refused == "" && !sameFigures(t, text, got.stdout):
-		t.Errorf("%v: the page and the command line differ: %s; %s", flags, firstDifference(text, got.stdout), got.stderr)
+	got, said := try(t, args...), answer("json")
+	if said.Error != "" {
+		if got.stdout != "" {
+			t.Errorf("%v: the page refuses what the command line answers: %s", flags, said.Error)
+		}
+		return false
 	}
-	return refused == ""
+	if !sameFigures(t, said.Text, got.stdout) {
+		t.Errorf("%v: the page and the command line differ: %s; %s", flags, firstDifference(said.Text, got.stdout), got.stderr)
+	}
+	if shown := shownFigures(t, flags, answer); !sameFigures(t, shown, without(t, got.stdout, "sensitivity")) {
+		t.Errorf("%v: the views show %s, the command line says %s", flags, shown, got.stdout)
+	}
+	return true
+}
+
+// shownFigures are those that the views show, as the command line writes them.
+func shownFigures(t *testing.T, flags map[string]string, answer func(do string) page.Answer) string {
+	t.Helper()
+	figures := answer("estimate").Data.(map[string]any)["figures"].(map[string]any)
+	if flags["rate"] != "" || flags["concurrency"] != "" {
+		figures["load"] = answer("under").Data.(map[string]any)["load"]
+	}
+	text, err := json.Marshal(figures)
+	testkit.Must(t, err)
+	return without(t, string(text), "sensitivity")
+}
+
+// without is a JSON object without one of its members.
+func without(t *testing.T, text, name string) string {
+	t.Helper()
+	var all map[string]any
+	testkit.Must(t, json.Unmarshal([]byte(text), &all))
+	delete(all, name)
+	rest, err := json.Marshal(all)
+	testkit.Must(t, err)
+	return string(rest)
 }
 
 // The page's answers are those of the command line to the last digit.
 func TestPageFigures(t *testing.T) {
 	p, err := page.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := rand.New(rand.NewPCG(25, 25))
 	answered := 0
 	for range 40 {
 		flags := randomFlags(r)
-		request, err := json.Marshal(page.Request{Do: "estimate", Flags: flags})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var a page.Answer
-		if err := json.Unmarshal(p.Handle(t.Context(), request), &a); err != nil {
-			t.Fatal(err)
-		}
-		if sameAsCommand(t, flags, a.Text, a.Error) {
+		if sameAsCommand(t, flags, func(do string) (a page.Answer) {
+			request, err := json.Marshal(page.Request{Do: do, Flags: flags})
+			testkit.Must(t, err)
+			testkit.Must(t, json.Unmarshal(p.Handle(t.Context(), request), &a))
+			return a
+		}) {
 			answered++
 		}
 	}
@@ -146,5 +172,25 @@ func TestServeWithoutProgram(t *testing.T) {
 	}
 	if got := try(t, "serve"); got.code != 1 || !strings.Contains(got.stderr, "make web") {
 		t.Errorf("exit %d: %s", got.code, got.stderr)
+	}
+}
+
+// Numbers are read as the command line reads them, and what is none is refused in its words.
+func TestPageReadsNumbers(t *testing.T) {
+	p, err := page.New()
+	testkit.Must(t, err)
+	answer := func(prompt string) (a page.Answer) {
+		request, err := json.Marshal(page.Request{Do: "json", Flags: map[string]string{"model": "llama3.1-8b", "gpu": "h100", "prompt-len": prompt}})
+		testkit.Must(t, err)
+		testkit.Must(t, json.Unmarshal(p.Handle(t.Context(), request), &a))
+		return a
+	}
+	if a := answer("2e3"); a.Text == "" || a.Text != answer("2000").Text {
+		t.Errorf("2e3 is not 2000: %s", a.Error)
+	}
+	for prompt, want := range map[string]string{"1e12": "at most 2147483647", "2.5": "want a whole number, as 3", "many": "want a whole number, as 512", "0": "prompt length"} {
+		if a := answer(prompt); !strings.Contains(a.Error, want) || strings.Contains(a.Error, "strconv") {
+			t.Errorf("a prompt of %s tokens: %q, want %q", prompt, a.Error, want)
+		}
 	}
 }

@@ -78,12 +78,12 @@ func machineLoad() string {
 	return load
 }
 
-// A taken is what changes of a control take: milliseconds until the views in the window, and until all views, are
-// painted for the last time, and the most processor time by kind of thread. Controls are drawn again for choices that
-// become grey, which nobody sees before a list is opened.
+// A taken is what changes of a control take: milliseconds until the views in the window but that of all cards, until that
+// one, and until all views are painted for the last time, and the most processor time by kind of thread. Controls are drawn
+// again for choices that become grey, which nobody sees before a list is opened.
 type taken struct {
-	seen, all []float64
-	cost      map[string]time.Duration
+	seen, cards, all []float64
+	cost             map[string]time.Duration
 }
 
 // changed makes one change, waits until nothing more follows, and enters what it took.
@@ -93,15 +93,18 @@ func (p *tab) changed(t *testing.T, id, value string, k *taken) {
 	p.eval(t, `llmprofTimes.drawn = {}; 0`, nil)
 	p.set(t, id, value)
 	p.rest(t)
-	var last struct{ Seen, All float64 }
-	p.eval(t, `(() => { const last = { seen: 0, all: 0 };
+	var last struct{ Seen, Cards, All float64 }
+	p.eval(t, `(() => { const last = { seen: 0, cards: 0, all: 0 };
 		for (const [id, all] of Object.entries(llmprofTimes.drawn)) {
 			const box = (document.getElementById(id) ?? document.querySelector("aside")).getBoundingClientRect(), most = Math.max(...all);
 			last.all = Math.max(last.all, most);
-			if (id !== "controls" && box.bottom > 0 && box.top < innerHeight) last.seen = Math.max(last.seen, most);
+			const kind = id === "pareto" ? "cards" : "seen";
+			if (id !== "controls" && box.bottom > 0 && box.top < innerHeight) last[kind] = Math.max(last[kind], most);
 		}
 		return last; })()`, &last)
-	k.seen, k.all = append(k.seen, last.Seen), append(k.all, last.All)
+	if k.seen, k.all = append(k.seen, last.Seen), append(k.all, last.All); last.Cards > 0 {
+		k.cards = append(k.cards, last.Cards)
+	}
 	for kind, now := range p.spent(t) {
 		k.cost[kind] = max(k.cost[kind], now-before[kind])
 	}
@@ -148,10 +151,10 @@ func TestPageTimes(t *testing.T) {
 		}
 	}
 	t.Logf("load %s; milliseconds (median, most) until a change is painted", machineLoad())
-	t.Logf("%-24s %-16s %-16s processor time at most: page, workers, beside them", "control", "in the window", "all views")
+	t.Logf("%-24s %-16s %-16s %-16s processor time at most: page, workers, beside them", "control", "in the window", "all cards in it", "all views")
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		k := all[id]
-		t.Logf("%-24s %-16s %-16s %d, %d, %d ms", id, told(k.seen), told(k.all), k.cost["main"].Milliseconds(), k.cost["workers"].Milliseconds(), k.cost["pool"].Milliseconds())
+		t.Logf("%-24s %-16s %-16s %-16s %d, %d, %d ms", id, told(k.seen), told(k.cards), told(k.all), k.cost["main"].Milliseconds(), k.cost["workers"].Milliseconds(), k.cost["pool"].Milliseconds())
 	}
 	for _, view := range []string{"memory", "roofline", "operators", "graph", "latency", "rates", "pareto", "accuracy", "plan"} {
 		p.scrolled(t, view)

@@ -16,6 +16,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/input"
 	"llmprof/sweep"
 	"llmprof/unit"
@@ -135,7 +136,7 @@ func (a *app) runSweep(ctx context.Context, o *gridOrder) (err error) {
 	if options.Shard, err = o.mine(a); err != nil {
 		return err
 	}
-	g, err := ask.NewGrid(o.flags.Changed, func(flag string) string { return *o.lists[flag] }, cli.ParseCount)
+	g, err := ask.NewGrid(o.flags.Changed, func(flag string) string { return *o.lists[flag] }, count.Parse)
 	if err != nil {
 		return err
 	}

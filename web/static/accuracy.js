@@ -1,5 +1,5 @@
 // What was measured of the engine and the card, beside what is predicted.
-import { h, htm } from "./libraries.js";
+import { h, htm, useMemo } from "./libraries.js";
 import * as charts from "./charts.js";
 import { kept } from "./kept.js";
 import { Chart, Panel } from "./panel.js";
@@ -20,7 +20,8 @@ function behind(accuracy, doc) {
 const Badge = ({ of }) => of.text && html`<span class=${`badge ${of.measured || of.any ? "" : "no"}`}>${of.measured ? "constants measured on this card" : "constants are defaults of its generation"}</span>`;
 
 export const Accuracy = kept(function Accuracy({ accuracy, doc, old, own, here: machine, openResult, measuring }) {
-  const engine = doc?.engine, now = behind(accuracy, doc), was = old && behind(accuracy, old), w = doc?.workload;
+  const engine = doc?.engine, w = doc?.workload;
+  const now = useMemo(() => behind(accuracy, doc), [accuracy, engine, doc?.gpu.key, doc?.calibration.source]), was = useMemo(() => old && behind(accuracy, old), [accuracy, old]);
   const order = doc && { model: doc.model.name, engine: doc.engine, tp: doc.parallelism.tp, batch: w.batch, prompt: w.prompt_len, gen: w.gen_len };
   const alone = was && (old.engine !== engine || old.gpu.key !== doc?.gpu.key);
   return html`<${Panel} id="accuracy" title="Accuracy" about=${html`<${Badge} of=${now} /><span class="line">${doc ? now.text : "Nothing is predicted yet"}${own.length ? `. ${own.length} figures of your files: ${error(own.filter((o) => o.predicted > 0))}` : "."} Of those that a constant was fitted on, none is scored.</span>`}>

@@ -4,8 +4,9 @@ import { FIRST, asked, changed, command, read, write } from "./state.js";
 import { addFile, program } from "./client.js";
 import { clients, second, useFigures } from "./figures.js";
 import { begins } from "./order.js";
+import { kept } from "./kept.js";
 import { Controls } from "./controls.js";
-import { Verdict } from "./verdict.js";
+import { Brief, Verdict } from "./verdict.js";
 import { Compare } from "./compare.js";
 import { Memory } from "./memory.js";
 import { GraphView, Operators, Roofline } from "./operators.js";
@@ -75,19 +76,26 @@ function readLink(tell) {
 // useLink keeps the address and the state the same: a change is an entry of the browser's history, and
 // those that follow at once, as of a slider, are one with it.
 function useLink(state, setState, setNote) {
-  const latest = useRef(state), last = useRef(-PAUSE), moved = useRef(true);
+  const latest = useRef(state), last = useRef(-PAUSE), moved = useRef(true), waits = useRef(false), shown = useRef(location.hash);
   latest.current = state;
-  useLayoutEffect(() => {
-    const link = write(state), now = performance.now();
+  const put = () => {
+    waits.current = false;
+    if (location.hash !== shown.current) return; // it was changed meanwhile, of which the event comes
+    const link = write(latest.current), now = performance.now();
     if (link !== location.hash) {
       if (moved.current || now - last.current < PAUSE) history.replaceState(null, "", link);
       else history.pushState(null, "", link);
       last.current = now;
+      shown.current = location.hash;
     }
     moved.current = false;
+  };
+  useLayoutEffect(() => { // while the worker computes, for the browser takes milliseconds
+    if (!waits.current) { waits.current = true; setTimeout(put); }
   }, [state]);
   useEffect(() => {
     const came = () => {
+      shown.current = location.hash;
       if (location.hash === write(latest.current)) return;
       begins();
       moved.current = true;
@@ -142,22 +150,24 @@ function App() {
     return () => { removeEventListener("dragover", over); removeEventListener("dragleave", out); removeEventListener("drop", drop); };
   }, []);
   const { flags, targets, view: { phase, load }, pin } = state;
-  const view = { state, set, targets, phase, load, pin, catalog, accuracy, here, own, utilization: shareOf(figures.doc), op, setOp, hover, setHover, take, note, setNote, openResult, measuring, ...figures };
-  return html`<${Head} ...${view} />
+  const all = { state, set, targets, phase, load, pin, catalog, accuracy, here, own, utilization: shareOf(figures.doc), op, setOp, hover, setHover, take, note, setNote, openResult, measuring, ...figures,
+    model: flags.model, batch: flags.batch ?? "1", rate: figures.flags.rate, clients: figures.flags.concurrency, prompt: flags["prompt-len"], gen: flags["gen-len"], engine: flags.engine };
+  return html`<${Head} all=${all} />
+    <${Brief} all=${all} />
     <div class="layout">
-      <${Controls} ...${view} />
+      <${Controls} all=${all} />
       <main class=${figures.error ? "failed" : ""}>
-        <${Verdict} ...${view} />
-        <${Compare} ...${view} />
-        <${Memory} ...${view} />
-        <${Roofline} ...${view} />
-        <${Operators} ...${view} />
-        <${GraphView} ...${view} />
-        <${Latency} ...${view} batch=${flags.batch ?? "1"} />
-        <${Rates} ...${view} rate=${load === "rate" ? figures.flags.rate : null} />
-        <${Pareto} ...${view} />
-        <${Accuracy} ...${view} />
-        <${Plan} ...${view} model=${flags.model} prompt=${flags["prompt-len"]} gen=${flags["gen-len"]} engine=${flags.engine} rate=${figures.flags.rate} clients=${figures.flags.concurrency} />
+        <${Verdict} all=${all} />
+        <${Compare} all=${all} />
+        <${Memory} all=${all} />
+        <${Roofline} all=${all} />
+        <${Operators} all=${all} />
+        <${GraphView} all=${all} />
+        <${Latency} all=${all} />
+        <${Rates} all=${all} />
+        <${Pareto} all=${all} />
+        <${Accuracy} all=${all} />
+        <${Plan} all=${all} />
       </main>
     </div>
     <footer>
@@ -165,18 +175,20 @@ function App() {
     </footer>`;
 }
 
-function Head({ state, set, flags, error, noState, doc, setNote, note }) {
+const darkness = matchMedia("(prefers-color-scheme: dark)");
+
+const Head = kept(function Head({ state, set, flags, error, noState, doc, setNote, note }) {
   const none = !doc || error || noState;
   const copy = (what, value) => navigator.clipboard.writeText(value).then(() => setNote(`${what} copied.`), () => setNote(value));
   const file = (ask, name, type) => second.ask(name, { do: ask, flags, again: state.again }).then((a) => a && save(name, a.text, type), (e) => setNote(e.message));
-  const dark = state.view.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  const dark = state.view.theme ?? (darkness.matches ? "dark" : "light");
   return html`<header>
     <button type="button" class="skip" onClick=${() => document.getElementById("verdict").focus()}>To the verdict</button>
     <h1>llmprof <small>what LLM inference costs on a GPU</small></h1>
     <div class="row">
       <button type="button" onClick=${() => copy("Command", command(flags))} title=${command(flags)}>Copy CLI command</button>
       <button type="button" onClick=${() => copy("Link", location.href.split("#")[0] + write(state))}>Copy link</button>
-      <button type="button" disabled=${none} onClick=${() => file("estimate", "estimate.json", "application/json")}>JSON</button>
+      <button type="button" disabled=${none} onClick=${() => file("json", "estimate.json", "application/json")}>JSON</button>
       <button type="button" disabled=${none} onClick=${() => file("csv", "estimate.csv", "text/csv")}>CSV</button>
       ${state.pin
         ? html`<button type="button" class="on" onClick=${() => set((s) => { s.pin = null; })}>Unpin A</button>`
@@ -186,7 +198,7 @@ function Head({ state, set, flags, error, noState, doc, setNote, note }) {
     </div>
     <div class="notes" role="status"><p key=${note} class="note" title=${note}>${note}</p></div>
   </header>`;
-}
+}, null, "state", "flags", "error", "noState", "doc", "note");
 
 const root = document.getElementById("app");
 root.replaceChildren();

@@ -69,9 +69,21 @@ const TO_RIGHT = [[1, 0], [1, 1], [1, -1], [0, 1]];
 // ABOVE are the places to the left of a line that rises, and above it.
 const ABOVE = [[-1, -1], [-1, 0], [0, -1]];
 
-// placed finds room for labels, the first ones first: within the frame, over no other label, and where
+// crosses reports whether a line between two points goes through a box.
+function crosses([a, b], box) {
+  let from = 0, to = 1;
+  for (const [p, d, low, high] of [[a.x, b.x - a.x, box.x1, box.x2], [a.y, b.y - a.y, box.y1, box.y2]]) {
+    if (d === 0) { if (p <= low || p >= high) return false; continue; }
+    const s = (low - p) / d, t = (high - p) / d;
+    from = Math.max(from, Math.min(s, t));
+    to = Math.min(to, Math.max(s, t));
+  }
+  return from < to;
+}
+
+// placed finds room for labels, the first ones first: within the frame, over no other label and no line, and where
 // there is a choice over few of the marks. Those without room are left out.
-export function placed(labels, marks, frame) {
+export function placed(labels, marks, lines, frame) {
   const taken = [], all = [];
   const over = (a, b) => a.x1 < b.x2 && b.x1 < a.x2 && a.y1 < b.y2 && b.y1 < a.y2;
   for (const l of labels) {
@@ -81,7 +93,7 @@ export function placed(labels, marks, frame) {
       for (const [dx, dy] of l.around ?? AROUND) {
         const reach = (l.r ?? 4) + far, cx = l.x + dx * (reach + w / 2), cy = l.y + dy * (reach + TALL / 2);
         const box = { x1: cx - w / 2, x2: cx + w / 2, y1: cy - TALL / 2, y2: cy + TALL / 2 };
-        if (box.x1 < frame.x1 || box.x2 > frame.x2 || box.y1 < frame.y1 || box.y2 > frame.y2 || taken.some((t) => over(t, box))) continue;
+        if (box.x1 < frame.x1 || box.x2 > frame.x2 || box.y1 < frame.y1 || box.y2 > frame.y2 || taken.some((t) => over(t, box)) || lines.some((l) => crosses(l, box))) continue;
         const hidden = marks.filter((m) => over(box, { x1: m.x - m.r, x2: m.x + m.r, y1: m.y - m.r, y2: m.y + m.r })).length + far / 100;
         if (!best || hidden < best.hidden) best = { hidden, cx, cy, box };
       }
@@ -99,10 +111,10 @@ function element(name, attributes, text) {
   return e;
 }
 
-// write draws labels on a figure where they have room.
-function write(figure, labels, marks, width, height) {
+// write draws labels on a figure where they have room, beside its lines.
+function write(figure, labels, marks, lines, width, height) {
   const frame = { x1: 63, x2: width - 2, y1: 20, y2: height - 38 }, g = element("g", { "data-mark": "label", fill: "var(--ink)", stroke: "var(--paper)", "stroke-width": 3, "paint-order": "stroke", "text-anchor": "middle", "pointer-events": "none" });
-  for (const l of placed(labels, marks, frame)) g.append(element("text", { x: l.cx.toFixed(1), y: (l.cy + 4).toFixed(1) }, l.text));
+  for (const l of placed(labels, marks, lines, frame)) g.append(element("text", { x: l.cx.toFixed(1), y: (l.cy + 4).toFixed(1) }, l.text));
   figure.append(g);
 }
 
@@ -118,8 +130,8 @@ export function marked(figure, signs) {
   figure.append(g);
 }
 
-// along are points of a line between its corners, which labels keep away from.
-const along = (corners) => corners.slice(1).flatMap((b, i) => Array.from({ length: 12 }, (_, n) => ({ x: corners[i].x + ((b.x - corners[i].x) * n) / 12, y: corners[i].y + ((b.y - corners[i].y) * n) / 12, r: 2 })));
+// between are the lines from corner to corner.
+const between = (corners) => corners.slice(1).map((b, i) => [corners[i], b]);
 
 // roofline draws the operators of a phase under the roofs of the GPU, one for each number format.
 export function roofline({ ops, words, roofs, bandwidth, pinned, width, height, seen, chosen }) {
@@ -146,13 +158,13 @@ export function roofline({ ops, words, roofs, bandwidth, pinned, width, height, 
     ],
   }));
   const at = (v) => ({ x: figure.scale("x").apply(v.x), y: figure.scale("y").apply(v.y), r: figure.scale("r").apply(v.share ?? 0) });
-  const marks = [...dots.map(at), ...along(roof.map(at)), ...lower.flatMap((r) => along([at(r), at({ x: r.end, y: r.y })]))], shares = [...dots].sort((a, b) => b.share - a.share).filter((o) => o.share >= 0.01);
+  const lines = [...between(roof.map(at)), ...lower.map((r) => [at(r), at({ x: r.end, y: r.y })])], shares = [...dots].sort((a, b) => b.share - a.share).filter((o) => o.share >= 0.01);
   figure.points = dots;
   write(figure, [
     ...[{ format: roofs[0].format, x: ridge, y: peak }, ...lower].map((r) => ({ ...at({ x: xs[1], y: r.y }), r: 0, text: `${si(r.y, width < 500 ? "" : "FLOP/s")} ${r.format}`, around: r.y === peak ? [[-1, -1]] : [[-1, 1], [-1, -1]] })),
     { ...at({ x: Math.sqrt(low * ridge), y: Math.sqrt(low * ridge) * bandwidth }), r: 0, text: si(bandwidth, "B/s"), around: ABOVE },
     ...shares.map((o) => ({ ...at(o), text: o.name })),
-  ], marks, width, height);
+  ], dots.map(at), lines, width, height);
   return watched(figure, (o) => seen(o?.key ?? null), (o) => chosen(o.key));
 }
 
@@ -237,7 +249,7 @@ export function pareto({ rows, pinned, priced, width, height, chosen }) {
   if (points.length) {
     const at = (p) => ({ x: figure.scale("x").apply(p.user), y: figure.scale("y").apply(p[y]), r: 5 });
     const named = front.filter((p, i) => front.findIndex((q) => short(q) === short(p)) === i), steps = front.flatMap((p, i) => (i ? [{ user: front[i - 1].user, [y]: p[y] }, p] : [p]));
-    write(figure, [front[0], front.at(-1), ...named.slice(1)].filter((p, i, all) => all.indexOf(p) === i).map((p) => ({ ...at(p), text: short(p), around: TO_RIGHT })), [...front.map(at), ...along(steps.map(at))], width, height);
+    write(figure, [front[0], front.at(-1), ...named.slice(1)].filter((p, i, all) => all.indexOf(p) === i).map((p) => ({ ...at(p), text: short(p), around: TO_RIGHT })), front.map(at), between(steps.map(at)), width, height);
   }
   return watched(figure, null, chosen);
 }

@@ -1,12 +1,13 @@
 // What the page asks the estimator, and what it has been answered.
-import { useLayoutEffect, useMemo, useRef, useState } from "./libraries.js";
+import { useMemo, useRef, useState } from "./libraries.js";
 import { OF_LOAD, WORKLOAD, asked } from "./state.js";
 import { Client } from "./client.js";
 import { arrived, awaits, cancel, schedule } from "./order.js";
 import { answered } from "./times.js";
 
-// One worker answers what the verdict shows, one the charts, one loads, and one searches.
-export const first = new Client(2000), second = new Client(10000, first.answered), loads = new Client(10000, second.answered), planner = new Client(60000, null, true);
+// One worker answers what the verdict shows and the chart over the batch, which is quick, one the other charts, one loads,
+// and one searches.
+export const first = new Client(2000), second = new Client(10000, first.answered), loads = new Client(10000, first.answered), planner = new Client(60000, null, true);
 export const clients = [first, second, loads, planner];
 
 // known are the latest answers by what was asked: going back and comparing ask nothing anew.
@@ -29,48 +30,57 @@ function busy(view, kind, begins) {
   if (begins) { const l = { view, shown: false }; l.timer = setTimeout(() => { l.shown = true; mark(); }, SLOW); late.set(kind, l); } else mark();
 }
 
-// useAnswer asks when what is asked changes, those for a view in the window first, and keeps the last answer until
-// the next has come; a lasting one is kept beside an error. Parsed makes of an answer what views take.
+const texts = new WeakMap(); // of requests, which stay the same objects as long as they ask the same
+function textOf(request) {
+  if (!texts.has(request)) texts.set(request, JSON.stringify(request));
+  return texts.get(request);
+}
+
+// useAnswer asks as soon as what is asked changes, those for a view in the window first, and keeps the last answer until
+// the next has come; a lasting one is kept beside an error. Parsed makes of an answer what views take. It asks while the page
+// is drawn, so that the worker computes while the controls are compared.
 function useAnswer(client, view, kind, request, parsed, lasting) {
-  const [answer, set] = useState(NONE), asks = useRef({ last: 0, shown: 0 }).current;
-  const id = request ? JSON.stringify(request) : "";
-  useLayoutEffect(() => {
-    const number = ++asks.last;
-    const show = (a) => {
-      if (number < asks.shown) return; // a later one is shown
-      asks.shown = number;
-      if (number === asks.last) { busy(view, kind, false); arrived(kind); }
-      set(a);
-      answered(kind);
-    };
-    cancel(kind);
-    arrived(kind);
-    if (!request) { asks.shown = number; busy(view, kind, false); set(NONE); return; }
-    if (known.has(id)) { show(known.get(id)); keep(id, known.get(id)); return; }
-    busy(view, kind, true);
-    schedule(view, kind, () => {
-      awaits(view, kind);
-      client.ask(kind, request).then(
-        (a) => {
-          if (!a) return; // a later request of the kind came
-          const made = { ...parsed(a), request };
-          keep(id, made);
-          show(made);
-        },
-        (e) => show((old) => ({ ...(lasting ? old : NONE), error: e.message.slice(0, LONGEST), request })),
-      );
-    });
-  }, [id]);
-  return answer;
+  const [, draw] = useState(0), asks = useRef({ id: "", last: 0, shown: 0, answer: NONE }).current;
+  const id = request ? textOf(request) : "";
+  if (id === asks.id) return asks.answer;
+  asks.id = id;
+  const number = ++asks.last;
+  const show = (answer) => {
+    if (number < asks.shown) return false; // a later one is shown
+    asks.shown = number;
+    if (number === asks.last) { busy(view, kind, false); arrived(kind); }
+    asks.answer = answer;
+    answered(kind);
+    return true;
+  };
+  const later = (answer) => { if (show(answer)) draw(number); };
+  cancel(kind);
+  arrived(kind);
+  if (!request) { asks.shown = number; busy(view, kind, false); asks.answer = NONE; return NONE; }
+  if (known.has(id)) { show(known.get(id)); keep(id, known.get(id)); return asks.answer; }
+  busy(view, kind, true);
+  schedule(view, kind, () => {
+    awaits(view, kind);
+    client.ask(kind, request).then(
+      (a) => {
+        if (!a) return; // a later request of the kind came
+        const made = { ...parsed(a), request };
+        keep(id, made);
+        later(made);
+      },
+      (e) => later({ ...(lasting ? asks.answer : NONE), error: e.message.slice(0, LONGEST), request }),
+    );
+  });
+  return asks.answer;
 }
 
 // without and withAll keep flags in the order of their names, as answers are known by what was asked.
 const ordered = (pairs) => Object.fromEntries(pairs.sort(([a], [b]) => (a < b ? -1 : 1)));
 const without = (flags, ...names) => ordered(Object.entries(flags).filter(([k]) => !names.includes(k)));
 const withAll = (flags, more) => ordered(Object.entries({ ...flags, ...more }));
-const estimate = (a) => ({ doc: JSON.parse(a.text), ...a.data });
+const estimate = ({ data: { figures, words, graph } }) => ({ doc: figures, words, graph });
 const points = (a) => ({ list: Object.assign(a.data.points, { of: a.data.of }) });
-const given = (a) => ({ list: a.data });
+const given = (a) => ({ list: a.data }), steady = (a) => ({ under: a.data });
 export const EMPTY = [];
 
 const BATCHES = "1..1024x2";
@@ -88,38 +98,46 @@ const overBatch = (flags, again) => ({ do: "sweep", flags: withAll(without(flags
 const overRate = (flags, again) => ({ do: "load", flags: withAll(without(flags, "batch", "chunk", "cached-prefix", "rate", "concurrency", "price"), least(flags)), again });
 const overCards = (flags, cards, again) => ({ do: "sweep", expected: true, flags: withAll(without(flags, ...OF_LOAD, ...OF_SPLIT), { gpu: cards.join(","), tp: "1,2,4,8", batch: "1..1024x4" }), again });
 
+// requestsOf are what the views of some flags ask. Clients may take the worker of loads long, so that the chart over the
+// rate has the other one then.
+function requestsOf(flags, cards, again) {
+  return flags && {
+    alone: alone(flags, again), under: loaded(flags) && { do: "under", flags, again }, batch: overBatch(flags, again),
+    cards: cards && overCards(flags, cards, again), rate: overRate(flags, again), free: loaded(flags) && !flags.rate ? second : loads,
+  };
+}
+
 // useFigures are the answers that the state asks for, those of the verdict first.
 export function useFigures(state, catalog) {
   const flags = useMemo(() => asked(state), [state.flags, state.view.load]), pin = state.pin, again = state.again; // files that came meanwhile
-  const main = useAnswer(first, null, "estimate", alone(flags, again), estimate, true);
-  const pinned = useAnswer(first, null, "pinned", pin && alone(pin, again), estimate);
-  const under = useAnswer(loads, "under", "load", loaded(flags) && { do: "estimate", flags, again }, estimate);
-  const oldUnder = useAnswer(loads, "under", "load of A", pin && loaded(pin) && { do: "estimate", flags: pin, again }, estimate);
-  const curve = useAnswer(second, "latency", "batch", overBatch(flags, again), points);
   const cards = useMemo(() => catalog && paretoCards(state.flags.gpu, pin?.gpu, catalog), [state.flags.gpu, pin?.gpu, catalog]);
-  const pareto = useAnswer(second, "pareto", "cards", cards && overCards(flags, cards, again), points);
-  const free = loaded(flags) && !flags.rate ? second : loads; // clients may take the worker of loads long
-  const rates = useAnswer(free, "rates", "rate", overRate(flags, again), given);
-  const oldCurve = useAnswer(second, "latency", "batch of A", pin && overBatch(pin, again), points);
-  const oldRates = useAnswer(free, "rates", "rate of A", pin && overRate(pin, again), given);
-  const oldPareto = useAnswer(second, "pareto", "cards of A", pin && cards && overCards(pin, cards, again), points);
+  const b = useMemo(() => requestsOf(flags, cards, again), [flags, cards, again]), a = useMemo(() => requestsOf(pin, cards, again), [pin, cards, again]);
+  const main = useAnswer(first, null, "estimate", b.alone, estimate, true);
+  const pinned = useAnswer(first, null, "pinned", a?.alone, estimate);
+  const under = useAnswer(loads, "under", "load", b.under, steady);
+  const oldUnder = useAnswer(loads, "under", "load of A", a?.under, steady);
+  const curve = useAnswer(first, "latency", "batch", b.batch, points);
+  const rates = useAnswer(b.free, "rates", "rate", b.rate, given);
+  const pareto = useAnswer(second, "pareto", "cards", b.cards, points);
+  const oldCurve = useAnswer(second, "latency", "batch of A", a?.batch, points);
+  const oldRates = useAnswer(b.free, "rates", "rate of A", a?.rate, given);
+  const oldPareto = useAnswer(second, "pareto", "cards of A", a?.cards, points);
   const refused = useRefused(flags, catalog, again);
   return {
-    flags, error: main.error ?? null, noState: (!main.error && under.error) || null, under: useLoad(under), oldUnder: useLoad(oldUnder), doc: main.doc ?? null, words: main.words ?? null, old: pinned.doc ?? null, oldWords: pinned.words ?? null, graph: main.graph ?? null, oldGraph: pinned.graph ?? null,
+    flags, error: main.error ?? null, noState: (!main.error && b.under && under.error && textOf(under.request) === textOf(b.under) && under.error) || null, under: under.under ?? null, oldUnder: oldUnder.under ?? null, doc: main.doc ?? null, words: main.words ?? null, old: pinned.doc ?? null, oldWords: pinned.words ?? null, graph: main.graph ?? null, oldGraph: pinned.graph ?? null,
     curve: curve.list ?? EMPTY, oldCurve: oldCurve.list ?? EMPTY, rates: rates.list ?? EMPTY, oldRates: oldRates.list ?? EMPTY, pareto: pareto.list ?? EMPTY, oldPareto: oldPareto.list ?? EMPTY, refused,
   };
 }
 
-// useLoad is the steady state of an answer, in figures and in words; null if it has none.
-const useLoad = ({ doc, words }) => useMemo(() => (doc?.load ? { load: doc.load, words: words.load } : null), [doc, words]);
-
 // useRefused are the choices that cannot be, with the reasons. No workload changes them, and nobody sees them before
 // a control is used.
 function useRefused(flags, catalog, again) {
-  const fixed = without(flags, ...WORKLOAD, "price", "memory-utilization", "expert-skew", "gpus-per-node", "micro-batches", "sp");
   const tries = useMemo(() => catalog && { ...TRY, ...Object.fromEntries(["engine", "weights", "kv", "act"].map((n) => [n, ["", ...catalog.choices[n]]])) }, [catalog]);
-  const options = useAnswer(second, "choices", "choices", tries && { do: "options", flags: fixed, try: tries, again }, given);
-  const gpus = useAnswer(second, "choices", "gpus", catalog && { do: "options", flags: without(fixed, "gpu"), try: { gpu: catalog.gpus.map((g) => g.key) }, again }, given);
+  const [some, cards] = useMemo(() => {
+    const fixed = without(flags, ...WORKLOAD, "price", "memory-utilization", "expert-skew", "gpus-per-node", "micro-batches", "sp");
+    return catalog ? [{ do: "options", flags: fixed, try: tries, again }, { do: "options", flags: without(fixed, "gpu"), try: { gpu: catalog.gpus.map((g) => g.key) }, again }] : [];
+  }, [flags, tries, catalog, again]);
+  const options = useAnswer(second, "choices", "choices", some, given), gpus = useAnswer(second, "choices", "gpus", cards, given);
   return useMemo(() => ({ ...options.list, ...gpus.list }), [options.list, gpus.list]);
 }
 

@@ -35,7 +35,7 @@ function arranged(doc) {
   for (const part of doc.groups) {
     const own = new Set([...part.nodes.map((n) => n.id), ...part.sums]), edges = doc.flows.filter((f) => own.has(f.from) && own.has(f.to));
     const { width, height, nodes, points } = within(part, edges, part.nodes.map((n) => n.id).filter((id) => !flowing.has(id)));
-    for (const [id, p] of nodes) place.set(id, { x: x + p.x, y: HEAD + p.y, width: p.width, height: p.height });
+    for (const [id, p] of nodes) place.set(id, { x: x + p.x, y: HEAD + p.y, width: p.width, height: p.height, group: { x, width } });
     groups.push({ ...part, x, width, height: height + HEAD, edges: edges.map((f, i) => ({ ...f, points: points[i].map((p) => [x + p.x, HEAD + p.y]) })) });
     x += width + GAP;
     tall = Math.max(tall, height + HEAD);
@@ -97,7 +97,7 @@ export function ModelGraph({ doc, phase, selected, onselect, old }) {
     const before = () => {
       shown = inner.current.getAttribute("transform");
       inner.current.removeAttribute("transform");
-      svg.current.setAttribute("viewBox", `-8 -8 ${laid.width + 16} ${laid.height + 16}`);
+      svg.current.setAttribute("viewBox", svg.current.dataset.whole);
     };
     const after = () => { inner.current.setAttribute("transform", shown); svg.current.removeAttribute("viewBox"); };
     addEventListener("beforeprint", before); addEventListener("afterprint", after);
@@ -117,13 +117,13 @@ export function ModelGraph({ doc, phase, selected, onselect, old }) {
       <button type="button" onClick=${whole}>Fit</button>
       <span class="hint">Drag to move; Ctrl and the wheel, or + and −, to zoom. ${doc.strip && `${doc.strip}, lettered from left to right.`}</span>
     </div>
-    <svg ref=${svg} class="export" tabindex="0" role="group" aria-label=${`The model as a graph: ${doc.caption}`} onKeyDown=${keys}>
+    <svg ref=${svg} class="export" data-whole=${`-8 -8 ${laid.width + 16} ${laid.height + 16}`} tabindex="0" role="group" aria-label=${`The model as a graph: ${doc.caption}`} onKeyDown=${keys}>
       <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0,0L8,4L0,8z" fill="var(--faint)" /></marker></defs>
       <g ref=${inner}>
         ${groups.map((g, i) => g.title && html`<rect key=${i} x=${g.x} y="0" width=${g.width} height=${g.height} rx="4" fill="var(--panel)" stroke="var(--rule)" />`)}
         ${laid.between.map((f) => {
-          const a = laid.place.get(f.from), b = laid.place.get(f.to), x1 = a.x + a.width / 2, x2 = b.x - b.width / 2, m = (x1 + x2) / 2;
-          return html`<path key=${f.from + f.to} d=${`M${x1},${a.y}C${m},${a.y} ${m},${b.y} ${x2},${b.y}`} fill="none" stroke=${f.residual ? "var(--ink)" : "var(--faint)"} marker-end="url(#arrow)" stroke-width=${f.residual ? 1.8 : 1.2} />`;
+          const [a, b] = [f.from, f.to].map((id) => laid.place.get(id)), out = a.group.x + a.group.width, into = b.group.x, m = (out + into) / 2;
+          return html`<path key=${f.from + f.to} d=${`M${a.x + a.width / 2},${a.y}H${out}C${m},${a.y} ${m},${b.y} ${into},${b.y}H${b.x - b.width / 2}`} fill="none" stroke=${f.residual ? "var(--ink)" : "var(--faint)"} marker-end="url(#arrow)" stroke-width=${f.residual ? 1.8 : 1.2} />`;
         })}
         ${groups.map((g, i) => html`<g key=${i}>
           ${g.title && html`<text x=${g.x + 10} y="17" font-size="12" font-weight="600" fill="var(--ink)">${cut(g.title.split(": ")[0], Math.floor(g.width / 7))}</text>
@@ -143,7 +143,7 @@ function Node({ n, p, work, was, selected, onselect }) {
     <title>${n.name} ${n.shape} ${n.more}${work ? `: ${(100 * share).toFixed(1)} % of the phase, ${work.bound}-bound` : ": not in this phase"}</title>
     <rect x=${x} y=${y} width=${p.width} height=${p.height} rx="3" fill="var(--paper)" stroke=${selected ? "var(--alarm)" : "var(--faint)"} stroke-width=${selected ? 3 : 1} stroke-dasharray=${n.wire ? "5,3" : null} />
     <rect x=${x + 1} y=${y + p.height - 7} width=${bar} height="6" fill=${work ? `var(--${work.bound})` : "none"} />
-    <text x=${x + 7} y=${y + 15} font-size="12" font-weight="600" fill="var(--ink)">${cut(n.name, was !== undefined ? 13 : 18)}</text>
+    <text x=${x + 7} y=${y + 15} font-size="12" font-weight="600" fill="var(--ink)">${cut(n.name, was !== undefined ? 12 : 16)}</text>
     <text x=${x + p.width - 7} y=${y + 15} font-size="11" text-anchor="end" fill="var(--ink)">${work ? `${was !== undefined ? `A ${(100 * was).toFixed(1)}, ` : ""}${(100 * share).toFixed(1)} % ${letterOf(work.bound)}` : "–"}</text>
     <text x=${x + 7} y=${y + 31} font-size="11" fill="var(--faint)">${cut([n.shape, n.more].filter(Boolean).join(", "), 33)}</text>
   </g>`;

@@ -5,9 +5,16 @@ const inside = new Set(), waiting = new Map(); // views by their name; work by i
 
 const awaited = new Set(); // kinds of answers that views in the window wait for
 
+// LAST is the view with the most points, which lets the answers of others go first where workers share few processors.
+const LAST = "pareto", few = navigator.hardwareConcurrency <= 2;
+
 // awaits and arrived say that an answer of a kind is waited for, and no more.
-export function awaits(view, kind) { if (inside.has(view)) awaited.add(kind); }
-export function arrived(kind) { if (awaited.delete(kind) && waiting.size) wake(); }
+export function awaits(view, kind) { if (view === null || inside.has(view)) awaited.add(kind); }
+export function arrived(kind) {
+  if (!awaited.delete(kind)) return;
+  if (!awaited.size && inside.has(LAST)) finish(LAST);
+  if (waiting.size) wake();
+}
 
 // change is when the latest change began.
 export let change = 0;
@@ -31,7 +38,7 @@ export const visible = (view) => view === null || view === "under" || inside.has
 // schedule does the work of a view now where the view is visible, else later, in place of earlier work of the same key.
 export function schedule(view, key, work) {
   waiting.delete(key);
-  if (visible(view)) { work(); return; }
+  if (visible(view) && !(few && view === LAST && awaited.size)) { work(); return; }
   waiting.set(key, { view, work });
   wake();
 }

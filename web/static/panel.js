@@ -7,11 +7,11 @@ const html = htm.bind(h);
 // Panel is a view with its title, and buttons that save its drawing.
 export function Panel({ id, title, about, wide, drawn = true, tools, children }) {
   const box = useRef();
-  const svg = () => box.current.querySelector("svg.export, figure svg, svg");
+  const some = () => box.current.querySelector("svg.export, .chart svg");
   useLayoutEffect(() => watch(box.current), []);
   return html`<section id=${id} class=${wide ? "wide" : ""} aria-labelledby=${`${id}-title`} ref=${box}>
     <div class="head"><h2 id=${`${id}-title`}>${title}</h2>${tools}
-      ${drawn && html`<span class="save"><button type="button" aria-label=${`${title}: save as SVG`} onClick=${() => svg() && save(`llmprof-${id}.svg`, drawing(svg()), "image/svg+xml")}>SVG</button><button type="button" aria-label=${`${title}: save as PNG`} onClick=${async () => svg() && save(`llmprof-${id}.png`, await picture(svg()))}>PNG</button></span>`}
+      ${drawn && html`<span class="save"><button type="button" aria-label=${`${title}: save as SVG`} onClick=${() => some() && save(`llmprof-${id}.svg`, drawing(box.current), "image/svg+xml")}>SVG</button><button type="button" aria-label=${`${title}: save as PNG`} onClick=${async () => some() && save(`llmprof-${id}.png`, await picture(box.current))}>PNG</button></span>`}
     </div>
     ${about && html`<p class="about">${about}</p>`}
     ${children}
@@ -30,6 +30,7 @@ export function Chart({ label, height, draw, on, ready = true, sign, signs = [] 
   useLayoutEffect(() => {
     if (width < 50 || !ready) return;
     const f = (figure.current = draw(width, height));
+    f.querySelector("style")?.remove(); // a sheet for each chart, for which the browser matches all rules anew: style.css has it
     f.setAttribute("role", "img");
     f.setAttribute("aria-label", label);
     for (const g of f.querySelectorAll("g[aria-label]")) { g.dataset.mark = g.getAttribute("aria-label"); g.removeAttribute("aria-label"); }

@@ -62,25 +62,54 @@ function Load({ rows, old }) {
   })}</dl></div><h3>One request alone</h3>`;
 }
 
-// Line is the first sentence: whether it runs and how many targets it meets; then what the figures rest on.
-function Line({ error, noState, doc, words, held }) {
-  const possible = doc?.verdict.possible, missed = held.filter((m) => !m.ok).length;
-  const targets = !held.length || !possible ? "" : missed ? `, misses ${missed} of ${held.length} targets` : `, meets ${["", "the target", "both targets"][held.length] ?? `all ${held.length} targets`}`;
+// heldOf are the targets with the figures that are held to them.
+function heldOf({ targets, error, doc, words, flags, under }) {
+  const loaded = flags.rate || flags.concurrency;
+  if (error || !doc || !words || (loaded && !under)) return [];
+  return Object.keys(UNITS).map((k) => met(k, targets, doc, words, loaded && under.load)).filter(Boolean);
+}
+
+// answerOf says in a few words whether it runs, and how many targets it meets.
+function answerOf({ error, noState, doc }, held) {
+  if (error || noState) return error ? "Not possible" : "No steady state";
+  const missed = held.filter((m) => !m.ok).length, all = ["", "the target", "both targets"][held.length] ?? `all ${held.length} targets`;
+  if (!doc?.verdict.possible) return "Does not run";
+  return `Fits${!held.length ? "" : !missed ? `, meets ${all}` : `, misses ${missed === held.length ? all : `${missed} of ${held.length} targets`}`}`;
+}
+
+const toneOf = ({ error, noState, doc }, held) => (error || noState || (doc && !doc.verdict.possible) || held.some((m) => !m.ok) ? "no" : doc ? "" : "wait");
+
+// SHORT are the figures of a narrow window, those of a load where there is one.
+const SHORT = [["ttft", "TTFT"], ["tpot", "TPOT"], ["tps", ""], ["usd", ""]];
+
+// Brief is the verdict in two lines, which stay in sight on a narrow window, where settings stand above the views.
+export const Brief = kept(function Brief(all) {
+  const { error, noState, words, under, flags } = all, loaded = (flags.rate || flags.concurrency) && under, held = heldOf(all);
+  const figures = loaded ? under.words.filter(([name]) => ["TTFT", "TPOT", "Throughput"].includes(name)).map(([name, text]) => `${name === "Throughput" ? "" : `${name} `}${text.split(/ mean|, /)[0]}`)
+    : SHORT.map(([key, name]) => [name, lineOf(words, key)]).filter(([, line]) => line && line.value !== "n/a").map(([name, line]) => `${name} ${line.value}${line.key === "usd" ? " a million" : ""}`.trim());
+  const rest = error ?? noState ?? figures.join(" · ");
+  return html`<div class="brief" role="region" aria-label="Verdict in short"><button type="button" class=${toneOf(all, held)} title="To the whole verdict" onClick=${() => document.getElementById("verdict").focus()}>
+    <strong>${all.doc || error ? answerOf(all, held) : "The estimator is loading."}</strong><span>${rest || "\u00a0"}</span></button></div>`;
+}, null, "targets", "error", "noState", "doc", "words", "flags", "under");
+
+// Line is the first sentence, then what the figures rest on.
+function Line({ all, held }) {
+  const { error, noState, doc, words } = all, possible = doc?.verdict.possible;
   // Each sentence is one text, which stays in its place where its words change.
-  return html`<div class=${`verdict ${error || noState || (doc && !possible) ? "no" : doc ? "" : "wait"}`} role="status" aria-live="polite">
-    ${error || noState ? html`<strong>${error ? "Not possible" : "No steady state"}</strong> <span>${error ?? noState}</span>` : !doc || !words ? "The estimator is loading." : html`
-      <strong>${`${possible ? "Fits" : "Does not run"}${targets}`}</strong>
+  return html`<div class=${`verdict ${toneOf(all, held)}`} role="status" aria-live="polite">
+    ${error || noState ? html`<strong>${answerOf(all, held)}</strong> <span>${error ?? noState}</span>` : !doc || !words ? "The estimator is loading." : html`
+      <strong>${answerOf(all, held)}</strong>
       ${" "}<span>${`${doc.model.name} on ${doc.gpu.count} × ${doc.gpu.name}, ${words.fits.replace(/^(yes|no): /, "")}.`}</span>
       ${possible && html` <small>${`Rests on: ${words.basis}.`}</small>`}`}
   </div>`;
 }
 
-export const Verdict = kept(function Verdict({ targets, error, noState, doc, words, oldWords, flags, under, oldUnder }) {
-  const now = error ? null : words, loaded = flags.rate || flags.concurrency, known = doc && now && (!loaded || under);
-  const held = known ? Object.keys(UNITS).map((k) => met(k, targets, doc, now, loaded && under.load)).filter(Boolean) : [], notes = (!error && doc?.warnings) || [];
+export const Verdict = kept(function Verdict(all) {
+  const { error, noState, doc, words, oldWords, flags, under, oldUnder } = all;
+  const now = error ? null : words, loaded = flags.rate || flags.concurrency, held = heldOf(all), notes = (!error && doc?.warnings) || [];
   return html`<section id="verdict" class="wide" tabindex="-1" aria-labelledby="verdict-title">
     <h2 id="verdict-title" class="sr">Verdict</h2>
-    <${Line} error=${error} noState=${noState} doc=${doc} words=${words} held=${held} />
+    <${Line} all=${all} held=${held} />
     ${loaded && !error && !noState && html`<${Load} rows=${under?.words} old=${oldUnder?.words} />`}
     ${noState && html`<h3>One request alone</h3>`}
     <dl class="tiles">

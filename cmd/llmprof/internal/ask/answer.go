@@ -95,14 +95,28 @@ func (q *Question) Answer(ctx context.Context, from Sources) (*Answer, error) {
 	if err != nil {
 		return nil, UsageError{err}
 	}
-	if ans.Machine, err = ans.machine(from, runs); err != nil {
+	constants, err := from.Constants(q.Calibration)
+	if err != nil {
 		return nil, err
 	}
+	all, err := constants.machines(ans.GPU, runs)
+	if err != nil {
+		return nil, err
+	}
+	return ans, ans.explain(all)
+}
+
+// explain computes the answer on the machine that was asked for.
+func (ans *Answer) explain(all *analytic.Machines) error {
+	var err error
+	if ans.Machine, err = ans.machine(ans.On(all)); err != nil {
+		return err
+	}
 	if ans.Report, err = breakdown.Explain(&ans.Case); err != nil {
-		return nil, UsageError{err}
+		return UsageError{err}
 	}
 	if err := ans.unused(); err != nil {
-		return nil, UsageError{err}
+		return UsageError{err}
 	}
 	ans.idleFlags()
 	if ans.node != "" {
@@ -111,7 +125,7 @@ func (q *Question) Answer(ctx context.Context, from Sources) (*Answer, error) {
 	if hint := ans.WhatFits(); hint != "" {
 		ans.Warnings = slices.Insert(ans.Warnings, 1, hint) // after the warning that it does not
 	}
-	return ans, nil
+	return nil
 }
 
 // mostInNode is how many GPUs without a network are taken to be in one machine.

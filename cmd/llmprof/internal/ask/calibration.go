@@ -66,22 +66,24 @@ func (c *Calibrations) Among(g *hardware.GPU, engine string) (*hardware.Calibrat
 	return c.named, c.named.Check(g)
 }
 
-// machine is the GPU with what it and its engine reach in practice.
-func (ans *Answer) machine(from Sources, engine analytic.Engine) (*analytic.Machine, error) {
-	all, err := from.Constants(ans.Q.Calibration)
+// machines are a GPU and an engine with what they reach in practice.
+func (c *Calibrations) machines(g *hardware.GPU, e analytic.Engine) (*analytic.Machines, error) {
+	file, err := c.Only(g, e.Profile().Engine())
 	if err != nil {
 		return nil, err
 	}
-	file, err := all.Only(ans.GPU, engine.Profile().Engine())
-	if err != nil {
-		return nil, err
+	return analytic.NewMachines(g, e, file)
+}
+
+// machine is a machine with the shares of the peaks and of the memory that the question gives.
+func (ans *Answer) machine(m *analytic.Machine) (*analytic.Machine, error) {
+	q := ans.Q
+	if q.Eff == (efficiencies{}) && q.Utilization <= 0 {
+		return m, nil
 	}
-	m, err := ans.Calibrated(ans.GPU, engine, file)
-	if err != nil {
-		return nil, err
-	}
-	if m, err = m.With(ans.Q.Eff.apply(m.Cal)); err == nil && ans.Q.Utilization > 0 {
-		m.Utilization = ans.Q.Utilization
+	m, err := m.With(q.Eff.apply(m.Cal))
+	if err == nil && q.Utilization > 0 {
+		m.Utilization = q.Utilization
 	}
 	return m, err
 }

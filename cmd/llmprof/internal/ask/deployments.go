@@ -94,11 +94,7 @@ func (d *Deployments) machinesOf(q *Question, g *hardware.GPU, e analytic.Engine
 		if err != nil {
 			return nil, err
 		}
-		file, err := files.Only(g, e.Profile().Engine())
-		if err != nil {
-			return nil, err
-		}
-		return analytic.NewMachines(g, e, file)
+		return files.machines(g, e)
 	})
 }
 
@@ -110,31 +106,40 @@ type Deployment struct {
 
 // Prepare prepares a question.
 func (d *Deployments) Prepare(ctx context.Context, q *Question) (*Deployment, error) {
-	ans := &Answer{Q: q, Estimate: view.Estimate{ModelName: q.Model, GPUName: q.GPU}, quantize: d.quantize}
-	var err error
-	if ans.Model, err = d.Model(ctx, q.Model, q.Offline, q.Lenient); err != nil {
-		return nil, err
-	}
-	if ans.GPU, err = d.GPU(q.GPU, q.Hardware); err != nil {
-		return nil, err
-	}
-	runs, err := ans.settle()
-	if err != nil {
-		return nil, UsageError{err}
-	}
-	all, err := d.machinesOf(q, ans.GPU, runs)
+	ans, all, err := d.settled(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	ans.Machine = all.Machine
-	if q.Eff != (efficiencies{}) || q.Utilization > 0 {
-		if ans.Machine, err = ans.Machine.With(q.Eff.apply(ans.Machine.Cal)); err != nil {
-			return nil, err
-		}
-		if q.Utilization > 0 {
-			ans.Machine.Utilization = q.Utilization
-		}
+	if ans.Machine, err = ans.machine(all.Machine); err != nil {
+		return nil, err
 	}
 	p, err := ans.Prepare(all, ans.Machine)
 	return &Deployment{ans, p}, err
+}
+
+// Answer computes what was asked.
+func (d *Deployments) Answer(ctx context.Context, q *Question) (*Answer, error) {
+	ans, all, err := d.settled(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return ans, ans.explain(all)
+}
+
+// settled is the case of a question, and the GPU with its engine that it runs on.
+func (d *Deployments) settled(ctx context.Context, q *Question) (*Answer, *analytic.Machines, error) {
+	ans := &Answer{Q: q, Estimate: view.Estimate{ModelName: q.Model, GPUName: q.GPU}, quantize: d.quantize}
+	var err error
+	if ans.Model, err = d.Model(ctx, q.Model, q.Offline, q.Lenient); err != nil {
+		return nil, nil, err
+	}
+	if ans.GPU, err = d.GPU(q.GPU, q.Hardware); err != nil {
+		return nil, nil, err
+	}
+	runs, err := ans.settle()
+	if err != nil {
+		return nil, nil, UsageError{err}
+	}
+	all, err := d.machinesOf(q, ans.GPU, runs)
+	return ans, all, err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/printable"
 )
 
@@ -60,7 +61,7 @@ func install(cmd *cobra.Command, version string) {
 		f.Var(&everything{}, helpAllFlag, "show all flags")
 		f.Lookup(helpAllFlag).NoOptDefVal, f.Lookup(helpAllFlag).Hidden = "true", true
 	}
-	f.VisitAll(lenient)
+	f.VisitAll(count.Lenient)
 	for _, c := range cmd.Commands() {
 		install(c, version)
 	}

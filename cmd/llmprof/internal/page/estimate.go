@@ -3,12 +3,14 @@ package page
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
 	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/plots"
@@ -19,6 +21,7 @@ func question(flags map[string]string) (*ask.Question, *ask.SteadyLoad, error) {
 	q, l := &ask.Question{}, &ask.SteadyLoad{}
 	f := ask.Flags(q)
 	l.Flags(f)
+	f.VisitAll(count.Lenient)
 	q.Given = f.Changed
 	if err := set(f, flags); err != nil {
 		return nil, nil, err
@@ -35,6 +38,9 @@ func set(f *pflag.FlagSet, flags map[string]string) error {
 			return ask.Usage("--%.40s is no flag of llmprof %s", name, f.Name())
 		}
 		if err := f.Set(name, flags[name]); err != nil {
+			if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+				err = invalid.Unwrap()
+			}
 			return ask.Usage("--%s %.60q: %w", name, flags[name], err)
 		}
 	}
@@ -47,7 +53,7 @@ func (p *Page) alone(ctx context.Context, r *Request) (*ask.Answer, *ask.SteadyL
 	if err != nil {
 		return nil, nil, err
 	}
-	ans, err := q.Answer(ctx, p)
+	ans, err := p.known.Answer(ctx, q)
 	return ans, l, err
 }
 
@@ -60,25 +66,47 @@ func (p *Page) asked(ctx context.Context, r *Request) (*ask.Answer, error) {
 	return ans, l.Answer(ctx, p, ans)
 }
 
-// An Estimate is what the views of one state show besides its document.
+// An Estimate is what the views of one state show.
 type Estimate struct {
-	Words *view.Words          `json:"words"`
-	Graph *plots.GraphDocument `json:"graph"` // what "llmprof graph" draws
+	Figures *view.EstimateDocument `json:"figures"`
+	Words   *view.Words            `json:"words"`
+	Graph   *plots.GraphDocument   `json:"graph"` // what "llmprof graph" draws
 }
 
-// estimate is "llmprof estimate --format json".
+// estimate is what "llmprof estimate" computes, as the views show it.
 func (p *Page) estimate(ctx context.Context, r *Request) (*Answer, error) {
-	ans, err := p.asked(ctx, r)
+	ans, _, err := p.alone(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	graph, err := plots.DocumentGraph(&ans.Case, &ans.Report)
+	return &Answer{Data: &Estimate{ans.Figures(), ans.Words(), graph}}, err
+}
+
+// A Load is the steady state under a load, as the verdict shows it.
+type Load struct {
+	Load  any         `json:"load"`
+	Words [][2]string `json:"words"`
+}
+
+// under is the steady state of "llmprof estimate --rate" or "--concurrency".
+func (p *Page) under(ctx context.Context, r *Request) (*Answer, error) {
+	ans, err := p.asked(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &Answer{Data: &Load{ans.Load.Document(), ans.Load.Words()}}, nil
+}
+
+// json is "llmprof estimate --format json".
+func (p *Page) json(ctx context.Context, r *Request) (*Answer, error) {
+	ans, err := p.asked(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
 	err = render.JSON(&b, ans.Document())
-	return &Answer{Text: b.String(), Data: &Estimate{ans.Words(), graph}}, err
+	return &Answer{Text: b.String()}, err
 }
 
 // csv is "llmprof estimate --format csv".

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
+	"strings"
 
 	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/sweep"
 )
 
@@ -53,7 +54,7 @@ func newPoint(r *sweep.Row, expected bool) point {
 func (p *Page) sweep(ctx context.Context, r *Request) (*Answer, error) {
 	g, err := ask.NewGrid(
 		func(flag string) bool { _, ok := r.Flags[flag]; return ok },
-		func(flag string) string { return r.Flags[flag] }, strconv.Atoi)
+		func(flag string) string { return r.Flags[flag] }, count.Parse)
 	if err != nil {
 		return nil, err
 	}
@@ -68,10 +69,47 @@ func (p *Page) sweep(ctx context.Context, r *Request) (*Answer, error) {
 				all.Points = append(all.Points, newPoint(&rows[i], r.Expected))
 			}
 		},
-		Source: func() (sweep.Source, error) { return ask.NewGridSource(ctx, p.known, g), nil },
+		Source: func() (sweep.Source, error) { return p.source(ctx, g), nil },
 	})
 	all.Of = sum.Points
 	return &Answer{Data: all}, err
+}
+
+// A source prepares each setting once, as most charts differ from those before in the workload alone.
+type source struct {
+	sweep.Source
+	flags string // names of those that the grid gives
+	known map[string]setup
+}
+
+// A setup is a setting, or why it cannot be.
+type setup struct {
+	*sweep.Setup
+	err error
+}
+
+const mostSetups = 2000
+
+func (p *Page) source(ctx context.Context, g *sweep.Grid) *source {
+	s := &source{Source: ask.NewGridSource(ctx, p.known, g), known: p.setups}
+	for i := range g.Axes {
+		s.flags += g.Axes[i].Name + "\x00"
+	}
+	if len(s.known) > mostSetups {
+		clear(s.known)
+	}
+	return s
+}
+
+// Prepare prepares a setting unless that was done before.
+func (s *source) Prepare(values []string) (*sweep.Setup, error) {
+	key := s.flags + strings.Join(values, "\x00")
+	found, ok := s.known[key]
+	if !ok {
+		found.Setup, found.err = s.Source.Prepare(values)
+		s.known[key] = found
+	}
+	return found.Setup, found.err
 }
 
 // A loadPoint is the steady state at a rate, or why there is none.

@@ -26,6 +26,7 @@ type Page struct {
 	models    map[string]*models.Model
 	constants map[string]*ask.Calibrations
 	known     *ask.Deployments
+	setups    map[string]setup // of sweeps
 }
 
 // New reads the table of models.
@@ -42,7 +43,7 @@ func New() (*Page, error) {
 // Forget drops what was read, as files may have changed.
 func (p *Page) Forget() {
 	p.gpus, p.models, p.constants = map[[2]string]*hardware.GPU{}, map[string]*models.Model{}, map[string]*ask.Calibrations{}
-	p.known = ask.NewDeployments(p)
+	p.known, p.setups = ask.NewDeployments(p), map[string]setup{}
 }
 
 // once finds what was read before, or reads it.
@@ -151,6 +152,10 @@ func (p *Page) answer(ctx context.Context, request []byte) (a *Answer, err error
 	switch r.Do {
 	case "estimate":
 		return p.estimate(ctx, &r)
+	case "under":
+		return p.under(ctx, &r)
+	case "json":
+		return p.json(ctx, &r)
 	case "csv":
 		return p.csv(ctx, &r)
 	case "sweep":
@@ -167,5 +172,5 @@ func (p *Page) answer(ctx context.Context, request []byte) (a *Answer, err error
 		p.Forget()
 		return &Answer{}, nil
 	}
-	return nil, errors.New("what is asked? Want estimate, csv, sweep, load, plan, options or result")
+	return nil, errors.New("what is asked? Want estimate, under, json, csv, sweep, load, plan, options or result")
 }

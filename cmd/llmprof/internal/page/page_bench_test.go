@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"llmprof/analytic/engine"
@@ -16,18 +17,22 @@ import (
 func BenchmarkChange(b *testing.B) {
 	for _, c := range []struct{ name, do, flag string }{
 		{"estimate", "estimate", "prompt-len"}, {"sweep", "sweep", "prompt-len"}, {"options", "options", "prompt-len"},
-		{"rates", "load", "prompt-len"}, {"rates of other answers", "load", "gen-len"}, {"clients", "estimate", "concurrency"}, {"1000 clients", "estimate", "concurrency"},
+		{"cards", "sweep", "prompt-len"},
+		{"rates", "load", "prompt-len"}, {"rates of other answers", "load", "gen-len"}, {"clients", "under", "concurrency"}, {"1000 clients", "under", "concurrency"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			p, err := page.New()
 			if err != nil {
 				b.Fatal(err)
 			}
+			cards := priced(b)
 			for i := 0; b.Loop(); i++ {
 				r := page.Request{Do: c.do, Flags: map[string]string{"model": "deepseek-v3", "gpu": "h200", "tp": "8"}}
 				switch value := i % 100; c.name {
 				case "sweep":
 					r.Flags["batch"] = "1..512x2"
+				case "cards":
+					r.Expected, r.Flags["gpu"], r.Flags["tp"], r.Flags["batch"] = true, cards, "1,2,4,8", "1..1024x4"
 				case "options":
 					r.Try = map[string][]string{"tp": {"1", "2", "4", "8"}, "engine": engine.Names(), "weights": append(models.SchemeNames(), models.Mixes()...), "kv": ask.FormatNames()}
 				case "clients":
@@ -45,4 +50,19 @@ func BenchmarkChange(b *testing.B) {
 			}
 		})
 	}
+}
+
+// priced are the GPUs with a price, which the chart of all cards has.
+func priced(b *testing.B) string {
+	c, err := page.NewCatalog("")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var keys []string
+	for i := range c.GPUs {
+		if c.GPUs[i].Price != nil {
+			keys = append(keys, c.GPUs[i].Key)
+		}
+	}
+	return strings.Join(keys, ",")
 }

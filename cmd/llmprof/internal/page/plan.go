@@ -8,6 +8,7 @@ import (
 
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
@@ -29,6 +30,7 @@ func (p *Page) plan(ctx context.Context, r *Request) (*Answer, error) {
 	o := &ask.Planned{}
 	f := pflag.NewFlagSet("plan", pflag.ContinueOnError)
 	o.Flags(f)
+	f.VisitAll(count.Lenient)
 	o.Given = f.Changed
 	if err := set(f, r.Flags); err != nil {
 		return nil, err

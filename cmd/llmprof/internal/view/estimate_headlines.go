@@ -29,7 +29,6 @@ type Words struct {
 	Memory    [][2]string `json:"memory"`
 	Prefill   []OpWords   `json:"prefill"`
 	Decode    []OpWords   `json:"decode"`
-	Load      [][2]string `json:"load"`
 	Roofs     []Roof      `json:"roofs"` // of the formats that products run in, the highest first
 	Bandwidth float64     `json:"bandwidth_bytes_per_s"`
 }
@@ -72,9 +71,6 @@ func (e *Estimate) Words() *Words {
 		{"total", m.Total}, {"usable", m.Usable}, {"capacity", m.Capacity},
 	} {
 		w.Memory = append(w.Memory, [2]string{part.name, gigabytes(part.b) + " GB"})
-	}
-	if e.Load != nil {
-		w.Load = e.Load.words()
 	}
 	w.Roofs, w.Bandwidth = e.roofs(), float64(e.Machine.GPU.Bandwidth)
 	return w

@@ -10,6 +10,13 @@ import (
 
 // Document is the estimate for programs.
 func (e *Estimate) Document() *EstimateDocument {
+	j := e.Figures()
+	e.sensitivityOf(j)
+	return j
+}
+
+// Figures is the document without the sensitivity, which takes several further predictions.
+func (e *Estimate) Figures() *EstimateDocument {
 	w, s, c := &e.Workload, &e.Scheme, &e.Machine.Cal
 	k := &c.Constants
 	runs, _ := e.Machine.Runs(s.Act)
@@ -40,7 +47,6 @@ func (e *Estimate) Document() *EstimateDocument {
 	p := &e.Parallel
 	j.Parallelism = splitJSON{p.TP, p.PP, p.EP, p.DP, p.SP, p.MicroBatches, p.GPUsPerNode}
 	e.decodeOf(j)
-	e.sensitivityOf(j)
 	if j.Verdict.Possible {
 		j.Throughput = &throughputJSON{e.Throughput, e.Throughput / float64(e.GPUs), e.InputRate}
 		e.costOf(j)

@@ -129,8 +129,8 @@ func (l *Load) document() *loadJSON {
 // asked for.
 func (l *Load) Document() any { return l.document() }
 
-// words are the names and the texts of the steady state.
-func (l *Load) words() (all [][2]string) {
+// Words are the names and the texts of the steady state.
+func (l *Load) Words() (all [][2]string) {
 	for _, row := range l.block().Rows {
 		all = append(all, [2]string{row.Name, strings.Join(row.Lines, " ")})
 	}

@@ -1,4 +1,5 @@
-package cli
+// Package count reads whole numbers as people write them.
+package count
 
 import (
 	"errors"
@@ -16,8 +17,8 @@ type number struct {
 	list bool // several, with commas between
 }
 
-// lenient lets a flag of whole numbers be written as people write them.
-func lenient(f *pflag.Flag) {
+// Lenient lets a flag of whole numbers be written as people write them.
+func Lenient(f *pflag.Flag) {
 	switch f.Value.Type() {
 	case "int":
 		f.Value = number{Value: f.Value}
@@ -33,7 +34,7 @@ func (n number) Set(s string) error {
 		parts = strings.Split(s, ",")
 	}
 	for i, part := range parts {
-		v, err := ParseCount(strings.TrimSpace(part))
+		v, err := Parse(strings.TrimSpace(part))
 		if err != nil {
 			return err
 		}
@@ -53,8 +54,8 @@ var suffixes = map[string]float64{
 	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30,
 }
 
-// ParseCount reads a whole number, which may end with k or K or be written as 1e3.
-func ParseCount(s string) (int, error) {
+// Parse reads a whole number, which may end with k or K or be written as 1e3.
+func Parse(s string) (int, error) {
 	end := len(strings.TrimRight(s, "kmgKMGi"))
 	factor, ok := suffixes[s[end:]]
 	if !ok && end < len(s) {
