@@ -1,6 +1,7 @@
 package analytic
 
 import (
+	"llmprof/energy"
 	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -13,6 +14,17 @@ type StepCost struct {
 	Before unit.Seconds // host time before the first launch; if no step runs yet, RequestTime includes it
 	Launch unit.Seconds // host time from the first launch to the last
 	Waits  unit.Seconds // part of Time in which the GPU waits for the host's launches
+	Spared Spared
+}
+
+// Window is the time over which a GPU holds its power limit.
+const Window = energy.Window
+
+// A Spared is what a step of prompts takes less on a GPU that did nothing before it: the power limit is held over RequestTime too,
+// as it is in the estimate of a request alone.
+type Spared struct {
+	Time   unit.Seconds
+	Energy unit.Joules // below 0: the clocks are higher
 }
 
 // StepCost prices a step of several groups, decodes before chunks of prompts. The step is one forward pass: all
@@ -31,10 +43,22 @@ func (p *Predictor) StepCost(groups []operator.Group, together float64) StepCost
 			c.Launch += p.machine.seconds(roofline.StreamNode).Times(t.launches)
 		}
 	}
+	rested := t.timing
 	p.limit(&t, !s.Decode())
 	c.Time = t.Expected
-	c.Energy = t.draws(p.machine, float64(p.Par.PP)).For(c.Time).Times(float64(p.Par.TP * p.Par.PP))
+	c.Energy = p.drawn(&t.timing)
+	if wait := p.RequestTime(); wait > 0 && !s.Decode() {
+		rested.waitsForHost(wait)
+		rested.limit(p.machine)
+		c.Spared.Time = t.throttled - rested.throttled
+		c.Spared.Energy = c.Energy - p.drawn(&rested) + p.machine.Waiting.For(wait).Times(float64(p.Par.TP*p.Par.PP))
+	}
 	return c
+}
+
+// drawn is the energy of all GPUs of a replica for a step.
+func (p *Predictor) drawn(t *timing) unit.Joules {
+	return t.draws(p.machine, float64(p.Par.PP)).For(t.Expected).Times(float64(p.Par.TP * p.Par.PP))
 }
 
 // DecodeCost prices a decode step of a batch of sequences with a mean context.

@@ -96,6 +96,9 @@ func BurstPower(g *hardware.GPU, c *hardware.Calibration) (float64, error) {
 	return PowerOf(g, c, roofline.NewMachine(peaks, &c.Constants)).Matrix, nil
 }
 
+// Window is the time over which a GPU holds its power limit.
+const Window unit.Seconds = 0.1
+
 // A Draw is the time at full power above waiting that the moving of bytes is worth: of
 // the memory, and of the multiprocessors beyond that.
 type Draw struct{ Memory, Chip unit.Seconds }

@@ -27,7 +27,6 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why str
 		}
 		busy = 0
 		c.idle = float64(w.waiting().For(unit.Seconds(float64(c.DP)/(s.q.rate()*c.slower)))) / s.q.Gen.MeanLength()
-		energy = energy.Times(1 / s.spared())
 	}
 	c.work = float64(energy+w.waiting().For(busy)) / s.q.Gen.MeanLength()
 	if s.q.By == Latency {
@@ -204,15 +203,6 @@ func (s *search) budgets(p *analytic.Predictor) []int {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// spared is by how many times less energy than its steps take a steady state at a rate may have: near the largest stable rate it takes
-// steps to be longer than they are, most of all those of experts. Both are above what random cases need (TestBounds): they are not derived.
-func (s *search) spared() float64 {
-	if hasExperts(s.card.Model) {
-		return 2
-	}
-	return 1.25
 }
 
 // gain is by how many times speculation may shorten a decode at most.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"testing"
 
+	"llmprof/analytic"
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
+	"llmprof/internal/testkit"
 )
 
 // server is one replica of a model on GPUs with a scheduler.
@@ -16,6 +18,18 @@ func server(t testing.TB, model, gpu string, tp int, scheduler string) *Server {
 		t.Fatal(err)
 	}
 	return &Server{Predictor: casetest.Predictor(t, model, gpu, tp), Scheduler: rules, Replicas: 1}
+}
+
+// engineServer is one replica of a model on GPUs by an engine, with a scheduler.
+func engineServer(t testing.TB, model, gpu string, tp int, name, scheduler string) *Server {
+	t.Helper()
+	s := server(t, model, gpu, tp, scheduler)
+	c := casetest.Case(t, model, gpu, 1, tp)
+	c.Machine = casetest.Machine(t, gpu, name)
+	p, err := analytic.NewPredictor(c)
+	testkit.Must(t, err)
+	s.Predictor = p
+	return s
 }
 
 // simulate runs a load.

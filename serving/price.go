@@ -33,6 +33,7 @@ type prices struct {
 // A decode is a step that only decodes: its sequences, and the tokens of all replicas that share its experts.
 type decode struct {
 	batch    int
+	fresh    int // tokens that each runs, the drafted ones among them
 	together float64
 	window   int // of its sequences' contexts
 }
@@ -41,7 +42,7 @@ func newPrices(s Stepper, pass int, drafted bool) *prices {
 	return &prices{stepper: s, windows: s.Windows(), pass: float64(pass), drafted: drafted, curves: map[decode]*curve{}}
 }
 
-// decode is the cost of a step in which batch sequences with so many tokens in all gain one each.
+// decode is the cost of a step in which sequences with so many tokens in all decode.
 func (p *prices) decode(d decode, past float64) Cost {
 	c := p.curves[d]
 	if c == nil {
@@ -49,7 +50,8 @@ func (p *prices) decode(d decode, past float64) Cost {
 		p.curves[d] = c
 	}
 	return c.at(past/float64(d.batch), func(mean float64) Cost {
-		group := [1]operator.Group{{Batch: float64(d.batch), New: 1, Past: mean, Logits: 1}}
+		fresh := float64(d.fresh)
+		group := [1]operator.Group{{Batch: float64(d.batch), New: fresh, Past: mean, Logits: fresh, Drafted: p.drafted}}
 		return p.stepper.StepCost(group[:], d.together)
 	})
 }
@@ -64,7 +66,7 @@ func (p *prices) mixed(groups []operator.Group, together float64) (sum Cost) {
 	flush := func() {
 		if len(p.part) > 0 {
 			c := p.stepper.StepCost(p.part, 0)
-			sum = plus(&sum, &c, 1)
+			sum = after(&sum, &c)
 		}
 		p.part, left = p.part[:0], p.pass
 	}
@@ -179,11 +181,12 @@ func (b *batch) tokens(drafts int) float64 {
 
 // cost prices a batch whose decodes verify drafts tokens each besides their own.
 func (p *prices) cost(b *batch, drafts int) Cost {
-	if window := b.window(); len(b.chunks) == 0 && drafts == 0 && window >= 0 && p.pass == 0 && !p.once {
-		return p.decode(decode{b.decodes, b.together, window}, b.past)
+	fresh := float64(1 + drafts)
+	onePass := p.pass == 0 || float64(b.decodes)*fresh <= p.pass
+	if window := b.window(); len(b.chunks) == 0 && window >= 0 && onePass && !p.once {
+		return p.decode(decode{b.decodes, 1 + drafts, b.together, window}, b.past)
 	}
 	p.groups = p.groups[:0]
-	fresh := float64(1 + drafts)
 	switch {
 	case b.decodes == 0:
 	case len(p.windows) == 0:
@@ -276,7 +279,24 @@ func plus(a, b *Cost, n float64) Cost {
 	return Cost{
 		Time: a.Time + b.Time.Times(n), Energy: a.Energy + b.Energy.Times(n),
 		Before: a.Before + b.Before.Times(n), Launch: a.Launch + b.Launch.Times(n), Waits: a.Waits + b.Waits.Times(n),
+		Spared: analytic.Spared{Time: a.Spared.Time + b.Spared.Time.Times(n), Energy: a.Spared.Energy + b.Spared.Energy.Times(n)},
 	}
+}
+
+// after is a cost and that of a step which follows at once, so that no time without work is before it.
+func after(a, b *Cost) Cost {
+	c := plus(a, b, 1)
+	if a.Time > 0 {
+		c.Spared = a.Spared
+	}
+	return c
+}
+
+// rested is the cost of a step before which a share of the time passed without work over which the power limit is held.
+func rested(c Cost, share float64) Cost {
+	c.Time -= c.Spared.Time.Times(share)
+	c.Energy -= c.Spared.Energy.Times(share)
+	return c
 }
 
 // toward is a share of the way from one cost to another.

@@ -3,6 +3,7 @@ package serving
 import (
 	"math/rand/v2"
 
+	"llmprof/analytic"
 	"llmprof/analytic/engine"
 	"llmprof/unit"
 )
@@ -51,6 +52,7 @@ type replica struct {
 	busy       bool
 	overlaps   bool         // the step is formed before the one before it has ended
 	begin, end unit.Seconds // of the step that runs
+	stopped    unit.Seconds // when the step before ended
 	launched   unit.Seconds // when the host has launched all of that step
 	held       unit.Seconds // until when the host keeps the outputs of the step before; 0 if it has none
 	outputs    []output
@@ -108,6 +110,7 @@ func (r *replica) launch(now, formed unit.Seconds, longest *Cost) {
 // much less the kernels wait for launches.
 func (r *replica) run(now, launch unit.Seconds) {
 	c := &r.cost
+	*c = rested(*c, min(float64((now-r.stopped)/analytic.Window), 1))
 	ahead := min(now-launch, c.Waits) // below 0 if the GPU is idle until the host is ready
 	c.Time -= ahead
 	c.Energy -= r.server.idle().For(ahead)
@@ -142,7 +145,7 @@ func (s *Server) drafting(draft *prices, b *batch) (sum Cost) {
 		passes--
 	}
 	if b.decodes > 0 && passes > 0 {
-		d := draft.decode(decode{batch: b.decodes}, b.past)
+		d := draft.decode(decode{batch: b.decodes, fresh: 1}, b.past)
 		sum = plus(&sum, &d, float64(passes))
 	}
 	return sum

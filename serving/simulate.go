@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"llmprof/analytic"
 	"llmprof/unit"
 )
 
@@ -87,7 +88,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	}
 	for i := range decode + prefill {
 		one := &replica{
-			server: s, index: i, front: front, rules: &s.Scheduler, prices: priced, draft: draft, room: r, expect: expectFirst, only: i >= decode,
+			server: s, index: i, front: front, rules: &s.Scheduler, prices: priced, draft: draft, room: r, expect: expectFirst, only: i >= decode, stopped: -analytic.Window,
 			pool: newPool(r.blocks, int(float64(s.Offload)/float64(r.each))), random: rand.New(rand.NewPCG(o.Seed, uint64(i)+1)),
 		}
 		if one.only {
@@ -236,7 +237,7 @@ func (c *cluster) ended(r *replica) {
 	formed := max(r.begin, r.launched)
 	for _, p := range r.peers {
 		p.gained()
-		p.ended, p.busy, p.held, p.overlaps = p.ending, false, c.now, p.rules.Async
+		p.ended, p.busy, p.stopped, p.held, p.overlaps = p.ending, false, c.now, c.now, p.rules.Async
 	}
 	if r.rules.Async {
 		c.start(r, formed)

@@ -2,6 +2,7 @@ package serving
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
+	"llmprof/internal/testkit"
 	"llmprof/operator"
 	"llmprof/unit"
 )
@@ -24,7 +26,7 @@ func TestTabulatedSteps(t *testing.T) {
 		for _, batch := range []int{1, 3, 16, 17, 64, 255, 700} {
 			for context := 3.0; context < 200000; context *= 1.37 {
 				want, energy := p.MixedStep([]operator.Group{{Batch: float64(batch), New: 1, Past: context, Logits: 1}})
-				got := prices.decode(decode{batch: batch}, context*float64(batch))
+				got := prices.decode(decode{batch: batch, fresh: 1}, context*float64(batch))
 				casetest.Near(t, x.model+": time", got.Time, want, 1e-3)
 				casetest.Near(t, x.model+": energy", got.Energy, energy, 1e-2)
 			}
@@ -37,13 +39,46 @@ func TestOneRequest(t *testing.T) {
 	s := server(t, "llama3.1-8b", "h200", 1, "vllm")
 	r := simulate(t, s, poisson(1, 1000, 50, 1), Options{})
 	p := s.Predictor
-	ttft := p.StepTime(1, 1000, 0, 1) + p.RequestTime()
+	e, err := p.Predict(&analytic.Workload{Batch: 1, PromptLen: 1000, GenLen: 1})
+	testkit.Must(t, err)
+	ttft := e.TTFT.Expected
 	casetest.Near(t, "TTFT", unit.Seconds(r.TTFT.Mean()), ttft, 1e-9)
 	var decode unit.Seconds
 	for past := 1000.0; past < 1049; past++ {
 		decode += p.StepTime(1, 1, past, 1)
 	}
 	casetest.Near(t, "E2E", unit.Seconds(r.E2E.Mean()), ttft+decode, 1e-3)
+}
+
+// A request alone has the TTFT of an estimate, and its energy: the power limit is held over a step and the host's time
+// beside it, in which the GPU waits.
+func TestLoneRequestIsEstimate(t *testing.T) {
+	for _, x := range []struct {
+		model, gpu, engine, scheduler string
+		tp                            int
+	}{
+		{"llama3.1-8b", "h200", "vllm", "vllm", 1}, {"qwen3-32b", "h100", "vllm", "vllm", 2}, {"qwen3-30b-a3b", "h200", "vllm", "vllm", 1},
+		{"llama3.1-8b", "b200", "sglang", "sglang", 1}, {"llama3.1-8b", "a100", "trtllm", "tensorrt-llm", 1}, {"llama3.1-8b", "h100", "llamacpp", "llama.cpp", 1},
+	} {
+		s := engineServer(t, x.model, x.gpu, x.tp, x.engine, x.scheduler)
+		for _, prompt := range []int{64, 1024, 2000} {
+			e, err := s.Predictor.Predict(&analytic.Workload{Batch: 1, PromptLen: prompt, GenLen: 1})
+			testkit.Must(t, err)
+			all, err := s.Steadies(Fixed(prompt), Fixed(2))
+			testkit.Must(t, err)
+			var first unit.Seconds
+			r := simulate(t, s, Load{Arrival: Arrival{Kind: "constant", Rate: 2}, Prompt: Fixed(prompt), Gen: Fixed(1), Requests: 40}, Options{Each: func(q *Record) { first = q.TTFT() }})
+			between := s.idle().For(r.Duration - first.Times(40))
+			what := fmt.Sprintf("%+v, %d tokens: ", x, prompt)
+			exact := 1e-4
+			if s.Scheduler.Pass > 0 { // passes of one step balance apart
+				exact = 1e-3
+			}
+			casetest.Near(t, what+"TTFT", first, e.TTFT.Expected, exact)
+			casetest.Near(t, what+"TTFT of the steady state", all.Idle().TTFT, e.TTFT.Expected, exact)
+			casetest.Near(t, what+"energy", (r.Energy - between).Times(1.0/40), e.Energy.PerPrompt, 3e-3)
+		}
+	}
 }
 
 // Whatever the scheduler, all requests are answered, no sequence is left, all blocks are

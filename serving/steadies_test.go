@@ -9,7 +9,13 @@ import (
 
 // The steady state of a disaggregated server is what a simulation of it comes to.
 func TestSteadyDisaggregated(t *testing.T) {
-	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
+	for _, scheduler := range []string{"vllm", "sglang"} {
+		t.Run(scheduler, func(t *testing.T) { steadyDisaggregated(t, scheduler) })
+	}
+}
+
+func steadyDisaggregated(t *testing.T, scheduler string) {
+	s := server(t, "llama3.1-8b", "h100", 1, scheduler)
 	s.Replicas, s.Prefillers, s.Link = 2, 1, casetest.GPU(t, "h100").LinkAmong(3)
 	prompt, gen := Fixed(2048), Fixed(256)
 	for _, rate := range []float64{1, 6, 12} {

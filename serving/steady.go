@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"llmprof/analytic"
 	"llmprof/analytic/engine"
 	"llmprof/unit"
 )
@@ -128,6 +129,7 @@ func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 	f.prices.once = true
 	if s.Drafter != nil {
 		f.draft = newPrices(s.Drafter, 0, false)
+		f.draft.once = true
 	}
 	mean, square := gen.moments()
 	f.gen, f.steps = mean, (mean-1)/s.yields()
@@ -137,6 +139,7 @@ func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 	f.fills = newFills(s, prompt.quantiles())
 	f.graphs = f.graphed()
 	f.limit(s.room(), prompt, gen)
+	f.begins *= f.lengthens()
 	return f, nil
 }
 
@@ -155,6 +158,17 @@ func (s *Server) Serves(prompt, gen Lengths) error {
 		return fmt.Errorf("requests of %g + %g tokens do not fit: the longest that does has %d, prompt and answer", prompt.MeanLength(), gen.MeanLength(), longest)
 	}
 	return nil
+}
+
+// lengthens is the mean of the blocks that prompts hold while they are computed, over those of a whole prompt of mean length: longer ones
+// take longer, and one that takes several steps has its blocks step by step.
+func (f *flow) lengthens() float64 {
+	p, sum, weighted := f.piece(0), 0.0, 0.0
+	for _, tokens := range f.fills.sum(1) {
+		time, steps := float64(p.all(tokens).Time), max(tokens/p.left, 1)
+		sum, weighted = sum+time, weighted+time*tokens/f.fills.mean*(steps+1)/(2*steps)
+	}
+	return weighted / sum
 }
 
 // limit works out how many sequences a replica holds at once, and why no more.
@@ -231,13 +245,8 @@ func (f *flow) moment(n int, rate float64, c *cycle) moment {
 	switch {
 	case n == 0 && f.handed:
 		return moment{power: idle}
-	case n == 0: // prompts alone, one after the other
-		p := f.piece(0)
-		one := p.extra(1)
-		time := float64(one.Time)
-		busy := rate * time / (1 + rate*time)
-		own := busy*p.joined(rate*time) + (1-busy)*time
-		return moment{busy: busy, power: busy*float64(one.Energy)/time + (1-busy)*idle, first: busy*time/2 + own, own: own}
+	case n == 0:
+		return f.wakes(rate)
 	case f.handed: // its first token is known already
 		wait := c.mean / 2
 		if f.server.Scheduler.Async {
@@ -245,31 +254,64 @@ func (f *flow) moment(n int, rate float64, c *cycle) moment {
 		}
 		return moment{busy: 1, power: c.energy / c.decode, first: wait, step: c.mean}
 	}
-	return moment{busy: 1, power: c.energy / c.decode, first: c.first + f.out(float64(n)), own: c.own, step: c.mean, behind: c.behind}
+	return moment{busy: 1, power: c.energy / c.decode, first: c.first + f.out(float64(n)), own: c.computes, step: c.mean, behind: c.behind}
 }
 
-// queued is how many requests wait because as many sequences run as can. Prompts that are computed are among those: the
-// product form is that of requests which run from their admission on. It has the waiting time of service times with an
-// exponential distribution; Cosmetatos (1976) has that of constant ones, and those between are on a line.
+// A first is the prompt that comes to a replica without work, and those that came meanwhile, each with those that came while
+// it was computed.
+type first struct{ time, energy, further, furtherEnergy float64 }
+
+// first works out the prompt of a replica without work.
+func (f *flow) first(rate float64) first {
+	window := rate * float64(analytic.Window)
+	one := rested(f.piece(0).extra(1), (1-math.Exp(-window))/window) // the mean share of the window before an arrival
+	next := f.piece(min(int(math.Ceil(f.steps)), 1))
+	m := rate * float64(one.Time)
+	further, _, energy := next.prompts(m)
+	left := 1 - f.load(1, rate)
+	return first{float64(one.Time), float64(one.Energy), max(further, 0) / left, energy / left}
+}
+
+// wakes is the replica while none of its sequences decodes, and while it computes the prompts that came to it then.
+func (f *flow) wakes(rate float64) moment {
+	a := f.first(rate)
+	time := a.time + a.further
+	busy := rate * time / (1 + rate*time)
+	own := busy*f.piece(0).joined(rate*a.time) + (1-busy)*a.time
+	left := (a.time*a.time + a.further*a.further) / (2 * time) // of the step that an arrival finds
+	m := moment{busy: busy, power: busy*(a.energy+a.furtherEnergy)/time + (1-busy)*float64(f.server.idle()), first: busy*left + own, own: own}
+	if f.steps > 0 { // prompts that came meanwhile are computed beside its first tokens, as those that come later are anyway
+		next := f.piece(1)
+		m.behind = max(next.after(rate, own, float64(next.decode.Time)), 0) * f.echo(min(max(rate*next.further(rate*own), 0), 0.999))
+	}
+	return m
+}
+
+// queued is how many requests wait because as many sequences run as can. While prompts are computed no sequence ends, so that those
+// that come meanwhile are a group, and one more runs. The waiting time is that of service times with an exponential
+// distribution; Cosmetatos (1976) has that of constant ones, and those between are on a line.
 func (f *flow) queued(rate float64, weights []float64, cycles []*cycle) float64 {
 	if len(weights) <= f.most {
 		return 0
 	}
+	load := f.load(f.most, rate)
 	first := slices.IndexFunc(weights, func(w float64) bool { return w > 0 })
-	full, sum, ratio := 1.0, 1.0, 0.0
+	full, up, sum, ratio := 1.0, 1.0, 1.0, 0.0
 	for n := first + 1; n <= f.most; n++ {
-		c := cycles[n]
-		ratio = rate * (f.steps*c.decode + c.own) / float64(n)
-		full *= ratio
+		ratio = rate * f.steps * cycles[n].decode / float64(n)
+		full = ratio * up
+		up = full*(1-load) + load*up
 		if sum += full; sum > 1e200 {
-			full, sum = full*1e-200, sum*1e-200
+			full, up, sum = full*1e-200, up*1e-200, sum*1e-200
 		}
 	}
 	ratio = min(ratio, 0.999)
-	sum += full * ratio / (1 - ratio)
+	more := 1 - (ratio*(1-load) + load) // each further request that waits is less likely by so much
+	beyond := ratio * up / more
+	sum += beyond
 	n := float64(f.most)
 	constant := min((1+(1-ratio)*(n-1)*(math.Sqrt(4+5*n)-2)/(16*ratio*n))/2, 1)
-	return full * ratio / ((1 - ratio) * (1 - ratio) * sum) * (constant + min(f.spread, 1)*(1-constant))
+	return beyond/more/sum*(constant+min(f.spread, 1)*(1-constant)) + load*(full+beyond)/sum
 }
 
 // beside is the KV blocks' share times the time for which a request has them and does not decode: in the step of its prompt,

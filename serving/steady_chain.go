@@ -8,8 +8,10 @@ type cycle struct {
 	mean     float64 // of a step
 	decode   float64 // time in which a sequence that decodes has a step; longer than mean where prompts have steps of their own
 	energy   float64 // in that time
+	plain    float64 // share of the steps that only decode
 	first    float64 // from the arrival of a prompt at the engine until the host has its token
 	own      float64 // of that, the step of the prompt; in a closed loop of one that came just after a step ended
+	computes float64 // of that, until the step ends
 	behind   float64 // by how much longer the steps after a prompt's own are than others
 	kinds    []kind
 	infinite bool // prompts come faster than they are computed
@@ -29,10 +31,23 @@ type kind struct {
 type timed struct {
 	time, before, launch, energy float64
 	waits                        []float64 // equally likely, for prompts differ
-	prompts                      int
-	share                        float64 // of the steps with as many prompts
-	spread                       float64 // variance of the time
-	decodes                      float64 // time of the decodes in the steps that its prompts take beyond the first
+	backlog                                // prompts that wait when the step is formed
+	share                        float64   // of the steps with this backlog
+	spread                       float64   // variance of the time
+	decodes                      float64   // time of the decodes in the steps that its prompts take beyond the first
+	carried                      []carried // what the step leaves to the next; nil if nothing
+}
+
+// A backlog is a number of prompts that wait, the rest of one that was begun besides.
+type backlog struct {
+	prompts int
+	rest    bool
+}
+
+// A carried is a backlog that a full step leaves, and how likely.
+type carried struct {
+	backlog
+	chance float64
 }
 
 // run is the length of a step that was formed a lead before its begin, and how long after its begin the host
@@ -61,6 +76,7 @@ type chain struct {
 	closed bool
 	rate   float64
 	out    float64   // that the API server takes for the tokens of a step
+	idle   float64   // power of a GPU that waits
 	echo   float64   // a step that is longer makes later ones longer too: all of them together over the first
 	steps  []timed   // the kinds, by their number of prompts
 	leads  []float64 // of a step, by the kind of the one before
@@ -68,6 +84,9 @@ type chain struct {
 	next   [][]float64
 	coming [][]float64 // probability of each kind of step, of some means of prompts that come in a window: after
 	means  []float64   // those means
+	full   *fullSteps  // nil where steps have room for all prompts
+	delay  float64     // of a request by the API server while steps only decode
+	waits  int         // the kind of steps that decode while the first requests after a step of prompts are delayed; 0 for none
 }
 
 // cycle is the cycle of a piece at a rate of prompts.
@@ -104,16 +123,19 @@ func (y *cycle) toward(z *cycle, x float64) *cycle {
 	}
 	line := func(a, b float64) float64 { return a + x*(b-a) }
 	return &cycle{
-		mean: line(y.mean, z.mean), decode: line(y.decode, z.decode), energy: line(y.energy, z.energy),
-		first: line(y.first, z.first), own: line(y.own, z.own), behind: line(y.behind, z.behind),
+		mean: line(y.mean, z.mean), decode: line(y.decode, z.decode), energy: line(y.energy, z.energy), plain: line(y.plain, z.plain),
+		first: line(y.first, z.first), own: line(y.own, z.own), computes: line(y.computes, z.computes), behind: line(y.behind, z.behind),
 	}
 }
 
 // mean is the length of a step that is as long as the prompts make it that come meanwhile.
 func (p *piece) mean(rate float64) (c float64, ok bool) {
 	d := float64(p.decode.Time)
-	if c = d; d == 0 {
+	switch c = d; {
+	case d == 0:
 		return p.longer(1), true
+	case p.table != nil && p.room <= few:
+		return p.filled(rate)
 	}
 	for i := 0; ; i++ {
 		time, _, _ := p.prompts(rate * c)
@@ -149,7 +171,7 @@ func (f *flow) many(p *piece, rate, c float64) *cycle {
 	if y.own = own; !p.apart {
 		y.own += d
 	}
-	y.first = window/2 + y.own
+	y.first, y.computes = window/2+y.own, y.own
 	y.kinds = []kind{{share: 1, length: c, late: c, window: c, biased: window}}
 	if f.server.Scheduler.Async {
 		y.first += c
@@ -161,7 +183,15 @@ func (f *flow) many(p *piece, rate, c float64) *cycle {
 // chain prepares the chain at a rate of prompts.
 func (f *flow) chain(p *piece, rate, mean float64) *chain {
 	m := rate * mean
-	x := &chain{async: f.server.Scheduler.Async, closed: f.clients, rate: rate, out: f.out(p.n), echo: f.echo(min(rate*p.further(m), 0.999)), steps: p.timed(int(m+5*math.Sqrt(m)) + 3)}
+	x := &chain{async: f.server.Scheduler.Async, closed: f.clients, rate: rate, out: f.out(p.n), idle: float64(f.server.idle()), echo: f.echo(min(rate*p.further(m), 0.999))}
+	x.delay = f.delay(p, (2*few-m)/rate)
+	come := m + rate*x.delay // in a step, those that were on their way among them
+	if p.overflows(come) {
+		x.steps, x.full = p.overflowing(come), &fullSteps{piece: p}
+	} else {
+		x.steps = p.timed(int(come+5*math.Sqrt(come)) + 3)
+	}
+	x.wait()
 	n := len(x.steps)
 	rows := matrix(&f.numbers, 4*n+2, n)
 	x.shares, x.next, x.coming, x.leads = rows[:n], rows[n:2*n], rows[2*n:4*n+1], rows[4*n+1]
@@ -174,7 +204,8 @@ func (f *flow) chain(p *piece, rate, mean float64) *chain {
 	for i := range x.means {
 		x.means[i] = math.NaN()
 	}
-	mass := x.mass(m, make([]float64, n))
+	mass := make([]float64, n)
+	x.add(mass, backlog{}, m, 1)
 	for i := range n {
 		for j := range n {
 			x.shares[i][j] = mass[i] * mass[j]
@@ -199,7 +230,7 @@ func (f *flow) echo(load float64) float64 {
 // timed are the kinds of steps with up to so many prompts, which no rate changes.
 func (p *piece) timed(most int) []timed {
 	if len(p.kinds) == 0 {
-		p.kinds = append(p.kinds, newTimed(&p.decode, 0, 1))
+		p.kinds = append(p.kinds, newTimed(&p.decode, backlog{}, 1))
 	}
 	for k := p.kinds[len(p.kinds)-1].prompts + 1; k <= most; k++ {
 		p.kinds = append(p.kinds, p.timedWith(k)...)
@@ -215,22 +246,27 @@ func (p *piece) timed(most int) []timed {
 func (p *piece) timedWith(k int) (all []timed) {
 	if p.table == nil || k > counted {
 		c := p.with(float64(k))
-		all = append(all, newTimed(&c, k, 1))
+		all = append(all, newTimed(&c, backlog{prompts: k}, 1))
 	} else {
-		q := p.prompted(k)
-		for i := range q.kinds {
-			t := newTimed(&q.kinds[i].cost, k, q.kinds[i].of)
-			if len(q.kinds) == 1 {
-				t.spread = q.spread
-			}
-			if q.kinds[i].waits != nil {
-				t.waits = q.kinds[i].waits
-			}
-			all = append(all, t)
-		}
+		all = p.prompted(k).timed(backlog{prompts: k}, 1)
 	}
 	for i := range all {
 		all[i].decodes = p.decodes(k)
+	}
+	return all
+}
+
+// timed are the kinds of steps of a share of those with a backlog.
+func (q *prompted) timed(b backlog, share float64) (all []timed) {
+	for i := range q.kinds {
+		t := newTimed(&q.kinds[i].cost, b, share*q.kinds[i].of)
+		if len(q.kinds) == 1 {
+			t.spread = q.spread
+		}
+		if q.kinds[i].waits != nil {
+			t.waits = q.kinds[i].waits
+		}
+		all = append(all, t)
 	}
 	return all
 }
@@ -244,24 +280,27 @@ func (p *piece) decodes(k int) float64 {
 	return max(steps, 0) * float64(p.decode.Time)
 }
 
-func newTimed(c *Cost, prompts int, share float64) timed {
+func newTimed(c *Cost, b backlog, share float64) timed {
 	return timed{
 		time: float64(c.Time), waits: []float64{float64(c.Waits)}, before: float64(c.Before), launch: float64(c.Launch), energy: float64(c.Energy),
-		prompts: prompts, share: share,
+		backlog: b, share: share,
 	}
 }
 
-// mass is the probability of each kind of step where m prompts come on average, in all.
-func (x *chain) mass(m float64, all []float64) []float64 {
-	chance, prompts := math.Exp(-m), 0
+// add adds the probability of each kind of step where m prompts come on average after a backlog, times a weight.
+func (x *chain) add(all []float64, b backlog, m, weight float64) {
+	chance, come := weight*math.Exp(-m), 0
 	for i := range x.steps {
-		for t := &x.steps[i]; prompts < t.prompts; {
-			prompts++
-			chance *= m / float64(prompts)
+		t := &x.steps[i]
+		if t.rest != b.rest || t.prompts < b.prompts {
+			continue
 		}
-		all[i] = chance * x.steps[i].share
+		for come < t.prompts-b.prompts {
+			come++
+			chance *= m / float64(come)
+		}
+		all[i] += chance * t.share
 	}
-	return all
 }
 
 // solve iterates the chain until its shares stay, and takes the means over it.
@@ -289,7 +328,7 @@ func (x *chain) solve(p *piece) *cycle {
 			own.lead += share * (length - late)
 			own.window += share * window
 			own.biased += share * (window*window + x.spread(i, j))
-			y.energy += share * x.steps[j].energy
+			y.energy += share * (x.steps[j].energy + x.idle*(length-x.steps[j].time))
 			squares += share * (window*window + x.spread(i, j))
 			leads += share * window * (length - late)
 			windows += share * window
@@ -298,12 +337,19 @@ func (x *chain) solve(p *piece) *cycle {
 			own.biased /= own.window
 			own.length, own.late, own.lead, own.window = own.length/s, own.late/s, own.lead/s, own.window/s
 		}
-		if x.steps[j].prompts == 0 || !p.apart {
+		if x.steps[j].backlog == (backlog{}) || !p.apart {
 			decodes += own.share
 		}
 	}
+	if x.full != nil {
+		x.full.among(x)
+	}
+	y.plain = y.kinds[0].share
+	if x.waits > 0 {
+		y.plain += y.kinds[x.waits].share
+	}
 	x.own(y, windows)
-	y.first = (squares/2+leads)/windows + y.own
+	y.first = (squares/2+leads)/windows + y.own + x.late(y, windows)
 	y.decode, y.energy = y.mean/decodes, y.energy/decodes
 	return y
 }
@@ -340,8 +386,18 @@ func (x *chain) spread(before, kind int) float64 {
 // after is the probability of each kind of step after a window in which m prompts come on average. A window depends
 // on the kind before alone, on the kind alone, or on both: the first two are remembered by it, the last until the next.
 func (x *chain) after(before, kind int, length, late, m float64) []float64 {
+	if x.waits > 0 {
+		return x.afterDelay(before, kind, m)
+	}
 	slot := 2 * len(x.steps)
-	switch {
+	switch carried := x.steps[kind].carried; {
+	case carried != nil:
+		x.means[slot] = math.NaN()
+		clear(x.coming[slot])
+		for i := range carried {
+			x.add(x.coming[slot], carried[i].backlog, m, carried[i].chance)
+		}
+		return x.coming[slot]
 	case late <= 0:
 		slot = before
 	case !x.async || late < length:
@@ -349,7 +405,8 @@ func (x *chain) after(before, kind int, length, late, m float64) []float64 {
 	}
 	if x.means[slot] != m {
 		x.means[slot] = m
-		x.mass(m, x.coming[slot])
+		clear(x.coming[slot])
+		x.add(x.coming[slot], backlog{}, m, 1)
 	}
 	return x.coming[slot]
 }
@@ -407,55 +464,117 @@ func (x *chain) own(y *cycle, windows float64) {
 		}
 		w := k.share * k.window / windows
 		if x.closed {
-			own, _ := x.joins(k.lead, x.rate*k.window, y.mean)
+			own, computes, _ := x.joins(i, k.lead, x.rate*k.window, y.mean)
 			y.own += k.share * own
+			y.computes += k.share * computes
 			continue
 		}
-		own, behind := x.joins(k.lead, x.rate*k.biased, y.mean)
+		own, computes, behind := x.joins(i, k.lead, x.rate*k.biased, y.mean)
 		y.own += w * own
+		y.computes += w * computes
 		y.behind += w * behind
 	}
 	y.behind = max(y.behind, 0) * x.echo
 }
 
-// joins is the step of a prompt that was formed so long ahead, with m others on average, until the host has its
-// token, and by how much longer than the mean the steps after it are.
-func (x *chain) joins(lead, m, mean float64) (own, behind float64) {
-	length, late := x.mean(lead, m, 1)
+// joins is the step of a prompt that was formed so long ahead, after one of some kind and with m others on average, until the
+// host has its token and until it ends, and by how much longer than the mean the steps after it are.
+func (x *chain) joins(kind int, lead, m, mean float64) (own, computes, behind float64) {
+	j := x.joined(kind, lead, m)
+	own = j.own
 	// The next step has the prompts that came until it was formed; while the host launches it, it keeps the token.
-	own = length
-	window := late
+	window := j.late
+	next, nextLate := 0.0, 0.0
 	if x.async {
-		window += lead
-		own += x.held(length-late, x.rate*window)
-		own += max(min(x.out/2, x.out-(length-late)), 0) // the output of the step before came out when it was launched
+		window += j.lead
+		held := x.held(j.length-j.late, x.rate*window)
+		if j.full > 0 {
+			held += j.full * (x.full.nextLate - held)
+		}
+		own += held
+		own += max(min(x.out/2, x.out-(j.length-j.late)), 0) // the output of the step before came out when it was launched
 	}
-	next, nextLate := x.mean(length-late, x.rate*window, 0)
+	next, nextLate = x.mean(j.length-j.late, x.rate*window)
+	if j.full > 0 {
+		next, nextLate = next+j.full*(x.full.next-next), nextLate+j.full*(x.full.nextLate-nextLate)
+	}
 	behind = next - mean
+	if x.full != nil && x.full.piece.room < 1 {
+		return own, j.own, x.full.piece.after(x.rate, j.own, mean)
+	}
 	if x.async {
-		after, _ := x.mean(next-nextLate, x.rate*(length-late+nextLate), 0)
+		after, _ := x.mean(next-nextLate, x.rate*(j.length-j.late+nextLate))
 		behind += after - mean
 	}
-	return own, behind
+	return own, j.own, behind
 }
 
-// mean is a step that was formed so long ahead, of so many prompts besides those that come at a mean of m. To
-// those the decodes of all its steps are part of it.
-func (x *chain) mean(lead, m float64, besides int) (length, late float64) {
+// A joined is the step that brings the first token of a prompt.
+type joined struct {
+	own          float64 // from the begin of the first step after its arrival to the end of this one
+	lead         float64 // from when it was formed to its begin
+	length, late float64
+	full         float64 // probability that it leaves a backlog
+}
+
+// joined is the step of a prompt that follows one of some kind, so long ahead, with m others on average.
+func (x *chain) joined(kind int, lead, m float64) (j joined) {
+	all := 0.0
+	one := [1]carried{{chance: 1}}
+	before := x.steps[kind].carried
+	if before == nil {
+		before = one[:]
+	}
+	for i := range before {
+		b := &before[i]
+		chance, others := b.chance*math.Exp(-m), 0
+		for q := range x.steps {
+			t := &x.steps[q]
+			if t.rest != b.rest || t.prompts <= b.prompts {
+				continue
+			}
+			for others < t.prompts-b.prompts-1 {
+				others++
+				chance *= m / float64(others)
+			}
+			length, late := x.run(q, lead)
+			weight := chance * t.share
+			all += weight
+			if t.carried == nil {
+				j.add(&joined{own: length + t.decodes, lead: lead, length: length, late: late}, weight)
+				continue
+			}
+			j.add(x.full.joined(b.backlog, others, lead, length, late), weight)
+		}
+	}
+	if all == 0 { // the largest backlog that is counted
+		return joined{own: x.full.length, lead: x.full.lead, length: x.full.length, late: x.full.nextLate, full: 1}
+	}
+	return joined{j.own / all, j.lead / all, j.length / all, j.late / all, j.full / all}
+}
+
+// add adds a step of so much weight.
+func (j *joined) add(k *joined, weight float64) {
+	j.own += weight * k.own
+	j.lead += weight * k.lead
+	j.length += weight * k.length
+	j.late += weight * k.late
+	j.full += weight * k.full
+}
+
+// mean is a step that was formed so long ahead, with the prompts that come at a mean of m.
+func (x *chain) mean(lead, m float64) (length, late float64) {
 	chance, prompts, all := math.Exp(-m), 0, 0.0
 	for q := range x.steps {
 		t := &x.steps[q]
-		if t.prompts < besides {
+		if t.rest {
 			continue
 		}
-		for prompts < t.prompts-besides {
+		for prompts < t.prompts {
 			prompts++
 			chance *= m / float64(prompts)
 		}
 		l, a := x.run(q, lead)
-		if besides > 0 {
-			l += t.decodes
-		}
 		length, late, all = length+chance*t.share*l, late+chance*t.share*a, all+chance*t.share
 	}
 	return length / all, late / all
@@ -463,11 +582,18 @@ func (x *chain) mean(lead, m float64, besides int) (length, late float64) {
 
 // held is how long the host keeps the tokens of a step while it launches prompts, m on average, after it.
 func (x *chain) held(lead, m float64) (sum float64) {
-	for q, mass := range x.mass(m, make([]float64, len(x.steps))) {
-		if q > 0 {
-			_, late := x.run(q, lead)
-			sum += mass * late
+	chance, prompts := math.Exp(-m), 0
+	for q := range x.steps {
+		t := &x.steps[q]
+		if t.rest || t.prompts == 0 {
+			continue
 		}
+		for prompts < t.prompts {
+			prompts++
+			chance *= m / float64(prompts)
+		}
+		_, late := x.run(q, lead)
+		sum += chance * t.share * late
 	}
 	return sum
 }

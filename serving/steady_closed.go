@@ -3,6 +3,7 @@ package serving
 import (
 	"math"
 
+	"llmprof/analytic"
 	"llmprof/unit"
 )
 
@@ -64,7 +65,7 @@ func (f *flow) closedLoop(clients, rate float64) (l closedLoop, ok bool) {
 		met := 1 - math.Pow(1-share, others)
 		decoding := 1 - math.Pow(1-share, clients) - rate/clients*met*float64(alone.Time)
 		l.power = max(decoding, 0)*steps.energy/steps.decode + rate/clients*float64(alone.Energy)
-		l.beside = rate * f.beside(met*steps.own+(1-met)*float64(alone.Time), steps.mean)
+		l.beside = rate * f.beside(met*steps.computes+(1-met)*float64(alone.Time), steps.mean)
 		own := way + f.out(beside) + met*(rest+steps.own) + (1-met)*float64(alone.Time)
 		waits := max(clients-float64(f.most)-rate*own, 0)
 		l.decode = f.steps * steps.decode
@@ -112,6 +113,9 @@ func (y *cycle) left(way float64, depth int) (sum float64) {
 func (f *flow) alone(n float64) Cost {
 	low := math.Floor(n)
 	a, b := f.piece(int(low)).with(1), f.piece(min(int(low)+1, f.most)).with(1)
+	if low == 0 {
+		a = rested(a, min(float64(f.server.Predictor.RequestTime()/analytic.Window), 1))
+	}
 	return toward(&a, &b, n-low)
 }
 

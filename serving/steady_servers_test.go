@@ -13,11 +13,11 @@ import (
 	"llmprof/internal/testkit"
 )
 
-// Over servers of any kind the steady state is near to the simulation too, but not within 5 % in every case: a server with
-// few slots, or with prompts that fill its steps, is further off.
+// Over servers of any kind the steady state is within 5 % of the simulation, beside what its own means are uncertain by: twice their
+// standard error.
 func TestSteadyOfManyServers(t *testing.T) {
 	if testkit.Brief() {
-		t.Skip("60 simulations: LLMPROF_TEST_LONG=1 runs them")
+		t.Skip("56 simulations: LLMPROF_TEST_LONG=1 runs them")
 	}
 	random := rand.New(rand.NewPCG(31, 77))
 	off := map[string][]float64{}
@@ -35,33 +35,70 @@ func TestSteadyOfManyServers(t *testing.T) {
 		}
 		st, err := s.SteadyRate(rate, prompt, gen)
 		testkit.Must(t, err)
+		seen := &answers{from: 500 + int(5*st.Running)}
 		l := Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: prompt, Gen: gen, Requests: 8000 + int(40*st.Running), Seed: uint64(i)}
-		r := simulate(t, s, l, Options{Warmup: 500 + int(5*st.Running)})
+		r := simulate(t, s, l, Options{Warmup: seen.from, Each: seen.add})
 		for _, x := range []struct {
-			name           string
-			steady, simple float64
+			name              string
+			steady, simulated float64
+			times             []float64
 		}{
-			{"TTFT", float64(st.TTFT), r.TTFT.Mean()},
-			{"TPOT", float64(st.TPOT), r.TPOT.Mean()},
-			{"E2E", float64(st.E2E), r.E2E.Mean()},
-			{"energy", float64(st.Energy), float64(r.Energy) / float64(r.Completed)},
-			{"utilization", st.Utilization, r.Busy},
-			{"KV cache", st.Cache, r.MeanCache},
+			{"TTFT", float64(st.TTFT), r.TTFT.Mean(), seen.ttft},
+			{"TPOT", float64(st.TPOT), r.TPOT.Mean(), seen.tpot},
+			{"E2E", float64(st.E2E), r.E2E.Mean(), seen.e2e},
+			{"energy", float64(st.Energy), float64(r.Energy) / float64(r.Completed), nil},
+			{"utilization", st.Utilization, r.Busy, nil},
+			{"KV cache", st.Cache, r.MeanCache, seen.e2e},
 		} {
-			e := math.Abs(x.steady/x.simple - 1)
-			if off[x.name] = append(off[x.name], e); e > 0.05 {
-				t.Logf("%s, %.2f of the capacity, %v + %v tokens: %s %.1f %% off", what, share, &prompt, &gen, x.name, 100*e)
+			e := math.Abs(x.steady/x.simulated - 1)
+			off[x.name] = append(off[x.name], e)
+			if slack := 2 * uncertainty(x.times); e > 0.05 {
+				t.Logf("%s, %.2f of the capacity, %v + %v tokens: %s %.1f %% off, of which %.1f are uncertain", what, share, &prompt, &gen, x.name, 100*e, 100*slack)
+				if e > 0.05+slack {
+					t.Fail()
+				}
 			}
 		}
 	}
 	for name, all := range off {
 		slices.Sort(all)
 		within, _ := slices.BinarySearch(all, 0.05)
-		t.Logf("%s of %d servers: %d within 5 %%, median %.1f %%", name, len(all), within, 100*all[len(all)/2])
-		if float64(within) < 0.8*float64(len(all)) || all[len(all)/2] > 0.02 {
-			t.Errorf("%s: %d of %d within 5 %%, median %.1f %%", name, within, len(all), 100*all[len(all)/2])
-		}
+		t.Logf("%s of %d servers: %d within 5 %%, median %.1f %%, most %.1f %%", name, len(all), within, 100*all[len(all)/2], 100*all[len(all)-1])
 	}
+}
+
+// answers are the times of the answers from some request on, in the order of their ends.
+type answers struct {
+	from            int
+	ttft, tpot, e2e []float64
+}
+
+func (a *answers) add(r *Record) {
+	if r.Index < a.from {
+		return
+	}
+	a.ttft, a.e2e = append(a.ttft, float64(r.TTFT())), append(a.e2e, float64(r.E2E()))
+	if tpot, ok := r.TPOT(); ok {
+		a.tpot = append(a.tpot, float64(tpot))
+	}
+}
+
+// uncertainty is the standard error of the mean of times, over that mean: by the means of ten parts in their order.
+func uncertainty(times []float64) float64 {
+	const parts = 10
+	if len(times) < parts {
+		return 0
+	}
+	var sum, squares float64
+	for i := range parts {
+		part, mean := times[i*len(times)/parts:(i+1)*len(times)/parts], 0.0
+		for _, v := range part {
+			mean += v / float64(len(part))
+		}
+		sum, squares = sum+mean, squares+mean*mean
+	}
+	mean := sum / parts
+	return math.Sqrt(max(squares/parts-mean*mean, 0)/(parts-1)) / mean
 }
 
 // anyServer draws a model, GPUs, an engine and its scheduler until they go together.

@@ -6,21 +6,23 @@ import (
 	"slices"
 
 	"llmprof/operator"
-	"llmprof/unit"
 )
 
 // A piece is the steps with n sequences that decode.
 type piece struct {
-	n      float64
-	decode Cost
-	apart  bool               // prompts have steps of their own
-	few    [counted]*prompted // made when they are asked for
-	table  *tokenCosts
-	limit  float64 // tokens of prompts that graphs hold
-	left   float64 // tokens of prompts that a step takes
-	fills  *fills
-	kinds  []timed // with up to some number of prompts
-	extras []added // with 0, 1, 2, ... prompts
+	n        float64
+	decode   Cost
+	apart    bool // prompts have steps of their own
+	async    bool
+	few      [counted]*prompted // made when they are asked for
+	table    *tokenCosts
+	limit    float64 // tokens of prompts that graphs hold
+	left     float64 // tokens of prompts that a step takes
+	room     float64 // prompts that a step takes
+	fills    *fills
+	kinds    []timed      // with up to some number of prompts
+	backlogs [2][][]timed // with 0, 1, 2, ... prompts, and with the rest of one besides, where steps overflow
+	extras   []added      // with 0, 1, 2, ... prompts
 }
 
 // An added is what prompts add to a step.
@@ -95,7 +97,7 @@ func parts(all []float64, n int) []float64 {
 	return means
 }
 
-// A tokenCosts is the cost of steps beside n sequences by the tokens of their prompts.
+// A tokenCosts is the cost of steps beside n sequences by the tokens of their prompts, up to as many as a step takes.
 type tokenCosts struct{ graphed, eager *tokenCurve }
 
 // at is the cost with so many tokens; limit is the most that graphs hold.
@@ -154,7 +156,7 @@ func (f *flow) piece(n int) *piece {
 	if p, ok := f.pieces[n]; ok {
 		return p
 	}
-	p := &piece{n: float64(n), apart: !f.server.Scheduler.Mixed, fills: f.fills}
+	p := &piece{n: float64(n), apart: !f.server.Scheduler.Mixed && !f.handed, async: f.server.Scheduler.Async, fills: f.fills}
 	f.pieces[n] = p
 	p.decode = f.decode(n)
 	if f.handed {
@@ -165,6 +167,7 @@ func (f *flow) piece(n int) *piece {
 		beside = 0
 	}
 	p.table, p.limit, p.left = f.table(beside), f.graphs-float64(beside), f.server.left(beside)
+	p.room = p.left / f.fills.mean
 	return p
 }
 
@@ -173,15 +176,15 @@ func (f *flow) table(n int) *tokenCosts {
 	if t, ok := f.tables[n]; ok {
 		return t
 	}
-	graphed := func(tokens float64) Cost { return f.step(n, tokens) }
+	graphed := func(tokens float64) Cost { return f.pass(n, tokens) }
 	eager := graphed
 	low := 1 << ((bits.Len(uint(max(n, 1))) - 1) &^ 1)
 	if high := min(4*low, f.most); n > 0 && low < n && n < high {
 		a, b, x := f.table(low), f.table(high), float64(n-low)/float64(high-low)
 		graphed, eager = a.graphed.toward(b.graphed, x), a.eager.toward(b.eager, x)
 	}
-	limit := f.graphs - float64(n)
-	t := &tokenCosts{newTokenCurve(f.knots(0, limit), graphed), newTokenCurve(f.knots(limit, math.Inf(1)), eager)}
+	limit, left := f.graphs-float64(n), f.server.left(n)
+	t := &tokenCosts{newTokenCurve(f.knots(0, min(limit, left)), graphed), newTokenCurve(f.knots(max(limit, 0), left), eager)}
 	f.tables[n] = t
 	return t
 }
@@ -205,15 +208,41 @@ func (f *flow) knots(above, most float64) (all []float64) {
 	for i := 1; i < knots; i++ {
 		all = append(all, f.fills.mean*float64(int(1)<<i))
 	}
-	all = slices.DeleteFunc(all, func(v float64) bool { return v <= above || v > most || math.IsInf(v, 1) })
+	all = slices.DeleteFunc(all, func(v float64) bool { return v <= above || v > most })
 	slices.Sort(all)
-	all = slices.Compact(all)
-	// Tokens beyond two full steps take as long as those before.
-	full := 2 * float64(f.server.Scheduler.Budget)
-	for len(all) > 3 && all[len(all)-2] > full {
-		all = all[:len(all)-1]
+	return slices.Compact(all)
+}
+
+// once is a step with so many tokens of prompts, or with as many as it takes.
+func (p *piece) once(tokens float64) Cost {
+	return p.table.at(min(tokens, p.left), p.limit)
+}
+
+// all is what so many tokens of prompts take, over as many steps as the budget makes of them. The decodes of further
+// steps are those that decode anyway.
+func (p *piece) all(tokens float64) Cost {
+	sum := p.once(tokens)
+	if tokens <= p.left {
+		return sum
 	}
-	return all
+	further := math.Ceil(tokens/p.left) - 1
+	full, rest := p.following(sum), p.following(p.once(tokens-further*p.left))
+	more := plus(&rest, &full, further-1)
+	if !p.apart {
+		more = plus(&more, &p.decode, -further)
+	}
+	return after(&sum, &more)
+}
+
+// following is a step after a full one, which the host begins to launch once it has launched that one.
+func (p *piece) following(c Cost) Cost {
+	if !p.async {
+		return c
+	}
+	full := p.once(p.left)
+	ahead := min(max(full.Time-full.Launch, 0)-c.Before, c.Waits)
+	c.Time, c.Waits = c.Time-ahead, c.Waits-ahead
+	return c
 }
 
 // prompted is the steps with k prompts, up to counted.
@@ -232,7 +261,7 @@ func (p *piece) mixed(sums []float64) *prompted {
 	var squares float64
 	each := 1 / float64(len(sums))
 	for i, tokens := range sums {
-		c := p.table.at(tokens, limit)
+		c := p.all(tokens)
 		if !p.apart && i > 0 && (tokens > limit) != (sums[i-1] > limit) || i == 0 {
 			q.kinds = append(q.kinds, share{})
 		}
@@ -270,7 +299,7 @@ func (p *piece) with(k float64) Cost {
 	case low < counted:
 		return toward(&p.prompted(low).mean, &p.prompted(low+1).mean, k-float64(low))
 	}
-	return p.table.eager.at(k * p.fills.mean)
+	return p.all(k * p.fills.mean)
 }
 
 // extra is by how much k prompts make a step longer.
@@ -297,10 +326,18 @@ func (p *piece) longer(k float64) float64 {
 	return float64(c.Time)
 }
 
-// each is the time of a prompt among very many. It may be none beside so many sequences that their steps wait for the host.
+// each is the time of a prompt among so many that they fill steps. It may be none beside so many sequences that their steps
+// wait for the host.
 func (p *piece) each() float64 {
-	const half = 1 << (knots - 2)
-	return (p.longer(2*half) - p.longer(half)) / half
+	if p.table == nil {
+		return 0
+	}
+	c := p.following(p.once(p.left))
+	time := float64(c.Time)
+	if !p.apart {
+		time -= float64(p.decode.Time)
+	}
+	return max(time, 0) / p.room
 }
 
 // spread is the variance of the time of a step with k prompts.
@@ -346,33 +383,24 @@ func (p *piece) joined(m float64) (mean float64) {
 			chance *= m / k
 		}
 		mean += chance * p.add(int(k)+1).time
+		if k > m && chance < 1e-9 {
+			break
+		}
 	}
 	return mean
+}
+
+// after is by how much longer than others the steps after a prompt are, for those that came while it was computed.
+func (p *piece) after(rate, own, mean float64) float64 {
+	came, _, _ := p.prompts(rate * own)
+	come, _, _ := p.prompts(rate * mean)
+	return came - come
 }
 
 // further is by how much longer a step takes with one prompt more than came.
 func (p *piece) further(m float64) float64 {
 	mean, _, _ := p.prompts(m)
 	return p.joined(m) - mean
-}
-
-// step is what n decodes and so many tokens of prompts take, over as many steps as the budget makes of
-// them; the decodes of further steps are those that decode anyway.
-func (f *flow) step(n int, tokens float64) (sum Cost) {
-	room := f.server.left(n)
-	var base Cost
-	for first, left := true, tokens; first || left > 0; first = false {
-		take := min(left, room)
-		left -= take
-		c := f.pass(n, take)
-		if !first { // the decodes of this step would have run without it
-			c = plus(&c, &base, -1)
-		} else if left > 0 && n > 0 {
-			base = f.pass(n, 0)
-		}
-		sum = plus(&sum, &c, 1)
-	}
-	return sum
 }
 
 // left is how many tokens of a step are left to prompts beside n decodes: a few where the decodes alone fill
@@ -382,15 +410,18 @@ func (s *Server) left(n int) float64 {
 	return float64(max(budget-n*(1+s.Drafts), budget/64, 1))
 }
 
-// stepCosts are steps that were priced, by the sequences that decode, their context, and the tokens of prompts. No
-// setting of the scheduler changes what they take.
-type stepCosts map[[3]float64]Cost
+// stepCosts are steps that were priced, by the sequences that decode, their context, the tokens of prompts and what was
+// computed of those before. No setting of the scheduler changes what they take.
+type stepCosts map[[4]float64]Cost
 
 // pass is a step of n decodes and some tokens of prompts.
 func (f *flow) pass(n int, tokens float64) Cost {
-	key := [3]float64{float64(n), f.context, tokens}
+	key := [4]float64{float64(n), f.context, tokens, f.before(n)}
 	if n == 0 {
 		key[1] = 0
+	}
+	if tokens == 0 {
+		key[3] = 0
 	}
 	c, ok := f.known[key]
 	if !ok {
@@ -400,6 +431,12 @@ func (f *flow) pass(n int, tokens float64) Cost {
 	return c
 }
 
+// before is how many tokens of a prompt are there when a step computes some of it beside n sequences: those that are cached, and half of
+// what further steps compute of one that takes several.
+func (f *flow) before(n int) float64 {
+	return f.fills.past + max(f.fills.length-f.server.left(n), 0)/2
+}
+
 // price is a pass that was not priced before.
 func (f *flow) price(n int, tokens float64) Cost {
 	var b batch
@@ -407,7 +444,7 @@ func (f *flow) price(n int, tokens float64) Cost {
 	b.alike(f.prices.windows, n, f.context)
 	if tokens > 0 {
 		length := min(f.fills.length, tokens)
-		b.chunks = append(b.chunks, operator.Group{Batch: tokens / length, New: length, Past: f.fills.past, Logits: 1})
+		b.chunks = append(b.chunks, operator.Group{Batch: tokens / length, New: length, Past: f.before(n), Logits: 1})
 	}
 	c := f.prices.cost(&b, f.server.Drafts)
 	d := f.server.drafting(f.draft, &b)
@@ -435,7 +472,7 @@ func (f *flow) graphed() float64 {
 // negligible is the weight below which a number of sequences plays no part.
 func (f *flow) negligible() float64 {
 	if f.rough {
-		return 1e-4
+		return 2e-6
 	}
 	return 1e-7
 }
@@ -443,12 +480,8 @@ func (f *flow) negligible() float64 {
 // weights are the probabilities of n sequences that decode, 0 where they are negligible, with the cycles of the
 // others; beyond most the rest waits. They are nil where the rate is not stable.
 func (f *flow) weights(rate float64) ([]float64, []*cycle) {
-	const longest = 1 << 16
-	least := math.Log(f.negligible())
 	cycles := []*cycle{{}} // without any, steps come when prompts do
-	begin := f.likely(rate)
-	logs, top := make([]float64, begin+1), 0.0
-	// ratio is that of the weight of n sequences to that of one fewer, below 0 where it is not stable.
+	// ratio is that of the weight of n sequences to that of one fewer where they begin one by one, below 0 where it is not stable.
 	ratio := func(n int) float64 {
 		at := min(n, f.most)
 		for len(cycles) <= at {
@@ -463,69 +496,67 @@ func (f *flow) weights(rate float64) ([]float64, []*cycle) {
 		}
 		return max(r, 1e-300)
 	}
-	for n := begin + 1; n < longest; n++ {
+	n := f.likely(rate)
+	load := f.load(max(n, 1), rate)
+	least := math.Log(f.negligible()) / (1 - min(load, 0.8)) // groups vary by so much more
+	for next, top := 0.0, 0.0; n > 0; n-- {
 		r := ratio(n)
 		if r < 0 {
 			return nil, nil
 		}
-		next := logs[n-1] + math.Log(r)
-		logs = append(logs, next)
-		if top = max(top, next); r < 1 && next < top+least {
-			break
-		}
-	}
-	n := begin
-	for ; n > 0; n-- {
-		r := ratio(n)
-		if r < 0 {
-			return nil, nil
-		}
-		next := logs[n] - math.Log(r)
+		next -= math.Log(r)
 		if top = max(top, next); r > 1 && next < top+least {
 			break
 		}
-		logs[n-1] = next
 	}
-	normalize(logs, logs[n:], top)
-	if logs[0] > 0 && !f.handed {
-		f.together(logs, rate, ratio)
-	}
-	return logs, cycles
+	weights := f.together(n, load, rate, ratio) // makes further cycles
+	return weights, cycles
 }
 
-// normalize makes probabilities of logarithms, the largest of which is top; all but those of some are 0.
-func normalize(all, some []float64, top float64) {
-	sum := 0.0
-	for i, v := range some {
-		some[i] = math.Exp(v - top)
-		sum += some[i]
+// load is how many prompts come while one is computed beside n sequences.
+func (f *flow) load(n int, rate float64) float64 {
+	p := f.piece(min(n, f.most))
+	if p.table == nil {
+		return 0
 	}
-	for i := range all {
-		all[i] /= sum
-	}
+	m := rate * float64(p.decode.Time)
+	return min(max(rate*p.further(m), 0), 0.95)
 }
 
-// together makes the weights those of an idle replica whose first prompt is computed while others come: they begin to decode
-// one step after it, and not one by one. Across the border between n sequences and one more as many end as begin.
-func (f *flow) together(weights []float64, rate float64, ratio func(n int) float64) {
-	m := rate * float64(f.piece(0).extra(1).Time)
-	chance, fewer := math.Exp(-m), 0.0 // of n-1 others, and of fewer
-	weights[0] = 1
-	sum := 1 + m
-	for n := 1; n < len(weights); n++ {
-		up := weights[n-1]
-		if n > 1 {
-			up += 1 - fewer
+// together works out the weights from some number of sequences on. Prompts that come while others are computed, a load of them for each,
+// begin to decode at about the same time: they are a group, whose size has a geometric distribution. Across the border between n sequences
+// and one more as many end as begin.
+func (f *flow) together(from int, load, rate float64, ratio func(n int) float64) []float64 {
+	const longest = 1 << 16
+	weights := make([]float64, from+1, 2*from+64)
+	weights[from] = 1
+	if from == 0 && !f.handed { // the time in which the first prompt and those with it are computed is one without sequences
+		a := f.first(rate)
+		weights[0] += rate * (a.time + a.further)
+	}
+	up, top, sum := 1.0, weights[from], weights[from]
+	for n := from + 1; n < longest; n++ {
+		r := ratio(n)
+		if r < 0 {
+			return nil
 		}
-		weights[n] = ratio(n) * up
-		fewer += chance
-		chance *= m / float64(n)
-		sum += weights[n]
+		w := r * up
+		up = w*(1-load) + load*up
+		weights = append(weights, w)
+		if sum += w; r < 1 && w < top*f.negligible() {
+			break
+		}
+		if top = max(top, w); top > 1e200 {
+			for i := range weights {
+				weights[i] *= 1e-200
+			}
+			up, top, sum = up*1e-200, top*1e-200, sum*1e-200
+		}
 	}
-	weights[0] = 1 + m
 	for n := range weights {
 		weights[n] /= sum
 	}
+	return weights
 }
 
 // likely is about the most likely number of sequences that decode: from where on fewer end than come. It takes a step
@@ -549,44 +580,73 @@ func (f *flow) likely(rate float64) int {
 }
 
 // at is the cycle with n sequences: worked out for two numbers in each power of two, and on lines between them.
-// Between those the steps that only decode have the stairs of their graphs, which lengthen the others as much.
+// Between those the steps that only decode have the stairs of their graphs.
 func (f *flow) at(n int, rate float64) *cycle {
 	if n <= 4 || n == f.most {
 		return f.cycle(f.piece(n), rate)
 	}
 	grid := 1 << (bits.Len(uint(n)) - 2)
 	low := n / grid * grid
+	high := min(low+grid, f.most)
+	if captured := f.captured(low, high); n <= captured {
+		high = captured
+	} else if captured > 0 {
+		low = captured + 1
+	}
 	if low == n {
 		return f.cycle(f.piece(n), rate)
 	}
-	high := min(low+grid, f.most)
 	a, b, x := f.cycle(f.piece(low), rate), f.cycle(f.piece(high), rate), float64(n-low)/float64(high-low)
 	y := a.toward(b, x)
-	da, db := f.decode(low).Time, f.decode(high).Time
-	stair := float64(f.stair(n) / (da + (db - da).Times(x)))
-	y.mean, y.decode = y.mean*stair, y.decode*stair
+	da, db := f.decode(low), f.decode(high)
+	line, stair := toward(&da, &db, x), f.stair(n)
+	more := plus(&stair, &line, -1)
+	share := y.plain * y.decode / y.mean // in the time of decode
+	y.mean += y.plain * float64(more.Time)
+	y.decode += share * float64(more.Time)
+	y.energy += share * float64(more.Energy)
 	return y
 }
 
-// stair is the time of a step in which n sequences decode; roughly, it is on a line between the fewest and the most
+// captured is the most sequences from low to below high whose decode steps graphs hold, where there are none for
+// those of high; else 0.
+func (f *flow) captured(low, high int) int {
+	few, many := f.decode(low).Launch, f.decode(high).Launch
+	if many < few.Times(captures) {
+		return 0
+	}
+	for high-low > 1 {
+		if middle := (low + high) / 2; f.decode(middle).Launch < (few + many).Times(0.5) {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
+
+// captures is how many times longer launches are where no graph holds a step.
+const captures = 2
+
+// stair is a step in which n sequences decode; roughly, it is on a line between the fewest and the most
 // that graphs of multiples of eight hold.
-func (f *flow) stair(n int) unit.Seconds {
+func (f *flow) stair(n int) Cost {
 	if !f.rough || n <= 16 {
-		return f.decode(n).Time
+		return f.decode(n)
 	}
 	fewest := (n-1)&^7 + 1
 	if fewest+7 > f.most {
-		return f.decode(n).Time
+		return f.decode(n)
 	}
-	a, b := f.decode(fewest).Time, f.decode(fewest+7).Time
-	return a + (b - a).Times(float64(n-fewest)/7)
+	a, b := f.decode(fewest), f.decode(fewest+7)
+	return toward(&a, &b, float64(n-fewest)/7)
 }
 
 // decode is a step in which n sequences decode and nothing else is.
 func (f *flow) decode(n int) Cost {
 	c, ok := f.decodes[n]
 	if !ok && n > 0 {
-		c = f.step(n, 0)
+		c = f.pass(n, 0)
 		f.decodes[n] = c
 	}
 	return c

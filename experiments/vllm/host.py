@@ -9,8 +9,10 @@ as fixed + per request + launch x (launches + 5 calls) with the least absolute e
 Then, of the prompts that are scored and wait for the host: how far TTFT is off by these constants, and by the launch that the
 host was seen to take for the same prompt, the way of a request added to both; by these constants times what the launches of the other
 prompts of the same process take of them (what a calibration on the user's own server can know); and how far launches lie apart
-between processes, and within one.
+between processes, and within one. Last, the same fit of dense models alone, in which every process counts as one, with the steps of a
+process that was kept busy (clocks.jsonl.gz) among them: whether the constants would be others.
 """
+import collections
 import csv
 import gzip
 import json
@@ -70,7 +72,18 @@ def steps(folder):
             seen = [x for x in repeat["core"] if len(x) > 1]
             if len(seen) > 1:
                 first = seen[0]
-                yield seen[1][0] - first[0], first[2], launches(point["model"], first[3])
+                yield seen[1][0] - first[0], first[2], launches(point["model"], first[3]), (folder.name, point["model"], point["weights"])
+
+
+def busy(folder):
+    """Steps with prompts of a process that is kept busy, by clocks.py; those that wait for the step before are left out."""
+    for line in gzip.open(folder / "clocks.jsonl.gz") if (folder / "clocks.jsonl.gz").exists() else ():
+        phase = json.loads(line)
+        if phase.get("phase", "trace").startswith(("idle", "trace")):
+            continue
+        for s in phase["steps"][8 if phase.get("decoders") else 2:]:
+            if s[6] is not None and s[9] and s[6] < 60:
+                yield s[6] / 1e3, s[9], launches("llama3.1-8b", s[8]), (folder.name, "llama3.1-8b", "busy")
 
 
 def launches(model, tokens):
@@ -97,9 +110,9 @@ def held_out(seen):
             yield (statistics.median(others) * x[4] + REQUEST) / x[5]
 
 
-def fit(rows):
+def fit(rows, weight=lambda process: 1):
     def cost(c):
-        return sum(abs(math.log(t / (c[0] + c[1] * r + c[2] * n))) for t, r, n in rows)
+        return sum(weight(p) * abs(math.log(t / (c[0] + c[1] * r + c[2] * n))) for t, r, n, p in rows)
     c, scale = [2e-3, 1e-3, 36e-6], 0.5
     best = cost(c)
     while scale > 1e-3:
@@ -122,7 +135,7 @@ if __name__ == "__main__":
             trace(path)
         rows += steps(folder)
     c = fit(rows)
-    ratio = sorted(t / (c[0] + c[1] * r + c[2] * n) for t, r, n in rows)
+    ratio = sorted(t / (c[0] + c[1] * r + c[2] * n) for t, r, n, _ in rows)
     print(f"{len(rows)} steps: fixed {1e3 * c[0]:.2f} ms, a request {1e3 * c[1]:.2f} ms, a launch {1e6 * c[2]:.1f} µs; 5 % take {ratio[len(ratio) // 20]:.2f} times as long, 95 % {ratio[-len(ratio) // 20]:.2f}")
     seen = [x for folder in map(pathlib.Path, sys.argv[1:]) for x in scored(folder, c)]
     for k, by in ((1, "these constants"), (2, "the launch that was seen")):
@@ -133,3 +146,9 @@ if __name__ == "__main__":
     middle = {key: statistics.median(x[3] for x in seen if x[0] == key) for key in {x[0] for x in seen}}
     within = sorted(abs(x[3] / middle[x[0]] - 1) for x in seen)
     print(f"launches over these constants: {min(middle.values()):.2f} to {max(middle.values()):.2f} by process; within one, p90 {100 * within[int(0.9 * len(within))]:.0f} % from its median")
+    dense = [x for x in rows if x[3][1] != "qwen3-30b-a3b"] + [x for folder in map(pathlib.Path, sys.argv[1:]) for x in busy(folder)]
+    count = collections.Counter(x[3] for x in dense)
+    own = fit(dense, lambda process: 1 / count[process])
+    print(f"dense models, {len(count)} processes alike: fixed {1e3 * own[0]:.2f} ms, a request {1e3 * own[1]:.2f} ms, a launch {1e6 * own[2]:.1f} µs")
+    for process in sorted(count):
+        print(f"  {' '.join(process)}: {statistics.median(t / (c[0] + c[1] * r + c[2] * n) for t, r, n, p in dense if p == process):.2f} times the constants")
