@@ -255,7 +255,7 @@ func residuals(g *GPU) (r roofline.Constants) {
 	} {
 		r[roofline.ConstantOf(key)] = p90
 	}
-	if g.Generation == "blackwell" {
+	if g.Generation == "blackwell" || g.Generation == "rubin" {
 		r[roofline.GEMMFixed] = 0.8
 	}
 	return r
@@ -321,11 +321,15 @@ func generation(g *GPU, c Calibration) Calibration {
 		if k[roofline.GEMMSustained] < k[roofline.GEMMCompute] {
 			c.PrefillError = 0.40 // no board with less power for its peak was timed
 		}
-	case "blackwell":
+	case "blackwell", "rubin":
 		c.Source = aiconfigurator + " on B200"
 		c.gemm(0.71, 0.816, 3.9*us)
 		k[roofline.AttentionMemory] = 0.816
 		c.DecodeError, c.PrefillError = 0.20, 0.25
+		if g.Generation == "rubin" {
+			c.Source = "constants of B200 (" + aiconfigurator + "); nothing measured on rubin"
+			c.DecodeError, c.PrefillError = 0.35, 0.45
+		}
 	default: // Volta, Turing: no operator times are public
 		c.Source = "constants of A100 (" + aiconfigurator + "); nothing measured on " + g.Generation
 		c.gemm(0.70, 0.741, 7.4*us)

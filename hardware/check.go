@@ -119,7 +119,7 @@ func checkDense(g *GPU) (field string, err error) {
 // that one SM (or compute unit) completes in a clock. GeForce cards do half.
 //
 // Volta, Turing, Ampere, Ada, Hopper and RTX Blackwell: the architecture white
-// papers; B200 and B300 follow from 2250 TFLOP/s, 148 SMs and 1856 MHz. CDNA and
+// papers; B200 and B300 follow from 2250 TFLOP/s, 148 SMs and 1856 MHz; Rubin is taken for the same. CDNA and
 // RDNA: the instruction set guides of AMD. Before Volta fp16 ran on the CUDA cores.
 func densePerClock(capability string) (flops int, ok bool) {
 	switch capability {
@@ -135,7 +135,7 @@ func densePerClock(capability string) (flops int, ok bool) {
 		return 2048, true
 	case "9.0", "gfx950":
 		return 4096, true
-	case "10.0", "10.3", "11.0":
+	case "10.0", "10.3", "10.7", "11.0":
 		return 8192, true
 	}
 	return 0, false

@@ -44,6 +44,11 @@ func TestMatch(t *testing.T) {
 		{"NVIDIA B200", 183359 * mib, "b200-sxm-180gb"},
 		{"NVIDIA GB200", 189471 * mib, "gb200-186gb"},
 		{"AMD Instinct MI300X", 196592 * mib, "mi300x-192gb"},
+		{"AMD Instinct MI300X OAM", 196592 * mib, "mi300x-192gb"},
+		{"TPU v5 lite", 0, "tpu-v5e-16gb"}, // JAX's device_kind
+		{"TPU v5", 0, "tpu-v5p-95gb"},
+		{"TPU v6 lite", 0, "tpu-v6e-32gb"},
+		{"TPU7x", 0, "tpu-v7x-192gb"},
 		{"NVIDIA Jetson AGX Orin Developer Kit\x00", 64349512 * kib, "agx-orin-64gb"},
 		{"NVIDIA Jetson AGX Orin Developer Kit", 31333 * mib, "agx-orin-32gb"},
 		{"NVIDIA Jetson Orin Nano Developer Kit", 7620 * mib, "orin-nano-8gb"},

@@ -18,7 +18,7 @@ func fold(name string) string {
 		}
 		return -1
 	}, name)
-	for _, brand := range []string{"nvidia", "amd", "tesla", "geforce", "quadro", "radeon", "instinct", "jetson", "apple", "google"} {
+	for _, brand := range []string{"nvidia", "amd", "tesla", "geforce", "quadro", "radeon", "instinct", "jetson", "apple", "google", "intel"} {
 		if rest, ok := strings.CutPrefix(f, brand); ok && rest != "" {
 			f = rest
 		}
@@ -60,10 +60,14 @@ func (t *Table) near(name string) []string {
 }
 
 // likeness is the edit distance of two folded names; one that contains the
-// other is at distance 1.
+// other is at distance 1. Two letters count at the beginning alone: "HBM3" has an M3.
 func likeness(a, b string) int {
 	d := levenshtein.ComputeDistance(a, b)
-	if d > 1 && len(a) > 1 && len(b) > 1 && (strings.Contains(b, a) || strings.Contains(a, b)) {
+	short, long := a, b
+	if len(a) > len(b) {
+		short, long = b, a
+	}
+	if d > 1 && (len(short) > 2 && strings.Contains(long, short) || len(short) == 2 && strings.HasPrefix(long, short)) {
 		return 1
 	}
 	return d

@@ -153,15 +153,28 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
+// Names in sheets and shops, with the vendor before them.
+func TestMarketingNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"Intel Arc B580": "arc-b580-12gb", "Intel Gaudi 3": "gaudi3-128gb", "Intel Arc Pro B60": "arc-pro-b60-24gb", "Google TPU v6e": "tpu-v6e-32gb",
+		"NVIDIA Rubin": "vr200-288gb", "NVIDIA Vera Rubin": "vr200-288gb", "Google Ironwood": "tpu-v7x-192gb", "TPU v7": "tpu-v7x-192gb",
+	} {
+		if g, err := load(t).GPU(name); err != nil || g.Key != want {
+			t.Errorf("%q finds %q, %v; want %s", name, g.Key, err, want)
+		}
+	}
+}
+
 func TestUnknownNamesListNearMisses(t *testing.T) {
 	table := load(t)
 	for name, want := range map[string]string{
-		"h10":    "h100",
-		"a1000":  "a100",
-		"4099":   "4090",
-		"orin n": "orin-nano",
-		"zzzzzz": "nor any like it",
-		"":       "nor any like it",
+		"h10":                   "h100",
+		"a1000":                 "a100",
+		"4099":                  "4090",
+		"orin n":                "orin-nano",
+		"NVIDIA H100 96GB HBM3": "did you mean h100?", // and no Apple M3
+		"zzzzzz":                "nor any like it",
+		"":                      "nor any like it",
 	} {
 		g, err := table.GPU(name)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -183,9 +196,9 @@ func TestLinkAmong(t *testing.T) {
 func TestPeaksFollowFromTheSilicon(t *testing.T) {
 	perClock := map[string]float64{
 		"7.0": 1024, "7.2": 1024, "7.5": 1024, "8.0": 2048, "8.6": 1024, "8.7": 2048, "8.9": 1024, "9.0": 4096,
-		"10.0": 8192, "10.3": 8192, "11.0": 8192, "12.0": 1024, "12.1": 1024, "gfx90a": 1024, "gfx942": 2048, "gfx950": 4096,
+		"10.0": 8192, "10.3": 8192, "10.7": 8192, "11.0": 8192, "12.0": 1024, "12.1": 1024, "gfx90a": 1024, "gfx942": 2048, "gfx950": 4096,
 		"5.3": 512, "6.2": 512, "gfx1100": 512, "gfx1101": 512, "gfx1102": 512, "gfx1151": 512, "gfx1200": 1024, "gfx1201": 1024, "xe2": 2048,
-		"gaudi3": 16384, "apple7": 256, "apple8": 256, "apple9": 256, "apple10": 1024, "v5e": 4 * 2 * 128 * 128, "v5p": 4 * 2 * 128 * 128, "v6e": 4 * 2 * 256 * 256,
+		"gaudi3": 16384, "apple7": 256, "apple8": 256, "apple9": 256, "apple10": 1024, "v5e": 4 * 2 * 128 * 128, "v5p": 4 * 2 * 128 * 128, "v6e": 4 * 2 * 256 * 256, "v7x": 4 * 2 * 256 * 256,
 	}
 	share := map[string]float64{"a10g-24gb": 0.5, "l40-48gb": 0.5, "l20-48gb": 0.5, "h20-96gb": 0.25}
 	for _, g := range load(t).All() {

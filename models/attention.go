@@ -70,7 +70,9 @@ func (r *reader) attend(k kind, a Attention) Block {
 	a.Softcap = s.softcap != "" && r.has(s.softcap)
 	a.ALiBi = s.positions == alibi
 	if s.positions == rotary && !k.fixed {
-		a.RotaryDim = r.rotaryDim(k, a.KeyDim)
+		if a.RotaryDim = k.rotated; a.RotaryDim == 0 {
+			a.RotaryDim = r.rotaryDim(k, a.KeyDim)
+		}
 	}
 	b := Block{Name: "attention", Attention: &a}
 	bias := r.on(s.bias)

@@ -8,7 +8,7 @@ import (
 
 // families lists every family that is understood, made once for all models that are read.
 var families = sync.OnceValue(func() []family {
-	return concat(llamas(), classics(), gemmas(), mixtures(), latents(), scans(), hybrids(), singular(), remotes(), sharers(), linears(), lates(), news(), compressed())
+	return concat(llamas(), classics(), gemmas(), mixtures(), latents(), scans(), hybrids(), singular(), remotes(), sharers(), linears(), lates(), news(), compressed(), []family{step(), ling()}, lingHybrids())
 })
 
 func concat(lists ...[]family) []family {

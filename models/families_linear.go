@@ -55,23 +55,31 @@ func kimiLayer(r *reader, i int) string {
 func kimiDelta(r *reader, _ kind) []Block {
 	heads, dim, kernel := r.size("linear_num_heads"), r.size("linear_head_dim"), r.size("linear_conv_kernel_dim")
 	inner := heads * dim
-	gate := []Linear{{Name: "g_a_proj", In: r.hidden, Out: dim, Split: Replicated}, {Name: "g_b_proj", In: dim, Out: inner, Heads: heads}}
+	low := func(a, b string) []Linear {
+		return []Linear{{Name: a, In: r.hidden, Out: dim, Split: Replicated}, {Name: b, In: dim, Out: inner, Heads: heads}}
+	}
+	gate := low("g_a_proj", "g_b_proj")
 	if r.flag("use_full_rank_gate") {
 		gate = []Linear{{Name: "g_proj", In: r.hidden, Out: inner, Heads: heads}}
 	}
-	return []Block{{
+	s := Scan{Kind: GatedDelta, Heads: heads, HeadDim: dim, StateDim: dim, Groups: heads, Conv: 3 * inner, Kernel: kernel}
+	return []Block{r.channelDelta(s, low("f_a_proj", "f_b_proj"), gate)}
+}
+
+// channelDelta builds the block of a delta rule with a decay a channel, whose decays and gate have projections of
+// full or of low rank.
+func (r *reader) channelDelta(s Scan, decay, gate []Linear) Block {
+	heads, inner := s.Heads, s.Heads*s.HeadDim
+	return Block{
 		Name:  "linear attention",
-		Norms: []Norm{scaleOnly.norm("o_norm", dim, heads)},
-		In: append([]Linear{
-			{Name: "qkv_proj", In: r.hidden, Out: 3 * inner, Heads: heads},
-			{Name: "f_a_proj", In: r.hidden, Out: dim, Split: Replicated},
-			{Name: "f_b_proj", In: dim, Out: inner, Heads: heads},
-			{Name: "b_proj", In: r.hidden, Out: heads, Heads: heads},
-		}, gate...),
-		Scan:  &Scan{Kind: GatedDelta, Heads: heads, HeadDim: dim, StateDim: dim, Groups: heads, Conv: 3 * inner, Kernel: kernel},
+		Norms: []Norm{scaleOnly.norm("o_norm", s.HeadDim, heads)},
+		In: slices.Concat(
+			[]Linear{{Name: "qkv_proj", In: r.hidden, Out: 3 * inner, Heads: heads}}, decay,
+			[]Linear{{Name: "b_proj", In: r.hidden, Out: heads, Heads: heads}}, gate),
+		Scan:  &s,
 		Out:   []Linear{{Name: "o_proj", In: inner, Out: r.hidden, Split: Rows, Heads: heads}},
-		Extra: 3*int64(inner)*int64(kernel) + int64(inner) + int64(heads),
-	}}
+		Extra: int64(s.Conv)*int64(s.Kernel) + int64(inner) + int64(heads),
+	}
 }
 
 // kimiLatent is latent attention, in Kimi-K3 with a gate for its output.

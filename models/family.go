@@ -46,6 +46,7 @@ type kind struct {
 	heads   int    // where layers differ in it; else 0
 	kv      int
 	width   int // of the feed-forward, likewise
+	rotated int // dimensions of a head with rotary positions, likewise
 }
 
 // A layerPlan says which kind each layer is. Each function is asked once a

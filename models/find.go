@@ -63,6 +63,9 @@ func findDecoder(object map[string]any) (decoder, error) {
 		return d, fmt.Errorf("model_type is %s; want a text such as \"llama\"", kindOf(modelType))
 	}
 	d.modelType = text
+	if text == "bailing_hybrid" {
+		d.modelType = lingHybrid(d.config)
+	}
 	return d, nil
 }
 

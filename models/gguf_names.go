@@ -49,6 +49,8 @@ func attentionNames(name string) [][]string {
 		return [][]string{{"attn_v"}, {"attn_qkv"}}
 	case "o_proj":
 		return [][]string{{"attn_output"}}
+	case "g_proj":
+		return [][]string{{"attn_gate"}}
 	case "gate_proj":
 		return [][]string{{"attn_gate"}, {"attn_q"}} // Qwen3.5 has queries and gates in one matrix
 	case "q_a_proj":
@@ -77,6 +79,16 @@ func scanTensorNames(name string) [][]string {
 		return [][]string{{"ssm_dt"}}
 	case "out_proj":
 		return [][]string{{"ssm_out"}}
+	case "qkv_proj":
+		return [][]string{{"attn_q", "attn_k", "attn_v"}, {"attn_qkv"}}
+	case "f_proj":
+		return [][]string{{"ssm_f_a"}}
+	case "g_proj":
+		return [][]string{{"ssm_g_a"}}
+	case "b_proj":
+		return [][]string{{"ssm_beta"}}
+	case "o_proj":
+		return [][]string{{"attn_output"}}
 	}
 	return nil
 }

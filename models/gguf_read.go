@@ -150,7 +150,7 @@ func (t *tensorTable) rest() error {
 	var bytes int64
 	for _, name := range slices.Sorted(maps.Keys(t.tensors)) {
 		tensor, left := t.tensors[name], t.left[name]
-		vector := len(tensor.Dims) == 1 || strings.HasSuffix(name, ".bias")
+		vector := slices.Max(tensor.Dims) == tensor.Elements() || strings.HasSuffix(name, ".bias") || strings.Contains(name, ".ssm_conv1d_")
 		switch {
 		case t.draft(name) || strings.HasPrefix(name, "rope_"):
 			continue

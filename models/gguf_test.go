@@ -155,6 +155,14 @@ func writeGGUF(values map[string]any, tensors []gguf.Tensor) ([]byte, int64) {
 		case string:
 			put(uint32(8))
 			text(v)
+		case []uint32:
+			put([]uint32{9, 4})
+			put(uint64(len(v)))
+			put(v)
+		case []bool:
+			put([]uint32{9, 7})
+			put(uint64(len(v)))
+			put(v)
 		}
 	}
 	var offset int64

@@ -124,7 +124,7 @@ func newQuantizer(m *Model, x *mix, base *gguf.Type) *quantizer {
 	case "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ3_XXS", "IQ3_XS", "Q2_K_S":
 		q.imatrix = true
 	}
-	fused := fusedAttention(m.Family)
+	fused := fusedAttention(m)
 	for _, kind := range m.Order {
 		for i := range m.Layers[kind].Blocks {
 			b := &m.Layers[kind].Blocks[i]
@@ -149,8 +149,10 @@ func newQuantizer(m *Model, x *mix, base *gguf.Type) *quantizer {
 }
 
 // fusedAttention reports whether a family's GGUF files have queries, keys and values in one matrix.
-func fusedAttention(family string) bool {
-	switch family {
+func fusedAttention(m *Model) bool {
+	switch m.Family {
+	case "bailing_moe": // of the second version, which has norms of heads, alone
+		return slices.ContainsFunc(m.Layers[0].Blocks[0].Norms, func(n Norm) bool { return n.PerHead })
 	case "phi3", "gpt2", "gpt_neox", "bloom", "mpt", "falcon", "gpt_bigcode", "dbrx", "chatglm", "qwen", "codeshell":
 		return true
 	}

@@ -65,7 +65,7 @@ func keptWhole(name string) bool {
 
 // attention chooses the type of a matrix of attention.
 func (q *quantizer) attention(l *Linear) *gguf.Type {
-	if fusedAttention(q.model.Family) && (l.Name == "q_proj" || l.Name == "k_proj" || l.Name == "v_proj") {
+	if fusedAttention(q.model) && (l.Name == "q_proj" || l.Name == "k_proj" || l.Name == "v_proj") {
 		if l.Name != "v_proj" { // the index of the layer's one matrix
 			return q.valueType(q.value)
 		}

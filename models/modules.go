@@ -31,7 +31,7 @@ func bare(path string) string {
 
 // modules lists the paths that a matrix may have. An expert is the first one's.
 func modules(family string, at place, l *Linear) []string {
-	layer, owned, names := "layers."+strconv.Itoa(at.layer)+".", owners(family, at), linearNames(at, l)
+	layer, owned, names := "layers."+strconv.Itoa(at.layer)+".", owners(family, at), partNames(family, at, l)
 	out := make([]string, 0, len(owned)*len(names))
 	for _, owner := range owned {
 		for _, name := range names {
@@ -46,11 +46,14 @@ func owners(family string, at place) []string {
 	if strings.HasPrefix(family, "nemotron_h") {
 		return []string{"mixer"}
 	}
+	if strings.HasPrefix(family, "step3p") && at.part == sharedPart {
+		return []string{"share_expert"} // beside "moe"
+	}
 	switch {
 	case at.part == ownPart && at.block.Attention != nil || at.part == latentPart:
 		return []string{"self_attn", "attn", "attention"}
 	case at.part == ownPart && at.block.Scan != nil:
-		return []string{"linear_attn", "mamba", "mixer", "self_attn", "conv"}
+		return []string{"linear_attn", "mamba", "mixer", "self_attn", "attention", "conv"}
 	case strings.HasPrefix(family, "gemma4") && (at.part == expertPart || at.part == routerPart):
 		return []string{"moe"} // beside a dense mlp; "layers.0.experts" and "layers.0.router" are among its names
 	case at.block.Experts != nil:
@@ -59,26 +62,40 @@ func owners(family string, at place) []string {
 	return []string{"mlp", "feed_forward", "ffn"}
 }
 
-// linearNames are what a matrix may be called within its module.
-func linearNames(at place, l *Linear) []string {
+// linearNames are what a matrix may be called within its block or expert.
+func linearNames(l *Linear) []string {
 	names := []string{l.Name}
 	switch l.Name {
 	case "gate_proj":
-		names = []string{"gate_proj", "w1", "gate_up_proj"}
+		names = []string{"gate_proj", "w1", "gate_up_proj", "g_proj"}
 	case "up_proj":
 		names = []string{"up_proj", "w3", "gate_up_proj"}
 	case "down_proj":
 		names = []string{"down_proj", "w2"}
 	case "q_proj", "k_proj", "v_proj":
-		names = []string{l.Name, "qkv_proj"}
+		names = []string{l.Name, "qkv_proj", "query_key_value"}
+	case "qkv_proj":
+		names = []string{"qkv_proj", "query_key_value", "q_proj"}
+	case "output_gate":
+		names = []string{"output_gate", "g_proj"}
 	case "kv_a_proj":
 		names = []string{"kv_a_proj_with_mqa"}
 	case "o_proj", "out_proj":
-		names = []string{"o_proj", "out_proj"}
+		names = []string{"o_proj", "out_proj", "dense"}
 	case "in_proj_qkvz":
 		names = []string{"in_proj_qkvz", "in_proj_qkv"}
 	case "in_proj_ba":
 		names = []string{"in_proj_ba", "in_proj_b"}
+	}
+	return names
+}
+
+// partNames are what a matrix may be called within its module: those of experts come after the expert's name, but
+// for families that keep all experts of a layer in one tensor.
+func partNames(family string, at place, l *Linear) []string {
+	names := linearNames(l)
+	if strings.HasPrefix(family, "step3p") && at.part != routerPart {
+		return names
 	}
 	switch at.part {
 	case expertPart:

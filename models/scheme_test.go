@@ -10,7 +10,7 @@ import (
 // every alias stands for a scheme.
 func TestSchemeAliases(t *testing.T) {
 	for alias, name := range map[string]string{
-		"awq": "w4a16-g128", "GPTQ": "w4a16-g128", "gptq_marlin": "w4a16-g128", "smoothquant": "w8a8", "half": "fp16", "fp8_e4m3": "fp8", "W4A16_G64": "w4a16-g64",
+		"awq": "w4a16-g128", "GPTQ": "w4a16-g128", "gptq_marlin": "w4a16-g128", "smoothquant": "w8a8", "half": "fp16", "F16": "fp16", "f32": "fp32", "fp8_e4m3": "fp8", "W4A16_G64": "w4a16-g64",
 	} {
 		if s, err := ParseScheme(alias); err != nil || s.Name != name {
 			t.Errorf("ParseScheme(%q) = %q, %v; want %q", alias, s.Name, err, name)

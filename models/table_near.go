@@ -23,8 +23,8 @@ func (t *Table) unknown(name string) error {
 	return fmt.Errorf("unknown model %.80q; did you mean %s?", name, strings.Join(near, ", "))
 }
 
-// near lists names of the table: those that name is the beginning of; or else,
-// of a release that the table lacks, the family's nearest releases; or
+// near lists names of the table: those that name is the beginning of; or else those of
+// the release that it names, or of the family's nearest ones; or
 // else those that are the fewest edits from it, by the nearest of each model's
 // own name and aliases; or else those whose beginning is one edit from it.
 func (t *Table) near(name string) []string {
@@ -106,39 +106,73 @@ func release(name string) (family string, number float64, ok bool) {
 	return fold(parts[1]), number, err == nil
 }
 
-// otherReleases lists the models of a name's family, the nearest release first,
-// where the table has none of the release that the name states: those of its
-// own generation come before those of another.
+// sized finds the number of parameters in a name, as 72b and 0.6b.
+var sized = regexp.MustCompile(`(?:^|[^a-z0-9.])(\d+(?:\.\d+)?)([bmt])(?:$|[^a-z0-9])`)
+
+// size is the number of parameters that a name states, 0 if none.
+func size(name string) float64 {
+	parts := sized.FindStringSubmatch(strings.ToLower(name))
+	if parts == nil {
+		return 0
+	}
+	n, err := strconv.ParseFloat(parts[1], 64)
+	if err != nil {
+		return 0
+	}
+	return n * map[string]float64{"m": 1e6, "b": 1e9, "t": 1e12}[parts[2]]
+}
+
+// otherReleases lists the models of a name's family, the nearest release first: those of its own generation come
+// before those of another. Where the table has the release, its models come alone, the nearest size first. A family
+// that the table lacks, or whose releases are farther, stands for those whose names begin with it.
 func (t *Table) otherReleases(name string) []string {
 	family, wanted, ok := release(name)
 	if !ok {
 		return nil
 	}
-	type candidate struct {
-		name       string
-		far        float64 // in releases; a generation counts as 100
-		edits, row int
+	found := t.ofFamily(name, wanted, func(of string) bool { return of == family })
+	longer := t.ofFamily(name, wanted, func(of string) bool { return len(family) > 2 && strings.HasPrefix(of, family) })
+	if len(longer) > 0 && (len(found) == 0 || longer[0].far < found[0].far) {
+		found = longer
 	}
-	var found []candidate
-	for i, e := range t.entries {
-		of, number, ok := release(e.Name)
-		if !ok || of != family {
-			continue
+	var names []string
+	for _, c := range found {
+		if found[0].far > 0 || c.far == 0 {
+			names = append(names, c.name)
 		}
-		if number == wanted {
-			return nil
-		}
-		far := math.Abs(number-wanted) + 100*math.Abs(math.Floor(number)-math.Floor(wanted))
-		found = append(found, candidate{e.Name, far, levenshtein.ComputeDistance(fold(name), fold(e.Name)), i})
-	}
-	slices.SortFunc(found, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.far, b.far), a.edits-b.edits, a.row-b.row)
-	})
-	names := make([]string, len(found))
-	for i, c := range found {
-		names[i] = c.name
 	}
 	return names
+}
+
+// A neighbour is a model of a family, and how far it is from what was typed.
+type neighbour struct {
+	name       string
+	far        float64 // in releases; a generation counts as 100
+	size       float64 // the logarithm of how many times larger or smaller it is
+	edits, row int
+}
+
+// ofFamily lists the models of the families that are asked for, the nearest first.
+func (t *Table) ofFamily(name string, wanted float64, is func(family string) bool) []neighbour {
+	var found []neighbour
+	for i, e := range t.entries {
+		of, number, ok := release(e.Name)
+		if !ok || !is(of) {
+			continue
+		}
+		c := neighbour{
+			name: e.Name, far: math.Abs(number-wanted) + 100*math.Abs(math.Floor(number)-math.Floor(wanted)),
+			edits: levenshtein.ComputeDistance(fold(name), fold(e.Name)), row: i,
+		}
+		if a, b := size(name), size(e.Name); a > 0 {
+			c.size = math.Abs(math.Log(a / b)) // a name without a size comes last
+		}
+		found = append(found, c)
+	}
+	slices.SortFunc(found, func(a, b neighbour) int {
+		return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(a.size, b.size), a.edits-b.edits, a.row-b.row)
+	})
+	return found
 }
 
 // editsTo counts the edits from a folded name to an alias. Of a hub id the name

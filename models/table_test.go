@@ -134,6 +134,15 @@ func TestUnknownName(t *testing.T) {
 		{"GLM_4.8-Flash", []string{"mean glm-4.7-flash, "}},
 		{"kimi-k2.8", []string{"mean kimi-k2.5, "}}, // of its generation, though K3 is nearer
 		{"deepseek-v5", []string{"mean deepseek-v4-"}},
+		{"llama-5", []string{"mean llama4-"}},
+		{"glm-6", []string{"mean glm-5.3, "}},
+		{"qwen3.5-72b", []string{"mean qwen3.5-122b-a10b, qwen3.5-35b-a3b, "}}, // the release that was named, by size
+		{"gemma-4-27b", []string{"mean gemma4-26b-a4b, gemma4-31b, "}},
+		{"Llama3.1-71B", []string{"mean llama3.1-70b, "}},
+		{"ling-2.5-flash", []string{"mean ling-2.6-flash, "}},
+		{"ling-2.0-flash", []string{"mean ling-flash-2.0, "}}, // a family that goes on behind the word
+		{"deepseek-5", []string{"mean deepseek-v4-"}},
+		{"step-4", []string{"mean step-3.5-flash"}},
 		{"qwen35-27b", []string{"mean qwen3.5-27b"}},        // a typing error, no release
 		{"lama3", []string{"llama3-8b, ", "llama3.1-8b, "}}, // a misspelt beginning
 		{"qwem", []string{"qwen"}},

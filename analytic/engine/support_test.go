@@ -24,6 +24,8 @@ var refused = []struct{ engine, model, gpu, weights, why, instead string }{
 	{"sglang", "jamba-1.5-mini", "h100", "bf16", `family "jamba"`, "vllm"},
 	{"sglang", "llama3.1-8b", "tpu-v5e", "bf16", "GPUs of nvidia, amd, intel", "vllm"},
 	{"tensorrt-llm", "llama3.1-8b", "mi300x", "bf16", "GPUs of nvidia", "vllm"},
+	{"tensorrt-llm", "ling-flash-2.0", "h200", "bf16", `family "bailing_moe"`, "vllm"},
+	{"sglang", "llama3.1-8b", "ironwood", "bf16", "GPUs of nvidia, amd, intel", "vllm"},
 	{"tensorrt-llm", "llama3.1-8b", "v100", "fp16", "compute capability 8.0", "llama.cpp"},
 	{"tensorrt-llm", "bloom-7b1", "h100", "bf16", `family "bloom"`, "vllm"},
 	{"trt-llm", "llama3.1-8b", "h100", "w4a4", "products in int4", ""},

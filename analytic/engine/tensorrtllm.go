@@ -20,14 +20,14 @@ var tensorRT = graphed{profile: analytic.Profile{
 func exactRows(_ *analytic.Lowering, batch float64) (rows float64, ok bool) { return batch, true }
 
 // tensorRTRuns is read from the page of supported models of TensorRT-LLM 1.3.0rc20, of the
-// PyTorch backend, and its matrix of number formats. Model Optimizer, which makes its checkpoints, has
+// PyTorch backend, its matrix of number formats, and the release notes of 1.3.0 (Step-3.7-Flash; Rubin as a preview). Model Optimizer, which makes its checkpoints, has
 // FP8 for Ada and later, and NVFP4 for Blackwell and later.
 var tensorRTRuns = analytic.Support{
 	Default: true, Vendors: []string{nvidia}, Capability: 8,
 	Families: []string{
 		"cohere2", "deepseek_v2", "deepseek_v3", "deepseek_v32", "exaone4", "gemma3", "gemma3n", "gemma4", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "gpt_oss",
 		"granite", "granitemoehybrid", "kimi_k2", "llama", "llama4", "minimax_m2", "mistral", "mixtral", "mllama", "nemotron", "nemotron_h", "phi3",
-		"qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen3_next",
+		"qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen3_next", "step3p5",
 	},
 	Weights: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.INT4, unit.NVFP4, unit.MXFP4},
 	Since:   map[unit.Format]float64{unit.FP8: 8.9, unit.NVFP4: 10},

@@ -66,7 +66,7 @@ func ModelPage(m *models.Model, name string, aliases []string) *render.Document 
 		{Name: "Parameters", Lines: []string{fmt.Sprintf("%d, of which %d are active for a token", m.Params(), m.ActiveParams())}},
 		{Name: "Shape", Lines: []string{fmt.Sprintf("hidden size %d, vocabulary of %d, %s", m.Hidden, m.Vocab, headText(m))}},
 		{Name: "Layers", Lines: append([]string{fmt.Sprint(m.NumLayers())}, layerLines(m)...)},
-		{Name: "KV cache", Lines: []string{fmt.Sprintf("%v per token until a sliding window is full, in %v", kv, cacheFormat)}},
+		{Name: "KV cache", Lines: []string{fmt.Sprintf("%v per token%s, in %v", kv, untilFull(m), cacheFormat)}},
 	}}
 	if state > 0 {
 		f.Rows = append(f.Rows, render.Field{Name: "State", Lines: []string{fmt.Sprintf("%v a sequence, in %v unless the config says otherwise", state, cacheFormat)}})
@@ -85,6 +85,18 @@ func ModelPage(m *models.Model, name string, aliases []string) *render.Document 
 		title = name + " = " + m.Name
 	}
 	return &render.Document{Title: title, Blocks: []render.Block{f, MatrixTable(m), render.Notes{Title: "Notes", Items: m.Notes}}}
+}
+
+// untilFull says of a model with windows that its cache stops growing there.
+func untilFull(m *models.Model) string {
+	for _, l := range m.Layers {
+		for i := range l.Blocks {
+			if a := l.Blocks[i].Attention; a != nil && a.Window > 0 {
+				return " until a sliding window is full"
+			}
+		}
+	}
+	return ""
 }
 
 func headText(m *models.Model) string {
