@@ -55,21 +55,6 @@ func TestSteadyAgreesWithSimulation(t *testing.T) {
 	}
 }
 
-// Where further prompts shorten a step, as in a mixture of experts with short prompts, what a longer step adds to those after
-// it is still the sum of a series.
-func TestEchoOfNegativeLoad(t *testing.T) {
-	f, err := server(t, "llama3.1-8b", "h200", 1, "vllm").flow(Fixed(100), Fixed(128))
-	testkit.Must(t, err)
-	for _, load := range []float64{-0.8, -0.3, 0, 0.3, 0.8} {
-		sum, term := 0.0, 1.0
-		for range int(f.steps / 2) {
-			sum += term
-			term *= load
-		}
-		agree(t, fmt.Sprintf("echo of a load of %g", load), f.echo(load), sum, 1e-4)
-	}
-}
-
 func drawLengths(r *rand.Rand, low, high int) Lengths {
 	mean := low + r.IntN(high-low)
 	switch r.IntN(3) {
