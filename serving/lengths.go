@@ -39,7 +39,7 @@ func Traced(file string, lengths []int) Lengths {
 // ParseLengths reads "1024", "512..2048" or "lognormal:1024,0.8". Numbers may end with k or K.
 func ParseLengths(text string) (l Lengths, err error) {
 	text = strings.TrimSpace(text)
-	wrong := fmt.Errorf("want at least 1 token, as 1024, a range as 512..2048, or a mean and its relative spread as lognormal:1024,0.8")
+	wrong := fmt.Errorf("want tokens from 1 up, as 1024, a range as 512..2048, or a mean and its relative spread as lognormal:1024,0.8")
 	number := func(s string) float64 {
 		s, factor := strings.TrimSpace(s), 1.0
 		for suffix, times := range map[string]float64{"k": 1e3, "K": 1 << 10} {
