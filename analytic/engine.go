@@ -33,11 +33,11 @@ type Profile struct {
 	Reserve   unit.Bytes                                     // memory that it takes besides weights, KV cache and activations
 
 	// Sampler is the memory that it reserves to sample tokens of the most sequences that may
-	// run on a GPU with so much memory; nil for none.
-	Sampler func(m *models.Model, memory unit.Bytes) unit.Bytes
+	// run; nil for none.
+	Sampler func(m *models.Model, g *hardware.GPU) unit.Bytes
 
 	FixedCache  func(*models.Model) bool        // reports whether its kernels for a model depend on Step.Cache; nil if none do
-	Budget      func(memory unit.Bytes) int     // default of the most tokens of a step on a GPU with so much memory; nil for no limit
+	Budget      func(g *hardware.GPU) int       // default of the most tokens of a step; nil for no limit
 	Utilization func(memory unit.Bytes) float64 // default of the share of a GPU's memory that it takes; nil for all of it
 
 	// Switches are the batch sizes up to which kernels for small batches decode. A larger batch

@@ -45,7 +45,7 @@ func NewMachine(g *hardware.GPU, c hardware.Calibration, e Engine) (*Machine, er
 		m.Utilization = share(g.Capacity())
 	}
 	if budget := e.Profile().Budget; budget != nil {
-		m.Budget = budget(g.Capacity())
+		m.Budget = budget(g)
 	}
 	m.Power = energy.PowerOf(g, &m.Cal, m.prices)
 	return m, nil

@@ -30,7 +30,7 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	g, e := c.Machine.GPU, c.Machine.Engine.Profile()
 	reserved := e.Reserve
 	if e.Sampler != nil {
-		reserved += e.Sampler(c.Model, g.Capacity())
+		reserved += e.Sampler(c.Model, g)
 	}
 	p.fixedCache = e.FixedCache != nil && e.FixedCache(c.Model)
 	p.footprint = footprint.Of(&p.Rank, footprint.Reserve(p.Par, g.System(), reserved))

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"llmprof/analytic/casetest"
+	"llmprof/serving"
 )
 
 // BenchmarkLoads are searches of every card of the table, and of two, for the ten rows that "llmprof plan" shows.
@@ -17,7 +18,8 @@ func BenchmarkLoads(b *testing.B) {
 		{"energy", "gpt-oss-120b", nil, func(q *Request) { q.Load.Throughput, q.By = 5000, Energy }},
 		{"latency", "gpt-oss-120b", nil, func(q *Request) { q.Load.Throughput, q.By = 5000, Latency }},
 		{"targets", "qwen3-32b", nil, func(q *Request) {
-			q.Prompt, q.Gen, q.Load.Throughput, q.Budget, q.Targets = 2048, 512, 2000, 8, Targets{TTFT: 0.5, TPOT: 0.03}
+			q.Prompt, q.Gen = serving.Fixed(2048), serving.Fixed(512)
+			q.Load.Throughput, q.Budget, q.Targets = 2000, 8, Targets{TTFT: 0.5, TPOT: 0.03}
 		}},
 		{"two cards", "deepseek-v3", []string{"h200", "b200"}, func(q *Request) { q.Load.Rate, q.Targets.TTFT = 10, 2 }},
 		{"rate", "qwen3-235b-a22b", nil, func(q *Request) { q.Load.Rate = 5 }},
@@ -30,7 +32,7 @@ func BenchmarkLoads(b *testing.B) {
 			}
 			q := request(b, x.model, gpus...)
 			for i := range q.Cards {
-				q.Cards[i].Formats = DefaultFormats(q.Model, q.Cards[i].GPU, []string{"fp8", "w4a16-g128"}, 8)
+				q.Cards[i].Formats = DefaultFormats(q.Cards[i].Model, q.Cards[i].GPU, []string{"fp8", "w4a16-g128"}, 8)
 			}
 			x.set(q)
 			q.Top, q.PerGPU = 10, 1

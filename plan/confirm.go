@@ -26,6 +26,8 @@ func Confirm(ctx context.Context, q *Request, rows []Row) (kept []Row, left []Re
 	if own.MaxGPUs == 0 {
 		own.MaxGPUs = DefaultGPUs
 	}
+	tails := own
+	tails.Targets = q.Tails
 	for i := range rows {
 		r := rows[i]
 		each := max(r.Split.EP/r.Split.TP, 1)
@@ -35,7 +37,7 @@ func Confirm(ctx context.Context, q *Request, rows []Row) (kept []Row, left []Re
 			}
 			tail := r
 			tail.TTFT, tail.TPOT, tail.E2E = r.Tail.TTFT, r.Tail.TPOT, r.Tail.E2E
-			miss := own.misses(&tail)
+			miss := tails.misses(&tail)
 			if miss.Reason == "" {
 				kept = append(kept, r)
 				break
@@ -67,15 +69,18 @@ func (q *Request) serverOf(r *Row) (*serving.Server, error) {
 
 // server is the server of a row.
 func (q *Request) server(card *Card, p *analytic.Prepared, r *Row) (*serving.Server, error) {
-	rules, err := engine.SchedulerOf(card.Machines.Machine.Engine.Profile().Engine(), card.GPU.Capacity())
+	rules, err := engine.SchedulerOf(card.Machines.Machine.Engine.Profile().Engine(), card.GPU)
 	if err != nil {
 		return nil, err
 	}
 	if r.Budget > 0 {
 		rules.Budget = r.Budget
 	}
+	if r.Limit > 0 {
+		rules.MaxSeqs = r.Limit
+	}
 	s := &serving.Server{
-		Predictor: p.Predictor, Scheduler: rules, Replicas: r.DP, Prefillers: r.Prefill, Link: r.layout().Link, Context: q.Model.MaxContext, ToHost: card.GPU.Bandwidth,
+		Predictor: p.Predictor, Scheduler: rules, Replicas: r.DP, Prefillers: r.Prefill, Link: r.layout().Link, Context: card.Model.MaxContext, ToHost: card.GPU.Bandwidth,
 	}
 	return s, q.speculate(s, card, r)
 }
@@ -86,7 +91,7 @@ func (q *Request) speculate(s *serving.Server, card *Card, r *Row) error {
 		return nil
 	}
 	s.Drafts, s.Acceptance = r.Drafts, q.Acceptance
-	if q.Model.Drafts == 0 {
+	if card.Model.Drafts == 0 {
 		return nil // drafts of n-grams take no time
 	}
 	one := search{q: q, card: card}
@@ -96,7 +101,7 @@ func (q *Request) speculate(s *serving.Server, card *Card, r *Row) error {
 	if err != nil {
 		return err
 	}
-	s.Modules = q.Model.Drafts
+	s.Modules = card.Model.Drafts
 	s.Drafter, err = Drafter(c)
 	return err
 }
@@ -119,7 +124,7 @@ func simulate(ctx context.Context, q *Request, r *Row) (t Tail, err error) {
 	if err != nil {
 		return t, err
 	}
-	load := serving.Load{Prompt: serving.Fixed(q.Prompt), Gen: serving.Fixed(q.Gen), Requests: confirmRequests, Seed: 1}
+	load := serving.Load{Prompt: q.Prompt, Gen: q.Gen, Requests: confirmRequests, Seed: 1}
 	load.Arrival = serving.Arrival{Kind: "poisson", Rate: q.rate() * r.slower}
 	if n := q.Load.Concurrency; n > 0 {
 		load.Arrival = serving.Arrival{Kind: "closed", Concurrency: n}

@@ -46,10 +46,10 @@ func (h *hunt) run(ctx context.Context) {
 			left = append(left, s)
 		}
 	}
-	slices.SortStableFunc(left, func(a, b *search) int { return cmp.Compare(a.atBest(), b.atBest()) })
+	slices.SortStableFunc(left, func(a, b *search) int { return a.atBest().compare(b.atBest()) })
 	h.search(ctx, left, func() func(*search) bool {
 		limit := h.limit()
-		return func(s *search) bool { s.limit = limit; return s.atBest() <= limit }
+		return func(s *search) bool { s.limit = limit.score; return s.atBest().compare(limit) <= 0 }
 	})
 	left = slices.DeleteFunc(left, func(s *search) bool { s.limit = math.Inf(1); return len(s.open) == 0 }) // some were searched up to the limit
 	left = h.search(ctx, left, func() func(*search) bool {
@@ -135,23 +135,42 @@ func (h *hunt) shown() (shown, ranked []Row) {
 	return Shown(ranked, h.q.Top, h.q.PerGPU), ranked
 }
 
-// limit is the score of the last row shown, and of the best row without replicas that only prefill where the best
+// A standing is what rows are ranked by first.
+type standing struct {
+	place int
+	score float64
+}
+
+// last is behind all rows.
+var last = standing{math.MaxInt, math.Inf(1)}
+
+func (a standing) compare(b standing) int {
+	return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.score, b.score))
+}
+
+func (q *Request) standing(r *Row) standing { return standing{q.place(r.Card), q.score(r)} }
+
+// limit is the standing of the last row shown, or of the best row without replicas that only prefill where the best
 // one has some; any row may be shown while there are fewer.
-func (h *hunt) limit() float64 {
+func (h *hunt) limit() standing {
 	shown, ranked := h.shown()
 	if len(shown) < h.q.Top {
-		return math.Inf(1)
+		return last
 	}
-	limit := h.q.score(&shown[len(shown)-1])
+	limit := h.q.standing(&shown[len(shown)-1])
 	if shown[0].Prefill == 0 {
 		return limit
 	}
 	for i := range ranked {
-		if ranked[i].Prefill == 0 {
-			return max(limit, h.q.score(&ranked[i]))
+		if ranked[i].Prefill > 0 {
+			continue
 		}
+		if plain := h.q.standing(&ranked[i]); plain.compare(limit) > 0 {
+			return plain
+		}
+		return limit
 	}
-	return math.Inf(1)
+	return last
 }
 
 // prune keeps of the rows of the card, where not all are wanted, those that can be shown, those that no other of the
@@ -191,19 +210,21 @@ func (h *hunt) marked() []Row {
 	return slices.DeleteFunc(shown, func(r Row) bool { return !r.Pareto })
 }
 
-// atBest is the least score that a row of the card can have.
-func (s *search) atBest() float64 {
+// atBest is the best standing that a row of the card can have.
+func (s *search) atBest() standing { return standing{s.q.place(s.card), s.leastScore()} }
+
+func (s *search) leastScore() float64 {
 	c := &s.open[0]
 	gpus := float64(c.least * c.GPUs)
 	switch {
 	case s.q.By == Energy || s.q.By == Latency:
 		return s.bound(c)
-	case s.q.By == Cost:
+	case s.q.cheapest():
 		return float64(s.card.Price) * gpus
 	case s.q.rate() == 0:
 		return s.bound(c)
 	}
-	return -s.q.rate() * float64(s.q.Gen) / gpus * (1 + 1e-9)
+	return -s.q.rate() * s.q.Gen.MeanLength() / gpus * (1 + 1e-9)
 }
 
 // margin is by how much the times of a steady state may be below those of an estimate of a request alone, whose steps

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"llmprof/internal/testkit"
+	"llmprof/serving"
 	"llmprof/unit"
 )
 
@@ -81,10 +82,10 @@ func drawLoad(q *Request, random *rand.Rand) {
 	draw(q, random)
 	q.Load = Load{}
 	q.MaxGPUs = 2 + random.IntN(16)
-	q.Prompt, q.Gen = 200+random.IntN(2000), 2+random.IntN(300)
+	q.Prompt, q.Gen = serving.Fixed(200+random.IntN(2000)), serving.Fixed(2+random.IntN(300))
 	q.Targets.TTFT, q.Targets.TPOT = 6*q.Targets.TTFT, 4*q.Targets.TPOT
 	q.Splits = []Split{{1, 1, 1}, {2, 1, 1}, {2, 2, 1}, {4, 1, 4}}[:2+random.IntN(3)]
-	if len(q.Splits) == 4 && !hasExperts(q.Model) {
+	if len(q.Splits) == 4 && !hasExperts(q.Cards[0].Model) {
 		q.Splits = q.Splits[:3]
 	}
 	q.Budgets, q.Together = []int{4096, 16384}[:random.IntN(3)], random.IntN(2) == 0
@@ -92,7 +93,7 @@ func drawLoad(q *Request, random *rand.Rand) {
 	case 4: // batches that start together
 	case 0:
 		q.Load.Concurrency = 1 + random.IntN(24)
-		q.Gen = min(q.Gen, 64)
+		q.Gen = serving.Fixed(2 + random.IntN(62))
 	case 1:
 		q.Load.Throughput = 3000 * random.ExpFloat64()
 	default:

@@ -35,12 +35,24 @@ func Launches(r *Row, q *Request, checkpoint string) (all []Launch) {
 }
 
 // longest is the longest context that requests come to, with an eighth to spare.
-func longest(q *Request) int {
-	n := (q.Prompt + q.Gen) * 9 / 8
-	if most := q.Model.MaxContext; most > 0 {
+func longest(q *Request, m *models.Model) int {
+	n := (q.Prompt.Longest() + q.Gen.Longest()) * 9 / 8
+	if most := m.MaxContext; most > 0 {
 		n = min(n, most)
 	}
 	return n
+}
+
+// budget is the most tokens of a step that the estimate of the row has: where its engine has no scheduler, those of vLLM.
+func (r *Row) budget() int {
+	if r.Budget > 0 {
+		return r.Budget
+	}
+	rules, err := engine.SchedulerOf(r.Card.Machines.Machine.Engine.Profile().Engine(), r.Card.GPU)
+	if err != nil {
+		rules, _ = engine.SchedulerOf("vllm", r.Card.GPU) // which is known
+	}
+	return rules.Budget
 }
 
 // args makes a command line.
@@ -83,14 +95,14 @@ func commandLine(list []string) string {
 }
 
 // stored reports whether the row's weights are those of the checkpoint.
-func (r *Row) stored(q *Request) bool {
-	return r.Formats.Weights == "" || r.Scheme == models.StoredScheme(q.Model).Name
+func (r *Row) stored() bool {
+	return r.Formats.Weights == "" || r.Scheme == models.StoredScheme(r.Card.Model).Name
 }
 
 // quantize adds what quantizes the weights while they are loaded, or says which checkpoint
 // is needed.
-func (r *Row) quantize(a *args, q *Request, flag string, online map[unit.Format]string) {
-	if r.stored(q) {
+func (r *Row) quantize(a *args, flag string, online map[unit.Format]string) {
+	if r.stored() {
 		return
 	}
 	s, err := models.ParseScheme(r.Formats.Weights)
@@ -101,10 +113,10 @@ func (r *Row) quantize(a *args, q *Request, flag string, online map[unit.Format]
 		a.add(flag, word)
 		return
 	}
-	a.note("give a checkpoint with weights quantized as %s in place of %s", r.Formats.Weights, q.Model.Name)
+	a.note("give a checkpoint with weights quantized as %s in place of %s", r.Formats.Weights, r.Card.Model.Name)
 }
 
-// vllm is the server of vLLM 0.32. Replicas are engines of one server, which routes among
+// vllm is the server of vLLM 0.25 to 0.32. Replicas are engines of one server, which routes among
 // them.
 func vllm(r *Row, q *Request, checkpoint string) Launch {
 	a := &args{list: []string{"vllm", "serve", checkpoint}}
@@ -117,16 +129,17 @@ func vllm(r *Row, q *Request, checkpoint string) Launch {
 			a.note("vLLM spreads the experts over all %d GPUs of TP and DP, not over %d", r.Split.TP*r.DP, r.Split.EP)
 		}
 	}
-	r.quantize(a, q, "--quantization", map[unit.Format]string{unit.FP8: "fp8"})
+	r.quantize(a, "--quantization", map[unit.Format]string{unit.FP8: "fp8"})
 	if r.Formats.KV == unit.FP8 {
 		a.add("--kv-cache-dtype", "fp8")
 	}
-	a.number("--max-model-len", longest(q))
-	a.number("--max-num-seqs", r.Batch)
-	a.above("--max-num-batched-tokens", r.Budget)
+	a.number("--max-model-len", longest(q, r.Card.Model))
+	budget := r.budget()
+	a.number("--max-num-seqs", min(r.Batch, budget)) // vLLM refuses more sequences than a step has tokens
+	a.number("--max-num-batched-tokens", budget)
 	if r.Drafts > 0 {
 		method := `"method": "ngram", "prompt_lookup_max": 4`
-		if q.Model.Drafts > 0 {
+		if r.Card.Model.Drafts > 0 {
 			method = `"method": "mtp"`
 		}
 		a.add("--speculative-config", fmt.Sprintf(`{%s, "num_speculative_tokens": %d}`, method, r.Drafts))
@@ -154,8 +167,9 @@ func (r *Row) nodes(a *args) {
 // router.
 func sglang(r *Row, q *Request, checkpoint string) Launch {
 	a := &args{list: []string{"python3", "-m", "sglang.launch_server", "--model-path", checkpoint}}
+	each := 1                    // replicas among which a server divides its limits
 	if r.Split.EP > r.Split.TP { // attention by replica, experts over all of them
-		each := max(r.Split.EP/r.Split.TP, 1)
+		each = r.Split.EP / r.Split.TP
 		a.number("--tp-size", r.Split.EP)
 		a.number("--dp-size", each)
 		a.add("--enable-dp-attention")
@@ -168,15 +182,15 @@ func sglang(r *Row, q *Request, checkpoint string) Launch {
 	}
 	a.above("--pp-size", r.Split.PP)
 	a.above("--ep-size", r.Split.EP)
-	r.quantize(a, q, "--quantization", map[unit.Format]string{unit.FP8: "fp8", unit.INT8: "w8a8_int8"})
+	r.quantize(a, "--quantization", map[unit.Format]string{unit.FP8: "fp8", unit.INT8: "w8a8_int8"})
 	if r.Formats.KV == unit.FP8 {
 		a.add("--kv-cache-dtype", "fp8_e4m3")
 	}
-	a.number("--context-length", longest(q))
-	a.number("--max-running-requests", r.Batch*r.DP)
-	a.above("--chunked-prefill-size", r.Budget)
+	a.number("--context-length", longest(q, r.Card.Model))
+	a.number("--max-running-requests", r.Batch*each)
+	a.number("--chunked-prefill-size", r.budget()*each)
 	if r.Drafts > 0 {
-		if q.Model.Drafts > 0 {
+		if r.Card.Model.Drafts > 0 {
 			a.add("--speculative-algorithm", "NEXTN", "--speculative-eagle-topk", "1")
 		} else {
 			a.add("--speculative-algorithm", "NGRAM")
@@ -206,12 +220,12 @@ func tensorRT(r *Row, q *Request, checkpoint string) Launch {
 	}
 	a.above("--pp_size", r.Split.PP)
 	a.above("--ep_size", r.Split.EP)
-	a.number("--max_seq_len", longest(q))
+	a.number("--max_seq_len", longest(q, r.Card.Model))
 	a.number("--max_batch_size", r.Batch)
 	if r.Formats.KV == unit.FP8 {
 		a.note("give kv_cache_config: {dtype: fp8} in a file for --extra_llm_api_options: the command has no flag for it")
 	}
-	if a.above("--max_num_tokens", r.Budget); r.Budget > 0 && r.Budget < q.Prompt {
+	if a.number("--max_num_tokens", r.budget()); r.budget() < q.Prompt.Longest() {
 		a.add("--enable_chunked_prefill") // else a prompt has to fit a step
 	}
 	if r.Drafts > 0 {
@@ -220,7 +234,7 @@ func tensorRT(r *Row, q *Request, checkpoint string) Launch {
 	if r.Prefill > 0 {
 		a.note("this is a server that decodes: start %d replicas more that prefill, and trtllm-serve disaggregated in front of both", r.Prefill)
 	}
-	if !r.stored(q) {
+	if !r.stored() {
 		a.note("TensorRT-LLM serves weights as the checkpoint has them: give one quantized as %s", r.Formats.Weights)
 	}
 	if replicas > 1 {
@@ -232,18 +246,25 @@ func tensorRT(r *Row, q *Request, checkpoint string) Launch {
 // llamaCPP is llama-server. Its slots share a context of fixed size.
 func llamaCPP(r *Row, q *Request, checkpoint string) Launch {
 	a := &args{list: []string{"llama-server", "--model", lastPart(checkpoint) + ".gguf", "--n-gpu-layers", "999"}}
-	a.number("--parallel", r.Batch)
-	a.number("--ctx-size", longest(q)*r.Batch)
+	each := max(r.Split.EP/r.Split.TP, 1) // replicas that share the experts, which are one server
+	slots := r.slots(q, each)
+	a.number("--parallel", slots)
+	a.number("--ctx-size", longest(q, r.Card.Model)*slots)
 	a.add("--flash-attn", "on")
-	a.above("--batch-size", r.Budget)
-	a.above("--ubatch-size", r.Budget) // a step computes so many tokens, 512 by default
+	if r.Engine() == "llama.cpp" {
+		a.number("--batch-size", r.budget())
+	} else {
+		a.above("--batch-size", r.Budget)
+		a.above("--ubatch-size", r.Budget) // tokens that are computed at once, 512 by default
+		a.note("llama.cpp is not the engine of the estimate, and is slower at large batches")
+	}
 	if r.Drafts > 0 {
 		a.note("llama.cpp speculates with a draft model of its own: --model-draft FILE --spec-draft-n-max %d", r.Drafts)
 	}
 	if r.Prefill > 0 {
 		a.note("llama.cpp has no replicas that only prefill: %d servers do less than the row says", r.DP+r.Prefill)
 	}
-	if gpus := r.Split.TP * r.Split.PP; gpus > 1 {
+	if gpus := r.Split.TP * r.Split.PP * each; gpus > 1 {
 		mode := "layer"
 		if r.Split.TP > 1 {
 			mode = "row"
@@ -255,11 +276,23 @@ func llamaCPP(r *Row, q *Request, checkpoint string) Launch {
 		a.add("--cache-type-k", "q8_0", "--cache-type-v", "q8_0")
 		a.note("llama.cpp has no FP8 cache: Q8_0 takes a sixteenth more")
 	}
-	a.note("convert the checkpoint to GGUF first; llama.cpp is not the engine of the estimate, and is slower at large batches")
-	if r.DP > 1 {
-		a.note("start %d of these servers behind a router", r.DP)
+	a.note("convert the checkpoint to GGUF first")
+	if n := r.DP / each; n > 1 {
+		a.note("start %d of these servers behind a router", n)
 	}
 	return a.launch("llama.cpp")
+}
+
+// mostSlots is the most sequences of llama.cpp (LLAMA_MAX_SEQ of src/llama-cparams.h).
+const mostSlots = 256
+
+// slots are as many slots of llama.cpp, each with a context of its own, as the memory of some replicas has room for, up to their batch.
+func (r *Row) slots(q *Request, replicas int) int {
+	n := r.Batch
+	if server, err := q.serverOf(r); err == nil {
+		n = min(n, server.Tokens()/longest(q, r.Card.Model))
+	}
+	return max(min(n*replicas, mostSlots), 1)
 }
 
 func lastPart(path string) string { return path[strings.LastIndexAny(path, `/\`)+1:] }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/serving"
 	"llmprof/unit"
 )
 
@@ -29,7 +30,7 @@ func launched(t *testing.T) (all [][]Launch) {
 	} {
 		q := request(t, x.model, x.gpu)
 		x.row.Card = &q.Cards[0]
-		s, err := x.row.Formats.scheme(q.Model, x.row.Card.GPU)
+		s, err := x.row.Formats.scheme(x.row.Card.Model, x.row.Card.GPU)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,10 +84,10 @@ func TestVLLMParses(t *testing.T) {
 		t.Fatalf("%v\n%s", err, failed.String())
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	want := `[["org/qwen3-32b", 2, 1, 3, false, "fp8", "fp8", 1440, 64, null, null, null, null], ["org/llama3.1-8b", 1, 2, 1, false, null, "auto", 1440, 8, null, null, null, null], ` +
-		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 1, null, null, null, null], ["org/deepseek-v3", 8, 1, 2, true, null, "fp8", 1440, 256, null, null, null, null], ` +
-		`["org/qwen3-30b-a3b", 4, 1, 1, true, null, "auto", 1440, 32, null, null, null, null], ["org/deepseek-v3", 8, 1, 2, false, null, "fp8", 1440, 256, 4096, "mtp", 1, "NixlConnector"], ` +
-		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 256, null, "ngram", 3, null]]`
+	want := `[["org/qwen3-32b", 2, 1, 3, false, "fp8", "fp8", 1440, 64, 8192, null, null, null], ["org/llama3.1-8b", 1, 2, 1, false, null, "auto", 1440, 8, 2048, null, null, null], ` +
+		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 1, 2048, null, null, null], ["org/deepseek-v3", 8, 1, 2, true, null, "fp8", 1440, 256, 8192, null, null, null], ` +
+		`["org/qwen3-30b-a3b", 4, 1, 1, true, null, "auto", 1440, 32, 8192, null, null, null], ["org/deepseek-v3", 8, 1, 2, false, null, "fp8", 1440, 256, 4096, "mtp", 1, "NixlConnector"], ` +
+		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 256, 8192, "ngram", 3, null]]`
 	if got := lines[len(lines)-1]; got != want {
 		t.Errorf("vLLM understands\n%s\nwant\n%s", got, want)
 	}
@@ -163,6 +164,33 @@ func TestLaunchesByVendor(t *testing.T) {
 		}
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s: %s, want %s", gpu, got, want)
+		}
+	}
+}
+
+// Engines are told the limits that the estimate has, as each divides them among its replicas.
+func TestLaunchLimits(t *testing.T) {
+	all := launched(t)
+	for _, x := range []struct {
+		row, engine int
+		want        string
+	}{
+		{0, 0, "--max-num-seqs 64 --max-num-batched-tokens 8192"}, {1, 0, "--max-num-seqs 8 --max-num-batched-tokens 2048"}, {5, 0, "--max-num-batched-tokens 4096"},
+		{0, 1, "--max-running-requests 64 --chunked-prefill-size 8192"},   // of each of 3 replicas
+		{3, 1, "--max-running-requests 512 --chunked-prefill-size 16384"}, // divided among 2 ranks of attention
+		{0, 2, "--max_batch_size 64 --max_num_tokens 8192"}, {0, 3, "--parallel 64 --ctx-size 92160"}, {6, 3, "--parallel 256 --ctx-size 368640"},
+	} {
+		if got := strings.Join(all[x.row][x.engine].Args, " "); !strings.Contains(got, x.want) {
+			t.Errorf("%s of row %d is started by %s, want %s", all[x.row][x.engine].Engine, x.row, got, x.want)
+		}
+	}
+	q := request(t, "llama3.1-8b", "l4")
+	q.Prompt = serving.Lengths{Kind: "uniform", Low: 100, High: 9000}
+	r := Row{Card: &q.Cards[0], Formats: Formats{KV: unit.BF16}, Split: Split{1, 1, 1}, DP: 1, Batch: 4096, GPUs: 1, Scheme: "w16a16"}
+	launches := Launches(&r, q, "org/model")
+	for i, want := range []string{"--max-model-len 10413 --max-num-seqs 2048 --max-num-batched-tokens 2048", "--max-running-requests 4096", "--enable_chunked_prefill", "--parallel 3 --ctx-size 31239"} {
+		if got := strings.Join(launches[i].Args, " "); !strings.Contains(got, want) {
+			t.Errorf("%s is started by %s, want %s", launches[i].Engine, got, want)
 		}
 	}
 }

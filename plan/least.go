@@ -13,7 +13,7 @@ import (
 // than its share of steps with as many sequences as the memory has room for. Of clients that wait for their answers there are no more
 // in a step than there are.
 func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why string) {
-	if s.q.rate() == 0 && s.q.By == Cost {
+	if s.q.rate() == 0 && s.q.cheapest() {
 		return ""
 	}
 	w := wave{p: units.Predictor, q: s.q, budgets: s.budgets(units.Predictor)}
@@ -25,9 +25,15 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why str
 		if c.least = max(int(math.Ceil(s.q.rate()/c.rate)), 1); c.least*c.GPUs > s.q.MaxGPUs || s.dear(c, c.least) {
 			return s.tooMany(c, c.least)
 		}
+<<<<<<< HEAD
 		busy = unit.Seconds(float64(c.least*c.DP) / (s.q.rate() * c.slower)) // GPUs draw power while no step runs, too
+=======
+		busy = 0
+		c.idle = float64(w.waiting().For(unit.Seconds(float64(c.DP)/(s.q.rate()*c.slower)))) / s.q.Gen.MeanLength()
+		energy = energy.Times(1 / s.spared())
+>>>>>>> main
 	}
-	c.energy = float64(energy+w.waiting().For(busy)) / float64(s.q.Gen)
+	c.work = float64(energy+w.waiting().For(busy)) / s.q.Gen.MeanLength()
 	if s.q.By == Latency {
 		c.latency = w.longest(s, c)
 	}
@@ -54,60 +60,89 @@ func (w *wave) least(s *search, c *config, fits int) (took unit.Seconds, energy 
 	if n := s.q.Load.Concurrency; n > 0 {
 		most = max(float64(n)/float64(c.DP), 1)
 	} else if t := s.q.Targets.TPOT; t > 0 { // no more decode on average than come while one does
-		most = max(s.q.rate()*float64(s.q.Gen-1)*float64(t)/float64(c.DP), 1)
+		most = max(s.q.rate()*s.q.steps()*float64(t)/float64(c.DP), 1)
 	}
-	var steps []analytic.StepCost
-	var batches []float64
-	for _, n := range append(append([]int{1}, s.q.Batches...), max(c.Batch, s.q.Batches[len(s.q.Batches)-1])) {
+	var all []decoding
+	for _, n := range s.q.sizes(c.Batch) {
 		batch := min(float64(n), most)
-		steps, batches = append(steps, w.decode(batch)), append(batches, batch)
-		if s.q.Targets.TPOT > 0 && steps[len(steps)-1].Time.Times(c.slower/s.gain()) > s.q.Targets.TPOT || n > 2*fits || batch == most {
+		all = append(all, decoding{batch, w.decode(batch)})
+		if s.q.Targets.TPOT > 0 && all[len(all)-1].Time.Times(c.slower/s.gain()) > s.q.Targets.TPOT || n > 2*fits || batch == most {
 			break
 		}
 	}
-	last := len(steps) - 1
-	w.adds(batches[0], &steps[0])
-	w.adds(batches[last], &steps[last])
-	n := float64(s.q.Gen - 1)
-	for i := range steps {
-		took = min(took, steps[i].Time.Times(n/batches[i])+w.prompt.Time)
-		energy = min(energy, w.beyond(&steps[i]).Times(n/batches[i])+w.prompt.Energy)
+	w.prompt = w.adds(all[0], all[len(all)-1])
+	n := s.q.steps()
+	for i := range all {
+		took = min(took, all[i].Time.Times(n/all[i].batch)+w.prompt.Time)
+		energy = min(energy, w.beyond(&all[i].StepCost).Times(n/all[i].batch)+w.prompt.Energy)
 	}
 	return took, energy
 }
 
+// A decoding is a step in which a batch decodes and nothing else is.
+type decoding struct {
+	batch float64
+	analytic.StepCost
+}
+
+// sizes are batches up to the largest that a server of the search may have.
+func (q *Request) sizes(batch int) []int {
+	all := append([]int{1}, q.Batches...)
+	most := max(batch, all[len(all)-1])
+	if len(q.Limits) > 0 {
+		most = max(most, slices.Max(q.Limits))
+	}
+	return append(all, most)
+}
+
 // decode is a step in which a batch decodes and nothing else is.
 func (w *wave) decode(batch float64) analytic.StepCost {
-	if w.q.Gen == 1 {
+	if w.q.steps() == 0 {
 		return analytic.StepCost{}
 	}
 	return w.p.DecodeCost(batch, w.context())
 }
 
-func (w *wave) context() float64 { return float64(w.q.Prompt) + float64(w.q.Gen-1)/2 }
+// context is that of a sequence that decodes, mean over time: longer answers decode for longer.
+func (w *wave) context() float64 {
+	return w.q.Prompt.MeanLength() + w.q.Gen.MeanSquare()/(2*w.q.Gen.MeanLength()) - 0.5
+}
 
-// adds works out what a prompt adds to a step in which a batch decodes: what steps with one prompt, and with as many as there is room for,
-// take more, for each of them. The host launches it while the step before runs.
-func (w *wave) adds(batch float64, decodes *analytic.StepCost) {
-	for _, budget := range w.budgets {
-		room := max(float64(budget)-batch, float64(budget)/64, 1)
-		tokens := float64(w.q.Prompt)
-		for _, chunk := range []float64{min(tokens, room), min(max(math.Floor(room/tokens), 1)*tokens, room)} {
-			groups := []operator.Group{{Batch: batch, New: 1, Past: w.context(), Logits: 1}, {Batch: chunk / min(chunk, tokens), New: min(chunk, tokens), Past: max(tokens-chunk, 0) / 2, Logits: 1}}
-			if w.q.Gen == 1 {
-				groups = groups[1:]
-			}
-			c := w.p.StepCost(groups, 0)
-			each := tokens / chunk
-			time, energy := max(c.Time-c.Waits-decodes.Time, 0).Times(each), max(w.beyond(&c)-w.beyond(decodes), 0).Times(each)
-			if w.prompt.Time == 0 || time < w.prompt.Time {
-				w.prompt.Time = time
-			}
-			if w.prompt.Energy == 0 || energy < w.prompt.Energy {
-				w.prompt.Energy = energy
+// steps is how many steps an answer decodes for.
+func (q *Request) steps() float64 { return q.Gen.MeanLength() - 1 }
+
+// adds bounds what a prompt adds to steps in which batches decode, mean over prompts.
+func (w *wave) adds(decodes ...decoding) (mean analytic.StepCost) {
+	prompts := w.q.Prompt.Quantiles()
+	for _, tokens := range prompts {
+		time, energy := w.added(float64(tokens), decodes)
+		mean.Time += time.Times(1 / float64(len(prompts)))
+		mean.Energy += energy.Times(1 / float64(len(prompts)))
+	}
+	return mean
+}
+
+// added is the least that a prompt adds: what steps with one like it, and with as many as there is room for, take more, for each of them.
+// The host launches it while the step before runs.
+func (w *wave) added(tokens float64, decodes []decoding) (time unit.Seconds, energy unit.Joules) {
+	time, energy = unit.Seconds(math.Inf(1)), unit.Joules(math.Inf(1))
+	for i := range decodes {
+		d := &decodes[i]
+		for _, budget := range w.budgets {
+			room := max(float64(budget)-d.batch, float64(budget)/64, 1)
+			for _, chunk := range []float64{min(tokens, room), min(max(math.Floor(room/tokens), 1)*tokens, room)} {
+				groups := []operator.Group{{Batch: d.batch, New: 1, Past: w.context(), Logits: 1}, {Batch: chunk / min(chunk, tokens), New: min(chunk, tokens), Past: max(tokens-chunk, 0) / 2, Logits: 1}}
+				if w.q.steps() == 0 {
+					groups = groups[1:]
+				}
+				c := w.p.StepCost(groups, 0)
+				each := tokens / chunk
+				time = min(time, max(c.Time-c.Waits-d.Time, 0).Times(each))
+				energy = min(energy, max(w.beyond(&c)-w.beyond(&d.StepCost), 0).Times(each))
 			}
 		}
 	}
+	return time, energy
 }
 
 // beyond is the energy of a step beyond that of GPUs that wait.
@@ -125,12 +160,16 @@ func (w *wave) waiting() unit.Watts {
 // longest bounds the time of a request where there are as many units as are allowed: clients that wait are as many as the requests that
 // are answered in it (Little's law). At a rate a sequence decodes beside as many as come while it does.
 func (w *wave) longest(s *search, c *config) unit.Seconds {
-	n := float64(s.q.Gen - 1)
-	replicas := float64(max(s.mostUnits(c, math.Inf(1)), 1) * c.DP)
+	n := s.q.steps()
+	replicas := float64(max(s.mostUnits(c, infinite, infinite), 1) * c.DP)
 	if clients := s.q.Load.Concurrency; clients > 0 {
 		each := max(float64(clients)/replicas, 1)
 		step := w.fewer(each)
-		return step.Time.Times(n) + w.prompt.Time.Times(each)
+		time := step.Time.Times(n) + w.prompt.Time.Times(each)
+		if !s.q.fixed() { // whose steady state is not simulated, and may be below what its steps take
+			time = time.Times(1 / margin)
+		}
+		return time
 	}
 	if s.gain() > 1 || n == 0 {
 		return 0
@@ -144,6 +183,23 @@ func (w *wave) longest(s *search, c *config) unit.Seconds {
 	return c.single.TTFT.Expected + time
 }
 
+// leastTPOT bounds the time per token of clients that wait for their answers, at the end of the interval that is asked for: of the time of a
+// request, which longest bounds, the prompts of all clients of a replica may take a part, in full steps and in the two at either end.
+func (s *search) leastTPOT(c *config, units int) unit.Seconds {
+	n := s.q.steps()
+	if s.q.Load.Concurrency == 0 || n == 0 || !s.q.fixed() {
+		return 0
+	}
+	each := min(max(float64(s.q.Load.Concurrency)/float64(units*c.DP), 1), float64(c.Batch))
+	w := wave{p: c.server.Predictor, q: s.q}
+	step := w.fewer(each)
+	tokens := s.q.Prompt.MeanLength()
+	together := max(math.Floor(float64(w.p.Budget())/tokens), 1)
+	prompts := w.p.StepCost([]operator.Group{{Batch: together, New: tokens, Logits: 1}}, 0)
+	before := prompts.Time.Times(each/together) + c.single.TTFT.Expected.Times(2)
+	return (step.Time - min(before, c.single.TTFT.Expected.Times(each)).Times(1/n)).Times(c.slower)
+}
+
 // budgets are the most tokens of a step that servers of the search have: the scheduler's, and the least and the largest that is tried.
 func (s *search) budgets(p *analytic.Predictor) []int {
 	all := []int{int(p.Budget())}
@@ -154,6 +210,18 @@ func (s *search) budgets(p *analytic.Predictor) []int {
 	return slices.Compact(all)
 }
 
+<<<<<<< HEAD
+=======
+// spared is by how many times less energy than its steps take a steady state at a rate may have: near the largest stable rate it takes
+// steps to be longer than they are, most of all those of experts. Both are above what random cases need (TestBounds): they are not derived.
+func (s *search) spared() float64 {
+	if hasExperts(s.card.Model) {
+		return 2
+	}
+	return 1.25
+}
+
+>>>>>>> main
 // gain is by how many times speculation may shorten a decode at most.
 func (s *search) gain() float64 {
 	if len(s.q.Drafts) == 0 || s.q.rate() == 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
@@ -24,7 +25,8 @@ type config struct {
 	single   Spans                   // of a request alone
 	least    int                     // units that the load takes at least
 	rate     float64                 // requests a second that a unit answers at most
-	energy   float64                 // joules that a token takes at least
+	work     float64                 // joules that a token takes at least beyond what GPUs draw that wait
+	idle     float64                 // joules that waiting GPUs of a unit take for each token; 0 where clients wait for answers
 	latency  unit.Seconds            // that a request takes at least under the load, as expected
 }
 
@@ -34,10 +36,10 @@ type config struct {
 func (s *search) bound(c *config) float64 {
 	switch s.q.By {
 	case Energy:
-		return c.energy
+		return c.energy(c.least)
 	case Throughput:
 		if s.q.rate() == 0 {
-			return -c.rate * float64(s.q.Gen) / float64(c.GPUs)
+			return -c.rate * s.q.Gen.MeanLength() / float64(c.GPUs)
 		}
 	case Latency:
 		alone := c.single.TTFT.Expected + (c.single.E2E.Expected - c.single.TTFT.Expected).Times(1/s.gain())
@@ -45,6 +47,9 @@ func (s *search) bound(c *config) float64 {
 	}
 	return float64(c.least * c.GPUs)
 }
+
+// energy is what a token takes at least of so many units.
+func (c *config) energy(units int) float64 { return c.work + c.idle*float64(units) }
 
 // figure is what the search ranks a row by, in the unit of bound.
 func (s *search) figure(r *Row) float64 {
@@ -63,7 +68,7 @@ func (s *search) figure(r *Row) float64 {
 
 // fewestGPUs reports whether deployments rank by the GPUs that they take.
 func (s *search) fewestGPUs() bool {
-	return s.q.By == Cost || s.q.By == Throughput && s.q.rate() > 0
+	return s.q.cheapest() || s.q.By == Throughput && s.q.rate() > 0
 }
 
 // candidates lists the deployments under a load, in which requests come and go: steps are those
@@ -71,7 +76,7 @@ func (s *search) fewestGPUs() bool {
 // least that they rank by.
 func (s *search) candidates(ctx context.Context) {
 	for _, f := range s.card.Formats {
-		for _, split := range s.q.Splits {
+		for _, split := range s.splits {
 			if ctx.Err() == nil {
 				s.open = append(s.open, s.configs(f, split)...)
 			}
@@ -111,12 +116,16 @@ func (s *search) loaded(ctx context.Context, first bool) {
 			s.rows = append(s.rows, c.Row)
 			return
 		}
-		if r, ok := s.serve(c, best, least); ok {
+		r, ok := s.serve(c, best, least)
+		if ok {
 			plain = min(plain, float64(r.GPUs))
 			keep(&r)
 		}
 		if first && len(s.rows) > 0 {
 			return
+		}
+		for _, r := range s.limited(c, r, ok, best, least) {
+			keep(&r)
 		}
 		for _, r := range s.extras(c, best, plain, least) {
 			keep(&r)
@@ -128,8 +137,8 @@ func (s *search) loaded(ctx context.Context, first bool) {
 // sure reports whether a deployment qualifies whatever its times are: clients that wait for their answers need no more
 // than a server that runs, unless there are targets.
 func (s *search) sure(c *config) bool {
-	return s.q.Load.Concurrency > 0 && s.q.Targets == Targets{} && s.mostUnits(c, math.Inf(1)) >= c.least &&
-		c.server.Serves(serving.Fixed(s.q.Prompt), serving.Fixed(s.q.Gen)) == nil
+	return s.q.Load.Concurrency > 0 && s.q.Targets == Targets{} && s.mostUnits(c, infinite, infinite) >= c.least &&
+		c.server.Serves(s.q.Prompt, s.q.Gen) == nil
 }
 
 // extras are the deployments with other settings than a server starts with: speculation, other
@@ -168,7 +177,7 @@ func (s *search) extras(c *config, best, plain, least float64) (rows []Row) {
 			}
 		}
 		if !s.q.Together && fitsSteps(&c.server.Scheduler, 0, drafts) && !s.hopeless(base) {
-			keep(s.apart(base, most))
+			keep(s.apart(base, most, least))
 		}
 	}
 	return rows
@@ -206,7 +215,7 @@ func (s *search) stepping(c *config, budget int) *config {
 	if s.q.prepare(c) == nil { // else a shorter step may leave room enough
 		other.steadies, _ = c.steadies.WithBudget(budget)
 	}
-	if s.q.Prompt > min(budget, c.server.Scheduler.Budget) { // its steps are others, and so is the interval
+	if s.q.Prompt.Longest() > min(budget, c.server.Scheduler.Budget) { // its steps are others, and so is the interval
 		s.alone(&other)
 	}
 	return &other
@@ -218,11 +227,13 @@ func (s *search) alone(c *config) {
 	if err != nil {
 		return // it was prepared before
 	}
-	e, err := units.Predict(&analytic.Workload{Batch: c.MicroBatches, PromptLen: s.q.Prompt, GenLen: s.q.Gen, Budget: c.Budget})
+	w := s.q.workload(c.MicroBatches)
+	w.Budget = c.Budget
+	e, err := units.Predict(w)
 	if err != nil {
 		return // the steady state says why
 	}
-	if c.single = (Spans{e.TTFT, e.TPOT, e.TTLT}); !s.q.Expected {
+	if c.single = s.q.single(units, &e, c); !s.q.Expected {
 		c.slower = Slower(&e)
 	}
 }
@@ -251,7 +262,7 @@ func (s *search) screen(c *config) (why string) {
 		s.missed(Miss{err.Error(), infinite, nil})
 		return err.Error()
 	}
-	e, err := units.Predict(&analytic.Workload{Batch: c.MicroBatches, PromptLen: s.q.Prompt, GenLen: s.q.Gen})
+	e, err := units.Predict(s.q.workload(c.MicroBatches))
 	s.searched++
 	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})
@@ -272,10 +283,11 @@ func (s *search) screen(c *config) (why string) {
 	if c.slower = 1; !s.q.Expected {
 		c.slower = Slower(&e)
 	}
-	c.single, c.least = Spans{e.TTFT, e.TPOT, e.TTLT}, 1
+	c.single, c.least = s.q.single(units, &e, c), 1
 	if parts := c.MicroBatches; parts == 1 {
 		alone := c.Row
 		alone.fill(s.q, &e)
+		alone.TTFT, alone.TPOT, alone.E2E = s.q.end(c.single.TTFT), s.q.end(c.single.TPOT), s.q.end(c.single.E2E)
 		alone.PerHour = unit.Dollars(float64(s.card.Price) * float64(alone.GPUs))
 		if n := s.gain(); n > 1 { // with speculation a token may take that much less
 			alone.TPOT, alone.E2E = alone.TPOT.Times(1/n), alone.TTFT+(alone.E2E-alone.TTFT).Times(1/n)
@@ -287,6 +299,35 @@ func (s *search) screen(c *config) (why string) {
 		}
 	}
 	return s.atLeast(c, units, e.Memory.MaxBatch)
+}
+
+// single bounds a request alone. Where lengths differ its time to the first token is the mean over prompts, and
+// it decodes as one of mean lengths does: longer answers take more time beyond that than shorter ones take less. Steady states
+// take all contexts to be their mean, which is less by up to 0.3 % in random cases (TestBounds).
+func (q *Request) single(p *analytic.Prepared, mean *analytic.Estimate, c *config) Spans {
+	s := Spans{mean.TTFT, mean.TPOT, mean.TTLT}
+	if q.fixed() {
+		return s
+	}
+	prompts := q.Prompt.Quantiles()
+	var ttft analytic.Span
+	for _, tokens := range prompts {
+		e, err := p.Predict(&analytic.Workload{Batch: c.MicroBatches, PromptLen: tokens, GenLen: 1, Budget: c.Budget})
+		if err != nil {
+			return s
+		}
+		ttft = plus(ttft, e.TTFT, 1/float64(len(prompts)))
+	}
+	const less = 0.99
+	e2e := plus(plus(s.E2E, ttft, 1), s.TTFT, -1)
+	return Spans{plus(analytic.Span{}, ttft, less), plus(analytic.Span{}, s.TPOT, less), plus(analytic.Span{}, e2e, less)}
+}
+
+// plus is a span with so many times another.
+func plus(a, b analytic.Span, times float64) analytic.Span {
+	return analytic.Span{
+		Floor: a.Floor + b.Floor.Times(times), Expected: a.Expected + b.Expected.Times(times), Low: a.Low + b.Low.Times(times), High: a.High + b.High.Times(times),
+	}
 }
 
 // ready prepares the server of a deployment that was screened: those of all deployments take more memory than there is use for.
@@ -322,7 +363,7 @@ func (s *search) sized(r *Row, units int) {
 // rate is the requests a second that come; 0 where clients wait for their answers.
 func (q *Request) rate() float64 {
 	if q.Load.Throughput > 0 {
-		return q.Load.Throughput / float64(q.Gen)
+		return q.Load.Throughput / q.Gen.MeanLength()
 	}
 	return q.Load.Rate
 }
@@ -330,13 +371,21 @@ func (q *Request) rate() float64 {
 // serve finds the fewest units with which the deployment qualifies, unless they are more
 // GPUs than the best one has. More units of the same never make anything slower.
 func (s *search) serve(c *config, best, least float64) (r Row, ok bool) {
-	most := s.mostUnits(c, best)
+	most := s.mostUnits(c, best, least)
 	if most < c.least {
 		return r, false
 	}
 	first, last := c.least, most
 	if s.q.By == Latency {
 		first = most // more units have shorter queues
+	}
+	if s.q.rate() == 0 {
+		return s.answering(c, first, last, least)
+	}
+	if s.fewestGPUs() && first < last { // most deployments do not qualify with any number
+		if r, ok = s.steady(c, last); !ok {
+			return r, false
+		}
 	}
 	for step := 1; first <= last; step *= 2 {
 		units := min(first+step-1, last)
@@ -352,6 +401,48 @@ func (s *search) serve(c *config, best, least float64) (r Row, ok bool) {
 		}
 	}
 	return r, false
+}
+
+// answering finds the fewest units with which clients that wait for their answers are served. Numbers with which no replica has
+// fewer clients than with less of them are left out, since each one is simulated.
+func (s *search) answering(c *config, first, last int, least float64) (r Row, ok bool) {
+	var units []int
+	share := 0
+	for n := first; n <= last; n++ {
+		replicas := n * c.DP
+		if each := (s.q.Load.Concurrency + replicas - 1) / replicas; n == first || each < share {
+			units, share = append(units, n), each
+		}
+	}
+	if s.q.By == Latency {
+		units = []int{last}
+	}
+	if target := s.q.Targets.TPOT; target > 0 {
+		few := sort.Search(len(units)-1, func(i int) bool { return s.leastTPOT(c, units[i]) <= target })
+		units = units[few:]
+	}
+	if s.fewestGPUs() {
+		if r, ok = s.steady(c, units[len(units)-1]); !ok { // as most deployments, with any number
+			return r, false
+		}
+	}
+	if r, ok = s.steady(c, units[0]); s.q.By == Energy && float64(r.JToken) > least {
+		return r, false // and more units take more energy
+	}
+	if more := units[1:]; !ok {
+		enough := sort.Search(len(more), func(i int) bool {
+			found, good := s.steady(c, more[i])
+			if good || !ok {
+				r, ok = found, good
+			}
+			return good
+		})
+		ok = enough < len(more)
+	}
+	if ok {
+		s.expect(c, &r)
+	}
+	return r, ok
 }
 
 // fewest halves the interval between too few units and enough.
@@ -371,6 +462,11 @@ func (s *search) fewest(c *config, enough Row, low, high int) Row {
 func (s *search) steady(c *config, units int) (r Row, ok bool) {
 	r = c.Row
 	s.sized(&r, units)
+	if least, target := s.leastTPOT(c, units), s.q.Targets.TPOT; target > 0 && least > target {
+		r.TTFT, r.TPOT = c.single.TTFT.Expected.Times(c.slower), least // at least
+		s.missed(Miss{fmt.Sprintf("nearest is %s, with a TPOT of at least %s for %v", &r, beyond(least, target), target), float64(least / target), &r})
+		return r, false
+	}
 	return s.settled(c, r)
 }
 
@@ -379,6 +475,9 @@ func (s *search) steady(c *config, units int) (r Row, ok bool) {
 func (s *search) settled(c *config, r Row) (Row, bool) {
 	slow, err := s.q.state(c, &r, c.slower)
 	s.searched++
+	if err == nil && !(slow.E2E > 0 && slow.Energy > 0) {
+		err = fmt.Errorf("its steady state has no time")
+	}
 	if err != nil {
 		if _, sooner := s.q.state(c, &r, 1); sooner != nil {
 			err = sooner
@@ -387,10 +486,10 @@ func (s *search) settled(c *config, r Row) (Row, bool) {
 		return r, false
 	}
 	r.TTFT, r.TPOT, r.E2E = slow.TTFT, slow.TPOT, slow.E2E
-	r.Throughput = slow.Rate * float64(s.q.Gen)
+	r.Throughput = slow.Rate * s.q.Gen.MeanLength()
 	r.slower, r.alone = c.slower, c.single
 	r.Running, r.Utilization = slow.Running, slow.Utilization
-	r.JToken = slow.Energy.Times(1 / float64(s.q.Gen))
+	r.JToken = slow.Energy.Times(1 / s.q.Gen.MeanLength())
 	r.PerMillion = unit.Dollars(float64(r.PerHour) / 3600 / r.Throughput * 1e6)
 	miss := s.q.misses(&r)
 	if miss.Reason != "" {

@@ -1,10 +1,10 @@
 package plan
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
-	"llmprof/analytic"
 	"llmprof/internal/testkit"
 	"llmprof/serving"
 	"llmprof/unit"
@@ -21,10 +21,17 @@ func TestLoadedEqualsBruteForce(t *testing.T) {
 		q.By = Objective(Objectives()[i%4])
 		q.Splits = []Split{{1, 1, 1}, {2, 1, 1}}
 		q.Batches, q.Budgets, q.Together = DefaultBatches(), []int{}, true
-		q.Prompt, q.Gen = 200+random.IntN(1000), 50+random.IntN(200)
+		q.Prompt, q.Gen = serving.Fixed(200+random.IntN(1000)), serving.Fixed(50+random.IntN(200))
 		q.Load.Rate = 12 * random.ExpFloat64()
 		q.MaxGPUs = 4
 		q.Targets = Targets{TPOT: unit.Seconds(0.012 + 0.04*random.Float64()), TTFT: unit.Seconds(0.2 + random.Float64())}
+		if i > 5 {
+			q.Limits, q.Splits = []int{4, 12, 512}, q.Splits[:1]
+			q.Load.Rate, q.Prompt = 4*q.Load.Rate, serving.Fixed(50+random.IntN(200)) // so that many decode at once
+		}
+		if i%3 == 2 {
+			q.Prompt, q.Gen = lengths(random, q.Prompt.Mean), lengths(random, q.Gen.Mean)
+		}
 		if best(t, &q) {
 			found++
 		}
@@ -32,6 +39,17 @@ func TestLoadedEqualsBruteForce(t *testing.T) {
 	if found < 4 {
 		t.Errorf("only %d of 12 loads have an answer", found)
 	}
+}
+
+// lengths are lengths that differ, with a mean.
+func lengths(random *rand.Rand, mean float64) serving.Lengths {
+	switch random.IntN(3) {
+	case 0:
+		return serving.Lengths{Kind: "uniform", Low: 1, High: math.Round(2*mean) - 1}
+	case 1:
+		return serving.Lengths{Kind: "lognormal", Mean: mean, Spread: 0.3 + random.Float64()}
+	}
+	return serving.Traced("trace.csv", []int{1, int(mean), int(mean), int(3 * mean)})
 }
 
 // best reports whether a deployment qualifies, and fails where the search finds another one first than brute force.
@@ -56,7 +74,7 @@ func first(rows []Row) *Row {
 	return &rows[0]
 }
 
-// everyNumber works out the steady state of every deployment with every number of replicas.
+// everyNumber works out the steady state of every deployment with every number of replicas, and every limit of sequences.
 func everyNumber(t *testing.T, q *Request) (best *Row) {
 	t.Helper()
 	for i := range q.Cards {
@@ -72,9 +90,16 @@ func everyNumber(t *testing.T, q *Request) (best *Row) {
 				if err := s.ready(&c); err != nil {
 					t.Fatal(err)
 				}
-				for units := 1; units*c.GPUs <= q.MaxGPUs; units++ {
-					if r, ok := s.steady(&c, units); ok && (best == nil || q.compare(&r, best) < 0) {
-						best = &r
+				for _, limit := range append([]int{0}, q.Limits...) {
+					d := c
+					if limit > 0 {
+						d.Limit, d.Batch, d.server.Scheduler.MaxSeqs = limit, limit, limit
+						d.steadies, d.waves = nil, nil
+					}
+					for units := 1; units*d.GPUs <= q.MaxGPUs; units++ {
+						if r, ok := s.steady(&d, units); ok && (best == nil || q.compare(&r, best) < 0) {
+							best = &r
+						}
 					}
 				}
 			}
@@ -98,10 +123,11 @@ func TestExtrasEqualBruteForce(t *testing.T) {
 		if i%2 == 1 {
 			q.Drafts, q.Acceptance = []int{2}, 0.7
 		}
-		q.Prompt, q.Gen = 500+random.IntN(1500), 50+random.IntN(200)
+		q.Prompt, q.Gen = serving.Fixed(500+random.IntN(1500)), serving.Fixed(50+random.IntN(200))
 		q.Load.Rate = 6 * random.ExpFloat64()
 		q.MaxGPUs = 3
 		q.Targets = Targets{TPOT: unit.Seconds(0.008 + 0.02*random.Float64()), TTFT: unit.Seconds(0.1 + 0.6*random.Float64())}
+		q.Limits = []int{}
 		got, err := Search(t.Context(), &q)
 		if err != nil {
 			t.Fatal(err)
@@ -173,13 +199,13 @@ func served(q *Request, r *Row, all **serving.Steadies) bool {
 		return false
 	}
 	r.Batch = server.Scheduler.MaxSeqs
-	e, err := p.Predict(&analytic.Workload{Batch: 1, PromptLen: q.Prompt, GenLen: q.Gen})
+	e, err := p.Predict(q.workload(1))
 	if err != nil || !e.Memory.Fits() {
 		return false
 	}
 	x := Slower(&e)
 	if *all == nil {
-		if *all, err = server.Steadies(serving.Fixed(q.Prompt), serving.Fixed(q.Gen)); err != nil {
+		if *all, err = server.Steadies(q.Prompt, q.Gen); err != nil {
 			return false
 		}
 	}
@@ -188,8 +214,8 @@ func served(q *Request, r *Row, all **serving.Steadies) bool {
 		return false
 	}
 	r.TTFT, r.TPOT, r.E2E = st.TTFT.Times(x), st.TPOT.Times(x), st.E2E.Times(x)
-	r.Throughput, r.Utilization = q.rate()*float64(q.Gen), st.Utilization
-	r.JToken = st.Energy.Times(1 / float64(q.Gen))
+	r.Throughput, r.Utilization = q.rate()*q.Gen.MeanLength(), st.Utilization
+	r.JToken = st.Energy.Times(1 / q.Gen.MeanLength())
 	return q.misses(r).Reason == ""
 }
 
@@ -203,10 +229,11 @@ func TestClientsEqualBruteForce(t *testing.T) {
 		q := *space
 		q.By, q.Batches, q.MaxGPUs = Objective(Objectives()[i%4]), DefaultBatches(), 4
 		q.Splits = []Split{{1, 1, 1}, {2, 1, 1}, {4, 1, 1}}
-		q.Prompt, q.Gen = 64+random.IntN(1500), 2+random.IntN(100)
+		q.Prompt, q.Gen = serving.Fixed(64+random.IntN(1500)), serving.Fixed(2+random.IntN(100))
 		q.Load.Concurrency = 1 + random.IntN(40)
 		if i > 5 {
 			q.Targets = Targets{TPOT: unit.Seconds(0.012 + 0.04*random.Float64())}
+			q.Limits = []int{2, 6}
 		}
 		if best(t, &q) {
 			found++
@@ -221,12 +248,15 @@ func TestClientsEqualBruteForce(t *testing.T) {
 func TestBounds(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 6))
 	spaces := []*Request{request(t, "llama3.1-8b", "l40s", "h100"), request(t, "qwen3-30b-a3b", "h200")}
-	for i := range testkit.Cases(24, 240) {
+	for i := range testkit.Cases(24, 96) {
 		q := *spaces[i%2]
 		q.By, q.Batches, q.MaxGPUs = Objective(Objectives()[i/2%4]), DefaultBatches(), 8
-		q.Prompt, q.Gen = 64+random.IntN(3000), 2+random.IntN(200)
+		q.Prompt, q.Gen = serving.Fixed(64+random.IntN(3000)), serving.Fixed(2+random.IntN(200))
 		if q.Load.Concurrency = 1 + random.IntN(40); i%4 > 1 {
 			q.Load = Load{Rate: 30 * random.ExpFloat64()}
+		}
+		if i%3 == 2 {
+			q.Prompt, q.Gen = lengths(random, q.Prompt.Mean), lengths(random, q.Gen.Mean)
 		}
 		for j := range q.Cards {
 			s := search{q: &q, card: &q.Cards[j], miss: noMiss()}
@@ -240,8 +270,14 @@ func TestBounds(t *testing.T) {
 						if !ok {
 							continue
 						}
+						if least := s.leastTPOT(&c, units); least > r.TPOT {
+							t.Errorf("%v + %v tokens, %+v: %v has a TPOT of %v, and at least %v", &q.Prompt, &q.Gen, q.Load, &r, r.TPOT, least)
+						}
+						if q.By == Energy && c.energy(units) > s.figure(&r)*(1+1e-9) {
+							t.Errorf("%v + %v tokens, %+v: %v takes %g J/token, and at least %g", &q.Prompt, &q.Gen, q.Load, &r, s.figure(&r), c.energy(units))
+						}
 						if s.bound(&c) > s.figure(&r)*(1+1e-9) && s.figure(&r) > 0 || s.bound(&c) > s.figure(&r)*(1-1e-9) && s.figure(&r) < 0 {
-							t.Errorf("by %s, %d + %d tokens, %+v: %v ranks by %g, its bound is %g", q.By, q.Prompt, q.Gen, q.Load, &r, s.figure(&r), s.bound(&c))
+							t.Errorf("by %s, %v + %v tokens, %+v: %v ranks by %g, its bound is %g", q.By, &q.Prompt, &q.Gen, q.Load, &r, s.figure(&r), s.bound(&c))
 						}
 					}
 				}

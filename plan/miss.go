@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"llmprof/unit"
@@ -41,10 +42,10 @@ func (q *Request) misses(r *Row) (m Miss) {
 		}
 	}
 	t := &q.Targets
-	add(float64(r.TTFT), float64(t.TTFT), "a TTFT of %v for %v", round(r.TTFT), t.TTFT)
-	add(float64(r.TPOT), float64(t.TPOT), "a TPOT of %v for %v", round(r.TPOT), t.TPOT)
-	add(float64(r.E2E), float64(t.E2E), "%v a request for %v", round(r.E2E), t.E2E)
-	add(float64(r.PerHour), float64(q.Budget), "%.2f $/h for %.2f", float64(r.PerHour), float64(q.Budget))
+	add(float64(r.TTFT), float64(t.TTFT), "a TTFT of %s for %v", beyond(r.TTFT, t.TTFT), t.TTFT)
+	add(float64(r.TPOT), float64(t.TPOT), "a TPOT of %s for %v", beyond(r.TPOT, t.TPOT), t.TPOT)
+	add(float64(r.E2E), float64(t.E2E), "%s a request for %v", beyond(r.E2E, t.E2E), t.E2E)
+	add(float64(r.PerHour), float64(q.Budget), "%s $/h for %.2f", digits(float64(r.PerHour), float64(q.Budget)), float64(q.Budget))
 	add(float64(r.GPUs), float64(q.MaxGPUs), "%d GPUs for %d", r.GPUs, q.MaxGPUs)
 	if len(over) > 0 {
 		m.Reason = fmt.Sprintf("nearest is %s, with %s", r, strings.Join(over, " and "))
@@ -52,11 +53,36 @@ func (q *Request) misses(r *Row) (m Miss) {
 	return m
 }
 
-// round keeps three digits of a time.
-func round(t unit.Seconds) unit.Seconds {
-	if t <= 0 {
-		return t
+// beyond is a time in three digits, or in as many as show that it is beyond a limit.
+func beyond(t, limit unit.Seconds) string {
+	shown := rounded(float64(t), 3)
+	if text := unit.Seconds(shown).String(); text != limit.String() && shown > float64(limit) {
+		return text
 	}
-	scale := math.Pow(10, 2-math.Floor(math.Log10(float64(t))))
-	return unit.Seconds(math.Round(float64(t)*scale) / scale)
+	number, symbol, _ := strings.Cut(limit.String(), " ")
+	of, err := strconv.ParseFloat(number, 64)
+	if err != nil || of == 0 {
+		return t.String()
+	}
+	return digits(float64(t)/float64(limit)*of, of) + " " + symbol
+}
+
+// digits is a number with two decimals, or with as many as show that it is above a limit.
+func digits(v, limit float64) string {
+	for n := 2; n < 12; n++ {
+		text := strconv.FormatFloat(v, 'f', n, 64)
+		if shown, _ := strconv.ParseFloat(text, 64); v <= limit || shown > limit {
+			return text
+		}
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}
+
+// rounded keeps so many digits of a number.
+func rounded(v float64, digits int) float64 {
+	if v <= 0 {
+		return v
+	}
+	scale := math.Pow(10, float64(digits-1)-math.Floor(math.Log10(v)))
+	return math.Round(v*scale) / scale
 }

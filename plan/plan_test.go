@@ -12,6 +12,7 @@ import (
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/serving"
 	"llmprof/unit"
 )
 
@@ -39,10 +40,11 @@ func request(t testing.TB, model string, gpus ...string) *Request {
 
 func requestOn(t testing.TB, by, model string, gpus ...string) *Request {
 	t.Helper()
-	q := &Request{Model: casetest.Model(t, model), Prompt: 1024, Gen: 256, By: Cost}
+	q := &Request{Prompt: serving.Fixed(1024), Gen: serving.Fixed(256), By: Cost}
 	for _, gpu := range gpus {
 		c := card(t, gpu, by)
-		c.Formats = DefaultFormats(q.Model, c.GPU, []string{"fp8"}, 8)
+		c.Model, c.Name = casetest.Model(t, model), model
+		c.Formats = DefaultFormats(c.Model, c.GPU, []string{"fp8"}, 8)
 		q.Cards = append(q.Cards, c)
 	}
 	return q
@@ -80,16 +82,16 @@ func bruteForce(t *testing.T, q *Request) (best *Row) {
 // it qualifies.
 func single(t *testing.T, q *Request, r *Row) bool {
 	g := r.Card.GPU
-	scheme, err := r.Formats.scheme(q.Model, g)
+	scheme, err := r.Formats.scheme(r.Card.Model, g)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &analytic.Case{
-		Model: q.Model, Scheme: scheme, Price: r.Card.Price, Workload: analytic.Workload{Batch: r.Batch, PromptLen: q.Prompt, GenLen: q.Gen},
+		Model: r.Card.Model, Scheme: scheme, Price: r.Card.Price, Workload: *q.workload(r.Batch),
 		Parallel: analytic.Parallelism{TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, DP: r.DP, MicroBatches: r.MicroBatches, GPUsPerNode: g.GPUsPerNode},
 	}
 	e := r.Card.Machines.Machine.Engine
-	if engine.Runs(e, q.Model, g, &scheme) != nil {
+	if engine.Runs(e, r.Card.Model, g, &scheme) != nil {
 		return false
 	}
 	f, err := hardware.BuiltIn(llmprof.Calibrations, g, e.Profile().Name)
@@ -106,7 +108,7 @@ func single(t *testing.T, q *Request, r *Row) bool {
 	r.fill(q, &x)
 	r.GPUs, r.PerHour, r.Scheme = x.GPUs, x.Money.PerHour, scheme.Name
 	load := &q.Load
-	enough := load.Rate*float64(q.Gen) <= r.Throughput && load.Throughput <= r.Throughput && load.Concurrency <= r.Batch*r.DP
+	enough := load.Rate*q.Gen.MeanLength() <= r.Throughput && load.Throughput <= r.Throughput && load.Concurrency <= r.Batch*r.DP
 	return enough && (q.By != Cost || r.Card.Price > 0) && q.misses(r).Reason == ""
 }
 
@@ -126,7 +128,7 @@ func TestSearchEqualsBruteForce(t *testing.T) {
 		}
 		draw(&q, random)
 		if q.Load.Given() {
-			q.Model, q.Cards = unscheduled.Model, unscheduled.Cards
+			q.Cards = unscheduled.Cards
 			q.Splits = q.Splits[:2:2]
 		}
 		got, err := Search(t.Context(), &q)
@@ -160,7 +162,7 @@ func draw(q *Request, random *rand.Rand) {
 	exp := random.ExpFloat64
 	q.By = Objective(Objectives()[random.IntN(4)])
 	q.Expected = random.IntN(2) == 0
-	q.Prompt, q.Gen = 64+random.IntN(2000), 1+random.IntN(400)
+	q.Prompt, q.Gen = serving.Fixed(64+random.IntN(2000)), serving.Fixed(1+random.IntN(400))
 	q.Targets = Targets{unit.Seconds(maybe(0.6, 0.4*exp())), unit.Seconds(maybe(0.6, 0.02*exp())), unit.Seconds(maybe(0.3, 5*exp()))}
 	q.MaxGPUs = 1 + random.IntN(8)
 	q.Budget = unit.DollarsPerHour(maybe(0.5, 15*exp()))
@@ -203,7 +205,7 @@ func BenchmarkSearch(b *testing.B) {
 	for _, model := range []string{"qwen3-32b", "deepseek-v3"} {
 		b.Run(model, func(b *testing.B) {
 			q := request(b, model, casetest.GPUs(b)...)
-			q.Prompt, q.Gen = 2048, 512
+			q.Prompt, q.Gen = serving.Fixed(2048), serving.Fixed(512)
 			for b.Loop() {
 				r, err := Search(b.Context(), q)
 				if err != nil {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -9,14 +10,15 @@ import (
 	"llmprof/analytic"
 	"llmprof/hardware"
 	"llmprof/models"
+	"llmprof/serving"
 	"llmprof/unit"
 )
 
 // A Request is what a deployment is wanted for. What is 0 is not asked for.
 type Request struct {
-	Model       *models.Model
-	Prompt, Gen int // tokens of a request
-	Targets     Targets
+	Prompt, Gen serving.Lengths // tokens of a request; fixed where no load is given
+	Targets     Targets         // of means
+	Tails       Targets         // of 99th percentiles, which Confirm simulates
 	Load        Load
 	Budget      unit.DollarsPerHour
 	MaxGPUs     int // of a deployment; DefaultGPUs where it is 0
@@ -25,7 +27,7 @@ type Request struct {
 
 	Cards   []Card
 	Batches []int   // DefaultBatches where there are none
-	Splits  []Split // DefaultSplits where there are none
+	Splits  []Split // DefaultSplits of each model where there are none
 
 	// Top and PerGPU are the arguments of Shown for the rows that are wanted: GPUs of which none is among them, and whose rows change
 	// nothing about these, are not searched to the end. With a Top of 0 all rows are wanted.
@@ -33,6 +35,8 @@ type Request struct {
 
 	// Progress, if not nil, is told how many of the cards are done, by one goroutine at a time.
 	Progress func(done, of int)
+
+	Limits []int // most sequences at once that are tried under a load beside the scheduler's; DefaultLimits under a rate where it is nil
 
 	// Under a rate of requests:
 	Budgets    []int   // most tokens of a step that are tried beside the scheduler's; DefaultBudgets where it is nil
@@ -66,11 +70,12 @@ const (
 	Energy     Objective = "energy"     // joules a token
 	Latency    Objective = "latency"    // the time of a request
 	Throughput Objective = "throughput" // tokens a second: of all GPUs where their number or a budget is bounded and no load is given, else of each
+	ByModel    Objective = "model"      // the order in which the models are named, and cost among deployments of one
 )
 
 // Objectives lists the objectives.
 func Objectives() []string {
-	return []string{string(Cost), string(Energy), string(Latency), string(Throughput)}
+	return []string{string(Cost), string(Energy), string(Latency), string(Throughput), string(ByModel)}
 }
 
 // ParseObjective finds an objective by name.
@@ -83,8 +88,11 @@ func ParseObjective(s string) (Objective, error) {
 	return "", fmt.Errorf("objective %.40q: want one of %s", s, strings.Join(Objectives(), ", "))
 }
 
-// A Card is a GPU that may be taken, with an engine that runs on it.
+// A Card is a GPU that may be taken, with a model and an engine that run on it.
 type Card struct {
+	Model    *models.Model
+	Name     string // that finds the model
+	Place    int    // of the model among those that are asked for
 	GPU      *hardware.GPU
 	Price    unit.DollarsPerHour // of one; 0 where it is not known
 	Machines *analytic.Machines
@@ -125,29 +133,53 @@ func (r *Request) check() error {
 		}
 	}
 	switch {
-	case r.Model == nil:
-		return fmt.Errorf("no model is given")
 	case len(r.Cards) == 0:
 		return fmt.Errorf("no GPU is given")
-	case r.Prompt < 1 || r.Gen < 1:
-		return fmt.Errorf("a prompt of %d and an answer of %d tokens: either has to have at least one", r.Prompt, r.Gen)
+	case slices.ContainsFunc(r.Cards, func(c Card) bool { return c.Model == nil }):
+		return fmt.Errorf("no model is given")
+	case given == 0 && !r.fixed():
+		return fmt.Errorf("prompts of %v and answers of %v tokens: without a load all sequences of a batch have one length", &r.Prompt, &r.Gen)
 	case given > 1:
 		return fmt.Errorf("the load is given more than once: want a rate, a concurrency or a throughput")
 	case len(r.Drafts) > 0 && !(r.Acceptance > 0 && r.Acceptance <= 1):
 		return fmt.Errorf("an acceptance of %g: want a probability above 0 and at most 1", r.Acceptance)
 	case len(r.Drafts) > 0 && (slices.Min(r.Drafts) < 1 || slices.Max(r.Drafts) > 64):
 		return fmt.Errorf("%d tokens to draft: want from 1 to 64", r.Drafts)
+	case len(r.Limits) > 0 && (slices.Min(r.Limits) < 1 || slices.Max(r.Limits) > 1<<20):
+		return fmt.Errorf("at most %d sequences: want from 1 to %d", r.Limits, 1<<20)
 	case len(r.Budgets) > 0 && (slices.Min(r.Budgets) < 1 || slices.Max(r.Budgets) > 1<<20):
 		return fmt.Errorf("steps of at most %d tokens: want from 1 to %d", r.Budgets, 1<<20)
 	}
-	if err := r.finite(); err != nil {
+	if err := errors.Join(r.Prompt.Check(), r.Gen.Check(), r.finite()); err != nil {
 		return err
 	}
-	if most := r.Model.MaxContext; most > 0 && r.Prompt+r.Gen > most {
-		return fmt.Errorf("a context of %d tokens is over the %d that %s was made for", r.Prompt+r.Gen, most, r.Model.Name)
+	for i := range r.Cards {
+		if r.tooLong(r.Cards[i].Model) == "" {
+			return nil
+		}
 	}
-	return nil
+	return errors.New(r.tooLong(r.Cards[0].Model))
 }
+
+// tooLong says that requests have longer contexts than a model was made for.
+func (r *Request) tooLong(m *models.Model) string {
+	prompt, gen := r.tokens()
+	if m.MaxContext == 0 || prompt+gen <= m.MaxContext {
+		return ""
+	}
+	return fmt.Sprintf("a context of %d tokens is over the %d that %s was made for", prompt+gen, m.MaxContext, m.Name)
+}
+
+// fixed reports whether all requests have the same lengths.
+func (r *Request) fixed() bool { return r.Prompt.Kind == "fixed" && r.Gen.Kind == "fixed" }
+
+// tokens are the mean lengths of a request, in whole tokens.
+func (r *Request) tokens() (prompt, gen int) {
+	return int(math.Round(r.Prompt.MeanLength())), int(math.Round(r.Gen.MeanLength()))
+}
+
+// cheapest reports whether the price ranks deployments of a model.
+func (r *Request) cheapest() bool { return r.By == Cost || r.By == ByModel }
 
 // DefaultBatches are the batch limits that are tried: those at which engines have CUDA
 // graphs, and a few beyond.
@@ -158,6 +190,9 @@ func DefaultBatches() []int {
 // DefaultBudgets are the most tokens of a step that are tried: shorter steps lengthen a decode
 // less, longer ones prefill faster.
 func DefaultBudgets() []int { return []int{512, 1024, 2048, 4096, 8192, 16384} }
+
+// DefaultLimits are the most sequences at once that are tried: fewer make steps shorter, more answer more requests.
+func DefaultLimits() []int { return []int{16, 32, 64, 128, 256, 512, 1024} }
 
 // DefaultSplits are the splits that are tried of a model on up to most GPUs.
 func DefaultSplits(m *models.Model, most int) (all []Split) {

@@ -8,6 +8,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/hardware"
+	"llmprof/models"
 	"llmprof/unit"
 )
 
@@ -20,6 +21,7 @@ type Row struct {
 	DP           int // replicas that decode, and prefill unless others do
 	Prefill      int // replicas that only prefill and hand the cache over; 0 for none
 	Budget       int // most tokens of a step; 0 for the scheduler's
+	Limit        int // most sequences at once; 0 for the scheduler's
 	Drafts       int // tokens drafted with each one; 0 for no speculation
 	MicroBatches int
 	Batch        int // sequences of a replica at once
@@ -80,6 +82,9 @@ func (r *Row) Extras() (s string) {
 	if r.Budget > 0 {
 		s += fmt.Sprintf(" steps of %d", r.Budget)
 	}
+	if r.Limit > 0 {
+		s += fmt.Sprintf(" at most %d", r.Limit)
+	}
 	if r.Drafts > 0 {
 		s += fmt.Sprintf(" drafts %d", r.Drafts)
 	}
@@ -87,11 +92,13 @@ func (r *Row) Extras() (s string) {
 }
 
 // extras counts the settings that differ from those that a server starts with.
-func (r *Row) extras() int { return min(r.Prefill, 1) + min(r.Budget, 1) + min(r.Drafts, 1) }
+func (r *Row) extras() int {
+	return min(r.Prefill, 1) + min(r.Budget, 1) + min(r.Limit, 1) + min(r.Drafts, 1)
+}
 
-// Args are the arguments of "llmprof estimate" that give the figures of the row. Model is the name that finds the model.
-func (r *Row) Args(model string, q *Request) []string {
-	args := []string{"--model", model, "--gpu", r.Card.GPU.Key, "--engine", r.Engine(), "--kv", r.Formats.KV.String()}
+// Args are the arguments of "llmprof estimate" that give the figures of the row.
+func (r *Row) Args(q *Request) []string {
+	args := []string{"--model", r.Card.Name, "--gpu", r.Card.GPU.Key, "--engine", r.Engine(), "--kv", r.Formats.KV.String()}
 	if r.Formats.Weights != "" {
 		args = append(args, "--weights", r.Formats.Weights)
 	}
@@ -100,12 +107,12 @@ func (r *Row) Args(model string, q *Request) []string {
 		n, none int
 	}{
 		{"--tp", r.Split.TP, 1}, {"--pp", r.Split.PP, 1}, {"--ep", r.Split.EP, 1}, {"--dp", r.DP, 1}, {"--micro-batches", r.MicroBatches, 1},
-		{"--prompt-len", q.Prompt, 0}, {"--gen-len", q.Gen, 0},
 	} {
 		if n.n != n.none {
 			args = append(args, n.flag, strconv.Itoa(n.n))
 		}
 	}
+	args = append(args, "--prompt-len", q.Prompt.String(), "--gen-len", q.Gen.String())
 	if known, _ := r.Card.GPU.Price(); r.Card.Price > 0 && r.Card.Price != known {
 		args = append(args, "--price", strconv.FormatFloat(float64(r.Card.Price), 'g', -1, 64))
 	}
@@ -123,6 +130,9 @@ func (r *Row) Args(model string, q *Request) []string {
 func (r *Row) serverArgs(q *Request) (args []string) {
 	if r.Budget > 0 {
 		args = append(args, "--max-num-batched-tokens", strconv.Itoa(r.Budget))
+	}
+	if r.Limit > 0 {
+		args = append(args, "--max-num-seqs", strconv.Itoa(r.Limit))
 	}
 	if r.Prefill > 0 {
 		args = append(args, "--prefill-replicas", strconv.Itoa(r.Prefill))
@@ -155,21 +165,34 @@ func (q *Request) score(r *Row) float64 {
 // bounded reports whether the number of GPUs is, so that more of them can be too many.
 func (q *Request) bounded() bool { return q.Budget > 0 || q.MaxGPUs > 0 }
 
+// place is what deployments with a card are ranked by before all else.
+func (q *Request) place(c *Card) int {
+	if q.By == ByModel {
+		return c.Place
+	}
+	return 0
+}
+
 // compare ranks two rows: by the objective, and where that is equal by price, GPUs,
 // fewer settings that a server does not start with, time of a request, and the order of the search.
 func (q *Request) compare(a, b *Row) int {
 	return cmp.Or(
-		cmp.Compare(q.score(a), q.score(b)), cmp.Compare(a.PerHour, b.PerHour), cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.extras(), b.extras()),
+		cmp.Compare(q.place(a.Card), q.place(b.Card)), cmp.Compare(q.score(a), q.score(b)), cmp.Compare(a.PerHour, b.PerHour), cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.extras(), b.extras()),
 		cmp.Compare(a.E2E, b.E2E), cmp.Compare(a.order, b.order),
 	)
 }
 
-// Shown are the best of ranked rows, at most top of them and perGPU of a GPU; 0 is no limit.
+// Shown are the best of ranked rows, at most top of them and perGPU of a model on a GPU; 0 is no limit.
 func Shown(rows []Row, top, perGPU int) (all []Row) {
-	of := map[*hardware.GPU]int{}
+	type kind struct {
+		gpu   *hardware.GPU
+		model *models.Model
+	}
+	of := map[kind]int{}
 	for i := range rows {
 		r := &rows[i]
-		if of[r.Card.GPU]++; perGPU > 0 && of[r.Card.GPU] > perGPU {
+		k := kind{r.Card.GPU, r.Card.Model}
+		if of[k]++; perGPU > 0 && of[k] > perGPU {
 			continue
 		}
 		if all = append(all, *r); len(all) == top {

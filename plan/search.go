@@ -44,16 +44,19 @@ func Search(ctx context.Context, q *Request) (*Result, error) {
 	if own.MaxGPUs == 0 {
 		own.MaxGPUs = DefaultGPUs
 	}
-	if len(own.Splits) == 0 {
-		own.Splits = DefaultSplits(own.Model, own.MaxGPUs)
-	}
 	if own.Budgets == nil {
 		own.Budgets = DefaultBudgets()
+	}
+	if own.Limits == nil && own.rate() > 0 { // clients that wait for their answers are simulated, which takes longer
+		own.Limits = DefaultLimits()
 	}
 	own.Batches = slices.Sorted(slices.Values(own.Batches))
 	found := make([]search, len(own.Cards))
 	for i := range found {
-		found[i] = search{q: &own, bounded: q.bounded(), card: &own.Cards[i], miss: noMiss(), limit: infinite}
+		found[i] = search{q: &own, bounded: q.bounded(), card: &own.Cards[i], splits: own.Splits, miss: noMiss(), limit: infinite}
+		if len(own.Splits) == 0 {
+			found[i].splits = DefaultSplits(own.Cards[i].Model, own.MaxGPUs)
+		}
 	}
 	h := hunt{q: &own, found: found}
 	h.run(ctx)
@@ -88,6 +91,7 @@ type search struct {
 	q        *Request
 	bounded  bool
 	card     *Card
+	splits   []Split
 	rows     []Row
 	miss     Miss
 	searched int
@@ -97,17 +101,21 @@ type search struct {
 }
 
 // unpriced reports whether the card falls out for want of a price.
-func (s *search) unpriced() bool { return s.q.By == Cost && s.card.Price == 0 }
+func (s *search) unpriced() bool { return s.q.cheapest() && s.card.Price == 0 }
 
 // begin searches the card, or under a load lists the deployments that may qualify.
 func (s *search) begin(ctx context.Context) {
-	switch _, err := engine.SchedulerOf(s.card.Machines.Machine.Engine.Profile().Engine(), s.card.GPU.Memory); {
+	switch _, err := engine.SchedulerOf(s.card.Machines.Machine.Engine.Profile().Engine(), s.card.GPU); {
+	case s.q.tooLong(s.card.Model) != "":
+		s.miss.Reason = s.q.tooLong(s.card.Model)
 	case s.unpriced():
 		s.miss.Reason = fmt.Sprintf("no price of it is known: give one, as --price %s=1.50", s.card.GPU.Key)
 	case len(s.card.Formats) == 0:
 		s.miss.Reason = "it has no unit for any format that is allowed"
 	case err == nil && s.q.Load.Given():
 		s.candidates(ctx)
+	case !s.q.fixed():
+		s.miss.Reason = "its batches start together, so that all of their sequences have one length: give fixed ones"
 	default:
 		s.batches(ctx)
 	}
@@ -116,7 +124,7 @@ func (s *search) begin(ctx context.Context) {
 // batches searches deployments whose batches start together.
 func (s *search) batches(ctx context.Context) {
 	for _, f := range s.card.Formats {
-		for _, split := range s.q.Splits {
+		for _, split := range s.splits {
 			if ctx.Err() != nil {
 				return
 			}
@@ -170,13 +178,13 @@ func (s *search) prepare(r *Row) (*analytic.Prepared, error) {
 
 // caseOf is the case of a deployment.
 func (s *search) caseOf(r *Row) (*analytic.Case, error) {
-	c, m := &analytic.Case{Model: s.q.Model, Price: s.card.Price, Machine: s.card.Machines.Machine}, s.card.Machines.Machine
+	c, m := &analytic.Case{Model: s.card.Model, Price: s.card.Price, Machine: s.card.Machines.Machine}, s.card.Machines.Machine
 	var err error
-	if c.Scheme, err = r.Formats.scheme(s.q.Model, m.GPU); err != nil {
+	if c.Scheme, err = r.Formats.scheme(s.card.Model, m.GPU); err != nil {
 		return nil, err
 	}
 	r.Scheme = c.Scheme.Name
-	if err := engine.Runs(m.Engine, s.q.Model, m.GPU, &c.Scheme); err != nil {
+	if err := engine.Runs(m.Engine, s.card.Model, m.GPU, &c.Scheme); err != nil {
 		return nil, err
 	}
 	c.Parallel = analytic.Parallelism{
@@ -193,7 +201,7 @@ func tooLarge(r *Row, m *analytic.Memory) Miss {
 // batch estimates one batch, and reports whether a larger one may qualify. A larger batch
 // shortens no step and takes more memory.
 func (s *search) batch(p *analytic.Prepared, r Row, unitDP int) (larger bool) {
-	e, err := p.Predict(&analytic.Workload{Batch: r.Batch, PromptLen: s.q.Prompt, GenLen: s.q.Gen})
+	e, err := p.Predict(s.q.workload(r.Batch))
 	s.searched++
 	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})
@@ -214,20 +222,28 @@ func (s *search) batch(p *analytic.Prepared, r Row, unitDP int) (larger bool) {
 	return true
 }
 
+// workload is a batch of requests of mean lengths.
+func (q *Request) workload(batch int) *analytic.Workload {
+	prompt, gen := q.tokens()
+	return &analytic.Workload{Batch: batch, PromptLen: prompt, GenLen: gen}
+}
+
+// end is the end of an interval that is asked for.
+func (q *Request) end(s analytic.Span) unit.Seconds {
+	if q.Expected {
+		return s.Expected
+	}
+	return s.High
+}
+
 // fill takes the figures of the estimate of one unit of replicas, at the end of the
 // interval that is asked for.
 func (r *Row) fill(q *Request, e *analytic.Estimate) {
-	end := func(s analytic.Span) unit.Seconds {
-		if q.Expected {
-			return s.Expected
-		}
-		return s.High
-	}
 	r.Estimate = Spans{e.TTFT, e.TPOT, e.TTLT}
-	r.TTFT, r.TPOT, r.E2E = end(e.TTFT), end(e.TPOT), end(e.TTLT)
+	r.TTFT, r.TPOT, r.E2E = q.end(e.TTFT), q.end(e.TPOT), q.end(e.TTLT)
 	slower := float64(r.E2E / e.TTLT.Expected)
 	r.Throughput = e.Throughput / slower
-	r.JToken = e.Energy.PerRequest.Times(1 / float64(q.Gen))
+	r.JToken = e.Energy.PerRequest.Times(1 / q.Gen.MeanLength())
 	r.PerMillion = unit.Dollars(float64(e.Money.PerMillionGenerated) * slower)
 }
 
@@ -249,7 +265,7 @@ func (q *Request) units(r *Row, unitDP int) int {
 	var need float64
 	switch {
 	case q.Load.Rate > 0:
-		need = q.Load.Rate * float64(q.Gen) / r.Throughput
+		need = q.Load.Rate * q.Gen.MeanLength() / r.Throughput
 	case q.Load.Throughput > 0:
 		need = q.Load.Throughput / r.Throughput
 	case q.Load.Concurrency > 0:

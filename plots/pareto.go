@@ -117,11 +117,11 @@ func (v *paretoView) add(all []Deployment, title, below string, of func(*Deploym
 	p.plot = newPlot(x.padded(1.2, 1.2, 2), y.padded(1.3, 1.3, 3))
 	p.plot.X.Scale, p.plot.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	label := func(v float64) string { return si(v, "") }
-	p.plot.X.Tick.Marker = decades{label: label}
-	if !more {
+	p.plot.X.Tick.Marker, p.plot.Y.Tick.Marker = decades{label: label}, decades{label: label}
+	if !more { // dollars, which have no prefixes
 		p.plot.X.Tick.Marker = decades{label: func(v float64) string { return si(v, "s") }}
+		p.plot.Y.Tick.Marker = decades{label: func(v float64) string { return fmt.Sprintf("%g", v) }}
 	}
-	p.plot.Y.Tick.Marker = decades{label: label}
 	p.plot.Add(grid{}, p)
 	v.panels = append(v.panels, p)
 }

@@ -4,29 +4,58 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // A Lengths draws the tokens of a prompt or of an answer.
 type Lengths struct {
-	Kind   string  // "fixed", "uniform" or "lognormal"
-	Mean   float64 // of fixed and lognormal
+	Kind   string  // "fixed", "uniform", "lognormal" or "trace"
+	Mean   float64 // of all but uniform
 	Low    float64 // of uniform
 	High   float64 // of uniform
-	Spread float64 // of lognormal: standard deviation over mean
+	Spread float64 // of lognormal and trace: standard deviation over mean
+	Trace  []int   // lengths of a trace, the shortest first
+	File   string  // name of the trace
 }
 
 // Fixed is always n tokens.
 func Fixed(n int) Lengths { return Lengths{Kind: "fixed", Mean: float64(n)} }
 
-// ParseLengths reads "1024", "512..2048" or "lognormal:1024,0.8".
+// Traced are lengths that were recorded, each as often as it was. File is the name of the record.
+func Traced(file string, lengths []int) Lengths {
+	all := slices.Sorted(slices.Values(lengths))
+	sum, squares := 0.0, 0.0
+	for _, v := range all {
+		sum += float64(v)
+		squares += float64(v) * float64(v)
+	}
+	n := float64(len(all))
+	mean := sum / n
+	return Lengths{Kind: "trace", Mean: mean, Spread: math.Sqrt(max(squares/n-mean*mean, 0)) / mean, Trace: all, File: file}
+}
+
+// ParseLengths reads "1024", "512..2048" or "lognormal:1024,0.8". Numbers may end with k or K.
 func ParseLengths(text string) (l Lengths, err error) {
 	text = strings.TrimSpace(text)
 	wrong := fmt.Errorf("want tokens as 1024, a range as 512..2048, or a mean and its relative spread as lognormal:1024,0.8")
 	number := func(s string) float64 {
-		v, failed := strconv.ParseFloat(strings.TrimSpace(s), 64)
+		s, factor := strings.TrimSpace(s), 1.0
+		for suffix, times := range map[string]float64{"k": 1e3, "K": 1 << 10} {
+			if rest, ok := strings.CutSuffix(s, suffix); ok {
+				s, factor = rest, times
+			}
+		}
+		v, failed := strconv.ParseFloat(s, 64)
 		if failed != nil || !(v > 0) {
+			err = wrong
+		}
+		return v * factor
+	}
+	whole := func(s string) float64 {
+		v := number(s)
+		if v != math.Trunc(v) {
 			err = wrong
 		}
 		return v
@@ -41,9 +70,9 @@ func ParseLengths(text string) (l Lengths, err error) {
 		}
 		l = Lengths{Kind: "lognormal", Mean: number(mean), Spread: number(spread)}
 	case isRange:
-		l = Lengths{Kind: "uniform", Low: number(low), High: number(high)}
+		l = Lengths{Kind: "uniform", Low: whole(low), High: whole(high)}
 	default:
-		l = Lengths{Kind: "fixed", Mean: number(text)}
+		l = Lengths{Kind: "fixed", Mean: whole(text)}
 	}
 	if err != nil {
 		return l, err
@@ -51,12 +80,20 @@ func ParseLengths(text string) (l Lengths, err error) {
 	return l, l.Check()
 }
 
+// MeanSquare is the mean of the square of a length.
+func (l *Lengths) MeanSquare() float64 { _, square := l.moments(); return square }
+
+// Quantiles are a few lengths whose mean and variance are those of all.
+func (l *Lengths) Quantiles() []int { return l.quantiles() }
+
 // MeanLength is the mean of the lengths.
 func (l *Lengths) MeanLength() float64 { m, _ := l.moments(); return m }
 
 // draw draws a length.
 func (l *Lengths) draw(r *rand.Rand) int {
 	switch l.Kind {
+	case "trace":
+		return l.Trace[r.IntN(len(l.Trace))]
 	case "uniform":
 		return int(l.Low) + r.IntN(int(l.High)-int(l.Low)+1)
 	case "lognormal":
@@ -74,10 +111,37 @@ func (l *Lengths) moments() (mean, square float64) {
 		n := l.High - l.Low + 1
 		mean = (l.Low + l.High) / 2
 		return mean, mean*mean + (n*n-1)/12
-	case "lognormal":
+	case "lognormal", "trace":
 		return l.Mean, l.Mean * l.Mean * (1 + l.Spread*l.Spread)
 	}
 	return l.Mean, l.Mean * l.Mean
+}
+
+// Longest is the longest of the lengths; of lognormal ones that of 999 in a thousand.
+func (l *Lengths) Longest() int {
+	switch l.Kind {
+	case "uniform":
+		return int(l.High)
+	case "lognormal":
+		return l.at(0.999)
+	case "trace":
+		return l.Trace[len(l.Trace)-1]
+	}
+	return int(l.Mean)
+}
+
+// at is the length that a share of all are below.
+func (l *Lengths) at(share float64) int { return max(int(math.Round(l.quantile(share))), 1) }
+
+func (l *Lengths) quantile(share float64) float64 {
+	switch l.Kind {
+	case "lognormal":
+		s2 := math.Log1p(l.Spread * l.Spread)
+		return math.Exp(math.Log(l.Mean) - s2/2 + math.Sqrt(s2)*math.Sqrt2*math.Erfinv(2*share-1))
+	case "trace":
+		return float64(l.Trace[int(share*float64(len(l.Trace)))])
+	}
+	return l.Low + share*(l.High-l.Low)
 }
 
 // Check returns what is wrong with the lengths, if anything is.
@@ -87,11 +151,13 @@ func (l *Lengths) Check() error { return l.check("drawn") }
 func (l *Lengths) String() string {
 	switch l.Kind {
 	case "uniform":
-		return fmt.Sprintf("%g..%g", l.Low, l.High)
+		return fmt.Sprintf("%.0f..%.0f", l.Low, l.High)
 	case "lognormal":
 		return fmt.Sprintf("lognormal:%g,%g", l.Mean, l.Spread)
+	case "trace":
+		return "trace:" + l.File
 	}
-	return fmt.Sprintf("%g", l.Mean)
+	return fmt.Sprintf("%.0f", l.Mean)
 }
 
 func (l *Lengths) check(what string) error {
@@ -102,8 +168,10 @@ func (l *Lengths) check(what string) error {
 		ok = l.Low >= 1 && l.High >= l.Low && l.High <= maxLength
 	case "lognormal":
 		ok = ok && l.Spread > 0 && l.Spread <= 10
+	case "trace":
+		ok = ok && l.Trace[0] >= 1 && l.Longest() <= maxLength
 	default:
-		return fmt.Errorf("the %s lengths are %q: want fixed, uniform or lognormal", what, l.Kind)
+		return fmt.Errorf("the %s lengths are %q: want fixed, uniform, lognormal or trace", what, l.Kind)
 	}
 	if !ok {
 		return fmt.Errorf("the %s lengths are out of range: want tokens from 1 to %d, and a spread above 0 and at most 10", what, maxLength)
@@ -141,14 +209,8 @@ func (l *Lengths) quantiles() []int {
 		return []int{int(l.Mean)}
 	}
 	var all [quantiles]float64
-	s2 := math.Log1p(l.Spread * l.Spread)
 	for i := range all {
-		share := (float64(i) + 0.5) / quantiles
-		v := l.Low + share*(l.High-l.Low)
-		if l.Kind == "lognormal" {
-			v = math.Exp(math.Log(l.Mean) - s2/2 + math.Sqrt(s2)*math.Sqrt2*math.Erfinv(2*share-1))
-		}
-		all[i] = v
+		all[i] = l.quantile((float64(i) + 0.5) / quantiles)
 	}
 	return l.spread(all)
 }

@@ -49,6 +49,13 @@ func (t *Steadies) WithBudget(tokens int) (*Steadies, error) {
 	return other.steadies(t.prompt, t.gen, t.known)
 }
 
+// WithLimit is the steady states of the server with so many sequences at once at most. Both share the times of their steps.
+func (t *Steadies) WithLimit(sequences int) (*Steadies, error) {
+	other := t.server
+	other.Scheduler.MaxSeqs = sequences
+	return other.steadies(t.prompt, t.gen, t.known)
+}
+
 // Roughly makes the states that follow good to three digits, for charts: they take a third of the time.
 func (t *Steadies) Roughly() { t.flow.rough = true }
 

@@ -119,7 +119,7 @@ func anyServer(t *testing.T, r *rand.Rand) (*Server, string) {
 		if err != nil {
 			continue
 		}
-		rules, err := engine.SchedulerOf(policy, c.Machine.GPU.Memory)
+		rules, err := engine.SchedulerOf(policy, c.Machine.GPU)
 		testkit.Must(t, err)
 		rules.Async = rules.Async && !synchronous
 		s := &Server{Predictor: p, Scheduler: rules, Replicas: 1, HitRate: hit, Drafts: drafts, Acceptance: 0.7}

@@ -122,6 +122,6 @@ func (w *loop) steady(from, to int) *Steady {
 	return &Steady{
 		Running: running / replicas, Waiting: max(float64(w.clients)-running, 0) / replicas, Rate: n / time / replicas,
 		TTFT: unit.Seconds((b.ttft - a.ttft) / n), TPOT: unit.Seconds((b.tpot - a.tpot) / n), E2E: unit.Seconds((b.e2e - a.e2e) / n),
-		Utilization: busy / (time * replicas), Energy: (unit.Joules(b.energy-a.energy) + idle).Times(1 / n),
+		Utilization: min(busy/(time*replicas), 1), Energy: (unit.Joules(b.energy-a.energy) + idle).Times(1 / n),
 	}
 }

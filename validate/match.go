@@ -138,7 +138,7 @@ func (s *Scorer) estimate(c Config) (p prediction, err error) {
 			return p, &mismatch{Impossible, err}
 		}
 		p.together = c.Load.together(&question.Workload, predictor)
-		scheduler, err := engine.SchedulerOf(question.Machine.Engine.Profile().Engine(), question.Machine.GPU.Capacity())
+		scheduler, err := engine.SchedulerOf(question.Machine.Engine.Profile().Engine(), question.Machine.GPU)
 		if p.apart = err == nil && !scheduler.Mixed; p.apart {
 			p.joins = goes(predictor, &question.Workload, p.together)
 		} else {

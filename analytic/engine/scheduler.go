@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/unit"
+	"llmprof/hardware"
 )
 
 // An Admission says how many KV blocks have to be free before a request starts.
@@ -55,30 +55,33 @@ func SchedulerNames() []string {
 	return names
 }
 
-// largeMemory is the least memory of a GPU with which vLLM's server takes steps of 8192 tokens and
-// 1024 sequences, and not of 2048 tokens and 256 sequences (vllm/engine/arg_utils.py).
-const largeMemory = unit.Bytes(70 * (1 << 30))
+// vllmSmall reports whether vLLM's server takes steps of 2048 tokens and 256 sequences on a GPU, and not of 8192 and 1024:
+// on those with less than 70 GiB, and on every A100, whose throughput larger steps reduce (vllm/engine/arg_utils.py since pull
+// request 17885).
+func vllmSmall(g *hardware.GPU) bool {
+	return g.Capacity() < 70*(1<<30) || strings.Contains(strings.ToLower(g.Name), "a100")
+}
 
-// SchedulerOf is the scheduler of a name, with its values on a GPU with so much memory.
-func SchedulerOf(name string, memory unit.Bytes) (Scheduler, error) {
+// SchedulerOf is the scheduler of a name, with its values on a GPU.
+func SchedulerOf(name string, g *hardware.GPU) (Scheduler, error) {
 	i := slices.IndexFunc(schedulers, func(s Scheduler) bool { return strings.EqualFold(s.Name, name) })
 	if i < 0 {
 		return Scheduler{}, fmt.Errorf("no scheduler %.40q is known (known: %s)", name, strings.Join(SchedulerNames(), ", "))
 	}
 	s := schedulers[i]
 	switch {
-	case s.Name == "vllm" && memory < largeMemory:
+	case s.Name == "vllm" && vllmSmall(g):
 		s.Budget, s.MaxSeqs = 2048, 256
 	case strings.HasPrefix(s.Name, "sglang"):
-		s.Budget, _ = sglangSizes(memory, 1)
+		s.Budget, _ = sglangSizes(g.Capacity(), 1)
 	}
 	return s, nil
 }
 
 // budget is the most tokens of a forward pass that the scheduler of a name forms.
-func budget(name string) func(memory unit.Bytes) int {
-	return func(memory unit.Bytes) int {
-		s, _ := SchedulerOf(name, memory) // the engines name schedulers of the list
+func budget(name string) func(*hardware.GPU) int {
+	return func(g *hardware.GPU) int {
+		s, _ := SchedulerOf(name, g) // the engines name schedulers of the list
 		return cmp.Or(s.Pass, s.Budget)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"llmprof/analytic"
+	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -64,11 +65,11 @@ const vllmAsync, vllmRequest = 2.4e-3, 2.4e-3
 // sampling with the maximum number of sequences: logits in float32, sorted logits, and
 // indices of 8 bytes (vllm/v1/sample/ops/topk_topp_sampler.py). The V2 model runner, which
 // runs dense models, samples without a sort.
-func sortedLogits(m *models.Model, memory unit.Bytes) unit.Bytes {
+func sortedLogits(m *models.Model, g *hardware.GPU) unit.Bytes {
 	if !m.HasExperts() {
 		return 0
 	}
-	s, _ := SchedulerOf("vllm", memory)
+	s, _ := SchedulerOf("vllm", g)
 	return unit.Bytes(float64(s.MaxSeqs) * float64(m.Vocab) * (4 + 4 + 8))
 }
 

@@ -124,3 +124,14 @@ func TestExpertsGather(t *testing.T) {
 		}
 	}
 }
+
+// TestVLLMSizes holds the defaults of vLLM's server to vllm/engine/arg_utils.py.
+func TestVLLMSizes(t *testing.T) {
+	for gpu, want := range map[string][2]int{
+		"h100": {8192, 1024}, "a100": {2048, 256}, "a100-40gb": {2048, 256}, "a800-sxm": {8192, 1024}, "l40s": {2048, 256}, "mi300x": {8192, 1024},
+	} {
+		if s, err := engine.SchedulerOf("vllm", casetest.GPU(t, gpu)); err != nil || s.Budget != want[0] || s.MaxSeqs != want[1] {
+			t.Errorf("%s: steps of %d tokens and %d sequences, want %v: %v", gpu, s.Budget, s.MaxSeqs, want, err)
+		}
+	}
+}

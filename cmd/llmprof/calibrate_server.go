@@ -264,7 +264,7 @@ func (p *probe) bound(s *calibrate.Served) {
 	}
 	together := 1 << 17
 	if of := s.Engine.Profile().Budget; of != nil {
-		together = of(p.gpu.Memory) * answerTokens / 4
+		together = of(p.gpu) * answerTokens / 4
 	}
 	p.plan = calibrate.ServedPlan{Seed: p.seed, MostTokens: most - 8, MostBatch: p.maxBatch, MostTogether: together, Answer: answerTokens}
 }

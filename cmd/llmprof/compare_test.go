@@ -74,3 +74,23 @@ func TestCompareRefuses(t *testing.T) {
 		}
 	}
 }
+
+// Files of long names have letters above their columns, so that all columns are shown.
+func TestCompareLongNames(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "a-folder-with-a-long-name")
+	testkit.Must(t, os.Mkdir(folder, 0o755))
+	var files []string
+	for _, gpu := range []string{"h100", "h200"} {
+		file := filepath.Join(folder, gpu+".json")
+		if got := try(t, "estimate", "llama3.1-8b", gpu, "--format", "json", "-o", file); got.code != 0 {
+			t.Fatal(got.stderr)
+		}
+		files = append(files, file)
+	}
+	page := try(t, "compare", files[0], files[1]).stdout
+	for _, want := range []string{"A: ", "B: ", "ratio", "% of it"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is missing in\n%s", want, page)
+		}
+	}
+}

@@ -58,6 +58,7 @@ func (a *app) estimate() *cobra.Command {
 			"(TTFT) and for each one after it (TPOT), throughput, memory, energy and cost, what that rests on " +
 			"and what would change it most. Each time has a floor, which nothing beats (data-sheet peaks, " +
 			"perfect overlap), and an expected value with a 90 % interval.\n\n" +
+			"Under a load --prompt-len and --gen-len also take distributions: 512..2048, lognormal:1024,0.8 or trace:FILE.\n\n" +
 			"What cannot run, for want of memory or context, is an answer too; it exits with 1.",
 		Example: "  llmprof estimate llama3.1-8b h100\n" +
 			"  llmprof estimate llama2-70b a100 --tp 8 --batch 32 --ops\n" +
@@ -81,8 +82,12 @@ func (a *app) estimate() *cobra.Command {
 
 // loadFlags are about a load, and the server that answers it.
 func (q *question) loadFlags(cmd *cobra.Command) {
-	q.load.Flags(cmd.Flags())
+	f := cmd.Flags()
+	q.load.Flags(f)
 	completeServer(cmd)
+	prompt, gen := f.Lookup("prompt-len"), f.Lookup("gen-len")
+	prompt.Value = drawnFlag{prompt.Value, ask.LengthsFlag{To: &q.load.Prompt, Read: traceLengths}}
+	gen.Value = drawnFlag{gen.Value, ask.LengthsFlag{To: &q.load.Gen, Read: traceLengths, Answers: true}}
 }
 
 // serverFlags are those of a server that few need.

@@ -15,6 +15,7 @@ import (
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/plan"
+	"llmprof/serving"
 	"llmprof/unit"
 	"llmprof/validate"
 )
@@ -22,14 +23,13 @@ import (
 // A planOrder is a plan as it was asked for on the command line.
 type planOrder struct {
 	ask.Planned
-	p99    bool
 	launch bool
 	output output
 }
 
 // planCommand is the command that searches deployments.
 func (a *app) planCommand() *cobra.Command {
-	o := &planOrder{}
+	o := &planOrder{Planned: ask.Planned{Trace: traceLengths}}
 	cmd := &cobra.Command{
 		Use:   "plan MODEL",
 		Short: "Find the GPUs and settings that meet targets at least cost",
@@ -39,7 +39,7 @@ func (a *app) planCommand() *cobra.Command {
 			"\"llmprof estimate\" that it is from. Exits with 1, and the nearest miss, where nothing qualifies.",
 		Example: "  llmprof plan qwen3-32b --in 2048 --ttft 500ms --tpot 30ms --tps 2000\n" +
 			"  llmprof plan deepseek-v3 --gpus h200,b200 --rate 10 --ttft 2s --launch\n" +
-			"  llmprof plan llama3.1-8b --gpus rtx-4090 --max-gpus 1 --tpot 25ms --by energy",
+			"  llmprof plan qwen3-32b,qwen3-14b --gpus rtx-4090 --tpot 25ms --by model",
 		Args: cli.Positional("model"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Given = cmd.Flags().Changed
@@ -54,12 +54,11 @@ func (a *app) planCommand() *cobra.Command {
 func (o *planOrder) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.Flags(f)
-	f.BoolVar(&o.p99, "p99", false, "hold targets to the 99th percentiles of a simulation of the rows shown")
 	f.BoolVar(&o.launch, "launch", false, "print how engines and Kubernetes start the best row")
 	o.output.chart = true
 	o.output.flags(cmd)
 	f.SortFlags = false
-	cli.Rare(cmd, "max-num-batched-tokens", "speculative-tokens", "aggregated", "offline", "hardware")
+	cli.Rare(cmd, "p99", "max-num-batched-tokens", "max-num-seqs", "speculative-tokens", "aggregated", "offline", "hardware")
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
 	_ = cmd.RegisterFlagCompletionFunc("gpus", completeGPUs)
 	_ = cmd.RegisterFlagCompletionFunc("engines", words(engine.Names()...))
@@ -86,9 +85,9 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 	if err != nil {
 		return wrong(err)
 	}
-	p := &view.Plan{Name: o.Model, Request: q, Result: found, Took: unit.Seconds(time.Since(begin).Seconds())}
+	p := &view.Plan{Request: q, Result: found, Took: unit.Seconds(time.Since(begin).Seconds())}
 	p.Shown = o.Shown(found.Rows)
-	if o.p99 {
+	if q.Tails != (plan.Targets{}) {
 		var left []plan.Rejected
 		if p.Shown, left, err = plan.Confirm(ctx, q, p.Shown); err != nil {
 			return err
@@ -100,9 +99,9 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 	}
 	if len(p.Shown) > 0 {
 		best := &p.Shown[0]
-		p.Checks = checks(best, q, o.Model)
+		p.Checks = checks(best, q)
 		if o.launch {
-			p.Launch = plan.Launches(best, q, checkpoint(q, o.Model))
+			p.Launch = plan.Launches(best, q, checkpoint(best.Card))
 		}
 	}
 	if err := o.output.write(a, planForms(p)); err != nil {
@@ -135,25 +134,38 @@ func nothing(r *plan.Result) error {
 	return fmt.Errorf("no deployment qualifies; %s", first.Miss.Reason)
 }
 
-// checkpoint is the name of the weights, which a file of a config stands beside.
-func checkpoint(q *plan.Request, name string) string {
-	if strings.ContainsAny(name, `/\`) {
-		return strings.TrimSuffix(strings.TrimSuffix(name, "config.json"), "/")
+// checkpoint is where the weights are: beside the file of a config, or in the repository of the hub that the shape is from.
+func checkpoint(c *plan.Card) string {
+	if strings.ContainsAny(c.Name, `/\`) {
+		return strings.TrimSuffix(strings.TrimSuffix(c.Name, "config.json"), "/")
 	}
-	return q.Model.Name
+	if rest, ok := strings.CutPrefix(c.Model.Source, "https://huggingface.co/"); ok {
+		if parts := strings.SplitN(rest, "/", 3); len(parts) == 3 {
+			return parts[0] + "/" + parts[1]
+		}
+	}
+	return c.Model.Name
 }
 
 // checks is the command line that measures a row's server.
-func checks(r *plan.Row, q *plan.Request, model string) []string {
+func checks(r *plan.Row, q *plan.Request) []string {
 	load := fmt.Sprintf("--concurrency %d --requests %d", r.Batch*r.DP, max(4*r.Batch*r.DP, 32))
-	switch rate := q.Load.Rate + q.Load.Throughput/float64(q.Gen); {
+	switch rate := q.Load.Rate + q.Load.Throughput/q.Gen.MeanLength(); {
 	case q.Load.Concurrency > 0:
 		load = fmt.Sprintf("--concurrency %d --requests %d", q.Load.Concurrency, max(4*q.Load.Concurrency, 32))
 	case rate > 0:
 		load = fmt.Sprintf("--rate %.4g --requests %d", rate, max(int(120*rate), 32)) // two minutes
 	}
-	return []string{fmt.Sprintf("llmprof measure --engine openai --base-url http://127.0.0.1:8000/v1 --model %s %s --prompt-len %d --gen-len %d",
-		checkpoint(q, model), load, q.Prompt, q.Gen)}
+	return []string{fmt.Sprintf("llmprof measure --engine openai --base-url http://127.0.0.1:8000/v1 --model %s %s --prompt-len %s --gen-len %s",
+		checkpoint(r.Card), load, lengthsOf(&q.Prompt), lengthsOf(&q.Gen))}
+}
+
+// lengthsOf are lengths as "llmprof measure" takes them, which reads no traces.
+func lengthsOf(l *serving.Lengths) string {
+	if l.Kind == "trace" {
+		return fmt.Sprintf("lognormal:%.0f,%.2g", l.Mean, max(l.Spread, 0.01))
+	}
+	return l.String()
 }
 
 // accuracy scores the engine of each row against the built-in observations.

@@ -12,9 +12,9 @@ import (
 // planned is the part of a plan's JSON that tests look at.
 type planned struct {
 	Rows []struct {
-		GPU, Command string
-		Count        int
-		Expected     struct {
+		Model, GPU, Command string
+		Count               int
+		Expected            struct {
 			TTFT float64  `json:"ttft_s"`
 			TPOT *float64 `json:"tpot_s"`
 			E2E  float64  `json:"e2e_s"`
@@ -26,7 +26,7 @@ type planned struct {
 		JToken  float64  `json:"j_token"`
 		Args    []string `json:"estimate_args"`
 	}
-	Rejected []struct{ GPU, Reason string }
+	Rejected []struct{ Model, GPU, Reason string }
 	Check    []string
 }
 
@@ -119,6 +119,9 @@ func TestPlanRowsUnderLoad(t *testing.T) {
 		"llama3.1-8b --gpus h100 --concurrency 32 --per-gpu 2",
 		"llama3.1-8b --gpus h100,l4 --concurrency 8 --out 1",
 		"gpt-oss-120b --in 6000 --out 512 --by latency --tps 500 --gpus l40s --aggregated",
+		"llama3.1-8b,qwen3-8b --in lognormal:800,0.9 --out 20..400 --ttft 2s --tpot 40ms --rate 12 --gpus l40s,h100 --per-gpu 0 --top 9",
+		"llama3.1-8b --in trace:../../serving/replay/testdata/azure.csv --out 100 --concurrency 12 --gpus l4",
+		"llama3.1-8b --in 100 --out 200 --tps 30000 --gpus l40s --max-num-seqs 512 --aggregated --per-gpu 0",
 	} {
 		p := planJSON(t, 0, args)
 		if len(p.Rows) == 0 {
@@ -131,8 +134,8 @@ func TestPlanRowsUnderLoad(t *testing.T) {
 			}
 			var s struct {
 				Load struct {
-					TTFT float64 `json:"ttft_s"`
-					TPOT float64 `json:"tpot_s"`
+					TTFT float64  `json:"ttft_s"`
+					TPOT *float64 `json:"tpot_s"`
 					GPUs int
 					Hour *float64 `json:"cost_usd_hour"`
 					High *struct {
@@ -141,6 +144,7 @@ func TestPlanRowsUnderLoad(t *testing.T) {
 					}
 				}
 			}
+			checkSchema(t, schema(t, "estimate.v1.json"), got.stdout)
 			testkit.Must(t, json.Unmarshal([]byte(got.stdout), &s))
 			near := func(what string, is, want float64) {
 				if math.Abs(is/want-1) > 1e-9 {
@@ -148,8 +152,11 @@ func TestPlanRowsUnderLoad(t *testing.T) {
 				}
 			}
 			near("TTFT", r.Expected.TTFT, s.Load.TTFT)
-			if r.Expected.TPOT != nil {
-				near("TPOT", *r.Expected.TPOT, s.Load.TPOT)
+			switch {
+			case r.Expected.TPOT != nil && s.Load.TPOT != nil:
+				near("TPOT", *r.Expected.TPOT, *s.Load.TPOT)
+			case r.Expected.TPOT != s.Load.TPOT:
+				t.Errorf("%s: TPOT %v, by estimate %v: want null of both", strings.Join(r.Args, " "), r.Expected.TPOT, s.Load.TPOT)
 			}
 			near("GPUs", float64(r.Count), float64(s.Load.GPUs))
 			near("$/h", *r.PerHour, *s.Load.Hour)
@@ -157,6 +164,75 @@ func TestPlanRowsUnderLoad(t *testing.T) {
 				near("slow TTFT", r.TTFT, s.Load.High.TTFT)
 				near("slow E2E", r.E2E, s.Load.High.E2E)
 			}
+		}
+	}
+}
+
+// Targets of 99th percentiles are held by simulation, and shown.
+func TestPlanTails(t *testing.T) {
+	var got struct {
+		Asked struct {
+			TTFT float64  `json:"ttft_p99_s"`
+			TPOT *float64 `json:"tpot_p99_s"`
+		}
+		Rows []struct {
+			TPOT float64 `json:"tpot_s"`
+			P99  struct {
+				TTFT float64 `json:"ttft_s"`
+			}
+		}
+	}
+	const args = "plan llama3.1-8b --gpus h100,l40s --rate 12 --ttft p99=400ms --tpot 25ms"
+	j := try(t, strings.Fields(args+" --format json")...)
+	testkit.Must(t, json.Unmarshal([]byte(j.stdout), &got))
+	if got.Asked.TTFT != 0.4 || got.Asked.TPOT != nil || len(got.Rows) == 0 {
+		t.Errorf("asked for %+v, and %d rows", got.Asked, len(got.Rows))
+	}
+	for _, r := range got.Rows {
+		if !(r.P99.TTFT > 0 && r.P99.TTFT <= 0.4 && r.TPOT <= 0.025) {
+			t.Errorf("%+v", r)
+		}
+	}
+	page := try(t, strings.Fields(args)...).stdout
+	if !strings.Contains(page, "TTFT p99") || strings.Contains(page, "TPOT p99") {
+		t.Errorf("the page has other columns:\n%s", page)
+	}
+}
+
+// Models of a list are ranked in its order, those that do not qualify are named, and each row is of its model.
+func TestPlanModels(t *testing.T) {
+	p := planJSON(t, 0, "qwen3-32b,qwen3-14b,qwen3-8b --gpus rtx-4090,l40s --max-gpus 1 --tpot 25ms --by model")
+	var got []string
+	for _, r := range p.Rows {
+		got = append(got, r.Model)
+		if r.Args[1] != r.Model {
+			t.Errorf("%s is estimated by %v", r.Model, r.Args)
+		}
+	}
+	if strings.Join(got, " ") != "qwen3-14b qwen3-8b qwen3-8b" {
+		t.Errorf("rows of %v", got)
+	}
+	if len(p.Rejected) != 3 || p.Rejected[1].Model != "qwen3-32b" {
+		t.Errorf("rejected: %+v", p.Rejected)
+	}
+}
+
+// Distributions need a load, and percentiles targets.
+func TestPlanRefuses(t *testing.T) {
+	for args, want := range map[string]string{
+		"--in 512..2048 --tpot 30ms":          "without a load",
+		"--ttft p99=1s":                       "percentiles are of a load",
+		"--rate 1 --p99":                      "give one",
+		"--rate 1 --in 1.5":                   "want tokens",
+		"--rate 1 --in trace:no-such-file":    "no-such-file",
+		"--rate 1 --max-num-seqs 0":           "at most",
+		"--max-num-seqs 64":                   "changes nothing without a load",
+		"--rate 1 --ttft p99=500":             "want a unit",
+		"--rate 1 --out lognormal:64,0.5 -q1": "unknown",
+	} {
+		got := try(t, strings.Fields("plan llama3.1-8b --gpus h100 "+args)...)
+		if got.code != 2 || !strings.Contains(got.stderr, want) {
+			t.Errorf("plan %s: exit %d, %q: want %q", args, got.code, got.stderr, want)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func newGridPicture(file string, g *sweep.Grid) (*gridPicture, error) {
 		lists = append(lists, a)
 	}
 	lists = slices.DeleteFunc(lists, func(a sweep.Axis) bool { return len(a.Values) < 2 })
-	x := slices.IndexFunc(lists, func(a sweep.Axis) bool { _, ok := drawn[a.Name]; return ok })
+	x := axisOver(lists)
 	if x < 0 || len(lists) > 2 {
 		return nil, usage("--plot: want a list of --batch, --prompt-len or --tp, and at most one more list; these have several values: %s", axisNames(lists))
 	}
@@ -59,10 +59,27 @@ func newGridPicture(file string, g *sweep.Grid) (*gridPicture, error) {
 	if lists = slices.Delete(lists, x, x+1); len(lists) == 1 {
 		p.by = &lists[0]
 		if len(p.by.Values) > plots.NumSeries {
-			return nil, usage("--plot: --%s has %d values, of which at most %d can be distinguished as curves", p.by.Name, len(p.by.Values), plots.NumSeries)
+			return nil, usage("--plot: --%s has %d values, of which at most %d can be distinguished as curves: give fewer, as 1..32x2 has six", p.by.Name, len(p.by.Values), plots.NumSeries)
 		}
 	}
 	return p, nil
+}
+
+// axisOver is the list that a picture is drawn over: one that leaves no more values of the other than curves can be distinguished,
+// where there is any; -1 where nothing can be drawn over the lists.
+func axisOver(lists []sweep.Axis) int {
+	over := func(i int) bool { _, ok := drawn[lists[i].Name]; return ok }
+	first := -1
+	for i := range lists {
+		switch {
+		case !over(i):
+		case len(lists) == 2 && len(lists[1-i].Values) <= plots.NumSeries:
+			return i
+		case first < 0:
+			first = i
+		}
+	}
+	return first
 }
 
 func axisNames(lists []sweep.Axis) string {
@@ -136,7 +153,9 @@ func (p *gridPicture) add(r *sweep.Row) {
 	var e analytic.Estimate
 	e.TTFT = analytic.Span{Floor: unit.Seconds(r.TTFTFloor), Expected: unit.Seconds(r.TTFT), Low: unit.Seconds(r.TTFTLow), High: unit.Seconds(r.TTFTHigh)}
 	e.TPOT = analytic.Span{Floor: unit.Seconds(r.TPOTFloor), Expected: unit.Seconds(r.TPOT), Low: unit.Seconds(r.TPOTLow), High: unit.Seconds(r.TPOTHigh)}
-	e.Memory.Total, e.Memory.Capacity = unit.Bytes(r.Total), unit.Bytes(r.Capacity)
+	if e.Memory.Total = unit.Bytes(r.Total); r.Fits {
+		e.Memory.Usable = e.Memory.Total
+	}
 	p.curves[i].Points = append(p.curves[i].Points, plots.Point{X: float64(x), Estimate: e})
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/internal/testkit"
 	"llmprof/sweep"
 )
@@ -140,4 +142,31 @@ func linesOf(file string) (int, error) {
 func parquetRows(file string) (int, error) {
 	rows, err := parquet.ReadFile[sweep.Row](file)
 	return len(rows), err
+}
+
+// A picture of a grid is drawn over the list that leaves few curves, and its points fit as the rows do.
+func TestSweepPicture(t *testing.T) {
+	of := func(args ...string) *gridPicture {
+		t.Helper()
+		grid, err := ask.NewGrid(func(flag string) bool { return slices.Contains(args, flag) }, func(flag string) string {
+			return args[slices.Index(args, flag)+1]
+		}, count.Parse)
+		testkit.Must(t, err)
+		p, err := newGridPicture("a.svg", grid)
+		testkit.Must(t, err)
+		return p
+	}
+	if p := of("model", "llama3.1-8b", "gpu", "h100", "tp", "1,2,4,8", "batch", "1..64"); p.over != "batch" || p.by.Name != "tp" {
+		t.Errorf("64 batches and 4 splits are drawn over %s", p.over)
+	}
+	p := of("model", "llama3.1-8b", "gpu", "h100", "tp", "1..8", "batch", "1,8")
+	if p.over != "tp" {
+		t.Errorf("2 batches and 8 splits are drawn over %s", p.over)
+	}
+	for _, fits := range []bool{true, false} {
+		p.add(&sweep.Row{Setting: sweep.Setting{TP: 1}, Figures: sweep.Figures{Fits: fits, Total: 5}})
+		if points := p.curves[0].Points; points[len(points)-1].Estimate.Memory.Fits() != fits {
+			t.Errorf("a point that fits (%v) is drawn otherwise", fits)
+		}
+	}
 }

@@ -6,7 +6,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/pflag"
+
+	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/count"
+	"llmprof/input"
 	"llmprof/serving"
+	"llmprof/serving/replay"
 )
 
 // A failuresFlag reads the share of requests that may fail.
@@ -71,25 +77,37 @@ func (f lensFlag) Set(text string) error {
 // Type is the name that help shows.
 func (f lensFlag) Type() string { return "tokens" }
 
-// A lengthsFlag reads the tokens of prompts or answers.
-type lengthsFlag struct{ lengths *serving.Lengths }
-
-// String is the lengths as they are given.
-func (f lengthsFlag) String() string {
-	if f.lengths == nil {
-		return ""
-	}
-	return f.lengths.String()
+// A drawnFlag is a whole number of tokens, in place of which a load takes a distribution.
+type drawnFlag struct {
+	pflag.Value                 // the number, or the mean
+	lengths     ask.LengthsFlag // where a distribution is given
 }
 
-// Set reads "1024", "512..2048" or "lognormal:1024,0.8".
-func (f lengthsFlag) Set(text string) error {
-	l, err := serving.ParseLengths(text)
-	if err == nil {
-		*f.lengths = l
+// Set reads "1024", "8k", "512..2048", "lognormal:1024,0.8" or "trace:FILE".
+func (f drawnFlag) Set(text string) error {
+	if !strings.Contains(text, "..") && !strings.Contains(text, ":") {
+		n, err := count.Parse(text)
+		if err != nil {
+			return err
+		}
+		*f.lengths.To = serving.Lengths{}
+		return f.Value.Set(strconv.Itoa(n))
 	}
-	return err
+	if err := f.lengths.Set(text); err != nil {
+		return err
+	}
+	return f.Value.Set(strconv.Itoa(int(math.Round(f.lengths.To.MeanLength()))))
 }
 
 // Type is the name that help shows.
-func (f lengthsFlag) Type() string { return "tokens" }
+func (f drawnFlag) Type() string { return "tokens" }
+
+// traceLengths reads the lengths of a recorded trace.
+func traceLengths(file string) (prompt, gen serving.Lengths, err error) {
+	f, _, err := input.Open(file)
+	if err != nil {
+		return prompt, gen, err
+	}
+	defer f.Close()
+	return replay.Lengths(f, file)
+}

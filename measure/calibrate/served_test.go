@@ -49,7 +49,7 @@ func servedBy(t *testing.T, s *Served, gpu string, constants map[roofline.Consta
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := engine.SchedulerOf("vllm", g.Memory)
+	rules, err := engine.SchedulerOf("vllm", g)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 type SteadyLoad struct {
 	rates       []float64
 	concurrency int
+	Prompt, Gen serving.Lengths // where the lengths of requests differ; else those of the workload
 	Service
 }
 
@@ -68,8 +69,12 @@ func (l *SteadyLoad) Answer(ctx context.Context, from Sources, ans *Answer) erro
 		return err
 	}
 	switch rate, clients := q.Given("rate"), q.Given("concurrency"); {
+	case !rate && !clients && l.drawn():
+		return Usage("--prompt-len and --gen-len: without a load all sequences of a batch have one length; give --rate or --concurrency for a distribution")
 	case !rate && !clients:
 		return nil
+	case l.drawn() && ans.Workload.CachedPrefix > 0:
+		return Usage("--cached-prefix is of prompts of one length: give --prefix-hit-rate for a distribution")
 	case len(l.rates) > 1:
 		return Usage("which load? Give one --rate; llmprof simulate and sweep take several")
 	case rate:
@@ -94,7 +99,8 @@ func (l *SteadyLoad) clients(ctx context.Context, from Sources, ans *Answer) (*v
 		return nil, err
 	}
 	load := &view.Load{Server: server, Concurrency: &l.concurrency}
-	load.Steady, err = server.SteadyConcurrency(l.concurrency, serving.Fixed(ans.Workload.PromptLen), serving.Fixed(ans.Workload.GenLen))
+	load.Prompt, load.Gen = l.lengths(ans)
+	load.Steady, err = server.SteadyConcurrency(l.concurrency, load.Prompt, load.Gen)
 	return load, err
 }
 
@@ -126,9 +132,10 @@ func (l *SteadyLoad) closed(ctx context.Context, from Sources, ans *Answer) (*se
 
 // Rates are the steady states of one server at any rate, which share the times of its steps.
 type Rates struct {
-	server *serving.Server
-	all    *serving.Steadies
-	slower float64
+	server      *serving.Server
+	prompt, gen serving.Lengths
+	all         *serving.Steadies
+	slower      float64
 }
 
 // Rates prepares the server of an answer.
@@ -137,13 +144,14 @@ func (l *SteadyLoad) Rates(ctx context.Context, from Sources, ans *Answer) (*Rat
 	if err != nil {
 		return nil, err
 	}
-	all, err := server.Steadies(serving.Fixed(ans.Q.Workload.PromptLen), serving.Fixed(ans.Q.Workload.GenLen))
-	return &Rates{server, all, plan.Slower(&ans.Estimate.Estimate)}, err
+	prompt, gen := l.lengths(ans)
+	all, err := server.Steadies(prompt, gen)
+	return &Rates{server, prompt, gen, all, plan.Slower(&ans.Estimate.Estimate)}, err
 }
 
 // At is the steady state at a rate, with that at the slow end of the interval where that is stable.
 func (r *Rates) At(rate float64) (*view.Load, error) {
-	load := &view.Load{Server: r.server, Rate: &rate}
+	load := &view.Load{Server: r.server, Rate: &rate, Prompt: r.prompt, Gen: r.gen}
 	layout := serving.Layout{Replicas: r.server.Replicas, Prefillers: r.server.Prefillers, Link: r.server.Link}
 	var err error
 	if load.Steady, err = r.all.Rate(rate, layout); err == nil {

@@ -36,7 +36,7 @@ func (r *Rates) Chart() ([]ChartRate, error) {
 	all := make([]ChartRate, len(rates))
 	for i := len(all) - 1; i >= 0; i-- {
 		at := &all[i]
-		*at = ChartRate{Rate: rates[i], Load: &view.Load{Server: r.server, Rate: &rates[i]}}
+		*at = ChartRate{Rate: rates[i], Load: &view.Load{Server: r.server, Rate: &rates[i], Prompt: r.prompt, Gen: r.gen}}
 		if at.Load.Steady, at.Err = r.all.Rate(rates[i], layout); at.Err != nil {
 			continue
 		}

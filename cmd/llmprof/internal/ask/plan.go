@@ -15,21 +15,25 @@ import (
 	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/plan"
+	"llmprof/serving"
 	"llmprof/unit"
 )
 
 // A Planned is a search of deployments as it is asked for by the flags of "llmprof plan".
 type Planned struct {
-	Model string
-	Given func(flag string) bool
+	Models []string
+	Given  func(flag string) bool
+	Trace  TraceReader // nil where no traces are read
 
-	prompt, gen     int
+	prompt, gen     serving.Lengths
 	ttft, tpot, e2e string
+	p99             bool
 	rate, tps       float64
 	concurrency     int
 	budget          Price
 	maxGPUs         int
-	budgets, drafts []int
+	budgets, limits []int
+	drafts          []int
 	acceptance      float64
 	aggregated      bool
 	gpus, engines   []string
@@ -52,12 +56,14 @@ type Catalogs interface {
 
 // Flags are the settings of "llmprof plan", which set o.
 func (o *Planned) Flags(f *pflag.FlagSet) {
-	f.StringVarP(&o.Model, "model", "m", "", "`model`, as \"llmprof estimate\" takes it")
-	f.IntVar(&o.prompt, "in", 1024, "`tokens` of a prompt")
-	f.IntVar(&o.gen, "out", 256, "`tokens` of an answer")
-	f.StringVar(&o.ttft, "ttft", "", "longest `time` to the first token, as 500ms")
-	f.StringVar(&o.tpot, "tpot", "", "longest `time` per output token, as 30ms")
-	f.StringVar(&o.e2e, "e2e", "", "longest `time` of a request, as 10s")
+	o.prompt, o.gen = serving.Fixed(1024), serving.Fixed(256)
+	f.StringSliceVarP(&o.Models, "model", "m", nil, "`models` to try, each as \"llmprof estimate\" takes it")
+	f.Var(LengthsFlag{To: &o.prompt, Read: o.Trace}, "in", "`tokens` of prompts: 1024, 512..2048, lognormal:1024,0.8 or trace:FILE")
+	f.Var(LengthsFlag{To: &o.gen, Read: o.Trace, Answers: true}, "out", "`tokens` of answers: as --in")
+	f.StringVar(&o.ttft, "ttft", "", "longest mean `time` to the first token, as 500ms; p99=2s at p99")
+	f.StringVar(&o.tpot, "tpot", "", "longest mean `time` per output token, as 30ms or p99=50ms")
+	f.StringVar(&o.e2e, "e2e", "", "longest mean `time` of a request, as 10s or p99=20s")
+	f.BoolVar(&o.p99, "p99", false, "hold all targets to 99th percentiles")
 	f.Float64Var(&o.rate, "rate", 0, "load: `requests` a second")
 	f.IntVar(&o.concurrency, "concurrency", 0, "load: `requests` at a time")
 	f.Float64Var(&o.tps, "tps", 0, "load: generated `tokens` a second")
@@ -69,13 +75,14 @@ func (o *Planned) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.weights, "weights", []string{"fp8", "w4a16-g128"}, "`schemes` of weights to try beside the checkpoint's")
 	f.StringVar(&o.floor, "quality-floor", "fp8", "least `format` of weights and cache, as bf16, fp8 or int4")
 	f.IntSliceVar(&o.budgets, "max-num-batched-tokens", plan.DefaultBudgets(), "most `tokens` of a step to try beside the scheduler's")
+	f.IntSliceVar(&o.limits, "max-num-seqs", plan.DefaultLimits(), "most `sequences` at once to try beside the scheduler's; of --concurrency if given")
 	f.Float64Var(&o.acceptance, "acceptance", 0, "try speculation: `probability` that a drafted token is right")
 	f.IntSliceVar(&o.drafts, "speculative-tokens", []int{1, 2, 3}, "`tokens` to draft, where --acceptance is given")
 	f.BoolVar(&o.aggregated, "aggregated", false, "try no replicas that only prefill")
-	f.StringVar(&o.by, "by", "cost", "`objective`: cost, energy, latency or throughput")
+	f.StringVar(&o.by, "by", "cost", "`objective`: cost, energy, latency, throughput or model (the order of --model)")
 	f.BoolVar(&o.expected, "expected", false, "hold targets to expected times, not to the intervals' slow end")
 	f.IntVar(&o.top, "top", 10, "show the best `N` rows; 0 for all")
-	f.IntVar(&o.perCard, "per-gpu", 1, "show at most `N` rows of a GPU; 0 for any number")
+	f.IntVar(&o.perCard, "per-gpu", 1, "show at most `N` rows of a model on a GPU; 0 for any number")
 	f.StringVar(&o.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
 	CalibrationFlag(f, &o.calibration)
 	f.BoolVar(&o.offline, "offline", false, "never use the network")
@@ -83,7 +90,7 @@ func (o *Planned) Flags(f *pflag.FlagSet) {
 
 // Request is the search that was asked for.
 func (o *Planned) Request(ctx context.Context, from Catalogs) (q *plan.Request, err error) {
-	if o.Model == "" {
+	if len(o.Models) == 0 || slices.Contains(o.Models, "") {
 		return nil, Usage("which model? As in llmprof plan llama3.1-8b; \"llmprof models list\" has the names")
 	}
 	q = &plan.Request{
@@ -100,31 +107,57 @@ func (o *Planned) Request(ctx context.Context, from Catalogs) (q *plan.Request, 
 	if o.Given("acceptance") {
 		q.Drafts = o.drafts
 	}
+	if o.Given("max-num-seqs") {
+		q.Limits = append([]int{}, o.limits...)
+	}
 	if q.By, err = plan.ParseObjective(o.by); err != nil {
 		return nil, Usage("--by: %w", err)
 	}
-	for _, t := range []struct {
-		flag, text string
-		to         *unit.Seconds
-	}{{"ttft", o.ttft, &q.Targets.TTFT}, {"tpot", o.tpot, &q.Targets.TPOT}, {"e2e", o.e2e, &q.Targets.E2E}} {
-		if t.text == "" {
-			continue
-		}
-		if _, err := strconv.ParseFloat(t.text, 64); err == nil { // 500 is rarely meant to be 500 s
-			return nil, Usage("--%s %s: want a unit, as %sms or %ss", t.flag, t.text, t.text, t.text)
-		}
-		if err := t.to.UnmarshalText([]byte(t.text)); err != nil {
-			return nil, Usage("--%s: %w", t.flag, err)
-		}
-		if *t.to <= 0 {
-			return nil, Usage("--%s %s: want a time above 0", t.flag, t.text)
-		}
-	}
-	if q.Model, err = from.Model(ctx, o.Model, o.offline, false); err != nil {
+	if err := o.targets(q); err != nil {
 		return nil, err
 	}
-	q.Cards, err = o.cards(from, q)
+	all := make([]*models.Model, len(o.Models))
+	for i, name := range o.Models {
+		if all[i], err = from.Model(ctx, name, o.offline, false); err != nil {
+			return nil, err
+		}
+	}
+	q.Cards, err = o.cards(from, all)
 	return q, err
+}
+
+// targets reads the longest times. A mean is never beyond the 99th percentile that is allowed.
+func (o *Planned) targets(q *plan.Request) error {
+	for _, t := range []struct {
+		flag, text string
+		mean, tail *unit.Seconds
+	}{
+		{"ttft", o.ttft, &q.Targets.TTFT, &q.Tails.TTFT}, {"tpot", o.tpot, &q.Targets.TPOT, &q.Tails.TPOT}, {"e2e", o.e2e, &q.Targets.E2E, &q.Tails.E2E},
+	} {
+		text, tail := strings.CutPrefix(t.text, "p99=")
+		if text == "" && !tail {
+			continue
+		}
+		if _, err := strconv.ParseFloat(text, 64); err == nil { // 500 is rarely meant to be 500 s
+			return Usage("--%s %s: want a unit, as %sms or %ss", t.flag, text, text, text)
+		}
+		if err := t.mean.UnmarshalText([]byte(text)); err != nil {
+			return Usage("--%s: %w", t.flag, err)
+		}
+		if *t.mean <= 0 {
+			return Usage("--%s %s: want a time above 0", t.flag, text)
+		}
+		if tail || o.p99 {
+			*t.tail = *t.mean
+		}
+	}
+	switch {
+	case q.Tails != plan.Targets{} && !q.Load.Given():
+		return Usage("percentiles are of a load: give one, as --rate 10")
+	case o.p99 && q.Tails == plan.Targets{}:
+		return Usage("--p99 holds targets to 99th percentiles: give one, as --ttft 2s")
+	}
+	return nil
 }
 
 // numbers refuses numbers that ask for nothing.
@@ -134,7 +167,7 @@ func (o *Planned) numbers() error {
 		value float64
 		least float64
 	}{
-		{"in", float64(o.prompt), 1}, {"out", float64(o.gen), 1}, {"rate", o.rate, math.SmallestNonzeroFloat64}, {"tps", o.tps, math.SmallestNonzeroFloat64},
+		{"rate", o.rate, math.SmallestNonzeroFloat64}, {"tps", o.tps, math.SmallestNonzeroFloat64},
 		{"concurrency", float64(o.concurrency), 1}, {"max-gpus", float64(o.maxGPUs), 1}, {"top", float64(o.top), 0}, {"per-gpu", float64(o.perCard), 0},
 	} {
 		switch {
@@ -160,6 +193,7 @@ func (o *Planned) together() error {
 		need string
 	}{
 		{"acceptance", rate, "--rate or --tps"}, {"aggregated", rate, "--rate or --tps, under which alone replicas that only prefill are tried"}, {"max-num-batched-tokens", rate, "--rate or --tps"},
+		{"max-num-seqs", load, "a load, as --rate 10"},
 		{"speculative-tokens", o.Given("acceptance"), "--acceptance"}, {"p99", load, "a load, as --rate 10"},
 	} {
 		if o.Given(x.flag) && !x.ok {
@@ -170,7 +204,7 @@ func (o *Planned) together() error {
 }
 
 // cards are the GPUs with the engines that are to be tried.
-func (o *Planned) cards(from Catalogs, q *plan.Request) (all []plan.Card, err error) {
+func (o *Planned) cards(from Catalogs, of []*models.Model) (all []plan.Card, err error) {
 	floor, err := unit.ParseFormat(o.floor)
 	if err != nil {
 		return nil, Usage("--quality-floor: %w", err)
@@ -214,7 +248,11 @@ func (o *Planned) cards(from Catalogs, q *plan.Request) (all []plan.Card, err er
 			if !ok {
 				price, _ = g.Price()
 			}
-			all = append(all, plan.Card{GPU: g, Price: price, Machines: machines, Formats: plan.DefaultFormats(q.Model, g, o.weights, floor.Bits())})
+			for place, m := range of {
+				all = append(all, plan.Card{
+					Model: m, Name: o.Models[place], Place: place, GPU: g, Price: price, Machines: machines, Formats: plan.DefaultFormats(m, g, o.weights, floor.Bits()),
+				})
+			}
 		}
 	}
 	return all, nil

@@ -103,7 +103,7 @@ func (s *Service) Server(ctx context.Context, from Sources, ans *Answer) (*servi
 
 // rules are the scheduler's, as far as flags do not change them.
 func (s *Service) rules(runs string, g *hardware.GPU, budget int) (engine.Scheduler, error) {
-	r, err := engine.SchedulerOf(cmp.Or(s.scheduler, runs), g.Capacity())
+	r, err := engine.SchedulerOf(cmp.Or(s.scheduler, runs), g)
 	if err != nil {
 		if s.scheduler == "" {
 			err = fmt.Errorf("the scheduler of engine %s is not known: give --engine vllm, or one of %s with --scheduler", runs, strings.Join(engine.SchedulerNames(), ", "))

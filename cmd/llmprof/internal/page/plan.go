@@ -44,7 +44,7 @@ func (p *Page) plan(ctx context.Context, r *Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &view.Plan{Name: o.Model, Request: q, Result: found, Shown: o.Shown(found.Rows)}
+	v := &view.Plan{Request: q, Result: found, Shown: o.Shown(found.Rows)}
 	for i := range v.Shown {
 		v.Accuracy = append(v.Accuracy, view.Accuracy{Measured: v.Shown[i].Card.Machines.Machine.Cal.Measured})
 	}

@@ -329,7 +329,7 @@ func (c *Comparison) Document() *CompareDocument {
 func (c *Comparison) Page() *render.Document {
 	var names []string
 	for i := range c.Sides {
-		names = append(names, c.Sides[i].Name)
+		names = append(names, c.named(i))
 	}
 	d := &render.Document{Title: strings.Join(names, " · "), Blocks: []render.Block{c.figures()}}
 	if t := c.operatorTable(); len(t.Rows) > 0 {
@@ -337,7 +337,7 @@ func (c *Comparison) Page() *render.Document {
 	}
 	basis := render.Fields{Title: "Rests on"}
 	for i := range c.Sides {
-		basis.Rows = append(basis.Rows, render.Field{Name: c.Sides[i].Name, Lines: []string{c.Sides[i].Basis}})
+		basis.Rows = append(basis.Rows, render.Field{Name: c.heading(i), Lines: []string{c.Sides[i].Basis}})
 	}
 	d.Blocks = append(d.Blocks, basis)
 	if w := c.Warnings(); len(w) > 0 {

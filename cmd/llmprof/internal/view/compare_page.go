@@ -12,9 +12,9 @@ import (
 // figures is the table of headline figures: each side's, with its ratio to the first, and a
 // mark where the intervals overlap.
 func (c *Comparison) figures() render.Table {
-	t := render.Table{Columns: []render.Column{{Title: "", Key: "metric", Left: true}, {Title: c.Sides[0].Name, Key: "side_0", Left: true}}}
+	t := render.Table{Columns: []render.Column{{Title: "", Key: "metric", Left: true}, {Title: c.heading(0), Key: "side_0", Left: true}}}
 	for i := 1; i < len(c.Sides); i++ {
-		t.Columns = append(t.Columns, render.Column{Title: c.Sides[i].Name, Key: fmt.Sprintf("side_%d", i), Left: true}, render.Column{Title: "ratio", Key: fmt.Sprintf("ratio_%d", i), Left: true})
+		t.Columns = append(t.Columns, render.Column{Title: c.heading(i), Key: fmt.Sprintf("side_%d", i), Left: true}, render.Column{Title: "ratio", Key: fmt.Sprintf("ratio_%d", i), Left: true})
 	}
 	differences := c.Differences()
 	at := 0
@@ -84,11 +84,30 @@ func ratio(d *Difference) any {
 	return s + " apart"
 }
 
+// longHeading is more letters than a column has room for.
+const longHeading = 28
+
+// heading is what a side is called above a column: its name, or a letter where that is longer than its figures.
+func (c *Comparison) heading(i int) string {
+	if name := c.Sides[i].Name; len(name) <= longHeading || i >= 26 {
+		return name
+	}
+	return string(rune('A' + i))
+}
+
+// named is a side with the letter that columns have for it.
+func (c *Comparison) named(i int) string {
+	if name, heading := c.Sides[i].Name, c.heading(i); heading != name {
+		return heading + ": " + name
+	}
+	return c.Sides[i].Name
+}
+
 // operatorTable is the operators that make the difference.
 func (c *Comparison) operatorTable() render.Table {
 	t := render.Table{Title: "What makes the difference", Columns: []render.Column{{Title: "phase", Key: "phase", Left: true}, {Title: "operator", Key: "operator", Left: true}}}
 	for i := range c.Sides {
-		t.Columns = append(t.Columns, render.Column{Title: c.Sides[i].Name, Key: fmt.Sprintf("side_%d_s", i)})
+		t.Columns = append(t.Columns, render.Column{Title: c.heading(i), Key: fmt.Sprintf("side_%d_s", i)})
 	}
 	t.Columns = append(t.Columns, render.Column{Title: "difference", Key: "more_s", Left: true}, render.Column{Title: "% of it", Key: "share"})
 	of := map[string]int{}

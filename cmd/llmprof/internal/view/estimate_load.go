@@ -13,6 +13,7 @@ import (
 type Load struct {
 	Rate        *float64
 	Concurrency *int
+	Prompt, Gen serving.Lengths
 	Server      *serving.Server
 	Steady      *serving.Steady
 	High        *serving.Steady // at the slow end of the interval; nil where that is not stable, or not worked out
@@ -26,7 +27,13 @@ func (l *Load) block() render.Fields {
 	} else {
 		name = fmt.Sprintf("Under load: %d clients, one request each at a time", *l.Concurrency)
 	}
+	if l.Prompt.Kind != "fixed" || l.Gen.Kind != "fixed" {
+		name += fmt.Sprintf(", prompts of %v and answers of %v tokens", &l.Prompt, &l.Gen)
+	}
 	high := func(of func(*serving.Steady) unit.Seconds) []string {
+		if of(s) == 0 {
+			return []string{"n/a: answers of one token have none"}
+		}
 		text := of(s).String() + " mean"
 		if l.High != nil {
 			text += fmt.Sprintf(", %v at the slow end of the 90 %% interval", of(l.High))
@@ -77,9 +84,11 @@ func (l *Load) hour() unit.Dollars {
 type loadJSON struct {
 	Rate        *float64     `json:"request_rate_hz"`
 	Concurrency *int         `json:"concurrency"`
+	PromptLens  string       `json:"prompt_lengths"`
+	GenLens     string       `json:"gen_lengths"`
 	Scheduler   string       `json:"scheduler"`
 	TTFT        float64      `json:"ttft_s"`
-	TPOT        float64      `json:"tpot_s"`
+	TPOT        *float64     `json:"tpot_s"` // null of answers of one token
 	E2E         float64      `json:"e2e_s"`
 	Requests    float64      `json:"requests_s"`
 	Generated   float64      `json:"generated_tok_s"`
@@ -97,9 +106,9 @@ type loadJSON struct {
 }
 
 type highJSON struct {
-	TTFT float64 `json:"ttft_s"`
-	TPOT float64 `json:"tpot_s"`
-	E2E  float64 `json:"e2e_s"`
+	TTFT float64  `json:"ttft_s"`
+	TPOT *float64 `json:"tpot_s"`
+	E2E  float64  `json:"e2e_s"`
 }
 
 type capacityJSON struct {
@@ -115,12 +124,12 @@ func (l *Load) document() *loadJSON {
 	}
 	s := l.Steady
 	j := &loadJSON{
-		Rate: l.Rate, Concurrency: l.Concurrency, Scheduler: l.Server.Scheduler.Name, TTFT: float64(s.TTFT), TPOT: float64(s.TPOT), E2E: float64(s.E2E),
+		Rate: l.Rate, Concurrency: l.Concurrency, PromptLens: l.Prompt.String(), GenLens: l.Gen.String(), Scheduler: l.Server.Scheduler.Name, TTFT: float64(s.TTFT), TPOT: OrNull(float64(s.TPOT)), E2E: float64(s.E2E),
 		Requests: s.Rate, Generated: s.Throughput, Running: s.Running, Waiting: s.Waiting, Utilization: s.Utilization, KVTokens: l.Server.Tokens(), KV: s.Cache,
 		Energy: float64(s.Energy), Cost: OrNull(float64(s.Cost)), GPUs: l.gpus(), Hour: OrNull(float64(l.hour())), Capacity: capacityJSON{s.Capacity.Rate, s.Capacity.Bound, s.Capacity.Running},
 	}
 	if h := l.High; h != nil {
-		j.High = &highJSON{float64(h.TTFT), float64(h.TPOT), float64(h.E2E)}
+		j.High = &highJSON{float64(h.TTFT), OrNull(float64(h.TPOT)), float64(h.E2E)}
 	}
 	return j
 }

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"llmprof/cmd/llmprof/internal/render"
@@ -11,7 +12,6 @@ import (
 
 // A Plan is a search with what was asked for.
 type Plan struct {
-	Name     string // that the model was asked for by
 	Request  *plan.Request
 	Result   *plan.Result
 	Shown    []plan.Row
@@ -94,11 +94,14 @@ func asAsked(t unit.Seconds) string {
 // title says what was asked for.
 func (p *Plan) title() string {
 	q := p.Request
-	parts := []string{fmt.Sprintf("%s, %d + %d tokens", q.Model.Name, q.Prompt, q.Gen)}
+	parts := []string{fmt.Sprintf("%s, %v + %v tokens", strings.Join(p.models(), ", "), &q.Prompt, &q.Gen)}
 	for _, x := range []struct {
-		name string
-		t    unit.Seconds
-	}{{"TTFT", q.Targets.TTFT}, {"TPOT", q.Targets.TPOT}, {"E2E", q.Targets.E2E}} {
+		name    string
+		t, tail unit.Seconds
+	}{{"TTFT", q.Targets.TTFT, q.Tails.TTFT}, {"TPOT", q.Targets.TPOT, q.Tails.TPOT}, {"E2E", q.Targets.E2E, q.Tails.E2E}} {
+		if x.tail > 0 {
+			x.name += " p99"
+		}
 		if x.t > 0 {
 			parts = append(parts, fmt.Sprintf("%s %v", x.name, asAsked(x.t)))
 		}
@@ -121,8 +124,42 @@ func (p *Plan) title() string {
 	return strings.Join(append(parts, "by "+string(q.By), end), " · ")
 }
 
+// models are the names of the models that are tried.
+func (p *Plan) models() (all []string) {
+	for i := range p.Request.Cards {
+		if name := p.Request.Cards[i].Model.Name; !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// tails are the 99th percentiles that were asked for: their keys, and what they are of a row.
+func (p *Plan) tails() (all []planTail) {
+	q := p.Request
+	for _, x := range []struct {
+		limit unit.Seconds
+		tail  planTail
+	}{
+		{q.Tails.TTFT, planTail{"TTFT p99", "ttft_p99_s", func(t *plan.Tail) unit.Seconds { return t.TTFT }}},
+		{q.Tails.TPOT, planTail{"TPOT p99", "tpot_p99_s", func(t *plan.Tail) unit.Seconds { return t.TPOT }}},
+		{q.Tails.E2E, planTail{"E2E p99", "e2e_p99_s", func(t *plan.Tail) unit.Seconds { return t.E2E }}},
+	} {
+		if x.limit > 0 {
+			all = append(all, x.tail)
+		}
+	}
+	return all
+}
+
+type planTail struct {
+	title, key string
+	of         func(*plan.Tail) unit.Seconds
+}
+
 // rows is the ranked table.
 func (p *Plan) rows() render.Table {
+	several, tails := len(p.models()) > 1, p.tails()
 	t := render.Table{Columns: []render.Column{
 		{Title: "#", Key: "rank"}, {Title: "", Key: "pareto", Left: true}, {Title: "GPUs", Key: "gpu", Left: true}, {Title: "split", Key: "split", Left: true},
 		{Title: "weights", Key: "weights", Left: true}, {Title: "KV", Key: "kv", Left: true, Drop: 1}, {Title: "batch", Key: "batch", Drop: 2},
@@ -130,17 +167,31 @@ func (p *Plan) rows() render.Table {
 		{Title: "$/h", Key: "usd_h", Drop: 1}, {Title: "$/Mtok", Key: "usd_mtok"},
 		{Title: "J/tok", Key: "j_token", Drop: 4}, {Title: "error", Key: "accuracy", Left: true, Drop: 5},
 	}}
+	const firstTime = 9 // the column after TPOT
+	for i, x := range tails {
+		t.Columns = slices.Insert(t.Columns, firstTime+i, render.Column{Title: x.title, Key: x.key, Unit: "ms", Fixed: true, By: 1e-3})
+	}
+	if several {
+		t.Columns = slices.Insert(t.Columns, 2, render.Column{Title: "model", Key: "model", Left: true})
+	}
 	for i := range p.Shown {
 		r := &p.Shown[i]
 		mark := ""
 		if r.Pareto {
 			mark = "*"
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{
+		cells := []any{
 			i + 1, mark, fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key), Split(r), r.Scheme, r.Formats.KV.String(), r.Batch,
 			r.TTFT, Known(r.TPOT, r.TPOT > 0), Rate(r.Throughput), cents(float64(r.PerHour)), cents(float64(r.PerMillion)),
 			cents(float64(r.JToken)), p.Accuracy[i].short(),
-		}})
+		}
+		for j, x := range tails {
+			cells = slices.Insert(cells, firstTime+j, Known(x.of(&r.Tail), x.of(&r.Tail) > 0))
+		}
+		if several {
+			cells = slices.Insert(cells, 2, any(r.Card.Model.Name))
+		}
+		t.Rows = append(t.Rows, render.Row{Cells: cells})
 	}
 	return t
 }
@@ -163,7 +214,7 @@ func (p *Plan) Words() []PlanWords {
 	for i := range p.Shown {
 		r := &p.Shown[i]
 		all[i] = PlanWords{
-			GPUs: fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key), Split: Split(r), TTFT: r.TTFT.String(), TPOT: r.TPOT.String(),
+			GPUs: fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key), Split: Split(r), TTFT: r.TTFT.String(), TPOT: word(Known(r.TPOT, r.TPOT > 0)),
 			TokS: fmt.Sprint(Rate(r.Throughput)), PerHour: word(cents(float64(r.PerHour))), PerM: word(cents(float64(r.PerMillion))), JToken: word(cents(float64(r.JToken))),
 		}
 	}
@@ -207,7 +258,7 @@ func (p *Plan) best() render.Fields {
 	f := render.Fields{Rows: []render.Field{
 		{Name: "Best", Lines: []string{r.String() + ", " + r.Engine()}},
 		{Name: "Rests on", Lines: []string{p.Accuracy[0].String()}},
-		{Name: "Same by", Lines: []string{"llmprof estimate " + strings.Join(r.Args(p.Name, p.Request), " ")}},
+		{Name: "Same by", Lines: []string{"llmprof estimate " + strings.Join(r.Args(p.Request), " ")}},
 	}}
 	if r.Tail.TTFT > 0 {
 		f.Rows = append(f.Rows, render.Field{Name: "At p99", Lines: []string{fmt.Sprintf("TTFT %v, TPOT %v, E2E %v, simulated", r.Tail.TTFT, r.Tail.TPOT, r.Tail.E2E)}})
@@ -253,15 +304,21 @@ func (p *Plan) searched() int {
 
 // rejected says why cards fell out, one a line; those without a price are one line together.
 func (p *Plan) rejected() render.Fields {
-	f := render.Fields{Title: "Rejected"}
+	f, several := render.Fields{Title: "Rejected"}, len(p.models()) > 1
 	var unpriced []string
 	for i := range p.Result.Rejected {
 		x := &p.Result.Rejected[i]
 		if x.Unpriced {
-			unpriced = append(unpriced, x.Card.GPU.Key)
+			if !slices.Contains(unpriced, x.Card.GPU.Key) {
+				unpriced = append(unpriced, x.Card.GPU.Key)
+			}
 			continue
 		}
-		f.Rows = append(f.Rows, render.Field{Name: x.Card.GPU.Key, Lines: []string{x.Miss.Reason}})
+		name := x.Card.GPU.Key
+		if several {
+			name = x.Card.Model.Name + " on " + name
+		}
+		f.Rows = append(f.Rows, render.Field{Name: name, Lines: []string{x.Miss.Reason}})
 	}
 	switch n := len(unpriced); {
 	case n == 1:
@@ -283,15 +340,16 @@ const mostNamed = 8
 // Table is the plan as a table for programs.
 func (p *Plan) Table() *render.Table {
 	t := &render.Table{}
-	for _, key := range []string{"gpu", "count", "tp", "pp", "dp", "ep", "micro_batches", "engine", "weights", "kv", "batch", "prefill_replicas", "max_num_batched_tokens", "speculative_tokens", "ttft_s", "tpot_s", "e2e_s", "tok_s", "usd_h", "usd_mtok", "j_token", "pareto", "estimate_args"} {
+	for _, key := range []string{"model", "gpu", "count", "tp", "pp", "dp", "ep", "micro_batches", "engine", "weights", "kv", "batch", "prefill_replicas", "max_num_batched_tokens", "max_num_seqs", "speculative_tokens", "ttft_s", "tpot_s", "e2e_s", "ttft_p99_s", "tpot_p99_s", "e2e_p99_s", "tok_s", "usd_h", "usd_mtok", "j_token", "pareto", "estimate_args"} {
 		t.Columns = append(t.Columns, render.Column{Title: key, Key: key})
 	}
 	for i := range p.Shown {
 		r := &p.Shown[i]
 		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			r.Card.GPU.Key, r.GPUs, r.Split.TP, r.Split.PP, r.DP, r.Split.EP, r.MicroBatches, r.Engine(), r.Scheme, r.Formats.KV.String(), r.Batch,
-			r.Prefill, Known(r.Budget, r.Budget > 0), r.Drafts, r.TTFT, Known(r.TPOT, r.TPOT > 0), r.E2E, r.Throughput, Known(float64(r.PerHour), r.PerHour > 0), Known(float64(r.PerMillion), r.PerMillion > 0), r.JToken, fmt.Sprint(r.Pareto),
-			strings.Join(r.Args(p.Name, p.Request), " "),
+			r.Card.Model.Name, r.Card.GPU.Key, r.GPUs, r.Split.TP, r.Split.PP, r.DP, r.Split.EP, r.MicroBatches, r.Engine(), r.Scheme, r.Formats.KV.String(), r.Batch,
+			r.Prefill, Known(r.Budget, r.Budget > 0), Known(r.Limit, r.Limit > 0), r.Drafts, r.TTFT, Known(r.TPOT, r.TPOT > 0), r.E2E,
+			Known(r.Tail.TTFT, r.Tail.TTFT > 0), Known(r.Tail.TPOT, r.Tail.TPOT > 0), Known(r.Tail.E2E, r.Tail.E2E > 0), r.Throughput, Known(float64(r.PerHour), r.PerHour > 0), Known(float64(r.PerMillion), r.PerMillion > 0), r.JToken, fmt.Sprint(r.Pareto),
+			strings.Join(r.Args(p.Request), " "),
 		}})
 	}
 	return t

@@ -1,7 +1,11 @@
 package view
 
 import (
+	"math"
+	"strings"
+
 	"llmprof/plan"
+	"llmprof/serving"
 	"llmprof/unit"
 )
 
@@ -11,7 +15,8 @@ const PlanSchema = "llmprof.plan/v1"
 // A PlanDocument is a plan for programs.
 type PlanDocument struct {
 	Schema   string           `json:"schema"`
-	Model    string           `json:"model"`
+	Model    string           `json:"model"` // of several, all of them with commas between
+	Models   []string         `json:"models"`
 	Asked    planAskedJSON    `json:"asked"`
 	Searched int              `json:"searched"`
 	Rows     []planRowJSON    `json:"rows"`
@@ -23,9 +28,14 @@ type PlanDocument struct {
 type planAskedJSON struct {
 	PromptLen   int           `json:"prompt_len"`
 	GenLen      int           `json:"gen_len"`
+	Prompt      string        `json:"prompt_lengths"`
+	Gen         string        `json:"gen_lengths"`
 	TTFT        *unit.Seconds `json:"ttft_s"`
 	TPOT        *unit.Seconds `json:"tpot_s"`
 	E2E         *unit.Seconds `json:"e2e_s"`
+	TTFTTail    *unit.Seconds `json:"ttft_p99_s"`
+	TPOTTail    *unit.Seconds `json:"tpot_p99_s"`
+	E2ETail     *unit.Seconds `json:"e2e_p99_s"`
 	Rate        *float64      `json:"requests_s"`
 	Concurrency *int          `json:"concurrency"`
 	Throughput  *float64      `json:"tok_s"`
@@ -37,6 +47,7 @@ type planAskedJSON struct {
 }
 
 type planRowJSON struct {
+	Model        string           `json:"model"`
 	GPU          string           `json:"gpu"`
 	Count        int              `json:"count"`
 	TP           int              `json:"tp"`
@@ -50,6 +61,7 @@ type planRowJSON struct {
 	Batch        int              `json:"batch"`
 	Prefill      int              `json:"prefill_replicas"`
 	Budget       *int             `json:"max_num_batched_tokens"`
+	Limit        *int             `json:"max_num_seqs"`
 	Drafts       int              `json:"speculative_tokens"`
 	TTFT         unit.Seconds     `json:"ttft_s"`
 	TPOT         *unit.Seconds    `json:"tpot_s"`
@@ -83,6 +95,7 @@ type planAccuracyJSON struct {
 }
 
 type planRejectJSON struct {
+	Model  string `json:"model"`
 	GPU    string `json:"gpu"`
 	Reason string `json:"reason"`
 }
@@ -97,10 +110,11 @@ type planLaunchJSON struct {
 func (p *Plan) Document() *PlanDocument {
 	q := p.Request
 	j := &PlanDocument{
-		Schema: PlanSchema, Model: q.Model.Name, Searched: p.Result.Searched, Rows: []planRowJSON{}, Rejected: []planRejectJSON{}, Launch: []planLaunchJSON{},
+		Schema: PlanSchema, Model: strings.Join(p.models(), ","), Models: p.models(), Searched: p.Result.Searched, Rows: []planRowJSON{}, Rejected: []planRejectJSON{}, Launch: []planLaunchJSON{},
 		Check: append([]string{}, p.Checks...),
 		Asked: planAskedJSON{
-			PromptLen: q.Prompt, GenLen: q.Gen, TTFT: OrNull(q.Targets.TTFT), TPOT: OrNull(q.Targets.TPOT), E2E: OrNull(q.Targets.E2E),
+			PromptLen: mean(&q.Prompt), GenLen: mean(&q.Gen), Prompt: q.Prompt.String(), Gen: q.Gen.String(), TTFT: OrNull(q.Targets.TTFT), TPOT: OrNull(q.Targets.TPOT), E2E: OrNull(q.Targets.E2E),
+			TTFTTail: OrNull(q.Tails.TTFT), TPOTTail: OrNull(q.Tails.TPOT), E2ETail: OrNull(q.Tails.E2E),
 			Rate: OrNull(q.Load.Rate), Concurrency: OrNull(q.Load.Concurrency), Throughput: OrNull(q.Load.Throughput), Budget: OrNull(float64(q.Budget)),
 			MaxGPUs: OrNull(q.MaxGPUs), Acceptance: OrNull(q.Acceptance), By: string(q.By), At: "high",
 		},
@@ -113,7 +127,7 @@ func (p *Plan) Document() *PlanDocument {
 	}
 	for i := range p.Result.Rejected {
 		x := &p.Result.Rejected[i]
-		j.Rejected = append(j.Rejected, planRejectJSON{x.Card.GPU.Key, x.Miss.Reason})
+		j.Rejected = append(j.Rejected, planRejectJSON{x.Card.Model.Name, x.Card.GPU.Key, x.Miss.Reason})
 	}
 	for _, l := range p.Launch {
 		j.Launch = append(j.Launch, planLaunchJSON{l.Engine, l.Text, append([]string{}, l.Notes...)})
@@ -121,13 +135,16 @@ func (p *Plan) Document() *PlanDocument {
 	return j
 }
 
+// mean is the mean of lengths in whole tokens.
+func mean(l *serving.Lengths) int { return int(math.Round(l.MeanLength())) }
+
 func (p *Plan) row(r *plan.Row, a *Accuracy) planRowJSON {
 	j := planRowJSON{
-		GPU: r.Card.GPU.Key, Count: r.GPUs, TP: r.Split.TP, PP: r.Split.PP, DP: r.DP, EP: r.Split.EP, MicroBatches: r.MicroBatches,
-		Engine: r.Engine(), Weights: r.Scheme, KV: r.Formats.KV.String(), Batch: r.Batch, Prefill: r.Prefill, Budget: OrNull(r.Budget), Drafts: r.Drafts, TTFT: r.TTFT, TPOT: OrNull(r.TPOT), E2E: r.E2E,
+		Model: r.Card.Model.Name, GPU: r.Card.GPU.Key, Count: r.GPUs, TP: r.Split.TP, PP: r.Split.PP, DP: r.DP, EP: r.Split.EP, MicroBatches: r.MicroBatches,
+		Engine: r.Engine(), Weights: r.Scheme, KV: r.Formats.KV.String(), Batch: r.Batch, Prefill: r.Prefill, Budget: OrNull(r.Budget), Limit: OrNull(r.Limit), Drafts: r.Drafts, TTFT: r.TTFT, TPOT: OrNull(r.TPOT), E2E: r.E2E,
 		TokS: r.Throughput, TokSGPU: r.Throughput / float64(r.GPUs), PerHour: OrNull(r.PerHour), PerMillion: OrNull(r.PerMillion), JToken: r.JToken,
 		Expected: planTimesJSON{r.Estimate.TTFT.Expected, OrNull(r.Estimate.TPOT.Expected), r.Estimate.E2E.Expected},
-		Pareto:   r.Pareto, Running: OrNull(r.Running), Command: "estimate", EstimateArgs: r.Args(p.Name, p.Request),
+		Pareto:   r.Pareto, Running: OrNull(r.Running), Command: "estimate", EstimateArgs: r.Args(p.Request),
 		Accuracy: planAccuracyJSON{Measured: a.Measured, N: a.N, EngineN: a.Engine},
 	}
 	if t := &r.Tail; t.TTFT > 0 {

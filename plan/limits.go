@@ -1,0 +1,53 @@
+package plan
+
+import "llmprof/analytic/engine"
+
+// limited are the deployments with other limits of sequences than the scheduler's. Fewer sequences make steps shorter, and are tried
+// where the time per token is all that is missed. More are tried where the memory has room for them, and the scheduler's limit
+// is near or the deployment does not qualify. Found is the deployment with the scheduler's limit and the fewest
+// replicas with which it qualifies; where it does not, with the most that are allowed.
+func (s *search) limited(c *config, found Row, ok bool, best, least float64) (rows []Row) {
+	short := found // with the most replicas that are too few
+	if units := found.GPUs / c.GPUs; ok {
+		if short = (Row{}); units > c.least && s.q.By != Latency {
+			short, _ = s.steady(c, units-1)
+		}
+		if s.fewestGPUs() {
+			best = min(best, float64(found.GPUs-c.GPUs)) // at the same price the simpler deployment goes first
+		}
+	}
+	fewer := s.q.Targets.TPOT > 0 && s.q.decodesLate(&short)
+	more := s.roomy(c) && (!ok || 2*found.Running > float64(c.Batch*found.DP))
+	for _, n := range s.q.Limits {
+		if n == c.Batch || n < c.Batch && !fewer || n > c.Batch && !more {
+			continue
+		}
+		other := s.limiting(c, n)
+		if r, good := s.serve(other, best, least); good {
+			rows = append(rows, r)
+			least = min(least, s.figure(&r))
+			best = min(best, float64(r.GPUs))
+		}
+	}
+	return rows
+}
+
+// roomy reports whether the memory has room for more sequences than the scheduler runs.
+func (s *search) roomy(c *config) bool {
+	if c.server.Scheduler.Admission == engine.ForSlot {
+		return true // whose slots share all of it
+	}
+	w := wave{q: s.q}
+	return float64(c.server.Tokens()) > w.context()*float64(c.Batch)
+}
+
+// limiting is the deployment with another limit of sequences.
+func (s *search) limiting(c *config, n int) *config {
+	other := *c
+	other.Limit, other.Batch, other.server.Scheduler.MaxSeqs = n, n, n
+	other.steadies, other.waves = nil, nil
+	if s.q.Load.Concurrency == 0 && s.q.prepare(c) == nil {
+		other.steadies, _ = c.steadies.WithLimit(n)
+	}
+	return &other
+}
