@@ -25,13 +25,8 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why str
 		if c.least = max(int(math.Ceil(s.q.rate()/c.rate)), 1); c.least*c.GPUs > s.q.MaxGPUs || s.dear(c, c.least) {
 			return s.tooMany(c, c.least)
 		}
-<<<<<<< HEAD
-		busy = unit.Seconds(float64(c.least*c.DP) / (s.q.rate() * c.slower)) // GPUs draw power while no step runs, too
-=======
 		busy = 0
 		c.idle = float64(w.waiting().For(unit.Seconds(float64(c.DP)/(s.q.rate()*c.slower)))) / s.q.Gen.MeanLength()
-		energy = energy.Times(1 / s.spared())
->>>>>>> main
 	}
 	c.work = float64(energy+w.waiting().For(busy)) / s.q.Gen.MeanLength()
 	if s.q.By == Latency {
@@ -210,18 +205,6 @@ func (s *search) budgets(p *analytic.Predictor) []int {
 	return slices.Compact(all)
 }
 
-<<<<<<< HEAD
-=======
-// spared is by how many times less energy than its steps take a steady state at a rate may have: near the largest stable rate it takes
-// steps to be longer than they are, most of all those of experts. Both are above what random cases need (TestBounds): they are not derived.
-func (s *search) spared() float64 {
-	if hasExperts(s.card.Model) {
-		return 2
-	}
-	return 1.25
-}
-
->>>>>>> main
 // gain is by how many times speculation may shorten a decode at most.
 func (s *search) gain() float64 {
 	if len(s.q.Drafts) == 0 || s.q.rate() == 0 {
