@@ -219,7 +219,6 @@ func (f *flow) chain(p *piece, rate, mean float64) *chain {
 // prompts that come in a longer step, a load times its length, lengthen the next one, or the next but one where steps are formed ahead.
 // A negative load, where further prompts shorten a step, has a sum without end.
 func (f *flow) echo(load float64) float64 {
-	load = max(load, 0) // below 0 where a step with more prompts takes less time
 	steps := f.steps
 	if f.server.Scheduler.Async {
 		steps /= 2
