@@ -217,12 +217,13 @@ func (f *flow) chain(p *piece, rate, mean float64) *chain {
 
 // echo is the sum of what a longer step adds to the steps of a sequence after it, over what it adds to the first of them: the
 // prompts that come in a longer step, a load times its length, lengthen the next one, or the next but one where steps are formed ahead.
+// A negative load, where further prompts shorten a step, has a sum without end.
 func (f *flow) echo(load float64) float64 {
 	steps := f.steps
 	if f.server.Scheduler.Async {
 		steps /= 2
 	}
-	return (1 - math.Pow(load, max(steps, 1))) / (1 - load)
+	return (1 - math.Pow(max(load, 0), max(steps, 1))) / (1 - load)
 }
 
 // timed are the kinds of steps with up to so many prompts, which no rate changes.
