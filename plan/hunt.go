@@ -14,10 +14,10 @@ import (
 // A hunt searches the cards of a request in the order of the least that their rows can rank by, until no row of
 // those left can be shown.
 type hunt struct {
-	q     *Request
-	found []search
-	done  int
-	told  sync.Mutex
+	q       *Request
+	found   []search
+	done    int
+	reports sync.Mutex
 }
 
 // together is how many cards are searched before those left are looked at again. It is fixed, so that no number of
@@ -36,7 +36,7 @@ func (h *hunt) run(ctx context.Context) {
 		}
 		s.loaded(ctx, false)
 		s.prune()
-		h.tell()
+		h.progress()
 	})
 	if h.q.Top == 0 {
 		return
@@ -62,7 +62,7 @@ func (h *hunt) run(ctx context.Context) {
 		}
 		s.loaded(ctx, true)
 		s.beaten, s.rows = len(s.rows) > 0, nil
-		h.tell()
+		h.progress()
 	})
 }
 
@@ -81,7 +81,7 @@ func (h *hunt) search(ctx context.Context, cards []*search, wanted func() func(*
 		h.each(some, func(s *search) {
 			s.loaded(ctx, false)
 			s.prune()
-			h.tell()
+			h.progress()
 		})
 		cards = cards[n:]
 	}
@@ -113,10 +113,10 @@ func (h *hunt) each(some []*search, do func(*search)) {
 	team.Wait()
 }
 
-// tell says that one card more is done.
-func (h *hunt) tell() {
-	h.told.Lock()
-	defer h.told.Unlock()
+// progress reports that one card more is done.
+func (h *hunt) progress() {
+	h.reports.Lock()
+	defer h.reports.Unlock()
 	if h.done++; h.q.Progress != nil { // some are searched twice
 		h.q.Progress(min(h.done, len(h.found)), len(h.found))
 	}

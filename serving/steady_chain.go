@@ -247,7 +247,7 @@ func (p *piece) timedWith(k int) (all []timed) {
 		c := p.with(float64(k))
 		all = append(all, newTimed(&c, backlog{prompts: k}, 1))
 	} else {
-		all = p.prompted(k).timed(backlog{prompts: k}, 1)
+		all = p.prefill(k).timed(backlog{prompts: k}, 1)
 	}
 	for i := range all {
 		all[i].decodes = p.decodes(k)
@@ -256,7 +256,7 @@ func (p *piece) timedWith(k int) (all []timed) {
 }
 
 // timed are the kinds of steps of a share of those with a backlog.
-func (q *prompted) timed(b backlog, share float64) (all []timed) {
+func (q *prefillSteps) timed(b backlog, share float64) (all []timed) {
 	for i := range q.kinds {
 		t := newTimed(&q.kinds[i].cost, b, share*q.kinds[i].of)
 		if len(q.kinds) == 1 {

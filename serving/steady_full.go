@@ -119,7 +119,7 @@ func (p *piece) backlogged(b backlog, fraction float64) (all []timed) {
 	}
 	fits, _ := slices.BinarySearch(sums, p.left*(1+1e-9))
 	if fits > 0 {
-		all = p.mixed(sums[:fits]).timed(b, float64(fits)/float64(len(sums)))
+		all = p.prefillOf(sums[:fits]).timed(b, float64(fits)/float64(len(sums)))
 	}
 	if full := sums[fits:]; len(full) > 0 {
 		c := p.once(p.left)

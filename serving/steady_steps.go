@@ -14,7 +14,7 @@ type piece struct {
 	decode   Cost
 	apart    bool // prompts have steps of their own
 	async    bool
-	few      [counted]*prompted // made when they are asked for
+	few      [counted]*prefillSteps // made when they are asked for
 	table    *tokenCosts
 	limit    float64 // tokens of prompts that graphs hold
 	left     float64 // tokens of prompts that a step takes
@@ -28,8 +28,8 @@ type piece struct {
 // An added is what prompts add to a step.
 type added struct{ time, energy float64 }
 
-// A prompted is the steps with some number of prompts.
-type prompted struct {
+// A prefillSteps is the steps with some number of prompts.
+type prefillSteps struct {
 	kinds  []share // of launches: of steps whose tokens a graph holds, and of those beyond
 	mean   Cost
 	spread float64 // variance of the time
@@ -245,19 +245,19 @@ func (p *piece) following(c Cost) Cost {
 	return c
 }
 
-// prompted is the steps with k prompts, up to counted.
-func (p *piece) prompted(k int) *prompted {
+// prefill is the steps with k prompts, up to counted.
+func (p *piece) prefill(k int) *prefillSteps {
 	if q := p.few[k-1]; q != nil {
 		return q
 	}
-	q := p.mixed(p.fills.sum(k))
+	q := p.prefillOf(p.fills.sum(k))
 	p.few[k-1] = q
 	return q
 }
 
-// mixed is the steps with prompts of these sums of tokens.
-func (p *piece) mixed(sums []float64) *prompted {
-	q, limit := &prompted{}, p.limit
+// prefillOf is the steps with prompts of these sums of tokens.
+func (p *piece) prefillOf(sums []float64) *prefillSteps {
+	q, limit := &prefillSteps{}, p.limit
 	var squares float64
 	each := 1 / float64(len(sums))
 	for i, tokens := range sums {
@@ -293,11 +293,11 @@ func (p *piece) with(k float64) Cost {
 		if p.apart {
 			none = Cost{}
 		}
-		return toward(&none, &p.prompted(1).mean, k)
+		return toward(&none, &p.prefill(1).mean, k)
 	case low < counted && k == float64(low):
-		return p.prompted(low).mean
+		return p.prefill(low).mean
 	case low < counted:
-		return toward(&p.prompted(low).mean, &p.prompted(low+1).mean, k-float64(low))
+		return toward(&p.prefill(low).mean, &p.prefill(low+1).mean, k-float64(low))
 	}
 	return p.all(k * p.fills.mean)
 }
@@ -345,7 +345,7 @@ func (p *piece) spread(k float64) float64 {
 	if p.table == nil {
 		return 0
 	}
-	return p.prompted(1).spread * k
+	return p.prefill(1).spread * k
 }
 
 // prompts is by how much longer a step takes for the prompts that came in a time in which m
