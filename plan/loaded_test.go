@@ -248,7 +248,7 @@ func TestClientsEqualBruteForce(t *testing.T) {
 func TestBounds(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 6))
 	spaces := []*Request{request(t, "llama3.1-8b", "l40s", "h100"), request(t, "qwen3-30b-a3b", "h200")}
-	for i := range testkit.Cases(24, 40) {
+	for i := range testkit.Cases(8, 40) {
 		q := *spaces[i%2]
 		q.By, q.Batches, q.MaxGPUs = Objective(Objectives()[i/2%4]), DefaultBatches(), 8
 		q.Prompt, q.Gen = serving.Fixed(64+random.IntN(3000)), serving.Fixed(2+random.IntN(200))

@@ -241,6 +241,7 @@ func pointsOf(t *testing.T, file string) (all []ServedPoint) {
 // A real server's prompts, which wait for its host, asked for more arithmetic than the GPU has. That constant keeps
 // its value, and the others are fitted.
 func TestServedConstantThatCannotBe(t *testing.T) {
+	skipBrief(t)
 	s := served(t, "qwen3-30b-a3b", "vllm", "h100", 8192)
 	s.Points = pointsOf(t, "../../experiments/vllm-calibrate/h100/qwen3-30b-a3b/calibrate.txt")
 	if len(s.Points) != 27 {

@@ -7,6 +7,7 @@ import (
 
 	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/routing"
 	"llmprof/workload"
 )
@@ -42,6 +43,7 @@ func hits(t *testing.T, e *Engine, tokens int) int {
 // embedding is so large that every token keeps its direction. With a small embedding the number
 // falls with the depth of the layer.
 func TestSpread(t *testing.T) {
+	emulate.Long(t)
 	const layers, tokens = 12, 40
 	want := routing.Distinct(32, 2, tokens)
 	with, without := hit(t, layers, tokens, true), hit(t, layers, tokens, false)
