@@ -24,7 +24,7 @@ func TestSteadyAgreesWithSimulation(t *testing.T) {
 		name, gpu string
 		tp        int
 	}{{"llama3.1-8b", "h200", 1}, {"llama3.1-8b", "a100", 1}, {"qwen3-30b-a3b", "h200", 1}, {"llama2-70b", "h100", 8}}
-	for i := range testkit.Cases(12, 40) {
+	for i := range testkit.Cases(8, 40) {
 		m := models[random.IntN(len(models))]
 		s := server(t, m.name, m.gpu, m.tp, []string{"vllm", "vllm", "tensorrt-llm", "sglang"}[random.IntN(4)])
 		s.Scheduler.Async = random.IntN(2) == 0
@@ -96,7 +96,7 @@ func agree(t *testing.T, what string, got, want, rel float64) {
 // run in waves.
 func TestSteadyConcurrencyAgrees(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 7))
-	for i := range 30 {
+	for i := range testkit.Cases(12, 30) {
 		s := server(t, "llama3.1-8b", []string{"h200", "a100"}[random.IntN(2)], 1, []string{"vllm", "vllm", "tensorrt-llm", "sglang"}[random.IntN(4)])
 		s.Scheduler.Async = random.IntN(2) == 0
 		prompt, gen := drawLengths(random, 200, 2000), drawLengths(random, 50, 400)

@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -88,7 +90,11 @@ func TestHostileInput(t *testing.T) {
 	dir := t.TempDir()
 	texts := hostile(t)
 	forgetPeak(t)
-	for name, text := range texts {
+	for i, name := range slices.Sorted(maps.Keys(texts)) {
+		if testkit.Brief() && i%3 > 0 {
+			continue
+		}
+		text := texts[name]
 		path := filepath.Join(dir, name)
 		testkit.Must(t, os.WriteFile(path, []byte(text), 0o644))
 		refused(t, "config", "validate", path)

@@ -103,6 +103,7 @@ func TestGPUReplayCloses(t *testing.T) {
 // TestGPUTracer checks that a traced request gives the tokens of one in a graph, and that its spans
 // cover the steps.
 func TestGPUTracer(t *testing.T) {
+	emulate.Long(t)
 	emulate.Device(t)
 	t.Parallel()
 	for name, config := range tiny() {

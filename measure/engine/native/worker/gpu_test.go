@@ -65,6 +65,7 @@ func ids(p engine.Pass) [][]int {
 
 // Every phase gives the same tokens, with a graph and without, and after another load.
 func TestGPUPhasesAgree(t *testing.T) {
+	emulate.Long(t)
 	onGPU(t)
 	w := start(t)
 	var want [][]int
