@@ -83,9 +83,6 @@ func ParseLengths(text string) (l Lengths, err error) {
 // MeanSquare is the mean of the square of a length.
 func (l *Lengths) MeanSquare() float64 { _, square := l.moments(); return square }
 
-// Quantiles are a few lengths whose mean and variance are those of all.
-func (l *Lengths) Quantiles() []int { return l.quantiles() }
-
 // MeanLength is the mean of the lengths.
 func (l *Lengths) MeanLength() float64 { m, _ := l.moments(); return m }
 
@@ -182,7 +179,7 @@ func (l *Lengths) check(what string) error {
 // inverse is the mean of the inverse of a length less one, times the mean length less one.
 func (l *Lengths) inverse() float64 {
 	sum, n := 0.0, 0.0
-	for _, v := range l.quantiles() {
+	for _, v := range l.Quantiles() {
 		if v > 1 {
 			sum, n = sum+1/float64(v-1), n+1
 		}
@@ -193,7 +190,7 @@ func (l *Lengths) inverse() float64 {
 // older is the share of the answers under way that are older than one that ends: those that are longer by more
 // than they began before it.
 func (l *Lengths) older() (share float64) {
-	all := l.quantiles()
+	all := l.Quantiles()
 	for _, ends := range all {
 		for _, other := range all {
 			share += float64(max(other-ends, 0))
@@ -202,9 +199,9 @@ func (l *Lengths) older() (share float64) {
 	return share / float64(len(all)*len(all)) / l.MeanLength()
 }
 
-// quantiles are lengths in the middle of equal parts of the distribution, spread so that
+// Quantiles are lengths in the middle of equal parts of the distribution, spread so that
 // their mean and variance are those of the distribution.
-func (l *Lengths) quantiles() []int {
+func (l *Lengths) Quantiles() []int {
 	if l.Kind == "fixed" {
 		return []int{int(l.Mean)}
 	}

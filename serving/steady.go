@@ -136,7 +136,7 @@ func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 	f.spread = square/(mean*mean) - 1
 	f.inverse, f.older = gen.inverse(), gen.older()
 	f.context = prompt.MeanLength() + square/(2*mean)
-	f.fills = newFills(s, prompt.quantiles())
+	f.fills = newFills(s, prompt.Quantiles())
 	f.graphs = f.graphed()
 	f.limit(s.room(), prompt, gen)
 	f.begins *= f.lengthens()

@@ -1,6 +1,9 @@
 package serving
 
-import "math"
+import (
+	"iter"
+	"math"
+)
 
 // A cycle is the steps of a replica while some number of its sequences decode and prompts come at a rate:
 // means over the steps of a Markov chain.
@@ -288,17 +291,30 @@ func newTimed(c *Cost, b backlog, share float64) timed {
 
 // add adds the probability of each kind of step where m prompts come on average after a backlog, times a weight.
 func (x *chain) add(all []float64, b backlog, m, weight float64) {
-	chance, come := weight*math.Exp(-m), 0
-	for i := range x.steps {
-		t := &x.steps[i]
-		if t.rest != b.rest || t.prompts < b.prompts {
-			continue
+	for i, chance := range x.arrivals(b, 0, m) {
+		all[i] += weight * chance
+	}
+}
+
+// arrivals are the kinds of steps after a backlog and some prompts besides, each with its probability where m more come on
+// average.
+func (x *chain) arrivals(b backlog, besides int, m float64) iter.Seq2[int, float64] {
+	return func(yield func(int, float64) bool) {
+		chance, come := math.Exp(-m), 0
+		for i := range x.steps {
+			t := &x.steps[i]
+			more := t.prompts - b.prompts - besides
+			if t.rest != b.rest || more < 0 {
+				continue
+			}
+			for come < more {
+				come++
+				chance *= m / float64(come)
+			}
+			if !yield(i, chance*t.share) {
+				return
+			}
 		}
-		for come < t.prompts-b.prompts {
-			come++
-			chance *= m / float64(come)
-		}
-		all[i] += chance * t.share
 	}
 }
 
@@ -526,24 +542,16 @@ func (x *chain) joined(kind int, lead, m float64) (j joined) {
 	}
 	for i := range before {
 		b := &before[i]
-		chance, others := b.chance*math.Exp(-m), 0
-		for q := range x.steps {
+		for q, chance := range x.arrivals(b.backlog, 1, m) {
 			t := &x.steps[q]
-			if t.rest != b.rest || t.prompts <= b.prompts {
-				continue
-			}
-			for others < t.prompts-b.prompts-1 {
-				others++
-				chance *= m / float64(others)
-			}
 			length, late := x.run(q, lead)
-			weight := chance * t.share
+			weight := b.chance * chance
 			all += weight
 			if t.carried == nil {
 				j.add(&joined{own: length + t.decodes, lead: lead, length: length, late: late}, weight)
 				continue
 			}
-			j.add(x.full.joined(b.backlog, others, lead, length, late), weight)
+			j.add(x.full.joined(b.backlog, t.prompts-b.prompts-1, lead, length, late), weight)
 		}
 	}
 	if all == 0 { // the largest backlog that is counted
@@ -563,36 +571,21 @@ func (j *joined) add(k *joined, weight float64) {
 
 // mean is a step that was formed so long ahead, with the prompts that come at a mean of m.
 func (x *chain) mean(lead, m float64) (length, late float64) {
-	chance, prompts, all := math.Exp(-m), 0, 0.0
-	for q := range x.steps {
-		t := &x.steps[q]
-		if t.rest {
-			continue
-		}
-		for prompts < t.prompts {
-			prompts++
-			chance *= m / float64(prompts)
-		}
+	all := 0.0
+	for q, chance := range x.arrivals(backlog{}, 0, m) {
 		l, a := x.run(q, lead)
-		length, late, all = length+chance*t.share*l, late+chance*t.share*a, all+chance*t.share
+		length, late, all = length+chance*l, late+chance*a, all+chance
 	}
 	return length / all, late / all
 }
 
 // held is how long the host keeps the tokens of a step while it launches prompts, m on average, after it.
 func (x *chain) held(lead, m float64) (sum float64) {
-	chance, prompts := math.Exp(-m), 0
-	for q := range x.steps {
-		t := &x.steps[q]
-		if t.rest || t.prompts == 0 {
-			continue
+	for q, chance := range x.arrivals(backlog{}, 0, m) {
+		if x.steps[q].prompts > 0 {
+			_, late := x.run(q, lead)
+			sum += chance * late
 		}
-		for prompts < t.prompts {
-			prompts++
-			chance *= m / float64(prompts)
-		}
-		_, late := x.run(q, lead)
-		sum += chance * t.share * late
 	}
 	return sum
 }
