@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""Draw the requests of each load: loads.py FOLDER h100|h200 writes FOLDER/LOAD.jsonl and FOLDER/loads.tsv.
+
+Poisson arrivals for 20 s at a share of the largest stable rate that `llmprof estimate --rate` names for the server; $LLMPROF is the program."""
+import json, os, pathlib, random, re, subprocess, sys
+
+SERVERS = {  # GPU: server, model, weights, prompt and generated tokens, percents of the capacity
+    "h100": (("qwen3-8b-fp8", "qwen3-8b", "fp8", 1024, 128, (20, 50, 80, 95, 120)),
+             ("qwen2.5-7b", "qwen2.5-7b", "bf16", 1024, 128, (50, 80, 95, 120)),
+             ("qwen2.5-7b-short", "qwen2.5-7b", "bf16", 256, 128, (80, 120))),
+    "h200": (("llama3.1-8b-fp8", "llama3.1-8b", "fp8", 1024, 128, (20, 50, 80, 95, 120)),
+             ("qwen3-8b", "qwen3-8b", "bf16", 1024, 128, (50, 80, 95, 120)),
+             ("qwen3-8b-short", "qwen3-8b", "bf16", 256, 128, (80, 120)))}
+
+
+def capacity(gpu, model, weights, prompt, generated):
+    said = subprocess.run([os.environ.get("LLMPROF", "llmprof"), "estimate", model, gpu, "--engine", "vllm", "--weights", weights,
+                           "--prompt-len", str(prompt), "--gen-len", str(generated), "--rate", "1000"], capture_output=True, text=True).stderr
+    return float(re.search(r"largest stable rate is ([\d.]+)", said)[1])
+
+
+def main():
+    to, gpu = pathlib.Path(sys.argv[1]), sys.argv[2]
+    to.mkdir(parents=True, exist_ok=True)
+    table = ["server\tmodel\tweights\tload\trate"]
+    for server, model, weights, prompt, generated, percents in SERVERS[gpu]:
+        largest = capacity(gpu, model, weights, prompt, generated)
+        for percent in percents:
+            load, rate = f"{server}-{percent}", round(largest * percent / 100, 1)
+            r, at = random.Random(f"{gpu} {load}"), 0.0
+            with open(to / f"{load}.jsonl", "w") as f:
+                while at < 20:
+                    f.write(json.dumps({"time": round(at, 4), "prompt": prompt, "generated": generated}) + "\n")
+                    at += r.expovariate(rate)
+            table.append(f"{server}\t{model}\t{weights}\t{load}\t{rate}")
+    (to / "loads.tsv").write_text("\n".join(table) + "\n")
+
+
+main()
