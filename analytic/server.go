@@ -89,10 +89,10 @@ func (p *Predictor) Replica() (gpus int, price unit.DollarsPerHour) {
 	return p.Par.TP * p.Par.PP, p.price
 }
 
-// FrontendTime is the time of the API server's thread for each request that it receives, and for
-// each token that it sends.
-func (p *Predictor) FrontendTime() (request, token unit.Seconds) {
-	return p.machine.seconds(roofline.HostIntake), p.machine.seconds(roofline.HostToken)
+// FrontendTime is the time of the API server's thread for each request that it receives, for each
+// token that it sends, and to end the stream of a request.
+func (p *Predictor) FrontendTime() (intake, token, finish unit.Seconds) {
+	return p.machine.seconds(roofline.HostIntake), p.machine.seconds(roofline.HostToken), p.machine.seconds(roofline.HostFinish)
 }
 
 // Waiting is the power that one GPU draws at full clocks without work.

@@ -166,6 +166,7 @@ var (
 	HostRequest     = define(Info{Key: "host.request", Help: "host time from a request's arrival to its first step, and from the first token to the client", Quantity: Time, Optional: true, Engine: true})
 	HostIntake      = define(Info{Key: "host.intake", Help: "part of host.request: the time of the server's thread for a request", Quantity: Time, Optional: true, Engine: true})
 	HostToken       = define(Info{Key: "host.token", Help: "time of the server's thread for a token that it sends", Quantity: Time, Optional: true, Engine: true})
+	HostFinish      = define(Info{Key: "host.finish", Help: "time of the server's thread to end the stream of a request", Quantity: Time, Optional: true, Engine: true})
 	HostLaunch      = define(Info{Key: "host.launch", Help: "host time of each kernel that is launched eagerly", Quantity: Time, Optional: true, Engine: true})
 	HostDispatch    = define(Info{Key: "host.dispatch", Help: "host time of each operator or compiled piece that Python calls in an eager step, beyond its launches", Quantity: Time, Optional: true, Engine: true})
 	HostSmallKernel = define(Info{Key: "host.small_kernel", Help: "least time of an element-wise kernel that is not fused", Quantity: Time, Optional: true, Engine: true})

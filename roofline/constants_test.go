@@ -41,7 +41,7 @@ var outside = map[Constant]string{
 	GEMMSustained: "energy/energy.go", PowerWaiting: "energy/energy.go", PowerMemory: "energy/energy.go", PowerNetwork: "energy/energy.go",
 	PowerFixed: "energy/energy.go", PowerIdle: "energy/energy.go", HostStep: "analytic/step.go", HostLaunch: "analytic/step.go", HostDispatch: "analytic/step.go",
 	HostAsync: "analytic/step.go", HostSequence: "analytic/step.go", HostRequest: "analytic/estimate.go", StreamNode: "analytic/step.go",
-	HostIntake: "analytic/server.go", HostToken: "analytic/server.go", GraphNode: "analytic/engine/transformers.go",
+	HostIntake: "analytic/server.go", HostToken: "analytic/server.go", HostFinish: "analytic/server.go", GraphNode: "analytic/engine/transformers.go",
 }
 
 // Every constant is a term of some law, what some class draws, or named where it is used.

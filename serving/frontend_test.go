@@ -69,3 +69,14 @@ func TestStreams(t *testing.T) {
 		t.Errorf("a request reaches the engine after %g s while passes take 0.01 s", got)
 	}
 }
+
+// A stream that ends delays the tokens that are sent after its last one.
+func TestEndOfStream(t *testing.T) {
+	f := &frontend{token: 1e-4, closing: 1e-3}
+	f.outputs = []output{{&sequence{}, 1, true, 0}, {&sequence{}, 1, false, 0}}
+	_, sent := passes(f, 1)
+	if len(sent) != 2 {
+		t.Fatalf("%d tokens were sent, want 2", len(sent))
+	}
+	casetest.Near(t, "the token after the stream's last", sent[1]-sent[0], unit.Seconds(0.5e-4+1e-3), 1e-9)
+}

@@ -78,14 +78,14 @@ func sortedLogits(m *models.Model, g *hardware.GPU) unit.Bytes {
 // (experiments/vllm/host.py).
 const vllmHostError = 0.5
 
-// vllmServerConstants adds the constants of vLLM's API server, which is one thread of Python. The
-// headers of 128 requests that arrive at once are sent within 156 ms: 1.2 ms each. With 128 running
-// requests and steps of 13.6 ms, streams of 111 tokens arrive in 103 chunks: one pass over all
-// streams takes 14.6 ms, 0.11 ms a token (experiments/vllm-load).
+// vllmServerConstants adds the constants of vLLM's API server, which is one thread of Python, measured
+// where little but that thread limits the server (experiments/h100-vllm-apiserver). The intake is that of
+// prompts of 1024 tokens, between 1.0 and 1.6 ms on six hosts.
 func vllmServerConstants(c *roofline.Constants) {
 	vllmConstants(c)
 	setDefault(c, roofline.HostIntake, 1.2e-3)
-	setDefault(c, roofline.HostToken, 0.11e-3)
+	setDefault(c, roofline.HostToken, 39e-6)
+	setDefault(c, roofline.HostFinish, 0.62e-3)
 }
 
 // vllmRows gives CUDA graphs of 1, 2 and 4 tokens, of multiples of 8 up to 256 and of multiples of 16 up to most.
