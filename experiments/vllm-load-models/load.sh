@@ -2,14 +2,14 @@
 # Start vLLM's HTTP server with random weights for each model of GPU/traces/loads.tsv, and measure its loads: GPU=h100 load.sh. Needs LLMPROF, OUT, and SITE, vLLM's packages.
 # LIMIT is the seconds that all of it may take; ONLY is a pattern of the models to serve. Short prompts one at a time tell how fast the host is.
 set -u
-here=$(cd "$(dirname "$0")" && pwd); traces=$here/${GPU:-h100}/traces
+here=$(cd "$(dirname "$0")" && pwd); traces=$here/${TRACES:-${GPU:-h100}}/traces
 export PYTHONPATH=${SITE:-$PWD/../site} VLLM_USE_FLASHINFER_SAMPLER=0 VLLM_NO_USAGE_STATS=1 HF_HUB_OFFLINE=1
 RESULTS=$OUT/results; mkdir -p "$RESULTS"; start=$SECONDS; left() { echo $((${LIMIT:-540} - SECONDS + start)); }
 nvidia-smi --query-gpu=name,clocks.max.sm,power.limit,driver_version --format=csv,noheader | tee "$RESULTS/machine.txt"
 lscpu | grep -E '^(Model name|CPU\(s\)|CPU max MHz)' | tee -a "$RESULTS/machine.txt"
-measure() { # result, seconds it needs, flags
+measure() { # result, seconds it needs, flags; the model and the weights are those of the server
   [ "$(left)" -gt "$2" ] || { echo "no time for $1"; return; }
-  timeout "$(left)" "${LLMPROF:-llmprof}" measure --engine openai --base-url http://127.0.0.1:8123/v1 --model "$model" --ttft --tpot --ttlt --format json -o "$RESULTS/$1.json" "${@:3}" 2>"$RESULTS/$1.err"
+  timeout "$(left)" "${LLMPROF:-llmprof}" measure --engine openai --base-url http://127.0.0.1:8123/v1 --model "$model" --served-weights "$weights" --ttft --tpot --ttlt --format json -o "$RESULTS/$1.json" "${@:3}" 2>"$RESULTS/$1.err"
   echo "$1: $? after $((SECONDS - start)) s"; tail -1 "$RESULTS/$1.err"
 }
 serve() { # model, weights: is it ready?

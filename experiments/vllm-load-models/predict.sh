@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Predict every load before it is measured: GPU=h100 predict.sh writes GPU/predictions-SHA256.jsonl. Needs LLMPROF, and what loads.py wrote to GPU/traces.
+# Predict every load before it is measured: GPU=h100 predict.sh writes GPU/predictions-SHA256.jsonl. Needs LLMPROF, and what loads.py wrote to GPU/traces, or to TRACES/traces.
 set -eu
-here=$(cd "$(dirname "$0")" && pwd); gpu=${GPU:-h100}; traces=$here/$gpu/traces; tmp=$(mktemp)
+here=$(cd "$(dirname "$0")" && pwd); gpu=${GPU:-h100}; traces=$here/${TRACES:-$gpu}/traces; tmp=$(mktemp)
 tail -n +2 "$traces/loads.tsv" | while IFS=$'\t' read -r server model weights load rate; do
   echo "{\"load\":\"$load\",\"model\":\"$model\",\"weights\":\"$weights\",\"rate\":$rate}"
   "${LLMPROF:-llmprof}" simulate -m "$model" -g "$gpu" --engine vllm --weights "$weights" --trace "$traces/$load.jsonl" --format json |
