@@ -270,10 +270,12 @@ type heldBoard struct {
 
 // heldH200 settled at 670 TFLOP/s, 0.677 of the peak, on a product of 8192 × 8192 ×
 // 8192 in bf16 at 695 of 700 W, where short ones reached 788
-// (testdata/h200_operators.json). heldL40S is said by its operators' times to do no
+// (testdata/h200_operators.json). heldH100 settled at 0.72 of the peak on three products
+// of 8192 rows at 699 to 710 W (calibrations/h100-sxm-80gb.native.toml). heldL40S is said by its operators' times to do no
 // better than 226 of 362 TFLOP/s at 350 W, and an A40 no better than 112 of 150 at 300 W;
 // what they do in bursts is not known.
 var (
+	heldH100 = heldBoard{peak: 989.5e12, limit: 700, slowed: 0.80 / 0.72}
 	heldH200 = heldBoard{peak: 989.5e12, limit: 700, slowed: 0.80 / 0.677}
 	heldL40S = heldBoard{peak: 362.05e12, limit: 350, slowed: 1}
 	heldA40  = heldBoard{peak: 149.7e12, limit: 300, slowed: 1}
@@ -296,7 +298,11 @@ func generation(g *GPU, c Calibration) Calibration {
 	k := &c.Constants
 	switch g.Generation {
 	case "hopper":
-		k[roofline.GEMMSustained] = heldH200.sustained(g, k[roofline.GEMMCompute])
+		board := &heldH200
+		if g.Key == "h100-sxm-80gb" {
+			board = &heldH100
+		}
+		k[roofline.GEMMSustained] = board.sustained(g, k[roofline.GEMMCompute])
 		switch {
 		case g.Key == "h200-sxm-141gb": // timed here: 90 % of the products and attentions of prefills are within that
 			c.PrefillError = 0.15

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Start vLLM's HTTP server with random weights for each model of GPU/traces/loads.tsv, and measure its loads: GPU=h100 load.sh. Needs LLMPROF, OUT, and SITE, vLLM's packages.
+# Start vLLM's HTTP server with random weights for each model of first-traces/loads.tsv, and measure its loads: SET=first load.sh. Needs LLMPROF, OUT, and SITE, vLLM's packages.
 # LIMIT is the seconds that all of it may take; ONLY is a pattern of the models to serve. Short prompts one at a time tell how fast the host is.
 set -u
-here=$(cd "$(dirname "$0")" && pwd); traces=$here/${TRACES:-${GPU:-h100}}/traces
+here=$(cd "$(dirname "$0")" && pwd); traces=$here/${SET:-first}-traces
 export PYTHONPATH=${SITE:-$PWD/../site} VLLM_USE_FLASHINFER_SAMPLER=0 VLLM_NO_USAGE_STATS=1 HF_HUB_OFFLINE=1
 RESULTS=$OUT/results; mkdir -p "$RESULTS"; start=$SECONDS; left() { echo $((${LIMIT:-540} - SECONDS + start)); }
 nvidia-smi --query-gpu=name,clocks.max.sm,power.limit,driver_version --format=csv,noheader | tee "$RESULTS/machine.txt"

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Draw the requests of each load: loads.py FOLDER h100|h200 writes FOLDER/LOAD.jsonl and FOLDER/loads.tsv.
 
+first-traces are those of h100. second-traces are those of h200; an H100 came to measure them.
+
 Poisson arrivals for 20 s at a share of the largest stable rate that `llmprof estimate --rate` names for the server; $LLMPROF is the program."""
 import json, os, pathlib, random, re, subprocess, sys
 
