@@ -111,7 +111,7 @@ type flow struct {
 	known   stepCosts    // that flows of the same predictor, prompts and drafts share
 	rate    float64      // that the cycles are of
 	cycles  map[*piece]*cycle
-	numbers []float64 // of the chain that is being solved
+	buffers buffers // of the chain that is being solved
 }
 
 const quantiles = 16
@@ -354,7 +354,7 @@ func (f *flow) full(ceiling float64) float64 {
 	p := f.piece(f.most)
 	ends := float64(f.most) / f.steps
 	time, _, _ := p.prompts(ends)
-	rate := ends / (float64(p.decode.Time) + time)
+	rate := ends / (float64(p.decode.Time) + max(time, 0)) // further steps may hide more launches than they take
 	if c := p.with(ends); c.Waits == 0 {
 		return min(rate, ceiling)
 	}

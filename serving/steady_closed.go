@@ -12,23 +12,12 @@ import (
 // of the time then, sequences decode for longer.
 func (f *flow) closed(clients, most float64) *Steady {
 	f.clients = true
-	low, high := 0.0, most
-	if l, ok := f.closedLoop(clients, most); ok && l.sent >= most {
-		low = most
+	rate := most
+	l, ok := f.closedLoop(clients, most)
+	if !ok || l.sent < most {
+		rate = f.answered(clients, most)
+		l, _ = f.closedLoop(clients, rate)
 	}
-	for high-low > 1e-7*high {
-		middle := (low + high) / 2
-		l, ok := f.closedLoop(clients, middle)
-		if ok && l.sent >= middle {
-			low, high = middle, min(high, l.sent)
-			continue
-		}
-		if high = middle; ok {
-			low = max(low, l.sent)
-		}
-	}
-	l, _ := f.closedLoop(clients, low)
-	rate := low
 	decode := max(l.decode, clients/rate-l.first)
 	st := &Steady{Utilization: 1, Rate: rate, Running: min(rate*decode, float64(f.most)), beside: l.beside}
 	st.TTFT, st.E2E = unit.Seconds(l.first), unit.Seconds(l.first+decode)
@@ -36,6 +25,36 @@ func (f *flow) closed(clients, most float64) *Steady {
 	st.Energy = unit.Joules(l.power / rate)
 	st.Waiting = clients - st.Running
 	return st
+}
+
+// answered is the rate below one at which clients send as many requests as are answered: on the line through the last two that were tried where
+// that is between the bounds, else in the middle.
+func (f *flow) answered(clients, high float64) float64 {
+	low, rate, before, off := 0.0, high/2, 0.0, 0.0
+	for high-low > 1e-6*high {
+		l, ok := f.closedLoop(clients, rate)
+		more := l.sent - rate
+		switch {
+		case !ok:
+			high = rate
+		case more >= 0:
+			low, high = rate, min(high, l.sent)
+		default:
+			low, high = max(low, l.sent), rate
+		}
+		if ok && math.Abs(more) < 1e-6*rate {
+			return rate
+		}
+		next := (low + high) / 2
+		if line := rate - more*(rate-before)/(more-off); ok && before > 0 && line > low && line < high {
+			next = line
+		}
+		if ok {
+			before, off = rate, more
+		}
+		rate = next
+	}
+	return low
 }
 
 // A closedLoop is what clients see where requests are answered at some rate.

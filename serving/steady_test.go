@@ -17,6 +17,27 @@ func TestSteadyOfOneToken(t *testing.T) {
 	}
 }
 
+// Many sequences leave so few tokens of a step to prompts that these take further steps, whose launches are hidden: the largest rate is still a number.
+func TestSteadyOfFurtherSteps(t *testing.T) {
+	s := engineServer(t, "falcon-mamba-7b", "b200", 8, "sglang", "sglang-mixed")
+	s.Drafts, s.Acceptance = 2, 0.7
+	st, err := s.SteadyRate(1.6, Fixed(4738), Lengths{Kind: "uniform", Low: 1, High: 467})
+	testkit.Must(t, err)
+	if c := st.Capacity.Rate; !(c > 1.6) || math.IsInf(c, 0) {
+		t.Errorf("the largest rate is %g", c)
+	}
+}
+
+// Where prompts have steps of their own and these are formed ahead, every other step depends on the same ones before: the chain settles all the same.
+func TestSteadyOfStepsApart(t *testing.T) {
+	s := engineServer(t, "mistral-7b-v0.3", "rtx-pro-6000", 8, "sglang", "sglang")
+	st, err := s.SteadyRate(19.3, Fixed(830), Fixed(335))
+	testkit.Must(t, err)
+	r := simulate(t, s, poisson(19.3, 830, 335, 6000), Options{Warmup: 1000})
+	agree(t, "TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05)
+	agree(t, "E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
+}
+
 // The steady state agrees with the simulation within 5 %, away from saturation.
 func TestSteadyAgreesWithSimulation(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
