@@ -103,7 +103,6 @@ type flow struct {
 	spread  float64 // variance of the answers' lengths over the square of their mean
 	clients bool    // requests come from clients that wait for answers
 	handed  bool    // sequences come with the cache of their prompts
-	rough   bool    // a chart is drawn of it, which shows three digits
 	graphs  float64 // up to how many tokens of a step graphs launch it
 	pieces  map[int]*piece
 	tables  map[int]*tokenCosts
@@ -363,11 +362,11 @@ func (f *flow) full(ceiling float64) float64 {
 		if rate >= ceiling {
 			return ceiling
 		}
-		y := f.cycle(p, rate)
-		if y.infinite {
+		decode := f.pace(p, rate)
+		if math.IsInf(decode, 1) {
 			return rate
 		}
-		more := ends/y.decode - rate
+		more := ends/decode - rate
 		if math.Abs(more) < 1e-3*rate {
 			return rate + more
 		}
