@@ -70,17 +70,25 @@ func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, e
 	if clients < 1 || clients > 1<<20 {
 		return nil, fmt.Errorf("a concurrency of %d: want from 1 to %d", clients, 1<<20)
 	}
-	var st *Steady
 	c := f.capacity()
-	if gen.Kind != "fixed" || gen.Mean <= 1 {
-		st = f.closed(max(float64(clients)/float64(s.Replicas), 1), c.Rate)
-	} else if st, err = s.waves(clients, prompt, gen); err != nil {
+	each := float64(clients) / float64(s.Replicas)
+	st, err := s.waves(clients, prompt, gen)
+	if err != nil {
 		return nil, err
+	}
+	if st == nil {
+		st = f.closed(max(each, 1), c.Rate)
+		st.among(min(each, 1), s.idle())
 	}
 	c.Rate *= float64(s.Replicas)
 	st.Capacity = c
-	f.complete(st, st.Rate*float64(s.Replicas), s.Replicas)
-	return st, nil
+	return f.complete(st, st.Rate*float64(s.Replicas), s.Replicas)
+}
+
+// among makes a state of replicas that have clients one of all replicas, of which they are a share.
+func (st *Steady) among(share float64, idle unit.Watts) {
+	st.Energy += idle.For(unit.Seconds((1 - share) / (share * st.Rate)))
+	st.Rate, st.Utilization, st.Running, st.Waiting, st.beside = st.Rate*share, st.Utilization*share, st.Running*share, st.Waiting*share, st.beside*share
 }
 
 // A flow is what the steady state of one replica is worked out from.
@@ -103,7 +111,6 @@ type flow struct {
 	spread  float64 // variance of the answers' lengths over the square of their mean
 	clients bool    // requests come from clients that wait for answers
 	handed  bool    // sequences come with the cache of their prompts
-	rough   bool    // a chart is drawn of it, which shows three digits
 	graphs  float64 // up to how many tokens of a step graphs launch it
 	pieces  map[int]*piece
 	tables  map[int]*tokenCosts
@@ -111,7 +118,7 @@ type flow struct {
 	known   stepCosts    // that flows of the same predictor, prompts and drafts share
 	rate    float64      // that the cycles are of
 	cycles  map[*piece]*cycle
-	numbers []float64 // of the chain that is being solved
+	buffers buffers // of the chain that is being solved
 }
 
 const quantiles = 16
@@ -333,8 +340,8 @@ func (f *flow) out(n float64) float64 {
 	return n * float64(f.front.token)
 }
 
-// complete adds what is of all replicas together.
-func (f *flow) complete(st *Steady, rate float64, replicas int) {
+// complete adds what is of all replicas together. Times and energies that are no numbers above 0 are an error.
+func (f *flow) complete(st *Steady, rate float64, replicas int) (*Steady, error) {
 	n := float64(replicas)
 	st.Rate, st.Throughput = rate, rate*f.gen
 	st.Cache = min(st.Running*f.held+st.beside, 1)
@@ -343,6 +350,10 @@ func (f *flow) complete(st *Steady, rate float64, replicas int) {
 	if price > 0 {
 		st.Cost = unit.Dollars(float64(price) * float64(gpus) * n / 3600 / rate)
 	}
+	if !(st.TTFT > 0 && st.E2E > 0 && st.Energy > 0 && st.E2E+unit.Seconds(st.Energy) < unit.Seconds(math.Inf(1))) {
+		return nil, fmt.Errorf("%g requests a second: the steady state has a TTFT of %g s, an E2E of %g s and %g J a request, which no server has; simulate it", rate, st.TTFT, st.E2E, st.Energy)
+	}
+	return st, nil
 }
 
 // full is the rate at which the sequences of a replica that is full just end as fast as requests come, up to
@@ -354,7 +365,7 @@ func (f *flow) full(ceiling float64) float64 {
 	p := f.piece(f.most)
 	ends := float64(f.most) / f.steps
 	time, _, _ := p.prompts(ends)
-	rate := ends / (float64(p.decode.Time) + time)
+	rate := ends / (float64(p.decode.Time) + max(time, 0)) // further steps may hide more launches than they take
 	if c := p.with(ends); c.Waits == 0 {
 		return min(rate, ceiling)
 	}
@@ -363,11 +374,11 @@ func (f *flow) full(ceiling float64) float64 {
 		if rate >= ceiling {
 			return ceiling
 		}
-		y := f.cycle(p, rate)
-		if y.infinite {
+		decode := f.pace(p, rate)
+		if math.IsInf(decode, 1) {
 			return rate
 		}
-		more := ends/y.decode - rate
+		more := ends/decode - rate
 		if math.Abs(more) < 1e-3*rate {
 			return rate + more
 		}

@@ -12,23 +12,11 @@ import (
 // of the time then, sequences decode for longer.
 func (f *flow) closed(clients, most float64) *Steady {
 	f.clients = true
-	low, high := 0.0, most
-	if l, ok := f.closedLoop(clients, most); ok && l.sent >= most {
-		low = most
+	rate := most
+	l, ok := f.closedLoop(clients, most, 0)
+	if !ok || l.sent < most {
+		rate, l = f.answered(clients, most)
 	}
-	for high-low > 1e-7*high {
-		middle := (low + high) / 2
-		l, ok := f.closedLoop(clients, middle)
-		if ok && l.sent >= middle {
-			low, high = middle, min(high, l.sent)
-			continue
-		}
-		if high = middle; ok {
-			low = max(low, l.sent)
-		}
-	}
-	l, _ := f.closedLoop(clients, low)
-	rate := low
 	decode := max(l.decode, clients/rate-l.first)
 	st := &Steady{Utilization: 1, Rate: rate, Running: min(rate*decode, float64(f.most)), beside: l.beside}
 	st.TTFT, st.E2E = unit.Seconds(l.first), unit.Seconds(l.first+decode)
@@ -38,6 +26,37 @@ func (f *flow) closed(clients, most float64) *Steady {
 	return st
 }
 
+// answered is the rate below one at which clients send as many requests as are answered: on the line through the last two that were tried where
+// that is between the bounds, else in the middle.
+func (f *flow) answered(clients, high float64) (rate float64, last closedLoop) {
+	low, before, off := 0.0, 0.0, 0.0
+	for rate = high / 2; high-low > 1e-5*high; {
+		l, ok := f.closedLoop(clients, rate, last.share)
+		more := l.sent - rate
+		switch {
+		case !ok:
+			high = rate
+		case more >= 0:
+			low, high, last = rate, min(high, l.sent), l
+		default:
+			low, high, last = max(low, l.sent), rate, l
+		}
+		if ok && math.Abs(more) < 1e-5*rate {
+			return rate, l
+		}
+		next := (low + high) / 2
+		if line := rate - more*(rate-before)/(more-off); ok && before > 0 && line > low && line < high {
+			next = line
+		}
+		if ok {
+			before, off = rate, more
+		}
+		rate = next
+	}
+	last, _ = f.closedLoop(clients, low, last.share)
+	return low, last
+}
+
 // A closedLoop is what clients see where requests are answered at some rate.
 type closedLoop struct {
 	sent   float64 // requests a second that they send then
@@ -45,13 +64,14 @@ type closedLoop struct {
 	decode float64 // from the first token to the last
 	power  float64
 	beside float64 // share of the KV blocks of requests that do not decode
+	share  float64 // of its time that a request decodes
 }
 
 // closedLoop works out what clients see at a rate; false where prompts leave no time to decode. A request meets those
 // of the others alone. A client sends its next one when a step ends and the next one was formed already, so that it waits for
-// all of that.
-func (f *flow) closedLoop(clients, rate float64) (l closedLoop, ok bool) {
-	others, share := clients-1, 0.0 // share of its time that a request decodes
+// all of that. The share of its time that it decodes is found from one on.
+func (f *flow) closedLoop(clients, rate, share float64) (l closedLoop, ok bool) {
+	others := clients - 1
 	theirs := rate * others / clients
 	way := float64(f.server.Predictor.RequestTime())
 	for range 200 {
@@ -71,11 +91,11 @@ func (f *flow) closedLoop(clients, rate float64) (l closedLoop, ok bool) {
 		l.decode = f.steps * steps.decode
 		l.sent = (clients - waits) / (l.decode + own)
 		l.first = own + waits/l.sent
-		next := l.decode / (l.first + l.decode)
-		if math.Abs(next-share) < 1e-8 {
+		l.share = l.decode / (l.first + l.decode)
+		if math.Abs(l.share-share) < 1e-6 {
 			break
 		}
-		share = next
+		share = l.share
 	}
 	return l, true
 }

@@ -90,45 +90,40 @@ func (x *chain) wait() {
 	x.steps = append(slices.Clip(x.steps), waits)
 }
 
-// afterDelay is after where the API server delays requests.
-func (x *chain) afterDelay(before, kind int, m float64) []float64 {
-	next := x.coming[2*len(x.steps)]
-	clear(next)
-	t := &x.steps[kind]
-	prompts := t.backlog != backlog{}
-	if prompts && x.steps[before].backlog == (backlog{}) {
-		m += x.rate * x.delay
+// postpone lets no request come in the time after a step of prompts from when the first step is formed that only decodes until the next one is,
+// nor in further steps.
+func (x *chain) postpone(group int) {
+	if x.waits == 0 {
+		return
 	}
-	if t.carried == nil {
-		x.add(next, backlog{}, m, 1)
-	}
-	for i := range t.carried {
-		x.add(next, t.carried[i].backlog, m, t.carried[i].chance)
-	}
-	// No request comes in the time from when the first step is formed that only decodes until the next one is, nor in further steps.
+	next := x.next[group]
 	_, first := x.run(0, 0)
-	switch {
-	case kind == x.waits:
+	switch g := &x.groups[group]; {
+	case group == x.steps[x.waits].group:
 		steps := max(x.delay-first, 0) / x.steps[0].time
 		stay := steps / (1 + steps)
 		for i := range next {
 			next[i] *= 1 - stay
 		}
-		next[x.waits] += stay
-	case prompts:
+		next[x.waits] += g.share * stay
+	case !g.plain:
 		waits := next[0] * min(x.delay/max(first, 1e-9), 1)
 		next[0] -= waits
 		next[x.waits] = waits
 	}
-	return next
 }
 
 // late is how much later than by the steps a request comes to the engine on average.
-func (x *chain) late(y *cycle, windows float64) float64 {
+func (x *chain) late(all []arrived, windows float64) float64 {
 	if x.waits == 0 {
 		return 0
 	}
-	decode := y.kinds[0].share*y.kinds[0].window + y.kinds[x.waits].share*y.kinds[x.waits].window
+	decode := 0.0
+	for i := range all {
+		if x.groups[i].plain {
+			decode += all[i].window
+		}
+	}
 	between := 1 / x.rate
 	return decode / windows * x.delay * (between + x.delay/2) / (between + x.delay)
 }

@@ -85,8 +85,8 @@ func (b *backlog) of(rest float64) float64 {
 
 // overflowing are the kinds of steps where some are full and m prompts come on average in one.
 func (p *piece) overflowing(m float64) (all []timed) {
-	more := min(4.6*m/max(p.room-m, 0.1*p.room), 40) // backlogs beyond have a probability of 1e-4
-	most := int(math.Ceil(p.room+m+4*math.Sqrt(m)+more)) + 1
+	more := min(9.2*m/max(p.room-m, 0.02*p.room), 120) // backlogs beyond have a probability of 1e-4 even if prompts vary by their mean
+	most := int(math.Ceil(p.room+m+6*math.Sqrt(m)+more)) + 1
 	fraction := p.fraction()
 	for i := range p.backlogs {
 		if i == 1 && fraction == 0 {
@@ -165,9 +165,10 @@ func (t *timed) leave(b backlog, chance float64) {
 // fullSteps are the steps of a chain that leave a backlog, and those after them: means.
 type fullSteps struct {
 	piece          *piece
-	come           float64           // prompts between the forming of a full step and that of the next one
-	length, lead   float64           // of a full step; of the one after it, from when it is formed to its begin
-	next, nextLate float64           // of the step after it
+	come           float64 // prompts between the forming of a full step and that of the next one
+	length, lead   float64 // of a full step; of the one after it, from when it is formed to its begin
+	next, nextLate float64 // of the step after it
+	nones          []float64
 	last           [lasts + 1]joined // steps after it that are empty of prompts, ... full
 }
 
@@ -179,18 +180,19 @@ const rare = 1e-6
 // among takes the means over a chain, or what follows a step that decodes where it has hardly any.
 func (s *fullSteps) among(x *chain) {
 	var full, after float64
-	for i := range x.steps {
-		for j := range x.steps {
-			share := x.shares[i][j]
-			if x.steps[i].carried == nil && x.steps[j].carried == nil {
+	for i, row := range x.shares {
+		before := &x.groups[i]
+		for j, share := range row {
+			filled := x.steps[j].carried != nil
+			if share < negligible || !before.full && !filled {
 				continue
 			}
-			length, late := x.run(j, x.leads[i])
-			if x.steps[j].carried != nil {
+			length, late := x.run(j, before.lead)
+			if filled {
 				full, s.length, s.lead = full+share, s.length+share*length, s.lead+share*(length-late)
-				s.come += share * x.rate * x.window(i, j, length, late)
+				s.come += share * x.rate * x.window(before, j, length, late)
 			}
-			if x.steps[i].carried != nil {
+			if before.full {
 				after, s.next, s.nextLate = after+share, s.next+share*length, s.nextLate+share*late
 			}
 		}
@@ -201,7 +203,7 @@ func (s *fullSteps) among(x *chain) {
 		full, after = 1, 1
 		s.length, s.nextLate = t.time, t.time
 		if x.async {
-			s.length, s.nextLate = t.run(x.leads[0])
+			s.length, s.nextLate = t.run(x.groups[0].lead)
 		}
 		s.lead, s.come, s.next = s.length-s.nextLate, x.rate*s.length, s.length
 	}
@@ -225,16 +227,18 @@ func (s *fullSteps) joined(b backlog, others int, lead, length, late float64) *j
 	for len(long) > 1 && before+float64(others)+long[0]/p.fills.mean <= p.room {
 		long = long[1:]
 	}
-	for ahead := range others + 1 {
-		for _, tokens := range long {
-			weight := 1 / float64((others+1)*len(long))
-			further := math.Ceil((before+float64(ahead)+tokens/p.fills.mean)/p.room-1e-9) - 1
+	for _, tokens := range long {
+		for ahead, last := 0, 0; ahead <= others; ahead = last + 1 { // those for which it takes as many further steps
+			first := before + tokens/p.fills.mean
+			further := math.Ceil((first+float64(ahead))/p.room-1e-9) - 1
+			last = min(max(int((further+1+1e-9)*p.room-first), ahead), others)
+			weight := float64(last-ahead+1) / float64((others+1)*len(long))
 			if further <= 0 {
 				j.add(&joined{own: length, lead: lead, length: length, late: late, full: 1}, weight)
 				continue
 			}
 			left := before + float64(others) + tokens/p.fills.mean - further*p.room
-			none, come := math.Exp(-further*s.come), 1.0
+			none, come := s.none(further), 1.0
 			if none < 1 {
 				come = further * s.come / (1 - none)
 			}
@@ -246,6 +250,14 @@ func (s *fullSteps) joined(b backlog, others int, lead, length, late float64) *j
 		}
 	}
 	return j
+}
+
+// none is the probability that no prompts come in some full steps.
+func (s *fullSteps) none(steps float64) float64 {
+	for len(s.nones) <= int(steps) {
+		s.nones = append(s.nones, math.Exp(-float64(len(s.nones))*s.come))
+	}
+	return s.nones[int(steps)]
 }
 
 // after is a step after a full one, by how full it is itself.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"llmprof/internal/testkit"
+	"llmprof/unit"
 )
 
 // Answers of one token end with their prompt, so that no number of them fills a replica.
@@ -15,6 +16,38 @@ func TestSteadyOfOneToken(t *testing.T) {
 	if err != nil || st.Capacity.Bound != "prefill" || !(st.Capacity.Rate > 2) || math.IsInf(st.Capacity.Rate, 0) {
 		t.Errorf("%+v, %v", st, err)
 	}
+}
+
+// A state whose times are no numbers is refused.
+func TestSteadyOfNoTime(t *testing.T) {
+	f, err := server(t, "llama3.1-8b", "h200", 1, "vllm").flow(Fixed(1024), Fixed(128))
+	testkit.Must(t, err)
+	for _, st := range []Steady{{TTFT: 1, E2E: unit.Seconds(math.NaN()), Energy: 1}, {TTFT: 1, E2E: 2, Energy: -1}, {TTFT: 1, E2E: unit.Seconds(math.Inf(1)), Energy: 1}} {
+		if got, err := f.complete(&st, 1, 1); err == nil {
+			t.Errorf("%+v is a state", got)
+		}
+	}
+}
+
+// Many sequences leave so few tokens of a step to prompts that these take further steps, whose launches are hidden: the largest rate is still a number.
+func TestSteadyOfFurtherSteps(t *testing.T) {
+	s := engineServer(t, "falcon-mamba-7b", "b200", 8, "sglang", "sglang-mixed")
+	s.Drafts, s.Acceptance = 2, 0.7
+	st, err := s.SteadyRate(1.6, Fixed(4738), Lengths{Kind: "uniform", Low: 1, High: 467})
+	testkit.Must(t, err)
+	if c := st.Capacity.Rate; !(c > 1.6) || math.IsInf(c, 0) {
+		t.Errorf("the largest rate is %g", c)
+	}
+}
+
+// Where prompts have steps of their own and these are formed ahead, every other step depends on the same ones before: the chain settles all the same.
+func TestSteadyOfStepsApart(t *testing.T) {
+	s := engineServer(t, "mistral-7b-v0.3", "rtx-pro-6000", 8, "sglang", "sglang")
+	st, err := s.SteadyRate(19.3, Fixed(830), Fixed(335))
+	testkit.Must(t, err)
+	r := simulate(t, s, poisson(19.3, 830, 335, 6000), Options{Warmup: 1000})
+	agree(t, "TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05)
+	agree(t, "E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
 }
 
 // The steady state agrees with the simulation within 5 %, away from saturation.
@@ -118,6 +151,26 @@ func TestSteadyConcurrencyAgrees(t *testing.T) {
 		agree(t, what+": TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05)
 		agree(t, what+": E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
 		agree(t, what+": energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
+	}
+}
+
+// Fewer clients than replicas leave some of them idle, and those that do not divide evenly dissolve their waves.
+func TestSteadyConcurrencyOfReplicas(t *testing.T) {
+	for _, x := range []struct {
+		clients, replicas int
+		gen               Lengths
+	}{{3, 8, Lengths{Kind: "uniform", Low: 20, High: 80}}, {3, 8, Fixed(50)}, {2, 8, Fixed(50)}, {12, 4, Fixed(50)}, {31, 4, Fixed(50)}} {
+		s := server(t, "llama3.1-8b", "h200", 1, "vllm")
+		s.Replicas = x.replicas
+		st, err := s.SteadyConcurrency(x.clients, Fixed(500), x.gen)
+		testkit.Must(t, err)
+		l := Load{Arrival: Arrival{Kind: "closed", Concurrency: x.clients}, Prompt: Fixed(500), Gen: x.gen, Requests: 200 * x.clients}
+		r := simulate(t, s, l, Options{Warmup: 50 * x.clients})
+		what := fmt.Sprintf("%+v: ", x)
+		agree(t, what+"rate", st.Rate, r.Rate(), 0.05)
+		agree(t, what+"E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
+		agree(t, what+"utilization", st.Utilization, r.Busy, 0.05)
+		agree(t, what+"energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
 	}
 }
 

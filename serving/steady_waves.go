@@ -34,8 +34,25 @@ type loop struct {
 	sum     totals
 }
 
-// waves is the steady state of a closed loop whose answers have one length.
+// waves is the mean of the replicas in a closed loop whose answers have one length, as long as requests, which go round replicas, meet the same ones
+// again. It is nil otherwise: waves dissolve then.
 func (s *Server) waves(clients int, prompt, gen Lengths) (*Steady, error) {
+	peers := s.Predictor.Par.ExpertReplicas()
+	groups := s.Replicas / peers // that share nothing
+	if gen.Kind != "fixed" || gen.Mean <= 1 || s.Replicas%peers != 0 || clients > groups && clients%groups != 0 {
+		return nil, nil
+	}
+	part, round := *s, max(groups/clients, 1)
+	part.Replicas = peers * round
+	st, err := part.wave(max(clients/groups, 1), prompt, gen)
+	if err == nil {
+		st.among(min(float64(clients*round)/float64(groups), 1), s.idle())
+	}
+	return st, err
+}
+
+// wave simulates clients until their waves repeat.
+func (s *Server) wave(clients int, prompt, gen Lengths) (*Steady, error) {
 	l := Load{Arrival: Arrival{Kind: "closed", Concurrency: clients}, Prompt: prompt, Gen: gen, Requests: clients * (most + 1)}
 	source, err := l.Source()
 	if err != nil {

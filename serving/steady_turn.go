@@ -1,0 +1,326 @@
+package serving
+
+import (
+	"iter"
+	"math"
+	"slices"
+)
+
+// A group is the kinds of steps that take about as long, so that the steps after them are alike. Its sums are over the steps of the chain.
+type group struct {
+	plain, full bool    // its steps only decode; they leave a backlog
+	bin         float64 // of the time
+	lead        float64 // of the next step: from when it is formed to its begin
+	spread      float64 // variance of the time
+
+	share   float64
+	leads   float64
+	spreads float64
+	windows [3]float64 // of the first three powers of the window between the forming of such a step and that of the next one
+}
+
+// alike is the time over which kinds of steps are one group, as a share of that in which prompts come that are the standard deviation of their
+// number in a step.
+const alike = 0.25
+
+// gather puts the kinds into groups and finds the first of each backlog.
+func (x *chain) gather(m float64) {
+	width := alike * math.Sqrt(m) / x.rate
+	x.groups, x.starts[0], x.starts[1] = x.groups[:0], x.starts[0][:0], x.starts[1][:0]
+	for i := range x.steps {
+		t := &x.steps[i]
+		g := group{plain: t.backlog == backlog{}, full: t.carried != nil, bin: math.Floor(t.time / width), spread: t.spread}
+		if x.async {
+			g.lead = t.time
+		}
+		if t.group = slices.IndexFunc(x.groups, g.holds); t.group < 0 || i == x.waits {
+			t.group = len(x.groups)
+			x.groups = append(x.groups, g)
+		}
+		if i == x.waits && i > 0 { // no arrivals lead to it
+			continue
+		}
+		starts := &x.starts[t.begun()]
+		for len(*starts) <= t.prompts {
+			*starts = append(*starts, i)
+		}
+		x.ends[t.begun()] = i
+	}
+	for i := range x.left {
+		x.left[i] = slices.Grow(x.left[i][:0], len(x.starts[i]))[:len(x.starts[i])]
+		clear(x.left[i])
+	}
+}
+
+// holds reports whether the steps of another group are alike.
+func (g *group) holds(o group) bool {
+	return g.full && o.full || !g.plain && !o.plain && g.full == o.full && g.bin == o.bin
+}
+
+// begun is 1 for a backlog with the rest of a prompt.
+func (b *backlog) begun() int {
+	if b.rest {
+		return 1
+	}
+	return 0
+}
+
+// poisson are the probabilities of 0, 1, 2, ... prompts where m come on average, until the next call.
+func (x *chain) poisson(m float64) []float64 {
+	x.chances = x.chances[:0]
+	for k, chance := 0.0, math.Exp(-m); chance > negligible || k < m; chance *= m / k {
+		x.chances = append(x.chances, chance)
+		k++
+	}
+	return x.chances
+}
+
+// arrivals are the kinds of steps after a backlog and some prompts besides, each with its probability, where so many more come with some
+// chances.
+func (x *chain) arrivals(b backlog, besides int, chances []float64) iter.Seq2[int, float64] {
+	return func(yield func(int, float64) bool) {
+		starts, least := x.starts[b.begun()], b.prompts+besides
+		if least >= len(starts) {
+			return
+		}
+		for i := starts[least]; i < len(x.steps); i++ {
+			t := &x.steps[i]
+			if come := t.prompts - least; t.rest != b.rest || come < 0 || come >= len(chances) || !yield(i, chances[come]*t.share) {
+				return
+			}
+		}
+	}
+}
+
+// add adds the probability of each kind of step after a backlog, times a weight. More prompts than the largest backlog has count as that one.
+func (x *chain) add(all []float64, b backlog, chances []float64, weight float64) {
+	rest := weight
+	for i, chance := range x.arrivals(b, 0, chances) {
+		all[i] += weight * chance
+		rest -= weight * chance
+	}
+	all[x.ends[b.begun()]] += rest
+}
+
+// negligible is the share of the steps below which some play no part.
+const negligible = 1e-8
+
+// turn goes one step further, and gives the mean length of a step.
+func (x *chain) turn() (mean float64) {
+	for i := range x.groups {
+		g := &x.groups[i]
+		g.share, g.leads, g.spreads, g.windows = 0, 0, 0, [3]float64{}
+		clear(x.next[i])
+	}
+	for i := range x.groups {
+		mean += x.follow(&x.groups[i], x.shares[i])
+	}
+	for i := range x.groups {
+		g := &x.groups[i]
+		if g.share == 0 {
+			continue
+		}
+		if g.spread = g.spreads / g.share; x.async {
+			g.lead = g.leads / g.share
+		}
+		if !g.full {
+			a, b, ofA, ofB := g.points()
+			x.add(x.next[i], backlog{}, x.poisson(x.rate*a), ofA)
+			x.add(x.next[i], backlog{}, x.poisson(x.rate*b), ofB)
+		}
+		x.postpone(i)
+	}
+	x.shares, x.next = x.next, x.shares
+	x.balance()
+	return mean
+}
+
+// follow enters the steps after those of a group, and gives their part of the mean length of a step.
+func (x *chain) follow(before *group, shares []float64) (mean float64) {
+	full, fullWindow := -1, 0.0
+	for j, share := range shares {
+		if share < negligible {
+			continue
+		}
+		t := &x.steps[j]
+		g := &x.groups[t.group]
+		length, late := x.run(j, before.lead)
+		window := x.window(before, j, length, late)
+		if before.plain && !g.plain {
+			window += x.delay
+		}
+		mean += share * length
+		g.share += share
+		g.leads += share * (length - late)
+		g.spreads += share * t.spread
+		g.windows[0] += share * window
+		g.windows[1] += share * window * window
+		g.windows[2] += share * window * window * window
+		if g.full {
+			full, fullWindow = t.group, window
+			x.leave(t, share)
+		}
+	}
+	if full >= 0 {
+		chances := x.poisson(x.rate * fullWindow)
+		for b, share := range x.backlogs() {
+			x.add(x.next[full], b, chances, share)
+		}
+	}
+	return mean
+}
+
+// leave enters the backlogs that full steps leave.
+func (x *chain) leave(t *timed, share float64) {
+	for i := range t.carried {
+		c := &t.carried[i]
+		left := x.left[c.begun()]
+		left[min(c.prompts, len(left)-1)] += share * c.chance
+	}
+}
+
+// backlogs takes the backlogs that were left, with their shares.
+func (x *chain) backlogs() iter.Seq2[backlog, float64] {
+	return func(yield func(backlog, float64) bool) {
+		for begun, left := range x.left {
+			for prompts, share := range left {
+				left[prompts] = 0
+				if share > negligible && !yield(backlog{prompts, begun > 0}, share) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// points are two windows with the first three moments of those of the steps, and so of the numbers of prompts that come in them, and
+// the steps that have each.
+func (g *group) points() (a, b, ofA, ofB float64) {
+	mean := g.windows[0] / g.share
+	variance := g.windows[1]/g.share - mean*mean
+	if variance < 1e-4*mean*mean {
+		return mean, mean, g.share, 0
+	}
+	deviation := math.Sqrt(variance)
+	skew := (g.windows[2]/g.share - mean*(3*variance+mean*mean)) / (variance * deviation)
+	half := math.Sqrt(skew*skew+4) / 2
+	high, low := skew/2+half, skew/2-half
+	return max(mean+high*deviation, 0), max(mean+low*deviation, 0), g.share * -low / (high - low), g.share * high / (high - low)
+}
+
+// run is a step of a kind that was formed so long ahead.
+func (x *chain) run(kind int, lead float64) (length, late float64) {
+	if t := &x.steps[kind]; !x.async {
+		return t.time, t.time
+	}
+	return x.steps[kind].run(lead)
+}
+
+// window is the time from when a step was formed to when the next one is, so long after its begin. It depends on
+// one of both kinds alone: on that before where the host has launched the step by its begin, and on that of the step
+// where the GPU waits for the launch.
+func (x *chain) window(before *group, kind int, length, late float64) float64 {
+	switch t := &x.steps[kind]; {
+	case !x.async:
+		return late
+	case late > 0 && late < length:
+		return t.before + t.launch
+	}
+	return before.lead + late
+}
+
+// balance makes the shares sum to 1, for steps of more prompts are left out, and steps of a group as many as there are steps after it. Without
+// that every other step would depend on the same ones before where steps are formed ahead, and it took twice as many turns.
+func (x *chain) balance() {
+	sum := 0.0
+	for i := range x.groups {
+		x.groups[i].share, x.groups[i].leads = 0, 0
+	}
+	for i, row := range x.shares {
+		for j, share := range row {
+			x.groups[i].leads += share
+			x.groups[x.steps[j].group].share += share
+			sum += share
+		}
+	}
+	for i, row := range x.shares {
+		g := &x.groups[i]
+		scale := g.share / max(g.leads, 1e-300) / sum
+		for j := range row {
+			row[j] *= scale
+		}
+	}
+}
+
+// solve iterates the chain until its shares stay.
+func (x *chain) solve() {
+	mean, last := 0.0, 0.0 // of the turn before, and what it changed
+	for i := range 100 {
+		now := x.turn()
+		more := now - mean
+		ratio := more / last
+		mean, last = now, more
+		if math.Abs(more) < settles*mean*(1-min(max(ratio, 0.5), 0.99)) {
+			break
+		}
+		if i%3 == 2 && ratio > 0 && ratio < 0.95 {
+			x.extrapolate(ratio / (1 - ratio))
+		}
+	}
+}
+
+// extrapolate goes further where the last turn went.
+func (x *chain) extrapolate(times float64) {
+	for i, row := range x.shares {
+		for j, before := range x.next[i] {
+			row[j] = max(row[j]+times*(row[j]-before), 0)
+		}
+	}
+	x.balance()
+}
+
+// settles is how much of the mean step the turns that are left may change.
+const settles = 1e-4
+
+// means are those over the chain, without what prompts meet, and what they arrive in by the groups of steps.
+func (x *chain) means(p *piece) (*cycle, []arrived) {
+	y, all := &cycle{kinds: make([]kind, len(x.steps))}, make([]arrived, len(x.groups))
+	for i := range x.groups {
+		before := &x.groups[i]
+		for j, share := range x.shares[i] {
+			if share < negligible {
+				continue
+			}
+			t := &x.steps[j]
+			length, late := x.run(j, before.lead)
+			window, spread := x.window(before, j, length, late), t.spread
+			if x.async {
+				spread = before.spread
+			}
+			own := &y.kinds[j]
+			own.share += share
+			own.length += share * length
+			own.late += share * late
+			all[t.group].add(window, window*window+spread, length-late, share)
+			y.energy += share * (t.energy + x.idle*(length-t.time))
+			x.leave(t, share)
+		}
+	}
+	decodes := 0.0
+	for j := range y.kinds {
+		own := &y.kinds[j]
+		y.mean += own.length
+		if x.steps[j].backlog == (backlog{}) || !p.apart {
+			decodes += own.share
+		}
+		if own.share > 0 {
+			own.length, own.late = own.length/own.share, own.late/own.share
+		}
+	}
+	y.plain = y.kinds[0].share
+	if x.waits > 0 {
+		y.plain += y.kinds[x.waits].share
+	}
+	y.decode, y.energy = y.mean/decodes, y.energy/decodes
+	return y, all
+}
