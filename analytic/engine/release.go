@@ -61,7 +61,11 @@ func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	p.Source = "release " + release + ", by the constants of other releases: " + p.Source
 	p.HostError = max(p.HostError, eagerHostError)
 	p.Operators = of.widen(p.Operators)
-	switch number := parseVersion(release); {
+	number := parseVersion(release)
+	// DeepGEMM took experts in FP8 by blocks on Hopper at every number of rows from when scales in E8M0 were the default
+	// there (vllm-project/vllm, pull request 26197; triton_deep_gemm_moe.py) until backends were ranked (32414).
+	at.contiguous = name == vllm.profile.Name && !number.before(0, 11, 1) && number.before(0, 15, 0)
+	switch {
 	case name == sglang.profile.Name && number.before(0, 5, 10):
 		at.pieces = nil // --enable-piecewise-cuda-graph is off by default: python/sglang/srt/server_args.py of 0.5.9
 	case name == vllm.profile.Name && number.before(0, 14, 0):
