@@ -166,7 +166,7 @@ func (b *breakdown) charge(sum []Operator, l *analytic.Lowering, k *analytic.Ker
 		line.slower += slower.Times(compute * times)
 		line.draw.Add(b.c.Machine.DrawOf(cost), memory*times)
 		if main {
-			line.Fixed += (cost.Times[roofline.Fixed] + cost.Times[roofline.Chain]).Times(times)
+			line.Fixed += cost.Times[roofline.Fixed].Times(times)
 			line.Expected += cost.Times[roofline.Fixed].Times(times)
 			line.In = k.Phase
 			continue

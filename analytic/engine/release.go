@@ -64,11 +64,11 @@ func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	number := parseVersion(release)
 	// DeepGEMM took experts in FP8 by blocks on Hopper at every number of rows from when scales in E8M0 were the default
 	// there (vllm-project/vllm, pull request 26197; triton_deep_gemm_moe.py) until backends were ranked (32414).
-	at.contiguous = name == vllm.profile.Name && !number.before(0, 11, 1) && number.before(0, 15, 0)
+	at.contiguous = name == vllm.profile.Name && !number.before(11, 1) && number.before(15, 0)
 	switch {
-	case name == sglang.profile.Name && number.before(0, 5, 10):
+	case name == sglang.profile.Name && number.before(5, 10):
 		at.pieces = nil // --enable-piecewise-cuda-graph is off by default: python/sglang/srt/server_args.py of 0.5.9
-	case name == vllm.profile.Name && number.before(0, 14, 0):
+	case name == vllm.profile.Name && number.before(14, 0):
 		p.Blocking, p.Constants = true, blockingConstants
 	}
 	return &at, nil
@@ -98,8 +98,9 @@ func parseVersion(release string) (v version) {
 	return v
 }
 
-func (v version) before(major, minor, patch int) bool {
-	return slices.Compare(v[:], []int{major, minor, patch}) < 0
+// before reports whether the version is before 0.minor.patch.
+func (v version) before(minor, patch int) bool {
+	return slices.Compare(v[:], []int{0, minor, patch}) < 0
 }
 
 // widen adds the scatter between releases to the residuals of operators.
