@@ -63,7 +63,7 @@ func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	p.Operators = of.widen(p.Operators)
 	number := parseVersion(release)
 	// DeepGEMM took experts in FP8 by blocks on Hopper at every number of rows from when scales in E8M0 were the default
-	// there (vllm-project/vllm, pull request 26197; triton_deep_gemm_moe.py) until backends were ranked (32414).
+	// there (vllm-project/vllm, pull request 26197; triton_deep_gemm_moe.py) until backends were ranked (32414), which by its date is 0.15.
 	at.contiguous = name == vllm.profile.Name && !number.before(11, 1) && number.before(15, 0)
 	switch {
 	case name == sglang.profile.Name && number.before(5, 10):
