@@ -79,7 +79,6 @@ var (
 	GEMMMemory    = define(Info{Key: "gemm.memory", Help: "share of the memory bandwidth", Ideal: 1})
 	GEMMFixed     = define(Info{Key: "gemm.fixed", Help: "time of a launch that no size takes away", Quantity: Time})
 	GEMMDepth     = define(Info{Key: "gemm.depth", Help: "time of an input: a tile adds its products up one after the other", Quantity: Delay, Optional: true})
-	GEMMSplit     = define(Info{Key: "gemm.split", Help: "time of the root of the inputs, where a library splits them among thread blocks", Quantity: Delay, Optional: true})
 	GEMMQuantize  = define(Info{Key: "gemm.quantize", Help: "how often activations are moved that a separate kernel quantizes", Quantity: Often, Optional: true})
 	GEMMRow       = define(Info{Key: "gemm.row", Help: "time of a row that a separate kernel quantizes", Quantity: Delay, Optional: true})
 	GEMMExposed   = define(Info{Key: "gemm.exposed", Help: "how much of the lesser of arithmetic and memory traffic shows: 0 where they hide each other wholly, 1 for the root of the sum of squares", Quantity: Exposure, Optional: true})
@@ -180,7 +179,7 @@ var (
 
 // The constants of quantization schemes: gemm_fp8.compute, attention_fp8.memory and so on.
 var (
-	gemmOf      = defineBySchemes(NumSchemes, GEMMCompute, GEMMMemory, GEMMFixed, GEMMDepth, GEMMQuantize, GEMMRow, GEMMExposed, GEMMSplit)
+	gemmOf      = defineBySchemes(NumSchemes, GEMMCompute, GEMMMemory, GEMMFixed, GEMMDepth, GEMMQuantize, GEMMRow, GEMMExposed)
 	groupedOf   = defineBySchemes(NumSchemes, GroupedCompute, GroupedMemory, GroupedFixed, GroupedPermute, GroupedExpert)
 	attentionOf = defineBySchemes(FP8+1, AttentionCompute, AttentionMemory, AttentionFixed, AttentionRamp, AttentionTile)
 	latentOf    = [NumSchemes][]Constant{Unquantized: defineLike("latent_attention", attentionOf[Unquantized]), FP8: defineLike("latent_attention_fp8", attentionOf[FP8])}

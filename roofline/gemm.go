@@ -1,10 +1,6 @@
 package roofline
 
-import (
-	"math"
-
-	"llmprof/unit"
-)
+import "llmprof/unit"
 
 // seconds is the time of some FLOPs or bytes at a rate.
 func seconds[W unit.FLOPs | unit.Bytes, R unit.FLOPsPerSec | unit.BytesPerSec](work W, rate R) float64 {
@@ -31,19 +27,18 @@ func (t *Terms) once(k *Kernel, p *Peaks, compute, memory, fixed Constant) {
 // accelerator fills the rows of a tile beyond the last row of the inputs more slowly than it loads rows.
 //
 // A tile of a product adds up its products along the inputs, one step after the other,
-// which takes longer the more of them there are, however few tiles there are. cuBLASLt splits the inputs among s
-// blocks, whose sums it adds up in turn: K/s × a + s × b is least at 2√(K × a × b). The first
+// which takes longer the more of them there are, however few tiles there are. cuBLASLt splits
+// longer chains than splitInputs among thread blocks; kernels of quantized products do not. The first
 // loads of a wave of tiles have no arithmetic beside them, and its last sums no loads, so that arithmetic
 // and memory traffic hide each other in part. Where
 // a kernel of its own quantizes the activations, each row with a maximum of its own, it
 // does so ahead of the product; most engines let the norm or the activation before do it.
 var gemm = Law{
-	Equation: "fixed + inputs × depth + √inputs × split + √(greater² + exposed × lesser²) of (FLOPs + tile_empty × FLOPs of rows beyond the last one + tile_idle × FLOPs that SMs without a tile could do, where tiles are known) / (compute × peak) and bytes / (memory × bandwidth) + quantize × bytes of quantized inputs / bandwidth + quantized rows × row",
+	Equation: "fixed + √(greater² + exposed × lesser² + (inputs × depth)²) of (FLOPs + tile_empty × FLOPs of rows beyond the last one + tile_idle × FLOPs that SMs without a tile could do, where tiles are known) / (compute × peak) and bytes / (memory × bandwidth), with at most 6144 inputs in 16 bits + quantize × bytes of quantized inputs / bandwidth + quantized rows × row",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
 		c := gemmOf[k.Scheme]
 		t.once(k, p, c[0], c[1], c[2])
-		t.add(Fixed, c[3], None, k.Launches*k.Shape.K)
-		t.add(Fixed, c[7], None, k.Launches*math.Sqrt(k.Shape.K))
+		t.add(Chain, c[3], None, k.Launches*chained(k))
 		t.add(Serial, c[4], None, seconds(k.Format.Bytes(k.Quantized*k.Shape.K), p.Memory))
 		t.add(Serial, c[5], None, k.Quantized)
 		t.exposed = c[6]
@@ -54,6 +49,18 @@ var gemm = Law{
 		}
 	},
 	Power: PowerMemory,
+}
+
+// splitInputs is the inputs that a library's GEMM in 16 bits adds up in one chain at most. Where operator tables
+// of H100, H200, B200 and B300 fit it, it is 3500 to 7400 (calibration.md).
+const splitInputs = 6144
+
+// chained is the inputs that a tile of a GEMM adds up one after the other.
+func chained(k *Kernel) float64 {
+	if k.Scheme == Unquantized {
+		return min(k.Shape.K, splitInputs)
+	}
+	return k.Shape.K
 }
 
 // A board of little power sustains a small share of its vector peak, and was timed where it does:

@@ -12,13 +12,15 @@ import (
 type Resource uint8
 
 // The resources. Serial is memory traffic that nothing overlaps, as that of a
-// permutation; Fixed is what starts, ends and latencies take whatever the size.
+// permutation; Chain is the steps of a thread block that wait for each other, however few blocks there
+// are; Fixed is what starts, ends and latencies take whatever the size.
 const (
 	Matrix Resource = iota
 	Vector
 	Memory
 	Network
 	Serial
+	Chain
 	Fixed
 	NumResources
 )
@@ -58,16 +60,17 @@ func (t *Times) Compute() unit.Seconds { return max(t[Matrix], t[Vector]) }
 // longest is the longest of the times that overlap.
 func (t *Times) longest() unit.Seconds { return max(t.Compute(), t[Memory], t[Network]) }
 
-// both is what arithmetic and memory traffic take together: √(greater² + exposed × lesser²). They
+// both is what arithmetic and memory traffic take together: √(greater² + exposed × lesser² + chain²). They
 // hide each other wholly where exposed is 0. It is 1 where a block has few stages of weights in
-// flight; at 3 nothing hides where both take as long.
+// flight; at 3 nothing hides where both take as long. The chain of a block's steps shows as far as
+// the arithmetic and the traffic of all blocks are not longer.
 func (t *Times) both(exposed float64) unit.Seconds {
-	compute, memory := float64(t.Compute()), float64(t[Memory])
-	if exposed == 0 {
+	compute, memory, chain := float64(t.Compute()), float64(t[Memory]), float64(t[Chain])
+	if exposed == 0 && chain == 0 {
 		return unit.Seconds(max(compute, memory))
 	}
 	greater, lesser := max(compute, memory), min(compute, memory)
-	return unit.Seconds(math.Sqrt(greater*greater + exposed*lesser*lesser))
+	return unit.Seconds(math.Sqrt(greater*greater + exposed*lesser*lesser + chain*chain))
 }
 
 // overlapped is the time of a kernel whose arithmetic and memory traffic hide each other but for exposed.
@@ -86,6 +89,8 @@ func (t *Times) share(r Resource, exposed float64) float64 {
 		if r == Network && t[r] > both {
 			return 1
 		}
+	case r == Chain && both > 0:
+		return float64(t[r] / both)
 	case r != Memory && t[r] < compute || both == 0: // the other units of arithmetic are busy for longer
 	case (r == Memory) == (t[Memory] > compute):
 		return float64(t[r] / both)
@@ -266,15 +271,18 @@ func (m *Machine) Price(c *Cost, k *Kernel) {
 	c.exposed = m.exposed(k.Class, &c.terms)
 	c.Constants |= sets[c.terms.exposed]
 	c.Bound, c.longest = c.Times.Bound(), c.Times.longest()
-	if c.Time = c.Times[Fixed] + c.Times[Serial] + c.longest; c.exposed != 0 {
+	if c.Time = c.Times[Fixed] + c.Times[Serial] + c.longest; c.shows() {
 		c.Time = c.overlapped(c.exposed)
 	}
 }
 
+// shows reports whether more than the longest of the times that overlap shows.
+func (c *Cost) shows() bool { return c.exposed != 0 || c.Times[Chain] != 0 }
+
 // Slower is the time of the kernel where its arithmetic takes x times as long. It is longer
 // as far as the overlap of the law does not hide the arithmetic.
 func (c *Cost) Slower(x float64) unit.Seconds {
-	if c.exposed != 0 {
+	if c.shows() {
 		t := c.Times
 		t[Matrix], t[Vector] = t[Matrix].Times(x), t[Vector].Times(x)
 		return t.overlapped(c.exposed)
@@ -336,7 +344,7 @@ func (t *Times) Bound() Bound {
 	if t[Network] > most {
 		b, most = ByNetwork, t[Network]
 	}
-	if t[Fixed] > most {
+	if t[Fixed]+t[Chain] > most {
 		if t[Network] > 0 {
 			return ByNetwork // the latency of the link, not of a launch
 		}

@@ -110,7 +110,7 @@ func TestCostIsTermsOverlapped(t *testing.T) {
 		if terms.exposed != None {
 			exposed = m.Constant(terms.exposed)
 		}
-		busy = math.Max(busy, math.Sqrt(compute*compute+sum[Memory]*sum[Memory]-(1-exposed)*math.Pow(math.Min(compute, sum[Memory]), 2)))
+		busy = math.Max(busy, math.Sqrt(compute*compute+sum[Memory]*sum[Memory]-(1-exposed)*math.Pow(math.Min(compute, sum[Memory]), 2)+sum[Chain]*sum[Chain]))
 		want := (busy + sum[Fixed] + sum[Serial]) * k.Count
 		c := m.Cost(k)
 		if d := float64(c.Time)/want - 1; math.Abs(d) > 1e-9 {

@@ -14,14 +14,15 @@ import (
 // graphed is an engine whose decode steps are CUDA graphs, captured for a list of batch
 // sizes. Method lower says where its kernels differ from those of fused.
 type graphed struct {
-	profile  analytic.Profile
-	rows     captured                                                // CUDA graphs of decode steps, by batch
-	pieces   captured                                                // piecewise CUDA graphs of prompts, without attention, by number of tokens; nil without such graphs
-	sampling float64                                                 // small kernels between the logits and the inputs of the next step
-	fusedKV  bool                                                    // rotary embedding and cache write are one kernel
-	gathers  bool                                                    // ranks of EP all-gather the tokens, and reduce-scatter the results
-	tiles    func(g *hardware.GPU, k *roofline.Kernel) roofline.Tile // tile of a GEMM; nil where a library chooses
-	oneCall  bool                                                    // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
+	profile    analytic.Profile
+	rows       captured                                                // CUDA graphs of decode steps, by batch
+	pieces     captured                                                // piecewise CUDA graphs of prompts, without attention, by number of tokens; nil without such graphs
+	sampling   float64                                                 // small kernels between the logits and the inputs of the next step
+	fusedKV    bool                                                    // rotary embedding and cache write are one kernel
+	gathers    bool                                                    // ranks of EP all-gather the tokens, and reduce-scatter the results
+	tiles      func(g *hardware.GPU, k *roofline.Kernel) roofline.Tile // tile of a GEMM; nil where a library chooses
+	contiguous bool                                                    // experts in FP8 by blocks run by DeepGEMM in its contiguous layout
+	oneCall    bool                                                    // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
 }
 
 // captured gives the rows of the smallest CUDA graph for a step of so many tokens; not ok if there
@@ -56,6 +57,7 @@ func (e *graphed) Lower(l *analytic.Lowering) {
 		piecewise(l)
 		padAll(l, rows)
 	}
+	e.align(l)
 	exchanges(l)
 	e.tile(l)
 }

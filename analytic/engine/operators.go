@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"encoding/csv"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -90,15 +89,20 @@ func tabled(engine string) func(*hardware.GPU, *hardware.Calibration) {
 	}
 }
 
-// operatorsOf lists the constants of an engine on a GPU.
+// operatorsOf lists the constants of an engine on a GPU: section by section those of the GPU, else those of its generation.
 func operatorsOf(engine string, g *hardware.GPU) (list []operatorConstant) {
-	of := func(o operatorConstant) string { return o.gpu }
-	want := g.Key
-	if !slices.ContainsFunc(operators(), func(o operatorConstant) bool { return o.engine == engine && o.gpu == want }) {
-		of, want = func(o operatorConstant) string { return o.generation }, g.Generation
+	own := map[string]bool{}
+	section := func(o *operatorConstant) string {
+		s, _, _ := strings.Cut(o.constant.String(), ".")
+		return s
 	}
 	for _, o := range operators() {
-		if o.engine == engine && of(o) == want {
+		if o.engine == engine && o.gpu == g.Key {
+			list, own[section(&o)] = append(list, o), true
+		}
+	}
+	for _, o := range operators() {
+		if o.engine == engine && o.generation == g.Generation && !own[section(&o)] {
 			list = append(list, o)
 		}
 	}

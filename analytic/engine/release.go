@@ -61,10 +61,14 @@ func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	p.Source = "release " + release + ", by the constants of other releases: " + p.Source
 	p.HostError = max(p.HostError, eagerHostError)
 	p.Operators = of.widen(p.Operators)
-	switch number := parseVersion(release); {
-	case name == sglang.profile.Name && number.before(0, 5, 10):
+	number := parseVersion(release)
+	// DeepGEMM took experts in FP8 by blocks on Hopper at every number of rows from when scales in E8M0 were the default
+	// there (vllm-project/vllm, pull request 26197; triton_deep_gemm_moe.py) until backends were ranked (32414), which by its date is 0.15.
+	at.contiguous = name == vllm.profile.Name && !number.before(11, 1) && number.before(15, 0)
+	switch {
+	case name == sglang.profile.Name && number.before(5, 10):
 		at.pieces = nil // --enable-piecewise-cuda-graph is off by default: python/sglang/srt/server_args.py of 0.5.9
-	case name == vllm.profile.Name && number.before(0, 14, 0):
+	case name == vllm.profile.Name && number.before(14, 0):
 		p.Blocking, p.Constants = true, blockingConstants
 	}
 	return &at, nil
@@ -94,8 +98,9 @@ func parseVersion(release string) (v version) {
 	return v
 }
 
-func (v version) before(major, minor, patch int) bool {
-	return slices.Compare(v[:], []int{major, minor, patch}) < 0
+// before reports whether the version is before 0.minor.patch.
+func (v version) before(minor, patch int) bool {
+	return slices.Compare(v[:], []int{0, minor, patch}) < 0
 }
 
 // widen adds the scatter between releases to the residuals of operators.

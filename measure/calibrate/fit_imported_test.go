@@ -15,7 +15,7 @@ import (
 
 // truth is what the rows of an invented table follow.
 var truth = map[string]float64{
-	"gemm.compute": 0.72, "gemm.memory": 0.84, "gemm.fixed": 4e-6, "gemm.split": 3e-8, "gemm.exposed": 0.9,
+	"gemm.compute": 0.72, "gemm.memory": 0.84, "gemm.fixed": 4e-6, "gemm.depth": 1e-9, "gemm.exposed": 0.9,
 	"gemm_fp8.compute": 0.61, "gemm_fp8.memory": 0.7, "gemm_fp8.fixed": 6e-6, "gemm_fp8.depth": 5e-10, "gemm_fp8.quantize": 3, "gemm_fp8.row": 2e-9, "gemm_fp8.exposed": 1.6,
 	"gemm_fp8.tile_empty": 2, "gemm_fp8.tile_idle": 0.6,
 	"attention.compute": 0.6, "attention.memory": 0.8, "attention.fixed": 8e-6, "attention.ramp": 500, "attention.tile": 3e-8,
