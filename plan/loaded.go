@@ -320,7 +320,7 @@ func (s *search) alone(c *config) {
 
 // configs are the deployments of a split that may qualify.
 func (s *search) configs(f Formats, split Split) (all []config) {
-	unitDP := max(split.EP/split.TP, 1)
+	unitDP := split.sharing()
 	if split.TP*split.PP*unitDP > s.q.MaxGPUs {
 		return nil
 	}

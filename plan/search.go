@@ -137,7 +137,7 @@ func (s *search) batches(ctx context.Context) {
 // split searches the batches of one split. The estimates are of one replica, or of as many
 // as share the experts; more replicas change neither times nor what a GPU does.
 func (s *search) split(f Formats, split Split) {
-	unitDP := max(split.EP/split.TP, 1)
+	unitDP := split.sharing()
 	if split.TP*split.PP*unitDP > s.q.MaxGPUs {
 		return
 	}
