@@ -14,15 +14,15 @@ import (
 // than its share of steps with as many sequences as the memory has room for. Of clients that wait for their answers there are no more
 // in a step than there are.
 func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why string) {
+	w := &wave{p: units.Predictor, q: s.q, budgets: s.budgets(units.Predictor)}
+	took, energy := w.least(s, c, fits)
+	took, energy = took.Times(1/s.gain()), energy.Times(1/s.gain())
 	if most := s.mostUnits(c, infinite); s.q.rate() == 0 && s.q.Targets.TPOT > 0 { // with fewer units each one decodes for longer
-		c.least += sort.Search(most, func(i int) bool { return s.leastTPOT(units.Predictor, c, i+1) <= s.q.Targets.TPOT })
+		c.least += sort.Search(most, func(i int) bool { return s.leastTPOT(w, c, i+1) <= s.q.Targets.TPOT })
 		if c.least > most {
 			return s.tooMany(c, c.least)
 		}
 	}
-	w := &wave{p: units.Predictor, q: s.q, budgets: s.budgets(units.Predictor)}
-	took, energy := w.least(s, c, fits)
-	took, energy = took.Times(1/s.gain()), energy.Times(1/s.gain())
 	busy := took
 	c.rate = float64(c.DP) / float64(took) / c.slower
 	if s.q.rate() > 0 {
@@ -245,8 +245,7 @@ func (w *wave) alone(s *search, c *config, replicas float64, prompt unit.Seconds
 // leastE2E bounds the time of a request of so many units that prefill and decode, at the end of the interval that is asked for.
 func (s *search) leastE2E(c *config, units int) unit.Seconds {
 	alone := c.single.TTFT.Expected + (c.single.E2E.Expected - c.single.TTFT.Expected).Times(1/s.gain())
-	w := *c.wave
-	w.p = c.server.Predictor
+	w := c.bounds()
 	replicas, time := float64(units*c.DP), unit.Seconds(0)
 	if s.q.rate() > 0 {
 		time = w.alone(s, c, replicas, w.prompt.Time)
@@ -256,21 +255,42 @@ func (s *search) leastE2E(c *config, units int) unit.Seconds {
 	return max(alone, time).Times(c.slower)
 }
 
-// leastTPOT bounds the time per token of clients that wait for their answers, at the end of the interval that is asked for: of the time of a
-// request, which longest bounds, the prompts of all clients of a replica may take a part, in full steps and in the two at either end.
-func (s *search) leastTPOT(p *analytic.Predictor, c *config, units int) unit.Seconds {
+// leastTPOT bounds the time per token of clients that wait for their answers, at the end of the interval that is asked for: what is left of
+// the time of a request, which shared bounds, after its time to the first token at the most.
+func (s *search) leastTPOT(w *wave, c *config, units int) unit.Seconds {
 	n := s.q.steps()
 	if s.q.Load.Concurrency == 0 || n == 0 || !s.q.fixed() {
 		return 0
 	}
-	each := min(max(float64(s.q.Load.Concurrency)/float64(units*c.DP), 1), float64(c.Batch))
-	w := wave{p: p, q: s.q}
-	step := w.fewer(each)
-	tokens := s.q.Prompt.MeanLength()
-	together := max(math.Floor(float64(w.p.Budget())/tokens), 1)
-	prompts := w.p.StepCost([]operator.Group{{Batch: together, New: tokens, Logits: 1}}, 0)
-	before := prompts.Time.Times(each/together) + c.single.TTFT.Expected.Times(2)
-	return (step.Time - min(before, c.single.TTFT.Expected.Times(each)).Times(1/n)).Times(c.slower)
+	all := max(float64(s.q.Load.Concurrency)/float64(units*c.DP), 1)
+	step := w.fewer(min(all, float64(c.Batch)))
+	before := w.ahead(min(all, float64(c.Batch))) + c.single.TTFT.Expected.Times(2)
+	least := step.Time - min(before, c.single.TTFT.Expected.Times(min(all, float64(c.Batch)))).Times(1/n)
+	if math.Ceil(all) <= float64(c.Batch) {
+		// In a round of all clients of a replica each prompt waits for another one, or that for it: one for half of them on average. Those of
+		// one step wait for each other. The steps decode too.
+		most := math.Ceil(all)
+		late := w.ahead((most+w.together())/2) + c.single.TTFT.Expected.Times(2) + w.decode(most).Time.Times(2+w.stepsOf((most+w.together())/2))
+		least = max(least, (w.shared(s, float64(units*c.DP)) - late).Times(1/n))
+	}
+	return least.Times(c.slower)
+}
+
+// together is how many prompts a step has room for, 1 where it has none for a whole one.
+func (w *wave) together() float64 {
+	return max(math.Floor(float64(w.p.Budget())/w.q.Prompt.MeanLength()), 1)
+}
+
+// stepsOf is how many steps some prompts take beside as many sequences as there may be.
+func (w *wave) stepsOf(prompts float64) float64 {
+	room := max(float64(w.p.Budget())-float64(w.q.Load.Concurrency), float64(w.p.Budget())/64, 1)
+	return math.Ceil(prompts*w.q.Prompt.MeanLength()/room) + prompts/w.together()
+}
+
+// ahead is the time of some prompts in full steps.
+func (w *wave) ahead(prompts float64) unit.Seconds {
+	full := w.p.StepCost([]operator.Group{{Batch: w.together(), New: w.q.Prompt.MeanLength(), Logits: 1}}, 0)
+	return full.Time.Times(prompts / w.together())
 }
 
 // budgets are the most tokens of a step that servers of the search have: the scheduler's, and the least and the largest that is tried.

@@ -83,9 +83,7 @@ func (s *search) limiting(c *config, n int, least float64) *config {
 	other.Limit, other.Batch, other.server.Scheduler.MaxSeqs = n, n, n
 	other.steadies, other.waves = nil, nil
 	if s.q.rate() > 0 {
-		w := *c.wave
-		w.p = c.server.Predictor
-		other.least = max(c.least, w.units(s, c, float64(n)))
+		other.least = max(c.least, c.bounds().units(s, c, float64(n)))
 	}
 	if s.q.rate() > 0 && other.least <= s.mostUnits(c, least) && s.q.prepare(c) == nil {
 		other.steadies, _ = c.steadies.WithLimit(n)

@@ -183,6 +183,13 @@ func (s *search) each(ctx context.Context, open []config, first bool, least floa
 	return done, left
 }
 
+// bounds are those of the deployment that is at hand.
+func (c *config) bounds() *wave {
+	w := *c.wave
+	w.p = c.server.Predictor
+	return &w
+}
+
 // free frees the times of a deployment's steps, and returns what is left.
 func (c *config) free() config {
 	c.steadies, c.waves, c.server = nil, nil, serving.Server{}
@@ -538,7 +545,7 @@ func (s *search) fewest(c *config, enough Row, low, high int) Row {
 func (s *search) steady(c *config, units int) (r Row, ok bool) {
 	r = c.Row
 	s.sized(&r, units)
-	if least, target := s.leastTPOT(c.server.Predictor, c, units), s.q.Targets.TPOT; target > 0 && least > target {
+	if least, target := s.leastTPOT(c.bounds(), c, units), s.q.Targets.TPOT; target > 0 && least > target {
 		r.TTFT, r.TPOT = c.single.TTFT.Expected.Times(c.slower), least // at least
 		s.missed(Miss{fmt.Sprintf("nearest is %s, with a TPOT of at least %s for %v", &r, beyond(least, target), target), float64(least / target), &r})
 		return r, false
