@@ -30,7 +30,7 @@ func Confirm(ctx context.Context, q *Request, rows []Row) (kept []Row, left []Re
 	tails.Targets = q.Tails
 	for i := range rows {
 		r := rows[i]
-		each := max(r.Split.EP/r.Split.TP, 1)
+		each := r.Split.sharing()
 		for {
 			if r.Tail, err = simulate(ctx, &own, &r); err != nil {
 				return nil, nil, err
@@ -59,7 +59,7 @@ func Confirm(ctx context.Context, q *Request, rows []Row) (kept []Row, left []Re
 func (q *Request) serverOf(r *Row) (*serving.Server, error) {
 	s := search{q: q, card: r.Card, miss: noMiss()}
 	one := *r
-	one.DP = max(r.Split.EP/r.Split.TP, 1)
+	one.DP = r.Split.sharing()
 	p, err := s.prepare(&one)
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (q *Request) speculate(s *serving.Server, card *Card, r *Row) error {
 	}
 	one := search{q: q, card: card}
 	own := *r
-	own.DP = max(r.Split.EP/r.Split.TP, 1)
+	own.DP = r.Split.sharing()
 	c, err := one.caseOf(&own)
 	if err != nil {
 		return err

@@ -6,16 +6,14 @@ import (
 	"strings"
 )
 
-// kubernetes is a Deployment of vLLM's image with a Service: one pod for each replica, so
-// that the replicas may be on any machines.
+// kubernetes is a Deployment of vLLM's image with a Service: one pod for each replica, or for those that share their
+// experts, so that the pods may be on any machines.
 func kubernetes(r *Row, vllm *Launch, checkpoint string) Launch {
 	l := Launch{Engine: "kubernetes"}
 	name := dnsLabel(lastPart(checkpoint))
-	gpus, pods := r.Split.TP*r.Split.PP, r.DP
+	gpus, pods := r.Split.TP*r.Split.PP*r.Split.sharing(), r.DP/r.Split.sharing()
 	words := vllm.Args[2:]
-	if r.Split.EP > r.Split.TP { // the experts are shared by replicas, which makes them one server
-		gpus, pods = r.GPUs, 1
-	} else if pods > 1 {
+	if r.Split.sharing() == 1 {
 		words = without(words, "--data-parallel-size")
 	}
 	if r.Prefill > 0 {

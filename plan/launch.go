@@ -117,17 +117,24 @@ func (r *Row) quantize(a *args, flag string, online map[unit.Format]string) {
 }
 
 // vllm is the server of vLLM 0.25 to 0.32. Replicas are engines of one server, which routes among
-// them.
+// them. It splits experts over all of its replicas, by tensors or, with expert parallelism, whole ones: replicas that have
+// experts of their own are servers of their own.
 func vllm(r *Row, q *Request, checkpoint string) Launch {
 	a := &args{list: []string{"vllm", "serve", checkpoint}}
 	a.above("--tensor-parallel-size", r.Split.TP)
 	a.above("--pipeline-parallel-size", r.Split.PP)
-	a.above("--data-parallel-size", r.DP)
+	prefill := fmt.Sprintf(" with --data-parallel-size %d", r.Prefill)
+	if hasExperts(r.Card.Model) {
+		prefill = ""
+		a.above("--data-parallel-size", r.Split.sharing())
+		if more := r.DP / r.Split.sharing(); more > 1 {
+			a.note("start %d of these servers behind a router: vLLM splits the experts over all replicas of one server", more)
+		}
+	} else {
+		a.above("--data-parallel-size", r.DP)
+	}
 	if r.Split.EP > 1 {
 		a.add("--enable-expert-parallel")
-		if r.Split.EP != r.Split.TP*r.DP {
-			a.note("vLLM spreads the experts over all %d GPUs of TP and DP, not over %d", r.Split.TP*r.DP, r.Split.EP)
-		}
 	}
 	r.quantize(a, "--quantization", map[unit.Format]string{unit.FP8: "fp8"})
 	if r.Formats.KV == unit.FP8 {
@@ -146,7 +153,7 @@ func vllm(r *Row, q *Request, checkpoint string) Launch {
 	}
 	if r.Prefill > 0 {
 		a.add("--kv-transfer-config", `{"kv_connector": "NixlConnector", "kv_role": "kv_both"}`)
-		a.note("this is the server that decodes: start %d replicas more that prefill, by the same command with --data-parallel-size %d, and a proxy that sends each request to both in turn", r.Prefill, r.Prefill)
+		a.note("this is the server that decodes: start %d replicas more that prefill, by the same command%s, and a proxy that sends each request to both in turn", r.Prefill, prefill)
 	}
 	if r.Card.GPU.Vendor == "google" {
 		a.note("install vllm-tpu, which has vLLM's plugin for TPUs; constants of its kernels were measured on none")
@@ -169,7 +176,7 @@ func sglang(r *Row, q *Request, checkpoint string) Launch {
 	a := &args{list: []string{"python3", "-m", "sglang.launch_server", "--model-path", checkpoint}}
 	each := 1                    // replicas among which a server divides its limits
 	if r.Split.EP > r.Split.TP { // attention by replica, experts over all of them
-		each = r.Split.EP / r.Split.TP
+		each = r.Split.sharing()
 		a.number("--tp-size", r.Split.EP)
 		a.number("--dp-size", each)
 		a.add("--enable-dp-attention")
@@ -246,7 +253,7 @@ func tensorRT(r *Row, q *Request, checkpoint string) Launch {
 // llamaCPP is llama-server. Its slots share a context of fixed size.
 func llamaCPP(r *Row, q *Request, checkpoint string) Launch {
 	a := &args{list: []string{"llama-server", "--model", lastPart(checkpoint) + ".gguf", "--n-gpu-layers", "999"}}
-	each := max(r.Split.EP/r.Split.TP, 1) // replicas that share the experts, which are one server
+	each := r.Split.sharing() // replicas that share the experts, which are one server
 	slots := r.slots(q, each)
 	a.number("--parallel", slots)
 	a.number("--ctx-size", longest(q, r.Card.Model)*slots)

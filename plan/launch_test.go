@@ -86,7 +86,7 @@ func TestVLLMParses(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	want := `[["org/qwen3-32b", 2, 1, 3, false, "fp8", "fp8", 1440, 64, 8192, null, null, null], ["org/llama3.1-8b", 1, 2, 1, false, null, "auto", 1440, 8, 2048, null, null, null], ` +
 		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 1, 2048, null, null, null], ["org/deepseek-v3", 8, 1, 2, true, null, "fp8", 1440, 256, 8192, null, null, null], ` +
-		`["org/qwen3-30b-a3b", 4, 1, 1, true, null, "auto", 1440, 32, 8192, null, null, null], ["org/deepseek-v3", 8, 1, 2, false, null, "fp8", 1440, 256, 4096, "mtp", 1, "NixlConnector"], ` +
+		`["org/qwen3-30b-a3b", 4, 1, 1, true, null, "auto", 1440, 32, 8192, null, null, null], ["org/deepseek-v3", 8, 1, 1, false, null, "fp8", 1440, 256, 4096, "mtp", 1, "NixlConnector"], ` +
 		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 256, 8192, "ngram", 3, null]]`
 	if got := lines[len(lines)-1]; got != want {
 		t.Errorf("vLLM understands\n%s\nwant\n%s", got, want)
@@ -216,7 +216,7 @@ func TestLaunchNotes(t *testing.T) {
 	}{
 		{0, 2, "start 3 of these servers"}, {2, 0, "checkpoint with weights quantized as w4a16-g128"}, {3, 0, "16 GPUs take 2 machines of 8"},
 		{3, 2, "enable_attention_dp"}, {3, 4, "LeaderWorkerSet"}, {0, 3, "no FP8 cache"},
-		{5, 0, "1 replicas more that prefill"}, {5, 4, "a proxy in front of both"}, {5, 2, "speculative_config"},
+		{5, 0, "1 replicas more that prefill"}, {5, 0, "start 2 of these servers"}, {5, 4, "a proxy in front of both"}, {5, 2, "speculative_config"},
 		{0, 2, "kv_cache_config: {dtype: fp8}"},
 	} {
 		if got := strings.Join(all[x.row][x.engine].Notes, "\n"); !strings.Contains(got, x.want) {

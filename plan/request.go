@@ -108,6 +108,9 @@ type Formats struct {
 // A Split is how one replica is spread over GPUs. EP may span several replicas.
 type Split struct{ TP, PP, EP int }
 
+// sharing is how many replicas share one set of experts.
+func (s *Split) sharing() int { return max(s.EP/s.TP, 1) }
+
 // finite refuses figures that are negative or no number.
 func (r *Request) finite() error {
 	for _, f := range []struct {

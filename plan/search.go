@@ -97,6 +97,7 @@ type search struct {
 	searched int
 	open     []config // under a load, deployments that may qualify, the best first
 	limit    float64  // figure of rows beyond which none can be shown
+	marked   []Row    // where not nil, rows of which another one may take the mark: nothing else is searched
 	beaten   bool     // a row qualifies, but none can be shown
 }
 
@@ -136,7 +137,7 @@ func (s *search) batches(ctx context.Context) {
 // split searches the batches of one split. The estimates are of one replica, or of as many
 // as share the experts; more replicas change neither times nor what a GPU does.
 func (s *search) split(f Formats, split Split) {
-	unitDP := max(split.EP/split.TP, 1)
+	unitDP := split.sharing()
 	if split.TP*split.PP*unitDP > s.q.MaxGPUs {
 		return
 	}

@@ -109,8 +109,8 @@ func (s *search) hopeless(c *config) bool {
 var prefillUnits = []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32}
 
 // apart finds the fewest units of which some only prefill and the others decode.
-func (s *search) apart(c *config, best, least float64) (found Row, ok bool) {
-	most := s.mostUnits(c, best, least)
+func (s *search) apart(c *config, least float64) (found Row, ok bool) {
+	most := s.mostUnits(c, least)
 	for _, prefill := range prefillUnits {
 		if prefill >= most || s.fewestGPUs() && ok && (prefill+1)*c.GPUs > found.GPUs {
 			break
@@ -174,14 +174,14 @@ func (s *search) decoders(c *config, prefill, first, last int) (r Row, ok bool) 
 	return r, false
 }
 
-// mostUnits is how many units are allowed where the best has so many GPUs, and the least figure is another one's.
-func (s *search) mostUnits(c *config, best, least float64) int {
+// mostUnits is how many units are allowed of which none need rank by more than the least.
+func (s *search) mostUnits(c *config, least float64) int {
 	most := s.q.MaxGPUs / c.GPUs
 	if s.q.Budget > 0 && s.card.Price > 0 {
 		most = min(most, int(float64(s.q.Budget)/(float64(s.card.Price)*float64(c.GPUs))))
 	}
-	if s.fewestGPUs() && best < float64(1<<30) {
-		most = min(most, int(best)/c.GPUs)
+	if s.fewestGPUs() && least < float64(1<<30) {
+		most = min(most, int(max(least, 0))/c.GPUs)
 	}
 	if s.q.By == Energy && c.idle > 0 && c.energy(most) > least {
 		most = int((least - c.work) / c.idle) // fewer, since so many take more than the least
