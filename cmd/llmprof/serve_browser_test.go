@@ -169,7 +169,7 @@ const settled = `!document.querySelector("main.failed") && document.querySelecto
 // The first view has a verdict, all views and their figures, and its transfer is small.
 func TestPageFirstView(t *testing.T) {
 	p := browse(t, "", &serveOrder{})
-	p.wait(t, settled+` && llmprofTimes.answered.cards && document.querySelectorAll("#accuracy svg circle, #accuracy svg path").length > 20`)
+	p.wait(t, settled+` && llmprofTimes.answered.cards && document.querySelectorAll("#accuracy svg .crowd[d^=M]").length > 1`)
 	var views []string
 	p.eval(t, `[...document.querySelectorAll("main section")].map((s) => s.id)`, &views)
 	if want := []string{"verdict", "memory", "roofline", "operators", "graph", "latency", "rates", "pareto", "accuracy", "plan"}; !slices.Equal(views, want) {
@@ -691,7 +691,7 @@ func TestPageFitsAndReads(t *testing.T) {
 // The page goes on where the network is gone.
 func TestPageOffline(t *testing.T) {
 	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
-	p.wait(t, settled+` && document.querySelectorAll("#accuracy svg circle, #accuracy svg path").length > 20`)
+	p.wait(t, settled+` && document.querySelectorAll("#accuracy svg .crowd[d^=M]").length > 1`)
 	p.do(t, network.EmulateNetworkConditions(true, 0, 0, 0))
 	before := p.text(t, "#verdict .tile .value")
 	p.set(t, "batch", "200")

@@ -13,6 +13,7 @@ export function program() {
   })();
   return compiled;
 }
+program().catch(() => {}); // begins while the libraries load; who waits for it tells what went wrong
 
 const LIMIT_OF_FILES = 2000; // ms
 
