@@ -34,8 +34,14 @@ type loop struct {
 	sum     totals
 }
 
-// waves is the steady state of a closed loop whose answers have one length.
+// waves is the steady state of one replica in a closed loop whose answers have one length. Requests go round replicas that share nothing: a part of
+// them with the same part of the clients does the same.
 func (s *Server) waves(clients int, prompt, gen Lengths) (*Steady, error) {
+	if peers := s.Predictor.Par.ExpertReplicas(); s.Replicas%peers == 0 {
+		part, parts := *s, divisor(clients, s.Replicas/peers)
+		part.Replicas /= parts
+		s, clients = &part, clients/parts
+	}
 	l := Load{Arrival: Arrival{Kind: "closed", Concurrency: clients}, Prompt: prompt, Gen: gen, Requests: clients * (most + 1)}
 	source, err := l.Source()
 	if err != nil {
@@ -54,6 +60,14 @@ func (s *Server) waves(clients int, prompt, gen Lengths) (*Steady, error) {
 			}
 		}
 	}
+}
+
+// divisor is the greatest one that two numbers have in common.
+func divisor(a, b int) int {
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // answered enters an answer.

@@ -8,10 +8,11 @@ import (
 // The waves that are simulated until they repeat have the times of those that come much later.
 func TestWavesRepeat(t *testing.T) {
 	for _, x := range []struct {
-		gpu, scheduler string
-		clients, gen   int
-	}{{"h100", "vllm", 1, 50}, {"h100", "vllm", 8, 128}, {"h100", "vllm", 64, 16}, {"h200", "sglang", 20, 128}, {"h200", "tensorrt-llm", 64, 128}} {
+		gpu, scheduler         string
+		replicas, clients, gen int
+	}{{"h100", "vllm", 1, 1, 50}, {"h100", "vllm", 1, 8, 128}, {"h100", "vllm", 1, 64, 16}, {"h200", "sglang", 1, 20, 128}, {"h200", "tensorrt-llm", 1, 64, 128}, {"h200", "vllm", 4, 48, 32}} {
 		s := server(t, "llama3.1-8b", x.gpu, 1, x.scheduler)
+		s.Replicas = x.replicas
 		st, err := s.SteadyConcurrency(x.clients, Fixed(1024), Fixed(x.gen))
 		if err != nil {
 			t.Fatal(err)
