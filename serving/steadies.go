@@ -56,9 +56,6 @@ func (t *Steadies) WithLimit(sequences int) (*Steadies, error) {
 	return other.steadies(t.prompt, t.gen, t.known)
 }
 
-// Roughly makes the states that follow good to three digits, for charts: they take a third of the time.
-func (t *Steadies) Roughly() { t.flow.rough = true }
-
 // Rate is the steady state with Poisson arrivals at a rate.
 func (t *Steadies) Rate(rate float64, l Layout) (*Steady, error) {
 	replicas := l.Replicas

@@ -44,39 +44,3 @@ func steadyDisaggregated(t *testing.T, scheduler string) {
 		t.Errorf("answers of one token have the state %+v", st)
 	}
 }
-
-// Rough states are those of full precision to three digits, for rates up to almost the most.
-func TestSteadyRoughly(t *testing.T) {
-	for _, c := range []struct {
-		model, gpu string
-		tp         int
-	}{{"llama3.1-8b", "h100", 1}, {"qwen3-30b-a3b", "h200", 2}} {
-		s := server(t, c.model, c.gpu, c.tp, "vllm")
-		full, err := s.Steadies(Fixed(1024), Fixed(128))
-		if err != nil {
-			t.Fatal(err)
-		}
-		rough, err := s.Steadies(Fixed(1024), Fixed(128))
-		if err != nil {
-			t.Fatal(err)
-		}
-		rough.Roughly()
-		one := Layout{Replicas: 1}
-		most := full.most(full.flow, 1).Rate
-		for _, share := range []float64{0.1, 0.4, 0.7, 0.9, 0.95} { // the mixture answers 0.96 of the most in the simulation
-			a, err := full.Rate(share*most, one)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b, err := rough.Rate(share*most, one)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, x := range [][2]unit.Seconds{{a.TTFT, b.TTFT}, {a.TPOT, b.TPOT}, {a.E2E, b.E2E}} {
-				if off := float64(x[1]/x[0]) - 1; max(off, -off) > 1e-3 {
-					t.Errorf("%s at %.2g of the most: %v and roughly %v, %.2g off", c.model, share, x[0], x[1], off)
-				}
-			}
-		}
-	}
-}

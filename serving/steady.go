@@ -70,17 +70,26 @@ func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, e
 	if clients < 1 || clients > 1<<20 {
 		return nil, fmt.Errorf("a concurrency of %d: want from 1 to %d", clients, 1<<20)
 	}
-	var st *Steady
 	c := f.capacity()
-	if gen.Kind != "fixed" || gen.Mean <= 1 {
-		st = f.closed(max(float64(clients)/float64(s.Replicas), 1), c.Rate)
-	} else if st, err = s.waves(clients, prompt, gen); err != nil {
+	each := float64(clients) / float64(s.Replicas)
+	st, err := s.waves(clients, prompt, gen)
+	if err != nil {
 		return nil, err
+	}
+	if st == nil {
+		st = f.closed(max(each, 1), c.Rate)
+		st.among(min(each, 1), s.idle())
 	}
 	c.Rate *= float64(s.Replicas)
 	st.Capacity = c
 	f.complete(st, st.Rate*float64(s.Replicas), s.Replicas)
 	return st, nil
+}
+
+// among makes a state of replicas that have clients one of all replicas, of which they are a share.
+func (st *Steady) among(share float64, idle unit.Watts) {
+	st.Energy += idle.For(unit.Seconds((1 - share) / (share * st.Rate)))
+	st.Rate, st.Utilization, st.Running, st.Waiting, st.beside = st.Rate*share, st.Utilization*share, st.Running*share, st.Waiting*share, st.beside*share
 }
 
 // A flow is what the steady state of one replica is worked out from.
@@ -103,7 +112,6 @@ type flow struct {
 	spread  float64 // variance of the answers' lengths over the square of their mean
 	clients bool    // requests come from clients that wait for answers
 	handed  bool    // sequences come with the cache of their prompts
-	rough   bool    // a chart is drawn of it, which shows three digits
 	graphs  float64 // up to how many tokens of a step graphs launch it
 	pieces  map[int]*piece
 	tables  map[int]*tokenCosts
@@ -363,11 +371,11 @@ func (f *flow) full(ceiling float64) float64 {
 		if rate >= ceiling {
 			return ceiling
 		}
-		y := f.cycle(p, rate)
-		if y.infinite {
+		decode := f.pace(p, rate)
+		if math.IsInf(decode, 1) {
 			return rate
 		}
-		more := ends/y.decode - rate
+		more := ends/decode - rate
 		if math.Abs(more) < 1e-3*rate {
 			return rate + more
 		}

@@ -119,7 +119,26 @@ func (f *flow) solve(p *piece, rate float64) *cycle {
 	case rate*mean > few:
 		return f.many(p, rate, mean)
 	}
-	return f.chain(p, rate, mean).solve(p)
+	x := f.chain(p, rate, mean)
+	x.solve()
+	y, all := x.means(p)
+	x.meets(y, all)
+	return y
+}
+
+// pace is the time in which a sequence that decodes has a step; +Inf where prompts come faster than they are computed.
+func (f *flow) pace(p *piece, rate float64) float64 {
+	mean, ok := p.mean(rate)
+	switch {
+	case !ok:
+		return math.Inf(1)
+	case rate*mean > few:
+		return mean
+	}
+	x := f.chain(p, rate, mean)
+	x.solve()
+	y, _ := x.means(p)
+	return y.decode
 }
 
 // toward is a share of the way from one cycle to another, without its kinds.

@@ -13,10 +13,9 @@ import (
 func (f *flow) closed(clients, most float64) *Steady {
 	f.clients = true
 	rate := most
-	l, ok := f.closedLoop(clients, most)
+	l, ok := f.closedLoop(clients, most, 0)
 	if !ok || l.sent < most {
-		rate = f.answered(clients, most)
-		l, _ = f.closedLoop(clients, rate)
+		rate, l = f.answered(clients, most)
 	}
 	decode := max(l.decode, clients/rate-l.first)
 	st := &Steady{Utilization: 1, Rate: rate, Running: min(rate*decode, float64(f.most)), beside: l.beside}
@@ -29,21 +28,21 @@ func (f *flow) closed(clients, most float64) *Steady {
 
 // answered is the rate below one at which clients send as many requests as are answered: on the line through the last two that were tried where
 // that is between the bounds, else in the middle.
-func (f *flow) answered(clients, high float64) float64 {
-	low, rate, before, off := 0.0, high/2, 0.0, 0.0
-	for high-low > 1e-6*high {
-		l, ok := f.closedLoop(clients, rate)
+func (f *flow) answered(clients, high float64) (rate float64, last closedLoop) {
+	low, before, off := 0.0, 0.0, 0.0
+	for rate = high / 2; high-low > 1e-5*high; {
+		l, ok := f.closedLoop(clients, rate, last.share)
 		more := l.sent - rate
 		switch {
 		case !ok:
 			high = rate
 		case more >= 0:
-			low, high = rate, min(high, l.sent)
+			low, high, last = rate, min(high, l.sent), l
 		default:
-			low, high = max(low, l.sent), rate
+			low, high, last = max(low, l.sent), rate, l
 		}
-		if ok && math.Abs(more) < 1e-6*rate {
-			return rate
+		if ok && math.Abs(more) < 1e-5*rate {
+			return rate, l
 		}
 		next := (low + high) / 2
 		if line := rate - more*(rate-before)/(more-off); ok && before > 0 && line > low && line < high {
@@ -54,7 +53,8 @@ func (f *flow) answered(clients, high float64) float64 {
 		}
 		rate = next
 	}
-	return low
+	last, _ = f.closedLoop(clients, low, last.share)
+	return low, last
 }
 
 // A closedLoop is what clients see where requests are answered at some rate.
@@ -64,13 +64,14 @@ type closedLoop struct {
 	decode float64 // from the first token to the last
 	power  float64
 	beside float64 // share of the KV blocks of requests that do not decode
+	share  float64 // of its time that a request decodes
 }
 
 // closedLoop works out what clients see at a rate; false where prompts leave no time to decode. A request meets those
 // of the others alone. A client sends its next one when a step ends and the next one was formed already, so that it waits for
-// all of that.
-func (f *flow) closedLoop(clients, rate float64) (l closedLoop, ok bool) {
-	others, share := clients-1, 0.0 // share of its time that a request decodes
+// all of that. The share of its time that it decodes is found from one on.
+func (f *flow) closedLoop(clients, rate, share float64) (l closedLoop, ok bool) {
+	others := clients - 1
 	theirs := rate * others / clients
 	way := float64(f.server.Predictor.RequestTime())
 	for range 200 {
@@ -90,11 +91,11 @@ func (f *flow) closedLoop(clients, rate float64) (l closedLoop, ok bool) {
 		l.decode = f.steps * steps.decode
 		l.sent = (clients - waits) / (l.decode + own)
 		l.first = own + waits/l.sent
-		next := l.decode / (l.first + l.decode)
-		if math.Abs(next-share) < 1e-8 {
+		l.share = l.decode / (l.first + l.decode)
+		if math.Abs(l.share-share) < 1e-6 {
 			break
 		}
-		share = next
+		share = l.share
 	}
 	return l, true
 }

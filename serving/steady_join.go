@@ -1,5 +1,7 @@
 package serving
 
+import "slices"
+
 // An arrived is what prompts meet that come in the windows of a group of steps: sums over the steps.
 type arrived struct {
 	share  float64
@@ -17,34 +19,57 @@ func (a *arrived) add(window, square, lead, share float64) {
 	a.leads += share * window * lead
 }
 
-// own adds the step of a prompt itself, with those that came besides, and what follows it.
-func (x *chain) own(y *cycle, all []arrived, windows float64) {
-	left := make([]carried, 0, 16)
-	full := 0.0
-	for b, share := range x.backlogs() {
-		left, full = append(left, carried{b, share}), full+share
+// unlikelyArrival is the share of the arrivals, or of the backlogs, below which what they meet is taken for that of the others.
+const unlikelyArrival = 1e-4
+
+// meets adds what prompts meet: their own step with those that came besides, and what follows it.
+func (x *chain) meets(y *cycle, all []arrived) {
+	var sum arrived
+	for i := range all {
+		sum.add(all[i].window, all[i].square, 0, 1)
+		sum.leads += all[i].leads
 	}
-	none := []carried{{chance: 1}}
+	if x.full != nil {
+		x.full.among(x)
+	}
+	left, none := x.leftover(), []carried{{chance: 1}}
+	weights := 0.0
 	for i := range all {
 		a := &all[i]
-		if a.share < 1e-6 {
-			continue
-		}
-		before, weight, come := none, a.window/windows, a.square/a.window
+		before, weight, come := none, a.window/sum.window, a.square/a.window
 		if x.groups[i].full {
 			before = left
 		}
 		if x.closed {
 			weight, come = a.share, a.window/a.share
 		}
+		if weight < unlikelyArrival {
+			continue
+		}
 		own, computes, behind := x.joins(before, a.lead/a.share, x.rate*come, y.mean)
+		weights += weight
 		y.own += weight * own
 		y.computes += weight * computes
 		y.behind += weight * behind
 	}
-	if y.behind = max(y.behind, 0) * x.echo; x.closed {
+	y.own, y.computes, y.behind = y.own/weights, y.computes/weights, max(y.behind/weights, 0)*x.echo
+	if x.closed {
 		y.behind = 0
 	}
+	y.first = (sum.square/2+sum.leads)/sum.window + y.own + x.late(all, sum.window)
+}
+
+// leftover is the backlogs that full steps leave but for unlikely ones.
+func (x *chain) leftover() (all []carried) {
+	sum := 0.0
+	for b, share := range x.backlogs() {
+		all = append(all, carried{b, share})
+		sum += share
+	}
+	for i := range all {
+		all[i].chance /= sum
+	}
+	return slices.DeleteFunc(all, func(c carried) bool { return c.chance < unlikelyArrival })
 }
 
 // joins is the step of a prompt that was formed so long ahead, after some backlogs and with m others on average, until the
@@ -93,7 +118,9 @@ func (x *chain) joined(before []carried, lead, m float64) (j joined) {
 			t := &x.steps[q]
 			length, late := x.run(q, lead)
 			weight := b.chance * chance
-			all += weight
+			if all += weight; weight < 1e-6 {
+				continue
+			}
 			if t.carried == nil {
 				j.add(&joined{own: length + t.decodes, lead: lead, length: length, late: late}, weight)
 				continue

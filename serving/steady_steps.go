@@ -469,13 +469,8 @@ func (f *flow) graphed() float64 {
 	return float64(low)
 }
 
-// negligible is the weight below which a number of sequences plays no part.
-func (f *flow) negligible() float64 {
-	if f.rough {
-		return 2e-6
-	}
-	return 1e-7
-}
+// unlikely is the weight below which a number of sequences plays no part.
+const unlikely = 1e-6
 
 // weights are the probabilities of n sequences that decode, 0 where they are negligible, with the cycles of the
 // others; beyond most the rest waits. They are nil where the rate is not stable.
@@ -498,7 +493,7 @@ func (f *flow) weights(rate float64) ([]float64, []*cycle) {
 	}
 	n := f.likely(rate)
 	load := f.load(max(n, 1), rate)
-	least := math.Log(f.negligible()) / (1 - min(load, 0.8)) // groups vary by so much more
+	least := math.Log(unlikely) / (1 - min(load, 0.8)) // groups vary by so much more
 	for next, top := 0.0, 0.0; n > 0; n-- {
 		r := ratio(n)
 		if r < 0 {
@@ -543,7 +538,7 @@ func (f *flow) together(from int, load, rate float64, ratio func(n int) float64)
 		w := r * up
 		up = w*(1-load) + load*up
 		weights = append(weights, w)
-		if sum += w; r < 1 && w < top*f.negligible() {
+		if sum += w; r < 1 && w < top*unlikely {
 			break
 		}
 		if top = max(top, w); top > 1e200 {
@@ -628,10 +623,9 @@ func (f *flow) captured(low, high int) int {
 // captures is how many times longer launches are where no graph holds a step.
 const captures = 2
 
-// stair is a step in which n sequences decode; roughly, it is on a line between the fewest and the most
-// that graphs of multiples of eight hold.
+// stair is a step in which n sequences decode, on a line between the fewest and the most that graphs of multiples of eight hold.
 func (f *flow) stair(n int) Cost {
-	if !f.rough || n <= 16 {
+	if n <= 16 {
 		return f.decode(n)
 	}
 	fewest := (n-1)&^7 + 1

@@ -142,6 +142,26 @@ func TestSteadyConcurrencyAgrees(t *testing.T) {
 	}
 }
 
+// Fewer clients than replicas leave some of them idle, and those that do not divide evenly dissolve their waves.
+func TestSteadyConcurrencyOfReplicas(t *testing.T) {
+	for _, x := range []struct {
+		clients, replicas int
+		gen               Lengths
+	}{{3, 8, Lengths{Kind: "uniform", Low: 20, High: 80}}, {3, 8, Fixed(50)}, {2, 8, Fixed(50)}, {12, 4, Fixed(50)}, {31, 4, Fixed(50)}} {
+		s := server(t, "llama3.1-8b", "h200", 1, "vllm")
+		s.Replicas = x.replicas
+		st, err := s.SteadyConcurrency(x.clients, Fixed(500), x.gen)
+		testkit.Must(t, err)
+		l := Load{Arrival: Arrival{Kind: "closed", Concurrency: x.clients}, Prompt: Fixed(500), Gen: x.gen, Requests: 200 * x.clients}
+		r := simulate(t, s, l, Options{Warmup: 50 * x.clients})
+		what := fmt.Sprintf("%+v: ", x)
+		agree(t, what+"rate", st.Rate, r.Rate(), 0.05)
+		agree(t, what+"E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
+		agree(t, what+"utilization", st.Utilization, r.Busy, 0.05)
+		agree(t, what+"energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
+	}
+}
+
 // Steps of mixtures read nearly all experts whatever they compute, and their launches take as long with one prompt as with many: what
 // prompts leave to the next step costs little, and requests that the API server delays come together.
 func TestSteadyOfMixtures(t *testing.T) {

@@ -252,15 +252,14 @@ func (x *chain) balance() {
 	}
 }
 
-// solve iterates the chain until its shares stay, and takes the means over it.
-func (x *chain) solve(p *piece) *cycle {
-	y := &cycle{}
-	last := 0.0 // what the turn before changed
+// solve iterates the chain until its shares stay.
+func (x *chain) solve() {
+	mean, last := 0.0, 0.0 // of the turn before, and what it changed
 	for i := range 100 {
-		mean := x.turn()
-		more := mean - y.mean
+		now := x.turn()
+		more := now - mean
 		ratio := more / last
-		y.mean, last = mean, more
+		mean, last = now, more
 		if math.Abs(more) < settles*mean*(1-min(max(ratio, 0.5), 0.99)) {
 			break
 		}
@@ -268,8 +267,6 @@ func (x *chain) solve(p *piece) *cycle {
 			x.extrapolate(ratio / (1 - ratio))
 		}
 	}
-	x.means(y, p)
-	return y
 }
 
 // extrapolate goes further where the last turn went.
@@ -285,11 +282,9 @@ func (x *chain) extrapolate(times float64) {
 // settles is how much of the mean step the turns that are left may change.
 const settles = 1e-4
 
-// means takes the means over the chain.
-func (x *chain) means(y *cycle, p *piece) {
-	y.kinds = make([]kind, len(x.steps))
-	all := make([]arrived, len(x.groups))
-	var sum arrived
+// means are those over the chain, without what prompts meet, and what they arrive in by the groups of steps.
+func (x *chain) means(p *piece) (*cycle, []arrived) {
+	y, all := &cycle{kinds: make([]kind, len(x.steps))}, make([]arrived, len(x.groups))
 	for i := range x.groups {
 		before := &x.groups[i]
 		for j, share := range x.shares[i] {
@@ -314,6 +309,7 @@ func (x *chain) means(y *cycle, p *piece) {
 	decodes := 0.0
 	for j := range y.kinds {
 		own := &y.kinds[j]
+		y.mean += own.length
 		if x.steps[j].backlog == (backlog{}) || !p.apart {
 			decodes += own.share
 		}
@@ -325,14 +321,6 @@ func (x *chain) means(y *cycle, p *piece) {
 	if x.waits > 0 {
 		y.plain += y.kinds[x.waits].share
 	}
-	if x.full != nil {
-		x.full.among(x)
-	}
-	for i := range all {
-		sum.add(all[i].window, all[i].square, 0, 1)
-		sum.leads += all[i].leads
-	}
-	x.own(y, all, sum.window)
-	y.first = (sum.square/2+sum.leads)/sum.window + y.own + x.late(all, sum.window)
 	y.decode, y.energy = y.mean/decodes, y.energy/decodes
+	return y, all
 }

@@ -34,14 +34,25 @@ type loop struct {
 	sum     totals
 }
 
-// waves is the steady state of one replica in a closed loop whose answers have one length. Requests go round replicas that share nothing: a part of
-// them with the same part of the clients does the same.
+// waves is the mean of the replicas in a closed loop whose answers have one length, as long as requests, which go round replicas, meet the same ones
+// again. It is nil otherwise: waves dissolve then.
 func (s *Server) waves(clients int, prompt, gen Lengths) (*Steady, error) {
-	if peers := s.Predictor.Par.ExpertReplicas(); s.Replicas%peers == 0 {
-		part, parts := *s, divisor(clients, s.Replicas/peers)
-		part.Replicas /= parts
-		s, clients = &part, clients/parts
+	peers := s.Predictor.Par.ExpertReplicas()
+	groups := s.Replicas / peers // that share nothing
+	if gen.Kind != "fixed" || gen.Mean <= 1 || s.Replicas%peers != 0 || clients > groups && clients%groups != 0 {
+		return nil, nil
 	}
+	part, round := *s, max(groups/clients, 1)
+	part.Replicas = peers * round
+	st, err := part.wave(max(clients/groups, 1), prompt, gen)
+	if err == nil {
+		st.among(min(float64(clients*round)/float64(groups), 1), s.idle())
+	}
+	return st, err
+}
+
+// wave simulates clients until their waves repeat.
+func (s *Server) wave(clients int, prompt, gen Lengths) (*Steady, error) {
 	l := Load{Arrival: Arrival{Kind: "closed", Concurrency: clients}, Prompt: prompt, Gen: gen, Requests: clients * (most + 1)}
 	source, err := l.Source()
 	if err != nil {
@@ -60,14 +71,6 @@ func (s *Server) waves(clients int, prompt, gen Lengths) (*Steady, error) {
 			}
 		}
 	}
-}
-
-// divisor is the greatest one that two numbers have in common.
-func divisor(a, b int) int {
-	for b > 0 {
-		a, b = b, a%b
-	}
-	return a
 }
 
 // answered enters an answer.

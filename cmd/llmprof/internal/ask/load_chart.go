@@ -24,10 +24,8 @@ const (
 )
 
 // Chart is the steady states at rates up to almost the most that the server answers. The slow end of the interval
-// at one rate has the state of a higher rate, stretched: where the chart has that rate, its state is taken. States are good to
-// three digits.
+// at one rate has the state of a higher rate, stretched: where the chart has that rate, its state is taken.
 func (r *Rates) Chart() ([]ChartRate, error) {
-	r.all.Roughly()
 	layout := serving.Layout{Replicas: r.server.Replicas, Prefillers: r.server.Prefillers, Link: r.server.Link}
 	idle, err := r.all.Rate(chartLow, layout)
 	if err != nil {
