@@ -20,7 +20,7 @@ const (
 	chartSteps = 10   // most steps of a chart
 	chartSpan  = 12   // the highest rate of a chart over the lowest, about
 	chartStep  = 1.5  // a rate over the one before, about
-	chartTop   = 0.93 // the highest rate over the most that the server answers: states close to it take long, and rise without end
+	chartTop   = 0.9  // the highest rate over the most that the server answers: states close to it take long, and rise without end
 )
 
 // Chart is the steady states at rates up to almost the most that the server answers. The slow end of the interval
