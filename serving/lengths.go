@@ -1,12 +1,14 @@
 package serving
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
+
+	"llmprof/unit"
 )
 
 // A Lengths draws the tokens of a prompt or of an answer.
@@ -36,27 +38,23 @@ func Traced(file string, lengths []int) Lengths {
 	return Lengths{Kind: "trace", Mean: mean, Spread: math.Sqrt(max(squares/n-mean*mean, 0)) / mean, Trace: all, File: file}
 }
 
-// ParseLengths reads "1024", "512..2048" or "lognormal:1024,0.8". Numbers may end with k or K.
+// errLengths says what lengths look like.
+var errLengths = errors.New("want tokens from 1 up, as 1024, a range as 512..2048, or a mean and its relative spread as lognormal:1024,0.8")
+
+// ParseLengths reads "1024", "512..2048" or "lognormal:1024,0.8". Numbers may end as those of unit.ParseNumber.
 func ParseLengths(text string) (l Lengths, err error) {
 	text = strings.TrimSpace(text)
-	wrong := fmt.Errorf("want tokens from 1 up, as 1024, a range as 512..2048, or a mean and its relative spread as lognormal:1024,0.8")
 	number := func(s string) float64 {
-		s, factor := strings.TrimSpace(s), 1.0
-		for suffix, times := range map[string]float64{"k": 1e3, "K": 1 << 10} {
-			if rest, ok := strings.CutSuffix(s, suffix); ok {
-				s, factor = rest, times
-			}
-		}
-		v, failed := strconv.ParseFloat(s, 64)
+		v, failed := unit.ParseNumber(strings.TrimSpace(s))
 		if failed != nil || !(v > 0) {
-			err = wrong
+			err = errLengths
 		}
-		return v * factor
+		return v
 	}
 	whole := func(s string) float64 {
 		v := number(s)
 		if v != math.Trunc(v) {
-			err = wrong
+			err = errLengths
 		}
 		return v
 	}
@@ -66,7 +64,7 @@ func ParseLengths(text string) (l Lengths, err error) {
 	case isLog:
 		mean, spread, ok := strings.Cut(rest, ",")
 		if !ok {
-			return l, wrong
+			return l, errLengths
 		}
 		l = Lengths{Kind: "lognormal", Mean: number(mean), Spread: number(spread)}
 	case isRange:

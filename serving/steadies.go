@@ -73,8 +73,7 @@ func (t *Steadies) Rate(rate float64, l Layout) (*Steady, error) {
 		return nil, t.crowded(rate)
 	}
 	st.Capacity = t.most(t.flow, replicas)
-	t.flow.complete(st, rate, replicas)
-	return st, nil
+	return t.flow.complete(st, rate, replicas)
 }
 
 // Idle is the state of a request that meets hardly any other: no load has shorter times.
@@ -150,7 +149,9 @@ func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
 		return nil, err
 	}
 	st := &Steady{TTFT: first.TTFT, E2E: first.TTFT + rest.E2E, TPOT: rest.E2E.Times(1 / (t.gen.MeanLength() - 1)), Running: rest.Running, Energy: first.Energy + rest.Energy}
-	t.decode.complete(st, rate, replicas)
+	if st, err = t.decode.complete(st, rate, replicas); err != nil {
+		return nil, err
+	}
 	st.Waiting = first.Waiting*float64(prefillers) + rest.Waiting*float64(replicas)
 	st.Utilization = (first.Utilization*float64(prefillers) + rest.Utilization*float64(replicas)) / float64(replicas+prefillers)
 	if st.Capacity = rest.Capacity; first.Capacity.Rate < rest.Capacity.Rate {

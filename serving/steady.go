@@ -82,8 +82,7 @@ func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, e
 	}
 	c.Rate *= float64(s.Replicas)
 	st.Capacity = c
-	f.complete(st, st.Rate*float64(s.Replicas), s.Replicas)
-	return st, nil
+	return f.complete(st, st.Rate*float64(s.Replicas), s.Replicas)
 }
 
 // among makes a state of replicas that have clients one of all replicas, of which they are a share.
@@ -341,8 +340,8 @@ func (f *flow) out(n float64) float64 {
 	return n * float64(f.front.token)
 }
 
-// complete adds what is of all replicas together.
-func (f *flow) complete(st *Steady, rate float64, replicas int) {
+// complete adds what is of all replicas together. Times and energies that are no numbers above 0 are an error.
+func (f *flow) complete(st *Steady, rate float64, replicas int) (*Steady, error) {
 	n := float64(replicas)
 	st.Rate, st.Throughput = rate, rate*f.gen
 	st.Cache = min(st.Running*f.held+st.beside, 1)
@@ -351,6 +350,10 @@ func (f *flow) complete(st *Steady, rate float64, replicas int) {
 	if price > 0 {
 		st.Cost = unit.Dollars(float64(price) * float64(gpus) * n / 3600 / rate)
 	}
+	if !(st.TTFT > 0 && st.E2E > 0 && st.Energy > 0 && st.E2E+unit.Seconds(st.Energy) < unit.Seconds(math.Inf(1))) {
+		return nil, fmt.Errorf("%g requests a second: the steady state has a TTFT of %g s, an E2E of %g s and %g J a request, which no server has; simulate it", rate, st.TTFT, st.E2E, st.Energy)
+	}
+	return st, nil
 }
 
 // full is the rate at which the sequences of a replica that is full just end as fast as requests come, up to

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"llmprof/internal/testkit"
+	"llmprof/unit"
 )
 
 // Answers of one token end with their prompt, so that no number of them fills a replica.
@@ -14,6 +15,17 @@ func TestSteadyOfOneToken(t *testing.T) {
 	st, err := server(t, "llama3.1-8b", "h200", 1, "vllm").SteadyRate(2, Fixed(1024), Fixed(1))
 	if err != nil || st.Capacity.Bound != "prefill" || !(st.Capacity.Rate > 2) || math.IsInf(st.Capacity.Rate, 0) {
 		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+// A state whose times are no numbers is refused.
+func TestSteadyOfNoTime(t *testing.T) {
+	f, err := server(t, "llama3.1-8b", "h200", 1, "vllm").flow(Fixed(1024), Fixed(128))
+	testkit.Must(t, err)
+	for _, st := range []Steady{{TTFT: 1, E2E: unit.Seconds(math.NaN()), Energy: 1}, {TTFT: 1, E2E: 2, Energy: -1}, {TTFT: 1, E2E: unit.Seconds(math.Inf(1)), Energy: 1}} {
+		if got, err := f.complete(&st, 1, 1); err == nil {
+			t.Errorf("%+v is a state", got)
+		}
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
-	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/input"
 	"llmprof/sweep"
 	"llmprof/unit"
@@ -136,7 +135,7 @@ func (a *app) runSweep(ctx context.Context, o *gridOrder) (err error) {
 	if options.Shard, err = o.mine(a); err != nil {
 		return err
 	}
-	g, err := ask.NewGrid(o.flags.Changed, func(flag string) string { return *o.lists[flag] }, count.Parse)
+	g, err := ask.NewGrid(o.flags.Changed, func(flag string) string { return *o.lists[flag] }, unit.ParseCount)
 	if err != nil {
 		return err
 	}

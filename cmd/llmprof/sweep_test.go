@@ -18,9 +18,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/ask"
-	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/internal/testkit"
 	"llmprof/sweep"
+	"llmprof/unit"
 )
 
 // TestSweepTakesEveryFlag holds that each setting of estimate is a list of sweep, with the same help.
@@ -150,7 +150,7 @@ func TestSweepPicture(t *testing.T) {
 		t.Helper()
 		grid, err := ask.NewGrid(func(flag string) bool { return slices.Contains(args, flag) }, func(flag string) string {
 			return args[slices.Index(args, flag)+1]
-		}, count.Parse)
+		}, unit.ParseCount)
 		testkit.Must(t, err)
 		p, err := newGridPicture("a.svg", grid)
 		testkit.Must(t, err)

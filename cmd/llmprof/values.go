@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"llmprof/unit"
 	"math"
 	"strconv"
 	"strings"
@@ -9,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/ask"
-	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/input"
 	"llmprof/serving"
 	"llmprof/serving/replay"
@@ -86,7 +86,7 @@ type drawnFlag struct {
 // Set reads "1024", "8k", "512..2048", "lognormal:1024,0.8" or "trace:FILE".
 func (f drawnFlag) Set(text string) error {
 	if !strings.Contains(text, "..") && !strings.Contains(text, ":") {
-		n, err := count.Parse(text)
+		n, err := unit.ParseCount(text)
 		if err != nil {
 			return err
 		}

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"llmprof/cmd/llmprof/internal/ask"
-	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/sweep"
+	"llmprof/unit"
 )
 
 // mostPoints bounds a sweep of the page.
@@ -54,7 +54,7 @@ func newPoint(r *sweep.Row, expected bool) point {
 func (p *Page) sweep(ctx context.Context, r *Request) (*Answer, error) {
 	g, err := ask.NewGrid(
 		func(flag string) bool { _, ok := r.Flags[flag]; return ok },
-		func(flag string) string { return r.Flags[flag] }, count.Parse)
+		func(flag string) string { return r.Flags[flag] }, unit.ParseCount)
 	if err != nil {
 		return nil, err
 	}
