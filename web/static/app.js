@@ -63,7 +63,6 @@ function useCatalog() {
   return { catalog, accuracy, here };
 }
 
-const SOON = 100; // ms until the address follows a change
 const PAUSE = 1000; // ms between changes that the back button takes back one by one
 
 // readLink is the state of the address; what it has besides is told.
@@ -91,8 +90,8 @@ function useLink(state, setState, setNote) {
     }
     moved.current = false;
   };
-  useLayoutEffect(() => { // once the change is drawn, for the browser takes milliseconds
-    if (!waits.current) { waits.current = true; setTimeout(put, SOON); }
+  useLayoutEffect(() => { // while the worker computes, for the browser takes milliseconds
+    if (!waits.current) { waits.current = true; setTimeout(put); }
   }, [state]);
   useEffect(() => {
     const came = () => {

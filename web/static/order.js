@@ -4,7 +4,7 @@ const QUIET = 50; // ms without a change: a slider that is drawn changes more of
 const inside = new Set(), waiting = new Map(); // views by their name; work by its key, the latest last
 
 const awaited = new Set(); // kinds of answers that views in the window wait for
-let unopened = []; // views that are followed once the first figures are painted, which are the verdict's
+let early = []; // views that are followed once the first figures are painted, which are the verdict's
 
 // FIRST is the kind of the first answer.
 const FIRST = "estimate";
@@ -16,7 +16,7 @@ const LAST = "pareto", few = navigator.hardwareConcurrency <= 2;
 export function awaits(view, kind) { if (view === null || inside.has(view)) awaited.add(kind); }
 export function arrived(kind) {
   if (!awaited.delete(kind)) return;
-  if (unopened && kind === FIRST) requestAnimationFrame(() => setTimeout(open));
+  if (early && kind === FIRST) requestAnimationFrame(() => setTimeout(follow));
   if (!awaited.size && inside.has(LAST)) finish(LAST);
   if (waiting.size) wake();
 }
@@ -31,14 +31,14 @@ const observer = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: "100px" });
 
-function open() {
-  for (const element of unopened ?? []) observer.observe(element);
-  unopened = null;
+function follow() {
+  for (const element of early ?? []) observer.observe(element);
+  early = null;
 }
 
 // watch follows whether a view is in the window, or close to it.
 export function watch(element) {
-  if (unopened) unopened.push(element);
+  if (early) early.push(element);
   else observer.observe(element);
   return () => { observer.unobserve(element); inside.delete(element.id); };
 }
