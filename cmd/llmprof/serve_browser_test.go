@@ -169,7 +169,7 @@ const settled = `!document.querySelector("main.failed") && document.querySelecto
 // The first view has a verdict, all views and their figures, and its transfer is small.
 func TestPageFirstView(t *testing.T) {
 	p := browse(t, "", &serveOrder{})
-	p.wait(t, settled+` && llmprofTimes.answered.cards && document.querySelectorAll("#accuracy svg circle, #accuracy svg path").length > 20`)
+	p.wait(t, settled+` && llmprofTimes.answered.cards && document.querySelectorAll("#accuracy svg .crowd[d^=M]").length > 1`)
 	var views []string
 	p.eval(t, `[...document.querySelectorAll("main section")].map((s) => s.id)`, &views)
 	if want := []string{"verdict", "memory", "roofline", "operators", "graph", "latency", "rates", "pareto", "accuracy", "plan"}; !slices.Equal(views, want) {
@@ -610,7 +610,7 @@ func TestPageHostileLinks(t *testing.T) {
 		"#model=<img src=x onerror=alert(1)>&gpu=<script>alert(2)</script>", "#model=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E&gpu=h100",
 		"#model=llama3.1-8b&gpu=h100&gen-len=999999999999&prompt-len=999999999999", "#model=llama3.1-8b&gpu=h100&batch=1e400&price=NaN&tp=-1",
 		"#__proto__=x&constructor=y&pin.__proto__=z&view.__proto__=q&model=llama3.1-8b", "#" + strings.Repeat("model=a&", 5000), "#model=llama3.1-8b&gpu=h100&calibration=/etc/passwd&hardware=/etc/passwd",
-		"#%", "#view.theme=javascript:alert(1)&view.cards=x",
+		"#model=llama3.1-8b&gpu=h100&view.load=rate&rate=1e-320&target.usd=1e-320", "#%", "#view.theme=javascript:alert(1)&view.cards=x",
 	} {
 		p.do(t, chromedp.Evaluate(fmt.Sprintf(`location.hash = %q`, fragment), nil))
 		p.wait(t, `!document.querySelector("#verdict .verdict").textContent.includes("is loading")`)
@@ -691,7 +691,7 @@ func TestPageFitsAndReads(t *testing.T) {
 // The page goes on where the network is gone.
 func TestPageOffline(t *testing.T) {
 	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
-	p.wait(t, settled+` && document.querySelectorAll("#accuracy svg circle, #accuracy svg path").length > 20`)
+	p.wait(t, settled+` && document.querySelectorAll("#accuracy svg .crowd[d^=M]").length > 1`)
 	p.do(t, network.EmulateNetworkConditions(true, 0, 0, 0))
 	before := p.text(t, "#verdict .tile .value")
 	p.set(t, "batch", "200")

@@ -21,7 +21,7 @@ import (
 // What the buttons save is what the command line writes, drawings that stand alone and pictures three times as fine.
 func TestPageDownloads(t *testing.T) {
 	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16&view.theme=dark", &serveOrder{})
-	p.wait(t, settled+` && llmprofTimes.answered.cards && llmprofTimes.answered.rate && document.querySelectorAll("#accuracy svg circle, #accuracy svg path").length > 20`)
+	p.wait(t, settled+` && llmprofTimes.answered.cards && llmprofTimes.answered.rate && document.querySelectorAll("#accuracy svg .crowd[d^=M]").length > 1`)
 	folder := t.TempDir()
 	p.do(t, browser.SetDownloadBehavior(browser.SetDownloadBehaviorBehaviorAllow).WithDownloadPath(folder))
 	args := strings.Fields(p.text(t, "#verdict .command"))[1:]

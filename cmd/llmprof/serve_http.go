@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"mime"
 	"net/http"
 	"os/exec"
@@ -13,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"llmprof/web"
 )
 
 // policy is what the page may do: run its own scripts and its program, and ask this
@@ -25,6 +29,7 @@ type pageServer struct {
 	a     *app
 	order *serveOrder
 	files map[string][]byte
+	tags  map[string]string // of files, by which a browser knows those that it has
 	host  string
 	token string // of what does more than read
 	mux   *http.ServeMux
@@ -36,7 +41,10 @@ type pageServer struct {
 const stopTime = 10 * time.Second
 
 func newPageServer(a *app, o *serveOrder, files map[string][]byte, host string) *pageServer {
-	s := &pageServer{a: a, order: o, files: files, host: host, token: rand.Text(), mux: http.NewServeMux()}
+	s := &pageServer{a: a, order: o, files: files, tags: map[string]string{}, host: host, token: rand.Text(), mux: http.NewServeMux()}
+	for name, text := range files {
+		s.tags[name] = fmt.Sprintf(`"%x"`, sha256.Sum256(text))
+	}
 	s.mux.HandleFunc("GET /", s.file)
 	s.local()
 	return s
@@ -73,9 +81,11 @@ func (s *pageServer) file(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if kind := contentType(name); kind != "" {
-		w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Type", contentType(name))
+	if name == web.Program {
+		w.Header().Set("Content-Encoding", "gzip")
 	}
+	w.Header().Set("ETag", s.tags[name])
 	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(text))
 }
 
@@ -85,7 +95,7 @@ func contentType(name string) string {
 	case ".js":
 		return "text/javascript; charset=utf-8"
 	case ".gz":
-		return "application/gzip"
+		return "application/wasm" // with its encoding
 	case ".html", ".css", ".json":
 		return mime.TypeByExtension(ext)
 	}

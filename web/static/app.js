@@ -1,8 +1,8 @@
 // The page: one state, views of it, and what changes it.
 import { h, htm, render, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./libraries.js";
 import { FIRST, asked, changed, command, read, write } from "./state.js";
-import { addFile, program } from "./client.js";
-import { clients, second, useFigures } from "./figures.js";
+import { addFile } from "./client.js";
+import { clients, first, second, useFigures } from "./figures.js";
 import { begins } from "./order.js";
 import { kept } from "./kept.js";
 import { Controls } from "./controls.js";
@@ -57,7 +57,7 @@ function useCatalog() {
   const [catalog, set] = useState(null), [accuracy, setAccuracy] = useState(null), [here, setHere] = useState(null);
   useEffect(() => {
     fetch("catalog.json").then((r) => r.json()).then(set);
-    program().then(() => fetch("accuracy.json")).then((r) => r.json()).then((columns) => setAccuracy(observations(columns)), () => setAccuracy([]));
+    first.answered.then(() => fetch("accuracy.json")).then((r) => r.json()).then((columns) => setAccuracy(observations(columns)), () => setAccuracy([]));
     fetch("here.json").then((r) => (r.ok ? r.json() : null)).then(setHere, () => {});
   }, []);
   return { catalog, accuracy, here };

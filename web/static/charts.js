@@ -149,7 +149,7 @@ export function roofline({ ops, words, roofs, bandwidth, pinned, width, height, 
     marks: [
       P.line(roof, { x: "x", y: "y", stroke: "var(--ink)", strokeWidth: 1.5, clip: true }),
       P.link(lower, { x1: "x", x2: "end", y1: "y", y2: "y", stroke: "var(--ink)", strokeDasharray: "6,3" }),
-      P.dot(old, { x: "x", y: "y", r: "share", symbol: "bound", stroke: "var(--faint)", strokeDasharray: "2,2" }),
+      old.length ? P.dot(old, { x: "x", y: "y", r: "share", symbol: "bound", stroke: "var(--faint)", strokeDasharray: "2,2" }) : null,
       P.dot(dots, { x: "x", y: "y", r: "share", symbol: "bound", fill: (o) => `var(--${o.bound})`, stroke: "var(--ink)", strokeWidth: 0.8, fillOpacity: 0.85 }),
       P.tip(dots, P.pointer({
         x: "x", y: "y", ...tip,
@@ -182,17 +182,17 @@ export function curve({ rows, key, measured, pinned, limit, xlabel = "batch (seq
   const of = (list) => (list ?? []).filter((r) => r[`${key}_s`] > 0);
   const shown = of(rows), old = of(pinned), band = shown.map((r) => ({ [x]: r[x], low: r[`${key}_low_s`] ?? r[`${key}_s`], high: r[`${key}_high_s`] ?? r[`${key}_slow_s`] })).filter((r) => r.high);
   const dom = span([...shown, ...old].flatMap((r) => [r[`${key}_s`], r[`${key}_floor_s`]]).concat(band.flatMap((r) => [r.low, r.high]), measured.map((m) => m.value), limit ? [limit] : []), 1.15, 1.15);
-  const at = [...shown, ...old].map((r) => r[x]), wide = at.length ? [Math.min(...at), Math.max(...at)] : [1, 2];
+  const smooth = { curve: "monotone-x" }, at = [...shown, ...old].map((r) => r[x]), wide = at.length ? [Math.min(...at), Math.max(...at)] : [1, 2];
   const figure = P.plot(base(width, height, {
     x: { type: "log", base: 2, domain: wide[0] === wide[1] ? [wide[0], wide[0] * 2] : wide, label: xlabel, labelArrow: "none", grid: true, ticks: x === "batch" ? shown.map((r) => r[x]).filter((_, i, all) => all.length < 8 || width > 480 || i % 2 === 0) : 6, tickFormat: plain },
     y: up(dom, name, (v) => si(v, "s"), height),
     marks: [
-      P.areaY(band, { x, y1: "low", y2: "high", fill: color, fillOpacity: 0.18 }),
-      shown[0]?.[`${key}_floor_s`] !== undefined ? P.line(shown, { x, y: `${key}_floor_s`, stroke: "var(--faint)", strokeDasharray: "2,3" }) : null,
-      P.line(old, { x, y: `${key}_s`, stroke: "var(--faint)", strokeWidth: 1.5, strokeDasharray: "6,3" }),
-      P.line(shown, { x, y: `${key}_s`, stroke: color, strokeWidth: 2 }),
+      P.areaY(band, { x, y1: "low", y2: "high", fill: color, fillOpacity: 0.18, ...smooth }),
+      shown[0]?.[`${key}_floor_s`] !== undefined ? P.line(shown, { x, y: `${key}_floor_s`, stroke: "var(--faint)", strokeDasharray: "2,3", ...smooth }) : null,
+      old.length ? P.line(old, { x, y: `${key}_s`, stroke: "var(--faint)", strokeWidth: 1.5, strokeDasharray: "6,3", ...smooth }) : null,
+      P.line(shown, { x, y: `${key}_s`, stroke: color, strokeWidth: 2, ...smooth }),
       P.dot(shown, { x, y: `${key}_s`, symbol, fill: "var(--paper)", stroke: color, r: 3 }),
-      P.dot(measured, { x: "batch", y: "value", symbol: "cross", stroke: "var(--ink)", strokeWidth: 2, r: 5 }),
+      measured.length ? P.dot(measured, { x: "batch", y: "value", symbol: "cross", stroke: "var(--ink)", strokeWidth: 2, r: 5 }) : null,
       limit ? P.ruleY([limit], { stroke: "var(--alarm)", strokeDasharray: "5,3" }) : null,
       P.tip(shown, P.pointerX({
         x, y: `${key}_s`, ...tip, title: (r) => `${x} ${plain(r[x])}: ${name} ${si(r[`${key}_s`], "s")}` +
@@ -225,6 +225,14 @@ export function frontier(points, priced) {
 function crowd(points, at) {
   const d = points.map((p) => `M${at(p).map((v) => v.toFixed(1)).join(",")}h0`).join("");
   return element("path", { class: "crowd", d, stroke: "var(--faint)", "stroke-width": 5, "stroke-linecap": "round", "stroke-opacity": 0.55, fill: "none" });
+}
+
+// OUTLINES are marks of measured times, drawn from their middle.
+const OUTLINES = { square: "m-3,-3h6v6h-6z", circle: "m-3,0a3,3,0,1,1,6,0a3,3,0,1,1,-6,0z", triangle: "m0,-3.6l3.4,5.6h-6.8z" };
+
+// outlined draws a mark for each point, all of a shape as one path.
+function outlined(points, shape, look) {
+  return (index, { x, y }) => element("path", { class: "crowd", d: points.map((p) => `M${x(p.value).toFixed(1)},${y(p.predicted).toFixed(1)}${OUTLINES[shape]}`).join(""), fill: "none", ...look });
 }
 
 // pareto draws cost over speed of cards and splits; what nothing betters is joined.
@@ -267,14 +275,12 @@ export const METRICS = [["ttft_s", "TTFT", "var(--series-0)", "square", "□"], 
 export function accuracy({ points, pinned, own, width, height }) {
   const all = [...points, ...pinned, ...own];
   const dom = span(all.flatMap((p) => [p.value, p.predicted]));
-  const kinds = METRICS.map(([key]) => key), colors = Object.fromEntries(METRICS.map(([key, , color]) => [key, color]));
   return P.plot(base(width, height, {
     x: across(dom, "measured", (v) => si(v, "s"), width), y: up(dom, "predicted", (v) => si(v, "s"), height),
-    symbol: { domain: kinds, range: METRICS.map(([, , , shape]) => shape) },
     marks: [
       P.line([{ v: dom[0] }, { v: dom[1] }], { x: "v", y: "v", stroke: "var(--faint)" }),
-      P.dot(pinned, { x: "value", y: "predicted", symbol: "metric", stroke: "var(--faint)", strokeDasharray: "2,2", r: 4 }),
-      P.dot(points, { x: "value", y: "predicted", symbol: "metric", stroke: (p) => colors[p.metric], r: 3 }),
+      ...METRICS.map(([key, , , shape]) => outlined(pinned.filter((p) => p.metric === key), shape, { stroke: "var(--faint)", "stroke-dasharray": "2,2" })),
+      ...METRICS.map(([key, , color, shape]) => outlined(points.filter((p) => p.metric === key), shape, { stroke: color, "stroke-width": 1.5 })),
       P.dot(own, { x: "value", y: "predicted", symbol: "cross", stroke: "var(--alarm)", strokeWidth: 2.5, r: 6 }),
       P.tip(all, P.pointer({
         x: "value", y: "predicted", ...tip,

@@ -2,17 +2,17 @@
 // begun is dropped when the next of its kind comes. A worker that takes too long is ended
 // and started anew.
 
-// program is the compiled program, which all workers share.
+// program is the compiled program, which all workers share. A worker fetches it, while the page draws its first view.
 let compiled;
 export function program() {
-  compiled ??= (async () => {
-    const response = await fetch("llmprof.wasm.gz");
-    if (!response.ok) throw new Error(`llmprof.wasm.gz: ${response.status} ${response.statusText}`);
-    const text = response.headers.get("Content-Encoding") === "gzip" ? response.body : response.body.pipeThrough(new DecompressionStream("gzip"));
-    return WebAssembly.compileStreaming(new Response(text, { headers: { "Content-Type": "application/wasm" } }));
-  })();
+  compiled ??= new Promise((resolve, reject) => {
+    const compiler = new Worker("compiler.js", { type: "module" });
+    compiler.onmessage = ({ data: { module, error } }) => { compiler.terminate(); if (module) resolve(module); else reject(new Error(error)); };
+    compiler.onerror = (e) => reject(new Error(e.message || "the program cannot be fetched"));
+  });
   return compiled;
 }
+program().catch(() => {}); // begins while the libraries load; who waits for it tells what went wrong
 
 const LIMIT_OF_FILES = 2000; // ms
 

@@ -6,9 +6,17 @@ const html = htm.bind(h);
 
 const short = (reason) => { const t = reason.replace(/\s+/g, " "); return t.length > 90 ? t.slice(0, 89) + "…" : t; };
 
+const same = (a, b) => a === b || typeof a === "function" || (Array.isArray(a) && a.length === b?.length);
+
+// compared is a control that is drawn again only where what it shows is another. What it calls does the same at any time, and
+// a list of values is another where it has more of them.
+const compared = (View) => function Compared(props) {
+  this.shouldComponentUpdate = (next) => Object.keys({ ...props, ...next }).some((n) => !same(next[n], this.props[n]));
+  return h(View, props);
+};
+
 // Choice is a list of values of which the refused ones are grey.
-function Choice({ id, label, hint, value, values, refused, first, off, onchange }) {
-  const no = refused?.[id];
+const Choice = compared(function Choice({ id, label, hint, value, values, no, first, off, onchange }) {
   const options = useMemo(() => [...new Set([...values, value ?? ""])].filter(Boolean).map((v) => {
     const why = no?.[v];
     return html`<option key=${v} value=${v} disabled=${why !== undefined && v !== value} title=${why ?? ""}>${v}${why !== undefined && v !== value ? ` (${short(why)})` : ""}</option>`;
@@ -20,28 +28,31 @@ function Choice({ id, label, hint, value, values, refused, first, off, onchange 
       ${options}
     </select>
   </div>`;
-}
+});
+
+// back takes back what is no number that can be, once the control is left.
+const back = ({ target }, value) => { if (!target.validity.valid) target.value = value ?? ""; };
 
 // Amount is a number with a slider, which has a step for each doubling where log is set.
-function Amount({ id, label, unit, hint, value, fallback, min, max, step = 1, log, off, onchange }) {
+const Amount = compared(function Amount({ id, label, unit, hint, value, fallback, min, max, step = 1, log, off, onchange }) {
   const now = Number(value === undefined || value === "" ? fallback : value);
   const at = log ? Math.log2(Math.max(now, min || 1)) : now;
   const slide = (e) => { const v = Number(e.target.value); onchange(String(log ? Math.round(2 ** v) : v)); };
   return html`<div class="control amount">
     <label for=${id}>${label}</label>
-    <input id=${id} type="number" inputmode="decimal" min=${min} step="any" value=${value ?? ""} placeholder=${fallback ?? ""} title=${off || hint} disabled=${!!off} onInput=${(e) => { if (e.target.value === "" || e.target.validity.valid) onchange(e.target.value); }} />
+    <input id=${id} type="number" inputmode="decimal" min=${min} step="any" value=${value ?? ""} placeholder=${fallback ?? ""} title=${off || hint} disabled=${!!off} onInput=${(e) => { if (e.target.value === "" || e.target.validity.valid) onchange(e.target.value); }} onBlur=${(e) => back(e, value)} />
     <span class="unit">${unit}</span>
     <input type="range" disabled=${!!off} title=${off || ""} aria-label=${`${label}, slider`} min=${log ? Math.log2(min || 1) : min} max=${log ? Math.log2(max) : max} step=${log ? 0.25 : step} value=${Number.isFinite(at) ? at : 0} onInput=${slide} />
   </div>`;
-}
+});
 
-function Target({ id, label, unit, value, onchange }) {
+const Target = compared(function Target({ id, label, unit, value, onchange }) {
   return html`<div class="control target">
     <label for=${`target-${id}`}>${label}</label>
-    <input id=${`target-${id}`} type="number" inputmode="decimal" min="0" step="any" value=${value ?? ""} placeholder="none" onInput=${(e) => { if (e.target.value === "" || e.target.validity.valid) onchange(e.target.value); }} />
+    <input id=${`target-${id}`} type="number" inputmode="decimal" min="0" step="any" value=${value ?? ""} placeholder="none" onInput=${(e) => { if (e.target.value === "" || e.target.validity.valid) onchange(e.target.value); }} onBlur=${(e) => back(e, value)} />
     <span class="unit">${unit}</span>
   </div>`;
-}
+});
 
 const billions = (n) => `${(n / 1e9).toPrecision(3)} B`;
 
@@ -89,11 +100,11 @@ export const Controls = kept(function Controls({ state, set, catalog, refused, h
   const f = state.flags, load = state.view.load;
   const flag = (name) => (value) => set((s) => { s.flags[name] = String(value); });
   const usage = (name) => catalog?.flags[name]?.usage ?? "", fallback = (name) => catalog?.flags[name]?.default ?? "";
-  const numbers = ["1", "2", "4", "8", "16", "32"], common = { refused };
+  const numbers = ["1", "2", "4", "8", "16", "32"];
   const found = catalog?.models.find((m) => m.name === f.model), dense = found && found.params_active === found.params_total;
   const gpus = Number(f.tp || 1) * Number(f.pp || 1) * Number(f.dp || 1);
   const amount = (id, label, unit, more) => html`<${Amount} id=${id} label=${label} unit=${unit} hint=${usage(id)} value=${f[id]} fallback=${fallback(id)} onchange=${flag(id)} ...${more} />`;
-  const choose = (id, label, values, more) => html`<${Choice} id=${id} label=${label} hint=${usage(id)} value=${f[id]} values=${values} onchange=${flag(id)} ...${common} ...${more} />`;
+  const choose = (id, label, values, more) => html`<${Choice} id=${id} label=${label} hint=${usage(id)} value=${f[id]} values=${values} no=${refused?.[id]} onchange=${flag(id)} ...${more} />`;
   const split = (id, label, values) => choose(id, label, values, { value: f[id] || "1", onchange: (v) => flag(id)(v === "1" ? "" : v) });
   const target = (id, label, unit) => html`<${Target} id=${id} label=${label} unit=${unit} value=${state.targets[id]} onchange=${(v) => set((s) => { if (v) s.targets[id] = v; else delete s.targets[id]; })} />`;
   return html`<aside aria-label="Settings" onPointerEnter=${seen} onFocusIn=${seen}>

@@ -3,6 +3,7 @@ import { h, htm, useEffect, useRef, useState } from "./libraries.js";
 import * as charts from "./charts.js";
 import { ModelGraph } from "./graph.js";
 import { kept } from "./kept.js";
+import { later } from "./order.js";
 import { Chart, Panel } from "./panel.js";
 const html = htm.bind(h);
 
@@ -31,7 +32,18 @@ const COLUMNS = [
   ["floor_s", "Floor", "floor"], ["flops", "FLOPs", "flops"], ["bytes", "Bytes", "bytes"], ["intensity", "FLOP/B", "intensity"],
 ];
 
-export const Operators = kept(function Operators({ doc, words, old, phase, set, op, setOp, hover, setHover }) {
+const IN_SIGHT = 18; // rows that the table shows before it is scrolled
+
+// useRows makes the rows of a table of operators, those in sight first: the others stay as they were until it is quiet, unless
+// the table is scrolled.
+function useRows(operators, row, whose) {
+  const [complete, setComplete] = useState(null), drawn = useRef([]), scrolled = useRef(false), all = scrolled.current || complete === whose;
+  useEffect(() => { if (!all) later("further rows", () => setComplete(whose)); }, [whose, all]);
+  drawn.current = operators.map((o, i) => (!all && i >= IN_SIGHT && drawn.current[i]) || row(o, i));
+  return [drawn.current, (e) => { scrolled.current = e.target.scrollTop > 0; }];
+}
+
+export const Operators = kept(function Operators({ doc, words, old, phase, set, op, setOp, hover }) {
   const [sort, setSort] = useState(["", 1]);
   const body = useRef();
   const p = phaseOf(doc, phase), list = wordsOf(words, phase);
@@ -42,18 +54,19 @@ export const Operators = kept(function Operators({ doc, words, old, phase, set, 
     const row = op && body.current?.querySelector(`[aria-selected="true"]`), box = body.current?.closest(".scroll");
     if (row && box) box.scrollTop = Math.max(row.offsetTop - box.clientHeight / 2, 0);
   }, [op]);
+  const chosen = (e) => { const { key } = rows[e.target.closest("tr").sectionRowIndex]; setOp(op === key ? null : key); };
+  const [lines, onScroll] = useRows(rows, (o, i) => html`<tr key=${i} tabindex="0" aria-selected=${op === o.key} class=${hover === o.key ? "hover" : ""}>
+    <th scope="row" title=${o.name}>${o.name}${o.in && html`<small> in ${o.in}</small>`}</th>
+    <td class="n">${o.words.expected}</td><td class="n share">${o.share >= 0.005 && html`<span class=${`fill ${o.bound}`} style=${{ width: `${Math.min(100 * o.share, 100)}%` }}></span>`}<span class="over">${o.words.share}</span></td>
+    <td><i class=${`mark ${o.bound}`} aria-hidden="true"></i> ${o.bound}</td>
+    <td title=${o.layer}>${o.layer}${o.layers > 1 ? html` <small>× ${o.layers}</small>` : ""}</td>
+    <td class="n">${o.words.floor}</td><td class="n">${o.words.flops}</td><td class="n">${o.words.bytes}</td><td class="n">${o.words.intensity}</td>
+    ${old && html`<td class="n">${timesOf(o, before.get(o.key))}</td>`}</tr>`, p);
   return html`<${Panel} id="operators" title="Operators" wide drawn=${false} tools=${html`<${PhaseSwitch} id="ops" phase=${phase} set=${set} />`}>
-    <div class="scroll tall" tabindex="0" role="region" aria-label="Table of operators"><table class="ops fixed">
+    <div class="scroll tall" tabindex="0" role="region" aria-label="Table of operators" onScroll=${onScroll}><table class="ops fixed">
       <thead><tr>${COLUMNS.map(([key, name, kind]) => html`<th key=${key} scope="col" class=${kind === "text" ? "" : "n"} aria-sort=${sort[0] === key ? (sort[1] > 0 ? "descending" : "ascending") : "none"}>
         <button type="button" onClick=${() => setSort((s) => (s[0] === key ? (s[1] > 0 ? [key, -1] : ["", 1]) : [key, 1]))}>${name}</button></th>`)}${old && html`<th scope="col" class="n">× A</th>`}</tr></thead>
-      <tbody ref=${body}>${rows.map((o, i) => html`<tr key=${i} tabindex="0" aria-selected=${op === o.key} class=${hover === o.key ? "hover" : ""} onClick=${() => setOp(op === o.key ? null : o.key)}
-          onKeyDown=${(e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); setOp(op === o.key ? null : o.key); } }} onPointerEnter=${() => setHover(o.key)} onPointerLeave=${() => setHover(null)}>
-        <th scope="row" title=${o.name}>${o.name}${o.in && html`<small> in ${o.in}</small>`}</th>
-        <td class="n">${o.words.expected}</td><td class="n share">${o.share >= 0.005 && html`<span class=${`fill ${o.bound}`} style=${{ width: `${Math.min(100 * o.share, 100)}%` }}></span>`}<span class="over">${o.words.share}</span></td>
-        <td><i class=${`mark ${o.bound}`} aria-hidden="true"></i> ${o.bound}</td>
-        <td title=${o.layer}>${o.layer}${o.layers > 1 ? html` <small>× ${o.layers}</small>` : ""}</td>
-        <td class="n">${o.words.floor}</td><td class="n">${o.words.flops}</td><td class="n">${o.words.bytes}</td><td class="n">${o.words.intensity}</td>
-        ${old && html`<td class="n">${timesOf(o, before.get(o.key))}</td>`}</tr>`)}</tbody>
+      <tbody ref=${body} onClick=${chosen} onKeyDown=${(e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); chosen(e); } }}>${lines}</tbody>
     </table></div>
   <//>`;
 }, "operators", "doc", "words", "old", "phase", "op", "hover");

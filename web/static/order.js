@@ -4,6 +4,10 @@ const QUIET = 50; // ms without a change: a slider that is drawn changes more of
 const inside = new Set(), waiting = new Map(); // views by their name; work by its key, the latest last
 
 const awaited = new Set(); // kinds of answers that views in the window wait for
+let early = []; // views that are followed once the first figures are painted, which are the verdict's
+
+// FIRST is the kind of the first answer.
+const FIRST = "estimate";
 
 // LAST is the view with the most points, which lets the answers of others go first where workers share few processors.
 const LAST = "pareto", few = navigator.hardwareConcurrency <= 2;
@@ -12,6 +16,7 @@ const LAST = "pareto", few = navigator.hardwareConcurrency <= 2;
 export function awaits(view, kind) { if (view === null || inside.has(view)) awaited.add(kind); }
 export function arrived(kind) {
   if (!awaited.delete(kind)) return;
+  if (early && kind === FIRST) requestAnimationFrame(() => setTimeout(follow));
   if (!awaited.size && inside.has(LAST)) finish(LAST);
   if (waiting.size) wake();
 }
@@ -26,9 +31,15 @@ const observer = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: "100px" });
 
+function follow() {
+  for (const element of early ?? []) observer.observe(element);
+  early = null;
+}
+
 // watch follows whether a view is in the window, or close to it.
 export function watch(element) {
-  observer.observe(element);
+  if (early) early.push(element);
+  else observer.observe(element);
   return () => { observer.unobserve(element); inside.delete(element.id); };
 }
 
@@ -38,7 +49,12 @@ export const visible = (view) => view === null || view === "under" || inside.has
 // schedule does the work of a view now where the view is visible, else later, in place of earlier work of the same key.
 export function schedule(view, key, work) {
   waiting.delete(key);
-  if (visible(view) && !(few && view === LAST && awaited.size)) { work(); return; }
+  if (visible(view) && !(few && view === LAST && awaited.size)) work();
+  else later(key, work, view);
+}
+
+// later does the work of a view once it is quiet; that of no view is out of sight in one that is in the window.
+export function later(key, work, view = key) {
   waiting.set(key, { view, work });
   wake();
 }

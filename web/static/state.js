@@ -13,7 +13,7 @@ export const OF_LOAD = ["rate", "concurrency", "prefix-hit-rate", "prefill-repli
 export const WORKLOAD = [...OF_BATCH, ...OF_LOAD, "prompt-len", "gen-len", "max-num-batched-tokens"];
 // TARGETS are limits that the verdict is held to.
 export const TARGETS = ["ttft", "tpot", "tps", "usd"];
-const VIEWS = { phase: ["decode", "prefill"], load: ["batch", "rate", "concurrency"], cards: null, theme: ["light", "dark"] };
+const VIEWS = { phase: ["decode", "prefill"], load: ["batch", "rate", "concurrency"], theme: ["light", "dark"] };
 const LONGEST = 200; // characters of a value in a link
 
 export const FIRST = { flags: { model: "llama3.1-8b", gpu: "h100-sxm-80gb", batch: "16" }, targets: {}, view: { phase: "decode", load: "batch" }, pin: null };
@@ -32,8 +32,7 @@ export function read(fragment, left = () => {}) {
     else if (key.startsWith("pin.") && FLAGS.includes(key.slice(4))) (state.pin ??= {})[key.slice(4)] = value;
     else if (key.startsWith("target.") && TARGETS.includes(key.slice(7)) && Number(value) > 0) state.targets[key.slice(7)] = value;
     else if (key.startsWith("view.") && Object.hasOwn(VIEWS, key.slice(5))) {
-      const allowed = VIEWS[key.slice(5)];
-      if (!allowed || allowed.includes(value)) state.view[key.slice(5)] = value;
+      if (VIEWS[key.slice(5)].includes(value)) state.view[key.slice(5)] = value;
       else left(key);
     } else { left(key); continue; }
     any = true;

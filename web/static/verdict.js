@@ -39,7 +39,7 @@ const together = (text) => text.replace(/(\d) /g, "$1\u00a0");
 
 function Tile({ name, now, was, m, idle }) {
   return html`<div class="tile">
-    <dt>${name}${m && html` <span class=${m.ok ? "ok" : "no"} title=${m.text}>${m.ok ? "✓" : "✗"} ${m.text}</span>`}</dt>
+    <dt>${name}<${Mark} m=${m} /></dt>
     <dd class="value">${now?.value ?? "–"}</dd>
     <dd class="interval">${now?.interval ? `${now.interval} (90 %)` : "\u00a0"}</dd>
     <dd class="about">${now?.note ? together(now.note) : idle ? "only where it runs" : "\u00a0"}</dd>
@@ -51,13 +51,18 @@ const lineOf = (words, key) => words?.headlines.find((x) => x.key === key);
 
 const NO_LOAD = Array.from({ length: 8 }, (_, i) => [`${i}`, "\u00a0"]); // until the first answer
 
+// OF_LOAD are the targets by the rows of the steady state that are held to them.
+const OF_LOAD = { TTFT: "ttft", TPOT: "tpot", Throughput: "tps", "A request": "usd" };
+
+const Mark = ({ m }) => m && html` <span class=${m.ok ? "ok" : "no"} title=${m.text}>${m.ok ? "✓" : "✗"} ${m.text}</span>`;
+
 // Load is the steady state, with that of A below. What comes first of a figure is what matters most.
-function Load({ rows, old }) {
+function Load({ rows, old, held }) {
   const before = new Map(old ?? []);
   return html`<div id="under"><h3>Under load</h3><dl class="tiles load">${(rows ?? NO_LOAD).map(([name, text]) => {
     const [value, ...more] = text.split(", ");
     return html`<div key=${name} class="tile">
-      <dt>${rows ? name : "\u00a0"}</dt><dd class="value">${value}</dd><dd class="about">${together(more.join(", ")) || "\u00a0"}</dd>
+      <dt>${rows ? name : "\u00a0"}<${Mark} m=${rows && held.find((m) => m.key === OF_LOAD[name])} /></dt><dd class="value">${value}</dd><dd class="about">${together(more.join(", ")) || "\u00a0"}</dd>
       ${before.has(name) && html`<dd class="diff">A ${before.get(name)}</dd>`}</div>`;
   })}</dl></div><h3>One request alone</h3>`;
 }
@@ -110,10 +115,10 @@ export const Verdict = kept(function Verdict(all) {
   return html`<section id="verdict" class="wide" tabindex="-1" aria-labelledby="verdict-title">
     <h2 id="verdict-title" class="sr">Verdict</h2>
     <${Line} all=${all} held=${held} />
-    ${loaded && !error && !noState && html`<${Load} rows=${under?.words} old=${oldUnder?.words} />`}
+    ${loaded && !error && !noState && html`<${Load} rows=${under?.words} old=${oldUnder?.words} held=${held} />`}
     ${noState && html`<h3>One request alone</h3>`}
     <dl class="tiles">
-      ${TILES.map(([key, name]) => html`<${Tile} key=${key} name=${name} now=${lineOf(now, key)} was=${lineOf(oldWords, key)} m=${held.find((m) => m.key === key)} idle=${now && !doc.verdict.possible} />`)}
+      ${TILES.map(([key, name]) => html`<${Tile} key=${key} name=${name} now=${lineOf(now, key)} was=${lineOf(oldWords, key)} m=${!loaded && held.find((m) => m.key === key)} idle=${now && !doc.verdict.possible} />`)}
     </dl>
     <details class=${`warnings ${notes.length ? "" : "none"}`}><summary>${notes.length} note${notes.length === 1 ? "" : "s"}</summary><ul>${notes.map((w) => html`<li key=${w}>${w}</li>`)}</ul></details>
     <p class="command" tabindex="0" role="group" aria-label="Command line"><code>${command(flags)}</code></p>

@@ -19,7 +19,8 @@ const (
 	chartLow   = 1e-3 // requests a second, which any server answers
 	chartSteps = 10   // most steps of a chart
 	chartSpan  = 12   // the highest rate of a chart over the lowest, about
-	chartStep  = 1.3  // a rate over the one before, about
+	chartStep  = 1.5  // a rate over the one before, about
+	chartTop   = 0.9  // the highest rate over the most that the server answers: states close to it take long, and rise without end
 )
 
 // Chart is the steady states at rates up to almost the most that the server answers. The slow end of the interval
@@ -57,7 +58,7 @@ func spread(most, slower float64) (rates []float64, ahead []int) {
 	}
 	steps := min(int(math.Ceil(math.Log(chartSpan)/math.Log(step))), chartSteps-1)
 	add := func(rate float64, slow int) { rates, ahead = append(rates, rate), append(ahead, slow) }
-	top := 0.96 * most
+	top := chartTop * most
 	for i := range steps {
 		slow := 0
 		if by > 0 {

@@ -15,7 +15,7 @@ func TestSpreadOfRates(t *testing.T) {
 				t.Errorf("%g: rate %d is %g after %g", slower, i, rates[i], rates[i-1])
 			}
 			switch {
-			case slow >= len(rates) && rates[i]*slower < 100*0.96*0.999:
+			case slow >= len(rates) && rates[i]*slower < 100*chartTop*0.999:
 				t.Errorf("%g: rate %d (%g) has no slow end, though %g is stable", slower, i, rates[i], rates[i]*slower)
 			case slow > 0 && slow < len(rates):
 				if named++; math.Abs(rates[slow]/rates[i]-slower) > 1e-9 {
@@ -23,7 +23,7 @@ func TestSpreadOfRates(t *testing.T) {
 				}
 			}
 		}
-		if len(rates) > 12 || rates[len(rates)-1] != 96 || slower > 1.2 && named < 3 {
+		if len(rates) > 12 || rates[len(rates)-1] != 100*chartTop || slower > 1.2 && named < 3 {
 			t.Errorf("%g: %d rates up to %g, %d with a slow end", slower, len(rates), rates[len(rates)-1], named)
 		}
 	}

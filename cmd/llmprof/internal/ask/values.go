@@ -111,7 +111,7 @@ func (f RatesFlag) Set(s string) error {
 	if low, high, ok := strings.Cut(s, ".."); ok && f.Span != nil {
 		a, failed := strconv.ParseFloat(strings.TrimSpace(low), 64)
 		b, wrong := strconv.ParseFloat(strings.TrimSpace(high), 64)
-		if failed != nil || wrong != nil || !(a > 0 && a < b && b <= mostRate) {
+		if failed != nil || wrong != nil || !(a >= leastRate && a < b && b <= mostRate) {
 			return fmt.Errorf("%.40q: want two rates above 0, the smaller first, as 1..32", s)
 		}
 		*f.Span = [2]float64{a, b}
@@ -119,16 +119,16 @@ func (f RatesFlag) Set(s string) error {
 	}
 	for _, part := range strings.Split(s, ",") {
 		v, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
-		if err != nil || !(v > 0 && v <= mostRate) {
-			return fmt.Errorf("want requests a second, above 0 and at most 1e6, or several, as 1,2.5,5")
+		if err != nil || !(v >= leastRate && v <= mostRate) {
+			return fmt.Errorf("want requests a second, from 1e-9 to 1e6, or several, as 1,2.5,5")
 		}
 		*f.Rates = append(*f.Rates, v)
 	}
 	return nil
 }
 
-// mostRate is beyond any server's.
-const mostRate = 1e6
+// No server has so few requests, of which each takes the energy of all the time until the next, nor so many.
+const leastRate, mostRate = 1e-9, 1e6
 
 // Type is the name that help shows.
 func (f RatesFlag) Type() string { return "requests" }
