@@ -214,7 +214,7 @@ func (f *flow) chain(p *piece, rate, mean float64) *chain {
 	if p.overflows(come) {
 		x.steps, x.full = p.overflowing(come), &fullSteps{piece: p}
 	} else {
-		x.steps = p.timed(int(come+6*math.Sqrt(come)) + 5)
+		x.steps = p.timed(int(2*come+6*math.Sqrt(come)) + 3)
 	}
 	x.wait()
 	x.gather(m)

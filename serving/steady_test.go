@@ -154,7 +154,7 @@ func TestSteadyConcurrencyAgrees(t *testing.T) {
 	}
 }
 
-// Fewer clients than replicas leave some of them idle, and those that do not divide evenly dissolve their waves.
+// Fewer clients than replicas leave some of them idle.
 func TestSteadyConcurrencyOfReplicas(t *testing.T) {
 	for _, x := range []struct {
 		clients, replicas int

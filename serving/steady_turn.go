@@ -103,7 +103,7 @@ func (x *chain) add(all []float64, b backlog, chances []float64, weight float64)
 }
 
 // negligible is the share of the steps below which some play no part.
-const negligible = 1e-8
+const negligible = 1e-7
 
 // turn goes one step further, and gives the mean length of a step.
 func (x *chain) turn() (mean float64) {
@@ -126,7 +126,9 @@ func (x *chain) turn() (mean float64) {
 		if !g.full {
 			a, b, ofA, ofB := g.points()
 			x.add(x.next[i], backlog{}, x.poisson(x.rate*a), ofA)
-			x.add(x.next[i], backlog{}, x.poisson(x.rate*b), ofB)
+			if ofB > 0 {
+				x.add(x.next[i], backlog{}, x.poisson(x.rate*b), ofB)
+			}
 		}
 		x.postpone(i)
 	}
@@ -198,7 +200,7 @@ func (x *chain) backlogs() iter.Seq2[backlog, float64] {
 func (g *group) points() (a, b, ofA, ofB float64) {
 	mean := g.windows[0] / g.share
 	variance := g.windows[1]/g.share - mean*mean
-	if variance < 1e-4*mean*mean {
+	if variance < 1e-4*mean*mean || g.share < 1e-3 { // two make no difference
 		return mean, mean, g.share, 0
 	}
 	deviation := math.Sqrt(variance)
@@ -280,7 +282,7 @@ func (x *chain) extrapolate(times float64) {
 }
 
 // settles is how much of the mean step the turns that are left may change.
-const settles = 1e-4
+const settles = 2e-4
 
 // means are those over the chain, without what prompts meet, and what they arrive in by the groups of steps.
 func (x *chain) means(p *piece) (*cycle, []arrived) {

@@ -34,21 +34,26 @@ type loop struct {
 	sum     totals
 }
 
-// waves is the mean of the replicas in a closed loop whose answers have one length, as long as requests, which go round replicas, meet the same ones
-// again. It is nil otherwise: waves dissolve then.
+// waves is the mean of the replicas in a closed loop whose answers have one length; nil where they differ. Requests go round replicas that share
+// nothing: a part of them with the same part of the clients does the same.
 func (s *Server) waves(clients int, prompt, gen Lengths) (*Steady, error) {
-	peers := s.Predictor.Par.ExpertReplicas()
-	groups := s.Replicas / peers // that share nothing
-	if gen.Kind != "fixed" || gen.Mean <= 1 || s.Replicas%peers != 0 || clients > groups && clients%groups != 0 {
+	if gen.Kind != "fixed" || gen.Mean <= 1 {
 		return nil, nil
 	}
-	part, round := *s, max(groups/clients, 1)
-	part.Replicas = peers * round
-	st, err := part.wave(max(clients/groups, 1), prompt, gen)
-	if err == nil {
-		st.among(min(float64(clients*round)/float64(groups), 1), s.idle())
+	part, parts := *s, 1
+	if peers := s.Predictor.Par.ExpertReplicas(); s.Replicas%peers == 0 {
+		parts = divisor(clients, s.Replicas/peers)
 	}
-	return st, err
+	part.Replicas /= parts
+	return part.wave(clients/parts, prompt, gen)
+}
+
+// divisor is the greatest one that two numbers have in common.
+func divisor(a, b int) int {
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // wave simulates clients until their waves repeat.
