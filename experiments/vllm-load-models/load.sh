@@ -25,13 +25,19 @@ serve() { # model, weights: is it ready?
   echo "$1 $2 is ready after $((SECONDS - start)) s"
 }
 nvidia-smi --query-gpu=timestamp,power.draw,clocks.sm --format=csv,noheader -lms 200 > "$RESULTS/power.csv" 2>/dev/null & smi=$!
+sampling=(); [ "${SET:-first}" = third ] && sampling=(--temperature 1) # random weights repeat few tokens otherwise, which choose few experts
 for served in $(tail -n +2 "$traces/loads.tsv" | awk -F'\t' '!seen[$2 "," $3]++ {print $2 "," $3}' | grep -E "${ONLY:-.}"); do
   model=${served%,*} weights=${served#*,}
   serve "$model" "$weights" || continue
   measure "warm-$model-$weights" 20 --prompt-len 1024 --gen-len 64 --concurrency 16 --requests 64
   for prompt in 128 1024; do measure "$model-$weights-prompt$prompt" 20 --concurrency 1 --requests 16 --prompt-len $prompt --gen-len 16; done
-  for load in $(awk -F'\t' -v m="$model" -v w="$weights" '$2 == m && $3 == w {print $4}' "$traces/loads.tsv"); do measure "$load" 35 --trace "$traces/$load.jsonl"; done
+  for load in $(awk -F'\t' -v m="$model" -v w="$weights" '$2 == m && $3 == w {print $4}' "$traces/loads.tsv"); do measure "$load" 35 --trace "$traces/$load.jsonl" "${sampling[@]}"; done
   curl -s http://127.0.0.1:8123/metrics | grep -v '^#' | grep -E 'prefix_cache|preempt|cache_config' > "$RESULTS/metrics-$model-$weights.txt"
   kill $server; wait $server 2>/dev/null
 done
+if [ "${SET:-first}" = third ] && model=llama3.1-8b weights=bf16 && serve llama3.1-8b bf16; then
+  measure warm-closed 20 --prompt-len 1024 --gen-len 64 --concurrency 16 --requests 64
+  for clients in 16 32 64 96 128 256; do measure llama3.1-8b-closed$clients 35 --concurrency $clients --requests $((4 * clients)) --prompt-len 1024 --gen-len 128; done
+  kill $server; wait $server 2>/dev/null
+fi
 kill $smi; tar czf "$OUT/results.tgz" -C "$OUT" results; rm -r "$RESULTS"; ls -la "$OUT"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Draw the requests of each load: loads.py FOLDER h100|h200 writes FOLDER/LOAD.jsonl and FOLDER/loads.tsv.
+"""Draw the requests of each load: loads.py FOLDER h100|h200|h100-mixture writes FOLDER/LOAD.jsonl and FOLDER/loads.tsv.
 
-first-traces are those of h100. second-traces are those of h200; an H100 came to measure them.
+first-traces are those of h100. second-traces are those of h200; an H100 came to measure them. third-traces are those of h100-mixture.
 
 Poisson arrivals for 20 s at a share of the largest stable rate that `llmprof estimate --rate` names for the server; $LLMPROF is the program."""
 import json, os, pathlib, random, re, subprocess, sys
@@ -12,7 +12,8 @@ SERVERS = {  # GPU: server, model, weights, prompt and generated tokens, percent
              ("qwen2.5-7b-short", "qwen2.5-7b", "bf16", 256, 128, (80, 120))),
     "h200": (("llama3.1-8b-fp8", "llama3.1-8b", "fp8", 1024, 128, (20, 50, 80, 95, 120)),
              ("qwen3-8b", "qwen3-8b", "bf16", 1024, 128, (50, 80, 95, 120)),
-             ("qwen3-8b-short", "qwen3-8b", "bf16", 256, 128, (80, 120)))}
+             ("qwen3-8b-short", "qwen3-8b", "bf16", 256, 128, (80, 120))),
+    "h100-mixture": (("qwen3-30b-a3b", "qwen3-30b-a3b", "bf16", 1024, 128, (50, 80, 95, 120)),)}
 
 
 def capacity(gpu, model, weights, prompt, generated):
@@ -26,7 +27,7 @@ def main():
     to.mkdir(parents=True, exist_ok=True)
     table = ["server\tmodel\tweights\tload\trate"]
     for server, model, weights, prompt, generated, percents in SERVERS[gpu]:
-        largest = capacity(gpu, model, weights, prompt, generated)
+        largest = capacity(gpu[:4], model, weights, prompt, generated)
         for percent in percents:
             load, rate = f"{server}-{percent}", round(largest * percent / 100, 1)
             r, at = random.Random(f"{gpu} {load}"), 0.0
