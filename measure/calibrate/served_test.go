@@ -59,8 +59,8 @@ func servedBy(t *testing.T, s *Served, gpu string, constants map[roofline.Consta
 	}
 }
 
-// seenBy is the TTFT of one request, or the TPOT of the last of a batch in a simulation, when
-// no prompt shares its steps.
+// seenBy is the TTFT of one request, or the least TPOT of a batch in a simulation: that of a sequence with
+// which no prompt shares a step, and after whose last token the streams end that end with it.
 func seenBy(t *testing.T, server *serving.Server, p *ServedPoint) (seconds float64) {
 	t.Helper()
 	if p.First {
@@ -78,10 +78,10 @@ func seenBy(t *testing.T, server *serving.Server, p *ServedPoint) (seconds float
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := 0.0
+	seconds = math.Inf(1)
 	_, err = serving.Simulate(context.Background(), server, source, serving.Options{Each: func(r *serving.Record) {
-		if tpot, ok := r.TPOT(); ok && float64(r.First) > first {
-			first, seconds = float64(r.First), float64(tpot)
+		if tpot, ok := r.TPOT(); ok {
+			seconds = min(seconds, float64(tpot))
 		}
 	}})
 	if err != nil {
