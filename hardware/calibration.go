@@ -196,14 +196,14 @@ func (c *Calibration) card(g *GPU) {
 		k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 0.721, 548
 	case "rtx-pro-6000-server-96gb": // the board that was timed
 		c.Source = servingSim + "; the rest as on B200"
-		c.gemm(0.817, 0.924, 3.9*us)
+		c.gemm(0.843, 0.933, 3.9*us)
 		c.attention(0.625, 0.84, 8*us)
-		k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 1, 828
+		k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 1.54, 828
 	case "rtx-pro-6000-blackwell-96gb": // the same chip, whose peak is that of a higher clock
 		c.Source = "of the server edition, " + servingSim + "; the rest as on B200"
-		c.gemm(0.759, 0.924, 3.9*us)
+		c.gemm(0.783, 0.933, 3.9*us)
 		c.attention(0.58, 0.84, 8*us)
-		k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 1, 828
+		k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 1.54, 828
 	case "a40-48gb":
 		c.Source = vidur + "; the rest as on A100"
 		c.gemm(0.764, 0.810, 7.4*us)
