@@ -111,5 +111,5 @@ func operatorsOf(engine string, g *hardware.GPU) (list []operatorConstant) {
 
 // groupedKnown reports whether the time of grouped GEMMs in a scheme is known.
 func groupedKnown(c *roofline.Constants, s roofline.Scheme) bool {
-	return s != roofline.Unquantized && c[roofline.GroupedOf(s)] != 0
+	return c[roofline.GroupedOf(s)] != 0
 }

@@ -225,3 +225,27 @@ func FuzzTable(f *testing.F) {
 		}
 	})
 }
+
+// Experts of Nemotron 3 have two matrices, with the hidden size as with the latent one.
+func TestUngated(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "moe_perf.csv")
+	text := "framework,version,device,kernel_source,moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,distribution,latency\n"
+	for _, widths := range []string{"8192,5120,22,512", "2048,5120,22,512", "4096,2688,22,512", "1024,2688,22,512", "4096,1536,8,128"} {
+		text += "SGLang,0.5.14,NVIDIA B200,moe,bfloat16,64," + widths + ",1,1,balanced,1.5\n"
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Import(file, "sglang")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Rows) != 5 {
+		t.Fatalf("%d rows, want 5", len(got.Rows))
+	}
+	for _, r := range got.Rows {
+		if two := r.Shape.TopK == 22; two != (r.Shape.Matrices == 2) {
+			t.Errorf("%d matrices of %d × %d", r.Shape.Matrices, r.Shape.Hidden, r.Shape.Width)
+		}
+	}
+}
