@@ -25,7 +25,8 @@ type keptStep struct {
 // A keptPart is a part of a step.
 type keptPart struct {
 	Lowering
-	follows bool // kernels that depend on the context do what one operator of attention does, each
+	follows bool       // kernels that depend on the context do what one operator of attention does, each
+	sums    kernelSums // of a part outside the layers, which does not depend on the context
 }
 
 // alike is the kept step that differs from s in the context alone, or else one without parts; nil if
@@ -63,7 +64,26 @@ func (k *keptStep) walk(sums *kernelSums, s *operator.Step, see Visit) {
 			k.p.lower(&l.Lowering, s, i)
 			l.follows = l.copiesAttention()
 		}
-		k.p.add(sums, &l.Lowering, see)
+		if l.Part == operator.PartLayers {
+			k.p.add(sums, &l.Lowering, see)
+			continue
+		}
+		if !begun {
+			l.sums = kernelSums{n: sums.n}
+			k.p.add(&l.sums, &l.Lowering, nil)
+		}
+		sums.part(&l.sums, &l.Lowering, see)
+	}
+}
+
+// part adds the sums of a part outside the layers, of which a step has one each.
+func (t *kernelSums) part(u *kernelSums, l *Lowering, see Visit) {
+	t.AddOps(l.Ops, l.Step.Past)
+	t.parts[l.Part] = u.parts[l.Part]
+	t.constants |= u.constants
+	t.n, t.piece = u.n, t.piece+u.piece
+	if see != nil {
+		see(l, l.costs)
 	}
 }
 

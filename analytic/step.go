@@ -81,7 +81,9 @@ func (p *Predictor) add(t *kernelSums, l *Lowering, see Visit) {
 	for i := range l.Kernels {
 		k, c := &l.Kernels[i], &l.costs[i]
 		t.piece += pieceOf(t.n, sum.takes(k, c, p.machine))
-		sum.variance += p.machine.variance(k, c) * float64(2*l.alike(i)+1)
+		if v := p.machine.variance(k, c); v != 0 {
+			sum.variance += v * float64(2*l.alike(i)+1)
+		}
 		t.constants |= c.Constants
 		t.n++
 	}
