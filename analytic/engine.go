@@ -110,6 +110,7 @@ type Lowering struct {
 	Kernels   []Kernel
 
 	step  operator.Step // Step points to it
+	layer *models.Layer // kind of layers that the part is; nil if it is none
 	costs []roofline.Cost
 }
 

@@ -17,19 +17,20 @@ type widths struct{ prefill, decode float64 }
 
 // widths works out the half-widths for a workload.
 func (p *Prepared) widths(w *Workload) (off widths) {
-	cal := p.machine.Cal
+	cal := &p.machine.Cal
+	board := cal.Board
 	if p.Scheme.Act == unit.FP32 {
-		cal.Board = 0 // no operator table has products in FP32
+		board = 0 // no operator table has products in FP32
 	}
 	p.prefills(w)
-	off.prefill = p.machines.within(math.Hypot(p.promptOff, p.prompt.scattered()), cal.Board, cal.PrefillError)
+	off.prefill = p.machines.within(math.Hypot(p.promptOff, p.prompt.scattered()), board, cal.PrefillError)
 	if w.GenLen == 1 { // the workload has no decode step
 		off.decode = off.prefill
 		return off
 	}
 	decode := p.decodes(w)
 	constants := spread(p.moved, decode, func(m *movedPredictor) total { return m.decode(w, &m.first) })
-	off.decode = p.machines.within(math.Hypot(constants, decode.scattered()), cal.Board, cal.DecodeError)
+	off.decode = p.machines.within(math.Hypot(constants, decode.scattered()), board, cal.DecodeError)
 	return off
 }
 

@@ -42,7 +42,8 @@ func (c *Case) Prepare(all *Machines, on *Machine) (*Prepared, error) {
 
 // newPrepared answers by one machine, without an interval.
 func newPrepared(p *Predictor, all *Machines) *Prepared {
-	prepared := &Prepared{Predictor: p, remembered: p, machines: all}
+	prepared := &Prepared{Predictor: p, remembered: p.on(p.machine), machines: all}
+	prepared.remembered.kept = &keptSteps{}
 	prepared.interval = prepared
 	return prepared
 }
@@ -52,8 +53,9 @@ func (p *Prepared) move() {
 	if len(p.moved) == len(p.machines.moved) {
 		return
 	}
+	base := p.remembered
 	p.remembered = p.on(p.machine)
-	p.remembered.known = &pricedSteps{base: p.Predictor}
+	p.remembered.known = &pricedSteps{base: base}
 	for i := range p.machines.moved {
 		m := &p.machines.moved[i]
 		moved := p.on(m.Machine)

@@ -26,35 +26,64 @@ var lowerings = sync.Pool{New: func() any { return new(Lowering) }}
 // the other, lets the engine lower them to kernels, and adds what these cost to k. Every
 // estimate and every report is such a walk.
 func (p *Predictor) walk(k *kernelSums, s *operator.Step, see Visit) {
+	if kept := p.kept.alike(s, p); kept != nil {
+		kept.walk(k, s, see)
+		return
+	}
 	l := lowerings.Get().(*Lowering)
-	l.GPU, l.Constants = p.machine.GPU, &p.machine.Cal.Constants
-	l.step = *s
-	l.Step = &l.step
-	p.part(k, l, operator.PartFirst, s.AppendFirst(l.Ops[:0]), see)
-	for i := range p.Model.Layers {
-		p.part(k, l, operator.PartLayers, s.AppendLayer(l.Ops[:0], &p.Model.Layers[i]), see)
+	for i := range p.parts() {
+		p.lower(l, s, i)
+		p.add(k, l, see)
 	}
-	if p.Par.PP > 1 {
-		p.part(k, l, operator.PartLayers, s.AppendHops(l.Ops[:0]), see)
-	}
-	p.part(k, l, operator.PartLast, s.AppendLast(l.Ops[:0]), see)
 	lowerings.Put(l)
 }
 
-// part counts the operators of a part of a step, and prices their kernels.
-func (p *Predictor) part(t *kernelSums, l *Lowering, which operator.Part, ops []operator.Op, see Visit) {
-	l.Part, l.Ops, l.Kernels = which, ops, l.Kernels[:0]
+// parts is the number of parts of a step: what is before the layers, each kind of layers, the hops
+// of a pipeline, and what is after the layers.
+func (p *Predictor) parts() int {
+	n := len(p.Model.Layers) + 2
+	if p.Par.PP > 1 {
+		n++
+	}
+	return n
+}
+
+// lower lists the operators of part i of a step, and prices the kernels that the engine lowers them to.
+func (p *Predictor) lower(l *Lowering, s *operator.Step, i int) {
+	l.GPU, l.Constants = p.machine.GPU, &p.machine.Cal.Constants
+	l.step = *s
+	l.Step, l.Part, l.layer = &l.step, operator.PartLayers, nil
+	switch {
+	case i == 0:
+		l.Part, l.Ops = operator.PartFirst, s.AppendFirst(l.Ops[:0])
+	case i <= len(p.Model.Layers):
+		l.layer = &p.Model.Layers[i-1]
+		l.Ops = s.AppendLayer(l.Ops[:0], l.layer)
+	case i < p.parts()-1:
+		l.Ops = s.AppendHops(l.Ops[:0])
+	default:
+		l.Part, l.Ops = operator.PartLast, s.AppendLast(l.Ops[:0])
+	}
+	l.Kernels = l.Kernels[:0]
 	p.machine.Engine.Lower(l)
 	l.correctOps()
-	t.AddOps(ops, l.Step.Past)
-	sum := &t.parts[which]
-	sum.floors(ops, &p.machine.prices.Peaks)
 	l.costs = slices.Grow(l.costs[:0], len(l.Kernels))[:len(l.Kernels)]
 	for i := range l.Kernels {
+		p.machine.prices.Price(&l.costs[i], &l.Kernels[i].Kernel)
+	}
+}
+
+// add counts the operators of a part of a step, and what their kernels cost.
+func (p *Predictor) add(t *kernelSums, l *Lowering, see Visit) {
+	t.AddOps(l.Ops, l.Step.Past)
+	sum := &t.parts[l.Part]
+	sum.floors(l.Ops, &p.machine.prices.Peaks)
+	for i := range l.Kernels {
 		k, c := &l.Kernels[i], &l.costs[i]
-		p.machine.prices.Price(c, &k.Kernel)
 		t.piece += pieceOf(t.n, sum.takes(k, c, p.machine))
-		sum.variance += p.machine.variance(k, c) * float64(2*l.alike(i)+1)
+		if v := p.machine.variance(k, c); v != 0 {
+			sum.variance += v * float64(2*l.alike(i)+1)
+		}
 		t.constants |= c.Constants
 		t.n++
 	}

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"math"
+	"slices"
 
 	"llmprof/models"
 	"llmprof/roofline"
@@ -28,6 +29,25 @@ func (s *Step) attention(dst []Op, b *models.Block) []Op {
 	o.Work.Acts = s.Bytes(s.Tokens() * heads * float64(a.KeyDim+a.ValueDim))
 	return dst
 }
+
+// Reattend rewrites the operators of layers of one kind for the step, where ops are those of a step that differs
+// from it in Past alone: the operators of attention depend on the context, and no others do.
+func (s *Step) Reattend(ops []Op, l *models.Layer) {
+	for j := range l.Blocks {
+		b := &l.Blocks[j]
+		if b.Attention == nil {
+			continue
+		}
+		begin := slices.IndexFunc(ops, func(o Op) bool { return o.Block == b && o.Type.Attends() })
+		after := s.attention(ops[:begin], b)
+		for k := begin; k < len(after); k++ {
+			ops[k].Block, ops[k].Layer, ops[k].Count = b, l.Name, float64(l.Count)
+		}
+	}
+}
+
+// Attends reports whether operators of the type are part of attention, and depend on the context.
+func (t Type) Attends() bool { return t == Attend || t == Index || t == Expand }
 
 // attend is the arithmetic of heads heads over pairs pairs of query and key:
 // 2·d_k for the score, 2·d_v for the mixing, about 5 for the softmax.

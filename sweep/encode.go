@@ -17,8 +17,9 @@ type column struct {
 	count  func(r *Row) int
 	flag   func(r *Row) bool
 
-	value  float64 // the last number, which many a row has too
-	digits []byte  // of it
+	value   float64 // the last number or text, which many a row has too
+	string  string
+	written []byte // what was written for it
 }
 
 // settings are the columns that the workload does not change.
@@ -186,13 +187,16 @@ func (t *text) value(dst []byte, c *column, r *Row) []byte {
 	case c.number != nil:
 		if v := c.number(r); v != 0 {
 			if v != c.value {
-				c.value, c.digits = v, strconv.AppendFloat(c.digits[:0], v, 'g', -1, 64)
+				c.value, c.written = v, strconv.AppendFloat(c.written[:0], v, 'g', -1, 64)
 			}
-			return append(dst, c.digits...)
+			return append(dst, c.written...)
 		}
 	default:
 		if s := c.text(r); s != "" {
-			return t.quote(dst, s)
+			if s != c.string {
+				c.string, c.written = s, t.quote(c.written[:0], s)
+			}
+			return append(dst, c.written...)
 		}
 	}
 	if t.json {
