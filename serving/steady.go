@@ -393,31 +393,33 @@ func (f *flow) full(ceiling float64) float64 {
 
 // packed is the rate of prompts where all steps are full of them and of the sequences that decode then, each of which has a
 // token of every step; +Inf where there are never so many sequences.
-func (f *flow) packed() float64 {
+func (f *flow) packed() (rate, decodes float64) {
 	s := f.server
 	if !s.Scheduler.Mixed || f.handed {
-		return math.Inf(1)
+		return math.Inf(1), math.Inf(1)
 	}
-	prompts, decodes := 0.0, 0
+	prompts := 0.0
 	for range 8 {
-		prompts = s.left(decodes) / f.fills.mean
-		if decodes = int(f.steps * prompts); decodes >= f.most {
-			return math.Inf(1)
+		prompts = s.left(int(decodes)) / f.fills.mean
+		if decodes = f.steps * prompts; decodes >= float64(f.most) {
+			return math.Inf(1), math.Inf(1)
 		}
 	}
-	c := f.pass(decodes, s.left(decodes))
+	n := int(decodes)
+	c := f.pass(n, s.left(n))
 	time := c.Time
 	if s.Scheduler.Async { // launches are hidden behind the step before, or all that there is
 		time = max(c.Time-c.Waits, c.Before+c.Launch)
 	}
-	return prompts / float64(time)
+	return prompts / float64(time), decodes
 }
 
 // capacity is the largest stable rate of a replica.
 func (f *flow) capacity() Capacity {
 	c := Capacity{Running: f.most, Bound: f.bound}
 	p := f.piece(f.most)
-	ceiling := min(1/max(p.each(), f.piece(0).each()), f.packed()) // prompts a second where steps are full of them
+	packed, _ := f.packed()
+	ceiling := min(1/max(p.each(), f.piece(0).each()), packed) // prompts a second where steps are full of them
 	if f.handed {
 		ceiling = float64(f.most) / (f.steps * float64(p.decode.Time))
 	}

@@ -262,6 +262,30 @@ func TestSteadyConcurrencyOfPrompts(t *testing.T) {
 	}
 }
 
+// Of clients whose prompts fill all steps as many decode as such steps have room for, and the others wait.
+func TestSteadyConcurrencyOfFullSteps(t *testing.T) {
+	for _, x := range []struct {
+		gpu, scheduler string
+		clients        int
+		prompt, gen    Lengths
+	}{
+		{"a100", "vllm", 343, Lengths{Kind: "uniform", Low: 1412, High: 3000}, Lengths{Kind: "uniform", Low: 20, High: 170}},
+		{"h100", "vllm", 296, Lengths{Kind: "uniform", Low: 1987, High: 3000}, Lengths{Kind: "uniform", Low: 20, High: 83}},
+		{"h200", "tensorrt-llm", 337, Lengths{Kind: "uniform", Low: 1693, High: 3000}, Lengths{Kind: "uniform", Low: 20, High: 117}},
+	} {
+		s := server(t, "llama3.1-8b", x.gpu, 1, x.scheduler)
+		st, err := s.SteadyConcurrency(x.clients, x.prompt, x.gen)
+		testkit.Must(t, err)
+		l := Load{Arrival: Arrival{Kind: "closed", Concurrency: x.clients}, Prompt: x.prompt, Gen: x.gen, Requests: 12 * x.clients}
+		r := simulate(t, s, l, Options{Warmup: 4 * x.clients})
+		what := fmt.Sprintf("%+v: ", x)
+		agree(t, what+"TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05)
+		agree(t, what+"TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05)
+		agree(t, what+"E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
+		agree(t, what+"energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
+	}
+}
+
 // The largest stable rate is what a server answers that twice as many clients keep busy as it runs at once, within 5 %.
 func TestCapacity(t *testing.T) {
 	for _, x := range []struct {
