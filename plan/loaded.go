@@ -545,7 +545,8 @@ func (s *search) fewest(c *config, enough Row, low, high int) Row {
 func (s *search) steady(c *config, units int) (r Row, ok bool) {
 	r = c.Row
 	s.sized(&r, units)
-	if least, target := s.leastTPOT(c.bounds(), c, units), s.q.Targets.TPOT; target > 0 && least > target {
+	w := c.bounds()
+	if least, target := s.leastTPOT(w, c, units).Times(w.below(units*c.DP)), s.q.Targets.TPOT; target > 0 && least > target {
 		r.TTFT, r.TPOT = c.single.TTFT.Expected.Times(c.slower), least // at least
 		s.missed(Miss{fmt.Sprintf("nearest is %s, with a TPOT of at least %s for %v", &r, beyond(least, target), target), float64(least / target), &r})
 		return r, false

@@ -276,8 +276,8 @@ func TestBounds(t *testing.T) {
 						if least := s.leastE2E(&c, units); units < c.least || least > r.E2E.Times(1+1e-9) {
 							t.Errorf("%v + %v tokens, %+v: %v has an E2E of %v, at least %v, and at least %d units", &q.Prompt, &q.Gen, q.Load, &r, r.E2E, least, c.least)
 						}
-						if least := s.leastTPOT(c.bounds(), &c, units); least > r.TPOT {
-							t.Errorf("%v + %v tokens, %+v: %v has a TPOT of %v, and at least %v", &q.Prompt, &q.Gen, q.Load, &r, r.TPOT, least)
+						if w := c.bounds(); s.leastTPOT(w, &c, units).Times(w.below(units*c.DP)) > r.TPOT {
+							t.Errorf("%v + %v tokens, %+v: %v has a TPOT of %v, and at least %v", &q.Prompt, &q.Gen, q.Load, &r, r.TPOT, s.leastTPOT(w, &c, units).Times(w.below(units*c.DP)))
 						}
 						if q.By == Energy && c.energy(units) > s.figure(&r)*(1+1e-9) {
 							t.Errorf("%v + %v tokens, %+v: %v takes %g J/token, and at least %g", &q.Prompt, &q.Gen, q.Load, &r, s.figure(&r), c.energy(units))

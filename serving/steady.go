@@ -72,11 +72,12 @@ func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, e
 	}
 	c := f.capacity()
 	each := float64(clients) / float64(s.Replicas)
-	st, err := s.waves(clients, prompt, gen)
-	if err != nil {
-		return nil, err
-	}
-	if st == nil {
+	var st *Steady
+	if s.Waves(clients, gen) {
+		if st, err = s.waves(clients, prompt, gen); err != nil {
+			return nil, err
+		}
+	} else {
 		st = f.closed(max(each, 1), c.Rate)
 		st.among(min(each, 1), s.idle())
 	}
