@@ -27,7 +27,7 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why str
 	busy := took
 	c.rate = float64(c.DP) / float64(took) / c.slower
 	if s.q.rate() > 0 {
-		if c.least = w.units(s, c, math.Inf(1)); c.least*c.GPUs > s.q.MaxGPUs || s.dear(c, c.least) {
+		if c.least = min(w.units(s, c, math.Inf(1)), w.apart(s, c)); c.least*c.GPUs > s.q.MaxGPUs || s.dear(c, c.least) {
 			return s.tooMany(c, c.least)
 		}
 		busy = 0
@@ -55,6 +55,17 @@ func (w *wave) units(s *search, c *config, limit float64) (n int) {
 		more = max(int(math.Ceil(s.q.rate()*c.slower/s.gain()*float64(took)/float64(c.DP))), 1)
 	}
 	return n
+}
+
+// apart bounds how many units answer the rate of which some only prefill: the others decode more sequences at once than if all did.
+func (w *wave) apart(s *search, c *config) int {
+	if s.q.Together {
+		return math.MaxInt
+	}
+	decode := *w
+	decode.prompt = analytic.StepCost{}
+	prefill := math.Ceil(s.q.rate() * c.slower / s.gain() * float64(w.prompt.Time) / float64(c.DP))
+	return decode.units(s, c, math.Inf(1)) + max(int(prefill), 1)
 }
 
 // among bounds the time of a replica that a request takes whose steps have so many sequences at most. Between batches that graphs are
