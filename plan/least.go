@@ -7,7 +7,6 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/operator"
-	"llmprof/serving"
 	"llmprof/unit"
 )
 
@@ -19,7 +18,7 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why str
 	took, energy := w.least(s, c, fits)
 	took, energy = took.Times(1/s.gain()), energy.Times(1/s.gain())
 	if most := s.mostUnits(c, infinite); s.q.rate() == 0 && s.q.Targets.TPOT > 0 { // with fewer units each one decodes for longer
-		c.least += sort.Search(most, func(i int) bool { return s.leastTPOT(w, c, i+1).Times(1/margin) <= s.q.Targets.TPOT })
+		c.least += sort.Search(most, func(i int) bool { return s.leastTPOT(w, c, i+1) <= s.q.Targets.TPOT })
 		if c.least > most {
 			return s.tooMany(c, c.least)
 		}
@@ -221,25 +220,20 @@ func (w *wave) waiting() unit.Watts {
 func (w *wave) longest(s *search, c *config) unit.Seconds {
 	units := max(s.mostUnits(c, infinite), 1)
 	if s.q.rate() == 0 {
-		return w.shared(s, float64(units*c.DP)).Times(w.below(units * c.DP))
+		return w.shared(s, float64(units*c.DP))
 	}
 	return w.alone(s, c, float64(units*c.DP), 0)
 }
 
-// shared bounds the time of a request of clients that wait for their answers, but for what below says.
+// shared bounds the time of a request of clients that wait for their answers.
 func (w *wave) shared(s *search, replicas float64) unit.Seconds {
 	each := max(float64(s.q.Load.Concurrency)/replicas, 1)
 	step := w.fewer(each)
-	return step.Time.Times(s.q.steps()) + w.prompt.Time.Times(each)
-}
-
-// below is by how much the steady state of clients may be below what its steps take: one that is not simulated is an estimate.
-func (w *wave) below(replicas int) float64 {
-	server := serving.Server{Predictor: w.p, Replicas: replicas}
-	if w.q.fixed() && server.Waves(w.q.Load.Concurrency, w.q.Gen) {
-		return 1
+	time := step.Time.Times(s.q.steps()) + w.prompt.Time.Times(each)
+	if !s.q.fixed() { // whose steady state is not simulated, and may be below what its steps take
+		time = time.Times(1 / margin)
 	}
-	return 1 / margin
+	return time
 }
 
 // alone bounds the time of a request at a rate: it decodes beside as many as come while it does, and each of the prompts that come
@@ -267,7 +261,7 @@ func (s *search) leastE2E(c *config, units int) unit.Seconds {
 	if s.q.rate() > 0 {
 		time = w.alone(s, c, replicas, w.prompt.Time)
 	} else {
-		time = w.shared(s, replicas).Times(w.below(units * c.DP))
+		time = w.shared(s, replicas)
 	}
 	return max(alone, time).Times(c.slower)
 }

@@ -34,25 +34,30 @@ type loop struct {
 	sum     totals
 }
 
-// Waves reports whether so many clients run in waves that return to the same replicas, which SteadyConcurrency simulates: answers have one
-// length, and clients divide evenly over the replicas that share nothing, or are fewer. Other waves dissolve, as requests go round replicas.
+// Waves reports whether so many clients run in waves that return to the same replicas: answers have one length, and clients divide evenly over
+// the replicas that share nothing. Other waves dissolve slowly, as requests go round replicas.
 func (s *Server) Waves(clients int, gen Lengths) bool {
 	peers := s.Predictor.Par.ExpertReplicas()
-	groups := s.Replicas / peers
-	return gen.Kind == "fixed" && gen.Mean > 1 && s.Replicas%peers == 0 && (clients <= groups || clients%groups == 0)
+	return gen.Kind == "fixed" && gen.Mean > 1 && s.Replicas%peers == 0 && clients%(s.Replicas/peers) == 0
 }
 
-// waves is the mean of the replicas whose clients run in waves: the part of them to which the same clients return does what all do.
+// waves is the mean of the replicas in a closed loop whose answers have one length. Requests go round replicas that share
+// nothing: a part of them with the same part of the clients does the same.
 func (s *Server) waves(clients int, prompt, gen Lengths) (*Steady, error) {
-	peers := s.Predictor.Par.ExpertReplicas()
-	groups := s.Replicas / peers
-	part, round := *s, max(groups/clients, 1)
-	part.Replicas = peers * round
-	st, err := part.wave(max(clients/groups, 1), prompt, gen)
-	if err == nil {
-		st.among(min(float64(clients*round)/float64(groups), 1), s.idle())
+	part, parts := *s, 1
+	if peers := s.Predictor.Par.ExpertReplicas(); s.Replicas%peers == 0 {
+		parts = divisor(clients, s.Replicas/peers)
 	}
-	return st, err
+	part.Replicas /= parts
+	return part.wave(clients/parts, prompt, gen)
+}
+
+// divisor is the greatest one that two numbers have in common.
+func divisor(a, b int) int {
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // wave simulates clients until their waves repeat.
