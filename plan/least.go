@@ -26,7 +26,7 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why str
 	busy := took
 	c.rate = float64(c.DP) / float64(took) / c.slower
 	if s.q.rate() > 0 {
-		if c.least = w.units(s, c, math.Inf(1)); c.least*c.GPUs > s.q.MaxGPUs || s.dear(c, c.least) {
+		if c.least = min(w.units(s, c, math.Inf(1)), w.apart(s, c)); c.least*c.GPUs > s.q.MaxGPUs || s.dear(c, c.least) {
 			return s.tooMany(c, c.least)
 		}
 		busy = 0
@@ -54,6 +54,17 @@ func (w *wave) units(s *search, c *config, limit float64) (n int) {
 		more = max(int(math.Ceil(s.q.rate()*c.slower/s.gain()*float64(took)/float64(c.DP))), 1)
 	}
 	return n
+}
+
+// apart bounds how many units answer the rate of which some only prefill: the others decode more sequences at once than if all did.
+func (w *wave) apart(s *search, c *config) int {
+	if s.q.Together {
+		return math.MaxInt
+	}
+	decode := *w
+	decode.prompt = analytic.StepCost{}
+	prefill := math.Ceil(s.q.rate() * c.slower / s.gain() * float64(w.prompt.Time) / float64(c.DP))
+	return decode.units(s, c, math.Inf(1)) + max(int(prefill), 1)
 }
 
 // among bounds the time of a replica that a request takes whose steps have so many sequences at most. Between batches that graphs are
@@ -207,11 +218,11 @@ func (w *wave) waiting() unit.Watts {
 // longest bounds the time of a request where there are as many units as are allowed: clients that wait are as many as the requests that
 // are answered in it (Little's law). At a rate a sequence decodes beside as many as come while it does.
 func (w *wave) longest(s *search, c *config) unit.Seconds {
-	replicas := float64(max(s.mostUnits(c, infinite), 1) * c.DP)
+	units := max(s.mostUnits(c, infinite), 1)
 	if s.q.rate() == 0 {
-		return w.shared(s, replicas)
+		return w.shared(s, float64(units*c.DP))
 	}
-	return w.alone(s, c, replicas, 0)
+	return w.alone(s, c, float64(units*c.DP), 0)
 }
 
 // shared bounds the time of a request of clients that wait for their answers.

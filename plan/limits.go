@@ -81,7 +81,7 @@ func (s *search) roomy(c *config) bool {
 func (s *search) limiting(c *config, n int, least float64) *config {
 	other := *c
 	other.Limit, other.Batch, other.server.Scheduler.MaxSeqs = n, n, n
-	other.steadies, other.waves = nil, nil
+	other.steadies, other.waves = nil, [2]map[int]*serving.Steady{}
 	if s.q.rate() > 0 {
 		other.least = max(c.least, c.bounds().units(s, c, float64(n)))
 	}

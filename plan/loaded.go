@@ -20,17 +20,18 @@ type config struct {
 	Row
 	server   serving.Server // of one unit, once it is ready
 	steadies *serving.Steadies
-	waves    map[int]*serving.Steady // of a closed loop, by the replicas
-	slower   float64                 // by how much longer than expected everything takes at the end that is asked for
-	single   Spans                   // of a request alone
-	least    int                     // units that the load takes at least
-	rate     float64                 // requests a second that a unit answers at most
-	work     float64                 // joules that a token takes at least beyond what GPUs draw that wait
-	idle     float64                 // joules that waiting GPUs of a unit take for each token; 0 where clients wait for answers
-	latency  unit.Seconds            // that a request takes at least under the load, as expected
-	wave     *wave                   // that bounds it
-	found    Row                     // with the fewest units that qualify; where none do, with the most
-	ok       bool                    // whether some do
+	waves    [2]map[int]*serving.Steady // of a closed loop, by the replicas: simulated, and rough
+	rough    bool                       // clients that do not divide evenly over replicas have dissolved their waves, which takes no simulation
+	slower   float64                    // by how much longer than expected everything takes at the end that is asked for
+	single   Spans                      // of a request alone
+	least    int                        // units that the load takes at least
+	rate     float64                    // requests a second that a unit answers at most
+	work     float64                    // joules that a token takes at least beyond what GPUs draw that wait
+	idle     float64                    // joules that waiting GPUs of a unit take for each token; 0 where clients wait for answers
+	latency  unit.Seconds               // that a request takes at least under the load, as expected
+	wave     *wave                      // that bounds it
+	found    Row                        // with the fewest units that qualify; where none do, with the most
+	ok       bool                       // whether some do
 }
 
 // bound is what the search ranks by at its least: GPUs, seconds of a request, or joules of a
@@ -192,7 +193,7 @@ func (c *config) bounds() *wave {
 
 // free frees the times of a deployment's steps, and returns what is left.
 func (c *config) free() config {
-	c.steadies, c.waves, c.server = nil, nil, serving.Server{}
+	c.steadies, c.waves, c.server = nil, [2]map[int]*serving.Steady{}, serving.Server{}
 	return *c
 }
 
@@ -490,8 +491,9 @@ func (s *search) serve(c *config, least float64) (r Row, ok bool) {
 	return r, false
 }
 
-// answering finds the fewest units with which clients that wait for their answers are served. Numbers with which no replica has
-// fewer clients than with less of them are left out, since each one is simulated.
+// answering finds the fewest units with which clients that wait for their answers are served: by rough states, the last of which is
+// worked out in full, and those of more units until one holds. Numbers with which no replica has fewer clients than with less of them are left
+// out, since most are simulated.
 func (s *search) answering(c *config, first, last int, least float64) (r Row, ok bool) {
 	var units []int
 	share := 0
@@ -504,23 +506,26 @@ func (s *search) answering(c *config, first, last int, least float64) (r Row, ok
 	if s.q.By == Latency {
 		units = []int{last}
 	}
+	c.rough = true
+	defer func() { c.rough = false }()
 	if s.fewestGPUs() && s.q.Targets != (Targets{}) {
 		if r, ok = s.steady(c, units[len(units)-1]); !ok { // as most deployments, with any number
 			return r, false
 		}
 	}
-	if r, ok = s.steady(c, units[0]); s.q.By == Energy && float64(r.JToken) > least {
-		return r, false // and more units take more energy
-	}
+	r, ok = s.steady(c, units[0])
+	enough := 0
 	if more := units[1:]; !ok {
-		enough := sort.Search(len(more), func(i int) bool {
-			found, good := s.steady(c, more[i])
-			if good || !ok {
-				r, ok = found, good
-			}
+		enough = 1 + sort.Search(len(more), func(i int) bool {
+			_, good := s.steady(c, more[i])
 			return good
 		})
-		ok = enough < len(more)
+	}
+	c.rough = false
+	for ok = false; enough < len(units) && !ok; enough++ {
+		if r, ok = s.steady(c, units[enough]); s.q.By == Energy && float64(r.JToken) > least {
+			return r, false // and more units take more energy
+		}
 	}
 	if ok {
 		s.expect(c, &r)

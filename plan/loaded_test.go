@@ -94,7 +94,7 @@ func everyNumber(t *testing.T, q *Request) (best *Row) {
 					d := c
 					if limit > 0 {
 						d.Limit, d.Batch, d.server.Scheduler.MaxSeqs = limit, limit, limit
-						d.steadies, d.waves = nil, nil
+						d.steadies, d.waves = nil, [2]map[int]*serving.Steady{}
 					}
 					for units := 1; units*d.GPUs <= q.MaxGPUs; units++ {
 						if r, ok := s.steady(&d, units); ok && (best == nil || q.compare(&r, best) < 0) {

@@ -64,21 +64,24 @@ func (q *Request) state(c *config, r *Row, x float64) (*serving.Steady, error) {
 	return SlowRate(c.steadies, q.rate(), r.layout(), x)
 }
 
-// closed is the steady state of clients that wait for their answers, which is simulated once.
-func (q *Request) closed(c *config, replicas int) (*serving.Steady, error) {
-	if st := c.waves[replicas]; st != nil {
-		return st, nil
-	}
+// closed is the steady state of clients that wait for their answers, which is worked out once.
+func (q *Request) closed(c *config, replicas int) (st *serving.Steady, err error) {
 	server := c.server
 	server.Replicas = replicas
-	st, err := server.SteadyConcurrency(q.Load.Concurrency, q.Prompt, q.Gen)
-	if err != nil {
+	work, known := server.SteadyConcurrency, &c.waves[0]
+	if c.rough && !server.Waves(q.Load.Concurrency, q.Gen) {
+		work, known = server.Dissolved, &c.waves[1]
+	}
+	if st = (*known)[replicas]; st != nil {
+		return st, nil
+	}
+	if st, err = work(q.Load.Concurrency, q.Prompt, q.Gen); err != nil {
 		return nil, err
 	}
-	if c.waves == nil {
-		c.waves = map[int]*serving.Steady{}
+	if *known == nil {
+		*known = map[int]*serving.Steady{}
 	}
-	c.waves[replicas] = st
+	(*known)[replicas] = st
 	return st, nil
 }
 

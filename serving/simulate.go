@@ -236,6 +236,9 @@ func (c *cluster) ended(r *replica) {
 	}
 	formed := max(r.begin, r.launched)
 	for _, p := range r.peers {
+		if p.held > 0 { // until now
+			c.output(p)
+		}
 		p.gained()
 		p.ended, p.busy, p.stopped, p.held, p.overlaps = p.ending, false, c.now, c.now, p.rules.Async
 	}

@@ -320,3 +320,19 @@ func TestPeersStepTogether(t *testing.T) {
 		t.Errorf("a prompt on the other replica lengthens decodes by %v, its step takes %v", longer, step)
 	}
 }
+
+// Replicas that share experts answer every request: the outputs of a step that a replica holds while it launches prompts are given out before
+// those of the next one, whichever replica comes first.
+func TestSharedStepsLoseNothing(t *testing.T) {
+	c := casetest.Case(t, "gpt-oss-120b", "b200", 1, 2)
+	c.Parallel.DP, c.Parallel.EP = 2, 4
+	c.Machine = casetest.Machine(t, "b200", "vllm")
+	p, err := analytic.NewPredictor(c)
+	testkit.Must(t, err)
+	s := server(t, "gpt-oss-120b", "b200", 2, "vllm")
+	s.Predictor, s.Replicas = p, 2
+	r := simulate(t, s, Load{Arrival: Arrival{Kind: "closed", Concurrency: 64}, Prompt: Fixed(2048), Gen: Fixed(512), Requests: 256}, Options{})
+	if r.Completed != 256 {
+		t.Errorf("%d of 256 requests are answered", r.Completed)
+	}
+}

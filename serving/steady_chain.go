@@ -73,6 +73,7 @@ type chain struct {
 	*buffers
 	async  bool
 	closed bool
+	way    float64 // of a request of a closed loop after the answer before
 	rate   float64
 	out    float64     // that the API server takes for the tokens of a step
 	idle   float64     // power of a GPU that waits
@@ -82,8 +83,6 @@ type chain struct {
 	shares [][]float64 // of the steps of each kind after one of each group
 	next   [][]float64
 	full   *fullSteps // nil where steps have room for all prompts
-	delay  float64    // of a request by the API server while steps only decode
-	waits  int        // the kind of steps that decode while the first requests after a step of prompts are delayed; 0 for none
 }
 
 // buffers are what one chain after another is worked out in.
@@ -208,15 +207,12 @@ func (f *flow) many(p *piece, rate, c float64) *cycle {
 // chain prepares the chain at a rate of prompts.
 func (f *flow) chain(p *piece, rate, mean float64) *chain {
 	m := rate * mean
-	x := &chain{buffers: &f.buffers, async: f.server.Scheduler.Async, closed: f.clients, rate: rate, out: f.out(p.n), idle: float64(f.server.idle()), echo: f.echo(min(rate*p.further(m), 0.999))}
-	x.delay = f.delay(p, (2*few-m)/rate)
-	come := m + rate*x.delay // in a step, those that were on their way among them
-	if p.overflows(come) {
-		x.steps, x.full = p.overflowing(come), &fullSteps{piece: p}
+	x := &chain{buffers: &f.buffers, async: f.server.Scheduler.Async, closed: f.clients, way: float64(f.server.Predictor.RequestTime()), rate: rate, out: f.out(p.n), idle: float64(f.server.idle()), echo: f.echo(min(rate*p.further(m), 0.999))}
+	if p.overflows(m) {
+		x.steps, x.full = p.overflowing(m), &fullSteps{piece: p}
 	} else {
-		x.steps = p.timed(int(2*come+6*math.Sqrt(come)) + 3)
+		x.steps = p.timed(int(2*m+6*math.Sqrt(m)) + 3)
 	}
-	x.wait()
 	x.gather(m)
 	n, groups := len(x.steps), len(x.groups)
 	rows := matrix(&x.numbers, 2*groups+1, n)

@@ -12,6 +12,9 @@ import (
 // of the time then, sequences decode for longer.
 func (f *flow) closed(clients, most float64) *Steady {
 	f.clients = true
+	if st := f.crowd(clients, most); st != nil {
+		return st
+	}
 	rate := most
 	l, ok := f.closedLoop(clients, most, 0)
 	if !ok || l.sent < most {
@@ -23,6 +26,25 @@ func (f *flow) closed(clients, most float64) *Steady {
 	st.TPOT = unit.Seconds(decode / max(f.gen-1, 1))
 	st.Energy = unit.Joules(l.power / rate)
 	st.Waiting = clients - st.Running
+	return st
+}
+
+// crowd is the steady state of so many clients that their prompts fill all steps: as many decode as such steps have room for, and the others
+// wait. It is nil for fewer.
+func (f *flow) crowd(clients, most float64) *Steady {
+	rate, decodes := f.packed()
+	if rate > most {
+		return nil
+	}
+	left := f.server.left(int(decodes))
+	if clients < decodes+left/f.fills.mean {
+		return nil
+	}
+	step := f.pass(int(decodes), left)
+	st := &Steady{Utilization: 1, Rate: rate, Running: decodes, Waiting: clients - decodes, Energy: step.Energy.Times(f.fills.mean / left)}
+	st.TTFT, st.E2E = unit.Seconds(st.Waiting/rate), unit.Seconds(clients/rate)
+	st.TPOT = unit.Seconds(decodes / rate / max(f.gen-1, 1))
+	st.beside = rate * f.beside(float64(step.Time), float64(step.Time))
 	return st
 }
 

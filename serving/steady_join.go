@@ -56,7 +56,7 @@ func (x *chain) meets(y *cycle, all []arrived) {
 	if x.closed {
 		y.behind = 0
 	}
-	y.first = (sum.square/2+sum.leads)/sum.window + y.own + x.late(all, sum.window)
+	y.first = (sum.square/2+sum.leads)/sum.window + y.own
 }
 
 // leftover is the backlogs that full steps leave but for unlikely ones.
@@ -79,7 +79,13 @@ func (x *chain) joins(before []carried, lead, m, mean float64) (own, computes, b
 	own = j.own
 	// The next step has the prompts that came until it was formed; while the host launches it, it keeps the token.
 	window := j.late
-	if x.async {
+	switch {
+	case x.closed && x.async: // requests come a while after the ends of steps: of the one before last, and of the last if there is time until the next is formed
+		window = mean
+		if j.late > x.way {
+			window += mean
+		}
+	case x.async:
 		window += j.lead
 	}
 	next, nextLate, held := x.mean(j.length-j.late, x.rate*window)

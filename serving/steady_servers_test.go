@@ -17,7 +17,7 @@ import (
 // standard error.
 func TestSteadyOfManyServers(t *testing.T) {
 	if testkit.Brief() {
-		t.Skip("56 simulations: LLMPROF_TEST_LONG=1 runs them")
+		t.Skip("60 simulations: LLMPROF_TEST_LONG=1 runs them")
 	}
 	random := rand.New(rand.NewPCG(31, 77))
 	off := map[string][]float64{}

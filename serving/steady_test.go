@@ -70,25 +70,22 @@ func TestSteadyAgreesWithSimulation(t *testing.T) {
 			t.Fatal(err)
 		}
 		rate := f.capacity().Rate * (0.1 + 0.5*random.Float64())
-		if f.front.load(rate, f.gen) > 0.5 {
-			continue // saturated by tokens that are sent
-		}
 		what := fmt.Sprintf("%d: %s %s %s async %v, %+v + %+v at %.3g of %.3g/s", i, m.name, m.gpu, s.Scheduler.Name, s.Scheduler.Async, prompt, gen, rate, f.capacity().Rate)
 		st, err := s.SteadyRate(rate, prompt, gen)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r := simulate(t, s, Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: prompt, Gen: gen, Requests: 8000, Seed: uint64(i)}, Options{Warmup: 500})
-		within := 0.05
-		if m.name == "qwen3-30b-a3b" { // of a mixture up to 6.2 % at a third of its capacity
-			within = 0.065
+		agree(t, what+": TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05)
+		agree(t, what+": TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05)
+		agree(t, what+": E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
+		agree(t, what+": energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
+		agree(t, what+": utilization", st.Utilization, r.Busy, 0.05)
+		cache := 0.05
+		if m.name == "qwen3-30b-a3b" { // a mixture's is 5.2 % off in one of 40 cases, at 0.48 of the capacity
+			cache = 0.055
 		}
-		agree(t, what+": TTFT", float64(st.TTFT), r.TTFT.Mean(), within)
-		agree(t, what+": TPOT", float64(st.TPOT), r.TPOT.Mean(), within)
-		agree(t, what+": E2E", float64(st.E2E), r.E2E.Mean(), within)
-		agree(t, what+": energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), within)
-		agree(t, what+": utilization", st.Utilization, r.Busy, within)
-		agree(t, what+": KV cache", st.Cache, r.MeanCache, within)
+		agree(t, what+": KV cache", st.Cache, r.MeanCache, cache)
 	}
 }
 
@@ -139,14 +136,14 @@ func TestSteadyConcurrencyAgrees(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f, _ := s.flow(prompt, gen); near(f, st) > 0.5 || f.front.load(st.Rate, f.gen) > 0.5 {
-			continue // saturated by prompts, or by tokens that are sent
+		if f, _ := s.flow(prompt, gen); near(f, st) > 0.5 {
+			continue // saturated by prompts
 		}
 		l := Load{Arrival: Arrival{Kind: "closed", Concurrency: clients}, Prompt: prompt, Gen: gen, Requests: 2000 + 60*clients, Seed: uint64(i)}
 		r := simulate(t, s, l, Options{Warmup: 100 + 10*clients})
 		agree(t, what+": rate", st.Rate, r.Rate(), 0.05)
 		if gen.Kind != "fixed" || prompt.Kind == "fixed" { // prompts of various lengths never settle into the same waves
-			agree(t, what+": TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.06) // 5.8 % where a request's way is as long as a decode step
+			agree(t, what+": TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05)
 		}
 		agree(t, what+": TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05)
 		agree(t, what+": E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
@@ -175,7 +172,7 @@ func TestSteadyConcurrencyOfReplicas(t *testing.T) {
 }
 
 // Steps of mixtures read nearly all experts whatever they compute, and their launches take as long with one prompt as with many: what
-// prompts leave to the next step costs little, and requests that the API server delays come together.
+// prompts leave to the next step costs little.
 func TestSteadyOfMixtures(t *testing.T) {
 	for _, x := range []struct {
 		model, gpu  string
@@ -262,7 +259,31 @@ func TestSteadyConcurrencyOfPrompts(t *testing.T) {
 	}
 }
 
-// The largest stable rate is what a server answers where more requests come, within 6 %.
+// Of clients whose prompts fill all steps as many decode as such steps have room for, and the others wait.
+func TestSteadyConcurrencyOfFullSteps(t *testing.T) {
+	for _, x := range []struct {
+		gpu, scheduler string
+		clients        int
+		prompt, gen    Lengths
+	}{
+		{"a100", "vllm", 343, Lengths{Kind: "uniform", Low: 1412, High: 3000}, Lengths{Kind: "uniform", Low: 20, High: 170}},
+		{"h100", "vllm", 296, Lengths{Kind: "uniform", Low: 1987, High: 3000}, Lengths{Kind: "uniform", Low: 20, High: 83}},
+		{"h200", "tensorrt-llm", 337, Lengths{Kind: "uniform", Low: 1693, High: 3000}, Lengths{Kind: "uniform", Low: 20, High: 117}},
+	} {
+		s := server(t, "llama3.1-8b", x.gpu, 1, x.scheduler)
+		st, err := s.SteadyConcurrency(x.clients, x.prompt, x.gen)
+		testkit.Must(t, err)
+		l := Load{Arrival: Arrival{Kind: "closed", Concurrency: x.clients}, Prompt: x.prompt, Gen: x.gen, Requests: 12 * x.clients}
+		r := simulate(t, s, l, Options{Warmup: 4 * x.clients})
+		what := fmt.Sprintf("%+v: ", x)
+		agree(t, what+"TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05)
+		agree(t, what+"TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05)
+		agree(t, what+"E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
+		agree(t, what+"energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
+	}
+}
+
+// The largest stable rate is what a server answers that twice as many clients keep busy as it runs at once, within 5 %.
 func TestCapacity(t *testing.T) {
 	for _, x := range []struct {
 		model, gpu  string
@@ -282,17 +303,14 @@ func TestCapacity(t *testing.T) {
 		st, err := s.Steadies(x.prompt, x.gen)
 		testkit.Must(t, err)
 		c := st.most(st.flow, 1)
-		more := 3.0
-		if c.Bound == "API server" { // requests that it does not answer in time take its time too
-			more = 1.15
-		}
 		var ends [2]float64
 		answered := 0
-		simulate(t, s, Load{Arrival: Arrival{Kind: "poisson", Rate: more * c.Rate}, Prompt: x.prompt, Gen: x.gen, Requests: 6000}, Options{Each: func(q *Record) {
-			if answered++; answered == 3000 || answered == 5000 {
-				ends[answered/5000] = float64(q.Last)
+		l := Load{Arrival: Arrival{Kind: "closed", Concurrency: 2 * c.Running}, Prompt: x.prompt, Gen: x.gen, Requests: 6000 + 2*c.Running}
+		simulate(t, s, l, Options{Each: func(q *Record) {
+			if answered++; answered == 2000 || answered == 6000 {
+				ends[answered/6000] = float64(q.Last)
 			}
 		}})
-		agree(t, fmt.Sprintf("%+v: %+v", x, c), c.Rate, 2000/(ends[1]-ends[0]), 0.06)
+		agree(t, fmt.Sprintf("%+v: %+v", x, c), c.Rate, 4000/(ends[1]-ends[0]), 0.05)
 	}
 }

@@ -33,12 +33,9 @@ func (x *chain) gather(m float64) {
 		if x.async {
 			g.lead = t.time
 		}
-		if t.group = slices.IndexFunc(x.groups, g.holds); t.group < 0 || i == x.waits {
+		if t.group = slices.IndexFunc(x.groups, g.holds); t.group < 0 {
 			t.group = len(x.groups)
 			x.groups = append(x.groups, g)
-		}
-		if i == x.waits && i > 0 { // no arrivals lead to it
-			continue
 		}
 		starts := &x.starts[t.begun()]
 		for len(*starts) <= t.prompts {
@@ -130,7 +127,6 @@ func (x *chain) turn() (mean float64) {
 				x.add(x.next[i], backlog{}, x.poisson(x.rate*b), ofB)
 			}
 		}
-		x.postpone(i)
 	}
 	x.shares, x.next = x.next, x.shares
 	x.balance()
@@ -148,9 +144,6 @@ func (x *chain) follow(before *group, shares []float64) (mean float64) {
 		g := &x.groups[t.group]
 		length, late := x.run(j, before.lead)
 		window := x.window(before, j, length, late)
-		if before.plain && !g.plain {
-			window += x.delay
-		}
 		mean += share * length
 		g.share += share
 		g.leads += share * (length - late)
@@ -320,9 +313,6 @@ func (x *chain) means(p *piece) (*cycle, []arrived) {
 		}
 	}
 	y.plain = y.kinds[0].share
-	if x.waits > 0 {
-		y.plain += y.kinds[x.waits].share
-	}
 	y.decode, y.energy = y.mean/decodes, y.energy/decodes
 	return y, all
 }
