@@ -25,8 +25,8 @@ type keptStep struct {
 // A keptPart is a part of a step.
 type keptPart struct {
 	Lowering
-	follows bool       // kernels that depend on the context do what one operator of attention does, each
-	sums    kernelSums // of a part outside the layers, which does not depend on the context
+	follows bool       // each kernel that depends on the context does exactly one operator of attention
+	sums    kernelSums // sums of a part outside the layers, which does not depend on the context
 }
 
 // alike is the kept step that differs from s in the context alone, or else one without parts; nil if
@@ -54,7 +54,8 @@ func (m *keptSteps) alike(s *operator.Step, p *Predictor) *keptStep {
 	return k
 }
 
-// walk adds what the kernels of a step cost to sums.
+// walk adds what the kernels of a step cost to sums, in the order of Predictor.walk, so that the sums are
+// equal to the last digit.
 func (k *keptStep) walk(sums *kernelSums, s *operator.Step, see Visit) {
 	begun := len(k.parts) > 0
 	k.parts = k.parts[:cap(k.parts)]
@@ -76,7 +77,7 @@ func (k *keptStep) walk(sums *kernelSums, s *operator.Step, see Visit) {
 	}
 }
 
-// part adds the sums of a part outside the layers, of which a step has one each.
+// part adds the sums u of a part outside the layers. A step has each such part once.
 func (t *kernelSums) part(u *kernelSums, l *Lowering, see Visit) {
 	t.AddOps(l.Ops, l.Step.Past)
 	t.parts[l.Part] = u.parts[l.Part]
@@ -100,15 +101,15 @@ func (l *keptPart) follow(s *operator.Step, m *Machine) bool {
 	for i := range l.Kernels {
 		if k := &l.Kernels[i]; l.Ops[k.Main].Type.Attends() {
 			k.Shape, k.Work = l.Ops[k.Main].Shape, l.Ops[k.Main].Work
-			m.prices.Price(&l.costs[i], &k.Kernel)
+			l.price(i, m)
 		}
 	}
 	l.correctOps()
 	return true
 }
 
-// copiesAttention reports whether each operator of attention is a kernel that does nothing else, and no more
-// and no less than the operator.
+// copiesAttention reports whether each kernel that does an operator of attention has the work and the shape of
+// that operator and does no other. A kernel with another context then follows from its operator alone.
 func (l *Lowering) copiesAttention() bool {
 	for i := range l.Kernels {
 		k := &l.Kernels[i]

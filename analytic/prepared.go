@@ -2,7 +2,8 @@ package analytic
 
 // A Prepared answers for many workloads of one case, each with the interval of Calibrated.
 // It remembers the prefill and the first decode step of the workload before, which workloads
-// that differ only in their generated length share. It serves one goroutine.
+// that differ only in their generated length share, and keeps decode steps, of which only attention is priced
+// anew where the context alone differs. It serves one goroutine.
 type Prepared struct {
 	*Predictor // predicts on the machine that was asked for
 	machines   *Machines

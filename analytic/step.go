@@ -69,7 +69,16 @@ func (p *Predictor) lower(l *Lowering, s *operator.Step, i int) {
 	l.correctOps()
 	l.costs = slices.Grow(l.costs[:0], len(l.Kernels))[:len(l.Kernels)]
 	for i := range l.Kernels {
-		p.machine.prices.Price(&l.costs[i], &l.Kernels[i].Kernel)
+		l.price(i, p.machine)
+	}
+}
+
+// price prices kernel i, after those before it.
+func (l *Lowering) price(i int, m *Machine) {
+	k, c := &l.Kernels[i], &l.costs[i]
+	m.prices.Price(c, &k.Kernel)
+	if k.variance = m.variance(k, c); k.variance != 0 {
+		k.variance *= float64(2*l.alike(i) + 1)
 	}
 }
 
@@ -81,9 +90,7 @@ func (p *Predictor) add(t *kernelSums, l *Lowering, see Visit) {
 	for i := range l.Kernels {
 		k, c := &l.Kernels[i], &l.costs[i]
 		t.piece += pieceOf(t.n, sum.takes(k, c, p.machine))
-		if v := p.machine.variance(k, c); v != 0 {
-			sum.variance += v * float64(2*l.alike(i)+1)
-		}
+		sum.variance += k.variance
 		t.constants |= c.Constants
 		t.n++
 	}

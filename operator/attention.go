@@ -2,7 +2,6 @@ package operator
 
 import (
 	"math"
-	"slices"
 
 	"llmprof/models"
 	"llmprof/roofline"
@@ -38,7 +37,10 @@ func (s *Step) Reattend(ops []Op, l *models.Layer) {
 		if b.Attention == nil {
 			continue
 		}
-		begin := slices.IndexFunc(ops, func(o Op) bool { return o.Block == b && o.Type.Attends() })
+		begin := 0
+		for ops[begin].Block != b || !ops[begin].Type.Attends() {
+			begin++
+		}
 		after := s.attention(ops[:begin], b)
 		for k := begin; k < len(after); k++ {
 			ops[k].Block, ops[k].Layer, ops[k].Count = b, l.Name, float64(l.Count)

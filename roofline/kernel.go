@@ -141,8 +141,10 @@ func (f *Floor) AddWork(p *Peaks, w *Work, format unit.Format, ranks, count floa
 	f.Matrix += w.FLOPs.Over(p.matrix(format)).Times(count)
 	f.Vector += w.Vector.Over(p.Vector).Times(count)
 	f.Memory += w.Compulsory().Over(p.Memory).Times(count)
-	f.Link += w.Wire.Over(p.LinkAmong(ranks)).Times(count)
-	f.Node += w.NodeWire.Over(p.NIC).Times(count)
+	if w.Wire != 0 || w.NodeWire != 0 { // the division of nothing takes time too
+		f.Link += w.Wire.Over(p.LinkAmong(ranks)).Times(count)
+		f.Node += w.NodeWire.Over(p.NIC).Times(count)
+	}
 }
 
 // Time is the floor where all resources work at once.

@@ -187,7 +187,7 @@ func (t *text) value(dst []byte, c *column, r *Row) []byte {
 	case c.number != nil:
 		if v := c.number(r); v != 0 {
 			if v != c.value {
-				c.value, c.written = v, strconv.AppendFloat(c.written[:0], v, 'g', -1, 64)
+				c.value, c.written = v, appendFloat(c.written[:0], v)
 			}
 			return append(dst, c.written...)
 		}
@@ -201,6 +201,23 @@ func (t *text) value(dst []byte, c *column, r *Row) []byte {
 	}
 	if t.json {
 		return append(dst, "null"...)
+	}
+	return dst
+}
+
+// appendFloat is strconv.AppendFloat in format g with the fewest digits that v can be read from. Format e, whose
+// digits it moves where g has no exponent, is faster.
+func appendFloat(dst []byte, v float64) []byte {
+	if v < 1e-4 || v >= 1 {
+		return strconv.AppendFloat(dst, v, 'g', -1, 64)
+	}
+	const exponent = len("e-0n")
+	var scratch [32]byte
+	e := strconv.AppendFloat(scratch[:0], v, 'e', -1, 64)
+	digits, zeros := e[:len(e)-exponent], int(e[len(e)-1]-'1')
+	dst = append(append(dst, "0.000"[:2+zeros]...), digits[0])
+	if len(digits) > 1 {
+		dst = append(dst, digits[2:]...)
 	}
 	return dst
 }
