@@ -292,17 +292,21 @@ func (h *heldBoard) sustained(g *GPU, burst float64) float64 {
 	return burst / max(slowed, 1)
 }
 
+// heldHopper is the board of Hopper that stands for a GPU: its own, or an H200.
+func heldHopper(g *GPU) *heldBoard {
+	if g.Key == "h100-sxm-80gb" {
+		return &heldH100
+	}
+	return &heldH200
+}
+
 // generation adjusts the constants of Hopper to another generation of NVIDIA's
 // discrete GPUs.
 func generation(g *GPU, c Calibration) Calibration {
 	k := &c.Constants
 	switch g.Generation {
 	case "hopper":
-		board := &heldH200
-		if g.Key == "h100-sxm-80gb" {
-			board = &heldH100
-		}
-		k[roofline.GEMMSustained] = board.sustained(g, k[roofline.GEMMCompute])
+		k[roofline.GEMMSustained] = heldHopper(g).sustained(g, k[roofline.GEMMCompute])
 		switch {
 		case g.Key == "h200-sxm-141gb": // timed here: 90 % of the products and attentions of prefills are within that
 			c.PrefillError = 0.15
