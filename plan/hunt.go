@@ -27,6 +27,7 @@ const together = 4
 // run searches the cards. Of those that cannot be shown it finds out whether anything qualifies, and it searches them
 // to the end where a row of theirs may be better than a row of the Pareto set that is shown.
 func (h *hunt) run(ctx context.Context) {
+	var left []*search
 	all := h.every()
 	h.each(all, func(s *search) {
 		s.begin(ctx)
@@ -40,27 +41,23 @@ func (h *hunt) run(ctx context.Context) {
 	if h.q.Top == 0 {
 		return
 	}
-	left := h.open(all)
+	for _, s := range all {
+		if len(s.open) > 0 {
+			left = append(left, s)
+		}
+	}
 	slices.SortStableFunc(left, func(a, b *search) int { return a.atBest().compare(b.atBest()) })
 	h.search(ctx, left, func() func(*search) bool {
 		limit := h.limit()
-		return func(s *search) bool {
-			if s.limit = infinite; s.q.place(s.card) == limit.place {
-				s.limit = limit.score
-			}
-			return s.atBest().compare(limit) <= 0
-		}
+		return func(s *search) bool { s.limit = limit.score; return s.atBest().compare(limit) <= 0 }
 	})
-	left = h.open(left) // some were searched up to the limit
-	h.search(ctx, left, func() func(*search) bool {
+	left = slices.DeleteFunc(left, func(s *search) bool { s.limit = math.Inf(1); return len(s.open) == 0 }) // some were searched up to the limit
+	left = h.search(ctx, left, func() func(*search) bool {
 		marked := h.marked()
-		return func(s *search) bool {
-			s.limit, s.marked = math.Inf(1), marked
-			return slices.ContainsFunc(s.open, func(c config) bool { return s.rivals(&c) })
-		}
+		return func(s *search) bool { return s.rivals(marked) }
 	})
-	h.each(h.open(left), func(s *search) {
-		if s.marked, s.limit = nil, infinite; len(s.rows) > 0 {
+	h.each(left, func(s *search) {
+		if len(s.rows) > 0 {
 			return
 		}
 		s.loaded(ctx, true)
@@ -69,19 +66,16 @@ func (h *hunt) run(ctx context.Context) {
 	})
 }
 
-// open are those of some cards that have deployments left.
-func (h *hunt) open(some []*search) []*search {
-	return slices.DeleteFunc(slices.Clone(some), func(s *search) bool { return len(s.open) == 0 })
-}
-
-// search searches the cards that are wanted, a few at a time.
-func (h *hunt) search(ctx context.Context, cards []*search, wanted func() func(*search) bool) {
+// search searches the cards that are wanted, a few at a time, and returns the others.
+func (h *hunt) search(ctx context.Context, cards []*search, wanted func() func(*search) bool) (others []*search) {
 	for len(cards) > 0 {
 		var some []*search
 		n, want := 0, wanted()
 		for ; n < len(cards) && len(some) < together; n++ {
 			if s := cards[n]; want(s) {
 				some = append(some, s)
+			} else {
+				others = append(others, s)
 			}
 		}
 		h.each(some, func(s *search) {
@@ -91,6 +85,7 @@ func (h *hunt) search(ctx context.Context, cards []*search, wanted func() func(*
 		})
 		cards = cards[n:]
 	}
+	return others
 }
 
 func (h *hunt) every() (all []*search) {
@@ -236,13 +231,15 @@ func (s *search) leastScore() float64 {
 // are other ones.
 const margin = 1.25
 
-// rivals reports whether a row of the deployment may be no worse than one of the marked rows in price, TTFT and TPOT.
-func (s *search) rivals(c *config) bool {
+// rivals reports whether a row of the card may be no worse than one of the rows in price, TTFT and TPOT.
+func (s *search) rivals(rows []Row) bool {
 	if s.card.Price == 0 {
 		return false
 	}
-	price := unit.Dollars(float64(s.card.Price) * float64(c.least*c.GPUs))
-	ttft := c.single.TTFT.Expected.Times(c.slower / margin)
-	tpot := c.single.TPOT.Expected.Times(c.slower / margin / s.gain())
-	return slices.ContainsFunc(s.marked, func(r Row) bool { return price <= r.PerHour && ttft <= r.TTFT && tpot <= r.TPOT })
+	return slices.ContainsFunc(s.open, func(c config) bool {
+		price := unit.Dollars(float64(s.card.Price) * float64(c.least*c.GPUs))
+		ttft := c.single.TTFT.Expected.Times(c.slower / margin)
+		tpot := c.single.TPOT.Expected.Times(c.slower / margin / s.gain())
+		return slices.ContainsFunc(rows, func(r Row) bool { return price <= r.PerHour && ttft <= r.TTFT && tpot <= r.TPOT })
+	})
 }

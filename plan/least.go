@@ -3,7 +3,6 @@ package plan
 import (
 	"math"
 	"slices"
-	"sort"
 
 	"llmprof/analytic"
 	"llmprof/operator"
@@ -14,19 +13,16 @@ import (
 // than its share of steps with as many sequences as the memory has room for. Of clients that wait for their answers there are no more
 // in a step than there are.
 func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why string) {
-	w := &wave{p: units.Predictor, q: s.q, budgets: s.budgets(units.Predictor)}
+	if s.q.rate() == 0 && s.q.cheapest() {
+		return ""
+	}
+	w := wave{p: units.Predictor, q: s.q, budgets: s.budgets(units.Predictor)}
 	took, energy := w.least(s, c, fits)
 	took, energy = took.Times(1/s.gain()), energy.Times(1/s.gain())
-	if most := s.mostUnits(c, infinite); s.q.rate() == 0 && s.q.Targets.TPOT > 0 { // with fewer units each one decodes for longer
-		c.least += sort.Search(most, func(i int) bool { return s.leastTPOT(w, c, i+1) <= s.q.Targets.TPOT })
-		if c.least > most {
-			return s.tooMany(c, c.least)
-		}
-	}
 	busy := took
 	c.rate = float64(c.DP) / float64(took) / c.slower
 	if s.q.rate() > 0 {
-		if c.least = min(w.units(s, c, math.Inf(1)), w.apart(s, c)); c.least*c.GPUs > s.q.MaxGPUs || s.dear(c, c.least) {
+		if c.least = max(int(math.Ceil(s.q.rate()/c.rate)), 1); c.least*c.GPUs > s.q.MaxGPUs || s.dear(c, c.least) {
 			return s.tooMany(c, c.least)
 		}
 		busy = 0
@@ -36,65 +32,7 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why str
 	if s.q.By == Latency {
 		c.latency = w.longest(s, c)
 	}
-	w.p, c.wave = nil, w // the predictors of all deployments take more memory than there is use for
 	return ""
-}
-
-// units bounds how many units answer the rate. While a sequence decodes at the target of TPOT no more requests come to a replica than the
-// target times its rate, nor may more be in a step than its limit: the more units, the fewer sequences share a step, and the longer each request takes of it. Whatever number
-// the bound of fewer units leaves out is left out.
-func (w *wave) units(s *search, c *config, limit float64) (n int) {
-	for more := 1; more > n && n*c.GPUs <= s.q.MaxGPUs; {
-		n = more
-		most := limit
-		if target := float64(s.q.Targets.TPOT); target > 0 {
-			most = min(most, max(s.q.rate()*s.q.steps()*target/float64(n*c.DP), 1))
-		}
-		took := w.among(most)
-		more = max(int(math.Ceil(s.q.rate()*c.slower/s.gain()*float64(took)/float64(c.DP))), 1)
-	}
-	return n
-}
-
-// apart bounds how many units answer the rate of which some only prefill: the others decode more sequences at once than if all did.
-func (w *wave) apart(s *search, c *config) int {
-	if s.q.Together {
-		return math.MaxInt
-	}
-	decode := *w
-	decode.prompt = analytic.StepCost{}
-	prefill := math.Ceil(s.q.rate() * c.slower / s.gain() * float64(w.prompt.Time) / float64(c.DP))
-	return decode.units(s, c, math.Inf(1)) + max(int(prefill), 1)
-}
-
-// among bounds the time of a replica that a request takes whose steps have so many sequences at most. Between batches that graphs are
-// captured of no step takes less than the smaller one's.
-func (w *wave) among(most float64) unit.Seconds {
-	last, steps := w.decodes[len(w.decodes)-1].batch, w.q.steps()
-	took := unit.Seconds(math.Inf(1))
-	if most < last {
-		last = captured(most)
-		took = w.decode(last).Time.Times(steps / most)
-	}
-	for i := range w.decodes {
-		if d := &w.decodes[i]; d.batch <= last {
-			took = min(took, d.Time.Times(steps/d.batch))
-		}
-	}
-	return took + w.prompt.Time
-}
-
-// captured is the largest batch up to one that engines capture a graph of.
-func captured(batch float64) float64 {
-	switch {
-	case batch < 4:
-		return max(math.Floor(batch), 1)
-	case batch < 8:
-		return 4
-	case batch < 256:
-		return math.Floor(batch/8) * 8
-	}
-	return math.Floor(batch/16) * 16
 }
 
 // dear reports whether so many units are over the budget.
@@ -108,7 +46,6 @@ type wave struct {
 	q       *Request
 	budgets []int             // most tokens of a step that servers of the search have
 	prompt  analytic.StepCost // what a prompt adds to steps at the least
-	decodes []decoding        // of batches that are tried, the smallest first
 }
 
 // least bounds the time of a replica that a request takes, and the energy beyond that of GPUs that wait.
@@ -128,7 +65,7 @@ func (w *wave) least(s *search, c *config, fits int) (took unit.Seconds, energy 
 			break
 		}
 	}
-	w.decodes, w.prompt = all, w.adds(all[0], all[len(all)-1])
+	w.prompt = w.adds(all[0], all[len(all)-1])
 	n := s.q.steps()
 	for i := range all {
 		took = min(took, all[i].Time.Times(n/all[i].batch)+w.prompt.Time)
@@ -218,90 +155,44 @@ func (w *wave) waiting() unit.Watts {
 // longest bounds the time of a request where there are as many units as are allowed: clients that wait are as many as the requests that
 // are answered in it (Little's law). At a rate a sequence decodes beside as many as come while it does.
 func (w *wave) longest(s *search, c *config) unit.Seconds {
-	units := max(s.mostUnits(c, infinite), 1)
-	if s.q.rate() == 0 {
-		return w.shared(s, float64(units*c.DP))
+	n := s.q.steps()
+	replicas := float64(max(s.mostUnits(c, infinite, infinite), 1) * c.DP)
+	if clients := s.q.Load.Concurrency; clients > 0 {
+		each := max(float64(clients)/replicas, 1)
+		step := w.fewer(each)
+		time := step.Time.Times(n) + w.prompt.Time.Times(each)
+		if !s.q.fixed() { // whose steady state is not simulated, and may be below what its steps take
+			time = time.Times(1 / margin)
+		}
+		return time
 	}
-	return w.alone(s, c, float64(units*c.DP), 0)
-}
-
-// shared bounds the time of a request of clients that wait for their answers.
-func (w *wave) shared(s *search, replicas float64) unit.Seconds {
-	each := max(float64(s.q.Load.Concurrency)/replicas, 1)
-	step := w.fewer(each)
-	time := step.Time.Times(s.q.steps()) + w.prompt.Time.Times(each)
-	if !s.q.fixed() { // whose steady state is not simulated, and may be below what its steps take
-		time = time.Times(1 / margin)
-	}
-	return time
-}
-
-// alone bounds the time of a request at a rate: it decodes beside as many as come while it does, and each of the prompts that come
-// lengthens its steps by so much.
-func (w *wave) alone(s *search, c *config, replicas float64, prompt unit.Seconds) unit.Seconds {
-	n, rate := s.q.steps(), s.q.rate()*c.slower/replicas
-	left := 1 - rate*float64(prompt)
-	if s.gain() > 1 || n == 0 || left <= 0 {
+	if s.gain() > 1 || n == 0 {
 		return 0
 	}
 	batch, time := 1.0, unit.Seconds(0)
 	for range 4 {
 		step := w.fewer(batch)
-		time = step.Time.Times(n / left)
-		batch = max(rate*float64(time), 1)
+		time = step.Time.Times(n)
+		batch = max(s.q.rate()*c.slower/replicas*float64(time), 1)
 	}
 	return c.single.TTFT.Expected + time
 }
 
-// leastE2E bounds the time of a request of so many units that prefill and decode, at the end of the interval that is asked for.
-func (s *search) leastE2E(c *config, units int) unit.Seconds {
-	alone := c.single.TTFT.Expected + (c.single.E2E.Expected - c.single.TTFT.Expected).Times(1/s.gain())
-	w := c.bounds()
-	replicas, time := float64(units*c.DP), unit.Seconds(0)
-	if s.q.rate() > 0 {
-		time = w.alone(s, c, replicas, w.prompt.Time)
-	} else {
-		time = w.shared(s, replicas)
-	}
-	return max(alone, time).Times(c.slower)
-}
-
-// leastTPOT bounds the time per token of clients that wait for their answers, at the end of the interval that is asked for: what is left of
-// the time of a request, which shared bounds, after its time to the first token at the most.
-func (s *search) leastTPOT(w *wave, c *config, units int) unit.Seconds {
+// leastTPOT bounds the time per token of clients that wait for their answers, at the end of the interval that is asked for: of the time of a
+// request, which longest bounds, the prompts of all clients of a replica may take a part, in full steps and in the two at either end.
+func (s *search) leastTPOT(c *config, units int) unit.Seconds {
 	n := s.q.steps()
 	if s.q.Load.Concurrency == 0 || n == 0 || !s.q.fixed() {
 		return 0
 	}
-	all := max(float64(s.q.Load.Concurrency)/float64(units*c.DP), 1)
-	step := w.fewer(min(all, float64(c.Batch)))
-	before := w.ahead(min(all, float64(c.Batch))) + c.single.TTFT.Expected.Times(2)
-	least := step.Time - min(before, c.single.TTFT.Expected.Times(min(all, float64(c.Batch)))).Times(1/n)
-	if math.Ceil(all) <= float64(c.Batch) {
-		// In a round of all clients of a replica each prompt waits for another one, or that for it: one for half of them on average. Those of
-		// one step wait for each other. The steps decode too.
-		most := math.Ceil(all)
-		late := w.ahead((most+w.together())/2) + c.single.TTFT.Expected.Times(2) + w.decode(most).Time.Times(2+w.stepsOf((most+w.together())/2))
-		least = max(least, (w.shared(s, float64(units*c.DP)) - late).Times(1/n))
-	}
-	return least.Times(c.slower)
-}
-
-// together is how many prompts a step has room for, 1 where it has none for a whole one.
-func (w *wave) together() float64 {
-	return max(math.Floor(float64(w.p.Budget())/w.q.Prompt.MeanLength()), 1)
-}
-
-// stepsOf is how many steps some prompts take beside as many sequences as there may be.
-func (w *wave) stepsOf(prompts float64) float64 {
-	room := max(float64(w.p.Budget())-float64(w.q.Load.Concurrency), float64(w.p.Budget())/64, 1)
-	return math.Ceil(prompts*w.q.Prompt.MeanLength()/room) + prompts/w.together()
-}
-
-// ahead is the time of some prompts in full steps.
-func (w *wave) ahead(prompts float64) unit.Seconds {
-	full := w.p.StepCost([]operator.Group{{Batch: w.together(), New: w.q.Prompt.MeanLength(), Logits: 1}}, 0)
-	return full.Time.Times(prompts / w.together())
+	each := min(max(float64(s.q.Load.Concurrency)/float64(units*c.DP), 1), float64(c.Batch))
+	w := wave{p: c.server.Predictor, q: s.q}
+	step := w.fewer(each)
+	tokens := s.q.Prompt.MeanLength()
+	together := max(math.Floor(float64(w.p.Budget())/tokens), 1)
+	prompts := w.p.StepCost([]operator.Group{{Batch: together, New: tokens, Logits: 1}}, 0)
+	before := prompts.Time.Times(each/together) + c.single.TTFT.Expected.Times(2)
+	return (step.Time - min(before, c.single.TTFT.Expected.Times(each)).Times(1/n)).Times(c.slower)
 }
 
 // budgets are the most tokens of a step that servers of the search have: the scheduler's, and the least and the largest that is tried.

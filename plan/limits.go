@@ -1,71 +1,35 @@
 package plan
 
-import (
-	"llmprof/analytic/engine"
-	"llmprof/serving"
-)
+import "llmprof/analytic/engine"
 
-// limited are the deployments with other limits of sequences than the scheduler's. A replica answers no more tokens a second of fewer
-// sequences at once, and a token takes no less energy. With a lower limit requests thus wait for longer than they decode for less: of all
-// figures it betters the time per token alone. It is tried where nothing else is missed by as many replicas as are too few. A higher
-// limit changes what a replica does while the limit is reached, and nothing else.
-func (s *search) limited(c *config, least float64) (rows []Row) {
-	if s.mostUnits(c, least) < c.least {
-		return nil
+// limited are the deployments with other limits of sequences than the scheduler's. Fewer sequences make steps shorter, and are tried
+// where the time per token is all that is missed. More are tried where the memory has room for them, and the scheduler's limit
+// is near or the deployment does not qualify. Found is the deployment with the scheduler's limit and the fewest
+// replicas with which it qualifies; where it does not, with the most that are allowed.
+func (s *search) limited(c *config, found Row, ok bool, best, least float64) (rows []Row) {
+	short := found // with the most replicas that are too few
+	if units := found.GPUs / c.GPUs; ok {
+		if short = (Row{}); units > c.least && s.q.By != Latency {
+			short, _ = s.steady(c, units-1)
+		}
+		if s.fewestGPUs() {
+			best = min(best, float64(found.GPUs-c.GPUs)) // at the same price the simpler deployment goes first
+		}
 	}
-	short := s.short(c, least)
-	fewer, more := s.q.onlyDecodesLate(&short), s.roomy(c)
-	if c.ok && !s.fewestGPUs() {
-		more = more && s.reached(c, &c.found)
-	} else {
-		more = more && s.reached(c, &short)
-	}
+	fewer := s.q.Targets.TPOT > 0 && s.q.decodesLate(&short)
+	more := s.roomy(c) && (!ok || 2*found.Running > float64(c.Batch*found.DP))
 	for _, n := range s.q.Limits {
 		if n == c.Batch || n < c.Batch && !fewer || n > c.Batch && !more {
 			continue
 		}
-		if r, good := s.serve(s.limiting(c, n, least), least); good {
-			rows, least = append(rows, r), min(least, s.figure(&r))
+		other := s.limiting(c, n)
+		if r, good := s.serve(other, best, least); good {
+			rows = append(rows, r)
+			least = min(least, s.figure(&r))
+			best = min(best, float64(r.GPUs))
 		}
 	}
 	return rows
-}
-
-// short is the deployment with the scheduler's limit and the most units that are too few, or more than are allowed; an empty row where none are.
-func (s *search) short(c *config, least float64) Row {
-	units, most := c.found.GPUs/c.GPUs, s.mostUnits(c, least)
-	if !c.ok && units <= most {
-		return c.found
-	}
-	if c.ok {
-		units--
-	}
-	if units = min(units, most); units < c.least || s.q.By == Latency {
-		return Row{}
-	}
-	r, _ := s.steady(c, units)
-	return r
-}
-
-// onlyDecodesLate reports whether a row has a steady state that misses the time per token, and nothing else.
-func (q *Request) onlyDecodesLate(r *Row) bool {
-	t := &q.Targets
-	return r.TTFT > 0 && t.TPOT > 0 && r.TPOT > t.TPOT && !(t.TTFT > 0 && r.TTFT > t.TTFT) && !(t.E2E > 0 && r.E2E > t.E2E)
-}
-
-// reached reports whether replicas have as many sequences as their limit at times: those that come at random are seldom more than
-// twice their mean and a few. Where the row has no steady state, it says whether the limit is why.
-func (s *search) reached(c *config, r *Row) bool {
-	switch {
-	case s.q.rate() == 0:
-		return s.q.Load.Concurrency > c.Batch*max(r.DP, 1)
-	case r.Running > 0:
-		return 2*r.Running+8*float64(r.DP) > float64(c.Batch*r.DP)
-	case s.q.prepare(c) != nil:
-		return false // nor has it with a higher limit
-	}
-	idle, err := c.steadies.Rate(1e-6, serving.Layout{Replicas: 1})
-	return err == nil && idle.Capacity.Running >= c.Batch && idle.Capacity.Bound != "prefill" && idle.Capacity.Bound != "API server"
 }
 
 // roomy reports whether the memory has room for more sequences than the scheduler runs.
@@ -78,14 +42,11 @@ func (s *search) roomy(c *config) bool {
 }
 
 // limiting is the deployment with another limit of sequences.
-func (s *search) limiting(c *config, n int, least float64) *config {
+func (s *search) limiting(c *config, n int) *config {
 	other := *c
 	other.Limit, other.Batch, other.server.Scheduler.MaxSeqs = n, n, n
-	other.steadies, other.waves = nil, [2]map[int]*serving.Steady{}
-	if s.q.rate() > 0 {
-		other.least = max(c.least, c.bounds().units(s, c, float64(n)))
-	}
-	if s.q.rate() > 0 && other.least <= s.mostUnits(c, least) && s.q.prepare(c) == nil {
+	other.steadies, other.waves = nil, nil
+	if s.q.Load.Concurrency == 0 && s.q.prepare(c) == nil {
 		other.steadies, _ = c.steadies.WithLimit(n)
 	}
 	return &other

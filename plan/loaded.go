@@ -20,18 +20,14 @@ type config struct {
 	Row
 	server   serving.Server // of one unit, once it is ready
 	steadies *serving.Steadies
-	waves    [2]map[int]*serving.Steady // of a closed loop, by the replicas: simulated, and rough
-	rough    bool                       // clients that do not divide evenly over replicas have dissolved their waves, which takes no simulation
-	slower   float64                    // by how much longer than expected everything takes at the end that is asked for
-	single   Spans                      // of a request alone
-	least    int                        // units that the load takes at least
-	rate     float64                    // requests a second that a unit answers at most
-	work     float64                    // joules that a token takes at least beyond what GPUs draw that wait
-	idle     float64                    // joules that waiting GPUs of a unit take for each token; 0 where clients wait for answers
-	latency  unit.Seconds               // that a request takes at least under the load, as expected
-	wave     *wave                      // that bounds it
-	found    Row                        // with the fewest units that qualify; where none do, with the most
-	ok       bool                       // whether some do
+	waves    map[int]*serving.Steady // of a closed loop, by the replicas
+	slower   float64                 // by how much longer than expected everything takes at the end that is asked for
+	single   Spans                   // of a request alone
+	least    int                     // units that the load takes at least
+	rate     float64                 // requests a second that a unit answers at most
+	work     float64                 // joules that a token takes at least beyond what GPUs draw that wait
+	idle     float64                 // joules that waiting GPUs of a unit take for each token; 0 where clients wait for answers
+	latency  unit.Seconds            // that a request takes at least under the load, as expected
 }
 
 // bound is what the search ranks by at its least: GPUs, seconds of a request, or joules of a
@@ -87,167 +83,83 @@ func (s *search) candidates(ctx context.Context) {
 		}
 	}
 	s.open = slices.Clip(s.open)
-	slices.SortStableFunc(s.open, func(a, b config) int {
-		return cmp.Or(cmp.Compare(s.bound(&a), s.bound(&b)), cmp.Compare(a.single.E2E.Expected.Times(a.slower), b.single.E2E.Expected.Times(b.slower)))
-	})
+	slices.SortStableFunc(s.open, func(a, b config) int { return cmp.Compare(s.bound(&a), s.bound(&b)) })
 }
 
 // loaded works out the steady states of the deployments, until those left cannot be better than the
-// best one found: first those with the settings that servers start with, then those with others, which have to be better. With first it
-// ends at the first that qualifies. Those that cannot be shown stay open.
+// best one found. With first it ends at the first that qualifies. Those beyond the limit stay open.
 func (s *search) loaded(ctx context.Context, first bool) {
-	plain := s.plain
-	if first {
-		plain = s.any
-	}
-	done, left := s.each(ctx, s.open, first, s.least(), plain)
-	if least := s.least(); !first || len(s.rows) == 0 {
-		if s.fewestGPUs() {
-			least = min(least, s.fewestPlain()-1) // at the same price the simpler deployment goes first
-		}
-		s.each(ctx, done, first, least, s.others)
-	}
-	least := s.least()
-	s.open = slices.DeleteFunc(left, func(c config) bool { return first || s.bound(&c) > least })
-}
-
-// slower reports whether a deployment ranks behind a row with as many GPUs that takes less for a request, whatever its other
-// settings. It may still take a mark from a row.
-func (s *search) slower(c *config, least float64) bool {
-	if s.q.Top == 0 || !s.fewestGPUs() || s.bound(c) < least {
-		return false
-	}
-	for i := range s.rows {
-		if r := &s.rows[i]; float64(r.GPUs) == least && r.extras() == 0 && s.leastE2E(c, c.least) > r.E2E {
-			return true
-		}
-	}
-	return false
-}
-
-// least is the least that a row found so far ranks by.
-func (s *search) least() float64 {
-	least := infinite
+	left := 0
+	defer func() { s.open = s.open[len(s.open)-left:] }()
+	least := math.Inf(1)                    // that a row ranks by
+	best, plain := math.Inf(1), math.Inf(1) // GPUs of the best row, and of the best without extras
 	for i := range s.rows {
 		least = min(least, s.figure(&s.rows[i]))
 	}
-	return least
-}
-
-// fewestPlain is the fewest GPUs of a row with the settings that servers start with.
-func (s *search) fewestPlain() float64 {
-	fewest := infinite
-	for i := range s.rows {
-		if r := &s.rows[i]; r.extras() == 0 {
-			fewest = min(fewest, float64(r.GPUs))
+	keep := func(r *Row) {
+		best, least = min(best, float64(r.GPUs)), min(least, s.figure(r))
+		s.rows = append(s.rows, *r)
+	}
+	for i := range s.open {
+		c := &s.open[i]
+		if ctx.Err() != nil || s.bound(c) > least || first && len(s.rows) > 0 {
+			return
 		}
-	}
-	return fewest
-}
-
-// each evaluates deployments in their order until no further one can rank by less than the least, and returns those that were evaluated, and
-// those that were left for they cannot be shown.
-func (s *search) each(ctx context.Context, open []config, first bool, least float64, evaluate func(c *config, least float64) []Row) (done, left []config) {
-	limit := infinite
-	if !first {
-		limit = s.beyond()
-	}
-	for i := range open {
-		c := &open[i]
-		switch {
-		case ctx.Err() != nil || s.bound(c) > least || first && len(s.rows) > 0:
-			return done, left
-		case s.bound(c) > limit:
-			return done, append(left, open[i:]...)
-		case s.marked != nil && !s.rivals(c):
-			left = append(left, *c)
-			continue
-		case s.ready(c) != nil:
+		if !s.fewestGPUs() && s.bound(c) > s.limit && !first {
+			left = len(s.open) - i
+			return
+		}
+		if err := s.ready(c); err != nil {
 			continue // it was ready when it was screened
 		}
-		if s.marked == nil && !first && s.slower(c, least) {
-			left = append(left, c.free())
-			continue
+		if first && s.sure(c) {
+			s.rows = append(s.rows, c.Row)
+			return
 		}
-		before := s.miss
-		rows := evaluate(c, min(least, limit))
-		for _, r := range rows {
-			s.rows, least = append(s.rows, r), min(least, s.figure(&r))
+		r, ok := s.serve(c, best, least)
+		if ok {
+			plain = min(plain, float64(r.GPUs))
+			keep(&r)
 		}
-		done = append(done, c.free())
-		if s.fewestGPUs() && len(rows) == 0 && limit < least { // it may qualify with more units
-			s.miss = before
-			c.least = max(c.least, int(limit)/c.GPUs+1)
-			left = append(left, *c)
+		if first && len(s.rows) > 0 {
+			return
 		}
+		for _, r := range s.limited(c, r, ok, best, least) {
+			keep(&r)
+		}
+		for _, r := range s.extras(c, best, plain, least) {
+			keep(&r)
+		}
+		c.steadies, c.waves, c.server = nil, nil, serving.Server{} // frees the times of its steps
 	}
-	return done, left
-}
-
-// bounds are those of the deployment that is at hand.
-func (c *config) bounds() *wave {
-	w := *c.wave
-	w.p = c.server.Predictor
-	return &w
-}
-
-// free frees the times of a deployment's steps, and returns what is left.
-func (c *config) free() config {
-	c.steadies, c.waves, c.server = nil, [2]map[int]*serving.Steady{}, serving.Server{}
-	return *c
-}
-
-// beyond is the figure of rows beyond which none can be shown.
-func (s *search) beyond() float64 {
-	switch {
-	case !s.fewestGPUs():
-		return s.limit
-	case s.q.cheapest() && s.limit < infinite:
-		return math.Floor(s.limit / float64(s.card.Price) * (1 + 1e-12))
-	}
-	return infinite
-}
-
-// plain is a deployment with the settings that a server starts with.
-func (s *search) plain(c *config, least float64) []Row {
-	if c.found, c.ok = s.serve(c, least); c.ok {
-		return []Row{c.found}
-	}
-	return nil
-}
-
-// any is plain where it is enough to know that the deployment qualifies.
-func (s *search) any(c *config, least float64) []Row {
-	if s.sure(c) {
-		return []Row{c.Row}
-	}
-	return s.plain(c, least)
-}
-
-// others are a deployment with other settings than a server starts with.
-func (s *search) others(c *config, least float64) []Row {
-	rows := s.limited(c, least)
-	for i := range rows {
-		least = min(least, s.figure(&rows[i]))
-	}
-	return append(rows, s.extras(c, least)...)
 }
 
 // sure reports whether a deployment qualifies whatever its times are: clients that wait for their answers need no more
 // than a server that runs, unless there are targets.
 func (s *search) sure(c *config) bool {
-	return s.q.Load.Concurrency > 0 && s.q.Targets == Targets{} && s.mostUnits(c, infinite) >= c.least &&
+	return s.q.Load.Concurrency > 0 && s.q.Targets == Targets{} && s.mostUnits(c, infinite, infinite) >= c.least &&
 		c.server.Serves(s.q.Prompt, s.q.Gen) == nil
 }
 
-// extras are the deployments with speculation, other steps, or replicas that only prefill. Where the price counts they have to save a GPU over one without.
-func (s *search) extras(c *config, least float64) (rows []Row) {
+// extras are the deployments with other settings than a server starts with: speculation, other
+// steps, replicas that only prefill. Where the price counts they have to save a GPU over one without.
+func (s *search) extras(c *config, best, plain, least float64) (rows []Row) {
 	if s.q.rate() == 0 {
 		return nil
 	}
+	most := best
+	if s.fewestGPUs() {
+		if most = min(best, plain-1); float64(c.least*c.GPUs) > most {
+			return nil
+		}
+	}
 	keep := func(r Row, ok bool) {
 		if ok {
-			rows, least = append(rows, r), min(least, s.figure(&r))
+			rows = append(rows, r)
+			least = min(least, s.figure(&r))
+			if s.fewestGPUs() {
+				most = min(most, float64(r.GPUs))
+			}
 		}
 	}
 	for _, drafts := range append([]int{0}, s.q.Drafts...) {
@@ -261,11 +173,11 @@ func (s *search) extras(c *config, least float64) (rows []Row) {
 				continue
 			}
 			if other := s.stepping(base, budget); !s.hopeless(other) {
-				keep(s.serve(other, least))
+				keep(s.serve(other, most, least))
 			}
 		}
 		if !s.q.Together && fitsSteps(&c.server.Scheduler, 0, drafts) && !s.hopeless(base) {
-			keep(s.apart(base, least))
+			keep(s.apart(base, most, least))
 		}
 	}
 	return rows
@@ -458,8 +370,8 @@ func (q *Request) rate() float64 {
 
 // serve finds the fewest units with which the deployment qualifies, unless they are more
 // GPUs than the best one has. More units of the same never make anything slower.
-func (s *search) serve(c *config, least float64) (r Row, ok bool) {
-	most := s.mostUnits(c, least)
+func (s *search) serve(c *config, best, least float64) (r Row, ok bool) {
+	most := s.mostUnits(c, best, least)
 	if most < c.least {
 		return r, false
 	}
@@ -491,9 +403,8 @@ func (s *search) serve(c *config, least float64) (r Row, ok bool) {
 	return r, false
 }
 
-// answering finds the fewest units with which clients that wait for their answers are served: by rough states, the last of which is
-// worked out in full, and those of more units until one holds. Numbers with which no replica has fewer clients than with less of them are left
-// out, since most are simulated.
+// answering finds the fewest units with which clients that wait for their answers are served. Numbers with which no replica has
+// fewer clients than with less of them are left out, since each one is simulated.
 func (s *search) answering(c *config, first, last int, least float64) (r Row, ok bool) {
 	var units []int
 	share := 0
@@ -506,26 +417,27 @@ func (s *search) answering(c *config, first, last int, least float64) (r Row, ok
 	if s.q.By == Latency {
 		units = []int{last}
 	}
-	c.rough = true
-	defer func() { c.rough = false }()
-	if s.fewestGPUs() && s.q.Targets != (Targets{}) {
+	if target := s.q.Targets.TPOT; target > 0 {
+		few := sort.Search(len(units)-1, func(i int) bool { return s.leastTPOT(c, units[i]) <= target })
+		units = units[few:]
+	}
+	if s.fewestGPUs() {
 		if r, ok = s.steady(c, units[len(units)-1]); !ok { // as most deployments, with any number
 			return r, false
 		}
 	}
-	r, ok = s.steady(c, units[0])
-	enough := 0
+	if r, ok = s.steady(c, units[0]); s.q.By == Energy && float64(r.JToken) > least {
+		return r, false // and more units take more energy
+	}
 	if more := units[1:]; !ok {
-		enough = 1 + sort.Search(len(more), func(i int) bool {
-			_, good := s.steady(c, more[i])
+		enough := sort.Search(len(more), func(i int) bool {
+			found, good := s.steady(c, more[i])
+			if good || !ok {
+				r, ok = found, good
+			}
 			return good
 		})
-	}
-	c.rough = false
-	for ok = false; enough < len(units) && !ok; enough++ {
-		if r, ok = s.steady(c, units[enough]); s.q.By == Energy && float64(r.JToken) > least {
-			return r, false // and more units take more energy
-		}
+		ok = enough < len(more)
 	}
 	if ok {
 		s.expect(c, &r)
@@ -550,7 +462,7 @@ func (s *search) fewest(c *config, enough Row, low, high int) Row {
 func (s *search) steady(c *config, units int) (r Row, ok bool) {
 	r = c.Row
 	s.sized(&r, units)
-	if least, target := s.leastTPOT(c.bounds(), c, units), s.q.Targets.TPOT; target > 0 && least > target {
+	if least, target := s.leastTPOT(c, units), s.q.Targets.TPOT; target > 0 && least > target {
 		r.TTFT, r.TPOT = c.single.TTFT.Expected.Times(c.slower), least // at least
 		s.missed(Miss{fmt.Sprintf("nearest is %s, with a TPOT of at least %s for %v", &r, beyond(least, target), target), float64(least / target), &r})
 		return r, false

@@ -94,7 +94,7 @@ func everyNumber(t *testing.T, q *Request) (best *Row) {
 					d := c
 					if limit > 0 {
 						d.Limit, d.Batch, d.server.Scheduler.MaxSeqs = limit, limit, limit
-						d.steadies, d.waves = nil, [2]map[int]*serving.Steady{}
+						d.steadies, d.waves = nil, nil
 					}
 					for units := 1; units*d.GPUs <= q.MaxGPUs; units++ {
 						if r, ok := s.steady(&d, units); ok && (best == nil || q.compare(&r, best) < 0) {
@@ -258,9 +258,6 @@ func TestBounds(t *testing.T) {
 		if i%3 == 2 {
 			q.Prompt, q.Gen = lengths(random, q.Prompt.Mean), lengths(random, q.Gen.Mean)
 		}
-		if i%5 == 4 {
-			q.Targets.TPOT = unit.Seconds(0.008 + 0.03*random.Float64())
-		}
 		for j := range q.Cards {
 			s := search{q: &q, card: &q.Cards[j], miss: noMiss()}
 			for _, split := range []Split{{1, 1, 1}, {2, 1, 1}, {4, 1, 1}} {
@@ -273,10 +270,7 @@ func TestBounds(t *testing.T) {
 						if !ok {
 							continue
 						}
-						if least := s.leastE2E(&c, units); units < c.least || least > r.E2E.Times(1+1e-9) {
-							t.Errorf("%v + %v tokens, %+v: %v has an E2E of %v, at least %v, and at least %d units", &q.Prompt, &q.Gen, q.Load, &r, r.E2E, least, c.least)
-						}
-						if least := s.leastTPOT(c.bounds(), &c, units); least > r.TPOT {
+						if least := s.leastTPOT(&c, units); least > r.TPOT {
 							t.Errorf("%v + %v tokens, %+v: %v has a TPOT of %v, and at least %v", &q.Prompt, &q.Gen, q.Load, &r, r.TPOT, least)
 						}
 						if q.By == Energy && c.energy(units) > s.figure(&r)*(1+1e-9) {

@@ -97,7 +97,6 @@ type search struct {
 	searched int
 	open     []config // under a load, deployments that may qualify, the best first
 	limit    float64  // figure of rows beyond which none can be shown
-	marked   []Row    // where not nil, rows of which another one may take the mark: nothing else is searched
 	beaten   bool     // a row qualifies, but none can be shown
 }
 

@@ -64,24 +64,21 @@ func (q *Request) state(c *config, r *Row, x float64) (*serving.Steady, error) {
 	return SlowRate(c.steadies, q.rate(), r.layout(), x)
 }
 
-// closed is the steady state of clients that wait for their answers, which is worked out once.
-func (q *Request) closed(c *config, replicas int) (st *serving.Steady, err error) {
-	server := c.server
-	server.Replicas = replicas
-	work, known := server.SteadyConcurrency, &c.waves[0]
-	if c.rough && !server.Waves(q.Load.Concurrency, q.Gen) {
-		work, known = server.Dissolved, &c.waves[1]
-	}
-	if st = (*known)[replicas]; st != nil {
+// closed is the steady state of clients that wait for their answers, which is simulated once.
+func (q *Request) closed(c *config, replicas int) (*serving.Steady, error) {
+	if st := c.waves[replicas]; st != nil {
 		return st, nil
 	}
-	if st, err = work(q.Load.Concurrency, q.Prompt, q.Gen); err != nil {
+	server := c.server
+	server.Replicas = replicas
+	st, err := server.SteadyConcurrency(q.Load.Concurrency, q.Prompt, q.Gen)
+	if err != nil {
 		return nil, err
 	}
-	if *known == nil {
-		*known = map[int]*serving.Steady{}
+	if c.waves == nil {
+		c.waves = map[int]*serving.Steady{}
 	}
-	(*known)[replicas] = st
+	c.waves[replicas] = st
 	return st, nil
 }
 
@@ -112,8 +109,8 @@ func (s *search) hopeless(c *config) bool {
 var prefillUnits = []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32}
 
 // apart finds the fewest units of which some only prefill and the others decode.
-func (s *search) apart(c *config, least float64) (found Row, ok bool) {
-	most := s.mostUnits(c, least)
+func (s *search) apart(c *config, best, least float64) (found Row, ok bool) {
+	most := s.mostUnits(c, best, least)
 	for _, prefill := range prefillUnits {
 		if prefill >= most || s.fewestGPUs() && ok && (prefill+1)*c.GPUs > found.GPUs {
 			break
@@ -177,14 +174,14 @@ func (s *search) decoders(c *config, prefill, first, last int) (r Row, ok bool) 
 	return r, false
 }
 
-// mostUnits is how many units are allowed of which none need rank by more than the least.
-func (s *search) mostUnits(c *config, least float64) int {
+// mostUnits is how many units are allowed where the best has so many GPUs, and the least figure is another one's.
+func (s *search) mostUnits(c *config, best, least float64) int {
 	most := s.q.MaxGPUs / c.GPUs
 	if s.q.Budget > 0 && s.card.Price > 0 {
 		most = min(most, int(float64(s.q.Budget)/(float64(s.card.Price)*float64(c.GPUs))))
 	}
-	if s.fewestGPUs() && least < float64(1<<30) {
-		most = min(most, int(max(least, 0))/c.GPUs)
+	if s.fewestGPUs() && best < float64(1<<30) {
+		most = min(most, int(best)/c.GPUs)
 	}
 	if s.q.By == Energy && c.idle > 0 && c.energy(most) > least {
 		most = int((least - c.work) / c.idle) // fewer, since so many take more than the least

@@ -60,17 +60,6 @@ func (s *Server) SteadyRate(rate float64, prompt, gen Lengths) (*Steady, error) 
 // SteadyConcurrency is the steady state of a closed loop of clients that have one request
 // each at a time.
 func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, error) {
-	return s.concurrency(clients, prompt, gen, gen.Kind == "fixed" && gen.Mean > 1)
-}
-
-// Dissolved is SteadyConcurrency where answers of one length have dissolved their waves. Of clients that do not divide evenly over replicas its
-// TPOT and E2E are nearly those of a long simulation, while its TTFT is up to half too short.
-func (s *Server) Dissolved(clients int, prompt, gen Lengths) (*Steady, error) {
-	return s.concurrency(clients, prompt, gen, false)
-}
-
-// concurrency is the steady state of clients, which is simulated where they run in waves.
-func (s *Server) concurrency(clients int, prompt, gen Lengths, waves bool) (*Steady, error) {
 	if s.Prefillers > 0 {
 		return nil, fmt.Errorf("%d replicas that prefill: the steady state of clients that wait has no closed form; simulate it", s.Prefillers)
 	}
@@ -84,7 +73,7 @@ func (s *Server) concurrency(clients int, prompt, gen Lengths, waves bool) (*Ste
 	c := f.capacity()
 	each := float64(clients) / float64(s.Replicas)
 	var st *Steady
-	if waves {
+	if gen.Kind == "fixed" && gen.Mean > 1 { // answers of one length run in waves
 		if st, err = s.waves(clients, prompt, gen); err != nil {
 			return nil, err
 		}

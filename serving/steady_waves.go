@@ -34,13 +34,6 @@ type loop struct {
 	sum     totals
 }
 
-// Waves reports whether so many clients run in waves that return to the same replicas: answers have one length, and clients divide evenly over
-// the replicas that share nothing. Other waves dissolve slowly, as requests go round replicas.
-func (s *Server) Waves(clients int, gen Lengths) bool {
-	peers := s.Predictor.Par.ExpertReplicas()
-	return gen.Kind == "fixed" && gen.Mean > 1 && s.Replicas%peers == 0 && clients%(s.Replicas/peers) == 0
-}
-
 // waves is the mean of the replicas in a closed loop whose answers have one length. Requests go round replicas that share
 // nothing: a part of them with the same part of the clients does the same.
 func (s *Server) waves(clients int, prompt, gen Lengths) (*Steady, error) {
