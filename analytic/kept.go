@@ -1,25 +1,12 @@
 package analytic
 
-import (
-	"slices"
+import "llmprof/operator"
 
-	"llmprof/operator"
-)
-
-// A keptSteps keeps the parts of decode steps with their kernels. A step that differs from a kept one
-// in the context alone lists and prices anew only its attention. It serves one goroutine.
-type keptSteps struct {
-	steps []*keptStep // the last to be used is the first
-}
-
-// maxKept is the most steps that are kept: one for the batch, and one for each switch of an engine.
-const maxKept = 8
-
-// A keptStep is the parts of a decode step.
+// A keptStep is the last decode step with its parts and their kernels. A step that differs from it in the context
+// alone lists and prices anew only its attention. It serves one goroutine.
 type keptStep struct {
-	p     *Predictor
 	step  operator.Step
-	parts []keptPart // empty before the first walk
+	parts []keptPart // nil before the first walk
 }
 
 // A keptPart is a part of a step.
@@ -29,49 +16,37 @@ type keptPart struct {
 	sums    kernelSums // sums of a part outside the layers, which does not depend on the context
 }
 
-// alike is the kept step that differs from s in the context alone, or else one without parts; nil if
-// such steps are not kept.
-func (m *keptSteps) alike(s *operator.Step, p *Predictor) *keptStep {
-	if m == nil || !s.Decode() || len(s.Groups) > 0 || s.Drafted {
-		return nil
-	}
-	at := slices.IndexFunc(m.steps, func(k *keptStep) bool {
-		return k.step.Batch == s.Batch && k.step.Logits == s.Logits && k.step.Together == s.Together && (k.step.Cache == s.Cache || !p.fixedCache)
-	})
-	switch {
-	case at >= 0:
-	case len(m.steps) < maxKept:
-		at = len(m.steps)
-		m.steps = append(m.steps, &keptStep{p: p, parts: make([]keptPart, 0, p.parts())})
-	default:
-		at = maxKept - 1
-		m.steps[at].parts = m.steps[at].parts[:0]
-	}
-	k := m.steps[at]
-	copy(m.steps[1:at+1], m.steps[:at])
-	m.steps[0] = k
-	k.step = *s
-	return k
+// keeps reports whether steps such as s are kept.
+func (k *keptStep) keeps(s *operator.Step) bool {
+	return k != nil && s.Decode() && len(s.Groups) == 0 && !s.Drafted
 }
 
-// walk adds what the kernels of a step cost to sums, in the order of Predictor.walk, so that the sums are
-// equal to the last digit.
-func (k *keptStep) walk(sums *kernelSums, s *operator.Step, see Visit) {
-	begun := len(k.parts) > 0
-	k.parts = k.parts[:cap(k.parts)]
+// alike reports whether s differs from the kept step in the context alone.
+func (k *keptStep) alike(s *operator.Step, p *Predictor) bool {
+	return k.parts != nil && k.step.Batch == s.Batch && k.step.Logits == s.Logits && k.step.Together == s.Together && (k.step.Cache == s.Cache || !p.fixedCache)
+}
+
+// walk adds what the kernels of a step cost to sums, and keeps the step. It adds in the order of Predictor.walk, so that
+// the sums are equal to the last digit.
+func (k *keptStep) walk(p *Predictor, sums *kernelSums, s *operator.Step, see Visit) {
+	alike := k.alike(s, p)
+	if k.parts == nil {
+		k.parts = make([]keptPart, p.parts())
+	}
+	k.step = *s
 	for i := range k.parts {
 		l := &k.parts[i]
-		if !begun || !l.follow(s, k.p.machine) {
-			k.p.lower(&l.Lowering, s, i)
+		if !alike || !l.follow(s, p.machine) {
+			p.lower(&l.Lowering, s, i)
 			l.follows = l.copiesAttention()
 		}
 		if l.Part == operator.PartLayers {
-			k.p.add(sums, &l.Lowering, see)
+			p.add(sums, &l.Lowering, see)
 			continue
 		}
-		if !begun {
+		if !alike {
 			l.sums = kernelSums{n: sums.n}
-			k.p.add(&l.sums, &l.Lowering, nil)
+			p.add(&l.sums, &l.Lowering, nil)
 		}
 		sums.part(&l.sums, &l.Lowering, see)
 	}
@@ -108,8 +83,8 @@ func (l *keptPart) follow(s *operator.Step, m *Machine) bool {
 	return true
 }
 
-// copiesAttention reports whether each kernel that does an operator of attention has the work and the shape of
-// that operator and does no other. A kernel with another context then follows from its operator alone.
+// copiesAttention reports whether each kernel that does an operator of attention does no other operator, and has
+// its work and its shape. A kernel with another context then follows from its operator alone.
 func (l *Lowering) copiesAttention() bool {
 	for i := range l.Kernels {
 		k := &l.Kernels[i]

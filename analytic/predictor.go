@@ -17,7 +17,7 @@ type Predictor struct {
 	layers     int
 	footprint  footprint.Footprint
 	fixedCache bool         // kernels depend on Step.Cache
-	kept       *keptSteps   // decode steps whose kernels are kept; nil where none are
+	kept       *keptStep    // the last decode step with its kernels; nil where none is kept
 	known      *pricedSteps // nil where no step is remembered
 	changed    roofline.Set // constants in which the machine differs from the machine of known.base
 }

@@ -26,8 +26,8 @@ var lowerings = sync.Pool{New: func() any { return new(Lowering) }}
 // the other, lets the engine lower them to kernels, and adds what these cost to k. Every
 // estimate and every report is such a walk.
 func (p *Predictor) walk(k *kernelSums, s *operator.Step, see Visit) {
-	if kept := p.kept.alike(s, p); kept != nil {
-		kept.walk(k, s, see)
+	if p.kept.keeps(s) {
+		p.kept.walk(p, k, s, see)
 		return
 	}
 	l := lowerings.Get().(*Lowering)
@@ -38,8 +38,8 @@ func (p *Predictor) walk(k *kernelSums, s *operator.Step, see Visit) {
 	lowerings.Put(l)
 }
 
-// parts is the number of parts of a step: what is before the layers, each kind of layers, the hops
-// of a pipeline, and what is after the layers.
+// parts is the number of parts of a step. One part precedes the layers, each kind of layers is one,
+// the hops of a pipeline are one, and one follows the layers.
 func (p *Predictor) parts() int {
 	n := len(p.Model.Layers) + 2
 	if p.Par.PP > 1 {
