@@ -14,14 +14,14 @@ import (
 )
 
 // Over servers of any kind the steady state is within 5 % of the simulation, beside what its own means are uncertain by: twice their
-// standard error. Where that is more than 5 %, the simulation is too short to say: a server goes back and forth between few sequences
-// and more than its largest CUDA graph takes.
+// standard error. The simulation of one server is too short to say: it goes back and forth between few sequences and more than its largest
+// CUDA graph takes.
 func TestSteadyOfManyServers(t *testing.T) {
 	if testkit.Brief() {
 		t.Skip("60 simulations: LLMPROF_TEST_LONG=1 runs them")
 	}
 	random := rand.New(rand.NewPCG(31, 77))
-	off := map[string][]float64{}
+	off, unsure := map[string][]float64{}, map[int]bool{} // servers whose means are uncertain by more than 5 %
 	for i := range 60 {
 		s, what := anyServer(t, random)
 		prompt, gen := drawLengths(random, 50, 4000), drawLengths(random, 20, 600)
@@ -55,11 +55,18 @@ func TestSteadyOfManyServers(t *testing.T) {
 			off[x.name] = append(off[x.name], e)
 			if slack := 2 * uncertainty(x.times); e > 0.05 {
 				t.Logf("%s, %.2f of the capacity, %v + %v tokens: %s %.1f %% off, of which %.1f are uncertain", what, share, &prompt, &gen, x.name, 100*e, 100*slack)
-				if e > 0.05+slack && slack < 0.05 {
+				switch {
+				case e <= 0.05+slack:
+				case slack > 0.05:
+					unsure[i] = true
+				default:
 					t.Fail()
 				}
 			}
 		}
+	}
+	if len(unsure) > 1 {
+		t.Errorf("%d servers are off by more than a simulation that is uncertain by over 5 %%", len(unsure))
 	}
 	for name, all := range off {
 		slices.Sort(all)

@@ -3,6 +3,7 @@ package served_test
 import (
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -122,19 +123,29 @@ func TestScoreByUse(t *testing.T) {
 	if len(within) != 40 || len(beyond) != 9 {
 		t.Fatalf("%d loads within the capacity and %d beyond", len(within), len(beyond))
 	}
-	for name, most := range map[string]float64{"ttft_p50": 0.12, "ttft_p99": 0.2, "tpot_p50": 0.055, "e2e_p50": 0.06, "requests_s": 0.04} {
+	// The prompts of the mixture on the H100 wait for a host that launches faster than that of vLLM's constants.
+	waits := func(s *served.Scored) bool { return s.Run.Model == "qwen3-30b-a3b" && s.Run.GPU == "h100" }
+	others := slices.DeleteFunc(slices.Clone(within), waits)
+	for name, most := range map[string]float64{"ttft_p50": 0.12, "ttft_p99": 0.2, "tpot_p50": 0.05, "e2e_p50": 0.06, "requests_s": 0.04} {
+		if got := served.Median(others, name); got > most {
+			t.Errorf("%s without the mixture on the H100: median error %.1f %%, want at most %.1f %%", name, 100*got, 100*most)
+		}
+		if name == "tpot_p50" {
+			most = 0.055
+		}
 		if got := served.Median(within, name); got > most {
-			t.Errorf("%s: median error %.1f %%, want at most %.0f %%", name, 100*got, 100*most)
+			t.Errorf("%s: median error %.1f %%, want at most %.1f %%", name, 100*got, 100*most)
 		}
 	}
 	if got := served.Median(beyond, "ttft_p50"); got > 0.15 {
 		t.Errorf("beyond the capacity, TTFT: median error %.1f %%, want at most 15 %%", 100*got)
 	}
 	for _, s := range beyond {
-		if s.Run.Model == "qwen3-30b-a3b" { // its prompts wait for a host that launches faster than the one of vLLM's constants
-			continue
+		most := 0.04
+		if waits(s) {
+			most = 0.1
 		}
-		if off := s.Figure("requests_s").Error(); max(off, -off) > 0.04 {
+		if off := s.Figure("requests_s").Error(); max(off, -off) > most {
 			t.Errorf("%s: throughput is %.1f %% off", s.Run.Name, 100*off)
 		}
 	}
