@@ -270,8 +270,8 @@ type heldBoard struct {
 
 // heldH200 settled at 670 TFLOP/s, 0.677 of the peak, on a product of 8192 × 8192 ×
 // 8192 in bf16 at 695 of 700 W, where short ones reached 788
-// (testdata/h200_operators.json). heldH100 settled at 0.72 of the peak on three products
-// of 8192 rows at 699 to 710 W (calibrations/h100-sxm-80gb.native.toml). heldL40S is said by its operators' times to do no
+// (testdata/h200_operators.json). heldH100 ran three products of 8192 rows at 0.72 of the
+// peak and 699 to 710 W (calibrations/h100-sxm-80gb.native.toml). heldL40S is said by its operators' times to do no
 // better than 226 of 362 TFLOP/s at 350 W, and an A40 no better than 112 of 150 at 300 W;
 // what they do in bursts is not known.
 var (

@@ -51,8 +51,8 @@ var gemm = Law{
 	Power: PowerMemory,
 }
 
-// splitInputs is the inputs that a library's GEMM in 16 bits adds up in one chain at most. Where operator tables
-// of H100, H200, B200 and B300 fit it, it is 3500 to 7400 (calibration.md).
+// splitInputs is the inputs that a library's GEMM in 16 bits adds up in one chain at most. The operator tables of
+// H100, H200, B200 and B300 fit 3500 to 7400 inputs (docs/calibration.md).
 const splitInputs = 6144
 
 // chained is the inputs that a tile of a GEMM adds up one after the other.

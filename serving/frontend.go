@@ -8,10 +8,10 @@ import "llmprof/unit"
 // its client. While many clients get tokens a pass is long, and a new request, which needs several
 // passes, reaches the engine late: those that end together then begin together again.
 type frontend struct {
-	intake  unit.Seconds // of a request, over all its stages
-	token   unit.Seconds // of a token: half to take it from a step's output, half to send it
-	closing unit.Seconds // of the end of a request's stream
-	way     unit.Seconds // of a token to its client besides
+	intake  unit.Seconds // time of a request over all its stages
+	token   unit.Seconds // time of a token: half takes it from a step's output, half sends it
+	closing unit.Seconds // time to end the stream of a request
+	way     unit.Seconds // time of a token to its client besides
 
 	passing  bool         // a pass runs
 	end      unit.Seconds // of that pass

@@ -13,10 +13,10 @@ const alignment = 128
 // everyExpert is so many tokens that they are sent to every expert.
 const everyExpert = 1e9
 
-// align lets the experts in FP8 by blocks of an engine that runs them by DeepGEMM in its contiguous layout compute
-// its rows. The host does not wait to know how many pairs each expert has, so there are as many rows as there can be:
-// those of all pairs, and alignment − 1 more for each expert. A tile beyond the last pair is not multiplied, but its
-// operands are loaded (get_global_idx of DeepGEMM's scheduler), and activation and quantization run over all rows.
+// align pads the experts in FP8 by blocks of an engine that runs them by DeepGEMM in its contiguous layout. The host
+// does not wait to know how many pairs each expert has. The layout has as many rows as can be needed: one for each
+// pair, and alignment − 1 more for each expert. DeepGEMM does not multiply a tile beyond the last pair, but loads its
+// operands (get_global_idx of its scheduler). Activation and quantization run over all rows.
 func (e *graphed) align(l *analytic.Lowering) {
 	if !e.contiguous || l.GPU.Vendor != nvidia || int(capability(l.GPU)) != 9 || l.Step.Par.TP == mostContiguous {
 		return

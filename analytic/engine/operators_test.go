@@ -11,8 +11,8 @@ import (
 	"llmprof/unit"
 )
 
-// TestExpertsOfTables holds constants of experts to rows of the operator tables of the same engine, GPU and format. In each
-// of these cells another format or another GPU stood in, which was 1.4 to 4 times as slow or as fast.
+// TestExpertsOfTables holds constants of experts to rows of the operator tables of the same engine, GPU and format. The
+// constants of another format or GPU, which each of them had before, were 1.4 to 4 times as slow or as fast.
 func TestExpertsOfTables(t *testing.T) {
 	for _, x := range []struct {
 		engine, gpu          string

@@ -29,7 +29,7 @@ type pageServer struct {
 	a     *app
 	order *serveOrder
 	files map[string][]byte
-	tags  map[string]string // of files, by which a browser knows those that it has
+	tags  map[string]string // the entity tag of each file, so that a browser fetches no file again that it has
 	host  string
 	token string // of what does more than read
 	mux   *http.ServeMux

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"llmprof/unit"
 	"math"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"llmprof/input"
 	"llmprof/serving"
 	"llmprof/serving/replay"
+	"llmprof/unit"
 )
 
 // A failuresFlag reads the share of requests that may fail.
