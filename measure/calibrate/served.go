@@ -437,7 +437,24 @@ func (s *Served) file(g *hardware.GPU, v *evaluator, f *fit, refused map[rooflin
 			delete(file.HeldOut, "gemm.sustained")
 		}
 	}
+	s.completeSchemes(file, &v.base.Constants)
 	return file, nil
+}
+
+// completeSchemes adds the constants of a number format of which others were fitted: a calibration file has all of a format or none.
+func (s *Served) completeSchemes(file *hardware.CalibrationFile, base *roofline.Constants) {
+	begun := map[string]bool{}
+	for key := range file.Values {
+		section, _, _ := strings.Cut(key, ".")
+		begun[section] = true
+	}
+	for _, k := range roofline.All() {
+		key := k.String()
+		section, _, _ := strings.Cut(key, ".")
+		if _, has := file.Values[key]; k.OfScheme() && begun[section] && !has {
+			file.Values[key] = hardware.Value{Value: base[k], From: "default of " + s.Engine.Profile().Engine()}
+		}
+	}
 }
 
 // valueText is a constant as a file has it.

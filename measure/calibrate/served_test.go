@@ -17,6 +17,7 @@ import (
 	"llmprof/hardware"
 	"llmprof/internal/testkit"
 	"llmprof/measure/stats"
+	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/serving"
 )
@@ -156,6 +157,22 @@ func TestServedConstantsAreRecovered(t *testing.T) {
 				t.Fatalf("%v: %s", err, text)
 			}
 		})
+	}
+}
+
+// The file of a server in another format than 16 bits has all constants of that format, the fitted ones and the others.
+func TestServedFileIsWhole(t *testing.T) {
+	for _, weights := range []string{"fp8", "fp8-block", "w4a16"} {
+		s := served(t, "qwen3-8b", "vllm", "h200", 8192)
+		scheme, err := models.ParseScheme(weights)
+		testkit.Must(t, err)
+		s.Scheme = scheme.For(casetest.GPU(t, "h200"))
+		servedBy(t, s, "h200", slowServer)
+		f, err := FitServed(s, casetest.GPU(t, "h200"))
+		testkit.Must(t, err)
+		if _, err := hardware.ParseCalibration("mine", f.Text()); err != nil {
+			t.Errorf("%s: %v", weights, err)
+		}
 	}
 }
 
