@@ -11,7 +11,7 @@ import (
 
 // A Loaded is what a server did under one load.
 type Loaded struct {
-	Load       string  // short, as "8" requests at a time or "2.5/s"
+	Load       string  // short, as "8" requests at a time or "2.5/s"; "" of a mark that needs no name
 	Throughput float64 // in the unit of the picture
 	TTFT, TPOT Spread
 	Failed     bool // of its requests more failed than may, or it was interrupted

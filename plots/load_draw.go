@@ -57,13 +57,18 @@ func whisker(c *draw.Canvas, from, to vg.Point, ink color.Color) {
 	c.StrokeLine2(Line(0.7, ink), to.X-half, to.Y, to.X+half, to.Y)
 }
 
-// label names the loads of a server, with a leader where the name is not beside its
-// mark.
+// label names the loads of a server, a load that was run again once, with a leader where the name
+// is not beside its mark.
 func (p *loadPanel) label(c *draw.Canvas, q *placer, i int, place func(x, y float64) vg.Point) {
 	ink, _, _ := Series(i)
 	style := Bold(CaptionSize, ink)
 	median, _ := p.lines(&p.curves[i], place)
+	named := ""
 	for j, l := range p.timed(&p.curves[i]) {
+		if l.Load == named {
+			continue
+		}
+		named = l.Load
 		at, w, h := median[j], style.Width(l.Load), ascent(style)-descent(style)
 		corner, ok := q.near(at, markerRadius, w, h)
 		if !ok {

@@ -199,7 +199,7 @@ const (
 func (s *Servers) Chart() (*plots.Figure, error) {
 	curves := map[string]*plots.LoadCurve{}
 	var order []string
-	add := func(name string, x *served.Scored, of func(*served.Figure) float64) {
+	add := func(name, load string, x *served.Scored, of func(*served.Figure) float64) {
 		c := curves[name]
 		if c == nil {
 			c = &plots.LoadCurve{Name: name}
@@ -208,7 +208,7 @@ func (s *Servers) Chart() (*plots.Figure, error) {
 		spread := func(f string) plots.Spread {
 			return plots.Spread{Median: of(x.Figure(f + "_p50")), P99: of(x.Figure(f + "_p99"))}
 		}
-		c.Loads = append(c.Loads, plots.Loaded{Load: x.Run.Load(), Throughput: of(x.Figure("requests_s")), TTFT: spread("ttft"), TPOT: spread("tpot")})
+		c.Loads = append(c.Loads, plots.Loaded{Load: load, Throughput: of(x.Figure("requests_s")), TTFT: spread("ttft"), TPOT: spread("tpot")})
 	}
 	first := s.All[0].Run
 	alike := slices.DeleteFunc(slices.Clone(s.All), func(x *served.Scored) bool {
@@ -224,8 +224,8 @@ func (s *Servers) Chart() (*plots.Figure, error) {
 		if x.Run.Rate > 0 {
 			name = "Poisson arrivals"
 		}
-		add(name+", measured", x, func(f *served.Figure) float64 { return f.Observed })
-		add(name+", simulated", x, func(f *served.Figure) float64 { return f.Predicted })
+		add(name+", measured", x.Run.Load(), x, func(f *served.Figure) float64 { return f.Observed })
+		add(name+", simulated", "", x, func(f *served.Figure) float64 { return f.Predicted })
 	}
 	var list []plots.LoadCurve
 	for _, name := range order {
