@@ -11,7 +11,7 @@ import (
 type StepCost struct {
 	Time   unit.Seconds // from the first kernel's start to the last kernel's end
 	Energy unit.Joules  // drawn by all GPUs of a replica
-	Before unit.Seconds // host time before the first launch; if no step runs yet, RequestTime includes it
+	Before unit.Seconds // host time from the last launch of the step before to the first of this one; if no step runs yet, RequestTime includes it
 	Launch unit.Seconds // host time from the first launch to the last
 	Waits  unit.Seconds // part of Time in which the GPU waits for the host's launches
 	Spared Spared
@@ -39,7 +39,7 @@ func (p *Predictor) StepCost(groups []operator.Group, together float64) StepCost
 	if p.Par.MicroBatches == 1 { // launches of several micro-batches are not modelled
 		c.Launch, c.Waits = t.host, max(t.host-t.kernels-t.raised, 0)
 		if !s.Decode() {
-			c.Before = p.async(&s)
+			c.Before = p.between(&s)
 			c.Launch += p.machine.seconds(roofline.StreamNode).Times(t.launches)
 		}
 	}

@@ -225,7 +225,17 @@ func (p *Predictor) async(s *operator.Step) unit.Seconds {
 	if p.machine.Engine.Profile().Blocking {
 		return 0
 	}
-	return p.machine.seconds(roofline.HostAsync) + p.machine.seconds(roofline.HostSequence).Times(s.Batch)
+	return p.machine.seconds(roofline.HostAsync) + p.between(s)
+}
+
+// between is the time of the host between two steps of which the second has prompts, with asynchronous scheduling: the host
+// schedules, and gives out the tokens of the first. Beside it such a step takes the host no longer than its launches do
+// (experiments/vllm/between.py).
+func (p *Predictor) between(s *operator.Step) unit.Seconds {
+	if p.machine.Engine.Profile().Blocking {
+		return 0
+	}
+	return p.machine.seconds(roofline.HostSequence).Times(s.Batch)
 }
 
 // waitsForHost adds time of the host that the GPU does not hide.

@@ -3,7 +3,6 @@ package served_test
 import (
 	"math"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -124,18 +123,9 @@ func TestScoreByUse(t *testing.T) {
 	if len(within) != 53 || len(beyond) != 9 {
 		t.Fatalf("%d loads within the capacity and %d beyond", len(within), len(beyond))
 	}
-	// The prompts of the mixture on the H100 wait for a host that launches faster than that of vLLM's constants.
-	waits := func(s *served.Scored) bool { return s.Run.Model == "qwen3-30b-a3b" && s.Run.GPU == "h100" }
-	others := slices.DeleteFunc(slices.Clone(within), waits)
 	for name, most := range map[string]float64{"ttft_p50": 0.12, "ttft_p99": 0.2, "tpot_p50": 0.05, "e2e_p50": 0.06, "requests_s": 0.04} {
-		if got := served.Median(others, name); got > most {
-			t.Errorf("%s without the mixture on the H100: median error %.1f %%, want at most %.1f %%", name, 100*got, 100*most)
-		}
-		if name == "ttft_p50" {
-			most = 0.135
-		}
 		if got := served.Median(within, name); got > most {
-			t.Errorf("%s: median error %.1f %%, want at most %.1f %%", name, 100*got, 100*most)
+			t.Errorf("%s: median error %.1f %%, want at most %.0f %%", name, 100*got, 100*most)
 		}
 	}
 	if got := served.Median(beyond, "ttft_p50"); got > 0.15 {
@@ -143,8 +133,8 @@ func TestScoreByUse(t *testing.T) {
 	}
 	for _, s := range beyond {
 		most := 0.04
-		if waits(s) {
-			most = 0.1
+		if s.Run.Model == "qwen3-30b-a3b" && s.Run.GPU == "h100" { // its host launches prompts in 0.7 of the time of vLLM's constants
+			most = 0.08
 		}
 		if off := s.Figure("requests_s").Error(); max(off, -off) > most {
 			t.Errorf("%s: throughput is %.1f %% off", s.Run.Name, 100*off)
