@@ -81,7 +81,7 @@ func cutsBlocks(m *models.Model, s *models.Scheme, tp int) string {
 				continue
 			}
 			if block := blockOf(s, &e.In[0]); block > 1 && e.Activation.Width%tp == 0 && e.Activation.Width/tp%block != 0 {
-				return fmt.Sprintf("cuts experts in FP8 between their blocks of %d alone: each of %d ranks would have %d of the %d of an expert", block, tp, e.Activation.Width/tp, e.Activation.Width)
+				return fmt.Sprintf("cuts experts in FP8 between their blocks of %d alone: each of %d ranks would have %d of the %d of an expert; expert parallelism leaves them whole", block, tp, e.Activation.Width/tp, e.Activation.Width)
 			}
 		}
 	}
