@@ -83,6 +83,9 @@ type Support struct {
 	Since      map[unit.Format]float64 // weights in a format need at least this compute capability of NVIDIA's GPUs
 	Acts       []unit.Format           // products run in these formats
 	KV         []unit.Format
+
+	Split       func(*Parallelism) string // why the engine cannot split experts so, "" if it can; nil where replicas share whole experts alone
+	WholeBlocks bool                      // experts in FP8 are cut between their blocks of scales alone
 }
 
 // A Kernel is a kernel of an engine and the operators that it does.

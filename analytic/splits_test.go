@@ -3,6 +3,7 @@ package analytic_test
 import (
 	"testing"
 
+	"llmprof/analytic/casetest"
 	"llmprof/routing"
 	"llmprof/unit"
 )
@@ -83,4 +84,27 @@ func TestExpertsWithinTensorParallelism(t *testing.T) {
 		}
 	}
 	near(t, "all-reduce", float64(line(t, whole.DecodeOps, "all_reduce").Wire), float64(line(t, cut.DecodeOps, "all_reduce").Wire), 1e-12)
+}
+
+// Replicas that cut the experts between them have all tokens of all replicas on every rank: each sends its tokens to
+// the others, and its parts of the sums back. The ranks together run what one replica with its own experts would run of
+// all tokens, and the model's FLOPs are the same. With whole experts they move as many bytes of weights together.
+func TestCutExperts(t *testing.T) {
+	c := testCase(t, "qwen3-30b-a3b", "h200", 6, 1)
+	c.Machine = casetest.Machine(t, "h200", "vllm")
+	c.Parallel.DP = 4
+	own := explain(t, c)
+	c.Parallel.MoETP = 4
+	cut := explain(t, c)
+	const rows = 6 * 2048 * 2 // of a replica's decode step, bytes
+	for _, name := range []string{"all_gather_tokens", "reduce_scatter_tokens"} {
+		near(t, name, float64(line(t, cut.DecodeOps, name).Wire), 48*rows*3, 1e-12)
+	}
+	near(t, "FLOPs of the model", float64(cut.Prefill.FLOPs), float64(own.Prefill.FLOPs), 1e-12)
+	for _, name := range []string{"experts_gate_up", "experts_down"} {
+		near(t, name+" of four ranks", float64(line(t, cut.PrefillOps, name).FLOPs), float64(line(t, own.PrefillOps, name).FLOPs), 1e-9)
+	}
+	c.Parallel.TP, c.Parallel.DP = 2, 2
+	within := explain(t, c)
+	near(t, "all-reduce of attention and of the mixture", float64(line(t, within.DecodeOps, "all_reduce").Wire), 2*48*2*rows/2, 1e-12)
 }

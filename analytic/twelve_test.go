@@ -228,6 +228,7 @@ func TestPoint11EveryKnobCounts(t *testing.T) {
 		"tp":              func(c *analytic.Case) { c.Parallel.TP = 4 },
 		"pp":              func(c *analytic.Case) { c.Parallel.PP = 2 },
 		"ep":              func(c *analytic.Case) { c.Parallel.EP = 2 },
+		"moe-tp":          func(c *analytic.Case) { c.Parallel.DP, c.Parallel.MoETP = 2, 4 },
 		"dp":              func(c *analytic.Case) { c.Parallel.DP = 2 },
 		"sp":              func(c *analytic.Case) { c.Parallel.SP = true },
 		"gpus per node":   func(c *analytic.Case) { c.Parallel.GPUsPerNode = 1 },

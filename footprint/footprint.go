@@ -154,6 +154,9 @@ func (r *Rank) blockWidth(b *models.Block) float64 {
 			in = 2
 		}
 		w += taken * ((in + 1) * float64(e.Activation.Width))
+		if r.Par.GathersTokens() { // the tokens of all replicas, and the experts' results for them
+			w += 2 * float64(r.Par.ExpertReplicas()) * float64(r.Model.Hidden)
+		}
 	}
 	return w
 }

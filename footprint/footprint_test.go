@@ -115,3 +115,23 @@ func TestMostSequences(t *testing.T) {
 		}
 	}
 }
+
+// Ranks that hold one set of experts hold it once, whether they have whole experts or parts of each: what is not of the
+// experts is held by every replica.
+func TestSharedExperts(t *testing.T) {
+	m := casetest.Model(t, "qwen3-30b-a3b")
+	weights := func(p parallel.Parallelism) float64 {
+		r := footprint.NewRank(m, p, casetest.Scheme(t, "w16a16", casetest.GPU(t, "h200")))
+		f := footprint.Of(&r, 0)
+		all, _ := f.Weights()
+		return float64(all)
+	}
+	const experts = 48 * 128 * 3 * 2048 * 768 * 2 // bytes of gate, up and down
+	own := weights(parallel.Parallelism{DP: 8})
+	near(t, "experts of a replica of its own", own, 2*float64(m.Params()), 1e-6)
+	for name, p := range map[string]parallel.Parallelism{"whole": {DP: 8, EP: 8}, "cut": {DP: 8, MoETP: 8}, "both": {DP: 8, EP: 2, MoETP: 4}} {
+		near(t, name, 8*weights(p), 8*(own-experts)+experts, 1e-12)
+	}
+	near(t, "cut over half of the replicas", 4*weights(parallel.Parallelism{DP: 8, MoETP: 4}), 4*(own-experts)+experts, 1e-12)
+	near(t, "within TP", weights(parallel.Parallelism{TP: 4, MoETP: 4}), weights(parallel.Parallelism{TP: 4}), 0)
+}

@@ -16,7 +16,7 @@ const ncclBytes = unit.Bytes(0.39e9)
 // Reserve is the memory that CUDA, NCCL, the system and the engine reserve on a GPU.
 func Reserve(p *parallel.Parallelism, system, engine unit.Bytes) unit.Bytes {
 	r := contextBytes + engine + system
-	if max(p.TP*p.PP, p.EP) > 1 {
+	if max(p.TP*p.PP, p.ExpertRanks()) > 1 {
 		r += ncclBytes
 	}
 	return r

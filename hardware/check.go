@@ -83,7 +83,7 @@ func checkPeaks(g *GPU) (field string, err error) {
 	if !g.Has(unit.FP32) {
 		return "peak.fp32", fmt.Errorf("GPU %s has no peak.fp32", g.Key)
 	}
-	if !g.Has(unit.FP16) && !g.Has(unit.BF16) {
+	if !g.Has(unit.FP16) && !g.Has(unit.BF16) && g.ComputeCapability != "6.1" { // whose fp16 is slower than its fp32, so that programs compute in that
 		return "peak.fp16", fmt.Errorf("GPU %s has neither peak.fp16 nor peak.bf16", g.Key)
 	}
 	// A narrower format is never slower. INT8 against FP8 is not held: Blackwell
@@ -123,6 +123,8 @@ func checkDense(g *GPU) (field string, err error) {
 // RDNA: the instruction set guides of AMD. Before Volta fp16 ran on the CUDA cores.
 func densePerClock(capability string) (flops int, ok bool) {
 	switch capability {
+	case "6.0", "6.1":
+		return 256, true
 	case "5.3", "6.2", "gfx1100", "gfx1101", "gfx1102", "gfx1151":
 		return 512, true
 	case "gfx1200", "gfx1201":

@@ -72,7 +72,7 @@ func TestMatchRefuses(t *testing.T) {
 		memory unit.Bytes
 		want   string
 	}{
-		{"NVIDIA GeForce RTX 4090 Laptop GPU", 16376 * mib, "not in the table"},
+		{"NVIDIA GeForce RTX 2070 Laptop GPU", 16376 * mib, "not in the table"},
 		{"NVIDIA GeForce RTX 4090 Ti", 24564 * mib, "not in the table"},
 		{"NVIDIA H100 80GB HBM3", 20 * 1024 * mib, "a slice of one"},
 		{"NVIDIA Jetson AGX Orin Developer Kit", 0, "its memory has to be known"},

@@ -82,6 +82,31 @@ func TestStoredBytesByHand(t *testing.T) {
 	}
 }
 
+// SGLang's FP8 conversions of DeepSeek-V4 name no family but their class: they have the parameters of the originals. Another class
+// of that type is refused.
+func TestConversionsOfDeepSeek(t *testing.T) {
+	params := map[string]int64{}
+	for _, c := range aiconfigurator(t) {
+		if strings.Contains(c.Name, "/DeepSeek-V4") {
+			m, err := models.Read(c.Name, []byte(c.Config))
+			testkit.Must(t, err)
+			params[c.Name] = m.Params()
+		}
+		if !strings.HasPrefix(c.Name, "sgl-project/") {
+			continue
+		}
+		other := strings.Replace(c.Config, "DeepseekV4ForCausalLM", "DeepseekV5ForCausalLM", 1)
+		if _, err := models.Read(c.Name, []byte(other)); err == nil || !strings.Contains(err.Error(), `model_type "deepseek_ref" is not known`) {
+			t.Errorf("%s of another class: %v", c.Name, err)
+		}
+	}
+	for _, size := range []string{"Flash", "Pro"} {
+		if a, b := params["sgl-project/DeepSeek-V4-"+size+"-FP8"], params["deepseek-ai/DeepSeek-V4-"+size]; a != b || a == 0 {
+			t.Errorf("%s: %d parameters converted, %d before", size, a, b)
+		}
+	}
+}
+
 // The test reads quantizations from tiny configs and checks what each is, or that it is refused.
 func TestQuantizationsRefused(t *testing.T) {
 	for config, want := range map[string]string{

@@ -62,9 +62,13 @@ func findDecoder(object map[string]any) (decoder, error) {
 	if !ok {
 		return d, fmt.Errorf("model_type is %s; want a text such as \"llama\"", kindOf(modelType))
 	}
-	d.modelType = text
-	if text == "bailing_hybrid" {
+	switch d.modelType = text; text {
+	case "bailing_hybrid":
 		d.modelType = lingHybrid(d.config)
+	case "deepseek_ref": // the fields of DeepSeek's inference code, for which SGLang's FP8 conversions name their class
+		if classes, _ := d.config["architectures"].([]any); slices.Contains(classes, any("DeepseekV4ForCausalLM")) {
+			d.modelType = "deepseek_v4"
+		}
 	}
 	return d, nil
 }

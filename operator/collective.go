@@ -47,6 +47,17 @@ func (s *Step) allToAll(dst []Op, name string, size unit.Bytes) []Op {
 	return dst
 }
 
+// amongReplicas appends the all-gather of size bytes of tokens of each of the replicas that share experts, or the
+// reduce-scatter of the experts' results to them. A rank exchanges with its peer of each other replica, and a ring sends
+// everything but its own part from every GPU.
+func (s *Step) amongReplicas(dst []Op, name string, size unit.Bytes) []Op {
+	n := float64(s.Par.ExpertReplicas())
+	near := min(n, max(float64(s.Par.GPUsPerNode/s.Par.TP), 1))
+	dst, o := add(dst, name, Exchange)
+	o.Shape.Ranks, o.Work.Wire, o.Work.NodeWire = near, size.Times(near-1), size.Times(n-near)
+	return dst
+}
+
 // AppendHops appends the sends of the residual stream from stage to stage of the pipeline.
 func (s *Step) AppendHops(dst []Op) []Op {
 	near, far := s.Par.Hops()

@@ -64,10 +64,17 @@ func (s *Step) router(dst []Op, e *models.Experts) []Op {
 // tokens are sent to; arithmetic runs TopK experts for every token. The busiest rank of EP counts, whose
 // load follows from chance or from a routing.Popularity. The ranks of one TP group all have the group's tokens, and
 // sum their results as in a dense feed-forward. Ranks of several groups exchange tokens: each token is sent to a rank
-// once, however many of its experts are there.
+// once, however many of its experts are there. Where experts are cut over the ranks of several groups, every rank needs
+// the tokens of all groups, and has a part of each sum.
 func (s *Step) routed(dst []Op, e *models.Experts) []Op {
-	if s.Par.ExpertReplicas() == 1 {
+	switch {
+	case s.Par.ExpertReplicas() == 1:
 		return s.experts(dst, e)
+	case s.Par.GathersTokens():
+		size := s.Bytes(s.Tokens() * float64(s.Model.Hidden))
+		dst = s.amongReplicas(dst, "all_gather_tokens", size)
+		dst = s.experts(dst, e)
+		return s.amongReplicas(dst, "reduce_scatter_tokens", size)
 	}
 	size := s.Bytes(s.Tokens() / float64(s.Par.TP) * float64(min(e.TopK, s.Par.EP)) * float64(s.Model.Hidden))
 	if r := s.routings.Of(e); r != nil {

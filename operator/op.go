@@ -63,10 +63,11 @@ const (
 	ExpertNonLinear
 	Head
 	Sampling
-	Reduce  // all-reduce
-	Gather  // all-gather
-	Shuffle // all-to-all
-	Send    // activations from stage to stage of the pipeline
+	Reduce   // all-reduce
+	Gather   // all-gather
+	Shuffle  // all-to-all
+	Exchange // all-gather of tokens among replicas that share experts, or reduce-scatter of the results
+	Send     // activations from stage to stage of the pipeline
 )
 
 // Kind is a coarse class of operators.
@@ -77,7 +78,7 @@ const (
 	GEMM       Kind = iota // product with weights
 	Attention              // attention or a chunked scan, between its projections
 	Element                // element-wise, norms, gathers, scans
-	Collective             // all-reduce, all-gather, all-to-all, send
+	Collective             // all-reduce, all-gather, reduce-scatter, all-to-all, send
 )
 
 // Kind is the coarse class of the type.
@@ -87,7 +88,7 @@ func (t Type) Kind() Kind {
 		return GEMM
 	case Attend, Index, ChunkedScan:
 		return Attention
-	case Reduce, Gather, Shuffle, Send:
+	case Reduce, Gather, Shuffle, Exchange, Send:
 		return Collective
 	}
 	return Element

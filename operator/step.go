@@ -117,7 +117,7 @@ func (s *Step) after(dst []Op, b *models.Block, joined bool) []Op {
 // sum appends the collective that sums a block's output over the ranks.
 func (s *Step) sum(dst []Op, b *models.Block) []Op {
 	hidden := s.Bytes(s.Tokens() * float64(s.Model.Hidden))
-	if e := b.Experts; e != nil && s.Par.ExpertReplicas() > 1 && e.Shared == nil && b.Attention == nil {
+	if e := b.Experts; e != nil && s.Par.ExpertReplicas() > 1 && !s.Par.GathersTokens() && e.Shared == nil && b.Attention == nil {
 		return s.allGather(dst, "all_gather", hidden) // the combined tokens go back to every rank
 	}
 	return s.allReduce(dst, "all_reduce", hidden)

@@ -13,9 +13,13 @@ import (
 type Parallelism struct {
 	TP int  // tensor parallelism: every matrix is cut (Megatron-LM, arXiv:1909.08053)
 	PP int  // pipeline parallelism: every stage has some of the layers
-	EP int  // expert parallelism: every rank of EP has some whole experts
+	EP int  // expert parallelism: every rank of EP has some of the experts
 	DP int  // replicas, each with its batch
 	SP bool // sequence parallelism: norms run on a part of the tokens (arXiv:2205.05198)
+
+	// MoETP is the tensor parallelism within one expert, where it is given: with EP it says how many ranks hold one set of
+	// experts, and several replicas share a set of more ranks than TP. At 0 it is what EP leaves of TP.
+	MoETP int
 
 	MicroBatches int // parts of the batch that follow each other through the pipeline
 	GPUsPerNode  int // 0 for all in one node
@@ -44,22 +48,21 @@ func (p Parallelism) Nodes() int {
 
 // ExpertTP is the tensor parallelism within one expert.
 func (p *Parallelism) ExpertTP() int {
-	if p.EP > 1 && p.EP < p.TP {
-		return p.TP / p.EP
+	if p.MoETP > 0 {
+		return p.MoETP
 	}
-	if p.EP > 1 {
-		return 1
-	}
-	return p.TP
+	return max(max(p.TP, 1)/max(p.EP, 1), 1)
 }
 
+// ExpertRanks is the number of ranks that hold one set of experts.
+func (p *Parallelism) ExpertRanks() int { return max(p.EP, 1) * p.ExpertTP() }
+
 // ExpertReplicas is the number of replicas that share one set of experts.
-func (p *Parallelism) ExpertReplicas() int {
-	if p.EP > p.TP {
-		return p.EP / p.TP
-	}
-	return 1
-}
+func (p *Parallelism) ExpertReplicas() int { return max(p.ExpertRanks()/max(p.TP, 1), 1) }
+
+// GathersTokens reports whether replicas that share experts need each other's tokens on every rank, since the experts are
+// cut: no rank has a whole expert to which tokens could be sent alone.
+func (p *Parallelism) GathersTokens() bool { return p.ExpertReplicas() > 1 && p.ExpertTP() > 1 }
 
 // StageShare is the share of the layers in the longest stage.
 func (p *Parallelism) StageShare(layers int) float64 {
@@ -73,7 +76,7 @@ func (p *Parallelism) Check() error {
 	for _, d := range [...]struct {
 		name string
 		n    int
-	}{{"tp", p.TP}, {"pp", p.PP}, {"ep", p.EP}, {"dp", p.DP}, {"micro-batches", p.MicroBatches}, {"gpus-per-node", p.GPUsPerNode}} {
+	}{{"tp", p.TP}, {"pp", p.PP}, {"ep", p.EP}, {"dp", p.DP}, {"moe-tp", p.MoETP}, {"micro-batches", p.MicroBatches}, {"gpus-per-node", p.GPUsPerNode}} {
 		if d.n < 0 || d.n > maxGPUs {
 			return fmt.Errorf("%s is %d: it must be from 1 to %d", d.name, d.n, maxGPUs)
 		}
@@ -93,11 +96,16 @@ func (p *Parallelism) Check() error {
 	return w.checkExperts()
 }
 
-// checkExperts checks the rule of expert groups: EP is a part of one TP group or several whole
-// ones.
+// checkExperts checks the rule of expert groups: the ranks that hold one set of experts are one TP group or several whole
+// ones, or EP is a part of one TP group.
 func (p *Parallelism) checkExperts() error {
+	ranks := p.ExpertRanks()
 	switch {
-	case p.EP == 1:
+	case p.MoETP > 0 && ranks%p.TP != 0:
+		return fmt.Errorf("moe-tp %d × ep %d is %d ranks for one set of experts: it has to be tp %d or a multiple of it, whole replicas that share the experts", p.MoETP, p.EP, ranks, p.TP)
+	case p.MoETP > 0 && p.TP*p.DP%ranks != 0:
+		return fmt.Errorf("moe-tp %d × ep %d is %d ranks, which does not divide tp × dp = %d: experts are spread over the ranks of tp and dp", p.MoETP, p.EP, ranks, p.TP*p.DP)
+	case p.EP == 1 || p.MoETP > 0:
 		return nil
 	case p.TP*p.DP%p.EP != 0:
 		return fmt.Errorf("ep %d does not divide tp × dp = %d: experts are spread over the ranks of tp and dp", p.EP, p.TP*p.DP)
@@ -119,17 +127,21 @@ func (p *Parallelism) CheckModel(m *models.Model) error {
 			}
 		}
 	}
-	if p.EP > 1 && !m.HasExperts() {
+	switch {
+	case m.HasExperts():
+	case p.EP > 1:
 		return fmt.Errorf("ep %d: %s has no experts", p.EP, m.Name)
+	case p.MoETP > 0:
+		return fmt.Errorf("moe-tp %d: %s has no experts", p.MoETP, m.Name)
 	}
 	return nil
 }
 
 func (p *Parallelism) checkBlock(m *models.Model, b *models.Block) error {
-	if err := p.checkLinears(m, b, b.In, p.TP); err != nil {
+	if err := checkLinears(m, b, b.In, "tp", p.TP); err != nil {
 		return err
 	}
-	if err := p.checkLinears(m, b, b.Out, p.TP); err != nil {
+	if err := checkLinears(m, b, b.Out, "tp", p.TP); err != nil {
 		return err
 	}
 	e := b.Experts
@@ -139,16 +151,21 @@ func (p *Parallelism) checkBlock(m *models.Model, b *models.Block) error {
 	if e.Count%p.EP != 0 {
 		return fmt.Errorf("ep %d does not divide the %d experts of %s", p.EP, e.Count, m.Name)
 	}
-	if err := p.checkLinears(m, b, e.In, p.ExpertTP()); err != nil {
+	degree := "tp"
+	if p.MoETP > 0 {
+		degree = "moe-tp"
+	}
+	if err := checkLinears(m, b, e.In, degree, p.ExpertTP()); err != nil {
 		return err
 	}
 	if e.Shared == nil {
 		return nil
 	}
-	return p.checkLinears(m, b, e.Shared.In, p.TP)
+	return checkLinears(m, b, e.Shared.In, "tp", p.TP)
 }
 
-func (p *Parallelism) checkLinears(m *models.Model, b *models.Block, ls []models.Linear, tp int) error {
+// checkLinears checks that a degree of parallelism, named as its flag, divides matrices.
+func checkLinears(m *models.Model, b *models.Block, ls []models.Linear, degree string, tp int) error {
 	if tp == 1 {
 		return nil
 	}
@@ -161,7 +178,7 @@ func (p *Parallelism) checkLinears(m *models.Model, b *models.Block, ls []models
 			case l.Split == models.Rows:
 				what, n = "inputs", l.In
 			}
-			return fmt.Errorf("tp %d does not divide the %d %s of %s in %s of %s", tp, n, what, l.Name, b.Name, m.Name)
+			return fmt.Errorf("%s %d does not divide the %d %s of %s in %s of %s", degree, tp, n, what, l.Name, b.Name, m.Name)
 		}
 	}
 	return nil

@@ -53,6 +53,11 @@ func TestExperts(t *testing.T) {
 		{parallel.Parallelism{TP: 8, EP: 4}, 2, 1},
 		{parallel.Parallelism{TP: 8, EP: 8}, 1, 1},
 		{parallel.Parallelism{TP: 2, DP: 4, EP: 8}, 1, 4},
+		{parallel.Parallelism{DP: 8}, 1, 1},
+		{parallel.Parallelism{DP: 8, MoETP: 8}, 8, 8},
+		{parallel.Parallelism{TP: 2, DP: 8, MoETP: 8}, 8, 4},
+		{parallel.Parallelism{TP: 2, DP: 4, EP: 2, MoETP: 4}, 4, 4},
+		{parallel.Parallelism{TP: 8, EP: 4, MoETP: 2}, 2, 1},
 	} {
 		w := x.p.Whole()
 		if tp, replicas := w.ExpertTP(), w.ExpertReplicas(); tp != x.tp || replicas != x.replicas {
@@ -73,6 +78,10 @@ func TestImpossibleSplits(t *testing.T) {
 		{parallel.Parallelism{PP: 33}, "only 32 layers"},
 		{parallel.Parallelism{EP: 2, DP: 2}, "has no experts"},
 		{parallel.Parallelism{SP: true}, "needs tp above 1"},
+		{parallel.Parallelism{MoETP: 2, DP: 2}, "has no experts"},
+		{parallel.Parallelism{MoETP: 2, TP: 4}, "tp 4 or a multiple of it"},
+		{parallel.Parallelism{MoETP: 4, DP: 6}, "does not divide tp × dp = 6"},
+		{parallel.Parallelism{MoETP: -1}, "must be from 1"},
 		{parallel.Parallelism{MicroBatches: 2}, "pp above 1"},
 		{parallel.Parallelism{TP: -1}, "must be from 1"},
 		{parallel.Parallelism{TP: 1 << 19, PP: 1 << 19}, "at most"},

@@ -84,7 +84,7 @@ func drawLoad(q *Request, random *rand.Rand) {
 	q.MaxGPUs = 2 + random.IntN(16)
 	q.Prompt, q.Gen = serving.Fixed(200+random.IntN(2000)), serving.Fixed(2+random.IntN(300))
 	q.Targets.TTFT, q.Targets.TPOT = 6*q.Targets.TTFT, 4*q.Targets.TPOT
-	q.Splits = []Split{{1, 1, 1}, {2, 1, 1}, {2, 2, 1}, {4, 1, 4}}[:2+random.IntN(3)]
+	q.Splits = []Split{{1, 1, 1, 0}, {2, 1, 1, 0}, {2, 2, 1, 0}, {4, 1, 4, 0}}[:2+random.IntN(3)]
 	if len(q.Splits) == 4 && !hasExperts(q.Cards[0].Model) {
 		q.Splits = q.Splits[:3]
 	}

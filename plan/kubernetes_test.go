@@ -61,7 +61,7 @@ func TestManifest(t *testing.T) {
 			}
 			gpus = n * d.Spec.Replicas
 		}
-		if want := []int64{6, 2, 1, 16, 4, 16, 1}[i]; gpus != want {
+		if want := []int64{6, 2, 1, 16, 4, 16, 1, 8}[i]; gpus != want {
 			t.Errorf("%d: %d GPUs, want %d", i, gpus, want)
 		}
 		if c.VolumeMounts[0].Name != pod.Spec.Volumes[0].Name || c.StartupProbe.HTTPGet.Port != c.Ports[0].ContainerPort {

@@ -174,10 +174,9 @@ func (r *Row) nodes(a *args) {
 // router.
 func sglang(r *Row, q *Request, checkpoint string) Launch {
 	a := &args{list: []string{"python3", "-m", "sglang.launch_server", "--model-path", checkpoint}}
-	each := 1                    // replicas among which a server divides its limits
-	if r.Split.EP > r.Split.TP { // attention by replica, experts over all of them
-		each = r.Split.sharing()
-		a.number("--tp-size", r.Split.EP)
+	each := r.Split.sharing() // replicas among which a server divides its limits
+	if each > 1 {             // attention by replica, experts over all of them
+		a.number("--tp-size", r.Split.TP*each)
 		a.number("--dp-size", each)
 		a.add("--enable-dp-attention")
 		if more := r.DP / each; more > 1 {
@@ -218,10 +217,12 @@ func sglang(r *Row, q *Request, checkpoint string) Launch {
 func tensorRT(r *Row, q *Request, checkpoint string) Launch {
 	a := &args{list: []string{"trtllm-serve", "serve", checkpoint}}
 	replicas := r.DP
-	if each := r.Split.EP / r.Split.TP; each > 1 {
-		a.number("--tp_size", r.Split.EP)
-		a.note("give enable_attention_dp: true in a file for --extra_llm_api_options, so that each of %d ranks of attention is a replica", each)
-		replicas /= each
+	if each := r.Split.sharing(); each > 1 {
+		a.number("--tp_size", r.Split.TP*each)
+		a.note("give enable_attention_dp: true in a file for --extra_llm_api_options, so that each of %d ranks of attention is a replica", r.Split.TP*each)
+		if replicas /= each; r.Split.TP > 1 {
+			a.note("TensorRT-LLM has no replicas of tp %d that share experts: its attention is replicated on every rank", r.Split.TP)
+		}
 	} else {
 		a.above("--tp_size", r.Split.TP)
 	}

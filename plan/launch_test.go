@@ -20,13 +20,14 @@ func launched(t *testing.T) (all [][]Launch) {
 		model, gpu string
 		row        Row
 	}{
-		{"qwen3-32b", "h100", Row{Formats: Formats{"fp8", unit.FP8}, Split: Split{2, 1, 1}, DP: 3, Batch: 64, GPUs: 6}},
-		{"llama3.1-8b", "a100", Row{Formats: Formats{"", unit.BF16}, Split: Split{1, 2, 1}, DP: 1, Batch: 8, GPUs: 2}},
-		{"llama3.1-8b", "l4", Row{Formats: Formats{"w4a16-g128", unit.BF16}, Split: Split{1, 1, 1}, DP: 1, Batch: 1, GPUs: 1}},
-		{"deepseek-v3", "h200", Row{Formats: Formats{"", unit.FP8}, Split: Split{8, 1, 16}, DP: 2, Batch: 256, GPUs: 16}},
-		{"qwen3-30b-a3b", "mi300x", Row{Formats: Formats{"", unit.BF16}, Split: Split{4, 1, 4}, DP: 1, Batch: 32, GPUs: 4}},
-		{"deepseek-v3", "h200", Row{Formats: Formats{"", unit.FP8}, Split: Split{8, 1, 1}, DP: 2, Prefill: 1, Budget: 4096, Drafts: 1, Batch: 256, GPUs: 24}},
-		{"llama3.1-8b", "h100", Row{Formats: Formats{"", unit.BF16}, Split: Split{1, 1, 1}, DP: 1, Drafts: 3, Batch: 256, GPUs: 1}},
+		{"qwen3-32b", "h100", Row{Formats: Formats{"fp8", unit.FP8}, Split: Split{2, 1, 1, 0}, DP: 3, Batch: 64, GPUs: 6}},
+		{"llama3.1-8b", "a100", Row{Formats: Formats{"", unit.BF16}, Split: Split{1, 2, 1, 0}, DP: 1, Batch: 8, GPUs: 2}},
+		{"llama3.1-8b", "l4", Row{Formats: Formats{"w4a16-g128", unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Batch: 1, GPUs: 1}},
+		{"deepseek-v3", "h200", Row{Formats: Formats{"", unit.FP8}, Split: Split{8, 1, 16, 0}, DP: 2, Batch: 256, GPUs: 16}},
+		{"qwen3-30b-a3b", "mi300x", Row{Formats: Formats{"", unit.BF16}, Split: Split{4, 1, 4, 0}, DP: 1, Batch: 32, GPUs: 4}},
+		{"deepseek-v3", "h200", Row{Formats: Formats{"", unit.FP8}, Split: Split{8, 1, 1, 0}, DP: 2, Prefill: 1, Budget: 4096, Drafts: 1, Batch: 256, GPUs: 24}},
+		{"llama3.1-8b", "h100", Row{Formats: Formats{"", unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Drafts: 3, Batch: 256, GPUs: 1}},
+		{"qwen3-30b-a3b", "h100", Row{Formats: Formats{"", unit.BF16}, Split: Split{1, 1, 1, 4}, DP: 8, Batch: 32, GPUs: 8}},
 	} {
 		q := request(t, x.model, x.gpu)
 		x.row.Card = &q.Cards[0]
@@ -87,7 +88,7 @@ func TestVLLMParses(t *testing.T) {
 	want := `[["org/qwen3-32b", 2, 1, 3, false, "fp8", "fp8", 1440, 64, 8192, null, null, null], ["org/llama3.1-8b", 1, 2, 1, false, null, "auto", 1440, 8, 2048, null, null, null], ` +
 		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 1, 2048, null, null, null], ["org/deepseek-v3", 8, 1, 2, true, null, "fp8", 1440, 256, 8192, null, null, null], ` +
 		`["org/qwen3-30b-a3b", 4, 1, 1, true, null, "auto", 1440, 32, 8192, null, null, null], ["org/deepseek-v3", 8, 1, 1, false, null, "fp8", 1440, 256, 4096, "mtp", 1, "NixlConnector"], ` +
-		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 256, 8192, "ngram", 3, null]]`
+		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 256, 8192, "ngram", 3, null], ["org/qwen3-30b-a3b", 1, 1, 4, false, null, "auto", 1440, 32, 8192, null, null, null]]`
 	if got := lines[len(lines)-1]; got != want {
 		t.Errorf("vLLM understands\n%s\nwant\n%s", got, want)
 	}
@@ -107,6 +108,24 @@ var flagsOf = map[string][]string{
 	"llama.cpp": {
 		"--model", "--n-gpu-layers", "--parallel", "--ctx-size", "--flash-attn", "--batch-size", "--ubatch-size", "--split-mode", "--cache-type-k", "--cache-type-v",
 	},
+}
+
+// Replicas that cut the experts between them are one server of every engine that has such a layout.
+func TestLaunchOfCutExperts(t *testing.T) {
+	want := map[string]string{
+		"vllm":         "--data-parallel-size 4",
+		"sglang":       "--tp-size 4 --dp-size 4 --enable-dp-attention",
+		"tensorrt-llm": "--tp_size 4",
+	}
+	for _, l := range launched(t)[7] {
+		text := strings.Join(l.Args, " ")
+		if w := want[l.Engine]; w != "" && (!strings.Contains(text, w+" ") || strings.Contains(text, "expert") || strings.Contains(text, "ep-size") || strings.Contains(text, "ep_size")) {
+			t.Errorf("%s: %s\nwant %q, and no expert parallelism", l.Engine, text, w)
+		}
+		if notes := strings.Join(l.Notes, "\n"); want[l.Engine] != "" && !strings.Contains(notes, "start 2 of these servers") {
+			t.Errorf("%s: notes %q: 8 replicas are two servers of 4", l.Engine, notes)
+		}
+	}
 }
 
 // The other engines have the flags of their launch commands.
@@ -155,7 +174,7 @@ func TestLaunchesByVendor(t *testing.T) {
 		"tpu-v5e": "vllm kubernetes", "mi300x": "vllm sglang llama.cpp kubernetes", "v100": "llama.cpp", "h100": "vllm sglang tensorrt-llm llama.cpp kubernetes",
 	} {
 		q := request(t, "llama3.1-8b", gpu)
-		r := Row{Card: &q.Cards[0], Formats: Formats{KV: unit.BF16}, Split: Split{1, 1, 1}, DP: 1, Batch: 8, GPUs: 1}
+		r := Row{Card: &q.Cards[0], Formats: Formats{KV: unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Batch: 8, GPUs: 1}
 		var got []string
 		for _, l := range Launches(&r, q, "org/model") {
 			if got = append(got, l.Engine); gpu == "tpu-v5e" && l.Engine == "kubernetes" && !strings.Contains(l.Text, "google.com/tpu") {
@@ -186,7 +205,7 @@ func TestLaunchLimits(t *testing.T) {
 	}
 	q := request(t, "llama3.1-8b", "l4")
 	q.Prompt = serving.Lengths{Kind: "uniform", Low: 100, High: 9000}
-	r := Row{Card: &q.Cards[0], Formats: Formats{KV: unit.BF16}, Split: Split{1, 1, 1}, DP: 1, Batch: 4096, GPUs: 1, Scheme: "w16a16"}
+	r := Row{Card: &q.Cards[0], Formats: Formats{KV: unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Batch: 4096, GPUs: 1, Scheme: "w16a16"}
 	launches := Launches(&r, q, "org/model")
 	for i, want := range []string{"--max-model-len 10413 --max-num-seqs 2048 --max-num-batched-tokens 2048", "--max-running-requests 4096", "--enable_chunked_prefill", "--parallel 3 --ctx-size 31239"} {
 		if got := strings.Join(launches[i].Args, " "); !strings.Contains(got, want) {
@@ -198,7 +217,7 @@ func TestLaunchLimits(t *testing.T) {
 // Prompts longer than a step go in chunks, which TensorRT-LLM has to be told.
 func TestLaunchChunks(t *testing.T) {
 	q := request(t, "llama3.1-8b", "h100")
-	r := Row{Card: &q.Cards[0], Formats: Formats{KV: unit.BF16}, Split: Split{1, 1, 1}, DP: 1, Batch: 8, GPUs: 1, Budget: 512}
+	r := Row{Card: &q.Cards[0], Formats: Formats{KV: unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Batch: 8, GPUs: 1, Budget: 512}
 	all := Launches(&r, q, "org/model")
 	for i, want := range map[int]string{2: "--enable_chunked_prefill", 3: "--ubatch-size"} {
 		if !slices.Contains(all[i].Args, want) {

@@ -19,7 +19,7 @@ func TestLoadedEqualsBruteForce(t *testing.T) {
 	for i := range 12 {
 		q := *space
 		q.By = Objective(Objectives()[i%4])
-		q.Splits = []Split{{1, 1, 1}, {2, 1, 1}}
+		q.Splits = []Split{{1, 1, 1, 0}, {2, 1, 1, 0}}
 		q.Batches, q.Budgets, q.Together = DefaultBatches(), []int{}, true
 		q.Prompt, q.Gen = serving.Fixed(200+random.IntN(1000)), serving.Fixed(50+random.IntN(200))
 		q.Load.Rate = 12 * random.ExpFloat64()
@@ -116,7 +116,7 @@ func TestExtrasEqualBruteForce(t *testing.T) {
 	found, extra := 0, 0
 	for i := range 12 {
 		q := *space
-		q.Splits = []Split{{1, 1, 1}, {2, 1, 1}}
+		q.Splits = []Split{{1, 1, 1, 0}, {2, 1, 1, 0}}
 		q.Batches = DefaultBatches()
 		q.Budgets = []int{4096}
 		q.By = []Objective{Cost, Latency, Energy, Throughput}[i%4]
@@ -228,7 +228,7 @@ func TestClientsEqualBruteForce(t *testing.T) {
 	for i := range 12 {
 		q := *space
 		q.By, q.Batches, q.MaxGPUs = Objective(Objectives()[i%4]), DefaultBatches(), 4
-		q.Splits = []Split{{1, 1, 1}, {2, 1, 1}, {4, 1, 1}}
+		q.Splits = []Split{{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}}
 		q.Prompt, q.Gen = serving.Fixed(64+random.IntN(1500)), serving.Fixed(2+random.IntN(100))
 		q.Load.Concurrency = 1 + random.IntN(40)
 		if i > 5 {
@@ -260,7 +260,7 @@ func TestBounds(t *testing.T) {
 		}
 		for j := range q.Cards {
 			s := search{q: &q, card: &q.Cards[j], miss: noMiss()}
-			for _, split := range []Split{{1, 1, 1}, {2, 1, 1}, {4, 1, 1}} {
+			for _, split := range []Split{{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}} {
 				for _, c := range s.configs(q.Cards[j].Formats[random.IntN(2)], split) {
 					if err := s.ready(&c); err != nil {
 						t.Fatal(err)

@@ -122,9 +122,9 @@ func TestSearchEqualsBruteForce(t *testing.T) {
 	for i := range objectives {
 		q := *spaces[i%2]
 		q.Batches = []int{1, 8, 64}
-		q.Splits = []Split{{1, 1, 1}, {2, 2, 1}, {4, 1, 1}}
+		q.Splits = []Split{{1, 1, 1, 0}, {2, 2, 1, 0}, {4, 1, 1, 0}}
 		if i%2 == 1 {
-			q.Splits = append(q.Splits[:2:2], Split{1, 1, 4})
+			q.Splits = append(q.Splits[:2:2], Split{1, 1, 4, 0})
 		}
 		draw(&q, random)
 		if q.Load.Given() {

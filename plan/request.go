@@ -105,11 +105,19 @@ type Formats struct {
 	KV      unit.Format
 }
 
-// A Split is how one replica is spread over GPUs. EP may span several replicas.
-type Split struct{ TP, PP, EP int }
+// A Split is how one replica is spread over GPUs. EP and MoETP may span several replicas; a MoETP of 0 is what EP leaves of TP.
+type Split struct{ TP, PP, EP, MoETP int }
+
+// Parallel is the split of one replica.
+func (s *Split) Parallel() analytic.Parallelism {
+	return analytic.Parallelism{TP: s.TP, PP: s.PP, EP: s.EP, MoETP: s.MoETP}
+}
 
 // sharing is how many replicas share one set of experts.
-func (s *Split) sharing() int { return max(s.EP/s.TP, 1) }
+func (s *Split) sharing() int {
+	p := s.Parallel()
+	return p.ExpertReplicas()
+}
 
 // finite refuses figures that are negative or no number.
 func (r *Request) finite() error {
@@ -205,13 +213,16 @@ func DefaultSplits(m *models.Model, most int) (all []Split) {
 			if pp > 1 && tp < 4 && tp*pp > 4 {
 				continue // a longer pipeline of narrow stages than anyone runs
 			}
-			all = append(all, Split{tp, pp, 1})
+			all = append(all, Split{tp, pp, 1, 0})
 			if !experts {
 				continue
 			}
-			for ep := tp; ep <= 8*tp && ep*pp <= most; ep *= 2 {
-				if ep > 1 {
-					all = append(all, Split{tp, pp, ep})
+			for ranks := tp; ranks <= 8*tp && ranks*pp <= most; ranks *= 2 {
+				if ranks > 1 {
+					all = append(all, Split{tp, pp, ranks, 0})
+				}
+				if ranks > tp {
+					all = append(all, Split{tp, pp, 1, ranks})
 				}
 			}
 		}

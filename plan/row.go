@@ -65,7 +65,7 @@ func (r *Row) String() string {
 	for _, d := range []struct {
 		name string
 		n    int
-	}{{"pp", r.Split.PP}, {"ep", r.Split.EP}, {"dp", r.DP}} {
+	}{{"pp", r.Split.PP}, {"ep", r.Split.EP}, {"moe-tp", r.Split.MoETP}, {"dp", r.DP}} {
 		if d.n > 1 {
 			s += fmt.Sprintf(" %s %d", d.name, d.n)
 		}
@@ -106,7 +106,7 @@ func (r *Row) Args(q *Request) []string {
 		flag    string
 		n, none int
 	}{
-		{"--tp", r.Split.TP, 1}, {"--pp", r.Split.PP, 1}, {"--ep", r.Split.EP, 1}, {"--dp", r.DP, 1}, {"--micro-batches", r.MicroBatches, 1},
+		{"--tp", r.Split.TP, 1}, {"--pp", r.Split.PP, 1}, {"--ep", r.Split.EP, 1}, {"--moe-tp", r.Split.MoETP, 0}, {"--dp", r.DP, 1}, {"--micro-batches", r.MicroBatches, 1},
 	} {
 		if n.n != n.none {
 			args = append(args, n.flag, strconv.Itoa(n.n))

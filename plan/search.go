@@ -189,7 +189,10 @@ func (s *search) caseOf(r *Row) (*analytic.Case, error) {
 		return nil, err
 	}
 	c.Parallel = analytic.Parallelism{
-		TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, DP: r.DP, MicroBatches: r.MicroBatches, GPUsPerNode: m.GPU.GPUsPerNode,
+		TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, MoETP: r.Split.MoETP, DP: r.DP, MicroBatches: r.MicroBatches, GPUsPerNode: m.GPU.GPUsPerNode,
+	}
+	if err := engine.Splits(m.Engine, s.card.Model, &c.Scheme, &c.Parallel); err != nil {
+		return nil, err
 	}
 	return c, nil
 }

@@ -69,7 +69,7 @@ func splitsPart(c *analytic.Case, v Variable) string {
 	for _, d := range [...]struct {
 		name string
 		n    int
-	}{{"TP", p.TP}, {"PP", p.PP}, {"EP", p.EP}, {"DP", p.DP}} {
+	}{{"TP", p.TP}, {"PP", p.PP}, {"EP", p.EP}, {"MoE TP", p.MoETP}, {"DP", p.DP}} {
 		switch {
 		case v == ByTP && d.name == "TP":
 			parts = append(parts, "TP varied")

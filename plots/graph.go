@@ -235,6 +235,8 @@ func wireShape(name string, c *analytic.Case) string {
 		return fmt.Sprintf("%d stages", c.Parallel.PP)
 	case strings.HasPrefix(name, "all_to_all"):
 		return fmt.Sprintf("EP %d", c.Parallel.EP)
+	case strings.HasSuffix(name, "_tokens"):
+		return fmt.Sprintf("%d replicas", c.Parallel.ExpertReplicas())
 	}
 	return fmt.Sprintf("TP %d", c.Parallel.TP)
 }

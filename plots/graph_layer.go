@@ -35,13 +35,16 @@ func layerCluster(c *analytic.Case, l *models.Layer, ops []op) cluster {
 		}
 		cl.nodes = append(cl.nodes, n)
 	}
-	if at := slices.Index(cl.nodes, folded); at >= 0 && at+1 < len(cl.nodes) && cl.nodes[at+1].name == "all_to_all_dispatch" {
+	if at := slices.Index(cl.nodes, folded); at >= 0 && at+1 < len(cl.nodes) && dispatches[cl.nodes[at+1].name] {
 		cl.nodes[at], cl.nodes[at+1] = cl.nodes[at+1], cl.nodes[at] // tokens are sent to the experts and back
 	}
 	cl.reduceAgain(l, ops)
 	cl.connect(l)
 	return cl
 }
+
+// dispatches are the exchanges that bring tokens to the experts.
+var dispatches = map[string]bool{"all_to_all_dispatch": true, "all_gather_tokens": true}
 
 // window is how far the attention of a layer looks back, 0 for all the way.
 func window(l *models.Layer) int {
@@ -75,7 +78,7 @@ func mixture(c *analytic.Case, l *models.Layer) string {
 			s += " and a shared one"
 		}
 		w := &c.Workload
-		batch := float64(w.Batch) / float64(max(c.Parallel.MicroBatches, 1)) * float64(groupReplicas(&c.Parallel))
+		batch := float64(w.Batch) / float64(max(c.Parallel.MicroBatches, 1)) * float64(c.Parallel.ExpertReplicas())
 		fresh := w.PromptLen - w.CachedPrefix
 		if w.Chunk > 0 {
 			fresh = min(fresh, w.Chunk)
@@ -87,11 +90,6 @@ func mixture(c *analytic.Case, l *models.Layer) string {
 		return s
 	}
 	return ""
-}
-
-// groupReplicas is how many replicas send their tokens to the same experts.
-func groupReplicas(p *analytic.Parallelism) int {
-	return max(max(p.EP, 1)/max(p.TP, 1), 1)
 }
 
 // distinctExperts is the expected number of experts that tokens touch when each
@@ -216,7 +214,7 @@ func (cl *cluster) start(b *models.Block, from int) int {
 		names = append(names, b.In[0].Name)
 	}
 	if b.Experts != nil {
-		names = append(names, "all_to_all_dispatch", "mixture of experts")
+		names = append(names, "all_to_all_dispatch", "all_gather_tokens", "mixture of experts")
 	}
 	for _, name := range names {
 		for i := from; i < len(cl.nodes); i++ {

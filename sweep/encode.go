@@ -34,6 +34,7 @@ func settings(loaded bool) []column {
 		{name: "tp", count: func(r *Row) int { return r.TP }},
 		{name: "pp", count: func(r *Row) int { return r.PP }},
 		{name: "ep", count: func(r *Row) int { return r.EP }},
+		{name: "moe_tp", count: func(r *Row) int { return r.MoETP }},
 		{name: "dp", count: func(r *Row) int { return r.DP }},
 		{name: "sp", flag: func(r *Row) bool { return r.SP }},
 		{name: "micro_batches", count: func(r *Row) int { return r.MicroBatches }},

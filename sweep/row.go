@@ -31,6 +31,7 @@ type Setting struct {
 	TP           int     `parquet:"tp"`
 	PP           int     `parquet:"pp"`
 	EP           int     `parquet:"ep"`
+	MoETP        int     `parquet:"moe_tp,optional"` // as given; 0 for what EP leaves of TP
 	DP           int     `parquet:"dp"`
 	SP           bool    `parquet:"sp"`
 	MicroBatches int     `parquet:"micro_batches"`

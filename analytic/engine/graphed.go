@@ -14,15 +14,16 @@ import (
 // graphed is an engine whose decode steps are CUDA graphs, captured for a list of batch
 // sizes. Method lower says where its kernels differ from those of fused.
 type graphed struct {
-	profile    analytic.Profile
-	rows       captured                                                // CUDA graphs of decode steps, by batch
-	pieces     captured                                                // piecewise CUDA graphs of prompts, without attention, by number of tokens; nil without such graphs
-	sampling   float64                                                 // small kernels between the logits and the inputs of the next step
-	fusedKV    bool                                                    // rotary embedding and cache write are one kernel
-	gathers    bool                                                    // ranks of EP all-gather the tokens, and reduce-scatter the results
-	tiles      func(g *hardware.GPU, k *roofline.Kernel) roofline.Tile // tile of a GEMM; nil where a library chooses
-	contiguous bool                                                    // experts in FP8 by blocks run by DeepGEMM in its contiguous layout
-	oneCall    bool                                                    // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
+	profile     analytic.Profile
+	rows        captured                                                // CUDA graphs of decode steps, by batch
+	pieces      captured                                                // piecewise CUDA graphs of prompts, without attention, by number of tokens; nil without such graphs
+	sampling    float64                                                 // small kernels between the logits and the inputs of the next step
+	fusedKV     bool                                                    // rotary embedding and cache write are one kernel
+	gathers     bool                                                    // ranks of EP all-gather the tokens, and reduce-scatter the results
+	sumsPrompts bool                                                    // replicas exchange tokens of prompts by all-reduces, for each has another number of them
+	tiles       func(g *hardware.GPU, k *roofline.Kernel) roofline.Tile // tile of a GEMM; nil where a library chooses
+	contiguous  bool                                                    // experts in FP8 by blocks run by DeepGEMM in its contiguous layout
+	oneCall     bool                                                    // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
 }
 
 // captured gives the rows of the smallest CUDA graph for a step of so many tokens; not ok if there
@@ -84,12 +85,21 @@ func (e *graphed) lower(l *analytic.Lowering, i int) {
 		k := l.Launch(i, roofline.SmallElementwise, e.sampling)
 		k.Work.Acts = k.Work.Acts.Times(samplingMoves)
 		k.Graphed = true // HostAsync includes these launches
-	case operator.Shuffle:
-		if k := lowerFused(l, i); e.gathers {
-			gather(k, l.Step)
-		}
+	case operator.Shuffle, operator.Exchange:
+		e.exchange(l, i)
 	default:
 		lowerFused(l, i)
+	}
+}
+
+// exchange makes the kernel of an exchange of tokens between replicas that share experts.
+func (e *graphed) exchange(l *analytic.Lowering, i int) {
+	k := lowerFused(l, i)
+	if e.gathers && l.Ops[i].Type == operator.Shuffle {
+		gather(k, l.Step)
+	}
+	if e.sumsPrompts && !l.Step.Decode() {
+		k.Work.Wire, k.Work.NodeWire = k.Work.Wire.Times(2), k.Work.NodeWire.Times(2) // an all-reduce passes the ring twice
 	}
 }
 

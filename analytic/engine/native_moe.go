@@ -151,7 +151,7 @@ func (n *nativeStep) persistent(b *models.Block) bool {
 		b = n.blockAfter(b)
 	}
 	par := n.Step.Par
-	return b != nil && b.Experts != nil && b.Experts.Shared == nil && par.TP == 1 && par.EP == 1
+	return b != nil && b.Experts != nil && b.Experts.Shared == nil && par.TP == 1 && par.ExpertRanks() == 1
 }
 
 // blockAfter is the block of the layer after b; parallel blocks are skipped.

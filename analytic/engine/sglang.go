@@ -23,9 +23,9 @@ var sglang = graphed{profile: analytic.Profile{
 			"bamba", "bloom", "dots1", "ernie4_5", "falcon", "gpt_neo", "gpt_neox", "internlm", "jamba", "minimax_m1", "olmo3",
 			"recurrent_gemma", "seed_oss", "smollm3", "zamba2",
 		},
-		Acts: vllmRuns.Acts, KV: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.MXFP4},
+		Acts: vllmRuns.Acts, KV: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.MXFP4}, Split: sglangSplit, WholeBlocks: true,
 	},
-}, rows: sglangRows, pieces: sglangPieces, sampling: 30}
+}, rows: sglangRows, pieces: sglangPieces, sampling: 30, gathers: true, sumsPrompts: true}
 
 // The sizes below are read from SGLang 0.5.14, python/sglang/srt/server_args.py: _handle_gpu_memory_settings and
 // the lists of sizes behind it.

@@ -19,6 +19,10 @@ var refused = []struct{ engine, model, gpu, weights, why, instead string }{
 	{"vllm", "gpt-neo-2.7b", "h100", "fp16", `family "gpt_neo"`, "transformers"},
 	{"vllm", "recurrentgemma-2b", "h100", "bf16", `family "recurrent_gemma"`, "transformers"},
 	{"vllm", "llama3.1-8b", "v100", "fp16", "compute capability 7.5", "llama.cpp"},
+	{"vllm", "llama3.1-8b", "v100s", "fp16", "compute capability 7.5", "llama.cpp"},
+	{"vllm", "llama3.1-8b", "p40", "fp16", "compute capability 7.5", "llama.cpp"},
+	{"sglang", "llama3.1-8b", "p100", "fp16", "compute capability 7.5", "llama.cpp"},
+	{"native", "llama3.1-8b", "p40", "fp16", "compute capability 7.0", "llama.cpp"},
 	{"vllm", "llama3.1-8b", "h100", "w4a4", "products in int4", ""},
 	{"sglang", "olmo3-7b", "h100", "bf16", `family "olmo3"`, "vllm"},
 	{"sglang", "jamba-1.5-mini", "h100", "bf16", `family "jamba"`, "vllm"},
@@ -84,6 +88,7 @@ func TestDefaultSaysWhy(t *testing.T) {
 		{"orin-nx-8gb", "llama.cpp", "default on modules under 16 GB"},
 		{"orin-nx-16gb", "vllm", "default"},
 		{"agx-orin-64gb", "vllm", "default"},
+		{"p40", "llama.cpp", "default, since vllm does not run on P40 24GB: it needs compute capability 7.5 or newer"},
 		{"v100", "llama.cpp", "default, since vllm does not run on V100 SXM2 32GB: it needs compute capability 7.5 or newer"},
 		{"jetson-nano-4gb", "transformers", "default, since vllm does not run on Jetson Nano 4GB: it needs compute capability 7.5 or newer"},
 	} {

@@ -33,6 +33,7 @@ var tensorRTRuns = analytic.Support{
 	Since:   map[unit.Format]float64{unit.FP8: 8.9, unit.NVFP4: 10},
 	Acts:    []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.NVFP4, unit.MXFP4},
 	KV:      []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.NVFP4},
+	Split:   tensorRTSplit,
 }
 
 // tensorRT2024 stands for releases up to mid-2024.

@@ -37,7 +37,7 @@ var vllm2024 = fused{profile: analytic.Profile{
 var vllmRuns = analytic.Support{
 	Default: true, Not: []string{"gpt_neo", "recurrent_gemma"}, Vendors: []string{nvidia, amd, intel, google}, Capability: 7.5,
 	Acts: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.NVFP4, unit.MXFP4},
-	KV:   []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8},
+	KV:   []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8}, Split: vllmSplit, WholeBlocks: true,
 }
 
 // vllmConstants sets the constants of vLLM's host, measured on a Xeon with 16 cores. The host's

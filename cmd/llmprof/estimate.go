@@ -74,7 +74,7 @@ func (a *app) estimate() *cobra.Command {
 	q.flags(cmd)
 	cli.Define(cmd, "Load", q.loadFlags)
 	cli.Define(cmd, cli.Hardware, q.skewFlag)
-	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate", "chunk", "cached-prefix", "ep", "expert-skew"}, serverFlags...)...)
+	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate", "chunk", "cached-prefix", "ep", "moe-tp", "expert-skew"}, serverFlags...)...)
 	cli.Define(cmd, cli.Output, q.estimateFlags)
 	cli.Rare(cmd, "color", "binary", "verbose", "top")
 	return cmd

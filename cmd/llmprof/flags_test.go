@@ -38,6 +38,7 @@ func flagCases() map[string]struct {
 		"tp":                     {"", "--tp=2", ""},
 		"pp":                     {"", "--pp=2", ""},
 		"ep":                     {"--tp=2", "--ep=2", "ep 2 does not divide tp × dp = 1"},
+		"moe-tp":                 {"--dp=2", "--moe-tp=2", "moe-tp 2 × ep 1 is 2 ranks, which does not divide tp × dp = 1"},
 		"expert-skew":            {"", "--expert-skew=0.8", ""},
 		"dp":                     {"", "--dp=2", ""},
 		"sp":                     {"--tp=2", "--sp", "needs tp above 1"},

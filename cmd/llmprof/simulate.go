@@ -68,7 +68,7 @@ func (a *app) simulate() *cobra.Command {
 	s.machines.flags(cmd, "loads")
 	cli.Rare(cmd, append([]string{
 		"act", "sp", "micro-batches", "gpus-per-node", "hardware", "compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline", "lenient",
-		"arrival", "seed", "prefix-hit-rate", "records", "memory-utilization", "speculative-tokens", "acceptance", "scheduler", "burstiness", "ramp-from", "speed", "warmup", "color", "price", "pp", "ep", "shard", "expert-skew", "max-num-batched-tokens",
+		"arrival", "seed", "prefix-hit-rate", "records", "memory-utilization", "speculative-tokens", "acceptance", "scheduler", "burstiness", "ramp-from", "speed", "warmup", "color", "price", "pp", "ep", "moe-tp", "shard", "expert-skew", "max-num-batched-tokens",
 	}, serverFlags...)...)
 	return cmd
 }

@@ -166,7 +166,7 @@ func (p *gridPicture) name(r *sweep.Row) string {
 	}
 	text := map[string]string{
 		"model": r.Model, "gpu": r.GPU, "engine": r.Engine, "weights": r.Weights, "act": "act " + r.Act, "kv": "KV " + r.KV, "tp": fmt.Sprintf("TP %d", r.TP),
-		"pp": fmt.Sprintf("PP %d", r.PP), "ep": fmt.Sprintf("EP %d", r.EP), "dp": fmt.Sprintf("DP %d", r.DP), "batch": fmt.Sprintf("batch %d", r.Batch),
+		"pp": fmt.Sprintf("PP %d", r.PP), "ep": fmt.Sprintf("EP %d", r.EP), "moe-tp": fmt.Sprintf("MoE TP %d", r.MoETP), "dp": fmt.Sprintf("DP %d", r.DP), "batch": fmt.Sprintf("batch %d", r.Batch),
 		"prompt-len": fmt.Sprintf("%d prompt tokens", r.Prompt), "gen-len": fmt.Sprintf("%d generated", r.Gen), "chunk": fmt.Sprintf("chunk %d", r.Chunk),
 		"cached-prefix": fmt.Sprintf("%d cached", r.CachedPrefix), "micro-batches": fmt.Sprintf("%d micro-batches", r.MicroBatches),
 		"sp": fmt.Sprintf("SP %v", r.SP), "all-logits": fmt.Sprintf("all logits %v", r.AllLogits),

@@ -85,10 +85,10 @@ export const EMPTY = [];
 
 const BATCHES = "1..1024x2";
 const TRY = {
-  tp: ["1", "2", "4", "8", "16", "32"], pp: ["1", "2", "4", "8", "16"], ep: ["1", "2", "4", "8", "16", "32", "64"], dp: ["1", "2", "4", "8", "16"],
+  tp: ["1", "2", "4", "8", "16", "32"], pp: ["1", "2", "4", "8", "16"], ep: ["1", "2", "4", "8", "16", "32", "64"], "moe-tp": ["1", "2", "4", "8", "16", "32"], dp: ["1", "2", "4", "8", "16"],
 };
 // OF_SPLIT are flags that say how one deployment runs, which the chart of all cards leaves to each card.
-const OF_SPLIT = ["gpu", "tp", "pp", "ep", "dp", "price", "memory-utilization", "gpus-per-node", "max-num-batched-tokens", "calibration", "micro-batches", "sp", "expert-skew", "chunk"];
+const OF_SPLIT = ["gpu", "tp", "pp", "ep", "moe-tp", "dp", "price", "memory-utilization", "gpus-per-node", "max-num-batched-tokens", "calibration", "micro-batches", "sp", "expert-skew", "chunk"];
 
 const loaded = (flags) => !!(flags.rate || flags.concurrency);
 // least is the batch of a request that meets no other one.

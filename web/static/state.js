@@ -3,7 +3,7 @@
 
 // FLAGS are the flags that the page sets, in the order in which a command line has them.
 export const FLAGS = [
-  "model", "gpu", "engine", "tp", "pp", "ep", "dp", "sp", "micro-batches", "gpus-per-node", "weights", "kv", "act", "expert-skew",
+  "model", "gpu", "engine", "tp", "pp", "ep", "moe-tp", "dp", "sp", "micro-batches", "gpus-per-node", "weights", "kv", "act", "expert-skew",
   "batch", "rate", "concurrency", "prompt-len", "gen-len", "cached-prefix", "prefix-hit-rate", "chunk", "max-num-batched-tokens",
   "prefill-replicas", "speculative-tokens", "acceptance", "memory-utilization", "price", "calibration",
 ];

@@ -75,7 +75,7 @@ func (q *Question) Check() error {
 		flag string
 		n    int
 	}{
-		{"tp", p.TP}, {"pp", p.PP}, {"ep", p.EP}, {"dp", p.DP},
+		{"tp", p.TP}, {"pp", p.PP}, {"ep", p.EP}, {"moe-tp", p.MoETP}, {"dp", p.DP},
 		{"micro-batches", p.MicroBatches}, {"gpus-per-node", p.GPUsPerNode},
 	} {
 		if d.n < 1 && q.Given(d.flag) {
@@ -135,7 +135,7 @@ const mostInNode = 16
 // as work together where the usual node is smaller and has no network. Then it says so.
 func nodeOf(g *hardware.GPU, p *analytic.Parallelism) (n int, note string) {
 	together := p.TP * p.PP
-	if p.EP > 1 {
+	if p.ExpertRanks() > p.TP || p.EP > 1 {
 		together = p.GPUs()
 	}
 	if g.NIC > 0 || together <= g.GPUsPerNode || together > mostInNode || g.LinkAmong(together) == 0 {
@@ -156,7 +156,13 @@ func (ans *Answer) engine() (analytic.Engine, error) {
 		why = ""
 	}
 	ans.EngineReason = why
-	return runs, engine.Runs(runs, ans.Model, ans.GPU, &ans.Scheme)
+	if err := engine.Runs(runs, ans.Model, ans.GPU, &ans.Scheme); err != nil {
+		return nil, err
+	}
+	if note := engine.Apart(runs, ans.Model, &ans.Parallel); note != "" {
+		ans.Warnings = append(ans.Warnings, note)
+	}
+	return runs, engine.Splits(runs, ans.Model, &ans.Scheme, &ans.Parallel)
 }
 
 // load reads model and GPU side by side: either takes some milliseconds.
@@ -292,7 +298,7 @@ func (ans *Answer) unused() error {
 	case given("gpus-per-node") && gpus == 1:
 		return fmt.Errorf("--gpus-per-node: one GPU needs no node; give --tp, --pp or --dp")
 	case given("link-eff") && wire == 0:
-		return fmt.Errorf("--link-eff: nothing is sent between GPUs; give --tp, --pp or --ep")
+		return fmt.Errorf("--link-eff: nothing is sent between GPUs; give --tp, --pp, --ep or --moe-tp")
 	case given("no-p2p") && (wire == 0 || min(gpus, ans.Parallel.GPUsPerNode) <= ans.GPU.LinkGPUs):
 		return fmt.Errorf("--no-p2p: no GPUs talk over PCIe; give a GPU without NVLink, and --tp, --pp or --ep")
 	case given("inter-node-eff") && (wire == 0 || ans.Parallel.Nodes() == 1):

@@ -19,6 +19,7 @@ func (q *Question) HardwareFlags(f *pflag.FlagSet) {
 	f.IntVar(&p.TP, "tp", 1, "tensor parallelism: `GPUs` that share every matrix")
 	f.IntVar(&p.PP, "pp", 1, "pipeline parallelism: `stages` that share the layers")
 	f.IntVar(&p.EP, "ep", 1, "expert parallelism: `GPUs` that share the experts")
+	f.IntVar(&p.MoETP, "moe-tp", 0, "tensor parallelism in each expert: `GPUs` (default: tp / ep)")
 	f.IntVar(&p.DP, "dp", 1, "data parallelism: `replicas` of the model")
 	f.BoolVar(&p.SP, "sp", false, "sequence parallelism: each TP rank has its share of the norms")
 	f.IntVar(&p.MicroBatches, "micro-batches", 1, "`parts` in which the batch goes through the pipeline")

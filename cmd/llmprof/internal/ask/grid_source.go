@@ -161,7 +161,7 @@ func (s *GridSource) steady(ans *Answer) (*view.Load, error) {
 func (s *GridSource) asked(values []string) sweep.Setting {
 	p := &s.q.Parallel
 	return sweep.Setting{
-		Model: s.q.Model, GPU: s.q.GPU, Engine: s.q.Engine, TP: p.TP, PP: p.PP, EP: p.EP, DP: p.DP, SP: p.SP, MicroBatches: p.MicroBatches,
+		Model: s.q.Model, GPU: s.q.GPU, Engine: s.q.Engine, TP: p.TP, PP: p.PP, EP: p.EP, MoETP: p.MoETP, DP: p.DP, SP: p.SP, MicroBatches: p.MicroBatches,
 		Weights: s.q.Weights, AllLogits: s.q.Workload.AllLogits, Other: s.other(values), Concurrency: s.load.concurrency, Rate: s.load.rate(),
 	}
 }

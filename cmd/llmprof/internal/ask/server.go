@@ -175,7 +175,7 @@ func draft(ctx context.Context, from Sources, name string, ans *Answer) (*analyt
 	}
 	c := ans.Case
 	c.Model, c.Scheme = m, models.StoredScheme(m).For(ans.GPU)
-	c.Parallel.EP = 1
+	c.Parallel.EP, c.Parallel.MoETP = 1, 0
 	p, err := analytic.NewPredictor(&c)
 	if err != nil {
 		return nil, Usage("--draft-model: %w", err)

@@ -113,6 +113,7 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 // elsewhere are flags of engines and of other tools, by what stands for them here.
 var elsewhere = map[string]string{
 	"tensor-parallel-size": "tp", "pipeline-parallel-size": "pp", "data-parallel-size": "dp", "expert-parallel-size": "ep",
+	"moe-tensor-parallel-size": "moe-tp", "moe-tp-size": "moe-tp", "moe-expert-parallel-size": "ep", "moe-ep-size": "ep",
 	"tp-size": "tp", "pp-size": "pp", "dp-size": "dp", "ep-size": "ep",
 	"input-len": "prompt-len", "isl": "prompt-len", "in": "prompt-len", "input": "prompt-len", "prompt": "prompt-len", "seq-len": "prompt-len",
 	"output-len": "gen-len", "osl": "gen-len", "out": "gen-len", "max-tokens": "gen-len", "max-new-tokens": "gen-len",

@@ -70,6 +70,7 @@ type splitJSON struct {
 	TP           int  `json:"tp"`
 	PP           int  `json:"pp"`
 	EP           int  `json:"ep"`
+	MoETP        *int `json:"moe_tp"`
 	DP           int  `json:"dp"`
 	SP           bool `json:"sp"`
 	MicroBatches int  `json:"micro_batches"`

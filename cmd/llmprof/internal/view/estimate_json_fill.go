@@ -45,13 +45,22 @@ func (e *Estimate) Figures() *EstimateDocument {
 		Warnings: append([]string{}, e.Warnings...),
 	}
 	p := &e.Parallel
-	j.Parallelism = splitJSON{p.TP, p.PP, p.EP, p.DP, p.SP, p.MicroBatches, p.GPUsPerNode}
+	j.Parallelism = splitJSON{p.TP, p.PP, p.EP, expertTP(e.Model, e.Parallel), p.DP, p.SP, p.MicroBatches, p.GPUsPerNode}
 	e.decodeOf(j)
 	if j.Verdict.Possible {
 		j.Throughput = &throughputJSON{e.Throughput, e.Throughput / float64(e.GPUs), e.InputRate}
 		e.costOf(j)
 	}
 	return j
+}
+
+// expertTP is the tensor parallelism within one expert; nil where the model has none.
+func expertTP(m *models.Model, p analytic.Parallelism) *int {
+	if !m.HasExperts() {
+		return nil
+	}
+	n := p.ExpertTP()
+	return &n
 }
 
 // sensitivityOf fills in what each change of one thing would bring.

@@ -127,7 +127,12 @@ func (e *Estimate) splitLine() string {
 	add("PP", p.PP)
 	add("DP", p.DP)
 	s += fmt.Sprintf(" = %d GPUs", e.GPUs)
-	if p.EP > 1 {
+	switch {
+	case p.GathersTokens() && p.EP > 1:
+		s += fmt.Sprintf(", experts over EP %d × TP %d", p.EP, p.ExpertTP())
+	case p.GathersTokens():
+		s += fmt.Sprintf(", experts over TP %d", p.ExpertTP())
+	case p.EP > 1:
 		s += fmt.Sprintf(", experts over EP %d", p.EP)
 	}
 	if p.SP {

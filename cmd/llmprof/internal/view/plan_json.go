@@ -54,6 +54,7 @@ type planRowJSON struct {
 	PP           int              `json:"pp"`
 	DP           int              `json:"dp"`
 	EP           int              `json:"ep"`
+	MoETP        *int             `json:"moe_tp"`
 	MicroBatches int              `json:"micro_batches"`
 	Engine       string           `json:"engine"`
 	Weights      string           `json:"weights"`
@@ -140,7 +141,7 @@ func mean(l *serving.Lengths) int { return int(math.Round(l.MeanLength())) }
 
 func (p *Plan) row(r *plan.Row, a *Accuracy) planRowJSON {
 	j := planRowJSON{
-		Model: r.Card.Model.Name, GPU: r.Card.GPU.Key, Count: r.GPUs, TP: r.Split.TP, PP: r.Split.PP, DP: r.DP, EP: r.Split.EP, MicroBatches: r.MicroBatches,
+		Model: r.Card.Model.Name, GPU: r.Card.GPU.Key, Count: r.GPUs, TP: r.Split.TP, PP: r.Split.PP, DP: r.DP, EP: r.Split.EP, MoETP: expertTP(r.Card.Model, r.Split.Parallel()), MicroBatches: r.MicroBatches,
 		Engine: r.Engine(), Weights: r.Scheme, KV: r.Formats.KV.String(), Batch: r.Batch, Prefill: r.Prefill, Budget: OrNull(r.Budget), Limit: OrNull(r.Limit), Drafts: r.Drafts, TTFT: r.TTFT, TPOT: OrNull(r.TPOT), E2E: r.E2E,
 		TokS: r.Throughput, TokSGPU: r.Throughput / float64(r.GPUs), PerHour: OrNull(r.PerHour), PerMillion: OrNull(r.PerMillion), JToken: r.JToken,
 		Expected: planTimesJSON{r.Estimate.TTFT.Expected, OrNull(r.Estimate.TPOT.Expected), r.Estimate.E2E.Expected},
