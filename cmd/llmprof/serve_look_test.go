@@ -192,3 +192,31 @@ func TestPageHasNoBlankLines(t *testing.T) {
 	}
 	p.quiet(t)
 }
+
+// No row of operators that can be read is of the state before: rows that follow later are hidden until then.
+func TestPageRowsAreOfOneState(t *testing.T) {
+	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16", &serveOrder{})
+	p.wait(t, settled)
+	const rows = `[...document.querySelectorAll("#operators tbody tr")].map((r) => (getComputedStyle(r).visibility === "visible" ? r.textContent : ""))`
+	for _, to := range []string{"prompt-len=3000&batch=37", "prompt-len=3000&batch=37&view.phase=prefill"} {
+		var early, late []string
+		// The rows are read when the first of them has changed, before the browser paints it.
+		p.content(t, fmt.Sprintf(`new Promise((done) => {
+			const table = document.querySelector("#operators table"), watch = new MutationObserver(() => { watch.disconnect(); done(%s); });
+			table.scrollIntoView();
+			watch.observe(table, { subtree: true, childList: true, characterData: true });
+			location.hash = "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&%s";
+		})`, rows, to), &early)
+		p.wait(t, rows+`.every(Boolean)`)
+		p.eval(t, rows, &late)
+		if len(early) == 0 || len(early) != len(late) || early[0] == "" {
+			t.Fatalf("%s: %d rows at once, then %d: %q", to, len(early), len(late), early)
+		}
+		for i := range min(len(early), len(late)) {
+			if early[i] != "" && early[i] != late[i] {
+				t.Errorf("%s: row %d first says %q, then %q", to, i+1, early[i], late[i])
+			}
+		}
+	}
+	p.quiet(t)
+}

@@ -34,28 +34,29 @@ const COLUMNS = [
 
 const IN_SIGHT = 18; // rows that the table shows before it is scrolled
 
-// useRows makes the rows of a table of operators, those in sight first: the others stay as they were until it is quiet, unless
-// the table is scrolled.
+// useRows makes the bodies of a table of operators, that with the rows in sight first: the other one stays as it was until it is
+// quiet, unless the table is scrolled. Nobody can read it meanwhile, but it keeps its place.
 function useRows(operators, row, whose) {
   const [complete, setComplete] = useState(null), drawn = useRef([]), scrolled = useRef(false), all = scrolled.current || complete === whose;
   useEffect(() => { if (!all) later("further rows", () => setComplete(whose)); }, [whose, all]);
   drawn.current = operators.map((o, i) => (!all && i >= IN_SIGHT && drawn.current[i]) || row(o, i));
-  return [drawn.current, (e) => { scrolled.current = e.target.scrollTop > 0; }];
+  const onScroll = (e) => { scrolled.current = e.target.scrollTop > 0; if (!all) setComplete(whose); };
+  return [html`<tbody>${drawn.current.slice(0, IN_SIGHT)}</tbody><tbody class=${all ? "" : "stale"}>${drawn.current.slice(IN_SIGHT)}</tbody>`, onScroll];
 }
 
 export const Operators = kept(function Operators({ doc, words, old, phase, set, op, setOp, hover }) {
   const [sort, setSort] = useState(["", 1]);
-  const body = useRef();
+  const table = useRef();
   const p = phaseOf(doc, phase), list = wordsOf(words, phase);
   const before = new Map((phaseOf(old, phase)?.ops ?? []).map((o) => [charts.opKey(o), o]));
   const rows = (p?.ops ?? []).map((o, i) => ({ ...o, key: charts.opKey(o), words: list?.[i] ?? {}, bytes: o.weight_bytes + o.kv_bytes + o.state_bytes + o.act_bytes }));
   if (sort[0]) rows.sort((a, b) => sort[1] * (typeof a[sort[0]] === "string" ? a[sort[0]].localeCompare(b[sort[0]]) : (b[sort[0]] ?? -1) - (a[sort[0]] ?? -1)));
   useEffect(() => {
-    const row = op && body.current?.querySelector(`[aria-selected="true"]`), box = body.current?.closest(".scroll");
-    if (row && box) box.scrollTop = Math.max(row.offsetTop - box.clientHeight / 2, 0);
+    const row = op && table.current.querySelector(`[aria-selected="true"]`), box = table.current.parentElement;
+    if (row) box.scrollTop = Math.max(row.offsetTop - box.clientHeight / 2, 0);
   }, [op]);
-  const chosen = (e) => { const { key } = rows[e.target.closest("tr").sectionRowIndex]; setOp(op === key ? null : key); };
-  const [lines, onScroll] = useRows(rows, (o, i) => html`<tr key=${i} tabindex="0" aria-selected=${op === o.key} class=${hover === o.key ? "hover" : ""}>
+  const chosen = (e) => { const { key } = rows[e.target.closest("tr").rowIndex - 1] ?? {}; if (key) { e.preventDefault(); setOp(op === key ? null : key); } };
+  const [bodies, onScroll] = useRows(rows, (o, i) => html`<tr key=${i} tabindex="0" aria-selected=${op === o.key} class=${hover === o.key ? "hover" : ""}>
     <th scope="row" title=${o.name}>${o.name}${o.in && html`<small> in ${o.in}</small>`}</th>
     <td class="n">${o.words.expected}</td><td class="n share">${o.share >= 0.005 && html`<span class=${`fill ${o.bound}`} style=${{ width: `${Math.min(100 * o.share, 100)}%` }}></span>`}<span class="over">${o.words.share}</span></td>
     <td><i class=${`mark ${o.bound}`} aria-hidden="true"></i> ${o.bound}</td>
@@ -63,10 +64,10 @@ export const Operators = kept(function Operators({ doc, words, old, phase, set, 
     <td class="n">${o.words.floor}</td><td class="n">${o.words.flops}</td><td class="n">${o.words.bytes}</td><td class="n">${o.words.intensity}</td>
     ${old && html`<td class="n">${timesOf(o, before.get(o.key))}</td>`}</tr>`, p);
   return html`<${Panel} id="operators" title="Operators" wide drawn=${false} tools=${html`<${PhaseSwitch} id="ops" phase=${phase} set=${set} />`}>
-    <div class="scroll tall" tabindex="0" role="region" aria-label="Table of operators" onScroll=${onScroll}><table class="ops fixed">
+    <div class="scroll tall" tabindex="0" role="region" aria-label="Table of operators" onScroll=${onScroll}><table ref=${table} class="ops fixed" onClick=${chosen} onKeyDown=${(e) => { if (e.key === "Enter" || e.key === " ") chosen(e); }}>
       <thead><tr>${COLUMNS.map(([key, name, kind]) => html`<th key=${key} scope="col" class=${kind === "text" ? "" : "n"} aria-sort=${sort[0] === key ? (sort[1] > 0 ? "descending" : "ascending") : "none"}>
         <button type="button" onClick=${() => setSort((s) => (s[0] === key ? (s[1] > 0 ? [key, -1] : ["", 1]) : [key, 1]))}>${name}</button></th>`)}${old && html`<th scope="col" class="n">× A</th>`}</tr></thead>
-      <tbody ref=${body} onClick=${chosen} onKeyDown=${(e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); chosen(e); } }}>${lines}</tbody>
+      ${bodies}
     </table></div>
   <//>`;
 }, "operators", "doc", "words", "old", "phase", "op", "hover");
