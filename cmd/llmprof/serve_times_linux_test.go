@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -121,8 +122,11 @@ func told(all []float64) string {
 
 // The times of changes are printed, not held: they are the machine's. A view's time ends with the last
 // paint that the change causes in it, so that a view which is refined later counts in full. The test also prints the
-// processor time of each change, which a busy machine does not lengthen.
+// processor time of each change, which a busy machine does not lengthen. It runs only where -run names it.
 func TestPageTimes(t *testing.T) {
+	if !strings.Contains(flag.Lookup("test.run").Value.String(), "PageTimes") {
+		t.Skip("it measures: -run PageTimes -v prints the times")
+	}
 	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=1", &serveOrder{})
 	p.wait(t, settled+` && llmprofTimes.answered.gpus`)
 	p.rest(t)

@@ -14,7 +14,7 @@ import (
 func TestAblateSchema(t *testing.T) {
 	s := schema(t, "ablate.v2.json")
 	for _, args := range [][]string{
-		{"--engine", "transformers,tensorrt-llm"}, {"--model", "llama3.1-8b", "--gpu", "h200"}, {filepath.Join("..", "..", "experiments", "h200")},
+		{"--engine", "transformers"}, {"--model", "llama3.1-8b", "--gpu", "h200"}, {filepath.Join("..", "..", "experiments", "h200")},
 	} {
 		got := try(t, append([]string{"validate", "--ablate", "--format", "json"}, args...)...)
 		if got.code != 0 {

@@ -61,18 +61,9 @@ func quoted(t *testing.T, text string) string {
 	return string(b)
 }
 
-// TestLiveOnProcessor predicts, measures and compares for real: the engine is
-// transformers, on the processor.
-func TestLiveOnProcessor(t *testing.T) {
-	results, args := onProcessor(t)
-	var out, errs bytes.Buffer
-	if code := run(args, nil, &out, &errs, os.Getenv); code != 0 {
-		t.Fatalf("exit %d: %s", code, errs.String())
-	}
-	j := liveOf(t, ran{stdout: out.String()})
-	if l := j.Live; l.Points != 2 || l.Measured != 2 || l.Older != 0 || l.GPU != "my-cpu" || len(j.Rows) != 6 {
-		t.Errorf("%+v, %d rows", l, len(j.Rows))
-	}
+// heldTo fails the test unless the rows of a comparison are those that were predicted, and the results alone give the same rows.
+func heldTo(t *testing.T, j *comparedLive, results string, args []string) {
+	t.Helper()
 	p, err := validate.ReadPredictions(j.Live.File)
 	testkit.Must(t, err)
 	for _, r := range j.Rows {
@@ -97,14 +88,14 @@ func TestLiveOnProcessor(t *testing.T) {
 	}
 }
 
-// TestLiveInterrupted interrupts the program itself in the middle of the second of
-// two points, as Ctrl-C does: the first is kept, and the next call measures the
+// TestLiveOnProcessor predicts, measures and compares for real: the engine is transformers, on the processor. It interrupts
+// the program in the middle of the second of two points, as Ctrl-C does: the first is kept, and the next call measures the
 // second alone, held to the predictions that were written at first.
-func TestLiveInterrupted(t *testing.T) {
+func TestLiveOnProcessor(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a process cannot be sent an interrupt there")
 	}
-	dir, args := onProcessor(t)
+	results, args := onProcessor(t)
 	program, err := exec.LookPath("llmprof") // this test's own binary, by testscript.Main
 	testkit.Must(t, err)
 	cmd := exec.CommandContext(t.Context(), program, args...)
@@ -130,12 +121,12 @@ func TestLiveInterrupted(t *testing.T) {
 			t.Errorf("no %q in %s", want, said.String())
 		}
 	}
-	results, _ := filepath.Glob(filepath.Join(dir, "tiny-*.json"))
-	predictions, _ := filepath.Glob(filepath.Join(dir, "predictions-*.json"))
-	if len(results) != 1 || len(predictions) != 1 {
-		t.Fatalf("kept are %v and %v: want one result and the predictions", results, predictions)
+	kept, _ := filepath.Glob(filepath.Join(results, "tiny-*.json"))
+	predictions, _ := filepath.Glob(filepath.Join(results, "predictions-*.json"))
+	if len(kept) != 1 || len(predictions) != 1 {
+		t.Fatalf("kept are %v and %v: want one result and the predictions", kept, predictions)
 	}
-	before, err := os.ReadFile(results[0])
+	before, err := os.ReadFile(kept[0])
 	testkit.Must(t, err)
 	again := exec.CommandContext(t.Context(), program, args...)
 	var errs bytes.Buffer
@@ -144,10 +135,12 @@ func TestLiveInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, errs.String())
 	}
-	if l := liveOf(t, ran{stdout: string(text)}).Live; l.Kept != 1 || l.Measured != 1 || !l.Earlier || l.File != predictions[0] || l.Older != 0 {
-		t.Errorf("%+v", l)
+	j := liveOf(t, ran{stdout: string(text)})
+	if l := j.Live; l.Points != 2 || l.Kept != 1 || l.Measured != 1 || !l.Earlier || l.File != predictions[0] || l.Older != 0 || l.GPU != "my-cpu" || len(j.Rows) != 6 {
+		t.Errorf("%+v, %d rows", l, len(j.Rows))
 	}
-	if after, err := os.ReadFile(results[0]); err != nil || !bytes.Equal(before, after) {
+	heldTo(t, &j, results, args)
+	if after, err := os.ReadFile(kept[0]); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the first result was measured again: %v", err)
 	}
 }

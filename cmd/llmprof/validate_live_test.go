@@ -81,10 +81,13 @@ func liveArgs(dir, batches string, more ...string) []string {
 	return append([]string{"--results", dir, "--model", "llama3.1-8b", "--engine", "transformers", "--batch", batches, "--prompt-len", "128"}, more...)
 }
 
-func liveOf(t *testing.T, got ran) (j struct {
+// A comparedLive is the JSON of a comparison with what was measured for it.
+type comparedLive struct {
 	Live *view.LiveDocument
 	Rows []compared
-}) {
+}
+
+func liveOf(t *testing.T, got ran) (j comparedLive) {
 	t.Helper()
 	checkSchema(t, schema(t, "validate.v1.json"), got.stdout)
 	testkit.Must(t, json.Unmarshal([]byte(got.stdout), &j))
