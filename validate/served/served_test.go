@@ -25,7 +25,7 @@ func TestRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(runs) != 117 {
+	if len(runs) != 135 {
 		t.Errorf("%d runs", len(runs))
 	}
 	n := 0
@@ -44,7 +44,8 @@ func TestRuns(t *testing.T) {
 	if want := 2*(24+96+192+80+150) + 4*300 + (320 + 512 + 320 + 400 + 400 + 600 + 60) + (131 + 306 + 476 + 587 + 724 + 264 + 379 + 480) + 194 +
 		(146 + 296 + 2*562 + 611 + 816 + 239 + 422 + 2*208 + 512 + 480) + (813 + 100 + 571 + 320 + 128 + 475 + 821) + 2*(12+16+64+256+4*16+306+587+264) + 476 +
 		(164 + 380 + 628 + 774 + 907) + (349 + 559 + 659 + 832 + 1580 + 2442) + (194 + 474 + 792 + 970 + 1202) + (288 + 533 + 587 + 686 + 1421 + 2114) + (215 + 300 + 326 + 427) + (64 + 128 + 256 + 384 + 512 + 1024) +
-		(194 + 474 + 792 + 306 + 476 + 349 + 559 + 1580 + 215 + 300 + 380 + 628 + 608); n != want {
+		(194 + 474 + 792 + 306 + 476 + 349 + 559 + 1580 + 215 + 300 + 380 + 628 + 608) +
+		(84 + 142 + 325 + 349) + (237 + 589 + 1019 + 976 + 2440) + (167 + 452 + 671 + 886 + 484 + 1227 + 2064 + 82 + 105); n != want {
 		t.Errorf("%d requests, want %d", n, want)
 	}
 }
@@ -106,7 +107,7 @@ func TestScore(t *testing.T) {
 func TestScoreByUse(t *testing.T) {
 	runs, err := served.Runs()
 	testkit.Must(t, err)
-	stable := regexp.MustCompile(`^h[12]00-(load(20|50|80|95)(-off)?|mixed[58]0|prefix(-off)?|short[48]0|long80|moe[58]0-sampled|(qwen|llama).*-(20|50|80|95))(-b)?$`)
+	stable := regexp.MustCompile(`^h[12]00-(load(20|50|80|95)(-off)?|mixed[58]0|prefix(-off)?|short[48]0|long80|moe[58]0-sampled|(qwen|llama|mistral).*-(20|50|80|95))(-b)?$`)
 	var within, beyond []*served.Scored
 	for i := range runs {
 		switch r := &runs[i]; {
@@ -120,7 +121,7 @@ func TestScoreByUse(t *testing.T) {
 			}
 		}
 	}
-	if len(within) != 53 || len(beyond) != 9 {
+	if len(within) != 71 || len(beyond) != 9 {
 		t.Fatalf("%d loads within the capacity and %d beyond", len(within), len(beyond))
 	}
 	for name, most := range map[string]float64{"ttft_p50": 0.12, "ttft_p99": 0.2, "tpot_p50": 0.05, "e2e_p50": 0.06, "requests_s": 0.04} {
