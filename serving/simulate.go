@@ -31,6 +31,7 @@ type cluster struct {
 	options  *Options
 	mixed    []*replica // that decode
 	first    []*replica // that prefill; those that decode where none does only that
+	next     []upcoming // of all replicas, by their index
 	longest  int
 	result   *Result
 	arrivals struct {
@@ -104,6 +105,10 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 			}
 		}
 	}
+	c.next = make([]upcoming, decode+prefill)
+	for i := range c.next {
+		c.next[i].at = never
+	}
 	if prefill == 0 {
 		c.first = c.mixed
 	}
@@ -112,55 +117,92 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	return c
 }
 
-// step lets the next thing happen: an arrival, the arrival of a cache, or the end of a
-// step. It reports whether anything did.
+// A happening is what happens at a time.
+type happening uint8
+
+const (
+	nothing happening = iota
+	requestComes
+	cacheComes
+	stepEnds   // or a replica that waited for a cache begins
+	passEnds   // of the API server
+	outputsDue // that the host held
+)
+
+// An upcoming is what happens next, and when.
+type upcoming struct {
+	at   unit.Seconds
+	what happening
+}
+
+// upcoming is what happens next to the replica.
+func (r *replica) upcoming() upcoming {
+	next := upcoming{at: never}
+	if r.held > 0 && r.held < next.at {
+		next = upcoming{r.held, outputsDue}
+	}
+	if r.end > 0 && r.end < next.at {
+		next = upcoming{r.end, stepEnds}
+	}
+	if r.front.passing && r.front.end < next.at {
+		next = upcoming{r.front.end, passEnds}
+	}
+	return next
+}
+
+// step lets the next thing happen: an arrival, the arrival of a cache, or what is next of a replica. It reports
+// whether anything did.
 func (c *cluster) step() bool {
-	at, what, who := never, 0, (*replica)(nil)
+	next, index := upcoming{at: never}, 0
 	if c.arrivals.any {
-		at, what = c.arrivals.next.At+c.way, 1
+		next = upcoming{c.arrivals.next.At + c.way, requestComes}
 	}
-	if len(c.handovers) > 0 && c.handovers[0].at < at {
-		at, what = c.handovers[0].at, 2
+	if len(c.handovers) > 0 && c.handovers[0].at < next.at {
+		next = upcoming{c.handovers[0].at, cacheComes}
 	}
-	for _, all := range [2][]*replica{c.mixed, c.first} {
-		for _, r := range all {
-			if r.held > 0 && r.held < at {
-				at, what, who = r.held, 5, r
-			}
-			if r.end > 0 && r.end < at {
-				at, what, who = r.end, 3, r
-			}
-			if r.front.passing && r.front.end < at {
-				at, what, who = r.front.end, 4, r
-			}
-		}
-		if c.server.Prefillers == 0 {
-			break
+	for i := range c.next {
+		if c.next[i].at < next.at {
+			next, index = c.next[i], i
 		}
 	}
-	if what == 0 {
+	if next.what == nothing {
 		return false
 	}
-	c.now = max(c.now, at)
-	switch what {
-	case 1:
-		c.arrive()
-	case 2:
+	c.now = max(c.now, next.at)
+	who := c.replica(index)
+	switch next.what {
+	case requestComes:
+		who = c.arrive()
+	case cacheComes:
 		q := c.handovers.next().what
-		c.enter(c.route(c.mixed, q), q)
-	case 3:
+		who = c.route(c.mixed, q)
+		c.enter(who, q)
+	case stepEnds:
 		c.ended(who)
-	case 4:
+	case passEnds:
 		who.front.finish(func(q *sequence) { c.enter(who, q) })
 		who.front.begin(c.now, c.sent)
-	case 5:
+	case outputsDue:
 		c.output(who)
+	}
+	if who != nil {
+		for _, p := range who.peers {
+			c.next[p.index] = p.upcoming()
+		}
 	}
 	return true
 }
 
-// arrive hands the next request to a replica.
-func (c *cluster) arrive() {
+// replica is the one with an index.
+func (c *cluster) replica(index int) *replica {
+	if n := len(c.mixed); index >= n {
+		return c.first[index-n]
+	}
+	return c.mixed[index]
+}
+
+// arrive hands the next request to a replica, which it returns; nil if the request is refused.
+func (c *cluster) arrive() (to *replica) {
 	req := c.arrivals.next
 	index := c.arrivals.sent
 	c.arrivals.sent++
@@ -172,15 +214,16 @@ func (c *cluster) arrive() {
 		c.source.Finished(c.now)
 	default:
 		q := &sequence{Record: Record{Index: index, Request: req}, goal: req.Prompt}
-		r := c.route(c.first, q)
-		if r.front.free() {
-			c.enter(r, q)
+		to = c.route(c.first, q)
+		if to.front.free() {
+			c.enter(to, q)
 			break
 		}
-		r.front.entering = append(r.front.entering, entering{q, stages})
-		r.front.begin(c.now, c.sent)
+		to.front.entering = append(to.front.entering, entering{q, stages})
+		to.front.begin(c.now, c.sent)
 	}
 	c.arrivals.next, c.arrivals.any = c.source.Next()
+	return to
 }
 
 // enter puts a sequence into the queue of a replica, which begins at once if it is idle.
