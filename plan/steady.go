@@ -69,9 +69,10 @@ func (q *Request) closed(c *config, replicas int) (*serving.Steady, error) {
 	if st := c.waves[replicas]; st != nil {
 		return st, nil
 	}
-	server := c.server
-	server.Replicas = replicas
-	st, err := server.SteadyConcurrency(q.Load.Concurrency, q.Prompt, q.Gen)
+	if err := q.prepare(c); err != nil {
+		return nil, err
+	}
+	st, err := c.steadies.Concurrency(q.Load.Concurrency, replicas)
 	if err != nil {
 		return nil, err
 	}

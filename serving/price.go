@@ -2,6 +2,7 @@ package serving
 
 import (
 	"slices"
+	"sort"
 
 	"llmprof/analytic"
 	"llmprof/operator"
@@ -26,6 +27,7 @@ type prices struct {
 	drafted bool
 	once    bool              // steps hardly come again: none is tabulated
 	curves  map[decode]*curve // of decode steps
+	known   map[mixture]Cost  // of other steps; nil where they hardly come again
 	groups  []operator.Group
 	part    []operator.Group
 }
@@ -40,6 +42,29 @@ type decode struct {
 
 func newPrices(s Stepper, pass int, drafted bool) *prices {
 	return &prices{stepper: s, windows: s.Windows(), pass: float64(pass), drafted: drafted, curves: map[decode]*curve{}}
+}
+
+// prices prices the steps of the server.
+func (s *Server) prices() *prices { return newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0) }
+
+// A mixture is a step of up to four groups, and the tokens of all replicas that share its experts.
+type mixture struct {
+	groups   [4]operator.Group
+	together float64
+}
+
+// again is mixed, unless an equal step was priced before.
+func (p *prices) again(groups []operator.Group, together float64) Cost {
+	m := mixture{together: together}
+	if p.known == nil || copy(m.groups[:], groups) < len(groups) {
+		return p.mixed(groups, together)
+	}
+	c, ok := p.known[m]
+	if !ok {
+		c = p.mixed(groups, together)
+		p.known[m] = c
+	}
+	return c
 }
 
 // decode is the cost of a step in which sequences with so many tokens in all decode.
@@ -203,11 +228,14 @@ func (p *prices) cost(b *batch, drafts int) Cost {
 		g.Past, g.New, g.Logits, g.Drafted = g.Past/g.Batch, fresh, fresh, p.drafted
 	}
 	p.groups = append(p.groups, b.chunks...)
-	return p.mixed(p.groups, b.together)
+	return p.again(p.groups, b.together)
 }
 
 // A curve is a cost over the context, linear between knots.
-type curve struct{ knots []knot }
+type curve struct {
+	knots []knot
+	last  int // knot at or beyond the context that was asked for last: the next one is near
+}
 
 // A knot is a context with its cost. Up to the next one the cost is linear if sure.
 type knot struct {
@@ -228,16 +256,9 @@ func (c *curve) at(context float64, price func(float64) Cost) Cost {
 		c.knots = append(c.knots, knot{context: 2 * last, cost: price(2 * last)})
 	}
 	for {
-		i, found := slices.BinarySearchFunc(c.knots, context, func(k knot, x float64) int {
-			if k.context < x {
-				return -1
-			} else if k.context > x {
-				return 1
-			}
-			return 0
-		})
+		i := c.beyond(context)
 		switch {
-		case found:
+		case c.knots[i].context == context:
 			return c.knots[i].cost
 		case i == 0:
 			return c.knots[0].cost
@@ -248,6 +269,14 @@ func (c *curve) at(context float64, price func(float64) Cost) Cost {
 		}
 		c.split(i, price)
 	}
+}
+
+// beyond is the first knot at or beyond a context, which is not beyond the last one.
+func (c *curve) beyond(context float64) int {
+	if i := c.last; i == 0 || i >= len(c.knots) || context <= c.knots[i-1].context || context > c.knots[i].context {
+		c.last = sort.Search(len(c.knots), func(i int) bool { return c.knots[i].context >= context })
+	}
+	return c.last
 }
 
 // split tries whether the cost is linear between knot i-1 and knot i, at three points, and puts

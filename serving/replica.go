@@ -129,6 +129,9 @@ func (r *replica) gained() {
 // price prices the step, and what the drafting of its tokens takes.
 func (r *replica) price() Cost {
 	c := r.prices.cost(&r.batch, r.server.Drafts)
+	if r.draft == nil {
+		return c
+	}
 	d := r.server.drafting(r.draft, &r.batch)
 	return plus(&c, &d, 1)
 }

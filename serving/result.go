@@ -155,14 +155,17 @@ func (r *Result) arrive(index int, at unit.Seconds) {
 }
 
 // step enters a step that begins.
-func (r *Result) step(one *replica) {
+func (r *Result) step(one *replica, o *Options) {
 	r.Steps++
 	r.Energy += one.cost.Energy
 	t := float64(one.cost.Time)
 	r.busy += t
 	running := float64(len(one.running) + len(one.ending))
-	used := 1 - float64(one.pool.available())/float64(one.pool.total)
 	r.running += running * t
+	if o.sums {
+		return
+	}
+	used := 1 - float64(one.pool.available())/float64(one.pool.total)
 	r.cache += used * t
 	r.bins.add(one.begin, one.end, sample{waiting: float64(one.waiting.n), running: running, cache: used, tokens: float64(one.tokens) / t})
 }
@@ -173,7 +176,9 @@ func (r *Result) answered(q *Record, o *Options) {
 	if o.Each != nil {
 		o.Each(q)
 	}
-	r.batches.of(q.Index).answered(q, &o.SLO)
+	if !o.sums {
+		r.batches.of(q.Index).answered(q, &o.SLO)
+	}
 }
 
 // finish works out what is of the whole.

@@ -22,6 +22,9 @@ type Options struct {
 	Seed     uint64        // of what is drawn besides the load
 	Each     func(*Record) // gets every request that was answered, in the order of their ends
 	Progress func(answered int, at unit.Seconds)
+
+	sums   bool    // sums over all replicas alone: no figures of requests, and no timeline
+	priced *prices // steps that were priced before; nil without any
 }
 
 // A cluster is the replicas of a server and what happens next to them.
@@ -82,7 +85,10 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	r := s.room()
 	c.longest = s.longest(r)
 	prefill, decode := s.Prefillers, s.Replicas
-	priced := newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0)
+	priced := o.priced
+	if priced == nil {
+		priced = s.prices()
+	}
 	var draft *prices
 	if s.Drafter != nil {
 		draft = newPrices(s.Drafter, 0, false)
@@ -266,7 +272,7 @@ func (c *cluster) start(r *replica, seen unit.Seconds) {
 	whole := *longest
 	for _, p := range r.peers {
 		p.launch(c.now, seen, &whole)
-		c.result.step(p)
+		c.result.step(p, c.options)
 	}
 }
 
@@ -325,10 +331,11 @@ func (c *cluster) output(r *replica) {
 
 // sent is a client that has tokens at a time: the first ones, the last ones or those between.
 func (c *cluster) sent(q *sequence, at unit.Seconds) {
-	if q.last > 0 {
-		c.result.batches.of(q.Index).gap(at - q.last)
-	} else {
+	switch {
+	case q.last == 0:
 		q.First = at
+	case !c.options.sums:
+		c.result.batches.of(q.Index).gap(at - q.last)
 	}
 	q.last, q.unsent = at, 0
 	if !q.complete {

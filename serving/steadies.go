@@ -27,6 +27,7 @@ type Steadies struct {
 	decode   *flow                  // of replicas that get the cache of every prompt
 	capacity map[*flow]Capacity
 	known    stepCosts
+	priced   *prices // steps of simulated waves
 }
 
 // Steadies prepares for steady states with requests of these lengths.
@@ -74,6 +75,29 @@ func (t *Steadies) Rate(rate float64, l Layout) (*Steady, error) {
 	}
 	st.Capacity = t.most(t.flow, replicas)
 	return t.flow.complete(st, rate, replicas)
+}
+
+// Concurrency is the steady state of a closed loop of clients that have one request each at a time.
+func (t *Steadies) Concurrency(clients, replicas int) (*Steady, error) {
+	if clients < 1 || clients > 1<<20 {
+		return nil, fmt.Errorf("a concurrency of %d: want from 1 to %d", clients, 1<<20)
+	}
+	capacity := t.most(t.flow, replicas)
+	f, st, err := t.flow, (*Steady)(nil), error(nil)
+	if t.gen.Kind == "fixed" && t.gen.Mean > 1 { // answers of one length run in waves
+		if st, err = t.waves(clients, replicas); err != nil {
+			return nil, err
+		}
+	} else {
+		if f, err = t.server.flow(t.prompt, t.gen); err != nil { // the cycles of clients that wait are others
+			return nil, err
+		}
+		each := float64(clients) / float64(replicas)
+		st = f.closed(max(each, 1), f.capacity().Rate)
+		st.among(min(each, 1), t.server.idle())
+	}
+	st.Capacity = capacity
+	return f.complete(st, st.Rate*float64(replicas), replicas)
 }
 
 // Idle is the state of a request that meets hardly any other: no load has shorter times.

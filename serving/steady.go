@@ -63,27 +63,11 @@ func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, e
 	if s.Prefillers > 0 {
 		return nil, fmt.Errorf("%d replicas that prefill: the steady state of clients that wait has no closed form; simulate it", s.Prefillers)
 	}
-	f, err := s.flow(prompt, gen)
+	all, err := s.Steadies(prompt, gen)
 	if err != nil {
 		return nil, err
 	}
-	if clients < 1 || clients > 1<<20 {
-		return nil, fmt.Errorf("a concurrency of %d: want from 1 to %d", clients, 1<<20)
-	}
-	c := f.capacity()
-	each := float64(clients) / float64(s.Replicas)
-	var st *Steady
-	if gen.Kind == "fixed" && gen.Mean > 1 { // answers of one length run in waves
-		if st, err = s.waves(clients, prompt, gen); err != nil {
-			return nil, err
-		}
-	} else {
-		st = f.closed(max(each, 1), c.Rate)
-		st.among(min(each, 1), s.idle())
-	}
-	c.Rate *= float64(s.Replicas)
-	st.Capacity = c
-	return f.complete(st, st.Rate*float64(s.Replicas), s.Replicas)
+	return all.Concurrency(clients, s.Replicas)
 }
 
 // among makes a state of replicas that have clients one of all replicas, of which they are a share.

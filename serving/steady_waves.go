@@ -36,13 +36,12 @@ type loop struct {
 
 // waves is the mean of the replicas in a closed loop whose answers have one length. Requests go round replicas that share
 // nothing: a part of them with the same part of the clients does the same.
-func (s *Server) waves(clients int, prompt, gen Lengths) (*Steady, error) {
-	part, parts := *s, 1
-	if peers := s.Predictor.Par.ExpertReplicas(); s.Replicas%peers == 0 {
-		parts = divisor(clients, s.Replicas/peers)
+func (t *Steadies) waves(clients, replicas int) (*Steady, error) {
+	parts := 1
+	if peers := t.server.Predictor.Par.ExpertReplicas(); replicas%peers == 0 {
+		parts = divisor(clients, replicas/peers)
 	}
-	part.Replicas /= parts
-	return part.wave(clients/parts, prompt, gen)
+	return t.wave(clients/parts, replicas/parts)
 }
 
 // divisor is the greatest one that two numbers have in common.
@@ -54,14 +53,20 @@ func divisor(a, b int) int {
 }
 
 // wave simulates clients until their waves repeat.
-func (s *Server) wave(clients int, prompt, gen Lengths) (*Steady, error) {
-	l := Load{Arrival: Arrival{Kind: "closed", Concurrency: clients}, Prompt: prompt, Gen: gen, Requests: clients * (most + 1)}
+func (t *Steadies) wave(clients, replicas int) (*Steady, error) {
+	l := Load{Arrival: Arrival{Kind: "closed", Concurrency: clients}, Prompt: t.prompt, Gen: t.gen, Requests: clients * (most + 1)}
 	source, err := l.Source()
 	if err != nil {
 		return nil, err
 	}
 	w := &loop{clients: clients}
-	w.cluster = newCluster(s, source, &Options{Each: w.answered})
+	part := t.server
+	part.Replicas = replicas
+	if t.priced == nil {
+		t.priced = part.prices()
+		t.priced.known = map[mixture]Cost{}
+	}
+	w.cluster = newCluster(&part, source, &Options{Each: w.answered, sums: true, priced: t.priced})
 	for {
 		ended := len(w.waves)
 		if !w.step() {
