@@ -20,8 +20,8 @@ type hunt struct {
 	reports sync.Mutex
 }
 
-// together is how many cards are searched before those left are looked at again. It is fixed, so that no number of
-// processors changes which are searched.
+// together is how many cards are searched at the same time at most. It is fixed, so that no number of processors changes
+// which are searched.
 const together = 4
 
 // run searches the cards. Of those that cannot be shown it finds out whether anything qualifies, and it searches them
@@ -42,20 +42,19 @@ func (h *hunt) run(ctx context.Context) {
 		return
 	}
 	for _, s := range all {
+		s.found = slices.Clone(s.rows)
 		if len(s.open) > 0 {
 			left = append(left, s)
 		}
 	}
 	slices.SortStableFunc(left, func(a, b *search) int { return a.atBest().compare(b.atBest()) })
-	h.search(ctx, left, func() func(*search) bool {
+	h.search(ctx, left, func(s *search) bool {
 		limit := h.limit()
-		return func(s *search) bool { s.limit = limit.score; return s.atBest().compare(limit) <= 0 }
+		s.limit = limit.score
+		return s.atBest().compare(limit) <= 0
 	})
 	left = slices.DeleteFunc(left, func(s *search) bool { s.limit = math.Inf(1); return len(s.open) == 0 }) // some were searched up to the limit
-	left = h.search(ctx, left, func() func(*search) bool {
-		marked := h.marked()
-		return func(s *search) bool { return s.rivals(marked) }
-	})
+	left = h.search(ctx, left, func(s *search) bool { return s.rivals(h.marked()) })
 	h.each(left, func(s *search) {
 		if len(s.rows) > 0 {
 			return
@@ -66,24 +65,36 @@ func (h *hunt) run(ctx context.Context) {
 	})
 }
 
-// search searches the cards that are wanted, a few at a time, and returns the others.
-func (h *hunt) search(ctx context.Context, cards []*search, wanted func() func(*search) bool) (others []*search) {
-	for len(cards) > 0 {
-		var some []*search
-		n, want := 0, wanted()
-		for ; n < len(cards) && len(some) < together; n++ {
-			if s := cards[n]; want(s) {
-				some = append(some, s)
-			} else {
-				others = append(others, s)
-			}
+// search searches the cards that are wanted, and returns the others. Which are wanted follows from what was found on all
+// cards before but the last ones, which may be searched meanwhile.
+func (h *hunt) search(ctx context.Context, cards []*search, wanted func(*search) bool) (others []*search) {
+	var running []func() // wait for the last cards, in their order
+	free := make(chan bool, runtime.GOMAXPROCS(0))
+	for _, s := range cards {
+		if len(running) == together {
+			running[0]()
+			running = running[1:]
 		}
-		h.each(some, func(s *search) {
+		if !wanted(s) {
+			others = append(others, s)
+			continue
+		}
+		free <- true
+		done := make(chan bool)
+		go func() {
 			s.loaded(ctx, false)
 			s.prune()
 			h.progress()
+			<-free
+			close(done)
+		}()
+		running = append(running, func() {
+			<-done
+			s.found = slices.Clone(s.rows)
 		})
-		cards = cards[n:]
+	}
+	for _, wait := range running {
+		wait()
 	}
 	return others
 }
@@ -125,7 +136,7 @@ func (h *hunt) progress() {
 // shown are the rows that would be shown of those found so far.
 func (h *hunt) shown() (shown, ranked []Row) {
 	for i := range h.found {
-		for _, r := range h.found[i].rows {
+		for _, r := range h.found[i].found {
 			r.order = len(ranked)
 			ranked = append(ranked, r)
 		}

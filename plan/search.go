@@ -93,6 +93,7 @@ type search struct {
 	card     *Card
 	splits   []Split
 	rows     []Row
+	found    []Row // rows that count for other cards while further ones are searched
 	miss     Miss
 	searched int
 	open     []config // under a load, deployments that may qualify, the best first
