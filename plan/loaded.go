@@ -467,6 +467,9 @@ func (s *search) steady(c *config, units int) (r Row, ok bool) {
 		s.missed(Miss{fmt.Sprintf("nearest is %s, with a TPOT of at least %s for %v", &r, beyond(least, target), target), float64(least / target), &r})
 		return r, false
 	}
+	if s.farther(c, units) {
+		return r, false
+	}
 	return s.settled(c, r)
 }
 

@@ -273,6 +273,9 @@ func TestBounds(t *testing.T) {
 						if least := s.leastTPOT(&c, units); least > r.TPOT {
 							t.Errorf("%v + %v tokens, %+v: %v has a TPOT of %v, and at least %v", &q.Prompt, &q.Gen, q.Load, &r, r.TPOT, least)
 						}
+						if least := s.leastE2E(&c, units); q.Load.Concurrency > 0 && least > r.E2E {
+							t.Errorf("%v + %v tokens, %+v: %v takes %v a request, and at least %v", &q.Prompt, &q.Gen, q.Load, &r, r.E2E, least)
+						}
 						if q.By == Energy && c.energy(units) > s.figure(&r)*(1+1e-9) {
 							t.Errorf("%v + %v tokens, %+v: %v takes %g J/token, and at least %g", &q.Prompt, &q.Gen, q.Load, &r, s.figure(&r), c.energy(units))
 						}
