@@ -90,6 +90,17 @@ func (p *Prepared) Expected(w *Workload) (Estimate, error) {
 	return p.Predictor.Predict(w)
 }
 
+// Fitting is Predict. An estimate that does not fit in memory has its memory and GPUs alone, which take no work.
+func (p *Prepared) Fitting(w *Workload) (Estimate, error) {
+	if err := w.Check(p.Par.MicroBatches); err != nil {
+		return Estimate{}, err
+	}
+	if m := p.memory(w); !m.Fits() {
+		return Estimate{Memory: m, GPUs: p.Par.GPUs()}, nil
+	}
+	return p.Predict(w)
+}
+
 // predict answers for one workload, and gives the half-widths of its intervals.
 func (p *Prepared) predict(w *Workload) (e Estimate, off widths, err error) {
 	if err := w.Check(p.Par.MicroBatches); err != nil {

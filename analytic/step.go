@@ -64,7 +64,7 @@ func (p *Predictor) lower(l *Lowering, s *operator.Step, i int) {
 	default:
 		l.Part, l.Ops = operator.PartLast, s.AppendLast(l.Ops[:0])
 	}
-	l.Kernels = l.Kernels[:0]
+	l.Kernels = slices.Grow(l.Kernels[:0], len(l.Ops))
 	p.machine.Engine.Lower(l)
 	l.correctOps()
 	l.costs = slices.Grow(l.costs[:0], len(l.Kernels))[:len(l.Kernels)]

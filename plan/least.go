@@ -12,9 +12,9 @@ import (
 // atLeast bounds from below how many units the load takes, the energy, and the time of a request: no request takes less of a replica
 // than its share of steps with as many sequences as the memory has room for. Of clients that wait for their answers there are no more
 // in a step than there are.
-func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why string) {
+func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (open bool) {
 	if s.q.rate() == 0 && s.q.cheapest() {
-		return ""
+		return true
 	}
 	w := wave{p: units.Predictor, q: s.q, budgets: s.budgets(units.Predictor)}
 	took, energy := w.least(s, c, fits)
@@ -23,7 +23,8 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why str
 	c.rate = float64(c.DP) / float64(took) / c.slower
 	if s.q.rate() > 0 {
 		if c.least = max(int(math.Ceil(s.q.rate()/c.rate)), 1); c.least*c.GPUs > s.q.MaxGPUs || s.dear(c, c.least) {
-			return s.tooMany(c, c.least)
+			s.tooMany(c, c.least)
+			return false
 		}
 		busy = 0
 		c.idle = float64(w.waiting().For(unit.Seconds(float64(c.DP)/(s.q.rate()*c.slower)))) / s.q.Gen.MeanLength()
@@ -32,7 +33,7 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why str
 	if s.q.By == Latency {
 		c.latency = w.longest(s, c)
 	}
-	return ""
+	return true
 }
 
 // dear reports whether so many units are over the budget.
@@ -132,7 +133,8 @@ func (w *wave) added(tokens float64, decodes []decoding) (time unit.Seconds, ene
 		d := &decodes[i]
 		for _, budget := range w.budgets {
 			room := max(float64(budget)-d.batch, float64(budget)/64, 1)
-			for _, chunk := range []float64{min(tokens, room), min(max(math.Floor(room/tokens), 1)*tokens, room)} {
+			one, many := min(tokens, room), min(max(math.Floor(room/tokens), 1)*tokens, room)
+			for _, chunk := range slices.Compact([]float64{one, many}) {
 				groups := []operator.Group{{Batch: d.batch, New: 1, Past: w.context(), Logits: 1}, {Batch: chunk / min(chunk, tokens), New: min(chunk, tokens), Past: max(tokens-chunk, 0) / 2, Logits: 1}}
 				if w.q.steps() == 0 {
 					groups = groups[1:]

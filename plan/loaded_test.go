@@ -84,7 +84,7 @@ func everyNumber(t *testing.T, q *Request) (best *Row) {
 				c := config{Row: Row{Card: s.card, Formats: f, Split: split, DP: 1, MicroBatches: 1, GPUs: split.TP}}
 				idle := *q
 				idle.Targets, idle.Load, idle.Budget = Targets{}, Load{Rate: 1e-9}, 0
-				if why := (&search{q: &idle, card: s.card, miss: noMiss()}).screen(&c); why != "" {
+				if !(&search{q: &idle, card: s.card, miss: noMiss()}).screen(&c) {
 					continue
 				}
 				if err := s.ready(&c); err != nil {
