@@ -18,6 +18,7 @@ type Predictor struct {
 	footprint  footprint.Footprint
 	fixedCache bool         // kernels depend on Step.Cache
 	kept       *keptStep    // the last decode step with its kernels; nil where none is kept
+	prefilled  *prefilled   // prefill steps; nil where none is remembered
 	known      *pricedSteps // nil where no step is remembered
 	changed    roofline.Set // constants in which the machine differs from the machine of known.base
 }

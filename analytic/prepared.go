@@ -3,7 +3,7 @@ package analytic
 // A Prepared answers for many workloads of one case, each with the interval of Calibrated.
 // It remembers the prefill and the first decode step of the workload before: workloads that differ
 // only in their generated length share them. It keeps the last decode step, and prices only the attention
-// of a step that differs from it in its context alone. It serves one goroutine.
+// of a step that differs from it in its context alone. Where no constant is moved it remembers prefill steps. It serves one goroutine.
 type Prepared struct {
 	*Predictor // predicts on the machine that was asked for
 	machines   *Machines
@@ -44,7 +44,7 @@ func (c *Case) Prepare(all *Machines, on *Machine) (*Prepared, error) {
 // newPrepared answers by one machine, without an interval.
 func newPrepared(p *Predictor, all *Machines) *Prepared {
 	prepared := &Prepared{Predictor: p, remembered: p.on(p.machine), machines: all}
-	prepared.remembered.kept = &keptStep{}
+	prepared.remembered.kept, prepared.remembered.prefilled = &keptStep{}, &prefilled{}
 	prepared.interval = prepared
 	return prepared
 }
@@ -88,6 +88,17 @@ func (p *Prepared) Expected(w *Workload) (Estimate, error) {
 		return Estimate{Memory: m}, nil
 	}
 	return p.Predictor.Predict(w)
+}
+
+// Fitting is Predict. An estimate that does not fit in memory has its memory and GPUs alone, which take no work.
+func (p *Prepared) Fitting(w *Workload) (Estimate, error) {
+	if err := w.Check(p.Par.MicroBatches); err != nil {
+		return Estimate{}, err
+	}
+	if m := p.memory(w); !m.Fits() {
+		return Estimate{Memory: m, GPUs: p.Par.GPUs()}, nil
+	}
+	return p.Predict(w)
 }
 
 // predict answers for one workload, and gives the half-widths of its intervals.

@@ -64,7 +64,7 @@ func (p *Predictor) lower(l *Lowering, s *operator.Step, i int) {
 	default:
 		l.Part, l.Ops = operator.PartLast, s.AppendLast(l.Ops[:0])
 	}
-	l.Kernels = l.Kernels[:0]
+	l.Kernels = slices.Grow(l.Kernels[:0], len(l.Ops))
 	p.machine.Engine.Lower(l)
 	l.correctOps()
 	l.costs = slices.Grow(l.costs[:0], len(l.Kernels))[:len(l.Kernels)]
@@ -115,10 +115,14 @@ func (l *Lowering) alike(i int) (n int) {
 // evaluate prices a step, by its kernels if they are remembered.
 func (p *Predictor) evaluate(t *total, s *operator.Step) {
 	switch known := p.known.find(s); {
+	case known == nil && p.prefilled != nil && !s.Decode():
+		u, priced := p.prefilled.find(s)
+		if !priced {
+			p.lowered(u, s)
+		}
+		*t = *u
 	case known == nil:
-		var k kernelSums
-		p.walk(&k, s, nil)
-		p.time(t, &k, s)
+		p.lowered(t, s)
 	case p.changed == 0:
 		p.time(t, &known.sum, s)
 	default:
@@ -126,6 +130,13 @@ func (p *Predictor) evaluate(t *total, s *operator.Step) {
 		p.reprice(&k, known)
 		p.time(t, &k, s)
 	}
+}
+
+// lowered prices a step by its kernels.
+func (p *Predictor) lowered(t *total, s *operator.Step) {
+	var k kernelSums
+	p.walk(&k, s, nil)
+	p.time(t, &k, s)
 }
 
 // time sums the times of the kernels of a step, and adds those of the host.

@@ -145,6 +145,11 @@ func (s *Scheme) VectorBytes(m *Model, n float64) unit.Bytes {
 // scales and its bias included.
 func (s *Scheme) ShareBytes(m *Model, l *Linear, tp int) unit.Bytes {
 	values, outputs := l.Share(tp)
+	return s.LinearBytes(m, l, values, outputs)
+}
+
+// LinearBytes is the memory of the share of a matrix, and of its bias, that has so many of its values and outputs.
+func (s *Scheme) LinearBytes(m *Model, l *Linear, values, outputs float64) unit.Bytes {
 	b := s.MatrixBytes(l, values, outputs)
 	if l.Bias {
 		b += s.VectorBytes(m, outputs)

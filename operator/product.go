@@ -34,9 +34,12 @@ func (s *Step) gemm(o *Op, f *models.Scheme, ls []models.Linear, rows float64, t
 	}
 	for i := range ls {
 		values, outputs := ls[i].Share(tp)
-		all, _ := ls[i].Share(1)
+		all := values
+		if tp > 1 {
+			all, _ = ls[i].Share(1)
+		}
 		local, whole, out = local+values, whole+all, out+outputs
-		weights += f.ShareBytes(s.Model, &ls[i], tp)
+		weights += f.LinearBytes(s.Model, &ls[i], values, outputs)
 	}
 	o.Format, o.Scheme, o.Model = act, productScheme(f), unit.FLOPs(2*rows*whole)
 	o.Shape.M, o.Shape.N, o.Shape.K, o.Shape.Matrices = rows, out, in, float64(len(ls))

@@ -12,9 +12,9 @@ import (
 // atLeast bounds from below how many units the load takes, the energy, and the time of a request: no request takes less of a replica
 // than its share of steps with as many sequences as the memory has room for. Of clients that wait for their answers there are no more
 // in a step than there are.
-func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why string) {
+func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (open bool) {
 	if s.q.rate() == 0 && s.q.cheapest() {
-		return ""
+		return true
 	}
 	w := wave{p: units.Predictor, q: s.q, budgets: s.budgets(units.Predictor)}
 	took, energy := w.least(s, c, fits)
@@ -23,7 +23,8 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why str
 	c.rate = float64(c.DP) / float64(took) / c.slower
 	if s.q.rate() > 0 {
 		if c.least = max(int(math.Ceil(s.q.rate()/c.rate)), 1); c.least*c.GPUs > s.q.MaxGPUs || s.dear(c, c.least) {
-			return s.tooMany(c, c.least)
+			s.tooMany(c, c.least)
+			return false
 		}
 		busy = 0
 		c.idle = float64(w.waiting().For(unit.Seconds(float64(c.DP)/(s.q.rate()*c.slower)))) / s.q.Gen.MeanLength()
@@ -32,7 +33,7 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (why str
 	if s.q.By == Latency {
 		c.latency = w.longest(s, c)
 	}
-	return ""
+	return true
 }
 
 // dear reports whether so many units are over the budget.
@@ -50,23 +51,30 @@ type wave struct {
 
 // least bounds the time of a replica that a request takes, and the energy beyond that of GPUs that wait.
 func (w *wave) least(s *search, c *config, fits int) (took unit.Seconds, energy unit.Joules) {
-	took, energy = unit.Seconds(math.Inf(1)), unit.Joules(math.Inf(1))
 	most := math.Inf(1)
 	if n := s.q.Load.Concurrency; n > 0 {
 		most = max(float64(n)/float64(c.DP), 1)
 	} else if t := s.q.Targets.TPOT; t > 0 { // no more decode on average than come while one does
 		most = max(s.q.rate()*s.q.steps()*float64(t)/float64(c.DP), 1)
 	}
+	return w.among(c.Batch, most, func(d *decoding) bool {
+		return s.q.Targets.TPOT > 0 && d.Time.Times(c.slower/s.gain()) > s.q.Targets.TPOT || d.batch > float64(2*fits)
+	})
+}
+
+// among is the least where up to most sequences decode on average, and no more than the first that are enough.
+func (w *wave) among(batch int, most float64, enough func(*decoding) bool) (took unit.Seconds, energy unit.Joules) {
+	took, energy = unit.Seconds(math.Inf(1)), unit.Joules(math.Inf(1))
 	var all []decoding
-	for _, n := range s.q.sizes(c.Batch) {
-		batch := min(float64(n), most)
-		all = append(all, decoding{batch, w.decode(batch)})
-		if s.q.Targets.TPOT > 0 && all[len(all)-1].Time.Times(c.slower/s.gain()) > s.q.Targets.TPOT || n > 2*fits || batch == most {
+	for _, n := range w.q.sizes(batch) {
+		d := decoding{batch: min(float64(n), most)}
+		d.StepCost = w.decode(d.batch)
+		if all = append(all, d); d.batch == most || enough(&d) {
 			break
 		}
 	}
 	w.prompt = w.adds(all[0], all[len(all)-1])
-	n := s.q.steps()
+	n := w.q.steps()
 	for i := range all {
 		took = min(took, all[i].Time.Times(n/all[i].batch)+w.prompt.Time)
 		energy = min(energy, w.beyond(&all[i].StepCost).Times(n/all[i].batch)+w.prompt.Energy)
@@ -82,7 +90,7 @@ type decoding struct {
 
 // sizes are batches up to the largest that a server of the search may have.
 func (q *Request) sizes(batch int) []int {
-	all := append([]int{1}, q.Batches...)
+	all := slices.Compact(append([]int{1}, q.Batches...))
 	most := max(batch, all[len(all)-1])
 	if len(q.Limits) > 0 {
 		most = max(most, slices.Max(q.Limits))
@@ -125,7 +133,8 @@ func (w *wave) added(tokens float64, decodes []decoding) (time unit.Seconds, ene
 		d := &decodes[i]
 		for _, budget := range w.budgets {
 			room := max(float64(budget)-d.batch, float64(budget)/64, 1)
-			for _, chunk := range []float64{min(tokens, room), min(max(math.Floor(room/tokens), 1)*tokens, room)} {
+			one, many := min(tokens, room), min(max(math.Floor(room/tokens), 1)*tokens, room)
+			for _, chunk := range slices.Compact([]float64{one, many}) {
 				groups := []operator.Group{{Batch: d.batch, New: 1, Past: w.context(), Logits: 1}, {Batch: chunk / min(chunk, tokens), New: min(chunk, tokens), Past: max(tokens-chunk, 0) / 2, Logits: 1}}
 				if w.q.steps() == 0 {
 					groups = groups[1:]
@@ -193,6 +202,38 @@ func (s *search) leastTPOT(c *config, units int) unit.Seconds {
 	prompts := w.p.StepCost([]operator.Group{{Batch: together, New: tokens, Logits: 1}}, 0)
 	before := prompts.Time.Times(each/together) + c.single.TTFT.Expected.Times(2)
 	return (step.Time - min(before, c.single.TTFT.Expected.Times(each)).Times(1/n)).Times(c.slower)
+}
+
+// farther reports whether clients that wait for their answers miss the targets with so many units of a deployment, and no row or miss of the
+// card depends on by how much. The steady state need not be simulated then.
+func (s *search) farther(c *config, units int) bool {
+	t := &s.q.Targets
+	longest := t.TTFT + t.TPOT.Times(s.q.steps())
+	if t.TTFT == 0 || t.TPOT == 0 {
+		longest = unit.Seconds(math.Inf(1))
+	}
+	if t.E2E > 0 {
+		longest = min(longest, t.E2E)
+	}
+	if s.q.Load.Concurrency == 0 || math.IsInf(float64(longest), 1) || s.q.By == Energy || len(s.q.Limits) > 0 {
+		return false
+	}
+	by := float64(s.leastE2E(c, units) / longest)
+	return by > 1 && (len(s.rows) > 0 || by >= s.miss.By)
+}
+
+// leastE2E bounds the time of a request of clients that wait for their answers, at the end of the interval that is asked for. By
+// Little's law it is as many times what a request takes of a replica as there are clients of one. The times of steps have stairs, and
+// averages lie up to 5 % below them in random cases (TestBounds).
+func (s *search) leastE2E(c *config, units int) unit.Seconds {
+	const less = 0.9
+	if !s.q.fixed() || c.MicroBatches > 1 {
+		return 0
+	}
+	each := max(float64(s.q.Load.Concurrency)/float64(units*c.DP), 1)
+	w := wave{p: c.server.Predictor, q: s.q, budgets: s.budgets(c.server.Predictor)}
+	took, _ := w.among(c.Batch, each, func(*decoding) bool { return false })
+	return took.Times(each * c.slower * less)
 }
 
 // budgets are the most tokens of a step that servers of the search have: the scheduler's, and the least and the largest that is tried.

@@ -246,38 +246,36 @@ func (s *search) configs(f Formats, split Split) (all []config) {
 	}
 	for _, parts := range microBatches(split) {
 		c := config{Row: Row{Card: s.card, Formats: f, Split: split, DP: unitDP, MicroBatches: parts, GPUs: split.TP * split.PP * unitDP}}
-		if err := s.screen(&c); err != "" {
-			continue
+		if s.screen(&c) {
+			all = append(all, c)
 		}
-		all = append(all, c)
 	}
 	return all
 }
 
 // screen prepares a deployment, and leaves it out if a request that is alone on it is too
-// slow already. What it says is why.
-func (s *search) screen(c *config) (why string) {
+// slow already.
+func (s *search) screen(c *config) (open bool) {
 	units, err := s.prepare(&c.Row)
 	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})
-		return err.Error()
+		return false
 	}
-	e, err := units.Predict(s.q.workload(c.MicroBatches))
+	e, err := units.Fitting(s.q.workload(c.MicroBatches))
 	s.searched++
 	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})
-		return err.Error()
+		return false
 	}
 	c.Batch = 1
 	if c.GPUs = e.GPUs; !e.Memory.Fits() {
-		miss := tooLarge(&c.Row, &e.Memory)
-		s.missed(miss)
-		return miss.Reason
+		s.tooLarge(&c.Row, &e.Memory)
+		return false
 	}
 	server, err := s.q.server(s.card, units, &c.Row)
 	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})
-		return err.Error()
+		return false
 	}
 	c.Batch = server.Scheduler.MaxSeqs
 	if c.slower = 1; !s.q.Expected {
@@ -292,10 +290,8 @@ func (s *search) screen(c *config) (why string) {
 		if n := s.gain(); n > 1 { // with speculation a token may take that much less
 			alone.TPOT, alone.E2E = alone.TPOT.Times(1/n), alone.TTFT+(alone.E2E-alone.TTFT).Times(1/n)
 		}
-		if miss := s.q.misses(&alone); miss.Reason != "" {
-			miss.Row = &alone
-			s.missed(miss)
-			return miss.Reason
+		if s.falls(&alone) {
+			return false
 		}
 	}
 	return s.atLeast(c, units, e.Memory.MaxBatch)
@@ -344,14 +340,11 @@ func (s *search) ready(c *config) error {
 }
 
 // tooMany remembers that the load takes more units than are allowed.
-func (s *search) tooMany(c *config, units int) string {
+func (s *search) tooMany(c *config, units int) {
 	r := c.Row
 	s.sized(&r, units)
 	r.TTFT, r.TPOT, r.E2E = c.single.TTFT.Expected.Times(c.slower), c.single.TPOT.Expected.Times(c.slower), c.single.E2E.Expected.Times(c.slower)
-	miss := s.q.misses(&r)
-	miss.Row = &r
-	s.missed(miss)
-	return miss.Reason
+	s.falls(&r)
 }
 
 // sized makes a row one of so many units.
@@ -467,6 +460,9 @@ func (s *search) steady(c *config, units int) (r Row, ok bool) {
 		s.missed(Miss{fmt.Sprintf("nearest is %s, with a TPOT of at least %s for %v", &r, beyond(least, target), target), float64(least / target), &r})
 		return r, false
 	}
+	if s.farther(c, units) {
+		return r, false
+	}
 	return s.settled(c, r)
 }
 
@@ -488,12 +484,7 @@ func (s *search) settled(c *config, r Row) (Row, bool) {
 	r.Running, r.Utilization = slow.Running, slow.Utilization
 	r.JToken = slow.Energy.Times(1 / s.q.Gen.MeanLength())
 	r.PerMillion = unit.Dollars(float64(r.PerHour) / 3600 / r.Throughput * 1e6)
-	miss := s.q.misses(&r)
-	if miss.Reason != "" {
-		miss.Row = &r
-		s.missed(miss)
-	}
-	return r, miss.Reason == ""
+	return r, !s.falls(&r)
 }
 
 // expect adds the interval to a row that qualifies. Only such rows need a steady state of their

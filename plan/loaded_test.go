@@ -84,7 +84,7 @@ func everyNumber(t *testing.T, q *Request) (best *Row) {
 				c := config{Row: Row{Card: s.card, Formats: f, Split: split, DP: 1, MicroBatches: 1, GPUs: split.TP}}
 				idle := *q
 				idle.Targets, idle.Load, idle.Budget = Targets{}, Load{Rate: 1e-9}, 0
-				if why := (&search{q: &idle, card: s.card, miss: noMiss()}).screen(&c); why != "" {
+				if !(&search{q: &idle, card: s.card, miss: noMiss()}).screen(&c) {
 					continue
 				}
 				if err := s.ready(&c); err != nil {
@@ -272,6 +272,9 @@ func TestBounds(t *testing.T) {
 						}
 						if least := s.leastTPOT(&c, units); least > r.TPOT {
 							t.Errorf("%v + %v tokens, %+v: %v has a TPOT of %v, and at least %v", &q.Prompt, &q.Gen, q.Load, &r, r.TPOT, least)
+						}
+						if least := s.leastE2E(&c, units); q.Load.Concurrency > 0 && least > r.E2E {
+							t.Errorf("%v + %v tokens, %+v: %v takes %v a request, and at least %v", &q.Prompt, &q.Gen, q.Load, &r, r.E2E, least)
 						}
 						if q.By == Energy && c.energy(units) > s.figure(&r)*(1+1e-9) {
 							t.Errorf("%v + %v tokens, %+v: %v takes %g J/token, and at least %g", &q.Prompt, &q.Gen, q.Load, &r, s.figure(&r), c.energy(units))

@@ -24,6 +24,18 @@ func (s *search) missed(m Miss) {
 	}
 }
 
+// falls reports whether a row misses what was asked for, and remembers the nearest one that does. Words are made of that alone.
+func (s *search) falls(r *Row) bool {
+	by := s.q.exceeds(r)
+	if by > 0 && (by < s.miss.By || math.IsInf(by, 1)) {
+		own := *r
+		m := s.q.misses(&own)
+		m.Row = &own
+		s.missed(m)
+	}
+	return by > 0
+}
+
 // late reports whether a step or a prefill takes too long, so that those of larger
 // batches do too.
 func (q *Request) late(r *Row) bool {
@@ -31,14 +43,30 @@ func (q *Request) late(r *Row) bool {
 	return t.TTFT > 0 && r.TTFT > t.TTFT || t.TPOT > 0 && r.TPOT > t.TPOT || t.E2E > 0 && r.E2E > t.E2E
 }
 
+// exceeds is how many times too much the worst figure of a row is; 0 where none is too much.
+func (q *Request) exceeds(r *Row) (by float64) {
+	t := &q.Targets
+	for _, x := range [...]struct{ is, want float64 }{
+		{float64(r.TTFT), float64(t.TTFT)}, {float64(r.TPOT), float64(t.TPOT)}, {float64(r.E2E), float64(t.E2E)},
+		{float64(r.PerHour), float64(q.Budget)}, {float64(r.GPUs), float64(q.MaxGPUs)},
+	} {
+		if x.want > 0 && x.is > x.want {
+			by = max(by, x.is/x.want)
+		}
+	}
+	return by
+}
+
 // misses says in what the row misses what was asked for; the Reason is empty where it
 // misses nothing.
 func (q *Request) misses(r *Row) (m Miss) {
+	if m.By = q.exceeds(r); m.By == 0 {
+		return m
+	}
 	var over []string
 	add := func(is, want float64, format string, args ...any) {
 		if want > 0 && is > want {
 			over = append(over, fmt.Sprintf(format, args...))
-			m.By = max(m.By, is/want)
 		}
 	}
 	t := &q.Targets
@@ -47,9 +75,7 @@ func (q *Request) misses(r *Row) (m Miss) {
 	add(float64(r.E2E), float64(t.E2E), "%s a request for %v", beyond(r.E2E, t.E2E), t.E2E)
 	add(float64(r.PerHour), float64(q.Budget), "%s $/h for %.2f", digits(float64(r.PerHour), float64(q.Budget)), float64(q.Budget))
 	add(float64(r.GPUs), float64(q.MaxGPUs), "%d GPUs for %d", r.GPUs, q.MaxGPUs)
-	if len(over) > 0 {
-		m.Reason = fmt.Sprintf("nearest is %s, with %s", r, strings.Join(over, " and "))
-	}
+	m.Reason = fmt.Sprintf("nearest is %s, with %s", r, strings.Join(over, " and "))
 	return m
 }
 

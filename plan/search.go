@@ -197,29 +197,29 @@ func (s *search) caseOf(r *Row) (*analytic.Case, error) {
 	return c, nil
 }
 
-// tooLarge is the miss of a row that does not fit.
-func tooLarge(r *Row, m *analytic.Memory) Miss {
-	return Miss{fmt.Sprintf("does not fit: %s needs %v of the %v that the engine may take of a GPU", r, m.Total, m.Usable), 1e6 * float64(m.Total/m.Usable), nil}
+// tooLarge remembers that a row does not fit.
+func (s *search) tooLarge(r *Row, m *analytic.Memory) {
+	if by := 1e6 * float64(m.Total/m.Usable); by < s.miss.By {
+		s.missed(Miss{fmt.Sprintf("does not fit: %s needs %v of the %v that the engine may take of a GPU", r, m.Total, m.Usable), by, nil})
+	}
 }
 
 // batch estimates one batch, and reports whether a larger one may qualify. A larger batch
 // shortens no step and takes more memory.
 func (s *search) batch(p *analytic.Prepared, r Row, unitDP int) (larger bool) {
-	e, err := p.Predict(s.q.workload(r.Batch))
+	e, err := p.Fitting(s.q.workload(r.Batch))
 	s.searched++
 	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})
 		return false
 	}
 	if r.GPUs = e.GPUs; !e.Memory.Fits() {
-		s.missed(tooLarge(&r, &e.Memory))
+		s.tooLarge(&r, &e.Memory)
 		return false
 	}
 	r.fill(s.q, &e)
 	s.scale(&r, &e, unitDP)
-	if miss := s.q.misses(&r); miss.Reason != "" {
-		miss.Row = &r
-		s.missed(miss)
+	if s.falls(&r) {
 		return !s.q.late(&r)
 	}
 	s.rows = append(s.rows, r)

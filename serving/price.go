@@ -28,6 +28,8 @@ type prices struct {
 	once    bool              // steps hardly come again: none is tabulated
 	curves  map[decode]*curve // of decode steps
 	known   map[mixture]Cost  // of other steps; nil where they hardly come again
+	last    decode            // that was asked for last, and its curve: most steps are as the one before
+	along   *curve
 	groups  []operator.Group
 	part    []operator.Group
 }
@@ -69,12 +71,13 @@ func (p *prices) again(groups []operator.Group, together float64) Cost {
 
 // decode is the cost of a step in which sequences with so many tokens in all decode.
 func (p *prices) decode(d decode, past float64) Cost {
-	c := p.curves[d]
-	if c == nil {
-		c = &curve{}
-		p.curves[d] = c
+	if p.along == nil || d != p.last {
+		if p.last, p.along = d, p.curves[d]; p.along == nil {
+			p.along = &curve{}
+			p.curves[d] = p.along
+		}
 	}
-	return c.at(past/float64(d.batch), func(mean float64) Cost {
+	return p.along.at(past/float64(d.batch), func(mean float64) Cost {
 		fresh := float64(d.fresh)
 		group := [1]operator.Group{{Batch: float64(d.batch), New: fresh, Past: mean, Logits: fresh, Drafted: p.drafted}}
 		return p.stepper.StepCost(group[:], d.together)
