@@ -143,6 +143,17 @@ func (p *tab) wait(t *testing.T, expression string) {
 	}
 }
 
+// followed waits until all views have followed the latest change, and are painted.
+func (p *tab) followed(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(p, time.Minute)
+	defer cancel()
+	if err := chromedp.Run(ctx, chromedp.Evaluate(`new Promise((done) => { let quiet = 0; const look = () => { quiet = llmprofTimes.idle() ? quiet + 1 : 0; if (quiet > 4) done(0); else requestAnimationFrame(look); }; look(); })`, nil,
+		func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) })); err != nil {
+		t.Fatalf("waiting for all views: %v; note %q", err, p.text(t, "header .note"))
+	}
+}
+
 // text is that of the first element of a selector.
 func (p *tab) text(t *testing.T, selector string) (s string) {
 	t.Helper()

@@ -16,7 +16,8 @@ import (
 // wide sets the width of the window.
 func (p *tab) wide(t *testing.T, width int64) {
 	t.Helper()
-	p.do(t, emulation.SetDeviceMetricsOverride(width, 1000, 1, false), chromedp.Sleep(700*time.Millisecond))
+	p.do(t, emulation.SetDeviceMetricsOverride(width, 1000, 1, false), chromedp.Sleep(100*time.Millisecond)) // until the charts know their width
+	p.followed(t)
 }
 
 // crossed is a script that finds labels which a line of their chart goes through.
@@ -41,7 +42,7 @@ func TestPageLabelsApart(t *testing.T) {
 		"#model=qwen3-30b-a3b&gpu=h100-sxm-80gb&batch=32&prompt-len=2048", "#model=nemotron-h-8b&gpu=l40s&batch=4", "#model=llama3.1-8b&gpu=rtx-4090&weights=q4_k_m&engine=llama.cpp",
 	} {
 		p.eval(t, fmt.Sprintf(`location.hash = %q; 0`, link), nil)
-		p.do(t, chromedp.Sleep(2*time.Second)) // until all views have followed
+		p.followed(t)
 		p.wait(t, settled)
 		for _, width := range []int64{390, 1400} {
 			p.wide(t, width)
@@ -107,11 +108,12 @@ func TestPageStaysInPlace(t *testing.T) {
 	for _, width := range []int64{390, 1400} {
 		p.wide(t, width)
 		for _, y := range []int{0, 900, 1800, 2700} {
-			p.do(t, chromedp.Evaluate(fmt.Sprintf(`scrollTo(0, %d)`, y), nil), chromedp.Sleep(500*time.Millisecond))
+			p.eval(t, fmt.Sprintf(`scrollTo(0, %d); 0`, y), nil)
+			p.followed(t)
 			for _, c := range [][2]string{{"batch", "40"}, {"prompt-len", "2000"}, {"gpu", "b200-sxm-180gb"}, {"engine", "sglang"}, {"tp", "4"}, {"tp", "16"}, {"model", "llama3.1-70b"}, {"model", "deepseek-v3"}, {"target-ttft", "500"}, {"target-ttft", ""}, {"price", "3"}, {"price", ""}, {"tp", "8"}, {"engine", ""}, {"gpu", "h200-sxm-141gb"}, {"batch", "16"}} {
 				p.eval(t, `shifts.length = 0`, nil)
 				p.set(t, c[0], c[1])
-				p.do(t, chromedp.Sleep(400*time.Millisecond))
+				p.followed(t)
 				var moved []string
 				p.eval(t, `shifts.filter((s) => parseFloat(s) > 0.01)`, &moved)
 				if len(moved) > 0 {
@@ -180,7 +182,7 @@ func TestPageHasNoBlankLines(t *testing.T) {
 	p.wait(t, settled+` && llmprofTimes.answered.cards && llmprofTimes.answered.rate`)
 	for _, link := range []string{"#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16", "#model=llama3.1-8b&gpu=l4-24gb&view.load=rate&rate=1"} {
 		p.eval(t, fmt.Sprintf(`location.hash = %q; 0`, link), nil)
-		p.do(t, chromedp.Sleep(time.Second))
+		p.followed(t)
 		p.wait(t, settled)
 		for _, width := range []int64{390, 1280} {
 			p.wide(t, width)
@@ -193,7 +195,7 @@ func TestPageHasNoBlankLines(t *testing.T) {
 	p.quiet(t)
 }
 
-// No row of operators that can be read is of the state before: rows that follow later are hidden until then.
+// No row of operators that can be read is of the state before, which a screen reader or a search in the page would tell.
 func TestPageRowsAreOfOneState(t *testing.T) {
 	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16", &serveOrder{})
 	p.wait(t, settled)
@@ -207,16 +209,53 @@ func TestPageRowsAreOfOneState(t *testing.T) {
 			watch.observe(table, { subtree: true, childList: true, characterData: true });
 			location.hash = "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&%s";
 		})`, rows, to), &early)
-		p.wait(t, rows+`.every(Boolean)`)
+		p.followed(t)
 		p.eval(t, rows, &late)
-		if len(early) == 0 || len(early) != len(late) || early[0] == "" {
+		if len(early) < 30 || len(early) != len(late) || early[0] == "" {
 			t.Fatalf("%s: %d rows at once, then %d: %q", to, len(early), len(late), early)
 		}
-		for i := range min(len(early), len(late)) {
+		for i := range early {
 			if early[i] != "" && early[i] != late[i] {
 				t.Errorf("%s: row %d first says %q, then %q", to, i+1, early[i], late[i])
 			}
 		}
 	}
+	p.quiet(t)
+}
+
+// point moves the pointer to the first mark of a chart, and clicks it if it is told to.
+func (p *tab) point(t *testing.T, mark string, click bool) {
+	t.Helper()
+	p.eval(t, fmt.Sprintf(`(() => {
+		const mark = document.querySelector(%q), svg = mark.closest("svg");
+		mark.scrollIntoView({ block: "center" });
+		const b = mark.getBoundingClientRect(), at = { clientX: b.left + b.width / 2, clientY: b.top + b.height / 2, bubbles: true };
+		svg.dispatchEvent(new PointerEvent("pointermove", at));
+		if (%v) svg.dispatchEvent(new MouseEvent("click", at));
+		return 0; })()`, mark, click), nil)
+}
+
+// The pointer shows what is known of a point, in the figures of the present state, and a click chooses or adopts it.
+func TestPageTellsOfPoints(t *testing.T) {
+	p := browse(t, "#model=qwen3-30b-a3b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
+	p.wait(t, settled+` && llmprofTimes.answered.cards`)
+	const dot, told = `#roofline [data-mark=dot] path`, `document.querySelector("#roofline .tip")?.textContent ?? ""`
+	var first, second string
+	p.point(t, dot, false)
+	p.eval(t, told, &first)
+	p.set(t, "batch", "64")
+	p.wait(t, `document.querySelector("#verdict .command").textContent.endsWith("--batch 64") && !document.querySelector(".tip")`)
+	p.point(t, dot, true)
+	p.eval(t, told, &second)
+	p.wait(t, `document.querySelectorAll("#operators tr[aria-selected=true]").length === 1`)
+	var row []string // of the table
+	p.eval(t, `[...document.querySelector("#operators tr[aria-selected=true]").children].map((c) => c.textContent)`, &row)
+	if first == second || !strings.Contains(second, row[0]) || !strings.Contains(second, row[1]+", "+row[2]+" of the phase") || !strings.Contains(second, "floor "+row[5]) {
+		t.Errorf("the roofline tells %q, then %q; the table has %q", first, second, row)
+	}
+	p.point(t, `#latency [data-mark=dot] path, #latency g[data-mark=dot] circle`, true)
+	p.wait(t, `document.querySelector("#verdict .command").textContent.endsWith("--batch 1")`)
+	p.point(t, `#pareto [data-mark=dot] path`, true)
+	p.wait(t, `!document.querySelector("#verdict .command").textContent.endsWith("--gpu h100-sxm-80gb --batch 1")`)
 	p.quiet(t)
 }

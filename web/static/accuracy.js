@@ -1,9 +1,9 @@
 // What was measured of the engine and the card, beside what is predicted.
-import { h, htm, useMemo } from "./libraries.js";
+import { useMemo } from "./libraries.js";
+import { html } from "./html.js";
 import * as charts from "./charts.js";
 import { kept } from "./kept.js";
 import { Chart, Panel } from "./panel.js";
-const html = htm.bind(h);
 
 const middle = (list) => { const s = [...list].sort((a, b) => a - b); return s.length ? (s[(s.length - 1) >> 1] + s[s.length >> 1]) / 2 : NaN; };
 

@@ -1,9 +1,10 @@
 // The page: one state, views of it, and what changes it.
-import { h, htm, render, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./libraries.js";
+import { render, useCallback, useEffect, useMemo, useRef, useState } from "./libraries.js";
+import { html } from "./html.js";
 import { FIRST, asked, changed, command, read, write } from "./state.js";
 import { addFile } from "./client.js";
-import { clients, first, second, useFigures } from "./figures.js";
-import { begins } from "./order.js";
+import { ask, clients, figures, second, shown } from "./figures.js";
+import { awaiting, begins } from "./order.js";
 import { kept } from "./kept.js";
 import { Controls } from "./controls.js";
 import { Brief, Verdict } from "./verdict.js";
@@ -16,7 +17,6 @@ import { Accuracy } from "./accuracy.js";
 import { Plan } from "./plan.js";
 import { save } from "./save.js";
 import { opened } from "./drop.js";
-const html = htm.bind(h);
 
 // useMeasuring runs a measurement by the server, and takes its result.
 function useMeasuring(local, take, setNote) {
@@ -57,7 +57,7 @@ function useCatalog() {
   const [catalog, set] = useState(null), [accuracy, setAccuracy] = useState(null), [here, setHere] = useState(null);
   useEffect(() => {
     fetch("catalog.json").then((r) => r.json()).then(set);
-    first.answered.then(() => fetch("accuracy.json")).then((r) => r.json()).then((columns) => setAccuracy(observations(columns)), () => setAccuracy([]));
+    shown.then(() => fetch("accuracy.json")).then((r) => r.json()).then((columns) => setAccuracy(observations(columns)), () => setAccuracy([]));
     fetch("here.json").then((r) => (r.ok ? r.json() : null)).then(setHere, () => {});
   }, []);
   return { catalog, accuracy, here };
@@ -73,40 +73,63 @@ function readLink(tell) {
   return found;
 }
 
-// useLink keeps the address and the state the same: a change is an entry of the browser's history, and
-// those that follow at once, as of a slider, are one with it.
-function useLink(state, setState, setNote) {
-  const latest = useRef(state), last = useRef(-PAUSE), moved = useRef(true), waits = useRef(false), shown = useRef(location.hash);
-  latest.current = state;
+// linked keeps the address as the state is: a change is an entry of the browser's history, and those that follow at once, as
+// of a slider, are one with it. It gives what writes the address, and what takes the state of one that has changed.
+function linked(page, setNote) {
+  let last = -PAUSE, moved = true, shown = location.hash, waits = false;
   const put = () => {
-    waits.current = false;
-    if (location.hash !== shown.current) return; // it was changed meanwhile, of which the event comes
-    const link = write(latest.current), now = performance.now();
+    waits = false;
+    if (location.hash !== shown) return; // it was changed meanwhile, of which the event comes
+    const link = write(page.state), now = performance.now();
     if (link !== location.hash) {
-      if (moved.current || now - last.current < PAUSE) history.replaceState(null, "", link);
+      if (moved || now - last < PAUSE) history.replaceState(null, "", link);
       else history.pushState(null, "", link);
-      last.current = now;
-      shown.current = location.hash;
+      last = now;
+      shown = location.hash;
     }
-    moved.current = false;
+    moved = false;
   };
-  useLayoutEffect(() => { // while the worker computes, for the browser takes milliseconds
-    if (!waits.current) { waits.current = true; setTimeout(put); }
-  }, [state]);
-  useEffect(() => {
-    const came = () => {
-      shown.current = location.hash;
-      if (location.hash === write(latest.current)) return;
+  const came = () => {
+    shown = location.hash;
+    if (shown === write(page.state)) return;
+    moved = true;
+    last = -PAUSE;
+    const found = readLink(setNote);
+    page.set((next) => Object.assign(next, found));
+  };
+  return { came, wrote: () => { if (!waits) { waits = true; setTimeout(put); } } };
+}
+
+const PATIENCE = 25; // ms after which a change is drawn without its answers
+
+// useChanges is the state and what changes it. A change asks at once and is drawn with its answers, as two drawings take
+// the browser twice as long; the address is written while the workers compute.
+function useChanges(catalog, setNote) {
+  const [, redraw] = useState(0);
+  const page = useMemo(() => {
+    const page = { state: readLink(setNote), catalog: null }, link = linked(page, setNote);
+    let timer = 0;
+    const draw = () => { clearTimeout(timer); timer = 0; redraw((n) => n + 1); };
+    page.follow = () => ask(page.state, page.catalog, () => { if (!timer || !awaiting()) draw(); });
+    page.set = (change) => {
       begins();
-      moved.current = true;
-      last.current = -PAUSE;
-      const found = readLink(setNote);
-      setState((s) => changed(s, (next) => Object.assign(next, found)));
+      page.state = changed(page.state, change);
+      timer ||= setTimeout(draw, PATIENCE);
+      page.follow();
+      if (!awaiting()) draw();
+      link.wrote();
     };
-    addEventListener("popstate", came);
-    addEventListener("hashchange", came);
-    return () => { removeEventListener("popstate", came); removeEventListener("hashchange", came); };
+    page.came = link.came;
+    page.follow();
+    link.wrote();
+    return page;
   }, []);
+  useEffect(() => { page.catalog = catalog; page.follow(); }, [catalog]);
+  useEffect(() => {
+    addEventListener("popstate", page.came); addEventListener("hashchange", page.came);
+    return () => { removeEventListener("popstate", page.came); removeEventListener("hashchange", page.came); };
+  }, []);
+  return [page.state, page.set];
 }
 
 // shareOf is the share of the memory that the engine of an estimate takes.
@@ -115,11 +138,7 @@ const shareOf = (doc) => (doc ? String(Math.round((100 * doc.memory.usable_bytes
 function App() {
   const [op, setOp] = useState(null), [hover, setHover] = useState(null);
   const [own, setOwn] = useState([]), [note, setNote] = useState("");
-  const [state, setState] = useState(() => readLink(setNote));
-  const set = useCallback((change) => { begins(); setState((s) => changed(s, change)); }, []);
-  useLink(state, setState, setNote);
-  const { catalog, accuracy, here } = useCatalog();
-  const figures = useFigures(state, catalog);
+  const { catalog, accuracy, here } = useCatalog(), [state, set] = useChanges(catalog, setNote), now = figures();
   useEffect(() => { document.documentElement.style.colorScheme = state.view.theme ?? ""; }, [state.view.theme]);
   const token = here?.token;
   const local = useCallback(async (path, options) => {
@@ -136,7 +155,7 @@ function App() {
     local(`hub?id=${encodeURIComponent(id)}`).then((r) => r.blob()).then((b) => {
       addFile(clients, `hub/${id.replaceAll("/", "--")}.json`, b);
       setNote(`${id}: read from the hub.`);
-      setState((s) => ({ ...s, again: (s.again ?? 0) + 1 }));
+      set((s) => { s.again = (s.again ?? 0) + 1; });
     }, (e) => setNote(e.message));
   }, [state.flags.model, token, catalog]);
   const take = useCallback((list) => opened(list, { set, clients, addFile, second, setOwn, setNote }), []);
@@ -150,13 +169,13 @@ function App() {
     return () => { removeEventListener("dragover", over); removeEventListener("dragleave", out); removeEventListener("drop", drop); };
   }, []);
   const { flags, targets, view: { phase, load }, pin } = state;
-  const all = { state, set, targets, phase, load, pin, catalog, accuracy, here, own, utilization: shareOf(figures.doc), op, setOp, hover, setHover, take, note, setNote, openResult, measuring, ...figures,
-    model: flags.model, batch: flags.batch ?? "1", rate: figures.flags.rate, clients: figures.flags.concurrency, prompt: flags["prompt-len"], gen: flags["gen-len"], engine: flags.engine };
+  const all = { state, set, targets, phase, load, pin, catalog, accuracy, here, own, utilization: shareOf(now.doc), op, setOp, hover, setHover, take, note, setNote, openResult, measuring, ...now,
+    model: flags.model, batch: flags.batch ?? "1", rate: now.flags.rate, clients: now.flags.concurrency, prompt: flags["prompt-len"], gen: flags["gen-len"], engine: flags.engine };
   return html`<${Head} all=${all} />
     <${Brief} all=${all} />
     <div class="layout">
       <${Controls} all=${all} />
-      <main class=${figures.error ? "failed" : ""}>
+      <main class=${now.error ? "failed" : ""}>
         <${Verdict} all=${all} />
         <${Compare} all=${all} />
         <${Memory} all=${all} />

@@ -1,6 +1,8 @@
 // The charts of the page, drawn by Observable Plot. Bounds have a colour and a shape each,
 // so that they are told apart without colour.
 import * as P from "./libraries.js";
+import { element, measured } from "./svg.js";
+import { told } from "./tips.js";
 
 export const BOUNDS = ["compute", "memory", "network", "launch"];
 const SYMBOLS = { compute: "square", memory: "circle", network: "diamond", launch: "triangle" };
@@ -37,27 +39,7 @@ const base = (width, height, more) => ({
 // With base 10 the library leaves the labels of some ticks out.
 const log = (domain, label, format, long, gap) => ({ type: "log", base: 2, domain, ticks: decades(domain, long, gap), tickFormat: format, label, labelArrow: "none", grid: true });
 const across = (domain, label, format, width) => log(domain, label, format, width - 76, 56), up = (domain, label, format, height) => log(domain, label, format, height - 62, 20);
-const tip = { fill: "var(--paper)", stroke: "var(--faint)", fontSize: 12, lineHeight: 1.25 };
-
-// watched reports what the pointer is over, and what is chosen by a click.
-function watched(figure, seen, chosen) {
-  let at = null;
-  figure.addEventListener("input", () => { at = figure.value ?? null; seen?.(at); });
-  figure.addEventListener("pointerleave", () => { at = null; seen?.(null); });
-  figure.addEventListener("click", () => { if (at) chosen?.(at); });
-  if (chosen) figure.style.cursor = "pointer";
-  return figure;
-}
-
 export const opKey = (o) => `${o.layer}\u0000${o.name}`;
-
-const ruler = document.createElement("canvas").getContext("2d"), widths = new Map();
-// measured is how wide a text of a chart is.
-function measured(text) {
-  if (!widths.size) ruler.font = `12px ${getComputedStyle(document.body).fontFamily}`;
-  if (!widths.has(text)) widths.set(text, ruler.measureText(text).width);
-  return widths.get(text);
-}
 
 const TALL = 15; // px of a line of text
 // AROUND are the places of a label beside its point, the best first: the direction from the point, and
@@ -103,14 +85,6 @@ export function placed(labels, marks, lines, frame) {
   return all;
 }
 
-const SVG = "http://www.w3.org/2000/svg";
-function element(name, attributes, text) {
-  const e = document.createElementNS(SVG, name);
-  for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
-  if (text) e.textContent = text;
-  return e;
-}
-
 // write draws labels on a figure where they have room, beside its lines.
 function write(figure, labels, marks, lines, width, height) {
   const frame = { x1: 63, x2: width - 2, y1: 20, y2: height - 38 }, g = element("g", { "data-mark": "label", fill: "var(--ink)", stroke: "var(--paper)", "stroke-width": 3, "paint-order": "stroke", "text-anchor": "middle", "pointer-events": "none" });
@@ -128,6 +102,12 @@ export function marked(figure, signs) {
   const within = (s, v) => v >= Math.min(...s.domain) && v <= Math.max(...s.domain);
   for (const s of signs) if (within(x, s.x) && within(y, s.y)) g.append(element("path", { d: s.path, transform: `translate(${x.apply(s.x)},${y.apply(s.y)})`, "stroke-width": 1.2, ...s.look }));
   figure.append(g);
+}
+
+// places are where a figure has its points.
+function places(figure, x, y) {
+  const across = figure.scale("x"), up = figure.scale("y");
+  return { x: (p) => across.apply(p[x]), y: (p) => up.apply(p[y]) };
 }
 
 // between are the lines from corner to corner.
@@ -151,10 +131,6 @@ export function roofline({ ops, words, roofs, bandwidth, pinned, width, height, 
       P.link(lower, { x1: "x", x2: "end", y1: "y", y2: "y", stroke: "var(--ink)", strokeDasharray: "6,3" }),
       old.length ? P.dot(old, { x: "x", y: "y", r: "share", symbol: "bound", stroke: "var(--faint)", strokeDasharray: "2,2" }) : null,
       P.dot(dots, { x: "x", y: "y", r: "share", symbol: "bound", fill: (o) => `var(--${o.bound})`, stroke: "var(--ink)", strokeWidth: 0.8, fillOpacity: 0.85 }),
-      P.tip(dots, P.pointer({
-        x: "x", y: "y", ...tip,
-        title: (o) => `${o.name}${o.layer ? ` (${o.layer})` : ""}\n${o.words?.expected ?? ""}, ${o.words?.share ?? ""} of the phase\n${o.bound}-bound, floor ${o.words?.floor ?? ""}\n${o.words?.intensity ?? ""} FLOP/B`,
-      })),
     ],
   }));
   const at = (v) => ({ x: figure.scale("x").apply(v.x), y: figure.scale("y").apply(v.y), r: figure.scale("r").apply(v.share ?? 0) });
@@ -165,7 +141,10 @@ export function roofline({ ops, words, roofs, bandwidth, pinned, width, height, 
     { ...at({ x: Math.sqrt(low * ridge), y: Math.sqrt(low * ridge) * bandwidth }), r: 0, text: si(bandwidth, "B/s"), around: ABOVE },
     ...shares.map((o) => ({ ...at(o), text: o.name })),
   ], dots.map(at), lines, width, height);
-  return watched(figure, (o) => seen(o?.key ?? null), (o) => chosen(o.key));
+  return told(figure, {
+    points: dots, ...places(figure, "x", "y"), seen: (o) => seen(o?.key ?? null), chosen: (o) => chosen(o.key),
+    text: (o) => `${o.name}${o.layer ? ` (${o.layer})` : ""}\n${o.words?.expected ?? ""}, ${o.words?.share ?? ""} of the phase\n${o.bound}-bound, floor ${o.words?.floor ?? ""}\n${o.words?.intensity ?? ""} FLOP/B`,
+  });
 }
 
 // select marks an operator of a roofline.
@@ -194,14 +173,14 @@ export function curve({ rows, key, measured, pinned, limit, xlabel = "batch (seq
       P.dot(shown, { x, y: `${key}_s`, symbol, fill: "var(--paper)", stroke: color, r: 3 }),
       measured.length ? P.dot(measured, { x: "batch", y: "value", symbol: "cross", stroke: "var(--ink)", strokeWidth: 2, r: 5 }) : null,
       limit ? P.ruleY([limit], { stroke: "var(--alarm)", strokeDasharray: "5,3" }) : null,
-      P.tip(shown, P.pointerX({
-        x, y: `${key}_s`, ...tip, title: (r) => `${x} ${plain(r[x])}: ${name} ${si(r[`${key}_s`], "s")}` +
-          (r[`${key}_low_s`] !== undefined ? `\n90 % interval ${si(r[`${key}_low_s`], "s")} to ${si(r[`${key}_high_s`], "s")}\nfloor ${si(r[`${key}_floor_s`], "s")}` : "") + (r[`${key}_slow_s`] ? `\nslow end of the interval ${si(r[`${key}_slow_s`], "s")}` : ""),
-      })),
     ],
   }));
   figure.points = shown;
-  return watched(figure, null, chosen);
+  return told(figure, {
+    points: shown, curves: true, ...places(figure, x, `${key}_s`), chosen,
+    text: (r) => `${x} ${plain(r[x])}: ${name} ${si(r[`${key}_s`], "s")}` +
+      (r[`${key}_low_s`] !== undefined ? `\n90 % interval ${si(r[`${key}_low_s`], "s")} to ${si(r[`${key}_high_s`], "s")}\nfloor ${si(r[`${key}_floor_s`], "s")}` : "") + (r[`${key}_slow_s`] ? `\nslow end of the interval ${si(r[`${key}_slow_s`], "s")}` : ""),
+  });
 }
 
 // point marks the chosen batch or rate on a curve.
@@ -248,10 +227,6 @@ export function pareto({ rows, pinned, priced, width, height, chosen }) {
       P.line(old, { x: "user", y, stroke: "var(--faint)", curve: "step-before", strokeWidth: 1.5, strokeDasharray: "6,3" }),
       P.line(front, { x: "user", y, stroke: "var(--series-0)", curve: "step-before", strokeWidth: 1.5 }),
       P.dot(front, { x: "user", y, r: 4.5, symbol: "square", fill: "var(--series-0)", stroke: "var(--paper)" }),
-      P.tip(points, P.pointer({
-        x: "user", y, ...tip,
-        title: (p) => `${name(p)}, TP ${p.tp}, batch ${p.batch}\n${plain(p.user)} tok/s a user, TTFT ${si(p.ttft_s, "s")}\n${p.usd_mtok ? `$${Number(p.usd_mtok.toPrecision(3))} per million, ` : ""}${plain(p.tok_s_gpu)} tok/s per GPU\nclick to adopt`,
-      })),
     ],
   }));
   if (points.length) {
@@ -259,7 +234,10 @@ export function pareto({ rows, pinned, priced, width, height, chosen }) {
     const named = front.filter((p, i) => front.findIndex((q) => short(q) === short(p)) === i), steps = front.flatMap((p, i) => (i ? [{ user: front[i - 1].user, [y]: p[y] }, p] : [p]));
     write(figure, [front[0], front.at(-1), ...named.slice(1)].filter((p, i, all) => all.indexOf(p) === i).map((p) => ({ ...at(p), text: short(p), around: TO_RIGHT })), front.map(at), between(steps.map(at)), width, height);
   }
-  return watched(figure, null, chosen);
+  return told(figure, {
+    points, ...places(figure, "user", y), chosen,
+    text: (p) => `${name(p)}, TP ${p.tp}, batch ${p.batch}\n${plain(p.user)} tok/s a user, TTFT ${si(p.ttft_s, "s")}\n${p.usd_mtok ? `$${Number(p.usd_mtok.toPrecision(3))} per million, ` : ""}${plain(p.tok_s_gpu)} tok/s per GPU\nclick to adopt`,
+  });
 }
 
 // star marks the deployment that is shown, and that of A.
@@ -275,17 +253,17 @@ export const METRICS = [["ttft_s", "TTFT", "var(--series-0)", "square", "□"], 
 export function accuracy({ points, pinned, own, width, height }) {
   const all = [...points, ...pinned, ...own];
   const dom = span(all.flatMap((p) => [p.value, p.predicted]));
-  return P.plot(base(width, height, {
+  const figure = P.plot(base(width, height, {
     x: across(dom, "measured", (v) => si(v, "s"), width), y: up(dom, "predicted", (v) => si(v, "s"), height),
     marks: [
       P.line([{ v: dom[0] }, { v: dom[1] }], { x: "v", y: "v", stroke: "var(--faint)" }),
       ...METRICS.map(([key, , , shape]) => outlined(pinned.filter((p) => p.metric === key), shape, { stroke: "var(--faint)", "stroke-dasharray": "2,2" })),
       ...METRICS.map(([key, , color, shape]) => outlined(points.filter((p) => p.metric === key), shape, { stroke: color, "stroke-width": 1.5 })),
       P.dot(own, { x: "value", y: "predicted", symbol: "cross", stroke: "var(--alarm)", strokeWidth: 2.5, r: 6 }),
-      P.tip(all, P.pointer({
-        x: "value", y: "predicted", ...tip,
-        title: (p) => `${p.model}, batch ${p.batch}, ${p.prompt}+${p.gen}, TP ${p.tp}\n${p.metric.replace("_s", "").toUpperCase()} ${si(p.value, "s")} measured, ${si(p.predicted, "s")} predicted\n${(100 * p.error).toFixed(1)} %${p.fitted ? ", a constant was fitted on it" : ""}`,
-      })),
     ],
   }));
+  return told(figure, {
+    points: all, ...places(figure, "value", "predicted"),
+    text: (p) => `${p.model}, batch ${p.batch}, ${p.prompt}+${p.gen}, TP ${p.tp}\n${p.metric.replace("_s", "").toUpperCase()} ${si(p.value, "s")} measured, ${si(p.predicted, "s")} predicted\n${(100 * p.error).toFixed(1)} %${p.fitted ? ", a constant was fitted on it" : ""}`,
+  });
 }

@@ -2,17 +2,20 @@
 // begun is dropped when the next of its kind comes. A worker that takes too long is ended
 // and started anew.
 
-// program is the compiled program, which all workers share. A worker fetches it, while the page draws its first view.
-let compiled;
-export function program() {
-  compiled ??= new Promise((resolve, reject) => {
-    const compiler = new Worker("compiler.js", { type: "module" });
-    compiler.onmessage = ({ data: { module, error } }) => { compiler.terminate(); if (module) resolve(module); else reject(new Error(error)); };
-    compiler.onerror = (e) => reject(new Error(e.message || "the program cannot be fetched"));
-  });
-  return compiled;
+const TYPE = "application/wasm";
+
+// compiled is the page's program, compiled as it comes.
+async function compiled() {
+  const response = await fetch("llmprof.wasm.gz");
+  if (!response.ok) throw new Error(`llmprof.wasm.gz: ${response.status} ${response.statusText}`);
+  const decoded = response.headers.get("Content-Encoding") === "gzip";
+  if (decoded && response.headers.get("Content-Type") === TYPE) return WebAssembly.compileStreaming(response); // the browser keeps its code
+  const text = decoded ? response.body : response.body.pipeThrough(new DecompressionStream("gzip"));
+  return WebAssembly.compileStreaming(new Response(text, { headers: { "Content-Type": TYPE } }));
 }
-program().catch(() => {}); // begins while the libraries load; who waits for it tells what went wrong
+
+const program = compiled(); // begins while the libraries load
+program.catch(() => {}); // who waits for it tells what went wrong
 
 const LIMIT_OF_FILES = 2000; // ms
 
@@ -35,8 +38,7 @@ export class Client {
   async start() {
     this.ready = false;
     this.fresh = true;
-    const worker = new Worker("worker.js", { type: "module" });
-    this.worker = worker;
+    const worker = (this.worker = new Worker("worker.js", { type: "module" }));
     worker.onmessage = ({ data }) => {
       if (worker !== this.worker) return;
       if (data.progress) { this.progress?.(...data.progress); return; }
@@ -50,7 +52,7 @@ export class Client {
       else this.fail(new Error(e.message || "the worker failed"));
     };
     try {
-      const module = await program();
+      const module = await program;
       await this.hold;
       for (const [name, f] of files) worker.postMessage({ file: name, ...f });
       worker.postMessage({ module });

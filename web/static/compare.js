@@ -1,9 +1,8 @@
 // What differs between A, which is pinned, and B.
-import { h, htm } from "./libraries.js";
+import { html } from "./html.js";
 import { opKey, si } from "./charts.js";
 import { kept } from "./kept.js";
 import { Panel } from "./panel.js";
-const html = htm.bind(h);
 
 export const Compare = kept(function Compare({ pin, flags, old, doc }) {
   if (!pin) return null;

@@ -1,8 +1,8 @@
 // The controls. Each sets a flag of "llmprof estimate"; what cannot be chosen is grey and says why.
-import { h, htm, useMemo, useRef, useState } from "./libraries.js";
+import { h, useMemo, useRef, useState } from "./libraries.js";
+import { html } from "./html.js";
 import { kept } from "./kept.js";
 import { finish } from "./order.js";
-const html = htm.bind(h);
 
 const short = (reason) => { const t = reason.replace(/\s+/g, " "); return t.length > 90 ? t.slice(0, 89) + "…" : t; };
 

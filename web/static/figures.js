@@ -1,14 +1,17 @@
 // What the page asks the estimator, and what it has been answered.
-import { useMemo, useRef, useState } from "./libraries.js";
 import { OF_LOAD, WORKLOAD, asked } from "./state.js";
 import { Client } from "./client.js";
-import { arrived, awaits, cancel, schedule } from "./order.js";
-import { answered } from "./times.js";
+import { arrived, awaits, cancel, idle, schedule } from "./order.js";
+import { answered, times } from "./times.js";
 
 // One worker answers what the verdict shows and the chart over the batch, which is quick, one the other charts, one loads,
 // and one searches.
-export const first = new Client(2000), second = new Client(10000, first.answered), loads = new Client(10000, first.answered), planner = new Client(60000, null, true);
+export const first = new Client(2000);
+// shown comes when the first figures are painted, which nothing is to keep from the processors.
+export const shown = first.answered.then(() => new Promise((painted) => requestAnimationFrame(() => setTimeout(painted))));
+export const second = new Client(10000, shown), loads = new Client(10000, shown), planner = new Client(60000, null, true);
 export const clients = [first, second, loads, planner];
+times.idle = () => idle() && !clients.some((c) => c.running || c.waiting.size);
 
 // known are the latest answers by what was asked: going back and comparing ask nothing anew.
 const known = new Map(), MOST = 60;
@@ -30,48 +33,45 @@ function busy(view, kind, begins) {
   if (begins) { const l = { view, shown: false }; l.timer = setTimeout(() => { l.shown = true; mark(); }, SLOW); late.set(kind, l); } else mark();
 }
 
-const texts = new WeakMap(); // of requests, which stay the same objects as long as they ask the same
-function textOf(request) {
-  if (!texts.has(request)) texts.set(request, JSON.stringify(request));
-  return texts.get(request);
-}
+const asks = new Map(); // by kind: what was asked last, and what is shown
+let draw; // is called when an answer is shown
 
-// useAnswer asks as soon as what is asked changes, those for a view in the window first, and keeps the last answer until
-// the next has come; a lasting one is kept beside an error. Parsed makes of an answer what views take. It asks while the page
-// is drawn, so that the worker computes while the controls are compared.
-function useAnswer(client, view, kind, request, parsed, lasting) {
-  const [, draw] = useState(0), asks = useRef({ id: "", last: 0, shown: 0, answer: NONE }).current;
-  const id = request ? textOf(request) : "";
-  if (id === asks.id) return asks.answer;
-  asks.id = id;
-  const number = ++asks.last;
-  const show = (answer) => {
-    if (number < asks.shown) return false; // a later one is shown
-    asks.shown = number;
-    if (number === asks.last) { busy(view, kind, false); arrived(kind); }
-    asks.answer = answer;
+// answer is the latest answer of a kind.
+const answer = (kind) => asks.get(kind)?.answer ?? NONE;
+
+// follow asks as soon as what is asked changes, those for a view in the window first, and keeps the last answer until
+// the next has come; a lasting one is kept beside an error. Parsed makes of an answer what views take.
+function follow(client, view, kind, request, parsed, lasting) {
+  if (!asks.has(kind)) asks.set(kind, { id: "", last: 0, shown: 0, answer: NONE });
+  const ask = asks.get(kind), id = request ? JSON.stringify(request) : "";
+  if (id === ask.id) return;
+  ask.id = id;
+  const number = ++ask.last;
+  const show = (found) => {
+    if (number < ask.shown) return; // a later one is shown
+    ask.shown = number;
+    ask.answer = found;
+    if (number === ask.last) { busy(view, kind, false); arrived(kind); }
     answered(kind);
-    return true;
+    draw();
   };
-  const later = (answer) => { if (show(answer)) draw(number); };
   cancel(kind);
   arrived(kind);
-  if (!request) { asks.shown = number; busy(view, kind, false); asks.answer = NONE; return NONE; }
-  if (known.has(id)) { show(known.get(id)); keep(id, known.get(id)); return asks.answer; }
+  if (!request) { ask.shown = number; busy(view, kind, false); ask.answer = NONE; return; }
+  if (known.has(id)) { show(known.get(id)); keep(id, known.get(id)); return; }
   busy(view, kind, true);
   schedule(view, kind, () => {
     awaits(view, kind);
     client.ask(kind, request).then(
       (a) => {
         if (!a) return; // a later request of the kind came
-        const made = { ...parsed(a), request };
+        const made = { ...parsed(a), id };
         keep(id, made);
-        later(made);
+        show(made);
       },
-      (e) => later({ ...(lasting ? asks.answer : NONE), error: e.message.slice(0, LONGEST), request }),
+      (e) => show({ ...(lasting ? ask.answer : NONE), error: e.message.slice(0, LONGEST), id }),
     );
   });
-  return asks.answer;
 }
 
 // without and withAll keep flags in the order of their names, as answers are known by what was asked.
@@ -107,38 +107,53 @@ function requestsOf(flags, cards, again) {
   };
 }
 
-// useFigures are the answers that the state asks for, those of the verdict first.
-export function useFigures(state, catalog) {
-  const flags = useMemo(() => asked(state), [state.flags, state.view.load]), pin = state.pin, again = state.again; // files that came meanwhile
-  const cards = useMemo(() => catalog && paretoCards(state.flags.gpu, pin?.gpu, catalog), [state.flags.gpu, pin?.gpu, catalog]);
-  const b = useMemo(() => requestsOf(flags, cards, again), [flags, cards, again]), a = useMemo(() => requestsOf(pin, cards, again), [pin, cards, again]);
-  const main = useAnswer(first, null, "estimate", b.alone, estimate, true);
-  const pinned = useAnswer(first, null, "pinned", a?.alone, estimate);
-  const under = useAnswer(loads, "under", "load", b.under, steady);
-  const oldUnder = useAnswer(loads, "under", "load of A", a?.under, steady);
-  const curve = useAnswer(first, "latency", "batch", b.batch, points);
-  const rates = useAnswer(b.free, "rates", "rate", b.rate, given);
-  const pareto = useAnswer(second, "pareto", "cards", b.cards, points);
-  const oldCurve = useAnswer(second, "latency", "batch of A", a?.batch, points);
-  const oldRates = useAnswer(b.free, "rates", "rate of A", a?.rate, given);
-  const oldPareto = useAnswer(second, "pareto", "cards of A", a?.cards, points);
-  const refused = useRefused(flags, catalog, again);
-  return {
-    flags, error: main.error ?? null, noState: (!main.error && b.under && under.error && textOf(under.request) === textOf(b.under) && under.error) || null, under: under.under ?? null, oldUnder: oldUnder.under ?? null, doc: main.doc ?? null, words: main.words ?? null, old: pinned.doc ?? null, oldWords: pinned.words ?? null, graph: main.graph ?? null, oldGraph: pinned.graph ?? null,
-    curve: curve.list ?? EMPTY, oldCurve: oldCurve.list ?? EMPTY, rates: rates.list ?? EMPTY, oldRates: oldRates.list ?? EMPTY, pareto: pareto.list ?? EMPTY, oldPareto: oldPareto.list ?? EMPTY, refused,
-  };
+let flags = NONE, requests = NONE; // of the latest state
+
+// ask asks what a state shows, that of the verdict first; came is called with each answer.
+export function ask(state, catalog, came) {
+  draw = came;
+  const pin = state.pin, again = state.again, next = asked(state); // again: files that came meanwhile
+  if (JSON.stringify(next) !== JSON.stringify(flags)) flags = next;
+  const cards = catalog && paretoCards(flags.gpu, pin?.gpu, catalog), b = (requests = requestsOf(flags, cards, again)), a = requestsOf(pin, cards, again);
+  follow(first, null, "estimate", b.alone, estimate, true);
+  follow(first, null, "pinned", a?.alone, estimate);
+  follow(loads, "under", "load", b.under, steady);
+  follow(loads, "under", "load of A", a?.under, steady);
+  follow(first, "latency", "batch", b.batch, points);
+  follow(b.free, "rates", "rate", b.rate, given);
+  follow(second, "pareto", "cards", b.cards, points);
+  follow(second, "latency", "batch of A", a?.batch, points);
+  follow(b.free, "rates", "rate of A", a?.rate, given);
+  follow(second, "pareto", "cards of A", a?.cards, points);
+  if (catalog) askChoices(catalog, again);
 }
 
-// useRefused are the choices that cannot be, with the reasons. No workload changes them, and nobody sees them before
+// askChoices asks for the choices that cannot be, with the reasons. No workload changes them, and nobody sees them before
 // a control is used.
-function useRefused(flags, catalog, again) {
-  const tries = useMemo(() => catalog && { ...TRY, ...Object.fromEntries(["engine", "weights", "kv", "act"].map((n) => [n, ["", ...catalog.choices[n]]])) }, [catalog]);
-  const [some, cards] = useMemo(() => {
-    const fixed = without(flags, ...WORKLOAD, "price", "memory-utilization", "expert-skew", "gpus-per-node", "micro-batches", "sp");
-    return catalog ? [{ do: "options", flags: fixed, try: tries, again }, { do: "options", flags: without(fixed, "gpu"), try: { gpu: catalog.gpus.map((g) => g.key) }, again }] : [];
-  }, [flags, tries, catalog, again]);
-  const options = useAnswer(second, "choices", "choices", some, given), gpus = useAnswer(second, "choices", "gpus", cards, given);
-  return useMemo(() => ({ ...options.list, ...gpus.list }), [options.list, gpus.list]);
+function askChoices(catalog, again) {
+  const tries = { ...TRY, ...Object.fromEntries(["engine", "weights", "kv", "act"].map((n) => [n, ["", ...catalog.choices[n]]])) };
+  const fixed = without(flags, ...WORKLOAD, "price", "memory-utilization", "expert-skew", "gpus-per-node", "micro-batches", "sp");
+  follow(second, "choices", "choices", { do: "options", flags: fixed, try: tries, again }, given);
+  follow(second, "choices", "gpus", { do: "options", flags: without(fixed, "gpu"), try: { gpu: catalog.gpus.map((g) => g.key) }, again }, given);
+}
+
+let refused = [];
+// refusedNow are the choices that cannot be, the same object as long as they are the same.
+function refusedNow() {
+  const lists = [answer("choices").list, answer("gpus").list];
+  if (!refused.length || lists.some((l, i) => l !== refused[i])) refused = [...lists, { ...lists[0], ...lists[1] }];
+  return refused[2];
+}
+
+// figures are what the latest state has been answered.
+export function figures() {
+  const main = answer("estimate"), pinned = answer("pinned"), under = answer("load"), list = (kind) => answer(kind).list ?? EMPTY;
+  return {
+    flags, error: main.error ?? null, noState: (!main.error && requests.under && under.id === asks.get("load").id && under.error) || null,
+    doc: main.doc ?? null, words: main.words ?? null, graph: main.graph ?? null, old: pinned.doc ?? null, oldWords: pinned.words ?? null, oldGraph: pinned.graph ?? null,
+    under: under.under ?? null, oldUnder: answer("load of A").under ?? null, curve: list("batch"), oldCurve: list("batch of A"),
+    rates: list("rate"), oldRates: list("rate of A"), pareto: list("cards"), oldPareto: list("cards of A"), refused: refusedNow(),
+  };
 }
 
 // paretoCards are the cards that the chart of cost takes: those with a price, the one chosen and that of A.

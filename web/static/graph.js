@@ -1,7 +1,7 @@
 // The model as a graph, laid out by dagre and zoomed by d3.
-import { h, htm, useEffect, useMemo, useRef, Graph, layout, select, zoom, zoomIdentity } from "./libraries.js";
+import { useEffect, useMemo, useRef, Graph, layout, select, zoom, zoomIdentity } from "./libraries.js";
+import { html } from "./html.js";
 import { letterOf, opKey } from "./charts.js";
-const html = htm.bind(h);
 
 const WIDE = 196, HIGH = 46, GAP = 46, HEAD = 40;
 const LEGIBLE = 0.75, LEAST = 0.65; // the scale at which texts are read well, and below which they are not

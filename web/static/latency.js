@@ -1,10 +1,10 @@
 // Latency over the batch and over the rate, with what was measured.
-import { h, htm, useMemo } from "./libraries.js";
+import { useMemo } from "./libraries.js";
+import { html } from "./html.js";
 import * as charts from "./charts.js";
 import { EMPTY } from "./figures.js";
 import { kept } from "./kept.js";
 import { Chart, Panel } from "./panel.js";
-const html = htm.bind(h);
 
 // observed are the measured points of the model, the card, the engine and the lengths.
 function observed(accuracy, doc, key) {

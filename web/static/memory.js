@@ -1,9 +1,8 @@
 // The memory of one GPU as a bar.
-import { h, htm } from "./libraries.js";
+import { html } from "./html.js";
 import { si } from "./charts.js";
 import { kept } from "./kept.js";
 import { Panel } from "./panel.js";
-const html = htm.bind(h);
 
 const PARTS = [["weights_bytes", "weights"], ["kv_bytes", "KV cache"], ["state_bytes", "state"], ["activations_bytes", "activations"], ["reserve_bytes", "reserve"]];
 

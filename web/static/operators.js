@@ -1,11 +1,10 @@
 // The operators of a phase: under the roofline, in a table and in the graph of the model.
-import { h, htm, useEffect, useRef, useState } from "./libraries.js";
+import { useEffect, useRef, useState } from "./libraries.js";
+import { html } from "./html.js";
 import * as charts from "./charts.js";
 import { ModelGraph } from "./graph.js";
 import { kept } from "./kept.js";
-import { later } from "./order.js";
 import { Chart, Panel } from "./panel.js";
-const html = htm.bind(h);
 
 const legend = html`<p class="legend">${charts.BOUNDS.map((b) => html`<span key=${b}><i class=${`mark ${b}`} aria-hidden="true"></i>${b}-bound (${charts.letterOf(b)})</span>`)}</p>`;
 
@@ -32,18 +31,6 @@ const COLUMNS = [
   ["floor_s", "Floor", "floor"], ["flops", "FLOPs", "flops"], ["bytes", "Bytes", "bytes"], ["intensity", "FLOP/B", "intensity"],
 ];
 
-const IN_SIGHT = 18; // rows that the table shows before it is scrolled
-
-// useRows makes the bodies of a table of operators, that with the rows in sight first: the other one stays as it was until it is
-// quiet, unless the table is scrolled. Nobody can read it meanwhile, but it keeps its place.
-function useRows(operators, row, whose) {
-  const [complete, setComplete] = useState(null), drawn = useRef([]), scrolled = useRef(false), all = scrolled.current || complete === whose;
-  useEffect(() => { if (!all) later("further rows", () => setComplete(whose)); }, [whose, all]);
-  drawn.current = operators.map((o, i) => (!all && i >= IN_SIGHT && drawn.current[i]) || row(o, i));
-  const onScroll = (e) => { scrolled.current = e.target.scrollTop > 0; if (!all) setComplete(whose); };
-  return [html`<tbody>${drawn.current.slice(0, IN_SIGHT)}</tbody><tbody class=${all ? "" : "stale"}>${drawn.current.slice(IN_SIGHT)}</tbody>`, onScroll];
-}
-
 export const Operators = kept(function Operators({ doc, words, old, phase, set, op, setOp, hover }) {
   const [sort, setSort] = useState(["", 1]);
   const table = useRef();
@@ -56,18 +43,18 @@ export const Operators = kept(function Operators({ doc, words, old, phase, set, 
     if (row) box.scrollTop = Math.max(row.offsetTop - box.clientHeight / 2, 0);
   }, [op]);
   const chosen = (e) => { const { key } = rows[e.target.closest("tr").rowIndex - 1] ?? {}; if (key) { e.preventDefault(); setOp(op === key ? null : key); } };
-  const [bodies, onScroll] = useRows(rows, (o, i) => html`<tr key=${i} tabindex="0" aria-selected=${op === o.key} class=${hover === o.key ? "hover" : ""}>
+  const lines = rows.map((o, i) => html`<tr key=${i} tabindex="0" aria-selected=${op === o.key} class=${hover === o.key ? "hover" : ""}>
     <th scope="row" title=${o.name}>${o.name}${o.in && html`<small> in ${o.in}</small>`}</th>
     <td class="n">${o.words.expected}</td><td class="n share">${o.share >= 0.005 && html`<span class=${`fill ${o.bound}`} style=${{ width: `${Math.min(100 * o.share, 100)}%` }}></span>`}<span class="over">${o.words.share}</span></td>
     <td><i class=${`mark ${o.bound}`} aria-hidden="true"></i> ${o.bound}</td>
     <td title=${o.layer}>${o.layer}${o.layers > 1 ? html` <small>× ${o.layers}</small>` : ""}</td>
     <td class="n">${o.words.floor}</td><td class="n">${o.words.flops}</td><td class="n">${o.words.bytes}</td><td class="n">${o.words.intensity}</td>
-    ${old && html`<td class="n">${timesOf(o, before.get(o.key))}</td>`}</tr>`, p);
+    ${old && html`<td class="n">${timesOf(o, before.get(o.key))}</td>`}</tr>`);
   return html`<${Panel} id="operators" title="Operators" wide drawn=${false} tools=${html`<${PhaseSwitch} id="ops" phase=${phase} set=${set} />`}>
-    <div class="scroll tall" tabindex="0" role="region" aria-label="Table of operators" onScroll=${onScroll}><table ref=${table} class="ops fixed" onClick=${chosen} onKeyDown=${(e) => { if (e.key === "Enter" || e.key === " ") chosen(e); }}>
+    <div class="scroll tall" tabindex="0" role="region" aria-label="Table of operators"><table ref=${table} class="ops fixed" onClick=${chosen} onKeyDown=${(e) => { if (e.key === "Enter" || e.key === " ") chosen(e); }}>
       <thead><tr>${COLUMNS.map(([key, name, kind]) => html`<th key=${key} scope="col" class=${kind === "text" ? "" : "n"} aria-sort=${sort[0] === key ? (sort[1] > 0 ? "descending" : "ascending") : "none"}>
         <button type="button" onClick=${() => setSort((s) => (s[0] === key ? (s[1] > 0 ? [key, -1] : ["", 1]) : [key, 1]))}>${name}</button></th>`)}${old && html`<th scope="col" class="n">× A</th>`}</tr></thead>
-      ${bodies}
+      <tbody>${lines}</tbody>
     </table></div>
   <//>`;
 }, "operators", "doc", "words", "old", "phase", "op", "hover");

@@ -21,6 +21,12 @@ export function arrived(kind) {
   if (waiting.size) wake();
 }
 
+// awaiting reports whether a view in the window waits for an answer.
+export const awaiting = () => awaited.size > 0;
+
+// idle reports whether no view waits for anything.
+export const idle = () => !awaited.size && !waiting.size;
+
 // change is when the latest change began.
 export let change = 0;
 export function begins() { change = performance.now(); }

@@ -1,10 +1,10 @@
 // Cost over speed of all cards and splits.
-import { h, htm, useMemo } from "./libraries.js";
+import { useMemo } from "./libraries.js";
+import { html } from "./html.js";
 import * as charts from "./charts.js";
 import { EMPTY } from "./figures.js";
 import { kept } from "./kept.js";
 import { Chart, Panel } from "./panel.js";
-const html = htm.bind(h);
 
 // shownOf is a deployment as a point of the chart of cost.
 const shownOf = (doc) => (doc?.verdict.possible && doc.tpot_s ? { user: 1 / doc.tpot_s.expected, usd_mtok: doc.cost_usd?.per_million_generated_tokens, tok_s_gpu: doc.throughput_tok_s.per_gpu } : null);

@@ -1,10 +1,10 @@
 // The search of deployments: "llmprof plan" with the model, the lengths and the load of the page.
-import { h, htm, useEffect, useState } from "./libraries.js";
+import { useEffect, useState } from "./libraries.js";
+import { html } from "./html.js";
 import { planner } from "./figures.js";
 import { Panel } from "./panel.js";
 import { kept } from "./kept.js";
 import { commandOf } from "./state.js";
-const html = htm.bind(h);
 
 // FIELDS are what a search is bounded by, besides what the page has already.
 const FIELDS = [["budget", "Budget", "$/h"], ["max-gpus", "GPUs at most", ""], ["tps", "Throughput", "tok/s"]];

@@ -1,5 +1,7 @@
 // What the buttons write: charts as SVG and PNG, figures as JSON and CSV.
 
+import { SVG, element } from "./svg.js";
+
 export function save(name, text, type) {
   const url = URL.createObjectURL(text instanceof Blob ? text : new Blob([text], { type }));
   const a = document.createElement("a");
@@ -26,19 +28,11 @@ function colors() {
   return all;
 }
 
-const SVG = "http://www.w3.org/2000/svg";
-function element(name, attributes, text) {
-  const e = document.createElementNS(SVG, name);
-  for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
-  if (text) e.textContent = text;
-  return e;
-}
-
 // piece is a copy of a drawing of the page, with its size. What can be moved in its window is drawn as a whole.
 function piece(svg) {
   const copy = svg.cloneNode(true), { width, height } = svg.getBoundingClientRect();
   for (const name of ["tabindex", "class"]) copy.removeAttribute(name);
-  for (const tip of copy.querySelectorAll('[aria-label="tip"], [data-mark="tip"]')) tip.remove();
+  for (const tip of copy.querySelectorAll('[data-mark="tip"]')) tip.remove();
   if (!svg.dataset.whole) return { copy, width, height };
   const [, , wide, high] = svg.dataset.whole.split(" ");
   copy.setAttribute("viewBox", svg.dataset.whole);

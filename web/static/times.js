@@ -1,5 +1,5 @@
 // How long changes take, for the tests: when what was answered and drawn has been painted, in milliseconds since the
-// latest change. first: until the first figures, since the page was opened.
+// latest change. first: until the first figures, since the page was opened. idle: whether all views have followed.
 import { change } from "./order.js";
 
 export const times = (globalThis.llmprofTimes = { first: null, answered: {}, drawn: {}, change: () => change });

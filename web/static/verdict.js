@@ -1,8 +1,7 @@
 // The verdict: whether it fits and meets the targets, and its headline figures.
-import { h, htm } from "./libraries.js";
+import { html } from "./html.js";
 import { command } from "./state.js";
 import { kept } from "./kept.js";
-const html = htm.bind(h);
 
 const ratio = (now, before) => {
   if (!(now > 0) || !(before > 0)) return "";

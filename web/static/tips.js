@@ -1,0 +1,49 @@
+// What a chart tells of the point next to the pointer.
+import { element, measured } from "./svg.js";
+
+const NEAR = 40, LINE = 15, PAD = 8; // px
+
+// nearest is the point of a chart that is next to a place, that next to it across in a chart of curves; null where none is near.
+function nearest({ points, x, y, curves }, [px, py]) {
+  let best = null, least = NEAR;
+  for (const p of points) {
+    const dx = x(p) - px, dy = y(p) - py, far = curves ? Math.abs(dx) : Math.hypot(dx, dy);
+    if (far < least) { least = far; best = p; }
+  }
+  return best;
+}
+
+// tip draws a text of some lines beside a point.
+function tip(text, x, y, width, height) {
+  const lines = text.split("\n"), w = Math.max(...lines.map(measured)) + 2 * PAD, h = lines.length * LINE + PAD;
+  const left = x + 12 + w <= width ? x + 12 : Math.max(x - 12 - w, 0), top = Math.min(Math.max(y - h / 2, 0), Math.max(height - h, 0));
+  const g = element("g", { class: "tip", "data-mark": "tip", "pointer-events": "none", fill: "var(--ink)" });
+  g.append(element("rect", { x: left, y: top, width: w, height: h, rx: 3, fill: "var(--paper)", stroke: "var(--faint)" }));
+  lines.forEach((line, i) => g.append(element("text", { x: left + PAD, y: top + PAD / 2 + (i + 0.75) * LINE }, line)));
+  return g;
+}
+
+// told makes a figure tell of its points: about has the points, their places x and y, the text of one, and what is to be
+// done with one that the pointer is over and with one that is chosen by a click. A figure that is drawn again may get
+// another about in place of its own.
+export function told(figure, about) {
+  figure.about = about;
+  let at = null;
+  const point = (p) => {
+    if (p === at) return;
+    at = p;
+    figure.querySelector(":scope > .tip")?.remove();
+    const { x, y, text, seen } = figure.about;
+    if (p) figure.append(tip(text(p), x(p), y(p), figure.width.baseVal.value, figure.height.baseVal.value));
+    seen?.(p);
+  };
+  const move = (e) => {
+    const box = figure.getBoundingClientRect(), wide = figure.width.baseVal.value / box.width;
+    point(nearest(figure.about, [(e.clientX - box.left) * wide, (e.clientY - box.top) * wide]));
+  };
+  figure.addEventListener("pointermove", move);
+  figure.addEventListener("pointerleave", () => point(null));
+  figure.addEventListener("click", (e) => { move(e); if (at) figure.about.chosen?.(at); });
+  if (about.chosen) figure.style.cursor = "pointer";
+  return figure;
+}
