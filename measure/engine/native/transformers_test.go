@@ -282,7 +282,7 @@ func TestGPUSharedIsTransformers(t *testing.T) {
 	} {
 		workloads, families := []workload.Workload{{Batch: 1, PromptLen: 1, GenLen: 32}, {Batch: 8, PromptLen: 77, GenLen: 32}, {Batch: 1, PromptLen: 1024, GenLen: 3}}, c.families
 		if emulate.RealGPU() != nil { // the processor takes its time
-			workloads, families = []workload.Workload{{Batch: 2, PromptLen: 40, GenLen: 3}}, families[:1]
+			workloads, families = []workload.Workload{{Batch: 2, PromptLen: 17, GenLen: 3}}, families[:1]
 		}
 		tp := c.tp
 		t.Run(fmt.Sprintf("tp%d", tp), func(t *testing.T) {
