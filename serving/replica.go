@@ -15,6 +15,7 @@ type sequence struct {
 	computed  int // tokens whose cache is there
 	generated int
 	blocks    int          // of its own
+	holds     int          // context up to which it needs no further ones; 0 where that is not known
 	shared    int          // leading hashes whose entries it holds
 	kept      bool         // the blocks of its prompt were entered into the prefix cache
 	swapped   bool         // its cache is in host memory
@@ -185,6 +186,9 @@ func (r *replica) continueRunning(budget *int, now unit.Seconds, prompts bool) {
 // grow takes the blocks for n more tokens of running sequence i, and preempts the youngest
 // sequences until there are enough. It fails where that comes to the sequence itself.
 func (r *replica) grow(q *sequence, n, i int, now unit.Seconds) bool {
+	if q.computed+n <= q.holds {
+		return true
+	}
 	more := r.more(q, q.computed+n)
 	for more > 0 && !r.pool.take(more) {
 		last := len(r.running) - 1
@@ -196,6 +200,7 @@ func (r *replica) grow(q *sequence, n, i int, now unit.Seconds) bool {
 		}
 	}
 	q.blocks += max(more, 0)
+	q.holds = r.room.whole(q.computed + n)
 	return true
 }
 
@@ -236,7 +241,7 @@ func (r *replica) move(tokens int, link unit.BytesPerSec) unit.Seconds {
 func (r *replica) leave(q *sequence) {
 	r.pool.free += q.blocks
 	r.pool.release(q.Request.Hashes[:q.shared])
-	q.blocks, q.shared = 0, 0
+	q.blocks, q.shared, q.holds = 0, 0, 0
 	r.due -= q.Request.Gen - q.generated
 	r.planned -= r.room.of(q.Request.Prompt + q.Request.Gen)
 }
@@ -382,6 +387,7 @@ func (r *replica) keep(q *sequence) {
 	q.kept = true
 	given, held := r.pool.keep(q.Request.Hashes[:r.cacheable(q)], q.shared, r.entryBlocks(q))
 	q.blocks -= given
+	q.holds = 0
 	q.shared = held
 }
 

@@ -114,9 +114,11 @@ func (r *room) of(context int) int {
 	if r.linear {
 		return (context + r.size - 1) / r.size
 	}
-	whole := (context + r.size - 1) / r.size * r.size
-	return int(math.Ceil(float64(r.bytes(float64(whole))) / float64(r.each) * (1 - 1e-12)))
+	return int(math.Ceil(float64(r.bytes(float64(r.whole(context)))) / float64(r.each) * (1 - 1e-12)))
 }
+
+// whole is the longest context that takes as many blocks.
+func (r *room) whole(context int) int { return (context + r.size - 1) / r.size * r.size }
 
 // longest is the longest sequence that one replica can ever hold.
 func (s *Server) longest(r *room) int {
