@@ -223,6 +223,24 @@ func TestPageRowsAreOfOneState(t *testing.T) {
 	p.quiet(t)
 }
 
+// A change writes no text that stays the same, since the browser lays out anew what is written.
+func TestPageWritesWhatChanges(t *testing.T) {
+	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16", &serveOrder{})
+	p.wait(t, settled)
+	p.followed(t)
+	p.eval(t, `globalThis.same = []; {
+		const data = Object.getOwnPropertyDescriptor(CharacterData.prototype, "data");
+		Object.defineProperty(CharacterData.prototype, "data", { get: data.get, set(text) { if (data.get.call(this) === String(text)) same.push(this.parentElement?.outerHTML.slice(0, 80)); data.set.call(this, text); } });
+	} 0`, nil)
+	p.set(t, "batch", "41")
+	p.followed(t)
+	var same []string
+	if p.eval(t, `same`, &same); len(same) > 4 {
+		t.Errorf("%d texts are written that stay the same, as %q", len(same), same[:4])
+	}
+	p.quiet(t)
+}
+
 // point moves the pointer to the first mark of a chart, and clicks it if it is told to.
 func (p *tab) point(t *testing.T, mark string, click bool) {
 	t.Helper()
