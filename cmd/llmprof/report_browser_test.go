@@ -34,15 +34,23 @@ type tab struct {
 // has to be in CI.
 func chromium(t *testing.T) string {
 	t.Helper()
+	path := chromiumPath()
+	if path == "" && os.Getenv("LLMPROF_BROWSER") == "required" {
+		t.Fatal("no Chromium: install the package chromium")
+	}
+	if path == "" {
+		t.Skip("no Chromium to open a page in: install the package chromium")
+	}
+	return path
+}
+
+// chromiumPath is where Chromium is; empty where it is not.
+func chromiumPath() string {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}
 	}
-	if os.Getenv("LLMPROF_BROWSER") == "required" {
-		t.Fatal("no Chromium: install the package chromium")
-	}
-	t.Skip("no Chromium to open a page in: install the package chromium")
 	return ""
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -120,12 +119,12 @@ func told(all []float64) string {
 	return fmt.Sprintf("%4.0f, %4.0f ms", all[len(all)/2], all[len(all)-1])
 }
 
-// The times of changes are printed, not held: they are the machine's. A view's time ends with the last
+// The times of changes are printed, not held: they are the machine's, and only "go test -v" shows them. A view's time ends with the last
 // paint that the change causes in it, so that a view which is refined later counts in full. The test also prints the
-// processor time of each change, which a busy machine does not lengthen. It runs only where -run names it.
+// processor time of each change, which a busy machine does not lengthen.
 func TestPageTimes(t *testing.T) {
-	if !strings.Contains(flag.Lookup("test.run").Value.String(), "PageTimes") {
-		t.Skip("it measures: -run PageTimes -v prints the times")
+	if !testing.Verbose() {
+		t.Skip("it prints times, which go test -v shows")
 	}
 	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=1", &serveOrder{})
 	p.wait(t, settled+` && llmprofTimes.answered.gpus`)

@@ -36,7 +36,15 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
-	testscript.Main(m, map[string]func(){"llmprof": main, "openai-server": openaiServer})
+	testscript.Main(closing{m}, map[string]func(){"llmprof": main, "openai-server": openaiServer})
+}
+
+// closing ends the browser that tests share once they have run.
+type closing struct{ *testing.M }
+
+func (c closing) Run() int {
+	defer func() { closeBrowser() }()
+	return c.M.Run()
 }
 
 // A standIn is a server that streams as many tokens as are asked for.

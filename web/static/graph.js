@@ -143,7 +143,7 @@ function Node({ n, p, work, was, selected, onselect }) {
     <title>${n.name} ${n.shape} ${n.more}${work ? `: ${(100 * share).toFixed(1)} % of the phase, ${work.bound}-bound` : ": not in this phase"}</title>
     <rect x=${x} y=${y} width=${p.width} height=${p.height} rx="3" fill="var(--paper)" stroke=${selected ? "var(--alarm)" : "var(--faint)"} stroke-width=${selected ? 3 : 1} stroke-dasharray=${n.wire ? "5,3" : null} />
     <rect x=${x + 1} y=${y + p.height - 7} width=${bar} height="6" fill=${work ? `var(--${work.bound})` : "none"} />
-    <text x=${x + 7} y=${y + 15} font-size="12" font-weight="600" fill="var(--ink)">${cut(n.name, was !== undefined ? 12 : 16)}</text>
+    <text x=${x + 7} y=${y + 15} font-size="12" font-weight="600" fill="var(--ink)">${cut(n.name, was !== undefined ? 11 : 16)}</text>
     <text x=${x + p.width - 7} y=${y + 15} font-size="11" text-anchor="end" fill="var(--ink)">${work ? `${was !== undefined ? `A ${(100 * was).toFixed(1)}, ` : ""}${(100 * share).toFixed(1)} % ${letterOf(work.bound)}` : "–"}</text>
     <text x=${x + 7} y=${y + 31} font-size="11" fill="var(--faint)">${cut([n.shape, n.more].filter(Boolean).join(", "), 33)}</text>
   </g>`;

@@ -1,7 +1,7 @@
 // What a chart tells of the point next to the pointer.
 import { element, measured } from "./svg.js";
 
-const NEAR = 40, LINE = 15, PAD = 8; // px
+const NEAR = 40, FAR = 12, LINE = 15, PAD = 8; // px
 
 // nearest is the point of a chart that is next to a place, that next to it across in a chart of curves; null where none is near.
 function nearest({ points, x, y, curves }, [px, py]) {
@@ -13,11 +13,14 @@ function nearest({ points, x, y, curves }, [px, py]) {
   return best;
 }
 
-// tip draws a text of some lines beside a point.
+const within = (v, most) => Math.max(Math.min(v, most), 0);
+
+// tip draws a text of some lines beside a point, below or above it where there is no room at its sides.
 function tip(text, x, y, width, height) {
   const lines = text.split("\n"), w = Math.max(...lines.map(measured)) + 2 * PAD, h = lines.length * LINE + PAD;
-  const left = x + 12 + w <= width ? x + 12 : Math.max(x - 12 - w, 0), top = Math.min(Math.max(y - h / 2, 0), Math.max(height - h, 0));
-  const g = element("g", { class: "tip", "data-mark": "tip", "pointer-events": "none", fill: "var(--ink)" });
+  const beside = [x + FAR, x - FAR - w].find((v) => v >= 0 && v + w <= width), under = y + FAR + h <= height ? y + FAR : y - FAR - h;
+  const left = beside ?? within(x - w / 2, width - w), top = within(beside === undefined ? under : y - h / 2, height - h);
+  const g = element("g", { class: "tip", "data-mark": "tip", "pointer-events": "none", fill: "var(--ink)", "text-anchor": "start" });
   g.append(element("rect", { x: left, y: top, width: w, height: h, rx: 3, fill: "var(--paper)", stroke: "var(--faint)" }));
   lines.forEach((line, i) => g.append(element("text", { x: left + PAD, y: top + PAD / 2 + (i + 0.75) * LINE }, line)));
   return g;
@@ -30,9 +33,10 @@ export function told(figure, about) {
   figure.about = about;
   let at = null;
   const point = (p) => {
-    if (p === at) return;
+    const old = figure.querySelector(":scope > .tip"); // which a figure that was drawn again has lost
+    if (p === at && !p === !old) return;
     at = p;
-    figure.querySelector(":scope > .tip")?.remove();
+    old?.remove();
     const { x, y, text, seen } = figure.about;
     if (p) figure.append(tip(text(p), x(p), y(p), figure.width.baseVal.value, figure.height.baseVal.value));
     seen?.(p);
