@@ -28,14 +28,6 @@ func StartGroup(ctx context.Context, n int, start func(ctx context.Context, repl
 	return g, nil
 }
 
-// ReplicaLog is the log file of replica i: file with .i after it, or "" without a file.
-func ReplicaLog(file string, i int) string {
-	if file == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s.%d", file, i)
-}
-
 // Load loads the same on all replicas.
 func (g Group) Load(ctx context.Context, l Load) ([]*Ready, error) {
 	ready := make([]*Ready, len(g))

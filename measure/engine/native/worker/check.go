@@ -77,7 +77,7 @@ func options(l *engine.Load) (native.Options, error) {
 	if o.Model, err = models.Read(l.Model, o.Config); err != nil {
 		return o, &engine.Failure{Kind: engine.Invalid, Message: err.Error()}
 	}
-	o.Spread = o.Weights == "" && native.IsMoE(o.Model)
+	o.Spread = o.Weights == "" && o.Model.HasExperts()
 	if max(l.PromptLen, len(l.Prompts)) == 0 {
 		return o, invalid("a random prompt needs a length of 1 or more")
 	}
