@@ -14,7 +14,7 @@ type Group []*Worker
 // StartGroup starts n workers at once. Where one cannot be started, none is left.
 func StartGroup(ctx context.Context, n int, start func(ctx context.Context, replica int) (*Worker, error)) (Group, error) {
 	if n < 1 {
-		return nil, &Failure{Kind: Invalid, Message: fmt.Sprintf("%d replicas", n)}
+		return nil, Invalidf("%d replicas", n)
 	}
 	g := make(Group, n)
 	err := g.all(func(i int, _ *Worker) (err error) {

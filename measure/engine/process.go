@@ -65,7 +65,7 @@ type process struct {
 // launch starts a process and its reader.
 func launch(spec Spec) (*process, error) {
 	if len(spec.Command) == 0 {
-		return nil, &Failure{Kind: Invalid, Message: "no command to start a worker with"}
+		return nil, Invalidf("no command to start a worker with")
 	}
 	p := &process{
 		name:   filepath.Base(spec.Command[0]),

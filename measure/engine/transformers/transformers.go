@@ -122,13 +122,13 @@ func (o Options) arguments() ([]string, error) {
 	tp, nodes := max(o.TP, 1), max(o.Nodes, 1)
 	switch {
 	case tp%nodes != 0:
-		return nil, invalid("TP %d does not divide over %d nodes", tp, nodes)
+		return nil, engine.Invalidf("TP %d does not divide over %d nodes", tp, nodes)
 	case nodes > 1 && o.Rdzv == "":
-		return nil, invalid("%d nodes need a meeting point, host:port of node 0", nodes)
+		return nil, engine.Invalidf("%d nodes need a meeting point, host:port of node 0", nodes)
 	case o.Node < 0 || o.Node >= nodes:
-		return nil, invalid("node %d of %d: they count from 0", o.Node, nodes)
+		return nil, engine.Invalidf("node %d of %d: they count from 0", o.Node, nodes)
 	case len(o.GPUs) > 0 && len(o.GPUs) != tp/nodes:
-		return nil, invalid("%d GPUs for %d ranks on this node", len(o.GPUs), tp/nodes)
+		return nil, engine.Invalidf("%d GPUs for %d ranks on this node", len(o.GPUs), tp/nodes)
 	case tp == 1:
 		return nil, nil
 	}
@@ -139,14 +139,10 @@ func (o Options) arguments() ([]string, error) {
 	// The c10d meeting gives ranks out as nodes arrive; the one that leads has to be here.
 	host, port, err := net.SplitHostPort(o.Rdzv)
 	if err != nil {
-		return nil, invalid("the meeting point %q: %v; want host:port of node 0", o.Rdzv, err)
+		return nil, engine.Invalidf("the meeting point %q: %v; want host:port of node 0", o.Rdzv, err)
 	}
 	return append(arguments, "--nnodes", strconv.Itoa(nodes), "--node_rank", strconv.Itoa(o.Node),
 		"--master_addr", host, "--master_port", port), nil
-}
-
-func invalid(format string, args ...any) error {
-	return &engine.Failure{Kind: engine.Invalid, Message: fmt.Sprintf(format, args...)}
 }
 
 // environment is what the worker has beside this program's own. An empty entry of
