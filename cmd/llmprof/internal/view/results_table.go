@@ -373,15 +373,15 @@ func (p *Publication) Table() *render.Table {
 	}
 	for i := range p.Rows {
 		r := &p.Rows[i]
-		cells := []any{r.Device, r.Engine, r.Model, cell(OrNull(r.Batch)), r.PromptLen, r.GenLen, r.Runs}
+		cells := []any{r.Device, r.Engine, r.Model, Cell(OrNull(r.Batch)), r.PromptLen, r.GenLen, r.Runs}
 		for _, f := range r.figures() {
 			mean, spread := any(nil), any(nil)
 			if f.times != nil {
-				mean, spread = f.times.Mean, cell(f.times.StdDev)
+				mean, spread = f.times.Mean, Cell(f.times.StdDev)
 			}
 			cells = append(cells, mean, spread, scaledCell(f.energy, p.share(r)))
 		}
-		cells = append(cells, scaledCell(r.Generated, 1), scaledCell(r.Params, 1), scaledCell(r.Cache, 1), cell(OrNull(r.CacheTokens)), joined(r.Marks))
+		cells = append(cells, scaledCell(r.Generated, 1), scaledCell(r.Params, 1), scaledCell(r.Cache, 1), Cell(OrNull(r.CacheTokens)), joined(r.Marks))
 		t.Rows = append(t.Rows, render.Row{Cells: cells})
 	}
 	return t
@@ -401,8 +401,8 @@ func EnergyTable(r *aggregate.Report) render.Table {
 		a := &r.Experiments[i]
 		o := &a.Totals
 		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			a.ID, a.ModelName, cell(OrNull(a.Workload.Batch)), a.Method.NumProcesses, cell(o.Tokens), cell(o.InferenceS), cell(o.EnergyJ),
-			cell(o.TokensPerS), cell(o.AvgEnergyToken), scaledCell(o.FLOPs, 1e-12),
+			a.ID, a.ModelName, Cell(OrNull(a.Workload.Batch)), a.Method.NumProcesses, Cell(o.Tokens), Cell(o.InferenceS), Cell(o.EnergyJ),
+			Cell(o.TokensPerS), Cell(o.AvgEnergyToken), scaledCell(o.FLOPs, 1e-12),
 		}})
 	}
 	return t
