@@ -112,7 +112,7 @@ func (c *Calibration) card(g *GPU) {
 		c.gemm(0.843, 0.933, 3.9*us)
 		c.attention(0.625, 0.84, 8*us)
 		k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 1.54, 828
-	case "rtx-pro-6000-blackwell-96gb": // the same chip, whose peak is that of a higher clock
+	case "rtx-pro-6000-blackwell-96gb": // The chip is the same; its peak is at a higher clock.
 		c.Source = "of the server edition, " + servingSim + "; the rest as on B200"
 		c.gemm(0.783, 0.933, 3.9*us)
 		c.attention(0.58, 0.84, 8*us)

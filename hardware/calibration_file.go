@@ -23,7 +23,7 @@ type CalibrationFile struct {
 	Name    string
 	GPU     string      // key in the table
 	Engine  string      // whose host constants it has; "" for none
-	Kernels string      // what was timed, as "torch 2.11 (cuBLAS, cuDNN)"
+	Kernels string      // kernels that were timed: "torch 2.11 (cuBLAS, cuDNN)"
 	DType   unit.Format // of products and attention
 	TP      []int       // numbers of GPUs that all-reduces were timed over, 1 among them
 	Made    time.Time
@@ -50,7 +50,7 @@ type Tables struct {
 type TableFile struct {
 	Path   string
 	SHA256 string
-	Rows   int // that were taken
+	Rows   int // number of rows used
 }
 
 // Operators is how well a law does on the rows of a section: constants fitted to all
@@ -64,13 +64,13 @@ type Operators struct {
 // A CalibratedDevice says which board it was, and which peaks the shares are of.
 // What is 0 was not recorded.
 type CalibratedDevice struct {
-	Name        string // as its driver calls it
+	Name        string // name that its driver gives
 	Memory      unit.Bytes
 	PowerLimit  unit.Watts
 	Clock       unit.Hertz // highest that was seen
 	MemoryClock unit.Hertz
 	Peak        unit.FLOPsPerSec // of DType, as the table has it
-	Bandwidth   unit.BytesPerSec // as the table has it
+	Bandwidth   unit.BytesPerSec // bandwidth in the table of GPUs
 }
 
 // A Value is a constant as it was measured, or taken from the defaults.

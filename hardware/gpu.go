@@ -13,8 +13,8 @@ import "llmprof/unit"
 // it. Rates are those of the data sheet: dense, accumulating in FP32 (INT32 for
 // integers), at boost clock. A GPU is a value and is cheap to pass as one.
 type GPU struct {
-	Name       string   // as people write it: "H200 SXM 141GB"
-	Key        string   // as the table writes it: "h200-sxm-141gb"
+	Name       string   // name for people: "H200 SXM 141GB"
+	Key        string   // key in the table: "h200-sxm-141gb"
 	Aliases    []string // other names that find it: "h200"
 	Vendor     string   // "nvidia", "amd", "intel", "apple" or "google"
 	Generation string   // "volta" to "blackwell", "rubin", "cdna2" to "cdna4", "rdna3", "rdna4", "xe2", "apple7" to "apple10", "tpu"...
@@ -33,7 +33,7 @@ type GPU struct {
 	// on most it is Clock.
 	TensorClock unit.Hertz
 
-	Memory       unit.Bytes // as sold, GB being 10^9; see Capacity for what is there
+	Memory       unit.Bytes // nominal size, GB being 10^9; Capacity is the size that programs have
 	driverMemory unit.Bytes
 	Bandwidth    unit.BytesPerSec
 	L2           unit.Bytes // the last cache that all SMs share

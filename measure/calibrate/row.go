@@ -52,12 +52,12 @@ type Machine struct {
 	Clock       *unit.Hertz       `json:"clock_hz"` // highest that was seen while memory was read
 	MemoryClock *unit.Hertz       `json:"memory_clock_hz"`
 	Engine      string            `json:"engine"`  // whose host was timed; "" for none
-	Kernels     string            `json:"kernels"` // what was timed
+	Kernels     string            `json:"kernels"` // kernels that were timed
 	DType       unit.Format       `json:"dtype"`
 	Tools       map[string]string `json:"versions"`
 	Version     string            `json:"llmprof"`
 	When        time.Time         `json:"when"`
-	Notes       []string          `json:"notes,omitempty"` // what whoever keeps the rows says of them; a calibration has them too
+	Notes       []string          `json:"notes,omitempty"` // remarks of the file's author, which go into a calibration
 }
 
 // machineKind is the kind of the line that says where it was.

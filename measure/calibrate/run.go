@@ -45,7 +45,7 @@ type Options struct {
 // are returned, and are in the file, whatever happens after them.
 func Run(ctx context.Context, o Options) (*Rows, error) {
 	r := &run{o: &o, begun: time.Now()}
-	defer func() { _ = r.close() }() // what was measured is safe by then
+	defer func() { _ = r.close() }() // the rows measured are saved by then
 	if err := r.worker(ctx, 1); err != nil {
 		return nil, err
 	}

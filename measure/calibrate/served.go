@@ -42,7 +42,7 @@ type Served struct {
 	Scheme   models.Scheme
 	Parallel analytic.Parallelism
 
-	Base    *hardware.CalibrationFile // that it goes on from; nil for the defaults of the GPU's generation
+	Base    *hardware.CalibrationFile // start of the fit; nil for the defaults of the GPU's generation
 	Name    string
 	Kernels string // "vllm 0.25.1 by its server"
 	Version string // of llmprof

@@ -10,7 +10,7 @@ import (
 // Bench asks how long one operator takes by itself. No model has to be loaded:
 // what is loaded is let go.
 type Bench struct {
-	Kind      string         `json:"kind"`         // what is timed; package calibrate has the kinds
+	Kind      string         `json:"kind"`         // kind of operator; package calibrate has the kinds
 	Shape     map[string]int `json:"shape"`        // its sizes by name
 	DType     string         `json:"dtype"`        // "bf16", "fp16" or "fp32"
 	Device    string         `json:"device"`       // "cuda" or "cpu"; "" for a GPU where there is one

@@ -129,8 +129,8 @@ type Hello struct {
 type Ready struct {
 	Devices   []Device          `json:"devices"`
 	LoadS     float64           `json:"load_s"`
-	Timer     string            `json:"timer"`             // what a step's times include
-	Options   map[string]string `json:"options,omitempty"` // as they were taken: dtype, attention, graph, cache, ...
+	Timer     string            `json:"timer"`             // parts of a step that its times include
+	Options   map[string]string `json:"options,omitempty"` // options in effect: dtype, attention, graph, cache, ...
 	Notes     []string          `json:"notes,omitempty"`
 	Params    int64             `json:"params"`     // of all ranks together, tied ones once
 	PromptLen int               `json:"prompt_len"` // tokens of each prompt

@@ -104,13 +104,13 @@ type Request struct {
 	Expected bool                `json:"expected"` // the points of a sweep have expected times alone, without intervals
 	Try      map[string][]string `json:"try"`      // values of flags that are to be tried in place of those given
 	File     string              `json:"file"`     // the text of a result file
-	Name     string              `json:"name"`     // what the file is called
+	Name     string              `json:"name"`     // name of the file
 }
 
 // An Answer is the reply to a Request. Either Error or one of the others is set.
 type Answer struct {
 	Error string `json:"error,omitempty"`
-	Text  string `json:"text,omitempty"` // as the command line writes it
+	Text  string `json:"text,omitempty"` // the answer as the command line prints it
 	Data  any    `json:"data,omitempty"`
 }
 

@@ -61,7 +61,7 @@ func shown(f *SideFigure) any {
 	if f.Low == nil || f.High == nil {
 		return text(*f.Value)
 	}
-	switch f.Metric { // as estimate rounds them
+	switch f.Metric { // the rounding of "llmprof estimate"
 	case "ttft_s", "tpot_s", "ttlt_s":
 		return around(unit.Around(unit.Seconds(*f.Value), unit.Seconds(*f.Low), unit.Seconds(*f.High)), "")
 	}

@@ -36,7 +36,7 @@ type PublishedRow struct {
 	Params            *float64       `json:"params_bytes"`
 	Cache             *float64       `json:"cache_bytes"`  // KV and state of the whole batch
 	CacheTokens       int            `json:"cache_tokens"` // of each sequence, that the cache was counted with
-	Marks             []string       `json:"marks"`        // what makes the figures doubtful
+	Marks             []string       `json:"marks"`        // reasons to doubt the figures
 }
 
 // Publish puts the results of each configuration into a row.

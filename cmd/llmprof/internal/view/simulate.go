@@ -16,7 +16,7 @@ type Simulation struct {
 	Server   *serving.Server
 	Seed     uint64
 	Points   []SimulatedPoint
-	Found    string // what the search for a knee found; "" if none was made
+	Found    string // result of the search for a knee; "" if none was made
 	Warnings []string
 }
 

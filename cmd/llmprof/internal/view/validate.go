@@ -15,10 +15,10 @@ import (
 
 // A Validation is predictions beside observations.
 type Validation struct {
-	Files        []string // that the observations were read from; none for those that come with the program
-	Observations int      // those that are not scored included
+	Files        []string // files of the observations; none for the embedded observations
+	Observations int      // number of observations, with those that are not scored
 	By           []validate.Dimension
-	Worst        int     // so many rows are listed as farthest off
+	Worst        int     // number of rows in the list of the largest errors
 	FailOver     float64 // limit of a group's median error, in percent; 0 for none
 
 	Scorer    *validate.Scorer
