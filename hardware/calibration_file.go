@@ -19,12 +19,12 @@ const CalibrationSchema = "llmprof.calibration/v1"
 // far they can be trusted, and where, when and with what they were measured. It
 // names the GPU by its key in the table, never by a UUID.
 type CalibrationFile struct {
-	File    string // where it was read, for messages
+	File    string // path of the file, for messages
 	Name    string
 	GPU     string      // key in the table
-	Engine  string      // whose host constants it has; "" for none
+	Engine  string      // engine of the host constants; "" for none
 	Kernels string      // kernels that were timed: "torch 2.11 (cuBLAS, cuDNN)"
-	DType   unit.Format // of products and attention
+	DType   unit.Format // format of GEMMs and attention
 	TP      []int       // numbers of GPUs that all-reduces were timed over, 1 among them
 	Made    time.Time
 	Version string            // of llmprof
@@ -34,8 +34,8 @@ type CalibrationFile struct {
 	HeldOut map[string]Residual // by the key of the constant that bounds the rows
 	Notes   []string
 
-	Tables    *Tables              // where rows were imported from; nil where they were measured
-	Operators map[string]Operators // of imported rows, by the section of their constants
+	Tables    *Tables              // tables that rows were imported from; nil where they were measured
+	Operators map[string]Operators // imported rows, by the section of their constants
 }
 
 // Tables are published tables of operator times that constants were fitted to.
@@ -69,7 +69,7 @@ type CalibratedDevice struct {
 	PowerLimit  unit.Watts
 	Clock       unit.Hertz // highest that was seen
 	MemoryClock unit.Hertz
-	Peak        unit.FLOPsPerSec // of DType, as the table has it
+	Peak        unit.FLOPsPerSec // peak of DType in the table of GPUs
 	Bandwidth   unit.BytesPerSec // bandwidth in the table of GPUs
 }
 

@@ -40,8 +40,8 @@ type GPU struct {
 
 	Link        unit.BytesPerSec // NVLink or Infinity Fabric to the other GPUs of the node, one direction; 0: it has none
 	LinkGPUs    int              // how many GPUs of the node it joins: 2 for a bridge
-	PCIe        unit.BytesPerSec // to the host, one direction; 0: it is on the host's die
-	GPUsPerNode int              // of the usual node
+	PCIe        unit.BytesPerSec // rate to the host, in one direction; 0 for a GPU on the host's die
+	GPUsPerNode int              // GPUs of the usual node
 	NIC         unit.BytesPerSec // network for each GPU of the usual node, one direction; 0: the usual node has none
 
 	TDP   unit.Watts // board or module power limit, as shipped
@@ -49,7 +49,7 @@ type GPU struct {
 	price unit.DollarsPerHour
 
 	PriceSource string   // who asks Price, and when; empty where no price is known
-	Source      string   // where the figures were read
+	Source      string   // document that the figures were read in
 	Notes       []string // choices between sources that disagree
 	Traps       []string // figures in circulation that are not what they seem
 }

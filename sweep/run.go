@@ -27,8 +27,8 @@ func Formats() []string { return []string{string(CSV), string(JSONL), string(Par
 type Setup struct {
 	Setting    Setting
 	Case       *analytic.Prepared
-	Workload   analytic.Workload // what no axis varies of it
-	MaxContext int               // of the model; 0 where it is not known
+	Workload   analytic.Workload // lengths and batch that no axis varies
+	MaxContext int               // longest context of the model; 0 where it is not known
 
 	// Load is the steady state under the load of the setting; nil where there is none.
 	Load func(w *analytic.Workload, e *analytic.Estimate) (Loaded, error)
@@ -188,11 +188,11 @@ type worker struct {
 	source  Source
 	options *Options
 	values  []string
-	outer   uint64 // whose setup is at hand
+	outer   uint64 // outer index of the setup at hand
 	setup   *Setup
 	wrong   error // why that setting cannot be
 	text    *text
-	row     Row // of the point that is answered
+	row     Row // row of the point being answered
 
 	reason, kind string // the last reason that was given, and its kind
 }

@@ -10,11 +10,11 @@ import (
 
 // A Summary says what became of the points.
 type Summary struct {
-	Points  uint64             `json:"points"` // of the shard
-	Done    uint64             `json:"done"`   // of them, from the first on, which are in the output or left out of it
+	Points  uint64             `json:"points"` // points of the shard
+	Done    uint64             `json:"done"`   // points done, from the first on: in the output or left out of it
 	Written uint64             `json:"written"`
 	Left    map[string]*Reason `json:"left"` // out, by the kind of reason
-	Bytes   int64              `json:"-"`    // of CSV or JSON Lines that the points done take, with the header
+	Bytes   int64              `json:"-"`    // size of the CSV or JSON Lines of the points done, with the header
 }
 
 // Add adds the counts of another shard.

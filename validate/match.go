@@ -36,7 +36,7 @@ type Scorer struct {
 	stored   map[storage]found[stored]
 	machines map[runner]found[*analytic.Machines]
 	alters   map[runner]found[bool]              // whether change alters a constant of it
-	altered  map[runner]found[*analytic.Machine] // by change
+	altered  map[runner]found[*analytic.Machine] // machines with a changed constant
 	answers  map[Config]found[prediction]
 }
 
@@ -49,8 +49,8 @@ type found[T any] struct {
 // A prediction is the estimate of a configuration.
 type prediction struct {
 	analytic.Estimate
-	first    analytic.Estimate // of one client alone; only of clients in a closed loop
-	joins    unit.Seconds      // by how much longer a decode step of all clients takes for a prompt in it; only of clients in a closed loop
+	first    analytic.Estimate // estimate of one client alone; only for clients in a closed loop
+	joins    unit.Seconds      // time that a prompt adds to a decode step of all clients; only for clients in a closed loop
 	together float64           // prompts that a step has; only of clients in a closed loop
 	apart    bool              // prompts have steps of their own
 }

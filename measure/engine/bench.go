@@ -17,10 +17,10 @@ type Bench struct {
 	TP        int            `json:"tp,omitempty"` // GPUs that it runs over; 0 is 1
 	Rotate    int            `json:"rotate"`       // bytes that buffers are rotated over, so that none is in a cache
 	Samples   int            `json:"samples"`
-	Seconds   float64        `json:"seconds"`             // to go on for, at least, with Samples too
+	Seconds   float64        `json:"seconds"`             // least duration, together with Samples
 	Rest      float64        `json:"rest"`                // seconds of idling before it, for a burst
 	Libraries string         `json:"libraries,omitempty"` // where to look for the CUDA libraries
-	Ahead     []Bench        `json:"ahead,omitempty"`     // what will be asked for later, so that it can be made ready beside this; kind, shape and tp alone
+	Ahead     []Bench        `json:"ahead,omitempty"`     // later queries (kind, shape and tp alone), which are prepared beside this one
 }
 
 // Timed is the times of one operator.
