@@ -71,8 +71,8 @@ func (c *Calibration) attention(compute, memory float64, fixed unit.Seconds) {
 	c.Constants[roofline.AttentionCompute], c.Constants[roofline.AttentionMemory], c.Constants[roofline.AttentionFixed] = compute, memory, float64(fixed)
 }
 
-func (c *Calibration) element(compute, memory float64, fixed unit.Seconds) {
-	c.Constants[roofline.ElementwiseCompute], c.Constants[roofline.ElementwiseMemory], c.Constants[roofline.ElementwiseFixed] = compute, memory, float64(fixed)
+func (c *Calibration) element(memory float64, fixed unit.Seconds) {
+	c.Constants[roofline.ElementwiseCompute], c.Constants[roofline.ElementwiseMemory], c.Constants[roofline.ElementwiseFixed] = 0.5, memory, float64(fixed)
 }
 
 // link sets the share of the link and the latency of an all-reduce.

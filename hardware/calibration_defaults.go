@@ -32,7 +32,7 @@ func hopper() Calibration {
 	}
 	c.gemm(0.80, 0.835, 3.8*us)
 	c.attention(0.61, 0.896, 12*us)
-	c.element(0.5, 0.72, 2*us)
+	c.element(0.72, 2*us)
 	c.link(0.62, 3.5*us, 1.75*us)
 	c.oneShot(4.3*us, 0.09*us)
 	k := &c.Constants
@@ -212,7 +212,7 @@ func integrated(c Calibration) Calibration {
 	c.Source = "constants of Hopper (" + aiconfigurator + ") with the memory share seen on a Jetson Thor (ELANA, arXiv:2512.09946, table 4: 240 of 273 GB/s); not measured on this module"
 	c.gemm(0.626, 0.85, 8*us)
 	c.attention(0.40, 0.80, 20*us)
-	c.element(0.5, 0.70, 5*us)
+	c.element(0.70, 5*us)
 	c.Constants[roofline.GraphNode] = 3e-6
 	c.DecodeError, c.PrefillError = 0.35, 0.60
 	return c

@@ -27,7 +27,7 @@ type quantRule struct {
 
 // stored reads how the published checkpoint is stored, and sets the storage of each matrix.
 func (r *reader) stored(m *Model) {
-	m.Stored = Stored{Weights: r.format("dtype"), Plain: r.format("dtype")}
+	m.Stored = Stored{Weights: r.dtype(), Plain: r.dtype()}
 	if !r.has("quantization_config") {
 		return
 	}

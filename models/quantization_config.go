@@ -25,9 +25,9 @@ func (r *reader) quantization() *quantization {
 	case "mxfp4":
 		q.general, q.experts = mxfp4(unit.NoFormat), true // gpt-oss
 	case "gptq", "gptq_v2", "auto-round", "intel/auto-round", "auto_round":
-		q.general = gptq(r.bits(), r.group(quantField+"group_size"))
+		q.general = gptq(r.bits(), r.group())
 	case "awq", "gemm", "marlin":
-		q.general = integer(r.bits(), r.group(quantField+"group_size"), true)
+		q.general = integer(r.bits(), r.group(), true)
 	case "bitsandbytes":
 		q.general = bitsAndBytes(r.flag(quantField+"load_in_4bit") || r.flag(quantField+"_load_in_4bit"), r.flag(quantField+"bnb_4bit_use_double_quant"))
 	case "compressed-tensors":
@@ -92,7 +92,7 @@ func (r *reader) readModelOpt(q *quantization, method string) {
 		r.readNamed(q)
 		return
 	}
-	q.general = r.algorithm(algorithm, r.group(quantField+"group_size"))
+	q.general = r.algorithm(algorithm, r.group())
 }
 
 // readNamed reads the algorithm of each module that is named.
@@ -192,8 +192,9 @@ func (r *reader) bits() int {
 	return 4
 }
 
-// group reads a group size, of which -1 and nothing mean a whole row.
-func (r *reader) group(name string) int {
+// group reads the group size; 0 stands for a whole row, which -1 or no value means.
+func (r *reader) group() int {
+	const name = quantField + "group_size"
 	if v, _, _ := r.look(name); v == nil || v == asNumber(-1) {
 		return 0
 	}
@@ -233,9 +234,9 @@ func (r *reader) cacheFormat() unit.Format {
 	return unit.NoFormat
 }
 
-// format reads a dtype of PyTorch. An unknown one is left open.
-func (r *reader) format(name string) unit.Format {
-	v, _, _ := r.look(name)
+// dtype reads the dtype of PyTorch. It is NoFormat for an unknown one.
+func (r *reader) dtype() unit.Format {
+	v, _, _ := r.look("dtype")
 	switch v {
 	case "float32", "torch.float32", "float":
 		return unit.FP32

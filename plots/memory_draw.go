@@ -103,8 +103,8 @@ func within(area []vg.Point, a, b vg.Point) (from, to vg.Point, ok bool) {
 
 // unfitHatch hatches what does not fit so that it shows on dark and on light.
 func unfitHatch(c *draw.Canvas, r vg.Rectangle, gap vg.Length) {
-	slanted(c, r, Line(1.1, Paper()), gap, false)
-	slanted(c, r, Line(0.5, Alarm()), gap, false)
+	slanted(c, r, Line(1.1, Paper()), gap)
+	slanted(c, r, Line(0.5, Alarm()), gap)
 }
 
 // over draws a line that shows on dark and on light.

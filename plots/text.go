@@ -86,11 +86,11 @@ func fill(c *draw.Canvas, r vg.Rectangle, ink color.Color) {
 
 // hatch draws lines over a rectangle that fall to the right.
 func hatch(c *draw.Canvas, r vg.Rectangle, ink color.Color, gap vg.Length) {
-	slanted(c, r, Line(0.5, ink), gap, false)
+	slanted(c, r, Line(0.5, ink), gap)
 }
 
-// slanted draws lines over a rectangle that fall or rise to the right.
-func slanted(c *draw.Canvas, r vg.Rectangle, line draw.LineStyle, gap vg.Length, rising bool) {
+// slanted draws lines over a rectangle that fall to the right.
+func slanted(c *draw.Canvas, r vg.Rectangle, line draw.LineStyle, gap vg.Length) {
 	w, h := r.Max.X-r.Min.X, r.Max.Y-r.Min.Y
 	if w <= 0 || h <= 0 {
 		return
@@ -103,9 +103,6 @@ func slanted(c *draw.Canvas, r vg.Rectangle, line draw.LineStyle, gap vg.Length,
 		x1, y1 := vg.Length(0), d
 		if d > h {
 			x1, y1 = d-h, h
-		}
-		if rising {
-			x0, x1 = w-x0, w-x1
 		}
 		c.StrokeLine2(line, r.Min.X+x0, r.Min.Y+y0, r.Min.X+x1, r.Min.Y+y1)
 	}

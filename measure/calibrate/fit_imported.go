@@ -187,8 +187,8 @@ func (b *builder) sectionHolding(name string, samples []sample, what string, hel
 		h := samples[i].half()
 		halves[h] = append(halves[h], samples[i])
 	}
-	first := fitHalf(law, thin(halves[0], mostFitted), start, hold)
-	whole := solve(law, thin(samples, mostFitted), start, hold...)
+	first := fitHalf(law, thin(halves[0]), start, hold)
+	whole := solve(law, thin(samples), start, hold...)
 	for k, c := range keys {
 		if c.Relative() && whole.value[k] > 1 && !slices.Contains(hold, c) && c.Info().Base != roofline.None { // few rows depend on it
 			base, value := b.standIn(c)
@@ -282,14 +282,14 @@ const (
 	fewResamples = 20
 )
 
-// thin keeps at most the given number of samples, evenly spread.
-func thin(samples []sample, most int) []sample {
-	if len(samples) <= most {
+// thin keeps at most mostFitted samples, evenly spread.
+func thin(samples []sample) []sample {
+	if len(samples) <= mostFitted {
 		return samples
 	}
-	out := make([]sample, 0, most)
-	for i := range most {
-		out = append(out, samples[i*len(samples)/most])
+	out := make([]sample, 0, mostFitted)
+	for i := range mostFitted {
+		out = append(out, samples[i*len(samples)/mostFitted])
 	}
 	return out
 }
