@@ -36,8 +36,8 @@ func (s *session) times() (err error) {
 	for _, t := range []struct {
 		to    **result.Times
 		phase engine.Phase
-		of    func(*pass) (float64, bool) // by the host
-		by    func(*pass) (float64, bool) // by the device
+		of    func(*pass) (float64, bool) // time by the host
+		by    func(*pass) (float64, bool) // time by the device
 	}{
 		{&s.res.TTFT, engine.Prefill, (*pass).ttft, (*pass).device},
 		{&s.res.TPOT, engine.Decode, (*pass).tpot, (*pass).deviceStep},

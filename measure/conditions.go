@@ -16,8 +16,8 @@ import (
 // prompts down to 0.70 of 1980 MHz (experiments/h200-native), and it leaves the memory's alone.
 const (
 	leastMemoryClock = 0.95
-	leastClock       = 0.90 // of the SMs, where the driver names no reason for less
-	leastHeldClock   = 0.60 // of the SMs, where it does
+	leastClock       = 0.90 // share of the SMs' greatest clock, where the driver names no reason for less
+	leastHeldClock   = 0.60 // share of the SMs' greatest clock, where it names one
 )
 
 // throttledShare is the part of the time that clocks may be held down for before

@@ -39,7 +39,7 @@ type Lab struct {
 	// Warmup, window and idle times; zero for the defaults.
 	WarmupBlock, WarmupLimit, Window, Idle time.Duration
 
-	Say      func(string) // what is going on, a line each; nil for nobody
+	Say      func(string) // receives a line about each step; nil for nobody
 	Progress func(string) // how far requests of a server or passes of an engine are, and "" at the end; nil for nobody
 	Records  io.Writer    // takes each request of a server as it ends, a JSON object a line; nil for nothing
 
@@ -49,7 +49,7 @@ type Lab struct {
 
 // A bench is workers that run, and the meters beside them.
 type bench struct {
-	wanted  string // what it was set up for
+	wanted  string // settings that the bench was set up for
 	workers engine.Group
 	meters  *meters
 }

@@ -15,9 +15,9 @@ import (
 // A phaseRun is the passes and the windows of one phase.
 type phaseRun struct {
 	passes  []pass // the measured ones
-	all     []pass // with warm-up, and those that ran while the meters found an edge
+	all     []pass // passes, with warm-up and those that ran while the meters found an edge
 	warmups int
-	last    int // of the warm-up passes, those of the last block
+	last    int // number of warm-up passes in the last block
 	quiet   int // index of the first pass after the meters had closed their window
 	steady  bool
 	window  *power.Window // nil if energy was not wanted
@@ -62,7 +62,7 @@ type watch struct {
 	phase  engine.Phase
 	stage  stage
 	from   int       // first measured pass
-	begun  time.Time // of the measurement
+	begun  time.Time // start of the measurement
 	give   time.Time // up waiting for steady times
 	mark   power.Mark
 	opened chan error

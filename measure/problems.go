@@ -51,7 +51,7 @@ var hubID = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]+(@.+)?$`)
 // a hub one that was not fetched yet.
 func (l *Lab) modelProblems(ctx context.Context, p *experiment.Point, note func(bool, string, string, ...any)) {
 	if p.Model == "" {
-		return // which is said already
+		return // the error was reported before
 	}
 	m, err := l.Models.Resolve(ctx, p.Model)
 	switch {

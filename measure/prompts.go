@@ -21,7 +21,7 @@ const (
 	mostPrompts = 1 << 20
 	mostPrompt  = 16 << 20 // bytes of one line
 
-	mostPromptBytes = 128 << 20 // of a whole file
+	mostPromptBytes = 128 << 20 // size of a whole file
 )
 
 // A promptLine is one line of a JSONL file: a text, under one of the names that

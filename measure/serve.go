@@ -21,17 +21,17 @@ type visit struct {
 	point  *experiment.Point
 	model  *models.Model // nil if the server's name of it is no model that is known
 	asks   openai.Options
-	about  *openai.About // what the server said of itself
+	about  *openai.About // description that the server gave
 	meters *meters
 	carbon *result.CO2 // intensity of the grid; nil if not known
 	mark   power.Mark
-	err    error                              // of the meter's first edge
+	err    error                              // error at the meter's first edge
 	looked func() ([]result.Condition, error) // ends the reading of clocks where no energy is measured
 	seed   uint64
 	asked  progress
 
 	counted   string // how the server counted the tokens of random texts; "" where they are tokens
-	unwritten error  // of a request's record
+	unwritten error  // error of writing a record
 }
 
 // serve measures a point by asking a server, which is started and stopped around
@@ -42,7 +42,7 @@ func (l *Lab) serve(ctx context.Context, p *experiment.Point) (_ []*result.Resul
 	}
 	v := &visit{Lab: l, point: p, meters: &meters{why: errors.New(notWanted)}, seed: p.Seed}
 	if v.seed == 0 {
-		v.seed = 1 + rand.Uint64N(1<<53-1) // what JSON's readers keep whole
+		v.seed = 1 + rand.Uint64N(1<<53-1) // integers that every JSON reader keeps exactly
 	}
 	if v.model, err = l.Models.Resolve(ctx, p.Model); err != nil {
 		v.model = nil

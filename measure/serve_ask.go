@@ -206,7 +206,7 @@ func (v *visit) control(ctx context.Context, r *result.Result) error {
 	if s.PromptTokens != nil && v.point.Prompts != randomPrompts {
 		length = int(s.PromptTokens.Median)
 	}
-	prompts, err := v.random(ctx, rand.Uint64(), controls, length) // of no seed that was ever taken before
+	prompts, err := v.random(ctx, rand.Uint64(), controls, length) // a fresh seed, so that no prompt was seen before
 	if err != nil {
 		return err
 	}

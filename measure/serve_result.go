@@ -93,7 +93,7 @@ func (v *visit) deployment(r *result.Result) {
 	}
 	par.TP, par.DP = cmp.Or(p.ServedTP, a.TP), a.DP
 	if shown := v.meters.shares(p)[0]; p.EngineCmd != "" && len(shown) == 1 && par.TP == 0 {
-		par.TP = 1 // it saw no other GPU
+		par.TP = 1 // the server sees no other GPU
 	}
 	if p.RequestRate == 0 && p.Load == "" && v.asks.Concurrency == 1 {
 		w.Batch = 1

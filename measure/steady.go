@@ -13,7 +13,7 @@ const (
 	steadyCV    = 0.05 // spread of the times of a block, from which on two that agree are not enough
 	steadyDrift = 0.01 // between the medians of two blocks that follow each other
 	blockPasses = 5    // at least, in a block
-	longPasses  = 2    // where passes are long
+	longPasses  = 2    // passes of a block where passes are long
 	longBlock   = 3    // times the length of a block, is long
 )
 
@@ -23,7 +23,7 @@ type steadiness struct {
 	times []float64
 	spent float64
 	block float64 // seconds of a block, at least
-	marks []int   // where a block ends
+	marks []int   // ends of the blocks
 	begun float64 // spent at the start of the block
 }
 

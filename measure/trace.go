@@ -55,7 +55,7 @@ func traceTo(ctx context.Context, name string, phase engine.Phase, w *engine.Wor
 			return err
 		}
 	}
-	raw := name + ".part" // as the worker writes it, without the meters
+	raw := name + ".part" // the worker's trace, without the meters
 	defer func() { err = errors.Join(err, os.RemoveAll(raw)) }()
 	done, err := w.Trace(ctx, engine.Trace{Phase: phase, Passes: 1, File: raw})
 	if err != nil {

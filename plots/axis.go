@@ -83,7 +83,7 @@ func prefixed(v float64) (number, prefix string) {
 // several, else also between them.
 type decades struct {
 	label func(float64) string
-	wide  vg.Length // of the axis, so that no labels touch; 0 where they lie one above the other
+	wide  vg.Length // width of the axis, so that no labels touch; 0 where they lie one above the other
 }
 
 // multiples are those of a power of ten that may have a label on an axis of a
@@ -150,7 +150,7 @@ func (d decades) roomy(lo, hi float64, ticks []plot.Tick) bool {
 type values struct {
 	at    []float64
 	label func(float64) string
-	wide  vg.Length // of the axis
+	wide  vg.Length // width of the axis
 	log   bool
 }
 

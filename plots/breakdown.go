@@ -151,8 +151,8 @@ type breakdownView struct {
 	columns []quantity
 	rows    []group
 	merged  int         // groups in other
-	left    []vg.Length // of each column, from the left border
-	width   vg.Length   // of a cell
+	left    []vg.Length // offset of each column from the left border
+	width   vg.Length   // width of a cell
 	height  vg.Length
 	keys    []key
 }

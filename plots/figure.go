@@ -25,7 +25,7 @@ import (
 type Figure struct {
 	Title   string
 	Caption string   // the configuration
-	Notes   []string // what the drawing leaves out or assumes
+	Notes   []string // omissions and assumptions of the drawing
 	Height  vg.Length
 
 	body func(c draw.Canvas)

@@ -117,7 +117,7 @@ func (c *Course) check() error {
 type followPanel struct {
 	title   string
 	courses []Course
-	batches []int // of all panels, so that each has one look
+	batches []int // batches of all panels, so that each batch has one look
 	plot    *plot.Plot
 }
 

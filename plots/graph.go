@@ -46,7 +46,7 @@ type node struct {
 type work struct {
 	share float64
 	flops unit.FLOPs
-	bytes unit.Bytes // of memory, or of the wire for collectives
+	bytes unit.Bytes // bytes of memory, or of the wire for collectives
 	bound roofline.Bound
 	time  unit.Seconds
 	done  bool

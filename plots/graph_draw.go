@@ -19,14 +19,14 @@ import (
 // of layer with latent attention and experts fits on a page of A4.
 const (
 	nodeHeight  vg.Length = 10.8
-	moreHeight  vg.Length = 9 // of a second line
+	moreHeight  vg.Length = 9 // height of a second line
 	plainGap    vg.Length = 1.7
 	clusterHead vg.Length = 14
 	clusterGap  vg.Length = 5
 	laneWidth   vg.Length = 9.5
-	headHeight  vg.Length = 13 // of the columns' names
+	headHeight  vg.Length = 13 // height of the columns' names
 	sumRadius   vg.Length = 3
-	maxHeight   vg.Length = 14400 // of a page in PDF: ISO 32000-1, annex C
+	maxHeight   vg.Length = 14400 // largest height of a page in PDF: ISO 32000-1, annex C
 	graphNotes            = "One layer of each kind is drawn; figures are of all its repeats, on one GPU of each stage. " +
 		"The line at the left is the residual stream: blocks leave it and add to it again, branches run beside their block. " +
 		"Shapes after \"/\" are cut by tensor parallelism; diamonds are collectives. FLOP counts matrix products; B is memory traffic, of collectives what goes on the wire."

@@ -5,7 +5,7 @@ import "fmt"
 // A flow is what one operator, or sum, hands on to another.
 type flow struct {
 	from, to string
-	residual bool // what a sum adds a block to
+	residual bool // The flow is the residual stream into a sum.
 	beside   bool // into a branch or out of one
 }
 
@@ -20,7 +20,7 @@ func nodeID(i, k int) string { return fmt.Sprintf("n%d_%d", i, k) }
 
 // A tracer follows what flows in each lane down the graph.
 type tracer struct {
-	last  [numLanes][]string // that the next node of a lane reads
+	last  [numLanes][]string // outputs that the next node of each lane reads
 	flows []flow
 	sums  []sum
 }

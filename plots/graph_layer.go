@@ -116,7 +116,7 @@ func (cl *cluster) reduceAgain(l *models.Layer, ops []op) {
 		switch ops[i].name {
 		case "all_reduce", "reduce_scatter_all_gather":
 			reduce = &ops[i]
-		case "all_gather": // that of one block instead
+		case "all_gather": // the all-gather of one block instead
 			times--
 		}
 	}
@@ -136,7 +136,7 @@ func (cl *cluster) reduceAgain(l *models.Layer, ops []op) {
 		one := reduce.node(1 / float64(times))
 		one.shape = all.shape
 		if name := cl.nodes[end-1].name; strings.HasPrefix(name, "post_") && strings.HasSuffix(name, "norm") {
-			end-- // it reads the sum
+			end-- // the node reads the sum
 		}
 		cl.nodes = slices.Insert(cl.nodes, end, one)
 	}

@@ -26,8 +26,8 @@ func (cl *cluster) gap(i int) vg.Length {
 type rows struct {
 	node []vg.Rectangle
 	port []vg.Length // heights of the nodes' marks
-	top  vg.Length   // of the first gap
-	end  vg.Length   // of the last one
+	top  vg.Length   // top of the first gap
+	end  vg.Length   // end of the last gap
 }
 
 // place stacks the nodes between x and right below y.
@@ -48,10 +48,10 @@ func (cl *cluster) place(x, right, y vg.Length) rows {
 // above and below.
 func (cl *cluster) at(p *rows, i int, e event) vg.Length {
 	es := cl.events(i)
-	const free = 2.4 // beside a mark
+	const free = 2.4 // space beside a mark
 	from, to := p.top, p.end
 	if i > 0 {
-		from = p.node[i-1].Min.Y + nodeHeight/2 - free // of its last line
+		from = p.node[i-1].Min.Y + nodeHeight/2 - free // below the node's last line
 	}
 	if i < len(p.port) {
 		to = p.port[i] + free

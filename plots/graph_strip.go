@@ -45,7 +45,7 @@ func letter(kind int) string {
 // A run is layers of one kind, or of one pattern, that follow each other.
 type run struct {
 	text  string
-	cells int // of one round
+	cells int // cells of one round
 	times int
 }
 

@@ -14,7 +14,7 @@ type Loaded struct {
 	Load       string  // short, as "8" requests at a time or "2.5/s"; "" of a mark that needs no name
 	Throughput float64 // in the unit of the picture
 	TTFT, TPOT Spread
-	Failed     bool // of its requests more failed than may, or it was interrupted
+	Failed     bool // More requests failed than may, or the load was interrupted.
 }
 
 // A Spread is the median and the 99th percentile of a time in seconds, both 0 if there

@@ -140,7 +140,7 @@ type memoryView struct {
 	variable   Variable
 	points     []Point
 	most, here float64
-	need       unit.Bytes // of the workload
+	need       unit.Bytes // memory that the workload needs
 	plot       *plot.Plot
 	keys       []key
 }

@@ -17,7 +17,7 @@ import (
 // An Observed is a time that was measured beside the one that was predicted.
 type Observed struct {
 	Decode    bool    // TPOT rather than TTFT
-	Name      string  // what an outlier is called
+	Name      string  // label of an outlier
 	GPU       string  // has a shape and a colour
 	Engine    string  // has a row of panels
 	Predicted float64 // seconds
@@ -137,7 +137,7 @@ type sides struct {
 	corners int
 	turn    float64
 	inner   float64 // 0 for none
-	wide    float64 // by how much it is wider than it is high; 0 for 1
+	wide    float64 // width over height; 0 for 1
 }
 
 // signs are told apart by their outlines at a radius of three points.

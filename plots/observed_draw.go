@@ -14,8 +14,8 @@ import (
 
 // An accuracyPanel is the errors of one quantity of one engine.
 type accuracyPanel struct {
-	points []Observed // those that a constant was fitted on first, under the others
-	times  scope      // of all engines, so that panels above one another compare
+	points []Observed // points, with those that a constant was fitted on first, under the others
+	times  scope      // range of all engines, so that panels above one another compare
 }
 
 // An accuracyView is a row of panels for each engine over the legend.

@@ -15,10 +15,10 @@ import (
 
 // OperatorStep is one prefill or decode step, operator by operator.
 type OperatorStep struct {
-	Title string          // what it is of, as "decode step at context 1087"
+	Title string          // subject: "decode step at context 1087"
 	Ops   []TimedOperator // in the order of the step
 	Total []TimedOperator // under a line: their sum, and the whole step
-	How   string          // what the observed times are; "" for operators that were replayed
+	How   string          // source of the observed times; "" for operators that were replayed
 }
 
 // Replayed is what the times of "llmprof measure --ops" are.

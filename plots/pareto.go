@@ -69,7 +69,7 @@ func groupsOf(all []Deployment) (groups []string) {
 // A paretoPanel is one pair of figures.
 type paretoPanel struct {
 	title, below string
-	groups       [][]paretoPoint // of each GPU those that none of the same GPU is better than
+	groups       [][]paretoPoint // points of each GPU that no other of the same GPU dominates
 	front        []paretoPoint
 	plot         *plot.Plot
 }

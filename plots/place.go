@@ -14,11 +14,11 @@ import (
 type placer struct {
 	bounds  vg.Rectangle
 	taken   []vg.Rectangle
-	texts   []vg.Rectangle // those of them that leaders must not pass through
-	lines   []line         // that a label had better not lie on
+	texts   []vg.Rectangle // taken places with text, which leaders must not pass through
+	lines   []line         // lines that labels avoid
 	leaders [][2]vg.Point
 	most    float64                 // the cost that a place may have; 0 for misleading
-	below   func(vg.Rectangle) bool // where labels may be; nil for everywhere
+	below   func(vg.Rectangle) bool // places where labels may be; nil for everywhere
 }
 
 // misleading is the cost of a leader through a mark that is not its own: no label
@@ -63,7 +63,7 @@ func (q *placer) best(p vg.Point, r, w, h vg.Length) (vg.Point, float64) {
 	for ring, gap := range []vg.Length{2, 7, 14, 22, 32, 44, 58, 74, 92, 112} {
 		for i := range angles {
 			sin, cos := math.Sincos(2 * math.Pi * float64(i) / angles)
-			at := vg.Point{ // of the middle of the box
+			at := vg.Point{ // the middle of the box
 				X: p.X + vg.Length(cos)*(r+gap+w/2), Y: p.Y + vg.Length(sin)*(r+gap+h/2),
 			}
 			box := vg.Rectangle{Min: vg.Point{X: at.X - w/2, Y: at.Y - h/2}, Max: vg.Point{X: at.X + w/2, Y: at.Y + h/2}}

@@ -19,19 +19,19 @@ type dot struct {
 	mark  PhaseMark
 	bound roofline.Bound
 	x, y  float64 // FLOP/byte, FLOP/s
-	share float64 // of the phase's time
+	share float64 // share of the phase's time
 
 	format unit.Format
 	roof   *roof
 	ofRoof float64 // reached
-	number int     // that it is called by, 0 for none
+	number int     // number of the mark, 0 for none
 }
 
 // A roof is what a GPU can do in one number format.
 type roof struct {
 	format                unit.Format
 	peak, bandwidth       float64
-	computeEff, memoryEff float64 // of large matrix products
+	computeEff, memoryEff float64 // efficiencies of large matrix products
 }
 
 // at is the roof over an intensity, achieved or at the data-sheet peaks.

@@ -29,12 +29,12 @@ type phaseTable struct {
 // A phaseRow is the operators of one name.
 type phaseRow struct {
 	name   string
-	number int // of its mark, 0 for none
+	number int // number of the mark, 0 for none
 	bound  roofline.Bound
 	time   float64
 	share  float64 // of the phase
-	ofRoof float64 // of what the data sheet allows, 0 for none
-	timed  float64 // the same by the measured time
+	ofRoof float64 // rate over that of the data sheet, 0 for none
+	timed  float64 // rate over that of the data sheet, by the measured time
 }
 
 // mostListed is how many operators of a phase are listed.

@@ -20,7 +20,7 @@ import (
 const (
 	Width  vg.Length = 6.5 * vg.Inch
 	Margin vg.Length = 8
-	DPI              = 200 // of pictures in pixels
+	DPI              = 200 // resolution of pictures in pixels
 )
 
 // The sizes of letters.
@@ -50,7 +50,7 @@ func Alarm() colors.Color { return colors.Alarm() }
 type PhaseMark struct {
 	Name  string
 	Shape draw.GlyphDrawer
-	Dash  []vg.Length // of outlines and lines
+	Dash  []vg.Length // dashes of outlines and lines
 }
 
 // PrefillMark is that of prefill: a circle.

@@ -77,8 +77,8 @@ type latencyPanel struct {
 	curves [][]sample
 	names  []string
 	plot   *plot.Plot
-	column vg.Length // of the names; 0 if the legend has them
-	unfit  []scope   // where no curve fits
+	column vg.Length // width of the names' column; 0 if the legend has them
+	unfit  []scope   // ranges where no curve fits
 }
 
 // panelHeight is that of a panel with its titles.
@@ -123,7 +123,7 @@ func newLatencyPanel(curves []Curve, title string, of func(*analytic.Estimate) a
 // what is left of the axis: 0 for a single curve, and for long names, which the
 // legend has.
 func (l *latencyPanel) nameColumn() float64 {
-	const wide = Width/2 - 55 // of the axis, about
+	const wide = Width/2 - 55 // approximate width of the axis
 	var column vg.Length
 	for _, n := range l.names {
 		column = max(column, Bold(TickSize, Ink()).Width(n)+1)
@@ -161,7 +161,7 @@ func (l *latencyPanel) unfits() (runs []scope) {
 type latencyView struct {
 	variable Variable
 	panels   []*latencyPanel
-	names    []key // of curves, if they have no room beside them
+	names    []key // names of curves, if they have no room beside them
 	keys     []key
 }
 

@@ -20,7 +20,7 @@ func floorLine(ink color.Color) draw.LineStyle { return Line(0.9, ink, 1.2, 1.8)
 // A trace is a curve on the canvas: one of a single value is a short level piece.
 type trace struct {
 	mid, low, high, floor []vg.Point
-	at                    []vg.Point // of the values
+	at                    []vg.Point // places of the values
 	fits                  []bool
 }
 

@@ -28,9 +28,9 @@ type Effect struct {
 	Metric Metric
 	Fitted bool
 	N      int     // rows
-	Moved  int     // of them, those whose prediction depends on the constant
-	Median float64 // of the error's absolute value, with all constants as they are
-	Ideal  float64 // the same with this one ideal
+	Moved  int     // observations whose prediction depends on the constant
+	Median float64 // median absolute error with all constants as they are
+	Ideal  float64 // median absolute error with this constant ideal
 }
 
 // Buys is by how much the median error grows without the constant.
@@ -41,7 +41,7 @@ type Ablation struct {
 	Name    string
 	About   string
 	Ideal   float64
-	Effects []Effect // by metric, those of fitted rows last
+	Effects []Effect // effects by metric, those of fitted rows last
 }
 
 // Moved counts the rows whose prediction depends on the constant.

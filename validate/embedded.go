@@ -22,11 +22,11 @@ var reduced []byte
 
 // A Source is where embedded observations are from.
 type Source struct {
-	Key     string // as observations have it
+	Key     string // key of the source in observations
 	Title   string
 	URL     string
 	Licence string
-	How     string // what was run, and what was taken for what is not stated
+	How     string // the run, and assumptions on what the source does not state
 }
 
 // Sources lists where the embedded observations are from.

@@ -29,7 +29,7 @@ type Predictions struct {
 	Written      time.Time   `json:"written"`
 	Version      string      `json:"version"` // of llmprof
 	GPU          NamedGPU    `json:"gpu"`
-	Calibrations []Named     `json:"calibrations"` // of the points
+	Calibrations []Named     `json:"calibrations"` // calibrations of the points
 	Grid         string      `json:"grid"`         // name of the experiment
 	Points       []Predicted `json:"points"`
 }
@@ -49,8 +49,8 @@ type Named struct {
 // A Predicted is a point of the experiment with its predictions, or with why it
 // has none.
 type Predicted struct {
-	Hash     string          `json:"config_hash"` // of the settings, as the results of the point have it
-	Settings json.RawMessage `json:"settings"`    // of the point, in canonical JSON
+	Hash     string          `json:"config_hash"` // hash of the settings, equal to that of the point's results
+	Settings json.RawMessage `json:"settings"`    // settings of the point, in canonical JSON
 	Model    string          `json:"model"`
 	Params   int64           `json:"params_total"`
 	Engine   string          `json:"engine"`
@@ -181,7 +181,7 @@ type Kept struct {
 	File    string
 	SHA256  string
 	Written time.Time
-	Earlier bool // it was there, with the same predictions
+	Earlier bool // The file was there, with the same predictions.
 	Others  int  // files of other predictions beside it
 }
 

@@ -23,8 +23,8 @@ type File struct {
 	SHA256   string
 	Started  time.Time
 	Version  string // of llmprof
-	Engine   string // with its version
-	Versions string // of what the engine is built on
+	Engine   string // engine with its version
+	Versions string // versions of the engine's libraries
 	GPU      string
 	Driver   string
 	CUDA     string

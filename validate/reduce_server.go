@@ -40,7 +40,7 @@ func servedConfig(r *result.Result) (c Config, err error) {
 		to *int
 		of *stats.Summary
 	}{{&c.Prompt, r.Serving.PromptTokens}, {&c.Gen, r.Serving.GeneratedTokens}} {
-		if n.of != nil { // by the server's own count
+		if n.of != nil { // a count by the server
 			*n.to = int(math.Round(n.of.Mean))
 		}
 	}

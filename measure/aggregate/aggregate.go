@@ -14,7 +14,7 @@ const Schema = "llmprof.aggregate/v1"
 type Report struct {
 	Schema      string      `json:"schema"`
 	Experiments []Aggregate `json:"experiments"`
-	Cycles      []Cycles    `json:"cycles"` // of configurations that were run more than once
+	Cycles      []Cycles    `json:"cycles"` // spread over repeats of a configuration
 }
 
 // An Aggregate is the processes of one experiment together.
@@ -118,7 +118,7 @@ type Breakdown struct {
 	AdjustedJ      *float64           `json:"adjusted_j"` // raw_j - baseline_power_w × the time of each process
 	BaselinePowerW *float64           `json:"baseline_power_w"`
 	BaselineMethod *string            `json:"baseline_method"`
-	PerDevice      map[string]float64 `json:"energy_per_device_j"` // by the id of the GPU, else by the name of the domain
+	PerDevice      map[string]float64 `json:"energy_per_device_j"` // energy by the id of the GPU, else by the name of the domain
 }
 
 // Throttle is how long clocks were held back, over all GPUs.

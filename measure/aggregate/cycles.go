@@ -25,7 +25,7 @@ type Spread struct {
 	Mean      float64  `json:"mean"`
 	Min       float64  `json:"min"`
 	Max       float64  `json:"max"`
-	Std       *float64 `json:"std"` // with n-1
+	Std       *float64 `json:"std"` // standard deviation with n-1
 	SE        *float64 `json:"se"`
 	CV        *float64 `json:"cv"`
 	CILow     *float64 `json:"ci_low"` // Student's t interval of the mean, 95 %

@@ -16,7 +16,7 @@ type FLOPs func(*result.Result) (Work, error)
 
 // Work is FLOPs and how they were counted.
 type Work struct {
-	Prefill, Decode    float64 // of the prompts, and of all tokens after the first
+	Prefill, Decode    float64 // FLOPs of the prompts, and of all tokens after the first
 	Method, Confidence string
 }
 

@@ -29,7 +29,7 @@ type InferenceMetrics struct {
 	TimeS        *float64 `json:"inference_time_sec"`
 	TokensPerS   *float64 `json:"tokens_per_second"` // generated
 	PerTokenMs   *float64 `json:"latency_per_token_ms"`
-	Source       string   `json:"source"` // which passes these are
+	Source       string   `json:"source"` // passes that the figures come from
 	batch        float64
 	passes       float64
 	latencies    []float64 // end to end, of each request or pass

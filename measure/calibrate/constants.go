@@ -287,8 +287,8 @@ const (
 	moeDecodeReload = 0.5      // the L2 is no more than twice as fast
 	permutes        = 2.0      // read and written
 	unpermutes      = 3.0      // written, and read by a sum that writes
-	routingPair     = 1e-9     // of a thousand threads
-	routingExpert   = 3e-8     // of one
+	routingPair     = 1e-9     // time of a pair among a thousand threads
+	routingExpert   = 3e-8     // time of an expert in one thread
 )
 
 // A begin is where the fit of a constant begins.

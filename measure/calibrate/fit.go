@@ -15,8 +15,8 @@ import (
 type sample struct {
 	time    float64 // seconds; of power, the share that was drawn
 	kernel  roofline.Kernel
-	drawing              // of power alone
-	point   *ServedPoint // of a server alone
+	drawing              // only for power
+	point   *ServedPoint // only for a server
 }
 
 // An equation says what a sample takes with certain constants, and which part of
@@ -28,7 +28,7 @@ type equation struct {
 
 	fast func(p []float64, s *sample) (time float64) // the time alone, where parts cost more; nil for parts
 
-	resamples int // of an interval; 0 for the usual
+	resamples int // number of fits of an interval; 0 for the default
 
 	// basins are where else a fit begins: the loss may have several minima. Of them it takes one that is better by the
 	// loss of a sample that is off by the knee. Nil for none.
@@ -76,8 +76,8 @@ type fit struct {
 	value   []float64
 	held    []bool
 	n       []int     // samples that each free constant can be read off
-	half    []float64 // of the 95 % interval
-	errors  []float64 // of each sample while it was left out, as a share of its time; nil where too few
+	half    []float64 // half-widths of the 95 % intervals
+	errors  []float64 // error of each sample while it was left out, as a share of its time; nil where too few
 }
 
 // The rules of the fit.
@@ -178,7 +178,7 @@ const drawOfNone = 0.05
 // out small is to be known.
 func (f *fit) release(start []float64) (again bool) {
 	clear(f.n)
-	bears := make([]bool, len(f.keys)*len(f.samples)) // by key, then by sample
+	bears := make([]bool, len(f.keys)*len(f.samples)) // index: key, then sample
 	at := func(p []float64, keys ...int) {
 		parts := make([]float64, len(f.keys))
 		for i := range f.samples {
@@ -223,7 +223,7 @@ func (f *fit) bears(k int) float64 {
 	if c.OfScheme() && c.Info().Quantity != roofline.Time {
 		c = c.Info().Base
 	}
-	if c == roofline.GEMMFixed && f.samples[0].point != nil { // of whole steps, in which products have all sizes
+	if c == roofline.GEMMFixed && f.samples[0].point != nil { // whole steps have GEMMs of all sizes
 		return bearing
 	}
 	switch c {
@@ -292,7 +292,7 @@ func (f *fit) bootstrap() {
 	drawn := make([]sample, len(f.samples))
 	begin := slices.Clone(f.value)
 	for k, key := range f.keys {
-		if key == roofline.PowerFixed { // of nothing there is no way back, in logarithms
+		if key == roofline.PowerFixed { // zero cannot be left again in logarithms
 			begin[k] = max(begin[k], drawOfNone)
 		}
 	}

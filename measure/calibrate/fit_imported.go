@@ -81,7 +81,7 @@ type importedSection struct {
 	name  string
 	kinds []Kind
 	what  string
-	start []float64 // where the fit of the constants that have no default begins, in their order
+	start []float64 // start of the fit for constants without a default, in their order
 }
 
 // importedSections lists the sections so that unquantized constants come first.

@@ -33,7 +33,7 @@ type heads struct{ q, kv, dim int }
 // A scope is how much of everything is timed.
 type scope struct {
 	matrices []matrix
-	rows     []int // of products
+	rows     []int // rows of GEMMs
 	heads    []heads
 	prompts  []int
 	contexts []int
@@ -200,7 +200,7 @@ func (s *scope) own(add func(Kind, Shape, int)) {
 	}
 	for i, m := range s.dense {
 		for j, batch := range s.many {
-			if i > 0 && j < len(s.many)-1 { // of other models the largest batch
+			if i > 0 && j < len(s.many)-1 { // other models have the largest batch alone
 				continue
 			}
 			for _, kind := range wgmmaKinds {
@@ -221,7 +221,7 @@ func (s *scope) attention(add func(Kind, Shape, int)) {
 	for i, h := range s.heads {
 		at := Shape{Heads: h.q, KVHeads: h.kv, HeadDim: h.dim}
 		for j, n := range s.prompts {
-			if i > 0 && j%2 == 0 { // of other heads every second length
+			if i > 0 && j%2 == 0 { // other heads have every second length
 				continue
 			}
 			p := at

@@ -88,7 +88,7 @@ type Shape struct {
 	TopK     int `json:"top_k,omitempty"`
 	Hidden   int `json:"hidden,omitempty"`
 	EP       int `json:"ep,omitempty"`       // ranks that share the experts; 0 for 1
-	Matrices int `json:"matrices,omitempty"` // of an expert; 0 for 3
+	Matrices int `json:"matrices,omitempty"` // matrices of an expert; 0 for 3
 	Bytes    int `json:"bytes,omitempty"`
 	Launches int `json:"launches,omitempty"`
 }
@@ -98,7 +98,7 @@ type Point struct {
 	Kind   Kind
 	Shape  Shape
 	DType  unit.Format
-	Scheme roofline.Scheme // of imported rows
+	Scheme roofline.Scheme // scheme of imported rows
 	Ranks  int             // 1 for all but all-reduces
 }
 

@@ -29,7 +29,7 @@ type drawing struct {
 	matrix float64 // power of its arithmetic
 	memory float64 // share of the time
 	fixed  float64 // share of the time
-	slowed float64 // by how much clocks were below the highest, at least 1
+	slowed float64 // highest clock over the actual one, at least 1
 }
 
 // draws is the power of a call, above waiting and as a share of the rest.

@@ -7,7 +7,7 @@ import (
 // A ServedPlan bounds the points that are drawn.
 type ServedPlan struct {
 	Seed         uint64
-	MostTokens   int // of a prompt with its answer
+	MostTokens   int // most tokens of a prompt with its answer
 	MostBatch    int
 	MostTogether int // tokens of all prompts that run at a time
 	Answer       int // tokens generated for a decode step's time
@@ -32,9 +32,9 @@ func (p *ServedPlan) Draw() (points []ServedPoint) {
 	for i := range servedRounds {
 		u, w := frac(offset+float64(i)*golden), frac(offset+float64(i)*plastic)
 		held := i%folds == folds-1
-		prompt := between(shortest, longest, u) // where the host shows
+		prompt := between(shortest, longest, u) // short prompts, where the host shows
 		if i%2 == 1 {
-			prompt = between(max(longest/8, shortest), longest, u) // where arithmetic does
+			prompt = between(max(longest/8, shortest), longest, u) // long prompts, where arithmetic shows
 		}
 		batch := between(1, max(p.MostBatch, 1), w)
 		room := min(longest, max(p.MostTogether/batch, shortest))

@@ -16,7 +16,7 @@ type evaluator struct {
 	gpu  *hardware.GPU
 	base hardware.Calibration
 
-	last   *analytic.Predictor // of the constants lastAt: a fit evaluates all points at one vector of constants, and then at the next
+	last   *analytic.Predictor // predictor of the constants lastAt: a fit evaluates all points at one vector of constants, and then at the next
 	lastAt roofline.Constants
 }
 

@@ -14,14 +14,14 @@ import (
 type Ops struct {
 	Phase   Phase   `json:"phase"`   // Prefill, or Decode for the step at the middle of the generated length
 	Rounds  int     `json:"rounds"`  // each times the whole and every operator once
-	Seconds float64 `json:"seconds"` // of all rounds together
+	Seconds float64 `json:"seconds"` // least time of all rounds together
 }
 
 // An Op is one operator of a step in all layers that have it, or the whole step.
 type Op struct {
 	Phase    Phase     `json:"phase"`
 	Whole    bool      `json:"whole,omitempty"`    // the step as it runs; it comes last, and its name is "step"
-	Name     string    `json:"name"`               // of the estimate's operator
+	Name     string    `json:"name"`               // name of the operator in an estimate
 	Includes []string  `json:"includes,omitempty"` // others of the estimate's that its kernels do beside it
 	Layers   int       `json:"layers"`
 	Kernels  int       `json:"kernels"`   // kernels launched in a step; a product of a library counts as one

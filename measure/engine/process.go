@@ -24,10 +24,10 @@ type Spec struct {
 // Limits are the longest that a worker may stay silent before it is taken to
 // hang. A limit of 0 is the default.
 type Limits struct {
-	Hello   time.Duration // from the start; 1 minute
-	Load    time.Duration // of load; 30 minutes
+	Hello   time.Duration // limit of the start; 1 minute
+	Load    time.Duration // limit of load; 30 minutes
 	Silence time.Duration // between events of other commands; 10 minutes
-	Grace   time.Duration // from the request to end until it is killed; 5 seconds
+	Grace   time.Duration // time from the request to end until the kill; 5 seconds
 }
 
 func (l Limits) withDefaults() Limits {
@@ -49,7 +49,7 @@ func (l Limits) withDefaults() Limits {
 type message struct {
 	event Event
 	line  string
-	err   error // of the line, or io.EOF when the worker has ended
+	err   error // error of the line, or io.EOF when the worker has ended
 }
 
 // A process is a running worker and what it says.
@@ -58,7 +58,7 @@ type process struct {
 	name   string
 	grace  time.Duration
 	events chan message
-	once   sync.Once     // of the request to end
+	once   sync.Once     // the request to end is sent once
 	quiet  chan struct{} // closed when nobody reads events any more
 }
 

@@ -29,7 +29,7 @@ func (w *Worker) Run(ctx context.Context, r Run, each func(Pass)) (*Done, error)
 	}
 	during := "run " + string(r.Phase)
 	limit := w.limits.Silence
-	if r.Phase == Idle { // it has nothing to say until its end
+	if r.Phase == Idle { // an idle run is silent until its end
 		limit += time.Duration(r.Seconds * float64(time.Second))
 	}
 	passes := assembly{phase: r.Phase, each: each}

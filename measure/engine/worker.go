@@ -18,11 +18,11 @@ type Worker struct {
 	process *process
 	limits  Limits
 	hello   Hello
-	asked   string // what it was asked to load, in words
+	asked   string // the load that was asked for, in words
 	devices []Device
 	started time.Time
 
-	mu   sync.Mutex // of writes to the worker
+	mu   sync.Mutex // guards writes to the worker
 	dead error
 }
 
@@ -219,7 +219,7 @@ func (w *Worker) next(ctx context.Context, during string, limit time.Duration) (
 
 func (w *Worker) violated(during string, e Event, err error) error {
 	w.process.end(context.Background())
-	line, _ := json.Marshal(e) // it was read from JSON
+	line, _ := json.Marshal(e) // the event was read from JSON, so that it can be written
 	w.dead = &Violation{w.process.name, during, err, cut(line), w.process.Log()}
 	return w.dead
 }

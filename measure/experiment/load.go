@@ -18,9 +18,9 @@ type Experiment struct {
 	Cycles    int // how often each point is run
 	Order     Order
 	OrderSeed uint64
-	Gap       unit.Seconds // of rest between two runs
+	Gap       unit.Seconds // rest between two runs
 	Metadata  map[string]any
-	Warnings  []string // what is allowed, and probably not meant
+	Warnings  []string // settings that are allowed and probably not meant
 }
 
 // mostPoints and mostCycles bound an experiment: each run takes minutes.

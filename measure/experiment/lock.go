@@ -21,7 +21,7 @@ var errLocked = errors.New("locked")
 // A lock keeps a second runner out of a store.
 type lock struct {
 	f    *os.File
-	note string // of a process that ended without releasing it
+	note string // note on a process that ended without releasing the lock
 }
 
 // lock takes the store's lock, or that of one shard of an experiment, or says who has it.

@@ -83,8 +83,8 @@ func one(ctx context.Context, t *Trial, measure Measure, store *Store) ([]*resul
 // Options say how an experiment is run.
 type Options struct {
 	Store   Store
-	File    string       // of the experiment, for the results' provenance
-	Gap     unit.Seconds // of rest between two runs
+	File    string       // file of the experiment, for the results' provenance
+	Gap     unit.Seconds // rest between two runs
 	NoRetry bool         // leave runs alone that failed before
 	Shard   string       // "2/8" where the trials are a shard of an experiment of which others run elsewhere; they share the store
 
@@ -95,11 +95,11 @@ type Options struct {
 // An Event says how far a run of an experiment is.
 type Event struct {
 	Trial *Trial // nil for a remark on the store
-	At    int    // of Of trials, from 1
+	At    int    // number of the trial among Of, from 1
 	Of    int
 	State State
-	Err   error  // of a Failed
-	Note  string // what is worth a line
+	Err   error  // error of a failed trial
+	Note  string // remark for the user
 }
 
 // A State is what became of a trial.
@@ -110,8 +110,8 @@ const (
 	Started State = "started"
 	Done    State = "done"
 	Kept    State = "kept"    // its results were in the store
-	Failed  State = "failed"  // and the failure was recorded
-	Skipped State = "skipped" // it failed before, and NoRetry is set
+	Failed  State = "failed"  // the trial failed, and the failure was recorded
+	Skipped State = "skipped" // the trial failed before, and NoRetry is set
 	Remark  State = "remark"
 )
 

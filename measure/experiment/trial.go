@@ -34,7 +34,7 @@ func ParseOrder(name string) (Order, error) {
 // A Trial is one run of a point.
 type Trial struct {
 	Point    Point
-	Cycle    int // which repeat of it, from 0
+	Cycle    int // number of the repeat, from 0
 	Hash     string
 	Settings []byte // canonical; the hash is theirs
 	ID       string // names the result's files: NAME-HASH-cCYCLE

@@ -13,7 +13,7 @@ import (
 // several goroutines.
 type board interface {
 	clocked
-	sensor() string           // what is read, for the result
+	sensor() string           // name of the sensor, for the result
 	joules() (float64, error) // total energy; errNoCounter where there is none
 	watts() (float64, error)  // power at the moment
 	coarse() bool             // its power is averaged, or seldom read
@@ -45,7 +45,7 @@ const (
 // A gpuSensor watches one board.
 type gpuSensor struct {
 	board  board
-	name   string // of the domain
+	name   string // name of the domain
 	period time.Duration
 }
 

@@ -13,7 +13,7 @@ import (
 // A driver is a way to the boards of a machine.
 type driver struct {
 	boards        []board
-	gpus          []result.GPU // of the same order
+	gpus          []result.GPU // GPUs in the order of boards
 	version, cuda string
 	shut          func() error
 }

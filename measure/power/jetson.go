@@ -60,7 +60,7 @@ func (m *Monitor) openJetson(ctx context.Context, o *Options) error {
 type input struct {
 	name               string
 	power, volts, amps string  // files; power or both of the others
-	watt               float64 // of a count in power
+	watt               float64 // watts of a count of the sensor
 }
 
 // watts reads a rail. Volts and amperes are in thousandths.

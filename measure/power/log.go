@@ -12,7 +12,7 @@ type log struct {
 	states  []state
 	slowest time.Duration // read
 	err     error
-	mu      sync.Mutex // of slowest
+	mu      sync.Mutex // guards slowest
 	stop    context.CancelFunc
 	done    chan struct{}
 }

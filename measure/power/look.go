@@ -19,7 +19,7 @@ type clocked interface {
 	id() string                    // UUID; "" of a Jetson's GPU
 	state() (*state, error)        // clocks and the like, read anew
 	held() map[string]float64      // seconds for which clocks were held down since ever, by reason; nil if not counted
-	processes() ([]Process, error) // that compute on it
+	processes() ([]Process, error) // processes that compute on the GPU
 	pace() time.Duration           // at which its power is worth reading
 }
 

@@ -70,12 +70,12 @@ type nvmlBoard struct {
 	lib      nvml.Interface
 	device   nvml.Device
 	uuid     string
-	counts   bool // it has an energy counter
-	instant  bool // it has the power at the moment; else an average
+	counts   bool // The board has an energy counter.
+	instant  bool // The board has instantaneous power; else an average.
 	root     fs.FS
 	heldFrom []uint32 // fields that count how long clocks were held down
 
-	smMaxHz, memoryMaxHz, limitDefault *float64 // which stand still
+	smMaxHz, memoryMaxHz, limitDefault *float64 // limits, which do not change
 }
 
 // newNVMLBoard finds out what the board can say.

@@ -22,7 +22,7 @@ type Options struct {
 	NoGPUs bool                // leave GPUs out
 	Root   fs.FS               // "/" of the machine
 	Env    func(string) string // for CUDA_VISIBLE_DEVICES; nil for an empty environment
-	Run    Runner              // of nvidia-smi and tegrastats; nil runs them
+	Run    Runner              // runs nvidia-smi and tegrastats; nil for os/exec
 }
 
 // A Runner runs a program and returns what it prints.
@@ -30,7 +30,7 @@ type Runner func(ctx context.Context, name string, args ...string) ([]byte, erro
 
 // A Process computes on a GPU.
 type Process struct {
-	UUID        string // of the GPU
+	UUID        string // UUID of the GPU
 	PID         int
 	Name        string // "" if it cannot be read
 	MemoryBytes *int64 // on the GPU
@@ -93,7 +93,7 @@ func Open(ctx context.Context, o Options) (*Monitor, error) {
 // (Yang et al., table 1), so more samples than these see nothing new.
 const (
 	samplePeriod = 50 * time.Millisecond
-	coarsePeriod = 200 * time.Millisecond // where a sample is a process
+	coarsePeriod = 200 * time.Millisecond // period where each sample starts a process
 )
 
 func (o Options) withDefaults() Options {

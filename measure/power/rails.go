@@ -13,7 +13,7 @@ type rail struct {
 	name     string
 	kind     string // "board", "module" or "rail"
 	summed   bool
-	includes []string // of what hangs on it
+	includes []string // parts that the rail feeds
 }
 
 // totals are the rails that everything else hangs on, the outermost first: the

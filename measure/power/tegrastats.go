@@ -50,7 +50,7 @@ func openTegrastats(ctx context.Context) (*tegraSensor, error) {
 // A tegraWatch is the program while it runs.
 type tegraWatch struct {
 	*tegraSensor
-	names   []string // of the rails, as in the first line
+	names   []string // names of the rails in the first line
 	samples map[string][]Sample
 	stop    context.CancelFunc
 	any     chan struct{} // closed at the first line with rails

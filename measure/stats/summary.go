@@ -33,7 +33,7 @@ type Summary struct {
 	P95    float64 `json:"p95"`
 	P99    float64 `json:"p99"`
 
-	StdDev *float64 `json:"stddev"` // with n-1
+	StdDev *float64 `json:"stddev"` // standard deviation with n-1
 	CV     *float64 `json:"cv"`     // standard deviation over mean
 
 	MeanLow    *float64 `json:"mean_low"` // Student's t interval of the mean

@@ -55,7 +55,7 @@ type Kernel struct {
 	Type                     Type
 	Count                    int
 	Sum, Mean, Min, Max, Std float64
-	Share                    float64 // of the time of all kernels
+	Share                    float64 // share of the time of all kernels
 	squares                  float64
 }
 

@@ -29,7 +29,7 @@ type Launch struct {
 	Name        string
 	TS, Dur     float64 // microseconds
 	Device      int
-	Correlation int64 // of the call that launched it; all kernels of a CUDA graph have that of its launch
+	Correlation int64 // number of the call that launched it; all kernels of a CUDA graph have that of the graph's launch
 }
 
 // A Mark is a range that a program annotated.

@@ -11,8 +11,8 @@ import (
 type Span struct {
 	Row            Row
 	Name           string
-	BeginNS, EndNS float64        // of the host's clock
-	Args           map[string]any // what Perfetto shows of it; nil for nothing
+	BeginNS, EndNS float64        // times by the host's clock
+	Args           map[string]any // details that Perfetto shows; nil for none
 }
 
 // A Row is where a span is shown.

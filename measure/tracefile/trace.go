@@ -25,11 +25,11 @@ import (
 type Trace struct {
 	head   map[string]json.RawMessage
 	events []json.RawMessage
-	kernel []event // those on a device
+	kernel []event // events on a device
 	base   float64 // microseconds of the trace at 0 ns of the host's clock
 	based  bool
 	marks  map[string]float64 // when each annotation first began
-	pid    int                // of the process whose trace New made
+	pid    int                // process of a trace that New made
 }
 
 // An event is what this package reads of one.

@@ -14,7 +14,7 @@ import (
 type decoder struct {
 	r    *bufio.Reader
 	at   int64 // bytes read
-	most int64 // that may be read
+	most int64 // most bytes to read
 	err  error
 }
 

@@ -18,9 +18,9 @@ const (
 	maxName    = 1 << 16 // bytes of a key or of the name of a tensor
 	maxText    = 1 << 16 // bytes of a value that is kept
 	maxList    = 1 << 16 // numbers of a list that are kept
-	maxItems   = 1 << 26 // of a list, kept or not
+	maxItems   = 1 << 26 // items of a list, kept or not
 	maxDims    = 4
-	maxBytes   = 1 << 50 // of all weights
+	maxBytes   = 1 << 50 // size of all weights
 )
 
 // A Header is what stands before the weights.
@@ -28,7 +28,7 @@ type Header struct {
 	Version int
 	Values  map[string]any // int64, float64, bool, string or List
 	Tensors []Tensor
-	Start   int64 // of the weights in the file
+	Start   int64 // offset of the weights in the file
 	Size    int64 // bytes of the weights, padding included
 }
 
@@ -44,7 +44,7 @@ type Tensor struct {
 	Name   string
 	Dims   []int64 // the innermost first: of a matrix its inputs, then its outputs
 	Type   *Type
-	Offset int64 // from Start
+	Offset int64 // offset from Start
 }
 
 // Elements is the number of values.

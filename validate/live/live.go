@@ -36,7 +36,7 @@ type Options struct {
 type Grid struct {
 	File string // experiment file; "" for the product of the lists below
 
-	Models     []string // as Resolver takes them; none for those that the GPU holds
+	Models     []string // names for Resolver; none for those that the GPU holds
 	Engines    []string // "native", "transformers", "transformers graph" or "transformers eager"; none for the engine's choice
 	Batches    []int
 	PromptLens []int
@@ -104,8 +104,8 @@ type session struct {
 
 	exp    *experiment.Experiment
 	trials []experiment.Trial
-	models map[string]*models.Model // by their own names
-	named  map[string]*models.Model // by the names that points have
+	models map[string]*models.Model // models by their own names
+	named  map[string]*models.Model // models by the names in points
 }
 
 // Run predicts every point of the grid, writes the predictions, measures the points,

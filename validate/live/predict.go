@@ -21,7 +21,7 @@ func (s *session) predict(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	predictable, seen := map[string]bool{}, map[string]bool{} // by hash, and by ID
+	predictable, seen := map[string]bool{}, map[string]bool{} // hashes, and IDs
 	for _, t := range all {
 		if seen[t.ID] {
 			continue

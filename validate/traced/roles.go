@@ -7,7 +7,7 @@ const (
 	inputs = "inputs of the next step"
 	copies = "copies"
 	fills  = "fills"
-	gather = "last positions" // of each sequence, which the LM head runs on
+	gather = "last positions" // the last position of each sequence, which the LM head runs on
 )
 
 // A walker gives the kernels of a step their operators, in order. A product has no name of its
@@ -26,8 +26,8 @@ type walker struct {
 type stage uint8
 
 const (
-	ahead  stage = iota // of attention
-	behind              // of attention, until the norm
+	ahead  stage = iota // kernels ahead of attention
+	behind              // kernels between attention and the norm
 	inside              // the feed-forward, until its non-linearity
 	after               // the non-linearity
 )

@@ -26,13 +26,13 @@ type Phase struct {
 	Span    float64 // seconds of a step, from its first kernel to the next step's
 	Busy    float64 // seconds in which a kernel ran
 	Overlap float64 // seconds by which kernels ran side by side
-	Others  []Other // what no operator explains, the longest first
+	Others  []Other // kernels that no operator explains, the longest first
 }
 
 // Other is kernels that are of no operator of the estimate.
 type Other struct {
-	Name    string // what they are for, else the kernel's name
-	Known   bool   // what they are for is known
+	Name    string // purpose of the kernels, else the kernel's name
+	Known   bool   // The purpose is known.
 	Kernels int    // in a step
 	Seconds float64
 }
@@ -78,7 +78,7 @@ var fused = map[string][]string{"q_a_proj": {"q_b_proj", "kv_a_proj", "kv_b_proj
 type Question struct {
 	Config  validate.Config
 	Context int // tokens in the cache of a sequence while it decodes; 0 for the prompt
-	Layers  int // with attention
+	Layers  int // layers with attention
 }
 
 // Explain sets the steps of a trace beside the estimates of a scorer.

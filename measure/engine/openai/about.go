@@ -16,7 +16,7 @@ import (
 // empty.
 type About struct {
 	Kind       string            // "vllm", "sglang", "llama.cpp", "tgi", "ollama"
-	Version    string            // of the server
+	Version    string            // version of the server
 	Models     []string          // models that the server lists
 	Vocab      int               // tokens of its vocabulary
 	MaxLen     int               // most tokens of a prompt with its answer

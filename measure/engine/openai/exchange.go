@@ -20,9 +20,9 @@ import (
 // An outcome is one request, ended.
 type outcome struct {
 	record  result.Record
-	zero    time.Time     // of the record's times
-	end     time.Duration // from zero
-	lag     time.Duration // from when it was due until it was begun
+	zero    time.Time     // origin of the record's times
+	end     time.Duration // end since zero
+	lag     time.Duration // delay between the due time and the start
 	dialled time.Duration // time to open a connection; 0 where one was open
 	gaps    []float64     // seconds between chunks with tokens
 	failure *Failure      // nil if it was completed

@@ -17,7 +17,7 @@ const (
 	Timeout        = "timeout"            // the server was silent for Options.Timeout
 	Refused        = "connection_refused" // nobody listens there
 	Connection     = "connection"         // The connection could not be made, or broke before an answer came.
-	Redirect       = "redirect"           // to where a request cannot be sent on
+	Redirect       = "redirect"           // redirect that a request cannot follow
 	Status429      = "status_429"         // the server has too much to do
 	Status4xx      = "status_4xx"
 	Status5xx      = "status_5xx"
@@ -33,7 +33,7 @@ const (
 // A Failure is what became of a request that was not completed.
 type Failure struct {
 	Kind   string
-	Status int    // of HTTP; 0 if there was no answer
+	Status int    // HTTP status; 0 if there was no answer
 	Words  string // the server's, or the system's
 }
 

@@ -30,7 +30,7 @@ type Options struct {
 	Key     string // bearer token; it enters no error and no result
 
 	Concurrency int             // requests at a time; in an open loop the most at a time, 0 for no bound
-	RequestRate float64         // of Poisson arrivals, a second; 0 for a closed loop
+	RequestRate float64         // Poisson arrivals a second; 0 for a closed loop
 	Arrivals    []time.Duration // when requests are sent, as of a trace; nil for Poisson arrivals or a closed loop
 	Requests    int             // number of requests measured
 	Warmup      int             // requests before them, in a closed loop
@@ -40,7 +40,7 @@ type Options struct {
 	GenLen      int      // most tokens generated for each
 	IgnoreEOS   bool     // ask the server not to stop before them
 	Sampling    Sampling
-	Seed        uint64        // of the arrivals
+	Seed        uint64        // seed of the arrivals
 	Timeout     time.Duration // longest silence, until the first byte and between two
 	SaveOutputs bool
 	Connections string // Pooled, New or Worker; "" for Pooled
@@ -71,7 +71,7 @@ const MaxTemperature = 2
 // A Prompt is a text, or the tokens of one where the server takes them.
 type Prompt struct {
 	Text   string
-	Tokens []int // of Completions alone; they go before Text
+	Tokens []int // token ids, for Completions only; they take precedence over Text
 	Gen    int   // most tokens generated; 0 for those of Options
 }
 

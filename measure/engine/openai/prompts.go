@@ -36,7 +36,7 @@ func RandomTokens(n, length, first, vocab int, seed uint64) []Prompt {
 // A Length is what a prompt is meant to have. Those whose first hashes are equal begin alike.
 type Length struct {
 	Prompt, Gen int
-	Hashes      []uint64 // of blocks of HashTokens tokens each
+	Hashes      []uint64 // hashes of blocks of HashTokens tokens each
 	HashTokens  int
 }
 

@@ -19,8 +19,8 @@ type runner struct {
 	endpoint *endpoint
 	clients  *clients
 	dialect  atomic.Pointer[dialect] // request form that the server was found to accept
-	start    time.Time               // of the first request that counts
-	ends     sync.WaitGroup          // of answers that are read to their end beside the next request
+	start    time.Time               // start of the first request measured
+	ends     sync.WaitGroup          // waits for answers that are read to their end beside the next request
 	lingers  atomic.Bool             // the server does not end an answer after [DONE]
 }
 

@@ -25,7 +25,7 @@ type ServerSpec struct {
 
 	Ready   func(context.Context) error // nil once the server answers; Answers makes one
 	Timeout time.Duration               // until it is ready; 0 for 30 minutes, for weights may have to be fetched
-	Grace   time.Duration               // from the request to end until it is killed; 0 for 30 seconds
+	Grace   time.Duration               // time from the request to end until the kill; 0 for 30 seconds
 }
 
 // A Server is one that StartServer started.

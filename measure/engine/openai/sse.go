@@ -10,8 +10,8 @@ import (
 
 // Bounds of what is taken from a server, in bytes.
 const (
-	MaxEvent  = 8 << 20   // of one event's data
-	MaxStream = 256 << 20 // of one answer
+	MaxEvent  = 8 << 20   // limit of one event's data
+	MaxStream = 256 << 20 // limit of one answer
 )
 
 var errTooLarge = errors.New("too large")
@@ -33,7 +33,7 @@ type events struct {
 	begun  bool          // the byte order mark, if any, is past
 	skipLF bool          // the last line ended in CR, an LF now belongs to it
 
-	data  []byte // of the event that is being read
+	data  []byte // data of the event being read
 	named bool   // The event has a data line, which may be empty.
 }
 
@@ -83,7 +83,7 @@ func (e *events) field(line []byte) error {
 
 // line gives the next line without its end. It is good until the next call.
 func (e *events) line() ([]byte, error) {
-	seen := 0 // of the buffer, without a line's end in it
+	seen := 0 // bytes of the buffer without an end of line
 	for {
 		if e.skipLF && e.start < e.end {
 			e.skipLF = false

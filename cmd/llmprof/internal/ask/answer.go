@@ -31,7 +31,7 @@ type Question struct {
 	Act, KV                     unit.Format
 	Workload                    analytic.Workload
 	Parallel                    analytic.Parallelism
-	Skew                        string // of the experts
+	Skew                        string // skew of the experts
 	Eff                         efficiencies
 	Utilization                 float64
 	Price                       Price

@@ -98,7 +98,7 @@ func try(f *pflag.Flag, value string) error {
 	if err == nil {
 		return nil
 	}
-	switch f.Value.Type() { // whose errors are those of package strconv
+	switch f.Value.Type() { // types whose errors are those of package strconv
 	case "bool":
 		err = errors.New("want true or false")
 	case "float64":

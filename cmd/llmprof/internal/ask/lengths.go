@@ -14,7 +14,7 @@ type TraceReader func(file string) (prompt, gen serving.Lengths, err error)
 type LengthsFlag struct {
 	To      *serving.Lengths
 	Read    TraceReader // nil where no traces are read
-	Answers bool        // of a trace, the answers are wanted
+	Answers bool        // A trace gives the lengths of its answers, not of its prompts.
 }
 
 // String is the lengths as they are given.

@@ -14,7 +14,7 @@ import (
 type SteadyLoad struct {
 	rates       []float64
 	concurrency int
-	Prompt, Gen serving.Lengths // where the lengths of requests differ; else those of the workload
+	Prompt, Gen serving.Lengths // lengths of requests where they differ; else zero, for those of the workload
 	Service
 }
 

@@ -91,7 +91,7 @@ func (p *Price) Type() string { return "$/h" }
 // A RatesFlag reads rates with commas between.
 type RatesFlag struct {
 	Rates *[]float64
-	Span  *[2]float64 // where a knee is searched; nil where it cannot be
+	Span  *[2]float64 // range that a knee is searched in; nil where it cannot be
 }
 
 // String is the rates, empty if none is given.

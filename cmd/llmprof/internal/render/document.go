@@ -42,7 +42,7 @@ type Fields struct {
 type Field struct {
 	Name  string
 	Lines []string
-	Color Color // of the name
+	Color Color // colour of the name
 }
 
 // Notes are remarks under a result, numbered.
@@ -64,7 +64,7 @@ type Column struct {
 	Key    string  // for programs; it names the unit
 	Unit   string  // in which the cells, plain numbers, are shown with one prefix; "" shows each by itself
 	Left   bool    // texts are aligned left, quantities by their decimal point
-	Drop   int     // of two columns that do not both fit, the one with the higher Drop goes; 0 stays
+	Drop   int     // order in which columns are left out of a narrow table, the highest first; 0 for never
 	Max    int     // most characters of a text; 0 for any
 	Fixed  bool    // Unit takes no prefix and its numbers one decimal: a share in %
 	By     float64 // factor of a Fixed unit: 1e9 for "GB"; 0 means 1

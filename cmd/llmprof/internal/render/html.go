@@ -68,7 +68,7 @@ type webRow struct {
 // A webCell is a text with what it is worth, and how it looks.
 type webCell struct {
 	Text  string
-	Value string // of a number, to sort by; "" for a text
+	Value string // number to sort by; "" for a text
 	Class string
 	Bar   string // width of the bar behind it in %, "" for none
 	Left  bool

@@ -19,7 +19,7 @@ type column struct {
 	title, unit string
 	left        bool
 	index       int      // in the table
-	texts       []string // by row of the table
+	texts       []string // text of each row of the table
 	width       int
 }
 

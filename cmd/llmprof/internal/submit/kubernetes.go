@@ -11,8 +11,8 @@ type Pod struct {
 	Name    string
 	Shards  int
 	Image   string
-	Claim   string   // of the volume that all pods and whoever puts the shards together see
-	Command []string // of one pod, which finds its shard in JOB_COMPLETION_INDEX
+	Claim   string   // claim of the volume that all pods, and the machine that merges the shards, can see
+	Command []string // command of a pod, which finds its shard in JOB_COMPLETION_INDEX
 	GPUs    int
 }
 

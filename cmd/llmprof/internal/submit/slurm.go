@@ -17,10 +17,10 @@ import (
 
 // A Slurm is a cluster that sbatch submits to.
 type Slurm struct {
-	Name    string   // of the jobs
+	Name    string   // name of the jobs
 	Folder  *Folder  // seen by all nodes under this path
-	Command []string // of one task, which finds its shard in SLURM_ARRAY_TASK_ID
-	Options []string // of sbatch besides
+	Command []string // command of a task, which finds its shard in SLURM_ARRAY_TASK_ID
+	Options []string // further options of sbatch
 }
 
 // A batch is a job array with its shards, by their numbers.
@@ -61,7 +61,7 @@ func (s *Slurm) submit(ctx context.Context, shards []int) (batch, error) {
 	if err != nil {
 		return batch{}, err
 	}
-	id, _, _ = strings.Cut(id, ";") // of the cluster's name
+	id, _, _ = strings.Cut(id, ";") // without the cluster's name
 	return batch{id, shards}, nil
 }
 

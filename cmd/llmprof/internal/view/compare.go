@@ -202,7 +202,7 @@ type Difference struct {
 	Metric  string   `json:"metric"`
 	Side    int      `json:"side"`    // index among the sides
 	Ratio   *float64 `json:"ratio"`   // null where either has none
-	Overlap *bool    `json:"overlap"` // of the intervals; null where either has none
+	Overlap *bool    `json:"overlap"` // The intervals overlap; null where either has none.
 }
 
 // Differences compares every figure of the further sides with the first.
@@ -230,9 +230,9 @@ func (c *Comparison) Differences() (all []Difference) {
 type OperatorDifference struct {
 	Phase string    `json:"phase"`
 	Name  string    `json:"name"`
-	Times []float64 `json:"expected_s"` // of each side; 0 where it has none of that name
+	Times []float64 `json:"expected_s"` // time on each side; 0 where the side has no such operator
 	More  float64   `json:"more_s"`     // the largest difference from the first side
-	Share float64   `json:"share"`      // of the phase's difference between those two
+	Share float64   `json:"share"`      // share of the phase's difference between the two sides
 }
 
 // Operators are the operators that make the difference, the greatest first.
@@ -306,7 +306,7 @@ func (c *Comparison) Warnings() (all []string) {
 type CompareDocument struct {
 	Schema      string               `json:"schema"`
 	Sides       []Side               `json:"sides"`
-	Differences []Difference         `json:"differences"` // from the first side
+	Differences []Difference         `json:"differences"` // settings that differ from the first side
 	Operators   []OperatorDifference `json:"operators"`
 	Warnings    []string             `json:"warnings"`
 }

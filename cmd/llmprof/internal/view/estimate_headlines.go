@@ -29,7 +29,7 @@ type Words struct {
 	Memory    [][2]string `json:"memory"`
 	Prefill   []OpWords   `json:"prefill"`
 	Decode    []OpWords   `json:"decode"`
-	Roofs     []Roof      `json:"roofs"` // of the formats that products run in, the highest first
+	Roofs     []Roof      `json:"roofs"` // roofs of the formats of the GEMMs, the highest first
 	Bandwidth float64     `json:"bandwidth_bytes_per_s"`
 }
 

@@ -121,7 +121,7 @@ type memoryJSON struct {
 }
 
 type phaseJSON struct {
-	Context   *float64       `json:"context"` // of the decode step that ops are of; null in prefill
+	Context   *float64       `json:"context"` // context of the decode step in ops; null in prefill
 	FLOPs     unit.FLOPs     `json:"flops"`
 	Executed  unit.FLOPs     `json:"executed_flops_per_rank"`
 	Vector    unit.FLOPs     `json:"vector_flops"`

@@ -93,7 +93,7 @@ type loadJSON struct {
 	KV          float64      `json:"kv_cache_share"`
 	Energy      float64      `json:"energy_j_request"`
 	Cost        *float64     `json:"cost_usd_request"`
-	GPUs        int          `json:"gpus"` // of all replicas, those that only prefill too
+	GPUs        int          `json:"gpus"` // GPUs of all replicas, with those that only prefill
 	Hour        *float64     `json:"cost_usd_hour"`
 	Capacity    capacityJSON `json:"capacity"`
 	High        *highJSON    `json:"high"` // null where the slow end is not stable

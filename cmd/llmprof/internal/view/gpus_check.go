@@ -11,7 +11,7 @@ type HardwareCheck struct {
 	OK    bool     `json:"ok"`
 	Error *string  `json:"error"`
 	Added []string `json:"added"` // keys that the built-in table lacks
-	GPUs  *int     `json:"gpus"`  // with the built-in ones
+	GPUs  *int     `json:"gpus"`  // number of GPUs, with the built-in ones
 }
 
 // CheckHardware lays a file over a table of GPUs.

@@ -16,7 +16,7 @@ type matrix struct {
 	In     int    `json:"in"`
 	Bias   bool   `json:"bias"`
 	Copies int    `json:"copies"`
-	Params int64  `json:"params"`           // of all copies in all layers
+	Params int64  `json:"params"`           // parameters of all copies in all layers
 	Format string `json:"format,omitempty"` // in which the checkpoint keeps it, where it names formats
 }
 

@@ -15,8 +15,8 @@ type Plan struct {
 	Request  *plan.Request
 	Result   *plan.Result
 	Shown    []plan.Row
-	Accuracy []Accuracy    // of each row shown
-	Launch   []plan.Launch // of the first row; nil where they are not asked for
+	Accuracy []Accuracy    // accuracy of each row shown
+	Launch   []plan.Launch // launch commands of the first row; nil where not asked for
 	Checks   []string      // the command line that measures the first row
 	Took     unit.Seconds
 }

@@ -15,7 +15,7 @@ const PlanSchema = "llmprof.plan/v1"
 // A PlanDocument is a plan for programs.
 type PlanDocument struct {
 	Schema   string           `json:"schema"`
-	Model    string           `json:"model"` // of several, all of them with commas between
+	Model    string           `json:"model"` // the model, or several with commas between
 	Models   []string         `json:"models"`
 	Asked    planAskedJSON    `json:"asked"`
 	Searched int              `json:"searched"`

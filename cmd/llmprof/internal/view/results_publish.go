@@ -29,13 +29,13 @@ type PublishedRow struct {
 	TTFT              *stats.Summary `json:"ttft_s"`
 	TPOT              *stats.Summary `json:"tpot_s"`
 	TTLT              *stats.Summary `json:"ttlt_s"`
-	PerPrompt         *float64       `json:"energy_per_prompt_j"` // of one sequence
+	PerPrompt         *float64       `json:"energy_per_prompt_j"` // energy of the prompt of one sequence
 	PerToken          *float64       `json:"energy_per_token_j"`
 	PerRequest        *float64       `json:"energy_per_request_j"`
 	Generated         *float64       `json:"generated_tok_s"`
 	Params            *float64       `json:"params_bytes"`
 	Cache             *float64       `json:"cache_bytes"`  // KV and state of the whole batch
-	CacheTokens       int            `json:"cache_tokens"` // of each sequence, that the cache was counted with
+	CacheTokens       int            `json:"cache_tokens"` // tokens of each sequence in the counted cache
 	Marks             []string       `json:"marks"`        // reasons to doubt the figures
 }
 

@@ -21,7 +21,7 @@ type SimulationDocument struct {
 	Prefill   int            `json:"prefill_replicas"`
 	KVTokens  int            `json:"kv_cache_tokens"`
 	Seed      uint64         `json:"seed"`
-	simulated                // of the first load
+	simulated                // figures of the first load
 	Points    []simulatedOne `json:"points"`
 	Warnings  []string       `json:"warnings"`
 }

@@ -166,7 +166,7 @@ type TracedOtherDocument struct {
 	Known     bool    `json:"known"` // The purpose of the kernels is known.
 	Kernels   int     `json:"kernels"`
 	ObservedS float64 `json:"observed_s"`
-	Share     float64 `json:"share"` // of the step
+	Share     float64 `json:"share"` // share of the step
 }
 
 // Document is all of the comparison.
