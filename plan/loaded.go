@@ -479,7 +479,11 @@ func (s *search) fewest(c *config, enough Row, low, high int) Row {
 func (s *search) steady(c *config, units int) (r Row, ok bool) {
 	r = c.Row
 	s.sized(&r, units)
-	if least, target := s.leastTPOT(c, units), s.q.Targets.TPOT; target > 0 && least > target {
+	least, target := s.leastTPOT(c, units), s.q.Targets.TPOT
+	if target > 0 && least <= target {
+		least = max(least, s.dividedTPOT(c, units))
+	}
+	if target > 0 && least > target {
 		r.TTFT, r.TPOT = c.single.TTFT.Expected.Times(c.slower), least // at least
 		s.missed(Miss{fmt.Sprintf("nearest is %s, with a TPOT of at least %s for %v", &r, beyond(least, target), target), float64(least / target), &r})
 		return r, false
