@@ -138,26 +138,23 @@ func (s *session) rates() {
 	r, batch := s.res, float64(s.set.Load.Batch)
 	rates := &result.Rates{}
 	if r.TTLT != nil {
-		rates.Generated = of(batch * float64(s.set.Load.GenLen) / r.TTLT.Median)
+		rates.Generated = new(batch * float64(s.set.Load.GenLen) / r.TTLT.Median)
 	}
 	if r.TPOT != nil {
-		rates.Decode = of(batch / r.TPOT.Median)
+		rates.Decode = new(batch / r.TPOT.Median)
 	}
 	if r.TTFT != nil {
-		rates.Prompt = of(batch * float64(s.set.Load.PromptLen) / r.TTFT.Median)
+		rates.Prompt = new(batch * float64(s.set.Load.PromptLen) / r.TTFT.Median)
 	}
 	if r.TTLT != nil || r.TPOT != nil || r.TTFT != nil {
 		r.Throughput = rates
 	}
 }
 
-// of is the address of a value.
-func of[T any](v T) *T { return &v }
-
 // medianOf is the median of any sample, nil of none.
 func medianOf(xs []float64) *float64 {
 	if len(xs) == 0 {
 		return nil
 	}
-	return of(stats.Median(xs))
+	return new(stats.Median(xs))
 }

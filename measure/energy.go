@@ -54,13 +54,13 @@ func emitted(grid *result.CO2, joules float64) *result.CO2 {
 // of a request.
 func each(e *result.Energy, batch float64, joules func(*result.Window) float64) (prompt, token, request *float64) {
 	if w := e.Prefill; w != nil && w.Passes > 0 {
-		prompt = of(joules(w) / w.Passes / batch)
+		prompt = new(joules(w) / w.Passes / batch)
 	}
 	if w := e.Decode; w != nil && w.Steps > 0 {
-		token = of(joules(w) / w.Steps / batch)
+		token = new(joules(w) / w.Steps / batch)
 	}
 	if w := e.Request; w != nil && w.Passes > 0 {
-		request = of(joules(w) / w.Passes / batch)
+		request = new(joules(w) / w.Passes / batch)
 	}
 	return prompt, token, request
 }

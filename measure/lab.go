@@ -177,14 +177,16 @@ func (l *Lab) setUp(ctx context.Context, p *experiment.Point) (*bench, error) {
 
 // startWorkers starts a worker for each replica, on the GPUs of its own meter.
 func (l *Lab) startWorkers(ctx context.Context, p *experiment.Point, m *meters) (engine.Group, error) {
-	switch p.Engine {
-	case experiment.Native:
-		return worker.StartReplicas(ctx, worker.Options{Command: l.NativeCommand}, m.shares(p))
-	case experiment.Transformers:
-		o := transformers.Options{Python: p.Python, TP: p.TP, Nodes: p.Nodes, Rdzv: p.Rdzv}
-		return transformers.StartReplicas(ctx, o, m.shares(p))
-	}
-	return nil, fmt.Errorf("engine %q has no worker: want %s, %s or %s", p.Engine, experiment.Native, experiment.Transformers, experiment.OpenAI)
+	gpus := m.shares(p)
+	return engine.StartGroup(ctx, len(gpus), func(ctx context.Context, i int) (*engine.Worker, error) {
+		switch p.Engine {
+		case experiment.Native:
+			return worker.Start(ctx, worker.Options{Command: l.NativeCommand, GPUs: gpus[i]})
+		case experiment.Transformers:
+			return transformers.Start(ctx, transformers.Options{Python: p.Python, GPUs: gpus[i], TP: p.TP, Nodes: p.Nodes, Rdzv: p.Rdzv})
+		}
+		return nil, fmt.Errorf("engine %q has no worker: want %s, %s or %s", p.Engine, experiment.Native, experiment.Transformers, experiment.OpenAI)
+	})
 }
 
 // model finds the shape of the model, and its config where the built-in table

@@ -136,9 +136,9 @@ func (v *visit) energy(ctx context.Context, r *result.Result) error {
 	w := &result.Window{Seconds: seen.End.Sub(seen.Begin).Seconds(), Passes: float64(s.Completed), Domains: seen.Domains}
 	e := &result.Energy{Scope: m.Scope(), Request: w, Idle: v.meters.idle}
 	joules := meanPower(w) * w.Seconds
-	e.PerRequest = of(joules / w.Passes)
+	e.PerRequest = new(joules / w.Passes)
 	if e.Idle != nil {
-		e.Net = &result.NetEnergy{PerRequest: of((joules - meanPower(e.Idle)*w.Seconds) / w.Passes)}
+		e.Net = &result.NetEnergy{PerRequest: new((joules - meanPower(e.Idle)*w.Seconds) / w.Passes)}
 	}
 	e.CO2 = emitted(v.carbon, *e.PerRequest)
 	r.Energy = e

@@ -143,9 +143,9 @@ const (
 
 // An ffnShape says what a dense feed-forward is.
 type ffnShape struct {
-	ungated      bool
-	bias, upBias toggle // of all matrices; of the first ones, where they differ
-	times        int    // its width as a multiple of the hidden size where the config states none
+	ungated bool
+	bias    toggle // of all matrices
+	times   int    // its width as a multiple of the hidden size where the config states none
 }
 
 // A moeShape says what a mixture of experts has beside the experts.

@@ -18,8 +18,7 @@ func (r *reader) mlp(k kind) Block {
 
 // feedForward builds a dense feed-forward of a known width.
 func (r *reader) feedForward(width int) Block {
-	bias := r.on(r.ffn.bias)
-	in, out := r.projections(width, !r.ffn.ungated, bias || r.on(r.ffn.upBias), bias)
+	in, out := r.projections(width, !r.ffn.ungated, r.on(r.ffn.bias))
 	return Block{Name: "mlp", In: in, Out: out, Activation: Activation{Width: width, Gated: !r.ffn.ungated, Spelled: r.spelled()}}
 }
 
@@ -35,12 +34,12 @@ func (r *reader) spelled() bool {
 }
 
 // projections are the matrices into and out of a feed-forward.
-func (r *reader) projections(width int, gated, inBias, outBias bool) (in, out []Linear) {
+func (r *reader) projections(width int, gated, bias bool) (in, out []Linear) {
 	if gated {
-		in = append(in, Linear{Name: "gate_proj", In: r.hidden, Out: width, Bias: inBias})
+		in = append(in, Linear{Name: "gate_proj", In: r.hidden, Out: width, Bias: bias})
 	}
-	in = append(in, Linear{Name: "up_proj", In: r.hidden, Out: width, Bias: inBias})
-	return in, []Linear{{Name: "down_proj", In: width, Out: r.hidden, Bias: outBias, Split: Rows}}
+	in = append(in, Linear{Name: "up_proj", In: r.hidden, Out: width, Bias: bias})
+	return in, []Linear{{Name: "down_proj", In: width, Out: r.hidden, Bias: bias, Split: Rows}}
 }
 
 // mixture builds a mixture of experts.
@@ -53,7 +52,7 @@ func (r *reader) mixture(_ kind) Block {
 	width := r.expertWidth()
 	bias := r.on(s.bias)
 	e.Router = []Linear{{Name: "router", In: r.hidden, Out: e.Count, Bias: r.on(s.routerBias), Split: Replicated}}
-	e.In, e.Out = r.projections(width, !s.ungated, bias, bias)
+	e.In, e.Out = r.projections(width, !s.ungated, bias)
 	e.Activation = Activation{Width: width, Gated: !s.ungated}
 	e.Shared = r.sharedExperts(width, r.on(s.sharedBias))
 	b := Block{Name: "moe", Experts: e}
@@ -94,7 +93,7 @@ func (r *reader) sharedExperts(width int, bias bool) *Shared {
 	if width == 0 {
 		return nil
 	}
-	in, out := r.projections(width, !r.moe.ungated, bias, bias)
+	in, out := r.projections(width, !r.moe.ungated, bias)
 	if r.moe.sharedGate {
 		in = append(in, Linear{Name: "shared_expert_gate", In: r.hidden, Out: 1, Split: Replicated})
 	}

@@ -35,5 +35,3 @@ func observation() Observation {
 		Source: "test", ID: "a", Metric: TPOT, Value: 0.005,
 	}
 }
-
-func ptr[T any](v T) *T { return &v }

@@ -26,12 +26,12 @@ func TestSummarizeByHand(t *testing.T) {
 		rowOf(TPOT, "a", 1.1, 1, 0.9, 1.2), rowOf(TPOT, "a", 0.8, 1, 0.7, 0.9), rowOf(TPOT, "a", 2.6, 2, 1.5, 3),
 		rowOf(TPOT, "a", 3, 5, 2, 4), rowOf(TPOT, "a", 4, 4, 3, 5),
 	}
-	rows[0].Low, rows[0].High = ptr(0.98), ptr(1.02)
-	rows[2].Low, rows[2].High = ptr(1.9), ptr(2.1)
+	rows[0].Low, rows[0].High = new(0.98), new(1.02)
+	rows[2].Low, rows[2].High = new(1.9), new(2.1)
 	got := Summarize(rows, ByGPU)
 	want := []Summary{{
-		Group: Group{Metric: TPOT, GPU: ptr("a")}, N: 5,
-		Bias: -0.04, MedianAPE: 0.2, MeanAPE: 0.2, P90APE: 0.36, Coverage: ptr(0.6), Noise: ptr(0.035),
+		Group: Group{Metric: TPOT, GPU: new("a")}, N: 5,
+		Bias: -0.04, MedianAPE: 0.2, MeanAPE: 0.2, P90APE: 0.36, Coverage: new(0.6), Noise: new(0.035),
 	}}
 	if d := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-12)); d != "" {
 		t.Error(d)

@@ -105,7 +105,7 @@ func TestIdentities(t *testing.T) {
 	want(t, "tokens/J × J/token", times(e.TokensPerJoule, e.JoulesPerToken), 1)
 	want(t, "FLOP/J × J/token", times(e.FLOPsPerJoule, e.JoulesPerToken), *e.FLOPsPerToken)
 	want(t, "the GPUs' energy is all there is", a.AIPerf.PerTotalToken, *e.JoulesPerToken)
-	want(t, "power × time", times(a.AIPerf.AverageGPUPower, ptr(46.04)), *a.Totals.EnergyJ)
+	want(t, "power × time", times(a.AIPerf.AverageGPUPower, new(46.04)), *a.Totals.EnergyJ)
 	want(t, "FLOPs of prompts and answers", add(times(e.FLOPsPerInput, a.Totals.InputTokens), times(e.FLOPsPerOutput, a.Totals.OutputTokens)), *a.Totals.FLOPs)
 	sum := 0.
 	for _, j := range a.Breakdown.PerDevice {
@@ -273,8 +273,8 @@ func servedResult(t testing.TB) *result.Result {
 	r.Serving = &result.Serving{
 		Endpoint: "http://localhost:8000", API: "chat", Concurrency: 4, Requests: 3, Completed: 2, Failures: map[string]int{"timeout": 1}, Duration: 4,
 		Records: []result.Record{
-			{FirstTokenS: ptr(0.1), LastTokenS: ptr(2.), Prompt: ptr(100), Generated: ptr(20)},
-			{FirstTokenS: ptr(0.1), LastTokenS: ptr(3.), Prompt: ptr(50), Generated: ptr(10)},
+			{FirstTokenS: new(0.1), LastTokenS: new(2.), Prompt: new(100), Generated: new(20)},
+			{FirstTokenS: new(0.1), LastTokenS: new(3.), Prompt: new(50), Generated: new(10)},
 			{Failure: "timeout"},
 		},
 	}

@@ -192,7 +192,7 @@ func (b *builder) method() {
 		m.Warnings = append(m.Warnings, fmt.Sprintf("all processes ran together for %.1f s only, the shortest for %.1f s: their rates are not added", m.OverlapS, m.ShortestS))
 	}
 	if known || shared != "" {
-		m.Attribution = ptr(shared == "")
+		m.Attribution = new(shared == "")
 	}
 	switch {
 	case shared != "":

@@ -124,10 +124,10 @@ func spread(name string, values []float64) (Spread, error) {
 	}
 	if s.StdDev != nil {
 		se := stats.StdErr(*s.StdDev, s.N)
-		out.SE, out.TCritical = &se, ptr(stats.TCritical(s.N))
+		out.SE, out.TCritical = &se, new(stats.TCritical(s.N))
 	}
 	if s.CV != nil {
-		out.Class = ptr(Class(*s.CV))
+		out.Class = new(Class(*s.CV))
 	}
 	return out, nil
 }

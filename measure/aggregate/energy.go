@@ -27,7 +27,7 @@ func energy(r *result.Result, tokens *float64) EnergyMetrics {
 		}
 		all = append(all, &d.EnergyJ)
 		if byKind[d.Kind] == nil {
-			byKind[d.Kind] = ptr(0.)
+			byKind[d.Kind] = new(0.)
 		}
 		*byKind[d.Kind] += d.EnergyJ
 		m.devices[device(d)] += d.EnergyJ
@@ -37,7 +37,7 @@ func energy(r *result.Result, tokens *float64) EnergyMetrics {
 	m.GPUPower, m.CPUPower, m.RAMPower = over(m.GPU, m.DurationS), over(m.CPU, m.DurationS), over(m.RAM, m.DurationS)
 	m.PerToken = over(m.Total, tokens)
 	if c := r.Energy.CO2; c != nil {
-		m.EmissionsKg = times(m.Total, ptr(c.GramsPerKWh/1000/joulesPerKWh))
+		m.EmissionsKg = times(m.Total, new(c.GramsPerKWh/1000/joulesPerKWh))
 	}
 	m.baseline = baseline(r.Energy, w)
 	return m
@@ -116,12 +116,12 @@ func (b *builder) breakdown() {
 		e.PerDevice = map[string]float64{}
 	}
 	if used := total(idle); used != nil && e.RawJ != nil {
-		e.AdjustedJ = ptr(*e.RawJ - *used)
+		e.AdjustedJ = new(*e.RawJ - *used)
 	}
 	if e.BaselinePowerW != nil {
-		e.BaselineMethod = ptr("idle, weights resident")
+		e.BaselineMethod = new("idle, weights resident")
 		if b.first().Energy.IdleLoaded == nil {
-			e.BaselineMethod = ptr("idle, before the engine started")
+			e.BaselineMethod = new("idle, before the engine started")
 		}
 	}
 	b.why("energy_breakdown", e.AdjustedJ == nil || e.BaselinePowerW == nil, b.energyReason("no power of idling was measured of every domain"))
@@ -153,7 +153,7 @@ func (b *builder) throttle() {
 	}
 	if seen {
 		t.DurationS = &duration
-		t.Thermal, t.Power = ptr(t.held("thermal", "temperature")), ptr(t.held("power"))
+		t.Thermal, t.Power = new(t.held("thermal", "temperature")), new(t.held("power"))
 	}
 	b.why("thermal_throttle", !seen || t.MaxTempC == nil, "clocks or temperatures were not read")
 }

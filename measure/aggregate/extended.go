@@ -75,7 +75,7 @@ const mibPerGiB = 1024.0
 func (b *builder) extend() {
 	e, t := &b.out.Extended, &b.out.Totals
 	if tpot := b.out.Latency.TPOT; tpot != nil {
-		e.TPOTMs = ptr(1000 * tpot.Mean)
+		e.TPOTMs = new(1000 * tpot.Mean)
 	}
 	e.PrecisionFactor = precisionFactor(b.first().Workload.Weights)
 	b.why("extended_metrics.precision_factor", e.PrecisionFactor == nil, "LLM Energy Measure has no factor for "+b.first().Workload.Weights+" weights")
@@ -103,9 +103,9 @@ func (b *builder) memory(m *Memory) {
 	}
 	m.TotalVRAM, m.Model, m.Peak, m.KVCache = total(vram), total(model), total(peak), total(kv)
 	if m.Peak != nil && m.Model != nil {
-		m.Inference = ptr(*m.Peak - *m.Model)
+		m.Inference = new(*m.Peak - *m.Model)
 	}
-	m.TokensPerGB = over(b.out.Totals.OutputTokens, over(m.Peak, ptr(mibPerGiB)))
+	m.TokensPerGB = over(b.out.Totals.OutputTokens, over(m.Peak, new(mibPerGiB)))
 	m.Utilisation = over(m.Model, m.TotalVRAM)
 	m.KVCacheToMemory = over(m.KVCache, m.Peak)
 	b.why("extended_metrics.memory", m.Peak == nil || m.TotalVRAM == nil || m.Model == nil || m.KVCache == nil || m.TokensPerGB == nil,
@@ -132,10 +132,10 @@ func (b *builder) utilisation(u *Utilisation) {
 		}
 	}
 	if n > 0 {
-		u.SMMean, u.Samples = ptr(100*sm/n), ptr(int(n))
+		u.SMMean, u.Samples = new(100*sm/n), new(int(n))
 	}
 	if nm > 0 {
-		u.Memory = ptr(100 * mem / nm)
+		u.Memory = new(100 * mem / nm)
 	}
 	b.why("extended_metrics.gpu_utilisation", n == 0 || nm == 0, "no utilization was read while requests ran")
 }
@@ -146,7 +146,7 @@ func (b *builder) requestLatency(l *RequestLatency) {
 		all = append(all, b.out.Processes[i].Inference.latencies...)
 	}
 	if s := summary(all); s != nil {
-		l.Mean, l.Median, l.P95, l.P99, l.Samples = ptr(1000*s.Mean), ptr(1000*s.Median), ptr(1000*s.P95), ptr(1000*s.P99), &s.N
+		l.Mean, l.Median, l.P95, l.P99, l.Samples = new(1000*s.Mean), new(1000*s.Median), new(1000*s.P95), new(1000*s.P99), &s.N
 		return
 	}
 	b.why("extended_metrics.request_latency", true, b.reason("ttlt_s", "no request was timed to its end"))
@@ -167,15 +167,15 @@ func (b *builder) batch(out *Batch) {
 	}
 	n := float64(len(b.results))
 	if size > 0 {
-		out.EffectiveSize = ptr(size / n)
+		out.EffectiveSize = new(size / n)
 	}
 	if served {
 		b.why("extended_metrics.batch", true, "a server makes its own batches; effective_batch_size is the requests under way at a time")
 		return
 	}
-	out.Utilisation, out.Batches = ptr(size/full), ptr(passes)
+	out.Utilisation, out.Batches = new(size/full), new(passes)
 	if b.first().Workload.Prompts == "random" {
-		out.Padding = ptr(0.) // prompts of one length
+		out.Padding = new(0.) // prompts of one length
 	}
 	b.why("extended_metrics.batch.padding_overhead", out.Padding == nil, "the lengths of the prompts of "+b.first().Workload.Prompts+" are not recorded")
 }

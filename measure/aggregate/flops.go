@@ -70,7 +70,7 @@ func (b *builder) compute(r *result.Result, in *InferenceMetrics) ComputeMetrics
 		c.why = err.Error()
 		return c
 	}
-	c.prefill, c.decode = ptr(w.Prefill*in.passes), ptr(w.Decode*in.passes)
+	c.prefill, c.decode = new(w.Prefill*in.passes), new(w.Decode*in.passes)
 	c.FLOPs = add(c.prefill, c.decode)
 	c.FLOPsPerToken, c.FLOPsPerSecond = over(c.FLOPs, in.Total), over(c.FLOPs, in.TimeS)
 	c.Method, c.Confidence = &w.Method, &w.Confidence

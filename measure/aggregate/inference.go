@@ -29,7 +29,7 @@ func inference(r *result.Result) InferenceMetrics {
 	}
 	sequences := m.batch * m.passes
 	m.Requests = &sequences
-	m.Input, m.Output = ptr(sequences*float64(r.Workload.PromptLen)), ptr(sequences*float64(r.Workload.GenLen))
+	m.Input, m.Output = new(sequences*float64(r.Workload.PromptLen)), new(sequences*float64(r.Workload.GenLen))
 	m.rates(r)
 	return m
 }
@@ -38,7 +38,7 @@ func inference(r *result.Result) InferenceMetrics {
 // did not say leaves the sums unknown.
 func served(r *result.Result) InferenceMetrics {
 	s := r.Serving
-	m := InferenceMetrics{Source: "the completed requests", TimeS: &s.Duration, Requests: ptr(float64(s.Completed))}
+	m := InferenceMetrics{Source: "the completed requests", TimeS: &s.Duration, Requests: new(float64(s.Completed))}
 	var input, output []*float64
 	busy := 0.
 	for i := range s.Records {
@@ -64,13 +64,13 @@ func count(n *int) *float64 {
 	if n == nil {
 		return nil
 	}
-	return ptr(float64(*n))
+	return new(float64(*n))
 }
 
 func (m *InferenceMetrics) rates(r *result.Result) {
 	m.Total = add(m.Input, m.Output)
 	m.TokensPerS = over(m.Output, m.TimeS)
 	if r.TPOT != nil {
-		m.PerTokenMs = ptr(1000 * r.TPOT.Mean)
+		m.PerTokenMs = new(1000 * r.TPOT.Mean)
 	}
 }

@@ -9,14 +9,12 @@ import (
 // The figures of a result may be missing, and what is computed of a missing
 // one is missing too.
 
-func ptr[T any](v T) *T { return &v }
-
 // add is a + b.
 func add(a, b *float64) *float64 {
 	if a == nil || b == nil {
 		return nil
 	}
-	return ptr(*a + *b)
+	return new(*a + *b)
 }
 
 // times is a × b.
@@ -58,14 +56,14 @@ func total(list []*float64) *float64 {
 }
 
 // mean is that of a list without missing ones.
-func mean(list []*float64) *float64 { return over(total(list), ptr(float64(len(list)))) }
+func mean(list []*float64) *float64 { return over(total(list), new(float64(len(list)))) }
 
 // mebibytes is a number of bytes in MiB.
 func mebibytes(bytes *int64) *float64 {
 	if bytes == nil {
 		return nil
 	}
-	return ptr(float64(*bytes) / (1 << 20))
+	return new(float64(*bytes) / (1 << 20))
 }
 
 // summary is that of a sample, missing if it is empty.

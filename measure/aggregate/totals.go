@@ -22,7 +22,7 @@ func (b *builder) totals() {
 	t.FLOPs = total(b.column(func(p *Process) *float64 { return p.Compute.FLOPs }))
 	rates := b.column(func(p *Process) *float64 { return p.Inference.TokensPerS })
 	t.AvgTokensPerS = mean(rates)
-	t.EffectiveRate = times(t.AvgTokensPerS, ptr(float64(len(rates))))
+	t.EffectiveRate = times(t.AvgTokensPerS, new(float64(len(rates))))
 	if b.attributed() {
 		t.EnergyJ = total(b.column(func(p *Process) *float64 { return p.Energy.Total }))
 	}
@@ -105,8 +105,8 @@ func (b *builder) efficiency() {
 	e.FLOPsPerJoule, e.FLOPsPerToken = over(t.FLOPs, t.EnergyJ), over(t.FLOPs, t.Tokens)
 	e.FLOPsPerInput = over(total(b.column(func(p *Process) *float64 { return p.Compute.prefill })), t.InputTokens)
 	e.FLOPsPerOutput = over(total(b.column(func(p *Process) *float64 { return p.Compute.decode })), t.OutputTokens)
-	e.MJPerTokTotal = times(over(t.EnergyJ, t.OutputTokens), ptr(1000.))
-	e.MJPerTokAdj = times(over(b.out.Breakdown.AdjustedJ, t.OutputTokens), ptr(1000.))
+	e.MJPerTokTotal = times(over(t.EnergyJ, t.OutputTokens), new(1000.))
+	e.MJPerTokAdj = times(over(b.out.Breakdown.AdjustedJ, t.OutputTokens), new(1000.))
 	if b.out.Method.Overlap {
 		e.FLOPsPerSecond = total(b.column(func(p *Process) *float64 { return p.Compute.FLOPsPerSecond }))
 		if b.attributed() {
@@ -154,7 +154,7 @@ func (b *builder) aiperf() {
 		}
 	}
 	a.TokensPerJoule, a.PerOutputToken = over(t.OutputTokens, a.TotalGPUEnergy), over(a.TotalGPUEnergy, t.OutputTokens)
-	a.PerUser = over(a.TotalGPUEnergy, ptr(users))
+	a.PerUser = over(a.TotalGPUEnergy, new(users))
 	a.PerTotalToken, a.PerRequest = over(a.TotalGPUEnergy, t.Tokens), over(a.TotalGPUEnergy, t.Requests)
 	if b.out.Method.Overlap {
 		rate := total(b.column(func(p *Process) *float64 { return over(p.Inference.Requests, p.Inference.TimeS) }))

@@ -11,6 +11,11 @@ import (
 // Error says what kind of failure it was, and its message.
 func (f *Failure) Error() string { return f.Kind + ": " + f.Message }
 
+// Invalidf is the failure of a command that makes no sense.
+func Invalidf(format string, args ...any) error {
+	return &Failure{Kind: Invalid, Message: fmt.Sprintf(format, args...)}
+}
+
 // A Crash is the end of a worker that had not been asked to exit.
 type Crash struct {
 	Engine string   // its name, or its program before hello

@@ -14,7 +14,7 @@ type Group []*Worker
 // StartGroup starts n workers at once. Where one cannot be started, none is left.
 func StartGroup(ctx context.Context, n int, start func(ctx context.Context, replica int) (*Worker, error)) (Group, error) {
 	if n < 1 {
-		return nil, &Failure{Kind: Invalid, Message: fmt.Sprintf("%d replicas", n)}
+		return nil, Invalidf("%d replicas", n)
 	}
 	g := make(Group, n)
 	err := g.all(func(i int, _ *Worker) (err error) {
@@ -26,14 +26,6 @@ func StartGroup(ctx context.Context, n int, start func(ctx context.Context, repl
 		return nil, err
 	}
 	return g, nil
-}
-
-// ReplicaLog is the log file of replica i: file with .i after it, or "" without a file.
-func ReplicaLog(file string, i int) string {
-	if file == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s.%d", file, i)
 }
 
 // Load loads the same on all replicas.

@@ -50,11 +50,11 @@ func (o *Op) check() error {
 func (o Ops) check() error {
 	switch {
 	case o.Phase != Prefill && o.Phase != Decode:
-		return &Failure{Kind: Invalid, Message: fmt.Sprintf("no operators of the phase %q: there are prefill, decode", o.Phase)}
+		return Invalidf("no operators of the phase %q: there are prefill, decode", o.Phase)
 	case o.Rounds < 0 || !duration(o.Seconds):
-		return &Failure{Kind: Invalid, Message: fmt.Sprintf("%d rounds and %v s", o.Rounds, o.Seconds)}
+		return Invalidf("%d rounds and %v s", o.Rounds, o.Seconds)
 	case o.Rounds == 0 && o.Seconds == 0:
-		return &Failure{Kind: Invalid, Message: "operators need a number of rounds or of seconds"}
+		return Invalidf("operators need a number of rounds or of seconds")
 	}
 	return nil
 }

@@ -17,8 +17,6 @@ import (
 type Spec struct {
 	Command []string
 	Env     []string // added to this program's own
-	Dir     string
-	LogFile string // where the whole log goes; "" for nowhere
 	Limits  Limits
 	Cleanup func() // once the process has ended
 }
@@ -67,7 +65,7 @@ type process struct {
 // launch starts a process and its reader.
 func launch(spec Spec) (*process, error) {
 	if len(spec.Command) == 0 {
-		return nil, &Failure{Kind: Invalid, Message: "no command to start a worker with"}
+		return nil, Invalidf("no command to start a worker with")
 	}
 	p := &process{
 		name:   filepath.Base(spec.Command[0]),
@@ -76,7 +74,7 @@ func launch(spec Spec) (*process, error) {
 		quiet:  make(chan struct{}),
 	}
 	c, err := child.Start(child.Spec{
-		Command: spec.Command, Env: spec.Env, Dir: spec.Dir, LogFile: spec.LogFile,
+		Command: spec.Command, Env: spec.Env,
 		Input: true, Output: p.read, Grace: spec.Limits.Grace, Cleanup: spec.Cleanup,
 	})
 	if err != nil {

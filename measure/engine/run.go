@@ -51,11 +51,11 @@ func (w *Worker) Run(ctx context.Context, r Run, each func(Pass)) (*Done, error)
 func (r Run) check() error {
 	switch {
 	case r.Phase != Prefill && r.Phase != Decode && r.Phase != Request && r.Phase != Idle:
-		return &Failure{Kind: Invalid, Message: fmt.Sprintf("no phase %q: there are prefill, decode, request, idle", r.Phase)}
+		return Invalidf("no phase %q: there are prefill, decode, request, idle", r.Phase)
 	case r.Passes < 0 || !duration(r.Seconds):
-		return &Failure{Kind: Invalid, Message: fmt.Sprintf("a run of %d passes and %v s", r.Passes, r.Seconds)}
+		return Invalidf("a run of %d passes and %v s", r.Passes, r.Seconds)
 	case r.Phase == Idle && r.Seconds == 0, r.Phase != Idle && r.Passes == 0 && r.Seconds == 0:
-		return &Failure{Kind: Invalid, Message: "a run needs a number of passes or of seconds"}
+		return Invalidf("a run needs a number of passes or of seconds")
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func (m *Monitor) choose(d *driver, o *Options) error {
 			m.warnings = append(m.warnings, fmt.Sprintf("GPU %s (%s) has no energy counter: its energy is the integral of its power", d.gpus[at].Name, uuid))
 		}
 		m.boards, m.gpus = append(m.boards, b), append(m.gpus, d.gpus[at])
-		m.sensors = append(m.sensors, &gpuSensor{board: b, name: fmt.Sprintf("GPU %d", i), period: o.period(b.pace())})
+		m.sensors = append(m.sensors, &gpuSensor{board: b, name: fmt.Sprintf("GPU %d", i), period: b.pace()})
 	}
 	m.scope = append(m.scope, "GPU boards ("+strings.Fields(m.boards[0].sensor())[0]+")")
 	return nil

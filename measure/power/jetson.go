@@ -40,7 +40,7 @@ func (m *Monitor) openJetson(ctx context.Context, o *Options) error {
 		m.warnings = append(m.warnings, fmt.Sprintf("power comes from tegrastats: %v", err))
 		m.sensors, m.scope = append(m.sensors, tegra), append(m.scope, tegra.scope)
 	} else {
-		s := &railSensor{root: o.Root, inputs: inputs, sensor: sensor, period: o.period(samplePeriod)}
+		s := &railSensor{root: o.Root, inputs: inputs, sensor: sensor}
 		names := make([]string, len(inputs))
 		for i := range inputs {
 			names[i] = inputs[i].name
@@ -157,7 +157,6 @@ type railSensor struct {
 	inputs []input
 	rails  []rail
 	sensor string
-	period time.Duration
 }
 
 // A railWatch is the rails inside of a window.
@@ -178,7 +177,7 @@ func (s *railSensor) begin(ctx context.Context) (watch, error) {
 	ctx, w.stop = context.WithCancel(ctx)
 	go func() {
 		defer close(w.done)
-		for i := 0; pause(ctx, spread(s.period, i)) == nil && w.err == nil; i++ {
+		for i := 0; pause(ctx, spread(samplePeriod, i)) == nil && w.err == nil; i++ {
 			w.err = w.read()
 		}
 	}()

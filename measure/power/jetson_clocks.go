@@ -80,7 +80,7 @@ func (g *jetsonGPU) number(file string) *float64 {
 	if err != nil {
 		return nil
 	}
-	return ptr(float64(v))
+	return new(float64(v))
 }
 
 // counted is the number of over-current events since the module was started.
@@ -106,7 +106,7 @@ func (g *jetsonGPU) state() (*state, error) {
 		s.smHz = nil
 	}
 	if milli := g.number(g.zone); milli != nil {
-		s.celsius = ptr(*milli / 1e3)
+		s.celsius = new(*milli / 1e3)
 	}
 	if g.memory != "" {
 		s.memoryHz, s.memoryMaxHz = g.number(g.memory+"/rate"), g.number(g.memory+"/max_rate")

@@ -146,7 +146,7 @@ func condition(of clocked, states []state, held0 map[string]float64, seconds flo
 	if err != nil {
 		return nil, err
 	}
-	c.UUID, c.Seconds = of.id(), ptr(seconds)
+	c.UUID, c.Seconds = of.id(), new(seconds)
 	throttled(c, of, states, held0)
 	running, err := of.processes()
 	for _, p := range running {

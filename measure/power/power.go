@@ -23,7 +23,6 @@ type Options struct {
 	Root   fs.FS               // "/" of the machine
 	Env    func(string) string // for CUDA_VISIBLE_DEVICES; nil for an empty environment
 	Run    Runner              // of nvidia-smi and tegrastats; nil runs them
-	Period time.Duration       // between samples of power; 0 for what the sensor can give
 }
 
 // A Runner runs a program and returns what it prints.
@@ -90,7 +89,7 @@ func Open(ctx context.Context, o Options) (*Monitor, error) {
 	return m, nil
 }
 
-// Default periods of sampling. Boards update their power every 20 to 100 ms
+// Periods of sampling. Boards update their power every 20 to 100 ms
 // (Yang et al., table 1), so more samples than these see nothing new.
 const (
 	samplePeriod = 50 * time.Millisecond
@@ -107,14 +106,6 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	return o
-}
-
-// period is the one that was asked for, or the sensor's own.
-func (o *Options) period(own time.Duration) time.Duration {
-	if o.Period > 0 {
-		return o.Period
-	}
-	return own
 }
 
 // Scope names what the energy is that of.

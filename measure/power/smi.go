@@ -100,14 +100,12 @@ func quantity(text string) (float64, bool) {
 func enabled(text string) *bool {
 	switch text {
 	case "Enabled":
-		return ptr(true)
+		return new(true)
 	case "Disabled":
-		return ptr(false)
+		return new(false)
 	}
 	return nil
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // An smiBoard is a GPU through nvidia-smi: a process for every sample.
 type smiBoard struct {
@@ -147,13 +145,13 @@ func (b *smiBoard) watts() (float64, error) {
 func smiState(row []string) *state {
 	scaled := func(i int, by float64) *float64 {
 		if v, ok := quantity(row[i]); ok {
-			return ptr(v * by)
+			return new(v * by)
 		}
 		return nil
 	}
 	s := &state{smHz: scaled(1, 1e6), memoryHz: scaled(2, 1e6), celsius: scaled(3, 1), busy: scaled(4, 0.01), memoryBusy: scaled(5, 0.01)}
 	if mib, ok := quantity(row[6]); ok {
-		s.used = ptr(int64(mib) << 20)
+		s.used = new(int64(mib) << 20)
 	}
 	s.smMaxHz, s.memoryMaxHz, s.limit, s.limitDefault = scaled(8, 1e6), scaled(9, 1e6), scaled(10, 1), scaled(11, 1)
 	if mask, err := strconv.ParseUint(strings.TrimPrefix(row[7], "0x"), 16, 64); err == nil {
@@ -195,7 +193,7 @@ func (b *smiBoard) processes() ([]Process, error) {
 		}
 		p := Process{UUID: b.uuid, PID: pid, Name: row[1]}
 		if mib, ok := quantity(row[2]); ok {
-			p.MemoryBytes = ptr(int64(mib) << 20)
+			p.MemoryBytes = new(int64(mib) << 20)
 		}
 		all = append(all, p)
 	}

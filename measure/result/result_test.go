@@ -146,7 +146,7 @@ func TestOrder(t *testing.T) {
 	}
 	r = fixture(t)
 	delete(r.Reasons, "serving")
-	r.Serving = &Serving{Requests: 2, Completed: 1, Records: []Record{{FirstTokenS: ptr(0.5), LastTokenS: ptr(0.2)}}}
+	r.Serving = &Serving{Requests: 2, Completed: 1, Records: []Record{{FirstTokenS: new(0.5), LastTokenS: new(0.2)}}}
 	err := Check(r)
 	for _, want := range []string{"1 completed and 0 failed are not the 2 requests", "records[0]: its events are out of order"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -176,7 +176,7 @@ func TestJSONSchema(t *testing.T) {
 	served.Serving = &Serving{
 		Endpoint: "http://localhost:8000", API: "chat", Concurrency: 4, Requests: 3, Completed: 2, Failures: map[string]int{"timeout": 1},
 		FirstChunk: sampled(t, 0.1, 0.2), Usage: &UsageCheck{Tokens: 2}, Duration: 2, RequestRate: 1,
-		Records: []Record{{SentS: 0, FirstTokenS: ptr(0.1), LastTokenS: ptr(0.2), Prompt: ptr(3), Generated: ptr(2), Chunks: 2, Status: 200, Output: "x"}},
+		Records: []Record{{SentS: 0, FirstTokenS: new(0.1), LastTokenS: new(0.2), Prompt: new(3), Generated: new(2), Chunks: 2, Status: 200, Output: "x"}},
 	}
 	for name, r := range map[string]*Result{"whole": fixture(t), "bare": bare, "served": served, "everything": everything()} {
 		text, err := encoded(r)

@@ -20,9 +20,7 @@ import (
 // A Spec says how a program is started.
 type Spec struct {
 	Command []string
-	Env     []string // added to this program's own
-	Dir     string
-	LogFile string          // where the whole log goes; "" for nowhere
+	Env     []string        // added to this program's own
 	Input   bool            // its standard input is a pipe to write to; else it is empty
 	Output  func(io.Reader) // reads its standard output, until its end; nil if that is part of the log
 	Grace   time.Duration   // from the request to end until it is killed
@@ -51,14 +49,7 @@ func Start(spec Spec) (*Child, error) {
 		cmd: exec.Command(spec.Command[0], spec.Command[1:]...), grace: spec.Grace,
 		log: &tail{}, ended: make(chan struct{}),
 	}
-	c.cmd.Env, c.cmd.Dir = append(append(os.Environ(), spec.Env...), mark()), spec.Dir
-	file, err := openLog(spec.LogFile)
-	if err != nil {
-		return nil, err
-	}
-	if file != nil {
-		c.log.also = file
-	}
+	c.cmd.Env = append(append(os.Environ(), spec.Env...), mark())
 	started := make(chan error)
 	go func() {
 		// The death signal is of the thread that starts the process, which has to last as
@@ -68,25 +59,13 @@ func Start(spec Spec) (*Child, error) {
 		pipes, err := c.start(spec)
 		started <- err
 		if err == nil {
-			c.follow(spec, pipes, file)
+			c.follow(spec, pipes)
 		}
 	}()
 	if err := <-started; err != nil {
-		closeAll(file)
 		return nil, fmt.Errorf("%s cannot be started: %w", spec.Command[0], err)
 	}
 	return c, nil
-}
-
-func openLog(path string) (*os.File, error) {
-	if path == "" {
-		return nil, nil
-	}
-	file, err := os.Create(path)
-	if err != nil {
-		return nil, fmt.Errorf("the log of a program that is started: %w", err)
-	}
-	return file, nil
 }
 
 // start makes the pipes itself. Those of os/exec would keep Wait from returning
@@ -135,7 +114,7 @@ func (c *Child) start(spec Spec) (pipes [2]*os.File, err error) {
 }
 
 // follow reads until the process has ended and its pipes are empty, then says so.
-func (c *Child) follow(spec Spec, pipes [2]*os.File, file *os.File) {
+func (c *Child) follow(spec Spec, pipes [2]*os.File) {
 	var readers sync.WaitGroup
 	if pipes[0] != nil {
 		readers.Go(func() { spec.Output(pipes[0]) })
@@ -152,7 +131,7 @@ func (c *Child) follow(spec Spec, pipes [2]*os.File, file *os.File) {
 		}
 	}
 	readers.Wait()
-	closeAll(pipes[0], pipes[1], c.Input, file)
+	closeAll(pipes[0], pipes[1], c.Input)
 	if spec.Cleanup != nil {
 		spec.Cleanup()
 	}

@@ -3,7 +3,6 @@ package child
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"regexp"
 	"strings"
 	"sync"
@@ -25,10 +24,9 @@ const leftOut = "[... "
 var dumps = regexp.MustCompile(`^(panic: |fatal error: |runtime: |SIG[A-Z]+: |unexpected fault address|Fatal Python error: |Traceback \(most recent call last\):|terminate called |\*\*\* )`)
 
 // A tail keeps the end of what is written to it, and the first lines of the dump that the
-// end is part of, or of all where there is no dump. It hands all of it on.
+// end is part of, or of all where there is no dump.
 type tail struct {
-	mu   sync.Mutex
-	also io.Writer // nil for nowhere
+	mu sync.Mutex
 
 	line  []byte   // that has no end yet, cut
 	count int      // of lines that have one
@@ -38,15 +36,10 @@ type tail struct {
 	last  []string // the last tailLines
 }
 
-// Write never fails, for a full disk must not stop the worker's log.
+// Write never fails.
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.also != nil {
-		if _, err := t.also.Write(p); err != nil {
-			t.also = nil
-		}
-	}
 	n := len(p)
 	for len(p) > 0 {
 		part, rest, ended := bytes.Cut(p, []byte("\n"))

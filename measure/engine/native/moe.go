@@ -15,18 +15,6 @@ type moeShape struct {
 	normalized    bool // The weights of the chosen experts sum to 1.
 }
 
-// IsMoE reports whether a model has experts to choose among.
-func IsMoE(m *models.Model) bool {
-	for i := range m.Layers {
-		for j := range m.Layers[i].Blocks {
-			if m.Layers[i].Blocks[j].Experts != nil {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // The kernel that chooses experts has room for maxExperts scores, and a lane of its warp for each
 // chosen expert.
 const maxExperts, maxTopK = 256, 32

@@ -124,7 +124,6 @@ func (a *About) models(body []byte) {
 		Data []struct {
 			ID     string `json:"id"`
 			Owner  string `json:"owned_by"`
-			Root   string `json:"root"`
 			MaxLen int    `json:"max_model_len"`
 			Meta   struct {
 				Vocab  int    `json:"n_vocab"`
@@ -203,7 +202,6 @@ func (a *About) info(body []byte) {
 	var v struct {
 		Version string `json:"version"`
 		DType   string `json:"model_dtype"`
-		Router  string `json:"router"`
 		MaxLen  int    `json:"max_total_tokens"`
 	}
 	if json.Unmarshal(body, &v) != nil || v.MaxLen == 0 {

@@ -163,8 +163,7 @@ func tokens(records []result.Record, of func(*result.Record) *int) *stats.Summar
 		if n == nil {
 			return nil
 		}
-		x := float64(*n)
-		return &x
+		return new(float64(*n))
 	}), 0)
 	if t == nil {
 		return nil

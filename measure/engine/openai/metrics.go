@@ -122,8 +122,7 @@ func (m metricsPage) of(names []string) *float64 {
 func (m metricsPage) share(names []string) *float64 {
 	for _, name := range names {
 		if v, ok := m.values[name]; ok {
-			v /= float64(m.lines[name])
-			return &v
+			return new(v / float64(m.lines[name]))
 		}
 	}
 	return nil

@@ -54,8 +54,7 @@ func (s SLO) goodput(of *result.Serving) *result.Goodput {
 		if d == nil {
 			return nil
 		}
-		x := d.Seconds()
-		return &x
+		return new(d.Seconds())
 	}
 	g := &result.Goodput{TTFT: limit(s.TTFT), TPOT: limit(s.TPOT), TTLT: limit(s.TTLT)}
 	within := func(got, most *float64) bool { return most == nil || got != nil && *got <= *most }

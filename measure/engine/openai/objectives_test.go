@@ -34,7 +34,7 @@ func TestGoodput(t *testing.T) {
 	}
 	s := &result.Serving{Duration: 4, Records: []result.Record{
 		at(0.1, 1.0, 10), at(0.6, 1.0, 10), at(0.1, 1.9, 10), at(0.1, 3.0, 30), at(0.2, 0.2, 1),
-		{Failure: Timeout, FirstTokenS: ptr(0.1), LastTokenS: ptr(0.2)}, {FirstTokenS: ptr(0.1), LastTokenS: ptr(0.2), Chunks: 2},
+		{Failure: Timeout, FirstTokenS: new(0.1), LastTokenS: new(0.2)}, {FirstTokenS: new(0.1), LastTokenS: new(0.2), Chunks: 2},
 	}}
 	for text, want := range map[string]int{"ttft=500ms": 5, "tpot=100ms": 4, "ttlt=2s": 5, "ttft=500ms,tpot=100ms,ttlt=2s": 2} {
 		slo, err := ParseSLO(text)
@@ -51,8 +51,6 @@ func TestGoodput(t *testing.T) {
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
-
 // A percentile is that of all requests with the failed ones last, by sorting them
 // as so many very long times.
 func TestAdjusted(t *testing.T) {
@@ -60,7 +58,7 @@ func TestAdjusted(t *testing.T) {
 		s := &result.Serving{}
 		var all []float64
 		for i := range 101 {
-			r := result.Record{FirstTokenS: ptr(float64(i)), LastTokenS: ptr(float64(2 * i))}
+			r := result.Record{FirstTokenS: new(float64(i)), LastTokenS: new(float64(2 * i))}
 			x := float64(i)
 			if i%101 < failed { // those that would have been fastest
 				r.Failure, x = Timeout, 1e9

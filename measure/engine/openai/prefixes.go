@@ -48,8 +48,7 @@ func cached(s *result.Serving) *result.PrefixCache {
 }
 
 func share(part, whole float64) *float64 {
-	x := min(part/whole, 1)
-	return &x
+	return new(min(part/whole, 1))
 }
 
 // hastened is the share of the control prompts' TTFT below which requests are taken

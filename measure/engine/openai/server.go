@@ -22,8 +22,6 @@ type ServerSpec struct {
 	// environment.
 	Command string
 	Env     []string // added to this program's own
-	Dir     string
-	LogFile string // where the whole log goes; "" for nowhere
 
 	Ready   func(context.Context) error // nil once the server answers; Answers makes one
 	Timeout time.Duration               // until it is ready; 0 for 30 minutes, for weights may have to be fetched
@@ -58,7 +56,7 @@ func StartServer(ctx context.Context, spec ServerSpec) (*Server, error) {
 		spec.Grace = 30 * time.Second
 	}
 	p, err := child.Start(child.Spec{
-		Command: command, Env: slices.Concat(spec.Env, env), Dir: spec.Dir, LogFile: spec.LogFile, Grace: spec.Grace,
+		Command: command, Env: slices.Concat(spec.Env, env), Grace: spec.Grace,
 	})
 	if err != nil {
 		return nil, err

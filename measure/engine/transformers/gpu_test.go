@@ -1,11 +1,13 @@
 package transformers_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -172,7 +174,9 @@ func TestGPUTensorParallel(t *testing.T) {
 // Replicas on GPUs of their own begin together.
 func TestGPUReplicas(t *testing.T) {
 	onGPU(t)
-	two, err := transformers.StartReplicas(t.Context(), transformers.Options{Python: pythontest.Find(t)}, [][]string{{"0"}, {"1"}})
+	two, err := engine.StartGroup(t.Context(), 2, func(ctx context.Context, i int) (*engine.Worker, error) {
+		return transformers.Start(ctx, transformers.Options{Python: pythontest.Find(t), GPUs: []string{strconv.Itoa(i)}})
+	})
 	testkit.Must(t, err)
 	defer two.Close()
 	l := tinyLoad(t, "llama3.1-8b")

@@ -29,15 +29,13 @@ const launcher = "launch.py"
 // Options say with which Python, on which GPUs and on how many ranks a worker
 // runs.
 type Options struct {
-	Python  string   // a program or a path; "" for python3, then python
-	GPUs    []string // UUIDs that it may see, in order; nil for what this program sees
-	TP      int      // ranks on this node and others together; 0 and 1 need no launcher
-	Nodes   int      // hosts that TP is spread over; 0 is 1
-	Node    int      // this host among them, from 0
-	Rdzv    string   // host:port of node 0, where there are several
-	Env     []string // added to the environment
-	LogFile string   // for the worker's whole log; "" for none
-	Limits  engine.Limits
+	Python string   // a program or a path; "" for python3, then python
+	GPUs   []string // UUIDs that it may see, in order; nil for what this program sees
+	TP     int      // ranks on this node and others together; 0 and 1 need no launcher
+	Nodes  int      // hosts that TP is spread over; 0 is 1
+	Node   int      // this host among them, from 0
+	Rdzv   string   // host:port of node 0, where there are several
+	Env    []string // added to the environment
 }
 
 // Start starts a worker. Its program lies in a directory of its own until it ends.
@@ -49,8 +47,6 @@ func Start(ctx context.Context, o Options) (*engine.Worker, error) {
 	return engine.Start(ctx, engine.Spec{
 		Command: command,
 		Env:     o.environment(),
-		LogFile: o.LogFile,
-		Limits:  o.Limits,
 		Cleanup: func() { _ = os.RemoveAll(dir) },
 	})
 }
@@ -63,7 +59,7 @@ func Join(ctx context.Context, o Options) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	ranks, err := child.Start(child.Spec{Command: command, Env: o.environment(), LogFile: o.LogFile, Grace: 10 * time.Second})
+	ranks, err := child.Start(child.Spec{Command: command, Env: o.environment(), Grace: 10 * time.Second})
 	if err != nil {
 		return err
 	}
@@ -77,16 +73,6 @@ func Join(ctx context.Context, o Options) error {
 		return fmt.Errorf("the ranks of node %d: %s%s", o.Node, how, child.Quote(ranks.Log()))
 	}
 	return nil
-}
-
-// StartReplicas starts a worker for each group of GPUs: their UUIDs, as many as
-// TP on this node. The log of replica i goes to LogFile with .i after it.
-func StartReplicas(ctx context.Context, o Options, gpus [][]string) (engine.Group, error) {
-	return engine.StartGroup(ctx, len(gpus), func(ctx context.Context, i int) (*engine.Worker, error) {
-		mine := o
-		mine.GPUs, mine.LogFile = gpus[i], engine.ReplicaLog(o.LogFile, i)
-		return Start(ctx, mine)
-	})
 }
 
 // prepare writes the worker's program into a folder, and gives the command that runs it.
@@ -136,13 +122,13 @@ func (o Options) arguments() ([]string, error) {
 	tp, nodes := max(o.TP, 1), max(o.Nodes, 1)
 	switch {
 	case tp%nodes != 0:
-		return nil, invalid("TP %d does not divide over %d nodes", tp, nodes)
+		return nil, engine.Invalidf("TP %d does not divide over %d nodes", tp, nodes)
 	case nodes > 1 && o.Rdzv == "":
-		return nil, invalid("%d nodes need a meeting point, host:port of node 0", nodes)
+		return nil, engine.Invalidf("%d nodes need a meeting point, host:port of node 0", nodes)
 	case o.Node < 0 || o.Node >= nodes:
-		return nil, invalid("node %d of %d: they count from 0", o.Node, nodes)
+		return nil, engine.Invalidf("node %d of %d: they count from 0", o.Node, nodes)
 	case len(o.GPUs) > 0 && len(o.GPUs) != tp/nodes:
-		return nil, invalid("%d GPUs for %d ranks on this node", len(o.GPUs), tp/nodes)
+		return nil, engine.Invalidf("%d GPUs for %d ranks on this node", len(o.GPUs), tp/nodes)
 	case tp == 1:
 		return nil, nil
 	}
@@ -153,14 +139,10 @@ func (o Options) arguments() ([]string, error) {
 	// The c10d meeting gives ranks out as nodes arrive; the one that leads has to be here.
 	host, port, err := net.SplitHostPort(o.Rdzv)
 	if err != nil {
-		return nil, invalid("the meeting point %q: %v; want host:port of node 0", o.Rdzv, err)
+		return nil, engine.Invalidf("the meeting point %q: %v; want host:port of node 0", o.Rdzv, err)
 	}
 	return append(arguments, "--nnodes", strconv.Itoa(nodes), "--node_rank", strconv.Itoa(o.Node),
 		"--master_addr", host, "--master_port", port), nil
-}
-
-func invalid(format string, args ...any) error {
-	return &engine.Failure{Kind: engine.Invalid, Message: fmt.Sprintf(format, args...)}
 }
 
 // environment is what the worker has beside this program's own. An empty entry of

@@ -103,10 +103,8 @@ func timedPhase(id string, p *validate.OperatorPhase) OperatorPhaseDocument {
 		r := &p.Rows[i]
 		o := OperatorDocument{Name: r.Name, Includes: append([]string{}, r.Includes...), Layers: r.Layers, Kernels: r.Kernels, ObservedS: r.Observed}
 		if q := r.Predicted; q != nil {
-			number := func(x float64) *float64 { return &x }
-			bound := q.Bound.String()
-			o.PredictedS, o.LowS, o.HighS, o.FloorS = number(float64(q.Expected)), number(float64(q.Low)), number(float64(q.High)), number(float64(q.Floor))
-			o.Error, o.Bytes, o.FLOPs, o.Bound = number(r.Error()), number(float64(q.Bytes)), number(float64(q.FLOPs)), &bound
+			o.PredictedS, o.LowS, o.HighS, o.FloorS = new(float64(q.Expected)), new(float64(q.Low)), new(float64(q.High)), new(float64(q.Floor))
+			o.Error, o.Bytes, o.FLOPs, o.Bound = new(r.Error()), new(float64(q.Bytes)), new(float64(q.FLOPs)), new(q.Bound.String())
 		}
 		j.Ops = append(j.Ops, o)
 	}

@@ -21,7 +21,7 @@ func (w *worker) bench(b *engine.Bench) error {
 	}
 	var lacks *native.UnsupportedError
 	if err := q.Check(); err != nil && !errors.As(err, &lacks) {
-		return invalid("%v", err)
+		return engine.Invalidf("%v", err)
 	} else if err != nil {
 		return err
 	}

@@ -64,10 +64,10 @@ func options(l *engine.Load) (native.Options, error) {
 		return o, err
 	}
 	if len(o.Config) == 0 {
-		return o, invalid("the native engine was given no config.json of %s", l.Model)
+		return o, engine.Invalidf("the native engine was given no config.json of %s", l.Model)
 	}
 	if l.RandomWeights == (l.Weights != "") {
-		return o, invalid("the native engine needs random weights or a folder of safetensors, one of them")
+		return o, engine.Invalidf("the native engine needs random weights or a folder of safetensors, one of them")
 	}
 	if l.Weights != "" {
 		if err := readConfig(&o, l); err != nil {
@@ -75,11 +75,11 @@ func options(l *engine.Load) (native.Options, error) {
 		}
 	}
 	if o.Model, err = models.Read(l.Model, o.Config); err != nil {
-		return o, &engine.Failure{Kind: engine.Invalid, Message: err.Error()}
+		return o, engine.Invalidf("%v", err)
 	}
-	o.Spread = o.Weights == "" && native.IsMoE(o.Model)
+	o.Spread = o.Weights == "" && o.Model.HasExperts()
 	if max(l.PromptLen, len(l.Prompts)) == 0 {
-		return o, invalid("a random prompt needs a length of 1 or more")
+		return o, engine.Invalidf("a random prompt needs a length of 1 or more")
 	}
 	if o.PromptLen == 0 {
 		o.PromptLen = len(l.Prompts[0])
@@ -98,21 +98,21 @@ func readConfig(o *native.Options, l *engine.Load) error {
 		return &engine.Failure{Kind: engine.NotFound, Message: fmt.Sprintf("the weights in %s need the config.json that belongs to them beside them: %v", l.Weights, err)}
 	}
 	if err != nil {
-		return &engine.Failure{Kind: engine.Invalid, Message: err.Error()}
+		return engine.Invalidf("%v", err)
 	}
 	if bytes.Equal(config, l.Config) {
 		return nil
 	}
 	asked, err := models.Read(l.Model, l.Config)
 	if err != nil {
-		return &engine.Failure{Kind: engine.Invalid, Message: err.Error()}
+		return engine.Invalidf("%v", err)
 	}
 	there, err := models.Read(l.Weights, config)
 	if err != nil {
-		return &engine.Failure{Kind: engine.Invalid, Message: err.Error()}
+		return engine.Invalidf("%v", err)
 	}
 	if a, b := asked.Params(), there.Params(); a != b || asked.Family != there.Family {
-		return invalid("%s is a %s of %d parameters, the weights in %s are of a %s of %d", l.Model, asked.Family, a, l.Weights, there.Family, b)
+		return engine.Invalidf("%s is a %s of %d parameters, the weights in %s are of a %s of %d", l.Model, asked.Family, a, l.Weights, there.Family, b)
 	}
 	o.Config = config
 	return nil

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 
 	"llmprof/measure/engine"
@@ -10,10 +9,6 @@ import (
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/safetensors"
 )
-
-func invalid(format string, args ...any) error {
-	return &engine.Failure{Kind: engine.Invalid, Message: fmt.Sprintf(format, args...)}
-}
 
 // classify makes a failure of the protocol of any error. One of the GPU's own
 // ends the worker: after most of them no call works any more.

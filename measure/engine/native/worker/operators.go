@@ -30,7 +30,7 @@ func (r *replays) close() error { return r.each((*native.Replay).Close) }
 // ops times the operators of a phase one by one, after one round of warm-up.
 func (w *worker) ops(o *engine.Ops) error {
 	if math.IsNaN(o.Seconds) || o.Seconds < 0 || o.Rounds < 0 || o.Rounds == 0 && o.Seconds == 0 {
-		return invalid("%d rounds and %v s of operators: want a number of rounds or of seconds", o.Rounds, o.Seconds)
+		return engine.Invalidf("%d rounds and %v s of operators: want a number of rounds or of seconds", o.Rounds, o.Seconds)
 	}
 	r, err := w.session.replay(o.Phase)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *session) replay(p engine.Phase) (*replays, error) {
 		}
 		prepare = func(e *native.Engine) (*native.Replay, error) { return e.ReplayStep(s.first) }
 	default:
-		return nil, invalid("no operators of the phase %q: there are prefill, decode", p)
+		return nil, engine.Invalidf("no operators of the phase %q: there are prefill, decode", p)
 	}
 	r := &replays{team: s.team, of: make([]*native.Replay, s.team.Ranks())}
 	err := s.team.Each(func(rank int, e *native.Engine) (err error) {

@@ -32,13 +32,13 @@ func givenPrompts(l *engine.Load, vocab int) ([][][]int, error) {
 	for i, p := range l.Prompts {
 		switch {
 		case l.PromptLen == 0 && len(p) != length:
-			return nil, invalid("prompt %d has %d tokens, prompt 0 has %d: a batch needs equal ones, so set a prompt length that all of them reach", i, len(p), length)
+			return nil, engine.Invalidf("prompt %d has %d tokens, prompt 0 has %d: a batch needs equal ones, so set a prompt length that all of them reach", i, len(p), length)
 		case len(p) < max(length, 1):
-			return nil, invalid("prompt %d has %d tokens, %d are needed", i, len(p), max(length, 1))
+			return nil, engine.Invalidf("prompt %d has %d tokens, %d are needed", i, len(p), max(length, 1))
 		}
 		for _, t := range p {
 			if t < 0 || t >= vocab {
-				return nil, invalid("prompt %d has the token %d: the vocabulary has %d", i, t, vocab)
+				return nil, engine.Invalidf("prompt %d has the token %d: the vocabulary has %d", i, t, vocab)
 			}
 		}
 	}

@@ -165,14 +165,14 @@ func (s *session) prepare(p engine.Phase) error {
 		return nil
 	case engine.Decode:
 		if s.opt.GenLen < 2 {
-			return invalid("one generated token needs no decode step: ask for 2 or more")
+			return engine.Invalidf("one generated token needs no decode step: ask for 2 or more")
 		}
 		if s.first != nil {
 			return nil
 		}
 		return s.fill()
 	}
-	return invalid("no phase %q: there are prefill, decode, request, idle", p)
+	return engine.Invalidf("no phase %q: there are prefill, decode, request, idle", p)
 }
 
 // pass runs one pass of a phase and returns the events of rank 0. All ranks generate the same

@@ -12,8 +12,6 @@ import (
 type Options struct {
 	Command []string // this program, as it serves; Serve has to be what it runs
 	GPUs    []string // UUIDs of those that it may see; nil for what this program sees
-	LogFile string   // for the worker's whole log; "" for none
-	Limits  engine.Limits
 }
 
 // Start starts a worker.
@@ -25,15 +23,5 @@ func Start(ctx context.Context, o Options) (*engine.Worker, error) {
 	if len(o.GPUs) > 0 {
 		env = append(env, "CUDA_VISIBLE_DEVICES="+strings.Join(o.GPUs, ","))
 	}
-	return engine.Start(ctx, engine.Spec{Command: o.Command, Env: env, LogFile: o.LogFile, Limits: o.Limits})
-}
-
-// StartReplicas starts a worker for each group of GPUs, which share its model. The
-// log of replica i goes to LogFile with .i after it.
-func StartReplicas(ctx context.Context, o Options, gpus [][]string) (engine.Group, error) {
-	return engine.StartGroup(ctx, len(gpus), func(ctx context.Context, i int) (*engine.Worker, error) {
-		mine := o
-		mine.GPUs, mine.LogFile = gpus[i], engine.ReplicaLog(o.LogFile, i)
-		return Start(ctx, mine)
-	})
+	return engine.Start(ctx, engine.Spec{Command: o.Command, Env: env})
 }

@@ -27,10 +27,10 @@ type recorder struct {
 // trace writes a trace of passes of a phase.
 func (s *session) trace(t *engine.Trace) (done *engine.Traced, err error) {
 	if t.File == "" || t.Passes < 1 {
-		return nil, invalid("a trace of %d passes to %q: want a pass and a file", t.Passes, t.File)
+		return nil, engine.Invalidf("a trace of %d passes to %q: want a pass and a file", t.Passes, t.File)
 	}
 	if t.Phase == engine.Idle {
-		return nil, invalid("a trace of the phase %q: there are prefill, decode, request", t.Phase)
+		return nil, engine.Invalidf("a trace of the phase %q: there are prefill, decode, request", t.Phase)
 	}
 	if err := s.prepare(t.Phase); err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (s *session) trace(t *engine.Trace) (done *engine.Traced, err error) {
 		return nil, err
 	}
 	if err := file.WriteFile(t.File); err != nil {
-		return nil, &engine.Failure{Kind: engine.Invalid, Message: "the trace cannot be written: " + err.Error()}
+		return nil, engine.Invalidf("the trace cannot be written: %v", err)
 	}
 	return done, nil
 }

@@ -131,9 +131,9 @@ func (w *worker) obey(c engine.Command) error {
 	case c.Do == "bench" && c.Bench != nil:
 		return w.bench(c.Bench)
 	case !slices.Contains([]string{"prepare", "run", "size", "ops", "trace"}, c.Do):
-		return invalid("no command %q, or nothing with it", c.Do)
+		return engine.Invalidf("no command %q, or nothing with it", c.Do)
 	case w.session == nil:
-		return invalid("%s came before load", c.Do)
+		return engine.Invalidf("%s came before load", c.Do)
 	case c.Do == "ops" && c.Ops != nil:
 		return w.ops(c.Ops)
 	case c.Do == "trace" && c.Trace != nil:
@@ -142,7 +142,7 @@ func (w *worker) obey(c engine.Command) error {
 		w.send(engine.Event{Event: "size", Size: w.session.sizes()})
 		return nil
 	case c.Run == nil:
-		return invalid("%s says nothing of a phase", c.Do)
+		return engine.Invalidf("%s says nothing of a phase", c.Do)
 	case c.Do == "prepare":
 		if err := w.session.prepare(c.Run.Phase); err != nil {
 			return err
@@ -194,7 +194,7 @@ func (w *worker) unload() error {
 // run repeats a phase, and writes what a pass saw after it.
 func (w *worker) run(r *engine.Run) error {
 	if math.IsNaN(r.Seconds) || r.Seconds < 0 || r.Passes < 0 {
-		return invalid("a run of %d passes and %v s", r.Passes, r.Seconds)
+		return engine.Invalidf("a run of %d passes and %v s", r.Passes, r.Seconds)
 	}
 	if err := w.session.prepare(r.Phase); err != nil {
 		return err
