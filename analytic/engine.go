@@ -22,7 +22,7 @@ type Engine interface {
 
 // A Profile is what an engine adds to its kernels.
 type Profile struct {
-	Name   string // with its release where one was asked for: vllm@0.19.0
+	Name   string // name, with the release where one was asked for: vllm@0.19.0
 	Source string
 
 	Support   Support

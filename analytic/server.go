@@ -9,7 +9,7 @@ import (
 
 // A StepCost is the time and the energy of a step, and when the host works for it.
 type StepCost struct {
-	Time   unit.Seconds // from the first kernel's start to the last kernel's end
+	Time   unit.Seconds // time from the first kernel's start to the last kernel's end
 	Energy unit.Joules  // drawn by all GPUs of a replica
 	Before unit.Seconds // host time from the last launch of the step before to the first of this one; if no step runs yet, RequestTime includes it
 	Launch unit.Seconds // host time from the first launch to the last

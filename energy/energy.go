@@ -40,8 +40,8 @@ import (
 // Power is the power model of one GPU.
 type Power struct {
 	Waiting  unit.Watts // at full clocks, doing nothing
-	Rest     unit.Watts // from there to the limit
-	Matrix   float64    // of the rest, for arithmetic at the rate of bursts
+	Rest     unit.Watts // power between waiting and the limit
+	Matrix   float64    // share of Rest that arithmetic draws at the rate of bursts
 	Throttle float64    // how many times longer a large product takes at the power limit, at least 1
 	most     float64    // how many times longer any phase may take
 
@@ -126,7 +126,7 @@ func (d *Draw) Add(e Draw, n float64) {
 // disregarded.
 type Busy struct {
 	Compute, Network, Fixed unit.Seconds
-	Draw                    Draw // of the bytes that move
+	Draw                    Draw // power of the bytes that move
 }
 
 // Add adds n times c.
@@ -148,8 +148,8 @@ func (b Busy) Times(n float64) (c Busy) {
 type Load struct {
 	Busy
 	Expected unit.Seconds
-	Slower   unit.Seconds // by how much more where arithmetic takes Throttle times as long
-	Slowest  unit.Seconds // by how much more where arithmetic takes Throttle² times as long
+	Slower   unit.Seconds // time added where arithmetic takes Throttle times as long
+	Slowest  unit.Seconds // time added where arithmetic takes Throttle² times as long
 }
 
 // Add adds n times m.

@@ -19,12 +19,12 @@ const CalibrationSchema = "llmprof.calibration/v1"
 // far they can be trusted, and where, when and with what they were measured. It
 // names the GPU by its key in the table, never by a UUID.
 type CalibrationFile struct {
-	File    string // where it was read, for messages
+	File    string // path of the file, for messages
 	Name    string
 	GPU     string      // key in the table
-	Engine  string      // whose host constants it has; "" for none
-	Kernels string      // what was timed, as "torch 2.11 (cuBLAS, cuDNN)"
-	DType   unit.Format // of products and attention
+	Engine  string      // engine of the host constants; "" for none
+	Kernels string      // kernels that were timed: "torch 2.11 (cuBLAS, cuDNN)"
+	DType   unit.Format // format of GEMMs and attention
 	TP      []int       // numbers of GPUs that all-reduces were timed over, 1 among them
 	Made    time.Time
 	Version string            // of llmprof
@@ -34,8 +34,8 @@ type CalibrationFile struct {
 	HeldOut map[string]Residual // by the key of the constant that bounds the rows
 	Notes   []string
 
-	Tables    *Tables              // where rows were imported from; nil where they were measured
-	Operators map[string]Operators // of imported rows, by the section of their constants
+	Tables    *Tables              // tables that rows were imported from; nil where they were measured
+	Operators map[string]Operators // imported rows, by the section of their constants
 }
 
 // Tables are published tables of operator times that constants were fitted to.
@@ -50,7 +50,7 @@ type Tables struct {
 type TableFile struct {
 	Path   string
 	SHA256 string
-	Rows   int // that were taken
+	Rows   int // number of rows used
 }
 
 // Operators is how well a law does on the rows of a section: constants fitted to all
@@ -64,13 +64,13 @@ type Operators struct {
 // A CalibratedDevice says which board it was, and which peaks the shares are of.
 // What is 0 was not recorded.
 type CalibratedDevice struct {
-	Name        string // as its driver calls it
+	Name        string // name that its driver gives
 	Memory      unit.Bytes
 	PowerLimit  unit.Watts
 	Clock       unit.Hertz // highest that was seen
 	MemoryClock unit.Hertz
-	Peak        unit.FLOPsPerSec // of DType, as the table has it
-	Bandwidth   unit.BytesPerSec // as the table has it
+	Peak        unit.FLOPsPerSec // peak of DType in the table of GPUs
+	Bandwidth   unit.BytesPerSec // bandwidth in the table of GPUs
 }
 
 // A Value is a constant as it was measured, or taken from the defaults.

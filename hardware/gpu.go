@@ -13,8 +13,8 @@ import "llmprof/unit"
 // it. Rates are those of the data sheet: dense, accumulating in FP32 (INT32 for
 // integers), at boost clock. A GPU is a value and is cheap to pass as one.
 type GPU struct {
-	Name       string   // as people write it: "H200 SXM 141GB"
-	Key        string   // as the table writes it: "h200-sxm-141gb"
+	Name       string   // name for people: "H200 SXM 141GB"
+	Key        string   // key in the table: "h200-sxm-141gb"
 	Aliases    []string // other names that find it: "h200"
 	Vendor     string   // "nvidia", "amd", "intel", "apple" or "google"
 	Generation string   // "volta" to "blackwell", "rubin", "cdna2" to "cdna4", "rdna3", "rdna4", "xe2", "apple7" to "apple10", "tpu"...
@@ -33,15 +33,15 @@ type GPU struct {
 	// on most it is Clock.
 	TensorClock unit.Hertz
 
-	Memory       unit.Bytes // as sold, GB being 10^9; see Capacity for what is there
+	Memory       unit.Bytes // nominal size, GB being 10^9; Capacity is the size that programs have
 	driverMemory unit.Bytes
 	Bandwidth    unit.BytesPerSec
 	L2           unit.Bytes // the last cache that all SMs share
 
 	Link        unit.BytesPerSec // NVLink or Infinity Fabric to the other GPUs of the node, one direction; 0: it has none
 	LinkGPUs    int              // how many GPUs of the node it joins: 2 for a bridge
-	PCIe        unit.BytesPerSec // to the host, one direction; 0: it is on the host's die
-	GPUsPerNode int              // of the usual node
+	PCIe        unit.BytesPerSec // rate to the host, in one direction; 0 for a GPU on the host's die
+	GPUsPerNode int              // GPUs of the usual node
 	NIC         unit.BytesPerSec // network for each GPU of the usual node, one direction; 0: the usual node has none
 
 	TDP   unit.Watts // board or module power limit, as shipped
@@ -49,7 +49,7 @@ type GPU struct {
 	price unit.DollarsPerHour
 
 	PriceSource string   // who asks Price, and when; empty where no price is known
-	Source      string   // where the figures were read
+	Source      string   // document that the figures were read in
 	Notes       []string // choices between sources that disagree
 	Traps       []string // figures in circulation that are not what they seem
 }

@@ -21,10 +21,10 @@ type Settings struct {
 
 	Repeats     int           // measured passes of each phase, at least
 	Warmup      int           // passes before the first; Steady to go by the times
-	WarmupBlock time.Duration // that times are compared over
+	WarmupBlock time.Duration // duration of the blocks of passes whose times are compared
 	WarmupLimit time.Duration // after which a phase is measured unsteady, and marked
-	Window      time.Duration // that energy is measured over, at least
-	Idle        time.Duration // that the idle power is measured over
+	Window      time.Duration // shortest window of an energy measurement
+	Idle        time.Duration // duration of the measurement of idle power
 
 	// Theory gives the sizes that the counted ones are set against, for a cache
 	// with room for so many tokens of each sequence. Nil if the shape is not known.

@@ -12,9 +12,9 @@ import "llmprof/unit"
 
 // A Model is the shape of one decoder.
 type Model struct {
-	Name       string // as the user or the table calls it
+	Name       string // name that the user or the table gives
 	Family     string // Hugging Face model_type
-	Source     string // where the shape comes from: URL, file or repo id
+	Source     string // origin of the shape: URL, file or repo id
 	Vocab      int    // rows of the embedding
 	Hidden     int    // width of the residual stream
 	MaxContext int    // tokens the model was made for; 0 if its positions set no limit
@@ -22,18 +22,18 @@ type Model struct {
 	Layers     []Layer
 	Order      []int // the kind of every layer from the first to the last, as an index in Layers
 	FinalNorms []Norm
-	Head       Linear // to the vocabulary; its weights are the embedding's if TiedHead
+	Head       Linear // projection to the vocabulary; its weights are the embedding's if TiedHead
 	TiedHead   bool
 	Drafts     int      // draft (MTP) layers, which are no part of Layers
 	Stored     Stored   // the formats that the published checkpoint is stored in
-	Notes      []string // what the shape leaves out: a vision tower, a draft (MTP) layer
+	Notes      []string // parts that the shape leaves out: a vision tower, a draft (MTP) layer
 }
 
 // An Embedding turns token ids into the residual stream.
 type Embedding struct {
-	Width     int      // of one row; differs from Hidden in OPT-350m and ALBERT-like models
+	Width     int      // width of a row; differs from Hidden in OPT-350m and ALBERT-like models
 	Positions int      // rows of a learned position table, 0 for none
-	Project   []Linear // from Width to Hidden and, before the head, back
+	Project   []Linear // projections from Width to Hidden and, before the head, back
 	Norms     []Norm   // BLOOM has one after the embedding
 	Extra     int64    // parameters of further tables that are gathered from, a row a token
 	Stored    *Storage // how the checkpoint keeps the table of tokens; nil as for a Linear
@@ -54,7 +54,7 @@ type Layer struct {
 type Block struct {
 	Name       string // "attention", "mamba2", "mlp", "moe"
 	Norms      []Norm
-	In         []Linear // from the residual stream, or from a low rank of it
+	In         []Linear // projections of the residual stream, or of a low rank of it
 	Attention  *Attention
 	Scan       *Scan
 	Experts    *Experts
@@ -136,14 +136,14 @@ type Norm struct {
 	Heads  int   // 0 and 1 are one
 	Params int64 // 0 where it has no weights (OLMo)
 
-	PerHead bool // of each head by itself, though there may be one, rather than of the whole stream
+	PerHead bool // The norm is of each head (there may be one) and not of the whole stream.
 }
 
 // Attention is what happens between the projections of a softmax attention.
 type Attention struct {
 	Heads, KVHeads int
-	KeyDim         int  // of one head's query and key
-	ValueDim       int  // of one head's value
+	KeyDim         int  // width of one head's query and key
+	ValueDim       int  // width of one head's value
 	Window         int  // positions it looks back on, itself included; 0 for all
 	Chunked        bool // Window is a chunk: it looks back to the chunk's begin (Llama 4)
 	RotaryDim      int  // dimensions of a head that are rotated; 0 for none
@@ -179,7 +179,7 @@ type Scan struct {
 	Heads    int // 1 for Mamba-1
 	HeadDim  int // values of a head that are carried: the channels of Mamba-1
 	StateDim int // states of each of them: d_state, or the key dimension of a linear attention
-	Groups   int // of Mamba-2's B and C; key heads of a linear attention
+	Groups   int // groups of Mamba-2's B and C; key heads of linear attention
 	Conv     int // channels of the causal convolution before it, 0 for none
 	Kernel   int // its length
 	Chunk    int // tokens that the training-form kernel handles at a time; 0 if not stated
@@ -215,8 +215,8 @@ func (k ScanKind) String() string { return scanNames[k] }
 type Experts struct {
 	Count, TopK int
 	Idle        int      // further experts that the router may choose and that do nothing (LongCat-Flash)
-	Router      []Linear // from the residual stream to Count scores
-	In, Out     []Linear // of one expert
+	Router      []Linear // projections of the residual stream to Count scores
+	In, Out     []Linear // matrices of one expert
 	Activation  Activation
 	Shared      *Shared // taken by every token
 }
@@ -238,14 +238,14 @@ type Activation struct {
 // Stored says how a published checkpoint is stored.
 type Stored struct {
 	Method  string      // quantization_config.quant_method, "" for none
-	Weights unit.Format // of the quantized matrices; dtype of the others if none is
-	Act     unit.Format // of the activations of most products; NoFormat for 16 bits
+	Weights unit.Format // format of the quantized matrices; of all if none is quantized
+	Act     unit.Format // format of the activations of most products; NoFormat for 16 bits
 	Experts bool        // only the experts' matrices are quantized (gpt-oss)
 	Group   int         // weights that share a scale, 0 for a whole row or tensor
-	Plain   unit.Format // of what is not quantized
-	Vectors unit.Format // of norms and biases; NoFormat if it is Plain
-	Bytes   int64       // of the checkpoint's tensors, where their table was read; 0 where it was not
-	KV      unit.Format // of the cache that the checkpoint was calibrated for; NoFormat if it says nothing
+	Plain   unit.Format // format of weights that are not quantized
+	Vectors unit.Format // format of norms and biases; NoFormat if it is Plain
+	Bytes   int64       // size of the checkpoint's tensors; 0 where their table was not read
+	KV      unit.Format // format of the KV cache that the checkpoint was calibrated for; NoFormat if it names none
 }
 
 // HasExperts reports whether any layer routes its tokens.

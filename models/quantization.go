@@ -11,10 +11,10 @@ import (
 type quantization struct {
 	method  string
 	rules   []quantRule         // the first that names a module holds
-	named   map[string]*Storage // by path, where each module is named
-	general *Storage            // of what no rule names; nil for what is not quantized
+	named   map[string]*Storage // storage of modules by path, where each is named
+	general *Storage            // storage of modules that no rule names; nil for none
 	ignored pathSet
-	routed  *Storage // of the experts, where they have a format of their own
+	routed  *Storage // storage of the experts, where they have a format of their own
 	experts bool     // only the experts are quantized, whatever is ignored
 	kv      unit.Format
 }

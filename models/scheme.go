@@ -12,14 +12,14 @@ import (
 // parameters and the LM head stay in the format of the stream.
 type Scheme struct {
 	Name    string
-	Weights unit.Format // of the blocks' matrices
+	Weights unit.Format // format of the blocks' matrices
 	Act     unit.Format // in which the products with them run
-	KV      unit.Format // of the cache; NoFormat for the stream's
+	KV      unit.Format // format of the KV cache; NoFormat for that of the residual stream
 	Group   int         // weights that share a scale; 0 for one scale a row
 	Zero    bool        // each group has a zero point beside its scale
 	Experts bool        // only the experts' matrices are quantized
 	Stored  bool        // each matrix is kept as its Linear.Stored says, and what has none in 16 bits
-	given   unit.Format // of the activations in place of what each matrix asks for
+	given   unit.Format // format of the activations in place of each matrix's own
 }
 
 // sixteen stands in a scheme for whichever 16-bit format the GPU has.

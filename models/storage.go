@@ -10,10 +10,10 @@ import (
 // A Storage is how a matrix is kept in a checkpoint: the bits of a value, the scales and
 // zero points of its blocks, and the format that activations take for a product with it.
 type Storage struct {
-	Name   string      // as its method calls it: "Q4_K", "NVFP4", "int4 g128", "bf16"
+	Name   string      // name within its method: "Q4_K", "NVFP4", "int4 g128", "bf16"
 	Format unit.Format // the number format of its values, or the nearest
 	Act    unit.Format // NoFormat where activations keep the 16 bits of the residual stream
-	Bits   float64     // of a value; block scales of a GGUF type are among them
+	Bits   float64     // bits of a value, with the block scales of a GGUF type
 
 	BlockIn, BlockOut int     // values of a block of scales along inputs and outputs; 0 for all of them
 	Scale             float64 // bytes of the scales and zero points of a block

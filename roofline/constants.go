@@ -65,9 +65,9 @@ type Info struct {
 	Quantity Quantity
 	Ideal    float64    // value of ideal hardware and an ideal engine
 	Optional bool       // a calibration file may leave it out
-	Engine   bool       // it belongs to an engine on its host, not to a GPU
+	Engine   bool       // The constant belongs to an engine on its host, not to a GPU.
 	Unfiled  bool       // no calibration file has it: nothing here measures it
-	Base     Constant   // what stands in for it where Leader is 0; None for nothing
+	Base     Constant   // constant in its place where Leader is 0; None for nothing
 	Leader   Constant   // first constant of its section: without it, a calibration has none of the section
 	variants []Constant // constants whose Base it is
 }

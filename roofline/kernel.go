@@ -69,7 +69,7 @@ type Kernel struct {
 	Permuted   unit.Bytes // inputs of token-expert pairs that are gathered before a grouped GEMM
 	Unpermuted unit.Bytes // results of token-expert pairs that are summed after a grouped GEMM
 
-	Tile Tile // of a GEMM whose tiles are known; a grouped GEMM has the rows alone
+	Tile Tile // tile of a GEMM, zero where it is not known; a grouped GEMM has the rows alone
 
 	Quantized float64 // rows of inputs that a separate kernel quantizes
 	Sliced    float64 // 1 for an all-reduce over peer memory in two exchanges, where each rank sums a slice; else 0
@@ -112,10 +112,10 @@ type Peaks struct {
 	L2     unit.Bytes
 	SMs    float64
 
-	Link     unit.BytesPerSec // to the other GPUs of the node, one direction
+	Link     unit.BytesPerSec // rate to the other GPUs of the node, in one direction
 	LinkGPUs float64          // GPUs that the link joins
 	PCIe     unit.BytesPerSec
-	NIC      unit.BytesPerSec // to other nodes
+	NIC      unit.BytesPerSec // rate to other nodes
 }
 
 // LinkAmong is the rate at which each of n GPUs of a node sends to the others.

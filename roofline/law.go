@@ -105,7 +105,7 @@ type Law struct {
 	Equation string // the terms in words, for files and documents
 	List     func(t *Terms, k *Kernel, p *Peaks)
 	Exposed  float64  // how far arithmetic and memory traffic hide each other (Times.both), of a law that has no constant for it
-	Power    Constant // what the GPU draws while the kernel's bytes move
+	Power    Constant // power of the GPU while the kernel's bytes move
 	Steady   bool     // the GPU draws that all the time, for matrix units wait for vector units
 }
 

@@ -12,7 +12,7 @@ import (
 // A Grid is the product of its axes. The last axis varies fastest, and the axes of the
 // workload come after all others.
 type Grid struct {
-	Axes     []Axis // of model, GPU, engine, split and formats
+	Axes     []Axis // axes of model, GPU, engine, split and formats
 	Workload [NumNumbers][]int
 }
 

@@ -31,7 +31,7 @@ type Setting struct {
 	TP           int     `parquet:"tp"`
 	PP           int     `parquet:"pp"`
 	EP           int     `parquet:"ep"`
-	MoETP        int     `parquet:"moe_tp,optional"` // as given; 0 for what EP leaves of TP
+	MoETP        int     `parquet:"moe_tp,optional"` // value of the flag; 0 for what EP leaves of TP
 	DP           int     `parquet:"dp"`
 	SP           bool    `parquet:"sp"`
 	MicroBatches int     `parquet:"micro_batches"`
@@ -41,14 +41,14 @@ type Setting struct {
 	AllLogits    bool    `parquet:"all_logits"`
 	Other        string  `parquet:"other,dict,optional"` // settings without a column of their own, as flags
 	PerHour      float64 `parquet:"usd_h,optional"`
-	Rate         float64 `parquet:"rate_hz,optional"` // of the load
+	Rate         float64 `parquet:"rate_hz,optional"` // request rate of the load
 	Concurrency  int     `parquet:"concurrency,optional"`
 }
 
 // Figures are the headline figures of a point.
 type Figures struct {
 	Fits     bool    `parquet:"fits"`
-	Total    float64 `parquet:"memory_bytes,optional"` // of one GPU
+	Total    float64 `parquet:"memory_bytes,optional"` // memory that one GPU needs
 	Capacity float64 `parquet:"capacity_bytes,optional"`
 	MaxBatch int     `parquet:"max_batch,optional"`
 

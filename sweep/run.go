@@ -1,16 +1,11 @@
 package sweep
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
-	"unicode"
 
 	"llmprof/analytic"
 )
@@ -32,8 +27,8 @@ func Formats() []string { return []string{string(CSV), string(JSONL), string(Par
 type Setup struct {
 	Setting    Setting
 	Case       *analytic.Prepared
-	Workload   analytic.Workload // what no axis varies of it
-	MaxContext int               // of the model; 0 where it is not known
+	Workload   analytic.Workload // lengths and batch that no axis varies
+	MaxContext int               // longest context of the model; 0 where it is not known
 
 	// Load is the steady state under the load of the setting; nil where there is none.
 	Load func(w *analytic.Workload, e *analytic.Estimate) (Loaded, error)
@@ -58,46 +53,6 @@ type Options struct {
 	See      func(rows []Row)       // is shown all rows, in order
 	Source   func() (Source, error) // makes one for each worker
 	Out      io.Writer              // nil where See alone takes the rows
-}
-
-// A Summary says what became of the points.
-type Summary struct {
-	Points  uint64             `json:"points"` // of the shard
-	Done    uint64             `json:"done"`   // of them, from the first on, which are in the output or left out of it
-	Written uint64             `json:"written"`
-	Left    map[string]*Reason `json:"left"` // out, by the kind of reason
-	Bytes   int64              `json:"-"`    // of CSV or JSON Lines that the points done take, with the header
-}
-
-// Add adds the counts of another shard.
-func (s *Summary) Add(o *Summary) {
-	s.Points, s.Done = s.Points+o.Points, s.Done+o.Done
-	s.add(o)
-}
-
-// Possible is how many points are not impossible.
-func (s *Summary) Possible() uint64 {
-	n := s.Points
-	for _, r := range s.Left {
-		n -= r.Points
-	}
-	return n
-}
-
-// Reasons lists why points are impossible, the most frequent first.
-func (s *Summary) Reasons() []Reason {
-	var all []Reason
-	for _, kind := range slices.Sorted(maps.Keys(s.Left)) {
-		all = append(all, *s.Left[kind])
-	}
-	slices.SortStableFunc(all, func(a, b Reason) int { return cmp.Compare(b.Points, a.Points) })
-	return all
-}
-
-// A Reason is why points are impossible.
-type Reason struct {
-	Points  uint64 `json:"points"`
-	Example string `json:"example"`
 }
 
 // blockPoints is how many points a worker answers at a time.
@@ -226,46 +181,6 @@ func (b *block) reset(from, to uint64) {
 	*b = block{from: from, to: to, rows: b.rows[:0], text: b.text[:0], done: make(chan struct{}), summary: Summary{Left: map[string]*Reason{}}}
 }
 
-// add adds the counts of a block.
-func (s *Summary) add(b *Summary) {
-	s.Written += b.Written
-	for kind, r := range b.Left {
-		s.left(kind, r.Example, r.Points)
-	}
-}
-
-// left counts points that were left out.
-func (s *Summary) left(kind, example string, n uint64) {
-	if s.Left == nil {
-		s.Left = map[string]*Reason{}
-	}
-	if r := s.Left[kind]; r != nil {
-		r.Points += n
-		return
-	}
-	s.Left[kind] = &Reason{n, example}
-}
-
-// kindOf is a reason without its numbers, so that those that differ in them alone are
-// counted together.
-func kindOf(reason string) string {
-	var b strings.Builder
-	number := false
-	for i, r := range reason {
-		point := number && r == '.' && i+1 < len(reason) && unicode.IsDigit(rune(reason[i+1]))
-		if unicode.IsDigit(r) || point {
-			if !number {
-				b.WriteByte('N')
-			}
-			number = true
-			continue
-		}
-		number = false
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
 // A worker answers blocks.
 type worker struct {
 	grid    *Grid
@@ -273,11 +188,11 @@ type worker struct {
 	source  Source
 	options *Options
 	values  []string
-	outer   uint64 // whose setup is at hand
+	outer   uint64 // outer index of the setup at hand
 	setup   *Setup
 	wrong   error // why that setting cannot be
 	text    *text
-	row     Row // of the point that is answered
+	row     Row // row of the point being answered
 
 	reason, kind string // the last reason that was given, and its kind
 }

@@ -13,7 +13,7 @@ type (
 	FLOPs          float64 // floating-point (or integer) operations; a multiply-add is two
 	FLOPsPerSec    float64
 	Bytes          float64
-	BytesPerSec    float64 // of a link: in one direction
+	BytesPerSec    float64 // one direction of a link
 	Seconds        float64
 	Hertz          float64
 	Watts          float64

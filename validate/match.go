@@ -3,14 +3,11 @@ package validate
 import (
 	"cmp"
 	"fmt"
-	"math"
-	"strings"
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
-	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -39,7 +36,7 @@ type Scorer struct {
 	stored   map[storage]found[stored]
 	machines map[runner]found[*analytic.Machines]
 	alters   map[runner]found[bool]              // whether change alters a constant of it
-	altered  map[runner]found[*analytic.Machine] // by change
+	altered  map[runner]found[*analytic.Machine] // machines with a changed constant
 	answers  map[Config]found[prediction]
 }
 
@@ -52,8 +49,8 @@ type found[T any] struct {
 // A prediction is the estimate of a configuration.
 type prediction struct {
 	analytic.Estimate
-	first    analytic.Estimate // of one client alone; only of clients in a closed loop
-	joins    unit.Seconds      // by how much longer a decode step of all clients takes for a prompt in it; only of clients in a closed loop
+	first    analytic.Estimate // estimate of one client alone; only for clients in a closed loop
+	joins    unit.Seconds      // time that a prompt adds to a decode step of all clients; only for clients in a closed loop
 	together float64           // prompts that a step has; only of clients in a closed loop
 	apart    bool              // prompts have steps of their own
 }
@@ -194,132 +191,6 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	return question, err
 }
 
-// engineOf is the engine of a configuration, in its mode.
-func engineOf(c *Config) (analytic.Engine, error) { return c.runner().parse() }
-
-// A runner is an engine on a GPU, by the names that an observation has.
-type runner struct {
-	gpu, engine, mode, release string
-	graphs                     int
-}
-
-// parse is the engine in its mode, with the graphs that it was told to capture.
-func (r runner) parse() (analytic.Engine, error) {
-	e, err := engine.ParseMode(r.engine, r.mode)
-	if err == nil && r.release != "" {
-		e, err = engine.AtRelease(e, r.release)
-	}
-	if err != nil || r.graphs == 0 {
-		return e, err
-	}
-	return engine.WithGraphs(e, r.graphs)
-}
-
-// machine is what the case runs on, by the calibration of its GPU and engine.
-func (s *Scorer) machine(c *analytic.Case, config *Config) (*analytic.Machine, error) {
-	if s.change != nil {
-		return once(&s.altered, config.runner(), s.changed)
-	}
-	all, err := once(&s.machines, config.runner(), s.prepare)
-	if err != nil {
-		return nil, &mismatch{Impossible, err}
-	}
-	return c.On(all), nil
-}
-
-func (c *Config) runner() runner { return runner{c.GPU, c.Engine, c.Mode, c.Release, c.Graphs} }
-
-// prepare is an engine on a GPU with the calibration of both.
-func (s *Scorer) prepare(r runner) (*analytic.Machines, error) {
-	g, e, file, err := s.calibrated(r)
-	if err != nil {
-		return nil, err
-	}
-	return analytic.NewMachines(g, e, file)
-}
-
-// calibrated finds an engine, a GPU and their calibration, nil where there is none.
-func (s *Scorer) calibrated(r runner) (g *hardware.GPU, e analytic.Engine, file *hardware.CalibrationFile, err error) {
-	if g, err = once(&s.gpus, r.gpu, s.GPU); err != nil {
-		return nil, nil, nil, err
-	}
-	if e, err = r.parse(); err != nil || s.Calibration == nil {
-		return g, e, nil, err
-	}
-	file, err = s.Calibration(g, e.Profile().Engine())
-	return g, e, file, err
-}
-
-// changed is the machine with the constants altered. Its interval is that of the
-// generation: nobody asks for one, and making one takes some twenty estimates.
-func (s *Scorer) changed(r runner) (*analytic.Machine, error) {
-	g, e, file, err := s.calibrated(r)
-	if err != nil {
-		return nil, &mismatch{Impossible, err}
-	}
-	cal, err := analytic.Constants(g, e, file)
-	if err != nil {
-		return nil, &mismatch{Impossible, err}
-	}
-	s.change(&cal.Constants)
-	m, err := analytic.NewMachine(g, cal, e)
-	if err != nil {
-		return nil, &mismatch{Impossible, err}
-	}
-	return m, nil
-}
-
-// A storage names a model with the formats of its weights and its KV cache.
-type storage struct{ model, weights, kv string }
-
-// stored is a model in these formats.
-type stored struct {
-	model  *models.Model
-	scheme models.Scheme
-}
-
-// store is the model of a configuration in its formats: as a quantization of llama.cpp
-// stores it, or as it is.
-func (s *Scorer) store(c *Config, m *models.Model) (stored, error) {
-	return once(&s.stored, storage{c.Model, c.Weights, c.KV}, func(storage) (q stored, err error) {
-		q.model = m
-		if !models.IsMix(c.Weights) {
-			q.scheme, err = schemeOf(c, m)
-			return q, err
-		}
-		if q.model, err = models.Quantize(m, c.Weights); err != nil {
-			return q, err
-		}
-		q.scheme = models.StoredScheme(q.model)
-		if c.KV != "" {
-			err = q.scheme.KV.UnmarshalText([]byte(c.KV))
-		}
-		return q, err
-	})
-}
-
-// schemeOf is the scheme of a configuration. Weights are "stored" as the model's checkpoint has
-// them, and a format of activations may follow, as in "stored+act-fp8".
-func schemeOf(c *Config, m *models.Model) (s models.Scheme, err error) {
-	name, act, given := strings.Cut(c.Weights, "+act-")
-	if name == "stored" {
-		s = models.StoredScheme(m)
-	} else if s, err = models.ParseScheme(name); err != nil {
-		return s, err
-	}
-	if given {
-		var f unit.Format
-		if err := f.UnmarshalText([]byte(act)); err != nil {
-			return s, err
-		}
-		s = s.WithAct(f)
-	}
-	if c.KV == "" {
-		return s, nil
-	}
-	return s, s.KV.UnmarshalText([]byte(c.KV))
-}
-
 // A span is a predicted figure. Energies have no floor and no interval.
 type span struct {
 	expected         float64
@@ -384,85 +255,6 @@ func (s *Scorer) Span(c Config, m Metric) (span analytic.Span, err error) {
 	return analytic.Span{
 		Floor: unit.Seconds(*t.floor), Expected: unit.Seconds(t.expected), Low: unit.Seconds(*t.low), High: unit.Seconds(*t.high),
 	}, nil
-}
-
-// together is how many prompts of clients in a closed loop come with one step. Those of answers of
-// one length end together, and so do their prompts: as many share a step as its budget of tokens
-// holds. Others ask one after the other, where not several do during one step.
-func (l Load) together(w *analytic.Workload, p *analytic.Predictor) float64 {
-	n := float64(w.Batch)
-	if l == Varied {
-		return max(n/float64(w.GenLen), 1)
-	}
-	return min(max((stepBudget(w, p)-n)/float64(w.PromptLen), 1), n)
-}
-
-// stepBudget is the most tokens of a step; infinite where there is no limit.
-func stepBudget(w *analytic.Workload, p *analytic.Predictor) float64 {
-	budget := p.Budget()
-	if w.Budget > 0 {
-		budget = float64(w.Budget)
-	}
-	if budget == 0 {
-		return math.Inf(1)
-	}
-	return budget
-}
-
-// joins is by how much longer a decode step of all sequences of a workload takes for one of the
-// prompts of other clients that join it together. Prompts longer than a step's budget of tokens
-// take several steps.
-func joins(p *analytic.Predictor, w *analytic.Workload, prompts float64) unit.Seconds {
-	decode := operator.Group{Batch: float64(w.Batch), New: 1, Past: float64(w.PromptLen) + float64(w.GenLen)/2, Logits: 1}
-	step, _ := p.MixedStep([]operator.Group{decode})
-	budget := max(min(stepBudget(w, p), prompts*float64(w.PromptLen)+decode.Batch)-decode.Batch, 1)
-	sum, left := unit.Seconds(0), prompts*float64(w.PromptLen)
-	for past := 0.0; left > 0 && past < 1e6; past += budget / prompts {
-		chunk := min(left, budget)
-		prompt := operator.Group{Batch: prompts, New: chunk / prompts, Past: past}
-		if left -= chunk; left <= 0 {
-			prompt.Logits = 1
-		}
-		mixed, _ := p.MixedStep([]operator.Group{decode, prompt})
-		sum += max(mixed-step, 0)
-	}
-	return sum.Times(1 / prompts)
-}
-
-// goes is what a step of so many prompts, of an engine whose prompts have steps of their own, takes for
-// one of them.
-func goes(p *analytic.Predictor, w *analytic.Workload, prompts float64) (sum unit.Seconds) {
-	each := min(float64(w.PromptLen), stepBudget(w, p)/prompts)
-	for past := 0.0; past < float64(w.PromptLen); past += each {
-		step, _ := p.MixedStep([]operator.Group{{Batch: prompts, New: min(each, float64(w.PromptLen)-past), Past: past, Logits: 1}})
-		sum += step
-	}
-	return sum.Times(1 / prompts)
-}
-
-// interrupted is the time per token in a closed loop of C clients: while one of
-// them generates, each of the others asks once more, and its prompt joins a step of all, but for
-// those that share a step with its own.
-//
-//	TPOT = decode step of C sequences + (C - prompts of a step) × what a prompt adds to a step / generated
-//
-// Where prompts have steps of their own, those whose answers have one length begin and end a wave together:
-// on the mean half of the others' prompts come after one's own.
-//
-// The floor leaves the prompts out, since an engine may hide them. A prompt among
-// decode steps is a burst: the power limit is kept over some 100 ms, and decoding
-// draws less than it.
-func (p *prediction) interrupted(c *Config) span {
-	s := times(p.TPOT)
-	stops := (float64(c.Batch) - min(p.together, float64(c.Batch))) / float64(c.Gen) * float64(p.joins)
-	if p.apart && c.Load == Closed {
-		stops /= 2
-	}
-	first := &p.first.TTFT
-	s.expected += stops
-	*s.low += stops * float64(first.Low/first.Expected)
-	*s.high += stops * float64(first.High/first.Expected)
-	return s
 }
 
 // byConfig orders configurations.

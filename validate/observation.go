@@ -69,9 +69,9 @@ func (l Load) clients() bool { return l == Closed || l == Varied }
 type Config struct {
 	Model   string // a name that the table of models knows
 	GPU     string // a name that the table of GPUs knows
-	Engine  string // what ran it: "transformers", "vllm", ...
+	Engine  string // engine that was measured: "transformers", "vllm", ...
 	Mode    string // "graph" or "eager" where the engine has both
-	Release string // of the engine; empty for one that its constants are of, and "unknown" where the source does not say
+	Release string // release of the engine; empty for the release of its constants, "unknown" where the source names none
 	TP      int
 	EP      int // ranks of TP that each hold some of the experts whole; 0 or 1 for none
 	Budget  int // most tokens of a step; 0 for the engine's default
@@ -123,14 +123,14 @@ func (c *Config) Runs() string {
 type Observation struct {
 	Config
 	Source  string // key of a Source, or the name of the file that it was read from
-	ID      string // of the measurement within the source
+	ID      string // identifier of the measurement within the source
 	Metric  Metric
 	Value   float64  // seconds or joules; of repeats the median
 	Low     *float64 // 95 % interval of the median; nil if not known
 	High    *float64
-	Device  *float64 // the same time by the device's events
+	Device  *float64 // value by the device's events
 	Samples int      // 0 if not known
-	Marks   []string // what makes the figure doubtful
+	Marks   []string // reasons to doubt the figure
 	Note    string
 }
 

@@ -25,12 +25,12 @@ type OperatorPhase struct {
 	Config  Config
 	Context int           // tokens of a sequence in the cache before the step
 	Rows    []OperatorRow // in the order of the step
-	Sum     OperatorRow   // of the rows; its observed time is the sum of medians
+	Sum     OperatorRow   // sum of the rows; its observed time is the sum of medians
 	Step    OperatorRow   // the whole, as the step runs
 	Untimed []string      // operators of the estimate that none of the rows is, as "host"
 	Why     error         // there is no estimate; nil if there is
 
-	Throttled unit.Seconds // of the predicted step, what the power limit costs where such steps follow each other
+	Throttled unit.Seconds // time that the power limit adds to the predicted step where such steps follow each other
 }
 
 // An OperatorRow is one operator of all layers: what it took and what was
@@ -42,7 +42,7 @@ type OperatorRow struct {
 	Layers   int
 	Kernels  int
 	Observed float64        // median, in seconds, by the device's events
-	Noise    *stats.Summary // of the observed times; nil for a sum
+	Noise    *stats.Summary // statistics of the observed times; nil for a sum
 
 	Predicted *OperatorPrediction // nil if the estimate has no such operator
 }

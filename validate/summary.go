@@ -55,9 +55,9 @@ type Summary struct {
 	Group
 	N         int
 	Bias      float64  // mean of predicted over observed less 1
-	MedianAPE float64  // of the absolute value of the same
-	MeanAPE   float64  //
-	P90APE    float64  //
+	MedianAPE float64  // median of the absolute error
+	MeanAPE   float64  // mean of the absolute error
+	P90APE    float64  // 90th percentile of the absolute error
 	Coverage  *float64 // share of the observations inside of the predicted interval
 	Noise     *float64 // median half-width of the observations' own intervals, as a share
 	Reason    string   // why Coverage is nil

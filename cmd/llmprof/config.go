@@ -115,18 +115,10 @@ func mistakeTable(checks []experimentCheck) *render.Table {
 			t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, "yes", *c.Points, *c.Runs, nil, nil, nil, nil}})
 		}
 		for _, m := range c.Mistakes {
-			t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, "no", nil, nil, m.File, cell(m.Line), cell(m.Column), m.Problem}})
+			t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, "no", nil, nil, m.File, view.Cell(m.Line), view.Cell(m.Column), m.Problem}})
 		}
 	}
 	return t
-}
-
-// cell is nil where there is no value.
-func cell[T any](v *T) any {
-	if v == nil {
-		return nil
-	}
-	return *v
 }
 
 func experimentsPage(checks []experimentCheck) *render.Document {
@@ -140,7 +132,7 @@ func experimentsPage(checks []experimentCheck) *render.Document {
 		if !c.OK {
 			ok = render.Painted{Value: "no", Color: render.Bad}
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, ok, cell(c.Points), cell(c.Runs), len(c.Mistakes), len(c.Warnings)}})
+		t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, ok, view.Cell(c.Points), view.Cell(c.Runs), len(c.Mistakes), len(c.Warnings)}})
 		wrong = append(wrong, c.text...)
 		for _, w := range c.Warnings {
 			warned = append(warned, strings.Split(w, "\n")...)

@@ -10,6 +10,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/experiment"
 	"llmprof/unit"
 )
@@ -107,7 +108,7 @@ func settingText(v any) any {
 	case bool, uint64:
 		return fmt.Sprint(v)
 	case *float64:
-		return cell(v)
+		return view.Cell(v)
 	}
 	return v
 }

@@ -197,7 +197,7 @@ func accuracyOf(r *plan.Row, rows []validate.Row) (a view.Accuracy) {
 	var on, anywhere []float64
 	for i := range rows {
 		x := &rows[i]
-		if x.Metric.Energy() || x.Fitted != "" { // what a constant was fitted on says little of the rest
+		if x.Metric.Energy() || x.Fitted != "" { // an observation that a constant was fitted on says little of others
 			continue
 		}
 		off := max(x.Error, -x.Error)

@@ -18,7 +18,7 @@ type follower struct {
 	terminal bool
 	mu       sync.Mutex
 	shown    bool      // the last line is how far it is
-	last     time.Time // that a plain line said so
+	last     time.Time // time of the last plain line
 }
 
 // plainly is how often plain lines report progress.

@@ -27,7 +27,7 @@ type paper struct {
 	file    string
 	form    string // "html" or "md"; "" for what the file's name ends in
 	results []string
-	command string // that makes it again
+	command string // command line that makes the report again
 }
 
 // report is the command that makes one page of everything.

@@ -119,7 +119,7 @@ func (a *app) submitExperiment(ctx context.Context, s *submission, e *experiment
 		return all
 	}
 	ready, err := a.elsewhere(ctx, s, f, missing)
-	if err != nil && ctx.Err() == nil { // what was measured is shown even so
+	if err != nil && ctx.Err() == nil { // the results measured so far are shown nevertheless
 		return errors.Join(a.listTrials(trials, o, store), err)
 	}
 	if err != nil || !ready {

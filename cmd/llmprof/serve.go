@@ -71,7 +71,7 @@ func (a *app) pageFiles() (map[string][]byte, error) {
 
 // derive adds the files that follow from the program's tables.
 func (a *app) derive(files map[string][]byte) error {
-	files["here.json"] = []byte("null") // what a server adds
+	files["here.json"] = []byte("null") // a server has a document here, a static folder none
 	files["colors.css"] = []byte(page.Colors())
 	catalog, err := page.NewCatalog(versionText())
 	if err != nil {

@@ -181,7 +181,7 @@ func (s *pageServer) run(ctx context.Context, args []string, out *eventWriter) (
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends its engine
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // the measurement ends its engine
 	cmd.WaitDelay = stopTime
 	var stdout bytes.Buffer
 	cmd.Stdout = &stdout

@@ -52,7 +52,7 @@ func (s *submission) flags(cmd *cobra.Command, of string) {
 	})
 	_ = f.MarkHidden("part")
 	_ = cmd.RegisterFlagCompletionFunc("submit", words("slurm", "kubernetes"))
-	cli.MayBeEmpty(cmd, "submit") // so that a task runs the command line that submitted it
+	cli.MayBeEmpty(cmd, "submit") // a task runs the command line that submitted it, without a place to submit to
 	cli.Rare(cmd, "shards", "shard-dir", "submit-options", "image", "volume-claim", "pod-gpus")
 }
 

@@ -17,7 +17,7 @@ import (
 type refusal struct {
 	path string
 	err  error
-	read bool // it is a whole result, of something that cannot be compared
+	read bool // The file is a whole result of something that cannot be compared.
 }
 
 // unread is an error where files are damaged or of another kind.

@@ -57,7 +57,7 @@ func (a *app) runReduce(paths []string, source, file string, conditions bool) er
 		name := cmp.Or(source, path)
 		some, err := validate.Reduce(name, r)
 		for i := range some {
-			err = errors.Join(err, some[i].Check()) // what is written can be read
+			err = errors.Join(err, some[i].Check()) // files that are written can be read
 		}
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", path, err))

@@ -53,8 +53,8 @@ type Method struct {
 	NumProcesses int      `json:"num_processes"`
 	Missing      []int    `json:"missing_processes"`
 	Overlap      bool     `json:"temporal_overlap_verified"`
-	OverlapS     float64  `json:"overlap_s"`  // that all processes ran together
-	ShortestS    float64  `json:"shortest_s"` // that the shortest of them took
+	OverlapS     float64  `json:"overlap_s"`  // time in which all processes ran together
+	ShortestS    float64  `json:"shortest_s"` // time of the shortest process
 	Attribution  *bool    `json:"gpu_attribution_verified"`
 	Mixed        bool     `json:"mixed_configurations"`
 	Warnings     []string `json:"warnings"`

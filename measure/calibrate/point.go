@@ -46,9 +46,9 @@ const (
 	HostStep         Kind = "host_step"                // the host's part of a decode step of a tiny model, not hidden behind the GPU
 	EagerStep        Kind = "eager_step"               // launches: a decode step of a tiny model, kernel after kernel
 	GEMMPower        Kind = "gemm_power"               // m, n, k: a product for seconds, for the power that it draws
-	AttentionPower   Kind = "attention_power"          // as AttentionDecode, likewise
-	ReadPower        Kind = "read_power"               // bytes: as Read, likewise
-	Idle             Kind = "idle"                     // the GPU has a context and nothing to do, likewise
+	AttentionPower   Kind = "attention_power"          // AttentionDecode for seconds, for the power that it draws
+	ReadPower        Kind = "read_power"               // bytes: Read for seconds, for the power that it draws
+	Idle             Kind = "idle"                     // a GPU with a context and nothing to do, for the power that it draws
 )
 
 // drawn are the kinds that are run for the power that they draw, with those that

@@ -26,7 +26,7 @@ var powerKeys = []roofline.Constant{roofline.PowerMemory, roofline.PowerSkinnyGE
 // power and the limit.
 type drawing struct {
 	of     int     // the constant of its kind, by its place among powerKeys
-	matrix float64 // what its arithmetic draws
+	matrix float64 // power of its arithmetic
 	memory float64 // share of the time
 	fixed  float64 // share of the time
 	slowed float64 // by how much clocks were below the highest, at least 1

@@ -25,18 +25,18 @@ type Row struct {
 	Shape   Shape           `json:"shape"`
 	DType   unit.Format     `json:"dtype"`
 	Ranks   int             `json:"ranks"`
-	Scheme  roofline.Scheme `json:"-"` // of imported rows, which no file of rows has
+	Scheme  roofline.Scheme `json:"-"` // scheme of imported rows; no file of rows has it
 	Source  string          `json:"-"` // the kernel, as the table of imported rows names it
 	Engine  string          `json:"engine"`
 	Graph   bool            `json:"graph"`      // timed in a CUDA graph
 	Cold    bool            `json:"cold"`       // its buffers were rotated, so that none was in the L2 cache
 	Seconds []float64       `json:"seconds"`    // samples, each of one call
-	Median  float64         `json:"median_s"`   // of them
+	Median  float64         `json:"median_s"`   // median of the samples
 	FLOPs   float64         `json:"flops"`      // of one call
 	Bytes   float64         `json:"bytes"`      // of one call
 	Wire    float64         `json:"wire_bytes"` // bytes that one rank sends
-	Power   *float64        `json:"power_w"`    // of a GPU, the median of the last half of the time; null where no sensor was read
-	Clock   *float64        `json:"clock_hz"`   // of its multiprocessors, the median
+	Power   *float64        `json:"power_w"`    // power of a GPU, the median of the last half of the time; null where no sensor was read
+	Clock   *float64        `json:"clock_hz"`   // clock of the multiprocessors, the median
 	Limited []string        `json:"throttled"`  // reasons for which clocks were held down
 	When    time.Time       `json:"when"`
 }
@@ -51,13 +51,13 @@ type Machine struct {
 	PowerLimit  *unit.Watts       `json:"power_limit_w"`
 	Clock       *unit.Hertz       `json:"clock_hz"` // highest that was seen while memory was read
 	MemoryClock *unit.Hertz       `json:"memory_clock_hz"`
-	Engine      string            `json:"engine"`  // whose host was timed; "" for none
-	Kernels     string            `json:"kernels"` // what was timed
+	Engine      string            `json:"engine"`  // engine whose host was timed; "" for none
+	Kernels     string            `json:"kernels"` // kernels that were timed
 	DType       unit.Format       `json:"dtype"`
 	Tools       map[string]string `json:"versions"`
 	Version     string            `json:"llmprof"`
 	When        time.Time         `json:"when"`
-	Notes       []string          `json:"notes,omitempty"` // what whoever keeps the rows says of them; a calibration has them too
+	Notes       []string          `json:"notes,omitempty"` // remarks of the file's author, which go into a calibration
 }
 
 // machineKind is the kind of the line that says where it was.

@@ -22,17 +22,17 @@ import (
 
 // Options say what is measured, and with what.
 type Options struct {
-	GPU     *hardware.GPU // whose peaks the shares are of
+	GPU     *hardware.GPU // GPU whose peaks the shares refer to
 	Engine  string        // Native or Transformers
 	Device  string        // "cuda", "cpu", or "" for a GPU where there is one
 	DType   unit.Format
 	TP      int // most GPUs that all-reduces run over
 	Quick   bool
 	Limit   time.Duration // after which nothing more is begun; 0 for none
-	File    string        // of rows, which they are added to; "" for none
-	Version string        // of this program
+	File    string        // file of rows that new rows are added to; "" for none
+	Version string        // version of llmprof
 
-	Python    string   // of transformers
+	Python    string   // Python of the transformers engine
 	Native    []string // the command of the native worker
 	Libraries string   // folder of the CUDA libraries
 	Root      fs.FS    // "/" of the machine
@@ -45,7 +45,7 @@ type Options struct {
 // are returned, and are in the file, whatever happens after them.
 func Run(ctx context.Context, o Options) (*Rows, error) {
 	r := &run{o: &o, begun: time.Now()}
-	defer func() { _ = r.close() }() // what was measured is safe by then
+	defer func() { _ = r.close() }() // the rows measured are saved by then
 	if err := r.worker(ctx, 1); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ type run struct {
 	o     *Options
 	begun time.Time
 	w     *engine.Worker
-	ranks int // of w
+	ranks int // ranks of the worker
 	hello engine.Hello
 	rows  *Rows
 	file  *rowFile
@@ -333,8 +333,8 @@ func (r *run) say(format string, args ...any) {
 // How long and how often a point is timed.
 const (
 	usual       = 0.12 // seconds
-	long        = 6.0  // of a run at the power limit
-	watched     = 2.0  // of a run for its power: some 20 ticks of an H200's energy counter
+	long        = 6.0  // seconds of a run at the power limit
+	watched     = 2.0  // seconds of a run for its power: some 20 ticks of an H200's energy counter
 	leastRuns   = 10
 	rest        = 0.2 // before what is bound by arithmetic, so that the clocks are those of a burst
 	cacheRotate = 4   // times the L2 cache, that buffers are rotated over

@@ -22,7 +22,7 @@ const tinyConfig = `{"model_type":"llama","architectures":["LlamaForCausalLM"],"
 const (
 	tinyPrompt = 32
 	tinyGen    = 33
-	tinyPasses = 4 // of which the first warms up
+	tinyPasses = 4 // The first of the passes is a warm-up.
 )
 
 // tinyLaunches counts the kernels of an eager decode step, as the theory does.

@@ -10,17 +10,17 @@ import (
 // Bench asks how long one operator takes by itself. No model has to be loaded:
 // what is loaded is let go.
 type Bench struct {
-	Kind      string         `json:"kind"`         // what is timed; package calibrate has the kinds
+	Kind      string         `json:"kind"`         // kind of operator; package calibrate has the kinds
 	Shape     map[string]int `json:"shape"`        // its sizes by name
 	DType     string         `json:"dtype"`        // "bf16", "fp16" or "fp32"
 	Device    string         `json:"device"`       // "cuda" or "cpu"; "" for a GPU where there is one
 	TP        int            `json:"tp,omitempty"` // GPUs that it runs over; 0 is 1
 	Rotate    int            `json:"rotate"`       // bytes that buffers are rotated over, so that none is in a cache
 	Samples   int            `json:"samples"`
-	Seconds   float64        `json:"seconds"`             // to go on for, at least, with Samples too
+	Seconds   float64        `json:"seconds"`             // least duration, together with Samples
 	Rest      float64        `json:"rest"`                // seconds of idling before it, for a burst
 	Libraries string         `json:"libraries,omitempty"` // where to look for the CUDA libraries
-	Ahead     []Bench        `json:"ahead,omitempty"`     // what will be asked for later, so that it can be made ready beside this; kind, shape and tp alone
+	Ahead     []Bench        `json:"ahead,omitempty"`     // later queries (kind, shape and tp alone), which are prepared beside this one
 }
 
 // Timed is the times of one operator.

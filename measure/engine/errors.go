@@ -20,9 +20,9 @@ func Invalidf(format string, args ...any) error {
 type Crash struct {
 	Engine string   // its name, or its program before hello
 	State  string   // "exit status 3", "signal: killed"
-	During string   // what it had been asked to do
+	During string   // the command that was being done
 	Log    []string // the last lines of its standard error, and the first of a dump
-	GPU    string   // what is known of a GPU that failed; "" where the log says of none
+	GPU    string   // what the log says of a GPU that failed; "" for nothing
 }
 
 func (c *Crash) Error() string {

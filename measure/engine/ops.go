@@ -24,7 +24,7 @@ type Op struct {
 	Name     string    `json:"name"`               // of the estimate's operator
 	Includes []string  `json:"includes,omitempty"` // others of the estimate's that its kernels do beside it
 	Layers   int       `json:"layers"`
-	Kernels  int       `json:"kernels"`   // that it launches in a step, a product of a library counted as one
+	Kernels  int       `json:"kernels"`   // kernels launched in a step; a product of a library counts as one
 	Context  int       `json:"context"`   // tokens of a sequence in the cache before the step
 	SamplesS []float64 `json:"samples_s"` // by the device's events, all layers together; one a round
 }

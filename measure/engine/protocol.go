@@ -48,7 +48,7 @@ const (
 type Command struct {
 	Do    string `json:"do"` // "load", "prepare", "run", "stop", "size", "ops", "trace", "bench", "quit"
 	Load  *Load  `json:"load,omitempty"`
-	Run   *Run   `json:"run,omitempty"` // of "prepare" too
+	Run   *Run   `json:"run,omitempty"` // the phase of "run" and of "prepare"
 	Ops   *Ops   `json:"ops,omitempty"`
 	Trace *Trace `json:"trace,omitempty"`
 	Bench *Bench `json:"bench,omitempty"`
@@ -74,7 +74,7 @@ type Load struct {
 
 	Prompts       [][]int  `json:"prompts,omitempty"`        // token ids, a sequence each; random ones without; the passes take them in turn
 	Texts         []string `json:"texts,omitempty"`          // prompts as text, for the model's tokenizer
-	Seed          uint64   `json:"seed"`                     // of random weights and prompts
+	Seed          uint64   `json:"seed"`                     // seed of random weights and prompts
 	AllLogits     bool     `json:"all_logits,omitempty"`     // LM head on every position of the prompt
 	FrozenContext bool     `json:"frozen_context,omitempty"` // decode at one length for ever, as ELANA does
 	SaveOutputs   bool     `json:"save_outputs,omitempty"`   // send the generated ids with the tokens
@@ -96,7 +96,7 @@ type Run struct {
 type Trace struct {
 	Phase  Phase  `json:"phase"`
 	Passes int    `json:"passes"`
-	File   string `json:"file"` // to write; Chrome's trace format
+	File   string `json:"file"` // file to write, in Chrome's trace format
 }
 
 // An Event is what a worker says. Times of the host are nanoseconds of
@@ -122,17 +122,17 @@ type Hello struct {
 	Engine   string            `json:"engine"`
 	Version  string            `json:"version"`
 	PID      int               `json:"pid"`
-	Versions map[string]string `json:"versions,omitempty"` // of what it is built on: python, torch, cuda
+	Versions map[string]string `json:"versions,omitempty"` // versions of the engine's libraries: python, torch, cuda
 }
 
 // Ready says that the model is loaded.
 type Ready struct {
 	Devices   []Device          `json:"devices"`
 	LoadS     float64           `json:"load_s"`
-	Timer     string            `json:"timer"`             // what a step's times include
-	Options   map[string]string `json:"options,omitempty"` // as they were taken: dtype, attention, graph, cache, ...
+	Timer     string            `json:"timer"`             // parts of a step that its times include
+	Options   map[string]string `json:"options,omitempty"` // options in effect: dtype, attention, graph, cache, ...
 	Notes     []string          `json:"notes,omitempty"`
-	Params    int64             `json:"params"`     // of all ranks together, tied ones once
+	Params    int64             `json:"params"`     // parameters of all ranks together, tied ones once
 	PromptLen int               `json:"prompt_len"` // tokens of each prompt
 }
 
@@ -140,18 +140,18 @@ type Ready struct {
 type Device struct {
 	Name string `json:"name"`
 	UUID string `json:"uuid,omitempty"`
-	PID  int    `json:"pid,omitempty"` // of the rank that uses it
+	PID  int    `json:"pid,omitempty"` // process of the rank that uses the device
 }
 
 // A Step is one forward pass of the model.
 type Step struct {
-	Phase   Phase    `json:"phase"` // of the run that it belongs to
+	Phase   Phase    `json:"phase"` // phase of the run that the pass belongs to
 	Pass    int      `json:"pass"`
 	Index   int      `json:"index"`   // 0 for a prefill, from 1 for decode steps
 	Context int      `json:"context"` // tokens in the cache before it
 	StartNS int64    `json:"start_ns"`
 	EndNS   int64    `json:"end_ns"`   // its token is known to the host
-	DeviceS *float64 `json:"device_s"` // by the device's own events, where it has them
+	DeviceS *float64 `json:"device_s"` // time by the device's events, where it has them
 }
 
 // A Token says when a token of a pass was known to the host.
@@ -172,8 +172,8 @@ type PassEnd struct {
 // Done ends a run, or a preparation with no pass at all.
 type Done struct {
 	Passes  int   `json:"passes"`
-	BeginNS int64 `json:"begin_ns"` // of the first pass
-	EndNS   int64 `json:"end_ns"`   // of the last
+	BeginNS int64 `json:"begin_ns"` // start of the first pass
+	EndNS   int64 `json:"end_ns"`   // end of the last pass
 }
 
 // Traced says where a trace was written, and how its time relates to the
@@ -192,10 +192,10 @@ type Sizes struct {
 	ParamsBytes  int64   `json:"params_bytes"`
 	BuffersBytes int64   `json:"buffers_bytes"`
 	KVBytes      int64   `json:"kv_bytes"`
-	KVTokens     int     `json:"kv_tokens"` // of each sequence that KVBytes has room for
+	KVTokens     int     `json:"kv_tokens"` // tokens of each sequence that KVBytes has room for
 	StateBytes   int64   `json:"state_bytes"`
 	PeakBytes    *int64  `json:"peak_bytes"`        // most that was allocated at once
-	Activations  *int64  `json:"activations_bytes"` // of the peak, what is none of the others
+	Activations  *int64  `json:"activations_bytes"` // peak less weights, buffers, cache and state
 	Reserved     *int64  `json:"reserved_bytes"`    // held by the allocator beyond it
 	Ranks        []Sizes `json:"ranks,omitempty"`   // each, where there are several
 }

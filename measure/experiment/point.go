@@ -21,8 +21,8 @@ type Subject struct {
 	Model           string `json:"model"`             // built-in name, hub id, directory or config.json
 	RandomWeights   bool   `json:"random_weights"`    // take the shapes alone; nothing is downloaded
 	WeightsDir      string `json:"weights_dir"`       // a directory of safetensors
-	DType           string `json:"dtype"`             // of weights and activations: bf16, fp16 or fp32
-	Quantization    string `json:"quantization"`      // of the weights: "", int8, int4 or fp8
+	DType           string `json:"dtype"`             // format of weights and activations: bf16, fp16 or fp32
+	Quantization    string `json:"quantization"`      // format of quantized weights: "", int8, int4 or fp8
 	TrustRemoteCode bool   `json:"trust_remote_code"` // run Python that the repository brings
 }
 
@@ -43,7 +43,7 @@ type Placement struct {
 	GPUs     []string `json:"gpus"`     // UUIDs or numbers of those to use; none for all that are visible
 	TP       int      `json:"tp"`       // ranks that a layer is split over
 	Replicas int      `json:"replicas"` // processes with a whole model each, side by side
-	Nodes    int      `json:"nodes"`    // that the ranks are spread over
+	Nodes    int      `json:"nodes"`    // nodes that the ranks are spread over
 	Rdzv     string   `json:"rdzv"`     // host:port where the nodes meet
 }
 
@@ -51,8 +51,8 @@ type Placement struct {
 type Workload struct {
 	workload.Workload
 	Prompts     string  `json:"prompts"`      // "random", or a file of prompts
-	Seed        uint64  `json:"seed"`         // of random weights and prompts; 0 for a server draws one each time, which the result has
-	Temperature float64 `json:"temperature"`  // that a server chooses tokens at; 0 for the likeliest
+	Seed        uint64  `json:"seed"`         // seed of random weights and prompts; 0 for a server draws one each time, which the result has
+	Temperature float64 `json:"temperature"`  // sampling temperature of a server; 0 for greedy decoding
 	SaveOutputs bool    `json:"save_outputs"` // keep the generated tokens
 }
 
@@ -68,19 +68,19 @@ type Protocol struct {
 	Repeats int  `json:"repeats"` // least samples of each time; 0 for the measurer's choice
 	Warmup  int  `json:"warmup"`  // passes before the first sample; 0 for as many as it takes to be steady
 
-	Window          unit.Seconds `json:"window_s"`               // that energy is measured over, at least; 0 for the measurer's choice
+	Window          unit.Seconds `json:"window_s"`               // shortest window of an energy measurement; 0 for the default
 	Idle            unit.Seconds `json:"idle_s"`                 // how long idling is measured; 0 for the measurer's choice
-	CarbonIntensity float64      `json:"carbon_intensity_g_kwh"` // of the grid; 0 if not known
-	CarbonRegion    string       `json:"carbon_region"`          // whose intensity is looked up; "" for none
+	CarbonIntensity float64      `json:"carbon_intensity_g_kwh"` // intensity of the grid; 0 if not known
+	CarbonRegion    string       `json:"carbon_region"`          // region whose intensity is looked up; "" for none
 	Trace           string       `json:"trace"`                  // a folder for traces; "" for none
 }
 
 // Client is how a server is asked.
 type Client struct {
-	BaseURL     string       `json:"base_url"`        // of the OpenAI-compatible endpoint
+	BaseURL     string       `json:"base_url"`        // base URL of the OpenAI-compatible endpoint
 	API         string       `json:"api"`             // chat or completions
 	Concurrency int          `json:"concurrency"`     // requests at a time in a closed loop
-	RequestRate float64      `json:"request_rate_hz"` // of Poisson arrivals; 0 for a closed loop
+	RequestRate float64      `json:"request_rate_hz"` // rate of Poisson arrivals; 0 for a closed loop
 	Requests    int          `json:"requests"`        // in all; 0 for the measurer's choice, or all of load
 	Load        string       `json:"load"`            // a file of requests that are replayed: times, tokens, prefixes; "" for none
 	Speed       float64      `json:"load_speed"`      // how many times as fast as the load was recorded; 0 for 1

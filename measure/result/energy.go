@@ -7,12 +7,12 @@ type Energy struct {
 	PerPrompt  *float64   `json:"per_prompt_j"` // one sequence's share, gross
 	PerToken   *float64   `json:"per_token_j"`
 	PerRequest *float64   `json:"per_request_j"`
-	Net        *NetEnergy `json:"net"` // of idle with the weights resident
+	Net        *NetEnergy `json:"net"` // energy less that of idle with the weights resident
 	Prefill    *Window    `json:"prefill"`
 	Decode     *Window    `json:"decode"`
 	Request    *Window    `json:"request"`
 	Idle       *Window    `json:"idle"`        // before the engine started
-	IdleLoaded *Window    `json:"idle_loaded"` // with the weights resident
+	IdleLoaded *Window    `json:"idle_loaded"` // idle window with the weights resident
 	CO2        *CO2       `json:"co2"`
 }
 
@@ -44,11 +44,11 @@ type Domain struct {
 	Kind      string   `json:"kind"`     // "gpu", "cpu", "dram", "module", "board", "rail"
 	ID        string   `json:"id"`       // the GPU's UUID
 	Sensor    string   `json:"sensor"`   // "nvml counter", "rapl", "ina3221", ...
-	Includes  []string `json:"includes"` // of a rail that feeds several
-	Summed    bool     `json:"summed"`   // it counts towards the total; a part of another domain does not
+	Includes  []string `json:"includes"` // parts that a shared rail feeds
+	Summed    bool     `json:"summed"`   // The domain counts towards the total; a part of another domain does not.
 	EnergyJ   float64  `json:"energy_j"` // best figure: the counter's where there is one
 	CounterJ  *float64 `json:"counter_j"`
-	IntegralJ *float64 `json:"integral_j"` // of instantaneous power over the same edges
+	IntegralJ *float64 `json:"integral_j"` // integral of instantaneous power over the same edges
 	MeanW     float64  `json:"mean_w"`
 	Seconds   float64  `json:"seconds"` // between its own edges
 	Samples   int      `json:"samples"`

@@ -15,9 +15,9 @@ type Model struct {
 type Engine struct {
 	Name     string            `json:"name"`
 	Version  string            `json:"version"`
-	Versions map[string]string `json:"versions"` // of what it is built on
+	Versions map[string]string `json:"versions"` // versions of the libraries of the engine
 	Options  map[string]string `json:"options"`  // graph, attention, compile, ...
-	Timer    string            `json:"timer"`    // what the times include
+	Timer    string            `json:"timer"`    // parts of a step that the times include
 	LoadS    *float64          `json:"load_s"`
 	Notes    []string          `json:"notes"`
 }

@@ -39,9 +39,9 @@ type Condition struct {
 	MemoryUsed  *int64             `json:"memory_used_bytes"`
 	OtherPIDs   []int              `json:"other_pids"`
 
-	Seconds            *float64 `json:"seconds" late:"true"`             // that the GPU was watched
+	Seconds            *float64 `json:"seconds" late:"true"`             // time in which the GPU was watched
 	SMClockMaxHz       *float64 `json:"sm_clock_max_hz" late:"true"`     // the greatest that the GPU has
 	MemClockMaxHz      *float64 `json:"memory_clock_max_hz" late:"true"` // likewise
-	PowerLimitW        *float64 `json:"power_limit_w" late:"true"`       // that was in force
+	PowerLimitW        *float64 `json:"power_limit_w" late:"true"`       // power limit in force
 	PowerLimitDefaultW *float64 `json:"power_limit_default_w" late:"true"`
 }

@@ -7,24 +7,24 @@ import "llmprof/measure/stats"
 type Operators struct {
 	How     string         `json:"how"`     // they were timed
 	Prefill *OperatorPhase `json:"prefill"` // null if it was not asked for
-	Decode  *OperatorPhase `json:"decode"`  // of the step at the middle of the generated length
+	Decode  *OperatorPhase `json:"decode"`  // operators of the step at the middle of the generated length
 }
 
 // An OperatorPhase is a prefill or a decode step, and what it is made of.
 type OperatorPhase struct {
 	Context int            `json:"context"` // tokens of a sequence in the cache before it
 	Step    OperatorTimes  `json:"step_s"`  // the whole, timed in turn with its operators
-	Sum     float64        `json:"sum_s"`   // of the operators' medians
+	Sum     float64        `json:"sum_s"`   // sum of the operators' medians
 	Ops     []OperatorTime `json:"ops"`     // in the order in which they begin
 }
 
 // An OperatorTime is one operator in all layers that have it.
 type OperatorTime struct {
-	Name     string        `json:"name"`     // of the estimate's operator
+	Name     string        `json:"name"`     // name of the operator in an estimate
 	Includes []string      `json:"includes"` // others of the estimate's that its kernels do beside it
 	Layers   int           `json:"layers"`   // 1 for what the model has once
 	Kernels  int           `json:"kernels"`  // launched in a step, a product of a library counted as one
-	Time     OperatorTimes `json:"time_s"`   // of all layers together
+	Time     OperatorTimes `json:"time_s"`   // time of all layers together
 }
 
 // OperatorTimes are repeats of one time by the device's events, in seconds.

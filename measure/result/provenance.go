@@ -7,7 +7,7 @@ type Provenance struct {
 	Version string   `json:"version"` // of llmprof
 	Command []string `json:"command"`
 	Seed    uint64   `json:"seed"`
-	Hash    string   `json:"config_hash"` // of the experiment's settings
+	Hash    string   `json:"config_hash"` // hash of the experiment's settings
 	Config  string   `json:"config"`      // the experiment file
 
 	// Settings are all that the hash is of, in canonical JSON: keys sorted, what

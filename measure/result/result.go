@@ -12,10 +12,10 @@ const Schema = "llmprof.measure/v1"
 // A Result is what one process measured of one configuration.
 type Result struct {
 	Schema      string      `json:"schema"`
-	ID          string      `json:"id"` // of the experiment that it is a process of
+	ID          string      `json:"id"` // identifier of the experiment; its processes share it
 	Process     int         `json:"process"`
 	Processes   int         `json:"processes"`
-	Cycle       int         `json:"cycle"` // which repeat of the configuration, from 0
+	Cycle       int         `json:"cycle"` // number of the repeat of the configuration, from 0
 	Started     time.Time   `json:"started"`
 	Ended       time.Time   `json:"ended"`
 	Model       Model       `json:"model"`
@@ -28,7 +28,7 @@ type Result struct {
 	TTLT       *Times   `json:"ttlt_s"`
 	StepTime   *Times   `json:"step_s"` // every decode step
 	Throughput *Rates   `json:"throughput_tok_s"`
-	Serving    *Serving `json:"serving"` // of an engine that is asked over HTTP
+	Serving    *Serving `json:"serving"` // measurement of a server; null of a local engine
 
 	Operators *Operators `json:"operators" late:"true"` // each timed by itself
 
@@ -43,6 +43,6 @@ type Result struct {
 	Meter      *Meter            `json:"meter"`
 	Provenance Provenance        `json:"provenance"`
 	Reasons    map[string]string `json:"reasons"`  // why a key is null
-	Marks      []string          `json:"marks"`    // what makes the figures doubtful: "contaminated", "throttled", ...
+	Marks      []string          `json:"marks"`    // reasons to doubt the figures: "contaminated", "throttled", ...
 	Warnings   []string          `json:"warnings"` // the same, and lesser things, in sentences
 }

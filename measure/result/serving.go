@@ -7,7 +7,7 @@ type Serving struct {
 	Endpoint    string         `json:"endpoint"` // without user, key or query
 	API         string         `json:"api"`      // "chat" or "completions"
 	Concurrency int            `json:"concurrency"`
-	RateHz      *float64       `json:"request_rate_hz"` // of Poisson arrivals; null in a closed loop and of a trace
+	RateHz      *float64       `json:"request_rate_hz"` // rate of Poisson arrivals; null for a closed loop or a trace
 	Warmups     int            `json:"warmups"`         // requests before the first that counts
 	Requests    int            `json:"requests"`
 	Completed   int            `json:"completed"`
@@ -18,7 +18,7 @@ type Serving struct {
 	Usage       *UsageCheck    `json:"usage"`
 	Duration    float64        `json:"duration_s"`
 	RequestRate float64        `json:"completed_hz"`
-	Notes       []string       `json:"notes"` // what the server refused, and what makes figures doubtful
+	Notes       []string       `json:"notes"` // options that the server refused, and reasons to doubt figures
 	Records     []Record       `json:"records"`
 
 	Arrivals    string  `json:"arrivals" late:"true"`         // "closed", "poisson" or "trace"
@@ -28,7 +28,7 @@ type Serving struct {
 	TimeoutS    float64 `json:"timeout_s" late:"true"`        // longest silence until the first byte and between two events
 	PromptAsked int     `json:"prompt_len_asked" late:"true"` // tokens that a prompt was meant to have; 0 for prompts of a file
 
-	PromptTokens    *stats.Summary `json:"prompt_tokens" late:"true"`    // of completed requests, as the server counted them
+	PromptTokens    *stats.Summary `json:"prompt_tokens" late:"true"`    // prompt tokens of completed requests, by the server's count
 	GeneratedTokens *stats.Summary `json:"generated_tokens" late:"true"` // likewise
 	Adjusted        *Adjusted      `json:"error_adjusted" late:"true"`
 	Goodput         *Goodput       `json:"goodput" late:"true"` // null without --slo: no request can be told from a good one
@@ -77,16 +77,16 @@ type Goodput struct {
 	TPOT      *float64 `json:"tpot_limit_s"`
 	TTLT      *float64 `json:"ttlt_limit_s"`
 	Good      int      `json:"good"`        // requests within all of them; one that failed is none
-	Share     float64  `json:"share"`       // of the requests that count
-	PerSecond float64  `json:"requests_hz"` // that share of all requests, over the duration
+	Share     float64  `json:"share"`       // share of the counted requests
+	PerSecond float64  `json:"requests_hz"` // requests within the limits, over the duration
 }
 
 // PrefixCache says how much of the prompts the server did not compute, because it
 // had computed their beginnings before.
 type PrefixCache struct {
 	Source       string   `json:"source"`         // "usage", "metrics", "control prompts", or "unknown"
-	CachedTokens *int     `json:"cached_tokens"`  // of all prompts; null where the server does not count them
-	Share        *float64 `json:"share"`          // of the prompts' tokens, 0 to 1
+	CachedTokens *int     `json:"cached_tokens"`  // cached tokens of all prompts; null where the server does not count them
+	Share        *float64 `json:"share"`          // cached share of the prompts' tokens, 0 to 1
 	ControlTTFT  *float64 `json:"control_ttft_s"` // median of prompts that were never sent before; null if none were sent
 }
 
@@ -97,7 +97,7 @@ type ServerMetrics struct {
 	Running     *stats.Summary     `json:"running"`  // requests that are computed
 	Waiting     *stats.Summary     `json:"waiting"`  // requests in its queue
 	KVUse       *stats.Summary     `json:"kv_use"`   // share of its KV cache, 0 to 1
-	Counters    map[string]float64 `json:"counters"` // what its counters rose by during the run: prompt_tokens, generated_tokens, preemptions, prefix_hits, prefix_queries
+	Counters    map[string]float64 `json:"counters"` // increases of its counters during the run: prompt_tokens, generated_tokens, preemptions, prefix_hits, prefix_queries
 	Samples     []ServerSample     `json:"samples"`
 	ReadSeconds float64            `json:"read_s"` // median time that a page took
 	Failed      int                `json:"failed"` // pages that did not come
@@ -105,7 +105,7 @@ type ServerMetrics struct {
 
 // A ServerSample is one page of the server's metrics.
 type ServerSample struct {
-	AtS     float64  `json:"at_s"` // from the start of the run, as a record's sent_s
+	AtS     float64  `json:"at_s"` // time since the start of the run, like sent_s of a record
 	Running *float64 `json:"running"`
 	Waiting *float64 `json:"waiting"`
 	KVUse   *float64 `json:"kv_use"`
@@ -134,10 +134,10 @@ type Record struct {
 	DoneS        *float64 `json:"done_s"`
 	Prompt       *int     `json:"prompt_tokens"`
 	Generated    *int     `json:"generated_tokens"`
-	Cached       *int     `json:"cached_tokens,omitempty"` // of the prompt, by the server's count
-	Chunks       int      `json:"chunks"`                  // with a token in them
+	Cached       *int     `json:"cached_tokens,omitempty"` // cached tokens of the prompt, by the server's count
+	Chunks       int      `json:"chunks"`                  // chunks with a token in them
 	Status       int      `json:"status"`
 	Failure      string   `json:"failure"`         // "" if it was completed
-	Error        string   `json:"error,omitempty"` // what the server or the system said to it
+	Error        string   `json:"error,omitempty"` // error message of the server or the system
 	Output       string   `json:"output,omitempty"`
 }

@@ -54,7 +54,7 @@ func (s *shaper) value(path string, t reflect.Type) error {
 		t = t.Elem()
 	}
 	if elem := within(t, reflect.Slice); elem != nil && (elem.Kind() == reflect.Float64 || elem.Kind() == reflect.String) {
-		var list json.RawMessage // it has no keys, and may have millions of samples
+		var list json.RawMessage // a list has no keys, and may have millions of samples
 		if err := s.d.Decode(&list); err != nil {
 			return s.fail("%w", err)
 		}

@@ -6,7 +6,7 @@ import "llmprof/measure/stats"
 type Times struct {
 	stats.Summary
 	Samples []float64 `json:"samples"`
-	Device  *float64  `json:"device_median"` // the same by the device's events
+	Device  *float64  `json:"device_median"` // median by the device's events
 	Warmups int       `json:"warmups"`       // repeats before the first sample
 	Steady  bool      `json:"steady"`        // the warm-up ended because the times were steady
 }

@@ -16,7 +16,7 @@ type Workload struct {
 	Act         string  `json:"act"`
 	Prompts     string  `json:"prompts"` // "random", or the file that they came from
 	Seed        uint64  `json:"seed"`
-	Temperature float64 `json:"temperature,omitempty"` // that a server chose tokens at; 0 for the likeliest
+	Temperature float64 `json:"temperature,omitempty"` // sampling temperature of a server; 0 for greedy decoding
 	Elana       bool    `json:"elana"`                 // ELANA's protocol: frozen context, logits of all positions
 }
 

@@ -26,12 +26,12 @@ type Run struct {
 	TP, DP, EP  int
 	Budget      int // most tokens of a step; 0 for the engine's default
 	Sequences   int // most that run at once; 0 for the engine's default
-	CacheTokens int // that the KV cache holds, as the engine logged it; 0 if it was not recorded
+	CacheTokens int // capacity of the KV cache, from the engine's log; 0 if it was not recorded
 	Concurrency int // clients of a closed loop; 0 where requests came at times of their own
 	Rate        float64
 	NoP2P       bool    // its GPUs reach each other through the host's memory alone
 	InEngine    bool    // the engine took the times of tokens, not a client
-	HitRate     float64 // of the prompts' tokens that its prefix cache had, as it said itself
+	HitRate     float64 // share of the prompts' tokens in the prefix cache, by the server's own count
 	Source      string
 	Licence     string
 	Requests    []Request
@@ -42,7 +42,7 @@ type Request struct {
 	At          unit.Seconds
 	Prompt, Gen int
 	TTFT, E2E   unit.Seconds
-	Hashes      []uint64 // of the blocks of its prompt, where prompts share prefixes
+	Hashes      []uint64 // hashes of the blocks of its prompt, where prompts share prefixes
 }
 
 // hashTokens is the tokens of a block that has a hash, as in Mooncake's traces.

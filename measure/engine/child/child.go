@@ -121,7 +121,7 @@ func (c *Child) follow(spec Spec, pipes [2]*os.File) {
 	}
 	readers.Go(func() { _, _ = io.Copy(c.log, pipes[1]) })
 	c.state = c.cmd.Wait()
-	kill(c.cmd.Process) // what is left of its group
+	kill(c.cmd.Process) // processes of its group that still run
 	c.guard.release()
 	// A child that left the group may still hold the pipes.
 	late := time.Now().Add(time.Second)

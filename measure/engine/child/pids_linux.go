@@ -50,7 +50,7 @@ func processes() map[int]kin {
 		}
 		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
 		if err != nil {
-			continue // it has just ended
+			continue // the process has just ended
 		}
 		if k, ok := kinOf(string(stat)); ok {
 			all[pid] = k

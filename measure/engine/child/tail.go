@@ -28,7 +28,7 @@ var dumps = regexp.MustCompile(`^(panic: |fatal error: |runtime: |SIG[A-Z]+: |un
 type tail struct {
 	mu sync.Mutex
 
-	line  []byte   // that has no end yet, cut
+	line  []byte   // unfinished last line, cut
 	count int      // of lines that have one
 	head  []string // the lines from number first on
 	first int

@@ -28,7 +28,7 @@ type shape struct {
 	quant  Quantization // format of the blocks' linear layers
 
 	rank, ranks        int // The rank among those that share the model: 0 of 1 if one GPU has it all.
-	keyCopies          int // so many ranks have the same key heads
+	keyCopies          int // number of ranks with the same key heads
 	firstToken, tokens int // The rank has these tokens' rows of embedding and LM head.
 
 	megakernel megakernelGrid

@@ -15,7 +15,7 @@ type wgmmaRing struct {
 	cluster   int  // blocks of a cluster, which share the rows of a tile and take different columns
 	norms     bool // The kernel has the RMSNorm prologue and a plain store: qkv_proj and the LM head.
 	exclusive bool // No two blocks fit on a multiprocessor.
-	clusters  int  // so many clusters are resident at the same time
+	clusters  int  // number of clusters that are resident at the same time
 }
 
 // wgmmaRings are the rings of the GEMMs of a step. The LM head has one of its own.
@@ -75,7 +75,7 @@ const maxWgmmaBatch = engine.WGMMARows
 // that 6.416, at 64 (docs/log/native-experiments.md).
 func wgmmaGEMMs(s *shape, batch, sms int) []gemmKernels {
 	const shared = 228 << 10
-	const room = shared - oneBlockPerSM - 1536 // what remains beside a block that takes oneBlockPerSM
+	const room = shared - oneBlockPerSM - 1536 // shared memory beside a block that takes oneBlockPerSM
 	rows := 32
 	if batch > 32 {
 		rows = 64

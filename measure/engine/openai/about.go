@@ -17,7 +17,7 @@ import (
 type About struct {
 	Kind       string            // "vllm", "sglang", "llama.cpp", "tgi", "ollama"
 	Version    string            // of the server
-	Models     []string          // that it lists
+	Models     []string          // models that the server lists
 	Vocab      int               // tokens of its vocabulary
 	MaxLen     int               // most tokens of a prompt with its answer
 	Weights    string            // format of the weights, in the words of estimates where they have one
@@ -25,7 +25,7 @@ type About struct {
 	TP         int               // GPUs that share a matrix
 	DP         int               // engines side by side
 	Options    map[string]string // more of how it was started
-	HasMetrics bool              // it has a page of metrics
+	HasMetrics bool              // The server has a page of metrics.
 }
 
 // A page is one of a server's that says something of it, and who reads it.

@@ -101,7 +101,7 @@ var doneMark = []byte("[DONE]")
 // parse reads an event's data into c. The values in c are parts of data.
 func (c *chunk) parse(data []byte) error {
 	*c = chunk{Choices: c.Choices[:0]}
-	clear(c.Choices[:cap(c.Choices)]) // or encoding/json lays the new over the old
+	clear(c.Choices[:cap(c.Choices)]) // else encoding/json merges new values into old ones
 	data = bytes.TrimSpace(data)
 	if len(data) == 0 || data[0] != '{' {
 		return errors.New("not a JSON object")

@@ -61,7 +61,7 @@ func (r *runner) byUsage(ctx context.Context, text string) (int, error) {
 func (r *runner) tokenizers() []func(context.Context, string) (int, error) {
 	chat := r.options.API == Chat
 	messages := func(text string) []map[string]string { return []map[string]string{{"role": "user", "content": text}} }
-	vllm := func(ctx context.Context, text string) (int, error) { // and SGLang
+	vllm := func(ctx context.Context, text string) (int, error) { // vLLM and SGLang
 		ask := map[string]any{"model": r.options.Model, "prompt": text}
 		if chat {
 			ask = map[string]any{"model": r.options.Model, "messages": messages(text), "add_generation_prompt": true}

@@ -23,7 +23,7 @@ type outcome struct {
 	zero    time.Time     // of the record's times
 	end     time.Duration // from zero
 	lag     time.Duration // from when it was due until it was begun
-	dialled time.Duration // what a connection of its own took it; 0 where it found one open
+	dialled time.Duration // time to open a connection; 0 where one was open
 	gaps    []float64     // seconds between chunks with tokens
 	failure *Failure      // nil if it was completed
 	refusal string        // all that the server said with a status of 400 or 422
@@ -33,13 +33,13 @@ type outcome struct {
 	barren   *time.Timer   // ends an answer that goes on without tokens
 	patience time.Duration // Every token sets barren to it.
 
-	reconnected bool // it was sent once more, over a new connection
+	reconnected bool // The request was sent again over a new connection.
 }
 
 // A marker is a time from zero that another goroutine writes once or more.
 type marker struct{ ns atomic.Int64 }
 
-func (m *marker) set(d time.Duration) { m.ns.Store(int64(d) + 1) } // so that 0 is unset
+func (m *marker) set(d time.Duration) { m.ns.Store(int64(d) + 1) } // 0 means unset
 
 func (m *marker) seconds() *float64 {
 	ns := m.ns.Load()
@@ -171,7 +171,7 @@ const (
 // [DONE] is waited for beside the next request, over another connection.
 func (r *runner) finish(body io.ReadCloser, whole bool, release func()) {
 	if !whole {
-		_ = body.Close() // it may break: all that was wanted is read
+		_ = body.Close() // an error is harmless: everything needed was read
 		release()
 		return
 	}
@@ -239,7 +239,7 @@ func bare(u *url.URL) string {
 
 // limited reads as much of an error as anybody wants to know.
 func limited(body io.Reader) []byte {
-	said, _ := io.ReadAll(io.LimitReader(body, 64<<10)) // what had come before it broke is good enough
+	said, _ := io.ReadAll(io.LimitReader(body, 64<<10)) // the part that came before an error is enough
 	return said
 }
 

@@ -16,13 +16,13 @@ import (
 const (
 	Timeout        = "timeout"            // the server was silent for Options.Timeout
 	Refused        = "connection_refused" // nobody listens there
-	Connection     = "connection"         // it could not be made, or broke before an answer came
+	Connection     = "connection"         // The connection could not be made, or broke before an answer came.
 	Redirect       = "redirect"           // to where a request cannot be sent on
 	Status429      = "status_429"         // the server has too much to do
 	Status4xx      = "status_4xx"
 	Status5xx      = "status_5xx"
 	StatusOther    = "status_other"
-	CutStream      = "cut_stream"      // it ended without [DONE] and without finish_reason
+	CutStream      = "cut_stream"      // The stream ended without [DONE] and without finish_reason.
 	MalformedEvent = "malformed_event" // no JSON, or none of a chunk
 	ErrorEvent     = "error_event"     // the server says in the stream that it failed
 	Empty          = "empty"           // the stream ended as it should and held no token

@@ -24,15 +24,15 @@ const DefaultTimeout = 2 * time.Minute
 
 // Options say what a server is asked, how often and how fast.
 type Options struct {
-	BaseURL string // as OpenAI's clients take it, with /v1; a URL without a path gets /v1
+	BaseURL string // base URL of OpenAI's clients, with /v1; a URL without a path gets /v1
 	API     string // Chat or Completions
-	Model   string // as the server names it; "" for a server that has one and does not ask
+	Model   string // name that the server gives; "" for a server with one model that needs no name
 	Key     string // bearer token; it enters no error and no result
 
 	Concurrency int             // requests at a time; in an open loop the most at a time, 0 for no bound
 	RequestRate float64         // of Poisson arrivals, a second; 0 for a closed loop
 	Arrivals    []time.Duration // when requests are sent, as of a trace; nil for Poisson arrivals or a closed loop
-	Requests    int             // that count
+	Requests    int             // number of requests measured
 	Warmup      int             // requests before them, in a closed loop
 
 	Prompts     []Prompt // taken in turn, those of the warm-up first

@@ -72,7 +72,7 @@ func (c *collector) promptRemarks(s *result.Serving) {
 		c.note(fmt.Sprintf("%d prompts do not have the %d tokens that they were meant to: by the server's count, %d to %d",
 			other, c.options.PromptLen, least, most))
 	}
-	if cache := s.PrefixCache; cache.Share != nil && *cache.Share > 0.001 { // what begins every prompt is some
+	if cache := s.PrefixCache; cache.Share != nil && *cache.Share > 0.001 { // a beginning that all prompts share is a small part
 		c.note(fmt.Sprintf("the server took %d of %.0f prompt tokens from its cache of prefixes: TTFT is of the rest",
 			*cache.CachedTokens, s.PromptTokens.Mean*float64(s.PromptTokens.N)))
 	}

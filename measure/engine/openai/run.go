@@ -18,7 +18,7 @@ type runner struct {
 	options  Options
 	endpoint *endpoint
 	clients  *clients
-	dialect  atomic.Pointer[dialect] // what the server has been found to take
+	dialect  atomic.Pointer[dialect] // request form that the server was found to accept
 	start    time.Time               // of the first request that counts
 	ends     sync.WaitGroup          // of answers that are read to their end beside the next request
 	lingers  atomic.Bool             // the server does not end an answer after [DONE]
@@ -192,7 +192,7 @@ func (r *runner) request(ctx context.Context, j job, keep func(*outcome)) {
 		}
 		o := r.exchange(ctx, j.worker, j.ready, due)
 		if o.failure != nil && ctx.Err() != nil {
-			return // it was stopped, it did not fail
+			return // the run was stopped; the request did not fail
 		}
 		if next := d.without(o.refusal, &r.options); next != nil {
 			d, due = next, time.Time{}

@@ -76,7 +76,7 @@ func (s *Server) await(ctx context.Context, spec ServerSpec) error {
 	defer cancel()
 	pause := time.NewTicker(100 * time.Millisecond)
 	defer pause.Stop()
-	var why error // it is not ready, in the last answer that the timeout did not cut
+	var why error // last reason why the server is not ready, of an attempt that the timeout did not cut
 	for {
 		asked := spec.Ready(within)
 		if why == nil || within.Err() == nil {

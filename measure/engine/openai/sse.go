@@ -34,7 +34,7 @@ type events struct {
 	skipLF bool          // the last line ended in CR, an LF now belongs to it
 
 	data  []byte // of the event that is being read
-	named bool   // it has a data line, which may be an empty one
+	named bool   // The event has a data line, which may be empty.
 }
 
 func newEvents(from io.Reader, now func() time.Duration) *events {

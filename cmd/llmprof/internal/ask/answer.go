@@ -58,7 +58,7 @@ type Answer struct {
 	Q   *Question
 	GPU *hardware.GPU
 
-	node     string // what was taken for the GPUs of a node, where no flag says it
+	node     string // note on the number of GPUs of a node that was assumed where no flag gives it
 	quantize func(m *models.Model, mix string) (*models.Model, error)
 }
 

@@ -37,8 +37,8 @@ func NewDeployments(from Sources) *Deployments {
 	}
 }
 
-// once finds what was made before by its key, or makes it.
-func once[K comparable, V any](all map[K]V, key K, create func() (V, error)) (V, error) {
+// Once finds what was made before by its key, or makes it. An error is not kept.
+func Once[K comparable, V any](all map[K]V, key K, create func() (V, error)) (V, error) {
 	if v, ok := all[key]; ok {
 		return v, nil
 	}
@@ -53,7 +53,7 @@ func once[K comparable, V any](all map[K]V, key K, create func() (V, error)) (V,
 func (d *Deployments) Model(ctx context.Context, name string, offline, lenient bool) (*models.Model, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return once(d.models, modelKey{name, lenient}, func() (*models.Model, error) { return d.from.Model(ctx, name, offline, lenient) })
+	return Once(d.models, modelKey{name, lenient}, func() (*models.Model, error) { return d.from.Model(ctx, name, offline, lenient) })
 }
 
 // Constants reads calibrations.
@@ -64,14 +64,14 @@ func (d *Deployments) Constants(file string) (*Calibrations, error) {
 }
 
 func (d *Deployments) constants(file string) (*Calibrations, error) {
-	return once(d.files, file, func() (*Calibrations, error) { return d.from.Constants(file) })
+	return Once(d.files, file, func() (*Calibrations, error) { return d.from.Constants(file) })
 }
 
 // GPU reads a GPU.
 func (d *Deployments) GPU(name, file string) (*hardware.GPU, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return once(d.gpus, [2]string{name, file}, func() (*hardware.GPU, error) { return d.from.GPU(name, file) })
+	return Once(d.gpus, [2]string{name, file}, func() (*hardware.GPU, error) { return d.from.GPU(name, file) })
 }
 
 // quantize is models.Quantize, which takes longest of all that is prepared for a model.
@@ -81,7 +81,7 @@ func (d *Deployments) quantize(m *models.Model, mix string) (*models.Model, erro
 	if d.mixedOf != m {
 		d.mixed, d.mixedOf = map[string]*models.Model{}, m
 	}
-	return once(d.mixed, mix, func() (*models.Model, error) { return models.Quantize(m, mix) })
+	return Once(d.mixed, mix, func() (*models.Model, error) { return models.Quantize(m, mix) })
 }
 
 // machinesOf are the GPU of a question with its engine.
@@ -89,7 +89,7 @@ func (d *Deployments) machinesOf(q *Question, g *hardware.GPU, e analytic.Engine
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	name := e.Profile().Name
-	return once(d.machines, [4]string{q.GPU, q.Hardware, name, q.Calibration}, func() (*analytic.Machines, error) {
+	return Once(d.machines, [4]string{q.GPU, q.Hardware, name, q.Calibration}, func() (*analytic.Machines, error) {
 		files, err := d.constants(q.Calibration)
 		if err != nil {
 			return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/count"
+	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/printable"
 )
 
@@ -156,7 +157,7 @@ func writeFlags(b *strings.Builder, flags []*pflag.Flag) {
 		column = max(column, utf8.RuneCountInString(names[i])+2)
 	}
 	for i := range names {
-		lines := wrap(texts[i], Width-column)
+		lines := render.Wrap(texts[i], Width-column)
 		for j, line := range lines {
 			name := ""
 			if j == 0 {
@@ -175,25 +176,7 @@ func fill(s string) string {
 			b.WriteString(p + "\n\n")
 			continue
 		}
-		b.WriteString(strings.Join(wrap(p, Width), "\n") + "\n\n")
+		b.WriteString(strings.Join(render.Wrap(p, Width), "\n") + "\n\n")
 	}
 	return b.String()
-}
-
-// wrap breaks a text at its spaces.
-func wrap(s string, width int) []string {
-	var lines []string
-	line := ""
-	for _, word := range strings.Fields(s) {
-		switch {
-		case line == "":
-			line = word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
-			line += " " + word
-		default:
-			lines = append(lines, line)
-			line = word
-		}
-	}
-	return append(lines, line)
 }

@@ -41,7 +41,7 @@ type catalogGPU struct {
 	Key       string               `json:"key"`
 	Name      string               `json:"name"`
 	Vendor    string               `json:"vendor"`
-	Memory    unit.Bytes           `json:"memory_bytes"` // as its driver reports it, where that is known
+	Memory    unit.Bytes           `json:"memory_bytes"` // the driver's figure where it is known, else the data sheet's
 	Bandwidth unit.BytesPerSec     `json:"bandwidth_bytes_per_s"`
 	Price     *unit.DollarsPerHour `json:"price_usd_per_hour"`
 	Measured  []string             `json:"measured"` // engines for which constants were measured on it

@@ -70,7 +70,7 @@ func (p *Page) asked(ctx context.Context, r *Request) (*ask.Answer, error) {
 type Estimate struct {
 	Figures *view.EstimateDocument `json:"figures"`
 	Words   *view.Words            `json:"words"`
-	Graph   *plots.GraphDocument   `json:"graph"` // what "llmprof graph" draws
+	Graph   *plots.GraphDocument   `json:"graph"` // the graph that "llmprof graph" draws
 }
 
 // estimate is what "llmprof estimate" computes, as the views show it.

@@ -46,21 +46,9 @@ func (p *Page) Forget() {
 	p.known, p.setups = ask.NewDeployments(p), map[string]setup{}
 }
 
-// once finds what was read before, or reads it.
-func once[K comparable, V any](all map[K]V, key K, read func() (V, error)) (V, error) {
-	if v, ok := all[key]; ok {
-		return v, nil
-	}
-	v, err := read()
-	if err == nil {
-		all[key] = v
-	}
-	return v, err
-}
-
 // Model is a built-in model, or one of a file that was handed to the page.
 func (p *Page) Model(_ context.Context, name string, _, lenient bool) (*models.Model, error) {
-	return once(p.models, fmt.Sprintf("%s %v", name, lenient), func() (*models.Model, error) {
+	return ask.Once(p.models, fmt.Sprintf("%s %v", name, lenient), func() (*models.Model, error) {
 		if strings.HasPrefix(name, "./") {
 			return models.ReadFile(name, lenient)
 		}
@@ -90,7 +78,7 @@ func (p *Page) fetched(name string, lenient bool) (*models.Model, error) {
 
 // GPU is one of the built-in table, overlaid with that of a file if one is named.
 func (p *Page) GPU(name, file string) (*hardware.GPU, error) {
-	return once(p.gpus, [2]string{name, file}, func() (*hardware.GPU, error) {
+	return ask.Once(p.gpus, [2]string{name, file}, func() (*hardware.GPU, error) {
 		if file == "" {
 			g, err := hardware.Find(llmprof.HardwareTOML, name)
 			return &g, err
@@ -106,7 +94,7 @@ func (p *Page) GPU(name, file string) (*hardware.GPU, error) {
 
 // Constants are what GPUs reach in practice.
 func (p *Page) Constants(file string) (*ask.Calibrations, error) {
-	return once(p.constants, file, func() (*ask.Calibrations, error) { return ask.NewCalibrations(file) })
+	return ask.Once(p.constants, file, func() (*ask.Calibrations, error) { return ask.NewCalibrations(file) })
 }
 
 // A Request is what the page asks.
@@ -116,13 +104,13 @@ type Request struct {
 	Expected bool                `json:"expected"` // the points of a sweep have expected times alone, without intervals
 	Try      map[string][]string `json:"try"`      // values of flags that are to be tried in place of those given
 	File     string              `json:"file"`     // the text of a result file
-	Name     string              `json:"name"`     // what the file is called
+	Name     string              `json:"name"`     // name of the file
 }
 
 // An Answer is the reply to a Request. Either Error or one of the others is set.
 type Answer struct {
 	Error string `json:"error,omitempty"`
-	Text  string `json:"text,omitempty"` // as the command line writes it
+	Text  string `json:"text,omitempty"` // the answer as the command line prints it
 	Data  any    `json:"data,omitempty"`
 }
 

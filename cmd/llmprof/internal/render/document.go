@@ -67,7 +67,7 @@ type Column struct {
 	Drop   int     // of two columns that do not both fit, the one with the higher Drop goes; 0 stays
 	Max    int     // most characters of a text; 0 for any
 	Fixed  bool    // Unit takes no prefix and its numbers one decimal: a share in %
-	By     float64 // what a Fixed unit is worth: 1e9 for "GB"; 0 is 1
+	By     float64 // factor of a Fixed unit: 1e9 for "GB"; 0 means 1
 	Places int     // decimals of a Fixed column; 0 is 1
 }
 

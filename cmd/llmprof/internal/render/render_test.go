@@ -162,7 +162,7 @@ func FuzzScale(f *testing.F) {
 }
 
 func TestWrap(t *testing.T) {
-	got := wrap("alpha beta  gamma delta-epsilon-zeta-eta-theta-iota", 20)
+	got := Wrap("alpha beta  gamma delta-epsilon-zeta-eta-theta-iota", 20)
 	want := []string{"alpha beta gamma", "delta-epsilon-zeta-eta-theta-iota"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

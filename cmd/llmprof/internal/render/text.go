@@ -23,7 +23,7 @@ func Text(w io.Writer, d *Document, s Style) error {
 	}
 	t := &textWriter{Style: s}
 	if d.Title != "" {
-		for _, l := range wrap(d.Title, s.Width) {
+		for _, l := range Wrap(d.Title, s.Width) {
 			t.line(t.paint(l, Bold))
 		}
 	}
@@ -67,7 +67,7 @@ func (f Fields) text(w *textWriter) {
 	for _, r := range f.Rows {
 		label := pad(printable.Line(r.Name), name)
 		for _, paragraph := range r.Lines {
-			for _, l := range wrap(paragraph, w.Width-name-2) {
+			for _, l := range Wrap(paragraph, w.Width-name-2) {
 				w.line(w.paint(label, r.Color) + "  " + l)
 				label = strings.Repeat(" ", name)
 			}
@@ -83,7 +83,7 @@ func (n Notes) text(w *textWriter) {
 	w.heading(n.Title)
 	for _, item := range n.Items {
 		mark := "• "
-		for _, l := range wrap(item, w.Width-2) {
+		for _, l := range Wrap(item, w.Width-2) {
 			w.line(mark + l)
 			mark = "  "
 		}
@@ -112,14 +112,14 @@ func (t Table) text(w *textWriter) {
 		w.line(l.row(w, i, r))
 	}
 	if len(l.dropped) > 0 {
-		for _, line := range wrap("columns left out at this width: "+strings.Join(l.dropped, ", "), w.Width) {
+		for _, line := range Wrap("columns left out at this width: "+strings.Join(l.dropped, ", "), w.Width) {
 			w.line(w.paint(line, Faint))
 		}
 	}
 }
 
-// wrap breaks a text at its spaces into lines of at most n columns.
-func wrap(s string, n int) []string {
+// Wrap breaks a text at its spaces into lines of at most n columns, and no fewer than 20.
+func Wrap(s string, n int) []string {
 	n = max(n, 20)
 	var lines []string
 	line := ""

@@ -18,11 +18,11 @@ import (
 // A Page is a report.
 type Page struct {
 	Title    string
-	Lead     string // what it is of, in a line
+	Lead     string // subject of the report, in a line
 	Cards    []Card
 	Warnings []string
 	Sections []Section
-	Command  string // that makes it again
+	Command  string // command line that makes the report again
 	Version  string
 }
 
@@ -31,7 +31,7 @@ type Card struct {
 	Name   string
 	Value  string
 	Detail []string
-	Bad    bool // it says that something is wrong
+	Bad    bool // The note says that something is wrong.
 }
 
 // A Section is a chapter of the page.

@@ -22,7 +22,7 @@ import (
 type Folder struct {
 	Dir      string
 	Shards   int
-	finished map[int]bool // that were read and found whole
+	finished map[int]bool // shards whose results were read and found whole
 }
 
 // A record says what a finished shard consists of.

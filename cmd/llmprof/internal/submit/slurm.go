@@ -104,7 +104,7 @@ func ranges(all []int) string {
 func (s *Slurm) queued(ctx context.Context, b *batch) (running map[int]bool, err error) {
 	out, err := call(ctx, "squeue", "--noheader", "--array", "--jobs="+b.Job, "--states=PENDING,RUNNING,SUSPENDED,CONFIGURING,REQUEUED", "--format=%K %T")
 	if err != nil {
-		if strings.Contains(err.Error(), "Invalid job id") { // it ended some minutes ago
+		if strings.Contains(err.Error(), "Invalid job id") { // the job ended some minutes ago
 			return nil, nil
 		}
 		return nil, err

@@ -51,7 +51,7 @@ func cycleTable(c *aggregate.Cycles) render.Table {
 		if m.Std != nil {
 			std = digits(*m.Std)
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{m.Name, digits(m.Mean), half, std, digits(m.Min), digits(m.Max), cv, cell(m.Class)}})
+		t.Rows = append(t.Rows, render.Row{Cells: []any{m.Name, digits(m.Mean), half, std, digits(m.Min), digits(m.Max), cv, Cell(m.Class)}})
 	}
 	return t
 }
@@ -65,18 +65,11 @@ func experimentTable(r *aggregate.Report) render.Table {
 	for i := range r.Experiments {
 		e := &r.Experiments[i]
 		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			e.ID, e.ModelName, e.Method.NumProcesses, tenths(e.Totals.TokensPerS), middle(e.Latency.TTFT), middle(e.Latency.TPOT),
+			e.ID, e.ModelName, e.Method.NumProcesses, as[render.Tenths](e.Totals.TokensPerS), middle(e.Latency.TTFT), middle(e.Latency.TPOT),
 			as[unit.Joules](e.Totals.EnergyJ), as[unit.Joules](e.AIPerf.PerOutputToken), as[unit.FLOPsPerSec](e.Efficiency.FLOPsPerSecond), len(e.Method.Warnings),
 		}})
 	}
 	return t
-}
-
-func tenths(v *float64) any {
-	if v == nil {
-		return nil
-	}
-	return render.Tenths(*v)
 }
 
 func middle(s *stats.Summary) any {
@@ -132,7 +125,7 @@ func figureTable(e *aggregate.Aggregate) render.Table {
 	}{
 		{"totals.total_input_tokens", "input tokens", as[whole](e.Totals.InputTokens)},
 		{"totals.total_output_tokens", "output tokens", as[whole](e.Totals.OutputTokens)},
-		{"totals.tokens_per_second", "output tokens per second", tenths(e.Totals.TokensPerS)},
+		{"totals.tokens_per_second", "output tokens per second", as[render.Tenths](e.Totals.TokensPerS)},
 		{"totals.total_energy_j", "energy", as[unit.Joules](e.Totals.EnergyJ)},
 		{"energy_breakdown.adjusted_j", "energy, idle left out", as[unit.Joules](e.Breakdown.AdjustedJ)},
 		{"efficiency.joules_per_token", "energy per token, input and output", as[unit.Joules](e.Efficiency.JoulesPerToken)},

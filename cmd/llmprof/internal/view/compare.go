@@ -23,8 +23,8 @@ const CompareSchema = "llmprof.compare/v1"
 type Side struct {
 	Name     string `json:"name"`
 	Kind     string `json:"kind"`     // "predicted" or "measured"
-	Measured bool   `json:"measured"` // it was, or its constants were on a GPU of the kind
-	Basis    string `json:"basis"`    // what the figures rest on
+	Measured bool   `json:"measured"` // The side was measured, or its constants were on a GPU of the kind.
+	Basis    string `json:"basis"`    // source of the figures
 	workload.Workload
 	Figures  []SideFigure   `json:"figures"`
 	Ops      []SideOperator `json:"ops"`

@@ -61,7 +61,7 @@ func shown(f *SideFigure) any {
 	if f.Low == nil || f.High == nil {
 		return text(*f.Value)
 	}
-	switch f.Metric { // as estimate rounds them
+	switch f.Metric { // the rounding of "llmprof estimate"
 	case "ttft_s", "tpot_s", "ttlt_s":
 		return around(unit.Around(unit.Seconds(*f.Value), unit.Seconds(*f.Low), unit.Seconds(*f.High)), "")
 	}
@@ -141,13 +141,13 @@ func (c *Comparison) Table() *render.Table {
 			var ratio, overlap any
 			for _, d := range differences {
 				if d.Metric == m && d.Side == i {
-					ratio = cell(d.Ratio)
+					ratio = Cell(d.Ratio)
 					if d.Overlap != nil {
 						overlap = fmt.Sprint(*d.Overlap)
 					}
 				}
 			}
-			t.Rows = append(t.Rows, render.Row{Cells: []any{m, c.Sides[i].Name, cell(f.Value), cell(f.Low), cell(f.High), ratio, overlap}})
+			t.Rows = append(t.Rows, render.Row{Cells: []any{m, c.Sides[i].Name, Cell(f.Value), Cell(f.Low), Cell(f.High), ratio, overlap}})
 		}
 	}
 	return t

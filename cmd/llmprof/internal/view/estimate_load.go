@@ -48,7 +48,7 @@ func (l *Load) block() render.Fields {
 		{Name: "Running", Lines: []string{fmt.Sprintf("%s sequences decode, %s requests wait for their first token", three(s.Running), three(s.Waiting))}},
 		{Name: "In use", Lines: []string{fmt.Sprintf("%.0f %% of the time, %.1f %% of the KV cache of %d tokens", 100*s.Utilization, 100*s.Cache, l.Server.Tokens())}},
 		{Name: "A request", Lines: []string{three(float64(s.Energy)) + " J" + l.dollars()}},
-		{Name: "GPUs", Lines: []string{fmt.Sprintf("%d", l.gpus()) + l.hourly()}},
+		{Name: "GPUs", Lines: []string{fmt.Sprintf("%d", gpusOf(l.Server)) + l.hourly()}},
 		{Name: "At most", Lines: []string{fmt.Sprintf("%s requests/s, bound by %s", three(s.Capacity.Rate), s.Capacity.Bound)}},
 	}
 	return render.Fields{Title: name, Rows: rows}
@@ -69,16 +69,10 @@ func (l *Load) hourly() string {
 	return fmt.Sprintf(", %.2f $/h", float64(l.hour()))
 }
 
-// gpus counts those of all replicas.
-func (l *Load) gpus() int {
-	each, _ := l.Server.Predictor.Replica()
-	return each * (l.Server.Replicas + l.Server.Prefillers)
-}
-
 // hour is the price of all replicas for an hour; 0 where none is known.
 func (l *Load) hour() unit.Dollars {
 	_, price := l.Server.Predictor.Replica()
-	return unit.Dollars(float64(price) * float64(l.gpus()))
+	return unit.Dollars(float64(price) * float64(gpusOf(l.Server)))
 }
 
 type loadJSON struct {
@@ -126,7 +120,7 @@ func (l *Load) document() *loadJSON {
 	j := &loadJSON{
 		Rate: l.Rate, Concurrency: l.Concurrency, PromptLens: l.Prompt.String(), GenLens: l.Gen.String(), Scheduler: l.Server.Scheduler.Name, TTFT: float64(s.TTFT), TPOT: OrNull(float64(s.TPOT)), E2E: float64(s.E2E),
 		Requests: s.Rate, Generated: s.Throughput, Running: s.Running, Waiting: s.Waiting, Utilization: s.Utilization, KVTokens: l.Server.Tokens(), KV: s.Cache,
-		Energy: float64(s.Energy), Cost: OrNull(float64(s.Cost)), GPUs: l.gpus(), Hour: OrNull(float64(l.hour())), Capacity: capacityJSON{s.Capacity.Rate, s.Capacity.Bound, s.Capacity.Running},
+		Energy: float64(s.Energy), Cost: OrNull(float64(s.Cost)), GPUs: gpusOf(l.Server), Hour: OrNull(float64(l.hour())), Capacity: capacityJSON{s.Capacity.Rate, s.Capacity.Bound, s.Capacity.Running},
 	}
 	if h := l.High; h != nil {
 		j.High = &highJSON{float64(h.TTFT), OrNull(float64(h.TPOT)), float64(h.E2E)}

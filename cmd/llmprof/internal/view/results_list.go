@@ -93,8 +93,8 @@ func ResultTable(rows []ResultRow) *render.Table {
 	for i := range rows {
 		r := &rows[i]
 		t.Rows = append(t.Rows, render.Row{Cells: append([]any{
-			r.ID, r.Process, r.Processes, r.Cycle, r.Model, r.Engine, cell(r.GPU), r.GPUs, cell(r.Batch), r.PromptLen, r.GenLen,
-			cell(r.TTFT), cell(r.TPOT), cell(r.TTLT), cell(r.PerToken), joined(r.Marks),
+			r.ID, r.Process, r.Processes, r.Cycle, r.Model, r.Engine, Cell(r.GPU), r.GPUs, Cell(r.Batch), r.PromptLen, r.GenLen,
+			Cell(r.TTFT), Cell(r.TPOT), Cell(r.TTLT), Cell(r.PerToken), joined(r.Marks),
 		}, r.Server.cells()...)})
 	}
 	return t
@@ -111,12 +111,12 @@ func engineTable(rows []ResultRow) render.Table {
 		if r.Server != nil {
 			continue
 		}
-		id, gpu := r.name(), cell(r.GPU)
+		id, gpu := r.name(), Cell(r.GPU)
 		if r.GPUs > 1 {
 			gpu = fmt.Sprintf("%d × %v", r.GPUs, gpu)
 		}
 		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			id, r.Model, r.Engine, gpu, cell(r.Batch), r.PromptLen, r.GenLen, cell(r.TTFT), cell(r.TPOT), cell(r.PerToken), joined(r.Marks),
+			id, r.Model, r.Engine, gpu, Cell(r.Batch), r.PromptLen, r.GenLen, Cell(r.TTFT), Cell(r.TPOT), Cell(r.PerToken), joined(r.Marks),
 		}})
 	}
 	return t

@@ -81,8 +81,8 @@ func (l *ServerFigures) cells() []any {
 		return make([]any, len(serverColumns()))
 	}
 	return []any{
-		cell(l.Concurrency), cell(l.Rate), l.Requests, l.Failed, l.Completed, cell(l.Goodput), cell(l.Generated),
-		cell(l.Prompt), cell(l.Output), cell(l.TTFTTail), cell(l.TPOTTail), fmt.Sprint(l.Seed),
+		Cell(l.Concurrency), Cell(l.Rate), l.Requests, l.Failed, l.Completed, Cell(l.Goodput), Cell(l.Generated),
+		Cell(l.Prompt), Cell(l.Output), Cell(l.TTFTTail), Cell(l.TPOTTail), fmt.Sprint(l.Seed),
 	}
 }
 
@@ -119,7 +119,7 @@ func ServerTable(rows []ResultRow, ids bool) render.Table {
 		}
 		t.Rows = append(t.Rows, render.Row{Cells: []any{
 			r.name(), r.Model, lengthOf(s.Prompt, r.PromptLen) + "+" + lengthOf(s.Output, r.GenLen), s.load(), Rate(s.Completed), rateOrNone(s.Goodput),
-			rateOrNone(s.Generated), cell(r.TTFT), cell(s.TTFTTail), cell(r.TPOT), failed, joined(r.Marks),
+			rateOrNone(s.Generated), Cell(r.TTFT), Cell(s.TTFTTail), Cell(r.TPOT), failed, joined(r.Marks),
 		}})
 	}
 	if !slices.ContainsFunc(rows, func(r ResultRow) bool { return r.Server != nil && r.Server.Goodput != nil }) {

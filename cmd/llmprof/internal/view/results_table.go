@@ -9,186 +9,8 @@ import (
 
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/measure/aggregate"
-	"llmprof/measure/result"
 	"llmprof/measure/stats"
-	"llmprof/workload"
 )
-
-// A Publication is stored results in the shape of a paper's tables: a row for each
-// configuration, over all its repeats and processes.
-type Publication struct {
-	Rows  []PublishedRow
-	Whole bool // energies are of the whole batch, as ELANA's tables have them, not of one sequence
-}
-
-// A PublishedRow is one configuration. Times are over all samples.
-type PublishedRow struct {
-	Device            string         `json:"device"`
-	Engine            string         `json:"engine"`
-	Model             string         `json:"model"`
-	workload.Workload                // a server has a batch of 0, for requests come to it one by one
-	Runs              int            `json:"runs"` // results that the row is made of
-	TTFT              *stats.Summary `json:"ttft_s"`
-	TPOT              *stats.Summary `json:"tpot_s"`
-	TTLT              *stats.Summary `json:"ttlt_s"`
-	PerPrompt         *float64       `json:"energy_per_prompt_j"` // of one sequence
-	PerToken          *float64       `json:"energy_per_token_j"`
-	PerRequest        *float64       `json:"energy_per_request_j"`
-	Generated         *float64       `json:"generated_tok_s"`
-	Params            *float64       `json:"params_bytes"`
-	Cache             *float64       `json:"cache_bytes"`  // KV and state of the whole batch
-	CacheTokens       int            `json:"cache_tokens"` // of each sequence, that the cache was counted with
-	Marks             []string       `json:"marks"`        // what makes the figures doubtful
-}
-
-// Publish puts the results of each configuration into a row.
-func Publish(all []*result.Result, whole bool) *Publication {
-	p := &Publication{Whole: whole}
-	groups := map[string][]*result.Result{}
-	var order []string
-	for _, r := range all {
-		key := cmp.Or(r.Provenance.Hash, r.ID)
-		if groups[key] == nil {
-			order = append(order, key)
-		}
-		groups[key] = append(groups[key], r)
-	}
-	for _, key := range order {
-		p.Rows = append(p.Rows, publishedRow(groups[key]))
-	}
-	slices.SortStableFunc(p.Rows, func(a, b PublishedRow) int {
-		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Engine, b.Engine), a.Batch-b.Batch, a.PromptLen-b.PromptLen, a.GenLen-b.GenLen, cmp.Compare(a.Model, b.Model))
-	})
-	return p
-}
-
-func publishedRow(of []*result.Result) PublishedRow {
-	first := of[0]
-	row := PublishedRow{
-		Model: first.Model.Name, Device: deviceOf(first), Engine: engineText(first), Workload: first.Workload.Workload, Runs: len(of),
-		TTFT: pooled(of, func(r *result.Result) *result.Times { return r.TTFT }),
-		TPOT: pooled(of, func(r *result.Result) *result.Times { return r.TPOT }),
-		TTLT: pooled(of, func(r *result.Result) *result.Times { return r.TTLT }),
-	}
-	energy := func(pick func(*result.Energy) *float64) *float64 {
-		return meanOver(of, func(r *result.Result) *float64 {
-			if r.Energy == nil {
-				return nil
-			}
-			return pick(r.Energy)
-		})
-	}
-	row.PerPrompt = energy(func(e *result.Energy) *float64 { return e.PerPrompt })
-	row.PerToken = energy(func(e *result.Energy) *float64 { return e.PerToken })
-	row.PerRequest = energy(func(e *result.Energy) *float64 { return e.PerRequest })
-	row.Generated = meanOver(of, func(r *result.Result) *float64 {
-		if r.Throughput == nil {
-			return nil
-		}
-		return r.Throughput.Generated
-	})
-	row.Marks = []string{}
-	for _, r := range of {
-		for _, m := range r.Marks {
-			if !slices.Contains(row.Marks, m) {
-				row.Marks = append(row.Marks, m)
-			}
-		}
-	}
-	if s := first.Sizes; s != nil {
-		row.Params, row.Cache, row.CacheTokens = bytesOf(s.Params), bytesOf(s.KV, s.State), cacheTokens(first)
-	}
-	return row
-}
-
-// cacheTokens is how many tokens of a sequence the cache of a result was counted with:
-// the prompt's, unless the engine noted another number.
-func cacheTokens(r *result.Result) int {
-	for _, note := range r.Engine.Notes {
-		var n int
-		if _, err := fmt.Sscanf(note, "the KV cache was counted with room for %d tokens", &n); err == nil {
-			return n
-		}
-	}
-	return r.Workload.PromptLen
-}
-
-// deviceOf is the GPU of a result, and how many there are.
-func deviceOf(r *result.Result) string {
-	if len(r.Machine.GPUs) == 0 {
-		return cmp.Or(r.Machine.CPU, "unknown device")
-	}
-	if n := len(r.Machine.GPUs); n > 1 {
-		return fmt.Sprintf("%d × %s", n, r.Machine.GPUs[0].Name)
-	}
-	return r.Machine.GPUs[0].Name
-}
-
-// engineText is the engine with what changes its times most.
-func engineText(r *result.Result) string {
-	text := r.Engine.Name
-	if r.Engine.Version != "" {
-		text += " " + r.Engine.Version
-	}
-	switch r.Engine.Options["graph"] {
-	case "true":
-		text += ", CUDA graph"
-	case "false":
-		text += ", eager"
-	}
-	if r.Workload.Weights != "" {
-		text += ", " + r.Workload.Weights
-	}
-	return text
-}
-
-// pooled summarizes the samples of several results together.
-func pooled(of []*result.Result, pick func(*result.Result) *result.Times) *stats.Summary {
-	var samples []float64
-	for _, r := range of {
-		if t := pick(r); t != nil {
-			samples = append(samples, t.Samples...)
-		}
-	}
-	if len(of) == 1 && pick(of[0]) != nil {
-		return &pick(of[0]).Summary
-	}
-	sum, err := stats.Summarize(samples)
-	if err != nil {
-		return nil
-	}
-	return sum
-}
-
-// meanOver is the mean of a figure over the results that have it.
-func meanOver(of []*result.Result, pick func(*result.Result) *float64) *float64 {
-	sum, n := 0.0, 0
-	for _, r := range of {
-		if v := pick(r); v != nil {
-			sum, n = sum+*v, n+1
-		}
-	}
-	if n == 0 {
-		return nil
-	}
-	sum /= float64(n)
-	return &sum
-}
-
-// bytesOf adds sizes up, nil where none is known.
-func bytesOf(sizes ...*int64) *float64 {
-	var sum float64
-	known := false
-	for _, s := range sizes {
-		if s != nil {
-			sum, known = sum+float64(*s), true
-		}
-	}
-	if !known {
-		return nil
-	}
-	return &sum
-}
 
 // LatencyPage is times and energies by device and setting, as in ELANA's tables 3 and 4.
 func (p *Publication) LatencyPage() *render.Document {
@@ -373,15 +195,15 @@ func (p *Publication) Table() *render.Table {
 	}
 	for i := range p.Rows {
 		r := &p.Rows[i]
-		cells := []any{r.Device, r.Engine, r.Model, cell(OrNull(r.Batch)), r.PromptLen, r.GenLen, r.Runs}
+		cells := []any{r.Device, r.Engine, r.Model, Cell(OrNull(r.Batch)), r.PromptLen, r.GenLen, r.Runs}
 		for _, f := range r.figures() {
 			mean, spread := any(nil), any(nil)
 			if f.times != nil {
-				mean, spread = f.times.Mean, cell(f.times.StdDev)
+				mean, spread = f.times.Mean, Cell(f.times.StdDev)
 			}
 			cells = append(cells, mean, spread, scaledCell(f.energy, p.share(r)))
 		}
-		cells = append(cells, scaledCell(r.Generated, 1), scaledCell(r.Params, 1), scaledCell(r.Cache, 1), cell(OrNull(r.CacheTokens)), joined(r.Marks))
+		cells = append(cells, scaledCell(r.Generated, 1), scaledCell(r.Params, 1), scaledCell(r.Cache, 1), Cell(OrNull(r.CacheTokens)), joined(r.Marks))
 		t.Rows = append(t.Rows, render.Row{Cells: cells})
 	}
 	return t
@@ -401,8 +223,8 @@ func EnergyTable(r *aggregate.Report) render.Table {
 		a := &r.Experiments[i]
 		o := &a.Totals
 		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			a.ID, a.ModelName, cell(OrNull(a.Workload.Batch)), a.Method.NumProcesses, cell(o.Tokens), cell(o.InferenceS), cell(o.EnergyJ),
-			cell(o.TokensPerS), cell(o.AvgEnergyToken), scaledCell(o.FLOPs, 1e-12),
+			a.ID, a.ModelName, Cell(OrNull(a.Workload.Batch)), a.Method.NumProcesses, Cell(o.Tokens), Cell(o.InferenceS), Cell(o.EnergyJ),
+			Cell(o.TokensPerS), Cell(o.AvgEnergyToken), scaledCell(o.FLOPs, 1e-12),
 		}})
 	}
 	return t

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// cell is nil where there is no value.
-func cell[T any](v *T) any {
+// Cell is nil where there is no value.
+func Cell[T any](v *T) any {
 	if v == nil {
 		return nil
 	}
@@ -39,4 +39,4 @@ func joined(list []string) any {
 }
 
 // digits formats a number with four significant digits.
-func digits(v float64) string { return strings.TrimSpace(fmt.Sprintf("%.4g", v)) }
+func digits(v float64) string { return fmt.Sprintf("%.4g", v) }

@@ -16,7 +16,7 @@ type Simulation struct {
 	Server   *serving.Server
 	Seed     uint64
 	Points   []SimulatedPoint
-	Found    string // what the search for a knee found; "" if none was made
+	Found    string // result of the search for a knee; "" if none was made
 	Warnings []string
 }
 
@@ -107,13 +107,13 @@ func (s *Simulation) notes() []string {
 
 func (s *Simulation) title() string {
 	e := s.Estimate
-	return fmt.Sprintf("%s under load on %d × %s", e.Model.Name, s.gpus(), e.Machine.GPU.Name)
+	return fmt.Sprintf("%s under load on %d × %s", e.Model.Name, gpusOf(s.Server), e.Machine.GPU.Name)
 }
 
-// gpus are those of all replicas.
-func (s *Simulation) gpus() int {
-	each, _ := s.Server.Predictor.Replica()
-	return each * (s.Server.Replicas + s.Server.Prefillers)
+// gpusOf counts the GPUs of all replicas.
+func gpusOf(s *serving.Server) int {
+	each, _ := s.Predictor.Replica()
+	return each * (s.Replicas + s.Prefillers)
 }
 
 func (s *Simulation) head() []render.Field {
@@ -199,7 +199,7 @@ func (s *Simulation) dollars(r *serving.Result) any {
 	if price <= 0 {
 		return nil
 	}
-	return fmt.Sprintf("%.2f", float64(price)*float64(s.gpus())/3600/r.Throughput()*1e6)
+	return fmt.Sprintf("%.2f", float64(price)*float64(gpusOf(s.Server))/3600/r.Throughput()*1e6)
 }
 
 // Knee is where more load brings latency and little throughput: the last load whose

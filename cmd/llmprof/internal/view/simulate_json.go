@@ -124,7 +124,7 @@ func RecordOf(load string, r *serving.Record) RecordJSON {
 func (s *Simulation) Document() *SimulationDocument {
 	r := &s.Server.Scheduler
 	d := &SimulationDocument{
-		Schema: SimulationSchema, Model: s.Estimate.Model.Name, GPU: s.Estimate.Machine.GPU.Name, GPUs: s.gpus(), Engine: s.Estimate.Machine.Engine.Profile().Name,
+		Schema: SimulationSchema, Model: s.Estimate.Model.Name, GPU: s.Estimate.Machine.GPU.Name, GPUs: gpusOf(s.Server), Engine: s.Estimate.Machine.Engine.Profile().Name,
 		Scheduler: schedulerJSON{r.Name, r.Budget, r.MaxSeqs, r.Block, r.Async},
 		Replicas:  s.Server.Replicas, Prefill: s.Server.Prefillers, KVTokens: s.Server.Tokens(), Seed: s.Seed, Warnings: s.Warnings,
 	}
@@ -154,12 +154,10 @@ func (s *Simulation) simulated(r *serving.Result) simulated {
 		j.Steady = &steadyJSON{serving.Method, x.Steady, x.Begin, x.End}
 	}
 	if r.Limited {
-		v := r.Goodput()
-		j.Goodput = &v
+		j.Goodput = new(r.Goodput())
 	}
 	if _, price := s.Server.Predictor.Replica(); price > 0 {
-		v := float64(price) * float64(s.gpus()) / 3600 / r.Rate()
-		j.Cost = &v
+		j.Cost = new(float64(price) * float64(gpusOf(s.Server)) / 3600 / r.Rate())
 	}
 	for _, b := range r.Timeline {
 		j.Timeline = append(j.Timeline, binJSON{float64(b.Begin), float64(b.End), b.Waiting, b.Running, b.Cache, b.Tokens})

@@ -163,7 +163,7 @@ type TracedPhaseDocument struct {
 // A TracedOtherDocument is kernels that no operator explains.
 type TracedOtherDocument struct {
 	Name      string  `json:"name"`
-	Known     bool    `json:"known"` // what they are for
+	Known     bool    `json:"known"` // The purpose of the kernels is known.
 	Kernels   int     `json:"kernels"`
 	ObservedS float64 `json:"observed_s"`
 	Share     float64 `json:"share"` // of the step

@@ -15,10 +15,10 @@ import (
 
 // A Validation is predictions beside observations.
 type Validation struct {
-	Files        []string // that the observations were read from; none for those that come with the program
-	Observations int      // those that are not scored included
+	Files        []string // files of the observations; none for the embedded observations
+	Observations int      // number of observations, with those that are not scored
 	By           []validate.Dimension
-	Worst        int     // so many rows are listed as farthest off
+	Worst        int     // number of rows in the list of the largest errors
 	FailOver     float64 // limit of a group's median error, in percent; 0 for none
 
 	Scorer    *validate.Scorer
@@ -108,17 +108,17 @@ func share(s *float64) any {
 func groupCell(s *validate.Summary, d validate.Dimension) any {
 	switch d {
 	case validate.ByEngine:
-		return cell(s.Engine)
+		return Cell(s.Engine)
 	case validate.ByGPU:
-		return cell(s.GPU)
+		return Cell(s.GPU)
 	case validate.ByTP:
-		return cell(s.TP)
+		return Cell(s.TP)
 	case validate.ByModel:
-		return cell(s.Model)
+		return Cell(s.Model)
 	case validate.ByBatch:
-		return cell(s.Batch)
+		return Cell(s.Batch)
 	}
-	return cell(s.Source)
+	return Cell(s.Source)
 }
 
 // worstTable lists the observations that are farthest off.
@@ -215,7 +215,7 @@ func (v *Validation) Table() *render.Table {
 		r := &v.Score.Rows[i]
 		t.Rows = append(t.Rows, render.Row{Cells: []any{
 			string(r.Metric), r.Model, r.GPU, r.Engine, r.Mode, r.TP, r.Batch, r.Prompt, r.Gen, r.Weights, string(r.Load), r.Fitted, r.Value,
-			cell(r.Low), cell(r.High), r.Predicted, cell(r.PredictedLow), cell(r.PredictedHigh), cell(r.Floor), r.Error,
+			Cell(r.Low), Cell(r.High), r.Predicted, Cell(r.PredictedLow), Cell(r.PredictedHigh), Cell(r.Floor), r.Error,
 			r.Source, r.ID, strings.Join(r.Marks, " "), r.Note,
 		}})
 	}

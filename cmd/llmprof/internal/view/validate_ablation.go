@@ -152,8 +152,8 @@ func ideal(k, all *validate.Ablation) any {
 // An AblationDocument is an ablation for programs.
 type AblationDocument struct {
 	Schema       string             `json:"schema"`
-	Observations int                `json:"observations"` // that were compared
-	Skipped      int                `json:"skipped"`      // that were not
+	Observations int                `json:"observations"` // number of observations compared
+	Skipped      int                `json:"skipped"`      // number of observations not compared
 	Constants    []ConstantDocument `json:"constants"`
 	All          []EffectDocument   `json:"all_ideal"`
 }

@@ -170,7 +170,7 @@ func (v *Validation) course(rows []*validate.Row) (plots.Course, error) {
 		span, err := v.Scorer.Span(config, first.Metric)
 		switch {
 		case err != nil && (p < least || p > most):
-			continue // what was not observed need not fit
+			continue // a batch that was not observed need not fit
 		case err != nil:
 			return c, err
 		}

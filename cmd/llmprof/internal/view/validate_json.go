@@ -14,7 +14,7 @@ const validateSchema = "llmprof.validate/v1"
 // A ValidationDocument is a validation for programs.
 type ValidationDocument struct {
 	Schema       string            `json:"schema"`
-	Observations int               `json:"observations"` // those not compared included
+	Observations int               `json:"observations"` // number of observations, with those not compared
 	FailOver     *float64          `json:"fail_over_percent"`
 	Summary      []SummaryDocument `json:"summary"`
 	Rows         []RowDocument     `json:"rows"`

@@ -11,7 +11,7 @@ type cublas struct {
 	fn        cublasFunctions
 	handle    uintptr
 	workspace Ptr
-	file      string // that it was loaded from
+	file      string // path of the library that was loaded
 	version   int    // 130000 for 13.0
 }
 

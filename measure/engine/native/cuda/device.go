@@ -10,7 +10,7 @@ import (
 // Properties are what the driver says of a GPU.
 type Properties struct {
 	Name          string
-	UUID          string // as nvidia-smi writes it: GPU-...
+	UUID          string // UUID in the form of nvidia-smi: GPU-...
 	Major, Minor  int    // compute capability
 	SMs           int
 	L2Bytes       int

@@ -8,7 +8,7 @@ import (
 // driver holds the functions of libcuda. Handles are uintptr, device addresses
 // uint64; every function returns a CUresult.
 type driver struct {
-	file string // that it was loaded from
+	file string // path of the library that was loaded
 
 	init              func(flags uint32) int32
 	driverVersion     func(v *int32) int32

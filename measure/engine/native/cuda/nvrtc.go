@@ -11,7 +11,7 @@ import (
 // GPU and no driver.
 type Compiler struct {
 	Version string // of NVRTC: "13.0"
-	File    string // that it was loaded from
+	File    string // path of the library that was loaded
 	fn      nvrtc
 }
 

@@ -11,11 +11,11 @@ import (
 
 // A MissingError says that none of a library's names could be opened.
 type MissingError struct {
-	Library string   // what it is for people: "NVRTC"
+	Library string   // name for people: "NVRTC"
 	Tried   []string // paths and names, in the order in which they were tried
-	Reasons []string // what the loader said of each of them
-	Folders []string // that were looked into and have none of its files
-	Hint    string   // what to do
+	Reasons []string // error of the loader for each file
+	Folders []string // folders searched that have none of its files
+	Hint    string   // advice for the user
 }
 
 // Error names the library, says where it was searched, and what to do.
@@ -40,7 +40,7 @@ type library struct {
 	files  []string
 	wheel  []string // folders below site-packages/nvidia that pip's wheels put it in
 	beside string   // pattern of files beside it that it opens itself
-	hint   string   // what to do where it is missing
+	hint   string   // advice where the library is missing
 }
 
 // toolkitHint is for the libraries that do not come with the driver.

@@ -46,7 +46,7 @@ func NewStandIn() *StandIn {
 	}
 	s.Device.lt = &cublas{fn: s.products(), handle: s.handle()}
 	d.primaryRelease = func(int32) int32 { return 0 }
-	d.getErrorName = func(int32, **byte) int32 { return 1 } // it knows no names
+	d.getErrorName = func(int32, **byte) int32 { return 1 } // a stand-in knows no names of errors
 	d.getErrorString = d.getErrorName
 	d.peerPossible = func(can *int32, _, _ int32) int32 { *can = 1; return 0 }
 	d.peerEnable = func(uintptr, uint32) int32 { return 0 }

@@ -11,7 +11,7 @@ type record struct {
 	pass    int
 	ids     bool // send the tokens
 	compare bool // keep them, for they are compared with other ranks'
-	steps   int  // so far
+	steps   int  // number of steps recorded
 	events  []engine.Event
 	chosen  []int32
 }

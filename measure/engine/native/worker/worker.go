@@ -74,7 +74,7 @@ type worker struct {
 	clock    func() int64
 	open     Opener
 	out      *bufio.Writer
-	broken   error // what went wrong with out
+	broken   error // error of writing to out
 	commands chan engine.Command
 	stopped  atomic.Bool
 	session  *session
@@ -173,7 +173,7 @@ func (w *worker) load(l *engine.Load) error {
 		return err
 	}
 	w.session = s
-	debug.FreeOSMemory() // what weights came through
+	debug.FreeOSMemory() // buffers that the weights were read into
 	w.send(engine.Event{Event: "ready", Ready: s.ready()})
 	return nil
 }

@@ -1,0 +1,229 @@
+package hardware
+
+import (
+	"slices"
+
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+const us = unit.Seconds(1e-6)
+
+// The constants below were computed from the operator tables of NVIDIA's
+// aiconfigurator (Apache-2.0), which hold GEMM, attention and all-reduce times
+// on H100, H200, A100, L40S and B200, weights cold, bf16: a three-constant fit
+// of the GEMMs to within 6 to 11 % on held-out shapes, of prefill attention to
+// 12.6 % and of decode attention to 15 %. Scored on GPUs that an engine's host
+// constant was not fitted on, the whole reached a median error of 5 to 6 % and
+// a 90th percentile of 14 % for the time per token.
+const aiconfigurator = "fit of the operator times of aiconfigurator's database (Apache-2.0), bf16, weights cold"
+
+// hopper fits H200 GEMMs and attention, and all-reduces of 2, 4 and 8 H200: 7.0,
+// 10.5 and 17.5 µs at no size by NCCL 2.29, 4.5, 4.5 and 5.0 µs by vLLM's own.
+// The bandwidth of element-wise kernels is that of a norm timed on an H200: 43.2 µs
+// for 8192 rows of 4096 in bf16 less the 4.4 µs of one row, 3.46 TB/s
+// (testdata/h200_operators.json). Over PCIe, in CUDA graphs, all-reduces of 2, 4 and 8
+// RTX PRO 6000 take 6.3, 12.9 and 24.6 µs at no size, of 2 and 4 L40S 6.0 and 12.0; two of
+// either reach about 0.6 of PCIe.
+func hopper() Calibration {
+	c := Calibration{
+		Source:      aiconfigurator + " on H100 and H200; power, and the bandwidth of norms, of an H200 (hardware/testdata)",
+		DecodeError: 0.15, PrefillError: 0.20,
+	}
+	c.gemm(0.80, 0.835, 3.8*us)
+	c.attention(0.61, 0.896, 12*us)
+	c.element(0.5, 0.72, 2*us)
+	c.link(0.62, 3.5*us, 1.75*us)
+	c.oneShot(4.3*us, 0.09*us)
+	k := &c.Constants
+	k[roofline.AttentionRamp] = 2 * 384
+	k[roofline.PCIeShare], k[roofline.PCIeBase], k[roofline.PCIePerGPU] = 0.60, 0, 3.1e-6
+	k[roofline.InterNodeShare], k[roofline.InterNodeBase] = 0.70, 15e-6
+	k[roofline.GraphNode] = 1.3e-6
+	return c
+}
+
+// WithoutP2P is the calibration of GPUs that reach each other over PCIe through the host's memory
+// alone, where the driver, a virtual machine or an IOMMU keeps them from each other's. The constants
+// are of vLLM 0.19.0's all-reduces over two RTX PRO 6000 on such a host, in CUDA graphs
+// (aiconfigurator-core 0.12.0): 17 to 21 µs up to 32 KB, 15.2 GB/s at large messages.
+func (c Calibration) WithoutP2P() Calibration {
+	k := &c.Constants
+	k[roofline.PCIeShare], k[roofline.PCIeBase], k[roofline.PCIePerGPU] = 0.238, 0, 9.8e-6
+	c.Name += " without P2P"
+	return c
+}
+
+// DefaultCalibration is what stands in for a measured calibration of a GPU: the
+// constants of its generation where operator times of one of its GPUs are
+// public, else those of the nearest such generation with a wider error.
+func DefaultCalibration(g *GPU) Calibration {
+	c := hopper()
+	switch {
+	case g.Jetson || g.Integrated:
+		c = integrated(c)
+	case g.Vendor == "amd":
+		c = amd(c)
+	default:
+		c = generation(g, c)
+	}
+	k := &c.Constants
+	if k[roofline.GEMMSustained] == 0 { // its operators were timed at one rate, whatever held them back
+		k[roofline.GEMMSustained] = k[roofline.GEMMCompute]
+	}
+	c.card(g)
+	skinnyAsGEMM(k)
+	fusedAsOneShot(k)
+	powerOfH200(k)
+	c.Name = "default for " + g.Generation
+	c.Residuals = residuals(g)
+	if slices.Contains(timedBoards, g.Key) {
+		c.Board = boardError
+	}
+	return c
+}
+
+// card sets the constants of single cards whose operators are public. Products are fitted by
+// "llmprof calibrate --import", with errors on held-out shapes, in % (median and 90th percentile), of 7.3 and 21 on an
+// A100 and 5.3 and 15 on a B200 (vLLM of aiconfigurator-core 0.12.0), of 3.0 and 8.9 on an RTX 4090, of 5.3 and 16 on an RTX PRO
+// 6000 at 1597 GB/s, of LLMServingSim's and as many of vLLM 0.24.0's (experiments/operators/convert.py), without memory-bound products whose weights its L2 cache holds, and of 5.5 and 16 on an A40; of those
+// in FP8, 3.5 and 13 on an H20, 7.8 and 15 on an H800. What is fixed on the RTX cards and the A40 is the generation's, for
+// hardly any of their products is short enough to say: three of 5402 on the RTX PRO 6000, from which an import reads 10 µs, and whose
+// other constants are fitted beside the generation's. The share of attention's arithmetic
+// and its ramp go through prefills of 1024 and 2048 tokens, its bandwidth is that of decode
+// steps of 64 sequences and more after 4096 tokens and more; on an H20 they go through prefills of 32 heads after
+// 1024 and 8192 tokens, which leaves one of 4096 tokens within 1 %, and the bandwidth is that of all decode steps.
+func (c *Calibration) card(g *GPU) {
+	k := &c.Constants
+	switch g.Key {
+	case "a100-sxm-80gb":
+		c.gemm(0.833, 0.747, 5.11*us)
+		k[roofline.GEMMDepth], k[roofline.GEMMExposed] = 4.74e-10, 1.58
+	case "b200-sxm-180gb":
+		c.gemm(0.718, 0.785, 2.14*us)
+		k[roofline.GEMMDepth], k[roofline.GEMMExposed] = 1.084e-9, 0.985
+	case "rtx-4090-24gb":
+		c.Source = servingSim + "; the rest as on L40S"
+		c.gemm(0.970, 0.913, 3*us)
+		c.attention(0.81, 0.92, 9.5*us)
+		k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 0.721, 548
+	case "rtx-pro-6000-server-96gb": // the board that was timed
+		c.Source = servingSim + "; the rest as on B200"
+		c.gemm(0.843, 0.933, 3.9*us)
+		c.attention(0.625, 0.84, 8*us)
+		k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 1.54, 828
+	case "rtx-pro-6000-blackwell-96gb": // The chip is the same; its peak is at a higher clock.
+		c.Source = "of the server edition, " + servingSim + "; the rest as on B200"
+		c.gemm(0.783, 0.933, 3.9*us)
+		c.attention(0.58, 0.84, 8*us)
+		k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 1.54, 828
+	case "a40-48gb":
+		c.Source = vidur + "; the rest as on A100"
+		c.gemm(0.764, 0.810, 7.4*us)
+		k[roofline.GEMMExposed] = 1.17
+	case "h20-96gb":
+		c.Source = inferSim + ", and its attention; the rest as on H200"
+		c.productsInBlocks(0.914, 0.496, 4.02*us, 7.66e-10, 0.098)
+		c.attention(0.97, 0.788, 12*us)
+		k[roofline.AttentionRamp] = 670
+		return
+	case "h800-sxm-80gb":
+		c.Source = inferSim + "; the rest as on H100"
+		c.productsInBlocks(0.733, 0.789, 4.32*us, 8.02e-10, 0.772)
+		return
+	default:
+		return
+	}
+	k[roofline.GEMMSustained] = k[roofline.GEMMCompute]
+}
+
+// productsInBlocks sets the constants of products in FP8 with a scale for each block.
+func (c *Calibration) productsInBlocks(compute, memory float64, fixed unit.Seconds, depth, exposed float64) {
+	for key, v := range map[string]float64{"compute": compute, "memory": memory, "fixed": float64(fixed), "depth": depth, "exposed": exposed} {
+		c.Constants[roofline.ConstantOf("gemm_fp8_block."+key)] = v
+	}
+}
+
+// generation adjusts the constants of Hopper to another generation of NVIDIA's
+// discrete GPUs.
+func generation(g *GPU, c Calibration) Calibration {
+	k := &c.Constants
+	switch g.Generation {
+	case "hopper":
+		k[roofline.GEMMSustained] = heldHopper(g).sustained(g, k[roofline.GEMMCompute])
+		switch {
+		case g.Key == "h200-sxm-141gb": // timed here: 90 % of the products and attentions of prefills are within that
+			c.PrefillError = 0.15
+		case g.TDP != 700: // no board with that limit was timed
+			c.PrefillError = 0.25
+		}
+	case "ampere":
+		c.Source = aiconfigurator + " on A100 SXM"
+		c.gemm(0.824, 0.741, 7.4*us)
+		k[roofline.AttentionMemory] = 0.741
+		c.link(0.50, 10*us, 1.6*us)
+		c.oneShot(4.5*us, 0.25*us) // 5.0, 5.5 and 6.5 µs over 2, 4 and 8 A100
+		if g.L2 < 30e6 {
+			c = graphicsDRAM(g, c)
+		}
+	case "ada":
+		c.Source = aiconfigurator + " on L40S"
+		c.gemm(0.626, 0.762, 3*us)
+		c.attention(0.50, 0.762, 12*us)
+		c.DecodeError, c.PrefillError = 0.20, 0.30
+		k[roofline.GEMMSustained] = heldL40S.sustained(g, k[roofline.GEMMCompute])
+		if k[roofline.GEMMSustained] < k[roofline.GEMMCompute] {
+			c.PrefillError = 0.40 // no board with less power for its peak was timed
+		}
+	case "blackwell", "rubin":
+		c.Source = aiconfigurator + " on B200"
+		c.gemm(0.71, 0.816, 3.9*us)
+		k[roofline.AttentionMemory] = 0.816
+		c.DecodeError, c.PrefillError = 0.20, 0.25
+		if g.Generation == "rubin" {
+			c.Source = "constants of B200 (" + aiconfigurator + "); nothing measured on rubin"
+			c.DecodeError, c.PrefillError = 0.35, 0.45
+		}
+	default: // Volta, Turing: no operator times are public
+		c.Source = "constants of A100 (" + aiconfigurator + "); nothing measured on " + g.Generation
+		c.gemm(0.70, 0.741, 7.4*us)
+		c.attention(0.40, 0.70, 14*us)
+		c.link(0.50, 10*us, 1.6*us)
+		c.DecodeError, c.PrefillError = 0.35, 0.45
+	}
+	return c
+}
+
+// graphicsDRAM is for GA102 and the smaller chips of Ampere. What an A40's products take for their depth is
+// not taken over: beside the fixed time of an A100 it makes decode steps of an A6000 too long (ELANA).
+func graphicsDRAM(g *GPU, c Calibration) Calibration {
+	k := &c.Constants
+	c.Source = "products of an A40, which has the same multiprocessors: " + vidur + "; the rest as on A100"
+	c.gemm(0.745, 0.817, 7.4*us)
+	k[roofline.GEMMSustained] = heldA40.sustained(g, 0.745)
+	k[roofline.AttentionCompute], k[roofline.AttentionMemory] = 0.50, 0.80
+	c.DecodeError, c.PrefillError = 0.25, 0.40
+	return c
+}
+
+// integrated is for modules whose memory the CPU shares. ELANA's table 4 has a
+// Thor at 88 % of its bandwidth in decode; launches are slower on their CPUs.
+func integrated(c Calibration) Calibration {
+	c.Source = "constants of Hopper (" + aiconfigurator + ") with the memory share seen on a Jetson Thor (ELANA, arXiv:2512.09946, table 4: 240 of 273 GB/s); not measured on this module"
+	c.gemm(0.626, 0.85, 8*us)
+	c.attention(0.40, 0.80, 20*us)
+	c.element(0.5, 0.70, 5*us)
+	c.Constants[roofline.GraphNode] = 3e-6
+	c.DecodeError, c.PrefillError = 0.35, 0.60
+	return c
+}
+
+// amd uses the best large GEMM that stas00's ml-engineering measured on an
+// MI300X, 668 of 1307 TFLOP/s; the rest is Hopper's.
+func amd(c Calibration) Calibration {
+	c.Source = "GEMM share measured on an MI300X (stas00/ml-engineering: 668 of 1307 TFLOP/s); the rest as on Hopper"
+	c.gemm(0.51, 0.75, 6*us)
+	c.attention(0.35, 0.75, 15*us)
+	c.DecodeError, c.PrefillError = 0.35, 0.45
+	return c
+}

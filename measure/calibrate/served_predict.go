@@ -1,0 +1,273 @@
+package calibrate
+
+import (
+	"fmt"
+	"slices"
+
+	"llmprof/analytic"
+	"llmprof/hardware"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// An evaluator predicts points with constants that change.
+type evaluator struct {
+	s    *Served
+	gpu  *hardware.GPU
+	base hardware.Calibration
+
+	last   *analytic.Predictor // of the constants lastAt: a fit evaluates all points at one vector of constants, and then at the next
+	lastAt roofline.Constants
+}
+
+func (s *Served) evaluator(g *hardware.GPU) (*evaluator, error) {
+	base, err := analytic.Constants(g, s.Engine, s.Base)
+	return &evaluator{s: s, gpu: g, base: base}, err
+}
+
+// predictor is of the server with constants.
+func (v *evaluator) predictor(c roofline.Constants) (*analytic.Predictor, error) {
+	if v.last != nil && v.lastAt == c {
+		return v.last, nil
+	}
+	cal := v.base
+	cal.Constants = c
+	m, err := analytic.NewMachine(v.gpu, cal, v.s.Engine)
+	if err != nil {
+		return nil, err
+	}
+	p, err := analytic.NewPredictor(&analytic.Case{
+		Model: v.s.Model, Machine: m, Scheme: v.s.Scheme, Parallel: v.s.Parallel, Workload: analytic.Workload{Batch: 1, PromptLen: 1, GenLen: 1},
+	})
+	if err != nil {
+		return nil, err
+	}
+	v.last, v.lastAt = p, c
+	return p, nil
+}
+
+// time is what a point takes by constants.
+func (v *evaluator) time(c roofline.Constants, p *ServedPoint) (unit.Seconds, error) {
+	of, err := v.predictor(c)
+	if err != nil {
+		return 0, err
+	}
+	return p.time(of)
+}
+
+// time is what the point takes by a predictor.
+func (p *ServedPoint) time(of *analytic.Predictor) (unit.Seconds, error) {
+	if !p.First {
+		return of.StepTime(float64(p.Batch), 1, float64(p.Context), 1), nil
+	}
+	e, err := of.Predict(&analytic.Workload{Batch: 1, PromptLen: p.Context, GenLen: 1})
+	return e.TTFT.Expected, err
+}
+
+// mostBelowFloor is the share of points that may be faster than the floor because their client was
+// late: tokens that came while it did not run are seen at once. A larger share is another server than was named.
+const mostBelowFloor = 0.1
+
+// possible leaves out the few points that are faster than the GPU at its best could be, and refuses many.
+func (v *evaluator) possible() error {
+	of, err := v.predictor(v.base.Constants)
+	if err != nil {
+		return err
+	}
+	var kept []ServedPoint
+	var below []string
+	for _, p := range v.s.Points {
+		floor, err := p.floor(of)
+		if err != nil {
+			return err
+		}
+		if float64(floor) <= p.Seconds {
+			kept = append(kept, p)
+			continue
+		}
+		below = append(below, fmt.Sprintf("%v took %v, and %s at its best takes %v", &p, unit.Seconds(p.Seconds), v.gpu.Name, floor))
+	}
+	if float64(len(below)) > mostBelowFloor*float64(len(v.s.Points)) {
+		return fmt.Errorf("%s: is the GPU, the number of GPUs, the model or the format of the weights another?", below[0])
+	}
+	for _, why := range below {
+		v.s.Notes = append(v.s.Notes, why+": it is left out")
+	}
+	v.s.Points = kept
+	return nil
+}
+
+// floor is the time of the point on the GPU at its best.
+func (p *ServedPoint) floor(of *analytic.Predictor) (unit.Seconds, error) {
+	e, err := of.Predict(&analytic.Workload{Batch: p.Batch, PromptLen: p.Context, GenLen: 2})
+	if p.First {
+		return e.TTFT.Floor, err
+	}
+	return e.TPOT.Floor, err
+}
+
+// keys are those of servedKeys that the time of a point depends on, and those of the scheme's own products.
+func (v *evaluator) keys() (keys []roofline.Constant, err error) {
+	told, err := v.separatesCalls()
+	if err != nil {
+		return nil, err
+	}
+	priced, err := v.priced()
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range roofline.All() {
+		wanted := k
+		if k.OfScheme() && k.Relative() {
+			wanted = k.Info().Base
+		}
+		switch {
+		case !slices.Contains(servedKeys, wanted), v.base.Constants[k] == 0, k == roofline.HostDispatch && !told:
+		case k.Info().Engine || priced[k]:
+			keys = append(keys, k)
+		}
+	}
+	return keys, nil
+}
+
+// priced are the constants that a kernel of a point depends on.
+func (v *evaluator) priced() (map[roofline.Constant]bool, error) {
+	of, err := v.predictor(v.base.Constants)
+	if err != nil {
+		return nil, err
+	}
+	peaks, err := v.gpu.Peaks()
+	if err != nil {
+		return nil, err
+	}
+	m := roofline.NewMachine(peaks, &v.base.Constants)
+	all := map[roofline.Constant]bool{}
+	var parts []roofline.Part
+	for i := range v.s.Points {
+		p := &v.s.Points[i]
+		s := of.Step(float64(p.Batch), 1, float64(p.Context), 1)
+		if p.First {
+			s = of.Step(1, float64(p.Context), 0, 1)
+		}
+		of.Walk(&s, func(l *analytic.Lowering, _ []roofline.Cost) {
+			for i := range l.Kernels {
+				_, parts = m.Parts(&l.Kernels[i].Kernel, parts[:0])
+				for _, x := range parts {
+					all[x.By], all[x.And] = true, true
+				}
+			}
+		})
+	}
+	return all, nil
+}
+
+// slowHost is by how much slower than the base's the host may be of a prompt that the kernels are known to
+// bind.
+const slowHost = 3
+
+// separatesCalls reports whether the points separate the time of Python's calls from that of launches and that of a request's way. Prompts
+// that wait for the host take one time up to 512 tokens and one above, which settles two of the three; long ones,
+// whose kernels take longer than a slow host, settle the third.
+func (v *evaluator) separatesCalls() (bool, error) {
+	if v.base.Constants[roofline.HostDispatch] == 0 {
+		return false, nil
+	}
+	slow, n := v.base.Constants, 0
+	slow[roofline.HostLaunch] *= slowHost
+	slow[roofline.HostDispatch] *= slowHost
+	for i := range v.s.Points {
+		p := &v.s.Points[i]
+		if !p.First || p.HeldOut {
+			continue
+		}
+		t, err := v.time(v.base.Constants, p)
+		if err != nil {
+			return false, err
+		}
+		slower, err := v.time(slow, p)
+		if err != nil {
+			return false, err
+		}
+		if float64(slower) < (1+tenth)*float64(t) {
+			n++
+		}
+	}
+	return n >= least, nil
+}
+
+// with are the constants with some set. Products at the power limit are slower than short
+// ones by as much as before, and a call of Python takes as many launches as before where it is none of them.
+func (v *evaluator) with(keys []roofline.Constant, p []float64) roofline.Constants {
+	c := v.base.Constants
+	for i, k := range keys {
+		c[k] = p[i]
+		if k.Relative() {
+			c[k] = min(p[i], 1)
+		}
+	}
+	c[roofline.GEMMSustained] = v.sustained(c[roofline.GEMMCompute])
+	if !slices.Contains(keys, roofline.HostDispatch) {
+		c[roofline.HostDispatch] = v.calls(c[roofline.HostLaunch])
+	}
+	return c
+}
+
+// calls is the time of a call of Python where a launch takes another.
+func (v *evaluator) calls(launch float64) float64 {
+	b := &v.base.Constants
+	if b[roofline.HostLaunch] == 0 {
+		return b[roofline.HostDispatch]
+	}
+	return b[roofline.HostDispatch] * launch / b[roofline.HostLaunch]
+}
+
+// sustained is the share of the peak at the power limit where short products reach another.
+func (v *evaluator) sustained(compute float64) float64 {
+	b := &v.base.Constants
+	return b[roofline.GEMMSustained] * compute / b[roofline.GEMMCompute]
+}
+
+// fast is the time of a sample.
+func (v *evaluator) fast(keys []roofline.Constant) func(p []float64, s *sample) float64 {
+	var last []float64
+	var of *analytic.Predictor
+	var err error
+	return func(p []float64, s *sample) float64 {
+		if !slices.Equal(last, p) { // all samples are evaluated at one point, and then at the next
+			last = append(last[:0], p...)
+			of, err = v.predictor(v.with(keys, p))
+		}
+		if err != nil { // constants that cannot be, which a fit tries
+			return 1e6
+		}
+		t, failed := s.point.time(of)
+		if failed != nil {
+			return 1e6
+		}
+		return float64(t)
+	}
+}
+
+// nudge is by how much a constant is moved to see what it accounts for.
+const nudge = 0.02
+
+// parts also gives what each constant accounts for: the time by which the sample is longer
+// where the constant is worse, over how much worse it is.
+func (v *evaluator) parts(keys []roofline.Constant) func(p []float64, s *sample, parts []float64) float64 {
+	fast := v.fast(keys)
+	return func(p []float64, s *sample, parts []float64) float64 {
+		t := fast(p, s)
+		moved := slices.Clone(p)
+		for i, k := range keys {
+			moved[i] = p[i] * (1 + nudge)
+			if k.Relative() {
+				moved[i] = min(p[i], 1) / (1 + nudge)
+			}
+			if parts[i] = (fast(moved, s) - t) / nudge; s.point.First && k == roofline.HostAsync {
+				parts[i] = 0 // the way of a request is no shorter: the two cannot be distinguished
+			}
+			moved[i] = p[i]
+		}
+		return t
+	}
+}

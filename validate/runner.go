@@ -1,0 +1,82 @@
+package validate
+
+import (
+	"llmprof/analytic"
+	"llmprof/analytic/engine"
+	"llmprof/hardware"
+)
+
+// engineOf is the engine of a configuration, in its mode.
+func engineOf(c *Config) (analytic.Engine, error) { return c.runner().parse() }
+
+// A runner is an engine on a GPU, by the names that an observation has.
+type runner struct {
+	gpu, engine, mode, release string
+	graphs                     int
+}
+
+// parse is the engine in its mode, with the graphs that it was told to capture.
+func (r runner) parse() (analytic.Engine, error) {
+	e, err := engine.ParseMode(r.engine, r.mode)
+	if err == nil && r.release != "" {
+		e, err = engine.AtRelease(e, r.release)
+	}
+	if err != nil || r.graphs == 0 {
+		return e, err
+	}
+	return engine.WithGraphs(e, r.graphs)
+}
+
+// machine is what the case runs on, by the calibration of its GPU and engine.
+func (s *Scorer) machine(c *analytic.Case, config *Config) (*analytic.Machine, error) {
+	if s.change != nil {
+		return once(&s.altered, config.runner(), s.changed)
+	}
+	all, err := once(&s.machines, config.runner(), s.prepare)
+	if err != nil {
+		return nil, &mismatch{Impossible, err}
+	}
+	return c.On(all), nil
+}
+
+func (c *Config) runner() runner { return runner{c.GPU, c.Engine, c.Mode, c.Release, c.Graphs} }
+
+// prepare is an engine on a GPU with the calibration of both.
+func (s *Scorer) prepare(r runner) (*analytic.Machines, error) {
+	g, e, file, err := s.calibrated(r)
+	if err != nil {
+		return nil, err
+	}
+	return analytic.NewMachines(g, e, file)
+}
+
+// calibrated finds an engine, a GPU and their calibration, nil where there is none.
+func (s *Scorer) calibrated(r runner) (g *hardware.GPU, e analytic.Engine, file *hardware.CalibrationFile, err error) {
+	if g, err = once(&s.gpus, r.gpu, s.GPU); err != nil {
+		return nil, nil, nil, err
+	}
+	if e, err = r.parse(); err != nil || s.Calibration == nil {
+		return g, e, nil, err
+	}
+	file, err = s.Calibration(g, e.Profile().Engine())
+	return g, e, file, err
+}
+
+// changed is the machine with the constants altered. Its interval is that of the
+// generation: nobody asks for one, and making one takes some twenty estimates.
+func (s *Scorer) changed(r runner) (*analytic.Machine, error) {
+	g, e, file, err := s.calibrated(r)
+	if err != nil {
+		return nil, &mismatch{Impossible, err}
+	}
+	cal, err := analytic.Constants(g, e, file)
+	if err != nil {
+		return nil, &mismatch{Impossible, err}
+	}
+	s.change(&cal.Constants)
+	m, err := analytic.NewMachine(g, cal, e)
+	if err != nil {
+		return nil, &mismatch{Impossible, err}
+	}
+	return m, nil
+}
