@@ -73,7 +73,7 @@ func (p *Predictor) MixedStep(groups []operator.Group) (unit.Seconds, unit.Joule
 }
 
 // CacheRoom is the memory of one GPU that is left for the KV cache and the state of
-// sequences, where a step has at most tokens tokens of at most sequences sequences.
+// sequences, where a step has up to the given number of tokens and of sequences.
 func (p *Predictor) CacheRoom(tokens, sequences int) unit.Bytes {
 	return p.footprint.ForCache(p.machine.room(), tokens, sequences)
 }

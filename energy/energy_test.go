@@ -17,11 +17,6 @@ import (
 	"llmprof/unit"
 )
 
-func near[T ~float64](t testing.TB, what string, got, want T, rel float64) {
-	t.Helper()
-	casetest.Near(t, what, got, want, rel)
-}
-
 // slowed is the time of a load at the power limit, and its power.
 func slowed(p *energy.Power, l energy.Load) (unit.Seconds, unit.Watts) {
 	clock, throttled := p.Limit(&l)
@@ -55,8 +50,8 @@ func TestSquareProductSustains(t *testing.T) {
 		_, peak := m.Runs(unit.BF16)
 		time, watts := phase(m, square())
 		burst := m.Price(square()).Time
-		near(t, name+": time of a square product", time, max(burst, square().Work.FLOPs.Over(peak.Times(k[roofline.GEMMSustained]))), 1e-9)
-		near(t, name+": its power", watts, m.GPU.TDP, 1e-9)
+		casetest.Near(t, name+": time of a square product", time, max(burst, square().Work.FLOPs.Over(peak.Times(k[roofline.GEMMSustained]))), 1e-9)
+		casetest.Near(t, name+": its power", watts, m.GPU.TDP, 1e-9)
 		if k[roofline.GEMMSustained] < k[roofline.GEMMCompute] {
 			throttled++
 		}
@@ -130,7 +125,7 @@ func TestPowerOnH200(t *testing.T) {
 			Draw:    m.DrawOf(&c),
 		}})
 		t.Logf("%.0f rows: %.0f W, measured %.0f", r.M, float64(got), float64(r.Watts))
-		near(t, "power", got, r.Watts, 0.04)
+		casetest.Near(t, "power", got, r.Watts, 0.04)
 	}
 	if seen < 4 {
 		t.Errorf("%d measured powers", seen)
@@ -171,15 +166,15 @@ func TestWaitingPowerOfH200(t *testing.T) {
 	}
 	slices.Sort(drawn)
 	t.Logf("%d windows, %.1f to %.1f W", len(drawn), drawn[0], drawn[len(drawn)-1])
-	near(t, "waiting power", float64(casetest.Machine(t, "h200", "native").Waiting), drawn[len(drawn)/2], 0.005)
+	casetest.Near(t, "waiting power", float64(casetest.Machine(t, "h200", "native").Waiting), drawn[len(drawn)/2], 0.005)
 }
 
 // The energy of a request is that of its prompt and of its further tokens, over the GPUs of a sequence.
 func TestEnergyOfASequence(t *testing.T) {
 	e := energy.Of(600, 400, 0.5, 2, 100, 0.25)
-	near(t, "J/prompt", e.PerPrompt, 600*0.5*0.25, 1e-12)
-	near(t, "J/token", e.PerToken, 400*2*0.25/100, 1e-12)
-	near(t, "J/request", e.PerRequest, 600*0.5*0.25+400*2*0.25, 1e-12)
+	casetest.Near(t, "J/prompt", e.PerPrompt, 600*0.5*0.25, 1e-12)
+	casetest.Near(t, "J/token", e.PerToken, 400*2*0.25/100, 1e-12)
+	casetest.Near(t, "J/request", e.PerRequest, 600*0.5*0.25+400*2*0.25, 1e-12)
 	if e = energy.Of(600, 0, 0.5, 0, 0, 1); e.PerToken != 0 || e.Decode != 0 || e.PerRequest != e.PerPrompt {
 		t.Errorf("a request of one token: %+v", e)
 	}
@@ -203,7 +198,7 @@ func TestSquareProductSustainsExposed(t *testing.T) {
 		power.Take(&l, &cost)
 		time, watts := slowed(&power, l)
 		_, peak := m.Runs(unit.BF16)
-		near(t, name+": time", time, square().Work.FLOPs.Over(peak.Times(c.Constants[roofline.GEMMSustained])), 1e-9)
-		near(t, name+": power", watts, m.GPU.TDP, 1e-9)
+		casetest.Near(t, name+": time", time, square().Work.FLOPs.Over(peak.Times(c.Constants[roofline.GEMMSustained])), 1e-9)
+		casetest.Near(t, name+": power", watts, m.GPU.TDP, 1e-9)
 	}
 }

@@ -11,11 +11,6 @@ import (
 	"llmprof/workload"
 )
 
-func near[T ~float64](t testing.TB, what string, got, want T, rel float64) {
-	t.Helper()
-	casetest.Near(t, what, got, want, rel)
-}
-
 // rankOf is the footprint of a rank in 16 bits on H200s, of which nothing is reserved.
 func rankOf(t *testing.T, m *models.Model, tp int) footprint.Footprint {
 	t.Helper()
@@ -36,12 +31,12 @@ func memoryOf(t *testing.T, m *models.Model, tp int, w workload.Workload) footpr
 func TestWeights(t *testing.T) {
 	w := workload.Workload{Batch: 1, PromptLen: 1024, GenLen: 128}
 	for _, m := range casetest.Models(t) {
-		near(t, m.Name+": weights", memoryOf(t, m, 1, w).Weights, unit.BF16.Bytes(float64(m.Params())), 1e-6)
+		casetest.Near(t, m.Name+": weights", memoryOf(t, m, 1, w).Weights, unit.BF16.Bytes(float64(m.Params())), 1e-6)
 	}
 	for _, tp := range []int{2, 4, 8} {
 		norms, whole := unit.BF16.Bytes(161*8192), unit.BF16.Bytes(68976648192)
 		got := memoryOf(t, casetest.Model(t, "llama2-70b"), tp, w).Weights
-		near(t, "llama2-70b: weights of a rank", got, (whole-norms).Times(1/float64(tp))+norms, 1e-9)
+		casetest.Near(t, "llama2-70b: weights of a rank", got, (whole-norms).Times(1/float64(tp))+norms, 1e-9)
 	}
 }
 
@@ -51,10 +46,10 @@ func TestShardedCache(t *testing.T) {
 	w := workload.Workload{Batch: 1, PromptLen: 1024, GenLen: 128}
 	m := casetest.Model(t, "nemotron-h-8b")
 	one, four := memoryOf(t, m, 1, w), memoryOf(t, m, 4, w)
-	near(t, "state", four.State, one.State.Times(1.0/4), 1e-9)
-	near(t, "cache", four.KV, one.KV.Times(1.0/4), 1e-9)
+	casetest.Near(t, "state", four.State, one.State.Times(1.0/4), 1e-9)
+	casetest.Near(t, "cache", four.KV, one.KV.Times(1.0/4), 1e-9)
 	m = casetest.Model(t, "llama2-70b") // 8 KV heads
-	near(t, "cache of 16 ranks", memoryOf(t, m, 16, w).KV, memoryOf(t, m, 8, w).KV, 1e-12)
+	casetest.Near(t, "cache of 16 ranks", memoryOf(t, m, 16, w).KV, memoryOf(t, m, 8, w).KV, 1e-12)
 }
 
 // A model without attention has a state of constant size and no cache, and a hybrid has both.
@@ -93,9 +88,9 @@ func TestLongestContext(t *testing.T) {
 func TestActivations(t *testing.T) {
 	w := workload.Workload{Batch: 3, PromptLen: 1024, GenLen: 128}
 	m := casetest.Model(t, "llama3.1-8b")
-	near(t, "activations", float64(memoryOf(t, m, 1, w).Activations), 3*1024*(2*4096+3*14336)*2, 1e-12)
+	casetest.Near(t, "activations", float64(memoryOf(t, m, 1, w).Activations), 3*1024*(2*4096+3*14336)*2, 1e-12)
 	w.AllLogits = true
-	near(t, "activations with all scores", float64(memoryOf(t, m, 1, w).Activations), 3*1024*(2*4096*2+4*128256), 1e-12)
+	casetest.Near(t, "activations with all scores", float64(memoryOf(t, m, 1, w).Activations), 3*1024*(2*4096*2+4*128256), 1e-12)
 }
 
 // While they decode, sequences have the activations of one token alive and not those of the prompt.
@@ -128,10 +123,10 @@ func TestSharedExperts(t *testing.T) {
 	}
 	const experts = 48 * 128 * 3 * 2048 * 768 * 2 // bytes of gate, up and down
 	own := weights(parallel.Parallelism{DP: 8})
-	near(t, "experts of a replica of its own", own, 2*float64(m.Params()), 1e-6)
+	casetest.Near(t, "experts of a replica of its own", own, 2*float64(m.Params()), 1e-6)
 	for name, p := range map[string]parallel.Parallelism{"whole": {DP: 8, EP: 8}, "cut": {DP: 8, MoETP: 8}, "both": {DP: 8, EP: 2, MoETP: 4}} {
-		near(t, name, 8*weights(p), 8*(own-experts)+experts, 1e-12)
+		casetest.Near(t, name, 8*weights(p), 8*(own-experts)+experts, 1e-12)
 	}
-	near(t, "cut over half of the replicas", 4*weights(parallel.Parallelism{DP: 8, MoETP: 4}), 4*(own-experts)+experts, 1e-12)
-	near(t, "within TP", weights(parallel.Parallelism{TP: 4, MoETP: 4}), weights(parallel.Parallelism{TP: 4}), 0)
+	casetest.Near(t, "cut over half of the replicas", 4*weights(parallel.Parallelism{DP: 8, MoETP: 4}), 4*(own-experts)+experts, 1e-12)
+	casetest.Near(t, "within TP", weights(parallel.Parallelism{TP: 4, MoETP: 4}), weights(parallel.Parallelism{TP: 4}), 0)
 }

@@ -60,7 +60,7 @@ func (f *Footprint) Memory(w *workload.Workload, budget int, room Room) (m Memor
 }
 
 // ForCache is the part of the room that remains for the KV cache and the state of sequences, where
-// a step has at most tokens tokens of at most sequences sequences.
+// a step has up to the given number of tokens and of sequences.
 func (f *Footprint) ForCache(room Room, tokens, sequences int) unit.Bytes {
 	return room.Usable - (f.weights + f.reserve + f.Activations(float64(tokens), float64(sequences)))
 }

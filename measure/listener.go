@@ -40,8 +40,8 @@ func here(ctx context.Context, host string) ([]netip.Addr, bool) {
 }
 
 // usesGPU refuses a port of this machine whose process uses no GPU of it: a port that is forwarded to another host
-// looks like a server of this one. A device is what the process, one that it started or, where it serves for one of
-// its own program, one that that one started has open.
+// looks like a server of this one. The GPU may be used by the process, by one that it started or, where the process
+// was started by its own program, by another descendant of that parent.
 func usesGPU(at []netip.Addr, port uint16, device func(path string) bool) error {
 	const instead = "have the server started around the run (engine_cmd), or measure as its user where it runs"
 	listeners := listening(at, port)

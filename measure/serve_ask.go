@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"strings"
 	"sync"
@@ -180,10 +181,8 @@ func (v *visit) named(err error) error {
 	if err == nil || v.about == nil || len(v.about.Models) == 0 {
 		return err
 	}
-	for _, m := range v.about.Models {
-		if m == v.asks.Model {
-			return err
-		}
+	if slices.Contains(v.about.Models, v.asks.Model) {
+		return err
 	}
 	const most = 10
 	list := v.about.Models

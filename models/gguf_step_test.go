@@ -3,6 +3,7 @@ package models_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -176,9 +177,7 @@ func TestGGUFStepLists(t *testing.T) {
 		"block_count":                      {uint64(3), "layer_types has 2 entries for 3 layers"},
 	} {
 		values := map[string]any{}
-		for k, v := range good {
-			values[k] = v
-		}
+		maps.Copy(values, good)
 		values["step35."+key] = c.value
 		var l tensorList
 		l.add(t, "token_embd.weight", "F16", 256, 512)

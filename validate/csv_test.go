@@ -2,6 +2,7 @@ package validate
 
 import (
 	"bytes"
+	"maps"
 	"strings"
 	"testing"
 
@@ -31,9 +32,7 @@ func record(change map[string]string) string {
 		"source": "lab", "id": "a", "model": "llama3.1-8b", "gpu": "h200", "engine": "native", "tp": "1", "batch": "8", "prompt_len": "128",
 		"gen_len": "32", "weights": "bf16", "load": "static", "metric": "tpot_s", "value": "0.005", "low": "0.0049", "high": "0.0051", "samples": "10",
 	}
-	for k, v := range change {
-		fields[k] = v
-	}
+	maps.Copy(fields, change)
 	list := make([]string, len(columns))
 	for i, c := range columns {
 		list[i] = fields[c]

@@ -13,6 +13,7 @@ import (
 	"llmprof/analytic/breakdown"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/models"
 	"llmprof/roofline"
 )
@@ -22,21 +23,13 @@ var (
 	gpuTable   = sync.OnceValues(func() (*hardware.Table, error) { return hardware.Load(llmprof.HardwareTOML) })
 )
 
-// must ends the test where there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Tables are the built-in tables of models and GPUs.
 func Tables(t testing.TB) (*models.Table, *hardware.Table) {
 	t.Helper()
 	m, err := modelTable()
-	must(t, err)
+	testkit.Must(t, err)
 	g, err := gpuTable()
-	must(t, err)
+	testkit.Must(t, err)
 	return m, g
 }
 
@@ -44,9 +37,9 @@ func Tables(t testing.TB) (*models.Table, *hardware.Table) {
 func Model(t testing.TB, name string) *models.Model {
 	t.Helper()
 	table, err := modelTable()
-	must(t, err)
+	testkit.Must(t, err)
 	m, err := table.Model(name)
-	must(t, err)
+	testkit.Must(t, err)
 	return m
 }
 
@@ -54,9 +47,9 @@ func Model(t testing.TB, name string) *models.Model {
 func Models(t testing.TB) []*models.Model {
 	t.Helper()
 	table, err := modelTable()
-	must(t, err)
+	testkit.Must(t, err)
 	all, err := table.All()
-	must(t, err)
+	testkit.Must(t, err)
 	return all
 }
 
@@ -64,9 +57,9 @@ func Models(t testing.TB) []*models.Model {
 func GPU(t testing.TB, name string) *hardware.GPU {
 	t.Helper()
 	table, err := gpuTable()
-	must(t, err)
+	testkit.Must(t, err)
 	g, err := table.GPU(name)
-	must(t, err)
+	testkit.Must(t, err)
 	return &g
 }
 
@@ -74,7 +67,7 @@ func GPU(t testing.TB, name string) *hardware.GPU {
 func GPUs(t testing.TB) []string {
 	t.Helper()
 	table, err := gpuTable()
-	must(t, err)
+	testkit.Must(t, err)
 	return table.Names()
 }
 
@@ -108,11 +101,11 @@ func Upgrade(t testing.TB, key, what string, x float64) *hardware.GPU {
 		t.Fatalf("%q is no figure of a GPU", what)
 	}
 	table, err := gpuTable()
-	must(t, err)
+	testkit.Must(t, err)
 	table, err = table.Overlay(what+".toml", text)
-	must(t, err)
+	testkit.Must(t, err)
 	better, err := table.GPU(key)
-	must(t, err)
+	testkit.Must(t, err)
 	return &better
 }
 
@@ -120,7 +113,7 @@ func Upgrade(t testing.TB, key, what string, x float64) *hardware.GPU {
 func Engine(t testing.TB, name string) analytic.Engine {
 	t.Helper()
 	e, err := engine.Parse(name)
-	must(t, err)
+	testkit.Must(t, err)
 	return e
 }
 
@@ -135,9 +128,9 @@ func MachineOf(t testing.TB, g *hardware.GPU, engine string) *analytic.Machine {
 	t.Helper()
 	e := Engine(t, engine)
 	cal, err := analytic.Constants(g, e, nil)
-	must(t, err)
+	testkit.Must(t, err)
 	m, err := analytic.NewMachine(g, cal, e)
-	must(t, err)
+	testkit.Must(t, err)
 	return m
 }
 
@@ -159,7 +152,7 @@ func Predictor(t testing.TB, model, gpu string, tp int) *analytic.Predictor {
 	c := Case(t, model, gpu, 1, tp)
 	c.Machine = Machine(t, gpu, "vllm")
 	p, err := analytic.NewPredictor(c)
-	must(t, err)
+	testkit.Must(t, err)
 	return p
 }
 
@@ -177,7 +170,7 @@ func With(t testing.TB, c *analytic.Case, change func(*roofline.Constants)) *ana
 	other, cal := *c, c.Machine.Cal
 	change(&cal.Constants)
 	m, err := analytic.NewMachine(c.Machine.GPU, cal, c.Machine.Engine)
-	must(t, err)
+	testkit.Must(t, err)
 	other.Machine = m
 	return &other
 }
@@ -186,7 +179,7 @@ func With(t testing.TB, c *analytic.Case, change func(*roofline.Constants)) *ana
 func Scheme(t testing.TB, name string, g *hardware.GPU) models.Scheme {
 	t.Helper()
 	s, err := models.ParseScheme(name)
-	must(t, err)
+	testkit.Must(t, err)
 	return s.For(g)
 }
 
@@ -194,7 +187,7 @@ func Scheme(t testing.TB, name string, g *hardware.GPU) models.Scheme {
 func Predict(t testing.TB, c *analytic.Case) analytic.Estimate {
 	t.Helper()
 	e, err := analytic.Predict(c)
-	must(t, err)
+	testkit.Must(t, err)
 	return e
 }
 
@@ -202,7 +195,7 @@ func Predict(t testing.TB, c *analytic.Case) analytic.Estimate {
 func Explain(t testing.TB, c *analytic.Case) breakdown.Report {
 	t.Helper()
 	r, err := breakdown.Explain(c)
-	must(t, err)
+	testkit.Must(t, err)
 	return r
 }
 

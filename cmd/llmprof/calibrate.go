@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -139,10 +140,8 @@ func (c *fitting) check() error {
 
 // refit reports whether the rows of a file are all that is asked for.
 func (c *fitting) refit() bool {
-	for _, flag := range []string{"engine", "device", "dtype", "tp", "python", "cuda-libs", "limit", "quick", "shared"} {
-		if c.given(flag) {
-			return false
-		}
+	if slices.ContainsFunc([]string{"engine", "device", "dtype", "tp", "python", "cuda-libs", "limit", "quick", "shared"}, c.given) {
+		return false
 	}
 	_, err := os.Stat(c.File)
 	return c.File != "" && err == nil

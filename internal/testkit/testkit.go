@@ -81,9 +81,9 @@ func Fill(v reflect.Value) {
 		v.Set(reflect.New(v.Type().Elem()))
 		Fill(v.Elem())
 	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Field(i).CanSet() {
-				Fill(v.Field(i))
+		for _, field := range v.Fields() {
+			if field.CanSet() {
+				Fill(field)
 			}
 		}
 	case reflect.Slice:

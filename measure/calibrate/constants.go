@@ -2,6 +2,7 @@ package calibrate
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -27,9 +28,7 @@ func Fit(rows *Rows, g *hardware.GPU, name string) (*hardware.CalibrationFile, e
 	f.Name, f.Engine, f.Kernels, f.Made, f.Version = name, m.Engine, m.Kernels, m.When, m.Version
 	f.Notes = append(f.Notes, m.Notes...)
 	m.device(f)
-	for k, v := range m.Tools {
-		f.Tools[k] = v
-	}
+	maps.Copy(f.Tools, m.Tools)
 	peaks, err := g.Peaks()
 	if err != nil {
 		return nil, err

@@ -14,3 +14,14 @@ func TestProcessString(t *testing.T) {
 		}
 	}
 }
+
+// energyOf is the sum of the domains that may be added up, in J.
+func energyOf(w *Window) float64 {
+	sum := 0.
+	for i := range w.Domains {
+		if w.Domains[i].Summed {
+			sum += w.Domains[i].EnergyJ
+		}
+	}
+	return sum
+}

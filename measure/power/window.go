@@ -119,17 +119,6 @@ func (m *Monitor) disown(c *result.Condition) {
 	c.OtherPIDs = slices.DeleteFunc(c.OtherPIDs, m.ours)
 }
 
-// Energy is the sum of the domains that may be added up, in J.
-func (w *Window) Energy() float64 {
-	sum := 0.
-	for i := range w.Domains {
-		if w.Domains[i].Summed {
-			sum += w.Domains[i].EnergyJ
-		}
-	}
-	return sum
-}
-
 // Throttled names the reasons for which the clocks of some GPU were held down for
 // more than a share of the time, in order.
 func Throttled(conditions []result.Condition, share float64) []string {

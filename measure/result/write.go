@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -74,9 +75,7 @@ const unexplained = "no reason was recorded"
 // complete is r's reasons with one for every figure that is null.
 func complete(r *Result) map[string]string {
 	reasons := map[string]string{}
-	for key, why := range r.Reasons {
-		reasons[key] = why
-	}
+	maps.Copy(reasons, r.Reasons)
 	for key, measured := range figures(r) {
 		if reasons[key] == "" && !measured {
 			reasons[key] = unexplained
@@ -111,8 +110,8 @@ func fill(v reflect.Value) {
 		if v.Type().PkgPath() == "time" {
 			return
 		}
-		for i := range v.NumField() {
-			fill(v.Field(i))
+		for _, field := range v.Fields() {
+			fill(field)
 		}
 	case reflect.Slice:
 		if v.Type() == reflect.TypeFor[json.RawMessage]() {

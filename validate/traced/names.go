@@ -6,26 +6,26 @@ import "strings"
 type class uint8
 
 const (
-	unnamed     class = iota // a name from which nothing follows: triton_poi_fused_3
-	embedding                // the gather that a step begins with, and what is fused with it
-	gemm                     // a dense product
-	splitK                   // the sum of a product's parts
-	quantize                 // of the input of a product
-	norm                     //
-	rotary                   //
-	cacheWrite               //
-	attention                //
-	combine                  // the sum of an attention's parts
-	activation               //
-	routing                  // the choice of experts, the sort of pairs and the sum of results
-	experts                  // a grouped product
-	allReduce                //
-	allGather                //
-	sampling                 //
-	preparation              // of a step's inputs
-	copying                  // by the driver
-	filling                  // of a workspace
-	scan                     // of a state-space model or linear attention
+	unnamed   class = iota // a name from which nothing follows: triton_poi_fused_3
+	embedding              // the gather that a step begins with, and what is fused with it
+	gemm                   // a dense product
+	splitK                 // the sum of a product's parts
+	quantize               // quantization of the input of a product
+	norm
+	rotary
+	cacheWrite
+	attention
+	combine // the sum of an attention's parts
+	activation
+	routing // the choice of experts, the sort of pairs and the sum of results
+	experts // a grouped product
+	allReduce
+	allGather
+	sampling
+	preparation // preparation of a step's inputs
+	copying     // a copy by the driver
+	filling     // a fill of a workspace
+	scan        // the scan of a state-space model or linear attention
 )
 
 // A rule names kernels by parts of their names, in lower case.

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -120,9 +121,7 @@ func (s *session) ready() *engine.Ready {
 	if s.opt.Quantization != native.Unquantized {
 		taken["quantization"] = s.opt.Quantization.String()
 	}
-	for what, version := range e.Versions() {
-		taken[what] = version
-	}
+	maps.Copy(taken, e.Versions())
 	for what, file := range e.Files() {
 		if file != "" {
 			taken[what+" file"] = file
