@@ -125,3 +125,12 @@ func (s *Step) Chosen(shape *roofline.Shape, tokens float64) (hit, pairs float64
 	}
 	return routing.Busiest(shape.Experts, shape.TopK, tokens, s.Par.EP)
 }
+
+// Tiles is the expected number of tiles of so many rows that the grouped GEMM of this shape has on the busiest rank.
+func (s *Step) Tiles(shape *roofline.Shape, rows float64) float64 {
+	if r := s.routings.Counting(shape.Experts); r != nil {
+		return r.Tiles(shape.Tokens, rows)
+	}
+	each := shape.Experts / float64(s.Par.EP)
+	return each * routing.Tiles(shape.Pairs/each, min(1, shape.TopK/shape.Experts), rows)
+}

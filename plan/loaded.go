@@ -422,20 +422,44 @@ func (s *search) answering(c *config, first, last int, least float64) (r Row, ok
 	if r, ok = s.steady(c, units[0]); s.q.By == Energy && float64(r.JToken) > least {
 		return r, false // and more units take more energy
 	}
-	if more := units[1:]; !ok {
-		enough := sort.Search(len(more), func(i int) bool {
-			found, good := s.steady(c, more[i])
+	if !ok {
+		enough := s.q.fewestOf(units[1:], func(n int) bool {
+			found, good := s.steady(c, n)
 			if good || !ok {
 				r, ok = found, good
 			}
 			return good
 		})
-		ok = enough < len(more)
+		ok = enough > 0
 	}
 	if ok {
 		s.expect(c, &r)
 	}
 	return r, ok
+}
+
+// fewestOf is the first of rising numbers of units that is good, 0 if none is. Numbers that divide the clients are tried before those
+// between them: a part of the clients stands for all there, whose waves are short to simulate.
+func (q *Request) fewestOf(units []int, good func(n int) bool) int {
+	var even []int
+	for _, n := range units {
+		if q.Load.Concurrency%n == 0 {
+			even = append(even, n)
+		}
+	}
+	after, found := 0, 0
+	if i := sort.Search(len(even), func(i int) bool { return good(even[i]) }); i < len(even) {
+		found = even[i]
+		even = even[:i]
+	}
+	if len(even) > 0 {
+		after = even[len(even)-1]
+	}
+	between := slices.DeleteFunc(slices.Clone(units), func(n int) bool { return n <= after || found > 0 && n >= found })
+	if i := sort.Search(len(between), func(i int) bool { return good(between[i]) }); i < len(between) {
+		found = between[i]
+	}
+	return found
 }
 
 // fewest halves the interval between too few units and enough.
@@ -455,7 +479,11 @@ func (s *search) fewest(c *config, enough Row, low, high int) Row {
 func (s *search) steady(c *config, units int) (r Row, ok bool) {
 	r = c.Row
 	s.sized(&r, units)
-	if least, target := s.leastTPOT(c, units), s.q.Targets.TPOT; target > 0 && least > target {
+	least, target := s.leastTPOT(c, units), s.q.Targets.TPOT
+	if target > 0 && least <= target {
+		least = max(least, s.dividedTPOT(c, units))
+	}
+	if target > 0 && least > target {
 		r.TTFT, r.TPOT = c.single.TTFT.Expected.Times(c.slower), least // at least
 		s.missed(Miss{fmt.Sprintf("nearest is %s, with a TPOT of at least %s for %v", &r, beyond(least, target), target), float64(least / target), &r})
 		return r, false

@@ -270,7 +270,7 @@ func TestBounds(t *testing.T) {
 						if !ok {
 							continue
 						}
-						if least := s.leastTPOT(&c, units); least > r.TPOT {
+						if least := max(s.leastTPOT(&c, units), s.dividedTPOT(&c, units)); least > r.TPOT {
 							t.Errorf("%v + %v tokens, %+v: %v has a TPOT of %v, and at least %v", &q.Prompt, &q.Gen, q.Load, &r, r.TPOT, least)
 						}
 						if least := s.leastE2E(&c, units); q.Load.Concurrency > 0 && least > r.E2E {

@@ -76,14 +76,17 @@ var vectorGEMM = Law{
 
 // The experts of a layer are one grouped GEMM: each group of rows has the weights of one
 // expert. Tiles have few stages of weights in flight, so that arithmetic and memory traffic hide
-// each other only in part. Each expert with at least one row takes tiles, most of whose rows
-// are padding. Separate kernels gather the inputs and sum the results of all token-expert
+// each other only in part. A tile has rows of one expert alone: with n tokens it takes ⌈n / rows⌉ tiles, and
+// the matrix units compute the rows without a token too. How many tokens each expert has decides, not their mean:
+// popular experts take several tiles, and rare ones a part of one. Where the size of a tile is not known, each
+// expert with at least one row takes a time. Separate kernels gather the inputs and sum the results of all token-expert
 // pairs of the layer, including those of other ranks.
 var groupedGEMM = Law{
-	Equation: "fixed + experts with rows × expert + √(C² + M²) + permute × bytes of the inputs of all pairs / bandwidth, C = FLOPs / (compute × peak), M = bytes of weights / (memory × bandwidth)",
+	Equation: "fixed + experts with rows × expert + √(C² + M²) + permute × bytes of the inputs of all pairs / bandwidth, C = FLOPs / (compute × peak), of whole tiles where their rows are known, M = bytes of weights / (memory × bandwidth)",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
 		c := groupedOf[k.Scheme]
 		t.arithmetic(k, p, c[0])
+		t.add(Matrix, c[0], None, k.padding()*seconds(k.Work.FLOPs, p.matrix(k.Format)))
 		t.add(Memory, c[1], None, seconds(k.Work.Weights, p.Memory))
 		t.add(Fixed, c[2], None, k.Launches)
 		t.add(Serial, c[3], None, seconds(k.Permuted, p.Memory))

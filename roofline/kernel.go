@@ -51,8 +51,8 @@ type Shape struct {
 	Pairs   float64 // token-expert pairs of this rank
 	Tokens  float64 // tokens of all ranks that share the experts
 
-	Tiles float64 // attention: groups of up to TileQueries queries of one sequence and KV head on this rank; scan: chunks of a sequence
-	Ranks float64 // GPUs that take part in a collective
+	Tiles float64 // attention: groups of up to TileQueries queries of one sequence and KV head on this rank; scan: chunks of a sequence; grouped GEMM of known tiles: Σ ⌈tokens of an expert / rows of a tile⌉
+	Ranks float64 // GPUs that take part in a collective, or that share the experts of a grouped GEMM
 }
 
 // A Kernel is one launch of an engine: the work of one operator, or of several fused
@@ -69,7 +69,7 @@ type Kernel struct {
 	Permuted   unit.Bytes // inputs of token-expert pairs that are gathered before a grouped GEMM
 	Unpermuted unit.Bytes // results of token-expert pairs that are summed after a grouped GEMM
 
-	Tile Tile // tile of a GEMM; zero where it is not known
+	Tile Tile // tile of a GEMM, zero where it is not known; a grouped GEMM has the rows alone
 
 	Quantized float64 // rows of inputs that a separate kernel quantizes
 	Sliced    float64 // 1 for an all-reduce over peer memory in two exchanges, where each rank sums a slice; else 0
@@ -94,6 +94,14 @@ func (t *Tile) waste(s *Shape, sms float64) (empty, idle float64) {
 	blocks := rows / t.Rows * t.Blocks * math.Ceil(s.N/t.Columns)
 	waves := math.Ceil(blocks / sms)
 	return rows - s.M, rows * (waves*sms/blocks - 1)
+}
+
+// padding is how many rows of the tiles of a grouped GEMM have no token, for each row that has one.
+func (k *Kernel) padding() float64 {
+	if k.Tile.Rows == 0 || k.Shape.Tiles == 0 {
+		return 0
+	}
+	return max(0, k.Shape.Tiles*k.Tile.Rows/k.Shape.Pairs-1)
 }
 
 // Peaks are the rates of a GPU's data sheet.

@@ -161,7 +161,8 @@ func TestLawsAreMonotone(t *testing.T) {
 				if k.Class != GEMM || k.Tile.Rows == 0 { // a tile with more rows takes less
 					k.Shape.M *= x
 				}
-			}, func(k *Kernel) { k.Shape.Pairs *= x },
+			}, func(k *Kernel) { k.Shape.Pairs, k.Shape.Tiles = k.Shape.Pairs*x, k.Shape.Tiles*x },
+			func(k *Kernel) { k.Shape.Tiles *= x },
 		} {
 			more := *k
 			grow(&more)

@@ -163,6 +163,15 @@ func (r *Routing) Hit(tokens float64) (sum float64) {
 	return sum
 }
 
+// Tiles is the expected number of tiles of so many rows that a grouped GEMM of the busiest rank has.
+func (r *Routing) Tiles(tokens, rows float64) (sum float64) {
+	for _, l := range r.logs {
+		chance := -math.Expm1(l)
+		sum += Tiles(tokens*chance, chance, rows)
+	}
+	return sum
+}
+
 // Routings are the routings of a model's mixtures.
 type Routings []Routing
 

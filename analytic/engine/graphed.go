@@ -22,6 +22,8 @@ type graphed struct {
 	gathers     bool                                                    // ranks of EP all-gather the tokens, and reduce-scatter the results
 	sumsPrompts bool                                                    // replicas exchange tokens of prompts by all-reduces, for each has another number of them
 	tiles       func(g *hardware.GPU, k *roofline.Kernel) roofline.Tile // tile of a GEMM; nil where a library chooses
+	grouped     func(g *hardware.GPU, k *roofline.Kernel) float64       // rows of a tile of a grouped GEMM; 0 where it is not known, nil where it never is
+	maps        bool                                                    // a rank of EP tells its own experts from others by kernels of PyTorch, ahead of Triton's experts in MXFP4
 	contiguous  bool                                                    // experts in FP8 by blocks run by DeepGEMM in its contiguous layout
 	oneCall     bool                                                    // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
 }
@@ -131,7 +133,7 @@ func (e *graphed) routing(l *analytic.Lowering, i int) {
 		n = 5
 	}
 	if j := l.Next(i, operator.ExpertProduct); j >= 0 && groupedKnown(l.Constants, l.Ops[j].Scheme) {
-		n = 1
+		n = 1 + e.mapped(l, &l.Ops[j])
 	}
 	l.Launch(i, roofline.Elementwise, n)
 }
@@ -163,6 +165,7 @@ func (e *graphed) experts(l *analytic.Lowering, i int) {
 	}
 	if groupedKnown(l.Constants, o.Scheme) {
 		k := l.Launch(i, roofline.GroupedGEMM, 2)
+		k.Shape.Ranks = float64(l.Step.Par.EP)
 		k.Permuted = l.Step.Bytes(o.Shape.Tokens * o.Shape.TopK * o.Shape.K)
 		return
 	}

@@ -25,7 +25,7 @@ var sglang = graphed{profile: analytic.Profile{
 		},
 		Acts: vllmRuns.Acts, KV: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.MXFP4}, Split: sglangSplit, WholeBlocks: true,
 	},
-}, rows: sglangRows, pieces: sglangPieces, sampling: 30, gathers: true, sumsPrompts: true}
+}, rows: sglangRows, pieces: sglangPieces, sampling: 30, gathers: true, sumsPrompts: true, grouped: sglangExpertTile}
 
 // The sizes below are read from SGLang 0.5.14, python/sglang/srt/server_args.py: _handle_gpu_memory_settings and
 // the lists of sizes behind it.

@@ -28,20 +28,29 @@ func vllmTile(g *hardware.GPU, k *roofline.Kernel) roofline.Tile {
 
 // tile sets the tiles of a part's GEMMs, whose rows are known.
 func (e *graphed) tile(l *analytic.Lowering) {
-	if e.tiles == nil {
-		return
-	}
 	for i := range l.Kernels {
 		k := &l.Kernels[i].Kernel
-		k.Tile = e.tiles(l.GPU, k)
+		if e.setTile(l.GPU, k); k.Class == roofline.GroupedGEMM && k.Tile.Rows > 0 {
+			k.Shape.Tiles = l.Step.Tiles(&k.Shape, k.Tile.Rows)
+		}
 	}
 }
 
-// SetTile sets the tile that a kernel of an engine has on a GPU, where it is known.
+func (e *graphed) setTile(g *hardware.GPU, k *roofline.Kernel) {
+	switch {
+	case k.Class == roofline.GroupedGEMM && e.grouped != nil:
+		k.Tile = roofline.Tile{Rows: e.grouped(g, k)}
+	case k.Class == roofline.GEMM && e.tiles != nil:
+		k.Tile = e.tiles(g, k)
+	}
+}
+
+// SetTile sets the tile that a kernel of an engine has on a GPU, where it is known. How many tiles a grouped GEMM has
+// follows from the tokens of each expert, which the kernel does not know.
 func SetTile(name string, g *hardware.GPU, k *roofline.Kernel) {
 	if e, err := Parse(name); err == nil {
-		if e, ok := e.(*graphed); ok && e.tiles != nil {
-			k.Tile = e.tiles(g, k)
+		if e, ok := e.(*graphed); ok {
+			e.setTile(g, k)
 		}
 	}
 }

@@ -2,11 +2,13 @@ package engine_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
+	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -121,6 +123,24 @@ func TestExpertsGather(t *testing.T) {
 	for _, name := range []string{"all_to_all_dispatch", "all_to_all_combine"} {
 		if got := casetest.Line(t, rows, name).Wire; got < want.Times(0.999) || got > want.Times(1.001) {
 			t.Errorf("%s sends %v, want %v", name, got, want)
+		}
+	}
+}
+
+// A rank of EP of vLLM launches nine more small kernels, which map experts, where Triton runs them in MXFP4.
+func TestExpertMap(t *testing.T) {
+	choice := func(engine string, ep int) unit.Seconds {
+		c := casetest.Case(t, "gpt-oss-120b", "h200", 1, 1)
+		c.Machine = casetest.Machine(t, "h200", engine)
+		c.Scheme = models.StoredScheme(c.Model).For(c.Machine.GPU)
+		c.Parallel.TP, c.Parallel.EP = 8, ep
+		return casetest.Line(t, casetest.Explain(t, c).DecodeOps, "top_k").Expected
+	}
+	const fixed = 2e-6 // a launch of an element-wise kernel
+	for engine, launches := range map[string]float64{"vllm": 9, "sglang": 0} {
+		more := float64(choice(engine, 8)-choice(engine, 1)) / 36 // layers
+		if math.Abs(more-launches*fixed) > 0.01*fixed {
+			t.Errorf("%s: ranks of EP choose experts %v s longer, want %v launches of %v s", engine, more, launches, fixed)
 		}
 	}
 }

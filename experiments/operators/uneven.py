@@ -4,8 +4,8 @@
 uneven.py aiconfigurator_core/systems/data GPU ENGINE SCHEME        (aiconfigurator-core 0.12.0, Apache-2.0; needs numpy, pandas and pyarrow)
 
 The tables' rows of the distribution power_law_A were timed with counts of tokens that collector/helper.py of aiconfigurator draws: experts have loads of a
-density x^-A between 1 and 0.8 times the tokens (0.01 and 2 where there are fewer pairs than experts), scaled to the pairs, and the rank of EP with the
-most pairs is the one that is timed. For each number of ranks and of tokens this prints three medians over the shapes: the time of such rows over that of
+density x^-A between 1 and 0.8 times the tokens (0.01 and 2 where there are fewer pairs than experts), scaled to the pairs, those that no expert
+can take go to experts with the fewest, and the rank of EP with the most pairs is the one that is timed. For each number of ranks and of tokens this prints three medians over the shapes: the time of such rows over that of
 even routing, the pairs of the timed rank over those of a mean rank, and its tiles over those of even routing, a tile having as many rows as the mean
 expert, as a power of two from 16 to 128. Then it prints the time of ranks of EP less that of as many ranks of TP, in µs, for up to 8 tokens.
 """
@@ -24,7 +24,14 @@ def counts(random, tokens, experts, topk, ranks, exponent):
     low, high = (1, 0.8 * tokens) if tokens * topk > experts else (0.01, 2)
     ends = low ** (1 - exponent), high ** (1 - exponent)
     loads = (ends[0] + random.random(experts) * (ends[1] - ends[0])) ** (1 / (1 - exponent))
-    n = numpy.minimum(numpy.round(loads / loads.sum() * tokens * topk), tokens).reshape(ranks, -1)
+    n = numpy.minimum(numpy.round(loads / loads.sum() * tokens * topk), tokens)
+    left = int(tokens * topk - n.sum())
+    while left > 0:  # pairs that no expert took go to those with the fewest, one by one
+        least = n.argsort(kind="stable")[:left]
+        least = least[n[least] < tokens]
+        n[least] += 1
+        left -= len(least)
+    n = n.reshape(ranks, -1)
     return n[n.sum(1).argmax()]
 
 
@@ -59,4 +66,5 @@ def main(data, gpu, engine, scheme):
     print((more * 1000).dropna().groupby(["ranks", "num_tokens"]).median().round(0).unstack("num_tokens").to_string())
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -92,6 +92,7 @@ func (b *builder) sample(r *Row) sample {
 	p := r.Point()
 	s := sample{time: r.Median, kernel: p.kernel(b.gpu, b.skinny())}
 	engine.SetTile(b.file.Engine, b.gpu, &s.kernel)
+	p.tiled(&s.kernel)
 	return s
 }
 

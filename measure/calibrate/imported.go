@@ -1,6 +1,8 @@
 package calibrate
 
 import (
+	"math"
+
 	"llmprof/models"
 	"llmprof/operator"
 	"llmprof/roofline"
@@ -95,7 +97,15 @@ func (p *Point) grouped(k *roofline.Kernel) {
 	pairs, hit, _ := p.spread()
 	k.Class, k.Launches = roofline.GroupedGEMM, 2
 	k.Shape = roofline.Shape{M: pairs, Experts: float64(s.Experts), TopK: float64(s.TopK), Tokens: float64(s.Tokens), Pairs: pairs, Hit: hit}
+	k.Shape.Ranks = float64(max(s.EP, 1))
 	k.Permuted = unit.BF16.Bytes(float64(s.Tokens) * float64(s.TopK) * float64(s.Hidden))
+}
+
+// tiled gives a grouped GEMM whose tiles are known their number, where all experts have as many tokens.
+func (p *Point) tiled(k *roofline.Kernel) {
+	if k.Class == roofline.GroupedGEMM && k.Tile.Rows > 0 {
+		k.Shape.Tiles = k.Shape.Hit * math.Ceil(k.Shape.Pairs/k.Shape.Hit/k.Tile.Rows)
+	}
 }
 
 // tiles is how many tiles of queries attention has.

@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"math"
+
+	"llmprof/analytic"
+	"llmprof/hardware"
+	"llmprof/operator"
+	"llmprof/roofline"
+)
+
+// vllmExpertTile is the rows of a tile of vLLM's grouped GEMMs: of the Triton kernels that run experts in MXFP4 on Hopper, and of Marlin.
+func vllmExpertTile(g *hardware.GPU, k *roofline.Kernel) float64 {
+	switch {
+	case tritonMXFP4(g, k.Scheme):
+		return ragged(k)
+	case k.Scheme == roofline.WeightINT4:
+		return marlinRows(g, k)
+	}
+	return 0
+}
+
+// sglangExpertTile is the rows of a tile of SGLang's grouped GEMMs: of its Triton kernel in 16 bits, which it runs on GPUs before
+// Blackwell, by the default that it takes for shapes without a tuned configuration (get_default_config of
+// fused_moe_triton_config.py), and of Marlin.
+func sglangExpertTile(g *hardware.GPU, k *roofline.Kernel) float64 {
+	c := capability(g)
+	switch {
+	case g.Vendor != nvidia || c >= 10 || k.Scheme != roofline.Unquantized && k.Scheme != roofline.WeightINT4:
+		return 0
+	case k.Scheme == roofline.WeightINT4:
+		return marlinRows(g, k)
+	}
+	if k.Shape.Tokens <= k.Shape.Experts/max(1, k.Shape.Ranks) {
+		return 16
+	}
+	return 64
+}
+
+// tritonMXFP4 reports whether vLLM runs experts of a scheme by OpenAI's Triton kernels.
+func tritonMXFP4(g *hardware.GPU, s roofline.Scheme) bool {
+	return g.Vendor == nvidia && int(capability(g)) == 9 && s == roofline.WeightMXFP4
+}
+
+// pairsOfAll is the pairs of a token and an expert of all ranks of EP, for each expert of one rank: kernels choose tiles
+// by it, as if all pairs were the rank's.
+func pairsOfAll(k *roofline.Kernel) float64 {
+	return k.Shape.Tokens * k.Shape.TopK * max(1, k.Shape.Ranks) / k.Shape.Experts
+}
+
+// ragged is the rows of a tile of OpenAI's Triton kernels, the power of two from 16 to 128 above the pairs of an expert
+// (opt_flags.py of triton_kernels).
+func ragged(k *roofline.Kernel) float64 {
+	pairs := math.Floor(pairsOfAll(k))
+	rows := 16.0
+	for rows < pairs && rows < 128 {
+		rows *= 2
+	}
+	return rows
+}
+
+// marlinRows is the rows of a tile of Marlin's grouped GEMM, the least that nine tenths hold the pairs of a mean expert
+// (marlin_moe.py of vLLM). On an L40S and an RTX PRO 6000 whole tiles fit the operator tables no better than rows do.
+func marlinRows(g *hardware.GPU, k *roofline.Kernel) float64 {
+	if c := capability(g); g.Vendor != nvidia || c == 8.9 || c >= 12 {
+		return 0
+	}
+	for _, rows := range [...]float64{8, 16, 32, 48} {
+		if pairsOfAll(k) < 0.9*rows {
+			return rows
+		}
+	}
+	return 64
+}
+
+// mapLaunches is the kernels by which a rank of EP of vLLM finds its own experts ahead of Triton's grouped GEMMs in MXFP4,
+// where other ranks take the choice of experts as it is: the choice is widened, mapped and narrowed; a bit matrix is
+// cleared and packed; the weights of other ranks' experts are masked by a comparison, a constant and a selection; and
+// sums are cleared (triton_kernel_moe_forward and make_routing_data of gpt_oss_triton_kernels_moe.py).
+const mapLaunches = 9
+
+// mapped is the launches that tell a rank's own experts from others.
+func (e *graphed) mapped(l *analytic.Lowering, experts *operator.Op) float64 {
+	if e.maps && l.Step.Par.EP > 1 && tritonMXFP4(l.GPU, experts.Scheme) {
+		return mapLaunches
+	}
+	return 0
+}

@@ -1,0 +1,43 @@
+package engine_test
+
+import (
+	"testing"
+
+	"llmprof/analytic/casetest"
+	"llmprof/analytic/engine"
+	"llmprof/roofline"
+)
+
+// The rows of a tile of grouped GEMMs are those that each engine's kernel chooses by the pairs of an expert.
+func TestExpertTiles(t *testing.T) {
+	for _, c := range []struct {
+		engine, gpu           string
+		scheme                roofline.Scheme
+		tokens, experts, topK float64
+		ranks, want           float64
+	}{
+		{"vllm", "h200", roofline.WeightMXFP4, 1, 128, 4, 1, 16},
+		{"vllm", "h200", roofline.WeightMXFP4, 512, 128, 4, 1, 16},
+		{"vllm", "h200", roofline.WeightMXFP4, 1024, 128, 4, 1, 32},
+		{"vllm", "h200", roofline.WeightMXFP4, 512, 128, 4, 8, 128}, // of all ranks' pairs and one rank's experts
+		{"vllm", "h200", roofline.WeightMXFP4, 1e5, 128, 4, 1, 128},
+		{"vllm", "b200", roofline.WeightMXFP4, 512, 128, 4, 1, 0},
+		{"tensorrt-llm", "h200", roofline.WeightMXFP4, 512, 128, 4, 1, 0},
+		{"vllm", "b200", roofline.WeightINT4, 1, 256, 8, 1, 8},
+		{"vllm", "h100", roofline.WeightINT4, 1024, 256, 8, 1, 48},
+		{"sglang", "h100", roofline.WeightINT4, 1024, 256, 8, 2, 64},
+		{"sglang", "b200", roofline.WeightINT4, 1024, 256, 8, 2, 0},
+		{"vllm", "l40s", roofline.WeightINT4, 1024, 256, 8, 1, 0},
+		{"sglang", "h200", roofline.Unquantized, 128, 128, 8, 1, 16},
+		{"sglang", "h200", roofline.Unquantized, 129, 128, 8, 1, 64},
+		{"sglang", "h200", roofline.Unquantized, 128, 128, 8, 2, 64},
+		{"sglang", "b200", roofline.Unquantized, 129, 128, 8, 1, 0},
+		{"vllm", "h200", roofline.FP8Block, 129, 128, 8, 1, 0},
+	} {
+		s := roofline.Shape{Experts: c.experts, TopK: c.topK, Tokens: c.tokens, Ranks: c.ranks, Pairs: c.tokens * c.topK / c.ranks}
+		k := roofline.Kernel{Class: roofline.GroupedGEMM, Scheme: c.scheme, Shape: s}
+		if engine.SetTile(c.engine, casetest.GPU(t, c.gpu), &k); k.Tile.Rows != c.want {
+			t.Errorf("%+v: tiles of %v rows", c, k.Tile.Rows)
+		}
+	}
+}
