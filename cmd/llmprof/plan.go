@@ -14,6 +14,7 @@ import (
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/measure/stats"
 	"llmprof/plan"
 	"llmprof/serving"
 	"llmprof/unit"
@@ -215,6 +216,5 @@ func median(xs []float64) float64 {
 	if len(xs) == 0 {
 		return 0
 	}
-	slices.Sort(xs)
-	return (xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2
+	return stats.Median(xs)
 }

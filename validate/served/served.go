@@ -2,7 +2,6 @@
 package served
 
 import (
-	"cmp"
 	"context"
 	"embed"
 	"encoding/csv"
@@ -13,6 +12,9 @@ import (
 	"strconv"
 	"strings"
 
+	"gonum.org/v1/gonum/stat"
+
+	"llmprof/measure/stats"
 	"llmprof/serving"
 	"llmprof/unit"
 )
@@ -206,11 +208,11 @@ func (s *Scored) Figure(name string) *Figure {
 	return &s.Figures[i]
 }
 
-// quantiles of a time that are scored; below 0 is the mean.
-var quantiles = []struct {
-	name  string
-	share float64
-}{{"mean", -1}, {"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}}
+// scoredTimes are the mean and the percentiles of a time that are scored; a negative percentile is the mean.
+var scoredTimes = []struct {
+	name       string
+	percentile float64
+}{{"mean", -1}, {"p50", 50}, {"p90", 90}, {"p99", 99}}
 
 // Score simulates a run on a server, to which Apply was given.
 func (r *Run) Score(ctx context.Context, s *serving.Server) (*Scored, error) {
@@ -239,8 +241,8 @@ func (r *Run) Score(ctx context.Context, s *serving.Server) (*Scored, error) {
 		}
 		slices.Sort(predicted[i])
 		slices.Sort(observed[i])
-		for _, q := range quantiles {
-			scored.Figures = append(scored.Figures, Figure{name + "_" + q.name, at(observed[i], q.share), at(predicted[i], q.share)})
+		for _, q := range scoredTimes {
+			scored.Figures = append(scored.Figures, Figure{name + "_" + q.name, at(observed[i], q.percentile), at(predicted[i], q.percentile)})
 		}
 	}
 	n := float64(len(r.Requests))
@@ -257,19 +259,12 @@ func add(to *[3][]float64, ttft, e2e unit.Seconds, gen int) {
 	to[2] = append(to[2], float64(e2e))
 }
 
-// at is a quantile of sorted values, or their mean.
-func at(sorted []float64, share float64) float64 {
-	if share < 0 {
-		sum := 0.0
-		for _, v := range sorted {
-			sum += v
-		}
-		return sum / float64(len(sorted))
+// at is a percentile of sorted values, or their mean for a negative one.
+func at(sorted []float64, percentile float64) float64 {
+	if percentile < 0 {
+		return stat.Mean(sorted, nil)
 	}
-	rank := share * float64(len(sorted)-1)
-	low := int(rank)
-	high := min(low+1, len(sorted)-1)
-	return sorted[low] + (rank-float64(low))*(sorted[high]-sorted[low])
+	return stats.Percentile(sorted, percentile)
 }
 
 // Median is the median of the absolute errors of a figure over the runs that have it; NaN where none has.
@@ -283,6 +278,5 @@ func Median(all []*Scored, name string) float64 {
 	if len(off) == 0 {
 		return math.NaN()
 	}
-	slices.SortFunc(off, cmp.Compare[float64])
-	return at(off, 0.5)
+	return stats.Median(off)
 }
