@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"llmprof/measure/power"
 )
 
 // proc is where Linux describes processes.
@@ -50,7 +52,8 @@ func usesGPU(at []netip.Addr, port uint16, device func(path string) bool) error 
 	}
 	parent, open := map[int]int{}, map[int][]string{}
 	for _, pid := range processes() {
-		parent[pid], open[pid] = parentOf(pid), opened(pid)
+		parent[pid], _ = power.ParentOf(os.DirFS("/"), pid) // 0 if it is not known
+		open[pid] = opened(pid)
 	}
 	name := ""
 	for pid, files := range open {
@@ -124,17 +127,6 @@ func processes() (pids []int) {
 		}
 	}
 	return pids
-}
-
-// parentOf is the process that started one; 0 if it is not known.
-func parentOf(pid int) int {
-	stat, _ := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "stat"))
-	after := stat[bytes.LastIndexByte(stat, ')')+1:] // behind the name, which may have spaces
-	if f := strings.Fields(string(after)); len(f) > 1 {
-		parent, _ := strconv.Atoi(f[1])
-		return parent
-	}
-	return 0
 }
 
 // opened are the files that a process has open; none of another user's.

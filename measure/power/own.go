@@ -14,7 +14,7 @@ func (m *Monitor) ours(pid int) bool {
 		if m.own[pid] {
 			return true
 		}
-		parent, err := parentOf(m.root, pid)
+		parent, err := ParentOf(m.root, pid)
 		if err != nil || parent <= 1 {
 			return false
 		}
@@ -23,9 +23,9 @@ func (m *Monitor) ours(pid int) bool {
 	return false
 }
 
-// parentOf reads the fourth field of /proc/PID/stat; the second is a name in
-// parentheses that may hold anything.
-func parentOf(root fs.FS, pid int) (int, error) {
+// ParentOf is the process that started one: the fourth field of /proc/PID/stat, whose second
+// field is a name in parentheses that may hold anything.
+func ParentOf(root fs.FS, pid int) (int, error) {
 	text, err := fs.ReadFile(root, fmt.Sprintf("proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
