@@ -120,7 +120,7 @@ export const Controls = kept(function Controls({ state, set, catalog, refused, h
       </div>
       <div class="two">
         ${choose("micro-batches", "Micro-batches", ["1", "2", "4", "8", "16"], { first: "default: 1", off: Number(f.pp || 1) === 1 && "Only a pipeline has them: choose PP above 1" })}
-        ${choose("moe-tp", "TP of an expert", numbers, { first: "default: TP / EP", off: dense && "This model has no experts" })}
+        ${choose("moe-tp", "TP of an expert", numbers, { first: "TP / EP", off: dense && "This model has no experts" })}
         ${choose("gpus-per-node", "GPUs per node", ["1", "2", "4", "8", "16", "72"], { first: "default", off: gpus === 1 && "One GPU needs no node" })}
       </div>
       <label class="radio" title=${Number(f.tp || 1) === 1 ? "It splits the tokens over the TP ranks: choose TP above 1" : usage("sp")}><input type="checkbox" id="sp" disabled=${Number(f.tp || 1) === 1} checked=${f.sp === "true"} onChange=${(e) => flag("sp")(e.target.checked ? "true" : "")} />Sequence parallelism</label>
