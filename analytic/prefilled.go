@@ -2,10 +2,10 @@ package analytic
 
 import "llmprof/operator"
 
-// A prefilled remembers the last prefill steps. A batch with more tokens than a step may have prefills in equal groups of sequences, and
-// those of one batch after the other are often alike. It serves one goroutine.
+// A prefilled remembers the last prefill steps. A batch with more tokens than a step may have prefills in equal groups of sequences.
+// The groups of one batch and of the next are often alike. It serves one goroutine.
 type prefilled struct {
-	keys  [4]prefillKey // as many as the first, the last and those between of a prompt in chunks
+	keys  [4]prefillKey // four: the chunks of a prompt differ in the first, in those between and in the last
 	steps [4]total
 	next  int // the oldest, which the next one replaces
 }

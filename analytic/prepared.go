@@ -2,8 +2,8 @@ package analytic
 
 // A Prepared answers for many workloads of one case, each with the interval of Calibrated.
 // It remembers the prefill and the first decode step of the workload before: workloads that differ
-// only in their generated length share them. It keeps the last decode step, and prices only the attention
-// of a step that differs from it in its context alone. Where no constant is moved it remembers prefill steps. It serves one goroutine.
+// only in their generated length share them. It keeps the last decode step: a step that differs from it in its context alone
+// has only its attention priced. Where no constant is moved it remembers prefill steps. It serves one goroutine.
 type Prepared struct {
 	*Predictor // predicts on the machine that was asked for
 	machines   *Machines

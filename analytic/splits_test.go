@@ -96,7 +96,7 @@ func TestCutExperts(t *testing.T) {
 	own := explain(t, c)
 	c.Parallel.MoETP = 4
 	cut := explain(t, c)
-	const rows = 6 * 2048 * 2 // of a replica's decode step, bytes
+	const rows = 6 * 2048 * 2 // bytes of the tokens of a replica's decode step
 	for _, name := range []string{"all_gather_tokens", "reduce_scatter_tokens"} {
 		near(t, name, float64(line(t, cut.DecodeOps, name).Wire), 48*rows*3, 1e-12)
 	}

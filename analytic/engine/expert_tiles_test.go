@@ -19,7 +19,7 @@ func TestExpertTiles(t *testing.T) {
 		{"vllm", "h200", roofline.WeightMXFP4, 1, 128, 4, 1, 16},
 		{"vllm", "h200", roofline.WeightMXFP4, 512, 128, 4, 1, 16},
 		{"vllm", "h200", roofline.WeightMXFP4, 1024, 128, 4, 1, 32},
-		{"vllm", "h200", roofline.WeightMXFP4, 512, 128, 4, 8, 128}, // of all ranks' pairs and one rank's experts
+		{"vllm", "h200", roofline.WeightMXFP4, 512, 128, 4, 8, 128}, // The pairs are those of all ranks, and the experts those of one.
 		{"vllm", "h200", roofline.WeightMXFP4, 1e5, 128, 4, 1, 128},
 		{"vllm", "b200", roofline.WeightMXFP4, 512, 128, 4, 1, 0},
 		{"tensorrt-llm", "h200", roofline.WeightMXFP4, 512, 128, 4, 1, 0},

@@ -48,8 +48,8 @@ func sharesWhole(p *parallel.Parallelism) string {
 	return ""
 }
 
-// vllmSplit is the rule of vLLM's FusedMoEParallelConfig.make (vllm/model_executor/layers/fused_moe/config.py): the ranks
-// of TP and of DP are one group, which has either whole experts or a part of each.
+// vllmSplit is the rule of vLLM's FusedMoEParallelConfig.make (vllm/model_executor/layers/fused_moe/config.py): TP and DP
+// make one group of ranks, which has either whole experts or a part of each.
 func vllmSplit(p *parallel.Parallelism) string {
 	if p.EP > 1 && p.ExpertTP() > 1 {
 		return fmt.Sprintf("has whole experts on a rank (--enable-expert-parallel) or a part of each, over all ranks of TP and DP: want ep %d, or ep 1 with moe-tp %d, not ep %d with moe-tp %d",
@@ -71,8 +71,8 @@ func tensorRTSplit(p *parallel.Parallelism) string {
 	return ""
 }
 
-// cutsBlocks says that experts in FP8 are cut within their blocks of scales, which vLLM and SGLang refuse (create_weights
-// of Fp8MoEMethod).
+// cutsBlocks says that experts in FP8 are cut within their blocks of scales. vLLM and SGLang refuse that
+// (Fp8MoEMethod.create_weights).
 func cutsBlocks(m *models.Model, s *models.Scheme, tp int) string {
 	for i := range m.Layers {
 		for j := range m.Layers[i].Blocks {

@@ -100,8 +100,8 @@ func browse(t *testing.T, fragment string, order *serveOrder) *tab {
 	return newTab(t, s.address()+fragment, "http://"+listener.Addr().String()+"/")
 }
 
-// sharedBrowser is a headless Chromium in which all pages are opened, each in a tab of its own: starting one takes about
-// as long as a short test. closeBrowser ends it, where it was started.
+// sharedBrowser is a headless Chromium in which all pages are opened, each in a tab of its own, since it takes as long to start
+// one as a short test takes. closeBrowser ends it, where it was started.
 var (
 	sharedBrowser = sync.OnceValues(func() (context.Context, error) {
 		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromiumPath()), chromedp.NoSandbox, chromedp.WindowSize(1400, 1000))

@@ -278,7 +278,7 @@ func TestPageTellsOfPoints(t *testing.T) {
 	p.point(t, dot, true)
 	p.eval(t, told, &second)
 	p.wait(t, `document.querySelectorAll("#operators tr[aria-selected=true]").length === 1`)
-	var row []string // of the table
+	var row []string // cells of a row of the table
 	p.eval(t, `[...document.querySelector("#operators tr[aria-selected=true]").children].map((c) => c.textContent)`, &row)
 	if first == second || !strings.Contains(second, row[0]) || !strings.Contains(second, row[1]+", "+row[2]+" of the phase") || !strings.Contains(second, "floor "+row[5]) {
 		t.Errorf("the roofline tells %q, then %q; the table has %q", first, second, row)

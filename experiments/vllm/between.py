@@ -15,6 +15,7 @@ import host
 LAUNCH, SEQUENCE = 36e-3, 20e-3  # ms, vLLM's constants
 
 print("| phase | steps | sequences | tokens | execute_model and sampling, ms | launches, by the constant | between two steps, ms | 20 µs a sequence |\n|---|---|---|---|---|---|---|---|")
+took = []  # medians of the phases with prompts of 1024 tokens and more
 for line in gzip.open(pathlib.Path(sys.argv[1]) / "clocks.jsonl.gz"):
     phase = json.loads(line)
     if phase.get("phase", "trace").startswith(("trace", "closed", "decode")):
@@ -29,3 +30,6 @@ for line in gzip.open(pathlib.Path(sys.argv[1]) / "clocks.jsonl.gz"):
         continue  # the host waits for the GPU
     print(f"| {phase['phase']} | {len(steps)} | {sequences:.0f} | {tokens:.0f} | {statistics.median(a[6] for a, _ in steps):.1f} | "
           f"{LAUNCH * host.launches('llama3.1-8b', tokens):.1f} | {between:.1f} | {SEQUENCE * sequences:.1f} |")
+    if tokens > 512:
+        took.append(statistics.median(a[6] for a, _ in steps))
+print(f"more than 512 tokens: {statistics.median(took):.1f} ms in the median of phases ({min(took):.1f} to {max(took):.1f})")
