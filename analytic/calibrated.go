@@ -84,23 +84,12 @@ func (a *Machines) move(cal hardware.Calibration) error {
 	return nil
 }
 
-// Calibrated is the machine of a case on g by the constants of a calibration, or
-// by the defaults of the GPU's generation if there is none. It replaces the machine of the
-// case.
+// On is the machine of the case on all, with the interval of the estimate. It leaves all as it is.
 //
 // The interval follows from the calibration: each constant is moved alone to the
 // slow end of its 90 % interval, and the changes of the times add up in quadrature, as
 // independent errors do. If the calibration did not time the kernels of the engine or its
 // host, the interval is no narrower than by the generation's defaults.
-func (c *Case) Calibrated(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (*Machine, error) {
-	all, err := NewMachines(g, e, f)
-	if err != nil {
-		return nil, err
-	}
-	return c.On(all), nil
-}
-
-// On is the machine of the case with the interval of Calibrated. It leaves all as it is.
 func (c *Case) On(all *Machines) *Machine {
 	m := *all.Machine
 	if p, err := c.Prepare(all, all.Machine); err == nil { // an estimate of the case returns the error

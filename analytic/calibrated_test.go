@@ -39,7 +39,7 @@ func TestCalibratedInterval(t *testing.T) {
 	native := casetest.Engine(t, "native")
 	f := measured(t, g, "native")
 	f.Values["gemm.fixed"] = hardware.Value{Value: 5e-6, N: 10, From: "rows"}
-	m, err := c.Calibrated(g, native, f)
+	m, err := casetest.Calibrated(c, g, native, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestCalibratedInterval(t *testing.T) {
 		t.Errorf("no constant is uncertain, but the interval is ±%v", certain)
 	}
 	f.Values["gemm.fixed"] = hardware.Value{Value: 5e-6, Uncertainty: 2e-6, N: 10, From: "rows"}
-	if m, err = c.Calibrated(g, native, f); err != nil {
+	if m, err = casetest.Calibrated(c, g, native, f); err != nil {
 		t.Fatal(err)
 	}
 	if m.Cal.Constants[roofline.GEMMFixed] != 5e-6 || m.Cal.Name != "mine" {
@@ -75,21 +75,21 @@ func TestCalibratedInterval(t *testing.T) {
 func TestCalibratedOtherEngine(t *testing.T) {
 	c, g := calibratedCase(t), casetest.GPU(t, "h200")
 	vllm := casetest.Engine(t, "vllm")
-	m, err := c.Calibrated(g, vllm, measured(t, g, "native"))
+	m, err := casetest.Calibrated(c, g, vllm, measured(t, g, "native"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := casetest.Machine(t, "h200", "vllm").Cal
-	if own, err := c.Calibrated(g, casetest.Engine(t, "native"), measured(t, g, "native")); err != nil || m.Cal.DecodeError <= own.Cal.DecodeError || m.Cal.DecodeError < d.Board {
+	if own, err := casetest.Calibrated(c, g, casetest.Engine(t, "native"), measured(t, g, "native")); err != nil || m.Cal.DecodeError <= own.Cal.DecodeError || m.Cal.DecodeError < d.Board {
 		t.Errorf("±%v and ±%v, of the engine that was timed %+v (%v)", m.Cal.PrefillError, m.Cal.DecodeError, own.Cal.DecodeError, err)
 	}
 	if m.Engine != vllm {
 		t.Errorf("the engine is %+v", m.Engine)
 	}
-	if _, err := c.Calibrated(casetest.GPU(t, "a100"), vllm, measured(t, g, "native")); err == nil {
+	if _, err := casetest.Calibrated(c, casetest.GPU(t, "a100"), vllm, measured(t, g, "native")); err == nil {
 		t.Error("a calibration of another GPU was taken")
 	}
-	m, err = c.Calibrated(g, vllm, nil)
+	m, err = casetest.Calibrated(c, g, vllm, nil)
 	if err != nil || m.Cal.Constants != d.Constants || m.Cal.DecodeError >= d.DecodeError {
 		t.Errorf("without a calibration: %+v, %v", m, err)
 	}
@@ -103,7 +103,7 @@ func TestCalibratedHost(t *testing.T) {
 	f := measured(t, g, "transformers")
 	f.Values["host.launch"] = hardware.Value{Value: 8e-6, N: 1, From: "eager steps"}
 	f.Values["host.small_kernel"] = hardware.Value{Value: 2e-6, N: 1, From: "eager steps"}
-	m, err := c.Calibrated(g, transformers, f)
+	m, err := casetest.Calibrated(c, g, transformers, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,6 +121,6 @@ func TestCalibratedHost(t *testing.T) {
 }
 
 func constantsOf(t *testing.T, c *analytic.Case, g *hardware.GPU, engine string, f *hardware.CalibrationFile) (*roofline.Constants, error) {
-	m, err := c.Calibrated(g, casetest.Engine(t, engine), f)
+	m, err := casetest.Calibrated(c, g, casetest.Engine(t, engine), f)
 	return &m.Cal.Constants, err
 }

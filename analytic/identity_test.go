@@ -36,7 +36,7 @@ func lowered(c *analytic.Case, ops []operator.Op, st *operator.Step) (sum unit.S
 		l := analytic.Lowering{Step: st, Part: part(ops, i), Ops: ops[i:j], GPU: c.Machine.GPU, Constants: &c.Machine.Cal.Constants}
 		c.Machine.Engine.Lower(&l)
 		for k := range l.Kernels {
-			cost := c.Machine.Price(&l.Kernels[k].Kernel)
+			cost := casetest.Cost(c.Machine, &l.Kernels[k].Kernel)
 			sum += cost.Time
 			if k := &l.Kernels[k]; k.Partial {
 				l.Ops[k.Main].Work = k.Work

@@ -67,9 +67,6 @@ func (m *Machine) Peaks() *roofline.Peaks { return &m.prices.Peaks }
 // Runs is the format that products in f are computed in, and the peak of that format.
 func (m *Machine) Runs(f unit.Format) (unit.Format, unit.FLOPsPerSec) { return m.GPU.Runs(f) }
 
-// Price is the cost of a kernel on the machine.
-func (m *Machine) Price(k *roofline.Kernel) roofline.Cost { return m.prices.Cost(k) }
-
 // room is the memory of the GPU.
 func (m *Machine) room() footprint.Room {
 	capacity := m.GPU.Capacity()

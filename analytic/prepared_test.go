@@ -78,7 +78,7 @@ func TestPreparedSeries(t *testing.T) {
 			}
 			one := *c
 			one.Workload = w
-			if one.Machine, err = one.Calibrated(g, e, f); err != nil {
+			if one.Machine, err = casetest.Calibrated(&one, g, e, f); err != nil {
 				t.Fatal(err)
 			}
 			if want := predict(t, &one); got != want {

@@ -27,7 +27,7 @@ func (g *GPU) Runs(f unit.Format) (unit.Format, unit.FLOPsPerSec) {
 // Peaks are the rates that kernels on g are priced by.
 func (g *GPU) Peaks() (*roofline.Peaks, error) {
 	p := &roofline.Peaks{
-		Memory: g.Bandwidth, L2: g.L2, SMs: float64(g.SMs), Link: g.Link, LinkGPUs: float64(g.LinkGPUs), PCIe: g.PCIe, NIC: g.NIC,
+		Memory: g.Bandwidth, SMs: float64(g.SMs), Link: g.Link, LinkGPUs: float64(g.LinkGPUs), PCIe: g.PCIe, NIC: g.NIC,
 	}
 	for f := unit.FP32; f < unit.NumFormats; f++ {
 		run, rate := g.Runs(f)

@@ -64,8 +64,8 @@ func TestNativeOperators(t *testing.T) {
 		trace, err := tracefile.ReadFile(files[0])
 		testkit.Must(t, err)
 		for _, name := range names {
-			if _, ok := trace.Mark(name); !ok {
-				t.Errorf("%s: the trace has no %q", phase, name)
+			if err := trace.Anchor(name, 0); err != nil {
+				t.Errorf("%s: %v", phase, err)
 			}
 		}
 		table, err := os.ReadFile(strings.TrimSuffix(files[0], ".json") + "-kernels.csv")

@@ -60,7 +60,7 @@ func (c *clockwork) Run(ctx context.Context, r engine.Run, each func(engine.Pass
 }
 
 func (c *clockwork) pass(p engine.Phase, n int) engine.Pass {
-	out := engine.Pass{Phase: p, Index: n, BeginNS: c.now}
+	out := engine.Pass{Index: n, BeginNS: c.now}
 	c.passes++
 	factor := int64(1)
 	if c.passes <= c.slow {

@@ -132,15 +132,6 @@ func (t *Table) Aliases(name string) []string {
 	return append([]string(nil), t.entries[i].Aliases...)
 }
 
-// Published is the count that a model's publisher states.
-func (t *Table) Published(name string) (Published, error) {
-	i, ok := t.byName[fold(name)]
-	if !ok {
-		return Published{}, t.unknown(name)
-	}
-	return t.entries[i].Published, nil
-}
-
 // Config is the config.json of that name or alias as the table has it: the
 // fields that a shape needs, in Hugging Face's names.
 func (t *Table) Config(name string) (json.RawMessage, error) {

@@ -1,6 +1,7 @@
 package models_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -199,13 +200,6 @@ func TestTableAnswers(t *testing.T) {
 	if !slices.Contains(names, "llama2-70b") {
 		t.Fatal("the table does not list llama2-70b")
 	}
-	p, err := table.Published("Llama-2-70b")
-	if err != nil || !p.Exact || p.Params != 68_976_648_192 {
-		t.Errorf("llama2-70b is published with %+v, %v", p, err)
-	}
-	if _, err := table.Published("nothing-like-it"); err == nil {
-		t.Error("an unknown model has a published count")
-	}
 	aliases := table.Aliases("llama2-70b")
 	if !slices.Contains(aliases, "meta-llama/Llama-2-70b-hf") {
 		t.Errorf("llama2-70b has the aliases %v", aliases)
@@ -248,14 +242,15 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, name := range table.Names() {
-			m, err := table.Model(name)
-			if err != nil {
-				continue
-			}
-			p, err := table.Published(name)
-			if err != nil || p.Exact && p.Params != m.Params() {
-				t.Errorf("%s: built with %d parameters, published are %d (%v)", name, m.Params(), p.Params, err)
+		var stated []struct {
+			Name   string `json:"name"`
+			Params int64  `json:"params"`
+			Exact  bool   `json:"params_exact"`
+		}
+		testkit.Must(t, json.Unmarshal(data, &stated))
+		for _, s := range stated {
+			if m, err := table.Model(s.Name); err == nil && s.Exact && s.Params != m.Params() {
+				t.Errorf("%s: built with %d parameters, published are %d", s.Name, m.Params(), s.Params)
 			}
 		}
 		_, _ = table.Model("near")

@@ -50,7 +50,6 @@ func Alarm() colors.Color { return colors.Alarm() }
 type PhaseMark struct {
 	Name  string
 	Shape draw.GlyphDrawer
-	Dash  []vg.Length // dashes of outlines and lines
 }
 
 // PrefillMark is that of prefill: a circle.
@@ -60,7 +59,7 @@ func PrefillMark() PhaseMark {
 
 // DecodeMark is that of decode: a square with a dashed line.
 func DecodeMark() PhaseMark {
-	return PhaseMark{Name: "decode", Shape: draw.BoxGlyph{}, Dash: []vg.Length{3, 2}}
+	return PhaseMark{Name: "decode", Shape: draw.BoxGlyph{}}
 }
 
 // NumSeries is how many lines that share a picture are told apart.

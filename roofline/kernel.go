@@ -109,7 +109,6 @@ type Peaks struct {
 	Matrix [unit.NumFormats]unit.FLOPsPerSec // rate of products in each format, or in the format that stands in for it
 	Vector unit.FLOPsPerSec                  // FP32 on the vector units
 	Memory unit.BytesPerSec
-	L2     unit.Bytes
 	SMs    float64
 
 	Link     unit.BytesPerSec // rate to the other GPUs of the node, in one direction

@@ -10,7 +10,7 @@ import (
 
 // peaks are of no GPU in particular.
 func peaks() *Peaks {
-	p := &Peaks{Vector: 60e12, Memory: 3e12, L2: 50e6, SMs: 132, Link: 450e9, LinkGPUs: 8, PCIe: 32e9, NIC: 50e9}
+	p := &Peaks{Vector: 60e12, Memory: 3e12, SMs: 132, Link: 450e9, LinkGPUs: 8, PCIe: 32e9, NIC: 50e9}
 	for f := range p.Matrix {
 		p.Matrix[f] = unit.FLOPsPerSec(100e12 * float64(1+f))
 	}

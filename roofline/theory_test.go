@@ -105,7 +105,7 @@ var units = [...]string{
 // constantsOf lists the constants that terms of a law name, of kernels in which
 // everything is there to do.
 func constantsOf(c Class) (all []Constant) {
-	p := Peaks{Vector: 1e12, Memory: 1e12, L2: 1e6, SMs: 100, Link: 1e11, LinkGPUs: 8, PCIe: 1e10, NIC: 1e10}
+	p := Peaks{Vector: 1e12, Memory: 1e12, SMs: 100, Link: 1e11, LinkGPUs: 8, PCIe: 1e10, NIC: 1e10}
 	for f := range p.Matrix {
 		p.Matrix[f] = 1e14
 	}

@@ -47,17 +47,8 @@ func (f FLOPs) Per(b Bytes) float64 {
 	return float64(f) / float64(b)
 }
 
-// In is the mean rate of doing f in t.
-func (f FLOPs) In(t Seconds) FLOPsPerSec { return FLOPsPerSec(float64(f) / float64(t)) }
-
-// In is the mean rate of moving b in t.
-func (b Bytes) In(t Seconds) BytesPerSec { return BytesPerSec(float64(b) / float64(t)) }
-
 // For is the energy that w draws in t.
 func (w Watts) For(t Seconds) Joules { return Joules(float64(w) * float64(t)) }
-
-// Over is the mean power of spending j in t.
-func (j Joules) Over(t Seconds) Watts { return Watts(float64(j) / float64(t)) }
 
 // For is the money that p charges for t.
 func (p DollarsPerHour) For(t Seconds) Dollars { return Dollars(float64(p) * float64(t) / 3600) }

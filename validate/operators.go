@@ -7,7 +7,6 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
 	"llmprof/measure/result"
-	"llmprof/measure/stats"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -41,8 +40,7 @@ type OperatorRow struct {
 	Includes []string
 	Layers   int
 	Kernels  int
-	Observed float64        // median, in seconds, by the device's events
-	Noise    *stats.Summary // statistics of the observed times; nil for a sum
+	Observed float64 // median, in seconds, by the device's events
 
 	Predicted *OperatorPrediction // nil if the estimate has no such operator
 }
@@ -100,12 +98,12 @@ func (s *Scorer) operatorPhase(r *result.Result, p *result.OperatorPhase, decode
 	for i := range p.Ops {
 		o := &p.Ops[i]
 		out.Rows = append(out.Rows, OperatorRow{
-			Name: o.Name, Includes: o.Includes, Layers: o.Layers, Kernels: o.Kernels, Observed: o.Time.Median, Noise: &o.Time.Summary,
+			Name: o.Name, Includes: o.Includes, Layers: o.Layers, Kernels: o.Kernels, Observed: o.Time.Median,
 		})
 		out.Sum.Kernels += o.Kernels
 	}
 	out.Sum.Name, out.Sum.Observed = "sum of operators", p.Sum
-	out.Step = OperatorRow{Name: "step", Kernels: out.Sum.Kernels, Observed: p.Step.Median, Noise: &p.Step.Summary}
+	out.Step = OperatorRow{Name: "step", Kernels: out.Sum.Kernels, Observed: p.Step.Median}
 	if !decode {
 		out.Step.Name = "prefill"
 	}

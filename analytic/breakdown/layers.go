@@ -12,7 +12,6 @@ type Layer struct {
 	roofline.Work
 	Floor, Expected unit.Seconds // sums over the operators
 	Share           float64
-	Energy          unit.Joules
 }
 
 // Layers sums operators by the kind of layer that they belong to, in order of appearance.
@@ -26,7 +25,6 @@ func Layers(ops []Operator) []Layer {
 		s.Floor += l.Floor
 		s.Expected += l.Expected
 		s.Share += l.Share
-		s.Energy += l.Energy
 	}
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/operator"
 	"llmprof/roofline"
@@ -162,7 +163,7 @@ func TestSkinnyGEMMByHand(t *testing.T) {
 	c.Scheme = scheme(t, "w8a16-fp8", c.Machine.GPU)
 	at := *c
 	at.Machine = other
-	plain := c.Machine.Price(&roofline.Kernel{
+	plain := casetest.Cost(c.Machine, &roofline.Kernel{
 		Class: roofline.GEMM, Format: unit.BF16, Work: roofline.Work{Weights: 2 * 4096 * 128256, Acts: 2 * (4096 + 128256)}, Launches: 1, Count: 1,
 	})
 	head := unit.Seconds(3e-6+(2*4096*128256+2*(4096+128256))/(0.9*4.8e12)+0.01*2*4096*128256/4.8e12) - plain.Time

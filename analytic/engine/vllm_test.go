@@ -81,7 +81,7 @@ func TestPeerAllReduce(t *testing.T) {
 		n := float64(x.ranks)
 		k := roofline.Kernel{Class: roofline.OneShotAllReduce, Shape: roofline.Shape{Ranks: n}, Work: roofline.Work{Wire: x.message.Times(2 * (n - 1) / n)}, Launches: 1, Count: 1}
 		k.Exchange(engine.OneShotBytes)
-		near(t, fmt.Sprintf("%d bytes over %d GPUs", int(x.message), x.ranks), m.Price(&k).Time, x.want, 0.14)
+		near(t, fmt.Sprintf("%d bytes over %d GPUs", int(x.message), x.ranks), casetest.Cost(m, &k).Time, x.want, 0.14)
 	}
 }
 

@@ -227,7 +227,7 @@ func take(x *calibrate.ServedPoint, r *result.Result) string {
 		if r.TTFT == nil {
 			return "no first token was seen"
 		}
-		x.Seconds, x.Samples = r.TTFT.Median, r.TTFT.N
+		x.Seconds = r.TTFT.Median
 		return ""
 	}
 	x.Context += answerTokens / 2
@@ -244,9 +244,9 @@ func take(x *calibrate.ServedPoint, r *result.Result) string {
 	case float64(tokens) > 1.05*float64(chunks) || tokens == 0:
 		return fmt.Sprintf("%d tokens came in %d parts, so that the time between parts is no step's", tokens, chunks)
 	}
-	x.Seconds, x.Samples = s.ChunkGap.Median, s.ChunkGap.N
+	x.Seconds = s.ChunkGap.Median
 	if x.Batch == 1 && r.TPOT != nil && x.Seconds < r.TPOT.Median/2 { // a client that was late saw several tokens at once, and no other prompt lies between them
-		x.Seconds, x.Samples = r.TPOT.Median, r.TPOT.N
+		x.Seconds = r.TPOT.Median
 	}
 	return ""
 }

@@ -81,18 +81,17 @@ type importedSection struct {
 	name  string
 	kinds []Kind
 	what  string
-	start []float64 // start of the fit for constants without a default, in their order
 }
 
 // importedSections lists the sections so that unquantized constants come first.
 var importedSections = []importedSection{
-	{"gemm", []Kind{GEMM}, "products", nil},
-	{"attention", []Kind{AttentionPrefill, AttentionDecode}, "prefills and decode steps", nil},
-	{"latent_attention", []Kind{LatentPrefill, LatentDecode}, "prefills and decode steps", nil},
-	{"scan", []Kind{ScanPrefill}, "scans", nil},
-	{"grouped_gemm", []Kind{Mixture}, "mixtures", nil},
-	{"link", []Kind{AllReduce}, "all-reduces", nil},
-	{"one_shot", []Kind{OneShot}, "all-reduces over peer memory", nil},
+	{"gemm", []Kind{GEMM}, "products"},
+	{"attention", []Kind{AttentionPrefill, AttentionDecode}, "prefills and decode steps"},
+	{"latent_attention", []Kind{LatentPrefill, LatentDecode}, "prefills and decode steps"},
+	{"scan", []Kind{ScanPrefill}, "scans"},
+	{"grouped_gemm", []Kind{Mixture}, "mixtures"},
+	{"link", []Kind{AllReduce}, "all-reduces"},
+	{"one_shot", []Kind{OneShot}, "all-reduces over peer memory"},
 }
 
 // starts has the value from which the fit of each constant without a default begins.

@@ -22,8 +22,7 @@ type ServedPoint struct {
 	Batch   int     // sequences that run at a time
 	Context int     // tokens of the prompt, or the mean context of the step
 	Seconds float64 // the median
-	Samples int
-	HeldOut bool // nothing is fitted to it
+	HeldOut bool    // nothing is fitted to it
 }
 
 // String names the point.

@@ -9,7 +9,6 @@ import (
 
 // A Pass is one repeat of a phase, whole.
 type Pass struct {
-	Phase   Phase
 	Index   int
 	Steps   []Step
 	Tokens  []Token
@@ -146,7 +145,7 @@ func (a *assembly) open(pass int, ns int64) error {
 	}
 	a.ended = a.now != nil
 	a.close()
-	a.now = &Pass{Phase: a.phase, Index: pass, BeginNS: ns, EndNS: ns}
+	a.now = &Pass{Index: pass, BeginNS: ns, EndNS: ns}
 	a.next++
 	return nil
 }

@@ -118,12 +118,6 @@ func (t *Trace) Anchor(name string, ns int64) error {
 	return nil
 }
 
-// Mark gives the trace's time at which the annotation of a name first began.
-func (t *Trace) Mark(name string) (us float64, ok bool) {
-	us, ok = t.marks[name]
-	return us, ok
-}
-
 // Micros is the trace's time of a moment of the host's clock.
 func (t *Trace) Micros(ns int64) (float64, error) {
 	if !t.based {

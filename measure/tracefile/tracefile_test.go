@@ -152,8 +152,9 @@ func TestSpans(t *testing.T) {
 	if us, err := again.Micros(ns + 1000); err != nil || math.Abs(us-(ns+1000)/1e3) > 1e-6 {
 		t.Errorf("%v us, %v", us, err)
 	}
-	if at, ok := again.Mark("prefill"); !ok || math.Abs(at-(ns+1000)/1e3) > 1e-6 {
-		t.Errorf("the prefill begins at %v, %v", at, ok)
+	testkit.Must(t, again.Anchor("prefill", 0))
+	if at, err := again.Micros(0); err != nil || math.Abs(at-(ns+1000)/1e3) > 1e-6 {
+		t.Errorf("the prefill begins at %v, %v", at, err)
 	}
 	kernels := again.Kernels()
 	if len(kernels) != 2 || kernels[0].Name != "qkv_proj" || kernels[0].Count != 2 || math.Abs(kernels[0].Sum-4) > 1e-9 || kernels[1].Type != tracefile.Memory {

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"llmprof/analytic/breakdown"
-	"llmprof/measure/stats"
 	"llmprof/measure/tracefile"
 	"llmprof/validate"
 )
@@ -174,17 +173,14 @@ func phase(steps []step, decode bool, q *Question, s *validate.Scorer) (*Phase, 
 		assign(&steps[i], n)
 		t.add(&steps[i], n)
 	}
-	if err := t.rows(p, lines); err != nil {
-		return nil, err
-	}
+	t.rows(p, lines)
 	return p, p.Predict(s)
 }
 
 // A kernelTimes is the time of the kernels of steps by role.
 type kernelTimes struct {
 	steps  int
-	order  []string
-	times  map[string][]float64 // seconds in each step
+	times  map[string]float64 // seconds in all steps
 	counts map[string]int
 	other  map[string]*Other
 	spans  []float64
@@ -193,7 +189,7 @@ type kernelTimes struct {
 }
 
 func newKernelTimes() *kernelTimes {
-	return &kernelTimes{times: map[string][]float64{}, counts: map[string]int{}, other: map[string]*Other{}}
+	return &kernelTimes{times: map[string]float64{}, counts: map[string]int{}, other: map[string]*Other{}}
 }
 
 const micro = 1e-6
@@ -208,13 +204,7 @@ func (t *kernelTimes) add(s *step, n names) {
 			t.others(k)
 			continue
 		}
-		if _, ok := t.times[k.role]; !ok {
-			t.order = append(t.order, k.role)
-		}
-		for len(t.times[k.role]) < t.steps {
-			t.times[k.role] = append(t.times[k.role], 0)
-		}
-		t.times[k.role][t.steps-1] += micro * k.Dur
+		t.times[k.role] += micro * k.Dur
 		t.counts[k.role]++
 	}
 	span, busy := s.took()
@@ -240,7 +230,7 @@ func (t *kernelTimes) others(k *kernel) {
 }
 
 // rows fills in a phase, its operators in the order of the estimate.
-func (t *kernelTimes) rows(p *Phase, lines []breakdown.Operator) error {
+func (t *kernelTimes) rows(p *Phase, lines []breakdown.Operator) {
 	n := float64(t.steps)
 	layers := map[string]int{}
 	var order []string
@@ -251,32 +241,22 @@ func (t *kernelTimes) rows(p *Phase, lines []breakdown.Operator) error {
 		layers[lines[i].Name] += int(lines[i].Layers)
 	}
 	for _, name := range order {
-		times, ok := t.times[name]
+		sum, ok := t.times[name]
 		if !ok {
 			continue
 		}
-		for len(times) < t.steps {
-			times = append(times, 0)
-		}
-		sum, err := stats.Summarize(times)
-		if err != nil {
-			return err
-		}
-		row := validate.OperatorRow{
-			Name: name, Includes: fused[name], Layers: layers[name], Kernels: int(float64(t.counts[name])/n + 0.5), Observed: sum.Mean, Noise: sum,
-		}
+		row := validate.OperatorRow{Name: name, Includes: fused[name], Layers: layers[name], Kernels: int(float64(t.counts[name])/n + 0.5), Observed: sum / n}
 		p.Rows = append(p.Rows, row)
 		p.Sum.Observed += row.Observed
 		p.Sum.Kernels += row.Kernels
 	}
-	spans, err := stats.Summarize(t.spans)
-	if err != nil {
-		return err
+	for _, span := range t.spans {
+		p.Span += span / float64(len(t.spans))
 	}
-	p.Span, p.Busy = spans.Mean, t.busy/n
+	p.Busy = t.busy / n
 	p.Overlap = max(t.sum/n-p.Busy, 0)
 	p.Sum.Name = "sum of operators"
-	p.Step = validate.OperatorRow{Name: "step", Kernels: p.Sum.Kernels, Observed: p.Span, Noise: spans}
+	p.Step = validate.OperatorRow{Name: "step", Kernels: p.Sum.Kernels, Observed: p.Span}
 	if !p.Decode {
 		p.Step.Name = "prefill"
 	}
@@ -286,7 +266,6 @@ func (t *kernelTimes) rows(p *Phase, lines []breakdown.Operator) error {
 		p.Others = append(p.Others, *o)
 	}
 	slices.SortFunc(p.Others, func(a, b Other) int { return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Name, b.Name)) })
-	return nil
 }
 
 // A Note is what llmprof's own traces say of themselves, under the key "llmprof".

@@ -99,8 +99,8 @@ type Bencher struct {
 	dev       *cuda.Device
 	s         *cuda.Stream
 	p         *program
-	open      func(Options) (*Engine, error) // opens the engine of attention; Open except in tests
-	openTeam  func(Options) (*Team, error)   // opens the team of all-reduces; OpenTeam except in tests
+	open      func(Options) (*Engine, error) // opens an engine with the libraries and the cache; another one in tests
+	openTeam  func(Options) (*Team, error)   // opens a team likewise
 	sums      int                            // calls of a graph of small all-reduces; minSumCalls except in tests
 	mixtures  int                            // calls of a graph of MoE layers; mixtureCalls except in tests
 	opened    *benchEngine                   // the engine whose operators are timed; nil for none
@@ -112,7 +112,15 @@ func OpenBencher(libraries string, cache cuda.Cache) (*Bencher, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bencher{libraries: libraries, cache: cache, dev: dev, open: Open, openTeam: OpenTeam, sums: minSumCalls, mixtures: mixtureCalls}
+	b := &Bencher{libraries: libraries, cache: cache, dev: dev, sums: minSumCalls, mixtures: mixtureCalls}
+	b.open = func(o Options) (*Engine, error) {
+		o.Libraries, o.Cache = libraries, cache
+		return Open(o)
+	}
+	b.openTeam = func(o Options) (*Team, error) {
+		o.Libraries, o.Cache = libraries, cache
+		return OpenTeam(o)
+	}
 	if err := b.load(); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}

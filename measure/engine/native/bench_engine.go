@@ -80,7 +80,6 @@ func (b *Bencher) operator(q *Query) (*operation, error) {
 		if err := b.release(); err != nil {
 			return nil, err
 		}
-		o.Libraries, o.Cache = b.libraries, b.cache
 		e, err := b.open(o)
 		if err != nil {
 			return nil, err
@@ -162,7 +161,6 @@ func (b *Bencher) launched(q *Query) (t Times, err error) {
 	if err != nil {
 		return t, err
 	}
-	o.Libraries, o.Cache = b.libraries, b.cache
 	e, err := b.open(o)
 	if err != nil {
 		return t, err

@@ -52,7 +52,6 @@ func (b *Bencher) moeDecode(q *Query) (*operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Libraries, o.Cache = b.libraries, b.cache
 	e, err := b.open(o)
 	if err != nil {
 		return nil, err

@@ -228,7 +228,6 @@ func (b *Bencher) attention(q *Query) (*operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Libraries, o.Cache = b.libraries, b.cache
 	e, err := b.open(o)
 	if err != nil {
 		return nil, err

@@ -49,7 +49,6 @@ func (b *Bencher) timeSum(q *Query) (t Times, err error) {
 	if err != nil {
 		return t, err
 	}
-	o.Libraries, o.Cache = b.libraries, b.cache
 	team, err := b.openTeam(o)
 	if err != nil {
 		return t, err

@@ -140,8 +140,9 @@ func TestMixtureBencher(t *testing.T) {
 	defer b.Close()
 	b.mixtures = 1
 	var e *Engine
+	open := b.open
 	b.open = func(o Options) (_ *Engine, err error) {
-		e, err = Open(o)
+		e, err = open(o)
 		return e, err
 	}
 	for _, batch := range []int{1, 5, 17} {
@@ -297,10 +298,10 @@ func TestOperatorBencher(t *testing.T) {
 	b, err := OpenBencher(folder, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"})
 	testkit.Must(t, err)
 	defer b.Close()
-	opened := 0
+	opened, open := 0, b.open
 	b.open = func(o Options) (*Engine, error) {
 		opened++
-		return Open(o)
+		return open(o)
 	}
 	moeShape := map[string]int{"tokens": 70, "experts": 8, "top_k": 2, "hidden": 256, "width": 64}
 	dense := map[string]int{"batch": 17, "hidden": 256, "width": 256, "heads": 4, "kv_heads": 2, "head_dim": 64, "n": 512}

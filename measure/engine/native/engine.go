@@ -22,7 +22,6 @@ type Options struct {
 	workload.Workload
 	Eager     bool   // Queue each step's kernels anew and record no graph.
 	TP        int    // GPUs that share the model; 0 is 1
-	Device    int    // number of the GPU among those that are visible, the first of several
 	Libraries string // a folder to take the CUDA libraries from; "" for the usual places
 	Cache     cuda.Cache
 	Products  Products
@@ -35,6 +34,7 @@ type Options struct {
 	FP16         bool         // activations, cache and 16-bit weights in fp16, not in bf16
 	Quantization Quantization // format of the weights of the blocks' linear layers
 
+	device      int                    // number of the first GPU among those that are visible
 	like        func(*cuda.Properties) // It makes the GPU look like another one, to try that one's kernels; nil changes nothing.
 	skinny      []gemmKernels          // nil for skinnyGEMMs
 	wgmma       []gemmKernels          // GEMMs of batch 17 to 64 on Hopper; nil for wgmmaGEMMs
@@ -111,7 +111,7 @@ func Open(opt Options) (e *Engine, err error) {
 	if e, err = newEngine(opt, 0); err != nil {
 		return nil, err
 	}
-	if e.dev, err = cuda.Open(opt.Device, opt.Libraries); err != nil {
+	if e.dev, err = cuda.Open(opt.device, opt.Libraries); err != nil {
 		return nil, err
 	}
 	if err := e.load(ckpt, e.compile); err != nil {

@@ -42,8 +42,8 @@ func FuzzShape(f *testing.F) {
 			}
 		}
 		w, b := layout(&s), measureBuffers(&s, o, 132)
-		if w.bytes() <= 0 || b.total <= 0 || b.kv <= 0 || w.bytes()+b.total < 0 || w.params != m.Params() {
-			t.Fatalf("%d bytes of weights, %d of buffers, %d of cache; %d parameters of %d", w.bytes(), b.total, b.kv, w.params, m.Params())
+		if w.bytes() <= 0 || b.total <= 0 || b.kv <= 0 || w.bytes()+b.total < 0 || paramsOf(w) != m.Params() {
+			t.Fatalf("%d bytes of weights, %d of buffers, %d of cache; %d parameters of %d", w.bytes(), b.total, b.kv, paramsOf(w), m.Params())
 		}
 	})
 }

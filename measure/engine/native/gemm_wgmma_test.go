@@ -81,7 +81,6 @@ func wgmmaBench(t *testing.T, s *shape, shapes []gemmKernels) (*bench, []gemmKer
 			var err error
 			*k, err = b.p.module.Kernel(name)
 			b.noError(err)
-			t.Log(name, (*k).Registers, "registers,", (*k).Local, "bytes spilled")
 		}
 		b.noError(shapes[i].countClusters())
 		t.Logf("%+v", shapes[i].wgmma)

@@ -32,12 +32,12 @@ func OpenTeam(opt Options) (*Team, error) {
 		if err != nil {
 			return nil, err
 		}
-		if n < opt.Device+opt.ranks() {
+		if n < opt.device+opt.ranks() {
 			return nil, &cuda.DeviceError{Text: fmt.Sprintf("tp %d needs the GPUs %d to %d: the driver shows %d of them (CUDA_VISIBLE_DEVICES chooses which)",
-				opt.ranks(), opt.Device, opt.Device+opt.ranks()-1, n)}
+				opt.ranks(), opt.device, opt.device+opt.ranks()-1, n)}
 		}
 	}
-	return openTeam(opt, func(rank int) (*cuda.Device, error) { return cuda.Open(opt.Device+rank, opt.Libraries) }, (*Engine).compile)
+	return openTeam(opt, func(rank int) (*cuda.Device, error) { return cuda.Open(opt.device+rank, opt.Libraries) }, (*Engine).compile)
 }
 
 // openTeam opens a team on the GPUs that open returns, with kernels that compile makes.

@@ -75,7 +75,7 @@ func needGPUs(t testing.TB, n int) {
 func openShared(t testing.TB, config string, opt Options) *Team {
 	t.Helper()
 	opt.Libraries = emulate.Device(t)
-	needGPUs(t, opt.Device+opt.TP)
+	needGPUs(t, opt.device+opt.TP)
 	opt.Cache = cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}
 	return ready(t, modelOf(t, config, opt), func(o Options) (*Team, error) {
 		one, _ := opening.LoadOrStore(config, &sync.Mutex{})
@@ -218,7 +218,7 @@ func TestSharedSizesAreTheEstimates(t *testing.T) {
 			for rank := range tp {
 				e, err := newEngine(opt, rank)
 				testkit.Must(t, err)
-				weights += 2 * float64(e.w.params)
+				weights += 2 * float64(paramsOf(e.w))
 				cache += float64(measureBuffers(&e.shape, &e.opt, 132).kv)
 			}
 			want := theory(t, &opt)
@@ -236,7 +236,7 @@ func TestSharedSizesAreTheEstimates(t *testing.T) {
 // fails, its reason is returned. Nothing hangs.
 func TestSharedRankFails(t *testing.T) {
 	for device, opt := range map[int]Options{6: {Workload: workload.Workload{Batch: 1}}, 4: asHopper(Options{Workload: workload.Workload{Batch: 17}})} { // what failed a GPU cannot be used after
-		opt.TP, opt.Device, opt.PromptLen, opt.GenLen, opt.peerTimeout = 2, device, 5, 4, 200*time.Millisecond
+		opt.TP, opt.device, opt.PromptLen, opt.GenLen, opt.peerTimeout = 2, device, 5, 4, 200*time.Millisecond
 		t.Run(fmt.Sprint(opt.Batch), func(t *testing.T) {
 			if opt.Batch > 1 {
 				emulate.Long(t)
@@ -315,7 +315,7 @@ func TestShards(t *testing.T) {
 				s, err := whole.divide("test", rank, ranks)
 				testkit.Must(t, err)
 				w := layout(&s)
-				params += w.params
+				params += paramsOf(w)
 				for i := range w.tensors {
 					countElements(&w.tensors[i], counts)
 				}

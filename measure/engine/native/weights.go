@@ -91,9 +91,8 @@ type layerWeights struct {
 // weights are a model's parameters on the GPU, in one allocation.
 type weights struct {
 	tensors   []tensor
-	size      int   // bytes of all tensors with the gaps between them
-	stored    int64 // bytes without the gaps
-	params    int64
+	size      int                 // bytes of all tensors with the gaps between them
+	stored    int64               // bytes without the gaps
 	quantized map[cuda.Ptr]scaled // The key is the address of the first of the matrices that lie together.
 	base      cuda.Ptr
 	embedding cuda.Ptr // [tokens][hidden]
@@ -116,7 +115,6 @@ func (w *weights) place(norm bool, ts ...tensor) cuda.Ptr {
 		bytes, _, _ := t.quant.bytes(t.rows.N, t.cols.N)
 		w.size += bytes
 		w.stored += int64(bytes)
-		w.params += int64(t.elements())
 		w.tensors = append(w.tensors, t)
 	}
 	return cuda.Ptr(begin)

@@ -215,19 +215,12 @@ func (o *outcome) answer(ctx context.Context, resp *http.Response, from io.Reade
 	}
 	kind := resp.Header.Get("Content-Type")
 	if media, _, err := mime.ParseMediaType(kind); err != nil || media != "text/event-stream" {
-		return &Failure{
-			Kind: ContentType, Status: resp.StatusCode,
-			Words: fmt.Sprintf("the answer is %q, not text/event-stream: %s", kind, wordsOf(limited(from))),
-		}
+		return &Failure{Kind: ContentType, Words: fmt.Sprintf("the answer is %q, not text/event-stream: %s", kind, wordsOf(limited(from)))}
 	}
 	if coding := resp.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
-		return &Failure{Kind: ContentType, Status: resp.StatusCode, Words: fmt.Sprintf("the answer is compressed with %q, unasked", coding)}
+		return &Failure{Kind: ContentType, Words: fmt.Sprintf("the answer is compressed with %q, unasked", coding)}
 	}
-	f := o.stream(ctx, newEvents(from, o.since), save)
-	if f != nil {
-		f.Status = resp.StatusCode
-	}
-	return f
+	return o.stream(ctx, newEvents(from, o.since), save)
 }
 
 // bare is a URL without user and query.

@@ -32,9 +32,8 @@ const (
 
 // A Failure is what became of a request that was not completed.
 type Failure struct {
-	Kind   string
-	Status int    // HTTP status; 0 if there was no answer
-	Words  string // the server's, or the system's
+	Kind  string
+	Words string // the server's, or the system's
 }
 
 func (f *Failure) Error() string {
@@ -95,7 +94,7 @@ func broken(ctx context.Context, err error, began bool) *Failure {
 
 // refused sorts an answer whose status is not 200.
 func refused(status int, reason string, body []byte) *Failure {
-	f := &Failure{Kind: StatusOther, Status: status, Words: wordsOf(body)}
+	f := &Failure{Kind: StatusOther, Words: wordsOf(body)}
 	switch {
 	case status == 429:
 		f.Kind = Status429

@@ -163,8 +163,9 @@ func TestTrace(t *testing.T) {
 	testkit.Must(t, trace.Anchor(traced.Anchor, traced.AnchorNS))
 	begin, err := trace.Micros(traced.BeginNS)
 	testkit.Must(t, err)
-	first, ok := trace.Mark("request pass 0")
-	if !ok || first < begin || first > begin+float64(traced.EndNS-traced.BeginNS)/1e3 {
+	testkit.Must(t, trace.Anchor("request pass 0", 0))
+	first, err := trace.Micros(0)
+	if err != nil || first < begin || first > begin+float64(traced.EndNS-traced.BeginNS)/1e3 {
 		t.Errorf("the first pass begins at %v us, the passes at %v us", first, begin)
 	}
 	repeat(t, w, engine.Decode, 1)

@@ -49,7 +49,6 @@ type driver struct {
 	moduleUnload      func(m uintptr) int32
 	moduleFunction    func(f *uintptr, m uintptr, name string) int32
 	funcSetAttribute  func(f uintptr, attr, v int32) int32
-	funcGetAttribute  func(v *int32, attr int32, f uintptr) int32
 	launch            func(cfg *launchConfig, f uintptr, params, extra unsafe.Pointer) int32
 	activeClusters    func(n *int32, f uintptr, cfg *launchConfig) int32
 	encodeTiled       func(m unsafe.Pointer, kind int32, rank uint32, at uint64, size, stride, box, step unsafe.Pointer, interleave, swizzle, promotion, fill int32) int32
@@ -81,7 +80,7 @@ func (d *driver) symbols() map[string]any {
 		"cuEventCreate": &d.eventCreate, "cuEventDestroy_v2": &d.eventDestroy, "cuEventRecord": &d.eventRecord,
 		"cuEventSynchronize": &d.eventSync, "cuEventElapsedTime": &d.eventElapsed,
 		"cuModuleLoadData": &d.moduleLoad, "cuModuleUnload": &d.moduleUnload, "cuModuleGetFunction": &d.moduleFunction,
-		"cuFuncSetAttribute": &d.funcSetAttribute, "cuFuncGetAttribute": &d.funcGetAttribute, "cuLaunchKernelEx": &d.launch,
+		"cuFuncSetAttribute": &d.funcSetAttribute, "cuLaunchKernelEx": &d.launch,
 		"cuTensorMapEncodeTiled": &d.encodeTiled, "cuOccupancyMaxActiveClusters": &d.activeClusters,
 		"cuStreamBeginCapture_v2": &d.captureBegin, "cuStreamEndCapture": &d.captureEnd,
 		"cuGraphInstantiateWithFlags": &d.graphInstantiate, "cuGraphDestroy": &d.graphDestroy,

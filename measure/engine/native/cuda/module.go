@@ -31,31 +31,19 @@ func (m *Module) Close() error {
 
 // A Kernel is a function of a module.
 type Kernel struct {
-	Name      string
-	Registers int // of a thread
-	Local     int // bytes of a thread that spilled out of registers
-	dev       *Device
-	h         uintptr
-	shared    int
-	shares    bool // prefers shared memory to a cache
-	large     bool // may have clusters of more than PortableCluster blocks
+	Name   string
+	dev    *Device
+	h      uintptr
+	shared int
+	shares bool // prefers shared memory to a cache
+	large  bool // may have clusters of more than PortableCluster blocks
 }
 
 // Kernel finds the extern "C" function name.
 func (m *Module) Kernel(name string) (*Kernel, error) {
 	k := &Kernel{Name: name, dev: m.dev}
 	d := m.dev.d
-	if err := d.check("cuModuleGetFunction "+name, d.moduleFunction(&k.h, m.h, name)); err != nil {
-		return nil, err
-	}
-	var regs, local int32
-	const localSize, numRegs = 3, 4 // CU_FUNC_ATTRIBUTE_...
-	if err := d.check("cuFuncGetAttribute", d.funcGetAttribute(&regs, numRegs, k.h)); err != nil {
-		return nil, err
-	}
-	err := d.check("cuFuncGetAttribute", d.funcGetAttribute(&local, localSize, k.h))
-	k.Registers, k.Local = int(regs), int(local)
-	return k, err
+	return k, d.check("cuModuleGetFunction "+name, d.moduleFunction(&k.h, m.h, name))
 }
 
 // Dim is the extent of a grid or a block; a 0 counts as 1.

@@ -131,7 +131,6 @@ func (s *StandIn) kernelFunctions(d *driver) {
 		}
 		return 0
 	}
-	d.funcGetAttribute = func(*int32, int32, uintptr) int32 { return 0 }
 	d.activeClusters = func(n *int32, _ uintptr, cfg *launchConfig) int32 {
 		*n = int32(s.Device.SMs) / max(cfg.attrs.value[0], 1)
 		return 0
