@@ -25,7 +25,7 @@ func (r *reader) quantization() *quantization {
 	case "mxfp4":
 		q.general, q.experts = mxfp4(unit.NoFormat), true // gpt-oss
 	case "gptq", "gptq_v2", "auto-round", "intel/auto-round", "auto_round":
-		q.general = gptq(r.bits(), r.group())
+		r.readGPTQ(q)
 	case "awq", "gemm", "marlin":
 		q.general = integer(r.bits(), r.group(), true)
 	case "bitsandbytes":
@@ -41,6 +41,7 @@ func (r *reader) quantization() *quantization {
 	if q.method == "FP8" {
 		q.method = "fp8"
 	}
+	r.refuseUnreadParts()
 	return q
 }
 
@@ -50,10 +51,7 @@ func (r *reader) readIgnored(q *quantization) {
 	for _, field := range []string{"ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers", "llm_int8_skip_modules"} {
 		patterns = append(patterns, r.texts(quantField+field)...)
 	}
-	var err error
-	if q.ignored, err = newPathSet(patterns); err != nil {
-		r.fail("quantization_config.ignore: %w", err)
-	}
+	q.ignored = r.pathSet(quantField+"ignore", patterns)
 }
 
 // readFP8 reads DeepSeek's FP8 in blocks, FP8 with one scale, and Meta's with one an output. NVIDIA
