@@ -34,8 +34,10 @@ func (r *reader) quantization() *quantization {
 		r.readGroups(q)
 	case "modelopt", "modelopt_fp4", "modelopt_mixed", "NVFP4", "nvfp4":
 		r.readModelOpt(q, method)
+	case "quark":
+		r.readQuark(q)
 	default:
-		r.doubt("quantization_config.quant_method is %s, which is not understood (known: awq, bitsandbytes, compressed-tensors, fp8, fbgemm_fp8, gptq, auto-round, modelopt, mxfp4)", quote(method))
+		r.doubt("quantization_config.quant_method is %s, which is not understood (known: awq, bitsandbytes, compressed-tensors, fp8, fbgemm_fp8, gptq, auto-round, modelopt, mxfp4, quark)", quote(method))
 		return nil
 	}
 	if q.method == "FP8" {
@@ -48,7 +50,7 @@ func (r *reader) quantization() *quantization {
 // readIgnored reads which modules are not quantized.
 func (r *reader) readIgnored(q *quantization) {
 	var patterns []string
-	for _, field := range []string{"ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers", "llm_int8_skip_modules"} {
+	for _, field := range []string{"ignore", "modules_to_not_convert", "exclude_modules", "exclude", "ignored_layers", "llm_int8_skip_modules"} {
 		patterns = append(patterns, r.texts(quantField+field)...)
 	}
 	q.ignored = r.pathSet(quantField+"ignore", patterns)

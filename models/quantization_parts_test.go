@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"llmprof/models"
+	"llmprof/unit"
 )
 
 // The test's model has two layers of 256 and 512 values, four heads of 64 and two of keys, and 512 tokens.
@@ -79,6 +80,52 @@ func TestPartsOfQuantizationsRefused(t *testing.T) {
 	} {
 		if _, err := models.Read("x", fmt.Appendf(nil, partsConfig, harmless)); err != nil {
 			t.Errorf("%s: %v", harmless, err)
+		}
+	}
+}
+
+// Quark, of AMD: a format for all modules, and those of modules by patterns as of a shell.
+func TestQuark(t *testing.T) {
+	const (
+		plain  = 2 * (2*wide + 5*256)
+		values = attnValues + 3*wide
+		fp8    = `{"dtype":"fp8_e4m3","qscheme":"per_tensor","is_dynamic":false,"symmetric":true}`
+		rows   = `{"dtype":"fp8_e4m3","qscheme":"per_channel","is_dynamic":false}`
+		fp4    = `{"dtype":"fp4","qscheme":"per_group","group_size":32,"scale_format":"e8m0","is_dynamic":%v}`
+	)
+	mx, mxInput := fmt.Sprintf(fp4, false), fmt.Sprintf(fp4, true)
+	for _, c := range []struct {
+		quantization string
+		want         float64
+		act, kv      unit.Format
+	}{
+		{`"global_quant_config":{"weight":` + fp8 + `,"input_tensors":` + fp8 + `},"layer_quant_config":{"*k_proj":{"weight":` + fp8 + `,"input_tensors":` + fp8 + `,"output_tensors":` + fp8 + `}},` +
+			`"export":{"kv_cache_group":["*k_proj","*v_proj"]},"exclude":["lm_head"]`, plain + 2*(values+7*8), unit.FP8, unit.FP8},
+		{`"global_quant_config":{"weight":` + rows + `,"input_tensors":{"dtype":"fp8_e4m3","qscheme":"per_channel","is_dynamic":true}},"exclude":["lm_head"]`,
+			plain + 2*(values+4*(256+2*128+256+2*512+256)), unit.FP8, unit.NoFormat},
+		{`"global_quant_config":{"weight":` + mx + `,"input_tensors":` + mxInput + `},"layer_quant_config":{},"exclude":["lm_head","*self_attn*"]`,
+			plain + 2*(2*attnValues+3*wide*4.25/8), unit.MXFP4, unit.NoFormat},
+		{`"global_quant_config":{"weight":` + mx + `,"input_tensors":null},"layer_quant_config":{"*self_attn*":{"weight":` + fp8 + `,"input_tensors":` + fp8 + `}},` +
+			`"kv_cache_quant_config":{"*k_proj":{"output_tensors":` + fp8 + `}},"exclude":["re:model.layers.0.*","lm_head"]`,
+			plain + 2*values + attnValues + 4*8 + 3*wide*4.25/8, unit.NoFormat, unit.FP8},
+	} {
+		m, err := models.Read("x", fmt.Appendf(nil, partsConfig, `{"quant_method":"quark",`+c.quantization+`}`))
+		if err != nil {
+			t.Errorf("%s: %v", c.quantization, err)
+			continue
+		}
+		if got := float64(m.StoredBytes()); math.Abs(got-c.want) > 0.5 || m.Stored.Act != c.act || m.Stored.KV != c.kv {
+			t.Errorf("%s: %.0f bytes, activations %v, cache %v; want %.0f, %v, %v", c.quantization, got, m.Stored.Act, m.Stored.KV, c.want, c.act, c.kv)
+		}
+	}
+	for quantization, want := range map[string]string{
+		`"global_quant_config":{"weight":{"dtype":"fp6_e2m3","qscheme":"per_group","group_size":32}}`: `weight is the text "fp6_e2m3" by the text "per_group"`,
+		`"global_quant_config":{"weight":[` + fp8 + `]}`:                                              "weight is a list; want an object",
+		`"global_quant_config":{}`: "weight is null; want an object",
+		`"global_quant_config":{"weight":` + fp8 + `},"layer_type_quant_config":{"Linear":{}}`: "layer_type_quant_config (an object)",
+	} {
+		if _, err := models.Read("x", fmt.Appendf(nil, partsConfig, `{"quant_method":"quark",`+quantization+`}`)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", quantization, err, want)
 		}
 	}
 }
