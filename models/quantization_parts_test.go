@@ -122,6 +122,7 @@ func TestQuark(t *testing.T) {
 		`"global_quant_config":{"weight":{"dtype":"fp6_e2m3","qscheme":"per_group","group_size":32}}`: `weight is the text "fp6_e2m3" by the text "per_group"`,
 		`"global_quant_config":{"weight":[` + fp8 + `]}`:                                              "weight is a list; want an object",
 		`"global_quant_config":{}`: "weight is null; want an object",
+		`"global_quant_config":{"weight":` + fp8 + `,"input_tensors":{"dtype":[]}}`:            "with inputs that are a list",
 		`"global_quant_config":{"weight":` + fp8 + `},"layer_type_quant_config":{"Linear":{}}`: "layer_type_quant_config (an object)",
 	} {
 		if _, err := models.Read("x", fmt.Appendf(nil, partsConfig, `{"quant_method":"quark",`+quantization+`}`)); err == nil || !strings.Contains(err.Error(), want) {

@@ -40,7 +40,8 @@ func (r *reader) quarkModule(where string, v any) *Storage {
 // quarkStorage is how weights are kept that are quantized as w says, nil for what is not understood; input says
 // how the activations are, nil for 16 bits.
 func quarkStorage(w, input map[string]any, group int) *Storage {
-	act := map[any]unit.Format{"fp8_e4m3": unit.FP8, "fp4": unit.MXFP4, "int8": unit.INT8}[input["dtype"]]
+	kind, _ := input["dtype"].(string)
+	act := map[string]unit.Format{"fp8_e4m3": unit.FP8, "fp4": unit.MXFP4, "int8": unit.INT8}[kind]
 	if act == unit.NoFormat && input != nil {
 		return nil
 	}
