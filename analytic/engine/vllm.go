@@ -33,11 +33,17 @@ var vllm2024 = fused{profile: analytic.Profile{
 
 // vllmRuns is read from the registry of vLLM 0.32.0 (vllm/model_executor/models/registry.py)
 // and its documentation of hardware and quantization: GPUs of NVIDIA from Turing on, of
-// AMD and of Intel, TPUs by a plugin. It has no products in 4-bit integers.
+// AMD and of Intel, TPUs by a plugin. It has no products in 4-bit integers. Marlin's kernels for MXFP4 need Ampere
+// (docs/features/quantization); FP8 on AMD needs CDNA or RDNA 4, and NVFP4 CDNA, for which Petit has kernels (supports_fp8
+// and supported_quantization of vllm/platforms/rocm.py); those of XPUs and TPUs have no NVFP4 (platforms/xpu.py, tpu-inference).
 var vllmRuns = analytic.Support{
 	Default: true, Not: []string{"gpt_neo", "recurrent_gemma"}, Vendors: []string{nvidia, amd, intel, google}, Capability: 7.5,
 	Acts: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.NVFP4, unit.MXFP4},
 	KV:   []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8}, Split: vllmSplit, WholeBlocks: true,
+	Lacks: map[string][]unit.Format{
+		"turing": {unit.MXFP4}, "rdna3": {unit.FP8, unit.NVFP4}, "rdna4": {unit.NVFP4},
+		"xe2": {unit.NVFP4}, "gaudi3": {unit.NVFP4}, "tpu": {unit.NVFP4},
+	},
 }
 
 // vllmConstants sets the constants of vLLM's host, measured on a Xeon with 16 cores. The host's
