@@ -75,6 +75,8 @@ JOBS = {
     ],
     "h100-ep": [job(f"{m}-{'ep' if args is EP2 else 'tp'}2", EXPERTS, m, tp=2, args=args, **more)
                 for m, more in (("gpt-oss-20b", {"weights": "mxfp4"}), ("qwen3-30b-a3b", {"temperature": 1.0})) for args in (EP2, TP2)],
+    "h100-oss": [job("gpt-oss-20b", [["trace", "prompt-2048", 1, 0, True, 2048], ["trace", "decode-b1", 1, 1024, False], *EXPERTS, ["prompts", 1, 8192, 1], ["prompts", 1, 1536, 1], ["trace", "decode-b32", 32, 1024, False],
+                                  ["trace", "prompt-1024", 1, 0, True, 1024]], weights="mxfp4", temperature=1.0)],
     "h100-fp8": [job(m + "-fp8", EDGES, m, **FP8) for m in ("qwen3-8b", "qwen2.5-7b", "llama3.2-3b")],
     "tiny-tp2": [job("tiny", [["decode", 1, 128, {"repeats": 2}], ["prompts", 1, 128, 1], ["trace", "decode-b4", 4, 128, True]], tp=2,
                      args={"enforce_eager": True, "max_model_len": 2048, "tensor_parallel_size": 2})],
