@@ -99,6 +99,18 @@ func StoredScheme(m *Model) Scheme {
 	return s
 }
 
+// NamedScheme is the scheme of a name for a model. Of a checkpoint that is quantized so it is the stored one, which keeps in
+// 16 bits what the publisher left so, as the attention of gpt-oss.
+func NamedScheme(m *Model, name string) (Scheme, error) {
+	s, err := ParseScheme(name)
+	stored := StoredScheme(m)
+	alike := s.Weights == stored.Weights && s.Act == stored.Act && (s.Name == stored.Name || s.Group == stored.Group && s.Zero == stored.Zero)
+	if err == nil && stored.Stored && alike {
+		return stored, nil
+	}
+	return s, err
+}
+
 // WithAct returns s computing in format f.
 func (s Scheme) WithAct(f unit.Format) Scheme {
 	if f != s.Act {

@@ -215,10 +215,13 @@ func (ans *Answer) chooseScheme() error {
 		ans.SchemeReason = "as llama.cpp quantizes each matrix"
 	case q.Weights != "":
 		var err error
-		if s, err = models.ParseScheme(q.Weights); err != nil {
+		if s, err = models.NamedScheme(ans.Model, q.Weights); err != nil {
 			return err
 		}
 		ans.SchemeReason = "as asked for"
+		if s.Stored {
+			ans.SchemeReason += ", and as the published checkpoint is stored"
+		}
 	case stored.Method != "" && stored.Weights != unit.NoFormat:
 		ans.SchemeReason = "as the published checkpoint is stored (" + stored.Method + ")"
 	default:
