@@ -19,7 +19,7 @@ var vllm = graphed{profile: analytic.Profile{
 		"on an H200 and an H100 (experiments/h200-vllm); 92 % of the memory, 1.1 GB of it for graphs and buffers, as the KV cache that it had left says",
 	Constants: vllmServerConstants, Operators: tabled("vllm"), Reserve: 1.1e9, Budget: budget("vllm"), Utilization: taking(0.92), HostError: vllmHostError,
 	Support: vllmRuns, Sampler: sortedLogits,
-}, rows: vllmGraphs, pieces: vllmGraphs, sampling: 30, gathers: true, tiles: vllmTile, grouped: vllmExpertTile, maps: true}
+}, rows: vllmGraphs, pieces: vllmGraphs, sampling: 30, gathers: true, tiles: vllmTile, grouped: vllmExpertTile, triton: true}
 
 // vllm2024 stands for releases up to mid-2024.
 var vllm2024 = fused{profile: analytic.Profile{

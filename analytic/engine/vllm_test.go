@@ -75,6 +75,10 @@ func TestPromptLaunches(t *testing.T) {
 		e := predict(t, onEngine(t, "llama3.2-1b", "vllm", analytic.Workload{Batch: 1, PromptLen: prompt, GenLen: 2}))
 		near(t, "TTFT", e.TTFT.Expected, unit.Seconds(beyond+n.launches*launch+n.calls*call), 1e-9)
 	}
+	// Of each of 24 layers of gpt-oss the router, the routing and two GEMMs of experts are launched besides, without an activation; Python
+	// calls seven Triton kernels of the experts too.
+	e := predict(t, onEngine(t, "gpt-oss-20b", "vllm", analytic.Workload{Batch: 1, PromptLen: 1025, GenLen: 2}))
+	near(t, "TTFT of gpt-oss", e.TTFT.Expected, unit.Seconds(beyond+(24*11+3)*launch+24*9*call), 1e-9)
 }
 
 // TestPeerAllReduce holds small all-reduces of vLLM in a graph to times of vLLM 0.24.0 on H200s, which
