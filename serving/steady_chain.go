@@ -1,6 +1,10 @@
 package serving
 
-import "math"
+import (
+	"math"
+
+	"llmprof/unit"
+)
 
 // A cycle is the steps of a replica while some number of its sequences decode and prompts come at a rate:
 // means over the steps of a Markov chain.
@@ -53,14 +57,14 @@ type carried struct {
 func (t *timed) run(lead float64) (length, late float64) {
 	lead -= t.before
 	if len(t.waits) == 1 {
-		length = t.time - min(lead, t.waits[0])
+		length = t.time - unit.Smaller(lead, t.waits[0])
 	} else {
 		for _, waits := range t.waits {
-			length += min(lead, waits)
+			length += unit.Smaller(lead, waits)
 		}
 		length = t.time - length/float64(len(t.waits))
 	}
-	return length, min(max(t.launch-lead, 0), length)
+	return length, unit.Smaller(unit.Larger(t.launch-lead, 0), length)
 }
 
 // few is up to how many prompts a step, on average, the chain is solved. Of more the number hardly varies.
