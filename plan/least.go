@@ -3,6 +3,7 @@ package plan
 import (
 	"math"
 	"slices"
+	"sort"
 
 	"llmprof/analytic"
 	"llmprof/operator"
@@ -13,10 +14,15 @@ import (
 // than its share of steps with as many sequences as the memory has room for. Of clients that wait for their answers there are no more
 // in a step than there are.
 func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (open bool) {
-	if s.q.rate() == 0 && s.q.cheapest() {
-		return true
-	}
 	w := wave{p: units.Predictor, q: s.q, budgets: s.budgets(units.Predictor)}
+	if s.q.rate() == 0 {
+		if !w.enough(s, c) {
+			return false
+		}
+		if s.q.cheapest() {
+			return true
+		}
+	}
 	took, energy := w.least(s, c, fits)
 	took, energy = took.Times(1/s.gain()), energy.Times(1/s.gain())
 	busy := took
@@ -187,15 +193,33 @@ func (w *wave) longest(s *search, c *config) unit.Seconds {
 	return c.single.TTFT.Expected + time
 }
 
+// enough bounds from below how many units clients that wait for their answers take, by their time per token. It reports whether as many as are
+// allowed may do. Other limits of sequences than the scheduler's may shorten steps further.
+func (w *wave) enough(s *search, c *config) bool {
+	target := s.q.Targets.TPOT
+	units := s.q.unlike(c, 1, s.mostUnits(c, infinite, infinite))
+	if target == 0 || len(units) == 0 || len(s.q.Limits) > 0 {
+		return true
+	}
+	few := sort.Search(len(units), func(i int) bool { return w.leastTPOT(s, c, units[i]) <= target })
+	if few == len(units) {
+		r, most := c.Row, units[few-1]
+		s.sized(&r, most)
+		s.tooSlow(c, &r, w.leastTPOT(s, c, most))
+		return false
+	}
+	c.least = units[few]
+	return true
+}
+
 // leastTPOT bounds the time per token of clients that wait for their answers, at the end of the interval that is asked for: of the time of a
 // request, which longest bounds, the prompts of all clients of a replica may take a part, in full steps and in the two at either end.
-func (s *search) leastTPOT(c *config, units int) unit.Seconds {
+func (w *wave) leastTPOT(s *search, c *config, units int) unit.Seconds {
 	n := s.q.steps()
 	if s.q.Load.Concurrency == 0 || n == 0 || !s.q.fixed() {
 		return 0
 	}
 	each := min(max(float64(s.q.Load.Concurrency)/float64(units*c.DP), 1), float64(c.Batch))
-	w := wave{p: c.server.Predictor, q: s.q}
 	step := w.fewer(each)
 	tokens := s.q.Prompt.MeanLength()
 	together := max(math.Floor(float64(w.p.Budget())/tokens), 1)

@@ -399,19 +399,13 @@ func (s *search) serve(c *config, best, least float64) (r Row, ok bool) {
 // answering finds the fewest units with which clients that wait for their answers are served. Numbers with which no replica has
 // fewer clients than with less of them are left out, since each one is simulated.
 func (s *search) answering(c *config, first, last int, least float64) (r Row, ok bool) {
-	var units []int
-	share := 0
-	for n := first; n <= last; n++ {
-		replicas := n * c.DP
-		if each := (s.q.Load.Concurrency + replicas - 1) / replicas; n == first || each < share {
-			units, share = append(units, n), each
-		}
-	}
+	units := s.q.unlike(c, first, last)
 	if s.q.By == Latency {
 		units = []int{last}
 	}
 	if target := s.q.Targets.TPOT; target > 0 {
-		few := sort.Search(len(units)-1, func(i int) bool { return s.leastTPOT(c, units[i]) <= target })
+		w := wave{p: c.server.Predictor, q: s.q}
+		few := sort.Search(len(units)-1, func(i int) bool { return w.leastTPOT(s, c, units[i]) <= target })
 		units = units[few:]
 	}
 	if s.fewestGPUs() {
@@ -436,6 +430,18 @@ func (s *search) answering(c *config, first, last int, least float64) (r Row, ok
 		s.expect(c, &r)
 	}
 	return r, ok
+}
+
+// unlike are numbers of units, from a first to a last one, of which each leaves some replica fewer clients than those before do.
+func (q *Request) unlike(c *config, first, last int) (units []int) {
+	share := 0
+	for n := first; n <= last; n++ {
+		replicas := n * c.DP
+		if each := (q.Load.Concurrency + replicas - 1) / replicas; n == first || each < share {
+			units, share = append(units, n), each
+		}
+	}
+	return units
 }
 
 // fewestOf is the first of rising numbers of units that is good, 0 if none is. Numbers that divide the clients are tried before those
@@ -479,19 +485,31 @@ func (s *search) fewest(c *config, enough Row, low, high int) Row {
 func (s *search) steady(c *config, units int) (r Row, ok bool) {
 	r = c.Row
 	s.sized(&r, units)
-	least, target := s.leastTPOT(c, units), s.q.Targets.TPOT
-	if target > 0 && least <= target {
-		least = max(least, s.dividedTPOT(c, units))
-	}
-	if target > 0 && least > target {
-		r.TTFT, r.TPOT = c.single.TTFT.Expected.Times(c.slower), least // at least
-		s.missed(Miss{fmt.Sprintf("nearest is %s, with a TPOT of at least %s for %v", &r, beyond(least, target), target), float64(least / target), &r})
-		return r, false
+	if target := s.q.Targets.TPOT; target > 0 {
+		w := wave{p: c.server.Predictor, q: s.q}
+		least := w.leastTPOT(s, c, units)
+		if least <= target {
+			least = max(least, s.dividedTPOT(c, units))
+		}
+		if least > target {
+			s.tooSlow(c, &r, least)
+			return r, false
+		}
 	}
 	if s.farther(c, units) {
 		return r, false
 	}
 	return s.settled(c, r)
+}
+
+// tooSlow remembers a row whose time per token is at least so much, and misses the target.
+func (s *search) tooSlow(c *config, r *Row, least unit.Seconds) {
+	target := s.q.Targets.TPOT
+	r.TTFT, r.TPOT = c.single.TTFT.Expected.Times(c.slower), least // at least
+	if by := float64(least / target); by < s.miss.By {
+		own := *r
+		s.missed(Miss{fmt.Sprintf("nearest is %s, with a TPOT of at least %s for %v", &own, beyond(least, target), target), by, &own})
+	}
 }
 
 // settled is a row of the deployment at its steady state, at the end of the interval that was asked
