@@ -50,7 +50,9 @@ func (h *hunt) run(ctx context.Context) {
 	slices.SortStableFunc(left, func(a, b *search) int { return a.atBest().compare(b.atBest()) })
 	h.search(ctx, left, func(s *search) bool {
 		limit := h.limit()
-		s.limit = limit.score
+		if s.limit = limit.score; h.q.place(s.card) < limit.place {
+			s.limit = math.Inf(1)
+		}
 		return s.atBest().compare(limit) <= 0
 	})
 	left = slices.DeleteFunc(left, func(s *search) bool { s.limit = math.Inf(1); return len(s.open) == 0 }) // some were searched up to the limit
@@ -244,7 +246,7 @@ const margin = 1.25
 
 // rivals reports whether a row of the card may be no worse than one of the rows in price, TTFT and TPOT.
 func (s *search) rivals(rows []Row) bool {
-	if s.card.Price == 0 {
+	if s.card.Price == 0 || s.cut { // whose rows all cost more
 		return false
 	}
 	return slices.ContainsFunc(s.open, func(c config) bool {

@@ -87,10 +87,17 @@ func (s *search) candidates(ctx context.Context) {
 }
 
 // loaded works out the steady states of the deployments, until those left cannot be better than the
-// best one found. With first it ends at the first that qualifies. Those beyond the limit stay open.
+// best one found. With first it ends at the first that qualifies. Those beyond the limit stay open: all of them where none qualifies with
+// as many GPUs as the limit pays for.
 func (s *search) loaded(ctx context.Context, first bool) {
-	left := 0
-	defer func() { s.open = s.open[len(s.open)-left:] }()
+	left, nearest := 0, s.miss
+	s.first, s.cut = first, false
+	defer func() {
+		if s.cut = s.cut && len(s.rows) == 0; s.cut {
+			left, s.miss = len(s.open), nearest
+		}
+		s.open = s.open[len(s.open)-left:]
+	}()
 	least := math.Inf(1)                    // that a row ranks by
 	best, plain := math.Inf(1), math.Inf(1) // GPUs of the best row, and of the best without extras
 	for i := range s.rows {
@@ -364,7 +371,7 @@ func (q *Request) rate() float64 {
 // serve finds the fewest units with which the deployment qualifies, unless they are more
 // GPUs than the best one has. More units of the same never make anything slower.
 func (s *search) serve(c *config, best, least float64) (r Row, ok bool) {
-	most := s.mostUnits(c, best, least)
+	most := s.affordedUnits(c, s.mostUnits(c, best, least))
 	if most < c.least {
 		return r, false
 	}
@@ -409,8 +416,8 @@ func (s *search) answering(c *config, first, last int, least float64) (r Row, ok
 		units = units[few:]
 	}
 	if s.fewestGPUs() {
-		if r, ok = s.steady(c, units[len(units)-1]); !ok { // as most deployments, with any number
-			return r, false
+		if r, ok = s.steady(c, units[len(units)-1]); !ok || s.first { // as most deployments, with any number
+			return r, ok
 		}
 	}
 	if r, ok = s.steady(c, units[0]); s.q.By == Energy && float64(r.JToken) > least {
