@@ -193,7 +193,7 @@ func (w *wave) longest(s *search, c *config) unit.Seconds {
 	return c.single.TTFT.Expected + time
 }
 
-// enough bounds from below how many units clients that wait for their answers take, by their time per token. It reports whether as many as are
+// enough bounds from below how many units clients that wait for their answers take, by their time per token, and says how many are likely. It reports whether as many as are
 // allowed may do. Other limits of sequences than the scheduler's may shorten steps further.
 func (w *wave) enough(s *search, c *config) bool {
 	target := s.q.Targets.TPOT
@@ -209,7 +209,28 @@ func (w *wave) enough(s *search, c *config) bool {
 		return false
 	}
 	c.least = units[few]
+	c.likely = units[few+sort.Search(len(units)-1-few, func(i int) bool { return w.likelyTPOT(s, c, units[few+i]) <= target })]
 	return true
+}
+
+// likelyTPOT is about the time per token of clients that wait for their answers: that of a step, and a part of the prompts of the others.
+func (w *wave) likelyTPOT(s *search, c *config, units int) unit.Seconds {
+	each := w.clients(c, units)
+	step := w.decode(each)
+	return (step.Time + w.prompts(each-1).Times(1/s.q.steps())).Times(c.slower)
+}
+
+// clients is how many of those that wait for their answers are in the steps of a replica.
+func (w *wave) clients(c *config, units int) float64 {
+	return min(max(float64(w.q.Load.Concurrency)/float64(units*c.DP), 1), float64(c.Batch))
+}
+
+// prompts is the time of so many prompts in full steps.
+func (w *wave) prompts(n float64) unit.Seconds {
+	tokens := w.q.Prompt.MeanLength()
+	together := max(math.Floor(float64(w.p.Budget())/tokens), 1)
+	step := w.p.StepCost([]operator.Group{{Batch: together, New: tokens, Logits: 1}}, 0)
+	return step.Time.Times(n / together)
 }
 
 // leastTPOT bounds the time per token of clients that wait for their answers, at the end of the interval that is asked for: of the time of a
@@ -219,12 +240,9 @@ func (w *wave) leastTPOT(s *search, c *config, units int) unit.Seconds {
 	if s.q.Load.Concurrency == 0 || n == 0 || !s.q.fixed() {
 		return 0
 	}
-	each := min(max(float64(s.q.Load.Concurrency)/float64(units*c.DP), 1), float64(c.Batch))
+	each := w.clients(c, units)
 	step := w.fewer(each)
-	tokens := s.q.Prompt.MeanLength()
-	together := max(math.Floor(float64(w.p.Budget())/tokens), 1)
-	prompts := w.p.StepCost([]operator.Group{{Batch: together, New: tokens, Logits: 1}}, 0)
-	before := prompts.Time.Times(each/together) + c.single.TTFT.Expected.Times(2)
+	before := w.prompts(each) + c.single.TTFT.Expected.Times(2)
 	return (step.Time - min(before, c.single.TTFT.Expected.Times(each)).Times(1/n)).Times(c.slower)
 }
 

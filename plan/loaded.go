@@ -24,6 +24,7 @@ type config struct {
 	slower   float64                 // by how much longer than expected everything takes at the end that is asked for
 	single   Spans                   // of a request alone
 	least    int                     // units that the load takes at least
+	likely   int                     // and about, where that is known; else 0
 	rate     float64                 // requests a second that a unit answers at most
 	work     float64                 // joules that a token takes at least beyond what GPUs draw that wait
 	idle     float64                 // joules that waiting GPUs of a unit take for each token; 0 where clients wait for answers
@@ -73,7 +74,8 @@ func (s *search) fewestGPUs() bool {
 
 // candidates lists the deployments under a load, in which requests come and go: steps are those
 // of continuous batching, and times the steady state's of package serving. They stand in the order of the
-// least that they rank by.
+// least that they rank by, or of the GPUs that they likely take, where more than the least is known of these: the best one, found early,
+// leaves the others fewer numbers of units to try.
 func (s *search) candidates(ctx context.Context) {
 	for _, f := range s.card.Formats {
 		for _, split := range s.splits {
@@ -83,7 +85,17 @@ func (s *search) candidates(ctx context.Context) {
 		}
 	}
 	s.open = slices.Clip(s.open)
-	slices.SortStableFunc(s.open, func(a, b config) int { return cmp.Compare(s.bound(&a), s.bound(&b)) })
+	slices.SortStableFunc(s.open, func(a, b config) int {
+		return cmp.Or(cmp.Compare(s.likely(&a), s.likely(&b)), cmp.Compare(s.bound(&a), s.bound(&b)))
+	})
+}
+
+// likely is the GPUs that a deployment takes at least, or likely, where it ranks by them; else its bound.
+func (s *search) likely(c *config) float64 {
+	if s.fewestGPUs() {
+		return float64(max(c.least, c.likely) * c.GPUs)
+	}
+	return s.bound(c)
 }
 
 // loaded works out the steady states of the deployments, until those left cannot be better than the
@@ -109,8 +121,11 @@ func (s *search) loaded(ctx context.Context, first bool) {
 	}
 	for i := range s.open {
 		c := &s.open[i]
-		if ctx.Err() != nil || s.bound(c) > least || first && len(s.rows) > 0 {
+		if ctx.Err() != nil || first && len(s.rows) > 0 {
 			return
+		}
+		if s.bound(c) > least {
+			continue
 		}
 		if !s.fewestGPUs() && s.bound(c) > s.limit && !first {
 			left = len(s.open) - i
