@@ -53,6 +53,7 @@ type wave struct {
 	q       *Request
 	budgets []int             // most tokens of a step that servers of the search have
 	prompt  analytic.StepCost // what a prompt adds to steps at the least
+	full    unit.Seconds      // of a step that is full of prompts; 0 before it is known
 }
 
 // least bounds the time of a replica that a request takes, and the energy beyond that of GPUs that wait.
@@ -229,8 +230,10 @@ func (w *wave) clients(c *config, units int) float64 {
 func (w *wave) prompts(n float64) unit.Seconds {
 	tokens := w.q.Prompt.MeanLength()
 	together := max(math.Floor(float64(w.p.Budget())/tokens), 1)
-	step := w.p.StepCost([]operator.Group{{Batch: together, New: tokens, Logits: 1}}, 0)
-	return step.Time.Times(n / together)
+	if w.full == 0 {
+		w.full = w.p.StepCost([]operator.Group{{Batch: together, New: tokens, Logits: 1}}, 0).Time
+	}
+	return w.full.Times(n / together)
 }
 
 // leastTPOT bounds the time per token of clients that wait for their answers, at the end of the interval that is asked for: of the time of a
