@@ -225,7 +225,7 @@ func TestClientsEqualBruteForce(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 4))
 	space := request(t, "llama3.1-8b", "l40s", "a100")
 	found := 0
-	for i := range 12 {
+	for i := range 18 {
 		q := *space
 		q.By, q.Batches, q.MaxGPUs = Objective(Objectives()[i%4]), DefaultBatches(), 4
 		q.Splits = []Split{{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}}
@@ -233,14 +233,16 @@ func TestClientsEqualBruteForce(t *testing.T) {
 		q.Load.Concurrency = 1 + random.IntN(40)
 		if i > 5 {
 			q.Targets = Targets{TPOT: unit.Seconds(0.012 + 0.04*random.Float64())}
+		}
+		if i > 11 {
 			q.Limits = []int{2, 6}
 		}
 		if best(t, &q) {
 			found++
 		}
 	}
-	if found < 8 {
-		t.Errorf("only %d of 12 loads have an answer", found)
+	if found < 12 {
+		t.Errorf("only %d of 18 loads have an answer", found)
 	}
 }
 
@@ -270,7 +272,8 @@ func TestBounds(t *testing.T) {
 						if !ok {
 							continue
 						}
-						if least := max(s.leastTPOT(&c, units), s.dividedTPOT(&c, units)); least > r.TPOT {
+						w := wave{p: c.server.Predictor, q: &q}
+						if least := max(w.leastTPOT(&s, &c, units), s.dividedTPOT(&c, units)); least > r.TPOT {
 							t.Errorf("%v + %v tokens, %+v: %v has a TPOT of %v, and at least %v", &q.Prompt, &q.Gen, q.Load, &r, r.TPOT, least)
 						}
 						if least := s.leastE2E(&c, units); q.Load.Concurrency > 0 && least > r.E2E {

@@ -23,8 +23,9 @@ type Options struct {
 	Each     func(*Record) // gets every request that was answered, in the order of their ends
 	Progress func(answered int, at unit.Seconds)
 
-	sums   bool    // sums over all replicas alone: no figures of requests, and no timeline
-	priced *prices // steps that were priced before; nil without any
+	sums     bool    // sums over all replicas alone: no figures of requests, and no timeline
+	stepwise bool    // no step is worked out ahead
+	priced   *prices // steps that were priced before; nil without any
 }
 
 // A cluster is the replicas of a server and what happens next to them.
@@ -46,6 +47,7 @@ type cluster struct {
 	turn      int
 	now       unit.Seconds
 	way       unit.Seconds // of a request to the engine, and as long again of its tokens back
+	copies    []replica    // of those whose steps are being worked out ahead
 }
 
 // Simulate runs the requests of a source through a server. A context that ends stops it; the
@@ -182,7 +184,21 @@ func (c *cluster) step() bool {
 	case cacheComes:
 		q := c.handovers.next().what
 		who = c.route(c.mixed, q)
+		c.catchUp(who.peers, c.now, 0)
 		c.enter(who, q)
+	default:
+		c.catchUp(who.peers, c.now, 0)
+		c.happens(who, next.what)
+	}
+	if who != nil {
+		c.settle(who)
+	}
+	return true
+}
+
+// happens lets something happen to a replica now.
+func (c *cluster) happens(who *replica, what happening) {
+	switch what {
 	case stepEnds:
 		c.ended(who)
 	case passEnds:
@@ -191,12 +207,6 @@ func (c *cluster) step() bool {
 	case outputsDue:
 		c.output(who)
 	}
-	if who != nil {
-		for _, p := range who.peers {
-			c.next[p.index] = p.upcoming()
-		}
-	}
-	return true
 }
 
 // replica is the one with an index.
@@ -221,6 +231,7 @@ func (c *cluster) arrive() (to *replica) {
 	default:
 		q := &sequence{Record: Record{Index: index, Request: req}, goal: req.Prompt}
 		to = c.route(c.first, q)
+		c.catchUp(to.peers, c.now, 0)
 		if to.front.free() {
 			c.enter(to, q)
 			break

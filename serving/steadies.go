@@ -28,6 +28,7 @@ type Steadies struct {
 	capacity map[*flow]Capacity
 	known    stepCosts
 	priced   *prices // steps of simulated waves
+	stepwise bool    // they are simulated step by step
 }
 
 // Steadies prepares for steady states with requests of these lengths.

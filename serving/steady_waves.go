@@ -66,7 +66,7 @@ func (t *Steadies) wave(clients, replicas int) (*Steady, error) {
 		t.priced = part.prices()
 		t.priced.known = map[mixture]Cost{}
 	}
-	w.cluster = newCluster(&part, source, &Options{Each: w.answered, sums: true, priced: t.priced})
+	w.cluster = newCluster(&part, source, &Options{Each: w.answered, sums: true, stepwise: t.stepwise, priced: t.priced})
 	for {
 		ended := len(w.waves)
 		if !w.step() {
@@ -92,6 +92,7 @@ func (w *loop) answered(q *Record) {
 	if len(w.times) < 3*w.clients {
 		return
 	}
+	w.catchUpAll(q.Replica)
 	for _, r := range w.mixed {
 		w.times = append(w.times, r.expect)
 	}
