@@ -29,6 +29,7 @@ func ReadGGUF(name string, headers ...*gguf.Header) (*Model, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	m.Stored.Method, m.Stored.Plain, m.Stored.Vectors = "gguf", unit.BF16, unit.FP32
+	m.Cache = unit.NoFormat
 	if kind, ok := h.Values["general.file_type"].(int64); ok {
 		if mix := mixOfFile(kind); mix != "" {
 			m.Stored.Method = "gguf " + mix

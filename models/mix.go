@@ -97,6 +97,7 @@ func Quantize(m *Model, name string) (*Model, error) {
 	}
 	out.Embedding.Stored = q.storage(q.embedding(), int64(m.Embedding.Width))
 	out.Head.Stored = q.storage(q.head(int64(m.Head.In)), int64(m.Head.In))
+	out.Cache = unit.NoFormat
 	out.Stored = Stored{Method: "gguf " + x.name, Weights: base.Format, Plain: unit.BF16, Vectors: unit.FP32}
 	return &out, nil
 }

@@ -24,9 +24,10 @@ type Model struct {
 	FinalNorms []Norm
 	Head       Linear // projection to the vocabulary; its weights are the embedding's if TiedHead
 	TiedHead   bool
-	Drafts     int      // draft (MTP) layers, which are no part of Layers
-	Stored     Stored   // the formats that the published checkpoint is stored in
-	Notes      []string // parts that the shape leaves out: a vision tower, a draft (MTP) layer
+	Drafts     int         // draft (MTP) layers, which are no part of Layers
+	Stored     Stored      // the formats that the published checkpoint is stored in
+	Cache      unit.Format // format that engines of its checkpoint keep its KV cache in; NoFormat for that of the residual stream
+	Notes      []string    // parts that the shape leaves out: a vision tower, a draft (MTP) layer
 }
 
 // An Embedding turns token ids into the residual stream.
@@ -154,6 +155,7 @@ type Attention struct {
 	SameKV         bool     // its keys are its values: one of both is held and read
 	Compress       int      // tokens that one further entry of the cache stands for, beyond the window (DeepSeek-V4); 0 for none
 	Shared         bool     // reads the cache of an earlier layer, has none of its own
+	FP8Entry       int      // bytes of an entry of its cache in FP8, where scales and 16-bit values are among it; 0 for one byte a value
 }
 
 // A Latent is the compressed cache of multi-head latent attention (DeepSeek-V2,
@@ -171,6 +173,7 @@ type Latent struct {
 // layer's choice, used again (GLM-5).
 type Indexer struct {
 	Heads, Dim, TopK int
+	Packed           bool // its keys are kept in FP8 with a float32 for each 128 values, whatever the format of the cache
 }
 
 // A Scan is a recurrent mixer: its state does not grow with the context.

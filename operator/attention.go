@@ -24,7 +24,7 @@ func (s *Step) attention(dst []Op, b *models.Block) []Op {
 	o.Model = o.Work.FLOPs.Times(float64(s.Par.TP))
 	o.Variant = s.variant(a)
 	o.Shape.Tiles = s.tiles(heads, s.LocalKV(a))
-	o.Work.KV = s.Scheme.KV.Bytes(s.Batch * s.Keys(a) * s.LocalKV(a) * float64(a.EntryDim()))
+	o.Work.KV = a.EntryBytes(s.Scheme.KV).Times(s.Batch * s.Keys(a) * s.LocalKV(a))
 	o.Work.Acts = s.Bytes(s.Tokens() * heads * float64(a.KeyDim+a.ValueDim))
 	return dst
 }
@@ -147,9 +147,8 @@ func (s *Step) rotary(dst []Op, b *models.Block) []Op {
 	if a.Shared {
 		return dst
 	}
-	values := t * s.CachedValues(a)
 	dst, o := add(dst, "kv_write", CacheWrite)
-	o.Work.KV, o.Work.Acts = s.Scheme.KV.Bytes(values), s.Bytes(values)
+	o.Work.KV, o.Work.Acts = s.CachedBytes(a, s.Scheme.KV).Times(t), s.CachedBytes(a, s.Scheme.Stream()).Times(t)
 	return dst
 }
 
@@ -254,7 +253,7 @@ func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 	o.Shape.Tiles = s.tiles(heads, kvHeads)
 	o.Variant = s.variant(a)
 	o.Model = o.Work.FLOPs.Times(tp)
-	o.Work.KV = s.Scheme.KV.Bytes(s.Batch * s.Keys(a) * row)
+	o.Work.KV = a.EntryBytes(s.Scheme.KV).Times(s.Batch * s.Keys(a))
 	o.Work.Acts = s.Bytes(moved)
 	return dst
 }
@@ -269,12 +268,16 @@ func (s *Step) indexer(dst []Op, a *models.Attention) []Op {
 	each := float64(max(a.Compress, 1)) // tokens that a key stands for
 	pairs := s.Batch * s.causalPairs() / each
 	flops := unit.FLOPs(2 * float64(x.Heads*x.Dim) * pairs)
+	format := s.Dense.Act
+	if x.Packed {
+		format = unit.FP8
+	}
 	return append(dst, Op{
-		Name: "indexer", Type: Index, Format: s.Dense.Act, Model: flops, Decode: s.splitsKeys(),
+		Name: "indexer", Type: Index, Format: format, Model: flops, Decode: s.splitsKeys(),
 		Shape: roofline.Shape{M: s.Tokens(), K: float64(x.Heads * x.Dim)},
 		Work: roofline.Work{
 			FLOPs: flops, Vector: unit.FLOPs(3 * float64(x.Heads) * pairs),
-			KV:   s.Scheme.KV.Bytes(s.Batch * (s.Past + s.New) / each * float64(x.Dim)),
+			KV:   x.KeyBytes(s.Scheme.KV).Times(s.Batch * (s.Past + s.New) / each),
 			Acts: s.Bytes(s.Tokens() * float64(x.Heads*x.Dim)),
 		},
 	})
