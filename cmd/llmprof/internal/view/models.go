@@ -91,16 +91,25 @@ func ModelPage(m *models.Model, name string, aliases []string) *render.Document 
 	return &render.Document{Title: title, Blocks: []render.Block{f, MatrixTable(m), render.Notes{Title: "Notes", Items: m.Notes}}}
 }
 
-// untilFull says of a model with windows that its cache stops growing there.
+// untilFull says of a model with windows how its cache grows once they are full.
 func untilFull(m *models.Model) string {
+	longest := 0
 	for _, l := range m.Layers {
 		for i := range l.Blocks {
-			if a := l.Blocks[i].Attention; a != nil && a.Window > 0 {
-				return " until a sliding window is full"
+			if a := l.Blocks[i].Attention; a != nil {
+				longest = max(longest, a.Window)
 			}
 		}
 	}
-	return ""
+	if longest == 0 {
+		return ""
+	}
+	f := cacheFormat(m)
+	beyond := m.CacheBytes(longest+1, f) - m.CacheBytes(longest, f)
+	if beyond <= 0 {
+		return fmt.Sprintf(" up to %d tokens, which its sliding windows hold", longest)
+	}
+	return fmt.Sprintf(" until a sliding window is full, %v beyond %d tokens", beyond, longest)
 }
 
 func headText(m *models.Model) string {
