@@ -118,7 +118,7 @@ func noteConvolutions(_ *reader, m *Model) {
 // compressRatio reads how many tokens an entry of a layer's cache stands for.
 func compressRatio(r *reader, i int) string {
 	const list = "compress_ratios"
-	if !r.has(list) { // as transformers lays the layers out
+	if !r.has(list) { // transformers lays the layers out so
 		return choose(i < 2 || i%2 == 0, "heavily_compressed_attention", "compressed_sparse_attention")
 	}
 	ratios := r.numbersOf(list)

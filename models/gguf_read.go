@@ -44,7 +44,7 @@ type tensorTable struct {
 	tensors map[string]*gguf.Tensor
 	left    map[string]int64 // values of a tensor that no matrix accounts for yet
 	kept    map[string]*Storage
-	bytes   map[unit.Format]float64 // of the matrices, by the nearest format
+	bytes   map[unit.Format]float64 // memory of the matrices, by the nearest format
 }
 
 func newTensorTable(m *Model, h *gguf.Header) *tensorTable {
