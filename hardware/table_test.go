@@ -174,7 +174,9 @@ func TestUnknownNamesListNearMisses(t *testing.T) {
 		"4099":                  "4090",
 		"orin n":                "orin-nano",
 		"NVIDIA H100 96GB HBM3": "did you mean h100?", // and no Apple M3
-		"zzzzzz":                "nor any like it",
+		"zzzzzz":                `that are known, of amd, apple, google, intel, nvidia, are listed by "llmprof gpus list"`,
+		"jetson":                "orin-nx-8gb-super, agx-orin-industrial-64gb, thor-t4000-64gb",
+		"AMD Instinct":          "mi350x-288gb",
 		"":                      "nor any like it",
 	} {
 		g, err := table.GPU(name)
