@@ -3,6 +3,8 @@ package models_test
 import (
 	"math"
 	"testing"
+
+	"llmprof/unit"
 )
 
 // TestBuiltIn builds every model of the built-in table, which fails where a
@@ -87,6 +89,26 @@ func TestContextsOfReleases(t *testing.T) {
 			t.Error(err)
 		} else if m.MaxContext != want {
 			t.Errorf("%s: %d tokens, want %d", name, m.MaxContext, want)
+		}
+	}
+}
+
+// States of linear attention by hand, in float32 where the config (mamba_ssm_dtype) or the engine (Kimi's delta rule) has them so,
+// and the inputs that the convolutions remember in 16 bits.
+func TestStatesOfDeltaRules(t *testing.T) {
+	table := builtIn(t)
+	for name, want := range map[string]int{
+		"qwen3.5-27b":        48 * (48*128*128*4 + (2*16+48)*128*4*2),
+		"qwen3.5-9b":         24 * (32*128*128*4 + (2*16+32)*128*4*2),
+		"qwen3-next-80b-a3b": 36 * (32*128*128*2 + (2*16+32)*128*4*2), // no format is stated
+		"kimi-k3":            69 * (96*128*128*4 + 3*96*128*4*2),
+		"ling-3.0-tiny":      18 * (16*128*128*4 + 3*16*128*4*2),
+	} {
+		m, err := table.Model(name)
+		if err != nil {
+			t.Error(err)
+		} else if got := m.StateBytes(unit.BF16); got != unit.Bytes(want) {
+			t.Errorf("%s: %.0f bytes, want %d", name, float64(got), want)
 		}
 	}
 }
