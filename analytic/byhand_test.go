@@ -149,6 +149,27 @@ func TestByHandSparseLatentCache(t *testing.T) {
 	}
 }
 
+// Each query of sparse attention has keys of its own, so that prompts longer than the indexer's choice attend to the latent
+// vectors as decode does: 576 values of a key and 512 of a value in each head. Shorter ones expand keys of 192 and values of 128.
+func TestByHandSparseLatentPrefill(t *testing.T) {
+	for prompt, dims := range map[int]float64{2048: 192 + 128, 8192: 576 + 512} {
+		c := testCase(t, "deepseek-v3.2", "h200", 1, 8)
+		c.Workload.PromptLen = prompt
+		n := float64(prompt)
+		pairs := n * (n + 1) / 2
+		if n > 2048 {
+			pairs = 2048*2049/2 + (n-2048)*2048
+		}
+		flops := 0.0
+		for _, l := range explain(t, c).PrefillOps {
+			if l.Name == "latent_attention" {
+				flops += float64(l.FLOPs)
+			}
+		}
+		near(t, "FLOPs of attention", flops, 61*2*16*dims*pairs, 1e-9)
+	}
+}
+
 // Nemotron-H-8B: 52 layers of which 24 are Mamba-2, 24 MLPs and 4 attentions; h
 // 4096, 128 heads of 64 with 128 states, 8 groups, MLP 21504 ungated.
 func TestByHandNemotronHOnA6000(t *testing.T) {

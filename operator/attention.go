@@ -224,7 +224,8 @@ func (s *Step) Keys(a *models.Attention) float64 {
 // The cache has one vector of r+rope values a token, and every rank has the whole
 // cache. Prefill expands keys and values from it for every token in sight;
 // decode absorbs W_UK and W_UV into the query and the output, so that the heads
-// attend to the vectors themselves, as in vLLM and SGLang.
+// attend to the vectors themselves, as in vLLM and SGLang. So do the queries of a prompt that is longer than
+// the indexer's choice, for each has keys of its own (FlashMLA's flash_mla_sparse_fwd).
 func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 	l := a.Latent
 	t := s.Tokens()
@@ -233,7 +234,8 @@ func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 	expanded := heads * float64(l.NopeDim+a.ValueDim)
 	keyDim, valueDim, kvHeads := row, rank, 1.0
 	moved, upMoved := t*heads*(row+rank), t*(2*heads*rank+expanded)
-	if !s.splitsKeys() {
+	chosen := a.Indexer != nil && s.Past+s.New > float64(a.Indexer.TopK)
+	if !s.splitsKeys() && !chosen {
 		keyDim, valueDim, kvHeads = float64(a.KeyDim), float64(a.ValueDim), heads
 		upRows = s.Batch * (s.Past + s.New)
 		moved, upMoved = (t+upRows)*heads*(keyDim+valueDim), upRows*(rank+expanded)
