@@ -84,6 +84,7 @@ type Support struct {
 	Lacks      map[string][]unit.Format // GPUs of a generation run no weights in these formats
 	Acts       []unit.Format            // products run in these formats
 	KV         []unit.Format
+	OwnCache   bool // a model whose checkpoint names a format of its KV cache runs with that alone
 
 	Split       func(*Parallelism) string // why the engine cannot split experts so, "" if it can; nil where replicas share whole experts alone
 	WholeBlocks bool                      // experts in FP8 are cut between their blocks of scales alone

@@ -18,12 +18,17 @@ func fold(name string) string {
 		}
 		return -1
 	}, name)
-	for _, brand := range []string{"nvidia", "amd", "tesla", "geforce", "quadro", "radeon", "instinct", "jetson", "apple", "google", "intel"} {
+	for _, brand := range brands() {
 		if rest, ok := strings.CutPrefix(f, brand); ok && rest != "" {
 			f = rest
 		}
 	}
 	return f
+}
+
+// brands are words that a name may begin with or leave out.
+func brands() []string {
+	return []string{"nvidia", "amd", "tesla", "geforce", "quadro", "radeon", "instinct", "jetson", "apple", "google", "intel"}
 }
 
 // near lists up to five keys or aliases that resemble name, the nearest first.
@@ -35,6 +40,9 @@ func (t *Table) near(name string) []string {
 	want := fold(name)
 	if want == "" || len(want) > 64 {
 		return nil
+	}
+	if slices.Contains(brands(), want) {
+		return t.branded(want)
 	}
 	var found []candidate
 	for _, g := range t.gpus {
@@ -57,6 +65,16 @@ func (t *Table) near(name string) []string {
 		}
 	}
 	return names
+}
+
+// branded lists the last five GPUs of a brand.
+func (t *Table) branded(brand string) (keys []string) {
+	for _, g := range t.gpus {
+		if g.Vendor == brand || strings.HasPrefix(strings.ToLower(g.Name), brand) {
+			keys = append(keys, g.Key)
+		}
+	}
+	return keys[max(len(keys)-5, 0):]
 }
 
 // likeness is the edit distance of two folded names; one that contains the

@@ -78,7 +78,7 @@ func (r *reader) readFP8(q *quantization) {
 	}
 	if r.has(quantField + "quantized_layers") {
 		r.readNamed(q)
-		q.ignored = pathSet{} // those are left to FP8
+		q.ignored = pathSet{} // modules that are excluded from NVFP4 are in FP8
 	}
 }
 

@@ -38,6 +38,7 @@ var refused = []struct{ engine, model, gpu, weights, why, instead string }{
 	{"tensorrt-llm", "llama3.1-8b", "h200", "nvfp4", "compute capability 10.0", "vllm"},
 	{"llama.cpp", "llama3.1-8b", "h100", "fp8", "weights in fp8", "vllm"},
 	{"vllm", "gpt-oss-20b", "t4", "mxfp4", "generation turing", "llama.cpp"},
+	{"vllm", "deepseek-v4-flash", "h200", "fp8", "in fp8 alone, not in bf16", "sglang"},
 	{"transformers", "llama3.1-8b", "v100", "fp8", "compute capability 8.9", ""},
 	{"hf", "gpt-oss-20b", "p100", "mxfp4", "compute capability 7.5", "llama.cpp"},
 	{"vllm", "llama3.1-8b", "rx-7900-xtx", "fp8", "generation rdna3", "transformers"},

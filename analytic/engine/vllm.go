@@ -39,7 +39,7 @@ var vllm2024 = fused{profile: analytic.Profile{
 var vllmRuns = analytic.Support{
 	Default: true, Not: []string{"gpt_neo", "recurrent_gemma"}, Vendors: []string{nvidia, amd, intel, google}, Capability: 7.5,
 	Acts: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.NVFP4, unit.MXFP4},
-	KV:   []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8}, Split: vllmSplit, WholeBlocks: true,
+	KV:   []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8}, OwnCache: true, Split: vllmSplit, WholeBlocks: true,
 	Lacks: map[string][]unit.Format{
 		"turing": {unit.MXFP4}, "rdna3": {unit.FP8, unit.NVFP4}, "rdna4": {unit.NVFP4},
 		"xe2": {unit.NVFP4}, "gaudi3": {unit.NVFP4}, "tpu": {unit.NVFP4},

@@ -218,6 +218,7 @@ func (ans *Answer) chooseScheme() error {
 		if s, err = models.NamedScheme(ans.Model, q.Weights); err != nil {
 			return err
 		}
+		s.KV = ans.Model.Cache
 		ans.SchemeReason = "as asked for"
 		if s.Stored {
 			ans.SchemeReason += ", and as the published checkpoint is stored"
@@ -228,7 +229,11 @@ func (ans *Answer) chooseScheme() error {
 		ans.SchemeReason = "16 bits by default, since its checkpoint names no quantization"
 	}
 	if s.KV != unit.NoFormat && q.KV == unit.NoFormat {
-		ans.SchemeReason += fmt.Sprintf("; the cache in %v, for which it has scales", s.KV)
+		why := "for which it has scales"
+		if s.KV == ans.Model.Cache {
+			why = "which is all that kernels of " + ans.Model.Family + " read"
+		}
+		ans.SchemeReason += fmt.Sprintf("; the cache in %v, %s", s.KV, why)
 	}
 	if q.Act != unit.NoFormat {
 		if !ans.GPU.Has(q.Act) {
