@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 
 	"llmprof/analytic"
 	"llmprof/unit"
@@ -105,7 +104,13 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 		}
 	}
 	for _, all := range [2][]*replica{c.mixed, c.first} {
-		for peers := range slices.Chunk(all, s.Predictor.Par.ExpertReplicas()) {
+		sharing := s.Predictor.Par.ExpertReplicas()
+		groups := (len(all) + sharing - 1) / sharing // which take turns, as servers behind a router
+		for first := range groups {
+			var peers []*replica
+			for i := first; i < len(all); i += groups {
+				peers = append(peers, all[i])
+			}
 			for _, r := range peers {
 				r.peers = peers
 			}

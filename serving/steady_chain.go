@@ -42,6 +42,9 @@ type backlog struct {
 	rest    bool
 }
 
+// waiting is how many prompts wait, one that was begun among them.
+func (b *backlog) waiting() int { return b.prompts + b.begun() }
+
 // A carried is a backlog that a full step leaves, and how likely.
 type carried struct {
 	backlog
@@ -73,6 +76,7 @@ type chain struct {
 	*buffers
 	async  bool
 	closed bool
+	peers  int     // replicas that share experts
 	way    float64 // of a request of a closed loop after the answer before
 	rate   float64
 	out    float64     // that the API server takes for the tokens of a step
@@ -158,7 +162,7 @@ func (p *piece) mean(rate float64) (c float64, ok bool) {
 	switch c = d; {
 	case d == 0:
 		return p.longer(1), true
-	case p.table != nil && p.room <= few:
+	case !p.handed && p.room <= few:
 		return p.filled(rate)
 	}
 	for i := 0; ; i++ {
@@ -207,7 +211,7 @@ func (f *flow) many(p *piece, rate, c float64) *cycle {
 // chain prepares the chain at a rate of prompts.
 func (f *flow) chain(p *piece, rate, mean float64) *chain {
 	m := rate * mean
-	x := &chain{buffers: &f.buffers, async: f.server.Scheduler.Async, closed: f.clients, way: float64(f.server.Predictor.RequestTime()), rate: rate, out: f.out(p.n), idle: float64(f.server.idle()), echo: f.echo(min(rate*p.further(m), 0.999))}
+	x := &chain{buffers: &f.buffers, async: f.server.Scheduler.Async, closed: f.clients, peers: int(f.peers), way: float64(f.server.Predictor.RequestTime()), rate: rate, out: f.out(p.n), idle: float64(f.idle()), echo: f.echo(min(rate*p.further(m), 0.999))}
 	if p.overflows(m) {
 		x.steps, x.full = p.overflowing(m), &fullSteps{piece: p}
 	} else {
@@ -259,7 +263,7 @@ func (p *piece) timed(most int) []timed {
 
 // timedWith are the kinds of steps with k prompts.
 func (p *piece) timedWith(k int) (all []timed) {
-	if p.table == nil || k > counted {
+	if p.handed || k > counted {
 		c := p.with(float64(k))
 		all = append(all, newTimed(&c, backlog{prompts: k}, 1))
 	} else {
@@ -288,10 +292,10 @@ func (q *prefillSteps) timed(b backlog, share float64) (all []timed) {
 
 // decodes is the time of the decodes in the steps that k prompts take beyond the first.
 func (p *piece) decodes(k int) float64 {
-	if p.apart || p.table == nil {
+	if p.apart || p.handed {
 		return 0
 	}
-	steps := math.Ceil(float64(k)*p.fills.mean/p.left) - 1
+	steps := math.Ceil(float64(k)*p.fills.mean/p.takes(k)) - 1
 	return max(steps, 0) * float64(p.decode.Time)
 }
 

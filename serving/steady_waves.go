@@ -34,7 +34,7 @@ type loop struct {
 	sum     totals
 }
 
-// waves is the mean of the replicas in a closed loop whose answers have one length. Requests go round replicas that share
+// waves is the mean of the flows of a closed loop whose answers have one length. Requests go round replicas that share
 // nothing: a part of them with the same part of the clients does the same.
 func (t *Steadies) waves(clients, replicas int) (*Steady, error) {
 	parts := 1
@@ -143,8 +143,9 @@ func (w *loop) steady(from, to int) *Steady {
 	time, busy := b.time-a.time, b.busy-a.busy
 	idle := w.server.idle().For(unit.Seconds(max(time*replicas-busy, 0)))
 	running := (b.running - a.running) / time
+	units := replicas / w.server.peers()
 	return &Steady{
-		Running: running / replicas, Waiting: max(float64(w.clients)-running, 0) / replicas, Rate: n / time / replicas,
+		Running: running / units, Waiting: max(float64(w.clients)-running, 0) / units, Rate: n / time / units,
 		TTFT: unit.Seconds((b.ttft - a.ttft) / n), TPOT: unit.Seconds((b.tpot - a.tpot) / n), E2E: unit.Seconds((b.e2e - a.e2e) / n),
 		Utilization: min(busy/(time*replicas), 1), Energy: (unit.Joules(b.energy-a.energy) + idle).Times(1 / n),
 	}
