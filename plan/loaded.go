@@ -510,18 +510,22 @@ func (s *search) settled(c *config, r Row) (Row, bool) {
 	r.Throughput = slow.Rate * s.q.Gen.MeanLength()
 	r.slower, r.alone = c.slower, c.single
 	r.Running, r.Utilization = slow.Running, slow.Utilization
-	r.JToken = slow.Energy.Times(1 / s.q.Gen.MeanLength())
+	r.JToken = s.q.perToken(slow) // at the least: where everything takes longer more sequences share a step
 	r.PerMillion = unit.Dollars(float64(r.PerHour) / 3600 / r.Throughput * 1e6)
 	return r, !s.falls(&r)
 }
 
-// expect adds the interval to a row that qualifies. Only such rows need a steady state of their
+// perToken is the energy of a generated token.
+func (q *Request) perToken(st *serving.Steady) unit.Joules { return st.Energy.Times(1 / q.Gen.MeanLength()) }
+
+// expect adds the interval and the expected energy to a row that qualifies. Only such rows need a steady state of their
 // expected times, which is the slow one where it has no answer.
 func (s *search) expect(c *config, r *Row) {
 	expected, err := s.q.state(c, r, 1)
 	if err != nil {
-		expected = &serving.Steady{TTFT: r.TTFT, TPOT: r.TPOT, E2E: r.E2E}
+		expected = &serving.Steady{TTFT: r.TTFT, TPOT: r.TPOT, E2E: r.E2E, Energy: r.JToken.Times(s.q.Gen.MeanLength())}
 	}
+	r.JToken = s.q.perToken(expected)
 	span := func(alone analytic.Span, mean, high unit.Seconds) analytic.Span {
 		return analytic.Span{Floor: alone.Floor, Expected: mean, Low: mean.Times(float64(alone.Low / max(alone.Expected, 1e-12))), High: high}
 	}
