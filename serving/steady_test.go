@@ -314,3 +314,24 @@ func TestCapacity(t *testing.T) {
 		agree(t, fmt.Sprintf("%+v: %+v", x, c), c.Rate, 4000/(ends[1]-ends[0]), 0.05)
 	}
 }
+
+// A short answer decodes beside the prompts that came while its own was computed for its steps alone, however many they are.
+func TestSteadyOfShortAnswers(t *testing.T) {
+	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
+	for _, x := range []struct {
+		prompt, gen int
+		rate        float64
+	}{{8000, 2, 1}, {30000, 3, 0.27}, {100000, 2, 0.08}, {100000, 8, 0.08}} {
+		st, err := s.SteadyRate(x.rate, Fixed(x.prompt), Fixed(x.gen))
+		testkit.Must(t, err)
+		l := Load{Arrival: Arrival{Kind: "poisson", Rate: x.rate}, Prompt: Fixed(x.prompt), Gen: Fixed(x.gen), Requests: 3000, Seed: 1}
+		r := simulate(t, s, l, Options{Warmup: 100})
+		if off := float64(st.E2E)/r.E2E.Mean() - 1; math.Abs(off) > 0.05 {
+			t.Errorf("%d + %d tokens at %g/s: E2E %v, simulated %g", x.prompt, x.gen, x.rate, st.E2E, r.E2E.Mean())
+		}
+		// The first steps of a long prompt are shorter than those with most of it before them, which count alike here.
+		if tpot := r.TPOT.Mean(); float64(st.TPOT) > 2.2*tpot || float64(st.TPOT) < 0.6*tpot {
+			t.Errorf("%d + %d tokens at %g/s: TPOT %v, simulated %g", x.prompt, x.gen, x.rate, st.TPOT, tpot)
+		}
+	}
+}
