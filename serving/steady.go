@@ -263,7 +263,7 @@ func (f *flow) first(rate float64) first {
 	next := f.piece(min(int(math.Ceil(f.steps)), 1))
 	m := rate * float64(one.Time)
 	further, _, energy := next.prompts(m)
-	left := 1 - f.load(1, rate)
+	left := 1 - f.piece(1).load(rate)
 	return first{float64(one.Time), float64(one.Energy), max(further, 0) / left, energy / left}
 }
 
@@ -304,11 +304,10 @@ func (f *flow) queued(rate float64, weights []float64, cycles []*cycle) float64 
 	if len(weights) <= f.most {
 		return 0
 	}
-	load := f.load(f.most, rate)
-	first := slices.IndexFunc(weights, func(w float64) bool { return w > 0 })
+	first, load := slices.IndexFunc(weights, func(w float64) bool { return w > 0 }), 0.0
 	full, up, sum, ratio := 1.0, 1.0, 1.0, 0.0
 	for n := first + 1; n <= f.most; n++ {
-		ratio = rate * f.steps * cycles[n].decode / float64(n)
+		ratio, load = rate*f.steps*cycles[n].decode/float64(n), cycles[n].load
 		full = ratio * up
 		up = full*(1-load) + load*up
 		if sum += full; sum > 1e200 {

@@ -9,6 +9,7 @@ type cycle struct {
 	decode   float64 // time in which a sequence that decodes has a step; longer than mean where prompts have steps of their own
 	energy   float64 // in that time
 	plain    float64 // share of the steps that only decode
+	load     float64 // prompts that come while one is computed
 	first    float64 // from the arrival of a prompt at the engine until the host has its token
 	own      float64 // of that, the step of the prompt; in a closed loop of one that came just after a step ended
 	computes float64 // of that, until the step ends
@@ -109,6 +110,7 @@ func (f *flow) cycle(p *piece, rate float64) *cycle {
 		f.rate = rate
 	}
 	y := f.solve(p, rate)
+	y.load = p.load(rate)
 	f.cycles[p] = y
 	return y
 }
@@ -147,11 +149,11 @@ func (f *flow) pace(p *piece, rate float64) float64 {
 // toward is a share of the way from one cycle to another, without its kinds.
 func (y *cycle) toward(z *cycle, x float64) *cycle {
 	if y.infinite || z.infinite {
-		return &cycle{infinite: true}
+		return &cycle{infinite: true, load: y.load}
 	}
 	line := func(a, b float64) float64 { return a + x*(b-a) }
 	return &cycle{
-		mean: line(y.mean, z.mean), decode: line(y.decode, z.decode), energy: line(y.energy, z.energy), plain: line(y.plain, z.plain),
+		mean: line(y.mean, z.mean), decode: line(y.decode, z.decode), energy: line(y.energy, z.energy), plain: line(y.plain, z.plain), load: line(y.load, z.load),
 		first: line(y.first, z.first), own: line(y.own, z.own), computes: line(y.computes, z.computes), behind: line(y.behind, z.behind),
 	}
 }

@@ -519,25 +519,22 @@ func (f *flow) weights(rate float64) ([]float64, []*cycle) {
 		return max(r, 1e-300)
 	}
 	n := f.likely(rate)
-	load := f.load(max(n, 1), rate)
-	least := math.Log(unlikely) / (1 - min(load, 0.8)) // groups vary by so much more
 	for next, top := 0.0, 0.0; n > 0; n-- {
 		r := ratio(n)
 		if r < 0 {
 			return nil, nil
 		}
-		next -= math.Log(r)
-		if top = max(top, next); r > 1 && next < top+least {
+		next -= math.Log(r) * (1 - min(cycles[min(n, f.most)].load, 0.8)) // groups vary by so much more
+		if top = max(top, next); r > 1 && next < top+math.Log(unlikely) {
 			break
 		}
 	}
-	weights := f.together(n, load, rate, ratio) // makes further cycles
+	weights := f.together(n, rate, func(n int) (float64, float64) { return ratio(n), cycles[min(n, f.most)].load }) // makes further cycles
 	return weights, cycles
 }
 
-// load is how many prompts come while one is computed beside n sequences.
-func (f *flow) load(n int, rate float64) float64 {
-	p := f.piece(min(n, f.most))
+// load is how many prompts come while one is computed.
+func (p *piece) load(rate float64) float64 {
 	if p.handed {
 		return 0
 	}
@@ -547,8 +544,8 @@ func (f *flow) load(n int, rate float64) float64 {
 
 // together works out the weights from some number of sequences on. Prompts that come while others are computed, a load of them for each,
 // begin to decode at about the same time: they are a group, whose size has a geometric distribution. Across the border between n sequences
-// and one more as many end as begin.
-func (f *flow) together(from int, load, rate float64, ratio func(n int) float64) []float64 {
+// and one more as many end as begin. Where steps take as long with prompts as without there are no groups, and the numbers vary less.
+func (f *flow) together(from int, rate float64, at func(n int) (ratio, load float64)) []float64 {
 	const longest = 1 << 16
 	weights := make([]float64, from+1, 2*from+64)
 	weights[from] = 1
@@ -558,7 +555,7 @@ func (f *flow) together(from int, load, rate float64, ratio func(n int) float64)
 	}
 	up, top, sum := 1.0, weights[from], weights[from]
 	for n := from + 1; n < longest; n++ {
-		r := ratio(n)
+		r, load := at(n)
 		if r < 0 {
 			return nil
 		}

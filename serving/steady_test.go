@@ -335,3 +335,21 @@ func TestSteadyOfShortAnswers(t *testing.T) {
 		}
 	}
 }
+
+// Where no graph holds the decodes a step takes as long with prompts as without. Numbers of sequences there have the product form, and no groups
+// of those whose prompts were computed together, which are of the steps that graphs hold: else a server that goes back and forth between the two
+// kinds is among few sequences for too much of the time.
+func TestSteadyOfTwoKindsOfSteps(t *testing.T) {
+	s := server(t, "qwen3-30b-a3b", "h100-pcie", 2, "vllm")
+	s.Drafts, s.Acceptance = 2, 0.7
+	f, err := s.flow(Lengths{Kind: "lognormal", Mean: 1178, Spread: 0.47}, Fixed(485))
+	testkit.Must(t, err)
+	rate := 0.477 * f.capacity().Rate
+	weights, cycles := f.weights(rate)
+	grouped := func(n int) float64 {
+		return 1 - math.Log(weights[n+1]/weights[n])/math.Log(rate*f.steps*cycles[n+1].decode/float64(n+1))
+	}
+	if few, many := grouped(100), grouped(240); few < 0.2 || math.Abs(many) > 0.1 {
+		t.Errorf("groups take %.2f of the slope of 100 sequences, %.2f of that of 240; want some and none", few, many)
+	}
+}
