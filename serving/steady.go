@@ -206,21 +206,16 @@ func (f *flow) open(rate float64) *Steady {
 		behind += w * min(m.behind, f.longest(max(at, 1), rate, m.own))
 		st.beside += w * rate * f.beside(m.own, m.step)
 	}
-	st.Waiting = f.queued(rate, weights, cycles)
-	if st.TTFT = unit.Seconds(ttft + st.Waiting/rate); !f.handed {
+	if st.TTFT = unit.Seconds(ttft + f.queued(rate, weights, cycles)/rate); !f.handed {
 		st.TTFT += f.server.Predictor.RequestTime()
 	}
-	if f.steps == 0 {
-		behind = 0
-	}
-	running += rate * behind
-	st.Running = running
 	if f.steps > 0 {
-		st.TPOT = unit.Seconds((running/rate + behind*(f.inverse-1)) / max(f.gen-1, 1))
+		st.Running = running + rate*behind
+		st.TPOT = unit.Seconds((st.Running/rate + behind*(f.inverse-1)) / max(f.gen-1, 1))
 	}
-	st.E2E = st.TTFT + unit.Seconds(running/rate)
+	st.E2E = st.TTFT + unit.Seconds(st.Running/rate)
 	st.Energy = unit.Joules(power / rate)
-	st.Waiting += rate * ttft
+	st.Waiting = rate * float64(st.TTFT) // by Little's law
 	return st
 }
 

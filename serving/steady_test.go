@@ -353,3 +353,27 @@ func TestSteadyOfTwoKindsOfSteps(t *testing.T) {
 		t.Errorf("groups take %.2f of the slope of 100 sequences, %.2f of that of 240; want some and none", few, many)
 	}
 }
+
+// By Little's law requests wait for their first token, and decode, for as long as their times say.
+func TestSteadyLittle(t *testing.T) {
+	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
+	s.Replicas = 2
+	for _, gen := range []Lengths{Fixed(1), Fixed(128), {Kind: "uniform", Low: 100, High: 156}} {
+		open, err := s.SteadyRate(8, Fixed(1024), gen)
+		testkit.Must(t, err)
+		one, err := s.SteadyConcurrency(1, Fixed(1024), gen)
+		testkit.Must(t, err)
+		many, err := s.SteadyConcurrency(64, Fixed(1024), gen)
+		testkit.Must(t, err)
+		for load, st := range map[string]*Steady{"8/s": open, "1 client": one, "64 clients": many} {
+			decoding := st.Rate * float64(st.E2E-st.TTFT)
+			if off := st.Running - decoding; math.Abs(off) > 0.02*decoding {
+				t.Errorf("%s, answers of %v: %g sequences decode, by Little's law %g", load, &gen, st.Running, decoding)
+			}
+			waiting := st.Rate * float64(st.TTFT)
+			if off := st.Waiting - waiting; math.Abs(off) > 0.02*(waiting+decoding) {
+				t.Errorf("%s, answers of %v: %g requests wait, by Little's law %g", load, &gen, st.Waiting, waiting)
+			}
+		}
+	}
+}
