@@ -176,6 +176,7 @@ func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
 	if st, err = t.decode.complete(st, rate, replicas); err != nil {
 		return nil, err
 	}
+	st.Cache = (st.Cache*float64(replicas) + rate*float64(first.TTFT)*t.prefill.begins/t.prefill.units(1)) / float64(replicas+prefillers)
 	st.Waiting = first.Waiting*t.prefill.units(prefillers) + rest.Waiting*t.decode.units(replicas)
 	st.Utilization = (first.Utilization*float64(prefillers) + rest.Utilization*float64(replicas)) / float64(replicas+prefillers)
 	if st.Capacity = rest.Capacity; first.Capacity.Rate < rest.Capacity.Rate {
