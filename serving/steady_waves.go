@@ -30,7 +30,7 @@ type loop struct {
 	*cluster
 	clients int
 	prompts float64 // share of the KV blocks of a request whose prompt is computed
-	waves   []wave // that have ended
+	waves   []wave  // that have ended
 	times   []float64
 	sum     totals
 }
