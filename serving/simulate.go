@@ -42,7 +42,7 @@ type cluster struct {
 		sent int
 	}
 	handovers agenda[*sequence] // caches on their way from replicas that prefilled
-	turn      int
+	turns     map[*replica]int // of the replicas that prefill and of those that decode, by the first of them
 	now       unit.Seconds
 	way       unit.Seconds // of a request to the engine, and as long again of its tokens back
 }
@@ -80,7 +80,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	if !o.InEngine {
 		front = s.frontend()
 	}
-	c := &cluster{server: s, source: source, options: o, way: front.way}
+	c := &cluster{server: s, source: source, options: o, way: front.way, turns: map[*replica]int{}}
 	r := s.room()
 	c.longest = s.longest(r)
 	prefill, decode := s.Prefillers, s.Replicas
@@ -365,8 +365,9 @@ func (c *cluster) route(among []*replica, q *sequence) *replica {
 	case "prefix-aware":
 		return c.prefixAware(among, q)
 	}
-	c.turn++
-	return among[(c.turn-1)%len(among)]
+	turn := c.turns[among[0]]
+	c.turns[among[0]]++
+	return among[turn%len(among)]
 }
 
 // least is the replica with the fewest requests.
