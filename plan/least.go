@@ -33,7 +33,7 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (open bo
 			return false
 		}
 		busy = 0
-		c.idle = float64(w.waiting().For(unit.Seconds(float64(c.DP)/(s.q.rate()*c.slower)))) / s.q.Gen.MeanLength()
+		c.idle = float64(w.waiting().For(unit.Seconds(float64(c.DP)/s.q.rate()))) / s.q.Gen.MeanLength()
 	}
 	c.work = float64(energy+w.waiting().For(busy)) / s.q.Gen.MeanLength()
 	if s.q.By == Latency {

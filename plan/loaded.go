@@ -10,6 +10,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
+	"llmprof/operator"
 	"llmprof/serving"
 	"llmprof/unit"
 )
@@ -323,7 +324,8 @@ func (s *search) screen(c *config) (open bool) {
 // it decodes as one of mean lengths does: longer answers take more time beyond that than shorter ones take less. Steady states
 // take all contexts to be their mean, which is less by up to 0.3 % in random cases (TestBounds).
 func (q *Request) single(p *analytic.Prepared, mean *analytic.Estimate, c *config) Spans {
-	s := Spans{mean.TTFT, mean.TPOT, mean.TTLT}
+	share := q.lone(p, c.Split.sharing())
+	s := Spans{plus(analytic.Span{}, mean.TTFT, share), mean.TPOT, plus(mean.TTLT, mean.TTFT, share-1)}
 	if q.fixed() {
 		return s
 	}
@@ -334,11 +336,21 @@ func (q *Request) single(p *analytic.Prepared, mean *analytic.Estimate, c *confi
 		if err != nil {
 			return s
 		}
-		ttft = plus(ttft, e.TTFT, 1/float64(len(prompts)))
+		ttft = plus(ttft, e.TTFT, share/float64(len(prompts)))
 	}
 	const less = 0.99
 	e2e := plus(plus(s.E2E, ttft, 1), s.TTFT, -1)
 	return Spans{plus(analytic.Span{}, ttft, less), plus(analytic.Span{}, s.TPOT, less), plus(analytic.Span{}, e2e, less)}
+}
+
+// lone is what a prompt takes on one of so many replicas that share experts, as a share of what an estimate says, which has one on each.
+func (q *Request) lone(p *analytic.Prepared, replicas int) float64 {
+	if replicas == 1 {
+		return 1
+	}
+	tokens := min(q.Prompt.MeanLength(), p.Budget())
+	prompt := []operator.Group{{Batch: 1, New: tokens, Logits: 1}}
+	return float64(p.StepCost(prompt, tokens+float64(replicas-1)).Time / p.StepCost(prompt, 0).Time)
 }
 
 // plus is a span with so many times another.
@@ -550,18 +562,24 @@ func (s *search) settled(c *config, r Row) (Row, bool) {
 	r.Throughput = slow.Rate * s.q.Gen.MeanLength()
 	r.slower, r.alone = c.slower, c.single
 	r.Running, r.Utilization = slow.Running, slow.Utilization
-	r.JToken = slow.Energy.Times(1 / s.q.Gen.MeanLength())
+	r.JToken = s.q.perToken(slow) // at the least: where everything takes longer more sequences share a step
 	r.PerMillion = unit.Dollars(float64(r.PerHour) / 3600 / r.Throughput * 1e6)
 	return r, !s.falls(&r)
 }
 
-// expect adds the interval to a row that qualifies. Only such rows need a steady state of their
+// perToken is the energy of a generated token.
+func (q *Request) perToken(st *serving.Steady) unit.Joules {
+	return st.Energy.Times(1 / q.Gen.MeanLength())
+}
+
+// expect adds the interval and the expected energy to a row that qualifies. Only such rows need a steady state of their
 // expected times, which is the slow one where it has no answer.
 func (s *search) expect(c *config, r *Row) {
 	expected, err := s.q.state(c, r, 1)
 	if err != nil {
-		expected = &serving.Steady{TTFT: r.TTFT, TPOT: r.TPOT, E2E: r.E2E}
+		expected = &serving.Steady{TTFT: r.TTFT, TPOT: r.TPOT, E2E: r.E2E, Energy: r.JToken.Times(s.q.Gen.MeanLength())}
 	}
+	r.JToken = s.q.perToken(expected)
 	span := func(alone analytic.Span, mean, high unit.Seconds) analytic.Span {
 		return analytic.Span{Floor: alone.Floor, Expected: mean, Low: mean.Times(float64(alone.Low / max(alone.Expected, 1e-12))), High: high}
 	}

@@ -215,7 +215,11 @@ func served(q *Request, r *Row, all **serving.Steadies) bool {
 	}
 	r.TTFT, r.TPOT, r.E2E = st.TTFT.Times(x), st.TPOT.Times(x), st.E2E.Times(x)
 	r.Throughput, r.Utilization = q.rate()*q.Gen.MeanLength(), st.Utilization
-	r.JToken = st.Energy.Times(1 / q.Gen.MeanLength())
+	expected, err := (*all).Rate(q.rate(), r.layout())
+	if err != nil {
+		return false
+	}
+	r.JToken = q.perToken(expected)
 	return q.misses(r).Reason == ""
 }
 
@@ -250,6 +254,7 @@ func TestClientsEqualBruteForce(t *testing.T) {
 func TestBounds(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 6))
 	spaces := []*Request{request(t, "llama3.1-8b", "l40s", "h100"), request(t, "qwen3-30b-a3b", "h200")}
+	splits := [][]Split{{{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}}, {{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}, {1, 1, 2, 0}, {1, 1, 8, 0}, {2, 1, 4, 0}}}
 	for i := range testkit.Cases(8, 40) {
 		q := *spaces[i%2]
 		q.By, q.Batches, q.MaxGPUs = Objective(Objectives()[i/2%4]), DefaultBatches(), 8
@@ -262,7 +267,7 @@ func TestBounds(t *testing.T) {
 		}
 		for j := range q.Cards {
 			s := search{q: &q, card: &q.Cards[j], miss: noMiss()}
-			for _, split := range []Split{{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}} {
+			for _, split := range splits[i%2] {
 				for _, c := range s.configs(q.Cards[j].Formats[random.IntN(2)], split) {
 					if err := s.ready(&c); err != nil {
 						t.Fatal(err)
@@ -271,6 +276,10 @@ func TestBounds(t *testing.T) {
 						r, ok := s.steady(&c, units)
 						if !ok {
 							continue
+						}
+						s.expect(&c, &r)
+						if alone := c.single.TTFT.Expected.Times(c.slower); q.Load.Rate > 0 && alone > r.TTFT.Times(1.03) {
+							t.Errorf("%v + %v tokens, %+v: %v has a TTFT of %v, and alone %v", &q.Prompt, &q.Gen, q.Load, &r, r.TTFT, alone)
 						}
 						w := wave{p: c.server.Predictor, q: &q}
 						if least := max(w.leastTPOT(&s, &c, units), s.dividedTPOT(&c, units)); least > r.TPOT {

@@ -129,12 +129,12 @@ func (s *search) apart(c *config, best, least float64) (found Row, ok bool) {
 		if !good && s.q.decodesLate(&r) {
 			break // with more that prefill fewer decode
 		}
-		if good && (!ok || s.q.compare(&r, &found) < 0) {
+		if !good {
+			continue
+		}
+		if s.expect(c, &r); !ok || s.q.compare(&r, &found) < 0 {
 			found, ok = r, true
 		}
-	}
-	if ok {
-		s.expect(c, &found)
 	}
 	return found, ok
 }

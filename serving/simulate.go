@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 
 	"llmprof/analytic"
 	"llmprof/unit"
@@ -44,7 +43,7 @@ type cluster struct {
 		sent int
 	}
 	handovers agenda[*sequence] // caches on their way from replicas that prefilled
-	turn      int
+	turns     map[*replica]int // of the replicas that prefill and of those that decode, by the first of them
 	now       unit.Seconds
 	way       unit.Seconds // of a request to the engine, and as long again of its tokens back
 	copies    []replica    // of those whose steps are being worked out ahead
@@ -83,7 +82,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	if !o.InEngine {
 		front = s.frontend()
 	}
-	c := &cluster{server: s, source: source, options: o, way: front.way}
+	c := &cluster{server: s, source: source, options: o, way: front.way, turns: map[*replica]int{}}
 	r := s.room()
 	c.longest = s.longest(r)
 	prefill, decode := s.Prefillers, s.Replicas
@@ -107,7 +106,13 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 		}
 	}
 	for _, all := range [2][]*replica{c.mixed, c.first} {
-		for peers := range slices.Chunk(all, s.Predictor.Par.ExpertReplicas()) {
+		sharing := s.Predictor.Par.ExpertReplicas()
+		groups := (len(all) + sharing - 1) / sharing // which take turns, as servers behind a router
+		for first := range groups {
+			var peers []*replica
+			for i := first; i < len(all); i += groups {
+				peers = append(peers, all[i])
+			}
 			for _, r := range peers {
 				r.peers = peers
 			}
@@ -371,8 +376,9 @@ func (c *cluster) route(among []*replica, q *sequence) *replica {
 	case "prefix-aware":
 		return c.prefixAware(among, q)
 	}
-	c.turn++
-	return among[(c.turn-1)%len(among)]
+	turn := c.turns[among[0]]
+	c.turns[among[0]]++
+	return among[turn%len(among)]
 }
 
 // least is the replica with the fewest requests.

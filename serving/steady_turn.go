@@ -307,8 +307,9 @@ func (x *chain) means(p *piece) (*cycle, []arrived) {
 	for j := range y.kinds {
 		own := &y.kinds[j]
 		y.mean += own.length
-		if x.steps[j].backlog == (backlog{}) || !p.apart {
-			decodes += own.share
+		decodes += own.share
+		if p.apart { // replicas with prompts do not decode, others that share their experts do
+			decodes -= own.share * min(float64(x.steps[j].waiting())/p.flow.peers, 1)
 		}
 		if own.share > 0 {
 			own.length, own.late = own.length/own.share, own.late/own.share
