@@ -14,6 +14,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"llmprof/roofline"
+	"llmprof/spelling"
 	"llmprof/unit"
 )
 
@@ -202,7 +203,7 @@ func (r *calibrationReader) unknown(key toml.Key, meta *toml.MetaData) error {
 	case meta.Type(key[:len(key)-1]...) != "Hash":
 		return r.at(key.String(), "%s is not a table", key[:len(key)-1])
 	}
-	return r.at(key.String(), "%q is not a key here; %s", key[len(key)-1], hint(key[len(key)-1], known))
+	return r.at(key.String(), "%q is not a key here; %s", key[len(key)-1], spelling.Hint(key[len(key)-1], known))
 }
 
 // head checks what stands before the constants.
@@ -257,7 +258,7 @@ func (r *calibrationReader) known(sections map[string]map[string]valueText) (map
 			}
 			c := roofline.ConstantOf(name + "." + key)
 			if c == roofline.None || c.Info().Unfiled {
-				return nil, r.at(name+"."+key, "%q is not a constant of %s; %s", key, name, hint(key, constantsIn(name)))
+				return nil, r.at(name+"."+key, "%q is not a constant of %s; %s", key, name, spelling.Hint(key, constantsIn(name)))
 			}
 			if _, twice := out[c]; twice {
 				return nil, r.at(name+"."+key, "%s.%s and %s are one constant: give it once", name, key, c)
@@ -382,7 +383,7 @@ func (r *calibrationReader) heldOut(f *CalibrationFile, all map[string]residualT
 		h, c := all[key], roofline.ConstantOf(key)
 		switch {
 		case c == roofline.None:
-			return r.at("held_out."+key, "%q is no constant; %s", key, hint(key, constantKeys()))
+			return r.at("held_out."+key, "%q is no constant; %s", key, spelling.Hint(key, constantKeys()))
 		case h.N < 1 || !(h.Median >= 0 && h.Median <= h.P90 && h.P90 <= math.MaxFloat64):
 			return r.at("held_out."+key, "the error of %s is n %d, median %v, p90 %v: want shares of the time, the median no more than the p90, of 1 row at least", key, h.N, h.Median, h.P90)
 		case f.Values[c.String()].N == 0:

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
-	"github.com/agnivade/levenshtein"
 
 	"llmprof/input"
+	"llmprof/spelling"
 )
 
 // An Error is a mistake in a hardware file, with its place.
@@ -81,21 +81,7 @@ func unknownKey(file, text string, key toml.Key) error {
 		known, last = keysIn[entry](), key[2]
 		slices.Sort(known)
 	}
-	return errorAt(file, text, key, fmt.Sprintf("%.60q is not a key here; %s", last, hint(last, known)))
-}
-
-// hint is what may have been meant by a key, or what there is.
-func hint(key string, known []string) string {
-	if len(key) > 64 {
-		return "known are " + strings.Join(known, ", ")
-	}
-	best := slices.MinFunc(known, func(a, b string) int {
-		return levenshtein.ComputeDistance(a, key) - levenshtein.ComputeDistance(b, key)
-	})
-	if levenshtein.ComputeDistance(best, key) <= 1+len(key)/3 {
-		return fmt.Sprintf("did you mean %q?", best)
-	}
-	return "known are " + strings.Join(known, ", ")
+	return errorAt(file, text, key, fmt.Sprintf("%.60q is not a key here; %s", last, spelling.Hint(last, known)))
 }
 
 // keysIn lists the keys of a table of TOML that is read into a T.

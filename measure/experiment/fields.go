@@ -12,8 +12,8 @@ import (
 	"llmprof/measure/engine/openai"
 	"llmprof/measure/experiment/tree"
 	"llmprof/measure/power"
-	"llmprof/measure/spelling"
 	"llmprof/serving"
+	"llmprof/spelling"
 	"llmprof/unit"
 )
 

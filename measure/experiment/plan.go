@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"llmprof/measure/experiment/tree"
-	"llmprof/measure/spelling"
+	"llmprof/spelling"
 	"llmprof/unit"
 )
 

@@ -11,7 +11,7 @@ import (
 	"llmprof/input"
 	"llmprof/measure/experiment/compat"
 	"llmprof/measure/experiment/tree"
-	"llmprof/measure/spelling"
+	"llmprof/spelling"
 )
 
 // A reader reads the files of one experiment.

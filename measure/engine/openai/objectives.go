@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"llmprof/measure/result"
-	"llmprof/measure/spelling"
 	"llmprof/measure/stats"
+	"llmprof/spelling"
 )
 
 // An SLO is the limits of a request's times that goodput counts within; nil for no

@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"llmprof/measure/experiment/tree"
-	"llmprof/measure/spelling"
+	"llmprof/spelling"
 )
 
 // The engines of a point that their files can mean.
