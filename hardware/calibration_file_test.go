@@ -16,6 +16,7 @@ import (
 
 	"llmprof"
 	"llmprof/hardware"
+	"llmprof/input"
 	"llmprof/internal/testkit"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -211,7 +212,7 @@ func TestBuiltInCalibrations(t *testing.T) {
 func TestCalibrationMistakes(t *testing.T) {
 	good := measured(t).Text()
 	for _, c := range []struct{ old, new, says string }{
-		{`schema = "llmprof.calibration/v1"`, `schema = "llmprof.estimate/v1"`, `mine.toml:3:11: the schema is "llmprof.estimate/v1": want schema = "llmprof.calibration/v1"`},
+		{`schema = "llmprof.calibration/v1"`, `schema = "llmprof.estimate/v1"`, `mine.toml:3:10: the schema is "llmprof.estimate/v1": want schema = "llmprof.calibration/v1"`},
 		{`schema = "llmprof.calibration/v1"`, ``, `want schema = "llmprof.calibration/v1"`},
 		{`gpu = "h200-sxm-141gb"`, ``, "the file has no gpu"},
 		{`name = "mine"`, `nama = "mine"`, `"nama" is not a key here; did you mean "name"?`},
@@ -252,7 +253,7 @@ func TestCalibrationMistakes(t *testing.T) {
 			continue
 		}
 		_, err := hardware.ParseCalibration("mine.toml", text)
-		var place *hardware.Error
+		var place *input.Mistake
 		if err == nil || !strings.Contains(err.Error(), c.says) || !errors.As(err, &place) {
 			t.Errorf("%q for %q: got %v, want %q", c.new, c.old, err, c.says)
 		}

@@ -143,7 +143,7 @@ func ReadCalibration(path string) (*CalibrationFile, error) {
 
 // ParseCalibration reads the text of a calibration file, named file in messages.
 // It is strict: what is unknown, missing, of another unit or out of range is an
-// *Error that says where, and what would be right.
+// *input.Mistake that says where, and what would be right.
 func ParseCalibration(file, text string) (*CalibrationFile, error) {
 	if err := within(file, text); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 
+	"llmprof/input"
 	"llmprof/measure/experiment/tree"
 	"llmprof/spelling"
 )
@@ -23,7 +24,7 @@ const (
 // A Translator turns other names into those of the settings here. Wrong and Warn take
 // what it finds.
 type Translator struct {
-	Wrong func(m *tree.Mistake)
+	Wrong func(m *input.Mistake)
 	Warn  func(at tree.Place, format string, args ...any)
 }
 
