@@ -79,7 +79,7 @@ func squareProduct() *roofline.Kernel {
 // throttle is how many times longer the arithmetic of the square product takes where the product as a whole
 // takes times as long as its arithmetic does in a burst. Memory keeps its clocks.
 func throttle(square *roofline.Cost, times float64) float64 {
-	if c := float64(square.Compute()); float64(square.Time) > c { // what shows of the memory traffic adds to the square of the time
+	if c := float64(square.Compute()); float64(square.Time) > c { // The exposed part of the memory traffic adds to the square of the time.
 		shown := float64(square.Time) / c
 		times = math.Sqrt(max(times*times-(shown*shown-1), 1))
 	}

@@ -85,7 +85,7 @@ func (c *Calibration) oneShot(base, perGPU unit.Seconds) {
 	c.Constants[roofline.OneShotBase], c.Constants[roofline.OneShotPerGPU] = float64(base), float64(perGPU)
 }
 
-// What the constants of single cards rest on.
+// Constants of single cards rest on these tables.
 const (
 	servingSim = "operator times of vLLM 0.19 in bf16 that LLMServingSim has of it (5daddb2, MIT)"
 	vidur      = "21,924 products of torch in fp16 that Vidur has of it (7d47513, MIT)"

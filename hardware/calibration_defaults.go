@@ -68,7 +68,7 @@ func DefaultCalibration(g *GPU) Calibration {
 		c = generation(g, c)
 	}
 	k := &c.Constants
-	if k[roofline.GEMMSustained] == 0 { // its operators were timed at one rate, whatever held them back
+	if k[roofline.GEMMSustained] == 0 { // The operators were timed at one rate, whatever throttled them.
 		k[roofline.GEMMSustained] = k[roofline.GEMMCompute]
 	}
 	c.card(g)

@@ -27,7 +27,7 @@ type CalibrationFile struct {
 	DType   unit.Format // format of GEMMs and attention
 	TP      []int       // numbers of GPUs that all-reduces were timed over, 1 among them
 	Made    time.Time
-	Version string            // of llmprof
+	Version string            // version of llmprof
 	Tools   map[string]string // versions: driver, cuda, torch, ...
 	Device  CalibratedDevice
 	Values  map[string]Value    // by the key of the constant

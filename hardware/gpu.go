@@ -23,7 +23,7 @@ type GPU struct {
 	// target, "gfx942", or what another vendor's generation is called.
 	ComputeCapability string
 	Jetson            bool // a Jetson module, measured with tegrastats rather than NVML
-	Integrated        bool // its memory is also the CPU's
+	Integrated        bool // The memory is also the CPU's.
 
 	SMs   int        // streaming multiprocessors, or compute units of AMD
 	Clock unit.Hertz // the highest the vendor allows (boost)

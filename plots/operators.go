@@ -31,7 +31,7 @@ type TimedOperator struct {
 	Includes []string // operators of the estimate that its kernels do beside it
 	Observed float64  // seconds
 
-	// What was predicted; all zero if nothing was.
+	// The span is the prediction, all zero if there is none.
 	analytic.Span
 }
 

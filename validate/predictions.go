@@ -27,7 +27,7 @@ const PredictionsSchema = "llmprof.predictions/v1"
 type Predictions struct {
 	Schema       string      `json:"schema"`
 	Written      time.Time   `json:"written"`
-	Version      string      `json:"version"` // of llmprof
+	Version      string      `json:"version"` // version of llmprof
 	GPU          NamedGPU    `json:"gpu"`
 	Calibrations []Named     `json:"calibrations"` // calibrations of the points
 	Grid         string      `json:"grid"`         // name of the experiment

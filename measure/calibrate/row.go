@@ -29,11 +29,11 @@ type Row struct {
 	Source  string          `json:"-"` // the kernel, as the table of imported rows names it
 	Engine  string          `json:"engine"`
 	Graph   bool            `json:"graph"`      // timed in a CUDA graph
-	Cold    bool            `json:"cold"`       // its buffers were rotated, so that none was in the L2 cache
+	Cold    bool            `json:"cold"`       // The buffers were rotated, so that none was in the L2 cache.
 	Seconds []float64       `json:"seconds"`    // samples, each of one call
 	Median  float64         `json:"median_s"`   // median of the samples
-	FLOPs   float64         `json:"flops"`      // of one call
-	Bytes   float64         `json:"bytes"`      // of one call
+	FLOPs   float64         `json:"flops"`      // FLOPs of one call
+	Bytes   float64         `json:"bytes"`      // bytes of one call
 	Wire    float64         `json:"wire_bytes"` // bytes that one rank sends
 	Power   *float64        `json:"power_w"`    // power of a GPU, the median of the last half of the time; null where no sensor was read
 	Clock   *float64        `json:"clock_hz"`   // clock of the multiprocessors, the median

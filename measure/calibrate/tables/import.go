@@ -21,10 +21,10 @@ import (
 type Imported struct {
 	Rows     []calibrate.Row
 	Files    []hardware.TableFile
-	Versions []string // of the engine and of what it calls, as "vllm 0.24.0"
-	Devices  []string // as the tables call them
+	Versions []string // versions of the engine and of what it calls, as "vllm 0.24.0"
+	Devices  []string // names that the tables give to devices
 	Notes    []string
-	Launched []roofline.Scheme // of which products were timed launch by launch
+	Launched []roofline.Scheme // schemes whose GEMMs were timed launch by launch
 
 	quantizing map[side]float64 // seconds, of activations to FP8 by kernels of their own
 }

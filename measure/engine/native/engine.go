@@ -16,9 +16,9 @@ import (
 // Options say what an Engine is to run.
 type Options struct {
 	Model   *models.Model
-	Config  []byte // its config.json
+	Config  []byte // config.json of the model
 	Weights string // a folder of safetensors; "" for random weights
-	Seed    uint64 // of random weights
+	Seed    uint64 // seed of random weights
 	workload.Workload
 	Eager     bool   // Queue each step's kernels anew and record no graph.
 	TP        int    // GPUs that share the model; 0 is 1

@@ -31,7 +31,7 @@ type Translator struct {
 // renamed is the setting that a name stands for.
 type renamed struct {
 	to     string            // the setting here
-	values map[string]string // of the value, where they differ
+	values map[string]string // names of the value, where they differ
 	refuse map[string]string // values that cannot be meant here, and what to do instead
 }
 

@@ -38,7 +38,7 @@ func ParseTOML(s *Source) (*Node, error) {
 type tomlTree struct {
 	source *Source
 	keys   input.TOMLKeys
-	order  map[string]int // of a key in the file
+	order  map[string]int // order of the keys in the file
 }
 
 // node converts a value; path is its key with the numbers of list items, key

@@ -120,7 +120,7 @@ const (
 // weights, y is Rows×Out.
 type Matmul struct {
 	Rows, In, Out int
-	Input, Output Type // of x and w; of y
+	Input, Output Type // Input is the type of x and w, Output the type of y.
 	Beta          float32
 	Bias          Ptr // Out values of the type of y, added before y is rounded; 0 for none
 

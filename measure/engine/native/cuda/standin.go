@@ -15,13 +15,13 @@ type StandIn struct {
 	Device *Device
 	Queued []string // since it was last emptied: a line for each kernel, product, fill and copy
 
-	next    uintptr // of handles
-	memory  uint64  // of addresses
+	next    uintptr // next handle
+	memory  uint64  // next address
 	names   map[uintptr]string
 	sizes   map[uintptr][2]uint64
 	pinned  map[unsafe.Pointer][]uint64
 	graphs  map[uintptr][]string
-	record  *[]string // of the graph that is being recorded
+	record  *[]string // calls of the graph that is being recorded
 	now     int       // microseconds
 	reached map[uintptr]int
 }

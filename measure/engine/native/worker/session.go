@@ -26,7 +26,7 @@ type session struct {
 	clock   func() int64
 	opt     native.Options
 	team    *native.Team
-	timers  []*native.Timer // of each rank
+	timers  []*native.Timer // one for each rank
 	prompts [][][]int       // batches
 	first   []int32         // tokens after the prompt in the cache; nil if it is not there
 	loadS   float64
