@@ -31,24 +31,11 @@ type calibrationText struct {
 	Version string            `toml:"llmprof"`
 	Notes   []string          `toml:"notes"`
 	Tools   map[string]string `toml:"versions"`
-	Device  deviceText        `toml:"device"`
+	Device  CalibratedDevice  `toml:"device"`
 
-	HeldOut   map[string]residualText  `toml:"held_out"`
-	Tables    *tablesText              `toml:"tables"`
+	HeldOut   map[string]Residual      `toml:"held_out"`
+	Tables    *Tables                  `toml:"tables"`
 	Operators map[string]operatorsText `toml:"operators"`
-}
-
-type tablesText struct {
-	Package string          `toml:"package"`
-	Version string          `toml:"version"`
-	Licence string          `toml:"licence"`
-	Files   []tableFileText `toml:"files"`
-}
-
-type tableFileText struct {
-	Path   string `toml:"path"`
-	SHA256 string `toml:"sha256"`
-	Rows   int    `toml:"rows"`
 }
 
 type operatorsText struct {
@@ -59,16 +46,6 @@ type operatorsText struct {
 	P90     float64 `toml:"p90"`
 }
 
-type deviceText struct {
-	Name        string           `toml:"name"`
-	Memory      unit.Bytes       `toml:"memory"`
-	PowerLimit  unit.Watts       `toml:"power_limit"`
-	Clock       unit.Hertz       `toml:"clock"`
-	MemoryClock unit.Hertz       `toml:"memory_clock"`
-	Peak        unit.FLOPsPerSec `toml:"peak"`
-	Bandwidth   unit.BytesPerSec `toml:"bandwidth"`
-}
-
 // A valueText has a number or a string with a unit, as the constant wants it.
 type valueText struct {
 	Value       any    `toml:"value"`
@@ -77,13 +54,7 @@ type valueText struct {
 	From        string `toml:"from"`
 }
 
-type residualText struct {
-	N      int     `toml:"n"`
-	Median float64 `toml:"median"`
-	P90    float64 `toml:"p90"`
-}
-
-// sections reads the tables of constants, by the names that they have now or had
+// calibrationSections reads the tables of constants, by the names that they have now or had
 // formerly.
 func (r *calibrationReader) calibrationSections() (map[string]map[string]valueText, error) {
 	var all map[string]toml.Primitive
@@ -168,7 +139,7 @@ func ParseCalibration(file, text string) (*CalibrationFile, error) {
 	}
 	f := &CalibrationFile{
 		File: file, Name: t.Name, GPU: t.GPU, Engine: t.Engine, Kernels: t.Kernels, TP: t.TP, Made: t.Made.UTC(), Version: t.Version, Tools: t.Tools,
-		Notes: t.Notes, Device: CalibratedDevice(t.Device), Values: map[string]Value{}, HeldOut: map[string]Residual{},
+		Notes: t.Notes, Device: t.Device, Values: map[string]Value{}, HeldOut: map[string]Residual{},
 	}
 	if err := r.head(f, &t); err != nil {
 		return nil, err
@@ -197,9 +168,9 @@ func (r *calibrationReader) unknown(key toml.Key, meta *toml.MetaData) error {
 	case len(key) == 1:
 		known = append(keysIn[calibrationText](), sectionNames()...)
 	case key[0] == "device":
-		known = keysIn[deviceText]()
+		known = keysIn[CalibratedDevice]()
 	case key[0] == "held_out":
-		known = keysIn[residualText]()
+		known = keysIn[Residual]()
 	case meta.Type(key[:len(key)-1]...) != "Hash":
 		return r.at(key.String(), "%s is not a table", key[:len(key)-1])
 	}
@@ -373,7 +344,7 @@ func read(q roofline.Quantity, v any) (float64, error) {
 }
 
 // heldOut checks the errors of rows that were left out of the fit.
-func (r *calibrationReader) heldOut(f *CalibrationFile, all map[string]residualText) error {
+func (r *calibrationReader) heldOut(f *CalibrationFile, all map[string]Residual) error {
 	var keys []string
 	for key := range all {
 		keys = append(keys, key)
@@ -389,7 +360,7 @@ func (r *calibrationReader) heldOut(f *CalibrationFile, all map[string]residualT
 		case f.Values[c.String()].N == 0:
 			return r.at("held_out."+key, "%s was not fitted, so no row was left out of its fit", key)
 		}
-		f.HeldOut[c.String()] = Residual(h)
+		f.HeldOut[c.String()] = h
 	}
 	for _, c := range roofline.All() {
 		k := c.Info()
@@ -403,15 +374,14 @@ func (r *calibrationReader) heldOut(f *CalibrationFile, all map[string]residualT
 // tables checks where imported rows come from, and what the laws make of them.
 func (r *calibrationReader) tables(f *CalibrationFile, t *calibrationText) error {
 	if t.Tables != nil {
-		f.Tables = &Tables{Package: t.Tables.Package, Version: t.Tables.Version, Licence: t.Tables.Licence}
-		if f.Tables.Package == "" || f.Tables.Version == "" || f.Tables.Licence == "" || len(t.Tables.Files) == 0 {
+		f.Tables = t.Tables
+		if f.Tables.Package == "" || f.Tables.Version == "" || f.Tables.Licence == "" || len(f.Tables.Files) == 0 {
 			return r.at("tables", "the tables lack package, version, licence or files: want where the rows come from, and by which licence")
 		}
-		for _, file := range t.Tables.Files {
+		for _, file := range f.Tables.Files {
 			if file.Path == "" || len(file.SHA256) != 64 || file.Rows < 1 {
 				return r.at("tables.files", "the table %q has sha256 %q and %d rows: want a path, 64 hexadecimal digits and 1 row at least", file.Path, file.SHA256, file.Rows)
 			}
-			f.Tables.Files = append(f.Tables.Files, TableFile(file))
 		}
 	}
 	for section, o := range t.Operators {

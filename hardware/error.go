@@ -69,8 +69,10 @@ func unknownKey(file, text string, key toml.Key) error {
 // keysIn lists the keys of a table of TOML that is read into a T.
 func keysIn[T any]() []string {
 	var names []string
-	for f := range reflect.TypeFor[T]().Fields() {
-		names = append(names, f.Tag.Get("toml"))
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
+		if key := f.Tag.Get("toml"); key != "" && key != "-" {
+			names = append(names, key)
+		}
 	}
 	return names
 }
