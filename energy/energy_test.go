@@ -27,7 +27,7 @@ func slowed(p *energy.Power, l energy.Load) (unit.Seconds, unit.Watts) {
 // phase is the time and the power of a phase of one kernel.
 func phase(m *analytic.Machine, k *roofline.Kernel) (unit.Seconds, unit.Watts) {
 	var l energy.Load
-	c := m.Price(k)
+	c := casetest.Cost(m, k)
 	m.Take(&l, &c)
 	return slowed(&m.Power, l)
 }
@@ -49,7 +49,7 @@ func TestSquareProductSustains(t *testing.T) {
 		k := &m.Cal.Constants
 		_, peak := m.Runs(unit.BF16)
 		time, watts := phase(m, square())
-		burst := m.Price(square()).Time
+		burst := casetest.Cost(m, square()).Time
 		casetest.Near(t, name+": time of a square product", time, max(burst, square().Work.FLOPs.Over(peak.Times(k[roofline.GEMMSustained]))), 1e-9)
 		casetest.Near(t, name+": its power", watts, m.GPU.TDP, 1e-9)
 		if k[roofline.GEMMSustained] < k[roofline.GEMMCompute] {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -274,7 +273,7 @@ func (out *Imported) launched(rows []calibrate.Row) []calibrate.Row {
 	}
 	floor := map[key]float64{}
 	for k, times := range small {
-		sort.Float64s(times)
+		slices.Sort(times)
 		if middle := stats.Percentile(times, 50); middle > slowStart {
 			floor[k] = hostBound * middle
 			out.Launched = append(out.Launched, k.scheme)

@@ -91,7 +91,7 @@ func TestGPUStepIsItsKernels(t *testing.T) {
 		t.Skip("LLMPROF_TEST_STEP names no contexts: 60 GB of a GPU's memory")
 	}
 	gpu(t)
-	for _, context := range strings.Split(contexts, ",") {
+	for context := range strings.SplitSeq(contexts, ",") {
 		for _, parts := range []int{fewParts, maxSplits} {
 			t.Run(fmt.Sprintf("%s/%d", context, parts), func(t *testing.T) {
 				opt := Options{Seed: 1, Workload: workload.Workload{Batch: 1, PromptLen: number(t, context) - 32, GenLen: 33}, Spread: true, splits: parts}

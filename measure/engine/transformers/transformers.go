@@ -159,11 +159,7 @@ func (o Options) environment() []string {
 		"CUDA_DEVICE_ORDER=PCI_BUS_ID",
 	}
 	if len(o.GPUs) > 0 {
-		visible := o.GPUs[0]
-		for _, uuid := range o.GPUs[1:] {
-			visible += "," + uuid
-		}
-		env = append(env, "CUDA_VISIBLE_DEVICES="+visible)
+		env = append(env, "CUDA_VISIBLE_DEVICES="+strings.Join(o.GPUs, ","))
 	}
 	return append(env, o.Env...)
 }
