@@ -98,7 +98,7 @@ func TestGPUStepIsItsKernels(t *testing.T) {
 				one := stepScores(t, qwen30BA3B, opt)
 				opt.unfused, opt.splits = true, 0
 				unfused := stepScores(t, qwen30BA3B, opt)
-				opt.Products = CublasGEMM
+				opt.GEMM = CublasGEMM
 				moved, limit := firstDifference(t, "one kernel", one, unfused), firstDifference(t, "products of cuBLASLt", stepScores(t, qwen30BA3B, opt), unfused)
 				if !(moved < 2*limit) {
 					t.Errorf("scores differ by %.3g of them, those of cuBLASLt's products by %.3g", moved, limit)

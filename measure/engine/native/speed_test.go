@@ -277,7 +277,7 @@ func (m *meter) options(tp, batch, prompt, gen int, shape string) Options {
 	}
 	shape = m.formats(&opt, shape)
 	if shape == "cublas" {
-		opt.Products = CublasGEMM
+		opt.GEMM = CublasGEMM
 	} else if rings, ok := strings.CutPrefix(shape, "wide"); ok {
 		whole := modelOf(m.t, m.model, opt)
 		sh, err := whole.shape(0)
