@@ -27,7 +27,7 @@ func board(t testing.TB, name string) *hardware.GPU {
 	return &g
 }
 
-// measured is a file of an H200 in which the products were fitted.
+// measured is a file of an H200 in which the GEMMs were fitted.
 func measured(t testing.TB) *hardware.CalibrationFile {
 	t.Helper()
 	f, err := hardware.NewCalibration(board(t, "h200"), unit.BF16)
@@ -105,7 +105,7 @@ func TestCalibrationApplies(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	measured := []string{"gemm.compute", "gemm.memory", "gemm.sustained", "gemm.fixed", "host.step"}
-	for _, x := range roofline.All() { // products of few rows go with all others
+	for _, x := range roofline.All() { // GEMMs of few rows go with all others
 		if !slices.Contains(measured, x.String()) && !strings.HasPrefix(x.String(), "skinny_gemm.") && k[x] != d.Constants[x] {
 			t.Errorf("%s was not measured and is %v, by default %v", x, k[x], d.Constants[x])
 		}
