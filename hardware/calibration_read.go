@@ -2,10 +2,8 @@ package hardware
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"llmprof/input"
 	"llmprof/roofline"
 	"llmprof/spelling"
 	"llmprof/unit"
@@ -97,17 +96,9 @@ var sectionNames = sync.OnceValue(func() (names []string) {
 
 // ReadCalibration reads a calibration file.
 func ReadCalibration(path string) (*CalibrationFile, error) {
-	in, err := os.Open(path)
+	text, err := input.Read(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("calibration: %w", err)
-	}
-	defer in.Close()
-	text, err := io.ReadAll(io.LimitReader(in, maxFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("calibration: %w", err)
-	}
-	if len(text) > maxFile {
-		return nil, fmt.Errorf("calibration: %s is longer than %v", path, unit.Bytes(maxFile).Binary())
 	}
 	return ParseCalibration(path, string(text))
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"llmprof/atomicfile"
 	"llmprof/input"
 	"llmprof/printable"
 )
@@ -156,8 +157,7 @@ func (s *Slurm) remember(all []batch) error {
 	if err != nil {
 		return err
 	}
-	temp := s.state() + ".tmp"
-	if err := errors.Join(os.WriteFile(temp, text, 0o666), os.Rename(temp, s.state())); err != nil {
+	if err := atomicfile.WriteFile(s.state(), text, 0o666); err != nil {
 		return fmt.Errorf("writing which jobs were submitted: %w", err)
 	}
 	return nil
