@@ -131,7 +131,7 @@ func section(t *testing.T, b *strings.Builder, name, folder string) {
 // plainText ends lines alike, and keeps none from being taken for a heading.
 func plainText(s string) string {
 	var lines []string
-	for _, l := range strings.Split(strings.ReplaceAll(s, "\r\n", "\n"), "\n") {
+	for l := range strings.SplitSeq(strings.ReplaceAll(s, "\r\n", "\n"), "\n") {
 		l = strings.TrimRight(l, " \t\f")
 		if strings.HasPrefix(l, "=") {
 			l = " " + l

@@ -3,12 +3,12 @@
 //
 //	matrix  while its arithmetic runs at the rate of bursts,
 //	memory  while its memory runs at the rate that it reaches,
-//	chip    while it does in kernels that draw more for it than the products of a library,
+//	chip    while it does in kernels that draw more for it than the GEMMs of a library,
 //	network while its links do,
 //	fixed   while a kernel starts and ends,
 //
 // Skinny GEMMs and decode attention may keep the multiprocessors busier for
-// the bytes that they read than a library's products do: that power is the
+// the bytes that they read than a library's GEMMs do: that power is the
 // multiprocessors', and falls with their clocks, as the power of arithmetic does. Where the
 // sum is more than the limit, the clocks of the arithmetic are lowered until it is not. The voltage falls with the clocks: the energy of
 // an operation is taken to be proportional to the rate, and the power to its square. Memory and
@@ -20,12 +20,12 @@
 // C, M, N and F being how long each would be busy at the rates of bursts. A phase
 // that draws less than that at x = 1 runs there. On a board whose sustained rate
 // is its generation's rule and no measurement, no phase is slowed by more than the square
-// of what the square product below is: beyond that the rule would make a board with
+// of what the square GEMM below is: beyond that the rule would make a board with
 // more peak for the same power the slower one. The balance is that of a phase and
 // not of each of its kernels, for the limit is kept over some 100 ms: the
 // model describes a phase among others of its kind, not a short one on an idle GPU.
 //
-// A single large product balances at x = matrix/x + memory·M, so that matrix
+// A single large GEMM balances at x = matrix/x + memory·M, so that matrix
 // follows from the rates of bursts and of sustained work, and needs no constant.
 package energy
 
@@ -42,7 +42,7 @@ type Power struct {
 	Waiting  unit.Watts // at full clocks, doing nothing
 	Rest     unit.Watts // power between waiting and the limit
 	Matrix   float64    // share of Rest that arithmetic draws at the rate of bursts
-	Throttle float64    // how many times longer a large product takes at the power limit, at least 1
+	Throttle float64    // how many times longer a large GEMM takes at the power limit, at least 1
 	most     float64    // how many times longer any phase may take
 
 	constants *roofline.Constants
@@ -55,7 +55,7 @@ func PowerOf(g *hardware.GPU, c *hardware.Calibration, prices *roofline.Machine)
 	if !ok {
 		idle = unit.Watts(k[roofline.PowerIdle] * float64(limit))
 	}
-	square := prices.Cost(squareProduct())
+	square := prices.Cost(squareGEMM())
 	m := Power{Throttle: throttle(&square, k[roofline.GEMMCompute]/k[roofline.GEMMSustained]), constants: k}
 	m.Waiting = idle + unit.Watts(k[roofline.PowerWaiting]*float64(limit-idle))
 	m.Rest = limit - m.Waiting
@@ -68,18 +68,18 @@ func PowerOf(g *hardware.GPU, c *hardware.Calibration, prices *roofline.Machine)
 	return m
 }
 
-// squareProduct is the product that sustained rates refer to. It reads and writes 3n² values for its 2n³ FLOPs.
-func squareProduct() *roofline.Kernel {
+// squareGEMM is the GEMM that sustained rates refer to. It reads and writes 3n² values for its 2n³ FLOPs.
+func squareGEMM() *roofline.Kernel {
 	const n = hardware.SquareRows
 	return &roofline.Kernel{
 		Class: roofline.GEMM, Format: unit.BF16, Count: 1, Work: roofline.Work{FLOPs: 2 * n * n * n, Acts: unit.BF16.Bytes(3 * n * n)},
 	}
 }
 
-// throttle is how many times longer the arithmetic of the square product takes where the product as a whole
+// throttle is how many times longer the arithmetic of the square GEMM takes where the GEMM as a whole
 // takes times as long as its arithmetic does in a burst. Memory keeps its clocks.
 func throttle(square *roofline.Cost, times float64) float64 {
-	if c := float64(square.Compute()); float64(square.Time) > c { // what shows of the memory traffic adds to the square of the time
+	if c := float64(square.Compute()); float64(square.Time) > c { // The exposed part of the memory traffic adds to the square of the time.
 		shown := float64(square.Time) / c
 		times = math.Sqrt(max(times*times-(shown*shown-1), 1))
 	}

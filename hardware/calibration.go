@@ -45,17 +45,17 @@ func (c *Calibration) Check() error {
 	return nil
 }
 
-// SquareRows is the size of the product that gemm.sustained is measured with: it is
+// SquareRows is the size of the GEMM that gemm.sustained is measured with: it is
 // far above the ridge of every GPU, and so draws next to nothing for its memory.
 const SquareRows = 8192
 
-// skinnyAsGEMM takes products of few rows as all others, where nothing is known of
+// skinnyAsGEMM takes GEMMs of few rows as all others, where nothing is known of
 // them.
 func skinnyAsGEMM(c *roofline.Constants) {
 	c[roofline.SkinnyGEMMMemory], c[roofline.SkinnyGEMMRow], c[roofline.SkinnyGEMMFixed] = c[roofline.GEMMMemory], 0, c[roofline.GEMMFixed]
 }
 
-// fusedAsOneShot takes all-reduces within products as other small ones, where nothing
+// fusedAsOneShot takes all-reduces within GEMMs as other small ones, where nothing
 // is known of them.
 func fusedAsOneShot(c *roofline.Constants) {
 	c[roofline.FusedAllReduceBase], c[roofline.FusedAllReducePerGPU] = c[roofline.OneShotBase], c[roofline.OneShotPerGPU]
@@ -85,23 +85,23 @@ func (c *Calibration) oneShot(base, perGPU unit.Seconds) {
 	c.Constants[roofline.OneShotBase], c.Constants[roofline.OneShotPerGPU] = float64(base), float64(perGPU)
 }
 
-// What the constants of single cards rest on.
+// Constants of single cards rest on these tables.
 const (
 	servingSim = "operator times of vLLM 0.19 in bf16 that LLMServingSim has of it (5daddb2, MIT)"
 	vidur      = "21,924 products of torch in fp16 that Vidur has of it (7d47513, MIT)"
 	inferSim   = "DeepGEMM's products in FP8 by blocks that InferSim has of it (f2293da, Apache-2.0)"
 )
 
-// timedBoards are the GPUs in the tables of operator times whose products are within the
-// residuals below. On an L40S and an A100 one product in ten is off by 15 to 25 %.
+// timedBoards are the GPUs in the tables of operator times whose GEMMs are within the
+// residuals below. On an L40S and an A100 one GEMM in ten is off by 15 to 25 %.
 var timedBoards = []string{"h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "b300-sxm-288gb", "gb200-186gb", "rtx-4090-24gb"}
 
-// boardError is by how much the median product of a board may differ from what the
-// constants of its generation say: on H100, H200 and B200, of three engines, products of up to
+// boardError is by how much the median GEMM of a board may differ from what the
+// constants of its generation say: on H100, H200 and B200, of three engines, GEMMs of up to
 // 128 rows in bf16 are 5 % too fast to 5 % too slow.
 const boardError = 0.05
 
-// residuals are 90th percentiles of the errors of operators of vLLM 0.24.0. Products of 20 µs
+// residuals are 90th percentiles of the errors of operators of vLLM 0.24.0. GEMMs of 20 µs
 // and more are within 10 % on H100, H200 and B200 where they stream their weights, and
 // within 14 % where they compute; those of 5 to 20 µs within 1.5 µs on H100 and H200 and 3
 // µs on B200, which are shares of gemm.fixed. The others are of shapes held out of a fit

@@ -68,7 +68,7 @@ func DefaultCalibration(g *GPU) Calibration {
 		c = generation(g, c)
 	}
 	k := &c.Constants
-	if k[roofline.GEMMSustained] == 0 { // its operators were timed at one rate, whatever held them back
+	if k[roofline.GEMMSustained] == 0 { // The operators were timed at one rate, whatever throttled them.
 		k[roofline.GEMMSustained] = k[roofline.GEMMCompute]
 	}
 	c.card(g)
@@ -86,9 +86,9 @@ func DefaultCalibration(g *GPU) Calibration {
 // card sets the constants of single cards whose operators are public. Products are fitted by
 // "llmprof calibrate --import", with errors on held-out shapes, in % (median and 90th percentile), of 7.3 and 21 on an
 // A100 and 5.3 and 15 on a B200 (vLLM of aiconfigurator-core 0.12.0), of 3.0 and 8.9 on an RTX 4090, of 5.3 and 16 on an RTX PRO
-// 6000 at 1597 GB/s, of LLMServingSim's and as many of vLLM 0.24.0's (experiments/operators/convert.py), without memory-bound products whose weights its L2 cache holds, and of 5.5 and 16 on an A40; of those
+// 6000 at 1597 GB/s, of LLMServingSim's and as many of vLLM 0.24.0's (experiments/operators/convert.py), without memory-bound GEMMs whose weights its L2 cache holds, and of 5.5 and 16 on an A40; of those
 // in FP8, 3.5 and 13 on an H20, 7.8 and 15 on an H800. What is fixed on the RTX cards and the A40 is the generation's, for
-// hardly any of their products is short enough to say: three of 5402 on the RTX PRO 6000, from which an import reads 10 µs, and whose
+// hardly any of their GEMMs is short enough to say: three of 5402 on the RTX PRO 6000, from which an import reads 10 µs, and whose
 // other constants are fitted beside the generation's. The share of attention's arithmetic
 // and its ramp go through prefills of 1024 and 2048 tokens, its bandwidth is that of decode
 // steps of 64 sequences and more after 4096 tokens and more; on an H20 they go through prefills of 32 heads after
@@ -123,13 +123,13 @@ func (c *Calibration) card(g *GPU) {
 		k[roofline.GEMMExposed] = 1.17
 	case "h20-96gb":
 		c.Source = inferSim + ", and its attention; the rest as on H200"
-		c.productsInBlocks(0.914, 0.496, 4.02*us, 7.66e-10, 0.098)
+		c.blockScaledGEMMs(0.914, 0.496, 4.02*us, 7.66e-10, 0.098)
 		c.attention(0.97, 0.788, 12*us)
 		k[roofline.AttentionRamp] = 670
 		return
 	case "h800-sxm-80gb":
 		c.Source = inferSim + "; the rest as on H100"
-		c.productsInBlocks(0.733, 0.789, 4.32*us, 8.02e-10, 0.772)
+		c.blockScaledGEMMs(0.733, 0.789, 4.32*us, 8.02e-10, 0.772)
 		return
 	default:
 		return
@@ -137,8 +137,8 @@ func (c *Calibration) card(g *GPU) {
 	k[roofline.GEMMSustained] = k[roofline.GEMMCompute]
 }
 
-// productsInBlocks sets the constants of products in FP8 with a scale for each block.
-func (c *Calibration) productsInBlocks(compute, memory float64, fixed unit.Seconds, depth, exposed float64) {
+// blockScaledGEMMs sets the constants of GEMMs in FP8 with a scale for each block.
+func (c *Calibration) blockScaledGEMMs(compute, memory float64, fixed unit.Seconds, depth, exposed float64) {
 	for key, v := range map[string]float64{"compute": compute, "memory": memory, "fixed": float64(fixed), "depth": depth, "exposed": exposed} {
 		c.Constants[roofline.ConstantOf("gemm_fp8_block."+key)] = v
 	}
@@ -152,7 +152,7 @@ func generation(g *GPU, c Calibration) Calibration {
 	case "hopper":
 		k[roofline.GEMMSustained] = heldHopper(g).sustained(g, k[roofline.GEMMCompute])
 		switch {
-		case g.Key == "h200-sxm-141gb": // timed here: 90 % of the products and attentions of prefills are within that
+		case g.Key == "h200-sxm-141gb": // timed here: 90 % of the GEMMs and attentions of prefills are within that
 			c.PrefillError = 0.15
 		case g.TDP != 700: // no board with that limit was timed
 			c.PrefillError = 0.25
@@ -194,7 +194,7 @@ func generation(g *GPU, c Calibration) Calibration {
 	return c
 }
 
-// graphicsDRAM is for GA102 and the smaller chips of Ampere. What an A40's products take for their depth is
+// graphicsDRAM is for GA102 and the smaller chips of Ampere. What an A40's GEMMs take for their depth is
 // not taken over: beside the fixed time of an A100 it makes decode steps of an A6000 too long (ELANA).
 func graphicsDRAM(g *GPU, c Calibration) Calibration {
 	k := &c.Constants

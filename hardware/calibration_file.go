@@ -27,7 +27,7 @@ type CalibrationFile struct {
 	DType   unit.Format // format of GEMMs and attention
 	TP      []int       // numbers of GPUs that all-reduces were timed over, 1 among them
 	Made    time.Time
-	Version string            // of llmprof
+	Version string            // version of llmprof
 	Tools   map[string]string // versions: driver, cuda, torch, ...
 	Device  CalibratedDevice
 	Values  map[string]Value    // by the key of the constant
@@ -40,17 +40,17 @@ type CalibrationFile struct {
 
 // Tables are published tables of operator times that constants were fitted to.
 type Tables struct {
-	Package string
-	Version string
-	Licence string
-	Files   []TableFile
+	Package string      `toml:"package"`
+	Version string      `toml:"version"`
+	Licence string      `toml:"licence"`
+	Files   []TableFile `toml:"files"`
 }
 
 // A TableFile is one table.
 type TableFile struct {
-	Path   string
-	SHA256 string
-	Rows   int // number of rows used
+	Path   string `toml:"path"`
+	SHA256 string `toml:"sha256"`
+	Rows   int    `toml:"rows"` // number of rows used
 }
 
 // Operators is how well a law does on the rows of a section: constants fitted to all
@@ -64,13 +64,13 @@ type Operators struct {
 // A CalibratedDevice says which board it was, and which peaks the shares are of.
 // What is 0 was not recorded.
 type CalibratedDevice struct {
-	Name        string // name that its driver gives
-	Memory      unit.Bytes
-	PowerLimit  unit.Watts
-	Clock       unit.Hertz // highest that was seen
-	MemoryClock unit.Hertz
-	Peak        unit.FLOPsPerSec // peak of DType in the table of GPUs
-	Bandwidth   unit.BytesPerSec // bandwidth in the table of GPUs
+	Name        string           `toml:"name"` // name that its driver gives
+	Memory      unit.Bytes       `toml:"memory"`
+	PowerLimit  unit.Watts       `toml:"power_limit"`
+	Clock       unit.Hertz       `toml:"clock"` // highest that was seen
+	MemoryClock unit.Hertz       `toml:"memory_clock"`
+	Peak        unit.FLOPsPerSec `toml:"peak"`      // peak of DType in the table of GPUs
+	Bandwidth   unit.BytesPerSec `toml:"bandwidth"` // bandwidth in the table of GPUs
 }
 
 // A Value is a constant as it was measured, or taken from the defaults.
@@ -84,8 +84,9 @@ type Value struct {
 // A Residual is how far predictions were off on rows that were left out of the
 // fit, as shares of the time.
 type Residual struct {
-	N           int
-	Median, P90 float64
+	N      int     `toml:"n"`
+	Median float64 `toml:"median"`
+	P90    float64 `toml:"p90"`
 }
 
 // Check returns what is wrong with the file for g, if anything is.

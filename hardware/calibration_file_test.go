@@ -16,6 +16,7 @@ import (
 
 	"llmprof"
 	"llmprof/hardware"
+	"llmprof/input"
 	"llmprof/internal/testkit"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -26,7 +27,7 @@ func board(t testing.TB, name string) *hardware.GPU {
 	return &g
 }
 
-// measured is a file of an H200 in which the products were fitted.
+// measured is a file of an H200 in which the GEMMs were fitted.
 func measured(t testing.TB) *hardware.CalibrationFile {
 	t.Helper()
 	f, err := hardware.NewCalibration(board(t, "h200"), unit.BF16)
@@ -104,7 +105,7 @@ func TestCalibrationApplies(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	measured := []string{"gemm.compute", "gemm.memory", "gemm.sustained", "gemm.fixed", "host.step"}
-	for _, x := range roofline.All() { // products of few rows go with all others
+	for _, x := range roofline.All() { // GEMMs of few rows go with all others
 		if !slices.Contains(measured, x.String()) && !strings.HasPrefix(x.String(), "skinny_gemm.") && k[x] != d.Constants[x] {
 			t.Errorf("%s was not measured and is %v, by default %v", x, k[x], d.Constants[x])
 		}
@@ -211,7 +212,7 @@ func TestBuiltInCalibrations(t *testing.T) {
 func TestCalibrationMistakes(t *testing.T) {
 	good := measured(t).Text()
 	for _, c := range []struct{ old, new, says string }{
-		{`schema = "llmprof.calibration/v1"`, `schema = "llmprof.estimate/v1"`, `mine.toml:3:11: the schema is "llmprof.estimate/v1": want schema = "llmprof.calibration/v1"`},
+		{`schema = "llmprof.calibration/v1"`, `schema = "llmprof.estimate/v1"`, `mine.toml:3:10: the schema is "llmprof.estimate/v1": want schema = "llmprof.calibration/v1"`},
 		{`schema = "llmprof.calibration/v1"`, ``, `want schema = "llmprof.calibration/v1"`},
 		{`gpu = "h200-sxm-141gb"`, ``, "the file has no gpu"},
 		{`name = "mine"`, `nama = "mine"`, `"nama" is not a key here; did you mean "name"?`},
@@ -252,7 +253,7 @@ func TestCalibrationMistakes(t *testing.T) {
 			continue
 		}
 		_, err := hardware.ParseCalibration("mine.toml", text)
-		var place *hardware.Error
+		var place *input.Mistake
 		if err == nil || !strings.Contains(err.Error(), c.says) || !errors.As(err, &place) {
 			t.Errorf("%q for %q: got %v, want %q", c.new, c.old, err, c.says)
 		}

@@ -6,16 +6,16 @@ import (
 	"llmprof/unit"
 )
 
-// A heldBoard is one whose large products were timed at its power limit.
+// A heldBoard is one whose large GEMMs were timed at its power limit.
 type heldBoard struct {
 	peak   unit.FLOPsPerSec // bf16
 	limit  unit.Watts
 	slowed float64 // how many times longer they take there than in a burst, as far as known
 }
 
-// heldH200 settled at 670 TFLOP/s, 0.677 of the peak, on a product of 8192 × 8192 ×
+// heldH200 settled at 670 TFLOP/s, 0.677 of the peak, on a GEMM of 8192 × 8192 ×
 // 8192 in bf16 at 695 of 700 W, where short ones reached 788
-// (testdata/h200_operators.json). heldH100 ran three products of 8192 rows at 0.72 of the
+// (testdata/h200_operators.json). heldH100 ran three GEMMs of 8192 rows at 0.72 of the
 // peak and 699 to 710 W (calibrations/h100-sxm-80gb.native.toml). heldL40S is said by its operators' times to do no
 // better than 226 of 362 TFLOP/s at 350 W, and an A40 no better than 112 of 150 at 300 W;
 // what they do in bursts is not known.

@@ -2,10 +2,8 @@ package hardware
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +11,9 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"llmprof/input"
 	"llmprof/roofline"
+	"llmprof/spelling"
 	"llmprof/unit"
 )
 
@@ -30,24 +30,11 @@ type calibrationText struct {
 	Version string            `toml:"llmprof"`
 	Notes   []string          `toml:"notes"`
 	Tools   map[string]string `toml:"versions"`
-	Device  deviceText        `toml:"device"`
+	Device  CalibratedDevice  `toml:"device"`
 
-	HeldOut   map[string]residualText  `toml:"held_out"`
-	Tables    *tablesText              `toml:"tables"`
+	HeldOut   map[string]Residual      `toml:"held_out"`
+	Tables    *Tables                  `toml:"tables"`
 	Operators map[string]operatorsText `toml:"operators"`
-}
-
-type tablesText struct {
-	Package string          `toml:"package"`
-	Version string          `toml:"version"`
-	Licence string          `toml:"licence"`
-	Files   []tableFileText `toml:"files"`
-}
-
-type tableFileText struct {
-	Path   string `toml:"path"`
-	SHA256 string `toml:"sha256"`
-	Rows   int    `toml:"rows"`
 }
 
 type operatorsText struct {
@@ -58,16 +45,6 @@ type operatorsText struct {
 	P90     float64 `toml:"p90"`
 }
 
-type deviceText struct {
-	Name        string           `toml:"name"`
-	Memory      unit.Bytes       `toml:"memory"`
-	PowerLimit  unit.Watts       `toml:"power_limit"`
-	Clock       unit.Hertz       `toml:"clock"`
-	MemoryClock unit.Hertz       `toml:"memory_clock"`
-	Peak        unit.FLOPsPerSec `toml:"peak"`
-	Bandwidth   unit.BytesPerSec `toml:"bandwidth"`
-}
-
 // A valueText has a number or a string with a unit, as the constant wants it.
 type valueText struct {
 	Value       any    `toml:"value"`
@@ -76,13 +53,7 @@ type valueText struct {
 	From        string `toml:"from"`
 }
 
-type residualText struct {
-	N      int     `toml:"n"`
-	Median float64 `toml:"median"`
-	P90    float64 `toml:"p90"`
-}
-
-// sections reads the tables of constants, by the names that they have now or had
+// calibrationSections reads the tables of constants, by the names that they have now or had
 // formerly.
 func (r *calibrationReader) calibrationSections() (map[string]map[string]valueText, error) {
 	var all map[string]toml.Primitive
@@ -125,24 +96,16 @@ var sectionNames = sync.OnceValue(func() (names []string) {
 
 // ReadCalibration reads a calibration file.
 func ReadCalibration(path string) (*CalibrationFile, error) {
-	in, err := os.Open(path)
+	text, err := input.Read(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("calibration: %w", err)
-	}
-	defer in.Close()
-	text, err := io.ReadAll(io.LimitReader(in, maxFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("calibration: %w", err)
-	}
-	if len(text) > maxFile {
-		return nil, fmt.Errorf("calibration: %s is longer than %v", path, unit.Bytes(maxFile).Binary())
 	}
 	return ParseCalibration(path, string(text))
 }
 
 // ParseCalibration reads the text of a calibration file, named file in messages.
 // It is strict: what is unknown, missing, of another unit or out of range is an
-// *Error that says where, and what would be right.
+// *input.Mistake that says where, and what would be right.
 func ParseCalibration(file, text string) (*CalibrationFile, error) {
 	if err := within(file, text); err != nil {
 		return nil, err
@@ -167,7 +130,7 @@ func ParseCalibration(file, text string) (*CalibrationFile, error) {
 	}
 	f := &CalibrationFile{
 		File: file, Name: t.Name, GPU: t.GPU, Engine: t.Engine, Kernels: t.Kernels, TP: t.TP, Made: t.Made.UTC(), Version: t.Version, Tools: t.Tools,
-		Notes: t.Notes, Device: CalibratedDevice(t.Device), Values: map[string]Value{}, HeldOut: map[string]Residual{},
+		Notes: t.Notes, Device: t.Device, Values: map[string]Value{}, HeldOut: map[string]Residual{},
 	}
 	if err := r.head(f, &t); err != nil {
 		return nil, err
@@ -196,13 +159,13 @@ func (r *calibrationReader) unknown(key toml.Key, meta *toml.MetaData) error {
 	case len(key) == 1:
 		known = append(keysIn[calibrationText](), sectionNames()...)
 	case key[0] == "device":
-		known = keysIn[deviceText]()
+		known = keysIn[CalibratedDevice]()
 	case key[0] == "held_out":
-		known = keysIn[residualText]()
+		known = keysIn[Residual]()
 	case meta.Type(key[:len(key)-1]...) != "Hash":
 		return r.at(key.String(), "%s is not a table", key[:len(key)-1])
 	}
-	return r.at(key.String(), "%q is not a key here; %s", key[len(key)-1], hint(key[len(key)-1], known))
+	return r.at(key.String(), "%q is not a key here; %s", key[len(key)-1], spelling.Hint(key[len(key)-1], known))
 }
 
 // head checks what stands before the constants.
@@ -257,7 +220,7 @@ func (r *calibrationReader) known(sections map[string]map[string]valueText) (map
 			}
 			c := roofline.ConstantOf(name + "." + key)
 			if c == roofline.None || c.Info().Unfiled {
-				return nil, r.at(name+"."+key, "%q is not a constant of %s; %s", key, name, hint(key, constantsIn(name)))
+				return nil, r.at(name+"."+key, "%q is not a constant of %s; %s", key, name, spelling.Hint(key, constantsIn(name)))
 			}
 			if _, twice := out[c]; twice {
 				return nil, r.at(name+"."+key, "%s.%s and %s are one constant: give it once", name, key, c)
@@ -372,7 +335,7 @@ func read(q roofline.Quantity, v any) (float64, error) {
 }
 
 // heldOut checks the errors of rows that were left out of the fit.
-func (r *calibrationReader) heldOut(f *CalibrationFile, all map[string]residualText) error {
+func (r *calibrationReader) heldOut(f *CalibrationFile, all map[string]Residual) error {
 	var keys []string
 	for key := range all {
 		keys = append(keys, key)
@@ -382,13 +345,13 @@ func (r *calibrationReader) heldOut(f *CalibrationFile, all map[string]residualT
 		h, c := all[key], roofline.ConstantOf(key)
 		switch {
 		case c == roofline.None:
-			return r.at("held_out."+key, "%q is no constant; %s", key, hint(key, constantKeys()))
+			return r.at("held_out."+key, "%q is no constant; %s", key, spelling.Hint(key, constantKeys()))
 		case h.N < 1 || !(h.Median >= 0 && h.Median <= h.P90 && h.P90 <= math.MaxFloat64):
 			return r.at("held_out."+key, "the error of %s is n %d, median %v, p90 %v: want shares of the time, the median no more than the p90, of 1 row at least", key, h.N, h.Median, h.P90)
 		case f.Values[c.String()].N == 0:
 			return r.at("held_out."+key, "%s was not fitted, so no row was left out of its fit", key)
 		}
-		f.HeldOut[c.String()] = Residual(h)
+		f.HeldOut[c.String()] = h
 	}
 	for _, c := range roofline.All() {
 		k := c.Info()
@@ -402,15 +365,14 @@ func (r *calibrationReader) heldOut(f *CalibrationFile, all map[string]residualT
 // tables checks where imported rows come from, and what the laws make of them.
 func (r *calibrationReader) tables(f *CalibrationFile, t *calibrationText) error {
 	if t.Tables != nil {
-		f.Tables = &Tables{Package: t.Tables.Package, Version: t.Tables.Version, Licence: t.Tables.Licence}
-		if f.Tables.Package == "" || f.Tables.Version == "" || f.Tables.Licence == "" || len(t.Tables.Files) == 0 {
+		f.Tables = t.Tables
+		if f.Tables.Package == "" || f.Tables.Version == "" || f.Tables.Licence == "" || len(f.Tables.Files) == 0 {
 			return r.at("tables", "the tables lack package, version, licence or files: want where the rows come from, and by which licence")
 		}
-		for _, file := range t.Tables.Files {
+		for _, file := range f.Tables.Files {
 			if file.Path == "" || len(file.SHA256) != 64 || file.Rows < 1 {
 				return r.at("tables.files", "the table %q has sha256 %q and %d rows: want a path, 64 hexadecimal digits and 1 row at least", file.Path, file.SHA256, file.Rows)
 			}
-			f.Tables.Files = append(f.Tables.Files, TableFile(file))
 		}
 	}
 	for section, o := range t.Operators {

@@ -99,7 +99,7 @@ func TestHopperDefaultsOnH200(t *testing.T) {
 }
 
 // What is taken from the H200's operators is what they give: the rate of a square
-// product at the power limit, and the bandwidth of a norm.
+// GEMM at the power limit, and the bandwidth of a norm.
 func TestHopperConstantsFromH200(t *testing.T) {
 	g, err := hardware.Find(llmprof.HardwareTOML, "h200")
 	testkit.Must(t, err)

@@ -83,7 +83,7 @@ func checkPeaks(g *GPU) (field string, err error) {
 	if !g.Has(unit.FP32) {
 		return "peak.fp32", fmt.Errorf("GPU %s has no peak.fp32", g.Key)
 	}
-	if !g.Has(unit.FP16) && !g.Has(unit.BF16) && g.ComputeCapability != "6.1" { // whose fp16 is slower than its fp32, so that programs compute in that
+	if !g.Has(unit.FP16) && !g.Has(unit.BF16) && g.ComputeCapability != "6.1" { // A GPU of 6.1 computes fp16 slower than fp32, so programs compute in fp32.
 		return "peak.fp16", fmt.Errorf("GPU %s has neither peak.fp16 nor peak.bf16", g.Key)
 	}
 	// A narrower format is never slower. INT8 against FP8 is not held: Blackwell

@@ -11,42 +11,15 @@ import (
 	"llmprof/unit"
 )
 
-// An entry is one [gpu.KEY] table.
+// An entry is one [gpu.KEY] table: a GPU, and what a GPU has in another form.
 type entry struct {
 	Base string `toml:"base"`
-
-	Name              string   `toml:"name"`
-	Aliases           []string `toml:"aliases"`
-	Devices           []string `toml:"devices"`
-	Vendor            string   `toml:"vendor"`
-	Generation        string   `toml:"generation"`
-	ComputeCapability string   `toml:"compute_capability"`
-	Jetson            bool     `toml:"jetson"`
-	Integrated        bool     `toml:"integrated"`
-
-	SMs         int                         `toml:"sms"`
-	Clock       unit.Hertz                  `toml:"clock"`
-	TensorClock unit.Hertz                  `toml:"tensor_clock"`
-	Peak        map[string]unit.FLOPsPerSec `toml:"peak"`
-
-	Memory       unit.Bytes       `toml:"memory"`
-	DriverMemory unit.Bytes       `toml:"driver_memory"`
-	Bandwidth    unit.BytesPerSec `toml:"bandwidth"`
-	L2           unit.Bytes       `toml:"l2"`
-
-	Link        unit.BytesPerSec `toml:"link"`
-	LinkGPUs    int              `toml:"link_gpus"`
-	PCIe        unit.BytesPerSec `toml:"pcie"`
-	GPUsPerNode int              `toml:"gpus_per_node"`
-	NIC         unit.BytesPerSec `toml:"nic"`
-
-	TDP         unit.Watts          `toml:"tdp"`
-	Idle        unit.Watts          `toml:"idle"`
-	Price       unit.DollarsPerHour `toml:"price"`
-	PriceSource string              `toml:"price_source"`
-	Source      string              `toml:"source"`
-	Notes       []string            `toml:"notes"`
-	Traps       []string            `toml:"traps"`
+	GPU
+	Devices      []string                    `toml:"devices"`
+	Peak         map[string]unit.FLOPsPerSec `toml:"peak"`
+	DriverMemory unit.Bytes                  `toml:"driver_memory"`
+	Idle         unit.Watts                  `toml:"idle"`
+	Price        unit.DollarsPerHour         `toml:"price"`
 }
 
 // A document is a whole file.
@@ -193,15 +166,9 @@ func (t *Table) index(i int, devices []string) (field string, err error) {
 
 // gpu converts an entry, filling in what may be left out.
 func (e *entry) gpu(key string) (g GPU, field string, err error) {
-	g = GPU{
-		Name: e.Name, Key: key, Aliases: e.Aliases, Vendor: e.Vendor, Generation: e.Generation,
-		ComputeCapability: e.ComputeCapability, Jetson: e.Jetson, Integrated: e.Integrated,
-		SMs: e.SMs, Clock: e.Clock, TensorClock: e.TensorClock,
-		Memory: e.Memory, driverMemory: e.DriverMemory, Bandwidth: e.Bandwidth, L2: e.L2,
-		Link: e.Link, LinkGPUs: e.LinkGPUs, PCIe: e.PCIe, GPUsPerNode: e.GPUsPerNode, NIC: e.NIC,
-		TDP: e.TDP, idle: e.Idle, price: e.Price, PriceSource: e.PriceSource,
-		Source: e.Source, Notes: e.Notes, Traps: e.Traps,
-	}
+	g = e.GPU
+	g.Key, g.driverMemory, g.idle, g.price = key, e.DriverMemory, e.Idle, e.Price
+	g.peak = [unit.NumFormats]unit.FLOPsPerSec{}
 	if g.Name == "" {
 		g.Name = key
 	}
@@ -226,16 +193,7 @@ func (e *entry) gpu(key string) (g GPU, field string, err error) {
 
 // entry is the inverse of gpu, for tables that build on g.
 func (g *GPU) entry() entry {
-	e := entry{
-		Name: g.Name, Aliases: g.Aliases, Vendor: g.Vendor, Generation: g.Generation,
-		ComputeCapability: g.ComputeCapability, Jetson: g.Jetson, Integrated: g.Integrated,
-		SMs: g.SMs, Clock: g.Clock, TensorClock: g.TensorClock,
-		Memory: g.Memory, DriverMemory: g.driverMemory, Bandwidth: g.Bandwidth, L2: g.L2,
-		Link: g.Link, LinkGPUs: g.LinkGPUs, PCIe: g.PCIe, GPUsPerNode: g.GPUsPerNode, NIC: g.NIC,
-		TDP: g.TDP, Idle: g.idle, Price: g.price, PriceSource: g.PriceSource,
-		Source: g.Source, Notes: g.Notes, Traps: g.Traps,
-		Peak: map[string]unit.FLOPsPerSec{},
-	}
+	e := entry{GPU: *g, DriverMemory: g.driverMemory, Idle: g.idle, Price: g.price, Peak: map[string]unit.FLOPsPerSec{}}
 	for _, f := range g.Formats() {
 		e.Peak[f.String()] = g.peak[f]
 	}

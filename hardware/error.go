@@ -8,27 +8,10 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
-	"github.com/agnivade/levenshtein"
 
 	"llmprof/input"
+	"llmprof/spelling"
 )
-
-// An Error is a mistake in a hardware file, with its place.
-type Error struct {
-	File         string
-	Line, Column int    // from 1; Column 0: the whole line
-	Text         string // the line
-	Width        int    // how much of it, from Column
-	Problem      string
-}
-
-// Error is the place, the problem and the line with the mistake marked.
-func (e *Error) Error() string {
-	if e.Line == 0 {
-		return fmt.Sprintf("%s: %s", e.File, e.Problem)
-	}
-	return fmt.Sprintf("%s:%d:%d: %s\n%s", e.File, e.Line, max(e.Column, 1), e.Problem, input.Excerpt(e.Text, e.Column, e.Width))
-}
 
 // readError gives an error of the TOML reader its place in the file.
 func readError(file, text string, err error) error {
@@ -40,16 +23,14 @@ func readError(file, text string, err error) error {
 		if key, why, ok := strings.Cut(rest, `"): `); ok {
 			return errorAt(file, text, strings.Split(key, "."), why)
 		}
-		return &Error{File: file, Problem: input.Short(problem)}
+		return input.NewMistake(file, "", input.Span{}, "%s", problem)
+	}
+	field := ""
+	if key, ok := strings.CutPrefix(parse.LastKey, "gpu."); ok {
+		_, field, _ = strings.Cut(key, ".")
 	}
 	p := parse.Position
-	e := &Error{File: file, Line: p.Line, Column: p.Col, Width: p.Len, Text: line(text, p.Line), Problem: parse.Message}
-	if field, ok := strings.CutPrefix(parse.LastKey, "gpu."); ok {
-		_, field, _ = strings.Cut(field, ".")
-		e.Problem = strings.TrimPrefix(field+": "+e.Problem, ": ")
-	}
-	e.Problem = input.Short(e.Problem)
-	return e
+	return input.NewMistake(file, line(text, p.Line), input.Span{Line: p.Line, Column: p.Col, Width: p.Len}, "%s", strings.TrimPrefix(field+": "+parse.Message, ": "))
 }
 
 // maxDepth and maxValues are limits of a hardware or calibration file, beyond a
@@ -63,15 +44,16 @@ const (
 func within(file, text string) error {
 	err := input.Limits{Bytes: maxFile, Depth: maxDepth, Values: maxValues}.TOML(text)
 	if excess, ok := errors.AsType[*input.Excess](err); ok {
-		return &Error{File: file, Line: excess.Line, Column: excess.Column, Width: 1, Text: line(text, excess.Line), Problem: excess.Problem}
+		return input.NewMistake(file, line(text, excess.Line), input.Span{Line: excess.Line, Column: excess.Column, Width: 1}, "%s", excess.Problem)
 	}
 	return err
 }
 
 // errorAt is an error at the value of a key of the file.
 func errorAt(file, text string, key []string, problem string) error {
-	n, column, width := locate(text, key)
-	return &Error{File: file, Line: n, Column: column, Width: width, Text: line(text, n), Problem: input.Short(problem)}
+	keys := input.FindTOMLKeys(text)
+	at := keys.Value(strings.TrimSuffix(strings.Join(key, "."), "."))
+	return input.NewMistake(file, line(text, at.Line), at, "%s", problem)
 }
 
 // unknownKey says which keys there are.
@@ -81,28 +63,16 @@ func unknownKey(file, text string, key toml.Key) error {
 		known, last = keysIn[entry](), key[2]
 		slices.Sort(known)
 	}
-	return errorAt(file, text, key, fmt.Sprintf("%.60q is not a key here; %s", last, hint(last, known)))
-}
-
-// hint is what may have been meant by a key, or what there is.
-func hint(key string, known []string) string {
-	if len(key) > 64 {
-		return "known are " + strings.Join(known, ", ")
-	}
-	best := slices.MinFunc(known, func(a, b string) int {
-		return levenshtein.ComputeDistance(a, key) - levenshtein.ComputeDistance(b, key)
-	})
-	if levenshtein.ComputeDistance(best, key) <= 1+len(key)/3 {
-		return fmt.Sprintf("did you mean %q?", best)
-	}
-	return "known are " + strings.Join(known, ", ")
+	return errorAt(file, text, key, fmt.Sprintf("%.60q is not a key here; %s", last, spelling.Hint(last, known)))
 }
 
 // keysIn lists the keys of a table of TOML that is read into a T.
 func keysIn[T any]() []string {
 	var names []string
-	for f := range reflect.TypeFor[T]().Fields() {
-		names = append(names, f.Tag.Get("toml"))
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
+		if key := f.Tag.Get("toml"); key != "" && key != "-" {
+			names = append(names, key)
+		}
 	}
 	return names
 }
@@ -117,47 +87,4 @@ func line(text string, n int) string {
 	}
 	text, _, _ = strings.Cut(text, "\n")
 	return strings.TrimSuffix(text, "\r")
-}
-
-// locate finds the line of a key: that of its own "name = value", else that of
-// the nearest table above it. The column is of the value, or of the header.
-func locate(text string, key []string) (n, column, width int) {
-	table := ""
-	want := strings.TrimSuffix(strings.Join(key, "."), ".")
-	depth := -1
-	for i, l := range strings.Split(text, "\n") {
-		l = strings.TrimRight(l, "\r")
-		trimmed := strings.TrimSpace(l)
-		name, _, isPair := strings.Cut(trimmed, "=")
-		isHeader := strings.HasPrefix(trimmed, "[") && !isPair
-		switch {
-		case isHeader:
-			name, _, _ = strings.Cut(trimmed, "#")
-			table = plainKey(strings.Trim(strings.TrimSpace(name), "[]"))
-			name = table
-		case isPair:
-			name = strings.TrimPrefix(table+"."+plainKey(name), ".")
-		default:
-			continue
-		}
-		if (name == want || strings.HasPrefix(want, name+".")) && len(name) > depth {
-			depth, n = len(name), i+1
-			start := strings.Index(l, trimmed)
-			if isPair {
-				start = strings.Index(l, "=") + 1
-				start += len(l[start:]) - len(strings.TrimLeft(l[start:], " \t"))
-			}
-			column, width = start+1, len([]rune(l[start:]))
-			if rest, ok := strings.CutPrefix(l[start:], `"`); ok {
-				inside, _, _ := strings.Cut(rest, `"`)
-				column, width = start+2, len([]rune(inside))
-			}
-		}
-	}
-	return n, column, width
-}
-
-// plainKey drops the blanks and quotes that TOML allows in a key.
-func plainKey(key string) string {
-	return strings.NewReplacer(" ", "", "\t", "", `"`, "", "'", "").Replace(key)
 }

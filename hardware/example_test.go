@@ -24,5 +24,5 @@ func Example() {
 	// Output:
 	// A100 SXM 80GB 312.0 TFLOP/s 2.039 TB/s 300.0 GB/s
 	// fp8: false
-	// GPU "a1000" is not known; did you mean a100, a10, a6000, a2000, a4000?
+	// GPU "a1000" is not known; did you mean a100, a6000, a2000, a4000, a5000?
 }

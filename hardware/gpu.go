@@ -13,45 +13,45 @@ import "llmprof/unit"
 // it. Rates are those of the data sheet: dense, accumulating in FP32 (INT32 for
 // integers), at boost clock. A GPU is a value and is cheap to pass as one.
 type GPU struct {
-	Name       string   // name for people: "H200 SXM 141GB"
-	Key        string   // key in the table: "h200-sxm-141gb"
-	Aliases    []string // other names that find it: "h200"
-	Vendor     string   // "nvidia", "amd", "intel", "apple" or "google"
-	Generation string   // "volta" to "blackwell", "rubin", "cdna2" to "cdna4", "rdna3", "rdna4", "xe2", "apple7" to "apple10", "tpu"...
+	Name       string   `toml:"name"`       // name for people: "H200 SXM 141GB"
+	Key        string   `toml:"-"`          // key in the table: "h200-sxm-141gb"
+	Aliases    []string `toml:"aliases"`    // other names that find it: "h200"
+	Vendor     string   `toml:"vendor"`     // "nvidia", "amd", "intel", "apple" or "google"
+	Generation string   `toml:"generation"` // "volta" to "blackwell", "rubin", "cdna2" to "cdna4", "rdna3", "rdna4", "xe2", "apple7" to "apple10", "tpu"...
 
 	// ComputeCapability is NVIDIA's version of the instruction set, "9.0", AMD's
 	// target, "gfx942", or what another vendor's generation is called.
-	ComputeCapability string
-	Jetson            bool // a Jetson module, measured with tegrastats rather than NVML
-	Integrated        bool // its memory is also the CPU's
+	ComputeCapability string `toml:"compute_capability"`
+	Jetson            bool   `toml:"jetson"`     // a Jetson module, measured with tegrastats rather than NVML
+	Integrated        bool   `toml:"integrated"` // The memory is also the CPU's.
 
-	SMs   int        // streaming multiprocessors, or compute units of AMD
-	Clock unit.Hertz // the highest the vendor allows (boost)
+	SMs   int        `toml:"sms"`   // streaming multiprocessors, or compute units of AMD
+	Clock unit.Hertz `toml:"clock"` // the highest the vendor allows (boost)
 	peak  [unit.NumFormats]unit.FLOPsPerSec
 
 	// TensorClock is the clock that the vendor's tensor peaks are computed at;
 	// on most it is Clock.
-	TensorClock unit.Hertz
+	TensorClock unit.Hertz `toml:"tensor_clock"`
 
-	Memory       unit.Bytes // nominal size, GB being 10^9; Capacity is the size that programs have
+	Memory       unit.Bytes `toml:"memory"` // nominal size, GB being 10^9; Capacity is the size that programs have
 	driverMemory unit.Bytes
-	Bandwidth    unit.BytesPerSec
-	L2           unit.Bytes // the last cache that all SMs share
+	Bandwidth    unit.BytesPerSec `toml:"bandwidth"`
+	L2           unit.Bytes       `toml:"l2"` // the last cache that all SMs share
 
-	Link        unit.BytesPerSec // NVLink or Infinity Fabric to the other GPUs of the node, one direction; 0: it has none
-	LinkGPUs    int              // how many GPUs of the node it joins: 2 for a bridge
-	PCIe        unit.BytesPerSec // rate to the host, in one direction; 0 for a GPU on the host's die
-	GPUsPerNode int              // GPUs of the usual node
-	NIC         unit.BytesPerSec // network for each GPU of the usual node, one direction; 0: the usual node has none
+	Link        unit.BytesPerSec `toml:"link"`          // NVLink or Infinity Fabric to the other GPUs of the node, one direction; 0: it has none
+	LinkGPUs    int              `toml:"link_gpus"`     // how many GPUs of the node it joins: 2 for a bridge
+	PCIe        unit.BytesPerSec `toml:"pcie"`          // rate to the host, in one direction; 0 for a GPU on the host's die
+	GPUsPerNode int              `toml:"gpus_per_node"` // GPUs of the usual node
+	NIC         unit.BytesPerSec `toml:"nic"`           // network for each GPU of the usual node, one direction; 0: the usual node has none
 
-	TDP   unit.Watts // board or module power limit, as shipped
+	TDP   unit.Watts `toml:"tdp"` // board or module power limit, as shipped
 	idle  unit.Watts
 	price unit.DollarsPerHour
 
-	PriceSource string   // who asks Price, and when; empty where no price is known
-	Source      string   // document that the figures were read in
-	Notes       []string // choices between sources that disagree
-	Traps       []string // figures in circulation that are not what they seem
+	PriceSource string   `toml:"price_source"` // who asks Price, and when; empty where no price is known
+	Source      string   `toml:"source"`       // document that the figures were read in
+	Notes       []string `toml:"notes"`        // choices between sources that disagree
+	Traps       []string `toml:"traps"`        // figures in circulation that are not what they seem
 }
 
 // Peak is the dense rate at which g multiplies numbers of format f, and whether

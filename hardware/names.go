@@ -1,12 +1,11 @@
 package hardware
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"unicode"
 
-	"github.com/agnivade/levenshtein"
+	"llmprof/spelling"
 )
 
 // fold reduces a name to what GPUs differ in: "NVIDIA A100-SXM4-80GB" and
@@ -31,38 +30,18 @@ func brands() []string {
 	return []string{"nvidia", "amd", "tesla", "geforce", "quadro", "radeon", "instinct", "jetson", "apple", "google", "intel"}
 }
 
-// near lists up to five keys or aliases that resemble name, the nearest first.
-func (t *Table) near(name string) []string {
-	type candidate struct {
-		name     string
-		distance int
-	}
+// near lists keys or aliases that resemble name, the nearest first; of a brand its last GPUs.
+func (t *Table) near(name string) (names []string) {
 	want := fold(name)
-	if want == "" || len(want) > 64 {
-		return nil
-	}
 	if slices.Contains(brands(), want) {
 		return t.branded(want)
 	}
-	var found []candidate
-	for _, g := range t.gpus {
-		best := candidate{g.Key, likeness(want, fold(g.Key))}
-		for _, a := range g.Aliases {
-			d := likeness(want, fold(a))
-			if d < best.distance || d == best.distance && len(a) < len(best.name) {
-				best = candidate{a, d}
-			}
-		}
-		if best.distance <= 1+len(want)/4 {
-			found = append(found, best)
-		}
+	groups := make([][]string, len(t.gpus))
+	for i, g := range t.gpus {
+		groups[i] = append([]string{g.Key}, g.Aliases...)
 	}
-	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(a.distance, b.distance) })
-	var names []string
-	for _, c := range found {
-		if len(names) < 5 && c.distance <= max(1, found[0].distance) {
-			names = append(names, c.name)
-		}
+	for _, m := range spelling.Nearest(want, groups) {
+		names = append(names, m.Name)
 	}
 	return names
 }
@@ -75,18 +54,4 @@ func (t *Table) branded(brand string) (keys []string) {
 		}
 	}
 	return keys[max(len(keys)-5, 0):]
-}
-
-// likeness is the edit distance of two folded names; one that contains the
-// other is at distance 1. Two letters count at the beginning alone: "HBM3" has an M3.
-func likeness(a, b string) int {
-	d := levenshtein.ComputeDistance(a, b)
-	short, long := a, b
-	if len(a) > len(b) {
-		short, long = b, a
-	}
-	if d > 1 && (len(short) > 2 && strings.Contains(long, short) || len(short) == 2 && strings.HasPrefix(long, short)) {
-		return 1
-	}
-	return d
 }

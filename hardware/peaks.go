@@ -14,7 +14,7 @@ var instead = [unit.NumFormats]unit.Format{
 	unit.INT8: unit.BF16, unit.BF16: unit.FP16, unit.FP16: unit.FP32, unit.TF32: unit.FP32,
 }
 
-// Runs is the format that g computes products of f in, and its peak; NoFormat where
+// Runs is the format that g computes GEMMs of f in, and its peak; NoFormat where
 // it has a unit for none that could stand in.
 func (g *GPU) Runs(f unit.Format) (unit.Format, unit.FLOPsPerSec) {
 	for f != unit.NoFormat && !g.Has(f) {

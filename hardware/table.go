@@ -23,7 +23,7 @@ type Table struct {
 const maxFile = 4 << 20
 
 // Load reads a table of GPUs in the format of hardware.toml, the head of which
-// explains it. A mistake in it is an *Error that says where.
+// explains it. A mistake in it is an *input.Mistake that says where.
 func Load(text string) (*Table, error) {
 	t := &Table{names: map[string]int{}, devices: map[string][]int{}}
 	if err := t.add("hardware.toml", text); err != nil {

@@ -10,7 +10,7 @@ import (
 const (
 	mostProblem = 400
 	mostLine    = 160
-	before      = 60 // of a long line, what comes before the mistake
+	before      = 60 // characters before the mistake in a long line
 )
 
 // Short is a text cut to a length that fits into a message.

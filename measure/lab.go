@@ -25,10 +25,10 @@ import (
 type Lab struct {
 	Models  models.Resolver
 	GPUs    *hardware.Table
-	Root    fs.FS // of this machine: "/" as an fs.FS
+	Root    fs.FS // files of this machine: "/" as an fs.FS
 	Env     func(string) string
-	Version string   // of llmprof, for the provenance
-	Command []string // likewise
+	Version string   // version of llmprof, for the provenance
+	Command []string // command line, for the provenance
 
 	NativeCommand []string // this program as the native engine's worker
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"llmprof/measure/engine"
@@ -108,14 +109,11 @@ func (v *visit) around(ctx context.Context) (r *result.Result, err error) {
 
 // environment shows the server the GPUs that are measured.
 func (v *visit) environment() []string {
-	visible := ""
-	for _, uuid := range v.meters.shares(v.point)[0] {
-		visible += "," + uuid
-	}
-	if visible == "" {
+	gpus := v.meters.shares(v.point)[0]
+	if len(gpus) == 0 {
 		return nil
 	}
-	return []string{"CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_VISIBLE_DEVICES=" + visible[1:]}
+	return []string{"CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_VISIBLE_DEVICES=" + strings.Join(gpus, ",")}
 }
 
 // energy closes the window around the requests. Prefill and decode of different

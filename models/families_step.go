@@ -61,7 +61,7 @@ func stepFFN(r *reader, i int) string {
 // commaSeparated reads the numbers of layers in a text such as "3,4,5".
 func (r *reader) commaSeparated(name string) []int {
 	var numbers []int
-	for _, field := range strings.Split(r.text(name), ",") {
+	for field := range strings.SplitSeq(r.text(name), ",") {
 		field = strings.TrimSpace(field)
 		if field == "" {
 			continue

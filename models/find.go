@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
+	"llmprof/spelling"
 )
 
 // A decoder is the part of a config that describes a text decoder.
@@ -124,7 +124,11 @@ func findFamily(d decoder) (family, error) {
 		return family{}, fmt.Errorf("model_type %s is not read: %s", quote(d.modelType), why)
 	}
 	err := fmt.Errorf("model_type %s is not known", quote(d.modelType))
-	if near := nearTypes(all, d.modelType); len(near) > 0 {
+	var types []string
+	for _, f := range all {
+		types = append(types, f.types...)
+	}
+	if near := spelling.Near(d.modelType, types); len(near) > 0 {
 		err = fmt.Errorf("%w (near: %s)", err, strings.Join(near, ", "))
 	}
 	return family{}, fmt.Errorf("%w; its fields %s, which does not say what its norms, biases and layers are", err, describe(d.config))
@@ -142,30 +146,4 @@ func describe(config map[string]any) string {
 		return "have Llama's names"
 	}
 	return "lack " + strings.Join(missing, ", ") + " of Llama's names"
-}
-
-// nearTypes lists the model types that a misspelt one may have meant.
-func nearTypes(all []family, name string) []string {
-	type candidate struct {
-		name string
-		far  int
-	}
-	if len(name) > 64 {
-		return nil
-	}
-	var found []candidate
-	for _, f := range all {
-		for _, t := range f.types {
-			far := levenshtein.ComputeDistance(strings.ToLower(name), t)
-			if far <= max(2, len(t)/3) || (len(name) > 3 && strings.Contains(t, strings.ToLower(name))) {
-				found = append(found, candidate{t, far})
-			}
-		}
-	}
-	slices.SortStableFunc(found, func(a, b candidate) int { return a.far - b.far })
-	var names []string
-	for _, c := range found[:min(len(found), 4)] {
-		names = append(names, c.name)
-	}
-	return names
 }

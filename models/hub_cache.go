@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 
+	"llmprof/atomicfile"
 	"llmprof/input"
 )
 
@@ -108,27 +109,12 @@ func storeConfig(repo, snapshot string, f fetched) error {
 	return nil
 }
 
-// writeAtomic makes path hold data: by a rename, so that no one sees a part.
-func writeAtomic(path string, data []byte) (err error) {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+// writeAtomic makes path hold data, and its folder where there is none.
+func writeAtomic(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(dir, ".*.incomplete")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(tmp.Name())
-		}
-	}()
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
+	return atomicfile.WriteFile(path, data, 0o644)
 }
 
 // linkAtomic makes path a symbolic link to target. It makes the link in a new directory, which is

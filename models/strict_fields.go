@@ -11,7 +11,7 @@ import (
 // that a note names.
 var harmlessFields = sync.OnceValue(func() map[string]bool {
 	known := make(map[string]bool)
-	for _, field := range strings.Fields(harmlessText) {
+	for field := range strings.FieldsSeq(harmlessText) {
 		known[field] = true
 	}
 	for _, t := range towers() {

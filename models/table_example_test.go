@@ -27,5 +27,5 @@ func ExampleResolver() {
 	fmt.Println(err)
 	// Output:
 	// llama2-70b 68976648192
-	// unknown model "lama2-70b"; did you mean llama2-70b, llama2-7b, llama3-70b?
+	// unknown model "lama2-70b"; did you mean llama2-70b?
 }

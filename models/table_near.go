@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
+	"llmprof/spelling"
 )
 
 // unknown is the error of a name that the table does not have, with the names
@@ -43,30 +43,24 @@ func (t *Table) near(name string) []string {
 	if others := t.otherReleases(name); len(others) > 0 {
 		return others[:min(fewest, len(others))]
 	}
-	type candidate struct {
-		name  string
-		edits int
-	}
-	var found []candidate
-	for _, e := range t.entries {
-		least := levenshtein.ComputeDistance(typed, fold(e.Name))
-		for _, alias := range e.Aliases {
-			least = min(least, editsTo(typed, alias))
-		}
-		if least <= max(2, len(typed)/3) {
-			found = append(found, candidate{e.Name, least})
+	groups := make([][]string, len(t.entries))
+	for i, e := range t.entries {
+		groups[i] = []string{e.Name}
+		for _, alias := range e.Aliases { // an organization counts only if one was typed
+			if !strings.Contains(typed, "/") {
+				alias = alias[strings.LastIndexByte(alias, '/')+1:]
+			}
+			groups[i] = append(groups[i], alias)
 		}
 	}
-	if len(found) == 0 {
-		misspelt := t.misspeltBeginning(typed)
-		return misspelt[:min(most, len(misspelt))]
-	}
-	slices.SortStableFunc(found, func(a, b candidate) int { return a.edits - b.edits })
 	var names []string
-	for _, c := range found[:min(fewest, len(found))] {
-		names = append(names, c.name)
+	for _, m := range spelling.Nearest(name, groups) {
+		names = append(names, t.entries[m.Index].Name)
 	}
-	return names
+	if len(names) == 0 {
+		names = t.misspeltBeginning(typed)
+	}
+	return names[:min(most, len(names))]
 }
 
 // beginning lists the models whose own name begins with a folded text.
@@ -87,7 +81,7 @@ func (t *Table) misspeltBeginning(typed string) []string {
 	for _, e := range t.entries {
 		name := fold(e.Name)
 		for length := len(typed) - 1; length <= min(len(typed)+1, len(name)); length++ {
-			if levenshtein.ComputeDistance(typed, name[:length]) == 1 {
+			if spelling.Distance(typed, name[:length]) == 1 {
 				names = append(names, e.Name)
 				break
 			}
@@ -166,7 +160,7 @@ func (t *Table) ofFamily(name string, wanted float64, is func(family string) boo
 		}
 		c := neighbour{
 			name: e.Name, far: math.Abs(number-wanted) + 100*math.Abs(math.Floor(number)-math.Floor(wanted)),
-			edits: levenshtein.ComputeDistance(fold(name), fold(e.Name)), row: i,
+			edits: spelling.Distance(name, e.Name), row: i,
 		}
 		if a, b := size(name), size(e.Name); a > 0 {
 			c.size = math.Abs(math.Log(a / b)) // a name without a size comes last
@@ -177,13 +171,4 @@ func (t *Table) ofFamily(name string, wanted float64, is func(family string) boo
 		return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(a.size, b.size), a.edits-b.edits, a.row-b.row)
 	})
 	return found
-}
-
-// editsTo counts the edits from a folded name to an alias. Of a hub id the name
-// alone counts unless an organization was typed too.
-func editsTo(typed, alias string) int {
-	if !strings.Contains(typed, "/") {
-		alias = alias[strings.LastIndexByte(alias, '/')+1:]
-	}
-	return levenshtein.ComputeDistance(typed, fold(alias))
 }

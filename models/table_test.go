@@ -178,7 +178,7 @@ func TestUnknownName(t *testing.T) {
 // ELANA and LLM Energy Measure give to models.
 func TestPeersNames(t *testing.T) {
 	table := builtIn(t)
-	for _, name := range strings.Fields(peersNames) {
+	for name := range strings.FieldsSeq(peersNames) {
 		if !table.Has(name) {
 			t.Errorf("the table has no model %s", name)
 		}

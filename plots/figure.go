@@ -200,7 +200,7 @@ func (f *Figure) captionLines() []string {
 // captionIn is the caption in lines of a width, each as full as can be.
 func (f *Figure) captionIn(room vg.Length) (lines []string) {
 	s := captionText()
-	for _, part := range strings.Split(f.Caption, separator) {
+	for part := range strings.SplitSeq(f.Caption, separator) {
 		between := separator
 		for i, text := range strings.SplitAfter(part, alternative) {
 			if i > 0 {

@@ -216,7 +216,7 @@ func once(c *analytic.Case, ops []op) (cl cluster) {
 		case "embedding":
 			n.shape = fmt.Sprintf("%d × %d", m.Vocab, m.Embedding.Width)
 		case "lm_head":
-			n.shape = products([]models.Linear{m.Head}, c.Parallel.TP)
+			n.shape = gemmShape([]models.Linear{m.Head}, c.Parallel.TP)
 		case "host":
 			n.apart = true
 		}

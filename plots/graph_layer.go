@@ -207,7 +207,7 @@ func (cl *cluster) starts(l *models.Layer) []int {
 }
 
 // start is the first node of a block from node from on: its norm or, if that is
-// a line with that of an earlier block or there is none, its first product.
+// a line with that of an earlier block or there is none, its first GEMM.
 func (cl *cluster) start(b *models.Block, from int) int {
 	names := []string{leadNorm(b)}
 	if len(b.In) > 0 {

@@ -9,9 +9,9 @@ import (
 )
 
 // The report lists most norms of a block first, and those of queries, keys and low
-// ranks behind all products that read the stream. Some of the former read what the block
+// ranks behind all GEMMs that read the stream. Some of the former read what the block
 // has made, as the gated norm behind a scan, and the latter belong each behind the
-// product that makes what it reads.
+// GEMM that makes what it reads.
 
 // maker is the operator that makes what norm k of a block reads, and whether the
 // norm reads something else than the residual stream. The last operator of the

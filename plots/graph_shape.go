@@ -33,12 +33,12 @@ func shapeOf(c *analytic.Case, l *models.Layer, n *node) string {
 	return ""
 }
 
-// coreShape is that of what is no product of the block.
+// coreShape is that of what is no GEMM of the block.
 func coreShape(c *analytic.Case, b *models.Block, name string) string {
 	a := b.Attention
 	switch {
 	case name == "kv_b_proj" && a != nil && a.Latent != nil:
-		return products([]models.Linear{a.Latent.Expand}, c.Parallel.TP)
+		return gemmShape([]models.Linear{a.Latent.Expand}, c.Parallel.TP)
 	case a != nil && a.Latent != nil && strings.HasSuffix(name, "attention"):
 		return fmt.Sprintf("%d heads on %d+%d", a.Heads, a.Latent.Rank, a.Latent.RopeDim)
 	case a != nil && strings.HasSuffix(name, "attention"):
@@ -53,7 +53,7 @@ func coreShape(c *analytic.Case, b *models.Block, name string) string {
 	return ""
 }
 
-// fused is the shape of the product of that name among ls, of which those that
+// fused is the shape of the GEMM of that name among ls, of which those that
 // read the same input run as one.
 func fused(ls []models.Linear, name string, tp int) string {
 	for i := 0; i < len(ls); {
@@ -64,16 +64,16 @@ func fused(ls []models.Linear, name string, tp int) string {
 		first := ls[i].Name
 		if first == name || j > i+1 && (first == "q_proj" && name == "qkv_proj" ||
 			first == "gate_proj" && name == "gate_up_proj" || first == "q_a_proj" && name == "qkv_a_proj") {
-			return products(ls[i:j], tp)
+			return gemmShape(ls[i:j], tp)
 		}
 		i = j
 	}
 	return ""
 }
 
-// products is the shape of one or several matrices that run as one, "/8" where
+// gemmShape is the shape of one or several matrices that run as one, "/8" where
 // each of 8 GPUs has that share.
-func products(ls []models.Linear, tp int) string {
+func gemmShape(ls []models.Linear, tp int) string {
 	out, cut := 0, max(tp, 1)
 	even := true
 	for _, l := range ls {

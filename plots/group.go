@@ -38,7 +38,7 @@ func (g group) String() string {
 	}[min(g, other)]
 }
 
-// groupOf finds the group of an operator: of a product by the block of the model
+// groupOf finds the group of an operator: of a GEMM by the block of the model
 // whose matrix it is, of what else there is by its kind.
 func groupOf(m *models.Model, l *breakdown.Operator) group {
 	switch {
@@ -57,12 +57,12 @@ func groupOf(m *models.Model, l *breakdown.Operator) group {
 	case l.Kind == operator.Element:
 		return elementwise
 	}
-	return groupOfProduct(m, l)
+	return groupOfGEMM(m, l)
 }
 
-// groupOfProduct finds the group of a product with weights. Fused products are
+// groupOfGEMM finds the group of a GEMM with weights. Fused GEMMs are
 // named for their first matrix.
-func groupOfProduct(m *models.Model, l *breakdown.Operator) group {
+func groupOfGEMM(m *models.Model, l *breakdown.Operator) group {
 	switch {
 	case strings.HasPrefix(l.Name, "experts"):
 		return experts
@@ -90,7 +90,7 @@ func groupOfProduct(m *models.Model, l *breakdown.Operator) group {
 }
 
 // has reports whether a block has a matrix of that name, or one that a fused
-// product is named for.
+// GEMM is named for.
 func has(b *models.Block, name string) bool {
 	for _, ls := range [][]models.Linear{b.In, b.Out} {
 		for i := range ls {

@@ -56,7 +56,7 @@ func MemorySweep(c *analytic.Case, v Variable) (Curve, error) {
 	if err != nil {
 		return curve, err
 	}
-	// Where the cache is not all that grows, the guess above is too far.
+	// The guess above is too far where more than the cache grows.
 	if most := mostThatFits(curve.Points); most > 0 && !math.IsInf(most, 0) {
 		here := max(c.Workload.Batch, 4)
 		if v == ByContext {

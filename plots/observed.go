@@ -148,7 +148,7 @@ var signs = [...]sides{
 	{corners: 4},                             // diamond
 	{corners: 3, turn: 0.75},                 // triangle on its tip
 	{corners: 8, turn: 0.25, inner: 0.33},    // star of four rays
-	{corners: 8, turn: 0.125, inner: 0.33},   // the same, turned
+	{corners: 8, turn: 0.125, inner: 0.33},   // star of four rays, turned
 	{corners: 4, turn: 0.125, wide: 2.6},     // bar
 	{corners: 4, turn: 0.125, wide: 1 / 2.6}, // upright bar
 }

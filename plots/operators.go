@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/plot/vg"
@@ -31,7 +32,7 @@ type TimedOperator struct {
 	Includes []string // operators of the estimate that its kernels do beside it
 	Observed float64  // seconds
 
-	// What was predicted; all zero if nothing was.
+	// The span is the prediction, all zero if there is none.
 	analytic.Span
 }
 
@@ -78,7 +79,7 @@ func Operators(caption string, steps []OperatorStep) (*Figure, error) {
 
 // rows are the operators and their total.
 func (s *OperatorStep) rows() []TimedOperator {
-	return append(append([]TimedOperator{}, s.Ops...), s.Total...)
+	return slices.Concat(s.Ops, s.Total)
 }
 
 // check refuses what no axis can show.

@@ -14,7 +14,7 @@ import (
 
 // A Deployment is a point of the Pareto plot.
 type Deployment struct {
-	Group   string  // its GPU
+	Group   string  // GPU of the point
 	PerUser float64 // tokens a second that a request sees
 	PerGPU  float64 // generated tokens a second
 	Cost    float64 // 0 where no price is known

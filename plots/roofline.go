@@ -77,7 +77,7 @@ func rooflineOf(c *analytic.Case, r *breakdown.Report, measured []MeasuredOperat
 }
 
 // under finds the roof of each operator, the one of the number format that its
-// products run in, and how much of it the operator reaches.
+// GEMMs run in, and how much of it the operator reaches.
 func (v *rooflineView) under(ds []dot) {
 	for i := range ds {
 		d := &ds[i]

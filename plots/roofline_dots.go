@@ -31,7 +31,7 @@ type dot struct {
 type roof struct {
 	format                unit.Format
 	peak, bandwidth       float64
-	computeEff, memoryEff float64 // efficiencies of large matrix products
+	computeEff, memoryEff float64 // efficiencies of large GEMMs
 }
 
 // at is the roof over an intensity, achieved or at the data-sheet peaks.
@@ -88,7 +88,7 @@ func dots(lines []breakdown.Operator, m PhaseMark) (ds []dot, err error) {
 // shown reports whether a logarithmic axis can show x.
 func shown(x float64) bool { return x >= leastShown && x <= mostShown }
 
-// roofs are those of the formats that the report's products run in, highest first.
+// roofs are those of the formats that the report's GEMMs run in, highest first.
 func roofs(m *analytic.Machine, r *breakdown.Report) (rs []roof) {
 	var seen [unit.NumFormats]bool
 	for _, lines := range [][]breakdown.Operator{r.PrefillOps, r.DecodeOps} {

@@ -18,7 +18,7 @@ import (
 type MeasuredOperator struct {
 	Name     string
 	Decode   bool
-	FLOPs    unit.FLOPs // FLOPs of matrix products
+	FLOPs    unit.FLOPs // FLOPs of GEMMs
 	Bytes    unit.Bytes // between memory and the chip
 	Observed float64    // seconds
 }

@@ -20,7 +20,7 @@ import (
 // under a roof: norms, all-reduces, the host.
 type phaseTable struct {
 	mark   PhaseMark
-	time   float64 // of the phase
+	time   float64 // time of the phase
 	rows   []phaseRow
 	others int  // operators in the last row, 0 if it is one itself
 	timed  bool // operators were measured: what they reach of the roof stands in place of bars
@@ -32,7 +32,7 @@ type phaseRow struct {
 	number int // number of the mark, 0 for none
 	bound  roofline.Bound
 	time   float64
-	share  float64 // of the phase
+	share  float64 // share of the phase's time
 	ofRoof float64 // rate over that of the data sheet, 0 for none
 	timed  float64 // rate over that of the data sheet, by the measured time
 }

@@ -12,7 +12,7 @@ import (
 // A Variable is what a sweep varies.
 type Variable uint8
 
-// What can be varied.
+// A plot varies one of these.
 const (
 	ByBatch Variable = iota
 	ByContext

@@ -95,7 +95,7 @@ var (
 	address = regexp.MustCompile("[a-zA-Z][a-zA-Z0-9+.-]*://[^\\s\"'<>`]+")
 	header  = regexp.MustCompile(`(?i)\b(authorization["']?\s*[:=]\s*["']?(?:(?:bearer|basic)\s+)?|bearer\s+)([A-Za-z0-9._~+/=-]{6,})`)
 	assign  = regexp.MustCompile(`(?i)(-{0,2}[a-z][a-z0-9_.-]*)(["']?\s*[=:]\s*\[?\s*)`) // a value follows
-	flag    = regexp.MustCompile(`(?i)(--?[a-z][a-z0-9_-]*)(\s+)`)                       // likewise
+	flag    = regexp.MustCompile(`(?i)(--?[a-z][a-z0-9_-]*)(\s+)`)                       // a flag of a command line, whose value follows
 	known   = regexp.MustCompile(`\b(sk-[A-Za-z0-9_-]{8,}|hf_[A-Za-z0-9]{20,}|nvapi-[A-Za-z0-9_-]{8,}|gh[pousr]_[A-Za-z0-9]{16,}|AKIA[0-9A-Z]{12,}|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_.-]+)`)
 )
 
@@ -111,11 +111,11 @@ func rewrite(text string, found func(secret string)) string {
 		return Mark
 	}
 	text = address.ReplaceAllStringFunc(text, func(u string) string {
-		bare := strings.TrimRight(u, ".,:;)") // of the sentence around it
+		bare := strings.TrimRight(u, ".,:;)") // The punctuation is the sentence's.
 		return rewriteURL(bare, hide) + u[len(bare):]
 	})
 	text = replace(header, text, func(m []string) string {
-		if scheme := strings.ToLower(m[2]); scheme == "bearer" || scheme == "basic" { // of one that is hidden already
+		if scheme := strings.ToLower(m[2]); scheme == "bearer" || scheme == "basic" { // The scheme's secret is hidden already.
 			return m[0]
 		}
 		return m[1] + hide(m[2])

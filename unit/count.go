@@ -49,7 +49,7 @@ func ParseNumber(s string) (float64, error) {
 	return v * factor, nil
 }
 
-// What numbers look like.
+// These errors say what numbers look like.
 var (
 	errCount  = errors.New("want a whole number, as 512, 32k (32000), 32K (32768) or 1e3")
 	errNumber = errors.New("want a number, as 0.5, 512, 32k (32000), 32K (32768) or 1e3")

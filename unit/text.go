@@ -140,7 +140,7 @@ func plain(v float64) string {
 	switch {
 	case math.IsInf(v, 1):
 		return "Inf"
-	case v == 0: // and -0
+	case v == 0: // covers -0
 		return "0"
 	}
 	return strconv.FormatFloat(v, 'g', -1, 64)

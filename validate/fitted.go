@@ -10,7 +10,7 @@ type fit struct {
 	constant                         string
 }
 
-// What the constants of transformers were fitted on, and which they are.
+// Constants of transformers were fitted on this model; these are their names.
 const (
 	llama   = "llama3.1-8b"
 	launch  = "host.launch of transformers"

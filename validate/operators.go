@@ -110,7 +110,7 @@ func (s *Scorer) operatorPhase(r *result.Result, p *result.OperatorPhase, decode
 	config, err := reduceConfig(r)
 	if err == nil {
 		out.Config = s.Canonical(config)
-		err = out.predict(s)
+		err = out.Predict(s)
 	}
 	out.Why = err
 	return out
@@ -134,8 +134,8 @@ func (p *OperatorPhase) report(s *Scorer) (*analytic.Case, *breakdown.Report, er
 	return c, &report, nil
 }
 
-// predict adds the estimate's figures.
-func (p *OperatorPhase) predict(s *Scorer) error {
+// Predict adds the estimate's figures.
+func (p *OperatorPhase) Predict(s *Scorer) error {
 	c, report, err := p.report(s)
 	if err != nil {
 		return err
@@ -234,6 +234,3 @@ func (s *Scorer) Lines(p *OperatorPhase) ([]breakdown.Operator, error) {
 	}
 	return report.PrefillOps, nil
 }
-
-// Predict adds the estimate's figures to the rows of a phase.
-func (p *OperatorPhase) Predict(s *Scorer) error { return p.predict(s) }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"llmprof/atomicfile"
 	"llmprof/input"
 	"llmprof/measure/result"
 	"llmprof/workload"
@@ -27,7 +28,7 @@ const PredictionsSchema = "llmprof.predictions/v1"
 type Predictions struct {
 	Schema       string      `json:"schema"`
 	Written      time.Time   `json:"written"`
-	Version      string      `json:"version"` // of llmprof
+	Version      string      `json:"version"` // version of llmprof
 	GPU          NamedGPU    `json:"gpu"`
 	Calibrations []Named     `json:"calibrations"` // calibrations of the points
 	Grid         string      `json:"grid"`         // name of the experiment
@@ -223,7 +224,7 @@ func (p *Predictions) Keep(dir string) (k Kept, err error) {
 	data = append(data, '\n')
 	k.SHA256, k.Written = digest(data), own.Written
 	k.File = filepath.Join(dir, result.PredictionsName(k.SHA256))
-	if err := result.WriteFile(k.File, data); err != nil {
+	if err := atomicfile.WriteFile(k.File, data, 0o666); err != nil {
 		return k, fmt.Errorf("writing the predictions: the folder %s cannot be written: %w", dir, input.Cause(err))
 	}
 	return k, nil

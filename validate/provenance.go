@@ -19,10 +19,10 @@ import (
 // A File says under which conditions the observations of one result file were
 // made, and by which versions: all that is kept of it beside them.
 type File struct {
-	Name     string // its observations have it as ID
+	Name     string // ID of its observations
 	SHA256   string
 	Started  time.Time
-	Version  string // of llmprof
+	Version  string // version of llmprof
 	Engine   string // engine with its version
 	Versions string // versions of the engine's libraries
 	GPU      string

@@ -33,7 +33,7 @@ type Operator struct {
 	Layers float64
 	Kind   operator.Kind
 	In     string      // operator whose kernel computes it too; "" if it has a separate kernel
-	Format unit.Format // format that its matrix products run in; NoFormat without any
+	Format unit.Format // format that its GEMMs run in; NoFormat without any
 
 	roofline.Work            // work of the operator; Wire includes what is sent to other nodes
 	Bound                    roofline.Bound

@@ -69,7 +69,7 @@ func TestCompareRefuses(t *testing.T) {
 		"h100 ../../schema/plan.v1.json": "want an estimate",
 	} {
 		words := []string{"compare", "--model", "llama3.1-8b"}
-		for _, w := range strings.Fields(args) {
+		for w := range strings.FieldsSeq(args) {
 			words = append(words, strings.ReplaceAll(w, ",", " "))
 		}
 		if got := try(t, words...); got.code == 0 || got.stdout != "" || !strings.Contains(got.stderr, want) {

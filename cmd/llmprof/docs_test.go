@@ -62,7 +62,7 @@ func TestDocumentOutput(t *testing.T) {
 			blocks++
 			line := shown.FindStringSubmatch(old)[1]
 			var outputs []string
-			for _, one := range strings.Split(line, " && llmprof ") {
+			for one := range strings.SplitSeq(line, " && llmprof ") {
 				command, _, _ := strings.Cut(one, " | ")
 				outputs = append(outputs, "$ llmprof "+command+"\n"+printed(t, one))
 			}

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof/cmd/llmprof/internal/cli"
-	"llmprof/measure/spelling"
 	"llmprof/plots"
+	"llmprof/spelling"
 )
 
 // graph is the command that draws the model as a graph.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"llmprof/atomicfile"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/input"
 	"llmprof/plots"
@@ -212,36 +212,24 @@ func (o *output) style(a *app) render.Style {
 // writeFile replaces a file in one step, so that a reader finds the old content
 // or the new, and never a part. What is no regular file, as /dev/null, is
 // written to.
-func writeFile(path string, data []byte) (err error) {
+func writeFile(path string, data []byte) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return writeDevice(path, info, data)
 	}
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
-	dir, base := filepath.Split(path)
-	temp := filepath.Join(dir, fmt.Sprintf(".%s.%d.tmp", base, os.Getpid()))
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	f, err := atomicfile.Create(path, 0o666)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, input.Cause(err))
 	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("writing %s: %w", path, input.Cause(err))
-			_ = os.Remove(temp)
-		}
-	}()
 	if info, err := os.Stat(path); err == nil {
 		_ = f.Chmod(info.Mode().Perm())
 	}
-	if _, err := io.Copy(f, bytes.NewReader(data)); err != nil {
-		f.Close()
-		return err
+	if _, err := f.Write(data); err != nil {
+		return errors.Join(fmt.Errorf("writing %s: %w", path, input.Cause(err)), f.Drop())
 	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(temp, path)
+	return f.Keep()
 }
 
 // writeFigure writes a picture to a file, whole or not at all.

@@ -41,7 +41,7 @@ func (a *app) drawSweep(ctx context.Context, d *drawing) (*plots.Figure, error) 
 
 // names are those between commas.
 func names(list string) (all []string) {
-	for _, n := range strings.Split(list, ",") {
+	for n := range strings.SplitSeq(list, ",") {
 		if n = strings.TrimSpace(n); n != "" {
 			all = append(all, n)
 		}

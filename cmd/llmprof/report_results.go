@@ -56,15 +56,13 @@ func readStored(file string) (stored, error) {
 	case view.EstimateSchema:
 		s.estimate, err = view.DecodeEstimate(data)
 	default:
-		err = fmt.Errorf("schema %.80q: want %s", head.Schema, orList([]string{result.Schema, view.EstimateSchema}))
+		err = fmt.Errorf("schema %.80q: want %s or %s", head.Schema, result.Schema, view.EstimateSchema)
 	}
 	if err != nil {
 		return s, fmt.Errorf("--results %s: %w", file, err)
 	}
 	return s, nil
 }
-
-func orList(names []string) string { return names[0] + " or " + names[1] }
 
 // section is the result beside the estimate of the page.
 func (s *stored) section(i int, ans *answer) report.Section {

@@ -12,8 +12,8 @@ import (
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
-	"llmprof/measure/spelling"
 	"llmprof/plots"
+	"llmprof/spelling"
 )
 
 func (a *app) results() *cobra.Command {

@@ -146,7 +146,7 @@ func TestPageTimes(t *testing.T) {
 			if all[id] == nil {
 				all[id] = &taken{cost: map[string]time.Duration{}}
 			}
-			for _, v := range strings.Split(values, ",") {
+			for v := range strings.SplitSeq(values, ",") {
 				if v == "%" { // a value that no answer is known of
 					v = fmt.Sprint(100 + len(all[id].seen))
 				}

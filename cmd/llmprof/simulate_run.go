@@ -8,9 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 
+	"llmprof/atomicfile"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/input"
 	"llmprof/plots"
@@ -193,17 +193,16 @@ func (s *simulation) recordFile() (*json.Encoder, func(keep bool) error, error) 
 	if info, err := os.Stat(s.records); err == nil && info.IsDir() {
 		return nil, nil, fmt.Errorf("--records %s: it is a directory; give the name of a file in it", s.records)
 	}
-	f, err := os.CreateTemp(filepath.Dir(s.records), ".llmprof-records-*")
+	f, err := atomicfile.Create(s.records, 0o666)
 	if err != nil {
 		return nil, nil, fmt.Errorf("writing %s: %w", s.records, input.Cause(err))
 	}
 	b := bufio.NewWriter(f)
 	return json.NewEncoder(b), func(keep bool) error {
-		err := errors.Join(b.Flush(), f.Close())
-		if err == nil && keep {
-			return os.Rename(f.Name(), s.records)
+		if err := b.Flush(); err != nil || !keep {
+			return errors.Join(err, f.Drop())
 		}
-		return errors.Join(err, os.Remove(f.Name()))
+		return f.Keep()
 	}, nil
 }
 

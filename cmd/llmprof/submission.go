@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"llmprof/atomicfile"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/submit"
 	"llmprof/input"
@@ -213,15 +214,12 @@ func (a *app) whole(file string, join func(io.Writer) error) (err error) {
 	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
 		return usage("-o %s: want a file, into which the shards are put together", file)
 	}
-	temp, err := os.OpenFile(file+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	f, err := atomicfile.Create(file, 0o666)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", file, input.Cause(err))
 	}
-	if err = errors.Join(join(temp), temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), file)
+	if err := join(f); err != nil {
+		return errors.Join(fmt.Errorf("writing %s: %w", file, err), f.Drop())
 	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("writing %s: %w", file, err), os.Remove(temp.Name()))
-	}
-	return nil
+	return f.Keep()
 }

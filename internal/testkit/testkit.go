@@ -98,7 +98,7 @@ func Fill(v reflect.Value) {
 		v.SetString("x")
 	case reflect.Int, reflect.Int64:
 		v.SetInt(1)
-	case reflect.Uint8: // of JSON text
+	case reflect.Uint8: // JSON text
 		v.SetUint('1')
 	case reflect.Uint64:
 		v.SetUint(1)

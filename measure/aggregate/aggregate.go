@@ -26,7 +26,7 @@ type Aggregate struct {
 	ModelName     string             `json:"model_name"`
 	Engine        string             `json:"engine"`
 	EngineVersion string             `json:"engine_version"`
-	GPUs          []string           `json:"gpus"` // their names
+	GPUs          []string           `json:"gpus"` // names of the GPUs
 	Workload      result.Workload    `json:"workload"`
 	Parallelism   result.Parallelism `json:"parallelism"`
 	Start         time.Time          `json:"start_time"`

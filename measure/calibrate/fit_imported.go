@@ -22,7 +22,7 @@ type Import struct {
 	Kernels string
 	Device  string
 	Name    string
-	Version string // of llmprof
+	Version string // version of llmprof
 	Made    time.Time
 	Notes   []string
 

@@ -127,7 +127,7 @@ func quick() scope {
 	}
 }
 
-// What a point may need: a share of the GPU's memory, and a time at its peak.
+// A point may need at most this share of the GPU's memory, and this time in seconds at its peak.
 const (
 	mostBytes = 0.25
 	mostTime  = 0.05
@@ -157,7 +157,7 @@ func Plan(g *hardware.GPU, dtype unit.Format, engine string, tp int, fast bool) 
 		s.own(add)
 	}
 	for _, tokens := range s.norms {
-		if engine != Native { // its norms read a stream in float32, so their times are not those of other engines
+		if engine != Native { // The native engine's norms read a stream in float32, so their times are not those of other engines.
 			add(RMSNorm, Shape{Tokens: tokens, Width: s.widths[0]}, 1)
 		}
 		add(Activation, Shape{Tokens: tokens, Width: s.widths[1]}, 1)

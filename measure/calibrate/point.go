@@ -14,7 +14,7 @@ import (
 // A Kind is what a point times.
 type Kind string
 
-// The kinds. Of those with a shape below.
+// The kinds, each with the names of its sizes.
 const (
 	GEMM             Kind = "gemm"                     // m, n, k: x·wᵀ of m×k and n×k
 	Sustained        Kind = "gemm_sustained"           // m, n, k: the same for seconds, until the clocks are those of the power limit
@@ -22,13 +22,13 @@ const (
 	AttentionDecode  Kind = "attention_decode"         // batch, context, heads, kv_heads, head_dim: one query a sequence
 	MixtureDecode    Kind = "mixture_decode"           // batch, experts, top_k, hidden, width: the mixture of a layer in a decode step, from its router on
 	TopKPrefill      Kind = "top_k_prefill"            // tokens, experts, top_k, hidden, width: the choice of a prompt's experts, and the order of its pairs
-	GateUpPrefill    Kind = "experts_gate_up_prefill"  // the same: the gather of the pairs' inputs, and the first product of the experts
-	DownPrefill      Kind = "experts_down_prefill"     // the same: the second, and the sum of the pairs' results
+	GateUpPrefill    Kind = "experts_gate_up_prefill"  // tokens, experts, top_k, hidden, width: the gather of the pairs' inputs, and the first GEMM of the experts
+	DownPrefill      Kind = "experts_down_prefill"     // tokens, experts, top_k, hidden, width: the second GEMM, and the sum of the pairs' results
 	QKVDecode        Kind = "qkv_proj_decode"          // batch, hidden, width, heads, kv_heads, head_dim, n: a product of a dense model's decode step, n being the vocabulary
-	ODecode          Kind = "o_proj_decode"            // the same
-	DenseUpDecode    Kind = "gate_up_proj_decode"      // the same
-	DenseDownDecode  Kind = "down_proj_decode"         // the same
-	HeadDecode       Kind = "lm_head_decode"           // the same
+	ODecode          Kind = "o_proj_decode"            // sizes of QKVDecode
+	DenseUpDecode    Kind = "gate_up_proj_decode"      // sizes of QKVDecode
+	DenseDownDecode  Kind = "down_proj_decode"         // sizes of QKVDecode
+	HeadDecode       Kind = "lm_head_decode"           // sizes of QKVDecode
 	LaunchPrefill    Kind = "launch_prefill"           // tokens, hidden, width, heads, kv_heads, head_dim, n: by how much longer a kernel of a prefill takes that is launched by itself than one of a graph
 	Read             Kind = "read"                     // bytes: each is read once
 	Copy             Kind = "copy"                     // bytes: each is read and written once

@@ -9,9 +9,8 @@ import (
 	"llmprof/roofline"
 )
 
-// What a GPU draws is fitted to rows that were run for it. It is taken to be that of
-// package energy: the waiting power, and of what lies between it
-// and the power limit
+// The constants of the power model (package energy) are fitted to rows that were run for it.
+// A GPU draws the waiting power and, of the difference between that and the power limit,
 //
 //	(matrix·C + (share - memory)·M)/x + memory·M + fixed·F
 //

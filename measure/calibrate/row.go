@@ -29,11 +29,11 @@ type Row struct {
 	Source  string          `json:"-"` // the kernel, as the table of imported rows names it
 	Engine  string          `json:"engine"`
 	Graph   bool            `json:"graph"`      // timed in a CUDA graph
-	Cold    bool            `json:"cold"`       // its buffers were rotated, so that none was in the L2 cache
+	Cold    bool            `json:"cold"`       // The buffers were rotated, so that none was in the L2 cache.
 	Seconds []float64       `json:"seconds"`    // samples, each of one call
 	Median  float64         `json:"median_s"`   // median of the samples
-	FLOPs   float64         `json:"flops"`      // of one call
-	Bytes   float64         `json:"bytes"`      // of one call
+	FLOPs   float64         `json:"flops"`      // FLOPs of one call
+	Bytes   float64         `json:"bytes"`      // bytes of one call
 	Wire    float64         `json:"wire_bytes"` // bytes that one rank sends
 	Power   *float64        `json:"power_w"`    // power of a GPU, the median of the last half of the time; null where no sensor was read
 	Clock   *float64        `json:"clock_hz"`   // clock of the multiprocessors, the median
@@ -222,7 +222,7 @@ func (out *Rows) Has(p Point) bool {
 }
 
 // A rowFile is one that rows are added to, each a whole line.
-type rowFile struct{ f *os.File }
+type rowFile struct{ *os.File }
 
 // openRows opens a file of rows to add to, and cuts off a torn last line. A new
 // file begins with the machine.
@@ -242,7 +242,7 @@ func openRows(path string, m *Machine) (*rowFile, *Rows, error) {
 }
 
 func (out *rowFile) begin(path string, m *Machine) (*Rows, error) {
-	info, err := out.f.Stat()
+	info, err := out.Stat()
 	if err != nil {
 		return nil, err
 	}
@@ -258,29 +258,24 @@ func (out *rowFile) begin(path string, m *Machine) (*Rows, error) {
 			path, h.GPU, h.Device, h.Engine, h.DType, h.Kernels, m.GPU, m.Device, m.Engine, m.DType, m.Kernels)
 	}
 	end := info.Size() - int64(had.Torn)
-	if err := out.f.Truncate(end); err != nil {
+	if err := out.Truncate(end); err != nil {
 		return nil, err
 	}
-	_, err = out.f.Seek(end, 0)
+	_, err = out.Seek(end, 0)
 	return had, err
 }
 
-// add writes a row: whole, and to the disk, before the next is measured.
-func (out *rowFile) add(r *Row) error { return out.write(r) }
-
+// write writes a row, or the machine: whole, and to the disk, before the next is measured.
 func (out *rowFile) write(v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	if _, err := out.f.Write(append(line, '\n')); err != nil {
+	if _, err := out.File.Write(append(line, '\n')); err != nil {
 		return err
 	}
-	return out.f.Sync()
+	return out.Sync()
 }
-
-// close ends the file.
-func (out *rowFile) close() error { return out.f.Close() }
 
 // device is the machine as a calibration file says it.
 func (m *Machine) device(f *hardware.CalibrationFile) {

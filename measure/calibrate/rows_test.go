@@ -432,10 +432,10 @@ func TestAppend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.add(&r); err != nil {
+	if err := f.write(&r); err != nil {
 		t.Fatal(err)
 	}
-	f.close()
+	f.Close()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -446,10 +446,10 @@ func TestAppend(t *testing.T) {
 	if f, had, err = openRows(path, &m); err != nil || len(had.Rows) != 1 {
 		t.Fatal(had, err)
 	}
-	if err := f.add(&r); err != nil {
+	if err := f.write(&r); err != nil {
 		t.Fatal(err)
 	}
-	f.close()
+	f.Close()
 	if had, err = ReadRows(path); err != nil || len(had.Rows) != 2 || had.Torn != 0 {
 		t.Errorf("%+v, %v", had, err)
 	}

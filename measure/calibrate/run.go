@@ -58,7 +58,7 @@ func Run(ctx context.Context, o Options) (*Rows, error) {
 		if r.file, r.rows, err = openRows(o.File, &m); err != nil {
 			return nil, err
 		}
-		defer r.file.close()
+		defer r.file.Close()
 	}
 	if o.Monitor == nil || len(o.Monitor.GPUs()) == 0 {
 		plan = slices.DeleteFunc(plan, func(p Point) bool { return p.Kind.power() })
@@ -268,7 +268,7 @@ func (r *run) all(ctx context.Context, plan []Point) error {
 		}
 		r.rows.Rows = append(r.rows.Rows, *row)
 		if r.file != nil {
-			if err := r.file.add(row); err != nil {
+			if err := r.file.write(row); err != nil {
 				return err
 			}
 		}

@@ -44,7 +44,7 @@ type Served struct {
 	Base    *hardware.CalibrationFile // start of the fit; nil for the defaults of the GPU's generation
 	Name    string
 	Kernels string // "vllm 0.25.1 by its server"
-	Version string // of llmprof
+	Version string // version of llmprof
 	Tools   map[string]string
 	Notes   []string
 	Made    time.Time

@@ -11,7 +11,7 @@ import (
 // what is loaded is let go.
 type Bench struct {
 	Kind      string         `json:"kind"`         // kind of operator; package calibrate has the kinds
-	Shape     map[string]int `json:"shape"`        // its sizes by name
+	Shape     map[string]int `json:"shape"`        // sizes by name
 	DType     string         `json:"dtype"`        // "bf16", "fp16" or "fp32"
 	Device    string         `json:"device"`       // "cuda" or "cpu"; "" for a GPU where there is one
 	TP        int            `json:"tp,omitempty"` // GPUs that it runs over; 0 is 1

@@ -18,11 +18,11 @@ func Invalidf(format string, args ...any) error {
 
 // A Crash is the end of a worker that had not been asked to exit.
 type Crash struct {
-	Engine string   // its name, or its program before hello
+	Engine string   // name of the engine, or its program before hello
 	State  string   // "exit status 3", "signal: killed"
 	During string   // the command that was being done
 	Log    []string // the last lines of its standard error, and the first of a dump
-	GPU    string   // what the log says of a GPU that failed; "" for nothing
+	GPU    string   // what the log says about a GPU that failed; "" for nothing
 }
 
 func (c *Crash) Error() string {

@@ -150,7 +150,7 @@ type Step struct {
 	Index   int      `json:"index"`   // 0 for a prefill, from 1 for decode steps
 	Context int      `json:"context"` // tokens in the cache before it
 	StartNS int64    `json:"start_ns"`
-	EndNS   int64    `json:"end_ns"`   // its token is known to the host
+	EndNS   int64    `json:"end_ns"`   // time at which the host knows the token
 	DeviceS *float64 `json:"device_s"` // time by the device's events, where it has them
 }
 
@@ -209,7 +209,7 @@ type Failure struct {
 
 // The kinds of failure.
 const (
-	OutOfMemory = "out-of-memory" // of a device, or of the host
+	OutOfMemory = "out-of-memory" // A device or the host has no memory left.
 	Unsupported = "unsupported"   // a combination that the engine does not have
 	NotFound    = "not-found"     // a model, a file
 	Denied      = "denied"        // a model behind a licence or a login

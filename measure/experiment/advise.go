@@ -3,6 +3,7 @@ package experiment
 import (
 	"slices"
 
+	"llmprof/input"
 	"llmprof/measure/experiment/tree"
 )
 
@@ -22,7 +23,7 @@ func (r *reader) advise(p *Point, from *plan) {
 			}
 		}
 		m := at.Mistake(format, args...)
-		if !slices.ContainsFunc(r.warnings, func(w *tree.Mistake) bool { return *w == *m }) {
+		if !slices.ContainsFunc(r.warnings, func(w *input.Mistake) bool { return *w == *m }) {
 			r.warnings = append(r.warnings, m)
 		}
 	}

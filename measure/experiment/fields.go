@@ -9,11 +9,12 @@ import (
 	"slices"
 	"strings"
 
+	"llmprof/input"
 	"llmprof/measure/engine/openai"
 	"llmprof/measure/experiment/tree"
 	"llmprof/measure/power"
-	"llmprof/measure/spelling"
 	"llmprof/serving"
+	"llmprof/spelling"
 	"llmprof/unit"
 )
 
@@ -51,7 +52,7 @@ func (p *Point) Value(key string) any {
 }
 
 // set gives a setting the value of a node.
-func (p *Point) set(key string, n *tree.Node) *tree.Mistake {
+func (p *Point) set(key string, n *tree.Node) *input.Mistake {
 	v := p.field(key)
 	if !v.IsValid() {
 		return n.At.Mistake("%.60q is not a setting; %s", key, spelling.Hint(key, settingKeys))

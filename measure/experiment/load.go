@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"llmprof/input"
 	"llmprof/measure/experiment/tree"
 	"llmprof/measure/result"
 	"llmprof/unit"
@@ -47,7 +48,7 @@ func load(file string, open func(string) ([]byte, error), checks ...func(*Point)
 	r := &reader{open: open, checks: checks}
 	n, err := r.file(file, tree.Place{}, nil)
 	if err != nil {
-		if m, ok := errors.AsType[*tree.Mistake](err); ok {
+		if m, ok := errors.AsType[*input.Mistake](err); ok {
 			return nil, append(r.mistakes, m)
 		}
 		return nil, err

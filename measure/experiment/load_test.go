@@ -225,7 +225,7 @@ func TestOrders(t *testing.T) {
 	if got != order("shuffled") || got == order("sequential") || len(got) != 18 {
 		t.Errorf("shuffled: %s", got)
 	}
-	for _, run := range strings.Fields("10 11 12 20 21 22") {
+	for run := range strings.FieldsSeq("10 11 12 20 21 22") {
 		if strings.Count(got, run+" ") != 1 {
 			t.Errorf("shuffled has %s %d times: %s", run, strings.Count(got, run+" "), got)
 		}

@@ -6,8 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"llmprof/input"
 	"llmprof/measure/experiment/tree"
-	"llmprof/measure/spelling"
+	"llmprof/spelling"
 	"llmprof/unit"
 )
 
@@ -73,7 +74,7 @@ func (r *reader) lay(p *Point, n *tree.Node, beside []string) {
 	}
 }
 
-func unknown(p tree.Pair, beside []string) *tree.Mistake {
+func unknown(p tree.Pair, beside []string) *input.Mistake {
 	at := p.At
 	known := append(Settings(), beside...)
 	return at.Mistake("%.60q is not a setting; %s", p.Key, spelling.Hint(p.Key, known))
@@ -93,12 +94,12 @@ func (r *reader) hold(p *Point, row, base *tree.Node) {
 				break
 			}
 		}
-		list := (*[]*tree.Mistake)(&r.mistakes)
+		list := (*[]*input.Mistake)(&r.mistakes)
 		if w.Warning {
 			list = &r.warnings
 		}
 		m := at.Mistake("%s: %s", w.Key, w.Text)
-		if !slices.ContainsFunc(*list, func(o *tree.Mistake) bool { return reflect.DeepEqual(o, m) }) {
+		if !slices.ContainsFunc(*list, func(o *input.Mistake) bool { return reflect.DeepEqual(o, m) }) {
 			*list = append(*list, m)
 		}
 	}

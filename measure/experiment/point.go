@@ -91,11 +91,11 @@ type Client struct {
 	Connections string       `json:"connections"`     // "" or pooled: kept for any request; new: one a request; worker: one a client
 	SLO         string       `json:"slo"`             // limits that goodput counts within, as "ttft=500ms,tpot=50ms,ttlt=10s"; "" for none
 
-	// What the server runs, where it does not say so itself.
+	// These say what the server runs, where it does not say so itself.
 	ServedModel   string `json:"served_model"`   // the server's name of the model; "" for the model's
 	ServedWeights string `json:"served_weights"` // format of its weights, as estimates take it; "" for what the server says
-	ServedKV      string `json:"served_kv"`      // format of its KV cache; likewise
-	ServedTP      int    `json:"served_tp"`      // its tensor parallelism; 0 for what the server says
+	ServedKV      string `json:"served_kv"`      // format of its KV cache; "" for what the server says
+	ServedTP      int    `json:"served_tp"`      // tensor parallelism of the server; 0 for what the server says
 }
 
 // DefaultMaxFailures is the share of requests that may fail where a point gives none:

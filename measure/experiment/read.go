@@ -11,14 +11,14 @@ import (
 	"llmprof/input"
 	"llmprof/measure/experiment/compat"
 	"llmprof/measure/experiment/tree"
-	"llmprof/measure/spelling"
+	"llmprof/spelling"
 )
 
 // A reader reads the files of one experiment.
 type reader struct {
 	open     func(name string) ([]byte, error)
 	checks   []func(*Point) []Problem
-	warnings []*tree.Mistake
+	warnings []*input.Mistake
 	mistakes tree.Mistakes
 	files    int
 }
@@ -33,11 +33,11 @@ const mostMistakes = 20
 func (r *reader) full() bool { return len(r.mistakes) > mostMistakes }
 
 // wrong notes a mistake and goes on.
-func (r *reader) wrong(m *tree.Mistake) {
+func (r *reader) wrong(m *input.Mistake) {
 	switch {
 	case m == nil || r.full():
 	case len(r.mistakes) == mostMistakes:
-		r.mistakes = append(r.mistakes, &tree.Mistake{File: m.File, Problem: fmt.Sprintf("there are more mistakes; the first %d that were found are listed", mostMistakes)})
+		r.mistakes = append(r.mistakes, &input.Mistake{File: m.File, Problem: fmt.Sprintf("there are more mistakes; the first %d that were found are listed", mostMistakes)})
 	default:
 		r.mistakes = append(r.mistakes, m)
 	}

@@ -109,7 +109,7 @@ type State string
 const (
 	Started State = "started"
 	Done    State = "done"
-	Kept    State = "kept"    // its results were in the store
+	Kept    State = "kept"    // The results were in the store.
 	Failed  State = "failed"  // the trial failed, and the failure was recorded
 	Skipped State = "skipped" // the trial failed before, and NoRetry is set
 	Remark  State = "remark"

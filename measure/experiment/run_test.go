@@ -129,7 +129,7 @@ func starts(t *testing.T, dir string) map[string]int {
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(dir), "log"))
 	testkit.Must(t, err)
 	n := map[string]int{}
-	for _, seed := range strings.Fields(string(text)) {
+	for seed := range strings.FieldsSeq(string(text)) {
 		n[seed]++
 	}
 	return n

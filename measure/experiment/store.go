@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"llmprof/atomicfile"
 	"llmprof/input"
 	"llmprof/measure/result"
 )
@@ -144,7 +145,7 @@ func (s Store) fail(t *Trial, started time.Time, cause error) error {
 	if err != nil {
 		return fmt.Errorf("recording the failure of %s: %w", t.ID, err)
 	}
-	if err := result.WriteFile(s.failureFile(t), append(data, '\n')); err != nil {
+	if err := atomicfile.WriteFile(s.failureFile(t), append(data, '\n'), 0o666); err != nil {
 		return fmt.Errorf("recording the failure of %s: %w", t.ID, err)
 	}
 	return nil

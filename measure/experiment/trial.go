@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"llmprof/measure/spelling"
+	"llmprof/spelling"
 )
 
 // An Order is that of the runs of an experiment.

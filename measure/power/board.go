@@ -16,7 +16,7 @@ type board interface {
 	sensor() string           // name of the sensor, for the result
 	joules() (float64, error) // total energy; errNoCounter where there is none
 	watts() (float64, error)  // power at the moment
-	coarse() bool             // its power is averaged, or seldom read
+	coarse() bool             // reports whether power is averaged, or seldom read
 }
 
 // A state is what a board says of itself at a moment; what it does not say is nil.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"llmprof/measure/spelling"
+	"llmprof/spelling"
 )
 
 //go:embed carbon.toml

@@ -16,8 +16,8 @@ import (
 // wake the GPU.
 const smiLimit = 10 * time.Second
 
-// What nvidia-smi is asked of a board once, and at each sample. Names that an
-// older driver does not know are answered with an error that names them.
+// nvidia-smi is asked for these, once for a board and at each sample. An older driver
+// answers names that it does not know with an error that names them.
 var (
 	smiBoards = []string{"uuid", "name", "memory.total", "enforced.power.limit", "persistence_mode", "mig.mode.current", "ecc.mode.current", "driver_version"}
 	smiSample = []string{"power.draw.instant", "clocks.sm", "clocks.mem", "temperature.gpu", "utilization.gpu", "utilization.memory", "memory.used", "clocks_event_reasons.active",

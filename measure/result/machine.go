@@ -41,7 +41,7 @@ type Condition struct {
 
 	Seconds            *float64 `json:"seconds" late:"true"`             // time in which the GPU was watched
 	SMClockMaxHz       *float64 `json:"sm_clock_max_hz" late:"true"`     // the greatest that the GPU has
-	MemClockMaxHz      *float64 `json:"memory_clock_max_hz" late:"true"` // likewise
+	MemClockMaxHz      *float64 `json:"memory_clock_max_hz" late:"true"` // highest memory clock
 	PowerLimitW        *float64 `json:"power_limit_w" late:"true"`       // power limit in force
 	PowerLimitDefaultW *float64 `json:"power_limit_default_w" late:"true"`
 }

@@ -4,7 +4,7 @@ import "encoding/json"
 
 // Provenance is what it takes to do it again.
 type Provenance struct {
-	Version string   `json:"version"` // of llmprof
+	Version string   `json:"version"` // version of llmprof
 	Command []string `json:"command"`
 	Seed    uint64   `json:"seed"`
 	Hash    string   `json:"config_hash"` // hash of the experiment's settings

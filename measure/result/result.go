@@ -44,5 +44,5 @@ type Result struct {
 	Provenance Provenance        `json:"provenance"`
 	Reasons    map[string]string `json:"reasons"`  // why a key is null
 	Marks      []string          `json:"marks"`    // reasons to doubt the figures: "contaminated", "throttled", ...
-	Warnings   []string          `json:"warnings"` // the same, and lesser things, in sentences
+	Warnings   []string          `json:"warnings"` // marks and lesser remarks, in sentences
 }

@@ -84,7 +84,7 @@ func TestRefused(t *testing.T) {
 	for _, test := range []struct{ old, changed, want string }{
 		{`"schema": "llmprof.measure/v1"`, `"schema": "llmprof.measure/v9"`, `schema "llmprof.measure/v9": this version reads`},
 		{`"schema": "llmprof.measure/v1",`, ``, `it has no "schema"`},
-		{`"batch": 8`, `"bacth": 8`, `workload.bacth is not a key of a result that this version knows, a newer one may; did you mean "batch" or "act"?`},
+		{`"batch": 8`, `"bacth": 8`, `workload.bacth is not a key of a result that this version knows, a newer one may; did you mean "batch"?`},
 		{`"batch": 8`, `"Batch": 8`, `workload.Batch is not a key`},
 		{`"batch": 8`, `"batch": 8, "batch": 9`, `workload.batch stands twice`},
 		{`"batch": 8,`, ``, `workload.batch is missing`},

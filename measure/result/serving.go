@@ -29,7 +29,7 @@ type Serving struct {
 	PromptAsked int     `json:"prompt_len_asked" late:"true"` // tokens that a prompt was meant to have; 0 for prompts of a file
 
 	PromptTokens    *stats.Summary `json:"prompt_tokens" late:"true"`    // prompt tokens of completed requests, by the server's count
-	GeneratedTokens *stats.Summary `json:"generated_tokens" late:"true"` // likewise
+	GeneratedTokens *stats.Summary `json:"generated_tokens" late:"true"` // generated tokens of a request
 	Adjusted        *Adjusted      `json:"error_adjusted" late:"true"`
 	Goodput         *Goodput       `json:"goodput" late:"true"` // null without --slo: no request can be told from a good one
 	PrefixCache     *PrefixCache   `json:"prefix_cache" late:"true"`
@@ -125,7 +125,7 @@ type UsageCheck struct {
 type Record struct {
 	Index        int      `json:"index"`
 	SentS        float64  `json:"sent_s"`  // when it was begun or due, from the start of the run
-	WroteS       *float64 `json:"wrote_s"` // its last byte was sent
+	WroteS       *float64 `json:"wrote_s"` // time at which the last byte was sent
 	HeadersS     *float64 `json:"headers_s"`
 	FirstChunkS  *float64 `json:"first_chunk_s"`
 	FirstTokenS  *float64 `json:"first_token_s"`

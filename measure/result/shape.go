@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"llmprof/input"
-	"llmprof/measure/spelling"
+	"llmprof/spelling"
 )
 
 // A shaper walks JSON along a Go type. encoding/json skips a key that it does

@@ -2,13 +2,12 @@ package result
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"reflect"
+
+	"llmprof/atomicfile"
 )
 
 // Extension is what the name of a result's file ends with.
@@ -26,7 +25,7 @@ func Write(dir string, r *Result) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, FileName(r.ID, r.Process))
-	if err := WriteFile(path, data); err != nil {
+	if err := atomicfile.WriteFile(path, data, 0o666); err != nil {
 		return "", fmt.Errorf("writing result %s: %w", path, err)
 	}
 	return path, nil
@@ -128,39 +127,4 @@ func fill(v reflect.Value) {
 			v.Set(reflect.MakeMap(v.Type()))
 		}
 	}
-}
-
-// WriteFile replaces a file in one step: the data goes to a temporary file
-// beside it, to the disk, and only then under its name.
-func WriteFile(path string, data []byte) (err error) {
-	name := fmt.Sprintf(".%s.%d.%d.tmp", filepath.Base(path), os.Getpid(), rand.Uint64())
-	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // less the umask
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir makes the new name last. Systems that cannot sync a folder keep names
-// by themselves.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil //nolint:nilerr // a folder that may be written and not read: the file is there
-	}
-	_ = d.Sync()
-	return d.Close()
 }

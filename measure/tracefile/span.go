@@ -55,7 +55,7 @@ func New(process string, pid int, anchor string, ns int64) (*Trace, error) {
 func (t *Trace) AddSpans(spans ...Span) error {
 	for i := range spans {
 		s := &spans[i]
-		begin, end := math.Round(s.BeginNS), math.Round(s.EndNS) // so that what ends when the next begins does so for Perfetto
+		begin, end := math.Round(s.BeginNS), math.Round(s.EndNS) // For Perfetto too, a span then ends when the next begins.
 		if !(begin <= end) || math.IsInf(begin, 0) || math.IsInf(end, 0) {
 			return fmt.Errorf("%q begins at %v ns and ends at %v ns: want times", s.Name, s.BeginNS, s.EndNS)
 		}

@@ -17,8 +17,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
+
+	"llmprof/atomicfile"
 )
 
 // A Trace is a file's events, each as it was, and what else the file says.
@@ -127,35 +128,14 @@ func (t *Trace) Micros(ns int64) (float64, error) {
 }
 
 // WriteFile writes the trace whole or not at all, packed where the name ends in .gz.
-func (t *Trace) WriteFile(path string) (err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), ".trace-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = file.Close()
-			_ = os.Remove(file.Name())
+func (t *Trace) WriteFile(path string) error {
+	return atomicfile.Write(path, 0o666, func(to io.Writer) error {
+		if !strings.HasSuffix(path, ".gz") {
+			return t.Write(to)
 		}
-	}()
-	var to io.Writer = file
-	var pack *gzip.Writer
-	if strings.HasSuffix(path, ".gz") {
-		pack = gzip.NewWriter(file)
-		to = pack
-	}
-	if err := t.Write(to); err != nil {
-		return err
-	}
-	if pack != nil {
-		if err := pack.Close(); err != nil {
-			return err
-		}
-	}
-	if err := file.Close(); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), path)
+		pack := gzip.NewWriter(to)
+		return errors.Join(t.Write(pack), pack.Close())
+	})
 }
 
 // Write writes the trace.

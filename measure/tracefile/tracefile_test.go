@@ -88,7 +88,7 @@ func TestCounters(t *testing.T) {
 			t.Errorf("%d names of kernels before, %d after", a, b)
 		}
 	}
-	left, err := filepath.Glob(filepath.Join(t.TempDir(), ".trace-*"))
+	left, err := filepath.Glob(filepath.Join(t.TempDir(), ".*.tmp"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}

@@ -24,14 +24,14 @@ type Run struct {
 	Name        string
 	Model, GPU  string
 	Engine      string // vllm or sglang
-	Weights     string // their format; "" for the model's own
+	Weights     string // format of the weights; "" for the model's own
 	TP, DP, EP  int
 	Budget      int // most tokens of a step; 0 for the engine's default
 	Sequences   int // most that run at once; 0 for the engine's default
 	CacheTokens int // capacity of the KV cache, from the engine's log; 0 if it was not recorded
 	Concurrency int // clients of a closed loop; 0 where requests came at times of their own
 	Rate        float64
-	NoP2P       bool    // its GPUs reach each other through the host's memory alone
+	NoP2P       bool    // GPUs reach each other through the host's memory alone.
 	InEngine    bool    // the engine took the times of tokens, not a client
 	HitRate     float64 // share of the prompts' tokens in the prefix cache, by the server's own count
 	Source      string

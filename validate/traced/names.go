@@ -8,9 +8,9 @@ type class uint8
 const (
 	unnamed   class = iota // a name from which nothing follows: triton_poi_fused_3
 	embedding              // the gather that a step begins with, and what is fused with it
-	gemm                   // a dense product
-	splitK                 // the sum of a product's parts
-	quantize               // quantization of the input of a product
+	gemm                   // a dense GEMM
+	splitK                 // the sum of a GEMM's parts
+	quantize               // quantization of the input of a GEMM
 	norm
 	rotary
 	cacheWrite
@@ -18,7 +18,7 @@ const (
 	combine // the sum of an attention's parts
 	activation
 	routing // the choice of experts, the sort of pairs and the sum of results
-	experts // a grouped product
+	experts // a grouped GEMM
 	allReduce
 	allGather
 	sampling

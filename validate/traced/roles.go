@@ -10,7 +10,7 @@ const (
 	gather = "last positions" // the last position of each sequence, which the LM head runs on
 )
 
-// A walker gives the kernels of a step their operators, in order. A product has no name of its
+// A walker gives the kernels of a step their operators, in order. A GEMM has no name of its
 // own: what is done ahead of it and after it tells which it is.
 type walker struct {
 	kernels []kernel
@@ -18,8 +18,8 @@ type walker struct {
 	at      int
 	layer   stage
 	done    bool // the LM head has run
-	product string
-	expert  int // grouped products of the layer so far
+	current string
+	expert  int // grouped GEMMs of the layer so far
 }
 
 // A stage is where in a layer the kernel is.
@@ -101,7 +101,7 @@ func (w *walker) feed(k *kernel) string {
 // norm is that ahead of attention, of queries and keys, ahead of the feed-forward, or the last.
 func (w *walker) norm() string {
 	switch {
-	case w.layer == ahead && w.product != "":
+	case w.layer == ahead && w.current != "":
 		return w.names.pick("qk_norm_rotary", "rotary", "q_a_layernorm")
 	case w.layer == ahead:
 		return w.names.pick("input_layernorm")
@@ -109,17 +109,17 @@ func (w *walker) norm() string {
 		w.layer = inside
 		return w.names.pick("post_attention_layernorm")
 	case w.coming(attention, cacheWrite):
-		w.layer, w.product = ahead, ""
+		w.layer, w.current = ahead, ""
 		return w.names.pick("input_layernorm")
 	}
-	w.layer, w.product = ahead, ""
+	w.layer, w.current = ahead, ""
 	return w.names.pick("norm")
 }
 
 // unnamed is a kernel that torch.compile made of what it does not say: ahead of attention,
 // rotary embedding.
 func (w *walker) unnamed() string {
-	if w.layer == ahead && w.product != "" && w.coming(attention, cacheWrite) {
+	if w.layer == ahead && w.current != "" && w.coming(attention, cacheWrite) {
 		return w.names.pick("rotary", "qk_norm_rotary")
 	}
 	if w.layer == ahead && w.at > 0 && !w.coming(attention, cacheWrite) {
@@ -128,11 +128,11 @@ func (w *walker) unnamed() string {
 	return ""
 }
 
-// dense is which product it is. Quantization belongs to the product after it, and the sum of
+// dense is which GEMM it is. Quantization belongs to the GEMM after it, and the sum of
 // parts to the one before.
 func (w *walker) dense(k *kernel) string {
 	if k.class == splitK {
-		return w.product
+		return w.current
 	}
 	name := ""
 	switch {
@@ -152,7 +152,7 @@ func (w *walker) dense(k *kernel) string {
 		name, w.done = w.names.pick("lm_head"), true
 	}
 	if k.class == gemm {
-		w.product = name
+		w.current = name
 	}
 	return name
 }
@@ -182,16 +182,16 @@ func (w *walker) coming(classes ...class) bool {
 func (w *walker) tail(k *kernel) string {
 	switch k.class {
 	case splitK:
-		return w.product
+		return w.current
 	case copying:
 		return copies
 	case allGather:
 		return w.names.pick("logits_all_gather")
 	case preparation:
-		w.product = inputs
+		w.current = inputs
 		return inputs
 	}
-	if w.product == inputs {
+	if w.current == inputs {
 		return inputs
 	}
 	return w.names.pick("sampling")

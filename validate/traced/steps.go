@@ -11,7 +11,7 @@ import (
 type step struct {
 	kernels []kernel
 	decode  bool
-	graph   bool    // its attention was launched by a CUDA graph
+	graph   bool    // A CUDA graph launched the attention.
 	next    float64 // microseconds at which the next step begins; 0 for the last
 	load    load
 }

@@ -48,7 +48,7 @@ func trace(t testing.TB, folder, name string) (*tracefile.Timeline, *Question) {
 	}
 }
 
-// Every kernel of real traces of vLLM is named, the parts sum to the whole, and the layers' products are
+// Every kernel of real traces of vLLM is named, the parts sum to the whole, and the layers' GEMMs are
 // where the estimate has them.
 func TestRealTraces(t *testing.T) {
 	s := scorer(t)

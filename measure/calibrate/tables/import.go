@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -21,10 +20,10 @@ import (
 type Imported struct {
 	Rows     []calibrate.Row
 	Files    []hardware.TableFile
-	Versions []string // of the engine and of what it calls, as "vllm 0.24.0"
-	Devices  []string // as the tables call them
+	Versions []string // versions of the engine and of what it calls, as "vllm 0.24.0"
+	Devices  []string // names that the tables give to devices
 	Notes    []string
-	Launched []roofline.Scheme // of which products were timed launch by launch
+	Launched []roofline.Scheme // schemes whose GEMMs were timed launch by launch
 
 	quantizing map[side]float64 // seconds, of activations to FP8 by kernels of their own
 }
@@ -274,7 +273,7 @@ func (out *Imported) launched(rows []calibrate.Row) []calibrate.Row {
 	}
 	floor := map[key]float64{}
 	for k, times := range small {
-		sort.Float64s(times)
+		slices.Sort(times)
 		if middle := stats.Percentile(times, 50); middle > slowStart {
 			floor[k] = hostBound * middle
 			out.Launched = append(out.Launched, k.scheme)

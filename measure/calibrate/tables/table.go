@@ -18,7 +18,7 @@ import (
 	"llmprof/input"
 )
 
-// What a table may have at most.
+// A table may have at most these.
 const (
 	mostBytes   = 64 << 20
 	mostRows    = 1 << 20

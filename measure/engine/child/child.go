@@ -21,7 +21,7 @@ import (
 type Spec struct {
 	Command []string
 	Env     []string        // added to this program's own
-	Input   bool            // its standard input is a pipe to write to; else it is empty
+	Input   bool            // Standard input is a pipe to write to; else it is empty.
 	Output  func(io.Reader) // reads its standard output, until its end; nil if that is part of the log
 	Grace   time.Duration   // from the request to end until it is killed
 	Cleanup func()          // once it has ended
@@ -152,7 +152,7 @@ func (c *Child) Log() []string { return c.log.lines() }
 func (c *Child) End(ctx context.Context) {
 	select {
 	case <-c.ended:
-		return // its number may be another's by now
+		return // The process's number may be another's by now.
 	default:
 	}
 	terminate(c.cmd.Process)

@@ -13,7 +13,7 @@ const startedBy = "LLMPROF_STARTED_BY"
 type Leftover struct {
 	Group   int
 	PIDs    []int
-	Command string // of the first of them
+	Command string // command line of the first process
 	By      string // number of the process that started them
 }
 

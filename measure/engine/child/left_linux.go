@@ -82,7 +82,7 @@ func starter(pid string) string {
 	if err != nil {
 		return "" // another user's
 	}
-	for _, variable := range bytes.Split(environment, []byte{0}) {
+	for variable := range bytes.SplitSeq(environment, []byte{0}) {
 		if value, ok := bytes.CutPrefix(variable, []byte(startedBy+"=")); ok {
 			return string(value)
 		}

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// What is kept of a log for an error: enough for a Python traceback at its end, and for
+// An error quotes these parts of a log: enough for a Python traceback at its end, and for
 // the first lines of a dump that is longer. Lines are cut.
 const (
 	headLines = 20
@@ -29,7 +29,7 @@ type tail struct {
 	mu sync.Mutex
 
 	line  []byte   // unfinished last line, cut
-	count int      // of lines that have one
+	count int      // lines that have ended so far
 	head  []string // the lines from number first on
 	first int
 	dump  bool     // head is of a dump

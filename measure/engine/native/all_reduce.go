@@ -153,7 +153,7 @@ func (o *Options) oneShotLimit(ranks int) int { return cmp.Or(o.oneShot, oneShot
 
 // queueGEMMAllReduce queues the last GEMM of a block with its all-reduce and the residual sum. If a
 // norm follows, the residual sum is left to it.
-func (e *Engine) queueGEMMAllReduce(gemm *gemmKernels, o *outProduct) error {
+func (e *Engine) queueGEMMAllReduce(gemm *gemmKernels, o *outGEMM) error {
 	sh, b := &e.shape, e.b
 	y, h := b.x, b.h
 	if o.post != 0 {
@@ -173,9 +173,9 @@ func (e *Engine) allReduceNames() []string {
 	return []string{"o_proj", "down_proj", "all_reduce"}
 }
 
-// addSum adds the all-reduce of a block's output. If that of attention is fused into a GEMM, that of a
+// addAllReduce adds the all-reduce of a block's output. If that of attention is fused into a GEMM, that of a
 // MoE layer belongs to the same operator.
-func (e *Engine) addSum(s *sequence, layer, rows int, o outProduct) {
+func (e *Engine) addAllReduce(s *sequence, layer, rows int, o outGEMM) {
 	if e.shape.ranks == 1 {
 		return
 	}
@@ -183,12 +183,12 @@ func (e *Engine) addSum(s *sequence, layer, rows int, o outProduct) {
 	if o.next != 0 && e.opt.fusesAllReduce(&e.shape) {
 		names = e.allReduceNames()
 	}
-	s.add(layer, func() error { return e.queueSum(rows, &o) }, names[0], names[1:]...)
+	s.add(layer, func() error { return e.queueAllReduce(rows, &o) }, names[0], names[1:]...)
 }
 
-// queueSum queues the all-reduce of rows tokens. It adds to the stream and prepares the next GEMM, or
+// queueAllReduce queues the all-reduce of rows tokens. It adds to the stream and prepares the next GEMM, or
 // leaves the sums for a norm.
-func (e *Engine) queueSum(rows int, o *outProduct) error {
+func (e *Engine) queueAllReduce(rows int, o *outGEMM) error {
 	sh, b := &e.shape, e.b
 	n, y, adds, h, squares, norm := rows*sh.hidden, b.x, int32(1), cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0)
 	if o.post != 0 {

@@ -31,9 +31,9 @@ func (q *Query) engine() (o Options, ok bool) {
 	case strings.HasPrefix(q.Kind, "attention_"):
 		o, _, err = attentionOptions(q)
 	case q.Kind == "mixture_decode":
-		o, _, err = mixtureOptions(q)
+		o, _, err = moeOptions(q)
 	case q.Kind == "all_reduce":
-		o, _, err = sumOptions(q)
+		o, _, err = allReduceOptions(q)
 	case q.Kind == "launch_prefill":
 		o, err = launchOptions(q)
 	default:
@@ -94,16 +94,16 @@ type Times struct {
 // A Bencher times single operators on one GPU, and all-reduces over several, in CUDA
 // graphs. It belongs to the goroutine that opened it.
 type Bencher struct {
-	libraries string
-	cache     cuda.Cache
-	dev       *cuda.Device
-	s         *cuda.Stream
-	p         *program
-	open      func(Options) (*Engine, error) // opens an engine with the libraries and the cache; another one in tests
-	openTeam  func(Options) (*Team, error)   // opens a team likewise
-	sums      int                            // calls of a graph of small all-reduces; minSumCalls except in tests
-	mixtures  int                            // calls of a graph of MoE layers; mixtureCalls except in tests
-	opened    *benchEngine                   // the engine whose operators are timed; nil for none
+	libraries  string
+	cache      cuda.Cache
+	dev        *cuda.Device
+	s          *cuda.Stream
+	p          *program
+	open       func(Options) (*Engine, error) // opens an engine with the libraries and the cache; another one in tests
+	openTeam   func(Options) (*Team, error)   // opens a team likewise
+	allReduces int                            // calls of a graph of small all-reduces; minAllReduceCalls except in tests
+	moeCalls   int                            // calls of a graph of MoE layers; moeCalls except in tests
+	opened     *benchEngine                   // the engine whose operators are timed; nil for none
 }
 
 // OpenBencher prepares the first visible GPU.
@@ -112,7 +112,7 @@ func OpenBencher(libraries string, cache cuda.Cache) (*Bencher, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bencher{libraries: libraries, cache: cache, dev: dev, sums: minSumCalls, mixtures: mixtureCalls}
+	b := &Bencher{libraries: libraries, cache: cache, dev: dev, allReduces: minAllReduceCalls, moeCalls: moeCalls}
 	b.open = func(o Options) (*Engine, error) {
 		o.Libraries, o.Cache = libraries, cache
 		return Open(o)
@@ -183,11 +183,11 @@ var benchSizes = map[string][]string{
 	"all_reduce":        {"bytes"},
 }
 
-// denseSizes are the sizes of a dense model's decode steps, where n is the vocabulary; mixtureSizes
+// denseSizes are the sizes of a dense model's decode steps, where n is the vocabulary; moeSizes
 // are those of a MoE prefill.
 var (
-	denseSizes   = []string{"batch", "hidden", "width", "heads", "kv_heads", "head_dim", "n"}
-	mixtureSizes = []string{"tokens", "experts", "top_k", "hidden", "width"}
+	denseSizes = []string{"batch", "hidden", "width", "heads", "kv_heads", "head_dim", "n"}
+	moeSizes   = []string{"tokens", "experts", "top_k", "hidden", "width"}
 )
 
 // sizesOf are the sizes that a kind needs; ok is false for an unknown kind.
@@ -196,7 +196,7 @@ func sizesOf(kind string) (names []string, ok bool) {
 		if o.decode {
 			return denseSizes, true
 		}
-		return mixtureSizes, true
+		return moeSizes, true
 	}
 	names, ok = benchSizes[kind]
 	return names, ok
@@ -223,7 +223,7 @@ func (q *Query) Check() error {
 	m, n, k := q.Shape["m"], q.Shape["n"], q.Shape["k"]
 	switch {
 	case m > 0 && (n%64 != 0 || k%64 != 0 || max(m, n, k) > math.MaxInt32):
-		return unsupported("a product of %d×%d×%d: outputs and inputs have to be multiples of 64", m, n, k)
+		return unsupported("a GEMM of %d×%d×%d: outputs and inputs have to be multiples of 64", m, n, k)
 	case q.Kind == "activation" && (q.Shape["width"]%8 != 0 || q.Shape["tokens"] > maxGridY):
 		return unsupported("an activation of %v: the width has to be a multiple of 8, and there can be %d rows", q.Shape, maxGridY)
 	}
@@ -240,7 +240,7 @@ func (b *Bencher) Time(q *Query) (t Times, err error) {
 			return t, err
 		}
 		if q.Kind == "all_reduce" {
-			return b.timeSum(q)
+			return b.timeAllReduce(q)
 		}
 		return b.launched(q)
 	}
@@ -295,7 +295,7 @@ func (b *Bencher) operation(q *Query) (*operation, error) {
 	}
 	switch q.Kind {
 	case "gemm", "gemm_sustained":
-		return b.product(q)
+		return b.gemm(q)
 	case "attention_prefill", "attention_decode":
 		return b.attention(q)
 	case "mixture_decode":

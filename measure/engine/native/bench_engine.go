@@ -42,8 +42,8 @@ func operatorOptions(q *Query) (o Options, cold bool, err error) {
 	if !operatorKinds[q.Kind].decode {
 		experts := 2 * 3 * s["hidden"] * s["width"] * s["experts"]
 		layers, cold := sets(experts/3, q.Rotate) // the weights of experts_down, the smaller GEMM
-		layers = max(1, min(layers, mixtureLayers, maxRotatedBytes/experts))
-		o = Options{Seed: 1, Workload: workload.Workload{Batch: 1, PromptLen: s["tokens"], GenLen: 1}, Spread: true, Config: mixtureConfig(s, layers), splits: fewParts} // The decode step does not run, so its kernels are those of short prompts.
+		layers = max(1, min(layers, moeLayers, maxRotatedBytes/experts))
+		o = Options{Seed: 1, Workload: workload.Workload{Batch: 1, PromptLen: s["tokens"], GenLen: 1}, Spread: true, Config: moeConfig(s, layers), splits: fewParts} // The decode step does not run, so its kernels are those of short prompts.
 		return o, cold, o.readModel(q)
 	}
 	layers, cold := sets(2*s["hidden"]*s["heads"]*s["head_dim"], q.Rotate) // the weights of o_proj, the smallest GEMM

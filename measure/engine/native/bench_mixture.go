@@ -13,34 +13,34 @@ import (
 
 // These are the sizes of MoE layers that are timed by themselves.
 const (
-	mixtureVocabulary = 4096 // tokens; each sequence has another one
-	mixtureLayers     = 16   // the most layers; each chooses other experts, which evens out their number
-	mixtureCalls      = 64   // calls of a graph, which begins with an embedding that takes 0.1 µs of each call
+	moeVocabulary = 4096 // tokens; each sequence has another one
+	moeLayers     = 16   // the most layers; each chooses other experts, which evens out their number
+	moeCalls      = 64   // calls of a graph, which begins with an embedding that takes 0.1 µs of each call
 )
 
-// mixtureOptions are the options of an engine with the MoE layer of a query and little else, in enough
+// moeOptions are the options of an engine with the MoE layer of a query and little else, in enough
 // layers that the chosen experts together exceed the L2.
-func mixtureOptions(q *Query) (o Options, cold bool, err error) {
+func moeOptions(q *Query) (o Options, cold bool, err error) {
 	s := q.Shape
 	expert := 2 * 3 * s["hidden"] * s["width"]
-	layers := max(1, min(mixtureLayers, maxRotatedBytes/(expert*s["experts"])))
+	layers := max(1, min(moeLayers, maxRotatedBytes/(expert*s["experts"])))
 	cold = layers*s["top_k"]*expert > q.Rotate
 	o = Options{Seed: 1, Workload: workload.Workload{Batch: s["batch"], PromptLen: 1, GenLen: 2}, Spread: true}
-	o.Config = mixtureConfig(s, layers)
-	if s["batch"] > mixtureVocabulary {
-		return o, false, unsupported("a mixture of %d sequences: each has another of %d tokens", s["batch"], mixtureVocabulary)
+	o.Config = moeConfig(s, layers)
+	if s["batch"] > moeVocabulary {
+		return o, false, unsupported("a mixture of %d sequences: each has another of %d tokens", s["batch"], moeVocabulary)
 	}
 	return o, cold, o.readModel(q)
 }
 
-// mixtureConfig is a model of so many MoE layers and little else. Heads are those of Qwen3-30B-A3B, so
+// moeConfig is a model of so many MoE layers and little else. Heads are those of Qwen3-30B-A3B, so
 // that its kernels are the ones that are compiled.
-func mixtureConfig(s map[string]int, layers int) []byte {
+func moeConfig(s map[string]int, layers int) []byte {
 	return fmt.Appendf(nil, `{"model_type":"qwen3_moe","hidden_size":%d,"intermediate_size":%d,"moe_intermediate_size":%d,"num_hidden_layers":%d,
 		"num_attention_heads":32,"num_key_value_heads":4,"head_dim":128,"num_experts":%d,"num_experts_per_tok":%d,"norm_topk_prob":true,
 		"decoder_sparse_step":1,"mlp_only_layers":[],"vocab_size":%d,"max_position_embeddings":1048576,"hidden_act":"silu","rms_norm_eps":1e-6,
 		"rope_theta":1000000.0,"tie_word_embeddings":true,"attention_bias":false}`,
-		s["hidden"], s["width"], s["width"], layers, s["experts"], s["top_k"], mixtureVocabulary)
+		s["hidden"], s["width"], s["width"], layers, s["experts"], s["top_k"], moeVocabulary)
 }
 
 // moeDecode times the MoE layer of a decode step: all that the step calls from a layer's router to the
@@ -48,7 +48,7 @@ func mixtureConfig(s map[string]int, layers int) []byte {
 // attention by separate kernels is subtracted. Each sequence has another token, whose experts are
 // uniform and independent of the others', as estimates assume.
 func (b *Bencher) moeDecode(q *Query) (*operation, error) {
-	o, cold, err := mixtureOptions(q)
+	o, cold, err := moeOptions(q)
 	if err != nil {
 		return nil, err
 	}
@@ -56,18 +56,18 @@ func (b *Bencher) moeDecode(q *Query) (*operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	op, err := e.mixtures(b.mixtures, cold)
+	op, err := e.moeDecodeLayers(b.moeCalls, cold)
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
 	return op, nil
 }
 
-// mixtures times so many MoE layers, all layers alternately.
-func (e *Engine) mixtures(calls int, cold bool) (*operation, error) {
+// moeDecodeLayers times so many MoE layers, all layers alternately.
+func (e *Engine) moeDecodeLayers(calls int, cold bool) (*operation, error) {
 	random := rand.New(rand.NewPCG(1, 2))
 	tokens := make([]int32, e.opt.Batch)
-	for i, t := range random.Perm(mixtureVocabulary)[:len(tokens)] {
+	for i, t := range random.Perm(moeVocabulary)[:len(tokens)] {
 		tokens[i] = int32(t)
 	}
 	if err := cuda.Upload(e.dev, e.b.nextToken, tokens); err != nil {

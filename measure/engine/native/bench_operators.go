@@ -50,8 +50,8 @@ func (b *Bencher) done(a *arena, op *operation, err error) (*operation, error) {
 	return op, nil
 }
 
-// product is x·wᵀ by the engine's skinny GEMM for few rows, and by cuBLASLt otherwise.
-func (b *Bencher) product(q *Query) (*operation, error) {
+// gemm is x·wᵀ by the engine's skinny GEMM for few rows, and by cuBLASLt otherwise.
+func (b *Bencher) gemm(q *Query) (*operation, error) {
 	m, n, k := q.Shape["m"], q.Shape["n"], q.Shape["k"]
 	copies, cold := sets(2*n*k, q.Rotate)
 	a := &arena{dev: b.dev}
@@ -109,10 +109,10 @@ func (b *Bencher) multiplySkinny(a *arena, gemm *gemmKernels, t *timedGEMM) (que
 	c := gemm.splitKFor(t.n, t.k, storeEpilogue, b.dev.SMs)
 	var partial, whole cuda.Ptr
 	if c.parts > 1 {
-		if partial, err = a.take("the product's parts", c.tiles*c.parts*gemm.sums()); err != nil {
+		if partial, err = a.take("the GEMM's parts", c.tiles*c.parts*gemm.sums()); err != nil {
 			return nil, err
 		}
-		if whole, err = a.take("the product's counters", 4*c.tiles); err != nil {
+		if whole, err = a.take("the GEMM's counters", 4*c.tiles); err != nil {
 			return nil, err
 		}
 		if err := b.dev.Fill(whole, 0, 4*c.tiles); err != nil {
@@ -199,7 +199,7 @@ func benchModel(q *Query, layers int) (config string) {
 // all caches together exceed the L2.
 func attentionOptions(q *Query) (o Options, cold bool, err error) {
 	s := q.Shape
-	o = Options{Seed: 1, Workload: workload.Workload{Batch: 1, PromptLen: s["tokens"], GenLen: 1}, Products: CublasGEMM} // No GEMM is timed; the engine's own would have to be compiled.
+	o = Options{Seed: 1, Workload: workload.Workload{Batch: 1, PromptLen: s["tokens"], GenLen: 1}, GEMM: CublasGEMM} // No GEMM is timed; the engine's own would have to be compiled.
 	layers := 1
 	if q.Kind == "attention_decode" {
 		o.Batch, o.PromptLen, o.GenLen = s["batch"], s["context"], 2 // The cache has room for the step's own token.

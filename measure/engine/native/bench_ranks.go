@@ -13,14 +13,14 @@ import (
 
 // These are the limits of all-reduces that are timed by themselves.
 const (
-	sumWidth    = 4096 // values of a row, as the stream of Llama-3.1-8B has
-	minSumCalls = 256  // calls in a graph of small messages, because ranks begin some microseconds apart
-	maxSumBytes = 4e9  // the most bytes of all messages of a graph
+	sumWidth          = 4096 // values of a row, as the stream of Llama-3.1-8B has
+	minAllReduceCalls = 256  // calls in a graph of small messages, because ranks begin some microseconds apart
+	maxAllReduceBytes = 4e9  // the most bytes of all messages of a graph
 )
 
-// sumOptions are the options of a team whose all-reduce of one block's output has the message of a
+// allReduceOptions are the options of a team whose all-reduce of one block's output has the message of a
 // query: so many bytes in 16 bits, as estimates count it, though the ranks exchange float32.
-func sumOptions(q *Query) (o Options, rows int, err error) {
+func allReduceOptions(q *Query) (o Options, rows int, err error) {
 	values := q.Shape["bytes"] / 2
 	width := min(sumWidth, values)
 	if width == 0 || width%64 != 0 || values%width != 0 {
@@ -41,11 +41,11 @@ func sumOptions(q *Query) (o Options, rows int, err error) {
 	return o, rows, Check(&o)
 }
 
-// timeSum times all-reduces as the engine's steps have them, over as many GPUs: those of both blocks
+// timeAllReduce times all-reduces as the engine's steps have them, over as many GPUs: those of both blocks
 // alternately, and nothing between them. The values are 0, which take as long as others. If the
 // all-reduce is fused into a GEMM, its time is what the GEMM takes longer with it.
-func (b *Bencher) timeSum(q *Query) (t Times, err error) {
-	o, rows, err := sumOptions(q)
+func (b *Bencher) timeAllReduce(q *Query) (t Times, err error) {
+	o, rows, err := allReduceOptions(q)
 	if err != nil {
 		return t, err
 	}
@@ -54,29 +54,29 @@ func (b *Bencher) timeSum(q *Query) (t Times, err error) {
 		return t, err
 	}
 	defer func() { err = errors.Join(err, team.Close()) }()
-	calls := max(2, min(b.sums, int(maxSumBytes)/q.Shape["bytes"])) / 2 * 2
+	calls := max(2, min(b.allReduces, int(maxAllReduceBytes)/q.Shape["bytes"])) / 2 * 2
 	t.Cold = true // This GPU's cache never has the peers' values.
-	t.Seconds, err = timeShared(team, q, func(e *Engine) error { return e.queueSums(rows, calls) })
+	t.Seconds, err = timeShared(team, q, func(e *Engine) error { return e.queueAllReduces(rows, calls) })
 	if err != nil {
 		return t, err
 	}
-	less, err := b.withoutSum(team, q, rows, calls)
+	less, err := b.withoutAllReduce(team, q, rows, calls)
 	if err != nil {
 		return t, err
 	}
 	for i := range t.Seconds {
 		if t.Seconds[i] -= less; t.Seconds[i] <= 0 {
-			return Times{}, unsupported("an all-reduce of %d bytes is within a product here, which takes no longer with it than without: time it again", q.Shape["bytes"])
+			return Times{}, unsupported("an all-reduce of %d bytes is fused into a GEMM here, which takes no longer with it than without: time it again", q.Shape["bytes"])
 		}
 		t.Seconds[i] /= float64(calls)
 	}
 	return t, nil
 }
 
-// withoutSum is the time of the GEMMs without the all-reduces that are fused into them; 0 if a kernel
+// withoutAllReduce is the time of the GEMMs without the all-reduces that are fused into them; 0 if a kernel
 // of its own does the all-reduce.
-func (b *Bencher) withoutSum(team *Team, q *Query, rows, calls int) (float64, error) {
-	if !team.engines[0].fusesSum(rows) {
+func (b *Bencher) withoutAllReduce(team *Team, q *Query, rows, calls int) (float64, error) {
+	if !team.engines[0].fusesAllReduce(rows) {
 		return 0, nil
 	}
 	times, err := timeShared(team, q, func(e *Engine) error {
@@ -120,17 +120,19 @@ func timeShared(team *Team, q *Query, queue func(*Engine) error) (times []float6
 // prepares its inputs.
 func skinnyNext(rows int) bool { return gemmFor(skinnyGEMMs(), Unquantized, rows) != nil }
 
-// fusesSum reports whether the all-reduce of so many rows is fused into a GEMM.
-func (e *Engine) fusesSum(rows int) bool { return skinnyNext(rows) && e.opt.fusesAllReduce(&e.shape) }
+// fusesAllReduce reports whether the all-reduce of so many rows is fused into a GEMM.
+func (e *Engine) fusesAllReduce(rows int) bool {
+	return skinnyNext(rows) && e.opt.fusesAllReduce(&e.shape)
+}
 
-// queueSums queues so many all-reduces, of both blocks alternately.
-func (e *Engine) queueSums(rows, calls int) error {
-	o := outProduct{x: e.b.att, w: e.w.layers[0].o, in: e.shape.attWidth()}
+// queueAllReduces queues so many all-reduces, of both blocks alternately.
+func (e *Engine) queueAllReduces(rows, calls int) error {
+	o := outGEMM{x: e.b.att, w: e.w.layers[0].o, in: e.shape.attWidth()}
 	if skinnyNext(rows) {
 		o.next = e.w.layers[0].mlpNorm
 	}
-	queue := func() error { return e.queueSum(rows, &o) }
-	if e.fusesSum(rows) {
+	queue := func() error { return e.queueAllReduce(rows, &o) }
+	if e.fusesAllReduce(rows) {
 		queue = func() error { return e.queueGEMMAllReduce(e.stepGEMM(), &o) }
 	}
 	for i := range calls {

@@ -15,11 +15,11 @@ import (
 )
 
 // The options of a timed all-reduce follow from the number of GPUs and the rows of its message.
-func TestSumOptions(t *testing.T) {
+func TestAllReduceOptions(t *testing.T) {
 	for _, c := range []struct{ bytes, tp, rows, batch, prompt, width int }{
 		{1 << 10, 2, 1, 1, 1, 512}, {8 << 10, 2, 1, 1, 1, 4096}, {64 << 10, 4, 8, 8, 1, 4096}, {512 << 10, 8, 64, 1, 64, 4096}, {1 << 30, 8, 1 << 17, 1, 1 << 17, 4096},
 	} {
-		o, rows, err := sumOptions(&Query{Kind: "all_reduce", Shape: map[string]int{"bytes": c.bytes}, TP: c.tp})
+		o, rows, err := allReduceOptions(&Query{Kind: "all_reduce", Shape: map[string]int{"bytes": c.bytes}, TP: c.tp})
 		if err != nil || rows != c.rows || o.Batch != c.batch || o.PromptLen != c.prompt || o.TP != c.tp || o.Model.Hidden != c.width {
 			t.Errorf("%+v: %d rows, %+v, %v", c, rows, o, err)
 		}
@@ -37,12 +37,12 @@ func TestSumOptions(t *testing.T) {
 	}
 	for _, bytes := range []int{1, 100, 8<<10 + 2} {
 		var lacks *UnsupportedError
-		if _, _, err := sumOptions(&Query{Shape: map[string]int{"bytes": bytes}, TP: 2}); !errors.As(err, &lacks) {
+		if _, _, err := allReduceOptions(&Query{Shape: map[string]int{"bytes": bytes}, TP: 2}); !errors.As(err, &lacks) {
 			t.Errorf("%d bytes: %v", bytes, err)
 		}
 	}
 	var lacks *UnsupportedError
-	if _, _, err := sumOptions(&Query{Shape: map[string]int{"bytes": 8 << 10}, TP: 3}); !errors.As(err, &lacks) {
+	if _, _, err := allReduceOptions(&Query{Shape: map[string]int{"bytes": 8 << 10}, TP: 3}); !errors.As(err, &lacks) {
 		t.Errorf("over 3: %v", err)
 	}
 }
@@ -59,7 +59,7 @@ func TestSharedBencher(t *testing.T) {
 	testkit.Must(t, err)
 	defer b.Close()
 	if emulate.RealGPU() != nil {
-		b.sums = 4 // the processor takes its time
+		b.allReduces = 4 // the processor takes its time
 	}
 	for _, c := range []struct{ tp, bytes int }{{2, 8 << 10}, {2, 256 << 10}, {4, 1 << 10}, {4, 1 << 20}} {
 		if n, err := cuda.Count(folder); err != nil || n < c.tp {
@@ -68,7 +68,7 @@ func TestSharedBencher(t *testing.T) {
 		q := Query{Kind: "all_reduce", Shape: map[string]int{"bytes": c.bytes}, TP: c.tp, Samples: 3, Seconds: 0.01}
 		got, err := b.Time(&q)
 		var none *UnsupportedError
-		if emulate.RealGPU() != nil && errors.As(err, &none) && strings.Contains(err.Error(), "within a product") {
+		if emulate.RealGPU() != nil && errors.As(err, &none) && strings.Contains(err.Error(), "fused into a GEMM") {
 			continue // the processor's times are noise
 		}
 		if err != nil || len(got.Seconds) < 3 || slices.Min(got.Seconds) <= 0 {
@@ -89,7 +89,7 @@ func TestSharedBencher(t *testing.T) {
 func TestSharedBencherQueues(t *testing.T) {
 	for _, c := range []struct{ bytes, calls, grid int }{{8 << 10, 256, 0}, {256 << 10, 256, 64}, {64 << 20, 58, 64}, {1 << 30, 2, 64}} {
 		b, _, _ := onStandIn(t)
-		b.sums = minSumCalls
+		b.allReduces = minAllReduceCalls
 		var stands [2]*cuda.StandIn
 		b.openTeam = func(o Options) (*Team, error) {
 			return openTeam(o, func(rank int) (*cuda.Device, error) {
@@ -111,7 +111,7 @@ func TestSharedBencherQueues(t *testing.T) {
 					}
 				}
 				if err == nil || !strings.Contains(err.Error(), "no longer with it than without") || with != replays*c.calls || without != with {
-					t.Errorf("rank %d: %d products with sums and %d without, want %d: %v", rank, with, without, replays*c.calls, err)
+					t.Errorf("rank %d: %d GEMMs with all-reduces and %d without, want %d: %v", rank, with, without, replays*c.calls, err)
 				}
 			}
 			continue

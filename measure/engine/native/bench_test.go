@@ -132,13 +132,13 @@ func TestBencher(t *testing.T) {
 
 // The MoE layer is timed by the calls of each kind of step. Each token chooses experts by
 // its own scores.
-func TestMixtureBencher(t *testing.T) {
+func TestMoEBencher(t *testing.T) {
 	emulate.Long(t)
 	folder := emulate.Device(t)
 	b, err := OpenBencher(folder, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"})
 	testkit.Must(t, err)
 	defer b.Close()
-	b.mixtures = 1
+	b.moeCalls = 1
 	var e *Engine
 	open := b.open
 	b.open = func(o Options) (_ *Engine, err error) {
@@ -152,7 +152,7 @@ func TestMixtureBencher(t *testing.T) {
 		testkit.Must(t, op.queue())
 		testkit.Must(t, op.s.Sync())
 		got, want := float64(hits(t, e, batch)), routing.Distinct(32, 2, float64(batch))
-		if t.Logf("batch %d hits %v of 32 experts, expected %.1f", batch, got, want); math.Abs(got-want) > 5 || op.calls != mixtureLayers {
+		if t.Logf("batch %d hits %v of 32 experts, expected %.1f", batch, got, want); math.Abs(got-want) > 5 || op.calls != moeLayers {
 			t.Errorf("batch %d, %d calls: %v experts are hit, %v expected", batch, op.calls, got, want)
 		}
 		if err := op.free(); err != nil {
@@ -167,7 +167,7 @@ func TestMixtureBencher(t *testing.T) {
 
 // If one kernel does attention and MoE of a layer, the time of attention is subtracted. All kernels
 // take a microsecond here: a layer has four kernels, and attention has three of them.
-func TestMixtureLessAttention(t *testing.T) {
+func TestMoELessAttention(t *testing.T) {
 	b, _, _ := onStandIn(t)
 	open := b.open
 	b.open = func(o Options) (*Engine, error) {
@@ -205,7 +205,7 @@ func onStandIn(t *testing.T) (*Bencher, *cuda.StandIn, func() *cuda.StandIn) {
 	t.Helper()
 	s := cuda.NewStandIn()
 	var last *cuda.StandIn
-	b := &Bencher{dev: s.Device, mixtures: mixtureCalls, open: func(o Options) (*Engine, error) {
+	b := &Bencher{dev: s.Device, moeCalls: moeCalls, open: func(o Options) (*Engine, error) {
 		last = cuda.NewStandIn()
 		return OnStandIn(o, last)
 	}}
@@ -236,9 +236,9 @@ func TestBencherQueues(t *testing.T) {
 		{Query{Kind: "gemm", Shape: map[string]int{"m": 12, "n": 1024, "k": 1024}}, "kernel skinny_norm_16 ", 33, 33, 1},
 		{Query{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 28672, "k": 4096}}, "kernel skinny_norm_1 ", 2, 32, 1},
 		{Query{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 4096, "k": 4096}}, "kernel skinny_norm_1 ", 3, 33, 1},
-		{Query{Kind: "gemm", Shape: map[string]int{"m": 512, "n": 1024, "k": 512}}, "product [512 1024] [512 512] 0 ", 65, 65, 1},
-		{Query{Kind: "gemm_sustained", Shape: map[string]int{"m": 512, "n": 8192, "k": 8192}}, "product [8192 8192] [8192 512] 0 ", 2, 16, 1},
-		{Query{Kind: "gemm", Shape: map[string]int{"m": 8192, "n": 8192, "k": 8192}}, "product [8192 8192] [8192 8192] 0 ", 2, 2, 1},
+		{Query{Kind: "gemm", Shape: map[string]int{"m": 512, "n": 1024, "k": 512}}, "gemm [512 1024] [512 512] 0 ", 65, 65, 1},
+		{Query{Kind: "gemm_sustained", Shape: map[string]int{"m": 512, "n": 8192, "k": 8192}}, "gemm [8192 8192] [8192 512] 0 ", 2, 16, 1},
+		{Query{Kind: "gemm", Shape: map[string]int{"m": 8192, "n": 8192, "k": 8192}}, "gemm [8192 8192] [8192 8192] 0 ", 2, 2, 1},
 		{Query{Kind: "attention_prefill", Shape: map[string]int{"tokens": 300, "heads": 32, "kv_heads": 8, "head_dim": 128}}, "kernel attention_prefill_hopper [96 1 1] ", 1, 32, 1},
 		{Query{Kind: "attention_decode", Shape: map[string]int{"batch": 2, "context": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128}}, "kernel attention_decode ", 3, 33, 1},
 		{Query{Kind: "mixture_decode", Shape: map[string]int{"batch": 2, "experts": 16, "top_k": 4, "hidden": 1024, "width": 768}}, "kernel experts_down_8 ", 16, 64, (4*64 + 1) / 64.},

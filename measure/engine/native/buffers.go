@@ -82,7 +82,7 @@ func measureBuffers(s *shape, o *Options, sms int) *buffers {
 	b.reserve(&b.qkv, "queries, keys and values", 2*b.rows*s.qkvWidth())
 	b.reserve(&b.att, "the attention's output", 2*step*s.attWidth())
 	if s.experts > 0 {
-		b.measureMixture(s, step, sms)
+		b.measureMoE(s, step, sms)
 	} else {
 		b.reserve(&b.gateUp, "the feed-forward", 2*step*2*s.inner)
 		b.reserve(&b.act, "the activation", 2*step*s.inner)
@@ -95,11 +95,11 @@ func measureBuffers(s *shape, o *Options, sms int) *buffers {
 	b.reserve(&b.peaks, "the attention's peaks", 4*o.Batch*b.splits*s.kvHeads*group*2)
 	b.reserve(&b.arrived, "the attention's counters", 4*o.Batch*s.kvHeads)
 	if sums, counters := o.scratch(s); sums > 0 {
-		b.reserve(&b.splitSums, "the products' parts", sums)
-		b.reserve(&b.splitArrived, "the products' counters", 4*counters)
+		b.reserve(&b.splitSums, "the GEMMs' parts", sums)
+		b.reserve(&b.splitArrived, "the GEMMs' counters", 4*counters)
 	}
 	if bytes := s.scratchOf(); bytes > 0 {
-		b.reserve(&b.dequantized, "a product's weights in 16 bits", bytes)
+		b.reserve(&b.dequantized, "a GEMM's weights in 16 bits", bytes)
 	}
 	b.reserve(&b.sampled, "the sampling's counters", 4*o.Batch)
 	b.reserve(&b.best, "the best scores", 8*o.Batch)

@@ -102,7 +102,7 @@ func readShape(m *models.Model, config []byte) (shape, error) {
 	}
 	err := s.numbers(m.Family, config)
 	if err == nil && s.experts > 0 {
-		err = s.mixtureNumbers(m.Family, config)
+		err = s.moeNumbers(m.Family, config)
 	}
 	if err != nil {
 		return shape{}, unsupported("%s: %v", m.Name, err)
@@ -258,8 +258,8 @@ func (r *rope) frequencies(headDim int) []float32 {
 	return out
 }
 
-// unitOfProduct is how many inputs a GEMM of gemm_skinny.cu, or of an expert, takes at a time.
-const unitOfProduct = 32
+// gemmInputs is how many inputs a GEMM of gemm_skinny.cu, or of an expert, takes at a time.
+const gemmInputs = 32
 
 // misfit returns what the kernels cannot do, or "". Sizes have to be multiples of what kernels load at
 // a time: 16 rows of the stream for the sums of a norm, and a unit of a GEMM's inputs.

@@ -50,7 +50,7 @@ func (e *Engine) addHead(s *sequence) {
 }
 
 // queueHead queues the LM head by cuBLASLt.
-func (e *Engine) queueHead() error { return e.product(e.b.logits, e.b.lastH, e.w.head, e.headKey()) }
+func (e *Engine) queueHead() error { return e.gemm(e.b.logits, e.b.lastH, e.w.head, e.headKey()) }
 
 // queueFirst queues the embedding. It does not start early, so every kernel that follows finds the
 // previous step complete: attention reads positions and cache before it waits for the kernel before
@@ -135,7 +135,7 @@ func (e *Engine) stepLayerCublas(s *sequence, i int) {
 	b, w := e.b, &e.w.layers[i]
 	n := e.opt.Batch
 	s.add(i, func() error { return e.queueNorm(w.attNorm, b.h, n, 1, 0) }, "input_layernorm")
-	s.add(i, func() error { return e.product(b.qkvStep, b.h, w.qkv, e.stepKey()) }, "qkv_proj")
+	s.add(i, func() error { return e.gemm(b.qkvStep, b.h, w.qkv, e.stepKey()) }, "qkv_proj")
 	e.addAttention(s, i)
 	e.addOut(s, i, n, nil, e.attentionOut(w, 0))
 	e.addMLP(s, i, n)

@@ -16,15 +16,15 @@ import (
 // Options say what an Engine is to run.
 type Options struct {
 	Model   *models.Model
-	Config  []byte // its config.json
+	Config  []byte // config.json of the model
 	Weights string // a folder of safetensors; "" for random weights
-	Seed    uint64 // of random weights
+	Seed    uint64 // seed of random weights
 	workload.Workload
 	Eager     bool   // Queue each step's kernels anew and record no graph.
 	TP        int    // GPUs that share the model; 0 is 1
 	Libraries string // a folder to take the CUDA libraries from; "" for the usual places
 	Cache     cuda.Cache
-	Products  Products
+	GEMM      GEMM
 
 	// Spread makes random embeddings so large that the layers hardly change a token's direction, and
 	// each token chooses its own experts (spreadScale). It makes times of MoE models realistic, and
@@ -48,13 +48,13 @@ type Options struct {
 	peerTimeout time.Duration          // how long a rank waits for another; 0 for peerTimeout
 }
 
-// Products says what does the GEMMs of a decode step.
-type Products int
+// GEMM says what does the GEMMs of a decode step.
+type GEMM int
 
 // These are the choices for the GEMMs of a decode step.
 const (
-	EngineGEMM Products = iota // the engine's kernels for the batches that they support, cuBLASLt for others
-	CublasGEMM                 // cuBLASLt for every batch
+	EngineGEMM GEMM = iota // the engine's kernels for the batches that they support, cuBLASLt for others
+	CublasGEMM             // cuBLASLt for every batch
 )
 
 // rings are the shapes of the engine's GEMM kernels.
@@ -252,7 +252,7 @@ func (e *Engine) fitTo(p *cuda.Properties) {
 	}
 	e.opt.fewGated = e.shape.fewGated(e.opt.sms)
 	e.shape.megakernel = e.shape.megakernelGrid(p, e.opt.sms, e.opt.stepParts())
-	if p.Major == 9 && e.opt.Products == EngineGEMM && e.opt.wgmma == nil {
+	if p.Major == 9 && e.opt.GEMM == EngineGEMM && e.opt.wgmma == nil {
 		e.opt.wgmma = wgmmaGEMMs(&e.shape, e.opt.Batch, e.opt.sms)
 	}
 }

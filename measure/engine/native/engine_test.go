@@ -18,7 +18,7 @@ func TestAgainstReference(t *testing.T) {
 	emulate.Device(t)
 	type variant struct {
 		batch, prompt, gen int
-		products           Products
+		gemm               GEMM
 	}
 	all := []variant{
 		{1, 1, 24, EngineGEMM}, {1, 130, 8, EngineGEMM}, {3, 63, 6, EngineGEMM}, {8, 64, 4, EngineGEMM}, {16, 65, 4, EngineGEMM},
@@ -35,12 +35,12 @@ func TestAgainstReference(t *testing.T) {
 			if name != "llama" && i%2 == 0 && slow() {
 				continue // An emulated GPU is slow: one prompt, a few, and more than the skinny GEMMs take are enough.
 			}
-			t.Run(fmt.Sprintf("%s/%dx%d/%d", name, c.batch, c.prompt, c.products), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%dx%d/%d", name, c.batch, c.prompt, c.gemm), func(t *testing.T) {
 				t.Parallel()
 				if name != "llama" && (c.batch != 9 || !slices.Contains([]string{"gemma2", "qwen3_moe"}, name)) {
 					emulate.Long(t)
 				}
-				e := open(t, config, Options{Seed: 7, Workload: workload.Workload{Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen}, Products: c.products})
+				e := open(t, config, Options{Seed: 7, Workload: workload.Workload{Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen}, GEMM: c.gemm})
 				compare(t, e, newReference(t, config, 7), c.gen)
 			})
 		}

@@ -72,10 +72,10 @@ func (e *Engine) badValues(t *tensor) (int, error) {
 		return count(e.dev, at, t.elements(), sixteen)
 	}
 	scales := e.w.base.Add(int(t.scales))
-	if t.quant == INT4 { // of all matrices that lie together
+	if t.quant == INT4 { // INT4 counts all matrices that lie together.
 		return count(e.dev, scales, t.among*t.cols.N/groupInputs, sixteen)
 	}
-	const nan = 0x7f // of e4m3, which has no infinity
+	const nan = 0x7f // NaN in e4m3, which has no infinity
 	weights, err := count(e.dev, at, t.elements(), func(bits uint8) bool { return bits&nan == nan })
 	if err != nil {
 		return 0, err

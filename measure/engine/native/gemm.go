@@ -49,7 +49,7 @@ type llOperands struct {
 	timedOut cuda.Ptr // host memory: one more than the rank that timed out
 	limit    time.Duration
 	rank     int
-	epochs   cuda.Ptr // of the last exchange of each unit of rows
+	epochs   cuda.Ptr // epoch of the last exchange of each unit of rows
 }
 
 func (o *llOperands) args() []any {

@@ -10,9 +10,9 @@ type planKey struct {
 	sameOnAllRanks bool // All ranks have to use the same algorithm.
 }
 
-// product queues y = x·wᵀ in 16 bits, y += x·wᵀ on the float32 residual stream (add), or y = x·wᵀ in
+// gemm queues y = x·wᵀ in 16 bits, y += x·wᵀ on the float32 residual stream (add), or y = x·wᵀ in
 // float32.
-func (e *Engine) product(y, x, w cuda.Ptr, key planKey) error {
+func (e *Engine) gemm(y, x, w cuda.Ptr, key planKey) error {
 	w, err := e.dequantize(w, key.out, key.in)
 	if err != nil {
 		return err
@@ -93,8 +93,8 @@ func (e *Engine) headKey() planKey {
 	return planKey{rows: e.opt.Batch, in: e.shape.hidden, out: e.shape.tokens, typ: cuda.Float32}
 }
 
-// prepareProducts plans the layer's other GEMMs for rows tokens.
-func (e *Engine) prepareProducts(rows int) error {
+// prepareGEMMs plans the layer's other GEMMs for rows tokens.
+func (e *Engine) prepareGEMMs(rows int) error {
 	l, b := &e.w.layers[0], e.b
 	if _, err := e.plan(e.outKey(rows, e.shape.attWidth()), e.blockOut(attentionBlock), b.att, l.o, 0); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (e *Engine) Prepare() error {
 		if _, err := e.plan(e.promptKey(rows), b.qkv, b.h, l.qkv, l.bias); err != nil {
 			return err
 		}
-		if err := e.prepareProducts(rows); err != nil {
+		if err := e.prepareGEMMs(rows); err != nil {
 			return err
 		}
 	}
@@ -135,7 +135,7 @@ func (e *Engine) Prepare() error {
 		if _, err := e.plan(e.stepKey(), b.qkvStep, b.h, l.qkv, 0); err != nil {
 			return err
 		}
-		if err := e.prepareProducts(e.opt.Batch); err != nil {
+		if err := e.prepareGEMMs(e.opt.Batch); err != nil {
 			return err
 		}
 	}
@@ -164,7 +164,7 @@ func (e *Engine) stepGEMM() *gemmKernels { return e.opt.stepGEMM(e.p.gemms) }
 // stepGEMM returns the kernels for the layers of a decode step at the options' batch, or nil if
 // cuBLASLt does them.
 func (o *Options) stepGEMM(rings []gemmKernels) *gemmKernels {
-	if o.Products == CublasGEMM {
+	if o.GEMM == CublasGEMM {
 		return nil
 	}
 	return gemmFor(rings, o.Quantization, o.Batch)
@@ -172,7 +172,7 @@ func (o *Options) stepGEMM(rings []gemmKernels) *gemmKernels {
 
 // headGEMM returns the kernels for the LM head, whose weights always have 16 bits.
 func (o *Options) headGEMM(rings []gemmKernels) *gemmKernels {
-	if o.Products == CublasGEMM {
+	if o.GEMM == CublasGEMM {
 		return nil
 	}
 	return gemmFor(rings, Unquantized, o.Batch)
@@ -190,8 +190,8 @@ func (o *Options) scratch(s *shape) (sums, counters int) {
 	return sums, counters
 }
 
-// ProductsText says what does the GEMMs of a decode step.
-func (e *Engine) ProductsText() string {
+// GEMMText says what does the GEMMs of a decode step.
+func (e *Engine) GEMMText() string {
 	if e.stepGEMM() == nil {
 		return "cuBLASLt"
 	}

@@ -131,7 +131,7 @@ func (s *shape) moreDefines() (out []string) {
 }
 
 // addOutputNorm adds a block's output, in branch, to the stream after its norm.
-func (e *Engine) addOutputNorm(s *sequence, layer, rows int, o *outProduct) {
+func (e *Engine) addOutputNorm(s *sequence, layer, rows int, o *outGEMM) {
 	b, sh := e.b, &e.shape
 	h, squares := b.h, b.squares
 	if o.next == 0 { // cuBLASLt does the next GEMM
@@ -151,7 +151,7 @@ func (e *Engine) queuePlain(gemm *gemmKernels, y, x, w cuda.Ptr, in int) error {
 // addOut adds the last GEMM of a block, its all-reduce, and the residual sum; post is the norm between
 // them, 0 for none. next is the weights of the norm that follows, for the engine's GEMMs; gemm is nil
 // if cuBLASLt does them.
-func (e *Engine) addOut(s *sequence, layer, rows int, gemm *gemmKernels, o outProduct) {
+func (e *Engine) addOut(s *sequence, layer, rows int, gemm *gemmKernels, o outGEMM) {
 	y := e.blockOut(o.block)
 	switch {
 	case gemm != nil && e.opt.fusesAllReduce(&e.shape):
@@ -162,18 +162,18 @@ func (e *Engine) addOut(s *sequence, layer, rows int, gemm *gemmKernels, o outPr
 	case gemm != nil:
 		s.add(layer, func() error { return e.queuePlain(gemm, y, o.x, o.w, o.in) }, o.name)
 	default:
-		s.add(layer, func() error { return e.product(y, o.x, o.w, e.outKey(rows, o.in)) }, o.name)
+		s.add(layer, func() error { return e.gemm(y, o.x, o.w, e.outKey(rows, o.in)) }, o.name)
 	}
 	if gemm == nil || !e.opt.fusesAllReduce(&e.shape) {
-		e.addSum(s, layer, rows, o)
+		e.addAllReduce(s, layer, rows, o)
 	}
 	if o.post != 0 {
 		e.addOutputNorm(s, layer, rows, &o)
 	}
 }
 
-// An outProduct is the last GEMM of a block, from in inputs x to the stream.
-type outProduct struct {
+// An outGEMM is the last GEMM of a block, from in inputs x to the stream.
+type outGEMM struct {
 	block      block
 	x, w       cuda.Ptr
 	in         int
@@ -182,12 +182,12 @@ type outProduct struct {
 	postName   string
 }
 
-func (e *Engine) attentionOut(w *layerWeights, next cuda.Ptr) outProduct {
-	return outProduct{block: attentionBlock, x: e.b.att, w: w.o, in: e.shape.attWidth(), post: w.attPost, next: next, name: "o_proj", postName: "post_attention_layernorm"}
+func (e *Engine) attentionOut(w *layerWeights, next cuda.Ptr) outGEMM {
+	return outGEMM{block: attentionBlock, x: e.b.att, w: w.o, in: e.shape.attWidth(), post: w.attPost, next: next, name: "o_proj", postName: "post_attention_layernorm"}
 }
 
-func (e *Engine) mlpOut(w *layerWeights, next cuda.Ptr) outProduct {
-	return outProduct{block: feedForward, x: e.b.act, w: w.down, in: e.shape.inner, post: w.mlpPost, next: next, name: "down_proj", postName: "post_feedforward_layernorm"}
+func (e *Engine) mlpOut(w *layerWeights, next cuda.Ptr) outGEMM {
+	return outGEMM{block: feedForward, x: e.b.act, w: w.down, in: e.shape.inner, post: w.mlpPost, next: next, name: "down_proj", postName: "post_feedforward_layernorm"}
 }
 
 // mlpNormName is the estimate's name of the norm before the feed-forward.

@@ -237,9 +237,9 @@ func (b *bench) squares(x []float64, k int) (raw []float32, scale []float64) {
 	return raw, scale
 }
 
-// product runs a GEMM with n rows of results, whose tiles are split along k into so many parts, or
+// gemm runs a GEMM with n rows of results, whose tiles are split along k into so many parts, or
 // into as many as there are stages.
-func (b *bench) product(l *gemmKernels, kernel *cuda.Kernel, u epilogue, n, k, parts int, args ...any) {
+func (b *bench) gemm(l *gemmKernels, kernel *cuda.Kernel, u epilogue, n, k, parts int, args ...any) {
 	b.t.Helper()
 	c := l.splitKFor(n, k, u, 1)
 	c.parts = max(1, min(parts, (k+l.depth-1)/l.depth))
@@ -256,7 +256,7 @@ func (b *bench) scores(l *gemmKernels, batch, n, k, parts int) {
 	x, xs := b.normal(batch*k, 2)
 	sq, scale := b.squares(xs, k)
 	y := room[float32](b, batch*n)
-	b.product(l, l.normGEMM, storeEpilogue, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+	b.gemm(l, l.normGEMM, storeEpilogue, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
 		put(b, sq), y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
 	want := make([]float64, batch*n)
 	for s := range batch {
@@ -273,7 +273,7 @@ func (b *bench) residual(l *gemmKernels, batch, n, k, parts int) {
 	stream, old := b.floats(batch*n, 1)
 	norm, g := b.normal(n, 1)
 	y, h, sums := put(b, stream), room[uint16](b, batch*n), room[float32](b, batch*n/16)
-	b.product(l, l.residualGEMM, residualEpilogue, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+	b.gemm(l, l.residualGEMM, residualEpilogue, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
 		cuda.Ptr(0), y, h, sums, put(b, norm))
 	want, normed, squares := make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n/16)
 	for s := range batch {
@@ -294,7 +294,7 @@ func (b *bench) swiglu(l *gemmKernels, batch, n, k, parts int) {
 	x, xs := b.normal(batch*k, 2)
 	sq, scale := b.squares(xs, k)
 	h := room[uint16](b, batch*n)
-	b.product(l, l.swigluGEMM, swigluEpilogue, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+	b.gemm(l, l.swigluGEMM, swigluEpilogue, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
 		put(b, sq), cuda.Ptr(0), h, cuda.Ptr(0), cuda.Ptr(0))
 	want := make([]float64, batch*n)
 	for s := range batch {

@@ -90,7 +90,7 @@ func BenchmarkGPULoad(b *testing.B) {
 	var size int64
 	opt.Weights, size = fileOf(b, opt, "BF16")
 	usual := fmt.Sprintf("%d/%d/%d", stagedBytes, stagedChunks, (&loader{ranks: 1}).readers())
-	for _, s := range strings.Split(cmp.Or(os.Getenv("LLMPROF_TEST_STAGING"), usual), ",") {
+	for s := range strings.SplitSeq(cmp.Or(os.Getenv("LLMPROF_TEST_STAGING"), usual), ",") {
 		var bytes, most, readers int
 		if _, err := fmt.Sscanf(s, "%d/%d/%d", &bytes, &most, &readers); err != nil {
 			b.Fatal(err)

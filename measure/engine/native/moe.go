@@ -32,9 +32,9 @@ func (s *shape) readExperts(e *models.Experts, name string) (why string) {
 	return ""
 }
 
-// mixtureNumbers reads how the chosen experts are weighted. Mixtral's weights always sum to 1;
+// moeNumbers reads how the chosen experts are weighted. Mixtral's weights always sum to 1;
 // config.json of Qwen3-MoE says it (transformers' default is false).
-func (s *shape) mixtureNumbers(family string, config []byte) error {
+func (s *shape) moeNumbers(family string, config []byte) error {
 	var n struct {
 		Normalized bool `json:"norm_topk_prob"`
 	}
@@ -92,9 +92,9 @@ type moeBuffers struct {
 	layerTable  cuda.Ptr // uint64 [layers][stepLayerWords], the megakernel's table of layers
 }
 
-// measureMixture reserves the buffers that replace those of a dense feed-forward; step is the most
+// measureMoE reserves the buffers that replace those of a dense feed-forward; step is the most
 // tokens at once.
-func (b *buffers) measureMixture(s *shape, step, sms int) {
+func (b *buffers) measureMoE(s *shape, step, sms int) {
 	pairs := step * s.topK
 	tiles := max(s.maxTiles(pairs, pairsOfTile), s.maxTiles(min(step, maxDecodeTokens)*s.topK, pairsOfGroup), 3*s.maxTiles(pairs, pairsOfItem))
 	b.reserve(&b.router, "the router's scores", 4*step*s.experts)
@@ -166,7 +166,7 @@ func (e *Engine) stepExperts(s *sequence, i int, gemm *gemmKernels, next cuda.Pt
 	s.add(i, func() error { return e.queueChoice(n, true) }, "top_k")
 	s.add(i, func() error { return e.queueStepGateUp(w) }, "experts_gate_up", "experts_activation")
 	s.add(i, func() error { return e.queueExpertsDown(w, n, next) }, "experts_down")
-	e.addSum(s, i, n, outProduct{block: feedForward, next: next})
+	e.addAllReduce(s, i, n, outGEMM{block: feedForward, next: next})
 }
 
 // queueStepGateUp queues experts_gate_up of a decode step, with the norm fused into it.
@@ -192,7 +192,7 @@ func (e *Engine) addExperts(s *sequence, layer, rows int) {
 	few := sh.quant == Unquantized && e.fitsDecodeRings(rows)
 	hopper := e.p.moe.hopperDown != nil && !few
 	s.add(layer, func() error { return e.queueNorm(w.mlpNorm, b.h, rows, 1, 0) }, "post_attention_layernorm")
-	s.add(layer, func() error { return e.product(b.router, b.h, w.router, e.routerKey(rows)) }, "router")
+	s.add(layer, func() error { return e.gemm(b.router, b.h, w.router, e.routerKey(rows)) }, "router")
 	s.add(layer, func() error {
 		if few {
 			return e.queueChoice(rows, false)
@@ -214,7 +214,7 @@ func (e *Engine) addExperts(s *sequence, layer, rows int) {
 	default:
 		e.addGroupedExperts(s, layer, rows)
 	}
-	e.addSum(s, layer, rows, outProduct{block: feedForward})
+	e.addAllReduce(s, layer, rows, outGEMM{block: feedForward})
 }
 
 // addHopperExperts adds the grouped GEMMs of sorted pairs by wgmma.
@@ -235,7 +235,7 @@ func (e *Engine) addHopperExperts(s *sequence, layer, rows int) {
 		if err := p.down(); err != nil {
 			return err
 		}
-		return e.queueExpertsSum(rows)
+		return e.queueExpertSum(rows)
 	}, "experts_down")
 }
 
@@ -262,12 +262,12 @@ func (e *Engine) addGroupedExperts(s *sequence, layer, rows int) {
 		if err := e.p.moe.promptsDown.Queue(e.s, l, w16, b.act, b.order, b.tiles, hidden, inner, top, b.outputs); err != nil {
 			return err
 		}
-		return e.queueExpertsSum(rows)
+		return e.queueExpertSum(rows)
 	}, "experts_down")
 }
 
-// queueExpertsSum queues the weighted sum of the experts' outputs of rows tokens.
-func (e *Engine) queueExpertsSum(rows int) error {
+// queueExpertSum queues the weighted sum of the experts' outputs of rows tokens.
+func (e *Engine) queueExpertSum(rows int) error {
 	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}
 	return e.p.moe.sumParts.Queue(e.s, l, e.b.outputs, e.b.shares, e.blockOut(feedForward), int32(e.shape.hidden), int32(e.shape.topK))
 }

@@ -91,14 +91,14 @@ func TestGPUStepIsItsKernels(t *testing.T) {
 		t.Skip("LLMPROF_TEST_STEP names no contexts: 60 GB of a GPU's memory")
 	}
 	gpu(t)
-	for _, context := range strings.Split(contexts, ",") {
+	for context := range strings.SplitSeq(contexts, ",") {
 		for _, parts := range []int{fewParts, maxSplits} {
 			t.Run(fmt.Sprintf("%s/%d", context, parts), func(t *testing.T) {
 				opt := Options{Seed: 1, Workload: workload.Workload{Batch: 1, PromptLen: number(t, context) - 32, GenLen: 33}, Spread: true, splits: parts}
 				one := stepScores(t, qwen30BA3B, opt)
 				opt.unfused, opt.splits = true, 0
 				unfused := stepScores(t, qwen30BA3B, opt)
-				opt.Products = CublasGEMM
+				opt.GEMM = CublasGEMM
 				moved, limit := firstDifference(t, "one kernel", one, unfused), firstDifference(t, "products of cuBLASLt", stepScores(t, qwen30BA3B, opt), unfused)
 				if !(moved < 2*limit) {
 					t.Errorf("scores differ by %.3g of them, those of cuBLASLt's products by %.3g", moved, limit)

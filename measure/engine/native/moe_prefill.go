@@ -45,12 +45,12 @@ func (p *promptExperts) up() error {
 	if err := p.k.gather.Queue(p.s, l, p.x, p.order, int32(p.sh.hidden), int32(p.sh.topK), p.sorted); err != nil {
 		return err
 	}
-	return p.product(&groupedGEMM{kernel: p.k.hopperGateUp, w: p.gateUp, x: p.sorted, y: p.act, in: p.sh.hidden, out: p.sh.inner, matrices: 2 * p.sh.experts})
+	return p.queueGEMM(&groupedGEMM{kernel: p.k.hopperGateUp, w: p.gateUp, x: p.sorted, y: p.act, in: p.sh.hidden, out: p.sh.inner, matrices: 2 * p.sh.experts})
 }
 
 // down queues experts_down.
 func (p *promptExperts) down() error {
-	return p.product(&groupedGEMM{kernel: p.k.hopperDown, w: p.downs, x: p.act, y: p.sorted, in: p.sh.inner, out: p.sh.hidden, matrices: p.sh.experts})
+	return p.queueGEMM(&groupedGEMM{kernel: p.k.hopperDown, w: p.downs, x: p.act, y: p.sorted, in: p.sh.inner, out: p.sh.hidden, matrices: p.sh.experts})
 }
 
 // A groupedGEMM multiplies by matrices of `out` rows and `in` columns.
@@ -60,8 +60,8 @@ type groupedGEMM struct {
 	in, out, matrices int
 }
 
-// product queues a grouped GEMM.
-func (p *promptExperts) product(g *groupedGEMM) error {
+// queueGEMM queues a grouped GEMM.
+func (p *promptExperts) queueGEMM(g *groupedGEMM) error {
 	weights, err := p.dev.TensorMap(&cuda.Tensor{
 		At: g.w, Size: [3]int{g.in, g.out, g.matrices}, Stride: [2]int{2 * g.in, 2 * g.in * g.out}, Box: [3]int{64, 128, 1},
 	})

@@ -18,7 +18,7 @@ func (e *Engine) stepQuantizedExperts(s *sequence, i int, next cuda.Ptr) {
 		s.add(i, func() error { return e.queueScores(gemm, b.router, w.router, sh.experts) }, "router", "post_attention_layernorm")
 	} else {
 		s.add(i, func() error { return e.queueNorm(w.mlpNorm, b.lastH, n, 1, 0) }, "post_attention_layernorm")
-		s.add(i, func() error { return e.product(b.router, b.lastH, w.router, e.routerKey(n)) }, "router")
+		s.add(i, func() error { return e.gemm(b.router, b.lastH, w.router, e.routerKey(n)) }, "router")
 	}
 	s.add(i, func() error { return e.queueTopK(n, true) }, "top_k")
 	s.add(i, func() error {
@@ -30,5 +30,5 @@ func (e *Engine) stepQuantizedExperts(s *sequence, i int, next cuda.Ptr) {
 		return e.p.moe.quantized.down.Queue(e.s, l, w.down, q.scales, q.zeros, b.act, b.chosen, b.shares, experts, hidden, inner, top,
 			e.blockOut(feedForward), b.h, b.squares, next)
 	}, "experts_down")
-	e.addSum(s, i, n, outProduct{block: feedForward, next: next})
+	e.addAllReduce(s, i, n, outGEMM{block: feedForward, next: next})
 }

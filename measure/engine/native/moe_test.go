@@ -75,7 +75,7 @@ type moeBench struct {
 
 // The test runs each kernel of an MoE layer with sizes that no tile divides, with experts that no
 // token chooses, and with one that all tokens choose.
-func TestKernelMixture(t *testing.T) {
+func TestKernelMoE(t *testing.T) {
 	for _, m := range []moeShape{{experts: 8, topK: 2, normalized: true}, {experts: 37, topK: 5}, {experts: 256, topK: 32, normalized: true}, {experts: 3, topK: 3}} {
 		t.Run(fmt.Sprintf("%d of %d", m.topK, m.experts), func(t *testing.T) {
 			t.Parallel()
@@ -86,7 +86,7 @@ func TestKernelMixture(t *testing.T) {
 			if m.experts < 9 {
 				s.hidden, s.inner = 320, 480
 			}
-			b := newMixtureBench(t, newBench(t, &s), &s)
+			b := newMoEBench(t, newBench(t, &s), &s)
 			for _, rows := range []int{1, 3, 9} {
 				b.choose(rows)
 				b.step(rows, false)
@@ -100,8 +100,8 @@ func TestKernelMixture(t *testing.T) {
 	}
 }
 
-// newMixtureBench makes a bench with the experts' weights.
-func newMixtureBench(t *testing.T, on *bench, s *shape) *moeBench {
+// newMoEBench makes a bench with the experts' weights.
+func newMoEBench(t *testing.T, on *bench, s *shape) *moeBench {
 	t.Helper()
 	b := &moeBench{bench: on, s: s}
 	var raw []uint16
@@ -162,9 +162,9 @@ func TestRouterHasRoomForParts(t *testing.T) {
 
 // The test runs a step in which all tokens choose one expert, which makes many groups of it, with
 // the most tokens that these kernels take.
-func TestKernelMixtureOfOne(t *testing.T) {
+func TestKernelMoEOfOne(t *testing.T) {
 	s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 576, inner: 320, moeShape: moeShape{experts: 4, topK: 1}}
-	b := newMixtureBench(t, newBench(t, &s), &s)
+	b := newMoEBench(t, newBench(t, &s), &s)
 	for _, rows := range []int{8, 9, maxDecodeTokens} {
 		b.choose(rows)
 		b.step(rows, rows == maxDecodeTokens)
@@ -349,7 +349,7 @@ func TestKernelHopperExperts(t *testing.T) {
 			if m.experts < 9 {
 				s.hidden, s.inner = 320, 480
 			}
-			b := newMixtureBench(t, hopperBench(t, &s), &s)
+			b := newMoEBench(t, hopperBench(t, &s), &s)
 			for _, k := range []struct {
 				name string
 				at   **cuda.Kernel

@@ -129,7 +129,7 @@ func (e *Engine) addMLP(s *sequence, layer, rows int) {
 	}
 	b, w := e.b, &e.w.layers[layer]
 	s.add(layer, func() error { return e.queueNorm(w.mlpNorm, b.h, rows, 1, 0) }, e.mlpNormName())
-	s.add(layer, func() error { return e.product(b.gateUp, b.h, w.gateUp, e.gateUpKey(rows)) }, "gate_up_proj")
+	s.add(layer, func() error { return e.gemm(b.gateUp, b.h, w.gateUp, e.gateUpKey(rows)) }, "gate_up_proj")
 	s.add(layer, func() error { return e.queueActivation(rows) }, "activation")
 	e.addOut(s, layer, rows, nil, e.mlpOut(w, 0))
 }

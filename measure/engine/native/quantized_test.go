@@ -339,7 +339,7 @@ func TestFormatsAgainstReference(t *testing.T) {
 	emulate.Device(t)
 	type variant struct {
 		batch, prompt, gen int
-		products           Products
+		gemm               GEMM
 	}
 	all := []variant{{1, 130, 8, EngineGEMM}, {3, 63, 6, EngineGEMM}, {8, 64, 4, EngineGEMM}, {16, 65, 4, EngineGEMM},
 		{32, 9, 4, EngineGEMM}, {33, 4, 4, EngineGEMM}, {2, 20, 4, CublasGEMM}}
@@ -364,14 +364,14 @@ func TestFormatsAgainstReference(t *testing.T) {
 				continue
 			}
 			for _, c := range all {
-				t.Run(fmt.Sprintf("%v%v/%s/%dx%d/%d", f.fp16, f.quant, name, c.batch, c.prompt, c.products), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%v%v/%s/%dx%d/%d", f.fp16, f.quant, name, c.batch, c.prompt, c.gemm), func(t *testing.T) {
 					t.Parallel()
 					if f.quant != FP8 || name != "mistral" || c.batch != 9 {
 						emulate.Long(t)
 					}
 					// A Gemma 3 of 20 tokens has an error of 8.8e-3 in bf16 and 1.004e-2 in fp8
 					// with seed 7, and of 6.0e-3 and 7.2e-3 with seed 9.
-					opt := Options{FP16: f.fp16, Quantization: f.quant, Seed: 9, Workload: workload.Workload{Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen}, Products: c.products}
+					opt := Options{FP16: f.fp16, Quantization: f.quant, Seed: 9, Workload: workload.Workload{Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen}, GEMM: c.gemm}
 					compare(t, open(t, config, opt), referenceOf(t, config, opt), c.gen)
 				})
 			}

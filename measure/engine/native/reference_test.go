@@ -79,7 +79,7 @@ func randomWeight(f safetensors.Format, seed, i uint64, scale float32) float64 {
 
 func bf16(v uint16) float64 { return float64(math.Float32frombits(uint32(v) << 16)) }
 
-// product is the sum of a's values times b's, in four parts that do not wait for
+// gemm is the sum of a's values times b's, in four parts that do not wait for
 // each other.
 func product(a, b []float64) float64 {
 	var s [4]float64

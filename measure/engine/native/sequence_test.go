@@ -74,7 +74,7 @@ func TestOperatorsAreTheEstimates(t *testing.T) {
 	}
 	for name, config := range configs {
 		for _, opt := range []Options{
-			{Workload: workload.Workload{Batch: 1, PromptLen: 30, GenLen: 8}}, {Workload: workload.Workload{Batch: 33, PromptLen: 1000, GenLen: 8}}, {Workload: workload.Workload{Batch: 2, PromptLen: 8, GenLen: 2}, Products: CublasGEMM},
+			{Workload: workload.Workload{Batch: 1, PromptLen: 30, GenLen: 8}}, {Workload: workload.Workload{Batch: 33, PromptLen: 1000, GenLen: 8}}, {Workload: workload.Workload{Batch: 2, PromptLen: 8, GenLen: 2}, GEMM: CublasGEMM},
 			{Workload: workload.Workload{Batch: 1, PromptLen: 30, GenLen: 8}, TP: 2}, {Workload: workload.Workload{Batch: 33, PromptLen: 1000, GenLen: 8}, TP: 2},
 			{Workload: workload.Workload{Batch: 1, PromptLen: 30, GenLen: 8}, FP16: true}, {Workload: workload.Workload{Batch: 8, PromptLen: 30, GenLen: 8}, Quantization: FP8}, {Workload: workload.Workload{Batch: 33, PromptLen: 30, GenLen: 8}, Quantization: FP8},
 		} {
@@ -248,10 +248,10 @@ func TestLaunchOrder(t *testing.T) {
 		return all
 	}
 	join := func(parts ...[]string) []string { return slices.Concat(parts...) }
-	prefillLayer := []string{"rms_norm", "product", "rotary", "attention_prefill_hopper", "product", "rms_norm", "product", "activation", "product"}
+	prefillLayer := []string{"rms_norm", "gemm", "rotary", "attention_prefill_hopper", "gemm", "rms_norm", "gemm", "activation", "gemm"}
 	e, s := standIn(t, tinyLlama, Options{Workload: workload.Workload{Batch: 1, PromptLen: 30, GenLen: 8}})
 	group := join([]string{"embedding"}, repeat(2, prefillLayer...), []string{"rms_norm"})
-	tail := []string{"product", "fill", "sampling"}
+	tail := []string{"gemm", "fill", "sampling"}
 	if diff := cmp.Diff(join(group, tail), kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
 		t.Errorf("prefill (-want +got):\n%s", diff)
 	}
@@ -266,7 +266,7 @@ func TestLaunchOrder(t *testing.T) {
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode with fp8 weights (-want +got):\n%s", diff)
 	}
-	layer = []string{"rms_norm", "dequantize", "product", "rotary", "attention_prefill_hopper", "dequantize", "product", "rms_norm", "dequantize", "product", "activation", "dequantize", "product"}
+	layer = []string{"rms_norm", "dequantize", "gemm", "rotary", "attention_prefill_hopper", "dequantize", "gemm", "rms_norm", "dequantize", "gemm", "activation", "dequantize", "gemm"}
 	want = join([]string{"embedding"}, repeat(2, layer...), []string{"rms_norm"}, tail)
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
 		t.Errorf("prefill with fp8 weights (-want +got):\n%s", diff)
@@ -287,8 +287,8 @@ func TestLaunchOrder(t *testing.T) {
 	if diff := cmp.Diff(join(repeat(3, group...), tail), kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
 		t.Errorf("prefill of three groups (-want +got):\n%s", diff)
 	}
-	layer = []string{"rms_norm", "product", "attention_decode", "product", "rms_norm", "product", "activation", "product"}
-	want = join([]string{"embedding"}, repeat(2, layer...), []string{"rms_norm", "product", "sampling"})
+	layer = []string{"rms_norm", "gemm", "attention_decode", "gemm", "rms_norm", "gemm", "activation", "gemm"}
+	want = join([]string{"embedding"}, repeat(2, layer...), []string{"rms_norm", "gemm", "sampling"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode by cuBLASLt (-want +got):\n%s", diff)
 	}
@@ -319,7 +319,7 @@ func TestStepsStartLate(t *testing.T) {
 func TestReplaysMakeUpTheStep(t *testing.T) {
 	for name, config := range tiny() {
 		for _, opt := range []Options{
-			{Workload: workload.Workload{Batch: 1, PromptLen: 30, GenLen: 9}}, {Workload: workload.Workload{Batch: 40, PromptLen: 900, GenLen: 4}, Eager: true}, {Workload: workload.Workload{Batch: 2, PromptLen: 8, GenLen: 2}, Products: CublasGEMM},
+			{Workload: workload.Workload{Batch: 1, PromptLen: 30, GenLen: 9}}, {Workload: workload.Workload{Batch: 40, PromptLen: 900, GenLen: 4}, Eager: true}, {Workload: workload.Workload{Batch: 2, PromptLen: 8, GenLen: 2}, GEMM: CublasGEMM},
 			{Workload: workload.Workload{Batch: 5, PromptLen: 30, GenLen: 9}, Quantization: FP8}, {Workload: workload.Workload{Batch: 40, PromptLen: 8, GenLen: 4}, Quantization: FP8},
 		} {
 			e, s := standIn(t, config, opt)

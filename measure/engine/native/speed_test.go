@@ -71,7 +71,7 @@ func TestSpeed(t *testing.T) {
 	if layers := os.Getenv("LLMPROF_NATIVE_SPEED_LAYERS"); layers != "" {
 		m.model = regexp.MustCompile(`"num_hidden_layers":\d+`).ReplaceAllString(m.model, `"num_hidden_layers":`+layers)
 	}
-	for _, c := range strings.Split(cases, ",") {
+	for c := range strings.SplitSeq(cases, ",") {
 		what, size, ok := strings.Cut(c, ":")
 		if !ok {
 			what, size = "decode", c
@@ -277,7 +277,7 @@ func (m *meter) options(tp, batch, prompt, gen int, shape string) Options {
 	}
 	shape = m.formats(&opt, shape)
 	if shape == "cublas" {
-		opt.Products = CublasGEMM
+		opt.GEMM = CublasGEMM
 	} else if rings, ok := strings.CutPrefix(shape, "wide"); ok {
 		whole := modelOf(m.t, m.model, opt)
 		sh, err := whole.shape(0)
@@ -295,7 +295,7 @@ func (m *meter) options(tp, batch, prompt, gen int, shape string) Options {
 // formats parses the formats that a case begins with, and returns the rest of the case.
 func (m *meter) formats(opt *Options, shape string) string {
 	names, rest, _ := strings.Cut(shape, "=")
-	for _, name := range strings.Split(names, "+") {
+	for name := range strings.SplitSeq(names, "+") {
 		switch name {
 		case "fp16":
 			opt.FP16 = true

@@ -12,9 +12,9 @@ import (
 	"llmprof/workload"
 )
 
-// deepMixture has so many layers that the streams of all tokens become similar, unless their
+// deepMoE has so many layers that the streams of all tokens become similar, unless their
 // embeddings are large.
-const deepMixture = `{"model_type":"qwen3_moe","hidden_size":256,"intermediate_size":512,"moe_intermediate_size":64,"num_hidden_layers":%d,
+const deepMoE = `{"model_type":"qwen3_moe","hidden_size":256,"intermediate_size":512,"moe_intermediate_size":64,"num_hidden_layers":%d,
 	"num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,"num_experts":32,"num_experts_per_tok":2,"norm_topk_prob":true,
 	"decoder_sparse_step":1,"mlp_only_layers":[],"vocab_size":1001,"max_position_embeddings":4096,"hidden_act":"silu",
 	"rms_norm_eps":1e-6,"rope_theta":1000000.0,"tie_word_embeddings":false,"attention_bias":false,"use_sliding_window":false}`
@@ -22,7 +22,7 @@ const deepMixture = `{"model_type":"qwen3_moe","hidden_size":256,"intermediate_s
 // hit returns how many experts the tokens of a random prompt choose in the last layer.
 func hit(t *testing.T, layers, tokens int, spread bool) int {
 	t.Helper()
-	e := open(t, fmt.Sprintf(deepMixture, layers), Options{Seed: 7, Workload: workload.Workload{Batch: 1, PromptLen: tokens, GenLen: 1}, Spread: spread})
+	e := open(t, fmt.Sprintf(deepMoE, layers), Options{Seed: 7, Workload: workload.Workload{Batch: 1, PromptLen: tokens, GenLen: 1}, Spread: spread})
 	testkit.Must(t, e.SetPrompts(randomPrompts(3, 1, tokens, e.shape.vocab)))
 	if _, err := e.Prefill(); err != nil {
 		t.Fatal(err)

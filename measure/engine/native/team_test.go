@@ -427,7 +427,7 @@ func TestTogether(t *testing.T) {
 // again at the same time.
 func TestTeamCompilesWhatItLoads(t *testing.T) {
 	q := Query{Kind: "all_reduce", Shape: map[string]int{"bytes": 8 << 10}, TP: 4}
-	o, _, err := sumOptions(&q)
+	o, _, err := allReduceOptions(&q)
 	testkit.Must(t, err)
 	var mutex sync.Mutex
 	var all []string

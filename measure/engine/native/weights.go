@@ -12,14 +12,14 @@ import (
 // vector is rows of one column.
 type tensor struct {
 	name       string
-	shape      []int // of the whole tensor
+	shape      []int // shape of the whole tensor
 	rows, cols safetensors.Span
 	offset     int // in bytes
 	norm       bool
 
 	quant      Quantization
 	scaled         // If the tensor is quantized, these are offsets in bytes, for all rows that lie together.
-	row, among int // its first row among the rows that lie together, and how many those are
+	row, among int // first row among the rows that lie together, and how many those are
 }
 
 func (t *tensor) elements() int { return t.rows.N * t.cols.N }

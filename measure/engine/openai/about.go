@@ -21,7 +21,7 @@ type About struct {
 	Vocab      int               // tokens of its vocabulary
 	MaxLen     int               // most tokens of a prompt with its answer
 	Weights    string            // format of the weights, in the words of estimates where they have one
-	KV         string            // likewise, of the KV cache
+	KV         string            // format of the KV cache; "" if the server does not say
 	TP         int               // GPUs that share a matrix
 	DP         int               // engines side by side
 	Options    map[string]string // more of how it was started

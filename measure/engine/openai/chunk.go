@@ -17,7 +17,7 @@ type chunk struct {
 	Error   value    `json:"error"`
 	Detail  value    `json:"detail"`  // FastAPI's name for it
 	Object  value    `json:"object"`  // "error" is what older vLLM calls one
-	Message value    `json:"message"` // of such an error
+	Message value    `json:"message"` // message of such an error
 }
 
 type choice struct {
@@ -101,7 +101,7 @@ var doneMark = []byte("[DONE]")
 // parse reads an event's data into c. The values in c are parts of data.
 func (c *chunk) parse(data []byte) error {
 	*c = chunk{Choices: c.Choices[:0]}
-	clear(c.Choices[:cap(c.Choices)]) // else encoding/json merges new values into old ones
+	clear(c.Choices[:cap(c.Choices)]) // encoding/json merges new values into old ones.
 	data = bytes.TrimSpace(data)
 	if len(data) == 0 || data[0] != '{' {
 		return errors.New("not a JSON object")

@@ -39,7 +39,7 @@ const (
 
 // clients are what requests go through.
 type clients struct {
-	own   []*http.Client // of each worker; one for all where there is one
+	own   []*http.Client // one client for each worker, or one for all
 	fresh *http.Client   // for a request whose kept connection had been closed
 	free  func()
 }
@@ -50,7 +50,7 @@ func (c *clients) of(worker int) *http.Client { return c.own[worker%len(c.own)] 
 // clients make the connections that o wants.
 func (o *Options) clients() *clients {
 	if o.Client != nil {
-		own := *o.Client // its redirects are ours to judge
+		own := *o.Client // This client judges the redirects itself.
 		own.CheckRedirect = follow
 		return &clients{own: []*http.Client{&own}, fresh: &own, free: func() {}}
 	}

@@ -19,7 +19,7 @@ import (
 type collector struct {
 	options  *Options
 	endpoint string
-	stop     context.CancelCauseFunc // of the run
+	stop     context.CancelCauseFunc // ends the run
 	warmup   bool
 	metrics  *result.ServerMetrics // nil of a server that has none
 

@@ -21,7 +21,7 @@ func newEndpoint(base, api string) (*endpoint, error) {
 	u, err := url.Parse(strings.TrimSpace(base))
 	switch {
 	case err != nil:
-		// Not why, for the reason repeats parts of what may be a password.
+		// The parser's error would repeat parts of what may be a password.
 		return nil, errors.New("the base URL cannot be read: want http://HOST:PORT/v1, and what is special in a user's name or password as %XX")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "":
 		return nil, errors.New(`the base URL does not begin with "http://" or "https://"`)

@@ -186,7 +186,7 @@ func (r *runner) finish(body io.ReadCloser, whole bool, release func()) {
 		r.lingers.Store(time.Since(begun) > promptEnd)
 	})
 	wait := promptEnd
-	if r.options.Connections == Worker { // which has no other
+	if r.options.Connections == Worker { // A worker has no other connection.
 		wait = lateEnd
 	} else if r.lingers.Load() {
 		return

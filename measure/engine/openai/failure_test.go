@@ -224,7 +224,7 @@ func TestMixture(t *testing.T) {
 func holds(t *testing.T, s *result.Serving) {
 	t.Helper()
 	err := result.Check(&result.Result{Serving: s})
-	for _, line := range strings.Split(fmt.Sprint(err), "\n") {
+	for line := range strings.SplitSeq(fmt.Sprint(err), "\n") {
 		if strings.HasPrefix(line, "serving") && !strings.Contains(line, "reasons") {
 			t.Error(line)
 		}

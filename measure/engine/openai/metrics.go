@@ -38,7 +38,7 @@ var counters = map[string][]string{
 // over its labels, and the labels of its last line.
 type metricsPage struct {
 	values map[string]float64
-	lines  map[string]int // of each name: an engine each
+	lines  map[string]int // lines of each name: one for each engine
 	labels map[string]map[string]string
 }
 
@@ -222,7 +222,7 @@ func (s *sampler) end(ctx context.Context) *result.ServerMetrics {
 				if before == nil {
 					before = new(float64)
 				}
-				if rise := *after - *before; rise >= 0 { // else the server was started anew
+				if rise := *after - *before; rise >= 0 { // A fall says that the server was started anew.
 					m.Counters[key] = rise
 				}
 			}

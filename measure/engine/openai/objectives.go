@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"llmprof/measure/result"
-	"llmprof/measure/spelling"
 	"llmprof/measure/stats"
+	"llmprof/spelling"
 )
 
 // An SLO is the limits of a request's times that goodput counts within; nil for no
@@ -25,7 +25,7 @@ func ParseSLO(text string) (SLO, error) {
 	}
 	limits := map[string]**time.Duration{"ttft": &s.TTFT, "tpot": &s.TPOT, "ttlt": &s.TTLT}
 	var found []error
-	for _, part := range strings.Split(text, ",") {
+	for part := range strings.SplitSeq(text, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		limit, known := limits[strings.ToLower(name)]
 		d, err := time.ParseDuration(value)

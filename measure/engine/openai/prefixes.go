@@ -36,7 +36,7 @@ func cached(s *result.Serving) *result.PrefixCache {
 	if m := s.Metrics; m != nil {
 		hits, counted := m.Counters["prefix_hits"]
 		queries, asked := m.Counters["prefix_queries"]
-		if !asked { // of llama.cpp, whose count of prompts leaves out what was cached
+		if !asked { // llama.cpp's count of prompts leaves out what was cached.
 			queries = hits + m.Counters["prompt_tokens"]
 		}
 		if counted && queries > 0 {

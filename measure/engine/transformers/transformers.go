@@ -66,7 +66,7 @@ func Join(ctx context.Context, o Options) error {
 	select {
 	case <-ranks.Ended():
 	case <-ctx.Done():
-		ranks.End(context.WithoutCancel(ctx)) // it has a grace of its own
+		ranks.End(context.WithoutCancel(ctx)) // End has a grace period of its own.
 		return context.Cause(ctx)
 	}
 	if how := ranks.How(); how != child.Well {
@@ -151,7 +151,7 @@ func (o Options) environment() []string {
 	path := slices.DeleteFunc(filepath.SplitList(os.Getenv("PYTHONPATH")), func(entry string) bool { return entry == "" })
 	env := []string{
 		"PYTHONPATH=" + strings.Join(path, string(os.PathListSeparator)),
-		"PYTHONSAFEPATH=1", // of Python itself, and of whatever the libraries start
+		"PYTHONSAFEPATH=1", // for Python itself and for whatever the libraries start
 		"PYTHONUNBUFFERED=1",
 		"PYTHONDONTWRITEBYTECODE=1",
 		"TOKENIZERS_PARALLELISM=false",
@@ -159,11 +159,7 @@ func (o Options) environment() []string {
 		"CUDA_DEVICE_ORDER=PCI_BUS_ID",
 	}
 	if len(o.GPUs) > 0 {
-		visible := o.GPUs[0]
-		for _, uuid := range o.GPUs[1:] {
-			visible += "," + uuid
-		}
-		env = append(env, "CUDA_VISIBLE_DEVICES="+visible)
+		env = append(env, "CUDA_VISIBLE_DEVICES="+strings.Join(o.GPUs, ","))
 	}
 	return append(env, o.Env...)
 }

@@ -25,7 +25,7 @@ func read(while time.Duration) (events []Event, err error) {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	record := make([]byte, 16<<10)
-	for range 1 << 20 { // it cannot be endless
+	for range 1 << 20 { // The bound keeps the loop from being endless.
 		n, err := unix.Read(fd, record)
 		switch {
 		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINTR), errors.Is(err, unix.EINVAL):

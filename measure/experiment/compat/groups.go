@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"llmprof/measure/experiment/tree"
-	"llmprof/measure/spelling"
+	"llmprof/spelling"
 )
 
 // Joined reads LLM Energy Measure's tables whose members have a meaning only

@@ -10,8 +10,9 @@ import (
 	"maps"
 	"slices"
 
+	"llmprof/input"
 	"llmprof/measure/experiment/tree"
-	"llmprof/measure/spelling"
+	"llmprof/spelling"
 )
 
 // The engines of a point that their files can mean.
@@ -23,14 +24,14 @@ const (
 // A Translator turns other names into those of the settings here. Wrong and Warn take
 // what it finds.
 type Translator struct {
-	Wrong func(m *tree.Mistake)
+	Wrong func(m *input.Mistake)
 	Warn  func(at tree.Place, format string, args ...any)
 }
 
 // renamed is the setting that a name stands for.
 type renamed struct {
 	to     string            // the setting here
-	values map[string]string // of the value, where they differ
+	values map[string]string // names of the value, where they differ
 	refuse map[string]string // values that cannot be meant here, and what to do instead
 }
 

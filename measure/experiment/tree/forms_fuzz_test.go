@@ -3,6 +3,8 @@ package tree
 import (
 	"errors"
 	"testing"
+
+	"llmprof/input"
 )
 
 // depthOf is how deep a tree is nested, and nodesOf how many values it has.
@@ -28,7 +30,7 @@ func parsed(t *testing.T, form func(*Source) (*Node, error), text string) {
 		}
 		return
 	}
-	var m *Mistake
+	var m *input.Mistake
 	if !errors.As(err, &m) {
 		t.Fatalf("no mistake with a place: %v", err)
 	}

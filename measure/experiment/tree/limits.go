@@ -18,7 +18,7 @@ const (
 func (s *Source) within(hold func(input.Limits, string) error) error {
 	err := hold(input.Limits{Bytes: MostText, Depth: deepest, Values: mostValues}, s.Text)
 	if excess, ok := errors.AsType[*input.Excess](err); ok {
-		return Place{s, excess.Line, excess.Column, 1}.Mistake("%s", excess.Problem)
+		return s.place(excess.Line, excess.Column, 1).Mistake("%s", excess.Problem)
 	}
 	return err
 }

@@ -24,7 +24,7 @@ func ParseYAML(s *Source) (*Node, error) {
 	if err != nil {
 		if located, ok := errors.AsType[yaml.Error](err); ok && located.GetToken() != nil {
 			p := located.GetToken().Position
-			return nil, Place{s, p.Line, p.Column, len(located.GetToken().Value)}.Mistake("%s", located.GetMessage())
+			return nil, s.place(p.Line, p.Column, len(located.GetToken().Value)).Mistake("%s", located.GetMessage())
 		}
 		return nil, Place{Source: s}.Mistake("%v", err)
 	}
@@ -80,7 +80,7 @@ func yamlTokens(s *Source) (token.Tokens, error) {
 			inLine++
 		}
 		if brackets > deepest || inLine > deepest {
-			return nil, Place{s, line, t.Position.Column, 1}.Mistake("nested more than %d deep", deepest)
+			return nil, s.place(line, t.Position.Column, 1).Mistake("nested more than %d deep", deepest)
 		}
 	}
 	return tokens, nil
@@ -97,7 +97,7 @@ func (y *yamlParser) at(n ast.Node) Place {
 	if t == nil || t.Position == nil {
 		return Place{Source: y.source}
 	}
-	return Place{y.source, t.Position.Line, t.Position.Column, max(runes(t.Value), 1)}
+	return y.source.place(t.Position.Line, t.Position.Column, max(runes(t.Value), 1))
 }
 
 func (y *yamlParser) node(n ast.Node, depth int) (*Node, error) {
@@ -194,7 +194,7 @@ func (y *yamlParser) table(at ast.Node, values []*ast.MappingValueNode, depth in
 			key = k.Value
 		}
 		keyAt := y.at(v.Key)
-		if value.At.line == 0 {
+		if value.At.Line == 0 {
 			value.At = keyAt
 		}
 		if seen[key] {

@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"llmprof/input"
-	"llmprof/redact"
 )
 
 // A Source is the text of a file.
@@ -19,50 +18,23 @@ type Source struct {
 	lines      []int // where each begins, from the first on; found when a place is asked for
 }
 
-// A Place is where something stands in a file: line and column from 1, 0 where
-// they are not known.
+// A Place is where something stands in a file.
 type Place struct {
-	Source              *Source
-	line, column, width int
+	Source *Source
+	input.Span
 }
 
-// A Mistake is what is wrong at one place of an experiment's files.
-type Mistake struct {
-	File         string
-	Line, Column int    // from 1; 0 if not known
-	Text         string // the line
-	Width        int    // how much of it is wrong, from Column
-	Problem      string
+// place is a part of a line.
+func (s *Source) place(line, column, width int) Place {
+	return Place{s, input.Span{Line: line, Column: column, Width: width}}
 }
 
-// Error is the place, the problem and the line with the mistake marked.
-func (m *Mistake) Error() string {
-	if m.Line == 0 {
-		return fmt.Sprintf("%s: %s", m.File, m.Problem)
-	}
-	return fmt.Sprintf("%s:%d:%d: %s\n%s", m.File, m.Line, max(m.Column, 1), m.Problem, m.excerpt())
-}
-
-// excerpt is the line with the mistake marked, unless secrets had to be taken out
-// of it: its columns are then others.
-func (m *Mistake) excerpt() string {
-	if shown := redact.Text(m.Text); shown != m.Text {
-		return input.Excerpt(shown, 1, 1)
-	}
-	return input.Excerpt(m.Text, m.Column, m.Width)
-}
-
-// Mistake is a Mistake at the place.
-func (p Place) Mistake(format string, args ...any) *Mistake {
-	m := &Mistake{Line: p.line, Column: p.column, Width: p.width, Problem: input.Short(redact.Text(fmt.Sprintf(format, args...)))}
+// Mistake is a mistake at the place.
+func (p Place) Mistake(format string, args ...any) *input.Mistake {
 	if p.Source == nil {
-		return m
+		return input.NewMistake("", "", p.Span, format, args...)
 	}
-	m.File, m.Text = p.Source.Name, p.Source.lineAt(p.line)
-	if rest := len([]rune(m.Text)) - m.Column + 1; m.Width > rest {
-		m.Width = rest
-	}
-	return m
+	return input.NewMistake(p.Source.Name, p.Source.lineAt(p.Line), p.Span, format, args...)
 }
 
 // String is the place in short.
@@ -70,10 +42,10 @@ func (p Place) String() string {
 	switch {
 	case p.Source == nil:
 		return "the defaults"
-	case p.line == 0:
+	case p.Line == 0:
 		return p.Source.Name
 	}
-	return fmt.Sprintf("%s:%d", p.Source.Name, p.line)
+	return fmt.Sprintf("%s:%d", p.Source.Name, p.Line)
 }
 
 // index finds where the lines begin.
@@ -113,11 +85,11 @@ func (s *Source) at(offset, width int) Place {
 	if len(before) < longLine {
 		column = 1 + utf8.RuneCountInString(before)
 	}
-	return Place{s, n, column, width}
+	return s.place(n, column, width)
 }
 
 // Mistakes are all that is wrong with an experiment.
-type Mistakes []*Mistake
+type Mistakes []*input.Mistake
 
 // Error is all of them, one after the other.
 func (ms Mistakes) Error() string {
@@ -140,7 +112,7 @@ func (ms Mistakes) Err() error {
 		}
 		return line
 	}
-	slices.SortStableFunc(ms, func(a, b *Mistake) int {
+	slices.SortStableFunc(ms, func(a, b *input.Mistake) int {
 		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(last(a.Line), last(b.Line)), cmp.Compare(a.Column, b.Column))
 	})
 	return ms

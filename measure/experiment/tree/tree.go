@@ -12,7 +12,7 @@ type Node struct {
 	Scalar any // string, bool, int64, uint64, float64 or nil
 	Items  []*Node
 	Pairs  []Pair
-	Legacy bool // it stood under a name of LLM Energy Measure
+	Legacy bool // The value stood under a name of LLM Energy Measure.
 }
 
 // A Pair is a key of a table with its value.

@@ -90,7 +90,7 @@ func (s *Service) Server(ctx context.Context, from Sources, ans *Answer) (*servi
 		v.Drafter, err = draft(ctx, from, s.drafter, ans)
 	case ans.Model.Drafts > 0:
 		v.Modules = ans.Model.Drafts
-		v.Drafter, err = draftModule(ans)
+		v.Drafter, err = plan.Drafter(&ans.Case) // A draft module runs within the model's steps, so the host does nothing for it.
 	}
 	if err != nil {
 		return nil, err
@@ -182,7 +182,3 @@ func draft(ctx context.Context, from Sources, name string, ans *Answer) (*analyt
 	}
 	return p, nil
 }
-
-// draftModule is the model's own draft module. It runs within the steps of the model, so that the host does
-// nothing for it besides.
-func draftModule(ans *Answer) (*analytic.Predictor, error) { return plan.Drafter(&ans.Case) }

@@ -117,7 +117,7 @@ func (f RatesFlag) Set(s string) error {
 		*f.Span = [2]float64{a, b}
 		return nil
 	}
-	for _, part := range strings.Split(s, ",") {
+	for part := range strings.SplitSeq(s, ",") {
 		v, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
 		if err != nil || !(v >= leastRate && v <= mostRate) {
 			return fmt.Errorf("want requests a second, from 1e-9 to 1e6, or several, as 1,2.5,5")

@@ -171,7 +171,7 @@ func writeFlags(b *strings.Builder, flags []*pflag.Flag) {
 // fill wraps the paragraphs of a text; indented ones stay as they are.
 func fill(s string) string {
 	var b strings.Builder
-	for _, p := range strings.Split(strings.TrimSpace(s), "\n\n") {
+	for p := range strings.SplitSeq(strings.TrimSpace(s), "\n\n") {
 		if strings.HasPrefix(p, " ") {
 			b.WriteString(p + "\n\n")
 			continue

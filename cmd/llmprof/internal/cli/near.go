@@ -7,46 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"llmprof/printable"
+	"llmprof/spelling"
 )
-
-// Near is the name of a list that a misspelt one is nearest to, "" if none is near.
-func Near(name string, known []string) string {
-	const longest = 64
-	if name == "" || len(name) > longest {
-		return ""
-	}
-	name = fold(name)
-	best, least := "", max(2, len(name)/3)+1
-	for _, k := range known {
-		d := levenshtein.ComputeDistance(name, fold(k))
-		if len(name) > 2 && strings.HasPrefix(fold(k), name) {
-			d = 1
-		}
-		if d == 2 && sorted(name) == sorted(fold(k)) { // two letters swapped
-			d = 1
-		}
-		if d < least {
-			best, least = k, d
-		}
-	}
-	return best
-}
-
-func sorted(s string) string {
-	b := []byte(s)
-	slices.Sort(b)
-	return string(b)
-}
-
-// fold removes what names are often spelt differently in.
-func fold(name string) string {
-	return strings.ReplaceAll(strings.ToLower(name), "_", "-")
-}
 
 // FlagError says what is wrong with a flag, and which one may have been meant.
 func FlagError(cmd *cobra.Command, err error) error {
@@ -101,11 +67,11 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 			known = append(known, f.Name)
 		}
 	})
-	if here := elsewhere[fold(name)]; here != "" && cmd.Flags().Lookup(strings.Fields(here)[0]) != nil {
+	if here := elsewhere[strings.ReplaceAll(strings.ToLower(name), "_", "-")]; here != "" && cmd.Flags().Lookup(strings.Fields(here)[0]) != nil {
 		return fmt.Errorf("unknown flag --%.40s; here it is --%s", name, here)
 	}
-	if near := Near(name, known); near != "" {
-		return fmt.Errorf("unknown flag --%.40s; did you mean --%s?", name, near)
+	if near := spelling.Near(name, known); len(near) > 0 {
+		return fmt.Errorf("unknown flag --%.40s; did you mean --%s?", name, near[0])
 	}
 	return fmt.Errorf("unknown flag --%.40s%s", name, see(cmd))
 }
@@ -163,8 +129,8 @@ func UnknownCommand(cmd *cobra.Command, name string) error {
 			known = append(append(known, c.Name()), c.Aliases...)
 		}
 	}
-	if near := Near(name, known); near != "" {
-		return fmt.Errorf("unknown command %.40q; did you mean %q?", name, cmd.CommandPath()+" "+near)
+	if near := spelling.Near(name, known); len(near) > 0 {
+		return fmt.Errorf("unknown command %.40q; did you mean %q?", name, cmd.CommandPath()+" "+near[0])
 	}
 	if slices.Contains(known, "show") {
 		return fmt.Errorf("unknown command %.40q; did you mean %q?", name, cmd.CommandPath()+" show "+printable.Text(name))

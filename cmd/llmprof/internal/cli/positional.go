@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -30,14 +31,7 @@ func argumentNames(flags []string) string {
 	if len(flags) == 1 {
 		return "one argument, the " + flags[0]
 	}
-	s := "arguments for"
-	for i, f := range flags {
-		if i > 0 {
-			s += " and"
-		}
-		s += " " + f
-	}
-	return s
+	return "arguments for " + strings.Join(flags, " and ")
 }
 
 // Needs takes from least to most arguments, named as the usage names them; most is -1

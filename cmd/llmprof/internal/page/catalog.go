@@ -22,7 +22,7 @@ type Catalog struct {
 	Version string              `json:"version"`
 	Models  []catalogModel      `json:"models"`
 	GPUs    []catalogGPU        `json:"gpus"`
-	Choices map[string][]string `json:"choices"` // of flags
+	Choices map[string][]string `json:"choices"` // values that flags take
 	Flags   map[string]flagInfo `json:"flags"`
 }
 

@@ -26,7 +26,7 @@ type Page struct {
 	models    map[string]*models.Model
 	constants map[string]*ask.Calibrations
 	known     *ask.Deployments
-	setups    map[string]setup // of sweeps
+	setups    map[string]setup // setups of sweeps
 }
 
 // New reads the table of models.

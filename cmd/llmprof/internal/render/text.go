@@ -123,7 +123,7 @@ func Wrap(s string, n int) []string {
 	n = max(n, 20)
 	var lines []string
 	line := ""
-	for _, word := range strings.Fields(printable.Text(s)) {
+	for word := range strings.FieldsSeq(printable.Text(s)) {
 		switch {
 		case line == "":
 			line = word

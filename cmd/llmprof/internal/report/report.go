@@ -44,13 +44,13 @@ type Section struct {
 // A Part of a section is a block or a picture.
 type Part struct {
 	Block    render.Block
-	Sortable bool // of a table
+	Sortable bool // A table's rows can be sorted.
 	Picture  *Picture
 }
 
 // A Picture is a figure in its forms.
 type Picture struct {
-	Name    string // of its files, without what they end in
+	Name    string // name of the picture's files, without extension
 	Title   string
 	Caption string
 	SVG     string

@@ -6,13 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash"
 	"io"
 	"os"
 	"path/filepath"
 
+	"llmprof/atomicfile"
 	"llmprof/input"
 	"llmprof/sweep"
 )
@@ -147,7 +147,7 @@ type Part struct {
 }
 
 type partFile struct {
-	file  *os.File // not embedded: its other methods of writing are not hashed
+	file  *atomicfile.File // not embedded: its other methods of writing are not hashed
 	hash  hash.Hash
 	bytes int64
 }
@@ -170,22 +170,12 @@ func (f *Folder) Begin(i int) (*Part, error) {
 
 // File makes a file of the shard.
 func (p *Part) File(what string) (io.Writer, error) {
-	f, err := p.create(what)
-	if err != nil {
-		return nil, err
-	}
-	p.files[what] = &partFile{file: f, hash: sha256.New()}
-	return p.files[what], nil
-}
-
-// create makes a file under a temporary name.
-func (p *Part) create(what string) (*os.File, error) {
-	host, _ := os.Hostname()
-	f, err := os.OpenFile(fmt.Sprintf("%s.%s.%d.tmp", p.folder.name(p.shard, what), host, os.Getpid()), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	f, err := atomicfile.Create(p.folder.name(p.shard, what), 0o666)
 	if err != nil {
 		return nil, fmt.Errorf("writing shard %d: %w", p.shard, err)
 	}
-	return f, nil
+	p.files[what] = &partFile{file: f, hash: sha256.New()}
+	return p.files[what], nil
 }
 
 // Keep makes the shard a finished one. Its record comes last.
@@ -196,8 +186,8 @@ func (p *Part) Keep(note any) (err error) {
 	}
 	r := record{Files: map[string]fileRecord{}, Note: text}
 	for what, f := range p.files {
-		if err := p.settle(f.file, what); err != nil {
-			return err
+		if err := f.file.Keep(); err != nil {
+			return fmt.Errorf("writing shard %d: %w", p.shard, err)
 		}
 		r.Files[what] = fileRecord{f.bytes, hex.EncodeToString(f.hash.Sum(nil))}
 	}
@@ -205,23 +195,7 @@ func (p *Part) Keep(note any) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := p.create("json")
-	if err != nil {
-		return err
-	}
-	if _, err := f.Write(text); err != nil {
-		return errors.Join(fmt.Errorf("writing shard %d: %w", p.shard, err), f.Close(), os.Remove(f.Name()))
-	}
-	return p.settle(f, "json")
-}
-
-// settle flushes a file to disk and gives it its name.
-func (p *Part) settle(f *os.File, what string) error {
-	err := errors.Join(f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), p.folder.name(p.shard, what))
-	}
-	if err != nil {
+	if err := atomicfile.WriteFile(p.folder.name(p.shard, "json"), text, 0o666); err != nil {
 		return fmt.Errorf("writing shard %d: %w", p.shard, err)
 	}
 	return nil
@@ -230,8 +204,7 @@ func (p *Part) settle(f *os.File, what string) error {
 // Drop removes what was not kept.
 func (p *Part) Drop() {
 	for _, f := range p.files {
-		_ = f.file.Close()
-		_ = os.Remove(f.file.Name())
+		_ = f.file.Drop()
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 	"strconv"
 	"strings"
 
+	"llmprof/atomicfile"
 	"llmprof/input"
+	"llmprof/printable"
 )
 
 // A Slurm is a cluster that sbatch submits to.
@@ -69,15 +71,12 @@ func (s *Slurm) submit(ctx context.Context, shards []int) (batch, error) {
 func (s *Slurm) script() string {
 	words := make([]string, len(s.Command))
 	for i, w := range s.Command {
-		words[i] = quote(w)
+		words[i] = printable.ShellWord(w)
 	}
 	return "#!/bin/sh\n# Written by llmprof: the array has a task for each shard.\n" +
 		"export GOMAXPROCS=\"${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_ON_NODE:-1}}\"\n" +
 		"exec " + strings.Join(words, " ") + "\n"
 }
-
-// quote quotes a word for a POSIX shell.
-func quote(w string) string { return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'" }
 
 // ranges writes numbers as an array of sbatch: 1-4,7.
 func ranges(all []int) string {
@@ -158,8 +157,7 @@ func (s *Slurm) remember(all []batch) error {
 	if err != nil {
 		return err
 	}
-	temp := s.state() + ".tmp"
-	if err := errors.Join(os.WriteFile(temp, text, 0o666), os.Rename(temp, s.state())); err != nil {
+	if err := atomicfile.WriteFile(s.state(), text, 0o666); err != nil {
 		return fmt.Errorf("writing which jobs were submitted: %w", err)
 	}
 	return nil

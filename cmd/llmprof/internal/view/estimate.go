@@ -9,8 +9,8 @@ import (
 type Estimate struct {
 	analytic.Case
 	breakdown.Report
-	ModelName    string // as the user gave it
-	GPUName      string // as the user gave it
+	ModelName    string // model as the user gave it
+	GPUName      string // GPU as the user gave it
 	SchemeReason string // why these formats were taken
 	EngineReason string // why this engine was taken, empty where it was asked for
 	PriceSource  string // empty where no price is known

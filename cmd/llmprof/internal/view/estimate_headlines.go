@@ -76,7 +76,7 @@ func (e *Estimate) Words() *Words {
 	return w
 }
 
-// roofs are the peaks of the formats that products run in, the highest first.
+// roofs are the peaks of the formats that GEMMs run in, the highest first.
 func (e *Estimate) roofs() (all []Roof) {
 	for _, ops := range [][]breakdown.Operator{e.PrefillOps, e.DecodeOps} {
 		for i := range ops {

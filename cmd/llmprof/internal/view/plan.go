@@ -27,7 +27,7 @@ type Accuracy struct {
 	N        int     // observations
 	Median   float64 // absolute error, as a share
 	Engine   int     // observations of the engine on any GPU
-	EngineBy float64 // their median absolute error
+	EngineBy float64 // median absolute error of the engine's predictions
 	Measured bool    // the constants were measured on a GPU of the kind
 }
 

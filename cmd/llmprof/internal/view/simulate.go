@@ -47,7 +47,7 @@ func (s *Simulation) Add(name string, l *serving.Load, r *serving.Result) {
 	if l == nil || l.Arrival.Kind == "closed" {
 		return
 	}
-	if s.Server.Prefillers == 0 || l.Gen.MeanLength() >= 2 { // else nothing is left to decode elsewhere
+	if s.Server.Prefillers == 0 || l.Gen.MeanLength() >= 2 { // An answer of one token has no decode.
 		if _, err := s.Server.SteadyRate(l.Arrival.Rate, l.Prompt, l.Gen); err != nil {
 			warn("%v; the times grow with the number of requests", err)
 			return

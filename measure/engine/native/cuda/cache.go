@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"llmprof/atomicfile"
 )
 
 // A Cache keeps cubins between runs. A file is written whole or not at all. One that is
@@ -155,24 +157,11 @@ func readSealed(path string) ([]byte, error) {
 	return b[sha256.Size:], nil
 }
 
-// writeSealed writes beside path and renames, so that a reader sees all of the
-// file or none.
+// writeSealed writes contents behind their checksum.
 func writeSealed(path string, contents []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
 	sum := sha256.Sum256(contents)
-	_, err = f.Write(append(sum[:], contents...))
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return atomicfile.WriteFile(path, append(sum[:], contents...), 0o600)
 }

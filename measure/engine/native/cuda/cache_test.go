@@ -36,7 +36,7 @@ func TestSealed(t *testing.T) {
 			t.Fatalf("%d bytes of %d passed for the whole", i, len(whole))
 		}
 	}
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".new-*"))
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".*.tmp"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}

@@ -15,7 +15,7 @@ type cublas struct {
 	version   int    // 130000 for 13.0
 }
 
-// WorkspaceBytes is the scratch memory of products: what NVIDIA advises for Hopper (cuBLAS documentation,
+// WorkspaceBytes is the scratch memory of GEMMs: what NVIDIA advises for Hopper (cuBLAS documentation,
 // cublasSetWorkspace: 32 MiB).
 const WorkspaceBytes = 32 << 20
 
@@ -78,7 +78,7 @@ func (dev *Device) matrices() (*cublas, error) {
 }
 
 // Files are those that the libraries of this GPU were loaded from: of the driver, and of
-// cuBLASLt once the first product was planned.
+// cuBLASLt once the first GEMM was planned.
 func (dev *Device) Files() map[string]string {
 	files := map[string]string{"driver": dev.d.file}
 	if dev.lt != nil {
@@ -88,7 +88,7 @@ func (dev *Device) Files() map[string]string {
 }
 
 // CublasVersion is the version of cuBLASLt as it counts itself, 130000 for 13.0;
-// 0 before the first product was planned.
+// 0 before the first GEMM was planned.
 func (dev *Device) CublasVersion() int {
 	if dev.lt == nil {
 		return 0
@@ -115,12 +115,12 @@ const (
 	BFloat16 Type = 14 // CUDA_R_16BF
 )
 
-// A Matmul is the product y = x·wᵀ + beta·y + bias of row-major matrices, summed
+// A Matmul is the GEMM y = x·wᵀ + beta·y + bias of row-major matrices, summed
 // in float32: x is Rows×In, w is Out×In as checkpoints store a linear layer's
 // weights, y is Rows×Out.
 type Matmul struct {
 	Rows, In, Out int
-	Input, Output Type // of x and w; of y
+	Input, Output Type // Input is the type of x and w, Output the type of y.
 	Beta          float32
 	Bias          Ptr // Out values of the type of y, added before y is rounded; 0 for none
 
@@ -133,14 +133,14 @@ type Matmul struct {
 }
 
 // Plan asks cuBLASLt how it would do m. To it the matrices are column-major, so
-// y is Out×Rows, the product of w, transposed, and x.
+// y is Out×Rows, w transposed times x.
 func (dev *Device) Plan(m Matmul) (*Matmul, error) {
 	b, err := dev.matrices()
 	if err != nil {
 		return nil, err
 	}
 	if m.Rows < 1 || m.In < 1 || m.Out < 1 {
-		return nil, fmt.Errorf("cuda: a product of %d×%d and %d×%d is empty", m.Rows, m.In, m.In, m.Out)
+		return nil, fmt.Errorf("cuda: a GEMM of %d×%d and %d×%d is empty", m.Rows, m.In, m.In, m.Out)
 	}
 	m.dev, m.alpha, m.beta = dev, new(float32), new(float32)
 	*m.alpha, *m.beta = 1, m.Beta
@@ -187,11 +187,11 @@ func (m *Matmul) describe(b *cublas) error {
 	return nil
 }
 
-// SetBias changes the bias of products that are queued from now on. A product
+// SetBias changes the bias of GEMMs that are queued from now on. A GEMM
 // that was planned without a bias cannot get one.
 func (m *Matmul) SetBias(p Ptr) error {
 	if m.Bias == 0 || p == 0 {
-		return fmt.Errorf("cuda: a product is planned with a bias or without")
+		return fmt.Errorf("cuda: a GEMM is planned with a bias or without")
 	}
 	const biasPointer = 8 // CUBLASLT_MATMUL_DESC_BIAS_POINTER
 	m.Bias = p
@@ -201,7 +201,7 @@ func (m *Matmul) SetBias(p Ptr) error {
 	return b.check("cublasLtMatmulDescSetAttribute", b.fn.descSet(m.desc, biasPointer, unsafe.Pointer(v), 8))
 }
 
-// candidates is how many ways of doing a product are kept for Tune.
+// candidates is how many ways of doing a GEMM are kept for Tune.
 const candidates = 8
 
 func (m *Matmul) search(b *cublas) error {
@@ -221,12 +221,12 @@ func (m *Matmul) search(b *cublas) error {
 	err := b.check("cublasLtMatmulAlgoGetHeuristic", b.fn.heuristic(b.handle, m.desc, m.lw, m.lx, m.ly, m.ly, pref, candidates, &m.algos[0], &found))
 	m.algos = m.algos[:found]
 	if err == nil && found == 0 {
-		err = fmt.Errorf("cuda: cuBLASLt has no way to do this product")
+		err = fmt.Errorf("cuda: cuBLASLt has no way to do this GEMM")
 	}
 	return err
 }
 
-// Queue queues the product on s.
+// Queue queues the GEMM on s.
 func (m *Matmul) Queue(s *Stream, y, x, w Ptr) error {
 	b, a := m.dev.lt, &m.algos[m.chosen]
 	s.queued++

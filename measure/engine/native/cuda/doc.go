@@ -1,6 +1,6 @@
 // Package cuda opens NVIDIA's libraries at run time and gives Go the part of
 // them that an inference engine needs: the driver (libcuda), the run-time
-// compiler (NVRTC) and matrix products (cuBLASLt). Building it needs no CUDA
+// compiler (NVRTC) and GEMMs (cuBLASLt). Building it needs no CUDA
 // and no C compiler; running it needs the libraries, and an error says which
 // one is missing and where it was searched.
 //

@@ -10,7 +10,7 @@ import (
 // A Compiler turns CUDA C++ into machine code of one kind of GPU. It needs no
 // GPU and no driver.
 type Compiler struct {
-	Version string // of NVRTC: "13.0"
+	Version string // version of NVRTC: "13.0"
 	File    string // path of the library that was loaded
 	fn      nvrtc
 }

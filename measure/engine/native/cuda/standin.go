@@ -10,18 +10,18 @@ import (
 // A StandIn takes the place of a GPU in tests: it computes nothing, and records what is
 // queued on it. What an engine asks of a GPU, and in which order, can be seen
 // with it on any machine. Results are whatever memory held; each kernel and each
-// product takes a microsecond of a clock that only they move.
+// gemm takes a microsecond of a clock that only they move.
 type StandIn struct {
 	Device *Device
-	Queued []string // since it was last emptied: a line for each kernel, product, fill and copy
+	Queued []string // since it was last emptied: a line for each kernel, GEMM, fill and copy
 
-	next    uintptr // of handles
-	memory  uint64  // of addresses
+	next    uintptr // next handle
+	memory  uint64  // next address
 	names   map[uintptr]string
 	sizes   map[uintptr][2]uint64
 	pinned  map[unsafe.Pointer][]uint64
 	graphs  map[uintptr][]string
-	record  *[]string // of the graph that is being recorded
+	record  *[]string // calls of the graph that is being recorded
 	now     int       // microseconds
 	reached map[uintptr]int
 }
@@ -44,7 +44,7 @@ func NewStandIn() *StandIn {
 		Properties: Properties{Name: "stand-in", UUID: "GPU-0", Major: 9, SMs: 132, L2Bytes: 50 << 20, SharedOptIn: 227 << 10, DriverVersion: 13000},
 		d:          d, live: map[uint64]uint64{},
 	}
-	s.Device.lt = &cublas{fn: s.products(), handle: s.handle()}
+	s.Device.lt = &cublas{fn: s.gemms(), handle: s.handle()}
 	d.primaryRelease = func(int32) int32 { return 0 }
 	d.getErrorName = func(int32, **byte) int32 { return 1 } // a stand-in knows no names of errors
 	d.getErrorString = d.getErrorName
@@ -71,7 +71,7 @@ func (s *StandIn) note(format string, args ...any) int32 {
 
 func (s *StandIn) run(line string) {
 	s.Queued = append(s.Queued, line)
-	if strings.HasPrefix(line, "kernel ") || strings.HasPrefix(line, "product ") {
+	if strings.HasPrefix(line, "kernel ") || strings.HasPrefix(line, "gemm ") {
 		s.now++
 	}
 }
@@ -184,8 +184,8 @@ func (s *StandIn) graphFunctions(d *driver) {
 	}
 }
 
-// products are the functions of cuBLASLt, which knows one way to do each.
-func (s *StandIn) products() cublasFunctions {
+// gemms are the functions of cuBLASLt, which knows one way to do each.
+func (s *StandIn) gemms() cublasFunctions {
 	drop := func(uintptr) int32 { return 0 }
 	return cublasFunctions{
 		version:     func() uint64 { return 130000 },
@@ -211,7 +211,7 @@ func (s *StandIn) products() cublasFunctions {
 		},
 		matmul: func(_, _ uintptr, _ unsafe.Pointer, w uint64, lw uintptr, x uint64, lx uintptr, beta unsafe.Pointer,
 			_ uint64, _ uintptr, y uint64, _ uintptr, _ unsafe.Pointer, _, _ uint64, _ uintptr) int32 {
-			return s.note("product %v %v %v %#x %#x %#x", s.sizes[lw], s.sizes[lx], *(*float32)(beta), w, x, y)
+			return s.note("gemm %v %v %v %#x %#x %#x", s.sizes[lw], s.sizes[lx], *(*float32)(beta), w, x, y)
 		},
 	}
 }

@@ -14,7 +14,7 @@ type Stream struct {
 	queued int
 }
 
-// Queued is how many kernels and fills were queued so far or recorded, a product
+// Queued is how many kernels and fills were queued so far or recorded, a GEMM
 // of cuBLASLt counted as one. Copies are not counted.
 func (s *Stream) Queued() int { return s.queued }
 

@@ -11,7 +11,7 @@ import (
 type Tensor struct {
 	At     Ptr
 	Size   [3]int // in values
-	Stride [2]int // of the second and third dimension, in bytes
+	Stride [2]int // bytes between neighbours in the second and in the third dimension
 	Box    [3]int
 	Short  bool // where the L2 lacks a row of a box, it fetches 128 bytes and not 256
 }

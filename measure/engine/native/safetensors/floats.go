@@ -44,7 +44,7 @@ func (f Format) stored() string {
 type convert struct {
 	dtype string
 	to    Format
-	table *[1 << 16]uint16 // of all values that have 16 bits
+	table *[1 << 16]uint16 // results for all values of 16 bits
 }
 
 // tables are those of F16 to bf16 and of BF16 to fp16, made when first needed.
@@ -81,7 +81,7 @@ func (c *convert) values(out, raw []byte, first int64) error {
 
 // round converts raw and reports whether there is a value that is infinite in fp16.
 func (c *convert) round(out, raw []byte) bool {
-	infinite := uint16(0) // its first bit: whether a value became so, or was
+	infinite := uint16(0) // The first bit says whether a value became or was infinite.
 	switch table := c.table; {
 	case table != nil:
 		for ; len(out) >= 2 && len(raw) >= 2; out, raw = out[2:], raw[2:] {

@@ -79,7 +79,7 @@ func FuzzCommands(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		folder := t.TempDir()
 		var in bytes.Buffer
-		for _, line := range bytes.Split(text, []byte("\n")) {
+		for line := range bytes.SplitSeq(text, []byte("\n")) {
 			var c engine.Command
 			if json.Unmarshal(line, &c) == nil {
 				if tame(&c, folder); ready && c.Bench != nil {

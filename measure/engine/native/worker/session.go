@@ -26,7 +26,7 @@ type session struct {
 	clock   func() int64
 	opt     native.Options
 	team    *native.Team
-	timers  []*native.Timer // of each rank
+	timers  []*native.Timer // one for each rank
 	prompts [][][]int       // batches
 	first   []int32         // tokens after the prompt in the cache; nil if it is not there
 	loadS   float64
@@ -116,7 +116,7 @@ func (s *session) ready() *engine.Ready {
 	e := s.team.Lead()
 	taken := map[string]string{
 		"attention": "native", "cache": "static", "compile": "false", "dtype": map[bool]string{false: "bf16", true: "fp16"}[s.opt.FP16], "graph": strconv.FormatBool(!s.opt.Eager),
-		"products": e.ProductsText(), "sampling": "greedy",
+		"products": e.GEMMText(), "sampling": "greedy",
 	}
 	if s.opt.Quantization != native.Unquantized {
 		taken["quantization"] = s.opt.Quantization.String()

@@ -78,7 +78,7 @@ type worker struct {
 	commands chan engine.Command
 	stopped  atomic.Bool
 	session  *session
-	bencher  *native.Bencher // of operators by themselves; nil while a model is loaded
+	bencher  *native.Bencher // times operators by themselves; nil while a model is loaded
 }
 
 // listen reads commands. It goes on while one is obeyed, for stop comes then.

@@ -1,6 +1,6 @@
 //go:build unix
 
-package result
+package atomicfile
 
 import (
 	"os"
@@ -14,7 +14,7 @@ func TestWriteFileKeepsTheUmask(t *testing.T) {
 	for _, mask := range []int{0o077, 0o027, 0o022} {
 		path := filepath.Join(t.TempDir(), "r.json")
 		before := syscall.Umask(mask)
-		err := WriteFile(path, []byte("x"))
+		err := WriteFile(path, []byte("x"), 0o666)
 		syscall.Umask(before)
 		if err != nil {
 			t.Fatal(err)

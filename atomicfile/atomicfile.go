@@ -1,0 +1,76 @@
+// Package atomicfile writes files whole or not at all. A reader finds the old
+// content or the new; a crash at any moment leaves at worst a hidden temporary
+// file beside them.
+package atomicfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+)
+
+// A File is written under a temporary name beside its own, which Keep gives it.
+type File struct {
+	*os.File
+	path string
+}
+
+// Create begins a file that will replace what path has. It has the permissions that
+// the umask leaves of perm.
+func Create(path string, perm os.FileMode) (*File, error) {
+	name := fmt.Sprintf(".%s.%d.%d.tmp", filepath.Base(path), os.Getpid(), rand.Uint64())
+	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &File{f, path}, nil
+}
+
+// Keep puts the file on the disk and only then under its name. One that cannot be
+// kept is removed.
+func (f *File) Keep() error {
+	err := errors.Join(f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), f.path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return syncDir(filepath.Dir(f.path))
+}
+
+// Drop removes a file that is not kept.
+func (f *File) Drop() error { return errors.Join(f.Close(), os.Remove(f.Name())) }
+
+// Write replaces a file by what write writes.
+func Write(path string, perm os.FileMode, write func(io.Writer) error) error {
+	f, err := Create(path, perm)
+	if err != nil {
+		return err
+	}
+	if err := write(f); err != nil {
+		return errors.Join(err, f.Drop())
+	}
+	return f.Keep()
+}
+
+// WriteFile replaces a file by data, as os.WriteFile does.
+func WriteFile(path string, data []byte, perm os.FileMode) error {
+	return Write(path, perm, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// syncDir makes a new name last. Systems that cannot sync a folder keep names by themselves.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil //nolint:nilerr // a folder that may be written and not read: the file is there
+	}
+	_ = d.Sync()
+	return d.Close()
+}
