@@ -266,7 +266,11 @@ func (n *nativeStep) reduce(i int) {
 	if within && class == roofline.OneShotAllReduce && FusesAllReduce(int(o.Shape.Ranks), message, n.wgmma) {
 		class = roofline.FusedAllReduce
 	}
-	n.Launch(i, class, launches(o, n.Step))
+	k := n.Launch(i, class, launches(o, n.Step))
+	if (class == roofline.OneShotAllReduce || class == roofline.AllReduce) && !n.Step.Par.SP && o.Work.NodeWire == 0 {
+		k.Class = roofline.OneShotAllReduce // over peer memory, of any size
+		k.Exchange(OneShotBytes)
+	}
 }
 
 // FusedRanks is the most ranks for which the wgmma GEMM fuses messages of any size. The
