@@ -417,7 +417,6 @@ func (b *builder) links() error {
 	if b.file.Engine == Native {
 		class, base, perGPU = roofline.OneShotAllReduce, roofline.OneShotBase, roofline.OneShotPerGPU
 	}
-	keys := []roofline.Constant{roofline.LinkShare, base, perGPU}
 	var samples, fused []sample
 	for _, r := range b.of(AllReduce) {
 		s := b.sample(r)
@@ -438,9 +437,9 @@ func (b *builder) links() error {
 	if len(fused) < least { // they are too few for a fit of their own
 		samples, fused = append(fused, samples...), nil
 	}
-	if slices.ContainsFunc(samples, func(s sample) bool { return s.kernel.Sliced > 0 }) {
+	keys := []roofline.Constant{roofline.LinkShare, base, perGPU}
+	if b.sliced(samples) {
 		keys = append(keys, roofline.OneShotSlicedShare)
-		b.file.Values[roofline.OneShotSlicedShare.String()] = hardware.Value{Value: b.value(roofline.LinkShare), From: "default for " + b.gpu.Generation}
 	}
 	if err := b.fit(b.law(keys...), samples, "all-reduces", hold(samples, perGPU)...); err != nil || b.file.Engine != Native {
 		return err
@@ -449,6 +448,20 @@ func (b *builder) links() error {
 		b.file.Values["link.base"], b.file.Values["link.per_gpu"] = b.file.Values[base.String()], b.file.Values[perGPU.String()]
 	}
 	return b.fusedAllReduces(fused)
+}
+
+// sliced reports whether enough all-reduces take two exchanges to tell their share of the link, whose fit begins at
+// that of one exchange.
+func (b *builder) sliced(samples []sample) bool {
+	n := 0
+	for i := range samples {
+		n += int(samples[i].kernel.Sliced)
+	}
+	if n < least {
+		return false
+	}
+	b.file.Values[roofline.OneShotSlicedShare.String()] = hardware.Value{Value: b.value(roofline.LinkShare), From: "default for " + b.gpu.Generation}
+	return true
 }
 
 // sumRow is the message of one row of the native engine's all-reduces that are timed:
