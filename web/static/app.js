@@ -100,7 +100,7 @@ function linked(page, setNote) {
   return { came, wrote: () => { if (!waits) { waits = true; setTimeout(put); } } };
 }
 
-const PATIENCE = 25; // ms after which a change is drawn without its answers
+const PATIENCE = 12; // ms after which a change is drawn without its answers
 
 // useChanges is the state and what changes it. A change asks at once and is drawn with its answers, as two drawings take
 // the browser twice as long; the address is written while the workers compute.
