@@ -33,13 +33,19 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (open bo
 			return false
 		}
 		busy = 0
-		c.idle = float64(w.waiting().For(unit.Seconds(float64(c.DP)/(s.q.rate()*c.slower)))) / s.q.Gen.MeanLength()
 	}
 	c.work = float64(energy+w.waiting().For(busy)) / s.q.Gen.MeanLength()
 	if s.q.By == Latency {
 		c.latency = w.longest(s, c)
 	}
 	return true
+}
+
+// waits bounds the energy of a token at a rate by what GPUs draw that wait.
+func (w *wave) waits(c *config) {
+	if rate := w.q.rate(); rate > 0 {
+		c.idle = float64(w.waiting().For(unit.Seconds(float64(c.DP)/(rate*c.slower)))) / w.q.Gen.MeanLength()
+	}
 }
 
 // dear reports whether so many units are over the budget.

@@ -319,6 +319,8 @@ func (s *search) screen(c *config) (open bool) {
 			return false
 		}
 	}
+	w := wave{p: units.Predictor, q: s.q}
+	w.waits(c)
 	c.fits = e.Memory.MaxBatch
 	return true
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Deployments are bounded twice: by what a request alone says, and by what shares of steps the load takes, which is priced only for those that come
-// to the head of the queue. The others rank no better than the head, whatever they take.
+// Deployments are bounded twice: by what a request alone and GPUs that wait say, and by what shares of steps the load takes, which is priced only for
+// those that come to the head of the queue. The others rank no better than the head, whatever they take.
 
 // candidate is a deployment that passed the screen, with its place in the list of all.
 func (s *search) candidate(c *config) {
@@ -17,10 +17,10 @@ func (s *search) candidate(c *config) {
 	s.open = append(s.open, c)
 }
 
-// lazy reports whether deployments are bounded by the load only at the head of the queue: they are where a request alone says something, and
-// nothing stands in another order than that of the bound.
+// lazy reports whether deployments are bounded by the load only at the head of the queue. Those of clients that wait stand in another order
+// than that of their bounds.
 func (s *search) lazy() bool {
-	return s.q.Load.Concurrency == 0 && (s.fewestGPUs() || s.q.By == Latency)
+	return s.q.Load.Concurrency == 0
 }
 
 // refine bounds a deployment by the load, and reports whether it may qualify.
