@@ -90,11 +90,17 @@ func (b *builder) ranks() ([]int, error) {
 // sample is the row as a law sees it.
 func (b *builder) sample(r *Row) sample {
 	p := r.Point()
-	s := sample{time: r.Median, kernel: p.kernel(b.gpu, b.skinny())}
+	s := sample{time: r.Median, kernel: p.kernel(b.gpu, b.skinny()), copies: r.Copies, random: r.Random}
 	engine.SetTile(b.file.Engine, b.gpu, &s.kernel)
 	p.tiled(&s.kernel)
+	if b.file.Engine == "tensorrt-llm" && s.copies > 0 { // its collector takes no more copies than fill the L2 cache
+		s.copies = min(s.copies, int(math.Ceil(b.cache()/float64(s.kernel.Work.Weights))))
+	}
 	return s
 }
+
+// cache is the bytes of the L2 cache.
+func (b *builder) cache() float64 { return float64(b.gpu.L2) * mebi }
 
 // hot reports whether the row may have timed the L2 cache instead of the memory: its
 // buffers were the same in every call and fit there, and moving them is more than a
