@@ -43,7 +43,7 @@ var vllmRuns = analytic.Support{
 	Builds: map[string][]string{amd: {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1150", "gfx1151", "gfx1200", "gfx1201"}},
 	Lacks: map[string][]unit.Format{
 		"turing": {unit.MXFP4}, "rdna3": {unit.FP8, unit.NVFP4}, "rdna4": {unit.NVFP4},
-		"xe2": {unit.NVFP4}, "gaudi3": {unit.NVFP4}, "tpu": {unit.NVFP4},
+		"xe-hpg": {unit.NVFP4}, "xe2": {unit.NVFP4}, "gaudi3": {unit.NVFP4}, "tpu": {unit.NVFP4},
 	},
 }
 
