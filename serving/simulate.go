@@ -43,7 +43,7 @@ type cluster struct {
 		sent int
 	}
 	handovers agenda[*sequence] // caches on their way from replicas that prefilled
-	turns     map[*replica]int // of the replicas that prefill and of those that decode, by the first of them
+	turns     map[*replica]int  // of the replicas that prefill and of those that decode, by the first of them
 	now       unit.Seconds
 	way       unit.Seconds // of a request to the engine, and as long again of its tokens back
 	copies    []replica    // of those whose steps are being worked out ahead
