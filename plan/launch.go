@@ -124,7 +124,7 @@ func vllm(r *Row, q *Request, checkpoint string) Launch {
 	a.above("--tensor-parallel-size", r.Split.TP)
 	a.above("--pipeline-parallel-size", r.Split.PP)
 	prefill := fmt.Sprintf(" with --data-parallel-size %d", r.Prefill)
-	if hasExperts(r.Card.Model) {
+	if r.Card.Model.HasExperts() {
 		prefill = ""
 		a.above("--data-parallel-size", r.Split.sharing())
 		if more := r.DP / r.Split.sharing(); more > 1 {

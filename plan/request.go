@@ -207,7 +207,7 @@ func DefaultLimits() []int { return []int{16, 32, 64, 128, 256, 512, 1024} }
 
 // DefaultSplits are the splits that are tried of a model on up to most GPUs.
 func DefaultSplits(m *models.Model, most int) (all []Split) {
-	experts := hasExperts(m)
+	experts := m.HasExperts()
 	for tp := 1; tp <= min(most, 16); tp *= 2 {
 		for pp := 1; pp <= 8 && tp*pp <= min(most, 32); pp *= 2 {
 			if pp > 1 && tp < 4 && tp*pp > 4 {
@@ -228,15 +228,4 @@ func DefaultSplits(m *models.Model, most int) (all []Split) {
 		}
 	}
 	return all
-}
-
-func hasExperts(m *models.Model) bool {
-	for i := range m.Layers {
-		for j := range m.Layers[i].Blocks {
-			if m.Layers[i].Blocks[j].Experts != nil {
-				return true
-			}
-		}
-	}
-	return false
 }
