@@ -158,7 +158,7 @@ func TestLongOperatorsAreNamed(t *testing.T) {
 // touch, whatever it spans, and that it has some.
 func TestDecadesApart(t *testing.T) {
 	const wide = Width/2 - 60
-	d := decades{label: func(v float64) string { return si(v, "s") }, wide: wide}
+	d := decades{label: seconds, wide: wide}
 	for lo := 1e-6; lo < 1; lo *= 1.7 {
 		for span := 10.0; span < 1e5; span *= 1.5 {
 			hi := lo * span

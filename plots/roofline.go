@@ -147,12 +147,8 @@ func (v *rooflineView) layOut(f *Figure) (left int) {
 		x.take(r.ridge())
 		y.take(r.peak)
 	}
-	v.plot = newPlot(x.padded(3, 8, 100), y.padded(6, 3, 100))
-	p := v.plot
-	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker = decades{label: func(v float64) string { return fmt.Sprintf("%g", v) }}
-	p.Y.Tick.Marker = decades{label: func(v float64) string { return si(v, "") }}
-	p.Add(grid{}, v)
+	rate := decades{label: func(v float64) string { return si(v, "") }}
+	v.plot = newPlot(axis{x.padded(3, 8, 100), decades{label: plain}}, axis{y.padded(6, 3, 100), rate}, v)
 	var bounds []roofline.Bound
 	for b := roofline.ByCompute; b <= roofline.ByLaunch; b++ {
 		if slices.ContainsFunc(v.dots, func(d dot) bool { return d.bound == b }) {
