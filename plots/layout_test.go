@@ -143,7 +143,7 @@ func TestLongOperatorsAreNamed(t *testing.T) {
 			written = append(written, w.text)
 		}
 		for _, lines := range [][]breakdown.Operator{r.PrefillOps, r.DecodeOps} {
-			ds, err := dots(lines, PrefillMark())
+			ds, err := dots(lines, prefillMark)
 			testkit.Must(t, err)
 			for _, d := range ds {
 				if d.share >= 0.05 && !slices.Contains(written, strings.Replace(d.name, "layernorm", "norm", 1)) {
