@@ -15,7 +15,7 @@ import (
 type Launch struct {
 	Engine string
 	Text   string   // a command line, or a file
-	Args   []string // of the command line; nil for a file
+	Args   []string // words of the command line; nil for a file
 	Notes  []string // what the engine does otherwise than the row has it
 }
 

@@ -17,11 +17,11 @@ import (
 // A Request is what a deployment is wanted for. What is 0 is not asked for.
 type Request struct {
 	Prompt, Gen serving.Lengths // tokens of a request; fixed where no load is given
-	Targets     Targets         // of means
-	Tails       Targets         // of 99th percentiles, which Confirm simulates
+	Targets     Targets         // limits of means
+	Tails       Targets         // limits of 99th percentiles, which Confirm simulates
 	Load        Load
 	Budget      unit.DollarsPerHour
-	MaxGPUs     int // of a deployment; DefaultGPUs where it is 0
+	MaxGPUs     int // most GPUs of a deployment; DefaultGPUs where it is 0
 	By          Objective
 	Expected    bool // hold targets to the expected times, not to the slow end of their intervals
 
@@ -91,12 +91,12 @@ func ParseObjective(s string) (Objective, error) {
 // A Card is a GPU that may be taken, with a model and an engine that run on it.
 type Card struct {
 	Model    *models.Model
-	Name     string // that finds the model
-	Place    int    // of the model among those that are asked for
+	Name     string // name that finds the model
+	Place    int    // place of the model among those that are asked for
 	GPU      *hardware.GPU
-	Price    unit.DollarsPerHour // of one; 0 where it is not known
+	Price    unit.DollarsPerHour // price of one GPU; 0 where it is not known
 	Machines *analytic.Machines
-	Formats  []Formats // that are allowed on it
+	Formats  []Formats // formats that are allowed on it
 }
 
 // Formats are how weights and cache are kept.

@@ -18,7 +18,7 @@ const (
 
 // A wave is as many answers as there are clients, in the order in which they come.
 type wave struct {
-	times []float64 // of each answer: TTFT, E2E and the time since the answer before; then what schedulers remember
+	times []float64 // TTFT, E2E and the time since the answer before, of each answer; then what schedulers remember
 	end   totals
 }
 
@@ -29,7 +29,7 @@ type totals struct{ answers, time, ttft, tpot, e2e, energy, busy, running float6
 type loop struct {
 	*cluster
 	clients int
-	waves   []wave // that have ended
+	waves   []wave // waves that have ended
 	times   []float64
 	sum     totals
 }
