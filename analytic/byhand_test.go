@@ -104,24 +104,69 @@ func TestByHandDeepSeekV3OnH200(t *testing.T) {
 
 // DeepSeek-V4-Flash: 43 layers with a window of 128, of which 21 keep an entry of
 // every 4 tokens, with the 128 values of its indexer, and 20 one of every 128;
-// keys and values are the same 512.
+// keys and values are the same 512. An entry of a cache in FP8 has 448 bytes, 64 rotated values in
+// 16 bits and 8 bytes of scales; the indexer's key has 128 bytes and a float32.
 func TestByHandDeepSeekV4Cache(t *testing.T) {
-	for _, prompt := range []int{1024, 131072} {
+	const key = 128 + 4
+	for _, x := range []struct {
+		prompt int
+		kv     unit.Format
+		entry  float64
+	}{{1024, unit.BF16, 2 * 512}, {131072, unit.BF16, 2 * 512}, {131072, unit.FP8, 448 + 2*64 + 8}} {
 		c := testCase(t, "deepseek-v4-flash", "h200", 2, 8)
-		c.Workload.PromptLen = prompt
+		c.Workload.PromptLen, c.Scheme.KV = x.prompt, x.kv
 		r := explain(t, c)
-		context := float64(prompt + c.Workload.GenLen)
-		values := 43*128*512 + 21*context/4*(512+128) + 20*context/128*512
-		near(t, "KV of a GPU", float64(r.Memory.KV), 2*2*values, 1e-9)
+		context := float64(x.prompt + c.Workload.GenLen)
+		bytes := 43*128*x.entry + 21*context/4*(x.entry+key) + 20*context/128*x.entry
+		near(t, "KV of a GPU", float64(r.Memory.KV), 2*bytes, 1e-9)
 
-		mean := float64(prompt) + 63 + 1
-		read := 43*128*512 + 21*(min(mean/4, 512)*512+mean/4*128) + 20*mean/128*512
-		written := 43*512 + 21*(512+128)/4.0 + 20*512/128.0
+		mean := float64(x.prompt) + 63 + 1
+		read := 43*128*x.entry + 21*(min(mean/4, 512)*x.entry+mean/4*key) + 20*mean/128*x.entry
+		written := 43*x.entry + 21*(x.entry+key)/4.0 + 20*x.entry/128.0
 		moved := 0.0
 		for _, l := range r.DecodeOps {
 			moved += float64(l.KV)
 		}
-		near(t, "KV of a decode step", moved, 2*2*(read+written), 1e-3)
+		near(t, "KV of a decode step", moved, 2*(read+written), 1e-3)
+	}
+}
+
+// DeepSeek-V3.2: 61 layers with a latent of 512, 64 rotated values and an indexer's key of 128 in FP8 with a float32. In
+// FP8 the latent has a float32 for each 128 values, and the rotated values keep 16 bits.
+func TestByHandSparseLatentCache(t *testing.T) {
+	for kv, entry := range map[unit.Format]float64{unit.BF16: 2 * (512 + 64), unit.FP8: 512 + 16 + 2*64} {
+		c := testCase(t, "deepseek-v3.2", "h200", 2, 8)
+		c.Workload.PromptLen, c.Scheme.KV = 32768, kv
+		r := explain(t, c)
+		context := float64(c.Workload.PromptLen + c.Workload.GenLen)
+		near(t, "KV of a GPU", float64(r.Memory.KV), 2*61*context*(entry+132), 1e-9)
+		mean := float64(c.Workload.PromptLen) + 63 + 1
+		moved := 0.0
+		for _, l := range r.DecodeOps {
+			moved += float64(l.KV)
+		}
+		near(t, "KV of a decode step", moved, 2*61*(2048*entry+mean*132+entry+132), 1e-3)
+	}
+}
+
+// Each query of sparse attention has keys of its own, so that prompts longer than the indexer's choice attend to the latent
+// vectors as decode does: 576 values of a key and 512 of a value in each head. Shorter ones expand keys of 192 and values of 128.
+func TestByHandSparseLatentPrefill(t *testing.T) {
+	for prompt, dims := range map[int]float64{2048: 192 + 128, 8192: 576 + 512} {
+		c := testCase(t, "deepseek-v3.2", "h200", 1, 8)
+		c.Workload.PromptLen = prompt
+		n := float64(prompt)
+		pairs := n * (n + 1) / 2
+		if n > 2048 {
+			pairs = 2048*2049/2 + (n-2048)*2048
+		}
+		flops := 0.0
+		for _, l := range explain(t, c).PrefillOps {
+			if l.Name == "latent_attention" {
+				flops += float64(l.FLOPs)
+			}
+		}
+		near(t, "FLOPs of attention", flops, 61*2*16*dims*pairs, 1e-9)
 	}
 }
 

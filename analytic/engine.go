@@ -80,9 +80,11 @@ type Support struct {
 	Capability float64 // NVIDIA's GPUs need at least this compute capability
 	Integrated bool    // the engine runs only on modules whose GPU and CPU share their memory: Jetson, DGX Spark
 	Weights    []unit.Format
-	Since      map[unit.Format]float64 // weights in a format need at least this compute capability of NVIDIA's GPUs
-	Acts       []unit.Format           // products run in these formats
+	Since      map[unit.Format]float64  // weights in a format need at least this compute capability of NVIDIA's GPUs
+	Lacks      map[string][]unit.Format // GPUs of a generation run no weights in these formats
+	Acts       []unit.Format            // products run in these formats
 	KV         []unit.Format
+	OwnCache   bool // a model whose checkpoint names a format of its KV cache runs with that alone
 
 	Split       func(*Parallelism) string // why the engine cannot split experts so, "" if it can; nil where replicas share whole experts alone
 	WholeBlocks bool                      // experts in FP8 are cut between their blocks of scales alone

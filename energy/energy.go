@@ -113,7 +113,7 @@ func (p *Power) DrawOf(c *roofline.Cost) Draw {
 		return Draw{}
 	}
 	memory, share := p.constants[roofline.PowerMemory], p.constants[roofline.LawOf(c.Class).Power]
-	return Draw{busy.Times(min(share, memory)), busy.Times(max(share-memory, 0))}
+	return Draw{busy.Times(unit.Smaller(share, memory)), busy.Times(unit.Larger(share-memory, 0))}
 }
 
 // Add adds n times e.

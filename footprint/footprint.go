@@ -96,12 +96,12 @@ func (r *Rank) caches(share float64) (all []cache) {
 			if a.Window > 0 {
 				window = float64(a.Window)
 			}
-			values, layers := r.CachedValues(a), float64(l.Count)*share
-			if far := r.compressedValues(a); far > 0 {
-				all = withCache(all, cache{math.Inf(1), r.Scheme.KV.Bytes(far).Times(layers)})
-				values -= far
+			layers := float64(l.Count) * share
+			each, far := a.CachedBytes(r.Scheme.KV, r.LocalKV(a))
+			if far > 0 {
+				all = withCache(all, cache{math.Inf(1), far.Times(layers)})
 			}
-			all = withCache(all, cache{window, r.Scheme.KV.Bytes(values).Times(layers)})
+			all = withCache(all, cache{window, each.Times(layers)})
 		}
 	}
 	slices.SortFunc(all, func(a, b cache) int { return cmp.Compare(a.window, b.window) })

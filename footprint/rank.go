@@ -49,31 +49,10 @@ func (r *Rank) StateFormat(c *models.Scan) unit.Format {
 	return r.Scheme.Stream()
 }
 
-// CachedValues is the number of values of a token in the KV cache of one attention on a rank.
-func (r *Rank) CachedValues(a *models.Attention) float64 {
-	n := r.LocalKV(a) * float64(a.EntryDim())
-	if a.Compress > 0 {
-		return n + r.compressedValues(a)
-	}
-	if a.Latent != nil {
-		n = float64(a.Latent.Rank + a.Latent.RopeDim)
-	}
-	if a.Indexer != nil {
-		n += float64(a.Indexer.Dim)
-	}
-	return n
-}
-
-// compressedValues is a token's share of a compressed entry, which stands for several tokens.
-func (r *Rank) compressedValues(a *models.Attention) float64 {
-	if a.Compress == 0 {
-		return 0
-	}
-	n := r.LocalKV(a) * float64(a.EntryDim())
-	if a.Indexer != nil {
-		n += float64(a.Indexer.Dim)
-	}
-	return n / float64(a.Compress)
+// CachedBytes is the memory of a token in the KV cache of one attention on a rank, in format f.
+func (r *Rank) CachedBytes(a *models.Attention, f unit.Format) unit.Bytes {
+	each, far := a.CachedBytes(f, r.LocalKV(a))
+	return each + far
 }
 
 // scanState is the state of one sequence on a rank for a scan and its convolution.

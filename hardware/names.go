@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 
@@ -16,7 +17,7 @@ func fold(name string) string {
 		}
 		return -1
 	}, name)
-	for _, brand := range []string{"nvidia", "amd", "tesla", "geforce", "quadro", "radeon", "instinct", "jetson", "apple", "google", "intel"} {
+	for _, brand := range brands() {
 		if rest, ok := strings.CutPrefix(f, brand); ok && rest != "" {
 			f = rest
 		}
@@ -24,14 +25,33 @@ func fold(name string) string {
 	return f
 }
 
-// near lists keys or aliases that resemble name, the nearest first.
+// brands are words that a name may begin with or leave out.
+func brands() []string {
+	return []string{"nvidia", "amd", "tesla", "geforce", "quadro", "radeon", "instinct", "jetson", "apple", "google", "intel"}
+}
+
+// near lists keys or aliases that resemble name, the nearest first; of a brand its last GPUs.
 func (t *Table) near(name string) (names []string) {
+	want := fold(name)
+	if slices.Contains(brands(), want) {
+		return t.branded(want)
+	}
 	groups := make([][]string, len(t.gpus))
 	for i, g := range t.gpus {
 		groups[i] = append([]string{g.Key}, g.Aliases...)
 	}
-	for _, m := range spelling.Nearest(fold(name), groups) {
+	for _, m := range spelling.Nearest(want, groups) {
 		names = append(names, m.Name)
 	}
 	return names
+}
+
+// branded lists the last five GPUs of a brand.
+func (t *Table) branded(brand string) (keys []string) {
+	for _, g := range t.gpus {
+		if g.Vendor == brand || strings.HasPrefix(strings.ToLower(g.Name), brand) {
+			keys = append(keys, g.Key)
+		}
+	}
+	return keys[max(len(keys)-5, 0):]
 }

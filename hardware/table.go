@@ -86,10 +86,20 @@ func (t *Table) GPU(name string) (GPU, error) {
 	}
 	near := t.near(name)
 	if len(near) == 0 {
-		return GPU{}, fmt.Errorf("GPU %q is not known, nor any like it; there are %d, among them %s",
-			name, len(t.gpus), strings.Join(t.Names()[:min(8, len(t.gpus))], ", "))
+		return GPU{}, fmt.Errorf("GPU %q is not known, nor any like it; the %d that are known, of %s, are listed by \"llmprof gpus list\"",
+			name, len(t.gpus), strings.Join(t.vendors(), ", "))
 	}
 	return GPU{}, fmt.Errorf("GPU %q is not known; did you mean %s?", name, strings.Join(near, ", "))
+}
+
+// vendors lists the vendors of the GPUs.
+func (t *Table) vendors() []string {
+	all := make([]string, len(t.gpus))
+	for i := range t.gpus {
+		all[i] = t.gpus[i].Vendor
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // keys lists the keys of the GPUs at these indexes.

@@ -174,7 +174,9 @@ func TestUnknownNamesListNearMisses(t *testing.T) {
 		"4099":                  "4090",
 		"orin n":                "orin-nano",
 		"NVIDIA H100 96GB HBM3": "did you mean h100?", // and no Apple M3
-		"zzzzzz":                "nor any like it",
+		"zzzzzz":                `that are known, of amd, apple, google, intel, nvidia, are listed by "llmprof gpus list"`,
+		"jetson":                "orin-nx-8gb-super, agx-orin-industrial-64gb, thor-t4000-64gb",
+		"AMD Instinct":          "mi350x-288gb",
 		"":                      "nor any like it",
 	} {
 		g, err := table.GPU(name)
@@ -201,7 +203,7 @@ func TestPeaksFollowFromTheSilicon(t *testing.T) {
 		"5.3": 512, "6.0": 256, "6.1": 256, "6.2": 512, "gfx1100": 512, "gfx1101": 512, "gfx1102": 512, "gfx1151": 512, "gfx1200": 1024, "gfx1201": 1024, "xe2": 2048,
 		"gaudi3": 16384, "apple7": 256, "apple8": 256, "apple9": 256, "apple10": 1024, "v5e": 4 * 2 * 128 * 128, "v5p": 4 * 2 * 128 * 128, "v6e": 4 * 2 * 256 * 256, "v7x": 4 * 2 * 256 * 256,
 	}
-	share := map[string]float64{"a10g-24gb": 0.5, "l40-48gb": 0.5, "l20-48gb": 0.5, "h20-96gb": 0.25}
+	share := map[string]float64{"a10g-24gb": 0.5, "l40-48gb": 0.5, "l20-48gb": 0.5, "h20-96gb": 0.25, "h20-141gb": 0.25}
 	for _, g := range load(t).All() {
 		per, ok := perClock[g.ComputeCapability]
 		if !ok {

@@ -1,6 +1,10 @@
 package models
 
-import "llmprof/unit"
+import (
+	"math"
+
+	"llmprof/unit"
+)
 
 // each calls f for every matrix of the block, with how many copies of it are
 // in memory and how many a token takes part in.
@@ -108,26 +112,41 @@ func (m *Model) NumLayers() int {
 	return n
 }
 
-// CacheWidth is the number of values that the attention keeps of each token: keys and
-// values of every head, or the latent vector and the rotated key, and the
-// indexer's key where it is a token's. A layer that reads another's cache keeps none.
-func (a *Attention) CacheWidth() int64 {
-	if a == nil || a.Shared {
+// EntryBytes is the memory of one entry of a cache in format f: a token's key and value in
+// one head, or its latent vector and rotated key, which all heads share.
+func (a *Attention) EntryBytes(f unit.Format) unit.Bytes {
+	switch {
+	case f == unit.FP8 && a.FP8Entry > 0:
+		return unit.Bytes(a.FP8Entry)
+	case a.Latent != nil:
+		return f.Bytes(float64(a.Latent.Rank + a.Latent.RopeDim))
+	}
+	return f.Bytes(float64(a.EntryDim()))
+}
+
+// KeyBytes is the memory of a key of the indexer beside a cache in format f, 0 without an indexer.
+func (x *Indexer) KeyBytes(f unit.Format) unit.Bytes {
+	switch {
+	case x == nil:
 		return 0
+	case x.Packed:
+		return unit.Bytes(float64(x.Dim) + 4*math.Ceil(float64(x.Dim)/128))
 	}
-	var n int64
+	return f.Bytes(float64(x.Dim))
+}
+
+// CachedBytes is the memory that heads KV heads of an attention, or its latent vector, take of a token in a cache in
+// format f: each, that of the token itself while it is in sight, and far, its share of the entry that stands for
+// Compress tokens. The indexer's keys are of the entries that it chooses from.
+func (a *Attention) CachedBytes(f unit.Format, heads float64) (each, far unit.Bytes) {
 	if a.Latent != nil {
-		n = int64(a.Latent.Rank) + int64(a.Latent.RopeDim)
-	} else {
-		n = int64(a.KVHeads) * int64(a.EntryDim())
+		heads = 1
 	}
+	each = a.EntryBytes(f).Times(heads)
 	if a.Compress > 0 {
-		return n
+		return each, (each + a.Indexer.KeyBytes(f)).Times(1 / float64(a.Compress))
 	}
-	if a.Indexer != nil {
-		n += int64(a.Indexer.Dim)
-	}
-	return n
+	return each + a.Indexer.KeyBytes(f), 0
 }
 
 // EntryDim is the values that one head keeps of a position: its key and its value,
@@ -139,19 +158,6 @@ func (a *Attention) EntryDim() int {
 	return a.KeyDim + a.ValueDim
 }
 
-// CompressedWidth is the number of values of an entry that stands for Compress
-// tokens, with the indexer's key of it; 0 where there are no such entries.
-func (a *Attention) CompressedWidth() int64 {
-	if a == nil || a.Shared || a.Compress == 0 {
-		return 0
-	}
-	n := a.CacheWidth()
-	if a.Indexer != nil {
-		n += int64(a.Indexer.Dim)
-	}
-	return n
-}
-
 // KVBytesPerToken is what one more token adds to the cache of one sequence
 // while no window is full: the sum over all layers that keep a cache.
 func (m *Model) KVBytesPerToken(f unit.Format) unit.Bytes {
@@ -160,24 +166,22 @@ func (m *Model) KVBytesPerToken(f unit.Format) unit.Bytes {
 
 // CacheBytes is the cache of one sequence of context tokens; a layer with a
 // window keeps no more tokens than the window holds.
-func (m *Model) CacheBytes(context int, f unit.Format) unit.Bytes {
-	values := 0.0
+func (m *Model) CacheBytes(context int, f unit.Format) (total unit.Bytes) {
 	for _, l := range m.Layers {
 		for _, b := range l.Blocks {
-			if b.Attention == nil {
+			a := b.Attention
+			if a == nil || a.Shared {
 				continue
 			}
 			kept := context
-			if w := b.Attention.Window; w > 0 {
-				kept = min(kept, w)
+			if a.Window > 0 {
+				kept = min(kept, a.Window)
 			}
-			values += float64(l.Count) * float64(kept) * float64(b.Attention.CacheWidth())
-			if m := b.Attention.Compress; m > 0 {
-				values += float64(l.Count) * float64(context) / float64(m) * float64(b.Attention.CompressedWidth())
-			}
+			each, far := a.CachedBytes(f, float64(a.KVHeads))
+			total += (each.Times(float64(kept)) + far.Times(float64(context))).Times(float64(l.Count))
 		}
 	}
-	return f.Bytes(values)
+	return total
 }
 
 // StateBytes is the state of one sequence that does not grow: recurrent states

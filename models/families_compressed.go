@@ -1,6 +1,10 @@
 package models
 
-import "slices"
+import (
+	"slices"
+
+	"llmprof/unit"
+)
 
 // compressed are families whose caches hold one entry for several tokens, or
 // whose indexers choose blocks of keys.
@@ -16,7 +20,7 @@ func compressed() []family {
 				"sliding_attention":           compressedAttention,
 				"compressed_sparse_attention": compressedAttention, "heavily_compressed_attention": compressedAttention,
 			},
-			plan: layerPlan{mixer: compressRatio, ffn: func(*reader, int) string { return "moe" }}, finish: manifoldConnections, amend: hyperHead,
+			plan: layerPlan{mixer: compressRatio, ffn: func(*reader, int) string { return "moe" }}, finish: manifoldConnections, amend: amendDeepSeekV4,
 		},
 		{
 			types: []string{"minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text"},
@@ -37,6 +41,12 @@ func compressed() []family {
 			}},
 		},
 	}
+}
+
+// amendDeepSeekV4 sets the format of the cache: the engines' kernels read FP8 alone.
+func amendDeepSeekV4(r *reader, m *Model) {
+	hyperHead(r, m)
+	m.Cache = unit.FP8
 }
 
 // inkling is Thinking Machines' family: positions are learned distances, and
@@ -108,7 +118,7 @@ func noteConvolutions(_ *reader, m *Model) {
 // compressRatio reads how many tokens an entry of a layer's cache stands for.
 func compressRatio(r *reader, i int) string {
 	const list = "compress_ratios"
-	if !r.has(list) { // as transformers lays the layers out
+	if !r.has(list) { // transformers lays the layers out so
 		return choose(i < 2 || i%2 == 0, "heavily_compressed_attention", "compressed_sparse_attention")
 	}
 	ratios := r.numbersOf(list)
@@ -141,6 +151,8 @@ func compressedAttention(r *reader, k kind) []Block {
 	a := &Attention{
 		Heads: heads, KVHeads: 1, KeyDim: dim, ValueDim: dim, SameKV: true, Window: r.size("sliding_window"), RotaryDim: min(r.size("qk_rope_head_dim"), dim),
 	}
+	still := dim - a.RotaryDim
+	a.FP8Entry = still + (still+63)/64 + 1 + 2*a.RotaryDim // vLLM's fp8_ds_mla: a byte for each 64 values that are not rotated, and one to align
 	b := Block{
 		Name: "attention", Attention: a, Extra: int64(heads), // a sink a head
 		Norms: []Norm{
@@ -160,7 +172,7 @@ func compressedAttention(r *reader, k kind) []Block {
 	case "compressed_sparse_attention":
 		a.Compress = r.sizeOr("compress_rates.compressed_sparse_attention", 4)
 		r.compressor(&b, "compressor", 2*dim, dim)
-		x := Indexer{Heads: r.size("index_n_heads"), Dim: r.size("index_head_dim"), TopK: r.size("index_topk")}
+		x := Indexer{Heads: r.size("index_n_heads"), Dim: r.size("index_head_dim"), TopK: r.size("index_topk"), Packed: true}
 		a.Indexer = &x
 		r.compressor(&b, "indexer", 2*x.Dim, x.Dim)
 		b.In = append(b.In,

@@ -144,7 +144,7 @@ func nemotronH() family {
 		norms:  normPlan{mixer: []string{"norm"}}, attn: attentionShape{positions: unrotated},
 		ffn: ffnShape{ungated: true, bias: "mlp_bias"}, moe: moeShape{ungated: true, sharedBias: "mlp_bias", shared: sharedWidth},
 		mixers: map[string]mixer{
-			linear: mamba2Scan, // its norm is grouped, but has a weight a value
+			linear: mamba2Scan, // the norm is grouped, but has a weight a value
 			"mlp":  func(r *reader, k kind) []Block { return []Block{r.mlp(k)} },
 			"moe":  nemotronExperts,
 		},

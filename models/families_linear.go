@@ -1,6 +1,10 @@
 package models
 
-import "slices"
+import (
+	"slices"
+
+	"llmprof/unit"
+)
 
 // linears are recurrent families that are neither Mamba nor the delta rule of
 // Qwen3-Next.
@@ -69,6 +73,7 @@ func kimiDelta(r *reader, _ kind) []Block {
 // channelDelta builds the block of a delta rule with a decay a channel, whose decays and gate have projections of
 // full or of low rank.
 func (r *reader) channelDelta(s Scan, decay, gate []Linear) Block {
+	s.StateFormat = unit.FP32 // engines keep the state so, whatever the model's format (kda_state_dtype of vLLM)
 	heads, inner := s.Heads, s.Heads*s.HeadDim
 	return Block{
 		Name:  "linear attention",

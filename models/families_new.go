@@ -1,7 +1,5 @@
 package models
 
-import "llmprof/unit"
-
 // news are families whose residual stream or recurrence is of a new sort.
 func news() []family {
 	return []family{
@@ -109,9 +107,7 @@ func matrixLSTM(r *reader, _ kind) []Block {
 		Kind: Linear1, Heads: heads, HeadDim: r.divide(values, heads, "v_dim_factor", "num_heads"),
 		StateDim: r.divide(keys, heads, "qk_dim_factor", "num_heads"), Groups: heads, Chunk: r.countOr("chunk_size", 0),
 	}
-	if r.text("inference_state_dtype") == "float32" {
-		s.StateFormat = unit.FP32
-	}
+	s.StateFormat = r.stateFormat("inference_state_dtype")
 	norm := r.norms.shape.norm("multihead_norm", values, 1)
 	return []Block{{
 		Name:  "linear attention",

@@ -6,7 +6,7 @@ package models
 // building knows no family by name.
 type family struct {
 	types  []string          // values of model_type, the first one naming the family
-	names  map[string]string // its own fields, alternatives split by |, by their common names
+	names  map[string]string // the family's own names of fields, alternatives split by |, by their common names
 	assume string            // JSON, by common names: what transformers takes for fields left out that defaults.json lacks; "" for none
 	embed  embedShape
 	norms  normPlan // RMSNorms before each block where none are named
@@ -43,10 +43,10 @@ type kind struct {
 	shared  bool   // reads the cache of an earlier layer
 	follows bool   // reads the keys that an earlier layer's indexer picked
 	first   bool   // lacks what later layers take from the one before
-	heads   int    // where layers differ in it; else 0
-	kv      int
-	width   int // of the feed-forward, likewise
-	rotated int // dimensions of a head with rotary positions, likewise
+	heads   int    // query heads; this and the counts below are 0 where all layers have the config's
+	kv      int    // KV heads
+	width   int    // width of the feed-forward
+	rotated int    // dimensions of a head with rotary positions
 }
 
 // A layerPlan says which kind each layer is. Each function is asked once a
@@ -117,7 +117,7 @@ type headNorms struct {
 type normScope int
 
 const (
-	eachHead  normScope = iota // the same weights for every head
+	eachHead  normScope = iota // every head has the same weights
 	ownHead                    // each head with weights of its own
 	wholeHead                  // one norm over all heads together
 )
@@ -144,15 +144,15 @@ const (
 // An ffnShape says what a dense feed-forward is.
 type ffnShape struct {
 	ungated bool
-	bias    toggle // of all matrices
-	times   int    // its width as a multiple of the hidden size where the config states none
+	bias    toggle // all matrices have a bias
+	times   int    // the width is this multiple of the hidden size where the config states none
 }
 
 // A moeShape says what a mixture of experts has beside the experts.
 type moeShape struct {
 	ungated    bool
-	bias       toggle // of the experts' matrices
-	sharedBias toggle // of the shared feed-forward's
+	bias       toggle // the experts' matrices have a bias
+	sharedBias toggle // the shared feed-forward's matrices have a bias
 	routerBias toggle
 	correction toggle // a bias for the choice that counts as a parameter
 	shared     sharedShape

@@ -18,15 +18,15 @@ const (
 // until then a figure that could not be read is 1.
 type fields struct {
 	config map[string]any
-	assume map[string]any      // what transformers takes where the config is silent
-	stated map[string]any      // what a family worked out, before all else
-	names  map[string][]string // a family's own names, by the common name
+	assume map[string]any      // values that transformers takes where the config is silent
+	stated map[string]any      // values that a family worked out, which go before all others
+	names  map[string][]string // names of the family's own, by the common name
 	err    error
 
 	asked   map[string]bool // fields of the config that were looked up
 	tensors bool            // a table of tensors reports whether all was read
-	lenient bool            // what is not understood is left out
-	left    []string        // what was
+	lenient bool            // a field that is not understood is left out of account
+	left    []string        // notes of the fields that were left out
 }
 
 // fail keeps the first error.

@@ -156,7 +156,7 @@ func amendGGUF(c map[string]any, h *gguf.Header, arch string) error {
 			c["model_type"] = "mixtral"
 		}
 	case "qwen2", "qwen2moe", "qwen3", "qwen3moe", "qwen2vl", "qwen3vl", "qwen3vlmoe":
-		delete(c, "rotary_dim") // of Qwen-VL it counts the sections
+		delete(c, "rotary_dim") // Qwen-VL's counts sections of rotary positions
 	case "deepseek2":
 		return amendDeepSeek(c, arch, whole)
 	case "bailingmoe2":

@@ -29,6 +29,7 @@ func ReadGGUF(name string, headers ...*gguf.Header) (*Model, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	m.Stored.Method, m.Stored.Plain, m.Stored.Vectors = "gguf", unit.BF16, unit.FP32
+	m.Cache = unit.NoFormat
 	if kind, ok := h.Values["general.file_type"].(int64); ok {
 		if mix := mixOfFile(kind); mix != "" {
 			m.Stored.Method = "gguf " + mix
@@ -43,7 +44,7 @@ type tensorTable struct {
 	tensors map[string]*gguf.Tensor
 	left    map[string]int64 // values of a tensor that no matrix accounts for yet
 	kept    map[string]*Storage
-	bytes   map[unit.Format]float64 // of the matrices, by the nearest format
+	bytes   map[unit.Format]float64 // memory of the matrices, by the nearest format
 }
 
 func newTensorTable(m *Model, h *gguf.Header) *tensorTable {

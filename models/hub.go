@@ -29,12 +29,12 @@ const (
 // has the layout of the official client, so that each finds what the other
 // fetched (https://huggingface.co/docs/huggingface_hub/guides/manage-cache).
 type Hub struct {
-	Endpoint  string        // of the hub; "" for DefaultEndpoint
+	Endpoint  string        // address of the hub; "" for DefaultEndpoint
 	CacheDir  string        // holds the models--org--name directories; "" for no cache
 	Token     Secret        // sent to Endpoint alone
 	TokenFile string        // holds the token if Token is ""
 	Offline   bool          // never use the network
-	Timeout   time.Duration // of a whole fetch; 0 for 20 s
+	Timeout   time.Duration // longest time of a whole fetch; 0 for 20 s
 	Client    *client       // nil for one that heeds HTTPS_PROXY and NO_PROXY
 }
 
@@ -46,8 +46,8 @@ var errUnreachable = errors.New("the hub cannot be reached")
 type fetched struct {
 	config []byte
 	quant  []byte // hf_quant_config.json, where the config names no quantization and there is one
-	commit string // of the repository; "" if the hub did not say
-	etag   string // of the file; "" if the hub did not say
+	commit string // the repository's; "" if the hub did not say
+	etag   string // the file's; "" if the hub did not say
 }
 
 // A Secret is a text that no formatting verb prints.

@@ -35,11 +35,13 @@ func (r *reader) latent() Block {
 // (DeepSeek-V3.2-Exp, section 2.1 of its report).
 func sparseLatentAttention(r *reader, k kind) []Block {
 	b := r.latent()
+	l := b.Attention.Latent
+	b.Attention.FP8Entry = l.Rank + 4*((l.Rank+127)/128) + 2*l.RopeDim // fp8_ds_mla of FlashMLA and vLLM: a float32 for each 128 values of the latent
 	if k.follows {
 		b.Attention.Indexer = &Indexer{TopK: r.size("index_topk")}
 		return []Block{b}
 	}
-	x := Indexer{Heads: r.size("index_n_heads"), Dim: r.size("index_head_dim"), TopK: r.size("index_topk")}
+	x := Indexer{Heads: r.size("index_n_heads"), Dim: r.size("index_head_dim"), TopK: r.size("index_topk"), Packed: true}
 	b.Attention.Indexer = &x
 	b.In = append(b.In,
 		Linear{Name: "indexer.wq_b", In: r.size("q_lora_rank"), Out: x.Heads * x.Dim, Split: Replicated},

@@ -97,6 +97,7 @@ func Quantize(m *Model, name string) (*Model, error) {
 	}
 	out.Embedding.Stored = q.storage(q.embedding(), int64(m.Embedding.Width))
 	out.Head.Stored = q.storage(q.head(int64(m.Head.In)), int64(m.Head.In))
+	out.Cache = unit.NoFormat
 	out.Stored = Stored{Method: "gguf " + x.name, Weights: base.Format, Plain: unit.BF16, Vectors: unit.FP32}
 	return &out, nil
 }
@@ -108,12 +109,12 @@ type quantizer struct {
 	base    *gguf.Type
 	imatrix bool
 	model   *Model
-	experts int // of the first mixture
+	experts int // experts of the first mixture
 	grouped int // query heads of a key head in the first layer
 	large   bool
 	layers  int
 	values  int // matrices that make values
-	value   int // of them so far
+	value   int // matrices that make values, of which this many came so far
 	downs   int // matrices down so far
 	kept    map[string]*Storage
 }
@@ -151,7 +152,7 @@ func newQuantizer(m *Model, x *mix, base *gguf.Type) *quantizer {
 // fusedAttention reports whether a family's GGUF files have queries, keys and values in one matrix.
 func fusedAttention(m *Model) bool {
 	switch m.Family {
-	case "bailing_moe": // of the second version, which has norms of heads, alone
+	case "bailing_moe": // the second version does, which has norms of heads
 		return slices.ContainsFunc(m.Layers[0].Blocks[0].Norms, func(n Norm) bool { return n.PerHead })
 	case "phi3", "gpt2", "gpt_neox", "bloom", "mpt", "falcon", "gpt_bigcode", "dbrx", "chatglm", "qwen", "codeshell":
 		return true

@@ -24,9 +24,10 @@ type Model struct {
 	FinalNorms []Norm
 	Head       Linear // projection to the vocabulary; its weights are the embedding's if TiedHead
 	TiedHead   bool
-	Drafts     int      // draft (MTP) layers, which are no part of Layers
-	Stored     Stored   // the formats that the published checkpoint is stored in
-	Notes      []string // parts that the shape leaves out: a vision tower, a draft (MTP) layer
+	Drafts     int         // draft (MTP) layers, which are no part of Layers
+	Stored     Stored      // the formats that the published checkpoint is stored in
+	Cache      unit.Format // format that engines of its checkpoint keep its KV cache in; NoFormat for that of the residual stream
+	Notes      []string    // parts that the shape leaves out: a vision tower, a draft (MTP) layer
 }
 
 // An Embedding turns token ids into the residual stream.
@@ -61,7 +62,7 @@ type Block struct {
 	Activation Activation
 	Out        []Linear // back to the residual stream
 	Extra      int64    // parameters of no account for time: sinks, scales, routers' biases
-	Reused     bool     // its weights are those of an earlier block (Zamba): they work again but are held once
+	Reused     bool     // the weights are those of an earlier block (Zamba), and are held once
 	Parallel   bool     // adds to the same sum as the block before it (GPT-J, Falcon): one all-reduce serves both
 }
 
@@ -151,9 +152,10 @@ type Attention struct {
 	Softcap        bool
 	Latent         *Latent  // multi-head latent attention
 	Indexer        *Indexer // sparse attention that picks the keys it reads
-	SameKV         bool     // its keys are its values: one of both is held and read
+	SameKV         bool     // keys are the values too: one of both is held and read
 	Compress       int      // tokens that one further entry of the cache stands for, beyond the window (DeepSeek-V4); 0 for none
 	Shared         bool     // reads the cache of an earlier layer, has none of its own
+	FP8Entry       int      // bytes of an entry of its cache in FP8, where scales and 16-bit values are among it; 0 for one byte a value
 }
 
 // A Latent is the compressed cache of multi-head latent attention (DeepSeek-V2,
@@ -171,6 +173,7 @@ type Latent struct {
 // layer's choice, used again (GLM-5).
 type Indexer struct {
 	Heads, Dim, TopK int
+	Packed           bool // keys are kept in FP8 with a float32 for each 128 values, whatever the format of the cache
 }
 
 // A Scan is a recurrent mixer: its state does not grow with the context.
@@ -181,7 +184,7 @@ type Scan struct {
 	StateDim int // states of each of them: d_state, or the key dimension of a linear attention
 	Groups   int // groups of Mamba-2's B and C; key heads of linear attention
 	Conv     int // channels of the causal convolution before it, 0 for none
-	Kernel   int // its length
+	Kernel   int // length of the convolution
 	Chunk    int // tokens that the training-form kernel handles at a time; 0 if not stated
 	// StateFormat is what the state is kept in where the config says so.
 	StateFormat unit.Format

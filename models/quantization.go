@@ -9,17 +9,19 @@ import (
 
 // A quantization is what a checkpoint states of its formats: which modules are kept how.
 type quantization struct {
-	method  string
-	rules   []quantRule         // the first that names a module holds
-	named   map[string]*Storage // storage of modules by path, where each is named
-	general *Storage            // storage of modules that no rule names; nil for none
-	ignored pathSet
-	routed  *Storage // storage of the experts, where they have a format of their own
-	experts bool     // only the experts are quantized, whatever is ignored
-	kv      unit.Format
+	method   string
+	rules    []quantRule         // the first that names a module holds
+	patterns []quantRule         // rules whose order is not known
+	named    map[string]*Storage // storage of modules by path, where each is named; nil for 16 bits
+	general  *Storage            // storage of modules that no rule names; nil for none
+	ignored  pathSet
+	routed   *Storage // storage of the experts, where they have a format of their own
+	experts  bool     // only the experts are quantized, whatever is ignored
+	head     bool     // the LM head is quantized as other modules are
+	kv       unit.Format
 }
 
-// A quantRule keeps the modules of a set in a storage.
+// A quantRule keeps the modules of a set in a storage, nil for 16 bits.
 type quantRule struct {
 	targets pathSet
 	storage *Storage
@@ -39,60 +41,84 @@ func (r *reader) stored(m *Model) {
 	if m.Stored.Plain == unit.NoFormat {
 		m.Stored.Plain = unit.BF16
 	}
-	if err := m.store(func(at place, l *Linear) (*Storage, error) { return q.storageOf(m.Family, at, l), nil }); err != nil {
+	if err := m.store(func(at place, l *Linear) (*Storage, error) { return q.storageOf(m.Family, at, l) }); err != nil {
 		r.fail("%w", err)
 		return
 	}
-	if q.headIsQuantized() && !m.TiedHead {
-		m.Head.Stored = q.general
+	if !m.TiedHead {
+		head, err := q.headStorage()
+		if err != nil {
+			r.fail("%w", err)
+		}
+		m.Head.Stored = head
 	}
 	m.summarize()
 }
 
 // storageOf is how a matrix is kept, nil for one that is not quantized. Routers and gates of one
 // value are not, whether the checkpoint says so or not: engines load them in 16 bits.
-func (q *quantization) storageOf(family string, at place, l *Linear) *Storage {
+func (q *quantization) storageOf(family string, at place, l *Linear) (*Storage, error) {
 	if at.part == routerPart || l.Out == 1 || l.Name == "shared_expert_gate" || l.Name == "indexer.weights_proj" || neverQuantized(l.Name) {
-		return nil
+		return nil, nil
 	}
 	if q.experts {
 		if at.part == expertPart {
-			return q.general
+			return q.general, nil
 		}
-		return nil
+		return nil, nil
 	}
 	paths := modules(family, at, l)
-	if s := q.namedStorage(paths); s != nil {
-		return s
+	if s, found := q.namedStorage(paths); found {
+		return s, nil
 	}
 	if q.ignored.has(paths) {
-		return nil
+		return nil, nil
 	}
-	for i := range q.rules {
-		if q.rules[i].targets.has(paths) {
-			return q.rules[i].storage
-		}
+	if s, found, err := q.ruled(paths); found || err != nil {
+		return s, err
 	}
 	if at.part == expertPart && q.routed != nil {
-		return q.routed
+		return q.routed, nil
 	}
-	return q.general
+	return q.general, nil
 }
 
+// ruled looks a module up in the rules and patterns.
+func (q *quantization) ruled(paths []string) (s *Storage, found bool, err error) {
+	for i := range q.rules {
+		if q.rules[i].targets.has(paths) {
+			return q.rules[i].storage, true, nil
+		}
+	}
+	for i := range q.patterns {
+		p := &q.patterns[i]
+		if !p.targets.has(paths) {
+			continue
+		}
+		if found && !sameStorage(s, p.storage) {
+			return nil, false, fmt.Errorf("two patterns of quantization_config.dynamic or extra_config differ in the format of %s, and the first holds: give one of them", paths[0])
+		}
+		s, found = p.storage, true
+	}
+	return s, found, nil
+}
+
+func sameStorage(a, b *Storage) bool { return a == b || a != nil && b != nil && *a == *b }
+
 // namedStorage looks a module up, or the one that it is part of: all experts may be named at once.
-func (q *quantization) namedStorage(paths []string) *Storage {
+func (q *quantization) namedStorage(paths []string) (s *Storage, found bool) {
 	if len(q.named) == 0 {
-		return nil
+		return nil, false
 	}
 	for _, path := range paths {
 		for path != "" {
-			if s := q.named[path]; s != nil {
-				return s
+			if s, found = q.named[path]; found {
+				return s, true
 			}
 			path = path[:max(strings.LastIndexByte(path, '.'), 0)]
 		}
 	}
-	return nil
+	return nil, false
 }
 
 // neverQuantized lists matrices that are parameters and not linear layers of their checkpoints.
@@ -104,19 +130,20 @@ func neverQuantized(name string) bool {
 	return false
 }
 
-// headIsQuantized reports whether the LM head is quantized, which a checkpoint has to say expressly.
-func (q *quantization) headIsQuantized() bool {
-	if s := q.named["lm_head"]; s != nil {
-		q.general = s
-		return true
+// headStorage is how the LM head is kept, nil in the plain format: a checkpoint has to say expressly that it is quantized.
+func (q *quantization) headStorage() (*Storage, error) {
+	path := []string{"lm_head"}
+	if s, found := q.namedStorage(path); found {
+		return s, nil
 	}
-	for i := range q.rules {
-		if q.rules[i].targets.has([]string{"lm_head"}) {
-			q.general = q.rules[i].storage
-			return true
-		}
+	if len(q.patterns) > 0 && !q.head {
+		return nil, nil // patterns may differ from a head's format, but do not quantize it
 	}
-	return false
+	s, found, err := q.ruled(path)
+	if !found && q.head {
+		s = q.general
+	}
+	return s, err
 }
 
 // summarize says of the whole checkpoint what most of its quantized weights are kept in.

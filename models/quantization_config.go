@@ -25,7 +25,7 @@ func (r *reader) quantization() *quantization {
 	case "mxfp4":
 		q.general, q.experts = mxfp4(unit.NoFormat), true // gpt-oss
 	case "gptq", "gptq_v2", "auto-round", "intel/auto-round", "auto_round":
-		q.general = gptq(r.bits(), r.group())
+		r.readGPTQ(q)
 	case "awq", "gemm", "marlin":
 		q.general = integer(r.bits(), r.group(), true)
 	case "bitsandbytes":
@@ -34,26 +34,26 @@ func (r *reader) quantization() *quantization {
 		r.readGroups(q)
 	case "modelopt", "modelopt_fp4", "modelopt_mixed", "NVFP4", "nvfp4":
 		r.readModelOpt(q, method)
+	case "quark":
+		r.readQuark(q)
 	default:
-		r.doubt("quantization_config.quant_method is %s, which is not understood (known: awq, bitsandbytes, compressed-tensors, fp8, fbgemm_fp8, gptq, auto-round, modelopt, mxfp4)", quote(method))
+		r.doubt("quantization_config.quant_method is %s, which is not understood (known: awq, bitsandbytes, compressed-tensors, fp8, fbgemm_fp8, gptq, auto-round, modelopt, mxfp4, quark)", quote(method))
 		return nil
 	}
 	if q.method == "FP8" {
 		q.method = "fp8"
 	}
+	r.refuseUnreadParts()
 	return q
 }
 
 // readIgnored reads which modules are not quantized.
 func (r *reader) readIgnored(q *quantization) {
 	var patterns []string
-	for _, field := range []string{"ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers", "llm_int8_skip_modules"} {
+	for _, field := range []string{"ignore", "modules_to_not_convert", "exclude_modules", "exclude", "ignored_layers", "llm_int8_skip_modules"} {
 		patterns = append(patterns, r.texts(quantField+field)...)
 	}
-	var err error
-	if q.ignored, err = newPathSet(patterns); err != nil {
-		r.fail("quantization_config.ignore: %w", err)
-	}
+	q.ignored = r.pathSet(quantField+"ignore", patterns)
 }
 
 // readFP8 reads DeepSeek's FP8 in blocks, FP8 with one scale, and Meta's with one an output. NVIDIA
@@ -78,7 +78,7 @@ func (r *reader) readFP8(q *quantization) {
 	}
 	if r.has(quantField + "quantized_layers") {
 		r.readNamed(q)
-		q.ignored = pathSet{} // those are left to FP8
+		q.ignored = pathSet{} // modules that are excluded from NVFP4 are in FP8
 	}
 }
 

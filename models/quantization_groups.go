@@ -11,6 +11,7 @@ import (
 // readGroups reads the groups of compressed-tensors, each of which names its modules
 // (https://github.com/vllm-project/compressed-tensors).
 func (r *reader) readGroups(q *quantization) {
+	r.refuseSparse()
 	v, _, _ := r.look(quantField + "config_groups")
 	groups, ok := v.(map[string]any)
 	if !ok || len(groups) == 0 {
@@ -40,12 +41,8 @@ func (r *reader) readGroups(q *quantization) {
 		if len(targets) == 0 {
 			q.general = s
 		}
-		set, err := newPathSet(paths)
-		if err != nil {
-			r.fail("quantization_config.config_groups.%s.targets: %w", short(name), err)
-		}
 		if len(paths) > 0 {
-			q.rules = append(q.rules, quantRule{set, s})
+			q.rules = append(q.rules, quantRule{r.pathSet(quantField+"config_groups."+short(name)+".targets", paths), s})
 		}
 	}
 }

@@ -59,7 +59,7 @@ func (c Checkpoint) addQuantization(object map[string]any) error {
 		return errors.New("quantization.quant_algo is missing; want the algorithm, such as \"FP8\"")
 	}
 	if q["quant_algo"] == nil {
-		return nil // of the checkpoint nothing is quantized
+		return nil // nothing of the checkpoint is quantized
 	}
 	for _, path := range append([]string{""}, wrapped()...) {
 		place := object
@@ -113,9 +113,9 @@ type reader struct {
 	modelType string
 	hidden    int
 	layers    int
-	uses      int // of shared blocks so far, while layers are planned
+	uses      int // how often shared blocks were used so far, while layers are planned
 	notes     []string
-	lists     map[string][]string // those read before, by name
+	lists     map[string][]string // lists that were read before, by name
 	numbers   map[string][]int
 }
 

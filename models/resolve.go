@@ -18,7 +18,7 @@ import (
 type Resolver struct {
 	Table   *Table
 	Hub     Hub
-	Lenient bool // of a config.json, note what is not understood instead of refusing it
+	Lenient bool // fields of a config.json that are not understood are noted instead of refused
 }
 
 // Resolve reads the model that name stands for. A name without a slash is a

@@ -71,9 +71,7 @@ func (r *reader) mamba2() Block {
 	}
 	r.divide(heads, s.Groups, "mamba_n_heads", "mamba_n_groups")
 	s.Conv = inner + 2*s.Groups*s.StateDim
-	if r.text("mamba_ssm_cache_dtype") == "float32" {
-		s.StateFormat = unit.FP32
-	}
+	s.StateFormat = r.stateFormat("mamba_ssm_cache_dtype")
 	bias := r.flag("mamba_proj_bias")
 	return Block{
 		Name:  "mamba2",
@@ -84,12 +82,21 @@ func (r *reader) mamba2() Block {
 	}
 }
 
+// stateFormat reads the format of recurrent states, NoFormat for that of the model.
+func (r *reader) stateFormat(field string) unit.Format {
+	if r.text(field) == "float32" {
+		return unit.FP32
+	}
+	return unit.NoFormat
+}
+
 // gatedDelta builds the gated delta rule (arXiv:2412.06464) as Qwen3-Next has it.
 func gatedDelta(r *reader, _ kind) []Block {
 	s := Scan{
 		Kind: GatedDelta, Heads: r.size("linear_num_value_heads"), HeadDim: r.size("linear_value_head_dim"),
 		StateDim: r.size("linear_key_head_dim"), Groups: r.size("linear_num_key_heads"), Kernel: r.size("linear_conv_kernel_dim"),
 	}
+	s.StateFormat = r.stateFormat("mamba_ssm_dtype")
 	r.divide(s.Heads, s.Groups, "linear_num_value_heads", "linear_num_key_heads")
 	keys, values := s.Groups*s.StateDim, s.Heads*s.HeadDim
 	s.Conv = 2*keys + values

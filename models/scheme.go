@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -85,11 +86,12 @@ func ParseScheme(name string) (Scheme, error) {
 // StoredScheme is the scheme that a model's published checkpoint is stored in.
 func StoredScheme(m *Model) Scheme {
 	st := m.Stored
-	s := Scheme{Name: "w16a16", Weights: sixteen, Act: sixteen, KV: st.KV}
+	cache := cmp.Or(st.KV, m.Cache)
+	s := Scheme{Name: "w16a16", Weights: sixteen, Act: sixteen, KV: cache}
 	if st.Method == "" || st.Weights == unit.NoFormat {
 		return s
 	}
-	s = Scheme{Name: st.Method, Weights: st.Weights, Act: sixteen, KV: st.KV, Group: st.Group, Experts: st.Experts, Stored: true}
+	s = Scheme{Name: st.Method, Weights: st.Weights, Act: sixteen, KV: cache, Group: st.Group, Experts: st.Experts, Stored: true}
 	switch {
 	case st.Act != unit.NoFormat:
 		s.Act = st.Act
@@ -97,6 +99,18 @@ func StoredScheme(m *Model) Scheme {
 		s.Act = unit.FP32
 	}
 	return s
+}
+
+// NamedScheme is the scheme of a name for a model. Of a checkpoint that is quantized so it is the stored one, which keeps in
+// 16 bits what the publisher left so, as the attention of gpt-oss.
+func NamedScheme(m *Model, name string) (Scheme, error) {
+	s, err := ParseScheme(name)
+	stored := StoredScheme(m)
+	alike := s.Weights == stored.Weights && s.Act == stored.Act && (s.Name == stored.Name || s.Group == stored.Group && s.Zero == stored.Zero)
+	if err == nil && stored.Stored && alike {
+		return stored, nil
+	}
+	return s, err
 }
 
 // WithAct returns s computing in format f.

@@ -25,3 +25,26 @@ func TestSchemeAliases(t *testing.T) {
 		t.Errorf("w5a5 is %s", s.Name)
 	}
 }
+
+// TestNamedScheme asks for the quantization that a checkpoint has, and for another of the same format.
+func TestNamedScheme(t *testing.T) {
+	for _, x := range []struct {
+		model, name string
+		stored      bool
+	}{
+		{"gpt-oss-20b", "mxfp4", true}, {"gpt-oss-20b", "MXFP4", true}, {"gpt-oss-20b", "w4a4-mxfp4", false}, {"gpt-oss-20b", "fp8", false},
+		{"deepseek-v3", "fp8-block", true}, {"deepseek-v3", "fp8", true}, {"deepseek-v3", "w8a16-fp8", false},
+	} {
+		m := published(t, x.model)
+		s, err := NamedScheme(m, x.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is := s == StoredScheme(m); is != x.stored {
+			t.Errorf("%s in %s is %+v, its checkpoint %+v", x.model, x.name, s, StoredScheme(m))
+		}
+	}
+	if _, err := NamedScheme(published(t, "deepseek-v3"), "fp7"); err == nil {
+		t.Error("fp7 is a scheme")
+	}
+}

@@ -88,10 +88,10 @@ func (t *Table) add(i int) error {
 	return nil
 }
 
-// fold makes names equal that differ in case and in '-' and '_' only.
+// fold makes names equal that differ in case, '-', '_' and spaces only.
 func fold(name string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '-' || r == '_' {
+		if r == '-' || r == '_' || r == ' ' {
 			return -1
 		}
 		return r

@@ -3,6 +3,8 @@ package models_test
 import (
 	"math"
 	"testing"
+
+	"llmprof/unit"
 )
 
 // TestBuiltIn builds every model of the built-in table, which fails where a
@@ -70,6 +72,43 @@ func TestActive(t *testing.T) {
 		active := float64(m.ActiveParams()) - test.without*float64(m.Vocab)*float64(m.Hidden)
 		if got := active / 1e9; math.Abs(got-test.billions) > tolerance*test.billions {
 			t.Errorf("%s has %.3f billion active parameters, published are %v", test.name, got, test.billions)
+		}
+	}
+}
+
+// Releases of one shape that differ in their context have each their own.
+func TestContextsOfReleases(t *testing.T) {
+	table := builtIn(t)
+	for name, want := range map[string]int{
+		"Qwen/Qwen3-4B": 40960, "Qwen/Qwen3-4B-Instruct-2507": 262144, "Qwen/Qwen3-235B-A22B-Instruct-2507": 262144, "Qwen/Qwen3-30B-A3B-Thinking-2507": 262144,
+		"moonshotai/Kimi-K2-Instruct": 131072, "moonshotai/Kimi-K2-Instruct-0905": 262144, "glm-4.5": 131072, "glm-4.6": 202752,
+		"zai-org/glm-4-9b": 8192, "zai-org/glm-4-9b-chat": 131072, "Qwen/Qwen3.5-9B": 262144, "Qwen/Qwen3.8-27B": 262144,
+	} {
+		m, err := table.Model(name)
+		if err != nil {
+			t.Error(err)
+		} else if m.MaxContext != want {
+			t.Errorf("%s: %d tokens, want %d", name, m.MaxContext, want)
+		}
+	}
+}
+
+// States of linear attention by hand, in float32 where the config (mamba_ssm_dtype) or the engine (Kimi's delta rule) has them so,
+// and the inputs that the convolutions remember in 16 bits.
+func TestStatesOfDeltaRules(t *testing.T) {
+	table := builtIn(t)
+	for name, want := range map[string]int{
+		"qwen3.5-27b":        48 * (48*128*128*4 + (2*16+48)*128*4*2),
+		"qwen3.5-9b":         24 * (32*128*128*4 + (2*16+32)*128*4*2),
+		"qwen3-next-80b-a3b": 36 * (32*128*128*2 + (2*16+32)*128*4*2), // no format is stated
+		"kimi-k3":            69 * (96*128*128*4 + 3*96*128*4*2),
+		"ling-3.0-tiny":      18 * (16*128*128*4 + 3*16*128*4*2),
+	} {
+		m, err := table.Model(name)
+		if err != nil {
+			t.Error(err)
+		} else if got := m.StateBytes(unit.BF16); got != unit.Bytes(want) {
+			t.Errorf("%s: %.0f bytes, want %d", name, float64(got), want)
 		}
 	}
 }

@@ -15,6 +15,10 @@ import (
 // unknown is the error of a name that the table does not have, with the names
 // that it is near to.
 func (t *Table) unknown(name string) error {
+	first, _, _ := strings.Cut(strings.ToLower(name), "-")
+	if why := unread(first); why != "" {
+		return fmt.Errorf("unknown model %.80q: %s", name, why)
+	}
 	near := t.near(name)
 	if len(near) == 0 {
 		return fmt.Errorf("unknown model %.80q; the built-in names are listed by \"llmprof models list\", "+

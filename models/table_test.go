@@ -108,6 +108,8 @@ func TestNamesAreFolded(t *testing.T) {
 		{"facebook_opt-1.3b", "opt-1.3b"},
 		{"gpt-oss_120b", "gpt-oss-120b"},
 		{"Llama-3.1-8B-Instruct", "llama3.1-8b"},
+		{"llama 3.1 8b", "llama3.1-8b"},
+		{"DeepSeek V3.1", "deepseek-v3"},
 	} {
 		if got, _ := table.Lookup(test.typed); got != test.want {
 			t.Errorf("%s is %q, want %q", test.typed, got, test.want)
@@ -120,6 +122,11 @@ func TestNamesAreFolded(t *testing.T) {
 
 func TestUnknownName(t *testing.T) {
 	table := builtIn(t)
+	for typed, want := range map[string]string{"t5": "decoders alone are read", "BERT-base-uncased": "it is an encoder", "whisper-large-v3": "decoders alone are read"} {
+		if _, err := table.Model(typed); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", typed, err, want)
+		}
+	}
 	for _, test := range []struct {
 		typed string
 		near  []string

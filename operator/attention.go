@@ -24,7 +24,7 @@ func (s *Step) attention(dst []Op, b *models.Block) []Op {
 	o.Model = o.Work.FLOPs.Times(float64(s.Par.TP))
 	o.Variant = s.variant(a)
 	o.Shape.Tiles = s.tiles(heads, s.LocalKV(a))
-	o.Work.KV = s.Scheme.KV.Bytes(s.Batch * s.Keys(a) * s.LocalKV(a) * float64(a.EntryDim()))
+	o.Work.KV = a.EntryBytes(s.Scheme.KV).Times(s.Batch * s.Keys(a) * s.LocalKV(a))
 	o.Work.Acts = s.Bytes(s.Tokens() * heads * float64(a.KeyDim+a.ValueDim))
 	return dst
 }
@@ -147,9 +147,8 @@ func (s *Step) rotary(dst []Op, b *models.Block) []Op {
 	if a.Shared {
 		return dst
 	}
-	values := t * s.CachedValues(a)
 	dst, o := add(dst, "kv_write", CacheWrite)
-	o.Work.KV, o.Work.Acts = s.Scheme.KV.Bytes(values), s.Bytes(values)
+	o.Work.KV, o.Work.Acts = s.CachedBytes(a, s.Scheme.KV).Times(t), s.CachedBytes(a, s.Scheme.Stream()).Times(t)
 	return dst
 }
 
@@ -225,7 +224,8 @@ func (s *Step) Keys(a *models.Attention) float64 {
 // The cache has one vector of r+rope values a token, and every rank has the whole
 // cache. Prefill expands keys and values from it for every token in sight;
 // decode absorbs W_UK and W_UV into the query and the output, so that the heads
-// attend to the vectors themselves, as in vLLM and SGLang.
+// attend to the vectors themselves, as in vLLM and SGLang. So do the queries of a prompt that is longer than
+// the indexer's choice, for each has keys of its own (FlashMLA's flash_mla_sparse_fwd).
 func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 	l := a.Latent
 	t := s.Tokens()
@@ -234,7 +234,8 @@ func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 	expanded := heads * float64(l.NopeDim+a.ValueDim)
 	keyDim, valueDim, kvHeads := row, rank, 1.0
 	moved, upMoved := t*heads*(row+rank), t*(2*heads*rank+expanded)
-	if !s.splitsKeys() {
+	chosen := a.Indexer != nil && s.Past+s.New > float64(a.Indexer.TopK)
+	if !s.splitsKeys() && !chosen {
 		keyDim, valueDim, kvHeads = float64(a.KeyDim), float64(a.ValueDim), heads
 		upRows = s.Batch * (s.Past + s.New)
 		moved, upMoved = (t+upRows)*heads*(keyDim+valueDim), upRows*(rank+expanded)
@@ -254,7 +255,7 @@ func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 	o.Shape.Tiles = s.tiles(heads, kvHeads)
 	o.Variant = s.variant(a)
 	o.Model = o.Work.FLOPs.Times(tp)
-	o.Work.KV = s.Scheme.KV.Bytes(s.Batch * s.Keys(a) * row)
+	o.Work.KV = a.EntryBytes(s.Scheme.KV).Times(s.Batch * s.Keys(a))
 	o.Work.Acts = s.Bytes(moved)
 	return dst
 }
@@ -269,12 +270,16 @@ func (s *Step) indexer(dst []Op, a *models.Attention) []Op {
 	each := float64(max(a.Compress, 1)) // tokens that a key stands for
 	pairs := s.Batch * s.causalPairs() / each
 	flops := unit.FLOPs(2 * float64(x.Heads*x.Dim) * pairs)
+	format := s.Dense.Act
+	if x.Packed {
+		format = unit.FP8
+	}
 	return append(dst, Op{
-		Name: "indexer", Type: Index, Format: s.Dense.Act, Model: flops, Decode: s.splitsKeys(),
+		Name: "indexer", Type: Index, Format: format, Model: flops, Decode: s.splitsKeys(),
 		Shape: roofline.Shape{M: s.Tokens(), K: float64(x.Heads * x.Dim)},
 		Work: roofline.Work{
 			FLOPs: flops, Vector: unit.FLOPs(3 * float64(x.Heads) * pairs),
-			KV:   s.Scheme.KV.Bytes(s.Batch * (s.Past + s.New) / each * float64(x.Dim)),
+			KV:   x.KeyBytes(s.Scheme.KV).Times(s.Batch * (s.Past + s.New) / each),
 			Acts: s.Bytes(s.Tokens() * float64(x.Heads*x.Dim)),
 		},
 	})

@@ -27,7 +27,10 @@ func DefaultFormats(m *models.Model, g *hardware.GPU, names []string, floor floa
 	if !g.Has(unit.BF16) {
 		caches[0] = unit.FP16
 	}
-	if g.Has(unit.FP8) && floor <= 8 {
+	switch {
+	case m.Cache != unit.NoFormat:
+		caches[0] = m.Cache
+	case g.Has(unit.FP8) && floor <= 8:
 		caches = append(caches, unit.FP8)
 	}
 	stored := models.StoredScheme(m)

@@ -47,10 +47,14 @@ func (h *hunt) run(ctx context.Context) {
 			left = append(left, s)
 		}
 	}
-	slices.SortStableFunc(left, func(a, b *search) int { return a.atBest().compare(b.atBest()) })
+	slices.SortStableFunc(left, func(a, b *search) int {
+		return cmp.Or(a.likelyBest().compare(b.likelyBest()), a.atBest().compare(b.atBest()))
+	})
 	h.search(ctx, left, func(s *search) bool {
 		limit := h.limit()
-		s.limit = limit.score
+		if s.limit = limit.score; h.q.place(s.card) < limit.place {
+			s.limit = math.Inf(1)
+		}
 		return s.atBest().compare(limit) <= 0
 	})
 	left = slices.DeleteFunc(left, func(s *search) bool { s.limit = math.Inf(1); return len(s.open) == 0 }) // some were searched up to the limit
@@ -224,16 +228,28 @@ func (h *hunt) marked() []Row {
 // atBest is the best standing that a row of the card can have.
 func (s *search) atBest() standing { return standing{s.q.place(s.card), s.leastScore()} }
 
+// likelyBest is about that standing, where deployments rank by price and more than the least is known of their units: the sooner
+// rows are found that are shown, the less is searched of cards that come later.
+func (s *search) likelyBest() standing {
+	best := s.atBest()
+	if s.q.cheapest() {
+		best.score = max(best.score, float64(s.card.Price)*s.likely(&s.open[0]))
+	}
+	return best
+}
+
 func (s *search) leastScore() float64 {
-	c := &s.open[0]
-	gpus := float64(c.least * c.GPUs)
+	gpus := math.Inf(1)
+	for i := range s.open {
+		gpus = min(gpus, float64(s.open[i].least*s.open[i].GPUs))
+	}
 	switch {
 	case s.q.By == Energy || s.q.By == Latency:
-		return s.bound(c)
+		return s.bound(&s.open[0])
 	case s.q.cheapest():
 		return float64(s.card.Price) * gpus
 	case s.q.rate() == 0:
-		return s.bound(c)
+		return s.bound(&s.open[0])
 	}
 	return -s.q.rate() * s.q.Gen.MeanLength() / gpus * (1 + 1e-9)
 }
@@ -244,7 +260,7 @@ const margin = 1.25
 
 // rivals reports whether a row of the card may be no worse than one of the rows in price, TTFT and TPOT.
 func (s *search) rivals(rows []Row) bool {
-	if s.card.Price == 0 {
+	if s.card.Price == 0 || s.cut { // whose rows all cost more
 		return false
 	}
 	return slices.ContainsFunc(s.open, func(c config) bool {

@@ -34,23 +34,38 @@ func answer(r *Result, top, perGPU int) (all []string) {
 
 // What is shown of a search for the best rows is what is shown of one for all rows.
 func TestTopOfAll(t *testing.T) {
-	random, cases := rand.New(rand.NewPCG(3, 17)), testkit.Cases(6, 60)
+	topOfAll(t, rand.New(rand.NewPCG(3, 17)), testkit.Cases(6, 60), drawLoad)
+}
+
+// So it is of clients that wait for their answers, with targets near what cards reach.
+func TestTopOfAllClients(t *testing.T) {
+	topOfAll(t, rand.New(rand.NewPCG(8, 5)), testkit.Cases(6, 60), func(q *Request, random *rand.Rand) {
+		drawLoad(q, random)
+		q.By = Objective(Objectives()[max(random.IntN(8)-4, 0)]) // mostly by cost
+		q.Load, q.Gen = Load{Concurrency: 1 + random.IntN(40)}, serving.Fixed(2+random.IntN(100))
+		q.Targets = Targets{TPOT: unit.Seconds(0.004 + 0.02*random.ExpFloat64())}
+		if random.IntN(4) == 0 {
+			q.Targets.TTFT = unit.Seconds(2 * random.ExpFloat64())
+		}
+		q.Budgets, q.Drafts, q.Acceptance = nil, nil, 0
+	})
+}
+
+// topOfAll compares searches of random objectives.
+func topOfAll(t *testing.T, random *rand.Rand, cases int, draw func(*Request, *rand.Rand)) {
+	t.Helper()
 	gpus := []string{"h100", "h200", "l40s", "a100", "l4", "rtx-4090", "t4", "mi300x", "a10", "gh200-144gb"}
 	spaces := []*Request{request(t, "llama3.1-8b", gpus...), request(t, "qwen3-30b-a3b", gpus...)}
 	spaces[0].Cards = append(spaces[0].Cards, requestOn(t, "sglang", "llama3.1-8b", "l40s", "h100").Cards...)
 	saved, marked := 0, 0
 	for i := range cases {
 		q := *spaces[i%2]
-		drawLoad(&q, random)
+		draw(&q, random)
 		want, err := Search(t.Context(), &q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		q.Top, q.PerGPU = 1+random.IntN(4), random.IntN(3)
 		got, err := Search(t.Context(), &q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		saved += want.Searched - got.Searched
 		a, b := answer(got, q.Top, q.PerGPU), answer(want, q.Top, q.PerGPU)
 		for j := range max(len(a), len(b)) {

@@ -3,6 +3,7 @@ package plan
 import (
 	"math"
 	"slices"
+	"sort"
 
 	"llmprof/analytic"
 	"llmprof/operator"
@@ -13,10 +14,15 @@ import (
 // than its share of steps with as many sequences as the memory has room for. Of clients that wait for their answers there are no more
 // in a step than there are.
 func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (open bool) {
-	if s.q.rate() == 0 && s.q.cheapest() {
-		return true
-	}
 	w := wave{p: units.Predictor, q: s.q, budgets: s.budgets(units.Predictor)}
+	if s.q.rate() == 0 {
+		if !w.enough(s, c) {
+			return false
+		}
+		if s.q.cheapest() {
+			return true
+		}
+	}
 	took, energy := w.least(s, c, fits)
 	took, energy = took.Times(1/s.gain()), energy.Times(1/s.gain())
 	busy := took
@@ -27,7 +33,7 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (open bo
 			return false
 		}
 		busy = 0
-		c.idle = float64(w.waiting().For(unit.Seconds(float64(c.DP)/(s.q.rate()*c.slower)))) / s.q.Gen.MeanLength()
+		c.idle = float64(w.waiting().For(unit.Seconds(float64(c.DP)/s.q.rate()))) / s.q.Gen.MeanLength()
 	}
 	c.work = float64(energy+w.waiting().For(busy)) / s.q.Gen.MeanLength()
 	if s.q.By == Latency {
@@ -47,6 +53,7 @@ type wave struct {
 	q       *Request
 	budgets []int             // most tokens of a step that servers of the search have
 	prompt  analytic.StepCost // what a prompt adds to steps at the least
+	full    unit.Seconds      // of a step that is full of prompts; 0 before it is known
 }
 
 // least bounds the time of a replica that a request takes, and the energy beyond that of GPUs that wait.
@@ -187,20 +194,58 @@ func (w *wave) longest(s *search, c *config) unit.Seconds {
 	return c.single.TTFT.Expected + time
 }
 
+// enough bounds from below how many units clients that wait for their answers take, by their time per token, and says how many are likely. It reports whether as many as are
+// allowed may do. Other limits of sequences than the scheduler's may shorten steps further.
+func (w *wave) enough(s *search, c *config) bool {
+	target := s.q.Targets.TPOT
+	units := s.q.unlike(c, 1, s.mostUnits(c, infinite, infinite))
+	if target == 0 || len(units) == 0 || len(s.q.Limits) > 0 {
+		return true
+	}
+	few := sort.Search(len(units), func(i int) bool { return w.leastTPOT(s, c, units[i]) <= target })
+	if few == len(units) {
+		r, most := c.Row, units[few-1]
+		s.sized(&r, most)
+		s.tooSlow(c, &r, w.leastTPOT(s, c, most))
+		return false
+	}
+	c.least = units[few]
+	c.likely = units[few+sort.Search(len(units)-1-few, func(i int) bool { return w.likelyTPOT(s, c, units[few+i]) <= target })]
+	return true
+}
+
+// likelyTPOT is about the time per token of clients that wait for their answers: that of a step, and a part of the prompts of the others.
+func (w *wave) likelyTPOT(s *search, c *config, units int) unit.Seconds {
+	each := w.clients(c, units)
+	step := w.decode(each)
+	return (step.Time + w.prompts(each-1).Times(1/s.q.steps())).Times(c.slower)
+}
+
+// clients is how many of those that wait for their answers are in the steps of a replica.
+func (w *wave) clients(c *config, units int) float64 {
+	return min(max(float64(w.q.Load.Concurrency)/float64(units*c.DP), 1), float64(c.Batch))
+}
+
+// prompts is the time of so many prompts in full steps.
+func (w *wave) prompts(n float64) unit.Seconds {
+	tokens := w.q.Prompt.MeanLength()
+	together := max(math.Floor(float64(w.p.Budget())/tokens), 1)
+	if w.full == 0 {
+		w.full = w.p.StepCost([]operator.Group{{Batch: together, New: tokens, Logits: 1}}, 0).Time
+	}
+	return w.full.Times(n / together)
+}
+
 // leastTPOT bounds the time per token of clients that wait for their answers, at the end of the interval that is asked for: of the time of a
 // request, which longest bounds, the prompts of all clients of a replica may take a part, in full steps and in the two at either end.
-func (s *search) leastTPOT(c *config, units int) unit.Seconds {
+func (w *wave) leastTPOT(s *search, c *config, units int) unit.Seconds {
 	n := s.q.steps()
 	if s.q.Load.Concurrency == 0 || n == 0 || !s.q.fixed() {
 		return 0
 	}
-	each := min(max(float64(s.q.Load.Concurrency)/float64(units*c.DP), 1), float64(c.Batch))
-	w := wave{p: c.server.Predictor, q: s.q}
+	each := w.clients(c, units)
 	step := w.fewer(each)
-	tokens := s.q.Prompt.MeanLength()
-	together := max(math.Floor(float64(w.p.Budget())/tokens), 1)
-	prompts := w.p.StepCost([]operator.Group{{Batch: together, New: tokens, Logits: 1}}, 0)
-	before := prompts.Time.Times(each/together) + c.single.TTFT.Expected.Times(2)
+	before := w.prompts(each) + c.single.TTFT.Expected.Times(2)
 	return (step.Time - min(before, c.single.TTFT.Expected.Times(each)).Times(1/n)).Times(c.slower)
 }
 

@@ -5,8 +5,12 @@ import "llmprof/analytic/engine"
 // limited are the deployments with other limits of sequences than the scheduler's. Fewer sequences make steps shorter, and are tried
 // where the time per token is all that is missed. More are tried where the memory has room for them, and the scheduler's limit
 // is near or the deployment does not qualify. Found is the deployment with the scheduler's limit and the fewest
-// replicas with which it qualifies; where it does not, with the most that are allowed.
+// replicas with which it qualifies; where it does not, with the most that are allowed. Where no limits are tried, as for clients that wait
+// for their answers, its state with one unit fewer, which takes a simulation of its own, decides nothing.
 func (s *search) limited(c *config, found Row, ok bool, best, least float64) (rows []Row) {
+	if len(s.q.Limits) == 0 {
+		return nil
+	}
 	short := found // with the most replicas that are too few
 	if units := found.GPUs / c.GPUs; ok {
 		if short = (Row{}); units > c.least && s.q.By != Latency {

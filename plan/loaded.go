@@ -10,6 +10,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
+	"llmprof/operator"
 	"llmprof/serving"
 	"llmprof/unit"
 )
@@ -24,6 +25,7 @@ type config struct {
 	slower   float64                 // by how much longer than expected everything takes at the end that is asked for
 	single   Spans                   // of a request alone
 	least    int                     // units that the load takes at least
+	likely   int                     // and about, where that is known; else 0
 	rate     float64                 // requests a second that a unit answers at most
 	work     float64                 // joules that a token takes at least beyond what GPUs draw that wait
 	idle     float64                 // joules that waiting GPUs of a unit take for each token; 0 where clients wait for answers
@@ -73,7 +75,8 @@ func (s *search) fewestGPUs() bool {
 
 // candidates lists the deployments under a load, in which requests come and go: steps are those
 // of continuous batching, and times the steady state's of package serving. They stand in the order of the
-// least that they rank by.
+// least that they rank by, or of the GPUs that they likely take, where more than the least is known of these: the best one, found early,
+// leaves the others fewer numbers of units to try.
 func (s *search) candidates(ctx context.Context) {
 	for _, f := range s.card.Formats {
 		for _, split := range s.splits {
@@ -83,14 +86,31 @@ func (s *search) candidates(ctx context.Context) {
 		}
 	}
 	s.open = slices.Clip(s.open)
-	slices.SortStableFunc(s.open, func(a, b config) int { return cmp.Compare(s.bound(&a), s.bound(&b)) })
+	slices.SortStableFunc(s.open, func(a, b config) int {
+		return cmp.Or(cmp.Compare(s.likely(&a), s.likely(&b)), cmp.Compare(s.bound(&a), s.bound(&b)))
+	})
+}
+
+// likely is the GPUs that a deployment takes at least, or likely, where it ranks by them; else its bound.
+func (s *search) likely(c *config) float64 {
+	if s.fewestGPUs() {
+		return float64(max(c.least, c.likely) * c.GPUs)
+	}
+	return s.bound(c)
 }
 
 // loaded works out the steady states of the deployments, until those left cannot be better than the
-// best one found. With first it ends at the first that qualifies. Those beyond the limit stay open.
+// best one found. With first it ends at the first that qualifies. Those beyond the limit stay open: all of them where none qualifies with
+// as many GPUs as the limit pays for.
 func (s *search) loaded(ctx context.Context, first bool) {
-	left := 0
-	defer func() { s.open = s.open[len(s.open)-left:] }()
+	left, nearest := 0, s.miss
+	s.first, s.cut = first, false
+	defer func() {
+		if s.cut = s.cut && len(s.rows) == 0; s.cut {
+			left, s.miss = len(s.open), nearest
+		}
+		s.open = s.open[len(s.open)-left:]
+	}()
 	least := math.Inf(1)                    // that a row ranks by
 	best, plain := math.Inf(1), math.Inf(1) // GPUs of the best row, and of the best without extras
 	for i := range s.rows {
@@ -102,8 +122,11 @@ func (s *search) loaded(ctx context.Context, first bool) {
 	}
 	for i := range s.open {
 		c := &s.open[i]
-		if ctx.Err() != nil || s.bound(c) > least || first && len(s.rows) > 0 {
+		if ctx.Err() != nil || first && len(s.rows) > 0 {
 			return
+		}
+		if s.bound(c) > least {
+			continue
 		}
 		if !s.fewestGPUs() && s.bound(c) > s.limit && !first {
 			left = len(s.open) - i
@@ -301,7 +324,8 @@ func (s *search) screen(c *config) (open bool) {
 // it decodes as one of mean lengths does: longer answers take more time beyond that than shorter ones take less. Steady states
 // take all contexts to be their mean, which is less by up to 0.3 % in random cases (TestBounds).
 func (q *Request) single(p *analytic.Prepared, mean *analytic.Estimate, c *config) Spans {
-	s := Spans{mean.TTFT, mean.TPOT, mean.TTLT}
+	share := q.lone(p, c.Split.sharing())
+	s := Spans{plus(analytic.Span{}, mean.TTFT, share), mean.TPOT, plus(mean.TTLT, mean.TTFT, share-1)}
 	if q.fixed() {
 		return s
 	}
@@ -312,11 +336,21 @@ func (q *Request) single(p *analytic.Prepared, mean *analytic.Estimate, c *confi
 		if err != nil {
 			return s
 		}
-		ttft = plus(ttft, e.TTFT, 1/float64(len(prompts)))
+		ttft = plus(ttft, e.TTFT, share/float64(len(prompts)))
 	}
 	const less = 0.99
 	e2e := plus(plus(s.E2E, ttft, 1), s.TTFT, -1)
 	return Spans{plus(analytic.Span{}, ttft, less), plus(analytic.Span{}, s.TPOT, less), plus(analytic.Span{}, e2e, less)}
+}
+
+// lone is what a prompt takes on one of so many replicas that share experts, as a share of what an estimate says, which has one on each.
+func (q *Request) lone(p *analytic.Prepared, replicas int) float64 {
+	if replicas == 1 {
+		return 1
+	}
+	tokens := min(q.Prompt.MeanLength(), p.Budget())
+	prompt := []operator.Group{{Batch: 1, New: tokens, Logits: 1}}
+	return float64(p.StepCost(prompt, tokens+float64(replicas-1)).Time / p.StepCost(prompt, 0).Time)
 }
 
 // plus is a span with so many times another.
@@ -364,7 +398,7 @@ func (q *Request) rate() float64 {
 // serve finds the fewest units with which the deployment qualifies, unless they are more
 // GPUs than the best one has. More units of the same never make anything slower.
 func (s *search) serve(c *config, best, least float64) (r Row, ok bool) {
-	most := s.mostUnits(c, best, least)
+	most := s.affordedUnits(c, s.mostUnits(c, best, least))
 	if most < c.least {
 		return r, false
 	}
@@ -399,24 +433,18 @@ func (s *search) serve(c *config, best, least float64) (r Row, ok bool) {
 // answering finds the fewest units with which clients that wait for their answers are served. Numbers with which no replica has
 // fewer clients than with less of them are left out, since each one is simulated.
 func (s *search) answering(c *config, first, last int, least float64) (r Row, ok bool) {
-	var units []int
-	share := 0
-	for n := first; n <= last; n++ {
-		replicas := n * c.DP
-		if each := (s.q.Load.Concurrency + replicas - 1) / replicas; n == first || each < share {
-			units, share = append(units, n), each
-		}
-	}
+	units := s.q.unlike(c, first, last)
 	if s.q.By == Latency {
 		units = []int{last}
 	}
 	if target := s.q.Targets.TPOT; target > 0 {
-		few := sort.Search(len(units)-1, func(i int) bool { return s.leastTPOT(c, units[i]) <= target })
+		w := wave{p: c.server.Predictor, q: s.q}
+		few := sort.Search(len(units)-1, func(i int) bool { return w.leastTPOT(s, c, units[i]) <= target })
 		units = units[few:]
 	}
 	if s.fewestGPUs() {
-		if r, ok = s.steady(c, units[len(units)-1]); !ok { // as most deployments, with any number
-			return r, false
+		if r, ok = s.steady(c, units[len(units)-1]); !ok || s.first { // as most deployments, with any number
+			return r, ok
 		}
 	}
 	if r, ok = s.steady(c, units[0]); s.q.By == Energy && float64(r.JToken) > least {
@@ -436,6 +464,18 @@ func (s *search) answering(c *config, first, last int, least float64) (r Row, ok
 		s.expect(c, &r)
 	}
 	return r, ok
+}
+
+// unlike are numbers of units, from a first to a last one, of which each leaves some replica fewer clients than those before do.
+func (q *Request) unlike(c *config, first, last int) (units []int) {
+	share := 0
+	for n := first; n <= last; n++ {
+		replicas := n * c.DP
+		if each := (q.Load.Concurrency + replicas - 1) / replicas; n == first || each < share {
+			units, share = append(units, n), each
+		}
+	}
+	return units
 }
 
 // fewestOf is the first of rising numbers of units that is good, 0 if none is. Numbers that divide the clients are tried before those
@@ -479,19 +519,31 @@ func (s *search) fewest(c *config, enough Row, low, high int) Row {
 func (s *search) steady(c *config, units int) (r Row, ok bool) {
 	r = c.Row
 	s.sized(&r, units)
-	least, target := s.leastTPOT(c, units), s.q.Targets.TPOT
-	if target > 0 && least <= target {
-		least = max(least, s.dividedTPOT(c, units))
-	}
-	if target > 0 && least > target {
-		r.TTFT, r.TPOT = c.single.TTFT.Expected.Times(c.slower), least // at least
-		s.missed(Miss{fmt.Sprintf("nearest is %s, with a TPOT of at least %s for %v", &r, beyond(least, target), target), float64(least / target), &r})
-		return r, false
+	if target := s.q.Targets.TPOT; target > 0 {
+		w := wave{p: c.server.Predictor, q: s.q}
+		least := w.leastTPOT(s, c, units)
+		if least <= target {
+			least = max(least, s.dividedTPOT(c, units))
+		}
+		if least > target {
+			s.tooSlow(c, &r, least)
+			return r, false
+		}
 	}
 	if s.farther(c, units) {
 		return r, false
 	}
 	return s.settled(c, r)
+}
+
+// tooSlow remembers a row whose time per token is at least so much, and misses the target.
+func (s *search) tooSlow(c *config, r *Row, least unit.Seconds) {
+	target := s.q.Targets.TPOT
+	r.TTFT, r.TPOT = c.single.TTFT.Expected.Times(c.slower), least // at least
+	if by := float64(least / target); by < s.miss.By {
+		own := *r
+		s.missed(Miss{fmt.Sprintf("nearest is %s, with a TPOT of at least %s for %v", &own, beyond(least, target), target), by, &own})
+	}
 }
 
 // settled is a row of the deployment at its steady state, at the end of the interval that was asked
@@ -510,18 +562,24 @@ func (s *search) settled(c *config, r Row) (Row, bool) {
 	r.Throughput = slow.Rate * s.q.Gen.MeanLength()
 	r.slower, r.alone = c.slower, c.single
 	r.Running, r.Utilization = slow.Running, slow.Utilization
-	r.JToken = slow.Energy.Times(1 / s.q.Gen.MeanLength())
+	r.JToken = s.q.perToken(slow) // at the least: where everything takes longer more sequences share a step
 	r.PerMillion = unit.Dollars(float64(r.PerHour) / 3600 / r.Throughput * 1e6)
 	return r, !s.falls(&r)
 }
 
-// expect adds the interval to a row that qualifies. Only such rows need a steady state of their
+// perToken is the energy of a generated token.
+func (q *Request) perToken(st *serving.Steady) unit.Joules {
+	return st.Energy.Times(1 / q.Gen.MeanLength())
+}
+
+// expect adds the interval and the expected energy to a row that qualifies. Only such rows need a steady state of their
 // expected times, which is the slow one where it has no answer.
 func (s *search) expect(c *config, r *Row) {
 	expected, err := s.q.state(c, r, 1)
 	if err != nil {
-		expected = &serving.Steady{TTFT: r.TTFT, TPOT: r.TPOT, E2E: r.E2E}
+		expected = &serving.Steady{TTFT: r.TTFT, TPOT: r.TPOT, E2E: r.E2E, Energy: r.JToken.Times(s.q.Gen.MeanLength())}
 	}
+	r.JToken = s.q.perToken(expected)
 	span := func(alone analytic.Span, mean, high unit.Seconds) analytic.Span {
 		return analytic.Span{Floor: alone.Floor, Expected: mean, Low: mean.Times(float64(alone.Low / max(alone.Expected, 1e-12))), High: high}
 	}

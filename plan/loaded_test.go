@@ -215,7 +215,11 @@ func served(q *Request, r *Row, all **serving.Steadies) bool {
 	}
 	r.TTFT, r.TPOT, r.E2E = st.TTFT.Times(x), st.TPOT.Times(x), st.E2E.Times(x)
 	r.Throughput, r.Utilization = q.rate()*q.Gen.MeanLength(), st.Utilization
-	r.JToken = st.Energy.Times(1 / q.Gen.MeanLength())
+	expected, err := (*all).Rate(q.rate(), r.layout())
+	if err != nil {
+		return false
+	}
+	r.JToken = q.perToken(expected)
 	return q.misses(r).Reason == ""
 }
 
@@ -225,7 +229,7 @@ func TestClientsEqualBruteForce(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 4))
 	space := request(t, "llama3.1-8b", "l40s", "a100")
 	found := 0
-	for i := range 12 {
+	for i := range 18 {
 		q := *space
 		q.By, q.Batches, q.MaxGPUs = Objective(Objectives()[i%4]), DefaultBatches(), 4
 		q.Splits = []Split{{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}}
@@ -233,14 +237,16 @@ func TestClientsEqualBruteForce(t *testing.T) {
 		q.Load.Concurrency = 1 + random.IntN(40)
 		if i > 5 {
 			q.Targets = Targets{TPOT: unit.Seconds(0.012 + 0.04*random.Float64())}
+		}
+		if i > 11 {
 			q.Limits = []int{2, 6}
 		}
 		if best(t, &q) {
 			found++
 		}
 	}
-	if found < 8 {
-		t.Errorf("only %d of 12 loads have an answer", found)
+	if found < 12 {
+		t.Errorf("only %d of 18 loads have an answer", found)
 	}
 }
 
@@ -248,6 +254,7 @@ func TestClientsEqualBruteForce(t *testing.T) {
 func TestBounds(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 6))
 	spaces := []*Request{request(t, "llama3.1-8b", "l40s", "h100"), request(t, "qwen3-30b-a3b", "h200")}
+	splits := [][]Split{{{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}}, {{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}, {1, 1, 2, 0}, {1, 1, 8, 0}, {2, 1, 4, 0}}}
 	for i := range testkit.Cases(8, 40) {
 		q := *spaces[i%2]
 		q.By, q.Batches, q.MaxGPUs = Objective(Objectives()[i/2%4]), DefaultBatches(), 8
@@ -260,7 +267,7 @@ func TestBounds(t *testing.T) {
 		}
 		for j := range q.Cards {
 			s := search{q: &q, card: &q.Cards[j], miss: noMiss()}
-			for _, split := range []Split{{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}} {
+			for _, split := range splits[i%2] {
 				for _, c := range s.configs(q.Cards[j].Formats[random.IntN(2)], split) {
 					if err := s.ready(&c); err != nil {
 						t.Fatal(err)
@@ -270,7 +277,12 @@ func TestBounds(t *testing.T) {
 						if !ok {
 							continue
 						}
-						if least := max(s.leastTPOT(&c, units), s.dividedTPOT(&c, units)); least > r.TPOT {
+						s.expect(&c, &r)
+						if alone := c.single.TTFT.Expected.Times(c.slower); q.Load.Rate > 0 && alone > r.TTFT.Times(1.03) {
+							t.Errorf("%v + %v tokens, %+v: %v has a TTFT of %v, and alone %v", &q.Prompt, &q.Gen, q.Load, &r, r.TTFT, alone)
+						}
+						w := wave{p: c.server.Predictor, q: &q}
+						if least := max(w.leastTPOT(&s, &c, units), s.dividedTPOT(&c, units)); least > r.TPOT {
 							t.Errorf("%v + %v tokens, %+v: %v has a TPOT of %v, and at least %v", &q.Prompt, &q.Gen, q.Load, &r, r.TPOT, least)
 						}
 						if least := s.leastE2E(&c, units); q.Load.Concurrency > 0 && least > r.E2E {

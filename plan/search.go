@@ -98,6 +98,8 @@ type search struct {
 	searched int
 	open     []config // under a load, deployments that may qualify, the best first
 	limit    float64  // figure of rows beyond which none can be shown
+	cut      bool     // none qualifies with as many GPUs as that pays for, but some may with more
+	first    bool     // only whether any qualifies is asked
 	beaten   bool     // a row qualifies, but none can be shown
 }
 

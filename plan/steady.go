@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"math"
+
 	"llmprof/analytic"
 	"llmprof/hardware"
 	"llmprof/serving"
@@ -127,12 +129,12 @@ func (s *search) apart(c *config, best, least float64) (found Row, ok bool) {
 		if !good && s.q.decodesLate(&r) {
 			break // with more that prefill fewer decode
 		}
-		if good && (!ok || s.q.compare(&r, &found) < 0) {
+		if !good {
+			continue
+		}
+		if s.expect(c, &r); !ok || s.q.compare(&r, &found) < 0 {
 			found, ok = r, true
 		}
-	}
-	if ok {
-		s.expect(c, &found)
 	}
 	return found, ok
 }
@@ -188,4 +190,15 @@ func (s *search) mostUnits(c *config, best, least float64) int {
 		most = int((least - c.work) / c.idle) // fewer, since so many take more than the least
 	}
 	return most
+}
+
+// affordedUnits is how many of the most units the price of the last row shown pays for: a row that costs more is not shown, and no better than
+// one that is. Of clients that wait for their answers each number of units that is left out saves simulations.
+func (s *search) affordedUnits(c *config, most int) int {
+	if math.IsInf(s.limit, 1) || !s.q.cheapest() || s.q.rate() > 0 || len(s.q.Limits) > 0 {
+		return most
+	}
+	pays := int(s.limit * (1 + 1e-9) / (float64(s.card.Price) * float64(c.GPUs)))
+	s.cut = s.cut || pays < most
+	return min(most, pays)
 }

@@ -22,14 +22,18 @@ func ring(share, base, perGPU Constant) Law {
 // peerReduce is the law of an all-reduce over peer memory. In one exchange each rank reads the whole
 // message of all others; in two it sums a slice of the message, and reads the other sums.
 func peerReduce() Law {
-	l := ring(OneShotShare, OneShotBase, OneShotPerGPU)
-	sent := l.List
-	l.Equation += " + second, where it takes two exchanges"
-	l.List = func(t *Terms, k *Kernel, p *Peaks) {
-		sent(t, k, p)
-		t.add(Fixed, OneShotSecond, None, k.Launches*k.Sliced)
+	once, twice := ring(OneShotShare, OneShotBase, OneShotPerGPU), ring(OneShotSlicedShare, OneShotBase, OneShotPerGPU)
+	return Law{
+		Equation: once.Equation + "; in two exchanges bytes sent / (sliced_share × link) + second",
+		List: func(t *Terms, k *Kernel, p *Peaks) {
+			if k.Sliced == 0 {
+				once.List(t, k, p)
+				return
+			}
+			twice.List(t, k, p)
+			t.add(Fixed, OneShotSecond, None, k.Launches*k.Sliced)
+		},
 	}
-	return l
 }
 
 // Exchange turns an all-reduce that sends 2(n-1)/n of its message into one over peer memory: it takes one exchange

@@ -140,6 +140,7 @@ var (
 	LinkBase             = define(Info{Key: "link.base", Help: "latency of an all-reduce over n GPUs: base + n × per_gpu", Quantity: Time})
 	LinkPerGPU           = define(Info{Key: "link.per_gpu", Help: "latency that each GPU adds to an all-reduce", Quantity: Time})
 	OneShotShare         = define(Info{Key: "one_shot.share", Help: "share of the link that a small all-reduce over peer memory reaches", Ideal: 1, Optional: true, Base: LinkShare})
+	OneShotSlicedShare   = define(Info{Key: "one_shot.sliced_share", Help: "share of the link that an all-reduce over peer memory reaches in two exchanges", Ideal: 1, Optional: true, Base: OneShotShare})
 	OneShotBase          = define(Info{Key: "one_shot.base", Help: "latency of a small all-reduce over peer memory: base + n × per_gpu", Quantity: Time})
 	OneShotPerGPU        = define(Info{Key: "one_shot.per_gpu", Help: "latency that each GPU adds to a small all-reduce over peer memory", Quantity: Time})
 	OneShotSecond        = define(Info{Key: "one_shot.second", Help: "latency that a second exchange adds to a small all-reduce over peer memory, of which each rank then sums a slice", Quantity: Delay, Optional: true})

@@ -66,6 +66,7 @@ type replica struct {
 	cost      Cost
 	tokens    int
 	preempted int
+	ahead     []foreseen // steps that were worked out ahead
 }
 
 // New token ratio of SGLang: it begins at 0.7 and falls to 0.14 of that within 600 steps
@@ -90,9 +91,16 @@ func (r *replica) form(now, formed unit.Seconds) bool {
 	}
 	if r.batch.empty() && !r.rules.Mixed {
 		r.continueRunning(&budget, now, false)
-		r.expect = max(r.expect-expectFalls, expectLeast)
+		r.settles()
 	}
 	return !r.batch.empty()
+}
+
+// settles lowers the share of the answers that SGLang reserves room for, at a step that only decodes.
+func (r *replica) settles() {
+	if !r.rules.Mixed {
+		r.expect = max(r.expect-expectFalls, expectLeast)
+	}
 }
 
 // launch starts the step that was formed before now, beside those of its peers: all take as long as the longest.

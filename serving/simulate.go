@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 
 	"llmprof/analytic"
 	"llmprof/unit"
@@ -23,8 +22,9 @@ type Options struct {
 	Each     func(*Record) // gets every request that was answered, in the order of their ends
 	Progress func(answered int, at unit.Seconds)
 
-	sums   bool    // sums over all replicas alone: no figures of requests, and no timeline
-	priced *prices // steps that were priced before; nil without any
+	sums     bool    // sums over all replicas alone: no figures of requests, and no timeline
+	stepwise bool    // no step is worked out ahead
+	priced   *prices // steps that were priced before; nil without any
 }
 
 // A cluster is the replicas of a server and what happens next to them.
@@ -43,9 +43,10 @@ type cluster struct {
 		sent int
 	}
 	handovers agenda[*sequence] // caches on their way from replicas that prefilled
-	turn      int
+	turns     map[*replica]int  // of the replicas that prefill and of those that decode, by the first of them
 	now       unit.Seconds
 	way       unit.Seconds // time of a request to the engine, and of its tokens back
+	copies    []replica    // copies of replicas whose steps are being worked out ahead
 }
 
 // Simulate runs the requests of a source through a server. A context that ends stops it; the
@@ -81,7 +82,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	if !o.InEngine {
 		front = s.frontend()
 	}
-	c := &cluster{server: s, source: source, options: o, way: front.way}
+	c := &cluster{server: s, source: source, options: o, way: front.way, turns: map[*replica]int{}}
 	r := s.room()
 	c.longest = s.longest(r)
 	prefill, decode := s.Prefillers, s.Replicas
@@ -105,7 +106,13 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 		}
 	}
 	for _, all := range [2][]*replica{c.mixed, c.first} {
-		for peers := range slices.Chunk(all, s.Predictor.Par.ExpertReplicas()) {
+		sharing := s.Predictor.Par.ExpertReplicas()
+		groups := (len(all) + sharing - 1) / sharing // which take turns, as servers behind a router
+		for first := range groups {
+			var peers []*replica
+			for i := first; i < len(all); i += groups {
+				peers = append(peers, all[i])
+			}
 			for _, r := range peers {
 				r.peers = peers
 			}
@@ -182,7 +189,21 @@ func (c *cluster) step() bool {
 	case cacheComes:
 		q := c.handovers.next().what
 		who = c.route(c.mixed, q)
+		c.catchUp(who.peers, c.now, 0)
 		c.enter(who, q)
+	default:
+		c.catchUp(who.peers, c.now, 0)
+		c.happens(who, next.what)
+	}
+	if who != nil {
+		c.settle(who)
+	}
+	return true
+}
+
+// happens lets something happen to a replica now.
+func (c *cluster) happens(who *replica, what happening) {
+	switch what {
 	case stepEnds:
 		c.ended(who)
 	case passEnds:
@@ -191,12 +212,6 @@ func (c *cluster) step() bool {
 	case outputsDue:
 		c.output(who)
 	}
-	if who != nil {
-		for _, p := range who.peers {
-			c.next[p.index] = p.upcoming()
-		}
-	}
-	return true
 }
 
 // replica is the one with an index.
@@ -221,6 +236,7 @@ func (c *cluster) arrive() (to *replica) {
 	default:
 		q := &sequence{Record: Record{Index: index, Request: req}, goal: req.Prompt}
 		to = c.route(c.first, q)
+		c.catchUp(to.peers, c.now, 0)
 		if to.front.free() {
 			c.enter(to, q)
 			break
@@ -360,8 +376,9 @@ func (c *cluster) route(among []*replica, q *sequence) *replica {
 	case "prefix-aware":
 		return c.prefixAware(among, q)
 	}
-	c.turn++
-	return among[(c.turn-1)%len(among)]
+	turn := c.turns[among[0]]
+	c.turns[among[0]]++
+	return among[turn%len(among)]
 }
 
 // least is the replica with the fewest requests.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -334,5 +335,25 @@ func TestSharedStepsLoseNothing(t *testing.T) {
 	r := simulate(t, s, Load{Arrival: Arrival{Kind: "closed", Concurrency: 64}, Prompt: Fixed(2048), Gen: Fixed(512), Requests: 256}, Options{})
 	if r.Completed != 256 {
 		t.Errorf("%d of 256 requests are answered", r.Completed)
+	}
+}
+
+// Requests go round the replicas that prefill, and their caches round those that decode, each in turn.
+func TestPoolsTakeTurns(t *testing.T) {
+	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
+	s.Replicas, s.Prefillers, s.Link = 2, 2, casetest.GPU(t, "h100").LinkAmong(4)
+	var requests []Request
+	for i := range 8 {
+		requests = append(requests, Request{At: unit.Seconds(10 * i), Prompt: 100, Gen: 10})
+	}
+	c := newCluster(s, Replay(requests), &Options{InEngine: true})
+	worked := map[int]bool{}
+	for c.step() {
+		for _, r := range slices.Concat(c.first, c.mixed) {
+			worked[r.index] = worked[r.index] || r.busy
+		}
+	}
+	if len(worked) != 4 || !worked[0] || !worked[1] || !worked[2] || !worked[3] {
+		t.Errorf("one request at a time: replicas that work: %v", worked)
 	}
 }

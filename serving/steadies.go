@@ -28,6 +28,7 @@ type Steadies struct {
 	capacity map[*flow]Capacity
 	known    stepCosts
 	priced   *prices // steps of simulated waves
+	stepwise bool    // they are simulated step by step
 }
 
 // Steadies prepares for steady states with requests of these lengths.
@@ -69,7 +70,7 @@ func (t *Steadies) Rate(rate float64, l Layout) (*Steady, error) {
 	if err := t.stable(t.flow, rate, replicas, "replicas"); err != nil {
 		return nil, err
 	}
-	st := t.flow.open(rate / float64(replicas))
+	st := t.flow.open(rate / t.flow.units(replicas))
 	if st == nil {
 		return nil, t.crowded(rate)
 	}
@@ -92,12 +93,12 @@ func (t *Steadies) Concurrency(clients, replicas int) (*Steady, error) {
 		if f, err = t.server.flow(t.prompt, t.gen); err != nil { // the cycles of clients that wait are others
 			return nil, err
 		}
-		each := float64(clients) / float64(replicas)
+		each := float64(clients) / f.units(replicas)
 		st = f.closed(max(each, 1), f.capacity().Rate)
-		st.among(min(each, 1), t.server.idle())
+		st.among(min(each, 1), f.idle())
 	}
 	st.Capacity = capacity
-	return f.complete(st, st.Rate*float64(replicas), replicas)
+	return f.complete(st, st.Rate*f.units(replicas), replicas)
 }
 
 // Idle is the state of a request that meets hardly any other: no load has shorter times.
@@ -110,7 +111,7 @@ func (t *Steadies) most(f *flow, replicas int) Capacity {
 		one = f.capacity()
 		t.capacity[f] = one
 	}
-	one.Rate *= float64(replicas)
+	one.Rate *= f.units(replicas)
 	return one
 }
 
@@ -168,7 +169,7 @@ func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, err := t.firstTokens(rate/float64(prefillers), prefillers)
+	first, err := t.firstTokens(rate/t.prefill.units(prefillers), prefillers)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +177,8 @@ func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
 	if st, err = t.decode.complete(st, rate, replicas); err != nil {
 		return nil, err
 	}
-	st.Waiting = first.Waiting*float64(prefillers) + rest.Waiting*float64(replicas)
+	st.Cache = (st.Cache*float64(replicas) + rate*float64(first.TTFT)*t.prefill.begins/t.prefill.units(1)) / float64(replicas+prefillers)
+	st.Waiting = first.Waiting*t.prefill.units(prefillers) + rest.Waiting*t.decode.units(replicas)
 	st.Utilization = (first.Utilization*float64(prefillers) + rest.Utilization*float64(replicas)) / float64(replicas+prefillers)
 	if st.Capacity = rest.Capacity; first.Capacity.Rate < rest.Capacity.Rate {
 		st.Capacity = first.Capacity
@@ -194,7 +196,7 @@ func (t *Steadies) handedOver(rate float64, l *Layout) (*Steady, error) {
 	if err := t.stable(t.decode, rate, replicas, "replicas that decode"); err != nil {
 		return nil, err
 	}
-	st := t.decode.open(rate / float64(replicas))
+	st := t.decode.open(rate / t.decode.units(replicas))
 	if st == nil {
 		return nil, t.crowded(rate)
 	}
@@ -218,10 +220,10 @@ func (t *Steadies) firstTokens(rate float64, replicas int) (*Steady, error) {
 	most := 1 / p.each()
 	if rate >= most {
 		return nil, fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by prefill (in each of %d replicas that prefill)",
-			rate*float64(replicas), most*float64(replicas), replicas)
+			rate*t.prefill.units(replicas), most*t.prefill.units(replicas), replicas)
 	}
 	st := t.queue(p, rate)
-	st.Capacity = Capacity{Rate: float64(replicas) * most, Bound: "prefill", Running: t.prefill.most}
+	st.Capacity = Capacity{Rate: t.prefill.units(replicas) * most, Bound: "prefill", Running: t.prefill.most / int(t.prefill.peers)}
 	t.firsts[key] = st
 	return st, nil
 }
@@ -274,6 +276,6 @@ func (t *Steadies) queue(p *piece, rate float64) *Steady {
 		}
 	}
 	st := &Steady{TTFT: unit.Seconds(sum/prefills + 2*way), Utilization: busy / now, Waiting: rate * sum / prefills}
-	st.Energy = unit.Joules((energy + float64(t.server.idle())*(now-busy)) / prefills)
+	st.Energy = unit.Joules((energy + float64(t.prefill.idle())*(now-busy)) / prefills)
 	return st
 }

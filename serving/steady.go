@@ -76,9 +76,11 @@ func (st *Steady) among(share float64, idle unit.Watts) {
 	st.Rate, st.Utilization, st.Running, st.Waiting, st.beside = st.Rate*share, st.Utilization*share, st.Running*share, st.Waiting*share, st.beside*share
 }
 
-// A flow is what the steady state of one replica is worked out from.
+// A flow is what the steady state of one replica is worked out from, or of all those that share its experts: their steps run side by side, so
+// that a prompt of one lengthens the steps of all.
 type flow struct {
 	server  *Server
+	peers   float64 // replicas that share experts; 1 if none do
 	front   frontend
 	prices  *prices
 	draft   *prices
@@ -98,7 +100,7 @@ type flow struct {
 	handed  bool    // sequences come with the cache of their prompts
 	graphs  float64 // up to how many tokens of a step graphs launch it
 	pieces  map[int]*piece
-	tables  map[int]*tokenCosts
+	tables  map[[2]int]*tokenCosts
 	decodes map[int]Cost // steps that only decode
 	known   stepCosts    // that flows of the same predictor, prompts and drafts share
 	rate    float64      // that the cycles are of
@@ -117,7 +119,7 @@ func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 	if err := s.Serves(prompt, gen); err != nil {
 		return nil, err
 	}
-	f := &flow{server: s, front: s.frontend(), prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), pieces: map[int]*piece{}, tables: map[int]*tokenCosts{}, decodes: map[int]Cost{}, cycles: map[*piece]*cycle{}, known: known}
+	f := &flow{server: s, peers: s.peers(), front: s.frontend(), prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), pieces: map[int]*piece{}, tables: map[[2]int]*tokenCosts{}, decodes: map[int]Cost{}, cycles: map[*piece]*cycle{}, known: known}
 	f.prices.once = true
 	if s.Drafter != nil {
 		f.draft = newPrices(s.Drafter, 0, false)
@@ -157,13 +159,13 @@ func (s *Server) Serves(prompt, gen Lengths) error {
 func (f *flow) lengthens() float64 {
 	p, sum, weighted := f.piece(0), 0.0, 0.0
 	for _, tokens := range f.fills.sum(1) {
-		time, steps := float64(p.all(tokens).Time), max(tokens/p.left, 1)
+		time, steps := float64(p.all(tokens, 1).Time), max(tokens/p.takes(1), 1)
 		sum, weighted = sum+time, weighted+time*tokens/f.fills.mean*(steps+1)/(2*steps)
 	}
 	return weighted / sum
 }
 
-// limit works out how many sequences a replica holds at once, and why no more.
+// limit works out how many sequences are held at once, and why no more.
 func (f *flow) limit(r *room, prompt, gen Lengths) {
 	s := f.server
 	f.held = float64(r.of(int(f.context))) / float64(r.blocks)
@@ -177,10 +179,11 @@ func (f *flow) limit(r *room, prompt, gen Lengths) {
 	if s.Scheduler.MaxSeqs <= f.most {
 		f.most, f.bound = s.Scheduler.MaxSeqs, "sequences"
 	}
-	f.most = max(f.most, 1)
+	f.most = max(f.most, 1) * int(f.peers)
+	f.held, f.begins, f.ends = f.held/f.peers, f.begins/f.peers, f.ends/f.peers
 }
 
-// open is the steady state of one replica at a rate; nil where it has none, as where the
+// open is the steady state at a rate; nil where it has none, as where the
 // sequences that decode leave prompts too little of a step.
 func (f *flow) open(rate float64) *Steady {
 	st := &Steady{Rate: rate}
@@ -200,24 +203,19 @@ func (f *flow) open(rate float64) *Steady {
 		st.Utilization += w * m.busy
 		power += w * m.power
 		ttft += w * m.first
-		behind += w * m.behind
+		behind += w * min(m.behind, f.longest(max(at, 1), rate, m.own))
 		st.beside += w * rate * f.beside(m.own, m.step)
 	}
-	st.Waiting = f.queued(rate, weights, cycles)
-	if st.TTFT = unit.Seconds(ttft + st.Waiting/rate); !f.handed {
+	if st.TTFT = unit.Seconds(ttft + f.queued(rate, weights, cycles)/rate); !f.handed {
 		st.TTFT += f.server.Predictor.RequestTime()
 	}
-	if f.steps == 0 {
-		behind = 0
-	}
-	running += rate * behind
-	st.Running = running
 	if f.steps > 0 {
-		st.TPOT = unit.Seconds((running/rate + behind*(f.inverse-1)) / max(f.gen-1, 1))
+		st.Running = running + rate*behind
+		st.TPOT = unit.Seconds((st.Running/rate + behind*(f.inverse-1)) / max(f.gen-1, 1))
 	}
-	st.E2E = st.TTFT + unit.Seconds(running/rate)
+	st.E2E = st.TTFT + unit.Seconds(st.Running/rate)
 	st.Energy = unit.Joules(power / rate)
-	st.Waiting += rate * ttft
+	st.Waiting = rate * float64(st.TTFT) // by Little's law
 	return st
 }
 
@@ -233,7 +231,7 @@ type moment struct {
 
 // moment is the replica while n sequences decode.
 func (f *flow) moment(n int, rate float64, c *cycle) moment {
-	idle := float64(f.server.idle())
+	idle := float64(f.idle())
 	switch {
 	case n == 0 && f.handed:
 		return moment{power: idle}
@@ -260,7 +258,7 @@ func (f *flow) first(rate float64) first {
 	next := f.piece(min(int(math.Ceil(f.steps)), 1))
 	m := rate * float64(one.Time)
 	further, _, energy := next.prompts(m)
-	left := 1 - f.load(1, rate)
+	left := 1 - f.piece(1).load(rate)
 	return first{float64(one.Time), float64(one.Energy), max(further, 0) / left, energy / left}
 }
 
@@ -271,12 +269,27 @@ func (f *flow) wakes(rate float64) moment {
 	busy := rate * time / (1 + rate*time)
 	own := busy*f.piece(0).joined(rate*a.time) + (1-busy)*a.time
 	left := (a.time*a.time + a.further*a.further) / (2 * time) // of the step that an arrival finds
-	m := moment{busy: busy, power: busy*(a.energy+a.furtherEnergy)/time + (1-busy)*float64(f.server.idle()), first: busy*left + own, own: own}
+	m := moment{busy: busy, power: busy*(a.energy+a.furtherEnergy)/time + (1-busy)*float64(f.idle()), first: busy*left + own, own: own}
 	if f.steps > 0 { // prompts that came meanwhile are computed beside its first tokens, as those that come later are anyway
 		next := f.piece(1)
 		m.behind = max(next.after(rate, own, float64(next.decode.Time)), 0) * f.echo(min(max(rate*next.further(rate*own), 0), 0.999))
 	}
 	return m
+}
+
+// longest is by how much longer than others the steps of a sequence among n are at most, for the prompts that came while its own was computed:
+// none of them is more than full, and where scheduling is asynchronous the first was formed when the last step of the prompt had been launched.
+func (f *flow) longest(n int, rate, own float64) float64 {
+	p := f.piece(n)
+	if p.apart || p.handed {
+		return math.Inf(1)
+	}
+	full, first := p.following(p.full()), own
+	if p.async {
+		first = min(max(own-float64(full.Time), 0)+float64(full.Launch), own)
+	}
+	some := func(time float64) float64 { return 1 - math.Exp(-rate*time) } // come
+	return max(float64(full.Time-p.decode.Time), 0) * (min(f.steps, 1)*some(first) + max(f.steps-1, 0)*some(own))
 }
 
 // queued is how many requests wait because as many sequences run as can. While prompts are computed no sequence ends, so that those
@@ -286,11 +299,10 @@ func (f *flow) queued(rate float64, weights []float64, cycles []*cycle) float64 
 	if len(weights) <= f.most {
 		return 0
 	}
-	load := f.load(f.most, rate)
-	first := slices.IndexFunc(weights, func(w float64) bool { return w > 0 })
+	first, load := slices.IndexFunc(weights, func(w float64) bool { return w > 0 }), 0.0
 	full, up, sum, ratio := 1.0, 1.0, 1.0, 0.0
 	for n := first + 1; n <= f.most; n++ {
-		ratio = rate * f.steps * cycles[n].decode / float64(n)
+		ratio, load = rate*f.steps*cycles[n].decode/float64(n), cycles[n].load
 		full = ratio * up
 		up = full*(1-load) + load*up
 		if sum += full; sum > 1e200 {
@@ -322,18 +334,21 @@ func (f *flow) out(n float64) float64 {
 	if !f.server.Scheduler.Mixed { // those of decode steps were sent while the prompt was computed
 		return 0
 	}
-	return n * float64(f.front.token)
+	return n / f.peers * float64(f.front.token)
 }
+
+// idle is the power while no step runs.
+func (f *flow) idle() unit.Watts { return unit.Watts(float64(f.server.idle()) * f.peers) }
 
 // complete adds what is of all replicas together. Times and energies that are no numbers above 0 are an error.
 func (f *flow) complete(st *Steady, rate float64, replicas int) (*Steady, error) {
-	n := float64(replicas)
+	n := f.units(replicas)
 	st.Rate, st.Throughput = rate, rate*f.gen
 	st.Cache = min(st.Running*f.held+st.beside, 1)
 	st.Running, st.Waiting = st.Running*n, st.Waiting*n
 	gpus, price := f.server.Predictor.Replica()
 	if price > 0 {
-		st.Cost = unit.Dollars(float64(price) * float64(gpus) * n / 3600 / rate)
+		st.Cost = unit.Dollars(float64(price) * float64(gpus*replicas) / 3600 / rate)
 	}
 	if !(st.TTFT > 0 && st.E2E > 0 && st.Energy > 0 && st.E2E+unit.Seconds(st.Energy) < unit.Seconds(math.Inf(1))) {
 		return nil, fmt.Errorf("%g requests a second: the steady state has a TTFT of %g s, an E2E of %g s and %g J a request, which no server has; simulate it", rate, st.TTFT, st.E2E, st.Energy)
@@ -385,13 +400,13 @@ func (f *flow) packed() (rate, decodes float64) {
 	}
 	prompts := 0.0
 	for range 8 {
-		prompts = s.left(int(decodes)) / f.fills.mean
+		prompts = f.left(int(decodes), 0) / f.fills.mean
 		if decodes = f.steps * prompts; decodes >= float64(f.most) {
 			return math.Inf(1), math.Inf(1)
 		}
 	}
 	n := int(decodes)
-	c := f.pass(n, s.left(n))
+	c := f.pass(n, f.left(n, 0), 0)
 	time := c.Time
 	if s.Scheduler.Async { // launches are hidden behind the step before, or all that there is
 		time = max(c.Time-c.Waits, c.Before+c.Launch)
@@ -399,9 +414,9 @@ func (f *flow) packed() (rate, decodes float64) {
 	return prompts / float64(time), decodes
 }
 
-// capacity is the largest stable rate of a replica.
+// capacity is the largest stable rate.
 func (f *flow) capacity() Capacity {
-	c := Capacity{Running: f.most, Bound: f.bound}
+	c := Capacity{Running: f.most / int(f.peers), Bound: f.bound}
 	p := f.piece(f.most)
 	packed, _ := f.packed()
 	ceiling := min(1/max(p.each(), f.piece(0).each()), packed) // prompts a second where steps are full of them
@@ -419,7 +434,7 @@ func (f *flow) capacity() Capacity {
 			c.Bound = "compute"
 		}
 	}
-	if most := 1 / f.front.load(1, f.gen/2); most < low { // tokens that wait are sent together
+	if most := f.peers / f.front.load(1, f.gen/2); most < low { // tokens that wait are sent together
 		low, c.Bound = most, "API server"
 	}
 	c.Rate = low

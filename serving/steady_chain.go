@@ -1,6 +1,10 @@
 package serving
 
-import "math"
+import (
+	"math"
+
+	"llmprof/unit"
+)
 
 // A cycle is the steps of a replica while some number of its sequences decode and prompts come at a rate:
 // means over the steps of a Markov chain.
@@ -9,6 +13,7 @@ type cycle struct {
 	decode   float64 // time in which a sequence that decodes has a step; longer than mean where prompts have steps of their own
 	energy   float64 // in that time
 	plain    float64 // share of the steps that only decode
+	load     float64 // prompts that come while one is computed
 	first    float64 // from the arrival of a prompt at the engine until the host has its token
 	own      float64 // of that, the step of the prompt; in a closed loop of one that came just after a step ended
 	computes float64 // of that, until the step ends
@@ -42,6 +47,9 @@ type backlog struct {
 	rest    bool
 }
 
+// waiting is how many prompts wait, one that was begun among them.
+func (b *backlog) waiting() int { return b.prompts + b.begun() }
+
 // A carried is a backlog that a full step leaves, and how likely.
 type carried struct {
 	backlog
@@ -53,14 +61,14 @@ type carried struct {
 func (t *timed) run(lead float64) (length, late float64) {
 	lead -= t.before
 	if len(t.waits) == 1 {
-		length = t.time - min(lead, t.waits[0])
+		length = t.time - unit.Smaller(lead, t.waits[0])
 	} else {
 		for _, waits := range t.waits {
-			length += min(lead, waits)
+			length += unit.Smaller(lead, waits)
 		}
 		length = t.time - length/float64(len(t.waits))
 	}
-	return length, min(max(t.launch-lead, 0), length)
+	return length, unit.Smaller(unit.Larger(t.launch-lead, 0), length)
 }
 
 // few is up to how many prompts a step, on average, the chain is solved. Of more the number hardly varies.
@@ -73,6 +81,7 @@ type chain struct {
 	*buffers
 	async  bool
 	closed bool
+	peers  int     // replicas that share experts
 	way    float64 // of a request of a closed loop after the answer before
 	rate   float64
 	out    float64     // that the API server takes for the tokens of a step
@@ -105,6 +114,7 @@ func (f *flow) cycle(p *piece, rate float64) *cycle {
 		f.rate = rate
 	}
 	y := f.solve(p, rate)
+	y.load = p.load(rate)
 	f.cycles[p] = y
 	return y
 }
@@ -143,11 +153,11 @@ func (f *flow) pace(p *piece, rate float64) float64 {
 // toward is a share of the way from one cycle to another, without its kinds.
 func (y *cycle) toward(z *cycle, x float64) *cycle {
 	if y.infinite || z.infinite {
-		return &cycle{infinite: true}
+		return &cycle{infinite: true, load: y.load}
 	}
 	line := func(a, b float64) float64 { return a + x*(b-a) }
 	return &cycle{
-		mean: line(y.mean, z.mean), decode: line(y.decode, z.decode), energy: line(y.energy, z.energy), plain: line(y.plain, z.plain),
+		mean: line(y.mean, z.mean), decode: line(y.decode, z.decode), energy: line(y.energy, z.energy), plain: line(y.plain, z.plain), load: line(y.load, z.load),
 		first: line(y.first, z.first), own: line(y.own, z.own), computes: line(y.computes, z.computes), behind: line(y.behind, z.behind),
 	}
 }
@@ -158,7 +168,7 @@ func (p *piece) mean(rate float64) (c float64, ok bool) {
 	switch c = d; {
 	case d == 0:
 		return p.longer(1), true
-	case p.table != nil && p.room <= few:
+	case !p.handed && p.room <= few:
 		return p.filled(rate)
 	}
 	for i := 0; ; i++ {
@@ -207,7 +217,7 @@ func (f *flow) many(p *piece, rate, c float64) *cycle {
 // chain prepares the chain at a rate of prompts.
 func (f *flow) chain(p *piece, rate, mean float64) *chain {
 	m := rate * mean
-	x := &chain{buffers: &f.buffers, async: f.server.Scheduler.Async, closed: f.clients, way: float64(f.server.Predictor.RequestTime()), rate: rate, out: f.out(p.n), idle: float64(f.server.idle()), echo: f.echo(min(rate*p.further(m), 0.999))}
+	x := &chain{buffers: &f.buffers, async: f.server.Scheduler.Async, closed: f.clients, peers: int(f.peers), way: float64(f.server.Predictor.RequestTime()), rate: rate, out: f.out(p.n), idle: float64(f.idle()), echo: f.echo(min(rate*p.further(m), 0.999))}
 	if p.overflows(m) {
 		x.steps, x.full = p.overflowing(m), &fullSteps{piece: p}
 	} else {
@@ -259,7 +269,7 @@ func (p *piece) timed(most int) []timed {
 
 // timedWith are the kinds of steps with k prompts.
 func (p *piece) timedWith(k int) (all []timed) {
-	if p.table == nil || k > counted {
+	if p.handed || k > counted {
 		c := p.with(float64(k))
 		all = append(all, newTimed(&c, backlog{prompts: k}, 1))
 	} else {
@@ -288,10 +298,10 @@ func (q *prefillSteps) timed(b backlog, share float64) (all []timed) {
 
 // decodes is the time of the decodes in the steps that k prompts take beyond the first.
 func (p *piece) decodes(k int) float64 {
-	if p.apart || p.table == nil {
+	if p.apart || p.handed {
 		return 0
 	}
-	steps := math.Ceil(float64(k)*p.fills.mean/p.left) - 1
+	steps := math.Ceil(float64(k)*p.fills.mean/p.takes(k)) - 1
 	return max(steps, 0) * float64(p.decode.Time)
 }
 

@@ -36,11 +36,11 @@ func (f *flow) crowd(clients, most float64) *Steady {
 	if rate > most {
 		return nil
 	}
-	left := f.server.left(int(decodes))
+	left := f.left(int(decodes), 0)
 	if clients < decodes+left/f.fills.mean {
 		return nil
 	}
-	step := f.pass(int(decodes), left)
+	step := f.pass(int(decodes), left, 0)
 	st := &Steady{Utilization: 1, Rate: rate, Running: decodes, Waiting: clients - decodes, Energy: step.Energy.Times(f.fills.mean / left)}
 	st.TTFT, st.E2E = unit.Seconds(st.Waiting/rate), unit.Seconds(clients/rate)
 	st.TPOT = unit.Seconds(decodes / rate / max(f.gen-1, 1))

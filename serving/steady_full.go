@@ -13,7 +13,7 @@ const overflow = 1e-3
 
 // overflows reports whether steps are full often enough where m prompts come in one on average.
 func (p *piece) overflows(m float64) bool {
-	if p.table == nil || p.room > few {
+	if p.handed || p.takes(1)/p.fills.mean > few {
 		return false
 	}
 	if p.room < 1 {
@@ -29,7 +29,7 @@ func (p *piece) overflows(m float64) bool {
 			continue
 		}
 		sums := p.fills.sum(k)
-		within, _ := slices.BinarySearch(sums, p.left*(1+1e-9))
+		within, _ := slices.BinarySearch(sums, p.takes(k)*(1+1e-9))
 		fits += chance * float64(within) / float64(len(sums))
 	}
 	return 1-fits > overflow
@@ -37,7 +37,7 @@ func (p *piece) overflows(m float64) bool {
 
 // filled is the mean length of a step that takes what room it has of the prompts that come in one; false where they are more.
 func (p *piece) filled(rate float64) (c float64, ok bool) {
-	full := p.following(p.once(p.left))
+	full := p.following(p.full())
 	if rate*float64(full.Time) > 0.999*p.room {
 		return 0, false
 	}
@@ -117,15 +117,17 @@ func (p *piece) backlogged(b backlog, fraction float64) (all []timed) {
 			sums[i] += fraction * p.fills.mean
 		}
 	}
-	fits, _ := slices.BinarySearch(sums, p.left*(1+1e-9))
+	waiting := b.waiting()
+	takes := p.takes(waiting)
+	fits, _ := slices.BinarySearch(sums, takes*(1+1e-9))
 	if fits > 0 {
-		all = p.prefillOf(sums[:fits]).timed(b, float64(fits)/float64(len(sums)))
+		all = p.prefillOf(sums[:fits], waiting).timed(b, float64(fits)/float64(len(sums)))
 	}
 	if full := sums[fits:]; len(full) > 0 {
-		c := p.once(p.left)
+		c := p.once(takes, waiting)
 		t := newTimed(&c, b, float64(len(full))/float64(len(sums)))
 		for _, tokens := range full {
-			t.carry(tokens/p.fills.mean-p.room, fraction, 1/float64(len(full)))
+			t.carry((tokens-takes)/p.fills.mean, fraction, 1/float64(len(full)))
 		}
 		all = append(all, t)
 	}
@@ -198,7 +200,7 @@ func (s *fullSteps) among(x *chain) {
 		}
 	}
 	if full < rare || after < rare {
-		c := s.piece.once(s.piece.left)
+		c := s.piece.full()
 		t := newTimed(&c, backlog{}, 1)
 		full, after = 1, 1
 		s.length, s.nextLate = t.time, t.time
@@ -209,7 +211,7 @@ func (s *fullSteps) among(x *chain) {
 	}
 	s.length, s.lead, s.come, s.next, s.nextLate = s.length/full, s.lead/full, s.come/full, s.next/after, s.nextLate/after
 	for i := range s.last {
-		c := s.piece.once(max(float64(i)/lasts*s.piece.left, 1))
+		c := s.piece.once(max(float64(i)/lasts*s.piece.left, 1), 0)
 		t := newTimed(&c, backlog{}, 1)
 		length, late := t.time, t.time
 		if x.async {

@@ -156,7 +156,7 @@ func (x *chain) mean(lead, m float64) (length, late, held float64) {
 	for q, chance := range x.arrivals(backlog{}, 0, x.poisson(m)) {
 		l, a := x.run(q, lead)
 		length, late, all = length+chance*l, late+chance*a, all+chance
-		if x.steps[q].prompts > 0 {
+		if x.steps[q].prompts >= x.peers { // fewer go to other replicas
 			held += chance * a
 		}
 	}

@@ -15,10 +15,12 @@ type piece struct {
 	apart    bool // prompts have steps of their own
 	async    bool
 	few      [counted]*prefillSteps // made when they are asked for
-	table    *tokenCosts
-	limit    float64 // tokens of prompts that graphs hold
-	left     float64 // tokens of prompts that a step takes
-	room     float64 // prompts that a step takes
+	flow     *flow
+	beside   int                      // sequences in a step with prompts
+	tables   [counted + 1]*tokenCosts // by the number of prompts; made when they are asked for
+	handed   bool                     // no prompts come
+	left     float64                  // tokens of prompts that a step takes
+	room     float64                  // prompts that a step takes
 	fills    *fills
 	kinds    []timed      // with up to some number of prompts
 	backlogs [2][][]timed // with 0, 1, 2, ... prompts, and with the rest of one besides, where steps overflow
@@ -98,11 +100,14 @@ func parts(all []float64, n int) []float64 {
 }
 
 // A tokenCosts is the cost of steps beside n sequences by the tokens of their prompts, up to as many as a step takes.
-type tokenCosts struct{ graphed, eager *tokenCurve }
+type tokenCosts struct {
+	graphed, eager *tokenCurve
+	limit          float64 // tokens that graphs hold
+}
 
-// at is the cost with so many tokens; limit is the most that graphs hold.
-func (t *tokenCosts) at(tokens, limit float64) Cost {
-	if tokens <= limit {
+// at is the cost with so many tokens.
+func (t *tokenCosts) at(tokens float64) Cost {
+	if tokens <= t.limit {
 		return t.graphed.at(tokens)
 	}
 	return t.eager.at(tokens)
@@ -156,36 +161,32 @@ func (f *flow) piece(n int) *piece {
 	if p, ok := f.pieces[n]; ok {
 		return p
 	}
-	p := &piece{n: float64(n), apart: !f.server.Scheduler.Mixed && !f.handed, async: f.server.Scheduler.Async, fills: f.fills}
+	p := &piece{n: float64(n), flow: f, beside: n, apart: !f.server.Scheduler.Mixed && !f.handed, async: f.server.Scheduler.Async, fills: f.fills, handed: f.handed}
 	f.pieces[n] = p
 	p.decode = f.decode(n)
-	if f.handed {
-		return p
+	if p.apart && f.peers == 1 {
+		p.beside = 0
 	}
-	beside := n
-	if p.apart {
-		beside = 0
-	}
-	p.table, p.limit, p.left = f.table(beside), f.graphs-float64(beside), f.server.left(beside)
+	p.left = p.takes(0)
 	p.room = p.left / f.fills.mean
 	return p
 }
 
-// table is the costs of steps with prompts beside n sequences.
-func (f *flow) table(n int) *tokenCosts {
-	if t, ok := f.tables[n]; ok {
+// table is the costs of steps with so many prompts beside n sequences, 0 for any number of them.
+func (f *flow) table(n, prompts int) *tokenCosts {
+	if t, ok := f.tables[[2]int{n, prompts}]; ok {
 		return t
 	}
-	graphed := func(tokens float64) Cost { return f.pass(n, tokens) }
+	graphed := func(tokens float64) Cost { return f.pass(n, tokens, prompts) }
 	eager := graphed
 	low := 1 << ((bits.Len(uint(max(n, 1))) - 1) &^ 1)
 	if high := min(4*low, f.most); n > 0 && low < n && n < high {
-		a, b, x := f.table(low), f.table(high), float64(n-low)/float64(high-low)
+		a, b, x := f.table(low, prompts), f.table(high, prompts), float64(n-low)/float64(high-low)
 		graphed, eager = a.graphed.toward(b.graphed, x), a.eager.toward(b.eager, x)
 	}
-	limit, left := f.graphs-float64(n), f.server.left(n)
-	t := &tokenCosts{newTokenCurve(f.knots(0, min(limit, left)), graphed), newTokenCurve(f.knots(max(limit, 0), left), eager)}
-	f.tables[n] = t
+	limit, left := f.limitOf(n, prompts), f.left(n, prompts)
+	t := &tokenCosts{newTokenCurve(f.knots(0, min(limit, left)), graphed), newTokenCurve(f.knots(max(limit, 0), left), eager), limit}
+	f.tables[[2]int{n, prompts}] = t
 	return t
 }
 
@@ -213,20 +214,33 @@ func (f *flow) knots(above, most float64) (all []float64) {
 	return slices.Compact(all)
 }
 
-// once is a step with so many tokens of prompts, or with as many as it takes.
-func (p *piece) once(tokens float64) Cost {
-	return p.table.at(min(tokens, p.left), p.limit)
+// takes is how many tokens of so many prompts a step takes; of any number of them for 0.
+func (p *piece) takes(prompts int) float64 { return p.flow.left(p.beside, prompts) }
+
+// once is a step with so many tokens of some number of prompts, 0 where that does not matter, or with as many as it takes.
+func (p *piece) once(tokens float64, prompts int) Cost {
+	if prompts > counted || p.flow.peers == 1 {
+		prompts = 0
+	}
+	t := &p.tables[prompts]
+	if *t == nil {
+		*t = p.flow.table(p.beside, prompts)
+	}
+	return (*t).at(min(tokens, p.takes(prompts)))
 }
 
-// all is what so many tokens of prompts take, over as many steps as the budget makes of them. The decodes of further
+// full is a step with as many tokens of prompts as it takes.
+func (p *piece) full() Cost { return p.once(p.left, 0) }
+
+// all is what so many tokens of some number of prompts take, over as many steps as the budget makes of them. The decodes of further
 // steps are those that decode anyway.
-func (p *piece) all(tokens float64) Cost {
-	sum := p.once(tokens)
-	if tokens <= p.left {
+func (p *piece) all(tokens float64, prompts int) Cost {
+	sum, most := p.once(tokens, prompts), p.takes(prompts)
+	if tokens <= most {
 		return sum
 	}
-	further := math.Ceil(tokens/p.left) - 1
-	full, rest := p.following(sum), p.following(p.once(tokens-further*p.left))
+	further := math.Ceil(tokens/most) - 1
+	full, rest := p.following(sum), p.following(p.once(tokens-further*most, prompts))
 	more := plus(&rest, &full, further-1)
 	if !p.apart {
 		more = plus(&more, &p.decode, -further)
@@ -239,7 +253,7 @@ func (p *piece) following(c Cost) Cost {
 	if !p.async {
 		return c
 	}
-	full := p.once(p.left)
+	full := p.full()
 	ahead := min(max(full.Time-full.Launch, 0)-c.Before, c.Waits)
 	c.Time, c.Waits = c.Time-ahead, c.Waits-ahead
 	return c
@@ -250,18 +264,18 @@ func (p *piece) prefill(k int) *prefillSteps {
 	if q := p.few[k-1]; q != nil {
 		return q
 	}
-	q := p.prefillOf(p.fills.sum(k))
+	q := p.prefillOf(p.fills.sum(k), k)
 	p.few[k-1] = q
 	return q
 }
 
-// prefillOf is the steps with prompts of these sums of tokens.
-func (p *piece) prefillOf(sums []float64) *prefillSteps {
-	q, limit := &prefillSteps{}, p.limit
+// prefillOf is the steps with so many prompts of these sums of tokens.
+func (p *piece) prefillOf(sums []float64, prompts int) *prefillSteps {
+	q, limit := &prefillSteps{}, p.flow.limitOf(p.beside, prompts)
 	var squares float64
 	each := 1 / float64(len(sums))
 	for i, tokens := range sums {
-		c := p.all(tokens)
+		c := p.all(tokens, prompts)
 		if !p.apart && i > 0 && (tokens > limit) != (sums[i-1] > limit) || i == 0 {
 			q.kinds = append(q.kinds, share{})
 		}
@@ -286,7 +300,7 @@ func (p *piece) prefillOf(sums []float64) *prefillSteps {
 // with is the step with k prompts, which has no decodes where prompts have steps of their own.
 func (p *piece) with(k float64) Cost {
 	switch low := int(k); {
-	case p.table == nil:
+	case p.handed:
 		return p.decode
 	case k <= 1:
 		none := p.decode
@@ -299,13 +313,13 @@ func (p *piece) with(k float64) Cost {
 	case low < counted:
 		return toward(&p.prefill(low).mean, &p.prefill(low+1).mean, k-float64(low))
 	}
-	return p.all(k * p.fills.mean)
+	return p.all(k*p.fills.mean, 0)
 }
 
 // extra is by how much k prompts make a step longer.
 func (p *piece) extra(k float64) Cost {
 	c := p.with(k)
-	if p.apart && p.table != nil {
+	if p.apart && !p.handed {
 		return c
 	}
 	return plus(&c, &p.decode, -1)
@@ -329,10 +343,10 @@ func (p *piece) longer(k float64) float64 {
 // each is the time of a prompt among so many that they fill steps. It may be none beside so many sequences that their steps
 // wait for the host.
 func (p *piece) each() float64 {
-	if p.table == nil {
+	if p.handed {
 		return 0
 	}
-	c := p.following(p.once(p.left))
+	c := p.following(p.full())
 	time := float64(c.Time)
 	if !p.apart {
 		time -= float64(p.decode.Time)
@@ -342,7 +356,7 @@ func (p *piece) each() float64 {
 
 // spread is the variance of the time of a step with k prompts.
 func (p *piece) spread(k float64) float64 {
-	if p.table == nil {
+	if p.handed {
 		return 0
 	}
 	return p.prefill(1).spread * k
@@ -412,11 +426,11 @@ func (s *Server) left(n int) float64 {
 
 // stepCosts are steps that were priced, by the sequences that decode, their context, the tokens of prompts and what was
 // computed of those before. No setting of the scheduler changes what they take.
-type stepCosts map[[4]float64]Cost
+type stepCosts map[[5]float64]Cost
 
-// pass is a step of n decodes and some tokens of prompts.
-func (f *flow) pass(n int, tokens float64) Cost {
-	key := [4]float64{float64(n), f.context, tokens, f.before(n)}
+// pass is a step of n decodes and some tokens of so many prompts, 0 for as many as have these tokens.
+func (f *flow) pass(n int, tokens float64, prompts int) Cost {
+	key := [5]float64{float64(n), f.context, tokens, f.before(n), float64(prompts)}
 	if n == 0 {
 		key[1] = 0
 	}
@@ -425,7 +439,7 @@ func (f *flow) pass(n int, tokens float64) Cost {
 	}
 	c, ok := f.known[key]
 	if !ok {
-		c = f.price(n, tokens)
+		c = f.price(n, tokens, prompts)
 		f.known[key] = c
 	}
 	return c
@@ -434,17 +448,30 @@ func (f *flow) pass(n int, tokens float64) Cost {
 // before is how many tokens of a prompt are there when a step computes some of it beside n sequences: those that are cached, and half of
 // what further steps compute of one that takes several.
 func (f *flow) before(n int) float64 {
-	return f.fills.past + max(f.fills.length-f.server.left(n), 0)/2
+	return f.fills.past + max(f.fills.length-f.left(n, 1), 0)/2
 }
 
 // price is a pass that was not priced before.
-func (f *flow) price(n int, tokens float64) Cost {
+func (f *flow) price(n int, tokens float64, prompts int) Cost {
+	if f.peers > 1 {
+		return f.sideBySide(n, tokens, prompts)
+	}
+	return f.replica(n, tokens, n, 0)
+}
+
+// replica is the step of one replica with so many decodes and tokens of prompts, beside all of so many sequences, together being the tokens of
+// all replicas that share its experts.
+func (f *flow) replica(decodes int, tokens float64, n int, together float64) Cost {
 	var b batch
 	b.reset(len(f.prices.windows))
-	b.alike(f.prices.windows, n, f.context)
+	b.alike(f.prices.windows, decodes, f.context)
+	b.together = together
 	if tokens > 0 {
 		length := min(f.fills.length, tokens)
 		b.chunks = append(b.chunks, operator.Group{Batch: tokens / length, New: length, Past: f.before(n), Logits: 1})
+	}
+	if b.empty() {
+		return Cost{}
 	}
 	c := f.prices.cost(&b, f.server.Drafts)
 	d := f.server.drafting(f.draft, &b)
@@ -455,12 +482,12 @@ func (f *flow) price(n int, tokens float64) Cost {
 // never are.
 func (f *flow) graphed() float64 {
 	low, high := 2, f.server.Scheduler.Budget
-	few, many := f.pass(1, 1).Launch, f.pass(1, float64(high-1)).Launch
+	few, many := f.pass(1, 1, 1).Launch, f.pass(1, float64(high-1), 1).Launch
 	if high <= low || few >= many.Times(0.99) {
 		return 0
 	}
 	for high-low > 1 {
-		if middle := (low + high) / 2; f.pass(1, float64(middle-1)).Launch < (few + many).Times(0.5) {
+		if middle := (low + high) / 2; f.pass(1, float64(middle-1), 1).Launch < (few + many).Times(0.5) {
 			low = middle
 		} else {
 			high = middle
@@ -492,26 +519,23 @@ func (f *flow) weights(rate float64) ([]float64, []*cycle) {
 		return max(r, 1e-300)
 	}
 	n := f.likely(rate)
-	load := f.load(max(n, 1), rate)
-	least := math.Log(unlikely) / (1 - min(load, 0.8)) // groups vary by so much more
 	for next, top := 0.0, 0.0; n > 0; n-- {
 		r := ratio(n)
 		if r < 0 {
 			return nil, nil
 		}
-		next -= math.Log(r)
-		if top = max(top, next); r > 1 && next < top+least {
+		next -= math.Log(r) * (1 - min(cycles[min(n, f.most)].load, 0.8)) // groups vary by so much more
+		if top = max(top, next); r > 1 && next < top+math.Log(unlikely) {
 			break
 		}
 	}
-	weights := f.together(n, load, rate, ratio) // makes further cycles
+	weights := f.together(n, rate, func(n int) (float64, float64) { return ratio(n), cycles[min(n, f.most)].load }) // makes further cycles
 	return weights, cycles
 }
 
-// load is how many prompts come while one is computed beside n sequences.
-func (f *flow) load(n int, rate float64) float64 {
-	p := f.piece(min(n, f.most))
-	if p.table == nil {
+// load is how many prompts come while one is computed.
+func (p *piece) load(rate float64) float64 {
+	if p.handed {
 		return 0
 	}
 	m := rate * float64(p.decode.Time)
@@ -520,8 +544,8 @@ func (f *flow) load(n int, rate float64) float64 {
 
 // together works out the weights from some number of sequences on. Prompts that come while others are computed, a load of them for each,
 // begin to decode at about the same time: they are a group, whose size has a geometric distribution. Across the border between n sequences
-// and one more as many end as begin.
-func (f *flow) together(from int, load, rate float64, ratio func(n int) float64) []float64 {
+// and one more as many end as begin. Where steps take as long with prompts as without there are no groups, and the numbers vary less.
+func (f *flow) together(from int, rate float64, at func(n int) (ratio, load float64)) []float64 {
 	const longest = 1 << 16
 	weights := make([]float64, from+1, 2*from+64)
 	weights[from] = 1
@@ -531,7 +555,7 @@ func (f *flow) together(from int, load, rate float64, ratio func(n int) float64)
 	}
 	up, top, sum := 1.0, weights[from], weights[from]
 	for n := from + 1; n < longest; n++ {
-		r := ratio(n)
+		r, load := at(n)
 		if r < 0 {
 			return nil
 		}
@@ -640,7 +664,7 @@ func (f *flow) stair(n int) Cost {
 func (f *flow) decode(n int) Cost {
 	c, ok := f.decodes[n]
 	if !ok && n > 0 {
-		c = f.pass(n, 0)
+		c = f.pass(n, 0, 0)
 		f.decodes[n] = c
 	}
 	return c

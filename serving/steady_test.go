@@ -314,3 +314,66 @@ func TestCapacity(t *testing.T) {
 		agree(t, fmt.Sprintf("%+v: %+v", x, c), c.Rate, 4000/(ends[1]-ends[0]), 0.05)
 	}
 }
+
+// A short answer decodes beside the prompts that came while its own was computed for its steps alone, however many they are.
+func TestSteadyOfShortAnswers(t *testing.T) {
+	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
+	for _, x := range []struct {
+		prompt, gen int
+		rate        float64
+	}{{8000, 2, 1}, {30000, 3, 0.27}, {100000, 2, 0.08}, {100000, 8, 0.08}} {
+		st, err := s.SteadyRate(x.rate, Fixed(x.prompt), Fixed(x.gen))
+		testkit.Must(t, err)
+		l := Load{Arrival: Arrival{Kind: "poisson", Rate: x.rate}, Prompt: Fixed(x.prompt), Gen: Fixed(x.gen), Requests: 3000, Seed: 1}
+		r := simulate(t, s, l, Options{Warmup: 100})
+		if off := float64(st.E2E)/r.E2E.Mean() - 1; math.Abs(off) > 0.05 {
+			t.Errorf("%d + %d tokens at %g/s: E2E %v, simulated %g", x.prompt, x.gen, x.rate, st.E2E, r.E2E.Mean())
+		}
+		// The first steps of a long prompt are shorter than those with most of it before them, which count alike here.
+		if tpot := r.TPOT.Mean(); float64(st.TPOT) > 2.2*tpot || float64(st.TPOT) < 0.6*tpot {
+			t.Errorf("%d + %d tokens at %g/s: TPOT %v, simulated %g", x.prompt, x.gen, x.rate, st.TPOT, tpot)
+		}
+	}
+}
+
+// Where no graph holds the decodes a step takes as long with prompts as without. Numbers of sequences there have the product form, and no groups
+// of those whose prompts were computed together, which are of the steps that graphs hold: else a server that goes back and forth between the two
+// kinds is among few sequences for too much of the time.
+func TestSteadyOfTwoKindsOfSteps(t *testing.T) {
+	s := server(t, "qwen3-30b-a3b", "h100-pcie", 2, "vllm")
+	s.Drafts, s.Acceptance = 2, 0.7
+	f, err := s.flow(Lengths{Kind: "lognormal", Mean: 1178, Spread: 0.47}, Fixed(485))
+	testkit.Must(t, err)
+	rate := 0.477 * f.capacity().Rate
+	weights, cycles := f.weights(rate)
+	grouped := func(n int) float64 {
+		return 1 - math.Log(weights[n+1]/weights[n])/math.Log(rate*f.steps*cycles[n+1].decode/float64(n+1))
+	}
+	if few, many := grouped(100), grouped(240); few < 0.2 || math.Abs(many) > 0.1 {
+		t.Errorf("groups take %.2f of the slope of 100 sequences, %.2f of that of 240; want some and none", few, many)
+	}
+}
+
+// By Little's law requests wait for their first token, and decode, for as long as their times say.
+func TestSteadyLittle(t *testing.T) {
+	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
+	s.Replicas = 2
+	for _, gen := range []Lengths{Fixed(1), Fixed(128), {Kind: "uniform", Low: 100, High: 156}} {
+		open, err := s.SteadyRate(8, Fixed(1024), gen)
+		testkit.Must(t, err)
+		one, err := s.SteadyConcurrency(1, Fixed(1024), gen)
+		testkit.Must(t, err)
+		many, err := s.SteadyConcurrency(64, Fixed(1024), gen)
+		testkit.Must(t, err)
+		for load, st := range map[string]*Steady{"8/s": open, "1 client": one, "64 clients": many} {
+			decoding := st.Rate * float64(st.E2E-st.TTFT)
+			if off := st.Running - decoding; math.Abs(off) > 0.02*decoding {
+				t.Errorf("%s, answers of %v: %g sequences decode, by Little's law %g", load, &gen, st.Running, decoding)
+			}
+			waiting := st.Rate * float64(st.TTFT)
+			if off := st.Waiting - waiting; math.Abs(off) > 0.02*(waiting+decoding) {
+				t.Errorf("%s, answers of %v: %g requests wait, by Little's law %g", load, &gen, st.Waiting, waiting)
+			}
+		}
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"iter"
 	"math"
 	"slices"
+
+	"llmprof/unit"
 )
 
 // A group is the kinds of steps that take about as long, so that the steps after them are alike. Its sums are over the steps of the chain.
@@ -268,7 +270,7 @@ func (x *chain) solve() {
 func (x *chain) extrapolate(times float64) {
 	for i, row := range x.shares {
 		for j, before := range x.next[i] {
-			row[j] = max(row[j]+times*(row[j]-before), 0)
+			row[j] = unit.Larger(row[j]+times*(row[j]-before), 0)
 		}
 	}
 	x.balance()
@@ -305,8 +307,9 @@ func (x *chain) means(p *piece) (*cycle, []arrived) {
 	for j := range y.kinds {
 		own := &y.kinds[j]
 		y.mean += own.length
-		if x.steps[j].backlog == (backlog{}) || !p.apart {
-			decodes += own.share
+		decodes += own.share
+		if p.apart { // replicas with prompts do not decode, others that share their experts do
+			decodes -= own.share * min(float64(x.steps[j].waiting())/p.flow.peers, 1)
 		}
 		if own.share > 0 {
 			own.length, own.late = own.length/own.share, own.late/own.share

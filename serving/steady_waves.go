@@ -29,12 +29,13 @@ type totals struct{ answers, time, ttft, tpot, e2e, energy, busy, running float6
 type loop struct {
 	*cluster
 	clients int
-	waves   []wave // waves that have ended
+	prompts float64 // share of the KV blocks of a request whose prompt is computed
+	waves   []wave  // waves that have ended
 	times   []float64
 	sum     totals
 }
 
-// waves is the mean of the replicas in a closed loop whose answers have one length. Requests go round replicas that share
+// waves is the mean of the flows of a closed loop whose answers have one length. Requests go round replicas that share
 // nothing: a part of them with the same part of the clients does the same.
 func (t *Steadies) waves(clients, replicas int) (*Steady, error) {
 	parts := 1
@@ -59,14 +60,14 @@ func (t *Steadies) wave(clients, replicas int) (*Steady, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &loop{clients: clients}
+	w := &loop{clients: clients, prompts: t.flow.begins}
 	part := t.server
 	part.Replicas = replicas
 	if t.priced == nil {
 		t.priced = part.prices()
 		t.priced.known = map[mixture]Cost{}
 	}
-	w.cluster = newCluster(&part, source, &Options{Each: w.answered, sums: true, priced: t.priced})
+	w.cluster = newCluster(&part, source, &Options{Each: w.answered, sums: true, stepwise: t.stepwise, priced: t.priced})
 	for {
 		ended := len(w.waves)
 		if !w.step() {
@@ -92,6 +93,7 @@ func (w *loop) answered(q *Record) {
 	if len(w.times) < 3*w.clients {
 		return
 	}
+	w.catchUpAll(q.Replica)
 	for _, r := range w.mixed {
 		w.times = append(w.times, r.expect)
 	}
@@ -142,10 +144,12 @@ func (w *loop) steady(from, to int) *Steady {
 	n := b.answers - a.answers
 	time, busy := b.time-a.time, b.busy-a.busy
 	idle := w.server.idle().For(unit.Seconds(max(time*replicas-busy, 0)))
-	running := (b.running - a.running) / time
-	return &Steady{
-		Running: running / replicas, Waiting: max(float64(w.clients)-running, 0) / replicas, Rate: n / time / replicas,
+	units := time * replicas / w.server.peers()
+	st := &Steady{
+		Rate: n / units, Waiting: (b.ttft - a.ttft) / units, Running: (b.e2e - a.e2e - b.ttft + a.ttft) / units, // by Little's law
 		TTFT: unit.Seconds((b.ttft - a.ttft) / n), TPOT: unit.Seconds((b.tpot - a.tpot) / n), E2E: unit.Seconds((b.e2e - a.e2e) / n),
 		Utilization: min(busy/(time*replicas), 1), Energy: (unit.Joules(b.energy-a.energy) + idle).Times(1 / n),
 	}
+	st.beside = max((b.running-a.running)/units-st.Running, 0) * w.prompts
+	return st
 }

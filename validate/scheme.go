@@ -42,7 +42,7 @@ func schemeOf(c *Config, m *models.Model) (s models.Scheme, err error) {
 	name, act, given := strings.Cut(c.Weights, "+act-")
 	if name == "stored" {
 		s = models.StoredScheme(m)
-	} else if s, err = models.ParseScheme(name); err != nil {
+	} else if s, err = models.NamedScheme(m, name); err != nil {
 		return s, err
 	}
 	if given {

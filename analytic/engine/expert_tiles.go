@@ -81,7 +81,7 @@ const mapLaunches = 9
 
 // mapped is the launches that tell a rank's own experts from others.
 func (e *graphed) mapped(l *analytic.Lowering, experts *operator.Op) float64 {
-	if e.maps && l.Step.Par.EP > 1 && tritonMXFP4(l.GPU, experts.Scheme) {
+	if e.triton && l.Step.Par.EP > 1 && tritonMXFP4(l.GPU, experts.Scheme) {
 		return mapLaunches
 	}
 	return 0

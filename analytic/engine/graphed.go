@@ -23,7 +23,7 @@ type graphed struct {
 	sumsPrompts bool                                                    // replicas exchange tokens of prompts by all-reduces, for each has another number of them
 	tiles       func(g *hardware.GPU, k *roofline.Kernel) roofline.Tile // tile of a GEMM; nil where a library chooses
 	grouped     func(g *hardware.GPU, k *roofline.Kernel) float64       // rows of a tile of a grouped GEMM; 0 where it is not known, nil where it never is
-	maps        bool                                                    // a rank of EP tells its own experts from others by kernels of PyTorch, ahead of Triton's experts in MXFP4
+	triton      bool                                                    // experts in MXFP4 run by OpenAI's Triton kernels on Hopper; a rank of EP tells its own from others by kernels of PyTorch before
 	contiguous  bool                                                    // experts in FP8 by blocks run by DeepGEMM in its contiguous layout
 	oneCall     bool                                                    // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
 }
@@ -201,7 +201,7 @@ func piecewise(l *analytic.Lowering) {
 }
 
 // dispatched counts the Python calls of a step without CUDA graphs: attention, the compiled
-// piece after it if the model is compiled in pieces, the routing and each grouped GEMM.
+// piece after it if the model is compiled in pieces, and those of the experts.
 func (e *graphed) dispatched(l *analytic.Lowering) {
 	called := false
 	for i := range l.Kernels {
@@ -211,8 +211,8 @@ func (e *graphed) dispatched(l *analytic.Lowering) {
 			if k.Dispatches, called = 1, true; e.pieces != nil {
 				k.Dispatches = 2
 			}
-		case (t == operator.TopK || t == operator.ExpertProduct) && !e.oneCall:
-			k.Dispatches = 1
+		case t == operator.TopK || t == operator.ExpertProduct:
+			k.Dispatches = e.expertCalls(l, t)
 		}
 	}
 }

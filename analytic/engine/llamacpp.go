@@ -23,7 +23,7 @@ var llamaCPP = ggml{profile: analytic.Profile{
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia, amd, intel, apple}, Capability: 6,
 		Not:     []string{"bailing_moe_linear", "bailing_moe_v2_5", "bamba", "gpt_neo", "gptj", "internlm", "minimax_m1", "opt", "recurrent_gemma", "zamba2"},
-		Weights: []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8, unit.INT4, unit.MXFP4},
+		Weights: []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8, unit.INT4, unit.MXFP4, unit.NVFP4},
 		Acts:    []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8},
 		KV:      []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8, unit.INT4},
 	},

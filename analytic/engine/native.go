@@ -217,10 +217,28 @@ func (n *nativeStep) norm(i int) {
 
 // product lowers a GEMM with the activation of a dense feed-forward as its epilogue.
 func (n *nativeStep) product(i int) {
-	k := n.Launch(i, n.class(n.skinny && !n.quantized), 1)
+	k := n.multiply(i, n.class(n.skinny && !n.quantized))
 	if j := i + 1; n.fuses && j < len(n.Ops) && n.Ops[j].Type == operator.NonLinear && n.Ops[j].Activation == &n.Ops[j].Block.Activation {
 		n.join(k, j)
 	}
+}
+
+// multiply lowers the GEMM of operator i. Quantized weights that no kernel dequantizes in registers are first
+// written to memory in 16 bits, those of all experts of the rank.
+func (n *nativeStep) multiply(i int, class roofline.Class) *analytic.Kernel {
+	o := &n.Ops[i]
+	if o.Scheme == roofline.Unquantized || n.decode && n.Step.Batch <= QuantizedRows {
+		return n.Launch(i, class, 1)
+	}
+	read, all := 1.0, 1.0
+	if o.Type == operator.ExpertProduct {
+		read, all = o.Shape.Hit, o.Shape.Experts/float64(n.Step.Par.EP)
+	}
+	matrix := o.Format.Bytes(o.Shape.N * o.Shape.K)
+	n.Launch(i, roofline.Elementwise, 1).Work = roofline.Work{Weights: o.Work.Weights.Times(all / read), Acts: matrix.Times(all)}
+	k := n.Launch(i, class, 1)
+	k.Work.Weights, k.Scheme = matrix.Times(read), roofline.Unquantized
+	return k
 }
 
 // rotary lowers rotary embedding and cache write into decode attention, unless other kernels lie
@@ -248,7 +266,11 @@ func (n *nativeStep) reduce(i int) {
 	if within && class == roofline.OneShotAllReduce && FusesAllReduce(int(o.Shape.Ranks), message, n.wgmma) {
 		class = roofline.FusedAllReduce
 	}
-	n.Launch(i, class, launches(o, n.Step))
+	k := n.Launch(i, class, launches(o, n.Step))
+	if (class == roofline.OneShotAllReduce || class == roofline.AllReduce) && !n.Step.Par.SP && o.Work.NodeWire == 0 {
+		k.Class = roofline.OneShotAllReduce // over peer memory, of any size
+		k.Exchange(OneShotBytes)
+	}
 }
 
 // FusedRanks is the most ranks for which the wgmma GEMM fuses messages of any size. The

@@ -9,7 +9,7 @@ import (
 	"llmprof/roofline"
 )
 
-// sixteenBit reports whether the experts' weights have 16 bits; the engine's MoE kernels take no
+// sixteenBit reports whether the experts' weights have 16 bits; the engine's MoE kernels of decode steps take no
 // others.
 func (n *nativeStep) sixteenBit() bool { return n.Step.Scheme.Weights == n.Step.Scheme.Stream() }
 
@@ -20,7 +20,7 @@ func (n *nativeStep) together() bool {
 
 // prompt reports whether the step has the MoE kernels of a prompt.
 func (n *nativeStep) prompt() bool {
-	return !n.decode && n.Step.Tokens() > MoEDecodeRows && n.sixteenBit() && n.known(roofline.MoEPrefillMemory)
+	return !n.decode && n.Step.Tokens() > MoEDecodeRows && n.known(roofline.MoEPrefillMemory)
 }
 
 // router lowers the router; in a decode step its kernel also does top-k and the experts.
@@ -75,15 +75,14 @@ func (n *nativeStep) topK(i int) {
 
 // experts lowers a grouped GEMM of the experts; the first one fuses the activation.
 func (n *nativeStep) experts(i int) {
-	o := &n.Ops[i]
 	class := roofline.GEMM
 	if n.prompt() {
 		class = roofline.MoEPrefill
 	}
-	k := n.Launch(i, class, 1)
+	k := n.multiply(i, class)
 	first := i == n.Next(0, operator.ExpertProduct)
 	if class == roofline.MoEPrefill {
-		MoEPrefillMoves(&k.Kernel, o, n.GPU, first)
+		MoEPrefillMoves(&k.Kernel, n.GPU, first)
 		k.Helpers = 1
 	}
 	if j := i + 1; j < len(n.Ops) && n.Ops[j].Type == operator.ExpertNonLinear {
@@ -110,14 +109,14 @@ func expertTile(g *hardware.GPU) float64 {
 // activations: weights that are read again because they do not fit in the L2 cache, and the inputs
 // of the pairs, which are gathered before the first GEMM, or their results, which are summed after
 // the others.
-func MoEPrefillMoves(k *roofline.Kernel, o *operator.Op, g *hardware.GPU, first bool) {
-	s := &o.Shape
-	expert := o.Work.Weights.Times(1 / s.Hit)
-	k.Reread = o.Work.Weights.Times(Tiles(g.L2, expert, s.Pairs/s.Hit, expertTile(g)) - 1)
+func MoEPrefillMoves(k *roofline.Kernel, g *hardware.GPU, first bool) {
+	s := &k.Shape
+	expert := k.Work.Weights.Times(1 / s.Hit)
+	k.Reread = k.Work.Weights.Times(Tiles(g.L2, expert, s.Pairs/s.Hit, expertTile(g)) - 1)
 	if first {
-		k.Permuted = o.Format.Bytes(s.Pairs * s.K)
+		k.Permuted = k.Format.Bytes(s.Pairs * s.K)
 	} else {
-		k.Unpermuted = o.Format.Bytes(s.Pairs * s.N)
+		k.Unpermuted = k.Format.Bytes(s.Pairs * s.N)
 	}
 }
 

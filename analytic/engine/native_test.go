@@ -273,3 +273,26 @@ func TestFusedAllReduceByHand(t *testing.T) {
 		}
 	}
 }
+
+// TestDequantizedByHand works out what weights in FP8 add to a prompt, and to a decode step of more sequences than
+// the kernels that dequantize in registers take: every GEMM of the layers reads its weights in FP8, with a scale of
+// 4 bytes a row, writes them in 16 bits, and multiplies as 16-bit weights do. Of a mixture all experts are dequantized.
+func TestDequantizedByHand(t *testing.T) {
+	const (
+		dense, denseRows     = 4096*(4096+2*1024) + 4096*4096 + 3*4096*14336, 4096 + 2*1024 + 4096 + 2*14336 + 4096
+		mixture, mixtureRows = 2*2048*4096 + 2048*1024 + 128*3*2048*768, 4096 + 1024 + 2048 + 128*(2*768+2048)
+	)
+	for _, x := range []struct {
+		model                string
+		layers, values, rows float64
+	}{{"llama3.1-8b", 32, dense, denseRows}, {"qwen3-30b-a3b", 48, mixture, mixtureRows}} {
+		c := with(t, onEngine(t, x.model, "native", analytic.Workload{Batch: 65, PromptLen: 512, GenLen: 2}), inBursts)
+		k := &c.Machine.Cal.Constants
+		plain := predict(t, c)
+		c.Scheme = scheme(t, "w8a16-fp8", c.Machine.GPU)
+		quantized := predict(t, c)
+		want := x.layers * (4*k[roofline.ElementwiseFixed] + (3*x.values+4*x.rows)/(4.8e12*k[roofline.ElementwiseMemory]))
+		near(t, x.model+": TTFT", float64(quantized.TTFT.Expected-plain.TTFT.Expected), want, 1e-3)
+		near(t, x.model+": TPOT", float64(quantized.TPOT.Expected-plain.TPOT.Expected), want, 1e-3)
+	}
+}

@@ -72,8 +72,12 @@ func refusal(s *analytic.Support, m *models.Model, g *hardware.GPU, scheme *mode
 		return fmt.Sprintf("has no weights in %v: it has %s", scheme.Weights, unit.ListFormats(s.Weights))
 	case g.Vendor == nvidia && capability(g) < s.Since[scheme.Weights]:
 		return fmt.Sprintf("has no weights in %v on %s: they need compute capability %.1f or newer", scheme.Weights, g.Name, s.Since[scheme.Weights])
+	case slices.Contains(s.Lacks[g.Generation], scheme.Weights):
+		return fmt.Sprintf("has no weights in %v on %s: it has no kernels for them on GPUs of the generation %s", scheme.Weights, g.Name, g.Generation)
 	case s.Acts != nil && !slices.Contains(s.Acts, scheme.Act):
 		return fmt.Sprintf("has no products in %v: it has %s", scheme.Act, unit.ListFormats(s.Acts))
+	case s.OwnCache && m.Cache != unit.NoFormat && scheme.KV != m.Cache:
+		return fmt.Sprintf("keeps the KV cache of %s in %v alone, not in %v", m.Name, m.Cache, scheme.KV)
 	case s.KV != nil && !slices.Contains(s.KV, scheme.KV) && scheme.KV != unit.NoFormat:
 		return fmt.Sprintf("has no KV cache in %v: it has %s", scheme.KV, unit.ListFormats(s.KV))
 	}

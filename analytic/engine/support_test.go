@@ -7,6 +7,7 @@ import (
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/models"
+	"llmprof/unit"
 )
 
 // refused are a combination of each kind that an engine cannot run, the words of the
@@ -36,8 +37,18 @@ var refused = []struct{ engine, model, gpu, weights, why, instead string }{
 	{"tensorrt-llm", "llama3.1-8b", "a100", "fp8", "compute capability 8.9", "vllm"},
 	{"tensorrt-llm", "llama3.1-8b", "h200", "nvfp4", "compute capability 10.0", "vllm"},
 	{"llama.cpp", "llama3.1-8b", "h100", "fp8", "weights in fp8", "vllm"},
+	{"vllm", "gpt-oss-20b", "t4", "mxfp4", "generation turing", "llama.cpp"},
+	{"vllm", "deepseek-v4-flash", "h200", "fp8", "in fp8 alone, not in bf16", "sglang"},
+	{"transformers", "llama3.1-8b", "v100", "fp8", "compute capability 8.9", ""},
+	{"hf", "gpt-oss-20b", "p100", "mxfp4", "compute capability 7.5", "llama.cpp"},
+	{"vllm", "llama3.1-8b", "rx-7900-xtx", "fp8", "generation rdna3", "transformers"},
+	{"sglang", "llama3.1-8b", "strix-halo", "fp8", "generation rdna3", "transformers"},
+	{"vllm", "llama3.1-8b", "r9700", "w4a16-nvfp4", "generation rdna4", "llama.cpp"},
+	{"vllm", "llama3.1-8b", "arc-b580", "w4a16-nvfp4", "generation xe2", "llama.cpp"},
+	{"vllm", "llama3.1-8b", "tpu-v6e", "nvfp4", "generation tpu", ""},
+	{"sglang", "llama3.1-8b", "gaudi3", "nvfp4", "generation gaudi3", ""},
 	{"ollama", "opt-1.3b", "h100", "bf16", `family "opt"`, "vllm"},
-	{"hf", "llama3.1-8b", "h100", "nvfp4", "products in nvfp4", "vllm"},
+	{"hf", "llama3.1-8b", "h100", "nvfp4", "weights in nvfp4", "vllm"},
 	{"tensorrt-edge-llm", "llama3.1-8b", "h100", "bf16", "Jetson modules and DGX Spark", "vllm"},
 }
 
@@ -96,6 +107,17 @@ func TestDefaultSaysWhy(t *testing.T) {
 		s := models.StoredScheme(m).For(g)
 		if e, why := engine.Default(m, g, &s); e.Profile().Name != x.engine || why != x.why {
 			t.Errorf("%s: %s, %s; want %s, %s", x.gpu, e.Profile().Name, why, x.engine, x.why)
+		}
+	}
+}
+
+// TestDefaultOfGGUF checks that llama.cpp runs GGUF files in every format that it has, NVFP4 since 2026 among them.
+func TestDefaultOfGGUF(t *testing.T) {
+	m, g := casetest.Model(t, "llama3.1-8b"), casetest.GPU(t, "h100")
+	for _, f := range []unit.Format{unit.INT4, unit.INT8, unit.BF16, unit.MXFP4, unit.NVFP4} {
+		s := models.Scheme{Name: "gguf", Weights: f, Act: unit.BF16, KV: unit.BF16, Stored: true}
+		if e, why := engine.Default(m, g, &s); e.Profile().Name != "llama.cpp" {
+			t.Errorf("GGUF in %v: %s, %s", f, e.Profile().Name, why)
 		}
 	}
 }

@@ -12,14 +12,14 @@ import (
 )
 
 // vllm is vLLM's V1 engine of 2026: asynchronous scheduling, chunked prefill, full CUDA
-// graphs of decode steps and piecewise CUDA graphs of short prompts, both up to 512 tokens.
+// graphs of decode steps and piecewise CUDA graphs of short prompts.
 var vllm = graphed{profile: analytic.Profile{
 	Name: "vllm",
 	Source: "vLLM 0.25.1, asynchronous scheduling, CUDA graphs; host time of llama3.2-1b's steps and kernels of llama3.1-8b's traces " +
 		"on an H200 and an H100 (experiments/h200-vllm); 92 % of the memory, 1.1 GB of it for graphs and buffers, as the KV cache that it had left says",
 	Constants: vllmServerConstants, Operators: tabled("vllm"), Reserve: 1.1e9, Budget: budget("vllm"), Utilization: taking(0.92), HostError: vllmHostError,
 	Support: vllmRuns, Sampler: sortedLogits,
-}, rows: vllmRows(512), pieces: vllmRows(512), sampling: 30, gathers: true, tiles: vllmTile, grouped: vllmExpertTile, maps: true}
+}, rows: vllmGraphs, pieces: vllmGraphs, sampling: 30, gathers: true, tiles: vllmTile, grouped: vllmExpertTile, triton: true}
 
 // vllm2024 stands for releases up to mid-2024.
 var vllm2024 = fused{profile: analytic.Profile{
@@ -33,11 +33,17 @@ var vllm2024 = fused{profile: analytic.Profile{
 
 // vllmRuns is read from the registry of vLLM 0.32.0 (vllm/model_executor/models/registry.py)
 // and its documentation of hardware and quantization: GPUs of NVIDIA from Turing on, of
-// AMD and of Intel, TPUs by a plugin. It has no products in 4-bit integers.
+// AMD and of Intel, TPUs by a plugin. It has no products in 4-bit integers. Marlin's kernels for MXFP4 need Ampere
+// (docs/features/quantization); FP8 on AMD needs CDNA or RDNA 4, and NVFP4 CDNA, for which Petit has kernels (supports_fp8
+// and supported_quantization of vllm/platforms/rocm.py); those of XPUs and TPUs have no NVFP4 (platforms/xpu.py, tpu-inference).
 var vllmRuns = analytic.Support{
 	Default: true, Not: []string{"gpt_neo", "recurrent_gemma"}, Vendors: []string{nvidia, amd, intel, google}, Capability: 7.5,
 	Acts: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.NVFP4, unit.MXFP4},
-	KV:   []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8}, Split: vllmSplit, WholeBlocks: true,
+	KV:   []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8}, OwnCache: true, Split: vllmSplit, WholeBlocks: true,
+	Lacks: map[string][]unit.Format{
+		"turing": {unit.MXFP4}, "rdna3": {unit.FP8, unit.NVFP4}, "rdna4": {unit.NVFP4},
+		"xe2": {unit.NVFP4}, "gaudi3": {unit.NVFP4}, "tpu": {unit.NVFP4},
+	},
 }
 
 // vllmConstants sets the constants of vLLM's host, measured on a Xeon with 16 cores. The host's
@@ -86,6 +92,15 @@ func vllmServerConstants(c *roofline.Constants) {
 	setDefault(c, roofline.HostIntake, 1.2e-3)
 	setDefault(c, roofline.HostToken, 39e-6)
 	setDefault(c, roofline.HostFinish, 0.62e-3)
+}
+
+// vllmGraphs gives the CUDA graphs that vLLM captures unless --max-cudagraph-capture-size says otherwise: of up to 512
+// tokens, and of gpt-oss 1024 (GptOssForCausalLMConfig in vllm/model_executor/models/config.py).
+func vllmGraphs(l *analytic.Lowering, tokens float64) (rows float64, ok bool) {
+	if l.Step.Model.Family == "gpt_oss" {
+		return vllmRows(1024)(l, tokens)
+	}
+	return vllmRows(512)(l, tokens)
 }
 
 // vllmRows gives CUDA graphs of 1, 2 and 4 tokens, of multiples of 8 up to 256 and of multiples of 16 up to most.

@@ -52,6 +52,18 @@ func TestAsyncHost(t *testing.T) {
 	near(t, "TPOT of a large model", predict(t, large).TPOT.Expected, predict(t, none).TPOT.Expected, 1e-12)
 }
 
+// TestLongestGraph finds the longest prompt of a CUDA graph: one token more has to be launched kernel by kernel.
+func TestLongestGraph(t *testing.T) {
+	for model, longest := range map[string]int{"gpt-oss-20b": 1024, "qwen3-30b-a3b": 512} {
+		ttft := func(tokens int) float64 {
+			return float64(predict(t, onEngine(t, model, "vllm", analytic.Workload{Batch: 1, PromptLen: tokens, GenLen: 2})).TTFT.Expected)
+		}
+		if within, beyond := ttft(longest)/ttft(longest-1), ttft(longest+1)/ttft(longest); within > 1.01 || beyond < 1.3 {
+			t.Errorf("%s: the last token of a graph lengthens TTFT %.3f times, the first beyond it %.3f times", model, within, beyond)
+		}
+	}
+}
+
 // TestPromptLaunches counts the launches of a prompt's kernels by hand. Beyond 512 tokens
 // the host launches all of them: of 16 layers two norms, four products, the rotation, the
 // cache write, attention and the activation; the embedding, the final norm and the LM
@@ -63,6 +75,12 @@ func TestPromptLaunches(t *testing.T) {
 		e := predict(t, onEngine(t, "llama3.2-1b", "vllm", analytic.Workload{Batch: 1, PromptLen: prompt, GenLen: 2}))
 		near(t, "TTFT", e.TTFT.Expected, unit.Seconds(beyond+n.launches*launch+n.calls*call), 1e-9)
 	}
+	// Of each of 24 layers of gpt-oss the router, the routing and two GEMMs of experts are launched besides, without an activation; Python
+	// calls seven Triton kernels of the experts too.
+	c := onEngine(t, "gpt-oss-20b", "vllm", analytic.Workload{Batch: 1, PromptLen: 1025, GenLen: 2})
+	c.Scheme = models.StoredScheme(c.Model)
+	e := predict(t, c)
+	near(t, "TTFT of gpt-oss", e.TTFT.Expected, unit.Seconds(beyond+(24*11+3)*launch+24*9*call), 1e-9)
 }
 
 // TestPeerAllReduce holds small all-reduces of vLLM in a graph to times of vLLM 0.24.0 on H200s, which

@@ -5,9 +5,11 @@ package sensitivity
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/roofline"
@@ -78,26 +80,24 @@ func faster(c hardware.Calibration, host bool) hardware.Calibration {
 func Choices(c *analytic.Case) []Change {
 	var all []Change
 	add := func(name, flags string, changed analytic.Case) {
-		if changed.Check() != nil {
-			return
-		}
-		e, err := analytic.Predict(&changed)
-		if err == nil && e.Memory.Fits() {
-			all = append(all, Change{name, flags, e})
+		if runs(&changed) {
+			if e, err := analytic.Predict(&changed); err == nil && e.Memory.Fits() {
+				all = append(all, Change{name, flags, e})
+			}
 		}
 	}
 	twice := *c
 	twice.Workload.Batch *= 2
 	add(fmt.Sprintf("batch %d", twice.Workload.Batch), fmt.Sprintf("--batch %d", twice.Workload.Batch), twice)
-	for _, name := range []string{"fp8", "nvfp4", "w4a16-g128"} {
-		if changed, ok := Narrowed(c, name); ok {
-			add("weights in "+changed.Scheme.Weights.String(), "--weights "+name, changed)
-		}
+	for name, changed := range Narrowed(c) {
+		add("weights in "+changed.Scheme.Weights.String(), "--weights "+name, changed)
 	}
-	if c.Scheme.KV.Bits() > 8 {
+	for _, f := range []unit.Format{unit.FP8, unit.INT8} {
 		changed := *c
-		changed.Scheme.KV = unit.FP8
-		add("KV cache in fp8", "--kv fp8", changed)
+		if changed.Scheme.KV = f; c.Scheme.KV.Bits() > f.Bits() && runs(&changed) {
+			add("KV cache in "+f.String(), "--kv "+f.String(), changed)
+			break
+		}
 	}
 	if split := *c; split.Parallel.TP*2 <= max(split.Parallel.GPUsPerNode, 1) {
 		split.Parallel.TP = max(split.Parallel.TP, 1) * 2
@@ -110,15 +110,37 @@ func Choices(c *analytic.Case) []Change {
 // PerGPU is the number of tokens a second that each GPU generates.
 func (c *Change) PerGPU() float64 { return c.Throughput / float64(c.GPUs) }
 
-// Narrowed is the case with weights in a named scheme, if the scheme makes them smaller and
-// the GPU has a unit for it.
-func Narrowed(c *analytic.Case, name string) (analytic.Case, bool) {
+// runs reports whether the engine runs the case.
+func runs(c *analytic.Case) bool {
+	return c.Check() == nil && engine.Runs(c.Machine.Engine, c.Model, c.Machine.GPU, &c.Scheme) == nil
+}
+
+// Narrowed yields the case with weights in each scheme, by its name, that makes them smaller and that the engine and a unit
+// of the GPU have, the widest first. Those of llama.cpp are its own.
+func Narrowed(c *analytic.Case) iter.Seq2[string, analytic.Case] {
+	names := []string{"fp8", "nvfp4", "w4a16-g128"}
+	if c.Machine.Engine.Profile().Engine() == "llama.cpp" {
+		names = []string{"q8_0", "q4_k_m"}
+	}
+	return func(yield func(string, analytic.Case) bool) {
+		for _, name := range names {
+			if changed, ok := narrowed(c, name); ok && !yield(name, changed) {
+				return
+			}
+		}
+	}
+}
+
+func narrowed(c *analytic.Case, name string) (analytic.Case, bool) {
 	changed := *c
 	s, err := models.ParseScheme(name)
-	if err != nil || s.Weights.Bits() >= c.Scheme.Weights.Bits() || !c.Machine.GPU.Has(s.Act) {
-		return changed, false
+	if models.IsMix(name) {
+		if changed.Model, err = models.Quantize(c.Model, name); err == nil {
+			s = models.StoredScheme(changed.Model)
+		}
 	}
 	s.KV = c.Scheme.KV
 	changed.Scheme = s.For(c.Machine.GPU)
-	return changed, true
+	smaller := s.Weights.Bits() < c.Scheme.Weights.Bits() && c.Machine.GPU.Has(changed.Scheme.Act)
+	return changed, err == nil && smaller && runs(&changed)
 }

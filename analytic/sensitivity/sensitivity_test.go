@@ -1,12 +1,15 @@
 package sensitivity_test
 
 import (
+	"slices"
 	"testing"
 
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
+	"llmprof/analytic/engine"
 	"llmprof/analytic/sensitivity"
 	"llmprof/hardware"
+	"llmprof/models"
 	"llmprof/roofline"
 )
 
@@ -67,6 +70,7 @@ func TestScaledTogether(t *testing.T) {
 // be chosen is left out.
 func TestChoices(t *testing.T) {
 	c := casetest.Case(t, "llama3.1-8b", "h100", 1, 1)
+	c.Machine = casetest.Machine(t, "h100", "vllm")
 	all := sensitivity.Choices(c)
 	names := map[string]bool{}
 	for i := range all {
@@ -93,6 +97,40 @@ func TestChoices(t *testing.T) {
 			if choice.Flags == "--batch 2" {
 				t.Error("a larger batch of what does not fit is no choice")
 			}
+		}
+	}
+}
+
+// TestChoicesRun checks that the engine runs each choice, and that its flags do not lead to another engine.
+func TestChoicesRun(t *testing.T) {
+	quantized := func(mix string) *models.Model {
+		m, err := models.Quantize(casetest.Model(t, "llama3.1-8b"), mix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	for _, x := range []struct {
+		model     *models.Model
+		gpu       string
+		want, not string
+	}{
+		{quantized("q8_0"), "h100", "--weights q4_k_m", "--weights w4a16-g128"},
+		{quantized("q8_0"), "rtx-4090", "--kv int8", "--kv fp8"},
+		{quantized("q4_k_m"), "h100", "--kv int8", "--weights q4_k_m"},
+		{casetest.Model(t, "llama3.1-8b"), "v100", "--weights q4_k_m", "--kv fp8"},
+		{casetest.Model(t, "llama3.1-8b"), "h100", "--kv fp8", "--weights q4_k_m"},
+	} {
+		c := casetest.Case(t, "llama3.1-8b", x.gpu, 1, 1)
+		c.Model, c.Scheme = x.model, models.StoredScheme(x.model).For(c.Machine.GPU)
+		e, _ := engine.Default(c.Model, c.Machine.GPU, &c.Scheme)
+		c.Machine = casetest.Machine(t, x.gpu, e.Profile().Name)
+		var flags []string
+		for _, choice := range sensitivity.Choices(c) {
+			flags = append(flags, choice.Flags)
+		}
+		if !slices.Contains(flags, x.want) || slices.Contains(flags, x.not) {
+			t.Errorf("%s on %s by %s: %v; want %s and not %s", x.model.Stored.Method, x.gpu, e.Profile().Name, flags, x.want, x.not)
 		}
 	}
 }

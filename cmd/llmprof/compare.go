@@ -103,6 +103,7 @@ func (a *app) side(ctx context.Context, base *pflag.FlagSet, text string) (s vie
 	if err != nil {
 		return s, wrong(err)
 	}
+	said := map[string]bool{}
 	for i, word := range strings.Fields(text) {
 		if _, err := a.gpu(word, ""); err == nil && i == 0 { // b200 is a GPU, and no batch
 			word = "gpu=" + word
@@ -111,7 +112,10 @@ func (a *app) side(ctx context.Context, base *pflag.FlagSet, text string) (s vie
 		if err != nil {
 			return s, usage("%q: %w", text, err)
 		}
-		given[name] = true
+		if said[name] {
+			return s, usage("%q: %q gives --%s again", text, word, name)
+		}
+		given[name], said[name] = true, true
 	}
 	q.Given = func(name string) bool { return given[name] }
 	q.output = output{format: "table", color: "auto"}
@@ -150,7 +154,11 @@ func describe(flags *pflag.FlagSet, word string) (flag string, err error) {
 			return "", fmt.Errorf("%q is the second GPU, or no word of a deployment: want a GPU, tp2, pp2, ep8, dp2, b48, in1024, out128, a scheme, an engine, or flag=value", word)
 		}
 	}
-	if flags.Lookup(flag) == nil {
+	switch {
+	case flags.Lookup(flag) != nil:
+	case flag == "rate" || flag == "concurrency":
+		return "", fmt.Errorf("%q: llmprof compare takes no load; llmprof sweep and plan do", word)
+	default:
 		return "", fmt.Errorf("%q: llmprof estimate has no flag --%s", word, flag)
 	}
 	if err := flags.Set(flag, value); err != nil {

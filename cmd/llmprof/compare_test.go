@@ -62,6 +62,9 @@ func TestCompareRefuses(t *testing.T) {
 		"h100 h101":                      "did you mean",
 		"h100 a100,l4":                   "second GPU",
 		"h100 h200,nonsense=3":           "no flag --nonsense",
+		"h100 h200,rate=3":               "compare takes no load",
+		"h100 h200,b2,b3":                "\"b3\" gives --batch again",
+		"h100 h200,fp8,bf16":             "\"bf16\" gives --weights again",
 		"h100 ../../go.mod":              "no estimate and no result",
 		"h100 ../../schema/plan.v1.json": "want an estimate",
 	} {

@@ -132,6 +132,7 @@ func (a *app) runEstimate(ctx context.Context, q *question) error {
 			a.logf("%s", line)
 		}
 	}
+	ans.Binary = q.output.binary
 	err = q.output.write(a, forms{page: q.page(ans), table: ans.Table, data: func() any { return ans.Document() }})
 	if v := ans.Verdict(); err == nil && !v.Possible {
 		return errors.New(v.Text)

@@ -59,7 +59,7 @@ func flagCases() map[string]struct {
 		"format":                 {"", "--format=json", ""},
 		"output":                 {"", "--output=/dev/null", ""},
 		"color":                  {"", "--color=always", ""},
-		"binary":                 {"--full", "--binary", ""},
+		"binary":                 {"", "--binary", ""},
 		"top":                    {"--ops", "--top=3", ""},
 		"ops":                    {"", "--ops", ""},
 		"explain":                {"", "--explain", ""},

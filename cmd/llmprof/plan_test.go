@@ -115,7 +115,7 @@ func TestPlanRowsUnderLoad(t *testing.T) {
 	for _, args := range []string{
 		"llama3.1-8b --gpus h100,l40s --in 1024 --out 200 --ttft 1s --tpot 40ms --rate 8 --launch",
 		"llama3.1-8b --gpus a100,h200 --in 2048 --out 200 --by latency --max-gpus 4 --rate 10 --per-gpu 0 --top 25",
-		"deepseek-v3 --gpus h200 --rate 4 --tpot 22ms --acceptance 0.8 --speculative-tokens 1 --max-gpus 16 --per-gpu 0 --top 5",
+		"deepseek-v3 --gpus h200 --rate 4 --tpot 25ms --acceptance 0.8 --speculative-tokens 1 --max-gpus 16 --per-gpu 0 --top 5",
 		"llama3.1-8b --gpus h100 --concurrency 32 --per-gpu 2",
 		"llama3.1-8b --gpus h100,l4 --concurrency 8 --out 1",
 		"gpt-oss-120b --in 6000 --out 512 --by latency --tps 500 --gpus l40s --aggregated",
@@ -138,9 +138,13 @@ func TestPlanRowsUnderLoad(t *testing.T) {
 					TPOT *float64 `json:"tpot_s"`
 					GPUs int
 					Hour *float64 `json:"cost_usd_hour"`
+					TokS float64  `json:"generated_tok_s"`
+					Rate float64  `json:"requests_s"`
+					J    float64  `json:"energy_j_request"`
 					High *struct {
 						TTFT float64 `json:"ttft_s"`
 						E2E  float64 `json:"e2e_s"`
+						TokS float64 `json:"generated_tok_s"`
 					}
 				}
 			}
@@ -160,10 +164,10 @@ func TestPlanRowsUnderLoad(t *testing.T) {
 			}
 			near("GPUs", float64(r.Count), float64(s.Load.GPUs))
 			near("$/h", *r.PerHour, *s.Load.Hour)
-			if !strings.Contains(args, "--concurrency") {
-				near("slow TTFT", r.TTFT, s.Load.High.TTFT)
-				near("slow E2E", r.E2E, s.Load.High.E2E)
-			}
+			near("J/token", r.JToken, s.Load.J*s.Load.Rate/s.Load.TokS)
+			near("slow TTFT", r.TTFT, s.Load.High.TTFT)
+			near("slow E2E", r.E2E, s.Load.High.E2E)
+			near("slow tok/s", r.TokS, s.Load.High.TokS)
 		}
 	}
 }

@@ -201,7 +201,7 @@ func (a *app) runSimulate(ctx context.Context, s *simulation) error {
 	if err := s.checkChart(); err != nil {
 		return err
 	}
-	s.Workload.Batch, s.Workload.PromptLen, s.Workload.GenLen = 1, 1024, 2
+	s.Workload.Batch, s.Workload.PromptLen, s.Workload.GenLen = max(s.Parallel.MicroBatches, 1), 1024, 2
 	ans, err := a.answer(ctx, &s.question)
 	if err != nil {
 		return err

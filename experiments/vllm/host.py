@@ -22,7 +22,8 @@ import statistics
 import sys
 
 LAYERS = {"llama3.2-1b": 16, "llama3.2-3b": 28, "llama3.1-8b": 32, "qwen2.5-7b": 28, "qwen3-8b": 36, "qwen3-30b-a3b": 48}
-MOE = ("topkGating", "moe_align", "count_and_sort", "fused_moe_kernel", "act_and_mul", "moe_sum", "DtoD")
+MOE = ("topkGating", "moe_align", "count_and_sort", "fused_moe_kernel", "act_and_mul", "moe_sum", "DtoD",
+       "_topk_forward", "_bitmatrix_", "_combined_routing", "_matmul_ogs", "_reduce_grouped")  # OpenAI's Triton kernels
 REQUEST = 2.4e-3  # the way of a request and of its first token, beside its step
 ATTENTION = ("FlashAttnFwdSm90", "flash::enable", "reshape_and_cache")
 

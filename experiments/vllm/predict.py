@@ -14,11 +14,11 @@ import sys
 import jobs
 
 
-def estimate(program, gpu, model, weights, tp, batch, prompt, gen):
+def estimate(program, gpu, model, weights, tp, ep, batch, prompt, gen):
     args = [program, "estimate", "--engine", "vllm", "-m", model, "-g", gpu, "-b", str(batch), "--prompt-len", str(prompt), "--gen-len", str(gen),
-            "--weights", weights, "--tp", str(tp), "--offline", "--format", "json"]
+            "--weights", weights, "--tp", str(tp), *(["--ep", str(ep)] if ep > 1 else []), "--offline", "--format", "json"]
     r = subprocess.run(args, capture_output=True, text=True)
-    row = {"model": model, "weights": weights, "tp": tp, "batch": batch, "prompt_len": prompt, "gen_len": gen}
+    row = {"model": model, "weights": weights, "tp": tp, **({"ep": ep} if ep > 1 else {}), "batch": batch, "prompt_len": prompt, "gen_len": gen}
     if r.returncode:
         return {**row, "error": r.stderr.strip()}
     answer = json.loads(r.stdout)
@@ -31,7 +31,7 @@ def points(name):
         for kind, *a in j.get("points", []):
             if kind in ("decode", "prompts"):
                 gen = 32 if kind == "decode" or a[2] == 1 else a[2]
-                seen[(j["model"], j.get("weights", "bf16"), j.get("tp", 1), a[0], a[1], gen)] = None
+                seen[(j["model"], j.get("weights", "bf16"), j.get("tp", 1), j["tp"] if "enable_expert_parallel" in j.get("args", {}) else 1, a[0], a[1], gen)] = None
     return list(seen)
 
 

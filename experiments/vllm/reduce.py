@@ -13,7 +13,7 @@ import statistics
 import sys
 
 GPUS = {"h200": "h200-sxm-141gb", "h100": "h100-sxm-80gb"}
-PARAMS = {"llama3.1-8b": 8030261248, "qwen3-8b": 8190735360, "llama3.2-1b": 1235814400, "llama3.2-3b": 3212749824, "qwen2.5-7b": 7615616512, "qwen3-30b-a3b": 30532122624}
+PARAMS = {"llama3.1-8b": 8030261248, "qwen3-8b": 8190735360, "llama3.2-1b": 1235814400, "llama3.2-3b": 3212749824, "qwen2.5-7b": 7615616512, "qwen3-30b-a3b": 30532122624, "gpt-oss-20b": 20914757184}
 OBSERVATION = "source,id,model,gpu,engine,mode,tp,batch,prompt_len,gen_len,weights,kv,load,all_logits,params,metric,value,low,high,device,samples,marks,note".split(",")
 
 
@@ -41,7 +41,7 @@ def seconds(x):
 
 
 def predicted(predictions, r, batch, prompt, gen, metric):
-    p = predictions.get((r["model"], r["weights"], r["tp"], batch, prompt, gen))
+    p = predictions.get((r["model"], r["weights"], r["tp"], r["ep"], batch, prompt, gen))
     p = p and p.get(metric)
     return {f"predicted_{metric}": seconds(p and p["expected"]), "predicted_low_s": seconds(p and p["low"]), "predicted_high_s": seconds(p and p["high"])}
 
@@ -49,7 +49,7 @@ def predicted(predictions, r, batch, prompt, gen, metric):
 def decode_row(r, clocks, predictions):
     reps = r["repeats"]
     flat = [s for x in reps for s in x["step_s"]]
-    row = {"model": r["model"], "weights": r["weights"], "tp": r["tp"], "batch": r["batch"], "prompt_len": r["context"], "context_tokens": round(statistics.mean(x["context"] for x in reps), 1),
+    row = {"model": r["model"], "weights": r["weights"], "tp": r["tp"], "ep": r["ep"], "batch": r["batch"], "prompt_len": r["context"], "context_tokens": round(statistics.mean(x["context"] for x in reps), 1),
            "temperature": r["temperature"], "repeats": len(reps), "steps": len(flat), **spread([x["tpot_s"] for x in reps], "tpot"),
            "step_median_s": seconds(statistics.median(flat)), "schedule_s": seconds(statistics.median(x["schedule_s"] for x in reps if x["schedule_s"]))}
     return {**row, **clocks.between(reps[0]["sent"], r["t"]), **predicted(predictions, r, r["batch"], r["context"], 32, "tpot_s")}
@@ -70,7 +70,7 @@ def pairs(core):
 def prompts_row(r, clocks, predictions):
     reps = r["repeats"]
     first = [pairs(x["core"])[0] for x in reps]
-    row = {"model": r["model"], "weights": r["weights"], "tp": r["tp"], "batch": r["batch"], "prompt_len": r["prompt"], "gen_len": r["gen"], "temperature": r["temperature"], "repeats": len(reps),
+    row = {"model": r["model"], "weights": r["weights"], "tp": r["tp"], "ep": r["ep"], "batch": r["batch"], "prompt_len": r["prompt"], "gen_len": r["gen"], "temperature": r["temperature"], "repeats": len(reps),
            **spread([x["ttft_s"] for x in reps], "ttft"), **{f"{k}_s": seconds(statistics.median(x[f"{k}_s"] for x in reps)) for k in ("ttft_first", "ttft_last", "ttlt")},
            "tpot_s": seconds(statistics.median(x["tpot_s"] for x in reps)) if "tpot_s" in reps[0] else "",
            "first_step_tokens": first[-1]["tokens"], "first_step_s": seconds(statistics.median(f["done"] - f["at"] for f in first)),
@@ -92,11 +92,13 @@ def mixed_rows(r, clocks):
 
 def observations(gpu, source, name, rows, metric):
     for r in rows:
-        if metric == "ttft_s" and (r["batch"] != 1 or r["gen_len"] != 1) or metric == "tpot_s" and r["temperature"] > 0 and r["model"] != "qwen3-30b-a3b":
+        if r["ep"] > 1 or r["model"] == "gpt-oss-20b" and r["batch"] > 1:  # with random weights all tokens of gpt-oss choose the same experts
+            continue
+        if metric == "ttft_s" and (r["batch"] != 1 or r["gen_len"] != 1) or metric == "tpot_s" and r["temperature"] > 0 and r["model"] not in ("qwen3-30b-a3b", "gpt-oss-20b"):
             continue
         if metric == "tpot_s" and r["temperature"] == 0 and r["model"] == "qwen3-30b-a3b":
             continue
-        yield {**dict.fromkeys(OBSERVATION, ""), "source": source, "id": f"{name}:{r['model']}-{r['weights']}-b{r['batch']}-p{r['prompt_len']}", "model": r["model"], "gpu": GPUS[gpu],
+        yield {**dict.fromkeys(OBSERVATION, ""), "source": source, "id": f"{name}:{r['model']}-{r['weights']}-b{r['batch']}-p{r['prompt_len']}" + ("" if r["tp"] == 1 else f"-tp{r['tp']}"), "model": r["model"], "gpu": GPUS[gpu],
                "engine": "vllm", "tp": r["tp"], "batch": r["batch"], "prompt_len": r["prompt_len"], "gen_len": 32, "weights": r["weights"], "load": "static", "params": PARAMS[r["model"]],
                "metric": metric, "value": r[metric], "low": r[metric.replace("_s", "_low_s")], "high": r[metric.replace("_s", "_high_s")], "samples": r["repeats"],
                "note": "vLLM 0.25.1, Python API"}
@@ -114,17 +116,18 @@ def write(path, rows):
 def main():
     gpu, folder, *results = sys.argv[1:]
     files = glob.glob(os.path.join(folder, "predictions-*.json"))
-    predictions = {(p["model"], p["weights"], p.get("tp", 1), p["batch"], p["prompt_len"], p["gen_len"]): p for f in files for p in json.load(open(f))["points"]}
+    predictions = {(p["model"], p["weights"], p.get("tp", 1), p.get("ep", 1), p["batch"], p["prompt_len"], p["gen_len"]): p for f in files for p in json.load(open(f))["points"]}
     decode, prompts, mixed, engines = [], [], [], []
     with gzip.GzipFile(os.path.join(folder, "steps.jsonl.gz"), "wb", 9, mtime=0) as raw:
         for result in results:
             clocks = Clocks(os.path.join(result, "gpu.csv"))
             for path in sorted(glob.glob(os.path.join(result, "*.jsonl"))):
-                tp = 1
+                tp = ep = 1
                 for line in open(path):
                     r = json.loads(line)
                     tp = r.get("args", {}).get("tensor_parallel_size", tp)
-                    r["tp"] = tp
+                    ep = tp if r.get("args", {}).get("enable_expert_parallel") else ep
+                    r["tp"], r["ep"] = tp, ep
                     raw.write(line.encode())
                     if r["kind"] == "decode":
                         decode.append(decode_row(r, clocks, predictions))
@@ -133,11 +136,11 @@ def main():
                     elif r["kind"] == "mixed":
                         mixed.extend(mixed_rows(r, clocks))
                     elif r["kind"] == "engine":
-                        engines.append({"model": r["model"], "weights": r["weights"], "tp": tp, "start_s": round(r["start_s"], 1), "kv_tokens": 16 * r["blocks"], "kv_bytes": r["kv_bytes"],
+                        engines.append({"model": r["model"], "weights": r["weights"], "tp": tp, "ep": ep, "start_s": round(r["start_s"], 1), "kv_tokens": 16 * r["blocks"], "kv_bytes": r["kv_bytes"],
                                         "max_model_len": r["max_model_len"], "max_num_seqs": r["max_num_seqs"], "max_num_batched_tokens": r["max_num_batched_tokens"],
                                         "async_scheduling": r["async_scheduling"], "cudagraph_mode": r["cudagraph_mode"], "runner": r["runner"]})
-    decode.sort(key=lambda r: (r["model"], r["weights"], r["temperature"], r["prompt_len"], r["batch"]))
-    prompts.sort(key=lambda r: (r["model"], r["weights"], r["batch"], r["prompt_len"], r["gen_len"]))
+    decode.sort(key=lambda r: (r["model"], r["weights"], r["tp"], r["ep"], r["temperature"], r["prompt_len"], r["batch"]))
+    prompts.sort(key=lambda r: (r["model"], r["weights"], r["tp"], r["ep"], r["batch"], r["prompt_len"], r["gen_len"]))
     for name, rows in (("decode", decode), ("prompts", prompts), ("mixed", mixed), ("engines", engines)):
         write(os.path.join(folder, name + ".csv"), rows)
     source = os.path.basename(os.path.normpath(folder))

@@ -417,10 +417,13 @@ func (b *builder) links() error {
 	if b.file.Engine == Native {
 		class, base, perGPU = roofline.OneShotAllReduce, roofline.OneShotBase, roofline.OneShotPerGPU
 	}
+	keys := []roofline.Constant{roofline.LinkShare, base, perGPU}
 	var samples, fused []sample
 	for _, r := range b.of(AllReduce) {
 		s := b.sample(r)
-		s.kernel.Class = class
+		if s.kernel.Class = class; class == roofline.OneShotAllReduce {
+			s.kernel.Exchange(engine.OneShotBytes)
+		}
 		switch {
 		case b.gpu.LinkAmong(r.Ranks) == 0:
 			b.note("%v says nothing: the table has no link of %s", r.Point(), b.gpu.Key)
@@ -435,7 +438,11 @@ func (b *builder) links() error {
 	if len(fused) < least { // they are too few for a fit of their own
 		samples, fused = append(fused, samples...), nil
 	}
-	if err := b.fit(b.law(roofline.LinkShare, base, perGPU), samples, "all-reduces", hold(samples, perGPU)...); err != nil || b.file.Engine != Native {
+	if slices.ContainsFunc(samples, func(s sample) bool { return s.kernel.Sliced > 0 }) {
+		keys = append(keys, roofline.OneShotSlicedShare)
+		b.file.Values[roofline.OneShotSlicedShare.String()] = hardware.Value{Value: b.value(roofline.LinkShare), From: "default for " + b.gpu.Generation}
+	}
+	if err := b.fit(b.law(keys...), samples, "all-reduces", hold(samples, perGPU)...); err != nil || b.file.Engine != Native {
 		return err
 	}
 	if len(samples) > 0 {

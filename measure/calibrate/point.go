@@ -317,7 +317,7 @@ func (p *Point) moeDecode(k *roofline.Kernel) {
 // moePrefill completes the kernel of a product of a prompt's experts.
 func (p *Point) moePrefill(k *roofline.Kernel, g *hardware.GPU) {
 	k.Class, k.Shape = roofline.MoEPrefill, p.mixture(p.Shape.Tokens)
-	engine.MoEPrefillMoves(k, &operator.Op{Format: p.DType, Shape: k.Shape, Work: k.Work}, g, p.Kind == GateUpPrefill)
+	engine.MoEPrefillMoves(k, g, p.Kind == GateUpPrefill)
 }
 
 // expert is the weights of an expert in the product that is timed.

@@ -125,7 +125,7 @@ func (t *Trace) Next() (serving.Request, bool) {
 			t.first, t.last = w.at, w.at
 		}
 		if w.at < t.last {
-			t.err = fmt.Errorf("request %d came %g s before the one ahead of it: sort the trace by time", t.sent+t.Skipped+1, t.last-w.at)
+			t.err = fmt.Errorf("request %d came %.4g s before the one ahead of it: sort the trace by time", t.sent+t.Skipped+1, t.last-w.at)
 			return serving.Request{}, false
 		}
 		t.last = w.at

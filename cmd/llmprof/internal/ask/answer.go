@@ -215,17 +215,25 @@ func (ans *Answer) chooseScheme() error {
 		ans.SchemeReason = "as llama.cpp quantizes each matrix"
 	case q.Weights != "":
 		var err error
-		if s, err = models.ParseScheme(q.Weights); err != nil {
+		if s, err = models.NamedScheme(ans.Model, q.Weights); err != nil {
 			return err
 		}
+		s.KV = ans.Model.Cache
 		ans.SchemeReason = "as asked for"
+		if s.Stored {
+			ans.SchemeReason += ", and as the published checkpoint is stored"
+		}
 	case stored.Method != "" && stored.Weights != unit.NoFormat:
 		ans.SchemeReason = "as the published checkpoint is stored (" + stored.Method + ")"
 	default:
 		ans.SchemeReason = "16 bits by default, since its checkpoint names no quantization"
 	}
 	if s.KV != unit.NoFormat && q.KV == unit.NoFormat {
-		ans.SchemeReason += fmt.Sprintf("; the cache in %v, for which it has scales", s.KV)
+		why := "for which it has scales"
+		if s.KV == ans.Model.Cache {
+			why = "which is all that kernels of " + ans.Model.Family + " read"
+		}
+		ans.SchemeReason += fmt.Sprintf("; the cache in %v, %s", s.KV, why)
 	}
 	if q.Act != unit.NoFormat {
 		if !ans.GPU.Has(q.Act) {

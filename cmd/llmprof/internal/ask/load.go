@@ -100,7 +100,9 @@ func (l *SteadyLoad) clients(ctx context.Context, from Sources, ans *Answer) (*v
 	}
 	load := &view.Load{Server: server, Concurrency: &l.concurrency}
 	load.Prompt, load.Gen = l.lengths(ans)
-	load.Steady, err = server.SteadyConcurrency(l.concurrency, load.Prompt, load.Gen)
+	if load.Steady, err = server.SteadyConcurrency(l.concurrency, load.Prompt, load.Gen); err == nil {
+		load.High = plan.Stretched(load.Steady, plan.Slower(&ans.Estimate.Estimate))
+	}
 	return load, err
 }
 

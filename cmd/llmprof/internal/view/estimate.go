@@ -16,4 +16,5 @@ type Estimate struct {
 	PriceSource  string // empty where no price is known
 	Load         *Load  // nil unless the steady state under one was asked for
 	Top          int    // only so many operators of each phase are shown, the longest; 0 for all
+	Binary       bool   // the short answer has memory in GiB
 }

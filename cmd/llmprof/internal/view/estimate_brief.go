@@ -62,7 +62,7 @@ func (e *Estimate) verdictLine(v *Verdict) string {
 	}
 	text := "no: " + v.Text
 	if v.Short != nil {
-		text = fmt.Sprintf("no: %s GB short, %s", gigabytes(*v.Short), e.memoryLine())
+		text = fmt.Sprintf("no: %s short, %s", e.sized(*v.Short), e.memoryLine())
 		if v.Over != nil {
 			text += "; " + e.overText(*v.Over)
 		}
@@ -116,19 +116,30 @@ func roundedNumber(v, low, high float64) (value, interval string) {
 // memoryLine is what the memory of one GPU holds.
 func (e *Estimate) memoryLine() string {
 	m := &e.Memory
-	parts := []string{fmt.Sprintf("weights %s", gigabytes(m.Weights))}
+	parts := []string{"weights " + e.giga(m.Weights)}
 	if m.KV > 0 {
-		parts = append(parts, "KV cache "+gigabytes(m.KV))
+		parts = append(parts, "KV cache "+e.giga(m.KV))
 	}
 	if m.State > 0 {
-		parts = append(parts, "state "+gigabytes(m.State))
+		parts = append(parts, "state "+e.giga(m.State))
 	}
-	return fmt.Sprintf("%s of %s GB (%s)", gigabytes(m.Total), gigabytes(m.Usable), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s of %s (%s)", e.giga(m.Total), e.sized(m.Usable), strings.Join(parts, ", "))
 }
 
-// gigabytes is a size in GB with three digits, and two decimals at most.
-func gigabytes(b unit.Bytes) string {
+// sized is a size with its unit.
+func (e *Estimate) sized(b unit.Bytes) string {
+	if e.Binary {
+		return e.giga(b) + " GiB"
+	}
+	return e.giga(b) + " GB"
+}
+
+// giga is a size in GB, or in GiB, with three digits, and two decimals at most.
+func (e *Estimate) giga(b unit.Bytes) string {
 	v := float64(b) / 1e9
+	if e.Binary {
+		v = float64(b) / (1 << 30)
+	}
 	switch {
 	case v >= 100:
 		return fmt.Sprintf("%.0f", v)

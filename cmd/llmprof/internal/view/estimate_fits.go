@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"llmprof/analytic"
-	"llmprof/models"
+	"llmprof/analytic/sensitivity"
 )
 
 // mostStages is how far a larger split is looked for.
@@ -24,8 +24,8 @@ func (e *Estimate) WhatFits() string {
 	if most := e.Memory.MaxBatch; most > 0 && most < e.Workload.Batch {
 		hints = append(hints, fmt.Sprintf("--batch %d on the same GPUs", most))
 	}
-	for _, name := range []string{"fp8", "w4a16-g128"} {
-		if c, ok := e.narrowed(name); ok && fits(&c) {
+	for name, c := range sensitivity.Narrowed(&e.Case) {
+		if fits(&c) {
 			hints = append(hints, "--weights "+name)
 			break
 		}
@@ -67,16 +67,4 @@ func splitFlagsOf(p *analytic.Parallelism) string {
 func fits(c *analytic.Case) bool {
 	e, err := analytic.Predict(c)
 	return err == nil && e.Memory.Fits()
-}
-
-// narrowed keeps the weights in a named scheme, if that makes them smaller.
-func (e *Estimate) narrowed(name string) (analytic.Case, bool) {
-	c := e.Case
-	s, err := models.ParseScheme(name)
-	if err != nil || s.Weights.Bits() >= c.Scheme.Weights.Bits() || !e.Machine.GPU.Has(s.Act) {
-		return c, false
-	}
-	s.KV = c.Scheme.KV
-	c.Scheme = s.For(e.Machine.GPU)
-	return c, true
 }

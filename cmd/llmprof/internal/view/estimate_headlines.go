@@ -70,7 +70,7 @@ func (e *Estimate) Words() *Words {
 		{"weights", m.Weights}, {"KV cache", m.KV}, {"state", m.State}, {"activations", m.Activations}, {"reserve", m.Reserve},
 		{"total", m.Total}, {"usable", m.Usable}, {"capacity", m.Capacity},
 	} {
-		w.Memory = append(w.Memory, [2]string{part.name, gigabytes(part.b) + " GB"})
+		w.Memory = append(w.Memory, [2]string{part.name, e.sized(part.b)})
 	}
 	w.Roofs, w.Bandwidth = e.roofs(), float64(e.Machine.GPU.Bandwidth)
 	return w

@@ -16,7 +16,7 @@ type Load struct {
 	Prompt, Gen serving.Lengths
 	Server      *serving.Server
 	Steady      *serving.Steady
-	High        *serving.Steady // at the slow end of the interval; nil where that is not stable, or not worked out
+	High        *serving.Steady // at the slow end of the interval; nil where that is not stable
 }
 
 // block is the steady state for people.
@@ -44,7 +44,7 @@ func (l *Load) block() render.Fields {
 		{Name: "TTFT", Lines: high(func(s *serving.Steady) unit.Seconds { return s.TTFT })},
 		{Name: "TPOT", Lines: high(func(s *serving.Steady) unit.Seconds { return s.TPOT })},
 		{Name: "E2E", Lines: high(func(s *serving.Steady) unit.Seconds { return s.E2E })},
-		{Name: "Throughput", Lines: []string{fmt.Sprintf("%s requests/s, %s generated tokens/s", three(s.Rate), three(s.Throughput))}},
+		{Name: "Throughput", Lines: []string{fmt.Sprintf("%s requests/s, %s generated tokens/s", three(s.Rate), three(s.Throughput)) + l.slowest()}},
 		{Name: "Running", Lines: []string{fmt.Sprintf("%s sequences decode, %s requests wait for their first token", three(s.Running), three(s.Waiting))}},
 		{Name: "In use", Lines: []string{fmt.Sprintf("%.0f %% of the time, %.1f %% of the KV cache of %d tokens", 100*s.Utilization, 100*s.Cache, l.Server.Tokens())}},
 		{Name: "A request", Lines: []string{three(float64(s.Energy)) + " J" + l.dollars()}},
@@ -52,6 +52,14 @@ func (l *Load) block() render.Fields {
 		{Name: "At most", Lines: []string{fmt.Sprintf("%s requests/s, bound by %s", three(s.Capacity.Rate), s.Capacity.Bound)}},
 	}
 	return render.Fields{Title: name, Rows: rows}
+}
+
+// slowest is the throughput of clients that wait for their answers at the slow end; at a rate it is the load.
+func (l *Load) slowest() string {
+	if l.Rate != nil || l.High == nil {
+		return ""
+	}
+	return fmt.Sprintf("; %s and %s at the slow end", three(l.High.Rate), three(l.High.Throughput))
 }
 
 func (l *Load) dollars() string {
@@ -100,9 +108,10 @@ type loadJSON struct {
 }
 
 type highJSON struct {
-	TTFT float64  `json:"ttft_s"`
-	TPOT *float64 `json:"tpot_s"`
-	E2E  float64  `json:"e2e_s"`
+	TTFT      float64  `json:"ttft_s"`
+	TPOT      *float64 `json:"tpot_s"`
+	E2E       float64  `json:"e2e_s"`
+	Generated float64  `json:"generated_tok_s"`
 }
 
 type capacityJSON struct {
@@ -123,7 +132,7 @@ func (l *Load) document() *loadJSON {
 		Energy: float64(s.Energy), Cost: OrNull(float64(s.Cost)), GPUs: gpusOf(l.Server), Hour: OrNull(float64(l.hour())), Capacity: capacityJSON{s.Capacity.Rate, s.Capacity.Bound, s.Capacity.Running},
 	}
 	if h := l.High; h != nil {
-		j.High = &highJSON{float64(h.TTFT), OrNull(float64(h.TPOT)), float64(h.E2E)}
+		j.High = &highJSON{float64(h.TTFT), OrNull(float64(h.TPOT)), float64(h.E2E), h.Throughput}
 	}
 	return j
 }

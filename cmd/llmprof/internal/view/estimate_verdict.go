@@ -38,6 +38,10 @@ func (e *Estimate) Verdict() Verdict {
 
 // overText says by how much the context is too long.
 func (e *Estimate) overText(over int) string {
-	return fmt.Sprintf("context too long by %d tokens: prompt and answer are %d, %s takes %d",
-		over, e.Workload.PromptLen+e.Workload.GenLen, e.Model.Name, e.Model.MaxContext)
+	tokens := "tokens"
+	if over == 1 {
+		tokens = "token"
+	}
+	return fmt.Sprintf("context too long by %d %s: prompt and answer are %d, %s takes %d",
+		over, tokens, e.Workload.PromptLen+e.Workload.GenLen, e.Model.Name, e.Model.MaxContext)
 }

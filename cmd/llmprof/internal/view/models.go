@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -9,8 +10,11 @@ import (
 	"llmprof/unit"
 )
 
-// cacheFormat is the format in which a model's cache and state are stated.
-const cacheFormat = unit.BF16
+// stateFormat is the format in which a model's state is stated.
+const stateFormat = unit.BF16
+
+// cacheFormat is the format in which a model's cache is stated.
+func cacheFormat(m *models.Model) unit.Format { return cmp.Or(m.Cache, unit.BF16) }
 
 // ModelsTable lists models, one a row.
 func ModelsTable(all []*models.Model) render.Table {
@@ -27,7 +31,7 @@ func ModelsTable(all []*models.Model) render.Table {
 	for _, m := range all {
 		t.Rows = append(t.Rows, render.Row{Cells: []any{
 			m.Name, m.Family, render.Count(m.Params()), render.Count(m.ActiveParams()), m.NumLayers(),
-			m.KVBytesPerToken(cacheFormat), m.StateBytes(cacheFormat), Known(m.MaxContext, m.MaxContext > 0),
+			m.KVBytesPerToken(cacheFormat(m)), m.StateBytes(stateFormat), Known(m.MaxContext, m.MaxContext > 0),
 		}})
 	}
 	return t
@@ -52,24 +56,24 @@ type ModelSummary struct {
 func SummarizeModel(m *models.Model) ModelSummary {
 	return ModelSummary{
 		Name: m.Name, Family: m.Family, Source: m.Source, ParamsTotal: m.Params(), ParamsActive: m.ActiveParams(),
-		Layers: m.NumLayers(), LayerKinds: kinds(m), KVPerToken: m.KVBytesPerToken(cacheFormat),
-		State: m.StateBytes(cacheFormat), MaxContext: OrNull(m.MaxContext), Notes: append([]string{}, m.Notes...),
+		Layers: m.NumLayers(), LayerKinds: kinds(m), KVPerToken: m.KVBytesPerToken(cacheFormat(m)),
+		State: m.StateBytes(stateFormat), MaxContext: OrNull(m.MaxContext), Notes: append([]string{}, m.Notes...),
 	}
 }
 
 // ModelPage is a model for people. Name is the one that it was asked for by, aliases are its other names.
 func ModelPage(m *models.Model, name string, aliases []string) *render.Document {
-	kv, state := m.KVBytesPerToken(cacheFormat), m.StateBytes(cacheFormat)
+	kv, state := m.KVBytesPerToken(cacheFormat(m)), m.StateBytes(stateFormat)
 	f := render.Fields{Rows: []render.Field{
 		{Name: "Family", Lines: []string{m.Family}},
 		{Name: "Source", Lines: []string{m.Source}},
 		{Name: "Parameters", Lines: []string{fmt.Sprintf("%d, of which %d are active for a token", m.Params(), m.ActiveParams())}},
 		{Name: "Shape", Lines: []string{fmt.Sprintf("hidden size %d, vocabulary of %d, %s", m.Hidden, m.Vocab, headText(m))}},
 		{Name: "Layers", Lines: append([]string{fmt.Sprint(m.NumLayers())}, layerLines(m)...)},
-		{Name: "KV cache", Lines: []string{fmt.Sprintf("%v per token%s, in %v", kv, untilFull(m), cacheFormat)}},
+		{Name: "KV cache", Lines: []string{fmt.Sprintf("%v per token%s, in %v", kv, untilFull(m), cacheFormat(m))}},
 	}}
 	if state > 0 {
-		f.Rows = append(f.Rows, render.Field{Name: "State", Lines: []string{fmt.Sprintf("%v a sequence, in %v unless the config says otherwise", state, cacheFormat)}})
+		f.Rows = append(f.Rows, render.Field{Name: "State", Lines: []string{fmt.Sprintf("%v a sequence, in %v unless the config says otherwise", state, stateFormat)}})
 	}
 	if m.MaxContext > 0 {
 		f.Rows = append(f.Rows, render.Field{Name: "Context", Lines: []string{fmt.Sprintf("up to %d tokens", m.MaxContext)}})
@@ -87,16 +91,25 @@ func ModelPage(m *models.Model, name string, aliases []string) *render.Document 
 	return &render.Document{Title: title, Blocks: []render.Block{f, MatrixTable(m), render.Notes{Title: "Notes", Items: m.Notes}}}
 }
 
-// untilFull says of a model with windows that its cache stops growing there.
+// untilFull says of a model with windows how its cache grows once they are full.
 func untilFull(m *models.Model) string {
+	longest := 0
 	for _, l := range m.Layers {
 		for i := range l.Blocks {
-			if a := l.Blocks[i].Attention; a != nil && a.Window > 0 {
-				return " until a sliding window is full"
+			if a := l.Blocks[i].Attention; a != nil {
+				longest = max(longest, a.Window)
 			}
 		}
 	}
-	return ""
+	if longest == 0 {
+		return ""
+	}
+	f := cacheFormat(m)
+	beyond := m.CacheBytes(longest+1, f) - m.CacheBytes(longest, f)
+	if beyond <= 0 {
+		return fmt.Sprintf(" up to %d tokens, which its sliding windows hold", longest)
+	}
+	return fmt.Sprintf(" until a sliding window is full, %v beyond %d tokens", beyond, longest)
 }
 
 func headText(m *models.Model) string {

@@ -1,0 +1,73 @@
+package serving
+
+import "math"
+
+// Replicas that share experts step side by side: a step takes as long as that of the replica which takes longest, and those without work run
+// along. All of them together are one flow: n sequences decode in equal parts, and prompts go to one replica after the other.
+
+// peers is how many replicas share experts.
+func (s *Server) peers() float64 { return float64(s.Predictor.Par.ExpertReplicas()) }
+
+// units is how many flows so many replicas are.
+func (f *flow) units(replicas int) float64 { return float64(replicas) / f.peers }
+
+// each is how many of n sequences the replica has that has most.
+func (f *flow) each(n int) int { return int(math.Ceil(float64(n) / f.peers)) }
+
+// parts is by how many times the tokens of some prompts exceed those of the replica that has most; 0 is any number of prompts.
+func (f *flow) parts(prompts int) float64 {
+	if prompts == 0 || f.peers == 1 {
+		return f.peers
+	}
+	each := math.Ceil(float64(prompts) / f.peers)
+	longest := f.fills.longest(min(float64(prompts), f.peers)) / f.fills.mean
+	return float64(prompts) / each / (1 + (longest-1)/math.Sqrt(each))
+}
+
+// longest is the mean of the longest of n prompts.
+func (f *fills) longest(n float64) (mean float64) {
+	below, all := 0.0, float64(len(f.sums[0]))
+	for i, tokens := range f.sums[0] {
+		within := math.Pow(float64(i+1)/all, n)
+		mean += tokens * (within - below)
+		below = within
+	}
+	return mean
+}
+
+// left is how many tokens of some prompts a step takes beside n decodes.
+func (f *flow) left(n, prompts int) float64 { return f.server.left(f.besides(n)) * f.parts(prompts) }
+
+// besides is how many of n sequences decode in the step of a replica with prompts.
+func (f *flow) besides(n int) int {
+	if f.handed || f.server.Scheduler.Mixed {
+		return f.each(n)
+	}
+	return 0
+}
+
+// limitOf is up to how many tokens of some prompts graphs launch a step with n decodes.
+func (f *flow) limitOf(n, prompts int) float64 {
+	return (f.graphs - float64(f.besides(n))) * f.parts(prompts)
+}
+
+// sideBySide is a pass of all replicas: those with prompts, and those that only decode and wait for them.
+func (f *flow) sideBySide(n int, tokens float64, prompts int) Cost {
+	if prompts == 0 && tokens > 0 {
+		prompts = int(math.Ceil(tokens/f.fills.mean - 1e-9))
+	}
+	each, busy := f.each(n), min(float64(prompts), f.peers)
+	together := float64(n*(1+f.server.Drafts)) + tokens + max(f.peers-max(float64(n), busy), 0) // one that has nothing runs a token
+	work := []Cost{{}, f.replica(each, 0, n, together), {}}                                     // of replicas with prompts, with decodes alone, and without work
+	c := work[1]
+	if busy > 0 {
+		c = f.replica(f.besides(n), tokens/f.parts(prompts), n, together)
+		work[0] = c
+	}
+	decode := max(min(float64(n), f.peers)-busy, 0)
+	c.Energy, c.Spared.Energy = 0, c.Spared.Energy.Times(f.peers)
+	for i, replicas := range []float64{busy, decode, f.peers - busy - decode} {
+		c.Energy += (work[i].Energy + f.server.idle().For(c.Time-work[i].Time)).Times(replicas)
+	}
+	return c
+}
