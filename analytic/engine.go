@@ -22,8 +22,9 @@ type Engine interface {
 
 // A Profile is what an engine adds to its kernels.
 type Profile struct {
-	Name   string // name, with the release where one was asked for: vllm@0.19.0
-	Source string
+	Name    string   // name, with the release where one was asked for: vllm@0.19.0
+	Aliases []string // further names that find it
+	Source  string
 
 	Support   Support
 	Constants func(c *roofline.Constants)                    // sets the constants of the engine that no calibration has; nil without any

@@ -116,8 +116,6 @@ func (x *tensorIndex) decoderAlone(m *Model) bool {
 
 // A tensorEntry is one tensor of a header.
 type tensorEntry struct {
-	Type    string  `json:"dtype"`
-	Shape   []int64 `json:"shape"`
 	Offsets []int64 `json:"data_offsets"`
 }
 

@@ -100,7 +100,7 @@ func drawLoad(q *Request, random *rand.Rand) {
 	q.Prompt, q.Gen = serving.Fixed(200+random.IntN(2000)), serving.Fixed(2+random.IntN(300))
 	q.Targets.TTFT, q.Targets.TPOT = 6*q.Targets.TTFT, 4*q.Targets.TPOT
 	q.Splits = []Split{{1, 1, 1, 0}, {2, 1, 1, 0}, {2, 2, 1, 0}, {4, 1, 4, 0}}[:2+random.IntN(3)]
-	if len(q.Splits) == 4 && !hasExperts(q.Cards[0].Model) {
+	if len(q.Splits) == 4 && !q.Cards[0].Model.HasExperts() {
 		q.Splits = q.Splits[:3]
 	}
 	q.Budgets, q.Together = []int{4096, 16384}[:random.IntN(3)], random.IntN(2) == 0

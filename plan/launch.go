@@ -15,7 +15,7 @@ import (
 type Launch struct {
 	Engine string
 	Text   string   // a command line, or a file
-	Args   []string // of the command line; nil for a file
+	Args   []string // words of the command line; nil for a file
 	Notes  []string // what the engine does otherwise than the row has it
 }
 
@@ -124,7 +124,7 @@ func vllm(r *Row, q *Request, checkpoint string) Launch {
 	a.above("--tensor-parallel-size", r.Split.TP)
 	a.above("--pipeline-parallel-size", r.Split.PP)
 	prefill := fmt.Sprintf(" with --data-parallel-size %d", r.Prefill)
-	if hasExperts(r.Card.Model) {
+	if r.Card.Model.HasExperts() {
 		prefill = ""
 		a.above("--data-parallel-size", r.Split.sharing())
 		if more := r.DP / r.Split.sharing(); more > 1 {

@@ -17,11 +17,11 @@ import (
 // A Request is what a deployment is wanted for. What is 0 is not asked for.
 type Request struct {
 	Prompt, Gen serving.Lengths // tokens of a request; fixed where no load is given
-	Targets     Targets         // of means
-	Tails       Targets         // of 99th percentiles, which Confirm simulates
+	Targets     Targets         // limits of means
+	Tails       Targets         // limits of 99th percentiles, which Confirm simulates
 	Load        Load
 	Budget      unit.DollarsPerHour
-	MaxGPUs     int // of a deployment; DefaultGPUs where it is 0
+	MaxGPUs     int // most GPUs of a deployment; DefaultGPUs where it is 0
 	By          Objective
 	Expected    bool // hold targets to the expected times, not to the slow end of their intervals
 
@@ -91,12 +91,12 @@ func ParseObjective(s string) (Objective, error) {
 // A Card is a GPU that may be taken, with a model and an engine that run on it.
 type Card struct {
 	Model    *models.Model
-	Name     string // that finds the model
-	Place    int    // of the model among those that are asked for
+	Name     string // name that finds the model
+	Place    int    // place of the model among those that are asked for
 	GPU      *hardware.GPU
-	Price    unit.DollarsPerHour // of one; 0 where it is not known
+	Price    unit.DollarsPerHour // price of one GPU; 0 where it is not known
 	Machines *analytic.Machines
-	Formats  []Formats // that are allowed on it
+	Formats  []Formats // formats that are allowed on it
 }
 
 // Formats are how weights and cache are kept.
@@ -207,7 +207,7 @@ func DefaultLimits() []int { return []int{16, 32, 64, 128, 256, 512, 1024} }
 
 // DefaultSplits are the splits that are tried of a model on up to most GPUs.
 func DefaultSplits(m *models.Model, most int) (all []Split) {
-	experts := hasExperts(m)
+	experts := m.HasExperts()
 	for tp := 1; tp <= min(most, 16); tp *= 2 {
 		for pp := 1; pp <= 8 && tp*pp <= min(most, 32); pp *= 2 {
 			if pp > 1 && tp < 4 && tp*pp > 4 {
@@ -228,15 +228,4 @@ func DefaultSplits(m *models.Model, most int) (all []Split) {
 		}
 	}
 	return all
-}
-
-func hasExperts(m *models.Model) bool {
-	for i := range m.Layers {
-		for j := range m.Layers[i].Blocks {
-			if m.Layers[i].Blocks[j].Experts != nil {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -16,7 +16,7 @@ import (
 type Row struct {
 	Card         *Card
 	Formats      Formats
-	Scheme       string // of the weights
+	Scheme       string // scheme of the weights
 	Split        Split
 	DP           int // replicas that decode, and prefill unless others do
 	Prefill      int // replicas that only prefill and hand the cache over; 0 for none
@@ -39,7 +39,7 @@ type Row struct {
 	Pareto          bool         // no other deployment is better in cost, TTFT and TPOT
 	order           int
 	slower          float64 // by how much longer than expected everything takes
-	alone           Spans   // of a request with no other
+	alone           Spans   // times of a request with no other
 }
 
 // Spans are the times of a deployment with their intervals.

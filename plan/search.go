@@ -13,7 +13,7 @@ import (
 
 // A Result is what a search came to.
 type Result struct {
-	Rows     []Row // that qualify, in the order of their rank; where Request.Top is given, without those of GPUs that cannot be shown
+	Rows     []Row // rows that qualify, in the order of their rank; where Request.Top is given, without those of GPUs that cannot be shown
 	Rejected []Rejected
 	Searched int // deployments that were estimated
 }

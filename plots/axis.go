@@ -208,21 +208,37 @@ func linear(hi float64) (at []float64) {
 	return at
 }
 
-// newPlot is an empty plot in the style of this package.
-func newPlot(x, y scope) *plot.Plot {
+// An axis is a range with its ticks, which say whether it is logarithmic.
+type axis struct {
+	scope
+	ticks plot.Ticker
+}
+
+// newPlot is a plot of a body over a grid in the style of this package.
+func newPlot(x, y axis, body plot.Plotter) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
-	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Color, a.LineStyle = Ink(), Line(0.6, Ink())
-		a.Tick.LineStyle, a.Tick.Length = Line(0.5, Ink()), 3.5
-		align, vertical := a.Tick.Label.XAlign, a.Tick.Label.YAlign
-		a.Tick.Label = Sans(TickSize, Ink())
-		a.Tick.Label.XAlign, a.Tick.Label.YAlign = align, vertical
-		a.Padding = 0
-	}
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = x.lo, x.hi, y.lo, y.hi
+	x.lay(&p.X)
+	y.lay(&p.Y)
+	p.Add(grid{}, body)
 	return p
 }
+
+func (x axis) lay(a *plot.Axis) {
+	a.Color, a.LineStyle = Ink(), Line(0.6, Ink())
+	a.Tick.LineStyle, a.Tick.Length = Line(0.5, Ink()), 3.5
+	align, vertical := a.Tick.Label.XAlign, a.Tick.Label.YAlign
+	a.Tick.Label = Sans(TickSize, Ink())
+	a.Tick.Label.XAlign, a.Tick.Label.YAlign = align, vertical
+	a.Padding, a.Tick.Marker, a.Min, a.Max = 0, x.ticks, x.lo, x.hi
+	if v, ok := x.ticks.(values); !ok || v.log {
+		a.Scale = plot.LogScale{}
+	}
+}
+
+// plain is a number without a unit, and seconds a time.
+func plain(v float64) string   { return fmt.Sprintf("%g", v) }
+func seconds(v float64) string { return si(v, "s") }
 
 // inColumns divides a canvas into n columns of the same width and draws each.
 func inColumns(c draw.Canvas, n int, column func(i int, c draw.Canvas)) {

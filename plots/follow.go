@@ -153,11 +153,8 @@ func newFollowPanel(courses []Course, engine string, decode bool, batches []int)
 		}
 		slices.Sort(at)
 	}
-	p.plot = newPlot(x.padded(1.2, 1.2, 2), y.padded(1.3, 1.3, 4))
-	p.plot.X.Scale, p.plot.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.plot.X.Tick.Marker = values{at: slices.Compact(at), label: counted, wide: Width/2 - 60, log: true}
-	p.plot.Y.Tick.Marker = decades{label: func(v float64) string { return si(v, "s") }}
-	p.plot.Add(grid{}, p)
+	ticks := values{at: slices.Compact(at), label: counted, wide: Width/2 - 60, log: true}
+	p.plot = newPlot(axis{x.padded(1.2, 1.2, 2), ticks}, axis{y.padded(1.3, 1.3, 4), decades{label: seconds}}, p)
 	return p
 }
 

@@ -143,7 +143,7 @@ func TestLongOperatorsAreNamed(t *testing.T) {
 			written = append(written, w.text)
 		}
 		for _, lines := range [][]breakdown.Operator{r.PrefillOps, r.DecodeOps} {
-			ds, err := dots(lines, PrefillMark())
+			ds, err := dots(lines, prefillMark)
 			testkit.Must(t, err)
 			for _, d := range ds {
 				if d.share >= 0.05 && !slices.Contains(written, strings.Replace(d.name, "layernorm", "norm", 1)) {
@@ -158,7 +158,7 @@ func TestLongOperatorsAreNamed(t *testing.T) {
 // touch, whatever it spans, and that it has some.
 func TestDecadesApart(t *testing.T) {
 	const wide = Width/2 - 60
-	d := decades{label: func(v float64) string { return si(v, "s") }, wide: wide}
+	d := decades{label: seconds, wide: wide}
 	for lo := 1e-6; lo < 1; lo *= 1.7 {
 		for span := 10.0; span < 1e5; span *= 1.5 {
 			hi := lo * span

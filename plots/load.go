@@ -117,10 +117,7 @@ func newLoadPanel(curves []LoadCurve, decode bool) *loadPanel {
 	if y.hi == 0 || most == 0 {
 		return nil
 	}
-	p.plot = newPlot(scope{0, 1.1 * most}, y.padded(1.4, 1.4, 4))
-	p.plot.Y.Scale = plot.LogScale{}
-	p.plot.X.Tick.Marker = values{at: linear(1.1 * most), label: func(v float64) string { return fmt.Sprintf("%g", v) }, wide: Width/2 - 60}
-	p.plot.Y.Tick.Marker = decades{label: func(v float64) string { return si(v, "s") }}
-	p.plot.Add(grid{}, p)
+	ticks := values{at: linear(1.1 * most), label: plain, wide: Width/2 - 60}
+	p.plot = newPlot(axis{scope{0, 1.1 * most}, ticks}, axis{y.padded(1.4, 1.4, 4), decades{label: seconds}}, p)
 	return p
 }

@@ -11,30 +11,17 @@ import (
 )
 
 // mark draws the mark of a phase with the area of a circle of radius r.
-func mark(c *draw.Canvas, m PhaseMark, p vg.Point, r vg.Length, ink color.Color) {
-	path := shape(m, p, r)
+func mark(c *draw.Canvas, m Marker, p vg.Point, r vg.Length, ink color.Color) {
+	path := m.path(p, r)
 	c.SetColor(ink)
 	c.Fill(path)
 	c.SetLineStyle(Line(0.7, Ink()))
 	c.Stroke(path)
 }
 
-// shape is the outline of a mark: a circle, or a square of the same area.
-func shape(m PhaseMark, p vg.Point, r vg.Length) vg.Path {
-	var path vg.Path
-	if _, round := m.Shape.(draw.CircleGlyph); round {
-		path.Move(vg.Point{X: p.X + r, Y: p.Y})
-		path.Arc(p, r, 0, 2*math.Pi)
-		path.Close()
-		return path
-	}
-	h := half(m, r)
-	return vg.Rectangle{Min: vg.Point{X: p.X - h, Y: p.Y - h}, Max: vg.Point{X: p.X + h, Y: p.Y + h}}.Path()
-}
-
-// half is how far a mark reaches from its middle to each side.
-func half(m PhaseMark, r vg.Length) vg.Length {
-	if _, round := m.Shape.(draw.CircleGlyph); round {
+// half is how far the mark of a phase reaches from its middle to each side: a square has the area of a circle.
+func half(m Marker, r vg.Length) vg.Length {
+	if m == prefillMark {
 		return r
 	}
 	return r * vg.Length(math.Sqrt(math.Pi)/2)
@@ -50,14 +37,25 @@ func outline(c *draw.Canvas, r vg.Rectangle, ink color.Color) {
 // hollow one still shows its shape.
 type Marker uint8
 
+// The phases differ by shape and not by colour: prefill has a circle, decode a square.
+const prefillMark, decodeMark Marker = 0, 1
+
+// phase is the name of the phase that a marker stands for.
+func (m Marker) phase() string { return [...]string{"prefill", "decode"}[m] }
+
 // path is the outline of a marker with about the area of a circle of radius r.
 func (m Marker) path(p vg.Point, r vg.Length) vg.Path {
+	var path vg.Path
 	var corners [][2]vg.Length
 	switch m % NumSeries {
-	case 0:
-		return shape(PrefillMark(), p, r)
-	case 1:
-		return shape(DecodeMark(), p, r)
+	case prefillMark:
+		path.Move(vg.Point{X: p.X + r, Y: p.Y})
+		path.Arc(p, r, 0, 2*math.Pi)
+		path.Close()
+		return path
+	case decodeMark:
+		h := half(m, r)
+		return vg.Rectangle{Min: vg.Point{X: p.X - h, Y: p.Y - h}, Max: vg.Point{X: p.X + h, Y: p.Y + h}}.Path()
 	case 2: // a triangle on its base
 		corners = [][2]vg.Length{{-1.35, -0.78}, {1.35, -0.78}, {0, 1.56}}
 	case 3: // a diamond
@@ -68,7 +66,6 @@ func (m Marker) path(p vg.Point, r vg.Length) vg.Path {
 		const a, b = 0.5, 1.4
 		corners = [][2]vg.Length{{-a, -b}, {a, -b}, {a, -a}, {b, -a}, {b, a}, {a, a}, {a, b}, {-a, b}, {-a, a}, {-b, a}, {-b, -a}, {-a, -a}}
 	}
-	var path vg.Path
 	for i, k := range corners {
 		q := vg.Point{X: p.X + k[0]*r, Y: p.Y + k[1]*r}
 		if i == 0 {

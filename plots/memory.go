@@ -171,11 +171,9 @@ func (v *memoryView) layOut() {
 	for _, p := range v.points {
 		top = max(top, float64(p.Estimate.Memory.Total)*1.04)
 	}
-	p := newPlot(scope{first.X, last.X}, scope{0, top})
-	v.plot = p
-	p.X.Tick.Marker = values{at: linear(last.X), label: func(x float64) string { return strings.ReplaceAll(si(x, ""), " ", "") }, wide: Width - 70}
-	p.Y.Tick.Marker = values{at: linear(top), label: func(x float64) string { return si(x, "B") }, wide: 1e4}
-	p.Add(grid{}, v)
+	x := values{at: linear(last.X), label: func(x float64) string { return strings.ReplaceAll(si(x, ""), " ", "") }, wide: Width - 70}
+	y := values{at: linear(top), label: func(x float64) string { return si(x, "B") }, wide: 1e4}
+	v.plot = newPlot(axis{scope{first.X, last.X}, x}, axis{scope{0, top}, y}, v)
 	for _, l := range memoryLayers() {
 		if l.of(&last.Estimate.Memory) > 0 {
 			v.keys = append(v.keys, key{l.name, func(c *draw.Canvas, box vg.Rectangle) {

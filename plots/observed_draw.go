@@ -202,7 +202,7 @@ func (v *accuracyView) at(off float64, box vg.Rectangle) vg.Length {
 }
 
 func timeTicks(wide vg.Length) decades {
-	return decades{label: func(v float64) string { return si(v, "s") }, wide: wide}
+	return decades{label: seconds, wide: wide}
 }
 
 func timeAt(s scope, v float64, left, right vg.Length) vg.Length {

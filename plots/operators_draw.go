@@ -114,7 +114,7 @@ func (p *operatorPanel) at(v float64, left, right vg.Length) vg.Length {
 func (p *operatorPanel) axis(c *draw.Canvas, left, right, top, bottom vg.Length) {
 	style := Sans(TickSize, Ink())
 	free := vg.Length(math.Inf(-1))
-	for _, t := range (decades{label: func(v float64) string { return si(v, "s") }}).Ticks(p.span.lo, p.span.hi) {
+	for _, t := range (decades{label: seconds}).Ticks(p.span.lo, p.span.hi) {
 		x := p.at(t.Value, left, right)
 		if t.Label == "" {
 			c.StrokeLine2(Line(0.5, Ink()), x, bottom, x, bottom-2)

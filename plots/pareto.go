@@ -114,15 +114,12 @@ func (v *paretoView) add(all []Deployment, title, below string, of func(*Deploym
 		return
 	}
 	p.front = frontOf(best, more)
-	p.plot = newPlot(x.padded(1.2, 1.2, 2), y.padded(1.3, 1.3, 3))
-	p.plot.X.Scale, p.plot.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	label := func(v float64) string { return si(v, "") }
-	p.plot.X.Tick.Marker, p.plot.Y.Tick.Marker = decades{label: label}, decades{label: label}
-	if !more { // dollars, which have no prefixes
-		p.plot.X.Tick.Marker = decades{label: func(v float64) string { return si(v, "s") }}
-		p.plot.Y.Tick.Marker = decades{label: func(v float64) string { return fmt.Sprintf("%g", v) }}
+	rate := decades{label: func(v float64) string { return si(v, "") }}
+	across, up := rate, rate
+	if !more { // Dollars have no prefixes.
+		across, up = decades{label: seconds}, decades{label: plain}
 	}
-	p.plot.Add(grid{}, p)
+	p.plot = newPlot(axis{x.padded(1.2, 1.2, 2), across}, axis{y.padded(1.3, 1.3, 3), up}, p)
 	v.panels = append(v.panels, p)
 }
 

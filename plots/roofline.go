@@ -28,11 +28,11 @@ func rooflineOf(c *analytic.Case, r *breakdown.Report, measured []MeasuredOperat
 	if err != nil {
 		return nil, err
 	}
-	prefill, err := dots(r.PrefillOps, PrefillMark())
+	prefill, err := dots(r.PrefillOps, prefillMark)
 	if err != nil {
 		return nil, err
 	}
-	decode, err := dots(r.DecodeOps, DecodeMark())
+	decode, err := dots(r.DecodeOps, decodeMark)
 	if err != nil {
 		return nil, err
 	}
@@ -49,9 +49,9 @@ func rooflineOf(c *analytic.Case, r *breakdown.Report, measured []MeasuredOperat
 	}
 	v.under(prefill)
 	v.under(decode)
-	v.tables = []phaseTable{newPhaseTable(r.PrefillOps, PrefillMark(), prefill)}
+	v.tables = []phaseTable{newPhaseTable(r.PrefillOps, prefillMark, prefill)}
 	if len(r.DecodeOps) > 0 {
-		v.tables = append(v.tables, newPhaseTable(r.DecodeOps, DecodeMark(), decode))
+		v.tables = append(v.tables, newPhaseTable(r.DecodeOps, decodeMark, decode))
 	}
 	// Long ones first, so that their numbers are nearest and small ones lie on top.
 	v.dots = append(prefill, decode...)
@@ -147,12 +147,8 @@ func (v *rooflineView) layOut(f *Figure) (left int) {
 		x.take(r.ridge())
 		y.take(r.peak)
 	}
-	v.plot = newPlot(x.padded(3, 8, 100), y.padded(6, 3, 100))
-	p := v.plot
-	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker = decades{label: func(v float64) string { return fmt.Sprintf("%g", v) }}
-	p.Y.Tick.Marker = decades{label: func(v float64) string { return si(v, "") }}
-	p.Add(grid{}, v)
+	rate := decades{label: func(v float64) string { return si(v, "") }}
+	v.plot = newPlot(axis{x.padded(3, 8, 100), decades{label: plain}}, axis{y.padded(6, 3, 100), rate}, v)
 	var bounds []roofline.Bound
 	for b := roofline.ByCompute; b <= roofline.ByLaunch; b++ {
 		if slices.ContainsFunc(v.dots, func(d dot) bool { return d.bound == b }) {
@@ -160,8 +156,8 @@ func (v *rooflineView) layOut(f *Figure) (left int) {
 		}
 	}
 	v.keys = boundKeys(bounds...)
-	for _, m := range []PhaseMark{PrefillMark(), DecodeMark()} {
-		if slices.ContainsFunc(v.dots, func(d dot) bool { return d.mark.Name == m.Name }) {
+	for _, m := range []Marker{prefillMark, decodeMark} {
+		if slices.ContainsFunc(v.dots, func(d dot) bool { return d.mark == m }) {
 			v.keys = append(v.keys, phaseKey(m))
 		}
 	}
@@ -265,7 +261,7 @@ func (v *rooflineView) roof(c *draw.Canvas, q *placer, r *roof, p *plot.Plot) {
 	ridge := vg.Point{X: tx(r.ridge()), Y: ty(r.peak)}
 	if c.Contains(ridge) {
 		c.SetColor(Paper())
-		ring := shape(PrefillMark(), ridge, 2.2)
+		ring := prefillMark.path(ridge, 2.2)
 		c.Fill(ring)
 		c.SetLineStyle(Line(1, Ink()))
 		c.Stroke(ring)

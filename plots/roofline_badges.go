@@ -93,7 +93,7 @@ func (v *rooflineView) marks(c *draw.Canvas, q *placer, at []vg.Point, roof []vg
 // dot draws the mark of an operator as far as it is below its roof.
 func (v *rooflineView) dot(c *draw.Canvas, d *dot, at vg.Point, roof []vg.Point) {
 	s := sides{corners: 4, turn: 0.125}
-	if d.mark.Name == PrefillMark().Name {
+	if d.mark == prefillMark {
 		s = sides{corners: 24}
 	}
 	var outline []vg.Point

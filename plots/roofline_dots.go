@@ -16,7 +16,7 @@ import (
 // A dot is one operator of a phase on a roofline.
 type dot struct {
 	name  string
-	mark  PhaseMark
+	mark  Marker
 	bound roofline.Bound
 	x, y  float64 // FLOP/byte, FLOP/s
 	share float64 // share of the phase's time
@@ -47,7 +47,7 @@ func (r *roof) ridge() float64 { return r.peak / r.bandwidth }
 
 // dots are the operators of a phase by name, those of several kinds of layers
 // as one, less those that have no place on a roofline.
-func dots(lines []breakdown.Operator, m PhaseMark) (ds []dot, err error) {
+func dots(lines []breakdown.Operator, m Marker) (ds []dot, err error) {
 	type sum struct {
 		flops, traffic, time, share, most float64
 		bound                             roofline.Bound
@@ -59,7 +59,7 @@ func dots(lines []breakdown.Operator, m PhaseMark) (ds []dot, err error) {
 		l := &lines[i]
 		if !finite(float64(l.FLOPs), float64(l.Traffic()), float64(l.Expected), l.Share) {
 			return nil, fmt.Errorf("roofline: %s operator %q has FLOPs %v, traffic %v, time %v and share %v: all must be finite and not negative",
-				m.Name, l.Name, l.FLOPs, l.Traffic(), l.Expected, l.Share)
+				m.phase(), l.Name, l.FLOPs, l.Traffic(), l.Expected, l.Share)
 		}
 		s := sums[l.Name]
 		if s == nil {

@@ -49,7 +49,7 @@ func (v *rooflineView) measure(all []MeasuredOperator) (notes []string, err erro
 		case d == nil || !shown(x) || !shown(y):
 			without = append(without, m.Name)
 		case y > overRoof*d.roof.at(x, false):
-			over = append(over, fmt.Sprintf("%s (%s, %.2f of the roof)", m.Name, d.mark.Name, y/d.roof.at(x, false)))
+			over = append(over, fmt.Sprintf("%s (%s, %.2f of the roof)", m.Name, d.mark.phase(), y/d.roof.at(x, false)))
 		default:
 			v.measured = append(v.measured, dot{name: m.Name, mark: d.mark, bound: d.bound, x: x, y: y, roof: d.roof, ofRoof: min(y/d.roof.at(x, false), 1)})
 		}
@@ -69,12 +69,12 @@ func (v *rooflineView) measure(all []MeasuredOperator) (notes []string, err erro
 
 // predicted is the mark of the same operator and phase in the estimate, nil if there is none.
 func (v *rooflineView) predicted(m *MeasuredOperator) *dot {
-	phase := PrefillMark().Name
+	mark := prefillMark
 	if m.Decode {
-		phase = DecodeMark().Name
+		mark = decodeMark
 	}
 	for i := range v.dots {
-		if d := &v.dots[i]; d.name == m.Name && d.mark.Name == phase && d.roof != nil {
+		if d := &v.dots[i]; d.name == m.Name && d.mark == mark && d.roof != nil {
 			return d
 		}
 	}
@@ -88,7 +88,7 @@ func (v *rooflineView) list() {
 		for j := range v.measured {
 			m := &v.measured[j]
 			for k := range t.rows {
-				if r := &t.rows[k]; m.mark.Name == t.mark.Name && m.name == r.name {
+				if r := &t.rows[k]; m.mark == t.mark && m.name == r.name {
 					r.timed, t.timed = m.ofRoof, true
 				}
 			}

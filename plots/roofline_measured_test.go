@@ -30,9 +30,9 @@ func TestRooflineMeasured(t *testing.T) {
 		testkit.Must(t, err)
 		for _, times := range []float64{1, 2, 0.01} {
 			v := &rooflineView{roofs: roofs(c.Machine, &r)}
-			prefill, err := dots(r.PrefillOps, PrefillMark())
+			prefill, err := dots(r.PrefillOps, prefillMark)
 			testkit.Must(t, err)
-			decode, err := dots(r.DecodeOps, DecodeMark())
+			decode, err := dots(r.DecodeOps, decodeMark)
 			testkit.Must(t, err)
 			v.under(prefill)
 			v.under(decode)
@@ -49,7 +49,7 @@ func TestRooflineMeasured(t *testing.T) {
 				if m.y > overRoof*m.roof.at(m.x, false) || m.ofRoof > 1 {
 					t.Errorf("%s: %s is over its roof", name, m.name)
 				}
-				d := v.predicted(&MeasuredOperator{Name: m.name, Decode: m.mark.Name == DecodeMark().Name})
+				d := v.predicted(&MeasuredOperator{Name: m.name, Decode: m.mark == decodeMark})
 				if len(c.Model.Layers) == 1 && (math.Abs(m.x/d.x-1) > 1e-6 || math.Abs(m.y*times/d.y-1) > 1e-6) {
 					t.Errorf("%s: %s at %v, %v; predicted at %v, %v", name, m.name, m.x, m.y, d.x, d.y)
 				}

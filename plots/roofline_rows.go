@@ -19,7 +19,7 @@ import (
 // A phaseTable is the operators of a phase by time, with those that have no place
 // under a roof: norms, all-reduces, the host.
 type phaseTable struct {
-	mark   PhaseMark
+	mark   Marker
 	time   float64 // time of the phase
 	rows   []phaseRow
 	others int  // operators in the last row, 0 if it is one itself
@@ -42,7 +42,7 @@ const mostListed = 12
 
 // newPhaseTable lists the operators of a phase and numbers the marks of those that
 // have one. Small operators have none, and share the last row.
-func newPhaseTable(lines []breakdown.Operator, m PhaseMark, ds []dot) phaseTable {
+func newPhaseTable(lines []breakdown.Operator, m Marker, ds []dot) phaseTable {
 	t := phaseTable{mark: m}
 	floor := map[string]float64{}
 	var all []phaseRow
@@ -117,7 +117,7 @@ func (t *phaseTable) draw(c *draw.Canvas) {
 	ends := func(s draw.TextStyle, i int, y vg.Length, text string) {
 		c.FillText(s, vg.Point{X: right[i] - s.Width(text), Y: y}, text)
 	}
-	c.FillText(title, vg.Point{X: c.Min.X, Y: c.Max.Y - ascent(title)}, t.mark.Name+": "+measured(t.time, "s"))
+	c.FillText(title, vg.Point{X: c.Min.X, Y: c.Max.Y - ascent(title)}, t.mark.phase()+": "+measured(t.time, "s"))
 	for i, h := range heads {
 		ends(head, i, c.Max.Y-phaseHead+6, h)
 	}

@@ -156,7 +156,7 @@ func TestNumbersAreApart(t *testing.T) {
 // the level and at the ridge, and finds none of its ink above the line.
 func TestNoMarkAboveItsRoof(t *testing.T) {
 	roof := []vg.Point{{X: 0, Y: 0}, {X: 100, Y: 60}, {X: 200, Y: 60}}
-	for _, m := range []PhaseMark{PrefillMark(), DecodeMark()} {
+	for _, m := range []Marker{prefillMark, decodeMark} {
 		for _, at := range []vg.Point{{X: 50, Y: 30}, {X: 150, Y: 60}, {X: 100, Y: 60}, {X: 50, Y: 28}} {
 			c := &blank{w: 200, h: 100}
 			canvas := draw.New(c)
@@ -166,14 +166,14 @@ func TestNoMarkAboveItsRoof(t *testing.T) {
 				if p, ok := a.(*recorder.Fill); ok {
 					for _, s := range p.Path {
 						if s.Type != vg.CloseComp && !under(roof, s.Pos, -1e-6) {
-							t.Errorf("%s at %v: %v is above the roof", m.Name, at, s.Pos)
+							t.Errorf("%s at %v: %v is above the roof", m.phase(), at, s.Pos)
 						}
 						drawn++
 					}
 				}
 			}
 			if drawn < 3 {
-				t.Errorf("%s at %v: nothing is drawn", m.Name, at)
+				t.Errorf("%s at %v: nothing is drawn", m.phase(), at)
 			}
 		}
 	}
@@ -184,9 +184,9 @@ func TestNoMarkAboveItsRoof(t *testing.T) {
 func TestTimeBesideTheRoof(t *testing.T) {
 	c := testCase(t, "llama2-70b", "a100", 32, 8)
 	r := explain(t, c)
-	ds, err := dots(r.PrefillOps, PrefillMark())
+	ds, err := dots(r.PrefillOps, prefillMark)
 	testkit.Must(t, err)
-	table := newPhaseTable(r.PrefillOps, PrefillMark(), ds)
+	table := newPhaseTable(r.PrefillOps, prefillMark, ds)
 	sum, found := 0.0, false
 	for _, row := range table.rows {
 		sum += row.time

@@ -143,10 +143,8 @@ func Timeline(caption string, times []ServedTime) (*Figure, error) {
 		}
 		most = max(1.08*most, 1)
 		p.below = "seconds"
-		p.plot = newPlot(scope{0, max(end, 1e-6)}, scope{0, most})
-		p.plot.X.Tick.Marker = values{at: linear(end), label: func(v float64) string { return fmt.Sprintf("%g", v) }, wide: Width/2 - 60}
-		p.plot.Y.Tick.Marker = values{at: linear(most), label: func(v float64) string { return fmt.Sprintf("%g", v) }, wide: Width/2 - 60}
-		p.plot.Add(grid{}, p)
+		x, y := values{at: linear(end), label: plain, wide: Width/2 - 60}, values{at: linear(most), label: plain, wide: Width/2 - 60}
+		p.plot = newPlot(axis{scope{0, max(end, 1e-6)}, x}, axis{scope{0, most}, y}, p)
 	}
 	v := &servedView{panels: panels}
 	f := &Figure{Title: "A server over time", Caption: caption, body: v.draw}
@@ -182,11 +180,8 @@ func Distributions(caption string, loads []Distribution) (*Figure, error) {
 		if x.hi == 0 || math.IsInf(x.hi, 0) {
 			continue
 		}
-		p.plot = newPlot(x.padded(1.15, 1.15, 3), scope{0, 1.02})
-		p.plot.X.Scale = plot.LogScale{}
-		p.plot.X.Tick.Marker = decades{label: func(v float64) string { return si(v, "s") }}
-		p.plot.Y.Tick.Marker = values{at: []float64{0, 0.25, 0.5, 0.75, 0.9, 1}, label: func(v float64) string { return fmt.Sprintf("%g %%", 100*v) }, wide: Width/2 - 60}
-		p.plot.Add(grid{}, p)
+		shares := values{at: []float64{0, 0.25, 0.5, 0.75, 0.9, 1}, label: func(v float64) string { return fmt.Sprintf("%g %%", 100*v) }, wide: Width/2 - 60}
+		p.plot = newPlot(axis{x.padded(1.15, 1.15, 3), decades{label: seconds}}, axis{scope{0, 1.02}, shares}, p)
 		v.panels = append(v.panels, p)
 	}
 	f := &Figure{Title: "Latency under load", Caption: caption, body: v.draw, Notes: []string{"Share of requests (ITL: of tokens) that took no longer than a time. Time axes are logarithmic."}}

@@ -46,22 +46,6 @@ func Rule() colors.Color { return colors.Rule() }
 // Alarm is the colour of limits and of what is beyond them.
 func Alarm() colors.Color { return colors.Alarm() }
 
-// A PhaseMark distinguishes prefill and decode by shape and outline, not colour.
-type PhaseMark struct {
-	Name  string
-	Shape draw.GlyphDrawer
-}
-
-// PrefillMark is that of prefill: a circle.
-func PrefillMark() PhaseMark {
-	return PhaseMark{Name: "prefill", Shape: draw.CircleGlyph{}}
-}
-
-// DecodeMark is that of decode: a square with a dashed line.
-func DecodeMark() PhaseMark {
-	return PhaseMark{Name: "decode", Shape: draw.BoxGlyph{}}
-}
-
 // NumSeries is how many lines that share a picture are told apart.
 const NumSeries = 6
 

@@ -110,12 +110,9 @@ func newLatencyPanel(curves []Curve, title string, of func(*analytic.Estimate) a
 	slices.Sort(at)
 	x, y = x.padded(1.12, 1.12, 1.5), y.padded(1.4, 1.6, 4)
 	x.hi *= math.Pow(x.hi/x.lo, l.nameColumn())
-	l.plot = newPlot(x, y)
-	l.plot.X.Scale, l.plot.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	l.plot.X.Tick.Marker = values{at: slices.Compact(at), label: counted, wide: Width/2 - 60, log: true}
-	l.plot.Y.Tick.Marker = decades{label: func(v float64) string { return si(v, "s") }}
+	ticks := values{at: slices.Compact(at), label: counted, wide: Width/2 - 60, log: true}
+	l.plot = newPlot(axis{x, ticks}, axis{y, decades{label: seconds}}, l)
 	l.unfit = l.unfits()
-	l.plot.Add(grid{}, l)
 	return l
 }
 

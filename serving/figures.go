@@ -17,7 +17,7 @@ type Figures struct {
 
 	begin       unit.Seconds // the first arrival of a part, whether it is answered or not
 	first, last unit.Seconds // arrivals
-	end         unit.Seconds // of the last answer
+	end         unit.Seconds // end of the last answer
 	lastGap     unit.Seconds // between tokens, and how many as long came one after the other
 	gaps        int
 }

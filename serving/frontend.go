@@ -14,10 +14,10 @@ type frontend struct {
 	way     unit.Seconds // time of a token to its client besides
 
 	passing  bool         // a pass runs
-	end      unit.Seconds // of that pass
+	end      unit.Seconds // end of the pass that runs
 	entering []entering   // in the order of their arrival
-	outputs  []output     // of steps, not taken apart yet
-	ready    []*sequence  // that have tokens to send
+	outputs  []output     // outputs of steps, not taken apart yet
+	ready    []*sequence  // sequences that have tokens to send
 	taken    int          // outputs that the pass takes apart
 }
 
@@ -40,7 +40,7 @@ type output struct {
 	sequence *sequence
 	gain     int
 	ended    bool
-	passes   int // that it goes through before it is taken apart
+	passes   int // passes that it goes through before it is taken apart
 }
 
 // frontend is the server's process as the engine's constants say. A request's time beyond its steps is that

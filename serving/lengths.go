@@ -14,10 +14,10 @@ import (
 // A Lengths draws the tokens of a prompt or of an answer.
 type Lengths struct {
 	Kind   string  // "fixed", "uniform", "lognormal" or "trace"
-	Mean   float64 // of all but uniform
-	Low    float64 // of uniform
-	High   float64 // of uniform
-	Spread float64 // of lognormal and trace: standard deviation over mean
+	Mean   float64 // mean of every distribution but the uniform one
+	Low    float64 // least of a uniform distribution
+	High   float64 // most of a uniform distribution
+	Spread float64 // standard deviation over mean of lognormal and trace
 	Trace  []int   // lengths of a trace, the shortest first
 	File   string  // name of the trace
 }

@@ -22,9 +22,9 @@ type Source interface {
 type Arrival struct {
 	Kind        string  // "poisson", "gamma", "constant", "ramp" or "closed"
 	Rate        float64 // requests a second; of a ramp, at its end
-	From        float64 // of a ramp, at its beginning
-	Burstiness  float64 // of gamma: the shape, 1 for Poisson, less for bursts
-	Concurrency int     // of a closed loop: clients, each with one request at a time
+	From        float64 // rate at the beginning of a ramp
+	Burstiness  float64 // shape of gamma arrivals: 1 for Poisson, less for bursts
+	Concurrency int     // clients of a closed loop, each with one request at a time
 }
 
 // A Load is requests that a distribution draws.

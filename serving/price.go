@@ -26,9 +26,9 @@ type prices struct {
 	pass    float64 // most tokens of a forward pass
 	drafted bool
 	once    bool              // steps hardly come again: none is tabulated
-	curves  map[decode]*curve // of decode steps
-	known   map[mixture]Cost  // of other steps; nil where they hardly come again
-	last    decode            // that was asked for last, and its curve: most steps are as the one before
+	curves  map[decode]*curve // curves of decode steps
+	known   map[mixture]Cost  // costs of other steps; nil where they hardly come again
+	last    decode            // the latest one, whose curve is along: most steps are like the one before
 	along   *curve
 	groups  []operator.Group
 	part    []operator.Group
@@ -39,7 +39,7 @@ type decode struct {
 	batch    int
 	fresh    int // tokens that each runs, the drafted ones among them
 	together float64
-	window   int // of its sequences' contexts
+	window   int // window of the sequences' contexts
 }
 
 func newPrices(s Stepper, pass int, drafted bool) *prices {

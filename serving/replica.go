@@ -14,12 +14,12 @@ type sequence struct {
 	goal      int // tokens whose cache has to be there before the next token comes
 	computed  int // tokens whose cache is there
 	generated int
-	blocks    int          // of its own
+	blocks    int          // blocks of the sequence alone
 	holds     int          // context up to which it needs no further ones; 0 where that is not known
 	shared    int          // leading hashes whose entries it holds
 	kept      bool         // the blocks of its prompt were entered into the prefix cache
-	swapped   bool         // its cache is in host memory
-	arrived   unit.Seconds // at the engine
+	swapped   bool         // The cache is in host memory.
+	arrived   unit.Seconds // time at which the engine had it
 	ready     unit.Seconds // not before: the cache is on its way
 	last      unit.Seconds // when the client had the latest tokens
 	gain      int          // tokens that come with the step that runs
@@ -33,7 +33,7 @@ func (q *sequence) decoding() bool { return q.generated > 0 && q.goal-q.computed
 type replica struct {
 	server *Server
 	index  int
-	peers  []*replica // that share its experts, itself among them: their steps run side by side
+	peers  []*replica // replicas that share its experts, itself among them: their steps run side by side
 	front  frontend
 	rules  *engine.Scheduler
 	prices *prices
@@ -52,14 +52,14 @@ type replica struct {
 	batch      batch
 	busy       bool
 	overlaps   bool         // the step is formed before the one before it has ended
-	begin, end unit.Seconds // of the step that runs
+	begin, end unit.Seconds // begin and end of the step that runs
 	stopped    unit.Seconds // when the step before ended
 	launched   unit.Seconds // when the host has launched all of that step
 	held       unit.Seconds // until when the host keeps the outputs of the step before; 0 if it has none
 	outputs    []output
-	gains      []*sequence // of that step
-	ending     []*sequence // whose last token that step brings
-	ended      []*sequence // whose last token the step before brought
+	gains      []*sequence // sequences that gain tokens by that step
+	ending     []*sequence // sequences whose last token that step brings
+	ended      []*sequence // sequences whose last token the step before brought
 	spare      []*sequence
 	spareEnd   []*sequence
 

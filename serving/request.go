@@ -8,7 +8,7 @@ import (
 
 // A Request is what a client asks of a server.
 type Request struct {
-	At     unit.Seconds // of its arrival
+	At     unit.Seconds // time of its arrival
 	Prompt int          // tokens
 	Gen    int          // tokens generated, the first included
 

@@ -108,7 +108,7 @@ func (s *SLO) meets(r *Record) bool {
 
 // A Result is what a simulation came to.
 type Result struct {
-	Figures                // of the requests that count
+	Figures                // figures of the requests that count
 	Transient   *Transient // nil where no steady state was looked for
 	Completed   int
 	Refused     int  // longer than the model or the cache

@@ -13,15 +13,15 @@ import (
 type Server struct {
 	Predictor *analytic.Predictor
 	Scheduler engine.Scheduler
-	Replicas  int    // that decode, and prefill unless Prefillers do
+	Replicas  int    // replicas that decode, and prefill unless Prefillers do
 	Routing   string // "round-robin", "least-loaded" or "prefix-aware"
 
-	CacheTokens int // that the KV cache of a replica holds, as the engine logs it; 0 to work it out
+	CacheTokens int // tokens that the KV cache of a replica holds, as the engine logs it; 0 to work it out
 	Context     int // longest that the model takes, prompt and answer; 0 for no limit
 
-	HitRate float64    // of the prompts' tokens that a prefix cache has, where requests have no hashes
+	HitRate float64    // share of the prompts' tokens that a prefix cache has, where requests have no hashes
 	NoCache bool       // prefix caching is off
-	Offload unit.Bytes // of host memory on each GPU's behalf, for the cache of prefixes and preempted sequences
+	Offload unit.Bytes // host memory on each GPU's behalf, for the cache of prefixes and preempted sequences
 	ToHost  unit.BytesPerSec
 
 	Drafts     int                 // tokens that are drafted and verified with each token
@@ -66,7 +66,7 @@ func (s *Server) Check() error {
 type room struct {
 	blocks int
 	size   int        // tokens of a block
-	each   unit.Bytes // of one block on one GPU
+	each   unit.Bytes // bytes of one block on one GPU
 	linear bool       // a sequence takes a block for every size tokens
 	bytes  func(context float64) unit.Bytes
 }

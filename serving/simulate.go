@@ -18,7 +18,7 @@ type Options struct {
 	Warmup   int           // requests at the beginning that no figure counts
 	Steady   bool          // figures are of the steady state alone, where the load reaches one
 	InEngine bool          // requests come to the engine, and it takes the times: there is no API server, and no way
-	Seed     uint64        // of what is drawn besides the load
+	Seed     uint64        // seed of what is drawn besides the load
 	Each     func(*Record) // gets every request that was answered, in the order of their ends
 	Progress func(answered int, at unit.Seconds)
 
@@ -32,8 +32,8 @@ type cluster struct {
 	server   *Server
 	source   Source
 	options  *Options
-	mixed    []*replica // that decode
-	first    []*replica // that prefill; those that decode where none does only that
+	mixed    []*replica // replicas that decode
+	first    []*replica // replicas that prefill; those that decode where none only prefills
 	next     []upcoming // of all replicas, by their index
 	longest  int
 	result   *Result
@@ -45,8 +45,8 @@ type cluster struct {
 	handovers agenda[*sequence] // caches on their way from replicas that prefilled
 	turns     map[*replica]int  // of the replicas that prefill and of those that decode, by the first of them
 	now       unit.Seconds
-	way       unit.Seconds // of a request to the engine, and as long again of its tokens back
-	copies    []replica    // of those whose steps are being worked out ahead
+	way       unit.Seconds // time of a request to the engine, and of its tokens back
+	copies    []replica    // copies of replicas whose steps are being worked out ahead
 }
 
 // Simulate runs the requests of a source through a server. A context that ends stops it; the

@@ -86,7 +86,7 @@ type closedLoop struct {
 	decode float64 // from the first token to the last
 	power  float64
 	beside float64 // share of the KV blocks of requests that do not decode
-	share  float64 // of its time that a request decodes
+	share  float64 // share of its time that a request decodes
 }
 
 // closedLoop works out what clients see at a rate; false where prompts leave no time to decode. A request meets those

@@ -168,8 +168,8 @@ func (t *timed) leave(b backlog, chance float64) {
 type fullSteps struct {
 	piece          *piece
 	come           float64 // prompts between the forming of a full step and that of the next one
-	length, lead   float64 // of a full step; of the one after it, from when it is formed to its begin
-	next, nextLate float64 // of the step after it
+	length, lead   float64 // length of a full step; lead of the one after it, from when it is formed to its begin
+	next, nextLate float64 // length of the step after it, and how late it is
 	nones          []float64
 	last           [lasts + 1]joined // steps after it that are empty of prompts, ... full
 }

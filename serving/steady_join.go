@@ -6,9 +6,9 @@ import "slices"
 type arrived struct {
 	share  float64
 	window float64
-	square float64 // of the window
-	lead   float64 // of the next step: from when it is formed to its begin
-	leads  float64 // that times the window
+	square float64 // square of the window
+	lead   float64 // lead of the next step: from when it is formed to its begin
+	leads  float64 // lead times window
 }
 
 func (a *arrived) add(window, square, lead, share float64) {

@@ -18,7 +18,7 @@ const (
 
 // A wave is as many answers as there are clients, in the order in which they come.
 type wave struct {
-	times []float64 // of each answer: TTFT, E2E and the time since the answer before; then what schedulers remember
+	times []float64 // TTFT, E2E and the time since the answer before, of each answer; then what schedulers remember
 	end   totals
 }
 
@@ -30,7 +30,7 @@ type loop struct {
 	*cluster
 	clients int
 	prompts float64 // share of the KV blocks of a request whose prompt is computed
-	waves   []wave  // that have ended
+	waves   []wave  // waves that have ended
 	times   []float64
 	sum     totals
 }

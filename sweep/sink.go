@@ -11,7 +11,7 @@ type sink struct {
 	out     io.Writer
 	parquet rowWriter // nil for text
 	bytes   int64     // written of CSV or JSON Lines
-	pending []Row     // of a Parquet file, fewer than batchRows
+	pending []Row     // rows of a Parquet file, fewer than batchRows
 	see     func([]Row)
 }
 

@@ -48,6 +48,15 @@ func (f Format) String() string {
 	return formatNames[f]
 }
 
+// ListFormats names formats, as errors and pages do.
+func ListFormats(fs []Format) string {
+	names := make([]string, len(fs))
+	for i, f := range fs {
+		names[i] = f.String()
+	}
+	return strings.Join(names, ", ")
+}
+
 // Bits is the memory that one value takes, its share of a block scale included.
 func (f Format) Bits() float64 { return formatBits[f] }
 

@@ -146,29 +146,7 @@ func plain(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// prefixOf is the decimal prefix worth 10 to the exp.
+// prefixOf is the decimal prefix worth 10 to the exp, a multiple of 3 from -12 to 18.
 func prefixOf(exp int) string {
-	switch exp {
-	case -12:
-		return "p"
-	case -9:
-		return "n"
-	case -6:
-		return "µ"
-	case -3:
-		return "m"
-	case 3:
-		return "k"
-	case 6:
-		return "M"
-	case 9:
-		return "G"
-	case 12:
-		return "T"
-	case 15:
-		return "P"
-	case 18:
-		return "E"
-	}
-	return ""
+	return [...]string{"p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E"}[exp/3+4]
 }

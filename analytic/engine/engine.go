@@ -5,6 +5,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"llmprof/analytic"
@@ -26,12 +27,6 @@ func Names() []string {
 	return names
 }
 
-// aliases are further names of engines.
-var aliases = map[string]string{
-	"trt-llm": "tensorrt-llm", "trtllm": "tensorrt-llm", "trt": "tensorrt-llm", "tensorrt": "tensorrt-llm", "hf": "transformers", "huggingface": "transformers",
-	"llamacpp": "llama.cpp", "llama-cpp": "llama.cpp", "ollama": "llama.cpp", "gguf": "llama.cpp",
-}
-
 // Parse finds an engine by name or alias, ignoring case. A release may follow, as in vllm@0.19.0.
 func Parse(name string) (analytic.Engine, error) {
 	if name, release, given := strings.Cut(name, "@"); given {
@@ -42,11 +37,8 @@ func Parse(name string) (analytic.Engine, error) {
 		return AtRelease(e, release)
 	}
 	name = strings.ReplaceAll(name, "_", "-") // as in the name of the Python package
-	if full, ok := aliases[strings.ToLower(name)]; ok {
-		name = full
-	}
 	for _, e := range all() {
-		if strings.EqualFold(e.Profile().Name, name) {
+		if p := e.Profile(); slices.ContainsFunc(append([]string{p.Name}, p.Aliases...), func(n string) bool { return strings.EqualFold(n, name) }) {
 			return e, nil
 		}
 	}

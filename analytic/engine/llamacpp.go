@@ -12,9 +12,11 @@ import (
 // unpack quantized weights.
 type ggml struct{ profile analytic.Profile }
 
+var llamaCPPScheduler = sized{Scheduler: Scheduler{Name: "llama.cpp", Budget: 2048, Pass: 512, MaxSeqs: 4, Block: 1, Admission: ForSlot, Mixed: true}}
+
 // llamaCPP is llama.cpp, which Ollama runs too.
 var llamaCPP = ggml{profile: analytic.Profile{
-	Name: "llama.cpp",
+	Name: "llama.cpp", Aliases: []string{"llamacpp", "llama-cpp", "ollama", "gguf"},
 	Source: "llama.cpp v0.5.0 on an H100 and its host, kernels of llama3.1-8b in q4_k_m, q8_0 and f16 (experiments/h100-llamacpp); " +
 		"arithmetic goes with the FP32 peak of other GPUs, reads with their bandwidth, which nobody here has measured; " +
 		"choosing a token on the host is not in it; CUDA graphs, which it used at times, are not either",

@@ -35,15 +35,16 @@ type Scheduler struct {
 	Async     bool    // a step is scheduled while the one before it runs
 }
 
-// schedulers has the known schedulers by name; an engine's default is named like the engine.
-var schedulers = []Scheduler{
-	{Name: "vllm", Budget: 8192, MaxSeqs: 1024, Block: 16, Mixed: true, Async: true},
-	{Name: "vllm-2024", Budget: 32768, MaxSeqs: 256, Block: 16, Whole: true, Watermark: 0.01},
-	{Name: "sglang", Budget: 8192, MaxSeqs: 4096, Block: 1, Admission: ForExpected, Async: true},
-	{Name: "sglang-mixed", Budget: 8192, MaxSeqs: 4096, Block: 1, Admission: ForExpected, Mixed: true, Async: true},
-	{Name: "tensorrt-llm", Budget: 8192, MaxSeqs: 2048, Block: 32, Admission: ForAll, Mixed: true, Async: true},
-	{Name: "tensorrt-llm-max-utilization", Budget: 8192, MaxSeqs: 2048, Block: 32, Mixed: true, Async: true},
-	{Name: "llama.cpp", Budget: 2048, Pass: 512, MaxSeqs: 4, Block: 1, Admission: ForSlot, Mixed: true},
+// A sized scheduler has other values on some GPUs.
+type sized struct {
+	Scheduler
+	fit func(*Scheduler, *hardware.GPU) // sets the values on a GPU; nil for no others
+}
+
+// schedulers has the known schedulers, each of which stands in the file of its engine; an engine's default is named
+// like the engine.
+var schedulers = []sized{
+	vllmScheduler, vllm2024Scheduler, sglangScheduler, sglangMixedScheduler, tensorRTScheduler, tensorRTFullScheduler, llamaCPPScheduler,
 }
 
 // SchedulerNames lists the schedulers.
@@ -55,25 +56,15 @@ func SchedulerNames() []string {
 	return names
 }
 
-// vllmSmall reports whether vLLM's server takes steps of 2048 tokens and 256 sequences on a GPU, and not of 8192 and 1024:
-// on those with less than 70 GiB, and on every A100, whose throughput larger steps reduce (vllm/engine/arg_utils.py since pull
-// request 17885).
-func vllmSmall(g *hardware.GPU) bool {
-	return g.Capacity() < 70*(1<<30) || strings.Contains(strings.ToLower(g.Name), "a100")
-}
-
 // SchedulerOf is the scheduler of a name, with its values on a GPU.
 func SchedulerOf(name string, g *hardware.GPU) (Scheduler, error) {
-	i := slices.IndexFunc(schedulers, func(s Scheduler) bool { return strings.EqualFold(s.Name, name) })
+	i := slices.IndexFunc(schedulers, func(s sized) bool { return strings.EqualFold(s.Name, name) })
 	if i < 0 {
 		return Scheduler{}, fmt.Errorf("no scheduler %.40q is known (known: %s)", name, strings.Join(SchedulerNames(), ", "))
 	}
-	s := schedulers[i]
-	switch {
-	case s.Name == "vllm" && vllmSmall(g):
-		s.Budget, s.MaxSeqs = 2048, 256
-	case strings.HasPrefix(s.Name, "sglang"):
-		s.Budget, _ = sglangSizes(g.Capacity(), 1)
+	s := schedulers[i].Scheduler
+	if fit := schedulers[i].fit; fit != nil {
+		fit(&s, g)
 	}
 	return s, nil
 }

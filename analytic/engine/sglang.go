@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"llmprof/analytic"
+	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/unit"
 )
@@ -28,6 +29,14 @@ var sglang = graphed{profile: analytic.Profile{
 		Lacks:  vllmRuns.Lacks,
 	},
 }, rows: sglangRows, pieces: sglangPieces, sampling: 30, gathers: true, sumsPrompts: true, grouped: sglangExpertTile}
+
+// SGLang runs prompts and decodes in separate steps, or in the same with --enable-mixed-chunk.
+var (
+	sglangScheduler      = sized{Scheduler{Name: "sglang", MaxSeqs: 4096, Block: 1, Admission: ForExpected, Async: true}, sglangBudget}
+	sglangMixedScheduler = sized{Scheduler{Name: "sglang-mixed", MaxSeqs: 4096, Block: 1, Admission: ForExpected, Mixed: true, Async: true}, sglangBudget}
+)
+
+func sglangBudget(s *Scheduler, g *hardware.GPU) { s.Budget, _ = sglangSizes(g.Capacity(), 1) }
 
 // The sizes below are read from SGLang 0.5.14, python/sglang/srt/server_args.py: _handle_gpu_memory_settings and
 // the lists of sizes behind it.

@@ -69,17 +69,17 @@ func refusal(s *analytic.Support, m *models.Model, g *hardware.GPU, scheme *mode
 	case unfit(s, g) != "":
 		return unfit(s, g)
 	case s.Weights != nil && !slices.Contains(s.Weights, scheme.Weights):
-		return fmt.Sprintf("has no weights in %v: it has %s", scheme.Weights, words(s.Weights))
+		return fmt.Sprintf("has no weights in %v: it has %s", scheme.Weights, unit.ListFormats(s.Weights))
 	case g.Vendor == nvidia && capability(g) < s.Since[scheme.Weights]:
 		return fmt.Sprintf("has no weights in %v on %s: they need compute capability %.1f or newer", scheme.Weights, g.Name, s.Since[scheme.Weights])
 	case slices.Contains(s.Lacks[g.Generation], scheme.Weights):
 		return fmt.Sprintf("has no weights in %v on %s: it has no kernels for them on GPUs of the generation %s", scheme.Weights, g.Name, g.Generation)
 	case s.Acts != nil && !slices.Contains(s.Acts, scheme.Act):
-		return fmt.Sprintf("has no products in %v: it has %s", scheme.Act, words(s.Acts))
+		return fmt.Sprintf("has no products in %v: it has %s", scheme.Act, unit.ListFormats(s.Acts))
 	case s.OwnCache && m.Cache != unit.NoFormat && scheme.KV != m.Cache:
 		return fmt.Sprintf("keeps the KV cache of %s in %v alone, not in %v", m.Name, m.Cache, scheme.KV)
 	case s.KV != nil && !slices.Contains(s.KV, scheme.KV) && scheme.KV != unit.NoFormat:
-		return fmt.Sprintf("has no KV cache in %v: it has %s", scheme.KV, words(s.KV))
+		return fmt.Sprintf("has no KV cache in %v: it has %s", scheme.KV, unit.ListFormats(s.KV))
 	}
 	return ""
 }
@@ -121,13 +121,4 @@ func capability(g *hardware.GPU) float64 {
 		return 0
 	}
 	return c
-}
-
-// words lists formats.
-func words(formats []unit.Format) string {
-	names := make([]string, len(formats))
-	for i, f := range formats {
-		names[i] = f.String()
-	}
-	return strings.Join(names, ", ")
 }

@@ -12,7 +12,7 @@ import (
 // time of its host, which no observation gives, is taken from vLLM, with an error as large as
 // that between two hosts.
 var tensorRT = graphed{profile: analytic.Profile{
-	Name: "tensorrt-llm",
+	Name: "tensorrt-llm", Aliases: []string{"trt-llm", "trtllm", "trt", "tensorrt"},
 	Source: "TensorRT-LLM 1.3: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has measured with TensorRT-LLM; " +
 		"the memory of vllm",
 	Constants: vllmConstants, Operators: tabled("tensorrt-llm"), Reserve: 1.1e9, Budget: budget("tensorrt-llm"), Utilization: taking(0.9), HostError: eagerHostError, Support: tensorRTRuns,
@@ -37,6 +37,12 @@ var tensorRTRuns = analytic.Support{
 	KV:      []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.NVFP4}, // features/quantization
 	Split:   tensorRTSplit,
 }
+
+// TensorRT-LLM admits a request if its whole answer fits, or with max utilization if its prompt does.
+var (
+	tensorRTScheduler     = sized{Scheduler: Scheduler{Name: "tensorrt-llm", Budget: 8192, MaxSeqs: 2048, Block: 32, Admission: ForAll, Mixed: true, Async: true}}
+	tensorRTFullScheduler = sized{Scheduler: Scheduler{Name: "tensorrt-llm-max-utilization", Budget: 8192, MaxSeqs: 2048, Block: 32, Mixed: true, Async: true}}
+)
 
 // tensorRT2024 stands for releases up to mid-2024.
 var tensorRT2024 = fused{profile: analytic.Profile{

@@ -22,6 +22,7 @@ type eager struct {
 var transformers = eager{
 	profile: analytic.Profile{
 		Name:      "transformers",
+		Aliases:   []string{"hf", "huggingface"},
 		Source:    "Hugging Face transformers, eager: 13.9 ms a token for Llama-3.1-8B on an H200 and its host, about 1,300 launches; another host took 28 ms",
 		Constants: eagerConstants, Operators: eagerOperators, HostError: eagerHostError, Support: eagerRuns,
 	},

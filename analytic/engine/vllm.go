@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"llmprof/analytic"
 	"llmprof/hardware"
@@ -20,6 +21,19 @@ var vllm = graphed{profile: analytic.Profile{
 	Constants: vllmServerConstants, Operators: tabled("vllm"), Reserve: 1.1e9, Budget: budget("vllm"), Utilization: taking(0.92), HostError: vllmHostError,
 	Support: vllmRuns, Sampler: sortedLogits,
 }, rows: vllmGraphs, pieces: vllmGraphs, sampling: 30, gathers: true, tiles: vllmTile, grouped: vllmExpertTile, triton: true}
+
+// vllmScheduler takes steps of 8192 tokens and 1024 sequences, but of 2048 and 256 on GPUs with less than 70 GiB and on
+// every A100, whose throughput larger steps reduce (vllm/engine/arg_utils.py since pull request 17885).
+var vllmScheduler = sized{
+	Scheduler{Name: "vllm", Budget: 8192, MaxSeqs: 1024, Block: 16, Mixed: true, Async: true},
+	func(s *Scheduler, g *hardware.GPU) {
+		if g.Capacity() < 70*(1<<30) || strings.Contains(strings.ToLower(g.Name), "a100") {
+			s.Budget, s.MaxSeqs = 2048, 256
+		}
+	},
+}
+
+var vllm2024Scheduler = sized{Scheduler: Scheduler{Name: "vllm-2024", Budget: 32768, MaxSeqs: 256, Block: 16, Whole: true, Watermark: 0.01}}
 
 // vllm2024 stands for releases up to mid-2024.
 var vllm2024 = fused{profile: analytic.Profile{

@@ -29,9 +29,6 @@ func (a *app) aggregate() *cobra.Command {
 		Example: "  llmprof aggregate example-c0\n  llmprof aggregate --all --format json -o aggregate.out",
 		Args:    cli.Needs("ID", 0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
 			if (len(args) == 1) == all {
 				return usage("aggregate what? Give the ID of an experiment, or --all")
 			}

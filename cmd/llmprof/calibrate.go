@@ -35,7 +35,7 @@ type fitting struct {
 	source   string // where they are from
 	shared   bool
 	given    func(flag string) bool
-	gpus     func(context.Context) []device // of this machine
+	gpus     func(context.Context) []device // GPUs of this machine
 }
 
 // calibrate is the command that measures constants.

@@ -23,7 +23,7 @@ import (
 // A serverFit is the calibration of a server that is asked over HTTP.
 type serverFit struct {
 	point     experiment.Point
-	engine    string // whose profile the server has
+	engine    string // engine whose profile the server has
 	maxBatch  int
 	maxTokens int
 	seed      uint64

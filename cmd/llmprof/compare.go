@@ -55,9 +55,6 @@ func (a *app) compare() *cobra.Command {
 }
 
 func (a *app) runCompare(cmd *cobra.Command, base *question, args []string, top int) error {
-	if err := base.output.check(); err != nil {
-		return err
-	}
 	if len(args) < 2 {
 		return usage("want two deployments or more, as in llmprof compare --model qwen3-32b \"h100 tp2 fp8\" \"h200 tp1 fp8\"")
 	}

@@ -30,9 +30,6 @@ func (a *app) configValidate() *cobra.Command {
 		Example: "  llmprof config validate experiment.toml\n  llmprof config validate --format json experiment.toml",
 		Args:    cli.Needs("FILE", 1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
 			lab, err := a.lab(true)
 			if err != nil {
 				return err

@@ -25,9 +25,6 @@ func (a *app) configShow() *cobra.Command {
 		Example: "  llmprof config show experiment.toml\n  llmprof config show experiment.toml --format csv",
 		Args:    cli.Needs("FILE", 1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
 			s, err := showExperiment(args[0])
 			if err != nil {
 				return err

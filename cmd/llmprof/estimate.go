@@ -27,9 +27,6 @@ type answer = ask.Answer
 
 // check refuses flags that contradict each other before anything is read.
 func (q *question) check() error {
-	if err := q.output.check(); err != nil {
-		return err
-	}
 	if err := q.Check(); err != nil {
 		return err
 	}

@@ -73,9 +73,6 @@ func (a *app) gpusList() *cobra.Command {
 		Example: "  llmprof gpus list\n  llmprof gpus list --format csv",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
 			t, err := a.gpuTable(file)
 			if err != nil {
 				return err

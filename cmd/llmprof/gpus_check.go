@@ -21,9 +21,6 @@ func (a *app) gpusCheck() *cobra.Command {
 		Example: "  llmprof gpus check ./hardware.toml",
 		Args:    cli.Needs("FILE", 1, -1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
 			table, err := hardware.Load(llmprof.HardwareTOML)
 			if err != nil {
 				return err

@@ -32,9 +32,6 @@ func (a *app) gpusDetect() *cobra.Command {
 		Example: "  llmprof gpus detect --format json",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
 			table, err := a.gpuTable(file)
 			if err != nil {
 				return err

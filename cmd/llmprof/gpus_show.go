@@ -19,9 +19,6 @@ func (a *app) gpusShow() *cobra.Command {
 		Example: "  llmprof gpus show h200\n  llmprof gpus show a100 --format json",
 		Args:    cli.Needs("GPU", 1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
 			g, err := a.gpu(args[0], file)
 			if err != nil {
 				return err

@@ -29,8 +29,8 @@ type trial struct {
 	node    int // this host, of several
 
 	concurrencies []int      // each a run
-	rates         []float64  // likewise
-	span          [2]float64 // of rates between which the knee is searched
+	rates         []float64  // rates of requests, each a run
+	span          [2]float64 // rates between which the knee is searched
 
 	results string // folder that the results are stored in
 	records string // file of a server's requests
@@ -105,7 +105,7 @@ func (t *trial) settle() error {
 }
 
 func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
-	if err := errors.Join(t.output.check(), t.settle()); err != nil {
+	if err := t.settle(); err != nil {
 		return wrong(err)
 	}
 	p := &t.point

@@ -21,9 +21,6 @@ func (a *app) modelsList() *cobra.Command {
 		Example: "  llmprof models list\n  llmprof models list --format csv",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
 			table, err := models.Load(llmprof.ModelsJSON)
 			if err != nil {
 				return err

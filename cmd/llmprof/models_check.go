@@ -26,9 +26,6 @@ func (a *app) modelsCheck() *cobra.Command {
 		Example: "  llmprof models check ./config.json\n  llmprof models check --format json */config.json",
 		Args:    cli.Needs("FILE", 1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
 			checks := make([]view.ModelCheck, len(args))
 			failed := 0
 			for i, file := range args {

@@ -19,9 +19,6 @@ func (a *app) modelsShow() *cobra.Command {
 		Example: "  llmprof models show llama3.1-8b\n  llmprof models show ./config.json --format json",
 		Args:    cli.Needs("MODEL", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
 			m, err := a.Model(cmd.Context(), args[0], offline, lenient)
 			if err != nil {
 				return err

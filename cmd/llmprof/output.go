@@ -38,7 +38,9 @@ type forms struct {
 	chart func() (*plots.Figure, error) // nil where there is none
 }
 
+// flags defines the flags, which are checked before the command runs.
 func (o *output) flags(cmd *cobra.Command) {
+	cmd.PreRunE = func(*cobra.Command, []string) error { return o.check() }
 	f, forms := cmd.Flags(), o.forms()
 	last := len(forms) - 1
 	f.StringVar(&o.format, "format", "", "`form`: "+strings.Join(forms[:last], ", ")+" or "+forms[last])

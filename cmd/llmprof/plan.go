@@ -68,9 +68,6 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 
 // runPlan searches and says what was found.
 func (a *app) runPlan(ctx context.Context, o *planOrder) error {
-	if err := o.output.check(); err != nil {
-		return err
-	}
 	q, err := o.Request(ctx, a)
 	if err != nil {
 		return err

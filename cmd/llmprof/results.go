@@ -40,9 +40,6 @@ func (a *app) resultsList() *cobra.Command {
 		Example: "  llmprof results list\n  llmprof results list results --format csv",
 		Args:    cli.Positional("results"),
 		RunE: func(*cobra.Command, []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
 			all, broken := result.ReadFolder(dir)
 			if all == nil && broken != nil {
 				return broken

@@ -26,9 +26,6 @@ func (a *app) resultsShow() *cobra.Command {
 		Example: "  llmprof results show example-c0\n  llmprof results show example-c0 --raw --format csv",
 		Args:    cli.Needs("ID", 1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
 			all, broken := result.ReadFolder(dir)
 			found, err := ofID(all, args[0])
 			if err != nil {

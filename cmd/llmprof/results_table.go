@@ -32,9 +32,6 @@ func (a *app) resultsTable() *cobra.Command {
 			"  llmprof results table results --layout sizes --format markdown",
 		Args: cli.Positional("results"),
 		RunE: func(*cobra.Command, []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
 			all, broken := result.ReadFolder(dir)
 			if len(all) == 0 {
 				return errors.Join(errors.New(dir+" has no results"), broken)

@@ -18,7 +18,7 @@ type app struct {
 	stdout, stderr io.Writer
 	env            func(string) string
 	started        bool            // the command line was understood
-	secrets        redact.Redactor // of the command line
+	secrets        redact.Redactor // secrets of the command line
 	args           []string        // the command line without the program
 }
 

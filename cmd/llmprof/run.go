@@ -35,9 +35,6 @@ func (a *app) runCommand(start measurer) *cobra.Command {
 		Example: "  llmprof run experiment.toml\n  llmprof run experiment.toml --results h200 --no-retry",
 		Args:    cli.Needs("FILE", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err := o.check(); err != nil {
-				return err
-			}
 			e, err := experiment.Load(args[0])
 			if err != nil {
 				return fmt.Errorf("the experiment has mistakes:\n%w", err)
@@ -155,7 +152,7 @@ func (a *app) listTrials(trials []experiment.Trial, o *output, store experiment.
 // the trials before it show.
 type notifier struct {
 	app   *app
-	begun time.Time // of the trial that runs
+	begun time.Time // begin of the trial that runs
 	pace  pace
 }
 

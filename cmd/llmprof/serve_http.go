@@ -31,7 +31,7 @@ type pageServer struct {
 	files map[string][]byte
 	tags  map[string]string // the entity tag of each file, so that a browser fetches no file again that it has
 	host  string
-	token string // of what does more than read
+	token string // token of requests that do more than read
 	mux   *http.ServeMux
 
 	measuring sync.Mutex

@@ -140,7 +140,7 @@ func (o *measureOrder) args(s *serveOrder, gpus int) ([]string, error) {
 	if s.python != "" {
 		args = append(args, "--python", s.python)
 	}
-	if gpus == 0 && o.Engine == "transformers" { // which has CUDA graphs on GPUs alone
+	if gpus == 0 && o.Engine == "transformers" { // transformers has CUDA graphs on GPUs alone.
 		args = append(args, "--device", "cpu", "--graph=false")
 	}
 	return args, nil

@@ -29,7 +29,7 @@ type submission struct {
 	to      string // "slurm", "kubernetes" or "", which is here
 	shards  int
 	dir     string
-	options string // of sbatch
+	options string // options of sbatch
 	image   string
 	claim   string
 	gpus    int

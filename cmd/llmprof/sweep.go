@@ -23,7 +23,7 @@ import (
 
 // A gridOrder is a sweep as it was asked for on the command line.
 type gridOrder struct {
-	flags  *pflag.FlagSet // of sweep
+	flags  *pflag.FlagSet // flags of sweep
 	lists  map[string]*string
 	format string
 	file   string

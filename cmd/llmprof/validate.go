@@ -102,7 +102,7 @@ func (v *comparison) outputFlags(cmd *cobra.Command) {
 
 // check refuses flags that contradict each other.
 func (v *comparison) check() error {
-	if err := errors.Join(v.output.check(), v.checkLive()); err != nil {
+	if err := v.checkLive(); err != nil {
 		return wrong(err)
 	}
 	if err := v.checkTrace(); err != nil || v.trace.file != "" {

@@ -23,7 +23,7 @@ type liveFlags struct {
 	python, libraries         string
 	offline, shared           bool
 
-	gpus    func(context.Context) []device // of this machine
+	gpus    func(context.Context) []device // GPUs of this machine
 	measure experiment.Measure             // nil for a lab of this machine
 }
 

@@ -46,9 +46,6 @@ func (a *app) validateServers() *cobra.Command {
 }
 
 func (a *app) runValidateServers(ctx context.Context, o *serversQuestion, files []string) error {
-	if err := o.check(); err != nil {
-		return err
-	}
 	runs, err := servedRuns(o.gpu, files)
 	if err != nil {
 		return err

@@ -193,12 +193,10 @@ func (s *scanner) key(key json.Token) error {
 
 // A scanned is the fields of an event that are read.
 type scanned struct {
-	Phase    string  `json:"ph"`
-	Category string  `json:"cat"`
-	Name     string  `json:"name"`
-	TS       float64 `json:"ts"`
-	Dur      float64 `json:"dur"`
-	Args     struct {
+	Name string  `json:"name"`
+	TS   float64 `json:"ts"`
+	Dur  float64 `json:"dur"`
+	Args struct {
 		Device      *int   `json:"device"`
 		Correlation *int64 `json:"correlation"`
 	} `json:"args"`

@@ -133,7 +133,7 @@ func (d *decoder) values(n int) map[string]any {
 	for range n {
 		key := d.text(maxName, "a key")
 		if _, twice := all[key]; twice {
-			d.fail("the key %q is given twice", short(key))
+			d.fail("the key %.80q is given twice", key)
 		}
 		v := d.value(d.uint32(), key)
 		if d.err != nil {
@@ -197,7 +197,7 @@ func width(kind uint32) int64 {
 func (d *decoder) whole(kind uint32, key string) int64 {
 	n := width(kind)
 	if n == 0 {
-		d.fail("the key %q has a value of the type %d, which is not known", short(key), kind)
+		d.fail("the key %.80q has a value of the type %d, which is not known", key, kind)
 		return 0
 	}
 	var buf [8]byte
@@ -212,7 +212,7 @@ func (d *decoder) whole(kind uint32, key string) int64 {
 		return int64(int32(v))
 	case typeUint64:
 		if v > math.MaxInt64 {
-			d.fail("the key %q has the value %d, which is out of all proportion", short(key), v)
+			d.fail("the key %.80q has the value %d, which is out of all proportion", key, v)
 		}
 	}
 	return int64(v)
@@ -225,7 +225,7 @@ func (d *decoder) longText(key string) string {
 		return ""
 	}
 	if n > maxHeader {
-		d.fail("the key %q has a text of %d bytes; at most %d are read", short(key), n, maxHeader)
+		d.fail("the key %.80q has a text of %d bytes; at most %d are read", key, n, maxHeader)
 		return ""
 	}
 	if n > maxText {
@@ -239,7 +239,7 @@ func (d *decoder) longText(key string) string {
 func (d *decoder) list(key string) List {
 	kind, n := d.uint32(), d.uint64()
 	if d.err == nil && n > maxItems {
-		d.fail("the key %q has a list of %d values; at most %d are read", short(key), n, maxItems)
+		d.fail("the key %.80q has a list of %d values; at most %d are read", key, n, maxItems)
 	}
 	if d.err != nil {
 		return List{}
@@ -252,14 +252,14 @@ func (d *decoder) list(key string) List {
 			if length := d.uint64(); length <= maxHeader {
 				d.skip(int64(length))
 			} else {
-				d.fail("the key %q has a text of %d bytes; at most %d are read", short(key), length, maxHeader)
+				d.fail("the key %.80q has a text of %d bytes; at most %d are read", key, length, maxHeader)
 			}
 			if d.err != nil {
 				return l
 			}
 		}
 	case size == 0:
-		d.fail("the key %q has a list of values of the type %d, which is not read", short(key), kind)
+		d.fail("the key %.80q has a list of values of the type %d, which is not read", key, kind)
 	case kind == typeFloat32 || kind == typeFloat64 || n > maxList:
 		d.skip(int64(n) * size)
 	case d.has(int64(n) * size):

@@ -92,15 +92,15 @@ func (h *Header) place(end, size int64) error {
 	for i := range h.Tensors {
 		t := &h.Tensors[i]
 		if seen[t.Name] {
-			return fmt.Errorf("the tensor %q is in the table twice", short(t.Name))
+			return fmt.Errorf("the tensor %.80q is in the table twice", t.Name)
 		}
 		seen[t.Name] = true
 		if t.Offset != h.Size {
-			return fmt.Errorf("the tensor %q begins at byte %d of the weights; the one before it ends at %d", short(t.Name), t.Offset, h.Size)
+			return fmt.Errorf("the tensor %.80q begins at byte %d of the weights; the one before it ends at %d", t.Name, t.Offset, h.Size)
 		}
 		h.Size += padded(t.Bytes(), align)
 		if h.Size > maxBytes {
-			return fmt.Errorf("the tensors up to %q take %.3g bytes; more than %.3g is a mistake", short(t.Name), float64(h.Size), float64(int64(maxBytes)))
+			return fmt.Errorf("the tensors up to %.80q take %.3g bytes; more than %.3g is a mistake", t.Name, float64(h.Size), float64(int64(maxBytes)))
 		}
 	}
 	last := h.Start + h.Size
@@ -128,27 +128,18 @@ func (h *Header) alignment() (int64, error) {
 
 func padded(n, align int64) int64 { return (n + align - 1) / align * align }
 
-// short is s, cut to a length that fits into an error.
-func short(s string) string {
-	const most = 80
-	if len(s) > most {
-		return s[:most] + "..."
-	}
-	return s
-}
-
 // tensor reads one entry of the table.
 func (d *decoder) tensor() Tensor {
 	t := Tensor{Name: d.text(maxName, "the name of a tensor")}
 	n := d.uint32()
 	if d.err == nil && (n < 1 || n > maxDims) {
-		d.fail("the tensor %q has %d dimensions; want 1 to %d", short(t.Name), n, maxDims)
+		d.fail("the tensor %.80q has %d dimensions; want 1 to %d", t.Name, n, maxDims)
 	}
 	total := 1.0
 	for range min(n, maxDims) {
 		dim := d.uint64()
 		if d.err == nil && (dim < 1 || dim > math.MaxInt32) {
-			d.fail("the tensor %q has a dimension of %d; want 1 to %d", short(t.Name), dim, math.MaxInt32)
+			d.fail("the tensor %.80q has a dimension of %d; want 1 to %d", t.Name, dim, math.MaxInt32)
 			break
 		}
 		t.Dims = append(t.Dims, int64(dim))
@@ -159,16 +150,16 @@ func (d *decoder) tensor() Tensor {
 		return t
 	}
 	if total > maxBytes || offset > maxBytes {
-		d.fail("the tensor %q has %.3g values from byte %.3g on; more than %.3g is a mistake", short(t.Name), total, float64(offset), float64(int64(maxBytes)))
+		d.fail("the tensor %.80q has %.3g values from byte %.3g on; more than %.3g is a mistake", t.Name, total, float64(offset), float64(int64(maxBytes)))
 		return t
 	}
 	t.Offset = int64(offset)
 	if t.Type, d.err = typeOf(id); d.err != nil {
-		d.err = fmt.Errorf("the tensor %q %w", short(t.Name), d.err)
+		d.err = fmt.Errorf("the tensor %.80q %w", t.Name, d.err)
 		return t
 	}
 	if !t.Type.Fits(t.Dims[0]) {
-		d.fail("the tensor %q of type %s has rows of %d values, no multiple of its blocks of %d", short(t.Name), t.Type.Name, t.Dims[0], t.Type.Block)
+		d.fail("the tensor %.80q of type %s has rows of %d values, no multiple of its blocks of %d", t.Name, t.Type.Name, t.Dims[0], t.Type.Block)
 	}
 	return t
 }

@@ -57,7 +57,7 @@ func Join(parts []*Header) (*Header, error) {
 		}
 		for _, t := range h.Tensors {
 			if seen[t.Name] {
-				return nil, fmt.Errorf("the tensor %q is in two parts", short(t.Name))
+				return nil, fmt.Errorf("the tensor %.80q is in two parts", t.Name)
 			}
 			seen[t.Name] = true
 		}

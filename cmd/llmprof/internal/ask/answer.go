@@ -237,7 +237,7 @@ func (ans *Answer) chooseScheme() error {
 	}
 	if q.Act != unit.NoFormat {
 		if !ans.GPU.Has(q.Act) {
-			return fmt.Errorf("--act %v: %s has no unit for it; want one of %s", q.Act, ans.GPU.Name, formatList(ans.GPU.Formats()))
+			return fmt.Errorf("--act %v: %s has no unit for it; want one of %s", q.Act, ans.GPU.Name, unit.ListFormats(ans.GPU.Formats()))
 		}
 		s = s.WithAct(q.Act)
 	}
@@ -249,14 +249,6 @@ func (ans *Answer) chooseScheme() error {
 		ans.SchemeReason += "; " + ans.GPU.Name + " has no unit for bf16"
 	}
 	return nil
-}
-
-func formatList(formats []unit.Format) string {
-	names := make([]string, len(formats))
-	for i, f := range formats {
-		names[i] = f.String()
-	}
-	return strings.Join(names, ", ")
 }
 
 // choosePrice takes the price that was given, else the table's.
