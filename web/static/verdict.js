@@ -21,14 +21,13 @@ function slowest(key, doc, words, under) {
 
 const UNITS = { ttft: "ms", tpot: "ms", tps: "tok/s", usd: "$/M" };
 
-// met compares a figure with its target: { key, ok, text } or null where there is no target.
+// met compares a figure with its target: { key, ok, text, why } or null where there is no target.
 function met(key, targets, doc, words, under) {
   const limit = Number(targets[key]), want = UNITS[key] === "ms" ? limit / 1000 : limit;
   if (!limit) return null;
   const v = slowest(key, doc, words, under);
-  if (!(v > 0)) return { key, ok: false, text: "no figure at the slow end" };
-  const ok = key === "tps" ? v >= want : v <= want;
-  return { key, ok, text: `${ok ? "meets" : "misses"} ${limit} ${UNITS[key]}` };
+  const ok = v > 0 && (key === "tps" ? v >= want : v <= want), text = `${ok ? "meets" : "misses"} ${limit} ${UNITS[key]}`;
+  return { key, ok, text, why: v > 0 ? text : `${text}: there is no figure at the slow end of the interval` };
 }
 
 const TILES = [["ttft", "TTFT"], ["tpot", "TPOT"], ["ttlt", "TTLT"], ["tps", "Throughput"], ["usd", "Cost"], ["j", "Energy"]]; // in places that stay where one has no figure
@@ -53,7 +52,7 @@ const NO_LOAD = Array.from({ length: 8 }, (_, i) => [`${i}`, "\u00a0"]); // unti
 // OF_LOAD are the targets by the rows of the steady state that are held to them.
 const OF_LOAD = { TTFT: "ttft", TPOT: "tpot", Throughput: "tps", "A request": "usd" };
 
-const Mark = ({ m }) => m && html` <span class=${m.ok ? "ok" : "no"} title=${m.text}>${m.ok ? "✓" : "✗"} ${m.text}</span>`;
+const Mark = ({ m }) => m && html` <span class=${m.ok ? "ok" : "no"} title=${m.why}>${m.ok ? "✓" : "✗"} ${m.text}</span>`;
 
 // Load is the steady state, with that of A below. What comes first of a figure is what matters most.
 function Load({ rows, old, held }) {
