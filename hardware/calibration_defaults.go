@@ -84,8 +84,8 @@ func DefaultCalibration(g *GPU) Calibration {
 }
 
 // card sets the constants of single cards whose operators are public. Products are fitted by
-// "llmprof calibrate --import", with errors on held-out shapes, in % (median and 90th percentile), of 7.3 and 21 on an
-// A100 and 5.3 and 15 on a B200 (vLLM of aiconfigurator-core 0.12.0), of 3.0 and 8.9 on an RTX 4090, of 5.3 and 16 on an RTX PRO
+// "llmprof calibrate --import", with errors on held-out shapes, in % (median and 90th percentile), of 4.8 and 14 on an
+// A100 (SGLang of aiconfigurator-core 0.12.0, whose weights are random) and 4.9 and 12 on a B200 (its vLLM), of 3.0 and 8.9 on an RTX 4090, of 3.0 and 8.2 on an RTX PRO
 // 6000 at 1597 GB/s, of LLMServingSim's and as many of vLLM 0.24.0's (experiments/operators/convert.py), without memory-bound GEMMs whose weights its L2 cache holds, and of 5.5 and 16 on an A40; of those
 // in FP8, 3.5 and 13 on an H20, 7.8 and 15 on an H800. What is fixed on the RTX cards and the A40 is the generation's, for
 // hardly any of their GEMMs is short enough to say: three of 5402 on the RTX PRO 6000, from which an import reads 10 µs, and whose
@@ -97,11 +97,11 @@ func (c *Calibration) card(g *GPU) {
 	k := &c.Constants
 	switch g.Key {
 	case "a100-sxm-80gb":
-		c.gemm(0.833, 0.747, 5.11*us)
-		k[roofline.GEMMDepth], k[roofline.GEMMExposed] = 4.74e-10, 1.58
+		c.gemm(0.800, 0.797, 4.92*us)
+		k[roofline.GEMMDepth], k[roofline.GEMMExposed], k[roofline.GEMMIdle] = 1.28e-9, 0.873, 0.731
 	case "b200-sxm-180gb":
-		c.gemm(0.718, 0.785, 2.14*us)
-		k[roofline.GEMMDepth], k[roofline.GEMMExposed] = 1.084e-9, 0.985
+		c.gemm(0.714, 0.816, 2.45*us)
+		k[roofline.GEMMDepth], k[roofline.GEMMExposed] = 1.084e-9, 0.719
 	case "rtx-4090-24gb":
 		c.Source = servingSim + "; the rest as on L40S"
 		c.gemm(0.970, 0.913, 3*us)
@@ -109,14 +109,14 @@ func (c *Calibration) card(g *GPU) {
 		k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 0.721, 548
 	case "rtx-pro-6000-server-96gb": // the board that was timed
 		c.Source = servingSim + "; the rest as on B200"
-		c.gemm(0.843, 0.933, 3.9*us)
+		c.gemm(0.898, 0.946, 3.9*us)
 		c.attention(0.625, 0.84, 8*us)
-		k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 1.54, 828
+		k[roofline.GEMMDepth], k[roofline.GEMMExposed], k[roofline.GEMMIdle], k[roofline.AttentionRamp] = 4.09e-9, 0.538, 0.697, 828
 	case "rtx-pro-6000-blackwell-96gb": // The chip is the same; its peak is at a higher clock.
 		c.Source = "of the server edition, " + servingSim + "; the rest as on B200"
-		c.gemm(0.783, 0.933, 3.9*us)
+		c.gemm(0.834, 0.946, 3.9*us)
 		c.attention(0.58, 0.84, 8*us)
-		k[roofline.GEMMExposed], k[roofline.AttentionRamp] = 1.54, 828
+		k[roofline.GEMMDepth], k[roofline.GEMMExposed], k[roofline.GEMMIdle], k[roofline.AttentionRamp] = 4.09e-9, 0.538, 0.697, 828
 	case "a40-48gb":
 		c.Source = vidur + "; the rest as on A100"
 		c.gemm(0.764, 0.810, 7.4*us)

@@ -2,6 +2,7 @@ package hardware
 
 import (
 	"fmt"
+	"strings"
 
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -41,4 +42,11 @@ func (g *GPU) Peaks() (*roofline.Peaks, error) {
 		return nil, fmt.Errorf("%s lists no memory size or bandwidth", g.Name)
 	}
 	return p, nil
+}
+
+// MMA reports whether a library's GEMMs run on the matrix units by warps: on Ampere, Ada and the Blackwell of graphics cards, while
+// Hopper's matrix units take groups of warps (wgmma) and the other Blackwell's have a memory of their own.
+func (g *GPU) MMA() bool {
+	major, _, _ := strings.Cut(g.ComputeCapability, ".")
+	return g.Vendor == "nvidia" && (major == "8" || major == "12")
 }

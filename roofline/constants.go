@@ -82,6 +82,7 @@ var (
 	GEMMQuantize  = define(Info{Key: "gemm.quantize", Help: "how often activations are moved that a separate kernel quantizes", Quantity: Often, Optional: true})
 	GEMMRow       = define(Info{Key: "gemm.row", Help: "time of a row that a separate kernel quantizes", Quantity: Delay, Optional: true})
 	GEMMExposed   = define(Info{Key: "gemm.exposed", Help: "how much of the lesser of arithmetic and memory traffic shows: 0 where they hide each other wholly, 1 for the root of the sum of squares", Quantity: Exposure, Optional: true})
+	GEMMIdle      = define(Info{Key: "gemm.tile_idle", Help: "share of the time of SMs without a tile that shows, of kernels for mma: Ampere's, Ada's and those of Blackwell's graphics cards", Quantity: Often, Optional: true})
 
 	SkinnyGEMMMemory = define(Info{Key: "skinny_gemm.memory", Formerly: "own.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
 	SkinnyGEMMRow    = define(Info{Key: "skinny_gemm.row", Formerly: "own.row", Help: "what each row adds, of the time that the weights take at the bandwidth", Quantity: Growth, Optional: true})

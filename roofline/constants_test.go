@@ -53,9 +53,10 @@ func TestNoConstantIsDead(t *testing.T) {
 		for range 200 {
 			k := kernel(random, c)
 			if random.IntN(2) == 0 {
-				k.Shape.Tokens = 1
+				k.Shape.Tokens, k.Tile = 1, Tile{}
 			}
-			terms := LawOf(c).Terms(k, peaks())
+			m, terms := NewMachine(peaks(), constants(random)), Terms{}
+			m.terms(&terms, k)
 			used[terms.exposed] = true
 			for _, x := range terms.List() {
 				used[x.By], used[x.And] = true, true

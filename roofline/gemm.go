@@ -1,6 +1,10 @@
 package roofline
 
-import "llmprof/unit"
+import (
+	"math"
+
+	"llmprof/unit"
+)
 
 // seconds is the time of some FLOPs or bytes at a rate.
 func seconds[W unit.FLOPs | unit.Bytes, R unit.FLOPsPerSec | unit.BytesPerSec](work W, rate R) float64 {
@@ -27,18 +31,18 @@ func (t *Terms) once(k *Kernel, p *Peaks, compute, memory, fixed Constant) {
 // accelerator fills the rows of a tile beyond the last row of the inputs more slowly than it loads rows.
 //
 // A tile of a product adds up its products along the inputs, one step after the other,
-// which takes longer the more of them there are, however few tiles there are. cuBLASLt splits
-// longer chains than splitInputs among thread blocks; kernels of quantized products do not. The first
+// which takes longer the more of them there are, however few tiles there are. In 16 bits a library splits the inputs of a tile
+// among thread blocks where that is faster (library). The first
 // loads of a wave of tiles have no arithmetic beside them, and its last sums no loads, so that arithmetic
 // and memory traffic hide each other in part. Where
 // a kernel of its own quantizes the activations, each row with a maximum of its own, it
 // does so ahead of the product; most engines let the norm or the activation before do it.
 var gemm = Law{
-	Equation: "fixed + √(greater² + exposed × lesser² + (inputs × depth)²) of (FLOPs + tile_empty × FLOPs of rows beyond the last one + tile_idle × FLOPs that SMs without a tile could do, where tiles are known) / (compute × peak) and bytes / (memory × bandwidth), with at most 6144 inputs in 16 bits + quantize × bytes of quantized inputs / bandwidth + quantized rows × row",
+	Equation: "fixed + √(greater² + exposed × lesser² + (inputs × depth)²) of (FLOPs + tile_empty × FLOPs of rows beyond the last one + tile_idle × FLOPs that SMs without a tile could do, where tiles are known) / (compute × peak) and bytes / (memory × bandwidth) + quantize × bytes of quantized inputs / bandwidth + quantized rows × row; in 16 bits by whole waves of tiles, tile_idle × FLOPs that SMs without results could do, and where that is faster with split inputs: inputs / s, bytes of s sums, and element.fixed",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
 		c := gemmOf[k.Scheme]
 		t.once(k, p, c[0], c[1], c[2])
-		t.add(Chain, c[3], None, k.Launches*chained(k))
+		t.add(Chain, c[3], None, k.Launches*k.Shape.K)
 		t.add(Serial, c[4], None, seconds(k.Format.Bytes(k.Quantized*k.Shape.K), p.Memory))
 		t.add(Serial, c[5], None, k.Quantized)
 		t.exposed = c[6]
@@ -48,19 +52,104 @@ var gemm = Law{
 			t.add(Matrix, c[0], TileIdle, idle*row)
 		}
 	},
+	Ways:  library,
 	Power: PowerMemory,
 }
 
-// splitInputs is the inputs that a library's GEMM in 16 bits adds up in one chain at most. The operator tables of
-// H100, H200, B200 and B300 fit 3500 to 7400 inputs (docs/calibration.md).
-const splitInputs = 6144
+// How a library runs a GEMM in 16 bits.
+const (
+	splitInputs = 1024      // least inputs that are left to a thread block
+	mostSplits  = 16        // most blocks that share a tile
+	oneWave     = 128 * 128 // most results of a tile of which a library takes no second wave
+	largest     = 256 * 128 // results of the tiles that it takes then
+)
 
-// chained is the inputs that a tile of a GEMM adds up one after the other.
-func chained(k *Kernel) float64 {
-	if k.Scheme == Unquantized {
-		return min(k.Shape.K, splitInputs)
+// blockTiles are the tiles of thread blocks.
+var blockTiles = [...]Tile{{128, 128, 1}, {64, 64, 1}, {64, 128, 1}, {128, 64, 1}, {64, 256, 1}, {128, 256, 1}, {256, 128, 1}}
+
+// tiled reports whether a library takes a tile for a GEMM of a shape where so many thread blocks run: a small tile whose blocks all run
+// at once; else as many rows as the GEMM has, or the largest tiles, even where the last wave has few of them.
+func (t *Tile) tiled(s *Shape, blocks, sms float64) bool {
+	switch {
+	case blocks <= sms && t.Rows*t.Columns <= oneWave:
+		return true
+	case s.M <= 64:
+		return t.Rows == 64
+	case s.M <= 128:
+		return t.Rows == 128
 	}
-	return k.Shape.K
+	return t.Rows*t.Columns == largest
+}
+
+// A way is how a library runs a GEMM, and how long that takes.
+type way struct {
+	times  Times
+	splits float64    // blocks that share the inputs of a tile
+	idle   unit.FLOPs // what SMs without a tile and tiles without results could do
+	time   unit.Seconds
+}
+
+// library lets a GEMM in 16 bits run as a library does that chooses the fastest of its ways. The thread blocks of SMs without a tile share the inputs of the tiles
+// (split-K): each writes sums in FP32, which a kernel of their own adds up out of the L2 cache. Kernels of quantized products do not split.
+// Kernels for mma run whole waves of tiles. Those of Hopper and of Blackwell's tensor memory have tiles of more sizes, and their tables show no waves; where
+// tile_idle is 0, the law has none.
+func library(m *Machine, t *Terms, k *Kernel) {
+	if k.Scheme != Unquantized || k.Tile.Rows != 0 || m.Peaks.SMs == 0 {
+		return
+	}
+	best, tiles := way{times: m.times(t), time: unit.Seconds(math.Inf(1))}, blockTiles[:]
+	if m.stretch[GEMMIdle] == 0 {
+		if best.times[Chain] <= unit.Seconds(k.Launches*m.stretch[ElementwiseFixed]) { // no split saves more than its kernel takes
+			return
+		}
+		tiles = tiles[:1]
+	}
+	for i := range tiles {
+		m.fastest(&best, &tiles[i], k, m.stretch[t.exposed])
+	}
+	t.add(Matrix, GEMMCompute, GEMMIdle, seconds(best.idle, m.Peaks.matrix(k.Format)))
+	if best.splits > 1 {
+		t.divide(Chain, best.splits)
+		t.add(Memory, GEMMMemory, None, best.splits*m.sums(k))
+		t.add(Fixed, ElementwiseFixed, None, k.Launches)
+	}
+}
+
+// sums is the time at the peak of the sums in FP32 of one of the blocks that share the tiles of a GEMM.
+func (m *Machine) sums(k *Kernel) float64 {
+	return seconds(unit.FP32.Bytes(k.Shape.M*k.Shape.N), m.Peaks.Memory)
+}
+
+// fastest sets the best way where one with a tile is faster.
+func (m *Machine) fastest(best *way, tile *Tile, k *Kernel, exposed float64) {
+	s, sms, idle := &k.Shape, m.Peaks.SMs, m.stretch[GEMMIdle]
+	peak := m.Peaks.matrix(k.Format)
+	blocks := math.Ceil(s.M/tile.Rows) * math.Ceil(s.N/tile.Columns)
+	element, sums := unit.Seconds(k.Launches*m.stretch[ElementwiseFixed]), unit.Seconds(m.sums(k)*m.stretch[GEMMMemory])
+	for splits := 1.0; splits == 1 || splits <= mostSplits && s.K >= splits*splitInputs; splits++ {
+		w, all := way{splits: splits, times: best.times}, blocks*splits
+		if idle > 0 {
+			if !tile.tiled(s, all, sms) {
+				return
+			}
+			w.idle = max(0, unit.FLOPs(2*s.K/splits*math.Ceil(all/sms)*sms*tile.Rows*tile.Columns)-k.Work.FLOPs)
+		} else if splits > 1 && all > sms {
+			return
+		}
+		times := w.times
+		times[Matrix] += w.idle.Over(peak).Times(idle * m.stretch[GEMMCompute])
+		if splits > 1 {
+			times[Chain] = times[Chain].Times(1 / splits)
+			times[Memory] += sums.Times(splits)
+			times[Fixed] += element
+		}
+		if w.time = times.overlapped(exposed); w.time < best.time {
+			*best = w
+		}
+		if splits == 1 && w.time-best.times.least() <= element { // no split saves more than its kernel takes
+			return
+		}
+	}
 }
 
 // A board of little power sustains a small share of its vector peak, and was timed where it does:

@@ -36,7 +36,7 @@ type Term struct {
 // Terms is a list of terms, of a fixed size so that pricing a kernel allocates nothing.
 type Terms struct {
 	n       int
-	list    [10]Term
+	list    [12]Term
 	exposed Constant // how far arithmetic and memory traffic hide each other; None where the law says so
 }
 
@@ -45,6 +45,15 @@ func (t *Terms) add(r Resource, by, and Constant, ideal float64) {
 	if ideal != 0 {
 		t.list[t.n] = Term{r, by, and, ideal}
 		t.n++
+	}
+}
+
+// divide divides the terms of a resource.
+func (t *Terms) divide(r Resource, by float64) {
+	for i := range t.List() {
+		if x := &t.list[i]; x.Resource == r {
+			x.Ideal /= by
+		}
 	}
 }
 
@@ -74,6 +83,9 @@ func (t *Times) both(exposed float64) unit.Seconds {
 	greater, lesser := unit.Larger(compute, memory), unit.Smaller(compute, memory)
 	return unit.Seconds(math.Sqrt(greater*greater + exposed*lesser*lesser + chain*chain))
 }
+
+// least is the time of a kernel whose work all hides behind the longest.
+func (t *Times) least() unit.Seconds { return t[Fixed] + t[Serial] + t.longest() }
 
 // overlapped is the time of a kernel whose arithmetic and memory traffic hide each other but for exposed.
 func (t *Times) overlapped(exposed float64) unit.Seconds {
@@ -106,15 +118,24 @@ func (t *Times) share(r Resource, exposed float64) float64 {
 type Law struct {
 	Equation string // the terms in words, for files and documents
 	List     func(t *Terms, k *Kernel, p *Peaks)
-	Exposed  float64  // how far arithmetic and memory traffic hide each other (Times.both), of a law that has no constant for it
-	Power    Constant // power of the GPU while the kernel's bytes move
-	Steady   bool     // the GPU draws that all the time, for matrix units wait for vector units
+	Ways     func(m *Machine, t *Terms, k *Kernel) // changes the terms to those of the fastest way in which a library runs the kernel; nil where there is one
+	Exposed  float64                               // how far arithmetic and memory traffic hide each other (Times.both), of a law that has no constant for it
+	Power    Constant                              // power of the GPU while the kernel's bytes move
+	Steady   bool                                  // the GPU draws that all the time, for matrix units wait for vector units
 }
 
-// Terms are the terms of a kernel.
+// Terms are the terms of a kernel, run in the way that needs no machine's constants to be chosen.
 func (l *Law) Terms(k *Kernel, p *Peaks) (t Terms) {
 	l.List(&t, k, p)
 	return t
+}
+
+// terms lists the terms of a kernel on the machine.
+func (m *Machine) terms(t *Terms, k *Kernel) {
+	law := &laws[k.Class]
+	if law.List(t, k, &m.Peaks); law.Ways != nil {
+		law.Ways(m, t, k)
+	}
 }
 
 // laws has the law of every class; a test finds a class without one.
@@ -181,7 +202,8 @@ func (m *Machine) effective(k Constant) Constant {
 
 // Times is how long one occurrence of a kernel keeps each resource busy.
 func (m *Machine) Times(k *Kernel) Times {
-	terms := laws[k.Class].Terms(k, &m.Peaks)
+	var terms Terms
+	m.terms(&terms, k)
 	return m.times(&terms)
 }
 
@@ -196,7 +218,8 @@ func (m *Machine) times(terms *Terms) (t Times) {
 
 // Time is how long one occurrence of a kernel takes.
 func (m *Machine) Time(k *Kernel) unit.Seconds {
-	terms := laws[k.Class].Terms(k, &m.Peaks)
+	var terms Terms
+	m.terms(&terms, k)
 	t := m.times(&terms)
 	return t.overlapped(m.exposed(k.Class, &terms))
 }
@@ -219,7 +242,8 @@ type Part struct {
 // for, and returns that time, of one occurrence. Behind them is the constant of what arithmetic and memory
 // traffic do not hide of each other, with the part of the terms' times that shows because of it.
 func (m *Machine) Parts(k *Kernel, dst []Part) (unit.Seconds, []Part) {
-	terms := laws[k.Class].Terms(k, &m.Peaks)
+	var terms Terms
+	m.terms(&terms, k)
 	t, exposed := m.times(&terms), m.exposed(k.Class, &terms)
 	for _, x := range terms.List() {
 		time := x.Ideal * m.stretch[x.By] * m.stretch[x.And]
@@ -255,9 +279,9 @@ func (m *Machine) Cost(k *Kernel) (c Cost) {
 
 // Price prices a kernel into c, and overwrites what was there.
 func (m *Machine) Price(c *Cost, k *Kernel) {
-	law, longest := &laws[k.Class], 0.0
+	longest := 0.0
 	c.Class, c.Times, c.Constants, c.Leads, c.terms.n, c.terms.exposed = k.Class, Times{}, 0, None, 0, None
-	law.List(&c.terms, k, &m.Peaks)
+	m.terms(&c.terms, k)
 	for i := range c.terms.n {
 		x := &c.terms.list[i]
 		time := x.Ideal * m.stretch[x.By] * m.stretch[x.And]

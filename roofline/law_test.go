@@ -90,7 +90,8 @@ func TestEveryClassHasALaw(t *testing.T) {
 func TestCostIsTermsOverlapped(t *testing.T) {
 	trials(func(_ *rand.Rand, m *Machine, k *Kernel) {
 		var sum [NumResources]float64
-		terms := LawOf(k.Class).Terms(k, &m.Peaks)
+		var terms Terms
+		m.terms(&terms, k)
 		for _, x := range terms.List() {
 			time := x.Ideal
 			for _, c := range []Constant{x.By, x.And} {

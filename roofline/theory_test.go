@@ -109,13 +109,22 @@ func constantsOf(c Class) (all []Constant) {
 	for f := range p.Matrix {
 		p.Matrix[f] = 1e14
 	}
+	var ones Constants
+	for _, k := range All() {
+		ones[k] = 1
+	}
 	for _, tokens := range []float64{1, 2} {
+		tile := Tile{Rows: 16, Columns: 8, Blocks: 1}
+		if tokens == 1 {
+			tile = Tile{} // The library chooses.
+		}
 		k := Kernel{
-			Class: c, Format: 1, Launches: 1, Count: 1, Reread: 1, Reload: 1, Permuted: 1, Unpermuted: 1, Quantized: 1, Sliced: 1, Tile: Tile{Rows: 16, Columns: 8, Blocks: 1},
-			Shape: Shape{M: 8, N: 8, K: 8, Matrices: 1, Experts: 8, TopK: 2, Hit: 4, Pairs: 4, Tokens: tokens, Ranks: 2, Tiles: 1},
+			Class: c, Format: 1, Launches: 1, Count: 1, Reread: 1, Reload: 1, Permuted: 1, Unpermuted: 1, Quantized: 1, Sliced: 1, Tile: tile,
+			Shape: Shape{M: 8, N: 8, K: 4096, Matrices: 1, Experts: 8, TopK: 2, Hit: 4, Pairs: 4, Tokens: tokens, Ranks: 2, Tiles: 1},
 			Work:  Work{FLOPs: 1e9, Vector: 1e9, Weights: 1e9, KV: 1e9, State: 1e9, Acts: 1e9, Wire: 1e9, NodeWire: 1e9},
 		}
-		terms := laws[c].Terms(&k, &p)
+		m, terms := NewMachine(&p, &ones), Terms{}
+		m.terms(&terms, &k)
 		if terms.exposed != None && !slices.Contains(all, terms.exposed) {
 			all = append(all, terms.exposed)
 		}

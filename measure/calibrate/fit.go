@@ -233,7 +233,7 @@ func (f *fit) bears(k int) float64 {
 		return bearing
 	}
 	switch c {
-	case roofline.TileEmpty, roofline.TileIdle, roofline.GEMMExposed, roofline.GEMMQuantize, roofline.GEMMRow, roofline.AttentionTile, roofline.ScanChunk, roofline.GroupedPermute, roofline.GroupedExpert:
+	case roofline.TileEmpty, roofline.TileIdle, roofline.GEMMIdle, roofline.GEMMExposed, roofline.GEMMQuantize, roofline.GEMMRow, roofline.AttentionTile, roofline.ScanChunk, roofline.GroupedPermute, roofline.GroupedExpert:
 		return tenth
 	case roofline.PowerFixed, roofline.SkinnyGEMMRow, roofline.WGMMAReload, roofline.MoEDecodeReload, roofline.MoEPrefillPermute, roofline.MoEPrefillUnpermute,
 		roofline.HostStep, roofline.HostAsync, roofline.HostSequence, roofline.HostRequest, roofline.HostLaunch, roofline.HostDispatch:

@@ -250,7 +250,7 @@ func (b *builder) begin(name string, samples []sample) (keys, hold []roofline.Co
 		if _, ok := b.file.Values[c.String()]; !ok {
 			b.file.Values[c.String()] = hardware.Value{Value: v, From: "default for " + b.gpu.Generation}
 		}
-		if unfelt(key, samples) {
+		if b.unfelt(c, &samples[0].kernel) {
 			hold = append(hold, c)
 			b.file.Values[c.String()] = hardware.Value{Value: 0, From: "default: no such kernel"}
 		}
@@ -274,14 +274,16 @@ func (b *builder) standIn(c roofline.Constant) (base roofline.Constant, value fl
 	return base, value
 }
 
-// unfelt reports whether no sample depends on a constant of its section: known tiles alone have rows beyond the last one,
+// unfelt reports whether no sample depends on a constant of its section: known tiles alone have rows beyond the last one, kernels for mma run in waves,
 // and no kernel quantizes activations in a scheme that leaves them in 16 bits.
-func unfelt(key string, samples []sample) bool {
-	k := &samples[0].kernel
-	switch key {
-	case "tile_empty", "tile_idle":
+func (b *builder) unfelt(c roofline.Constant, k *roofline.Kernel) bool {
+	_, key, _ := strings.Cut(c.String(), ".")
+	switch {
+	case c == roofline.GEMMIdle:
+		return !b.gpu.MMA()
+	case key == "tile_empty" || key == "tile_idle":
 		return k.Tile.Rows == 0
-	case "quantize", "row":
+	case key == "quantize" || key == "row":
 		return !k.Scheme.Quantizes()
 	}
 	return false
