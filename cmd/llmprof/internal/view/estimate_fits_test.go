@@ -1,8 +1,9 @@
 package view
 
 import (
-	"fmt"
 	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 
 	"llmprof"
@@ -50,32 +51,38 @@ func TestWhatFits(t *testing.T) {
 	}{{"llama2-70b", "a100", 1}, {"llama2-70b", "h200", 512}, {"deepseek-v3", "h100", 8}, {"mixtral-8x7b", "l4", 4}} {
 		e := estimate(t, c.model, c.gpu, c.batch)
 		hint := e.WhatFits()
-		found := regexp.MustCompile(`--(tp|pp|batch|weights) (\S+?)\b(?:,|\s|$)`).FindAllStringSubmatch(hint, -1)
-		if len(found) == 0 {
+		advised, ok := strings.CutPrefix(hint, "it fits with ")
+		if !ok {
 			t.Errorf("%v: nothing is advised: %q", c, hint)
+			continue
 		}
-		split, other := e.Case, e.Case
-		for _, f := range found {
-			switch f[1] {
-			case "tp":
-				_, _ = fmt.Sscan(f[2], &split.Parallel.TP)
-			case "pp":
-				_, _ = fmt.Sscan(f[2], &split.Parallel.PP)
-			case "batch":
-				_, _ = fmt.Sscan(f[2], &other.Workload.Batch)
-				mustFit(t, hint, &other)
-			case "weights":
-				narrow := e.Case
-				s, err := models.ParseScheme(f[2])
-				testkit.Must(t, err)
-				s.KV = e.Scheme.KV
-				narrow.Scheme = s.For(e.Machine.GPU)
-				mustFit(t, hint, &narrow)
-			}
+		for flags := range strings.SplitSeq(advised, ", or with ") {
+			changed := e.Case
+			apply(t, &changed, flags)
+			mustFit(t, flags, &changed)
 		}
-		if split.Parallel != e.Parallel {
-			mustFit(t, hint, &split)
+	}
+}
+
+// apply changes a case by flags: --tp 2, --weights fp8.
+func apply(t *testing.T, c *analytic.Case, flags string) {
+	t.Helper()
+	for _, f := range regexp.MustCompile(`--(tp|pp|batch|weights) (\S+)`).FindAllStringSubmatch(flags, -1) {
+		var err error
+		switch f[1] {
+		case "tp":
+			c.Parallel.TP, err = strconv.Atoi(f[2])
+		case "pp":
+			c.Parallel.PP, err = strconv.Atoi(f[2])
+		case "batch":
+			c.Workload.Batch, err = strconv.Atoi(f[2])
+		case "weights":
+			kv := c.Scheme.KV
+			c.Scheme, err = models.ParseScheme(f[2])
+			c.Scheme.KV = kv
+			c.Scheme = c.Scheme.For(c.Machine.GPU)
 		}
+		testkit.Must(t, err)
 	}
 }
 
