@@ -203,7 +203,7 @@ func (f *flow) open(rate float64) *Steady {
 		st.Utilization += w * m.busy
 		power += w * m.power
 		ttft += w * m.first
-		behind += w * min(m.behind, f.longest(max(at, 1), rate, m.own))
+		behind += w * m.behind
 		st.beside += w * rate * f.beside(m.own, m.step)
 	}
 	if st.TTFT = unit.Seconds(ttft + f.queued(rate, weights, cycles)/rate); !f.handed {
@@ -273,14 +273,14 @@ func (f *flow) wakes(rate float64) moment {
 	if f.steps > 0 { // prompts that came meanwhile are computed beside its first tokens, as those that come later are anyway
 		next := f.piece(1)
 		m.behind = max(next.after(rate, own, float64(next.decode.Time)), 0) * f.echo(min(max(rate*next.further(rate*own), 0), 0.999))
+		m.behind = min(m.behind, next.longest(rate, own))
 	}
 	return m
 }
 
-// longest is by how much longer than others the steps of a sequence among n are at most, for the prompts that came while its own was computed:
+// longest is by how much longer than others the steps of a sequence are at most, for the prompts that came while its own was computed:
 // none of them is more than full, and where scheduling is asynchronous the first was formed when the last step of the prompt had been launched.
-func (f *flow) longest(n int, rate, own float64) float64 {
-	p := f.piece(n)
+func (p *piece) longest(rate, own float64) float64 {
 	if p.apart || p.handed {
 		return math.Inf(1)
 	}
@@ -289,7 +289,7 @@ func (f *flow) longest(n int, rate, own float64) float64 {
 		first = min(max(own-float64(full.Time), 0)+float64(full.Launch), own)
 	}
 	some := func(time float64) float64 { return 1 - math.Exp(-rate*time) } // come
-	return max(float64(full.Time-p.decode.Time), 0) * (min(f.steps, 1)*some(first) + max(f.steps-1, 0)*some(own))
+	return max(float64(full.Time-p.decode.Time), 0) * (min(p.flow.steps, 1)*some(first) + max(p.flow.steps-1, 0)*some(own))
 }
 
 // queued is how many requests wait because as many sequences run as can. While prompts are computed no sequence ends, so that those

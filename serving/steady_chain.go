@@ -115,6 +115,9 @@ func (f *flow) cycle(p *piece, rate float64) *cycle {
 	}
 	y := f.solve(p, rate)
 	y.load = p.load(rate)
+	if !y.infinite {
+		y.behind = min(y.behind, p.longest(rate, y.computes))
+	}
 	f.cycles[p] = y
 	return y
 }

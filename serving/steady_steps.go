@@ -185,7 +185,7 @@ func (f *flow) table(n, prompts int) *tokenCosts {
 		graphed, eager = a.graphed.toward(b.graphed, x), a.eager.toward(b.eager, x)
 	}
 	limit, left := f.limitOf(n, prompts), f.left(n, prompts)
-	t := &tokenCosts{newTokenCurve(f.knots(0, min(limit, left)), graphed), newTokenCurve(f.knots(max(limit, 0), left), eager), limit}
+	t := &tokenCosts{newTokenCurve(f.knots(0, min(limit, left), prompts), graphed), newTokenCurve(f.knots(max(limit, 0), left, prompts), eager), limit}
 	f.tables[[2]int{n, prompts}] = t
 	return t
 }
@@ -202,12 +202,17 @@ func (c *tokenCurve) toward(b *tokenCurve, x float64) func(tokens float64) Cost 
 }
 
 // knots are the tokens above one limit and up to another for which steps are priced: those of one prompt, of 2, 4,
-// 8, ... prompts, and the limits.
-func (f *flow) knots(above, most float64) (all []float64) {
+// 8, ... prompts, and the limits; of some number of prompts the least, the middle and the most of them.
+func (f *flow) knots(above, most float64, prompts int) (all []float64) {
 	all = append(all, above+1, most)
-	all = append(all, f.fills.rough...)
-	for i := 1; i < knots; i++ {
-		all = append(all, f.fills.mean*float64(int(1)<<i))
+	if prompts > 0 {
+		sums := f.fills.sum(prompts)
+		all = append(all, sums[0], sums[len(sums)/2], sums[len(sums)-1])
+	} else {
+		all = append(all, f.fills.rough...)
+		for i := 1; i < knots; i++ {
+			all = append(all, f.fills.mean*float64(int(1)<<i))
+		}
 	}
 	all = slices.DeleteFunc(all, func(v float64) bool { return v <= above || v > most })
 	slices.Sort(all)
