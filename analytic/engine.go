@@ -78,8 +78,9 @@ type Support struct {
 	Families   []string // the engine runs these model families: Hugging Face's model_type without _text
 	Not        []string // the engine does not run these families
 	Vendors    []string
-	Capability float64 // NVIDIA's GPUs need at least this compute capability
-	Integrated bool    // the engine runs only on modules whose GPU and CPU share their memory: Jetson, DGX Spark
+	Capability float64             // NVIDIA's GPUs need at least this compute capability
+	Builds     map[string][]string // compute capabilities of a vendor's GPUs that the engine is built for; without an entry, all
+	Integrated bool                // the engine runs only on modules whose GPU and CPU share their memory: Jetson, DGX Spark
 	Weights    []unit.Format
 	Since      map[unit.Format]float64  // weights in a format need at least this compute capability of NVIDIA's GPUs
 	Lacks      map[string][]unit.Format // GPUs of a generation run no weights in these formats

@@ -94,7 +94,7 @@ func TestAlikeKernelsAreOffAlike(t *testing.T) {
 	c := testCase(t, "llama3.1-8b", "h200", 1, 4)
 	const off = 0.3
 	c.Machine.Cal.Residuals = roofline.Constants{}
-	c.Machine.Cal.Residuals[roofline.LinkShare] = off
+	c.Machine.Cal.Residuals[roofline.OneShotSlicedShare] = off
 	p, err := analytic.NewPredictor(c)
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestAlikeKernelsAreOffAlike(t *testing.T) {
 	s := p.Step(1, 8192, 0, 1)
 	p.Walk(&s, func(l *analytic.Lowering, costs []roofline.Cost) {
 		for i := range costs {
-			if l.Part == operator.PartLayers && l.Kernels[i].Class == roofline.AllReduce && costs[i].Leads == roofline.LinkShare {
+			if l.Part == operator.PartLayers && l.Kernels[i].Class == roofline.OneShotAllReduce && costs[i].Leads == roofline.OneShotSlicedShare {
 				sent += costs[i].Time
 			}
 		}

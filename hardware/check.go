@@ -123,15 +123,15 @@ func checkDense(g *GPU) (field string, err error) {
 // RDNA: the instruction set guides of AMD. Before Volta fp16 ran on the CUDA cores.
 func densePerClock(capability string) (flops int, ok bool) {
 	switch capability {
-	case "6.0", "6.1":
+	case "6.0", "6.1", "gfx906", "gfx1030", "gfx1031":
 		return 256, true
 	case "5.3", "6.2", "gfx1100", "gfx1101", "gfx1102", "gfx1151":
 		return 512, true
 	case "gfx1200", "gfx1201":
 		return 1024, true
-	case "xe2":
+	case "xe-hpg", "xe2":
 		return 2048, true
-	case "7.0", "7.2", "7.5", "8.6", "8.9", "12.0", "12.1", "gfx90a":
+	case "7.0", "7.2", "7.5", "8.6", "8.9", "12.0", "12.1", "gfx908", "gfx90a":
 		return 1024, true
 	case "8.0", "8.7", "gfx942":
 		return 2048, true

@@ -17,7 +17,7 @@ type GPU struct {
 	Key        string   `toml:"-"`          // key in the table: "h200-sxm-141gb"
 	Aliases    []string `toml:"aliases"`    // other names that find it: "h200"
 	Vendor     string   `toml:"vendor"`     // "nvidia", "amd", "intel", "apple" or "google"
-	Generation string   `toml:"generation"` // "volta" to "blackwell", "rubin", "cdna2" to "cdna4", "rdna3", "rdna4", "xe2", "apple7" to "apple10", "tpu"...
+	Generation string   `toml:"generation"` // "volta" to "blackwell", "rubin", "vega20", "cdna" to "cdna4", "rdna2" to "rdna4", "xe-hpg", "xe2", "apple7" to "apple10", "tpu"...
 
 	// ComputeCapability is NVIDIA's version of the instruction set, "9.0", AMD's
 	// target, "gfx942", or what another vendor's generation is called.

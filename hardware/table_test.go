@@ -200,7 +200,8 @@ func TestPeaksFollowFromTheSilicon(t *testing.T) {
 	perClock := map[string]float64{
 		"7.0": 1024, "7.2": 1024, "7.5": 1024, "8.0": 2048, "8.6": 1024, "8.7": 2048, "8.9": 1024, "9.0": 4096,
 		"10.0": 8192, "10.3": 8192, "10.7": 8192, "11.0": 8192, "12.0": 1024, "12.1": 1024, "gfx90a": 1024, "gfx942": 2048, "gfx950": 4096,
-		"5.3": 512, "6.0": 256, "6.1": 256, "6.2": 512, "gfx1100": 512, "gfx1101": 512, "gfx1102": 512, "gfx1151": 512, "gfx1200": 1024, "gfx1201": 1024, "xe2": 2048,
+		"5.3": 512, "6.0": 256, "6.1": 256, "6.2": 512, "gfx1100": 512, "gfx1101": 512, "gfx1102": 512, "gfx1151": 512, "gfx1200": 1024, "gfx1201": 1024, "xe2": 2048, "xe-hpg": 2048,
+		"gfx906": 256, "gfx908": 512, "gfx1030": 256, "gfx1031": 256, // bf16 of gfx908
 		"gaudi3": 16384, "apple7": 256, "apple8": 256, "apple9": 256, "apple10": 1024, "v5e": 4 * 2 * 128 * 128, "v5p": 4 * 2 * 128 * 128, "v6e": 4 * 2 * 256 * 256, "v7x": 4 * 2 * 256 * 256,
 	}
 	share := map[string]float64{"a10g-24gb": 0.5, "l40-48gb": 0.5, "l20-48gb": 0.5, "h20-96gb": 0.25, "h20-141gb": 0.25}
@@ -228,7 +229,7 @@ func TestVectorPeaksFollowFromTheCores(t *testing.T) {
 	for _, g := range load(t).All() {
 		cores := 128.0
 		switch {
-		case slices.Contains([]string{"6.0", "7.0", "7.2", "7.5", "8.0"}, g.ComputeCapability), g.Generation == "cdna2", g.Generation == "gaudi3":
+		case slices.Contains([]string{"6.0", "7.0", "7.2", "7.5", "8.0"}, g.ComputeCapability), slices.Contains([]string{"vega20", "cdna", "cdna2", "rdna2", "gaudi3"}, g.Generation):
 			cores = 64
 		case g.Generation == "tpu": // a vector unit of 8 × 128 lanes with four ALUs each, of one operation
 			cores = 2048

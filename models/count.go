@@ -119,9 +119,19 @@ func (a *Attention) EntryBytes(f unit.Format) unit.Bytes {
 	case f == unit.FP8 && a.FP8Entry > 0:
 		return unit.Bytes(a.FP8Entry)
 	case a.Latent != nil:
-		return f.Bytes(float64(a.Latent.Rank + a.Latent.RopeDim))
+		return cached(f, a.Latent.Rank+a.Latent.RopeDim)
 	}
-	return f.Bytes(float64(a.EntryDim()))
+	return cached(f, a.EntryDim())
+}
+
+// cached is the memory of n values in a cache. Integers have a scale of 16 bits for each 32 of them, as q8_0 and q4_0
+// of llama.cpp do.
+func cached(f unit.Format, n int) unit.Bytes {
+	b := f.Bytes(float64(n))
+	if f == unit.INT8 || f == unit.INT4 {
+		b += unit.FP16.Bytes(float64(n) / 32)
+	}
+	return b
 }
 
 // KeyBytes is the memory of a key of the indexer beside a cache in format f, 0 without an indexer.
@@ -132,7 +142,7 @@ func (x *Indexer) KeyBytes(f unit.Format) unit.Bytes {
 	case x.Packed:
 		return unit.Bytes(float64(x.Dim) + 4*math.Ceil(float64(x.Dim)/128))
 	}
-	return f.Bytes(float64(x.Dim))
+	return cached(f, x.Dim)
 }
 
 // CachedBytes is the memory that heads KV heads of an attention, or its latent vector, take of a token in a cache in

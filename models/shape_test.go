@@ -184,3 +184,13 @@ func TestNotes(t *testing.T) {
 		}
 	}
 }
+
+// TestIntegerCachesHaveScales checks that caches in q8_0 and q4_0 of llama.cpp take 34 and 18 bytes for 32 values.
+func TestIntegerCachesHaveScales(t *testing.T) {
+	m := published(t, "llama2-70b")
+	for f, block := range map[unit.Format]float64{unit.INT8: 34, unit.INT4: 18, unit.FP8: 32} {
+		if got, want := float64(m.KVBytesPerToken(f)), 80*2*8*128*block/32; got != want {
+			t.Errorf("%v: %g bytes a token, want %g", f, got, want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"math"
 	"testing"
 
 	"llmprof/internal/testkit"
@@ -13,12 +14,12 @@ func TestAloneAmongSharedExperts(t *testing.T) {
 	q := *request(t, "qwen3-235b-a22b", "b200")
 	q.Batches, q.MaxGPUs, q.Load = DefaultBatches(), 8, Load{Rate: 1e-3}
 	q.Prompt, q.Gen = serving.Fixed(4000), serving.Fixed(200)
-	s := search{q: &q, card: &q.Cards[0], miss: noMiss()}
-	all := s.configs(q.Cards[0].Formats[0], Split{1, 1, 8, 0})
-	if len(all) == 0 {
+	s := search{q: &q, card: &q.Cards[0], miss: noMiss(), missedAt: math.MaxInt}
+	s.configs(q.Cards[0].Formats[0], Split{1, 1, 8, 0})
+	if len(s.open) == 0 {
 		t.Fatal(s.miss.Reason)
 	}
-	c := &all[0]
+	c := s.open[0]
 	testkit.Must(t, s.ready(c))
 	r, _ := s.steady(c, 1)
 	for _, x := range []struct {

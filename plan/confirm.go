@@ -124,7 +124,8 @@ func simulate(ctx context.Context, q *Request, r *Row) (t Tail, err error) {
 	if err != nil {
 		return t, err
 	}
-	load := serving.Load{Prompt: q.Prompt, Gen: q.Gen, Requests: confirmRequests, Seed: 1}
+	fills := max(confirmRequests/10, 3*int(r.Running)) // requests until as many run as do in the steady state
+	load := serving.Load{Prompt: q.Prompt, Gen: q.Gen, Requests: confirmRequests + fills, Seed: 1}
 	load.Arrival = serving.Arrival{Kind: "poisson", Rate: q.rate() * r.slower}
 	if n := q.Load.Concurrency; n > 0 {
 		load.Arrival = serving.Arrival{Kind: "closed", Concurrency: n}
@@ -133,7 +134,7 @@ func simulate(ctx context.Context, q *Request, r *Row) (t Tail, err error) {
 	if err != nil {
 		return t, err
 	}
-	result, err := serving.Simulate(ctx, server, source, serving.Options{Warmup: confirmRequests / 10})
+	result, err := serving.Simulate(ctx, server, source, serving.Options{Warmup: fills})
 	if err != nil {
 		return t, err
 	}

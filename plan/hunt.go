@@ -233,25 +233,25 @@ func (s *search) atBest() standing { return standing{s.q.place(s.card), s.leastS
 func (s *search) likelyBest() standing {
 	best := s.atBest()
 	if s.q.cheapest() {
-		best.score = max(best.score, float64(s.card.Price)*s.likely(&s.open[0]))
+		best.score = max(best.score, float64(s.card.Price)*s.likely(s.open[0]))
 	}
 	return best
 }
 
 func (s *search) leastScore() float64 {
-	gpus := math.Inf(1)
-	for i := range s.open {
-		gpus = min(gpus, float64(s.open[i].least*s.open[i].GPUs))
-	}
 	switch {
-	case s.q.By == Energy || s.q.By == Latency:
-		return s.bound(&s.open[0])
-	case s.q.cheapest():
-		return float64(s.card.Price) * gpus
-	case s.q.rate() == 0:
-		return s.bound(&s.open[0])
+	case s.q.By == Energy || s.q.By == Latency || s.q.By == Throughput && s.q.rate() == 0:
+		return s.bound(s.open[0])
+	case !s.q.cheapest():
+		return -s.q.rate() * s.q.Gen.MeanLength() / s.bound(s.open[0]) * (1 + 1e-9)
 	}
-	return -s.q.rate() * s.q.Gen.MeanLength() / gpus * (1 + 1e-9)
+	gpus := s.bound(s.open[0])
+	for _, c := range s.open { // they may stand in another order
+		if c.bounded {
+			gpus = min(gpus, s.bound(c))
+		}
+	}
+	return float64(s.card.Price) * gpus
 }
 
 // margin is by how much the times of a steady state may be below those of an estimate of a request alone, whose steps
@@ -263,10 +263,25 @@ func (s *search) rivals(rows []Row) bool {
 	if s.card.Price == 0 || s.cut { // whose rows all cost more
 		return false
 	}
-	return slices.ContainsFunc(s.open, func(c config) bool {
-		price := unit.Dollars(float64(s.card.Price) * float64(c.least*c.GPUs))
-		ttft := c.single.TTFT.Expected.Times(c.slower / margin)
-		tpot := c.single.TPOT.Expected.Times(c.slower / margin / s.gain())
-		return slices.ContainsFunc(rows, func(r Row) bool { return price <= r.PerHour && ttft <= r.TTFT && tpot <= r.TPOT })
-	})
+	for i := 0; i < len(s.open); {
+		switch c := s.open[i]; {
+		case !s.rival(c, rows):
+			i++
+		case c.bounded:
+			s.advance()
+			return true
+		default:
+			s.sharpen(i)
+		}
+	}
+	s.advance()
+	return false
+}
+
+// rival reports whether a row of a deployment may be no worse than one of the rows.
+func (s *search) rival(c *config, rows []Row) bool {
+	price := unit.Dollars(float64(s.card.Price) * float64(c.least*c.GPUs))
+	ttft := c.single.TTFT.Expected.Times(c.slower / margin)
+	tpot := c.single.TPOT.Expected.Times(c.slower / margin / s.gain())
+	return slices.ContainsFunc(rows, func(r Row) bool { return price <= r.PerHour && ttft <= r.TTFT && tpot <= r.TPOT })
 }

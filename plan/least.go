@@ -33,13 +33,19 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (open bo
 			return false
 		}
 		busy = 0
-		c.idle = float64(w.waiting().For(unit.Seconds(float64(c.DP)/s.q.rate()))) / s.q.Gen.MeanLength()
 	}
 	c.work = float64(energy+w.waiting().For(busy)) / s.q.Gen.MeanLength()
 	if s.q.By == Latency {
 		c.latency = w.longest(s, c)
 	}
 	return true
+}
+
+// waits bounds the energy of a token at a rate by what GPUs draw that wait.
+func (w *wave) waits(c *config) {
+	if rate := w.q.rate(); rate > 0 {
+		c.idle = float64(w.waiting().For(unit.Seconds(float64(c.DP)/rate))) / w.q.Gen.MeanLength()
+	}
 }
 
 // dear reports whether so many units are over the budget.
@@ -64,29 +70,59 @@ func (w *wave) least(s *search, c *config, fits int) (took unit.Seconds, energy 
 	} else if t := s.q.Targets.TPOT; t > 0 { // no more decode on average than come while one does
 		most = max(s.q.rate()*s.q.steps()*float64(t)/float64(c.DP), 1)
 	}
-	return w.among(c.Batch, most, func(d *decoding) bool {
-		return s.q.Targets.TPOT > 0 && d.Time.Times(c.slower/s.gain()) > s.q.Targets.TPOT || d.batch > float64(2*fits)
-	})
+	return w.among(w.upTo(c.Batch, min(most, float64(w.q.roomless(c.Batch, fits)))), c.slower/s.gain())
 }
 
-// among is the least where up to most sequences decode on average, and no more than the first that are enough.
-func (w *wave) among(batch int, most float64, enough func(*decoding) bool) (took unit.Seconds, energy unit.Joules) {
-	took, energy = unit.Seconds(math.Inf(1)), unit.Joules(math.Inf(1))
-	var all []decoding
+// upTo are steps of the sizes up to the first that has as many sequences as decode at most.
+func (w *wave) upTo(batch int, most float64) (all []decoding) {
 	for _, n := range w.q.sizes(batch) {
 		d := decoding{batch: min(float64(n), most)}
-		d.StepCost = w.decode(d.batch)
-		if all = append(all, d); d.batch == most || enough(&d) {
+		if all = append(all, d); d.batch == most {
 			break
 		}
 	}
-	w.prompt = w.adds(all[0], all[len(all)-1])
-	n := w.q.steps()
-	for i := range all {
-		took = min(took, all[i].Time.Times(n/all[i].batch)+w.prompt.Time)
-		energy = min(energy, w.beyond(&all[i].StepCost).Times(n/all[i].batch)+w.prompt.Energy)
+	return all
+}
+
+// roomless is the first size of which the memory has no room for half; the largest where it has.
+func (q *Request) roomless(batch, fits int) int {
+	sizes := q.sizes(batch)
+	for _, n := range sizes {
+		if n > 2*fits {
+			return n
+		}
 	}
-	return took, energy
+	return sizes[len(sizes)-1]
+}
+
+// among is the least where on average one of these batches decodes, of rising size, and none beyond the first whose step takes longer than the
+// target, by so much slower than expected. A step of twice the sequences takes no more than twice the time and the energy, but for stairs of
+// CUDA graphs, and where kernels change: the least of a sequence is that of the last batches (TestAmong).
+func (w *wave) among(all []decoding, slower float64) (took unit.Seconds, energy unit.Joules) {
+	all[0].StepCost = w.decode(all[0].batch)
+	if target := w.q.Targets.TPOT; target > 0 && slower > 0 {
+		for i := range all {
+			if all[i].StepCost = w.decode(all[i].batch); all[i].Time.Times(slower) > target {
+				all = all[:i+1]
+				break
+			}
+		}
+	}
+	took, energy = unit.Seconds(math.Inf(1)), unit.Joules(math.Inf(1))
+	n := w.q.steps()
+	for i, worse := len(all)-1, 0; i >= 0 && worse < 2; i-- {
+		d := &all[i]
+		if d.Time == 0 {
+			d.StepCost = w.decode(d.batch)
+		}
+		time, joules := d.Time.Times(n/d.batch), w.beyond(&d.StepCost).Times(n/d.batch)
+		if worse++; time < took || joules < energy {
+			worse = 0
+		}
+		took, energy = min(took, time), min(energy, joules)
+	}
+	w.prompt = w.adds(all[0], all[len(all)-1])
+	return took + w.prompt.Time, energy + w.prompt.Energy
 }
 
 // A decoding is a step in which a batch decodes and nothing else is.
@@ -291,7 +327,7 @@ func (s *search) leastE2E(c *config, units int) unit.Seconds {
 	}
 	each := max(float64(s.q.Load.Concurrency)/float64(units*c.DP), 1)
 	w := wave{p: c.server.Predictor, q: s.q, budgets: s.budgets(c.server.Predictor)}
-	took, _ := w.among(c.Batch, each, func(*decoding) bool { return false })
+	took, _ := w.among(w.upTo(c.Batch, each), 0)
 	return took.Times(each * c.slower * less)
 }
 

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -30,6 +29,9 @@ type config struct {
 	work     float64                 // joules that a token takes at least beyond what GPUs draw that wait
 	idle     float64                 // joules that waiting GPUs of a unit take for each token; 0 where clients wait for answers
 	latency  unit.Seconds            // that a request takes at least under the load, as expected
+	fits     int                     // sequences that the memory has room for
+	place    int                     // in the list of all deployments
+	bounded  bool                    // by the load
 }
 
 // bound is what the search ranks by at its least: GPUs, seconds of a request, or joules of a
@@ -81,14 +83,14 @@ func (s *search) candidates(ctx context.Context) {
 	for _, f := range s.card.Formats {
 		for _, split := range s.splits {
 			if ctx.Err() == nil {
-				s.open = append(s.open, s.configs(f, split)...)
+				s.configs(f, split)
 			}
 		}
 	}
+	s.at = math.MaxInt
 	s.open = slices.Clip(s.open)
-	slices.SortStableFunc(s.open, func(a, b config) int {
-		return cmp.Or(cmp.Compare(s.likely(&a), s.likely(&b)), cmp.Compare(s.bound(&a), s.bound(&b)))
-	})
+	slices.SortFunc(s.open, s.before)
+	s.advance()
 }
 
 // likely is the GPUs that a deployment takes at least, or likely, where it ranks by them; else its bound.
@@ -103,13 +105,15 @@ func (s *search) likely(c *config) float64 {
 // best one found. With first it ends at the first that qualifies. Those beyond the limit stay open: all of them where none qualifies with
 // as many GPUs as the limit pays for.
 func (s *search) loaded(ctx context.Context, first bool) {
-	left, nearest := 0, s.miss
+	all, nearest, missedAt, beyond := s.open, s.miss, s.missedAt, false
 	s.first, s.cut = first, false
 	defer func() {
-		if s.cut = s.cut && len(s.rows) == 0; s.cut {
-			left, s.miss = len(s.open), nearest
+		switch s.cut = s.cut && len(s.rows) == 0; {
+		case s.cut:
+			s.open, s.miss, s.missedAt = all, nearest, missedAt
+		case !beyond:
+			s.open = nil
 		}
-		s.open = s.open[len(s.open)-left:]
 	}()
 	least := math.Inf(1)                    // that a row ranks by
 	best, plain := math.Inf(1), math.Inf(1) // GPUs of the best row, and of the best without extras
@@ -120,16 +124,15 @@ func (s *search) loaded(ctx context.Context, first bool) {
 		best, least = min(best, float64(r.GPUs)), min(least, s.figure(r))
 		s.rows = append(s.rows, *r)
 	}
-	for i := range s.open {
-		c := &s.open[i]
-		if ctx.Err() != nil || first && len(s.rows) > 0 {
+	for ; len(s.open) > 0; s.next() {
+		c := s.open[0]
+		if ctx.Err() != nil || first && len(s.rows) > 0 || s.lazy() && s.bound(c) > least {
 			return
 		}
 		if s.bound(c) > least {
 			continue
 		}
-		if !s.fewestGPUs() && s.bound(c) > s.limit && !first {
-			left = len(s.open) - i
+		if beyond = !s.fewestGPUs() && s.bound(c) > s.limit && !first; beyond {
 			return
 		}
 		if err := s.ready(c); err != nil {
@@ -261,19 +264,19 @@ func (s *search) alone(c *config) {
 	}
 }
 
-// configs are the deployments of a split that may qualify.
-func (s *search) configs(f Formats, split Split) (all []config) {
+// configs lists the deployments of a split that may qualify.
+func (s *search) configs(f Formats, split Split) {
 	unitDP := split.sharing()
 	if split.TP*split.PP*unitDP > s.q.MaxGPUs {
-		return nil
+		return
 	}
 	for _, parts := range microBatches(split) {
-		c := config{Row: Row{Card: s.card, Formats: f, Split: split, DP: unitDP, MicroBatches: parts, GPUs: split.TP * split.PP * unitDP}}
-		if s.screen(&c) {
-			all = append(all, c)
+		s.at++
+		c := &config{Row: Row{Card: s.card, Formats: f, Split: split, DP: unitDP, MicroBatches: parts, GPUs: split.TP * split.PP * unitDP}}
+		if s.screen(c) {
+			s.candidate(c)
 		}
 	}
-	return all
 }
 
 // screen prepares a deployment, and leaves it out if a request that is alone on it is too
@@ -317,7 +320,10 @@ func (s *search) screen(c *config) (open bool) {
 			return false
 		}
 	}
-	return s.atLeast(c, units, e.Memory.MaxBatch)
+	w := wave{p: units.Predictor, q: s.q}
+	w.waits(c)
+	c.fits = e.Memory.MaxBatch
+	return true
 }
 
 // single bounds a request alone. Where lengths differ its time to the first token is the mean over prompts, and

@@ -266,33 +266,38 @@ func TestBounds(t *testing.T) {
 			q.Prompt, q.Gen = lengths(random, q.Prompt.Mean), lengths(random, q.Gen.Mean)
 		}
 		for j := range q.Cards {
-			s := search{q: &q, card: &q.Cards[j], miss: noMiss()}
+			s := search{q: &q, card: &q.Cards[j], miss: noMiss(), missedAt: math.MaxInt}
 			for _, split := range splits[i%2] {
-				for _, c := range s.configs(q.Cards[j].Formats[random.IntN(2)], split) {
-					if err := s.ready(&c); err != nil {
+				s.open = nil
+				s.configs(q.Cards[j].Formats[random.IntN(2)], split)
+				for _, c := range s.open {
+					if !c.bounded && !s.refine(c) {
+						continue
+					}
+					if err := s.ready(c); err != nil {
 						t.Fatal(err)
 					}
 					for units := 1; units*c.GPUs <= q.MaxGPUs; units++ {
-						r, ok := s.steady(&c, units)
+						r, ok := s.steady(c, units)
 						if !ok {
 							continue
 						}
-						s.expect(&c, &r)
+						s.expect(c, &r)
 						if alone := c.single.TTFT.Expected.Times(c.slower); q.Load.Rate > 0 && alone > r.TTFT.Times(1.03) {
 							t.Errorf("%v + %v tokens, %+v: %v has a TTFT of %v, and alone %v", &q.Prompt, &q.Gen, q.Load, &r, r.TTFT, alone)
 						}
 						w := wave{p: c.server.Predictor, q: &q}
-						if least := max(w.leastTPOT(&s, &c, units), s.dividedTPOT(&c, units)); least > r.TPOT {
+						if least := max(w.leastTPOT(&s, c, units), s.dividedTPOT(c, units)); least > r.TPOT {
 							t.Errorf("%v + %v tokens, %+v: %v has a TPOT of %v, and at least %v", &q.Prompt, &q.Gen, q.Load, &r, r.TPOT, least)
 						}
-						if least := s.leastE2E(&c, units); q.Load.Concurrency > 0 && least > r.E2E {
+						if least := s.leastE2E(c, units); q.Load.Concurrency > 0 && least > r.E2E {
 							t.Errorf("%v + %v tokens, %+v: %v takes %v a request, and at least %v", &q.Prompt, &q.Gen, q.Load, &r, r.E2E, least)
 						}
 						if q.By == Energy && c.energy(units) > s.figure(&r)*(1+1e-9) {
 							t.Errorf("%v + %v tokens, %+v: %v takes %g J/token, and at least %g", &q.Prompt, &q.Gen, q.Load, &r, s.figure(&r), c.energy(units))
 						}
-						if s.bound(&c) > s.figure(&r)*(1+1e-9) && s.figure(&r) > 0 || s.bound(&c) > s.figure(&r)*(1-1e-9) && s.figure(&r) < 0 {
-							t.Errorf("by %s, %v + %v tokens, %+v: %v ranks by %g, its bound is %g", q.By, &q.Prompt, &q.Gen, q.Load, &r, s.figure(&r), s.bound(&c))
+						if s.bound(c) > s.figure(&r)*(1+1e-9) && s.figure(&r) > 0 || s.bound(c) > s.figure(&r)*(1-1e-9) && s.figure(&r) < 0 {
+							t.Errorf("by %s, %v + %v tokens, %+v: %v ranks by %g, its bound is %g", q.By, &q.Prompt, &q.Gen, q.Load, &r, s.figure(&r), s.bound(c))
 						}
 					}
 				}

@@ -17,17 +17,18 @@ func noMiss() Miss { return Miss{Reason: "no split of the model is possible on i
 
 func compareMisses(a, b *Miss) int { return cmp.Compare(a.By, b.By) }
 
-// missed remembers the nearest miss. Of those that cannot be estimated the first counts.
+// missed remembers the nearest miss: of several as near, that of the first deployment in the list of all. Of those that cannot be estimated
+// the first counts.
 func (s *search) missed(m Miss) {
-	if m.By < s.miss.By || s.miss.Row == nil && math.IsInf(m.By, 1) && s.miss == noMiss() {
-		s.miss = m
+	if m.By < s.miss.By || m.By == s.miss.By && s.at < s.missedAt || s.miss.Row == nil && math.IsInf(m.By, 1) && s.miss == noMiss() {
+		s.miss, s.missedAt = m, s.at
 	}
 }
 
 // falls reports whether a row misses what was asked for, and remembers the nearest one that does. Words are made of that alone.
 func (s *search) falls(r *Row) bool {
 	by := s.q.exceeds(r)
-	if by > 0 && (by < s.miss.By || math.IsInf(by, 1)) {
+	if by > 0 && (by <= s.miss.By || math.IsInf(by, 1)) {
 		own := *r
 		m := s.q.misses(&own)
 		m.Row = &own

@@ -2,8 +2,8 @@ package plan
 
 import (
 	"context"
-
 	"fmt"
+	"math"
 	"slices"
 
 	"llmprof/analytic"
@@ -53,7 +53,7 @@ func Search(ctx context.Context, q *Request) (*Result, error) {
 	own.Batches = slices.Sorted(slices.Values(own.Batches))
 	found := make([]search, len(own.Cards))
 	for i := range found {
-		found[i] = search{q: &own, bounded: q.bounded(), card: &own.Cards[i], splits: own.Splits, miss: noMiss(), limit: infinite}
+		found[i] = search{q: &own, bounded: q.bounded(), card: &own.Cards[i], splits: own.Splits, miss: noMiss(), missedAt: math.MaxInt, limit: infinite}
 		if len(own.Splits) == 0 {
 			found[i].splits = DefaultSplits(own.Cards[i].Model, own.MaxGPUs)
 		}
@@ -96,11 +96,13 @@ type search struct {
 	found    []Row // rows that count for other cards while further ones are searched
 	miss     Miss
 	searched int
-	open     []config // under a load, deployments that may qualify, the best first
-	limit    float64  // figure of rows beyond which none can be shown
-	cut      bool     // none qualifies with as many GPUs as that pays for, but some may with more
-	first    bool     // only whether any qualifies is asked
-	beaten   bool     // a row qualifies, but none can be shown
+	open     []*config // under a load, deployments that may qualify, the best first
+	at       int       // place in the list of all of the deployment that is screened; MaxInt after that
+	missedAt int       // of the nearest miss
+	limit    float64   // figure of rows beyond which none can be shown
+	cut      bool      // none qualifies with as many GPUs as that pays for, but some may with more
+	first    bool      // only whether any qualifies is asked
+	beaten   bool      // a row qualifies, but none can be shown
 }
 
 // unpriced reports whether the card falls out for want of a price.
@@ -201,7 +203,7 @@ func (s *search) caseOf(r *Row) (*analytic.Case, error) {
 
 // tooLarge remembers that a row does not fit.
 func (s *search) tooLarge(r *Row, m *analytic.Memory) {
-	if by := 1e6 * float64(m.Total/m.Usable); by < s.miss.By {
+	if by := 1e6 * float64(m.Total/m.Usable); by <= s.miss.By {
 		s.missed(Miss{fmt.Sprintf("does not fit: %s needs %v of the %v that the engine may take of a GPU", r, m.Total, m.Usable), by, nil})
 	}
 }

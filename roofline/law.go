@@ -263,7 +263,7 @@ func (m *Machine) Price(c *Cost, k *Kernel) {
 		time := x.Ideal * m.stretch[x.By] * m.stretch[x.And]
 		c.Times[x.Resource] += unit.Seconds(time)
 		c.Constants |= sets[x.By] | sets[x.And]
-		if time > longest && table[x.By].Quantity == Share && x.By != None {
+		if time > longest && shares[x.By] {
 			longest, c.Leads = time, x.By
 		}
 	}

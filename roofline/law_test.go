@@ -49,7 +49,7 @@ func kernel(random *rand.Rand, c Class) *Kernel {
 			FLOPs: unit.FLOPs(up(13)), Vector: unit.FLOPs(up(10)), Weights: unit.Bytes(up(9)), KV: unit.Bytes(up(8)), State: unit.Bytes(up(7)),
 			Acts: unit.Bytes(up(8)), Wire: unit.Bytes(up(7)), NodeWire: unit.Bytes(up(7) - 1),
 		},
-		Reread: unit.Bytes(up(8)), Reload: unit.Bytes(up(8)), Permuted: unit.Bytes(up(7)), Unpermuted: unit.Bytes(up(7)), Quantized: up(4), Sliced: 1, Tile: Tile{Rows: up(2), Columns: up(2), Blocks: 2},
+		Reread: unit.Bytes(up(8)), Reload: unit.Bytes(up(8)), Permuted: unit.Bytes(up(7)), Unpermuted: unit.Bytes(up(7)), Quantized: up(4), Sliced: float64(random.IntN(2)), Tile: Tile{Rows: up(2), Columns: up(2), Blocks: 2},
 	}
 }
 

@@ -4,8 +4,11 @@ package roofline
 // constant that stands in for it, nor the constants of an engine on its host from each other.
 type Set uint64
 
-// sets has the set of each constant.
-var sets [NumConstants]Set
+// sets has the set of each constant, and shares says which of them are shares of a peak. Pricing a kernel asks for both, of each term.
+var (
+	sets   [NumConstants]Set
+	shares [NumConstants]bool
+)
 
 func init() { //nolint:gochecknoinits // the constants have to be defined first
 	next := 1
@@ -27,7 +30,7 @@ func init() { //nolint:gochecknoinits // the constants have to be defined first
 		for table[base].Base != None {
 			base = table[base].Base
 		}
-		sets[k] = sets[base]
+		sets[k], shares[k] = sets[base], table[k].Quantity == Share
 	}
 }
 

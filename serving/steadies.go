@@ -2,8 +2,8 @@ package serving
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
-	"sync"
 
 	"llmprof/unit"
 )
@@ -222,26 +222,28 @@ func (t *Steadies) firstTokens(rate float64, replicas int) (*Steady, error) {
 		return nil, fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by prefill (in each of %d replicas that prefill)",
 			rate*t.prefill.units(replicas), most*t.prefill.units(replicas), replicas)
 	}
-	st := t.queue(p, rate)
+	st := t.queue(p, rate, int(math.Ceil(t.prefill.units(replicas))))
 	st.Capacity = Capacity{Rate: t.prefill.units(replicas) * most, Bound: "prefill", Running: t.prefill.most / int(t.prefill.peers)}
 	t.firsts[key] = st
 	return st, nil
 }
 
-// unitArrivals are Poisson arrivals at a rate of 1.
-var unitArrivals = sync.OnceValue(func() (all [prefills]float64) {
+// unitArrivals are those of one of the replicas that take turns of Poisson arrivals, at a rate of 1 of each.
+func unitArrivals(turns int) (all [prefills]float64) {
 	random := rand.New(rand.NewPCG(1, 1))
 	at := 0.0
 	for i := range all {
-		at += random.ExpFloat64()
+		for range turns {
+			at += random.ExpFloat64() / float64(turns)
+		}
 		all[i] = at
 	}
 	return all
-})
+}
 
-// queue simulates the prompts of a replica that only prefills.
-func (t *Steadies) queue(p *piece, rate float64) *Steady {
-	arrivals := unitArrivals()
+// queue simulates the prompts of one of the replicas that only prefill and take turns.
+func (t *Steadies) queue(p *piece, rate float64, turns int) *Steady {
+	arrivals := unitArrivals(turns)
 	for i := range arrivals {
 		arrivals[i] /= rate
 	}

@@ -4,12 +4,25 @@ import (
 	"testing"
 
 	"llmprof/analytic/casetest"
+	"llmprof/internal/testkit"
 )
 
 // The steady state of a disaggregated server is what a simulation of it comes to.
 func TestSteadyDisaggregated(t *testing.T) {
 	for _, scheduler := range []string{"vllm", "sglang"} {
 		t.Run(scheduler, func(t *testing.T) { steadyDisaggregated(t, scheduler) })
+	}
+}
+
+// Several that prefill take turns, so that prompts come to each more evenly than to one.
+func TestSteadyOfPrefillersInTurn(t *testing.T) {
+	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
+	s.Replicas, s.Prefillers, s.Link = 4, 3, casetest.GPU(t, "h100").LinkAmong(7)
+	l := Load{Arrival: Arrival{Kind: "poisson", Rate: 30}, Prompt: Fixed(2048), Gen: Fixed(200), Requests: 6000, Seed: 3}
+	st, err := s.SteadyRate(l.Arrival.Rate, l.Prompt, l.Gen)
+	testkit.Must(t, err)
+	if ttft := simulate(t, s, l, Options{Warmup: 300}).TTFT.Mean(); float64(st.TTFT) > 1.06*ttft || float64(st.TTFT) < 0.94*ttft {
+		t.Errorf("TTFT %v, simulated %g", st.TTFT, ttft)
 	}
 }
 

@@ -35,9 +35,22 @@ type loop struct {
 	sum     totals
 }
 
-// waves is the mean of the flows of a closed loop whose answers have one length. Requests go round replicas that share
-// nothing: a part of them with the same part of the clients does the same.
+// waves is the mean of the flows of a closed loop whose answers have one length. Clients beyond a crowd wait for longer and change nothing else.
 func (t *Steadies) waves(clients, replicas int) (*Steady, error) {
+	limit := crowd * t.flow.most * int(math.Ceil(t.flow.units(replicas)))
+	st, err := t.shared(min(clients, limit), replicas)
+	if more := float64(clients-limit) / t.flow.units(replicas); err == nil && more > 0 {
+		longer := unit.Seconds(more / st.Rate)
+		st.TTFT, st.E2E, st.Waiting = st.TTFT+longer, st.E2E+longer, st.Waiting+more
+	}
+	return st, err
+}
+
+// crowd is how many times as many clients as sequences run at once keep a server busy at all times.
+const crowd = 6
+
+// shared is waves of all clients. Requests go round replicas that share nothing: a part of them with the same part of the clients does the same.
+func (t *Steadies) shared(clients, replicas int) (*Steady, error) {
 	parts := 1
 	if peers := t.server.Predictor.Par.ExpertReplicas(); replicas%peers == 0 {
 		parts = divisor(clients, replicas/peers)

@@ -2,7 +2,10 @@ package serving
 
 import (
 	"fmt"
+	"math"
 	"testing"
+
+	"llmprof/internal/testkit"
 )
 
 // The waves that are simulated until they repeat have the times of those that come much later.
@@ -32,5 +35,21 @@ func TestWavesRepeat(t *testing.T) {
 		agree(t, what+": TTFT", float64(st.TTFT), ttft/n, 1e-6)
 		agree(t, what+": E2E", float64(st.E2E), e2e/n, 1e-6)
 		agree(t, what+": rate", st.Rate, n/(end-begin), 1e-6)
+	}
+}
+
+// Clients beyond those that keep a server busy wait for longer, and change nothing else: they need no simulation.
+func TestCrowdOfClients(t *testing.T) {
+	s := server(t, "llama3.1-8b", "l4", 1, "vllm")
+	s.Scheduler.MaxSeqs, s.Replicas = 16, 2
+	some, err := s.SteadyConcurrency(300, Fixed(100), Fixed(20))
+	testkit.Must(t, err)
+	many, err := s.SteadyConcurrency(1<<20, Fixed(100), Fixed(20))
+	testkit.Must(t, err)
+	if off := many.Rate/some.Rate - 1; math.Abs(off) > 0.01 || math.Abs(float64(many.TPOT/some.TPOT)-1) > 0.01 {
+		t.Errorf("%d clients have %g requests/s and a TPOT of %v, 300 have %g and %v", 1<<20, many.Rate, many.TPOT, some.Rate, some.TPOT)
+	}
+	if clients := many.Rate * float64(many.E2E); math.Abs(clients/(1<<20)-1) > 0.01 {
+		t.Errorf("by Little's law there are %g clients, not %d", clients, 1<<20)
 	}
 }

@@ -28,7 +28,7 @@ var formatNames = [NumFormats]string{"", "fp32", "tf32", "fp16", "bf16", "fp8", 
 
 // formatBits has the bits of a value in memory. The block scales of the two FP4 formats belong to
 // the format (OCP Microscaling Formats v1.0; NVFP4 as in cuDNN and TensorRT-LLM); the group scales
-// of INT4 belong to the scheme.
+// of INT4 belong to the scheme, or to the cache.
 var formatBits = [NumFormats]float64{0, 32, 32, 16, 16, 8, 8, 4, 4 + 8.0/16, 4 + 8.0/32}
 
 // Formats lists every number format, widest first.
@@ -63,9 +63,10 @@ func (f Format) Bits() float64 { return formatBits[f] }
 // Bytes is the memory that n values take.
 func (f Format) Bytes(n float64) Bytes { return Bytes(n * formatBits[f] / 8) }
 
-// formatAliases are the names that torch and engines give the formats.
+// formatAliases are the names that torch, engines and llama.cpp give the formats.
 var formatAliases = map[string]Format{
 	"float32": FP32, "float": FP32, "float16": FP16, "half": FP16, "bfloat16": BF16, "float8": FP8,
+	"f32": FP32, "f16": FP16, "q8_0": INT8, "q4_0": INT4,
 	"fp8_e4m3": FP8, "fp8_e5m2": FP8, "float8_e4m3fn": FP8, "float8_e5m2": FP8,
 }
 

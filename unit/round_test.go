@@ -29,9 +29,9 @@ func TestAround(t *testing.T) {
 	}
 }
 
-// TestFormatAliases checks that the names of torch and of engines are read, and no others.
+// TestFormatAliases checks that the names of torch, of engines and of llama.cpp are read, and no others.
 func TestFormatAliases(t *testing.T) {
-	for name, want := range map[string]Format{"BF16": BF16, "bfloat16": BF16, "half": FP16, "fp8_e4m3": FP8, "float8_e4m3fn": FP8} {
+	for name, want := range map[string]Format{"BF16": BF16, "bfloat16": BF16, "half": FP16, "fp8_e4m3": FP8, "float8_e4m3fn": FP8, "f16": FP16, "q8_0": INT8, "q4_0": INT4} {
 		if f, err := ParseFormat(name); err != nil || f != want {
 			t.Errorf("ParseFormat(%q) = %v, %v", name, f, err)
 		}

@@ -25,11 +25,13 @@ var llamaCPP = ggml{profile: analytic.Profile{
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia, amd, intel, apple}, Capability: 6,
 		Not:     []string{"bailing_moe_linear", "bailing_moe_v2_5", "bamba", "gpt_neo", "gptj", "internlm", "minimax_m1", "opt", "recurrent_gemma", "zamba2"},
-		Weights: []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8, unit.INT4, unit.MXFP4, unit.NVFP4},
-		Acts:    []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8},
-		KV:      []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8, unit.INT4},
+		Weights: ggmlWeights, Lacks: map[string][]unit.Format{"gaudi3": ggmlWeights}, // no backend reaches Gaudi
+		Acts: []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8},
+		KV:   []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8, unit.INT4},
 	},
 }}
+
+var ggmlWeights = []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8, unit.INT4, unit.MXFP4, unit.NVFP4}
 
 // ggmlConstants are fitted to the kernels of llama3.1-8b at batch 1 to 32 and in a prompt, and to
 // the gaps between its steps. They replace the constants of other engines' kernels.

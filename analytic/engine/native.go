@@ -267,9 +267,11 @@ func (n *nativeStep) reduce(i int) {
 		class = roofline.FusedAllReduce
 	}
 	k := n.Launch(i, class, launches(o, n.Step))
-	if (class == roofline.OneShotAllReduce || class == roofline.AllReduce) && !n.Step.Par.SP && o.Work.NodeWire == 0 {
-		k.Class = roofline.OneShotAllReduce // over peer memory, of any size
+	if class != roofline.PCIeCollective && !n.Step.Par.SP && o.Work.NodeWire == 0 {
 		k.Exchange(OneShotBytes)
+		if class == roofline.AllReduce { // over peer memory too
+			k.Class = roofline.OneShotAllReduce
+		}
 	}
 }
 

@@ -25,7 +25,8 @@ var sglang = graphed{profile: analytic.Profile{
 			"recurrent_gemma", "seed_oss", "smollm3", "zamba2",
 		},
 		Acts: vllmRuns.Acts, KV: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.MXFP4}, Split: sglangSplit, WholeBlocks: true,
-		Lacks: vllmRuns.Lacks,
+		Builds: map[string][]string{amd: {"gfx942", "gfx950"}}, // setup_rocm.py of sgl-kernel stops at others
+		Lacks:  vllmRuns.Lacks,
 	},
 }, rows: sglangRows, pieces: sglangPieces, sampling: 30, gathers: true, sumsPrompts: true, grouped: sglangExpertTile}
 

@@ -89,6 +89,8 @@ func unfit(s *analytic.Support, g *hardware.GPU) string {
 	switch {
 	case s.Vendors != nil && !slices.Contains(s.Vendors, g.Vendor):
 		return fmt.Sprintf("does not run on %s: it runs on GPUs of %s", g.Name, strings.Join(s.Vendors, ", "))
+	case s.Builds[g.Vendor] != nil && g.ComputeCapability != "" && !slices.Contains(s.Builds[g.Vendor], g.ComputeCapability):
+		return fmt.Sprintf("does not run on %s (%s): it is built for %s", g.Name, g.ComputeCapability, strings.Join(s.Builds[g.Vendor], ", "))
 	case s.Integrated && !g.Integrated:
 		return fmt.Sprintf("does not run on %s: it runs on Jetson modules and DGX Spark", g.Name)
 	case g.Vendor == nvidia && capability(g) < s.Capability:

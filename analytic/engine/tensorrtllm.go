@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"llmprof/analytic"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -32,7 +34,7 @@ var tensorRTRuns = analytic.Support{
 	Weights: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.INT4, unit.NVFP4, unit.MXFP4},
 	Since:   map[unit.Format]float64{unit.FP8: 8.9, unit.NVFP4: 10},
 	Acts:    []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.NVFP4, unit.MXFP4},
-	KV:      []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.NVFP4},
+	KV:      []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.NVFP4}, // features/quantization
 	Split:   tensorRTSplit,
 }
 
@@ -50,7 +52,7 @@ var tensorRT2024 = fused{profile: analytic.Profile{
 		setDefault(c, roofline.HostStep, 0.6e-3)
 	},
 	Older: older, Reserve: 3.5e9,
-	Support: analytic.Support{Vendors: []string{nvidia}, Capability: 7, Acts: tensorRTRuns.Acts, KV: tensorRTRuns.KV},
+	Support: analytic.Support{Vendors: []string{nvidia}, Capability: 7, Acts: tensorRTRuns.Acts, KV: append(slices.Clone(tensorRTRuns.KV), unit.INT8)},
 }}
 
 // edge is TensorRT-Edge-LLM for Jetson modules.

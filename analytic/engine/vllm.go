@@ -42,21 +42,22 @@ var vllm2024 = fused{profile: analytic.Profile{
 	Constants: func(c *roofline.Constants) {
 		setDefault(c, roofline.HostStep, 2.1e-3)
 	},
-	Older: older, Reserve: 3.5e9, Support: analytic.Support{Not: vllmRuns.Not, Vendors: vllmRuns.Vendors, Capability: 7, Acts: vllmRuns.Acts, KV: vllmRuns.KV},
+	Older: older, Reserve: 3.5e9, Support: analytic.Support{Not: vllmRuns.Not, Vendors: vllmRuns.Vendors, Builds: vllmRuns.Builds, Capability: 7, Acts: vllmRuns.Acts, KV: vllmRuns.KV},
 }}
 
 // vllmRuns is read from the registry of vLLM 0.32.0 (vllm/model_executor/models/registry.py)
-// and its documentation of hardware and quantization: GPUs of NVIDIA from Turing on, of
-// AMD and of Intel, TPUs by a plugin. It has no products in 4-bit integers. Marlin's kernels for MXFP4 need Ampere
+// and its documentation of hardware and quantization: GPUs of NVIDIA from Turing on, those of
+// AMD in gpu.rocm.inc.md, of Intel, and TPUs by a plugin. It has no products in 4-bit integers. Marlin's kernels for MXFP4 need Ampere
 // (docs/features/quantization); FP8 on AMD needs CDNA or RDNA 4, and NVFP4 CDNA, for which Petit has kernels (supports_fp8
 // and supported_quantization of vllm/platforms/rocm.py); those of XPUs and TPUs have no NVFP4 (platforms/xpu.py, tpu-inference).
 var vllmRuns = analytic.Support{
 	Default: true, Not: []string{"gpt_neo", "recurrent_gemma"}, Vendors: []string{nvidia, amd, intel, google}, Capability: 7.5,
 	Acts: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.NVFP4, unit.MXFP4},
 	KV:   []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8}, OwnCache: true, Split: vllmSplit, WholeBlocks: true,
+	Builds: map[string][]string{amd: {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1150", "gfx1151", "gfx1200", "gfx1201"}},
 	Lacks: map[string][]unit.Format{
 		"turing": {unit.MXFP4}, "rdna3": {unit.FP8, unit.NVFP4}, "rdna4": {unit.NVFP4},
-		"xe2": {unit.NVFP4}, "gaudi3": {unit.NVFP4}, "tpu": {unit.NVFP4},
+		"xe-hpg": {unit.NVFP4}, "xe2": {unit.NVFP4}, "gaudi3": {unit.NVFP4}, "tpu": {unit.NVFP4},
 	},
 }
 

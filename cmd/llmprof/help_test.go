@@ -63,6 +63,9 @@ func TestHelpIsComplete(t *testing.T) {
 		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
 			t.Errorf("%s: short text %q", cmd.CommandPath(), cmd.Short)
 		}
+		if cmd.HasSubCommands() && cmd.Name() != "validate" && !strings.Contains(cmd.Use, "COMMAND") {
+			t.Errorf("%s: its usage does not say that it needs a command", cmd.CommandPath())
+		}
 		sections, _ := cli.Sections(cmd, true)
 		for _, s := range sections {
 			if s.Group == "" && len(sections) > 1 {

@@ -32,7 +32,7 @@ type drawing struct {
 // plot is the command that draws.
 func (a *app) plot() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "plot",
+		Use:   "plot COMMAND",
 		Short: "Draw rooflines, breakdowns, memory and sweeps",
 		Long: "Draw what an estimate is made of, as SVG, PNG (200 dots an inch) or PDF, in the width of a\n" +
 			"page. Every picture names its configuration.",

@@ -70,7 +70,7 @@ func group(root *cobra.Command, title string, commands ...*cobra.Command) {
 
 // parent is a command that has only sub-commands.
 func parent(name, short string, below ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: name, Short: short, Args: noArgs, RunE: needCommand}
+	cmd := &cobra.Command{Use: name + " COMMAND", Short: short, Args: noArgs, RunE: needCommand}
 	cmd.AddCommand(below...)
 	return cmd
 }

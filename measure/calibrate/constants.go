@@ -90,11 +90,17 @@ func (b *builder) ranks() ([]int, error) {
 // sample is the row as a law sees it.
 func (b *builder) sample(r *Row) sample {
 	p := r.Point()
-	s := sample{time: r.Median, kernel: p.kernel(b.gpu, b.skinny())}
+	s := sample{time: r.Median, kernel: p.kernel(b.gpu, b.skinny()), copies: r.Copies, random: r.Random}
 	engine.SetTile(b.file.Engine, b.gpu, &s.kernel)
 	p.tiled(&s.kernel)
+	if b.file.Engine == "tensorrt-llm" && s.copies > 0 { // its collector takes no more copies than fill the L2 cache
+		s.copies = min(s.copies, int(math.Ceil(b.cache()/float64(s.kernel.Work.Weights))))
+	}
 	return s
 }
+
+// cache is the bytes of the L2 cache.
+func (b *builder) cache() float64 { return float64(b.gpu.L2) * mebi }
 
 // hot reports whether the row may have timed the L2 cache instead of the memory: its
 // buffers were the same in every call and fit there, and moving them is more than a
@@ -417,7 +423,6 @@ func (b *builder) links() error {
 	if b.file.Engine == Native {
 		class, base, perGPU = roofline.OneShotAllReduce, roofline.OneShotBase, roofline.OneShotPerGPU
 	}
-	keys := []roofline.Constant{roofline.LinkShare, base, perGPU}
 	var samples, fused []sample
 	for _, r := range b.of(AllReduce) {
 		s := b.sample(r)
@@ -438,9 +443,9 @@ func (b *builder) links() error {
 	if len(fused) < least { // they are too few for a fit of their own
 		samples, fused = append(fused, samples...), nil
 	}
-	if slices.ContainsFunc(samples, func(s sample) bool { return s.kernel.Sliced > 0 }) {
+	keys := []roofline.Constant{roofline.LinkShare, base, perGPU}
+	if b.sliced(samples) {
 		keys = append(keys, roofline.OneShotSlicedShare)
-		b.file.Values[roofline.OneShotSlicedShare.String()] = hardware.Value{Value: b.value(roofline.LinkShare), From: "default for " + b.gpu.Generation}
 	}
 	if err := b.fit(b.law(keys...), samples, "all-reduces", hold(samples, perGPU)...); err != nil || b.file.Engine != Native {
 		return err
@@ -449,6 +454,20 @@ func (b *builder) links() error {
 		b.file.Values["link.base"], b.file.Values["link.per_gpu"] = b.file.Values[base.String()], b.file.Values[perGPU.String()]
 	}
 	return b.fusedAllReduces(fused)
+}
+
+// sliced reports whether enough all-reduces take two exchanges to tell their share of the link, whose fit begins at
+// that of one exchange.
+func (b *builder) sliced(samples []sample) bool {
+	n := 0
+	for i := range samples {
+		n += int(samples[i].kernel.Sliced)
+	}
+	if n < least {
+		return false
+	}
+	b.file.Values[roofline.OneShotSlicedShare.String()] = hardware.Value{Value: b.value(roofline.LinkShare), From: "default for " + b.gpu.Generation}
+	return true
 }
 
 // sumRow is the message of one row of the native engine's all-reduces that are timed:

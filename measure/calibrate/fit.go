@@ -17,6 +17,8 @@ type sample struct {
 	kernel  roofline.Kernel
 	drawing              // only for power
 	point   *ServedPoint // only for a server
+	copies  int          // copies of the weights that calls took in turn; 0 where that is not known
+	random  bool         // The weights were random numbers.
 }
 
 // An equation says what a sample takes with certain constants, and which part of
@@ -102,23 +104,27 @@ func solve(e equation, samples []sample, start []float64, hold ...roofline.Const
 	for i, key := range e.keys {
 		f.held[i] = slices.Contains(hold, key)
 	}
-	begins, better := [][]float64{start}, loss([]float64{knee})
-	if e.basins != nil {
-		begins = append(begins, e.basins(start)...)
-	}
 	for {
-		least := math.Inf(1)
-		for _, begin := range begins {
-			if value, sum := f.minimize(samples, f.holding(begin, start)); sum < least-better {
-				f.value, least = value, sum
-			}
-		}
+		f.nearest(samples, start)
 		if f.release(start) {
 			continue
 		}
 		if f.bootstrap(); !f.unknown() {
 			f.leaveOut()
 			return f
+		}
+	}
+}
+
+// nearest fits the free constants from start and from the other basins.
+func (f *fit) nearest(samples []sample, start []float64) {
+	begins, better, least := [][]float64{start}, loss([]float64{knee}), math.Inf(1)
+	if f.basins != nil {
+		begins = append(begins, f.basins(start)...)
+	}
+	for _, begin := range begins {
+		if value, sum := f.minimize(samples, f.holding(begin, start)); sum < least-better {
+			f.value, least = value, sum
 		}
 	}
 }

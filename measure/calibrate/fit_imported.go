@@ -142,28 +142,38 @@ func (b *builder) padded(samples []sample) []sample {
 // 96 MiB on an L40S and 128 MiB on an RTX PRO 6000 were read up to 4.6 and twice as fast as memory is.
 const mebi = float64(1<<20) / 1e6
 
-// uncached leaves out GEMMs that may have read their weights from the L2 cache, and decode attention that may have
-// read the KV cache from there. Where none of a table is faster than memory, its buffers were cold.
+// nearCache is the share of the L2 cache that data may have and stay there for the most part. On an L40S products whose weights have 1.00 to 1.05 of it in
+// all copies are read at up to 1.6 times the rate of memory, from 1.05 on as slowly as any (docs/calibration.md).
+const nearCache = 1.05
+
+// uncached leaves out memory-bound GEMMs whose weights, in all copies that a table took in turn, fit into the L2 cache, and
+// decode attention whose KV cache fits. Where the number of copies is not known and none of a table is faster than memory, its buffers
+// were cold.
 func (b *builder) uncached(samples []sample, what string) []sample {
 	memory := func(s *sample) float64 { return float64(s.kernel.Work.Traffic().Over(b.gpu.Bandwidth)) }
 	reads := func(s *sample) unit.Bytes {
 		switch s.kernel.Class {
 		case roofline.GEMM:
+			if s.copies > 0 {
+				return s.kernel.Work.Weights.Times(float64(s.copies) / nearCache)
+			}
 			return s.kernel.Work.Weights
 		case roofline.AttentionDecode, roofline.LatentDecode:
 			return s.kernel.Work.KV
 		}
 		return 0
 	}
-	if !slices.ContainsFunc(samples, func(s sample) bool { return reads(&s) > 0 && memory(&s) > s.time }) {
+	if !slices.ContainsFunc(samples, func(s sample) bool { return reads(&s) > 0 && (s.copies > 0 || memory(&s) > s.time) }) {
 		return samples
 	}
 	before, scheme := len(samples), samples[0].kernel.Scheme
 	samples = slices.DeleteFunc(samples, func(s sample) bool {
 		floor, from := b.peaks.FloorOf(&s.kernel.Work, s.kernel.Format, 1, 1), reads(&s)
-		return from > 0 && from <= b.gpu.L2.Times(mebi) && memory(&s) > float64(floor.Matrix)
+		return from > 0 && float64(from) <= b.cache() && memory(&s) > float64(floor.Matrix)
 	})
-	b.note("%s %s left out, for what they read may have stayed in the L2 cache: %d", what, scheme.Help(), before-len(samples))
+	if left := before - len(samples); left > 0 {
+		b.note("%s %s left out, for what they read may have stayed in the L2 cache: %d", what, scheme.Help(), left)
+	}
 	return samples
 }
 
@@ -175,7 +185,7 @@ func (b *builder) section(name string, samples []sample, what string) error {
 func (b *builder) sectionHolding(name string, samples []sample, what string, held []roofline.Constant) error {
 	keys, hold := b.begin(name, samples)
 	hold = append(hold, held...)
-	law := b.law(keys...)
+	law := governed(b.law(keys...))
 	law.resamples = fewResamples
 	start := make([]float64, len(keys))
 	for i, c := range keys {
@@ -188,6 +198,9 @@ func (b *builder) sectionHolding(name string, samples []sample, what string, hel
 	}
 	first := fitHalf(law, thin(halves[0]), start, hold)
 	whole := solve(law, thin(samples), start, hold...)
+	if whole.unslowed() {
+		return b.sectionHolding(name, b.atOneRate(samples, what), what, held)
+	}
 	for k, c := range keys {
 		if c.Relative() && whole.value[k] > 1 && !slices.Contains(hold, c) && c.Info().Base != roofline.None { // few rows depend on it
 			base, value := b.standIn(c)
@@ -223,7 +236,7 @@ func (b *builder) begin(name string, samples []sample) (keys, hold []roofline.Co
 	base := hardware.DefaultCalibration(b.gpu).Constants
 	for _, c := range roofline.All() {
 		section, key, _ := strings.Cut(c.String(), ".")
-		if i := c.Info(); section != name || i.Unfiled || c == roofline.GEMMSustained {
+		if i := c.Info(); section != name || i.Unfiled || c == roofline.GEMMSustained && !samples[0].random {
 			continue
 		}
 		v := base[c]
@@ -315,7 +328,7 @@ func fitHalf(e equation, samples []sample, start []float64, hold []roofline.Cons
 	for i, key := range e.keys {
 		f.held[i] = slices.Contains(hold, key)
 	}
-	f.value, _ = f.minimize(samples, start)
+	f.nearest(samples, start)
 	return f
 }
 

@@ -47,8 +47,8 @@ func invented(t *testing.T, g *hardware.GPU) (rows []Row) {
 		rows = append(rows, r)
 	}
 	for _, tokens := range []int{1, 8, 64, 256, 1024, 8192} {
-		for _, n := range []int{1024, 4096, 8192, 28672} {
-			for _, k := range []int{512, 4096, 14336} {
+		for _, n := range []int{256, 1024, 4096, 8192, 28672} {
+			for _, k := range []int{512, 3000, 4096, 14336} {
 				add(GEMM, roofline.Unquantized, unit.BF16, Shape{M: tokens, N: n, K: k}, 1)
 				add(GEMM, roofline.FP8, unit.FP8, Shape{M: tokens, N: n, K: k}, 1)
 				add(GEMM, roofline.FP8, unit.FP8, Shape{M: tokens + 1, N: n, K: k}, 1) // begins a tile
@@ -165,6 +165,15 @@ func uncached(t *testing.T, kind Kind, shapes []Shape) {
 	if cold := b.uncached(samples(0.8), "rows"); len(cold) != len(shapes) || len(b.file.Notes) != 0 {
 		t.Errorf("%d of %d cold rows are left, notes %q", len(cold), len(shapes), b.file.Notes)
 	}
+	if kind == GEMM { // Six copies of 34 MB exceed the cache of 96 MB; twice as many megabytes of weights than it has are not held either.
+		known := samples(1.5)
+		for i := range known {
+			known[i].copies = 6
+		}
+		if cold := b.uncached(known, "rows"); len(cold) != len(shapes) || len(b.file.Notes) != 0 {
+			t.Errorf("%d of %d rows of six copies are left, notes %q", len(cold), len(shapes), b.file.Notes)
+		}
+	}
 	hot, want := b.uncached(samples(1.5), "rows"), samples(1.5)[1:]
 	if len(hot) != len(want) || len(b.file.Notes) != 1 {
 		t.Fatalf("%d rows are left, notes %q; want all but the first, and a note", len(hot), b.file.Notes)
@@ -172,6 +181,32 @@ func uncached(t *testing.T, kind Kind, shapes []Shape) {
 	for i := range hot {
 		if hot[i].kernel.Shape != want[i].kernel.Shape {
 			t.Errorf("row %+v is left for %+v", hot[i].kernel.Shape, want[i].kernel.Shape)
+		}
+	}
+}
+
+// TestCopies holds that products whose weights fit into the L2 cache in all their copies are left out though no row is faster than memory, and
+// that TensorRT-LLM's tables have no more copies than fill the cache.
+func TestCopies(t *testing.T) {
+	g := board(t, "h200") // 50 MiB
+	peaks, err := g.Peaks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		engine string
+		n      int // outputs of 4096 inputs
+		left   int
+	}{{"vllm", 1024, 0}, {"vllm", 1152, 1}, {"tensorrt-llm", 1024, 0}, {"tensorrt-llm", 1408, 1}, {"tensorrt-llm", 3200, 0}, {"tensorrt-llm", 5120, 1}} {
+		b := &builder{file: &hardware.CalibrationFile{Engine: x.engine}, gpu: g, peaks: peaks}
+		copies := 6
+		if x.engine == "tensorrt-llm" {
+			copies = 5
+		}
+		s := b.sample(&Row{Kind: GEMM, Shape: Shape{M: 8, N: x.n, K: 4096}, DType: unit.BF16, Ranks: 1, Copies: copies})
+		s.time = 1e-3
+		if left := b.uncached([]sample{s}, "rows"); len(left) != x.left {
+			t.Errorf("%s, %d outputs: %d rows are left, want %d", x.engine, x.n, len(left), x.left)
 		}
 	}
 }

@@ -159,7 +159,7 @@ var (
 func TestH200Native(t *testing.T) {
 	skipBrief(t)
 	rows := nativeRows(t)
-	if len(rows.Rows) != 355 || len(rows.Machine.Notes) != 0 || rows.Machine.Engine != Native {
+	if len(rows.Rows) != 357 || len(rows.Machine.Notes) != 0 || rows.Machine.Engine != Native {
 		t.Errorf("%d rows of %+v", len(rows.Rows), rows.Machine)
 	}
 	testkit.Golden(t, filepath.Join("..", "..", "calibrations", "h200-sxm-141gb.native.toml"), nativeFit(t).Text())

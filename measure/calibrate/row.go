@@ -27,6 +27,8 @@ type Row struct {
 	Ranks   int             `json:"ranks"`
 	Scheme  roofline.Scheme `json:"-"` // scheme of imported rows; no file of rows has it
 	Source  string          `json:"-"` // the kernel, as the table of imported rows names it
+	Copies  int             `json:"-"` // copies of the weights that the calls of an imported row took in turn; 0 where that is not known
+	Random  bool            `json:"-"` // The weights of an imported row were random numbers, which draw the power of a model's.
 	Engine  string          `json:"engine"`
 	Graph   bool            `json:"graph"`      // timed in a CUDA graph
 	Cold    bool            `json:"cold"`       // The buffers were rotated, so that none was in the L2 cache.

@@ -645,16 +645,24 @@ func TestFitOfFusedAllReduces(t *testing.T) {
 	skipBrief(t)
 	g := board(t, "h200")
 	truth := truthOf(g)
-	truth[roofline.LinkShare], truth[roofline.LinkBase], truth[roofline.LinkPerGPU] = 0.35, 4e-6, 0.5e-6
 	rows := synthetic(t, Native, g, truth, 0.01)
 	for i := range rows.Rows {
-		if r := &rows.Rows[i]; r.Kind == AllReduce && r.Shape.Bytes <= 128<<10 && engine.FusesAllReduce(r.Ranks, unit.Bytes(r.Shape.Bytes), false) {
-			s := 1.5e-6 + 0.2e-6*float64(r.Ranks) + r.Wire/(0.35*float64(g.LinkAmong(r.Ranks)))
-			r.Seconds, r.Median = []float64{s, s}, s
+		r := &rows.Rows[i]
+		if r.Kind != AllReduce {
+			continue
 		}
+		n, message, link := float64(r.Ranks), unit.Bytes(r.Shape.Bytes), float64(g.LinkAmong(r.Ranks))
+		s := 4e-6 + 1.5e-6*n + (n-1)*float64(message)/(0.35*link)
+		switch {
+		case message <= 128<<10 && engine.FusesAllReduce(r.Ranks, message, false):
+			s = 1.5e-6 + 0.5e-6*n + (n-1)*float64(message)/(0.35*link)
+		case message > engine.OneShotBytes(r.Ranks): // two exchanges
+			s = 4e-6 + 1.5e-6*n + r.Wire/(0.25*link)
+		}
+		r.Seconds, r.Median = []float64{s, s}, s
 	}
 	recovered(t, g, rows, map[roofline.Constant]float64{
-		roofline.LinkShare: 0.35, roofline.LinkBase: 4e-6, roofline.OneShotBase: 4e-6, roofline.OneShotPerGPU: 0.5e-6,
-		roofline.FusedAllReduceBase: 1.5e-6, roofline.FusedAllReducePerGPU: 0.2e-6,
+		roofline.LinkShare: 0.35, roofline.OneShotSlicedShare: 0.25, roofline.LinkBase: 4e-6, roofline.OneShotBase: 4e-6, roofline.OneShotPerGPU: 1.5e-6,
+		roofline.FusedAllReduceBase: 1.5e-6, roofline.FusedAllReducePerGPU: 0.5e-6,
 	})
 }

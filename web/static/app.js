@@ -4,7 +4,7 @@ import { html } from "./html.js";
 import { FIRST, asked, changed, command, read, write } from "./state.js";
 import { addFile } from "./client.js";
 import { ask, clients, figures, second, shown } from "./figures.js";
-import { awaiting, begins } from "./order.js";
+import { awaiting, begins, later } from "./order.js";
 import { kept } from "./kept.js";
 import { Controls } from "./controls.js";
 import { Brief, Verdict } from "./verdict.js";
@@ -74,11 +74,11 @@ function readLink(tell) {
 }
 
 // linked keeps the address as the state is: a change is an entry of the browser's history, and those that follow at once, as
-// of a slider, are one with it. It gives what writes the address, and what takes the state of one that has changed.
+// of a slider, are one with it. It gives what writes the address, and what takes the state of one that has changed. The address is
+// written once views in the window have followed: for a new one the browser takes some 10 ms of a processor, in which it draws none.
 function linked(page, setNote) {
-  let last = -PAUSE, moved = true, shown = location.hash, waits = false;
+  let last = -PAUSE, moved = true, shown = location.hash;
   const put = () => {
-    waits = false;
     if (location.hash !== shown) return; // it was changed meanwhile, of which the event comes
     const link = write(page.state), now = performance.now();
     if (link !== location.hash) {
@@ -97,13 +97,13 @@ function linked(page, setNote) {
     const found = readLink(setNote);
     page.set((next) => Object.assign(next, found));
   };
-  return { came, wrote: () => { if (!waits) { waits = true; setTimeout(put); } } };
+  return { came, wrote: () => later("address", put) };
 }
 
-const PATIENCE = 25; // ms after which a change is drawn without its answers
+const PATIENCE = 12; // ms after which a change is drawn without its answers
 
 // useChanges is the state and what changes it. A change asks at once and is drawn with its answers, as two drawings take
-// the browser twice as long; the address is written while the workers compute.
+// the browser twice as long.
 function useChanges(catalog, setNote) {
   const [, redraw] = useState(0);
   const page = useMemo(() => {

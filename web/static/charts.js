@@ -1,8 +1,7 @@
-// The charts of the page, drawn by Observable Plot. Bounds have a colour and a shape each,
-// so that they are told apart without colour.
-import * as P from "./libraries.js";
+// The charts of the page. Each is a drawing with its scales and points, and what its tips tell. Bounds have a colour and a
+// shape each, so that they are told apart without colour.
 import { element, measured } from "./svg.js";
-import { told } from "./tips.js";
+import { between, dot, framed, group, line, node, scaled, smooth, stepped, straight } from "./drawing.js";
 
 export const BOUNDS = ["compute", "memory", "network", "launch"];
 const SYMBOLS = { compute: "square", memory: "circle", network: "diamond", launch: "triangle" };
@@ -32,12 +31,7 @@ function span(values, below = 1.4, above = 1.4) {
   const v = values.filter((x) => x > 0 && Number.isFinite(x));
   return v.length ? [Math.min(...v) / below, Math.max(...v) * above] : [1, 10];
 }
-const base = (width, height, more) => ({
-  width, height, marginLeft: 62, marginRight: 14, marginTop: 26, marginBottom: 36,
-  style: { background: "transparent", color: "var(--ink)", fontSize: "12px", fontFamily: "inherit", overflow: "visible" }, ...more,
-});
-// With base 10 the library leaves the labels of some ticks out.
-const log = (domain, label, format, long, gap) => ({ type: "log", base: 2, domain, ticks: decades(domain, long, gap), tickFormat: format, label, labelArrow: "none", grid: true });
+const log = (domain, label, format, long, gap) => ({ domain, ticks: decades(domain, long, gap), format, label });
 const across = (domain, label, format, width) => log(domain, label, format, width - 76, 56), up = (domain, label, format, height) => log(domain, label, format, height - 62, 20);
 export const opKey = (o) => `${o.layer}\u0000${o.name}`;
 
@@ -85,11 +79,11 @@ export function placed(labels, marks, lines, frame) {
   return all;
 }
 
-// write draws labels on a figure where they have room, beside its lines.
-function write(figure, labels, marks, lines, width, height) {
-  const frame = { x1: 63, x2: width - 2, y1: 20, y2: height - 38 }, g = element("g", { "data-mark": "label", fill: "var(--ink)", stroke: "var(--paper)", "stroke-width": 3, "paint-order": "stroke", "text-anchor": "middle", "pointer-events": "none" });
-  for (const l of placed(labels, marks, lines, frame)) g.append(element("text", { x: l.cx.toFixed(1), y: (l.cy + 4).toFixed(1) }, l.text));
-  figure.append(g);
+// write draws labels where they have room, beside the lines of a chart.
+function write(labels, marks, lines, width, height) {
+  const frame = { x1: 63, x2: width - 2, y1: 20, y2: height - 38 };
+  return group("label", { fill: "var(--ink)", stroke: "var(--paper)", "stroke-width": 3, "paint-order": "stroke", "pointer-events": "none" },
+    placed(labels, marks, lines, frame).map((l) => node("text", { x: l.cx.toFixed(1), y: (l.cy + 4).toFixed(1) }, l.text)));
 }
 
 const STAR = "M0,-9L2.4,-3L8.6,-2.8L3.8,1.1L5.3,7.3L0,3.8L-5.3,7.3L-3.8,1.1L-8.6,-2.8L-2.4,-3Z", ROUND = "M6,0A6,6,0,1,1,-6,0A6,6,0,1,1,6,0", SQUARE = "M-5,-5H5V5H-5Z";
@@ -98,20 +92,22 @@ const STAR = "M0,-9L2.4,-3L8.6,-2.8L3.8,1.1L5.3,7.3L0,3.8L-5.3,7.3L-3.8,1.1L-8.6
 // more often than what it is chosen from.
 export function marked(figure, signs) {
   figure.querySelector(".marked")?.remove();
-  const x = figure.scale("x"), y = figure.scale("y"), g = element("g", { class: "marked", "pointer-events": "none" });
+  const { x, y } = figure.scales, g = element("g", { class: "marked", "pointer-events": "none" });
   const within = (s, v) => v >= Math.min(...s.domain) && v <= Math.max(...s.domain);
   for (const s of signs) if (within(x, s.x) && within(y, s.y)) g.append(element("path", { d: s.path, transform: `translate(${x.apply(s.x)},${y.apply(s.y)})`, "stroke-width": 1.2, ...s.look }));
   figure.append(g);
 }
 
-// places are where a figure has its points.
-function places(figure, x, y) {
-  const across = figure.scale("x"), up = figure.scale("y");
-  return { x: (p) => across.apply(p[x]), y: (p) => up.apply(p[y]) };
+// drawn is a chart of points: how its scales place them by two of their properties, and what its tips tell.
+function drawn(frame, scales, points, [x, y], about) {
+  return { node: frame, scales, points, about: { points, x: (p) => scales.x.apply(p[x]), y: (p) => scales.y.apply(p[y]), ...about } };
 }
 
-// between are the lines from corner to corner.
-const between = (corners) => corners.slice(1).map((b, i) => [corners[i], b]);
+// corners are the lines from corner to corner.
+const corners = (all) => all.slice(1).map((b, i) => [all[i], b]);
+
+const SMALLEST = 3, LARGEST = 22; // px: the radius of an operator that takes no time, and of one that takes all
+export const radius = (share) => SMALLEST + (LARGEST - SMALLEST) * Math.sqrt(share ?? 0);
 
 // roofline draws the operators of a phase under the roofs of the GPU, one for each number format.
 export function roofline({ ops, words, roofs, bandwidth, pinned, width, height, seen, chosen }) {
@@ -123,37 +119,41 @@ export function roofline({ ops, words, roofs, bandwidth, pinned, width, height, 
   const low = Math.max(xs[0], ys[0] / bandwidth);
   const roof = [{ x: low, y: low * bandwidth }, { x: ridge, y: peak }, { x: xs[1], y: peak }];
   const lower = roofs.slice(1).filter((r) => r.peak_flop_per_s > ys[0]).map(({ format, peak_flop_per_s: y }) => ({ format, y, x: y / bandwidth, end: xs[1] }));
-  const figure = P.plot(base(width, height, {
-    x: across(xs, "arithmetic intensity (FLOP/B)", plain, width), y: up(ys, "FLOP/s of the operator", (v) => si(v), height),
-    symbol: { domain: BOUNDS, range: BOUNDS.map((b) => SYMBOLS[b]) }, r: { type: "sqrt", domain: [0, 1], range: [3, 22] },
-    marks: [
-      P.line(roof, { x: "x", y: "y", stroke: "var(--ink)", strokeWidth: 1.5, clip: true }),
-      P.link(lower, { x1: "x", x2: "end", y1: "y", y2: "y", stroke: "var(--ink)", strokeDasharray: "6,3" }),
-      old.length ? P.dot(old, { x: "x", y: "y", r: "share", symbol: "bound", stroke: "var(--faint)", strokeDasharray: "2,2" }) : null,
-      P.dot(dots, { x: "x", y: "y", r: "share", symbol: "bound", fill: (o) => `var(--${o.bound})`, stroke: "var(--ink)", strokeWidth: 0.8, fillOpacity: 0.85 }),
-    ],
-  }));
-  const at = (v) => ({ x: figure.scale("x").apply(v.x), y: figure.scale("y").apply(v.y), r: figure.scale("r").apply(v.share ?? 0) });
-  const lines = [...between(roof.map(at)), ...lower.map((r) => [at(r), at({ x: r.end, y: r.y })])], shares = [...dots].sort((a, b) => b.share - a.share).filter((o) => o.share >= 0.01);
-  figure.points = dots;
-  write(figure, [
-    ...[{ format: roofs[0].format, x: ridge, y: peak }, ...lower].map((r) => ({ ...at({ x: xs[1], y: r.y }), r: 0, text: `${si(r.y, width < 500 ? "" : "FLOP/s")} ${r.format}`, around: r.y === peak ? [[-1, -1]] : [[-1, 1], [-1, -1]] })),
-    { ...at({ x: Math.sqrt(low * ridge), y: Math.sqrt(low * ridge) * bandwidth }), r: 0, text: si(bandwidth, "B/s"), around: ABOVE },
-    ...shares.map((o) => ({ ...at(o), text: o.name })),
-  ], dots.map(at), lines, width, height);
-  return told(figure, {
-    points: dots, ...places(figure, "x", "y"), seen: (o) => seen(o?.key ?? null), chosen: (o) => chosen(o.key),
+  const x = across(xs, "arithmetic intensity (FLOP/B)", plain, width), y = up(ys, "FLOP/s of the operator", (v) => si(v), height), scales = scaled(width, height, x, y);
+  const at = (v) => ({ x: scales.x.apply(v.x), y: scales.y.apply(v.y), r: radius(v.share) }), xy = (v) => [scales.x.apply(v.x), scales.y.apply(v.y)];
+  const largest = (list) => [...list].sort((a, b) => b.share - a.share); // smaller ones stand before them
+  const lines = [...corners(roof.map(at)), ...lower.map((r) => [at(r), at({ x: r.end, y: r.y })])], shares = largest(dots).filter((o) => o.share >= 0.01);
+  const frame = framed(width, height, x, y, scales, [
+    line(straight(roof.map(xy)), { stroke: "var(--ink)", "stroke-width": 1.5 }),
+    lower.length && line(lower.map((r) => straight([xy(r), xy({ x: r.end, y: r.y })])).join(""), { stroke: "var(--ink)", "stroke-dasharray": "6,3" }, "link"),
+    old.length && group("dot of A", { fill: "none", stroke: "var(--faint)", "stroke-width": 1.5, "stroke-dasharray": "2,2" }, largest(old).map((o) => dot(SYMBOLS[o.bound], radius(o.share), xy(o)))),
+    group("dot", { stroke: "var(--ink)", "stroke-width": 0.8, "fill-opacity": 0.85 }, largest(dots).map((o) => dot(SYMBOLS[o.bound], radius(o.share), xy(o), { fill: `var(--${o.bound})` }))),
+    write([
+      ...[{ format: roofs[0].format, x: ridge, y: peak }, ...lower].map((r) => ({ ...at({ x: xs[1], y: r.y }), r: 0, text: `${si(r.y, width < 500 ? "" : "FLOP/s")} ${r.format}`, around: r.y === peak ? [[-1, -1]] : [[-1, 1], [-1, -1]] })),
+      { ...at({ x: Math.sqrt(low * ridge), y: Math.sqrt(low * ridge) * bandwidth }), r: 0, text: si(bandwidth, "B/s"), around: ABOVE },
+      ...shares.map((o) => ({ ...at(o), text: o.name })),
+    ], dots.map(at), lines, width, height),
+  ]);
+  return drawn(frame, scales, dots, ["x", "y"], {
+    seen: (o) => seen(o?.key ?? null), chosen: (o) => chosen(o.key),
     text: (o) => `${o.name}${o.layer ? ` (${o.layer})` : ""}\n${o.words?.expected ?? ""}, ${o.words?.share ?? ""} of the phase\n${o.bound}-bound, floor ${o.words?.floor ?? ""}\n${o.words?.intensity ?? ""} FLOP/B`,
   });
 }
 
 // select marks an operator of a roofline.
 export function select(figure, key) {
-  const o = figure.points.find((p) => p.key === key), r = o && figure.scale("r").apply(o.share) + 4;
+  const o = figure.points.find((p) => p.key === key), r = o && radius(o.share) + 4;
   marked(figure, o ? [{ x: o.x, y: o.y, path: `M${r},0A${r},${r},0,1,1,${-r},0A${r},${r},0,1,1,${r},0`, look: { fill: "none", stroke: "var(--alarm)", "stroke-width": 3 } }] : []);
 }
 
 const TIMES = [["ttft", "TTFT", "var(--series-0)", "square"], ["tpot", "TPOT", "var(--series-1)", "circle"]];
+
+// doublings are the powers of two in a domain.
+function doublings([low, high]) {
+  const all = [];
+  for (let v = 2 ** Math.ceil(Math.log2(low)); v <= high; v *= 2) all.push(v);
+  return all;
+}
 
 // curve draws a time over the batch with its interval, its floor and what was measured.
 export function curve({ rows, key, measured, pinned, limit, xlabel = "batch (sequences of a replica)", x = "batch", width, height, chosen }) {
@@ -161,25 +161,23 @@ export function curve({ rows, key, measured, pinned, limit, xlabel = "batch (seq
   const of = (list) => (list ?? []).filter((r) => r[`${key}_s`] > 0);
   const shown = of(rows), old = of(pinned), band = shown.map((r) => ({ [x]: r[x], low: r[`${key}_low_s`] ?? r[`${key}_s`], high: r[`${key}_high_s`] ?? r[`${key}_slow_s`] })).filter((r) => r.high);
   const dom = span([...shown, ...old].flatMap((r) => [r[`${key}_s`], r[`${key}_floor_s`]]).concat(band.flatMap((r) => [r.low, r.high]), measured.map((m) => m.value), limit ? [limit] : []), 1.15, 1.15);
-  const smooth = { curve: "monotone-x" }, at = [...shown, ...old].map((r) => r[x]), wide = at.length ? [Math.min(...at), Math.max(...at)] : [1, 2];
-  const figure = P.plot(base(width, height, {
-    x: { type: "log", base: 2, domain: wide[0] === wide[1] ? [wide[0], wide[0] * 2] : wide, label: xlabel, labelArrow: "none", grid: true, ticks: x === "batch" ? shown.map((r) => r[x]).filter((_, i, all) => all.length < 8 || width > 480 || i % 2 === 0) : 6, tickFormat: plain },
-    y: up(dom, name, (v) => si(v, "s"), height),
-    marks: [
-      P.areaY(band, { x, y1: "low", y2: "high", fill: color, fillOpacity: 0.18, ...smooth }),
-      shown[0]?.[`${key}_floor_s`] !== undefined ? P.line(shown, { x, y: `${key}_floor_s`, stroke: "var(--faint)", strokeDasharray: "2,3", ...smooth }) : null,
-      old.length ? P.line(old, { x, y: `${key}_s`, stroke: "var(--faint)", strokeWidth: 1.5, strokeDasharray: "6,3", ...smooth }) : null,
-      P.line(shown, { x, y: `${key}_s`, stroke: color, strokeWidth: 2, ...smooth }),
-      P.dot(shown, { x, y: `${key}_s`, symbol, fill: "var(--paper)", stroke: color, r: 3 }),
-      measured.length ? P.dot(measured, { x: "batch", y: "value", symbol: "cross", stroke: "var(--ink)", strokeWidth: 2, r: 5 }) : null,
-      limit ? P.ruleY([limit], { stroke: "var(--alarm)", strokeDasharray: "5,3" }) : null,
-    ],
-  }));
-  figure.points = shown;
-  return told(figure, {
-    points: shown, curves: true, ...places(figure, x, `${key}_s`), chosen,
-    text: (r) => `${x} ${plain(r[x])}: ${name} ${si(r[`${key}_s`], "s")}` +
-      (r[`${key}_low_s`] !== undefined ? `\n90 % interval ${si(r[`${key}_low_s`], "s")} to ${si(r[`${key}_high_s`], "s")}\nfloor ${si(r[`${key}_floor_s`], "s")}` : "") + (r[`${key}_slow_s`] ? `\nslow end of the interval ${si(r[`${key}_slow_s`], "s")}` : ""),
+  const at = [...shown, ...old].map((r) => r[x]), wide = at.length ? [Math.min(...at), Math.max(...at)] : [1, 2], ends = wide[0] === wide[1] ? [wide[0], wide[0] * 2] : wide;
+  const batches = shown.map((r) => r[x]).filter((_, i, all) => all.length < 8 || width > 480 || i % 2 === 0);
+  const axis = { domain: ends, ticks: x === "batch" ? batches : doublings(ends), format: plain, label: xlabel }, upward = up(dom, name, (v) => si(v, "s"), height);
+  const scales = scaled(width, height, axis, upward), along = (list, of) => list.map((r) => [scales.x.apply(r[x]), scales.y.apply(r[of])]), time = `${key}_s`, floor = `${key}_floor_s`;
+  const frame = framed(width, height, axis, upward, scales, [
+    group("area", { fill: color, "fill-opacity": 0.18 }, [node("path", { d: between(along(band, "high"), along(band, "low")) })]),
+    shown[0]?.[floor] !== undefined && line(smooth(along(shown, floor)), { stroke: "var(--faint)", "stroke-width": 1.5, "stroke-dasharray": "2,3" }),
+    old.length && line(smooth(along(old, time)), { stroke: "var(--faint)", "stroke-width": 1.5, "stroke-dasharray": "6,3" }),
+    line(smooth(along(shown, time)), { stroke: color, "stroke-width": 2 }),
+    group("dot", { fill: "var(--paper)", stroke: color, "stroke-width": 1.5 }, along(shown, time).map((at) => dot(symbol, 3, at))),
+    measured.length && group("dot", { fill: "none", stroke: "var(--ink)", "stroke-width": 2 }, measured.map((m) => dot("cross", 5, [scales.x.apply(m.batch), scales.y.apply(m.value)]))),
+    limit && line(straight([[scales.x.apply(ends[0]), scales.y.apply(limit)], [scales.x.apply(ends[1]), scales.y.apply(limit)]]), { stroke: "var(--alarm)", "stroke-dasharray": "5,3" }, "rule"),
+  ]);
+  return drawn(frame, scales, shown, [x, time], {
+    curves: true, chosen,
+    text: (r) => `${x} ${plain(r[x])}: ${name} ${si(r[time], "s")}` +
+      (r[`${key}_low_s`] !== undefined ? `\n90 % interval ${si(r[`${key}_low_s`], "s")} to ${si(r[`${key}_high_s`], "s")}\nfloor ${si(r[floor], "s")}` : "") + (r[`${key}_slow_s`] ? `\nslow end of the interval ${si(r[`${key}_slow_s`], "s")}` : ""),
   });
 }
 
@@ -201,17 +199,17 @@ export function frontier(points, priced) {
 }
 
 // crowd draws a dot for each point, all of them as one path: a thousand elements would take longer than all the rest.
-function crowd(points, at) {
-  const d = points.map((p) => `M${at(p).map((v) => v.toFixed(1)).join(",")}h0`).join("");
-  return element("path", { class: "crowd", d, stroke: "var(--faint)", "stroke-width": 5, "stroke-linecap": "round", "stroke-opacity": 0.55, fill: "none" });
+function crowd(places) {
+  const d = places.map((p) => `M${p.map((v) => v.toFixed(1)).join(",")}h0`).join("");
+  return node("path", { class: "crowd", d, stroke: "var(--faint)", "stroke-width": 5, "stroke-linecap": "round", "stroke-opacity": 0.55, fill: "none" });
 }
 
 // OUTLINES are marks of measured times, drawn from their middle.
 const OUTLINES = { square: "m-3,-3h6v6h-6z", circle: "m-3,0a3,3,0,1,1,6,0a3,3,0,1,1,-6,0z", triangle: "m0,-3.6l3.4,5.6h-6.8z" };
 
 // outlined draws a mark for each point, all of a shape as one path.
-function outlined(points, shape, look) {
-  return (index, { x, y }) => element("path", { class: "crowd", d: points.map((p) => `M${x(p.value).toFixed(1)},${y(p.predicted).toFixed(1)}${OUTLINES[shape]}`).join(""), fill: "none", ...look });
+function outlined(points, { x, y }, shape, look) {
+  return node("path", { class: "crowd", d: points.map((p) => `M${x.apply(p.value).toFixed(1)},${y.apply(p.predicted).toFixed(1)}${OUTLINES[shape]}`).join(""), fill: "none", ...look });
 }
 
 // pareto draws cost over speed of cards and splits; what nothing betters is joined.
@@ -220,22 +218,19 @@ export function pareto({ rows, pinned, priced, width, height, chosen }) {
   const points = usable(rows, priced), front = frontier(points, priced), old = frontier(usable(pinned, priced), priced), on = new Set(front);
   const xs = span([...points, ...old].map((p) => p.user), 1.4, width < 500 ? 5 : 3), ys = span([...points, ...old].map((p) => p[y]));
   const name = (p) => `${p.gpus} × ${p.gpu}`, short = (p) => name(p).replace(/-\d+gb$/, "");
-  const figure = P.plot(base(width, height, {
-    x: across(xs, "tokens a second for each user", plain, width), y: up(ys, priced ? "$ per million generated tokens" : "tokens a second per GPU", plain, height),
-    marks: [
-      (index, scales) => crowd(points.filter((p) => !on.has(p)), (p) => [scales.x(p.user), scales.y(p[y])]),
-      P.line(old, { x: "user", y, stroke: "var(--faint)", curve: "step-before", strokeWidth: 1.5, strokeDasharray: "6,3" }),
-      P.line(front, { x: "user", y, stroke: "var(--series-0)", curve: "step-before", strokeWidth: 1.5 }),
-      P.dot(front, { x: "user", y, r: 4.5, symbol: "square", fill: "var(--series-0)", stroke: "var(--paper)" }),
-    ],
-  }));
-  if (points.length) {
-    const at = (p) => ({ x: figure.scale("x").apply(p.user), y: figure.scale("y").apply(p[y]), r: 5 });
-    const named = front.filter((p, i) => front.findIndex((q) => short(q) === short(p)) === i), steps = front.flatMap((p, i) => (i ? [{ user: front[i - 1].user, [y]: p[y] }, p] : [p]));
-    write(figure, [front[0], front.at(-1), ...named.slice(1)].filter((p, i, all) => all.indexOf(p) === i).map((p) => ({ ...at(p), text: short(p), around: TO_RIGHT })), front.map(at), between(steps.map(at)), width, height);
-  }
-  return told(figure, {
-    points, ...places(figure, "user", y), chosen,
+  const over = across(xs, "tokens a second for each user", plain, width), upward = up(ys, priced ? "$ per million generated tokens" : "tokens a second per GPU", plain, height), scales = scaled(width, height, over, upward);
+  const xy = (p) => [scales.x.apply(p.user), scales.y.apply(p[y])], at = (p) => ({ x: xy(p)[0], y: xy(p)[1], r: 5 });
+  const named = front.filter((p, i) => front.findIndex((q) => short(q) === short(p)) === i), steps = front.flatMap((p, i) => (i ? [{ user: front[i - 1].user, [y]: p[y] }, p] : [p]));
+  const labels = [front[0], front.at(-1), ...named.slice(1)].filter((p, i, all) => p && all.indexOf(p) === i).map((p) => ({ ...at(p), text: short(p), around: TO_RIGHT }));
+  const frame = framed(width, height, over, upward, scales, [
+    crowd(points.filter((p) => !on.has(p)).map(xy)),
+    old.length && line(stepped(old.map(xy)), { stroke: "var(--faint)", "stroke-width": 1.5, "stroke-dasharray": "6,3" }),
+    line(stepped(front.map(xy)), { stroke: "var(--series-0)", "stroke-width": 1.5 }),
+    group("dot", { fill: "var(--series-0)", stroke: "var(--paper)", "stroke-width": 1.5 }, front.map((p) => dot("square", 4.5, xy(p)))),
+    write(labels, front.map(at), corners(steps.map(at)), width, height),
+  ]);
+  return drawn(frame, scales, points, ["user", y], {
+    chosen,
     text: (p) => `${name(p)}, TP ${p.tp}, batch ${p.batch}\n${plain(p.user)} tok/s a user, TTFT ${si(p.ttft_s, "s")}\n${p.usd_mtok ? `$${Number(p.usd_mtok.toPrecision(3))} per million, ` : ""}${plain(p.tok_s_gpu)} tok/s per GPU\nclick to adopt`,
   });
 }
@@ -253,17 +248,14 @@ export const METRICS = [["ttft_s", "TTFT", "var(--series-0)", "square", "□"], 
 export function accuracy({ points, pinned, own, width, height }) {
   const all = [...points, ...pinned, ...own];
   const dom = span(all.flatMap((p) => [p.value, p.predicted]));
-  const figure = P.plot(base(width, height, {
-    x: across(dom, "measured", (v) => si(v, "s"), width), y: up(dom, "predicted", (v) => si(v, "s"), height),
-    marks: [
-      P.line([{ v: dom[0] }, { v: dom[1] }], { x: "v", y: "v", stroke: "var(--faint)" }),
-      ...METRICS.map(([key, , , shape]) => outlined(pinned.filter((p) => p.metric === key), shape, { stroke: "var(--faint)", "stroke-dasharray": "2,2" })),
-      ...METRICS.map(([key, , color, shape]) => outlined(points.filter((p) => p.metric === key), shape, { stroke: color, "stroke-width": 1.5 })),
-      P.dot(own, { x: "value", y: "predicted", symbol: "cross", stroke: "var(--alarm)", strokeWidth: 2.5, r: 6 }),
-    ],
-  }));
-  return told(figure, {
-    points: all, ...places(figure, "value", "predicted"),
+  const x = across(dom, "measured", (v) => si(v, "s"), width), y = up(dom, "predicted", (v) => si(v, "s"), height), scales = scaled(width, height, x, y);
+  const frame = framed(width, height, x, y, scales, [
+    line(straight(dom.map((v) => [scales.x.apply(v), scales.y.apply(v)])), { stroke: "var(--faint)", "stroke-width": 1.5 }),
+    ...METRICS.map(([key, , , shape]) => outlined(pinned.filter((p) => p.metric === key), scales, shape, { stroke: "var(--faint)", "stroke-dasharray": "2,2" })),
+    ...METRICS.map(([key, , color, shape]) => outlined(points.filter((p) => p.metric === key), scales, shape, { stroke: color, "stroke-width": 1.5 })),
+    own.length && group("dot", { fill: "none", stroke: "var(--alarm)", "stroke-width": 2.5 }, own.map((p) => dot("cross", 6, [scales.x.apply(p.value), scales.y.apply(p.predicted)]))),
+  ]);
+  return drawn(frame, scales, all, ["value", "predicted"], {
     text: (p) => `${p.model}, batch ${p.batch}, ${p.prompt}+${p.gen}, TP ${p.tp}\n${p.metric.replace("_s", "").toUpperCase()} ${si(p.value, "s")} measured, ${si(p.predicted, "s")} predicted\n${(100 * p.error).toFixed(1)} %${p.fitted ? ", a constant was fitted on it" : ""}`,
   });
 }

@@ -2,16 +2,13 @@
 // begun is dropped when the next of its kind comes. A worker that takes too long is ended
 // and started anew.
 
-const TYPE = "application/wasm";
-
-// compiled is the page's program, compiled as it comes.
+// compiled is the page's program, compiled as it comes. The browser does not keep the code: for that it would hash all of the
+// program again whenever it has compiled more of it, 9 ms in which views wait on two processors.
 async function compiled() {
   const response = await fetch("llmprof.wasm.gz");
   if (!response.ok) throw new Error(`llmprof.wasm.gz: ${response.status} ${response.statusText}`);
-  const decoded = response.headers.get("Content-Encoding") === "gzip";
-  if (decoded && response.headers.get("Content-Type") === TYPE) return WebAssembly.compileStreaming(response); // the browser keeps its code
-  const text = decoded ? response.body : response.body.pipeThrough(new DecompressionStream("gzip"));
-  return WebAssembly.compileStreaming(new Response(text, { headers: { "Content-Type": TYPE } }));
+  const text = response.headers.get("Content-Encoding") === "gzip" ? response.body : response.body.pipeThrough(new DecompressionStream("gzip"));
+  return WebAssembly.compileStreaming(new Response(text, { headers: { "Content-Type": "application/wasm" } }));
 }
 
 const program = compiled(); // begins while the libraries load
@@ -22,15 +19,14 @@ const LIMIT_OF_FILES = 2000; // ms
 const files = new Map(); // that were dropped, for workers that start later
 
 export class Client {
-  // limit is how many milliseconds a request may take. The worker starts once hold has come, a late one
-  // with the first request.
-  constructor(limit, hold, late) {
-    this.limit = limit;
-    this.hold = hold;
+  // limit is how many milliseconds a request may take. The worker starts once hold has come, a late one with the first request. It
+  // has up to ahead requests at once, so that it begins one as it ends another; a later request of the kind drops none of them.
+  constructor(limit, { hold, late, ahead = 1 } = {}) {
+    Object.assign(this, { limit, hold, ahead });
     this.progress = null;
     this.answered = new Promise((resolve) => { this.onanswer = resolve; });
     this.waiting = new Map(); // by kind
-    this.running = null;
+    this.running = new Map(); // by number, in the order in which the worker answers
     this.count = 0;
     if (!late) this.start();
   }
@@ -75,14 +71,27 @@ export class Client {
   }
 
   next() {
-    if (!this.ready || this.running || this.waiting.size === 0) return;
-    const [kind, job] = this.waiting.entries().next().value;
-    this.waiting.delete(kind);
-    job.id = ++this.count;
-    this.running = job;
+    while (this.ready && this.running.size < this.ahead && this.waiting.size) {
+      const [kind, job] = this.waiting.entries().next().value;
+      this.waiting.delete(kind);
+      this.running.set(++this.count, job);
+      if (this.running.size === 1) this.begins(job);
+      this.worker.postMessage({ id: this.count, request: job.request });
+    }
+  }
+
+  // begins limits the time of a request from when the worker has no other before it.
+  begins(job) {
     const limit = this.limitOf(job.request);
     job.timer = setTimeout(() => this.again(`no answer within ${limit / 1000} s: the estimator was ended and starts anew`), limit);
-    this.worker.postMessage({ id: job.id, request: job.request });
+  }
+
+  // first takes the request that the worker is at.
+  first() {
+    const [[id, job] = []] = this.running;
+    clearTimeout(job?.timer);
+    this.running.delete(id);
+    return job;
   }
 
   // limitOf is how long a request may take: one about a file is from anyone, and in a new worker the browser compiles as
@@ -93,44 +102,47 @@ export class Client {
   }
 
   finish({ id, answer }) {
-    const job = this.running;
-    if (!job || job.id !== id) return;
-    clearTimeout(job.timer);
-    this.running = null;
+    if (!this.running.has(id)) return;
+    const job = this.first(), [then] = this.running.values();
     this.fresh = false;
+    if (then) this.begins(then);
     this.onanswer();
+    this.next();
     const parsed = JSON.parse(answer);
     if (parsed.error) job.reject(new Error(parsed.error));
     else job.resolve(parsed);
-    this.next();
   }
 
-  // again replaces a worker that takes too long or has failed.
+  // again replaces a worker that takes too long or has failed. What it had not begun is asked anew, unless a later request of its kind waits.
   again(why) {
-    const job = this.running;
     this.worker.terminate();
-    this.running = null;
     this.onanswer();
-    clearTimeout(job?.timer);
-    job?.reject(new Error(why));
+    this.first()?.reject(new Error(why));
+    for (const job of this.running.values()) if (this.waiting.has(job.kind)) job.resolve(null); else this.waiting.set(job.kind, job);
+    this.running.clear();
     this.start();
   }
 
   // stop ends what runs, if anything does.
   stop() {
-    const job = this.running;
-    if (!job) return;
-    clearTimeout(job.timer);
+    const jobs = this.unanswered();
+    if (!jobs.length) return;
     this.worker.terminate();
-    this.running = this.worker = null;
-    job.resolve(null);
+    this.worker = null;
+    for (const job of jobs) job.resolve(null);
+  }
+
+  // unanswered takes all requests.
+  unanswered() {
+    const jobs = [...this.running.values(), ...this.waiting.values()];
+    this.running.clear();
+    this.waiting.clear();
+    for (const job of jobs) clearTimeout(job.timer);
+    return jobs;
   }
 
   fail(error) {
-    const jobs = [this.running, ...this.waiting.values()].filter(Boolean);
-    this.running = null;
-    this.waiting.clear();
-    for (const job of jobs) { clearTimeout(job.timer); job.reject(error); }
+    for (const job of this.unanswered()) job.reject(error);
   }
 
   file(name, f) { this.worker?.postMessage({ file: name, ...f }); }

@@ -6,12 +6,12 @@ import { answered, times } from "./times.js";
 
 // One worker answers what the verdict shows and the chart over the batch, which is quick, one the other charts, one loads,
 // and one searches.
-export const first = new Client(2000);
+export const first = new Client(2000, { ahead: 2 });
 // shown comes when the first figures are painted, which nothing is to keep from the processors.
 export const shown = first.answered.then(() => new Promise((painted) => requestAnimationFrame(() => setTimeout(painted))));
-export const second = new Client(10000, shown), loads = new Client(10000, shown), planner = new Client(60000, null, true);
+export const second = new Client(10000, { hold: shown }), loads = new Client(10000, { hold: shown }), planner = new Client(60000, { late: true });
 export const clients = [first, second, loads, planner];
-times.idle = () => idle() && !clients.some((c) => c.running || c.waiting.size);
+times.idle = () => idle() && !clients.some((c) => c.running.size || c.waiting.size);
 
 // known are the latest answers by what was asked: going back and comparing ask nothing anew.
 const known = new Map(), MOST = 60;

@@ -2,7 +2,8 @@
 import { useLayoutEffect, useRef, useState } from "./libraries.js";
 import { html } from "./html.js";
 import { drawing, picture, save } from "./save.js";
-import { follow } from "./svg.js";
+import { put } from "./drawing.js";
+import { tells } from "./tips.js";
 import { watch } from "./order.js";
 
 // Panel is a view with its title, and buttons that save its drawing.
@@ -19,7 +20,7 @@ export function Panel({ id, title, about, wide, drawn = true, tools, children })
   </section>`;
 }
 
-// Chart draws again when what it shows or its width changes, once it is ready; of a drawing of the same size it changes what
+// Chart draws again when what it shows or its width changes, once it is ready; of the drawing that it has it changes what
 // is another. Sign marks what is chosen in it, which alone changes where the others stay.
 export function Chart({ label, height, draw, on, ready = true, sign, signs = [] }) {
   const box = useRef(), figure = useRef(), [width, setWidth] = useState(0);
@@ -30,16 +31,11 @@ export function Chart({ label, height, draw, on, ready = true, sign, signs = [] 
   }, []);
   useLayoutEffect(() => {
     if (width < 50 || !ready) return;
-    const f = draw(width, height), old = figure.current;
-    f.querySelector("style")?.remove(); // a sheet for each chart, for which the browser matches all rules anew: style.css has it
-    f.setAttribute("role", "img");
-    f.setAttribute("aria-label", label);
-    for (const g of f.querySelectorAll("g[aria-label]")) { g.dataset.mark = g.getAttribute("aria-label"); g.removeAttribute("aria-label"); }
-    if (old?.getAttribute("width") === f.getAttribute("width")) {
-      for (const g of old.querySelectorAll(":scope > .marked, :scope > .tip")) g.remove();
-      follow(old, f);
-      Object.assign(old, f); // its scales and points
-    } else box.current.replaceChildren((figure.current = f));
+    const now = draw(width, height), old = figure.current;
+    for (const g of old?.querySelectorAll(":scope > .marked, :scope > .tip") ?? []) g.remove();
+    Object.assign(now.node.attributes, { role: "img", "aria-label": label, ...(now.about.chosen && { cursor: "pointer" }) });
+    figure.current = Object.assign(put(now.node, old?.node), now);
+    if (!old) box.current.replaceChildren(tells(figure.current));
   }, [width, ready, ...on]);
   useLayoutEffect(() => { if (figure.current) sign?.(figure.current); }, [width, ready, ...on, ...signs]);
   return html`<div class="chart" ref=${box} style=${{ minHeight: `${height}px` }}></div>`;

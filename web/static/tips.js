@@ -26,11 +26,10 @@ function tip(text, x, y, width, height) {
   return g;
 }
 
-// told makes a figure tell of its points: about has the points, their places x and y, the text of one, and what is to be
+// tells makes a figure tell of its points: its about has the points, their places x and y, the text of one, and what is to be
 // done with one that the pointer is over and with one that is chosen by a click. A figure that is drawn again may get
 // another about in place of its own.
-export function told(figure, about) {
-  figure.about = about;
+export function tells(figure) {
   let at = null;
   const point = (p) => {
     const old = figure.querySelector(":scope > .tip"); // which a figure that was drawn again has lost
@@ -48,6 +47,5 @@ export function told(figure, about) {
   figure.addEventListener("pointermove", move);
   figure.addEventListener("pointerleave", () => point(null));
   figure.addEventListener("click", (e) => { move(e); if (at) figure.about.chosen?.(at); });
-  if (about.chosen) figure.style.cursor = "pointer";
   return figure;
 }

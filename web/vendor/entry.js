@@ -2,7 +2,6 @@
 export { h, render } from "preact";
 export { useState, useEffect, useLayoutEffect, useRef, useMemo, useCallback } from "preact/hooks";
 export { default as htm } from "htm";
-export { plot, dot, line, link, areaY, ruleY } from "@observablehq/plot";
 export { select } from "d3-selection";
 export { zoom, zoomIdentity } from "d3-zoom";
 export { layout, Graph } from "@dagrejs/dagre";

@@ -51,12 +51,31 @@ func seconds(r *record) []float64 { return []float64{r.number("latency") * 1e-3}
 // leastSide is the least inputs and outputs of a product that a model's layers have.
 const leastSide = 256
 
+// copies is the copies of a product's weights that the collector of a table multiplies by in turn. It empties no cache
+// between its calls (collect_gemm.py of aiconfigurator's collectors of vLLM, SGLang and TensorRT-LLM, the last of which takes no
+// more copies than exceed the L2 cache).
+func copies(r *record, s roofline.Scheme) int {
+	switch strings.ToLower(r.text("framework")) {
+	case "vllm":
+		if s == roofline.FP8Block || s == roofline.NVFP4 {
+			return 1
+		}
+		return 6
+	case "sglang":
+		return 6
+	case "trtllm":
+		return 5
+	}
+	return 0
+}
+
 func gemmRow(r *record) (row calibrate.Row, ok bool) {
 	q, ok := quantized(r, "gemm_dtype")
 	row = calibrate.Row{
 		Kind: calibrate.GEMM, DType: q.act, Scheme: q.scheme, Ranks: 1, Seconds: seconds(r),
-		Shape: calibrate.Shape{M: r.size("m"), N: r.size("n"), K: r.size("k")},
+		Shape: calibrate.Shape{M: r.size("m"), N: r.size("n"), K: r.size("k")}, Copies: copies(r, q.scheme),
 	}
+	row.Random = row.Copies > 0 && !strings.EqualFold(r.text("framework"), "vllm") // vLLM's weights are what the memory held before
 	return row, ok && row.Shape.N >= leastSide && row.Shape.K >= leastSide
 }
 

@@ -61,6 +61,9 @@ func TestImport(t *testing.T) {
 		if r.Kind == calibrate.Mixture && (r.Shape.Matrices == 2) != (r.Shape.Hidden == 2688) {
 			t.Errorf("an expert of %+v", r.Shape)
 		}
+		if r.Kind == calibrate.GEMM && (r.Copies != 6 || r.Random) { // vLLM's collector
+			t.Errorf("product %+v of %d copies, random %v", r.Shape, r.Copies, r.Random)
+		}
 		if r.Kind == calibrate.OneShot && (r.Shape.Bytes > 8<<20 || strings.Contains(r.Source, "eager")) {
 			t.Errorf("%s of %d bytes is none of a graph over peer memory", r.Source, r.Shape.Bytes)
 		}
