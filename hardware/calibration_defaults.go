@@ -86,7 +86,7 @@ func DefaultCalibration(g *GPU) Calibration {
 // card sets the constants of single cards whose operators are public. Products are fitted by
 // "llmprof calibrate --import", with errors on held-out shapes, in % (median and 90th percentile), of 7.3 and 21 on an
 // A100 and 5.3 and 15 on a B200 (vLLM of aiconfigurator-core 0.12.0), of 3.0 and 8.9 on an RTX 4090, of 5.3 and 16 on an RTX PRO
-// 6000 at 1597 GB/s, of LLMServingSim's and as many of vLLM 0.24.0's (experiments/operators/convert.py), without memory-bound GEMMs whose weights its L2 cache holds, and of 5.5 and 16 on an A40; of those
+// 6000 at 1597 GB/s, of LLMServingSim's and as many of vLLM 0.24.0's (experiments/operators/convert.py), without memory-bound products whose weights its L2 cache holds, and of 5.5 and 16 on an A40; of those
 // in FP8, 3.5 and 13 on an H20, 7.8 and 15 on an H800. What is fixed on the RTX cards and the A40 is the generation's, for
 // hardly any of their GEMMs is short enough to say: three of 5402 on the RTX PRO 6000, from which an import reads 10 µs, and whose
 // other constants are fitted beside the generation's. The share of attention's arithmetic
