@@ -273,7 +273,7 @@ func (out *rowFile) write(v any) error {
 	if err != nil {
 		return err
 	}
-	if _, err := out.File.Write(append(line, '\n')); err != nil {
+	if _, err := out.Write(append(line, '\n')); err != nil {
 		return err
 	}
 	return out.Sync()
