@@ -171,12 +171,12 @@ var vectorGEMM = Law{
 // expert with at least one row takes a time. Separate kernels gather the inputs and sum the results of all token-expert
 // pairs of the layer, including those of other ranks.
 var groupedGEMM = Law{
-	Equation: "fixed + experts with rows × expert + √(C² + M²) + permute × bytes of the inputs of all pairs / bandwidth, C = FLOPs / (compute × peak), of whole tiles where their rows are known, M = bytes of weights / (memory × bandwidth)",
+	Equation: "fixed + experts with rows × expert + √(C² + M²) + permute × bytes of the inputs of all pairs / bandwidth, C = FLOPs / (compute × peak), of whole tiles where their rows are known, M = bytes of weights, and of those that are read again / (memory × bandwidth)",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
 		c := groupedOf[k.Scheme]
 		t.arithmetic(k, p, c[0])
 		t.add(Matrix, c[0], None, k.padding()*seconds(k.Work.FLOPs, p.matrix(k.Format)))
-		t.add(Memory, c[1], None, seconds(k.Work.Weights, p.Memory))
+		t.add(Memory, c[1], None, seconds(k.Work.Weights+k.Reread, p.Memory))
 		t.add(Fixed, c[2], None, k.Launches)
 		t.add(Serial, c[3], None, seconds(k.Permuted, p.Memory))
 		t.add(Fixed, c[4], None, k.Launches*k.Shape.Hit)

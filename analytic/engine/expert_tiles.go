@@ -20,13 +20,13 @@ func vllmExpertTile(g *hardware.GPU, k *roofline.Kernel) float64 {
 	return 0
 }
 
-// sglangExpertTile is the rows of a tile of SGLang's grouped GEMMs: of its Triton kernel in 16 bits, which it runs on GPUs before
-// Blackwell, by the default that it takes for shapes without a tuned configuration (get_default_config of
+// sglangExpertTile is the rows of a tile of SGLang's grouped GEMMs: of its Triton kernel in 16 bits, which it runs on all GPUs but
+// Blackwell's of data centres, by the default that it takes for shapes without a tuned configuration (get_default_config of
 // fused_moe_triton_config.py), and of Marlin.
 func sglangExpertTile(g *hardware.GPU, k *roofline.Kernel) float64 {
 	c := capability(g)
 	switch {
-	case g.Vendor != nvidia || c >= 10 || k.Scheme != roofline.Unquantized && k.Scheme != roofline.WeightINT4:
+	case g.Vendor != nvidia || c >= 10 && c < 12 || k.Scheme != roofline.Unquantized && k.Scheme != roofline.WeightINT4:
 		return 0
 	case k.Scheme == roofline.WeightINT4:
 		return marlinRows(g, k)
@@ -35,6 +35,16 @@ func sglangExpertTile(g *hardware.GPU, k *roofline.Kernel) float64 {
 		return 16
 	}
 	return 64
+}
+
+// halfLines is the share of an expert's weights that SGLang's tiles of 64 rows read again. They load 32 inputs at a time, which are half of a line of 128 bytes,
+// and on boards with graphics memory some lines are gone before their other half is asked for: the operator tables have 0.44 on an L40S and 0.42 on an RTX PRO 6000,
+// and on Hopper, between shapes with a tuned configuration, none that could be told.
+func halfLines(g *hardware.GPU, k *roofline.Kernel) float64 {
+	if c := capability(g); k.Scheme == roofline.Unquantized && k.Tile.Rows == 64 && (c == 8.9 || c >= 12) {
+		return 0.43
+	}
+	return 0
 }
 
 // tritonMXFP4 reports whether vLLM runs experts of a scheme by OpenAI's Triton kernels.

@@ -32,12 +32,36 @@ func TestExpertTiles(t *testing.T) {
 		{"sglang", "h200", roofline.Unquantized, 129, 128, 8, 1, 64},
 		{"sglang", "h200", roofline.Unquantized, 128, 128, 8, 2, 64},
 		{"sglang", "b200", roofline.Unquantized, 129, 128, 8, 1, 0},
+		{"sglang", "rtx-pro-6000-server-96gb", roofline.Unquantized, 129, 128, 8, 1, 64},
+		{"sglang", "rtx-pro-6000-server-96gb", roofline.WeightINT4, 129, 128, 8, 1, 0},
 		{"vllm", "h200", roofline.FP8Block, 129, 128, 8, 1, 0},
 	} {
 		s := roofline.Shape{Experts: c.experts, TopK: c.topK, Tokens: c.tokens, Ranks: c.ranks, Pairs: c.tokens * c.topK / c.ranks}
 		k := roofline.Kernel{Class: roofline.GroupedGEMM, Scheme: c.scheme, Shape: s}
 		if engine.SetTile(c.engine, casetest.GPU(t, c.gpu), &k); k.Tile.Rows != c.want {
 			t.Errorf("%+v: tiles of %v rows", c, k.Tile.Rows)
+		}
+	}
+}
+
+// TestHalfLines holds that weights are read again by SGLang's tiles of 64 rows in 16 bits on boards with graphics memory alone.
+func TestHalfLines(t *testing.T) {
+	for _, c := range []struct {
+		engine, gpu string
+		scheme      roofline.Scheme
+		tokens      float64
+		want        bool
+	}{
+		{"sglang", "l40s", roofline.Unquantized, 129, true}, {"sglang", "rtx-pro-6000-server-96gb", roofline.Unquantized, 129, true},
+		{"sglang", "l40s", roofline.Unquantized, 128, false}, {"sglang", "h100", roofline.Unquantized, 129, false}, {"sglang", "l40s", roofline.WeightINT4, 129, false},
+		{"vllm", "l40s", roofline.Unquantized, 129, false},
+	} {
+		k := roofline.Kernel{
+			Class: roofline.GroupedGEMM, Scheme: c.scheme, Work: roofline.Work{Weights: 100},
+			Shape: roofline.Shape{Experts: 128, TopK: 8, Tokens: c.tokens, Ranks: 1, Pairs: c.tokens * 8},
+		}
+		if engine.SetTile(c.engine, casetest.GPU(t, c.gpu), &k); k.Reread > 0 != c.want || k.Reread > k.Work.Weights {
+			t.Errorf("%+v: %v of %v are read again", c, k.Reread, k.Work.Weights)
 		}
 	}
 }

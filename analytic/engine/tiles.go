@@ -40,6 +40,7 @@ func (e *graphed) setTile(g *hardware.GPU, k *roofline.Kernel) {
 	switch {
 	case k.Class == roofline.GroupedGEMM && e.grouped != nil:
 		k.Tile = roofline.Tile{Rows: e.grouped(g, k)}
+		k.Reread = k.Work.Weights.Times(halfLines(g, k))
 	case k.Class == roofline.GEMM && e.tiles != nil:
 		k.Tile = e.tiles(g, k)
 	}

@@ -147,7 +147,7 @@ const mebi = float64(1<<20) / 1e6
 // all copies are read at up to 1.6 times the rate of memory, from 1.05 on as slowly as any (docs/calibration.md).
 const nearCache = 1.05
 
-// uncached leaves out memory-bound GEMMs whose weights, in all copies that a table took in turn, fit into the L2 cache, and
+// uncached leaves out memory-bound GEMMs and mixtures whose weights, in all copies that a table took in turn, fit into the L2 cache, and
 // decode attention whose KV cache fits. Where the number of copies is not known and none of a table is faster than memory, its buffers
 // were cold.
 func (b *builder) uncached(samples []sample, what string) []sample {
@@ -159,6 +159,8 @@ func (b *builder) uncached(samples []sample, what string) []sample {
 				return s.kernel.Work.Weights.Times(float64(s.copies) / nearCache)
 			}
 			return s.kernel.Work.Weights
+		case roofline.GroupedGEMM: // of the experts that tokens are sent to
+			return s.kernel.Work.Weights.Times(float64(s.copies) / nearCache)
 		case roofline.AttentionDecode, roofline.LatentDecode:
 			return s.kernel.Work.KV
 		}

@@ -155,6 +155,9 @@ func mixtureRow(r *record) (row calibrate.Row, ok bool) {
 		Width: inner / tp, EP: r.size("moe_ep_size"),
 	}
 	s := &row.Shape
+	if r.text("framework") != "" { // The collectors have one copy of the weights, and send the tokens of every call to the same experts.
+		row.Copies = 1
+	}
 	if ungated[[2]int{s.Hidden, inner}] {
 		s.Matrices = 2
 	}
