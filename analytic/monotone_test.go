@@ -129,11 +129,8 @@ func TestBetterHardwareLengthensNothing(t *testing.T) {
 			other := *c
 			other.Machine = casetest.MachineOf(t, better[key], name)
 			slack := 1 / least
-			switch {
-			case what == "bandwidth":
+			if what == "bandwidth" {
 				slack = inferred
-			case what == "peak" && g.SMs > 0: // SMs are whole, so that each of more of them may compute a little less
-				slack *= float64(better[key].SMs) / (float64(g.SMs) * x)
 			}
 			e := predict(t, &other)
 			if e.TTFT.Expected > base.TTFT.Expected.Times(slack) || e.TPOT.Expected > base.TPOT.Expected.Times(slack) {

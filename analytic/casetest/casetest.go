@@ -85,12 +85,15 @@ func Upgrade(t testing.TB, key, what string, x float64) *hardware.GPU {
 	switch what {
 	case "bandwidth":
 		set("bandwidth", float64(g.Bandwidth), "B/s")
-	case "peak":
+	case "peak": // of more SMs of the same rate, for no peak may be more than they can do
+		if sms := float64(g.SMs); sms > 0 {
+			x = math.Ceil(sms*x) / sms
+			text += fmt.Sprintf("sms = %.0f\n", sms*x)
+		}
 		for _, f := range g.Formats() {
 			rate, _ := g.Peak(f)
 			set("peak."+f.String(), float64(rate), "FLOP/s")
 		}
-		text += fmt.Sprintf("sms = %.0f\n", math.Ceil(float64(g.SMs)*x)) // no peak may be more than they can do
 	case "link":
 		set("link", float64(g.Link), "B/s")
 		set("pcie", float64(g.PCIe), "B/s")

@@ -1,5 +1,7 @@
 // What a file that is dropped on the page is, and what becomes of it.
 
+import { finish } from "./order.js";
+
 const LARGEST = 8 << 20, HEADER = 48 << 20; // bytes: of a text, and of a GGUF's header
 const DEEPEST = 1000; // brackets within brackets of a JSON, which the browser would read for seconds
 
@@ -17,7 +19,9 @@ function nested(text) {
 export async function opened(files, { set, clients, addFile, second, setOwn, setNote }) {
   for (const file of files) {
     try {
-      setNote(await one(file, { set, clients, addFile, second, setOwn }));
+      const note = await one(file, { set, clients, addFile, second, setOwn });
+      finish("address"); // it follows the file at once, for to open the link that it has is no change
+      setNote(note);
     } catch (e) {
       setNote(`${file.name}: ${e.message}`);
     }
