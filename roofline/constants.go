@@ -49,6 +49,7 @@ const (
 	Repeats                  // how often something is done
 	Often                    // how often something is done that may be left out
 	Exposure                 // how much of the lesser of two times shows
+	Shown                    // share of a time that shows
 	Power                    // share of the power between waiting and the limit, or of that limit
 	Burst                    // share of the power between waiting and the limit that may exceed 1, for kernels that ask for more
 )
@@ -82,7 +83,7 @@ var (
 	GEMMQuantize  = define(Info{Key: "gemm.quantize", Help: "how often activations are moved that a separate kernel quantizes", Quantity: Often, Optional: true})
 	GEMMRow       = define(Info{Key: "gemm.row", Help: "time of a row that a separate kernel quantizes", Quantity: Delay, Optional: true})
 	GEMMExposed   = define(Info{Key: "gemm.exposed", Help: "how much of the lesser of arithmetic and memory traffic shows: 0 where they hide each other wholly, 1 for the root of the sum of squares", Quantity: Exposure, Optional: true})
-	GEMMIdle      = define(Info{Key: "gemm.tile_idle", Help: "share of the time of SMs without a tile that shows, of kernels for mma: Ampere's, Ada's and those of Blackwell's graphics cards", Quantity: Often, Optional: true})
+	GEMMIdle      = define(Info{Key: "gemm.tile_idle", Help: "share of the time of SMs without a tile that shows, of kernels for mma: Ampere's, Ada's and those of Blackwell's graphics cards", Quantity: Shown, Optional: true})
 
 	SkinnyGEMMMemory = define(Info{Key: "skinny_gemm.memory", Formerly: "own.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
 	SkinnyGEMMRow    = define(Info{Key: "skinny_gemm.row", Formerly: "own.row", Help: "what each row adds, of the time that the weights take at the bandwidth", Quantity: Growth, Optional: true})
@@ -176,7 +177,7 @@ var (
 // The constants of tiles, of GEMMs whose tiles are known.
 var (
 	TileEmpty = define(Info{Key: "gemm_fp8.tile_empty", Help: "how many rows a row of a tile takes that lies beyond the last row", Quantity: Often, Optional: true})
-	TileIdle  = define(Info{Key: "gemm_fp8.tile_idle", Help: "share of the time of SMs without a tile, while the last tiles run, that shows", Quantity: Often, Optional: true})
+	TileIdle  = define(Info{Key: "gemm_fp8.tile_idle", Help: "share of the time of SMs without a tile, while the last tiles run, that shows", Quantity: Shown, Optional: true})
 )
 
 // The constants of quantization schemes: gemm_fp8.compute, attention_fp8.memory and so on.
@@ -251,6 +252,7 @@ var quantities = [...]struct {
 	Repeats:  {0, 1000, "how often something is done, above 0 and at most 1000"},
 	Often:    {belowZero, 1000, "how often something is done, from 0 to 1000"},
 	Exposure: {belowZero, 3, "how much of the lesser of two times shows, from 0 to 3"},
+	Shown:    {belowZero, 1, "a share of a time that shows, from 0 to 1"},
 	Power:    {belowZero, 0.99, "a share of the power limit, from 0 to 0.99"},
 	Burst:    {0, MaxBurst, "a share of the power limit, above 0 and at most 3"},
 }

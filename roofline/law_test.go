@@ -28,6 +28,8 @@ func constants(random *rand.Rand) *Constants {
 			c[k] = 1e-6 + 9e-6*random.Float64()
 		case Tokens:
 			c[k] = 1000 * random.Float64()
+		case Shown:
+			c[k] = random.Float64()
 		case Growth:
 			c[k] = 0.1 * random.Float64()
 		default:

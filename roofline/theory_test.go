@@ -99,7 +99,7 @@ func constantTable() string {
 }
 
 var units = [...]string{
-	Share: "share of a peak", Time: "s", Delay: "s, may be 0", Tokens: "tokens", Growth: "share of the weights' time", Repeats: "times", Often: "times, may be 0", Exposure: "0 to 3", Power: "share of power", Burst: "share of power, may exceed 1",
+	Share: "share of a peak", Time: "s", Delay: "s, may be 0", Tokens: "tokens", Growth: "share of the weights' time", Repeats: "times", Often: "times, may be 0", Exposure: "0 to 3", Shown: "share of a time, may be 0", Power: "share of power", Burst: "share of power, may exceed 1",
 }
 
 // constantsOf lists the constants that terms of a law name, of kernels in which
