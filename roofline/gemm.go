@@ -83,7 +83,6 @@ func (t *Tile) tiled(s *Shape, blocks, sms float64) bool {
 
 // A way is how a library runs a GEMM, and how long that takes.
 type way struct {
-	times  Times
 	splits float64    // blocks that share the inputs of a tile
 	idle   unit.FLOPs // what SMs without a tile and tiles without results could do
 	time   unit.Seconds
@@ -97,15 +96,15 @@ func library(m *Machine, t *Terms, k *Kernel) {
 	if k.Scheme != Unquantized || k.Tile.Rows != 0 || m.Peaks.SMs == 0 {
 		return
 	}
-	best, tiles := way{times: m.times(t), time: unit.Seconds(math.Inf(1))}, blockTiles[:]
+	times, best, tiles := m.times(t), way{time: unit.Seconds(math.Inf(1))}, blockTiles[:]
 	if m.stretch[GEMMIdle] == 0 {
-		if best.times[Chain] <= unit.Seconds(k.Launches*m.stretch[ElementwiseFixed]) { // no split saves more than its kernel takes
+		if times[Chain] <= unit.Seconds(k.Launches*m.stretch[ElementwiseFixed]) { // no split saves more than its kernel takes
 			return
 		}
 		tiles = tiles[:1]
 	}
 	for i := range tiles {
-		m.fastest(&best, &tiles[i], k, m.stretch[t.exposed])
+		m.fastest(&best, &times, &tiles[i], k, m.stretch[t.exposed])
 	}
 	t.add(Matrix, GEMMCompute, GEMMIdle, seconds(best.idle, m.Peaks.matrix(k.Format)))
 	if best.splits > 1 {
@@ -120,14 +119,14 @@ func (m *Machine) sums(k *Kernel) float64 {
 	return seconds(unit.FP32.Bytes(k.Shape.M*k.Shape.N), m.Peaks.Memory)
 }
 
-// fastest sets the best way where one with a tile is faster.
-func (m *Machine) fastest(best *way, tile *Tile, k *Kernel, exposed float64) {
+// fastest sets the best way where one with a tile is faster than it; alone are the times of the GEMM without idle SMs and splits.
+func (m *Machine) fastest(best *way, alone *Times, tile *Tile, k *Kernel, exposed float64) {
 	s, sms, idle := &k.Shape, m.Peaks.SMs, m.stretch[GEMMIdle]
 	peak := m.Peaks.matrix(k.Format)
 	blocks := math.Ceil(s.M/tile.Rows) * math.Ceil(s.N/tile.Columns)
 	element, sums := unit.Seconds(k.Launches*m.stretch[ElementwiseFixed]), unit.Seconds(m.sums(k)*m.stretch[GEMMMemory])
 	for splits := 1.0; splits == 1 || splits <= mostSplits && s.K >= splits*splitInputs; splits++ {
-		w, all := way{splits: splits, times: best.times}, blocks*splits
+		w, all := way{splits: splits}, blocks*splits
 		if idle > 0 {
 			if !tile.tiled(s, all, sms) {
 				return
@@ -136,7 +135,7 @@ func (m *Machine) fastest(best *way, tile *Tile, k *Kernel, exposed float64) {
 		} else if splits > 1 && all > sms {
 			return
 		}
-		times := w.times
+		times := *alone
 		times[Matrix] += w.idle.Over(peak).Times(idle * m.stretch[GEMMCompute])
 		if splits > 1 {
 			times[Chain] = times[Chain].Times(1 / splits)
@@ -146,7 +145,7 @@ func (m *Machine) fastest(best *way, tile *Tile, k *Kernel, exposed float64) {
 		if w.time = times.overlapped(exposed); w.time < best.time {
 			*best = w
 		}
-		if splits == 1 && w.time-best.times.least() <= element { // no split saves more than its kernel takes
+		if splits == 1 && w.time-alone.least() <= element { // no split saves more than its kernel takes
 			return
 		}
 	}
