@@ -19,8 +19,8 @@
 //
 // C, M, N and F being how long each would be busy at the rates of bursts. A phase
 // that draws less than that at x = 1 runs there. On a board whose sustained rate
-// is its generation's rule and no measurement, no phase is slowed by more than the square
-// of what the square GEMM below is: beyond that the rule would make a board with
+// is its generation's rule and no measurement, a phase takes at most y² times as long as in a burst, where
+// the square GEMM below takes y times as long: beyond that the rule would make a board with
 // more peak for the same power the slower one. The balance is that of a phase and
 // not of each of its kernels, for the limit is kept over some 100 ms: the
 // model describes a phase among others of its kind, not a short one on an idle GPU.

@@ -16,8 +16,8 @@ var (
 	tomlAssign = regexp.MustCompile(`^\s*([A-Za-z0-9_."' -]+?)\s*=\s*`)
 )
 
-// FindTOMLKeys finds the lines of a text that set a key or open a table: the reader
-// of TOML tells no places of what is right.
+// FindTOMLKeys finds the lines of a text that set a key or open a table. The TOML library
+// gives the places of syntax errors alone.
 func FindTOMLKeys(text string) TOMLKeys {
 	t := TOMLKeys{map[string]Span{}, map[string]Span{}}
 	counts, table, i := map[string]int{}, "", 0

@@ -124,8 +124,8 @@ func (a *Attention) EntryBytes(f unit.Format) unit.Bytes {
 	return cached(f, a.EntryDim())
 }
 
-// cached is the memory of n values in a cache. Integers have a scale of 16 bits for each 32 of them, as q8_0 and q4_0
-// of llama.cpp do.
+// cached is the memory of n values in a cache. Integers have a scale of 16 bits for each 32 of them, as llama.cpp's q8_0 and
+// q4_0 have.
 func cached(f unit.Format, n int) unit.Bytes {
 	b := f.Bytes(float64(n))
 	if f == unit.INT8 || f == unit.INT4 {

@@ -59,7 +59,7 @@ type wave struct {
 	q       *Request
 	budgets []int             // most tokens of a step that servers of the search have
 	prompt  analytic.StepCost // what a prompt adds to steps at the least
-	full    unit.Seconds      // of a step that is full of prompts; 0 before it is known
+	full    unit.Seconds      // time of a step that is full of prompts; 0 before it is known
 }
 
 // least bounds the time of a replica that a request takes, and the energy beyond that of GPUs that wait.
@@ -285,8 +285,8 @@ func (w *wave) leastTPOT(s *search, c *config, units int) unit.Seconds {
 	return (step.Time - min(before, c.single.TTFT.Expected.Times(each)).Times(1/n)).Times(c.slower)
 }
 
-// dividedTPOT bounds the time per token of clients that replicas cannot share alike, by that of replicas which each have as few of them
-// as any: one of these is simulated in a hundredth of the time. Random cases come to 1.4 % less (TestBounds).
+// dividedTPOT bounds the time per token of clients that do not divide evenly over replicas, by that of replicas which all have the fewest
+// clients of one: one such replica is simulated in a hundredth of the time. Random cases come to 1.4 % less (TestBounds).
 func (s *search) dividedTPOT(c *config, units int) unit.Seconds {
 	clients, replicas := s.q.Load.Concurrency, units*c.DP
 	if clients < replicas || clients%units == 0 || s.q.Gen.Kind != "fixed" || s.q.prepare(c) != nil {

@@ -102,8 +102,8 @@ func (s *search) likely(c *config) float64 {
 }
 
 // loaded works out the steady states of the deployments, until those left cannot be better than the
-// best one found. With first it ends at the first that qualifies. Those beyond the limit stay open: all of them where none qualifies with
-// as many GPUs as the limit pays for.
+// best one found. With first it ends at the first that qualifies. Deployments beyond the limit stay open, which are all where none
+// qualifies within the limit.
 func (s *search) loaded(ctx context.Context, first bool) {
 	all, nearest, missedAt, beyond := s.open, s.miss, s.missedAt, false
 	s.first, s.cut = first, false

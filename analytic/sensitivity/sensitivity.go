@@ -115,8 +115,8 @@ func runs(c *analytic.Case) bool {
 	return c.Check() == nil && engine.Runs(c.Machine.Engine, c.Model, c.Machine.GPU, &c.Scheme) == nil
 }
 
-// Narrowed yields the case with weights in each scheme, by its name, that makes them smaller and that the engine and a unit
-// of the GPU have, the widest first. Those of llama.cpp are its own.
+// Narrowed yields the case in each narrower scheme of weights that the engine and the GPU run, by its name, the widest first.
+// llama.cpp has schemes of its own.
 func Narrowed(c *analytic.Case) iter.Seq2[string, analytic.Case] {
 	names := []string{"fp8", "nvfp4", "w4a16-g128"}
 	if c.Machine.Engine.Profile().Engine() == "llama.cpp" {

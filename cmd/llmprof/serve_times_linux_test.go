@@ -54,8 +54,8 @@ func (p *tab) spent(t *testing.T) map[string]time.Duration {
 	return all
 }
 
-// rest waits until the page does nothing more. It looks no sooner than a change takes: to look costs some 10 ms of a processor,
-// which a change would wait for on two.
+// rest waits until the page does nothing more. It does not look while a change is drawn: a look takes some 10 ms of a processor,
+// and with two processors the change would wait for it.
 func (p *tab) rest(t *testing.T) {
 	t.Helper()
 	last := time.Duration(-1)

@@ -456,8 +456,8 @@ func (b *builder) links() error {
 	return b.fusedAllReduces(fused)
 }
 
-// sliced reports whether enough all-reduces take two exchanges to tell their share of the link, whose fit begins at
-// that of one exchange.
+// sliced reports whether enough all-reduces take two exchanges to tell their share of the link. Its fit begins at
+// the share of one exchange.
 func (b *builder) sliced(samples []sample) bool {
 	n := 0
 	for i := range samples {

@@ -158,7 +158,7 @@ func (b *builder) uncached(samples []sample, what string) []sample {
 				return s.kernel.Work.Weights.Times(float64(s.copies) / nearCache)
 			}
 			return s.kernel.Work.Weights
-		case roofline.GroupedGEMM: // of the experts that tokens are sent to
+		case roofline.GroupedGEMM: // it reads the experts that tokens are sent to
 			return s.kernel.Work.Weights.Times(float64(s.copies) / nearCache)
 		case roofline.AttentionDecode, roofline.LatentDecode:
 			return s.kernel.Work.KV

@@ -185,8 +185,8 @@ func uncached(t *testing.T, kind Kind, shapes []Shape) {
 	}
 }
 
-// TestCopies holds that products whose weights fit into the L2 cache in all their copies are left out though no row is faster than memory, and
-// that TensorRT-LLM's tables have no more copies than fill the cache.
+// TestCopies holds that GEMMs whose weights fit into the L2 cache in all their copies are left out though no row is faster than memory.
+// TensorRT-LLM's tables have no more copies than fill the cache.
 func TestCopies(t *testing.T) {
 	g := board(t, "h200") // 50 MiB
 	peaks, err := g.Peaks()
