@@ -201,7 +201,7 @@ func TestSteadyOfLongPrompts(t *testing.T) {
 	for _, rate := range []float64{0.05, 0.3, 0.6} {
 		st, err := s.SteadyRate(rate, Fixed(6000), Fixed(128))
 		testkit.Must(t, err)
-		r := simulate(t, s, poisson(rate, 6000, 128, 3000), Options{Warmup: 200})
+		r := simulate(t, s, poisson(rate, 6000, 128, 40000), Options{Warmup: 200})
 		agree(t, fmt.Sprintf("%g/s: TTFT", rate), float64(st.TTFT), r.TTFT.Mean(), 0.05)
 		agree(t, fmt.Sprintf("%g/s: E2E", rate), float64(st.E2E), r.E2E.Mean(), 0.05)
 		agree(t, fmt.Sprintf("%g/s: energy", rate), float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
