@@ -96,30 +96,18 @@ func (q *Request) roomless(batch, fits int) int {
 }
 
 // among is the least where on average one of these batches decodes, of rising size, and none beyond the first whose step takes longer than the
-// target, by so much slower than expected. A step of twice the sequences takes no more than twice the time and the energy, but for stairs of
-// CUDA graphs, and where kernels change: the least of a sequence is that of the last batches (TestAmong).
+// target, by so much slower than expected.
 func (w *wave) among(all []decoding, slower float64) (took unit.Seconds, energy unit.Joules) {
-	all[0].StepCost = w.decode(all[0].batch)
-	if target := w.q.Targets.TPOT; target > 0 && slower > 0 {
-		for i := range all {
-			if all[i].StepCost = w.decode(all[i].batch); all[i].Time.Times(slower) > target {
-				all = all[:i+1]
-				break
-			}
-		}
-	}
 	took, energy = unit.Seconds(math.Inf(1)), unit.Joules(math.Inf(1))
-	n := w.q.steps()
-	for i, worse := len(all)-1, 0; i >= 0 && worse < 2; i-- {
+	n, target := w.q.steps(), w.q.Targets.TPOT
+	for i := range all {
 		d := &all[i]
-		if d.Time == 0 {
-			d.StepCost = w.decode(d.batch)
+		d.StepCost = w.decode(d.batch)
+		took, energy = min(took, d.Time.Times(n/d.batch)), min(energy, w.beyond(&d.StepCost).Times(n/d.batch))
+		if target > 0 && d.Time.Times(slower) > target {
+			all = all[:i+1]
+			break
 		}
-		time, joules := d.Time.Times(n/d.batch), w.beyond(&d.StepCost).Times(n/d.batch)
-		if worse++; time < took || joules < energy {
-			worse = 0
-		}
-		took, energy = min(took, time), min(energy, joules)
 	}
 	w.prompt = w.adds(all[0], all[len(all)-1])
 	return took + w.prompt.Time, energy + w.prompt.Energy
