@@ -47,6 +47,19 @@ type Capacity struct {
 	Running int    // sequences of one replica that fit at once
 }
 
+// nearFull is the share of the largest stable rate beyond which a KV cache that fills at times makes TTFT uncertain.
+const nearFull = 0.85
+
+// Warning says what makes a steady state uncertain; "" if nothing does.
+func (st *Steady) Warning() string {
+	c := &st.Capacity
+	if st.Rate <= nearFull*c.Rate || c.Bound != preemption && c.Bound != "KV blocks" {
+		return ""
+	}
+	return fmt.Sprintf("%.3g requests/s are %.0f %% of the largest stable rate: the KV cache is full at times, and rare long queues are much of the mean TTFT, which may be several times as long; llmprof simulate --rate has them",
+		st.Rate, 100*st.Rate/c.Rate)
+}
+
 // SteadyRate is the steady state with Poisson arrivals at a rate. A rate that is not stable
 // is an error that names the largest that is.
 func (s *Server) SteadyRate(rate float64, prompt, gen Lengths) (*Steady, error) {

@@ -35,13 +35,20 @@ func (f *flow) capacity() Capacity {
 		return f.stable
 	}
 	f.stable = f.unpreempted()
-	if f.outgrows() {
-		if rate := f.saturated(); rate < 0.97*f.stable.Rate { // else what is followed tells them apart no more
-			f.stable.Rate, f.stable.Bound = rate, preemption
-		}
+	if !f.outgrows() {
+		return f.stable
+	}
+	rate := f.saturated()
+	if rate < alikeRates*f.stable.Rate {
+		f.stable.Rate, f.stable.Bound = rate, preemption
+	} else if f.stable.Bound == "KV blocks" {
+		f.stable.Rate = min(rate, f.stable.Rate)
 	}
 	return f.stable
 }
+
+// alikeRates is the ratio of two rates from which on what is followed does not tell them apart.
+const alikeRates = 0.97
 
 // capacityOf is the largest stable rate of so many replicas.
 func (f *flow) capacityOf(replicas int) Capacity {
