@@ -105,6 +105,7 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 	if c := f.unpreempted(); rate >= f.units(replicas)*c.Rate {
 		return nil, t.overloaded(f, rate, replicas, c)
 	}
+	f.behindRouter(f.units(replicas))
 	st := f.open(rate / f.units(replicas))
 	if st == nil {
 		return nil, t.crowded(rate)
@@ -168,7 +169,10 @@ func (t *Steadies) Concurrency(clients, replicas int) (*Steady, error) {
 }
 
 // Idle is the state of a request that meets hardly any other: no load has shorter times.
-func (t *Steadies) Idle() *Steady { return t.flow.open(1e-6) }
+func (t *Steadies) Idle() *Steady {
+	t.flow.behindRouter(1)
+	return t.flow.open(1e-6)
+}
 
 // overloaded says that so many replicas of one kind cannot answer a rate.
 func (t *Steadies) overloaded(f *flow, rate float64, replicas int, c Capacity) error {

@@ -116,6 +116,8 @@ type flow struct {
 	limits  Capacity // without preemption; zero if not worked out yet
 	stable  Capacity // with preemption; zero if not worked out yet
 	spread  float64  // variance of the answers' lengths over the square of their mean
+	stages  int      // of the intervals between arrivals
+	shorter float64  // mean of the shorter of two answers over the mean of one
 	clients bool     // requests come from clients that wait for answers
 	handed  bool     // sequences come with the cache of their prompts
 	graphs  float64  // up to how many tokens of a step graphs launch it
@@ -151,7 +153,7 @@ func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 	mean, square := gen.moments()
 	f.gen, f.steps = mean, (mean-1)/s.yields()
 	f.spread = square/(mean*mean) - 1
-	f.inverse, f.older = gen.inverse(), gen.older()
+	f.inverse, f.older, f.shorter, f.stages = gen.inverse(), gen.older(), gen.shorter(), 1
 	f.context = prompt.MeanLength() + square/(2*mean)
 	f.fills = newFills(s, prompt.Quantiles())
 	f.graphs = f.graphed()
@@ -297,7 +299,7 @@ func (f *flow) first(rate float64) first {
 	one := rested(f.piece(0).extra(1), (1-math.Exp(-window))/window) // the mean share of the window before an arrival
 	next := f.piece(min(int(math.Ceil(f.steps)), 1))
 	m := rate * float64(one.Time)
-	further, _, energy := next.prompts(m)
+	further, energy := next.promptsAfter(m)
 	left := 1 - f.piece(1).load(rate)
 	return first{float64(one.Time), float64(one.Energy), max(further, 0) / left, energy / left}
 }
@@ -362,7 +364,7 @@ func (f *flow) queuedAt(most int, rate float64, weights []float64, cycles []*cyc
 	for n := first + 1; n <= most; n++ {
 		c := cycles[min(n, f.most)]
 		ratio, load = rate*f.steps*c.decode/float64(n), c.load
-		full = ratio * up
+		full = f.birth(n, ratio*float64(n)) * up
 		up = full*(1-load) + load*up
 		if sum += full; sum > 1e200 {
 			full, up, sum = full*1e-200, up*1e-200, sum*1e-200
@@ -377,7 +379,9 @@ func (f *flow) queuedAt(most int, rate float64, weights []float64, cycles []*cyc
 	sum += beyond
 	n := float64(most)
 	constant := min((1+(1-ratio)*(n-1)*(math.Sqrt(4+5*n)-2)/(16*ratio*n))/2, 1)
-	return beyond/more/sum*(constant+min(f.spread, 1)*(1-constant)) + load*(full+beyond)/sum
+	spread := min(f.spread, 1)
+	even := (1/float64(f.stages) + spread) / (1 + spread) // arrivals in turn wait for less
+	return even*beyond/more/sum*(constant+spread*(1-constant)) + load*(full+beyond)/sum
 }
 
 // beside is the KV blocks' share times the time for which a request has them and does not decode: in the step of its prompt,
@@ -486,6 +490,8 @@ func (f *flow) unpreempted() Capacity {
 	if f.limits.Rate > 0 {
 		return f.limits
 	}
+	defer f.behindRouter(float64(f.stages))
+	f.behindRouter(1)
 	c := Capacity{Running: f.most / int(f.peers), Bound: f.bound}
 	p := f.piece(f.most)
 	packed, _ := f.packed()
