@@ -102,6 +102,7 @@ type buffers struct {
 	left    [2][]float64 // the steps that leave backlogs of 0, 1, 2, ... prompts, without and with the rest of one
 	chances []float64
 	numbers []float64
+	phases  phases
 }
 
 // cycle is the cycle of a piece at a rate of prompts.
@@ -228,11 +229,14 @@ func (f *flow) chain(p *piece, rate, mean float64) *chain {
 		x.steps = p.timed(int(2*m+6*math.Sqrt(m)) + 3)
 	}
 	x.gather(m)
+	if x.stages > 1 {
+		x.phases.begin(len(x.groups), x.stages)
+	}
 	n, groups := len(x.steps), len(x.groups)
 	rows := matrix(&x.numbers, 2*groups+1, n)
 	x.shares, x.next = rows[:groups], rows[groups:2*groups]
 	mass := rows[2*groups]
-	x.add(mass, backlog{}, x.come(m), 1)
+	x.add(mass, backlog{}, x.come(0, m), 1)
 	for i, share := range mass {
 		x.groups[x.steps[i].group].share += share
 	}

@@ -33,7 +33,7 @@ func (x *chain) meets(y *cycle, all []arrived) {
 		x.full.among(x)
 	}
 	left, none := x.leftover(), []carried{{chance: 1}}
-	weights := 0.0
+	weights, residual := 0.0, 0.0
 	for i := range all {
 		a := &all[i]
 		before, weight, come := none, a.window/sum.window, a.square/a.window
@@ -46,7 +46,15 @@ func (x *chain) meets(y *cycle, all []arrived) {
 		if weight < unlikelyArrival {
 			continue
 		}
-		own, computes, behind := x.joins(before, a.lead/a.share, x.rate*come, y.mean)
+		j := joining{before: before, lead: a.lead / a.share, beside: x.rate * come}
+		if x.stages > 1 {
+			j.begin = x.phases.now[i]
+			x.chances = x.phases.come(x.chances[:0], j.begin, x.rate*a.window/a.share)
+			arrivals, left, end := x.phases.met(j.begin, x.rate*a.window/a.share)
+			weight, j.end = arrivals*a.share/x.rate/sum.window, end
+			residual += weight * (left*a.square/a.window + a.leads/a.window)
+		}
+		own, computes, behind := x.joins(&j, y.mean)
 		weights += weight
 		y.own += weight * own
 		y.computes += weight * computes
@@ -57,6 +65,9 @@ func (x *chain) meets(y *cycle, all []arrived) {
 		y.behind = 0
 	}
 	y.first = (sum.square/2+sum.leads)/sum.window + y.own
+	if x.stages > 1 {
+		y.first = residual/weights + y.own
+	}
 }
 
 // leftover is the backlogs that full steps leave but for unlikely ones.
@@ -72,10 +83,17 @@ func (x *chain) leftover() (all []carried) {
 	return slices.DeleteFunc(all, func(c carried) bool { return c.chance < unlikelyArrival })
 }
 
-// joins is the step of a prompt that was formed so long ahead, after some backlogs and with m others on average, until the
-// host has its token and until it ends, and by how much longer than the mean the steps after it are.
-func (x *chain) joins(before []carried, lead, m, mean float64) (own, computes, behind float64) {
-	j := x.joined(before, lead, m)
+// A joining is what a prompt meets that comes in the windows of a group of steps.
+type joining struct {
+	before     []carried // backlogs
+	lead       float64   // from when its step is formed to the begin of that
+	beside     float64   // others that come on average
+	begin, end []float64 // stages of the interval at the begin and the end of the window; nil where arrivals are Poisson
+}
+
+// joins is the step of a prompt, until the host has its token and until it ends, and by how much longer than the mean the steps after it are.
+func (x *chain) joins(a *joining, mean float64) (own, computes, behind float64) {
+	j := x.joined(a)
 	own = j.own
 	// The next step has the prompts that came until it was formed; while the host launches it, it keeps the token.
 	window := j.late
@@ -88,7 +106,7 @@ func (x *chain) joins(before []carried, lead, m, mean float64) (own, computes, b
 	case x.async:
 		window += j.lead
 	}
-	next, nextLate, held := x.mean(j.length-j.late, x.rate*window)
+	next, nextLate, held := x.mean(a.end, j.length-j.late, x.rate*window)
 	if j.full > 0 {
 		next, nextLate, held = next+j.full*(x.full.next-next), nextLate+j.full*(x.full.nextLate-nextLate), held+j.full*(x.full.nextLate-held)
 	}
@@ -101,10 +119,23 @@ func (x *chain) joins(before []carried, lead, m, mean float64) (own, computes, b
 	}
 	behind = next - mean
 	if x.async {
-		after, _, _ := x.mean(next-nextLate, x.rate*(j.length-j.late+nextLate))
+		after, _, _ := x.mean(nil, next-nextLate, x.rate*(j.length-j.late+nextLate))
 		behind += after - mean
 	}
 	return own, j.own, behind
+}
+
+// besides are the probabilities of 0, 1, 2, ... prompts beside one, until the next call.
+func (x *chain) besides(a *joining) []float64 {
+	if a.begin == nil {
+		return x.come(0, a.beside)
+	}
+	x.chances = x.phases.come(x.chances[:0], a.begin, a.beside)
+	mean := 0.0
+	for k, chance := range x.chances {
+		mean += float64(k) * chance
+	}
+	return besides(x.chances, mean)
 }
 
 // A joined is the step that brings the first token of a prompt.
@@ -115,9 +146,9 @@ type joined struct {
 	full         float64 // probability that it leaves a backlog
 }
 
-// joined is the step of a prompt that follows backlogs, so long ahead, with m others on average.
-func (x *chain) joined(before []carried, lead, m float64) (j joined) {
-	all, chances := 0.0, x.besides(m)
+// joined is the step of a prompt.
+func (x *chain) joined(a *joining) (j joined) {
+	before, lead, all, chances := a.before, a.lead, 0.0, x.besides(a)
 	for i := range before {
 		b := &before[i]
 		for q, chance := range x.arrivals(b.backlog, 1, chances) {
@@ -151,9 +182,16 @@ func (j *joined) add(k *joined, weight float64) {
 
 // mean is a step that was formed so long ahead, with the prompts that come at a mean of m, and how long the host keeps the tokens of the step
 // before it while it launches those prompts.
-func (x *chain) mean(lead, m float64) (length, late, held float64) {
-	all := 0.0
-	for q, chance := range x.arrivals(backlog{}, 0, x.come(m)) {
+func (x *chain) mean(begin []float64, lead, m float64) (length, late, held float64) {
+	all, chances := 0.0, x.chances
+	switch {
+	case begin != nil:
+		chances = x.phases.come(x.chances[:0], begin, m)
+	default:
+		chances = stationary(x.chances[:0], m, x.stages)
+	}
+	x.chances = chances
+	for q, chance := range x.arrivals(backlog{}, 0, chances) {
 		l, a := x.run(q, lead)
 		length, late, all = length+chance*l, late+chance*a, all+chance
 		if x.steps[q].prompts >= x.peers { // fewer go to other replicas

@@ -23,16 +23,30 @@ func stationary(all []float64, m float64, stages int) []float64 {
 	if stages == 1 {
 		return poissonChances(all, m)
 	}
-	return renewals(all, m, stages, func(passed int) float64 { return float64(passed) / float64(stages) })
+	from, passed := len(all), stagesPassed(nil, anyStage[:stages], m)
+	for t, chance := range passed {
+		for len(all) <= from+t/stages {
+			all = append(all, 0)
+		}
+		all[from+t/stages] += chance / float64(stages)
+	}
+	return all
 }
 
 // afterOne appends the probabilities of 0, 1, 2, ... arrivals in a time that begins with an arrival.
 func afterOne(all []float64, m float64, stages int) []float64 {
-	if stages == 1 {
-		return poissonChances(all, m)
+	from, passed := len(all), stagesPassed(nil, anyStage[:1], m*float64(stages))
+	for t, chance := range passed {
+		for len(all) <= from+t/stages {
+			all = append(all, 0)
+		}
+		all[from+t/stages] += chance
 	}
-	return renewals(all, m, stages, func(int) float64 { return 0 })
+	return all
 }
+
+// anyStage are equal weights of stages.
+var anyStage = [mostStages]float64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 
 // poissonChances appends the probabilities of a Poisson distribution.
 func poissonChances(all []float64, m float64) []float64 {
@@ -43,16 +57,16 @@ func poissonChances(all []float64, m float64) []float64 {
 	return all
 }
 
-// renewals appends the probabilities of 0, 1, 2, ... arrivals where more is the probability that the stages beyond the last whole interval bring one.
-func renewals(all []float64, m float64, stages int, more func(passed int) float64) []float64 {
-	from, expected := len(all), m*float64(stages)
+// stagesPassed appends how likely so many stages are passed at the end of a time, from those at its begin, in which m arrivals come on average.
+func stagesPassed(all, begin []float64, m float64) []float64 {
+	expected, from := m*float64(len(begin)), len(all)
 	for i, chance := 0, math.Exp(-expected); chance > negligible || float64(i) < expected; chance *= expected / float64(i) {
-		k, one := from+i/stages, more(i%stages)
-		for len(all) <= k+1 {
+		for len(all) < from+i+len(begin) {
 			all = append(all, 0)
 		}
-		all[k] += chance * (1 - one)
-		all[k+1] += chance * one
+		for stage, weight := range begin {
+			all[from+i+stage] += weight * chance
+		}
 		i++
 	}
 	return all
@@ -75,7 +89,7 @@ func (f *flow) birth(n int, m float64) float64 {
 	if f.stages > 1 {
 		stages = int(math.Round(1 / (1 - (1-1/float64(f.stages))*f.shorter)))
 	}
-	if stages == 1 {
+	if stages == 1 || m < 1e-6 { // so few are alone
 		return m / float64(n)
 	}
 	r, expected := float64(stages), m*float64(stages)
@@ -107,4 +121,85 @@ func (l *Lengths) shorter() (mean float64) {
 		}
 	}
 	return mean / float64(len(all)*len(all)) / l.MeanLength()
+}
+
+// A phases is what a chain knows of the stages of intervals that were passed when steps were formed.
+type phases struct {
+	now, next [][]float64 // of the steps of each group: the shares of those formed at each stage
+	passed    []float64   // stages at the end of the window that come was asked for last
+}
+
+// begin lets all stages be equally likely.
+func (p *phases) begin(groups, stages int) {
+	p.now, p.next = p.now[:0], p.next[:0]
+	for range groups {
+		all := make([]float64, 2*stages)
+		for i := range stages {
+			all[i] = 1 / float64(stages)
+		}
+		p.now, p.next = append(p.now, all[:stages:stages]), append(p.next, all[stages:])
+	}
+}
+
+// turn goes to the stages that were entered.
+func (p *phases) turn() {
+	for i, next := range p.next {
+		sum := 0.0
+		for _, share := range next {
+			sum += share
+		}
+		for j, share := range next {
+			if next[j] = 0; sum > negligible {
+				p.now[i][j] = share / sum
+			}
+		}
+	}
+}
+
+// enter enters the stages after some arrivals, for the steps of a group.
+func (p *phases) enter(group, arrivals int, weight float64) {
+	next := p.next[group]
+	for stage := range next {
+		if t := arrivals*len(next) + stage; t < len(p.passed) {
+			next[stage] += weight * p.passed[t]
+		}
+	}
+}
+
+// come appends the probabilities of 0, 1, 2, ... arrivals in a window in which m come on average, from stages at its begin.
+func (p *phases) come(all, begin []float64, m float64) []float64 {
+	p.passed = stagesPassed(p.passed[:0], begin, m)
+	for t, chance := range p.passed {
+		for len(all) <= t/len(begin) {
+			all = append(all, 0)
+		}
+		all[t/len(begin)] += chance
+	}
+	return all
+}
+
+// met is the mean number of arrivals in a window that begins at some stages, by which come was asked last, their mean time to its end over
+// the window, and the stages at its end that they find.
+func (p *phases) met(begin []float64, m float64) (arrivals, left float64, end []float64) {
+	stages := len(begin)
+	end = make([]float64, stages)
+	for t, chance := range p.passed {
+		k := float64(t / stages)
+		arrivals += k * chance
+		end[t%stages] += k * chance
+	}
+	for i := range end {
+		end[i] /= arrivals
+	}
+	// Between its begin and its end the window has had more arrivals with each moment: the integral of their mean number is that of the times left.
+	const moments = 8
+	var counts []float64
+	for i := range moments {
+		at := (float64(i) + 0.5) / moments
+		counts = stagesPassed(counts[:0], begin, m*at)
+		for t, chance := range counts {
+			left += float64(t/stages) * chance / moments
+		}
+	}
+	return arrivals, left / arrivals, end
 }

@@ -64,18 +64,14 @@ func (b *backlog) begun() int {
 	return 0
 }
 
-// come are the probabilities of 0, 1, 2, ... prompts in a window where m come on average, until the next call.
-func (x *chain) come(m float64) []float64 {
-	x.chances = stationary(x.chances[:0], m, x.stages)
-	return x.chances
-}
-
-// besides are the probabilities of 0, 1, 2, ... prompts beside one in a window where m come on average, until the next call.
-func (x *chain) besides(m float64) []float64 {
+// come are the probabilities of 0, 1, 2, ... prompts in a window of a step of a group where m come on average, until the next call.
+func (x *chain) come(group int, m float64) []float64 {
 	if x.stages == 1 {
-		return x.come(m)
+		x.chances = poissonChances(x.chances[:0], m)
+	} else {
+		x.chances = x.phases.come(x.chances[:0], x.phases.now[group], m)
 	}
-	return besides(x.come(m), m)
+	return x.chances
 }
 
 // arrivals are the kinds of steps after a backlog and some prompts besides, each with its probability, where so many more come with some
@@ -101,6 +97,9 @@ func (x *chain) add(all []float64, b backlog, chances []float64, weight float64)
 	for i, chance := range x.arrivals(b, 0, chances) {
 		all[i] += weight * chance
 		rest -= weight * chance
+		if t := &x.steps[i]; x.stages > 1 {
+			x.phases.enter(t.group, t.prompts-b.prompts, weight*t.share)
+		}
 	}
 	all[x.ends[b.begun()]] += rest
 }
@@ -128,13 +127,14 @@ func (x *chain) turn() (mean float64) {
 		}
 		if !g.full {
 			a, b, ofA, ofB := g.points()
-			x.add(x.next[i], backlog{}, x.come(x.rate*a), ofA)
+			x.add(x.next[i], backlog{}, x.come(i, x.rate*a), ofA)
 			if ofB > 0 {
-				x.add(x.next[i], backlog{}, x.come(x.rate*b), ofB)
+				x.add(x.next[i], backlog{}, x.come(i, x.rate*b), ofB)
 			}
 		}
 	}
 	x.shares, x.next = x.next, x.shares
+	x.phases.turn()
 	x.balance()
 	return mean
 }
@@ -163,7 +163,7 @@ func (x *chain) follow(before *group, shares []float64) (mean float64) {
 		}
 	}
 	if full >= 0 {
-		chances := x.come(x.rate * fullWindow)
+		chances := x.come(full, x.rate*fullWindow)
 		for b, share := range x.backlogs() {
 			x.add(x.next[full], b, chances, share)
 		}
