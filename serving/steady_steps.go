@@ -195,6 +195,9 @@ func (c *tokenCurve) toward(b *tokenCurve, x float64) func(tokens float64) Cost 
 	if len(b.tokens) == 0 { // no graph holds the steps beside so many sequences
 		return c.at
 	}
+	if len(c.tokens) == 0 {
+		return b.at
+	}
 	return func(tokens float64) Cost {
 		low, high := c.at(tokens), b.at(tokens)
 		return launched(toward(&low, &high, x))
