@@ -12,17 +12,16 @@ import (
 
 // A Steady is the steady state of a server under a load, without a simulation.
 //
-// Sequences that decode share each step, so that all of them progress at the same rate:
-// they are a processor-sharing queue whose rate depends on how many there are. Its
-// distribution has a product form that no distribution of the lengths changes but their mean
-// (Kelly, Reversibility and Stochastic Networks, 1979, section 3.3). With n sequences a step
-// takes
+// Sequences that decode share each step, so that all of them progress at the same rate: they are a processor-sharing queue whose rate depends on
+// their number. The stationary distribution of that number has a product form, which depends on the lengths of answers by their mean alone (Kelly,
+// Reversibility and Stochastic Networks, 1979, section 3.3): if requests decode for s steps, n sequences have the weight Π rate × s × c(i) / i.
+//
+// The mean step with n sequences is
 //
 //	c(n) = d(n) + Σ P(k; rate × c(n)) × e(n, k)
 //
-// d(n) being the step that only decodes, e(n, k) by how much longer it takes with k prompts,
-// and P the Poisson distribution of how many came during the step before. If requests decode
-// for s steps, n sequences have the weight Π rate × s × c(i) / i.
+// where d(n) is a step that only decodes, e(n, k) is what k prompts add to it, and P is the distribution of how many prompts come during a step. The
+// Markov chain of steady_chain.go has the distribution of the steps besides their mean.
 type Steady struct {
 	Running     float64      // sequences that decode, of all replicas
 	Waiting     float64      // requests without their first token
@@ -37,7 +36,7 @@ type Steady struct {
 	Cost        unit.Dollars // of a request; 0 where no price is known
 	Capacity    Capacity
 
-	beside float64 // share of a replica's KV blocks of requests that do not decode yet, or no more
+	beside float64 // share of a replica's KV blocks that requests hold which do not decode yet, or no more
 }
 
 // A Capacity is the largest rate that is stable, and what bounds it.
@@ -87,21 +86,21 @@ func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, e
 	return st, err
 }
 
-// among makes a state of replicas that have clients one of all replicas, of which they are a share.
+// among makes the state of those replicas that have clients, which are a share of all, the mean over all replicas.
 func (st *Steady) among(share float64, idle unit.Watts) {
 	st.Energy += idle.For(unit.Seconds((1 - share) / (share * st.Rate)))
 	st.Rate, st.Utilization, st.Running, st.Waiting, st.beside = st.Rate*share, st.Utilization*share, st.Running*share, st.Waiting*share, st.beside*share
 }
 
-// A flow is what the steady state of one replica is worked out from, or of all those that share its experts: their steps run side by side, so
-// that a prompt of one lengthens the steps of all.
+// A flow is the queue of one replica: what its steady state is worked out from. Replicas that share experts are one queue, for their steps run side
+// by side, and a prompt of one lengthens the steps of all.
 type flow struct {
 	server  *Server
 	peers   float64 // replicas that share experts; 1 if none do
 	front   frontend
 	prices  *prices
 	draft   *prices
-	steps   float64 // that a sequence decodes for
+	steps   float64 // in which a sequence decodes
 	gen     float64
 	inverse float64 // mean of 1/(gen-1), over that of the mean
 	older   float64 // share of the sequences that are older than one that ends
@@ -179,8 +178,8 @@ func (s *Server) Serves(prompt, gen Lengths) error {
 	return nil
 }
 
-// lengthens is the mean of the blocks that prompts hold while they are computed, over those of a whole prompt of mean length: longer ones
-// take longer, and one that takes several steps has its blocks step by step.
+// lengthens is the mean number of blocks that a prompt holds while it is computed, over the blocks of a prompt of mean length. Long prompts are met
+// more often, for they are computed for longer; a prompt of several steps takes its blocks step by step.
 func (f *flow) lengthens() float64 {
 	p, sum, weighted := f.piece(0), 0.0, 0.0
 	for _, tokens := range f.fills.sum(1) {
@@ -190,7 +189,7 @@ func (f *flow) lengthens() float64 {
 	return weighted / sum
 }
 
-// limit works out how many sequences are held at once, and why no more.
+// limit works out how many sequences run at once at most, and what bounds their number.
 func (f *flow) limit(r *room, prompt, gen Lengths) {
 	s := f.server
 	f.held = float64(r.of(int(f.context))) / float64(r.blocks)
@@ -225,8 +224,8 @@ func varies(r *room, prompt, gen Lengths) float64 {
 	return max(squares/all-mean*mean, 0)
 }
 
-// open is the steady state at a rate; nil where it has none, as where the
-// sequences that decode leave prompts too little of a step.
+// open is the steady state of an open queue at a rate; nil where it has none, as where the sequences that decode leave too little of a step to
+// prompts.
 func (f *flow) open(rate float64) *Steady {
 	st := &Steady{Rate: rate}
 	weights, cycles := f.weights(rate)
@@ -234,7 +233,7 @@ func (f *flow) open(rate float64) *Steady {
 		return nil
 	}
 	var running, power, ttft float64
-	behind := 0.0 // by how much longer the decode steps after a prompt are
+	behind := 0.0 // by how much longer than others the decode steps after a prompt are
 	for n, w := range weights {
 		if w == 0 {
 			continue
@@ -261,14 +260,14 @@ func (f *flow) open(rate float64) *Steady {
 	return st
 }
 
-// A moment is the replica while some number of its sequences decode.
+// A moment is the replica while some number of its sequences decode: means over that time.
 type moment struct {
 	busy   float64 // share of the time
 	power  float64
 	first  float64 // from the arrival of a request to its first token
-	own    float64 // of that, the step of its prompt
-	step   float64
-	behind float64
+	own    float64 // part of first in the step of its prompt
+	step   float64 // length of a step
+	behind float64 // by how much longer than others the steps after a prompt are, in all
 }
 
 // moment is the replica while n sequences decode.
@@ -289,11 +288,11 @@ func (f *flow) moment(n int, rate float64, c *cycle) moment {
 	return moment{busy: 1, power: c.energy / c.decode, first: c.first + f.out(float64(n)), own: c.computes, step: c.mean, behind: c.behind}
 }
 
-// A first is the prompt that comes to a replica without work, and those that came meanwhile, each with those that came while
-// it was computed.
+// A first is the busy period that a prompt begins which comes to a replica without work, up to its first decode: the step of that prompt, and the
+// further steps of those that come while prompts are computed.
 type first struct{ time, energy, further, furtherEnergy float64 }
 
-// first works out the prompt of a replica without work.
+// first works out the busy period.
 func (f *flow) first(rate float64) first {
 	window := rate * float64(analytic.Window)
 	one := rested(f.piece(0).extra(1), (1-math.Exp(-window))/window) // the mean share of the window before an arrival
@@ -304,13 +303,13 @@ func (f *flow) first(rate float64) first {
 	return first{float64(one.Time), float64(one.Energy), max(further, 0) / left, energy / left}
 }
 
-// wakes is the replica while none of its sequences decodes, and while it computes the prompts that came to it then.
+// wakes is the replica while none of its sequences decodes: it is idle, or in the prompts of a busy period.
 func (f *flow) wakes(rate float64) moment {
 	a := f.first(rate)
 	time := a.time + a.further
 	busy := rate * time / (1 + rate*time)
 	own := busy*f.piece(0).joined(rate*a.time) + (1-busy)*a.time
-	left := (a.time*a.time + a.further*a.further) / (2 * time) // of the step that an arrival finds
+	left := (a.time*a.time + a.further*a.further) / (2 * time) // residual life of the step that an arrival finds
 	m := moment{busy: busy, power: busy*(a.energy+a.furtherEnergy)/time + (1-busy)*float64(f.idle()), first: busy*left + own, own: own}
 	if f.steps > 0 { // prompts that came meanwhile are computed beside its first tokens, as those that come later are anyway
 		next := f.piece(1)
@@ -320,8 +319,8 @@ func (f *flow) wakes(rate float64) moment {
 	return m
 }
 
-// longest is by how much longer than others the steps of a sequence are at most, for the prompts that came while its own was computed:
-// none of them is more than full, and where scheduling is asynchronous the first was formed when the last step of the prompt had been launched.
+// longest bounds by how much longer than others the steps of a sequence are for the prompts that came while its own was computed: no step is
+// more than full. Where scheduling is asynchronous the first of them was formed when the last step of the prompt had been launched.
 func (p *piece) longest(rate, own float64) float64 {
 	if p.apart || p.handed {
 		return math.Inf(1)
@@ -334,7 +333,8 @@ func (p *piece) longest(rate, own float64) float64 {
 	return max(float64(full.Time-p.decode.Time), 0) * (min(p.flow.steps, 1)*some(first) + max(p.flow.steps-1, 0)*some(own))
 }
 
-// queued is how many requests wait because as many sequences run as can: the mean over how many that is, for sequences hold more blocks or fewer.
+// queued is the mean number of requests that wait because no more sequences fit. How many fit varies where sequences hold different numbers of blocks:
+// it is about normal, and the queue is the mean over three points of that distribution.
 func (f *flow) queued(rate float64, weights []float64, cycles []*cycle) (sum float64) {
 	off := 0.0
 	if f.outgrows() {
@@ -346,15 +346,15 @@ func (f *flow) queued(rate float64, weights []float64, cycles []*cycle) (sum flo
 	if off < 0.5 {
 		return f.queuedAt(f.most, rate, weights, cycles)
 	}
-	for i, share := range [...]float64{1. / 6, 2. / 3, 1. / 6} { // three points of a normal distribution
+	for i, share := range [...]float64{1. / 6, 2. / 3, 1. / 6} {
 		sum += share * f.queuedAt(max(f.most+int(math.Round(off*float64(i-1))), 1), rate, weights, cycles)
 	}
 	return sum
 }
 
-// queuedAt is queued where as many sequences as most run at once. While prompts are computed no sequence ends, so that those
-// that come meanwhile are a group, and one more runs. The waiting time is that of service times with an exponential
-// distribution; Cosmetatos (1976) has that of constant ones, and those between are on a line.
+// queuedAt is the mean number of requests that wait where most sequences fit: the queue of as many servers. The wait is that of exponential service
+// times for answers that vary as much, that of constant ones by Cosmetatos (1976) for answers of one length, and on the line between for others. While
+// prompts are computed no sequence ends, so that those that come meanwhile are a batch.
 func (f *flow) queuedAt(most int, rate float64, weights []float64, cycles []*cycle) float64 {
 	if len(weights) <= most {
 		return 0
@@ -384,8 +384,8 @@ func (f *flow) queuedAt(most int, rate float64, weights []float64, cycles []*cyc
 	return even*beyond/more/sum*(constant+spread*(1-constant)) + load*(full+beyond)/sum
 }
 
-// beside is the KV blocks' share times the time for which a request has them and does not decode: in the step of its prompt,
-// and where scheduling is asynchronous in the step that was formed before its last one ended.
+// beside is the time for which a request holds blocks and does not decode, times their share of the cache: the step of its prompt, and where scheduling
+// is asynchronous the step that was formed before its last one ended.
 func (f *flow) beside(own, step float64) float64 {
 	held := own * f.begins
 	if f.server.Scheduler.Async {
@@ -394,8 +394,7 @@ func (f *flow) beside(own, step float64) float64 {
 	return held
 }
 
-// out is by how much later a first token is sent because n tokens of the same step go first. What the same
-// thread does while a request comes in costs nothing, as long as the request is there when the step ends.
+// out is the time for which a first token waits until the API server has sent n tokens of the same step.
 func (f *flow) out(n float64) float64 {
 	if !f.server.Scheduler.Mixed { // those of decode steps were sent while the prompt was computed
 		return 0
@@ -406,7 +405,7 @@ func (f *flow) out(n float64) float64 {
 // idle is the power while no step runs.
 func (f *flow) idle() unit.Watts { return unit.Watts(float64(f.server.idle()) * f.peers) }
 
-// complete adds what is of all replicas together. Times and energies that are no numbers above 0 are an error.
+// complete makes the state of one queue that of all replicas. Times and energies that are no numbers above 0 are an error.
 func (f *flow) complete(st *Steady, rate float64, replicas int) (*Steady, error) {
 	n := f.units(replicas)
 	st.Rate, st.Throughput = rate, rate*f.gen
@@ -422,8 +421,8 @@ func (f *flow) complete(st *Steady, rate float64, replicas int) (*Steady, error)
 	return st, nil
 }
 
-// full is the rate at which the sequences of a replica that is full just end as fast as requests come, up to
-// a ceiling: each of its steps has as many prompts then as sequences end.
+// full is the rate, up to a ceiling, at which the sequences of a full replica end as fast as requests come: each of its steps has as many prompts as
+// sequences end with it.
 func (f *flow) full(ceiling float64) float64 {
 	if f.steps == 0 { // answers of one token end with their prompt
 		return ceiling
@@ -457,8 +456,8 @@ func (f *flow) full(ceiling float64) float64 {
 	return rate
 }
 
-// packed is the rate of prompts where all steps are full of them and of the sequences that decode then, each of which has a
-// token of every step; +Inf where there are never so many sequences.
+// packed is the rate of prompts where the budget of every step is used up, by prompts and by a token of each sequence that decodes, and the number of
+// those sequences; +Inf where more sequences would decode than fit.
 func (f *flow) packed() (rate, decodes float64) {
 	s := f.server
 	if !s.Scheduler.Mixed || f.handed {
