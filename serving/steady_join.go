@@ -2,12 +2,12 @@ package serving
 
 import "slices"
 
-// An arrived is what prompts meet that come in the windows of a group of steps: sums over the steps.
+// An arrived is sums over the steps of a group, for the prompts that come in the windows of these steps.
 type arrived struct {
 	share  float64
 	window float64
 	square float64 // square of the window
-	lead   float64 // lead of the next step: from when it is formed to its begin
+	lead   float64 // from the forming of the next step to its begin
 	leads  float64 // lead times window
 }
 
@@ -19,10 +19,10 @@ func (a *arrived) add(window, square, lead, share float64) {
 	a.leads += share * window * lead
 }
 
-// unlikelyArrival is the share of the arrivals, or of the backlogs, below which what they meet is taken for that of the others.
+// unlikelyArrival is the share of the arrivals, or of the backlogs, below which they are left out of the means over all.
 const unlikelyArrival = 1e-4
 
-// meets adds what prompts meet: their own step with those that came besides, and what follows it.
+// meets adds the means over the prompts that arrive: the residual window, the step that ends the prompt, and the steps after it.
 func (x *chain) meets(y *cycle, all []arrived) {
 	var sum arrived
 	for i := range all {
@@ -70,7 +70,7 @@ func (x *chain) meets(y *cycle, all []arrived) {
 	}
 }
 
-// leftover is the backlogs that full steps leave but for unlikely ones.
+// leftover is the distribution of the backlogs that full steps leave, without unlikely ones.
 func (x *chain) leftover() (all []carried) {
 	sum := 0.0
 	for b, share := range x.backlogs() {
@@ -98,7 +98,7 @@ func (x *chain) joins(a *joining, mean float64) (own, computes, behind float64) 
 	// The next step has the prompts that came until it was formed; while the host launches it, it keeps the token.
 	window := j.late
 	switch {
-	case x.closed && x.async: // requests come a while after the ends of steps: of the one before last, and of the last if there is time until the next is formed
+	case x.closed && x.async: // requests come a time after the ends of steps: after the one before last, and after the last if the next is not formed by then
 		window = mean
 		if j.late > x.way {
 			window += mean
@@ -112,7 +112,7 @@ func (x *chain) joins(a *joining, mean float64) (own, computes, behind float64) 
 	}
 	if x.async {
 		own += held
-		own += max(min(x.out/2, x.out-(j.length-j.late)), 0) // the output of the step before came out when it was launched
+		own += max(min(x.out/2, x.out-(j.length-j.late)), 0) // the API server has tokens of the step before, which it got when this one was launched
 	}
 	if x.full != nil && x.full.piece.room < 1 {
 		return own, j.own, x.full.piece.after(x.rate, j.own, mean)
@@ -138,9 +138,9 @@ func (x *chain) besides(a *joining) []float64 {
 	return besides(x.chances, mean)
 }
 
-// A joined is the step that brings the first token of a prompt.
+// A joined is the step that ends a prompt and brings its first token.
 type joined struct {
-	own          float64 // from the begin of the first step after its arrival to the end of this one
+	own          float64 // from the begin of the first step after the arrival of the prompt to the end of this one
 	lead         float64 // from when it was formed to its begin
 	length, late float64
 	full         float64 // probability that it leaves a backlog
@@ -165,13 +165,13 @@ func (x *chain) joined(a *joining) (j joined) {
 			j.add(x.full.joined(b.backlog, t.prompts-b.prompts-1, lead, length, late), weight)
 		}
 	}
-	if all == 0 { // the largest backlog that is counted
+	if all == 0 { // backlogs are beyond the largest
 		return joined{own: x.full.length, lead: x.full.lead, length: x.full.length, late: x.full.nextLate, full: 1}
 	}
 	return joined{j.own / all, j.lead / all, j.length / all, j.late / all, j.full / all}
 }
 
-// add adds a step of so much weight.
+// add adds a step with a weight.
 func (j *joined) add(k *joined, weight float64) {
 	j.own += weight * k.own
 	j.lead += weight * k.lead
@@ -180,8 +180,8 @@ func (j *joined) add(k *joined, weight float64) {
 	j.full += weight * k.full
 }
 
-// mean is a step that was formed so long ahead, with the prompts that come at a mean of m, and how long the host keeps the tokens of the step
-// before it while it launches those prompts.
+// mean is the mean step that was formed a lead before its begin, with the prompts of a window in which m come on average from stages at its begin (nil for
+// any), and the time for which the host keeps the tokens of the step before while it launches those prompts.
 func (x *chain) mean(begin []float64, lead, m float64) (length, late, held float64) {
 	all, chances := 0.0, x.chances
 	switch {
