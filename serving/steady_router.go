@@ -6,10 +6,10 @@ import "math"
 // have an Erlang distribution of R stages. The stages that arrivals have passed are a Poisson process of R times the rate, so that numbers of arrivals
 // follow from its. R is 1 for one replica, whose arrivals are Poisson.
 
-// mostStages is how many stages intervals have at most: those of more vary little less.
+// mostStages bounds the stages of an interval: intervals of more stages vary little less.
 const mostStages = 16
 
-// behindRouter sets over how many replicas that share nothing the router goes.
+// behindRouter sets the stages of the intervals at one of several queues that a router serves in turn.
 func (f *flow) behindRouter(units float64) {
 	stages := min(max(int(units+0.5), 1), mostStages)
 	if stages != f.stages {
@@ -23,19 +23,21 @@ func stationary(all []float64, m float64, stages int) []float64 {
 	if stages == 1 {
 		return poissonChances(all, m)
 	}
-	from, passed := len(all), stagesPassed(nil, anyStage[:stages], m)
-	for t, chance := range passed {
-		for len(all) <= from+t/stages {
-			all = append(all, 0)
-		}
-		all[from+t/stages] += chance / float64(stages)
+	passed := stagesPassed(nil, anyStage[:stages], m)
+	for t := range passed {
+		passed[t] /= float64(stages)
 	}
-	return all
+	return arrivalsOf(all, passed, stages)
 }
 
 // afterOne appends the probabilities of 0, 1, 2, ... arrivals in a time that begins with an arrival.
 func afterOne(all []float64, m float64, stages int) []float64 {
-	from, passed := len(all), stagesPassed(nil, anyStage[:1], m*float64(stages))
+	return arrivalsOf(all, stagesPassed(nil, anyStage[:1], m*float64(stages)), stages)
+}
+
+// arrivalsOf appends the probabilities of 0, 1, 2, ... arrivals from those of 0, 1, 2, ... stages.
+func arrivalsOf(all, passed []float64, stages int) []float64 {
+	from := len(all)
 	for t, chance := range passed {
 		for len(all) <= from+t/stages {
 			all = append(all, 0)
@@ -45,7 +47,7 @@ func afterOne(all []float64, m float64, stages int) []float64 {
 	return all
 }
 
-// anyStage are equal weights of stages.
+// anyStage is a weight of 1 for each stage.
 var anyStage = [mostStages]float64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 
 // poissonChances appends the probabilities of a Poisson distribution.
@@ -57,7 +59,7 @@ func poissonChances(all []float64, m float64) []float64 {
 	return all
 }
 
-// stagesPassed appends how likely so many stages are passed at the end of a time, from those at its begin, in which m arrivals come on average.
+// stagesPassed appends the probabilities of 0, 1, 2, ... stages at the end of a time in which m arrivals come on average, with those of its begin counted.
 func stagesPassed(all, begin []float64, m float64) []float64 {
 	expected, from := m*float64(len(begin)), len(all)
 	for i, chance := 0, math.Exp(-expected); chance > negligible || float64(i) < expected; chance *= expected / float64(i) {
@@ -81,27 +83,28 @@ func besides(chances []float64, m float64) []float64 {
 	return chances[:len(chances)-1]
 }
 
-// birth is the ratio of the probability of n sequences to that of one fewer, where m would decode if each were alone with its step time. Arrivals in
-// turn vary less: numbers are those of as many stages as have the variance of a queue with infinitely many servers, which is
-// 1 - (1 - 1/R) E[min(S, S')]/E[S] of the Poisson one for service times S (Whitt, "Heavy-traffic approximations for service systems with blocking", 1984).
+// birth is the probability of n sequences over that of one fewer in a queue with infinitely many servers and m sequences on average. For Poisson arrivals
+// it is m/n. For intervals of R stages the variance of the number is 1 - (1 - 1/R) E[min(S, S')]/E[S] of its mean, S and S' being service times (Whitt,
+// "Heavy-traffic approximations for service systems with blocking", 1984): the number is taken for that of arrivals with as many stages as have this
+// variance, which is exact for answers of one length.
 func (f *flow) birth(n int, m float64) float64 {
 	stages := 1
 	if f.stages > 1 {
 		stages = int(math.Round(1 / (1 - (1-1/float64(f.stages))*f.shorter)))
 	}
-	if stages == 1 || m < 1e-6 { // so few are alone
+	if stages == 1 || m < 1e-6 { // two at once play no part
 		return m / float64(n)
 	}
 	r, expected := float64(stages), m*float64(stages)
-	ratio := around(n, stages, expected) / around(n-1, stages, expected)
+	ratio := nearStages(n, stages, expected) / nearStages(n-1, stages, expected)
 	for i := range stages {
 		ratio *= expected / (float64(n-1)*r + float64(i+1))
 	}
 	return ratio
 }
 
-// around is the probability of n arrivals over that of n times as many stages.
-func around(n, stages int, expected float64) float64 {
+// nearStages is the probability of n arrivals in a stationary process over that of n times as many stages as an interval has.
+func nearStages(n, stages int, expected float64) float64 {
 	sum, up, down := 1.0, 1.0, 1.0
 	for d := 1; d < stages; d++ {
 		share := 1 - float64(d)/float64(stages)
@@ -169,13 +172,7 @@ func (p *phases) enter(group, arrivals int, weight float64) {
 // come appends the probabilities of 0, 1, 2, ... arrivals in a window in which m come on average, from stages at its begin.
 func (p *phases) come(all, begin []float64, m float64) []float64 {
 	p.passed = stagesPassed(p.passed[:0], begin, m)
-	for t, chance := range p.passed {
-		for len(all) <= t/len(begin) {
-			all = append(all, 0)
-		}
-		all[t/len(begin)] += chance
-	}
-	return all
+	return arrivalsOf(all, p.passed, len(begin))
 }
 
 // met is the mean number of arrivals in a window that begins at some stages, by which come was asked last, their mean time to its end over
@@ -191,7 +188,7 @@ func (p *phases) met(begin []float64, m float64) (arrivals, left float64, end []
 	for i := range end {
 		end[i] /= arrivals
 	}
-	// Between its begin and its end the window has had more arrivals with each moment: the integral of their mean number is that of the times left.
+	// The sum of the times that arrivals have left is the integral of the number of arrivals so far.
 	const moments = 8
 	var counts []float64
 	for i := range moments {
