@@ -3,6 +3,7 @@ package calibrate
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"llmprof/energy"
 	"llmprof/hardware"
@@ -86,9 +87,14 @@ func (b *builder) power(m *Machine) error {
 	if d.keys = b.drawing(rows); d.keys == nil {
 		return nil
 	}
-	samples := make([]sample, len(rows))
+	samples, held := make([]sample, len(rows)), 0
 	for i, r := range rows {
-		samples[i] = b.drawn(r, &d)
+		if samples[i] = b.drawn(r, &d); samples[i].held {
+			held++
+		}
+	}
+	if held > 0 {
+		b.note("the power limit held the GPU in runs for their power, whose kernels draw that or more: %d of %d", held, len(rows))
 	}
 	for _, c := range d.keys {
 		b.file.Values[c.String()] = hardware.Value{Value: d.prices.Constant(c), From: "default for " + b.gpu.Generation}
@@ -134,17 +140,17 @@ func (b *builder) waiting(cal *hardware.Calibration) (float64, error) {
 		idle = float64(known)
 	}
 	var shares []float64
-	from := ""
+	var seen []string
 	for _, r := range b.of(Idle) {
 		if r.Power != nil && *r.Power > idle {
 			shares = append(shares, (*r.Power-idle)/(limit-idle))
-			from = fmt.Sprintf("%.0f W with nothing to do for %.0f s", *r.Power, r.Median)
+			seen = append(seen, fmt.Sprintf("%.0f W with nothing to do for %.0f s", *r.Power, r.Median))
 		}
 	}
 	if len(shares) == 0 {
 		return idle + cal.Constants[roofline.PowerWaiting]*(limit-idle), nil
 	}
-	v, err := middle(shares, from)
+	v, err := middle(shares, strings.Join(seen, "; "))
 	if err != nil {
 		return 0, err
 	}
