@@ -90,8 +90,11 @@ func constantTable() string {
 			continue
 		}
 		laws := strings.Join(in[k], "; ")
-		if laws == "" {
+		switch n := len(in[k]); {
+		case n == 0:
 			laws = "–"
+		case n > 6:
+			laws = fmt.Sprintf("%d kernel classes", n)
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %g | %s |\n", i.Key, i.Help, units[i.Quantity], i.Ideal, laws)
 	}
