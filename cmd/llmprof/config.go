@@ -103,16 +103,14 @@ func checkExperiment(file string, check func(*experiment.Point) []experiment.Pro
 
 // mistakeTable is a mistake a row, and a row for each file without one.
 func mistakeTable(checks []experimentCheck) *render.Table {
-	t := &render.Table{Columns: []render.Column{
-		{Key: "file"}, {Key: "ok"}, {Key: "points"}, {Key: "runs"}, {Key: "mistake_file"}, {Key: "line"}, {Key: "column"}, {Key: "problem"},
-	}}
+	t := render.Keyed("file", "ok", "points", "runs", "mistake_file", "line", "column", "problem")
 	for i := range checks {
 		c := &checks[i]
 		if c.OK {
-			t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, "yes", *c.Points, *c.Runs, nil, nil, nil, nil}})
+			t.Add(c.File, "yes", *c.Points, *c.Runs, nil, nil, nil, nil)
 		}
 		for _, m := range c.Mistakes {
-			t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, "no", nil, nil, m.File, view.Cell(m.Line), view.Cell(m.Column), m.Problem}})
+			t.Add(c.File, "no", nil, nil, m.File, view.Cell(m.Line), view.Cell(m.Column), m.Problem)
 		}
 	}
 	return t
@@ -129,7 +127,7 @@ func experimentsPage(checks []experimentCheck) *render.Document {
 		if !c.OK {
 			ok = render.Painted{Value: "no", Color: render.Bad}
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, ok, view.Cell(c.Points), view.Cell(c.Runs), len(c.Mistakes), len(c.Warnings)}})
+		t.Add(c.File, ok, view.Cell(c.Points), view.Cell(c.Runs), len(c.Mistakes), len(c.Warnings))
 		wrong = append(wrong, c.text...)
 		for _, w := range c.Warnings {
 			warned = append(warned, strings.Split(w, "\n")...)

@@ -337,7 +337,7 @@ func (c *Comparison) Page() *render.Document {
 	}
 	basis := render.Fields{Title: "Rests on"}
 	for i := range c.Sides {
-		basis.Rows = append(basis.Rows, render.Field{Name: c.heading(i), Lines: []string{c.Sides[i].Basis}})
+		basis.Add(c.heading(i), c.Sides[i].Basis)
 	}
 	d.Blocks = append(d.Blocks, basis)
 	if w := c.Warnings(); len(w) > 0 {

@@ -35,10 +35,10 @@ func HardwareChecksTable(checks []HardwareCheck) render.Table {
 	for i := range checks {
 		c := &checks[i]
 		if !c.OK {
-			t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, render.Painted{Value: "no", Color: render.Bad}, nil, nil, *c.Error}})
+			t.Add(c.File, render.Painted{Value: "no", Color: render.Bad}, nil, nil, *c.Error)
 			continue
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, render.Painted{Value: "yes", Color: render.Good}, len(c.Added), *c.GPUs, nil}})
+		t.Add(c.File, render.Painted{Value: "yes", Color: render.Good}, len(c.Added), *c.GPUs, nil)
 	}
 	return t
 }

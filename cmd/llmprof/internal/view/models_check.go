@@ -53,15 +53,11 @@ func ModelChecksTable(checks []ModelCheck) render.Table {
 	for i := range checks {
 		c := &checks[i]
 		if !c.OK {
-			t.Rows = append(t.Rows, render.Row{Cells: []any{
-				c.File, render.Painted{Value: "no", Color: render.Bad}, nil, nil, nil, nil, nil, nil, nil, *c.Error,
-			}})
+			t.Add(c.File, render.Painted{Value: "no", Color: render.Bad}, nil, nil, nil, nil, nil, nil, nil, *c.Error)
 			continue
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			c.File, render.Painted{Value: "yes", Color: render.Good}, *c.Name, *c.Family, render.Count(*c.ParamsTotal), render.Count(*c.ParamsActive),
-			*c.KVPerToken, *c.State, kindsText(c.LayerKinds), nil,
-		}})
+		t.Add(c.File, render.Painted{Value: "yes", Color: render.Good}, *c.Name, *c.Family, render.Count(*c.ParamsTotal), render.Count(*c.ParamsActive),
+			*c.KVPerToken, *c.State, kindsText(c.LayerKinds), nil)
 	}
 	return t
 }
