@@ -176,11 +176,16 @@ func (o *output) writeText(a *app, r forms) error {
 	if err != nil {
 		return fmt.Errorf("writing the result: %w", err)
 	}
-	if o.file != "" && o.file != "-" {
-		return writeFile(o.file, b.Bytes())
+	return a.put("result", o.file, b.Bytes())
+}
+
+// put writes all of what is called so to a file, or to standard output where none or "-" is named.
+func (a *app) put(what, file string, data []byte) error {
+	if file != "" && file != "-" {
+		return writeFile(file, data)
 	}
-	if _, err := a.stdout.Write(b.Bytes()); err != nil {
-		return fmt.Errorf("writing the result: %w", err)
+	if _, err := a.stdout.Write(data); err != nil {
+		return fmt.Errorf("writing the %s: %w", what, err)
 	}
 	return nil
 }
