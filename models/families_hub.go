@@ -1,10 +1,6 @@
 package models
 
-// remotes are the families whose code came with their checkpoints on the hub,
-// or that have since got classes of other names.
-func remotes() []family {
-	return concat(remoteLlamas(), remoteClassics(), remoteMixtures())
-}
+// The families whose code came with their checkpoints on the hub, or that have since got classes of other names.
 
 // remoteLlamas are Llama with other names and biases.
 func remoteLlamas() []family {

@@ -44,11 +44,6 @@ func scans() []family {
 	}
 }
 
-// hybrids are the families that mix attention with scans.
-func hybrids() []family {
-	return concat(mambaHybrids(), deltaHybrids(), otherHybrids())
-}
-
 // mambaHybrids put attention between scans of Mamba.
 func mambaHybrids() []family {
 	return []family{

@@ -24,11 +24,7 @@ func prePostNorm() normPlan {
 // attentionBias is the switch that most families share.
 const attentionBias toggle = "attention_bias"
 
-// llamas are the families that are Llama but for a bias, a window, a norm of
-// queries and keys or a tied head.
-func llamas() []family {
-	return concat(plainLlamas(), normedLlamas(), ungatedLlamas())
-}
+// The families that are Llama but for a bias, a window, a norm of queries and keys or a tied head.
 
 // plainLlamas differ from Llama in a bias, a default or a window.
 func plainLlamas() []family {

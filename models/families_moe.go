@@ -2,11 +2,6 @@ package models
 
 import "slices"
 
-// mixtures are the families with experts and ordinary attention.
-func mixtures() []family {
-	return concat(plainMixtures(), sharedMixtures(), mixedMixtures())
-}
-
 // plainMixtures have a mixture in every layer and no expert that all tokens take.
 func plainMixtures() []family {
 	return []family{
