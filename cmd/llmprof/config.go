@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,10 +12,6 @@ import (
 	"llmprof/measure/experiment"
 	"llmprof/measure/experiment/tree"
 )
-
-func (a *app) config() *cobra.Command {
-	return parent("config", "Check or show experiment files", a.configValidate(), a.configShow())
-}
 
 func (a *app) configValidate() *cobra.Command {
 	o := &output{}
@@ -34,23 +29,11 @@ func (a *app) configValidate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			check := func(p *experiment.Point) []experiment.Problem { return lab.Problems(cmd.Context(), p) }
-			checks := make([]experimentCheck, len(args))
-			failed := 0
-			for i, file := range args {
-				if checks[i] = checkExperiment(file, check); !checks[i].OK {
-					failed++
-				}
+			check := func(file string) (experimentCheck, bool) {
+				c := checkExperiment(file, func(p *experiment.Point) []experiment.Problem { return lab.Problems(cmd.Context(), p) })
+				return c, c.OK
 			}
-			err = o.write(a, forms{
-				page:  func() *render.Document { return experimentsPage(checks) },
-				table: func() *render.Table { return mistakeTable(checks) },
-				data:  func() any { return checks },
-			})
-			if err == nil && failed > 0 {
-				err = fmt.Errorf("%d of %d experiments have mistakes", failed, len(checks))
-			}
-			return err
+			return checkFiles(a, o, args, "%d of %d experiments have mistakes", check, experimentsPage, mistakeTable)
 		},
 	}
 	o.flags(cmd)

@@ -27,8 +27,8 @@ func CheckHardware(table *hardware.Table, file string) HardwareCheck {
 }
 
 // HardwareChecksTable lists checks of hardware files, one a row.
-func HardwareChecksTable(checks []HardwareCheck) render.Table {
-	t := render.Table{Columns: []render.Column{
+func HardwareChecksTable(checks []HardwareCheck) *render.Table {
+	t := &render.Table{Columns: []render.Column{
 		{Title: "file", Key: "file", Left: true}, {Title: "ok", Key: "ok", Left: true},
 		{Title: "added", Key: "added"}, {Title: "GPUs in all", Key: "gpus"}, {Title: "error", Key: "error", Left: true},
 	}}
@@ -54,5 +54,5 @@ func HardwareChecksPage(checks []HardwareCheck) *render.Document {
 			failed = append(failed, *e)
 		}
 	}
-	return &render.Document{Blocks: []render.Block{t, render.Notes{Title: "Not read", Items: failed}}}
+	return &render.Document{Blocks: []render.Block{*t, render.Notes{Title: "Not read", Items: failed}}}
 }

@@ -42,8 +42,8 @@ func CheckModel(file string, m *models.Model, err error) ModelCheck {
 }
 
 // ModelChecksTable lists checks of models, one a row.
-func ModelChecksTable(checks []ModelCheck) render.Table {
-	t := render.Table{Columns: []render.Column{
+func ModelChecksTable(checks []ModelCheck) *render.Table {
+	t := &render.Table{Columns: []render.Column{
 		{Title: "file", Key: "file", Left: true}, {Title: "ok", Key: "ok", Left: true},
 		{Title: "name", Key: "name", Left: true, Drop: 2}, {Title: "family", Key: "family", Left: true, Drop: 1},
 		{Title: "params", Key: "params_total"}, {Title: "active", Key: "params_active"},
@@ -93,6 +93,6 @@ func ModelChecksPage(checks []ModelCheck) *render.Document {
 		}
 	}
 	return &render.Document{Blocks: []render.Block{
-		t, render.Notes{Title: "Not read", Items: failed}, render.Notes{Title: "Notes", Items: notes},
+		*t, render.Notes{Title: "Not read", Items: failed}, render.Notes{Title: "Notes", Items: notes},
 	}}
 }
