@@ -3,21 +3,16 @@ package models
 import (
 	_ "embed" // for the defaults
 	"encoding/json"
+	"slices"
 	"sync"
 )
 
 // families lists every family that is understood, made once for all models that are read.
 var families = sync.OnceValue(func() []family {
-	return concat(llamas(), classics(), gemmas(), mixtures(), latents(), scans(), hybrids(), singular(), remotes(), sharers(), linears(), lates(), news(), compressed(), []family{step(), ling()}, lingHybrids())
+	return slices.Concat(plainLlamas(), normedLlamas(), ungatedLlamas(), gpts(), parallels(), fairseqs(), aloneClassics(), gemmas(),
+		plainMixtures(), sharedMixtures(), mixedMixtures(), latents(), scans(), mambaHybrids(), deltaHybrids(), otherHybrids(), singular(),
+		remoteLlamas(), remoteClassics(), remoteMixtures(), sharers(), linears(), lates(), news(), compressed(), []family{step(), ling()}, lingHybrids())
 })
-
-func concat(lists ...[]family) []family {
-	var all []family
-	for _, l := range lists {
-		all = append(all, l...)
-	}
-	return all
-}
 
 // defaultsJSON checks what the configuration classes of transformers 5.17 assume
 // of the fields that are read here, by model_type.
