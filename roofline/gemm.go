@@ -210,7 +210,7 @@ var wgmmaGEMM = Law{
 		t.add(Memory, WGMMAReload, None, seconds(k.Work.Acts, p.Memory))
 		t.add(Fixed, WGMMAFixed, None, k.Launches)
 	},
-	Power: PowerMemory,
+	Power: PowerWGMMA,
 }
 
 // A GEMM that unpacks its weights on the vector units spends more instructions on unpacking

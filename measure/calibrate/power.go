@@ -18,13 +18,18 @@ import (
 // start and end take at the rates that the rows of times gave, share that of the
 // kernel's kind, and x by how much the clocks were below the highest.
 
-// powerKeys are the constants, in the order of drawing's parts.
-var powerKeys = []roofline.Constant{roofline.PowerMemory, roofline.PowerSkinnyGEMM, roofline.PowerAttention, roofline.PowerFixed}
+// powerKeys are the constants: what kernels draw while their bytes move, and while they start and end.
+var powerKeys = []roofline.Constant{
+	roofline.PowerMemory, roofline.PowerSkinnyGEMM, roofline.PowerWGMMA, roofline.PowerMoEDecode, roofline.PowerAttention, roofline.PowerFixed,
+}
+
+// powerKinds are the kinds of rows that they are fitted to.
+var powerKinds = []Kind{GEMMPower, GateUpPower, MoEPower, AttentionPower}
 
 // A drawing is what a row says of power, in shares of what lies between the waiting
 // power and the limit.
 type drawing struct {
-	of     int     // the constant of its kind, by its place among powerKeys
+	of     int     // the constant of its kind, by its place among the fit's
 	matrix float64 // power of its arithmetic
 	memory float64 // share of the time
 	fixed  float64 // share of the time
@@ -37,13 +42,8 @@ func draws(keys ...roofline.Constant) equation {
 		d := &s.drawing
 		clear(parts)
 		share, base := p[d.of], p[0]
-		if share <= base {
-			parts[d.of] = share * d.memory
-		} else {
-			parts[0] = base * d.memory
-			parts[d.of] += (share - base) * d.memory / d.slowed
-		}
-		parts[3] += p[3] * d.fixed
+		parts[d.of] = (min(share, base) + max(share-base, 0)/d.slowed) * d.memory
+		parts[len(p)-1] += p[len(p)-1] * d.fixed
 		sum := d.matrix / d.slowed
 		for _, part := range parts {
 			sum += part
@@ -54,7 +54,7 @@ func draws(keys ...roofline.Constant) equation {
 
 // power fits what the GPU draws, where rows measured it.
 func (b *builder) power(m *Machine) error {
-	rows := b.of(GEMMPower, AttentionPower)
+	rows := b.of(powerKinds...)
 	if len(rows) == 0 {
 		return nil
 	}
@@ -66,37 +66,76 @@ func (b *builder) power(m *Machine) error {
 	if err != nil {
 		return err
 	}
-	arithmetic, err := energy.BurstPower(b.gpu, &cal)
+	matrix, err := energy.BurstPower(b.gpu, &cal)
 	if err != nil {
 		return err
 	}
-	var samples []sample
 	clock := 0.0
 	if m.Clock != nil {
 		clock = float64(*m.Clock)
 	}
-	for _, r := range rows {
-		if r.Power != nil && *r.Power > waiting {
-			samples = append(samples, b.drawn(r, &cal, arithmetic, waiting, clock))
-		}
-	}
-	if len(samples) == 0 {
+	d := drawer{prices: roofline.NewMachine(b.peaks, &cal.Constants), waiting: waiting, matrix: matrix, clock: clock}
+	rows = b.steady(rows, &d)
+	if d.keys = b.drawing(rows); d.keys == nil {
 		return nil
 	}
-	for _, c := range powerKeys {
-		b.file.Values[c.String()] = hardware.Value{Value: cal.Constants[c], From: "default for " + b.gpu.Generation}
+	samples := make([]sample, len(rows))
+	for i, r := range rows {
+		samples[i] = b.drawn(r, &d)
 	}
-	err = b.fit(draws(powerKeys...), samples, "runs for their power")
-	if b.skinny() == 0 {
-		b.forget(roofline.PowerSkinnyGEMM)
+	for _, c := range d.keys {
+		b.file.Values[c.String()] = hardware.Value{Value: d.prices.Constant(c), From: "default for " + b.gpu.Generation}
 	}
-	for _, c := range powerKeys {
-		if v, ok := b.file.Values[c.String()]; ok && !c.Valid(v.Value) {
+	err = b.fit(draws(d.keys...), samples, "runs for their power")
+	for _, c := range d.keys {
+		if v := b.file.Values[c.String()]; !c.Valid(v.Value) {
 			b.note("runs for their power do not agree with what arithmetic and waiting draw: %s comes out as %.4g, and has to be %s", c, v.Value, c.Info().Quantity.Want())
-			b.forget(powerKeys...)
+			b.forget(d.keys...)
+			break
 		}
 	}
 	return err
+}
+
+// atLimit is the share of the power limit from which on a board is held by it at times, and mostLimited the share
+// of the highest clock that it then keeps where it is held all the time.
+const (
+	atLimit     = 0.97
+	mostLimited = 0.97
+)
+
+// steady leaves out rows without a power, those of a library that the engine does not call for so many rows, and those of a board that its limit held at times and not at others: neither
+// their power nor their clock then says what they draw.
+func (b *builder) steady(rows []*Row, d *drawer) []*Row {
+	held := 0
+	rows = slices.DeleteFunc(rows, func(r *Row) bool {
+		if r.Power == nil || *r.Power <= d.waiting || r.Kind == GEMMPower && wgmma(b.file.Engine, r.Shape.M) {
+			return true
+		}
+		if d.clock == 0 || r.Clock == nil || *r.Power < atLimit*float64(b.gpu.TDP) || *r.Clock <= mostLimited*d.clock {
+			return false
+		}
+		held++
+		return true
+	})
+	if held > 0 {
+		b.note("runs for their power left out, for the power limit held the GPU at times: %d", held)
+	}
+	return rows
+}
+
+// drawing lists the constants that rows depend on; nil without rows.
+func (b *builder) drawing(rows []*Row) (keys []roofline.Constant) {
+	has := map[roofline.Constant]bool{roofline.PowerMemory: true, roofline.PowerFixed: true}
+	for _, r := range rows {
+		has[roofline.LawOf(b.sample(r).kernel.Class).Power] = true
+	}
+	for _, c := range powerKeys {
+		if has[c] && len(rows) > 0 {
+			keys = append(keys, c)
+		}
+	}
+	return keys
 }
 
 // forget leaves constants of power to the defaults.
@@ -134,17 +173,26 @@ func (b *builder) waiting(cal *hardware.Calibration) (float64, error) {
 	return idle + v.Value*(limit-idle), nil
 }
 
+// A drawer is what the power of rows is told by.
+type drawer struct {
+	prices  *roofline.Machine
+	keys    []roofline.Constant
+	waiting float64 // W
+	matrix  float64 // power of arithmetic at the rate of bursts
+	clock   float64 // the highest, in Hz; 0 for not known
+}
+
 // drawn is what a row says of power.
-func (b *builder) drawn(r *Row, cal *hardware.Calibration, matrix, waiting, clock float64) sample {
+func (b *builder) drawn(r *Row, by *drawer) sample {
 	s := b.sample(r)
-	busy := roofline.NewMachine(b.peaks, &cal.Constants).Times(&s.kernel)
-	rest := float64(b.gpu.TDP) - waiting
+	busy := by.prices.Times(&s.kernel)
+	rest := float64(b.gpu.TDP) - by.waiting
 	d := drawing{
-		of: slices.Index(powerKeys, roofline.LawOf(s.kernel.Class).Power), slowed: 1,
-		matrix: matrix * float64(busy.Compute()) / s.time, memory: float64(busy[roofline.Memory]) / s.time, fixed: float64(busy[roofline.Fixed]) / s.time,
+		of: slices.Index(by.keys, roofline.LawOf(s.kernel.Class).Power), slowed: 1,
+		matrix: by.matrix * float64(busy.Compute()) / s.time, memory: float64(busy[roofline.Memory]) / s.time, fixed: float64(busy[roofline.Fixed]) / s.time,
 	}
-	if r.Clock != nil && clock > *r.Clock {
-		d.slowed = clock / *r.Clock
+	if r.Clock != nil && by.clock > *r.Clock {
+		d.slowed = by.clock / *r.Clock
 	}
-	return sample{time: (*r.Power - waiting) / rest, drawing: d}
+	return sample{time: (*r.Power - by.waiting) / rest, drawing: d}
 }
