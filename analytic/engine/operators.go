@@ -2,7 +2,6 @@ package engine
 
 import (
 	_ "embed"
-	"encoding/csv"
 	"fmt"
 	"strconv"
 	"strings"
@@ -40,15 +39,12 @@ func operators(engine string, g *hardware.GPU) []operatorConstant {
 }
 
 // parseOperators reads rows without the header.
-func parseOperators(text string) ([]operatorConstant, error) {
-	r := csv.NewReader(strings.NewReader(text))
-	r.Comment = '#'
-	records, err := r.ReadAll()
-	if err != nil {
-		return nil, fmt.Errorf("operators.csv: %w", err)
-	}
-	var all []operatorConstant
-	for _, f := range records {
+func parseOperators(rows string) (all []operatorConstant, err error) {
+	for line := range strings.Lines(rows) {
+		f := strings.Split(strings.TrimSuffix(line, "\n"), ",")
+		if len(f) != 6 {
+			return nil, fmt.Errorf("operators.csv: %d fields in %q, want 6", len(f), line)
+		}
 		o := operatorConstant{engine: f[0], gpu: f[1], generation: f[2], constant: roofline.ConstantOf(f[3])}
 		if o.value, err = number(f[4]); err == nil {
 			o.p90, err = number(f[5])
