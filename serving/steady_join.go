@@ -183,15 +183,13 @@ func (j *joined) add(k *joined, weight float64) {
 // mean is the mean step that was formed a lead before its begin, with the prompts of a window in which m come on average from stages at its begin (nil for
 // any), and the time for which the host keeps the tokens of the step before while it launches those prompts.
 func (x *chain) mean(begin []float64, lead, m float64) (length, late, held float64) {
-	all, chances := 0.0, x.chances
-	switch {
-	case begin != nil:
-		chances = x.phases.come(x.chances[:0], begin, m)
-	default:
-		chances = stationary(x.chances[:0], m, x.stages)
+	if begin != nil {
+		x.chances = x.phases.come(x.chances[:0], begin, m)
+	} else {
+		x.chances = stationary(x.chances[:0], m, x.stages)
 	}
-	x.chances = chances
-	for q, chance := range x.arrivals(backlog{}, 0, chances) {
+	all := 0.0
+	for q, chance := range x.arrivals(backlog{}, 0, x.chances) {
 		l, a := x.run(q, lead)
 		length, late, all = length+chance*l, late+chance*a, all+chance
 		if x.steps[q].prompts >= x.peers { // fewer go to other replicas
