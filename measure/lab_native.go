@@ -12,7 +12,7 @@ import (
 
 	"llmprof/input"
 	"llmprof/measure/engine/native/cuda"
-	"llmprof/measure/engine/native/safetensors"
+	"llmprof/models/safetensors"
 	"llmprof/measure/engine/native/worker"
 	"llmprof/measure/experiment"
 	"llmprof/models"

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"llmprof/measure/engine/native/cuda"
-	"llmprof/measure/engine/native/safetensors"
+	"llmprof/models/safetensors"
 	"llmprof/models"
 	"llmprof/workload"
 )

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"llmprof/internal/testkit"
-	"llmprof/measure/engine/native/safetensors"
+	"llmprof/models/safetensors"
 	"llmprof/models"
 )
 

@@ -10,7 +10,7 @@ import (
 	"llmprof"
 	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
-	"llmprof/measure/engine/native/safetensors"
+	"llmprof/models/safetensors"
 	"llmprof/models"
 	"llmprof/workload"
 )

@@ -15,7 +15,7 @@ import (
 
 	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/internal/emulate"
-	"llmprof/measure/engine/native/safetensors"
+	"llmprof/models/safetensors"
 	"llmprof/measure/engine/pythontest"
 	"llmprof/models"
 	"llmprof/workload"
