@@ -82,7 +82,7 @@ func mixedMixtures() []family {
 			attn:  biased(), ffn: ffnShape{bias: "mlp_bias"}, moe: moeShape{width: wide, shared: sharedCount, sharedBias: "mlp_bias"}, plan: always(),
 		},
 		{
-			types: []string{"cohere2_moe"}, norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes}, attn: biased(),
+			types: []string{"cohere2_moe"}, norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes, joined: true}, attn: biased(),
 			moe:  moeShape{width: wide, shared: sharedCount},
 			plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 4), ffn: sparseAfterDense, alter: unrotatedFull},
 		},

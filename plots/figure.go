@@ -10,6 +10,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -66,9 +67,9 @@ func (f *Figure) Adaptive() (string, error) {
 	if err := f.accessible(&b, s); err != nil {
 		return "", fmt.Errorf("drawing %q: %w", f.Title, err)
 	}
-	dark := svgColor.FindAllString(b.String(), -1)
+	dark := svgColor().FindAllString(b.String(), -1)
 	n := 0
-	text := svgColor.ReplaceAllStringFunc(light, func(day string) string {
+	text := svgColor().ReplaceAllStringFunc(light, func(day string) string {
 		night := dark[min(n, len(dark)-1)]
 		n++
 		if day == night {
@@ -85,7 +86,7 @@ func (f *Figure) Adaptive() (string, error) {
 }
 
 // svgColor is a colour in an SVG that vgsvg wrote.
-var svgColor = regexp.MustCompile(`(fill|stroke):#[0-9A-F]{6}`)
+var svgColor = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(fill|stroke):#[0-9A-F]{6}`) })
 
 // A darkCanvas draws with the colours on dark ground.
 type darkCanvas struct{ vg.CanvasSizer }

@@ -70,7 +70,11 @@ func medianOf(t *result.Times) *unit.Seconds {
 func ResultPage(rows []ResultRow, failures []experiment.Failure) *render.Document {
 	var notes []string
 	for _, f := range failures {
-		notes = append(notes, fmt.Sprintf("%s (tried %d times): %s", f.ID, f.Attempts, strings.Join(f.Errors[:min(1, len(f.Errors))], "")))
+		note := f.ID
+		if f.Attempts > 1 {
+			note += fmt.Sprintf(" (tried %d times)", f.Attempts)
+		}
+		notes = append(notes, note+": "+strings.Join(f.Errors[:min(1, len(f.Errors))], ""))
 	}
 	return &render.Document{Blocks: []render.Block{engineTable(rows), ServerTable(rows, true), render.Notes{Title: "Failed", Items: notes}}}
 }

@@ -260,13 +260,26 @@ func conditionTable(r *result.Result) render.Table {
 	return t
 }
 
-// missing says why figures that readers expect were not measured.
+// missing says why figures that readers expect were not measured. Figures that one reason explains share a note, and the
+// lines of a reason are parted by semicolons.
 func missing(r *result.Result) render.Notes {
 	n := render.Notes{Title: "Not measured"}
+	seen := map[string]int{}
+	var whys []string
 	for _, key := range []string{"ttft_s", "tpot_s", "ttlt_s", "sizes_bytes", "energy", "operators", "conditions"} {
-		if why := r.Reasons[key]; why != "" && why != "not asked for" && why != result.Earlier {
-			n.Items = append(n.Items, key+": "+strings.Join(strings.Fields(why), " "))
+		why := r.Reasons[key]
+		if why == "" || why == "not asked for" || why == result.Earlier {
+			continue
 		}
+		if i, again := seen[why]; again {
+			n.Items[i] += ", " + key
+			continue
+		}
+		seen[why] = len(whys)
+		n.Items, whys = append(n.Items, key), append(whys, why)
+	}
+	for i, why := range whys {
+		n.Items[i] += ": " + strings.Join(strings.Fields(strings.ReplaceAll(strings.TrimSpace(why), "\n", "; ")), " ")
 	}
 	return n
 }
