@@ -27,7 +27,7 @@ const mostOff = 0.005
 // checkTensors counts the bytes of the safetensors files beside a config.json by their headers, no weights read,
 // and holds the shape and its formats against them.
 func (m *Model) checkTensors(dir string, lenient bool) error {
-	paths, err := filepath.Glob(filepath.Join(escapeGlob(dir), "*.safetensors"))
+	paths, err := input.Files(dir, "*.safetensors")
 	index := readIndex(dir)
 	if err != nil || len(paths) > maxTensorFiles || m.Stored.Plain == unit.NoFormat {
 		return err

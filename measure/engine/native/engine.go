@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"llmprof/measure/engine/native/cuda"
-	"llmprof/models/safetensors"
 	"llmprof/models"
+	"llmprof/models/safetensors"
 	"llmprof/workload"
 )
 

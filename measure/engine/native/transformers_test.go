@@ -15,9 +15,9 @@ import (
 
 	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/internal/emulate"
-	"llmprof/models/safetensors"
 	"llmprof/measure/engine/pythontest"
 	"llmprof/models"
+	"llmprof/models/safetensors"
 	"llmprof/workload"
 )
 
