@@ -58,7 +58,7 @@ function crosses([a, b], box) {
 }
 
 // placed finds room for labels, the first ones first: within the frame, over no other label and no line, and where
-// there is a choice over few of the marks. Those without room are left out.
+// there is a choice over few of the marks. Those without room, or over several marks, are left out.
 export function placed(labels, marks, lines, frame) {
   const taken = [], all = [];
   const over = (a, b) => a.x1 < b.x2 && b.x1 < a.x2 && a.y1 < b.y2 && b.y1 < a.y2;
@@ -74,7 +74,7 @@ export function placed(labels, marks, lines, frame) {
         if (!best || hidden < best.hidden) best = { hidden, cx, cy, box };
       }
     }
-    if (best) { taken.push(best.box); all.push({ ...l, cx: best.cx, cy: best.cy }); }
+    if (best?.hidden < 2) { taken.push(best.box); all.push({ ...l, cx: best.cx, cy: best.cy }); }
   }
   return all;
 }
@@ -109,6 +109,9 @@ const corners = (all) => all.slice(1).map((b, i) => [all[i], b]);
 const SMALLEST = 3, LARGEST = 22; // px: the radius of an operator that takes no time, and of one that takes all
 export const radius = (share) => SMALLEST + (LARGEST - SMALLEST) * Math.sqrt(share ?? 0);
 
+// REACH is how far the outline of a mark goes beside its middle, in radii of the circle of its area.
+const REACH = { compute: 0.9, memory: 1, network: 1.65, launch: 1.35 };
+
 // roofline draws the operators of a phase under the roofs of the GPU, one for each number format.
 export function roofline({ ops, words, roofs, bandwidth, pinned, width, height, seen, chosen }) {
   const peak = roofs[0].peak_flop_per_s, point = (o, i) => ({ ...o, key: opKey(o), x: o.intensity, y: o.flops / o.expected_s, words: words?.[i] });
@@ -120,7 +123,7 @@ export function roofline({ ops, words, roofs, bandwidth, pinned, width, height, 
   const roof = [{ x: low, y: low * bandwidth }, { x: ridge, y: peak }, { x: xs[1], y: peak }];
   const lower = roofs.slice(1).filter((r) => r.peak_flop_per_s > ys[0]).map(({ format, peak_flop_per_s: y }) => ({ format, y, x: y / bandwidth, end: xs[1] }));
   const x = across(xs, "arithmetic intensity (FLOP/B)", plain, width), y = up(ys, "FLOP/s of the operator", (v) => si(v), height), scales = scaled(width, height, x, y);
-  const at = (v) => ({ x: scales.x.apply(v.x), y: scales.y.apply(v.y), r: radius(v.share) }), xy = (v) => [scales.x.apply(v.x), scales.y.apply(v.y)];
+  const at = (v) => ({ x: scales.x.apply(v.x), y: scales.y.apply(v.y), r: radius(v.share) * (REACH[v.bound] ?? 1) }), xy = (v) => [scales.x.apply(v.x), scales.y.apply(v.y)];
   const largest = (list) => [...list].sort((a, b) => b.share - a.share); // smaller ones stand before them
   const lines = [...corners(roof.map(at)), ...lower.map((r) => [at(r), at({ x: r.end, y: r.y })])], shares = largest(dots).filter((o) => o.share >= 0.01);
   const frame = framed(width, height, x, y, scales, [

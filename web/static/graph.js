@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, Graph, layout, select, zoom, zoomIdentity }
 import { html } from "./html.js";
 import { letterOf, opKey } from "./charts.js";
 
-const WIDE = 196, HIGH = 46, GAP = 46, HEAD = 40;
+const WIDE = 210, HIGH = 46, GAP = 46, HEAD = 40;
 const LEGIBLE = 0.75, LEAST = 0.65; // the scale at which texts are read well, and below which they are not
 
 // known are the groups that were laid out, by their shape: most changes leave most of them as they are.
@@ -70,7 +70,8 @@ export function ModelGraph({ doc, phase, selected, onselect, old }) {
   const svg = useRef(), inner = useRef(), zoomed = useRef(), moved = useRef(false);
   const shape = useMemo(() => JSON.stringify([doc.groups.map((g) => [g.nodes.map((n) => n.id), g.sums]), doc.flows]), [doc]);
   const laid = useMemo(() => arranged(doc), [shape]);
-  const groups = doc.groups.map((g, i) => ({ ...laid.groups[i], ...g })), chosen = groups.flatMap((g) => g.nodes).filter((n) => operatorsOf(n).includes(selected)), was = beside(doc, old, phase);
+  let kinds = 0; // that are lettered from left to right, where there are several
+  const groups = doc.groups.map((g, i) => ({ ...laid.groups[i], ...g, letter: g.title && doc.strip ? `${String.fromCharCode(97 + kinds++)}: ` : "" })), chosen = groups.flatMap((g) => g.nodes).filter((n) => operatorsOf(n).includes(selected)), was = beside(doc, old, phase);
   // fit shows the whole graph or, at first, no less than can be read of it: the top, and the layers where it is wider.
   const fit = (legible) => {
     const box = svg.current.getBoundingClientRect(), across = box.width / (laid.width + 20);
@@ -115,7 +116,7 @@ export function ModelGraph({ doc, phase, selected, onselect, old }) {
       <button type="button" onClick=${() => by(1.25)} aria-label="Zoom in">+</button>
       <button type="button" onClick=${() => by(0.8)} aria-label="Zoom out">−</button>
       <button type="button" onClick=${whole}>Fit</button>
-      <span class="hint">Drag to move; Ctrl and the wheel, or + and −, to zoom. ${doc.strip && `${doc.strip}, lettered from left to right.`}</span>
+      <span class="hint">Drag to move; Ctrl and the wheel, or + and −, to zoom. ${doc.strip && `${doc.strip}.`}</span>
     </div>
     <svg ref=${svg} class="export" data-whole=${`-8 -8 ${laid.width + 16} ${laid.height + 16}`} tabindex="0" role="group" aria-label=${`The model as a graph: ${doc.caption}`} onKeyDown=${keys}>
       <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0,0L8,4L0,8z" fill="var(--faint)" /></marker></defs>
@@ -126,7 +127,7 @@ export function ModelGraph({ doc, phase, selected, onselect, old }) {
           return html`<path key=${f.from + f.to} d=${`M${a.x + a.width / 2},${a.y}H${out}C${m},${a.y} ${m},${b.y} ${into},${b.y}H${b.x - b.width / 2}`} fill="none" stroke=${f.residual ? "var(--ink)" : "var(--faint)"} marker-end="url(#arrow)" stroke-width=${f.residual ? 1.8 : 1.2} />`;
         })}
         ${groups.map((g, i) => html`<g key=${i}>
-          ${g.title && html`<text x=${g.x + 10} y="17" font-size="12" font-weight="600" fill="var(--ink)">${cut(g.title.split(": ")[0], Math.floor(g.width / 7))}</text>
+          ${g.title && html`<text x=${g.x + 10} y="17" font-size="12" font-weight="600" fill="var(--ink)">${cut(g.letter + g.title.split(": ")[0], Math.floor(g.width / 7))}</text>
             <text x=${g.x + 10} y="33" font-size="11" fill="var(--faint)">${cut(g.title.split(": ")[1] ?? "", Math.floor(g.width / 5.6))}</text>`}
           ${g.edges.map((f) => html`<path key=${f.from + f.to} d=${path(f.points)} fill="none" stroke=${f.residual ? "var(--ink)" : "var(--faint)"} stroke-width=${f.residual ? 1.8 : 1.2} stroke-dasharray=${f.branch ? "4,3" : null} marker-end="url(#arrow)" />`)}
           ${g.sums.map((s) => { const p = laid.place.get(s); return html`<g key=${s}><circle cx=${p.x} cy=${p.y} r="8" fill="var(--paper)" stroke="var(--ink)" /><path d=${`M${p.x - 4},${p.y}h8M${p.x},${p.y - 4}v8`} stroke="var(--ink)" /></g>`; })}
@@ -143,8 +144,8 @@ function Node({ n, p, work, was, selected, onselect }) {
     <title>${n.name} ${n.shape} ${n.more}${work ? `: ${(100 * share).toFixed(1)} % of the phase, ${work.bound}-bound` : ": not in this phase"}</title>
     <rect x=${x} y=${y} width=${p.width} height=${p.height} rx="3" fill="var(--paper)" stroke=${selected ? "var(--alarm)" : "var(--faint)"} stroke-width=${selected ? 3 : 1} stroke-dasharray=${n.wire ? "5,3" : null} />
     <rect x=${x + 1} y=${y + p.height - 7} width=${bar} height="6" fill=${work ? `var(--${work.bound})` : "none"} />
-    <text x=${x + 7} y=${y + 15} font-size="12" font-weight="600" fill="var(--ink)">${cut(n.name, was !== undefined ? 11 : 16)}</text>
-    <text x=${x + p.width - 7} y=${y + 15} font-size="11" text-anchor="end" fill="var(--ink)">${work ? `${was !== undefined ? `A ${(100 * was).toFixed(1)}, ` : ""}${(100 * share).toFixed(1)} % ${letterOf(work.bound)}` : "–"}</text>
-    <text x=${x + 7} y=${y + 31} font-size="11" fill="var(--faint)">${cut([n.shape, n.more].filter(Boolean).join(", "), 33)}</text>
+    <text x=${x + 7} y=${y + 15} font-size="12" font-weight="600" fill="var(--ink)">${cut(n.name, 26)}</text>
+    <text x=${x + p.width - 7} y=${y + 31} font-size="11" text-anchor="end" fill="var(--ink)">${work ? `${was !== undefined ? `A ${(100 * was).toFixed(1)}, ` : ""}${(100 * share).toFixed(1)} % ${letterOf(work.bound)}` : "–"}</text>
+    <text x=${x + 7} y=${y + 31} font-size="11" fill="var(--faint)">${cut([n.shape, n.more].filter(Boolean).join(", "), was !== undefined ? 17 : 23)}</text>
   </g>`;
 }

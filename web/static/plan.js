@@ -59,7 +59,7 @@ export const Plan = kept(function Plan(props) {
       <div class="control target"><label for="plan-by">Ranked by</label><select id="plan-by" value=${own.by ?? "cost"} onChange=${(e) => setOwn({ ...own, by: e.target.value })}>${["cost", "energy", "latency", "throughput"].map((o) => html`<option key=${o}>${o}</option>`)}</select></div>
       ${progress ? html`<button type="button" onClick=${() => { planner.stop(); setProgress(null); }}>Stop the search</button>` : html`<button type="button" id="plan-search" disabled=${!catalog} onClick=${search}>Search</button>`}
     </div>
-    <p class="about" role="status">${progress ?? (error || (found ? `${rows.length} cards qualify, ${found.doc.searched} deployments were searched${found.id === id ? "" : "; settings have changed since"}.` : "\u00a0"))}</p>
+    <p class="about" role="status">${progress ?? (error || (found ? `${rows.length} cards qualify, ${found.doc.searched} deployments were searched${rows.some((r) => r.pareto) ? "; nothing betters those with * in cost, TTFT and TPOT together" : ""}${found.id === id ? "" : "; settings have changed since"}.` : "\u00a0"))}</p>
     ${found && html`<div class="scroll tall" tabindex="0" role="region" aria-label="Deployments that qualify"><table class="ops">
       <thead><tr><th scope="col" class="n">#</th>${HEAD.map(([k, name, n]) => html`<th key=${k} scope="col" class=${n ? "n" : ""}>${name}</th>`)}</tr></thead>
       <tbody>${rows.map((r, i) => html`<tr key=${i} tabindex="0" title=${`llmprof ${r.command} ${r.estimate_args.join(" ")}`} onClick=${() => adopt(set, r)} onKeyDown=${(e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); adopt(set, r); } }}>

@@ -33,7 +33,7 @@ function met(key, targets, doc, words, under) {
 const TILES = [["ttft", "TTFT"], ["tpot", "TPOT"], ["ttlt", "TTLT"], ["tps", "Throughput"], ["usd", "Cost"], ["j", "Energy"]]; // in places that stay where one has no figure
 
 // together keeps numbers and their units on one line.
-const together = (text) => text.replace(/(\d) /g, "$1\u00a0");
+const together = (text) => text.replace(/(\d) /g, "$1\u00a0").replace(/floor /g, "floor\u00a0");
 
 function Tile({ name, now, was, m, idle }) {
   return html`<div class="tile">
