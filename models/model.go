@@ -83,7 +83,8 @@ type Block struct {
 	Out        []Linear // back to the residual stream
 	Extra      int64    // parameters of no account for time: sinks, scales, routers' biases
 	Reused     bool     // the weights are those of an earlier block (Zamba), and are held once
-	Parallel   bool     // adds to the same sum as the block before it (GPT-J, Falcon): one all-reduce serves both
+	Parallel   bool     // reads the same stream as the block before it and adds to the same sum (GPT-J, Falcon)
+	Joined     bool     // a parallel block that engines sum over the ranks with the one before it (Falcon, Cohere): one all-reduce serves both
 }
 
 // A Linear is the weight matrix Out×In, with a bias of Out if Bias.
