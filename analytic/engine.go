@@ -123,6 +123,7 @@ type Lowering struct {
 	step  operator.Step // Step points to it
 	layer *models.Layer // kind of layers that the part is; nil if it is none
 	costs []roofline.Cost
+	bare  bool // Predictor.bare
 }
 
 // Launch appends a kernel of a class that does operator i.

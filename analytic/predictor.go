@@ -17,6 +17,7 @@ type Predictor struct {
 	layers     int
 	twins      []bool // layers of each kind differ from those of the kind before in the windows alone
 	footprint  footprint.Footprint
+	bare       bool         // steps have times and energies alone: no counts, floors, and widths of intervals
 	fixedCache bool         // kernels depend on Step.Cache
 	kept       *keptStep    // the last decode step with its kernels; nil where none is kept
 	prefilled  *prefilled   // prefill steps; nil where none is remembered

@@ -34,7 +34,9 @@ func (p *Predictor) StepCost(groups []operator.Group, together float64) StepCost
 	s := p.Mixed(groups)
 	s.Together = together
 	var t total
-	p.step(&t, &s)
+	bare := *p
+	bare.bare, bare.kept, bare.prefilled, bare.known = true, nil, nil, nil // of steps with counts
+	bare.step(&t, &s)
 	c := StepCost{}
 	if p.Par.MicroBatches == 1 { // launches of several micro-batches are not modelled
 		c.Launch, c.Waits = t.host, max(t.host-t.kernels-t.raised, 0)

@@ -51,7 +51,7 @@ func (p *Predictor) parts() int {
 // lower lists the operators of part i of a step, and prices the kernels that the engine lowers them to. The part before is of the same step; layers that
 // differ from its layers in the windows alone have its kernels.
 func (p *Predictor) lower(l *Lowering, s *operator.Step, i int, before *Lowering) {
-	l.GPU, l.Constants = p.machine.GPU, &p.machine.Cal.Constants
+	l.GPU, l.Constants, l.bare = p.machine.GPU, &p.machine.Cal.Constants, p.bare
 	l.step = *s
 	l.Step, l.Part = &l.step, operator.PartLayers
 	if i > 0 && i <= len(p.twins) && p.twins[i-1] && before.copiesAttention() {
@@ -83,6 +83,9 @@ func (p *Predictor) lower(l *Lowering, s *operator.Step, i int, before *Lowering
 func (l *Lowering) price(i int, m *Machine) {
 	k, c := &l.Kernels[i], &l.costs[i]
 	m.prices.Price(c, &k.Kernel)
+	if k.variance = 0; l.bare {
+		return
+	}
 	if k.variance = m.variance(k, c); k.variance != 0 {
 		k.variance *= float64(2*l.alike(i) + 1)
 	}
@@ -90,9 +93,11 @@ func (l *Lowering) price(i int, m *Machine) {
 
 // add counts the operators of a part of a step, and what their kernels cost.
 func (p *Predictor) add(t *kernelSums, l *Lowering, see Visit) {
-	t.AddOps(l.Ops, l.Step.Past)
 	sum := &t.parts[l.Part]
-	sum.floors(l.Ops, &p.machine.prices.Peaks)
+	if !p.bare {
+		t.AddOps(l.Ops, l.Step.Past)
+		sum.floors(l.Ops, &p.machine.prices.Peaks)
+	}
 	for i := range l.Kernels {
 		k, c := &l.Kernels[i], &l.costs[i]
 		t.piece += pieceOf(t.n, sum.takes(k, c, p.machine))

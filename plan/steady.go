@@ -103,6 +103,9 @@ func (s *search) hopeless(c *config) bool {
 		s.missed(Miss{err.Error(), infinite, nil})
 		return true
 	}
+	if s.q.Targets == (Targets{}) {
+		return false // nothing is too slow
+	}
 	st := c.steadies.Idle()
 	if st == nil {
 		return true

@@ -81,6 +81,13 @@ func (t *Tile) tiled(s *Shape, blocks, sms float64) bool {
 	return t.Rows*t.Columns == largest
 }
 
+// mayRun reports whether a library may take a tile for a GEMM of a shape: where there are more results than its blocks have at once, it takes
+// none of the small ones beyond 128 rows.
+func (t *Tile) mayRun(s *Shape, sms float64) bool {
+	results := t.Rows * t.Columns
+	return s.M <= 128 || results == largest || s.M*s.N <= sms*results
+}
+
 // A way is how a library runs a GEMM, and how long that takes.
 type way struct {
 	splits float64    // blocks that share the inputs of a tile
@@ -96,74 +103,88 @@ func library(m *Machine, t *Terms, k *Kernel) {
 	if k.Scheme != Unquantized || k.Tile.Rows != 0 || m.Peaks.SMs == 0 {
 		return
 	}
-	times, best, tiles := m.times(t), way{time: unit.Seconds(math.Inf(1))}, blockTiles[:]
+	w := ways{Kernel: k, alone: m.times(t), element: unit.Seconds(k.Launches * m.stretch[ElementwiseFixed]), best: way{time: unit.Seconds(math.Inf(1))}}
+	tiles := blockTiles[:]
 	if m.stretch[GEMMIdle] == 0 {
-		if times[Chain] <= unit.Seconds(k.Launches*m.stretch[ElementwiseFixed]) { // no split saves more than its kernel takes
+		if w.alone[Chain] <= w.element { // no split saves more than its kernel takes
 			return
 		}
 		tiles = tiles[:1]
 	}
-	shared := m.leastShared(&times, k, m.stretch[t.exposed])
+	sums := seconds(unit.FP32.Bytes(k.Shape.M*k.Shape.N), m.Peaks.Memory)
+	w.exposed, w.sums, w.sms, w.peak, w.idle = m.stretch[t.exposed], unit.Seconds(sums*m.stretch[GEMMMemory]), m.Peaks.SMs, m.Peaks.matrix(k.Format), m.stretch[GEMMIdle]
+	w.stretch = w.idle * m.stretch[GEMMCompute]
+	w.shared = w.leastShared()
 	for i := range tiles {
-		m.fastest(&best, &times, &tiles[i], k, m.stretch[t.exposed], shared)
+		w.try(&tiles[i])
 	}
-	t.add(Matrix, GEMMCompute, GEMMIdle, seconds(best.idle, m.Peaks.matrix(k.Format)))
-	if best.splits > 1 {
-		t.divide(Chain, best.splits)
-		t.add(Memory, GEMMMemory, None, best.splits*m.sums(k))
+	t.add(Matrix, GEMMCompute, GEMMIdle, seconds(w.best.idle, w.peak))
+	if w.best.splits > 1 {
+		t.divide(Chain, w.best.splits)
+		t.add(Memory, GEMMMemory, None, w.best.splits*sums)
 		t.add(Fixed, ElementwiseFixed, None, k.Launches)
 	}
 }
 
-// sums is the time at the peak of the sums in FP32 of one of the blocks that share the tiles of a GEMM.
-func (m *Machine) sums(k *Kernel) float64 {
-	return seconds(unit.FP32.Bytes(k.Shape.M*k.Shape.N), m.Peaks.Memory)
+// ways are the ways in which a library runs a GEMM, of which it takes the best.
+type ways struct {
+	*Kernel
+	alone   Times        // without idle SMs and splits
+	exposed float64      // how far arithmetic and memory traffic hide each other
+	element unit.Seconds // fixed time of the kernel that adds sums up
+	sums    unit.Seconds // time of the sums in FP32 of one of the blocks that share the tiles
+	shared  unit.Seconds // least time of all ways in which blocks share tiles
+	sms     float64
+	peak    unit.FLOPsPerSec
+	idle    float64 // share of the time of idle SMs that shows
+	stretch float64 // by which the time of idle SMs at the peak is multiplied
+	best    way
 }
 
 // leastShared is no more than the time of any way in which blocks share the inputs of a tile: no SM idles, as few blocks as can be write their
 // sums, and as many as may be share the steps of a tile. A time falls with none of its parts, rounded or not.
-func (m *Machine) leastShared(alone *Times, k *Kernel, exposed float64) unit.Seconds {
-	times := *alone
+func (w *ways) leastShared() unit.Seconds {
+	times := w.alone
 	times[Chain] = times[Chain].Times(1.0 / mostSplits)
-	times[Memory] += unit.Seconds(m.sums(k) * m.stretch[GEMMMemory]).Times(2)
-	times[Fixed] += unit.Seconds(k.Launches * m.stretch[ElementwiseFixed])
-	return times.overlapped(exposed)
+	times[Memory] += w.sums.Times(2)
+	times[Fixed] += w.element
+	return times.overlapped(w.exposed)
 }
 
-// fastest sets the best way where one with a tile is faster than it; alone are the times of the GEMM without idle SMs and splits. Ways whose blocks share
-// inputs take at least shared, and of two ways with as many splits that which idles more is no faster.
-func (m *Machine) fastest(best *way, alone *Times, tile *Tile, k *Kernel, exposed float64, shared unit.Seconds) {
-	s, sms, idle := &k.Shape, m.Peaks.SMs, m.stretch[GEMMIdle]
-	peak := m.Peaks.matrix(k.Format)
+// try takes the ways with a tile that are faster than the best one. Of two ways with as many splits that which idles more is no faster.
+func (w *ways) try(tile *Tile) {
+	s := &w.Shape
+	if w.idle > 0 && !tile.mayRun(s, w.sms) {
+		return
+	}
 	blocks := math.Ceil(s.M/tile.Rows) * math.Ceil(s.N/tile.Columns)
-	element, sums := unit.Seconds(k.Launches*m.stretch[ElementwiseFixed]), unit.Seconds(m.sums(k)*m.stretch[GEMMMemory])
 	for splits := 1.0; splits == 1 || splits <= mostSplits && s.K >= splits*splitInputs; splits++ {
-		if splits > 1 && shared >= best.time {
+		if splits > 1 && w.shared >= w.best.time {
 			return
 		}
-		w, all := way{splits: splits}, blocks*splits
-		if idle > 0 {
-			if !tile.tiled(s, all, sms) {
+		next, all := way{splits: splits}, blocks*splits
+		if w.idle > 0 {
+			if !tile.tiled(s, all, w.sms) {
 				return
 			}
-			w.idle = max(0, unit.FLOPs(2*s.K/splits*math.Ceil(all/sms)*sms*tile.Rows*tile.Columns)-k.Work.FLOPs)
-		} else if splits > 1 && all > sms {
+			next.idle = max(0, unit.FLOPs(2*s.K/splits*math.Ceil(all/w.sms)*w.sms*tile.Rows*tile.Columns)-w.Work.FLOPs)
+		} else if splits > 1 && all > w.sms {
 			return
 		}
-		if splits == best.splits && w.idle >= best.idle && (splits > 1 || shared >= best.time) {
+		if splits == w.best.splits && next.idle >= w.best.idle && (splits > 1 || w.shared >= w.best.time) {
 			continue
 		}
-		times := *alone
-		times[Matrix] += w.idle.Over(peak).Times(idle * m.stretch[GEMMCompute])
+		times := w.alone
+		times[Matrix] += next.idle.Over(w.peak).Times(w.stretch)
 		if splits > 1 {
 			times[Chain] = times[Chain].Times(1 / splits)
-			times[Memory] += sums.Times(splits)
-			times[Fixed] += element
+			times[Memory] += w.sums.Times(splits)
+			times[Fixed] += w.element
 		}
-		if w.time = times.overlapped(exposed); w.time < best.time {
-			*best = w
+		if next.time = times.overlapped(w.exposed); next.time < w.best.time {
+			w.best = next
 		}
-		if splits == 1 && w.time-alone.least() <= element { // no split saves more than its kernel takes
+		if splits == 1 && next.time-w.alone.least() <= w.element { // no split saves more than its kernel takes
 			return
 		}
 	}
