@@ -46,6 +46,7 @@ type Power struct {
 	most     float64    // how many times longer any phase may take
 
 	constants *roofline.Constants
+	drawn     [roofline.NumClasses]float64 // share of Rest while the bytes of a class move
 }
 
 // PowerOf works out the power model of a GPU with a calibration.
@@ -59,6 +60,9 @@ func PowerOf(g *hardware.GPU, c *hardware.Calibration, prices *roofline.Machine)
 	m := Power{Throttle: throttle(&square, k[roofline.GEMMCompute]/k[roofline.GEMMSustained]), constants: k}
 	m.Waiting = idle + unit.Watts(k[roofline.PowerWaiting]*float64(limit-idle))
 	m.Rest = limit - m.Waiting
+	for c := range m.drawn {
+		m.drawn[c] = prices.Constant(roofline.LawOf(roofline.Class(c)).Power)
+	}
 	m.most = m.Throttle * m.Throttle
 	if c.Measured {
 		m.most = math.Inf(1)
@@ -112,7 +116,7 @@ func (p *Power) DrawOf(c *roofline.Cost) Draw {
 	if busy == 0 {
 		return Draw{}
 	}
-	memory, share := p.constants[roofline.PowerMemory], p.constants[roofline.LawOf(c.Class).Power]
+	memory, share := p.constants[roofline.PowerMemory], p.drawn[c.Class]
 	return Draw{busy.Times(unit.Smaller(share, memory)), busy.Times(unit.Larger(share-memory, 0))}
 }
 

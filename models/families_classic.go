@@ -1,10 +1,6 @@
 package models
 
-// classics are the families from before Llama, and those that kept their
-// LayerNorms, biases and feed-forwards without gate.
-func classics() []family {
-	return concat(gpts(), parallels(), fairseqs(), aloneClassics())
-}
+// The families from before Llama, and those that kept their LayerNorms, biases and feed-forwards without gate.
 
 // gpts come from GPT and GPT-2.
 func gpts() []family {

@@ -8,7 +8,12 @@
 // a sum over blocks.
 package models
 
-import "llmprof/unit"
+import (
+	"reflect"
+	"slices"
+
+	"llmprof/unit"
+)
 
 // A Model is the shape of one decoder.
 type Model struct {
@@ -45,6 +50,21 @@ type Layer struct {
 	Name   string // "attention + mlp", "mamba2", "sliding attention + moe"
 	Count  int
 	Blocks []Block
+}
+
+// AlikeButWindows reports whether layers of two kinds differ in their names, in how many there are, and in the windows of their attention alone.
+func (l *Layer) AlikeButWindows(o *Layer) bool {
+	return slices.EqualFunc(l.Blocks, o.Blocks, func(a, b Block) bool {
+		if a.Name != b.Name || (a.Attention == nil) != (b.Attention == nil) {
+			return false
+		}
+		if a.Attention != nil {
+			attention := *b.Attention
+			attention.Window = a.Attention.Window
+			b.Attention = &attention
+		}
+		return reflect.DeepEqual(a, b)
+	})
 }
 
 // A Block reads the residual stream and adds to it: norms, the products into

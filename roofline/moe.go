@@ -16,7 +16,7 @@ var moeDecode = Law{
 		t.add(Memory, MoEDecodeReload, None, seconds(k.Reload, p.Memory))
 		t.add(Fixed, fixed, None, 1)
 	},
-	Power: PowerSkinnyGEMM,
+	Power: PowerMoEDecode,
 }
 
 // The routing kernel is one thread block, which chooses the experts of a prompt's tokens and

@@ -24,7 +24,7 @@ func (e *fused) Lower(l *analytic.Lowering) {
 
 // exchanges sets how many exchanges over peer memory small all-reduces take, if their times are known.
 func exchanges(l *analytic.Lowering) {
-	if l.Constants[roofline.OneShotSecond] == 0 {
+	if l.Constants[roofline.OneShotSecond] == 0 && l.Constants[roofline.OneShotSlicedShare] == 0 {
 		return
 	}
 	for i := range l.Kernels {

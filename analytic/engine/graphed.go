@@ -18,11 +18,13 @@ type graphed struct {
 	rows        captured                                                // CUDA graphs of decode steps, by batch
 	pieces      captured                                                // piecewise CUDA graphs of prompts, without attention, by number of tokens; nil without such graphs
 	sampling    float64                                                 // small kernels between the logits and the inputs of the next step
-	fusedKV     bool                                                    // rotary embedding and cache write are one kernel
+	static      bool                                                    // weights in FP8 have a static scale for their inputs
+	rotates     bool                                                    // attention writes the cache, and rotates queries and keys that have no norms
 	gathers     bool                                                    // ranks of EP all-gather the tokens, and reduce-scatter the results
 	sumsPrompts bool                                                    // replicas exchange tokens of prompts by all-reduces, for each has another number of them
 	tiles       func(g *hardware.GPU, k *roofline.Kernel) roofline.Tile // tile of a GEMM; nil where a library chooses
 	grouped     func(g *hardware.GPU, k *roofline.Kernel) float64       // rows of a tile of a grouped GEMM; 0 where it is not known, nil where it never is
+	foreign     func(g *hardware.GPU, s roofline.Scheme) bool           // a rank of EP multiplies the pairs of all ranks; nil where it never does
 	triton      bool                                                    // experts in MXFP4 run by OpenAI's Triton kernels on Hopper; a rank of EP tells its own from others by kernels of PyTorch before
 	contiguous  bool                                                    // experts in FP8 by blocks run by DeepGEMM in its contiguous layout
 	oneCall     bool                                                    // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
@@ -69,8 +71,14 @@ func (e *graphed) Lower(l *analytic.Lowering) {
 func (e *graphed) lower(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
 	switch o.Type {
-	case operator.Rotary, operator.CacheWrite:
+	case operator.Rotary:
 		e.rotary(l, i)
+	case operator.CacheWrite:
+		if !e.rotates { // else the attention after it does
+			l.Launch(i, roofline.Elementwise, 1)
+		}
+	case operator.Attend:
+		e.attention(l, i)
 	case operator.Product:
 		e.product(l, i)
 	case operator.TopK:
@@ -105,35 +113,54 @@ func (e *graphed) exchange(l *analytic.Lowering, i int) {
 	}
 }
 
-// rotary makes the kernels of rotary embedding and cache write. Norms of queries and keys take
-// a separate kernel.
+// rotary makes the kernels of rotary embedding, of which norms of queries and keys take one more.
 func (e *graphed) rotary(l *analytic.Lowering, i int) {
-	o := &l.Ops[i]
-	if o.Type == operator.CacheWrite {
-		if e.fusedKV {
-			lowerFused(l, i)
-			return
-		}
+	switch normed := headNorms(&l.Ops[i]); {
+	case normed && !e.rotates:
+		l.Launch(i, roofline.Elementwise, 2)
+	case normed || !e.rotates:
 		l.Launch(i, roofline.Elementwise, 1)
+	}
+}
+
+// headNorms reports whether rotary embedding has norms of queries and keys ahead of it.
+func headNorms(o *operator.Op) bool {
+	return slices.ContainsFunc(o.Norms, func(n models.Norm) bool { return n.PerHead })
+}
+
+// attention makes the kernel of attention. TensorRT-LLM's attention rotates and writes to the cache, which its times in operator tables include (collect_attn.py of
+// aiconfigurator). Those of vLLM's include the write too, but in vLLM's own traces attention takes as long without it, for
+// CUDA graphs hold the most parts of the keys (experiments/h200-vllm/traces).
+func (e *graphed) attention(l *analytic.Lowering, i int) {
+	k := lowerFused(l, i)
+	if !e.rotates {
 		return
 	}
-	n := 1.0
-	if !e.fusedKV && slices.ContainsFunc(o.Norms, func(n models.Norm) bool { return n.PerHead }) {
-		n++
+	for j := i - 1; j >= 0 && l.Ops[j].Type != operator.Attend; j-- {
+		switch o := &l.Ops[j]; {
+		case o.Type == operator.CacheWrite:
+			k.Helpers = 1
+			l.Fuse(k, j)
+		case o.Type == operator.Rotary && !headNorms(o):
+			l.Fuse(k, j)
+		}
 	}
-	l.Launch(i, roofline.Elementwise, n)
 }
 
 // routing makes the kernels that choose the experts: gating, fill, the sum of the experts'
 // results and, for several tokens, two kernels that sort the token-expert pairs. The times of
-// grouped GEMMs in operator tables include all of these except gating.
+// grouped GEMMs in operator tables include all of these, for their collectors hand the router's logits
+// to the engine's experts (collect_moe.py of aiconfigurator).
 func (e *graphed) routing(l *analytic.Lowering, i int) {
+	if j := l.Next(i, operator.ExpertProduct); j >= 0 && groupedKnown(l.Constants, l.Ops[j].Scheme) {
+		if n := e.mapped(l, &l.Ops[j]); n > 0 {
+			l.Launch(i, roofline.Elementwise, n)
+		}
+		return
+	}
 	n := 3.0
 	if l.Step.Tokens() > 1 {
 		n = 5
-	}
-	if j := l.Next(i, operator.ExpertProduct); j >= 0 && groupedKnown(l.Constants, l.Ops[j].Scheme) {
-		n = 1 + e.mapped(l, &l.Ops[j])
 	}
 	l.Launch(i, roofline.Elementwise, n)
 }
@@ -144,16 +171,31 @@ const samplingMoves = 5
 
 // product makes the kernel of a GEMM. A quantized GEMM has a kernel before it that quantizes
 // its input. In traces that work is part of the norm or activation kernel before, which
-// takes longer by as much, so it has no launch.
+// takes longer by as much, so it has no launch. Where scales are known beforehand, that kernel writes what it computes in 8 bits.
 func (e *graphed) product(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
-	if stream := l.Step.Scheme.Stream(); o.Format != stream && o.Format != unit.NoFormat {
+	if stream := l.Step.Scheme.Stream(); o.Format != stream && o.Format != unit.NoFormat && !(e.static && scaled(l, i)) {
 		k := l.Launch(i, roofline.Elementwise, 1)
 		values := o.Shape.M * o.Shape.K
 		k.Work = roofline.Work{Acts: stream.Bytes(values) + o.Format.Bytes(values)}
 		k.Graphed = true // no launch
 	}
 	l.Launch(i, roofline.GEMM, 1)
+}
+
+// scaled reports whether the kernel ahead of a product in FP8 with a static scale quantizes its inputs: attention and the activation do, and in Llama the
+// all-reduce with its norm (modules/attention.py, modules/gated_mlp.py and models/modeling_llama.py of TensorRT-LLM).
+func scaled(l *analytic.Lowering, i int) bool {
+	if l.Ops[i].Scheme != roofline.FP8 || i == 0 {
+		return false
+	}
+	switch l.Ops[i-1].Type {
+	case operator.Attend, operator.NonLinear:
+		return true
+	case operator.Norm:
+		return l.Step.Model.Family == "llama" && l.Step.Par.TP > 1
+	}
+	return false
 }
 
 // experts makes the grouped GEMM of a layer's experts.
@@ -167,6 +209,10 @@ func (e *graphed) experts(l *analytic.Lowering, i int) {
 		k := l.Launch(i, roofline.GroupedGEMM, 2)
 		k.Shape.Ranks = float64(l.Step.Par.EP)
 		k.Permuted = l.Step.Bytes(o.Shape.Tokens * o.Shape.TopK * o.Shape.K)
+		if j := l.Next(0, operator.TopK); j >= 0 && e.mapped(l, o) == 0 {
+			k.Helpers = 1
+			l.Fuse(k, j)
+		}
 		return
 	}
 	k := l.Launch(i, roofline.MoEPrefill, 1)
@@ -213,6 +259,9 @@ func (e *graphed) dispatched(l *analytic.Lowering) {
 			}
 		case t == operator.TopK || t == operator.ExpertProduct:
 			k.Dispatches = e.expertCalls(l, t)
+			if j := l.Next(0, operator.TopK); j >= 0 && t == operator.ExpertProduct && k.Ops>>j&1 == 1 {
+				k.Dispatches += e.expertCalls(l, operator.TopK)
+			}
 		}
 	}
 }

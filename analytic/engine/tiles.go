@@ -41,6 +41,9 @@ func (e *graphed) setTile(g *hardware.GPU, k *roofline.Kernel) {
 	case k.Class == roofline.GroupedGEMM && e.grouped != nil:
 		k.Tile = roofline.Tile{Rows: e.grouped(g, k)}
 		k.Reread = k.Work.Weights.Times(halfLines(g, k))
+		if e.foreign != nil && e.foreign(g, k.Scheme) {
+			k.Work.FLOPs = k.Work.FLOPs.Times(max(1, k.Shape.Ranks))
+		}
 	case k.Class == roofline.GEMM && e.tiles != nil:
 		k.Tile = e.tiles(g, k)
 	}

@@ -17,10 +17,6 @@ import (
 	"llmprof/spelling"
 )
 
-func (a *app) results() *cobra.Command {
-	return parent("results", "List or show stored results, or make tables of them", a.resultsList(), a.resultsShow(), a.resultsTable())
-}
-
 // defaultResults is where results are stored.
 const defaultResults = "results"
 

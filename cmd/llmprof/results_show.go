@@ -37,7 +37,7 @@ func (a *app) resultsShow() *cobra.Command {
 				}
 				return err
 			}
-			scorer, err := a.scorer("", nil)
+			scorer, err := a.scorer("", "")
 			if err != nil {
 				return err
 			}

@@ -63,9 +63,10 @@ func whole() scope {
 		messages: []int{8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 192 << 10, 256 << 10, 512 << 10, 4 << 20, 32 << 20, 256 << 20, 1 << 30},
 		launches: []int{96, 320, 960}, steps: []int{1, 2, 4},
 		drawing: []Shape{
-			{M: 1, N: 768, K: 4096}, {M: 1, N: 2048, K: 2048}, {M: 1, N: 16384, K: 2048}, {M: 1, N: 6144, K: 4096}, {M: 1, N: 4096, K: 14336}, {M: 1, N: 28672, K: 4096},
-			{M: 8, N: 6144, K: 4096}, {M: 8, N: 28672, K: 4096}, {M: 16, N: 28672, K: 4096},
-			{M: 32, N: 2048, K: 2048}, {M: 32, N: 4096, K: 14336}, {M: 32, N: 28672, K: 4096}, {M: 64, N: 28672, K: 4096}, {M: 128, N: 28672, K: 4096},
+			{M: 1, N: 768, K: 4096}, {M: 1, N: 2048, K: 2048}, {M: 1, N: 4096, K: 4096}, {M: 1, N: 16384, K: 2048}, {M: 1, N: 6144, K: 4096}, {M: 1, N: 4096, K: 14336}, {M: 1, N: 28672, K: 4096},
+			{M: 8, N: 768, K: 4096}, {M: 8, N: 2048, K: 2048}, {M: 8, N: 6144, K: 4096}, {M: 8, N: 28672, K: 4096}, {M: 16, N: 6144, K: 4096}, {M: 16, N: 28672, K: 4096},
+			{M: 32, N: 6144, K: 4096}, {M: 32, N: 4096, K: 14336}, {M: 32, N: 28672, K: 4096}, {M: 64, N: 28672, K: 4096},
+			{M: 128, N: 6144, K: 4096}, {M: 128, N: 4096, K: 14336}, {M: 128, N: 28672, K: 4096},
 		},
 		reading: [][2]int{{1, 32768}, {8, 2048}, {32, 2048}},
 	}
@@ -175,7 +176,7 @@ func Plan(g *hardware.GPU, dtype unit.Format, engine string, tp int, fast bool) 
 	}
 	s.engine(add, engine)
 	s.sustained(add, fast)
-	s.power(add)
+	s.power(add, engine)
 	for ranks := 2; ranks <= tp; ranks *= 2 {
 		for i, n := range s.messages {
 			if ranks > 2 && i%2 == 1 && n < 1<<20 { // over more GPUs every second of the small messages
@@ -256,7 +257,7 @@ func (s *scope) sustained(add func(Kind, Shape, int), fast bool) {
 // own kernels and by the library, of sizes that draw less than the limit and more;
 // attention over long contexts; memory; and a GPU that has nothing to do. What comes last matters least,
 // where time is short.
-func (s *scope) power(add func(Kind, Shape, int)) {
+func (s *scope) power(add func(Kind, Shape, int), engine string) {
 	add(Idle, Shape{}, 1)
 	h := s.heads[0]
 	for _, at := range s.reading {
@@ -265,7 +266,25 @@ func (s *scope) power(add func(Kind, Shape, int)) {
 	for _, p := range s.drawing {
 		add(GEMMPower, p, 1)
 	}
+	if engine == Native {
+		s.ownPower(add)
+	}
 	add(ReadPower, Shape{Bytes: s.moves[len(s.moves)-2]}, 1)
+}
+
+// ownPower adds GEMMs of steps of many sequences and MoE layers of several, whose kernels are the engine's own. One
+// kernel does a whole layer of one sequence, and would draw what attention draws too.
+func (s *scope) ownPower(add func(Kind, Shape, int)) {
+	for _, batch := range s.many {
+		at := s.dense[0]
+		at.Batch = batch
+		add(GateUpPower, at, 1)
+	}
+	for _, m := range s.mixtures {
+		if m.Batch == 8 || m.Batch == 32 {
+			add(MoEPower, m, 1)
+		}
+	}
 }
 
 // engine adds steps of a tiny model, whose time is the host's. Three batches make three

@@ -47,13 +47,17 @@ const (
 	EagerStep        Kind = "eager_step"               // launches: a decode step of a tiny model, kernel after kernel
 	GEMMPower        Kind = "gemm_power"               // m, n, k: a product for seconds, for the power that it draws
 	AttentionPower   Kind = "attention_power"          // AttentionDecode for seconds, for the power that it draws
+	GateUpPower      Kind = "gate_up_proj_power"       // DenseUpDecode for seconds, for the power that it draws
+	MoEPower         Kind = "moe_power"                // MixtureDecode for seconds, for the power that it draws
 	ReadPower        Kind = "read_power"               // bytes: Read for seconds, for the power that it draws
 	Idle             Kind = "idle"                     // a GPU with a context and nothing to do, for the power that it draws
 )
 
 // drawn are the kinds that are run for the power that they draw, with those that
 // time the same.
-var drawn = map[Kind]Kind{GEMMPower: GEMM, AttentionPower: AttentionDecode, ReadPower: Read, Idle: Idle}
+var drawn = map[Kind]Kind{
+	GEMMPower: GEMM, GateUpPower: DenseUpDecode, MoEPower: MixtureDecode, AttentionPower: AttentionDecode, ReadPower: Read, Idle: Idle,
+}
 
 // wgmmaKinds are products of decode steps of many sequences, as the engine calls them.
 var wgmmaKinds = []Kind{QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode}
@@ -332,7 +336,7 @@ func (p *Point) expert() float64 {
 // product is the rows, outputs and inputs of a product.
 func (p *Point) product() (m, n, k int) {
 	s := &p.Shape
-	switch p.Kind {
+	switch p.Kind.times() {
 	case QKVDecode:
 		return s.Batch, (s.Heads + 2*s.KVHeads) * s.HeadDim, s.Hidden
 	case ODecode:

@@ -3,6 +3,7 @@ package calibrate
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"llmprof/energy"
 	"llmprof/hardware"
@@ -18,17 +19,23 @@ import (
 // start and end take at the rates that the rows of times gave, share that of the
 // kernel's kind, and x by how much the clocks were below the highest.
 
-// powerKeys are the constants, in the order of drawing's parts.
-var powerKeys = []roofline.Constant{roofline.PowerMemory, roofline.PowerSkinnyGEMM, roofline.PowerAttention, roofline.PowerFixed}
+// powerKeys are the constants: what kernels draw while their bytes move, and while they start and end.
+var powerKeys = []roofline.Constant{
+	roofline.PowerMemory, roofline.PowerSkinnyGEMM, roofline.PowerWGMMA, roofline.PowerMoEDecode, roofline.PowerAttention, roofline.PowerFixed,
+}
+
+// powerKinds are the kinds of rows that they are fitted to.
+var powerKinds = []Kind{GEMMPower, GateUpPower, MoEPower, AttentionPower}
 
 // A drawing is what a row says of power, in shares of what lies between the waiting
 // power and the limit.
 type drawing struct {
-	of     int     // the constant of its kind, by its place among powerKeys
+	of     int     // the constant of its kind, by its place among the fit's
 	matrix float64 // power of its arithmetic
 	memory float64 // share of the time
 	fixed  float64 // share of the time
 	slowed float64 // highest clock over the actual one, at least 1
+	held   bool    // The power limit held the GPU: at its full clocks it would draw the limit or more.
 }
 
 // draws is the power of a call, above waiting and as a share of the rest.
@@ -37,16 +44,17 @@ func draws(keys ...roofline.Constant) equation {
 		d := &s.drawing
 		clear(parts)
 		share, base := p[d.of], p[0]
-		if share <= base {
-			parts[d.of] = share * d.memory
-		} else {
-			parts[0] = base * d.memory
-			parts[d.of] += (share - base) * d.memory / d.slowed
-		}
-		parts[3] += p[3] * d.fixed
+		parts[d.of] = (min(share, base) + max(share-base, 0)/d.slowed) * d.memory
+		parts[len(p)-1] += p[len(p)-1] * d.fixed
 		sum := d.matrix / d.slowed
 		for _, part := range parts {
 			sum += part
+		}
+		if d.held && sum > 1 { // The row says no more than that.
+			for i := range parts {
+				parts[i] /= sum
+			}
+			return 1
 		}
 		return sum
 	}}
@@ -54,7 +62,7 @@ func draws(keys ...roofline.Constant) equation {
 
 // power fits what the GPU draws, where rows measured it.
 func (b *builder) power(m *Machine) error {
-	rows := b.of(GEMMPower, AttentionPower)
+	rows := b.of(powerKinds...)
 	if len(rows) == 0 {
 		return nil
 	}
@@ -66,37 +74,54 @@ func (b *builder) power(m *Machine) error {
 	if err != nil {
 		return err
 	}
-	arithmetic, err := energy.BurstPower(b.gpu, &cal)
+	matrix, err := energy.BurstPower(b.gpu, &cal)
 	if err != nil {
 		return err
 	}
-	var samples []sample
 	clock := 0.0
 	if m.Clock != nil {
 		clock = float64(*m.Clock)
 	}
-	for _, r := range rows {
-		if r.Power != nil && *r.Power > waiting {
-			samples = append(samples, b.drawn(r, &cal, arithmetic, waiting, clock))
-		}
-	}
-	if len(samples) == 0 {
+	d := drawer{prices: roofline.NewMachine(b.peaks, &cal.Constants), waiting: waiting, matrix: matrix, clock: clock}
+	rows = slices.DeleteFunc(rows, func(r *Row) bool { return r.Power == nil || *r.Power <= waiting })
+	if d.keys = b.drawing(rows); d.keys == nil {
 		return nil
 	}
-	for _, c := range powerKeys {
-		b.file.Values[c.String()] = hardware.Value{Value: cal.Constants[c], From: "default for " + b.gpu.Generation}
+	samples, held := make([]sample, len(rows)), 0
+	for i, r := range rows {
+		if samples[i] = b.drawn(r, &d); samples[i].held {
+			held++
+		}
 	}
-	err = b.fit(draws(powerKeys...), samples, "runs for their power")
-	if b.skinny() == 0 {
-		b.forget(roofline.PowerSkinnyGEMM)
+	if held > 0 {
+		b.note("the power limit held the GPU in runs for their power, whose kernels draw that or more: %d of %d", held, len(rows))
 	}
-	for _, c := range powerKeys {
-		if v, ok := b.file.Values[c.String()]; ok && !c.Valid(v.Value) {
+	for _, c := range d.keys {
+		b.file.Values[c.String()] = hardware.Value{Value: d.prices.Constant(c), From: "default for " + b.gpu.Generation}
+	}
+	err = b.fit(draws(d.keys...), samples, "runs for their power")
+	for _, c := range d.keys {
+		if v := b.file.Values[c.String()]; !c.Valid(v.Value) {
 			b.note("runs for their power do not agree with what arithmetic and waiting draw: %s comes out as %.4g, and has to be %s", c, v.Value, c.Info().Quantity.Want())
-			b.forget(powerKeys...)
+			b.forget(d.keys...)
+			break
 		}
 	}
 	return err
+}
+
+// drawing lists the constants that rows depend on; nil without rows.
+func (b *builder) drawing(rows []*Row) (keys []roofline.Constant) {
+	has := map[roofline.Constant]bool{roofline.PowerMemory: true, roofline.PowerFixed: true}
+	for _, r := range rows {
+		has[roofline.LawOf(b.sample(r).kernel.Class).Power] = true
+	}
+	for _, c := range powerKeys {
+		if has[c] && len(rows) > 0 {
+			keys = append(keys, c)
+		}
+	}
+	return keys
 }
 
 // forget leaves constants of power to the defaults.
@@ -115,17 +140,17 @@ func (b *builder) waiting(cal *hardware.Calibration) (float64, error) {
 		idle = float64(known)
 	}
 	var shares []float64
-	from := ""
+	var seen []string
 	for _, r := range b.of(Idle) {
 		if r.Power != nil && *r.Power > idle {
 			shares = append(shares, (*r.Power-idle)/(limit-idle))
-			from = fmt.Sprintf("%.0f W with nothing to do for %.0f s", *r.Power, r.Median)
+			seen = append(seen, fmt.Sprintf("%.0f W with nothing to do for %.0f s", *r.Power, r.Median))
 		}
 	}
 	if len(shares) == 0 {
 		return idle + cal.Constants[roofline.PowerWaiting]*(limit-idle), nil
 	}
-	v, err := middle(shares, from)
+	v, err := middle(shares, strings.Join(seen, "; "))
 	if err != nil {
 		return 0, err
 	}
@@ -134,17 +159,33 @@ func (b *builder) waiting(cal *hardware.Calibration) (float64, error) {
 	return idle + v.Value*(limit-idle), nil
 }
 
+// A drawer is what the power of rows is told by.
+type drawer struct {
+	prices  *roofline.Machine
+	keys    []roofline.Constant
+	waiting float64 // W
+	matrix  float64 // power of arithmetic at the rate of bursts
+	clock   float64 // the highest, in Hz; 0 for not known
+}
+
+// atLimit is the share of the power limit from which on it holds a board.
+const atLimit = 0.97
+
 // drawn is what a row says of power.
-func (b *builder) drawn(r *Row, cal *hardware.Calibration, matrix, waiting, clock float64) sample {
+func (b *builder) drawn(r *Row, by *drawer) sample {
 	s := b.sample(r)
-	busy := roofline.NewMachine(b.peaks, &cal.Constants).Times(&s.kernel)
-	rest := float64(b.gpu.TDP) - waiting
+	busy := by.prices.Times(&s.kernel)
+	limit := float64(b.gpu.TDP)
 	d := drawing{
-		of: slices.Index(powerKeys, roofline.LawOf(s.kernel.Class).Power), slowed: 1,
-		matrix: matrix * float64(busy.Compute()) / s.time, memory: float64(busy[roofline.Memory]) / s.time, fixed: float64(busy[roofline.Fixed]) / s.time,
+		of: slices.Index(by.keys, roofline.LawOf(s.kernel.Class).Power), slowed: 1,
+		matrix: by.matrix * float64(busy.Compute()) / s.time, memory: float64(busy[roofline.Memory]) / s.time, fixed: float64(busy[roofline.Fixed]) / s.time,
 	}
-	if r.Clock != nil && clock > *r.Clock {
-		d.slowed = clock / *r.Clock
+	power := *r.Power
+	switch {
+	case len(r.Limited) > 0 && power >= atLimit*limit: // The clocks go up and down, and medians are of either.
+		power, d.held = limit, true
+	case r.Clock != nil && by.clock > *r.Clock:
+		d.slowed = by.clock / *r.Clock
 	}
-	return sample{time: (*r.Power - waiting) / rest, drawing: d}
+	return sample{time: (power - by.waiting) / (limit - by.waiting), drawing: d}
 }

@@ -181,14 +181,22 @@ func (h *byHand) watts(p *Point, seconds, noise float64) *float64 {
 	limit := float64(h.gpu.TDP)
 	waiting := float64(idle) + c[roofline.PowerWaiting]*(limit-float64(idle))
 	share := c[roofline.PowerMemory]
-	if p.Kind == AttentionPower {
+	_, _, fixed := h.shares(p)
+	memory := h.memory(p)
+	switch {
+	case p.Kind == AttentionPower:
 		share = c[roofline.PowerAttention]
-	} else if h.skinny(p) {
+	case p.Kind == GateUpPower:
+		share, fixed = c[roofline.PowerWGMMA], c[roofline.WGMMAFixed]
+		memory = seconds - fixed
+	case p.Kind == MoEPower:
+		share, fixed = c[roofline.PowerMoEDecode], c[roofline.MoEDecodeBatched]
+		memory = seconds - fixed
+	case h.skinny(p):
 		share = c[roofline.PowerSkinnyGEMM]
 	}
-	_, _, fixed := h.shares(p)
 	const matrix = 0.95 // of a large product at the rate of bursts, which the sustained rate says
-	busy := matrix*float64(p.Work().FLOPs)/(c[roofline.GEMMCompute]*h.peak) + share*h.memory(p) + c[roofline.PowerFixed]*fixed
+	busy := matrix*float64(p.Work().FLOPs)/(c[roofline.GEMMCompute]*h.peak) + share*memory + c[roofline.PowerFixed]*fixed
 	watts := waiting + (limit-waiting)*busy/seconds*noise
 	if p.Kind == Idle {
 		watts = waiting
@@ -232,7 +240,7 @@ func TestFitOfPower(t *testing.T) {
 		truth := truthOf(g)
 		for k, v := range map[roofline.Constant]float64{
 			roofline.GEMMCompute: 0.66, roofline.GEMMMemory: 0.88, roofline.GEMMFixed: 3e-6, roofline.AttentionMemory: 0.9, roofline.AttentionFixed: 6e-6,
-			roofline.PowerMemory: 0.60, roofline.PowerSkinnyGEMM: 0.85, roofline.PowerAttention: 0.55, roofline.PowerFixed: 0.3, roofline.PowerWaiting: 0.077,
+			roofline.PowerMemory: 0.60, roofline.PowerSkinnyGEMM: 0.85, roofline.PowerWGMMA: 0.8, roofline.PowerMoEDecode: 0.95, roofline.PowerAttention: 0.55, roofline.PowerFixed: 0.3, roofline.PowerWaiting: 0.077,
 		} {
 			truth[k] = v
 		}
@@ -240,12 +248,13 @@ func TestFitOfPower(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		own := []roofline.Constant{roofline.PowerSkinnyGEMM, roofline.PowerWGMMA, roofline.PowerMoEDecode}
 		for _, k := range append(slices.Clone(powerKeys), roofline.PowerWaiting) {
 			v, ok := f.Values[k.String()]
 			switch {
-			case k == roofline.PowerSkinnyGEMM && engine == Transformers:
+			case engine == Transformers && slices.Contains(own, k):
 				if ok {
-					t.Errorf("%s of an engine without skinny GEMM: %+v", k, v)
+					t.Errorf("%s of an engine without such kernels: %+v", k, v)
 				}
 			case k == roofline.PowerFixed && math.Abs(v.Value-truth[k]) > 0.06, k != roofline.PowerFixed && math.Abs(v.Value/truth[k]-1) > 0.04, v.N < 1:
 				t.Errorf("%s: %s is %+v, want %v", engine, k, v, truth[k])

@@ -145,7 +145,8 @@ var ungated = map[[2]int]bool{{2688, 1856}: true, {4096, 2688}: true, {1024, 268
 
 // mixtureRow reads mixtures whose tokens go to all experts alike: how many experts have
 // tokens is known of these alone. An inner width that is cut to no whole number of 64 runs by
-// kernels that engines avoid.
+// kernels that engines avoid. In rows of SGLang before 0.5.14 a rank of EP multiplies the pairs of all ranks: with 16384 tokens eight ranks take as long as one, which
+// comes from their collector, whose pairs of other ranks go to the first expert.
 func mixtureRow(r *record) (row calibrate.Row, ok bool) {
 	q, ok := quantized(r, "moe_dtype")
 	tp, inner := r.size("moe_tp_size"), r.size("inter_size")
@@ -163,7 +164,8 @@ func mixtureRow(r *record) (row calibrate.Row, ok bool) {
 	}
 	padded := q.scheme == roofline.WeightMXFP4 || q.scheme == roofline.MXFP4 // to whole tiles, whatever the width
 	whole := (padded || inner%(64*tp) == 0) && s.Tokens*s.TopK >= s.EP && s.EP <= 8
-	return row, ok && whole && r.text("distribution") == "balanced"
+	all := strings.EqualFold(r.text("framework"), "sglang") && older(r.text("version"), "0.5.14") && s.EP > 1
+	return row, ok && whole && !all && r.text("distribution") == "balanced"
 }
 
 // mostOneShot is the largest message in bytes of engines' own all-reduces.

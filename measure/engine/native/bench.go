@@ -315,15 +315,34 @@ const (
 	benchLong   = 1    // From so many seconds on a query asks for a duration, not for samples.
 
 	benchPatience = 5 // After so many seconds, or ten times the query's, three samples are enough.
+
+	// Replays of one sample take so many seconds together where a query asks for a duration. Its power is
+	// measured, and the GPU waits for the host between two samples, some 25 µs.
+	benchBusy = 0.02
 )
+
+// replaysOf is how many replays of a graph that takes t seconds make a sample of a query that asks for a duration.
+func replaysOf(t float64) int { return 1 + int(benchBusy/max(t, 1e-6)) }
 
 // repeat launches a graph until its time is steady, for half of the query's time at most, and then for
 // the samples.
 func repeat(s *cuda.Stream, g *cuda.Graph, q *Query) ([]float64, error) {
-	begin := time.Now()
+	begin, replays := time.Now(), 1
 	one := func() (float64, error) {
-		t, err := s.Once(func() error { return g.Launch(s) })
-		return float64(t), err
+		t, err := s.Once(func() (err error) {
+			for i := 0; i < replays && err == nil; i++ {
+				err = g.Launch(s)
+			}
+			return err
+		})
+		return float64(t) / float64(replays), err
+	}
+	if q.Seconds >= benchLong {
+		first, err := one()
+		if err != nil {
+			return nil, err
+		}
+		replays = replaysOf(first)
 	}
 	for before := math.Inf(1); ; {
 		var block [3]float64

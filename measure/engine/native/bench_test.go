@@ -290,6 +290,15 @@ func TestBencherQueues(t *testing.T) {
 	}
 }
 
+// What is run for its power leaves the GPU without work for about a thousandth of the time.
+func TestReplays(t *testing.T) {
+	for graph, want := range map[float64]int{0: 20001, 1e-4: 201, 1: 1} {
+		if got := replaysOf(graph); got != want {
+			t.Errorf("a graph of %v s: %d replays, want %d", graph, got, want)
+		}
+	}
+}
+
 // Operators of a MoE prefill, and of steps of many sequences, are timed as the engine calls them.
 // One engine serves all points of the same shape.
 func TestOperatorBencher(t *testing.T) {

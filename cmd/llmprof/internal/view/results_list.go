@@ -89,10 +89,7 @@ func ResultDocument(rows []ResultRow, failures []experiment.Failure) any {
 
 // ResultTable lists results for programs.
 func ResultTable(rows []ResultRow) *render.Table {
-	t := &render.Table{Columns: []render.Column{
-		{Key: "id"}, {Key: "process"}, {Key: "processes"}, {Key: "cycle"}, {Key: "model"}, {Key: "engine"}, {Key: "gpu"}, {Key: "gpus"},
-		{Key: "batch"}, {Key: "prompt_len"}, {Key: "gen_len"}, {Key: "ttft_s"}, {Key: "tpot_s"}, {Key: "ttlt_s"}, {Key: "energy_per_token_j"}, {Key: "marks"},
-	}}
+	t := render.Keyed("id", "process", "processes", "cycle", "model", "engine", "gpu", "gpus", "batch", "prompt_len", "gen_len", "ttft_s", "tpot_s", "ttlt_s", "energy_per_token_j", "marks")
 	t.Columns = append(t.Columns, serverColumns()...)
 	for i := range rows {
 		r := &rows[i]
@@ -119,9 +116,7 @@ func engineTable(rows []ResultRow) render.Table {
 		if r.GPUs > 1 {
 			gpu = fmt.Sprintf("%d × %v", r.GPUs, gpu)
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			id, r.Model, r.Engine, gpu, Cell(r.Batch), r.PromptLen, r.GenLen, Cell(r.TTFT), Cell(r.TPOT), Cell(r.PerToken), joined(r.Marks),
-		}})
+		t.Add(id, r.Model, r.Engine, gpu, Cell(r.Batch), r.PromptLen, r.GenLen, Cell(r.TTFT), Cell(r.TPOT), Cell(r.PerToken), joined(r.Marks))
 	}
 	return t
 }
