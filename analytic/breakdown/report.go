@@ -5,6 +5,7 @@ package breakdown
 
 import (
 	"math/bits"
+	"slices"
 
 	"llmprof/analytic"
 	"llmprof/energy"
@@ -42,6 +43,9 @@ type Operator struct {
 	Fixed                    unit.Seconds
 	Share                    float64     // share of the phase's expected time
 	Energy                   unit.Joules // energy of all ranks of the replica, without their waiting power
+
+	kind   int     // number of the kind of layer of a step that was counted last
+	inStep float64 // layers of a step that were counted
 
 	slower unit.Seconds // additional time where the power limit slows its arithmetic
 	draw   energy.Draw
@@ -94,9 +98,14 @@ func (b *breakdown) prefill() (sum []Operator) {
 
 // add adds the operators of a step to sum, times times.
 func (b *breakdown) add(sum []Operator, st *operator.Step, times float64) []Operator {
+	for i := range sum {
+		sum[i].kind, sum[i].inStep = 0, 0
+	}
+	kind := 0
 	b.p.Walk(st, func(l *analytic.Lowering, costs []roofline.Cost) {
+		kind++
 		for i := range l.Ops {
-			sum = b.work(sum, &l.Ops[i], times)
+			sum = b.work(sum, &l.Ops[i], times, kind)
 		}
 		for i := range l.Kernels {
 			b.charge(sum, l, &l.Kernels[i], &costs[i], times)
@@ -106,9 +115,12 @@ func (b *breakdown) add(sum []Operator, st *operator.Step, times float64) []Oper
 }
 
 // work adds the work of an operator of a step to its sum.
-func (b *breakdown) work(sum []Operator, o *operator.Op, times float64) []Operator {
+func (b *breakdown) work(sum []Operator, o *operator.Op, times float64, kind int) []Operator {
 	sum, l := sumOf(sum, o)
-	l.Layers = max(l.Layers, o.Count)
+	if l.kind != kind { // layers of another kind may have the same name
+		l.kind, l.inStep = kind, l.inStep+o.Count
+		l.Layers = max(l.Layers, l.inStep)
+	}
 	if o.Work.FLOPs > 0 {
 		l.Format, _ = b.c.Machine.Runs(o.Format)
 	}
@@ -191,15 +203,20 @@ func share(part, whole unit.Seconds, main bool) float64 {
 }
 
 // sumOf returns the sum that o belongs to, and appends a new one if there is none. A layer's
-// operators with the same name, such as its two norms, have one sum.
+// operators with the same name, such as its two norms, have one sum. Sums of a kind of layer stand together.
 func sumOf(sum []Operator, o *operator.Op) ([]Operator, *Operator) {
+	at := len(sum)
 	for i := range sum {
-		if l := &sum[i]; l.Name == o.Name && l.Layer == o.Layer {
+		l := &sum[i]
+		if l.Name == o.Name && l.Layer == o.Layer {
 			return sum, l
 		}
+		if l.Layer == o.Layer && o.Layer != "" {
+			at = i + 1
+		}
 	}
-	sum = append(sum, Operator{Name: o.Name, Layer: o.Layer, Kind: o.Type.Kind()})
-	return sum, &sum[len(sum)-1]
+	sum = slices.Insert(sum, at, Operator{Name: o.Name, Layer: o.Layer, Kind: o.Type.Kind()})
+	return sum, &sum[at]
 }
 
 // finish sets the bounds and the shares of the operators. It lists the time of the host as
