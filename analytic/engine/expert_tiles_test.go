@@ -22,7 +22,8 @@ func TestExpertTiles(t *testing.T) {
 		{"vllm", "h200", roofline.WeightMXFP4, 512, 128, 4, 8, 128}, // The pairs are those of all ranks, and the experts those of one.
 		{"vllm", "h200", roofline.WeightMXFP4, 1e5, 128, 4, 1, 128},
 		{"vllm", "b200", roofline.WeightMXFP4, 512, 128, 4, 1, 0},
-		{"tensorrt-llm", "h200", roofline.WeightMXFP4, 512, 128, 4, 1, 0},
+		{"tensorrt-llm", "h200", roofline.WeightMXFP4, 1024, 128, 4, 1, 32},
+		{"tensorrt-llm", "b200", roofline.WeightMXFP4, 1024, 128, 4, 1, 0},
 		{"vllm", "b200", roofline.WeightINT4, 1, 256, 8, 1, 8},
 		{"vllm", "h100", roofline.WeightINT4, 1024, 256, 8, 1, 48},
 		{"sglang", "h100", roofline.WeightINT4, 1024, 256, 8, 2, 64},
