@@ -102,6 +102,8 @@ type Kernel struct {
 	Graphed bool    // the kernel is part of a CUDA graph, so that its launch takes the host no time
 	Pieces  float64 // CUDA graphs of other kernels that the host launches before it
 
+	HalfSums bool // products are summed in FP16, for which the kernel's FLOPs are halved
+
 	Dispatches float64 // Python calls that the host makes for it besides its launches: an operator, a compiled piece
 
 	Partial bool   // the engine does only a part of the main operator, as the final norm of the last token
@@ -163,7 +165,7 @@ func (l *Lowering) Next(i int, t operator.Type) int {
 }
 
 // correctOps sets the work of a partial kernel's main operator to that of the kernel, and the number format
-// of a GEMM's main operator to that of the GEMM, so that floors are those of the work that the engine does.
+// and the sums of a GEMM's main operator to those of the GEMM, so that floors are of the work that the engine does.
 func (l *Lowering) correctOps() {
 	for i := range l.Kernels {
 		k := &l.Kernels[i]
@@ -172,6 +174,9 @@ func (l *Lowering) correctOps() {
 		}
 		if k.Format != unit.NoFormat {
 			l.Ops[k.Main].Format = k.Format
+		}
+		if k.HalfSums {
+			l.Ops[k.Main].HalfSums = true
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package analytic
 
-import "llmprof/operator"
+import (
+	"llmprof/models"
+	"llmprof/operator"
+)
 
 // A keptStep is the last decode step with its parts and their kernels. A step that differs from it in the context
 // alone lists and prices anew only its attention. It serves one goroutine.
@@ -37,7 +40,7 @@ func (k *keptStep) walk(p *Predictor, sums *kernelSums, s *operator.Step, see Vi
 	for i := range k.parts {
 		l := &k.parts[i]
 		if !alike || !l.follow(s, p.machine) {
-			p.lower(&l.Lowering, s, i)
+			p.lower(&l.Lowering, s, i, &k.parts[max(i-1, 0)].Lowering)
 			l.follows = l.copiesAttention()
 		}
 		if l.Part == operator.PartLayers {
@@ -72,27 +75,50 @@ func (l *keptPart) follow(s *operator.Step, m *Machine) bool {
 	if l.layer == nil {
 		return true
 	}
-	l.Step.Reattend(l.Ops, l.layer)
+	l.reattend(l.layer, m)
+	return true
+}
+
+// turn makes the part of the kernels of the part before, whose layers differ from those of a kind in the windows alone.
+func (l *Lowering) turn(before *Lowering, to *models.Layer, m *Machine) {
+	if l != before {
+		l.Ops, l.Kernels, l.costs = append(l.Ops[:0], before.Ops...), append(l.Kernels[:0], before.Kernels...), append(l.costs[:0], before.costs...)
+		l.layer = before.layer
+	}
+	l.reattend(to, m)
+}
+
+// reattend rewrites and prices attention for the step, of layers that differ from those of the part in the windows alone. All kernels are
+// priced anew where there are more or fewer of these layers.
+func (l *Lowering) reattend(to *models.Layer, m *Machine) {
+	l.Step.Reattend(l.Ops, l.layer, to)
 	for i := range l.Kernels {
-		if k := &l.Kernels[i]; l.Ops[k.Main].Type.Attends() {
+		k := &l.Kernels[i]
+		attends := l.Ops[k.Main].Type.Attends()
+		if attends {
 			k.Shape, k.Work = l.Ops[k.Main].Shape, l.Ops[k.Main].Work
+		}
+		if k.Count = float64(to.Count); attends || to.Count != l.layer.Count {
 			l.price(i, m)
 		}
 	}
+	l.layer = to
 	l.correctOps()
-	return true
 }
 
 // copiesAttention reports whether each kernel that does an operator of attention does no other operator, and has
 // its work and its shape. A kernel with another context then follows from its operator alone.
 func (l *Lowering) copiesAttention() bool {
+	attends := uint64(0)
+	for i := range l.Ops {
+		if l.Ops[i].Type.Attends() {
+			attends |= 1 << i
+		}
+	}
 	for i := range l.Kernels {
 		k := &l.Kernels[i]
-		for j := range l.Ops {
-			o := &l.Ops[j]
-			if o.Type.Attends() && k.Ops&(1<<j) != 0 && (k.Ops != 1<<j || k.Shape != o.Shape || k.Work != o.Work || k.Permuted+k.Unpermuted+k.Reread+k.Reload != 0) {
-				return false
-			}
+		if o := &l.Ops[k.Main]; k.Ops&attends != 0 && (k.Ops != 1<<k.Main || k.Shape != o.Shape || k.Work != o.Work || k.Permuted+k.Unpermuted+k.Reread+k.Reload != 0) {
+			return false
 		}
 	}
 	return true

@@ -15,6 +15,7 @@ type Predictor struct {
 	machine    *Machine
 	price      unit.DollarsPerHour
 	layers     int
+	twins      []bool // layers of each kind differ from those of the kind before in the windows alone
 	footprint  footprint.Footprint
 	fixedCache bool         // kernels depend on Step.Cache
 	kept       *keptStep    // the last decode step with its kernels; nil where none is kept
@@ -37,6 +38,9 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	reserved := e.Reserve
 	if e.Sampler != nil {
 		reserved += e.Sampler(c.Model, g)
+	}
+	for i := range c.Model.Layers {
+		p.twins = append(p.twins, i > 0 && c.Model.Layers[i-1].AlikeButWindows(&c.Model.Layers[i]))
 	}
 	p.fixedCache = e.FixedCache != nil && e.FixedCache(c.Model)
 	p.footprint = footprint.Of(&p.Rank, footprint.Reserve(p.Par, g.System(), reserved))

@@ -3,7 +3,7 @@ package analytic
 // A Prepared answers for many workloads of one case, each with the interval of Calibrated.
 // It remembers the prefill and the first decode step of the workload before: workloads that differ
 // only in their generated length share them. From the second workload on it keeps the last decode step: a step that differs from it in its
-// context alone has only its attention priced. Where no constant is moved it remembers prefill steps. It serves one goroutine.
+// context alone has only its attention priced. It remembers prefill steps. It serves one goroutine.
 type Prepared struct {
 	*Predictor // predicts on the machine that was asked for
 	machines   *Machines
@@ -57,11 +57,11 @@ func (p *Prepared) move() {
 	}
 	base := p.remembered
 	p.remembered = p.on(p.machine)
-	p.remembered.known = &pricedSteps{base: base}
+	p.remembered.known, p.remembered.prefilled = &pricedSteps{base: base}, base.prefilled
 	for i := range p.machines.moved {
 		m := &p.machines.moved[i]
 		moved := p.on(m.Machine)
-		moved.known, moved.changed = p.remembered.known, m.changed
+		moved.known, moved.prefilled, moved.changed = p.remembered.known, &prefilled{}, m.changed
 		p.moved = append(p.moved, movedPredictor{Predictor: moved})
 	}
 }

@@ -32,7 +32,7 @@ func (p *Predictor) walk(k *kernelSums, s *operator.Step, see Visit) {
 	}
 	l := lowerings.Get().(*Lowering)
 	for i := range p.parts() {
-		p.lower(l, s, i)
+		p.lower(l, s, i, l)
 		p.add(k, l, see)
 	}
 	lowerings.Put(l)
@@ -48,11 +48,17 @@ func (p *Predictor) parts() int {
 	return n
 }
 
-// lower lists the operators of part i of a step, and prices the kernels that the engine lowers them to.
-func (p *Predictor) lower(l *Lowering, s *operator.Step, i int) {
+// lower lists the operators of part i of a step, and prices the kernels that the engine lowers them to. The part before is of the same step; layers that
+// differ from its layers in the windows alone have its kernels.
+func (p *Predictor) lower(l *Lowering, s *operator.Step, i int, before *Lowering) {
 	l.GPU, l.Constants = p.machine.GPU, &p.machine.Cal.Constants
 	l.step = *s
-	l.Step, l.Part, l.layer = &l.step, operator.PartLayers, nil
+	l.Step, l.Part = &l.step, operator.PartLayers
+	if i > 0 && i <= len(p.twins) && p.twins[i-1] && before.copiesAttention() {
+		l.turn(before, &p.Model.Layers[i-1], p.machine)
+		return
+	}
+	l.layer = nil
 	switch {
 	case i == 0:
 		l.Part, l.Ops = operator.PartFirst, s.AppendFirst(l.Ops[:0])
@@ -112,24 +118,31 @@ func (l *Lowering) alike(i int) (n int) {
 	return n
 }
 
-// evaluate prices a step, by its kernels if they are remembered.
+// evaluate prices a step, unless it is a prefill that is remembered.
 func (p *Predictor) evaluate(t *total, s *operator.Step) {
-	switch known := p.known.find(s); {
-	case known == nil && p.prefilled != nil && !s.Decode():
-		u, priced := p.prefilled.find(s)
-		if !priced {
-			p.lowered(u, s)
-		}
-		*t = *u
-	case known == nil:
-		p.lowered(t, s)
-	case p.changed == 0:
-		p.time(t, &known.sum, s)
-	default:
-		k := known.sum
-		p.reprice(&k, known)
-		p.time(t, &k, s)
+	if p.prefilled == nil || s.Decode() {
+		p.kernels(t, s)
+		return
 	}
+	u, priced := p.prefilled.find(s)
+	if !priced {
+		p.kernels(u, s)
+	}
+	*t = *u
+}
+
+// kernels prices a step by its kernels, which may be remembered.
+func (p *Predictor) kernels(t *total, s *operator.Step) {
+	known := p.known.find(s)
+	if known == nil {
+		p.lowered(t, s)
+		return
+	}
+	k := known.sum
+	if p.changed != 0 {
+		p.reprice(&k, known)
+	}
+	p.time(t, &k, s)
 }
 
 // lowered prices a step by its kernels.

@@ -69,8 +69,7 @@ func (t *timing) add(u *timing, n float64) {
 // floors adds the floors of the operators of a part.
 func (t *timing) floors(ops []operator.Op, peaks *roofline.Peaks) {
 	for i := range ops {
-		o := &ops[i]
-		t.floor.AddWork(peaks, &o.Work, o.Format, o.Shape.Ranks, o.Count)
+		ops[i].AddFloor(&t.floor, peaks, ops[i].Count)
 	}
 }
 

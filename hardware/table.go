@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"llmprof/input"
 )
@@ -63,7 +64,7 @@ func UserFile() (string, error) {
 }
 
 // counted is a GPU with a number of them, as "8xH100" or "h100 x 2".
-var counted = regexp.MustCompile(`^(?:(\d+) ?[xX×*] ?(.+)|(.+?) ?[xX×*] ?(\d+))$`)
+var counted = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:(\d+) ?[xX×*] ?(.+)|(.+?) ?[xX×*] ?(\d+))$`) })
 
 // GPU looks up a key, name, alias or the name that a driver reports, ignoring
 // case, punctuation and the vendor's name. The error for one that is not there
@@ -79,7 +80,7 @@ func (t *Table) GPU(name string) (GPU, error) {
 	case len(found) > 1:
 		return GPU{}, fmt.Errorf("GPU %q is what the drivers of %s report; name one of these", name, t.keys(found))
 	}
-	if parts := counted.FindStringSubmatch(strings.TrimSpace(name)); parts != nil {
+	if parts := counted().FindStringSubmatch(strings.TrimSpace(name)); parts != nil {
 		if i, ok := t.names[fold(parts[2]+parts[3])]; ok {
 			return GPU{}, fmt.Errorf("GPU %q is not known; for %s of %s say how a model is split over them, as with --tp %s", name, parts[1]+parts[4], t.gpus[i].Key, parts[1]+parts[4])
 		}

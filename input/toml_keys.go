@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -12,8 +13,8 @@ import (
 type TOMLKeys struct{ keys, values map[string]Span }
 
 var (
-	tomlHeader = regexp.MustCompile(`^\s*(\[\[?)([^\[\]]+)\]`)
-	tomlAssign = regexp.MustCompile(`^\s*([A-Za-z0-9_."' -]+?)\s*=\s*`)
+	tomlHeader = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\s*(\[\[?)([^\[\]]+)\]`) })
+	tomlAssign = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\s*([A-Za-z0-9_."' -]+?)\s*=\s*`) })
 )
 
 // FindTOMLKeys finds the lines of a text that set a key or open a table. The TOML library
@@ -27,7 +28,7 @@ func FindTOMLKeys(text string) TOMLKeys {
 		part := func(from, to int) Span {
 			return Span{i, 1 + utf8.RuneCountInString(line[:from]), utf8.RuneCountInString(line[from:to])}
 		}
-		if m := tomlHeader.FindStringSubmatchIndex(line); m != nil {
+		if m := tomlHeader().FindStringSubmatchIndex(line); m != nil {
 			table = plainKey(line[m[4]:m[5]])
 			at := part(m[4], m[5])
 			t.add(table, at, at)
@@ -39,7 +40,7 @@ func FindTOMLKeys(text string) TOMLKeys {
 			}
 			continue
 		}
-		if m := tomlAssign.FindStringSubmatchIndex(line); m != nil {
+		if m := tomlAssign().FindStringSubmatchIndex(line); m != nil {
 			key := strings.TrimPrefix(table+"."+plainKey(line[m[2]:m[3]]), ".")
 			t.add(key, part(m[2], m[3]), part(m[1], max(m[1], len(strings.TrimRight(line, " \t")))))
 		}

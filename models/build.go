@@ -151,6 +151,7 @@ func (r *reader) layer(k kind) []Block {
 		ffn := &blocks[mixed]
 		ffn.Norms = append(r.streamNorms(r.norms.ffn), ffn.Norms...)
 		ffn.Parallel = mixed > 0 && r.on(r.norms.parallel)
+		ffn.Joined = ffn.Parallel && r.norms.joined
 	}
 	if r.finish != nil {
 		blocks = r.finish(r, k, blocks)

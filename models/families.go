@@ -2,47 +2,43 @@ package models
 
 import (
 	_ "embed" // for the defaults
-	"encoding/json"
+	"slices"
+	"strings"
 	"sync"
 )
 
 // families lists every family that is understood, made once for all models that are read.
 var families = sync.OnceValue(func() []family {
-	return concat(llamas(), classics(), gemmas(), mixtures(), latents(), scans(), hybrids(), singular(), remotes(), sharers(), linears(), lates(), news(), compressed(), []family{step(), ling()}, lingHybrids())
+	return slices.Concat(plainLlamas(), normedLlamas(), ungatedLlamas(), gpts(), parallels(), fairseqs(), aloneClassics(), gemmas(),
+		plainMixtures(), sharedMixtures(), mixedMixtures(), latents(), scans(), mambaHybrids(), deltaHybrids(), otherHybrids(), singular(),
+		remoteLlamas(), remoteClassics(), remoteMixtures(), sharers(), linears(), lates(), news(), compressed(), []family{step(), ling()}, lingHybrids())
 })
 
-func concat(lists ...[]family) []family {
-	var all []family
-	for _, l := range lists {
-		all = append(all, l...)
-	}
-	return all
-}
-
-// defaultsJSON checks what the configuration classes of transformers 5.17 assume
-// of the fields that are read here, by model_type.
+// defaultsJSON has on a line for each model_type what the configuration classes of transformers 5.17
+// assume of the fields that are read here.
 //
 //go:embed defaults.json
-var defaultsJSON []byte
+var defaultsJSON string
 
-// classes splits defaultsJSON by model_type, once for all models that are read.
-var classes = sync.OnceValues(func() (all map[string]json.RawMessage, err error) {
-	err = json.Unmarshal(defaultsJSON, &all)
-	return all, err
-})
+// classOf is what defaultsJSON has of a model_type; it is empty where that has no class.
+func classOf(modelType string) string {
+	_, rest, ok := strings.Cut(defaultsJSON, "\n  \""+modelType+"\": ")
+	if !ok || strings.Contains(modelType, `"`) {
+		return ""
+	}
+	line, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSuffix(line, ",")
+}
 
 // classDefaults is what a class assumes of fields that a config leaves out. A
 // decoder inside a wrapper is written as its difference from these, so there
 // they all hold; a config of its own must state its main sizes.
 func classDefaults(d decoder) (map[string]any, error) {
-	all, err := classes()
-	if err != nil {
-		return nil, err
-	}
-	if all[d.modelType] == nil {
+	text := classOf(d.modelType)
+	if text == "" {
 		return nil, nil
 	}
-	class, err := parseConfig(all[d.modelType])
+	class, err := parseConfig([]byte(text))
 	if err != nil {
 		return nil, err
 	}

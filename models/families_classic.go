@@ -1,10 +1,6 @@
 package models
 
-// classics are the families from before Llama, and those that kept their
-// LayerNorms, biases and feed-forwards without gate.
-func classics() []family {
-	return concat(gpts(), parallels(), fairseqs(), aloneClassics())
-}
+// The families from before Llama, and those that kept their LayerNorms, biases and feed-forwards without gate.
 
 // gpts come from GPT and GPT-2.
 func gpts() []family {
@@ -69,13 +65,13 @@ func parallels() []family {
 			tune: tuneFalcon, plan: layerPlan{alter: falconHeads},
 		},
 		{
-			types: []string{"cohere", "cohere_compass_text"}, norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes},
+			types: []string{"cohere", "cohere_compass_text"}, norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes, joined: true},
 			attn: attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: "use_qk_norm", scope: ownHead}},
 		},
 		{
 			types: []string{"cohere2"},
 			names: map[string]string{"sliding_window_pattern": "sliding_window_pattern|_sliding_window_pattern|layer_switch"},
-			norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes}, attn: biased(),
+			norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes, joined: true}, attn: biased(),
 			plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 4), alter: unrotatedFull},
 		},
 		{

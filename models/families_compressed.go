@@ -20,7 +20,7 @@ func compressed() []family {
 				"sliding_attention":           compressedAttention,
 				"compressed_sparse_attention": compressedAttention, "heavily_compressed_attention": compressedAttention,
 			},
-			plan: layerPlan{mixer: compressRatio, ffn: func(*reader, int) string { return "moe" }}, finish: manifoldConnections, amend: amendDeepSeekV4,
+			plan: layerPlan{mixer: compressRatio, ffn: every("moe")}, finish: manifoldConnections, amend: amendDeepSeekV4,
 		},
 		{
 			types: []string{"minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text"},

@@ -1,10 +1,6 @@
 package models
 
-// remotes are the families whose code came with their checkpoints on the hub,
-// or that have since got classes of other names.
-func remotes() []family {
-	return concat(remoteLlamas(), remoteClassics(), remoteMixtures())
-}
+// The families whose code came with their checkpoints on the hub, or that have since got classes of other names.
 
 // remoteLlamas are Llama with other names and biases.
 func remoteLlamas() []family {
@@ -85,11 +81,11 @@ func remoteMixtures() []family {
 				"num_key_value_heads": "attn_config.kv_n_heads", "moe_intermediate_size": "ffn_config.ffn_hidden_size",
 				"num_experts": "ffn_config.moe_num_experts", "num_experts_per_tok": "ffn_config.moe_top_k",
 			},
-			plan: layerPlan{ffn: allSparse},
+			plan: layerPlan{ffn: every("moe")},
 		},
 		{
 			types: []string{"hunyuan_v1_moe"}, names: map[string]string{"num_experts_per_tok": "moe_topk"}, attn: perHead(),
-			moe: moeShape{width: "intermediate_size", shared: sharedExpert}, plan: layerPlan{ffn: allSparse},
+			moe: moeShape{width: "intermediate_size", shared: sharedExpert}, plan: layerPlan{ffn: every("moe")},
 			tune: func(r *reader) { r.uniform("num_experts", "num_experts_per_tok", "intermediate_size") },
 		},
 		{
@@ -169,12 +165,11 @@ func nearestMultiple(v float64, n int) int {
 // searchedLayer reads one of the block_configs that a search found for each
 // layer (Nemotron-NAS): heads a group, feed-forward width, or nothing at all.
 func searchedLayer(r *reader, i int, k *kind) {
-	configs := r.list("block_configs")
-	if len(configs) != r.layers {
-		r.fail("block_configs has %d entries for %d layers", len(configs), r.layers)
+	config, ok := layerEntry(r, "block_configs", r.list("block_configs"), i)
+	if !ok {
 		return
 	}
-	block, _ := configs[i].(map[string]any)
+	block, _ := config.(map[string]any)
 	field := func(path string) any {
 		v, _ := dig(block, path)
 		return v

@@ -13,10 +13,7 @@ func mamba2Names() map[string]string {
 // scans are the families without attention.
 func scans() []family {
 	one := normPlan{mixer: []string{"norm"}}
-	noFFN := func(*reader, int) string { return "" }
-	only := func(name string) layerPlan {
-		return layerPlan{mixer: func(*reader, int) string { return name }, ffn: noFFN}
-	}
+	only := func(name string) layerPlan { return layerPlan{mixer: every(name), ffn: every("")} }
 	mamba1 := family{
 		names: map[string]string{
 			"mamba_d_ssm": "intermediate_size|d_inner", "mamba_d_state": "state_size", "mamba_d_conv": "conv_kernel",
@@ -47,11 +44,6 @@ func scans() []family {
 	}
 }
 
-// hybrids are the families that mix attention with scans.
-func hybrids() []family {
-	return concat(mambaHybrids(), deltaHybrids(), otherHybrids())
-}
-
 // mambaHybrids put attention between scans of Mamba.
 func mambaHybrids() []family {
 	return []family{
@@ -65,7 +57,7 @@ func mambaHybrids() []family {
 		},
 		{
 			types: []string{"falcon_h1"}, attn: biased(), ffn: ffnShape{bias: "mlp_bias"}, mixers: map[string]mixer{"hybrid": falconH1},
-			plan: layerPlan{mixer: func(*reader, int) string { return "hybrid" }},
+			plan: layerPlan{mixer: every("hybrid")},
 		},
 		{
 			types: []string{"granitemoehybrid"}, names: graniteNames(), attn: biased(), moe: moeShape{width: "intermediate_size", shared: sharedWidth},
@@ -115,7 +107,7 @@ func otherHybrids() []family {
 		},
 		{
 			types: []string{"minimax"}, moe: moeShape{width: "intermediate_size"}, mixers: map[string]mixer{linear: lightning},
-			plan: layerPlan{mixer: minimaxLayer, ffn: allSparse},
+			plan: layerPlan{mixer: minimaxLayer, ffn: every("moe")},
 		},
 		{
 			types: []string{"recurrent_gemma"}, names: map[string]string{"sliding_window": "attention_window_size"},
@@ -148,7 +140,7 @@ func nemotronH() family {
 			"mlp":  func(r *reader, k kind) []Block { return []Block{r.mlp(k)} },
 			"moe":  nemotronExperts,
 		},
-		plan: layerPlan{ffn: func(*reader, int) string { return "" }},
+		plan: layerPlan{ffn: every("")},
 		tune: readPattern,
 		// transformers ties nothing here, whatever tie_word_embeddings says.
 		amend: func(_ *reader, m *Model) { m.TiedHead = false },

@@ -43,12 +43,7 @@ func gemma3nLayer(r *reader, i int, k *kind) {
 	if _, isList := v.([]any); !isList {
 		return
 	}
-	widths := r.numbersOf("intermediate_size")
-	if len(widths) != r.layers {
-		r.fail("intermediate_size has %d entries for %d layers", len(widths), r.layers)
-		return
-	}
-	k.width = widths[i]
+	k.width, _ = layerEntry(r, "intermediate_size", r.numbersOf("intermediate_size"), i)
 }
 
 // sharesCache marks the last num_kv_shared_layers layers, which have no keys and values and read

@@ -3,7 +3,6 @@ package models
 // latents are the families with multi-head latent attention.
 func latents() []family {
 	mixers := map[string]mixer{full: latentAttention, "deepseek_sparse_attention": sparseLatentAttention}
-	sparse := func(*reader, int) string { return "deepseek_sparse_attention" }
 	deepseek := family{
 		assume: `{"first_k_dense_replace": 3, "n_shared_experts": 1}`,
 		attn:   biased(), moe: moeShape{shared: sharedCount}, mixers: mixers, plan: layerPlan{ffn: sparseAfterDense},
@@ -15,8 +14,10 @@ func latents() []family {
 		}),
 		deepseek.like("deepseek_v3", func(f *family) { f.types = append(f.types, "kimi_k2", "kimi_k25", "deepseek_vl_v2_text") }),
 		deepseek.like("axk1", func(f *family) { f.finish = normAfterMixture }),
-		deepseek.like("deepseek_v32", func(f *family) { f.plan.mixer = sparse }),
-		deepseek.like("glm_moe_dsa", func(f *family) { f.plan.mixer, f.plan.alter = sparse, indexerOnce(glmIndexer) }),
+		deepseek.like("deepseek_v32", func(f *family) { f.plan.mixer = every("deepseek_sparse_attention") }),
+		deepseek.like("glm_moe_dsa", func(f *family) {
+			f.plan.mixer, f.plan.alter = every("deepseek_sparse_attention"), indexerOnce(glmIndexer)
+		}),
 		deepseek.like("glm4_moe_lite", func(f *family) {
 			f.assume = `{"first_k_dense_replace": 1, "n_shared_experts": 1}`
 		}),

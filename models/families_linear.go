@@ -26,7 +26,7 @@ func linears() []family {
 			types: []string{"rwkv"}, names: map[string]string{"max_position_embeddings": "context_length"},
 			norms: normPlan{shape: scaleAndShift, mixer: []string{"ln1"}, ffn: []string{"ln2"}}, ffn: ffnShape{ungated: true, times: 4},
 			embed: embedShape{norms: []string{"pre_ln"}}, mixers: map[string]mixer{linear: rwkvTime},
-			plan: layerPlan{mixer: func(*reader, int) string { return linear }},
+			plan: layerPlan{mixer: every(linear)},
 			finish: func(r *reader, _ kind, b []Block) []Block {
 				b[1].In = append(b[1].In, Linear{Name: "receptance", In: r.hidden, Out: r.hidden})
 				b[1].Extra += 2 * int64(r.hidden)
@@ -35,7 +35,7 @@ func linears() []family {
 		},
 		{
 			types: []string{"minimax_text_01", "minimax_m1"}, moe: moeShape{width: "intermediate_size"}, mixers: map[string]mixer{linear: lightning},
-			plan: layerPlan{mixer: minimaxLayer, ffn: allSparse},
+			plan: layerPlan{mixer: minimaxLayer, ffn: every("moe")},
 			tune: func(r *reader) {
 				if n := r.countOr("shared_intermediate_size", 0); n > 0 {
 					r.fail("shared_intermediate_size is %d; a shared expert is not understood here", n)

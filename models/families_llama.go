@@ -24,11 +24,7 @@ func prePostNorm() normPlan {
 // attentionBias is the switch that most families share.
 const attentionBias toggle = "attention_bias"
 
-// llamas are the families that are Llama but for a bias, a window, a norm of
-// queries and keys or a tied head.
-func llamas() []family {
-	return concat(plainLlamas(), normedLlamas(), ungatedLlamas())
-}
+// The families that are Llama but for a bias, a window, a norm of queries and keys or a tied head.
 
 // plainLlamas differ from Llama in a bias, a default or a window.
 func plainLlamas() []family {
@@ -117,11 +113,8 @@ func perLayer(n int64) func(*reader, kind, []Block) []Block {
 // or in the last of each group of no_rope_layer_interval layers.
 func someUnrotated(r *reader, i int, k *kind) {
 	if marks := r.numbersOf("no_rope_layers"); len(marks) > 0 {
-		if len(marks) != r.layers {
-			r.fail("no_rope_layers has %d entries for %d layers", len(marks), r.layers)
-			return
-		}
-		k.fixed = marks[i] == 0
+		mark, _ := layerEntry(r, "no_rope_layers", marks, i)
+		k.fixed = mark == 0
 		return
 	}
 	k.fixed = (i+1)%r.sizeOr("no_rope_layer_interval", 4) == 0

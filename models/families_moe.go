@@ -2,30 +2,25 @@ package models
 
 import "slices"
 
-// mixtures are the families with experts and ordinary attention.
-func mixtures() []family {
-	return concat(plainMixtures(), sharedMixtures(), mixedMixtures())
-}
-
 // plainMixtures have a mixture in every layer and no expert that all tokens take.
 func plainMixtures() []family {
 	return []family{
-		{types: []string{"mixtral"}, moe: moeShape{width: wide}, plan: layerPlan{mixer: slidingEverywhere, ffn: allSparse}},
+		{types: []string{"mixtral"}, moe: moeShape{width: wide}, plan: layerPlan{mixer: slidingEverywhere, ffn: every("moe")}},
 		{
 			types: []string{"phimoe"}, norms: preNorm(scaleAndShift), attn: biased(), moe: moeShape{width: wide},
-			embed: embedShape{headBias: "lm_head_bias"}, plan: layerPlan{mixer: slidingEverywhere, ffn: allSparse},
+			embed: embedShape{headBias: "lm_head_bias"}, plan: layerPlan{mixer: slidingEverywhere, ffn: every("moe")},
 		},
 		{types: []string{"olmoe"}, attn: whole(), moe: moeShape{width: wide}, plan: always()},
 		{types: []string{"flex_olmo"}, norms: postNorm(), attn: whole(), moe: moeShape{width: wide}, plan: always()},
 		{types: []string{"granitemoe"}, attn: biased(), moe: moeShape{width: wide}, plan: always()},
-		{types: []string{"granitemoe_swa"}, attn: withSinks(biased()), moe: moeShape{width: wide}, plan: layerPlan{mixer: fullFirst("", 4), ffn: allSparse}},
+		{types: []string{"granitemoe_swa"}, attn: withSinks(biased()), moe: moeShape{width: wide}, plan: layerPlan{mixer: fullFirst("", 4), ffn: every("moe")}},
 		{types: []string{"granite_swa"}, attn: withSinks(biased()), ffn: ffnShape{bias: "mlp_bias"}, plan: layerPlan{mixer: fullFirst("", 4)}},
 		{types: []string{"qwen3_moe", "qwen3_vl_moe_text", "qwen3_omni_moe_text"}, attn: perHead(), plan: layerPlan{mixer: slidingAbove, ffn: sparseStep}},
 		{types: []string{"mellum"}, attn: perHead(), plan: layerPlan{mixer: slidingAbove, ffn: sparseAfterDense}},
 		{types: []string{"minimax_m2"}, attn: attentionShape{norms: headNorms{on: yes, scope: wholeHead}}, moe: moeShape{width: wide}, plan: always()},
 		{
 			types: []string{"gpt_oss"}, attn: withSinks(biased()), moe: moeShape{width: wide, bias: yes, routerBias: yes},
-			plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 2), ffn: allSparse},
+			plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 2), ffn: every("moe")},
 		},
 	}
 }
@@ -87,7 +82,7 @@ func mixedMixtures() []family {
 			attn:  biased(), ffn: ffnShape{bias: "mlp_bias"}, moe: moeShape{width: wide, shared: sharedCount, sharedBias: "mlp_bias"}, plan: always(),
 		},
 		{
-			types: []string{"cohere2_moe"}, norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes}, attn: biased(),
+			types: []string{"cohere2_moe"}, norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes, joined: true}, attn: biased(),
 			moe:  moeShape{width: wide, shared: sharedCount},
 			plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 4), ffn: sparseAfterDense, alter: unrotatedFull},
 		},
@@ -154,15 +149,9 @@ func llama4Layer(r *reader, i int, k *kind) {
 
 // headsPerLayer reads the number of query heads of each layer.
 func headsPerLayer(r *reader, i int, k *kind) {
-	heads := r.numbersOf("num_attention_heads_per_layer")
-	if len(heads) == 0 {
-		return
+	if heads := r.numbersOf("num_attention_heads_per_layer"); len(heads) > 0 {
+		k.heads, _ = layerEntry(r, "num_attention_heads_per_layer", heads, i)
 	}
-	if len(heads) != r.layers {
-		r.fail("num_attention_heads_per_layer has %d entries for %d layers", len(heads), r.layers)
-		return
-	}
-	k.heads = heads[i]
 }
 
 // splitHeads is attention whose values are narrower than its keys (MiMo-V2).

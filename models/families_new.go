@@ -7,7 +7,7 @@ func news() []family {
 			types: []string{"hy_v4"}, assume: `{"first_k_dense_replace": 1}`, moe: moeShape{shared: sharedCount}, attn: biased(),
 			mixers: map[string]mixer{"deepseek_sparse_attention": gatedSparseLatent},
 			plan: layerPlan{
-				mixer: func(*reader, int) string { return "deepseek_sparse_attention" }, ffn: sparseAfterDense,
+				mixer: every("deepseek_sparse_attention"), ffn: sparseAfterDense,
 				alter: indexerOnce(func(_ *reader, i int) bool { return i == 0 || (i-1)%4 == 0 }),
 			},
 			finish: hyperConnections, amend: hyperHead,
@@ -17,7 +17,7 @@ func news() []family {
 			names:  map[string]string{"hidden_size": "hidden_size|embedding_dim", "num_hidden_layers": "num_hidden_layers|num_blocks"},
 			assume: `{"inference_state_dtype": "float32"}`, norms: normPlan{mixer: []string{"norm_mlstm"}, ffn: []string{"norm_ffn"}},
 			ffn: ffnShape{bias: "use_bias"}, mixers: map[string]mixer{linear: matrixLSTM},
-			plan: layerPlan{mixer: func(*reader, int) string { return linear }, alter: func(r *reader, _ int, k *kind) {
+			plan: layerPlan{mixer: every(linear), alter: func(r *reader, _ int, k *kind) {
 				k.width = roundUp(r.ratio("ffn_proj_factor")*float64(r.hidden), r.size("ffn_round_up_to_multiple_of"))
 			}},
 			tune: func(r *reader) {
@@ -43,15 +43,11 @@ func indexerOnce(own func(r *reader, i int) bool) func(*reader, int, *kind) {
 			k.follows = !own(r, i)
 			return
 		}
-		types := r.listOf("indexer_types")
-		if len(types) != r.layers {
-			r.fail("indexer_types has %d entries for %d layers", len(types), r.layers)
-			return
+		kind, ok := layerEntry(r, "indexer_types", r.listOf("indexer_types"), i)
+		if ok && kind != "full" && kind != "shared" {
+			r.fail("indexer_types[%d] is %s; want \"full\" or \"shared\"", i, quote(kind))
 		}
-		if types[i] != "full" && types[i] != "shared" {
-			r.fail("indexer_types[%d] is %s; want \"full\" or \"shared\"", i, quote(types[i]))
-		}
-		k.follows = types[i] == "shared"
+		k.follows = kind == "shared"
 	}
 }
 

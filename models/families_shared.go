@@ -2,12 +2,11 @@ package models
 
 // sharers are the families in which layers use weights or caches of other layers.
 func sharers() []family {
-	noFFN := func(*reader, int) string { return "" }
 	return []family{
 		{
 			types: []string{"zamba"}, names: map[string]string{"layer_types": "layers_block_type"}, assume: `{"num_mem_blocks": 1}`, norms: noNorms(),
 			attn: attentionShape{positions: unrotated}, mixers: map[string]mixer{linear: zambaScan, "hybrid": zambaHybrid},
-			plan: layerPlan{mixer: zambaLayer, ffn: noFFN, alter: firstUses},
+			plan: layerPlan{mixer: zambaLayer, ffn: every(""), alter: firstUses},
 		},
 		{
 			types: []string{"zamba2"},
@@ -16,7 +15,7 @@ func sharers() []family {
 				"mamba_chunk_size": "chunk_size", "mamba_proj_bias": "add_bias_linear", "mamba_conv_bias": "use_conv_bias", "mamba_d_head": "mamba_headdim",
 			},
 			assume: `{"mamba_conv_bias": true, "mamba_n_groups": 1}`, norms: noNorms(), ffn: ffnShape{bias: "add_bias_linear", times: 4},
-			mixers: map[string]mixer{linear: zamba2Scan, "hybrid": zamba2Hybrid}, plan: layerPlan{ffn: noFFN, alter: firstUses},
+			mixers: map[string]mixer{linear: zamba2Scan, "hybrid": zamba2Hybrid}, plan: layerPlan{ffn: every(""), alter: firstUses},
 			tune: func(r *reader) {
 				if !r.has("layer_types") {
 					r.fail("layers_block_type is missing; want the type of each layer")

@@ -6,11 +6,11 @@ func singular() []family {
 		{
 			types: []string{"axk2"}, assume: `{"first_k_dense_replace": 1}`, attn: biased(), moe: moeShape{shared: sharedCount},
 			mixers: map[string]mixer{"deepseek_sparse_attention": gatedLatent},
-			plan:   layerPlan{mixer: func(*reader, int) string { return "deepseek_sparse_attention" }, ffn: sparseAfterDense}, finish: gatedNorms,
+			plan:   layerPlan{mixer: every("deepseek_sparse_attention"), ffn: sparseAfterDense}, finish: gatedNorms,
 		},
 		{
 			types: []string{"jetmoe"}, names: map[string]string{"head_dim": "kv_channels"}, moe: moeShape{width: "intermediate_size"},
-			mixers: map[string]mixer{full: mixtureOfAttention}, plan: layerPlan{ffn: allSparse},
+			mixers: map[string]mixer{full: mixtureOfAttention}, plan: layerPlan{ffn: every("moe")},
 			finish: func(r *reader, _ kind, b []Block) []Block {
 				b[0].Extra += int64(r.hidden)
 				b[1].Extra += int64(r.hidden)
@@ -35,7 +35,7 @@ func singular() []family {
 			types: []string{"zaya"}, attn: biased(), embed: embedShape{headBias: "lm_head_bias"},
 			mixers: map[string]mixer{"hybrid": convolvedAttention, "hybrid_sliding": convolvedSliding},
 			plan: layerPlan{
-				mixer: func(*reader, int) string { return "hybrid" }, ffn: allSparse,
+				mixer: every("hybrid"), ffn: every("moe"),
 				alter: func(_ *reader, i int, k *kind) { k.first = i == 0 },
 			},
 			finish: zayaRouter,

@@ -93,17 +93,12 @@ func stepLayer(r *reader, i int, k *kind) {
 		}
 	}
 	if factors := r.list("partial_rotary_factors"); len(factors) > 0 {
-		if len(factors) != r.layers {
-			r.fail("partial_rotary_factors has %d entries for %d layers", len(factors), r.layers)
-			return
+		if factor, ok := layerEntry(r, "partial_rotary_factors", factors, i); ok {
+			k.rotated = share(r.size("head_dim"), r.fraction(factor, "partial_rotary_factors"))
 		}
-		k.rotated = share(r.size("head_dim"), r.fraction(factors[i], "partial_rotary_factors"))
 	}
 	if marks := r.list("use_rope_layers"); len(marks) > 0 {
-		if len(marks) != r.layers {
-			r.fail("use_rope_layers has %d entries for %d layers", len(marks), r.layers)
-			return
-		}
-		k.fixed = marks[i] == false
+		mark, _ := layerEntry(r, "use_rope_layers", marks, i)
+		k.fixed = mark == false
 	}
 }

@@ -72,6 +72,7 @@ type normPlan struct {
 	mixer    []string
 	ffn      []string
 	parallel toggle // attention and feed-forward read the same stream and add to one sum
+	joined   bool   // engines sum both over the ranks at once
 }
 
 // A normShape is the weights that a norm has for each value.

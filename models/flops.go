@@ -2,9 +2,9 @@ package models
 
 // FLOPCount says how FLOPs were counted and how far the count is to be trusted.
 type FLOPCount struct {
-	Method     string
-	Confidence string // "high", "medium" or "low"
-	Reason     string
+	Method     string `json:"method"`
+	Confidence string `json:"confidence"` // "high", "medium" or "low"
+	Reason     string `json:"reason"`
 }
 
 // FLOPCount says how far a count of the model's FLOPs can be trusted.

@@ -1,94 +1,53 @@
 package models
 
-// ggufNames lists what a matrix may be called in a GGUF file, without the layer's number and
-// ".weight". Several names in one entry are of tensors that hold a part of the matrix each;
-// a tensor that is named for several matrices holds all of them.
-// The names are those of MODEL_TENSORS in gguf-py (MIT licence).
-func ggufNames(at place, l *Linear) [][]string {
-	switch at.part {
-	case latentPart:
-		return [][]string{{"attn_kv_b"}, {"attn_k_b", "attn_v_b"}}
-	case routerPart:
-		return [][]string{{"ffn_gate_inp"}}
-	case expertPart:
-		return feedForwardNames(l.Name, "_exps")
-	case sharedPart:
-		if l.Name == "shared_expert_gate" {
-			return [][]string{{"ffn_gate_inp_shexp"}}
-		}
-		return feedForwardNames(l.Name, "_shexp")
+import "strings"
+
+// The tensors that a matrix may be in, in a GGUF file: alternatives are split by "|", tensors that hold a
+// part of the matrix each by "+"; one that is named for several matrices holds all of them. The names are
+// those of MODEL_TENSORS in gguf-py (MIT licence), without the layer's number and ".weight".
+var (
+	attentionTensors = map[string]string{
+		"q_proj": "attn_q|attn_qkv", "k_proj": "attn_k|attn_qkv", "v_proj": "attn_v|attn_qkv", "o_proj": "attn_output", "g_proj": "attn_gate",
+		"gate_proj": "attn_gate|attn_q", // Qwen3.5 has queries and gates in one matrix
+		"q_a_proj":  "attn_q_a", "q_b_proj": "attn_q_b", "kv_a_proj": "attn_kv_a_mqa",
+		"indexer.wq_b": "indexer.attn_q_b", "indexer.wk": "indexer.attn_k", "indexer.weights_proj": "indexer.proj",
 	}
+	scanTensors = map[string]string{
+		"in_proj": "ssm_in", "x_proj": "ssm_x", "dt_proj": "ssm_dt", "out_proj": "ssm_out",
+		"qkv_proj": "attn_q+attn_k+attn_v|attn_qkv", "f_proj": "ssm_f_a", "g_proj": "ssm_g_a", "b_proj": "ssm_beta", "o_proj": "attn_output",
+	}
+	feedForwardTensors = map[string]string{"gate_proj": "ffn_gate|ffn_gate_up|ffn_up", "up_proj": "ffn_up|ffn_gate_up", "down_proj": "ffn_down"}
+	expertTensors      = map[string]string{
+		"gate_proj": "ffn_gate_exps|ffn_gate_up_exps|ffn_up_exps", "up_proj": "ffn_up_exps|ffn_gate_up_exps", "down_proj": "ffn_down_exps",
+	}
+	sharedTensors = map[string]string{
+		"gate_proj": "ffn_gate_shexp|ffn_gate_up_shexp|ffn_up_shexp", "up_proj": "ffn_up_shexp|ffn_gate_up_shexp", "down_proj": "ffn_down_shexp",
+		"shared_expert_gate": "ffn_gate_inp_shexp",
+	}
+)
+
+// ggufNames lists the alternatives of a matrix, each with the tensors that hold its parts.
+func ggufNames(at place, l *Linear) (names [][]string) {
+	text := feedForwardTensors[l.Name]
 	switch {
+	case at.part == latentPart:
+		text = "attn_kv_b|attn_k_b+attn_v_b"
+	case at.part == routerPart:
+		text = "ffn_gate_inp"
+	case at.part == expertPart:
+		text = expertTensors[l.Name]
+	case at.part == sharedPart:
+		text = sharedTensors[l.Name]
 	case at.block.Attention != nil:
-		return attentionNames(l.Name)
+		text = attentionTensors[l.Name]
 	case at.block.Scan != nil:
-		return scanTensorNames(l.Name)
+		text = scanTensors[l.Name]
 	}
-	return feedForwardNames(l.Name, "")
-}
-
-func feedForwardNames(name, suffix string) [][]string {
-	switch name {
-	case "gate_proj":
-		return [][]string{{"ffn_gate" + suffix}, {"ffn_gate_up" + suffix}, {"ffn_up" + suffix}}
-	case "up_proj":
-		return [][]string{{"ffn_up" + suffix}, {"ffn_gate_up" + suffix}}
-	case "down_proj":
-		return [][]string{{"ffn_down" + suffix}}
+	if text == "" {
+		return nil
 	}
-	return nil
-}
-
-func attentionNames(name string) [][]string {
-	switch name {
-	case "q_proj":
-		return [][]string{{"attn_q"}, {"attn_qkv"}}
-	case "k_proj":
-		return [][]string{{"attn_k"}, {"attn_qkv"}}
-	case "v_proj":
-		return [][]string{{"attn_v"}, {"attn_qkv"}}
-	case "o_proj":
-		return [][]string{{"attn_output"}}
-	case "g_proj":
-		return [][]string{{"attn_gate"}}
-	case "gate_proj":
-		return [][]string{{"attn_gate"}, {"attn_q"}} // Qwen3.5 has queries and gates in one matrix
-	case "q_a_proj":
-		return [][]string{{"attn_q_a"}}
-	case "q_b_proj":
-		return [][]string{{"attn_q_b"}}
-	case "kv_a_proj":
-		return [][]string{{"attn_kv_a_mqa"}}
-	case "indexer.wq_b":
-		return [][]string{{"indexer.attn_q_b"}}
-	case "indexer.wk":
-		return [][]string{{"indexer.attn_k"}}
-	case "indexer.weights_proj":
-		return [][]string{{"indexer.proj"}}
+	for alternative := range strings.SplitSeq(text, "|") {
+		names = append(names, strings.Split(alternative, "+"))
 	}
-	return nil
-}
-
-func scanTensorNames(name string) [][]string {
-	switch name {
-	case "in_proj":
-		return [][]string{{"ssm_in"}}
-	case "x_proj":
-		return [][]string{{"ssm_x"}}
-	case "dt_proj":
-		return [][]string{{"ssm_dt"}}
-	case "out_proj":
-		return [][]string{{"ssm_out"}}
-	case "qkv_proj":
-		return [][]string{{"attn_q", "attn_k", "attn_v"}, {"attn_qkv"}}
-	case "f_proj":
-		return [][]string{{"ssm_f_a"}}
-	case "g_proj":
-		return [][]string{{"ssm_g_a"}}
-	case "b_proj":
-		return [][]string{{"ssm_beta"}}
-	case "o_proj":
-		return [][]string{{"attn_output"}}
-	}
-	return nil
+	return names
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"llmprof/input"
@@ -146,9 +147,11 @@ type HubID struct {
 
 // The hub's rules for names (huggingface_hub, validate_repo_id).
 var (
-	hubName  = regexp.MustCompile(`^[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?$`)
-	hubRev   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*$`)
-	commitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
+	hubName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?$`) })
+	hubRev  = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*$`)
+	})
+	commitID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{40}$`) })
 )
 
 // ParseHubID reads "org/name" or "org/name@revision".
@@ -162,7 +165,7 @@ func ParseHubID(s string) (HubID, error) {
 		return HubID{}, fmt.Errorf("%q is not a hub id: want org/name", s)
 	}
 	for _, part := range []string{org, name} {
-		if !hubName.MatchString(part) || strings.Contains(part, "--") || strings.Contains(part, "..") {
+		if !hubName().MatchString(part) || strings.Contains(part, "--") || strings.Contains(part, "..") {
 			return HubID{}, fmt.Errorf("%q is not a hub id: %q must be letters, digits, '-', '_' and '.', "+
 				"not begin or end with '-' or '.', nor hold two of them in a row", s, part)
 		}
@@ -170,7 +173,7 @@ func ParseHubID(s string) (HubID, error) {
 	if len(repo) > maxRepoID || strings.HasSuffix(name, ".git") {
 		return HubID{}, fmt.Errorf("%.120q is not a hub id: it has at most %d characters and does not end in .git", s, maxRepoID)
 	}
-	if len(rev) > maxRevision || !hubRev.MatchString(rev) || strings.Contains(rev, "..") {
+	if len(rev) > maxRevision || !hubRev().MatchString(rev) || strings.Contains(rev, "..") {
 		return HubID{}, fmt.Errorf("%.160q: the revision after '@' must be a branch, a tag or a commit", s)
 	}
 	return HubID{org, name, rev}, nil

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 
 	"llmprof/atomicfile"
@@ -14,7 +15,7 @@ import (
 )
 
 // blobID is what an ETag must look like to be a file's name.
-var blobID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{7,127}$`)
+var blobID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{7,127}$`) })
 
 // folder is the repository's place in the cache.
 func (h Hub) folder(id HubID) string {
@@ -27,7 +28,7 @@ func (h Hub) commit(id HubID) (string, error) {
 	if h.CacheDir == "" {
 		return "", nil
 	}
-	if commitID.MatchString(id.Revision) {
+	if commitID().MatchString(id.Revision) {
 		return id.Revision, nil
 	}
 	ref := filepath.Join(h.folder(id), "refs", filepath.FromSlash(id.Revision))
@@ -39,7 +40,7 @@ func (h Hub) commit(id HubID) (string, error) {
 		return "", fmt.Errorf("reading the hub cache: %w", err)
 	}
 	commit := strings.TrimSpace(string(data))
-	if !commitID.MatchString(commit) {
+	if !commitID().MatchString(commit) {
 		return "", fmt.Errorf("reading the hub cache: %s holds no commit: delete it to fetch %s anew", ref, id)
 	}
 	return commit, nil
@@ -74,7 +75,7 @@ func absent(err error) bool {
 // and what a step points to is there before it: whoever reads or writes the
 // same repository meanwhile sees the whole file or none.
 func (h Hub) store(id HubID, f fetched) error {
-	if h.CacheDir == "" || !commitID.MatchString(f.commit) {
+	if h.CacheDir == "" || !commitID().MatchString(f.commit) {
 		return nil
 	}
 	repo := h.folder(id)
@@ -97,7 +98,7 @@ func (h Hub) store(id HubID, f fetched) error {
 // storeConfig writes the snapshot's config.json: as a link to a blob, or as a
 // plain file where there are no links or the server named no usable ETag.
 func storeConfig(repo, snapshot string, f fetched) error {
-	if !blobID.MatchString(f.etag) {
+	if !blobID().MatchString(f.etag) {
 		return writeAtomic(snapshot, f.config)
 	}
 	if err := writeAtomic(filepath.Join(repo, "blobs", f.etag), f.config); err != nil {

@@ -200,7 +200,7 @@ func isRedirect(status int) bool {
 // note keeps what the hub says about the file. Of a file in large-file storage
 // the ETag is X-Linked-Etag.
 func (f *fetched) note(h http.Header) {
-	if c := h.Get("X-Repo-Commit"); commitID.MatchString(c) {
+	if c := h.Get("X-Repo-Commit"); commitID().MatchString(c) {
 		f.commit = c
 	}
 	etag := cmp.Or(h.Get("X-Linked-Etag"), h.Get("ETag"))

@@ -174,7 +174,7 @@ func readPattern(r *reader) {
 // and that nothing beside it is asked for.
 func tuneOriginalMamba(r *reader) {
 	if r.text("ssm_cfg.layer") == "Mamba2" {
-		r.plan.mixer = func(*reader, int) string { return "mamba2" }
+		r.plan.mixer = every("mamba2")
 	}
 	if n := r.countOr("d_intermediate", 0); n != 0 {
 		r.fail("d_intermediate is %d; a feed-forward beside the scan is not understood", n)

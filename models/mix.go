@@ -107,7 +107,6 @@ func Quantize(m *Model, name string) (*Model, error) {
 type quantizer struct {
 	mix     string
 	base    *gguf.Type
-	imatrix bool
 	model   *Model
 	experts int // experts of the first mixture
 	grouped int // query heads of a key head in the first layer
@@ -121,10 +120,6 @@ type quantizer struct {
 
 func newQuantizer(m *Model, x *mix, base *gguf.Type) *quantizer {
 	q := &quantizer{mix: x.name, base: base, model: m, layers: m.NumLayers(), kept: make(map[string]*Storage)}
-	switch x.name { // llama-quantize asks for an importance matrix
-	case "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ3_XXS", "IQ3_XS", "Q2_K_S":
-		q.imatrix = true
-	}
 	fused := fusedAttention(m)
 	for _, kind := range m.Order {
 		for i := range m.Layers[kind].Blocks {
@@ -160,10 +155,18 @@ func fusedAttention(m *Model) bool {
 	return false
 }
 
+// named is the type of that name, that of most matrices for "".
+func (q *quantizer) named(name string) *gguf.Type {
+	if name == "" {
+		return q.base
+	}
+	return typeNamed(name)
+}
+
 // storage is how a matrix of a type is kept whose rows have in values. A type whose blocks do not
 // divide the rows gives way to one that does.
-func (q *quantizer) storage(t *gguf.Type, in int64) *Storage {
-	t = fallback(t, in)
+func (q *quantizer) storage(name string, in int64) *Storage {
+	t := fallback(q.named(name), in)
 	if q.kept[t.Name] == nil {
 		q.kept[t.Name] = ggmlStorage(t)
 	}

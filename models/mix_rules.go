@@ -1,6 +1,9 @@
 package models
 
-import "llmprof/models/gguf"
+import (
+	"slices"
+	"strings"
+)
 
 // pick is how llama-quantize keeps a matrix of a layer.
 func (q *quantizer) pick(at place, l *Linear) (*Storage, error) {
@@ -13,7 +16,7 @@ func (q *quantizer) pick(at place, l *Linear) (*Storage, error) {
 // latent keeps the two halves of the expansion of a latent cache, of which that of the keys is
 // turned over so that its rows have the length of a head.
 func (q *quantizer) latent(l *Latent) *Storage {
-	keys, values := q.storage(q.base, int64(l.NopeDim)), q.storage(q.base, int64(l.Rank))
+	keys, values := q.storage("", int64(l.NopeDim)), q.storage("", int64(l.Rank))
 	if keys == values {
 		return keys
 	}
@@ -28,30 +31,55 @@ func (q *quantizer) latent(l *Latent) *Storage {
 	return &s
 }
 
-// typeOf chooses the type by what the matrix does.
-func (q *quantizer) typeOf(at place, l *Linear) *gguf.Type {
+// The functions below choose a type by its name; "" is the type that most matrices of the mix have.
+
+// A mixRule gives matrices a type in some mixes.
+type mixRule struct {
+	mixes string // their names, with blanks between
+	holds bool   // The rule applies to the matrix.
+	to    string
+}
+
+// first is the type of the first rule that applies.
+func (q *quantizer) first(rules []mixRule) string {
+	for _, r := range rules {
+		if r.holds && q.is(r.mixes) {
+			return r.to
+		}
+	}
+	return ""
+}
+
+// is reports whether the mix is one of those named.
+func (q *quantizer) is(mixes string) bool {
+	return strings.Contains(mixes, q.mix) && slices.Contains(strings.Fields(mixes), q.mix)
+}
+
+// Mixes below 3 bits have separate rules, and the larger two of them further ones.
+const (
+	low   = "IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ2_M"
+	roomy = "IQ2_S IQ2_M"
+)
+
+// typeOf chooses by what the matrix does.
+func (q *quantizer) typeOf(at place, l *Linear) string {
 	switch {
 	case at.part == routerPart, l.Out == 1, l.Name == "shared_expert_gate":
-		return typeNamed("F32")
+		return "F32"
 	case keptWhole(l.Name):
-		return typeNamed("F16")
-	case q.mix == "MXFP4_MOE":
-		if at.part == expertPart {
-			return q.base
-		}
-		return typeNamed("Q8_0")
+		return "F16"
+	case q.is("MXFP4_MOE"):
+		return choose(at.part == expertPart, "", "Q8_0")
 	case at.block.Attention != nil && at.part == ownPart:
 		return q.attention(l)
 	case at.block.Scan != nil:
-		return q.base
+		return ""
 	case l.Name == "down_proj":
 		q.downs++
 		return q.down(at.layer)
 	}
-	if q.mix == "IQ3_XS" && (l.Name == "gate_proj" || l.Name == "up_proj") && at.layer >= q.layers/8 && at.layer < 7*q.layers/8 {
-		return typeNamed("IQ3_XXS")
-	}
-	return q.base
+	middle := at.layer >= q.layers/8 && at.layer < 7*q.layers/8
+	return q.first([]mixRule{{"IQ3_XS", middle && (l.Name == "gate_proj" || l.Name == "up_proj"), "IQ3_XXS"}})
 }
 
 // keptWhole reports which small matrices are not quantized (tensor_allows_quantization).
@@ -64,246 +92,116 @@ func keptWhole(name string) bool {
 }
 
 // attention chooses the type of a matrix of attention.
-func (q *quantizer) attention(l *Linear) *gguf.Type {
-	if fusedAttention(q.model) && (l.Name == "q_proj" || l.Name == "k_proj" || l.Name == "v_proj") {
-		if l.Name != "v_proj" { // the index of the layer's one matrix
-			return q.valueType(q.value)
-		}
+func (q *quantizer) attention(l *Linear) string {
+	switch {
+	case l.Name == "v_proj":
 		q.value++
 		return q.valueType(q.value - 1)
-	}
-	switch l.Name {
-	case "v_proj":
-		q.value++
-		return q.valueType(q.value - 1)
-	case "k_proj":
-		return q.keyType()
-	case "q_proj":
-		switch q.mix {
-		case "IQ3_XS":
-			return typeNamed("IQ3_XXS")
-		case "IQ3_XXS":
-			return typeNamed("IQ2_S")
-		}
-	case "o_proj":
+	case fusedAttention(q.model) && (l.Name == "q_proj" || l.Name == "k_proj"):
+		return q.valueType(q.value) // the index of the layer's one matrix
+	case l.Name == "k_proj" && q.experts == 8:
+		return choose(q.is(low), "Q4_K", "Q8_0")
+	case l.Name == "k_proj", l.Name == "q_proj":
+		return q.first([]mixRule{{"IQ3_XS", true, "IQ3_XXS"}, {"IQ3_XXS", true, "IQ2_S"}})
+	case l.Name == "o_proj":
 		return q.outputType()
 	}
-	return q.base
+	return ""
 }
-
-// low reports whether the mix is one below 3 bits, which has separate rules.
-func (q *quantizer) low() bool {
-	switch q.mix {
-	case "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M":
-		return true
-	}
-	return false
-}
-
-// roomy reports whether it is one of the larger two mixes below 3 bits.
-func (q *quantizer) roomy() bool { return q.mix == "IQ2_S" || q.mix == "IQ2_M" }
 
 // more reports whether layer i of n is one of those that a middle-sized mix gives more bits: the first and
 // the last eighth, and every third between them.
 func more(i, n int) bool { return i < n/8 || i >= 7*n/8 || (i-n/8)%3 == 2 }
 
 // valueType is the type of the i-th matrix that makes values.
-func (q *quantizer) valueType(i int) *gguf.Type {
-	if q.low() {
-		switch {
-		case q.grouped >= 4 || q.experts >= 4:
-			return typeNamed("Q4_K")
-		case q.roomy():
-			return typeNamed("IQ3_S")
-		}
-		return typeNamed("Q2_K")
+func (q *quantizer) valueType(i int) string {
+	grouped := q.grouped >= 4
+	if q.is(low) {
+		return q.first([]mixRule{{low, grouped || q.experts >= 4, "Q4_K"}, {roomy, true, "IQ3_S"}, {low, true, "Q2_K"}})
 	}
-	t := q.plainValueType(i)
-	if q.large && (t.Name == "Q3_K" || t.Name == "Q4_K") {
-		t = typeNamed("Q5_K")
-	}
-	if q.experts == 8 {
-		return typeNamed("Q8_0")
+	t := q.first([]mixRule{
+		{"Q2_K Q2_K_S IQ3_XS IQ3_S IQ3_XXS", grouped, "Q4_K"},
+		{"Q2_K", true, "Q3_K"},
+		{"IQ3_M", true, "Q4_K"},
+		{"Q3_K_M", i < 2, "Q5_K"},
+		{"Q3_K_M", true, "Q4_K"},
+		{"Q3_K_L", true, "Q5_K"},
+		{"IQ4_NL IQ4_XS", grouped, "Q5_K"},
+		{"Q4_K_M Q5_K_M", more(i, q.values), "Q6_K"},
+		{"Q4_K_S", i < 4, "Q5_K"},
+	})
+	switch name := q.named(t).Name; {
+	case q.experts == 8:
+		return "Q8_0"
+	case q.large && (name == "Q3_K" || name == "Q4_K"):
+		return "Q5_K"
 	}
 	return t
 }
 
-func (q *quantizer) plainValueType(i int) *gguf.Type {
-	grouped := q.grouped >= 4
-	switch q.mix {
-	case "Q2_K":
-		if grouped {
-			return typeNamed("Q4_K")
-		}
-		return typeNamed("Q3_K")
-	case "Q2_K_S", "IQ3_XS", "IQ3_S", "IQ3_XXS":
-		if grouped {
-			return typeNamed("Q4_K")
-		}
-	case "IQ3_M":
-		return typeNamed("Q4_K")
-	case "Q3_K_M":
-		if i < 2 {
-			return typeNamed("Q5_K")
-		}
-		return typeNamed("Q4_K")
-	case "Q3_K_L":
-		return typeNamed("Q5_K")
-	case "IQ4_NL", "IQ4_XS":
-		if grouped {
-			return typeNamed("Q5_K")
-		}
-	case "Q4_K_M", "Q5_K_M":
-		if more(i, q.values) {
-			return typeNamed("Q6_K")
-		}
-	case "Q4_K_S":
-		if i < 4 {
-			return typeNamed("Q5_K")
-		}
-	}
-	return q.base
-}
-
-func (q *quantizer) keyType() *gguf.Type {
-	switch {
-	case q.experts == 8 && q.low():
-		return typeNamed("Q4_K")
-	case q.experts == 8:
-		return typeNamed("Q8_0")
-	case q.mix == "IQ3_XS":
-		return typeNamed("IQ3_XXS")
-	case q.mix == "IQ3_XXS":
-		return typeNamed("IQ2_S")
-	}
-	return q.base
-}
+// falcon reports whether the model is a Falcon, for which llama-quantize has exceptions.
+func (q *quantizer) falcon() bool { return q.model.Family == "falcon" }
 
 // outputType is the type of the product out of attention.
-func (q *quantizer) outputType() *gguf.Type {
+func (q *quantizer) outputType() string {
 	if q.experts == 8 {
-		switch q.mix {
-		case "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q5_K_S", "Q5_K_M", "Q6_K", "Q8_0", "Q3_K_L", "Q2_K_S", "TQ1_0", "TQ2_0", "Q1_0", "Q2_0":
-			return q.base
-		}
-		return typeNamed("Q5_K")
+		return choose(q.is("Q4_0 Q4_1 Q5_0 Q5_1 Q5_K_S Q5_K_M Q6_K Q8_0 Q3_K_L Q2_K_S TQ1_0 TQ2_0 Q1_0 Q2_0"), "", "Q5_K")
 	}
-	falcon := q.model.Family == "falcon"
-	switch q.mix {
-	case "IQ1_S", "IQ1_M":
-		return typeNamed("IQ2_XXS")
-	case "IQ2_S", "IQ2_M":
-		return typeNamed("IQ3_S")
-	case "Q3_K_L":
-		if falcon {
-			return typeNamed("Q4_K")
-		}
-		return typeNamed("Q5_K")
-	}
-	if falcon {
-		return q.base
-	}
-	switch q.mix {
-	case "Q2_K":
-		return typeNamed("Q3_K")
-	case "IQ3_XXS":
-		return typeNamed("IQ3_S")
-	case "Q3_K_M", "IQ3_M":
-		return typeNamed("Q4_K")
-	}
-	return q.base
+	return q.first([]mixRule{
+		{"IQ1_S IQ1_M", true, "IQ2_XXS"},
+		{roomy, true, "IQ3_S"},
+		{"Q3_K_L", q.falcon(), "Q4_K"},
+		{"Q3_K_L", true, "Q5_K"},
+		{"Q2_K", !q.falcon(), "Q3_K"},
+		{"IQ3_XXS", !q.falcon(), "IQ3_S"},
+		{"Q3_K_M IQ3_M", !q.falcon(), "Q4_K"},
+	})
 }
 
 // down is the type of the product down of a layer.
-func (q *quantizer) down(layer int) *gguf.Type {
-	falcon := q.model.Family == "falcon"
-	early := layer < q.layers/8
-	switch q.mix {
-	case "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M":
-		switch {
-		case q.downs > q.layers/8: // here the matrices count, of which a layer may have two
-			return q.base
-		case q.roomy():
-			return typeNamed("IQ3_S")
-		}
-		return typeNamed("Q2_K")
-	case "Q2_K":
-		return typeNamed("Q3_K")
-	case "Q3_K_L":
-		if falcon {
-			return typeNamed("Q4_K")
-		}
-		return typeNamed("Q5_K")
-	case "Q3_K_M":
-		switch {
-		case layer < q.layers/16:
-			return typeNamed("Q5_K")
-		case falcon && !more(layer, q.layers):
-			return q.base
-		}
-		return typeNamed("Q4_K")
-	case "Q2_K_S", "IQ3_M":
-		if early || q.mix == "IQ3_M" && q.experts == 8 && more(layer, q.layers) {
-			return typeNamed("Q4_K")
-		}
-	case "IQ4_NL", "IQ4_XS":
-		if early && !q.imatrix {
-			return typeNamed("Q5_K")
-		}
-	case "Q4_K_S":
-		if early && !falcon {
-			return typeNamed("Q5_K")
-		}
-	case "Q4_K_M", "Q5_K_M":
-		return q.middle(layer, falcon)
-	}
-	return q.base
-}
-
-// middle is the product down of Q4_K_M and Q5_K_M.
-func (q *quantizer) middle(layer int, falcon bool) *gguf.Type {
-	if falcon && q.mix == "Q4_K_M" {
-		switch {
-		case layer < q.layers/16:
-			return typeNamed("Q6_K")
-		case more(layer, q.layers):
-			return typeNamed("Q5_K")
-		}
-		return q.base
-	}
-	if more(layer, q.layers) {
-		return typeNamed("Q6_K")
-	}
-	return q.base
+func (q *quantizer) down(layer int) string {
+	falcon, more := q.falcon(), more(layer, q.layers)
+	first, early := layer < q.layers/16, layer < q.layers/8
+	return q.first([]mixRule{
+		{low, q.downs > q.layers/8, ""}, // here the matrices count, of which a layer may have two
+		{roomy, true, "IQ3_S"},
+		{low, true, "Q2_K"},
+		{"Q2_K", true, "Q3_K"},
+		{"Q3_K_L", falcon, "Q4_K"},
+		{"Q3_K_L", true, "Q5_K"},
+		{"Q3_K_M", first, "Q5_K"},
+		{"Q3_K_M", !falcon || more, "Q4_K"},
+		{"Q2_K_S IQ3_M", early, "Q4_K"},
+		{"IQ3_M", q.experts == 8 && more, "Q4_K"},
+		{"IQ4_NL IQ4_XS", early, "Q5_K"},
+		{"Q4_K_S", early && !falcon, "Q5_K"},
+		{"Q4_K_M", falcon && first, "Q6_K"},
+		{"Q4_K_M", falcon && more, "Q5_K"},
+		{"Q4_K_M", falcon, ""},
+		{"Q4_K_M Q5_K_M", more, "Q6_K"},
+	})
 }
 
 // head is the type of the LM head, and of an embedding that is the head too.
-func (q *quantizer) head(in int64) *gguf.Type {
+func (q *quantizer) head(in int64) string {
 	switch {
-	case q.mix == "MXFP4_MOE", q.model.Family == "falcon", !q.base.Fits(in):
-		return typeNamed("Q8_0")
-	case q.low(), q.mix == "IQ3_XXS":
-		return typeNamed("Q5_K")
-	case q.base.Name == "Q8_0":
-		return q.base
+	case q.is("MXFP4_MOE"), q.falcon(), !q.base.Fits(in):
+		return "Q8_0"
+	case q.is(low + " IQ3_XXS"):
+		return "Q5_K"
 	}
-	return typeNamed("Q6_K")
+	return choose(q.base.Name == "Q8_0", "", "Q6_K")
 }
 
 // embedding is the type of the table of tokens.
-func (q *quantizer) embedding() *gguf.Type {
+func (q *quantizer) embedding() string {
 	if q.model.TiedHead {
 		return q.head(int64(q.model.Embedding.Width))
 	}
-	switch q.mix {
-	case "MXFP4_MOE":
-		return typeNamed("Q8_0")
-	case "IQ2_XXS", "IQ2_XS", "IQ1_S", "IQ1_M":
-		return typeNamed("Q2_K")
-	case "IQ2_S", "IQ2_M", "IQ3_XXS":
-		return typeNamed("IQ3_S")
-	case "TQ1_0", "TQ2_0", "Q2_0":
-		return typeNamed("Q4_K")
-	}
-	return q.base
+	return q.first([]mixRule{
+		{"MXFP4_MOE", true, "Q8_0"},
+		{"IQ2_XXS IQ2_XS IQ1_S IQ1_M", true, "Q2_K"},
+		{roomy + " IQ3_XXS", true, "IQ3_S"},
+		{"TQ1_0 TQ2_0 Q2_0", true, "Q4_K"},
+	})
 }

@@ -8,7 +8,12 @@
 // a sum over blocks.
 package models
 
-import "llmprof/unit"
+import (
+	"reflect"
+	"slices"
+
+	"llmprof/unit"
+)
 
 // A Model is the shape of one decoder.
 type Model struct {
@@ -47,6 +52,21 @@ type Layer struct {
 	Blocks []Block
 }
 
+// AlikeButWindows reports whether layers of two kinds differ in their names, in how many there are, and in the windows of their attention alone.
+func (l *Layer) AlikeButWindows(o *Layer) bool {
+	return slices.EqualFunc(l.Blocks, o.Blocks, func(a, b Block) bool {
+		if a.Name != b.Name || (a.Attention == nil) != (b.Attention == nil) {
+			return false
+		}
+		if a.Attention != nil {
+			attention := *b.Attention
+			attention.Window = a.Attention.Window
+			b.Attention = &attention
+		}
+		return reflect.DeepEqual(a, b)
+	})
+}
+
 // A Block reads the residual stream and adds to it: norms, the products into
 // it, what it does with them, the product out of it. Exactly one of Attention,
 // Scan, Experts and Activation.Width says what it does. Experts come with their
@@ -63,7 +83,8 @@ type Block struct {
 	Out        []Linear // back to the residual stream
 	Extra      int64    // parameters of no account for time: sinks, scales, routers' biases
 	Reused     bool     // the weights are those of an earlier block (Zamba), and are held once
-	Parallel   bool     // adds to the same sum as the block before it (GPT-J, Falcon): one all-reduce serves both
+	Parallel   bool     // reads the same stream as the block before it and adds to the same sum (GPT-J, Falcon)
+	Joined     bool     // a parallel block that engines sum over the ranks with the one before it (Falcon, Cohere): one all-reduce serves both
 }
 
 // A Linear is the weight matrix Out×In, with a bias of Out if Bias.

@@ -48,27 +48,30 @@ func fullFirst(field string, n int) func(*reader, int) string {
 	}
 }
 
-// allSparse gives every layer a mixture.
-func allSparse(*reader, int) string { return "moe" }
+// every gives all layers one kind.
+func every(kind string) func(*reader, int) string {
+	return func(*reader, int) string { return kind }
+}
+
+// layerEntry is what a list has for layer i. A list without an entry for each layer is an error, and has none.
+func layerEntry[T any](r *reader, name string, list []T, i int) (v T, ok bool) {
+	if len(list) != r.layers {
+		r.fail("%s has %d entries for %d layers", r.name(name), len(list), r.layers)
+		return v, false
+	}
+	return list[i], true
+}
 
 // listedFFN looks a layer's feed-forward up in mlp_layer_types.
 func (r *reader) listedFFN(i int) (string, bool) {
 	if !r.has("mlp_layer_types") {
 		return "", false
 	}
-	types := r.listOf("mlp_layer_types")
-	if len(types) != r.layers {
-		r.fail("mlp_layer_types has %d entries for %d layers", len(types), r.layers)
-		return "", true
+	kind, ok := layerEntry(r, "mlp_layer_types", r.listOf("mlp_layer_types"), i)
+	if ok && kind != "dense" && kind != "sparse" {
+		r.fail("mlp_layer_types[%d] is %s; want \"dense\" or \"sparse\"", i, quote(kind))
 	}
-	switch types[i] {
-	case "dense":
-		return "mlp", true
-	case "sparse":
-		return "moe", true
-	}
-	r.fail("mlp_layer_types[%d] is %s; want \"dense\" or \"sparse\"", i, quote(types[i]))
-	return "", true
+	return map[string]string{"dense": "mlp", "sparse": "moe"}[kind], true
 }
 
 // listOf reads a list of texts once.
@@ -109,12 +112,11 @@ func sparseAfterDense(r *reader, i int) string {
 
 // marked looks layer i up in a list with a 1 for each mixture.
 func (r *reader) marked(name string, i int) string {
-	marks := r.numbersOf(name)
-	if len(marks) != r.layers {
-		r.fail("%s has %d entries for %d layers", r.name(name), len(marks), r.layers)
+	mark, ok := layerEntry(r, name, r.numbersOf(name), i)
+	if !ok {
 		return ""
 	}
-	return choose(marks[i] != 0, "moe", "mlp")
+	return choose(mark != 0, "moe", "mlp")
 }
 
 // sparseStep gives every decoder_sparse_step-th layer a mixture, but for those

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"llmprof/input"
 	"llmprof/unit"
@@ -177,7 +178,7 @@ func tensorHeader(r io.Reader, size int64) (map[string]tensorEntry, error) {
 }
 
 // layerNumber finds the number of the layer in the name of a tensor.
-var layerNumber = regexp.MustCompile(`(?:^|\.)(?:layers|h|blocks)\.(\d{1,6})\.`)
+var layerNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?:^|\.)(?:layers|h|blocks)\.(\d{1,6})\.`) })
 
 // isDecoders reports whether a tensor is a part of the decoder whose shape was read: no tower, no
 // projector, no draft layer, no buffer of positions.
@@ -189,7 +190,7 @@ func (m *Model) isDecoders(name string) bool {
 			return false
 		}
 	}
-	if found := layerNumber.FindStringSubmatch(name); found != nil {
+	if found := layerNumber().FindStringSubmatch(name); found != nil {
 		n, err := strconv.Atoi(found[1])
 		return err == nil && n < m.NumLayers()
 	}

@@ -21,7 +21,7 @@ func whole() attentionShape {
 }
 
 // always gives every layer a mixture.
-func always() layerPlan { return layerPlan{ffn: allSparse} }
+func always() layerPlan { return layerPlan{ffn: every("moe")} }
 
 // learned takes its positions from a table.
 func learned() attentionShape {

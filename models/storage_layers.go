@@ -1,9 +1,8 @@
 package models
 
 import (
-	"fmt"
 	"slices"
-	"strings"
+	"strconv"
 )
 
 // A part of a block is what a matrix belongs to.
@@ -42,12 +41,12 @@ func (m *Model) store(pick picker) error {
 		kind    int
 		storage string
 	}
-	seen := make(map[variant]int)
+	seen, numbers := make(map[variant]int), map[Storage]int{}
 	var layers []Layer
 	order := make([]int, 0, len(m.Order))
 	for i, kind := range m.Order {
 		l := m.Layers[kind].clone()
-		var kept strings.Builder
+		var kept []byte
 		for j := range l.Blocks {
 			b := &l.Blocks[j]
 			err := b.visit(func(p part, linear *Linear) error {
@@ -57,16 +56,19 @@ func (m *Model) store(pick picker) error {
 				}
 				linear.Stored = s
 				if s != nil {
-					fmt.Fprint(&kept, *s)
+					if numbers[*s] == 0 {
+						numbers[*s] = len(numbers) + 1
+					}
+					kept = strconv.AppendInt(kept, int64(numbers[*s]), 10)
 				}
-				kept.WriteByte(';')
+				kept = append(kept, ';')
 				return nil
 			})
 			if err != nil {
 				return err
 			}
 		}
-		v := variant{kind, kept.String()}
+		v := variant{kind, string(kept)}
 		at, known := seen[v]
 		if !known {
 			at = len(layers)

@@ -36,7 +36,7 @@ func FuzzStore(f *testing.F) {
 		if err != nil {
 			t.Error(err)
 		}
-		if !commitID.MatchString(commit) {
+		if !commitID().MatchString(commit) {
 			return // and nothing was kept
 		}
 		known, err := h.commit(id)

@@ -89,7 +89,7 @@ func tuneFalcon(r *reader) {
 	if r.flag("new_decoder_architecture") {
 		norms = r.sizeOr("num_ln_in_parallel_attn", 2)
 	}
-	r.norms = normPlan{shape: scaleAndShift, mixer: []string{"ln_attn"}, parallel: "parallel_attn"}
+	r.norms = normPlan{shape: scaleAndShift, mixer: []string{"ln_attn"}, parallel: "parallel_attn", joined: true}
 	if r.flag("new_decoder_architecture") {
 		r.norms.parallel = yes
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"llmprof/spelling"
 )
@@ -92,11 +93,11 @@ func (t *Table) misspeltBeginning(typed string) []string {
 
 // released splits a name into its family and its release, as "qwen" and 3.6 of
 // "qwen3.6-27b". A number of billions or millions is a size and no release.
-var released = regexp.MustCompile(`^([a-z-]*[a-z])-?(\d(?:\.\d+)?)(?:-|$)`)
+var released = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([a-z-]*[a-z])-?(\d(?:\.\d+)?)(?:-|$)`) })
 
 // release is the family and the release that a name states, if it does.
 func release(name string) (family string, number float64, ok bool) {
-	parts := released.FindStringSubmatch(strings.ReplaceAll(strings.ToLower(name), "_", "-"))
+	parts := released().FindStringSubmatch(strings.ReplaceAll(strings.ToLower(name), "_", "-"))
 	if parts == nil {
 		return "", 0, false
 	}
@@ -105,11 +106,13 @@ func release(name string) (family string, number float64, ok bool) {
 }
 
 // sized finds the number of parameters in a name, as 72b and 0.6b.
-var sized = regexp.MustCompile(`(?:^|[^a-z0-9.])(\d+(?:\.\d+)?)([bmt])(?:$|[^a-z0-9])`)
+var sized = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?:^|[^a-z0-9.])(\d+(?:\.\d+)?)([bmt])(?:$|[^a-z0-9])`)
+})
 
 // size is the number of parameters that a name states, 0 if none.
 func size(name string) float64 {
-	parts := sized.FindStringSubmatch(strings.ToLower(name))
+	parts := sized().FindStringSubmatch(strings.ToLower(name))
 	if parts == nil {
 		return 0
 	}

@@ -29,20 +29,29 @@ func (s *Step) attention(dst []Op, b *models.Block) []Op {
 	return dst
 }
 
-// Reattend rewrites the operators of layers of one kind for the step, where ops are those of a step that differs
-// from it in Past alone: the operators of attention depend on the context, and no others do.
-func (s *Step) Reattend(ops []Op, l *models.Layer) {
+// Reattend rewrites operators of layers of one kind, of a step that differs from this one in the context alone, for layers which differ from these in the
+// windows of attention alone: the operators of attention depend on context and window, and no others do.
+func (s *Step) Reattend(ops []Op, of, l *models.Layer) {
+	at := 0
 	for j := range l.Blocks {
-		b := &l.Blocks[j]
-		if b.Attention == nil {
+		b, from, to := &l.Blocks[j], -1, -1
+		for ; at < len(ops) && ops[at].Block == &of.Blocks[j]; at++ {
+			ops[at].Block, ops[at].Layer, ops[at].Count = b, l.Name, float64(l.Count)
+			if b.Attention != nil && ops[at].Type.Attends() {
+				if to = at + 1; from < 0 {
+					from = at
+				}
+			}
+		}
+		if from < 0 {
 			continue
 		}
-		begin := 0
-		for ops[begin].Block != b || !ops[begin].Type.Attends() {
-			begin++
+		if len(s.Groups) > 0 { // whose operators may be joined after they were appended
+			copy(ops[from:to], s.mix(nil, b))
+		} else {
+			s.mixOne(ops[:from], b)
 		}
-		after := s.attention(ops[:begin], b)
-		for k := begin; k < len(after); k++ {
+		for k := from; k < to; k++ {
 			ops[k].Block, ops[k].Layer, ops[k].Count = b, l.Name, float64(l.Count)
 		}
 	}

@@ -50,9 +50,13 @@ func (s *Step) varianceSum(dst []Op, b *models.Block) []Op {
 }
 
 // overHeads reports whether a norm is over the queries or keys of all heads together, as in MiniMax-M2
-// and OLMo 2.
+// and OLMo 2. The norm of the vector that queries are made of (q_a_norm of DeepSeek-V4) is of no heads: every rank has it whole.
 func overHeads(b *models.Block, n *models.Norm) bool {
-	return b != nil && b.Attention != nil && b.Attention.Latent == nil && !n.PerHead && innerNorm(b, n)
+	if b == nil || b.Attention == nil || n.PerHead || !innerNorm(b, n) {
+		return false
+	}
+	a := b.Attention
+	return a.Latent == nil && (n.Width == a.Heads*a.KeyDim || n.Width == a.KVHeads*a.KeyDim)
 }
 
 // outputNorm reports whether a norm is of the block's output, as in Gemma 2 and OLMo 2.

@@ -8,7 +8,8 @@ import (
 	"llmprof/unit"
 )
 
-// TestVarianceSum holds that ranks sum the variances of norms that all heads share, and of no other norm.
+// TestVarianceSum holds that ranks sum the variances of norms that all heads share, and of no other norm: not of
+// DeepSeek-V4's vector that queries are made of, which every rank has whole.
 func TestVarianceSum(t *testing.T) {
 	attention := &models.Attention{Heads: 8, KVHeads: 8, KeyDim: 64, ValueDim: 64}
 	for _, c := range []struct {
@@ -20,7 +21,7 @@ func TestVarianceSum(t *testing.T) {
 		par := parallel.Parallelism{TP: c.tp, GPUsPerNode: 8}
 		s.Par = &par
 		b := &models.Block{Attention: attention, Norms: []models.Norm{
-			{Name: "input_norm", Width: 512}, {Name: "q_norm", Width: 512, PerHead: c.perHead}, {Name: "k_norm", Width: 512, PerHead: c.perHead},
+			{Name: "input_norm", Width: 512}, {Name: "q_a_norm", Width: 96}, {Name: "q_norm", Width: 512, PerHead: c.perHead}, {Name: "k_norm", Width: 512, PerHead: c.perHead},
 		}}
 		sent := unit.Bytes(0)
 		for _, o := range s.varianceSum(nil, b) {

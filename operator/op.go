@@ -21,12 +21,25 @@ type Op struct {
 	Work   roofline.Work
 	Model  unit.FLOPs // FLOPs of matrix products over all ranks, without those that several ranks repeat
 
+	HalfSums bool // the engine sums the products in FP16, at twice the rate of sums in FP32, of which the GPU's peak is
+
 	Decode  bool   // attention of few queries, which splits the keys over the GPU
 	Variant uint32 // number of the formula where there are several: a run of steps is linear within one
 
 	Block      *models.Block      // nil outside of the layers
 	Norms      []models.Norm      // norms of the residual stream, or of queries and keys
 	Activation *models.Activation // activation function of a feed-forward; else nil
+}
+
+// AddFloor adds the floor of count times the operator.
+func (o *Op) AddFloor(f *roofline.Floor, p *roofline.Peaks, count float64) {
+	w := &o.Work
+	if o.HalfSums {
+		half := o.Work
+		half.FLOPs /= 2
+		w = &half
+	}
+	f.AddWork(p, w, o.Format, o.Shape.Ranks, count)
 }
 
 // add appends an operator, which the caller fills in in place: copying an operator takes longer than

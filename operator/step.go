@@ -69,8 +69,8 @@ func (s *Step) AppendLayer(dst []Op, l *models.Layer) []Op {
 	return dst
 }
 
-// joined reports whether the next block adds to the same sum as block j.
-func joined(l *models.Layer, j int) bool { return j+1 < len(l.Blocks) && l.Blocks[j+1].Parallel }
+// joined reports whether the next block is summed over the ranks together with block j.
+func joined(l *models.Layer, j int) bool { return j+1 < len(l.Blocks) && l.Blocks[j+1].Joined }
 
 // before appends the norms, the GEMMs into the block, and the element-wise operators on
 // their outputs.

@@ -570,7 +570,16 @@ func (s *search) settled(c *config, r Row) (Row, bool) {
 	r.Running, r.Utilization = slow.Running, slow.Utilization
 	r.JToken = s.q.perToken(slow) // at the least: where everything takes longer more sequences share a step
 	r.PerMillion = unit.Dollars(float64(r.PerHour) / 3600 / r.Throughput * 1e6)
-	return r, !s.falls(&r)
+	if s.falls(&r) {
+		return r, false
+	}
+	if rate := s.q.rate(); rate > 0 {
+		if err := c.steadies.Stable(rate*c.slower, r.layout()); err != nil {
+			s.missed(Miss{fmt.Sprintf("nearest is %s: %v", r.String(), err), 1e3, nil})
+			return r, false
+		}
+	}
+	return r, true
 }
 
 // perToken is the energy of a generated token.

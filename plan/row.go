@@ -98,7 +98,10 @@ func (r *Row) extras() int {
 
 // Args are the arguments of "llmprof estimate" that give the figures of the row.
 func (r *Row) Args(q *Request) []string {
-	args := []string{"--model", r.Card.Name, "--gpu", r.Card.GPU.Key, "--engine", r.Engine(), "--kv", r.Formats.KV.String()}
+	args := []string{"--model", r.Card.Name, "--gpu", r.Card.GPU.Key, "--engine", r.Engine()}
+	if r.Card.Model.CacheBytes(1, r.Formats.KV) > 0 {
+		args = append(args, "--kv", r.Formats.KV.String())
+	}
 	if r.Formats.Weights != "" {
 		args = append(args, "--weights", r.Formats.Weights)
 	}

@@ -23,8 +23,8 @@ func Slower(e *analytic.Estimate) float64 {
 // server does at x times the rate, only x times as slowly.
 func SlowRate(t *serving.Steadies, rate float64, l serving.Layout, x float64) (*serving.Steady, error) {
 	st, err := t.Rate(rate*x, l)
-	if err != nil || x == 1 {
-		return st, err
+	if err != nil {
+		return nil, err
 	}
 	return Stretched(st, x), nil
 }
@@ -63,7 +63,11 @@ func (q *Request) state(c *config, r *Row, x float64) (*serving.Steady, error) {
 	if err := q.prepare(c); err != nil {
 		return nil, err
 	}
-	return SlowRate(c.steadies, q.rate(), r.layout(), x)
+	st, err := c.steadies.Unpreempted(q.rate()*x, r.layout()) // settled asks whether it is stable where a row qualifies
+	if err != nil {
+		return nil, err
+	}
+	return Stretched(st, x), nil
 }
 
 // closed is the steady state of clients that wait for their answers, which is simulated once.

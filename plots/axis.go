@@ -251,6 +251,37 @@ func inColumns(c draw.Canvas, n int, column func(i int, c draw.Canvas)) {
 	}
 }
 
+// A titled is a plot with the titles of its axes.
+type titled struct {
+	plot         *plot.Plot
+	above, below string
+}
+
+// A sheet is panels in rows of two over a legend.
+type sheet struct {
+	panels []titled
+	keys   []key
+}
+
+func (s *sheet) draw(c draw.Canvas) {
+	if len(s.keys) > 0 {
+		legend(&c, s.keys)
+		c = draw.Crop(c, 0, 0, legendHeight(s.keys, c.Max.X-c.Min.X)+2, 0)
+	}
+	const gap = 14
+	rows := (len(s.panels) + 1) / 2
+	high := (c.Max.Y - c.Min.Y - gap*vg.Length(rows-1)) / vg.Length(rows)
+	for i := 0; i < len(s.panels); i += 2 {
+		top := (high + gap) * vg.Length(i/2)
+		row := s.panels[i:min(i+2, len(s.panels))]
+		inColumns(draw.Crop(c, 0, 0, c.Max.Y-c.Min.Y-top-high, -top), min(2, len(s.panels)), func(j int, c draw.Canvas) {
+			if j < len(row) {
+				panel(c, row[j].plot, row[j].above, row[j].below)
+			}
+		})
+	}
+}
+
 // panel draws p with the title of its vertical axis above it and that of its
 // horizontal one below. They are no labels of the plot, since gonum pads it on
 // the right by half of the latter's width.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -66,9 +67,9 @@ func (f *Figure) Adaptive() (string, error) {
 	if err := f.accessible(&b, s); err != nil {
 		return "", fmt.Errorf("drawing %q: %w", f.Title, err)
 	}
-	dark := svgColor.FindAllString(b.String(), -1)
+	dark := svgColor().FindAllString(b.String(), -1)
 	n := 0
-	text := svgColor.ReplaceAllStringFunc(light, func(day string) string {
+	text := svgColor().ReplaceAllStringFunc(light, func(day string) string {
 		night := dark[min(n, len(dark)-1)]
 		n++
 		if day == night {
@@ -85,7 +86,7 @@ func (f *Figure) Adaptive() (string, error) {
 }
 
 // svgColor is a colour in an SVG that vgsvg wrote.
-var svgColor = regexp.MustCompile(`(fill|stroke):#[0-9A-F]{6}`)
+var svgColor = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(fill|stroke):#[0-9A-F]{6}`) })
 
 // A darkCanvas draws with the colours on dark ground.
 type darkCanvas struct{ vg.CanvasSizer }
@@ -176,6 +177,11 @@ func (f *Figure) below() vg.Length {
 
 // hold makes the figure as high as it has to be for a body of a height.
 func (f *Figure) hold(body vg.Length) { f.Height = f.outside() + body }
+
+// holdOver is hold with a legend below the body.
+func (f *Figure) holdOver(body vg.Length, keys []key) {
+	f.hold(body + legendHeight(keys, Width-2*Margin))
+}
 
 // outside is all of the height that is not the body's.
 func (f *Figure) outside() vg.Length { return f.above() + f.below() + 2*Margin }

@@ -76,7 +76,7 @@ func Follow(caption string, courses []Course) (*Figure, error) {
 		Title: "Floor, expected and observed over the prompt", Caption: caption, body: v.draw,
 		Notes: notes,
 	}
-	f.Height = f.outside() + 2.1*vg.Inch*vg.Length(len(v.engines)) + legendHeight(v.keys, Width-2*Margin)
+	f.holdOver(2.1*vg.Inch*vg.Length(len(v.engines)), v.keys)
 	return f, nil
 }
 
@@ -201,11 +201,7 @@ func (p *followPanel) course(c *draw.Canvas, o *Course, place func(int, float64)
 			low, high := place(s.Prompt, s.Low), place(s.Prompt, s.High)
 			c.StrokeLine2(Line(0.8, ink), low.X, low.Y, high.X, high.Y)
 		}
-		path := polygon(signs[n%len(signs)], at, r)
-		c.SetColor(ink)
-		c.Fill(path)
-		c.SetLineStyle(Line(0.5, Paper()))
-		c.Stroke(path)
+		paint(c, polygon(signs[n%len(signs)], at, r), ink, Line(0.5, Paper()))
 	}
 }
 
@@ -222,7 +218,7 @@ func (v *followView) legend() (keys []key) {
 		ink, _, _ := Series(i)
 		keys = append(keys, key{fmt.Sprintf("batch %d, observed", b), func(c *draw.Canvas, box vg.Rectangle) {
 			c.SetColor(ink)
-			c.Fill(polygon(signs[i%len(signs)], vg.Point{X: (box.Min.X + box.Max.X) / 2, Y: (box.Min.Y + box.Max.Y) / 2}, 3))
+			c.Fill(polygon(signs[i%len(signs)], middle(box), 3))
 		}})
 	}
 	return append(keys,

@@ -107,7 +107,7 @@ func distinctExperts(e *models.Experts, tokens float64) float64 {
 func (cl *cluster) reduceAgain(l *models.Layer, ops []op) {
 	times := 0
 	for i := range l.Blocks {
-		if i+1 == len(l.Blocks) || !l.Blocks[i+1].Parallel {
+		if i+1 == len(l.Blocks) || !l.Blocks[i+1].Joined {
 			times++
 		}
 	}
@@ -146,7 +146,7 @@ func (cl *cluster) reduceAgain(l *models.Layer, ops []op) {
 func (cl *cluster) ends(l *models.Layer) (ends []int) {
 	starts := cl.starts(l)
 	for j := 1; j < len(starts); j++ {
-		if starts[j] > 0 && !l.Blocks[j].Parallel {
+		if starts[j] > 0 && !l.Blocks[j].Joined {
 			ends = append(ends, starts[j])
 		}
 	}

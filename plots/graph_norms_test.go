@@ -25,9 +25,9 @@ func TestOrderOfNodes(t *testing.T) {
 		"deepseek-v3": "( input_layernorm q_a_proj q_a_layernorm q_b_proj [ kv_a_proj kv_a_layernorm ] rotary kv_write kv_b_proj latent_attention o_proj all_reduce ) " +
 			"( post_attention_layernorm gate_up_proj activation down_proj all_reduce )",
 		// gptj/modeling_gptj.py: attention and mlp beside each other
-		"gpt-j-6b": "( ln_1 qkv_proj rotary kv_write attention o_proj [ up_proj activation down_proj ] all_reduce )",
+		"gpt-j-6b": "( ln_1 qkv_proj rotary kv_write attention o_proj all_reduce [ up_proj activation down_proj ] all_reduce )",
 		// falcon_h1/modeling_falcon_h1.py: attention and scan beside each other, a gated norm behind the scan
-		"falcon-h1-34b": "( input_layernorm qkv_proj rotary kv_write attention o_proj [ in_proj causal_conv ssd_scan norm out_proj ] all_reduce ) " +
+		"falcon-h1-34b": "( input_layernorm qkv_proj rotary kv_write attention o_proj all_reduce [ in_proj causal_conv ssd_scan norm out_proj ] all_reduce ) " +
 			"( post_attention_layernorm gate_up_proj activation down_proj all_reduce )",
 		// olmoe/modeling_olmoe.py
 		"olmoe-1b-7b": "( input_layernorm qkv_proj q_norm k_norm qk_norm_all_reduce rotary kv_write attention o_proj all_reduce ) " +

@@ -138,7 +138,7 @@ func (g *graph) work(c *draw.Canvas, w *work, wire bool, at cells, y vg.Length) 
 // boundMark draws a bound as a field of its colour with its first letter, for
 // who does not see the colour.
 func boundMark(c *draw.Canvas, b roofline.Bound, at vg.Point) {
-	box := vg.Rectangle{Min: at, Max: vg.Point{X: at.X + swatch, Y: at.Y + swatch}}
+	box := boxAt(at, swatch, swatch)
 	fill(c, box, colors.Bound(b))
 	outline(c, box, Faint())
 	s := Bold(CaptionSize, colors.Bound(b).On())

@@ -56,34 +56,19 @@ func toward(p, q vg.Point) vg.Point {
 
 // port draws where a node is on its lane: a disk, or a diamond for a collective.
 func port(c *draw.Canvas, n *node, p vg.Point) {
-	r := vg.Length(1.9)
-	var path vg.Path
-	c.SetColor(Ink())
-	if n.wire {
-		c.SetColor(colors.Bound(roofline.ByNetwork))
-		r = 2.9
-		path.Move(vg.Point{X: p.X, Y: p.Y + r})
-		path.Line(vg.Point{X: p.X + r, Y: p.Y})
-		path.Line(vg.Point{X: p.X, Y: p.Y - r})
-		path.Line(vg.Point{X: p.X - r, Y: p.Y})
-	} else {
-		path.Move(vg.Point{X: p.X + r, Y: p.Y})
-		path.Arc(p, r, 0, 2*math.Pi)
+	if !n.wire {
+		c.SetColor(Ink())
+		c.Fill(circle(p, 1.9))
+		return
 	}
-	path.Close()
-	c.Fill(path)
+	const r = 2.9
+	c.SetColor(colors.Bound(roofline.ByNetwork))
+	c.Fill(closed(vg.Point{X: p.X, Y: p.Y + r}, vg.Point{X: p.X + r, Y: p.Y}, vg.Point{X: p.X, Y: p.Y - r}, vg.Point{X: p.X - r, Y: p.Y}))
 }
 
 // plus draws the sign of a sum.
 func plus(c *draw.Canvas, p vg.Point) {
-	var ring vg.Path
-	ring.Move(vg.Point{X: p.X + sumRadius, Y: p.Y})
-	ring.Arc(p, sumRadius, 0, 2*math.Pi)
-	ring.Close()
-	c.SetColor(Paper())
-	c.Fill(ring)
-	c.SetLineStyle(Line(0.8, Ink()))
-	c.Stroke(ring)
+	paint(c, circle(p, sumRadius), Paper(), Line(0.8, Ink()))
 	c.StrokeLine2(Line(0.8, Ink()), p.X-sumRadius, p.Y, p.X+sumRadius, p.Y)
 	c.StrokeLine2(Line(0.8, Ink()), p.X, p.Y-sumRadius, p.X, p.Y+sumRadius)
 }

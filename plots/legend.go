@@ -84,7 +84,7 @@ func boundKeys(bounds ...roofline.Bound) (keys []key) {
 // phaseKey is the entry for the mark of a phase.
 func phaseKey(m Marker) key {
 	return key{m.phase(), func(c *draw.Canvas, b vg.Rectangle) {
-		p := vg.Point{X: (b.Min.X + b.Max.X) / 2, Y: (b.Min.Y + b.Max.Y) / 2}
+		p := middle(b)
 		mark(c, m, p, 4, Paper())
 	}}
 }

@@ -39,7 +39,7 @@ const (
 // UnderLoad draws TTFT and TPOT of servers over their throughput, a line a server and
 // a mark a load.
 func UnderLoad(caption string, of Throughput, curves []LoadCurve) (*Figure, error) {
-	v := &loadView{curves: curves, of: of}
+	v := &sheet{keys: loadKeys(curves)}
 	switch {
 	case len(curves) == 0:
 		return nil, fmt.Errorf("load: there is nothing to draw")
@@ -53,18 +53,17 @@ func UnderLoad(caption string, of Throughput, curves []LoadCurve) (*Figure, erro
 	}
 	for _, decode := range []bool{false, true} {
 		if p := newLoadPanel(curves, decode); p != nil {
-			v.panels = append(v.panels, p)
+			v.panels = append(v.panels, titled{p.plot, p.title, string(of)})
 		}
 	}
 	if len(v.panels) == 0 {
 		return nil, fmt.Errorf("load: no server has a time to draw")
 	}
-	v.keys = v.legend()
 	f := &Figure{
 		Title: "Latency over throughput", Caption: caption, body: v.draw,
 		Notes: []string{"Marks: median of the completed requests, named after the load: requests at a time, or a second (/s). The vertical axes are logarithmic."},
 	}
-	f.Height = f.outside() + 2.9*vg.Inch + legendHeight(v.keys, Width-2*Margin)
+	f.holdOver(2.9*vg.Inch, v.keys)
 	return f, nil
 }
 

@@ -4,7 +4,6 @@ package plots
 
 import (
 	"image/color"
-	"math"
 	"slices"
 
 	"gonum.org/v1/plot"
@@ -45,7 +44,7 @@ func (p *loadPanel) curve(c *draw.Canvas, q *placer, i int, place func(x, y floa
 			marker.draw(c, at, ink)
 		}
 		const r = markerRadius
-		q.taken = append(q.taken, vg.Rectangle{Min: vg.Point{X: at.X - r, Y: at.Y - r}, Max: vg.Point{X: at.X + r, Y: at.Y + r}})
+		q.taken = append(q.taken, square(at, r))
 	}
 }
 
@@ -69,16 +68,7 @@ func (p *loadPanel) label(c *draw.Canvas, q *placer, i int, place func(x, y floa
 			continue
 		}
 		named = l.Load
-		at, w, h := median[j], style.Width(l.Load), ascent(style)-descent(style)
-		corner, ok := q.near(at, markerRadius, w, h)
-		if !ok {
-			continue
-		}
-		to := nearest(vg.Rectangle{Min: corner, Max: vg.Point{X: corner.X + w, Y: corner.Y + h}}, at)
-		if away := math.Hypot(float64(to.X-at.X), float64(to.Y-at.Y)); away > 3*float64(markerRadius) {
-			c.StrokeLine2(Line(0.4, Faint()), at.X, at.Y, to.X, to.Y)
-		}
-		c.FillText(style, vg.Point{X: corner.X, Y: corner.Y - descent(style)}, l.Load)
+		nameMark(c, q, median[j], markerRadius, style, l.Load, 3*markerRadius)
 	}
 }
 
@@ -96,37 +86,23 @@ func (p *loadPanel) lines(curve *LoadCurve, place func(x, y float64) vg.Point) (
 	return median, tail
 }
 
-// A loadView is the panels side by side over the legend.
-type loadView struct {
-	of     Throughput
-	curves []LoadCurve
-	panels []*loadPanel
-	keys   []key
-}
-
-func (v *loadView) legend() (keys []key) {
+// loadKeys are the legend.
+func loadKeys(curves []LoadCurve) (keys []key) {
 	failed := false
-	for i := range v.curves {
+	for i := range curves {
 		ink, dash, marker := Series(i)
-		keys = append(keys, key{v.curves[i].Name, func(c *draw.Canvas, box vg.Rectangle) {
-			y := (box.Min.Y + box.Max.Y) / 2
-			c.StrokeLine2(Line(1.4, ink, dash...), box.Min.X, y, box.Max.X, y)
-			marker.draw(c, vg.Point{X: (box.Min.X + box.Max.X) / 2, Y: y}, ink)
+		keys = append(keys, key{curves[i].Name, func(c *draw.Canvas, box vg.Rectangle) {
+			lineKey("", Line(1.4, ink, dash...)).draw(c, box)
+			marker.draw(c, middle(box), ink)
 		}})
-		failed = failed || slices.ContainsFunc(v.curves[i].Loads, func(l Loaded) bool { return l.Failed })
+		failed = failed || slices.ContainsFunc(curves[i].Loads, func(l Loaded) bool { return l.Failed })
 	}
 	keys = append(keys, key{"up to the 99th percentile", func(c *draw.Canvas, box vg.Rectangle) {
-		x := (box.Min.X + box.Max.X) / 2
+		x := middle(box).X
 		whisker(c, vg.Point{X: x, Y: box.Min.Y}, vg.Point{X: x, Y: box.Max.Y}, Faint())
 	}})
 	if failed {
 		keys = append(keys, key{"the run failed", func(c *draw.Canvas, box vg.Rectangle) { Marker(0).hollow(c, middle(box)) }})
 	}
 	return keys
-}
-
-func (v *loadView) draw(c draw.Canvas) {
-	legend(&c, v.keys)
-	c = draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X)+2, 0)
-	inColumns(c, len(v.panels), func(i int, c draw.Canvas) { panel(c, v.panels[i].plot, v.panels[i].title, string(v.of)) })
 }

@@ -12,11 +12,33 @@ import (
 
 // mark draws the mark of a phase with the area of a circle of radius r.
 func mark(c *draw.Canvas, m Marker, p vg.Point, r vg.Length, ink color.Color) {
-	path := m.path(p, r)
+	paint(c, m.path(p, r), ink, Line(0.7, Ink()))
+}
+
+// paint fills a path and draws its border.
+func paint(c *draw.Canvas, path vg.Path, ink color.Color, border draw.LineStyle) {
 	c.SetColor(ink)
 	c.Fill(path)
-	c.SetLineStyle(Line(0.7, Ink()))
+	c.SetLineStyle(border)
 	c.Stroke(path)
+}
+
+// circle is the outline of a circle.
+func circle(p vg.Point, r vg.Length) (path vg.Path) {
+	path.Move(vg.Point{X: p.X + r, Y: p.Y})
+	path.Arc(p, r, 0, 2*math.Pi)
+	path.Close()
+	return path
+}
+
+// closed is the outline of a figure with these corners.
+func closed(corners ...vg.Point) (path vg.Path) {
+	path.Move(corners[0])
+	for _, q := range corners[1:] {
+		path.Line(q)
+	}
+	path.Close()
+	return path
 }
 
 // half is how far the mark of a phase reaches from its middle to each side: a square has the area of a circle.
@@ -45,17 +67,12 @@ func (m Marker) phase() string { return [...]string{"prefill", "decode"}[m] }
 
 // path is the outline of a marker with about the area of a circle of radius r.
 func (m Marker) path(p vg.Point, r vg.Length) vg.Path {
-	var path vg.Path
 	var corners [][2]vg.Length
 	switch m % NumSeries {
 	case prefillMark:
-		path.Move(vg.Point{X: p.X + r, Y: p.Y})
-		path.Arc(p, r, 0, 2*math.Pi)
-		path.Close()
-		return path
+		return circle(p, r)
 	case decodeMark:
-		h := half(m, r)
-		return vg.Rectangle{Min: vg.Point{X: p.X - h, Y: p.Y - h}, Max: vg.Point{X: p.X + h, Y: p.Y + h}}.Path()
+		return square(p, half(m, r)).Path()
 	case 2: // a triangle on its base
 		corners = [][2]vg.Length{{-1.35, -0.78}, {1.35, -0.78}, {0, 1.56}}
 	case 3: // a diamond
@@ -66,34 +83,21 @@ func (m Marker) path(p vg.Point, r vg.Length) vg.Path {
 		const a, b = 0.5, 1.4
 		corners = [][2]vg.Length{{-a, -b}, {a, -b}, {a, -a}, {b, -a}, {b, a}, {a, a}, {a, b}, {-a, b}, {-a, a}, {-b, a}, {-b, -a}, {-a, -a}}
 	}
+	points := make([]vg.Point, len(corners))
 	for i, k := range corners {
-		q := vg.Point{X: p.X + k[0]*r, Y: p.Y + k[1]*r}
-		if i == 0 {
-			path.Move(q)
-			continue
-		}
-		path.Line(q)
+		points[i] = vg.Point{X: p.X + k[0]*r, Y: p.Y + k[1]*r}
 	}
-	path.Close()
-	return path
+	return closed(points...)
 }
 
 // draw draws a marker in a colour, apart from the line below it.
 func (m Marker) draw(c *draw.Canvas, p vg.Point, ink color.Color) {
-	m.paint(c, p, ink, Line(0.6, Paper()))
+	paint(c, m.path(p, markerRadius), ink, Line(0.6, Paper()))
 }
 
 // hollow draws the marker of what does not fit in memory.
 func (m Marker) hollow(c *draw.Canvas, p vg.Point) {
-	m.paint(c, p, Paper(), Line(1.1, Alarm()))
-}
-
-func (m Marker) paint(c *draw.Canvas, p vg.Point, ink color.Color, border draw.LineStyle) {
-	path := m.path(p, markerRadius)
-	c.SetColor(ink)
-	c.Fill(path)
-	c.SetLineStyle(border)
-	c.Stroke(path)
+	paint(c, m.path(p, markerRadius), Paper(), Line(1.1, Alarm()))
 }
 
 const markerRadius vg.Length = 2.6

@@ -156,6 +156,6 @@ func (v *memoryView) put(c *draw.Canvas, q *placer, style draw.TextStyle, text s
 	if !ok {
 		return
 	}
-	fill(c, vg.Rectangle{Min: box, Max: vg.Point{X: box.X + w, Y: box.Y + h}}, Paper())
+	fill(c, boxAt(box, w, h), Paper())
 	c.FillText(style, vg.Point{X: box.X + 2, Y: box.Y + 0.5 - descent(style)}, text)
 }

@@ -61,7 +61,7 @@ func Accuracy(caption string, points []Observed) (*Figure, error) {
 		Notes: []string{"Error: predicted over observed, less 1; half and twice are equally far from zero. A mark is an observation, the line through it the 90 % interval of its prediction, which holds where it crosses zero. " +
 			"Held out: no constant was fitted on it. Named: the farthest off. What is beyond an axis is drawn at its end."},
 	}
-	f.Height = f.outside() + v.height()
+	f.holdOver(v.height(), v.keys)
 	return f, nil
 }
 
@@ -94,7 +94,6 @@ func newLooks(points []Observed) *looks {
 
 // keys are the legend: GPUs, and what intervals look like.
 func (l *looks) keys(points []Observed) (keys []key) {
-	middle := func(b vg.Rectangle) vg.Point { return vg.Point{X: (b.Min.X + b.Max.X) / 2, Y: (b.Min.Y + b.Max.Y) / 2} }
 	for _, g := range l.gpus {
 		keys = append(keys, key{g, func(c *draw.Canvas, b vg.Rectangle) { l.sign(c, middle(b), g, 3, false) }})
 	}
@@ -154,25 +153,20 @@ var signs = [...]sides{
 }
 
 // polygon is the outline of a sign with the area of a circle of radius r, about.
-func polygon(s sides, p vg.Point, r vg.Length) (path vg.Path) {
+func polygon(s sides, p vg.Point, r vg.Length) vg.Path {
 	r *= vg.Length(math.Sqrt(math.Pi / (float64(s.corners) / 2 * math.Sin(2*math.Pi/float64(s.corners)))))
 	wide := vg.Length(1)
 	if s.wide > 0 {
 		wide = vg.Length(math.Sqrt(s.wide))
 	}
-	for i := range s.corners {
+	corners := make([]vg.Point, s.corners)
+	for i := range corners {
 		at := r
 		if s.inner > 0 && i%2 == 1 {
 			at *= vg.Length(s.inner)
 		}
 		sin, cos := math.Sincos(2 * math.Pi * (s.turn + float64(i)/float64(s.corners)))
-		q := vg.Point{X: p.X + at*wide*vg.Length(cos), Y: p.Y + at/wide*vg.Length(sin)}
-		if i == 0 {
-			path.Move(q)
-			continue
-		}
-		path.Line(q)
+		corners[i] = vg.Point{X: p.X + at*wide*vg.Length(cos), Y: p.Y + at/wide*vg.Length(sin)}
 	}
-	path.Close()
-	return path
+	return closed(corners...)
 }

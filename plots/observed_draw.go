@@ -94,7 +94,7 @@ func boolOrder(b bool) int {
 }
 
 func (v *accuracyView) height() vg.Length {
-	return vg.Length(len(v.looks.engines))*(errorTitle+errorHigh+errorGap) + errorAxis + legendHeight(v.keys, Width-2*Margin)
+	return vg.Length(len(v.looks.engines))*(errorTitle+errorHigh+errorGap) + errorAxis
 }
 
 func (v *accuracyView) draw(c draw.Canvas) {
@@ -254,10 +254,10 @@ func (v *accuracyView) errors(c *draw.Canvas, box vg.Rectangle, p *accuracyPanel
 		o := &p.points[i]
 		at := place(o)
 		v.looks.sign(c, at, o.GPU, r, o.Fitted)
-		q.taken = append(q.taken, vg.Rectangle{Min: vg.Point{X: at.X - r, Y: at.Y - r}, Max: vg.Point{X: at.X + r, Y: at.Y + r}})
+		q.taken = append(q.taken, square(at, r))
 	}
 	if o := p.farthest(); o != nil {
-		nameMark(c, q, place(o), r, o.Name)
+		nameMark(c, q, place(o), r, Sans(CaptionSize, Ink()), o.Name, 0)
 	}
 }
 
@@ -280,16 +280,16 @@ func (p *accuracyPanel) farthest() *Observed {
 	return &o
 }
 
-// nameMark writes a name beside a mark if there is room.
-func nameMark(c *draw.Canvas, q *placer, at vg.Point, r vg.Length, name string) {
-	style := Sans(CaptionSize, Ink())
+// nameMark writes a name near a mark if there is room, with a leader where it is farther than near.
+func nameMark(c *draw.Canvas, q *placer, at vg.Point, r vg.Length, style draw.TextStyle, name string, near vg.Length) {
 	w, h := style.Width(name), ascent(style)-descent(style)
 	corner, ok := q.near(at, r, w, h)
 	if !ok {
 		return
 	}
-	box := vg.Rectangle{Min: corner, Max: vg.Point{X: corner.X + w, Y: corner.Y + h}}
-	to := nearest(box, at)
-	c.StrokeLine2(Line(0.4, Faint()), at.X, at.Y, to.X, to.Y)
+	to := nearest(boxAt(corner, w, h), at)
+	if away := math.Hypot(float64(to.X-at.X), float64(to.Y-at.Y)); away > float64(near) {
+		c.StrokeLine2(Line(0.4, Faint()), at.X, at.Y, to.X, to.Y)
+	}
 	c.FillText(style, vg.Point{X: corner.X, Y: corner.Y - descent(style)}, name)
 }

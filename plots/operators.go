@@ -73,7 +73,7 @@ func Operators(caption string, steps []OperatorStep) (*Figure, error) {
 		Notes: []string{"Observed: " + cmp.Or(steps[0].How, Replayed) + ". Where one kernel does several operators of the estimate, the prediction is of all of them. " +
 			"Share: of the whole. The interval is that of the whole phase. Error: expected over observed, less 1. The axes are logarithmic; a triangle at their left end is a floor beyond it."},
 	}
-	f.Height = f.outside() + v.height() + legendHeight(v.keys, Width-2*Margin)
+	f.holdOver(v.height(), v.keys)
 	return f, nil
 }
 

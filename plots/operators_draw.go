@@ -18,7 +18,6 @@ func intervalInk() colors.Color { return expectedInk().Mixed(Paper(), 0.2) }
 
 // operatorKeys are the legend.
 func operatorKeys(predicted bool) []key {
-	middle := func(b vg.Rectangle) vg.Point { return vg.Point{X: (b.Min.X + b.Max.X) / 2, Y: (b.Min.Y + b.Max.Y) / 2} }
 	keys := []key{{"observed", func(c *draw.Canvas, b vg.Rectangle) { observedDot(c, middle(b)) }}}
 	if !predicted {
 		return keys
@@ -33,11 +32,7 @@ func operatorKeys(predicted bool) []key {
 }
 
 func observedDot(c *draw.Canvas, p vg.Point) {
-	path := polygon(signs[0], p, 2.5)
-	c.SetColor(observedInk())
-	c.Fill(path)
-	c.SetLineStyle(Line(0.6, Paper()))
-	c.Stroke(path)
+	paint(c, polygon(signs[0], p, 2.5), observedInk(), Line(0.6, Paper()))
 }
 
 func expectedBar(c *draw.Canvas, p vg.Point) {
@@ -50,13 +45,8 @@ func floorTick(c *draw.Canvas, p vg.Point) {
 
 // beyond is the mark of a floor left of the axis.
 func beyond(c *draw.Canvas, p vg.Point) {
-	var path vg.Path
-	path.Move(vg.Point{X: p.X, Y: p.Y})
-	path.Line(vg.Point{X: p.X + 3.4, Y: p.Y + 2.2})
-	path.Line(vg.Point{X: p.X + 3.4, Y: p.Y - 2.2})
-	path.Close()
 	c.SetColor(Faint())
-	c.Fill(path)
+	c.Fill(closed(p, vg.Point{X: p.X + 3.4, Y: p.Y + 2.2}, vg.Point{X: p.X + 3.4, Y: p.Y - 2.2}))
 }
 
 func (v *operatorsView) draw(c draw.Canvas) {

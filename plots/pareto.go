@@ -35,9 +35,14 @@ func Pareto(caption, cost string, all []Deployment) (*Figure, error) {
 		}
 	}
 	groups := groupsOf(all)
-	v := &paretoView{groups: groups}
-	v.add(all, "Throughput over speed", "tokens/s that a user sees", func(d *Deployment) (x, y float64) { return d.PerUser, d.PerGPU }, "tokens/s a GPU", true)
-	v.add(all, "Cost over latency", "time of a request", func(d *Deployment) (x, y float64) { return d.Latency, d.Cost }, cost, false)
+	v := &sheet{}
+	add := func(title, below string, of func(*Deployment) (x, y float64), beside string, more bool) {
+		if p := newParetoPanel(all, groups, of, more); p != nil {
+			v.panels = append(v.panels, titled{p.plot, title + ": " + beside, below})
+		}
+	}
+	add("Throughput over speed", "tokens/s that a user sees", func(d *Deployment) (x, y float64) { return d.PerUser, d.PerGPU }, "tokens/s a GPU", true)
+	add("Cost over latency", "time of a request", func(d *Deployment) (x, y float64) { return d.Latency, d.Cost }, cost, false)
 	if len(v.panels) == 0 {
 		return nil, fmt.Errorf("pareto: no deployment has two figures to draw")
 	}
@@ -52,7 +57,7 @@ func Pareto(caption, cost string, all []Deployment) (*Figure, error) {
 	}
 	v.keys = append(v.keys, lineKey("best of all GPUs", Line(1.6, Ink())))
 	f := &Figure{Title: "Deployments that qualify", Caption: caption, body: v.draw, Notes: []string{"A mark is a deployment that no other on the same GPU beats in both figures. All axes are logarithmic."}}
-	f.Height = f.outside() + 2.9*vg.Inch + legendHeight(v.keys, Width-2*Margin)
+	f.holdOver(2.9*vg.Inch, v.keys)
 	return f, nil
 }
 
@@ -68,10 +73,9 @@ func groupsOf(all []Deployment) (groups []string) {
 
 // A paretoPanel is one pair of figures.
 type paretoPanel struct {
-	title, below string
-	groups       [][]paretoPoint // points of each GPU that no other of the same GPU dominates
-	front        []paretoPoint
-	plot         *plot.Plot
+	groups [][]paretoPoint // points of each GPU that no other of the same GPU dominates
+	front  []paretoPoint
+	plot   *plot.Plot
 }
 
 type paretoPoint struct {
@@ -79,20 +83,14 @@ type paretoPoint struct {
 	group int
 }
 
-type paretoView struct {
-	groups []string
-	panels []*paretoPanel
-	keys   []key
-}
-
-// add adds a panel, unless too few deployments have both figures. More says that more is
+// newParetoPanel is nil where no deployment has both figures. More says that more is
 // better in both; else less is.
-func (v *paretoView) add(all []Deployment, title, below string, of func(*Deployment) (x, y float64), beside string, more bool) {
-	p := &paretoPanel{title: title + ": " + beside, below: below}
-	groups := make([][]paretoPoint, len(v.groups))
+func newParetoPanel(all []Deployment, names []string, of func(*Deployment) (x, y float64), more bool) *paretoPanel {
+	p := &paretoPanel{}
+	groups := make([][]paretoPoint, len(names))
 	for i := range all {
 		d := &all[i]
-		g := slices.Index(v.groups, d.Group)
+		g := slices.Index(names, d.Group)
 		if a, b := of(d); a > 0 && b > 0 {
 			groups[g] = append(groups[g], paretoPoint{a, b, g})
 		}
@@ -111,7 +109,7 @@ func (v *paretoView) add(all []Deployment, title, below string, of func(*Deploym
 		p.groups, best = append(p.groups, front), append(best, front...)
 	}
 	if len(best) == 0 {
-		return
+		return nil
 	}
 	p.front = frontOf(best, more)
 	rate := decades{label: func(v float64) string { return si(v, "") }}
@@ -120,7 +118,7 @@ func (v *paretoView) add(all []Deployment, title, below string, of func(*Deploym
 		across, up = decades{label: seconds}, decades{label: plain}
 	}
 	p.plot = newPlot(axis{x.padded(1.2, 1.2, 2), across}, axis{y.padded(1.3, 1.3, 3), up}, p)
-	v.panels = append(v.panels, p)
+	return p
 }
 
 // frontOf are the points that no other is better than in both, along x.
@@ -164,10 +162,4 @@ func (p *paretoPanel) Plot(c draw.Canvas, pl *plot.Plot) {
 			marker.draw(&c, q, color)
 		}
 	}
-}
-
-func (v *paretoView) draw(c draw.Canvas) {
-	legend(&c, v.keys)
-	c = draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X)+2, 0)
-	inColumns(c, len(v.panels), func(i int, c draw.Canvas) { panel(c, v.panels[i].plot, v.panels[i].title, v.panels[i].below) })
 }

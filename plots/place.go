@@ -82,7 +82,7 @@ func (q *placer) best(p vg.Point, r, w, h vg.Length) (vg.Point, float64) {
 	if cost >= q.limit() {
 		return best, cost
 	}
-	box := vg.Rectangle{Min: best, Max: vg.Point{X: best.X + w, Y: best.Y + h}}
+	box := boxAt(best, w, h)
 	q.taken, q.texts = append(q.taken, box), append(q.texts, box)
 	q.leaders = append(q.leaders, [2]vg.Point{p, nearest(box, p)})
 	return best, cost
@@ -123,7 +123,7 @@ func (q *placer) through(a, b vg.Point) bool {
 // radius r at p crosses. To cross another mark
 // misleads, unless the two touch anyway, and costs nothing if it lies in this one.
 func (q *placer) crossings(b vg.Rectangle, p vg.Point, r vg.Length) (n float64) {
-	own := vg.Rectangle{Min: vg.Point{X: p.X - r, Y: p.Y - r}, Max: vg.Point{X: p.X + r, Y: p.Y + r}}
+	own := square(p, r)
 	for _, l := range q.lines {
 		if cuts(b, l.from, l.to) {
 			n += l.cost
@@ -155,6 +155,16 @@ func overlap(a, b vg.Rectangle) bool {
 // nearest is the point of a rectangle that is nearest to p.
 func nearest(b vg.Rectangle, p vg.Point) vg.Point {
 	return vg.Point{X: min(max(p.X, b.Min.X), b.Max.X), Y: min(max(p.Y, b.Min.Y), b.Max.Y)}
+}
+
+// square is the rectangle that reaches r from p to each side.
+func square(p vg.Point, r vg.Length) vg.Rectangle {
+	return vg.Rectangle{Min: vg.Point{X: p.X - r, Y: p.Y - r}, Max: vg.Point{X: p.X + r, Y: p.Y + r}}
+}
+
+// boxAt is the rectangle of w by h with its lower left corner at p.
+func boxAt(p vg.Point, w, h vg.Length) vg.Rectangle {
+	return vg.Rectangle{Min: p, Max: vg.Point{X: p.X + w, Y: p.Y + h}}
 }
 
 func middle(b vg.Rectangle) vg.Point {

@@ -219,7 +219,7 @@ func (v *rooflineView) Plot(c draw.Canvas, p *plot.Plot) {
 	for i, d := range v.dots {
 		at[i] = vg.Point{X: tx(d.x), Y: ty(d.y)}
 		const h = dotRadius
-		q.taken = append(q.taken, vg.Rectangle{Min: vg.Point{X: at[i].X - h, Y: at[i].Y - h}, Max: vg.Point{X: at[i].X + h, Y: at[i].Y + h}})
+		q.taken = append(q.taken, square(at[i], h))
 	}
 	for i := range v.roofs {
 		v.roofLabels(&c, q, &v.roofs[i], p)
@@ -260,12 +260,8 @@ func (v *rooflineView) roof(c *draw.Canvas, q *placer, r *roof, p *plot.Plot) {
 	}
 	ridge := vg.Point{X: tx(r.ridge()), Y: ty(r.peak)}
 	if c.Contains(ridge) {
-		c.SetColor(Paper())
-		ring := prefillMark.path(ridge, 2.2)
-		c.Fill(ring)
-		c.SetLineStyle(Line(1, Ink()))
-		c.Stroke(ring)
-		q.taken = append(q.taken, vg.Rectangle{Min: vg.Point{X: ridge.X - 3, Y: ridge.Y - 3}, Max: vg.Point{X: ridge.X + 3, Y: ridge.Y + 3}})
+		paint(c, circle(ridge, 2.2), Paper(), Line(1, Ink()))
+		q.taken = append(q.taken, square(ridge, 3))
 	}
 }
 

@@ -33,7 +33,7 @@ type callout struct {
 func (l *callout) place(q *placer, at []vg.Point) float64 {
 	const side = 2 * (badge + 0.6)
 	box, cost := q.best(at[l.dot], dotRadius, side, side)
-	l.box, l.ok = vg.Rectangle{Min: box, Max: vg.Point{X: box.X + side, Y: box.Y + side}}, cost < q.limit()
+	l.box, l.ok = boxAt(box, side, side), cost < q.limit()
 	return min(cost, 2*q.limit())
 }
 

@@ -30,9 +30,8 @@ type Distribution struct {
 
 // A served panel has lines with linear or logarithmic axes.
 type servedPanel struct {
-	title, below string
-	lines        []servedLine
-	plot         *plot.Plot
+	title string
+	lines []servedLine
 }
 
 type servedLine struct {
@@ -55,26 +54,6 @@ func (p *servedPanel) Plot(c draw.Canvas, pl *plot.Plot) {
 			path = append(path, at)
 		}
 		c.StrokeLines(Line(1.3, ink, dash...), path)
-	}
-}
-
-// A servedView is panels in rows of two over a legend.
-type servedView struct {
-	panels []*servedPanel
-	keys   []key
-}
-
-func (v *servedView) draw(c draw.Canvas) {
-	if len(v.keys) > 0 {
-		legend(&c, v.keys)
-		c = draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X)+2, 0)
-	}
-	const gap = 14
-	rows := (len(v.panels) + 1) / 2
-	wide, high := (c.Max.X-c.Min.X-gap)/2, (c.Max.Y-c.Min.Y-gap*vg.Length(rows-1))/vg.Length(rows)
-	for i, p := range v.panels {
-		left, top := (wide+gap)*vg.Length(i%2), (high+gap)*vg.Length(i/2)
-		panel(draw.Crop(c, left, left+wide-(c.Max.X-c.Min.X), c.Max.Y-c.Min.Y-top-high, -top), p.plot, p.title, p.below)
 	}
 }
 
@@ -133,6 +112,7 @@ func Timeline(caption string, times []ServedTime) (*Figure, error) {
 		{title: "KV cache in use, %", lines: []servedLine{line(func(t *ServedTime) float64 { return 100 * t.Cache })}},
 		{title: "Tokens per second, prompts and output", lines: []servedLine{line(func(t *ServedTime) float64 { return t.Tokens })}},
 	}
+	v := &sheet{}
 	for _, p := range panels {
 		most := 0.0
 		for _, q := range p.lines[0].points {
@@ -142,13 +122,11 @@ func Timeline(caption string, times []ServedTime) (*Figure, error) {
 			return nil, fmt.Errorf("timeline: %s has a value of %v", p.title, most)
 		}
 		most = max(1.08*most, 1)
-		p.below = "seconds"
 		x, y := values{at: linear(end), label: plain, wide: Width/2 - 60}, values{at: linear(most), label: plain, wide: Width/2 - 60}
-		p.plot = newPlot(axis{scope{0, max(end, 1e-6)}, x}, axis{scope{0, most}, y}, p)
+		v.panels = append(v.panels, titled{newPlot(axis{scope{0, max(end, 1e-6)}, x}, axis{scope{0, most}, y}, p), p.title, "seconds"})
 	}
-	v := &servedView{panels: panels}
 	f := &Figure{Title: "A server over time", Caption: caption, body: v.draw}
-	f.Height = f.outside() + 4.6*vg.Inch
+	f.hold(4.6 * vg.Inch)
 	return f, nil
 }
 
@@ -160,7 +138,7 @@ func Distributions(caption string, loads []Distribution) (*Figure, error) {
 	case len(loads) > NumSeries:
 		return nil, fmt.Errorf("cdf: %d loads: at most %d can be told apart in one picture", len(loads), NumSeries)
 	}
-	v := &servedView{}
+	v := &sheet{}
 	var names []string
 	for _, l := range loads {
 		names = append(names, l.Name)
@@ -181,10 +159,9 @@ func Distributions(caption string, loads []Distribution) (*Figure, error) {
 			continue
 		}
 		shares := values{at: []float64{0, 0.25, 0.5, 0.75, 0.9, 1}, label: func(v float64) string { return fmt.Sprintf("%g %%", 100*v) }, wide: Width/2 - 60}
-		p.plot = newPlot(axis{x.padded(1.15, 1.15, 3), decades{label: seconds}}, axis{scope{0, 1.02}, shares}, p)
-		v.panels = append(v.panels, p)
+		v.panels = append(v.panels, titled{newPlot(axis{x.padded(1.15, 1.15, 3), decades{label: seconds}}, axis{scope{0, 1.02}, shares}, p), title, ""})
 	}
 	f := &Figure{Title: "Latency under load", Caption: caption, body: v.draw, Notes: []string{"Share of requests (ITL: of tokens) that took no longer than a time. Time axes are logarithmic."}}
-	f.Height = f.outside() + 4.8*vg.Inch + legendHeight(v.keys, Width-2*Margin)
+	f.holdOver(4.8*vg.Inch, v.keys)
 	return f, nil
 }

@@ -43,7 +43,7 @@ func TestAdaptive(t *testing.T) {
 		if light := regexp.MustCompile(`;(fill|stroke):light-dark\([^)]*\)`).ReplaceAllString(text, ""); light != plain {
 			t.Errorf("%s: without its dark colours it is another picture", p.name)
 		}
-		for _, c := range svgColor.FindAllStringIndex(text, -1) {
+		for _, c := range svgColor().FindAllStringIndex(text, -1) {
 			color, rest := text[c[0]:c[1]], text[c[1]:]
 			if !strings.HasPrefix(rest, ";"+strings.SplitN(color, ":", 2)[0]+":light-dark(") && !onBothGrounds(color[len(color)-6:]) {
 				t.Errorf("%s: %s is the same on dark ground", p.name, color)

@@ -180,7 +180,7 @@ func (v *latencyView) legend(curves []Curve) {
 	if slices.ContainsFunc(v.panels, func(p *latencyPanel) bool { return p.anyUnfit() }) {
 		v.keys = append(v.keys, key{"does not fit in memory", func(c *draw.Canvas, b vg.Rectangle) {
 			hatch(c, b, Alarm(), 4)
-			marker.hollow(c, vg.Point{X: (b.Min.X + b.Max.X) / 2, Y: (b.Min.Y + b.Max.Y) / 2})
+			marker.hollow(c, middle(b))
 		}})
 	}
 }
@@ -195,7 +195,7 @@ func curveKeys(i int, name string) (keys []key) {
 		k.draw = func(c *draw.Canvas, b vg.Rectangle) {
 			if n == 0 {
 				line(c, b)
-				marker.draw(c, vg.Point{X: (b.Min.X + b.Max.X) / 2, Y: (b.Min.Y + b.Max.Y) / 2}, ink)
+				marker.draw(c, middle(b), ink)
 			}
 		}
 		keys = append(keys, k)

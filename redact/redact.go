@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Mark stands where a secret was.
@@ -92,11 +93,17 @@ func (r redacted) Error() string { return r.text }
 func (r redacted) Unwrap() error { return r.error }
 
 var (
-	address = regexp.MustCompile("[a-zA-Z][a-zA-Z0-9+.-]*://[^\\s\"'<>`]+")
-	header  = regexp.MustCompile(`(?i)\b(authorization["']?\s*[:=]\s*["']?(?:(?:bearer|basic)\s+)?|bearer\s+)([A-Za-z0-9._~+/=-]{6,})`)
-	assign  = regexp.MustCompile(`(?i)(-{0,2}[a-z][a-z0-9_.-]*)(["']?\s*[=:]\s*\[?\s*)`) // a value follows
-	flag    = regexp.MustCompile(`(?i)(--?[a-z][a-z0-9_-]*)(\s+)`)                       // a flag of a command line, whose value follows
-	known   = regexp.MustCompile(`\b(sk-[A-Za-z0-9_-]{8,}|hf_[A-Za-z0-9]{20,}|nvapi-[A-Za-z0-9_-]{8,}|gh[pousr]_[A-Za-z0-9]{16,}|AKIA[0-9A-Z]{12,}|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_.-]+)`)
+	address = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("[a-zA-Z][a-zA-Z0-9+.-]*://[^\\s\"'<>`]+") })
+	header  = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)\b(authorization["']?\s*[:=]\s*["']?(?:(?:bearer|basic)\s+)?|bearer\s+)([A-Za-z0-9._~+/=-]{6,})`)
+	})
+	assign = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)(-{0,2}[a-z][a-z0-9_.-]*)(["']?\s*[=:]\s*\[?\s*)`)
+	}) // a value follows
+	flag  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)(--?[a-z][a-z0-9_-]*)(\s+)`) }) // a flag of a command line, whose value follows
+	known = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\b(sk-[A-Za-z0-9_-]{8,}|hf_[A-Za-z0-9]{20,}|nvapi-[A-Za-z0-9_-]{8,}|gh[pousr]_[A-Za-z0-9]{16,}|AKIA[0-9A-Z]{12,}|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_.-]+)`)
+	})
 )
 
 // rewrite replaces secrets by the mark and calls found for each.
@@ -110,21 +117,21 @@ func rewrite(text string, found func(secret string)) string {
 		}
 		return Mark
 	}
-	text = address.ReplaceAllStringFunc(text, func(u string) string {
+	text = address().ReplaceAllStringFunc(text, func(u string) string {
 		bare := strings.TrimRight(u, ".,:;)") // The punctuation is the sentence's.
 		return rewriteURL(bare, hide) + u[len(bare):]
 	})
-	text = replace(header, text, func(m []string) string {
+	text = replace(header(), text, func(m []string) string {
 		if scheme := strings.ToLower(m[2]); scheme == "bearer" || scheme == "basic" { // The scheme's secret is hidden already.
 			return m[0]
 		}
 		return m[1] + hide(m[2])
 	})
-	text = values(assign, text, assigned, hide)
-	text = values(flag, text, func(name, _, value string) bool {
-		return secretName(name) && !strings.HasPrefix(value, "-") && !number.MatchString(value)
+	text = values(assign(), text, assigned, hide)
+	text = values(flag(), text, func(name, _, value string) bool {
+		return secretName(name) && !strings.HasPrefix(value, "-") && !number().MatchString(value)
 	}, hide)
-	return known.ReplaceAllStringFunc(text, hide)
+	return known().ReplaceAllStringFunc(text, hide)
 }
 
 // replace is the text with each match replaced by what with makes of it.
@@ -176,12 +183,12 @@ func valueAt(text string, i int) (value string, end int) {
 	return rest[:n], i + n
 }
 
-var number = regexp.MustCompile(`^[0-9.]+$`)
+var number = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9.]+$`) })
 
 // assigned reports whether "name=value" gives a secret. A colon is in sentences
 // too, so that what follows it has to look like a value.
 func assigned(name, sign, value string) bool {
-	if !secretName(name) || number.MatchString(value) && !strings.Contains(strings.ToLower(name), "pass") {
+	if !secretName(name) || number().MatchString(value) && !strings.Contains(strings.ToLower(name), "pass") {
 		return false
 	}
 	if strings.ToLower(strings.TrimLeft(name, "-")) == "key" && name[0] != '-' {

@@ -103,8 +103,9 @@ func library(m *Machine, t *Terms, k *Kernel) {
 		}
 		tiles = tiles[:1]
 	}
+	shared := m.leastShared(&times, k, m.stretch[t.exposed])
 	for i := range tiles {
-		m.fastest(&best, &times, &tiles[i], k, m.stretch[t.exposed])
+		m.fastest(&best, &times, &tiles[i], k, m.stretch[t.exposed], shared)
 	}
 	t.add(Matrix, GEMMCompute, GEMMIdle, seconds(best.idle, m.Peaks.matrix(k.Format)))
 	if best.splits > 1 {
@@ -119,13 +120,27 @@ func (m *Machine) sums(k *Kernel) float64 {
 	return seconds(unit.FP32.Bytes(k.Shape.M*k.Shape.N), m.Peaks.Memory)
 }
 
-// fastest sets the best way where one with a tile is faster than it; alone are the times of the GEMM without idle SMs and splits.
-func (m *Machine) fastest(best *way, alone *Times, tile *Tile, k *Kernel, exposed float64) {
+// leastShared is no more than the time of any way in which blocks share the inputs of a tile: no SM idles, as few blocks as can be write their
+// sums, and as many as may be share the steps of a tile. A time falls with none of its parts, rounded or not.
+func (m *Machine) leastShared(alone *Times, k *Kernel, exposed float64) unit.Seconds {
+	times := *alone
+	times[Chain] = times[Chain].Times(1.0 / mostSplits)
+	times[Memory] += unit.Seconds(m.sums(k) * m.stretch[GEMMMemory]).Times(2)
+	times[Fixed] += unit.Seconds(k.Launches * m.stretch[ElementwiseFixed])
+	return times.overlapped(exposed)
+}
+
+// fastest sets the best way where one with a tile is faster than it; alone are the times of the GEMM without idle SMs and splits. Ways whose blocks share
+// inputs take at least shared, and of two ways with as many splits that which idles more is no faster.
+func (m *Machine) fastest(best *way, alone *Times, tile *Tile, k *Kernel, exposed float64, shared unit.Seconds) {
 	s, sms, idle := &k.Shape, m.Peaks.SMs, m.stretch[GEMMIdle]
 	peak := m.Peaks.matrix(k.Format)
 	blocks := math.Ceil(s.M/tile.Rows) * math.Ceil(s.N/tile.Columns)
 	element, sums := unit.Seconds(k.Launches*m.stretch[ElementwiseFixed]), unit.Seconds(m.sums(k)*m.stretch[GEMMMemory])
 	for splits := 1.0; splits == 1 || splits <= mostSplits && s.K >= splits*splitInputs; splits++ {
+		if splits > 1 && shared >= best.time {
+			return
+		}
 		w, all := way{splits: splits}, blocks*splits
 		if idle > 0 {
 			if !tile.tiled(s, all, sms) {
@@ -134,6 +149,9 @@ func (m *Machine) fastest(best *way, alone *Times, tile *Tile, k *Kernel, expose
 			w.idle = max(0, unit.FLOPs(2*s.K/splits*math.Ceil(all/sms)*sms*tile.Rows*tile.Columns)-k.Work.FLOPs)
 		} else if splits > 1 && all > sms {
 			return
+		}
+		if splits == best.splits && w.idle >= best.idle && (splits > 1 || shared >= best.time) {
+			continue
 		}
 		times := *alone
 		times[Matrix] += w.idle.Over(peak).Times(idle * m.stretch[GEMMCompute])

@@ -17,15 +17,15 @@ const (
 
 // classes says what the kernels of each class are.
 var classes = [NumClasses]string{
-	GEMM: "GEMM: a product with weights by a library", SkinnyGEMM: "skinny GEMM: a product of few rows", WGMMAGEMM: "wgmma GEMM: a product of 17 to 64 rows",
-	GroupedGEMM:      "grouped GEMM: the products of all experts with their tokens",
-	VectorGEMM:       "vector GEMM: a product in FP32, which the vector units compute",
-	UnpackGEMM:       "unpacking GEMM: a product that unpacks quantized weights (llama.cpp)",
+	GEMM: "GEMM: by a library", SkinnyGEMM: "skinny GEMM: of few rows", WGMMAGEMM: "wgmma GEMM: of 17 to 64 rows",
+	GroupedGEMM:      "grouped GEMM: all experts with their tokens",
+	VectorGEMM:       "vector GEMM: in FP32, by the vector units",
+	UnpackGEMM:       "unpacking GEMM: dequantizes its weights tile by tile (llama.cpp)",
 	AttentionPrefill: "attention, prefill", LatentPrefill: "latent attention, prefill", LatentDecode: "latent attention, decode", ChunkedScan: "scan in chunks", AttentionDecode: "attention, decode", AttentionMMA: "attention, prefill by mma", AttentionCopied: "attention over copies of the cache for every query head",
 	Elementwise: "element-wise: norms, activations, rotary embedding, cache writes, gathers, scans", SmallElementwise: "element-wise, unfused: one of many small kernels in a stream",
-	MoEDecode: "MoE, decode: router, top-k and experts together", MoERouting: "MoE routing: top-k of a prompt and the sort of its pairs", MoEPrefill: "MoE, prefill: a grouped product of the experts",
+	MoEDecode: "MoE, decode: router, top-k and experts together", MoERouting: "MoE routing: top-k of a prompt and the sort of its pairs", MoEPrefill: "MoE, prefill: a grouped GEMM of the experts",
 	AllReduce: "all-reduce over the link, by NCCL", OneShotAllReduce: "all-reduce, one-shot: one exchange over peer memory",
-	FusedAllReduce: "all-reduce, fused into the products ahead of it", PCIeCollective: "collective over PCIe", HostCopy: "copy between GPU and host",
+	FusedAllReduce: "all-reduce, fused into the GEMMs ahead of it", PCIeCollective: "collective over PCIe", HostCopy: "copy between GPU and host",
 }
 
 // TestTheory holds docs/theory.md to the laws and the constants;
@@ -90,8 +90,11 @@ func constantTable() string {
 			continue
 		}
 		laws := strings.Join(in[k], "; ")
-		if laws == "" {
+		switch n := len(in[k]); {
+		case n == 0:
 			laws = "–"
+		case n > 6:
+			laws = fmt.Sprintf("%d kernel classes", n)
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %g | %s |\n", i.Key, i.Help, units[i.Quantity], i.Ideal, laws)
 	}

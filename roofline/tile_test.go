@@ -2,6 +2,7 @@ package roofline
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"llmprof/unit"
@@ -41,5 +42,60 @@ func TestTiledGEMM(t *testing.T) {
 	k.Tile = Tile{64, 64, 1}
 	if got, want := m.Time(&k), untiled.Times((17+2*47+0.25*68)/17); math.Abs(float64(got/want-1)) > 1e-9 {
 		t.Errorf("%v, not %v", got, want)
+	}
+}
+
+// A GEMM in 16 bits takes the time of the fastest of all tiles and splits that a library takes, each tried by itself.
+func TestLibraryTakesTheFastestWay(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	p, split := peaks(), 0
+	p.SMs = 132
+	for range 20000 {
+		var c Constants
+		c[GEMMCompute], c[GEMMMemory], c[GEMMFixed] = 0.7, 0.8, 3e-6
+		c[ElementwiseFixed], c[GEMMDepth] = 3e-6*random.Float64(), 8e-9*random.Float64()
+		c[GEMMExposed], c[GEMMIdle] = float64(random.IntN(2))*random.Float64(), float64(random.IntN(3))/2
+		m := NewMachine(p, &c)
+		s := Shape{M: float64(1 + random.IntN(1<<random.IntN(14))), N: math.Ldexp(64, random.IntN(9)), K: math.Ldexp(256, random.IntN(8))}
+		k := Kernel{
+			Class: GEMM, Format: unit.BF16, Count: 1, Launches: 1, Shape: s,
+			Work: Work{FLOPs: unit.FLOPs(2 * s.M * s.N * s.K), Weights: unit.BF16.Bytes(s.N * s.K), Acts: unit.BF16.Bytes(s.M * (s.N + s.K))},
+		}
+		terms := laws[GEMM].Terms(&k, p)
+		alone := m.times(&terms)
+		least := alone.overlapped(c[GEMMExposed]) // where the law has no waves, and no tile has to be split
+		tiles := blockTiles[:1]
+		if c[GEMMIdle] > 0 {
+			least, tiles = unit.Seconds(math.Inf(1)), blockTiles[:]
+		}
+		for _, tile := range tiles {
+			for splits := 1.0; splits == 1 || splits <= mostSplits && s.K >= splits*splitInputs; splits++ {
+				blocks := math.Ceil(s.M/tile.Rows) * math.Ceil(s.N/tile.Columns) * splits
+				if c[GEMMIdle] > 0 && !tile.tiled(&s, blocks, p.SMs) || c[GEMMIdle] == 0 && splits > 1 && blocks > p.SMs {
+					break
+				}
+				way := alone
+				if c[GEMMIdle] > 0 {
+					idle := max(0, 2*s.K/splits*math.Ceil(blocks/p.SMs)*p.SMs*tile.Rows*tile.Columns-float64(k.Work.FLOPs))
+					way[Matrix] += unit.Seconds(idle / float64(p.matrix(k.Format)) * c[GEMMIdle] / c[GEMMCompute])
+				}
+				if splits > 1 {
+					way[Chain] = way[Chain].Times(1 / splits)
+					way[Memory] += unit.FP32.Bytes(s.M * s.N * splits).Over(p.Memory).Times(1 / c[GEMMMemory])
+					way[Fixed] += unit.Seconds(c[ElementwiseFixed])
+				}
+				least = min(least, way.overlapped(c[GEMMExposed]))
+			}
+		}
+		got := m.Time(&k)
+		if math.Abs(float64(got/least-1)) > 1e-9 {
+			t.Fatalf("%v takes %v, the fastest way %v, with tile_idle %v and %v exposed", s, got, least, c[GEMMIdle], c[GEMMExposed])
+		}
+		if got < alone.overlapped(c[GEMMExposed]) {
+			split++
+		}
+	}
+	if split < 100 {
+		t.Errorf("only %d of the GEMMs are split", split)
 	}
 }

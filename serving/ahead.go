@@ -64,12 +64,14 @@ func (r *replica) alike(n int, now unit.Seconds) int {
 			}
 		}
 	}
-	blocks := 0
-	for _, q := range r.running {
-		blocks += max(r.more(q, q.computed+n), 0)
-	}
-	if blocks > r.pool.free {
-		return 0
+	for ; n > 0; n /= 2 {
+		blocks := 0
+		for _, q := range r.running {
+			blocks += max(r.more(q, q.computed+n), 0)
+		}
+		if blocks <= r.pool.free {
+			break
+		}
 	}
 	return n
 }

@@ -185,6 +185,11 @@ func (l *Lengths) inverse() float64 {
 	return max(sum/max(n, 1)*(l.MeanLength()-1), 1)
 }
 
+// key tells a distribution from others.
+func (l *Lengths) key() string {
+	return fmt.Sprint(l.Kind, l.Mean, l.Low, l.High, l.Spread, len(l.Trace), l.File)
+}
+
 // older is the share of the answers under way that are older than one that ends: those that are longer by more
 // than they began before it.
 func (l *Lengths) older() (share float64) {

@@ -25,7 +25,6 @@ type Steadies struct {
 	firsts   map[[2]float64]*Steady // of prefillers, by their rate and number
 	prefill  *flow                  // of replicas that only prefill
 	decode   *flow                  // of replicas that get the cache of every prompt
-	capacity map[*flow]Capacity
 	known    stepCosts
 	priced   *prices // steps of simulated waves
 	stepwise bool    // they are simulated step by step
@@ -41,7 +40,7 @@ func (s *Server) steadies(prompt, gen Lengths, known stepCosts) (*Steadies, erro
 	if err != nil {
 		return nil, err
 	}
-	return &Steadies{server: *s, flow: f, prompt: prompt, gen: gen, capacity: map[*flow]Capacity{}, firsts: map[[2]float64]*Steady{}, known: known}, nil
+	return &Steadies{server: *s, flow: f, prompt: prompt, gen: gen, firsts: map[[2]float64]*Steady{}, known: known}, nil
 }
 
 // WithBudget is the steady states of the server with steps of so many tokens at most. Both share the times of their steps.
@@ -58,32 +57,97 @@ func (t *Steadies) WithLimit(sequences int) (*Steadies, error) {
 	return other.steadies(t.prompt, t.gen, t.known)
 }
 
-// Rate is the steady state with Poisson arrivals at a rate.
+// Rate is the steady state with Poisson arrivals at a rate. A rate that is not stable is an error that names the largest that is.
 func (t *Steadies) Rate(rate float64, l Layout) (*Steady, error) {
-	replicas := l.Replicas
-	switch {
-	case !(rate > 0 && rate <= 1e6):
-		return nil, fmt.Errorf("%g requests a second: want above 0 and at most 1e6", rate)
-	case l.Prefillers > 0:
-		return t.disaggregated(rate, &l)
-	}
-	if err := t.stable(t.flow, rate, replicas, "replicas"); err != nil {
+	if err := t.Stable(rate, l); err != nil {
 		return nil, err
 	}
-	st := t.flow.open(rate / t.flow.units(replicas))
+	st, err := t.Unpreempted(rate, l)
+	if err == nil {
+		st.Capacity, err = t.Capacity(l)
+	}
+	return st, err
+}
+
+// check refuses rates and layouts that no steady state is of, and prepares for the layout.
+func (t *Steadies) check(rate float64, l *Layout) error {
+	switch {
+	case !(rate > 0 && rate <= 1e6):
+		return fmt.Errorf("%g requests a second: want above 0 and at most 1e6", rate)
+	case l.Prefillers == 0:
+		return nil
+	case t.gen.MeanLength() < 2:
+		return fmt.Errorf("answers of %g tokens leave nothing to decode elsewhere", t.gen.MeanLength())
+	case l.Link <= 0:
+		return fmt.Errorf("replicas that prefill hand the KV cache over: the rate of their link is not known")
+	}
+	return t.pools()
+}
+
+// Unpreempted is Rate without the capacity, which takes longer to find than the state where sequences may be preempted: a rate beyond the capacity
+// that it would have without preemption is an error, and Stable has to be asked for the others.
+func (t *Steadies) Unpreempted(rate float64, l Layout) (*Steady, error) {
+	if err := t.check(rate, &l); err != nil {
+		return nil, err
+	}
+	if l.Prefillers > 0 {
+		return t.disaggregated(rate, &l)
+	}
+	st, err := t.open(t.flow, rate, l.Replicas)
+	if err != nil {
+		return nil, err
+	}
+	return t.flow.complete(st, rate, l.Replicas)
+}
+
+// open is the steady state of one of the replicas of one kind.
+func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
+	if c := f.unpreempted(); rate >= f.units(replicas)*c.Rate {
+		return nil, t.overloaded(f, rate, replicas, c)
+	}
+	f.behindRouter(f.units(replicas))
+	st := f.open(rate / f.units(replicas))
 	if st == nil {
 		return nil, t.crowded(rate)
 	}
-	st.Capacity = t.most(t.flow, replicas)
-	return t.flow.complete(st, rate, replicas)
+	return st, nil
 }
 
-// Concurrency is the steady state of a closed loop of clients that have one request each at a time.
+// Capacity is the largest stable rate of a layout.
+func (t *Steadies) Capacity(l Layout) (Capacity, error) {
+	if l.Prefillers == 0 {
+		return t.flow.capacityOf(l.Replicas), nil
+	}
+	if err := t.pools(); err != nil {
+		return Capacity{}, err
+	}
+	c := t.decode.capacityOf(l.Replicas)
+	if first := t.prefill.prefillCapacity(l.Prefillers); first.Rate < c.Rate {
+		return first, nil
+	}
+	return c, nil
+}
+
+// Stable refuses a rate that a layout cannot answer.
+func (t *Steadies) Stable(rate float64, l Layout) error {
+	if err := t.check(rate, &l); err != nil {
+		return err
+	}
+	f := t.flow
+	if l.Prefillers > 0 {
+		f = t.decode
+	}
+	if c := f.capacity(); rate >= f.units(l.Replicas)*c.Rate {
+		return t.overloaded(f, rate, l.Replicas, c)
+	}
+	return nil
+}
+
+// Concurrency is the steady state of a closed loop of clients that have one request each at a time, without the capacity.
 func (t *Steadies) Concurrency(clients, replicas int) (*Steady, error) {
 	if clients < 1 || clients > 1<<20 {
 		return nil, fmt.Errorf("a concurrency of %d: want from 1 to %d", clients, 1<<20)
 	}
-	capacity := t.most(t.flow, replicas)
 	f, st, err := t.flow, (*Steady)(nil), error(nil)
 	if t.gen.Kind == "fixed" && t.gen.Mean > 1 { // answers of one length run in waves
 		if st, err = t.waves(clients, replicas); err != nil {
@@ -94,34 +158,34 @@ func (t *Steadies) Concurrency(clients, replicas int) (*Steady, error) {
 			return nil, err
 		}
 		each := float64(clients) / f.units(replicas)
-		st = f.closed(max(each, 1), f.capacity().Rate)
+		most := f.unpreempted()
+		if each > float64(f.most) {
+			most = t.flow.capacity()
+		}
+		st = f.closed(max(each, 1), most.Rate)
 		st.among(min(each, 1), f.idle())
 	}
-	st.Capacity = capacity
 	return f.complete(st, st.Rate*f.units(replicas), replicas)
 }
 
 // Idle is the state of a request that meets hardly any other: no load has shorter times.
-func (t *Steadies) Idle() *Steady { return t.flow.open(1e-6) }
-
-// most is what so many replicas answer at most.
-func (t *Steadies) most(f *flow, replicas int) Capacity {
-	one, ok := t.capacity[f]
-	if !ok {
-		one = f.capacity()
-		t.capacity[f] = one
-	}
-	one.Rate *= f.units(replicas)
-	return one
+func (t *Steadies) Idle() *Steady {
+	t.flow.behindRouter(1)
+	return t.flow.open(1e-6)
 }
 
-// stable refuses a rate that so many replicas cannot answer.
-func (t *Steadies) stable(f *flow, rate float64, replicas int, what string) error {
-	if c := t.most(f, replicas); rate >= c.Rate {
-		return fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d sequences at once in each of %d %s)",
-			rate, c.Rate, c.Bound, c.Running, replicas, what)
+// overloaded says that so many replicas of one kind cannot answer a rate.
+func (t *Steadies) overloaded(f *flow, rate float64, replicas int, c Capacity) error {
+	what := "replicas"
+	if f.handed {
+		what = "replicas that decode"
 	}
-	return nil
+	bound := c.Bound
+	if bound == preemption {
+		bound += ": once their KV caches are full, sequences that outgrow them are computed again"
+	}
+	return fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d sequences at once in each of %d %s)",
+		rate, f.units(replicas)*c.Rate, bound, c.Running, replicas, what)
 }
 
 // crowded says that sequences that decode leave too little of the steps to the prompts.
@@ -156,15 +220,6 @@ func (t *Steadies) pools() error {
 // disaggregated is the steady state of replicas that prefill, and of those that decode.
 func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
 	replicas, prefillers := l.Replicas, l.Prefillers
-	if t.gen.MeanLength() < 2 {
-		return nil, fmt.Errorf("answers of %g tokens leave nothing to decode elsewhere", t.gen.MeanLength())
-	}
-	if l.Link <= 0 {
-		return nil, fmt.Errorf("replicas that prefill hand the KV cache over: the rate of their link is not known")
-	}
-	if err := t.pools(); err != nil {
-		return nil, err
-	}
 	rest, err := t.handedOver(rate, l)
 	if err != nil {
 		return nil, err
@@ -180,9 +235,6 @@ func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
 	st.Cache = (st.Cache*float64(replicas) + rate*float64(first.TTFT)*t.prefill.begins/t.prefill.units(1)) / float64(replicas+prefillers)
 	st.Waiting = first.Waiting*t.prefill.units(prefillers) + rest.Waiting*t.decode.units(replicas)
 	st.Utilization = (first.Utilization*float64(prefillers) + rest.Utilization*float64(replicas)) / float64(replicas+prefillers)
-	if st.Capacity = rest.Capacity; first.Capacity.Rate < rest.Capacity.Rate {
-		st.Capacity = first.Capacity
-	}
 	if gpus, price := t.server.Predictor.Replica(); price > 0 {
 		st.Cost = unit.Dollars(float64(price) * float64(gpus*(replicas+prefillers)) / 3600 / rate)
 	}
@@ -192,16 +244,11 @@ func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
 // handedOver is the time from the first token on: the cache goes over the link, waits for the
 // end of the step that runs, and decodes in steps that no prompt lengthens.
 func (t *Steadies) handedOver(rate float64, l *Layout) (*Steady, error) {
-	replicas := l.Replicas
-	if err := t.stable(t.decode, rate, replicas, "replicas that decode"); err != nil {
+	st, err := t.open(t.decode, rate, l.Replicas)
+	if err != nil {
 		return nil, err
 	}
-	st := t.decode.open(rate / t.decode.units(replicas))
-	if st == nil {
-		return nil, t.crowded(rate)
-	}
 	st.E2E += t.server.Predictor.SequenceBytes(t.prompt.MeanLength()).Over(l.Link)
-	st.Capacity = t.most(t.decode, replicas)
 	return st, nil
 }
 
@@ -216,14 +263,11 @@ func (t *Steadies) firstTokens(rate float64, replicas int) (*Steady, error) {
 	if st, ok := t.firsts[key]; ok {
 		return st, nil
 	}
-	p := t.prefill.piece(0)
-	most := 1 / p.each()
-	if rate >= most {
+	if c := t.prefill.prefillCapacity(replicas); rate*t.prefill.units(replicas) >= c.Rate {
 		return nil, fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by prefill (in each of %d replicas that prefill)",
-			rate*t.prefill.units(replicas), most*t.prefill.units(replicas), replicas)
+			rate*t.prefill.units(replicas), c.Rate, replicas)
 	}
-	st := t.queue(p, rate, int(math.Ceil(t.prefill.units(replicas))))
-	st.Capacity = Capacity{Rate: t.prefill.units(replicas) * most, Bound: "prefill", Running: t.prefill.most / int(t.prefill.peers)}
+	st := t.queue(t.prefill.piece(0), rate, int(math.Ceil(t.prefill.units(replicas))))
 	t.firsts[key] = st
 	return st, nil
 }

@@ -43,8 +43,21 @@ type Steady struct {
 // A Capacity is the largest rate that is stable, and what bounds it.
 type Capacity struct {
 	Rate    float64
-	Bound   string // "compute", "KV blocks", "sequences", "prefill" or "API server"
+	Bound   string // "compute", "KV blocks", "preemption", "sequences", "prefill" or "API server"
 	Running int    // sequences of one replica that fit at once
+}
+
+// nearFull is the share of the largest stable rate beyond which a KV cache that fills at times makes TTFT uncertain.
+const nearFull = 0.85
+
+// Warning says what makes a steady state uncertain; "" if nothing does.
+func (st *Steady) Warning() string {
+	c := &st.Capacity
+	if st.Rate <= nearFull*c.Rate || c.Bound != preemption && c.Bound != "KV blocks" {
+		return ""
+	}
+	return fmt.Sprintf("%.3g requests/s are %.0f %% of the largest stable rate: the KV cache is full at times, and rare long queues are much of the mean TTFT, which may be several times as long; llmprof simulate --rate has them",
+		st.Rate, 100*st.Rate/c.Rate)
 }
 
 // SteadyRate is the steady state with Poisson arrivals at a rate. A rate that is not stable
@@ -67,7 +80,11 @@ func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, e
 	if err != nil {
 		return nil, err
 	}
-	return all.Concurrency(clients, s.Replicas)
+	st, err := all.Concurrency(clients, s.Replicas)
+	if err == nil {
+		st.Capacity, err = all.Capacity(Layout{Replicas: s.Replicas})
+	}
+	return st, err
 }
 
 // among makes a state of replicas that have clients one of all replicas, of which they are a share.
@@ -92,18 +109,25 @@ type flow struct {
 	fills   *fills
 	most    int // sequences at once
 	bound   string
-	held    float64 // share of the KV blocks of a sequence that decodes, mean over time
-	begins  float64 // of one whose prompt is computed
-	ends    float64 // of one that ends
-	spread  float64 // variance of the answers' lengths over the square of their mean
-	clients bool    // requests come from clients that wait for answers
-	handed  bool    // sequences come with the cache of their prompts
-	graphs  float64 // up to how many tokens of a step graphs launch it
+	held    float64  // share of the KV blocks of a sequence that decodes, mean over time
+	begins  float64  // of one whose prompt is computed
+	ends    float64  // of one that ends
+	varies  float64  // variance of held among sequences
+	limits  Capacity // without preemption; zero if not worked out yet
+	stable  Capacity // with preemption; zero if not worked out yet
+	spread  float64  // variance of the answers' lengths over the square of their mean
+	stages  int      // of the intervals between arrivals
+	shorter float64  // mean of the shorter of two answers over the mean of one
+	clients bool     // requests come from clients that wait for answers
+	handed  bool     // sequences come with the cache of their prompts
+	graphs  float64  // up to how many tokens of a step graphs launch it
 	pieces  map[int]*piece
 	tables  map[[2]int]*tokenCosts
 	decodes map[int]Cost // steps that only decode
 	known   stepCosts    // that flows of the same predictor, prompts and drafts share
-	rate    float64      // that the cycles are of
+	prompts Lengths
+	answers Lengths
+	rate    float64 // that the cycles are of
 	cycles  map[*piece]*cycle
 	buffers buffers // of the chain that is being solved
 }
@@ -120,6 +144,7 @@ func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 		return nil, err
 	}
 	f := &flow{server: s, peers: s.peers(), front: s.frontend(), prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), pieces: map[int]*piece{}, tables: map[[2]int]*tokenCosts{}, decodes: map[int]Cost{}, cycles: map[*piece]*cycle{}, known: known}
+	f.prompts, f.answers = prompt, gen
 	f.prices.once = true
 	if s.Drafter != nil {
 		f.draft = newPrices(s.Drafter, 0, false)
@@ -128,7 +153,7 @@ func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 	mean, square := gen.moments()
 	f.gen, f.steps = mean, (mean-1)/s.yields()
 	f.spread = square/(mean*mean) - 1
-	f.inverse, f.older = gen.inverse(), gen.older()
+	f.inverse, f.older, f.shorter, f.stages = gen.inverse(), gen.older(), gen.shorter(), 1
 	f.context = prompt.MeanLength() + square/(2*mean)
 	f.fills = newFills(s, prompt.Quantiles())
 	f.graphs = f.graphed()
@@ -181,6 +206,23 @@ func (f *flow) limit(r *room, prompt, gen Lengths) {
 	}
 	f.most = max(f.most, 1) * int(f.peers)
 	f.held, f.begins, f.ends = f.held/f.peers, f.begins/f.peers, f.ends/f.peers
+	f.varies = varies(r, prompt, gen) / (f.peers * f.peers)
+}
+
+// varies is the variance of the share of the KV blocks that a sequence holds which decodes: answers are met in proportion to their length, at any of their tokens.
+func varies(r *room, prompt, gen Lengths) float64 {
+	const ages = 4
+	var all, sum, squares float64
+	for _, p := range prompt.Quantiles() {
+		for _, g := range gen.Quantiles() {
+			for i := range ages {
+				held := float64(r.of(p+g*(2*i+1)/(2*ages))) / float64(r.blocks)
+				all, sum, squares = all+float64(g), sum+float64(g)*held, squares+float64(g)*held*held
+			}
+		}
+	}
+	mean := sum / all
+	return max(squares/all-mean*mean, 0)
 }
 
 // open is the steady state at a rate; nil where it has none, as where the
@@ -257,7 +299,7 @@ func (f *flow) first(rate float64) first {
 	one := rested(f.piece(0).extra(1), (1-math.Exp(-window))/window) // the mean share of the window before an arrival
 	next := f.piece(min(int(math.Ceil(f.steps)), 1))
 	m := rate * float64(one.Time)
-	further, _, energy := next.prompts(m)
+	further, energy := next.promptsAfter(m)
 	left := 1 - f.piece(1).load(rate)
 	return first{float64(one.Time), float64(one.Energy), max(further, 0) / left, energy / left}
 }
@@ -292,30 +334,54 @@ func (p *piece) longest(rate, own float64) float64 {
 	return max(float64(full.Time-p.decode.Time), 0) * (min(p.flow.steps, 1)*some(first) + max(p.flow.steps-1, 0)*some(own))
 }
 
-// queued is how many requests wait because as many sequences run as can. While prompts are computed no sequence ends, so that those
+// queued is how many requests wait because as many sequences run as can: the mean over how many that is, for sequences hold more blocks or fewer.
+func (f *flow) queued(rate float64, weights []float64, cycles []*cycle) (sum float64) {
+	off := 0.0
+	if f.outgrows() {
+		off = math.Sqrt(3*float64(f.most)*f.varies) / f.held
+	}
+	if float64(len(weights)) <= float64(f.most)-off {
+		return 0
+	}
+	if off < 0.5 {
+		return f.queuedAt(f.most, rate, weights, cycles)
+	}
+	for i, share := range [...]float64{1. / 6, 2. / 3, 1. / 6} { // three points of a normal distribution
+		sum += share * f.queuedAt(max(f.most+int(math.Round(off*float64(i-1))), 1), rate, weights, cycles)
+	}
+	return sum
+}
+
+// queuedAt is queued where as many sequences as most run at once. While prompts are computed no sequence ends, so that those
 // that come meanwhile are a group, and one more runs. The waiting time is that of service times with an exponential
 // distribution; Cosmetatos (1976) has that of constant ones, and those between are on a line.
-func (f *flow) queued(rate float64, weights []float64, cycles []*cycle) float64 {
-	if len(weights) <= f.most {
+func (f *flow) queuedAt(most int, rate float64, weights []float64, cycles []*cycle) float64 {
+	if len(weights) <= most {
 		return 0
 	}
 	first, load := slices.IndexFunc(weights, func(w float64) bool { return w > 0 }), 0.0
 	full, up, sum, ratio := 1.0, 1.0, 1.0, 0.0
-	for n := first + 1; n <= f.most; n++ {
-		ratio, load = rate*f.steps*cycles[n].decode/float64(n), cycles[n].load
-		full = ratio * up
+	for n := first + 1; n <= most; n++ {
+		c := cycles[min(n, f.most)]
+		ratio, load = rate*f.steps*c.decode/float64(n), c.load
+		full = f.birth(n, ratio*float64(n)) * up
 		up = full*(1-load) + load*up
 		if sum += full; sum > 1e200 {
 			full, up, sum = full*1e-200, up*1e-200, sum*1e-200
 		}
 	}
+	if f.outgrows() && full/sum > unlikely {
+		ratio = max(ratio, rate/f.capacity().Rate)
+	}
 	ratio = min(ratio, 0.999)
 	more := 1 - (ratio*(1-load) + load) // each further request that waits is less likely by so much
 	beyond := ratio * up / more
 	sum += beyond
-	n := float64(f.most)
+	n := float64(most)
 	constant := min((1+(1-ratio)*(n-1)*(math.Sqrt(4+5*n)-2)/(16*ratio*n))/2, 1)
-	return beyond/more/sum*(constant+min(f.spread, 1)*(1-constant)) + load*(full+beyond)/sum
+	spread := min(f.spread, 1)
+	even := (1/float64(f.stages) + spread) / (1 + spread) // arrivals in turn wait for less
+	return even*beyond/more/sum*(constant+spread*(1-constant)) + load*(full+beyond)/sum
 }
 
 // beside is the KV blocks' share times the time for which a request has them and does not decode: in the step of its prompt,
@@ -414,8 +480,18 @@ func (f *flow) packed() (rate, decodes float64) {
 	return prompts / float64(time), decodes
 }
 
-// capacity is the largest stable rate.
-func (f *flow) capacity() Capacity {
+// prefillCapacity is the largest stable rate of so many replicas that only prefill.
+func (f *flow) prefillCapacity(replicas int) Capacity {
+	return Capacity{Rate: f.units(replicas) / f.piece(0).each(), Bound: "prefill", Running: f.most / int(f.peers)}
+}
+
+// unpreempted is the largest stable rate where no sequence is preempted.
+func (f *flow) unpreempted() Capacity {
+	if f.limits.Rate > 0 {
+		return f.limits
+	}
+	defer f.behindRouter(float64(f.stages))
+	f.behindRouter(1)
 	c := Capacity{Running: f.most / int(f.peers), Bound: f.bound}
 	p := f.piece(f.most)
 	packed, _ := f.packed()
@@ -438,5 +514,6 @@ func (f *flow) capacity() Capacity {
 		low, c.Bound = most, "API server"
 	}
 	c.Rate = low
+	f.limits = c
 	return c
 }

@@ -82,6 +82,7 @@ type chain struct {
 	async  bool
 	closed bool
 	peers  int     // replicas that share experts
+	stages int     // of the intervals between prompts
 	way    float64 // of a request of a closed loop after the answer before
 	rate   float64
 	out    float64     // that the API server takes for the tokens of a step
@@ -220,7 +221,7 @@ func (f *flow) many(p *piece, rate, c float64) *cycle {
 // chain prepares the chain at a rate of prompts.
 func (f *flow) chain(p *piece, rate, mean float64) *chain {
 	m := rate * mean
-	x := &chain{buffers: &f.buffers, async: f.server.Scheduler.Async, closed: f.clients, peers: int(f.peers), way: float64(f.server.Predictor.RequestTime()), rate: rate, out: f.out(p.n), idle: float64(f.idle()), echo: f.echo(min(rate*p.further(m), 0.999))}
+	x := &chain{buffers: &f.buffers, async: f.server.Scheduler.Async, closed: f.clients, peers: int(f.peers), stages: f.stages, way: float64(f.server.Predictor.RequestTime()), rate: rate, out: f.out(p.n), idle: float64(f.idle()), echo: f.echo(min(rate*p.further(m), 0.999))}
 	if p.overflows(m) {
 		x.steps, x.full = p.overflowing(m), &fullSteps{piece: p}
 	} else {
@@ -231,7 +232,7 @@ func (f *flow) chain(p *piece, rate, mean float64) *chain {
 	rows := matrix(&x.numbers, 2*groups+1, n)
 	x.shares, x.next = rows[:groups], rows[groups:2*groups]
 	mass := rows[2*groups]
-	x.add(mass, backlog{}, x.poisson(m), 1)
+	x.add(mass, backlog{}, x.come(m), 1)
 	for i, share := range mass {
 		x.groups[x.steps[i].group].share += share
 	}

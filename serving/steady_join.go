@@ -117,7 +117,7 @@ type joined struct {
 
 // joined is the step of a prompt that follows backlogs, so long ahead, with m others on average.
 func (x *chain) joined(before []carried, lead, m float64) (j joined) {
-	all, chances := 0.0, x.poisson(m)
+	all, chances := 0.0, x.besides(m)
 	for i := range before {
 		b := &before[i]
 		for q, chance := range x.arrivals(b.backlog, 1, chances) {
@@ -153,7 +153,7 @@ func (j *joined) add(k *joined, weight float64) {
 // before it while it launches those prompts.
 func (x *chain) mean(lead, m float64) (length, late, held float64) {
 	all := 0.0
-	for q, chance := range x.arrivals(backlog{}, 0, x.poisson(m)) {
+	for q, chance := range x.arrivals(backlog{}, 0, x.come(m)) {
 		l, a := x.run(q, lead)
 		length, late, all = length+chance*l, late+chance*a, all+chance
 		if x.steps[q].prompts >= x.peers { // fewer go to other replicas

@@ -390,11 +390,30 @@ func (p *piece) prompts(m float64) (mean, square, energy float64) {
 	return mean, square, energy
 }
 
+// promptsAfter is by how much longer a step takes for the prompts that come in a time after an arrival in which m come on average, and its energy.
+func (p *piece) promptsAfter(m float64) (mean, energy float64) {
+	if p.flow.stages == 1 || m > few {
+		mean, _, energy = p.prompts(m)
+		return mean, energy
+	}
+	for k, chance := range afterOne(nil, m, p.flow.stages) {
+		a := p.add(k)
+		mean, energy = mean+chance*a.time, energy+chance*a.energy
+	}
+	return mean, energy
+}
+
 // joined is by how much longer a step takes with a prompt and those that came besides, m on
 // average.
 func (p *piece) joined(m float64) (mean float64) {
 	if m > few {
 		return p.longer(m + 1)
+	}
+	if p.flow.stages > 1 && m > 0 {
+		for k, chance := range besides(stationary(nil, m, p.flow.stages), m) {
+			mean += chance * p.add(k+1).time
+		}
+		return mean
 	}
 	chance := math.Exp(-m)
 	for k := 0.0; k < 40; k++ {
@@ -517,11 +536,14 @@ func (f *flow) weights(rate float64) ([]float64, []*cycle) {
 		if cycles[at] == nil {
 			cycles[at] = f.at(at, rate)
 		}
-		r := rate * f.steps * cycles[at].decode / float64(at)
-		if at == f.most && r >= 1-1e-6 || cycles[at].infinite {
+		m := rate * f.steps * cycles[at].decode
+		if at == f.most && m >= float64(at)*(1-1e-6) || cycles[at].infinite {
 			return -1
 		}
-		return max(r, 1e-300)
+		if n > f.most {
+			return max(m/float64(at), 1e-300)
+		}
+		return max(f.birth(n, m), 1e-300)
 	}
 	n := f.likely(rate)
 	for next, top := 0.0, 0.0; n > 0; n-- {

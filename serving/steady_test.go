@@ -183,7 +183,7 @@ func TestSteadyOfMixtures(t *testing.T) {
 		all, err := s.Steadies(Fixed(x.prompt), Fixed(x.gen))
 		testkit.Must(t, err)
 		for _, share := range []float64{0.1, 0.25, 0.35} {
-			rate := share * all.most(all.flow, 1).Rate
+			rate := share * all.flow.capacity().Rate
 			st, err := all.Rate(rate, Layout{Replicas: 1})
 			testkit.Must(t, err)
 			r := simulate(t, s, poisson(rate, x.prompt, x.gen, 12000), Options{Warmup: 1000})
@@ -302,7 +302,7 @@ func TestCapacity(t *testing.T) {
 		s := server(t, x.model, x.gpu, x.tp, x.scheduler)
 		st, err := s.Steadies(x.prompt, x.gen)
 		testkit.Must(t, err)
-		c := st.most(st.flow, 1)
+		c := st.flow.capacity()
 		var ends [2]float64
 		answered := 0
 		l := Load{Arrival: Arrival{Kind: "closed", Concurrency: 2 * c.Running}, Prompt: x.prompt, Gen: x.gen, Requests: 6000 + 2*c.Running}
@@ -344,7 +344,7 @@ func TestSteadyOfTwoKindsOfSteps(t *testing.T) {
 	s.Drafts, s.Acceptance = 2, 0.7
 	f, err := s.flow(Lengths{Kind: "lognormal", Mean: 1178, Spread: 0.47}, Fixed(485))
 	testkit.Must(t, err)
-	rate := 0.477 * f.capacity().Rate
+	rate := 0.477 * f.unpreempted().Rate
 	weights, cycles := f.weights(rate)
 	grouped := func(n int) float64 {
 		return 1 - math.Log(weights[n+1]/weights[n])/math.Log(rate*f.steps*cycles[n+1].decode/float64(n+1))

@@ -64,14 +64,18 @@ func (b *backlog) begun() int {
 	return 0
 }
 
-// poisson are the probabilities of 0, 1, 2, ... prompts where m come on average, until the next call.
-func (x *chain) poisson(m float64) []float64 {
-	x.chances = x.chances[:0]
-	for k, chance := 0.0, math.Exp(-m); chance > negligible || k < m; chance *= m / k {
-		x.chances = append(x.chances, chance)
-		k++
-	}
+// come are the probabilities of 0, 1, 2, ... prompts in a window where m come on average, until the next call.
+func (x *chain) come(m float64) []float64 {
+	x.chances = stationary(x.chances[:0], m, x.stages)
 	return x.chances
+}
+
+// besides are the probabilities of 0, 1, 2, ... prompts beside one in a window where m come on average, until the next call.
+func (x *chain) besides(m float64) []float64 {
+	if x.stages == 1 {
+		return x.come(m)
+	}
+	return besides(x.come(m), m)
 }
 
 // arrivals are the kinds of steps after a backlog and some prompts besides, each with its probability, where so many more come with some
@@ -124,9 +128,9 @@ func (x *chain) turn() (mean float64) {
 		}
 		if !g.full {
 			a, b, ofA, ofB := g.points()
-			x.add(x.next[i], backlog{}, x.poisson(x.rate*a), ofA)
+			x.add(x.next[i], backlog{}, x.come(x.rate*a), ofA)
 			if ofB > 0 {
-				x.add(x.next[i], backlog{}, x.poisson(x.rate*b), ofB)
+				x.add(x.next[i], backlog{}, x.come(x.rate*b), ofB)
 			}
 		}
 	}
@@ -159,7 +163,7 @@ func (x *chain) follow(before *group, shares []float64) (mean float64) {
 		}
 	}
 	if full >= 0 {
-		chances := x.poisson(x.rate * fullWindow)
+		chances := x.come(x.rate * fullWindow)
 		for b, share := range x.backlogs() {
 			x.add(x.next[full], b, chances, share)
 		}

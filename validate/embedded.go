@@ -22,11 +22,11 @@ var reduced []byte
 
 // A Source is where embedded observations are from.
 type Source struct {
-	Key     string // key of the source in observations
-	Title   string
-	URL     string
-	Licence string
-	How     string // the run, and assumptions on what the source does not state
+	Key     string `json:"key"` // key of the source in observations
+	Title   string `json:"title"`
+	URL     string `json:"url"`
+	Licence string `json:"licence"`
+	How     string `json:"how"` // the run, and assumptions on what the source does not state
 }
 
 // Sources lists where the embedded observations are from.

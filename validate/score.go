@@ -38,8 +38,8 @@ type Skip struct {
 
 // A Finding is something about the observations that a reader has to know.
 type Finding struct {
-	Kind   string // "faster than the floor" or "contradictory"
-	Detail string
+	Kind   string `json:"kind"` // "faster than the floor" or "contradictory"
+	Detail string `json:"detail"`
 }
 
 // The kinds of findings.

@@ -40,27 +40,27 @@ func ParseDimension(name string) (Dimension, error) {
 
 // A Group is what rows have in common; nil where they were not told apart by it.
 type Group struct {
-	Metric Metric
-	Engine *string
-	GPU    *string
-	TP     *int
-	Model  *string
-	Batch  *int
-	Source *string
-	Fitted bool // a constant was fitted on them
+	Metric Metric  `json:"metric"`
+	Engine *string `json:"engine"`
+	GPU    *string `json:"gpu"`
+	TP     *int    `json:"tp"`
+	Model  *string `json:"model"`
+	Batch  *int    `json:"batch"`
+	Source *string `json:"source"`
+	Fitted bool    `json:"fitted"` // a constant was fitted on them
 }
 
 // A Summary says how far off the predictions of a group are.
 type Summary struct {
 	Group
-	N         int
-	Bias      float64  // mean of predicted over observed less 1
-	MedianAPE float64  // median of the absolute error
-	MeanAPE   float64  // mean of the absolute error
-	P90APE    float64  // 90th percentile of the absolute error
-	Coverage  *float64 // share of the observations inside of the predicted interval
-	Noise     *float64 // median half-width of the observations' own intervals, as a share
-	Reason    string   // why Coverage is nil
+	N         int      `json:"n"`
+	Bias      float64  `json:"bias"`            // mean of predicted over observed less 1
+	MedianAPE float64  `json:"median_ape"`      // median of the absolute error
+	MeanAPE   float64  `json:"mean_ape"`        // mean of the absolute error
+	P90APE    float64  `json:"p90_ape"`         // 90th percentile of the absolute error
+	Coverage  *float64 `json:"coverage"`        // share of the observations inside of the predicted interval
+	Noise     *float64 `json:"noise"`           // median half-width of the observations' own intervals, as a share
+	Reason    *string  `json:"coverage_reason"` // why Coverage is nil
 }
 
 // noInterval is why an energy has no coverage.
@@ -177,9 +177,9 @@ func summarize(rows []*Row) Summary {
 	slices.Sort(absolute)
 	s.Bias, s.MeanAPE = stat.Mean(signed, nil), stat.Mean(absolute, nil)
 	s.MedianAPE, s.P90APE = stats.Percentile(absolute, 50), stats.Percentile(absolute, 90)
-	if s.Reason = noInterval; intervals > 0 {
+	if s.Reason = new(noInterval); intervals > 0 {
 		share := inside / intervals
-		s.Coverage, s.Reason = &share, ""
+		s.Coverage, s.Reason = &share, nil
 	}
 	if len(noise) > 0 {
 		slices.Sort(noise)

@@ -58,8 +58,8 @@ func TestSummarizeGroups(t *testing.T) {
 		t.Errorf("by GPU %v, want %v", got, want)
 	}
 	all := Summarize(rows)
-	if s := all[0]; s.Coverage != nil || s.Reason == "" {
-		t.Errorf("coverage without intervals is %v, reason %q", s.Coverage, s.Reason)
+	if s := all[0]; s.Coverage != nil || s.Reason == nil {
+		t.Errorf("coverage without intervals is %v, reason %v", s.Coverage, s.Reason)
 	}
 	if got := Over(all, 0.5); len(got) != 1 || got[0].Metric != EnergyPerToken {
 		t.Errorf("over 50 %%: %v", got)

@@ -114,7 +114,8 @@ func (b *breakdown) work(sum []Operator, o *operator.Op, times float64) []Operat
 	}
 	l.Add(&o.Work, o.Count*times)
 	l.Wire, l.NodeWire = l.Wire+l.NodeWire, 0
-	f := b.c.Machine.Peaks().FloorOf(&o.Work, o.Format, o.Shape.Ranks, o.Count*times)
+	var f roofline.Floor
+	o.AddFloor(&f, b.c.Machine.Peaks(), o.Count*times)
 	l.Floor += f.Time()
 	return sum
 }
@@ -122,9 +123,9 @@ func (b *breakdown) work(sum []Operator, o *operator.Op, times float64) []Operat
 // busy is how long an operator of a kernel keeps each resource busy at the peaks. The
 // activations of the kernel's main operator move through memory; the activations of the
 // operators that are fused into it stay on the chip.
-func (b *breakdown) busy(o *operator.Op, main bool) roofline.Floor {
+func (b *breakdown) busy(o *operator.Op, main bool) (f roofline.Floor) {
 	peaks := b.c.Machine.Peaks()
-	f := peaks.FloorOf(&o.Work, o.Format, o.Shape.Ranks, 1)
+	o.AddFloor(&f, peaks, 1)
 	if main {
 		f.Memory = o.Work.Traffic().Over(peaks.Memory)
 	}

@@ -256,7 +256,7 @@ func floatProduct(l *analytic.Lowering, i int, n float64) {
 	k := l.Launch(i, roofline.SkinnyGEMM, n)
 	k.Shape.M = min(rows, floatRows)
 	if rows > floatRows && k.Format == unit.FP16 && halves(l.GPU) {
-		k.Work.FLOPs = k.Work.FLOPs.Times(0.5) // The peak is that of FP32 sums, and FP16 sums run at twice its rate.
+		k.HalfSums, k.Work.FLOPs = true, k.Work.FLOPs.Times(0.5) // The peak is that of FP32 sums, and FP16 sums run at twice its rate.
 	}
 }
 

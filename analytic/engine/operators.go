@@ -2,7 +2,6 @@ package engine
 
 import (
 	_ "embed"
-	"encoding/csv"
 	"fmt"
 	"strconv"
 	"strings"
@@ -24,24 +23,28 @@ type operatorConstant struct {
 	p90                     float64 // 90th percentile of the error on shapes that the fit did not see; 0 if there are none
 }
 
-// operators reads the table once. A mistake in the table is a mistake of the program.
-var operators = sync.OnceValue(func() []operatorConstant {
-	all, err := parseOperators(operatorsCSV)
+// operators reads the rows of an engine that may be those of a GPU or of its generation. A mistake in the table is a mistake of the program.
+func operators(engine string, g *hardware.GPU) []operatorConstant {
+	var rows strings.Builder
+	for line := range strings.Lines(operatorsCSV) {
+		if strings.HasPrefix(line, engine+",") && (strings.Contains(line, ","+g.Key+",") || strings.Contains(line, ","+g.Generation+",")) {
+			rows.WriteString(line)
+		}
+	}
+	all, err := parseOperators(rows.String())
 	if err != nil {
 		panic(err)
 	}
 	return all
-})
+}
 
-func parseOperators(text string) ([]operatorConstant, error) {
-	r := csv.NewReader(strings.NewReader(text))
-	r.Comment = '#'
-	records, err := r.ReadAll()
-	if err != nil {
-		return nil, fmt.Errorf("operators.csv: %w", err)
-	}
-	var all []operatorConstant
-	for _, f := range records[1:] {
+// parseOperators reads rows without the header.
+func parseOperators(rows string) (all []operatorConstant, err error) {
+	for line := range strings.Lines(rows) {
+		f := strings.Split(strings.TrimSuffix(line, "\n"), ",")
+		if len(f) != 6 {
+			return nil, fmt.Errorf("operators.csv: %d fields in %q, want 6", len(f), line)
+		}
 		o := operatorConstant{engine: f[0], gpu: f[1], generation: f[2], constant: roofline.ConstantOf(f[3])}
 		if o.value, err = number(f[4]); err == nil {
 			o.p90, err = number(f[5])
@@ -91,17 +94,17 @@ func tabled(engine string) func(*hardware.GPU, *hardware.Calibration) {
 
 // operatorsOf lists the constants of an engine on a GPU: section by section those of the GPU, else those of its generation.
 func operatorsOf(engine string, g *hardware.GPU) (list []operatorConstant) {
-	own := map[string]bool{}
+	own, all := map[string]bool{}, operators(engine, g)
 	section := func(o *operatorConstant) string {
 		s, _, _ := strings.Cut(o.constant.String(), ".")
 		return s
 	}
-	for _, o := range operators() {
+	for _, o := range all {
 		if o.engine == engine && o.gpu == g.Key {
 			list, own[section(&o)] = append(list, o), true
 		}
 	}
-	for _, o := range operators() {
+	for _, o := range all {
 		if o.engine == engine && o.generation == g.Generation && !own[section(&o)] {
 			list = append(list, o)
 		}

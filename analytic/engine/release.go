@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"llmprof/analytic"
 	"llmprof/hardware"
@@ -32,7 +33,7 @@ var known = map[string]releases{
 }
 
 // spelled matches versions, as 1.2.0rc6.post2 and 0.1.dev19262+g1a2b.
-var spelled = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$`)
+var spelled = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$`) })
 
 // AtRelease is an engine at a release, with the known differences of older releases. Its constants are those of the
 // timed releases. The intervals of another release include the scatter of operators between releases, and the error
@@ -43,7 +44,7 @@ func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	if !served && (h == nil || h == &elana) {
 		return nil, fmt.Errorf("release %.40q of %s: only releases of vllm, sglang, tensorrt-llm and transformers are known", release, e.Profile().Name)
 	}
-	if release = strings.TrimPrefix(release, "v"); !spelled.MatchString(release) {
+	if release = strings.TrimPrefix(release, "v"); !spelled().MatchString(release) {
 		return nil, fmt.Errorf("release %.40q of %s: want a version, as in %s@0.19.0", release, e.Profile().Name, e.Profile().Name)
 	}
 	if e.Profile().Engine() != e.Profile().Name {

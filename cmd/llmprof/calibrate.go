@@ -261,9 +261,5 @@ func (a *app) writeFitted(c *fitting, f *hardware.CalibrationFile) error {
 	if _, err := hardware.ParseCalibration(f.Name, text); err != nil { // no file is written that cannot be read
 		return fmt.Errorf("the constants make no calibration: %w", err)
 	}
-	if c.file == "" {
-		_, err := a.stdout.Write([]byte(text))
-		return err
-	}
-	return writeFile(c.file, []byte(text))
+	return a.put("calibration", c.file, []byte(text))
 }

@@ -54,6 +54,27 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// A deployment that cannot run has its times and no throughput, from a file as from its description.
+func TestCompareImpossible(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "estimate.json")
+	got := try(t, "estimate", "llama3.1-70b", "rtx-4090", "--format", "json")
+	testkit.Must(t, os.WriteFile(file, []byte(got.stdout), 0o600))
+	got = try(t, "compare", "--format", "json", "--model", "llama3.1-70b", file, "rtx-4090")
+	if got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	checkSchema(t, schema(t, "compare.v1.json"), got.stdout)
+	var c view.CompareDocument
+	testkit.Must(t, json.Unmarshal([]byte(got.stdout), &c))
+	for i := range c.Sides {
+		for _, f := range c.Sides[i].Figures {
+			if none := f.Metric == "tok_s" || f.Metric == "tok_s_gpu" || f.Metric == "usd_h" || f.Metric == "usd_mtok"; none != (f.Value == nil) {
+				t.Errorf("side %d: %+v", i, f)
+			}
+		}
+	}
+}
+
 // What is no deployment is said, and no figure is made of it.
 func TestCompareRefuses(t *testing.T) {
 	for args, want := range map[string]string{

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,10 +12,6 @@ import (
 	"llmprof/measure/experiment"
 	"llmprof/measure/experiment/tree"
 )
-
-func (a *app) config() *cobra.Command {
-	return parent("config", "Check or show experiment files", a.configValidate(), a.configShow())
-}
 
 func (a *app) configValidate() *cobra.Command {
 	o := &output{}
@@ -34,23 +29,11 @@ func (a *app) configValidate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			check := func(p *experiment.Point) []experiment.Problem { return lab.Problems(cmd.Context(), p) }
-			checks := make([]experimentCheck, len(args))
-			failed := 0
-			for i, file := range args {
-				if checks[i] = checkExperiment(file, check); !checks[i].OK {
-					failed++
-				}
+			check := func(file string) (experimentCheck, bool) {
+				c := checkExperiment(file, func(p *experiment.Point) []experiment.Problem { return lab.Problems(cmd.Context(), p) })
+				return c, c.OK
 			}
-			err = o.write(a, forms{
-				page:  func() *render.Document { return experimentsPage(checks) },
-				table: func() *render.Table { return mistakeTable(checks) },
-				data:  func() any { return checks },
-			})
-			if err == nil && failed > 0 {
-				err = fmt.Errorf("%d of %d experiments have mistakes", failed, len(checks))
-			}
-			return err
+			return checkFiles(a, o, args, "%d of %d experiments have mistakes", check, experimentsPage, mistakeTable)
 		},
 	}
 	o.flags(cmd)
@@ -103,16 +86,14 @@ func checkExperiment(file string, check func(*experiment.Point) []experiment.Pro
 
 // mistakeTable is a mistake a row, and a row for each file without one.
 func mistakeTable(checks []experimentCheck) *render.Table {
-	t := &render.Table{Columns: []render.Column{
-		{Key: "file"}, {Key: "ok"}, {Key: "points"}, {Key: "runs"}, {Key: "mistake_file"}, {Key: "line"}, {Key: "column"}, {Key: "problem"},
-	}}
+	t := render.Keyed("file", "ok", "points", "runs", "mistake_file", "line", "column", "problem")
 	for i := range checks {
 		c := &checks[i]
 		if c.OK {
-			t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, "yes", *c.Points, *c.Runs, nil, nil, nil, nil}})
+			t.Add(c.File, "yes", *c.Points, *c.Runs, nil, nil, nil, nil)
 		}
 		for _, m := range c.Mistakes {
-			t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, "no", nil, nil, m.File, view.Cell(m.Line), view.Cell(m.Column), m.Problem}})
+			t.Add(c.File, "no", nil, nil, m.File, view.Cell(m.Line), view.Cell(m.Column), m.Problem)
 		}
 	}
 	return t
@@ -129,7 +110,7 @@ func experimentsPage(checks []experimentCheck) *render.Document {
 		if !c.OK {
 			ok = render.Painted{Value: "no", Color: render.Bad}
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, ok, view.Cell(c.Points), view.Cell(c.Runs), len(c.Mistakes), len(c.Warnings)}})
+		t.Add(c.File, ok, view.Cell(c.Points), view.Cell(c.Runs), len(c.Mistakes), len(c.Warnings))
 		wrong = append(wrong, c.text...)
 		for _, w := range c.Warnings {
 			warned = append(warned, strings.Split(w, "\n")...)

@@ -112,7 +112,7 @@ func settingText(v any) any {
 
 // table is a point a row, with all its settings.
 func (s *shownExperiment) table() *render.Table {
-	t := &render.Table{Columns: []render.Column{{Key: "point"}, {Key: "config_hash"}}}
+	t := render.Keyed("point", "config_hash")
 	for _, key := range experiment.Settings() {
 		t.Columns = append(t.Columns, render.Column{Key: key})
 	}
@@ -121,7 +121,7 @@ func (s *shownExperiment) table() *render.Table {
 		for _, key := range experiment.Settings() {
 			cells = append(cells, settingText(s.Points[i].Settings.Value(key)))
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: cells})
+		t.Add(cells...)
 	}
 	return t
 }
@@ -142,7 +142,7 @@ func (s *shownExperiment) page() *render.Document {
 	}}
 	if len(s.Metadata) > 0 {
 		if text, err := json.Marshal(s.Metadata); err == nil {
-			frame.Rows = append(frame.Rows, render.Field{Name: "Metadata", Lines: []string{string(text)}})
+			frame.Add("Metadata", string(text))
 		}
 	}
 	varying := s.varying()
@@ -156,7 +156,7 @@ func (s *shownExperiment) page() *render.Document {
 	for _, key := range experiment.Settings() {
 		v := s.Points[0].Settings.Value(key)
 		if !vary[key] && !reflect.ValueOf(v).IsZero() { // zero: not asked for
-			common.Rows = append(common.Rows, render.Field{Name: key, Lines: []string{fmt.Sprint(settingText(v))}})
+			common.Add(key, fmt.Sprint(settingText(v)))
 		}
 	}
 	for i := range s.Points {
@@ -168,7 +168,7 @@ func (s *shownExperiment) page() *render.Document {
 			}
 			cells = append(cells, v)
 		}
-		points.Rows = append(points.Rows, render.Row{Cells: cells})
+		points.Add(cells...)
 	}
 	var warned []string
 	for _, w := range s.Warnings {

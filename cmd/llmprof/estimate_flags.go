@@ -44,3 +44,6 @@ func (q *question) engineFlags(cmd *cobra.Command) {
 	q.EngineFlags(cmd.Flags())
 	_ = cmd.RegisterFlagCompletionFunc("engine", words(engine.Names()...))
 }
+
+// skewFlag adds the flag that says how unevenly experts are chosen.
+func (q *question) skewFlag(cmd *cobra.Command) { q.SkewFlag(cmd.Flags()) }

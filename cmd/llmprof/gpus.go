@@ -8,14 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof"
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
 )
-
-func (a *app) gpus() *cobra.Command {
-	return parent("gpus", "List, show, check or detect GPUs", a.gpusList(), a.gpusShow(), a.gpusCheck(), a.gpusDetect())
-}
 
 // gpuTable is the built-in table overlaid with the user's: of the file
 // that was named, else of the one in the configuration folder, if there is one.
@@ -77,18 +72,7 @@ func (a *app) gpusList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all := t.All()
-			return o.write(a, forms{
-				page:  func() *render.Document { return listPage(view.GPUsTable(all)) },
-				table: func() *render.Table { t := view.GPUsTable(all); return &t },
-				data: func() any {
-					list := make([]view.GPUDocument, len(all))
-					for i := range all {
-						list[i] = view.DocumentGPU(&all[i])
-					}
-					return list
-				},
-			})
+			return writeList(a, o, t.All(), view.GPUsTable, func(g *hardware.GPU) any { return view.DocumentGPU(g) })
 		},
 	}
 	o.flags(cmd)

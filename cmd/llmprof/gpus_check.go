@@ -1,13 +1,10 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/cli"
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
 )
@@ -25,22 +22,11 @@ func (a *app) gpusCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			checks := make([]view.HardwareCheck, len(args))
-			failed := 0
-			for i, file := range args {
-				if checks[i] = view.CheckHardware(table, file); !checks[i].OK {
-					failed++
-				}
+			check := func(file string) (view.HardwareCheck, bool) {
+				c := view.CheckHardware(table, file)
+				return c, c.OK
 			}
-			err = o.write(a, forms{
-				page:  func() *render.Document { return view.HardwareChecksPage(checks) },
-				table: func() *render.Table { t := view.HardwareChecksTable(checks); return &t },
-				data:  func() any { return checks },
-			})
-			if err == nil && failed > 0 {
-				err = fmt.Errorf("%d of %d could not be read", failed, len(checks))
-			}
-			return err
+			return checkFiles(a, o, args, "%d of %d could not be read", check, view.HardwareChecksPage, view.HardwareChecksTable)
 		},
 	}
 	o.flags(cmd)

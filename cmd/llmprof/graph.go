@@ -78,11 +78,7 @@ func (a *app) runGraph(ctx context.Context, d *drawing, phase string) error {
 	if err := ctx.Err(); err != nil {
 		return err // interrupted while drawing: the old file stays
 	}
-	if d.file == "-" {
-		_, err := a.stdout.Write(text)
-		return err
-	}
-	return writeFile(d.file, text)
+	return a.put("graph", d.file, text)
 }
 
 // graphOf is the graph in one of its forms.

@@ -166,7 +166,7 @@ func (a *app) writeMeasured(o *output, results []*result.Result, list bool) erro
 	if list {
 		return o.write(a, loadSet(whole))
 	}
-	scorer, err := a.scorer("", nil)
+	scorer, err := a.scorer("", "")
 	if err != nil {
 		return err
 	}

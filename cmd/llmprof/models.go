@@ -4,14 +4,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof"
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/models"
 )
-
-func (a *app) models() *cobra.Command {
-	return parent("models", "List, show or check models", a.modelsList(), a.modelsShow(), a.modelsCheck())
-}
 
 func (a *app) modelsList() *cobra.Command {
 	o := &output{}
@@ -29,23 +24,9 @@ func (a *app) modelsList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.write(a, forms{
-				page:  func() *render.Document { return listPage(view.ModelsTable(all)) },
-				table: func() *render.Table { t := view.ModelsTable(all); return &t },
-				data: func() any {
-					list := make([]view.ModelSummary, len(all))
-					for i, m := range all {
-						list[i] = view.SummarizeModel(m)
-					}
-					return list
-				},
-			})
+			return writeList(a, o, all, view.ModelsTable, func(m **models.Model) any { return view.SummarizeModel(*m) })
 		},
 	}
 	o.flags(cmd)
 	return cmd
-}
-
-func listPage(t render.Table) *render.Document {
-	return &render.Document{Blocks: []render.Block{t}}
 }

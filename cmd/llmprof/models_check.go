@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof/cmd/llmprof/internal/cli"
-	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/models"
 )
@@ -26,22 +25,11 @@ func (a *app) modelsCheck() *cobra.Command {
 		Example: "  llmprof models check ./config.json\n  llmprof models check --format json */config.json",
 		Args:    cli.Needs("FILE", 1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			checks := make([]view.ModelCheck, len(args))
-			failed := 0
-			for i, file := range args {
-				if checks[i] = a.checkModel(cmd.Context(), file, lenient); !checks[i].OK {
-					failed++
-				}
+			check := func(file string) (view.ModelCheck, bool) {
+				c := a.checkModel(cmd.Context(), file, lenient)
+				return c, c.OK
 			}
-			err := o.write(a, forms{
-				page:  func() *render.Document { return view.ModelChecksPage(checks) },
-				table: func() *render.Table { t := view.ModelChecksTable(checks); return &t },
-				data:  func() any { return checks },
-			})
-			if err == nil && failed > 0 {
-				err = fmt.Errorf("%d of %d could not be read", failed, len(checks))
-			}
-			return err
+			return checkFiles(a, o, args, "%d of %d could not be read", check, view.ModelChecksPage, view.ModelChecksTable)
 		},
 	}
 	o.flags(cmd)

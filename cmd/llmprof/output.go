@@ -152,6 +152,39 @@ func (o *output) write(a *app, r forms) error {
 	return errors.Join(err, failed)
 }
 
+// writeList writes a list as a table, or as the documents of what it has.
+func writeList[T any](a *app, o *output, all []T, table func([]T) render.Table, document func(*T) any) error {
+	t := table(all)
+	return o.write(a, forms{
+		page: func() *render.Document { return &render.Document{Blocks: []render.Block{t}} }, table: func() *render.Table { return &t },
+		data: func() any {
+			list := make([]any, len(all))
+			for i := range all {
+				list[i] = document(&all[i])
+			}
+			return list
+		},
+	})
+}
+
+// checkFiles writes what is found in each of some files, and fails where any is not as it should be.
+func checkFiles[T any](a *app, o *output, files []string, failure string, check func(file string) (found T, ok bool), page func([]T) *render.Document, table func([]T) *render.Table) error {
+	checks, failed := make([]T, len(files)), 0
+	for i, file := range files {
+		var ok bool
+		if checks[i], ok = check(file); !ok {
+			failed++
+		}
+	}
+	err := o.write(a, forms{
+		page: func() *render.Document { return page(checks) }, table: func() *render.Table { return table(checks) }, data: func() any { return checks },
+	})
+	if err == nil && failed > 0 {
+		err = fmt.Errorf(failure, failed, len(files))
+	}
+	return err
+}
+
 // writeText renders the whole result before the first byte goes out.
 func (o *output) writeText(a *app, r forms) error {
 	var b bytes.Buffer
@@ -176,11 +209,16 @@ func (o *output) writeText(a *app, r forms) error {
 	if err != nil {
 		return fmt.Errorf("writing the result: %w", err)
 	}
-	if o.file != "" && o.file != "-" {
-		return writeFile(o.file, b.Bytes())
+	return a.put("result", o.file, b.Bytes())
+}
+
+// put writes all of what is called so to a file, or to standard output where none or "-" is named.
+func (a *app) put(what, file string, data []byte) error {
+	if file != "" && file != "-" {
+		return writeFile(file, data)
 	}
-	if _, err := a.stdout.Write(b.Bytes()); err != nil {
-		return fmt.Errorf("writing the result: %w", err)
+	if _, err := a.stdout.Write(data); err != nil {
+		return fmt.Errorf("writing the %s: %w", what, err)
 	}
 	return nil
 }

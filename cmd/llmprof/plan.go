@@ -168,7 +168,7 @@ func lengthsOf(l *serving.Lengths) string {
 
 // accuracy scores the engine of each row against the built-in observations.
 func (a *app) accuracy(rows []plan.Row) ([]view.Accuracy, error) {
-	scorer, err := a.scorer("", nil)
+	scorer, err := a.scorer("", "")
 	if err != nil {
 		return nil, err
 	}

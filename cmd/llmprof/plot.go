@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -131,13 +130,7 @@ func (a *app) runPlot(ctx context.Context, d *drawing) error {
 	if err := f.Write(&b, kind); err != nil {
 		return err
 	}
-	if d.file == "-" {
-		if _, err := a.stdout.Write(b.Bytes()); err != nil {
-			return fmt.Errorf("writing the picture: %w", err)
-		}
-		return nil
-	}
-	return writeFile(d.file, b.Bytes())
+	return a.put("picture", d.file, b.Bytes())
 }
 
 func (a *app) drawRoofline(ctx context.Context, d *drawing) (*plots.Figure, error) {

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof/analytic/engine"
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/input"
 	"llmprof/measure/result"
 	"llmprof/plots"
@@ -69,11 +68,7 @@ func (a *app) timedPhases(ctx context.Context, d *drawing) ([]validate.OperatorP
 	if err != nil {
 		return nil, err
 	}
-	constants, err := ask.NewCalibrations(d.Calibration)
-	if err != nil {
-		return nil, err
-	}
-	if v.Scorer, err = a.scorer(d.Hardware, constants); err != nil {
+	if v.Scorer, err = a.scorer(d.Hardware, d.Calibration); err != nil {
 		return nil, err
 	}
 	if err := a.ownModels(ctx, v); err != nil {

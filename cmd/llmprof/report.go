@@ -142,11 +142,7 @@ func (a *app) runReport(ctx context.Context, p *paper) error {
 	if err := page.HTML(&b, style); err != nil {
 		return err
 	}
-	if p.file == "-" {
-		_, err := a.stdout.Write(b.Bytes())
-		return err
-	}
-	return writeFile(p.file, b.Bytes())
+	return a.put("report", p.file, b.Bytes())
 }
 
 // writeMarkdown writes the page, and its pictures into the folder NAME_files

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"path/filepath"
 
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/models"
 	"llmprof/validate"
@@ -36,11 +35,7 @@ func (a *app) observed(p *paper, ans *answer, results []stored) (*view.Validatio
 	if len(v.Files) == 0 {
 		return nil, nil //nolint:nilnil // there is nothing to compare, which is no error
 	}
-	constants, err := ask.NewCalibrations(p.Calibration)
-	if err != nil {
-		return nil, err
-	}
-	scorer, err := a.scorer(p.Hardware, constants)
+	scorer, err := a.scorer(p.Hardware, p.Calibration)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/report"
 	"llmprof/cmd/llmprof/internal/view"
@@ -36,11 +35,7 @@ func (a *app) addOperators(section *report.Section, s *stored, ans *answer, file
 	if s.measured == nil || s.measured.Operators == nil {
 		return nil
 	}
-	constants, err := ask.NewCalibrations(ans.Q.Calibration)
-	if err != nil {
-		return err
-	}
-	scorer, err := a.scorer(ans.Q.Hardware, constants)
+	scorer, err := a.scorer(ans.Q.Hardware, ans.Q.Calibration)
 	if err != nil {
 		return err
 	}

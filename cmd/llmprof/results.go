@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -15,10 +16,6 @@ import (
 	"llmprof/plots"
 	"llmprof/spelling"
 )
-
-func (a *app) results() *cobra.Command {
-	return parent("results", "List or show stored results, or make tables of them", a.resultsList(), a.resultsShow(), a.resultsTable())
-}
 
 // defaultResults is where results are stored.
 const defaultResults = "results"
@@ -89,6 +86,8 @@ func ofID(all []*result.Result, id string) ([]*result.Result, error) {
 	switch {
 	case len(found) > 0:
 		return found, nil
+	case filepath.Ext(id) == result.Extension:
+		return nil, fmt.Errorf("no result with id %.80q, which looks like a file: give the id that \"llmprof results list\" has, and its folder by --results", id)
 	case len(known) == 0:
 		return nil, fmt.Errorf("no result with id %.80q: the folder has none", id)
 	case len(spelling.Near(id, known)) > 0:

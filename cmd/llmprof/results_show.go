@@ -27,6 +27,9 @@ func (a *app) resultsShow() *cobra.Command {
 		Args:    cli.Needs("ID", 1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			all, broken := result.ReadFolder(dir)
+			if all == nil && broken != nil {
+				return broken
+			}
 			found, err := ofID(all, args[0])
 			if err != nil {
 				if broken != nil {
@@ -34,7 +37,7 @@ func (a *app) resultsShow() *cobra.Command {
 				}
 				return err
 			}
-			scorer, err := a.scorer("", nil)
+			scorer, err := a.scorer("", "")
 			if err != nil {
 				return err
 			}

@@ -52,8 +52,13 @@ func (a *app) root() *cobra.Command {
 	cobra.EnableCommandSorting = false // they stand as they are added
 	group(root, "Predict", a.estimate(), a.planCommand(), a.compare(), a.sweepCommand(), a.simulate(), a.report(), a.graph(), a.plot(), a.serve())
 	group(root, "Measure", a.measure(), a.validate(), a.calibrate())
-	group(root, "Experiments", a.runCommand(a.measurer), a.config(), a.aggregate(), a.results())
-	group(root, "Look up", a.models(), a.gpus())
+	group(root, "Experiments", a.runCommand(a.measurer),
+		parent("config", "Check or show experiment files", a.configValidate(), a.configShow()),
+		a.aggregate(),
+		parent("results", "List or show stored results, or make tables of them", a.resultsList(), a.resultsShow(), a.resultsTable()))
+	group(root, "Look up",
+		parent("models", "List, show or check models", a.modelsList(), a.modelsShow(), a.modelsCheck()),
+		parent("gpus", "List, show, check or detect GPUs", a.gpusList(), a.gpusShow(), a.gpusCheck(), a.gpusDetect()))
 	root.AddCommand(a.version(), a.completion(), a.man(), a.engineNative())
 	cli.Install(root, versionText(), a.ascii())
 	return root

@@ -80,7 +80,7 @@ func (a *app) derive(files map[string][]byte) error {
 	if files["catalog.json"], err = jsonText(catalog); err != nil {
 		return err
 	}
-	scorer, err := a.scorer("", nil)
+	scorer, err := a.scorer("", "")
 	if err != nil {
 		return err
 	}

@@ -67,8 +67,7 @@ func without(t *testing.T, text, name string) string {
 
 // The page's answers are those of the command line to the last digit.
 func TestPageFigures(t *testing.T) {
-	p, err := page.New()
-	testkit.Must(t, err)
+	p := page.New()
 	r := rand.New(rand.NewPCG(25, 25))
 	answered := 0
 	for range 40 {
@@ -177,8 +176,7 @@ func TestServeWithoutProgram(t *testing.T) {
 
 // Numbers are read as the command line reads them, and what is none is refused in its words.
 func TestPageReadsNumbers(t *testing.T) {
-	p, err := page.New()
-	testkit.Must(t, err)
+	p := page.New()
 	answer := func(prompt string) (a page.Answer) {
 		request, err := json.Marshal(page.Request{Do: "json", Flags: map[string]string{"model": "llama3.1-8b", "gpu": "h100", "prompt-len": prompt}})
 		testkit.Must(t, err)

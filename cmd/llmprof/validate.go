@@ -144,7 +144,7 @@ func (a *app) runValidate(ctx context.Context, v *comparison) error {
 	if err != nil {
 		return err
 	}
-	scorer, err := a.scorer(v.live.hardware, constants)
+	scorer, err := a.scorerBy(v.live.hardware, constants)
 	if err != nil {
 		return err
 	}
@@ -205,9 +205,18 @@ func (v *comparison) figure() (f *plots.Figure, err error) {
 	return f, nil
 }
 
-// scorer finds models and GPUs in the tables, the user's own of GPUs laid over, and
-// predicts by calibrations; nil ones are those that come with the program.
-func (a *app) scorer(file string, constants *ask.Calibrations) (*validate.Scorer, error) {
+// scorer finds models and GPUs in the tables, the user's own of GPUs laid over, and predicts by
+// the calibration of a file, or by those that come with the program where none is named.
+func (a *app) scorer(hardware, calibration string) (*validate.Scorer, error) {
+	constants, err := ask.NewCalibrations(calibration)
+	if err != nil {
+		return nil, err
+	}
+	return a.scorerBy(hardware, constants)
+}
+
+// scorerBy predicts by calibrations that were read.
+func (a *app) scorerBy(file string, constants *ask.Calibrations) (*validate.Scorer, error) {
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {
 		return nil, err
@@ -215,11 +224,6 @@ func (a *app) scorer(file string, constants *ask.Calibrations) (*validate.Scorer
 	gpus, err := a.gpuTable(file)
 	if err != nil {
 		return nil, err
-	}
-	if constants == nil {
-		if constants, err = ask.NewCalibrations(""); err != nil {
-			return nil, err
-		}
 	}
 	return &validate.Scorer{
 		Model:       table.Model,

@@ -77,11 +77,7 @@ func (a *app) runReduce(paths []string, source, file string, conditions bool) er
 	if err := write(); err != nil {
 		return err
 	}
-	if file != "" && file != "-" {
-		return writeFile(file, b.Bytes())
-	}
-	_, err = a.stdout.Write(b.Bytes())
-	return err
+	return a.put("observations", file, b.Bytes())
 }
 
 // readRecord reads a result and what its file holds.

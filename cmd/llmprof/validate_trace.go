@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/tracefile"
 	"llmprof/models"
@@ -76,11 +75,7 @@ func (a *app) traced(ctx context.Context, v *comparison) (*view.Traced, error) {
 	if err != nil {
 		return nil, err
 	}
-	constants, err := ask.NewCalibrations(v.constant)
-	if err != nil {
-		return nil, err
-	}
-	if v.Scorer, err = a.scorer(v.live.hardware, constants); err != nil {
+	if v.Scorer, err = a.scorer(v.live.hardware, v.constant); err != nil {
 		return nil, err
 	}
 	if err := a.ownModels(ctx, v); err != nil {

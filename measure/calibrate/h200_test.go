@@ -159,7 +159,7 @@ var (
 func TestH200Native(t *testing.T) {
 	skipBrief(t)
 	rows := nativeRows(t)
-	if len(rows.Rows) != 357 || len(rows.Machine.Notes) != 0 || rows.Machine.Engine != Native {
+	if len(rows.Rows) != 403 || len(rows.Machine.Notes) != 0 || rows.Machine.Engine != Native {
 		t.Errorf("%d rows of %+v", len(rows.Rows), rows.Machine)
 	}
 	testkit.Golden(t, filepath.Join("..", "..", "calibrations", "h200-sxm-141gb.native.toml"), nativeFit(t).Text())
@@ -193,8 +193,8 @@ func TestBytesHaveAPrice(t *testing.T) {
 		keep        func(*Row) bool
 		least, most float64 // pJ/B
 	}{
-		{native, rows(1), 128, 138}, {native, rows(8), 136, 142}, {native, rows(16), 164, 164}, {native, rows(32), 140, 208},
-		{native, func(r *Row) bool { return r.Kind == AttentionPower }, 130, 132}, {native, func(r *Row) bool { return r.Kind == ReadPower }, 120, 120},
+		{native, rows(1), 138, 148}, {native, rows(8), 143, 196}, {native, rows(16), 156, 162}, {native, rows(32), 148, 165},
+		{native, func(r *Row) bool { return r.Kind == AttentionPower }, 129, 137}, {native, func(r *Row) bool { return r.Kind == ReadPower }, 120, 123},
 		{torch, rows(1), 109, 115}, {torch, func(r *Row) bool { return r.Kind == AttentionPower }, 137, 142},
 	} {
 		if least, most := price(c.file, c.keep); math.Round(least) != c.least || math.Round(most) != c.most {

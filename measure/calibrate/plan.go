@@ -1,7 +1,6 @@
 package calibrate
 
 import (
-	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/unit"
 )
@@ -66,7 +65,7 @@ func whole() scope {
 		drawing: []Shape{
 			{M: 1, N: 768, K: 4096}, {M: 1, N: 2048, K: 2048}, {M: 1, N: 4096, K: 4096}, {M: 1, N: 16384, K: 2048}, {M: 1, N: 6144, K: 4096}, {M: 1, N: 4096, K: 14336}, {M: 1, N: 28672, K: 4096},
 			{M: 8, N: 768, K: 4096}, {M: 8, N: 2048, K: 2048}, {M: 8, N: 6144, K: 4096}, {M: 8, N: 28672, K: 4096}, {M: 16, N: 6144, K: 4096}, {M: 16, N: 28672, K: 4096},
-			{M: 32, N: 2048, K: 2048}, {M: 32, N: 4096, K: 14336}, {M: 32, N: 28672, K: 4096}, {M: 64, N: 28672, K: 4096},
+			{M: 32, N: 6144, K: 4096}, {M: 32, N: 4096, K: 14336}, {M: 32, N: 28672, K: 4096}, {M: 64, N: 28672, K: 4096},
 			{M: 128, N: 6144, K: 4096}, {M: 128, N: 4096, K: 14336}, {M: 128, N: 28672, K: 4096},
 		},
 		reading: [][2]int{{1, 32768}, {8, 2048}, {32, 2048}},
@@ -265,19 +264,12 @@ func (s *scope) power(add func(Kind, Shape, int), engine string) {
 		add(AttentionPower, Shape{Batch: at[0], Context: at[1], Heads: h.q, KVHeads: h.kv, HeadDim: h.dim}, 1)
 	}
 	for _, p := range s.drawing {
-		if !wgmma(engine, p.M) {
-			add(GEMMPower, p, 1)
-		}
+		add(GEMMPower, p, 1)
 	}
 	if engine == Native {
 		s.ownPower(add)
 	}
 	add(ReadPower, Shape{Bytes: s.moves[len(s.moves)-2]}, 1)
-}
-
-// wgmma reports whether an engine's own kernel does GEMMs of so many rows, for which a library was timed too.
-func wgmma(name string, rows int) bool {
-	return name == Native && rows > engine.SkinnyRows && rows <= engine.WGMMARows
 }
 
 // ownPower adds GEMMs of steps of many sequences and MoE layers of several, whose kernels are the engine's own. One

@@ -3,6 +3,7 @@ package calibrate
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"llmprof/energy"
 	"llmprof/hardware"
@@ -34,6 +35,7 @@ type drawing struct {
 	memory float64 // share of the time
 	fixed  float64 // share of the time
 	slowed float64 // highest clock over the actual one, at least 1
+	held   bool    // The power limit held the GPU: at its full clocks it would draw the limit or more.
 }
 
 // draws is the power of a call, above waiting and as a share of the rest.
@@ -47,6 +49,12 @@ func draws(keys ...roofline.Constant) equation {
 		sum := d.matrix / d.slowed
 		for _, part := range parts {
 			sum += part
+		}
+		if d.held && sum > 1 { // The row says no more than that.
+			for i := range parts {
+				parts[i] /= sum
+			}
+			return 1
 		}
 		return sum
 	}}
@@ -75,13 +83,18 @@ func (b *builder) power(m *Machine) error {
 		clock = float64(*m.Clock)
 	}
 	d := drawer{prices: roofline.NewMachine(b.peaks, &cal.Constants), waiting: waiting, matrix: matrix, clock: clock}
-	rows = b.steady(rows, &d)
+	rows = slices.DeleteFunc(rows, func(r *Row) bool { return r.Power == nil || *r.Power <= waiting })
 	if d.keys = b.drawing(rows); d.keys == nil {
 		return nil
 	}
-	samples := make([]sample, len(rows))
+	samples, held := make([]sample, len(rows)), 0
 	for i, r := range rows {
-		samples[i] = b.drawn(r, &d)
+		if samples[i] = b.drawn(r, &d); samples[i].held {
+			held++
+		}
+	}
+	if held > 0 {
+		b.note("the power limit held the GPU in runs for their power, whose kernels draw that or more: %d of %d", held, len(rows))
 	}
 	for _, c := range d.keys {
 		b.file.Values[c.String()] = hardware.Value{Value: d.prices.Constant(c), From: "default for " + b.gpu.Generation}
@@ -95,33 +108,6 @@ func (b *builder) power(m *Machine) error {
 		}
 	}
 	return err
-}
-
-// atLimit is the share of the power limit from which on a board is held by it at times, and mostLimited the share
-// of the highest clock that it then keeps where it is held all the time.
-const (
-	atLimit     = 0.97
-	mostLimited = 0.97
-)
-
-// steady leaves out rows without a power, those of a library that the engine does not call for so many rows, and those of a board that its limit held at times and not at others: neither
-// their power nor their clock then says what they draw.
-func (b *builder) steady(rows []*Row, d *drawer) []*Row {
-	held := 0
-	rows = slices.DeleteFunc(rows, func(r *Row) bool {
-		if r.Power == nil || *r.Power <= d.waiting || r.Kind == GEMMPower && wgmma(b.file.Engine, r.Shape.M) {
-			return true
-		}
-		if d.clock == 0 || r.Clock == nil || *r.Power < atLimit*float64(b.gpu.TDP) || *r.Clock <= mostLimited*d.clock {
-			return false
-		}
-		held++
-		return true
-	})
-	if held > 0 {
-		b.note("runs for their power left out, for the power limit held the GPU at times: %d", held)
-	}
-	return rows
 }
 
 // drawing lists the constants that rows depend on; nil without rows.
@@ -154,17 +140,17 @@ func (b *builder) waiting(cal *hardware.Calibration) (float64, error) {
 		idle = float64(known)
 	}
 	var shares []float64
-	from := ""
+	var seen []string
 	for _, r := range b.of(Idle) {
 		if r.Power != nil && *r.Power > idle {
 			shares = append(shares, (*r.Power-idle)/(limit-idle))
-			from = fmt.Sprintf("%.0f W with nothing to do for %.0f s", *r.Power, r.Median)
+			seen = append(seen, fmt.Sprintf("%.0f W with nothing to do for %.0f s", *r.Power, r.Median))
 		}
 	}
 	if len(shares) == 0 {
 		return idle + cal.Constants[roofline.PowerWaiting]*(limit-idle), nil
 	}
-	v, err := middle(shares, from)
+	v, err := middle(shares, strings.Join(seen, "; "))
 	if err != nil {
 		return 0, err
 	}
@@ -182,17 +168,24 @@ type drawer struct {
 	clock   float64 // the highest, in Hz; 0 for not known
 }
 
+// atLimit is the share of the power limit from which on it holds a board.
+const atLimit = 0.97
+
 // drawn is what a row says of power.
 func (b *builder) drawn(r *Row, by *drawer) sample {
 	s := b.sample(r)
 	busy := by.prices.Times(&s.kernel)
-	rest := float64(b.gpu.TDP) - by.waiting
+	limit := float64(b.gpu.TDP)
 	d := drawing{
 		of: slices.Index(by.keys, roofline.LawOf(s.kernel.Class).Power), slowed: 1,
 		matrix: by.matrix * float64(busy.Compute()) / s.time, memory: float64(busy[roofline.Memory]) / s.time, fixed: float64(busy[roofline.Fixed]) / s.time,
 	}
-	if r.Clock != nil && by.clock > *r.Clock {
+	power := *r.Power
+	switch {
+	case len(r.Limited) > 0 && power >= atLimit*limit: // The clocks go up and down, and medians are of either.
+		power, d.held = limit, true
+	case r.Clock != nil && by.clock > *r.Clock:
 		d.slowed = by.clock / *r.Clock
 	}
-	return sample{time: (*r.Power - by.waiting) / rest, drawing: d}
+	return sample{time: (power - by.waiting) / (limit - by.waiting), drawing: d}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"reflect"
 	"regexp"
+	"sync"
 
 	"llmprof/input"
 )
@@ -97,12 +98,12 @@ func foreign(data []byte) error {
 }
 
 // embedded is the name of an embedded struct in the path of a field, which no file has.
-var embedded = regexp.MustCompile(`\b[A-Z]\w*\.`)
+var embedded = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\b[A-Z]\w*\.`) })
 
 // typeError says where a value of another type stands.
 func typeError(data []byte, err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("line %d: %s is a %s: want %s", lineAt(data, wrong.Offset), input.Short(embedded.ReplaceAllString(wrong.Field, "")), input.Short(wrong.Value), wrong.Type)
+		return fmt.Errorf("line %d: %s is a %s: want %s", lineAt(data, wrong.Offset), input.Short(embedded().ReplaceAllString(wrong.Field, "")), input.Short(wrong.Value), wrong.Type)
 	}
 	return err
 }

@@ -6,17 +6,18 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"sync"
 )
 
 // partName is how llama.cpp names the parts of a split file.
-var partName = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)
+var partName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`) })
 
 // mostParts is the most parts that a file is read in.
 const mostParts = 1000
 
 // Parts lists the files of which path is one: itself alone unless its name says that it is a part.
 func Parts(path string) ([]string, error) {
-	found := partName.FindStringSubmatch(filepath.Base(path))
+	found := partName().FindStringSubmatch(filepath.Base(path))
 	if found == nil {
 		return []string{path}, nil
 	}

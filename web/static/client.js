@@ -33,8 +33,22 @@ export class Client {
 
   async start() {
     this.ready = false;
-    this.fresh = true;
-    const worker = (this.worker = new Worker("worker.js", { type: "module" }));
+    this.fresh = this.started = true;
+    try {
+      if (this.hold) { await program; await this.hold; }
+      const worker = this.listen(new Worker("worker.js", { type: "module" }));
+      const module = await program;
+      for (const [name, f] of files) worker.postMessage({ file: name, ...f });
+      worker.postMessage({ module });
+    } catch (e) {
+      this.broken = e;
+      this.fail(e);
+    }
+  }
+
+  // listen takes what a worker that has just started says.
+  listen(worker) {
+    this.worker = worker;
     worker.onmessage = ({ data }) => {
       if (worker !== this.worker) return;
       if (data.progress) { this.progress?.(...data.progress); return; }
@@ -47,22 +61,14 @@ export class Client {
       if (this.ready) this.again(e.message);
       else this.fail(new Error(e.message || "the worker failed"));
     };
-    try {
-      const module = await program;
-      await this.hold;
-      for (const [name, f] of files) worker.postMessage({ file: name, ...f });
-      worker.postMessage({ module });
-    } catch (e) {
-      this.broken = e;
-      this.fail(e);
-    }
+    return worker;
   }
 
   // ask answers with the parsed answer, or null where a later request of the kind came.
   ask(kind, request) {
     return new Promise((resolve, reject) => {
       if (this.broken) { reject(this.broken); return; }
-      if (!this.worker) this.start();
+      if (!this.started) this.start();
       this.waiting.get(kind)?.resolve(null);
       this.waiting.delete(kind); // so that the latest is last
       this.waiting.set(kind, { kind, request, resolve, reject });
@@ -127,8 +133,9 @@ export class Client {
   stop() {
     const jobs = this.unanswered();
     if (!jobs.length) return;
-    this.worker.terminate();
+    this.worker?.terminate();
     this.worker = null;
+    this.started = false;
     for (const job of jobs) job.resolve(null);
   }
 

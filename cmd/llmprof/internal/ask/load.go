@@ -82,6 +82,9 @@ func (l *SteadyLoad) Answer(ctx context.Context, from Sources, ans *Answer) erro
 		if err == nil {
 			ans.Load, err = all.At(l.rates[0])
 		}
+		if err == nil && ans.Load.Steady.Warning() != "" {
+			ans.Warnings = append(ans.Warnings, ans.Load.Steady.Warning())
+		}
 		return err
 	}
 	var err error

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/ask"
@@ -21,7 +22,7 @@ import (
 type Page struct {
 	Progress func(done, of int) // is told how far a search is; may be nil
 
-	table     *models.Table
+	table     func() (*models.Table, error) // is read where a name is not that of one of its entries
 	gpus      map[[2]string]*hardware.GPU
 	models    map[string]*models.Model
 	constants map[string]*ask.Calibrations
@@ -29,15 +30,11 @@ type Page struct {
 	setups    map[string]setup // setups of sweeps
 }
 
-// New reads the table of models.
-func New() (*Page, error) {
-	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		return nil, err
-	}
-	p := &Page{table: table}
+// New is a page that has read nothing yet.
+func New() *Page {
+	p := &Page{table: sync.OnceValues(func() (*models.Table, error) { return models.Load(llmprof.ModelsJSON) })}
 	p.Forget()
-	return p, nil
+	return p
 }
 
 // Forget drops what was read, as files may have changed.
@@ -52,10 +49,17 @@ func (p *Page) Model(_ context.Context, name string, _, lenient bool) (*models.M
 		if strings.HasPrefix(name, "./") {
 			return models.ReadFile(name, lenient)
 		}
-		if strings.Contains(name, "/") && !p.table.Has(name) {
+		if m, err := models.Find(llmprof.ModelsJSON, name); m != nil || err != nil {
+			return m, err
+		}
+		table, err := p.table()
+		if err != nil {
+			return nil, err
+		}
+		if strings.Contains(name, "/") && !table.Has(name) {
 			return p.fetched(name, lenient)
 		}
-		return p.table.Model(name)
+		return table.Model(name)
 	})
 }
 

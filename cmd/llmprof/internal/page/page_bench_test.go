@@ -21,10 +21,7 @@ func BenchmarkChange(b *testing.B) {
 		{"rates", "load", "prompt-len"}, {"rates of other answers", "load", "gen-len"}, {"clients", "under", "concurrency"}, {"1000 clients", "under", "concurrency"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			p, err := page.New()
-			if err != nil {
-				b.Fatal(err)
-			}
+			p := page.New()
 			cards := priced(b)
 			for i := 0; b.Loop(); i++ {
 				r := page.Request{Do: c.do, Flags: map[string]string{"model": "deepseek-v3", "gpu": "h200", "tp": "8"}}

@@ -30,8 +30,12 @@ func (p *Page) result(r *Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	table, err := p.table()
+	if err != nil {
+		return nil, err
+	}
 	s := &validate.Scorer{
-		Model:       p.table.Model,
+		Model:       table.Model,
 		GPU:         func(name string) (*hardware.GPU, error) { g, err := gpus.GPU(name); return &g, err },
 		Calibration: constants.Among,
 	}

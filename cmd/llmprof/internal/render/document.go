@@ -45,6 +45,11 @@ type Field struct {
 	Color Color // colour of the name
 }
 
+// Add adds a field.
+func (f *Fields) Add(name string, lines ...string) {
+	f.Rows = append(f.Rows, Field{Name: name, Lines: lines})
+}
+
 // Notes are remarks under a result, numbered.
 type Notes struct {
 	Title string
@@ -57,6 +62,18 @@ type Table struct {
 	Columns []Column
 	Rows    []Row
 }
+
+// Keyed is a table for programs, whose columns have a key alone.
+func Keyed(keys ...string) *Table {
+	t := &Table{}
+	for _, key := range keys {
+		t.Columns = append(t.Columns, Column{Key: key})
+	}
+	return t
+}
+
+// Add adds a plain row.
+func (t *Table) Add(cells ...any) { t.Rows = append(t.Rows, Row{Cells: cells}) }
 
 // A Column says what its cells are.
 type Column struct {

@@ -71,7 +71,7 @@ func (p *Page) markdown(folder string, s render.Style) ([]byte, error) {
 func (p *Page) headline() render.Table {
 	t := render.Table{Title: "Headline figures", Columns: []render.Column{{Title: "", Left: true}, {Title: "", Left: true}, {Title: "", Left: true}}}
 	for _, c := range p.Cards {
-		t.Rows = append(t.Rows, render.Row{Cells: []any{c.Name, c.Value, strings.Join(c.Detail, "; ")}})
+		t.Add(c.Name, c.Value, strings.Join(c.Detail, "; "))
 	}
 	return t
 }

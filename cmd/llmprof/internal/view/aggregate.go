@@ -51,7 +51,7 @@ func cycleTable(c *aggregate.Cycles) render.Table {
 		if m.Std != nil {
 			std = digits(*m.Std)
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{m.Name, digits(m.Mean), half, std, digits(m.Min), digits(m.Max), cv, Cell(m.Class)}})
+		t.Add(m.Name, digits(m.Mean), half, std, digits(m.Min), digits(m.Max), cv, Cell(m.Class))
 	}
 	return t
 }
@@ -64,10 +64,8 @@ func experimentTable(r *aggregate.Report) render.Table {
 	}}
 	for i := range r.Experiments {
 		e := &r.Experiments[i]
-		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			e.ID, e.ModelName, e.Method.NumProcesses, as[render.Tenths](e.Totals.TokensPerS), middle(e.Latency.TTFT), middle(e.Latency.TPOT),
-			as[unit.Joules](e.Totals.EnergyJ), as[unit.Joules](e.AIPerf.PerOutputToken), as[unit.FLOPsPerSec](e.Efficiency.FLOPsPerSecond), len(e.Method.Warnings),
-		}})
+		t.Add(e.ID, e.ModelName, e.Method.NumProcesses, as[render.Tenths](e.Totals.TokensPerS), middle(e.Latency.TTFT), middle(e.Latency.TPOT),
+			as[unit.Joules](e.Totals.EnergyJ), as[unit.Joules](e.AIPerf.PerOutputToken), as[unit.FLOPsPerSec](e.Efficiency.FLOPsPerSecond), len(e.Method.Warnings))
 	}
 	return t
 }
@@ -139,7 +137,7 @@ func figureTable(e *aggregate.Aggregate) render.Table {
 		if f.value == nil {
 			why = reasonFor(e, f.key)
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{f.title, f.value, why}})
+		t.Add(f.title, f.value, why)
 	}
 	return t
 }

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/analytic/breakdown"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/measure/result"
+	"llmprof/unit"
 	"llmprof/workload"
 )
 
@@ -60,53 +60,9 @@ func (s *Side) figure(metric string) *SideFigure {
 
 // PredictedSide is the side of an estimate.
 func PredictedSide(name string, e *Estimate) Side {
-	c := &e.Machine.Cal
-	s := Side{Name: name, Kind: "predicted", Measured: c.Measured, Basis: c.Name + ": " + c.Source, Warnings: append([]string{}, e.Warnings...)}
-	s.Workload = e.Workload
-	add := func(metric string, v, low, high float64) {
-		f := SideFigure{Metric: metric}
-		if v > 0 {
-			f.Value = &v
-			if low > 0 && high > 0 {
-				f.Low, f.High = &low, &high
-			}
-		}
-		s.Figures = append(s.Figures, f)
-	}
-	total := &e.TTLT
-	slow, fast := float64(total.Expected/total.High), float64(total.Expected/total.Low)
-	add("ttft_s", float64(e.TTFT.Expected), float64(e.TTFT.Low), float64(e.TTFT.High))
-	add("tpot_s", float64(e.TPOT.Expected), float64(e.TPOT.Low), float64(e.TPOT.High))
-	add("ttlt_s", float64(total.Expected), float64(total.Low), float64(total.High))
-	add("tok_s", e.Throughput, e.Throughput*slow, e.Throughput*fast)
-	each := e.Throughput / float64(e.GPUs)
-	add("tok_s_gpu", each, each*slow, each*fast)
-	add("j_token", float64(e.Energy.PerToken), 0, 0)
-	add("j_request", float64(e.Energy.PerRequest), 0, 0)
-	add("usd_h", float64(e.Money.PerHour), 0, 0)
-	usd := float64(e.Money.PerMillionGenerated)
-	add("usd_mtok", usd, usd/fast, usd/slow)
-	add("memory_bytes", float64(e.Memory.Total), 0, 0)
-	s.operators("prefill", e.PrefillOps)
-	s.operators("decode", e.DecodeOps)
+	s := side(name, e.Figures())
+	s.Measured = e.Machine.Cal.Measured
 	return s
-}
-
-// operators sums operators by name.
-func (s *Side) operators(phase string, ops []breakdown.Operator) {
-	for i := range ops {
-		s.operator(phase, ops[i].Name, float64(ops[i].Expected))
-	}
-}
-
-func (s *Side) operator(phase, name string, time float64) {
-	for i := range s.Ops {
-		if o := &s.Ops[i]; o.Phase == phase && o.Name == name {
-			o.Time += time
-			return
-		}
-	}
-	s.Ops = append(s.Ops, SideOperator{phase, name, time})
 }
 
 // DocumentSide is the side of an estimate that was written as JSON.
@@ -114,38 +70,37 @@ func DocumentSide(name string, d *EstimateDocument) (s Side, err error) {
 	if d.TTFT == nil || d.TTLT == nil || d.Prefill == nil {
 		return s, fmt.Errorf("%s: an estimate without times", name)
 	}
-	s = Side{Name: name, Kind: "predicted", Measured: !strings.HasPrefix(d.Calibration.Name, "default for "), Basis: d.Calibration.Name + ": " + d.Calibration.Source, Warnings: append([]string{}, d.Warnings...)}
+	s = side(name, d)
+	s.Measured = !strings.HasPrefix(d.Calibration.Name, "default for ")
+	return s, nil
+}
+
+// side has the figures of an estimate, without throughput and cost where it cannot run.
+func side(name string, d *EstimateDocument) Side {
+	s := Side{Name: name, Kind: "predicted", Basis: d.Calibration.Name + ": " + d.Calibration.Source, Warnings: append([]string{}, d.Warnings...)}
 	s.Workload = d.Workload.Workload
+	add := func(metric string, v, low, high float64) {
+		s.Figures = append(s.Figures, SideFigure{metric, OrNull(v), OrNull(low), OrNull(high)})
+	}
 	span := func(metric string, x *spanJSON) {
-		f := SideFigure{Metric: metric}
-		if x != nil {
-			v, low, high := float64(x.Expected), float64(x.Low), float64(x.High)
-			f.Value, f.Low, f.High = &v, &low, &high
+		if x == nil {
+			x = &spanJSON{}
 		}
-		s.Figures = append(s.Figures, f)
+		add(metric, float64(x.Expected), float64(x.Low), float64(x.High))
 	}
 	span("ttft_s", d.TTFT)
 	span("tpot_s", d.TPOT)
 	span("ttlt_s", d.TTLT)
 	slow, fast := float64(d.TTLT.Expected/d.TTLT.High), float64(d.TTLT.Expected/d.TTLT.Low)
-	rate := func(metric string, v float64) {
-		low, high := v*slow, v*fast
-		s.Figures = append(s.Figures, SideFigure{metric, &v, &low, &high})
-	}
-	rate("tok_s", d.Throughput.Expected)
-	rate("tok_s_gpu", d.Throughput.PerGPU)
-	alone := func(metric string, v float64) {
-		s.Figures = append(s.Figures, SideFigure{Metric: metric, Value: OrNull(v)})
-	}
-	if d.Energy.PerToken != nil {
-		alone("j_token", float64(*d.Energy.PerToken))
-	}
-	alone("j_request", float64(d.Energy.PerRequest))
-	if d.Cost != nil {
-		alone("usd_h", float64(d.Cost.PerHour))
-		alone("usd_mtok", float64(d.Cost.PerMillionGenerated))
-	}
-	alone("memory_bytes", float64(d.Memory.Total))
+	rate, cost, token := cmp.Or(d.Throughput, &throughputJSON{}), cmp.Or(d.Cost, &costJSON{}), cmp.Or(d.Energy.PerToken, new(unit.Joules))
+	add("tok_s", rate.Expected, rate.Expected*slow, rate.Expected*fast)
+	add("tok_s_gpu", rate.PerGPU, rate.PerGPU*slow, rate.PerGPU*fast)
+	add("j_token", float64(*token), 0, 0)
+	add("j_request", float64(d.Energy.PerRequest), 0, 0)
+	add("usd_h", float64(cost.PerHour), 0, 0)
+	usd := float64(cost.PerMillionGenerated)
+	add("usd_mtok", usd, usd/fast, usd/slow)
+	add("memory_bytes", float64(d.Memory.Total), 0, 0)
 	for _, o := range d.Prefill.Ops {
 		s.operator("prefill", o.Name, float64(o.Expected))
 	}
@@ -154,7 +109,18 @@ func DocumentSide(name string, d *EstimateDocument) (s Side, err error) {
 			s.operator("decode", o.Name, float64(o.Expected))
 		}
 	}
-	return s, nil
+	return s
+}
+
+// operator adds to what an operator takes.
+func (s *Side) operator(phase, name string, time float64) {
+	for i := range s.Ops {
+		if o := &s.Ops[i]; o.Phase == phase && o.Name == name {
+			o.Time += time
+			return
+		}
+	}
+	s.Ops = append(s.Ops, SideOperator{phase, name, time})
 }
 
 // MeasuredSide is the side of a result.
@@ -337,7 +303,7 @@ func (c *Comparison) Page() *render.Document {
 	}
 	basis := render.Fields{Title: "Rests on"}
 	for i := range c.Sides {
-		basis.Rows = append(basis.Rows, render.Field{Name: c.heading(i), Lines: []string{c.Sides[i].Basis}})
+		basis.Add(c.heading(i), c.Sides[i].Basis)
 	}
 	d.Blocks = append(d.Blocks, basis)
 	if w := c.Warnings(); len(w) > 0 {

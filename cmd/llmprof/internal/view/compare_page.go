@@ -30,7 +30,7 @@ func (c *Comparison) figures() render.Table {
 			}
 		}
 		if some {
-			t.Rows = append(t.Rows, render.Row{Cells: cells})
+			t.Add(cells...)
 		}
 	}
 	return t
@@ -130,10 +130,7 @@ func (c *Comparison) operatorTable() render.Table {
 
 // Table is the figures for programs, one a row.
 func (c *Comparison) Table() *render.Table {
-	t := &render.Table{}
-	for _, key := range []string{"metric", "side", "value", "low", "high", "ratio", "overlap"} {
-		t.Columns = append(t.Columns, render.Column{Title: key, Key: key})
-	}
+	t := render.Keyed("metric", "side", "value", "low", "high", "ratio", "overlap")
 	differences := c.Differences()
 	for i := range c.Sides {
 		for _, m := range metrics {
@@ -147,7 +144,7 @@ func (c *Comparison) Table() *render.Table {
 					}
 				}
 			}
-			t.Rows = append(t.Rows, render.Row{Cells: []any{m, c.Sides[i].Name, Cell(f.Value), Cell(f.Low), Cell(f.High), ratio, overlap}})
+			t.Add(m, c.Sides[i].Name, Cell(f.Value), Cell(f.Low), Cell(f.High), ratio, overlap)
 		}
 	}
 	return t

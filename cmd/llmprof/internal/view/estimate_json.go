@@ -14,31 +14,31 @@ const EstimateSchema = "llmprof.estimate/v1"
 // An EstimateDocument is an estimate for programs: SI numbers, null where there is
 // no value.
 type EstimateDocument struct {
-	Schema      string          `json:"schema"`
-	Model       modelJSON       `json:"model"`
-	GPU         gpuJSON         `json:"gpu"`
-	Parallelism splitJSON       `json:"parallelism"`
-	Workload    workloadJSON    `json:"workload"`
-	Engine      string          `json:"engine"`
-	EngineWhy   string          `json:"engine_reason"`
-	Calibration calibrationJSON `json:"calibration"`
-	Verdict     Verdict         `json:"verdict"`
-	Memory      memoryJSON      `json:"memory"`
-	Prefill     *phaseJSON      `json:"prefill"`
-	Decode      *phaseJSON      `json:"decode"`
-	TTFT        *spanJSON       `json:"ttft_s"`
-	TPOT        *spanJSON       `json:"tpot_s"`
-	TTLT        *spanJSON       `json:"ttlt_s"`
-	Throughput  *throughputJSON `json:"throughput_tok_s"` // null: it cannot run
-	MFU         float64         `json:"mfu"`
-	MBU         *float64        `json:"mbu"`
-	Energy      energyJSON      `json:"energy_j"`
-	Power       powerJSON       `json:"power_w"`
-	Cost        *costJSON       `json:"cost_usd"`
-	Sensitivity []changeJSON    `json:"sensitivity"`
-	Count       countJSON       `json:"flops_count"`
-	Load        *loadJSON       `json:"load,omitempty"`
-	Warnings    []string        `json:"warnings"`
+	Schema      string           `json:"schema"`
+	Model       modelJSON        `json:"model"`
+	GPU         gpuJSON          `json:"gpu"`
+	Parallelism splitJSON        `json:"parallelism"`
+	Workload    workloadJSON     `json:"workload"`
+	Engine      string           `json:"engine"`
+	EngineWhy   string           `json:"engine_reason"`
+	Calibration calibrationJSON  `json:"calibration"`
+	Verdict     Verdict          `json:"verdict"`
+	Memory      memoryJSON       `json:"memory"`
+	Prefill     *phaseJSON       `json:"prefill"`
+	Decode      *phaseJSON       `json:"decode"`
+	TTFT        *spanJSON        `json:"ttft_s"`
+	TPOT        *spanJSON        `json:"tpot_s"`
+	TTLT        *spanJSON        `json:"ttlt_s"`
+	Throughput  *throughputJSON  `json:"throughput_tok_s"` // null: it cannot run
+	MFU         float64          `json:"mfu"`
+	MBU         *float64         `json:"mbu"`
+	Energy      energyJSON       `json:"energy_j"`
+	Power       powerJSON        `json:"power_w"`
+	Cost        *costJSON        `json:"cost_usd"`
+	Sensitivity []changeJSON     `json:"sensitivity"`
+	Count       models.FLOPCount `json:"flops_count"`
+	Load        *loadJSON        `json:"load,omitempty"`
+	Warnings    []string         `json:"warnings"`
 }
 
 type modelJSON struct {
@@ -215,12 +215,6 @@ type changeJSON struct {
 	TPOT       unit.Seconds `json:"tpot_s"`
 	TTLT       unit.Seconds `json:"ttlt_s"`
 	Throughput float64      `json:"throughput_tok_s_per_gpu"`
-}
-
-type countJSON struct {
-	Method     string `json:"method"`
-	Confidence string `json:"confidence"`
-	Reason     string `json:"reason"`
 }
 
 // kinds lists the kinds of layers of a model.

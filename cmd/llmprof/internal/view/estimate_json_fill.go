@@ -40,7 +40,7 @@ func (e *Estimate) Figures() *EstimateDocument {
 		TTLT:     spanOf(e.TTLT),
 		Verdict:  e.Verdict(),
 		MFU:      e.MFU,
-		Count:    countJSON{e.Count.Method, e.Count.Confidence, e.Count.Reason},
+		Count:    e.Count,
 		Load:     e.Load.document(),
 		Warnings: append([]string{}, e.Warnings...),
 	}

@@ -49,10 +49,10 @@ func (e *Estimate) phaseTable(title string, p *analytic.Phase, lines []breakdown
 				t.Rows = append(t.Rows, render.Row{Kind: render.Group, Cells: []any{layerTitle(layers, layer)}})
 			}
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: opCells(l.Name, l, layer != "")})
+		t.Add(opCells(l.Name, l, layer != "")...)
 	}
 	if others != nil {
-		t.Rows = append(t.Rows, render.Row{Cells: opCells(others.Name, others, false)})
+		t.Add(opCells(others.Name, others, false)...)
 	}
 	sum := total(lines)
 	cells := opCells("sum of operators", &sum, false)

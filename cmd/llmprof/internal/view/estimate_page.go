@@ -171,7 +171,7 @@ func (e *Estimate) times() render.Table {
 		{Title: "bound by", Left: true}, {Title: "", Left: true, Drop: 1},
 	}}
 	add := func(name string, s analytic.Span, bound any, what string) {
-		t.Rows = append(t.Rows, render.Row{Cells: []any{name, s.Floor, s.Expected, s.Low, s.High, bound, what}})
+		t.Add(name, s.Floor, s.Expected, s.Low, s.High, bound, what)
 	}
 	add("TTFT", e.TTFT, PaintedBound(e.Prefill.Bound), "to the first token")
 	if e.Tokens > 0 {
@@ -213,9 +213,9 @@ func (e *Estimate) rates() render.Fields {
 		used = fmt.Sprintf("%v per prompt, %v per token, %v per request", energy.PerPrompt, energy.PerToken, energy.PerRequest)
 		power += fmt.Sprintf(" and %v in decode", energy.Decode)
 	}
-	f.Rows = append(f.Rows, render.Field{Name: "Energy", Lines: []string{used + ", over all GPUs; on average " + power}})
+	f.Add("Energy", used+", over all GPUs; on average "+power)
 	if text := e.throttling(); text != "" {
-		f.Rows = append(f.Rows, render.Field{Name: "Power limit", Lines: []string{text}})
+		f.Add("Power limit", text)
 	}
 	cost := "n/a: the GPU table has no price for " + e.Machine.GPU.Name + "; give --price"
 	if e.Price > 0 {
@@ -223,7 +223,7 @@ func (e *Estimate) rates() render.Fields {
 		cost = fmt.Sprintf("%v per million generated tokens, %v per million prompt and generated tokens, %v per thousand requests, at %v per GPU (%s)",
 			d.PerMillionGenerated, d.PerMillionTokens, 1000*d.PerRequest, e.Price, e.PriceSource)
 	}
-	f.Rows = append(f.Rows, render.Field{Name: "Cost", Lines: []string{cost}})
+	f.Add("Cost", cost)
 	return f
 }
 

@@ -41,7 +41,7 @@ func GPUsTable(all []hardware.GPU) render.Table {
 			cells = append(cells, Known(g.Peak(f)))
 		}
 		cells = append(cells, Known(g.Link, g.Link > 0), g.TDP, Known(g.Price()))
-		t.Rows = append(t.Rows, render.Row{Cells: cells})
+		t.Add(cells...)
 	}
 	return t
 }
@@ -107,7 +107,7 @@ func PeaksTable(g *hardware.GPU) render.Table {
 	for _, f := range g.Formats() {
 		rate, _ := g.Peak(f)
 		ridge, _ := g.Ridge(f)
-		t.Rows = append(t.Rows, render.Row{Cells: []any{f, rate, render.Tenths(ridge)}})
+		t.Add(f, rate, render.Tenths(ridge))
 	}
 	return t
 }

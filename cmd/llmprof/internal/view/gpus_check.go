@@ -27,18 +27,18 @@ func CheckHardware(table *hardware.Table, file string) HardwareCheck {
 }
 
 // HardwareChecksTable lists checks of hardware files, one a row.
-func HardwareChecksTable(checks []HardwareCheck) render.Table {
-	t := render.Table{Columns: []render.Column{
+func HardwareChecksTable(checks []HardwareCheck) *render.Table {
+	t := &render.Table{Columns: []render.Column{
 		{Title: "file", Key: "file", Left: true}, {Title: "ok", Key: "ok", Left: true},
 		{Title: "added", Key: "added"}, {Title: "GPUs in all", Key: "gpus"}, {Title: "error", Key: "error", Left: true},
 	}}
 	for i := range checks {
 		c := &checks[i]
 		if !c.OK {
-			t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, render.Painted{Value: "no", Color: render.Bad}, nil, nil, *c.Error}})
+			t.Add(c.File, render.Painted{Value: "no", Color: render.Bad}, nil, nil, *c.Error)
 			continue
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, render.Painted{Value: "yes", Color: render.Good}, len(c.Added), *c.GPUs, nil}})
+		t.Add(c.File, render.Painted{Value: "yes", Color: render.Good}, len(c.Added), *c.GPUs, nil)
 	}
 	return t
 }
@@ -54,5 +54,5 @@ func HardwareChecksPage(checks []HardwareCheck) *render.Document {
 			failed = append(failed, *e)
 		}
 	}
-	return &render.Document{Blocks: []render.Block{t, render.Notes{Title: "Not read", Items: failed}}}
+	return &render.Document{Blocks: []render.Block{*t, render.Notes{Title: "Not read", Items: failed}}}
 }

@@ -24,7 +24,7 @@ func DevicesTable(found []Device) render.Table {
 	}}
 	for i := range found {
 		d := &found[i]
-		t.Rows = append(t.Rows, render.Row{Cells: []any{d.Name, Cell(d.Key), Cell(d.Memory), Cell(d.Bus)}})
+		t.Add(d.Name, Cell(d.Key), Cell(d.Memory), Cell(d.Bus))
 	}
 	return t
 }

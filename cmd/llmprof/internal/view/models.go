@@ -29,10 +29,8 @@ func ModelsTable(all []*models.Model) render.Table {
 		{Title: "max context", Key: "max_context"},
 	}}
 	for _, m := range all {
-		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			m.Name, m.Family, render.Count(m.Params()), render.Count(m.ActiveParams()), m.NumLayers(),
-			m.KVBytesPerToken(cacheFormat(m)), m.StateBytes(stateFormat), Known(m.MaxContext, m.MaxContext > 0),
-		}})
+		t.Add(m.Name, m.Family, render.Count(m.Params()), render.Count(m.ActiveParams()), m.NumLayers(),
+			m.KVBytesPerToken(cacheFormat(m)), m.StateBytes(stateFormat), Known(m.MaxContext, m.MaxContext > 0))
 	}
 	return t
 }
@@ -73,16 +71,16 @@ func ModelPage(m *models.Model, name string, aliases []string) *render.Document 
 		{Name: "KV cache", Lines: []string{fmt.Sprintf("%v per token%s, in %v", kv, untilFull(m), cacheFormat(m))}},
 	}}
 	if state > 0 {
-		f.Rows = append(f.Rows, render.Field{Name: "State", Lines: []string{fmt.Sprintf("%v a sequence, in %v unless the config says otherwise", state, stateFormat)}})
+		f.Add("State", fmt.Sprintf("%v a sequence, in %v unless the config says otherwise", state, stateFormat))
 	}
 	if m.MaxContext > 0 {
-		f.Rows = append(f.Rows, render.Field{Name: "Context", Lines: []string{fmt.Sprintf("up to %d tokens", m.MaxContext)}})
+		f.Add("Context", fmt.Sprintf("up to %d tokens", m.MaxContext))
 	}
 	if m.Stored.Method != "" {
-		f.Rows = append(f.Rows, render.Field{Name: "Checkpoint", Lines: []string{fmt.Sprintf("%s, weights in %v: %v", m.Stored.Method, m.Stored.Weights, m.StoredBytes())}})
+		f.Add("Checkpoint", fmt.Sprintf("%s, weights in %v: %v", m.Stored.Method, m.Stored.Weights, m.StoredBytes()))
 	}
 	if len(aliases) > 0 {
-		f.Rows = append(f.Rows, render.Field{Name: "Also", Lines: []string{strings.Join(aliases, ", ")}})
+		f.Add("Also", strings.Join(aliases, ", "))
 	}
 	title := m.Name
 	if name != m.Name {

@@ -42,8 +42,8 @@ func CheckModel(file string, m *models.Model, err error) ModelCheck {
 }
 
 // ModelChecksTable lists checks of models, one a row.
-func ModelChecksTable(checks []ModelCheck) render.Table {
-	t := render.Table{Columns: []render.Column{
+func ModelChecksTable(checks []ModelCheck) *render.Table {
+	t := &render.Table{Columns: []render.Column{
 		{Title: "file", Key: "file", Left: true}, {Title: "ok", Key: "ok", Left: true},
 		{Title: "name", Key: "name", Left: true, Drop: 2}, {Title: "family", Key: "family", Left: true, Drop: 1},
 		{Title: "params", Key: "params_total"}, {Title: "active", Key: "params_active"},
@@ -53,15 +53,11 @@ func ModelChecksTable(checks []ModelCheck) render.Table {
 	for i := range checks {
 		c := &checks[i]
 		if !c.OK {
-			t.Rows = append(t.Rows, render.Row{Cells: []any{
-				c.File, render.Painted{Value: "no", Color: render.Bad}, nil, nil, nil, nil, nil, nil, nil, *c.Error,
-			}})
+			t.Add(c.File, render.Painted{Value: "no", Color: render.Bad}, nil, nil, nil, nil, nil, nil, nil, *c.Error)
 			continue
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			c.File, render.Painted{Value: "yes", Color: render.Good}, *c.Name, *c.Family, render.Count(*c.ParamsTotal), render.Count(*c.ParamsActive),
-			*c.KVPerToken, *c.State, kindsText(c.LayerKinds), nil,
-		}})
+		t.Add(c.File, render.Painted{Value: "yes", Color: render.Good}, *c.Name, *c.Family, render.Count(*c.ParamsTotal), render.Count(*c.ParamsActive),
+			*c.KVPerToken, *c.State, kindsText(c.LayerKinds), nil)
 	}
 	return t
 }
@@ -97,6 +93,6 @@ func ModelChecksPage(checks []ModelCheck) *render.Document {
 		}
 	}
 	return &render.Document{Blocks: []render.Block{
-		t, render.Notes{Title: "Not read", Items: failed}, render.Notes{Title: "Notes", Items: notes},
+		*t, render.Notes{Title: "Not read", Items: failed}, render.Notes{Title: "Notes", Items: notes},
 	}}
 }

@@ -108,7 +108,7 @@ func MatrixTable(m *models.Model) render.Table {
 		if m.Stored.Method != "" {
 			cells = append(cells, x.Format)
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: cells})
+		t.Add(cells...)
 	}
 	return t
 }

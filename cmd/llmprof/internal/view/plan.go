@@ -191,7 +191,7 @@ func (p *Plan) rows() render.Table {
 		if several {
 			cells = slices.Insert(cells, 2, any(r.Card.Model.Name))
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: cells})
+		t.Add(cells...)
 	}
 	return t
 }
@@ -264,16 +264,16 @@ func (p *Plan) best() render.Fields {
 		{Name: "Same by", Lines: []string{"llmprof estimate " + strings.Join(r.Args(p.Request), " ")}},
 	}}
 	if r.Tail.TTFT > 0 {
-		f.Rows = append(f.Rows, render.Field{Name: "At p99", Lines: []string{fmt.Sprintf("TTFT %v, TPOT %v, E2E %v, simulated", r.Tail.TTFT, r.Tail.TPOT, r.Tail.E2E)}})
+		f.Add("At p99", fmt.Sprintf("TTFT %v, TPOT %v, E2E %v, simulated", r.Tail.TTFT, r.Tail.TPOT, r.Tail.E2E))
 	}
 	if len(p.Checks) > 0 {
-		f.Rows = append(f.Rows, render.Field{Name: "Check by", Lines: p.Checks})
+		f.Add("Check by", p.Checks...)
 	}
 	if s := p.simpler(); s != nil {
-		f.Rows = append(f.Rows, render.Field{Name: "Simpler", Lines: []string{s.String() + ": without replicas that only prefill (--aggregated)"}})
+		f.Add("Simpler", s.String()+": without replicas that only prefill (--aggregated)")
 	}
-	f.Rows = append(f.Rows, render.Field{Name: "Searched", Lines: []string{fmt.Sprintf("%d deployments of %d GPUs in %v; * is in the Pareto set of price, TTFT and TPOT",
-		p.Result.Searched, p.searched(), p.Took)}})
+	f.Add("Searched", fmt.Sprintf("%d deployments of %d GPUs in %v; * is in the Pareto set of price, TTFT and TPOT",
+		p.Result.Searched, p.searched(), p.Took))
 	return f
 }
 
@@ -321,18 +321,18 @@ func (p *Plan) rejected() render.Fields {
 		if several {
 			name = x.Card.Model.Name + " on " + name
 		}
-		f.Rows = append(f.Rows, render.Field{Name: name, Lines: []string{x.Miss.Reason}})
+		f.Add(name, x.Miss.Reason)
 	}
 	switch n := len(unpriced); {
 	case n == 1:
-		f.Rows = append(f.Rows, render.Field{Name: unpriced[0], Lines: []string{fmt.Sprintf("no price of it is known: give one, as --price %s=1.50", unpriced[0])}})
+		f.Add(unpriced[0], fmt.Sprintf("no price of it is known: give one, as --price %s=1.50", unpriced[0]))
 	case n > 1:
 		names := strings.Join(unpriced[:min(n, mostNamed)], ", ")
 		if n > mostNamed {
 			names += fmt.Sprintf(" and %d more", n-mostNamed)
 		}
-		f.Rows = append(f.Rows, render.Field{Name: fmt.Sprintf("%d GPUs", n), Lines: []string{fmt.Sprintf(
-			"no price of them is known: give one, as --price %s=1.50, or rank --by energy; %s", unpriced[0], names)}})
+		f.Add(fmt.Sprintf("%d GPUs", n), fmt.Sprintf(
+			"no price of them is known: give one, as --price %s=1.50, or rank --by energy; %s", unpriced[0], names))
 	}
 	return f
 }
@@ -350,18 +350,13 @@ const mostNamed = 8
 
 // Table is the plan as a table for programs.
 func (p *Plan) Table() *render.Table {
-	t := &render.Table{}
-	for _, key := range []string{"model", "gpu", "count", "tp", "pp", "dp", "ep", "moe_tp", "micro_batches", "engine", "weights", "kv", "batch", "prefill_replicas", "max_num_batched_tokens", "max_num_seqs", "speculative_tokens", "ttft_s", "tpot_s", "e2e_s", "ttft_p99_s", "tpot_p99_s", "e2e_p99_s", "tok_s", "usd_h", "usd_mtok", "j_token", "pareto", "estimate_args"} {
-		t.Columns = append(t.Columns, render.Column{Title: key, Key: key})
-	}
+	t := render.Keyed("model", "gpu", "count", "tp", "pp", "dp", "ep", "moe_tp", "micro_batches", "engine", "weights", "kv", "batch", "prefill_replicas", "max_num_batched_tokens", "max_num_seqs", "speculative_tokens", "ttft_s", "tpot_s", "e2e_s", "ttft_p99_s", "tpot_p99_s", "e2e_p99_s", "tok_s", "usd_h", "usd_mtok", "j_token", "pareto", "estimate_args")
 	for i := range p.Shown {
 		r := &p.Shown[i]
-		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			r.Card.Model.Name, r.Card.GPU.Key, r.GPUs, r.Split.TP, r.Split.PP, r.DP, r.Split.EP, expertsTP(r), r.MicroBatches, r.Engine(), r.Scheme, r.Formats.KV.String(), r.Batch,
+		t.Add(r.Card.Model.Name, r.Card.GPU.Key, r.GPUs, r.Split.TP, r.Split.PP, r.DP, r.Split.EP, expertsTP(r), r.MicroBatches, r.Engine(), r.Scheme, r.Formats.KV.String(), r.Batch,
 			r.Prefill, Known(r.Budget, r.Budget > 0), Known(r.Limit, r.Limit > 0), r.Drafts, r.TTFT, Known(r.TPOT, r.TPOT > 0), r.E2E,
 			Known(r.Tail.TTFT, r.Tail.TTFT > 0), Known(r.Tail.TPOT, r.Tail.TPOT > 0), Known(r.Tail.E2E, r.Tail.E2E > 0), r.Throughput, Known(float64(r.PerHour), r.PerHour > 0), Known(float64(r.PerMillion), r.PerMillion > 0), r.JToken, fmt.Sprint(r.Pareto),
-			strings.Join(r.Args(p.Request), " "),
-		}})
+			strings.Join(r.Args(p.Request), " "))
 	}
 	return t
 }

@@ -72,7 +72,7 @@ func (e *Estimate) sources() render.Fields {
 		{Name: "Formats", Lines: []string{e.Scheme.Name + ": " + e.SchemeReason}},
 	}}
 	if e.Price > 0 {
-		f.Rows = append(f.Rows, render.Field{Name: "Price", Lines: []string{e.PriceSource}})
+		f.Add("Price", e.PriceSource)
 	}
 	return f
 }

@@ -113,7 +113,7 @@ func (e *Estimate) headlines(o *OtherEstimate) render.Table {
 			return
 		}
 		theirs := unit.Seconds(span.Expected)
-		t.Rows = append(t.Rows, render.Row{Cells: []any{name, ours, theirs, float64(theirs / ours)}})
+		t.Add(name, ours, theirs, float64(theirs/ours))
 	}
 	add("TTFT", e.TTFT.Expected, o.TTFT)
 	add("TPOT", e.TPOT.Expected, o.TPOT)

@@ -70,7 +70,11 @@ func medianOf(t *result.Times) *unit.Seconds {
 func ResultPage(rows []ResultRow, failures []experiment.Failure) *render.Document {
 	var notes []string
 	for _, f := range failures {
-		notes = append(notes, fmt.Sprintf("%s (tried %d times): %s", f.ID, f.Attempts, strings.Join(f.Errors[:min(1, len(f.Errors))], "")))
+		note := f.ID
+		if f.Attempts > 1 {
+			note += fmt.Sprintf(" (tried %d times)", f.Attempts)
+		}
+		notes = append(notes, note+": "+strings.Join(f.Errors[:min(1, len(f.Errors))], ""))
 	}
 	return &render.Document{Blocks: []render.Block{engineTable(rows), ServerTable(rows, true), render.Notes{Title: "Failed", Items: notes}}}
 }
@@ -85,10 +89,7 @@ func ResultDocument(rows []ResultRow, failures []experiment.Failure) any {
 
 // ResultTable lists results for programs.
 func ResultTable(rows []ResultRow) *render.Table {
-	t := &render.Table{Columns: []render.Column{
-		{Key: "id"}, {Key: "process"}, {Key: "processes"}, {Key: "cycle"}, {Key: "model"}, {Key: "engine"}, {Key: "gpu"}, {Key: "gpus"},
-		{Key: "batch"}, {Key: "prompt_len"}, {Key: "gen_len"}, {Key: "ttft_s"}, {Key: "tpot_s"}, {Key: "ttlt_s"}, {Key: "energy_per_token_j"}, {Key: "marks"},
-	}}
+	t := render.Keyed("id", "process", "processes", "cycle", "model", "engine", "gpu", "gpus", "batch", "prompt_len", "gen_len", "ttft_s", "tpot_s", "ttlt_s", "energy_per_token_j", "marks")
 	t.Columns = append(t.Columns, serverColumns()...)
 	for i := range rows {
 		r := &rows[i]
@@ -115,9 +116,7 @@ func engineTable(rows []ResultRow) render.Table {
 		if r.GPUs > 1 {
 			gpu = fmt.Sprintf("%d × %v", r.GPUs, gpu)
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			id, r.Model, r.Engine, gpu, Cell(r.Batch), r.PromptLen, r.GenLen, Cell(r.TTFT), Cell(r.TPOT), Cell(r.PerToken), joined(r.Marks),
-		}})
+		t.Add(id, r.Model, r.Engine, gpu, Cell(r.Batch), r.PromptLen, r.GenLen, Cell(r.TTFT), Cell(r.TPOT), Cell(r.PerToken), joined(r.Marks))
 	}
 	return t
 }

@@ -41,7 +41,7 @@ func operatorTable(p *validate.OperatorPhase) render.Table {
 		{Title: "bound", Left: true, Drop: 3},
 	}}
 	for i := range p.Rows {
-		t.Rows = append(t.Rows, render.Row{Cells: operatorCells(&p.Rows[i])})
+		t.Add(operatorCells(&p.Rows[i])...)
 	}
 	for _, row := range []validate.OperatorRow{p.Sum, p.Step} {
 		cells := operatorCells(&row)

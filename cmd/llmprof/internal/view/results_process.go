@@ -40,7 +40,7 @@ func processFields(r *result.Result) render.Fields {
 		{Name: "Ran", Lines: []string{fmt.Sprintf("%s, for %v", r.Started.Format("2006-01-02 15:04:05 MST"), unit.Seconds(r.Ended.Sub(r.Started).Seconds()))}},
 	}}
 	if len(r.Marks) > 0 {
-		f.Rows = append(f.Rows, render.Field{Name: "Marked", Lines: []string{strings.Join(r.Marks, ", ")}})
+		f.Add("Marked", strings.Join(r.Marks, ", "))
 	}
 	return f
 }
@@ -127,20 +127,20 @@ func rateFields(r *result.Result) render.Fields {
 				parts = append(parts, Rate(*p.of)+" "+p.what)
 			}
 		}
-		f.Rows = append(f.Rows, render.Field{Name: "Throughput", Lines: []string{strings.Join(parts, ", ")}})
+		f.Add("Throughput", strings.Join(parts, ", "))
 	}
 	if e := r.Energy; e != nil {
 		lines := []string{energyText(e.PerPrompt, e.PerToken, e.PerRequest) + ", gross; scope: " + e.Scope}
 		if n := e.Net; n != nil {
 			lines = append(lines, energyText(n.PerPrompt, n.PerToken, n.PerRequest)+", net of idle")
 		}
-		f.Rows = append(f.Rows, render.Field{Name: "Energy", Lines: lines})
+		f.Add("Energy", lines...)
 		if c := e.CO2; c != nil {
-			f.Rows = append(f.Rows, render.Field{Name: "CO2", Lines: []string{fmt.Sprintf("%.4g g a request at %v g/kWh (%s)", c.PerRequest, c.GramsPerKWh, c.Source)}})
+			f.Add("CO2", fmt.Sprintf("%.4g g a request at %v g/kWh (%s)", c.PerRequest, c.GramsPerKWh, c.Source))
 		}
 	}
 	if m := r.Meter; m != nil && m.Overhead != nil {
-		f.Rows = append(f.Rows, render.Field{Name: "Meter", Lines: []string{fmt.Sprintf("changes TPOT by %+.2f %%; power each %v", 100**m.Overhead, unit.Seconds(m.PeriodS))}})
+		f.Add("Meter", fmt.Sprintf("changes TPOT by %+.2f %%; power each %v", 100**m.Overhead, unit.Seconds(m.PeriodS)))
 	}
 	return f
 }
@@ -185,7 +185,7 @@ func sizeTable(s *result.Sizes) render.Table {
 			theory = unit.Bytes(row.theory)
 			off = 100 * (float64(*row.value)/row.theory - 1)
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{row.name, unit.Bytes(*row.value), theory, off}})
+		t.Add(row.name, unit.Bytes(*row.value), theory, off)
 	}
 	return t
 }
@@ -211,9 +211,7 @@ func windowTable(e *result.Energy) render.Table {
 			if w.Passes == 0 {
 				passes = nil
 			}
-			t.Rows = append(t.Rows, render.Row{Cells: []any{
-				w.name, d.Name, d.Sensor, unit.Joules(d.EnergyJ), unit.Watts(d.MeanW), unit.Seconds(w.Seconds), passes,
-			}})
+			t.Add(w.name, d.Name, d.Sensor, unit.Joules(d.EnergyJ), unit.Watts(d.MeanW), unit.Seconds(w.Seconds), passes)
 		}
 	}
 	return t
@@ -230,7 +228,7 @@ func closureTable(all []result.Closure) render.Table {
 		if !c.Passed {
 			verdict = render.Painted{Value: "does not close", Color: render.Bad}
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{c.Name, 100 * c.Off, 100 * c.Limit, verdict}})
+		t.Add(c.Name, 100*c.Off, 100*c.Limit, verdict)
 	}
 	return t
 }
@@ -257,20 +255,31 @@ func conditionTable(r *result.Result) render.Table {
 		for _, reason := range slices.Sorted(maps.Keys(c.ThrottledS)) {
 			held = append(held, fmt.Sprintf("%s for %v", reason, unit.Seconds(c.ThrottledS[reason])))
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			c.Phase, c.UUID, clock, least, as[unit.Hertz](c.SMClockMaxHz), memory, as[unit.Hertz](c.MemClockMaxHz), celsius, strings.Join(held, ", "),
-		}})
+		t.Add(c.Phase, c.UUID, clock, least, as[unit.Hertz](c.SMClockMaxHz), memory, as[unit.Hertz](c.MemClockMaxHz), celsius, strings.Join(held, ", "))
 	}
 	return t
 }
 
-// missing says why figures that readers expect were not measured.
+// missing says why figures that readers expect were not measured. Figures that one reason explains share a note, and the
+// lines of a reason are parted by semicolons.
 func missing(r *result.Result) render.Notes {
 	n := render.Notes{Title: "Not measured"}
+	seen := map[string]int{}
+	var whys []string
 	for _, key := range []string{"ttft_s", "tpot_s", "ttlt_s", "sizes_bytes", "energy", "operators", "conditions"} {
-		if why := r.Reasons[key]; why != "" && why != "not asked for" && why != result.Earlier {
-			n.Items = append(n.Items, key+": "+strings.Join(strings.Fields(why), " "))
+		why := r.Reasons[key]
+		if why == "" || why == "not asked for" || why == result.Earlier {
+			continue
 		}
+		if i, again := seen[why]; again {
+			n.Items[i] += ", " + key
+			continue
+		}
+		seen[why] = len(whys)
+		n.Items, whys = append(n.Items, key), append(whys, why)
+	}
+	for i, why := range whys {
+		n.Items[i] += ": " + strings.Join(strings.Fields(strings.ReplaceAll(strings.TrimSpace(why), "\n", "; ")), " ")
 	}
 	return n
 }

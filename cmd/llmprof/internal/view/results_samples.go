@@ -35,14 +35,14 @@ func durationsOf(r *result.Result) []durations {
 
 // SampleTable has a row for every sample of every process.
 func SampleTable(all []*result.Result) *render.Table {
-	t := &render.Table{Columns: []render.Column{{Key: "id"}, {Key: "process"}, {Key: "metric"}, {Key: "sample"}, {Key: "value"}}}
+	t := render.Keyed("id", "process", "metric", "sample", "value")
 	for _, r := range all {
 		for _, d := range durationsOf(r) {
 			if d.times == nil {
 				continue
 			}
 			for i, v := range d.times.Samples {
-				t.Rows = append(t.Rows, render.Row{Cells: []any{r.ID, r.Process, d.key, i, v}})
+				t.Add(r.ID, r.Process, d.key, i, v)
 			}
 		}
 		operatorSamples(t, r)
@@ -65,7 +65,7 @@ func operatorSamples(t *render.Table, r *result.Result) {
 		}
 		add := func(name string, samples []float64) {
 			for i, v := range samples {
-				t.Rows = append(t.Rows, render.Row{Cells: []any{r.ID, r.Process, "operators." + p.name + "." + name, i, v}})
+				t.Add(r.ID, r.Process, "operators."+p.name+"."+name, i, v)
 			}
 		}
 		for i := range p.Ops {

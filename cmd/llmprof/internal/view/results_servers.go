@@ -117,10 +117,8 @@ func ServerTable(rows []ResultRow, ids bool) render.Table {
 		if s.Failed > 0 {
 			failed = render.Painted{Value: fmt.Sprintf("%d of %d", s.Failed, s.Requests), Color: render.Bad}
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			r.name(), r.Model, lengthOf(s.Prompt, r.PromptLen) + "+" + lengthOf(s.Output, r.GenLen), s.load(), Rate(s.Completed), rateOrNone(s.Goodput),
-			rateOrNone(s.Generated), Cell(r.TTFT), Cell(s.TTFTTail), Cell(r.TPOT), failed, joined(r.Marks),
-		}})
+		t.Add(r.name(), r.Model, lengthOf(s.Prompt, r.PromptLen)+"+"+lengthOf(s.Output, r.GenLen), s.load(), Rate(s.Completed), rateOrNone(s.Goodput),
+			rateOrNone(s.Generated), Cell(r.TTFT), Cell(s.TTFTTail), Cell(r.TPOT), failed, joined(r.Marks))
 	}
 	if !slices.ContainsFunc(rows, func(r ResultRow) bool { return r.Server != nil && r.Server.Goodput != nil }) {
 		leaveOut(&t, "good/s")

@@ -32,16 +32,18 @@ func servingFields(s *result.Serving) render.Fields {
 	}}
 	add := func(name, text string) {
 		if text != "" {
-			f.Rows = append(f.Rows, render.Field{Name: name, Lines: []string{text}})
+			f.Add(name, text)
 		}
 	}
 	add("Steady state", steadyText(s))
 	add("Lengths", lengthsText(s))
-	if u := s.Usage; u != nil {
+	if u := s.Usage; u != nil && u.Chunks == 0 {
+		add("Tokens", "not known: no answer came with usage")
+	} else if u != nil {
 		add("Tokens", fmt.Sprintf("%d by the server's usage in %d chunks, %.3g a chunk", u.Tokens, u.Chunks, u.TokensPerChunk))
 	}
 	if a := s.Adjusted; a != nil && s.Completed < s.Requests {
-		f.Rows = append(f.Rows, render.Field{Name: "With the failed", Lines: []string{tailText("TTFT", a.TTFT), tailText("TPOT", a.TPOT), tailText("TTLT", a.TTLT)}})
+		f.Add("With the failed", tailText("TTFT", a.TTFT), tailText("TPOT", a.TPOT), tailText("TTLT", a.TTLT))
 	}
 	add("Goodput", goodputText(s.Goodput))
 	add("Prefix cache", cacheText(s.PrefixCache))

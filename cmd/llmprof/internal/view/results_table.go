@@ -77,7 +77,7 @@ func (p *Publication) latencyTables() []render.Block {
 			last = now
 			t.Rows = append(t.Rows, render.Row{Kind: render.Group, Cells: []any{now.String()}})
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: p.latencyCells(r)})
+		t.Add(p.latencyCells(r)...)
 	}
 	flush()
 	return blocks
@@ -178,21 +178,16 @@ func (p *Publication) sizeTable() render.Table {
 		for _, s := range shapes {
 			cells = append(cells, scaledCell(caches[m][s], 1e-9))
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: cells})
+		t.Add(cells...)
 	}
 	return t
 }
 
 // Table has a row for each configuration, in SI units, which the keys name.
 func (p *Publication) Table() *render.Table {
-	t := &render.Table{}
-	for _, key := range []string{
-		"device", "engine", "model", "batch", "prompt_len", "gen_len", "runs",
+	t := render.Keyed("device", "engine", "model", "batch", "prompt_len", "gen_len", "runs",
 		"ttft_s", "ttft_stddev_s", "energy_per_prompt_j", "tpot_s", "tpot_stddev_s", "energy_per_token_j",
-		"ttlt_s", "ttlt_stddev_s", "energy_per_request_j", "generated_tok_s", "params_bytes", "cache_bytes", "cache_tokens", "marks",
-	} {
-		t.Columns = append(t.Columns, render.Column{Key: key})
-	}
+		"ttlt_s", "ttlt_stddev_s", "energy_per_request_j", "generated_tok_s", "params_bytes", "cache_bytes", "cache_tokens", "marks")
 	for i := range p.Rows {
 		r := &p.Rows[i]
 		cells := []any{r.Device, r.Engine, r.Model, Cell(OrNull(r.Batch)), r.PromptLen, r.GenLen, r.Runs}
@@ -204,7 +199,7 @@ func (p *Publication) Table() *render.Table {
 			cells = append(cells, mean, spread, scaledCell(f.energy, p.share(r)))
 		}
 		cells = append(cells, scaledCell(r.Generated, 1), scaledCell(r.Params, 1), scaledCell(r.Cache, 1), Cell(OrNull(r.CacheTokens)), joined(r.Marks))
-		t.Rows = append(t.Rows, render.Row{Cells: cells})
+		t.Add(cells...)
 	}
 	return t
 }
@@ -222,10 +217,8 @@ func EnergyTable(r *aggregate.Report) render.Table {
 	for i := range r.Experiments {
 		a := &r.Experiments[i]
 		o := &a.Totals
-		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			a.ID, a.ModelName, Cell(OrNull(a.Workload.Batch)), a.Method.NumProcesses, Cell(o.Tokens), Cell(o.InferenceS), Cell(o.EnergyJ),
-			Cell(o.TokensPerS), Cell(o.AvgEnergyToken), scaledCell(o.FLOPs, 1e-12),
-		}})
+		t.Add(a.ID, a.ModelName, Cell(OrNull(a.Workload.Batch)), a.Method.NumProcesses, Cell(o.Tokens), Cell(o.InferenceS), Cell(o.EnergyJ),
+			Cell(o.TokensPerS), Cell(o.AvgEnergyToken), scaledCell(o.FLOPs, 1e-12))
 	}
 	return t
 }

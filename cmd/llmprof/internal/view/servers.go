@@ -117,16 +117,11 @@ func (s *Servers) groups() []serverGroup {
 
 // Table is the comparison for spreadsheets, a row a figure.
 func (s *Servers) Table() *render.Table {
-	t := &render.Table{}
-	for _, key := range []string{"run", "model", "engine", "weights", "gpu", "tp", "dp", "load", "figure", "observed", "predicted", "error", "source", "licence"} {
-		t.Columns = append(t.Columns, render.Column{Key: key})
-	}
+	t := render.Keyed("run", "model", "engine", "weights", "gpu", "tp", "dp", "load", "figure", "observed", "predicted", "error", "source", "licence")
 	for _, x := range s.All {
 		for i := range x.Figures {
 			f := &x.Figures[i]
-			t.Rows = append(t.Rows, render.Row{Cells: []any{
-				x.Run.Name, x.Run.Model, x.Run.Engine, x.Run.Weights, x.Run.GPU, x.Run.TP, x.Run.DP, x.Run.Load(), f.Name, f.Observed, f.Predicted, f.Error(), x.Run.Source, x.Run.Licence,
-			}})
+			t.Add(x.Run.Name, x.Run.Model, x.Run.Engine, x.Run.Weights, x.Run.GPU, x.Run.TP, x.Run.DP, x.Run.Load(), f.Name, f.Observed, f.Predicted, f.Error(), x.Run.Source, x.Run.Licence)
 		}
 	}
 	return t

@@ -151,7 +151,7 @@ func (s *Simulation) latencies() render.Table {
 			for _, q := range quantiles {
 				cells = append(cells, seconds(k.of.Quantile(q.share)))
 			}
-			t.Rows = append(t.Rows, render.Row{Cells: cells})
+			t.Add(cells...)
 		}
 	}
 	return t
@@ -177,10 +177,8 @@ func (s *Simulation) rates() render.Table {
 		if r.Limited {
 			goodput = three(r.Goodput())
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			p.Name, three(r.Rate()), goodput, three(r.Throughput()), r.Completed, r.Counted(), r.Preempted, three(r.MeanRunning), render.Percent(r.Busy), render.Percent(r.MeanCache),
-			three(float64(r.Energy) / float64(max(r.Completed, 1))), s.dollars(r),
-		}})
+		t.Add(p.Name, three(r.Rate()), goodput, three(r.Throughput()), r.Completed, r.Counted(), r.Preempted, three(r.MeanRunning), render.Percent(r.Busy), render.Percent(r.MeanCache),
+			three(float64(r.Energy)/float64(max(r.Completed, 1))), s.dollars(r))
 	}
 	return t
 }

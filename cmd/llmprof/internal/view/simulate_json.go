@@ -174,7 +174,7 @@ func sketchOf(k *serving.Sketch) *sketchJSON {
 
 // Table is the simulation for spreadsheets, a row a load.
 func (s *Simulation) Table() *render.Table {
-	t := &render.Table{Columns: []render.Column{{Key: "load"}, {Key: "request_rate_hz"}, {Key: "concurrency"}}}
+	t := render.Keyed("load", "request_rate_hz", "concurrency")
 	for _, k := range []string{"ttft", "tpot", "itl", "e2e"} {
 		t.Columns = append(t.Columns, render.Column{Key: k + "_mean_s"})
 		for _, q := range quantiles {
@@ -204,7 +204,7 @@ func (s *Simulation) Table() *render.Table {
 			goodput = r.Goodput()
 		}
 		cells = append(cells, r.Throughput(), r.Rate(), goodput, r.Completed, r.Counted(), r.Refused, r.Preempted, r.MeanRunning, r.Busy, r.MeanCache, float64(r.Energy)/float64(max(r.Completed, 1)))
-		t.Rows = append(t.Rows, render.Row{Cells: cells})
+		t.Add(cells...)
 	}
 	return t
 }

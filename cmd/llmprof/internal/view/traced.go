@@ -111,12 +111,12 @@ func (t *Traced) Table() *render.Table {
 	for i := range t.Phases {
 		d := tracedPhase(&t.Phases[i])
 		for _, o := range d.Ops {
-			out.Rows = append(out.Rows, render.Row{Cells: []any{d.Phase, o.Name, o.Kernels, unit.Seconds(o.ObservedS), timeCell(o.PredictedS), timeCell(o.FloorS), o.ObservedS / d.SpanS}})
+			out.Add(d.Phase, o.Name, o.Kernels, unit.Seconds(o.ObservedS), timeCell(o.PredictedS), timeCell(o.FloorS), o.ObservedS/d.SpanS)
 		}
 		for _, o := range d.Others {
-			out.Rows = append(out.Rows, render.Row{Cells: []any{d.Phase, o.Name, o.Kernels, unit.Seconds(o.ObservedS), nil, nil, o.Share}})
+			out.Add(d.Phase, o.Name, o.Kernels, unit.Seconds(o.ObservedS), nil, nil, o.Share)
 		}
-		out.Rows = append(out.Rows, render.Row{Cells: []any{d.Phase, "idle", nil, unit.Seconds(d.IdleS), nil, nil, d.IdleS / d.SpanS}})
+		out.Add(d.Phase, "idle", nil, unit.Seconds(d.IdleS), nil, nil, d.IdleS/d.SpanS)
 	}
 	return out
 }

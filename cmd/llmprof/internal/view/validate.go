@@ -62,7 +62,7 @@ func (v *Validation) SummaryTable(title string, fitted bool) render.Table {
 	t.Columns = append(t.Columns, render.Column{Title: "n"}, render.Column{Title: "bias", Drop: 1}, render.Column{Title: "median"},
 		render.Column{Title: "mean", Drop: 2}, render.Column{Title: "p90"}, render.Column{Title: "inside"}, render.Column{Title: "noise", Drop: 3})
 	for i := range groups {
-		t.Rows = append(t.Rows, render.Row{Cells: v.summaryCells(&groups[i])})
+		t.Add(v.summaryCells(&groups[i])...)
 	}
 	if len(v.By) == 0 {
 		return t // the groups are all of a metric
@@ -129,10 +129,8 @@ func (v *Validation) worstTable() render.Table {
 		{Title: "source", Left: true, Drop: 2, Max: 24},
 	}}
 	for _, r := range v.Score.Worst(v.Worst) {
-		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			MetricTitle(r.Metric), r.Model, r.GPU, r.Runs(), r.TP, r.Batch, fmt.Sprintf("%d+%d", r.Prompt, r.Gen), Quantity(r.Metric, r.Floor),
-			Quantity(r.Metric, &r.Predicted), Quantity(r.Metric, &r.Value), render.Percent(r.Error), r.Source,
-		}})
+		t.Add(MetricTitle(r.Metric), r.Model, r.GPU, r.Runs(), r.TP, r.Batch, fmt.Sprintf("%d+%d", r.Prompt, r.Gen), Quantity(r.Metric, r.Floor),
+			Quantity(r.Metric, &r.Predicted), Quantity(r.Metric, &r.Value), render.Percent(r.Error), r.Source)
 	}
 	return t
 }
@@ -196,7 +194,7 @@ func (v *Validation) sourceFields() render.Fields {
 			}
 		}
 		if n > 0 {
-			f.Rows = append(f.Rows, render.Field{Name: s.Key, Lines: []string{fmt.Sprintf("%d of %s (%s): %s", n, s.Title, s.Licence, s.How), s.URL}})
+			f.Add(s.Key, fmt.Sprintf("%d of %s (%s): %s", n, s.Title, s.Licence, s.How), s.URL)
 		}
 	}
 	return f
@@ -204,20 +202,13 @@ func (v *Validation) sourceFields() render.Fields {
 
 // Table has a row for each scored observation.
 func (v *Validation) Table() *render.Table {
-	t := &render.Table{}
-	for _, key := range []string{
-		"metric", "model", "gpu", "engine", "mode", "tp", "batch", "prompt_len", "gen_len", "weights", "load", "fitted", "observed", "observed_low",
-		"observed_high", "predicted", "low", "high", "floor", "error", "source", "id", "marks", "note",
-	} {
-		t.Columns = append(t.Columns, render.Column{Key: key})
-	}
+	t := render.Keyed("metric", "model", "gpu", "engine", "mode", "tp", "batch", "prompt_len", "gen_len", "weights", "load", "fitted", "observed", "observed_low",
+		"observed_high", "predicted", "low", "high", "floor", "error", "source", "id", "marks", "note")
 	for i := range v.Score.Rows {
 		r := &v.Score.Rows[i]
-		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			string(r.Metric), r.Model, r.GPU, r.Engine, r.Mode, r.TP, r.Batch, r.Prompt, r.Gen, r.Weights, string(r.Load), r.Fitted, r.Value,
+		t.Add(string(r.Metric), r.Model, r.GPU, r.Engine, r.Mode, r.TP, r.Batch, r.Prompt, r.Gen, r.Weights, string(r.Load), r.Fitted, r.Value,
 			Cell(r.Low), Cell(r.High), r.Predicted, Cell(r.PredictedLow), Cell(r.PredictedHigh), Cell(r.Floor), r.Error,
-			r.Source, r.ID, strings.Join(r.Marks, " "), r.Note,
-		}})
+			r.Source, r.ID, strings.Join(r.Marks, " "), r.Note)
 	}
 	return t
 }

@@ -56,7 +56,7 @@ func (b *Ablation) effects(title string, fitted bool) render.Table {
 		first, n = append(first, render.Percent(e.Median)), n+e.N
 	}
 	first[2] = n
-	t.Rows = append(t.Rows, render.Row{Cells: first})
+	t.Add(first...)
 	order := slices.Clone(b.Each)
 	slices.SortStableFunc(order, func(x, y validate.Ablation) int {
 		one, _ := x.Buys(fitted)
@@ -65,7 +65,7 @@ func (b *Ablation) effects(title string, fitted bool) render.Table {
 	})
 	for i := range order {
 		if order[i].Moved(fitted) > 0 {
-			t.Rows = append(t.Rows, render.Row{Cells: effectCells(&order[i], fitted)})
+			t.Add(effectCells(&order[i], fitted)...)
 		}
 	}
 	last := effectCells(b.All, fitted)
@@ -119,15 +119,10 @@ func effectsOf(k *validate.Ablation, fitted bool) (some []validate.Effect) {
 
 // Table has a row for each effect.
 func (b *Ablation) Table() *render.Table {
-	t := &render.Table{}
-	for _, key := range []string{"constant", "ideal", "metric", "fitted", "n", "moved", "median_ape", "ideal_median_ape", "buys", "about"} {
-		t.Columns = append(t.Columns, render.Column{Key: key})
-	}
+	t := render.Keyed("constant", "ideal", "metric", "fitted", "n", "moved", "median_ape", "ideal_median_ape", "buys", "about")
 	for _, k := range b.list() {
 		for _, e := range k.Effects {
-			t.Rows = append(t.Rows, render.Row{Cells: []any{
-				k.Name, ideal(k, b.All), string(e.Metric), e.Fitted, e.N, e.Moved, e.Median, e.Ideal, e.Buys(), k.About,
-			}})
+			t.Add(k.Name, ideal(k, b.All), string(e.Metric), e.Fitted, e.N, e.Moved, e.Median, e.Ideal, e.Buys(), k.About)
 		}
 	}
 	return t

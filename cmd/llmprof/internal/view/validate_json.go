@@ -13,37 +13,17 @@ const validateSchema = "llmprof.validate/v1"
 
 // A ValidationDocument is a validation for programs.
 type ValidationDocument struct {
-	Schema       string            `json:"schema"`
-	Observations int               `json:"observations"` // number of observations, with those not compared
-	FailOver     *float64          `json:"fail_over_percent"`
-	Summary      []SummaryDocument `json:"summary"`
-	Rows         []RowDocument     `json:"rows"`
-	Skipped      []SkipDocument    `json:"skipped"`
-	Findings     []FindingDocument `json:"findings"`
-	Sources      []SourceDocument  `json:"sources"`
-	Live         *LiveDocument     `json:"live"`
+	Schema       string             `json:"schema"`
+	Observations int                `json:"observations"` // number of observations, with those not compared
+	FailOver     *float64           `json:"fail_over_percent"`
+	Summary      []validate.Summary `json:"summary"`
+	Rows         []RowDocument      `json:"rows"`
+	Skipped      []SkipDocument     `json:"skipped"`
+	Findings     []validate.Finding `json:"findings"`
+	Sources      []validate.Source  `json:"sources"`
+	Live         *LiveDocument      `json:"live"`
 
 	Operators []OperatorPhaseDocument `json:"operators"`
-}
-
-// A SummaryDocument is the errors of a group of observations.
-type SummaryDocument struct {
-	Metric    string   `json:"metric"`
-	Engine    *string  `json:"engine"`
-	GPU       *string  `json:"gpu"`
-	TP        *int     `json:"tp"`
-	Model     *string  `json:"model"`
-	Batch     *int     `json:"batch"`
-	Source    *string  `json:"source"`
-	Fitted    bool     `json:"fitted"`
-	N         int      `json:"n"`
-	Bias      float64  `json:"bias"`
-	MedianAPE float64  `json:"median_ape"`
-	MeanAPE   float64  `json:"mean_ape"`
-	P90APE    float64  `json:"p90_ape"`
-	Coverage  *float64 `json:"coverage"`
-	Noise     *float64 `json:"noise"`
-	Reason    *string  `json:"coverage_reason"`
 }
 
 // A RowDocument is one observation beside its prediction.
@@ -91,33 +71,12 @@ type SkipDocument struct {
 	Engine *string `json:"engine"`
 }
 
-// A FindingDocument is something suspicious about the observations.
-type FindingDocument struct {
-	Kind   string `json:"kind"`
-	Detail string `json:"detail"`
-}
-
-// A SourceDocument is where observations come from.
-type SourceDocument struct {
-	Key     string `json:"key"`
-	Title   string `json:"title"`
-	URL     string `json:"url"`
-	Licence string `json:"licence"`
-	How     string `json:"how"`
-}
-
 // JSON is the document of the validation, for programs.
 func (v *Validation) JSON() any {
 	j := &ValidationDocument{
-		Schema: validateSchema, Observations: v.Observations, FailOver: OrNull(v.FailOver), Summary: []SummaryDocument{}, Rows: []RowDocument{},
-		Skipped: []SkipDocument{}, Findings: []FindingDocument{}, Sources: []SourceDocument{},
+		Schema: validateSchema, Observations: v.Observations, FailOver: OrNull(v.FailOver), Summary: append([]validate.Summary{}, validate.Summarize(v.Score.Rows, v.By...)...), Rows: []RowDocument{},
+		Skipped: []SkipDocument{}, Findings: append([]validate.Finding{}, v.Score.Findings...), Sources: []validate.Source{},
 		Operators: v.operatorsJSON(),
-	}
-	for _, s := range validate.Summarize(v.Score.Rows, v.By...) {
-		j.Summary = append(j.Summary, SummaryDocument{
-			string(s.Metric), s.Engine, s.GPU, s.TP, s.Model, s.Batch, s.Source, s.Fitted, s.N,
-			s.Bias, s.MedianAPE, s.MeanAPE, s.P90APE, s.Coverage, s.Noise, OrNull(s.Reason),
-		})
 	}
 	for i := range v.Score.Rows {
 		j.Rows = append(j.Rows, rowOf(&v.Score.Rows[i]))
@@ -125,15 +84,10 @@ func (v *Validation) JSON() any {
 	for i := range v.Score.Skipped {
 		j.Skipped = append(j.Skipped, skipOf(&v.Score.Skipped[i]))
 	}
-	for _, f := range v.Score.Findings {
-		j.Findings = append(j.Findings, FindingDocument{f.Kind, f.Detail})
-	}
 	if v.Live != nil {
 		j.Live = liveDocument(v.Live)
 	} else if len(v.Files) == 0 {
-		for _, s := range v.Sources {
-			j.Sources = append(j.Sources, SourceDocument{s.Key, s.Title, s.URL, s.Licence, s.How})
-		}
+		j.Sources = append(j.Sources, v.Sources...)
 	}
 	return j
 }

@@ -12,10 +12,7 @@ import (
 
 func main() {
 	debug.SetGCPercent(400)
-	p, err := page.New()
-	if err != nil {
-		panic(err)
-	}
+	p := page.New()
 	p.Progress = func(done, of int) { js.Global().Call("llmprofProgress", done, of) }
 	js.Global().Set("llmprof", js.FuncOf(func(_ js.Value, args []js.Value) any {
 		return string(p.Handle(context.Background(), []byte(args[0].String())))
