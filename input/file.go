@@ -1,9 +1,13 @@
 package input
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 )
 
 // Open opens a regular file and says how many bytes it has. A pipe or a device may
@@ -14,7 +18,7 @@ func Open(path string) (*os.File, int64, error) {
 		return nil, 0, err
 	}
 	if !info.Mode().IsRegular() { // before it is opened: a pipe without a writer would block
-		return nil, 0, fmt.Errorf("%s is not a regular file", path)
+		return nil, 0, notRegular(path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -22,9 +26,23 @@ func Open(path string) (*os.File, int64, error) {
 	}
 	if info, err = f.Stat(); err != nil || !info.Mode().IsRegular() {
 		f.Close()
-		return nil, 0, fmt.Errorf("%s is not a regular file", path)
+		return nil, 0, notRegular(path)
 	}
 	return f, info.Size(), nil
+}
+
+func notRegular(path string) error {
+	return &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file")}
+}
+
+// Files lists the files of a folder whose names match a pattern, none where there is no folder.
+func Files(folder, pattern string) ([]string, error) {
+	folder = cmp.Or(folder, ".")
+	names, err := fs.Glob(os.DirFS(folder), pattern) // filepath.Glob would take a [ in the folder's name for a pattern.
+	for i, name := range names {
+		names[i] = filepath.Join(folder, filepath.FromSlash(name))
+	}
+	return names, err
 }
 
 // Read reads a regular file of at most the given bytes. It may grow while it is

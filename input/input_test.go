@@ -6,10 +6,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/BurntSushi/toml"
+
+	"llmprof/internal/testkit"
 )
 
 var small = Limits{Bytes: 4096, Depth: 4, Values: 50}
@@ -137,5 +140,21 @@ func TestExcerptMarksTheMistake(t *testing.T) {
 			t.Errorf("column %d: %s\n%s", at+1, text, mark)
 		}
 		line[at] = 'ä'
+	}
+}
+
+// The files of a folder are found whatever its name is.
+func TestFiles(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "[a]*")
+	testkit.Must(t, os.Mkdir(folder, 0o755))
+	for _, name := range []string{"b.json", "a.json", "a.txt"} {
+		testkit.Must(t, os.WriteFile(filepath.Join(folder, name), nil, 0o600))
+	}
+	found, err := Files(folder, "*.json")
+	if want := []string{filepath.Join(folder, "a.json"), filepath.Join(folder, "b.json")}; err != nil || !slices.Equal(found, want) {
+		t.Errorf("%v, %v, want %v", found, err, want)
+	}
+	if found, err := Files(filepath.Join(folder, "none"), "*"); err != nil || len(found) > 0 {
+		t.Errorf("%v, %v of no folder", found, err)
 	}
 }

@@ -12,10 +12,10 @@ import (
 
 	"llmprof/input"
 	"llmprof/measure/engine/native/cuda"
-	"llmprof/measure/engine/native/safetensors"
 	"llmprof/measure/engine/native/worker"
 	"llmprof/measure/experiment"
 	"llmprof/models"
+	"llmprof/models/safetensors"
 )
 
 // settleNative completes the settings of the native engine, which reads nothing

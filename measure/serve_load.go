@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"time"
 
+	"llmprof/input"
 	"llmprof/measure/engine/openai"
 	"llmprof/measure/experiment"
 	"llmprof/serving"
@@ -56,14 +56,7 @@ func plan(p *experiment.Point, requests int, seed uint64) (*planned, error) {
 
 // loadOf reads the requests of a file.
 func loadOf(p *experiment.Point) (*planned, error) {
-	info, err := os.Stat(p.Load)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
-	}
-	f, err := os.Open(p.Load)
+	f, _, err := input.Open(p.Load)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,10 +43,10 @@ func layouts(t testing.TB) []layout {
 func (l *layout) write(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	header := binary.LittleEndian.AppendUint64(nil, uint64(len(l.Header)))
-	header = append(header, l.Header...)
+	text := append(slices.Clone(l.Header), bytes.Repeat([]byte(" "), -len(l.Header)&7)...) // Data begin at a multiple of 8.
+	header := append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...)
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "config.json"), l.Config, 0o600))
-	ggufFile(t, filepath.Join(dir, "model.safetensors"), header, l.Size+int64(len(header)))
+	ggufFile(t, filepath.Join(dir, "model.safetensors"), header, l.Size)
 	return dir
 }
 

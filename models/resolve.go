@@ -167,7 +167,7 @@ func configLike(dir string) ([]string, error) {
 	const most = 8
 	var found []string
 	for _, pattern := range []string{"*/config.json", "snapshots/*/config.json", "*.json", "*.gguf", "*.safetensors"} {
-		paths, err := filepath.Glob(filepath.Join(escapeGlob(dir), pattern))
+		paths, err := input.Files(dir, pattern)
 		if err != nil {
 			return nil, err
 		}
@@ -181,14 +181,6 @@ func configLike(dir string) ([]string, error) {
 		found = append(found[:most], fmt.Sprintf("%d more", n))
 	}
 	return found, nil
-}
-
-// escapeGlob makes a directory's name match itself alone.
-func escapeGlob(dir string) string {
-	if os.PathSeparator == '\\' {
-		return dir // there a pattern has no escapes
-	}
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }
 
 // read makes a model of a config.json and notes where it came from.

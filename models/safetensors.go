@@ -1,11 +1,8 @@
 package models
 
 import (
-	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,13 +11,14 @@ import (
 	"sync"
 
 	"llmprof/input"
+	"llmprof/models/safetensors"
 	"llmprof/unit"
 )
 
-// Limits on the header of a safetensors file; the format's own reader has the first.
+// Limits on the files of a checkpoint and on their index.
 const (
-	maxTensorHeader = 100_000_000
-	maxTensorFiles  = 2000
+	maxTensorFiles = 2000
+	maxIndex       = 100_000_000
 )
 
 // mostOff is how far the bytes of a shape may be from those of the tensors beside it.
@@ -29,7 +27,7 @@ const mostOff = 0.005
 // checkTensors counts the bytes of the safetensors files beside a config.json by their headers, no weights read,
 // and holds the shape and its formats against them.
 func (m *Model) checkTensors(dir string, lenient bool) error {
-	paths, err := filepath.Glob(filepath.Join(escapeGlob(dir), "*.safetensors"))
+	paths, err := input.Files(dir, "*.safetensors")
 	index := readIndex(dir)
 	if err != nil || len(paths) > maxTensorFiles || m.Stored.Plain == unit.NoFormat {
 		return err
@@ -80,11 +78,11 @@ type tensorIndex struct {
 
 // readIndex reads the index of a directory. One that is missing or unreadable holds nothing.
 func readIndex(dir string) (index tensorIndex) {
-	data, err := input.Read(filepath.Join(dir, "model.safetensors.index.json"), maxTensorHeader)
+	data, err := input.Read(filepath.Join(dir, "model.safetensors.index.json"), maxIndex)
 	if err != nil {
 		return tensorIndex{}
 	}
-	limits := input.Limits{Bytes: maxTensorHeader, Depth: 4, Values: 5_000_000}
+	limits := input.Limits{Bytes: maxIndex, Depth: 4, Values: 5_000_000}
 	if limits.JSON(string(data)) != nil || json.Unmarshal(data, &index) != nil {
 		return tensorIndex{}
 	}
@@ -115,11 +113,6 @@ func (x *tensorIndex) decoderAlone(m *Model) bool {
 	return x.Metadata.Total > 0 && len(x.Files) > 0
 }
 
-// A tensorEntry is one tensor of a header.
-type tensorEntry struct {
-	Offsets []int64 `json:"data_offsets"`
-}
-
 // tensorBytes is the memory of the decoder's tensors in a file.
 func (m *Model) tensorBytes(path string) (int64, error) {
 	f, size, err := input.Open(path)
@@ -127,54 +120,17 @@ func (m *Model) tensorBytes(path string) (int64, error) {
 		return 0, err
 	}
 	defer f.Close()
-	entries, err := tensorHeader(f, size)
+	entries, _, err := safetensors.ReadHeader(f, size)
 	if err != nil {
 		return 0, err
 	}
 	var total int64
 	for name, e := range entries {
-		if len(e.Offsets) != 2 || e.Offsets[0] < 0 || e.Offsets[1] < e.Offsets[0] || e.Offsets[1] > size {
-			return 0, fmt.Errorf("the tensor %s has the offsets %v; want two within the file", quote(name), e.Offsets)
-		}
 		if m.isDecoders(name) {
 			total += e.Offsets[1] - e.Offsets[0]
 		}
 	}
 	return total, nil
-}
-
-// tensorHeader reads the header of a safetensors file of size bytes: its length in 8 bytes, then JSON.
-func tensorHeader(r io.Reader, size int64) (map[string]tensorEntry, error) {
-	var length [8]byte
-	if _, err := io.ReadFull(r, length[:]); err != nil {
-		return nil, errors.New("it has no header: the file is cut off")
-	}
-	n := binary.LittleEndian.Uint64(length[:])
-	if n > maxTensorHeader || int64(n) > size-8 {
-		return nil, fmt.Errorf("its header would have %d bytes; at most %d are read, and %d are left", n, maxTensorHeader, max(size-8, 0))
-	}
-	data := make([]byte, n)
-	if _, err := io.ReadFull(r, data); err != nil {
-		return nil, errors.New("its header is cut off")
-	}
-	limits := input.Limits{Bytes: maxTensorHeader, Depth: 4, Values: 5_000_000}
-	if err := limits.JSON(string(data)); err != nil {
-		return nil, fmt.Errorf("its header: %w", err)
-	}
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(data, &raw); err != nil {
-		return nil, fmt.Errorf("its header is not valid JSON: %w", err)
-	}
-	delete(raw, "__metadata__")
-	entries := make(map[string]tensorEntry, len(raw))
-	for name, text := range raw {
-		var e tensorEntry
-		if err := json.Unmarshal(text, &e); err != nil {
-			return nil, fmt.Errorf("the tensor %s of its header is not valid JSON: %w", quote(name), err)
-		}
-		entries[name] = e
-	}
-	return entries, nil
 }
 
 // layerNumber finds the number of the layer in the name of a tensor.

@@ -6,18 +6,18 @@ import (
 	"llmprof/unit"
 )
 
-// A cycle is the steps of a replica while some number of its sequences decode and prompts come at a rate:
-// means over the steps of a Markov chain.
+// A cycle is the steps of a replica while n of its sequences decode and prompts come at a rate: means over the stationary distribution of a Markov
+// chain.
 type cycle struct {
 	mean     float64 // of a step
 	decode   float64 // time in which a sequence that decodes has a step; longer than mean where prompts have steps of their own
 	energy   float64 // in that time
 	plain    float64 // share of the steps that only decode
-	load     float64 // prompts that come while one is computed
+	load     float64 // mean number of prompts that come while one is computed
 	first    float64 // from the arrival of a prompt at the engine until the host has its token
-	own      float64 // of that, the step of the prompt; in a closed loop of one that came just after a step ended
-	computes float64 // of that, until the step ends
-	behind   float64 // by how much longer the steps after a prompt's own are than others
+	own      float64 // part of first from the begin of the prompt's step; in a closed loop the whole of it for a prompt that came as a step ended
+	computes float64 // part of own until the step ends
+	behind   float64 // by how much longer than others the steps after the prompt's own are, in all
 	kinds    []kind
 	infinite bool // prompts come faster than they are computed
 }
@@ -26,13 +26,13 @@ type cycle struct {
 type kind struct {
 	share  float64 // of all steps
 	length float64
-	late   float64 // after the begin of the step the next one is formed
+	late   float64 // time from its begin until the next step is formed
 }
 
-// A timed is a step as its times are used here.
+// A timed is a kind of steps with its times: those with the same backlog whose launches are alike.
 type timed struct {
 	time, before, launch, energy float64
-	waits                        []float64 // equally likely, for prompts differ
+	waits                        []float64 // equally likely times for which kernels wait for launches, for prompts differ
 	backlog                                // prompts that wait when the step is formed
 	share                        float64   // of the steps with this backlog
 	spread                       float64   // variance of the time
@@ -41,7 +41,7 @@ type timed struct {
 	group                        int       // of the chain's groups
 }
 
-// A backlog is a number of prompts that wait, the rest of one that was begun besides.
+// A backlog is the prompts that wait when a step is formed: whole ones, and perhaps the rest of one that was begun.
 type backlog struct {
 	prompts int
 	rest    bool
@@ -56,8 +56,8 @@ type carried struct {
 	chance float64
 }
 
-// run is the length of a step that was formed a lead before its begin, and how long after its begin the host
-// has launched it: replica.run on the mean.
+// run is the mean length of a step that was formed a lead before its begin, and the time from its begin until the host has launched it, by the law of
+// replica.run.
 func (t *timed) run(lead float64) (length, late float64) {
 	lead -= t.before
 	if len(t.waits) == 1 {
@@ -71,12 +71,12 @@ func (t *timed) run(lead float64) (length, late float64) {
 	return length, unit.Smaller(unit.Larger(t.launch-lead, 0), length)
 }
 
-// few is up to how many prompts a step, on average, the chain is solved. Of more the number hardly varies.
+// few is the mean number of prompts of a step up to which the chain is solved: greater numbers hardly vary.
 const few = 12
 
-// A chain is the steps beside n sequences that decode. Its state is the kind of a step and the group of the one
-// before: that one says how far ahead the step was formed, and both over which time the prompts of the next
-// step come, whose number has a Poisson distribution.
+// A chain is the Markov chain of the steps beside n sequences that decode. Its state is the kind of a step and the group of the step before it. That
+// group says how far ahead the step was formed, and both say over which window the prompts of the next step come. Their number has a Poisson
+// distribution, or that of renewals where a router gives requests to replicas in turn.
 type chain struct {
 	*buffers
 	async  bool
@@ -85,9 +85,9 @@ type chain struct {
 	stages int     // of the intervals between prompts
 	way    float64 // of a request of a closed loop after the answer before
 	rate   float64
-	out    float64     // that the API server takes for the tokens of a step
+	out    float64     // time of the API server for the tokens of a step
 	idle   float64     // power of a GPU that waits
-	echo   float64     // a step that is longer makes later ones longer too: all of them together over the first
+	echo   float64     // what a longer step adds to all later steps over what it adds to the next
 	steps  []timed     // the kinds, by their number of prompts; those with the rest of one besides come last
 	ends   [2]int      // the last kind without and with the rest of a prompt
 	shares [][]float64 // of the steps of each kind after one of each group
@@ -95,16 +95,17 @@ type chain struct {
 	full   *fullSteps // nil where steps have room for all prompts
 }
 
-// buffers are what one chain after another is worked out in.
+// buffers are memory that one chain after another uses.
 type buffers struct {
 	groups  []group
 	starts  [2][]int     // the first kind with 0, 1, 2, ... prompts, without and with the rest of one
 	left    [2][]float64 // the steps that leave backlogs of 0, 1, 2, ... prompts, without and with the rest of one
 	chances []float64
 	numbers []float64
+	phases  phases
 }
 
-// cycle is the cycle of a piece at a rate of prompts.
+// cycle is the cycle of a piece at a rate of prompts, which is kept for the rate that was asked for last.
 func (f *flow) cycle(p *piece, rate float64) *cycle {
 	if rate == f.rate {
 		if y := f.cycles[p]; y != nil {
@@ -123,7 +124,7 @@ func (f *flow) cycle(p *piece, rate float64) *cycle {
 	return y
 }
 
-// solve is cycle.
+// solve works out a cycle.
 func (f *flow) solve(p *piece, rate float64) *cycle {
 	mean, ok := p.mean(rate)
 	switch {
@@ -139,7 +140,7 @@ func (f *flow) solve(p *piece, rate float64) *cycle {
 	return y
 }
 
-// pace is the time in which a sequence that decodes has a step; +Inf where prompts come faster than they are computed.
+// pace is the mean time between two tokens of a sequence; +Inf where prompts come faster than they are computed.
 func (f *flow) pace(p *piece, rate float64) float64 {
 	mean, ok := p.mean(rate)
 	switch {
@@ -154,7 +155,7 @@ func (f *flow) pace(p *piece, rate float64) float64 {
 	return y.decode
 }
 
-// toward is a share of the way from one cycle to another, without its kinds.
+// toward is the cycle at a share x of the line from one cycle to another, without the kinds.
 func (y *cycle) toward(z *cycle, x float64) *cycle {
 	if y.infinite || z.infinite {
 		return &cycle{infinite: true, load: y.load}
@@ -166,7 +167,7 @@ func (y *cycle) toward(z *cycle, x float64) *cycle {
 	}
 }
 
-// mean is the length of a step that is as long as the prompts make it that come meanwhile.
+// mean is the fixed point of a step's length: as long as the mean prompts that come in that time make it.
 func (p *piece) mean(rate float64) (c float64, ok bool) {
 	d := float64(p.decode.Time)
 	switch c = d; {
@@ -195,9 +196,7 @@ func (p *piece) mean(rate float64) (c float64, ok bool) {
 	}
 }
 
-// many is the cycle of steps that all have many prompts. How many depends on how long the step before was:
-// the variance of a gated queue (Takagi, Analysis of Polling Systems, 1986). Prompts that have steps of their
-// own go before sequences that decode: after a decode step as many of theirs follow as find further prompts.
+// many is the cycle where steps have many prompts: the queue with gated service, whose steps vary as by Takagi (Analysis of Polling Systems, 1986).
 func (f *flow) many(p *piece, rate, c float64) *cycle {
 	d := float64(p.decode.Time)
 	time, times, energy := p.prompts(rate * c)
@@ -228,11 +227,14 @@ func (f *flow) chain(p *piece, rate, mean float64) *chain {
 		x.steps = p.timed(int(2*m+6*math.Sqrt(m)) + 3)
 	}
 	x.gather(m)
+	if x.stages > 1 {
+		x.phases.begin(len(x.groups), x.stages)
+	}
 	n, groups := len(x.steps), len(x.groups)
 	rows := matrix(&x.numbers, 2*groups+1, n)
 	x.shares, x.next = rows[:groups], rows[groups:2*groups]
 	mass := rows[2*groups]
-	x.add(mass, backlog{}, x.come(m), 1)
+	x.add(mass, backlog{}, x.come(0, m), 1)
 	for i, share := range mass {
 		x.groups[x.steps[i].group].share += share
 	}
@@ -245,9 +247,9 @@ func (f *flow) chain(p *piece, rate, mean float64) *chain {
 	return x
 }
 
-// echo is the sum of what a longer step adds to the steps of a sequence after it, over what it adds to the first of them: the
-// prompts that come in a longer step, a load times its length, lengthen the next one, or the next but one where steps are formed ahead.
-// A negative load, where further prompts shorten a step, has a sum without end.
+// echo is what a longer step adds to all later steps of a sequence over what it adds to the next: a geometric series, for the prompts that come in the
+// longer step lengthen the next one by the load times as much, or the next but one where steps are formed ahead. Where further prompts shorten a step
+// the load is negative, and the series is taken to its end.
 func (f *flow) echo(load float64) float64 {
 	steps := f.steps
 	if f.server.Scheduler.Async {
@@ -256,7 +258,7 @@ func (f *flow) echo(load float64) float64 {
 	return (1 - math.Pow(max(load, 0), max(steps, 1))) / (1 - load)
 }
 
-// timed are the kinds of steps with up to so many prompts, which no rate changes.
+// timed are the kinds of steps with up to most prompts, which are the same at all rates.
 func (p *piece) timed(most int) []timed {
 	if len(p.kinds) == 0 {
 		p.kinds = append(p.kinds, newTimed(&p.decode, backlog{}, 1))
@@ -285,7 +287,7 @@ func (p *piece) timedWith(k int) (all []timed) {
 	return all
 }
 
-// timed are the kinds of steps of a share of those with a backlog.
+// timed are the kinds of the steps, which are a share of those with a backlog.
 func (q *prefillSteps) timed(b backlog, share float64) (all []timed) {
 	for i := range q.kinds {
 		t := newTimed(&q.kinds[i].cost, b, share*q.kinds[i].of)

@@ -7,9 +7,9 @@ import (
 	"llmprof/unit"
 )
 
-// closed is the steady state of one replica with so many clients. The more requests are answered, the longer its steps
-// take and the fewer its clients send: the rate is where both are equal, or the largest there is. In what is left
-// of the time then, sequences decode for longer.
+// closed is the steady state of a closed queue of clients at one replica. The more requests are answered, the longer steps take, and the fewer requests
+// clients send: the rate is the fixed point of both, or the largest rate if clients send more at that. By Little's law sequences decode in the rest of
+// the time then.
 func (f *flow) closed(clients, most float64) *Steady {
 	f.clients = true
 	if st := f.crowd(clients, most); st != nil {
@@ -29,8 +29,8 @@ func (f *flow) closed(clients, most float64) *Steady {
 	return st
 }
 
-// crowd is the steady state of so many clients that their prompts fill all steps: as many decode as such steps have room for, and the others
-// wait. It is nil for fewer.
+// crowd is the steady state of so many clients that prompts use up the budget of every step: as many sequences decode as such steps have room for, and
+// the other clients wait. It is nil for fewer clients.
 func (f *flow) crowd(clients, most float64) *Steady {
 	rate, decodes := f.packed()
 	if rate > most {
@@ -48,8 +48,7 @@ func (f *flow) crowd(clients, most float64) *Steady {
 	return st
 }
 
-// answered is the rate below one at which clients send as many requests as are answered: on the line through the last two that were tried where
-// that is between the bounds, else in the middle.
+// answered finds the rate, below a bound, at which clients send as many requests as are answered, by secants within a bisection.
 func (f *flow) answered(clients, high float64) (rate float64, last closedLoop) {
 	low, before, off := 0.0, 0.0, 0.0
 	for rate = high / 2; high-low > 1e-5*high; {
@@ -79,7 +78,7 @@ func (f *flow) answered(clients, high float64) (rate float64, last closedLoop) {
 	return low, last
 }
 
-// A closedLoop is what clients see where requests are answered at some rate.
+// A closedLoop is what clients see where requests are answered at a rate.
 type closedLoop struct {
 	sent   float64 // requests a second that they send then
 	first  float64 // TTFT
@@ -89,9 +88,9 @@ type closedLoop struct {
 	share  float64 // share of its time that a request decodes
 }
 
-// closedLoop works out what clients see at a rate; false where prompts leave no time to decode. A request meets those
-// of the others alone. A client sends its next one when a step ends and the next one was formed already, so that it waits for
-// all of that. The share of its time that it decodes is found from one on.
+// closedLoop works out what clients see at a rate; false where prompts leave no time to decode. A request meets those of the other clients alone. A
+// client sends its next request as a step ends, when the next step was formed already. The share of the time that a request decodes is a fixed point,
+// which is sought from a first value on.
 func (f *flow) closedLoop(clients, rate, share float64) (l closedLoop, ok bool) {
 	others := clients - 1
 	theirs := rate * others / clients
@@ -122,14 +121,13 @@ func (f *flow) closedLoop(clients, rate, share float64) (l closedLoop, ok bool) 
 	return l, true
 }
 
-// rest is how long a request of a closed loop waits for its step, which comes so long after the step that
-// brought the last answer: for the end of the step that runs then, and for the next one too if that was
-// formed before.
+// rest is the mean time for which a request of a closed loop waits for its step if it comes a way after the end of the step that brought the last
+// answer: for the end of the step that runs then, and for the next one too if that was formed before.
 func (y *cycle) rest(way float64) float64 {
 	return y.left(way, 0)
 }
 
-// left is rest after some steps that ended before the request came.
+// left is rest where depth steps ended before the request came.
 func (y *cycle) left(way float64, depth int) (sum float64) {
 	for i := range y.kinds {
 		k := &y.kinds[i]
@@ -150,8 +148,7 @@ func (y *cycle) left(way float64, depth int) (sum float64) {
 	return sum
 }
 
-// alone is the step of a prompt beside a number of sequences that need not be whole, less the decodes where
-// prompts have steps of their own.
+// alone is the step of one prompt beside a mean number of sequences, without decodes where prompts have steps of their own.
 func (f *flow) alone(n float64) Cost {
 	low := math.Floor(n)
 	a, b := f.piece(int(low)).with(1), f.piece(min(int(low)+1, f.most)).with(1)
@@ -161,14 +158,12 @@ func (f *flow) alone(n float64) Cost {
 	return toward(&a, &b, n-low)
 }
 
-// around is the cycle with a number of sequences that need not be whole, and how long a request waits for its
-// step that comes so long after one.
+// around is the cycle with a mean number of sequences, and the time for which a request waits for its step if it comes a way after the end of a step.
 func (f *flow) around(n, rate, way float64) (y *cycle, rest float64) {
 	low := math.Floor(n)
 	a, b := f.cycle(f.piece(int(low)), rate), f.cycle(f.piece(min(int(low)+1, f.most)), rate)
 	y = a.toward(b, n-low)
-	// All tokens of a step are taken apart before the first of them is sent, that of the oldest sequence. The last
-	// token of an answer goes after those of sequences that are older still.
+	// The API server takes all tokens of a step apart before it sends the first, and sends those of older sequences first.
 	const places = 4
 	for i := range places {
 		late := way + f.out(n-1)*(0.5+min(f.older*(float64(i)+0.5)/places, 0.5))

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// Where more prompts come than a step takes, it is full, and the next one begins with what it leaves. Backlogs are whole numbers
-// of prompts, or those and one rest of a prompt: of prompts alike that which the fewest prompts leave that overflow a step, else a half.
+// Where more prompts come than a step takes, the step is full, and the next one begins with the backlog that it leaves. The chain has backlogs of whole
+// prompts, and of whole prompts and one rest: where prompts are alike, the rest that the fewest prompts leave that overflow a step, else half a prompt.
 
-// overflow is the probability of more prompts than a step takes from which on full steps are told from others.
+// overflow is the least probability of more prompts than a step takes with which the chain has backlogs.
 const overflow = 1e-3
 
-// overflows reports whether steps are full often enough where m prompts come in one on average.
+// overflows reports whether the chain needs backlogs where m prompts come in a step on average.
 func (p *piece) overflows(m float64) bool {
 	if p.handed || p.takes(1)/p.fills.mean > few {
 		return false
@@ -35,7 +35,7 @@ func (p *piece) overflows(m float64) bool {
 	return 1-fits > overflow
 }
 
-// filled is the mean length of a step that takes what room it has of the prompts that come in one; false where they are more.
+// filled is the mean length of a step that takes the prompts that come in one as far as it has room; false where more come than steps take.
 func (p *piece) filled(rate float64) (c float64, ok bool) {
 	full := p.following(p.full())
 	if rate*float64(full.Time) > 0.999*p.room {
@@ -75,7 +75,7 @@ func (p *piece) fraction() float64 {
 	return 0
 }
 
-// prompts is a backlog with a rest of so much.
+// of is the number of prompts of a backlog, whose rest is a fraction of one.
 func (b *backlog) of(rest float64) float64 {
 	if b.rest {
 		return float64(b.prompts) + rest
@@ -83,9 +83,9 @@ func (b *backlog) of(rest float64) float64 {
 	return float64(b.prompts)
 }
 
-// overflowing are the kinds of steps where some are full and m prompts come on average in one.
+// overflowing are the kinds of steps with backlogs where m prompts come in a step on average.
 func (p *piece) overflowing(m float64) (all []timed) {
-	more := min(9.2*m/max(p.room-m, 0.02*p.room), 120) // backlogs beyond have a probability of 1e-4 even if prompts vary by their mean
+	more := min(9.2*m/max(p.room-m, 0.02*p.room), 120) // longer backlogs have a probability of 1e-4 even where prompts have an exponential distribution
 	most := int(math.Ceil(p.room+m+6*math.Sqrt(m)+more)) + 1
 	fraction := p.fraction()
 	for i := range p.backlogs {
@@ -134,7 +134,7 @@ func (p *piece) backlogged(b backlog, fraction float64) (all []timed) {
 	return all
 }
 
-// carry lets the step leave so many prompts with some chance, on the line between two backlogs.
+// carry lets the step leave a number of prompts with a probability, which two neighbouring backlogs share so that their mean is that number.
 func (t *timed) carry(prompts, fraction, chance float64) {
 	whole := math.Floor(prompts)
 	low, high := backlog{int(whole), false}, backlog{int(whole) + 1, false}
@@ -164,22 +164,22 @@ func (t *timed) leave(b backlog, chance float64) {
 	}
 }
 
-// fullSteps are the steps of a chain that leave a backlog, and those after them: means.
+// fullSteps are means over the steps of a chain that leave a backlog, and over the steps after them.
 type fullSteps struct {
 	piece          *piece
 	come           float64 // prompts between the forming of a full step and that of the next one
-	length, lead   float64 // length of a full step; lead of the one after it, from when it is formed to its begin
-	next, nextLate float64 // length of the step after it, and how late it is
+	length, lead   float64 // length of a full step; from the forming of the one after it to its begin
+	next, nextLate float64 // length of the step after it, and the time from its begin until the next one is formed
 	nones          []float64
-	last           [lasts + 1]joined // steps after it that are empty of prompts, ... full
+	last           [lasts + 1]joined // steps after it whose room for prompts is used by 0, 1/16, 2/16, ... all
 }
 
 const lasts = 16
 
-// rare is the share of full steps below which their means are not taken.
+// rare is the share of full steps below which the chain has no means of them.
 const rare = 1e-6
 
-// among takes the means over a chain, or what follows a step that decodes where it has hardly any.
+// among takes the means over a chain; where it has hardly any full steps, those of a full step after one that decodes.
 func (s *fullSteps) among(x *chain) {
 	var full, after float64
 	for i, row := range x.shares {
@@ -221,16 +221,16 @@ func (s *fullSteps) among(x *chain) {
 	}
 }
 
-// joined is the step of a prompt that comes with so many others after a backlog, where the first step is full.
+// joined is the step that ends a prompt which comes with others after a backlog, where the first step is full.
 func (s *fullSteps) joined(b backlog, others int, lead, length, late float64) *joined {
 	j, p := &joined{}, s.piece
 	before := b.of(p.fraction())
-	long := p.fills.rough // the prompts with which the step overflows
+	long := p.fills.rough // lengths of the prompt with which the step overflows
 	for len(long) > 1 && before+float64(others)+long[0]/p.fills.mean <= p.room {
 		long = long[1:]
 	}
 	for _, tokens := range long {
-		for ahead, last := 0, 0; ahead <= others; ahead = last + 1 { // those for which it takes as many further steps
+		for ahead, last := 0, 0; ahead <= others; ahead = last + 1 { // with from ahead to last prompts before it, it takes the same number of further steps
 			first := before + tokens/p.fills.mean
 			further := math.Ceil((first+float64(ahead))/p.room-1e-9) - 1
 			last = min(max(int((further+1+1e-9)*p.room-first), ahead), others)
@@ -254,7 +254,7 @@ func (s *fullSteps) joined(b backlog, others int, lead, length, late float64) *j
 	return j
 }
 
-// none is the probability that no prompts come in some full steps.
+// none is the probability that no prompts come in a number of full steps.
 func (s *fullSteps) none(steps float64) float64 {
 	for len(s.nones) <= int(steps) {
 		s.nones = append(s.nones, math.Exp(-float64(len(s.nones))*s.come))
@@ -262,7 +262,7 @@ func (s *fullSteps) none(steps float64) float64 {
 	return s.nones[int(steps)]
 }
 
-// after is a step after a full one, by how full it is itself.
+// after is a step after a full one, of whose room for prompts a share is used.
 func (s *fullSteps) after(share float64) joined {
 	if share >= 1 {
 		last := s.last[lasts]

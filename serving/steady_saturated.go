@@ -16,47 +16,6 @@ import (
 // the youngest are preempted and computed again. Such a replica answers less than one whose sequences are never preempted, and its rate is the largest
 // stable one: at a rate between the two a server runs well until its cache is full for the first time, and the queue grows from then on.
 
-// preemption is what bounds the rate of a server whose sequences outgrow the KV cache.
-const preemption = "preemption"
-
-// outgrows reports whether as many sequences as run at once may need more blocks than there are.
-func (f *flow) outgrows() bool {
-	switch f.server.Scheduler.Admission {
-	case engine.ForPrompt, engine.ForExpected:
-		n := float64(f.most)
-		return n*f.held+4*math.Sqrt(n*f.varies) > 1
-	}
-	return false
-}
-
-// capacity is the largest stable rate, with preemption.
-func (f *flow) capacity() Capacity {
-	if f.stable.Rate > 0 {
-		return f.stable
-	}
-	f.stable = f.unpreempted()
-	if !f.outgrows() {
-		return f.stable
-	}
-	rate := f.saturated()
-	if rate < alikeRates*f.stable.Rate {
-		f.stable.Rate, f.stable.Bound = rate, preemption
-	} else if f.stable.Bound == "KV blocks" {
-		f.stable.Rate = min(rate, f.stable.Rate)
-	}
-	return f.stable
-}
-
-// alikeRates is the ratio of two rates from which on what is followed does not tell them apart.
-const alikeRates = 0.97
-
-// capacityOf is the largest stable rate of so many replicas.
-func (f *flow) capacityOf(replicas int) Capacity {
-	c := f.capacity()
-	c.Rate *= f.units(replicas)
-	return c
-}
-
 // saturated is the rate of answers where requests always wait: the steps are those of a part of a replica, each of whose sequences stands for several.
 func (f *flow) saturated() float64 {
 	part, scale := f.part()

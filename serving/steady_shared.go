@@ -2,19 +2,19 @@ package serving
 
 import "math"
 
-// Replicas that share experts step side by side: a step takes as long as that of the replica which takes longest, and those without work run
-// along. All of them together are one flow: n sequences decode in equal parts, and prompts go to one replica after the other.
+// Replicas that share experts step side by side: a step takes as long as that of the replica with most to do, and replicas without work run a token.
+// All of them are one queue: n sequences are spread evenly over them, and prompts go to one replica after the other.
 
 // peers is how many replicas share experts.
 func (s *Server) peers() float64 { return float64(s.Predictor.Par.ExpertReplicas()) }
 
-// units is how many flows so many replicas are.
+// units is how many queues so many replicas are.
 func (f *flow) units(replicas int) float64 { return float64(replicas) / f.peers }
 
-// each is how many of n sequences the replica has that has most.
+// each is how many of n sequences the replica with most of them has.
 func (f *flow) each(n int) int { return int(math.Ceil(float64(n) / f.peers)) }
 
-// parts is by how many times the tokens of some prompts exceed those of the replica that has most; 0 is any number of prompts.
+// parts is the tokens of some prompts over those of the replica that has most of these tokens; 0 stands for any number of prompts.
 func (f *flow) parts(prompts int) float64 {
 	if prompts == 0 || f.peers == 1 {
 		return f.peers
@@ -35,10 +35,10 @@ func (f *fills) longest(n float64) (mean float64) {
 	return mean
 }
 
-// left is how many tokens of some prompts a step takes beside n decodes.
+// left is how many tokens of prompts a step of all replicas takes beside n decodes.
 func (f *flow) left(n, prompts int) float64 { return f.server.left(f.besides(n)) * f.parts(prompts) }
 
-// besides is how many of n sequences decode in the step of a replica with prompts.
+// besides is how many sequences decode in the step of a replica with prompts, of n in all.
 func (f *flow) besides(n int) int {
 	if f.handed || f.server.Scheduler.Mixed {
 		return f.each(n)
@@ -51,7 +51,7 @@ func (f *flow) limitOf(n, prompts int) float64 {
 	return (f.graphs - float64(f.besides(n))) * f.parts(prompts)
 }
 
-// sideBySide is a pass of all replicas: those with prompts, and those that only decode and wait for them.
+// sideBySide is a step of all replicas: replicas that only decode wait for those with prompts.
 func (f *flow) sideBySide(n int, tokens float64, prompts int) Cost {
 	if prompts == 0 && tokens > 0 {
 		prompts = int(math.Ceil(tokens/f.fills.mean - 1e-9))

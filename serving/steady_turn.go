@@ -8,21 +8,21 @@ import (
 	"llmprof/unit"
 )
 
-// A group is the kinds of steps that take about as long, so that the steps after them are alike. Its sums are over the steps of the chain.
+// A group is the kinds of steps that take about as long, so that one distribution of the steps after them serves all of them. Its sums are over the
+// stationary distribution of the chain.
 type group struct {
-	plain, full bool    // its steps only decode; they leave a backlog
-	bin         float64 // of the time
-	lead        float64 // of the next step: from when it is formed to its begin
+	plain, full bool    // its steps only decode; its steps leave a backlog
+	bin         float64 // times of its steps in widths of a bin
+	lead        float64 // from the forming of the next step to its begin
 	spread      float64 // variance of the time
 
 	share   float64
 	leads   float64
 	spreads float64
-	windows [3]float64 // of the first three powers of the window between the forming of such a step and that of the next one
+	windows [3]float64 // sums of the first three powers of the window: the time from the forming of such a step to that of the next one
 }
 
-// alike is the time over which kinds of steps are one group, as a share of that in which prompts come that are the standard deviation of their
-// number in a step.
+// alike is the width of a group's bin over the time in which as many prompts come as the standard deviation of their number in a step.
 const alike = 0.25
 
 // gather puts the kinds into groups and finds the first of each backlog.
@@ -51,7 +51,7 @@ func (x *chain) gather(m float64) {
 	}
 }
 
-// holds reports whether the steps of another group are alike.
+// holds reports whether the steps of another group belong to this one.
 func (g *group) holds(o group) bool {
 	return g.full && o.full || !g.plain && !o.plain && g.full == o.full && g.bin == o.bin
 }
@@ -64,22 +64,18 @@ func (b *backlog) begun() int {
 	return 0
 }
 
-// come are the probabilities of 0, 1, 2, ... prompts in a window where m come on average, until the next call.
-func (x *chain) come(m float64) []float64 {
-	x.chances = stationary(x.chances[:0], m, x.stages)
+// come are the probabilities of 0, 1, 2, ... prompts in a window of a step of a group where m come on average, until the next call.
+func (x *chain) come(group int, m float64) []float64 {
+	if x.stages == 1 {
+		x.chances = poissonChances(x.chances[:0], m)
+	} else {
+		x.chances = x.phases.come(x.chances[:0], x.phases.now[group], m)
+	}
 	return x.chances
 }
 
-// besides are the probabilities of 0, 1, 2, ... prompts beside one in a window where m come on average, until the next call.
-func (x *chain) besides(m float64) []float64 {
-	if x.stages == 1 {
-		return x.come(m)
-	}
-	return besides(x.come(m), m)
-}
-
-// arrivals are the kinds of steps after a backlog and some prompts besides, each with its probability, where so many more come with some
-// chances.
+// arrivals are the kinds of the step that follows, each with its probability: it has a backlog, some prompts besides that are certain, and further ones
+// of which 0, 1, 2, ... come with the given chances.
 func (x *chain) arrivals(b backlog, besides int, chances []float64) iter.Seq2[int, float64] {
 	return func(yield func(int, float64) bool) {
 		starts, least := x.starts[b.begun()], b.prompts+besides
@@ -95,12 +91,15 @@ func (x *chain) arrivals(b backlog, besides int, chances []float64) iter.Seq2[in
 	}
 }
 
-// add adds the probability of each kind of step after a backlog, times a weight. More prompts than the largest backlog has count as that one.
+// add adds the probability of each kind of step after a backlog, times a weight. Backlogs beyond the largest count as the largest.
 func (x *chain) add(all []float64, b backlog, chances []float64, weight float64) {
 	rest := weight
 	for i, chance := range x.arrivals(b, 0, chances) {
 		all[i] += weight * chance
 		rest -= weight * chance
+		if t := &x.steps[i]; x.stages > 1 {
+			x.phases.enter(t.group, t.prompts-b.prompts, weight*t.share)
+		}
 	}
 	all[x.ends[b.begun()]] += rest
 }
@@ -108,7 +107,7 @@ func (x *chain) add(all []float64, b backlog, chances []float64, weight float64)
 // negligible is the share of the steps below which some play no part.
 const negligible = 1e-7
 
-// turn goes one step further, and gives the mean length of a step.
+// turn applies the transition probabilities of the chain once, and gives the mean length of a step.
 func (x *chain) turn() (mean float64) {
 	for i := range x.groups {
 		g := &x.groups[i]
@@ -128,18 +127,19 @@ func (x *chain) turn() (mean float64) {
 		}
 		if !g.full {
 			a, b, ofA, ofB := g.points()
-			x.add(x.next[i], backlog{}, x.come(x.rate*a), ofA)
+			x.add(x.next[i], backlog{}, x.come(i, x.rate*a), ofA)
 			if ofB > 0 {
-				x.add(x.next[i], backlog{}, x.come(x.rate*b), ofB)
+				x.add(x.next[i], backlog{}, x.come(i, x.rate*b), ofB)
 			}
 		}
 	}
 	x.shares, x.next = x.next, x.shares
+	x.phases.turn()
 	x.balance()
 	return mean
 }
 
-// follow enters the steps after those of a group, and gives their part of the mean length of a step.
+// follow adds the windows of the steps that come after those of a group, and gives their part of the mean length of a step.
 func (x *chain) follow(before *group, shares []float64) (mean float64) {
 	full, fullWindow := -1, 0.0
 	for j, share := range shares {
@@ -163,7 +163,7 @@ func (x *chain) follow(before *group, shares []float64) (mean float64) {
 		}
 	}
 	if full >= 0 {
-		chances := x.come(x.rate * fullWindow)
+		chances := x.come(full, x.rate*fullWindow)
 		for b, share := range x.backlogs() {
 			x.add(x.next[full], b, chances, share)
 		}
@@ -171,7 +171,7 @@ func (x *chain) follow(before *group, shares []float64) (mean float64) {
 	return mean
 }
 
-// leave enters the backlogs that full steps leave.
+// leave adds the backlogs that a share of full steps leaves.
 func (x *chain) leave(t *timed, share float64) {
 	for i := range t.carried {
 		c := &t.carried[i]
@@ -180,7 +180,7 @@ func (x *chain) leave(t *timed, share float64) {
 	}
 }
 
-// backlogs takes the backlogs that were left, with their shares.
+// backlogs empties the sums of the backlogs that were left, and gives each with its share.
 func (x *chain) backlogs() iter.Seq2[backlog, float64] {
 	return func(yield func(backlog, float64) bool) {
 		for begun, left := range x.left {
@@ -194,8 +194,8 @@ func (x *chain) backlogs() iter.Seq2[backlog, float64] {
 	}
 }
 
-// points are two windows with the first three moments of those of the steps, and so of the numbers of prompts that come in them, and
-// the steps that have each.
+// points are two windows, and the share of the steps that has each: the distribution on two points with the first three moments of the windows, and so
+// of the numbers of prompts that come in them.
 func (g *group) points() (a, b, ofA, ofB float64) {
 	mean := g.windows[0] / g.share
 	variance := g.windows[1]/g.share - mean*mean
@@ -209,7 +209,7 @@ func (g *group) points() (a, b, ofA, ofB float64) {
 	return max(mean+high*deviation, 0), max(mean+low*deviation, 0), g.share * -low / (high - low), g.share * high / (high - low)
 }
 
-// run is a step of a kind that was formed so long ahead.
+// run is the length of a step of a kind that was formed a lead before its begin, and the time from its begin until the next one is formed.
 func (x *chain) run(kind int, lead float64) (length, late float64) {
 	if t := &x.steps[kind]; !x.async {
 		return t.time, t.time
@@ -217,9 +217,8 @@ func (x *chain) run(kind int, lead float64) (length, late float64) {
 	return x.steps[kind].run(lead)
 }
 
-// window is the time from when a step was formed to when the next one is, so long after its begin. It depends on
-// one of both kinds alone: on that before where the host has launched the step by its begin, and on that of the step
-// where the GPU waits for the launch.
+// window is the time from the forming of a step to that of the next one, in which the prompts of that one come. It depends on one kind alone: on the
+// step before where the host has launched the step by its begin, and on the step itself where the GPU waits for the launch.
 func (x *chain) window(before *group, kind int, length, late float64) float64 {
 	switch t := &x.steps[kind]; {
 	case !x.async:
@@ -230,8 +229,8 @@ func (x *chain) window(before *group, kind int, length, late float64) float64 {
 	return before.lead + late
 }
 
-// balance makes the shares sum to 1, for steps of more prompts are left out, and steps of a group as many as there are steps after it. Without
-// that every other step would depend on the same ones before where steps are formed ahead, and it took twice as many turns.
+// balance makes the shares sum to 1, and as many steps follow a group as belong to it, which holds for the stationary distribution: where steps are
+// formed ahead the iteration needs half as many turns with it.
 func (x *chain) balance() {
 	sum := 0.0
 	for i := range x.groups {
@@ -253,9 +252,9 @@ func (x *chain) balance() {
 	}
 }
 
-// solve iterates the chain until its shares stay.
+// solve iterates the chain to its stationary distribution.
 func (x *chain) solve() {
-	mean, last := 0.0, 0.0 // of the turn before, and what it changed
+	mean, last := 0.0, 0.0 // mean step of the turn before, and by how much that turn changed it
 	for i := range 100 {
 		now := x.turn()
 		more := now - mean
@@ -270,7 +269,7 @@ func (x *chain) solve() {
 	}
 }
 
-// extrapolate goes further where the last turn went.
+// extrapolate adds a multiple of what the last turn changed.
 func (x *chain) extrapolate(times float64) {
 	for i, row := range x.shares {
 		for j, before := range x.next[i] {
@@ -280,10 +279,10 @@ func (x *chain) extrapolate(times float64) {
 	x.balance()
 }
 
-// settles is how much of the mean step the turns that are left may change.
+// settles is by how much, as a share of the mean step, the turns that are left may change it.
 const settles = 2e-4
 
-// means are those over the chain, without what prompts meet, and what they arrive in by the groups of steps.
+// means are the means over the steps of the chain, and what prompts meet that come in the windows of each group.
 func (x *chain) means(p *piece) (*cycle, []arrived) {
 	y, all := &cycle{kinds: make([]kind, len(x.steps))}, make([]arrived, len(x.groups))
 	for i := range x.groups {

@@ -7,8 +7,8 @@ import (
 	"llmprof/unit"
 )
 
-// A closed loop whose answers have one length runs in waves: clients that began together end together. Most often each
-// wave soon takes as long as the one before, or as one a few waves earlier.
+// A closed loop whose answers have one length runs in waves: clients that began together end together. Waves are simulated until one repeats an earlier
+// one, or until their means are steady.
 const (
 	periods = 8    // waves between those that are alike, at most
 	enough  = 12   // waves where none are alike, at least
@@ -35,7 +35,7 @@ type loop struct {
 	sum     totals
 }
 
-// waves is the mean of the flows of a closed loop whose answers have one length. Clients beyond a crowd wait for longer and change nothing else.
+// waves is the steady state of one queue of a closed loop whose answers have one length. Clients beyond a crowd wait for longer and change nothing else.
 func (t *Steadies) waves(clients, replicas int) (*Steady, error) {
 	limit := crowd * t.flow.most * int(math.Ceil(t.flow.units(replicas)))
 	st, err := t.shared(min(clients, limit), replicas)
@@ -49,7 +49,8 @@ func (t *Steadies) waves(clients, replicas int) (*Steady, error) {
 // crowd is how many times as many clients as sequences run at once keep a server busy at all times.
 const crowd = 6
 
-// shared is waves of all clients. Requests go round replicas that share nothing: a part of them with the same part of the clients does the same.
+// shared simulates waves. Requests go to replicas in turn: where clients divide evenly, a part of the replicas with the same part of the clients has the
+// same waves.
 func (t *Steadies) shared(clients, replicas int) (*Steady, error) {
 	parts := 1
 	if peers := t.server.Predictor.Par.ExpertReplicas(); replicas%peers == 0 {

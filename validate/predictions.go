@@ -241,14 +241,7 @@ const mostPredictions = 1 << 30
 // ReadPredictions reads a file of predictions and holds its content to the hash in
 // its name.
 func ReadPredictions(file string) (*Predictions, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return nil, fmt.Errorf("reading predictions: %w", err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > mostPredictions {
-		return nil, fmt.Errorf("reading predictions: %s: want a regular file of at most %d bytes", file, mostPredictions)
-	}
-	data, err := os.ReadFile(file)
+	data, err := input.Read(file, mostPredictions)
 	if err != nil {
 		return nil, fmt.Errorf("reading predictions: %w", err)
 	}

@@ -134,14 +134,7 @@ func (s *simulator) searchKnee(ctx context.Context, follow *follower) error {
 
 // replayTrace runs the requests of a file.
 func (s *simulator) replayTrace(ctx context.Context, follow *follower) error {
-	info, err := os.Stat(s.trace)
-	if err != nil {
-		return fmt.Errorf("--trace %s: %w", s.trace, input.Cause(err))
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("--trace %s: not a regular file", s.trace)
-	}
-	f, err := os.Open(s.trace)
+	f, _, err := input.Open(s.trace)
 	if err != nil {
 		return fmt.Errorf("--trace %s: %w", s.trace, input.Cause(err))
 	}

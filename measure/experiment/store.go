@@ -103,7 +103,7 @@ func (s Store) failure(t *Trial) *Failure {
 // Failures are all runs that failed and were not run again since, by the names
 // of their files.
 func (s Store) Failures() ([]Failure, error) {
-	files, err := filepath.Glob(filepath.Join(globEscape(s.Dir), "*"+failureExtension))
+	files, err := input.Files(s.Dir, "*"+failureExtension)
 	if err != nil {
 		return nil, fmt.Errorf("reading the failures: %w", err)
 	}
@@ -125,11 +125,6 @@ func (s Store) Failures() ([]Failure, error) {
 		all = append(all, f)
 	}
 	return all, errors.Join(errs...)
-}
-
-// globEscape makes a folder's name match itself alone.
-func globEscape(dir string) string {
-	return strings.NewReplacer(`[`, `[[]`, `*`, `[*]`, `?`, `[?]`).Replace(dir)
 }
 
 // fail records that a trial failed.
@@ -181,7 +176,7 @@ func (s Store) keep(t *Trial, file string, results []*result.Result) error {
 			return err
 		}
 	}
-	stale, err := filepath.Glob(filepath.Join(globEscape(s.partial()), t.ID+".p*"+result.Extension))
+	stale, err := input.Files(s.partial(), t.ID+".p*"+result.Extension)
 	if err != nil {
 		return fmt.Errorf("forgetting an old failure: %w", err)
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"llmprof/measure/engine/native/cuda"
-	"llmprof/measure/engine/native/safetensors"
 	"llmprof/models"
+	"llmprof/models/safetensors"
 	"llmprof/workload"
 )
 

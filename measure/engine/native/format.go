@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"llmprof/measure/engine/native/cuda"
-	"llmprof/measure/engine/native/safetensors"
+	"llmprof/models/safetensors"
 )
 
 // A Quantization is the format of the weights of the blocks' linear layers, by the bits of a weight.

@@ -10,7 +10,7 @@ import (
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
-	"llmprof/measure/engine/native/safetensors"
+	"llmprof/models/safetensors"
 )
 
 // A bench has the kernels of one shape on a device, to run them one by one.

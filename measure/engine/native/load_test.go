@@ -18,7 +18,7 @@ import (
 	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
-	"llmprof/measure/engine/native/safetensors"
+	"llmprof/models/safetensors"
 	"llmprof/workload"
 )
 

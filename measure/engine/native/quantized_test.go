@@ -19,8 +19,8 @@ import (
 	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
-	"llmprof/measure/engine/native/safetensors"
 	"llmprof/models"
+	"llmprof/models/safetensors"
 	"llmprof/workload"
 )
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"llmprof/internal/testkit"
-	"llmprof/measure/engine/native/safetensors"
 	"llmprof/models"
+	"llmprof/models/safetensors"
 )
 
 // A reference computes the model in the plainest way: in float64 on the host, one token after the

@@ -10,8 +10,8 @@ import (
 	"llmprof"
 	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
-	"llmprof/measure/engine/native/safetensors"
 	"llmprof/models"
+	"llmprof/models/safetensors"
 	"llmprof/workload"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"llmprof/measure/engine/native/cuda"
-	"llmprof/measure/engine/native/safetensors"
+	"llmprof/models/safetensors"
 )
 
 // A checkpoint goes to the GPU in chunks of up to stagedBytes, through page-locked buffers of that

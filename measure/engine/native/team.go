@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"llmprof/measure/engine/native/cuda"
-	"llmprof/measure/engine/native/safetensors"
+	"llmprof/models/safetensors"
 )
 
 // A Team is the engines of the GPUs that share a model. Each runs on a thread of its own, to which its

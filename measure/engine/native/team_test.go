@@ -21,8 +21,8 @@ import (
 	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
-	"llmprof/measure/engine/native/safetensors"
 	"llmprof/models"
+	"llmprof/models/safetensors"
 	"llmprof/unit"
 	"llmprof/workload"
 )

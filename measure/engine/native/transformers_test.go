@@ -15,9 +15,9 @@ import (
 
 	"llmprof/internal/testkit"
 	"llmprof/measure/engine/native/internal/emulate"
-	"llmprof/measure/engine/native/safetensors"
 	"llmprof/measure/engine/pythontest"
 	"llmprof/models"
+	"llmprof/models/safetensors"
 	"llmprof/workload"
 )
 

@@ -5,7 +5,7 @@ import (
 	"hash/fnv"
 
 	"llmprof/measure/engine/native/cuda"
-	"llmprof/measure/engine/native/safetensors"
+	"llmprof/models/safetensors"
 )
 
 // A tensor is a tensor of the checkpoint, with the part that the engine has of it and its place. A

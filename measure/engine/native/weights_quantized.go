@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"llmprof/measure/engine/native/cuda"
-	"llmprof/measure/engine/native/safetensors"
+	"llmprof/models/safetensors"
 )
 
 // quantizedKernels are the kernels of quantize.cu; they are nil without quantization, and arrange is

@@ -7,7 +7,7 @@ import (
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/native"
 	"llmprof/measure/engine/native/cuda"
-	"llmprof/measure/engine/native/safetensors"
+	"llmprof/models/safetensors"
 )
 
 // classify makes a failure of the protocol of any error. One of the GPU's own

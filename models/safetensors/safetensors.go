@@ -4,7 +4,6 @@
 package safetensors
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -113,22 +112,12 @@ func indexed(folder string, text []byte) ([]string, error) {
 
 // add reads one file's header.
 func (c *Checkpoint) add(path string) error {
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() { // to open a pipe would block
-		return cmp.Or(err, fmt.Errorf("%s is no regular file", path))
-	}
-	f, err := os.Open(path)
+	f, size, err := input.Open(path)
 	if err != nil {
 		return err
 	}
 	c.files = append(c.files, f)
-	st, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if !st.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file", path)
-	}
-	entries, begin, err := ReadHeader(f, st.Size())
+	entries, begin, err := ReadHeader(f, size)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

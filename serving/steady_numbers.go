@@ -1,0 +1,163 @@
+package serving
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// unlikely is the weight over the greatest one below which a number of sequences is left out.
+const unlikely = 1e-6
+
+// weights are the probabilities of n sequences in the replica, 0 where they are negligible, and the cycles of the others. Beyond f.most further ones
+// wait. They are nil where the rate is not stable.
+func (f *flow) weights(rate float64) ([]float64, []*cycle) {
+	cycles := []*cycle{{}} // without any, steps come when prompts do
+	// ratio is the weight of n sequences over the weight of one fewer if sequences begin one by one; -1 where the rate is not stable.
+	ratio := func(n int) float64 {
+		at := min(n, f.most)
+		for len(cycles) <= at {
+			cycles = append(cycles, nil)
+		}
+		if cycles[at] == nil {
+			cycles[at] = f.at(at, rate)
+		}
+		m := rate * f.steps * cycles[at].decode
+		if at == f.most && m >= float64(at)*(1-1e-6) || cycles[at].infinite {
+			return -1
+		}
+		if n > f.most {
+			return max(m/float64(at), 1e-300)
+		}
+		return max(f.birth(n, m), 1e-300)
+	}
+	n := f.likely(rate)
+	for next, top := 0.0, 0.0; n > 0; n-- {
+		r := ratio(n)
+		if r < 0 {
+			return nil, nil
+		}
+		next -= math.Log(r) * (1 - min(cycles[min(n, f.most)].load, 0.8)) // batches make the number vary by so much more
+		if top = max(top, next); r > 1 && next < top+math.Log(unlikely) {
+			break
+		}
+	}
+	weights := f.together(n, rate, func(n int) (float64, float64) { return ratio(n), cycles[min(n, f.most)].load }) // which adds cycles
+	return weights, cycles
+}
+
+// together works out the weights from some number of sequences on: the balance equations of a queue with batch arrivals. Prompts that come while others
+// are computed, a load of them for each, begin to decode at about the same time: they are a batch, whose size has a geometric distribution. Between n
+// sequences and n + 1 as many end as begin. Where steps take as long with prompts as without the load is 0, and sequences begin one by one.
+func (f *flow) together(from int, rate float64, at func(n int) (ratio, load float64)) []float64 {
+	const longest = 1 << 16
+	weights := make([]float64, from+1, 2*from+64)
+	weights[from] = 1
+	if from == 0 && !f.handed { // no sequence decodes while a busy period has prompts alone
+		a := f.first(rate)
+		weights[0] += rate * (a.time + a.further)
+	}
+	up, top, sum := 1.0, weights[from], weights[from]
+	for n := from + 1; n < longest; n++ {
+		r, load := at(n)
+		if r < 0 {
+			return nil
+		}
+		w := r * up
+		up = w*(1-load) + load*up
+		weights = append(weights, w)
+		if sum += w; r < 1 && w < top*unlikely {
+			break
+		}
+		if top = max(top, w); top > 1e200 {
+			for i := range weights {
+				weights[i] *= 1e-200
+			}
+			up, top, sum = up*1e-200, top*1e-200, sum*1e-200
+		}
+	}
+	for n := range weights {
+		weights[n] /= sum
+	}
+	return weights
+}
+
+// likely is a number of sequences below the mode of their distribution, by the mean step: fewer end than come there.
+func (f *flow) likely(rate float64) int {
+	var some []int
+	for grid := 1; grid < f.most; grid *= 2 {
+		some = append(some, grid)
+	}
+	i, _ := slices.BinarySearchFunc(some, 1, func(n int, _ int) int {
+		c, ok := f.piece(n).mean(rate)
+		if ok && rate*f.steps*c > float64(n) {
+			return -1
+		}
+		return 1
+	})
+	if i == 0 {
+		return 0
+	}
+	return some[i-1]
+}
+
+// at is the cycle with n sequences: solved for two numbers in each power of two, and interpolated between them, but for steps that only decode, which
+// have the stairs of the sizes of CUDA graphs.
+func (f *flow) at(n int, rate float64) *cycle {
+	if n <= 4 || n == f.most {
+		return f.cycle(f.piece(n), rate)
+	}
+	grid := 1 << (bits.Len(uint(n)) - 2)
+	low := n / grid * grid
+	high := min(low+grid, f.most)
+	if captured := f.captured(low, high); n <= captured {
+		high = captured
+	} else if captured > 0 {
+		low = captured + 1
+	}
+	if low == n {
+		return f.cycle(f.piece(n), rate)
+	}
+	a, b, x := f.cycle(f.piece(low), rate), f.cycle(f.piece(high), rate), float64(n-low)/float64(high-low)
+	y := a.toward(b, x)
+	da, db := f.decode(low), f.decode(high)
+	line, stair := toward(&da, &db, x), f.stair(n)
+	more := plus(&stair, &line, -1)
+	share := y.plain * y.decode / y.mean // plain steps in the time between two tokens
+	y.mean += y.plain * float64(more.Time)
+	y.decode += share * float64(more.Time)
+	y.energy += share * float64(more.Energy)
+	return y
+}
+
+// captured is the greatest number of sequences, from low to below high, whose decode steps CUDA graphs launch, if they do not launch those of high; else 0.
+func (f *flow) captured(low, high int) int {
+	few, many := f.decode(low).Launch, f.decode(high).Launch
+	if many < few.Times(captures) {
+		return 0
+	}
+	for high-low > 1 {
+		if middle := (low + high) / 2; f.decode(middle).Launch < (few + many).Times(0.5) {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
+
+// captures is how many times as long launches take at least where no graph holds a step.
+const captures = 2
+
+// stair is a step that decodes n sequences: interpolated between the fewest and the most for which a graph is used, whose sizes are multiples of eight.
+func (f *flow) stair(n int) Cost {
+	if n <= 16 {
+		return f.decode(n)
+	}
+	fewest := (n-1)&^7 + 1
+	if fewest+7 > f.most {
+		return f.decode(n)
+	}
+	a, b := f.decode(fewest), f.decode(fewest+7)
+	return toward(&a, &b, float64(n-fewest)/7)
+}

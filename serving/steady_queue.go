@@ -1,0 +1,190 @@
+package serving
+
+import (
+	"math"
+	"slices"
+
+	"llmprof/analytic"
+	"llmprof/unit"
+)
+
+// open is the steady state of an open queue at a rate; nil where it has none, as where the sequences that decode leave too little of a step to
+// prompts.
+func (f *flow) open(rate float64) *Steady {
+	st := &Steady{Rate: rate}
+	weights, cycles := f.weights(rate)
+	if weights == nil {
+		return nil
+	}
+	var running, power, ttft float64
+	behind := 0.0 // by how much longer than others the decode steps after a prompt are
+	for n, w := range weights {
+		if w == 0 {
+			continue
+		}
+		at := min(n, f.most)
+		running += float64(at) * w
+		m := f.moment(at, rate, cycles[at])
+		st.Utilization += w * m.busy
+		power += w * m.power
+		ttft += w * m.first
+		behind += w * m.behind
+		st.beside += w * rate * f.beside(m.own, m.step)
+	}
+	if st.TTFT = unit.Seconds(ttft + f.queued(rate, weights, cycles)/rate); !f.handed {
+		st.TTFT += f.server.Predictor.RequestTime()
+	}
+	if f.steps > 0 {
+		st.Running = running + rate*behind
+		st.TPOT = unit.Seconds((st.Running/rate + behind*(f.inverse-1)) / max(f.gen-1, 1))
+	}
+	st.E2E = st.TTFT + unit.Seconds(st.Running/rate)
+	st.Energy = unit.Joules(power / rate)
+	st.Waiting = rate * float64(st.TTFT) // by Little's law
+	return st
+}
+
+// A moment is the replica while some number of its sequences decode: means over that time.
+type moment struct {
+	busy   float64 // share of the time
+	power  float64
+	first  float64 // from the arrival of a request to its first token
+	own    float64 // part of first in the step of its prompt
+	step   float64 // length of a step
+	behind float64 // by how much longer than others the steps after a prompt are, in all
+}
+
+// moment is the replica while n sequences decode.
+func (f *flow) moment(n int, rate float64, c *cycle) moment {
+	idle := float64(f.idle())
+	switch {
+	case n == 0 && f.handed:
+		return moment{power: idle}
+	case n == 0:
+		return f.wakes(rate)
+	case f.handed: // its first token is known already
+		wait := c.mean / 2
+		if f.server.Scheduler.Async {
+			wait += c.mean
+		}
+		return moment{busy: 1, power: c.energy / c.decode, first: wait, step: c.mean}
+	}
+	return moment{busy: 1, power: c.energy / c.decode, first: c.first + f.out(float64(n)), own: c.computes, step: c.mean, behind: c.behind}
+}
+
+// A first is the busy period that a prompt begins which comes to a replica without work, up to its first decode: the step of that prompt, and the
+// further steps of those that come while prompts are computed.
+type first struct{ time, energy, further, furtherEnergy float64 }
+
+// first works out the busy period.
+func (f *flow) first(rate float64) first {
+	window := rate * float64(analytic.Window)
+	one := rested(f.piece(0).extra(1), (1-math.Exp(-window))/window) // the mean share of the window before an arrival
+	next := f.piece(min(int(math.Ceil(f.steps)), 1))
+	m := rate * float64(one.Time)
+	further, energy := next.promptsAfter(m)
+	left := 1 - f.piece(1).load(rate)
+	return first{float64(one.Time), float64(one.Energy), max(further, 0) / left, energy / left}
+}
+
+// wakes is the replica while none of its sequences decodes: it is idle, or in the prompts of a busy period.
+func (f *flow) wakes(rate float64) moment {
+	a := f.first(rate)
+	time := a.time + a.further
+	busy := rate * time / (1 + rate*time)
+	own := busy*f.piece(0).joined(rate*a.time) + (1-busy)*a.time
+	left := (a.time*a.time + a.further*a.further) / (2 * time) // residual life of the step that an arrival finds
+	m := moment{busy: busy, power: busy*(a.energy+a.furtherEnergy)/time + (1-busy)*float64(f.idle()), first: busy*left + own, own: own}
+	if f.steps > 0 { // prompts that came meanwhile are computed beside its first tokens, as those that come later are anyway
+		next := f.piece(1)
+		m.behind = max(next.after(rate, own, float64(next.decode.Time)), 0) * f.echo(min(max(rate*next.further(rate*own), 0), 0.999))
+		m.behind = min(m.behind, next.longest(rate, own))
+	}
+	return m
+}
+
+// longest bounds by how much longer than others the steps of a sequence are for the prompts that came while its own was computed: no step is
+// more than full. Where scheduling is asynchronous the first of them was formed when the last step of the prompt had been launched.
+func (p *piece) longest(rate, own float64) float64 {
+	if p.apart || p.handed {
+		return math.Inf(1)
+	}
+	full, first := p.following(p.full()), own
+	if p.async {
+		first = min(max(own-float64(full.Time), 0)+float64(full.Launch), own)
+	}
+	some := func(time float64) float64 { return 1 - math.Exp(-rate*time) } // come
+	return max(float64(full.Time-p.decode.Time), 0) * (min(p.flow.steps, 1)*some(first) + max(p.flow.steps-1, 0)*some(own))
+}
+
+// queued is the mean number of requests that wait because no more sequences fit. How many fit varies where sequences hold different numbers of blocks:
+// it is about normal, and the queue is the mean over three points of that distribution.
+func (f *flow) queued(rate float64, weights []float64, cycles []*cycle) (sum float64) {
+	off := 0.0
+	if f.outgrows() {
+		off = math.Sqrt(3*float64(f.most)*f.varies) / f.held
+	}
+	if float64(len(weights)) <= float64(f.most)-off {
+		return 0
+	}
+	if off < 0.5 {
+		return f.queuedAt(f.most, rate, weights, cycles)
+	}
+	for i, share := range [...]float64{1. / 6, 2. / 3, 1. / 6} {
+		sum += share * f.queuedAt(max(f.most+int(math.Round(off*float64(i-1))), 1), rate, weights, cycles)
+	}
+	return sum
+}
+
+// queuedAt is the mean number of requests that wait where most sequences fit: the queue of as many servers. The wait is that of exponential service
+// times for answers that vary as much, that of constant ones by Cosmetatos (1976) for answers of one length, and on the line between for others. While
+// prompts are computed no sequence ends, so that those that come meanwhile are a batch.
+func (f *flow) queuedAt(most int, rate float64, weights []float64, cycles []*cycle) float64 {
+	if len(weights) <= most {
+		return 0
+	}
+	first, load := slices.IndexFunc(weights, func(w float64) bool { return w > 0 }), 0.0
+	full, up, sum, ratio := 1.0, 1.0, 1.0, 0.0
+	for n := first + 1; n <= most; n++ {
+		c := cycles[min(n, f.most)]
+		ratio, load = rate*f.steps*c.decode/float64(n), c.load
+		full = f.birth(n, ratio*float64(n)) * up
+		up = full*(1-load) + load*up
+		if sum += full; sum > 1e200 {
+			full, up, sum = full*1e-200, up*1e-200, sum*1e-200
+		}
+	}
+	if f.outgrows() && full/sum > unlikely {
+		ratio = max(ratio, rate/f.capacity().Rate)
+	}
+	ratio = min(ratio, 0.999)
+	more := 1 - (ratio*(1-load) + load) // each further request that waits is less likely by so much
+	beyond := ratio * up / more
+	sum += beyond
+	n := float64(most)
+	constant := min((1+(1-ratio)*(n-1)*(math.Sqrt(4+5*n)-2)/(16*ratio*n))/2, 1)
+	spread := min(f.spread, 1)
+	even := (1/float64(f.stages) + spread) / (1 + spread) // arrivals in turn wait for less
+	return even*beyond/more/sum*(constant+spread*(1-constant)) + load*(full+beyond)/sum
+}
+
+// beside is the time for which a request holds blocks and does not decode, times their share of the cache: the step of its prompt, and where scheduling
+// is asynchronous the step that was formed before its last one ended.
+func (f *flow) beside(own, step float64) float64 {
+	held := own * f.begins
+	if f.server.Scheduler.Async {
+		held += step * f.ends
+	}
+	return held
+}
+
+// out is the time for which a first token waits until the API server has sent n tokens of the same step.
+func (f *flow) out(n float64) float64 {
+	if !f.server.Scheduler.Mixed { // those of decode steps were sent while the prompt was computed
+		return 0
+	}
+	return n / f.peers * float64(f.front.token)
+}
+
+// idle is the power while no step runs.
+func (f *flow) idle() unit.Watts { return unit.Watts(float64(f.server.idle()) * f.peers) }

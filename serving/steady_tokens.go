@@ -1,0 +1,166 @@
+package serving
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// counted is up to how many prompts the distribution of the sum of their tokens is worked out: sums of more hardly vary.
+const counted = 8
+
+// fills are the tokens of prompts that have to be computed.
+type fills struct {
+	sums   [counted][]float64 // equally likely sums of 1, 2, 3, ... prompts, made when they are asked for
+	rough  []float64          // sums of one prompt in fewer parts
+	mean   float64
+	past   float64 // tokens that are cached
+	length float64 // of equal prompts whose tokens have as much attention
+}
+
+func newFills(s *Server, prompts []int) *fills {
+	f := &fills{}
+	one := make([]float64, len(prompts))
+	var squares float64
+	for i, prompt := range prompts {
+		past := float64(s.cached(prompt))
+		one[i] = float64(prompt) - past
+		f.mean += one[i] / float64(len(prompts))
+		f.past += past / float64(len(prompts))
+		squares += one[i] * one[i] / float64(len(prompts))
+	}
+	f.length = squares / f.mean
+	slices.Sort(one)
+	f.sums[0] = one
+	f.rough = parts(one, (len(one)+1)/2)
+	return f
+}
+
+// sum is the distribution of the tokens of k prompts together.
+func (f *fills) sum(k int) []float64 {
+	if f.sums[k-1] == nil {
+		var all []float64
+		for _, x := range f.sum(k - 1) {
+			for _, y := range f.rough {
+				all = append(all, x+y)
+			}
+		}
+		slices.Sort(all)
+		f.sums[k-1] = parts(all, len(f.rough))
+	}
+	return f.sums[k-1]
+}
+
+// parts are the means of n equal parts of sorted values.
+func parts(all []float64, n int) []float64 {
+	means := make([]float64, n)
+	for i, v := range all {
+		means[i*n/len(all)] += v * float64(n) / float64(len(all))
+	}
+	return means
+}
+
+// A tokenCosts is the cost of steps beside n sequences as a function of the tokens of prompts, up to as many as a step takes.
+type tokenCosts struct {
+	graphed, eager *tokenCurve
+	limit          float64 // tokens that graphs hold
+}
+
+// at is the cost with so many tokens.
+func (t *tokenCosts) at(tokens float64) Cost {
+	if tokens <= t.limit {
+		return t.graphed.at(tokens)
+	}
+	return t.eager.at(tokens)
+}
+
+// A tokenCurve is costs at some numbers of tokens, its knots, which are priced when they are asked for. The times of kernels and of launches are linear
+// between knots and beyond them.
+type tokenCurve struct {
+	tokens []float64
+	costs  []Cost
+	known  []bool
+	price  func(tokens float64) Cost
+}
+
+func newTokenCurve(tokens []float64, price func(tokens float64) Cost) *tokenCurve {
+	return &tokenCurve{tokens, make([]Cost, len(tokens)), make([]bool, len(tokens)), price}
+}
+
+// knot is the cost at the tokens of an index.
+func (c *tokenCurve) knot(i int) *Cost {
+	if !c.known[i] {
+		c.costs[i], c.known[i] = c.price(c.tokens[i]), true
+	}
+	return &c.costs[i]
+}
+
+func (c *tokenCurve) at(tokens float64) Cost {
+	i, found := slices.BinarySearch(c.tokens, tokens)
+	if found || len(c.tokens) == 1 {
+		return *c.knot(min(i, len(c.tokens)-1))
+	}
+	i = min(max(i, 1), len(c.tokens)-1)
+	low, high := c.tokens[i-1], c.tokens[i]
+	return launched(toward(c.knot(i-1), c.knot(i), (tokens-low)/(high-low)))
+}
+
+// toward is the costs at a share x of the line from one curve to another.
+func (c *tokenCurve) toward(b *tokenCurve, x float64) func(tokens float64) Cost {
+	if len(b.tokens) == 0 { // no graph holds the steps beside so many sequences
+		return c.at
+	}
+	if len(c.tokens) == 0 {
+		return b.at
+	}
+	return func(tokens float64) Cost {
+		low, high := c.at(tokens), b.at(tokens)
+		return launched(toward(&low, &high, x))
+	}
+}
+
+// launched works out for how long the kernels of an interpolated cost wait for launches, which is not linear: the time is the longer of both.
+func launched(c Cost) Cost {
+	kernels := c.Time - c.Waits
+	c.Waits = max(c.Launch-kernels, 0)
+	c.Time = kernels + c.Waits
+	return c
+}
+
+// knots is for how many powers of two, as numbers of prompts, steps are priced.
+const knots = 7
+
+// knots are the tokens above one limit and up to another for which steps are priced: the limits, and the tokens of one prompt and of 2, 4, 8, ...
+// prompts, or the least, the median and the most tokens of a given number of prompts.
+func (f *flow) knots(above, most float64, prompts int) (all []float64) {
+	all = append(all, above+1, most)
+	if prompts > 0 {
+		sums := f.fills.sum(prompts)
+		all = append(all, sums[0], sums[len(sums)/2], sums[len(sums)-1])
+	} else {
+		all = append(all, f.fills.rough...)
+		for i := 1; i < knots; i++ {
+			all = append(all, f.fills.mean*float64(int(1)<<i))
+		}
+	}
+	all = slices.DeleteFunc(all, func(v float64) bool { return v <= above || v > most })
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// table is the costs of steps beside n sequences with a number of prompts, where 0 stands for any number.
+func (f *flow) table(n, prompts int) *tokenCosts {
+	if t, ok := f.tables[[2]int{n, prompts}]; ok {
+		return t
+	}
+	graphed := func(tokens float64) Cost { return f.pass(n, tokens, prompts) }
+	eager := graphed
+	low := 1 << ((bits.Len(uint(max(n, 1))) - 1) &^ 1)
+	if high := min(4*low, f.most); n > 0 && low < n && n < high {
+		a, b, x := f.table(low, prompts), f.table(high, prompts), float64(n-low)/float64(high-low)
+		graphed, eager = a.graphed.toward(b.graphed, x), a.eager.toward(b.eager, x)
+	}
+	limit, left := f.limitOf(n, prompts), f.left(n, prompts)
+	t := &tokenCosts{newTokenCurve(f.knots(0, min(limit, left), prompts), graphed), newTokenCurve(f.knots(max(limit, 0), left, prompts), eager), limit}
+	f.tables[[2]int{n, prompts}] = t
+	return t
+}
