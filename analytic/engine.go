@@ -31,6 +31,7 @@ type Profile struct {
 	Operators func(g *hardware.GPU, c *hardware.Calibration) // sets the constants of its kernels on a GPU that no calibration has; nil if none are known
 	Blocking  bool                                           // the host schedules a step after the one before has ended, so that nothing hides that time
 	Graph     bool                                           // a decode step is one CUDA graph, whose launches take the host no time
+	State     unit.Format                                    // format of recurrent states where the model's config names none; NoFormat for that of the residual stream
 	Reserve   unit.Bytes                                     // memory that it takes besides weights, KV cache and activations
 
 	// Sampler is the memory that it reserves to sample tokens of the most sequences that may

@@ -30,8 +30,12 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	p := &Predictor{Shard: operator.NewShard(c.Model, c.Parallel, c.Scheme, c.Popularity), machine: c.Machine, price: c.Price, layers: c.Model.NumLayers()}
 	g, e := c.Machine.GPU, c.Machine.Engine.Profile()
+	scheme := c.Scheme
+	if scheme.State == unit.NoFormat {
+		scheme.State = e.State
+	}
+	p := &Predictor{Shard: operator.NewShard(c.Model, c.Parallel, scheme, c.Popularity), machine: c.Machine, price: c.Price, layers: c.Model.NumLayers()}
 	reserved := e.Reserve
 	if e.Sampler != nil {
 		reserved += e.Sampler(c.Model, g)

@@ -46,6 +46,9 @@ func (r *Rank) StateFormat(c *models.Scan) unit.Format {
 	if c.StateFormat != unit.NoFormat {
 		return c.StateFormat
 	}
+	if r.Scheme.State != unit.NoFormat {
+		return r.Scheme.State
+	}
 	return r.Scheme.Stream()
 }
 

@@ -16,6 +16,7 @@ type Scheme struct {
 	Weights unit.Format // format of the blocks' matrices
 	Act     unit.Format // in which the products with them run
 	KV      unit.Format // format of the KV cache; NoFormat for that of the residual stream
+	State   unit.Format // format of recurrent states where the model's config names none; NoFormat for that of the residual stream
 	Group   int         // weights that share a scale; 0 for one scale a row
 	Zero    bool        // each group has a zero point beside its scale
 	Experts bool        // only the experts' matrices are quantized

@@ -6,6 +6,7 @@ import (
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/roofline"
+	"llmprof/unit"
 )
 
 // The rows of a tile of grouped GEMMs are those that each engine's kernel chooses by the pairs of an expert.
@@ -22,7 +23,8 @@ func TestExpertTiles(t *testing.T) {
 		{"vllm", "h200", roofline.WeightMXFP4, 512, 128, 4, 8, 128}, // The pairs are those of all ranks, and the experts those of one.
 		{"vllm", "h200", roofline.WeightMXFP4, 1e5, 128, 4, 1, 128},
 		{"vllm", "b200", roofline.WeightMXFP4, 512, 128, 4, 1, 0},
-		{"tensorrt-llm", "h200", roofline.WeightMXFP4, 512, 128, 4, 1, 0},
+		{"tensorrt-llm", "h200", roofline.WeightMXFP4, 1024, 128, 4, 1, 32},
+		{"tensorrt-llm", "b200", roofline.WeightMXFP4, 1024, 128, 4, 1, 0},
 		{"vllm", "b200", roofline.WeightINT4, 1, 256, 8, 1, 8},
 		{"vllm", "h100", roofline.WeightINT4, 1024, 256, 8, 1, 48},
 		{"sglang", "h100", roofline.WeightINT4, 1024, 256, 8, 2, 64},
@@ -62,6 +64,16 @@ func TestHalfLines(t *testing.T) {
 		}
 		if engine.SetTile(c.engine, casetest.GPU(t, c.gpu), &k); k.Reread > 0 != c.want || k.Reread > k.Work.Weights {
 			t.Errorf("%+v: %v of %v are read again", c, k.Reread, k.Work.Weights)
+		}
+	}
+}
+
+// A rank of EP of TensorRT-LLM's experts in FP8 by blocks multiplies the pairs of all ranks on compute capability 12.0, and its own elsewhere.
+func TestPairsOfAllRanks(t *testing.T) {
+	for gpu, want := range map[string]unit.FLOPs{"rtx-pro-6000-server-96gb": 8e9, "h200": 1e9} {
+		k := roofline.Kernel{Class: roofline.GroupedGEMM, Scheme: roofline.FP8Block, Shape: roofline.Shape{Ranks: 8}, Work: roofline.Work{FLOPs: 1e9}}
+		if engine.SetTile("tensorrt-llm", casetest.GPU(t, gpu), &k); k.Work.FLOPs != want {
+			t.Errorf("%s: %v, want %v", gpu, k.Work.FLOPs, want)
 		}
 	}
 }

@@ -174,6 +174,9 @@ const samplingMoves = 5
 // takes longer by as much, so it has no launch. Where scales are known beforehand, that kernel writes what it computes in 8 bits.
 func (e *graphed) product(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
+	if o.Name == "kv_a_proj" && joins(l, i) {
+		return
+	}
 	if stream := l.Step.Scheme.Stream(); o.Format != stream && o.Format != unit.NoFormat && !(e.static && scaled(l, i)) {
 		k := l.Launch(i, roofline.Elementwise, 1)
 		values := o.Shape.M * o.Shape.K
@@ -181,6 +184,23 @@ func (e *graphed) product(l *analytic.Lowering, i int) {
 		k.Graphed = true // no launch
 	}
 	l.Launch(i, roofline.GEMM, 1)
+}
+
+// joins adds the projection of latent attention's keys and values to the GEMM of its queries, which has the same inputs, and reports whether there is one.
+// All three engines load both as one matrix (fused_qkv_a_proj of vLLM, fused_qkv_a_proj_with_mqa of SGLang, kv_a_proj_with_mqa of TensorRT-LLM).
+func joins(l *analytic.Lowering, i int) bool {
+	o := &l.Ops[i]
+	for j := range l.Kernels {
+		k := &l.Kernels[j]
+		if q := &l.Ops[k.Main]; k.Class != roofline.GEMM || q.Name != "q_a_proj" || q.Format != o.Format {
+			continue
+		}
+		l.Beside(k, i)
+		k.Work.Acts -= o.Format.Bytes(o.Shape.M * o.Shape.K)
+		k.Shape.N += o.Shape.N
+		return true
+	}
+	return false
 }
 
 // scaled reports whether the kernel ahead of a product in FP8 with a static scale quantizes its inputs: attention and the activation do, and in Llama the

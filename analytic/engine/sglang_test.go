@@ -11,6 +11,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -117,5 +118,27 @@ func TestSGLangReleases(t *testing.T) {
 	old := predict(t, onEngine(t, "llama3.1-8b", "sglang@0.5.9", w))
 	if now.TTFT.Expected != same.TTFT.Expected || !(old.TTFT.Expected > now.TTFT.Expected) || old.TPOT.Expected != now.TPOT.Expected {
 		t.Errorf("TTFT %v now, %v in 0.5.10, %v in 0.5.9", now.TTFT.Expected, same.TTFT.Expected, old.TTFT.Expected)
+	}
+}
+
+// SGLang keeps the states of scans in FP32 where the model's config names no format, and vLLM in that of the residual stream.
+func TestStatesInFloat32(t *testing.T) {
+	state := func(name string) unit.Bytes {
+		c := onEngine(t, "nemotron-h-8b", name, analytic.Workload{Batch: 4, PromptLen: 64, GenLen: 2})
+		p, err := analytic.NewPredictor(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := p.Step(4, 1, 100, 1)
+		var bytes unit.Bytes
+		for _, o := range s.AppendOps(nil) {
+			if o.Type == operator.Scan {
+				bytes += o.Work.State.Times(o.Count)
+			}
+		}
+		return bytes
+	}
+	if wide, narrow := state("sglang"), state("vllm"); narrow == 0 || wide != 2*narrow {
+		t.Errorf("a decode step moves %v of states on SGLang and %v on vLLM: want twice as much", wide, narrow)
 	}
 }

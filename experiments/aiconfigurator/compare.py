@@ -154,10 +154,9 @@ def by_us(llmprof, case, c):
     if c.get("prefill") and c["prefill"] != w:
         return None
     for n in range(1, 33):
-        ep = w["ep"] if w["ep"] > 1 else w["tp"] * w["dp"] if w["dp"] > 1 else 1  # TP of experts over replicas is taken as EP
         words = [llmprof, "estimate", case["model"], case["gpu"], "--engine", case["backend"], "--tp", w["tp"], "--dp", n * w["dp"], "--kv", "bf16", "--rate", case["rate"],
                  "--prompt-len", case["isl"], "--gen-len", case["osl"], "--format", "json"]
-        words += ["--ep", ep] if ep > 1 else []
+        words += ["--ep", w["ep"]] if w["ep"] > 1 else ["--moe-tp", w["moe_tp"]] if w["dp"] > 1 else []
         prefillers = math.ceil(n * c["prefillers"] / c["workers"]) if c.get("prefill") else 0
         words += ["--prefill-replicas", prefillers * w["dp"]] if prefillers else []
         done = subprocess.run([str(x) for x in words], capture_output=True, text=True)

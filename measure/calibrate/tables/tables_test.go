@@ -252,3 +252,22 @@ func TestUngated(t *testing.T) {
 		}
 	}
 }
+
+// Ranks of EP of SGLang before 0.5.14 multiply the pairs of all ranks in its collector: such rows are left out.
+func TestPairsOfOtherRanks(t *testing.T) {
+	const head = "framework,version,kernel_source,moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,distribution,latency\n"
+	for version, want := range map[string]int{"0.5.10": 1, "0.5.14": 2} {
+		path := filepath.Join(t.TempDir(), "moe_perf.csv")
+		row := "SGLang," + version + ",sglang_fused_moe_triton,bfloat16,16384,2048,768,8,128,1,"
+		if err := os.WriteFile(path, []byte(head+row+"1,balanced,12.1\n"+row+"8,balanced,11.7\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Import(path, "sglang")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Rows) != want {
+			t.Errorf("%s: %d rows are taken, want %d", version, len(got.Rows), want)
+		}
+	}
+}
