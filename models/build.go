@@ -145,7 +145,7 @@ func (r *reader) layer(k kind) []Block {
 	case "mlp":
 		blocks = append(blocks, r.mlp(k))
 	case "moe":
-		blocks = append(blocks, r.mixture(k))
+		blocks = append(blocks, r.moeBlock(k))
 	}
 	if len(blocks) > mixed {
 		ffn := &blocks[mixed]

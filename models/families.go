@@ -10,8 +10,8 @@ import (
 // families lists every family that is understood, made once for all models that are read.
 var families = sync.OnceValue(func() []family {
 	return slices.Concat(plainLlamas(), normedLlamas(), ungatedLlamas(), gpts(), parallels(), fairseqs(), aloneClassics(), gemmas(),
-		plainMixtures(), sharedMixtures(), mixedMixtures(), latents(), scans(), mambaHybrids(), deltaHybrids(), otherHybrids(), singular(),
-		remoteLlamas(), remoteClassics(), remoteMixtures(), sharers(), linears(), lates(), news(), compressed(), []family{step(), ling()}, lingHybrids())
+		plainMoE(), sharedMoE(), mixedMoE(), latents(), scans(), mambaHybrids(), deltaHybrids(), otherHybrids(), singular(),
+		remoteLlamas(), remoteClassics(), remoteMoE(), sharers(), linears(), lates(), news(), compressed(), []family{step(), ling()}, lingHybrids())
 })
 
 // defaultsJSON has on a line for each model_type what the configuration classes of transformers 5.17

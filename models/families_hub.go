@@ -68,8 +68,8 @@ func remoteClassics() []family {
 	}
 }
 
-// remoteMixtures have experts, or layers of many widths.
-func remoteMixtures() []family {
+// remoteMoE have experts, or layers of many widths.
+func remoteMoE() []family {
 	return []family{
 		{
 			types: []string{"deepseek"}, assume: `{"first_k_dense_replace": 0}`, attn: biased(), moe: moeShape{shared: sharedCount},

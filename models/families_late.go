@@ -139,7 +139,7 @@ func (r *reader) globalFigure(inner, outer string, def int) int {
 	return r.sizeOr(outer, def)
 }
 
-// finishGemma4 adds the mixture beside the dense feed-forward, and the gate
+// finishGemma4 adds the experts beside the dense feed-forward, and the gate
 // for the embedding of each layer.
 func finishGemma4(r *reader, k kind, b []Block) []Block {
 	if r.modelType != "gemma4_unified_text" {
@@ -148,7 +148,7 @@ func finishGemma4(r *reader, k kind, b []Block) []Block {
 	if !r.flag("enable_moe_block") {
 		return b
 	}
-	moe := r.mixture(k)
+	moe := r.moeBlock(k)
 	moe.Norms = r.streamNorms([]string{"post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2"})
 	moe.Extra += int64(r.hidden) + int64(moe.Experts.Count)
 	moe.Parallel = true
@@ -182,7 +182,7 @@ func denseBeforeHead(r *reader, m *Model) {
 	m.FinalNorms = append(m.FinalNorms, r.norms.shape.norm("head.norm", r.hidden, 1))
 }
 
-// minimaxFFN: all layers have a mixture unless mlp_layer_types or
+// minimaxFFN: all layers have experts unless mlp_layer_types or
 // moe_layer_freq say which have not.
 func minimaxFFN(r *reader, i int) string {
 	if ffn, ok := r.listedFFN(i); ok {

@@ -13,7 +13,7 @@ func latents() []family {
 			f.ffn.bias, f.moe.sharedBias = "mlp_bias", "mlp_bias"
 		}),
 		deepseek.like("deepseek_v3", func(f *family) { f.types = append(f.types, "kimi_k2", "kimi_k25", "deepseek_vl_v2_text") }),
-		deepseek.like("axk1", func(f *family) { f.finish = normAfterMixture }),
+		deepseek.like("axk1", func(f *family) { f.finish = normAfterMoE }),
 		deepseek.like("deepseek_v32", func(f *family) { f.plan.mixer = every("deepseek_sparse_attention") }),
 		deepseek.like("glm_moe_dsa", func(f *family) {
 			f.plan.mixer, f.plan.alter = every("deepseek_sparse_attention"), indexerOnce(glmIndexer)
@@ -26,8 +26,8 @@ func latents() []family {
 	}
 }
 
-// normAfterMixture adds the norm that A.X-K1 has behind its mixtures.
-func normAfterMixture(r *reader, k kind, b []Block) []Block {
+// normAfterMoE adds the norm that A.X-K1 has behind its experts.
+func normAfterMoE(r *reader, k kind, b []Block) []Block {
 	if k.ffn == "moe" {
 		b[1].Norms = append(b[1].Norms, scaleOnly.norm("post_mlp_layernorm", r.hidden, 1))
 	}

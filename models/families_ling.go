@@ -2,7 +2,7 @@ package models
 
 import "slices"
 
-// ling is inclusionAI's family of mixtures: Ling and Ling 2.0 (arXiv:2510.22115), and the thinking models Ring of the same shapes.
+// ling is inclusionAI's family of MoE models: Ling and Ling 2.0 (arXiv:2510.22115), and the thinking models Ring of the same shapes.
 func ling() family {
 	return family{
 		types:  []string{"bailing_moe", "bailing_moe_v2"},

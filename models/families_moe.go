@@ -2,8 +2,8 @@ package models
 
 import "slices"
 
-// plainMixtures have a mixture in every layer and no expert that all tokens take.
-func plainMixtures() []family {
+// plainMoE have experts in every layer and no expert that all tokens take.
+func plainMoE() []family {
 	return []family{
 		{types: []string{"mixtral"}, moe: moeShape{width: wide}, plan: layerPlan{mixer: slidingEverywhere, ffn: every("moe")}},
 		{
@@ -25,8 +25,8 @@ func plainMixtures() []family {
 	}
 }
 
-// sharedMixtures have a feed-forward beside the experts that all tokens take.
-func sharedMixtures() []family {
+// sharedMoE have a feed-forward beside the experts that all tokens take.
+func sharedMoE() []family {
 	return []family{
 		{types: []string{"granitemoeshared"}, names: graniteNames(), attn: biased(), moe: moeShape{width: wide, shared: sharedWidth}, plan: always()},
 		{
@@ -61,8 +61,8 @@ func sharedMixtures() []family {
 	}
 }
 
-// mixedMixtures have layers of several kinds beside.
-func mixedMixtures() []family {
+// mixedMoE have layers of several kinds beside.
+func mixedMoE() []family {
 	return []family{
 		{
 			types:  []string{"llama4_text", "llama4"},
@@ -110,7 +110,7 @@ func withSinks(a attentionShape) attentionShape {
 	return a
 }
 
-// sparseBetween gives the layers from one index to another a mixture (ERNIE 4.5).
+// sparseBetween gives the layers from one index to another experts (ERNIE 4.5).
 func sparseBetween(r *reader, i int) string {
 	if ffn, ok := r.listedFFN(i); ok {
 		return ffn
@@ -123,7 +123,7 @@ func sparseBetween(r *reader, i int) string {
 }
 
 // interleaved gives the layers in moe_layers, or else every
-// interleave_moe_layer_step-th, a mixture (Llama 4).
+// interleave_moe_layer_step-th, experts (Llama 4).
 func interleaved(r *reader, i int) string {
 	if r.has("moe_layers") {
 		return choose(slices.Contains(r.numbersOf("moe_layers"), i), "moe", "mlp")

@@ -101,11 +101,11 @@ func mixtureOfAttention(r *reader, _ kind) []Block {
 }
 
 // shortcut: a layer of LongCat-Flash is attention and feed-forward twice, and a
-// mixture that reads what the first feed-forward reads and adds to the end.
+// MoE block that reads what the first feed-forward reads and adds to the end.
 // Some of what the router may choose are experts that do nothing and have no
 // weights, though transformers allots matrices for them.
 func shortcut(r *reader, k kind, b []Block) []Block {
-	moe := r.mixture(k)
+	moe := r.moeBlock(k)
 	e := moe.Experts
 	e.Idle = r.countOr("zero_expert_num", 0)
 	e.Router[0].Out += e.Idle

@@ -41,7 +41,7 @@ func tuneStep(r *reader) {
 	}
 }
 
-// stepFFN reads which layers have a mixture: moe_layers_enum lists them, as a text or a list.
+// stepFFN reads which layers have experts: moe_layers_enum lists them, as a text or a list.
 func stepFFN(r *reader, i int) string {
 	if ffn, ok := r.listedFFN(i); ok {
 		return ffn

@@ -149,7 +149,7 @@ type ffnShape struct {
 	times   int    // the width is this multiple of the hidden size where the config states none
 }
 
-// A moeShape says what a mixture of experts has beside the experts.
+// A moeShape says what a MoE layer has beside the experts.
 type moeShape struct {
 	ungated    bool
 	bias       toggle // the experts' matrices have a bias

@@ -42,8 +42,8 @@ func (r *reader) projections(width int, gated, bias bool) (in, out []Linear) {
 	return in, []Linear{{Name: "down_proj", In: width, Out: r.hidden, Bias: bias, Split: Rows}}
 }
 
-// mixture builds a mixture of experts.
-func (r *reader) mixture(_ kind) Block {
+// moeBlock builds a MoE block.
+func (r *reader) moeBlock(_ kind) Block {
 	s := r.moe
 	e := &Experts{Count: r.size("num_experts"), TopK: r.expertsPerToken()}
 	if e.TopK > e.Count {

@@ -116,10 +116,10 @@ func griffinLayer(r *reader, i int) string {
 // halfWidth: RecurrentGemma states the width of gate and values together.
 func halfWidth(r *reader, _ int, k *kind) { k.width = r.size("intermediate_size") / 2 }
 
-// nemotronExperts is a mixture, with experts that may work in a narrower
+// nemotronExperts is a MoE block, with experts that may work in a narrower
 // stream than the model's.
 func nemotronExperts(r *reader, k kind) []Block {
-	b := r.mixture(k)
+	b := r.moeBlock(k)
 	if n := r.countOr("n_shared_experts", 1); n != 1 {
 		r.fail("n_shared_experts is %d; one shared expert is understood", n)
 	}

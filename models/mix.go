@@ -108,7 +108,7 @@ type quantizer struct {
 	mix     string
 	base    *gguf.Type
 	model   *Model
-	experts int // experts of the first mixture
+	experts int // experts of the first MoE layer
 	grouped int // query heads of a key head in the first layer
 	large   bool
 	layers  int

@@ -215,7 +215,7 @@ var scanNames = [...]string{"mamba", "mamba2", "gated-delta", "linear-attention"
 // String is the field's name of the recurrence.
 func (k ScanKind) String() string { return scanNames[k] }
 
-// Experts are the feed-forwards of a mixture, of which each token takes TopK.
+// Experts are the feed-forwards of a MoE layer, of which each token takes TopK.
 type Experts struct {
 	Count, TopK int
 	Idle        int      // further experts that the router may choose and that do nothing (LongCat-Flash)
@@ -225,7 +225,7 @@ type Experts struct {
 	Shared      *Shared // taken by every token
 }
 
-// Shared is the feed-forward of a mixture that every token takes.
+// Shared is the feed-forward of a MoE layer that every token takes.
 type Shared struct {
 	In, Out    []Linear
 	Activation Activation

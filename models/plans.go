@@ -92,7 +92,7 @@ func kept[T any](lists *map[string][]T, name string, read func(string) []T) []T 
 	return list
 }
 
-// sparseAfterDense gives all but the first layers a mixture (DeepSeek): by
+// sparseAfterDense gives all but the first layers experts (DeepSeek): by
 // mlp_layer_types, or first_k_dense_replace and moe_layer_freq, which is a
 // distance or a list of zeros and ones. Without experts all layers are dense.
 func sparseAfterDense(r *reader, i int) string {
@@ -110,7 +110,7 @@ func sparseAfterDense(r *reader, i int) string {
 	return choose(i < r.countOr("first_k_dense_replace", 0) || i%r.sizeOr("moe_layer_freq", 1) != 0, "mlp", "moe")
 }
 
-// marked looks layer i up in a list with a 1 for each mixture.
+// marked looks layer i up in a list with a 1 for each MoE layer.
 func (r *reader) marked(name string, i int) string {
 	mark, ok := layerEntry(r, name, r.numbersOf(name), i)
 	if !ok {
@@ -119,7 +119,7 @@ func (r *reader) marked(name string, i int) string {
 	return choose(mark != 0, "moe", "mlp")
 }
 
-// sparseStep gives every decoder_sparse_step-th layer a mixture, but for those
+// sparseStep gives every decoder_sparse_step-th layer experts, but for those
 // in mlp_only_layers (Qwen2-MoE).
 func sparseStep(r *reader, i int) string {
 	if ffn, ok := r.listedFFN(i); ok {
@@ -131,7 +131,7 @@ func sparseStep(r *reader, i int) string {
 	return choose(!r.hasExperts() || (i+1)%r.sizeOr("decoder_sparse_step", 1) != 0, "mlp", "moe")
 }
 
-// hasExperts reports whether there are experts; a config of a mixture must say so.
+// hasExperts reports whether there are experts; a config of a MoE model must say so.
 func (r *reader) hasExperts() bool {
 	if v, as, found := r.look("num_experts"); v == nil && !found {
 		r.fail("%s is missing; want the number of experts, or 0", as)
@@ -139,7 +139,7 @@ func (r *reader) hasExperts() bool {
 	return r.countOr("num_experts", 0) > 0
 }
 
-// sparsePeriod gives one of each period of layers a mixture (Jamba).
+// sparsePeriod gives one of each period of layers experts (Jamba).
 func sparsePeriod(r *reader, i int) string {
 	period, offset := r.size("expert_layer_period"), r.countOr("expert_layer_offset", 0)
 	return choose(r.size("num_experts") > 1 && i%period == offset, "moe", "mlp")

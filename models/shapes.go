@@ -20,7 +20,7 @@ func whole() attentionShape {
 	return attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes, scope: wholeHead}}
 }
 
-// always gives every layer a mixture.
+// always gives every layer experts.
 func always() layerPlan { return layerPlan{ffn: every("moe")} }
 
 // learned takes its positions from a table.

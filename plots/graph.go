@@ -33,7 +33,7 @@ type cluster struct {
 	branches []branch
 }
 
-// A node is one operator, or the feed-forward of a mixture as one.
+// A node is one operator, or the experts of a MoE layer as one.
 type node struct {
 	name, shape, more string
 	apart             bool // neither reads the stream nor adds to it

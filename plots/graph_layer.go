@@ -19,14 +19,14 @@ func layerCluster(c *analytic.Case, l *models.Layer, ops []op) cluster {
 	var folded *node
 	for i := range ops {
 		o := &ops[i]
-		if ofMixture(o) && folded != nil {
+		if ofMoE(o) && folded != nil {
 			folded.take(o, 1)
 			continue
 		}
 		n := o.node(1)
-		if ofMixture(o) {
+		if ofMoE(o) {
 			n.name = "mixture of experts"
-			n.more = mixture(c, l)
+			n.more = expertsText(c, l)
 			folded = n
 		}
 		n.shape = shapeOf(c, l, n)
@@ -56,9 +56,9 @@ func window(l *models.Layer) int {
 	return 0
 }
 
-// ofMixture reports whether an operator is part of the folded node. What moves
+// ofMoE reports whether an operator is part of the folded node. What moves
 // between GPUs is not.
-func ofMixture(o *op) bool {
+func ofMoE(o *op) bool {
 	if o.kind == operator.Collective {
 		return false
 	}
@@ -66,8 +66,8 @@ func ofMixture(o *op) bool {
 		strings.HasPrefix(o.name, "experts") || strings.HasPrefix(o.name, "shared_")
 }
 
-// mixture says how many experts a token and a step take.
-func mixture(c *analytic.Case, l *models.Layer) string {
+// expertsText says how many experts a token and a step take.
+func expertsText(c *analytic.Case, l *models.Layer) string {
 	for i := range l.Blocks {
 		e := l.Blocks[i].Experts
 		if e == nil {

@@ -186,7 +186,7 @@ func checkSums(t testing.TB, c *analytic.Case, r *breakdown.Report) {
 		}
 		for k := range lines {
 			l := &lines[k]
-			folded := ofMixture(&op{name: l.Name, kind: l.Kind}) && names[l.Layer+"/mixture of experts"]
+			folded := ofMoE(&op{name: l.Name, kind: l.Kind}) && names[l.Layer+"/mixture of experts"]
 			if !names[l.Layer+"/"+l.Name] && !folded {
 				t.Errorf("%s, phase %d: no node has %q of %q", c.Model.Name, i, l.Name, l.Layer)
 			}

@@ -56,7 +56,7 @@ func Has(folder string) bool {
 	return err == nil && len(names) > 0
 }
 
-// mostIndex bounds an index: that of a mixture of 384 experts in 60 layers has
+// mostIndex bounds an index: that of a model with 384 experts in 60 layers has
 // 15 MB.
 const mostIndex = 64 << 20
 
