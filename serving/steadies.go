@@ -182,10 +182,7 @@ func (t *Steadies) overloaded(f *flow, rate float64, replicas int, c Capacity) e
 	}
 	why := ""
 	if c.Bound == preemption {
-		why = "; sequences that outgrow a full KV cache are computed again, and that takes so much that it never empties"
-		if most := f.units(replicas) * f.unpreempted().Rate; rate < most {
-			why += fmt.Sprintf(": up to about %.3g it runs well until it is full for the first time, as after a burst", most)
-		}
+		why = ": once its KV cache is full, sequences that outgrow it are computed again"
 	}
 	return fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d sequences at once in each of %d %s)%s",
 		rate, f.units(replicas)*c.Rate, c.Bound, c.Running, replicas, what, why)
