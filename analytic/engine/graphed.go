@@ -177,7 +177,7 @@ func (e *graphed) product(l *analytic.Lowering, i int) {
 	if o.Name == "kv_a_proj" && joins(l, i) {
 		return
 	}
-	if stream := l.Step.Scheme.Stream(); o.Format != stream && o.Format != unit.NoFormat && !(e.static && scaled(l, i)) {
+	if stream := l.Step.Scheme.Stream(); o.Format != stream && o.Format != unit.NoFormat && (!e.static || !scaled(l, i)) {
 		k := l.Launch(i, roofline.Elementwise, 1)
 		values := o.Shape.M * o.Shape.K
 		k.Work = roofline.Work{Acts: stream.Bytes(values) + o.Format.Bytes(values)}
