@@ -35,7 +35,7 @@ func (p *Predictor) StepCost(groups []operator.Group, together float64) StepCost
 	s.Together = together
 	var t total
 	bare := *p
-	bare.bare, bare.kept, bare.prefilled, bare.known = true, nil, nil, nil // of steps with counts
+	bare.bare, bare.kept, bare.prefilled, bare.known = true, nil, nil, nil // What is kept of other steps has counts.
 	bare.step(&t, &s)
 	c := StepCost{}
 	if p.Par.MicroBatches == 1 { // launches of several micro-batches are not modelled

@@ -3,8 +3,8 @@ package models
 import "strings"
 
 // The tensors that a matrix may be in, in a GGUF file: alternatives are split by "|", tensors that hold a
-// part of the matrix each by "+"; one that is named for several matrices holds all of them. The names are
-// those of MODEL_TENSORS in gguf-py (MIT licence), without the layer's number and ".weight".
+// part of the matrix each by "+"; one that is named for several matrices holds all of them. MODEL_TENSORS
+// of gguf-py (MIT licence) has these names, which lack the layer's number and ".weight" here.
 var (
 	attentionTensors = map[string]string{
 		"q_proj": "attn_q|attn_qkv", "k_proj": "attn_k|attn_qkv", "v_proj": "attn_v|attn_qkv", "o_proj": "attn_output", "g_proj": "attn_gate",

@@ -6,10 +6,9 @@ import (
 	"fmt"
 )
 
-// Find is Load(table) and then Model(name), in a fraction of the time, where name is that of an entry
-// and the table has a line for each: it reads that line alone. It is nil where no line begins with the name, so
-// that Load has to look among the aliases. A mistake elsewhere in the table goes unseen, so this is for the
-// one that the program is built with.
+// Find is Load(table) and then Model(name), in a fraction of the time: it reads the line of that entry alone. It
+// returns nil where no line begins with the name, which may then be an alias that Load knows. It sees no mistake in
+// other lines, so it is meant for the table that the program is built with.
 func Find(table []byte, name string) (*Model, error) {
 	text, err := json.Marshal(name)
 	if err != nil {

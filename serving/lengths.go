@@ -187,7 +187,7 @@ func (l *Lengths) inverse() float64 {
 
 // key tells a distribution from others.
 func (l *Lengths) key() string {
-	return fmt.Sprint(l.Kind, l.Mean, l.Low, l.High, l.Spread, len(l.Trace), l.File)
+	return fmt.Sprint(l.Kind, l.Mean, l.Low, l.High, l.Spread, len(l.Trace), l.MeanLength(), l.Longest(), " ", l.File)
 }
 
 // older is the share of the answers under way that are older than one that ends: those that are longer by more

@@ -84,8 +84,8 @@ func (t *Steadies) check(rate float64, l *Layout) error {
 	return t.pools()
 }
 
-// Unpreempted is Rate without the capacity, which takes longer to find than the state where sequences may be preempted: a rate beyond the capacity
-// that it would have without preemption is an error, and Stable has to be asked for the others.
+// Unpreempted is Rate without its check that the rate is stable with preemption, which takes longer than the state itself: Stable checks it. A rate
+// beyond the capacity without preemption is an error here too.
 func (t *Steadies) Unpreempted(rate float64, l Layout) (*Steady, error) {
 	if err := t.check(rate, &l); err != nil {
 		return nil, err

@@ -100,13 +100,13 @@ type flow struct {
 	most    int // sequences at once
 	bound   string
 	held    float64  // share of the KV blocks of a sequence that decodes, mean over time
-	begins  float64  // of one whose prompt is computed
-	ends    float64  // of one that ends
+	begins  float64  // share of the KV blocks of a sequence whose prompt is computed
+	ends    float64  // share of the KV blocks of a sequence that ends
 	varies  float64  // variance of held among sequences
 	limits  Capacity // without preemption; zero if not worked out yet
 	stable  Capacity // with preemption; zero if not worked out yet
 	spread  float64  // variance of the answers' lengths over the square of their mean
-	stages  int      // of the intervals between arrivals
+	stages  int      // stages of the Erlang distribution of the intervals between arrivals; 1 for Poisson arrivals
 	shorter float64  // mean of the shorter of two answers over the mean of one
 	clients bool     // requests come from clients that wait for answers
 	handed  bool     // sequences come with the cache of their prompts
@@ -117,7 +117,7 @@ type flow struct {
 	known   stepCosts    // that flows of the same predictor, prompts and drafts share
 	prompts Lengths
 	answers Lengths
-	rate    float64 // that the cycles are of
+	rate    float64 // rate of requests for which cycles were worked out
 	cycles  map[*piece]*cycle
 	buffers buffers // of the chain that is being solved
 }

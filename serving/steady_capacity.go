@@ -87,7 +87,7 @@ func (f *flow) full(ceiling float64) float64 {
 }
 
 // packed is the rate of prompts where the budget of every step is used up, by prompts and by a token of each sequence that decodes, and the number of
-// those sequences; +Inf where more sequences would decode than fit.
+// those sequences. Both are +Inf where more sequences would decode than fit.
 func (f *flow) packed() (rate, decodes float64) {
 	s := f.server
 	if !s.Scheduler.Mixed || f.handed {

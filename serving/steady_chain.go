@@ -82,7 +82,7 @@ type chain struct {
 	async  bool
 	closed bool
 	peers  int     // replicas that share experts
-	stages int     // of the intervals between prompts
+	stages int     // stages of the Erlang distribution of the intervals between prompts; 1 for Poisson arrivals
 	way    float64 // of a request of a closed loop after the answer before
 	rate   float64
 	out    float64     // time of the API server for the tokens of a step

@@ -89,8 +89,8 @@ type closedLoop struct {
 }
 
 // closedLoop works out what clients see at a rate; false where prompts leave no time to decode. A request meets those of the other clients alone. A
-// client sends its next request as a step ends, when the next step was formed already. The share of the time that a request decodes is a fixed point,
-// which is sought from a first value on.
+// client sends its next request as a step ends, when the next step was formed already. The share of the time that a request decodes is a fixed point;
+// its iteration begins at share.
 func (f *flow) closedLoop(clients, rate, share float64) (l closedLoop, ok bool) {
 	others := clients - 1
 	theirs := rate * others / clients

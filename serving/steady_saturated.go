@@ -81,8 +81,14 @@ type part struct {
 	room        *room
 }
 
-// followedParts are the parts that were followed: deployments that are compared have many alike.
-var followedParts sync.Map
+// followedParts are the steps of parts that were followed, for deployments that are compared have many alike. A sweep over lengths has a part for
+// each, so that no more than mostFollowed are kept.
+var followedParts = struct {
+	sync.Mutex
+	steps map[string]*saturatedSteps
+}{steps: map[string]*saturatedSteps{}}
+
+const mostFollowed = 256
 
 // steps are those of the part, which is followed once.
 func (p *part) steps() *saturatedSteps {
@@ -90,11 +96,20 @@ func (p *part) steps() *saturatedSteps {
 	for context := p.rules.Block; context < maxLength/2; context *= 2 { // what a sequence holds
 		key += fmt.Sprint(" ", p.room.of(context))
 	}
-	if b, ok := followedParts.Load(key); ok {
-		return b.(*saturatedSteps)
+	all := &followedParts
+	all.Lock()
+	b := all.steps[key]
+	all.Unlock()
+	if b != nil {
+		return b
 	}
-	b := p.follow()
-	followedParts.Store(key, b)
+	b = p.follow()
+	all.Lock()
+	defer all.Unlock()
+	if len(all.steps) >= mostFollowed {
+		clear(all.steps)
+	}
+	all.steps[key] = b
 	return b
 }
 

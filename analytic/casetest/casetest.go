@@ -85,7 +85,7 @@ func Upgrade(t testing.TB, key, what string, x float64) *hardware.GPU {
 	switch what {
 	case "bandwidth":
 		set("bandwidth", float64(g.Bandwidth), "B/s")
-	case "peak": // of more SMs of the same rate, for no peak may be more than they can do
+	case "peak": // The board gets more SMs of the same rate, for no peak may be more than they can do.
 		if sms := float64(g.SMs); sms > 0 {
 			x = math.Ceil(sms*x) / sms
 			text += fmt.Sprintf("sms = %.0f\n", sms*x)

@@ -84,9 +84,10 @@ func (b *builder) power(m *Machine) error {
 	}
 	d := drawer{prices: roofline.NewMachine(b.peaks, &cal.Constants), waiting: waiting, matrix: matrix, clock: clock}
 	rows = slices.DeleteFunc(rows, func(r *Row) bool { return r.Power == nil || *r.Power <= waiting })
-	if d.keys = b.drawing(rows); d.keys == nil {
+	if len(rows) == 0 {
 		return nil
 	}
+	d.keys = b.powerOf(rows)
 	samples, held := make([]sample, len(rows)), 0
 	for i, r := range rows {
 		if samples[i] = b.drawn(r, &d); samples[i].held {
@@ -110,14 +111,14 @@ func (b *builder) power(m *Machine) error {
 	return err
 }
 
-// drawing lists the constants that rows depend on; nil without rows.
-func (b *builder) drawing(rows []*Row) (keys []roofline.Constant) {
+// powerOf lists the constants of power that rows depend on.
+func (b *builder) powerOf(rows []*Row) (keys []roofline.Constant) {
 	has := map[roofline.Constant]bool{roofline.PowerMemory: true, roofline.PowerFixed: true}
 	for _, r := range rows {
 		has[roofline.LawOf(b.sample(r).kernel.Class).Power] = true
 	}
 	for _, c := range powerKeys {
-		if has[c] && len(rows) > 0 {
+		if has[c] {
 			keys = append(keys, c)
 		}
 	}
