@@ -3,7 +3,7 @@
 
     energy.py predict LLMPROF h100|h200 FOLDER    # the points, with what `llmprof estimate` says of them, named after the SHA-256 of the content
     energy.py run CONFIGS PREDICTIONS RESULTS SECONDS
-    energy.py reduce FOLDER RESULTS               # FOLDER/energy.csv and FOLDER/observations.csv
+    energy.py reduce FOLDER                       # FOLDER/energy.csv and FOLDER/observations.csv of its *.jsonl and nvml.csv.gz
 
 A point lasts some SECONDS_EACH, for NVML's energy counter ticks every 100 ms and its power settles in some 0.2 s. Decode steps have a
 context that counts as computed, as those of steps.py. Prompts are prefilled for one token each; the next is sent when the token of
@@ -148,27 +148,25 @@ def run(configs, predictions, results, seconds):
 
 
 def drawn(nvml, begin, end):
-    """Mean power between two times, in W: of the instantaneous readings, and of the energy counter, from its first tick within to its last."""
-    rows = [r for r in nvml if begin + 0.4 <= r[0] <= end - 0.05]
-    ticks = [(r[0], r[7]) for r in rows if r[7] >= 0]
-    counter = 1e-3 * (ticks[-1][1] - ticks[0][1]) / (ticks[-1][0] - ticks[0][0]) if len(ticks) > 5 else None
-    return {"power_w": statistics.mean(r[4] for r in rows), "counter_w": counter, "sm_clock_mhz": statistics.median(r[1] for r in rows),
+    """Mean power between two times, in W: of NVML's energy counter, by the line through its ticks, and of its instantaneous readings."""
+    rows = [r for r in nvml if begin + 0.3 <= r[0] <= end]
+    ticks = [(r[0], 1e-3 * r[7]) for r in rows if r[7] >= 0]
+    return {"power_w": statistics.linear_regression(*zip(*ticks)).slope, "instant_w": statistics.mean(r[4] for r in rows), "sm_clock_mhz": statistics.median(r[1] for r in rows),
             "capped": sum(int(r[6]) & 4 > 0 for r in rows) / len(rows), "temperature_c": statistics.median(r[5] for r in rows)}
 
 
-def rows_of(folder, results):
-    predictions = {}
-    for path in pathlib.Path(folder).glob("predictions-*.json"):
-        d = json.load(open(path))
-        predictions |= {(p["kind"], *(p[k] for k in KEYS)): (p, d["gpu"]) for p in d["points"]}
-    opened = gzip.open if os.path.exists(f"{results}/nvml.csv.gz") else open
-    nvml = [[float(x) for x in line.split(",")] for line in opened(f"{results}/nvml.csv" + (".gz" if opened is gzip.open else ""), "rt") if line[:1].isdigit() and line.count(",") == 8]
+def rows_of(folder):
+    lines = list(gzip.open(f"{folder}/nvml.csv.gz", "rt"))
+    gpu = next(g for g in reduced.GPUS if g.upper() in lines[0])
+    nvml = [[float(x) for x in line.split(",")] for line in lines if line[:1].isdigit() and line.count(",") == 8]
+    files = map(json.load, map(open, pathlib.Path(folder).glob("predictions-*.json")))
+    predictions = {(p["kind"], *(p[k] for k in KEYS)): p for d in files if d["gpu"] == gpu for p in d["points"]}
     for model, weights in JOBS:
-        path = pathlib.Path(results) / f"{model}-{weights}.jsonl"
+        path = pathlib.Path(folder) / f"{model}-{weights}.jsonl"
         for r in map(json.loads, open(path)) if path.exists() else ():
             if r["kind"] not in ("decode", "prompts"):
                 continue
-            p, gpu = predictions[(r["kind"], model, weights, r["batch"], r["prompt"], r["gen"])]
+            p = predictions[(r["kind"], model, weights, r["batch"], r["prompt"], r["gen"])]
             seen, each = drawn(nvml, r["begin"], r["end"]), (r["end"] - r["begin"]) / r["times"]
             what, power = ("per_token", "decode") if r["kind"] == "decode" else ("per_prompt", "prefill")
             energy = seen["power_w"] * each / r["batch"]
@@ -178,11 +176,11 @@ def rows_of(folder, results):
                    "energy_j": f"{energy:.6g}", "predicted_j": f"{p['energy_j'][what]:.6g}", "error": f"{p['energy_j'][what] / energy - 1:.4f}"}
 
 
-def reduce(folder, results):
-    rows = list(rows_of(folder, results))
+def reduce(folder):
+    rows = list(rows_of(folder))
     reduced.write(f"{folder}/energy.csv", rows)
     source = pathlib.Path(folder).name
-    observations = [{**dict.fromkeys(reduced.OBSERVATION, ""), "source": source, "id": f"energy.csv:{r['gpu']}-{r['model']}-{r['weights']}-b{r['batch']}-p{r['prompt_len']}-{r['kind']}", "model": r["model"],
+    observations = [{**dict.fromkeys(reduced.OBSERVATION, ""), "source": source, "id": f"energy.csv:{r['model']}-{r['weights']}-b{r['batch']}-p{r['prompt_len']}-{r['kind']}", "model": r["model"],
                      "gpu": reduced.GPUS[r["gpu"]], "engine": "vllm", "tp": 1, "batch": r["batch"], "prompt_len": r["prompt_len"], "gen_len": r["gen_len"], "weights": r["weights"], "load": "static",
                      "params": reduced.PARAMS[r["model"]], "metric": "energy_per_token_j" if r["kind"] == "decode" else "energy_per_prompt_j", "value": r["energy_j"], "samples": r["times"],
                      "note": "vLLM 0.25.1, Python API, NVML"} for r in rows]
