@@ -86,7 +86,9 @@ func (m *Model) params() (total, active int64) {
 		for _, b := range l.Blocks {
 			t, a := b.params()
 			total += t * int64(l.Count)
-			active += a * int64(l.Count)
+			if !l.Idle {
+				active += a * int64(l.Count)
+			}
 		}
 	}
 	return total, active

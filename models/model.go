@@ -45,6 +45,7 @@ type Layer struct {
 	Name   string // "attention + mlp", "mamba2", "sliding attention + moe"
 	Count  int
 	Blocks []Block
+	Idle   bool // No step of text runs it, though its weights are in memory.
 }
 
 // A Block reads the residual stream and adds to it: norms, the products into

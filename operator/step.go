@@ -53,6 +53,9 @@ func (s *Step) AppendOps(dst []Op) []Op {
 
 // AppendLayer appends the operators of the layers of one kind.
 func (s *Step) AppendLayer(dst []Op, l *models.Layer) []Op {
+	if l.Idle {
+		return dst
+	}
 	first := len(dst)
 	for j := range l.Blocks {
 		b, begin := &l.Blocks[j], len(dst)
