@@ -86,7 +86,7 @@ type ServedRows struct {
 // Has reports whether the point at a place in the plan was measured.
 func (out *ServedRows) Has(index int) bool { return out.at[index] }
 
-// Add takes a point in.
+// add takes a point in.
 func (out *ServedRows) add(index int, p *ServedPoint) {
 	if out.at == nil {
 		out.at = map[int]bool{}
@@ -109,7 +109,13 @@ func ReadServed(path string) (*ServedRows, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseServed(path, text)
+}
+
+// parseServed reads the lines of a file of points, named path in messages.
+func parseServed(path string, text []byte) (*ServedRows, error) {
 	out := &ServedRows{}
+	var err error
 	if out.Torn, err = eachLine(path, text, out.line); err != nil {
 		return nil, err
 	}
