@@ -1,15 +1,18 @@
 package analytic
 
 import (
+	"slices"
+
 	"llmprof/models"
 	"llmprof/operator"
 )
 
-// A keptStep is the last decode step with its parts and their kernels. A step that differs from it in the context
+// A keptStep is the last step with its parts and their kernels. A step that differs from it in contexts
 // alone lists and prices anew only its attention. It serves one goroutine.
 type keptStep struct {
-	step  operator.Step
-	parts []keptPart // nil before the first walk
+	step   operator.Step
+	groups []operator.Group // of the step
+	parts  []keptPart       // nil before the first walk
 }
 
 // A keptPart is a part of a step.
@@ -19,14 +22,22 @@ type keptPart struct {
 	sums    kernelSums // sums of a part outside the layers, which does not depend on the context
 }
 
-// keeps reports whether steps such as s are kept.
-func (k *keptStep) keeps(s *operator.Step) bool {
-	return k != nil && s.Decode() && len(s.Groups) == 0 && !s.Drafted
+// keeps reports whether steps such as s are kept: those of servers, and decode steps of workloads.
+func (k *keptStep) keeps(s *operator.Step, p *Predictor) bool {
+	return k != nil && (p.bare || s.Decode() && len(s.Groups) == 0 && !s.Drafted)
 }
 
-// alike reports whether s differs from the kept step in the context alone.
+// alike reports whether s differs from the kept step in contexts alone.
 func (k *keptStep) alike(s *operator.Step, p *Predictor) bool {
-	return k.parts != nil && k.step.Batch == s.Batch && k.step.Logits == s.Logits && k.step.Together == s.Together && (k.step.Cache == s.Cache || !p.fixedCache)
+	o := &k.step
+	return k.parts != nil && o.Batch == s.Batch && o.New == s.New && o.Logits == s.Logits && o.Together == s.Together && (o.Cache == s.Cache || !p.fixedCache) &&
+		o.Drafted == s.Drafted && o.Decode() == s.Decode() && slices.EqualFunc(k.groups, s.Groups, alikeGroups)
+}
+
+// alikeGroups reports whether two groups differ in the context alone.
+func alikeGroups(a, b operator.Group) bool {
+	a.Past = b.Past
+	return a == b
 }
 
 // walk adds what the kernels of a step cost to sums, and keeps the step. It adds in the order of Predictor.walk, so that
@@ -36,7 +47,7 @@ func (k *keptStep) walk(p *Predictor, sums *kernelSums, s *operator.Step, see Vi
 	if k.parts == nil {
 		k.parts = make([]keptPart, p.parts())
 	}
-	k.step = *s
+	k.step, k.groups = *s, append(k.groups[:0], s.Groups...)
 	for i := range k.parts {
 		l := &k.parts[i]
 		if !alike || !l.follow(s, p.machine) {
@@ -57,7 +68,9 @@ func (k *keptStep) walk(p *Predictor, sums *kernelSums, s *operator.Step, see Vi
 
 // part adds the sums u of a part outside the layers. A step has each such part once.
 func (t *kernelSums) part(u *kernelSums, l *Lowering, see Visit) {
-	t.AddOps(l.Ops, l.Step.Past)
+	if !l.bare {
+		t.AddOps(l.Ops, l.Step.Past)
+	}
 	t.parts[l.Part] = u.parts[l.Part]
 	t.constants |= u.constants
 	t.n, t.piece = u.n, t.piece+u.piece
@@ -71,7 +84,7 @@ func (l *keptPart) follow(s *operator.Step, m *Machine) bool {
 	if !l.follows {
 		return false
 	}
-	l.step.Past, l.step.Cache = s.Past, s.Cache
+	l.step.Past, l.step.Cache, l.step.Groups = s.Past, s.Cache, s.Groups
 	if l.layer == nil {
 		return true
 	}

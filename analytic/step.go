@@ -26,7 +26,7 @@ var lowerings = sync.Pool{New: func() any { return new(Lowering) }}
 // the other, lets the engine lower them to kernels, and adds what these cost to k. Every
 // estimate and every report is such a walk.
 func (p *Predictor) walk(k *kernelSums, s *operator.Step, see Visit) {
-	if p.kept.keeps(s) {
+	if p.kept.keeps(s, p) {
 		p.kept.walk(p, k, s, see)
 		return
 	}
