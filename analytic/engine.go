@@ -109,7 +109,8 @@ type Kernel struct {
 	Partial bool   // the engine does only a part of the main operator, as the final norm of the last token
 	Phase   string // persistent kernel that it is a phase of, with whose launch it starts; "" for a separate launch
 
-	variance float64 // part of the variance of the step's time
+	variance float64      // part of the variance of the step's time
+	uneven   unit.Seconds // time that it takes less where experts are chosen as tokens of a text choose them
 }
 
 // A Lowering is a part of a step whose operators an engine lowers to kernels.
