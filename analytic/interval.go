@@ -10,7 +10,12 @@ import (
 )
 
 // A Span is a time with its floor, and the interval that it lies in with 90 % probability.
-type Span struct{ Floor, Expected, Low, High unit.Seconds }
+type Span struct {
+	Floor    unit.Seconds `json:"floor"`
+	Expected unit.Seconds `json:"expected"`
+	Low      unit.Seconds `json:"low"`
+	High     unit.Seconds `json:"high"`
+}
 
 // A widths is the half-widths of the intervals of the kernels' times in both phases, as
 // shares of the expected times. They do not include errors of the engine and of its host.
