@@ -19,9 +19,34 @@ type keptPart struct {
 	sums    kernelSums // sums of a part outside the layers, which does not depend on the context
 }
 
-// keeps reports whether steps such as s are kept.
-func (k *keptStep) keeps(s *operator.Step) bool {
-	return k != nil && s.Decode() && len(s.Groups) == 0 && !s.Drafted
+// keeper is what keeps steps such as s; nil if nothing does.
+func (p *Predictor) keeper(s *operator.Step) *keptStep {
+	if p.kept == nil && p.served == nil || !s.Decode() || len(s.Groups) > 0 || s.Drafted {
+		return nil
+	}
+	if p.served != nil {
+		return p.served.of(s.Batch)
+	}
+	return p.kept
+}
+
+// A keptSteps is the last decode step of each batch. It serves one goroutine.
+type keptSteps map[float64]*keptStep
+
+// mostKept bounds how many steps are kept.
+const mostKept = 512
+
+// of is the last step of a batch.
+func (k keptSteps) of(batch float64) *keptStep {
+	step := k[batch]
+	if step == nil {
+		if len(k) >= mostKept {
+			clear(k)
+		}
+		step = &keptStep{}
+		k[batch] = step
+	}
+	return step
 }
 
 // alike reports whether s differs from the kept step in the context alone.
@@ -57,7 +82,9 @@ func (k *keptStep) walk(p *Predictor, sums *kernelSums, s *operator.Step, see Vi
 
 // part adds the sums u of a part outside the layers. A step has each such part once.
 func (t *kernelSums) part(u *kernelSums, l *Lowering, see Visit) {
-	t.AddOps(l.Ops, l.Step.Past)
+	if !l.bare {
+		t.AddOps(l.Ops, l.Step.Past)
+	}
 	t.parts[l.Part] = u.parts[l.Part]
 	t.constants |= u.constants
 	t.n, t.piece = u.n, t.piece+u.piece
