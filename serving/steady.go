@@ -63,18 +63,11 @@ func (s *Server) SteadyRate(rate float64, prompt, gen Lengths) (*Steady, error) 
 // SteadyConcurrency is the steady state of a closed loop of clients that have one request
 // each at a time.
 func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, error) {
-	if s.Prefillers > 0 {
-		return nil, fmt.Errorf("%d replicas that prefill: the steady state of clients that wait has no closed form; simulate it", s.Prefillers)
-	}
 	all, err := s.Steadies(prompt, gen)
 	if err != nil {
 		return nil, err
 	}
-	st, err := all.Concurrency(clients, s.Replicas)
-	if err == nil {
-		st.Capacity, err = all.Capacity(Layout{Replicas: s.Replicas})
-	}
-	return st, err
+	return all.Clients(clients, Layout{s.Replicas, s.Prefillers, s.Link})
 }
 
 // among makes the state of those replicas that have clients, which are a share of all, the mean over all replicas.
