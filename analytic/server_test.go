@@ -144,7 +144,7 @@ func TestServingPricesAsWithoutKeptSteps(t *testing.T) {
 		kept := p.Serving()
 		for _, together := range []float64{0, 500} {
 			for _, context := range []float64{100, 5000, 4096.5, 100, 1 << 17} {
-				for _, batch := range []float64{1, 17, 64, 65, 300, 17} {
+				for _, batch := range []float64{1, 17, 64, 65, 300, 1024, 17} {
 					groups := []operator.Group{{Batch: batch, New: 1, Past: context, Logits: 1}}
 					if got, want := kept.StepCost(groups, together), p.StepCost(groups, together); got != want {
 						t.Fatalf("%s: %g sequences at %g tokens cost %+v, want %+v", x.model, batch, context, got, want)

@@ -54,7 +54,7 @@ func (p *Predictor) lower(l *Lowering, s *operator.Step, i int, before *Lowering
 	l.GPU, l.Constants, l.bare = p.machine.GPU, &p.machine.Cal.Constants, p.bare
 	l.step = *s
 	l.Step, l.Part = &l.step, operator.PartLayers
-	if i > 0 && i <= len(p.twins) && p.twins[i-1] && before.copiesAttention() {
+	if i > 0 && i <= len(p.twins) && p.twins[i-1] && before.copiesAttention(false) {
 		l.turn(before, &p.Model.Layers[i-1], p.machine)
 		return
 	}

@@ -106,8 +106,8 @@ type flow struct {
 	graphs  float64  // up to how many tokens of a step graphs launch it
 	pieces  map[int]*piece
 	tables  map[[2]int]*tokenCosts
-	decodes map[int]Cost // steps that only decode
-	known   stepCosts    // that flows of the same predictor, prompts and drafts share
+	decodes []Cost    // steps that only decode 0, 1, 2, ... sequences; zero where they are not priced yet
+	known   stepCosts // that flows of the same predictor, prompts and drafts share
 	prompts Lengths
 	answers Lengths
 	rate    float64 // rate of requests for which cycles were worked out
@@ -126,7 +126,7 @@ func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 	if err := s.Serves(prompt, gen); err != nil {
 		return nil, err
 	}
-	f := &flow{server: s, peers: s.peers(), front: s.frontend(), prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), pieces: map[int]*piece{}, tables: map[[2]int]*tokenCosts{}, decodes: map[int]Cost{}, cycles: map[*piece]*cycle{}, known: known}
+	f := &flow{server: s, peers: s.peers(), front: s.frontend(), prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), pieces: map[int]*piece{}, tables: map[[2]int]*tokenCosts{}, cycles: map[*piece]*cycle{}, known: known}
 	f.prompts, f.answers = prompt, gen
 	f.prices.once = true
 	if s.Drafter != nil {
