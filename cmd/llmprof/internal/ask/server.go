@@ -106,11 +106,7 @@ func (ans *Answer) predictor() (*analytic.Predictor, error) {
 	if ans.serving != nil {
 		return ans.serving, nil
 	}
-	p, err := analytic.NewPredictor(&ans.Case)
-	if err == nil {
-		p = p.Serving()
-	}
-	return p, err
+	return analytic.NewPredictor(&ans.Case)
 }
 
 // rules are the scheduler's, as far as flags do not change them.

@@ -9,10 +9,9 @@ import (
 	"llmprof/cmd/llmprof/internal/ask"
 )
 
-// A served is the deployment that was asked for last with its steady states, for most requests differ from the one before in the lengths or the
-// load alone.
+// A served is a deployment with the steady states that were asked for last, for most requests differ from one before in the lengths or the load
+// alone.
 type served struct {
-	setting    string // flags of the deployment
 	deployment *ask.Deployment
 	server     string // flags of the server with its requests
 	states     *ask.Rates
@@ -34,17 +33,25 @@ func others(flags map[string]string, but []string) (text string) {
 	return text
 }
 
-// serve prepares the deployment of a request, unless it is that of the one before.
+// mostServed bounds how many deployments are kept.
+const mostServed = 8
+
+// serve prepares the deployment of a request, unless it is that of one before.
 func (p *Page) serve(ctx context.Context, q *ask.Question, flags map[string]string) (*served, error) {
 	setting := others(flags, ofRequests)
-	if p.served.setting != setting {
-		d, err := p.known.Prepare(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		p.served = served{setting: setting, deployment: d}
+	if s := p.served[setting]; s != nil {
+		return s, nil
 	}
-	return &p.served, nil
+	d, err := p.known.Prepare(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.served) >= mostServed {
+		clear(p.served)
+	}
+	s := &served{deployment: d}
+	p.served[setting] = s
+	return s, nil
 }
 
 // of are the steady states of the server that a request describes.
