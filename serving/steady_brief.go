@@ -20,13 +20,8 @@ func (f *flow) hurries(rate float64) bool {
 	if f.handed || f.peers > 1 || f.steps == 0 {
 		return false
 	}
-	p := f.piece(min(1, f.most))
-	decode := float64(p.decode.Time)
-	prompt := float64(p.all(f.fills.length, 1).Time) // one as others meet it
-	if !p.apart {
-		prompt -= decode
-	}
-	return f.steps*decode < brief*prompt*math.Exp(rate*prompt)
+	prompt := float64(f.piece(0).all(f.fills.length, 1).Time) // one as others meet it
+	return f.steps*float64(f.decode(1).Time) < brief*prompt*math.Exp(rate*prompt)
 }
 
 // visits is how many requests are followed: the more the nearer a server is to its largest rate, for the longer its busy periods are then.
