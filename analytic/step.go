@@ -83,9 +83,10 @@ func (p *Predictor) lower(l *Lowering, s *operator.Step, i int, before *Lowering
 func (l *Lowering) price(i int, m *Machine) {
 	k, c := &l.Kernels[i], &l.costs[i]
 	m.prices.Price(c, &k.Kernel)
-	if k.variance = 0; l.bare {
+	if k.variance, k.uneven = 0, 0; l.bare {
 		return
 	}
+	k.uneven = l.ofText(k, c, m)
 	if k.variance = m.variance(k, c); k.variance != 0 {
 		k.variance *= float64(2*l.alike(i) + 1)
 	}
@@ -102,6 +103,7 @@ func (p *Predictor) add(t *kernelSums, l *Lowering, see Visit) {
 		k, c := &l.Kernels[i], &l.costs[i]
 		t.piece += pieceOf(t.n, sum.takes(k, c, p.machine))
 		sum.variance += k.variance
+		sum.uneven += k.uneven
 		t.constants |= c.Constants
 		t.n++
 	}

@@ -85,8 +85,9 @@ func (p *Page) estimate(ctx context.Context, r *Request) (*Answer, error) {
 
 // A Load is the steady state under a load, as the verdict shows it.
 type Load struct {
-	Load  any         `json:"load"`
-	Words [][2]string `json:"words"`
+	Load     any         `json:"load"`
+	Words    [][2]string `json:"words"`
+	Warnings []string    `json:"warnings"` // all of the estimate, and those of the load
 }
 
 // under is the steady state of "llmprof estimate --rate" or "--concurrency".
@@ -95,7 +96,7 @@ func (p *Page) under(ctx context.Context, r *Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Answer{Data: &Load{ans.Load.Document(), ans.Load.Words()}}, nil
+	return &Answer{Data: &Load{ans.Load.Document(), ans.Load.Words(), append([]string{}, ans.Warnings...)}}, nil
 }
 
 // json is "llmprof estimate --format json".
