@@ -58,7 +58,8 @@ type Answer struct {
 	Q   *Question
 	GPU *hardware.GPU
 
-	node     string // note on the number of GPUs of a node that was assumed where no flag gives it
+	serving  *analytic.Predictor // prices the steps of servers, as for other workloads of the deployment; nil until a server asks
+	node     string              // note on the number of GPUs of a node that was assumed where no flag gives it
 	quantize func(m *models.Model, mix string) (*models.Model, error)
 }
 

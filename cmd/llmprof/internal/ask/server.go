@@ -63,7 +63,7 @@ func (s *Service) Flags(f *pflag.FlagSet) {
 
 // Server is the server of an answer's model on its GPUs.
 func (s *Service) Server(ctx context.Context, from Sources, ans *Answer) (*serving.Server, error) {
-	p, err := analytic.NewPredictor(&ans.Case)
+	p, err := ans.predictor()
 	if err != nil {
 		return nil, UsageError{err}
 	}
@@ -99,6 +99,14 @@ func (s *Service) Server(ctx context.Context, from Sources, ans *Answer) (*servi
 		return nil, UsageError{err}
 	}
 	return v, nil
+}
+
+// predictor prices the steps of a server.
+func (ans *Answer) predictor() (*analytic.Predictor, error) {
+	if ans.serving != nil {
+		return ans.serving, nil
+	}
+	return analytic.NewPredictor(&ans.Case)
 }
 
 // rules are the scheduler's, as far as flags do not change them.
