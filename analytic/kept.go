@@ -22,35 +22,9 @@ type keptPart struct {
 	sums    kernelSums // sums of a part outside the layers, which does not depend on the context
 }
 
-// keeper is what keeps steps such as s; nil if nothing does. Steps with counts are kept of decode alone.
-func (p *Predictor) keeper(s *operator.Step) *keptStep {
-	decode := s.Decode() && len(s.Groups) == 0 && !s.Drafted
-	switch {
-	case p.served != nil && decode:
-		return p.served.of(s.Batch)
-	case p.kept != nil && (p.bare || decode):
-		return p.kept
-	}
-	return nil
-}
-
-// A keptSteps is the last decode step of each batch. It serves one goroutine.
-type keptSteps map[float64]*keptStep
-
-// mostKept bounds how many steps are kept.
-const mostKept = 512
-
-// of is the last step of a batch.
-func (k keptSteps) of(batch float64) *keptStep {
-	step := k[batch]
-	if step == nil {
-		if len(k) >= mostKept {
-			clear(k)
-		}
-		step = &keptStep{}
-		k[batch] = step
-	}
-	return step
+// keeps reports whether steps such as s are kept: those without counts, and decode steps.
+func (k *keptStep) keeps(s *operator.Step, p *Predictor) bool {
+	return k != nil && (p.bare || s.Decode() && len(s.Groups) == 0 && !s.Drafted)
 }
 
 // alike reports whether s differs from the kept step in contexts alone.
@@ -78,7 +52,7 @@ func (k *keptStep) walk(p *Predictor, sums *kernelSums, s *operator.Step, see Vi
 		l := &k.parts[i]
 		if !alike || !l.follow(s, p.machine) {
 			p.lower(&l.Lowering, s, i, &k.parts[max(i-1, 0)].Lowering)
-			l.follows = l.copiesAttention(true)
+			l.follows = l.copiesAttention(false)
 		}
 		if l.Part == operator.PartLayers {
 			p.add(sums, &l.Lowering, see)
@@ -94,9 +68,7 @@ func (k *keptStep) walk(p *Predictor, sums *kernelSums, s *operator.Step, see Vi
 
 // part adds the sums u of a part outside the layers. A step has each such part once.
 func (t *kernelSums) part(u *kernelSums, l *Lowering, see Visit) {
-	if !l.bare {
-		t.AddOps(l.Ops, l.Step.Past)
-	}
+	t.AddOps(l.Ops, l.Step.Past)
 	t.parts[l.Part] = u.parts[l.Part]
 	t.constants |= u.constants
 	t.n, t.piece = u.n, t.piece+u.piece
@@ -114,7 +86,8 @@ func (l *keptPart) follow(s *operator.Step, m *Machine) bool {
 	if l.layer == nil {
 		return true
 	}
-	return l.reattend(l.layer, m)
+	l.reattend(l.layer, m)
+	return true
 }
 
 // turn makes the part of the kernels of the part before, whose layers differ from those of a kind in the windows alone.
@@ -127,33 +100,25 @@ func (l *Lowering) turn(before *Lowering, to *models.Layer, m *Machine) {
 }
 
 // reattend rewrites and prices attention for the step, of layers that differ from those of the part in the windows alone. All kernels are
-// priced anew where there are more or fewer of these layers. It fails where a kernel moves bytes that follow from more than the operator that changes.
-func (l *Lowering) reattend(to *models.Layer, m *Machine) bool {
+// priced anew where there are more or fewer of these layers.
+func (l *Lowering) reattend(to *models.Layer, m *Machine) {
 	l.Step.Reattend(l.Ops, l.layer, to)
 	for i := range l.Kernels {
 		k := &l.Kernels[i]
-		o := &l.Ops[k.Main]
-		changes := o.Type.Attends() && (k.Shape != o.Shape || k.Work != o.Work)
-		if changes && k.moves() {
-			return false
+		attends := l.Ops[k.Main].Type.Attends()
+		if attends {
+			k.Shape, k.Work = l.Ops[k.Main].Shape, l.Ops[k.Main].Work
 		}
-		if changes {
-			k.Shape, k.Work = o.Shape, o.Work
-		}
-		if k.Count = float64(to.Count); changes || to.Count != l.layer.Count {
+		if k.Count = float64(to.Count); attends || to.Count != l.layer.Count {
 			l.price(i, m)
 		}
 	}
 	l.layer = to
 	l.correctOps()
-	return true
 }
 
-// moves reports whether the kernel moves bytes that its operators do not have.
-func (k *Kernel) moves() bool { return k.Permuted+k.Unpermuted+k.Reread+k.Reload != 0 }
-
 // copiesAttention reports whether each kernel that does an operator of attention does no other operator, and has
-// its work and its shape. A kernel with another context then follows from its operator alone, unless it moves other bytes too, as it may if moving is set.
+// its work and its shape. A kernel with another context then follows from its operator alone; where moving is set it may move other bytes too, which do not.
 func (l *Lowering) copiesAttention(moving bool) bool {
 	attends := uint64(0)
 	for i := range l.Ops {
@@ -169,3 +134,6 @@ func (l *Lowering) copiesAttention(moving bool) bool {
 	}
 	return true
 }
+
+// moves reports whether the kernel moves bytes that its operators do not have.
+func (k *Kernel) moves() bool { return k.Permuted+k.Unpermuted+k.Reread+k.Reload != 0 }
