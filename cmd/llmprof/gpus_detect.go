@@ -150,8 +150,7 @@ func memTotal(meminfo string) *unit.Bytes {
 			continue
 		}
 		if kib, err := strconv.ParseUint(f[1], 10, 50); err == nil {
-			b := unit.Bytes(kib * 1024)
-			return &b
+			return new(unit.Bytes(kib * 1024))
 		}
 	}
 	return nil
@@ -178,8 +177,7 @@ func nvidiaSMI(ctx context.Context) []device {
 		}
 		d := device{Name: f[0], Bus: view.OrNull(f[2]), UUID: view.OrNull(f[3])}
 		if mib, err := strconv.ParseUint(f[1], 10, 40); err == nil {
-			b := unit.Bytes(mib << 20)
-			d.Memory = &b
+			d.Memory = new(unit.Bytes(mib << 20))
 		}
 		found = append(found, d)
 	}
@@ -196,8 +194,7 @@ func match(table *hardware.Table, found []device) (unknown int) {
 		}
 		g, err := table.Match(d.Name, memory)
 		if err != nil {
-			text := err.Error()
-			d.Error = &text
+			d.Error = new(err.Error())
 			unknown++
 			continue
 		}
