@@ -32,6 +32,8 @@ type Profile struct {
 	Blocking  bool                                           // the host schedules a step after the one before has ended, so that nothing hides that time
 	Graph     bool                                           // a decode step is one CUDA graph, whose launches take the host no time
 	State     unit.Format                                    // format of recurrent states where the model's config names none; NoFormat for that of the residual stream
+	Conv      unit.Format                                    // format of the inputs that convolutions remember; NoFormat for that of the residual stream
+	Newest    bool                                           // A convolution's newest input is kept too, though the next token needs only those before.
 	Reserve   unit.Bytes                                     // memory that it takes besides weights, KV cache and activations
 
 	// Sampler is the memory that it reserves to sample tokens of the most sequences that may

@@ -86,7 +86,9 @@ func (m *Model) params() (total, active int64) {
 		for _, b := range l.Blocks {
 			t, a := b.params()
 			total += t * int64(l.Count)
-			active += a * int64(l.Count)
+			if !l.Idle {
+				active += a * int64(l.Count)
+			}
 		}
 	}
 	return total, active
@@ -194,8 +196,8 @@ func (m *Model) CacheBytes(context int, f unit.Format) (total unit.Bytes) {
 	return total
 }
 
-// StateBytes is the state of one sequence that does not grow: recurrent states
-// and the inputs that convolutions remember. A state whose format the config
+// StateBytes is the state of one sequence that does not grow, as transformers keeps it: recurrent states
+// and the inputs of convolutions, the newest included. A state whose format the config
 // states is counted in that one, all others in f.
 func (m *Model) StateBytes(f unit.Format) unit.Bytes {
 	var total unit.Bytes
@@ -208,7 +210,7 @@ func (m *Model) StateBytes(f unit.Format) unit.Bytes {
 			if b.Scan.StateFormat != unit.NoFormat {
 				state = b.Scan.StateFormat
 			}
-			bytes := state.Bytes(float64(b.Scan.StateElements())) + f.Bytes(float64(b.Scan.ConvElements()))
+			bytes := state.Bytes(float64(b.Scan.StateElements())) + f.Bytes(float64(b.Scan.ConvElements(true)))
 			total += bytes.Times(float64(l.Count))
 		}
 	}

@@ -49,6 +49,7 @@ type Layer struct {
 	Name   string // "attention + mlp", "mamba2", "sliding attention + moe"
 	Count  int
 	Blocks []Block
+	Idle   bool // No step of text runs it, though its weights are in memory.
 }
 
 // A Block reads the residual stream and adds to it: norms, the products into
@@ -198,8 +199,14 @@ type Scan struct {
 // StateElements is the number of values of the recurrent state of one sequence.
 func (s Scan) StateElements() int64 { return int64(s.Heads) * int64(s.HeadDim) * int64(s.StateDim) }
 
-// ConvElements is the number of inputs that the convolution of one sequence remembers.
-func (s Scan) ConvElements() int64 { return int64(s.Conv) * int64(s.Kernel) }
+// ConvElements is the number of inputs that the convolution of one sequence needs for its next token. Where newest is set,
+// that token's own place is kept too.
+func (s Scan) ConvElements(newest bool) int64 {
+	if newest {
+		return int64(s.Conv) * int64(s.Kernel)
+	}
+	return int64(s.Conv) * max(int64(s.Kernel)-1, 0)
+}
 
 // ScanKind says which recurrence a Scan computes.
 type ScanKind uint8

@@ -558,10 +558,13 @@ func (s *search) settled(c *config, r Row) (Row, bool) {
 	slow, err := s.q.state(c, &r, c.slower)
 	s.searched++
 	if err != nil {
+		if !s.nearer(unstable) {
+			return r, false
+		}
 		if _, sooner := s.q.state(c, &r, 1); sooner != nil {
 			err = sooner
 		}
-		s.missed(Miss{fmt.Sprintf("nearest is %s: %v", r.String(), err), 1e3, nil})
+		s.missed(Miss{fmt.Sprintf("nearest is %s: %v", r.String(), err), unstable, nil})
 		return r, false
 	}
 	r.TTFT, r.TPOT, r.E2E = slow.TTFT, slow.TPOT, slow.E2E
@@ -575,7 +578,9 @@ func (s *search) settled(c *config, r Row) (Row, bool) {
 	}
 	if rate := s.q.rate(); rate > 0 {
 		if err := c.steadies.Stable(rate*c.slower, r.layout()); err != nil {
-			s.missed(Miss{fmt.Sprintf("nearest is %s: %v", r.String(), err), 1e3, nil})
+			if s.nearer(unstable) {
+				s.missed(Miss{fmt.Sprintf("nearest is %s: %v", r.String(), err), unstable, nil})
+			}
 			return r, false
 		}
 	}

@@ -139,6 +139,7 @@ type ways struct {
 	idle    float64 // share of the time of idle SMs that shows
 	stretch float64 // by which the time of idle SMs at the peak is multiplied
 	best    way
+	largest float64 // blocks of the largest tiles that were tried; 0 before that
 }
 
 // leastShared is no more than the time of any way in which blocks share the inputs of a tile: no SM idles, as few blocks as can be write their
@@ -157,7 +158,10 @@ func (w *ways) try(tile *Tile) {
 	if w.idle > 0 && !tile.mayRun(s, w.sms) {
 		return
 	}
-	blocks := math.Ceil(s.M/tile.Rows) * math.Ceil(s.N/tile.Columns)
+	blocks, results := math.Ceil(s.M/tile.Rows)*math.Ceil(s.N/tile.Columns), tile.Rows*tile.Columns
+	if results == largest && w.largest > 0 && blocks >= w.largest {
+		return // of two tiles with as many results, that with more blocks idles no less
+	}
 	for splits := 1.0; splits == 1 || splits <= mostSplits && s.K >= splits*splitInputs; splits++ {
 		if splits > 1 && w.shared >= w.best.time {
 			return
@@ -186,6 +190,9 @@ func (w *ways) try(tile *Tile) {
 		}
 		if splits == 1 && next.time-w.alone.least() <= w.element { // no split saves more than its kernel takes
 			return
+		}
+		if results == largest {
+			w.largest = blocks
 		}
 	}
 }
