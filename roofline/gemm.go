@@ -152,6 +152,17 @@ func (w *ways) leastShared() unit.Seconds {
 	return times.overlapped(w.exposed)
 }
 
+// slower reports whether no way in which so many blocks or more share the inputs of a tile is faster than the best one: no SM idles, so many blocks
+// write their sums, and as many as may be share the steps of a tile. Squares are compared, with more room than rounding takes.
+func (w *ways) slower(splits float64) bool {
+	const room = 1 + 1e-9
+	compute, memory := float64(w.alone.Compute()), float64(w.alone[Memory]+w.sums.Times(splits))
+	chain := float64(w.alone[Chain]) / mostSplits
+	left := float64(w.best.time - (w.alone[Fixed] + w.element + w.alone[Serial]))
+	greater, lesser := unit.Larger(compute, memory), unit.Smaller(compute, memory)
+	return left <= 0 || greater*greater+w.exposed*lesser*lesser+chain*chain > room*left*left
+}
+
 // try takes the ways with a tile that are faster than the best one. Of two ways with as many splits that which idles more is no faster.
 func (w *ways) try(tile *Tile) {
 	s := &w.Shape
@@ -163,7 +174,7 @@ func (w *ways) try(tile *Tile) {
 		return // of two tiles with as many results, that with more blocks idles no less
 	}
 	for splits := 1.0; splits == 1 || splits <= mostSplits && s.K >= splits*splitInputs; splits++ {
-		if splits > 1 && w.shared >= w.best.time {
+		if splits > 1 && (w.shared >= w.best.time || w.slower(splits)) {
 			return
 		}
 		next, all := way{splits: splits}, blocks*splits
