@@ -59,6 +59,7 @@ func TestSteadyOfFullCache(t *testing.T) {
 		{"llama3.1-8b", "h100", "vllm", 100000, Fixed(300), Fixed(1500)},
 		{"qwen3-32b", "h100", "vllm", 0, Fixed(1000), Lengths{Kind: "uniform", Low: 100, High: 900}},
 		{"llama3.1-8b", "l40s", "vllm", 60000, Lengths{Kind: "lognormal", Mean: 1000, Spread: 0.5}, Fixed(400)},
+		{"llama3.1-8b", "h100", "vllm", 30000, Lengths{Kind: "uniform", Low: 1147, High: 3442}, Lengths{Kind: "uniform", Low: 152, High: 457}}, // 12 sequences
 		{"gemma3-12b", "h100", "vllm", 60000, Fixed(1500), Fixed(500)},
 		{"llama3.1-70b", "h200", "vllm-2024", 0, Fixed(1024), Fixed(900)},
 		{"llama3.1-70b", "h200", "sglang", 0, Fixed(1024), Fixed(900)},
