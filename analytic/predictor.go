@@ -20,6 +20,7 @@ type Predictor struct {
 	bare       bool         // steps have times and energies alone: no counts, floors, and widths of intervals
 	fixedCache bool         // kernels depend on Step.Cache
 	kept       *keptStep    // the last decode step with its kernels; nil where none is kept
+	served     keptSteps    // decode steps of a server, by their batch; nil where none are kept
 	prefilled  *prefilled   // prefill steps; nil where none is remembered
 	known      *pricedSteps // nil where no step is remembered
 	changed    roofline.Set // constants in which the machine differs from the machine of known.base
@@ -35,6 +36,7 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	if scheme.State == unit.NoFormat {
 		scheme.State = e.State
 	}
+	scheme.Conv, scheme.Newest = e.Conv, e.Newest
 	p := &Predictor{Shard: operator.NewShard(c.Model, c.Parallel, scheme, c.Popularity), machine: c.Machine, price: c.Price, layers: c.Model.NumLayers()}
 	reserved := e.Reserve
 	if e.Sampler != nil {

@@ -26,8 +26,8 @@ var lowerings = sync.Pool{New: func() any { return new(Lowering) }}
 // the other, lets the engine lower them to kernels, and adds what these cost to k. Every
 // estimate and every report is such a walk.
 func (p *Predictor) walk(k *kernelSums, s *operator.Step, see Visit) {
-	if p.kept.keeps(s) {
-		p.kept.walk(p, k, s, see)
+	if kept := p.keeper(s); kept != nil {
+		kept.walk(p, k, s, see)
 		return
 	}
 	l := lowerings.Get().(*Lowering)
@@ -54,7 +54,7 @@ func (p *Predictor) lower(l *Lowering, s *operator.Step, i int, before *Lowering
 	l.GPU, l.Constants, l.bare = p.machine.GPU, &p.machine.Cal.Constants, p.bare
 	l.step = *s
 	l.Step, l.Part = &l.step, operator.PartLayers
-	if i > 0 && i <= len(p.twins) && p.twins[i-1] && before.copiesAttention() {
+	if i > 0 && i <= len(p.twins) && p.twins[i-1] && before.copiesAttention(false) {
 		l.turn(before, &p.Model.Layers[i-1], p.machine)
 		return
 	}
@@ -83,9 +83,10 @@ func (p *Predictor) lower(l *Lowering, s *operator.Step, i int, before *Lowering
 func (l *Lowering) price(i int, m *Machine) {
 	k, c := &l.Kernels[i], &l.costs[i]
 	m.prices.Price(c, &k.Kernel)
-	if k.variance = 0; l.bare {
+	if k.variance, k.uneven = 0, 0; l.bare {
 		return
 	}
+	k.uneven = l.ofText(k, c, m)
 	if k.variance = m.variance(k, c); k.variance != 0 {
 		k.variance *= float64(2*l.alike(i) + 1)
 	}
@@ -102,6 +103,7 @@ func (p *Predictor) add(t *kernelSums, l *Lowering, see Visit) {
 		k, c := &l.Kernels[i], &l.costs[i]
 		t.piece += pieceOf(t.n, sum.takes(k, c, p.machine))
 		sum.variance += k.variance
+		sum.uneven += k.uneven
 		t.constants |= c.Constants
 		t.n++
 	}

@@ -57,7 +57,9 @@ func (r *replica) alike(n int, now unit.Seconds) int {
 		if !q.decoding() || q.ready > now {
 			return 0
 		}
-		n = min(n, q.Request.Gen-q.generated-1)
+		if n = min(n, q.Request.Gen-q.generated-1); n <= 0 {
+			return 0
+		}
 		for _, w := range r.prices.windows {
 			if past := q.computed - 1; float64(past) < w {
 				n = min(n, int(w)-q.computed)

@@ -166,10 +166,20 @@ func (s *Server) drafting(draft *prices, b *batch) (sum Cost) {
 // continueRunning gives the running sequences their tokens, in the order in which they
 // began; prompts says that those that decode have to wait.
 func (r *replica) continueRunning(budget *int, now unit.Seconds, prompts bool) {
-	kept := r.running[:0]
+	kept, plain := r.running[:0], !prompts && r.server.Drafts == 0 && len(r.prices.windows) == 0 && !r.only
 	for i := 0; i < len(r.running); i++ {
 		q := r.running[i]
 		n := q.goal - q.computed
+		if plain && n == 1 && q.computed < q.holds && q.generated > 0 && q.generated < q.Request.Gen-1 && q.ready <= now && *budget > 0 { // as below, for most sequences of most steps
+			*budget--
+			r.batch.decodes++
+			r.batch.past += float64(q.computed)
+			q.gain, q.computed, q.goal, q.generated = 1, q.computed+1, q.goal+1, q.generated+1
+			r.due--
+			r.tokens++
+			r.gains, kept = append(r.gains, q), append(kept, q)
+			continue
+		}
 		decodes := q.decoding()
 		if decodes {
 			n += r.server.Drafts

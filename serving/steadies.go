@@ -15,7 +15,7 @@ type Layout struct {
 	Link       unit.BytesPerSec // by which one GPU hands it over
 }
 
-// Steadies are the steady states of a server at any rate with any number of replicas, which
+// Steadies are the steady states of a server at any rate or with any number of clients, with any number of replicas, which
 // share the times of its steps. It is for one goroutine.
 type Steadies struct {
 	server   Server
@@ -166,6 +166,18 @@ func (t *Steadies) Concurrency(clients, replicas int) (*Steady, error) {
 		st.among(min(each, 1), f.idle())
 	}
 	return f.complete(st, st.Rate*f.units(replicas), replicas)
+}
+
+// Clients is Concurrency with the capacity.
+func (t *Steadies) Clients(clients int, l Layout) (*Steady, error) {
+	if l.Prefillers > 0 {
+		return nil, fmt.Errorf("%d replicas that prefill: the steady state of clients that wait has no closed form; simulate it", l.Prefillers)
+	}
+	st, err := t.Concurrency(clients, l.Replicas)
+	if err == nil {
+		st.Capacity, err = t.Capacity(l)
+	}
+	return st, err
 }
 
 // Idle is the state of a request that meets hardly any other: no load has shorter times.

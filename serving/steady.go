@@ -63,18 +63,11 @@ func (s *Server) SteadyRate(rate float64, prompt, gen Lengths) (*Steady, error) 
 // SteadyConcurrency is the steady state of a closed loop of clients that have one request
 // each at a time.
 func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, error) {
-	if s.Prefillers > 0 {
-		return nil, fmt.Errorf("%d replicas that prefill: the steady state of clients that wait has no closed form; simulate it", s.Prefillers)
-	}
 	all, err := s.Steadies(prompt, gen)
 	if err != nil {
 		return nil, err
 	}
-	st, err := all.Concurrency(clients, s.Replicas)
-	if err == nil {
-		st.Capacity, err = all.Capacity(Layout{Replicas: s.Replicas})
-	}
-	return st, err
+	return all.Clients(clients, Layout{s.Replicas, s.Prefillers, s.Link})
 }
 
 // among makes the state of those replicas that have clients, which are a share of all, the mean over all replicas.
@@ -113,8 +106,8 @@ type flow struct {
 	graphs  float64  // up to how many tokens of a step graphs launch it
 	pieces  map[int]*piece
 	tables  map[[2]int]*tokenCosts
-	decodes map[int]Cost // steps that only decode
-	known   stepCosts    // that flows of the same predictor, prompts and drafts share
+	decodes []Cost    // steps that only decode 0, 1, 2, ... sequences; zero where they are not priced yet
+	known   stepCosts // that flows of the same predictor, prompts and drafts share
 	prompts Lengths
 	answers Lengths
 	rate    float64 // rate of requests for which cycles were worked out
@@ -133,7 +126,7 @@ func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 	if err := s.Serves(prompt, gen); err != nil {
 		return nil, err
 	}
-	f := &flow{server: s, peers: s.peers(), front: s.frontend(), prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), pieces: map[int]*piece{}, tables: map[[2]int]*tokenCosts{}, decodes: map[int]Cost{}, cycles: map[*piece]*cycle{}, known: known}
+	f := &flow{server: s, peers: s.peers(), front: s.frontend(), prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), pieces: map[int]*piece{}, tables: map[[2]int]*tokenCosts{}, cycles: map[*piece]*cycle{}, known: known}
 	f.prompts, f.answers = prompt, gen
 	f.prices.once = true
 	if s.Drafter != nil {

@@ -98,6 +98,7 @@ type chain struct {
 // buffers are memory that one chain after another uses.
 type buffers struct {
 	groups  []group
+	of      []int        // the group of each kind
 	starts  [2][]int     // the first kind with 0, 1, 2, ... prompts, without and with the rest of one
 	left    [2][]float64 // the steps that leave backlogs of 0, 1, 2, ... prompts, without and with the rest of one
 	chances []float64

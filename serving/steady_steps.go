@@ -215,12 +215,12 @@ func (p *piece) prompts(m float64) (mean, square, energy float64) {
 		slope := p.longer(m+1) - t
 		return t, t*t + m*(slope*slope+p.spread(1)), float64(c.Energy)
 	}
-	chance := math.Exp(-m)
+	chance, spread := math.Exp(-m), p.spread(1)
 	for k := 1.0; k < 40; k++ {
 		chance *= m / k
 		a := p.add(int(k))
 		mean += chance * a.time
-		square += chance * (a.time*a.time + p.spread(k))
+		square += chance * (a.time*a.time + spread*k)
 		energy += chance * a.energy
 		if k > m && chance < 1e-6 {
 			break
@@ -367,10 +367,12 @@ func (p *piece) load(rate float64) float64 {
 
 // decode is a step that decodes n sequences and has no prompts.
 func (f *flow) decode(n int) Cost {
-	c, ok := f.decodes[n]
-	if !ok && n > 0 {
-		c = f.pass(n, 0, 0)
-		f.decodes[n] = c
+	for len(f.decodes) <= n {
+		f.decodes = append(f.decodes, Cost{})
 	}
-	return c
+	c := &f.decodes[n]
+	if c.Time == 0 && n > 0 {
+		*c = f.pass(n, 0, 0)
+	}
+	return *c
 }

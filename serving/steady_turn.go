@@ -28,7 +28,7 @@ const alike = 0.25
 // gather puts the kinds into groups and finds the first of each backlog.
 func (x *chain) gather(m float64) {
 	width := alike * math.Sqrt(m) / x.rate
-	x.groups, x.starts[0], x.starts[1] = x.groups[:0], x.starts[0][:0], x.starts[1][:0]
+	x.groups, x.of, x.starts[0], x.starts[1] = x.groups[:0], x.of[:0], x.starts[0][:0], x.starts[1][:0]
 	for i := range x.steps {
 		t := &x.steps[i]
 		g := group{plain: t.backlog == backlog{}, full: t.carried != nil, bin: math.Floor(t.time / width), spread: t.spread}
@@ -39,6 +39,7 @@ func (x *chain) gather(m float64) {
 			t.group = len(x.groups)
 			x.groups = append(x.groups, g)
 		}
+		x.of = append(x.of, t.group)
 		starts := &x.starts[t.begun()]
 		for len(*starts) <= t.prompts {
 			*starts = append(*starts, i)
@@ -93,12 +94,21 @@ func (x *chain) arrivals(b backlog, besides int, chances []float64) iter.Seq2[in
 
 // add adds the probability of each kind of step after a backlog, times a weight. Backlogs beyond the largest count as the largest.
 func (x *chain) add(all []float64, b backlog, chances []float64, weight float64) {
-	rest := weight
-	for i, chance := range x.arrivals(b, 0, chances) {
-		all[i] += weight * chance
-		rest -= weight * chance
-		if t := &x.steps[i]; x.stages > 1 {
-			x.phases.enter(t.group, t.prompts-b.prompts, weight*t.share)
+	rest, steps, first := weight, x.steps, len(x.steps)
+	if starts := x.starts[b.begun()]; b.prompts < len(starts) {
+		first = starts[b.prompts]
+	}
+	for i := first; i < len(steps); i++ { // as arrivals, which takes longer
+		t := &steps[i]
+		come := t.prompts - b.prompts
+		if t.rest != b.rest || come < 0 || come >= len(chances) {
+			break
+		}
+		chance := weight * (chances[come] * t.share)
+		all[i] += chance
+		rest -= chance
+		if x.stages > 1 {
+			x.phases.enter(t.group, come, weight*t.share)
 		}
 	}
 	all[x.ends[b.begun()]] += rest
@@ -232,19 +242,21 @@ func (x *chain) window(before *group, kind int, length, late float64) float64 {
 // balance makes the shares sum to 1, and as many steps follow a group as belong to it, which holds for the stationary distribution: where steps are
 // formed ahead the iteration needs half as many turns with it.
 func (x *chain) balance() {
-	sum := 0.0
-	for i := range x.groups {
-		x.groups[i].share, x.groups[i].leads = 0, 0
+	sum, groups, of := 0.0, x.groups, x.of
+	for i := range groups {
+		groups[i].share = 0
 	}
 	for i, row := range x.shares {
+		leads := 0.0
 		for j, share := range row {
-			x.groups[i].leads += share
-			x.groups[x.steps[j].group].share += share
+			leads += share
+			groups[of[j]].share += share
 			sum += share
 		}
+		groups[i].leads = leads
 	}
 	for i, row := range x.shares {
-		g := &x.groups[i]
+		g := &groups[i]
 		scale := g.share / max(g.leads, 1e-300) / sum
 		for j := range row {
 			row[j] *= scale

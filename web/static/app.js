@@ -4,7 +4,7 @@ import { html } from "./html.js";
 import { FIRST, asked, changed, command, read, write } from "./state.js";
 import { addFile } from "./client.js";
 import { ask, clients, figures, second, shown } from "./figures.js";
-import { awaiting, begins, later } from "./order.js";
+import { awaiting, begins, figuring, later } from "./order.js";
 import { kept } from "./kept.js";
 import { Controls } from "./controls.js";
 import { Brief, Verdict } from "./verdict.js";
@@ -100,7 +100,7 @@ function linked(page, setNote) {
   return { came, wrote: () => later("address", put) };
 }
 
-const PATIENCE = 12; // ms after which a change is drawn without its answers
+const PATIENCE = 12; // ms after which a change is drawn without answers that are late; the figures have as long again
 
 // useChanges is the state and what changes it. A change asks at once and is drawn with its answers, as two drawings take
 // the browser twice as long.
@@ -108,13 +108,14 @@ function useChanges(catalog, setNote) {
   const [, redraw] = useState(0);
   const page = useMemo(() => {
     const page = { state: readLink(setNote), catalog: null }, link = linked(page, setNote);
-    let timer = 0;
-    const draw = () => { clearTimeout(timer); timer = 0; redraw((n) => n + 1); };
-    page.follow = () => ask(page.state, page.catalog, () => { if (!timer || !awaiting()) draw(); });
+    let timer = 0, late = false;
+    const draw = () => { clearTimeout(timer); timer = 0; late = false; redraw((n) => n + 1); };
+    const tire = () => { if (figuring()) { late = true; timer = setTimeout(draw, PATIENCE); } else draw(); };
+    page.follow = () => ask(page.state, page.catalog, () => { if (!timer || !awaiting() || (late && !figuring())) draw(); });
     page.set = (change) => {
       begins();
       page.state = changed(page.state, change);
-      timer ||= setTimeout(draw, PATIENCE);
+      timer ||= setTimeout(tire, PATIENCE);
       page.follow();
       if (!awaiting()) draw();
       link.wrote();

@@ -24,6 +24,9 @@ export function arrived(kind) {
 // awaiting reports whether a view in the window waits for an answer.
 export const awaiting = () => awaited.size > 0;
 
+// figuring reports whether the figures of the verdict are waited for.
+export const figuring = () => awaited.has(FIRST);
+
 // idle reports whether no view waits for anything.
 export const idle = () => !awaited.size && !waiting.size;
 

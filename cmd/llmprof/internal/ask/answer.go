@@ -58,7 +58,8 @@ type Answer struct {
 	Q   *Question
 	GPU *hardware.GPU
 
-	node     string // note on the number of GPUs of a node that was assumed where no flag gives it
+	serving  *analytic.Predictor // prices the steps of servers, as for other workloads of the deployment; nil until a server asks
+	node     string              // note on the number of GPUs of a node that was assumed where no flag gives it
 	quantize func(m *models.Model, mix string) (*models.Model, error)
 }
 
@@ -81,6 +82,13 @@ func (q *Question) Check() error {
 		if d.n < 1 && q.Given(d.flag) {
 			return Usage("--%s %d: it must be at least 1", d.flag, d.n)
 		}
+	}
+	w := &q.Workload
+	switch {
+	case w.Chunk == 0 && q.Given("chunk"):
+		return Usage("--chunk 0: it must be at least 1; without it the prefill takes one step")
+	case w.Budget == 0 && q.Given("max-num-batched-tokens"):
+		return Usage("--max-num-batched-tokens 0: it must be at least 1; without it the engine's default holds")
 	}
 	return nil
 }

@@ -104,6 +104,23 @@ type Deployment struct {
 	prepared *analytic.Prepared
 }
 
+// Predict answers for the workload of another question about the deployment, without operators and warnings.
+func (d *Deployment) Predict(q *Question) (*Answer, error) {
+	e, err := d.prepared.Predict(&q.Workload)
+	if err != nil {
+		return nil, UsageError{err}
+	}
+	switch d.serving { // what it keeps takes some MB, which several workloads alone are worth
+	case nil:
+		d.serving = d.prepared.Predictor
+	case d.prepared.Predictor:
+		d.serving = d.prepared.Serving()
+	}
+	ans := *d.Answer
+	ans.Q, ans.Workload, ans.Estimate.Estimate = q, q.Workload, e
+	return &ans, nil
+}
+
 // Prepare prepares a question.
 func (d *Deployments) Prepare(ctx context.Context, q *Question) (*Deployment, error) {
 	ans, all, err := d.settled(ctx, q)

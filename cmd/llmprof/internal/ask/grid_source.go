@@ -138,11 +138,8 @@ func rowOf(l *view.Load) sweep.Loaded {
 	return row
 }
 
-// steady is the steady state of an answer's server, which is prepared once for all rates.
+// steady is the steady state of an answer's server, which is prepared once for all loads.
 func (s *GridSource) steady(ans *Answer) (*view.Load, error) {
-	if len(s.load.rates) == 0 {
-		return s.load.clients(s.ctx, s.known, ans)
-	}
 	key := lengths{ans.Workload.PromptLen, ans.Workload.CachedPrefix, ans.Workload.GenLen}
 	if s.servers[key] == nil {
 		all, err := s.load.Rates(s.ctx, s.known, ans)
@@ -154,7 +151,7 @@ func (s *GridSource) steady(ans *Answer) (*view.Load, error) {
 		}
 		s.servers[key] = all
 	}
-	return s.servers[key].At(s.load.rates[0])
+	return s.load.Of(s.servers[key])
 }
 
 // asked is what is known of a setting before it was prepared.

@@ -65,48 +65,57 @@ func (q *Question) LeaveBatch() {
 // Answer adds the steady state under the load that was asked for.
 func (l *SteadyLoad) Answer(ctx context.Context, from Sources, ans *Answer) error {
 	q := ans.Q
+	if err := l.Check(q); err != nil {
+		return err
+	}
+	rate, clients := q.Given("rate"), q.Given("concurrency")
+	if !rate && !clients {
+		return nil
+	}
+	all, err := l.Rates(ctx, from, ans)
+	if err != nil {
+		return err
+	}
+	if ans.Load, err = l.Of(all); err != nil {
+		return err
+	}
+	if said := l.Warning(ans.Load); said != "" {
+		ans.Warnings = append(ans.Warnings, said)
+	}
+	return nil
+}
+
+// Warning says where the figures of a steady state are uncertain; "" for none. Clients hold no more requests than they are.
+func (l *SteadyLoad) Warning(load *view.Load) string {
+	if len(l.rates) == 0 {
+		return ""
+	}
+	return load.Steady.Warning()
+}
+
+// Of is the steady state of a server under the load.
+func (l *SteadyLoad) Of(all *Rates) (*view.Load, error) {
+	if len(l.rates) > 0 {
+		return all.At(l.rates[0])
+	}
+	return all.clients(l.concurrency)
+}
+
+// Check refuses flags that contradict those of the load, and loads that have no steady state.
+func (l *SteadyLoad) Check(q *Question) error {
 	if err := goTogether(q.Given); err != nil {
 		return err
 	}
-	switch rate, clients := q.Given("rate"), q.Given("concurrency"); {
-	case !rate && !clients && l.drawn():
+	loaded := q.Given("rate") || q.Given("concurrency")
+	switch {
+	case !loaded && l.drawn():
 		return Usage("--prompt-len and --gen-len: without a load all sequences of a batch have one length; give --rate or --concurrency for a distribution")
-	case !rate && !clients:
-		return nil
-	case l.drawn() && ans.Workload.CachedPrefix > 0:
+	case l.drawn() && q.Workload.CachedPrefix > 0:
 		return Usage("--cached-prefix is of prompts of one length: give --prefix-hit-rate for a distribution")
 	case len(l.rates) > 1:
 		return Usage("which load? Give one --rate; llmprof simulate and sweep take several")
-	case rate:
-		all, err := l.Rates(ctx, from, ans)
-		if err == nil {
-			ans.Load, err = all.At(l.rates[0])
-		}
-		if err == nil && ans.Load.Steady.Warning() != "" {
-			ans.Warnings = append(ans.Warnings, ans.Load.Steady.Warning())
-		}
-		return err
 	}
-	var err error
-	ans.Load, err = l.clients(ctx, from, ans)
-	return err
-}
-
-// clients is the steady state under clients that each have one request at a time.
-func (l *SteadyLoad) clients(ctx context.Context, from Sources, ans *Answer) (*view.Load, error) {
-	if l.concurrency < 1 {
-		return nil, Usage("--concurrency %d: want at least 1", l.concurrency)
-	}
-	server, err := l.closed(ctx, from, ans)
-	if err != nil {
-		return nil, err
-	}
-	load := &view.Load{Server: server, Concurrency: &l.concurrency}
-	load.Prompt, load.Gen = l.lengths(ans)
-	if load.Steady, err = server.SteadyConcurrency(l.concurrency, load.Prompt, load.Gen); err == nil {
-		load.High = plan.Stretched(load.Steady, plan.Slower(&ans.Estimate.Estimate))
-	}
-	return load, err
+	return nil
 }
 
 // rate is the only rate, 0 where clients are the load.
@@ -135,7 +144,7 @@ func (l *SteadyLoad) closed(ctx context.Context, from Sources, ans *Answer) (*se
 	return server, nil
 }
 
-// Rates are the steady states of one server at any rate, which share the times of its steps.
+// Rates are the steady states of one server at any rate and with any number of clients, which share the times of its steps.
 type Rates struct {
 	server      *serving.Server
 	prompt, gen serving.Lengths
@@ -156,13 +165,30 @@ func (l *SteadyLoad) Rates(ctx context.Context, from Sources, ans *Answer) (*Rat
 
 // At is the steady state at a rate, with that at the slow end of the interval where that is stable.
 func (r *Rates) At(rate float64) (*view.Load, error) {
-	load := &view.Load{Server: r.server, Rate: &rate, Prompt: r.prompt, Gen: r.gen}
-	layout := serving.Layout{Replicas: r.server.Replicas, Prefillers: r.server.Prefillers, Link: r.server.Link}
+	load, layout := &view.Load{Server: r.server, Rate: &rate, Prompt: r.prompt, Gen: r.gen}, r.layout()
 	var err error
 	if load.Steady, err = r.all.Rate(rate, layout); err == nil {
 		load.High, _ = plan.SlowRate(r.all, rate, layout, r.slower)
 	}
 	return load, err
+}
+
+// clients is the steady state under so many clients that each have one request at a time.
+func (r *Rates) clients(n int) (*view.Load, error) {
+	if n < 1 {
+		return nil, Usage("--concurrency %d: want at least 1", n)
+	}
+	load := &view.Load{Server: r.server, Concurrency: &n, Prompt: r.prompt, Gen: r.gen}
+	var err error
+	if load.Steady, err = r.all.Clients(n, r.layout()); err == nil {
+		load.High = plan.Stretched(load.Steady, r.slower)
+	}
+	return load, err
+}
+
+// layout is that of the server.
+func (r *Rates) layout() serving.Layout {
+	return serving.Layout{Replicas: r.server.Replicas, Prefillers: r.server.Prefillers, Link: r.server.Link}
 }
 
 // unused refuses flags of a server where there is no load.

@@ -5,7 +5,6 @@ import (
 
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/plan"
-	"llmprof/serving"
 )
 
 // A ChartRate is the steady state at a rate, or why there is none.
@@ -26,7 +25,7 @@ const (
 // Chart is the steady states at rates up to almost the most that the server answers. The slow end of the interval
 // at one rate has the state of a higher rate, stretched: where the chart has that rate, its state is taken.
 func (r *Rates) Chart() ([]ChartRate, error) {
-	layout := serving.Layout{Replicas: r.server.Replicas, Prefillers: r.server.Prefillers, Link: r.server.Link}
+	layout := r.layout()
 	idle, err := r.all.Rate(chartLow, layout)
 	if err != nil {
 		return nil, err

@@ -47,19 +47,13 @@ func set(f *pflag.FlagSet, flags map[string]string) error {
 	return nil
 }
 
-// alone is the answer to the flags of a request without a load, and the load that the flags ask for.
-func (p *Page) alone(ctx context.Context, r *Request) (*ask.Answer, *ask.SteadyLoad, error) {
-	q, l, err := question(r.Flags)
-	if err != nil {
-		return nil, nil, err
-	}
-	ans, err := p.known.Answer(ctx, q)
-	return ans, l, err
-}
-
 // asked is the answer to the flags of a request.
 func (p *Page) asked(ctx context.Context, r *Request) (*ask.Answer, error) {
-	ans, l, err := p.alone(ctx, r)
+	q, l, err := question(r.Flags)
+	if err != nil {
+		return nil, err
+	}
+	ans, err := p.known.Answer(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -75,27 +69,16 @@ type Estimate struct {
 
 // estimate is what "llmprof estimate" computes, as the views show it.
 func (p *Page) estimate(ctx context.Context, r *Request) (*Answer, error) {
-	ans, _, err := p.alone(ctx, r)
+	q, _, err := question(r.Flags)
+	if err != nil {
+		return nil, err
+	}
+	ans, err := p.known.Answer(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	graph, err := plots.DocumentGraph(&ans.Case, &ans.Report)
 	return &Answer{Data: &Estimate{ans.Figures(), ans.Words(), graph}}, err
-}
-
-// A Load is the steady state under a load, as the verdict shows it.
-type Load struct {
-	Load  any         `json:"load"`
-	Words [][2]string `json:"words"`
-}
-
-// under is the steady state of "llmprof estimate --rate" or "--concurrency".
-func (p *Page) under(ctx context.Context, r *Request) (*Answer, error) {
-	ans, err := p.asked(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return &Answer{Data: &Load{ans.Load.Document(), ans.Load.Words()}}, nil
 }
 
 // json is "llmprof estimate --format json".

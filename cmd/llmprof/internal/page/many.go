@@ -112,44 +112,6 @@ func (s *source) Prepare(values []string) (*sweep.Setup, error) {
 	return found.Setup, found.err
 }
 
-// A loadPoint is the steady state at a rate, or why there is none.
-type loadPoint struct {
-	Rate  float64 `json:"rate"`
-	Load  any     `json:"load,omitempty"`
-	Error string  `json:"error,omitempty"`
-}
-
-// load is "llmprof estimate --rate" at several rates, up to almost the highest that the server sustains.
-func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
-	ans, l, err := p.alone(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	server, err := l.Rates(ctx, p, ans)
-	if err != nil {
-		return noState(err), nil
-	}
-	rates, err := server.Chart()
-	if err != nil {
-		return noState(err), nil
-	}
-	all := make([]loadPoint, len(rates))
-	for i := range rates {
-		at := &rates[i]
-		if all[i].Rate = at.Rate; at.Err != nil {
-			all[i].Error = at.Err.Error()
-		} else {
-			all[i].Load = at.Load.Document()
-		}
-	}
-	return &Answer{Data: all}, nil
-}
-
-// noState is why there is no steady state at any rate.
-func noState(err error) *Answer {
-	return &Answer{Data: []loadPoint{{Error: err.Error()}}}
-}
-
 // options tries values in place of those given, one flag at a time, and says why those
 // that cannot be cannot.
 func (p *Page) options(ctx context.Context, r *Request) *Answer {

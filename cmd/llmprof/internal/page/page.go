@@ -27,7 +27,8 @@ type Page struct {
 	models    map[string]*models.Model
 	constants map[string]*ask.Calibrations
 	known     *ask.Deployments
-	setups    map[string]setup // setups of sweeps
+	setups    map[string]setup   // setups of sweeps
+	served    map[string]*served // by the flags of deployments
 }
 
 // New is a page that has read nothing yet.
@@ -40,7 +41,7 @@ func New() *Page {
 // Forget drops what was read, as files may have changed.
 func (p *Page) Forget() {
 	p.gpus, p.models, p.constants = map[[2]string]*hardware.GPU{}, map[string]*models.Model{}, map[string]*ask.Calibrations{}
-	p.known, p.setups = ask.NewDeployments(p), map[string]setup{}
+	p.known, p.setups, p.served = ask.NewDeployments(p), map[string]setup{}, map[string]*served{}
 }
 
 // Model is a built-in model, or one of a file that was handed to the page.

@@ -1,0 +1,145 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"llmprof/cmd/llmprof/internal/ask"
+)
+
+// A served is a deployment with the steady states that were asked for last, for most requests differ from one before in the lengths or the load
+// alone.
+type served struct {
+	deployment *ask.Deployment
+	server     string // flags of the server with its requests
+	states     *ask.Rates
+}
+
+// ofRequests are flags of requests and of a server, of which the deployment knows nothing; ofLoad are those of which the server knows nothing.
+var (
+	ofLoad     = []string{"rate", "concurrency"}
+	ofRequests = append([]string{"batch", "prompt-len", "gen-len", "cached-prefix", "prefix-hit-rate", "prefill-replicas", "speculative-tokens", "acceptance"}, ofLoad...)
+)
+
+// others spells flags but for some.
+func others(flags map[string]string, but []string) (text string) {
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		if !slices.Contains(but, name) {
+			text += name + "\x00" + flags[name] + "\x00"
+		}
+	}
+	return text
+}
+
+// mostServed bounds how many deployments are kept.
+const mostServed = 8
+
+// serve prepares the deployment of a request, unless it is that of one before.
+func (p *Page) serve(ctx context.Context, q *ask.Question, flags map[string]string) (*served, error) {
+	setting := others(flags, ofRequests)
+	if s := p.served[setting]; s != nil {
+		return s, nil
+	}
+	d, err := p.known.Prepare(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.served) >= mostServed {
+		clear(p.served)
+	}
+	s := &served{deployment: d}
+	p.served[setting] = s
+	return s, nil
+}
+
+// of are the steady states of the server that a request describes.
+func (s *served) of(ctx context.Context, p *Page, q *ask.Question, l *ask.SteadyLoad, flags map[string]string) (*ask.Rates, error) {
+	server := fmt.Sprint(others(flags, ofLoad), q.Workload.Batch)
+	if s.server == server {
+		return s.states, nil
+	}
+	ans, err := s.deployment.Predict(q)
+	if err != nil {
+		return nil, err
+	}
+	all, err := l.Rates(ctx, p, ans)
+	if err == nil {
+		s.server, s.states = server, all
+	}
+	return all, err
+}
+
+// A Load is the steady state under a load, as the verdict shows it.
+type Load struct {
+	Load    any         `json:"load"`
+	Words   [][2]string `json:"words"`
+	Warning string      `json:"warning"` // "" for none
+}
+
+// under is the steady state of "llmprof estimate --rate" or "--concurrency".
+func (p *Page) under(ctx context.Context, r *Request) (*Answer, error) {
+	q, l, err := question(r.Flags)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.Check(q); err != nil {
+		return nil, err
+	}
+	s, err := p.serve(ctx, q, r.Flags)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.of(ctx, p, q, l, r.Flags)
+	if err != nil {
+		return nil, err
+	}
+	load, err := l.Of(all)
+	if err != nil {
+		return nil, err
+	}
+	return &Answer{Data: &Load{load.Document(), load.Words(), l.Warning(load)}}, nil
+}
+
+// A loadPoint is the steady state at a rate, or why there is none.
+type loadPoint struct {
+	Rate  float64 `json:"rate"`
+	Load  any     `json:"load,omitempty"`
+	Error string  `json:"error,omitempty"`
+}
+
+// load is "llmprof estimate --rate" at several rates, up to almost the highest that the server sustains.
+func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
+	q, l, err := question(r.Flags)
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.serve(ctx, q, r.Flags)
+	if err != nil {
+		return nil, err
+	}
+	server, err := s.of(ctx, p, q, l, r.Flags)
+	if err != nil {
+		return noState(err), nil
+	}
+	rates, err := server.Chart()
+	if err != nil {
+		return noState(err), nil
+	}
+	all := make([]loadPoint, len(rates))
+	for i := range rates {
+		at := &rates[i]
+		if all[i].Rate = at.Rate; at.Err != nil {
+			all[i].Error = at.Err.Error()
+		} else {
+			all[i].Load = at.Load.Document()
+		}
+	}
+	return &Answer{Data: all}, nil
+}
+
+// noState is why there is no steady state at any rate.
+func noState(err error) *Answer {
+	return &Answer{Data: []loadPoint{{Error: err.Error()}}}
+}
