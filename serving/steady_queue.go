@@ -136,7 +136,7 @@ func (f *flow) queued(rate float64, weights []float64, cycles []*cycle) float64 
 	first, load := slices.IndexFunc(weights, func(w float64) bool { return w > 0 }), 0.0
 	full, up, sum, ratio, waits := 1.0, 1.0, 1.0, 0.0, 0.0
 	for n := first + 1; n <= c.most(); n++ {
-		at := cycles[min(n, f.most)]
+		at := cycles[min(n, f.most, len(cycles)-1)]
 		run := c.of(n)
 		m := rate * f.steps * at.decode
 		ratio, load = m/run, at.load

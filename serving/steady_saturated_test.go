@@ -128,3 +128,22 @@ func TestSaturatedPartsAreShared(t *testing.T) {
 		t.Errorf("%g, then %g; with 1 %% more tokens %g", a, again, b)
 	}
 }
+
+// Where the numbers of sequences that are likely end between the least and the most that fit, some wait all the same.
+func TestFittingBeyondLikelyNumbers(t *testing.T) {
+	for _, tokens := range []int{20000, 30000, 60000, 100000, 200000} {
+		x := fullCache{"llama3.1-8b", "h100", "vllm", tokens, Lengths{Kind: "uniform", Low: 200, High: 3442}, Lengths{Kind: "uniform", Low: 52, High: 857}}
+		all, err := x.server(t).Steadies(x.prompt, x.gen)
+		testkit.Must(t, err)
+		before := 0.0
+		for i := range 40 {
+			rate := (float64(i) + 1) / 44 * all.flow.unpreempted().Rate
+			st, err := all.Unpreempted(rate, Layout{Replicas: 1})
+			testkit.Must(t, err)
+			if ttft := float64(st.TTFT); !(ttft > 0.95*before) {
+				t.Errorf("%d tokens: TTFT falls from %g s to %g s at %g requests/s", tokens, before, ttft, rate)
+			}
+			before = float64(st.TTFT)
+		}
+	}
+}
