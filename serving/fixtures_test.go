@@ -50,3 +50,8 @@ func simulate(t testing.TB, s *Server, l Load, o Options) *Result {
 func poisson(rate float64, prompt, gen, requests int) Load {
 	return Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: Fixed(prompt), Gen: Fixed(gen), Requests: requests, Seed: 1}
 }
+
+// loaded is the rate at a share of the capacity without preemption, up to 0.8 of the largest stable rate.
+func loaded(f *flow, share float64) float64 {
+	return min(share*f.unpreempted().Rate, 0.8*f.capacity().Rate)
+}

@@ -125,41 +125,26 @@ func (p *piece) longest(rate, own float64) float64 {
 	return max(float64(full.Time-p.decode.Time), 0) * (min(p.flow.steps, 1)*some(first) + max(p.flow.steps-1, 0)*some(own))
 }
 
-// queued is the mean number of requests that wait because no more sequences fit. How many fit varies where sequences hold different numbers of blocks:
-// it is about normal, and the queue is the mean over three points of that distribution.
-func (f *flow) queued(rate float64, weights []float64, cycles []*cycle) (sum float64) {
-	off := 0.0
-	if f.outgrows() {
-		off = math.Sqrt(3*float64(f.most)*f.varies) / f.held
-	}
-	if float64(len(weights)) <= float64(f.most)-off {
-		return 0
-	}
-	if off < 0.5 {
-		return f.queuedAt(f.most, rate, weights, cycles)
-	}
-	for i, share := range [...]float64{1. / 6, 2. / 3, 1. / 6} {
-		sum += share * f.queuedAt(max(f.most+int(math.Round(off*float64(i-1))), 1), rate, weights, cycles)
-	}
-	return sum
-}
-
-// queuedAt is the mean number of requests that wait where most sequences fit: the queue of as many servers. The wait is that of exponential service
+// queued is the mean number of requests that wait because no more sequences fit: the queue of as many servers. The wait is that of exponential service
 // times for answers that vary as much, that of constant ones by Cosmetatos (1976) for answers of one length, and on the line between for others. While
 // prompts are computed no sequence ends, so that those that come meanwhile are a batch.
-func (f *flow) queuedAt(most int, rate float64, weights []float64, cycles []*cycle) float64 {
-	if len(weights) <= most {
+func (f *flow) queued(rate float64, weights []float64, cycles []*cycle) float64 {
+	c := f.fitting()
+	if float64(len(weights)) <= c.least() {
 		return 0
 	}
 	first, load := slices.IndexFunc(weights, func(w float64) bool { return w > 0 }), 0.0
-	full, up, sum, ratio := 1.0, 1.0, 1.0, 0.0
-	for n := first + 1; n <= most; n++ {
-		c := cycles[min(n, f.most)]
-		ratio, load = rate*f.steps*c.decode/float64(n), c.load
-		full = f.birth(n, ratio*float64(n)) * up
+	full, up, sum, ratio, waits := 1.0, 1.0, 1.0, 0.0, 0.0
+	for n := first + 1; n <= c.most(); n++ {
+		at := cycles[min(n, f.most, len(cycles)-1)]
+		run := c.of(n)
+		m := rate * f.steps * at.decode
+		ratio, load = m/run, at.load
+		full = f.birth(n, m) * float64(n) / run * up
 		up = full*(1-load) + load*up
+		waits += full * (float64(n) - run)
 		if sum += full; sum > 1e200 {
-			full, up, sum = full*1e-200, up*1e-200, sum*1e-200
+			full, up, sum, waits = full*1e-200, up*1e-200, sum*1e-200, waits*1e-200
 		}
 	}
 	if f.outgrows() && full/sum > unlikely {
@@ -169,11 +154,34 @@ func (f *flow) queuedAt(most int, rate float64, weights []float64, cycles []*cyc
 	more := 1 - (ratio*(1-load) + load) // each further request that waits is less likely by so much
 	beyond := ratio * up / more
 	sum += beyond
-	n := float64(most)
+	waits += beyond * (float64(c.most()) - c.mean)
+	n := c.mean
 	constant := min((1+(1-ratio)*(n-1)*(math.Sqrt(4+5*n)-2)/(16*ratio*n))/2, 1)
 	spread := min(f.spread, 1)
 	even := (1/float64(f.stages) + spread) / (1 + spread) // arrivals in turn wait for less
-	return even*beyond/more/sum*(constant+spread*(1-constant)) + load*(full+beyond)/sum
+	return even*(waits+beyond/more)/sum*(constant+spread*(1-constant)) + load*(full+beyond)/sum
+}
+
+// A fitting is how many sequences fit. Where they hold different numbers of blocks that varies as sequences come and go: it is about normal, which three
+// points stand for.
+type fitting struct{ mean, off float64 }
+
+func (f *flow) fitting() fitting {
+	c := fitting{mean: float64(f.most)}
+	if f.outgrows() {
+		c.off = min(math.Sqrt(3*c.mean*f.varies)/f.held, c.mean-1)
+	}
+	return c
+}
+
+// least and most are between how many sequences the number lies.
+func (c fitting) least() float64 { return c.mean - c.off }
+func (c fitting) most() int      { return int(math.Ceil(c.mean + c.off)) }
+
+// of is the mean number of n sequences that run.
+func (c fitting) of(n int) float64 {
+	x := float64(n)
+	return (min(x, c.mean-c.off) + 4*min(x, c.mean) + min(x, c.mean+c.off)) / 6
 }
 
 // beside is the time for which a request holds blocks and does not decode, times their share of the cache: the step of its prompt, and where scheduling

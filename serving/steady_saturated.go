@@ -166,7 +166,7 @@ type saturation struct {
 	waits   int         // requests that wait at least: as many as a step may begin
 	ended   []*sequence // sequences whose last token comes with the step that was formed last
 	answers float64
-	ends    int // tokens of answers that ended
+	ends    int                       // tokens of answers that ended
 	counts  map[[2]int]*saturatedStep // steps by their decodes and chunks
 }
 

@@ -59,6 +59,7 @@ func TestSteadyOfFullCache(t *testing.T) {
 		{"llama3.1-8b", "h100", "vllm", 100000, Fixed(300), Fixed(1500)},
 		{"qwen3-32b", "h100", "vllm", 0, Fixed(1000), Lengths{Kind: "uniform", Low: 100, High: 900}},
 		{"llama3.1-8b", "l40s", "vllm", 60000, Lengths{Kind: "lognormal", Mean: 1000, Spread: 0.5}, Fixed(400)},
+		{"llama3.1-8b", "h100", "vllm", 30000, Lengths{Kind: "uniform", Low: 1147, High: 3442}, Lengths{Kind: "uniform", Low: 152, High: 457}}, // 12 sequences
 		{"gemma3-12b", "h100", "vllm", 60000, Fixed(1500), Fixed(500)},
 		{"llama3.1-70b", "h200", "vllm-2024", 0, Fixed(1024), Fixed(900)},
 		{"llama3.1-70b", "h200", "sglang", 0, Fixed(1024), Fixed(900)},
@@ -125,5 +126,24 @@ func TestSaturatedPartsAreShared(t *testing.T) {
 	a, b := rate(200000), rate(202000)
 	if again := rate(200000); a != again || math.Abs(b/a-1) > 0.03 {
 		t.Errorf("%g, then %g; with 1 %% more tokens %g", a, again, b)
+	}
+}
+
+// Where the numbers of sequences that are likely end between the least and the most that fit, some wait all the same.
+func TestFittingBeyondLikelyNumbers(t *testing.T) {
+	for _, tokens := range []int{20000, 30000, 60000, 100000, 200000} {
+		x := fullCache{"llama3.1-8b", "h100", "vllm", tokens, Lengths{Kind: "uniform", Low: 200, High: 3442}, Lengths{Kind: "uniform", Low: 52, High: 857}}
+		all, err := x.server(t).Steadies(x.prompt, x.gen)
+		testkit.Must(t, err)
+		before := 0.0
+		for i := range 40 {
+			rate := (float64(i) + 1) / 44 * all.flow.unpreempted().Rate
+			st, err := all.Unpreempted(rate, Layout{Replicas: 1})
+			testkit.Must(t, err)
+			if ttft := float64(st.TTFT); !(ttft > 0.95*before) {
+				t.Errorf("%d tokens: TTFT falls from %g s to %g s at %g requests/s", tokens, before, ttft, rate)
+			}
+			before = float64(st.TTFT)
+		}
 	}
 }

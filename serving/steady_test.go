@@ -66,7 +66,8 @@ func TestSteadyOfStepsApart(t *testing.T) {
 	agree(t, "E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
 }
 
-// The steady state agrees with the simulation within 5 %, away from saturation.
+// The steady state agrees with the simulation within 5 %, up to 80 % of the capacity, beside what means of the simulation are uncertain by: twice their
+// standard error.
 func TestSteadyAgreesWithSimulation(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	models := []struct {
@@ -85,23 +86,22 @@ func TestSteadyAgreesWithSimulation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rate := f.capacity().Rate * (0.1 + 0.5*random.Float64())
+		rate := loaded(f, 0.1+0.7*random.Float64())
 		what := fmt.Sprintf("%d: %s %s %s async %v, %+v + %+v at %.3g of %.3g/s", i, m.name, m.gpu, s.Scheduler.Name, s.Scheduler.Async, prompt, gen, rate, f.capacity().Rate)
 		st, err := s.SteadyRate(rate, prompt, gen)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := simulate(t, s, Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: prompt, Gen: gen, Requests: 8000, Seed: uint64(i)}, Options{Warmup: 500})
-		agree(t, what+": TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05)
-		agree(t, what+": TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05)
-		agree(t, what+": E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
+		seen := &answers{from: 500 + int(5*st.Running)}
+		l := Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: prompt, Gen: gen, Requests: 8000 + int(30*st.Running), Seed: uint64(i)}
+		r := simulate(t, s, l, Options{Warmup: seen.from, Each: seen.add})
+		unsure := 2 * uncertainty(seen.e2e)
+		agree(t, what+": TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05+2*uncertainty(seen.ttft))
+		agree(t, what+": TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05+2*uncertainty(seen.tpot))
+		agree(t, what+": E2E", float64(st.E2E), r.E2E.Mean(), 0.05+unsure)
 		agree(t, what+": energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
 		agree(t, what+": utilization", st.Utilization, r.Busy, 0.05)
-		cache := 0.05
-		if m.name == "qwen3-30b-a3b" { // a mixture's is 5.2 % off in one of 40 cases, at 0.48 of the capacity
-			cache = 0.055
-		}
-		agree(t, what+": KV cache", st.Cache, r.MeanCache, cache)
+		agree(t, what+": KV cache", st.Cache, r.MeanCache, 0.05+unsure)
 	}
 }
 
@@ -198,8 +198,8 @@ func TestSteadyOfMixtures(t *testing.T) {
 		s := server(t, x.model, x.gpu, x.tp, "vllm")
 		all, err := s.Steadies(Fixed(x.prompt), Fixed(x.gen))
 		testkit.Must(t, err)
-		for _, share := range []float64{0.1, 0.25, 0.35} {
-			rate := share * all.flow.capacity().Rate
+		for _, share := range []float64{0.1, 0.35, 0.6, 0.8} {
+			rate := loaded(all.flow, share)
 			st, err := all.Rate(rate, Layout{Replicas: 1})
 			testkit.Must(t, err)
 			r := simulate(t, s, poisson(rate, x.prompt, x.gen, 12000), Options{Warmup: 1000})
