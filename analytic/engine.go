@@ -32,6 +32,8 @@ type Profile struct {
 	Blocking  bool                                           // the host schedules a step after the one before has ended, so that nothing hides that time
 	Graph     bool                                           // a decode step is one CUDA graph, whose launches take the host no time
 	State     unit.Format                                    // format of recurrent states where the model's config names none; NoFormat for that of the residual stream
+	Conv      unit.Format                                    // format of the inputs that convolutions remember; NoFormat for that of the residual stream
+	Newest    bool                                           // A convolution's newest input is kept too, though the next token needs only those before.
 	Reserve   unit.Bytes                                     // memory that it takes besides weights, KV cache and activations
 
 	// Sampler is the memory that it reserves to sample tokens of the most sequences that may
@@ -109,7 +111,8 @@ type Kernel struct {
 	Partial bool   // the engine does only a part of the main operator, as the final norm of the last token
 	Phase   string // persistent kernel that it is a phase of, with whose launch it starts; "" for a separate launch
 
-	variance float64 // part of the variance of the step's time
+	variance float64      // part of the variance of the step's time
+	uneven   unit.Seconds // time that it takes less where experts are chosen as tokens of a text choose them
 }
 
 // A Lowering is a part of a step whose operators an engine lowers to kernels.

@@ -38,18 +38,19 @@ type Memory = footprint.Memory
 
 // A Phase is the sum of the steps of prefill, or the mean step of decode.
 type Phase struct {
-	Floor, Expected unit.Seconds
-	Throttled       unit.Seconds // part of Expected that the GPU's power limit costs
-	Raised          unit.Seconds // part of Expected by which the batch is lifted to the time of a smaller one
-	Clock           float64      // factor by which the power limit lengthens arithmetic; 1 below the limit
-	Bound           roofline.Bound
-	Bounds          [roofline.NumBounds]unit.Seconds // expected time by what bounds it
-	FLOPs           unit.FLOPs                       // FLOPs of matrix products that the model needs, of one replica
-	Executed        unit.FLOPs                       // FLOPs of matrix products that one rank of each stage computes
-	Vector          unit.FLOPs                       // all other FLOPs of one rank of each stage
-	Traffic         unit.Bytes                       // bytes between memory and one rank of each stage
-	Compulsory      unit.Bytes                       // part of the traffic that is weights, KV cache and state
-	Wire            unit.Bytes                       // bytes that one rank of each stage sends
+	FLOPs      unit.FLOPs                       `json:"flops"`                   // FLOPs of matrix products that the model needs, of one replica
+	Executed   unit.FLOPs                       `json:"executed_flops_per_rank"` // FLOPs of matrix products that one rank of each stage computes
+	Vector     unit.FLOPs                       `json:"vector_flops"`            // all other FLOPs of one rank of each stage
+	Floor      unit.Seconds                     `json:"floor_s"`
+	Expected   unit.Seconds                     `json:"expected_s"`
+	Throttled  unit.Seconds                     `json:"throttled_s"`     // part of Expected that the GPU's power limit costs
+	Raised     unit.Seconds                     `json:"-"`               // part of Expected by which the batch is lifted to the time of a smaller one
+	Clock      float64                          `json:"throttle_factor"` // factor by which the power limit lengthens arithmetic; 1 below the limit
+	Bound      roofline.Bound                   `json:"bound"`
+	Bounds     [roofline.NumBounds]unit.Seconds `json:"-"`             // expected time by what bounds it
+	Traffic    unit.Bytes                       `json:"traffic_bytes"` // bytes between memory and one rank of each stage
+	Compulsory unit.Bytes                       `json:"-"`             // part of the traffic that is weights, KV cache and state
+	Wire       unit.Bytes                       `json:"wire_bytes"`    // bytes that one rank of each stage sends
 }
 
 // An Estimate is the answer to a Case.
@@ -72,10 +73,10 @@ type Estimate struct {
 
 // Money is what a request costs; zero where no price is known.
 type Money struct {
-	PerHour             unit.Dollars // all GPUs
-	PerRequest          unit.Dollars
-	PerMillionGenerated unit.Dollars // price of a million generated tokens, the cost of the prompts included
-	PerMillionTokens    unit.Dollars // price of a million tokens of prompts and answers
+	PerHour             unit.Dollars `json:"per_hour"` // all GPUs
+	PerRequest          unit.Dollars `json:"per_request"`
+	PerMillionGenerated unit.Dollars `json:"per_million_generated_tokens"` // price of a million generated tokens, the cost of the prompts included
+	PerMillionTokens    unit.Dollars `json:"per_million_tokens"`           // price of a million tokens of prompts and answers
 }
 
 // Check returns what is wrong with the case, if anything is.

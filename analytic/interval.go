@@ -5,11 +5,17 @@ import (
 	"sync"
 
 	"llmprof/roofline"
+	"llmprof/routing"
 	"llmprof/unit"
 )
 
 // A Span is a time with its floor, and the interval that it lies in with 90 % probability.
-type Span struct{ Floor, Expected, Low, High unit.Seconds }
+type Span struct {
+	Floor    unit.Seconds `json:"floor"`
+	Expected unit.Seconds `json:"expected"`
+	Low      unit.Seconds `json:"low"`
+	High     unit.Seconds `json:"high"`
+}
 
 // A widths is the half-widths of the intervals of the kernels' times in both phases, as
 // shares of the expected times. They do not include errors of the engine and of its host.
@@ -106,6 +112,29 @@ func (t *timing) scattered() float64 {
 	return float64(t.scatter / t.kernels)
 }
 
+// ofText is the time that a kernel of experts takes less if its tokens choose them as those of a text do, which
+// are sent to fewer distinct ones. It is 0 where the popularity of the experts is given.
+func (l *Lowering) ofText(k *Kernel, c *roofline.Cost, m *Machine) unit.Seconds {
+	s := &k.Shape
+	if s.Hit == 0 || !l.Step.Evenly() {
+		return 0
+	}
+	text, share := k.Kernel, routing.OfText(s.Experts, s.TopK, s.Tokens)
+	text.Work.Weights = text.Work.Weights.Times(share)
+	text.Shape.Hit *= share
+	var cost roofline.Cost
+	m.prices.Price(&cost, &text)
+	return max(c.Time-cost.Time, 0)
+}
+
+// fewer is the share of the kernels' time that they take less where tokens are those of a text.
+func (t *timing) fewer() float64 {
+	if t.kernels == 0 {
+		return 0
+	}
+	return float64(t.uneven / t.kernels)
+}
+
 // An ends is the distances of both ends of an interval from the expected time, as shares of that time.
 type ends struct{ low, high float64 }
 
@@ -115,17 +144,18 @@ type ends struct{ low, high float64 }
 func (p *Predictor) engineError(t *total, off float64) ends {
 	e, all := p.machine.Engine.Profile(), float64(t.Expected)
 	off += e.Error
+	fast := math.Hypot(off, t.fewer()) // Experts are chosen evenly for the expected time, which is the slow end of how a router chooses.
 	kernels, host, x := float64(t.kernels+t.throttled), float64(t.host), e.HostError
 	if p.machine.hostKnown || x == 0 { // a calibration timed this host: its error is within off
-		return ends{off, off}
+		return ends{fast, off}
 	}
 	if host <= kernels {
 		exposed := float64(t.exposed) * x
-		return ends{off + exposed/(1+x)/all, off + (exposed+max(host*(1+x)-kernels, 0))/all}
+		return ends{fast + exposed/(1+x)/all, off + (exposed+max(host*(1+x)-kernels, 0))/all}
 	}
 	shown := max(all-max(kernels, host), 0) * x // host time that no kernel hides
 	return ends{
-		low:  (min(host*x, host*(1+x)-kernels*(1-off)*(1+x)) + shown) / (1 + x) / all, // the host may be 1+x times faster, as it may be 1+x times slower
+		low:  (min(host*x, host*(1+x)-kernels*(1-fast)*(1+x)) + shown) / (1 + x) / all, // the host may be 1+x times faster, as it may be 1+x times slower
 		high: (math.Hypot(host*x, max(kernels*(1+off)-host, 0)) + shown) / all,
 	}
 }

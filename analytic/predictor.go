@@ -36,6 +36,7 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	if scheme.State == unit.NoFormat {
 		scheme.State = e.State
 	}
+	scheme.Conv, scheme.Newest = e.Conv, e.Newest
 	p := &Predictor{Shard: operator.NewShard(c.Model, c.Parallel, scheme, c.Popularity), machine: c.Machine, price: c.Price, layers: c.Model.NumLayers()}
 	reserved := e.Reserve
 	if e.Sampler != nil {

@@ -45,7 +45,7 @@ func (c *Case) Prepare(all *Machines, on *Machine) (*Prepared, error) {
 // newPrepared answers by one machine, without an interval.
 func newPrepared(p *Predictor, all *Machines) *Prepared {
 	prepared := &Prepared{Predictor: p, remembered: p.on(p.machine), machines: all}
-	prepared.keeper, prepared.remembered.prefilled = prepared.remembered, &prefilled{}
+	prepared.keeper, prepared.remembered.prefilled = prepared.remembered, &prefilled{most: mostSets}
 	prepared.interval = prepared
 	return prepared
 }
@@ -61,7 +61,7 @@ func (p *Prepared) move() {
 	for i := range p.machines.moved {
 		m := &p.machines.moved[i]
 		moved := p.on(m.Machine)
-		moved.known, moved.prefilled, moved.changed = p.remembered.known, &prefilled{}, m.changed
+		moved.known, moved.prefilled, moved.changed = p.remembered.known, &prefilled{most: movedSets}, m.changed
 		p.moved = append(p.moved, movedPredictor{Predictor: moved})
 	}
 }

@@ -26,12 +26,12 @@ var lowerings = sync.Pool{New: func() any { return new(Lowering) }}
 // the other, lets the engine lower them to kernels, and adds what these cost to k. Every
 // estimate and every report is such a walk.
 func (p *Predictor) walk(k *kernelSums, s *operator.Step, see Visit) {
-	if p.kept.keeps(s) {
-		p.kept.walk(p, k, s, see)
+	if r := p.servedStep(s); r != nil {
+		p.served.walk(p, k, s, r)
 		return
 	}
-	if r := p.served.of(s); r != nil && p.bare {
-		p.served.walk(p, k, s, r)
+	if kept := p.keeper(s); kept != nil {
+		kept.walk(p, k, s, see)
 		return
 	}
 	l := lowerings.Get().(*Lowering)
@@ -87,9 +87,10 @@ func (p *Predictor) lower(l *Lowering, s *operator.Step, i int, before *Lowering
 func (l *Lowering) price(i int, m *Machine) {
 	k, c := &l.Kernels[i], &l.costs[i]
 	m.prices.Price(c, &k.Kernel)
-	if k.variance = 0; l.bare {
+	if k.variance, k.uneven = 0, 0; l.bare {
 		return
 	}
+	k.uneven = l.ofText(k, c, m)
 	if k.variance = m.variance(k, c); k.variance != 0 {
 		k.variance *= float64(2*l.alike(i) + 1)
 	}
@@ -106,6 +107,7 @@ func (p *Predictor) add(t *kernelSums, l *Lowering, see Visit) {
 		k, c := &l.Kernels[i], &l.costs[i]
 		t.piece += pieceOf(t.n, sum.takes(k, c, p.machine))
 		sum.variance += k.variance
+		sum.uneven += k.uneven
 		t.constants |= c.Constants
 		t.n++
 	}

@@ -60,8 +60,16 @@ func (r *Rank) CachedBytes(a *models.Attention, f unit.Format) unit.Bytes {
 
 // scanState is the state of one sequence on a rank for a scan and its convolution.
 func (r *Rank) scanState(c *models.Scan) unit.Bytes {
-	tp := float64(r.Par.TP)
-	return r.StateFormat(c).Bytes(float64(c.StateElements())/tp) + r.Bytes(float64(c.ConvElements())/tp)
+	return r.StateFormat(c).Bytes(float64(c.StateElements())/float64(r.Par.TP)) + r.Remembered(c)
+}
+
+// Remembered is the memory of the inputs that the convolution of one sequence keeps on a rank.
+func (r *Rank) Remembered(c *models.Scan) unit.Bytes {
+	f := r.Scheme.Conv
+	if f == unit.NoFormat {
+		f = r.Scheme.Stream()
+	}
+	return f.Bytes(float64(c.ConvElements(r.Scheme.Newest)) / float64(r.Par.TP))
 }
 
 // Windows are the sliding windows of the model's layers. A step of sequences with contexts on both

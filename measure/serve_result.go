@@ -131,7 +131,7 @@ func (v *visit) counts(r *result.Result) {
 	case u.Missing > 0:
 		r.Reasons["throughput_tok_s"] = fmt.Sprintf("%d of %d answers came without usage: how many tokens they have is not known", u.Missing, s.Completed)
 	default:
-		r.Throughput = &result.Rates{Generated: new(float64(u.Tokens) / s.Duration)}
+		r.Throughput = &result.Rates{Generated: new(float64(*u.Tokens) / s.Duration)}
 	}
 	if r.TPOT == nil && r.Workload.GenLen > 1 {
 		r.Reasons["tpot_s"] = "no answer came in several parts over time with a count of its tokens"

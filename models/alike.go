@@ -5,7 +5,7 @@ import "slices"
 // AlikeButWindows reports whether layers of two kinds differ in their names, in how many there are, and in the windows of their attention alone.
 // Every case of a search asks, so that the fields are compared without reflection.
 func (l *Layer) AlikeButWindows(o *Layer) bool {
-	return slices.EqualFunc(l.Blocks, o.Blocks, alikeBlocks)
+	return l.Idle == o.Idle && slices.EqualFunc(l.Blocks, o.Blocks, alikeBlocks)
 }
 
 func alikeBlocks(a, b Block) bool {

@@ -86,7 +86,9 @@ func (m *Model) params() (total, active int64) {
 		for _, b := range l.Blocks {
 			t, a := b.params()
 			total += t * int64(l.Count)
-			active += a * int64(l.Count)
+			if !l.Idle {
+				active += a * int64(l.Count)
+			}
 		}
 	}
 	return total, active
@@ -194,8 +196,8 @@ func (m *Model) CacheBytes(context int, f unit.Format) (total unit.Bytes) {
 	return total
 }
 
-// StateBytes is the state of one sequence that does not grow: recurrent states
-// and the inputs that convolutions remember. A state whose format the config
+// StateBytes is the state of one sequence that does not grow, as transformers keeps it: recurrent states
+// and the inputs of convolutions, the newest included. A state whose format the config
 // states is counted in that one, all others in f.
 func (m *Model) StateBytes(f unit.Format) unit.Bytes {
 	var total unit.Bytes
@@ -208,9 +210,39 @@ func (m *Model) StateBytes(f unit.Format) unit.Bytes {
 			if b.Scan.StateFormat != unit.NoFormat {
 				state = b.Scan.StateFormat
 			}
-			bytes := state.Bytes(float64(b.Scan.StateElements())) + f.Bytes(float64(b.Scan.ConvElements()))
+			bytes := state.Bytes(float64(b.Scan.StateElements())) + f.Bytes(float64(b.Scan.ConvElements(true)))
 			total += bytes.Times(float64(l.Count))
 		}
 	}
 	return total
+}
+
+// FLOPCount says how FLOPs were counted and how far the count is to be trusted.
+type FLOPCount struct {
+	Method     string `json:"method"`
+	Confidence string `json:"confidence"` // "high", "medium" or "low"
+	Reason     string `json:"reason"`
+}
+
+// FLOPCount says how far a count of the model's FLOPs can be trusted.
+func (m *Model) FLOPCount() FLOPCount {
+	f := FLOPCount{
+		Method:     "analytic: 2·m·n·k of every matrix product, the causal half of attention, experts taken; element-wise operations counted apart",
+		Confidence: "high", Reason: "every product is a matrix of the model's own shape",
+	}
+	for i := range m.Layers {
+		for j := range m.Layers[i].Blocks {
+			b := &m.Layers[i].Blocks[j]
+			switch {
+			case b.Scan != nil:
+				f.Confidence, f.Reason = "medium", "scans: their FLOPs depend on the kernel's chunk length and algorithm"
+				return f
+			case b.Experts != nil && b.Experts.Idle > 0:
+				f.Confidence, f.Reason = "medium", "experts that do nothing are taken as chosen at random"
+			case b.Attention != nil && b.Attention.Indexer != nil:
+				f.Confidence, f.Reason = "medium", "sparse attention: the indexer's kernels differ between engines"
+			}
+		}
+	}
+	return f
 }

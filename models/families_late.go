@@ -222,9 +222,13 @@ func finishMllama(_ *reader, k kind, b []Block) []Block {
 	return b
 }
 
-// amendMllama: the embedding has eight rows for images that the head has not.
+// amendMllama: the embedding has eight rows for images that the head has not, and layers that see an image are skipped
+// where there is none (modeling_mllama.py, MllamaTextModel.forward).
 func amendMllama(r *reader, m *Model) {
 	m.Embedding.Extra += 8 * int64(r.hidden)
 	m.TiedHead = false
-	m.Notes = append(m.Notes, "cross-attention is counted for text alone: the cache of the image's keys and values is not")
+	for i := range m.Layers {
+		m.Layers[i].Idle = m.Layers[i].Blocks[0].Name == "cross attention"
+	}
+	m.Notes = append(m.Notes, "layers with cross-attention see an image: of text alone no token runs them, and an image's keys and values are not counted")
 }

@@ -8,7 +8,11 @@
 // a sum over blocks.
 package models
 
-import "llmprof/unit"
+import (
+	"slices"
+
+	"llmprof/unit"
+)
 
 // A Model is the shape of one decoder.
 type Model struct {
@@ -45,6 +49,7 @@ type Layer struct {
 	Name   string // "attention + mlp", "mamba2", "sliding attention + moe"
 	Count  int
 	Blocks []Block
+	Idle   bool // No step of text runs it, though its weights are in memory.
 }
 
 // A Block reads the residual stream and adds to it: norms, the products into
@@ -194,8 +199,14 @@ type Scan struct {
 // StateElements is the number of values of the recurrent state of one sequence.
 func (s Scan) StateElements() int64 { return int64(s.Heads) * int64(s.HeadDim) * int64(s.StateDim) }
 
-// ConvElements is the number of inputs that the convolution of one sequence remembers.
-func (s Scan) ConvElements() int64 { return int64(s.Conv) * int64(s.Kernel) }
+// ConvElements is the number of inputs that the convolution of one sequence needs for its next token. Where newest is set,
+// that token's own place is kept too.
+func (s Scan) ConvElements(newest bool) int64 {
+	if newest {
+		return int64(s.Conv) * int64(s.Kernel)
+	}
+	return int64(s.Conv) * max(int64(s.Kernel)-1, 0)
+}
 
 // ScanKind says which recurrence a Scan computes.
 type ScanKind uint8
@@ -262,4 +273,26 @@ func (m *Model) HasExperts() bool {
 		}
 	}
 	return false
+}
+
+// DraftModule is the model's draft (MTP) module as a model of its own: a layer like the last one with attention, the
+// projection of the hidden state and the embedding side by side (eh_proj), and the embedding and the
+// head of the model, which it shares. It is nil where the model has none.
+func (m *Model) DraftModule() *Model {
+	if m.Drafts == 0 {
+		return nil
+	}
+	for _, kind := range slices.Backward(m.Order) {
+		l := m.Layers[kind]
+		if !slices.ContainsFunc(l.Blocks, func(b Block) bool { return b.Attention != nil }) {
+			continue
+		}
+		l.Name, l.Count, l.Blocks = "draft: "+l.Name, 1, slices.Clone(l.Blocks)
+		b := &l.Blocks[0]
+		b.In = append(slices.Clone(b.In), Linear{Name: "eh_proj", In: 2 * m.Hidden, Out: m.Hidden, Split: Replicated})
+		d := *m
+		d.Name, d.Layers, d.Order, d.Drafts, d.Notes = m.Name+" (draft)", []Layer{l}, []int{0}, 0, nil
+		return &d
+	}
+	return nil
 }

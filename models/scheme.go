@@ -17,6 +17,8 @@ type Scheme struct {
 	Act     unit.Format // in which the products with them run
 	KV      unit.Format // format of the KV cache; NoFormat for that of the residual stream
 	State   unit.Format // format of recurrent states where the model's config names none; NoFormat for that of the residual stream
+	Conv    unit.Format // format of the inputs that convolutions remember; NoFormat for that of the residual stream
+	Newest  bool        // A convolution's newest input is kept too, though the next token needs only those before.
 	Group   int         // weights that share a scale; 0 for one scale a row
 	Zero    bool        // each group has a zero point beside its scale
 	Experts bool        // only the experts' matrices are quantized

@@ -16,7 +16,7 @@ func (s *Step) scan(dst []Op, c *models.Scan) []Op {
 			Name: "causal_conv", Type: Conv,
 			Work: roofline.Work{
 				Vector: unit.FLOPs(2 * t * conv * float64(c.Kernel)), Acts: stream.Bytes(2 * t * conv),
-				Weights: stream.Bytes(conv * float64(c.Kernel)), State: stream.Bytes(2 * s.Batch * conv * float64(c.Kernel)),
+				Weights: stream.Bytes(conv * float64(c.Kernel)), State: s.Remembered(c).Times(2 * s.Batch),
 			},
 		})
 	}

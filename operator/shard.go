@@ -24,6 +24,9 @@ func NewShard(m *models.Model, p parallel.Parallelism, s models.Scheme, e *routi
 	return Shard{Rank: r, routings: e.Routings(m, r.Par.EP)}
 }
 
+// Evenly reports whether all experts are chosen equally often.
+func (s *Shard) Evenly() bool { return s.routings == nil }
+
 // Step is a step in which each of batch sequences gains fresh tokens after past ones,
 // with the scores of logits positions of each.
 func (s *Shard) Step(batch, fresh, past, logits float64) Step {

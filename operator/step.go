@@ -53,6 +53,9 @@ func (s *Step) AppendOps(dst []Op) []Op {
 
 // AppendLayer appends the operators of the layers of one kind.
 func (s *Step) AppendLayer(dst []Op, l *models.Layer) []Op {
+	if l.Idle {
+		return dst
+	}
 	first := len(dst)
 	for j := range l.Blocks {
 		b, begin := &l.Blocks[j], len(dst)
@@ -86,6 +89,17 @@ func (s *Step) before(dst []Op, b *models.Block) []Op {
 	}
 	if b.Experts != nil {
 		return s.router(dst, b.Experts)
+	}
+	return s.partialSums(dst, b)
+}
+
+// partialSums appends the sums over the ranks of products into the block whose inputs are split, as Mamba's x_proj is
+// (vllm/model_executor/layers/mamba/mamba_mixer.py).
+func (s *Step) partialSums(dst []Op, b *models.Block) []Op {
+	for i := range b.In {
+		if l := &b.In[i]; l.Split == models.Rows && s.Par.TP > 1 {
+			dst = s.allReduce(dst, l.Name+"_all_reduce", s.Bytes(s.Tokens()*float64(l.Out)))
+		}
 	}
 	return dst
 }

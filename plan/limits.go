@@ -14,7 +14,7 @@ func (s *search) limited(c *config, found Row, ok bool, best, least float64) (ro
 	short := found // with the most replicas that are too few
 	if units := found.GPUs / c.GPUs; ok {
 		if short = (Row{}); units > c.least && s.q.By != Latency {
-			short, _ = s.steady(c, units-1)
+			short, _ = s.unpreempted(c, units-1)
 		}
 		if s.fewestGPUs() {
 			best = min(best, float64(found.GPUs-c.GPUs)) // at the same price the simpler deployment goes first

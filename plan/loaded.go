@@ -422,9 +422,9 @@ func (s *search) serve(c *config, best, least float64) (r Row, ok bool) {
 	}
 	for step := 1; first <= last; step *= 2 {
 		units := min(first+step-1, last)
-		if r, ok = s.steady(c, units); s.q.By == Energy && float64(r.JToken) > least {
+		if r, ok = s.unpreempted(c, units); s.q.By == Energy && float64(r.JToken) > least {
 			return r, false // and more units take more energy
-		} else if ok {
+		} else if ok && s.lasts(c, &r) {
 			r = s.fewest(c, r, max(first, units-step/2), units)
 			s.expect(c, &r)
 			return r, true
@@ -523,6 +523,13 @@ func (s *search) fewest(c *config, enough Row, low, high int) Row {
 
 // steady is the deployment with so many units, and whether it qualifies.
 func (s *search) steady(c *config, units int) (r Row, ok bool) {
+	r, ok = s.unpreempted(c, units)
+	return r, ok && s.lasts(c, &r)
+}
+
+// unpreempted is steady, except that the rate may be beyond what the deployment answers for long: that takes longer to find out, and
+// a row that others beat anyway need not last.
+func (s *search) unpreempted(c *config, units int) (r Row, ok bool) {
 	r = c.Row
 	s.sized(&r, units)
 	if target := s.q.Targets.TPOT; target > 0 {
@@ -553,15 +560,18 @@ func (s *search) tooSlow(c *config, r *Row, least unit.Seconds) {
 }
 
 // settled is a row of the deployment at its steady state, at the end of the interval that was asked
-// for, and whether it qualifies.
+// for, and whether it qualifies if it lasts.
 func (s *search) settled(c *config, r Row) (Row, bool) {
 	slow, err := s.q.state(c, &r, c.slower)
 	s.searched++
 	if err != nil {
+		if !s.nearer(unstable) {
+			return r, false
+		}
 		if _, sooner := s.q.state(c, &r, 1); sooner != nil {
 			err = sooner
 		}
-		s.missed(Miss{fmt.Sprintf("nearest is %s: %v", r.String(), err), 1e3, nil})
+		s.missed(Miss{fmt.Sprintf("nearest is %s: %v", r.String(), err), unstable, nil})
 		return r, false
 	}
 	r.TTFT, r.TPOT, r.E2E = slow.TTFT, slow.TPOT, slow.E2E
@@ -570,16 +580,20 @@ func (s *search) settled(c *config, r Row) (Row, bool) {
 	r.Running, r.Utilization = slow.Running, slow.Utilization
 	r.JToken = s.q.perToken(slow) // at the least: where everything takes longer more sequences share a step
 	r.PerMillion = unit.Dollars(float64(r.PerHour) / 3600 / r.Throughput * 1e6)
-	if s.falls(&r) {
-		return r, false
+	return r, !s.falls(&r)
+}
+
+// lasts reports whether a row is stable at its rate, with preemption.
+func (s *search) lasts(c *config, r *Row) bool {
+	rate := s.q.rate()
+	if rate == 0 {
+		return true
 	}
-	if rate := s.q.rate(); rate > 0 {
-		if err := c.steadies.Stable(rate*c.slower, r.layout()); err != nil {
-			s.missed(Miss{fmt.Sprintf("nearest is %s: %v", r.String(), err), 1e3, nil})
-			return r, false
-		}
+	err := c.steadies.Stable(rate*c.slower, r.layout())
+	if err != nil && s.nearer(unstable) {
+		s.missed(Miss{fmt.Sprintf("nearest is %s: %v", r.String(), err), unstable, nil})
 	}
-	return r, true
+	return err == nil
 }
 
 // perToken is the energy of a generated token.

@@ -13,6 +13,9 @@ import (
 // infinite is the miss of what cannot be estimated.
 var infinite = math.Inf(1)
 
+// unstable is by how much a deployment misses that has no steady state.
+const unstable = 1e3
+
 func noMiss() Miss { return Miss{Reason: "no split of the model is possible on it", By: math.Inf(1)} }
 
 func compareMisses(a, b *Miss) int { return cmp.Compare(a.By, b.By) }
@@ -20,9 +23,14 @@ func compareMisses(a, b *Miss) int { return cmp.Compare(a.By, b.By) }
 // missed remembers the nearest miss: of several as near, that of the first deployment in the list of all. Of those that cannot be estimated
 // the first counts.
 func (s *search) missed(m Miss) {
-	if m.By < s.miss.By || m.By == s.miss.By && s.at < s.missedAt || s.miss.Row == nil && math.IsInf(m.By, 1) && s.miss == noMiss() {
+	if s.nearer(m.By) || s.miss.Row == nil && math.IsInf(m.By, 1) && s.miss == noMiss() {
 		s.miss, s.missedAt = m, s.at
 	}
+}
+
+// nearer reports whether a miss by so much is nearer than the nearest so far.
+func (s *search) nearer(by float64) bool {
+	return by < s.miss.By || by == s.miss.By && s.at < s.missedAt
 }
 
 // falls reports whether a row misses what was asked for, and remembers the nearest one that does. Words are made of that alone.

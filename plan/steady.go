@@ -160,7 +160,8 @@ func (s *search) decoders(c *config, prefill, first, last int) (r Row, ok bool) 
 		s.sized(&r, units)
 		r.Prefill, r.GPUs = c.DP*prefill, r.GPUs+c.GPUs*prefill
 		r.PerHour = unit.Dollars(float64(s.card.Price) * float64(r.GPUs))
-		return s.settled(c, r)
+		r, good := s.settled(c, r)
+		return r, good && s.lasts(c, &r)
 	}
 	near := min(max(s.card.GPU.GPUsPerNode/c.GPUs-prefill, 0), last)
 	for _, span := range [2][2]int{{first, near}, {max(first, near+1), last}} {

@@ -139,6 +139,7 @@ type ways struct {
 	idle    float64 // share of the time of idle SMs that shows
 	stretch float64 // by which the time of idle SMs at the peak is multiplied
 	best    way
+	largest float64 // blocks of the largest tiles that were tried; 0 before that
 }
 
 // leastShared is no more than the time of any way in which blocks share the inputs of a tile: no SM idles, as few blocks as can be write their
@@ -151,15 +152,29 @@ func (w *ways) leastShared() unit.Seconds {
 	return times.overlapped(w.exposed)
 }
 
+// slower reports whether no way in which so many blocks or more share the inputs of a tile is faster than the best one: no SM idles, so many blocks
+// write their sums, and as many as may be share the steps of a tile. Squares are compared, with more room than rounding takes.
+func (w *ways) slower(splits float64) bool {
+	const room = 1 + 1e-9
+	compute, memory := float64(w.alone.Compute()), float64(w.alone[Memory]+w.sums.Times(splits))
+	chain := float64(w.alone[Chain]) / mostSplits
+	left := float64(w.best.time - (w.alone[Fixed] + w.element + w.alone[Serial]))
+	greater, lesser := unit.Larger(compute, memory), unit.Smaller(compute, memory)
+	return left <= 0 || greater*greater+w.exposed*lesser*lesser+chain*chain > room*left*left
+}
+
 // try takes the ways with a tile that are faster than the best one. Of two ways with as many splits that which idles more is no faster.
 func (w *ways) try(tile *Tile) {
 	s := &w.Shape
 	if w.idle > 0 && !tile.mayRun(s, w.sms) {
 		return
 	}
-	blocks := math.Ceil(s.M/tile.Rows) * math.Ceil(s.N/tile.Columns)
+	blocks, results := math.Ceil(s.M/tile.Rows)*math.Ceil(s.N/tile.Columns), tile.Rows*tile.Columns
+	if results == largest && w.largest > 0 && blocks >= w.largest {
+		return // of two tiles with as many results, that with more blocks idles no less
+	}
 	for splits := 1.0; splits == 1 || splits <= mostSplits && s.K >= splits*splitInputs; splits++ {
-		if splits > 1 && w.shared >= w.best.time {
+		if splits > 1 && (w.shared >= w.best.time || w.slower(splits)) {
 			return
 		}
 		next, all := way{splits: splits}, blocks*splits
@@ -186,6 +201,9 @@ func (w *ways) try(tile *Tile) {
 		}
 		if splits == 1 && next.time-w.alone.least() <= w.element { // no split saves more than its kernel takes
 			return
+		}
+		if results == largest {
+			w.largest = blocks
 		}
 	}
 }

@@ -10,10 +10,11 @@ import (
 	"llmprof/models"
 )
 
-// A Popularity is how unevenly a router chooses its experts: by a Zipf law, or by given loads.
+// A Popularity is how unevenly a router chooses its experts: by a Zipf law, as for the tokens of a text, or by given loads.
 type Popularity struct {
 	Zipf  float64   // exponent: the i-th most popular expert is chosen in proportion to 1/i^Zipf
-	Loads []float64 // relative load of each expert, in the order of the ranks; nil for Zipf's law
+	Text  bool      // loads of a text (textDecay)
+	Loads []float64 // relative load of each expert, in the order of the ranks; nil for a law
 }
 
 // Check says why a model cannot have the popularity.
@@ -65,7 +66,7 @@ func alike(a, b *models.Experts) bool {
 //
 //	Σ 1 − (1 − π)^T
 //
-// distinct experts. A rank of EP has consecutive experts; a Zipf law deals them to the ranks in turn, most popular
+// distinct experts. A rank of EP has consecutive experts; a law deals them to the ranks in turn, most popular
 // first, as a balanced placement does. The step takes as long as the rank with the most token-expert pairs.
 type Routing struct {
 	Pairs  float64 // token-expert pairs of a token on the busiest rank
@@ -77,7 +78,7 @@ type Routing struct {
 
 // Routings are the routings of a model's mixtures over ranks of EP; nil if all experts are chosen equally often.
 func (p *Popularity) Routings(m *models.Model, ranks int) (all Routings) {
-	if p == nil || p.Zipf == 0 && p.Loads == nil {
+	if p == nil || p.Zipf == 0 && !p.Text && p.Loads == nil {
 		return nil
 	}
 	for _, e := range expertsOf(m) {
@@ -118,7 +119,11 @@ func (p *Popularity) weights(count, ranks int) []float64 {
 	// The i-th most popular expert is on rank i mod ranks. Unlike Pow, Expm1 and Log1p give the same digits on every
 	// kind of processor, and in a browser.
 	for i := range w {
-		w[i%ranks*each+i/ranks] = 1 / (1 + math.Expm1(p.Zipf*math.Log1p(float64(i))))
+		load := 1 / (1 + math.Expm1(p.Zipf*math.Log1p(float64(i))))
+		if p.Text {
+			load = textLoad((float64(i) + 0.5) / float64(count))
+		}
+		w[i%ranks*each+i/ranks] = load
 	}
 	return w
 }

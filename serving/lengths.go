@@ -160,6 +160,9 @@ func (l *Lengths) check(what string) error {
 	switch l.Kind {
 	case "fixed":
 	case "uniform":
+		if l.High < l.Low {
+			return fmt.Errorf("the %s lengths end before they begin: want the smaller first, as %g..%g", what, l.High, l.Low)
+		}
 		ok = l.Low >= 1 && l.High >= l.Low && l.High <= maxLength
 	case "lognormal":
 		ok = ok && l.Spread > 0 && l.Spread <= 10

@@ -448,6 +448,9 @@ func (w *queue) front() *sequence {
 	return w.ring[w.head]
 }
 
+// at is the sequence with i others before it.
+func (w *queue) at(i int) *sequence { return w.ring[(w.head+i)%len(w.ring)] }
+
 func (w *queue) popFront() {
 	w.ring[w.head] = nil
 	w.head = (w.head + 1) % len(w.ring)

@@ -183,7 +183,7 @@ func (t *Steadies) Clients(clients int, l Layout) (*Steady, error) {
 // Idle is the state of a request that meets hardly any other: no load has shorter times.
 func (t *Steadies) Idle() *Steady {
 	t.flow.behindRouter(1)
-	return t.flow.open(1e-6)
+	return t.flow.product(1e-6)
 }
 
 // overloaded says that so many replicas of one kind cannot answer a rate.

@@ -168,6 +168,9 @@ func (y *cycle) toward(z *cycle, x float64) *cycle {
 	}
 }
 
+// mostPrompts is how many prompts of a step stand for more than a server computes.
+const mostPrompts = 1 << 12
+
 // mean is the fixed point of a step's length: as long as the mean prompts that come in that time make it.
 func (p *piece) mean(rate float64) (c float64, ok bool) {
 	d := float64(p.decode.Time)
@@ -177,20 +180,22 @@ func (p *piece) mean(rate float64) (c float64, ok bool) {
 	case !p.handed && p.room <= few:
 		return p.filled(rate)
 	}
-	for i := 0; ; i++ {
+	longer := func(c float64) float64 { // further steps may hide more launches than they take
 		time, _, _ := p.prompts(rate * c)
-		next := d + time
+		return d + max(time, 0)
+	}
+	for i := 0; ; i++ {
+		next := longer(c)
 		if math.Abs(next-c) < 1e-6*c {
 			return next, true
 		}
-		if i > 100 || rate*next > 1<<12 {
+		if i > 100 || rate*next > mostPrompts {
 			return 0, false
 		}
 		// Two steps of the iteration say where it goes (Aitken).
-		after, _, _ := p.prompts(rate * next)
-		after += d
+		after := longer(next)
 		if bend := after - 2*next + c; bend < 0 {
-			c = max(c-(next-c)*(next-c)/bend, next)
+			c = min(max(c-(next-c)*(next-c)/bend, next), mostPrompts/rate)
 		} else {
 			c = after
 		}

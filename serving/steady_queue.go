@@ -11,6 +11,14 @@ import (
 // open is the steady state of an open queue at a rate; nil where it has none, as where the sequences that decode leave too little of a step to
 // prompts.
 func (f *flow) open(rate float64) *Steady {
+	if f.hurries(rate) {
+		return f.inBrief(rate)
+	}
+	return f.product(rate)
+}
+
+// product is open by the product form.
+func (f *flow) product(rate float64) *Steady {
 	st := &Steady{Rate: rate}
 	weights, cycles := f.weights(rate)
 	if weights == nil {
@@ -69,7 +77,7 @@ func (f *flow) moment(n int, rate float64, c *cycle) moment {
 		}
 		return moment{busy: 1, power: c.energy / c.decode, first: wait, step: c.mean}
 	}
-	return moment{busy: 1, power: c.energy / c.decode, first: c.first + f.out(float64(n)), own: c.computes, step: c.mean, behind: c.behind}
+	return moment{busy: 1, power: c.energy / c.decode, first: c.first + f.out(float64(n)) + f.enters(float64(n), rate, c.mean), own: c.computes, step: c.mean, behind: c.behind}
 }
 
 // A first is the busy period that a prompt begins which comes to a replica without work, up to its first decode: the step of that prompt, and the

@@ -77,6 +77,9 @@ func stagesPassed(all, begin []float64, m float64) []float64 {
 // besides turns the probabilities of numbers of arrivals, m on average, into those of the further ones that an arrival meets: a number of
 // arrivals is met as often as there are of them.
 func besides(chances []float64, m float64) []float64 {
+	if len(chances) < 2 || m <= 0 { // others are negligible
+		return append(chances[:0], 1)
+	}
 	for k := range chances[1:] {
 		chances[k] = chances[k+1] * float64(k+1) / m
 	}
@@ -184,6 +187,10 @@ func (p *phases) met(begin []float64, m float64) (arrivals, left float64, end []
 		k := float64(t / stages)
 		arrivals += k * chance
 		end[t%stages] += k * chance
+	}
+	if arrivals == 0 { // Their probability is negligible: one that comes all the same does so at any moment, and begins the next interval.
+		end[0] = 1
+		return m, 0.5, end
 	}
 	for i := range end {
 		end[i] /= arrivals

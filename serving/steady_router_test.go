@@ -52,6 +52,26 @@ func TestSteadyOfReplicasInTurn(t *testing.T) {
 	}
 }
 
+// However seldom requests come, each replica answers them as if it were alone, and the more come the longer they wait.
+func TestSteadyOfSeldomRequestsInTurn(t *testing.T) {
+	for _, replicas := range []int{2, 4, 16} {
+		s := server(t, "llama3.1-8b", "a100", 1, "vllm")
+		s.Replicas = replicas
+		last := 0.0
+		for _, rate := range []float64{1e-9, 1e-6, 1e-4, 1e-3, 0.0118, 0.03, 0.1, 0.3} {
+			st, err := s.SteadyRate(rate, Fixed(1024), Fixed(256))
+			if err != nil {
+				t.Fatalf("%d replicas: %v", replicas, err)
+			}
+			if ttft := float64(st.TTFT); !(ttft > last*(1-1e-6)) || last > 0 && rate < 0.01 && ttft > last*1.001 {
+				t.Errorf("%d replicas: a TTFT of %g s at %g requests a second, of %g s at fewer", replicas, ttft, rate, last)
+			} else {
+				last = ttft
+			}
+		}
+	}
+}
+
 // Numbers of arrivals have the mean that they are asked for, and the variance of renewals with Erlang intervals: 1/R of a Poisson process in long times.
 func TestRenewals(t *testing.T) {
 	moments := func(chances []float64) (sum, mean, variance float64) {

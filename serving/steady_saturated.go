@@ -141,12 +141,12 @@ func (p *part) follow() *saturatedSteps {
 	for w.answers < fillingGenerations*each {
 		w.step()
 	}
-	filled := w.answers
+	filled, tokens := w.answers, w.tokens()
 	clear(w.counts)
 	for w.answers < filled+countedGenerations*each {
 		w.step()
 	}
-	b := &saturatedSteps{answers: w.answers - filled}
+	b := &saturatedSteps{answers: (w.tokens() - tokens) / p.gen.MeanLength()}
 	for _, x := range w.counts {
 		x.tokens /= x.times
 		b.steps = append(b.steps, *x)
@@ -166,6 +166,7 @@ type saturation struct {
 	waits   int         // requests that wait at least: as many as a step may begin
 	ended   []*sequence // sequences whose last token comes with the step that was formed last
 	answers float64
+	ends    int // tokens of answers that ended
 	counts  map[[2]int]*saturatedStep // steps by their decodes and chunks
 }
 
@@ -211,6 +212,19 @@ func (w *saturation) begin() {
 	}
 }
 
+// tokens is how many were generated. They say how many answers are given in the mean: the number of answers depends on where counting begins and ends,
+// for sequences that began together end together, and on their lengths.
+func (w *saturation) tokens() float64 {
+	sum := w.ends
+	for _, q := range w.replica.running {
+		sum += q.generated
+	}
+	for i := range w.replica.waiting.n { // those that were preempted among them
+		sum += w.replica.waiting.at(i).generated
+	}
+	return float64(sum)
+}
+
 // step runs a step, and those after it that are alike but for a token more of each sequence.
 func (w *saturation) step() {
 	r := w.replica
@@ -225,6 +239,9 @@ func (w *saturation) step() {
 	}
 	r.free(freed)
 	w.answers += float64(len(w.ended))
+	for _, q := range w.ended {
+		w.ends += q.Request.Gen
+	}
 	n := 0
 	if len(r.batch.chunks)+len(w.ended)+len(freed) == 0 && preempted == r.preempted && r.server.Drafts == 0 {
 		n = w.alike()

@@ -40,6 +40,22 @@ func TestSteadyOfFurtherSteps(t *testing.T) {
 	}
 }
 
+// Where further steps hide more launches than they take, more prompts shorten a step: its mean length is still above that of one that only decodes.
+func TestSteadyOfHiddenLaunches(t *testing.T) {
+	s := engineServer(t, "falcon-mamba-7b", "b300", 2, "sglang", "sglang-mixed")
+	s.Scheduler.Budget = 2048
+	f, err := s.flow(Lengths{Kind: "lognormal", Mean: 43, Spread: 0.21}, Lengths{Kind: "lognormal", Mean: 25, Spread: 1})
+	testkit.Must(t, err)
+	for _, n := range []int{1, 513, 1024} {
+		p := f.piece(n)
+		for _, rate := range []float64{1, 100, 1427.38} {
+			if c, ok := p.mean(rate); ok && !(c >= float64(p.decode.Time)) {
+				t.Errorf("%d sequences and %g prompts a second have steps of %g s, %v without prompts", n, rate, c, p.decode.Time)
+			}
+		}
+	}
+}
+
 // Where prompts have steps of their own and these are formed ahead, every other step depends on the same ones before: the chain settles all the same.
 func TestSteadyOfStepsApart(t *testing.T) {
 	s := engineServer(t, "mistral-7b-v0.3", "rtx-pro-6000", 8, "sglang", "sglang")

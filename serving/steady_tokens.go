@@ -13,7 +13,7 @@ type fills struct {
 	sums   [counted][]float64 // equally likely sums of 1, 2, 3, ... prompts, made when they are asked for
 	rough  []float64          // sums of one prompt in fewer parts
 	mean   float64
-	past   float64 // tokens that are cached
+	past   float64 // tokens that are cached, mean over those that are not
 	length float64 // of equal prompts whose tokens have as much attention
 }
 
@@ -25,10 +25,10 @@ func newFills(s *Server, prompts []int) *fills {
 		past := float64(s.cached(prompt))
 		one[i] = float64(prompt) - past
 		f.mean += one[i] / float64(len(prompts))
-		f.past += past / float64(len(prompts))
+		f.past += past * one[i] / float64(len(prompts))
 		squares += one[i] * one[i] / float64(len(prompts))
 	}
-	f.length = squares / f.mean
+	f.length, f.past = squares/f.mean, f.past/f.mean
 	slices.Sort(one)
 	f.sums[0] = one
 	f.rough = parts(one, (len(one)+1)/2)

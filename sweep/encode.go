@@ -209,18 +209,26 @@ func (t *text) value(dst []byte, c *column, r *Row) []byte {
 // appendFloat is strconv.AppendFloat in format g with the fewest digits that v can be read from. Format e, whose
 // digits it moves where g has no exponent, is faster.
 func appendFloat(dst []byte, v float64) []byte {
-	if v < 1e-4 || v >= 1 {
+	if v < 1e-4 || v >= 1e6 {
 		return strconv.AppendFloat(dst, v, 'g', -1, 64)
 	}
 	const exponent = len("e-0n")
 	var scratch [32]byte
 	e := strconv.AppendFloat(scratch[:0], v, 'e', -1, 64)
-	digits, zeros := e[:len(e)-exponent], int(e[len(e)-1]-'1')
-	dst = append(append(dst, "0.000"[:2+zeros]...), digits[0])
-	if len(digits) > 1 {
-		dst = append(dst, digits[2:]...)
+	first, further, n := e[0], []byte(nil), int(e[len(e)-1]-'0')
+	if len(e) > exponent+1 {
+		further = e[2 : len(e)-exponent]
 	}
-	return dst
+	if v < 1 {
+		dst = append(append(dst, "0.000"[:1+n]...), first)
+		return append(dst, further...)
+	}
+	dst = append(dst, first)
+	if len(further) <= n {
+		return append(append(dst, further...), "00000"[:n-len(further)]...)
+	}
+	dst = append(append(dst, further[:n]...), '.')
+	return append(dst, further[n:]...)
 }
 
 // quote appends a text as the format wants it.

@@ -129,6 +129,9 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 	if closed := out.close(); err == nil {
 		err = closed
 	}
+	if out.lost {
+		all.Done, all.Written = min(o.Skip, all.Points), 0
+	}
 	return all, err
 }
 

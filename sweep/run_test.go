@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -165,6 +166,28 @@ func TestFormats(t *testing.T) {
 		}
 		if (row[slices.Index(records[0], "tpot_s")] == "") != (row[slices.Index(records[0], "gen_len")] == "1") {
 			t.Errorf("row %d: %v", i, row)
+		}
+	}
+}
+
+// A disk is a writer that is full after some bytes.
+type disk struct{ left int }
+
+func (d *disk) Write(p []byte) (int, error) {
+	n := min(len(p), d.left)
+	if d.left -= n; n < len(p) {
+		return n, errors.New("no space left")
+	}
+	return n, nil
+}
+
+// On a full disk text keeps whole rows, and what is left of a Parquet file has none.
+func TestFullDisk(t *testing.T) {
+	for form, size := range map[sweep.Format]int{sweep.CSV: 1 << 20, sweep.JSONL: 2 << 20, sweep.Parquet: 1 << 10} { // the text of 2048 points and more
+		kept := form != sweep.Parquet
+		s, err := sweep.Run(t.Context(), batches(1500), sweep.Options{Format: form, Out: &disk{size}, Source: settingOf(t, "llama3.1-8b", "a100", "vllm", 1)})
+		if err == nil || !strings.Contains(err.Error(), "writing the rows: ") || (s.Done > 0) != kept || (s.Written > 0) != kept {
+			t.Errorf("%s: %d points done, %d written, %v", form, s.Done, s.Written, err)
 		}
 	}
 }

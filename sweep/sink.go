@@ -13,6 +13,7 @@ type sink struct {
 	bytes   int64     // written of CSV or JSON Lines
 	pending []Row     // rows of a Parquet file, fewer than batchRows
 	see     func([]Row)
+	lost    bool // A Parquet file that was not written to its end has no rows.
 }
 
 // newSink begins the output. Of several shards the first alone has the header of CSV.
@@ -73,6 +74,7 @@ func (s *sink) write(b *block) (err error) {
 		s.bytes += int64(len(b.text))
 	}
 	if err != nil {
+		s.lost = s.parquet != nil
 		return fmt.Errorf("writing the rows: %w", err)
 	}
 	return nil
@@ -84,6 +86,7 @@ func (s *sink) close() error {
 	}
 	_, err := s.parquet.Write(s.pending)
 	if err = errors.Join(err, s.parquet.Close()); err != nil {
+		s.lost = true
 		return fmt.Errorf("writing the rows: %w", err)
 	}
 	return nil

@@ -36,9 +36,9 @@ func (w *Workload) Check(microBatches int) error {
 	case w.GenLen < 1 || w.GenLen > MaxTokens:
 		return fmt.Errorf("generated length is %d: it must be from 1 to %d (the prefill yields the first token)", w.GenLen, MaxTokens)
 	case w.Chunk < 0:
-		return fmt.Errorf("chunk is %d: it must be positive, or 0 for a prefill in one step", w.Chunk)
+		return fmt.Errorf("chunk is %d: it must be at least 1; without it the prefill takes one step", w.Chunk)
 	case w.Budget < 0:
-		return fmt.Errorf("budget of a step is %d tokens: it must be positive, or 0 for the engine's default", w.Budget)
+		return fmt.Errorf("budget of a step is %d tokens: it must be at least 1; without it the engine's default holds", w.Budget)
 	case w.Budget > 0 && w.GenLen > 1 && w.Budget < w.Batch/max(microBatches, 1):
 		return fmt.Errorf("budget of a step is %d tokens: it must be at least the %d sequences that decode together, of a token each", w.Budget, w.Batch/max(microBatches, 1))
 	case w.CachedPrefix < 0 || w.CachedPrefix >= w.PromptLen:

@@ -121,6 +121,36 @@ func TestSGLangReleases(t *testing.T) {
 	}
 }
 
+// Engines keep what a convolution needs for the next token, transformers the newest input too; llama.cpp has all of it in
+// FP32. Mamba-2 2.7B by hand: 64 layers of 80 heads of 64 with 128 states, and 5376 channels with a kernel of 4.
+func TestStatesByHand(t *testing.T) {
+	const scan, channels = 80 * 64 * 128, 80*64 + 2*128
+	for name, want := range map[string]float64{
+		"vllm": 2*scan + 2*3*channels, "tensorrt-llm": 2*scan + 2*3*channels, "sglang": 4*scan + 2*3*channels,
+		"llama.cpp": 4*scan + 4*3*channels, "transformers": 2*scan + 2*4*channels, "elana": 2*scan + 2*4*channels,
+	} {
+		c := onEngine(t, "mamba2-2.7b", name, analytic.Workload{Batch: 3, PromptLen: 64, GenLen: 2})
+		p, err := analytic.NewPredictor(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := p.Predict(&c.Workload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Memory.State != unit.Bytes(3*64*want) {
+			t.Errorf("%s: states of %v, want %v", name, float64(e.Memory.State), 3*64*want)
+		}
+		step, moved := p.Step(3, 1, 100, 1), unit.Bytes(0)
+		for _, o := range step.AppendOps(nil) {
+			moved += o.Work.State.Times(o.Count)
+		}
+		if moved != 2*e.Memory.State {
+			t.Errorf("%s: a decode step moves %v of states, want %v read and written", name, float64(moved), float64(e.Memory.State))
+		}
+	}
+}
+
 // SGLang keeps the states of scans in FP32 where the model's config names no format, and vLLM in that of the residual stream.
 func TestStatesInFloat32(t *testing.T) {
 	state := func(name string) unit.Bytes {

@@ -24,7 +24,7 @@ var transformers = eager{
 		Name:      "transformers",
 		Aliases:   []string{"hf", "huggingface"},
 		Source:    "Hugging Face transformers, eager: 13.9 ms a token for Llama-3.1-8B on an H200 and its host, about 1,300 launches; another host took 28 ms",
-		Constants: eagerConstants, Operators: eagerOperators, HostError: eagerHostError, Support: eagerRuns,
+		Constants: eagerConstants, Operators: eagerOperators, HostError: eagerHostError, Support: eagerRuns, Newest: true,
 	},
 	joins: true,
 }
@@ -33,7 +33,7 @@ var transformersGraph = eager{
 	profile: analytic.Profile{
 		Name:      "transformers-graph",
 		Source:    "Hugging Face transformers, a static cache and decoding through a CUDA graph: fitted to the time per token of Llama-3.1-8B on an H200",
-		Constants: eagerConstants, Operators: eagerOperators, Graph: true, HostError: eagerHostError, FixedCache: func(*models.Model) bool { return true }, Support: eagerGraphRuns,
+		Constants: eagerConstants, Operators: eagerOperators, Graph: true, HostError: eagerHostError, FixedCache: func(*models.Model) bool { return true }, Support: eagerGraphRuns, Newest: true,
 	},
 	copies: true,
 }
@@ -43,7 +43,7 @@ var transformersGraph = eager{
 var elana = eager{profile: analytic.Profile{
 	Name:      "elana",
 	Source:    "transformers in a CUDA graph without a static cache, as ELANA runs it; the constants of transformers-graph",
-	Constants: eagerConstants, Operators: eagerOperators, Graph: true, HostError: eagerHostError, Support: eagerGraphRuns,
+	Constants: eagerConstants, Operators: eagerOperators, Graph: true, HostError: eagerHostError, Support: eagerGraphRuns, Newest: true,
 }}
 
 // eagerRuns has no limits but formats: transformers has every model family of this program, and

@@ -156,7 +156,10 @@ func (a *app) runCalibrate(ctx context.Context, c *fitting) error {
 		return err
 	}
 	var rows *calibrate.Rows
-	if c.refit() {
+	switch refit := c.refit(); {
+	case refit && calibrate.IsServed(c.File):
+		return a.refitServed(ctx, c, table)
+	case refit:
 		if rows, err = calibrate.ReadRows(c.File); err != nil {
 			return err
 		}
@@ -172,8 +175,10 @@ func (a *app) runCalibrate(ctx context.Context, c *fitting) error {
 			return err
 		}
 		c.GPU = &g
-	} else if rows, err = a.measureConstants(ctx, c, table); err != nil {
-		return err
+	default:
+		if rows, err = a.measureConstants(ctx, c, table); err != nil {
+			return err
+		}
 	}
 	return a.writeCalibration(c, rows)
 }

@@ -30,6 +30,7 @@ type probe struct {
 	tp    int
 	about *openai.About
 	plan  calibrate.ServedPlan
+	rows  string // file that keeps the points; "" for none
 	say   func(string)
 }
 
@@ -49,7 +50,18 @@ func (p *probe) inquire(ctx context.Context) (*calibrate.Served, error) {
 			p.point.ServedModel = about.Models[0]
 		}
 	}
-	s := &calibrate.Served{Parallel: analytic.Parallelism{TP: max(p.tp, about.TP)}, Tools: map[string]string{}}
+	s, err := p.known(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.describe(s)
+	p.bound(s)
+	return s, nil
+}
+
+// known is what the server runs, in the words of estimates.
+func (p *probe) known(ctx context.Context) (s *calibrate.Served, err error) {
+	s = &calibrate.Served{Parallel: analytic.Parallelism{TP: max(p.tp, p.about.TP)}, Tools: map[string]string{}}
 	if s.Engine, err = p.profile(); err != nil {
 		return nil, err
 	}
@@ -66,12 +78,8 @@ func (p *probe) inquire(ctx context.Context) (*calibrate.Served, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Base, err = all.Of(p.gpu, s.Engine.Profile().Engine()); err != nil {
-		return nil, err
-	}
-	p.describe(s)
-	p.bound(s)
-	return s, nil
+	s.Base, err = all.Of(p.gpu, s.Engine.Profile().Engine())
+	return s, err
 }
 
 // profile is the engine that the server says it is, or that was given.
@@ -159,19 +167,23 @@ func (p *probe) bound(s *calibrate.Served) {
 // one that would take longer are left out.
 const largestPart = 10
 
-// measure takes the time of points, as many as the time allows.
-func (p *probe) measure(ctx context.Context, s *calibrate.Served, limit time.Duration) error {
+// measure takes the time of points that the file lacks, as many as the time allows.
+func (p *probe) measure(ctx context.Context, rows *calibrate.ServedFile, limit time.Duration) error {
 	points := p.plan.Draw()
 	begun := time.Now()
 	left, token := 0, 0.0
 	for i := range points {
 		x := &points[i]
-		if time.Since(begun) > limit || token*float64(x.Batch*x.Context) > limit.Seconds()/largestPart {
+		switch {
+		case rows.Has(i):
+			continue
+		case time.Since(begun) > limit || token*float64(x.Batch*x.Context) > limit.Seconds()/largestPart:
 			left++
 			continue
 		}
 		r, err := p.ask(ctx, x)
 		if err != nil {
+			p.stopped(rows, len(points))
 			return fmt.Errorf("%v: %w", x, err)
 		}
 		if why := take(x, r); why != "" {
@@ -186,13 +198,23 @@ func (p *probe) measure(ctx context.Context, s *calibrate.Served, limit time.Dur
 			role = ", held out"
 		}
 		p.say(fmt.Sprintf("%d/%d: %v: %.4g ms%s", i+1, len(points), x, 1e3*x.Seconds, role))
-		s.Points = append(s.Points, *x)
+		if err := rows.Add(i, x); err != nil {
+			return err
+		}
 	}
 	if left > 0 {
 		p.say(fmt.Sprintf("%d points did not fit into %v; --limit allows for more", left, limit))
-		s.Notes = append(s.Notes, fmt.Sprintf("%d of %d points did not fit into %v", left, len(points), limit))
 	}
 	return nil
+}
+
+// stopped says what is kept of points that an error ended.
+func (p *probe) stopped(rows *calibrate.ServedFile, all int) {
+	if p.rows == "" {
+		p.say(fmt.Sprintf("stopped after %d of %d points, of which nothing is kept without --rows", len(rows.Points), all))
+		return
+	}
+	p.say(fmt.Sprintf("stopped: %s has %d of %d points; the same command goes on there, and --rows %s alone fits those", p.rows, len(rows.Points), all, p.rows))
 }
 
 // ask measures one point.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/hardware"
 	"llmprof/measure/calibrate"
+	"llmprof/measure/engine/openai"
 	"llmprof/measure/experiment"
 	"llmprof/measure/stats"
 )
@@ -56,7 +58,7 @@ func (s *serverFit) flags(cmd *cobra.Command) {
 var ofServer = []string{"base-url", "model", "served-engine", "served-model", "served-weights", "served-kv", "api", "max-batch", "max-tokens", "seed", "offline"}
 
 func (s *serverFit) check(c *fitting) error {
-	for _, flag := range []string{"device", "dtype", "python", "cuda-libs", "rows", "quick", "shared", "import", "source"} {
+	for _, flag := range []string{"device", "dtype", "python", "cuda-libs", "quick", "shared", "import", "source"} {
 		if c.given(flag) {
 			return usage("--engine openai asks a server: --%s has no meaning beside it", flag)
 		}
@@ -96,32 +98,94 @@ func (a *app) calibrateServer(ctx context.Context, c *fitting) (err error) {
 		return wrong(err)
 	}
 	c.GPU = &g
-	lab, err := a.lab(s.offline)
+	p, err := a.probe(c)
 	if err != nil {
 		return err
 	}
-	lab.GPUs = table
-	say := lab.Say
-	lab.Say, lab.Progress = func(string) {}, nil // a line a point is enough
-	defer func() { err = errors.Join(err, lab.Close()) }()
-	p := &probe{serverFit: s, lab: lab, gpu: &g, tp: c.TP, say: say}
+	defer func() { err = errors.Join(err, p.lab.Close()) }()
 	served, err := p.inquire(ctx)
 	if err != nil {
 		return err
 	}
-	served.Name, served.Version, served.Made = c.called(), versionText(), time.Now().UTC().Truncate(time.Second)
+	rows, err := calibrate.OpenServed(c.File, p.server(served))
+	if err != nil {
+		return err
+	}
 	limit := defaultServerLimit
 	if c.given("limit") {
 		limit = c.Limit
 	}
-	if err := p.measure(ctx, served, limit); err != nil {
+	if err := errors.Join(p.measure(ctx, rows, limit), rows.Close()); err != nil {
 		return err
 	}
-	f, err := calibrate.FitServed(served, &g)
+	return a.fitServed(c, served, &rows.ServedRows)
+}
+
+// probe prepares what asks a server, or reads what was asked of one.
+func (a *app) probe(c *fitting) (*probe, error) {
+	lab, err := a.lab(c.server.offline)
+	if err != nil {
+		return nil, err
+	}
+	p := &probe{serverFit: &c.server, lab: lab, gpu: c.GPU, tp: c.TP, say: lab.Say, rows: c.File}
+	lab.Say, lab.Progress = func(string) {}, nil // a line a point is enough
+	return p, nil
+}
+
+// server is the first line of the file of points.
+func (p *probe) server(s *calibrate.Served) *calibrate.Server {
+	return &calibrate.Server{
+		GPU: p.gpu.Key, Engine: s.Engine.Profile().Name, Model: p.point.Model, Weights: cmp.Or(p.point.ServedWeights, p.about.Weights),
+		KV: cmp.Or(p.point.ServedKV, p.about.KV), TP: max(s.Parallel.TP, 1), Kernels: s.Kernels, Plan: p.plan, Tools: s.Tools,
+		Version: versionText(), When: time.Now().UTC().Truncate(time.Second), Notes: s.Notes,
+	}
+}
+
+// refitServed fits constants to the points of a file again.
+func (a *app) refitServed(ctx context.Context, c *fitting, table *hardware.Table) (err error) {
+	rows, err := calibrate.ReadServed(c.File)
 	if err != nil {
 		return err
 	}
-	all, err := served.Score(&g, f)
+	a.logf("%d points of a server in %s are fitted; to measure what they lack, give --engine openai", len(rows.Points), c.File)
+	if rows.Torn > 0 {
+		a.logf("the last line of %s was never finished and is left out", c.File)
+	}
+	of := &rows.Server
+	g, err := table.GPU(cmp.Or(c.gpu, of.GPU))
+	if err != nil {
+		return err
+	}
+	if g.Key != of.GPU {
+		return fmt.Errorf("the points are of %s, not of %s", of.GPU, g.Key)
+	}
+	c.GPU, c.TP, c.server.point.Model = &g, of.TP, of.Model
+	p, err := a.probe(c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.lab.Close()) }()
+	p.about = &openai.About{Kind: of.Engine, Weights: of.Weights, KV: of.KV, TP: of.TP}
+	served, err := p.known(ctx)
+	if err != nil {
+		return err
+	}
+	return a.fitServed(c, served, rows)
+}
+
+// fitServed fits constants to points and writes them.
+func (a *app) fitServed(c *fitting, s *calibrate.Served, rows *calibrate.ServedRows) error {
+	of := &rows.Server
+	s.Name, s.Version, s.Made, s.Kernels, s.Tools, s.Notes = c.called(), of.Version, of.When, of.Kernels, of.Tools, slices.Clone(of.Notes)
+	s.Points = rows.Points
+	if all := of.Plan.Draw(); len(rows.Points) < len(all) {
+		s.Notes = append(s.Notes, fmt.Sprintf("%d of %d points were measured", len(rows.Points), len(all)))
+	}
+	f, err := calibrate.FitServed(s, c.GPU)
+	if err != nil {
+		return err
+	}
+	all, err := s.Score(c.GPU, f)
 	if err != nil {
 		return err
 	}

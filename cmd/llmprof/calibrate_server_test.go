@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 
 	"llmprof/hardware"
 	"llmprof/internal/testkit"
+	"llmprof/measure/calibrate"
 )
 
 // A paced server takes known times: 40 ms and 20 µs a token for a prompt, and 15 ms for a
@@ -23,6 +25,8 @@ import (
 type paced struct {
 	running atomic.Int64
 	model   string
+	quick   int64        // times as fast; 0 for once
+	left    atomic.Int64 // requests until it dies, where it is quick
 }
 
 func (p *paced) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -42,14 +46,18 @@ func (p *paced) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no JSON", http.StatusBadRequest)
 		return
 	}
+	if p.quick > 0 && p.left.Add(-1) < 0 {
+		panic(http.ErrAbortHandler)
+	}
+	sleep := func(d time.Duration) { time.Sleep(d / time.Duration(max(p.quick, 1))) }
 	p.running.Add(1)
 	defer p.running.Add(-1)
 	stream(w, prompt, tokens, true, func(i int) {
 		if i == 0 {
-			time.Sleep(40*time.Millisecond + time.Duration(prompt)*20*time.Microsecond)
+			sleep(40*time.Millisecond + time.Duration(prompt)*20*time.Microsecond)
 			return
 		}
-		time.Sleep(15*time.Millisecond + time.Duration(p.running.Load())*time.Millisecond)
+		sleep(15*time.Millisecond + time.Duration(p.running.Load())*time.Millisecond)
 	})
 }
 
@@ -106,7 +114,6 @@ func TestCalibrateServerRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
 		"give the server's --base-url":            {"-g", "h200"},
 		"give the --gpu that the server runs on":  {"--base-url", known},
-		"--rows has no meaning beside it":         {"--base-url", known, "-g", "h200", "--rows", "x"},
 		`"somebody/unheard-of" is not known here`: {"--base-url", unknown, "-g", "h200"},
 		"want from 1 to 1024 requests":            {"--base-url", known, "-g", "h200", "--max-batch", "0"},
 		"--served-engine":                         {"--base-url", known, "-g", "h200", "--served-engine", "ftl"},
@@ -119,6 +126,47 @@ func TestCalibrateServerRefuses(t *testing.T) {
 	}
 	if _, err := os.Stat(file); err == nil {
 		t.Error("a refused command wrote a file")
+	}
+}
+
+// Points that were measured before the server died are kept: the same command goes on there, and they alone are fitted.
+func TestCalibrateServerDies(t *testing.T) {
+	rows, file := filepath.Join(t.TempDir(), "rows.jsonl"), filepath.Join(t.TempDir(), "mine.toml")
+	dying := &paced{model: "llama3.2-1b", quick: 4}
+	dying.left.Store(90)
+	args := []string{"calibrate", "--engine", "openai", "--base-url", serve(t, dying), "-g", "h200", "--offline", "--max-batch", "2", "--max-tokens", "512", "--rows", rows}
+	got := try(t, args...)
+	kept, err := calibrate.ReadServed(rows)
+	if err != nil || got.code != 1 || len(kept.Points) < 8 || len(kept.Points) > 28 || got.stdout != "" {
+		t.Fatalf("exit %d, %+v, %v: %s", got.code, kept, err, got.stderr)
+	}
+	if want := fmt.Sprintf("stopped: %s has %d of 30 points; the same command goes on there, and --rows %s alone fits those", rows, len(kept.Points), rows); !strings.Contains(got.stderr, want) {
+		t.Errorf("%s lacks %q", got.stderr, want)
+	}
+	text, err := os.ReadFile(rows)
+	testkit.Must(t, err)
+	s := schema(t, "bench.v1.json")
+	for line := range strings.Lines(string(text)) {
+		checkSchema(t, s, line)
+	}
+	alone := try(t, "calibrate", "--rows", rows, "-o", file)
+	f, err := hardware.ReadCalibration(file)
+	if alone.code != 0 || err != nil || f.Engine != "vllm" || !slices.Contains(f.Notes, fmt.Sprintf("%d of 30 points were measured", len(kept.Points))) {
+		t.Fatalf("exit %d, %v: %s\n%+v", alone.code, err, alone.stderr, f)
+	}
+	if testkit.Brief() {
+		t.Skip("the other points take 10 s: LLMPROF_TEST_LONG=1 runs them")
+	}
+	dying.left.Store(1 << 40)
+	whole := try(t, append(args, "--limit", "1m")...)
+	if whole.code != 0 || strings.Contains(whole.stderr, " 1/30") || !strings.Contains(whole.stderr, "30/30") {
+		t.Errorf("gone on with: exit %d: %s", whole.code, whole.stderr)
+	}
+	if again := try(t, "calibrate", "--rows", rows, "--name", "h200-sxm-141gb"); again.code != 0 || again.stdout != whole.stdout {
+		t.Errorf("fitted again: exit %d: %s\n%s\nwant\n%s", again.code, again.stderr, again.stdout, whole.stdout)
+	}
+	if other := try(t, append(args, "--max-tokens", "1024")...); other.code == 0 || !strings.Contains(other.stderr, "has points of a server with plan") {
+		t.Errorf("another plan: exit %d: %s", other.code, other.stderr)
 	}
 }
 

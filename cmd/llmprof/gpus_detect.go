@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -157,31 +155,12 @@ func memTotal(meminfo string) *unit.Bytes {
 	return nil
 }
 
-// smiTimeout bounds the time of nvidia-smi: it is slow where the driver has
-// to wake the GPU.
-const smiTimeout = 10 * time.Second
-
 // nvidiaSMI asks the driver's tool.
-func nvidiaSMI(ctx context.Context) []device {
-	ctx, cancel := context.WithTimeout(ctx, smiTimeout)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "nvidia-smi",
-		"--query-gpu=name,memory.total,pci.bus_id,uuid", "--format=csv,noheader,nounits").Output()
-	if err != nil {
-		return nil
-	}
-	var found []device
-	for line := range strings.Lines(string(out)) {
-		f := strings.Split(strings.TrimSpace(line), ", ")
-		if len(f) != 4 || f[0] == "" {
-			continue
-		}
-		d := device{Name: f[0], Bus: view.OrNull(f[2]), UUID: view.OrNull(f[3])}
-		if mib, err := strconv.ParseUint(f[1], 10, 40); err == nil {
-			b := unit.Bytes(mib << 20)
-			d.Memory = &b
-		}
-		found = append(found, d)
+func nvidiaSMI(ctx context.Context) (found []device) {
+	all, _ := power.List(ctx) // The tool is there or not.
+	for i := range all {
+		g := &all[i]
+		found = append(found, device{Name: g.Name, Bus: view.OrNull(g.Bus), UUID: view.OrNull(g.UUID), Memory: g.Memory})
 	}
 	return found
 }

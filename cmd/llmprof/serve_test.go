@@ -47,7 +47,11 @@ func shownFigures(t *testing.T, flags map[string]string, answer func(do string) 
 	t.Helper()
 	figures := answer("estimate").Data.(map[string]any)["figures"].(map[string]any)
 	if flags["rate"] != "" || flags["concurrency"] != "" {
-		figures["load"] = answer("under").Data.(map[string]any)["load"]
+		under := answer("under").Data.(map[string]any)
+		figures["load"] = under["load"]
+		if said := under["warning"]; said != "" {
+			figures["warnings"] = append(figures["warnings"].([]any), said)
+		}
 	}
 	text, err := json.Marshal(figures)
 	testkit.Must(t, err)
@@ -65,6 +69,16 @@ func without(t *testing.T, text, name string) string {
 	return string(rest)
 }
 
+// pageAnswers asks the page's program for the state of flags.
+func pageAnswers(t *testing.T, p *page.Page, flags map[string]string) func(do string) page.Answer {
+	return func(do string) (a page.Answer) {
+		request, err := json.Marshal(page.Request{Do: do, Flags: flags})
+		testkit.Must(t, err)
+		testkit.Must(t, json.Unmarshal(p.Handle(t.Context(), request), &a))
+		return a
+	}
+}
+
 // The page's answers are those of the command line to the last digit.
 func TestPageFigures(t *testing.T) {
 	p := page.New()
@@ -72,17 +86,21 @@ func TestPageFigures(t *testing.T) {
 	answered := 0
 	for range 40 {
 		flags := randomFlags(r)
-		if sameAsCommand(t, flags, func(do string) (a page.Answer) {
-			request, err := json.Marshal(page.Request{Do: do, Flags: flags})
-			testkit.Must(t, err)
-			testkit.Must(t, json.Unmarshal(p.Handle(t.Context(), request), &a))
-			return a
-		}) {
+		if sameAsCommand(t, flags, pageAnswers(t, p, flags)) {
 			answered++
 		}
 	}
 	if answered < 10 {
 		t.Errorf("%d of 40 states can be: too few say something", answered)
+	}
+}
+
+// The notes of a load near saturation are among those that the page shows, as the command line says them.
+func TestPageLoadWarnings(t *testing.T) {
+	flags := map[string]string{"model": "qwen3-32b", "gpu": "h200", "rate": "20", "prefix-hit-rate": "0.8", "speculative-tokens": "1", "acceptance": "0.5"}
+	answers := pageAnswers(t, page.New(), flags)
+	if said := answers("under").Data.(map[string]any)["warning"]; !sameAsCommand(t, flags, answers) || said == "" {
+		t.Errorf("the load warns of %q", said)
 	}
 }
 

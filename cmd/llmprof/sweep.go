@@ -256,6 +256,9 @@ func (a *app) stream(ctx context.Context, o *gridOrder, g *sweep.Grid, options s
 	if closed := file.Close(); closed != nil {
 		err = errors.Join(err, fmt.Errorf("writing %s: %w", o.file, input.Cause(closed)))
 	}
+	if err != nil && options.Format == sweep.Parquet && summary.Written == 0 {
+		_ = os.Remove(o.file) // it has no rows
+	}
 	return summary, err
 }
 

@@ -147,4 +147,5 @@ def main():
     write(os.path.join(folder, "observations.csv"), [*observations(gpu, source, "decode.csv", decode, "tpot_s"), *observations(gpu, source, "prompts.csv", prompts, "ttft_s")])
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -331,17 +331,20 @@ class Bench:
         note = {"model": self.job["model"], "weights": self.job.get("weights", "bf16"), "batch": batch, "context": context, "prompt": prompt, "cpu": cpu}
         trim(raw, os.path.join(self.results, f"trace-{self.job['name']}-{name}.json.gz"), note)
 
-    def run(self):
-        t = self.job.get("temperature", 0.0)
+    def warm(self, temperature):
+        """Run some steps and prompts that are not measured."""
         self.steps()
         for batch in (1, 8, 64):
-            warm = {}
             for _ in range(batch):
-                self.request("ctx", self.tokens(256), 12, t)
-            self.finish(warm)
-        for n in (128, 600, min(8192, self.about["max_model_len"] - 16)):
-            self.request("real", self.tokens(n), 2, t)
+                self.request("ctx", self.tokens(256), 12, temperature)
             self.finish({})
+        for n in (128, 600, min(8192, self.about["max_model_len"] - 16)):
+            self.request("real", self.tokens(n), 2, temperature)
+            self.finish({})
+
+    def run(self):
+        t = self.job.get("temperature", 0.0)
+        self.warm(t)
         for kind, *args in self.job["points"]:
             try:
                 if kind == "decode":

@@ -142,6 +142,15 @@ const most = 64 << 20
 // ReadRows reads a file of rows. A last line without its end is left out: whoever
 // wrote it was stopped.
 func ReadRows(path string) (*Rows, error) {
+	text, err := readRowFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return parseRows(path, text)
+}
+
+// readRowFile is the text of a file of rows.
+func readRowFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("rows: %w", err)
@@ -153,25 +162,15 @@ func ReadRows(path string) (*Rows, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rows: %w", err)
 	}
-	return parseRows(path, text)
+	return text, nil
 }
 
 // parseRows reads the lines of a file of rows, named file in messages.
 func parseRows(file string, text []byte) (*Rows, error) {
 	out := &Rows{}
-	for n := 1; len(text) > 0; n++ {
-		line, rest, whole := bytes.Cut(text, []byte("\n"))
-		if !whole {
-			out.Torn = len(line)
-			break
-		}
-		text = rest
-		if len(bytes.TrimSpace(line)) == 0 {
-			continue
-		}
-		if err := out.line(line); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
-		}
+	var err error
+	if out.Torn, err = eachLine(file, text, out.line); err != nil {
+		return nil, err
 	}
 	if out.Machine.Kind == "" {
 		return nil, fmt.Errorf("%s: no line says on which machine the rows were measured: want one of kind %q first", file, machineKind)
@@ -179,18 +178,42 @@ func parseRows(file string, text []byte) (*Rows, error) {
 	return out, nil
 }
 
+// eachLine has every whole line taken, by its kind, and returns the length of a last one without its end.
+func eachLine(file string, text []byte, take func(kind string, strict *json.Decoder) error) (torn int, err error) {
+	for n := 1; len(text) > 0; n++ {
+		line, rest, whole := bytes.Cut(text, []byte("\n"))
+		if !whole {
+			return len(line), nil
+		}
+		text = rest
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		var head struct{ Schema, Kind string }
+		err := json.Unmarshal(line, &head)
+		switch {
+		case err != nil:
+			err = fmt.Errorf("not a row: %w", err)
+		case head.Schema != RowSchema:
+			err = fmt.Errorf("the schema is %.60q: want %q", head.Schema, RowSchema)
+		default:
+			strict := json.NewDecoder(bytes.NewReader(line))
+			strict.DisallowUnknownFields()
+			err = take(head.Kind, strict)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("%s:%d: %w", file, n, err)
+		}
+	}
+	return 0, nil
+}
+
 // line takes one line in.
-func (out *Rows) line(line []byte) error {
-	var head struct{ Schema, Kind string }
-	if err := json.Unmarshal(line, &head); err != nil {
-		return fmt.Errorf("not a row: %w", err)
+func (out *Rows) line(kind string, strict *json.Decoder) error {
+	if kind == serverKind {
+		return fmt.Errorf("the rows are of a server: give --engine openai, or --rows alone")
 	}
-	if head.Schema != RowSchema {
-		return fmt.Errorf("the schema is %.60q: want %q", head.Schema, RowSchema)
-	}
-	strict := json.NewDecoder(bytes.NewReader(line))
-	strict.DisallowUnknownFields()
-	if head.Kind == machineKind {
+	if kind == machineKind {
 		if out.Machine.Kind != "" {
 			return fmt.Errorf("a second line of the machine: rows of two machines are two files")
 		}
@@ -230,25 +253,55 @@ type rowFile struct{ *os.File }
 // file begins with the machine.
 func openRows(path string, m *Machine) (*rowFile, *Rows, error) {
 	m.Schema, m.Kind = RowSchema, machineKind
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	out, err := openRowFile(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("rows: %w", err)
+		return nil, nil, err
 	}
-	out := &rowFile{f}
 	had, err := out.begin(path, m)
 	if err != nil {
-		f.Close()
-		return nil, nil, err
+		return nil, nil, closeAfter(out, err)
 	}
 	return out, had, nil
 }
 
-func (out *rowFile) begin(path string, m *Machine) (*Rows, error) {
+func openRowFile(path string) (*rowFile, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("rows: %w", err)
+	}
+	return &rowFile{f}, nil
+}
+
+// closeAfter closes a file that an error made useless.
+func closeAfter(f *rowFile, err error) error {
+	_ = f.Close() // the error says more
+	return err
+}
+
+// size is how many bytes the file has.
+func (out *rowFile) size() (int64, error) {
 	info, err := out.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// resume cuts off what comes after the whole lines, and goes on there.
+func (out *rowFile) resume(end int64) error {
+	if err := out.Truncate(end); err != nil {
+		return err
+	}
+	_, err := out.Seek(end, 0)
+	return err
+}
+
+func (out *rowFile) begin(path string, m *Machine) (*Rows, error) {
+	size, err := out.size()
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() == 0 {
+	if size == 0 {
 		return &Rows{Machine: *m}, out.write(m)
 	}
 	had, err := ReadRows(path)
@@ -259,12 +312,7 @@ func (out *rowFile) begin(path string, m *Machine) (*Rows, error) {
 		return nil, fmt.Errorf("%s has rows of %s (%s, %s, %v, %s); here are %s (%s, %s, %v, %s): give another file",
 			path, h.GPU, h.Device, h.Engine, h.DType, h.Kernels, m.GPU, m.Device, m.Engine, m.DType, m.Kernels)
 	}
-	end := info.Size() - int64(had.Torn)
-	if err := out.Truncate(end); err != nil {
-		return nil, err
-	}
-	_, err = out.Seek(end, 0)
-	return had, err
+	return had, out.resume(size - int64(had.Torn))
 }
 
 // write writes a row, or the machine: whole, and to the disk, before the next is measured.

@@ -6,11 +6,11 @@ import (
 
 // A ServedPlan bounds the points that are drawn.
 type ServedPlan struct {
-	Seed         uint64
-	MostTokens   int // most tokens of a prompt with its answer
-	MostBatch    int
-	MostTogether int // tokens of all prompts that run at a time
-	Answer       int // tokens generated for a decode step's time
+	Seed         uint64 `json:"seed"`
+	MostTokens   int    `json:"most_tokens"` // most tokens of a prompt with its answer
+	MostBatch    int    `json:"most_batch"`
+	MostTogether int    `json:"most_together"` // tokens of all prompts that run at a time
+	Answer       int    `json:"answer_tokens"` // tokens generated for a decode step's time
 }
 
 // shortest is the fewest tokens of a prompt that is drawn.

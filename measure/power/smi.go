@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/csv"
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"llmprof/measure/result"
+	"llmprof/unit"
 )
 
 // smiLimit bounds the time of nvidia-smi: it is slow where the driver has to
@@ -23,7 +26,34 @@ var (
 	smiSample = []string{"power.draw.instant", "clocks.sm", "clocks.mem", "temperature.gpu", "utilization.gpu", "utilization.memory", "memory.used", "clocks_event_reasons.active",
 		"clocks.max.sm", "clocks.max.memory", "enforced.power.limit", "power.default_limit"}
 	smiRunning = []string{"pid", "name", "used_memory"}
+	smiListed  = []string{"name", "memory.total", "pci.bus_id", "uuid"}
 )
+
+// A Listed is a GPU as nvidia-smi lists it. What it does not say is "" or nil.
+type Listed struct {
+	Name, Bus, UUID string
+	Memory          *unit.Bytes
+}
+
+// List asks nvidia-smi which GPUs there are.
+func List(ctx context.Context) ([]Listed, error) {
+	o := Options{}.withDefaults()
+	rows, err := askSMI(ctx, o.Run, "--query-gpu=", smiListed)
+	var all []Listed
+	for _, row := range rows {
+		all = append(all, Listed{Name: row[0], Memory: mebibytes(row[1]), Bus: row[2], UUID: row[3]})
+	}
+	return all, err
+}
+
+// mebibytes reads a size in MiB, if it is one.
+func mebibytes(text string) *unit.Bytes {
+	mib, ok := quantity(text)
+	if !ok {
+		return nil
+	}
+	return new(unit.Bytes(math.Floor(mib)) * (1 << 20))
+}
 
 // openSMI lists the boards that nvidia-smi knows.
 func openSMI(ctx context.Context, o *Options) (*driver, error) {
@@ -69,7 +99,8 @@ func clip(text string) string {
 	return fmt.Sprintf(" (%.120s)", line)
 }
 
-// parseSMI reads CSV without a head, whose commas have a space behind them.
+// parseSMI reads CSV without a head, whose commas have a space behind them. The tool prints warnings among the rows, as of
+// a corrupted infoROM: a line without a comma is none where several fields were asked for.
 func parseSMI(text string, fields int) ([][]string, error) {
 	r := csv.NewReader(strings.NewReader(text))
 	r.TrimLeadingSpace, r.FieldsPerRecord, r.LazyQuotes = true, -1, true
@@ -77,6 +108,7 @@ func parseSMI(text string, fields int) ([][]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nvidia-smi printed no CSV: %w", err)
 	}
+	rows = slices.DeleteFunc(rows, func(row []string) bool { return len(row) == 1 && fields > 1 })
 	for _, row := range rows {
 		if len(row) != fields {
 			return nil, fmt.Errorf("nvidia-smi printed %d fields where %d were asked for: %.120q", len(row), fields, strings.Join(row, ", "))

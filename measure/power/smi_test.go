@@ -84,6 +84,20 @@ func TestSMIFails(t *testing.T) {
 	}
 }
 
+// The tool prints warnings among its rows.
+func TestSMIWarns(t *testing.T) {
+	const warning = "WARNING: infoROM is corrupted at gpu 0000:8B:00.0\n"
+	o := Options{Run: smi(map[string]string{"--query-gpu=uuid": h200["--query-gpu=uuid"] + warning})}.withDefaults()
+	d, err := openSMI(t.Context(), &o)
+	if err != nil || len(d.boards) != 1 || d.version != "580.1" {
+		t.Errorf("%+v, %v", d, err)
+	}
+	b := &smiBoard{uuid: "GPU-1", run: smi(map[string]string{"--query-gpu=power": warning})}
+	if w, err := b.watts(); err == nil {
+		t.Errorf("a warning is %v W", w)
+	}
+}
+
 func FuzzSMI(f *testing.F) {
 	for _, text := range h200 {
 		f.Add(text)

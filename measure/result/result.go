@@ -4,7 +4,13 @@
 // says why.
 package result
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+
+	"llmprof/measure/stats"
+	"llmprof/workload"
+)
 
 // Schema names the form of a result.
 const Schema = "llmprof.measure/v1"
@@ -45,4 +51,97 @@ type Result struct {
 	Reasons    map[string]string `json:"reasons"`  // why a key is null
 	Marks      []string          `json:"marks"`    // reasons to doubt the figures: "contaminated", "throttled", ...
 	Warnings   []string          `json:"warnings"` // marks and lesser remarks, in sentences
+}
+
+// Provenance is what it takes to do it again.
+type Provenance struct {
+	Version string   `json:"version"` // version of llmprof
+	Command []string `json:"command"`
+	Seed    uint64   `json:"seed"`
+	Hash    string   `json:"config_hash"` // hash of the experiment's settings
+	Config  string   `json:"config"`      // the experiment file
+
+	// Settings are all that the hash is of, in canonical JSON: keys sorted, what
+	// is zero left out. Null for a measurement without an experiment.
+	Settings json.RawMessage `json:"settings"`
+}
+
+// A Closure is a test that parts make up a whole, as a relative difference.
+type Closure struct {
+	Name   string  `json:"name"`
+	Whole  float64 `json:"whole"`
+	Parts  float64 `json:"parts"`
+	Off    float64 `json:"off"` // parts / whole - 1
+	Limit  float64 `json:"limit"`
+	Passed bool    `json:"passed"`
+}
+
+// Meter is what metering itself cost.
+type Meter struct {
+	PeriodS  float64  `json:"period_s"`
+	ReadS    float64  `json:"read_s"`        // time of one reading of all sensors
+	Overhead *float64 `json:"tpot_overhead"` // TPOT with it over TPOT without, less 1; null if not tried
+}
+
+// Times are repeats of one duration, in seconds.
+type Times struct {
+	stats.Summary
+	Samples []float64 `json:"samples"`
+	Device  *float64  `json:"device_median"` // median by the device's events
+	Warmups int       `json:"warmups"`       // repeats before the first sample
+	Steady  bool      `json:"steady"`        // the warm-up ended because the times were steady
+}
+
+// Rates are tokens a second, of all sequences together.
+type Rates struct {
+	Generated *float64 `json:"generated"` // over the whole request
+	Decode    *float64 `json:"decode"`    // over its decode steps
+	Prompt    *float64 `json:"prompt"`    // over its prefill
+}
+
+// Sizes are bytes of memory, counted after a real forward, each apart, of all GPUs
+// of a process together, with the analytic figure beside it.
+type Sizes struct {
+	Params      *int64         `json:"params"`
+	Buffers     *int64         `json:"buffers"`
+	KV          *int64         `json:"kv"`
+	State       *int64         `json:"state"`
+	Activations *int64         `json:"activations_peak"`
+	Peak        *int64         `json:"peak"`
+	Reserved    *int64         `json:"reserved"`
+	Analytic    *AnalyticSizes `json:"analytic"`
+}
+
+// AnalyticSizes is what the theory says of the same.
+type AnalyticSizes struct {
+	Params      float64 `json:"params"`
+	KV          float64 `json:"kv"`
+	State       float64 `json:"state"`
+	Activations float64 `json:"activations_peak"`
+}
+
+// Workload is what it was given. The lengths are tokens of each sequence; those of a
+// server's prompts are the mean by its own count, where it counts them. The batch
+// and formats that are not known of a server are zero here and null in a file.
+type Workload struct {
+	workload.Workload
+	Weights     string  `json:"weights"`
+	KV          string  `json:"kv"`
+	Act         string  `json:"act"`
+	Prompts     string  `json:"prompts"` // "random", or the file that they came from
+	Seed        uint64  `json:"seed"`
+	Temperature float64 `json:"temperature,omitempty"` // sampling temperature of a server; 0 for greedy decoding
+	Elana       bool    `json:"elana"`                 // ELANA's protocol: frozen context, logits of all positions
+}
+
+// MarshalJSON writes null for what is not known.
+func (w Workload) MarshalJSON() ([]byte, error) {
+	type plain Workload // without this method
+	return json.Marshal(struct {
+		Batch   *int    `json:"batch"`
+		Weights *string `json:"weights"`
+		KV      *string `json:"kv"`
+		Act     *string `json:"act"`
+		plain
+	}{known(w.Batch), known(w.Weights), known(w.KV), known(w.Act), plain(w)})
 }

@@ -113,11 +113,11 @@ type ServerSample struct {
 
 // UsageCheck sets the tokens that the server says against the chunks that came.
 type UsageCheck struct {
-	Tokens         int     `json:"tokens"`
-	Chunks         int     `json:"chunks"`
-	TokensPerChunk float64 `json:"tokens_per_chunk"`
-	Missing        int     `json:"missing"`    // requests whose server gave no usage
-	Discrepant     int     `json:"discrepant"` // requests whose tokens are not what was asked for
+	Tokens         *int     `json:"tokens"`           // of the answers with usage; null where none has it
+	Chunks         int      `json:"chunks"`           // of the same answers
+	TokensPerChunk *float64 `json:"tokens_per_chunk"` // null where no answer has usage
+	Missing        int      `json:"missing"`          // requests whose server gave no usage
+	Discrepant     int      `json:"discrepant"`       // requests whose tokens are not what was asked for
 }
 
 // A Record is one request. Times are seconds from when it was begun or, where

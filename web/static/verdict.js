@@ -109,7 +109,7 @@ function Line({ all, held }) {
 
 export const Verdict = kept(function Verdict(all) {
   const { error, noState, doc, words, oldWords, flags, under, oldUnder } = all;
-  const now = error ? null : words, loaded = flags.rate || flags.concurrency, held = heldOf(all), notes = (!error && doc?.warnings) || [];
+  const now = error ? null : words, loaded = flags.rate || flags.concurrency, held = heldOf(all), notes = error ? [] : [...(doc?.warnings ?? []), ...(loaded && under?.warning ? [under.warning] : [])];
   return html`<section id="verdict" class="wide" tabindex="-1" aria-labelledby="verdict-title">
     <h2 id="verdict-title" class="sr">Verdict</h2>
     <${Line} all=${all} held=${held} />

@@ -134,7 +134,7 @@ const llBytes = 8
 // fusesAllReduce reports whether the last GEMM of each block of a decode step, with 16-bit weights,
 // has the all-reduce fused.
 func (o *Options) fusesAllReduce(s *shape) bool {
-	gemm := o.stepGEMM(o.rings())
+	gemm := o.gemmFor(o.rings(), o.Quantization)
 	if s.ranks == 1 || gemm == nil || gemm.quant != Unquantized {
 		return false
 	}

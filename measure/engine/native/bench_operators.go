@@ -9,18 +9,30 @@ import (
 	"llmprof/workload"
 )
 
-// An arena allocates memory and frees it together.
+// An arena allocates memory and frees it together. After the first error it allocates nothing.
 type arena struct {
 	dev       *cuda.Device
 	allocated []cuda.Ptr
+	err       error
 }
 
-func (a *arena) take(what string, bytes int) (cuda.Ptr, error) {
-	p, err := a.dev.Alloc(what, bytes)
-	if err == nil {
+func (a *arena) take(what string, bytes int) (p cuda.Ptr) {
+	if a.err != nil {
+		return 0
+	}
+	if p, a.err = a.dev.Alloc(what, bytes); a.err == nil {
 		a.allocated = append(a.allocated, p)
 	}
-	return p, err
+	return p
+}
+
+// filled is memory of which each byte is v.
+func (a *arena) filled(what string, v byte, bytes int) cuda.Ptr {
+	p := a.take(what, bytes)
+	if a.err == nil {
+		a.err = a.dev.Fill(p, v, bytes)
+	}
+	return p
 }
 
 func (a *arena) free() error {
@@ -32,19 +44,19 @@ func (a *arena) free() error {
 }
 
 // random allocates memory for n values of bf16 and fills it.
-func (b *Bencher) random(a *arena, what string, n int) (cuda.Ptr, error) {
-	p, err := a.take(what, 2*n)
-	if err != nil {
-		return 0, err
+func (b *Bencher) random(a *arena, what string, n int) cuda.Ptr {
+	p := a.take(what, 2*n)
+	if a.err == nil {
+		l := cuda.Launch{Grid: cuda.Dim{X: min((n+1023)/1024, 4096)}, Block: cuda.Dim{X: 256}}
+		a.err = b.p.fillRandom.Queue(b.s, l, p, uint64(n), tensorSeed(1, what), randomScale)
 	}
-	l := cuda.Launch{Grid: cuda.Dim{X: min((n+1023)/1024, 4096)}, Block: cuda.Dim{X: 256}}
-	return p, b.p.fillRandom.Queue(b.s, l, p, uint64(n), tensorSeed(1, what), randomScale)
+	return p
 }
 
 // done returns the operation, or frees the memory after an error.
-func (b *Bencher) done(a *arena, op *operation, err error) (*operation, error) {
-	if err != nil {
-		return nil, errors.Join(err, a.free())
+func (b *Bencher) done(a *arena, op *operation) (*operation, error) {
+	if a.err != nil {
+		return nil, errors.Join(a.err, a.free())
 	}
 	op.s, op.free = b.s, a.free
 	return op, nil
@@ -55,20 +67,9 @@ func (b *Bencher) gemm(q *Query) (*operation, error) {
 	m, n, k := q.Shape["m"], q.Shape["n"], q.Shape["k"]
 	copies, cold := sets(2*n*k, q.Rotate)
 	a := &arena{dev: b.dev}
-	w, err := b.random(a, "weights", copies*n*k)
-	if err != nil {
-		return b.done(a, nil, err)
-	}
-	x, err := b.random(a, "inputs", m*k)
-	if err != nil {
-		return b.done(a, nil, err)
-	}
-	y, err := a.take("outputs", 4*m*n)
-	if err != nil {
-		return b.done(a, nil, err)
-	}
-	queue, free, err := b.multiply(a, &timedGEMM{m: m, n: n, k: k, y: y, x: x, w: w})
-	op, err := b.done(a, inTurn(copies, 2*m*n*k, 2*n*k, cold, func(i int) error { return queue(w.Add(2 * i * n * k)) }), err)
+	w, x, y := b.random(a, "weights", copies*n*k), b.random(a, "inputs", m*k), a.take("outputs", 4*m*n)
+	queue, free := b.multiply(a, &timedGEMM{m: m, n: n, k: k, y: y, x: x, w: w})
+	op, err := b.done(a, inTurn(copies, 2*m*n*k, 2*n*k, cold, func(i int) error { return queue(w.Add(2 * i * n * k)) }))
 	if err == nil {
 		op.free = func() error { return errors.Join(free(), a.free()) }
 	}
@@ -82,49 +83,38 @@ type timedGEMM struct {
 }
 
 // multiply returns a function that queues one GEMM with the weights at w.
-func (b *Bencher) multiply(a *arena, t *timedGEMM) (queue func(w cuda.Ptr) error, free func() error, err error) {
+func (b *Bencher) multiply(a *arena, t *timedGEMM) (queue func(w cuda.Ptr) error, free func() error) {
 	if gemm := gemmFor(b.p.gemms, Unquantized, t.m); gemm != nil {
-		queue, err = b.multiplySkinny(a, gemm, t)
-		return queue, func() error { return nil }, err
+		return b.multiplySkinny(a, gemm, t), func() error { return nil }
+	}
+	if a.err != nil {
+		return nil, nil
 	}
 	plan, err := b.dev.Plan(cuda.Matmul{Rows: t.m, In: t.k, Out: t.n, Input: cuda.BFloat16, Output: cuda.BFloat16})
 	if err != nil {
-		return nil, nil, err
+		a.err = err
+		return nil, nil
 	}
 	if err := plan.Tune(b.s, t.y, t.x, t.w); err != nil {
-		return nil, nil, errors.Join(err, plan.Close())
+		a.err = errors.Join(err, plan.Close())
 	}
-	return func(w cuda.Ptr) error { return plan.Queue(b.s, t.y, t.x, w) }, plan.Close, nil
+	return func(w cuda.Ptr) error { return plan.Queue(b.s, t.y, t.x, w) }, plan.Close
 }
 
 // multiplySkinny is multiply by the skinny GEMM.
-func (b *Bencher) multiplySkinny(a *arena, gemm *gemmKernels, t *timedGEMM) (queue func(w cuda.Ptr) error, err error) {
-	squares, err := a.take("the norms' sums", 4*t.m*t.k/16)
-	if err != nil {
-		return nil, err
-	}
-	if err := b.dev.Fill(squares, 0x3f, 4*t.m*t.k/16); err != nil { // float32 of about 0.75 each
-		return nil, err
-	}
+func (b *Bencher) multiplySkinny(a *arena, gemm *gemmKernels, t *timedGEMM) (queue func(w cuda.Ptr) error) {
+	squares := a.filled("the norms' sums", 0x3f, 4*t.m*t.k/16) // float32 of about 0.75 each
 	c := gemm.splitKFor(t.n, t.k, storeEpilogue, b.dev.SMs)
 	var partial, whole cuda.Ptr
 	if c.parts > 1 {
-		if partial, err = a.take("the GEMM's parts", c.tiles*c.parts*gemm.sums()); err != nil {
-			return nil, err
-		}
-		if whole, err = a.take("the GEMM's counters", 4*c.tiles); err != nil {
-			return nil, err
-		}
-		if err := b.dev.Fill(whole, 0, 4*c.tiles); err != nil {
-			return nil, err
-		}
+		partial, whole = a.take("the GEMM's parts", c.tiles*c.parts*gemm.sums()), a.filled("the GEMM's counters", 0, 4*c.tiles)
 	}
 	l := gemm.launch(c, b.dev.SMs, gemm.of(storeEpilogue))
 	split := splitKBuffers{parts: c.parts, sums: partial, arrived: whole}
 	return func(w cuda.Ptr) error {
 		o := gemmOperands{w: w, x: t.x, out: t.n, in: t.k, squares: squares, y: t.y}
 		return gemm.normGEMM.Queue(b.s, l, o.skinnyArgs(t.m, 1e-5, &split, nil)...)
-	}, nil
+	}
 }
 
 // activation is SwiGLU, one kernel that reads two tensors and writes a third.
@@ -132,22 +122,18 @@ func (b *Bencher) activation(q *Query) (*operation, error) {
 	tokens, width := q.Shape["tokens"], q.Shape["width"]
 	copies, cold := sets(6*tokens*width, q.Rotate)
 	a := &arena{dev: b.dev}
-	in, err := b.random(a, "gate and up", 2*copies*tokens*width)
-	if err != nil {
-		return b.done(a, nil, err)
-	}
-	out, err := a.take("activations", 2*copies*tokens*width)
+	in, out := b.random(a, "gate and up", 2*copies*tokens*width), a.take("activations", 2*copies*tokens*width)
 	l := cuda.Launch{Grid: cuda.Dim{X: (width/8 + 127) / 128, Y: tokens}, Block: cuda.Dim{X: 128}}
 	return b.done(a, inTurn(copies, 0, 6*tokens*width, cold, func(i int) error {
 		return b.p.activation.Queue(b.s, l, in.Add(4*i*tokens*width), out.Add(2*i*tokens*width), int32(width))
-	}), err)
+	}))
 }
 
 // nodes are small kernels one after the other.
 func (b *Bencher) nodes(q *Query) (*operation, error) {
 	a := &arena{dev: b.dev}
 	const n = 1024
-	at, err := a.take("a tiny tensor", 2*n)
+	at := a.take("a tiny tensor", 2*n)
 	l := cuda.Launch{Grid: cuda.Dim{X: 1}, Block: cuda.Dim{X: 256}}
 	return b.done(a, &operation{calls: 1, queue: func() error {
 		for range q.Shape["launches"] {
@@ -156,7 +142,7 @@ func (b *Bencher) nodes(q *Query) (*operation, error) {
 			}
 		}
 		return nil
-	}}, err)
+	}})
 }
 
 // moves reads memory, or copies it.
@@ -167,21 +153,18 @@ func (b *Bencher) moves(q *Query) (*operation, error) {
 	}
 	copies, cold := sets(bytes, q.Rotate)
 	a := &arena{dev: b.dev}
-	from, err := b.random(a, "what is read", copies*bytes/2)
-	if err != nil {
-		return b.done(a, nil, err)
-	}
+	from := b.random(a, "what is read", copies*bytes/2)
 	if q.Kind == "copy" {
-		to, err := a.take("a copy", copies*bytes)
+		to := a.take("a copy", copies*bytes)
 		return b.done(a, inTurn(copies, 0, 2*bytes, cold, func(i int) error {
 			return b.s.Copy(to.Add(i*bytes), from.Add(i*bytes), bytes)
-		}), err)
+		}))
 	}
-	sink, err := a.take("a sink", 4)
+	sink := a.take("a sink", 4)
 	l := cuda.Launch{Grid: cuda.Dim{X: 8 * b.dev.SMs}, Block: cuda.Dim{X: 512}}
 	return b.done(a, inTurn(copies, 0, bytes, cold, func(i int) error {
 		return b.p.probeRead.Queue(b.s, l, from.Add(i*bytes), uint64(bytes/16), sink)
-	}), err)
+	}))
 }
 
 // maxBenchLayers bounds the layers whose caches are rotated.

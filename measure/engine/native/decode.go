@@ -40,7 +40,7 @@ func (e *Engine) addEmbedding(s *sequence) {
 
 // addHead adds the final norm, the LM head and sampling.
 func (e *Engine) addHead(s *sequence) {
-	if head := e.opt.headGEMM(e.p.gemms); head != nil {
+	if head := e.headGEMM(); head != nil {
 		s.add(once, func() error { return e.queueScores(head, e.b.logits, e.w.head, e.shape.tokens) }, "lm_head", "norm")
 	} else {
 		s.add(once, func() error { return e.queueNorm(e.w.norm, e.b.lastH, e.opt.Batch, 1, 0) }, "norm")

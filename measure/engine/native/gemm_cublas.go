@@ -93,49 +93,46 @@ func (e *Engine) headKey() planKey {
 	return planKey{rows: e.opt.Batch, in: e.shape.hidden, out: e.shape.tokens, typ: cuda.Float32}
 }
 
-// prepareGEMMs plans the layer's other GEMMs for rows tokens.
-func (e *Engine) prepareGEMMs(rows int) error {
+// A plannedGEMM is a GEMM of cuBLASLt with operands to try its algorithms on.
+type plannedGEMM struct {
+	key           planKey
+	y, x, w, bias cuda.Ptr
+}
+
+// layerGEMMs are the GEMMs of a layer after qkv_proj, for rows tokens.
+func (e *Engine) layerGEMMs(rows int) []plannedGEMM {
 	l, b := &e.w.layers[0], e.b
-	if _, err := e.plan(e.outKey(rows, e.shape.attWidth()), e.blockOut(attentionBlock), b.att, l.o, 0); err != nil {
-		return err
-	}
+	out := plannedGEMM{key: e.outKey(rows, e.shape.attWidth()), y: e.blockOut(attentionBlock), x: b.att, w: l.o}
 	if e.shape.experts > 0 {
-		_, err := e.plan(e.routerKey(rows), b.router, b.h, l.router, 0)
-		return err
+		return []plannedGEMM{out, {key: e.routerKey(rows), y: b.router, x: b.h, w: l.router}}
 	}
-	if _, err := e.plan(e.gateUpKey(rows), b.gateUp, b.h, l.gateUp, 0); err != nil {
-		return err
+	return []plannedGEMM{
+		out, {key: e.gateUpKey(rows), y: b.gateUp, x: b.h, w: l.gateUp},
+		{key: e.outKey(rows, e.shape.inner), y: e.blockOut(feedForward), x: b.act, w: l.down},
 	}
-	_, err := e.plan(e.outKey(rows, e.shape.inner), e.blockOut(feedForward), b.act, l.down, 0)
-	return err
 }
 
 // Prepare plans the GEMMs and records the decode step. It comes before the first Prefill, because it
 // overwrites what a prefill leaves.
 func (e *Engine) Prepare() error {
 	l, b := &e.w.layers[0], e.b
+	var all []plannedGEMM
 	for _, seqs := range e.groups() {
 		rows := seqs * e.opt.PromptLen
-		if _, err := e.plan(e.promptKey(rows), b.qkv, b.h, l.qkv, l.bias); err != nil {
-			return err
-		}
-		if err := e.prepareGEMMs(rows); err != nil {
-			return err
-		}
+		all = append(all, plannedGEMM{key: e.promptKey(rows), y: b.qkv, x: b.h, w: l.qkv, bias: l.bias})
+		all = append(all, e.layerGEMMs(rows)...)
 	}
-	if _, err := e.plan(e.headKey(), b.logits, b.lastH, e.w.head, 0); err != nil {
-		return err
+	all = append(all, plannedGEMM{key: e.headKey(), y: b.logits, x: b.lastH, w: e.w.head})
+	switch {
+	case e.stepGEMM() == nil:
+		all = append(all, plannedGEMM{key: e.stepKey(), y: b.qkvStep, x: b.h, w: l.qkv})
+		all = append(all, e.layerGEMMs(e.opt.Batch)...)
+	case e.headGEMM() == nil && e.shape.experts > 0:
+		all = append(all, plannedGEMM{key: e.routerKey(e.opt.Batch), y: b.router, x: b.lastH, w: l.router})
 	}
-	if e.stepGEMM() != nil && e.opt.headGEMM(e.p.gemms) == nil && e.shape.experts > 0 {
-		if _, err := e.plan(e.routerKey(e.opt.Batch), b.router, b.lastH, l.router, 0); err != nil {
-			return err
-		}
-	}
-	if e.stepGEMM() == nil {
-		if _, err := e.plan(e.stepKey(), b.qkvStep, b.h, l.qkv, 0); err != nil {
-			return err
-		}
-		if err := e.prepareGEMMs(e.opt.Batch); err != nil {
+	for i := range all {
+		g := &all[i]
+		if _, err := e.plan(g.key, g.y, g.x, g.w, g.bias); err != nil {
 			return err
 		}
 	}
@@ -159,29 +156,24 @@ func (e *Engine) groups() []int {
 
 // stepGEMM returns the engine's GEMM kernels for the layers of a decode step, or nil if cuBLASLt does
 // them.
-func (e *Engine) stepGEMM() *gemmKernels { return e.opt.stepGEMM(e.p.gemms) }
-
-// stepGEMM returns the kernels for the layers of a decode step at the options' batch, or nil if
-// cuBLASLt does them.
-func (o *Options) stepGEMM(rings []gemmKernels) *gemmKernels {
-	if o.GEMM == CublasGEMM {
-		return nil
-	}
-	return gemmFor(rings, o.Quantization, o.Batch)
-}
+func (e *Engine) stepGEMM() *gemmKernels { return e.opt.gemmFor(e.p.gemms, e.opt.Quantization) }
 
 // headGEMM returns the kernels for the LM head, whose weights always have 16 bits.
-func (o *Options) headGEMM(rings []gemmKernels) *gemmKernels {
+func (e *Engine) headGEMM() *gemmKernels { return e.opt.gemmFor(e.p.gemms, Unquantized) }
+
+// gemmFor returns the kernels for weights of a format at the options' batch, or nil if cuBLASLt does
+// the GEMMs.
+func (o *Options) gemmFor(rings []gemmKernels, quant Quantization) *gemmKernels {
 	if o.GEMM == CublasGEMM {
 		return nil
 	}
-	return gemmFor(rings, Unquantized, o.Batch)
+	return gemmFor(rings, quant, o.Batch)
 }
 
 // scratch is the memory that split-K of a step's GEMMs needs at once, for 16-bit and quantized
 // weights: bytes of sums, and counters.
 func (o *Options) scratch(s *shape) (sums, counters int) {
-	for _, gemm := range []*gemmKernels{o.stepGEMM(o.rings()), o.headGEMM(o.rings())} {
+	for _, gemm := range []*gemmKernels{o.gemmFor(o.rings(), o.Quantization), o.gemmFor(o.rings(), Unquantized)} {
 		if gemm != nil {
 			a, b := gemm.scratch(s, o.sms)
 			sums, counters = max(sums, a), max(counters, b)

@@ -96,7 +96,7 @@ func (e *Engine) planMegakernel() *megakernelPlan {
 	if sh.megakernel.blocks == 0 || e.stepGEMM() == nil || e.opt.Batch > engine.PersistentRow || e.opt.unfused || e.opt.sms > e.dev.SMs {
 		return nil
 	}
-	return &megakernelPlan{megakernelGrid: sh.megakernel, whole: sh.vocab%8 == 0 && e.opt.headGEMM(e.p.gemms) != nil}
+	return &megakernelPlan{megakernelGrid: sh.megakernel, whole: sh.vocab%8 == 0 && e.headGEMM() != nil}
 }
 
 // shareOf is the smallest slice of a head's output, as a power of 2, with which so many blocks make

@@ -14,7 +14,7 @@ func (m *quantizedMoEKernels) names() map[string]**cuda.Kernel {
 func (e *Engine) stepQuantizedExperts(s *sequence, i int, next cuda.Ptr) {
 	sh, b, w, n := &e.shape, e.b, &e.w.layers[i], e.opt.Batch
 	experts, hidden, inner, top := int32(sh.experts), int32(sh.hidden), int32(sh.inner), int32(sh.topK)
-	if gemm := e.opt.headGEMM(e.p.gemms); gemm != nil { // The router has 16-bit weights.
+	if gemm := e.headGEMM(); gemm != nil { // The router has 16-bit weights.
 		s.add(i, func() error { return e.queueScores(gemm, b.router, w.router, sh.experts) }, "router", "post_attention_layernorm")
 	} else {
 		s.add(i, func() error { return e.queueNorm(w.mlpNorm, b.lastH, n, 1, 0) }, "post_attention_layernorm")

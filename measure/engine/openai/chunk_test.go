@@ -87,7 +87,10 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if s.Usage.Tokens != 4*test.tokens || (s.Usage.Missing == 4) != (test.tokens == 0) || (s.Usage.Discrepant == 4) != (test.tokens == 2) {
+		if test.tokens == 0 && (s.Usage.Tokens != nil || s.Usage.TokensPerChunk != nil) {
+			t.Errorf("%s: answers without usage have %+v", name, s.Usage)
+		}
+		if test.tokens > 0 && *s.Usage.Tokens != 4*test.tokens || (s.Usage.Missing == 4) != (test.tokens == 0) || (s.Usage.Discrepant == 4) != (test.tokens == 2) {
 			t.Errorf("%s: %+v", name, s.Usage)
 		}
 		_, tpot, ttlt := Times(s)

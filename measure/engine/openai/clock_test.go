@@ -112,7 +112,7 @@ func TestChannels(t *testing.T) {
 		near(t, "first chunk", &s.FirstChunk.Mean, 10*ms)
 		near(t, "chunk gap", &s.ChunkGap.Max, 10*ms)
 		near(t, "duration", &s.Duration, 160*ms)
-		if s.Usage.Chunks != 8 || s.Usage.Tokens != 6 || s.Usage.TokensPerChunk != 0.75 || s.ChunkGap.N != 6 || s.RequestRate != 12.5 {
+		if s.Usage.Chunks != 8 || *s.Usage.Tokens != 6 || *s.Usage.TokensPerChunk != 0.75 || s.ChunkGap.N != 6 || s.RequestRate != 12.5 {
 			t.Errorf("%+v, %v a second", s.Usage, s.RequestRate)
 		}
 	})

@@ -260,7 +260,7 @@ func heldBack(r *result.Record) bool {
 // what was asked for; nil where nothing was completed.
 func checkUsage(records []result.Record, asked func(*result.Record) int) *result.UsageCheck {
 	var u result.UsageCheck
-	completed := 0
+	completed, tokens := 0, 0
 	for i := range records {
 		r := &records[i]
 		switch {
@@ -269,7 +269,7 @@ func checkUsage(records []result.Record, asked func(*result.Record) int) *result
 		case r.Generated == nil:
 			u.Missing++
 		default:
-			u.Tokens += *r.Generated
+			tokens += *r.Generated
 			u.Chunks += r.Chunks
 			if *r.Generated != asked(r) {
 				u.Discrepant++
@@ -280,8 +280,11 @@ func checkUsage(records []result.Record, asked func(*result.Record) int) *result
 	if completed == 0 {
 		return nil
 	}
+	if completed > u.Missing {
+		u.Tokens = &tokens
+	}
 	if u.Chunks > 0 {
-		u.TokensPerChunk = float64(u.Tokens) / float64(u.Chunks)
+		u.TokensPerChunk = new(float64(tokens) / float64(u.Chunks))
 	}
 	return &u
 }

@@ -36,7 +36,7 @@ func ExampleRun() {
 	}
 	ttft, _, ttlt := openai.Times(serving)
 	fmt.Println(serving.Completed, "of", serving.Requests, "after", serving.Warmups, "to warm up")
-	fmt.Println(serving.Usage.Tokens, "tokens in", serving.Usage.Chunks, "chunks")
+	fmt.Println(*serving.Usage.Tokens, "tokens in", serving.Usage.Chunks, "chunks")
 	fmt.Println(ttft.N, "TTFT,", serving.TTFO.N, "TTFO,", ttlt.N, "TTLT")
 	fmt.Println(strings.HasSuffix(serving.Endpoint, "/v1"))
 	// Output:

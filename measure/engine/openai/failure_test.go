@@ -215,7 +215,7 @@ func TestMixture(t *testing.T) {
 		t.Errorf("%d TTFT, %d TPOT, %d TTLT, %d first chunks, %d gaps", ttft.N, tpot.N, ttlt.N, s.FirstChunk.N, s.ChunkGap.N)
 	}
 	holds(t, s)
-	if s.Usage.Tokens != 24 || s.Usage.Chunks != 24 || s.Usage.TokensPerChunk != 1 || s.Usage.Missing != 0 || s.Usage.Discrepant != 0 {
+	if *s.Usage.Tokens != 24 || s.Usage.Chunks != 24 || *s.Usage.TokensPerChunk != 1 || s.Usage.Missing != 0 || s.Usage.Discrepant != 0 {
 		t.Errorf("usage %+v", s.Usage)
 	}
 }

@@ -134,7 +134,7 @@ func TestTransformersServe(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", api, err)
 		}
-		if s.Completed != 6 || s.Usage.Tokens != 6*8 || s.Usage.Missing != 0 || s.Usage.Discrepant != 0 {
+		if s.Completed != 6 || *s.Usage.Tokens != 6*8 || s.Usage.Missing != 0 || s.Usage.Discrepant != 0 {
 			t.Errorf("%s: %d completed, usage %+v, failures %v, notes %q", api, s.Completed, s.Usage, s.Failures, s.Notes)
 		}
 		if noted := strings.Contains(strings.Join(s.Notes, "\n"), "refuses ignore_eos"); noted != o.IgnoreEOS {

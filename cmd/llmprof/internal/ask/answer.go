@@ -83,6 +83,13 @@ func (q *Question) Check() error {
 			return Usage("--%s %d: it must be at least 1", d.flag, d.n)
 		}
 	}
+	w := &q.Workload
+	switch {
+	case w.Chunk == 0 && q.Given("chunk"):
+		return Usage("--chunk 0: it must be at least 1; without it the prefill takes one step")
+	case w.Budget == 0 && q.Given("max-num-batched-tokens"):
+		return Usage("--max-num-batched-tokens 0: it must be at least 1; without it the engine's default holds")
+	}
 	return nil
 }
 

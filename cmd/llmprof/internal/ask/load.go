@@ -76,10 +76,21 @@ func (l *SteadyLoad) Answer(ctx context.Context, from Sources, ans *Answer) erro
 	if err != nil {
 		return err
 	}
-	if ans.Load, err = l.Of(all); err == nil && rate && ans.Load.Steady.Warning() != "" {
-		ans.Warnings = append(ans.Warnings, ans.Load.Steady.Warning())
+	if ans.Load, err = l.Of(all); err != nil {
+		return err
 	}
-	return err
+	if said := l.Warning(ans.Load); said != "" {
+		ans.Warnings = append(ans.Warnings, said)
+	}
+	return nil
+}
+
+// Warning says where the figures of a steady state are uncertain; "" for none. Clients hold no more requests than they are.
+func (l *SteadyLoad) Warning(load *view.Load) string {
+	if len(l.rates) == 0 {
+		return ""
+	}
+	return load.Steady.Warning()
 }
 
 // Of is the steady state of a server under the load.

@@ -68,7 +68,7 @@ func (s *Service) Server(ctx context.Context, from Sources, ans *Answer) (*servi
 		return nil, UsageError{err}
 	}
 	e := ans.Machine.Engine.Profile()
-	rules, err := s.rules(e.Engine(), ans.GPU, ans.Q.Workload.Budget)
+	rules, err := s.rules(e.Engine(), ans.GPU, ans.Q.Workload.Budget, ans.Q.Given)
 	if err != nil {
 		return nil, UsageError{err}
 	}
@@ -110,7 +110,7 @@ func (ans *Answer) predictor() (*analytic.Predictor, error) {
 }
 
 // rules are the scheduler's, as far as flags do not change them.
-func (s *Service) rules(runs string, g *hardware.GPU, budget int) (engine.Scheduler, error) {
+func (s *Service) rules(runs string, g *hardware.GPU, budget int, given func(string) bool) (engine.Scheduler, error) {
 	r, err := engine.SchedulerOf(cmp.Or(s.scheduler, runs), g)
 	if err != nil {
 		if s.scheduler == "" {
@@ -126,7 +126,7 @@ func (s *Service) rules(runs string, g *hardware.GPU, budget int) (engine.Schedu
 			*x.to = x.given
 		}
 	}
-	if s.watermark != 0 {
+	if given("watermark") {
 		r.Watermark = s.watermark
 	}
 	switch s.preemption {
@@ -155,9 +155,19 @@ func (s *Service) together(given func(string) bool) error {
 			return Usage("--%s changes nothing without %s", x.flag, x.need)
 		}
 	}
+	for _, x := range []struct {
+		flag    string
+		n       int
+		without string
+	}{
+		{"max-num-seqs", s.sequences, "the scheduler's default holds"}, {"block-size", s.block, "the scheduler's default holds"},
+		{"kv-cache-tokens", s.cache, "it is worked out"},
+	} {
+		if given(x.flag) && x.n < 1 {
+			return Usage("--%s %d: want at least 1; without it %s", x.flag, x.n, x.without)
+		}
+	}
 	switch {
-	case given("kv-cache-tokens") && s.cache < 1:
-		return Usage("--kv-cache-tokens %d: want at least 1", s.cache)
 	case given("kv-link") && !(s.link > 0 && s.link <= math.MaxFloat64):
 		return Usage("--kv-link %g: want GB/s above 0", s.link)
 	case s.drafts > 0 && !given("acceptance"):

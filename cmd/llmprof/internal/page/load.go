@@ -73,8 +73,9 @@ func (s *served) of(ctx context.Context, p *Page, q *ask.Question, l *ask.Steady
 
 // A Load is the steady state under a load, as the verdict shows it.
 type Load struct {
-	Load  any         `json:"load"`
-	Words [][2]string `json:"words"`
+	Load    any         `json:"load"`
+	Words   [][2]string `json:"words"`
+	Warning string      `json:"warning"` // "" for none
 }
 
 // under is the steady state of "llmprof estimate --rate" or "--concurrency".
@@ -98,7 +99,7 @@ func (p *Page) under(ctx context.Context, r *Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Answer{Data: &Load{load.Document(), load.Words()}}, nil
+	return &Answer{Data: &Load{load.Document(), load.Words(), l.Warning(load)}}, nil
 }
 
 // A loadPoint is the steady state at a rate, or why there is none.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"llmprof/analytic"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/measure/result"
 	"llmprof/unit"
@@ -82,9 +83,9 @@ func side(name string, d *EstimateDocument) Side {
 	add := func(metric string, v, low, high float64) {
 		s.Figures = append(s.Figures, SideFigure{metric, OrNull(v), OrNull(low), OrNull(high)})
 	}
-	span := func(metric string, x *spanJSON) {
+	span := func(metric string, x *analytic.Span) {
 		if x == nil {
-			x = &spanJSON{}
+			x = &analytic.Span{}
 		}
 		add(metric, float64(x.Expected), float64(x.Low), float64(x.High))
 	}

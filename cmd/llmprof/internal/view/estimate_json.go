@@ -1,6 +1,7 @@
 package view
 
 import (
+	"llmprof/analytic"
 	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -26,9 +27,9 @@ type EstimateDocument struct {
 	Memory      memoryJSON       `json:"memory"`
 	Prefill     *phaseJSON       `json:"prefill"`
 	Decode      *phaseJSON       `json:"decode"`
-	TTFT        *spanJSON        `json:"ttft_s"`
-	TPOT        *spanJSON        `json:"tpot_s"`
-	TTLT        *spanJSON        `json:"ttlt_s"`
+	TTFT        *analytic.Span   `json:"ttft_s"`
+	TPOT        *analytic.Span   `json:"tpot_s"`
+	TTLT        *analytic.Span   `json:"ttlt_s"`
 	Throughput  *throughputJSON  `json:"throughput_tok_s"` // null: it cannot run
 	MFU         float64          `json:"mfu"`
 	MBU         *float64         `json:"mbu"`
@@ -121,19 +122,10 @@ type memoryJSON struct {
 }
 
 type phaseJSON struct {
-	Context   *float64       `json:"context"` // context of the decode step in ops; null in prefill
-	FLOPs     unit.FLOPs     `json:"flops"`
-	Executed  unit.FLOPs     `json:"executed_flops_per_rank"`
-	Vector    unit.FLOPs     `json:"vector_flops"`
-	Floor     unit.Seconds   `json:"floor_s"`
-	Expected  unit.Seconds   `json:"expected_s"`
-	Throttled unit.Seconds   `json:"throttled_s"`
-	Clock     float64        `json:"throttle_factor"`
-	Bound     roofline.Bound `json:"bound"`
-	Traffic   unit.Bytes     `json:"traffic_bytes"`
-	Wire      unit.Bytes     `json:"wire_bytes"`
-	Layers    []layerSumJSON `json:"layers"`
-	Ops       []opJSON       `json:"ops"`
+	Context *float64 `json:"context"` // context of the decode step in ops; null in prefill
+	analytic.Phase
+	Layers []layerSumJSON `json:"layers"`
+	Ops    []opJSON       `json:"ops"`
 }
 
 // A layerSumJSON is what the operators of one kind of layer add up to, all
@@ -173,13 +165,6 @@ type opJSON struct {
 	In        string         `json:"in"`
 }
 
-type spanJSON struct {
-	Floor    unit.Seconds `json:"floor"`
-	Expected unit.Seconds `json:"expected"`
-	Low      unit.Seconds `json:"low"`
-	High     unit.Seconds `json:"high"`
-}
-
 type throughputJSON struct {
 	Expected float64 `json:"expected"`
 	PerGPU   float64 `json:"per_gpu"`
@@ -199,12 +184,9 @@ type powerJSON struct {
 }
 
 type costJSON struct {
-	PerGPUHour          unit.DollarsPerHour `json:"per_gpu_hour"`
-	PerHour             unit.Dollars        `json:"per_hour"`
-	PerRequest          unit.Dollars        `json:"per_request"`
-	PerMillionGenerated unit.Dollars        `json:"per_million_generated_tokens"`
-	PerMillionTokens    unit.Dollars        `json:"per_million_tokens"`
-	PriceSource         string              `json:"price_source"`
+	PerGPUHour unit.DollarsPerHour `json:"per_gpu_hour"`
+	analytic.Money
+	PriceSource string `json:"price_source"`
 }
 
 // A changeJSON is the answer where one thing is changed.

@@ -36,8 +36,8 @@ func (e *Estimate) Figures() *EstimateDocument {
 		},
 		Memory:   memoryOf(&e.Memory),
 		Prefill:  e.phaseOf(&e.Prefill, e.PrefillOps),
-		TTFT:     spanOf(e.TTFT),
-		TTLT:     spanOf(e.TTLT),
+		TTFT:     &e.TTFT,
+		TTLT:     &e.TTLT,
 		Verdict:  e.Verdict(),
 		MFU:      e.MFU,
 		Count:    e.Count,
@@ -82,7 +82,7 @@ func (e *Estimate) decodeOf(j *EstimateDocument) {
 	}
 	j.Decode = e.phaseOf(&e.Decode, e.DecodeOps)
 	j.Decode.Context = &e.Context
-	j.TPOT, j.MBU = spanOf(e.TPOT), &e.MBU
+	j.TPOT, j.MBU = &e.TPOT, &e.MBU
 	j.Energy.PerToken, j.Power.Decode = &energy.PerToken, &energy.Decode
 }
 
@@ -90,11 +90,7 @@ func (e *Estimate) costOf(j *EstimateDocument) {
 	if e.Price <= 0 {
 		return
 	}
-	d := &e.Money
-	j.Cost = &costJSON{
-		PerGPUHour: e.Price, PerHour: d.PerHour, PerRequest: d.PerRequest,
-		PerMillionGenerated: d.PerMillionGenerated, PerMillionTokens: d.PerMillionTokens, PriceSource: e.PriceSource,
-	}
+	j.Cost = &costJSON{PerGPUHour: e.Price, Money: e.Money, PriceSource: e.PriceSource}
 }
 
 func modelOf(m *models.Model) modelJSON {
@@ -118,10 +114,7 @@ func memoryOf(m *analytic.Memory) memoryJSON {
 
 func (e *Estimate) phaseOf(p *analytic.Phase, lines []breakdown.Operator) *phaseJSON {
 	shown, _ := top(lines, e.Top)
-	j := &phaseJSON{
-		FLOPs: p.FLOPs, Executed: p.Executed, Vector: p.Vector, Floor: p.Floor, Expected: p.Expected, Throttled: p.Throttled, Clock: p.Clock,
-		Bound: p.Bound, Traffic: p.Traffic, Wire: p.Wire, Ops: make([]opJSON, len(shown)),
-	}
+	j := &phaseJSON{Phase: *p, Ops: make([]opJSON, len(shown))}
 	for _, l := range breakdown.Layers(lines) {
 		j.Layers = append(j.Layers, layerSumJSON{
 			Name: l.Name, Count: l.Count, FLOPs: l.FLOPs, Weights: l.Weights, KV: l.KV, State: l.State, Acts: l.Acts, Wire: l.Wire,
@@ -138,5 +131,3 @@ func (e *Estimate) phaseOf(p *analytic.Phase, lines []breakdown.Operator) *phase
 	}
 	return j
 }
-
-func spanOf(s analytic.Span) *spanJSON { return &spanJSON{s.Floor, s.Expected, s.Low, s.High} }

@@ -192,3 +192,95 @@ func DocumentGPU(g *hardware.GPU) GPUDocument {
 	}
 	return j
 }
+
+// A Device is a GPU as the machine names it.
+type Device struct {
+	Name   string      `json:"name"`
+	Bus    *string     `json:"bus_id"`
+	UUID   *string     `json:"uuid"`
+	Memory *unit.Bytes `json:"memory_bytes"` // in all, as the driver reports it
+	Key    *string     `json:"key"`          // in the table
+	Error  *string     `json:"error"`
+	Clocks *string     `json:"clocks"` // at this moment, of the greatest; null where no sensor reports them
+}
+
+// DevicesTable lists the GPUs of a machine, one a row.
+func DevicesTable(found []Device) render.Table {
+	t := render.Table{Columns: []render.Column{
+		{Title: "device", Key: "name", Left: true}, {Title: "in the table", Key: "key", Left: true},
+		{Title: "memory", Key: "memory_bytes"}, {Title: "bus", Key: "bus_id", Left: true},
+	}}
+	for i := range found {
+		d := &found[i]
+		t.Add(d.Name, Cell(d.Key), Cell(d.Memory), Cell(d.Bus))
+	}
+	return t
+}
+
+// DevicesPage is the GPUs of a machine for people.
+func DevicesPage(found []Device) *render.Document {
+	var unknown, clocks []string
+	for i := range found {
+		if c := found[i].Clocks; c != nil {
+			clocks = append(clocks, found[i].Name+": "+*c)
+		}
+		if e := found[i].Error; e != nil {
+			unknown = append(unknown, *e)
+		}
+	}
+	return &render.Document{Blocks: []render.Block{
+		DevicesTable(found), render.Notes{Title: "Clocks now", Items: clocks}, render.Notes{Title: "Not known", Items: unknown},
+	}}
+}
+
+// A HardwareCheck is what was found in one hardware file.
+type HardwareCheck struct {
+	File  string   `json:"file"`
+	OK    bool     `json:"ok"`
+	Error *string  `json:"error"`
+	Added []string `json:"added"` // keys that the built-in table lacks
+	GPUs  *int     `json:"gpus"`  // number of GPUs, with the built-in ones
+}
+
+// CheckHardware lays a file over a table of GPUs.
+func CheckHardware(table *hardware.Table, file string) HardwareCheck {
+	t, err := table.OverlayFile(file)
+	if err != nil {
+		text := err.Error()
+		return HardwareCheck{File: file, Error: &text}
+	}
+	names := t.Names()
+	n := len(names)
+	return HardwareCheck{File: file, OK: true, Added: append([]string{}, names[len(table.Names()):]...), GPUs: &n}
+}
+
+// HardwareChecksTable lists checks of hardware files, one a row.
+func HardwareChecksTable(checks []HardwareCheck) *render.Table {
+	t := &render.Table{Columns: []render.Column{
+		{Title: "file", Key: "file", Left: true}, {Title: "ok", Key: "ok", Left: true},
+		{Title: "added", Key: "added"}, {Title: "GPUs in all", Key: "gpus"}, {Title: "error", Key: "error", Left: true},
+	}}
+	for i := range checks {
+		c := &checks[i]
+		if !c.OK {
+			t.Add(c.File, render.Painted{Value: "no", Color: render.Bad}, nil, nil, *c.Error)
+			continue
+		}
+		t.Add(c.File, render.Painted{Value: "yes", Color: render.Good}, len(c.Added), *c.GPUs, nil)
+	}
+	return t
+}
+
+// HardwareChecksPage puts the errors under the table, where they have room.
+func HardwareChecksPage(checks []HardwareCheck) *render.Document {
+	t := HardwareChecksTable(checks)
+	t.Columns = t.Columns[:len(t.Columns)-1]
+	var failed []string
+	for i := range checks {
+		t.Rows[i].Cells = t.Rows[i].Cells[:len(t.Columns)]
+		if e := checks[i].Error; e != nil {
+			failed = append(failed, *e)
+		}
+	}
+	return &render.Document{Blocks: []render.Block{*t, render.Notes{Title: "Not read", Items: failed}}}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"llmprof/analytic"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/report"
 	"llmprof/measure/result"
@@ -17,9 +18,9 @@ import (
 // An OtherEstimate is what a report shows of the document of another estimate.
 type OtherEstimate struct {
 	Model, GPU struct{ Name string }
-	TTFT       *spanJSON `json:"ttft_s"`
-	TPOT       *spanJSON `json:"tpot_s"`
-	TTLT       *spanJSON `json:"ttlt_s"`
+	TTFT       *analytic.Span `json:"ttft_s"`
+	TPOT       *analytic.Span `json:"tpot_s"`
+	TTLT       *analytic.Span `json:"ttlt_s"`
 }
 
 // DecodeEstimate reads the document of another estimate.
@@ -108,7 +109,7 @@ func (e *Estimate) headlines(o *OtherEstimate) render.Table {
 	t := render.Table{Title: "Headline figures of both", Columns: []render.Column{
 		{Title: "", Left: true}, {Title: "this page"}, {Title: "the other"}, {Title: "the other over this", Unit: " ", Fixed: true, Places: 2},
 	}}
-	add := func(name string, ours unit.Seconds, span *spanJSON) {
+	add := func(name string, ours unit.Seconds, span *analytic.Span) {
 		if span == nil || ours == 0 {
 			return
 		}

@@ -37,10 +37,10 @@ func servingFields(s *result.Serving) render.Fields {
 	}
 	add("Steady state", steadyText(s))
 	add("Lengths", lengthsText(s))
-	if u := s.Usage; u != nil && u.Chunks == 0 {
+	if u := s.Usage; u != nil && (u.Tokens == nil || u.TokensPerChunk == nil || u.Chunks == 0) {
 		add("Tokens", "not known: no answer came with usage")
 	} else if u != nil {
-		add("Tokens", fmt.Sprintf("%d by the server's usage in %d chunks, %.3g a chunk", u.Tokens, u.Chunks, u.TokensPerChunk))
+		add("Tokens", fmt.Sprintf("%d by the server's usage in %d chunks, %.3g a chunk", *u.Tokens, u.Chunks, *u.TokensPerChunk))
 	}
 	if a := s.Adjusted; a != nil && s.Completed < s.Requests {
 		f.Add("With the failed", tailText("TTFT", a.TTFT), tailText("TPOT", a.TPOT), tailText("TTLT", a.TTLT))

@@ -53,11 +53,12 @@ func wheels(t *testing.T) (folders []string) {
 }
 
 // shapes has the head shapes to compile for: two that differ in everything, or, with
-// LLMPROF_TEST_SHAPES=all, all that the engine supports.
+// LLMPROF_TEST_SHAPES=all, all that the engine supports. A program with kernels by WGMMA, or with those
+// of quantized weights, has every kernel of the program without, so that one is compiled alone.
 func shapes() [][]string {
-	shared := [][]string{{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0", "RANKS=2"}, append(gemma("128", 2), "RANKS=8")}
+	shared := [][]string{append(wgmma(), "RANKS=2"), append(gemma("128", 2), "RANKS=8")}
 	if os.Getenv("LLMPROF_TEST_SHAPES") != "all" {
-		return append(shared, []string{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"}, wgmma(), append(wgmma(), "RANKS=2"), []string{"HEAD_DIM=64", "GROUP=7", "QK_NORM=1", "QKV_BIAS=1"}, gemma("128", 4))
+		return append(shared, wgmma(), []string{"HEAD_DIM=64", "GROUP=7", "QK_NORM=1", "QKV_BIAS=1"})
 	}
 	var all [][]string
 	for _, dim := range []int{64, 128, 256} {

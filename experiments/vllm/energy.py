@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Measure what the GPU draws while vLLM decodes, and while it prefills prompts.
+
+    energy.py predict LLMPROF h100|h200 FOLDER    # the points, with what `llmprof estimate` says of them, named after the SHA-256 of the content
+    energy.py run CONFIGS PREDICTIONS RESULTS SECONDS
+    energy.py reduce FOLDER                       # FOLDER/energy.csv and FOLDER/observations.csv of its *.jsonl and nvml.csv.gz
+
+A point lasts some SECONDS_EACH, for NVML's energy counter ticks every 100 ms and its power settles in some 0.2 s. Decode steps have a
+context that counts as computed, as those of steps.py. Prompts are prefilled for one token each; the next is sent when the token of
+the last has come, so that J a prompt includes the time in which the GPU waits for the host.
+"""
+import csv
+import datetime
+import gzip
+import hashlib
+import json
+import os
+import pathlib
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+import reduce as reduced
+import steps
+
+SECONDS_EACH = 2.5
+DECODE = [(1, 1024), (8, 1024), (32, 1024), (64, 1024), (8, 8192), (1, 128)]
+PROMPTS = [(1, 1024), (8, 1024), (1, 512), (1, 4096), (1, 8192)]
+JOBS = [("llama3.1-8b", "bf16"), ("llama3.1-8b", "fp8"), ("qwen3-30b-a3b", "bf16"), ("qwen2.5-7b", "bf16")]
+KEYS = ("model", "weights", "batch", "prompt_len", "gen_len")
+
+
+def estimate(program, gpu, model, weights, batch, prompt, gen):
+    args = [program, "estimate", "--engine", "vllm", "-m", model, "-g", gpu, "-b", str(batch), "--prompt-len", str(prompt), "--gen-len", str(gen), "--weights", weights, "--offline", "--format", "json"]
+    answer = json.loads(subprocess.run(args, capture_output=True, text=True, check=True).stdout)
+    row = dict(zip(KEYS, (model, weights, batch, prompt, gen)))
+    return {**row, **{k: answer[k] for k in ("ttft_s", "tpot_s", "energy_j", "power_w")}}
+
+
+def predict(program, gpu, folder):
+    rows = []
+    for model, weights in JOBS:
+        for batch, context in DECODE:
+            tpot = estimate(program, gpu, model, weights, batch, context, 32)["tpot_s"]["expected"]
+            rows.append({"kind": "decode", **estimate(program, gpu, model, weights, batch, context, round(SECONDS_EACH / tpot))})
+        rows += [{"kind": "prompts", **estimate(program, gpu, model, weights, batch, prompt, 1)} for batch, prompt in PROMPTS]
+    version = subprocess.run([program, "version"], capture_output=True, text=True).stdout.strip()
+    text = json.dumps({"written": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "llmprof": version, "gpu": gpu, "engine": "vllm", "points": rows}, indent=0)
+    path = pathlib.Path(folder) / f"predictions-{hashlib.sha256(text.encode()).hexdigest()}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    print(path, len(rows))
+
+
+class Bench(steps.Bench):
+    def run(self):
+        t = self.job.get("temperature", 0.0)
+        self.warm(t)
+        for kind, batch, length, gen in self.job["points"]:
+            if not self.fits(batch, length + gen + 8) or not self.left(2 * SECONDS_EACH + 2):
+                continue
+            try:
+                self.write({"kind": kind, "batch": batch, "prompt": length, "gen": gen, **(self.decoding(batch, length, gen, t) if kind == "decode" else self.prefilling(batch, length, t))})
+            except Exception as e:  # a point that fails must not take the others with it
+                self.write({"kind": "error", "point": [kind, batch, length, gen], "error": repr(e)[:500]})
+        self.write({"kind": "end"})
+
+    def decoding(self, batch, context, gen, temperature):
+        base, log = self.tokens(context), {}
+        for _ in range(batch):
+            base[-1] = random.randrange(self.vocab)
+            self.request("ctx", base, gen + 8, temperature)
+        self.finish(log)
+        count = {}
+        for ts in log.values():
+            for t in ts:
+                count[t] = count.get(t, 0) + 1
+        full = [t for t in sorted(count) if count[t] == batch][1:-2]
+        return {"begin": full[0], "end": full[-1], "times": len(full) - 1}
+
+    def prefilling(self, batch, prompt, temperature):
+        begin, n, first = time.monotonic(), 0, []
+        while time.monotonic() - begin < SECONDS_EACH:
+            log, sent = {}, time.monotonic()
+            for tokens in [self.tokens(prompt) for _ in range(batch)]:
+                self.request("real", tokens, 1, temperature)
+            self.finish(log)
+            first.append(max(ts[0] for ts in log.values()) - sent)
+            n += 1
+        return {"begin": begin, "end": time.monotonic(), "times": n, "ttft_s": statistics.median(first)}
+
+
+def run_job(job, configs, results, until):
+    os.setsid()
+    log = os.open(os.path.join(results, job["name"] + ".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    random.seed(job["name"])
+    try:
+        Bench(job, configs, results, until).run()
+    except BaseException:
+        import traceback
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def run(configs, predictions, results, seconds):
+    end = time.monotonic() + float(seconds)
+    os.makedirs(results, exist_ok=True)
+    here = os.path.dirname(os.path.abspath(__file__))
+    sampler = os.posix_spawn(sys.executable, [sys.executable, os.path.join(here, "clocks.py"), "watch", os.path.join(results, "nvml.csv")], os.environ)
+    steps.plugin(os.path.join(results, "state"))
+    import vllm  # noqa: F401
+    import vllm.entrypoints.llm  # noqa: F401
+    import vllm.v1.worker.gpu_worker  # noqa: F401
+    import vllm.model_executor.models.llama  # noqa: F401
+    steps.hook()
+    used = steps.gpu_memory()
+    points = json.load(open(predictions))["points"]
+    for model, weights in JOBS:
+        if end - time.monotonic() < 90:
+            break
+        job = {"name": f"{model}-{weights}", "model": model, "weights": weights, "temperature": 1.0 if "a3b" in model else 0.0,
+               "points": [(p["kind"], p["batch"], p["prompt_len"], p["gen_len"]) for p in points if (p["model"], p["weights"]) == (model, weights)],
+               "args": {"quantization": "fp8"} if weights == "fp8" else {}}
+        begun, pid = time.monotonic(), os.fork()
+        if pid == 0:
+            run_job(job, configs, results, end - 5)
+        status = None
+        while status is None and time.monotonic() < end:
+            done, code = os.waitpid(pid, os.WNOHANG)
+            status = code if done else None
+            time.sleep(0.1)
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        print(job["name"], "status", status, "seconds", round(time.monotonic() - begun, 1), flush=True)
+        for _ in range(100):
+            if used is None or used() < 3e9:
+                break
+            time.sleep(0.1)
+    os.kill(sampler, signal.SIGKILL)
+
+
+def drawn(nvml, begin, end):
+    """Mean power between two times, in W: of NVML's energy counter, by the line through its ticks, and of its instantaneous readings."""
+    rows = [r for r in nvml if begin + 0.3 <= r[0] <= end]
+    ticks = [(r[0], 1e-3 * r[7]) for r in rows if r[7] >= 0]
+    return {"power_w": statistics.linear_regression(*zip(*ticks)).slope, "instant_w": statistics.mean(r[4] for r in rows), "sm_clock_mhz": statistics.median(r[1] for r in rows),
+            "capped": sum(int(r[6]) & 4 > 0 for r in rows) / len(rows), "temperature_c": statistics.median(r[5] for r in rows)}
+
+
+def rows_of(folder):
+    lines = list(gzip.open(f"{folder}/nvml.csv.gz", "rt"))
+    gpu = next(g for g in reduced.GPUS if g.upper() in lines[0])
+    nvml = [[float(x) for x in line.split(",")] for line in lines if line[:1].isdigit() and line.count(",") == 8]
+    files = map(json.load, map(open, pathlib.Path(folder).glob("predictions-*.json")))
+    predictions = {(p["kind"], *(p[k] for k in KEYS)): p for d in files if d["gpu"] == gpu for p in d["points"]}
+    for model, weights in JOBS:
+        path = pathlib.Path(folder) / f"{model}-{weights}.jsonl"
+        for r in map(json.loads, open(path)) if path.exists() else ():
+            if r["kind"] not in ("decode", "prompts"):
+                continue
+            p = predictions[(r["kind"], model, weights, r["batch"], r["prompt"], r["gen"])]
+            seen, each = drawn(nvml, r["begin"], r["end"]), (r["end"] - r["begin"]) / r["times"]
+            what, power = ("per_token", "decode") if r["kind"] == "decode" else ("per_prompt", "prefill")
+            energy = seen["power_w"] * each / r["batch"]
+            time_s = p["tpot_s" if r["kind"] == "decode" else "ttft_s"]["expected"]
+            yield {"gpu": gpu, "kind": r["kind"], **dict(zip(KEYS, (model, weights, r["batch"], r["prompt"], r["gen"]))), "times": r["times"], "each_s": f"{each:.6g}",
+                   "predicted_s": f"{time_s:.6g}", **{k: "" if v is None else f"{v:.4g}" for k, v in seen.items()}, "predicted_w": f"{p['power_w'][power]:.4g}",
+                   "energy_j": f"{energy:.6g}", "predicted_j": f"{p['energy_j'][what]:.6g}", "error": f"{p['energy_j'][what] / energy - 1:.4f}"}
+
+
+def reduce(folder):
+    rows = list(rows_of(folder))
+    reduced.write(f"{folder}/energy.csv", rows)
+    source = pathlib.Path(folder).name
+    observations = [{**dict.fromkeys(reduced.OBSERVATION, ""), "source": source, "id": f"energy.csv:{r['model']}-{r['weights']}-b{r['batch']}-p{r['prompt_len']}-{r['kind']}", "model": r["model"],
+                     "gpu": reduced.GPUS[r["gpu"]], "engine": "vllm", "tp": 1, "batch": r["batch"], "prompt_len": r["prompt_len"], "gen_len": r["gen_len"], "weights": r["weights"], "load": "static",
+                     "params": reduced.PARAMS[r["model"]], "metric": "energy_per_token_j" if r["kind"] == "decode" else "energy_per_prompt_j", "value": r["energy_j"], "samples": r["times"],
+                     "note": "vLLM 0.25.1, Python API, NVML"} for r in rows]
+    reduced.write(f"{folder}/observations.csv", observations)
+    for kind in ("decode", "prompts"):
+        off = sorted(abs(float(r["error"])) for r in rows if r["kind"] == kind)
+        if off:
+            print(f"{kind}: {len(off)} points, median error {100 * statistics.median(off):.1f} %, p90 {100 * off[int(0.9 * len(off))]:.1f} %")
+
+
+if __name__ == "__main__":
+    {"predict": predict, "run": run, "reduce": reduce}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,233 @@
+package calibrate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+)
+
+// A Server is what the points of a file were measured on: its first line.
+type Server struct {
+	Schema  string            `json:"schema"`
+	Kind    string            `json:"kind"` // "server"
+	GPU     string            `json:"gpu"`  // key in the table
+	Engine  string            `json:"engine"`
+	Model   string            `json:"model"`
+	Weights string            `json:"weights"` // "" for those of the checkpoint
+	KV      string            `json:"kv"`      // "" for that of the weights
+	TP      int               `json:"tp"`
+	Kernels string            `json:"kernels"`
+	Plan    ServedPlan        `json:"plan"`
+	Tools   map[string]string `json:"versions"`
+	Version string            `json:"llmprof"`
+	When    time.Time         `json:"when"`
+	Notes   []string          `json:"notes,omitempty"`
+}
+
+// A servedRow is a line of a file: what was seen of one point.
+type servedRow struct {
+	Schema string `json:"schema"`
+	Kind   string `json:"kind"`  // "served"
+	Index  int    `json:"index"` // place in the plan
+	ServedPoint
+}
+
+// The kinds of lines of a file of points.
+const (
+	serverKind = "server"
+	servedKind = "served"
+)
+
+// check returns what is wrong with the line of the server, if anything is.
+func (s *Server) check() error {
+	switch p := &s.Plan; {
+	case s.GPU == "" || s.Engine == "" || s.Model == "" || s.Kernels == "" || s.Version == "":
+		return fmt.Errorf("the line of the server lacks gpu, engine, model, kernels or llmprof")
+	case s.TP < 1 || s.TP > 1024:
+		return fmt.Errorf("the line of the server has a tp of %d: want from 1 to 1024", s.TP)
+	case p.MostTokens < 1 || p.MostTokens > mostContext || p.MostBatch < 1 || p.MostBatch > mostBatch || p.Answer < 1 || p.Answer > mostContext || p.MostTogether < 1:
+		return fmt.Errorf("the line of the server has a plan of %+v: want sizes above 0", *p)
+	case s.When.IsZero():
+		return fmt.Errorf("the line of the server does not say when it was")
+	}
+	return nil
+}
+
+// What points of a server have at most.
+const (
+	mostContext = 1 << 24
+	mostBatch   = 1 << 16
+)
+
+// check returns what is wrong with the row, if anything is.
+func (r *servedRow) check() error {
+	switch p := &r.ServedPoint; {
+	case r.Index < 0 || r.Index >= 2*servedRounds:
+		return fmt.Errorf("index %d: a plan has %d points", r.Index, 2*servedRounds)
+	case p.Batch < 1 || p.Batch > mostBatch || p.Context < 1 || p.Context > mostContext || p.First && p.Batch != 1:
+		return fmt.Errorf("%d requests at a context of %d: want sizes above 0, and prompts one at a time", p.Batch, p.Context)
+	case !(p.Seconds > 0 && p.Seconds < 1e4):
+		return fmt.Errorf("%v took %v s: want a time above 0", p, p.Seconds)
+	}
+	return nil
+}
+
+// ServedRows are the points of a file, with the server that they were measured on.
+type ServedRows struct {
+	Server Server
+	Points []ServedPoint
+	Torn   int // bytes of a last line that was never finished
+
+	at map[int]bool // places in the plan
+}
+
+// Has reports whether the point at a place in the plan was measured.
+func (out *ServedRows) Has(index int) bool { return out.at[index] }
+
+// add takes a point in.
+func (out *ServedRows) add(index int, p *ServedPoint) {
+	if out.at == nil {
+		out.at = map[int]bool{}
+	}
+	out.at[index] = true
+	out.Points = append(out.Points, *p)
+}
+
+// IsServed reports whether a file has points of a server, not rows of operators.
+func IsServed(path string) bool {
+	text, err := readRowFile(path)
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	var head struct{ Schema, Kind string }
+	return err == nil && json.Unmarshal(line, &head) == nil && head.Schema == RowSchema && head.Kind == serverKind
+}
+
+// ReadServed reads a file of points of a server. A last line without its end is left out.
+func ReadServed(path string) (*ServedRows, error) {
+	text, err := readRowFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return parseServed(path, text)
+}
+
+// parseServed reads the lines of a file of points, named path in messages.
+func parseServed(path string, text []byte) (*ServedRows, error) {
+	out := &ServedRows{}
+	var err error
+	if out.Torn, err = eachLine(path, text, out.line); err != nil {
+		return nil, err
+	}
+	if out.Server.Kind == "" {
+		return nil, fmt.Errorf("%s: no line says which server was measured: want one of kind %q first", path, serverKind)
+	}
+	return out, nil
+}
+
+// line takes one line in.
+func (out *ServedRows) line(kind string, strict *json.Decoder) error {
+	begun := out.Server.Kind != ""
+	switch {
+	case kind == serverKind && begun:
+		return fmt.Errorf("a second line of the server: points of two servers are two files")
+	case kind == serverKind:
+		if err := strict.Decode(&out.Server); err != nil {
+			return err
+		}
+		return out.Server.check()
+	case kind != servedKind:
+		return fmt.Errorf("a line of kind %.60q in a file of a server: want %q", kind, servedKind)
+	case !begun:
+		return fmt.Errorf("a point comes before the line of the server")
+	}
+	var r servedRow
+	if err := strict.Decode(&r); err != nil {
+		return err
+	}
+	if err := r.check(); err != nil {
+		return err
+	}
+	if out.Has(r.Index) {
+		return fmt.Errorf("point %d comes a second time", r.Index)
+	}
+	out.add(r.Index, &r.ServedPoint)
+	return nil
+}
+
+// A ServedFile is one that points are added to, each a whole line. Without a path it keeps them in memory alone.
+type ServedFile struct {
+	ServedRows
+	file *rowFile
+}
+
+// OpenServed opens a file of points to add to, and cuts off a torn last line. A new file begins with the server.
+func OpenServed(path string, s *Server) (*ServedFile, error) {
+	s.Schema, s.Kind = RowSchema, serverKind
+	out := &ServedFile{ServedRows: ServedRows{Server: *s}}
+	if path == "" {
+		return out, nil
+	}
+	file, err := openRowFile(path)
+	if err != nil {
+		return nil, err
+	}
+	out.file = file
+	if err := out.begin(path, s); err != nil {
+		return nil, closeAfter(file, err)
+	}
+	return out, nil
+}
+
+// begin goes on after what the file has.
+func (out *ServedFile) begin(path string, s *Server) error {
+	size, err := out.file.size()
+	if err != nil {
+		return err
+	}
+	if size == 0 {
+		return out.file.write(s)
+	}
+	had, err := ReadServed(path)
+	if err != nil {
+		return err
+	}
+	if key, was, is := differs(&had.Server, s); key != "" {
+		return fmt.Errorf("%s has points of a server with %s %v; this one has %v: give another file, or the flags that the points were measured with", path, key, was, is)
+	}
+	out.ServedRows = *had
+	return out.file.resume(size - int64(had.Torn))
+}
+
+// differs names what sets two servers apart that share no file.
+func differs(was, is *Server) (key string, a, b any) {
+	for _, x := range []struct {
+		key  string
+		a, b any
+	}{
+		{"gpu", was.GPU, is.GPU}, {"engine", was.Engine, is.Engine}, {"model", was.Model, is.Model}, {"weights", was.Weights, is.Weights},
+		{"kv", was.KV, is.KV}, {"tp", was.TP, is.TP}, {"kernels", was.Kernels, is.Kernels}, {"plan", was.Plan, is.Plan},
+	} {
+		if !reflect.DeepEqual(x.a, x.b) {
+			return x.key, x.a, x.b
+		}
+	}
+	return "", nil, nil
+}
+
+// Add keeps a point, on the disk before the next is measured.
+func (out *ServedFile) Add(index int, p *ServedPoint) error {
+	out.add(index, p)
+	if out.file == nil {
+		return nil
+	}
+	return out.file.write(servedRow{RowSchema, servedKind, index, *p})
+}
+
+// Close closes the file.
+func (out *ServedFile) Close() error {
+	if out.file == nil {
+		return nil
+	}
+	return out.file.Close()
+}

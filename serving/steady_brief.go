@@ -1,0 +1,310 @@
+package serving
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"llmprof/analytic"
+	"llmprof/unit"
+)
+
+// Where answers are brief, the number of sequences that decode changes as fast as steps do. It has no product form then, and steps are no chain for each
+// number: they are a queue that is served in groups of any size, which has no closed form. They are followed one by one, at tabulated costs.
+
+// brief is how many times as long as prompts that follow each other the answers take to decode that are not brief.
+const brief = 4
+
+// hurries reports whether answers are brief at a rate: whether they take little longer to decode than a time in which each step has prompts, up to the
+// first one during which none comes.
+func (f *flow) hurries(rate float64) bool {
+	if f.handed || f.peers > 1 || f.steps == 0 {
+		return false
+	}
+	prompt := float64(f.piece(0).all(f.fills.length, 1).Time) // one as others meet it
+	return f.steps*float64(f.decode(1).Time) < brief*prompt*math.Exp(rate*prompt)
+}
+
+// visits is how many requests are followed: the more the nearer a server is to its largest rate, for the longer its busy periods are then.
+func (f *flow) visits(rate float64) int {
+	const fewest, most = 4000, 40000
+	load := min(rate/f.unpreempted().Rate, 1)
+	return int(min(fewest/max(1-load, 1e-3), most))
+}
+
+// unseen is the share of the visits that come before those that count.
+const unseen = 1. / 16
+
+// A visit is a request that is followed.
+type visit struct {
+	at     float64 // arrival
+	begun  float64
+	tokens float64 // of its prompt, that have to be computed
+	steps  int     // in which it decodes
+	gaps   float64 // between its tokens
+}
+
+// visitsOf draws the requests of one of the queues that a router serves in turn. Intervals and lengths are equally likely parts of their distributions, in
+// any order.
+func (f *flow) visitsOf(rate float64) []visit {
+	visits := f.visits(rate)
+	random := rand.New(rand.NewPCG(1, 1))
+	stages, prompts, answers := visits*f.stages, f.fills.sum(1), f.answers.Quantiles()
+	ofStage, ofPrompt, ofAnswer := random.Perm(stages), random.Perm(visits), random.Perm(visits)
+	all, at := make([]visit, visits), 0.0
+	for i := range all {
+		for _, part := range ofStage[i*f.stages : (i+1)*f.stages] {
+			at -= math.Log1p(-(float64(part)+0.5)/float64(stages)) / (rate * float64(f.stages))
+		}
+		gaps := answers[ofAnswer[i]%len(answers)] - 1
+		all[i] = visit{at: at, tokens: prompts[ofPrompt[i]%len(prompts)], gaps: float64(gaps), steps: f.server.stepsOf(gaps, random)}
+	}
+	return all
+}
+
+// stepsOf draws in how many steps so many tokens come.
+func (s *Server) stepsOf(tokens int, random *rand.Rand) (steps int) {
+	if s.Drafts == 0 {
+		return tokens
+	}
+	for ; tokens > 0; steps++ {
+		tokens--
+		for i := 0; i < s.Drafts && random.Float64() < s.Acceptance; i++ {
+			tokens--
+		}
+	}
+	return steps
+}
+
+// A course is the steps of a replica, one after another.
+type course struct {
+	*flow
+	visits []visit
+	costs  []besideCosts // beside 0, 1, 2, ... sequences
+	idle   float64       // power
+	now    float64
+	formed float64 // up to when the next step knows of arrivals
+	ahead  bool    // it is formed while the one before it runs
+	rested float64 // time without work before it
+
+	next    int      // visit that has not begun
+	rest    float64  // tokens left of the prompt before it
+	running int      // sequences that decode
+	decoded int      // steps so far that decode
+	ends    []ending // with the next steps that decode, a ring
+	came    span     // visits whose first token comes with the step that ran last
+	done    ending   // with that step
+	sums    courseSums
+}
+
+// courseSums are sums over the visits that count, and over the steps beside them.
+type courseSums struct {
+	begin, busy, energy       float64
+	decoded                   int     // steps that decode before
+	ttft, decode, tpot        float64 // of times
+	own, after                float64 // from the begin of a prompt to its end; of the steps after those with which visits end
+	firsts, answered, several float64 // visits that have their first token, their last, and several tokens
+}
+
+// A span is visits from one up to another.
+type span struct{ from, to int }
+
+// An ending is visits that end with the same step: their number, the sum of the times of their first tokens, and the sums of both over the gaps between
+// their tokens.
+type ending struct{ n, firsts, inverse, firstsInverse float64 }
+
+// besideCosts are the costs of steps beside some sequences.
+type besideCosts struct {
+	known   bool
+	decode  Cost
+	prompts *tokenCosts
+	left    float64 // tokens of prompts that a step takes
+}
+
+// current is the costs beside as many sequences as decode.
+func (w *course) current() *besideCosts {
+	n := w.running
+	for len(w.costs) <= n {
+		w.costs = append(w.costs, besideCosts{})
+	}
+	c := &w.costs[n]
+	if !c.known {
+		beside := w.besides(n)
+		*c = besideCosts{known: true, prompts: w.table(beside, 0), left: w.left(beside, 0)}
+		if n > 0 {
+			c.decode = w.stair(n)
+		}
+	}
+	return c
+}
+
+// inBrief is the steady state of brief answers at a rate.
+func (f *flow) inBrief(rate float64) *Steady {
+	w := &course{flow: f, visits: f.visitsOf(rate), idle: float64(f.idle())}
+	longest := 1
+	for i := range w.visits {
+		longest = max(longest, w.visits[i].steps)
+	}
+	w.ends = make([]ending, longest+1)
+	before := int(unseen * float64(len(w.visits)))
+	for w.next < len(w.visits) {
+		if w.next >= before && w.sums.begin == 0 {
+			w.sums = courseSums{begin: w.now, decoded: w.decoded}
+		}
+		w.step()
+	}
+	sums := &w.sums
+	time, answered := w.now-sums.begin, max(sums.answered, 1)
+	st := &Steady{Rate: rate, Utilization: sums.busy / time, Running: rate * sums.decode / answered}
+	step := sums.busy / float64(w.decoded-sums.decoded)
+	st.TTFT = unit.Seconds(sums.ttft/sums.firsts+f.out(st.Running)+f.enters(st.Running, rate, step)) + f.server.Predictor.RequestTime()
+	st.TPOT = unit.Seconds(sums.tpot / max(sums.several, 1))
+	st.E2E = st.TTFT + unit.Seconds(sums.decode/answered)
+	st.Energy = unit.Joules((sums.energy + w.idle*(time-sums.busy)) / (rate * time))
+	st.Waiting = rate * float64(st.TTFT) // by Little's law
+	st.beside = rate * f.beside(sums.own/sums.firsts, sums.after/answered)
+	return st
+}
+
+// step forms a step and runs it.
+func (w *course) step() {
+	costs := w.current()
+	tokens, came := w.take(costs.left)
+	decodes := w.running > 0 && (tokens == 0 || w.server.Scheduler.Mixed)
+	switch {
+	case tokens > 0:
+		w.run(costs.prompts.at(tokens), true)
+	case decodes:
+		w.run(costs.decode, false)
+	default: // the next one begins when a request has come and the tokens of the one before are known
+		w.give(w.now)
+		if !w.ahead {
+			w.rested = max(w.visits[w.next].at-w.now, 0)
+			w.now += w.rested
+		}
+		w.ahead, w.formed = false, w.now
+		return
+	}
+	if w.came = came; decodes {
+		w.decoded++
+		e := w.end(0)
+		w.done, *e = *e, ending{}
+		w.running -= int(w.done.n)
+	}
+	for i := came.from; i < came.to; i++ {
+		if steps := w.visits[i].steps; steps > 0 {
+			w.running++
+			w.end(steps).n++
+		}
+	}
+	if tokens == 0 {
+		w.again(costs.decode)
+	}
+}
+
+// end is the visits that end with a step that decodes, so many after the last one.
+func (w *course) end(steps int) *ending { return &w.ends[(w.decoded+steps)%len(w.ends)] }
+
+// take lets prompts begin that have come and fit into the step, and gives the tokens of prompts in it and the visits whose prompts it ends.
+func (w *course) take(left float64) (tokens float64, came span) {
+	rules := &w.server.Scheduler
+	came = span{w.next, w.next}
+	if w.rest > 0 {
+		if tokens = min(w.rest, left); tokens < w.rest {
+			w.rest -= tokens
+			return tokens, span{}
+		}
+		came.from, w.rest = w.next-1, 0
+	}
+	running := w.running
+	if running > 0 && rules.Mixed { // those that end with the step make room
+		running -= int(w.end(1).n)
+	}
+	for w.next < len(w.visits) && w.visits[w.next].at <= w.formed && tokens < left && running+w.next-came.from < w.most {
+		v := &w.visits[w.next]
+		if rules.Whole && tokens > 0 && tokens+v.tokens > left {
+			break
+		}
+		v.begun = w.now
+		w.next++
+		if tokens += v.tokens; tokens > left {
+			w.rest = tokens - left
+			return left, came
+		}
+		came.to = w.next
+	}
+	return tokens, came
+}
+
+// run runs a step with its cost, by the law of replica.run.
+func (w *course) run(c Cost, prompts bool) {
+	c = rested(c, min(w.rested/float64(analytic.Window), 1))
+	launch, out := w.formed, w.now
+	if w.ahead {
+		launch += float64(c.Before)
+	}
+	ahead := min(w.now-launch, float64(c.Waits))
+	end := w.now + float64(c.Time) - ahead
+	launched := min(launch+float64(c.Launch), end)
+	if w.ahead && prompts { // the host keeps the tokens of the step before while it launches them
+		out = max(out, launched)
+	}
+	w.sums.after += w.done.n * (end - out)
+	w.give(out)
+	w.sums.busy += end - w.now
+	w.sums.energy += float64(c.Energy) - w.idle*ahead
+	w.formed = end
+	if w.ahead = w.server.Scheduler.Async; w.ahead {
+		w.formed = max(w.now, launched)
+	}
+	w.now, w.rested = end, 0
+}
+
+// again runs further steps that only decode and are like the last one: up to the next one which may have a prompt or with which a visit ends.
+func (w *course) again(c Cost) {
+	if w.rest > 0 || w.done.n > 0 || w.next == len(w.visits) {
+		return
+	}
+	length, lead := float64(c.Time), 0.0
+	if w.ahead { // by as much as a step takes, if the host has launched each before its begin
+		length -= float64(c.Waits)
+		if lead = length; min(w.now-w.formed, lead) < float64(c.Before+c.Launch) {
+			return
+		}
+	}
+	next, steps := w.visits[w.next].at, 0.0
+	if w.running >= w.most {
+		next = math.Inf(1)
+	}
+	for w.formed < next && w.end(1).n == 0 {
+		w.now += length
+		w.formed = w.now - lead
+		w.decoded++
+		steps++
+	}
+	w.sums.busy += steps * length
+	w.sums.energy += steps * (float64(c.Energy) - w.idle*(float64(c.Time)-length))
+}
+
+// give gives out the tokens of the step that ended.
+func (w *course) give(at float64) {
+	d, s := &w.done, &w.sums
+	s.answered += d.n
+	s.decode += d.n*at - d.firsts
+	s.tpot += d.inverse*at - d.firstsInverse
+	for i := w.came.from; i < w.came.to; i++ {
+		v := &w.visits[i]
+		s.firsts++
+		s.ttft += at - v.at
+		s.own += at - v.begun
+		if v.steps == 0 {
+			s.answered++
+			continue
+		}
+		s.several++
+		e := w.end(v.steps)
+		e.firsts += at
+		e.inverse += 1 / v.gaps
+		e.firstsInverse += at / v.gaps
+	}
+	w.came, w.done = span{}, ending{}
+}

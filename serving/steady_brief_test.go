@@ -1,0 +1,71 @@
+package serving
+
+import (
+	"fmt"
+	"testing"
+
+	"llmprof/internal/testkit"
+)
+
+// Of answers that take no longer to decode than a few prompts the number that decodes changes with each step.
+func TestSteadyOfBriefAnswers(t *testing.T) {
+	all := []struct {
+		model, gpu        string
+		tp                int
+		engine, scheduler string
+		prompt, gen       Lengths
+		drafts            int
+	}{
+		{"granite-4.0-h-small", "b300", 4, "vllm", "vllm", Fixed(4096), Fixed(8), 0},
+		{"granite-4.0-h-small", "b300", 4, "vllm", "vllm", Fixed(1024), Fixed(4), 0},
+		{"deepseek-v2-lite", "b200", 1, "vllm", "vllm", Fixed(9000), Fixed(20), 0},
+		{"gemma3n-e4b", "a100", 4, "vllm", "vllm", Fixed(1024), Fixed(16), 0},
+		{"gemma3n-e4b", "a100", 4, "vllm", "vllm", Fixed(4096), Fixed(16), 0},
+		{"mistral-7b-v0.3", "a100", 8, "sglang", "sglang", Fixed(579), Lengths{Kind: "lognormal", Mean: 12, Spread: 0.7}, 0},
+		{"qwen3-8b", "h200", 2, "sglang", "sglang", Lengths{Kind: "lognormal", Mean: 367, Spread: 0.3}, Fixed(49), 0},
+		{"qwen3-30b-a3b", "rtx-4090", 8, "vllm", "vllm-2024", Fixed(66), Lengths{Kind: "lognormal", Mean: 12, Spread: 0.9}, 3},
+		{"llama3.2-1b", "rtx-pro-6000", 1, "trtllm", "tensorrt-llm", Fixed(8410), Fixed(64), 0},
+	}
+	shares, requests := []float64{0.2, 0.4, 0.6, 0.8}, 20000
+	if testkit.Brief() {
+		all, shares, requests = all[:2], []float64{0.5}, 8000
+	}
+	for i := range all {
+		x := &all[i]
+		s := engineServer(t, x.model, x.gpu, x.tp, x.engine, x.scheduler)
+		s.Drafts, s.Acceptance = x.drafts, 0.7
+		states, err := s.Steadies(x.prompt, x.gen)
+		testkit.Must(t, err)
+		for _, share := range shares {
+			rate := share * states.flow.capacity().Rate
+			st, err := states.Rate(rate, Layout{Replicas: 1})
+			testkit.Must(t, err)
+			seen := &answers{from: 500 + int(3*st.Running)}
+			l := Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: x.prompt, Gen: x.gen, Requests: requests + int(20*st.Running), Seed: 1}
+			r := simulate(t, s, l, Options{Warmup: seen.from, Each: seen.add})
+			what := fmt.Sprintf("%s on %s, %v + %v tokens at %.1f of the capacity, brief %v: ", x.model, x.gpu, &x.prompt, &x.gen, share, states.flow.hurries(rate))
+			agree(t, what+"TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05+2*uncertainty(seen.ttft))
+			agree(t, what+"TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05+2*uncertainty(seen.tpot))
+			agree(t, what+"E2E", float64(st.E2E), r.E2E.Mean(), 0.05+2*uncertainty(seen.e2e))
+			agree(t, what+"energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
+			agree(t, what+"utilization", st.Utilization, r.Busy, 0.05)
+			agree(t, what+"KV cache", st.Cache, r.MeanCache, 0.06+2*uncertainty(seen.e2e))
+		}
+	}
+}
+
+// Both ways to the state of a request that meets hardly any other agree.
+func TestBriefAnswersAlone(t *testing.T) {
+	for _, scheduler := range []string{"vllm", "vllm-2024", "sglang", "llama.cpp"} {
+		f, err := server(t, "llama3.1-8b", "h100", 1, scheduler).flow(Lengths{Kind: "uniform", Low: 1000, High: 3000}, Fixed(20))
+		testkit.Must(t, err)
+		a, b := f.product(1e-4), f.inBrief(1e-4)
+		agree(t, scheduler+": TTFT", float64(a.TTFT), float64(b.TTFT), 0.002)
+		agree(t, scheduler+": TPOT", float64(a.TPOT), float64(b.TPOT), 0.002)
+		agree(t, scheduler+": E2E", float64(a.E2E), float64(b.E2E), 0.002)
+		agree(t, scheduler+": energy", float64(a.Energy), float64(b.Energy), 0.01)
+		if !f.server.Scheduler.Async { // else blocks of an answer are held during the next step, of which there is none here
+			agree(t, scheduler+": KV blocks beside", a.beside, b.beside, 0.02)
+		}
+	}
+}
