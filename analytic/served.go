@@ -56,9 +56,10 @@ func (p *Predictor) Serving() *Predictor {
 	return &q
 }
 
-// of is the last step of the batch of a step; nil if none is kept.
-func (m *servedSteps) of(s *operator.Step) *servedStep {
-	if m == nil || !s.Decode() || len(s.Groups) > 0 || s.Drafted {
+// servedStep is the last step of the batch of a step; nil if none is kept.
+func (p *Predictor) servedStep(s *operator.Step) *servedStep {
+	m := p.served
+	if m == nil || !p.bare || !s.Decode() || len(s.Groups) > 0 || s.Drafted {
 		return nil
 	}
 	r := m.steps[s.Batch]
