@@ -1,6 +1,7 @@
 package analytic_test
 
 import (
+	"slices"
 	"testing"
 
 	"llmprof/analytic"
@@ -129,7 +130,7 @@ func TestChunkedPrefillIsWholePrefill(t *testing.T) {
 }
 
 // A decode step with so many tokens that every expert is chosen reads every weight
-// of every model of the table once, the embedding's apart.
+// of every model of the table once, those of the embedding and of layers that text skips apart.
 func TestDecodeReadsEveryWeightOnce(t *testing.T) {
 	c := testCase(t, "llama2-70b", "h200", 4096, 1)
 	for _, m := range casetest.Models(t) {
@@ -146,6 +147,9 @@ func TestDecodeReadsEveryWeightOnce(t *testing.T) {
 			}
 		}
 		want := m.Params() - m.EmbeddingParams() - small(m)
+		if slices.ContainsFunc(m.Layers, func(l models.Layer) bool { return l.Idle }) {
+			want -= m.Params() - m.ActiveParams()
+		}
 		if m.TiedHead {
 			want += int64(m.Head.In) * int64(m.Head.Out)
 		}
