@@ -22,9 +22,12 @@ type keptPart struct {
 	sums    kernelSums // sums of a part outside the layers, which does not depend on the context
 }
 
-// keeps reports whether steps such as s are kept: those without counts, and decode steps.
-func (k *keptStep) keeps(s *operator.Step, p *Predictor) bool {
-	return k != nil && (p.bare || s.Decode() && len(s.Groups) == 0 && !s.Drafted)
+// keeper is what keeps steps such as s; nil if nothing does. Steps with counts are kept of decode alone.
+func (p *Predictor) keeper(s *operator.Step) *keptStep {
+	if p.kept != nil && (p.bare || s.Decode() && len(s.Groups) == 0 && !s.Drafted) {
+		return p.kept
+	}
+	return nil
 }
 
 // alike reports whether s differs from the kept step in contexts alone.
@@ -52,7 +55,7 @@ func (k *keptStep) walk(p *Predictor, sums *kernelSums, s *operator.Step, see Vi
 		l := &k.parts[i]
 		if !alike || !l.follow(s, p.machine) {
 			p.lower(&l.Lowering, s, i, &k.parts[max(i-1, 0)].Lowering)
-			l.follows = l.copiesAttention(false)
+			l.follows = l.copiesAttention(true)
 		}
 		if l.Part == operator.PartLayers {
 			p.add(sums, &l.Lowering, see)
@@ -68,7 +71,9 @@ func (k *keptStep) walk(p *Predictor, sums *kernelSums, s *operator.Step, see Vi
 
 // part adds the sums u of a part outside the layers. A step has each such part once.
 func (t *kernelSums) part(u *kernelSums, l *Lowering, see Visit) {
-	t.AddOps(l.Ops, l.Step.Past)
+	if !l.bare {
+		t.AddOps(l.Ops, l.Step.Past)
+	}
 	t.parts[l.Part] = u.parts[l.Part]
 	t.constants |= u.constants
 	t.n, t.piece = u.n, t.piece+u.piece
@@ -86,8 +91,7 @@ func (l *keptPart) follow(s *operator.Step, m *Machine) bool {
 	if l.layer == nil {
 		return true
 	}
-	l.reattend(l.layer, m)
-	return true
+	return l.reattend(l.layer, m)
 }
 
 // turn makes the part of the kernels of the part before, whose layers differ from those of a kind in the windows alone.
@@ -100,25 +104,33 @@ func (l *Lowering) turn(before *Lowering, to *models.Layer, m *Machine) {
 }
 
 // reattend rewrites and prices attention for the step, of layers that differ from those of the part in the windows alone. All kernels are
-// priced anew where there are more or fewer of these layers.
-func (l *Lowering) reattend(to *models.Layer, m *Machine) {
+// priced anew where there are more or fewer of these layers. It fails where a kernel moves bytes that follow from more than the operator that changes.
+func (l *Lowering) reattend(to *models.Layer, m *Machine) bool {
 	l.Step.Reattend(l.Ops, l.layer, to)
 	for i := range l.Kernels {
 		k := &l.Kernels[i]
-		attends := l.Ops[k.Main].Type.Attends()
-		if attends {
-			k.Shape, k.Work = l.Ops[k.Main].Shape, l.Ops[k.Main].Work
+		o := &l.Ops[k.Main]
+		changes := o.Type.Attends() && (k.Shape != o.Shape || k.Work != o.Work)
+		if changes && k.moves() {
+			return false
 		}
-		if k.Count = float64(to.Count); attends || to.Count != l.layer.Count {
+		if changes {
+			k.Shape, k.Work = o.Shape, o.Work
+		}
+		if k.Count = float64(to.Count); changes || to.Count != l.layer.Count {
 			l.price(i, m)
 		}
 	}
 	l.layer = to
 	l.correctOps()
+	return true
 }
 
+// moves reports whether the kernel moves bytes that its operators do not have.
+func (k *Kernel) moves() bool { return k.Permuted+k.Unpermuted+k.Reread+k.Reload != 0 }
+
 // copiesAttention reports whether each kernel that does an operator of attention does no other operator, and has
-// its work and its shape. A kernel with another context then follows from its operator alone; where moving is set it may move other bytes too, which do not.
+// its work and its shape. A kernel with another context then follows from its operator alone, unless it moves other bytes too, as it may if moving is set.
 func (l *Lowering) copiesAttention(moving bool) bool {
 	attends := uint64(0)
 	for i := range l.Ops {
@@ -134,6 +146,3 @@ func (l *Lowering) copiesAttention(moving bool) bool {
 	}
 	return true
 }
-
-// moves reports whether the kernel moves bytes that its operators do not have.
-func (k *Kernel) moves() bool { return k.Permuted+k.Unpermuted+k.Reread+k.Reload != 0 }

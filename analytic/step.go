@@ -26,12 +26,12 @@ var lowerings = sync.Pool{New: func() any { return new(Lowering) }}
 // the other, lets the engine lower them to kernels, and adds what these cost to k. Every
 // estimate and every report is such a walk.
 func (p *Predictor) walk(k *kernelSums, s *operator.Step, see Visit) {
-	if p.kept.keeps(s, p) {
-		p.kept.walk(p, k, s, see)
+	if r := p.servedStep(s); r != nil {
+		p.served.walk(p, k, s, r)
 		return
 	}
-	if r := p.served.of(s); r != nil && p.bare {
-		p.served.walk(p, k, s, r)
+	if kept := p.keeper(s); kept != nil {
+		kept.walk(p, k, s, see)
 		return
 	}
 	l := lowerings.Get().(*Lowering)
