@@ -211,6 +211,23 @@ func TestCopies(t *testing.T) {
 	}
 }
 
+// TestDrawing holds that GEMMs in 16 bits with weights of unknown values are left out where their calls last into the power limit: 36 calls of 0.69 ms do not, before and while they are timed.
+func TestDrawing(t *testing.T) {
+	for _, x := range []struct {
+		scheme roofline.Scheme
+		random bool
+		time   float64
+		left   int
+	}{{roofline.Unquantized, false, 0.69e-3, 1}, {roofline.Unquantized, false, 0.7e-3, 0}, {roofline.Unquantized, true, 0.1, 1}, {roofline.FP8, false, 0.1, 1}} {
+		b := &builder{file: &hardware.CalibrationFile{}, gpu: board(t, "l40s")}
+		s := b.sample(&Row{Kind: GEMM, Shape: Shape{M: 8192, N: 8192, K: 8192}, DType: unit.BF16, Scheme: x.scheme, Ranks: 1, Copies: 6, Random: x.random})
+		s.time = x.time
+		if left := b.drawing([]sample{s}, "products"); len(left) != x.left || len(b.file.Notes) != 1-x.left {
+			t.Errorf("%+v: %d rows are left, notes %q", x, len(left), b.file.Notes)
+		}
+	}
+}
+
 // TestHotExperts holds that mixtures are left out whose tokens go to so few experts that their weights fit into the L2 cache, for a table sends every
 // call to the same ones, unless a row takes ten times as long as memory does, and no cache can have shortened it by much.
 func TestHotExperts(t *testing.T) {
