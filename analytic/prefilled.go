@@ -10,13 +10,14 @@ import (
 // the groups of one batch are often those of another: of all batches whose groups are single prompts, a grid over prompts
 // prices each prompt once. It serves one goroutine.
 //
-// A step has one of the places of its set, which is found by a hash. There are more sets once a set is full; where there are as many as may be,
-// one of the steps of the set is replaced.
+// A step has one of the places of its set, which is found by a hash. Where that is full one of its steps is replaced, or there are more sets
+// once that was often so: few batches of each of many deployments, as a search has, are not worth the room.
 type prefilled struct {
 	most  int // sets; a power of two
 	keys  [][places]prefillKey
 	steps [][places]total
 	next  int // place of the next step that is replaced
+	full  int // how often a set was full
 }
 
 // places is the number of places of a set. The chunks of a prompt differ in the first, in those between and in the last.
@@ -27,6 +28,9 @@ const (
 	mostSets  = 1024
 	movedSets = 128
 )
+
+// patience is how often a set may be full before there are more.
+const patience = 64
 
 // A prefillKey is what prefill steps of one Prepared differ in.
 type prefillKey struct{ batch, fresh, past, logits, cache float64 }
@@ -58,11 +62,11 @@ func (m *prefilled) find(s *operator.Step) (t *total, priced bool) {
 				free = i
 			}
 		}
-		if free < 0 && len(m.keys) < m.most {
-			m.grow()
-			continue
-		}
 		if free < 0 {
+			if m.full++; m.full > patience && len(m.keys) < m.most {
+				m.grow()
+				continue
+			}
 			free, m.next = m.next, (m.next+1)%places
 		}
 		keys[free], m.steps[set][free] = key, total{}
