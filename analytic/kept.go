@@ -24,33 +24,10 @@ type keptPart struct {
 
 // keeper is what keeps steps such as s; nil if nothing does. Steps with counts are kept of decode alone.
 func (p *Predictor) keeper(s *operator.Step) *keptStep {
-	decode := s.Decode() && len(s.Groups) == 0 && !s.Drafted
-	switch {
-	case p.served != nil && decode:
-		return p.served.of(s.Batch)
-	case p.kept != nil && (p.bare || decode):
+	if p.kept != nil && (p.bare || s.Decode() && len(s.Groups) == 0 && !s.Drafted) {
 		return p.kept
 	}
 	return nil
-}
-
-// A keptSteps is the last decode step of each batch. It serves one goroutine.
-type keptSteps map[float64]*keptStep
-
-// mostKept bounds how many steps are kept.
-const mostKept = 512
-
-// of is the last step of a batch.
-func (k keptSteps) of(batch float64) *keptStep {
-	step := k[batch]
-	if step == nil {
-		if len(k) >= mostKept {
-			clear(k)
-		}
-		step = &keptStep{}
-		k[batch] = step
-	}
-	return step
 }
 
 // alike reports whether s differs from the kept step in contexts alone.

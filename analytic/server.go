@@ -27,14 +27,6 @@ type Spared struct {
 	Energy unit.Joules // below 0: the clocks are higher
 }
 
-// Serving is the predictor for servers of one goroutine, whose steps have few batches with many contexts: StepCost keeps the last decode step of
-// each batch, and prices only the attention of the next one.
-func (p *Predictor) Serving() *Predictor {
-	q := *p
-	q.served = keptSteps{}
-	return &q
-}
-
 // StepCost prices a step of several groups, decodes before chunks of prompts. The step is one forward pass: all
 // groups share its GEMMs, and each group has its attention. Together is the number of tokens of all replicas that
 // share the experts; 0 if each replica has as many as this one.

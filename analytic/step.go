@@ -26,6 +26,10 @@ var lowerings = sync.Pool{New: func() any { return new(Lowering) }}
 // the other, lets the engine lower them to kernels, and adds what these cost to k. Every
 // estimate and every report is such a walk.
 func (p *Predictor) walk(k *kernelSums, s *operator.Step, see Visit) {
+	if r := p.servedStep(s); r != nil {
+		p.served.walk(p, k, s, r)
+		return
+	}
 	if kept := p.keeper(s); kept != nil {
 		kept.walk(p, k, s, see)
 		return

@@ -29,8 +29,7 @@ func host(root fs.FS) result.Machine {
 	}
 	if text, err := fs.ReadFile(root, "proc/meminfo"); err == nil {
 		if kb, err := strconv.ParseInt(strings.TrimSuffix(field(text, "MemTotal"), " kB"), 10, 64); err == nil && kb > 0 && kb < mostMemory {
-			bytes := kb << 10
-			m.MemoryBytes = &bytes
+			m.MemoryBytes = new(kb << 10)
 		}
 	}
 	return m

@@ -68,8 +68,7 @@ func (h Hub) base() (*url.URL, error) {
 func (h Hub) client() *http.Client {
 	c := &http.Client{Transport: &http.Transport{Proxy: proxy, ForceAttemptHTTP2: true, DisableKeepAlives: true}}
 	if h.Client != nil {
-		own := *h.Client
-		c = &own
+		c = new(*h.Client)
 	}
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c

@@ -125,8 +125,7 @@ func (l Layer) clone() Layer {
 		if b.Attention != nil {
 			a := *b.Attention
 			if a.Latent != nil {
-				latent := *a.Latent
-				a.Latent = &latent
+				a.Latent = new(*a.Latent)
 			}
 			b.Attention = &a
 		}

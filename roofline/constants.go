@@ -127,7 +127,7 @@ var (
 	GroupedCompute = define(Info{Key: "grouped_gemm.compute", Help: "share of the matrix peak", Ideal: 1, Optional: true, Base: GEMMCompute})
 	GroupedMemory  = define(Info{Key: "grouped_gemm.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true, Base: GEMMMemory, Leader: GroupedCompute})
 	GroupedPermute = define(Info{Key: "grouped_gemm.permute", Help: "how often inputs of all pairs of a token and an expert are moved", Quantity: Often, Optional: true})
-	GroupedExpert  = define(Info{Key: "grouped_gemm.expert", Help: "time of an expert that tokens are sent to", Quantity: Delay, Optional: true})
+	GroupedExpert  = define(Info{Key: "grouped_gemm.expert", Help: "time of a tile of an expert, or of an expert that tokens are sent to where tiles are not known", Quantity: Delay, Optional: true})
 	GroupedFixed   = define(Info{Key: "grouped_gemm.fixed", Help: "time of a product of the experts that no size takes away", Quantity: Time, Optional: true, Base: GEMMFixed, Leader: GroupedCompute})
 
 	ElementwiseCompute = define(Info{Key: "element.compute", Help: "share of the FP32 vector peak", Ideal: 1})

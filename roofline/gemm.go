@@ -223,11 +223,11 @@ var vectorGEMM = Law{
 // expert. Tiles have few stages of weights in flight, so that arithmetic and memory traffic hide
 // each other only in part. A tile has rows of one expert alone: with n tokens it takes ⌈n / rows⌉ tiles, and
 // the matrix units compute the rows without a token too. How many tokens each expert has decides, not their mean:
-// popular experts take several tiles, and rare ones a part of one. Where the size of a tile is not known, each
-// expert with at least one row takes a time. Separate kernels gather the inputs and sum the results of all token-expert
+// popular experts take several tiles, and rare ones a part of one. Each tile takes a time, or each expert with at least
+// one row where the size of a tile is not known. Separate kernels gather the inputs and sum the results of all token-expert
 // pairs of the layer, including those of other ranks.
 var groupedGEMM = Law{
-	Equation: "fixed + experts with rows × expert + √(C² + M²) + permute × bytes of the inputs of all pairs / bandwidth, C = FLOPs / (compute × peak), of whole tiles where their rows are known, M = bytes of weights, and of those that are read again / (memory × bandwidth)",
+	Equation: "fixed + (tiles, or experts with rows where tiles are not known) × expert + √(C² + M²) + permute × bytes of the inputs of all pairs / bandwidth, C = FLOPs / (compute × peak), of whole tiles where their rows are known, M = bytes of weights, and of those that are read again / (memory × bandwidth)",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
 		c := groupedOf[k.Scheme]
 		t.arithmetic(k, p, c[0])
@@ -235,7 +235,7 @@ var groupedGEMM = Law{
 		t.add(Memory, c[1], None, seconds(k.Work.Weights+k.Reread, p.Memory))
 		t.add(Fixed, c[2], None, k.Launches)
 		t.add(Serial, c[3], None, seconds(k.Permuted, p.Memory))
-		t.add(Fixed, c[4], None, k.Launches*k.Shape.Hit)
+		t.add(Fixed, c[4], None, k.Launches*max(k.Shape.Hit, k.Shape.Tiles))
 	},
 	Exposed: 1,
 	Power:   PowerMemory,

@@ -45,6 +45,24 @@ func TestTiledGEMM(t *testing.T) {
 	}
 }
 
+// The experts of a grouped GEMM take a time for each tile where tiles are known, and for each expert with rows where they are not; arithmetic counts whole tiles.
+func TestTiledExperts(t *testing.T) {
+	var c Constants
+	c[GroupedCompute], c[GroupedMemory], c[GroupedFixed], c[GroupedExpert] = 0.5, 1, 1e-5, 1e-7
+	p := peaks()
+	p.Memory = 1e18
+	m := NewMachine(p, &c)
+	k := Kernel{Class: GroupedGEMM, Format: unit.BF16, Launches: 2, Count: 1, Shape: Shape{Hit: 8, Pairs: 200}, Work: Work{FLOPs: 1e12}}
+	arithmetic := float64(k.Work.FLOPs) / float64(p.matrix(unit.BF16)) / 0.5
+	if got, want := float64(m.Time(&k)), 2e-5+2*8*1e-7+arithmetic; math.Abs(got/want-1) > 1e-9 {
+		t.Errorf("tiles not known: %v, not %v", got, want)
+	}
+	k.Tile.Rows, k.Shape.Tiles = 16, 20
+	if got, want := float64(m.Time(&k)), 2e-5+2*20*1e-7+arithmetic*16*20/200; math.Abs(got/want-1) > 1e-9 {
+		t.Errorf("20 tiles of 16 rows: %v, not %v", got, want)
+	}
+}
+
 // A GEMM in 16 bits takes the time of the fastest of all tiles and splits that a library takes, each tried by itself.
 func TestLibraryTakesTheFastestWay(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))

@@ -112,6 +112,7 @@ type flow struct {
 	answers Lengths
 	rate    float64 // rate of requests for which cycles were worked out
 	cycles  map[*piece]*cycle
+	segment segment // of the cycle that was interpolated last
 	buffers buffers // of the chain that is being solved
 }
 

@@ -107,27 +107,54 @@ func (f *flow) at(n int, rate float64) *cycle {
 	if n <= 4 || n == f.most {
 		return f.cycle(f.piece(n), rate)
 	}
-	grid := 1 << (bits.Len(uint(n)) - 2)
-	low := n / grid * grid
-	high := min(low+grid, f.most)
-	if captured := f.captured(low, high); n <= captured {
-		high = captured
-	} else if captured > 0 {
-		low = captured + 1
+	s := &f.segment
+	if !s.holds(f, n, rate) {
+		low, high, last := f.line(n)
+		if low == n {
+			return f.cycle(f.piece(n), rate)
+		}
+		*s = segment{rate: rate, stages: f.stages, low: low, high: high, last: last, a: f.cycle(f.piece(low), rate), b: f.cycle(f.piece(high), rate), few: f.decode(low), many: f.decode(high)}
 	}
-	if low == n {
-		return f.cycle(f.piece(n), rate)
-	}
-	a, b, x := f.cycle(f.piece(low), rate), f.cycle(f.piece(high), rate), float64(n-low)/float64(high-low)
-	y := a.toward(b, x)
-	da, db := f.decode(low), f.decode(high)
-	line, stair := toward(&da, &db, x), f.stair(n)
+	x := float64(n-s.low) / float64(s.high-s.low)
+	y := s.a.toward(s.b, x)
+	line, stair := toward(&s.few, &s.many, x), f.stair(n)
 	more := plus(&stair, &line, -1)
 	share := y.plain * y.decode / y.mean // plain steps in the time between two tokens
 	y.mean += y.plain * float64(more.Time)
 	y.decode += share * float64(more.Time)
 	y.energy += share * float64(more.Energy)
 	return y
+}
+
+// A segment is the numbers of sequences whose cycles are on the line between the same two, which at asks for one after the other.
+type segment struct {
+	rate      float64
+	stages    int
+	low, high int // whose cycles were solved
+	last      int // number on the line between them
+	a, b      *cycle
+	few, many Cost // steps that only decode
+}
+
+// holds reports whether the cycle of n sequences at a rate is on the line.
+func (s *segment) holds(f *flow, n int, rate float64) bool {
+	return s.low < n && n <= s.last && s.rate == rate && s.stages == f.stages
+}
+
+// line is the two numbers of sequences between which the cycle of n is interpolated, unless it is the first of them, and the last number for which
+// they are the same.
+func (f *flow) line(n int) (low, high, last int) {
+	grid := 1 << (bits.Len(uint(n)) - 2)
+	low = n / grid * grid
+	high = min(low+grid, f.most)
+	captured := f.captured(low, high)
+	switch {
+	case n <= captured:
+		return low, captured, captured
+	case captured > 0:
+		low = captured + 1
+	}
+	return low, high, high - 1
 }
 
 // captured is the greatest number of sequences, from low to below high, whose decode steps CUDA graphs launch, if they do not launch those of high; else 0.

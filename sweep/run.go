@@ -111,10 +111,10 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 	all.Done, all.Bytes = min(o.Skip, all.Points), out.bytes
 	team.Go(func() { deal(ctx, from, to, g.blockPoints(), free, jobs, order) })
 	for b := range order {
-		if err = b.wait(ctx); err != nil {
-			break
+		if err = b.wait(ctx); err == nil {
+			err = out.write(b)
 		}
-		if err = out.write(b); err != nil {
+		if err != nil {
 			break
 		}
 		all.add(&b.summary)
@@ -126,11 +126,8 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 	}
 	cancel()
 	team.Wait()
-	if closed := out.close(); err == nil {
+	if closed := out.finish(&all, o.Skip); err == nil {
 		err = closed
-	}
-	if out.lost {
-		all.Done, all.Written = min(o.Skip, all.Points), 0
 	}
 	return all, err
 }

@@ -80,6 +80,15 @@ func (s *sink) write(b *block) (err error) {
 	return nil
 }
 
+// finish closes the output, and takes out of the summary what it has lost.
+func (s *sink) finish(all *Summary, skipped uint64) error {
+	err := s.close()
+	if s.lost {
+		all.Done, all.Written = min(skipped, all.Points), 0
+	}
+	return err
+}
+
 func (s *sink) close() error {
 	if s.parquet == nil {
 		return nil

@@ -183,8 +183,7 @@ func summarize(rows []*Row) Summary {
 	}
 	if len(noise) > 0 {
 		slices.Sort(noise)
-		n := stats.Percentile(noise, 50)
-		s.Noise = &n
+		s.Noise = new(stats.Percentile(noise, 50))
 	}
 	return s
 }

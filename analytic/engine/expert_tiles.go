@@ -9,24 +9,27 @@ import (
 	"llmprof/roofline"
 )
 
-// vllmExpertTile is the rows of a tile of vLLM's grouped GEMMs: of the Triton kernels that run experts in MXFP4 on Hopper, and of Marlin.
+// vllmExpertTile is the rows of a tile of vLLM's grouped GEMMs: of the Triton kernels that run experts in MXFP4 on Hopper, of Marlin, and of FlashInfer's.
 func vllmExpertTile(g *hardware.GPU, k *roofline.Kernel) float64 {
 	switch {
 	case tritonMXFP4(g, k.Scheme):
 		return ragged(k)
 	case k.Scheme == roofline.WeightINT4:
 		return marlinRows(g, k)
+	case k.Scheme == roofline.FP8 && g.Vendor == nvidia && int(capability(g)) == 9:
+		return 128 // CUTLASS by FlashInfer: in the operator tables experts of up to 128 pairs take as long as each other, and those of 192 and 256 twice as long
 	}
-	return 0
+	return flashInferRows(g, k)
 }
 
 // sglangExpertTile is the rows of a tile of SGLang's grouped GEMMs: of its Triton kernel in 16 bits, which it runs on all GPUs but
 // Blackwell's of data centres, by the default that it takes for shapes without a tuned configuration (get_default_config of
 // fused_moe_triton_config.py), and of Marlin.
 func sglangExpertTile(g *hardware.GPU, k *roofline.Kernel) float64 {
-	c := capability(g)
 	switch {
-	case g.Vendor != nvidia || c >= 10 && c < 12 || k.Scheme != roofline.Unquantized && k.Scheme != roofline.WeightINT4:
+	case dataCentreBlackwell(g):
+		return flashInferRows(g, k)
+	case g.Vendor != nvidia || k.Scheme != roofline.Unquantized && k.Scheme != roofline.WeightINT4:
 		return 0
 	case k.Scheme == roofline.WeightINT4:
 		return marlinRows(g, k)
@@ -50,6 +53,71 @@ func halfLines(g *hardware.GPU, k *roofline.Kernel) float64 {
 // tritonMXFP4 reports whether vLLM runs experts of a scheme by OpenAI's Triton kernels.
 func tritonMXFP4(g *hardware.GPU, s roofline.Scheme) bool {
 	return g.Vendor == nvidia && int(capability(g)) == 9 && s == roofline.WeightMXFP4
+}
+
+// dataCentreBlackwell reports whether a GPU has Blackwell's tensor memory, for which TensorRT-LLM's generated kernels are compiled.
+func dataCentreBlackwell(g *hardware.GPU) bool {
+	return g.Vendor == nvidia && int(capability(g)) == 10
+}
+
+// generatedRows is the power of two from 8 to most above the pairs of an expert: the middle one of the tiles that TensorRT-LLM's generated kernels may take
+// (computeSelectedTileN of blockScaleMoe/runner.h). A rank of EP counts the pairs of all ranks among its own experts, so that most rows of its tiles are empty.
+func generatedRows(k *roofline.Kernel, most float64) float64 {
+	rows := 8.0
+	for rows < pairsOfAll(k) && rows < most {
+		rows *= 2
+	}
+	return rows
+}
+
+// flashInferRows is the rows of a tile of the generated kernels that vLLM and SGLang call by FlashInfer: half of generatedRows, the smallest that may be taken
+// (selectDefaultTileN of trtllm_fused_moe_kernel_launcher.cu). The largest tiles of a scheme are those that FlashInfer lists there.
+func flashInferRows(g *hardware.GPU, k *roofline.Kernel) float64 {
+	if !dataCentreBlackwell(g) {
+		return 0
+	}
+	most := 128.0
+	switch k.Scheme {
+	case roofline.WeightMXFP4:
+		most = 64
+	case roofline.MXFP4, roofline.NVFP4:
+		most = 256
+	}
+	return max(8, generatedRows(k, most)/2)
+}
+
+// A grain is the multiples to which an engine pads the hidden size and the width of experts; 0 where it pads nothing.
+type grain struct{ hidden, width float64 }
+
+// vllmExpertGrain is that of vLLM for FlashInfer's kernels in MXFP4 (mxfp4_round_up_hidden_size_and_intermediate_size of oracle/mxfp4.py).
+func vllmExpertGrain(g *hardware.GPU, s roofline.Scheme) grain {
+	if dataCentreBlackwell(g) && (s == roofline.MXFP4 || s == roofline.WeightMXFP4) {
+		return grain{256, 256}
+	}
+	return grain{}
+}
+
+// sglangExpertGrain is that of SGLang for FlashInfer's kernels: in MXFP4 by its own code (create_weights of quantization/mxfp4.py), in other formats by its operator
+// tables, whose experts of 16 to 96 wide take as long as those of 128, and those of 192 as those of 256.
+func sglangExpertGrain(g *hardware.GPU, s roofline.Scheme) grain {
+	if dataCentreBlackwell(g) && s != roofline.MXFP4 && s != roofline.WeightMXFP4 {
+		return grain{0, 128}
+	}
+	return vllmExpertGrain(g, s)
+}
+
+// pad adds the work of the rows and columns of experts' weights that a grain adds.
+func (n grain) pad(k *roofline.Kernel) {
+	more := rounded(k.Shape.K, n.hidden) * rounded(k.Shape.N/max(1, k.Shape.Matrices), n.width)
+	k.Work.Weights, k.Work.FLOPs = k.Work.Weights.Times(more), k.Work.FLOPs.Times(more)
+}
+
+// rounded is by how much a size grows that is rounded up to a multiple.
+func rounded(size, multiple float64) float64 {
+	if size == 0 || multiple == 0 {
+		return 1
+	}
+	return math.Ceil(size/multiple) * multiple / size
 }
 
 // pairsOfAll is the pairs of a token and an expert of all ranks of EP, for each expert of one rank: kernels choose tiles

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"math"
 	"testing"
 
 	"llmprof/analytic/casetest"
@@ -22,18 +23,29 @@ func TestExpertTiles(t *testing.T) {
 		{"vllm", "h200", roofline.WeightMXFP4, 1024, 128, 4, 1, 32},
 		{"vllm", "h200", roofline.WeightMXFP4, 512, 128, 4, 8, 128}, // The pairs are those of all ranks, and the experts those of one.
 		{"vllm", "h200", roofline.WeightMXFP4, 1e5, 128, 4, 1, 128},
-		{"vllm", "b200", roofline.WeightMXFP4, 512, 128, 4, 1, 0},
+		{"vllm", "b200", roofline.WeightMXFP4, 512, 128, 4, 1, 8},
+		{"vllm", "b200", roofline.WeightMXFP4, 1e5, 128, 4, 1, 32},
+		{"vllm", "b200", roofline.NVFP4, 1024, 128, 8, 1, 32},
+		{"vllm", "b200", roofline.NVFP4, 1024, 128, 8, 4, 128}, // as above
+		{"vllm", "b200", roofline.FP8Block, 1e5, 128, 8, 1, 64},
+		{"vllm", "h200", roofline.FP8, 1, 128, 8, 1, 128},
+		{"tensorrt-llm", "b200", roofline.MXFP4, 1, 384, 6, 8, 8},
+		{"tensorrt-llm", "b200", roofline.MXFP4, 1024, 384, 6, 8, 128},
+		{"tensorrt-llm", "b200", roofline.MXFP4, 1536, 384, 6, 8, 256},
+		{"tensorrt-llm", "h200", roofline.FP8, 1, 128, 8, 1, 16},
+		{"tensorrt-llm", "b200", roofline.NVFP4, 1024, 128, 8, 1, 0},
 		{"tensorrt-llm", "h200", roofline.WeightMXFP4, 1024, 128, 4, 1, 32},
 		{"tensorrt-llm", "b200", roofline.WeightMXFP4, 1024, 128, 4, 1, 0},
 		{"vllm", "b200", roofline.WeightINT4, 1, 256, 8, 1, 8},
 		{"vllm", "h100", roofline.WeightINT4, 1024, 256, 8, 1, 48},
 		{"sglang", "h100", roofline.WeightINT4, 1024, 256, 8, 2, 64},
-		{"sglang", "b200", roofline.WeightINT4, 1024, 256, 8, 2, 0},
+		{"sglang", "b200", roofline.WeightINT4, 1024, 256, 8, 2, 32},
 		{"vllm", "l40s", roofline.WeightINT4, 1024, 256, 8, 1, 0},
 		{"sglang", "h200", roofline.Unquantized, 128, 128, 8, 1, 16},
 		{"sglang", "h200", roofline.Unquantized, 129, 128, 8, 1, 64},
 		{"sglang", "h200", roofline.Unquantized, 128, 128, 8, 2, 64},
-		{"sglang", "b200", roofline.Unquantized, 129, 128, 8, 1, 0},
+		{"sglang", "b200", roofline.Unquantized, 129, 128, 8, 1, 8},
+		{"sglang", "b200", roofline.MXFP4, 1e5, 128, 8, 1, 128},
 		{"sglang", "rtx-pro-6000-server-96gb", roofline.Unquantized, 129, 128, 8, 1, 64},
 		{"sglang", "rtx-pro-6000-server-96gb", roofline.WeightINT4, 129, 128, 8, 1, 0},
 		{"vllm", "h200", roofline.FP8Block, 129, 128, 8, 1, 0},
@@ -74,6 +86,32 @@ func TestPairsOfAllRanks(t *testing.T) {
 		k := roofline.Kernel{Class: roofline.GroupedGEMM, Scheme: roofline.FP8Block, Shape: roofline.Shape{Ranks: 8}, Work: roofline.Work{FLOPs: 1e9}}
 		if engine.SetTile("tensorrt-llm", casetest.GPU(t, gpu), &k); k.Work.FLOPs != want {
 			t.Errorf("%s: %v, want %v", gpu, k.Work.FLOPs, want)
+		}
+	}
+}
+
+// Engines pad the hidden size and the width of experts to whole multiples: gpt-oss has 2880 of each, the width cut by TP.
+func TestExpertGrain(t *testing.T) {
+	for _, c := range []struct {
+		engine, gpu         string
+		scheme              roofline.Scheme
+		width, hidden, wide float64 // and what is multiplied
+	}{
+		{"vllm", "b200", roofline.MXFP4, 360, 3072, 512},
+		{"vllm", "b200", roofline.WeightMXFP4, 2880, 3072, 3072},
+		{"sglang", "b200", roofline.MXFP4, 720, 3072, 768},
+		{"tensorrt-llm", "b200", roofline.MXFP4, 360, 2944, 384},
+		{"sglang", "b200", roofline.Unquantized, 192, 2880, 256},
+		{"vllm", "b200", roofline.Unquantized, 192, 2880, 192},
+		{"vllm", "h200", roofline.WeightMXFP4, 360, 2880, 360},
+		{"sglang", "h200", roofline.Unquantized, 192, 2880, 192},
+	} {
+		k := roofline.Kernel{Class: roofline.GroupedGEMM, Scheme: c.scheme, Work: roofline.Work{FLOPs: 1e9, Weights: 1e6}}
+		k.Shape = roofline.Shape{K: 2880, N: 2 * c.width, Matrices: 2, Experts: 128, TopK: 4, Tokens: 8, Ranks: 1, Pairs: 32}
+		more := c.hidden * c.wide / (2880 * c.width)
+		engine.SetTile(c.engine, casetest.GPU(t, c.gpu), &k)
+		if math.Abs(float64(k.Work.FLOPs)/1e9/more-1) > 1e-9 || math.Abs(float64(k.Work.Weights)/1e6/more-1) > 1e-9 {
+			t.Errorf("%+v: %v and %v, want %.3f times as much as 1 GFLOP and 1 MB", c, k.Work.FLOPs, k.Work.Weights, more)
 		}
 	}
 }

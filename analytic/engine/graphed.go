@@ -24,6 +24,7 @@ type graphed struct {
 	sumsPrompts bool                                                    // replicas exchange tokens of prompts by all-reduces, for each has another number of them
 	tiles       func(g *hardware.GPU, k *roofline.Kernel) roofline.Tile // tile of a GEMM; nil where a library chooses
 	grouped     func(g *hardware.GPU, k *roofline.Kernel) float64       // rows of a tile of a grouped GEMM; 0 where it is not known, nil where it never is
+	grain       func(g *hardware.GPU, s roofline.Scheme) grain          // multiples to which experts are padded; nil where they never are
 	foreign     func(g *hardware.GPU, s roofline.Scheme) bool           // a rank of EP multiplies the pairs of all ranks; nil where it never does
 	triton      bool                                                    // experts in MXFP4 run by OpenAI's Triton kernels on Hopper; a rank of EP tells its own from others by kernels of PyTorch before
 	contiguous  bool                                                    // experts in FP8 by blocks run by DeepGEMM in its contiguous layout

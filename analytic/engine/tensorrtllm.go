@@ -17,7 +17,7 @@ var tensorRT = graphed{profile: analytic.Profile{
 	Source: "TensorRT-LLM 1.3: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has measured with TensorRT-LLM; " +
 		"the memory of vllm",
 	Constants: vllmConstants, Operators: tabled("tensorrt-llm"), Reserve: 1.1e9, Budget: budget("tensorrt-llm"), Utilization: taking(0.9), HostError: eagerHostError, Support: tensorRTRuns,
-}, rows: exactRows, sampling: 10, static: true, rotates: true, oneCall: true, grouped: tensorRTExpertTile, foreign: tensorRTForeign}
+}, rows: exactRows, sampling: 10, static: true, rotates: true, oneCall: true, grouped: tensorRTExpertTile, grain: tensorRTExpertGrain, foreign: tensorRTForeign}
 
 // exactRows gives a CUDA graph of every batch: cuda_graph_config.enable_padding is off by default.
 func exactRows(_ *analytic.Lowering, batch float64) (rows float64, ok bool) { return batch, true }
@@ -66,13 +66,33 @@ var edge = fused{profile: analytic.Profile{
 	Graph: true, Support: analytic.Support{Vendors: []string{nvidia}, Integrated: true, Capability: 8.7},
 }}
 
-// tensorRTExpertTile is the rows of a tile of TensorRT-LLM's grouped GEMMs in MXFP4 on Hopper, which are OpenAI's Triton kernels. Its operator tables do not name them; with their
+// tensorRTExpertTile is the rows of a tile of TensorRT-LLM's grouped GEMMs in MXFP4. Those on Hopper are OpenAI's Triton kernels. Its operator tables do not name them; with their
 // tiles experts of gpt-oss are 3.5 % off on an H100 and 2.7 on an H200, and without 14.3 and 14.7.
 func tensorRTExpertTile(g *hardware.GPU, k *roofline.Kernel) float64 {
-	if tritonMXFP4(g, k.Scheme) {
+	switch {
+	case tritonMXFP4(g, k.Scheme):
 		return ragged(k)
+	case dataCentreBlackwell(g) && k.Scheme == roofline.MXFP4:
+		return generatedRows(k, 256)
+	case tunedCUTLASS(g, k.Scheme):
+		return 16
 	}
 	return 0
+}
+
+// tunedCUTLASS reports whether TensorRT-LLM chooses among CUTLASS's grouped GEMMs by timing them. The tiles have 16 to 256 rows (gemm_configs.h), and the rows of an
+// expert are rounded up to the smallest at least.
+func tunedCUTLASS(g *hardware.GPU, s roofline.Scheme) bool {
+	major := int(capability(g))
+	return g.Vendor == nvidia && (major == 9 || major == 10) && (s == roofline.Unquantized || s == roofline.FP8)
+}
+
+// tensorRTExpertGrain is the multiples to which TensorRT-LLM pads experts in MXFP4 on Blackwell (MXFP4WeightTRTLLMGenFusedMoEMethod of fused_moe/quantization.py).
+func tensorRTExpertGrain(g *hardware.GPU, s roofline.Scheme) grain {
+	if dataCentreBlackwell(g) && s == roofline.MXFP4 {
+		return grain{128, 128}
+	}
+	return grain{}
 }
 
 // tensorRTForeign reports whether a rank of EP multiplies all pairs of a token and an expert. The Triton kernel of experts in FP8 by blocks, which runs on compute

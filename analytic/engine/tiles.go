@@ -39,6 +39,9 @@ func (e *graphed) tile(l *analytic.Lowering) {
 func (e *graphed) setTile(g *hardware.GPU, k *roofline.Kernel) {
 	switch {
 	case k.Class == roofline.GroupedGEMM && e.grouped != nil:
+		if e.grain != nil {
+			e.grain(g, k.Scheme).pad(k)
+		}
 		k.Tile = roofline.Tile{Rows: e.grouped(g, k)}
 		k.Reread = k.Work.Weights.Times(halfLines(g, k))
 		if e.foreign != nil && e.foreign(g, k.Scheme) {

@@ -148,8 +148,7 @@ func memTotal(meminfo string) *unit.Bytes {
 			continue
 		}
 		if kib, err := strconv.ParseUint(f[1], 10, 50); err == nil {
-			b := unit.Bytes(kib * 1024)
-			return &b
+			return new(unit.Bytes(kib * 1024))
 		}
 	}
 	return nil
@@ -175,8 +174,7 @@ func match(table *hardware.Table, found []device) (unknown int) {
 		}
 		g, err := table.Match(d.Name, memory)
 		if err != nil {
-			text := err.Error()
-			d.Error = &text
+			d.Error = new(err.Error())
 			unknown++
 			continue
 		}

@@ -109,7 +109,7 @@ func (b *builder) imported(s *importedSection) error {
 				samples = append(samples, b.sample(r))
 			}
 		}
-		samples = b.uncached(b.padded(samples), s.what)
+		samples = b.drawing(b.uncached(b.padded(samples), s.what), s.what)
 		if len(samples) < folds*least {
 			continue
 		}
@@ -146,6 +146,10 @@ const mebi = float64(1<<20) / 1e6
 // all copies are read at up to 1.6 times the rate of memory, from 1.05 on as slowly as any (docs/calibration.md).
 const nearCache = 1.05
 
+// trifle is the share of a row's time that reading the weights of its experts from memory may have without the row being left out: rows of which a cache can take away
+// no more say what short kernels take.
+const trifle = 0.1
+
 // uncached leaves out memory-bound GEMMs and mixtures whose weights, in all copies that a table took in turn, fit into the L2 cache, and
 // decode attention whose KV cache fits. Where the number of copies is not known and none of a table is faster than memory, its buffers
 // were cold.
@@ -171,10 +175,24 @@ func (b *builder) uncached(samples []sample, what string) []sample {
 	before, scheme := len(samples), samples[0].kernel.Scheme
 	samples = slices.DeleteFunc(samples, func(s sample) bool {
 		floor, from := b.peaks.FloorOf(&s.kernel.Work, s.kernel.Format, 1, 1), reads(&s)
-		return from > 0 && float64(from) <= b.cache() && memory(&s) > float64(floor.Matrix)
+		short := s.kernel.Class == roofline.GroupedGEMM && memory(&s) <= trifle*s.time
+		return from > 0 && float64(from) <= b.cache() && memory(&s) > float64(floor.Matrix) && !short
 	})
 	if left := before - len(samples); left > 0 {
 		b.note("%s %s left out, for what they read may have stayed in the L2 cache: %d", what, scheme.Help(), left)
+	}
+	return samples
+}
+
+// drawing leaves out GEMMs in 16 bits that ran into the power limit with weights whose values are not known. vLLM's collector multiplies by what the memory held before: on an L40S such
+// GEMMs take from 0.6 of the time of SGLang's random weights, as zeros draw little power, to all of it (experiments/operators/power.py).
+func (b *builder) drawing(samples []sample, what string) []sample {
+	before := len(samples)
+	samples = slices.DeleteFunc(samples, func(s sample) bool {
+		return s.kernel.Class == roofline.GEMM && s.kernel.Scheme == roofline.Unquantized && !s.random && s.atBurst(s.time) < 1
+	})
+	if left := before - len(samples); left > 0 {
+		b.note("%s in 16 bits left out, for weights of unknown values draw unknown power at its limit: %d", what, left)
 	}
 	return samples
 }

@@ -98,6 +98,10 @@ func (p *Point) grouped(k *roofline.Kernel) {
 	k.Class, k.Launches = roofline.GroupedGEMM, 2
 	k.Shape = roofline.Shape{M: pairs, Experts: float64(s.Experts), TopK: float64(s.TopK), Tokens: float64(s.Tokens), Pairs: pairs, Hit: hit}
 	k.Shape.Ranks = float64(max(s.EP, 1))
+	k.Shape.K, k.Shape.N, k.Shape.Matrices = float64(s.Hidden), float64(s.Width), 1
+	if s.Matrices != 2 {
+		k.Shape.N, k.Shape.Matrices = 2*k.Shape.N, 2
+	}
 	k.Permuted = unit.BF16.Bytes(float64(s.Tokens) * float64(s.TopK) * float64(s.Hidden))
 }
 

@@ -209,8 +209,7 @@ func (b *nvmlBoard) state() (*state, error) {
 	use, ret := b.device.GetUtilizationRates()
 	s.busy, s.memoryBusy = number(float64(use.Gpu)/100, ret), number(float64(use.Memory)/100, ret)
 	if m, ret := b.device.GetMemoryInfo(); ret == nvml.SUCCESS {
-		used := int64(m.Used)
-		s.used = &used
+		s.used = new(int64(m.Used))
 	}
 	if mask, ret := b.device.GetCurrentClocksEventReasons(); ret == nvml.SUCCESS {
 		s.reasons = reasonsOf(mask)
@@ -241,8 +240,7 @@ func (b *nvmlBoard) processes() ([]Process, error) {
 	for i := range running {
 		p := Process{UUID: b.uuid, PID: int(running[i].Pid), Name: nameOf(b.root, int(running[i].Pid))}
 		if used := running[i].UsedGpuMemory; used != noMemory {
-			bytes := int64(used)
-			p.MemoryBytes = &bytes
+			p.MemoryBytes = new(int64(used))
 		}
 		all = append(all, p)
 	}
@@ -256,24 +254,19 @@ func (b *nvmlBoard) describe() result.GPU {
 		g.Name = name
 	}
 	if m, ret := b.device.GetMemoryInfo(); ret == nvml.SUCCESS {
-		total := int64(m.Total)
-		g.MemoryBytes = &total
+		g.MemoryBytes = new(int64(m.Total))
 	}
 	if milliwatts, ret := b.device.GetEnforcedPowerLimit(); ret == nvml.SUCCESS {
-		watts := float64(milliwatts) / 1e3
-		g.PowerLimitW = &watts
+		g.PowerLimitW = new(float64(milliwatts) / 1e3)
 	}
 	if mode, ret := b.device.GetPersistenceMode(); ret == nvml.SUCCESS {
-		on := mode == nvml.FEATURE_ENABLED
-		g.Persistence = &on
+		g.Persistence = new(mode == nvml.FEATURE_ENABLED)
 	}
 	if mode, _, ret := b.device.GetMigMode(); ret == nvml.SUCCESS {
-		on := mode == nvml.DEVICE_MIG_ENABLE
-		g.MIG = &on
+		g.MIG = new(mode == nvml.DEVICE_MIG_ENABLE)
 	}
 	if mode, _, ret := b.device.GetEccMode(); ret == nvml.SUCCESS {
-		on := mode == nvml.FEATURE_ENABLED
-		g.ECC = &on
+		g.ECC = new(mode == nvml.FEATURE_ENABLED)
 	}
 	return g
 }

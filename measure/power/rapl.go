@@ -78,8 +78,7 @@ func raplZones(root fs.FS) ([]zone, error) {
 			continue
 		}
 		z := zone{name: name, file: dir + "/energy_uj"}
-		number, part, isPart := strings.Cut(strings.TrimPrefix(path.Base(dir), "intel-rapl:"), ":")
-		_ = part
+		number, _, isPart := strings.Cut(strings.TrimPrefix(path.Base(dir), "intel-rapl:"), ":")
 		switch {
 		case strings.HasPrefix(name, "package"):
 			z.kind, z.summed = "cpu", true

@@ -65,8 +65,7 @@ func openSMI(ctx context.Context, o *Options) (*driver, error) {
 	for _, row := range rows {
 		g := result.GPU{UUID: row[0], Name: row[1]}
 		if mib, ok := quantity(row[2]); ok {
-			bytes := int64(mib) << 20
-			g.MemoryBytes = &bytes
+			g.MemoryBytes = new(int64(mib) << 20)
 		}
 		if watts, ok := quantity(row[3]); ok {
 			g.PowerLimitW = &watts

@@ -74,11 +74,14 @@ function ModelChoice({ value, catalog, here, onchange, take }) {
   </div>`;
 }
 
+// measuredOf says with which engines constants were measured on a card; nothing where they were with none.
+const measuredOf = ({ measured }, engines) => (!measured.length ? "" : measured.length === engines.length ? " · measured" : ` · measured with ${measured.join(", ")}`);
+
 function GPUChoice({ value, catalog, refused, onchange }) {
   const gpus = catalog?.gpus ?? [], no = refused?.gpu, found = gpus.find((g) => g.key === value);
   const groups = useMemo(() => [...new Set(gpus.map((g) => g.vendor))].map((v) => html`<optgroup key=${v} label=${v}>${gpus.filter((g) => g.vendor === v).map((g) => {
     const why = g.key !== value && no?.[g.key];
-    return html`<option key=${g.key} value=${g.key} disabled=${!!why} title=${why || ""}>${g.name}${g.measured.length ? " · measured" : ""}${why ? ` (${short(why)})` : ""}</option>`;
+    return html`<option key=${g.key} value=${g.key} disabled=${!!why} title=${why || ""}>${g.name}${measuredOf(g, catalog.choices.engine)}${why ? ` (${short(why)})` : ""}</option>`;
   })}</optgroup>`), [catalog, no, value]);
   return html`<div class="control wide">
     <label for="gpu">GPU</label>

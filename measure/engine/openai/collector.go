@@ -243,8 +243,7 @@ func perToken(r *result.Record) *float64 {
 	if r.Generated == nil || *r.Generated < 2 || r.Chunks < 2 || heldBack(r) {
 		return nil
 	}
-	t := (*r.LastTokenS - *r.FirstTokenS) / float64(*r.Generated-1)
-	return &t
+	return new((*r.LastTokenS - *r.FirstTokenS) / float64(*r.Generated-1))
 }
 
 // heldBack reports whether an answer in several chunks came all at once.

@@ -50,8 +50,7 @@ func (m *marker) seconds() *float64 {
 }
 
 func seconds(d time.Duration) *float64 {
-	s := max(d, 0).Seconds()
-	return &s
+	return new(max(d, 0).Seconds())
 }
 
 // An attempt is what one way over a connection showed, written by other

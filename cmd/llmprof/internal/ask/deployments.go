@@ -110,10 +110,7 @@ func (d *Deployment) Predict(q *Question) (*Answer, error) {
 	if err != nil {
 		return nil, UsageError{err}
 	}
-	switch d.serving { // what it keeps takes some MB, which several workloads alone are worth
-	case nil:
-		d.serving = d.prepared.Predictor
-	case d.prepared.Predictor:
+	if d.serving == nil {
 		d.serving = d.prepared.Serving()
 	}
 	ans := *d.Answer

@@ -180,12 +180,10 @@ func (c *Comparison) Differences() (all []Difference) {
 			b := c.Sides[i].figure(m)
 			d := Difference{Metric: m, Side: i}
 			if a.Value != nil && b.Value != nil && *a.Value != 0 {
-				ratio := *b.Value / *a.Value
-				d.Ratio = &ratio
+				d.Ratio = new(*b.Value / *a.Value)
 			}
 			if a.Low != nil && b.Low != nil && a.High != nil && b.High != nil {
-				overlap := *a.Low <= *b.High && *b.Low <= *a.High
-				d.Overlap = &overlap
+				d.Overlap = new(*a.Low <= *b.High && *b.Low <= *a.High)
 			}
 			all = append(all, d)
 		}

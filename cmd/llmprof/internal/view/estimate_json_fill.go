@@ -59,8 +59,7 @@ func expertTP(m *models.Model, p analytic.Parallelism) *int {
 	if !m.HasExperts() {
 		return nil
 	}
-	n := p.ExpertTP()
-	return &n
+	return new(p.ExpertTP())
 }
 
 // sensitivityOf fills in what each change of one thing would bring.

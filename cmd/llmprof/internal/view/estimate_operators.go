@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -109,15 +110,7 @@ func top(lines []breakdown.Operator, n int) (shown []breakdown.Operator, others 
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch x, y := lines[a].Expected, lines[b].Expected; {
-		case x > y:
-			return -1
-		case x < y:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(lines[b].Expected, lines[a].Expected) })
 	keep := order[:n]
 	var rest []breakdown.Operator
 	for i := range lines {

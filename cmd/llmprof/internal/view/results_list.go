@@ -51,8 +51,7 @@ func ResultRows(all []*result.Result) []ResultRow {
 			}
 		}
 		if r.Energy != nil && r.Energy.PerToken != nil {
-			j := unit.Joules(*r.Energy.PerToken)
-			rows[i].PerToken = &j
+			rows[i].PerToken = new(unit.Joules(*r.Energy.PerToken))
 		}
 	}
 	return rows
@@ -62,8 +61,7 @@ func medianOf(t *result.Times) *unit.Seconds {
 	if t == nil {
 		return nil
 	}
-	s := unit.Seconds(t.Median)
-	return &s
+	return new(unit.Seconds(t.Median))
 }
 
 // ResultPage lists results for people, those of servers apart, and the runs that failed.

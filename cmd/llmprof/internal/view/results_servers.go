@@ -60,8 +60,7 @@ func tailOf(t *result.Times) *unit.Seconds {
 	if t == nil {
 		return nil
 	}
-	s := unit.Seconds(t.P99)
-	return &s
+	return new(unit.Seconds(t.P99))
 }
 
 // serverColumns are the columns that the list for programs has for a server.

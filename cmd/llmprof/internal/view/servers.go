@@ -51,8 +51,7 @@ func errorOf(x *served.Scored, figure string) *float64 {
 	if f == nil {
 		return nil
 	}
-	e := f.Error()
-	return &e
+	return new(f.Error())
 }
 
 // errorOver is the median of the absolute errors of a figure, nil where no run has it.

@@ -72,15 +72,9 @@ var quantiles = []struct {
 	share float64
 }{{"p50", 0.5}, {"p90", 0.9}, {"p95", 0.95}, {"p99", 0.99}}
 
-// sketches are the distributions of a result.
-func sketches(r *serving.Result) []struct {
-	name string
-	of   *serving.Sketch
-} {
-	return []struct {
-		name string
-		of   *serving.Sketch
-	}{{"ttft", &r.TTFT}, {"tpot", &r.TPOT}, {"itl", &r.ITL}, {"e2e", &r.E2E}}
+// sketches are the distributions of TTFT, TPOT, ITL and E2E.
+func sketches(r *serving.Result) []*serving.Sketch {
+	return []*serving.Sketch{&r.TTFT, &r.TPOT, &r.ITL, &r.E2E}
 }
 
 // Page is the result for people.
@@ -147,9 +141,9 @@ func (s *Simulation) latencies() render.Table {
 			if i == 0 {
 				name = p.Name
 			}
-			cells := []any{name, labels[i], seconds(k.of.Mean())}
+			cells := []any{name, labels[i], seconds(k.Mean())}
 			for _, q := range quantiles {
-				cells = append(cells, seconds(k.of.Quantile(q.share)))
+				cells = append(cells, seconds(k.Quantile(q.share)))
 			}
 			t.Add(cells...)
 		}

@@ -67,7 +67,7 @@ func (s *Simulation) distributions() []plots.Distribution {
 	for _, p := range s.Points {
 		d := plots.Distribution{Name: p.Name}
 		for i, k := range sketches(p.Result) {
-			for _, x := range k.of.CDF(300) {
+			for _, x := range k.CDF(300) {
 				d.Times[i] = append(d.Times[i], plots.Quantile{Value: x.Value, Share: x.Share})
 			}
 		}

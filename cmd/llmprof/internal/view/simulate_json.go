@@ -114,8 +114,7 @@ func RecordOf(load string, r *serving.Record) RecordJSON {
 		TTFT: float64(r.TTFT()), E2E: float64(r.E2E()), Preempted: r.Preempted, Replica: r.Replica,
 	}
 	if tpot, ok := r.TPOT(); ok {
-		v := float64(tpot)
-		j.TPOT = &v
+		j.TPOT = new(float64(tpot))
 	}
 	return j
 }
@@ -194,9 +193,9 @@ func (s *Simulation) Table() *render.Table {
 		}
 		r := p.Result
 		for _, k := range sketches(r) {
-			cells = append(cells, seconds(k.of.Mean()))
+			cells = append(cells, seconds(k.Mean()))
 			for _, q := range quantiles {
-				cells = append(cells, seconds(k.of.Quantile(q.share)))
+				cells = append(cells, seconds(k.Quantile(q.share)))
 			}
 		}
 		var goodput any

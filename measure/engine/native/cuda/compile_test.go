@@ -52,13 +52,15 @@ func wheels(t *testing.T) (folders []string) {
 	return folders
 }
 
-// shapes has the head shapes to compile for: two that differ in everything, or, with
-// LLMPROF_TEST_SHAPES=all, all that the engine supports. A program with kernels by WGMMA, or with those
-// of quantized weights, has every kernel of the program without, so that one is compiled alone.
+// shapes has the head shapes to compile for: some that differ in everything, or, with
+// LLMPROF_TEST_SHAPES=all, all that the engine supports. No kernel reads both the shape of a head and
+// the number of ranks, so one program differs in both. A program with kernels by WGMMA, or with those of
+// quantized weights, has every kernel of the program without, so that one is compiled alone.
 func shapes() [][]string {
-	shared := [][]string{append(wgmma(), "RANKS=2"), append(gemma("128", 2), "RANKS=8")}
+	small := []string{"HEAD_DIM=64", "GROUP=7", "QK_NORM=1", "QKV_BIAS=1"}
+	shared := [][]string{append(wgmma(small), "RANKS=2"), append(gemma("128", 2), "RANKS=8")}
 	if os.Getenv("LLMPROF_TEST_SHAPES") != "all" {
-		return append(shared, wgmma(), []string{"HEAD_DIM=64", "GROUP=7", "QK_NORM=1", "QKV_BIAS=1"})
+		return append(shared, wgmma(llama()))
 	}
 	var all [][]string
 	for _, dim := range []int{64, 128, 256} {
@@ -70,13 +72,14 @@ func shapes() [][]string {
 	return append(append(all, shared...), gemma("64", 8), gemma("128", 1), gemma("256", 4))
 }
 
-// wgmma defines the kernels of llama3.1-8b for batches of 17 to 64.
-func wgmma() []string {
-	return []string{
-		"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0", "WGMMA_GEMM=1",
-		"WGMMA_NORM_32=48,3,32,2,2", "WGMMA_HEAD_32=112,3,32,1,1", "WGMMA_SWIGLU_32=112,6,32,1,1", "WGMMA_RESIDUAL_32=32,4,32,2,2",
-		"WGMMA_NORM_64=48,2,64,2,2", "WGMMA_HEAD_64=112,3,64,1,1", "WGMMA_SWIGLU_64=112,5,64,1,1", "WGMMA_RESIDUAL_64=32,3,64,2,2",
-	}
+// llama is the head shape of llama3.1-8b.
+func llama() []string { return []string{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"} }
+
+// wgmma adds the GEMMs of llama3.1-8b for batches of 17 to 64.
+func wgmma(heads []string) []string {
+	return append(heads,
+		"WGMMA_GEMM=1", "WGMMA_NORM_32=48,3,32,2,2", "WGMMA_HEAD_32=112,3,32,1,1", "WGMMA_SWIGLU_32=112,6,32,1,1", "WGMMA_RESIDUAL_32=32,4,32,2,2",
+		"WGMMA_NORM_64=48,2,64,2,2", "WGMMA_HEAD_64=112,3,64,1,1", "WGMMA_SWIGLU_64=112,5,64,1,1", "WGMMA_RESIDUAL_64=32,3,64,2,2")
 }
 
 // formats has combinations of fp16 and quantized weights: some, or, with LLMPROF_TEST_SHAPES=all,
@@ -96,13 +99,12 @@ func formats() [][]string {
 		[4]string{"1,2,1024,3,1,1,8", "1,2,512,5,8,1,8", "2,2,512,3,16,1,8", "4,8,256,3,32,8,16"})
 	int4 := rings(4, [4]string{"1,2,1024,4,1,1,8", "1,2,1024,3,8,1,8", "2,2,512,4,16,2,8", "4,8,256,4,32,8,16"},
 		[4]string{"1,2,1024,6,1,1,8", "1,2,1024,3,8,1,8", "2,2,512,4,16,2,8", "4,8,256,4,32,8,16"})
-	llama := []string{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"}
-	fp16 := append(slices.Clone(llama), "FP16=1")
+	fp16 := append(llama(), "FP16=1")
 	some := [][]string{append(gemma("64", 8), "FP16=1"), append(gemma("128", 4), fp8...), append(slices.Clone(fp16), int4...)}
 	if os.Getenv("LLMPROF_TEST_SHAPES") != "all" {
 		return some
 	}
-	return append(some, fp16, append(slices.Clone(fp16), fp8...), append(slices.Clone(llama), int4...), append(slices.Clone(llama), fp8...), append(gemma("128", 4), int4...))
+	return append(some, fp16, append(slices.Clone(fp16), fp8...), append(llama(), int4...), append(llama(), fp8...), append(gemma("128", 4), int4...))
 }
 
 // gemma defines all that only Gemma's kernels, and those of mixtures, have.

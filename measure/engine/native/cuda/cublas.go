@@ -20,22 +20,22 @@ type cublas struct {
 const WorkspaceBytes = 32 << 20
 
 type cublasFunctions struct {
-	version      func() uint64
-	statusName   func(code int32) string
-	statusText   func(code int32) string
-	create       func(h *uintptr) int32
-	destroy      func(h uintptr) int32
-	descCreate   func(d *uintptr, compute, scale int32) int32
-	descSet      func(d uintptr, attr int32, v unsafe.Pointer, n uint64) int32
-	descDestroy  func(d uintptr) int32
-	layoutCreate func(l *uintptr, typ int32, rows, cols uint64, ld int64) int32
-	layoutDrop   func(l uintptr) int32
-	prefCreate   func(p *uintptr) int32
-	prefSet      func(p uintptr, attr int32, v unsafe.Pointer, n uint64) int32
-	prefDestroy  func(p uintptr) int32
-	heuristic    func(h, desc, a, b, c, d, pref uintptr, n int32, out *heuristicResult, found *int32) int32
+	version      func() uint64                                                                              `symbol:"cublasLtGetVersion"`
+	statusName   func(code int32) string                                                                    `symbol:"cublasLtGetStatusName"`
+	statusText   func(code int32) string                                                                    `symbol:"cublasLtGetStatusString"`
+	create       func(h *uintptr) int32                                                                     `symbol:"cublasLtCreate"`
+	destroy      func(h uintptr) int32                                                                      `symbol:"cublasLtDestroy"`
+	descCreate   func(d *uintptr, compute, scale int32) int32                                               `symbol:"cublasLtMatmulDescCreate"`
+	descSet      func(d uintptr, attr int32, v unsafe.Pointer, n uint64) int32                              `symbol:"cublasLtMatmulDescSetAttribute"`
+	descDestroy  func(d uintptr) int32                                                                      `symbol:"cublasLtMatmulDescDestroy"`
+	layoutCreate func(l *uintptr, typ int32, rows, cols uint64, ld int64) int32                             `symbol:"cublasLtMatrixLayoutCreate"`
+	layoutDrop   func(l uintptr) int32                                                                      `symbol:"cublasLtMatrixLayoutDestroy"`
+	prefCreate   func(p *uintptr) int32                                                                     `symbol:"cublasLtMatmulPreferenceCreate"`
+	prefSet      func(p uintptr, attr int32, v unsafe.Pointer, n uint64) int32                              `symbol:"cublasLtMatmulPreferenceSetAttribute"`
+	prefDestroy  func(p uintptr) int32                                                                      `symbol:"cublasLtMatmulPreferenceDestroy"`
+	heuristic    func(h, desc, a, b, c, d, pref uintptr, n int32, out *heuristicResult, found *int32) int32 `symbol:"cublasLtMatmulAlgoGetHeuristic"`
 	matmul       func(h, desc uintptr, alpha unsafe.Pointer, a uint64, la uintptr, b uint64, lb uintptr, beta unsafe.Pointer,
-		c uint64, lc uintptr, d uint64, ld uintptr, algo unsafe.Pointer, ws, wsSize uint64, stream uintptr) int32
+		c uint64, lc uintptr, d uint64, ld uintptr, algo unsafe.Pointer, ws, wsSize uint64, stream uintptr) int32 `symbol:"cublasLtMatmul"`
 }
 
 // heuristicResult is cublasLtMatmulHeuristicResult_t: the way to do it, and
@@ -55,15 +55,7 @@ func (dev *Device) matrices() (*cublas, error) {
 		return nil, err
 	}
 	b := &cublas{file: file}
-	err = bind(h, "cuBLASLt", map[string]any{
-		"cublasLtGetVersion": &b.fn.version, "cublasLtGetStatusName": &b.fn.statusName, "cublasLtGetStatusString": &b.fn.statusText,
-		"cublasLtCreate": &b.fn.create, "cublasLtDestroy": &b.fn.destroy,
-		"cublasLtMatmulDescCreate": &b.fn.descCreate, "cublasLtMatmulDescSetAttribute": &b.fn.descSet, "cublasLtMatmulDescDestroy": &b.fn.descDestroy,
-		"cublasLtMatrixLayoutCreate": &b.fn.layoutCreate, "cublasLtMatrixLayoutDestroy": &b.fn.layoutDrop,
-		"cublasLtMatmulPreferenceCreate": &b.fn.prefCreate, "cublasLtMatmulPreferenceSetAttribute": &b.fn.prefSet, "cublasLtMatmulPreferenceDestroy": &b.fn.prefDestroy,
-		"cublasLtMatmulAlgoGetHeuristic": &b.fn.heuristic, "cublasLtMatmul": &b.fn.matmul,
-	})
-	if err != nil {
+	if err := bind(h, "cuBLASLt", &b.fn); err != nil {
 		return nil, err
 	}
 	b.version = int(b.fn.version())

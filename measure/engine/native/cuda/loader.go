@@ -4,8 +4,7 @@ package cuda
 
 import (
 	"fmt"
-	"maps"
-	"slices"
+	"reflect"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -40,15 +39,21 @@ func place(handle uintptr, name string) string {
 	return name
 }
 
-// bind finds the functions of a library that is open; fns maps each name to a
-// pointer to a function variable.
-func bind(handle uintptr, library string, fns map[string]any) error {
-	for _, name := range slices.Sorted(maps.Keys(fns)) {
+// bind finds the functions of a library that is open. functions points to a struct, whose fields of
+// functions name their symbols by their tags.
+func bind(handle uintptr, library string, functions any) error {
+	fields := reflect.ValueOf(functions).Elem()
+	for i := range fields.NumField() {
+		name := fields.Type().Field(i).Tag.Get("symbol")
+		if name == "" {
+			continue
+		}
 		sym, err := purego.Dlsym(handle, name)
 		if err != nil {
 			return fmt.Errorf("cuda: %s has no %s; a newer one is needed: %w", library, name, err)
 		}
-		purego.RegisterFunc(fns[name], sym)
+		f := fields.Field(i)
+		purego.RegisterFunc(reflect.NewAt(f.Type(), f.Addr().UnsafePointer()).Interface(), sym)
 	}
 	return nil
 }

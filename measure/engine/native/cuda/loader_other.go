@@ -15,4 +15,4 @@ func load(string) (uintptr, error) { return 0, errSystem }
 
 func place(_ uintptr, name string) string { return name }
 
-func bind(uintptr, string, map[string]any) error { return errSystem }
+func bind(uintptr, string, any) error { return errSystem }

@@ -18,15 +18,15 @@ type Compiler struct {
 // nvrtc holds the functions of the library; every function but the first
 // returns an nvrtcResult.
 type nvrtc struct {
-	errorString func(code int32) string
-	version     func(major, minor *int32) int32
-	create      func(p *uintptr, src, name string, n int32, headers, names unsafe.Pointer) int32
-	compile     func(p uintptr, n int32, options unsafe.Pointer) int32
-	destroy     func(p *uintptr) int32
-	logSize     func(p uintptr, n *uint64) int32
-	log         func(p uintptr, s *byte) int32
-	cubinSize   func(p uintptr, n *uint64) int32
-	cubin       func(p uintptr, s *byte) int32
+	errorString func(code int32) string                                                          `symbol:"nvrtcGetErrorString"`
+	version     func(major, minor *int32) int32                                                  `symbol:"nvrtcVersion"`
+	create      func(p *uintptr, src, name string, n int32, headers, names unsafe.Pointer) int32 `symbol:"nvrtcCreateProgram"`
+	compile     func(p uintptr, n int32, options unsafe.Pointer) int32                           `symbol:"nvrtcCompileProgram"`
+	destroy     func(p *uintptr) int32                                                           `symbol:"nvrtcDestroyProgram"`
+	logSize     func(p uintptr, n *uint64) int32                                                 `symbol:"nvrtcGetProgramLogSize"`
+	log         func(p uintptr, s *byte) int32                                                   `symbol:"nvrtcGetProgramLog"`
+	cubinSize   func(p uintptr, n *uint64) int32                                                 `symbol:"nvrtcGetCUBINSize"`
+	cubin       func(p uintptr, s *byte) int32                                                   `symbol:"nvrtcGetCUBIN"`
 }
 
 // OpenCompiler opens NVRTC, in folder if it is not empty.
@@ -36,13 +36,7 @@ func OpenCompiler(folder string) (*Compiler, error) {
 		return nil, err
 	}
 	c := &Compiler{File: file}
-	err = bind(h, "NVRTC", map[string]any{
-		"nvrtcGetErrorString": &c.fn.errorString, "nvrtcVersion": &c.fn.version,
-		"nvrtcCreateProgram": &c.fn.create, "nvrtcCompileProgram": &c.fn.compile, "nvrtcDestroyProgram": &c.fn.destroy,
-		"nvrtcGetProgramLogSize": &c.fn.logSize, "nvrtcGetProgramLog": &c.fn.log,
-		"nvrtcGetCUBINSize": &c.fn.cubinSize, "nvrtcGetCUBIN": &c.fn.cubin,
-	})
-	if err != nil {
+	if err := bind(h, "NVRTC", &c.fn); err != nil {
 		return nil, err
 	}
 	var major, minor int32
