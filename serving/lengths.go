@@ -128,6 +128,14 @@ func (l *Lengths) Longest() int {
 // at is the length that a share of all are below.
 func (l *Lengths) at(share float64) int { return max(int(math.Round(l.quantile(share))), 1) }
 
+// part is the length in the middle of one of n equal parts of the distribution.
+func (l *Lengths) part(i, n int) int {
+	if l.Kind == "fixed" {
+		return int(l.Mean)
+	}
+	return l.at((float64(i) + 0.5) / float64(n))
+}
+
 func (l *Lengths) quantile(share float64) float64 {
 	switch l.Kind {
 	case "lognormal":

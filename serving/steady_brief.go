@@ -26,13 +26,11 @@ func (f *flow) hurries(rate float64) bool {
 
 // visits is how many requests are followed: the more the nearer a server is to its largest rate, for the longer its busy periods are then.
 func (f *flow) visits(rate float64) int {
-	const fewest, most = 4000, 40000
 	load := min(rate/f.unpreempted().Rate, 1)
-	return int(min(fewest/max(1-load, 1e-3), most))
+	return int(min(fewestVisits/max(1-load, 1e-3), mostVisits))
 }
 
-// unseen is the share of the visits that come before those that count.
-const unseen = 1. / 16
+const fewestVisits, mostVisits = 4000, 40000
 
 // A visit is a request that is followed.
 type visit struct {
@@ -45,17 +43,16 @@ type visit struct {
 
 // visitsOf draws the requests of one of the queues that a router serves in turn. Intervals and lengths are equally likely parts of their distributions, in
 // any order.
-func (f *flow) visitsOf(rate float64) []visit {
-	visits := f.visits(rate)
+func (f *flow) visitsOf(rate float64, visits int) []visit {
 	random := rand.New(rand.NewPCG(1, 1))
-	stages, prompts, answers := visits*f.stages, f.fills.sum(1), f.answers.Quantiles()
+	stages, prompts := visits*f.stages, f.fills.sum(1)
 	ofStage, ofPrompt, ofAnswer := random.Perm(stages), random.Perm(visits), random.Perm(visits)
 	all, at := make([]visit, visits), 0.0
 	for i := range all {
 		for _, part := range ofStage[i*f.stages : (i+1)*f.stages] {
 			at -= math.Log1p(-(float64(part)+0.5)/float64(stages)) / (rate * float64(f.stages))
 		}
-		gaps := answers[ofAnswer[i]%len(answers)] - 1
+		gaps := f.answers.part(ofAnswer[i], visits) - 1
 		all[i] = visit{at: at, tokens: prompts[ofPrompt[i]%len(prompts)], gaps: float64(gaps), steps: f.server.stepsOf(gaps, random)}
 	}
 	return all
@@ -87,6 +84,7 @@ type course struct {
 	rested float64 // time without work before it
 
 	next    int      // visit that has not begun
+	sent    int      // visits of a closed loop that have come; 0 in an open one
 	rest    float64  // tokens left of the prompt before it
 	running int      // sequences that decode
 	decoded int      // steps so far that decode
@@ -139,29 +137,59 @@ func (w *course) current() *besideCosts {
 
 // inBrief is the steady state of brief answers at a rate.
 func (f *flow) inBrief(rate float64) *Steady {
-	w := &course{flow: f, visits: f.visitsOf(rate), idle: float64(f.idle())}
+	visits := f.visits(rate)
+	w := f.follow(f.visitsOf(rate, visits), visits/16)
+	return w.state(rate, rate)
+}
+
+// inBriefOf is the steady state of clients that wait for brief answers.
+func (f *flow) inBriefOf(clients int) *Steady {
+	all := f.visitsOf(1, fewestVisits+30*clients)
+	for i := range all {
+		if all[i].at = 0; i >= clients { // comes when an answer has been given
+			all[i].at = math.Inf(1)
+		}
+	}
+	w := f.follow(all, 10*clients)
+	rate := w.sums.answered / (w.now - w.sums.begin)
+	return w.state(rate, 0)
+}
+
+// follow follows visits, of which those before some do not count.
+func (f *flow) follow(all []visit, before int) *course {
+	w := &course{flow: f, visits: all, idle: float64(f.idle())}
 	longest := 1
-	for i := range w.visits {
-		longest = max(longest, w.visits[i].steps)
+	for i := range all {
+		longest = max(longest, all[i].steps)
+		if all[i].at == 0 {
+			w.sent++
+		}
 	}
 	w.ends = make([]ending, longest+1)
-	before := int(unseen * float64(len(w.visits)))
-	for w.next < len(w.visits) {
+	for w.next < len(all) {
 		if w.next >= before && w.sums.begin == 0 {
 			w.sums = courseSums{begin: w.now, decoded: w.decoded}
 		}
 		w.step()
 	}
+	return w
+}
+
+// state is the means over the visits that count, which are answered at a rate and come at random at a rate.
+func (w *course) state(rate, random float64) *Steady {
 	sums := &w.sums
 	time, answered := w.now-sums.begin, max(sums.answered, 1)
 	st := &Steady{Rate: rate, Utilization: sums.busy / time, Running: rate * sums.decode / answered}
-	step := sums.busy / float64(w.decoded-sums.decoded)
-	st.TTFT = unit.Seconds(sums.ttft/sums.firsts+f.out(st.Running)+f.enters(st.Running, rate, step)) + f.server.Predictor.RequestTime()
+	step := sums.busy / float64(max(w.decoded-sums.decoded, 1))
+	st.TTFT = unit.Seconds(sums.ttft/sums.firsts+w.out(st.Running)) + w.server.Predictor.RequestTime()
+	if random > 0 {
+		st.TTFT += unit.Seconds(w.enters(st.Running, random, step))
+	}
 	st.TPOT = unit.Seconds(sums.tpot / max(sums.several, 1))
 	st.E2E = st.TTFT + unit.Seconds(sums.decode/answered)
 	st.Energy = unit.Joules((sums.energy + w.idle*(time-sums.busy)) / (rate * time))
 	st.Waiting = rate * float64(st.TTFT) // by Little's law
-	st.beside = rate * f.beside(sums.own/sums.firsts, sums.after/answered)
+	st.beside = rate * w.flow.beside(sums.own/sums.firsts, sums.after/answered)
 	return st
 }
 
@@ -288,7 +316,7 @@ func (w *course) again(c Cost) {
 // give gives out the tokens of the step that ended.
 func (w *course) give(at float64) {
 	d, s := &w.done, &w.sums
-	s.answered += d.n
+	ended := int(d.n)
 	s.decode += d.n*at - d.firsts
 	s.tpot += d.inverse*at - d.firstsInverse
 	for i := w.came.from; i < w.came.to; i++ {
@@ -297,7 +325,7 @@ func (w *course) give(at float64) {
 		s.ttft += at - v.at
 		s.own += at - v.begun
 		if v.steps == 0 {
-			s.answered++
+			ended++
 			continue
 		}
 		s.several++
@@ -306,5 +334,17 @@ func (w *course) give(at float64) {
 		e.inverse += 1 / v.gaps
 		e.firstsInverse += at / v.gaps
 	}
+	s.answered += float64(ended)
 	w.came, w.done = span{}, ending{}
+	if w.sent > 0 {
+		w.send(ended, at+w.out(float64(w.running))+float64(w.server.Predictor.RequestTime()))
+	}
+}
+
+// send lets clients that have their answers send their next requests, which come to the engine at a time.
+func (w *course) send(requests int, at float64) {
+	for ; requests > 0 && w.sent < len(w.visits); requests-- {
+		w.visits[w.sent].at = at
+		w.sent++
+	}
 }

@@ -69,3 +69,30 @@ func TestBriefAnswersAlone(t *testing.T) {
 		}
 	}
 }
+
+// Clients that wait for brief answers are followed too.
+func TestSteadyConcurrencyOfBriefAnswers(t *testing.T) {
+	for _, x := range []struct {
+		model, gpu        string
+		tp                int
+		engine, scheduler string
+		budget, clients   int
+		prompt, gen       Lengths
+	}{
+		{"granite-4.0-h-small", "rtx-pro-6000", 4, "trtllm", "tensorrt-llm", 1024, 32, Fixed(2051), Lengths{Kind: "lognormal", Mean: 46, Spread: 0.23}},
+		{"gpt-oss-20b", "rtx-pro-6000", 2, "llamacpp", "llama.cpp", 2048, 128, Lengths{Kind: "lognormal", Mean: 50, Spread: 0.68}, Lengths{Kind: "lognormal", Mean: 6, Spread: 0.5}},
+		{"falcon-mamba-7b", "l40s", 4, "sglang", "sglang-mixed", 4096, 8, Fixed(409), Lengths{Kind: "lognormal", Mean: 3, Spread: 0.54}},
+	} {
+		s := engineServer(t, x.model, x.gpu, x.tp, x.engine, x.scheduler)
+		s.Scheduler.Budget = x.budget
+		st, err := s.SteadyConcurrency(x.clients, x.prompt, x.gen)
+		testkit.Must(t, err)
+		l := Load{Arrival: Arrival{Kind: "closed", Concurrency: x.clients}, Prompt: x.prompt, Gen: x.gen, Requests: 4000}
+		r := simulate(t, s, l, Options{Warmup: 10 * x.clients})
+		what := fmt.Sprintf("%s on %s, %d clients: ", x.model, x.gpu, x.clients)
+		agree(t, what+"TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05)
+		agree(t, what+"TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05)
+		agree(t, what+"E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
+		agree(t, what+"Little's law", st.Rate*float64(st.E2E), float64(x.clients), 0.02)
+	}
+}

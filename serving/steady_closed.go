@@ -12,6 +12,9 @@ import (
 // the time then.
 func (f *flow) closed(clients, most float64) *Steady {
 	f.clients = true
+	if st := f.turns(clients, most); st != nil {
+		return st
+	}
 	if st := f.crowd(clients, most); st != nil {
 		return st
 	}
@@ -28,6 +31,23 @@ func (f *flow) closed(clients, most float64) *Steady {
 	st.Waiting = clients - st.Running
 	return st
 }
+
+// turns is the steady state of clients with brief answers; nil for others, for too many of them, where the KV cache does not hold all, and where the API
+// server is busy for much of the time.
+func (f *flow) turns(clients, most float64) *Steady {
+	n := int(clients)
+	if float64(n) != clients || n > mostClients || n > f.most && f.bound != "sequences" || !f.hurries(most) {
+		return nil
+	}
+	st := f.inBriefOf(n)
+	if f.front.load(st.Rate, f.gen) > 0.5 {
+		return nil
+	}
+	return st
+}
+
+// mostClients is how many clients are followed at most: more take too long.
+const mostClients = 1 << 10
 
 // crowd is the steady state of so many clients that prompts use up the budget of every step: as many sequences decode as such steps have room for, and
 // the other clients wait. It is nil for fewer clients.
