@@ -86,7 +86,7 @@ func (m *servedSteps) walk(p *Predictor, sums *kernelSums, s *operator.Step, r *
 			t.bound[a.bound] += a.time
 			t.launches += a.launches
 			t.calls += a.calls
-			t.Load.Add(&a.load, 1)
+			t.Add(&a.load, 1)
 		}
 	}
 }

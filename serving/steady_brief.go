@@ -189,7 +189,7 @@ func (w *course) state(rate, random float64) *Steady {
 	st.E2E = st.TTFT + unit.Seconds(sums.decode/answered)
 	st.Energy = unit.Joules((sums.energy + w.idle*(time-sums.busy)) / (rate * time))
 	st.Waiting = rate * float64(st.TTFT) // by Little's law
-	st.beside = rate * w.flow.beside(sums.own/sums.firsts, sums.after/answered)
+	st.beside = rate * w.beside(sums.own/sums.firsts, sums.after/answered)
 	return st
 }
 
