@@ -2,7 +2,8 @@ package hardware
 
 import "llmprof/roofline"
 
-// powerOfH200 is what an H200 drew, whose limit is 700 W; no other GPU was measured.
+// powerOfH200 is what an H200 drew, whose limit is 700 W. Calibrations of the native engine on an H100 and an H200 have
+// constants of their own.
 //
 //   - Idle: 79 W without a process.
 //   - Waiting: 121.2 W, the median of the 41 windows with a model loaded and nothing

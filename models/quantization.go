@@ -29,7 +29,8 @@ type quantRule struct {
 
 // stored reads how the published checkpoint is stored, and sets the storage of each matrix.
 func (r *reader) stored(m *Model) {
-	m.Stored = Stored{Weights: r.dtype(), Plain: r.dtype()}
+	plain := r.dtype()
+	m.Stored = Stored{Weights: plain, Plain: plain}
 	if !r.has("quantization_config") {
 		return
 	}

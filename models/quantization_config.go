@@ -234,18 +234,21 @@ func (r *reader) cacheFormat() unit.Format {
 	return unit.NoFormat
 }
 
-// dtype reads the dtype of PyTorch. It is NoFormat for an unknown one.
+// dtype reads the dtype of PyTorch. It is NoFormat where none is stated.
 func (r *reader) dtype() unit.Format {
-	v, _, _ := r.look("dtype")
+	v, as, _ := r.look("dtype")
 	switch v {
+	case nil, "auto":
+		return unit.NoFormat
 	case "float32", "torch.float32", "float":
 		return unit.FP32
 	case "float16", "torch.float16", "half":
 		return unit.FP16
 	case "bfloat16", "torch.bfloat16":
 		return unit.BF16
-	case "float8_e4m3fn", "float8":
+	case "float8_e4m3fn", "torch.float8_e4m3fn", "float8":
 		return unit.FP8
 	}
+	r.doubt("%s is %s: want float32, float16, bfloat16 or float8_e4m3fn", as, kindOf(v))
 	return unit.NoFormat
 }
