@@ -149,7 +149,7 @@ func (t *Steadies) Concurrency(clients, replicas int) (*Steady, error) {
 		return nil, fmt.Errorf("a concurrency of %d: want from 1 to %d", clients, 1<<20)
 	}
 	f, st, err := t.flow, (*Steady)(nil), error(nil)
-	if t.gen.Kind == "fixed" && t.gen.Mean > 1 && (t.prompt.Kind == "fixed" || !f.hurries(f.unpreempted().Rate)) { // answers of one length run in waves
+	if t.gen.Kind == "fixed" && t.gen.Mean > 1 { // answers of one length run in waves
 		if st, err = t.waves(clients, replicas); err != nil {
 			return nil, err
 		}

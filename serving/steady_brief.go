@@ -11,8 +11,12 @@ import (
 // Where answers are brief, the number of sequences that decode changes as fast as steps do. It has no product form then, and steps are no chain for each
 // number: they are a queue that is served in groups of any size, which has no closed form. They are followed one by one, at tabulated costs.
 
-// brief is how many times as long as prompts that follow each other the answers take to decode that are not brief.
-const brief = 4
+// Answers that are not brief take so many times as long to decode as prompts that follow each other, and longer where steps with prompts decode
+// none, so that one prompt after another holds up all answers.
+const (
+	brief       = 4
+	briefHeldUp = 8
+)
 
 // hurries reports whether answers are brief at a rate: whether they take little longer to decode than a time in which each step has prompts, up to the
 // first one during which none comes.
@@ -21,7 +25,11 @@ func (f *flow) hurries(rate float64) bool {
 		return false
 	}
 	prompt := float64(f.piece(0).all(f.fills.length, 1).Time) // one as others meet it
-	return f.steps*float64(f.decode(1).Time) < brief*prompt*math.Exp(rate*prompt)
+	times := float64(brief)
+	if !f.server.Scheduler.Mixed {
+		times = briefHeldUp
+	}
+	return f.steps*float64(f.decode(1).Time) < times*prompt*math.Exp(rate*prompt)
 }
 
 // visits is how many requests are followed: the more the nearer a server is to its largest rate, for the longer its busy periods are then.
