@@ -11,7 +11,7 @@ import (
 // alone lists and prices anew only its attention. It serves one goroutine.
 type keptStep struct {
 	step   operator.Step
-	groups []operator.Group // of the step
+	groups []operator.Group // groups of the step
 	parts  []keptPart       // nil before the first walk
 }
 

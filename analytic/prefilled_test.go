@@ -26,7 +26,7 @@ func TestPreparedManyPrefills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 15000 { // of some 5000 different steps
+	for range 15000 { // They are some 5000 different steps.
 		w := analytic.Workload{Batch: 1 + random.IntN(4), PromptLen: 1 + random.IntN(5000), GenLen: 1}
 		got, err := series.Predict(&w)
 		if err != nil {

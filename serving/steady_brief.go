@@ -12,7 +12,8 @@ import (
 // number: they are a queue that is served in groups of any size, which has no closed form. They are followed one by one, at tabulated costs.
 
 // Answers that are not brief take so many times as long to decode as prompts that follow each other, and longer where steps with prompts decode
-// none, so that one prompt after another holds up all answers.
+// none, so that one prompt after another holds up all answers. Both are the edges beyond which the laws of longer answers agree with simulations
+// (go test ./serving -run SteadyOfBriefAnswers).
 const (
 	brief       = 4
 	briefHeldUp = 8

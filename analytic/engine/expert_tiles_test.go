@@ -26,7 +26,7 @@ func TestExpertTiles(t *testing.T) {
 		{"vllm", "b200", roofline.WeightMXFP4, 512, 128, 4, 1, 8},
 		{"vllm", "b200", roofline.WeightMXFP4, 1e5, 128, 4, 1, 32},
 		{"vllm", "b200", roofline.NVFP4, 1024, 128, 8, 1, 32},
-		{"vllm", "b200", roofline.NVFP4, 1024, 128, 8, 4, 128}, // as above
+		{"vllm", "b200", roofline.NVFP4, 1024, 128, 8, 4, 128},
 		{"vllm", "b200", roofline.FP8Block, 1e5, 128, 8, 1, 64},
 		{"vllm", "h200", roofline.FP8, 1, 128, 8, 1, 128},
 		{"tensorrt-llm", "b200", roofline.MXFP4, 1, 384, 6, 8, 8},

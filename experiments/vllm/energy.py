@@ -93,21 +93,6 @@ class Bench(steps.Bench):
         return {"begin": begin, "end": time.monotonic(), "times": n, "ttft_s": statistics.median(first)}
 
 
-def run_job(job, configs, results, until):
-    os.setsid()
-    log = os.open(os.path.join(results, job["name"] + ".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    random.seed(job["name"])
-    try:
-        Bench(job, configs, results, until).run()
-    except BaseException:
-        import traceback
-        traceback.print_exc()
-        os._exit(1)
-    os._exit(0)
-
-
 def run(configs, predictions, results, seconds):
     end = time.monotonic() + float(seconds)
     os.makedirs(results, exist_ok=True)
@@ -129,7 +114,7 @@ def run(configs, predictions, results, seconds):
                "args": {"quantization": "fp8"} if weights == "fp8" else {}}
         begun, pid = time.monotonic(), os.fork()
         if pid == 0:
-            run_job(job, configs, results, end - 5)
+            steps.run_job(job, configs, results, end - 5, Bench)
         status = None
         while status is None and time.monotonic() < end:
             done, code = os.waitpid(pid, os.WNOHANG)

@@ -411,14 +411,15 @@ def gpu_memory():
         return None
 
 
-def run_job(job, configs, results, until):
+def run_job(job, configs, results, until, bench=Bench):
+    """Work off a job in a process of its own, which ends with it."""
     os.setsid()
     log = os.open(os.path.join(results, job["name"] + ".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
     random.seed(job["name"])
     try:
-        Bench(job, configs, results, until).run()
+        bench(job, configs, results, until).run()
     except BaseException:
         import traceback
         traceback.print_exc()
