@@ -160,7 +160,7 @@ var (
 	PowerWGMMA      = define(Info{Key: "power.wgmma_gemm", Help: "power while GEMMs of a decode step of many sequences by wgmma read their weights", Quantity: Burst, Optional: true, Base: PowerMemory})
 	PowerMoEDecode  = define(Info{Key: "power.moe_decode", Help: "power while the MoE kernel of a decode step reads its weights", Quantity: Burst, Optional: true, Base: PowerSkinnyGEMM})
 	PowerAttention  = define(Info{Key: "power.attention", Help: "power while decode attention reads the KV cache", Quantity: Burst, Optional: true})
-	PowerNetwork    = define(Info{Key: "power.network", Help: "power while links are busy", Quantity: Power, Unfiled: true})
+	PowerNetwork    = define(Info{Key: "power.network", Help: "power while links are busy", Quantity: Power, Optional: true})
 	PowerFixed      = define(Info{Key: "power.fixed", Help: "power while a kernel starts and ends", Quantity: Power, Optional: true})
 	PowerIdle       = define(Info{Key: "power.idle", Help: "power of an idle GPU whose idle power no source gives, as a share of the limit", Quantity: Power, Unfiled: true})
 

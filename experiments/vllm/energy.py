@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Measure what the GPU draws while vLLM decodes, and while it prefills prompts.
+"""Measure what the GPU draws while vLLM decodes and prefills prompts, and between these points the TTFT of single prompts.
 
     energy.py predict LLMPROF h100|h200 FOLDER    # the points, with what `llmprof estimate` says of them, named after the SHA-256 of the content
-    energy.py run CONFIGS PREDICTIONS RESULTS SECONDS
-    energy.py reduce FOLDER                       # FOLDER/energy.csv and FOLDER/observations.csv of its *.jsonl and nvml.csv.gz
+    energy.py run CONFIGS PREDICTIONS RESULTS SECONDS GPU MODEL:WEIGHTS...
+    energy.py reduce FOLDER                       # FOLDER/energy.csv, ttft.csv and observations.csv of its *.jsonl and nvml*.csv.gz
 
 A point lasts some SECONDS_EACH, for NVML's energy counter ticks every 100 ms and its power settles in some 0.2 s. Decode steps have a
 context that counts as computed, as those of steps.py. Prompts are prefilled for one token each; the next is sent when the token of
-the last has come, so that J a prompt includes the time in which the GPU waits for the host.
+the last has come, so that J a prompt includes the time in which the GPU waits for the host. TTFT is measured in rounds over all
+lengths, one round after each of the other points, so that its repeats lie minutes apart and see the host in many states.
 """
 import csv
 import datetime
@@ -29,7 +30,8 @@ import steps
 SECONDS_EACH = 2.5
 DECODE = [(1, 1024), (8, 1024), (32, 1024), (64, 1024), (8, 8192), (1, 128)]
 PROMPTS = [(1, 1024), (8, 1024), (1, 512), (1, 4096), (1, 8192)]
-JOBS = [("llama3.1-8b", "bf16"), ("llama3.1-8b", "fp8"), ("qwen3-30b-a3b", "bf16"), ("qwen2.5-7b", "bf16")]
+ROUND = {128: 4, 256: 4, 300: 4, 512: 4, 700: 4, 1024: 4, 2048: 4, 4096: 2, 8192: 1, 16384: 1}  # repeats of each length
+JOBS = [("qwen3-30b-a3b", "bf16"), *((m, w) for m in ("llama3.1-8b", "qwen2.5-7b", "qwen3-8b", "llama3.2-3b") for w in ("bf16", "fp8"))]
 KEYS = ("model", "weights", "batch", "prompt_len", "gen_len")
 
 
@@ -47,6 +49,7 @@ def predict(program, gpu, folder):
             tpot = estimate(program, gpu, model, weights, batch, context, 32)["tpot_s"]["expected"]
             rows.append({"kind": "decode", **estimate(program, gpu, model, weights, batch, context, round(SECONDS_EACH / tpot))})
         rows += [{"kind": "prompts", **estimate(program, gpu, model, weights, batch, prompt, 1)} for batch, prompt in PROMPTS]
+        rows += [{"kind": "round", **estimate(program, gpu, model, weights, 1, prompt, 1)} for prompt in ROUND]
     version = subprocess.run([program, "version"], capture_output=True, text=True).stdout.strip()
     text = json.dumps({"written": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "llmprof": version, "gpu": gpu, "engine": "vllm", "points": rows}, indent=0)
     path = pathlib.Path(folder) / f"predictions-{hashlib.sha256(text.encode()).hexdigest()}.json"
@@ -66,7 +69,20 @@ class Bench(steps.Bench):
                 self.write({"kind": kind, "batch": batch, "prompt": length, "gen": gen, **(self.decoding(batch, length, gen, t) if kind == "decode" else self.prefilling(batch, length, t))})
             except Exception as e:  # a point that fails must not take the others with it
                 self.write({"kind": "error", "point": [kind, batch, length, gen], "error": repr(e)[:500]})
+            self.round(t)
         self.write({"kind": "end"})
+
+    def round(self, temperature):
+        """Single prompts of all lengths, in a random order, while nothing reads NVML."""
+        os.kill(self.job["sampler"], signal.SIGSTOP)
+        for length in random.sample(list(ROUND), counts=ROUND.values(), k=sum(ROUND.values())):
+            if self.fits(1, length + 8) and self.left(3):
+                tokens, _, log, sent = self.tokens(length), self.steps(), {}, time.monotonic()
+                self.request("real", tokens, 1, temperature)
+                self.finish(log)
+                first = min(min(ts) for ts in log.values())
+                self.write({"kind": "round", "prompt": length, "ttft_s": first - sent, "core": steps.relative(self.steps(), sent)})
+        os.kill(self.job["sampler"], signal.SIGCONT)
 
     def decoding(self, batch, context, gen, temperature):
         base, log = self.tokens(context), {}
@@ -93,43 +109,48 @@ class Bench(steps.Bench):
         return {"begin": begin, "end": time.monotonic(), "times": n, "ttft_s": statistics.median(first)}
 
 
-def run(configs, predictions, results, seconds):
+def run(configs, predictions, results, seconds, device, *jobs):
     end = time.monotonic() + float(seconds)
     os.makedirs(results, exist_ok=True)
+    os.environ["CUDA_VISIBLE_DEVICES"] = device
     here = os.path.dirname(os.path.abspath(__file__))
-    sampler = os.posix_spawn(sys.executable, [sys.executable, os.path.join(here, "clocks.py"), "watch", os.path.join(results, "nvml.csv")], os.environ)
-    steps.plugin(os.path.join(results, "state"))
-    import vllm  # noqa: F401
-    import vllm.entrypoints.llm  # noqa: F401
-    import vllm.v1.worker.gpu_worker  # noqa: F401
-    import vllm.model_executor.models.llama  # noqa: F401
-    steps.hook()
-    used = steps.gpu_memory()
-    points = json.load(open(predictions))["points"]
-    for model, weights in JOBS:
-        if end - time.monotonic() < 90:
+    sampler = os.posix_spawn(sys.executable, [sys.executable, os.path.join(here, "clocks.py"), "watch", os.path.join(results, f"nvml-{device}.csv"), device], os.environ)
+    try:
+        steps.plugin(os.path.join(results, f"state-{device}"))
+        import vllm  # noqa: F401
+        import vllm.entrypoints.llm  # noqa: F401
+        import vllm.v1.worker.gpu_worker  # noqa: F401
+        import vllm.model_executor.models.llama  # noqa: F401
+        steps.hook()
+        points = json.load(open(predictions))["points"]
+        for model, weights in (j.split(":") for j in jobs):
+            if end - time.monotonic() > 90:
+                work_off(configs, results, points, {"name": f"{model}-{weights}", "model": model, "weights": weights, "device": device, "sampler": sampler}, end)
+    finally:
+        os.kill(sampler, signal.SIGKILL)
+
+
+def work_off(configs, results, points, job, end):
+    job["temperature"] = 1.0 if "a3b" in job["model"] else 0.0
+    job["points"] = [(p["kind"], p["batch"], p["prompt_len"], p["gen_len"]) for p in points if f"{p['model']}-{p['weights']}" == job["name"] and p["kind"] != "round"]
+    job["args"] = {"quantization": "fp8"} if job["weights"] == "fp8" else {}
+    begun, used, pid = time.monotonic(), steps.gpu_memory(int(job["device"])), os.fork()
+    if pid == 0:
+        steps.run_job(job, configs, results, end - 5, Bench)
+    status = None
+    while status is None and time.monotonic() < end:
+        done, code = os.waitpid(pid, os.WNOHANG)
+        status = code if done else None
+        time.sleep(0.1)
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    print(job["name"], "status", status, "seconds", round(time.monotonic() - begun, 1), flush=True)
+    for _ in range(100):
+        if used is None or used() < 3e9:
             break
-        job = {"name": f"{model}-{weights}", "model": model, "weights": weights, "temperature": 1.0 if "a3b" in model else 0.0,
-               "points": [(p["kind"], p["batch"], p["prompt_len"], p["gen_len"]) for p in points if (p["model"], p["weights"]) == (model, weights)],
-               "args": {"quantization": "fp8"} if weights == "fp8" else {}}
-        begun, pid = time.monotonic(), os.fork()
-        if pid == 0:
-            steps.run_job(job, configs, results, end - 5, Bench)
-        status = None
-        while status is None and time.monotonic() < end:
-            done, code = os.waitpid(pid, os.WNOHANG)
-            status = code if done else None
-            time.sleep(0.1)
-        try:
-            os.killpg(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        print(job["name"], "status", status, "seconds", round(time.monotonic() - begun, 1), flush=True)
-        for _ in range(100):
-            if used is None or used() < 3e9:
-                break
-            time.sleep(0.1)
-    os.kill(sampler, signal.SIGKILL)
+        time.sleep(0.1)
 
 
 def drawn(nvml, begin, end):
