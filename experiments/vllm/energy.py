@@ -67,22 +67,29 @@ class Bench(steps.Bench):
                 continue
             try:
                 self.write({"kind": kind, "batch": batch, "prompt": length, "gen": gen, **(self.decoding(batch, length, gen, t) if kind == "decode" else self.prefilling(batch, length, t))})
+                self.round(t)
             except Exception as e:  # a point that fails must not take the others with it
                 self.write({"kind": "error", "point": [kind, batch, length, gen], "error": repr(e)[:500]})
-            self.round(t)
         self.write({"kind": "end"})
 
     def round(self, temperature):
         """Single prompts of all lengths, in a random order, while nothing reads NVML."""
+        lengths = random.sample(list(ROUND), counts=list(ROUND.values()), k=sum(ROUND.values()))
         os.kill(self.job["sampler"], signal.SIGSTOP)
-        for length in random.sample(list(ROUND), counts=ROUND.values(), k=sum(ROUND.values())):
-            if self.fits(1, length + 8) and self.left(3):
-                tokens, _, log, sent = self.tokens(length), self.steps(), {}, time.monotonic()
-                self.request("real", tokens, 1, temperature)
-                self.finish(log)
-                first = min(min(ts) for ts in log.values())
-                self.write({"kind": "round", "prompt": length, "ttft_s": first - sent, "core": steps.relative(self.steps(), sent)})
-        os.kill(self.job["sampler"], signal.SIGCONT)
+        try:
+            for length in lengths:
+                self.single(length, temperature)
+        finally:
+            os.kill(self.job["sampler"], signal.SIGCONT)
+
+    def single(self, length, temperature):
+        if not self.fits(1, length + 8) or not self.left(3):
+            return
+        tokens, log, _, sent = self.tokens(length), {}, self.steps(), time.monotonic()
+        self.request("real", tokens, 1, temperature)
+        self.finish(log)
+        first = min(ts[0] for ts in log.values())
+        self.write({"kind": "round", "prompt": length, "ttft_s": first - sent, "core": steps.relative(self.steps(), sent)})
 
     def decoding(self, batch, context, gen, temperature):
         base, log = self.tokens(context), {}
