@@ -155,6 +155,7 @@ var (
 	InterNodeBase        = define(Info{Key: "inter_node.base", Help: "latency between nodes", Quantity: Time, Unfiled: true})
 
 	PowerWaiting    = define(Info{Key: "power.waiting", Help: "power at full clocks with nothing to do, as a share of what lies between idle power and limit", Quantity: Power, Optional: true})
+	PowerMatrix     = define(Info{Key: "power.matrix", Help: "power of arithmetic at the matrix peak and full clocks", Quantity: Burst, Optional: true, Unfiled: true})
 	PowerMemory     = define(Info{Key: "power.memory", Help: "power while GEMMs of a library read their weights", Quantity: Power, Optional: true})
 	PowerSkinnyGEMM = define(Info{Key: "power.skinny_gemm", Formerly: "power.own", Help: "power while skinny GEMMs read their weights", Quantity: Burst, Optional: true})
 	PowerWGMMA      = define(Info{Key: "power.wgmma_gemm", Help: "power while GEMMs of a decode step of many sequences by wgmma read their weights", Quantity: Burst, Optional: true, Base: PowerMemory})
