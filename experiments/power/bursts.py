@@ -88,4 +88,5 @@ def main():
         print(json.dumps(waiting(gpu, seconds)), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
