@@ -2,7 +2,7 @@
 // all the time, and these shares of the rest of its power limit, added up:
 //
 //	matrix  while its arithmetic runs at the rate of bursts,
-//	memory  while its memory runs at the rate that it reaches,
+//	memory  while its memory runs at the rate that a library's GEMMs reach,
 //	chip    while it does in kernels that draw more for it than the GEMMs of a library,
 //	network while its links do,
 //	fixed   while a kernel starts and ends,
@@ -111,11 +111,15 @@ const Window unit.Seconds = 0.1
 // the memory, and of the multiprocessors beyond that.
 type Draw struct{ Memory, Chip unit.Seconds }
 
-// DrawOf is what a kernel draws while its bytes move.
+// DrawOf is what a kernel draws while its bytes move. A byte takes the same energy at every rate (experiments/power), so
+// that a library's kernels draw less where they reach less of the bandwidth than its GEMMs in 16 bits.
 func (p *Power) DrawOf(c *roofline.Cost) Draw {
 	busy := c.Times[roofline.Memory] + c.Times[roofline.Serial]
-	if roofline.LawOf(c.Class).Steady {
+	switch law := roofline.LawOf(c.Class); {
+	case law.Steady:
 		busy = c.Time - c.Times[roofline.Fixed]
+	case c.Class == roofline.GEMM || c.Class == roofline.GroupedGEMM:
+		return Draw{Memory: (c.Traffic.Times(1/p.constants[roofline.GEMMMemory]) + c.Times[roofline.Serial]).Times(p.constants[roofline.PowerMemory])}
 	}
 	if busy == 0 {
 		return Draw{}
@@ -174,7 +178,7 @@ func (l *Load) Add(m *Load, n float64) {
 func (p *Power) Take(l *Load, c *roofline.Cost) (grows uint64) {
 	l.Expected += c.Time
 	if !roofline.LawOf(c.Class).Steady {
-		l.Compute += c.Compute()
+		l.Compute += unit.Larger(c.Useful, c.Times[roofline.Vector])
 	}
 	l.Network += c.Times[roofline.Network]
 	l.Fixed += c.Times[roofline.Fixed]

@@ -18,9 +18,21 @@ import "llmprof/roofline"
 //     (experiments/h100-native/rows.jsonl.gz).
 //   - Skinny, Attention: not measured apart; kernels are taken to draw what the
 //     GEMMs of a library do for the bytes that they move.
-//   - Matrix: GEMMs in bursts on an H100, whose chip and limit are the H200's (experiments/power).
 func powerOfH200(c *roofline.Constants) {
 	c[roofline.PowerMemory], c[roofline.PowerSkinnyGEMM], c[roofline.PowerAttention] = 0.70, 0.70, 0.70
 	c[roofline.PowerNetwork], c[roofline.PowerFixed] = 0.21, 0.16
 	c[roofline.PowerWaiting], c[roofline.PowerIdle] = 0.068, 0.11
+}
+
+// powerOfH100 is what an H100 drew, by the GEMMs of a library (experiments/power, go test ./energy -run FullClocks).
+//
+//   - Matrix: large GEMMs in bursts. An H200 has the same chip and limit.
+//   - Memory: GEMMs of one row.
+func powerOfH100(c *roofline.Constants, key string) {
+	switch key {
+	case "h200-sxm-141gb":
+		c[roofline.PowerMatrix] = 1.72
+	case "h100-sxm-80gb":
+		c[roofline.PowerMatrix], c[roofline.PowerMemory] = 1.72, 0.64
+	}
 }
