@@ -90,7 +90,7 @@ func (b *builder) ranks() ([]int, error) {
 // sample is the row as a law sees it.
 func (b *builder) sample(r *Row) sample {
 	p := r.Point()
-	s := sample{time: r.Median, kernel: p.kernel(b.gpu, b.skinny()), copies: r.Copies, random: r.Random}
+	s := sample{time: r.Median, kernel: p.kernel(b.gpu, b.skinny()), copies: r.Copies, random: r.Random, inTurn: r.InTurn}
 	engine.SetTile(b.file.Engine, b.gpu, &s.kernel)
 	p.tiled(&s.kernel)
 	if b.file.Engine == "tensorrt-llm" && s.copies > 0 { // its collector takes no more copies than fill the L2 cache

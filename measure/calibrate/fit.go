@@ -19,6 +19,9 @@ type sample struct {
 	point   *ServedPoint // only for a server
 	copies  int          // copies of the weights that calls took in turn; 0 where that is not known
 	random  bool         // The weights were random numbers.
+	inTurn  bool         // The rows of these weights were timed one after the other.
+
+	spent [len(rests)]float64 // seconds of a burst that the rows before this one had spent, where the board rested between them by each of rests
 }
 
 // An equation says what a sample takes with certain constants, and which part of

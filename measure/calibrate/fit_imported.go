@@ -109,6 +109,7 @@ func (b *builder) imported(s *importedSection) error {
 				samples = append(samples, b.sample(r))
 			}
 		}
+		inTurn(samples)
 		samples = b.drawing(b.uncached(b.padded(samples), s.what), s.what)
 		if len(samples) < folds*least {
 			continue
@@ -189,7 +190,7 @@ func (b *builder) uncached(samples []sample, what string) []sample {
 func (b *builder) drawing(samples []sample, what string) []sample {
 	before := len(samples)
 	samples = slices.DeleteFunc(samples, func(s sample) bool {
-		return s.kernel.Class == roofline.GEMM && s.kernel.Scheme == roofline.Unquantized && !s.random && s.atBurst(s.time) < 1
+		return s.kernel.Class == roofline.GEMM && s.kernel.Scheme == roofline.Unquantized && !s.random && s.atBurst(s.time, 0) < 1
 	})
 	if left := before - len(samples); left > 0 {
 		b.note("%s in 16 bits left out, for weights of unknown values draw unknown power at its limit: %d", what, left)
@@ -205,7 +206,7 @@ func (b *builder) section(name string, samples []sample, what string) error {
 func (b *builder) sectionHolding(name string, samples []sample, what string, held []roofline.Constant) error {
 	keys, hold := b.begin(name, samples)
 	hold = append(hold, held...)
-	law := governed(b.law(keys...))
+	law := b.law(keys...)
 	law.resamples = fewResamples
 	start := make([]float64, len(keys))
 	for i, c := range keys {
@@ -216,6 +217,7 @@ func (b *builder) sectionHolding(name string, samples []sample, what string, hel
 		h := samples[i].half()
 		halves[h] = append(halves[h], samples[i])
 	}
+	law = rested(law, thin(halves[0]), start, hold)
 	first := fitHalf(law, thin(halves[0]), start, hold)
 	whole := solve(law, thin(samples), start, hold...)
 	if whole.unslowed() {
