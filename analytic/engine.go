@@ -128,6 +128,10 @@ type Lowering struct {
 	layer *models.Layer // kind of layers that the part is; nil if it is none
 	costs []roofline.Cost
 	bare  bool // Predictor.bare
+	text  struct {
+		tokens [3]float64 // experts, those of each token, and tokens of the last kernel of experts
+		share  float64    // routing.OfText of these, which further kernels of a step share
+	}
 }
 
 // Launch appends a kernel of a class that does operator i.

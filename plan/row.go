@@ -185,6 +185,9 @@ func (q *Request) compare(a, b *Row) int {
 	)
 }
 
+// bestOnly reports whether no row of a card is shown but its best.
+func (q *Request) bestOnly() bool { return q.Top > 0 && q.PerGPU == 1 }
+
 // Shown are the best of ranked rows, at most top of them and perGPU of a model on a GPU; 0 is no limit.
 func Shown(rows []Row, top, perGPU int) (all []Row) {
 	type kind struct {
