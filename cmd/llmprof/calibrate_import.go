@@ -27,7 +27,7 @@ func (a *app) importTables(c *fitting) error {
 	if _, err := os.Stat(c.imports); err != nil {
 		return fmt.Errorf("--import %s: %w", c.imports, input.Cause(err))
 	}
-	table, err := a.gpuTable(c.hardware)
+	table, err := a.GPUs(c.hardware)
 	if err != nil {
 		return err
 	}

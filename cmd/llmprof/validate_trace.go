@@ -138,7 +138,7 @@ func attentions(m *models.Model) (n int) {
 
 // tracedGPU is the key of the GPU that was given, or that the trace names.
 func (a *app) tracedGPU(v *comparison, l *tracefile.Timeline) (string, error) {
-	table, err := a.gpuTable(v.live.hardware)
+	table, err := a.GPUs(v.live.hardware)
 	if err != nil {
 		return "", err
 	}

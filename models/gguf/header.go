@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+
+	"llmprof/input"
 )
 
 // Limits on a header. Published ones have some 50 keys, at most 20 MB of tokens and
@@ -162,4 +164,32 @@ func (d *decoder) tensor() Tensor {
 		d.fail("the tensor %.80q of type %s has rows of %d values, no multiple of its blocks of %d", t.Name, t.Type.Name, t.Dims[0], t.Type.Block)
 	}
 	return t
+}
+
+// Open reads the header of a file, and those of the other parts if it is split.
+func Open(path string) ([]*Header, error) {
+	paths, err := Parts(path)
+	if err != nil {
+		return nil, err
+	}
+	headers := make([]*Header, len(paths))
+	for i, p := range paths {
+		if headers[i], err = openOne(p); err != nil {
+			return nil, err
+		}
+	}
+	return headers, nil
+}
+
+func openOne(path string) (*Header, error) {
+	f, size, err := input.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	h, err := Parse(f, size)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return h, nil
 }
