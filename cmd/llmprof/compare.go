@@ -118,7 +118,6 @@ func (a *app) side(ctx context.Context, base *pflag.FlagSet, text string) (s vie
 		given[name], said[name] = true, true
 	}
 	q.Given = func(name string) bool { return given[name] }
-	q.output = output{format: "table", color: "auto"}
 	if err := q.check(); err != nil {
 		return s, fmt.Errorf("%q: %w", text, err)
 	}

@@ -66,7 +66,6 @@ func (a *app) drawingCommand(name, short, long string, draw func(context.Context
 			return a.runPlot(cmd.Context(), d)
 		},
 	}
-	d.output = output{format: "table", color: "auto"}
 	d.flags(cmd)
 	cli.Define(cmd, cli.Output, d.outputFlags)
 	return cmd

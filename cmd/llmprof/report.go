@@ -50,7 +50,6 @@ func (a *app) report() *cobra.Command {
 			return a.runReport(cmd.Context(), p)
 		},
 	}
-	p.output = output{format: "table", color: "auto"}
 	p.flags(cmd)
 	cli.Define(cmd, cli.Output, p.outputFlags)
 	cli.Rare(cmd, "binary")

@@ -23,7 +23,7 @@ type stored struct {
 	file     string
 	origin   string // source of its observations, if they come with the program
 	measured *result.Result
-	estimate *view.OtherEstimate
+	estimate *view.EstimateDocument
 }
 
 // mostResult bounds a result file: beyond any that llmprof writes.
@@ -60,7 +60,7 @@ func readStored(file string) (stored, error) {
 			s.origin, err = validate.Origin(data)
 		}
 	case view.EstimateSchema:
-		s.estimate, err = view.DecodeEstimate(data)
+		err = json.Unmarshal(data, &s.estimate)
 	default:
 		err = fmt.Errorf("schema %.80q: want %s or %s", head.Schema, result.Schema, view.EstimateSchema)
 	}
@@ -86,7 +86,7 @@ func operatorParts(name string, s *validate.Scorer, r *result.Result, files bool
 	if len(phases) == 0 {
 		return nil, nil
 	}
-	picture, err := view.Picture(name, func() (*plots.Figure, error) { return view.OperatorFigure(gpuName(s), phases) }, files)
+	picture, err := view.Picture(name, func() (*plots.Figure, error) { return view.OperatorFigure(s, phases, plots.Replayed) }, files)
 	if err != nil {
 		return nil, err
 	}
@@ -113,16 +113,6 @@ func (a *app) addOperators(section *report.Section, s *stored, ans *answer, file
 	}
 	section.Parts = append(section.Parts, parts...)
 	return nil
-}
-
-// gpuName gives a GPU's name as people write it.
-func gpuName(s *validate.Scorer) func(key string) string {
-	return func(key string) string {
-		if g, err := s.GPU(key); err == nil {
-			return g.Name
-		}
-		return key
-	}
 }
 
 // observed compares each measured result with the prediction of what it was

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"mime"
 	"net/http"
@@ -101,9 +100,6 @@ func contentType(name string) string {
 	}
 	return "text/plain; charset=utf-8"
 }
-
-// jsonText is a value as JSON.
-func jsonText(v any) ([]byte, error) { return json.Marshal(v) }
 
 // openBrowser asks the desktop to open the page; where there is none, the address that
 // was printed serves.

@@ -89,7 +89,7 @@ func (a *app) traced(ctx context.Context, v *comparison) (*view.Traced, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", v.trace.file, err)
 	}
-	return &view.Traced{File: v.trace.file, GPUName: v.GPUName, Phases: phases}, nil
+	return &view.Traced{File: v.trace.file, Scorer: v.Scorer, Phases: phases}, nil
 }
 
 // traceQuestion is what the trace is of: by the flags, else by the trace.

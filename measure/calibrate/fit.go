@@ -100,10 +100,7 @@ const (
 // few samples depend stay at start, as do those that hold names and those of which the
 // samples leave open whether they are 0.
 func solve(e equation, samples []sample, start []float64, hold ...roofline.Constant) *fit {
-	f := &fit{equation: e, samples: samples, value: slices.Clone(start), held: make([]bool, len(e.keys)), n: make([]int, len(e.keys)), half: make([]float64, len(e.keys))}
-	for i, key := range e.keys {
-		f.held[i] = slices.Contains(hold, key)
-	}
+	f := newFit(e, samples, start, hold)
 	for {
 		f.nearest(samples, start)
 		if f.release(start) {
@@ -114,6 +111,16 @@ func solve(e equation, samples []sample, start []float64, hold ...roofline.Const
 			return f
 		}
 	}
+}
+
+// newFit begins at start with the constants held that hold names.
+func newFit(e equation, samples []sample, start []float64, hold []roofline.Constant) *fit {
+	n := len(e.keys)
+	f := &fit{equation: e, samples: samples, value: slices.Clone(start), held: make([]bool, n), n: make([]int, n), half: make([]float64, n)}
+	for i, key := range e.keys {
+		f.held[i] = slices.Contains(hold, key)
+	}
+	return f
 }
 
 // nearest fits the free constants from start and from the other basins.

@@ -82,11 +82,7 @@ func ModelPage(m *models.Model, name string, aliases []string) *render.Document 
 	if len(aliases) > 0 {
 		f.Add("Also", strings.Join(aliases, ", "))
 	}
-	title := m.Name
-	if name != m.Name {
-		title = name + " = " + m.Name
-	}
-	return &render.Document{Title: title, Blocks: []render.Block{f, MatrixTable(m), render.Notes{Title: "Notes", Items: m.Notes}}}
+	return &render.Document{Title: asked(name, m.Name) + m.Name, Blocks: []render.Block{f, MatrixTable(m), render.Notes{Title: "Notes", Items: m.Notes}}}
 }
 
 // untilFull says of a model with windows how its cache grows once they are full.

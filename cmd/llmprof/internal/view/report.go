@@ -22,7 +22,7 @@ func (e *Estimate) ReportPage(beside []report.Section, files bool) (*report.Page
 	if e.Tokens > 0 {
 		operators = append(operators, report.Part{Block: e.decodeTable(), Sortable: true})
 	}
-	page := &report.Page{Title: e.title(), Lead: e.lead(), Cards: e.cards(), Warnings: e.Warnings}
+	page := &report.Page{Title: e.title(), Lead: plots.Caption(&e.Case), Cards: e.cards(), Warnings: e.Warnings}
 	page.Sections = []report.Section{
 		{ID: "times", Title: "Times, energy and cost", Parts: []report.Part{{Block: e.times()}, {Block: e.rates()}, pictures["roofline"]}},
 		{ID: "operators", Title: "Operators", Parts: append(operators, pictures["breakdown"], pictures["graph"])},
@@ -31,14 +31,11 @@ func (e *Estimate) ReportPage(beside []report.Section, files bool) (*report.Page
 	}
 	page.Sections = append(page.Sections, beside...)
 	page.Sections = append(page.Sections,
-		report.Section{ID: "assumptions", Title: "Assumptions", Parts: []report.Part{{Block: e.setup()}, {Block: e.assumptions()}}},
+		report.Section{ID: "assumptions", Title: "Assumptions", Parts: []report.Part{{Block: e.setup()}, {Block: render.Notes{Title: "How the figures come about", Items: e.method()}}}},
 		report.Section{ID: "sources", Title: "Sources", Parts: []report.Part{{Block: e.sources()}}})
 	page.Drop()
 	return page, nil
 }
-
-// lead is the configuration in a line.
-func (e *Estimate) lead() string { return plots.Caption(&e.Case) }
 
 // cards are the headline figures.
 func (e *Estimate) cards() []report.Card {
@@ -80,11 +77,6 @@ func (e *Estimate) memoryCard() report.Card {
 		c.Detail = append(c.Detail, fmt.Sprintf("does not fit: %v short", m.Total-m.Usable))
 	}
 	return c
-}
-
-// assumptions are what the figures rest on.
-func (e *Estimate) assumptions() render.Notes {
-	return render.Notes{Title: "How the figures come about", Items: e.method()}
 }
 
 // sources are where every table's figure was read.

@@ -59,7 +59,7 @@ func operatorCells(r *validate.OperatorRow) []any {
 	if p == nil {
 		return cells
 	}
-	cells[4], cells[5], cells[7], cells[10] = floorCell(p.Floor), p.Expected, 100*r.Error(), PaintedBound(p.Bound)
+	cells[4], cells[5], cells[7], cells[10] = Some(p.Floor), p.Expected, 100*r.Error(), PaintedBound(p.Bound)
 	if over := r.OverFloor(); over > 0 && over < mostOver {
 		cells[6] = over
 	}
@@ -70,14 +70,6 @@ func operatorCells(r *validate.OperatorRow) []any {
 		cells[9] = r.Rate()
 	}
 	return cells
-}
-
-// floorCell is empty where an operator has no floor.
-func floorCell(s unit.Seconds) any {
-	if s == 0 {
-		return ""
-	}
-	return s
 }
 
 // mostOver bounds the ratio to the floor that is shown. A larger one says only that
@@ -113,13 +105,8 @@ func operatorNotes(p *validate.OperatorPhase) render.Notes {
 	return n
 }
 
-// OperatorFigure draws the phases of one result.
-func OperatorFigure(gpu func(key string) string, phases []validate.OperatorPhase) (*plots.Figure, error) {
-	return operatorFigure(gpu, phases, plots.Replayed)
-}
-
-// operatorFigure also says what the observed times are.
-func operatorFigure(gpu func(key string) string, phases []validate.OperatorPhase, how string) (*plots.Figure, error) {
+// OperatorFigure draws the phases of one result. How says what the observed times are.
+func OperatorFigure(s *validate.Scorer, phases []validate.OperatorPhase, how string) (*plots.Figure, error) {
 	var steps []plots.OperatorStep
 	for i := range phases {
 		p := &phases[i]
@@ -136,7 +123,7 @@ func operatorFigure(gpu func(key string) string, phases []validate.OperatorPhase
 		return nil, fmt.Errorf("there are no operators to draw")
 	}
 	c := &phases[0].Config
-	board := gpu(c.GPU)
+	board := s.GPUName(c.GPU)
 	if c.TP > 1 {
 		board = fmt.Sprintf("%s · TP %d", board, c.TP)
 	}

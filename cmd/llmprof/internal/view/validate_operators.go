@@ -26,7 +26,7 @@ func (v *Validation) OperatorChart() (*plots.Figure, error) {
 		}
 		return nil, fmt.Errorf("%d results hold operators (%s): give one of them, or a model and a GPU that only one of them has", n, strings.Join(names, ", "))
 	}
-	return OperatorFigure(v.GPUName, v.Operators[0].Phases)
+	return OperatorFigure(v.Scorer, v.Operators[0].Phases, plots.Replayed)
 }
 
 // operatorBlocks are the operator tables of all results.
