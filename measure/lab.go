@@ -44,7 +44,7 @@ type Lab struct {
 	Records  io.Writer    // takes each request of a server as it ends, a JSON object a line; nil for nothing
 
 	bench  *bench
-	looked bool // for what an earlier llmprof left behind
+	looked bool // processes that an earlier llmprof left behind were looked for
 }
 
 // A bench is workers that run, and the meters beside them.

@@ -26,8 +26,8 @@ type Settings struct {
 	Window      time.Duration // shortest window of an energy measurement
 	Idle        time.Duration // duration of the measurement of idle power
 
-	// Theory gives the sizes that the counted ones are set against, for a cache
-	// with room for so many tokens of each sequence. Nil if the shape is not known.
+	// Theory computes the sizes that the counted ones are compared with, of a cache that has room for the
+	// given tokens of each sequence. It is nil if the shape is not known.
 	Theory func(tokens int) (*analytic.Memory, error)
 
 	Progress func(string) // how far a phase is, and "" at its end; nil for nobody

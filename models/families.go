@@ -1,7 +1,7 @@
 package models
 
 import (
-	_ "embed" // for the defaults
+	_ "embed" // the defaults are embedded
 	"slices"
 	"strings"
 	"sync"

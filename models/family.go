@@ -14,7 +14,7 @@ type family struct {
 	ffn    ffnShape
 	moe    moeShape
 	plan   layerPlan
-	mixers map[string]mixer // by layer type; attention of each sort is known to all
+	mixers map[string]mixer // mixer of each layer type; all families know the sorts of attention
 	// tune bends the description where a switch in the config does.
 	tune func(*reader)
 	// finish adds what only this family has to the blocks of a layer.

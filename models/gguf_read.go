@@ -174,9 +174,9 @@ func (t *tensorTable) draft(name string) bool {
 	return err == nil && layer >= t.model.NumLayers()
 }
 
-// The tensors that a matrix may be in, in a GGUF file: alternatives are split by "|", tensors that hold a
-// part of the matrix each by "+"; one that is named for several matrices holds all of them. MODEL_TENSORS
-// of gguf-py (MIT licence) has these names, which lack the layer's number and ".weight" here.
+// These tables name the tensors of a GGUF file that may hold a matrix. "|" separates alternatives, and "+" separates
+// tensors that each hold a part of the matrix; a tensor that is named for several matrices holds all of them. The names
+// are those of MODEL_TENSORS of gguf-py (MIT licence), without the layer's number and ".weight".
 var (
 	attentionTensors = map[string]string{
 		"q_proj": "attn_q|attn_qkv", "k_proj": "attn_k|attn_qkv", "v_proj": "attn_v|attn_qkv", "o_proj": "attn_output", "g_proj": "attn_gate",

@@ -35,7 +35,7 @@ func (q *quantizer) latent(l *Latent) *Storage {
 
 // A mixRule gives matrices a type in some mixes.
 type mixRule struct {
-	mixes string // their names, with blanks between
+	mixes string // names of the mixes, with blanks between
 	holds bool   // The rule applies to the matrix.
 	to    string
 }

@@ -129,7 +129,7 @@ func library(m *Machine, t *Terms, k *Kernel) {
 // ways are the ways in which a library runs a GEMM, of which it takes the best.
 type ways struct {
 	*Kernel
-	alone   Times        // without idle SMs and splits
+	alone   Times        // times without idle SMs and without splits of K
 	exposed float64      // how far arithmetic and memory traffic hide each other
 	element unit.Seconds // fixed time of the kernel that adds sums up
 	sums    unit.Seconds // time of the sums in FP32 of one of the blocks that share the tiles
@@ -137,7 +137,7 @@ type ways struct {
 	sms     float64
 	peak    unit.FLOPsPerSec
 	idle    float64 // share of the time of idle SMs that shows
-	stretch float64 // by which the time of idle SMs at the peak is multiplied
+	stretch float64 // factor of the time that SMs idle at the peak rate
 	best    way
 	largest float64 // blocks of the largest tiles that were tried; 0 before that
 }
@@ -171,7 +171,7 @@ func (w *ways) try(tile *Tile) {
 	}
 	blocks, results := math.Ceil(s.M/tile.Rows)*math.Ceil(s.N/tile.Columns), tile.Rows*tile.Columns
 	if results == largest && w.largest > 0 && blocks >= w.largest {
-		return // of two tiles with as many results, that with more blocks idles no less
+		return // a tile of as many results with more blocks idles no less
 	}
 	for splits := 1.0; splits == 1 || splits <= mostSplits && s.K >= splits*splitInputs; splits++ {
 		if splits > 1 && (w.shared >= w.best.time || w.slower(splits)) {

@@ -10,7 +10,7 @@ import (
 // A Sketch is a distribution of positive values in constant memory: a histogram whose bins
 // are 0.4 % wide, so that a quantile is within 0.2 %.
 type Sketch struct {
-	counts []int // by the logarithm of the value, from base on
+	counts []int // number of values in each bin of their logarithm, from base on
 	base   int
 	N      int
 	Sum    float64

@@ -30,7 +30,7 @@ type Server struct {
 	Modules    int                 // the model's own draft (MTP) modules, of which Drafter is one; 0 if it is another model
 
 	Prefillers int              // replicas that prefill and hand the cache over to those that decode
-	Link       unit.BytesPerSec // by which one GPU hands it over
+	Link       unit.BytesPerSec // rate at which one GPU hands the cache over
 }
 
 // Check returns what is wrong with the server, if anything is.

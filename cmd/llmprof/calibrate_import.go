@@ -106,7 +106,7 @@ func distribution(file string) (s hardware.Tables, err error) {
 	for line := range strings.Lines(string(text)) {
 		key, value, ok := strings.Cut(strings.TrimSpace(line), ":")
 		if !ok {
-			break // of the header
+			break // the header has ended
 		}
 		switch value = strings.TrimSpace(value); key {
 		case "Name":

@@ -67,7 +67,7 @@ func (p *paper) outputFlags(cmd *cobra.Command) {
 }
 
 // commandLine is the command with the flags that were given, quoted for a shell.
-// Of the file that is written it has the name alone, since a path can identify a person.
+// It has the name alone of the file that is written, since a path can identify a person.
 func commandLine(cmd *cobra.Command) string {
 	parts := []string{cmd.CommandPath()}
 	cmd.Flags().Visit(func(f *pflag.Flag) {

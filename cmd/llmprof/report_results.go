@@ -146,7 +146,7 @@ func (a *app) observed(p *paper, ans *answer, results []stored) (*view.Validatio
 	}
 	table := scorer.Model
 	scorer.Model = func(name string) (*models.Model, error) {
-		if name == ans.Model.Name { // of a directory or the hub
+		if name == ans.Model.Name { // the table has none of a directory or of the hub
 			return ans.Model, nil
 		}
 		return table(name)

@@ -94,7 +94,7 @@ func contentType(name string) string {
 	case ".js":
 		return "text/javascript; charset=utf-8"
 	case ".gz":
-		return "application/wasm" // with its encoding
+		return "application/wasm" // the header Content-Encoding says that it is compressed
 	case ".html", ".css", ".json":
 		return mime.TypeByExtension(ext)
 	}

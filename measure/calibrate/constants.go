@@ -373,7 +373,7 @@ func middle(xs []float64, from string) (v hardware.Value, err error) {
 }
 
 // attention fits prefill and decode together, for they share the fixed time.
-// That of decode is what matters: with no rows of it, it stays at its default.
+// The fixed time of decode steps is what matters, so it stays at its default where no decode step was timed.
 func (b *builder) attention() {
 	e := b.law(roofline.AttentionCompute, roofline.AttentionMemory, roofline.AttentionFixed, roofline.AttentionRamp)
 	decode := b.of(AttentionDecode)

@@ -86,8 +86,8 @@ type fit struct {
 const (
 	least     = 3    // samples that a constant needs to be read off
 	bearing   = 0.2  // share of a sample's time that a constant has to account for
-	tenth     = 0.1  // the same of what a row adds, or what starts and ends draw, which is never more
-	intercept = 0.5  // the same of a fixed time: read off larger samples it would be extrapolated to small ones
+	tenth     = 0.1  // share of what a row adds, or of what starts and ends draw, which is never more
+	intercept = 0.5  // share of a fixed time: read off larger samples it would be extrapolated to small ones
 	knee      = 0.02 // relative error from which it counts by its size and not its square
 	resamples = 200
 	folds     = 3 // a third is left out at a time

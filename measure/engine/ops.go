@@ -26,7 +26,7 @@ type Op struct {
 	Layers   int       `json:"layers"`
 	Kernels  int       `json:"kernels"`   // kernels launched in a step; a product of a library counts as one
 	Context  int       `json:"context"`   // tokens of a sequence in the cache before the step
-	SamplesS []float64 `json:"samples_s"` // by the device's events, all layers together; one a round
+	SamplesS []float64 `json:"samples_s"` // time of all layers together by the device's events, one sample a round
 }
 
 func (o *Op) check() error {

@@ -26,7 +26,7 @@ type state struct {
 	limit, limitDefault     *float64 // watts
 	busy, memoryBusy        *float64 // shares of time
 	used                    *int64   // bytes of memory
-	reasons                 []string // for which clocks are held down
+	reasons                 []string // reasons for which clocks are held down
 }
 
 var (

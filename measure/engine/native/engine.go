@@ -91,7 +91,7 @@ type Engine struct {
 	left     int         // steps that the cache has room for
 	next     *cuda.Host[int32]
 	in       *cuda.Host[int32]  // prompts, or first tokens, to be copied to the GPU
-	timedOut *cuda.Host[uint32] // for several ranks: one more than the rank that another one waited for too long
+	timedOut *cuda.Host[uint32] // one more than the rank that another one waited for too long; nil for one rank
 	nvrtc    string             // version of the compiler
 	from     string             // file of the compiler
 }
