@@ -109,15 +109,13 @@ func (q *quantization) ruled(paths []string) (s *Storage, found bool, err error)
 		if !p.targets.has(paths) {
 			continue
 		}
-		if found && !sameStorage(s, p.storage) {
+		if found && s != p.storage && (s == nil || p.storage == nil || *s != *p.storage) {
 			return nil, false, fmt.Errorf("two patterns of quantization_config.dynamic or extra_config differ in the format of %s, and the first holds: give one of them", paths[0])
 		}
 		s, found = p.storage, true
 	}
 	return s, found, nil
 }
-
-func sameStorage(a, b *Storage) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // namedStorage looks a module up, or the one that it is part of: all experts may be named at once.
 func (q *quantization) namedStorage(paths []string) (s *Storage, found bool) {

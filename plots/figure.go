@@ -180,15 +180,12 @@ func (f *Figure) below() vg.Length {
 }
 
 // hold makes the figure as high as it has to be for a body of a height.
-func (f *Figure) hold(body vg.Length) { f.Height = f.outside() + body }
+func (f *Figure) hold(body vg.Length) { f.Height = f.above() + f.below() + 2*Margin + body }
 
 // holdOver is hold with a legend below the body.
 func (f *Figure) holdOver(body vg.Length, keys []key) {
 	f.hold(body + legendHeight(keys, Width-2*Margin))
 }
-
-// outside is all of the height that is not the body's.
-func (f *Figure) outside() vg.Length { return f.above() + f.below() + 2*Margin }
 
 func captionText() draw.TextStyle { return Sans(CaptionSize+0.5, Faint()) }
 

@@ -20,9 +20,6 @@ const (
 	rowPad     vg.Length = 4
 )
 
-// clusterPaper is behind the nodes of a layer.
-func clusterPaper() colors.Color { return colors.Panel() }
-
 // cells are the left of a phase's mark and bar, and the right edges of the bar
 // and of the figures: time, share, FLOPs, bytes and intensity.
 type cells struct {

@@ -125,7 +125,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	if prefill == 0 {
 		c.first = c.mixed
 	}
-	c.result = newResult(s, o)
+	c.result = &Result{Limited: o.SLO != SLO{}, replicas: float64(s.Replicas + s.Prefillers), batches: newBatchMeans(o)}
 	c.arrivals.next, c.arrivals.any = source.Next()
 	return c
 }

@@ -178,7 +178,7 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	if err != nil {
 		return nil, &mismatch{UnknownGPU, err}
 	}
-	runs, err := engineOf(c)
+	runs, err := c.runner().parse()
 	if err != nil {
 		return nil, &mismatch{UnknownEngine, err}
 	}

@@ -6,9 +6,6 @@ import (
 	"llmprof/hardware"
 )
 
-// engineOf is the engine of a configuration, in its mode.
-func engineOf(c *Config) (analytic.Engine, error) { return c.runner().parse() }
-
 // A runner is an engine on a GPU, by the names that an observation has.
 type runner struct {
 	gpu, engine, mode, release string

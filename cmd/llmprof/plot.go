@@ -79,7 +79,7 @@ func (d *drawing) outputFlags(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("format", words(plots.Formats()...))
 	switch cmd.Name() {
 	case "roofline":
-		d.measuredFlag(cmd)
+		cmd.Flags().StringVar(&d.measured, "measured", "", "`FILE` of measured operators: a trace as \"validate --trace\" reads it, or a result of \"measure --ops\"")
 	case "memory":
 		f.StringVar(&d.by, "by", "batch", "`what` to vary: batch or context")
 		_ = cmd.RegisterFlagCompletionFunc("by", words("batch", "context"))

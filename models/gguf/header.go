@@ -4,6 +4,7 @@
 package gguf
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"math"
@@ -63,7 +64,7 @@ func (t *Tensor) Bytes() int64 { return t.Elements() / t.Type.Block * t.Type.Siz
 
 // Parse reads the header of a file of size bytes.
 func Parse(r io.Reader, size int64) (*Header, error) {
-	d := newDecoder(r, size)
+	d := &decoder{r: bufio.NewReaderSize(r, 1<<16), most: min(size, maxHeader)}
 	h := &Header{}
 	h.Version = d.version()
 	tensors, keys := d.count("tensors", maxTensors), d.count("keys", maxKeys)
