@@ -40,16 +40,16 @@ func ReadGGUF(name string, headers ...*gguf.Header) (*Model, error) {
 
 // A tensorTable pairs the tensors of a file with the matrices of a model.
 type tensorTable struct {
-	model   *Model
-	tensors map[string]*gguf.Tensor
-	left    map[string]int64 // values of a tensor that no matrix accounts for yet
-	kept    map[string]*Storage
-	bytes   map[unit.Format]float64 // memory of the matrices, by the nearest format
+	model    *Model
+	tensors  map[string]*gguf.Tensor
+	left     map[string]int64 // values of a tensor that no matrix accounts for yet
+	storages map[string]*Storage
+	bytes    map[unit.Format]float64 // memory of the matrices, by the nearest format
 }
 
 func newTensorTable(m *Model, h *gguf.Header) *tensorTable {
 	t := &tensorTable{model: m, tensors: make(map[string]*gguf.Tensor), left: make(map[string]int64),
-		kept: make(map[string]*Storage), bytes: make(map[unit.Format]float64)}
+		storages: make(map[string]*Storage), bytes: make(map[unit.Format]float64)}
 	for i := range h.Tensors {
 		t.tensors[h.Tensors[i].Name] = &h.Tensors[i]
 		t.left[h.Tensors[i].Name] = h.Tensors[i].Elements()
@@ -137,12 +137,12 @@ func (t *tensorTable) several(parts []*gguf.Tensor, bits float64) *Storage {
 		t.bytes[p.Type.Format] += float64(p.Bytes())
 	}
 	name := strings.Join(names, "+")
-	if t.kept[name] == nil {
+	if t.storages[name] == nil {
 		s := ggmlStorage(parts[0].Type)
 		s.Name, s.Bits = name, bits
-		t.kept[name] = s
+		t.storages[name] = s
 	}
-	return t.kept[name]
+	return t.storages[name]
 }
 
 // rest accounts for what is no matrix. Draft layers and the factors of rotary positions are no part

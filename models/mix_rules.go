@@ -24,10 +24,10 @@ func (q *quantizer) latent(l *Latent) *Storage {
 	share := float64(l.NopeDim) * float64(l.Expand.Heads) / float64(l.Expand.Out)
 	s.Bits = share*keys.Bits + (1-share)*values.Bits
 	s.Name = keys.Name + "+" + values.Name
-	if kept := q.kept[s.Name]; kept != nil {
-		return kept
+	if mixed := q.storages[s.Name]; mixed != nil {
+		return mixed
 	}
-	q.kept[s.Name] = &s
+	q.storages[s.Name] = &s
 	return &s
 }
 

@@ -69,7 +69,7 @@ func (q *quantization) storageOf(family string, at place, l *Linear) (*Storage, 
 		return nil, nil
 	}
 	if q.uniform() {
-		return q.kept(at), nil
+		return q.defaultStorage(at), nil
 	}
 	paths := modules(family, at, l)
 	if s, found := q.namedStorage(paths); found {
@@ -81,7 +81,7 @@ func (q *quantization) storageOf(family string, at place, l *Linear) (*Storage, 
 	if s, found, err := q.ruled(paths); found || err != nil {
 		return s, err
 	}
-	return q.kept(at), nil
+	return q.defaultStorage(at), nil
 }
 
 // uniform reports whether no path of a module says how it is kept.
@@ -89,8 +89,8 @@ func (q *quantization) uniform() bool {
 	return len(q.named) == 0 && len(q.rules) == 0 && len(q.patterns) == 0 && q.ignored.empty()
 }
 
-// kept is the storage of a matrix that nothing names.
-func (q *quantization) kept(at place) *Storage {
+// defaultStorage is the storage of a matrix that nothing names.
+func (q *quantization) defaultStorage(at place) *Storage {
 	if at.part == expertPart && q.routed != nil {
 		return q.routed
 	}

@@ -92,7 +92,7 @@ type span struct{ from, to int }
 // below node to. It has the nodes from one to another.
 type branch struct{ fork, from, to int }
 
-// An event is what happens to the ways in a gap between two nodes, in the order
+// An event is what happens to the edges in a gap between two nodes, in the order
 // in which it happens.
 type event uint8
 
