@@ -118,13 +118,13 @@ func (t *Times) share(r Resource, exposed float64) float64 {
 type Law struct {
 	Equation string // the terms in words, for files and documents
 	List     func(t *Terms, k *Kernel, p *Peaks)
-	Ways     func(m *Machine, t *Terms, k *Kernel) // changes the terms to those of the fastest way in which a library runs the kernel; nil where there is one
+	Choose   func(m *Machine, t *Terms, k *Kernel) // changes the terms to those of the fastest algorithm that a library has for the kernel; nil where it has one
 	Exposed  float64                               // how far arithmetic and memory traffic hide each other (Times.both), of a law that has no constant for it
 	Power    Constant                              // power of the GPU while the kernel's bytes move
 	Steady   bool                                  // the GPU draws that all the time, for matrix units wait for vector units
 }
 
-// Terms are the terms of a kernel, run in the way that needs no machine's constants to be chosen.
+// Terms are the terms of a kernel, run by the algorithm that needs no machine's constants to be chosen.
 func (l *Law) Terms(k *Kernel, p *Peaks) (t Terms) {
 	l.List(&t, k, p)
 	return t
@@ -133,8 +133,8 @@ func (l *Law) Terms(k *Kernel, p *Peaks) (t Terms) {
 // terms lists the terms of a kernel on the machine.
 func (m *Machine) terms(t *Terms, k *Kernel) {
 	law := &laws[k.Class]
-	if law.List(t, k, &m.Peaks); law.Ways != nil {
-		law.Ways(m, t, k)
+	if law.List(t, k, &m.Peaks); law.Choose != nil {
+		law.Choose(m, t, k)
 	}
 }
 

@@ -105,7 +105,7 @@ func (a *app) side(ctx context.Context, base *pflag.FlagSet, text string) (s vie
 	}
 	said := map[string]bool{}
 	for i, word := range strings.Fields(text) {
-		if _, err := a.gpu(word, ""); err == nil && i == 0 { // b200 is a GPU, and no batch
+		if _, err := a.GPU(word, ""); err == nil && i == 0 { // b200 is a GPU, and no batch
 			word = "gpu=" + word
 		}
 		name, err := describe(flags, word)
@@ -118,7 +118,6 @@ func (a *app) side(ctx context.Context, base *pflag.FlagSet, text string) (s vie
 		given[name], said[name] = true, true
 	}
 	q.Given = func(name string) bool { return given[name] }
-	q.output = output{format: "table", color: "auto"}
 	if err := q.check(); err != nil {
 		return s, fmt.Errorf("%q: %w", text, err)
 	}

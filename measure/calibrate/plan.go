@@ -180,7 +180,7 @@ func Plan(g *hardware.GPU, dtype unit.Format, engine string, tp int, fast bool) 
 	s.power(add, engine)
 	for ranks := 2; ranks <= tp; ranks *= 2 {
 		for i, n := range s.messages {
-			if ranks > 2 && i%2 == 1 && n < 1<<20 { // over more GPUs every second of the small messages
+			if ranks > 2 && i%2 == 1 && n < 1<<20 { // more GPUs have every second of the small messages
 				continue
 			}
 			add(AllReduce, Shape{Bytes: n}, ranks)
