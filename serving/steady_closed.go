@@ -182,7 +182,8 @@ func (f *flow) alone(n float64) Cost {
 func (f *flow) around(n, rate, way float64) (y *cycle, rest float64) {
 	low := math.Floor(n)
 	a, b := f.cycle(f.piece(int(low)), rate), f.cycle(f.piece(min(int(low)+1, f.most)), rate)
-	y = a.toward(b, n-low)
+	between := a.toward(b, n-low)
+	y = &between
 	// The API server takes all tokens of a step apart before it sends the first, and sends those of older sequences first.
 	const places = 4
 	for i := range places {

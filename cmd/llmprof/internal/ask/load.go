@@ -224,11 +224,14 @@ const (
 // at one rate has the state of a higher rate, stretched: where the chart has that rate, its state is taken.
 func (r *Rates) Chart() ([]ChartRate, error) {
 	layout := r.layout()
-	idle, err := r.all.Rate(chartLow, layout)
+	if err := r.all.Stable(chartLow, layout); err != nil {
+		return nil, err
+	}
+	most, err := r.all.Capacity(layout)
 	if err != nil {
 		return nil, err
 	}
-	rates, ahead := spread(idle.Capacity.Rate, r.slower)
+	rates, ahead := spread(most.Rate, r.slower)
 	all := make([]ChartRate, len(rates))
 	for i := len(all) - 1; i >= 0; i-- {
 		at := &all[i]
