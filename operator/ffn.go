@@ -76,13 +76,10 @@ func (s *Step) routed(dst []Op, e *models.Experts) []Op {
 		dst = s.experts(dst, e)
 		return s.amongReplicas(dst, "reduce_scatter_tokens", size)
 	}
-	size := s.Bytes(s.Tokens() / float64(s.Par.TP) * float64(min(e.TopK, s.Par.EP)) * float64(s.Model.Hidden))
-	if r := s.routings.Of(e); r != nil {
-		size = size.Times(r.Uneven) // bytes that are sent to the busiest rank
-	}
-	dst = s.allToAll(dst, "all_to_all_dispatch", size)
+	size := s.Bytes(s.Tokens() / float64(s.Par.TP) * float64(s.Model.Hidden))
+	dst = s.allToAll(dst, "all_to_all_dispatch", e, size)
 	dst = s.experts(dst, e)
-	return s.allToAll(dst, "all_to_all_combine", size)
+	return s.allToAll(dst, "all_to_all_combine", e, size)
 }
 
 // experts appends the grouped GEMMs of the chosen experts.

@@ -200,6 +200,16 @@ func (all Routings) Counting(count float64) *Routing {
 	return nil
 }
 
+// Reached is the probability that a token, which takes k of count experts at random, takes at least one of some of them:
+// 1 − Π (count − some − i)/(count − i), i from 0 to k − 1.
+func Reached(count, k, some float64) float64 {
+	missed := 1.0
+	for i := 0.0; i < k; i++ {
+		missed *= max(count-some-i, 0) / (count - i)
+	}
+	return 1 - missed
+}
+
 // Distinct is the expected number of distinct experts among count that tokens are sent to
 // when each takes k at random: E·(1 − (1 − k/E)^T).
 func Distinct(count, k, tokens float64) float64 {
