@@ -57,10 +57,12 @@ type Profile struct {
 	Older float64
 }
 
-// Engine is the name without the release.
+// Engine is the name without the release and what it runs with.
 func (e *Profile) Engine() string {
-	name, _, _ := strings.Cut(e.Name, "@")
-	return name
+	if i := strings.IndexAny(e.Name, "@+"); i > 0 {
+		return e.Name[:i]
+	}
+	return e.Name
 }
 
 // Set sets the constants of the engine on a GPU where no calibration has them.

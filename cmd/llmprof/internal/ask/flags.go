@@ -43,7 +43,7 @@ func (q *Question) WorkloadFlags(f *pflag.FlagSet) {
 
 // EngineFlags are about the engine, and what it and the GPUs reach.
 func (q *Question) EngineFlags(f *pflag.FlagSet) {
-	f.StringVar(&q.Engine, "engine", "", "`engine` or vllm@0.19.0 (default: vllm if it can)")
+	f.StringVar(&q.Engine, "engine", "", "`engine`, vllm@0.19.0 or vllm+deepep (default: vllm if it can)")
 	CalibrationFlag(f, &q.Calibration)
 	f.Var(ShareFlag{&q.Eff.compute}, "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")
 	f.Var(ShareFlag{&q.Eff.memory}, "memory-eff", "`share` of the memory bandwidth (default: calibrated)")
