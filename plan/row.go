@@ -109,11 +109,15 @@ func (r *Row) Args(q *Request) []string {
 	if r.Formats.Weights != "" {
 		args = append(args, "--weights", r.Formats.Weights)
 	}
+	parts := 1 // the default
+	if r.loaded() && r.Split.PP > 1 {
+		parts = 0 // one that differs by engine
+	}
 	for _, n := range []struct {
 		flag    string
 		n, none int
 	}{
-		{"--tp", r.Split.TP, 1}, {"--pp", r.Split.PP, 1}, {"--ep", r.Split.EP, 1}, {"--moe-tp", r.Split.MoETP, 0}, {"--dp", r.DP, 1}, {"--micro-batches", r.MicroBatches, 1},
+		{"--tp", r.Split.TP, 1}, {"--pp", r.Split.PP, 1}, {"--ep", r.Split.EP, 1}, {"--moe-tp", r.Split.MoETP, 0}, {"--dp", r.DP, 1}, {"--micro-batches", r.MicroBatches, parts},
 	} {
 		if n.n != n.none {
 			args = append(args, n.flag, strconv.Itoa(n.n))

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"llmprof/analytic"
+	"llmprof/models"
 	"llmprof/parallel"
 )
 
@@ -29,6 +30,16 @@ func withDeepEP(e analytic.Engine) (analytic.Engine, error) {
 		return split(w)
 	}
 	return &with, nil
+}
+
+// Gathers says that ranks over several nodes all-gather their tokens; "" where they do not.
+func Gathers(e analytic.Engine, m *models.Model, p *parallel.Parallelism) string {
+	g, ok := e.(*graphed)
+	w := p.Whole()
+	if !ok || !g.gathers || !m.HasExperts() || w.ExpertReplicas() == 1 || w.GathersTokens() || w.ExpertRanks() <= w.GPUsPerNode {
+		return ""
+	}
+	return fmt.Sprintf("every rank gathers the tokens of all %d, as %s has it by default; --engine %s%s sends them to their experts alone", w.ExpertRanks(), g.profile.Engine(), g.profile.Name, deepEP)
 }
 
 // SendsByDeepEP reports whether an engine is one with DeepEP.

@@ -67,3 +67,21 @@ func TestDeepEPRefused(t *testing.T) {
 		}
 	}
 }
+
+// Ranks that gather tokens over nodes are told of DeepEP.
+func TestGathersIsSaid(t *testing.T) {
+	m := casetest.Model(t, "deepseek-v3")
+	for _, x := range []struct {
+		engine string
+		p      analytic.Parallelism
+		said   bool
+	}{
+		{"vllm", analytic.Parallelism{DP: 16, EP: 16, GPUsPerNode: 8}, true}, {"sglang", analytic.Parallelism{TP: 8, DP: 2, EP: 16, GPUsPerNode: 8}, true},
+		{"vllm", analytic.Parallelism{DP: 8, EP: 8, GPUsPerNode: 8}, false}, {"vllm", analytic.Parallelism{TP: 16, EP: 16, GPUsPerNode: 8}, false},
+		{"vllm+deepep", analytic.Parallelism{DP: 16, EP: 16, GPUsPerNode: 8}, false}, {"tensorrt-llm", analytic.Parallelism{DP: 16, EP: 16, GPUsPerNode: 8}, false},
+	} {
+		if note := engine.Gathers(casetest.Engine(t, x.engine), m, &x.p); strings.Contains(note, "+deepep") != x.said {
+			t.Errorf("%s, %+v: %q", x.engine, x.p, note)
+		}
+	}
+}

@@ -167,8 +167,10 @@ func (ans *Answer) engine() (analytic.Engine, error) {
 	if err := engine.Runs(runs, ans.Model, ans.GPU, &ans.Scheme); err != nil {
 		return nil, err
 	}
-	if note := engine.Apart(runs, ans.Model, &ans.Parallel); note != "" {
-		ans.Warnings = append(ans.Warnings, note)
+	for _, note := range []string{engine.Apart(runs, ans.Model, &ans.Parallel), engine.Gathers(runs, ans.Model, &ans.Parallel)} {
+		if note != "" {
+			ans.Warnings = append(ans.Warnings, note)
+		}
 	}
 	return runs, engine.Splits(runs, ans.Model, &ans.Scheme, &ans.Parallel)
 }
@@ -205,7 +207,21 @@ func (ans *Answer) settle() (analytic.Engine, error) {
 	if ans.Popularity = p; p != nil {
 		ans.Warnings = append(ans.Warnings, fmt.Sprintf("experts are chosen unevenly, by --expert-skew %.60s; the busiest rank of --ep is as loaded as the choice makes it", ans.Q.Skew))
 	}
-	return ans.engine()
+	runs, err := ans.engine()
+	if err == nil && runs.Profile().Pipelined {
+		ans.fillPipeline()
+	}
+	return runs, err
+}
+
+// fillPipeline gives each stage of a server under a load a batch of its own, as its scheduler does, unless a flag says otherwise.
+func (ans *Answer) fillPipeline() {
+	given := ans.Q.Given
+	if loaded := given("rate") || given("concurrency") || given("trace"); !loaded || given("micro-batches") || ans.Parallel.PP <= 1 {
+		return
+	}
+	ans.Parallel.MicroBatches = ans.Parallel.PP
+	ans.Workload.Batch = max(ans.Workload.Batch, ans.Parallel.PP)
 }
 
 // chooseScheme takes the formats that were asked for, else those that the

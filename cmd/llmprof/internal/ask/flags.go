@@ -22,7 +22,7 @@ func (q *Question) HardwareFlags(f *pflag.FlagSet) {
 	f.IntVar(&p.MoETP, "moe-tp", 0, "tensor parallelism in each expert: `GPUs` (default: tp / ep)")
 	f.IntVar(&p.DP, "dp", 1, "data parallelism: `replicas` of the model")
 	f.BoolVar(&p.SP, "sp", false, "sequence parallelism: each TP rank has its share of the norms")
-	f.IntVar(&p.MicroBatches, "micro-batches", 1, "`parts` in which the batch goes through the pipeline")
+	f.IntVar(&p.MicroBatches, "micro-batches", 1, "`parts` in which the batch goes through the pipeline (default: 1; under a load --pp where the engine has as many)")
 	f.IntVar(&p.GPUsPerNode, "gpus-per-node", 0, "`GPUs` of a node (default: the usual node of the GPU)")
 	f.Var(ShareFlag{&q.Utilization}, "memory-utilization", "`share` of the GPU's memory that the engine takes")
 	f.Var(&q.Price, "price", "`dollars` an hour for one GPU (default: the GPU table's)")
@@ -43,7 +43,7 @@ func (q *Question) WorkloadFlags(f *pflag.FlagSet) {
 
 // EngineFlags are about the engine, and what it and the GPUs reach.
 func (q *Question) EngineFlags(f *pflag.FlagSet) {
-	f.StringVar(&q.Engine, "engine", "", "`engine`, vllm@0.19.0 or vllm+deepep (default: vllm if it can)")
+	f.StringVar(&q.Engine, "engine", "", "`engine` or vllm@0.19.0 (default: vllm if it can)")
 	CalibrationFlag(f, &q.Calibration)
 	f.Var(ShareFlag{&q.Eff.compute}, "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")
 	f.Var(ShareFlag{&q.Eff.memory}, "memory-eff", "`share` of the memory bandwidth (default: calibrated)")
