@@ -120,9 +120,15 @@ func (ans *Answer) explain(all *analytic.Machines) error {
 	if ans.Machine, err = ans.machine(ans.On(all)); err != nil {
 		return err
 	}
+	known := ans.Warnings // of what the case was made of
 	if ans.Report, err = breakdown.Explain(&ans.Case); err != nil {
 		return UsageError{err}
 	}
+	first := 0
+	if !ans.Memory.Fits() {
+		first = 1 // after the warning that it does not
+	}
+	ans.Warnings = slices.Insert(ans.Warnings, first, known...)
 	if err := ans.unused(); err != nil {
 		return UsageError{err}
 	}
@@ -204,7 +210,7 @@ func (ans *Answer) settle() (analytic.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ans.Popularity = p; p != nil {
+	if ans.Popularity = p; !p.Even() {
 		ans.Warnings = append(ans.Warnings, fmt.Sprintf("experts are chosen unevenly, by --expert-skew %.60s; the busiest rank of --ep is as loaded as the choice makes it", ans.Q.Skew))
 	}
 	runs, err := ans.engine()
