@@ -1,7 +1,9 @@
 package energy_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -200,5 +202,42 @@ func TestSquareProductSustainsExposed(t *testing.T) {
 		_, peak := m.Runs(unit.BF16)
 		casetest.Near(t, name+": time", time, square().Work.FLOPs.Over(peak.Times(c.Constants[roofline.GEMMSustained])), 1e-9)
 		casetest.Near(t, name+": power", watts, m.GPU.TDP, 1e-9)
+	}
+}
+
+// GEMMs in bursts, with pauses that keep the clocks at their highest, draw what arithmetic and memory add up to. The
+// energy of the memory traffic is known from other runs, so that the bursts tell the power of arithmetic alone.
+func TestPowerOfBursts(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("..", "experiments", "power", "h100.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := casetest.Machine(t, "h100", "native")
+	_, peak := m.Runs(unit.BF16)
+	k := &m.Cal.Constants
+	seen := 0
+	for line := range bytes.Lines(data) {
+		var r struct {
+			Kind                 string
+			M, N, K, Pause, Busy float64
+			Call                 float64 `json:"call_s"`
+			Power                float64 `json:"power_w"`
+			Clock                float64 `json:"clock_hz"`
+		}
+		if err := json.Unmarshal(line, &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Kind != "bursts" || r.Clock < 1.95e9 {
+			continue
+		}
+		seen++
+		memory := 2 * (r.M*r.K + r.N*r.K + r.M*r.N) / float64(m.GPU.Bandwidth.Times(k[roofline.GEMMMemory])) / r.Call
+		matrix := 2 * r.M * r.N * r.K / r.Call / float64(peak)
+		share := k[roofline.PowerMatrix]*matrix + k[roofline.PowerMemory]*memory
+		want := float64(m.Waiting) + r.Busy*share*float64(m.Rest)
+		casetest.Near(t, fmt.Sprintf("%.0f×%.0f×%.0f, pause %g", r.M, r.N, r.K, r.Pause), r.Power, want, 0.06)
+	}
+	if seen < 12 {
+		t.Errorf("%d bursts at full clocks", seen)
 	}
 }

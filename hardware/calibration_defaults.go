@@ -75,6 +75,9 @@ func DefaultCalibration(g *GPU) Calibration {
 	skinnyAsGEMM(k)
 	fusedAsOneShot(k)
 	powerOfH200(k)
+	if g.Key == "h100-sxm-80gb" || g.Key == "h200-sxm-141gb" {
+		k[roofline.PowerMatrix] = 1.72
+	}
 	c.Name = "default for " + g.Generation
 	c.Residuals = residuals(g)
 	if slices.Contains(timedBoards, g.Key) {

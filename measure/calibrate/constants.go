@@ -419,15 +419,15 @@ func (b *builder) elements() error {
 // per_gpu. The native engine does all of them over peer memory, with one latency for large and
 // small messages, and another where its GEMMs fuse them.
 func (b *builder) links() error {
-	class, base, perGPU := roofline.AllReduce, roofline.LinkBase, roofline.LinkPerGPU
+	base, perGPU := roofline.LinkBase, roofline.LinkPerGPU
 	if b.file.Engine == Native {
-		class, base, perGPU = roofline.OneShotAllReduce, roofline.OneShotBase, roofline.OneShotPerGPU
+		base, perGPU = roofline.OneShotBase, roofline.OneShotPerGPU
 	}
 	var samples, fused []sample
 	for _, r := range b.of(AllReduce) {
 		s := b.sample(r)
-		if s.kernel.Class = class; class == roofline.OneShotAllReduce {
-			s.kernel.Exchange(engine.OneShotBytes)
+		if b.file.Engine == Native {
+			overPeerMemory(&s.kernel)
 		}
 		switch {
 		case b.gpu.LinkAmong(r.Ranks) == 0:
@@ -454,6 +454,12 @@ func (b *builder) links() error {
 		b.file.Values["link.base"], b.file.Values["link.per_gpu"] = b.file.Values[base.String()], b.file.Values[perGPU.String()]
 	}
 	return b.fusedAllReduces(fused)
+}
+
+// overPeerMemory makes of an all-reduce one of the native engine.
+func overPeerMemory(k *roofline.Kernel) {
+	k.Class = roofline.OneShotAllReduce
+	k.Exchange(engine.OneShotBytes)
 }
 
 // sliced reports whether enough all-reduces take two exchanges to tell their share of the link. Its fit begins at

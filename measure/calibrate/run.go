@@ -442,7 +442,8 @@ func (r *run) time(ctx context.Context, p *Point) (*engine.Timed, error) {
 		b.Seconds = long
 	case p.Kind.power():
 		b.Seconds = watched
-	case p.Kind == AllReduce:
+	}
+	if p.Ranks > 1 {
 		b.TP = p.Ranks
 	}
 	w := p.Work()
