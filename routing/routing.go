@@ -17,6 +17,9 @@ type Popularity struct {
 	Loads []float64 // relative load of each expert, in the order of the ranks; nil for a law
 }
 
+// Even reports whether all experts are chosen equally often, as without a popularity.
+func (p *Popularity) Even() bool { return p == nil || p.Zipf == 0 && !p.Text && p.Loads == nil }
+
 // Check says why a model cannot have the popularity.
 func (p *Popularity) Check(m *models.Model) error {
 	if !m.HasExperts() {
@@ -78,7 +81,7 @@ type Routing struct {
 
 // Routings are the routings of a model's mixtures over ranks of EP; nil if all experts are chosen equally often.
 func (p *Popularity) Routings(m *models.Model, ranks int) (all Routings) {
-	if p == nil || p.Zipf == 0 && !p.Text && p.Loads == nil {
+	if p.Even() {
 		return nil
 	}
 	for _, e := range expertsOf(m) {
@@ -198,6 +201,16 @@ func (all Routings) Counting(count float64) *Routing {
 		}
 	}
 	return nil
+}
+
+// Reached is the probability that a token, which takes k of count experts at random, takes at least one of some of them:
+// 1 − Π (count − some − i)/(count − i), i from 0 to k − 1.
+func Reached(count, k, some float64) float64 {
+	missed := 1.0
+	for i := 0.0; i < k; i++ {
+		missed *= max(count-some-i, 0) / (count - i)
+	}
+	return 1 - missed
 }
 
 // Distinct is the expected number of distinct experts among count that tokens are sent to

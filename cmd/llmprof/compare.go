@@ -55,7 +55,7 @@ func (a *app) compare() *cobra.Command {
 }
 
 func (a *app) runCompare(cmd *cobra.Command, base *question, args []string, top int) error {
-	if len(args) < 2 {
+	if model := !cmd.Flags().Changed("model") && len(args) > 0 && a.isModel(args[0]); len(args) < 2 || model && len(args) == 2 {
 		return usage("want two deployments or more, as in llmprof compare --model qwen3-32b \"h100 tp2 fp8\" \"h200 tp1 fp8\"")
 	}
 	if !cmd.Flags().Changed("model") && len(args) > 2 && a.isModel(args[0]) {

@@ -32,7 +32,7 @@ func (q *Question) HardwareFlags(f *pflag.FlagSet) {
 	f.IntVar(&p.MoETP, "moe-tp", 0, "tensor parallelism in each expert: `GPUs` (default: tp / ep)")
 	f.IntVar(&p.DP, "dp", 1, "data parallelism: `replicas` of the model")
 	f.BoolVar(&p.SP, "sp", false, "sequence parallelism: each TP rank has its share of the norms")
-	f.IntVar(&p.MicroBatches, "micro-batches", 1, "`parts` in which the batch goes through the pipeline")
+	f.IntVar(&p.MicroBatches, "micro-batches", 1, "`parts` in which the batch goes through the pipeline (default: 1; under a load --pp where the engine has as many)")
 	f.IntVar(&p.GPUsPerNode, "gpus-per-node", 0, "`GPUs` of a node (default: the usual node of the GPU)")
 	f.Var(ShareFlag{&q.Utilization}, "memory-utilization", "`share` of the GPU's memory that the engine takes")
 	f.Var(&q.Price, "price", "`dollars` an hour for one GPU (default: the GPU table's)")
