@@ -94,6 +94,8 @@ type course struct {
 
 	next    int      // visit that has not begun
 	sent    int      // visits of a closed loop that have come; 0 in an open one
+	api     *eventLoop  // API server; nil where it takes no time, or where its time is added
+	gained  int      // sequences that gained a token by the step that ran last
 	rest    float64  // tokens left of the prompt before it
 	running int      // sequences that decode
 	decoded int      // steps so far that decode
@@ -147,7 +149,7 @@ func (w *course) current() *besideCosts {
 // inBrief is the steady state of brief answers at a rate.
 func (f *flow) inBrief(rate float64) *Steady {
 	visits := f.visits(rate)
-	w := f.follow(f.visitsOf(rate, visits), visits/16)
+	w := f.follow(f.visitsOf(rate, visits), visits/16, nil)
 	return w.state(rate, rate)
 }
 
@@ -159,14 +161,14 @@ func (f *flow) inBriefOf(clients int) *Steady {
 			all[i].at = math.Inf(1)
 		}
 	}
-	w := f.follow(all, 10*clients)
+	w := f.follow(all, 10*clients, f.newEventLoop(true))
 	rate := w.sums.answered / (w.now - w.sums.begin)
 	return w.state(rate, 0)
 }
 
 // follow follows visits, of which those before some do not count.
-func (f *flow) follow(all []visit, before int) *course {
-	w := &course{flow: f, visits: all, idle: float64(f.idle())}
+func (f *flow) follow(all []visit, before int, api *eventLoop) *course {
+	w := &course{flow: f, visits: all, idle: float64(f.idle()), api: api}
 	longest := 1
 	for i := range all {
 		longest = max(longest, all[i].steps)
@@ -178,6 +180,9 @@ func (f *flow) follow(all []visit, before int) *course {
 	for w.next < len(all) {
 		if w.next >= before && w.sums.begin == 0 {
 			w.sums = courseSums{begin: w.now, decoded: w.decoded}
+			if api != nil {
+				api.sums = passSums{}
+			}
 		}
 		w.step()
 	}
@@ -190,12 +195,20 @@ func (w *course) state(rate, random float64) *Steady {
 	time, answered := w.now-sums.begin, max(sums.answered, 1)
 	st := &Steady{Rate: rate, Utilization: sums.busy / time, Running: rate * sums.decode / answered}
 	step := sums.busy / float64(max(w.decoded-sums.decoded, 1))
-	st.TTFT = unit.Seconds(sums.ttft/sums.firsts+w.out(st.Running)) + w.server.Predictor.RequestTime()
+	st.TTFT, st.TPOT = unit.Seconds(sums.ttft/sums.firsts), unit.Seconds(sums.tpot/max(sums.several, 1))
+	decode := sums.decode / answered
+	if w.api != nil {
+		in, later := w.api.delays()
+		st.TTFT += unit.Seconds(in)
+		st.TPOT += unit.Seconds(later * w.inverse / max(w.gen-1, 1))
+		decode += later
+	} else {
+		st.TTFT += unit.Seconds(w.out(st.Running)) + w.server.Predictor.RequestTime()
+	}
 	if random > 0 {
 		st.TTFT += unit.Seconds(w.enters(st.Running, random, step))
 	}
-	st.TPOT = unit.Seconds(sums.tpot / max(sums.several, 1))
-	st.E2E = st.TTFT + unit.Seconds(sums.decode/answered)
+	st.E2E = st.TTFT + unit.Seconds(decode)
 	st.Energy = unit.Joules((sums.energy + w.idle*(time-sums.busy)) / (rate * time))
 	st.Waiting = rate * float64(st.TTFT) // by Little's law
 	st.beside = rate * w.beside(sums.own/sums.firsts, sums.after/answered)
@@ -215,13 +228,16 @@ func (w *course) step() {
 	default: // the next one begins when a request has come and the tokens of the one before are known
 		w.give(w.now)
 		if !w.ahead {
+			w.await()
 			w.rested = max(w.visits[w.next].at-w.now, 0)
 			w.now += w.rested
 		}
 		w.ahead, w.formed = false, w.now
 		return
 	}
+	w.gained = 0
 	if w.came = came; decodes {
+		w.gained = w.running
 		w.decoded++
 		e := w.end(0)
 		w.done, *e = *e, ending{}
@@ -244,6 +260,9 @@ func (w *course) end(steps int) *ending { return &w.ends[(w.decoded+steps)%len(w
 // take lets prompts begin that have come and fit into the step, and gives the tokens of prompts in it and the visits whose prompts it ends.
 func (w *course) take(left float64) (tokens float64, came span) {
 	rules := &w.server.Scheduler
+	if w.api != nil {
+		w.comes(w.formed)
+	}
 	came = span{w.next, w.next}
 	if w.rest > 0 {
 		if tokens = min(w.rest, left); tokens < w.rest {
@@ -298,7 +317,7 @@ func (w *course) run(c Cost, prompts bool) {
 
 // again runs further steps that only decode and are like the last one: up to the next one which may have a prompt or with which a visit ends.
 func (w *course) again(c Cost) {
-	if w.rest > 0 || w.done.n > 0 || w.next == len(w.visits) {
+	if w.rest > 0 || w.done.n > 0 || w.next == len(w.visits) || w.api != nil && !w.api.quiet(float64(w.running), w.server.yields(), float64(c.Time-c.Waits)) {
 		return
 	}
 	length, lead := float64(c.Time), 0.0
@@ -344,8 +363,12 @@ func (w *course) give(at float64) {
 		e.firstsInverse += at / v.gaps
 	}
 	s.answered += float64(ended)
-	w.came, w.done = span{}, ending{}
-	if w.sent > 0 {
+	if w.api != nil {
+		firsts, decodes := float64(w.came.to-w.came.from), float64(w.gained)
+		w.api.hand(handout{at: at, decodes: decodes, firsts: firsts, ends: float64(ended), gain: decodes*w.server.yields() + firsts})
+	}
+	w.came, w.done, w.gained = span{}, ending{}, 0
+	if w.sent > 0 && w.api == nil {
 		w.send(ended, at+w.out(float64(w.running))+float64(w.server.Predictor.RequestTime()))
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // The requests of a closed loop come when answers end, and answers end with steps: arrivals and steps depend on each other, and have no closed form.
-// The requests of one replica are followed at tabulated costs where neither the KV cache nor the API server holds any up. Other servers are simulated.
+// The requests of one replica are followed at tabulated costs where the KV cache holds none up. Other servers are simulated.
 
 // closed is the steady state of one queue of a closed loop whose answers or prompts differ.
 func (t *Steadies) closed(clients, replicas int) (*Steady, error) {
@@ -61,16 +61,16 @@ func (st *Steady) toward(o *Steady, share float64) {
 	st.Utilization, st.beside = line(st.Utilization, o.Utilization), line(st.beside, o.beside)
 }
 
-// lightly is the share of its time up to which an API server is busy that hardly holds up requests.
-const lightly = 0.1
+// busiest is the share of its time up to which an API server is busy that sends the tokens of each step before the next ones come.
+const busiest = 0.8
 
-// followed is the steady state of the clients of one replica; nil where its KV cache may be full, or its API server holds requests up.
+// followed is the steady state of the clients of one replica; nil where its KV cache may be full, or its API server hardly keeps up.
 func (f *flow) followed(clients int) *Steady {
 	if f.handed || f.peers > 1 || f.answers.Kind == "fixed" && f.gen > 1 || !f.holds(clients) {
 		return nil
 	}
 	st := f.inBriefOf(clients)
-	if f.front.load(st.Rate, f.gen) > lightly {
+	if f.front.load(st.Rate, f.gen) > busiest {
 		return nil
 	}
 	return st
