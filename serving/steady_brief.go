@@ -92,16 +92,19 @@ type course struct {
 	ahead  bool    // it is formed while the one before it runs
 	rested float64 // time without work before it
 
-	next    int      // visit that has not begun
-	sent    int      // visits of a closed loop that have come; 0 in an open one
-	api     *eventLoop  // API server; nil where it takes no time, or where its time is added
-	gained  int      // sequences that gained a token by the step that ran last
-	rest    float64  // tokens left of the prompt before it
-	running int      // sequences that decode
-	decoded int      // steps so far that decode
-	ends    []ending // with the next steps that decode, a ring
-	came    span     // visits whose first token comes with the step that ran last
-	done    ending   // with that step
+	next    int        // visit that has not begun
+	sent    int        // visits that have come; of a closed loop, or after an API server
+	turns   *turns     // replicas that clients use in turn; nil in an open loop
+	horizon float64    // time up to which other replicas let no request come
+	stuck   bool       // it is idle until a request comes
+	api     *eventLoop // API server; nil where it takes no time, or where its time is added
+	gained  int        // sequences that gained a token by the step that ran last
+	rest    float64    // tokens left of the prompt before it
+	running int        // sequences that decode
+	decoded int        // steps so far that decode
+	ends    []ending   // with the next steps that decode, a ring
+	came    span       // visits whose first token comes with the step that ran last
+	done    ending     // with that step
 	sums    courseSums
 }
 
@@ -149,44 +152,40 @@ func (w *course) current() *besideCosts {
 // inBrief is the steady state of brief answers at a rate.
 func (f *flow) inBrief(rate float64) *Steady {
 	visits := f.visits(rate)
-	w := f.follow(f.visitsOf(rate, visits), visits/16, nil)
+	w := f.follow(f.visitsOf(rate, visits), visits/16)
 	return w.state(rate, rate)
 }
 
-// inBriefOf is the steady state of clients that wait for brief answers.
-func (f *flow) inBriefOf(clients int) *Steady {
-	all := f.visitsOf(1, fewestVisits+30*clients)
-	for i := range all {
-		if all[i].at = 0; i >= clients { // comes when an answer has been given
-			all[i].at = math.Inf(1)
-		}
-	}
-	w := f.follow(all, 10*clients, f.newEventLoop(true))
-	rate := w.sums.answered / (w.now - w.sums.begin)
-	return w.state(rate, 0)
-}
-
 // follow follows visits, of which those before some do not count.
-func (f *flow) follow(all []visit, before int, api *eventLoop) *course {
-	w := &course{flow: f, visits: all, idle: float64(f.idle()), api: api}
-	longest := 1
-	for i := range all {
-		longest = max(longest, all[i].steps)
-		if all[i].at == 0 {
-			w.sent++
-		}
-	}
-	w.ends = make([]ending, longest+1)
+func (f *flow) follow(all []visit, before int) *course {
+	w := f.courseOf(all)
 	for w.next < len(all) {
-		if w.next >= before && w.sums.begin == 0 {
-			w.sums = courseSums{begin: w.now, decoded: w.decoded}
-			if api != nil {
-				api.sums = passSums{}
-			}
-		}
+		w.counts(before)
 		w.step()
 	}
 	return w
+}
+
+// courseOf is the course of visits before its first step.
+func (f *flow) courseOf(all []visit) *course {
+	w := &course{flow: f, visits: all, idle: float64(f.idle()), horizon: math.Inf(1)}
+	longest := 1
+	for i := range all {
+		longest = max(longest, all[i].steps)
+	}
+	w.ends = make([]ending, longest+1)
+	return w
+}
+
+// counts lets the sums begin if so many visits have begun.
+func (w *course) counts(before int) {
+	if w.next < before || w.sums.begin > 0 {
+		return
+	}
+	w.sums = courseSums{begin: w.now, decoded: w.decoded}
+	if w.api != nil {
+		w.api.sums = passSums{}
+	}
 }
 
 // state is the means over the visits that count, which are answered at a rate and come at random at a rate.
@@ -199,7 +198,9 @@ func (w *course) state(rate, random float64) *Steady {
 	decode := sums.decode / answered
 	if w.api != nil {
 		in, later := w.api.delays()
-		st.TTFT += unit.Seconds(in)
+		if st.TTFT += unit.Seconds(in); w.steps == 0 {
+			later = 0
+		}
 		st.TPOT += unit.Seconds(later * w.inverse / max(w.gen-1, 1))
 		decode += later
 	} else {
@@ -217,6 +218,7 @@ func (w *course) state(rate, random float64) *Steady {
 
 // step forms a step and runs it.
 func (w *course) step() {
+	w.stuck = false
 	costs := w.current()
 	tokens, came := w.take(costs.left)
 	decodes := w.running > 0 && (tokens == 0 || w.server.Scheduler.Mixed)
@@ -227,8 +229,10 @@ func (w *course) step() {
 		w.run(costs.decode, false)
 	default: // the next one begins when a request has come and the tokens of the one before are known
 		w.give(w.now)
+		if w.stuck = math.IsInf(w.visits[w.next].at, 1); w.stuck {
+			return
+		}
 		if !w.ahead {
-			w.await()
 			w.rested = max(w.visits[w.next].at-w.now, 0)
 			w.now += w.rested
 		}
@@ -331,7 +335,7 @@ func (w *course) again(c Cost) {
 	if w.running >= w.most {
 		next = math.Inf(1)
 	}
-	for w.formed < next && w.end(1).n == 0 {
+	for next = min(next, w.horizon); w.formed < next && w.end(1).n == 0; {
 		w.now += length
 		w.formed = w.now - lead
 		w.decoded++
@@ -368,15 +372,9 @@ func (w *course) give(at float64) {
 		w.api.hand(handout{at: at, decodes: decodes, firsts: firsts, ends: float64(ended), gain: decodes*w.server.yields() + firsts})
 	}
 	w.came, w.done, w.gained = span{}, ending{}, 0
-	if w.sent > 0 && w.api == nil {
-		w.send(ended, at+w.out(float64(w.running))+float64(w.server.Predictor.RequestTime()))
-	}
-}
-
-// send lets clients that have their answers send their next requests, which come to the engine at a time.
-func (w *course) send(requests int, at float64) {
-	for ; requests > 0 && w.sent < len(w.visits); requests-- {
-		w.visits[w.sent].at = at
-		w.sent++
+	if w.turns != nil && w.api == nil {
+		for range ended {
+			w.turns.come(at + float64(w.server.Predictor.RequestTime()))
+		}
 	}
 }

@@ -10,32 +10,20 @@ import (
 // The requests of a closed loop come when answers end, and answers end with steps: arrivals and steps depend on each other, and have no closed form.
 // The requests of one replica are followed at tabulated costs where the KV cache holds none up. Other servers are simulated.
 
-// closed is the steady state of one queue of a closed loop whose answers or prompts differ.
+// closed is the steady state of one queue of a closed loop whose answers or prompts differ: of all replicas, or of as many of them as stand for all with
+// their part of the clients.
 func (t *Steadies) closed(clients, replicas int) (*Steady, error) {
-	if replicas == 1 {
-		if st := t.flow.followed(clients); st != nil {
-			return st, nil
-		}
-	}
-	return t.several(float64(clients), replicas)
-}
-
-// turning is how many replicas that take turns are simulated at most: a client has most of its requests at others than the one that answered it last.
-const turning = 4
-
-// several simulates the replicas, or as many of them as stand for all with their part of the clients: a mean number of them.
-func (t *Steadies) several(clients float64, replicas int) (*Steady, error) {
 	peers := t.server.Predictor.Par.ExpertReplicas()
 	some := min(replicas, turning*peers)
 	if peers > 1 && replicas%peers != 0 {
 		some = replicas
 	}
-	each := clients * float64(some) / float64(replicas)
-	few := math.Floor(each)
-	if each == few {
-		return t.wave(int(each), some)
+	each := float64(clients) * float64(some) / float64(replicas)
+	few := int(each)
+	if each == float64(few) {
+		return t.among(few, some)
 	}
-	more, err := t.wave(int(few)+1, some)
+	more, err := t.among(few+1, some)
 	if err != nil {
 		return nil, err
 	}
@@ -43,11 +31,22 @@ func (t *Steadies) several(clients float64, replicas int) (*Steady, error) {
 		more.among(each, t.flow.idle())
 		return more, nil
 	}
-	st, err := t.wave(int(few), some)
+	st, err := t.among(few, some)
 	if err == nil {
-		st.toward(more, each-few)
+		st.toward(more, each-float64(few))
 	}
 	return st, err
+}
+
+// turning is how many replicas that take turns are followed at most: a client has most of its requests at others than the one that answered it last.
+const turning = 4
+
+// among is the steady state of replicas with so many clients.
+func (t *Steadies) among(clients, replicas int) (*Steady, error) {
+	if st := t.flow.followed(clients, replicas); st != nil {
+		return st, nil
+	}
+	return t.wave(clients, replicas)
 }
 
 // toward makes the state that of replicas of which a share has another one.
@@ -64,16 +63,177 @@ func (st *Steady) toward(o *Steady, share float64) {
 // busiest is the share of its time up to which an API server is busy that sends the tokens of each step before the next ones come.
 const busiest = 0.8
 
-// followed is the steady state of the clients of one replica; nil where its KV cache may be full, or its API server hardly keeps up.
-func (f *flow) followed(clients int) *Steady {
-	if f.handed || f.peers > 1 || f.answers.Kind == "fixed" && f.gen > 1 || !f.holds(clients) {
+// followed is the steady state of replicas whose clients' requests are followed; nil where a KV cache may be full, or an API server hardly keeps up.
+func (f *flow) followed(clients, replicas int) *Steady {
+	if f.handed || f.peers > 1 || f.answers.Kind == "fixed" && f.gen > 1 || !f.holds((clients+replicas-1)/replicas) {
 		return nil
 	}
-	st := f.inBriefOf(clients)
+	all := f.turnsOf(clients, replicas)
+	all.run(10 * clients / replicas)
+	w := all.together()
+	st := w.state(w.sums.answered/(w.now-w.sums.begin), 0)
 	if f.front.load(st.Rate, f.gen) > busiest {
 		return nil
 	}
 	return st
+}
+
+// turns are the courses of replicas that requests of clients go to in turn.
+type turns struct {
+	all  []*course
+	next int
+}
+
+// turnsOf is the courses of replicas before the first step, when all clients send their first requests.
+func (f *flow) turnsOf(clients, replicas int) *turns {
+	t := &turns{next: clients}
+	visits := f.visitsOf(1, fewestVisits/2+20*clients)
+	for i := range replicas {
+		var all []visit
+		for k := i; k < len(visits); k += replicas {
+			all = append(all, visits[k])
+		}
+		w := f.courseOf(all)
+		w.turns, w.api, w.sent = t, f.newEventLoop(t), (clients+replicas-1-i)/replicas
+		for k := range all {
+			if all[k].at = 0; k >= w.sent { // comes when an answer has been given
+				all[k].at = math.Inf(1)
+			}
+		}
+		t.all = append(t.all, w)
+	}
+	return t
+}
+
+// come gives the next request to the replica whose turn it is.
+func (t *turns) come(at float64) {
+	w := t.all[t.next%len(t.all)]
+	t.next++
+	for _, o := range t.all { // which it may answer from then on
+		o.horizon = min(o.horizon, at)
+	}
+	if w.api != nil {
+		w.api.coming = later(w.api.coming, at)
+		return
+	}
+	i := w.sent
+	if i == len(w.visits) {
+		return
+	}
+	for w.sent++; i > w.next && w.visits[i-1].at > at; i-- { // another replica sent that one
+		w.visits[i].at = w.visits[i-1].at
+	}
+	w.visits[i].at = at
+}
+
+// later inserts a time after those that are not later.
+func later(all []float64, at float64) []float64 {
+	i := len(all)
+	for all = append(all, at); i > 0 && all[i-1] > at; i-- {
+		all[i] = all[i-1]
+	}
+	all[i] = at
+	return all
+}
+
+// run follows the courses until one of them has no further visits. Those of each before some do not count.
+func (t *turns) run(before int) {
+	for {
+		w := t.first()
+		if w == nil || w.next == len(w.visits) {
+			return
+		}
+		w.counts(before)
+		w.step()
+	}
+}
+
+// first is the course whose next step is formed first, for which all others have sent what comes until then; nil if none is.
+func (t *turns) first() *course {
+	for {
+		var first *course
+		at := math.Inf(1)
+		for _, w := range t.all {
+			if next := w.forms(); next < at || first == nil {
+				first, at = w, next
+			}
+		}
+		if math.IsInf(at, 1) {
+			return nil
+		}
+		if first.stuck && math.IsInf(first.visits[first.next].at, 1) {
+			first.comes(at)
+			continue
+		}
+		first.horizon = math.Inf(1)
+		for _, w := range t.all {
+			if w != first {
+				if w.api != nil {
+					w.comes(first.formed)
+				}
+				first.horizon = min(first.horizon, w.sends())
+			}
+		}
+		return first
+	}
+}
+
+// forms is when the course forms a step, or when something comes to its API server if it is idle.
+func (w *course) forms() float64 {
+	switch {
+	case !w.stuck:
+		return w.now
+	case w.next < len(w.visits) && !math.IsInf(w.visits[w.next].at, 1):
+		return w.visits[w.next].at
+	case w.api != nil:
+		return w.api.next()
+	}
+	return math.Inf(1)
+}
+
+// sends is a time before which the course lets no further request come: that of its next step, or of the next one with which an answer ends.
+func (w *course) sends() float64 {
+	switch {
+	case w.api != nil && w.api.due > 0:
+		return w.api.next()
+	case w.stuck || w.rest > 0 || w.done.n > 0 || w.came.from < w.came.to || w.next < len(w.visits) && w.visits[w.next].at <= w.now || w.running == 0:
+		return w.forms()
+	}
+	steps := 1
+	for steps < len(w.ends) && w.end(steps).n == 0 {
+		steps++
+	}
+	c := w.current().decode
+	return w.now + float64(steps-1)*float64(c.Time-c.Waits)
+}
+
+// together is a course with the sums over all of them.
+func (t *turns) together() *course {
+	w := *t.all[0]
+	end := 0.0
+	for _, o := range t.all {
+		end = max(end, o.now)
+	}
+	sums, time := courseSums{}, 0.0
+	w.decoded = 0
+	if w.api != nil {
+		w.api = &eventLoop{way: w.api.way}
+	}
+	for _, o := range t.all {
+		s := &o.sums
+		if o.stuck {
+			o.now = end
+		}
+		time += o.now - s.begin
+		w.decoded += o.decoded - s.decoded
+		sums.busy, sums.energy, sums.ttft, sums.decode, sums.tpot = sums.busy+s.busy, sums.energy+s.energy, sums.ttft+s.ttft, sums.decode+s.decode, sums.tpot+s.tpot
+		sums.own, sums.after, sums.firsts, sums.answered, sums.several = sums.own+s.own, sums.after+s.after, sums.firsts+s.firsts, sums.answered+s.answered, sums.several+s.several
+		if o.api != nil {
+			w.api.sums.add(&o.api.sums)
+		}
+	}
+	w.sums, w.now = sums, time
+	return &w
 }
 
 // holds reports whether the KV cache has room for so many sequences, or for as many of them as run at once, at their longest.

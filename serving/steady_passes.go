@@ -5,7 +5,7 @@ import "math"
 // An eventLoop is the API server beside the steps that are followed: the event loop of frontend, for numbers of tokens.
 type eventLoop struct {
 	intake, half, closing, way float64
-	clients                    bool // each answer that ends is followed by a request
+	turns                      *turns // of clients that send a request when they have an answer; nil in an open loop
 
 	running  bool // a pass runs
 	end      float64
@@ -13,7 +13,7 @@ type eventLoop struct {
 	taken    handout   // outputs that the pass takes apart
 	outputs  []handout // outputs of steps, not taken apart yet
 	coming   []float64 // times at which requests come to the server
-	entering []entrant   // in the order of their arrival
+	entering []entrant // in the order of their arrival
 	entered  []float64 // times at which requests come to the engine, which it does not know yet
 	due      float64   // answers whose ends are not sent yet
 	sums     passSums
@@ -21,6 +21,12 @@ type eventLoop struct {
 
 // passSums are sums of times in the API server and of how many requests have them.
 type passSums struct{ in, firsts, ends, entered, began, ended float64 }
+
+// add adds other sums.
+func (s *passSums) add(o *passSums) {
+	s.in, s.firsts, s.ends = s.in+o.in, s.firsts+o.firsts, s.ends+o.ends
+	s.entered, s.began, s.ended = s.entered+o.entered, s.began+o.began, s.ended+o.ended
+}
 
 // An entrant is a request on its way to the engine.
 type entrant struct {
@@ -36,12 +42,12 @@ type handout struct {
 }
 
 // newEventLoop is the API server of a flow; nil where it takes no time.
-func (f *flow) newEventLoop(clients bool) *eventLoop {
+func (f *flow) newEventLoop(t *turns) *eventLoop {
 	if f.front.free() {
 		return nil
 	}
 	front := &f.front
-	return &eventLoop{intake: float64(front.intake), half: float64(front.token) / 2, closing: float64(front.closing), way: float64(front.way), clients: clients}
+	return &eventLoop{intake: float64(front.intake), half: float64(front.token) / 2, closing: float64(front.closing), way: float64(front.way), turns: t}
 }
 
 // hand hands over the tokens of a step.
@@ -117,8 +123,8 @@ func (p *eventLoop) send(now float64) float64 {
 		at := now + i/r.ends*r.decodes*p.half + (i-0.5)*p.closing
 		p.sums.ends += at - r.at
 		p.sums.ended++
-		if p.clients {
-			p.coming = append(p.coming, at+2*p.way)
+		if p.turns != nil {
+			p.turns.come(at + 2*p.way)
 		}
 	}
 	now += r.decodes*p.half + r.ends*p.closing
@@ -176,15 +182,4 @@ func (w *course) comes(time float64) {
 		w.sent++
 	}
 	w.api.entered = w.api.entered[:0]
-}
-
-// await lets the API server run until the next request comes to the engine.
-func (w *course) await() {
-	for w.api != nil && math.IsInf(w.visits[w.next].at, 1) {
-		next := w.api.next()
-		if math.IsInf(next, 1) {
-			return
-		}
-		w.comes(next)
-	}
 }
