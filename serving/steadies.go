@@ -110,6 +110,7 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 	if st == nil {
 		return nil, t.crowded(rate)
 	}
+	st.serves = f.front.load(rate/f.units(replicas), f.gen)
 	return st, nil
 }
 

@@ -34,15 +34,23 @@ type Steady struct {
 	Cost        unit.Dollars // of a request; 0 where no price is known
 	Capacity    Capacity
 
+	serves float64 // share of its time that the API server is busy with an open load
 	beside float64 // share of a replica's KV blocks that requests hold which do not decode yet, or no more
 }
 
 // nearFull is the share of the largest stable rate beyond which a KV cache that fills at times makes TTFT uncertain.
 const nearFull = 0.85
 
+// inGroups is the share of its time from which on an API server lets so many requests come in groups that the steady state is uncertain.
+const inGroups = 0.5
+
 // Warning says what makes a steady state uncertain; "" if nothing does.
 func (st *Steady) Warning() string {
 	c := &st.Capacity
+	if st.serves > inGroups {
+		return fmt.Sprintf("the API server is busy for %.0f %% of its time, and lets requests come to the engine in groups: means may be several times as long as simulated or as short; llmprof simulate --rate has them",
+			100*min(st.serves, 1))
+	}
 	if st.Rate <= nearFull*c.Rate || c.Bound != preemption && c.Bound != "KV blocks" {
 		return ""
 	}

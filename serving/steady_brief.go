@@ -152,16 +152,21 @@ func (w *course) current() *besideCosts {
 // inBrief is the steady state of brief answers at a rate.
 func (f *flow) inBrief(rate float64) *Steady {
 	visits := f.visits(rate)
-	w := f.follow(f.visitsOf(rate, visits), visits/16)
+	w := f.follow(f.visitsOf(rate, visits), visits/16, nil)
 	return w.state(rate, rate)
 }
 
 // follow follows visits, of which those before some do not count.
-func (f *flow) follow(all []visit, before int) *course {
+func (f *flow) follow(all []visit, before int, api *eventLoop) *course {
 	w := f.courseOf(all)
+	if w.api = api; api != nil {
+		w.enter()
+	}
 	for w.next < len(all) {
 		w.counts(before)
-		w.step()
+		if w.step(); w.stuck {
+			w.comes(api.next())
+		}
 	}
 	return w
 }
@@ -229,6 +234,9 @@ func (w *course) step() {
 		w.run(costs.decode, false)
 	default: // the next one begins when a request has come and the tokens of the one before are known
 		w.give(w.now)
+		if w.api != nil {
+			w.comes(w.now)
+		}
 		if w.stuck = math.IsInf(w.visits[w.next].at, 1); w.stuck {
 			return
 		}
@@ -332,6 +340,9 @@ func (w *course) again(c Cost) {
 		}
 	}
 	next, steps := w.visits[w.next].at, 0.0
+	if w.api != nil && len(w.api.coming) > 0 {
+		next = min(next, w.api.coming[0])
+	}
 	if w.running >= w.most {
 		next = math.Inf(1)
 	}

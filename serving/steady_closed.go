@@ -61,7 +61,7 @@ func (st *Steady) toward(o *Steady, share float64) {
 }
 
 // busiest is the share of its time up to which an API server is busy that sends the tokens of each step before the next ones come.
-const busiest = 0.8
+const busiest = 0.95
 
 // followed is the steady state of replicas whose clients' requests are followed; nil where a KV cache may be full, or an API server hardly keeps up.
 func (f *flow) followed(clients, replicas int) *Steady {

@@ -63,7 +63,7 @@ func (p *eventLoop) hand(h handout) {
 
 // until lets the passes up to a time end, and requests come.
 func (p *eventLoop) until(time float64) {
-	for p.next() <= time {
+	for next := p.next(); next <= time && !math.IsInf(next, 1); next = p.next() {
 		p.advance()
 	}
 }
@@ -161,9 +161,10 @@ func (p *eventLoop) finish() {
 	p.entering = p.entering[:copy(p.entering, p.entering[n:])]
 }
 
-// quiet reports whether no request is under way and no output waits, so that steps with so many tokens that take a time leave the loop idle.
+// quiet reports whether no request is in the server and no answer waits to be ended, so that steps with so many tokens that take a time leave the loop
+// idle until the next request comes.
 func (p *eventLoop) quiet(decodes, yields, step float64) bool {
-	return len(p.coming)+len(p.entering)+len(p.entered) == 0 && p.due == 0 && decodes*p.half*(1+yields) < step
+	return len(p.entering)+len(p.entered) == 0 && p.due == 0 && decodes*p.half*(1+yields) < step
 }
 
 // delays are the mean times of a request and of its first token in the API server and on the way, and how much longer the last token is there.
@@ -182,4 +183,25 @@ func (w *course) comes(time float64) {
 		w.sent++
 	}
 	w.api.entered = w.api.entered[:0]
+}
+
+// enter sends the visits of an open loop through the API server.
+func (w *course) enter() {
+	for i := range w.visits {
+		v := &w.visits[i]
+		w.api.coming = append(w.api.coming, v.at+w.api.way)
+		v.at = math.Inf(1)
+	}
+}
+
+// holding is the share of its time from which on an API server lets prompts come in groups, which the product form of Poisson arrivals does not have.
+const holding = 0.4
+
+// throughServer is the steady state at a rate where the API server is busy; nil where it is not, or does not keep up.
+func (f *flow) throughServer(rate float64) *Steady {
+	if load := f.front.load(rate, f.gen); f.handed || f.peers > 1 || load < holding || load > busiest {
+		return nil
+	}
+	visits := f.visits(rate)
+	return f.follow(f.visitsOf(rate, visits), visits/16, f.newEventLoop(nil)).state(rate, 0)
 }
