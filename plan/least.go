@@ -201,9 +201,6 @@ func (w *wave) longest(s *search, c *config) unit.Seconds {
 		each := max(float64(clients)/replicas, 1)
 		step := w.fewer(each)
 		time := step.Time.Times(n) + w.prompt.Time.Times(each)
-		if !s.q.fixed() { // whose steady state is not simulated, and may be below what its steps take
-			time = time.Times(1 / margin)
-		}
 		return time
 	}
 	if s.gain() > 1 || n == 0 {
@@ -264,7 +261,7 @@ func (w *wave) prompts(n float64) unit.Seconds {
 // request, which longest bounds, the prompts of all clients of a replica may take a part, in full steps and in the two at either end.
 func (w *wave) leastTPOT(s *search, c *config, units int) unit.Seconds {
 	n := s.q.steps()
-	if s.q.Load.Concurrency == 0 || n == 0 || !s.q.fixed() {
+	if s.q.Load.Concurrency == 0 || n == 0 {
 		return 0
 	}
 	each := w.clients(c, units)
@@ -310,7 +307,7 @@ func (s *search) farther(c *config, units int) bool {
 // averages lie up to 5 % below them in random cases (TestBounds).
 func (s *search) leastE2E(c *config, units int) unit.Seconds {
 	const less = 0.9
-	if !s.q.fixed() || c.MicroBatches > 1 {
+	if c.MicroBatches > 1 {
 		return 0
 	}
 	each := max(float64(s.q.Load.Concurrency)/float64(units*c.DP), 1)

@@ -201,18 +201,6 @@ func (l *Lengths) key() string {
 	return fmt.Sprint(l.Kind, l.Mean, l.Low, l.High, l.Spread, len(l.Trace), l.MeanLength(), l.Longest(), " ", l.File)
 }
 
-// older is the share of the answers under way that are older than one that ends: those that are longer by more
-// than they began before it.
-func (l *Lengths) older() (share float64) {
-	all := l.Quantiles()
-	for _, ends := range all {
-		for _, other := range all {
-			share += float64(max(other-ends, 0))
-		}
-	}
-	return share / float64(len(all)*len(all)) / l.MeanLength()
-}
-
 // Quantiles are lengths in the middle of equal parts of the distribution, spread so that
 // their mean and variance are those of the distribution.
 func (l *Lengths) Quantiles() []int {

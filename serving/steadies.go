@@ -110,6 +110,7 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 	if st == nil {
 		return nil, t.crowded(rate)
 	}
+	st.serves = f.front.load(rate/f.units(replicas), f.gen)
 	return st, nil
 }
 
@@ -148,24 +149,27 @@ func (t *Steadies) Concurrency(clients, replicas int) (*Steady, error) {
 	if clients < 1 || clients > 1<<20 {
 		return nil, fmt.Errorf("a concurrency of %d: want from 1 to %d", clients, 1<<20)
 	}
-	f, st, err := t.flow, (*Steady)(nil), error(nil)
-	if t.gen.Kind == "fixed" && t.gen.Mean > 1 { // answers of one length run in waves
-		if st, err = t.waves(clients, replicas); err != nil {
-			return nil, err
-		}
-	} else {
-		if f, err = t.server.flow(t.prompt, t.gen); err != nil { // the cycles of clients that wait are others
-			return nil, err
-		}
-		each := float64(clients) / f.units(replicas)
-		most := f.unpreempted()
-		if each > float64(f.most) {
-			most = t.flow.capacity()
-		}
-		st = f.closed(max(each, 1), most.Rate)
-		st.among(min(each, 1), f.idle())
+	limit := crowd * t.flow.most * int(math.Ceil(t.flow.units(replicas)))
+	st, err := t.loop(min(clients, limit), replicas)
+	if err != nil {
+		return nil, err
 	}
-	return f.complete(st, st.Rate*f.units(replicas), replicas)
+	if more := float64(clients-limit) / t.flow.units(replicas); more > 0 {
+		longer := unit.Seconds(more / st.Rate)
+		st.TTFT, st.E2E, st.Waiting = st.TTFT+longer, st.E2E+longer, st.Waiting+more
+	}
+	return t.flow.complete(st, st.Rate*t.flow.units(replicas), replicas)
+}
+
+// crowd is how many times as many clients as sequences run at once keep a server busy at all times. Those beyond wait for longer and change nothing else.
+const crowd = 6
+
+// loop is the steady state of one queue of a closed loop.
+func (t *Steadies) loop(clients, replicas int) (*Steady, error) {
+	if t.gen.Kind == "fixed" && t.prompt.Kind == "fixed" && t.gen.Mean > 1 {
+		return t.waves(clients, replicas)
+	}
+	return t.closed(clients, replicas)
 }
 
 // Clients is Concurrency with the capacity.

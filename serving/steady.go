@@ -34,15 +34,23 @@ type Steady struct {
 	Cost        unit.Dollars // of a request; 0 where no price is known
 	Capacity    Capacity
 
+	serves float64 // share of its time that the API server is busy with an open load
 	beside float64 // share of a replica's KV blocks that requests hold which do not decode yet, or no more
 }
 
 // nearFull is the share of the largest stable rate beyond which a KV cache that fills at times makes TTFT uncertain.
 const nearFull = 0.85
 
+// inGroups is the share of its time from which on an API server lets so many requests come in groups that the steady state is uncertain.
+const inGroups = 0.5
+
 // Warning says what makes a steady state uncertain; "" if nothing does.
 func (st *Steady) Warning() string {
 	c := &st.Capacity
+	if st.serves > inGroups {
+		return fmt.Sprintf("the API server is busy for %.0f %% of its time, and lets requests come to the engine in groups: means may be several times as long as simulated or as short; llmprof simulate --rate has them",
+			100*min(st.serves, 1))
+	}
 	if st.Rate <= nearFull*c.Rate || c.Bound != preemption && c.Bound != "KV blocks" {
 		return ""
 	}
@@ -87,7 +95,6 @@ type flow struct {
 	steps   float64 // in which a sequence decodes
 	gen     float64
 	inverse float64 // mean of 1/(gen-1), over that of the mean
-	older   float64 // share of the sequences that are older than one that ends
 	context float64 // of a sequence that decodes, mean over time
 	fills   *fills
 	most    int // sequences at once
@@ -101,7 +108,6 @@ type flow struct {
 	spread  float64  // variance of the answers' lengths over the square of their mean
 	stages  int      // stages of the Erlang distribution of the intervals between arrivals; 1 for Poisson arrivals
 	shorter float64  // mean of the shorter of two answers over the mean of one
-	clients bool     // requests come from clients that wait for answers
 	handed  bool     // sequences come with the cache of their prompts
 	graphs  float64  // up to how many tokens of a step graphs launch it
 	pieces  map[int]*piece
@@ -139,7 +145,7 @@ func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 	mean, square := gen.moments()
 	f.gen, f.steps = mean, (mean-1)/s.yields()
 	f.spread = square/(mean*mean) - 1
-	f.inverse, f.older, f.shorter, f.stages = gen.inverse(), gen.older(), gen.shorter(), 1
+	f.inverse, f.shorter, f.stages = gen.inverse(), gen.shorter(), 1
 	f.context = prompt.MeanLength() + square/(2*mean)
 	f.fills = newFills(s, prompt.Quantiles())
 	f.graphs = f.graphed()
@@ -184,7 +190,7 @@ func (f *flow) limit(r *room, prompt, gen Lengths) {
 	f.ends = float64(r.of(int(prompt.MeanLength()+gen.MeanLength()))) / float64(r.blocks)
 	share := f.held
 	if s.Scheduler.Admission == engine.ForAll {
-		share = f.ends
+		share, _ = blocksMet(r, prompt, gen, 1)
 	}
 	f.most, f.bound = int(1/share), "KV blocks"
 	if s.Scheduler.MaxSeqs <= f.most {
@@ -192,23 +198,24 @@ func (f *flow) limit(r *room, prompt, gen Lengths) {
 	}
 	f.most = max(f.most, 1) * int(f.peers)
 	f.held, f.begins, f.ends = f.held/f.peers, f.begins/f.peers, f.ends/f.peers
-	f.varies = varies(r, prompt, gen) / (f.peers * f.peers)
+	_, varies := blocksMet(r, prompt, gen, 1.0/8, 3.0/8, 5.0/8, 7.0/8)
+	f.varies = varies / (f.peers * f.peers)
 }
 
-// varies is the variance of the share of the KV blocks that a sequence holds which decodes: answers are met in proportion to their length, at any of their tokens.
-func varies(r *room, prompt, gen Lengths) float64 {
-	const ages = 4
+// blocksMet are the mean and the variance of the share of the KV blocks that sequences hold at these ages, which are shares of their answers: answers are
+// met in proportion to their length.
+func blocksMet(r *room, prompt, gen Lengths, ages ...float64) (mean, variance float64) {
 	var all, sum, squares float64
 	for _, p := range prompt.Quantiles() {
 		for _, g := range gen.Quantiles() {
-			for i := range ages {
-				held := float64(r.of(p+g*(2*i+1)/(2*ages))) / float64(r.blocks)
+			for _, age := range ages {
+				held := float64(r.of(p+int(float64(g)*age))) / float64(r.blocks)
 				all, sum, squares = all+float64(g), sum+float64(g)*held, squares+float64(g)*held*held
 			}
 		}
 	}
-	mean := sum / all
-	return max(squares/all-mean*mean, 0)
+	mean = sum / all
+	return mean, max(squares/all-mean*mean, 0)
 }
 
 // complete makes the state of one queue that of all replicas. Times and energies that are no numbers above 0 are an error.

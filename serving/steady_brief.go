@@ -132,14 +132,19 @@ type course struct {
 	ahead  bool    // it is formed while the one before it runs
 	rested float64 // time without work before it
 
-	next    int      // visit that has not begun
-	sent    int      // visits of a closed loop that have come; 0 in an open one
-	rest    float64  // tokens left of the prompt before it
-	running int      // sequences that decode
-	decoded int      // steps so far that decode
-	ends    []ending // with the next steps that decode, a ring
-	came    span     // visits whose first token comes with the step that ran last
-	done    ending   // with that step
+	next    int        // visit that has not begun
+	sent    int        // visits that have come; of a closed loop, or after an API server
+	turns   *turns     // replicas that clients use in turn; nil in an open loop
+	horizon float64    // time up to which other replicas let no request come
+	stuck   bool       // it is idle until a request comes
+	api     *eventLoop // API server; nil where it takes no time, or where its time is added
+	gained  int        // sequences that gained a token by the step that ran last
+	rest    float64    // tokens left of the prompt before it
+	running int        // sequences that decode
+	decoded int        // steps so far that decode
+	ends    []ending   // with the next steps that decode, a ring
+	came    span       // visits whose first token comes with the step that ran last
+	done    ending     // with that step
 	sums    courseSums
 }
 
@@ -211,40 +216,45 @@ func (f *flow) inBrief(rate float64) *Steady {
 	all := f.visitsOf(visits)
 	defer visitBuffers.Put(all)
 	f.comeTo(*all, rate)
-	w := f.follow(*all, visits/16)
+	w := f.follow(*all, visits/16, nil)
 	return w.state(rate, rate)
 }
 
-// inBriefOf is the steady state of clients that wait for brief answers.
-func (f *flow) inBriefOf(clients int) *Steady {
-	all := f.visitsOf(fewestVisits + 30*clients)
-	defer visitBuffers.Put(all)
-	for i := clients; i < len(*all); i++ { // come when answers have been given
-		(*all)[i].at = math.Inf(1)
+// follow follows visits, of which those before some do not count.
+func (f *flow) follow(all []visit, before int, api *eventLoop) *course {
+	w := f.courseOf(all)
+	if w.api = api; api != nil {
+		w.enter()
 	}
-	w := f.follow(*all, 10*clients)
-	rate := w.sums.answered / (w.now - w.sums.begin)
-	return w.state(rate, 0)
+	for w.next < len(all) {
+		w.counts(before)
+		if w.step(); w.stuck {
+			w.comes(api.next())
+		}
+	}
+	return w
 }
 
-// follow follows visits, of which those before some do not count.
-func (f *flow) follow(all []visit, before int) *course {
-	w := &course{flow: f, visits: all, idle: float64(f.idle())}
+// courseOf is the course of visits before its first step.
+func (f *flow) courseOf(all []visit) *course {
+	w := &course{flow: f, visits: all, idle: float64(f.idle()), horizon: math.Inf(1)}
 	longest := 1
 	for i := range all {
 		longest = max(longest, int(all[i].steps))
-		if all[i].at == 0 {
-			w.sent++
-		}
 	}
 	w.ends = make([]ending, longest+1)
-	for w.next < len(all) {
-		if w.next >= before && w.sums.begin == 0 {
-			w.sums = courseSums{begin: w.now, decoded: w.decoded}
-		}
-		w.step()
-	}
 	return w
+}
+
+// counts lets the sums begin if so many visits have begun.
+func (w *course) counts(before int) {
+	if w.next < before || w.sums.begin > 0 {
+		return
+	}
+	w.sums = courseSums{begin: w.now, decoded: w.decoded}
+	if w.api != nil {
+		w.api.sums = passSums{}
+	}
 }
 
 // state is the means over the visits that count, which are answered at a rate and come at random at a rate.
@@ -253,12 +263,22 @@ func (w *course) state(rate, random float64) *Steady {
 	time, answered := w.now-sums.begin, max(sums.answered, 1)
 	st := &Steady{Rate: rate, Utilization: sums.busy / time, Running: rate * sums.decode / answered}
 	step := sums.busy / float64(max(w.decoded-sums.decoded, 1))
-	st.TTFT = unit.Seconds(sums.ttft/sums.firsts+w.out(st.Running)) + w.server.Predictor.RequestTime()
+	st.TTFT, st.TPOT = unit.Seconds(sums.ttft/sums.firsts), unit.Seconds(sums.tpot/max(sums.several, 1))
+	decode := sums.decode / answered
+	if w.api != nil {
+		in, later := w.api.delays()
+		if st.TTFT += unit.Seconds(in); w.steps == 0 {
+			later = 0
+		}
+		st.TPOT += unit.Seconds(later * w.inverse / max(w.gen-1, 1))
+		decode += later
+	} else {
+		st.TTFT += unit.Seconds(w.out(st.Running)) + w.server.Predictor.RequestTime()
+	}
 	if random > 0 {
 		st.TTFT += unit.Seconds(w.enters(st.Running, random, step))
 	}
-	st.TPOT = unit.Seconds(sums.tpot / max(sums.several, 1))
-	st.E2E = st.TTFT + unit.Seconds(sums.decode/answered)
+	st.E2E = st.TTFT + unit.Seconds(decode)
 	st.Energy = unit.Joules((sums.energy + w.idle*(time-sums.busy)) / (rate * time))
 	st.Waiting = rate * float64(st.TTFT) // by Little's law
 	st.beside = rate * w.beside(sums.own/sums.firsts, sums.after/answered)
@@ -267,6 +287,7 @@ func (w *course) state(rate, random float64) *Steady {
 
 // step forms a step and runs it.
 func (w *course) step() {
+	w.stuck = false
 	costs := w.current()
 	tokens, came := w.take(costs.left)
 	decodes := w.running > 0 && (tokens == 0 || w.server.Scheduler.Mixed)
@@ -277,6 +298,12 @@ func (w *course) step() {
 		w.run(&costs.decode, false)
 	default: // the next one begins when a request has come and the tokens of the one before are known
 		w.give(w.now)
+		if w.api != nil {
+			w.comes(w.now)
+		}
+		if w.stuck = math.IsInf(w.visits[w.next].at, 1); w.stuck {
+			return
+		}
 		if !w.ahead {
 			w.rested = max(w.visits[w.next].at-w.now, 0)
 			w.now += w.rested
@@ -284,7 +311,9 @@ func (w *course) step() {
 		w.ahead, w.formed = false, w.now
 		return
 	}
+	w.gained = 0
 	if w.came = came; decodes {
+		w.gained = w.running
 		w.decoded++
 		e := w.end(0)
 		w.done, *e = *e, ending{}
@@ -307,6 +336,9 @@ func (w *course) end(steps int) *ending { return &w.ends[(w.decoded+steps)%len(w
 // take lets prompts begin that have come and fit into the step, and gives the tokens of prompts in it and the visits whose prompts it ends.
 func (w *course) take(left float64) (tokens float64, came span) {
 	rules := &w.server.Scheduler
+	if w.api != nil {
+		w.comes(w.formed)
+	}
 	came = span{w.next, w.next}
 	if w.rest > 0 {
 		if tokens = min(w.rest, left); tokens < w.rest {
@@ -364,7 +396,7 @@ func (w *course) run(c *Cost, prompts bool) {
 
 // again runs further steps that only decode and are like the last one: up to the next one which may have a prompt or with which a visit ends.
 func (w *course) again(c *Cost) {
-	if w.rest > 0 || w.done.n > 0 || w.next == len(w.visits) {
+	if w.rest > 0 || w.done.n > 0 || w.next == len(w.visits) || w.api != nil && !w.api.quiet(float64(w.running), w.server.yields(), float64(c.Time-c.Waits)) {
 		return
 	}
 	length, lead := float64(c.Time), 0.0
@@ -375,10 +407,13 @@ func (w *course) again(c *Cost) {
 		}
 	}
 	next, steps := w.visits[w.next].at, 0.0
+	if w.api != nil && len(w.api.coming) > 0 {
+		next = min(next, w.api.coming[0])
+	}
 	if w.running >= w.most {
 		next = math.Inf(1)
 	}
-	for w.formed < next && w.end(1).n == 0 {
+	for next = min(next, w.horizon); w.formed < next && w.end(1).n == 0; {
 		w.now += length
 		w.formed = w.now - lead
 		w.decoded++
@@ -410,16 +445,14 @@ func (w *course) give(at float64) {
 		e.firstsInverse += at * each
 	}
 	s.answered += float64(ended)
-	w.came, w.done = span{}, ending{}
-	if w.sent > 0 {
-		w.send(ended, at+w.out(float64(w.running))+float64(w.server.Predictor.RequestTime()))
+	if w.api != nil {
+		firsts, decodes := float64(w.came.to-w.came.from), float64(w.gained)
+		w.api.hand(handout{at: at, decodes: decodes, firsts: firsts, ends: float64(ended), gain: decodes*w.server.yields() + firsts})
 	}
-}
-
-// send lets clients that have their answers send their next requests, which come to the engine at a time.
-func (w *course) send(requests int, at float64) {
-	for ; requests > 0 && w.sent < len(w.visits); requests-- {
-		w.visits[w.sent].at = at
-		w.sent++
+	w.came, w.done, w.gained = span{}, ending{}, 0
+	if w.turns != nil && w.api == nil {
+		for range ended {
+			w.turns.come(at + float64(w.server.Predictor.RequestTime()))
+		}
 	}
 }

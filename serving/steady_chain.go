@@ -15,7 +15,7 @@ type cycle struct {
 	plain    float64 // share of the steps that only decode
 	load     float64 // mean number of prompts that come while one is computed
 	first    float64 // from the arrival of a prompt at the engine until the host has its token
-	own      float64 // part of first from the begin of the prompt's step; in a closed loop the whole of it for a prompt that came as a step ended
+	own      float64 // part of first from the begin of the prompt's step
 	computes float64 // part of own until the step ends
 	behind   float64 // by how much longer than others the steps after the prompt's own are, in all
 	kinds    []kind
@@ -80,10 +80,8 @@ const few = 12
 type chain struct {
 	*buffers
 	async  bool
-	closed bool
-	peers  int     // replicas that share experts
-	stages int     // stages of the Erlang distribution of the intervals between prompts; 1 for Poisson arrivals
-	way    float64 // of a request of a closed loop after the answer before
+	peers  int // replicas that share experts
+	stages int // stages of the Erlang distribution of the intervals between prompts; 1 for Poisson arrivals
 	rate   float64
 	out    float64     // time of the API server for the tokens of a step
 	idle   float64     // power of a GPU that waits
@@ -226,7 +224,7 @@ func (f *flow) many(p *piece, rate, c float64) *cycle {
 // chain prepares the chain at a rate of prompts.
 func (f *flow) chain(p *piece, rate, mean float64) *chain {
 	m := rate * mean
-	x := &chain{buffers: &f.buffers, async: f.server.Scheduler.Async, closed: f.clients, peers: int(f.peers), stages: f.stages, way: float64(f.server.Predictor.RequestTime()), rate: rate, out: f.out(p.n), idle: float64(f.idle()), echo: f.echo(min(rate*p.further(m), 0.999))}
+	x := &chain{buffers: &f.buffers, async: f.server.Scheduler.Async, peers: int(f.peers), stages: f.stages, rate: rate, out: f.out(p.n), idle: float64(f.idle()), echo: f.echo(min(rate*p.further(m), 0.999))}
 	if p.overflows(m) {
 		x.steps, x.full = p.overflowing(m), &fullSteps{piece: p}
 	} else {

@@ -3,192 +3,247 @@ package serving
 import (
 	"math"
 
-	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/unit"
 )
 
-// closed is the steady state of a closed queue of clients at one replica. The more requests are answered, the longer steps take, and the fewer requests
-// clients send: the rate is the fixed point of both, or the largest rate if clients send more at that. By Little's law sequences decode in the rest of
-// the time then.
-func (f *flow) closed(clients, most float64) *Steady {
-	f.clients = true
-	if st := f.turns(clients, most); st != nil {
-		return st
+// The requests of a closed loop come when answers end, and answers end with steps: arrivals and steps depend on each other, and have no closed form.
+// The requests of one replica are followed at tabulated costs where the KV cache holds none up. Other servers are simulated.
+
+// closed is the steady state of one queue of a closed loop whose answers or prompts differ: of all replicas, or of as many of them as stand for all with
+// their part of the clients.
+func (t *Steadies) closed(clients, replicas int) (*Steady, error) {
+	peers := t.server.Predictor.Par.ExpertReplicas()
+	some := min(replicas, turning*peers)
+	if peers > 1 && replicas%peers != 0 {
+		some = replicas
 	}
-	if st := f.crowd(clients, most); st != nil {
-		return st
+	each := float64(clients) * float64(some) / float64(replicas)
+	few := int(each)
+	if each == float64(few) {
+		return t.among(few, some)
 	}
-	rate := most
-	l, ok := f.closedLoop(clients, most, 0)
-	if !ok || l.sent < most {
-		rate, l = f.answered(clients, most)
+	more, err := t.among(few+1, some)
+	if err != nil {
+		return nil, err
 	}
-	decode := max(l.decode, clients/rate-l.first)
-	st := &Steady{Utilization: 1, Rate: rate, Running: min(rate*decode, float64(f.most)), beside: l.beside}
-	st.TTFT, st.E2E = unit.Seconds(l.first), unit.Seconds(l.first+decode)
-	st.TPOT = unit.Seconds(decode / max(f.gen-1, 1))
-	st.Energy = unit.Joules(l.power / rate)
-	st.Waiting = clients - st.Running
+	if few == 0 {
+		more.among(each, t.flow.idle())
+		return more, nil
+	}
+	st, err := t.among(few, some)
+	if err == nil {
+		st.toward(more, each-float64(few))
+	}
+	return st, err
+}
+
+// turning is how many replicas that take turns are followed at most: a client has most of its requests at others than the one that answered it last.
+const turning = 4
+
+// among is the steady state of replicas with so many clients.
+func (t *Steadies) among(clients, replicas int) (*Steady, error) {
+	if st := t.flow.followed(clients, replicas); st != nil {
+		return st, nil
+	}
+	return t.wave(clients, replicas)
+}
+
+// toward makes the state that of replicas of which a share has another one.
+func (st *Steady) toward(o *Steady, share float64) {
+	line := func(a, b float64) float64 { return a + share*(b-a) }
+	answers := share * o.Rate / line(st.Rate, o.Rate)
+	mean := func(a, b unit.Seconds) unit.Seconds { return a + (b - a).Times(answers) }
+	st.TTFT, st.TPOT, st.E2E = mean(st.TTFT, o.TTFT), mean(st.TPOT, o.TPOT), mean(st.E2E, o.E2E)
+	st.Energy += (o.Energy - st.Energy).Times(answers)
+	st.Rate, st.Running, st.Waiting = line(st.Rate, o.Rate), line(st.Running, o.Running), line(st.Waiting, o.Waiting)
+	st.Utilization, st.beside = line(st.Utilization, o.Utilization), line(st.beside, o.beside)
+}
+
+// busiest is the share of its time up to which an API server is busy that sends the tokens of each step before the next ones come.
+const busiest = 0.95
+
+// followed is the steady state of replicas whose clients' requests are followed; nil where a KV cache may be full, or an API server hardly keeps up.
+func (f *flow) followed(clients, replicas int) *Steady {
+	if f.handed || f.peers > 1 || f.answers.Kind == "fixed" && f.gen > 1 || !f.holds((clients+replicas-1)/replicas) {
+		return nil
+	}
+	all := f.turnsOf(clients, replicas)
+	all.run(10 * clients / replicas)
+	w := all.together()
+	st := w.state(w.sums.answered/(w.now-w.sums.begin), 0)
+	if f.front.load(st.Rate, f.gen) > busiest {
+		return nil
+	}
 	return st
 }
 
-// turns is the steady state of clients with brief answers; nil for others, for too many of them, where the KV cache does not hold all, and where the API
-// server is busy for much of the time.
-func (f *flow) turns(clients, most float64) *Steady {
-	n := int(clients)
-	if float64(n) != clients || n > mostClients || n > f.most && f.bound != "sequences" || !f.hurries(most) {
-		return nil
-	}
-	st := f.inBriefOf(n)
-	if f.front.load(st.Rate, f.gen) > 0.5 {
-		return nil
-	}
-	return st
+// turns are the courses of replicas that requests of clients go to in turn.
+type turns struct {
+	all  []*course
+	next int
 }
 
-// mostClients is how many clients are followed at most: more take too long.
-const mostClients = 1 << 10
-
-// crowd is the steady state of so many clients that prompts use up the budget of every step: as many sequences decode as such steps have room for, and
-// the other clients wait. It is nil for fewer clients.
-func (f *flow) crowd(clients, most float64) *Steady {
-	rate, decodes := f.packed()
-	if rate > most {
-		return nil
+// turnsOf is the courses of replicas before the first step, when all clients send their first requests.
+func (f *flow) turnsOf(clients, replicas int) *turns {
+	t := &turns{next: clients}
+	visits := f.visitsOf(fewestVisits + 20*clients)
+	defer visitBuffers.Put(visits)
+	for i := range replicas {
+		var all []visit
+		for k := i; k < len(*visits); k += replicas {
+			all = append(all, (*visits)[k])
+		}
+		w := f.courseOf(all)
+		w.turns, w.api, w.sent = t, f.newEventLoop(t), (clients+replicas-1-i)/replicas
+		for k := range all {
+			if all[k].at = 0; k >= w.sent { // comes when an answer has been given
+				all[k].at = math.Inf(1)
+			}
+		}
+		t.all = append(t.all, w)
 	}
-	left := f.left(int(decodes), 0)
-	if clients < decodes+left/f.fills.mean {
-		return nil
+	return t
+}
+
+// come gives the next request to the replica whose turn it is.
+func (t *turns) come(at float64) {
+	w := t.all[t.next%len(t.all)]
+	t.next++
+	for _, o := range t.all { // which it may answer from then on
+		o.horizon = min(o.horizon, at)
 	}
-	step := f.pass(int(decodes), left, 0)
-	st := &Steady{Utilization: 1, Rate: rate, Running: decodes, Waiting: clients - decodes, Energy: step.Energy.Times(f.fills.mean / left)}
-	st.TTFT, st.E2E = unit.Seconds(st.Waiting/rate), unit.Seconds(clients/rate)
-	st.TPOT = unit.Seconds(decodes / rate / max(f.gen-1, 1))
-	st.beside = rate * f.beside(float64(step.Time), float64(step.Time))
-	return st
-}
-
-// answered finds the rate, below a bound, at which clients send as many requests as are answered, by secants within a bisection.
-func (f *flow) answered(clients, high float64) (rate float64, last closedLoop) {
-	low, before, off := 0.0, 0.0, 0.0
-	for rate = high / 2; high-low > 1e-5*high; {
-		l, ok := f.closedLoop(clients, rate, last.share)
-		more := l.sent - rate
-		switch {
-		case !ok:
-			high = rate
-		case more >= 0:
-			low, high, last = rate, min(high, l.sent), l
-		default:
-			low, high, last = max(low, l.sent), rate, l
-		}
-		if ok && math.Abs(more) < 1e-5*rate {
-			return rate, l
-		}
-		next := (low + high) / 2
-		if line := rate - more*(rate-before)/(more-off); ok && before > 0 && line > low && line < high {
-			next = line
-		}
-		if ok {
-			before, off = rate, more
-		}
-		rate = next
+	if w.api != nil {
+		w.api.coming = later(w.api.coming, at)
+		return
 	}
-	last, _ = f.closedLoop(clients, low, last.share)
-	return low, last
-}
-
-// A closedLoop is what clients see where requests are answered at a rate.
-type closedLoop struct {
-	sent   float64 // requests a second that they send then
-	first  float64 // TTFT
-	decode float64 // from the first token to the last
-	power  float64
-	beside float64 // share of the KV blocks of requests that do not decode
-	share  float64 // share of its time that a request decodes
-}
-
-// closedLoop works out what clients see at a rate; false where prompts leave no time to decode. A request meets those of the other clients alone. A
-// client sends its next request as a step ends, when the next step was formed already. The share of the time that a request decodes is a fixed point;
-// its iteration begins at share.
-func (f *flow) closedLoop(clients, rate, share float64) (l closedLoop, ok bool) {
-	others := clients - 1
-	theirs := rate * others / clients
-	way := float64(f.server.Predictor.RequestTime())
-	for range 200 {
-		beside := min(others*share, float64(f.most))
-		steps, rest := f.around(min(1+beside, float64(f.most)), theirs, way)
-		if steps.infinite {
-			return l, false
-		}
-		alone := f.alone(beside)
-		// The steps that only decode, or have others' prompts, take the time that is left beside its own.
-		met := 1 - math.Pow(1-share, others)
-		decoding := 1 - math.Pow(1-share, clients) - rate/clients*met*float64(alone.Time)
-		l.power = max(decoding, 0)*steps.energy/steps.decode + rate/clients*float64(alone.Energy)
-		l.beside = rate * f.beside(met*steps.computes+(1-met)*float64(alone.Time), steps.mean)
-		own := way + f.out(beside) + met*(rest+steps.own) + (1-met)*float64(alone.Time)
-		waits := max(clients-float64(f.most)-rate*own, 0)
-		l.decode = f.steps * steps.decode
-		l.sent = (clients - waits) / (l.decode + own)
-		l.first = own + waits/l.sent
-		l.share = l.decode / (l.first + l.decode)
-		if math.Abs(l.share-share) < 1e-6 {
-			break
-		}
-		share = l.share
+	i := w.sent
+	if i == len(w.visits) {
+		return
 	}
-	return l, true
+	for w.sent++; i > w.next && w.visits[i-1].at > at; i-- { // another replica sent that one
+		w.visits[i].at = w.visits[i-1].at
+	}
+	w.visits[i].at = at
 }
 
-// rest is the mean time for which a request of a closed loop waits for its step if it comes a way after the end of the step that brought the last
-// answer: for the end of the step that runs then, and for the next one too if that was formed before.
-func (y *cycle) rest(way float64) float64 {
-	return y.left(way, 0)
+// later inserts a time after those that are not later.
+func later(all []float64, at float64) []float64 {
+	i := len(all)
+	for all = append(all, at); i > 0 && all[i-1] > at; i-- {
+		all[i] = all[i-1]
+	}
+	all[i] = at
+	return all
 }
 
-// left is rest where depth steps ended before the request came.
-func (y *cycle) left(way float64, depth int) (sum float64) {
-	for i := range y.kinds {
-		k := &y.kinds[i]
-		if k.share < 1e-6 {
+// run follows the courses until one of them has no further visits. Those of each before some do not count.
+func (t *turns) run(before int) {
+	for {
+		w := t.first()
+		if w == nil || w.next == len(w.visits) {
+			return
+		}
+		w.counts(before)
+		w.step()
+	}
+}
+
+// first is the course whose next step is formed first, for which all others have sent what comes until then; nil if none is.
+func (t *turns) first() *course {
+	for {
+		var first *course
+		at := math.Inf(1)
+		for _, w := range t.all {
+			if next := w.forms(); next < at || first == nil {
+				first, at = w, next
+			}
+		}
+		if math.IsInf(at, 1) {
+			return nil
+		}
+		if first.stuck && math.IsInf(first.visits[first.next].at, 1) {
+			first.comes(at)
 			continue
 		}
-		switch {
-		case way <= k.late && k.late > 0:
-			sum += k.share * (k.length - way)
-		case way < k.length:
-			sum += k.share * (k.length - way + y.mean)
-		case depth > 2: // a way of many steps ends anywhere in one
-			sum += k.share * y.mean
-		default:
-			sum += k.share * y.left(way-k.length, depth+1)
+		first.horizon = math.Inf(1)
+		for _, w := range t.all {
+			if w != first {
+				if w.api != nil {
+					w.comes(first.formed)
+				}
+				first.horizon = min(first.horizon, w.sends())
+			}
+		}
+		return first
+	}
+}
+
+// forms is when the course forms a step, or when something comes to its API server if it is idle.
+func (w *course) forms() float64 {
+	switch {
+	case !w.stuck:
+		return w.now
+	case w.next < len(w.visits) && !math.IsInf(w.visits[w.next].at, 1):
+		return w.visits[w.next].at
+	case w.api != nil:
+		return w.api.next()
+	}
+	return math.Inf(1)
+}
+
+// sends is a time before which the course lets no further request come: that of its next step, or of the next one with which an answer ends.
+func (w *course) sends() float64 {
+	switch {
+	case w.api != nil && w.api.due > 0:
+		return w.api.next()
+	case w.stuck || w.rest > 0 || w.done.n > 0 || w.came.from < w.came.to || w.next < len(w.visits) && w.visits[w.next].at <= w.now || w.running == 0:
+		return w.forms()
+	}
+	steps := 1
+	for steps < len(w.ends) && w.end(steps).n == 0 {
+		steps++
+	}
+	c := w.current().decode
+	return w.now + float64(steps-1)*float64(c.Time-c.Waits)
+}
+
+// together is a course with the sums over all of them.
+func (t *turns) together() *course {
+	w := *t.all[0]
+	end := 0.0
+	for _, o := range t.all {
+		end = max(end, o.now)
+	}
+	sums, time := courseSums{}, 0.0
+	w.decoded = 0
+	if w.api != nil {
+		w.api = &eventLoop{way: w.api.way}
+	}
+	for _, o := range t.all {
+		s := &o.sums
+		if o.stuck {
+			o.now = end
+		}
+		time += o.now - s.begin
+		w.decoded += o.decoded - s.decoded
+		sums.busy, sums.energy, sums.ttft, sums.decode, sums.tpot = sums.busy+s.busy, sums.energy+s.energy, sums.ttft+s.ttft, sums.decode+s.decode, sums.tpot+s.tpot
+		sums.own, sums.after, sums.firsts, sums.answered, sums.several = sums.own+s.own, sums.after+s.after, sums.firsts+s.firsts, sums.answered+s.answered, sums.several+s.several
+		if o.api != nil {
+			w.api.sums.add(&o.api.sums)
 		}
 	}
-	return sum
+	w.sums, w.now = sums, time
+	return &w
 }
 
-// alone is the step of one prompt beside a mean number of sequences, without decodes where prompts have steps of their own.
-func (f *flow) alone(n float64) Cost {
-	low := math.Floor(n)
-	a, b := f.piece(int(low)).with(1), f.piece(min(int(low)+1, f.most)).with(1)
-	if low == 0 {
-		a = rested(a, min(float64(f.server.Predictor.RequestTime()/analytic.Window), 1))
+// holds reports whether the KV cache has room for so many sequences, or for as many of them as run at once, at their longest.
+func (f *flow) holds(sequences int) bool {
+	s := f.server
+	if s.Scheduler.Admission == engine.ForSlot {
+		return true
 	}
-	return toward(&a, &b, n-low)
-}
-
-// around is the cycle with a mean number of sequences, and the time for which a request waits for its step if it comes a way after the end of a step.
-func (f *flow) around(n, rate, way float64) (y *cycle, rest float64) {
-	low := math.Floor(n)
-	a, b := f.cycle(f.piece(int(low)), rate), f.cycle(f.piece(min(int(low)+1, f.most)), rate)
-	between := a.toward(b, n-low)
-	y = &between
-	// The API server takes all tokens of a step apart before it sends the first, and sends those of older sequences first.
-	const places = 4
-	for i := range places {
-		late := way + f.out(n-1)*(0.5+min(f.older*(float64(i)+0.5)/places, 0.5))
-		rest += (a.rest(late) + (n-low)*(b.rest(late)-a.rest(late))) / places
-	}
-	return y, rest
+	n := float64(min(sequences, s.Scheduler.MaxSeqs))
+	mean, variance := blocksMet(s.room(), f.prompts, f.answers, 1)
+	return n*mean+4*math.Sqrt(n*variance) < 1-s.Scheduler.Watermark
 }

@@ -40,9 +40,6 @@ func (x *chain) meets(y *cycle, all []arrived) {
 		if x.groups[i].full {
 			before = left
 		}
-		if x.closed {
-			weight, come = a.share, a.window/a.share
-		}
 		if weight < unlikelyArrival {
 			continue
 		}
@@ -61,9 +58,6 @@ func (x *chain) meets(y *cycle, all []arrived) {
 		y.behind += weight * behind
 	}
 	y.own, y.computes, y.behind = y.own/weights, y.computes/weights, max(y.behind/weights, 0)*x.echo
-	if x.closed {
-		y.behind = 0
-	}
 	y.first = (sum.square/2+sum.leads)/sum.window + y.own
 	if x.stages > 1 {
 		y.first = residual/weights + y.own
@@ -97,13 +91,7 @@ func (x *chain) joins(a *joining, mean float64) (own, computes, behind float64) 
 	own = j.own
 	// The next step has the prompts that came until it was formed; while the host launches it, it keeps the token.
 	window := j.late
-	switch {
-	case x.closed && x.async: // requests come a time after the ends of steps: after the one before last, and after the last if the next is not formed by then
-		window = mean
-		if j.late > x.way {
-			window += mean
-		}
-	case x.async:
+	if x.async {
 		window += j.lead
 	}
 	next, nextLate, held := x.mean(a.end, j.length-j.late, x.rate*window)

@@ -3,12 +3,13 @@ package serving
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 
 	"llmprof/unit"
 )
 
-// A closed loop whose answers have one length runs in waves: clients that began together end together. Waves are simulated until one repeats an earlier
-// one, or until their means are steady.
+// A closed loop whose requests are alike runs in waves: clients that began together end together. Waves are simulated until one repeats an earlier
+// one, or until their means are steady. Where requests differ a wave is as many answers as there are clients, and some of them are simulated.
 const (
 	periods = 8    // waves between those that are alike, at most
 	enough  = 12   // waves where none are alike, at least
@@ -23,35 +24,23 @@ type wave struct {
 }
 
 // totals are sums up to a time.
-type totals struct{ answers, time, ttft, tpot, e2e, energy, busy, running float64 }
+type totals struct{ answers, several, time, ttft, tpot, e2e, energy, busy, running float64 }
 
 // A loop simulates clients until their waves are alike.
 type loop struct {
 	*cluster
 	clients int
 	prompts float64 // share of the KV blocks of a request whose prompt is computed
-	waves   []wave  // waves that have ended
+	from    int     // wave after which answers count, and the last one, where requests differ; else 0
+	to      int
+	waves   []wave // waves that have ended
 	times   []float64
 	sum     totals
 }
 
-// waves is the steady state of one queue of a closed loop whose answers have one length. Clients beyond a crowd wait for longer and change nothing else.
-func (t *Steadies) waves(clients, replicas int) (*Steady, error) {
-	limit := crowd * t.flow.most * int(math.Ceil(t.flow.units(replicas)))
-	st, err := t.shared(min(clients, limit), replicas)
-	if more := float64(clients-limit) / t.flow.units(replicas); err == nil && more > 0 {
-		longer := unit.Seconds(more / st.Rate)
-		st.TTFT, st.E2E, st.Waiting = st.TTFT+longer, st.E2E+longer, st.Waiting+more
-	}
-	return st, err
-}
-
-// crowd is how many times as many clients as sequences run at once keep a server busy at all times.
-const crowd = 6
-
-// shared simulates waves. Requests go to replicas in turn: where clients divide evenly, a part of the replicas with the same part of the clients has the
+// waves is the steady state of one queue of a closed loop whose requests are all alike. Requests go to replicas in turn: where clients divide evenly, a part of the replicas with the same part of the clients has the
 // same waves.
-func (t *Steadies) shared(clients, replicas int) (*Steady, error) {
+func (t *Steadies) waves(clients, replicas int) (*Steady, error) {
 	parts := 1
 	if peers := t.server.Predictor.Par.ExpertReplicas(); replicas%peers == 0 {
 		parts = divisor(clients, replicas/peers)
@@ -67,21 +56,22 @@ func divisor(a, b int) int {
 	return a
 }
 
-// wave simulates clients until their waves repeat.
+// wave simulates clients until their waves repeat, or for some of them where requests differ.
 func (t *Steadies) wave(clients, replicas int) (*Steady, error) {
-	l := Load{Arrival: Arrival{Kind: "closed", Concurrency: clients}, Prompt: t.prompt, Gen: t.gen, Requests: clients * (most + 1)}
-	source, err := l.Source()
-	if err != nil {
-		return nil, err
-	}
 	w := &loop{clients: clients, prompts: t.flow.begins}
+	requests := clients * (most + 1)
+	if t.prompt.Kind != "fixed" || t.gen.Kind != "fixed" {
+		w.from = 5 + (passed+clients-1)/clients
+		w.to = w.from + 10 + (counts+clients-1)/clients
+		requests = 4 * clients * (w.to + 2) // some may be too long
+	}
 	part := t.server
 	part.Replicas = replicas
 	if t.priced == nil {
 		t.priced = part.prices()
 		t.priced.known = map[mixture]Cost{}
 	}
-	w.cluster = newCluster(&part, source, &Options{Each: w.answered, sums: true, stepwise: t.stepwise, priced: t.priced})
+	w.cluster = newCluster(&part, t.requests(requests, clients), &Options{Each: w.answered, sums: true, stepwise: t.stepwise, priced: t.priced})
 	for {
 		ended := len(w.waves)
 		if !w.step() {
@@ -97,12 +87,14 @@ func (t *Steadies) wave(clients, replicas int) (*Steady, error) {
 
 // answered enters an answer.
 func (w *loop) answered(q *Record) {
-	tpot, _ := q.TPOT()
+	if tpot, ok := q.TPOT(); ok {
+		w.sum.tpot += float64(tpot)
+		w.sum.several++
+	}
 	w.times = append(w.times, float64(q.TTFT()), float64(q.E2E()), float64(q.Last)-w.sum.time)
 	w.sum.answers++
 	w.sum.time = float64(q.Last)
 	w.sum.ttft += float64(q.TTFT())
-	w.sum.tpot += float64(tpot)
 	w.sum.e2e += float64(q.E2E())
 	if len(w.times) < 3*w.clients {
 		return
@@ -115,11 +107,39 @@ func (w *loop) answered(q *Record) {
 	w.sum.energy, w.sum.busy, w.sum.running = float64(r.Energy), r.busy, r.running
 	w.waves = append(w.waves, wave{w.times, w.sum})
 	w.times = nil
+	if w.to > 0 {
+		w.waves[len(w.waves)-1].times = nil
+	}
+}
+
+// Answers of a loop whose requests differ that are passed over, and those that count, besides some waves of each.
+const passed, counts = 200, 1000
+
+// requests draws so many requests for clients: of each block of them the lengths are equally likely parts of their distributions, in any order.
+func (t *Steadies) requests(n, clients int) Source {
+	const block = 100
+	random := rand.New(rand.NewPCG(1, 1))
+	var prompts, answers []int
+	sent := 0
+	return newClients(clients, func(at unit.Seconds) (Request, bool) {
+		i := sent % block
+		if i == 0 {
+			prompts, answers = random.Perm(block), random.Perm(block)
+		}
+		sent++
+		return Request{At: at, Prompt: t.prompt.part(prompts[i], block), Gen: t.gen.part(answers[i], block)}, sent <= n
+	})
 }
 
 // begins is the wave after which the steady state begins; -1 if it is not known yet.
 func (w *loop) begins() int {
 	last := len(w.waves) - 1
+	if w.to > 0 {
+		if last < w.to {
+			return -1
+		}
+		return w.from
+	}
 	for before := last - 1; before >= max(last-periods, 0); before-- {
 		if w.same(before, last) {
 			return before
@@ -161,7 +181,7 @@ func (w *loop) steady(from, to int) *Steady {
 	units := time * replicas / w.server.peers()
 	st := &Steady{
 		Rate: n / units, Waiting: (b.ttft - a.ttft) / units, Running: (b.e2e - a.e2e - b.ttft + a.ttft) / units, // by Little's law
-		TTFT: unit.Seconds((b.ttft - a.ttft) / n), TPOT: unit.Seconds((b.tpot - a.tpot) / n), E2E: unit.Seconds((b.e2e - a.e2e) / n),
+		TTFT: unit.Seconds((b.ttft - a.ttft) / n), TPOT: unit.Seconds((b.tpot - a.tpot) / max(b.several-a.several, 1)), E2E: unit.Seconds((b.e2e - a.e2e) / n),
 		Utilization: min(busy/(time*replicas), 1), Energy: (unit.Joules(b.energy-a.energy) + idle).Times(1 / n),
 	}
 	st.beside = max((b.running-a.running)/units-st.Running, 0) * w.prompts

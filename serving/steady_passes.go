@@ -1,0 +1,210 @@
+package serving
+
+import "math"
+
+// An eventLoop is the API server beside the steps that are followed: the event loop of frontend, for numbers of tokens.
+type eventLoop struct {
+	intake, half, closing, way float64
+	turns                      *turns // of clients that send a request when they have an answer; nil in an open loop
+
+	running  bool // a pass runs
+	end      float64
+	ready    handout   // tokens to send
+	taken    handout   // outputs that the pass takes apart
+	outputs  []handout // outputs of steps, not taken apart yet
+	coming   []float64 // times at which requests come to the server
+	entering []entrant // in the order of their arrival
+	entered  []float64 // times at which requests come to the engine, which it does not know yet
+	due      float64   // answers whose ends are not sent yet
+	sums     passSums
+}
+
+// passSums are sums of times in the API server and of how many requests have them.
+type passSums struct{ in, firsts, ends, entered, began, ended float64 }
+
+// add adds other sums.
+func (s *passSums) add(o *passSums) {
+	s.in, s.firsts, s.ends = s.in+o.in, s.firsts+o.firsts, s.ends+o.ends
+	s.entered, s.began, s.ended = s.entered+o.entered, s.began+o.began, s.ended+o.ended
+}
+
+// An entrant is a request on its way to the engine.
+type entrant struct {
+	sent   float64
+	stages int
+}
+
+// A handout is the tokens of a step: so many of sequences that decode, first ones, and those of them that end answers.
+type handout struct {
+	at                          float64
+	decodes, firsts, ends, gain float64
+	passes                      int // passes that they go through before they are taken apart
+}
+
+// newEventLoop is the API server of a flow; nil where it takes no time.
+func (f *flow) newEventLoop(t *turns) *eventLoop {
+	if f.front.free() {
+		return nil
+	}
+	front := &f.front
+	return &eventLoop{intake: float64(front.intake), half: float64(front.token) / 2, closing: float64(front.closing), way: float64(front.way), turns: t}
+}
+
+// hand hands over the tokens of a step.
+func (p *eventLoop) hand(h handout) {
+	p.until(h.at)
+	h.passes = handed
+	p.due += h.ends
+	p.outputs = append(p.outputs, h)
+	if !p.running {
+		p.begin(h.at)
+	}
+}
+
+// until lets the passes up to a time end, and requests come.
+func (p *eventLoop) until(time float64) {
+	for next := p.next(); next <= time && !math.IsInf(next, 1); next = p.next() {
+		p.advance()
+	}
+}
+
+// next is when a pass ends, or a request comes to a server that is idle; +Inf if nothing does.
+func (p *eventLoop) next() float64 {
+	switch {
+	case p.running:
+		return p.end
+	case len(p.coming) > 0:
+		return p.coming[0]
+	}
+	return math.Inf(1)
+}
+
+// advance lets that happen.
+func (p *eventLoop) advance() {
+	at := p.next()
+	if p.running {
+		p.finish()
+	}
+	p.begin(at)
+}
+
+// begin begins a pass if there is anything to do.
+func (p *eventLoop) begin(now float64) {
+	come := 0
+	for come < len(p.coming) && p.coming[come] <= now {
+		p.entering = append(p.entering, entrant{p.coming[come] - p.way, stages})
+		come++
+	}
+	p.coming = p.coming[come:]
+	if len(p.entering)+len(p.outputs) == 0 && p.ready == (handout{}) {
+		return
+	}
+	p.running, p.end = true, p.send(now)
+	for i := range p.outputs {
+		o := &p.outputs[i]
+		if o.passes--; o.passes >= 0 {
+			break
+		}
+		p.end += p.half * o.gain
+		p.taken.join(o)
+	}
+	p.end += p.intake * float64(len(p.entering)) / stages
+	for i := range p.entering {
+		p.entering[i].stages--
+	}
+}
+
+// send sends the tokens that are ready, from a time on, and gives when it is done: those of sequences that decode before first ones, and those that
+// end answers at even distances among them.
+func (p *eventLoop) send(now float64) float64 {
+	r := &p.ready
+	p.due -= r.ends
+	for i := 0.5; i < r.ends; i++ {
+		at := now + i/r.ends*r.decodes*p.half + (i-0.5)*p.closing
+		p.sums.ends += at - r.at
+		p.sums.ended++
+		if p.turns != nil {
+			p.turns.come(at + 2*p.way)
+		}
+	}
+	now += r.decodes*p.half + r.ends*p.closing
+	p.sums.firsts += r.firsts * (now + (r.firsts+1)/2*p.half - r.at)
+	p.sums.began += r.firsts
+	now += r.firsts * p.half
+	p.ready = handout{}
+	return now
+}
+
+// join adds the tokens of a later step, which are sent together: each sequence has one message.
+func (h *handout) join(o *handout) {
+	weight, more := h.firsts+h.ends, o.firsts+o.ends
+	if weight+more > 0 {
+		h.at = (h.at*weight + o.at*more) / (weight + more)
+	}
+	h.decodes, h.firsts, h.ends, h.gain = max(h.decodes, o.decodes), h.firsts+o.firsts, h.ends+o.ends, h.gain+o.gain
+}
+
+// finish ends the pass that runs.
+func (p *eventLoop) finish() {
+	p.running = false
+	p.ready, p.taken = p.taken, handout{}
+	n := 0
+	for n < len(p.outputs) && p.outputs[n].passes < 0 {
+		n++
+	}
+	p.outputs = p.outputs[:copy(p.outputs, p.outputs[n:])]
+	for n = 0; n < len(p.entering) && p.entering[n].stages <= 0; n++ {
+		p.sums.in += p.end - p.entering[n].sent
+		p.sums.entered++
+		p.entered = append(p.entered, p.end)
+	}
+	p.entering = p.entering[:copy(p.entering, p.entering[n:])]
+}
+
+// quiet reports whether no request is in the server and no answer waits to be ended, so that steps with so many tokens that take a time leave the loop
+// idle until the next request comes.
+func (p *eventLoop) quiet(decodes, yields, step float64) bool {
+	return len(p.entering)+len(p.entered) == 0 && p.due == 0 && decodes*p.half*(1+yields) < step
+}
+
+// delays are the mean times of a request and of its first token in the API server and on the way, and how much longer the last token is there.
+func (p *eventLoop) delays() (in, later float64) {
+	s := &p.sums
+	first := s.firsts / max(s.began, 1)
+	return s.in/max(s.entered, 1) + first + p.way, s.ends/max(s.ended, 1) - first
+}
+
+// comes lets the requests come to the engine that do so up to a time.
+func (w *course) comes(time float64) {
+	w.api.until(time)
+	n := min(len(w.api.entered), len(w.visits)-w.sent)
+	for _, at := range w.api.entered[:n] {
+		w.visits[w.sent].at = at
+		w.sent++
+	}
+	w.api.entered = w.api.entered[:0]
+}
+
+// enter sends the visits of an open loop through the API server.
+func (w *course) enter() {
+	for i := range w.visits {
+		v := &w.visits[i]
+		w.api.coming = append(w.api.coming, v.at+w.api.way)
+		v.at = math.Inf(1)
+	}
+}
+
+// holding is the share of its time from which on an API server lets prompts come in groups, which the product form of Poisson arrivals does not have.
+const holding = 0.4
+
+// throughServer is the steady state at a rate where the API server is busy; nil where it is not, or does not keep up.
+func (f *flow) throughServer(rate float64) *Steady {
+	if load := f.front.load(rate, f.gen); f.handed || f.peers > 1 || load < holding || load > busiest {
+		return nil
+	}
+	visits := f.visits(rate)
+	all := f.visitsOf(visits)
+	defer visitBuffers.Put(all)
+	f.comeTo(*all, rate)
+	return f.follow(*all, visits/16, f.newEventLoop(nil)).state(rate, 0)
+}
