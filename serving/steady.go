@@ -112,7 +112,6 @@ type flow struct {
 	graphs  float64  // up to how many tokens of a step graphs launch it
 	pieces  map[int]*piece
 	tables  map[[2]int]*tokenCosts
-	decodes []Cost    // steps that only decode 0, 1, 2, ... sequences; zero where they are not priced yet
 	known   stepCosts // that flows of the same predictor, prompts and drafts share
 	prompts Lengths
 	answers Lengths
