@@ -16,8 +16,8 @@ import (
 	"llmprof/models"
 )
 
-// A visit is one point that is measured by asking a server.
-type visit struct {
+// A benchmark is one point that is measured by asking a server.
+type benchmark struct {
 	*Lab
 	point  *experiment.Point
 	model  *models.Model // nil if the server's name of it is no model that is known
@@ -41,64 +41,64 @@ func (l *Lab) serve(ctx context.Context, p *experiment.Point) (_ []*result.Resul
 	if err := l.Close(); err != nil { // GPUs that a worker holds are none of a server's
 		return nil, err
 	}
-	v := &visit{Lab: l, point: p, meters: &meters{why: errors.New(notWanted)}, seed: p.Seed}
-	if v.seed == 0 {
-		v.seed = 1 + rand.Uint64N(1<<53-1) // integers that every JSON reader keeps exactly
+	b := &benchmark{Lab: l, point: p, meters: &meters{why: errors.New(notWanted)}, seed: p.Seed}
+	if b.seed == 0 {
+		b.seed = 1 + rand.Uint64N(1<<53-1) // integers that every JSON reader keeps exactly
 	}
-	if v.model, err = l.Models.Resolve(ctx, p.Model); err != nil {
-		v.model = nil
+	if b.model, err = l.Models.Resolve(ctx, p.Model); err != nil {
+		b.model = nil
 	}
-	if v.carbon, err = carbon(p); err != nil {
+	if b.carbon, err = carbon(p); err != nil {
 		return nil, err
 	}
-	if v.asks, err = v.options(ctx); err != nil {
+	if b.asks, err = b.options(ctx); err != nil {
 		return nil, err
 	}
 	if p.Prompts != randomPrompts {
-		if v.asks.Prompts, err = promptsOf(p.Prompts); err != nil {
+		if b.asks.Prompts, err = promptsOf(p.Prompts); err != nil {
 			return nil, err
 		}
 	}
 	started := time.Now()
 	if p.EngineCmd == "" {
 		if p.Energy {
-			if v.meters, err = l.besideServer(ctx, p); err != nil {
+			if b.meters, err = l.besideServer(ctx, p); err != nil {
 				return nil, fmt.Errorf("energy: %w", err)
 			}
 		}
-		defer func() { err = errors.Join(err, v.meters.close()) }()
-		r, err := v.measure(ctx)
-		if r != nil && v.meters.of(0) == nil {
-			r.Reasons["conditions"] = v.meters.why.Error()
+		defer func() { err = errors.Join(err, b.meters.close()) }()
+		r, err := b.measure(ctx)
+		if r != nil && b.meters.of(0) == nil {
+			r.Reasons["conditions"] = b.meters.why.Error()
 		}
-		return v.finish(started, r, err)
+		return b.finish(started, r, err)
 	}
-	if v.meters, err = l.openMeters(ctx, p); err != nil {
+	if b.meters, err = l.openMeters(ctx, p); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, v.meters.close()) }()
-	r, err := v.around(ctx)
-	return v.finish(started, r, err)
+	defer func() { err = errors.Join(err, b.meters.close()) }()
+	r, err := b.around(ctx)
+	return b.finish(started, r, err)
 }
 
 // around starts the server, measures, and stops it.
-func (v *visit) around(ctx context.Context) (r *result.Result, err error) {
-	ready, err := openai.Answers(v.asks)
+func (b *benchmark) around(ctx context.Context) (r *result.Result, err error) {
+	ready, err := openai.Answers(b.asks)
 	if err != nil {
 		return nil, err
 	}
-	v.say("start the server")
+	b.say("start the server")
 	begun := time.Now()
-	server, err := openai.StartServer(ctx, openai.ServerSpec{Command: v.point.EngineCmd, Ready: ready, Env: v.environment()})
+	server, err := openai.StartServer(ctx, openai.ServerSpec{Command: b.point.EngineCmd, Ready: ready, Env: b.environment()})
 	if err != nil {
 		return nil, withLeft(err)
 	}
 	took := time.Since(begun).Seconds()
 	defer func() { err = errors.Join(err, server.Stop()) }()
-	if m := v.meters.of(0); m != nil {
+	if m := b.meters.of(0); m != nil {
 		m.Own(server.PIDs()...)
 	}
-	if r, err = v.measure(ctx); r != nil {
+	if r, err = b.measure(ctx); r != nil {
 		r.Engine.LoadS = &took
 	}
 	if err != nil {
@@ -108,8 +108,8 @@ func (v *visit) around(ctx context.Context) (r *result.Result, err error) {
 }
 
 // environment shows the server the GPUs that are measured.
-func (v *visit) environment() []string {
-	gpus := v.meters.shares(v.point)[0]
+func (b *benchmark) environment() []string {
+	gpus := b.meters.shares(b.point)[0]
 	if len(gpus) == 0 {
 		return nil
 	}
@@ -118,27 +118,27 @@ func (v *visit) environment() []string {
 
 // energy closes the window around the requests. Prefill and decode of different
 // requests run at once, so there is energy of a request, and none of a phase.
-func (v *visit) energy(ctx context.Context, r *result.Result) error {
-	m := v.meters.of(0)
-	if m == nil || !v.point.Energy {
+func (b *benchmark) energy(ctx context.Context, r *result.Result) error {
+	m := b.meters.of(0)
+	if m == nil || !b.point.Energy {
 		return nil
 	}
-	if v.err != nil {
-		return v.err
+	if b.err != nil {
+		return b.err
 	}
-	seen, err := m.End(ctx, v.mark)
+	seen, err := m.End(ctx, b.mark)
 	if err != nil {
 		return err
 	}
 	s := r.Serving
 	w := &result.Window{Seconds: seen.End.Sub(seen.Begin).Seconds(), Passes: float64(s.Completed), Domains: seen.Domains}
-	e := &result.Energy{Scope: m.Scope(), Request: w, Idle: v.meters.idle}
+	e := &result.Energy{Scope: m.Scope(), Request: w, Idle: b.meters.idle}
 	joules := meanPower(w) * w.Seconds
 	e.PerRequest = new(joules / w.Passes)
 	if e.Idle != nil {
 		e.Net = &result.NetEnergy{PerRequest: new((joules - meanPower(e.Idle)*w.Seconds) / w.Passes)}
 	}
-	e.CO2 = emitted(v.carbon, *e.PerRequest)
+	e.CO2 = emitted(b.carbon, *e.PerRequest)
 	r.Energy = e
 	r.Meter = &result.Meter{ReadS: seen.ReadS}
 	if gap := interval(seen.Samples); gap != nil {
@@ -149,12 +149,12 @@ func (v *visit) energy(ctx context.Context, r *result.Result) error {
 }
 
 // finish says what the requests were measured on and with.
-func (v *visit) finish(started time.Time, r *result.Result, err error) ([]*result.Result, error) {
+func (b *benchmark) finish(started time.Time, r *result.Result, err error) ([]*result.Result, error) {
 	if r == nil {
 		return nil, err
 	}
 	r.Started, r.Ended = started, time.Now()
-	r.Provenance = result.Provenance{Version: v.Version, Command: v.Command, Seed: v.seed}
-	v.describe(r, v.meters, 0)
+	r.Provenance = result.Provenance{Version: b.Version, Command: b.Command, Seed: b.seed}
+	b.describe(r, b.meters, 0)
 	return []*result.Result{r}, err
 }

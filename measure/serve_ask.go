@@ -36,12 +36,12 @@ const firstToken = 1000
 const controls = 5
 
 // options are what the point wants of the server, but for the prompts.
-func (v *visit) options(ctx context.Context) (o openai.Options, err error) {
-	p := v.point
+func (b *benchmark) options(ctx context.Context) (o openai.Options, err error) {
+	p := b.point
 	o = openai.Options{
-		BaseURL: p.BaseURL, API: p.API, Model: cmp.Or(p.ServedModel, p.Model), Key: v.Env(KeyVariable),
+		BaseURL: p.BaseURL, API: p.API, Model: cmp.Or(p.ServedModel, p.Model), Key: b.Env(KeyVariable),
 		Concurrency: p.Concurrency, RequestRate: p.RequestRate, Requests: p.Requests, Warmup: p.Warmup,
-		GenLen: p.GenLen, IgnoreEOS: p.Prompts == randomPrompts, Seed: v.seed, Connections: p.Connections,
+		GenLen: p.GenLen, IgnoreEOS: p.Prompts == randomPrompts, Seed: b.seed, Connections: p.Connections,
 		Sampling: openai.Sampling{Temperature: p.Temperature},
 		Timeout:  cmp.Or(time.Duration(float64(p.Timeout)*float64(time.Second)), openai.DefaultTimeout), SaveOutputs: p.SaveOutputs,
 	}
@@ -58,55 +58,55 @@ func (v *visit) options(ctx context.Context) (o openai.Options, err error) {
 	}
 	o.SLO, err = openai.ParseSLO(p.SLO)
 	o.Begin = func() {
-		switch m := v.meters.of(0); {
+		switch m := b.meters.of(0); {
 		case m != nil && p.Energy:
-			v.mark, v.err = m.Begin(ctx)
+			b.mark, b.err = m.Begin(ctx)
 		case m != nil:
-			v.looked = m.Look(ctx)
+			b.looked = m.Look(ctx)
 		}
-		v.say(fmt.Sprintf("%d requests; one that hears nothing for %v has failed", v.asks.Requests, o.Timeout))
-		v.asked.begin()
+		b.say(fmt.Sprintf("%d requests; one that hears nothing for %v has failed", b.asks.Requests, o.Timeout))
+		b.asked.begin()
 	}
-	if v.Records != nil {
-		o.Each = v.record
+	if b.Records != nil {
+		o.Each = b.record
 	}
 	return o, err
 }
 
 // record writes a request as a line of JSON.
-func (v *visit) record(r *result.Record) {
+func (b *benchmark) record(r *result.Record) {
 	line, err := json.Marshal(r)
 	if err == nil {
-		_, err = v.Records.Write(append(line, '\n'))
+		_, err = b.Records.Write(append(line, '\n'))
 	}
-	if v.unwritten == nil {
-		v.unwritten = err
+	if b.unwritten == nil {
+		b.unwritten = err
 	}
 }
 
 // prepare asks the server what it is, and makes prompts that it takes.
-func (v *visit) prepare(ctx context.Context) (err error) {
-	if v.about, err = openai.Inquire(ctx, v.asks); err != nil {
+func (b *benchmark) prepare(ctx context.Context) (err error) {
+	if b.about, err = openai.Inquire(ctx, b.asks); err != nil {
 		return err
 	}
-	v.asks.Metrics = v.about.HasMetrics
-	if v.point.Prompts != randomPrompts {
+	b.asks.Metrics = b.about.HasMetrics
+	if b.point.Prompts != randomPrompts {
 		return nil
 	}
-	n := v.asks.Requests + v.asks.Warmup
-	l, err := plan(v.point, n, v.seed)
+	n := b.asks.Requests + b.asks.Warmup
+	l, err := plan(b.point, n, b.seed)
 	switch {
 	case err != nil:
-	case l == nil && n > mostPrompted/v.point.PromptLen:
-		err = fmt.Errorf("%d prompts of %d tokens are more than %d tokens in all: give fewer --requests", n, v.point.PromptLen, mostPrompted)
+	case l == nil && n > mostPrompted/b.point.PromptLen:
+		err = fmt.Errorf("%d prompts of %d tokens are more than %d tokens in all: give fewer --requests", n, b.point.PromptLen, mostPrompted)
 	case l == nil:
-		v.asks.Prompts, err = v.random(ctx, v.seed, n, v.point.PromptLen)
+		b.asks.Prompts, err = b.random(ctx, b.seed, n, b.point.PromptLen)
 	default:
-		if v.point.Load != "" {
-			v.asks.Requests, v.asks.Arrivals, v.asks.Concurrency, v.asks.Warmup = len(l.lengths), l.arrivals, 0, 0
+		if b.point.Load != "" {
+			b.asks.Requests, b.asks.Arrivals, b.asks.Concurrency, b.asks.Warmup = len(l.lengths), l.arrivals, 0, 0
 		}
-		v.asks.PromptLen = 0
-		v.asks.Prompts, err = v.planned(ctx, l)
+		b.asks.PromptLen = 0
+		b.asks.Prompts, err = b.planned(ctx, l)
 	}
 	return err
 }
@@ -130,8 +130,8 @@ func promptsOf(file string) ([]openai.Prompt, error) {
 // random makes prompts of so many tokens: of tokens where the server
 // takes them and the vocabulary is known, else of words, as many as make the tokens
 // by its own count.
-func (v *visit) random(ctx context.Context, seed uint64, n, length int) ([]openai.Prompt, error) {
-	takes, vocab, err := v.takesTokens(ctx)
+func (b *benchmark) random(ctx context.Context, seed uint64, n, length int) ([]openai.Prompt, error) {
+	takes, vocab, err := b.takesTokens(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -139,62 +139,62 @@ func (v *visit) random(ctx context.Context, seed uint64, n, length int) ([]opena
 		return openai.RandomTokens(n, length, min(firstToken, vocab/2), vocab, seed), nil
 	}
 	prompts := openai.RandomText(n, length, seed)
-	counter, err := openai.NewCounter(ctx, v.asks)
+	counter, err := openai.NewCounter(ctx, b.asks)
 	if err != nil {
-		return nil, v.named(err)
+		return nil, b.named(err)
 	}
 	defer counter.Close()
-	v.counted = counter.How
+	b.counted = counter.How
 	return prompts, openai.Fit(ctx, counter, prompts, length)
 }
 
 // takesTokens reports whether the server takes prompts of tokens, and the size of its vocabulary.
-func (v *visit) takesTokens(ctx context.Context) (takes bool, vocab int, err error) {
-	if v.point.API != openai.Completions {
+func (b *benchmark) takesTokens(ctx context.Context) (takes bool, vocab int, err error) {
+	if b.point.API != openai.Completions {
 		return false, 0, nil
 	}
-	if vocab = v.vocabulary(); vocab == 0 {
+	if vocab = b.vocabulary(); vocab == 0 {
 		return false, 0, nil
 	}
-	takes, err = openai.TakesTokens(ctx, v.asks, openai.Prompt{Tokens: []int{min(firstToken, vocab/2)}})
+	takes, err = openai.TakesTokens(ctx, b.asks, openai.Prompt{Tokens: []int{min(firstToken, vocab/2)}})
 	if err != nil {
-		return false, 0, v.named(err)
+		return false, 0, b.named(err)
 	}
 	if !takes {
-		v.say("the server takes no prompts of tokens: they are texts")
+		b.say("the server takes no prompts of tokens: they are texts")
 	}
 	return takes, vocab, nil
 }
 
 // vocabulary is the least that the model and the server say, 0 where neither does.
-func (v *visit) vocabulary() int {
-	known := v.about.Vocab
-	if v.model != nil && (known == 0 || v.model.Vocab < known) {
-		known = v.model.Vocab
+func (b *benchmark) vocabulary() int {
+	known := b.about.Vocab
+	if b.model != nil && (known == 0 || b.model.Vocab < known) {
+		known = b.model.Vocab
 	}
 	return known
 }
 
 // named adds to an error which models the server has, if it has not the one that it
 // is asked for.
-func (v *visit) named(err error) error {
-	if err == nil || v.about == nil || len(v.about.Models) == 0 {
+func (b *benchmark) named(err error) error {
+	if err == nil || b.about == nil || len(b.about.Models) == 0 {
 		return err
 	}
-	if slices.Contains(v.about.Models, v.asks.Model) {
+	if slices.Contains(b.about.Models, b.asks.Model) {
 		return err
 	}
 	const most = 10
-	list := v.about.Models
+	list := b.about.Models
 	more := ""
 	if len(list) > most {
 		list, more = list[:most], fmt.Sprintf(" and %d more", len(list)-most)
 	}
-	return fmt.Errorf("%w; the server lists no model %q but %s%s: give its name with --served-model", err, v.asks.Model, strings.Join(list, ", "), more)
+	return fmt.Errorf("%w; the server lists no model %q but %s%s: give its name with --served-model", err, b.asks.Model, strings.Join(list, ", "), more)
 }
 
 // control detects a prefix cache where the server reports none.
-func (v *visit) control(ctx context.Context, r *result.Result) error {
+func (b *benchmark) control(ctx context.Context, r *result.Result) error {
 	s := r.Serving
 	if c := s.PrefixCache; c.Share != nil {
 		if *c.Share > cachedShare {
@@ -202,15 +202,15 @@ func (v *visit) control(ctx context.Context, r *result.Result) error {
 		}
 		return nil
 	}
-	length := v.point.PromptLen
-	if s.PromptTokens != nil && v.point.Prompts != randomPrompts {
+	length := b.point.PromptLen
+	if s.PromptTokens != nil && b.point.Prompts != randomPrompts {
 		length = int(s.PromptTokens.Median)
 	}
-	prompts, err := v.random(ctx, rand.Uint64(), controls, length) // a fresh seed, so that no prompt was seen before
+	prompts, err := b.random(ctx, rand.Uint64(), controls, length) // a fresh seed, so that no prompt was seen before
 	if err != nil {
 		return err
 	}
-	hit, err := openai.Control(ctx, v.asks, s, prompts)
+	hit, err := openai.Control(ctx, b.asks, s, prompts)
 	if err == nil && hit {
 		warn(r, "cached", "the median TTFT is %.3g s, but %.3g s of prompts that were never sent before, one at a time: the server answered from a cache of prefixes",
 			r.TTFT.Median, *s.PrefixCache.ControlTTFT)
@@ -263,8 +263,8 @@ func (p *progress) line(of int, timeout time.Duration) string {
 }
 
 // report says how far the requests are, each second, until it is stopped.
-func (v *visit) report(ctx context.Context) (stop func()) {
-	if v.Progress == nil {
+func (b *benchmark) report(ctx context.Context) (stop func()) {
+	if b.Progress == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -275,8 +275,8 @@ func (v *visit) report(ctx context.Context) (stop func()) {
 		for {
 			select {
 			case <-tick.C:
-				if line := v.asked.line(v.asks.Requests, v.asks.Timeout); line != "" {
-					v.Progress(line)
+				if line := b.asked.line(b.asks.Requests, b.asks.Timeout); line != "" {
+					b.Progress(line)
 				}
 			case <-ctx.Done():
 				return
@@ -286,6 +286,6 @@ func (v *visit) report(ctx context.Context) (stop func()) {
 	return func() {
 		cancel()
 		ended.Wait()
-		v.Progress("")
+		b.Progress("")
 	}
 }

@@ -87,32 +87,32 @@ func gather(s serving.Source, timed bool) (*planned, error) {
 }
 
 // planned makes prompts of given lengths.
-func (v *visit) planned(ctx context.Context, l *planned) ([]openai.Prompt, error) {
+func (b *benchmark) planned(ctx context.Context, l *planned) ([]openai.Prompt, error) {
 	longest, shared := 0, false
 	for _, x := range l.lengths {
 		longest, shared = max(longest, x.Prompt+x.Gen), shared || len(x.Hashes) > 0
 	}
-	if most := v.about.MaxLen; most > 0 && longest > most {
+	if most := b.about.MaxLen; most > 0 && longest > most {
 		return nil, fmt.Errorf("a request has %d tokens, prompt and answer: the server takes %d", longest, most)
 	}
-	takes, vocab, err := v.takesTokens(ctx)
+	takes, vocab, err := b.takesTokens(ctx)
 	switch {
 	case err != nil:
 		return nil, err
 	case takes:
-		return openai.TokensOf(l.lengths, min(firstToken, vocab/2), vocab, v.seed), nil
+		return openai.TokensOf(l.lengths, min(firstToken, vocab/2), vocab, b.seed), nil
 	case shared:
 		return nil, errors.New("prompts that share prefixes are made of tokens: want --api completions, a server that takes tokens, and a model whose vocabulary is known")
 	}
-	counter, err := openai.NewCounter(ctx, v.asks)
+	counter, err := openai.NewCounter(ctx, b.asks)
 	if err != nil {
-		return nil, v.named(err)
+		return nil, b.named(err)
 	}
 	defer counter.Close()
-	v.counted = counter.How
+	b.counted = counter.How
 	prompts := make([]openai.Prompt, 0, len(l.lengths))
 	for i, x := range l.lengths {
-		one := openai.RandomText(1, x.Prompt, v.seed+uint64(i))
+		one := openai.RandomText(1, x.Prompt, b.seed+uint64(i))
 		if err := openai.Fit(ctx, counter, one, x.Prompt); err != nil {
 			return nil, err
 		}

@@ -18,22 +18,22 @@ import (
 )
 
 // measure asks the server, with the meters around the requests that count.
-func (v *visit) measure(ctx context.Context) (*result.Result, error) {
-	if err := v.prepare(ctx); err != nil {
+func (b *benchmark) measure(ctx context.Context) (*result.Result, error) {
+	if err := b.prepare(ctx); err != nil {
 		return nil, err
 	}
-	r := v.blank()
-	stop := v.report(ctx)
-	s, err := openai.Run(ctx, v.asks, v.asked.count)
+	r := b.blank()
+	stop := b.report(ctx)
+	s, err := openai.Run(ctx, b.asks, b.asked.count)
 	stop()
-	if v.looked != nil {
-		looked(r, engine.Request, v.looked)
+	if b.looked != nil {
+		looked(r, engine.Request, b.looked)
 	}
 	if s == nil || s.Completed == 0 {
-		return nil, v.named(err)
+		return nil, b.named(err)
 	}
-	if v.unwritten != nil {
-		return nil, fmt.Errorf("the requests could not be written: %w", v.unwritten)
+	if b.unwritten != nil {
+		return nil, fmt.Errorf("the requests could not be written: %w", b.unwritten)
 	}
 	r.Serving = s
 	r.TTFT, r.TPOT, r.TTLT = openai.Times(s)
@@ -41,65 +41,65 @@ func (v *visit) measure(ctx context.Context) (*result.Result, error) {
 	if x := s.Steady; x != nil && !x.Reached {
 		r.Marks = append(r.Marks, "unsteady") // a note of the requests says why
 	}
-	v.counts(r)
+	b.counts(r)
 	if err != nil {
 		r.Reasons["energy"] = "the run stopped before its last request"
 		return r, err
 	}
-	if err := v.energy(ctx, r); err != nil {
+	if err := b.energy(ctx, r); err != nil {
 		return r, err
 	}
-	if err := v.control(ctx, r); err != nil && ctx.Err() == nil {
+	if err := b.control(ctx, r); err != nil && ctx.Err() == nil {
 		warn(r, "", "whether the server answered from a cache of prefixes is not known: %v", err)
 	}
 	return r, nil
 }
 
 // blank is a result before the first request.
-func (v *visit) blank() *result.Result {
-	p := v.point
+func (b *benchmark) blank() *result.Result {
+	p := b.point
 	r := &result.Result{
 		Schema: result.Schema, Processes: 1, Started: time.Now(),
 		Model: result.Model{Name: p.Model},
 		Engine: result.Engine{
-			Name: p.Engine, Version: v.about.Version, Versions: map[string]string{}, Options: v.about.Options,
+			Name: p.Engine, Version: b.about.Version, Versions: map[string]string{}, Options: b.about.Options,
 			Timer: "client clock, from when a request is begun (in an open loop: due) to the arrival of chunks",
 		},
 		Parallelism: result.Parallelism{Replicas: p.Replicas},
-		Workload:    result.Workload{Workload: workload.Workload{PromptLen: p.PromptLen, GenLen: p.GenLen}, Prompts: p.Prompts, Seed: v.seed, Temperature: p.Temperature},
+		Workload:    result.Workload{Workload: workload.Workload{PromptLen: p.PromptLen, GenLen: p.GenLen}, Prompts: p.Prompts, Seed: b.seed, Temperature: p.Temperature},
 		Reasons: map[string]string{
 			"step_s": "a server does not say its steps", "sizes_bytes": "a server does not say what it holds",
 			"operators": "a server does not say its operators",
 		},
 	}
-	if m := v.model; m != nil {
+	if m := b.model; m != nil {
 		r.Model = result.Model{Name: m.Name, Source: m.Source, Family: m.Family, ParamsTotal: m.Params()}
 	}
-	if v.about.Kind != "" {
-		r.Engine.Options["server"] = v.about.Kind
-		r.Engine.Versions[v.about.Kind] = v.about.Version
+	if b.about.Kind != "" {
+		r.Engine.Options["server"] = b.about.Kind
+		r.Engine.Versions[b.about.Kind] = b.about.Version
 	}
-	if v.counted != "" {
-		r.Engine.Options["prompts_counted_by"] = v.counted
+	if b.counted != "" {
+		r.Engine.Options["prompts_counted_by"] = b.counted
 	}
-	v.deployment(r)
+	b.deployment(r)
 	return r
 }
 
 // deployment is how the server runs the model: as was given, or as it says. What
 // neither knows is null.
-func (v *visit) deployment(r *result.Result) {
-	p, a := v.point, v.about
+func (b *benchmark) deployment(r *result.Result) {
+	p, a := b.point, b.about
 	w, par := &r.Workload, &r.Parallelism
 	w.Weights, w.KV = cmp.Or(p.ServedWeights, a.Weights), cmp.Or(p.ServedKV, a.KV)
 	if w.Weights == "bf16" || w.Weights == "fp16" || w.Weights == "fp32" {
 		w.Act = w.Weights
 	}
 	par.TP, par.DP = cmp.Or(p.ServedTP, a.TP), a.DP
-	if shown := v.meters.shares(p)[0]; p.EngineCmd != "" && len(shown) == 1 && par.TP == 0 {
+	if shown := b.meters.shares(p)[0]; p.EngineCmd != "" && len(shown) == 1 && par.TP == 0 {
 		par.TP = 1 // the server sees no other GPU
 	}
-	if p.RequestRate == 0 && p.Load == "" && v.asks.Concurrency == 1 {
+	if p.RequestRate == 0 && p.Load == "" && b.asks.Concurrency == 1 {
 		w.Batch = 1
 	}
 	const unsaid = "the server does not say it; give "
@@ -120,7 +120,7 @@ func (v *visit) deployment(r *result.Result) {
 
 // counts fill in what follows from the server's usage: real lengths, and tokens a
 // second.
-func (v *visit) counts(r *result.Result) {
+func (b *benchmark) counts(r *result.Result) {
 	s := r.Serving
 	if n := s.PromptTokens; n != nil {
 		r.Workload.PromptLen = max(int(math.Round(n.Mean)), 1)

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"llmprof/plots/colors"
+
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -172,7 +174,7 @@ func (v values) Ticks(lo, hi float64) []plot.Tick {
 
 // roomy reports whether no two labels would touch if each stride-th has one.
 func (v values) roomy(lo, hi float64, stride int) bool {
-	style, free := Sans(TickSize, Ink()), vg.Length(math.Inf(-1))
+	style, free := Sans(TickSize, colors.Ink()), vg.Length(math.Inf(-1))
 	for i := 0; i < len(v.at); i += stride {
 		x, w := v.wide*vg.Length((v.at[i]-lo)/(hi-lo)), style.Width(v.label(v.at[i]))
 		if v.log {
@@ -225,10 +227,10 @@ func newPlot(x, y axis, body plot.Plotter) *plot.Plot {
 }
 
 func (x axis) lay(a *plot.Axis) {
-	a.Color, a.LineStyle = Ink(), Line(0.6, Ink())
-	a.Tick.LineStyle, a.Tick.Length = Line(0.5, Ink()), 3.5
+	a.Color, a.LineStyle = colors.Ink(), Line(0.6, colors.Ink())
+	a.Tick.LineStyle, a.Tick.Length = Line(0.5, colors.Ink()), 3.5
 	align, vertical := a.Tick.Label.XAlign, a.Tick.Label.YAlign
-	a.Tick.Label = Sans(TickSize, Ink())
+	a.Tick.Label = Sans(TickSize, colors.Ink())
 	a.Tick.Label.XAlign, a.Tick.Label.YAlign = align, vertical
 	a.Padding, a.Tick.Marker, a.Min, a.Max = 0, x.ticks, x.lo, x.hi
 	if v, ok := x.ticks.(values); !ok || v.log {
@@ -286,7 +288,7 @@ func (s *sheet) draw(c draw.Canvas) {
 // horizontal one below. They are no labels of the plot, since gonum pads it on
 // the right by half of the latter's width.
 func panel(c draw.Canvas, p *plot.Plot, above, below string) {
-	style := Sans(LabelSize, Ink())
+	style := Sans(LabelSize, colors.Ink())
 	room := c.Max.X - c.Min.X
 	above, below = fit(style, above, room), fit(style, below, room)
 	inner := draw.Crop(c, 0, 0, lineHeight(style)+1, -lineHeight(style)-3)
@@ -303,7 +305,7 @@ type grid struct{}
 // Plot implements plot.Plotter.
 func (grid) Plot(c draw.Canvas, p *plot.Plot) {
 	tx, ty := p.Transforms(&c)
-	line := Line(0.5, Rule())
+	line := Line(0.5, colors.Rule())
 	for _, t := range p.X.Tick.Marker.Ticks(p.X.Min, p.X.Max) {
 		if x := tx(t.Value); t.Label != "" && c.ContainsX(x) {
 			c.StrokeLine2(line, x, c.Min.Y, x, c.Max.Y)

@@ -13,21 +13,21 @@ import (
 func (v *breakdownView) draw(c draw.Canvas) {
 	v.heads(&c)
 	y := c.Max.Y - breakdownHead
-	name := Sans(LabelSize-0.3, Ink())
+	name := Sans(LabelSize-0.3, colors.Ink())
 	for _, g := range v.rows {
 		c.FillText(name, vg.Point{X: c.Min.X, Y: y - breakdownRow/2 - ascent(name)/2}, g.String())
 		for i := range v.columns {
 			v.columns[i].cell(&c, g, vg.Point{X: c.Min.X + v.left[i], Y: y}, v.width)
 		}
 		y -= breakdownRow
-		c.StrokeLine2(Line(0.4, Rule()), c.Min.X, y+0.8, c.Max.X, y+0.8)
+		c.StrokeLine2(Line(0.4, colors.Rule()), c.Min.X, y+0.8, c.Max.X, y+0.8)
 	}
 	legend(&c, v.keys)
 }
 
 // heads names the quantities, the phases under them, and the totals.
 func (v *breakdownView) heads(c *draw.Canvas) {
-	section, phase, total := Bold(LabelSize, Ink()), Sans(TickSize-0.5, Faint()), Bold(TickSize, Ink())
+	section, phase, total := Bold(LabelSize, colors.Ink()), Sans(TickSize-0.5, colors.Faint()), Bold(TickSize, colors.Ink())
 	for i := range v.columns {
 		col, x := &v.columns[i], c.Min.X+v.left[i]
 		if i == 0 || v.columns[i-1].section != col.section {
@@ -37,8 +37,8 @@ func (v *breakdownView) heads(c *draw.Canvas) {
 		c.FillText(total, vg.Point{X: x, Y: c.Max.Y - 29}, col.text(col.total))
 	}
 	y := c.Max.Y - breakdownHead + 2.5
-	c.StrokeLine2(Line(0.7, Faint()), c.Min.X, y, c.Max.X, y)
-	whole := Bold(TickSize, Ink())
+	c.StrokeLine2(Line(0.7, colors.Faint()), c.Min.X, y, c.Max.X, y)
+	whole := Bold(TickSize, colors.Ink())
 	c.FillText(whole, vg.Point{X: c.Min.X, Y: c.Max.Y - 29}, "total")
 }
 
@@ -51,13 +51,13 @@ func (c *quantity) cell(to *draw.Canvas, g group, at vg.Point, width vg.Length) 
 		return
 	}
 	fill(to, bar, colors.Panel())
-	style := Sans(TickSize-0.5, Ink())
+	style := Sans(TickSize-0.5, colors.Ink())
 	to.FillText(style, vg.Point{X: at.X, Y: bar.Max.Y + 1.8}, percent(p.value/c.total))
 	x := bar.Min.X
 	for _, part := range c.parts(p) {
 		w := width * vg.Length(part.value/c.total)
 		fill(to, vg.Rectangle{Min: vg.Point{X: x, Y: bar.Min.Y}, Max: vg.Point{X: x + max(w, 0.4), Y: bar.Max.Y}}, part.ink)
-		outline(to, vg.Rectangle{Min: vg.Point{X: x, Y: bar.Min.Y}, Max: vg.Point{X: x + max(w, 0.4), Y: bar.Max.Y}}, Faint())
+		outline(to, vg.Rectangle{Min: vg.Point{X: x, Y: bar.Min.Y}, Max: vg.Point{X: x + max(w, 0.4), Y: bar.Max.Y}}, colors.Faint())
 		x += w
 	}
 }
@@ -77,7 +77,7 @@ func (c *quantity) parts(p *piece) (all []part) {
 	case asMemory:
 		return []part{{p.value, colors.Bound(roofline.ByMemory)}}
 	case neutral:
-		return []part{{p.value, Faint()}}
+		return []part{{p.value, colors.Faint()}}
 	}
 	for b, x := range p.byBound {
 		if x > 0 {

@@ -151,16 +151,16 @@ func (f *Figure) accessible(b *bytes.Buffer, s *vgsvg.Canvas) error {
 // Draw draws the figure on a canvas of its size.
 func (f *Figure) Draw(s vg.CanvasSizer) {
 	c := draw.New(s)
-	fill(&c, c.Rectangle, Paper())
+	fill(&c, c.Rectangle, colors.Paper())
 	c = draw.Crop(c, Margin, -Margin, Margin, -Margin)
-	title := Bold(TitleSize, Ink())
+	title := Bold(TitleSize, colors.Ink())
 	c.FillText(title, vg.Point{X: c.Min.X, Y: c.Max.Y - ascent(title)}, fit(title, f.Title, c.Max.X-c.Min.X))
 	config := captionText()
 	for i, l := range f.captionLines() {
 		y := c.Max.Y - 1.55*TitleSize - ascent(config) - lineHeight(config)*vg.Length(i)
 		c.FillText(config, vg.Point{X: c.Min.X, Y: y}, l)
 	}
-	note := Sans(CaptionSize, Faint())
+	note := Sans(CaptionSize, colors.Faint())
 	lines := f.noteLines()
 	y := c.Min.Y + lineHeight(note)*vg.Length(len(lines)-1) - descent(note)
 	for _, l := range lines {
@@ -176,7 +176,7 @@ func (f *Figure) above() vg.Length {
 	return 1.55*TitleSize + 1.9*CaptionSize + lineHeight(captionText())*vg.Length(more)
 }
 func (f *Figure) below() vg.Length {
-	return lineHeight(Sans(CaptionSize, Faint()))*vg.Length(len(f.noteLines())) + 3
+	return lineHeight(Sans(CaptionSize, colors.Faint()))*vg.Length(len(f.noteLines())) + 3
 }
 
 // hold makes the figure as high as it has to be for a body of a height.
@@ -187,7 +187,7 @@ func (f *Figure) holdOver(body vg.Length, keys []key) {
 	f.hold(body + legendHeight(keys, Width-2*Margin))
 }
 
-func captionText() draw.TextStyle { return Sans(CaptionSize+0.5, Faint()) }
+func captionText() draw.TextStyle { return Sans(CaptionSize+0.5, colors.Faint()) }
 
 // captionLines breaks the caption between its parts and the alternatives in them
 // into lines of about the same width, and longer parts between their words.
@@ -227,7 +227,7 @@ func (f *Figure) captionIn(room vg.Length) (lines []string) {
 }
 
 func (f *Figure) noteLines() []string {
-	return wrap(Sans(CaptionSize, Faint()), strings.Join(f.Notes, " "), Width-2*Margin)
+	return wrap(Sans(CaptionSize, colors.Faint()), strings.Join(f.Notes, " "), Width-2*Margin)
 }
 
 // A pdfCanvas makes up for what vgpdf (v0.17) cannot do. It embeds one font only,

@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"llmprof/analytic"
+	"llmprof/plots/colors"
 )
 
 // A Course is one batch of a model over the length of the prompt, by one engine:
@@ -201,7 +202,7 @@ func (p *followPanel) course(c *draw.Canvas, o *Course, place func(int, float64)
 			low, high := place(s.Prompt, s.Low), place(s.Prompt, s.High)
 			c.StrokeLine2(Line(0.8, ink), low.X, low.Y, high.X, high.Y)
 		}
-		paint(c, polygon(signs[n%len(signs)], at, r), ink, Line(0.5, Paper()))
+		paint(c, polygon(signs[n%len(signs)], at, r), ink, Line(0.5, colors.Paper()))
 	}
 }
 
@@ -222,9 +223,9 @@ func (v *followView) legend() (keys []key) {
 		}})
 	}
 	return append(keys,
-		lineKey("expected", Line(1.3, Faint())),
-		key{"90 % interval", func(c *draw.Canvas, b vg.Rectangle) { fill(c, b, Faint().Faded(60)) }},
-		lineKey("floor", Line(0.9, Faint(), 1.2, 1.8)),
+		lineKey("expected", Line(1.3, colors.Faint())),
+		key{"90 % interval", func(c *draw.Canvas, b vg.Rectangle) { fill(c, b, colors.Faint().Faded(60)) }},
+		lineKey("floor", Line(0.9, colors.Faint(), 1.2, 1.8)),
 	)
 }
 

@@ -4,8 +4,9 @@ package plots
 
 import (
 	"fmt"
-	"llmprof/plots/colors"
 	"strings"
+
+	"llmprof/plots/colors"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -95,9 +96,9 @@ func (g *graph) keys() (keys []key) {
 		}})
 	}
 	return append(keys, key{fmt.Sprintf("share of the phase's time; a full bar is %s", shareText(g.most)), func(c *draw.Canvas, b vg.Rectangle) {
-		fill(c, b, Rule())
+		fill(c, b, colors.Rule())
 		b.Max.X -= (b.Max.X - b.Min.X) / 3
-		fill(c, b, Faint())
+		fill(c, b, colors.Faint())
 	}})
 }
 
@@ -177,7 +178,7 @@ func (g *graph) draw(c draw.Canvas) {
 	}
 	if from, to := g.stream(a); from > to {
 		x := a.lanes[streamLane]
-		c.StrokeLine2(Line(1.8, Faint()), x, from, x, to)
+		c.StrokeLine2(Line(1.8, colors.Faint()), x, from, x, to)
 	}
 	for i := range g.clusters {
 		cl := &g.clusters[i]
@@ -200,8 +201,8 @@ func (g *graph) frame(c *draw.Canvas, cl *cluster, x, y vg.Length) {
 	}
 	box := vg.Rectangle{Min: vg.Point{X: c.Min.X, Y: y - cl.height()}, Max: vg.Point{X: c.Max.X, Y: y}}
 	fill(c, box, colors.Panel())
-	outline(c, box, Faint())
-	s := Bold(LabelSize, Ink())
+	outline(c, box, colors.Faint())
+	s := Bold(LabelSize, colors.Ink())
 	base := y - 3.5 - ascent(s)
 	if len(g.strip.order) > 0 {
 		chip := vg.Rectangle{Min: vg.Point{X: x, Y: base - 2}, Max: vg.Point{X: x + cellHeight, Y: base - 2 + cellHeight}}

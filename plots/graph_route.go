@@ -94,9 +94,9 @@ func drawRoute(c *draw.Canvas, r *route) {
 	if r.sum {
 		ps[len(ps)-1].X += sumRadius
 	}
-	style := Line(1, Ink())
+	style := Line(1, colors.Ink())
 	if r.lane == branchLane {
-		style = Line(1, Ink(), 2.5, 1.5)
+		style = Line(1, colors.Ink(), 2.5, 1.5)
 	}
 	c.SetLineStyle(style)
 	c.Stroke(rounded(ps))
@@ -133,7 +133,7 @@ func toward(p, q vg.Point) vg.Point {
 // port draws where a node is on its lane: a disk, or a diamond for a collective.
 func port(c *draw.Canvas, n *node, p vg.Point) {
 	if !n.wire {
-		c.SetColor(Ink())
+		c.SetColor(colors.Ink())
 		c.Fill(circle(p, 1.9))
 		return
 	}
@@ -144,7 +144,7 @@ func port(c *draw.Canvas, n *node, p vg.Point) {
 
 // plus draws the sign of a sum.
 func plus(c *draw.Canvas, p vg.Point) {
-	paint(c, circle(p, sumRadius), Paper(), Line(0.8, Ink()))
-	c.StrokeLine2(Line(0.8, Ink()), p.X-sumRadius, p.Y, p.X+sumRadius, p.Y)
-	c.StrokeLine2(Line(0.8, Ink()), p.X, p.Y-sumRadius, p.X, p.Y+sumRadius)
+	paint(c, circle(p, sumRadius), colors.Paper(), Line(0.8, colors.Ink()))
+	c.StrokeLine2(Line(0.8, colors.Ink()), p.X-sumRadius, p.Y, p.X+sumRadius, p.Y)
+	c.StrokeLine2(Line(0.8, colors.Ink()), p.X, p.Y-sumRadius, p.X, p.Y+sumRadius)
 }

@@ -13,6 +13,7 @@ import (
 	"llmprof/analytic/breakdown"
 	"llmprof/internal/testkit"
 	"llmprof/models"
+	"llmprof/plots/colors"
 )
 
 // A4 within margins of a centimetre.
@@ -226,7 +227,7 @@ func TestStrip(t *testing.T) {
 		long.order[i] = i * i % 7 % 3
 	}
 	for _, l := range long.lines(Width) {
-		if w := Sans(CaptionSize, Ink()).Width(l); w > Width || strings.Count(l, "\n") > 0 {
+		if w := Sans(CaptionSize, colors.Ink()).Width(l); w > Width || strings.Count(l, "\n") > 0 {
 			t.Errorf("%q is %v wide", l, w)
 		}
 	}

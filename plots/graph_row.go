@@ -47,14 +47,14 @@ func (g *graph) cells(row vg.Rectangle, i int) cells {
 
 // header writes the names of the columns.
 func (g *graph) header(c *draw.Canvas, x, y vg.Length) {
-	s := Sans(CaptionSize, Faint())
+	s := Sans(CaptionSize, colors.Faint())
 	y -= ascent(s) + 2
 	c.FillText(s, vg.Point{X: x + rowPad, Y: y}, "operator")
 	c.FillText(s, vg.Point{X: x + nameWidth, Y: y}, "shape")
 	row := vg.Rectangle{Min: vg.Point{X: x}, Max: vg.Point{X: c.Max.X - 4}}
 	for i, col := range g.columns {
 		p := g.cells(row, i)
-		c.FillText(Bold(CaptionSize, Ink()), vg.Point{X: p.mark, Y: y}, col.name)
+		c.FillText(Bold(CaptionSize, colors.Ink()), vg.Point{X: p.mark, Y: y}, col.name)
 		if p.time > 0 {
 			right(c, s, p.time, y, "time")
 		}
@@ -71,13 +71,13 @@ func right(c *draw.Canvas, s draw.TextStyle, x, y vg.Length, text string) {
 
 // node draws one operator in its box.
 func (g *graph) node(c *draw.Canvas, n *node, box vg.Rectangle) {
-	fill(c, box, Paper())
-	ink := Faint()
+	fill(c, box, colors.Paper())
+	ink := colors.Faint()
 	if n.wire {
 		ink = colors.Bound(roofline.ByNetwork)
 	}
 	outline(c, box, ink)
-	s := Bold(CaptionSize, Ink())
+	s := Bold(CaptionSize, colors.Ink())
 	if n.wire {
 		s.Color = ink
 	}
@@ -89,14 +89,14 @@ func (g *graph) node(c *draw.Canvas, n *node, box vg.Rectangle) {
 		}
 	}
 	if n.more != "" {
-		faint := Sans(CaptionSize, Faint())
+		faint := Sans(CaptionSize, colors.Faint())
 		c.FillText(faint, vg.Point{X: box.Min.X + rowPad, Y: base - moreHeight}, fit(faint, n.more, box.Max.X-box.Min.X-2*rowPad))
 	}
 }
 
 // label writes name and shape; a long name goes into the column of a short shape.
 func (g *graph) label(c *draw.Canvas, s draw.TextStyle, n *node, at vg.Point) {
-	small := Sans(CaptionSize, Ink())
+	small := Sans(CaptionSize, colors.Ink())
 	const apart = 6
 	room := nameWidth + shapeWidth - rowPad - apart
 	shape := fit(small, n.shape, shapeWidth-3)
@@ -110,13 +110,13 @@ func (g *graph) label(c *draw.Canvas, s draw.TextStyle, n *node, at vg.Point) {
 
 // work draws the figures of one phase on a line.
 func (g *graph) work(c *draw.Canvas, w *work, wire bool, at cells, y vg.Length) {
-	s := Sans(CaptionSize, Ink())
+	s := Sans(CaptionSize, colors.Ink())
 	boundMark(c, w.bound, vg.Point{X: at.mark, Y: y - 1.6})
 	bar := vg.Rectangle{Min: vg.Point{X: at.bar, Y: y - 0.4}, Max: vg.Point{X: at.barEnd, Y: y + 5.6}}
-	fill(c, bar, Rule())
+	fill(c, bar, colors.Rule())
 	bar.Max.X = bar.Min.X + (bar.Max.X-bar.Min.X)*vg.Length(w.share/g.most)
 	fill(c, bar, colors.Bound(w.bound))
-	outline(c, bar, Faint())
+	outline(c, bar, colors.Faint())
 	if at.time > 0 {
 		right(c, s, at.time, y, w.time.String())
 	}
@@ -137,7 +137,7 @@ func (g *graph) work(c *draw.Canvas, w *work, wire bool, at cells, y vg.Length) 
 func boundMark(c *draw.Canvas, b roofline.Bound, at vg.Point) {
 	box := boxAt(at, swatch, swatch)
 	fill(c, box, colors.Bound(b))
-	outline(c, box, Faint())
+	outline(c, box, colors.Faint())
 	s := Bold(CaptionSize, colors.Bound(b).On())
 	text := strings.ToUpper(b.String()[:1])
 	c.FillText(s, vg.Point{X: at.X + (swatch-s.Width(text))/2, Y: at.Y + (swatch-ascent(s))/2}, text)

@@ -25,9 +25,9 @@ func kindColor(kind int) colors.Color { return colors.Shade(kind % colors.NumSha
 
 // lines is the text in lines that are as wide as room, cut after the second.
 func (s *strip) lines(room vg.Length) []string {
-	lines := wrap(Sans(CaptionSize, Ink()), s.text(), room)
+	lines := wrap(Sans(CaptionSize, colors.Ink()), s.text(), room)
 	if len(lines) > 2 {
-		lines = append(lines[:1], fit(Sans(CaptionSize, Ink()), strings.Join(lines[1:], " "), room))
+		lines = append(lines[:1], fit(Sans(CaptionSize, colors.Ink()), strings.Join(lines[1:], " "), room))
 	}
 	return lines
 }
@@ -37,7 +37,7 @@ func (s *strip) height(room vg.Length) vg.Length {
 	if len(s.order) == 0 {
 		return 0
 	}
-	return stripAbove + cellHeight + stripBelow + lineHeight(Sans(CaptionSize, Ink()))*vg.Length(len(s.lines(room))) + 2
+	return stripAbove + cellHeight + stripBelow + lineHeight(Sans(CaptionSize, colors.Ink()))*vg.Length(len(s.lines(room))) + 2
 }
 
 // draw draws the strip below y.
@@ -60,7 +60,7 @@ func (s *strip) draw(c *draw.Canvas, y vg.Length) {
 		s.cells(c, box, s.order[i], j-i)
 		i = j
 	}
-	style := Sans(CaptionSize, Ink())
+	style := Sans(CaptionSize, colors.Ink())
 	y -= cellHeight + stripBelow
 	for _, l := range s.lines(room) {
 		c.FillText(style, vg.Point{X: c.Min.X, Y: y - ascent(style)}, l)
@@ -80,7 +80,7 @@ func (s *strip) cells(c *draw.Canvas, box vg.Rectangle, kind, n int) {
 		x := box.Min.X + wide*vg.Length(i)
 		c.StrokeLine2(Line(0.4, ink), x, box.Min.Y, x, box.Max.Y)
 	}
-	outline(c, box, Faint())
+	outline(c, box, colors.Faint())
 	middle := func(lo, hi vg.Length) {
 		c.FillText(style, vg.Point{X: (lo + hi - style.Width(name)) / 2, Y: box.Min.Y + (cellHeight-ascent(style))/2}, name)
 	}

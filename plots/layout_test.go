@@ -14,6 +14,7 @@ import (
 
 	"llmprof/analytic/breakdown"
 	"llmprof/internal/testkit"
+	"llmprof/plots/colors"
 )
 
 // A written text is one with the box that its letters fill.
@@ -167,7 +168,7 @@ func TestDecadesApart(t *testing.T) {
 				if k.Label == "" {
 					continue
 				}
-				x, w := wide*vg.Length(math.Log(k.Value/lo)/math.Log(hi/lo)), Sans(TickSize, Ink()).Width(k.Label)
+				x, w := wide*vg.Length(math.Log(k.Value/lo)/math.Log(hi/lo)), Sans(TickSize, colors.Ink()).Width(k.Label)
 				if x-w/2 < free {
 					t.Errorf("%g to %g: %q touches the label before it", lo, hi, k.Label)
 				}

@@ -24,7 +24,7 @@ const (
 	legendRow vg.Length = 12.5
 )
 
-func legendText() draw.TextStyle { return Sans(TickSize, Ink()) }
+func legendText() draw.TextStyle { return Sans(TickSize, colors.Ink()) }
 
 // legendRows breaks keys into rows that are as wide as room.
 func legendRows(keys []key, room vg.Length) (rows [][]key) {
@@ -74,7 +74,7 @@ func lineKey(text string, s draw.LineStyle) key {
 func colorKey(text string, color colors.Color) key {
 	return key{text, func(c *draw.Canvas, box vg.Rectangle) {
 		fill(c, box, color)
-		outline(c, box, Faint())
+		outline(c, box, colors.Faint())
 	}}
 }
 
@@ -90,6 +90,6 @@ func boundKeys(bounds ...roofline.Bound) (keys []key) {
 func phaseKey(m Marker) key {
 	return key{m.phase(), func(c *draw.Canvas, b vg.Rectangle) {
 		p := middle(b)
-		mark(c, m, p, 4, Paper())
+		mark(c, m, p, 4, colors.Paper())
 	}}
 }

@@ -7,6 +7,8 @@ import (
 	"image/color"
 	"slices"
 
+	"llmprof/plots/colors"
+
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -212,7 +214,7 @@ func loadKeys(curves []LoadCurve) (keys []key) {
 	}
 	keys = append(keys, key{"up to the 99th percentile", func(c *draw.Canvas, box vg.Rectangle) {
 		x := middle(box).X
-		whisker(c, vg.Point{X: x, Y: box.Min.Y}, vg.Point{X: x, Y: box.Max.Y}, Faint())
+		whisker(c, vg.Point{X: x, Y: box.Min.Y}, vg.Point{X: x, Y: box.Max.Y}, colors.Faint())
 	}})
 	if failed {
 		keys = append(keys, key{"the run failed", func(c *draw.Canvas, box vg.Rectangle) { Marker(0).hollow(c, middle(box)) }})

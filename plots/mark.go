@@ -6,13 +6,15 @@ import (
 	"image/color"
 	"math"
 
+	"llmprof/plots/colors"
+
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
 
 // mark draws the mark of a phase with the area of a circle of radius r.
 func mark(c *draw.Canvas, m Marker, p vg.Point, r vg.Length, ink color.Color) {
-	paint(c, m.path(p, r), ink, Line(0.7, Ink()))
+	paint(c, m.path(p, r), ink, Line(0.7, colors.Ink()))
 }
 
 // paint fills a path and draws its border.
@@ -92,12 +94,12 @@ func (m Marker) path(p vg.Point, r vg.Length) vg.Path {
 
 // draw draws a marker in a colour, apart from the line below it.
 func (m Marker) draw(c *draw.Canvas, p vg.Point, ink color.Color) {
-	paint(c, m.path(p, markerRadius), ink, Line(0.6, Paper()))
+	paint(c, m.path(p, markerRadius), ink, Line(0.6, colors.Paper()))
 }
 
 // hollow draws the marker of what does not fit in memory.
 func (m Marker) hollow(c *draw.Canvas, p vg.Point) {
-	paint(c, m.path(p, markerRadius), Paper(), Line(1.1, Alarm()))
+	paint(c, m.path(p, markerRadius), colors.Paper(), Line(1.1, colors.Alarm()))
 }
 
 const markerRadius vg.Length = 2.6

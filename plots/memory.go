@@ -182,7 +182,7 @@ func (v *memoryView) layOut() {
 	if v.most < last.X {
 		v.keys = append(v.keys, key{"does not fit", func(c *draw.Canvas, box vg.Rectangle) {
 			unfitHatch(c, box, 4)
-			outline(c, box, Faint())
+			outline(c, box, colors.Faint())
 		}})
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 
+	"llmprof/plots/colors"
+
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -28,17 +30,17 @@ func (v *memoryView) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 		if area := c.ClipPolygonXY(over); len(area) > 2 {
 			c.FillPolygon(l.ink, area)
-			c.StrokeLines(Line(0.5, Paper()), c.ClipLinesXY(under)...)
+			c.StrokeLines(Line(0.5, colors.Paper()), c.ClipLinesXY(under)...)
 		}
 	}
 	capacity := v.points[0].Estimate.Memory.Usable
 	full := ty(float64(capacity))
 	v.beyond(&c, tx, ty)
-	over(&c, Line(1.3, Alarm()), vg.Point{X: c.Min.X, Y: full}, vg.Point{X: c.Max.X, Y: full})
+	over(&c, Line(1.3, colors.Alarm()), vg.Point{X: c.Min.X, Y: full}, vg.Point{X: c.Max.X, Y: full})
 	q := &placer{bounds: c.Rectangle}
 	v.marks(&c, q, tx, full)
 	text := "capacity " + capacity.String()
-	style := Bold(TickSize, Alarm())
+	style := Bold(TickSize, colors.Alarm())
 	v.put(&c, q, style, text, vg.Point{X: c.Min.X + style.Width(text)/2 + 4, Y: full})
 }
 
@@ -74,7 +76,7 @@ func hatchArea(c *draw.Canvas, area []vg.Point, gap vg.Length) {
 	for d := gap; d < high.X-low.X+high.Y-low.Y; d += gap {
 		a, b := vg.Point{X: low.X, Y: low.Y + d}, vg.Point{X: low.X + d, Y: low.Y}
 		if from, to, ok := within(area, a, b); ok {
-			over(c, Line(0.5, Alarm()), from, to)
+			over(c, Line(0.5, colors.Alarm()), from, to)
 		}
 	}
 }
@@ -103,13 +105,13 @@ func within(area []vg.Point, a, b vg.Point) (from, to vg.Point, ok bool) {
 
 // unfitHatch hatches what does not fit so that it shows on dark and on light.
 func unfitHatch(c *draw.Canvas, r vg.Rectangle, gap vg.Length) {
-	slanted(c, r, Line(1.1, Paper()), gap)
-	slanted(c, r, Line(0.5, Alarm()), gap)
+	slanted(c, r, Line(1.1, colors.Paper()), gap)
+	slanted(c, r, Line(0.5, colors.Alarm()), gap)
 }
 
 // over draws a line that shows on dark and on light.
 func over(c *draw.Canvas, s draw.LineStyle, from, to vg.Point) {
-	c.StrokeLine2(Line(s.Width+1.4, Paper()), from.X, from.Y, to.X, to.Y)
+	c.StrokeLine2(Line(s.Width+1.4, colors.Paper()), from.X, from.Y, to.X, to.Y)
 	c.StrokeLine2(s, from.X, from.Y, to.X, to.Y)
 }
 
@@ -121,19 +123,19 @@ func (v *memoryView) marks(c *draw.Canvas, q *placer, tx func(float64) vg.Length
 	}
 	if v.most > 0 && !math.IsInf(v.most, 0) {
 		x := tx(v.most)
-		over(c, Line(1.3, Alarm()), vg.Point{X: x, Y: c.Min.Y}, vg.Point{X: x, Y: c.Max.Y})
-		v.put(c, q, Bold(TickSize, Alarm()), "max "+noun+" "+counted(v.most), vg.Point{X: x, Y: c.Min.Y + (full-c.Min.Y)*0.55})
+		over(c, Line(1.3, colors.Alarm()), vg.Point{X: x, Y: c.Min.Y}, vg.Point{X: x, Y: c.Max.Y})
+		v.put(c, q, Bold(TickSize, colors.Alarm()), "max "+noun+" "+counted(v.most), vg.Point{X: x, Y: c.Min.Y + (full-c.Min.Y)*0.55})
 	}
 	if math.IsInf(v.most, 0) {
-		v.put(c, q, Bold(TickSize, Alarm()), "all fit", vg.Point{X: (c.Min.X + c.Max.X) / 2, Y: full})
+		v.put(c, q, Bold(TickSize, colors.Alarm()), "all fit", vg.Point{X: (c.Min.X + c.Max.X) / 2, Y: full})
 	}
 	if v.most == 0 {
-		v.put(c, q, Bold(TickSize, Alarm()), "nothing fits", vg.Point{X: (c.Min.X + c.Max.X) / 2, Y: (full + c.Max.Y) / 2})
+		v.put(c, q, Bold(TickSize, colors.Alarm()), "nothing fits", vg.Point{X: (c.Min.X + c.Max.X) / 2, Y: (full + c.Max.Y) / 2})
 	}
 	if v.here >= v.plot.X.Min && v.here <= v.plot.X.Max {
 		x := tx(v.here)
-		over(c, Line(1, Ink(), 3, 2), vg.Point{X: x, Y: c.Min.Y}, vg.Point{X: x, Y: c.Max.Y})
-		v.put(c, q, Sans(TickSize, Ink()), fmt.Sprintf("this workload: %s %s, %v", noun, counted(v.here), v.need), vg.Point{X: x, Y: v.free(c, full)})
+		over(c, Line(1, colors.Ink(), 3, 2), vg.Point{X: x, Y: c.Min.Y}, vg.Point{X: x, Y: c.Max.Y})
+		v.put(c, q, Sans(TickSize, colors.Ink()), fmt.Sprintf("this workload: %s %s, %v", noun, counted(v.here), v.need), vg.Point{X: x, Y: v.free(c, full)})
 	}
 }
 
@@ -156,6 +158,6 @@ func (v *memoryView) put(c *draw.Canvas, q *placer, style draw.TextStyle, text s
 	if !ok {
 		return
 	}
-	fill(c, boxAt(box, w, h), Paper())
+	fill(c, boxAt(box, w, h), colors.Paper())
 	c.FillText(style, vg.Point{X: box.X + 2, Y: box.Y + 0.5 - descent(style)}, text)
 }

@@ -10,6 +10,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/internal/testkit"
+	"llmprof/plots/colors"
 )
 
 // TestMostThatFitsIsMarked finds a line at the largest batch and the longest prompt
@@ -56,7 +57,7 @@ func checkMost(t *testing.T, name string, f *Figure, noun string, most float64) 
 	t.Helper()
 	var hatched []vg.Length // where lines begin at the left
 	var upright []vg.Length
-	for _, s := range strokes(f, Alarm()) {
+	for _, s := range strokes(f, colors.Alarm()) {
 		switch dx := math.Abs(float64(s[0].X - s[1].X)); {
 		case dx < 1e-9:
 			upright = append(upright, s[0].X)

@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 
+	"llmprof/plots/colors"
+
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -121,7 +123,7 @@ func (v *accuracyView) draw(c draw.Canvas) {
 
 // head names a panel and sums it up.
 func (p *accuracyPanel) head(c *draw.Canvas, title string, box vg.Rectangle) {
-	style, small := Bold(TickSize, Ink()), Sans(TickSize-0.5, Faint())
+	style, small := Bold(TickSize, colors.Ink()), Sans(TickSize-0.5, colors.Faint())
 	y := box.Max.Y + 3.5
 	left := box.Min.X - errorLabels
 	c.FillText(style, vg.Point{X: left, Y: y}, title)
@@ -163,20 +165,20 @@ func (v *accuracyView) frame(c *draw.Canvas, box vg.Rectangle, p *accuracyPanel)
 	for _, t := range timeTicks(box.Max.X-box.Min.X).Ticks(p.times.lo, p.times.hi) {
 		if t.Label != "" {
 			x := timeAt(p.times, t.Value, box.Min.X, box.Max.X)
-			c.StrokeLine2(Line(0.5, Rule()), x, box.Min.Y, x, box.Max.Y)
+			c.StrokeLine2(Line(0.5, colors.Rule()), x, box.Min.Y, x, box.Max.Y)
 		}
 	}
-	style := Sans(TickSize-0.5, Ink())
+	style := Sans(TickSize-0.5, colors.Ink())
 	for _, t := range v.errorTicks() {
 		y := v.at(t.off, box)
-		line := Line(0.5, Rule())
+		line := Line(0.5, colors.Rule())
 		if t.off == 0 {
-			line = Line(0.7, Faint())
+			line = Line(0.7, colors.Faint())
 		}
 		c.StrokeLine2(line, box.Min.X, y, box.Max.X, y)
 		c.FillText(style, vg.Point{X: box.Min.X - 3 - style.Width(t.text), Y: y - ascent(style)/2}, t.text)
 	}
-	outline(c, box, Faint())
+	outline(c, box, colors.Faint())
 }
 
 // An errorTick is an error with its label.
@@ -211,7 +213,7 @@ func timeAt(s scope, v float64, left, right vg.Length) vg.Length {
 
 // timeAxis labels the times of a column of panels.
 func (v *accuracyView) timeAxis(c *draw.Canvas, i int, left, right, y vg.Length) {
-	style, title := Sans(TickSize, Ink()), Sans(LabelSize-0.5, Ink())
+	style, title := Sans(TickSize, colors.Ink()), Sans(LabelSize-0.5, colors.Ink())
 	for _, t := range timeTicks(right-left).Ticks(v.times[i].lo, v.times[i].hi) {
 		x := timeAt(v.times[i], t.Value, left, right)
 		long := vg.Length(2)
@@ -219,7 +221,7 @@ func (v *accuracyView) timeAxis(c *draw.Canvas, i int, left, right, y vg.Length)
 			long = 3.5
 			c.FillText(style, vg.Point{X: x - style.Width(t.Label)/2, Y: y - 5 - ascent(style)}, t.Label)
 		}
-		c.StrokeLine2(Line(0.5, Ink()), x, y, x, y-long)
+		c.StrokeLine2(Line(0.5, colors.Ink()), x, y, x, y-long)
 	}
 	text := "observed " + [2]string{"TTFT", "TPOT"}[i]
 	c.FillText(title, vg.Point{X: (left+right)/2 - title.Width(text)/2, Y: y - errorAxis + 3}, text)
@@ -227,9 +229,9 @@ func (v *accuracyView) timeAxis(c *draw.Canvas, i int, left, right, y vg.Length)
 
 func intervalLine(holds bool) draw.LineStyle {
 	if holds {
-		return Line(0.9, Faint().Faded(75))
+		return Line(0.9, colors.Faint().Faded(75))
 	}
-	return Line(0.9, Alarm().Faded(130))
+	return Line(0.9, colors.Alarm().Faded(130))
 }
 
 // errors draws the intervals, the marks over all of them, and the name of the
@@ -257,7 +259,7 @@ func (v *accuracyView) errors(c *draw.Canvas, box vg.Rectangle, p *accuracyPanel
 		q.taken = append(q.taken, square(at, r))
 	}
 	if o := p.farthest(); o != nil {
-		nameMark(c, q, place(o), r, Sans(CaptionSize, Ink()), o.Name, 0)
+		nameMark(c, q, place(o), r, Sans(CaptionSize, colors.Ink()), o.Name, 0)
 	}
 }
 
@@ -289,7 +291,7 @@ func nameMark(c *draw.Canvas, q *placer, at vg.Point, r vg.Length, style draw.Te
 	}
 	to := nearest(boxAt(corner, w, h), at)
 	if away := math.Hypot(float64(to.X-at.X), float64(to.Y-at.Y)); away > float64(near) {
-		c.StrokeLine2(Line(0.4, Faint()), at.X, at.Y, to.X, to.Y)
+		c.StrokeLine2(Line(0.4, colors.Faint()), at.X, at.Y, to.X, to.Y)
 	}
 	c.FillText(style, vg.Point{X: corner.X, Y: corner.Y - descent(style)}, name)
 }

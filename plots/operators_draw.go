@@ -12,7 +12,7 @@ import (
 )
 
 func expectedInk() colors.Color { return colors.Series(0) }
-func intervalInk() colors.Color { return expectedInk().Mixed(Paper(), 0.2) }
+func intervalInk() colors.Color { return expectedInk().Mixed(colors.Paper(), 0.2) }
 
 // operatorKeys are the legend.
 func operatorKeys(predicted bool) []key {
@@ -30,7 +30,7 @@ func operatorKeys(predicted bool) []key {
 }
 
 func observedDot(c *draw.Canvas, p vg.Point) {
-	paint(c, polygon(signs[0], p, 2.5), colors.Series(1), Line(0.6, Paper()))
+	paint(c, polygon(signs[0], p, 2.5), colors.Series(1), Line(0.6, colors.Paper()))
 }
 
 func expectedBar(c *draw.Canvas, p vg.Point) {
@@ -38,12 +38,12 @@ func expectedBar(c *draw.Canvas, p vg.Point) {
 }
 
 func floorTick(c *draw.Canvas, p vg.Point) {
-	c.StrokeLine2(Line(1, Ink(), 1.6, 1), p.X, p.Y-4.6, p.X, p.Y+4.6)
+	c.StrokeLine2(Line(1, colors.Ink(), 1.6, 1), p.X, p.Y-4.6, p.X, p.Y+4.6)
 }
 
 // beyond is the mark of a floor left of the axis.
 func beyond(c *draw.Canvas, p vg.Point) {
-	c.SetColor(Faint())
+	c.SetColor(colors.Faint())
 	c.Fill(closed(p, vg.Point{X: p.X + 3.4, Y: p.Y + 2.2}, vg.Point{X: p.X + 3.4, Y: p.Y - 2.2}))
 }
 
@@ -64,9 +64,9 @@ func (p *operatorPanel) draw(c *draw.Canvas, y vg.Length) {
 		right -= w
 	}
 	right -= 4
-	title := Bold(LabelSize, Ink())
+	title := Bold(LabelSize, colors.Ink())
 	c.FillText(title, vg.Point{X: c.Min.X, Y: y - 6 - ascent(title)}, fit(title, p.Title, c.Max.X-c.Min.X))
-	style := Sans(TickSize-0.5, Faint())
+	style := Sans(TickSize-0.5, colors.Faint())
 	c.FillText(style, vg.Point{X: left, Y: y - operatorHead + 5}, "time of all layers together")
 	p.heads(c, right+4, y-operatorHead+5)
 	y -= operatorHead
@@ -77,7 +77,7 @@ func (p *operatorPanel) draw(c *draw.Canvas, y vg.Length) {
 	p.axis(c, left, right, y, bottom)
 	for i, o := range p.rows() {
 		if i == len(p.Ops) {
-			c.StrokeLine2(Line(0.6, Faint()), c.Min.X, y, c.Max.X, y)
+			c.StrokeLine2(Line(0.6, colors.Faint()), c.Min.X, y, c.Max.X, y)
 		}
 		p.row(c, &o, left, right, y, i >= len(p.Ops))
 		y -= o.height()
@@ -86,7 +86,7 @@ func (p *operatorPanel) draw(c *draw.Canvas, y vg.Length) {
 
 // heads names the columns on the right, whose text ends where its column does.
 func (p *operatorPanel) heads(c *draw.Canvas, x, y vg.Length) {
-	style := Sans(TickSize-0.5, Faint())
+	style := Sans(TickSize-0.5, colors.Faint())
 	for i, text := range []string{"observed", "share", "over floor", "error"} {
 		x += figureColumns[i]
 		c.FillText(style, vg.Point{X: x - style.Width(text), Y: y}, text)
@@ -100,30 +100,30 @@ func (p *operatorPanel) at(v float64, left, right vg.Length) vg.Length {
 
 // axis draws the grid of the times and their labels below.
 func (p *operatorPanel) axis(c *draw.Canvas, left, right, top, bottom vg.Length) {
-	style := Sans(TickSize, Ink())
+	style := Sans(TickSize, colors.Ink())
 	free := vg.Length(math.Inf(-1))
 	for _, t := range (decades{label: seconds}).Ticks(p.span.lo, p.span.hi) {
 		x := p.at(t.Value, left, right)
 		if t.Label == "" {
-			c.StrokeLine2(Line(0.5, Ink()), x, bottom, x, bottom-2)
+			c.StrokeLine2(Line(0.5, colors.Ink()), x, bottom, x, bottom-2)
 			continue
 		}
-		c.StrokeLine2(Line(0.5, Rule()), x, bottom, x, top)
-		c.StrokeLine2(Line(0.5, Ink()), x, bottom, x, bottom-3.5)
+		c.StrokeLine2(Line(0.5, colors.Rule()), x, bottom, x, top)
+		c.StrokeLine2(Line(0.5, colors.Ink()), x, bottom, x, bottom-3.5)
 		w := style.Width(t.Label)
 		if from := x - w/2; from > free {
 			c.FillText(style, vg.Point{X: from, Y: bottom - 5 - ascent(style)}, t.Label)
 			free = x + w/2 + 3
 		}
 	}
-	c.StrokeLine2(Line(0.6, Ink()), left, bottom, right, bottom)
+	c.StrokeLine2(Line(0.6, colors.Ink()), left, bottom, right, bottom)
 }
 
 // row draws one operator below y.
 func (p *operatorPanel) row(c *draw.Canvas, o *TimedOperator, left, right, y vg.Length, total bool) {
-	name, small := Sans(LabelSize-0.3, Ink()), Sans(TickSize-1.2, Faint())
+	name, small := Sans(LabelSize-0.3, colors.Ink()), Sans(TickSize-1.2, colors.Faint())
 	if total {
-		name = Bold(LabelSize-0.3, Ink())
+		name = Bold(LabelSize-0.3, colors.Ink())
 	}
 	base := y - operatorRow/2 - ascent(name)/2
 	c.FillText(name, vg.Point{X: c.Min.X, Y: base}, fit(name, o.Name, operatorNames-6))
@@ -144,9 +144,9 @@ func (p *operatorPanel) row(c *draw.Canvas, o *TimedOperator, left, right, y vg.
 	observedDot(c, vg.Point{X: p.at(o.Observed, left, right), Y: mid})
 	x := right + 4
 	for i, text := range o.figures(p.whole()) {
-		style := Sans(LabelSize-0.3, Ink())
+		style := Sans(LabelSize-0.3, colors.Ink())
 		if o.predicted() && o.Observed < float64(o.Floor) {
-			style.Color = Alarm()
+			style.Color = colors.Alarm()
 		}
 		x += figureColumns[i]
 		c.FillText(style, vg.Point{X: x - style.Width(text), Y: mid - ascent(style)/2}, text)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"llmprof/plots/colors"
+
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -53,9 +55,9 @@ func Pareto(caption, cost string, all []Deployment) (*Figure, error) {
 		}
 	}
 	if len(groups) >= NumSeries {
-		v.keys = append(v.keys, key{count(len(groups)-NumSeries+1, "other GPU"), func(c *draw.Canvas, box vg.Rectangle) { Marker(0).draw(c, middle(box), Rule()) }})
+		v.keys = append(v.keys, key{count(len(groups)-NumSeries+1, "other GPU"), func(c *draw.Canvas, box vg.Rectangle) { Marker(0).draw(c, middle(box), colors.Rule()) }})
 	}
-	v.keys = append(v.keys, lineKey("best of all GPUs", Line(1.6, Ink())))
+	v.keys = append(v.keys, lineKey("best of all GPUs", Line(1.6, colors.Ink())))
 	f := &Figure{Title: "Deployments that qualify", Caption: caption, body: v.draw, Notes: []string{"A mark is a deployment that no other on the same GPU beats in both figures. All axes are logarithmic."}}
 	f.holdOver(2.9*vg.Inch, v.keys)
 	return f, nil
@@ -147,11 +149,11 @@ func (p *paretoPanel) Plot(c draw.Canvas, pl *plot.Plot) {
 	for _, q := range p.front {
 		line = append(line, at(q))
 	}
-	c.StrokeLines(Line(1.6, Ink()), line)
+	c.StrokeLines(Line(1.6, colors.Ink()), line)
 	for _, front := range slices.Backward(p.groups) { // the best ranked on top
 		color, dash, marker := Series(front[0].group)
 		if front[0].group >= NumSeries-1 {
-			color, dash, marker = Rule(), nil, Marker(0)
+			color, dash, marker = colors.Rule(), nil, Marker(0)
 		}
 		line := line[:0:0]
 		for _, q := range front {

@@ -14,6 +14,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
+	"llmprof/plots/colors"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -201,9 +202,9 @@ func intensity(x float64) string {
 // roofStyle is the stroke of a roof.
 func roofStyle(achieved bool) draw.LineStyle {
 	if achieved {
-		return Line(0.8, Faint(), 4, 2)
+		return Line(0.8, colors.Faint(), 4, 2)
 	}
-	return Line(1.4, Ink())
+	return Line(1.4, colors.Ink())
 }
 
 // Plot draws roofs, marks and labels; it implements plot.Plotter.
@@ -260,7 +261,7 @@ func (v *rooflineView) roof(c *draw.Canvas, q *placer, r *roof, p *plot.Plot) {
 	}
 	ridge := vg.Point{X: tx(r.ridge()), Y: ty(r.peak)}
 	if c.Contains(ridge) {
-		paint(c, circle(ridge, 2.2), Paper(), Line(1, Ink()))
+		paint(c, circle(ridge, 2.2), colors.Paper(), Line(1, colors.Ink()))
 		q.taken = append(q.taken, square(ridge, 3))
 	}
 }
@@ -268,12 +269,12 @@ func (v *rooflineView) roof(c *draw.Canvas, q *placer, r *roof, p *plot.Plot) {
 // roofLabels names a roof, its ridge and its bandwidth.
 func (v *rooflineView) roofLabels(c *draw.Canvas, q *placer, r *roof, p *plot.Plot) {
 	tx, ty := p.Transforms(c)
-	style := Sans(TickSize, Ink())
+	style := Sans(TickSize, colors.Ink())
 	put := func(text string, at vg.Point) {
 		w, h := style.Width(text)+2*labelPad, lineHeight(style)
 		if box, ok := q.near(at, 0, w, h); ok {
 			at := vg.Point{X: box.X + labelPad, Y: box.Y - descent(style) + labelPad/2}
-			fill(c, textBox(style, at, text), Paper())
+			fill(c, textBox(style, at, text), colors.Paper())
 			c.FillText(style, at, text)
 			q.leaders = q.leaders[:len(q.leaders)-1]
 		}

@@ -75,8 +75,8 @@ func (v *rooflineView) marks(c *draw.Canvas, q *placer, at []vg.Point, roof []vg
 			continue
 		}
 		to := middle(l.box)
-		c.StrokeLine2(Line(1.5, Paper()), at[l.dot].X, at[l.dot].Y, to.X, to.Y)
-		c.StrokeLine2(Line(0.5, Ink()), at[l.dot].X, at[l.dot].Y, to.X, to.Y)
+		c.StrokeLine2(Line(1.5, colors.Paper()), at[l.dot].X, at[l.dot].Y, to.X, to.Y)
+		c.StrokeLine2(Line(0.5, colors.Ink()), at[l.dot].X, at[l.dot].Y, to.X, to.Y)
 	}
 	for i := range slices.Backward(v.dots) {
 		d := &v.dots[i]
@@ -109,7 +109,7 @@ func (v *rooflineView) dot(c *draw.Canvas, d *dot, at vg.Point, roof []vg.Point)
 		return
 	}
 	c.FillPolygon(colors.Bound(d.bound), outline)
-	c.StrokeLines(Line(0.6, Ink()), append(outline, outline[0]))
+	c.StrokeLines(Line(0.6, colors.Ink()), append(outline, outline[0]))
 }
 
 // cutBelow is the part of a convex polygon below the line through a and b.

@@ -11,6 +11,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
+	"llmprof/plots/colors"
 	"llmprof/unit"
 )
 
@@ -103,8 +104,8 @@ const markHigh, markWide vg.Length = 5, 2.4
 // that all of it is below the roof.
 func arrow(c *draw.Canvas, tip vg.Point) {
 	triangle := []vg.Point{tip, {X: tip.X - markWide, Y: tip.Y - markHigh}, {X: tip.X + markWide, Y: tip.Y - markHigh}}
-	c.FillPolygon(Ink(), triangle)
-	c.StrokeLines(Line(0.5, Paper()), append(triangle, tip))
+	c.FillPolygon(colors.Ink(), triangle)
+	c.StrokeLines(Line(0.5, colors.Paper()), append(triangle, tip))
 }
 
 // measuredKey is the entry for measured operators.

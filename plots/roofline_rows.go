@@ -106,7 +106,7 @@ func (t *phaseTable) height() vg.Length { return phaseHead + listedRow*vg.Length
 
 // draw draws the table at the top of c.
 func (t *phaseTable) draw(c *draw.Canvas) {
-	title, head, text := Bold(LabelSize, Ink()), Sans(TickSize-0.5, Faint()), Sans(TickSize, Ink())
+	title, head, text := Bold(LabelSize, colors.Ink()), Sans(TickSize-0.5, colors.Faint()), Sans(TickSize, colors.Ink())
 	right, heads := []vg.Length{c.Max.X - ofRoofWide - shareWide, c.Max.X - ofRoofWide, c.Max.X}, []string{"time", "share", "of roof"}
 	if t.timed {
 		for i := range right {
@@ -122,7 +122,7 @@ func (t *phaseTable) draw(c *draw.Canvas) {
 		ends(head, i, c.Max.Y-phaseHead+6, h)
 	}
 	y := c.Max.Y - phaseHead
-	c.StrokeLine2(Line(0.6, Faint()), c.Min.X, y+2, c.Max.X, y+2)
+	c.StrokeLine2(Line(0.6, colors.Faint()), c.Min.X, y+2, c.Max.X, y+2)
 	barEnd := right[0] - timeWide
 	for i := range t.rows {
 		r := &t.rows[i]
@@ -130,7 +130,7 @@ func (t *phaseTable) draw(c *draw.Canvas) {
 		base := y + listedRow/2 - ascent(text)/2
 		ink := colors.Bound(r.bound)
 		if t.others > 0 && i == len(t.rows)-1 {
-			ink = Faint()
+			ink = colors.Faint()
 		}
 		if r.number > 0 {
 			t.badge(c, vg.Point{X: c.Min.X + badge + 0.5, Y: y + listedRow/2}, r.number, ink)
@@ -161,7 +161,7 @@ func (r *phaseRow) bar(c *draw.Canvas, at vg.Point, ink colors.Color) {
 	fill(c, bar, colors.Panel())
 	bar.Max.X = bar.Min.X + max(listedBar*vg.Length(min(r.share, 1)), 0.5)
 	fill(c, bar, ink)
-	outline(c, bar, Faint())
+	outline(c, bar, colors.Faint())
 }
 
 // badge draws the numbered mark of an operator.

@@ -233,7 +233,7 @@ func TestRidges(t *testing.T) {
 			for _, p := range paintings(f) {
 				m := middle(p.box)
 				near := math.Abs(math.Log(x(m.X)/ridge)) < 0.03 && math.Abs(math.Log(y(m.Y)/peak)) < 0.06
-				found = found || near && p.ink == Paper() && p.box.Max.X-p.box.Min.X < 5
+				found = found || near && p.ink == colors.Paper() && p.box.Max.X-p.box.Min.X < 5
 			}
 			if !found {
 				t.Errorf("%s: no ring at %.4g FLOP/byte and %.4g FLOP/s", q.gpu, ridge, peak)

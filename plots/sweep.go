@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"llmprof/analytic"
+	"llmprof/plots/colors"
 )
 
 // Latency draws TTFT and TPOT, each on a panel of its own, over what was varied.
@@ -123,7 +124,7 @@ func (l *latencyPanel) nameColumn() float64 {
 	const wide = Width/2 - 55 // approximate width of the axis
 	var column vg.Length
 	for _, n := range l.names {
-		column = max(column, Bold(TickSize, Ink()).Width(n)+1)
+		column = max(column, Bold(TickSize, colors.Ink()).Width(n)+1)
 	}
 	if len(l.names) < 2 || column > wide*0.45 {
 		return 0
@@ -165,7 +166,7 @@ type latencyView struct {
 func (v *latencyView) legend(curves []Curve) {
 	color, dash, marker := Series(0)
 	if len(curves) > 1 {
-		color, dash = Faint(), nil
+		color, dash = colors.Faint(), nil
 	}
 	if len(curves) > 1 && v.panels[0].column == 0 {
 		for i := range curves {
@@ -179,7 +180,7 @@ func (v *latencyView) legend(curves []Curve) {
 	)
 	if slices.ContainsFunc(v.panels, func(p *latencyPanel) bool { return p.anyUnfit() }) {
 		v.keys = append(v.keys, key{"does not fit in memory", func(c *draw.Canvas, b vg.Rectangle) {
-			hatch(c, b, Alarm(), 4)
+			hatch(c, b, colors.Alarm(), 4)
 			marker.hollow(c, middle(b))
 		}})
 	}

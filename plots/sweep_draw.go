@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"llmprof/plots/colors"
 	"llmprof/unit"
 )
 
@@ -54,7 +55,7 @@ func (l *latencyPanel) Plot(c draw.Canvas, p *plot.Plot) {
 	for _, u := range l.unfit {
 		hatch(&c, vg.Rectangle{
 			Min: vg.Point{X: max(tx(u.lo)-6, c.Min.X), Y: c.Min.Y}, Max: vg.Point{X: min(tx(u.hi)+6, c.Max.X), Y: c.Max.Y},
-		}, Alarm().Faded(110), 7)
+		}, colors.Alarm().Faded(110), 7)
 	}
 	all := l.traces(&c, p)
 	for i, t := range all { // all bands under all lines
@@ -122,7 +123,7 @@ func (l *latencyPanel) label(c *draw.Canvas, ends []vg.Point) {
 		}
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(ends[a].Y, ends[b].Y) })
-	style := Bold(TickSize, Ink())
+	style := Bold(TickSize, colors.Ink())
 	h := lineHeight(style)
 	free := c.Min.Y + h/2
 	ys := make([]vg.Length, len(order))
@@ -138,7 +139,7 @@ func (l *latencyPanel) label(c *draw.Canvas, ends []vg.Point) {
 	for k, i := range order {
 		style.Color, _, _ = Series(i)
 		x := c.Max.X - l.column
-		c.StrokeLine2(Line(0.4, Faint()), ends[i].X+4, ends[i].Y, x-2, ys[k])
+		c.StrokeLine2(Line(0.4, colors.Faint()), ends[i].X+4, ends[i].Y, x-2, ys[k])
 		c.FillText(style, vg.Point{X: x, Y: ys[k] - ascent(style)/2}, l.names[i])
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/internal/testkit"
+	"llmprof/plots/colors"
 )
 
 // six are sweeps of six GPUs, and of six models, some of which do not fit.
@@ -169,7 +170,7 @@ func TestUnfitIsHatched(t *testing.T) {
 			ticks[w.text] = middle(w.box).X
 		}
 		lo, hi := vg.Length(math.Inf(1)), vg.Length(math.Inf(-1))
-		for _, s := range strokes(f, Alarm().Faded(110)) {
+		for _, s := range strokes(f, colors.Alarm().Faded(110)) {
 			if x := max(s[0].X, s[1].X); x < Width/2 {
 				lo, hi = min(lo, s[0].X, s[1].X), max(hi, x)
 			}

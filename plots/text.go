@@ -130,21 +130,6 @@ const (
 	CaptionSize vg.Length = 7
 )
 
-// Paper is the background.
-func Paper() colors.Color { return colors.Paper() }
-
-// Ink is the colour of text and axes.
-func Ink() colors.Color { return colors.Ink() }
-
-// Faint is the colour of text of second rank.
-func Faint() colors.Color { return colors.Faint() }
-
-// Rule is the colour of the grid.
-func Rule() colors.Color { return colors.Rule() }
-
-// Alarm is the colour of limits and of what is beyond them.
-func Alarm() colors.Color { return colors.Alarm() }
-
 // NumSeries is how many lines that share a picture are told apart.
 const NumSeries = 6
 

@@ -3,6 +3,7 @@ package validate
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 )
 
 // predictAhead answers for the configurations of observations on all processors, so that
@@ -21,19 +22,11 @@ func (s *Scorer) predictAhead(all []Observation) {
 		todo = append(todo, c)
 	}
 	answers := make([]found[prediction], len(todo))
-	var next sync.Mutex
 	var workers sync.WaitGroup
-	at := 0
-	for range min(runtime.GOMAXPROCS(0), len(todo)) {
+	var next atomic.Int64
+	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
-			for {
-				next.Lock()
-				i := at
-				at++
-				next.Unlock()
-				if i >= len(todo) {
-					return
-				}
+			for i := int(next.Add(1)) - 1; i < len(todo); i = int(next.Add(1)) - 1 {
 				answers[i].value, answers[i].err = s.estimate(todo[i])
 			}
 		})

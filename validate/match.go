@@ -205,40 +205,28 @@ type span struct {
 	floor, low, high *float64
 }
 
-// of picks the prediction of a metric.
+// of picks the prediction of a metric. What clients in a closed loop see includes queueing, but for the time between tokens.
 func (p *prediction) of(c *Config, m Metric) (s span, err error) {
+	clients := c.Load.clients()
+	if clients && m != TPOT {
+		return s, &mismatch{Queueing, fmt.Errorf("%d clients in a closed loop", c.Batch)}
+	}
 	switch m {
 	case TTFT:
-		if c.Load.clients() {
-			return s, &mismatch{Queueing, fmt.Errorf("%d clients in a closed loop", c.Batch)}
-		}
 		return times(p.TTFT), nil
 	case TPOT:
-		if c.Load.clients() {
+		if clients {
 			return p.interrupted(c), nil
 		}
 		return times(p.TPOT), nil
 	case TTLT:
-		if c.Load.clients() {
-			return s, &mismatch{Queueing, fmt.Errorf("%d clients in a closed loop", c.Batch)}
-		}
 		return times(p.TTLT), nil
-	}
-	j, err := p.energy(c, m)
-	return span{expected: float64(j)}, err
-}
-
-func (p *prediction) energy(c *Config, m Metric) (unit.Joules, error) {
-	if c.Load.clients() {
-		return 0, &mismatch{Queueing, fmt.Errorf("%d clients in a closed loop", c.Batch)}
-	}
-	switch m {
 	case EnergyPerPrompt:
-		return p.Energy.PerPrompt, nil
+		return span{expected: float64(p.Energy.PerPrompt)}, nil
 	case EnergyPerToken:
-		return p.Energy.PerToken, nil
+		return span{expected: float64(p.Energy.PerToken)}, nil
 	}
-	return p.Energy.PerRequest, nil
+	return span{expected: float64(p.Energy.PerRequest)}, nil
 }
 
 func times(s analytic.Span) span {
