@@ -172,17 +172,23 @@ func (l *Load) Add(m *Load, n float64) {
 	l.Slowest += m.Slowest.Times(n)
 }
 
+// BusyOf is how long a kernel keeps units busy that draw power. Kernels that were timed while the GPU was slowed draw the
+// power of their memory traffic all the time.
+func (p *Power) BusyOf(c *roofline.Cost) Busy {
+	b := Busy{Network: c.Times[roofline.Network], Fixed: c.Times[roofline.Fixed], Draw: p.DrawOf(c)}
+	if !roofline.LawOf(c.Class).Steady {
+		b.Compute = unit.Larger(c.Useful, c.Times[roofline.Vector])
+	}
+	return b
+}
+
 // Take adds a kernel, and what it would take if its arithmetic took Throttle times as
 // long, and Throttle² times. Memory and links have clocks of their own. The result
 // differs where slower arithmetic starts to make the kernel longer.
 func (p *Power) Take(l *Load, c *roofline.Cost) (grows uint64) {
 	l.Expected += c.Time
-	if !roofline.LawOf(c.Class).Steady {
-		l.Compute += unit.Larger(c.Useful, c.Times[roofline.Vector])
-	}
-	l.Network += c.Times[roofline.Network]
-	l.Fixed += c.Times[roofline.Fixed]
-	l.Draw.Add(p.DrawOf(c), 1)
+	busy := p.BusyOf(c)
+	l.Busy.Add(&busy, 1)
 	if p.Throttle <= 1 || roofline.LawOf(c.Class).Steady {
 		return 0
 	}

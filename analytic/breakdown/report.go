@@ -48,7 +48,7 @@ type Operator struct {
 	inStep float64 // layers of a step that were counted
 
 	slower unit.Seconds // additional time where the power limit slows its arithmetic
-	draw   energy.Draw
+	busy   energy.Busy  // for its energy
 }
 
 // Explain answers the case operator by operator.
@@ -177,8 +177,12 @@ func (b *breakdown) charge(sum []Operator, l *analytic.Lowering, k *analytic.Ker
 		line.Network += cost.Times[roofline.Network].Times(network * times)
 		line.Expected += busy.Times(part * times)
 		line.slower += slower.Times(compute * times)
-		line.draw.Add(b.c.Machine.DrawOf(cost), memory*times)
+		draws := b.c.Machine.BusyOf(cost)
+		line.busy.Compute += draws.Compute.Times(compute * times)
+		line.busy.Network += draws.Network.Times(network * times)
+		line.busy.Draw.Add(draws.Draw, memory*times)
 		if main {
+			line.busy.Fixed += draws.Fixed.Times(times)
 			line.Fixed += cost.Times[roofline.Fixed].Times(times)
 			line.Expected += cost.Times[roofline.Fixed].Times(times)
 			line.In = k.Phase
@@ -262,7 +266,7 @@ func (b *breakdown) energy(ops []Operator, p *analytic.Phase) {
 	var all unit.Joules
 	for i := range ops {
 		l := &ops[i]
-		l.Energy = b.c.Machine.Active(&energy.Busy{Compute: l.Compute, Network: l.Network, Fixed: l.Fixed, Draw: l.draw}, p.Clock).Times(ranks * passes)
+		l.Energy = b.c.Machine.Active(&l.busy, p.Clock).Times(ranks * passes)
 		all += l.Energy
 	}
 	if most := b.c.Machine.Rest.For(p.Expected).Times(ranks); all > most {
