@@ -25,6 +25,7 @@ type Machines struct {
 	Machine *Machine
 	fitted  bool // there is a calibration
 	serves  bool // the calibration timed the kernels of the engine and its host
+	foreign bool // the calibration timed the kernels of another engine, rather than a library's
 	moved   []movedMachine
 }
 
@@ -51,6 +52,7 @@ func NewMachines(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (*Machi
 	}
 	name := e.Profile().Engine()
 	all.serves = f.Serves(name) && f.Tables == nil // tables of operators contain nothing of the host
+	all.foreign = f.Engine != "" && !f.Serves(name)
 	m.hostKnown = all.serves && f.Values[roofline.HostLaunch.String()].Value > 0
 	moved, err := f.Moved(g, name)
 	if err != nil {

@@ -2,6 +2,7 @@ package analytic_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -93,6 +94,58 @@ func TestCalibratedOtherEngine(t *testing.T) {
 	if err != nil || m.Cal.Constants != d.Constants || m.Cal.DecodeError >= d.DecodeError {
 		t.Errorf("without a calibration: %+v, %v", m, err)
 	}
+}
+
+// TestUnfittedKernels adds up by hand the time of the kernels whose constants neither the file of a library's kernels nor a table of the
+// engine on that board has. GEMMs in 16 bits are of the file and attention is of vLLM's table, unless another release is asked for.
+func TestUnfittedKernels(t *testing.T) {
+	for _, x := range []struct {
+		engine  string
+		fitted  []roofline.Class
+		atLeast float64 // of the time of a decode step
+	}{
+		{"vllm", []roofline.Class{roofline.GEMM, roofline.AttentionDecode}, 0.01},
+		{"vllm@0.19.0", []roofline.Class{roofline.GEMM}, 0.05},
+	} {
+		c, g, e := calibratedCase(t), casetest.GPU(t, "h200"), casetest.Engine(t, x.engine)
+		c.Workload.Batch, c.Workload.GenLen = 32, 2
+		all, err := analytic.NewMachines(g, e, builtIn(t, g, "vllm"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := c.Prepare(all, all.Machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Predict(&c.Workload); err != nil {
+			t.Fatal(err)
+		}
+		var rest, sum unit.Seconds
+		s := p.FirstDecode(&c.Workload)
+		p.Walk(&s, func(l *analytic.Lowering, costs []roofline.Cost) {
+			for i := range costs {
+				if sum += costs[i].Time; !slices.Contains(x.fitted, costs[i].Class) {
+					rest += costs[i].Time
+				}
+			}
+		})
+		_, got := p.Unfitted()
+		if near(t, x.engine, got, float64(rest/sum), 1e-9); got < x.atLeast || got > 0.5 {
+			t.Errorf("%s: %v of the time is of constants that were not read off an H200", x.engine, got)
+		}
+	}
+}
+
+// The time of a host that kernels do not hide is off independently of the kernels.
+func TestHostIsOffByItself(t *testing.T) {
+	c := testCase(t, "llama3.1-8b", "h200", 8, 1)
+	c.Machine = casetest.Machine(t, "h200", "vllm@0.12.0")
+	k := &c.Machine.Cal.Constants
+	shown := k[roofline.HostStep] + 8*k[roofline.HostSequence]
+	e, off := predict(t, c), c.Machine.Engine.Profile().HostError
+	all := float64(e.TPOT.Expected)
+	near(t, "high", float64(e.TPOT.High), all*(1+math.Hypot(c.Machine.Cal.DecodeError, shown*off/all)), 1e-9)
+	near(t, "low", float64(e.TPOT.Low), all*(1-math.Hypot(c.Machine.Cal.DecodeError, shown*off/(1+off)/all)), 1e-9)
 }
 
 // What was measured of an engine's host takes the place of what its profile has, and

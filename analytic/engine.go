@@ -29,6 +29,7 @@ type Profile struct {
 	Support   Support
 	Constants func(c *roofline.Constants)                    // sets the constants of the engine that no calibration has; nil without any
 	Operators func(g *hardware.GPU, c *hardware.Calibration) // sets the constants of its kernels on a GPU that no calibration has; nil if none are known
+	Pipelined bool                                           // a server has as many batches in its pipeline as there are stages
 	Blocking  bool                                           // the host schedules a step after the one before has ended, so that nothing hides that time
 	Graph     bool                                           // a decode step is one CUDA graph, whose launches take the host no time
 	State     unit.Format                                    // format of recurrent states where the model's config names none; NoFormat for that of the residual stream
@@ -57,10 +58,12 @@ type Profile struct {
 	Older float64
 }
 
-// Engine is the name without the release.
+// Engine is the name without the release and what it runs with.
 func (e *Profile) Engine() string {
-	name, _, _ := strings.Cut(e.Name, "@")
-	return name
+	if i := strings.IndexAny(e.Name, "@+"); i > 0 {
+		return e.Name[:i]
+	}
+	return e.Name
 }
 
 // Set sets the constants of the engine on a GPU where no calibration has them.
@@ -128,6 +131,10 @@ type Lowering struct {
 	layer *models.Layer // kind of layers that the part is; nil if it is none
 	costs []roofline.Cost
 	bare  bool // Predictor.bare
+	text  struct {
+		tokens [3]float64 // experts, those of each token, and tokens of the last kernel of experts
+		share  float64    // routing.OfText of these, which further kernels of a step share
+	}
 }
 
 // Launch appends a kernel of a class that does operator i.

@@ -62,6 +62,12 @@ func (p *Prepared) Scatter() (prefill, decode float64) {
 	return p.prompt.scattered(), p.decoded.scattered()
 }
 
+// Unfitted is the shares of the kernels' time, in the phases of the workload that was predicted last, whose constants were
+// not read off the board.
+func (p *Prepared) Unfitted() (prefill, decode float64) {
+	return p.prompt.share(p.prompt.unfitted), p.decoded.share(p.decoded.unfitted)
+}
+
 // Scatter is the half-width of the times of a step's kernels that the residuals of their laws give.
 func (p *Predictor) Scatter(batch, fresh, past, logits float64) unit.Seconds {
 	s := p.Step(batch, fresh, past, logits)

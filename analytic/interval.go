@@ -29,27 +29,30 @@ func (p *Prepared) widths(w *Workload) (off widths) {
 		board = 0 // no operator table has products in FP32
 	}
 	p.prefills(w)
-	off.prefill = p.machines.within(math.Hypot(p.promptOff, p.prompt.scattered()), board, cal.PrefillError)
+	off.prefill = p.machines.within(&p.prompt.timing, p.promptOff, board, cal.PrefillError)
 	if w.GenLen == 1 { // the workload has no decode step
 		off.decode = off.prefill
 		return off
 	}
 	decode := p.decodes(w)
 	constants := spread(p.moved, decode, func(m *movedPredictor) total { return m.decode(w, &m.first) })
-	off.decode = p.machines.within(math.Hypot(constants, decode.scattered()), board, cal.DecodeError)
+	off.decode = p.machines.within(&decode.timing, constants, board, cal.DecodeError)
 	return off
 }
 
-// within is the half-width of an interval of which off is due to constants and shapes. An
-// engine's calibration on this kind of GPU leaves it as it is. Without one, the error of the
-// board's operators is added in quadrature. Where no operators of the board were timed
+// within is the half-width of an interval where constants are off by so much. An engine's calibration on this kind of GPU knows no
+// other error than that and the scatter of shapes. Without one, the error of the board is added in quadrature, for as much of the time as kernels
+// take whose constants were not read off the board, and for all of it where a file is of the kernels of another engine. Where no operators of the board were timed
 // either, the half-width is at least the error that its generation of GPUs has.
-func (a *Machines) within(off, board, generation float64) float64 {
+func (a *Machines) within(t *timing, constants, board, generation float64) float64 {
+	off := math.Hypot(constants, t.scattered())
 	switch {
 	case a.fitted && a.serves:
 		return off
-	case board > 0:
+	case board > 0 && a.foreign:
 		return math.Hypot(off, board)
+	case board > 0:
+		return math.Hypot(off, board*t.share(t.unfitted))
 	}
 	return max(off, generation)
 }
@@ -103,14 +106,17 @@ func (m *Machine) variance(k *Kernel, c *roofline.Cost) float64 {
 	return time*time + start*start
 }
 
-// scattered is the half-width of a phase's interval that the residuals of its kernels' laws
-// give, as a share of the kernels' time.
-func (t *timing) scattered() float64 {
+// share is a part of the kernels' time, as a share of it.
+func (t *timing) share(part unit.Seconds) float64 {
 	if t.kernels == 0 {
 		return 0
 	}
-	return float64(t.scatter / t.kernels)
+	return float64(part / t.kernels)
 }
+
+// scattered is the half-width of a phase's interval that the residuals of its kernels' laws
+// give, as a share of the kernels' time.
+func (t *timing) scattered() float64 { return t.share(t.scatter) }
 
 // ofText is the time that a kernel of experts takes less if its tokens choose them as those of a text do, which
 // are sent to fewer distinct ones. It is 0 where the popularity of the experts is given.
@@ -119,20 +125,15 @@ func (l *Lowering) ofText(k *Kernel, c *roofline.Cost, m *Machine) unit.Seconds 
 	if s.Hit == 0 || !l.Step.Evenly() {
 		return 0
 	}
-	text, share := k.Kernel, routing.OfText(s.Experts, s.TopK, s.Tokens)
+	if tokens := [3]float64{s.Experts, s.TopK, s.Tokens}; l.text.tokens != tokens {
+		l.text.tokens, l.text.share = tokens, routing.OfText(s.Experts, s.TopK, s.Tokens)
+	}
+	text, share := k.Kernel, l.text.share
 	text.Work.Weights = text.Work.Weights.Times(share)
 	text.Shape.Hit *= share
 	var cost roofline.Cost
 	m.prices.Price(&cost, &text)
 	return max(c.Time-cost.Time, 0)
-}
-
-// fewer is the share of the kernels' time that they take less where tokens are those of a text.
-func (t *timing) fewer() float64 {
-	if t.kernels == 0 {
-		return 0
-	}
-	return float64(t.uneven / t.kernels)
 }
 
 // An ends is the distances of both ends of an interval from the expected time, as shares of that time.
@@ -144,14 +145,14 @@ type ends struct{ low, high float64 }
 func (p *Predictor) engineError(t *total, off float64) ends {
 	e, all := p.machine.Engine.Profile(), float64(t.Expected)
 	off += e.Error
-	fast := math.Hypot(off, t.fewer()) // Experts are chosen evenly for the expected time, which is the slow end of how a router chooses.
+	fast := math.Hypot(off, t.share(t.uneven)) // Experts are chosen evenly for the expected time, which is the slow end of how a router chooses.
 	kernels, host, x := float64(t.kernels+t.throttled), float64(t.host), e.HostError
 	if p.machine.hostKnown || x == 0 { // a calibration timed this host: its error is within off
 		return ends{fast, off}
 	}
 	if host <= kernels {
 		exposed := float64(t.exposed) * x
-		return ends{fast + exposed/(1+x)/all, off + (exposed+max(host*(1+x)-kernels, 0))/all}
+		return ends{math.Hypot(fast, exposed/(1+x)/all), math.Hypot(off, (exposed+max(host*(1+x)-kernels, 0))/all)}
 	}
 	shown := max(all-max(kernels, host), 0) * x // host time that no kernel hides
 	return ends{

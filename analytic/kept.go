@@ -110,7 +110,7 @@ func (l *Lowering) reattend(to *models.Layer, m *Machine) bool {
 	for i := range l.Kernels {
 		k := &l.Kernels[i]
 		o := &l.Ops[k.Main]
-		changes := o.Type.Attends() && (k.Shape != o.Shape || k.Work != o.Work)
+		changes := o.FollowsContext() && (k.Shape != o.Shape || k.Work != o.Work)
 		if changes && k.moves() {
 			return false
 		}
@@ -134,7 +134,7 @@ func (k *Kernel) moves() bool { return k.Permuted+k.Unpermuted+k.Reread+k.Reload
 func (l *Lowering) copiesAttention(moving bool) bool {
 	attends := uint64(0)
 	for i := range l.Ops {
-		if l.Ops[i].Type.Attends() {
+		if l.Ops[i].FollowsContext() {
 			attends |= 1 << i
 		}
 	}

@@ -87,9 +87,10 @@ func TestPreparedSeries(t *testing.T) {
 			if f != nil {
 				prefill, decode := movedByHand(t, &one, g, e, f)
 				cal := &one.Machine.Cal
-				// What the shapes of kernels scatter comes in quadrature, and the board where the file is of another engine.
+				// What the shapes of kernels scatter comes in quadrature, and the board where no row of the file says what kernels take.
 				if !f.Serves(x.engine) {
-					prefill, decode = math.Hypot(prefill, one.Machine.Cal.Board), math.Hypot(decode, one.Machine.Cal.Board)
+					ofPrefill, ofDecode := series.Unfitted()
+					prefill, decode = math.Hypot(prefill, cal.Board*ofPrefill), math.Hypot(decode, cal.Board*ofDecode)
 				}
 				ofPrefill, ofDecode := series.Scatter()
 				prefill, decode = math.Hypot(prefill, ofPrefill), math.Hypot(decode, ofDecode)

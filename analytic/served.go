@@ -108,7 +108,7 @@ func (m *servedSteps) price(r *servedStep, p *Predictor) {
 				continue
 			}
 			for k := range l.Kernels {
-				if l.Kernels[k].Main == op {
+				if l.Kernels[k].Main == op && l.Ops[op].FollowsContext() {
 					q.attends = append(q.attends, attending{l.Kernels[k], k, place})
 				}
 			}

@@ -9,14 +9,18 @@ import (
 )
 
 // Tokens go to their experts and back: each MoE layer sends the rows that a rank has to each of the three
-// other ranks once, for each token has 8 experts on 4 ranks, twice.
+// other ranks once, twice, but for those of which all 8 experts are on other ranks.
 func TestAllToAll(t *testing.T) {
 	c := testCase(t, "qwen3-30b-a3b", "h200", 6, 2)
 	c.Parallel.EP, c.Parallel.DP = 4, 2
 	r := explain(t, c)
 	const rows = 6.0 / 2 * 2048 * 2 // of a rank's share of a decode step's tokens, bytes
+	missed := 1.0                   // binomials: 96 over 8, by 128 over 8
+	for i := range 8 {
+		missed *= float64(96-i) / float64(128-i)
+	}
 	for _, name := range []string{"all_to_all_dispatch", "all_to_all_combine"} {
-		near(t, name, float64(line(t, r.DecodeOps, name).Wire), 48*rows*3, 1e-12)
+		near(t, name, float64(line(t, r.DecodeOps, name).Wire), 48*rows*3*(1-missed), 1e-12)
 	}
 	near(t, "all-gather", float64(line(t, r.DecodeOps, "all_gather").Wire), 48*6*2048*2*1.0/2, 1e-12)
 	// A group of 4 ranks holds the experts once. The busiest of them reads what the tokens of both replicas touch of its own.

@@ -108,6 +108,9 @@ func (p *Predictor) add(t *kernelSums, l *Lowering, see Visit) {
 		t.piece += pieceOf(t.n, sum.takes(k, c, p.machine))
 		sum.variance += k.variance
 		sum.uneven += k.uneven
+		if !p.machine.Cal.Fitted[c.Leads] {
+			sum.unfitted += c.Time
+		}
 		t.constants |= c.Constants
 		t.n++
 	}

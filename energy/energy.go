@@ -2,7 +2,7 @@
 // all the time, and these shares of the rest of its power limit, added up:
 //
 //	matrix  while its arithmetic runs at the rate of bursts,
-//	memory  while its memory runs at the rate that it reaches,
+//	memory  while its memory runs at the rate that a library's GEMMs reach,
 //	chip    while it does in kernels that draw more for it than the GEMMs of a library,
 //	network while its links do,
 //	fixed   while a kernel starts and ends,
@@ -10,12 +10,11 @@
 // Skinny GEMMs and decode attention may keep the multiprocessors busier for
 // the bytes that they read than a library's GEMMs do: that power is the
 // multiprocessors', and falls with their clocks, as the power of arithmetic does. Where the
-// sum is more than the limit, the clocks of the arithmetic are lowered until it is not. The voltage falls with the clocks: the energy of
-// an operation is taken to be proportional to the rate, and the power to its square. Memory and
-// links have clocks of their own. A phase whose arithmetic takes x times as long as in
-// a burst takes t(x), and balances where, all in shares of that rest,
+// sum is more than the limit, the clocks of the arithmetic are lowered until it is not. The voltage falls with the
+// clocks, and the energy of an operation with the rate to the power of n. Memory and links have clocks of their own. A
+// phase whose arithmetic takes x times as long as in a burst takes t(x), and balances where, all in shares of that rest,
 //
-//	(matrix·C + chip·M)/x + memory·M + network·N + fixed·F = t(x)
+//	(matrix·C + chip·M)/xⁿ + memory·M + network·N + fixed·F = t(x)
 //
 // C, M, N and F being how long each would be busy at the rates of bursts. A phase
 // that draws less than that at x = 1 runs there. On a board whose sustained rate
@@ -25,8 +24,8 @@
 // not of each of its kernels, for the limit is kept over some 100 ms: the
 // model describes a phase among others of its kind, not a short one on an idle GPU.
 //
-// A single large GEMM balances at x = matrix/x + memory·M, so that matrix
-// follows from the rates of bursts and of sustained work, and needs no constant.
+// A single large GEMM balances at x = matrix/xⁿ + memory·M at its sustained rate. Where the power of bursts was measured
+// (power.matrix, experiments/power), n follows from that; where it was not, n is 1, and matrix follows.
 package energy
 
 import (
@@ -43,6 +42,7 @@ type Power struct {
 	Rest     unit.Watts // power between waiting and the limit
 	Matrix   float64    // share of Rest that arithmetic draws at the rate of bursts
 	Throttle float64    // how many times longer a large GEMM takes at the power limit, at least 1
+	falls    float64    // n: energy of an operation falls with the rate to this power
 	most     float64    // how many times longer any phase may take
 
 	constants *roofline.Constants
@@ -68,7 +68,11 @@ func PowerOf(g *hardware.GPU, c *hardware.Calibration, prices *roofline.Machine)
 		m.most = math.Inf(1)
 	}
 	compute := square.Compute()
-	m.Matrix = m.Throttle * float64(square.Slower(m.Throttle)-min(square.Times[roofline.Memory], compute).Times(k[roofline.PowerMemory])) / float64(compute)
+	held := float64(square.Slower(m.Throttle)-min(square.Times[roofline.Memory], compute).Times(k[roofline.PowerMemory])) / float64(compute)
+	m.Matrix, m.falls = m.Throttle*held, 1
+	if burst := k[roofline.PowerMatrix] * k[roofline.GEMMCompute]; burst > held && m.Throttle > 1 {
+		m.Matrix, m.falls = burst, math.Log(burst/held)/math.Log(m.Throttle)
+	}
 	return m
 }
 
@@ -107,11 +111,15 @@ const Window unit.Seconds = 0.1
 // the memory, and of the multiprocessors beyond that.
 type Draw struct{ Memory, Chip unit.Seconds }
 
-// DrawOf is what a kernel draws while its bytes move.
+// DrawOf is what a kernel draws while its bytes move. A byte takes the same energy at every rate (experiments/power), so
+// that a library's kernels draw less where they reach less of the bandwidth than its GEMMs in 16 bits.
 func (p *Power) DrawOf(c *roofline.Cost) Draw {
 	busy := c.Times[roofline.Memory] + c.Times[roofline.Serial]
-	if roofline.LawOf(c.Class).Steady {
+	switch law := roofline.LawOf(c.Class); {
+	case law.Steady:
 		busy = c.Time - c.Times[roofline.Fixed]
+	case c.Class == roofline.GEMM || c.Class == roofline.GroupedGEMM:
+		return Draw{Memory: (c.Traffic.Times(1/p.constants[roofline.GEMMMemory]) + c.Times[roofline.Serial]).Times(p.constants[roofline.PowerMemory])}
 	}
 	if busy == 0 {
 		return Draw{}
@@ -170,7 +178,7 @@ func (l *Load) Add(m *Load, n float64) {
 func (p *Power) Take(l *Load, c *roofline.Cost) (grows uint64) {
 	l.Expected += c.Time
 	if !roofline.LawOf(c.Class).Steady {
-		l.Compute += c.Compute()
+		l.Compute += unit.Larger(c.Useful, c.Times[roofline.Vector])
 	}
 	l.Network += c.Times[roofline.Network]
 	l.Fixed += c.Times[roofline.Fixed]
@@ -198,20 +206,35 @@ func (p *Power) Limit(l *Load) (clock float64, throttled unit.Seconds) {
 		return 1, 0
 	}
 	slope := float64(l.Slower) / (p.Throttle - 1)
-	clock = balance(float64(l.Expected)-slope, slope, matrix, other)
+	clock = p.balance(float64(l.Expected)-slope, slope, matrix, other)
 	throttled = unit.Seconds(slope * (clock - 1))
 	if clock > p.Throttle {
 		slope = float64(l.Slowest-l.Slower) / (p.Throttle*p.Throttle - p.Throttle)
-		clock = min(balance(float64(l.Expected+l.Slower)-slope*p.Throttle, slope, matrix, other), p.most)
+		clock = min(p.balance(float64(l.Expected+l.Slower)-slope*p.Throttle, slope, matrix, other), p.most)
 		throttled = l.Slower + unit.Seconds(slope*(clock-p.Throttle))
 	}
 	return clock, throttled
 }
 
-// balance is the x at which matrix/x + other = base + slope·x.
-func balance(base, slope, matrix, other float64) float64 {
-	b := base - other
-	return 2 * matrix / (b + math.Sqrt(b*b+4*slope*matrix))
+// balance is the x at which matrix/xⁿ + other = base + slope·x, for a left side that is the greater at x = 1. By Newton's
+// method from there, because the difference falls and is convex.
+func (p *Power) balance(base, slope, matrix, other float64) float64 {
+	if p.falls == 1 {
+		b := base - other
+		return 2 * matrix / (b + math.Sqrt(b*b+4*slope*matrix))
+	}
+	if slope <= 0 && base <= other {
+		return math.Inf(1)
+	}
+	x := 1.0
+	for range 100 {
+		chip := matrix * math.Pow(x, -p.falls)
+		step := (chip + other - base - slope*x) / (chip*p.falls/x + slope)
+		if x += step; step <= 1e-14*x {
+			break
+		}
+	}
+	return x
 }
 
 // Mean is what one GPU draws on the mean of a load at a clock: stages of a pipeline work
@@ -227,7 +250,7 @@ func (p *Power) Mean(l *Load, clock, stages float64) unit.Watts {
 // Active is the energy besides waiting of a GPU that is so busy, where what its
 // multiprocessors do takes x times as long.
 func (p *Power) Active(b *Busy, x float64) unit.Joules {
-	return p.Rest.For(unit.Seconds(p.chip(b)/x + float64(b.Draw.Memory) + p.others(b)))
+	return p.Rest.For(unit.Seconds(p.chip(b)*math.Pow(x, -p.falls) + float64(b.Draw.Memory) + p.others(b)))
 }
 
 // chip is the time at full power above waiting that what the multiprocessors do is worth.

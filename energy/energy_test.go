@@ -1,7 +1,9 @@
 package energy_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -118,7 +120,7 @@ func TestPowerOnH200(t *testing.T) {
 		}
 		seen++
 		var c roofline.Cost
-		c.Times[roofline.Memory] = unit.Seconds(float64(r.Bytes) / float64(m.GPU.Bandwidth.Times(k[roofline.GEMMMemory])))
+		c.Traffic = unit.Seconds(float64(r.Bytes) / float64(m.GPU.Bandwidth))
 		_, got := slowed(&m.Power, energy.Load{Expected: 1, Busy: energy.Busy{
 			Compute: unit.Seconds(float64(r.FLOPs) / float64(peak.Times(k[roofline.GEMMCompute]))),
 			Fixed:   unit.Seconds(k[roofline.GEMMFixed] * float64(r.FLOPs) / (2 * r.M * r.N * r.K)), // of each GEMM in a second
@@ -200,5 +202,54 @@ func TestSquareProductSustainsExposed(t *testing.T) {
 		_, peak := m.Runs(unit.BF16)
 		casetest.Near(t, name+": time", time, square().Work.FLOPs.Over(peak.Times(c.Constants[roofline.GEMMSustained])), 1e-9)
 		casetest.Near(t, name+": power", watts, m.GPU.TDP, 1e-9)
+	}
+}
+
+// measuredPower is a line of experiments/power.
+type measuredPower struct {
+	Kind, Format string
+	M, N, K      float64
+	Busy         float64
+	Call         float64 `json:"call_s"`
+	Power        float64 `json:"power_w"`
+	Clock        float64 `json:"clock_hz"`
+}
+
+// atFullClocks reads the GEMMs in 16 bits of a file of experiments/power that ran at full clocks.
+func atFullClocks(t *testing.T, name string) (rows []measuredPower) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "experiments", "power", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(data) {
+		r := measuredPower{Busy: 1}
+		if err := json.Unmarshal(line, &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.M > 0 && r.Clock >= 1.95e9 && r.Format != "fp8" {
+			rows = append(rows, r)
+		}
+	}
+	if len(rows) < 12 {
+		t.Fatalf("%s: %d GEMMs at full clocks", name, len(rows))
+	}
+	return rows
+}
+
+// GEMMs of few rows, and large ones in bursts whose pauses keep the clocks at their highest, draw what their FLOPs and their
+// bytes add up to.
+func TestPowerAtFullClocks(t *testing.T) {
+	m := casetest.Machine(t, "h100", "vllm")
+	_, peak := m.Runs(unit.BF16)
+	k := &m.Cal.Constants
+	for _, name := range []string{"h100.jsonl", "h100-weights.jsonl"} {
+		for _, r := range atFullClocks(t, name) {
+			memory := 2 * (r.M*r.K + r.N*r.K + r.M*r.N) / float64(m.GPU.Bandwidth.Times(k[roofline.GEMMMemory])) / r.Call
+			matrix := 2 * r.M * r.N * r.K / r.Call / float64(peak)
+			share := k[roofline.PowerMatrix]*matrix + k[roofline.PowerMemory]*memory + k[roofline.PowerFixed]*k[roofline.GEMMFixed]/r.Call
+			want := float64(m.Waiting) + r.Busy*share*float64(m.Rest)
+			casetest.Near(t, fmt.Sprintf("%s: %.0f×%.0f×%.0f, busy %.2f", name, r.M, r.N, r.K, r.Busy), r.Power, want, 0.09)
+		}
 	}
 }

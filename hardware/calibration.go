@@ -16,7 +16,7 @@ type Calibration struct {
 	Constants roofline.Constants
 	Measured  bool // on a GPU of the kind, rather than taken from its generation
 
-	Fitted [roofline.NumConstants]bool // the constants that were measured there
+	Fitted [roofline.NumConstants]bool // the constants that were measured there, of a file or of the engine's own operator tables
 
 	// Error is the half-width of a 90 % interval of the expected time, as a
 	// share of it: of a decode step, and of a prefill.

@@ -30,8 +30,8 @@ type CalibrationFile struct {
 	Version string            // version of llmprof
 	Tools   map[string]string // versions: driver, cuda, torch, ...
 	Device  CalibratedDevice
-	Values  map[string]Value    // by the key of the constant
-	HeldOut map[string]Residual // by the key of the constant that bounds the rows
+	Values  map[string]Value    // constants by their keys
+	HeldOut map[string]Residual // errors of rows left out of the fit, by the key of the constant that bounds them
 	Notes   []string
 
 	Tables    *Tables              // tables that rows were imported from; nil where they were measured

@@ -14,10 +14,25 @@ import "llmprof/roofline"
 //     663 W measured.
 //   - Fixed: the least mean error of the energy per token of Llama-3.1-8B in a graph
 //     (validate/observations/h200.csv), so those rows are scored separately.
-//   - Network, Own, Attention: not measured apart; kernels are taken to draw what the
+//   - Network: all-reduces of 256 KB to 256 MB over two and four H100s by the native engine's kernels
+//     (experiments/h100-native/rows.jsonl.gz).
+//   - Skinny, Attention: not measured apart; kernels are taken to draw what the
 //     GEMMs of a library do for the bytes that they move.
 func powerOfH200(c *roofline.Constants) {
 	c[roofline.PowerMemory], c[roofline.PowerSkinnyGEMM], c[roofline.PowerAttention] = 0.70, 0.70, 0.70
-	c[roofline.PowerNetwork], c[roofline.PowerFixed] = 0.15, 0.16
+	c[roofline.PowerNetwork], c[roofline.PowerFixed] = 0.21, 0.16
 	c[roofline.PowerWaiting], c[roofline.PowerIdle] = 0.068, 0.11
+}
+
+// powerOfH100 is what an H100 drew, by the GEMMs of a library (experiments/power, go test ./energy -run FullClocks).
+//
+//   - Matrix: large GEMMs in bursts. An H200 has the same chip and limit.
+//   - Memory: GEMMs of one row.
+func powerOfH100(c *roofline.Constants, key string) {
+	switch key {
+	case "h200-sxm-141gb":
+		c[roofline.PowerMatrix] = 1.72
+	case "h100-sxm-80gb":
+		c[roofline.PowerMatrix], c[roofline.PowerMemory] = 1.72, 0.64
+	}
 }

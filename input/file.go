@@ -1,3 +1,7 @@
+// Package input takes in files that others wrote. A file has to be a regular one
+// of bounded size; how deep its text is nested and how many values it has is
+// counted before a parser sees it, since parsers recurse and copy; and what a
+// message repeats of it is short.
 package input
 
 import (
@@ -8,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Open opens a regular file and says how many bytes it has. A pipe or a device may
@@ -75,4 +80,59 @@ func Read(path string, most int64) ([]byte, error) {
 
 func tooLarge(path string, most int64) error {
 	return fmt.Errorf("%s is larger than %d bytes, the most that is read of such a file", path, most)
+}
+
+// Limits are what a text may have at most.
+type Limits struct {
+	Bytes  int
+	Depth  int // tables and lists within each other, parts of a dotted key among them
+	Values int // values, keys and tables together
+}
+
+// An Excess is where a text exceeds a limit.
+type Excess struct {
+	Line, Column int // from 1, in bytes
+	Problem      string
+}
+
+func (e *Excess) Error() string {
+	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Problem)
+}
+
+// A counter counts the values of a text against the limits.
+type counter struct {
+	Limits
+	text   string
+	values int
+}
+
+func (l Limits) counter(text string) (*counter, error) {
+	c := &counter{Limits: l, text: text}
+	if len(text) > l.Bytes {
+		return nil, &Excess{1, 1, fmt.Sprintf("the text has %d bytes; at most %d are read", len(text), l.Bytes)}
+	}
+	return c, nil
+}
+
+// at is an Excess at a byte of the text.
+func (c *counter) at(offset int, format string, args ...any) error {
+	before := c.text[:min(offset, len(c.text))]
+	line := 1 + strings.Count(before, "\n")
+	return &Excess{line, offset - strings.LastIndexByte(before, '\n'), fmt.Sprintf(format, args...)}
+}
+
+// deep refuses a depth.
+func (c *counter) deep(offset, depth int) error {
+	if depth > c.Depth {
+		return c.at(offset, "nested more than %d deep", c.Depth)
+	}
+	return nil
+}
+
+// value counts one value more.
+func (c *counter) value(offset int) error {
+	if c.values++; c.values > c.Values {
+		return c.at(offset, "more than %d values", c.Values)
+	}
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"llmprof/hardware"
 	"llmprof/measure/engine"
+	"llmprof/measure/engine/child"
 	"llmprof/measure/engine/native/worker"
 	"llmprof/measure/engine/transformers"
 	"llmprof/measure/experiment"
@@ -44,7 +45,7 @@ type Lab struct {
 	Records  io.Writer    // takes each request of a server as it ends, a JSON object a line; nil for nothing
 
 	bench  *bench
-	looked bool // for what an earlier llmprof left behind
+	looked bool // processes that an earlier llmprof left behind were looked for
 }
 
 // A bench is workers that run, and the meters beside them.
@@ -201,4 +202,25 @@ func (l *Lab) model(ctx context.Context, name string) (*models.Model, json.RawMe
 		return m, config, err
 	}
 	return m, nil, nil
+}
+
+// sayLeft names, once, the processes that an earlier llmprof left behind: they may
+// hold memory of a GPU, or the address that a server is to have.
+func (l *Lab) sayLeft() {
+	if l.looked {
+		return
+	}
+	l.looked = true
+	for _, p := range child.Left() {
+		l.say(p.String())
+	}
+}
+
+// withLeft is an error of starting a server, with what an earlier llmprof left behind
+// and may be in its way.
+func withLeft(err error) error {
+	for _, p := range child.Left() {
+		err = fmt.Errorf("%w; %v", err, &p)
+	}
+	return err
 }

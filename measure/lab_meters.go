@@ -1,10 +1,15 @@
 package measure
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -186,4 +191,39 @@ func (l *Lab) nameGPUs(gpus []result.GPU) {
 // idleTime is how long idling is measured.
 func (l *Lab) idleTime(p *experiment.Point) time.Duration {
 	return cmp.Or(time.Duration(float64(p.Idle)*float64(time.Second)), l.Idle, DefaultIdle)
+}
+
+// mostMemory is the most KiB that are believed: more have no number of bytes.
+const mostMemory = 1 << 50
+
+// host describes the machine from what the kernel says under root ("/" as an
+// fs.FS): its processor, its memory, its driver. Names of the machine and of its
+// users are left out.
+func host(root fs.FS) result.Machine {
+	m := result.Machine{OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), GPUs: []result.GPU{}}
+	if text, err := fs.ReadFile(root, "proc/cpuinfo"); err == nil {
+		m.CPU = field(text, "model name")
+	}
+	if m.CPU == "" {
+		if text, err := fs.ReadFile(root, "proc/device-tree/model"); err == nil {
+			m.CPU = strings.TrimRight(string(text), "\x00\n")
+		}
+	}
+	if text, err := fs.ReadFile(root, "proc/meminfo"); err == nil {
+		if kb, err := strconv.ParseInt(strings.TrimSuffix(field(text, "MemTotal"), " kB"), 10, 64); err == nil && kb > 0 && kb < mostMemory {
+			m.MemoryBytes = new(kb << 10)
+		}
+	}
+	return m
+}
+
+// field is the value of the first line "name : value".
+func field(text []byte, name string) string {
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		key, value, ok := strings.Cut(lines.Text(), ":")
+		if ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
 }

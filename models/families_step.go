@@ -55,7 +55,7 @@ func stepFFN(r *reader, i int) string {
 	if _, isList := r.value("moe_layers_enum").([]any); isList {
 		return choose(slices.Contains(r.numbersOf("moe_layers_enum"), i), "moe", "mlp")
 	}
-	return choose(slices.Contains(kept(&r.numbers, "moe_layers_enum", r.commaSeparated), i), "moe", "mlp")
+	return choose(slices.Contains(memoized(&r.numbers, "moe_layers_enum", r.commaSeparated), i), "moe", "mlp")
 }
 
 // commaSeparated reads the numbers of layers in a text such as "3,4,5".

@@ -40,16 +40,16 @@ func ReadGGUF(name string, headers ...*gguf.Header) (*Model, error) {
 
 // A tensorTable pairs the tensors of a file with the matrices of a model.
 type tensorTable struct {
-	model   *Model
-	tensors map[string]*gguf.Tensor
-	left    map[string]int64 // values of a tensor that no matrix accounts for yet
-	kept    map[string]*Storage
-	bytes   map[unit.Format]float64 // memory of the matrices, by the nearest format
+	model    *Model
+	tensors  map[string]*gguf.Tensor
+	left     map[string]int64 // values of a tensor that no matrix accounts for yet
+	storages map[string]*Storage
+	bytes    map[unit.Format]float64 // memory of the matrices, by the nearest format
 }
 
 func newTensorTable(m *Model, h *gguf.Header) *tensorTable {
 	t := &tensorTable{model: m, tensors: make(map[string]*gguf.Tensor), left: make(map[string]int64),
-		kept: make(map[string]*Storage), bytes: make(map[unit.Format]float64)}
+		storages: make(map[string]*Storage), bytes: make(map[unit.Format]float64)}
 	for i := range h.Tensors {
 		t.tensors[h.Tensors[i].Name] = &h.Tensors[i]
 		t.left[h.Tensors[i].Name] = h.Tensors[i].Elements()
@@ -137,12 +137,12 @@ func (t *tensorTable) several(parts []*gguf.Tensor, bits float64) *Storage {
 		t.bytes[p.Type.Format] += float64(p.Bytes())
 	}
 	name := strings.Join(names, "+")
-	if t.kept[name] == nil {
+	if t.storages[name] == nil {
 		s := ggmlStorage(parts[0].Type)
 		s.Name, s.Bits = name, bits
-		t.kept[name] = s
+		t.storages[name] = s
 	}
-	return t.kept[name]
+	return t.storages[name]
 }
 
 // rest accounts for what is no matrix. Draft layers and the factors of rotary positions are no part
@@ -174,9 +174,9 @@ func (t *tensorTable) draft(name string) bool {
 	return err == nil && layer >= t.model.NumLayers()
 }
 
-// The tensors that a matrix may be in, in a GGUF file: alternatives are split by "|", tensors that hold a
-// part of the matrix each by "+"; one that is named for several matrices holds all of them. MODEL_TENSORS
-// of gguf-py (MIT licence) has these names, which lack the layer's number and ".weight" here.
+// These tables name the tensors of a GGUF file that may hold a matrix. "|" separates alternatives, and "+" separates
+// tensors that each hold a part of the matrix; a tensor that is named for several matrices holds all of them. The names
+// are those of MODEL_TENSORS of gguf-py (MIT licence), without the layer's number and ".weight".
 var (
 	attentionTensors = map[string]string{
 		"q_proj": "attn_q|attn_qkv", "k_proj": "attn_k|attn_qkv", "v_proj": "attn_v|attn_qkv", "o_proj": "attn_output", "g_proj": "attn_gate",

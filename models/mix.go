@@ -105,21 +105,21 @@ func Quantize(m *Model, name string) (*Model, error) {
 // A quantizer goes through the matrices in the order of llama-quantize, which counts
 // some of them.
 type quantizer struct {
-	mix     string
-	base    *gguf.Type
-	model   *Model
-	experts int // experts of the first MoE layer
-	grouped int // query heads of a key head in the first layer
-	large   bool
-	layers  int
-	values  int // matrices that make values
-	value   int // matrices that make values, of which this many came so far
-	downs   int // matrices down so far
-	kept    map[string]*Storage
+	mix      string
+	base     *gguf.Type
+	model    *Model
+	experts  int // experts of the first MoE layer
+	grouped  int // query heads of a key head in the first layer
+	large    bool
+	layers   int
+	values   int // matrices that make values
+	value    int // matrices that make values, of which this many came so far
+	downs    int // matrices down so far
+	storages map[string]*Storage
 }
 
 func newQuantizer(m *Model, x *mix, base *gguf.Type) *quantizer {
-	q := &quantizer{mix: x.name, base: base, model: m, layers: m.NumLayers(), kept: make(map[string]*Storage)}
+	q := &quantizer{mix: x.name, base: base, model: m, layers: m.NumLayers(), storages: make(map[string]*Storage)}
 	fused := fusedAttention(m)
 	for _, kind := range m.Order {
 		for i := range m.Layers[kind].Blocks {
@@ -167,10 +167,10 @@ func (q *quantizer) named(name string) *gguf.Type {
 // divide the rows gives way to one that does.
 func (q *quantizer) storage(name string, in int64) *Storage {
 	t := fallback(q.named(name), in)
-	if q.kept[t.Name] == nil {
-		q.kept[t.Name] = ggmlStorage(t)
+	if q.storages[t.Name] == nil {
+		q.storages[t.Name] = ggmlStorage(t)
 	}
-	return q.kept[t.Name]
+	return q.storages[t.Name]
 }
 
 // fallback is the type that llama-quantize takes for rows of in values.

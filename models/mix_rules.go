@@ -24,10 +24,10 @@ func (q *quantizer) latent(l *Latent) *Storage {
 	share := float64(l.NopeDim) * float64(l.Expand.Heads) / float64(l.Expand.Out)
 	s.Bits = share*keys.Bits + (1-share)*values.Bits
 	s.Name = keys.Name + "+" + values.Name
-	if kept := q.kept[s.Name]; kept != nil {
-		return kept
+	if mixed := q.storages[s.Name]; mixed != nil {
+		return mixed
 	}
-	q.kept[s.Name] = &s
+	q.storages[s.Name] = &s
 	return &s
 }
 
@@ -35,7 +35,7 @@ func (q *quantizer) latent(l *Latent) *Storage {
 
 // A mixRule gives matrices a type in some mixes.
 type mixRule struct {
-	mixes string // their names, with blanks between
+	mixes string // names of the mixes, with blanks between
 	holds bool   // The rule applies to the matrix.
 	to    string
 }

@@ -199,8 +199,8 @@ type Scan struct {
 // StateElements is the number of values of the recurrent state of one sequence.
 func (s Scan) StateElements() int64 { return int64(s.Heads) * int64(s.HeadDim) * int64(s.StateDim) }
 
-// ConvElements is the number of inputs that the convolution of one sequence needs for its next token. Where newest is set,
-// that token's own place is kept too.
+// ConvElements is the number of inputs that the convolution of one sequence needs for its next token. With newest it
+// counts the place of that token too.
 func (s Scan) ConvElements(newest bool) int64 {
 	if newest {
 		return int64(s.Conv) * int64(s.Kernel)

@@ -75,13 +75,13 @@ func (r *reader) listedFFN(i int) (string, bool) {
 }
 
 // listOf reads a list of texts once.
-func (r *reader) listOf(name string) []string { return kept(&r.lists, name, r.texts) }
+func (r *reader) listOf(name string) []string { return memoized(&r.lists, name, r.texts) }
 
 // numbersOf reads a list of whole numbers once.
-func (r *reader) numbersOf(name string) []int { return kept(&r.numbers, name, r.wholes) }
+func (r *reader) numbersOf(name string) []int { return memoized(&r.numbers, name, r.wholes) }
 
-// kept is a list that is read the first time it is asked for.
-func kept[T any](lists *map[string][]T, name string, read func(string) []T) []T {
+// memoized is a list that is read the first time it is asked for.
+func memoized[T any](lists *map[string][]T, name string, read func(string) []T) []T {
 	list, ok := (*lists)[name]
 	if !ok {
 		if list = read(name); *lists == nil {

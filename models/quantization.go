@@ -69,7 +69,7 @@ func (q *quantization) storageOf(family string, at place, l *Linear) (*Storage, 
 		return nil, nil
 	}
 	if q.uniform() {
-		return q.kept(at), nil
+		return q.defaultStorage(at), nil
 	}
 	paths := modules(family, at, l)
 	if s, found := q.namedStorage(paths); found {
@@ -81,7 +81,7 @@ func (q *quantization) storageOf(family string, at place, l *Linear) (*Storage, 
 	if s, found, err := q.ruled(paths); found || err != nil {
 		return s, err
 	}
-	return q.kept(at), nil
+	return q.defaultStorage(at), nil
 }
 
 // uniform reports whether no path of a module says how it is kept.
@@ -89,8 +89,8 @@ func (q *quantization) uniform() bool {
 	return len(q.named) == 0 && len(q.rules) == 0 && len(q.patterns) == 0 && q.ignored.empty()
 }
 
-// kept is the storage of a matrix that nothing names.
-func (q *quantization) kept(at place) *Storage {
+// defaultStorage is the storage of a matrix that nothing names.
+func (q *quantization) defaultStorage(at place) *Storage {
 	if at.part == expertPart && q.routed != nil {
 		return q.routed
 	}
@@ -109,15 +109,13 @@ func (q *quantization) ruled(paths []string) (s *Storage, found bool, err error)
 		if !p.targets.has(paths) {
 			continue
 		}
-		if found && !sameStorage(s, p.storage) {
+		if found && s != p.storage && (s == nil || p.storage == nil || *s != *p.storage) {
 			return nil, false, fmt.Errorf("two patterns of quantization_config.dynamic or extra_config differ in the format of %s, and the first holds: give one of them", paths[0])
 		}
 		s, found = p.storage, true
 	}
 	return s, found, nil
 }
-
-func sameStorage(a, b *Storage) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // namedStorage looks a module up, or the one that it is part of: all experts may be named at once.
 func (q *quantization) namedStorage(paths []string) (s *Storage, found bool) {

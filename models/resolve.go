@@ -119,13 +119,9 @@ func fromGGUF(path string) (*Model, error) {
 func weights(path string) error {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".safetensors", ".bin", ".pt", ".pth":
-		return weightsError(path, "a file of weights")
+		return fmt.Errorf("%s is a file of weights: a config.json is needed, the one of the model's original repository", path)
 	}
 	return nil
-}
-
-func weightsError(path, what string) error {
-	return fmt.Errorf("%s is %s: a config.json is needed, the one of the model's original repository", path, what)
 }
 
 // nameOf is what to call the model of a file: its directory's name if the file

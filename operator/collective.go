@@ -1,7 +1,9 @@
 package operator
 
 import (
+	"llmprof/models"
 	"llmprof/roofline"
+	"llmprof/routing"
 	"llmprof/unit"
 )
 
@@ -37,24 +39,40 @@ func (s *Step) ring(dst []Op, t Type, name string, size unit.Bytes, passes float
 	return dst
 }
 
-// allToAll appends the exchange of size bytes of tokens between the n EP ranks: a GPU sends
-// (n−1)/n of its tokens to others, over the link to those of its node.
-func (s *Step) allToAll(dst []Op, name string, size unit.Bytes) []Op {
-	n, g := float64(s.Par.EP), float64(s.Par.GPUsPerNode)
-	near := min(n, g)
+// allToAll appends the exchange of tokens between the n EP ranks, of which each has size bytes of its own. A token
+// crosses the network to a node once, and a link to a rank once, however many of its experts are there; the rank of a node that
+// receives it passes it on.
+func (s *Step) allToAll(dst []Op, name string, e *models.Experts, size unit.Bytes) []Op {
+	n := float64(s.Par.EP)
+	near := min(n, float64(s.Par.GPUsPerNode))
+	count, each, uneven := float64(e.Count+e.Idle), float64(e.Count)/n, 1.0
+	if r := s.routings.Of(e); r != nil {
+		uneven = r.Uneven // of the busiest rank
+	}
+	rank := min(routing.Reached(count, float64(e.TopK), each)*uneven, 1)
+	node := min(routing.Reached(count, float64(e.TopK), each*near)*uneven, 1)
+	far := (n/near - 1) * node
 	dst, o := add(dst, name, Shuffle)
-	o.Shape.Ranks, o.Work.Wire, o.Work.NodeWire = near, size.Times((near-1)/n), size.Times((n-near)/n)
+	o.Shape.Ranks, o.Work.Wire, o.Work.NodeWire = near, size.Times((n-1)*rank-far), size.Times(far)
 	return dst
 }
 
+// AllGather sets the bytes that a GPU sends for the all-gather of size bytes of each of n ranks, near of them in a node, or
+// for the reduce-scatter to them. Rings pass through all GPUs of a node, so a node receives everything once, by the
+// networks of all its GPUs.
+func AllGather(w *roofline.Work, size unit.Bytes, n, near float64) {
+	w.NodeWire = size.Times((n - near) / near)
+	w.Wire = size.Times(n-1) - w.NodeWire
+}
+
 // amongReplicas appends the all-gather of size bytes of tokens of each of the replicas that share experts, or the
-// reduce-scatter of the experts' results to them. A rank exchanges with its peer of each other replica, and a ring sends
-// everything but its own part from every GPU.
+// reduce-scatter of the experts' results to them. A rank exchanges with its peer of each other replica.
 func (s *Step) amongReplicas(dst []Op, name string, size unit.Bytes) []Op {
 	n := float64(s.Par.ExpertReplicas())
 	near := min(n, max(float64(s.Par.GPUsPerNode/s.Par.TP), 1))
 	dst, o := add(dst, name, Exchange)
-	o.Shape.Ranks, o.Work.Wire, o.Work.NodeWire = near, size.Times(near-1), size.Times(n-near)
+	o.Shape.Ranks = near
+	AllGather(&o.Work, size, n, near)
 	return dst
 }
 

@@ -64,7 +64,7 @@ func (s *Step) router(dst []Op, e *models.Experts) []Op {
 // tokens are sent to; arithmetic runs TopK experts for every token. The busiest rank of EP counts, whose
 // load follows from chance or from a routing.Popularity. The ranks of one TP group all have the group's tokens, and
 // sum their results as in a dense feed-forward. Ranks of several groups exchange tokens: each token is sent to a rank
-// once, however many of its experts are there. Where experts are cut over the ranks of several groups, every rank needs
+// once, however many of its experts are there, in the format that experts multiply. Where experts are cut over the ranks of several groups, every rank needs
 // the tokens of all groups, and has a part of each sum.
 func (s *Step) routed(dst []Op, e *models.Experts) []Op {
 	switch {
@@ -76,13 +76,10 @@ func (s *Step) routed(dst []Op, e *models.Experts) []Op {
 		dst = s.experts(dst, e)
 		return s.amongReplicas(dst, "reduce_scatter_tokens", size)
 	}
-	size := s.Bytes(s.Tokens() / float64(s.Par.TP) * float64(min(e.TopK, s.Par.EP)) * float64(s.Model.Hidden))
-	if r := s.routings.Of(e); r != nil {
-		size = size.Times(r.Uneven) // bytes that are sent to the busiest rank
-	}
-	dst = s.allToAll(dst, "all_to_all_dispatch", size)
+	values := s.Tokens() / float64(s.Par.TP) * float64(s.Model.Hidden)
+	dst = s.allToAll(dst, "all_to_all_dispatch", e, s.Scheme.ActOf(&e.In[0]).Bytes(values))
 	dst = s.experts(dst, e)
-	return s.allToAll(dst, "all_to_all_combine", size)
+	return s.allToAll(dst, "all_to_all_combine", e, s.Bytes(values))
 }
 
 // experts appends the grouped GEMMs of the chosen experts.

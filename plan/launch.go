@@ -136,6 +136,9 @@ func vllm(r *Row, q *Request, checkpoint string) Launch {
 	if r.Split.EP > 1 {
 		a.add("--enable-expert-parallel")
 	}
+	if r.deepEP() {
+		a.add("--all2all-backend", "deepep_low_latency") // whose decode steps are CUDA graphs
+	}
 	r.quantize(a, "--quantization", map[unit.Format]string{unit.FP8: "fp8"})
 	if r.Formats.KV == unit.FP8 {
 		a.add("--kv-cache-dtype", "fp8")
@@ -188,6 +191,9 @@ func sglang(r *Row, q *Request, checkpoint string) Launch {
 	}
 	a.above("--pp-size", r.Split.PP)
 	a.above("--ep-size", r.Split.EP)
+	if r.deepEP() {
+		a.add("--moe-a2a-backend", "deepep")
+	}
 	r.quantize(a, "--quantization", map[unit.Format]string{unit.FP8: "fp8", unit.INT8: "w8a8_int8"})
 	if r.Formats.KV == unit.FP8 {
 		a.add("--kv-cache-dtype", "fp8_e4m3")

@@ -128,6 +128,19 @@ func TestLaunchOfCutExperts(t *testing.T) {
 	}
 }
 
+// Servers that are predicted with DeepEP are started with it, and no others.
+func TestLaunchDeepEP(t *testing.T) {
+	for by, want := range map[string]bool{"vllm": false, "vllm+deepep": true, "sglang+deepep": true} {
+		q := requestOn(t, by, "qwen3-30b-a3b", "h100")
+		r := Row{Card: &q.Cards[0], Formats: Formats{KV: unit.BF16}, Split: Split{1, 1, 4, 0}, DP: 4, Batch: 8, GPUs: 4}
+		for i, flags := range []string{"--all2all-backend deepep_low_latency", "--moe-a2a-backend deepep"} {
+			if l := Launches(&r, q, "org/model")[i]; strings.Contains(strings.Join(l.Args, " "), flags) != want {
+				t.Errorf("%s as predicted for %s is started by %q", l.Engine, by, l.Args)
+			}
+		}
+	}
+}
+
 // The other engines have the flags of their launch commands.
 func TestFlags(t *testing.T) {
 	for i, all := range launched(t) {

@@ -426,7 +426,7 @@ func (s *search) serve(c *config, best, least float64) (r Row, ok bool) {
 			return r, false // and more units take more energy
 		} else if ok && s.lasts(c, &r) {
 			r = s.fewest(c, r, max(first, units-step/2), units)
-			s.expect(c, &r)
+			s.expectBest(c, &r, least)
 			return r, true
 		}
 		if units == last {
@@ -467,7 +467,7 @@ func (s *search) answering(c *config, first, last int, least float64) (r Row, ok
 		ok = enough > 0
 	}
 	if ok {
-		s.expect(c, &r)
+		s.expectBest(c, &r, least)
 	}
 	return r, ok
 }
@@ -599,6 +599,13 @@ func (s *search) lasts(c *config, r *Row) bool {
 // perToken is the energy of a generated token.
 func (q *Request) perToken(st *serving.Steady) unit.Joules {
 	return st.Energy.Times(1 / q.Gen.MeanLength())
+}
+
+// expectBest is expect, except for a row that ranks behind another of its card where only the best is shown.
+func (s *search) expectBest(c *config, r *Row, least float64) {
+	if !s.q.bestOnly() || s.q.By == Energy || s.figure(r) <= least {
+		s.expect(c, r)
+	}
 }
 
 // expect adds the interval and the expected energy to a row that qualifies. Only such rows need a steady state of their

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/unit"
@@ -47,6 +48,9 @@ type Spans struct{ TTFT, TPOT, E2E analytic.Span }
 
 // Engine is the name of the engine.
 func (r *Row) Engine() string { return r.Card.Machines.Machine.Engine.Profile().Name }
+
+// deepEP reports whether DeepEP sends tokens to their experts.
+func (r *Row) deepEP() bool { return engine.SendsByDeepEP(r.Card.Machines.Machine.Engine) }
 
 // loaded reports whether the figures are of a steady state under a load, and not of a batch that starts together.
 func (r *Row) loaded() bool { return r.Utilization > 0 }
@@ -105,11 +109,15 @@ func (r *Row) Args(q *Request) []string {
 	if r.Formats.Weights != "" {
 		args = append(args, "--weights", r.Formats.Weights)
 	}
+	parts := 1 // the default
+	if r.loaded() && r.Split.PP > 1 {
+		parts = 0 // one that differs by engine
+	}
 	for _, n := range []struct {
 		flag    string
 		n, none int
 	}{
-		{"--tp", r.Split.TP, 1}, {"--pp", r.Split.PP, 1}, {"--ep", r.Split.EP, 1}, {"--moe-tp", r.Split.MoETP, 0}, {"--dp", r.DP, 1}, {"--micro-batches", r.MicroBatches, 1},
+		{"--tp", r.Split.TP, 1}, {"--pp", r.Split.PP, 1}, {"--ep", r.Split.EP, 1}, {"--moe-tp", r.Split.MoETP, 0}, {"--dp", r.DP, 1}, {"--micro-batches", r.MicroBatches, parts},
 	} {
 		if n.n != n.none {
 			args = append(args, n.flag, strconv.Itoa(n.n))
@@ -184,6 +192,9 @@ func (q *Request) compare(a, b *Row) int {
 		cmp.Compare(a.E2E, b.E2E), cmp.Compare(a.order, b.order),
 	)
 }
+
+// bestOnly reports whether no row of a card is shown but its best.
+func (q *Request) bestOnly() bool { return q.Top > 0 && q.PerGPU == 1 }
 
 // Shown are the best of ranked rows, at most top of them and perGPU of a model on a GPU; 0 is no limit.
 func Shown(rows []Row, top, perGPU int) (all []Row) {

@@ -139,7 +139,7 @@ func (s *search) apart(c *config, best, least float64) (found Row, ok bool) {
 		if !good {
 			continue
 		}
-		if s.expect(c, &r); !ok || s.q.compare(&r, &found) < 0 {
+		if s.expectBest(c, &r, least); !ok || s.q.compare(&r, &found) < 0 {
 			found, ok = r, true
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"math"
 
 	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
@@ -167,8 +166,6 @@ const (
 	breakdownRow  vg.Length = 16.5
 	shareBar      vg.Length = 4.6 // the height of a bar
 )
-
-func smallText() draw.TextStyle { return Sans(TickSize-0.5, Ink()) }
 
 // layOut chooses the rows and the places of the columns.
 func (v *breakdownView) layOut() {

@@ -51,7 +51,7 @@ func (c *quantity) cell(to *draw.Canvas, g group, at vg.Point, width vg.Length) 
 		return
 	}
 	fill(to, bar, colors.Panel())
-	style := smallText()
+	style := Sans(TickSize-0.5, Ink())
 	to.FillText(style, vg.Point{X: at.X, Y: bar.Max.Y + 1.8}, percent(p.value/c.total))
 	x := bar.Min.X
 	for _, part := range c.parts(p) {

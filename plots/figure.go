@@ -12,6 +12,10 @@ import (
 	"strings"
 	"sync"
 
+	xfont "golang.org/x/image/font"
+	"golang.org/x/text/encoding/charmap"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
@@ -176,15 +180,12 @@ func (f *Figure) below() vg.Length {
 }
 
 // hold makes the figure as high as it has to be for a body of a height.
-func (f *Figure) hold(body vg.Length) { f.Height = f.outside() + body }
+func (f *Figure) hold(body vg.Length) { f.Height = f.above() + f.below() + 2*Margin + body }
 
 // holdOver is hold with a legend below the body.
 func (f *Figure) holdOver(body vg.Length, keys []key) {
 	f.hold(body + legendHeight(keys, Width-2*Margin))
 }
-
-// outside is all of the height that is not the body's.
-func (f *Figure) outside() vg.Length { return f.above() + f.below() + 2*Margin }
 
 func captionText() draw.TextStyle { return Sans(CaptionSize+0.5, Faint()) }
 
@@ -227,4 +228,42 @@ func (f *Figure) captionIn(room vg.Length) (lines []string) {
 
 func (f *Figure) noteLines() []string {
 	return wrap(Sans(CaptionSize, Faint()), strings.Join(f.Notes, " "), Width-2*Margin)
+}
+
+// A pdfCanvas makes up for what vgpdf (v0.17) cannot do. It embeds one font only,
+// a second one in its place, so bold letters are plain; it hands UTF-8 to a font
+// that it has encoded as Windows-1252; and it takes what lets through for black.
+type pdfCanvas struct{ *vgpdf.Canvas }
+
+// FillString implements vg.Canvas.
+func (c pdfCanvas) FillString(f font.Face, at vg.Point, text string) {
+	if f.Font.Weight != xfont.WeightNormal {
+		plain := f.Font
+		plain.Weight = xfont.WeightNormal
+		f = plot.DefaultTextHandler.Cache().Lookup(plain, plain.Size)
+	}
+	c.Canvas.FillString(f, at, windows1252(text))
+}
+
+// SetColor implements vg.Canvas.
+func (c pdfCanvas) SetColor(ink color.Color) {
+	n, ok := color.NRGBAModel.Convert(ink).(color.NRGBA)
+	if !ok {
+		n = color.NRGBA{A: 255}
+	}
+	over := func(v uint8) uint8 { return uint8((int(v)*int(n.A) + 255*(255-int(n.A))) / 255) }
+	c.Canvas.SetColor(color.NRGBA{over(n.R), over(n.G), over(n.B), 255})
+}
+
+// windows1252 is text in that encoding, with a question mark for what it lacks.
+func windows1252(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if c, ok := charmap.Windows1252.EncodeRune(r); ok {
+			b.WriteByte(c)
+		} else {
+			b.WriteByte('?')
+		}
+	}
+	return b.String()
 }

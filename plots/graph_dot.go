@@ -119,7 +119,7 @@ func (g *graph) table(n *node) string {
 		if w.flops > 0 {
 			flops = w.flops.String()
 			if w.bytes > 0 {
-				intensity = brief(w.intensity()) + " FLOP/B"
+				intensity = engineering(w.intensity()) + " FLOP/B"
 			}
 		}
 		if n.wire {

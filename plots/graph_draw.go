@@ -4,6 +4,7 @@ package plots
 
 import (
 	"fmt"
+	"llmprof/plots/colors"
 	"strings"
 
 	"gonum.org/v1/plot/vg"
@@ -198,7 +199,7 @@ func (g *graph) frame(c *draw.Canvas, cl *cluster, x, y vg.Length) {
 		return
 	}
 	box := vg.Rectangle{Min: vg.Point{X: c.Min.X, Y: y - cl.height()}, Max: vg.Point{X: c.Max.X, Y: y}}
-	fill(c, box, clusterPaper())
+	fill(c, box, colors.Panel())
 	outline(c, box, Faint())
 	s := Bold(LabelSize, Ink())
 	base := y - 3.5 - ascent(s)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// brief is a figure in three digits with a decimal prefix, as "1.31T".
-func brief(v float64) string {
+// engineering is a figure in engineering notation: three digits and a decimal prefix, as "1.31T".
+func engineering(v float64) string {
 	prefixes := []string{"", "k", "M", "G", "T", "P", "E"}
 	i := 0
 	for v >= 999.5 && i+1 < len(prefixes) {

@@ -2,13 +2,13 @@ package plots
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
 	"llmprof/analytic"
 	"llmprof/models"
 	"llmprof/operator"
+	"llmprof/routing"
 )
 
 // layerCluster is one layer of a kind: blocks that each read the stream and add
@@ -92,14 +92,11 @@ func expertsText(c *analytic.Case, l *models.Layer) string {
 	return ""
 }
 
-// distinctExperts is the expected number of experts that tokens touch when each
-// takes k of E evenly: E·(1 − (1 − k/E)^T).
+// distinctExperts is the expected number of a layer's experts that tokens touch, where the
+// router also sends tokens to experts that compute nothing.
 func distinctExperts(e *models.Experts, tokens float64) float64 {
 	all := float64(e.Count + e.Idle)
-	if float64(e.TopK) >= all {
-		return float64(e.Count)
-	}
-	return -float64(e.Count) * math.Expm1(tokens*math.Log1p(-float64(e.TopK)/all))
+	return float64(e.Count) / all * routing.Distinct(all, float64(e.TopK), tokens)
 }
 
 // reduceAgain gives every block its own all-reduce, where the report has one line

@@ -20,9 +20,6 @@ const (
 	rowPad     vg.Length = 4
 )
 
-// clusterPaper is behind the nodes of a layer.
-func clusterPaper() colors.Color { return colors.Panel() }
-
 // cells are the left of a phase's mark and bar, and the right edges of the bar
 // and of the figures: time, share, FLOPs, bytes and intensity.
 type cells struct {
@@ -125,13 +122,13 @@ func (g *graph) work(c *draw.Canvas, w *work, wire bool, at cells, y vg.Length) 
 	}
 	right(c, s, at.share, y, shareText(w.share))
 	if w.flops > 0 {
-		right(c, s, at.flops, y, brief(float64(w.flops)))
+		right(c, s, at.flops, y, engineering(float64(w.flops)))
 	}
 	if w.bytes > 0 {
-		right(c, s, at.bytes, y, brief(float64(w.bytes)))
+		right(c, s, at.bytes, y, engineering(float64(w.bytes)))
 	}
 	if w.flops > 0 && w.bytes > 0 && !wire {
-		right(c, s, at.rate, y, brief(w.intensity()))
+		right(c, s, at.rate, y, engineering(w.intensity()))
 	}
 }
 

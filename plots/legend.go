@@ -70,13 +70,18 @@ func lineKey(text string, s draw.LineStyle) key {
 	}}
 }
 
+// colorKey is an entry for a color.
+func colorKey(text string, color colors.Color) key {
+	return key{text, func(c *draw.Canvas, box vg.Rectangle) {
+		fill(c, box, color)
+		outline(c, box, Faint())
+	}}
+}
+
 // boundKeys are the entries for the resources.
 func boundKeys(bounds ...roofline.Bound) (keys []key) {
 	for _, b := range bounds {
-		keys = append(keys, key{b.String() + "-bound", func(c *draw.Canvas, box vg.Rectangle) {
-			fill(c, box, colors.Bound(b))
-			outline(c, box, Faint())
-		}})
+		keys = append(keys, colorKey(b.String()+"-bound", colors.Bound(b)))
 	}
 	return keys
 }

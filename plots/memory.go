@@ -176,10 +176,7 @@ func (v *memoryView) layOut() {
 	v.plot = newPlot(axis{scope{first.X, last.X}, x}, axis{scope{0, top}, y}, v)
 	for _, l := range memoryLayers() {
 		if l.of(&last.Estimate.Memory) > 0 {
-			v.keys = append(v.keys, key{l.name, func(c *draw.Canvas, box vg.Rectangle) {
-				fill(c, box, l.ink)
-				outline(c, box, Faint())
-			}})
+			v.keys = append(v.keys, colorKey(l.name, l.ink))
 		}
 	}
 	if v.most < last.X {

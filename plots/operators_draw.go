@@ -11,8 +11,6 @@ import (
 	"llmprof/plots/colors"
 )
 
-// The looks of a row: they differ in shape as well as in colour.
-func observedInk() colors.Color { return colors.Series(1) }
 func expectedInk() colors.Color { return colors.Series(0) }
 func intervalInk() colors.Color { return expectedInk().Mixed(Paper(), 0.2) }
 
@@ -32,7 +30,7 @@ func operatorKeys(predicted bool) []key {
 }
 
 func observedDot(c *draw.Canvas, p vg.Point) {
-	paint(c, polygon(signs[0], p, 2.5), observedInk(), Line(0.6, Paper()))
+	paint(c, polygon(signs[0], p, 2.5), colors.Series(1), Line(0.6, Paper()))
 }
 
 func expectedBar(c *draw.Canvas, p vg.Point) {

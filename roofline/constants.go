@@ -155,12 +155,13 @@ var (
 	InterNodeBase        = define(Info{Key: "inter_node.base", Help: "latency between nodes", Quantity: Time, Unfiled: true})
 
 	PowerWaiting    = define(Info{Key: "power.waiting", Help: "power at full clocks with nothing to do, as a share of what lies between idle power and limit", Quantity: Power, Optional: true})
+	PowerMatrix     = define(Info{Key: "power.matrix", Help: "power of arithmetic at the matrix peak and full clocks", Quantity: Burst, Optional: true, Unfiled: true})
 	PowerMemory     = define(Info{Key: "power.memory", Help: "power while GEMMs of a library read their weights", Quantity: Power, Optional: true})
 	PowerSkinnyGEMM = define(Info{Key: "power.skinny_gemm", Formerly: "power.own", Help: "power while skinny GEMMs read their weights", Quantity: Burst, Optional: true})
 	PowerWGMMA      = define(Info{Key: "power.wgmma_gemm", Help: "power while GEMMs of a decode step of many sequences by wgmma read their weights", Quantity: Burst, Optional: true, Base: PowerMemory})
 	PowerMoEDecode  = define(Info{Key: "power.moe_decode", Help: "power while the MoE kernel of a decode step reads its weights", Quantity: Burst, Optional: true, Base: PowerSkinnyGEMM})
 	PowerAttention  = define(Info{Key: "power.attention", Help: "power while decode attention reads the KV cache", Quantity: Burst, Optional: true})
-	PowerNetwork    = define(Info{Key: "power.network", Help: "power while links are busy", Quantity: Power, Unfiled: true})
+	PowerNetwork    = define(Info{Key: "power.network", Help: "power while links are busy", Quantity: Power, Optional: true})
 	PowerFixed      = define(Info{Key: "power.fixed", Help: "power while a kernel starts and ends", Quantity: Power, Optional: true})
 	PowerIdle       = define(Info{Key: "power.idle", Help: "power of an idle GPU whose idle power no source gives, as a share of the limit", Quantity: Power, Unfiled: true})
 

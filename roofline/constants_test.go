@@ -38,7 +38,7 @@ func TestEveryConstantHasAnEntry(t *testing.T) {
 // outside are the constants that are no term of a law: powers, the rate that the power
 // limit leaves, what the host and a graph add to every step.
 var outside = map[Constant]string{
-	GEMMSustained: "energy/energy.go", PowerWaiting: "energy/energy.go", PowerMemory: "energy/energy.go", PowerNetwork: "energy/energy.go",
+	GEMMSustained: "energy/energy.go", PowerWaiting: "energy/energy.go", PowerMatrix: "energy/energy.go", PowerMemory: "energy/energy.go", PowerNetwork: "energy/energy.go",
 	PowerFixed: "energy/energy.go", PowerIdle: "energy/energy.go", HostStep: "analytic/step.go", HostLaunch: "analytic/step.go", HostDispatch: "analytic/step.go",
 	HostAsync: "analytic/step.go", HostSequence: "analytic/step.go", HostRequest: "analytic/estimate.go", StreamNode: "analytic/step.go",
 	HostIntake: "analytic/server.go", HostToken: "analytic/server.go", HostFinish: "analytic/server.go", GraphNode: "analytic/engine/transformers.go",

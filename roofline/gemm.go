@@ -52,8 +52,8 @@ var gemm = Law{
 			t.add(Matrix, c[0], TileIdle, idle*row)
 		}
 	},
-	Ways:  library,
-	Power: PowerMemory,
+	Choose: fastestAlgorithm,
+	Power:  PowerMemory,
 }
 
 // How a library runs a GEMM in 16 bits.
@@ -88,122 +88,122 @@ func (t *Tile) mayRun(s *Shape, sms float64) bool {
 	return s.M <= 128 || results == largest || s.M*s.N <= sms*results
 }
 
-// A way is how a library runs a GEMM, and how long that takes.
-type way struct {
+// An algorithm is how a library runs a GEMM, as cuBLASLt uses the word, and how long that takes.
+type algorithm struct {
 	splits float64    // blocks that share the inputs of a tile
 	idle   unit.FLOPs // what SMs without a tile and tiles without results could do
 	time   unit.Seconds
 }
 
-// library lets a GEMM in 16 bits run as a library does that chooses the fastest of its ways. The thread blocks of SMs without a tile share the inputs of the tiles
+// fastestAlgorithm changes the terms of a GEMM in 16 bits to those of the algorithm that is the fastest of a library's. The thread blocks of SMs without a tile share the inputs of the tiles
 // (split-K): each writes sums in FP32, which a kernel of their own adds up out of the L2 cache. Kernels of quantized products do not split.
 // Kernels for mma run whole waves of tiles. Those of Hopper and of Blackwell's tensor memory have tiles of more sizes, and their tables show no waves; where
 // tile_idle is 0, the law has none.
-func library(m *Machine, t *Terms, k *Kernel) {
+func fastestAlgorithm(m *Machine, t *Terms, k *Kernel) {
 	if k.Scheme != Unquantized || k.Tile.Rows != 0 || m.Peaks.SMs == 0 {
 		return
 	}
-	w := ways{Kernel: k, alone: m.times(t), element: unit.Seconds(k.Launches * m.stretch[ElementwiseFixed]), best: way{time: unit.Seconds(math.Inf(1))}}
+	h := heuristic{Kernel: k, alone: m.times(t), element: unit.Seconds(k.Launches * m.stretch[ElementwiseFixed]), best: algorithm{time: unit.Seconds(math.Inf(1))}}
 	tiles := blockTiles[:]
 	if m.stretch[GEMMIdle] == 0 {
-		if w.alone[Chain] <= w.element { // no split saves more than its kernel takes
+		if h.alone[Chain] <= h.element { // no split saves more than its kernel takes
 			return
 		}
 		tiles = tiles[:1]
 	}
 	sums := seconds(unit.FP32.Bytes(k.Shape.M*k.Shape.N), m.Peaks.Memory)
-	w.exposed, w.sums, w.sms, w.peak, w.idle = m.stretch[t.exposed], unit.Seconds(sums*m.stretch[GEMMMemory]), m.Peaks.SMs, m.Peaks.matrix(k.Format), m.stretch[GEMMIdle]
-	w.stretch = w.idle * m.stretch[GEMMCompute]
-	w.shared = w.leastShared()
+	h.exposed, h.sums, h.sms, h.peak, h.idle = m.stretch[t.exposed], unit.Seconds(sums*m.stretch[GEMMMemory]), m.Peaks.SMs, m.Peaks.matrix(k.Format), m.stretch[GEMMIdle]
+	h.stretch = h.idle * m.stretch[GEMMCompute]
+	h.shared = h.leastShared()
 	for i := range tiles {
-		w.try(&tiles[i])
+		h.try(&tiles[i])
 	}
-	t.add(Matrix, GEMMCompute, GEMMIdle, seconds(w.best.idle, w.peak))
-	if w.best.splits > 1 {
-		t.divide(Chain, w.best.splits)
-		t.add(Memory, GEMMMemory, None, w.best.splits*sums)
+	t.add(Matrix, GEMMCompute, GEMMIdle, seconds(h.best.idle, h.peak))
+	if h.best.splits > 1 {
+		t.divide(Chain, h.best.splits)
+		t.add(Memory, GEMMMemory, None, h.best.splits*sums)
 		t.add(Fixed, ElementwiseFixed, None, k.Launches)
 	}
 }
 
-// ways are the ways in which a library runs a GEMM, of which it takes the best.
-type ways struct {
+// A heuristic searches the algorithms of a library for the fastest one of a GEMM.
+type heuristic struct {
 	*Kernel
-	alone   Times        // without idle SMs and splits
+	alone   Times        // times without idle SMs and without splits of K
 	exposed float64      // how far arithmetic and memory traffic hide each other
 	element unit.Seconds // fixed time of the kernel that adds sums up
 	sums    unit.Seconds // time of the sums in FP32 of one of the blocks that share the tiles
-	shared  unit.Seconds // least time of all ways in which blocks share tiles
+	shared  unit.Seconds // least time of all algorithms with split-K
 	sms     float64
 	peak    unit.FLOPsPerSec
 	idle    float64 // share of the time of idle SMs that shows
-	stretch float64 // by which the time of idle SMs at the peak is multiplied
-	best    way
+	stretch float64 // factor of the time that SMs idle at the peak rate
+	best    algorithm
 	largest float64 // blocks of the largest tiles that were tried; 0 before that
 }
 
-// leastShared is no more than the time of any way in which blocks share the inputs of a tile: no SM idles, as few blocks as can be write their
+// leastShared is no more than the time of any algorithm with split-K: no SM idles, as few blocks as can be write their
 // sums, and as many as may be share the steps of a tile. A time falls with none of its parts, rounded or not.
-func (w *ways) leastShared() unit.Seconds {
-	times := w.alone
+func (h *heuristic) leastShared() unit.Seconds {
+	times := h.alone
 	times[Chain] = times[Chain].Times(1.0 / mostSplits)
-	times[Memory] += w.sums.Times(2)
-	times[Fixed] += w.element
-	return times.overlapped(w.exposed)
+	times[Memory] += h.sums.Times(2)
+	times[Fixed] += h.element
+	return times.overlapped(h.exposed)
 }
 
-// slower reports whether no way in which so many blocks or more share the inputs of a tile is faster than the best one: no SM idles, so many blocks
+// slower reports whether no algorithm with so many splits or more is faster than the best one: no SM idles, so many blocks
 // write their sums, and as many as may be share the steps of a tile. Squares are compared, with more room than rounding takes.
-func (w *ways) slower(splits float64) bool {
+func (h *heuristic) slower(splits float64) bool {
 	const room = 1 + 1e-9
-	compute, memory := float64(w.alone.Compute()), float64(w.alone[Memory]+w.sums.Times(splits))
-	chain := float64(w.alone[Chain]) / mostSplits
-	left := float64(w.best.time - (w.alone[Fixed] + w.element + w.alone[Serial]))
+	compute, memory := float64(h.alone.Compute()), float64(h.alone[Memory]+h.sums.Times(splits))
+	chain := float64(h.alone[Chain]) / mostSplits
+	left := float64(h.best.time - (h.alone[Fixed] + h.element + h.alone[Serial]))
 	greater, lesser := unit.Larger(compute, memory), unit.Smaller(compute, memory)
-	return left <= 0 || greater*greater+w.exposed*lesser*lesser+chain*chain > room*left*left
+	return left <= 0 || greater*greater+h.exposed*lesser*lesser+chain*chain > room*left*left
 }
 
-// try takes the ways with a tile that are faster than the best one. Of two ways with as many splits that which idles more is no faster.
-func (w *ways) try(tile *Tile) {
-	s := &w.Shape
-	if w.idle > 0 && !tile.mayRun(s, w.sms) {
+// try takes the algorithms with a tile that are faster than the best one. Of two with as many splits that which idles more is no faster.
+func (h *heuristic) try(tile *Tile) {
+	s := &h.Shape
+	if h.idle > 0 && !tile.mayRun(s, h.sms) {
 		return
 	}
 	blocks, results := math.Ceil(s.M/tile.Rows)*math.Ceil(s.N/tile.Columns), tile.Rows*tile.Columns
-	if results == largest && w.largest > 0 && blocks >= w.largest {
-		return // of two tiles with as many results, that with more blocks idles no less
+	if results == largest && h.largest > 0 && blocks >= h.largest {
+		return // a tile of as many results with more blocks idles no less
 	}
 	for splits := 1.0; splits == 1 || splits <= mostSplits && s.K >= splits*splitInputs; splits++ {
-		if splits > 1 && (w.shared >= w.best.time || w.slower(splits)) {
+		if splits > 1 && (h.shared >= h.best.time || h.slower(splits)) {
 			return
 		}
-		next, all := way{splits: splits}, blocks*splits
-		if w.idle > 0 {
-			if !tile.tiled(s, all, w.sms) {
+		next, all := algorithm{splits: splits}, blocks*splits
+		if h.idle > 0 {
+			if !tile.tiled(s, all, h.sms) {
 				return
 			}
-			next.idle = max(0, unit.FLOPs(2*s.K/splits*math.Ceil(all/w.sms)*w.sms*tile.Rows*tile.Columns)-w.Work.FLOPs)
-		} else if splits > 1 && all > w.sms {
+			next.idle = max(0, unit.FLOPs(2*s.K/splits*math.Ceil(all/h.sms)*h.sms*tile.Rows*tile.Columns)-h.Work.FLOPs)
+		} else if splits > 1 && all > h.sms {
 			return
 		}
-		if splits == w.best.splits && next.idle >= w.best.idle && (splits > 1 || w.shared >= w.best.time) {
+		if splits == h.best.splits && next.idle >= h.best.idle && (splits > 1 || h.shared >= h.best.time) {
 			continue
 		}
-		times := w.alone
-		times[Matrix] += next.idle.Over(w.peak).Times(w.stretch)
+		times := h.alone
+		times[Matrix] += next.idle.Over(h.peak).Times(h.stretch)
 		if splits > 1 {
 			times[Chain] = times[Chain].Times(1 / splits)
-			times[Memory] += w.sums.Times(splits)
-			times[Fixed] += w.element
+			times[Memory] += h.sums.Times(splits)
+			times[Fixed] += h.element
 		}
-		if next.time = times.overlapped(w.exposed); next.time < w.best.time {
-			w.best = next
+		if next.time = times.overlapped(h.exposed); next.time < h.best.time {
+			h.best = next
 		}
-		if splits == 1 && next.time-w.alone.least() <= w.element { // no split saves more than its kernel takes
+		if splits == 1 && next.time-h.alone.least() <= h.element { // no split saves more than its kernel takes
 			return
 		}
 		if results == largest {
-			w.largest = blocks
+			h.largest = blocks
 		}
 	}
 }

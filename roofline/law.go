@@ -118,13 +118,13 @@ func (t *Times) share(r Resource, exposed float64) float64 {
 type Law struct {
 	Equation string // the terms in words, for files and documents
 	List     func(t *Terms, k *Kernel, p *Peaks)
-	Ways     func(m *Machine, t *Terms, k *Kernel) // changes the terms to those of the fastest way in which a library runs the kernel; nil where there is one
+	Choose   func(m *Machine, t *Terms, k *Kernel) // changes the terms to those of the fastest algorithm that a library has for the kernel; nil where it has one
 	Exposed  float64                               // how far arithmetic and memory traffic hide each other (Times.both), of a law that has no constant for it
 	Power    Constant                              // power of the GPU while the kernel's bytes move
 	Steady   bool                                  // the GPU draws that all the time, for matrix units wait for vector units
 }
 
-// Terms are the terms of a kernel, run in the way that needs no machine's constants to be chosen.
+// Terms are the terms of a kernel, run by the algorithm that needs no machine's constants to be chosen.
 func (l *Law) Terms(k *Kernel, p *Peaks) (t Terms) {
 	l.List(&t, k, p)
 	return t
@@ -133,8 +133,8 @@ func (l *Law) Terms(k *Kernel, p *Peaks) (t Terms) {
 // terms lists the terms of a kernel on the machine.
 func (m *Machine) terms(t *Terms, k *Kernel) {
 	law := &laws[k.Class]
-	if law.List(t, k, &m.Peaks); law.Ways != nil {
-		law.Ways(m, t, k)
+	if law.List(t, k, &m.Peaks); law.Choose != nil {
+		law.Choose(m, t, k)
 	}
 }
 
@@ -262,6 +262,8 @@ type Cost struct {
 	Times     // expected times of the resources, which overlap
 	Class     Class
 	Time      unit.Seconds
+	Traffic   unit.Seconds // time of the memory traffic at the data-sheet bandwidth
+	Useful    unit.Seconds // time of the matrix units without rows and tiles that hold no data
 	Bound     Bound
 	Constants Set      // constants of its terms
 	Leads     Constant // constant of the longest of the terms whose constant is a share of a peak; None without such a term
@@ -279,7 +281,7 @@ func (m *Machine) Cost(k *Kernel) (c Cost) {
 
 // Price prices a kernel into c, and overwrites what was there.
 func (m *Machine) Price(c *Cost, k *Kernel) {
-	longest := 0.0
+	longest, traffic, useful := 0.0, 0.0, 0.0
 	c.Class, c.Times, c.Constants, c.Leads, c.terms.n, c.terms.exposed = k.Class, Times{}, 0, None, 0, None
 	m.terms(&c.terms, k)
 	for i := range c.terms.n {
@@ -287,6 +289,12 @@ func (m *Machine) Price(c *Cost, k *Kernel) {
 		time := x.Ideal * m.stretch[x.By] * m.stretch[x.And]
 		c.Times[x.Resource] += unit.Seconds(time)
 		c.Constants |= sets[x.By] | sets[x.And]
+		switch {
+		case x.Resource == Memory:
+			traffic += x.Ideal * m.repeats(x.By) * m.repeats(x.And)
+		case x.Resource == Matrix && useful == 0: // what comes after it is waste
+			useful = time
+		}
 		if time > longest && shares[x.By] {
 			longest, c.Leads = time, x.By
 		}
@@ -294,12 +302,21 @@ func (m *Machine) Price(c *Cost, k *Kernel) {
 	t, n := &c.Times, k.Count // a loop takes three times as many instructions
 	t[Matrix], t[Vector], t[Memory], t[Network] = t[Matrix].Times(n), t[Vector].Times(n), t[Memory].Times(n), t[Network].Times(n)
 	t[Serial], t[Chain], t[Fixed] = t[Serial].Times(n), t[Chain].Times(n), t[Fixed].Times(n)
+	c.Traffic, c.Useful = unit.Seconds(traffic).Times(n), unit.Seconds(useful).Times(n)
 	c.exposed = m.exposed(k.Class, &c.terms)
 	c.Constants |= sets[c.terms.exposed]
 	c.Bound, c.longest = c.Times.Bound(), c.Times.longest()
 	if c.Time = c.Times[Fixed] + c.Times[Serial] + c.longest; c.shows() {
 		c.Time = c.overlapped(c.exposed)
 	}
+}
+
+// repeats is how often a constant says that bytes are moved; 1 for the share of a peak that they are moved at.
+func (m *Machine) repeats(c Constant) float64 {
+	if shares[c] {
+		return 1
+	}
+	return m.stretch[c]
 }
 
 // shows reports whether more than the longest of the times that overlap shows.

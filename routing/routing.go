@@ -17,6 +17,9 @@ type Popularity struct {
 	Loads []float64 // relative load of each expert, in the order of the ranks; nil for a law
 }
 
+// Even reports whether all experts are chosen equally often, as without a popularity.
+func (p *Popularity) Even() bool { return p == nil || p.Zipf == 0 && !p.Text && p.Loads == nil }
+
 // Check says why a model cannot have the popularity.
 func (p *Popularity) Check(m *models.Model) error {
 	if !m.HasExperts() {
@@ -78,7 +81,7 @@ type Routing struct {
 
 // Routings are the routings of a model's mixtures over ranks of EP; nil if all experts are chosen equally often.
 func (p *Popularity) Routings(m *models.Model, ranks int) (all Routings) {
-	if p == nil || p.Zipf == 0 && !p.Text && p.Loads == nil {
+	if p.Even() {
 		return nil
 	}
 	for _, e := range expertsOf(m) {
@@ -200,6 +203,16 @@ func (all Routings) Counting(count float64) *Routing {
 	return nil
 }
 
+// Reached is the probability that a token, which takes k of count experts at random, takes at least one of some of them:
+// 1 − Π (count − some − i)/(count − i), i from 0 to k − 1.
+func Reached(count, k, some float64) float64 {
+	missed := 1.0
+	for i := 0.0; i < k; i++ {
+		missed *= max(count-some-i, 0) / (count - i)
+	}
+	return 1 - missed
+}
+
 // Distinct is the expected number of distinct experts among count that tokens are sent to
 // when each takes k at random: E·(1 − (1 − k/E)^T).
 func Distinct(count, k, tokens float64) float64 {
@@ -207,4 +220,25 @@ func Distinct(count, k, tokens float64) float64 {
 		return count
 	}
 	return -count * math.Expm1(tokens*math.Log1p(-k/count))
+}
+
+// Busiest is how many experts, and how many pairs of a token and an expert, the busiest of the
+// ranks of EP is expected to have, where each token takes k of count experts at random. Ranks
+// wait for each other in every layer, so a step takes as long as the busiest, and the fewer tokens it
+// has, the farther that is from the mean.
+//
+//	pairs = mean + z·√(mean·(count − k)/(count − 1)), mean = tokens·k/ranks
+//	experts = count/ranks·(1 − (1 − k/count)^(tokens·pairs/mean))
+//
+// The root is the deviation of one rank's pairs from another's. The largest of n normal deviates, z, is at the
+// quantile (n − 3/8)/(n + 1/4) (Blom, 1958). The experts are those of as many tokens as give every rank so many pairs.
+func Busiest(count, k, tokens float64, ranks int) (experts, pairs float64) {
+	n := float64(ranks)
+	each, mean := count/n, tokens*k/n
+	if k >= count || ranks == 1 {
+		return Distinct(count, k, tokens) / n, mean
+	}
+	z := math.Sqrt2 * math.Erfinv(2*(n-0.375)/(n+0.25)-1)
+	pairs = min(mean+z*math.Sqrt(mean*(count-k)/(count-1)), tokens*min(k, each))
+	return Distinct(count, k, tokens*pairs/mean) / n, pairs
 }

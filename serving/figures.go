@@ -158,7 +158,7 @@ func (t *batchMeans) steady(under *filling, last unit.Seconds) (Figures, *Transi
 	if !x.Steady {
 		return all, x
 	}
-	// As many are answered as come. Up to the last answer the time is longer, by what an answer takes.
+	// As many requests are answered as come, but the time up to the last answer is longer by what an answer takes.
 	f := sum(t.parts[from:to])
 	f.Duration = t.parts[to].begin - t.parts[from].begin
 	return f, x

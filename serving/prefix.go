@@ -4,7 +4,7 @@ package serving
 // begin alike.
 type pool struct {
 	total, free int
-	entries     map[uint64]*entry // by the hash of a prefix's block
+	entries     map[uint64]*entry // cached blocks by the hash of the prefix that ends with them
 	idle        lru               // entries on the GPU that no sequence uses; their blocks can be taken
 	hosted      lru               // entries in host memory
 	hostRoom    int               // blocks of host memory that are left

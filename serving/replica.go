@@ -168,18 +168,16 @@ func (s *Server) drafting(draft *prices, b *batch) (sum Cost) {
 func (r *replica) continueRunning(budget *int, now unit.Seconds, prompts bool) {
 	kept, plain := r.running[:0], !prompts && r.server.Drafts == 0 && len(r.prices.windows) == 0 && !r.only
 	for i := 0; i < len(r.running); i++ {
+		if plain {
+			n := r.decodeLeading(r.running[i:], *budget, now)
+			*budget -= n
+			kept = append(kept, r.running[i:i+n]...)
+			if i += n; i == len(r.running) {
+				break
+			}
+		}
 		q := r.running[i]
 		n := q.goal - q.computed
-		if plain && n == 1 && q.computed < q.holds && q.generated > 0 && q.generated < q.Request.Gen-1 && q.ready <= now && *budget > 0 { // as below, for most sequences of most steps
-			*budget--
-			r.batch.decodes++
-			r.batch.past += float64(q.computed)
-			q.gain, q.computed, q.goal, q.generated = 1, q.computed+1, q.goal+1, q.generated+1
-			r.due--
-			r.tokens++
-			r.gains, kept = append(r.gains, q), append(kept, q)
-			continue
-		}
 		decodes := q.decoding()
 		if decodes {
 			n += r.server.Drafts
@@ -199,6 +197,26 @@ func (r *replica) continueRunning(budget *int, now unit.Seconds, prompts bool) {
 	}
 	clear(r.running[len(kept):])
 	r.running = kept
+}
+
+// decodeLeading gives leading ones of running sequences a token each and tells how many. It does what continueRunning does for sequences that need no
+// block and go on after the step, which most sequences of most steps are.
+func (r *replica) decodeLeading(all []*sequence, budget int, now unit.Seconds) (n int) {
+	past := r.batch.past
+	for _, q := range all[:min(len(all), budget)] {
+		if q.goal-q.computed != 1 || q.computed >= q.holds || q.generated == 0 || q.generated >= q.Request.Gen-1 || q.ready > now {
+			break
+		}
+		past += float64(q.computed)
+		q.gain, q.computed, q.goal, q.generated = 1, q.computed+1, q.goal+1, q.generated+1
+		n++
+	}
+	r.batch.past = past
+	r.batch.decodes += n
+	r.due -= n
+	r.tokens += n
+	r.gains = append(r.gains, all[:n]...)
+	return n
 }
 
 // grow takes the blocks for n more tokens of running sequence i, and preempts the youngest

@@ -10,7 +10,7 @@ import (
 // A Sketch is a distribution of positive values in constant memory: a histogram whose bins
 // are 0.4 % wide, so that a quantile is within 0.2 %.
 type Sketch struct {
-	counts []int // by the logarithm of the value, from base on
+	counts []int // number of values in each bin of their logarithm, from base on
 	base   int
 	N      int
 	Sum    float64
@@ -98,9 +98,6 @@ func (s *Sketch) CDF(n int) []Point {
 // An SLO is what a request has to meet to count for goodput; 0 for no limit.
 type SLO struct{ TTFT, TPOT, E2E unit.Seconds }
 
-// Given reports whether there is any limit.
-func (s *SLO) Given() bool { return *s != SLO{} }
-
 func (s *SLO) meets(r *Record) bool {
 	tpot, _ := r.TPOT()
 	return (s.TTFT == 0 || r.TTFT() <= s.TTFT) && (s.TPOT == 0 || tpot <= s.TPOT) && (s.E2E == 0 || r.E2E() <= s.E2E)
@@ -139,10 +136,6 @@ type Bin struct {
 	Running    float64
 	Cache      float64 // share of the KV blocks
 	Tokens     float64 // processed, prompt and generated, a second
-}
-
-func newResult(s *Server, o *Options) *Result {
-	return &Result{Limited: o.SLO.Given(), replicas: float64(s.Replicas + s.Prefillers), batches: newBatchMeans(o)}
 }
 
 // arrive enters a request that arrives when so many were answered or refused.

@@ -30,7 +30,7 @@ type Server struct {
 	Modules    int                 // the model's own draft (MTP) modules, of which Drafter is one; 0 if it is another model
 
 	Prefillers int              // replicas that prefill and hand the cache over to those that decode
-	Link       unit.BytesPerSec // by which one GPU hands it over
+	Link       unit.BytesPerSec // rate at which one GPU hands the cache over
 }
 
 // Check returns what is wrong with the server, if anything is.
@@ -168,4 +168,19 @@ func (s *Server) cached(prompt int) int {
 func (s *Server) Tokens() int {
 	r := s.room()
 	return r.blocks * r.size
+}
+
+// checkRules returns what is wrong with the rules of a scheduler, if anything is.
+func checkRules(s *engine.Scheduler) error {
+	switch {
+	case s.Budget < 1 || s.Budget > maxLength:
+		return fmt.Errorf("a step of at most %d tokens: want from 1 to %d", s.Budget, maxLength)
+	case s.MaxSeqs < 1 || s.MaxSeqs > 1<<20:
+		return fmt.Errorf("at most %d sequences: want from 1 to %d", s.MaxSeqs, 1<<20)
+	case s.Block < 1 || s.Block > 1<<16:
+		return fmt.Errorf("KV blocks of %d tokens: want from 1 to %d", s.Block, 1<<16)
+	case !(s.Watermark >= 0 && s.Watermark < 1):
+		return fmt.Errorf("a watermark of %g: want from 0 and below 1", s.Watermark)
+	}
+	return nil
 }

@@ -34,7 +34,7 @@ type cluster struct {
 	options  *Options
 	mixed    []*replica // replicas that decode
 	first    []*replica // replicas that prefill; those that decode where none only prefills
-	next     []upcoming // of all replicas, by their index
+	next     []upcoming // next event of each replica, by its index
 	longest  int
 	result   *Result
 	arrivals struct {
@@ -43,7 +43,7 @@ type cluster struct {
 		sent int
 	}
 	handovers agenda[*sequence] // caches on their way from replicas that prefilled
-	turns     map[*replica]int  // of the replicas that prefill and of those that decode, by the first of them
+	turns     map[*replica]int  // turns of the replicas that prefill and of those that decode, by the first replica of each
 	now       unit.Seconds
 	way       unit.Seconds // time of a request to the engine, and of its tokens back
 	copies    []replica    // copies of replicas whose steps are being worked out ahead
@@ -125,7 +125,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	if prefill == 0 {
 		c.first = c.mixed
 	}
-	c.result = newResult(s, o)
+	c.result = &Result{Limited: o.SLO != SLO{}, replicas: float64(s.Replicas + s.Prefillers), batches: newBatchMeans(o)}
 	c.arrivals.next, c.arrivals.any = source.Next()
 	return c
 }
@@ -137,8 +137,8 @@ const (
 	nothing happening = iota
 	requestComes
 	cacheComes
-	stepEnds   // or a replica that waited for a cache begins
-	passEnds   // of the API server
+	stepEnds   // a step ends, or a replica that waited for a cache begins
+	passEnds   // a pass of the API server ends
 	outputsDue // that the host held
 )
 

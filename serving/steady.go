@@ -118,8 +118,10 @@ type flow struct {
 	answers Lengths
 	rate    float64 // rate of requests for which cycles were worked out
 	cycles  map[*piece]*cycle
-	segment segment // of the cycle that was interpolated last
-	buffers buffers // of the chain that is being solved
+	segment segment        // of the cycle that was interpolated last
+	between []cycle        // cycles that were interpolated last
+	buffers buffers        // of the chain that is being solved
+	brief   []*besideCosts // of steps beside 0, 1, 2, ... sequences that decode brief answers; nil where they are not known
 }
 
 const quantiles = 16

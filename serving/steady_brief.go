@@ -3,6 +3,8 @@ package serving
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
+	"sync"
 
 	"llmprof/analytic"
 	"llmprof/unit"
@@ -46,29 +48,68 @@ type visit struct {
 	at     float64 // arrival
 	begun  float64
 	tokens float64 // of its prompt, that have to be computed
-	steps  int     // in which it decodes
-	gaps   float64 // between its tokens
+	steps  int32   // in which it decodes
+	gaps   int32   // between its tokens
 }
 
-// visitsOf draws the requests of one of the queues that a router serves in turn. Intervals and lengths are equally likely parts of their distributions, in
-// any order.
-func (f *flow) visitsOf(rate float64, visits int) []visit {
-	random := rand.New(rand.NewPCG(1, 1))
-	stages, prompts := visits*f.stages, f.fills.sum(1)
-	ofStage, ofPrompt, ofAnswer := random.Perm(stages), random.Perm(visits), random.Perm(visits)
-	all, at := make([]visit, visits), 0.0
+// visitBuffers keeps slices of visits, which need not grow again.
+var visitBuffers = sync.Pool{New: func() any { return new([]visit) }}
+
+// visitsOf draws requests, whose lengths are equally likely parts of their distributions, in any order.
+func (f *flow) visitsOf(visits int) *[]visit {
+	buffer := visitBuffers.Get().(*[]visit)
+	*buffer = slices.Grow((*buffer)[:0], visits)[:visits]
+	all, random := *buffer, rand.New(rand.NewPCG(1, 1))
+	prompts, answer := f.fills.sum(1), int32(f.answers.part(0, 1))
 	for i := range all {
-		for _, part := range ofStage[i*f.stages : (i+1)*f.stages] {
-			at -= math.Log1p(-(float64(part)+0.5)/float64(stages)) / (rate * float64(f.stages))
+		all[i] = visit{tokens: prompts[0], gaps: answer - 1}
+	}
+	if len(prompts) > 1 {
+		for i, part := range random.Perm(visits) {
+			all[i].tokens = prompts[part%len(prompts)]
 		}
-		gaps := f.answers.part(ofAnswer[i], visits) - 1
-		all[i] = visit{at: at, tokens: prompts[ofPrompt[i]%len(prompts)], gaps: float64(gaps), steps: f.server.stepsOf(gaps, random)}
+	}
+	if f.answers.Kind != "fixed" {
+		for i, part := range random.Perm(visits) {
+			all[i].gaps = int32(f.answers.part(part, visits)) - 1
+		}
+	}
+	for i := range all {
+		all[i].steps = f.server.stepsOf(all[i].gaps, random)
+	}
+	return buffer
+}
+
+// comeTo lets visits come at a rate to one of the queues that a router serves in turn.
+func (f *flow) comeTo(all []visit, rate float64) {
+	arrivals := atRandom
+	if f.stages > 1 {
+		arrivals = func() []float64 { return drawArrivals(len(all), f.stages) }
+	}
+	at := arrivals()[:len(all)]
+	each := float64(len(all)) / (at[len(all)-1] * rate)
+	for i := range all {
+		all[i].at = at[i] * each
+	}
+}
+
+// atRandom are the arrivals of as many visits as are followed at most, of which fewer have the first.
+var atRandom = sync.OnceValue(func() []float64 { return drawArrivals(mostVisits, 1) })
+
+// drawArrivals draws when requests come, at a rate of about 1, whose intervals have so many stages. Stages are equally likely parts of their distribution, in any order.
+func drawArrivals(n, stages int) []float64 {
+	all, parts, at := make([]float64, n), rand.New(rand.NewPCG(1, 2)).Perm(n*stages), 0.0
+	for i := range all {
+		for _, part := range parts[i*stages : (i+1)*stages] {
+			at -= math.Log1p(-(float64(part)+0.5)/float64(len(parts))) / float64(stages)
+		}
+		all[i] = at
 	}
 	return all
 }
 
 // stepsOf draws in how many steps so many tokens come.
-func (s *Server) stepsOf(tokens int, random *rand.Rand) (steps int) {
+func (s *Server) stepsOf(tokens int32, random *rand.Rand) (steps int32) {
 	if s.Drafts == 0 {
 		return tokens
 	}
@@ -85,8 +126,7 @@ func (s *Server) stepsOf(tokens int, random *rand.Rand) (steps int) {
 type course struct {
 	*flow
 	visits []visit
-	costs  []besideCosts // beside 0, 1, 2, ... sequences
-	idle   float64       // power
+	idle   float64 // power
 	now    float64
 	formed float64 // up to when the next step knows of arrivals
 	ahead  bool    // it is formed while the one before it runs
@@ -126,33 +166,57 @@ type ending struct{ n, firsts, inverse, firstsInverse float64 }
 
 // besideCosts are the costs of steps beside some sequences.
 type besideCosts struct {
-	known   bool
 	decode  Cost
 	prompts *tokenCosts
 	left    float64 // tokens of prompts that a step takes
+	last    [4]promptCost
+	oldest  int // of the last ones
+}
+
+// A promptCost is the cost of a step with tokens of prompts.
+type promptCost struct {
+	tokens float64 // 0 if it is not known
+	cost   Cost
+}
+
+// prompt is the cost of a step with tokens of prompts. Most steps have the tokens of one of the last ones.
+func (c *besideCosts) prompt(tokens float64) *Cost {
+	for i := range c.last {
+		if c.last[i].tokens == tokens {
+			return &c.last[i].cost
+		}
+	}
+	l := &c.last[c.oldest]
+	l.tokens, l.cost = tokens, c.prompts.at(tokens)
+	c.oldest = (c.oldest + 1) % len(c.last)
+	return &l.cost
 }
 
 // current is the costs beside as many sequences as decode.
 func (w *course) current() *besideCosts {
 	n := w.running
-	for len(w.costs) <= n {
-		w.costs = append(w.costs, besideCosts{})
+	for len(w.brief) <= n {
+		w.brief = append(w.brief, nil)
 	}
-	c := &w.costs[n]
-	if !c.known {
-		beside := w.besides(n)
-		*c = besideCosts{known: true, prompts: w.table(beside, 0), left: w.left(beside, 0)}
-		if n > 0 {
-			c.decode = w.stair(n)
-		}
+	if c := w.brief[n]; c != nil {
+		return c
 	}
+	beside := w.besides(n)
+	c := &besideCosts{prompts: w.table(beside, 0), left: w.left(beside, 0)}
+	if n > 0 {
+		c.decode = w.stair(n)
+	}
+	w.brief[n] = c
 	return c
 }
 
 // inBrief is the steady state of brief answers at a rate.
 func (f *flow) inBrief(rate float64) *Steady {
 	visits := f.visits(rate)
-	w := f.follow(f.visitsOf(rate, visits), visits/16, nil)
+	all := f.visitsOf(visits)
+	defer visitBuffers.Put(all)
+	f.comeTo(*all, rate)
+	w := f.follow(*all, visits/16, nil)
 	return w.state(rate, rate)
 }
 
@@ -176,7 +240,7 @@ func (f *flow) courseOf(all []visit) *course {
 	w := &course{flow: f, visits: all, idle: float64(f.idle()), horizon: math.Inf(1)}
 	longest := 1
 	for i := range all {
-		longest = max(longest, all[i].steps)
+		longest = max(longest, int(all[i].steps))
 	}
 	w.ends = make([]ending, longest+1)
 	return w
@@ -229,9 +293,9 @@ func (w *course) step() {
 	decodes := w.running > 0 && (tokens == 0 || w.server.Scheduler.Mixed)
 	switch {
 	case tokens > 0:
-		w.run(costs.prompts.at(tokens), true)
+		w.run(costs.prompt(tokens), true)
 	case decodes:
-		w.run(costs.decode, false)
+		w.run(&costs.decode, false)
 	default: // the next one begins when a request has come and the tokens of the one before are known
 		w.give(w.now)
 		if w.api != nil {
@@ -258,11 +322,11 @@ func (w *course) step() {
 	for i := came.from; i < came.to; i++ {
 		if steps := w.visits[i].steps; steps > 0 {
 			w.running++
-			w.end(steps).n++
+			w.end(int(steps)).n++
 		}
 	}
 	if tokens == 0 {
-		w.again(costs.decode)
+		w.again(&costs.decode)
 	}
 }
 
@@ -304,8 +368,11 @@ func (w *course) take(left float64) (tokens float64, came span) {
 }
 
 // run runs a step with its cost, by the law of replica.run.
-func (w *course) run(c Cost, prompts bool) {
-	c = rested(c, min(w.rested/float64(analytic.Window), 1))
+func (w *course) run(c *Cost, prompts bool) {
+	if w.rested > 0 {
+		r := rested(*c, min(w.rested/float64(analytic.Window), 1))
+		c = &r
+	}
 	launch, out := w.formed, w.now
 	if w.ahead {
 		launch += float64(c.Before)
@@ -328,7 +395,7 @@ func (w *course) run(c Cost, prompts bool) {
 }
 
 // again runs further steps that only decode and are like the last one: up to the next one which may have a prompt or with which a visit ends.
-func (w *course) again(c Cost) {
+func (w *course) again(c *Cost) {
 	if w.rest > 0 || w.done.n > 0 || w.next == len(w.visits) || w.api != nil && !w.api.quiet(float64(w.running), w.server.yields(), float64(c.Time-c.Waits)) {
 		return
 	}
@@ -372,10 +439,10 @@ func (w *course) give(at float64) {
 			continue
 		}
 		s.several++
-		e := w.end(v.steps)
+		e, each := w.end(int(v.steps)), 1/float64(v.gaps)
 		e.firsts += at
-		e.inverse += 1 / v.gaps
-		e.firstsInverse += at / v.gaps
+		e.inverse += each
+		e.firstsInverse += at * each
 	}
 	s.answered += float64(ended)
 	if w.api != nil {

@@ -155,12 +155,12 @@ func (f *flow) pace(p *piece, rate float64) float64 {
 }
 
 // toward is the cycle at a share x of the line from one cycle to another, without the kinds.
-func (y *cycle) toward(z *cycle, x float64) *cycle {
+func (y *cycle) toward(z *cycle, x float64) cycle {
 	if y.infinite || z.infinite {
-		return &cycle{infinite: true, load: y.load}
+		return cycle{infinite: true, load: y.load}
 	}
 	line := func(a, b float64) float64 { return a + x*(b-a) }
-	return &cycle{
+	return cycle{
 		mean: line(y.mean, z.mean), decode: line(y.decode, z.decode), energy: line(y.energy, z.energy), plain: line(y.plain, z.plain), load: line(y.load, z.load),
 		first: line(y.first, z.first), own: line(y.own, z.own), computes: line(y.computes, z.computes), behind: line(y.behind, z.behind),
 	}

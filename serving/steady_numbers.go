@@ -116,13 +116,18 @@ func (f *flow) at(n int, rate float64) *cycle {
 		*s = segment{rate: rate, stages: f.stages, low: low, high: high, last: last, a: f.cycle(f.piece(low), rate), b: f.cycle(f.piece(high), rate), few: f.decode(low), many: f.decode(high)}
 	}
 	x := float64(n-s.low) / float64(s.high-s.low)
-	y := s.a.toward(s.b, x)
-	line, stair := toward(&s.few, &s.many, x), f.stair(n)
-	more := plus(&stair, &line, -1)
+	if len(f.between) == cap(f.between) { // cycles are made some at a time
+		f.between = make([]cycle, 0, 32)
+	}
+	f.between = append(f.between, s.a.toward(s.b, x))
+	y := &f.between[len(f.between)-1]
+	stair := f.stair(n)
+	time := float64(stair.Time-s.few.Time) - x*float64(s.many.Time-s.few.Time) // by which the stair is above the line
+	energy := float64(stair.Energy-s.few.Energy) - x*float64(s.many.Energy-s.few.Energy)
 	share := y.plain * y.decode / y.mean // plain steps in the time between two tokens
-	y.mean += y.plain * float64(more.Time)
-	y.decode += share * float64(more.Time)
-	y.energy += share * float64(more.Energy)
+	y.mean += y.plain * time
+	y.decode += share * time
+	y.energy += share * energy
 	return y
 }
 

@@ -203,5 +203,8 @@ func (f *flow) throughServer(rate float64) *Steady {
 		return nil
 	}
 	visits := f.visits(rate)
-	return f.follow(f.visitsOf(rate, visits), visits/16, f.newEventLoop(nil)).state(rate, 0)
+	all := f.visitsOf(visits)
+	defer visitBuffers.Put(all)
+	f.comeTo(*all, rate)
+	return f.follow(*all, visits/16, f.newEventLoop(nil)).state(rate, 0)
 }

@@ -58,13 +58,17 @@ func (f *flow) sideBySide(n int, tokens float64, prompts int) Cost {
 	}
 	each, busy := f.each(n), min(float64(prompts), f.peers)
 	together := float64(n*(1+f.server.Drafts)) + tokens + max(f.peers-max(float64(n), busy), 0) // one that has nothing runs a token
-	work := []Cost{{}, f.replica(each, 0, n, together), {}}                                     // of replicas with prompts, with decodes alone, and without work
-	c := work[1]
+	decode := max(min(float64(n), f.peers)-busy, 0)
+	var c Cost
+	var work [3]Cost // of replicas with prompts, with decodes alone, and without work
+	if busy == 0 || decode > 0 {
+		c = f.replica(each, 0, n, together)
+		work[1] = c
+	}
 	if busy > 0 {
 		c = f.replica(f.besides(n), tokens/f.parts(prompts), n, together)
 		work[0] = c
 	}
-	decode := max(min(float64(n), f.peers)-busy, 0)
 	c.Energy, c.Spared.Energy = 0, c.Spared.Energy.Times(f.peers)
 	for i, replicas := range []float64{busy, decode, f.peers - busy - decode} {
 		c.Energy += (work[i].Energy + f.server.idle().For(c.Time-work[i].Time)).Times(replicas)

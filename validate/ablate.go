@@ -25,12 +25,12 @@ func idealize(c *roofline.Constants, k roofline.Constant) {
 // An Effect is what an ideal constant does to the error of the rows of one
 // metric that a constant was, or was not, fitted on.
 type Effect struct {
-	Metric Metric
-	Fitted bool
-	N      int     // rows
-	Moved  int     // observations whose prediction depends on the constant
-	Median float64 // median absolute error with all constants as they are
-	Ideal  float64 // median absolute error with this constant ideal
+	Metric Metric  `json:"metric"`
+	Fitted bool    `json:"fitted"`
+	N      int     `json:"n"`                // rows
+	Moved  int     `json:"moved"`            // observations whose prediction depends on the constant
+	Median float64 `json:"median_ape"`       // median absolute error with all constants as they are
+	Ideal  float64 `json:"ideal_median_ape"` // median absolute error with this constant ideal
 }
 
 // Buys is by how much the median error grows without the constant.

@@ -96,6 +96,14 @@ func once[K comparable, T any](kept *map[K]found[T], key K, find func(K) (T, err
 	return value, err
 }
 
+// GPUName is the full name of the GPU with that key.
+func (s *Scorer) GPUName(key string) string {
+	if g, err := s.GPU(key); err == nil {
+		return g.Name
+	}
+	return key
+}
+
 // Canonical is a configuration with the names that the tables have for its model
 // and its GPU. Names that they do not know stay as they are.
 func (s *Scorer) Canonical(c Config) Config {
@@ -170,7 +178,7 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	if err != nil {
 		return nil, &mismatch{UnknownGPU, err}
 	}
-	runs, err := engineOf(c)
+	runs, err := c.runner().parse()
 	if err != nil {
 		return nil, &mismatch{UnknownEngine, err}
 	}

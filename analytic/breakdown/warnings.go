@@ -33,7 +33,7 @@ func warnings(c *analytic.Case, e *analytic.Estimate) []string {
 		idle := c.Machine.Cal.Constants[roofline.PowerIdle]
 		add("no source gives the idle power of %s: %v assumed, %.0f %% of its limit", g.Name, unit.Watts(idle*float64(g.TDP)), 100*idle)
 	}
-	if c.Model.HasExperts() {
+	if c.Model.HasExperts() && c.Popularity.Even() {
 		add("experts are taken as chosen evenly and at random: skewed routing reads fewer of them and waits for the busiest")
 	}
 	return append(w, c.Model.Notes...)

@@ -27,8 +27,15 @@ func Names() []string {
 	return names
 }
 
-// Parse finds an engine by name or alias, ignoring case. A release may follow, as in vllm@0.19.0.
+// Parse finds an engine by name or alias, ignoring case. A release may follow, as in vllm@0.19.0, and then +deepep.
 func Parse(name string) (analytic.Engine, error) {
+	if at := len(name) - len(deepEP); at > 0 && strings.EqualFold(name[at:], deepEP) {
+		e, err := Parse(name[:at])
+		if err != nil {
+			return nil, err
+		}
+		return withDeepEP(e)
+	}
 	if name, release, given := strings.Cut(name, "@"); given {
 		e, err := Parse(name)
 		if err != nil {

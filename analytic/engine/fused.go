@@ -76,9 +76,8 @@ func class(l *analytic.Lowering, o *operator.Op) roofline.Class {
 // the experts' results: each token is sent to every rank once, however many of its experts the rank has. This is
 // vLLM's default (all2all_backend in vllm/config/parallel.py).
 func gather(k *analytic.Kernel, s *operator.Step) {
-	n, near := float64(s.Par.EP), k.Shape.Ranks
 	tokens := s.Bytes(s.Tokens() / float64(s.Par.TP) * float64(s.Model.Hidden))
-	k.Work.Wire, k.Work.NodeWire = tokens.Times(near-1), tokens.Times(n-near)
+	operator.AllGather(&k.Work, tokens, float64(s.Par.EP), k.Shape.Ranks)
 }
 
 // oneShotBytes is the largest all-reduce that vLLM and TensorRT-LLM do by custom

@@ -229,7 +229,11 @@ func (e *graphed) experts(l *analytic.Lowering, i int) {
 	if groupedKnown(l.Constants, o.Scheme) {
 		k := l.Launch(i, roofline.GroupedGEMM, 2)
 		k.Shape.Ranks = float64(l.Step.Par.EP)
-		k.Permuted = l.Step.Bytes(o.Shape.Tokens * o.Shape.TopK * o.Shape.K)
+		pairs := o.Shape.Tokens * o.Shape.TopK // where a rank has all tokens, kernels move those of other ranks' experts too
+		if p := l.Step.Par; p.ExpertReplicas() > 1 && !p.GathersTokens() && !e.gathers {
+			pairs = o.Shape.Pairs // it was sent those of its own experts alone
+		}
+		k.Permuted = l.Step.Bytes(pairs * o.Shape.K)
 		if j := l.Next(0, operator.TopK); j >= 0 && e.mapped(l, o) == 0 {
 			k.Helpers = 1
 			l.Fuse(k, j)

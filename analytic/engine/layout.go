@@ -11,10 +11,13 @@ import (
 
 // Splits is nil if an engine can split a model with a scheme over GPUs as p has it. Else it says why not.
 func Splits(e analytic.Engine, m *models.Model, s *models.Scheme, p *parallel.Parallelism) error {
+	profile, w := e.Profile(), p.Whole()
 	if !m.HasExperts() {
+		if SendsByDeepEP(e) {
+			return fmt.Errorf("%s: %s has no experts to send tokens to", profile.Name, m.Name)
+		}
 		return nil
 	}
-	profile, w := e.Profile(), p.Whole()
 	split := profile.Support.Split
 	if split == nil {
 		split = sharesWhole

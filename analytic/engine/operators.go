@@ -84,6 +84,7 @@ func tabled(engine string) func(*hardware.GPU, *hardware.Calibration) {
 					c.Constants[roofline.GEMMSustained] *= o.value / given[roofline.GEMMCompute]
 				}
 				c.Constants[o.constant] = o.value
+				c.Fitted[o.constant] = o.gpu == g.Key
 			}
 			if o.p90 != 0 {
 				c.Residuals[o.constant] = o.p90

@@ -107,7 +107,9 @@ func (v version) before(minor, patch int) bool {
 // widen adds the scatter between releases to the residuals of operators.
 func (s scatter) widen(operators func(*hardware.GPU, *hardware.Calibration)) func(*hardware.GPU, *hardware.Calibration) {
 	return func(g *hardware.GPU, c *hardware.Calibration) {
+		fitted := c.Fitted
 		operators(g, c)
+		c.Fitted = fitted // by a file: tables of the board have the kernels of another release
 		for _, k := range roofline.All() {
 			if r := &c.Residuals[k]; *r != 0 {
 				*r = math.Hypot(*r, s.of(k.String()))

@@ -13,7 +13,7 @@ import (
 // time of its host is taken from vLLM, with an error as large as that between two hosts. Prompts
 // run in separate steps, of up to as many tokens as the largest graph has.
 var sglang = graphed{profile: analytic.Profile{
-	Name: "sglang",
+	Name: "sglang", Pipelined: true, // pp_loop_size of its scheduler
 	Source: "SGLang 0.5.14: overlap scheduler, CUDA graphs of decode steps and, in pieces, of prompts; the host time of vllm, which nobody here has measured with SGLang; " +
 		"the share of the memory that its server computes",
 	Constants: vllmConstants, Operators: tabled("sglang"), State: unit.FP32, // --mamba-ssm-dtype

@@ -13,7 +13,7 @@ import (
 // time of its host, which no observation gives, is taken from vLLM, with an error as large as
 // that between two hosts.
 var tensorRT = graphed{profile: analytic.Profile{
-	Name: "tensorrt-llm", Aliases: []string{"trt-llm", "trtllm", "trt", "tensorrt"},
+	Name: "tensorrt-llm", Aliases: []string{"trt-llm", "trtllm", "trt", "tensorrt"}, Pipelined: true, // num_micro_batches of its PyExecutor
 	Source: "TensorRT-LLM 1.3: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has measured with TensorRT-LLM; " +
 		"the memory of vllm",
 	Constants: vllmConstants, Operators: tabled("tensorrt-llm"), Reserve: 1.1e9, Budget: budget("tensorrt-llm"), Utilization: taking(0.9), HostError: eagerHostError, Support: tensorRTRuns,

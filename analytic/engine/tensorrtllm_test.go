@@ -1,12 +1,15 @@
 package engine_test
 
 import (
+	"math"
 	"testing"
 
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
+	"llmprof/models"
 	"llmprof/operator"
 	"llmprof/roofline"
+	"llmprof/unit"
 )
 
 // TensorRT-LLM's attention rotates queries and keys and writes the cache, unless norms stand between the projection and the rotation. Inputs of
@@ -65,5 +68,21 @@ func TestGatingIsTimedWithExperts(t *testing.T) {
 		if one := x.want == 0; launches != x.want || one != (helpers == 1) {
 			t.Errorf("%s: the choice of experts has %g launches of its own and %g of the experts' kernel, want %g", x.scheme, launches, helpers, x.want)
 		}
+	}
+}
+
+// An all-to-all sends a rank the tokens of its own experts alone, so that a step of as many tokens a rank takes its experts less
+// time the more ranks there are: each has fewer weights to read.
+func TestExpertsOfMoreRanks(t *testing.T) {
+	last := unit.Seconds(math.Inf(1))
+	for _, ranks := range []int{16, 32, 64} {
+		c := onEngine(t, "deepseek-v3", "tensorrt-llm", analytic.Workload{Batch: 64, PromptLen: 1000, GenLen: 2})
+		c.Scheme = models.StoredScheme(c.Model)
+		c.Parallel = analytic.Parallelism{DP: ranks, EP: ranks}
+		took := casetest.Line(t, casetest.Explain(t, c).DecodeOps, "experts_gate_up").Expected
+		if took >= last {
+			t.Errorf("experts take %v on %d ranks of 64 sequences each, and %v on half as many", took, ranks, last)
+		}
+		last = took
 	}
 }

@@ -15,7 +15,7 @@ import (
 // vllm is vLLM's V1 engine of 2026: asynchronous scheduling, chunked prefill, full CUDA
 // graphs of decode steps and piecewise CUDA graphs of short prompts.
 var vllm = graphed{profile: analytic.Profile{
-	Name: "vllm",
+	Name: "vllm", Pipelined: true, // max_concurrent_batches of its executors
 	Source: "vLLM 0.25.1, asynchronous scheduling, CUDA graphs; host time of llama3.2-1b's steps and kernels of llama3.1-8b's traces " +
 		"on an H200 and an H100 (experiments/h200-vllm); 92 % of the memory, 1.1 GB of it for graphs and buffers, as the KV cache that it had left says",
 	Constants: vllmServerConstants, Operators: tabled("vllm"), Reserve: 1.1e9, Budget: budget("vllm"), Utilization: taking(0.92), HostError: vllmHostError,

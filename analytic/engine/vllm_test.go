@@ -9,6 +9,7 @@ import (
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/models"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -130,17 +131,25 @@ func TestLargerGraphs(t *testing.T) {
 	}
 }
 
-// Of ranks of experts vLLM gathers the tokens: each goes once to every other rank, however many of its experts are there.
+// Of ranks of experts vLLM gathers the tokens: each goes once to every other rank, however many of its experts are there. Over
+// nodes of 8 it crosses the network once to each, by one of the node's eight networks.
 func TestExpertsGather(t *testing.T) {
-	c := casetest.Case(t, "qwen3-30b-a3b", "h200", 8, 1)
-	c.Parallel.DP, c.Parallel.EP = 4, 4
-	c.Machine = casetest.Machine(t, "h200", "vllm")
-	rows := casetest.Explain(t, c).PrefillOps
-	tokens := float64(c.Workload.Batch * c.Workload.PromptLen)
-	want := unit.Bytes(tokens * float64(c.Model.Hidden) * 2 * 3 * 48)
-	for _, name := range []string{"all_to_all_dispatch", "all_to_all_combine"} {
-		if got := casetest.Line(t, rows, name).Wire; got < want.Times(0.999) || got > want.Times(1.001) {
-			t.Errorf("%s sends %v, want %v", name, got, want)
+	for _, x := range []struct{ ranks, near, far float64 }{{4, 3, 0}, {16, 15 - 1, 8.0 / 8}, {64, 63 - 7, 56.0 / 8}} {
+		c := onEngine(t, "qwen3-30b-a3b", "vllm", analytic.Workload{Batch: 1, PromptLen: 8, GenLen: 2})
+		shard := operator.NewShard(c.Model, analytic.Parallelism{DP: int(x.ranks), EP: int(x.ranks), GPUsPerNode: 8}, c.Scheme, nil)
+		s := shard.Step(64, 1, 100, 1)
+		l := analytic.Lowering{Step: &s, Part: operator.PartLayers, Ops: partOps(s.AppendOps(nil), operator.PartLayers), GPU: c.Machine.GPU, Constants: &c.Machine.Cal.Constants}
+		c.Machine.Engine.Lower(&l)
+		exchanges := 0
+		for k := range l.Kernels {
+			if k := &l.Kernels[k]; l.Ops[k.Main].Type == operator.Shuffle {
+				exchanges++
+				near(t, "bytes within a node", float64(k.Work.Wire), 64*2048*2*x.near, 1e-12)
+				near(t, "bytes between nodes", float64(k.Work.NodeWire), 64*2048*2*x.far, 1e-12)
+			}
+		}
+		if exchanges != 2 {
+			t.Errorf("%v ranks: %d exchanges in a layer, want 2", x.ranks, exchanges)
 		}
 	}
 }

@@ -151,7 +151,7 @@ func (a *app) runCalibrate(ctx context.Context, c *fitting) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	table, err := a.gpuTable(c.hardware)
+	table, err := a.GPUs(c.hardware)
 	if err != nil {
 		return err
 	}

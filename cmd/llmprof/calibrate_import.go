@@ -27,7 +27,7 @@ func (a *app) importTables(c *fitting) error {
 	if _, err := os.Stat(c.imports); err != nil {
 		return fmt.Errorf("--import %s: %w", c.imports, input.Cause(err))
 	}
-	table, err := a.gpuTable(c.hardware)
+	table, err := a.GPUs(c.hardware)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func distribution(file string) (s hardware.Tables, err error) {
 	for line := range strings.Lines(string(text)) {
 		key, value, ok := strings.Cut(strings.TrimSpace(line), ":")
 		if !ok {
-			break // of the header
+			break // the header has ended
 		}
 		switch value = strings.TrimSpace(value); key {
 		case "Name":

@@ -89,7 +89,7 @@ func (a *app) calibrateServer(ctx context.Context, c *fitting) (err error) {
 	if err := s.check(c); err != nil {
 		return err
 	}
-	table, err := a.gpuTable(c.hardware)
+	table, err := a.GPUs(c.hardware)
 	if err != nil {
 		return err
 	}

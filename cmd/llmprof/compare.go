@@ -55,7 +55,7 @@ func (a *app) compare() *cobra.Command {
 }
 
 func (a *app) runCompare(cmd *cobra.Command, base *question, args []string, top int) error {
-	if len(args) < 2 {
+	if model := !cmd.Flags().Changed("model") && len(args) > 0 && a.isModel(args[0]); len(args) < 2 || model && len(args) == 2 {
 		return usage("want two deployments or more, as in llmprof compare --model qwen3-32b \"h100 tp2 fp8\" \"h200 tp1 fp8\"")
 	}
 	if !cmd.Flags().Changed("model") && len(args) > 2 && a.isModel(args[0]) {
@@ -105,7 +105,7 @@ func (a *app) side(ctx context.Context, base *pflag.FlagSet, text string) (s vie
 	}
 	said := map[string]bool{}
 	for i, word := range strings.Fields(text) {
-		if _, err := a.gpu(word, ""); err == nil && i == 0 { // b200 is a GPU, and no batch
+		if _, err := a.GPU(word, ""); err == nil && i == 0 { // b200 is a GPU, and no batch
 			word = "gpu=" + word
 		}
 		name, err := describe(flags, word)
@@ -118,7 +118,6 @@ func (a *app) side(ctx context.Context, base *pflag.FlagSet, text string) (s vie
 		given[name], said[name] = true, true
 	}
 	q.Given = func(name string) bool { return given[name] }
-	q.output = output{format: "table", color: "auto"}
 	if err := q.check(); err != nil {
 		return s, fmt.Errorf("%q: %w", text, err)
 	}

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,6 +14,7 @@ import (
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/experiment"
 	"llmprof/measure/experiment/tree"
+	"llmprof/unit"
 )
 
 func (a *app) configValidate() *cobra.Command {
@@ -118,5 +122,169 @@ func experimentsPage(checks []experimentCheck) *render.Document {
 	}
 	return &render.Document{Blocks: []render.Block{
 		t, render.Verbatim{Title: "Mistakes", Lines: wrong}, render.Verbatim{Title: "Warnings", Lines: warned},
+	}}
+}
+
+func (a *app) configShow() *cobra.Command {
+	o := &output{}
+	cmd := &cobra.Command{
+		Use:   "show FILE",
+		Short: "Show the settings of an experiment and its points",
+		Long: "Show what an experiment file comes to: the settings with all that it extends, and each point\n" +
+			"with the hash of its configuration, by which results are found again.",
+		Example: "  llmprof config show experiment.toml\n  llmprof config show experiment.toml --format csv",
+		Args:    cli.Needs("FILE", 1, 1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			s, err := showExperiment(args[0])
+			if err != nil {
+				return err
+			}
+			return o.write(a, forms{page: s.page, table: s.table, data: func() any { return s }})
+		},
+	}
+	o.flags(cmd)
+	return cmd
+}
+
+// A shownExperiment is an experiment for programs.
+type shownExperiment struct {
+	Name      string           `json:"name"`
+	File      string           `json:"file"`
+	Cycles    int              `json:"cycles"`
+	Order     experiment.Order `json:"order"`
+	OrderSeed uint64           `json:"order_seed"`
+	Gap       unit.Seconds     `json:"gap_s"`
+	Runs      int              `json:"runs"`
+	Metadata  map[string]any   `json:"metadata"`
+	Warnings  []string         `json:"warnings"`
+	Points    []shownPoint     `json:"points"`
+}
+
+// A shownPoint is a point with the hash of its settings.
+type shownPoint struct {
+	Hash     string           `json:"config_hash"`
+	Settings experiment.Point `json:"settings"`
+}
+
+func showExperiment(file string) (*shownExperiment, error) {
+	e, err := experiment.Load(file)
+	if err != nil {
+		return nil, fmt.Errorf("the experiment has mistakes:\n%w", err)
+	}
+	s := &shownExperiment{
+		Name: e.Name, File: e.File, Cycles: e.Cycles, Order: e.Order, OrderSeed: e.OrderSeed, Gap: e.Gap,
+		Runs: len(e.Points) * e.Cycles, Metadata: e.Metadata, Warnings: append([]string{}, e.Warnings...), Points: []shownPoint{},
+	}
+	for _, p := range e.Points {
+		hash, err := p.Hash()
+		if err != nil {
+			return nil, err
+		}
+		s.Points = append(s.Points, shownPoint{hash, p.Shown()})
+	}
+	return s, nil
+}
+
+// varying lists the settings that are not the same in all points.
+func (s *shownExperiment) varying() []string {
+	var keys []string
+	for _, key := range experiment.Settings() {
+		for i := range s.Points {
+			if !reflect.DeepEqual(s.Points[i].Settings.Value(key), s.Points[0].Settings.Value(key)) {
+				keys = append(keys, key)
+				break
+			}
+		}
+	}
+	return keys
+}
+
+// settingText is a setting as one cell; a list and a text as they are, nothing
+// for what was not set.
+func settingText(v any) any {
+	switch v := v.(type) {
+	case []string:
+		if len(v) == 0 {
+			return nil
+		}
+		return strings.Join(v, " ")
+	case string:
+		if v == "" {
+			return nil
+		}
+	case bool, uint64:
+		return fmt.Sprint(v)
+	case *float64:
+		return view.Cell(v)
+	}
+	return v
+}
+
+// table is a point a row, with all its settings.
+func (s *shownExperiment) table() *render.Table {
+	t := render.Keyed("point", "config_hash")
+	for _, key := range experiment.Settings() {
+		t.Columns = append(t.Columns, render.Column{Key: key})
+	}
+	for i := range s.Points {
+		cells := []any{i, s.Points[i].Hash}
+		for _, key := range experiment.Settings() {
+			cells = append(cells, settingText(s.Points[i].Settings.Value(key)))
+		}
+		t.Add(cells...)
+	}
+	return t
+}
+
+// shownHash is how much of a hash people see; names of result files have as much.
+const shownHash = 12
+
+func (s *shownExperiment) page() *render.Document {
+	runs := fmt.Sprintf("%d: %d points × %d cycles, %s", s.Runs, len(s.Points), s.Cycles, s.Order)
+	if s.Order == experiment.Shuffled {
+		runs += fmt.Sprintf(" by seed %d", s.OrderSeed)
+	}
+	if s.Gap > 0 {
+		runs += fmt.Sprintf(", %v of rest between two", s.Gap)
+	}
+	frame := render.Fields{Rows: []render.Field{
+		{Name: "File", Lines: []string{s.File}}, {Name: "Runs", Lines: []string{runs}},
+	}}
+	if len(s.Metadata) > 0 {
+		if text, err := json.Marshal(s.Metadata); err == nil {
+			frame.Add("Metadata", string(text))
+		}
+	}
+	varying := s.varying()
+	common := render.Fields{Title: "Settings of all points"}
+	vary := map[string]bool{}
+	points := render.Table{Title: "Points", Columns: []render.Column{{Title: "point"}, {Title: "hash", Left: true}}}
+	for _, key := range varying {
+		vary[key] = true
+		points.Columns = append(points.Columns, render.Column{Title: key, Left: true, Max: 40})
+	}
+	for _, key := range experiment.Settings() {
+		v := s.Points[0].Settings.Value(key)
+		if !vary[key] && !reflect.ValueOf(v).IsZero() { // zero: not asked for
+			common.Add(key, fmt.Sprint(settingText(v)))
+		}
+	}
+	for i := range s.Points {
+		cells := []any{i, s.Points[i].Hash[:shownHash]}
+		for _, key := range varying {
+			v := settingText(s.Points[i].Settings.Value(key))
+			if v != nil {
+				v = fmt.Sprint(v)
+			}
+			cells = append(cells, v)
+		}
+		points.Add(cells...)
+	}
+	var warned []string
+	for _, w := range s.Warnings {
+		warned = append(warned, strings.Split(w, "\n")...)
+	}
+	return &render.Document{Title: s.Name, Blocks: []render.Block{
+		frame, common, points, render.Verbatim{Title: "Warnings", Lines: warned},
 	}}
 }

@@ -1,10 +1,6 @@
 package main
 
 import (
-	"errors"
-	"io/fs"
-	"os"
-
 	"github.com/spf13/cobra"
 
 	"llmprof"
@@ -13,53 +9,6 @@ import (
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
 )
-
-// gpuTable is the built-in table overlaid with the user's: of the file
-// that was named, else of the one in the configuration folder, if there is one.
-func (a *app) gpuTable(file string) (*hardware.Table, error) {
-	t, err := hardware.Load(llmprof.HardwareTOML)
-	if err != nil {
-		return nil, err
-	}
-	if file != "" {
-		return t.OverlayFile(file)
-	}
-	if path, err := hardware.UserFile(); err == nil {
-		u, err := t.OverlayFile(path)
-		if !errors.Is(err, fs.ErrNotExist) {
-			return u, err
-		}
-	}
-	return t, nil
-}
-
-// gpu looks a GPU up.
-func (a *app) gpu(name, file string) (*hardware.GPU, error) {
-	if file == "" && !userFileExists() {
-		g, err := hardware.Find(llmprof.HardwareTOML, name)
-		return &g, err
-	}
-	t, err := a.gpuTable(file)
-	if err != nil {
-		return nil, err
-	}
-	g, err := t.GPU(name)
-	if err != nil {
-		return nil, err
-	}
-	return &g, nil
-}
-
-// userFileExists reports whether the user has a table of GPUs, or may have: what
-// cannot be looked at is left to the reader to report.
-func userFileExists() bool {
-	path, err := hardware.UserFile()
-	if err != nil {
-		return false
-	}
-	_, err = os.Stat(path)
-	return !errors.Is(err, fs.ErrNotExist)
-}
 
 func (a *app) gpusList() *cobra.Command {
 	o := &output{}
@@ -70,7 +19,7 @@ func (a *app) gpusList() *cobra.Command {
 		Example: "  llmprof gpus list\n  llmprof gpus list --format csv",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			t, err := a.gpuTable(file)
+			t, err := a.GPUs(file)
 			if err != nil {
 				return err
 			}
@@ -95,7 +44,7 @@ func (a *app) gpusShow() *cobra.Command {
 		Example: "  llmprof gpus show h200\n  llmprof gpus show a100 --format json",
 		Args:    cli.Needs("GPU", 1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			g, err := a.gpu(args[0], file)
+			g, err := a.GPU(args[0], file)
 			if err != nil {
 				return err
 			}

@@ -30,7 +30,7 @@ func (a *app) gpusDetect() *cobra.Command {
 		Example: "  llmprof gpus detect --format json",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			table, err := a.gpuTable(file)
+			table, err := a.GPUs(file)
 			if err != nil {
 				return err
 			}

@@ -34,7 +34,6 @@ func (a *app) graph() *cobra.Command {
 			return a.runGraph(cmd.Context(), d, phase)
 		},
 	}
-	d.output = output{format: "table", color: "auto"}
 	d.flags(cmd)
 	cli.Define(cmd, cli.Output, func(cmd *cobra.Command) { d.graphFlags(cmd, &phase) })
 	return cmd

@@ -13,6 +13,7 @@ import (
 	"llmprof/hardware"
 	"llmprof/input"
 	"llmprof/measure"
+	"llmprof/measure/engine/native/worker"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/models"
@@ -214,4 +215,21 @@ func (a *app) lab(offline bool) (*measure.Lab, error) {
 		Models: models.Resolver{Table: table, Hub: hub}, GPUs: gpus, Root: os.DirFS("/"), Env: a.env,
 		Version: versionText(), Command: os.Args, NativeCommand: []string{self, nativeWorker}, Say: f.say, Progress: f.progress,
 	}, nil
+}
+
+// nativeWorker is the name of the command that measurements start this program
+// with.
+const nativeWorker = "engine-native"
+
+// engineNative is the native engine's worker. People have no use for it.
+func (a *app) engineNative() *cobra.Command {
+	return &cobra.Command{
+		Use:    nativeWorker,
+		Short:  "Run the native engine for a driver on standard input and output",
+		Hidden: true,
+		Args:   noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return worker.Serve(cmd.Context(), a.stdin, a.stdout, versionText())
+		},
+	}
 }

@@ -6,19 +6,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"llmprof/analytic/engine"
 	"llmprof/input"
 	"llmprof/measure/result"
 	"llmprof/plots"
 	"llmprof/validate"
 )
-
-// measuredFlag names what was timed.
-func (d *drawing) measuredFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&d.measured, "measured", "", "`FILE` of measured operators: a trace as \"validate --trace\" reads it, or a result of \"measure --ops\"")
-}
 
 // timedOperators reads the operators of a trace or a result, and asks for the estimate of the step that
 // they are of.

@@ -50,7 +50,6 @@ func (a *app) report() *cobra.Command {
 			return a.runReport(cmd.Context(), p)
 		},
 	}
-	p.output = output{format: "table", color: "auto"}
 	p.flags(cmd)
 	cli.Define(cmd, cli.Output, p.outputFlags)
 	cli.Rare(cmd, "binary")
@@ -68,7 +67,7 @@ func (p *paper) outputFlags(cmd *cobra.Command) {
 }
 
 // commandLine is the command with the flags that were given, quoted for a shell.
-// Of the file that is written it has the name alone, since a path can identify a person.
+// It has the name alone of the file that is written, since a path can identify a person.
 func commandLine(cmd *cobra.Command) string {
 	parts := []string{cmd.CommandPath()}
 	cmd.Flags().Visit(func(f *pflag.Flag) {

@@ -11,10 +11,12 @@ import (
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/measure/aggregate"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/plots"
 	"llmprof/spelling"
+	"llmprof/validate"
 )
 
 // defaultResults is where results are stored.
@@ -94,4 +96,136 @@ func ofID(all []*result.Result, id string) ([]*result.Result, error) {
 		return nil, fmt.Errorf("no result with id %.80q; %s", id, spelling.Hint(id, known))
 	}
 	return nil, fmt.Errorf("no result with id %.80q; \"llmprof results list\" has those of the folder's %d", id, len(known))
+}
+
+func (a *app) resultsShow() *cobra.Command {
+	o := &output{}
+	var dir string
+	var raw bool
+	var may aggregate.Options
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show the result of an experiment",
+		Long: "Show what the processes of an experiment measured, put together. With --raw, show each process\n" +
+			"by itself: as JSON the stored results, as CSV every sample.",
+		Example: "  llmprof results show example-c0\n  llmprof results show example-c0 --raw --format csv",
+		Args:    cli.Needs("ID", 1, 1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			all, broken := result.ReadFolder(dir)
+			if all == nil && broken != nil {
+				return broken
+			}
+			found, err := ofID(all, args[0])
+			if err != nil {
+				if broken != nil {
+					err = fmt.Errorf("%w\n%w", err, unreadable(broken))
+				}
+				return err
+			}
+			scorer, err := a.scorer("", "")
+			if err != nil {
+				return err
+			}
+			if raw {
+				return o.write(a, rawForms(found, scorer))
+			}
+			report, err := a.makeReport(found, may)
+			if err != nil {
+				return err
+			}
+			return o.write(a, withOperators(reportForms(report), found, scorer))
+		},
+	}
+	o.flags(cmd)
+	resultsFlag(cmd, &dir)
+	cmd.Flags().BoolVar(&raw, "raw", false, "each process by itself, with all samples")
+	allowFlags(cmd, &may)
+	return cmd
+}
+
+// withOperators adds the operators of the processes to a page.
+func withOperators(forms forms, all []*result.Result, s *validate.Scorer) forms {
+	page := forms.page
+	forms.page = func() *render.Document {
+		d := page()
+		d.Blocks = append(d.Blocks, view.OperatorBlocks(s, all)...)
+		return d
+	}
+	return forms
+}
+
+// rawForms are the results of an experiment as they are stored.
+func rawForms(all []*result.Result, s *validate.Scorer) forms {
+	return forms{
+		page:  func() *render.Document { return view.ProcessPage(all, s) },
+		table: func() *render.Table { return view.SampleTable(all) },
+		data:  func() any { return all },
+	}
+}
+
+// layouts are the shapes of a published table.
+var layouts = []string{"latency", "sizes", "elana", "energy"}
+
+func (a *app) resultsTable() *cobra.Command {
+	o := &output{latex: true}
+	var dir, layout string
+	var may aggregate.Options
+	cmd := &cobra.Command{
+		Use:   "table [FOLDER]",
+		Short: "Make tables of stored results, to publish",
+		Long: "Make tables of stored results in the shape of a paper's: one unit a column, a row for each " +
+			"configuration over all its repeats, grouped by device and setting.\n\n" +
+			"Layouts: latency (TTFT, TPOT and TTLT with their spread, J/prompt, J/token, J/request of one " +
+			"sequence), sizes (parameters and caches), elana (ELANA's tables 2 to 4: sizes and latency, the " +
+			"energies of the whole batch), energy (LLM Energy Measure's totals).",
+		Example: "  llmprof results table\n" +
+			"  llmprof results table results --layout elana --format latex -o tables.tex\n" +
+			"  llmprof results table results --layout sizes --format markdown",
+		Args: cli.Positional("results"),
+		RunE: func(*cobra.Command, []string) error {
+			all, broken := result.ReadFolder(dir)
+			if len(all) == 0 {
+				return errors.Join(errors.New(dir+" has no results"), broken)
+			}
+			tables, err := a.published(all, layout, may)
+			if err != nil {
+				return err
+			}
+			return errors.Join(o.write(a, tables), unreadable(broken))
+		},
+	}
+	o.flags(cmd)
+	resultsFlag(cmd, &dir)
+	cmd.Flags().StringVar(&layout, "layout", layouts[0], "`shape` of the tables: latency, sizes, elana or energy")
+	_ = cmd.RegisterFlagCompletionFunc("layout", words(layouts...))
+	allowFlags(cmd, &may)
+	return cmd
+}
+
+// published is the tables of a layout in their forms.
+func (a *app) published(all []*result.Result, layout string, may aggregate.Options) (f forms, err error) {
+	p := view.Publish(all, layout == "elana")
+	f = forms{table: p.Table, data: func() any { return p.Rows }}
+	switch layout {
+	case "latency":
+		f.page = p.LatencyPage
+	case "sizes":
+		f.page = p.SizesPage
+	case "elana":
+		f.page = p.ElanaPage
+	case "energy":
+		report, err := a.makeReport(all, may)
+		if report == nil {
+			return f, err
+		}
+		t := view.EnergyTable(report)
+		f.page = func() *render.Document { return &render.Document{Blocks: []render.Block{t}} }
+		f.table, f.data = func() *render.Table { return &t }, func() any { return report.Experiments }
+		if err != nil {
+			a.logf("left out: %v", err)
+		}
+	default:
+		return f, usage("--layout %.40q: want latency, sizes, elana or energy", layout)
+	}
+	return f, nil
 }

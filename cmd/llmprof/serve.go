@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -77,7 +78,7 @@ func (a *app) derive(files map[string][]byte) error {
 	if err != nil {
 		return err
 	}
-	if files["catalog.json"], err = jsonText(catalog); err != nil {
+	if files["catalog.json"], err = json.Marshal(catalog); err != nil {
 		return err
 	}
 	scorer, err := a.scorer("", "")
@@ -88,7 +89,7 @@ func (a *app) derive(files map[string][]byte) error {
 	if err != nil {
 		return err
 	}
-	files["accuracy.json"], err = jsonText(page.NewColumns(page.NewAccuracy(scorer.Score(observed))))
+	files["accuracy.json"], err = json.Marshal(page.NewColumns(page.NewAccuracy(scorer.Score(observed))))
 	return err
 }
 

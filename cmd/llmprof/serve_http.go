@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"mime"
 	"net/http"
@@ -95,15 +94,12 @@ func contentType(name string) string {
 	case ".js":
 		return "text/javascript; charset=utf-8"
 	case ".gz":
-		return "application/wasm" // with its encoding
+		return "application/wasm" // the header Content-Encoding says that it is compressed
 	case ".html", ".css", ".json":
 		return mime.TypeByExtension(ext)
 	}
 	return "text/plain; charset=utf-8"
 }
-
-// jsonText is a value as JSON.
-func jsonText(v any) ([]byte, error) { return json.Marshal(v) }
 
 // openBrowser asks the desktop to open the page; where there is none, the address that
 // was printed serves.

@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/ask"
@@ -9,12 +12,7 @@ import (
 	"llmprof/models"
 )
 
-// model reads the model that a name stands for.
-func (a *app) model(ctx context.Context, name string, offline bool) (*models.Model, error) {
-	return a.Model(ctx, name, offline, false)
-}
-
-// Model reads it and, if lenient, notes what of its config is not understood.
+// Model reads the model that a name stands for and, if lenient, notes what of its config is not understood.
 func (a *app) Model(ctx context.Context, name string, offline, lenient bool) (*models.Model, error) {
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {
@@ -25,11 +23,52 @@ func (a *app) Model(ctx context.Context, name string, offline, lenient bool) (*m
 	return models.Resolver{Table: table, Hub: hub, Lenient: lenient}.Resolve(ctx, name)
 }
 
-// GPU looks a GPU up.
-func (a *app) GPU(name, file string) (*hardware.GPU, error) { return a.gpu(name, file) }
+// GPUs is the built-in table overlaid with the user's: of the file
+// that was named, else of the one in the configuration folder, if there is one.
+func (a *app) GPUs(file string) (*hardware.Table, error) {
+	t, err := hardware.Load(llmprof.HardwareTOML)
+	if err != nil {
+		return nil, err
+	}
+	if file != "" {
+		return t.OverlayFile(file)
+	}
+	if path, err := hardware.UserFile(); err == nil {
+		u, err := t.OverlayFile(path)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return u, err
+		}
+	}
+	return t, nil
+}
 
-// GPUs is the table of GPUs.
-func (a *app) GPUs(file string) (*hardware.Table, error) { return a.gpuTable(file) }
+// GPU looks a GPU up.
+func (a *app) GPU(name, file string) (*hardware.GPU, error) {
+	if file == "" && !userFileExists() {
+		g, err := hardware.Find(llmprof.HardwareTOML, name)
+		return &g, err
+	}
+	t, err := a.GPUs(file)
+	if err != nil {
+		return nil, err
+	}
+	g, err := t.GPU(name)
+	if err != nil {
+		return nil, err
+	}
+	return &g, nil
+}
+
+// userFileExists reports whether the user has a table of GPUs, or may have: what
+// cannot be looked at is left to the reader to report.
+func userFileExists() bool {
+	path, err := hardware.UserFile()
+	if err != nil {
+		return false
+	}
+	_, err = os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
 
 // Constants reads the file of constants that was named, if one was.
 func (a *app) Constants(file string) (*ask.Calibrations, error) { return ask.NewCalibrations(file) }

@@ -33,7 +33,7 @@ type gridOrder struct {
 	submission
 }
 
-// sweep is the command that answers a grid of estimates.
+// sweepCommand is the command that answers a grid of estimates.
 func (a *app) sweepCommand() *cobra.Command {
 	o := &gridOrder{lists: map[string]*string{}}
 	cmd := &cobra.Command{

@@ -57,7 +57,8 @@ func TestLoadedRows(t *testing.T) {
 		"--concurrency 1..4x4 --max-num-seqs 2,64":                {"--concurrency 1 --max-num-seqs 2", "--concurrency 4 --max-num-seqs 2", "--concurrency 1 --max-num-seqs 64", "--concurrency 4 --max-num-seqs 64"},
 		"--rate 3 --speculative-tokens 0..2+2 --acceptance 0.75":  {"--rate 3", "--rate 3 --speculative-tokens 2 --acceptance 0.75"},
 		"--rate 3 --prefill-replicas 0,1 --kv-link 20 --dp 2":     {"--rate 3 --dp 2", "--rate 3 --dp 2 --prefill-replicas 1 --kv-link 20"},
-		"--rate 3 --pp 1,2 --micro-batches 1 --cached-prefix 512": {"--rate 3 --cached-prefix 512 --micro-batches 1", "--rate 3 --pp 2 --cached-prefix 512"},
+		"--rate 3 --pp 1,2 --micro-batches 1 --cached-prefix 512": {"--rate 3 --cached-prefix 512 --micro-batches 1", "--rate 3 --pp 2 --micro-batches 1 --cached-prefix 512"},
+		"--rate 3 --pp 1,2":                                       {"--rate 3", "--rate 3 --pp 2"},
 	} {
 		rows := try(t, append(strings.Fields("sweep llama3.1-8b h100 --format jsonl"), strings.Fields(lists)...)...)
 		lines := strings.Split(strings.TrimSpace(rows.stdout), "\n")

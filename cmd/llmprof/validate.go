@@ -221,7 +221,7 @@ func (a *app) scorerBy(file string, constants *ask.Calibrations) (*validate.Scor
 	if err != nil {
 		return nil, err
 	}
-	gpus, err := a.gpuTable(file)
+	gpus, err := a.GPUs(file)
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +240,7 @@ func (a *app) ownModels(ctx context.Context, v *comparison) error {
 		if !strings.ContainsAny(name, `/\`) {
 			continue
 		}
-		m, err := a.model(ctx, name, v.live.offline)
+		m, err := a.Model(ctx, name, v.live.offline, false)
 		if err != nil {
 			return err
 		}

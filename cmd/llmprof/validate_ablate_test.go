@@ -32,7 +32,7 @@ func TestAblateSchema(t *testing.T) {
 		for _, e := range a.Constants[0].Effects {
 			var errors []float64
 			for _, r := range c.Rows {
-				if r.Metric == e.Metric && r.Fitted == e.Fitted {
+				if r.Metric == string(e.Metric) && r.Fitted == e.Fitted {
 					errors = append(errors, math.Abs(r.Error))
 				}
 			}

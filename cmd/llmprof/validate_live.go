@@ -110,7 +110,7 @@ func (a *app) runLive(ctx context.Context, v *comparison) error {
 // compareLive finds the GPU and the engines of this machine and runs the comparison.
 func (a *app) compareLive(ctx context.Context, v *comparison) (made *live.Comparison, err error) {
 	l := &v.live
-	table, err := a.gpuTable(l.hardware)
+	table, err := a.GPUs(l.hardware)
 	if err != nil {
 		return nil, err
 	}

@@ -119,10 +119,9 @@ func runNames(files []string) []string {
 
 // serverOf is the server of a run as it is predicted by the constants of a calibration.
 func (a *app) serverOf(ctx context.Context, r *served.Run, calibration string) (*serving.Server, error) {
-	q := &question{
-		Question: ask.Question{Model: r.Model, GPU: r.GPU, Engine: r.Engine, Weights: r.Weights, Calibration: calibration, Given: func(string) bool { return false }},
-		output:   output{format: "table", color: "auto"},
-	}
+	q := &question{Question: ask.Question{
+		Model: r.Model, GPU: r.GPU, Engine: r.Engine, Weights: r.Weights, Calibration: calibration, Given: func(string) bool { return false },
+	}}
 	q.Workload.Batch, q.Workload.PromptLen, q.Workload.GenLen = 1, 1024, 2
 	q.Eff.NoP2P = r.NoP2P
 	q.Parallel.TP, q.Parallel.DP, q.Parallel.EP, q.Parallel.PP, q.Parallel.MicroBatches = r.TP, r.DP, r.EP, 1, 1

@@ -89,7 +89,7 @@ func (a *app) traced(ctx context.Context, v *comparison) (*view.Traced, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", v.trace.file, err)
 	}
-	return &view.Traced{File: v.trace.file, GPUName: v.GPUName, Phases: phases}, nil
+	return &view.Traced{File: v.trace.file, Scorer: v.Scorer, Phases: phases}, nil
 }
 
 // traceQuestion is what the trace is of: by the flags, else by the trace.
@@ -138,7 +138,7 @@ func attentions(m *models.Model) (n int) {
 
 // tracedGPU is the key of the GPU that was given, or that the trace names.
 func (a *app) tracedGPU(v *comparison, l *tracefile.Timeline) (string, error) {
-	table, err := a.gpuTable(v.live.hardware)
+	table, err := a.GPUs(v.live.hardware)
 	if err != nil {
 		return "", err
 	}

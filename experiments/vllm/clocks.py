@@ -285,11 +285,11 @@ def plan():
     yield "phase", ("trace-64-every-1", 64, 1100, 1), {"seconds": 3, "trace": True}
 
 
-def watch(path):
+def watch(path, device=0):
     """Write what NVML says every 20 ms: SM and memory clock, the driver's mean power and the instantaneous one, temperature, reasons, energy."""
     import pynvml as n
     n.nvmlInit()
-    g = n.nvmlDeviceGetHandleByIndex(0)
+    g = n.nvmlDeviceGetHandleByIndex(int(device))
     with open(path, "w") as f:
         f.write("# %s, limit %.0f W\n" % (n.nvmlDeviceGetName(g), n.nvmlDeviceGetEnforcedPowerLimit(g) / 1000))
         f.write("t_s,sm_mhz,mem_mhz,mean_w,instant_w,temperature_c,reasons,energy_mj,read_s\n")
@@ -328,4 +328,4 @@ def main():
 
 if __name__ == "__main__":
     import clocks
-    clocks.watch(sys.argv[2]) if sys.argv[1] == "watch" else clocks.main()
+    clocks.watch(*sys.argv[2:]) if sys.argv[1] == "watch" else clocks.main()

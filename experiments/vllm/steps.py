@@ -400,12 +400,12 @@ def watch_gpu(path):
             time.sleep(0.1)
 
 
-def gpu_memory():
+def gpu_memory(device=0):
     """A function that says how many bytes of the GPU are in use, or None without a GPU."""
     try:
         import pynvml
         pynvml.nvmlInit()
-        g = pynvml.nvmlDeviceGetHandleByIndex(0)
+        g = pynvml.nvmlDeviceGetHandleByIndex(device)
         return lambda: pynvml.nvmlDeviceGetMemoryInfo(g).used
     except Exception:
         return None

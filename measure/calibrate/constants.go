@@ -37,13 +37,13 @@ func Fit(rows *Rows, g *hardware.GPU, name string) (*hardware.CalibrationFile, e
 	if f.TP, err = b.ranks(); err != nil {
 		return nil, err
 	}
-	for _, part := range []func() error{b.products, b.wgmma, b.moeDecode, b.moePrefill, b.sustained, b.attention, b.elements, b.links, b.medians} {
+	for _, part := range []func(){b.products, b.wgmma, b.moeDecode, b.moePrefill, b.attention, b.elements, b.links} {
+		part()
+	}
+	for _, part := range []func() error{b.sustained, b.medians, b.plausible} {
 		if err := part(); err != nil {
 			return nil, err
 		}
-	}
-	if err := b.plausible(); err != nil {
-		return nil, err
 	}
 	return f, b.power(m)
 }
@@ -90,7 +90,7 @@ func (b *builder) ranks() ([]int, error) {
 // sample is the row as a law sees it.
 func (b *builder) sample(r *Row) sample {
 	p := r.Point()
-	s := sample{time: r.Median, kernel: p.kernel(b.gpu, b.skinny()), copies: r.Copies, random: r.Random}
+	s := sample{time: r.Median, kernel: p.kernel(b.gpu, b.skinny()), copies: r.Copies, random: r.Random, inTurn: r.InTurn}
 	engine.SetTile(b.file.Engine, b.gpu, &s.kernel)
 	p.tiled(&s.kernel)
 	if b.file.Engine == "tensorrt-llm" && s.copies > 0 { // its collector takes no more copies than fill the L2 cache
@@ -147,16 +147,15 @@ func (b *builder) put(f *fit, what string) {
 		}
 		b.file.Values[key] = hardware.Value{Value: f.value[k], Uncertainty: f.half[k], N: f.n[k], From: fmt.Sprintf("%d %s", len(f.samples), what)}
 		if c.Relative() && f.value[k] > 0 {
-			errs := f.heldOut(k)
-			b.file.HeldOut[key] = hardware.Residual{N: len(errs), Median: stats.Percentile(errs, 50), P90: stats.Percentile(errs, 90)}
+			b.file.HeldOut[key] = residual(f.heldOut(k))
 		}
 	}
 }
 
 // fit solves an equation for the rows, beginning at the defaults.
-func (b *builder) fit(e equation, samples []sample, what string, hold ...roofline.Constant) error {
+func (b *builder) fit(e equation, samples []sample, what string, hold ...roofline.Constant) {
 	if len(samples) == 0 {
-		return nil
+		return
 	}
 	start := make([]float64, len(e.keys))
 	for i, c := range e.keys {
@@ -165,7 +164,6 @@ func (b *builder) fit(e equation, samples []sample, what string, hold ...rooflin
 	if f := solve(e, samples, start, hold...); !b.hopeless(f, what) {
 		b.put(f, what)
 	}
-	return nil
 }
 
 // contradiction is the error of rows left out, as a share of their time, from which
@@ -220,7 +218,7 @@ func (b *builder) skinny() int {
 }
 
 // products fits skinny GEMMs separately from all other GEMMs.
-func (b *builder) products() error {
+func (b *builder) products() {
 	var few, others []*Row
 	for _, r := range b.of(GEMM) {
 		if r.Shape.M <= b.skinny() {
@@ -234,11 +232,9 @@ func (b *builder) products() error {
 	if left += also; left > 0 {
 		b.note("products left out, for their matrices stayed in the L2 cache: %d", left)
 	}
-	if err := b.fit(b.law(roofline.GEMMCompute, roofline.GEMMMemory, roofline.GEMMFixed), samples, "products"); err != nil || len(skinny) == 0 {
-		return err
-	}
+	b.fit(b.law(roofline.GEMMCompute, roofline.GEMMMemory, roofline.GEMMFixed), samples, "products")
 	c := hardware.DefaultCalibration(b.gpu).Constants
-	return b.optional(skinny, "products of few rows", []begin{
+	b.optional(skinny, "products of few rows", []begin{
 		{roofline.SkinnyGEMMMemory, c[roofline.SkinnyGEMMMemory]}, {roofline.SkinnyGEMMRow, skinnyRow}, {roofline.SkinnyGEMMFixed, c[roofline.SkinnyGEMMFixed]},
 	})
 }
@@ -253,9 +249,9 @@ func (b *builder) cold(what, buffers string, kinds ...Kind) []sample {
 }
 
 // moeDecode fits the mixtures of decode steps, of an engine that has kernels for them.
-func (b *builder) moeDecode() error {
+func (b *builder) moeDecode() {
 	fixed := 4 * b.value(roofline.GEMMFixed)
-	return b.optional(b.cold("mixtures", "experts", MixtureDecode), "mixtures", []begin{
+	b.optional(b.cold("mixtures", "experts", MixtureDecode), "mixtures", []begin{
 		{roofline.MoEDecodeMemory, b.value(roofline.GEMMMemory)}, {roofline.MoEDecodeReload, moeDecodeReload},
 		{roofline.MoEDecodeFixed, fixed}, {roofline.MoEDecodeBatched, fixed},
 	})
@@ -263,26 +259,24 @@ func (b *builder) moeDecode() error {
 
 // wgmma fits the products of decode steps of many sequences, of an engine that has
 // kernels for them.
-func (b *builder) wgmma() error {
-	return b.optional(b.cold("products of many sequences", "matrices", wgmmaKinds...), "products of many sequences", []begin{
+func (b *builder) wgmma() {
+	b.optional(b.cold("products of many sequences", "matrices", wgmmaKinds...), "products of many sequences", []begin{
 		{roofline.WGMMAMemory, b.value(roofline.GEMMMemory)}, {roofline.WGMMAReload, wgmmaReload}, {roofline.WGMMAFixed, b.value(roofline.GEMMFixed)},
 	})
 }
 
 // moePrefill fits the mixtures of prompts, of an engine that has kernels for them.
-func (b *builder) moePrefill() error {
+func (b *builder) moePrefill() {
 	routings, _ := b.samples(b.of(TopKPrefill))
 	samples := b.cold("products of experts", "matrices", GateUpPrefill, DownPrefill)
 	if len(samples) == 0 || len(routings) == 0 {
-		return nil
+		return
 	}
-	if err := b.optional(samples, "products of experts", []begin{
+	b.optional(samples, "products of experts", []begin{
 		{roofline.MoEPrefillMemory, b.value(roofline.GEMMMemory)}, {roofline.MoEPrefillCompute, b.value(roofline.GEMMCompute)},
 		{roofline.MoEPrefillPermute, permutes}, {roofline.MoEPrefillUnpermute, unpermutes},
-	}); err != nil {
-		return err
-	}
-	return b.optional(routings, "choices of experts", []begin{
+	})
+	b.optional(routings, "choices of experts", []begin{
 		{roofline.RoutingPair, routingPair}, {roofline.RoutingExpert, routingExpert}, {roofline.RoutingFixed, b.value(roofline.ElementwiseFixed)},
 	})
 }
@@ -306,22 +300,26 @@ type begin struct {
 
 // optional fits constants that a file may leave out. Where rows do not determine the
 // first, the file has none of them.
-func (b *builder) optional(samples []sample, what string, start []begin) error {
+func (b *builder) optional(samples []sample, what string, start []begin) {
 	if len(samples) == 0 {
-		return nil
+		return
 	}
 	keys := make([]roofline.Constant, len(start))
 	for i, x := range start {
 		keys[i] = x.constant
-		b.file.Values[x.constant.String()] = hardware.Value{Value: x.value, From: "default for " + b.gpu.Generation}
+		b.byDefault(x.constant, x.value)
 	}
-	err := b.fit(b.law(keys...), samples, what)
+	b.fit(b.law(keys...), samples, what)
 	if b.file.Values[keys[0].String()].N == 0 {
 		for _, c := range keys {
 			delete(b.file.Values, c.String())
 		}
 	}
-	return err
+}
+
+// byDefault gives a constant the value that its fit begins at, and keeps where rows do not determine it.
+func (b *builder) byDefault(c roofline.Constant, v float64) {
+	b.file.Values[c.String()] = hardware.Value{Value: v, From: "default for " + b.gpu.Generation}
 }
 
 // sustained is the share of the peak that products reach at the power limit.
@@ -356,8 +354,7 @@ func (b *builder) sustained() error {
 		for i, s := range shares {
 			spread[i] = math.Abs(v.Value/s - 1)
 		}
-		slices.Sort(spread)
-		b.file.HeldOut["gemm.sustained"] = hardware.Residual{N: len(spread), Median: stats.Percentile(spread, 50), P90: stats.Percentile(spread, 90)}
+		b.file.HeldOut["gemm.sustained"] = residual(spread)
 	}
 	return nil
 }
@@ -376,8 +373,8 @@ func middle(xs []float64, from string) (v hardware.Value, err error) {
 }
 
 // attention fits prefill and decode together, for they share the fixed time.
-// That of decode is what matters: with no rows of it, it stays at its default.
-func (b *builder) attention() error {
+// The fixed time of decode steps is what matters, so it stays at its default where no decode step was timed.
+func (b *builder) attention() {
 	e := b.law(roofline.AttentionCompute, roofline.AttentionMemory, roofline.AttentionFixed, roofline.AttentionRamp)
 	decode := b.of(AttentionDecode)
 	samples, left := b.samples(decode)
@@ -388,21 +385,20 @@ func (b *builder) attention() error {
 		samples = append(samples, b.sample(r))
 	}
 	if len(decode) == 0 {
-		return b.fit(e, samples, "prefills", roofline.AttentionFixed, roofline.AttentionMemory)
+		b.fit(e, samples, "prefills", roofline.AttentionFixed, roofline.AttentionMemory)
+		return
 	}
-	return b.fit(e, samples, "prefills and decode steps")
+	b.fit(e, samples, "prefills and decode steps")
 }
 
 // elements fits the elementwise kernels, which read and write activations. None of them
 // computes enough to be bound by the vector units.
-func (b *builder) elements() error {
+func (b *builder) elements() {
 	samples, left := b.samples(b.of(RMSNorm, Activation))
 	if left > 0 {
 		b.note("element-wise rows left out, for their tensors stayed in the L2 cache: %d", left)
 	}
-	if err := b.fit(b.law(roofline.ElementwiseCompute, roofline.ElementwiseMemory, roofline.ElementwiseFixed), samples, "norms and activations", roofline.ElementwiseCompute); err != nil {
-		return err
-	}
+	b.fit(b.law(roofline.ElementwiseCompute, roofline.ElementwiseMemory, roofline.ElementwiseFixed), samples, "norms and activations", roofline.ElementwiseCompute)
 	for _, kind := range []Kind{Read, Copy} {
 		best := 0.0
 		for _, r := range b.of(kind) {
@@ -412,22 +408,21 @@ func (b *builder) elements() error {
 			b.note("the best %s reached %v", kind, unit.BytesPerSec(best))
 		}
 	}
-	return nil
 }
 
 // links fits the all-reduces. Measurements over one number of GPUs do not separate base and
 // per_gpu. The native engine does all of them over peer memory, with one latency for large and
 // small messages, and another where its GEMMs fuse them.
-func (b *builder) links() error {
-	class, base, perGPU := roofline.AllReduce, roofline.LinkBase, roofline.LinkPerGPU
+func (b *builder) links() {
+	base, perGPU := roofline.LinkBase, roofline.LinkPerGPU
 	if b.file.Engine == Native {
-		class, base, perGPU = roofline.OneShotAllReduce, roofline.OneShotBase, roofline.OneShotPerGPU
+		base, perGPU = roofline.OneShotBase, roofline.OneShotPerGPU
 	}
 	var samples, fused []sample
 	for _, r := range b.of(AllReduce) {
 		s := b.sample(r)
-		if s.kernel.Class = class; class == roofline.OneShotAllReduce {
-			s.kernel.Exchange(engine.OneShotBytes)
+		if b.file.Engine == Native {
+			overPeerMemory(&s.kernel)
 		}
 		switch {
 		case b.gpu.LinkAmong(r.Ranks) == 0:
@@ -447,13 +442,20 @@ func (b *builder) links() error {
 	if b.sliced(samples) {
 		keys = append(keys, roofline.OneShotSlicedShare)
 	}
-	if err := b.fit(b.law(keys...), samples, "all-reduces", hold(samples, perGPU)...); err != nil || b.file.Engine != Native {
-		return err
+	b.fit(b.law(keys...), samples, "all-reduces", hold(samples, perGPU)...)
+	if b.file.Engine != Native {
+		return
 	}
 	if len(samples) > 0 {
 		b.file.Values["link.base"], b.file.Values["link.per_gpu"] = b.file.Values[base.String()], b.file.Values[perGPU.String()]
 	}
-	return b.fusedAllReduces(fused)
+	b.fusedAllReduces(fused)
+}
+
+// overPeerMemory makes of an all-reduce one of the native engine.
+func overPeerMemory(k *roofline.Kernel) {
+	k.Class = roofline.OneShotAllReduce
+	k.Exchange(engine.OneShotBytes)
 }
 
 // sliced reports whether enough all-reduces take two exchanges to tell their share of the link. Its fit begins at
@@ -466,7 +468,7 @@ func (b *builder) sliced(samples []sample) bool {
 	if n < least {
 		return false
 	}
-	b.file.Values[roofline.OneShotSlicedShare.String()] = hardware.Value{Value: b.value(roofline.LinkShare), From: "default for " + b.gpu.Generation}
+	b.byDefault(roofline.OneShotSlicedShare, b.value(roofline.LinkShare))
 	return true
 }
 
@@ -476,18 +478,16 @@ const sumRow = 8 << 10
 
 // fusedAllReduces fits all-reduces that products do, whose bytes move at the link's
 // share.
-func (b *builder) fusedAllReduces(samples []sample) error {
+func (b *builder) fusedAllReduces(samples []sample) {
 	if len(samples) == 0 {
-		return nil
+		return
 	}
 	for i := range samples {
 		samples[i].kernel.Class = roofline.FusedAllReduce
 	}
-	for _, x := range []begin{{roofline.FusedAllReduceBase, b.value(roofline.OneShotBase)}, {roofline.FusedAllReducePerGPU, b.value(roofline.OneShotPerGPU)}} {
-		b.file.Values[x.constant.String()] = hardware.Value{Value: x.value, From: "default for " + b.gpu.Generation}
-	}
-	e := b.law(roofline.FusedAllReduceBase, roofline.FusedAllReducePerGPU)
-	return b.fit(e, samples, "all-reduces within products", hold(samples, roofline.FusedAllReducePerGPU)...)
+	b.byDefault(roofline.FusedAllReduceBase, b.value(roofline.OneShotBase))
+	b.byDefault(roofline.FusedAllReducePerGPU, b.value(roofline.OneShotPerGPU))
+	b.fit(b.law(roofline.FusedAllReduceBase, roofline.FusedAllReducePerGPU), samples, "all-reduces within products", hold(samples, roofline.FusedAllReducePerGPU)...)
 }
 
 // hold names the constant of each GPU where all samples are over one number of them.

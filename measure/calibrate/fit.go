@@ -19,6 +19,9 @@ type sample struct {
 	point   *ServedPoint // only for a server
 	copies  int          // copies of the weights that calls took in turn; 0 where that is not known
 	random  bool         // The weights were random numbers.
+	inTurn  bool         // The rows of these weights were timed one after the other.
+
+	spent [len(rests)]float64 // seconds of a burst that the rows before this one had spent, where the board rested between them by each of rests
 }
 
 // An equation says what a sample takes with certain constants, and which part of
@@ -86,8 +89,8 @@ type fit struct {
 const (
 	least     = 3    // samples that a constant needs to be read off
 	bearing   = 0.2  // share of a sample's time that a constant has to account for
-	tenth     = 0.1  // the same of what a row adds, or what starts and ends draw, which is never more
-	intercept = 0.5  // the same of a fixed time: read off larger samples it would be extrapolated to small ones
+	tenth     = 0.1  // share of what a row adds, or of what starts and ends draw, which is never more
+	intercept = 0.5  // share of a fixed time: read off larger samples it would be extrapolated to small ones
 	knee      = 0.02 // relative error from which it counts by its size and not its square
 	resamples = 200
 	folds     = 3 // a third is left out at a time
@@ -100,10 +103,7 @@ const (
 // few samples depend stay at start, as do those that hold names and those of which the
 // samples leave open whether they are 0.
 func solve(e equation, samples []sample, start []float64, hold ...roofline.Constant) *fit {
-	f := &fit{equation: e, samples: samples, value: slices.Clone(start), held: make([]bool, len(e.keys)), n: make([]int, len(e.keys)), half: make([]float64, len(e.keys))}
-	for i, key := range e.keys {
-		f.held[i] = slices.Contains(hold, key)
-	}
+	f := newFit(e, samples, start, hold)
 	for {
 		f.nearest(samples, start)
 		if f.release(start) {
@@ -114,6 +114,16 @@ func solve(e equation, samples []sample, start []float64, hold ...roofline.Const
 			return f
 		}
 	}
+}
+
+// newFit begins at start with the constants held that hold names.
+func newFit(e equation, samples []sample, start []float64, hold []roofline.Constant) *fit {
+	n := len(e.keys)
+	f := &fit{equation: e, samples: samples, value: slices.Clone(start), held: make([]bool, n), n: make([]int, n), half: make([]float64, n)}
+	for i, key := range e.keys {
+		f.held[i] = slices.Contains(hold, key)
+	}
+	return f
 }
 
 // nearest fits the free constants from start and from the other basins.

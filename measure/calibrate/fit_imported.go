@@ -52,9 +52,7 @@ func FitImport(in *Import, g *hardware.GPU) (*hardware.CalibrationFile, error) {
 	slices.Sort(f.TP)
 	f.TP = slices.Compact(f.TP)
 	for _, s := range importedSections {
-		if err := b.imported(&s); err != nil {
-			return nil, err
-		}
+		b.imported(&s)
 	}
 	for _, s := range in.Launched {
 		b.shortOf(s, "fixed")
@@ -101,7 +99,7 @@ var starts = map[string]float64{
 }
 
 // imported fits a section in each scheme that has rows.
-func (b *builder) imported(s *importedSection) error {
+func (b *builder) imported(s *importedSection) {
 	for scheme := range roofline.NumSchemes {
 		var samples []sample
 		for _, r := range b.of(s.kinds...) {
@@ -109,6 +107,7 @@ func (b *builder) imported(s *importedSection) error {
 				samples = append(samples, b.sample(r))
 			}
 		}
+		inTurn(samples)
 		samples = b.drawing(b.uncached(b.padded(samples), s.what), s.what)
 		if len(samples) < folds*least {
 			continue
@@ -117,11 +116,8 @@ func (b *builder) imported(s *importedSection) error {
 		if scheme != roofline.Unquantized {
 			name += "_" + scheme.String()
 		}
-		if err := b.section(name, samples, s.what); err != nil {
-			return err
-		}
+		b.section(name, samples, s.what)
 	}
-	return nil
 }
 
 // padded leaves out quantized GEMMs of rows that are no multiple of 8, unless their tiles are known: decode
@@ -189,7 +185,7 @@ func (b *builder) uncached(samples []sample, what string) []sample {
 func (b *builder) drawing(samples []sample, what string) []sample {
 	before := len(samples)
 	samples = slices.DeleteFunc(samples, func(s sample) bool {
-		return s.kernel.Class == roofline.GEMM && s.kernel.Scheme == roofline.Unquantized && !s.random && s.atBurst(s.time) < 1
+		return s.kernel.Class == roofline.GEMM && s.kernel.Scheme == roofline.Unquantized && !s.random && s.atBurst(s.time, 0) < 1
 	})
 	if left := before - len(samples); left > 0 {
 		b.note("%s in 16 bits left out, for weights of unknown values draw unknown power at its limit: %d", what, left)
@@ -197,15 +193,11 @@ func (b *builder) drawing(samples []sample, what string) []sample {
 	return samples
 }
 
-// section fits the constants of a section to samples.
-func (b *builder) section(name string, samples []sample, what string) error {
-	return b.sectionHolding(name, samples, what, nil)
-}
-
-func (b *builder) sectionHolding(name string, samples []sample, what string, held []roofline.Constant) error {
+// section fits the constants of a section to samples, but for those that are held.
+func (b *builder) section(name string, samples []sample, what string, held ...roofline.Constant) {
 	keys, hold := b.begin(name, samples)
 	hold = append(hold, held...)
-	law := governed(b.law(keys...))
+	law := b.law(keys...)
 	law.resamples = fewResamples
 	start := make([]float64, len(keys))
 	for i, c := range keys {
@@ -216,22 +208,26 @@ func (b *builder) sectionHolding(name string, samples []sample, what string, hel
 		h := samples[i].half()
 		halves[h] = append(halves[h], samples[i])
 	}
+	law = rested(law, thin(halves[0]), start, hold)
 	first := fitHalf(law, thin(halves[0]), start, hold)
 	whole := solve(law, thin(samples), start, hold...)
 	if whole.unslowed() {
-		return b.sectionHolding(name, b.atOneRate(samples, what), what, held)
+		b.section(name, b.atOneRate(samples, what), what, held...)
+		return
 	}
 	for k, c := range keys {
 		if c.Relative() && whole.value[k] > 1 && !slices.Contains(hold, c) && c.Info().Base != roofline.None { // few rows depend on it
 			base, value := b.standIn(c)
 			b.file.Values[c.String()] = hardware.Value{Value: value, From: "default: " + base.String()}
-			return b.sectionHolding(name, samples, what, append(hold, c))
+			b.section(name, samples, what, append(hold, c)...)
+			return
 		}
 	}
 	for k, c := range keys {
 		if whole.held[k] && !slices.Contains(hold, c) && b.noDefault(c) {
 			b.file.Values[c.String()] = hardware.Value{}
-			return b.sectionHolding(name, samples, what, append(hold, c))
+			b.section(name, samples, what, append(hold, c)...)
+			return
 		}
 	}
 	b.put(whole, what)
@@ -247,7 +243,6 @@ func (b *builder) sectionHolding(name string, samples []sample, what string, hel
 	}
 	slices.Sort(fitted)
 	b.file.Operators[name] = hardware.Operators{N: len(samples), Fitted: stats.Percentile(fitted, 50), HeldOut: residual(left)}
-	return nil
 }
 
 // begin gives the constants of a section a first value where they have none, and returns
@@ -268,7 +263,7 @@ func (b *builder) begin(name string, samples []sample) (keys, hold []roofline.Co
 		}
 		keys = append(keys, c)
 		if _, ok := b.file.Values[c.String()]; !ok {
-			b.file.Values[c.String()] = hardware.Value{Value: v, From: "default for " + b.gpu.Generation}
+			b.byDefault(c, v)
 		}
 		if b.unfelt(c, &samples[0].kernel) {
 			hold = append(hold, c)
@@ -345,11 +340,7 @@ func (s *sample) half() int {
 
 // fitHalf fits samples without computing an interval.
 func fitHalf(e equation, samples []sample, start []float64, hold []roofline.Constant) *fit {
-	f := &fit{equation: e, samples: samples, held: make([]bool, len(e.keys))}
-	f.value = slices.Clone(start)
-	for i, key := range e.keys {
-		f.held[i] = slices.Contains(hold, key)
-	}
+	f := newFit(e, samples, start, hold)
 	f.nearest(samples, start)
 	return f
 }
@@ -379,7 +370,7 @@ func boundBy(f *fit, k int, samples []sample, errs []float64) (out []float64) {
 	return out
 }
 
-// residual sums errors up.
+// residual is the median and the 90th percentile of errors.
 func residual(errs []float64) hardware.Residual {
 	errs = slices.Sorted(slices.Values(errs))
 	return hardware.Residual{N: len(errs), Median: stats.Percentile(errs, 50), P90: stats.Percentile(errs, 90)}

@@ -1,6 +1,8 @@
 package calibrate
 
 import (
+	"cmp"
+	"math"
 	"slices"
 
 	"llmprof/roofline"
@@ -16,9 +18,54 @@ const (
 	governorDelay = 0.05 // seconds
 )
 
+// rests are how much more of a burst a board may be capable of after the time between two rows of a table, in seconds. How long
+// that time is depends on the host that ran the collector, so that the fit chooses among them by the rows that it is made of.
+var rests = [...]float64{governorDelay, 0.01, 0.004, 0.002}
+
+// inTurn finds how much of a burst the rows before each sample had spent. TensorRT-LLM's collector times the products by one matrix one after
+// the other, those of most rows first: the power limit holds back the next ones too, until rows are so short that the board recovers.
+func inTurn(samples []sample) {
+	if len(samples) == 0 || !samples[0].inTurn {
+		return
+	}
+	shape := func(s *sample) *roofline.Shape { return &s.kernel.Shape }
+	order := make([]*sample, len(samples))
+	for i := range samples {
+		order[i] = &samples[i]
+	}
+	slices.SortStableFunc(order, func(a, b *sample) int {
+		return cmp.Or(cmp.Compare(shape(a).N, shape(b).N), cmp.Compare(shape(a).K, shape(b).K), cmp.Compare(shape(b).M, shape(a).M))
+	})
+	for i, s := range order[1:] {
+		before := order[i]
+		if shape(before).N != shape(s).N || shape(before).K != shape(s).K {
+			continue
+		}
+		busy := 2 * governorCalls * float64(before.copies) * before.time
+		for r, rest := range rests {
+			s.spent[r] = max(0, min(governorDelay, before.spent[r]+busy)-rest)
+		}
+	}
+}
+
+// rested is a law of products with the rest between two rows that explains samples best.
+func rested(law equation, samples []sample, start []float64, hold []roofline.Constant) equation {
+	best, least := governed(law, 0), math.Inf(1)
+	if !slices.ContainsFunc(samples, func(s sample) bool { return s.inTurn }) || !slices.Contains(law.keys, roofline.GEMMSustained) {
+		return best
+	}
+	for r := range rests {
+		of := governed(law, r)
+		if sum := loss(errorsOf(fitHalf(of, samples, start, hold), samples)); sum < least {
+			best, least = of, sum
+		}
+	}
+	return best
+}
+
 // governed is a law of products that knows how long a table's calls took: those behind governorDelay run at the rate that
-// the power limit sustains. A law without that constant is left as it is.
-func governed(law equation) equation {
+// the power limit sustains. Between two rows the board rests by one of rests. A law without that constant is left as it is.
+func governed(law equation, rest int) equation {
 	burst, held := slices.Index(law.keys, roofline.GEMMCompute), slices.Index(law.keys, roofline.GEMMSustained)
 	if burst < 0 || held < 0 {
 		return law
@@ -33,14 +80,14 @@ func governed(law equation) equation {
 	out := law
 	out.fast = func(p []float64, s *sample) float64 {
 		fast := law.fast(p, s)
-		if share := s.atBurst(fast); share < 1 {
+		if share := s.atBurst(fast, rest); share < 1 {
 			return share*fast + (1-share)*law.fast(slower(p), s)
 		}
 		return fast
 	}
 	out.parts = func(p []float64, s *sample, parts []float64) float64 {
 		time := law.parts(p, s, parts)
-		share := s.atBurst(time)
+		share := s.atBurst(time, rest)
 		if share == 1 {
 			return time
 		}
@@ -60,13 +107,14 @@ func governed(law equation) equation {
 	return out
 }
 
-// atBurst is the share of a table's timed calls that ran at the rate of a burst, where each takes so long at it.
-func (s *sample) atBurst(time float64) float64 {
+// atBurst is the share of a table's timed calls that ran at the rate of a burst, where each takes so long at it and the board rested
+// between rows by one of rests.
+func (s *sample) atBurst(time float64, rest int) float64 {
 	calls := float64(governorCalls * s.copies)
 	if calls == 0 {
 		return 1
 	}
-	return min(max((governorDelay-calls*time)/(calls*time), 0), 1)
+	return min(max((governorDelay-s.spent[rest]-calls*time)/(calls*time), 0), 1)
 }
 
 // unslowed reports whether a fit of products found no rate that the power limit holds below that of bursts.

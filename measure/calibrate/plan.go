@@ -32,24 +32,25 @@ type heads struct{ q, kv, dim int }
 
 // A scope is how much of everything is timed.
 type scope struct {
-	matrices []matrix
-	rows     []int // rows of GEMMs
-	heads    []heads
-	prompts  []int
-	contexts []int
-	batches  []int
-	mixtures []Shape
-	experts  []Shape // mixtures of prompts
-	dense    []Shape // dense models, whose steps of many sequences and prompts are run
-	many     []int   // batches of such steps
-	norms    []int   // tokens
-	widths   [2]int
-	moves    []int // bytes
-	messages []int // bytes
-	launches []int
-	steps    []int    // batches of a tiny model
-	drawing  []Shape  // products, for their power
-	reading  [][2]int // batch and context of attention, for its power
+	matrices   []matrix
+	rows       []int // rows of GEMMs
+	heads      []heads
+	prompts    []int
+	contexts   []int
+	batches    []int
+	mixtures   []Shape
+	experts    []Shape // mixtures of prompts
+	dense      []Shape // dense models, whose steps of many sequences and prompts are run
+	many       []int   // batches of such steps
+	norms      []int   // tokens
+	widths     [2]int
+	moves      []int // bytes
+	messages   []int // bytes
+	launches   []int
+	steps      []int    // batches of a tiny model
+	drawing    []Shape  // products, for their power
+	reading    [][2]int // batch and context of attention, for its power
+	exchanging []int    // bytes of all-reduces, for their power
 }
 
 func whole() scope {
@@ -68,7 +69,7 @@ func whole() scope {
 			{M: 32, N: 6144, K: 4096}, {M: 32, N: 4096, K: 14336}, {M: 32, N: 28672, K: 4096}, {M: 64, N: 28672, K: 4096},
 			{M: 128, N: 6144, K: 4096}, {M: 128, N: 4096, K: 14336}, {M: 128, N: 28672, K: 4096},
 		},
-		reading: [][2]int{{1, 32768}, {8, 2048}, {32, 2048}},
+		reading: [][2]int{{1, 32768}, {8, 2048}, {32, 2048}}, exchanging: []int{256 << 10, 512 << 10, 4 << 20, 32 << 20, 256 << 20},
 	}
 }
 
@@ -124,7 +125,7 @@ func quick() scope {
 		dense:    []Shape{{Hidden: 256, Width: 256, Heads: 4, KVHeads: 2, HeadDim: 64, N: 512}}, many: []int{32},
 		norms: []int{1, 32, 512, 2048}, widths: [2]int{256, 512},
 		moves: []int{1 << 20, 4 << 20}, messages: []int{1 << 10, 64 << 10, 1 << 20}, launches: []int{24, 48, 96}, steps: []int{1, 2, 4},
-		drawing: []Shape{{M: 1, N: 1024, K: 256}, {M: 64, N: 1024, K: 256}}, reading: [][2]int{{1, 2048}},
+		drawing: []Shape{{M: 1, N: 1024, K: 256}, {M: 64, N: 1024, K: 256}}, reading: [][2]int{{1, 2048}}, exchanging: []int{1 << 20},
 	}
 }
 
@@ -179,10 +180,15 @@ func Plan(g *hardware.GPU, dtype unit.Format, engine string, tp int, fast bool) 
 	s.power(add, engine)
 	for ranks := 2; ranks <= tp; ranks *= 2 {
 		for i, n := range s.messages {
-			if ranks > 2 && i%2 == 1 && n < 1<<20 { // over more GPUs every second of the small messages
+			if ranks > 2 && i%2 == 1 && n < 1<<20 { // more GPUs have every second of the small messages
 				continue
 			}
 			add(AllReduce, Shape{Bytes: n}, ranks)
+		}
+		if engine == Native {
+			for _, n := range s.exchanging {
+				add(AllReducePower, Shape{Bytes: n}, ranks)
+			}
 		}
 	}
 	return out

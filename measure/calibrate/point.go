@@ -50,13 +50,14 @@ const (
 	GateUpPower      Kind = "gate_up_proj_power"       // DenseUpDecode for seconds, for the power that it draws
 	MoEPower         Kind = "moe_power"                // MixtureDecode for seconds, for the power that it draws
 	ReadPower        Kind = "read_power"               // bytes: Read for seconds, for the power that it draws
+	AllReducePower   Kind = "all_reduce_power"         // AllReduce for seconds, for the power that it draws
 	Idle             Kind = "idle"                     // a GPU with a context and nothing to do, for the power that it draws
 )
 
 // drawn are the kinds that are run for the power that they draw, with those that
 // time the same.
 var drawn = map[Kind]Kind{
-	GEMMPower: GEMM, GateUpPower: DenseUpDecode, MoEPower: MixtureDecode, AttentionPower: AttentionDecode, ReadPower: Read, Idle: Idle,
+	GEMMPower: GEMM, GateUpPower: DenseUpDecode, MoEPower: MixtureDecode, AttentionPower: AttentionDecode, ReadPower: Read, AllReducePower: AllReduce, Idle: Idle,
 }
 
 // wgmmaKinds are products of decode steps of many sequences, as the engine calls them.
@@ -190,7 +191,7 @@ func (p *Point) check() error {
 	if p.Shape.TopK > p.Shape.Experts {
 		return fmt.Errorf("a %s of %d of %d experts", p.Kind, p.Shape.TopK, p.Shape.Experts)
 	}
-	if p.Ranks < 1 || p.Ranks > 4096 || (p.Kind == AllReduce || p.Kind == OneShot) && p.Ranks < 2 {
+	if p.Ranks < 1 || p.Ranks > 4096 || (p.Kind.times() == AllReduce || p.Kind == OneShot) && p.Ranks < 2 {
 		return fmt.Errorf("a %s over %d ranks", p.Kind, p.Ranks)
 	}
 	return nil

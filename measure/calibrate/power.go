@@ -21,18 +21,18 @@ import (
 
 // powerKeys are the constants: what kernels draw while their bytes move, and while they start and end.
 var powerKeys = []roofline.Constant{
-	roofline.PowerMemory, roofline.PowerSkinnyGEMM, roofline.PowerWGMMA, roofline.PowerMoEDecode, roofline.PowerAttention, roofline.PowerFixed,
+	roofline.PowerMemory, roofline.PowerSkinnyGEMM, roofline.PowerWGMMA, roofline.PowerMoEDecode, roofline.PowerAttention, roofline.PowerNetwork, roofline.PowerFixed,
 }
 
 // powerKinds are the kinds of rows that they are fitted to.
-var powerKinds = []Kind{GEMMPower, GateUpPower, MoEPower, AttentionPower}
+var powerKinds = []Kind{GEMMPower, GateUpPower, MoEPower, AttentionPower, AllReducePower}
 
 // A drawing is what a row says of power, in shares of what lies between the waiting
 // power and the limit.
 type drawing struct {
 	of     int     // the constant of its kind, by its place among the fit's
 	matrix float64 // power of its arithmetic
-	memory float64 // share of the time
+	moves  float64 // share of the time in which memory or links are busy
 	fixed  float64 // share of the time
 	slowed float64 // highest clock over the actual one, at least 1
 	held   bool    // The power limit held the GPU: at its full clocks it would draw the limit or more.
@@ -44,7 +44,7 @@ func draws(keys ...roofline.Constant) equation {
 		d := &s.drawing
 		clear(parts)
 		share, base := p[d.of], p[0]
-		parts[d.of] = (min(share, base) + max(share-base, 0)/d.slowed) * d.memory
+		parts[d.of] = (min(share, base) + max(share-base, 0)/d.slowed) * d.moves
 		parts[len(p)-1] += p[len(p)-1] * d.fixed
 		sum := d.matrix / d.slowed
 		for _, part := range parts {
@@ -87,7 +87,7 @@ func (b *builder) power(m *Machine) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	d.keys = b.powerOf(rows)
+	d.keys = b.powerConstants(rows)
 	samples, held := make([]sample, len(rows)), 0
 	for i, r := range rows {
 		if samples[i] = b.drawn(r, &d); samples[i].held {
@@ -98,9 +98,9 @@ func (b *builder) power(m *Machine) error {
 		b.note("the power limit held the GPU in runs for their power, whose kernels draw that or more: %d of %d", held, len(rows))
 	}
 	for _, c := range d.keys {
-		b.file.Values[c.String()] = hardware.Value{Value: d.prices.Constant(c), From: "default for " + b.gpu.Generation}
+		b.byDefault(c, d.prices.Constant(c))
 	}
-	err = b.fit(draws(d.keys...), samples, "runs for their power")
+	b.fit(draws(d.keys...), samples, "runs for their power")
 	for _, c := range d.keys {
 		if v := b.file.Values[c.String()]; !c.Valid(v.Value) {
 			b.note("runs for their power do not agree with what arithmetic and waiting draw: %s comes out as %.4g, and has to be %s", c, v.Value, c.Info().Quantity.Want())
@@ -108,14 +108,14 @@ func (b *builder) power(m *Machine) error {
 			break
 		}
 	}
-	return err
+	return nil
 }
 
-// powerOf lists the constants of power that rows depend on.
-func (b *builder) powerOf(rows []*Row) (keys []roofline.Constant) {
+// powerConstants lists the constants of power that rows depend on.
+func (b *builder) powerConstants(rows []*Row) (keys []roofline.Constant) {
 	has := map[roofline.Constant]bool{roofline.PowerMemory: true, roofline.PowerFixed: true}
 	for _, r := range rows {
-		has[roofline.LawOf(b.sample(r).kernel.Class).Power] = true
+		has[powerOf(r, b.sample(r).kernel.Class)] = true
 	}
 	for _, c := range powerKeys {
 		if has[c] {
@@ -123,6 +123,14 @@ func (b *builder) powerOf(rows []*Row) (keys []roofline.Constant) {
 		}
 	}
 	return keys
+}
+
+// powerOf is the constant of what a row's kernel draws while it moves bytes.
+func powerOf(r *Row, class roofline.Class) roofline.Constant {
+	if r.Kind == AllReducePower {
+		return roofline.PowerNetwork
+	}
+	return roofline.LawOf(class).Power
 }
 
 // forget leaves constants of power to the defaults.
@@ -175,11 +183,14 @@ const atLimit = 0.97
 // drawn is what a row says of power.
 func (b *builder) drawn(r *Row, by *drawer) sample {
 	s := b.sample(r)
+	if r.Kind == AllReducePower {
+		overPeerMemory(&s.kernel)
+	}
 	busy := by.prices.Times(&s.kernel)
 	limit := float64(b.gpu.TDP)
 	d := drawing{
-		of: slices.Index(by.keys, roofline.LawOf(s.kernel.Class).Power), slowed: 1,
-		matrix: by.matrix * float64(busy.Compute()) / s.time, memory: float64(busy[roofline.Memory]) / s.time, fixed: float64(busy[roofline.Fixed]) / s.time,
+		of: slices.Index(by.keys, powerOf(r, s.kernel.Class)), slowed: 1,
+		matrix: by.matrix * float64(busy.Compute()) / s.time, moves: float64(busy[roofline.Memory]+busy[roofline.Network]) / s.time, fixed: float64(busy[roofline.Fixed]) / s.time,
 	}
 	power := *r.Power
 	switch {

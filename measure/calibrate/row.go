@@ -29,6 +29,7 @@ type Row struct {
 	Source  string          `json:"-"` // the kernel, as the table of imported rows names it
 	Copies  int             `json:"-"` // copies of the weights that the calls of an imported row took in turn; 0 where that is not known
 	Random  bool            `json:"-"` // The weights of an imported row were random numbers, which draw the power of a model's.
+	InTurn  bool            `json:"-"` // The collector timed the rows of these weights one after the other, those of most tokens first.
 	Engine  string          `json:"engine"`
 	Graph   bool            `json:"graph"`      // timed in a CUDA graph
 	Cold    bool            `json:"cold"`       // The buffers were rotated, so that none was in the L2 cache.

@@ -153,12 +153,10 @@ func (r *run) machine() Machine {
 	g := r.o.Monitor.GPUs()[0]
 	m.Device = g.Name
 	if g.MemoryBytes != nil {
-		memory := unit.Bytes(*g.MemoryBytes)
-		m.Memory = &memory
+		m.Memory = new(unit.Bytes(*g.MemoryBytes))
 	}
 	if g.PowerLimitW != nil {
-		limit := unit.Watts(*g.PowerLimitW)
-		m.PowerLimit = &limit
+		m.PowerLimit = new(unit.Watts(*g.PowerLimitW))
 	}
 	driver, cuda := r.o.Monitor.Driver()
 	for name, version := range map[string]string{"driver": driver, "cuda": cuda} {
@@ -197,12 +195,10 @@ func (r *run) clocks(ctx context.Context, m *Machine, plan []Point) {
 		return
 	}
 	if s := w.Conditions[0].SMClockHz; s != nil {
-		clock := unit.Hertz(s.Max)
-		m.Clock = &clock
+		m.Clock = new(unit.Hertz(s.Max))
 	}
 	if s := w.Conditions[0].MemClockHz; s != nil {
-		clock := unit.Hertz(s.Max)
-		m.MemoryClock = &clock
+		m.MemoryClock = new(unit.Hertz(s.Max))
 	}
 }
 
@@ -442,7 +438,8 @@ func (r *run) time(ctx context.Context, p *Point) (*engine.Timed, error) {
 		b.Seconds = long
 	case p.Kind.power():
 		b.Seconds = watched
-	case p.Kind == AllReduce:
+	}
+	if p.Ranks > 1 {
 		b.TP = p.Ranks
 	}
 	w := p.Work()

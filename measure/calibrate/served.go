@@ -10,7 +10,6 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/hardware"
-	"llmprof/measure/stats"
 	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -163,7 +162,7 @@ func (s *Served) file(g *hardware.GPU, v *evaluator, f *fit, refused map[rooflin
 		file.Values[key] = hardware.Value{Value: f.value[i], Uncertainty: f.half[i], N: f.n[i], From: what}
 		delete(file.HeldOut, key)
 		if errs := f.heldOut(i); k.Relative() && len(errs) > 0 {
-			file.HeldOut[key] = hardware.Residual{N: len(errs), Median: stats.Percentile(errs, 50), P90: stats.Percentile(errs, 90)}
+			file.HeldOut[key] = residual(errs)
 		}
 		if dispatch := roofline.HostDispatch; k == roofline.HostLaunch && !slices.Contains(f.keys, dispatch) && v.base.Constants[dispatch] > 0 {
 			file.Values[dispatch.String()] = hardware.Value{Value: v.calls(f.value[i]), From: "default: in proportion to host.launch"}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Ops asks for the operators of a phase, each timed by itself. A worker ends
@@ -26,7 +27,7 @@ type Op struct {
 	Layers   int       `json:"layers"`
 	Kernels  int       `json:"kernels"`   // kernels launched in a step; a product of a library counts as one
 	Context  int       `json:"context"`   // tokens of a sequence in the cache before the step
-	SamplesS []float64 `json:"samples_s"` // by the device's events, all layers together; one a round
+	SamplesS []float64 `json:"samples_s"` // time of all layers together by the device's events, one sample a round
 }
 
 func (o *Op) check() error {
@@ -106,4 +107,58 @@ func fits(before []Op, o *Op, phase Phase) error {
 		return fmt.Errorf("%.40q is at context %d, %.40q at %d", o.Name, o.Context, before[0].Name, before[0].Context)
 	}
 	return nil
+}
+
+// Bench asks how long one operator takes by itself. No model has to be loaded:
+// what is loaded is let go.
+type Bench struct {
+	Kind      string         `json:"kind"`         // kind of operator; package calibrate has the kinds
+	Shape     map[string]int `json:"shape"`        // sizes by name
+	DType     string         `json:"dtype"`        // "bf16", "fp16" or "fp32"
+	Device    string         `json:"device"`       // "cuda" or "cpu"; "" for a GPU where there is one
+	TP        int            `json:"tp,omitempty"` // GPUs that it runs over; 0 is 1
+	Rotate    int            `json:"rotate"`       // bytes that buffers are rotated over, so that none is in a cache
+	Samples   int            `json:"samples"`
+	Seconds   float64        `json:"seconds"`             // least duration, together with Samples
+	Rest      float64        `json:"rest"`                // seconds of idling before it, for a burst
+	Libraries string         `json:"libraries,omitempty"` // where to look for the CUDA libraries
+	Ahead     []Bench        `json:"ahead,omitempty"`     // later queries (kind, shape and tp alone), which are prepared beside this one
+}
+
+// Timed is the times of one operator.
+type Timed struct {
+	Seconds []float64 `json:"seconds"` // samples, each of one call
+	Graph   bool      `json:"graph"`   // in a CUDA graph
+	Cold    bool      `json:"cold"`    // every buffer was rotated over Rotate bytes
+	Device  Device    `json:"device"`
+	Notes   []string  `json:"notes,omitempty"`
+}
+
+func (b *Timed) check() error {
+	if len(b.Seconds) == 0 {
+		return errors.New("it has no sample")
+	}
+	for _, s := range b.Seconds {
+		if !duration(s) || s == 0 {
+			return fmt.Errorf("a sample is %v, not a time", s)
+		}
+	}
+	return nil
+}
+
+// Bench times one operator.
+func (w *Worker) Bench(ctx context.Context, b Bench) (*Timed, error) {
+	doing := "bench " + b.Kind
+	w.asked = fmt.Sprintf("%s of %v", b.Kind, b.Shape)
+	if err := w.send(Command{Do: "bench", Bench: &b}); err != nil {
+		return nil, err
+	}
+	e, err := w.answer(ctx, doing, w.limits.Load+time.Duration((b.Seconds+b.Rest)*float64(time.Second)))
+	if err != nil {
+		return nil, err
+	}
+	if e.Timed == nil {
+		return nil, w.violated(doing, e, fmt.Errorf("%s is no answer to bench", e.Event))
+	}
+	return e.Timed, nil
 }

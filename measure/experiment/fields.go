@@ -173,7 +173,7 @@ func (p *Point) problems() []Problem {
 		"attention": {"", "sdpa", "eager", "flash_attention_2"}, "device": {"", "cuda", "cpu"}, "api": {"chat", "completions"},
 	} {
 		v, _ := p.Value(key).(string)
-		hold(slices.Contains(known, v), key, "%q; %s", v, spelling.Hint(v, dropEmpty(known)))
+		hold(slices.Contains(known, v), key, "%q; %s", v, spelling.Hint(v, slices.DeleteFunc(slices.Clone(known), func(s string) bool { return s == "" })))
 	}
 	for _, key := range []string{"batch", "prompt_len", "gen_len", "tp", "replicas", "nodes"} {
 		n, _ := p.Value(key).(int)
@@ -189,10 +189,6 @@ func (p *Point) problems() []Problem {
 	p.engineProblems(hold)
 	slices.SortStableFunc(found, func(a, b Problem) int { return slices.Index(settingKeys, a.Key) - slices.Index(settingKeys, b.Key) })
 	return found
-}
-
-func dropEmpty(names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "" })
 }
 
 func (p *Point) placementProblems(hold func(bool, string, string, ...any)) {

@@ -3,6 +3,7 @@ package experiment
 import (
 	"errors"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	"llmprof/input"
@@ -98,7 +99,7 @@ func (r *reader) frame(e *Experiment, n *tree.Node) {
 		}
 	}
 	if v := n.Take("gap_s"); v != nil {
-		if err := assignSeconds(&e.Gap, v); err != nil {
+		if err := assign(reflect.ValueOf(&e.Gap).Elem(), v); err != nil {
 			r.wrong(v.At.Mistake("gap_s: %v", err))
 		}
 	}

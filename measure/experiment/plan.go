@@ -9,7 +9,6 @@ import (
 	"llmprof/input"
 	"llmprof/measure/experiment/tree"
 	"llmprof/spelling"
-	"llmprof/unit"
 )
 
 // A plan is the tables of an experiment that its points come from.
@@ -235,5 +234,3 @@ func describe(row *tree.Node) string {
 	}
 	return strings.Join(parts, ", ")
 }
-
-func assignSeconds(s *unit.Seconds, n *tree.Node) error { return assign(reflect.ValueOf(s).Elem(), n) }

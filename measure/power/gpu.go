@@ -1,10 +1,13 @@
 package power
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 
 	"llmprof/measure/result"
@@ -71,4 +74,123 @@ func (m *Monitor) choose(d *driver, o *Options) error {
 	}
 	m.scope = append(m.scope, "GPU boards ("+strings.Fields(m.boards[0].sensor())[0]+")")
 	return nil
+}
+
+// visible picks GPUs of those that are there, by UUID in the driver's order. What
+// is asked for (numbers, UUIDs, beginnings of UUIDs) counts among those that
+// CUDA_VISIBLE_DEVICES leaves, as it does for CUDA itself.
+func visible(there []string, environment string, set bool, asked []string) ([]string, error) {
+	left := there
+	if set {
+		var err error
+		if left, err = masked(there, environment); err != nil {
+			return nil, err
+		}
+	}
+	if len(asked) == 0 {
+		if len(left) == 0 {
+			return nil, fmt.Errorf("CUDA_VISIBLE_DEVICES=%q leaves none of %d GPUs", environment, len(there))
+		}
+		return left, nil
+	}
+	var picked []string
+	for _, name := range asked {
+		uuid, err := pick(left, strings.TrimSpace(name))
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(picked, uuid) {
+			return nil, fmt.Errorf("GPU %q is asked for twice", name)
+		}
+		picked = append(picked, uuid)
+	}
+	return picked, nil
+}
+
+// masked is what CUDA_VISIBLE_DEVICES leaves. As in CUDA, the list ends at the
+// first entry that is none, such as -1.
+// https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars
+func masked(there []string, environment string) ([]string, error) {
+	var left []string
+	for name := range strings.SplitSeq(environment, ",") {
+		name = strings.TrimSpace(name)
+		if strings.HasPrefix(name, "MIG-") {
+			return nil, fmt.Errorf("CUDA_VISIBLE_DEVICES names the MIG slice %s: a board has one sensor for all of its slices", name)
+		}
+		uuid, err := pick(there, name)
+		if err != nil {
+			break
+		}
+		if slices.Contains(left, uuid) {
+			return nil, fmt.Errorf("CUDA_VISIBLE_DEVICES=%q names GPU %s twice: CUDA then sees none", environment, name)
+		}
+		left = append(left, uuid)
+	}
+	return left, nil
+}
+
+// pick finds a GPU by its number or the beginning of its UUID.
+func pick(there []string, name string) (string, error) {
+	if n, err := strconv.Atoi(name); err == nil {
+		if n < 0 || n >= len(there) {
+			return "", fmt.Errorf("no GPU %d: there are %d, from 0", n, len(there))
+		}
+		return there[n], nil
+	}
+	if strings.HasPrefix(name, "MIG-") {
+		return "", fmt.Errorf("GPU %s: a board has one sensor for all of its MIG slices; name the board", name)
+	}
+	found := ""
+	for _, uuid := range there {
+		if name == "" || !strings.HasPrefix(uuid, name) {
+			continue
+		}
+		if found != "" {
+			return "", fmt.Errorf("GPU %q: more than one UUID begins so", name)
+		}
+		found = uuid
+	}
+	if found == "" {
+		return "", fmt.Errorf("no GPU %q: want a number from 0 to %d or the beginning of a UUID: %s", name, len(there)-1, strings.Join(there, ", "))
+	}
+	return found, nil
+}
+
+// ours reports whether a process is one that was named, or descends from one. One that
+// cannot be looked at, such as that of another container, is not.
+func (m *Monitor) ours(pid int) bool {
+	for range 64 { // generations, against a loop of numbers that are reused
+		if m.own[pid] {
+			return true
+		}
+		parent, err := ParentOf(m.root, pid)
+		if err != nil || parent <= 1 {
+			return false
+		}
+		pid = parent
+	}
+	return false
+}
+
+// ParentOf is the process that started one: the fourth field of /proc/PID/stat, whose second
+// field is a name in parentheses that may hold anything.
+func ParentOf(root fs.FS, pid int) (int, error) {
+	text, err := fs.ReadFile(root, fmt.Sprintf("proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("proc/%d/stat: %.80q is cut off", pid, text)
+	}
+	return strconv.Atoi(string(fields[1]))
+}
+
+// nameOf is the name of a process, "" if it cannot be read.
+func nameOf(root fs.FS, pid int) string {
+	text, err := fs.ReadFile(root, fmt.Sprintf("proc/%d/comm", pid))
+	if err != nil {
+		return ""
+	}
+	return string(bytes.TrimSpace(text))
 }

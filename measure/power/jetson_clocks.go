@@ -23,7 +23,7 @@ type jetsonGPU struct {
 	cooling     string // file that is above 0 while clocks are lowered for the temperature
 	overCurrent []string
 	mu          sync.Mutex
-	events      float64 // over-currents until the last state
+	events      float64 // number of over-currents until the last state
 }
 
 // gpuClock matches names under /sys/class/devfreq: 17000000.ga10b, 57000000.gpu and, on Thor,

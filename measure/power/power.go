@@ -21,7 +21,7 @@ type Options struct {
 	GPUs   []string            // UUIDs, their unique beginnings, or numbers; none for all that CUDA_VISIBLE_DEVICES leaves
 	NoGPUs bool                // leave GPUs out
 	Root   fs.FS               // "/" of the machine
-	Env    func(string) string // for CUDA_VISIBLE_DEVICES; nil for an empty environment
+	Env    func(string) string // environment, which has CUDA_VISIBLE_DEVICES; nil for an empty one
 	Run    Runner              // runs nvidia-smi and tegrastats; nil for os/exec
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ func Check(r *Result) error {
 	c := &checker{}
 	c.identity(r)
 	c.workload(r)
-	c.finite(r)
+	c.numbers("", reflect.ValueOf(r))
 	c.times(r)
 	c.serving(r.Serving)
 	c.operators(r.Operators)

@@ -12,9 +12,6 @@ import (
 	"llmprof/measure/stats"
 )
 
-// finite refuses numbers that are none, and negative ones where they cannot be.
-func (c *checker) finite(r *Result) { c.numbers("", reflect.ValueOf(r)) }
-
 // signed lists the keys whose values may be below zero: differences, the lower
 // ends of intervals, and temperatures in the open.
 func signed(path string) bool {

@@ -1,6 +1,10 @@
 package result
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"llmprof/measure/stats"
+)
 
 // Model is what was run.
 type Model struct {
@@ -50,4 +54,48 @@ func known[T comparable](v T) *T {
 		return nil
 	}
 	return &v
+}
+
+// Machine is where it ran.
+type Machine struct {
+	Host        string `json:"host"` // "" unless asked for: a name may be private
+	OS          string `json:"os"`
+	CPU         string `json:"cpu"`
+	Cores       int    `json:"cores"`
+	MemoryBytes *int64 `json:"memory_bytes"`
+	Driver      string `json:"driver"`
+	CUDA        string `json:"cuda"`
+	GPUs        []GPU  `json:"gpus"`
+}
+
+// GPU is one that was used.
+type GPU struct {
+	Key         string   `json:"key"` // in the table of GPUs; "" if it is not there
+	Name        string   `json:"name"`
+	UUID        string   `json:"uuid"`
+	MemoryBytes *int64   `json:"memory_bytes"`
+	PowerLimitW *float64 `json:"power_limit_w"`
+	Persistence *bool    `json:"persistence"`
+	MIG         *bool    `json:"mig"`
+	ECC         *bool    `json:"ecc"`
+}
+
+// A Condition is the state of one GPU during one phase.
+type Condition struct {
+	Phase       string             `json:"phase"`
+	UUID        string             `json:"uuid"`
+	SMClockHz   *stats.Summary     `json:"sm_clock_hz"`
+	MemClockHz  *stats.Summary     `json:"memory_clock_hz"`
+	Temperature *stats.Summary     `json:"temperature_c"`
+	Utilization *stats.Summary     `json:"utilization"`        // share of the time that a kernel ran, 0 to 1
+	MemoryUtil  *stats.Summary     `json:"memory_utilization"` // share of the time that memory was read or written, 0 to 1
+	ThrottledS  map[string]float64 `json:"throttled_s"`        // reason to seconds, as "hw_thermal" or "sw_power_cap"
+	MemoryUsed  *int64             `json:"memory_used_bytes"`
+	OtherPIDs   []int              `json:"other_pids"`
+
+	Seconds            *float64 `json:"seconds" late:"true"`             // time in which the GPU was watched
+	SMClockMaxHz       *float64 `json:"sm_clock_max_hz" late:"true"`     // the greatest that the GPU has
+	MemClockMaxHz      *float64 `json:"memory_clock_max_hz" late:"true"` // highest memory clock
+	PowerLimitW        *float64 `json:"power_limit_w" late:"true"`       // power limit in force
+	PowerLimitDefaultW *float64 `json:"power_limit_default_w" late:"true"`
 }

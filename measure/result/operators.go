@@ -5,7 +5,7 @@ import "llmprof/measure/stats"
 // Operators are the times of a step's operators, each timed by itself, by the
 // device's events.
 type Operators struct {
-	How     string         `json:"how"`     // they were timed
+	How     string         `json:"how"`     // method of timing
 	Prefill *OperatorPhase `json:"prefill"` // null if it was not asked for
 	Decode  *OperatorPhase `json:"decode"`  // operators of the step at the middle of the generated length
 }

@@ -94,13 +94,13 @@ type Times struct {
 
 // Rates are tokens a second, of all sequences together.
 type Rates struct {
-	Generated *float64 `json:"generated"` // over the whole request
-	Decode    *float64 `json:"decode"`    // over its decode steps
-	Prompt    *float64 `json:"prompt"`    // over its prefill
+	Generated *float64 `json:"generated"` // generated tokens over the time of the whole request
+	Decode    *float64 `json:"decode"`    // generated tokens over the time of decode steps
+	Prompt    *float64 `json:"prompt"`    // prompt tokens over the time of the prefill
 }
 
-// Sizes are bytes of memory, counted after a real forward, each apart, of all GPUs
-// of a process together, with the analytic figure beside it.
+// Sizes are bytes of memory of all GPUs of a process together. Each is counted by itself after a real
+// forward pass, and the analytic figure stands beside it.
 type Sizes struct {
 	Params      *int64         `json:"params"`
 	Buffers     *int64         `json:"buffers"`
@@ -136,7 +136,7 @@ type Workload struct {
 
 // MarshalJSON writes null for what is not known.
 func (w Workload) MarshalJSON() ([]byte, error) {
-	type plain Workload // without this method
+	type plain Workload // a type without this method, which would call itself
 	return json.Marshal(struct {
 		Batch   *int    `json:"batch"`
 		Weights *string `json:"weights"`

@@ -4,7 +4,7 @@ import "llmprof/measure/stats"
 
 // Serving is what a server's clients saw.
 type Serving struct {
-	Endpoint    string         `json:"endpoint"` // without user, key or query
+	Endpoint    string         `json:"endpoint"` // URL without user, key and query
 	API         string         `json:"api"`      // "chat" or "completions"
 	Concurrency int            `json:"concurrency"`
 	RateHz      *float64       `json:"request_rate_hz"` // rate of Poisson arrivals; null for a closed loop or a trace
@@ -113,8 +113,8 @@ type ServerSample struct {
 
 // UsageCheck sets the tokens that the server says against the chunks that came.
 type UsageCheck struct {
-	Tokens         *int     `json:"tokens"`           // of the answers with usage; null where none has it
-	Chunks         int      `json:"chunks"`           // of the same answers
+	Tokens         *int     `json:"tokens"`           // generated tokens of the answers that came with usage; null where none did
+	Chunks         int      `json:"chunks"`           // chunks of the answers that came with usage
 	TokensPerChunk *float64 `json:"tokens_per_chunk"` // null where no answer has usage
 	Missing        int      `json:"missing"`          // requests whose server gave no usage
 	Discrepant     int      `json:"discrepant"`       // requests whose tokens are not what was asked for

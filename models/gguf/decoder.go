@@ -18,10 +18,6 @@ type decoder struct {
 	err  error
 }
 
-func newDecoder(r io.Reader, size int64) *decoder {
-	return &decoder{r: bufio.NewReaderSize(r, 1<<16), most: min(size, maxHeader)}
-}
-
 func (d *decoder) fail(format string, args ...any) {
 	if d.err == nil {
 		d.err = fmt.Errorf(format, args...)

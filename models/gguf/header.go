@@ -4,9 +4,12 @@
 package gguf
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"math"
+
+	"llmprof/input"
 )
 
 // Limits on a header. Published ones have some 50 keys, at most 20 MB of tokens and
@@ -61,7 +64,7 @@ func (t *Tensor) Bytes() int64 { return t.Elements() / t.Type.Block * t.Type.Siz
 
 // Parse reads the header of a file of size bytes.
 func Parse(r io.Reader, size int64) (*Header, error) {
-	d := newDecoder(r, size)
+	d := &decoder{r: bufio.NewReaderSize(r, 1<<16), most: min(size, maxHeader)}
 	h := &Header{}
 	h.Version = d.version()
 	tensors, keys := d.count("tensors", maxTensors), d.count("keys", maxKeys)
@@ -162,4 +165,32 @@ func (d *decoder) tensor() Tensor {
 		d.fail("the tensor %.80q of type %s has rows of %d values, no multiple of its blocks of %d", t.Name, t.Type.Name, t.Dims[0], t.Type.Block)
 	}
 	return t
+}
+
+// Open reads the header of a file, and those of the other parts if it is split.
+func Open(path string) ([]*Header, error) {
+	paths, err := Parts(path)
+	if err != nil {
+		return nil, err
+	}
+	headers := make([]*Header, len(paths))
+	for i, p := range paths {
+		if headers[i], err = openOne(p); err != nil {
+			return nil, err
+		}
+	}
+	return headers, nil
+}
+
+func openOne(path string) (*Header, error) {
+	f, size, err := input.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	h, err := Parse(f, size)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return h, nil
 }

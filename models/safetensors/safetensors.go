@@ -69,7 +69,7 @@ func fileNames(folder string) ([]string, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	entries, err := os.ReadDir(folder) // by name
+	entries, err := os.ReadDir(folder) // ReadDir sorts them by name
 	if err != nil {
 		return nil, err
 	}

@@ -164,3 +164,23 @@ func line(b *bufio.Reader, number int) (string, error) {
 func wrong(number int, text, format string, args ...any) error {
 	return fmt.Errorf("line %d: %s:\n%s", number, fmt.Sprintf(format, args...), input.Excerpt(text, 1, len(text)))
 }
+
+// Lengths are those of the prompts and of the answers of a trace, which file names.
+func Lengths(r io.Reader, file string) (prompt, gen serving.Lengths, err error) {
+	t, err := Read(r, Options{})
+	if err != nil {
+		return prompt, gen, err
+	}
+	var prompts, answers []int
+	for {
+		q, ok := t.Next()
+		if !ok {
+			break
+		}
+		prompts, answers = append(prompts, q.Prompt), append(answers, q.Gen)
+	}
+	if err := t.Err(); err != nil {
+		return prompt, gen, err
+	}
+	return serving.Traced(file, prompts), serving.Traced(file, answers), nil
+}

@@ -94,7 +94,11 @@ type Comparison struct {
 }
 
 // A MissingPoint has no result.
-type MissingPoint struct{ ID, Name, Reason string }
+type MissingPoint struct {
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
+}
 
 // A session is a comparison that is being made.
 type session struct {

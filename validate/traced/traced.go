@@ -168,7 +168,7 @@ func phase(steps []step, decode bool, q *Question, s *validate.Scorer) (*Phase, 
 		return nil, err
 	}
 	n := namesOf(lines)
-	t := newKernelTimes()
+	t := &kernelTimes{times: map[string]float64{}, counts: map[string]int{}, other: map[string]*Other{}}
 	for i := range steps {
 		assign(&steps[i], n)
 		t.add(&steps[i], n)
@@ -186,10 +186,6 @@ type kernelTimes struct {
 	spans  []float64
 	busy   float64
 	sum    float64
-}
-
-func newKernelTimes() *kernelTimes {
-	return &kernelTimes{times: map[string]float64{}, counts: map[string]int{}, other: map[string]*Other{}}
 }
 
 const micro = 1e-6

@@ -76,6 +76,7 @@ func gemmRow(r *record) (row calibrate.Row, ok bool) {
 		Shape: calibrate.Shape{M: r.size("m"), N: r.size("n"), K: r.size("k")}, Copies: copies(r, q.scheme),
 	}
 	row.Random = row.Copies > 0 && !strings.EqualFold(r.text("framework"), "vllm") // vLLM's weights are what the memory held before
+	row.InTurn = strings.EqualFold(r.text("framework"), "trtllm")                  // get_gemm_test_cases of its collector; SGLang's rows come in random order
 	return row, ok && row.Shape.N >= leastSide && row.Shape.K >= leastSide
 }
 

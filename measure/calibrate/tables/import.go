@@ -196,17 +196,17 @@ func (out *Imported) file(path, root string) error {
 		out.Versions = append(out.Versions, framework+" "+v[0])
 	}
 	out.Rows = append(out.Rows, rows...)
-	return out.taken(t, root, len(rows))
+	out.taken(t, root, len(rows))
+	return nil
 }
 
 // taken notes a table that rows were taken of.
-func (out *Imported) taken(t *table, root string, rows int) error {
+func (out *Imported) taken(t *table, root string, rows int) {
 	name, err := filepath.Rel(root, t.path)
 	if err != nil || name == "." {
 		name = filepath.Base(t.path)
 	}
 	out.Files = append(out.Files, hardware.TableFile{Path: filepath.ToSlash(name), SHA256: t.hash, Rows: rows})
-	return nil
 }
 
 // quantizeColumns are those of tables of kernels that quantize activations: one that finds the
@@ -227,10 +227,10 @@ func (out *Imported) quantize(t *table, root string) error {
 			n++
 		}
 	}
-	if n == 0 {
-		return nil
+	if n > 0 {
+		out.taken(t, root, n)
 	}
-	return out.taken(t, root, n)
+	return nil
 }
 
 // withoutQuantizing subtracts the time that quantizes activations from products in FP8, which

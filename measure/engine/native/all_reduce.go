@@ -148,9 +148,6 @@ func (o *Options) fusesAllReduce(s *shape) bool {
 	return engine.FusesAllReduce(s.ranks, unit.BF16.Bytes(float64(o.Batch*s.hidden)), gemm.isWgmma())
 }
 
-// oneShotLimit is oneShotBytes, or what a test sets.
-func (o *Options) oneShotLimit(ranks int) int { return cmp.Or(o.oneShot, oneShotBytes(ranks)) }
-
 // queueGEMMAllReduce queues the last GEMM of a block with its all-reduce and the residual sum. If a
 // norm follows, the residual sum is left to it.
 func (e *Engine) queueGEMMAllReduce(gemm *gemmKernels, o *outGEMM) error {
@@ -197,7 +194,7 @@ func (e *Engine) queueAllReduce(rows int, o *outGEMM) error {
 		h, squares, norm = b.h, b.squares, o.next
 	}
 	two, values := int32(0), n
-	if 4*n > e.opt.oneShotLimit(sh.ranks) {
+	if 4*n > cmp.Or(e.opt.oneShot, oneShotBytes(sh.ranks)) {
 		two, values = 1, (n+sh.ranks-1)/sh.ranks
 	}
 	const each = 4 * reduceThreads // A block takes so many values at a time.

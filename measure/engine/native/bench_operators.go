@@ -227,17 +227,28 @@ func (b *Bencher) attention(q *Query) (*operation, error) {
 	return op, nil
 }
 
+// A span is so many values of a buffer, in bf16.
+type span struct {
+	at     cuda.Ptr
+	values int
+}
+
+// queueRandom queues random values for spans.
+func (e *Engine) queueRandom(spans ...span) error {
+	for i, t := range spans {
+		l := cuda.Launch{Grid: cuda.Dim{X: min((t.values+1023)/1024, 4096)}, Block: cuda.Dim{X: 256}}
+		if err := e.p.fillRandom.Queue(e.s, l, t.at, uint64(t.values), uint64(i+1), float32(1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // fillAttention fills what attention reads with random numbers, and puts the
 // step's token at the end of the context.
 func (e *Engine) fillAttention() error {
-	for i, m := range []struct {
-		at     cuda.Ptr
-		values int
-	}{{e.b.kCache, e.b.kv / 4}, {e.b.vCache, e.b.kv / 4}, {e.b.qkv, e.b.rows * e.shape.qkvWidth()}} {
-		l := cuda.Launch{Grid: cuda.Dim{X: min((m.values+1023)/1024, 4096)}, Block: cuda.Dim{X: 256}}
-		if err := e.p.fillRandom.Queue(e.s, l, m.at, uint64(m.values), uint64(i+1), float32(1)); err != nil {
-			return err
-		}
+	if err := e.queueRandom(span{e.b.kCache, e.b.kv / 4}, span{e.b.vCache, e.b.kv / 4}, span{e.b.qkv, e.b.rows * e.shape.qkvWidth()}); err != nil {
+		return err
 	}
 	if err := e.s.Fill(e.b.qkvStep, 0x3e, 4*e.opt.Batch*e.shape.qkvWidth()); err != nil { // float32 of about 0.19 each
 		return err

@@ -29,8 +29,8 @@
 // If GPUs share a model, all_reduce follows o_proj and down_proj or is fused into them. A decode step
 // of one sequence of a MoE model is one persistent kernel, the megakernel (moe_megakernel.go).
 //
-// The files gemm_skinny.go, gemm_wgmma.go, gemm_quantized.go and gemm_cublas.go are the GEMMs of a
-// decode step by batch: up to 16 sequences, 17 to 64 on Hopper, quantized weights, and all others.
+// The files gemm_skinny.go, gemm_wgmma.go and gemm_cublas.go are the GEMMs of a decode step by batch: up
+// to 16 sequences, 17 to 64 on Hopper, and all others; gemm.go has those of quantized weights too.
 //
 // The residual stream is float32, every input of a GEMM has 16 bits (fp8 and int4 weights are
 // dequantized to 16), and every sum is float32. Sums have a fixed order: a model, a seed and a

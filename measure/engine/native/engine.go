@@ -91,7 +91,7 @@ type Engine struct {
 	left     int         // steps that the cache has room for
 	next     *cuda.Host[int32]
 	in       *cuda.Host[int32]  // prompts, or first tokens, to be copied to the GPU
-	timedOut *cuda.Host[uint32] // for several ranks: one more than the rank that another one waited for too long
+	timedOut *cuda.Host[uint32] // one more than the rank that another one waited for too long; nil for one rank
 	nvrtc    string             // version of the compiler
 	from     string             // file of the compiler
 }
@@ -144,7 +144,7 @@ func newEngine(opt Options, rank int) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	sh.sliding = opt.outgrows(&sh)
+	sh.sliding = sh.window > 0 && opt.PromptLen+opt.GenLen-1 > sh.window
 	return &Engine{opt: opt, shape: sh, w: layout(&sh), plans: map[planKey]*cuda.Matmul{}}, nil
 }
 
@@ -178,9 +178,6 @@ func (o *Options) check(s *shape) error {
 	}
 	return nil
 }
-
-// outgrows reports whether the context becomes longer than a window.
-func (o *Options) outgrows(s *shape) bool { return s.window > 0 && o.PromptLen+o.GenLen-1 > s.window }
 
 // leastBytes is the size of the weights and of a cache as a float, because it may exceed an integer.
 func (s *shape) leastBytes(batch, context int) float64 {

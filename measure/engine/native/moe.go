@@ -148,12 +148,6 @@ func (e *Engine) queueTopK(rows int, early bool) error {
 	return e.p.moe.topK.Queue(e.s, l, b.router, int32(sh.experts), int32(sh.topK), normalized, b.chosen, b.shares)
 }
 
-// queueGroups sorts the pairs of rows tokens into tiles of pairsOfTile.
-func (e *Engine) queueGroups(rows int) error {
-	b := e.b
-	return e.p.moe.group.Queue(e.s, cuda.Launch{Block: cuda.Dim{X: 1024}}, b.chosen, int32(rows*e.shape.topK), int32(e.shape.experts), b.order, b.tiles)
-}
-
 // stepExperts adds the MoE layer of a decode step by the engine's own GEMMs; next is the norm that
 // follows.
 func (e *Engine) stepExperts(s *sequence, i int, gemm *gemmKernels, next cuda.Ptr) {
@@ -203,7 +197,8 @@ func (e *Engine) addExperts(s *sequence, layer, rows int) {
 		if hopper {
 			return e.promptExperts(w, rows).sort()
 		}
-		return e.queueGroups(rows)
+		b := e.b
+		return e.p.moe.group.Queue(e.s, cuda.Launch{Block: cuda.Dim{X: 1024}}, b.chosen, int32(rows*e.shape.topK), int32(e.shape.experts), b.order, b.tiles)
 	}, "top_k")
 	switch {
 	case few:

@@ -18,12 +18,12 @@ type program struct {
 	activation, sampling              *cuda.Kernel
 	attentionDecode, attentionPrefill *cuda.Kernel
 	probeRead                         *cuda.Kernel
-	allReduce, embeddingShared        *cuda.Kernel // for several ranks only, as samplingShared
+	allReduce, embeddingShared        *cuda.Kernel // kernels of several ranks, as samplingShared is
 	samplingShared                    *cuda.Kernel
 	normResidual, moveRows            *cuda.Kernel // nil if the model does not need them
 	moe                               moeKernels
 	quantized                         quantizedKernels
-	gemms                             []gemmKernels // for 16-bit weights, and for quantized ones
+	gemms                             []gemmKernels // kernels of 16-bit weights and of quantized ones
 	tile                              attentionTile
 	hopper                            bool // The GPU has wgmma.
 	decode                            decodeAttention

@@ -40,7 +40,7 @@ const (
 // clients are what requests go through.
 type clients struct {
 	own   []*http.Client // one client for each worker, or one for all
-	fresh *http.Client   // for a request whose kept connection had been closed
+	fresh *http.Client   // client of a request whose kept connection had been closed
 	free  func()
 }
 

@@ -5,7 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
 )
 
 // A Counter counts the tokens of a text as the server sees it: with the template of
@@ -122,4 +126,130 @@ func TakesTokens(ctx context.Context, o Options, p Prompt) (bool, error) {
 		return false, nil
 	}
 	return false, err
+}
+
+// fillers are what is put at the end of a text to gain a token: one of them is a
+// token of its own in nearly every vocabulary.
+var fillers = []string{" the", " a", "a", ".", " w1", "\n"}
+
+// countedAhead is how many prompts are fitted at a time.
+const countedAhead = 8
+
+// Fit trims and extends random texts until each has so many tokens by the server's
+// own count, as near as its tokenizer lets it. By usage, which costs the server a
+// prefill each time, a few are counted, and all have the number of words that follows.
+func Fit(ctx context.Context, c *Counter, texts []Prompt, tokens int) error {
+	if len(texts) == 0 {
+		return nil
+	}
+	r, err := c.rate(ctx, strings.Fields(texts[0].Text), tokens)
+	if err != nil {
+		return err
+	}
+	if c.How == fromUsage {
+		for i := range texts {
+			texts[i].Text = strings.Join(resized(strings.Fields(texts[i].Text), r.words), " ")
+		}
+		return nil
+	}
+	fitted := func(i int) error {
+		text, err := c.fit(ctx, strings.Fields(texts[i].Text), r, tokens)
+		if err == nil {
+			texts[i].Text = text
+		}
+		return err
+	}
+	var next atomic.Int64
+	var all sync.WaitGroup
+	errs := make([]error, countedAhead)
+	for w := range errs {
+		all.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(texts)) && errs[w] == nil; i = next.Add(1) - 1 {
+				errs[w] = fitted(int(i))
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// resized is a text of so many words, its own over again where it has too few.
+func resized(words []string, n int) []string {
+	n = max(n, 1)
+	out := make([]string, 0, n)
+	for len(out) < n {
+		out = append(out, words[:min(len(words), n-len(out))]...)
+	}
+	return out
+}
+
+// A rate is how many tokens a word is, and how many words make up a prompt.
+type rate struct {
+	each  float64
+	words int
+}
+
+// rate finds how many words make so many tokens: tokens are taken to be proportional
+// to words, beside what a template adds.
+func (c *Counter) rate(ctx context.Context, words []string, tokens int) (r rate, err error) {
+	few, many := max(len(words)/4, 1), max(len(words), 2)
+	least, err := c.Count(ctx, strings.Join(resized(words, few), " "))
+	if err != nil {
+		return r, err
+	}
+	most, err := c.Count(ctx, strings.Join(resized(words, many), " "))
+	if err != nil {
+		return r, err
+	}
+	r.each = float64(most-least) / float64(many-few)
+	if r.each <= 0 {
+		return r, fmt.Errorf("the server counts %d tokens in %d words and %d in %d: prompts cannot be given a length by it", least, few, most, many)
+	}
+	if r.words = int(math.Round(float64(few) + float64(tokens-least)/r.each)); r.words < 1 {
+		return r, fmt.Errorf("a prompt of %d tokens: the server's template alone takes some %.0f", tokens, float64(least)-r.each*float64(few))
+	}
+	return r, nil
+}
+
+// fit gives one text the length: by whole words first, then by what is left.
+func (c *Counter) fit(ctx context.Context, words []string, r rate, tokens int) (string, error) {
+	n, low, high, lowTokens := r.words, 0, math.MaxInt, 0 // low words are too few, high ones too many
+	for low+1 < high {
+		text := strings.Join(resized(words, n), " ")
+		got, err := c.Count(ctx, text)
+		if err != nil || got == tokens {
+			return text, err
+		}
+		if got < tokens {
+			low, lowTokens = n, got
+		} else {
+			high = n
+		}
+		if high == 1 {
+			return text, nil // not even one word is short enough
+		}
+		n = min(max(n+int(float64(tokens-got)/r.each), low+1), high-1)
+	}
+	return c.topUp(ctx, strings.Join(resized(words, low), " "), lowTokens, tokens)
+}
+
+// topUp adds what gains a token each, and nothing that gains more than is missing.
+func (c *Counter) topUp(ctx context.Context, text string, got, tokens int) (string, error) {
+	for got < tokens {
+		grown := false
+		for _, filler := range fillers {
+			n, err := c.Count(ctx, text+filler)
+			if err != nil {
+				return "", err
+			}
+			if n > got && n <= tokens {
+				text, got, grown = text+filler, n, true
+				break
+			}
+		}
+		if !grown {
+			return text, nil
+		}
+	}
+	return text, nil
 }

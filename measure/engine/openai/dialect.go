@@ -10,9 +10,9 @@ import (
 // all that is wanted; what a server refuses by name is left out from then on.
 type dialect struct {
 	MaxTokens    string // max_tokens, or max_completion_tokens, which OpenAI wants for newer models
-	NoUsage      bool   // without stream_options.include_usage
+	NoUsage      bool   // the server refuses stream_options.include_usage
 	NoIgnoreEOS  bool
-	NoSampling   bool // without temperature: reasoning models of OpenAI have one of their own
+	NoSampling   bool // the server refuses a temperature, as reasoning models of OpenAI do
 	NoSeed       bool
 	refusedNames []string
 }

@@ -161,7 +161,7 @@ func (r *runner) head(h http.Header) {
 
 // How long the end of an answer's body is waited for after [DONE].
 const (
-	promptEnd = 5 * time.Millisecond // by the client that asked, since the connection then serves its next request
+	promptEnd = 5 * time.Millisecond // the client that asked reads it, since the connection then serves its next request
 	lateEnd   = 250 * time.Millisecond
 )
 

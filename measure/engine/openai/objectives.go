@@ -109,7 +109,7 @@ func tail(s *result.Serving, of func(*result.Record) *float64) result.Tail {
 		}
 		x := stats.Percentile(all, p)
 		if i := p / 100 * float64(len(all)-1); i == math.Trunc(i) {
-			x = all[int(i)] // with no part of the next, which may be infinite
+			x = all[int(i)] // the next takes no part in it, since it may be infinite
 		}
 		if math.IsInf(x, 0) || math.IsNaN(x) { // between two that failed
 			return nil

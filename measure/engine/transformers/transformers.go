@@ -151,7 +151,7 @@ func (o Options) environment() []string {
 	path := slices.DeleteFunc(filepath.SplitList(os.Getenv("PYTHONPATH")), func(entry string) bool { return entry == "" })
 	env := []string{
 		"PYTHONPATH=" + strings.Join(path, string(os.PathListSeparator)),
-		"PYTHONSAFEPATH=1", // for Python itself and for whatever the libraries start
+		"PYTHONSAFEPATH=1", // Python itself, and whatever the libraries start, heeds it
 		"PYTHONUNBUFFERED=1",
 		"PYTHONDONTWRITEBYTECODE=1",
 		"TOKENIZERS_PARALLELISM=false",

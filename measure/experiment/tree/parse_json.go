@@ -24,7 +24,7 @@ func ParseJSON(s *Source) (*Node, error) {
 		return nil, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, p.here(1).Mistake("more follows the first value: want one object")
+		return nil, p.source.at(int(p.d.InputOffset())-1, 1).Mistake("more follows the first value: want one object")
 	}
 	return n, nil
 }
@@ -32,11 +32,6 @@ func ParseJSON(s *Source) (*Node, error) {
 type jsonParser struct {
 	source *Source
 	d      *json.Decoder
-}
-
-// here is the place of the token that ends where the decoder is.
-func (p *jsonParser) here(width int) Place {
-	return p.source.at(int(p.d.InputOffset())-width, width)
 }
 
 // start is where the next token begins.

@@ -80,5 +80,3 @@ func (t *tomlTree) node(path, key string, v any) *Node {
 func quoted(key string) string { return toml.Key{key}.String() }
 
 func join(path, key string) string { return strings.TrimPrefix(path+"."+key, ".") }
-
-func runes(s string) int { return len([]rune(s)) }

@@ -97,7 +97,7 @@ func (y *yamlParser) at(n ast.Node) Place {
 	if t == nil || t.Position == nil {
 		return Place{Source: y.source}
 	}
-	return y.source.place(t.Position.Line, t.Position.Column, max(runes(t.Value), 1))
+	return y.source.place(t.Position.Line, t.Position.Column, max(len([]rune(t.Value)), 1))
 }
 
 func (y *yamlParser) node(n ast.Node, depth int) (*Node, error) {

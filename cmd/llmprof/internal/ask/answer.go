@@ -120,9 +120,15 @@ func (ans *Answer) explain(all *analytic.Machines) error {
 	if ans.Machine, err = ans.machine(ans.On(all)); err != nil {
 		return err
 	}
+	known := ans.Warnings // of what the case was made of
 	if ans.Report, err = breakdown.Explain(&ans.Case); err != nil {
 		return UsageError{err}
 	}
+	first := 0
+	if !ans.Memory.Fits() {
+		first = 1 // after the warning that it does not
+	}
+	ans.Warnings = slices.Insert(ans.Warnings, first, known...)
 	if err := ans.unused(); err != nil {
 		return UsageError{err}
 	}
@@ -167,8 +173,10 @@ func (ans *Answer) engine() (analytic.Engine, error) {
 	if err := engine.Runs(runs, ans.Model, ans.GPU, &ans.Scheme); err != nil {
 		return nil, err
 	}
-	if note := engine.Apart(runs, ans.Model, &ans.Parallel); note != "" {
-		ans.Warnings = append(ans.Warnings, note)
+	for _, note := range []string{engine.Apart(runs, ans.Model, &ans.Parallel), engine.Gathers(runs, ans.Model, &ans.Parallel)} {
+		if note != "" {
+			ans.Warnings = append(ans.Warnings, note)
+		}
 	}
 	return runs, engine.Splits(runs, ans.Model, &ans.Scheme, &ans.Parallel)
 }
@@ -202,10 +210,24 @@ func (ans *Answer) settle() (analytic.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ans.Popularity = p; p != nil {
+	if ans.Popularity = p; !p.Even() {
 		ans.Warnings = append(ans.Warnings, fmt.Sprintf("experts are chosen unevenly, by --expert-skew %.60s; the busiest rank of --ep is as loaded as the choice makes it", ans.Q.Skew))
 	}
-	return ans.engine()
+	runs, err := ans.engine()
+	if err == nil && runs.Profile().Pipelined {
+		ans.fillPipeline()
+	}
+	return runs, err
+}
+
+// fillPipeline gives each stage of a server under a load a batch of its own, as its scheduler does, unless a flag says otherwise.
+func (ans *Answer) fillPipeline() {
+	given := ans.Q.Given
+	if loaded := given("rate") || given("concurrency") || given("trace"); !loaded || given("micro-batches") || ans.Parallel.PP <= 1 {
+		return
+	}
+	ans.Parallel.MicroBatches = ans.Parallel.PP
+	ans.Workload.Batch = max(ans.Workload.Batch, ans.Parallel.PP)
 }
 
 // chooseScheme takes the formats that were asked for, else those that the

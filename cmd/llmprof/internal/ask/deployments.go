@@ -106,7 +106,11 @@ type Deployment struct {
 
 // Predict answers for the workload of another question about the deployment, without operators and warnings.
 func (d *Deployment) Predict(q *Question) (*Answer, error) {
-	e, err := d.prepared.Predict(&q.Workload)
+	w := q.Workload
+	if d.Parallel.MicroBatches > q.Parallel.MicroBatches {
+		w.Batch = max(w.Batch, d.Parallel.MicroBatches) // fillPipeline
+	}
+	e, err := d.prepared.Predict(&w)
 	if err != nil {
 		return nil, UsageError{err}
 	}
@@ -114,7 +118,7 @@ func (d *Deployment) Predict(q *Question) (*Answer, error) {
 		d.serving = d.prepared.Serving()
 	}
 	ans := *d.Answer
-	ans.Q, ans.Workload, ans.Estimate.Estimate = q, q.Workload, e
+	ans.Q, ans.Workload, ans.Estimate.Estimate = q, w, e
 	return &ans, nil
 }
 

@@ -177,6 +177,7 @@ func (s *GridSource) settled(row *sweep.Setting, d *Deployment) {
 	replica := d.Parallel.GPUs() / max(d.Parallel.DP, 1)
 	gpus := d.Parallel.GPUs() + replica*s.load.prefillers
 	row.Model, row.GPU, row.Engine = d.Model.Name, d.GPU.Key, d.Machine.Engine.Profile().Name
+	row.MicroBatches = d.Parallel.MicroBatches
 	row.Calibration, row.Measured, row.GPUs = d.Machine.Cal.Name, d.Machine.Cal.Measured, gpus
 	row.Weights, row.Act, row.KV = d.Scheme.Name, d.Scheme.Act.String(), d.Scheme.KV.String()
 	row.PerHour = float64(d.Price) * float64(gpus)

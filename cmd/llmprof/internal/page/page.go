@@ -28,7 +28,7 @@ type Page struct {
 	constants map[string]*ask.Calibrations
 	known     *ask.Deployments
 	setups    map[string]setup   // setups of sweeps
-	served    map[string]*served // by the flags of deployments
+	served    map[string]*served // servers by the flags of their deployments
 }
 
 // New is a page that has read nothing yet.

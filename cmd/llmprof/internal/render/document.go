@@ -77,8 +77,8 @@ func (t *Table) Add(cells ...any) { t.Rows = append(t.Rows, Row{Cells: cells}) }
 
 // A Column says what its cells are.
 type Column struct {
-	Title  string  // for people
-	Key    string  // for programs; it names the unit
+	Title  string  // heading that people read
+	Key    string  // name of the column in CSV, with its unit
 	Unit   string  // in which the cells, plain numbers, are shown with one prefix; "" shows each by itself
 	Left   bool    // texts are aligned left, quantities by their decimal point
 	Drop   int     // order in which columns are left out of a narrow table, the highest first; 0 for never
@@ -220,3 +220,31 @@ type Tenths float64
 
 // String is the number with one decimal.
 func (t Tenths) String() string { return strconv.FormatFloat(float64(t), 'f', 1, 64) }
+
+// Verbatim is lines that keep their spaces: a file's text with a mistake marked.
+type Verbatim struct {
+	Title string
+	Lines []string
+}
+
+func (v Verbatim) empty() bool { return len(v.Lines) == 0 }
+
+func (v Verbatim) text(w *textWriter) {
+	w.heading(v.Title)
+	for _, l := range v.Lines {
+		w.line(printable.Text(l))
+	}
+}
+
+func (v Verbatim) markdown(b *markdownWriter) {
+	b.heading(1, v.Title)
+	fence := "```"
+	for strings.Contains(strings.Join(v.Lines, "\n"), fence) {
+		fence += "`"
+	}
+	b.WriteString(fence + "\n")
+	for _, l := range v.Lines {
+		b.WriteString(printable.Text(l) + "\n")
+	}
+	b.WriteString(fence + "\n")
+}

@@ -36,7 +36,7 @@ type Card struct {
 
 // A Section is a chapter of the page.
 type Section struct {
-	ID    string // for links, unique on the page
+	ID    string // target of links, unique on the page
 	Title string
 	Parts []Part
 }

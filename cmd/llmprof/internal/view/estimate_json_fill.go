@@ -49,7 +49,9 @@ func (e *Estimate) Figures() *EstimateDocument {
 	e.decodeOf(j)
 	if j.Verdict.Possible {
 		j.Throughput = &throughputJSON{e.Throughput, e.Throughput / float64(e.GPUs), e.InputRate}
-		e.costOf(j)
+		if e.Price > 0 {
+			j.Cost = &costJSON{PerGPUHour: e.Price, Money: e.Money, PriceSource: e.PriceSource}
+		}
 	}
 	return j
 }
@@ -83,13 +85,6 @@ func (e *Estimate) decodeOf(j *EstimateDocument) {
 	j.Decode.Context = &e.Context
 	j.TPOT, j.MBU = &e.TPOT, &e.MBU
 	j.Energy.PerToken, j.Power.Decode = &energy.PerToken, &energy.Decode
-}
-
-func (e *Estimate) costOf(j *EstimateDocument) {
-	if e.Price <= 0 {
-		return
-	}
-	j.Cost = &costJSON{PerGPUHour: e.Price, Money: e.Money, PriceSource: e.PriceSource}
 }
 
 func modelOf(m *models.Model) modelJSON {

@@ -48,10 +48,6 @@ func GPUsTable(all []hardware.GPU) render.Table {
 
 // GPUPage is a GPU for people. Name is the one that it was asked for by.
 func GPUPage(g *hardware.GPU, name string, c *hardware.Calibration) *render.Document {
-	title := g.Name
-	if name != g.Name {
-		title = name + " = " + g.Name
-	}
 	or := func(q any) string {
 		if q == nil {
 			return "n/a: no source gives it"
@@ -85,7 +81,7 @@ func GPUPage(g *hardware.GPU, name string, c *hardware.Calibration) *render.Docu
 		{Name: "Price", Lines: []string{priceText(g)}},
 		{Name: "Source", Lines: []string{g.Source}},
 	}}
-	return &render.Document{Title: title, Blocks: []render.Block{
+	return &render.Document{Title: asked(name, g.Name) + g.Name, Blocks: []render.Block{
 		f, PeaksTable(g), calibrationFields(g, c),
 		render.Notes{Title: "Notes", Items: g.Notes}, render.Notes{Title: "Traps", Items: g.Traps},
 	}}

@@ -82,11 +82,7 @@ func ModelPage(m *models.Model, name string, aliases []string) *render.Document 
 	if len(aliases) > 0 {
 		f.Add("Also", strings.Join(aliases, ", "))
 	}
-	title := m.Name
-	if name != m.Name {
-		title = name + " = " + m.Name
-	}
-	return &render.Document{Title: title, Blocks: []render.Block{f, MatrixTable(m), render.Notes{Title: "Notes", Items: m.Notes}}}
+	return &render.Document{Title: asked(name, m.Name) + m.Name, Blocks: []render.Block{f, MatrixTable(m), render.Notes{Title: "Notes", Items: m.Notes}}}
 }
 
 // untilFull says of a model with windows how its cache grows once they are full.
@@ -115,4 +111,158 @@ func headText(m *models.Model) string {
 		return "LM head tied to the embedding"
 	}
 	return "LM head not tied"
+}
+
+// modelLine is a model in one line.
+func modelLine(m *models.Model) string {
+	total, active := m.Params(), m.ActiveParams()
+	s := fmt.Sprintf("%s (%s): %s parameters", m.Name, m.Family, unit.Count(float64(total)))
+	if active != total {
+		s += fmt.Sprintf(", %s active", unit.Count(float64(active)))
+	}
+	s += fmt.Sprintf(", %d layers", m.NumLayers())
+	if m.MaxContext > 0 {
+		s += fmt.Sprintf(", context up to %d", m.MaxContext)
+	}
+	return s
+}
+
+// layerLines are the kinds of layers, one a line.
+func layerLines(m *models.Model) []string {
+	var lines []string
+	for i := range m.Layers {
+		l := &m.Layers[i]
+		lines = append(lines, fmt.Sprintf("%d × %s", l.Count, layerText(l)))
+	}
+	return lines
+}
+
+// layerText is a kind of layer with its sizes.
+func layerText(l *models.Layer) string {
+	s := l.Name
+	for i := range l.Blocks {
+		if t := blockText(&l.Blocks[i]); t != "" {
+			s += "; " + t
+		}
+	}
+	return s
+}
+
+// blockText is what one block is made of.
+func blockText(b *models.Block) string {
+	switch {
+	case b.Attention != nil:
+		return attentionText(b.Attention)
+	case b.Scan != nil:
+		return fmt.Sprintf("%d heads of %d with %d states", b.Scan.Heads, b.Scan.HeadDim, b.Scan.StateDim)
+	case b.Experts != nil:
+		e := b.Experts
+		s := fmt.Sprintf("%d of %d experts of %d", e.TopK, e.Count, e.Activation.Width)
+		if e.Shared != nil {
+			s += fmt.Sprintf(" and a shared one of %d", e.Shared.Activation.Width)
+		}
+		return s
+	case b.Activation.Width > 0:
+		return fmt.Sprintf("hidden %d", b.Activation.Width)
+	}
+	return ""
+}
+
+func attentionText(a *models.Attention) string {
+	if a.Latent != nil {
+		return fmt.Sprintf("%d heads over a latent of %d+%d", a.Heads, a.Latent.Rank, a.Latent.RopeDim)
+	}
+	s := fmt.Sprintf("%d heads of %d, %d KV heads", a.Heads, a.KeyDim, a.KVHeads)
+	if a.Window > 0 {
+		s += fmt.Sprintf(", window %d", a.Window)
+	}
+	return s
+}
+
+// A ModelCheck is what was found in one config.json; the figures are null where it
+// failed.
+type ModelCheck struct {
+	File         string      `json:"file"`
+	OK           bool        `json:"ok"`
+	Error        *string     `json:"error"`
+	Name         *string     `json:"name"`
+	Family       *string     `json:"family"`
+	Layers       *int        `json:"layers"`
+	LayerKinds   []layerJSON `json:"layer_kinds"`
+	ParamsTotal  *int64      `json:"params_total"`
+	ParamsActive *int64      `json:"params_active"`
+	KVPerToken   *unit.Bytes `json:"kv_bytes_per_token"`
+	State        *unit.Bytes `json:"state_bytes_per_sequence"`
+	MaxContext   *int        `json:"max_context"`
+	Notes        []string    `json:"notes"`
+}
+
+// CheckModel is what was found in a file: a model, or why it is none.
+func CheckModel(file string, m *models.Model, err error) ModelCheck {
+	if err != nil {
+		text := err.Error()
+		return ModelCheck{File: file, Error: &text}
+	}
+	s := SummarizeModel(m)
+	return ModelCheck{
+		File: file, OK: true, Name: &s.Name, Family: &s.Family, Layers: &s.Layers, LayerKinds: s.LayerKinds,
+		ParamsTotal: &s.ParamsTotal, ParamsActive: &s.ParamsActive, KVPerToken: &s.KVPerToken, State: &s.State,
+		MaxContext: s.MaxContext, Notes: s.Notes,
+	}
+}
+
+// ModelChecksTable lists checks of models, one a row.
+func ModelChecksTable(checks []ModelCheck) *render.Table {
+	t := &render.Table{Columns: []render.Column{
+		{Title: "file", Key: "file", Left: true}, {Title: "ok", Key: "ok", Left: true},
+		{Title: "name", Key: "name", Left: true, Drop: 2}, {Title: "family", Key: "family", Left: true, Drop: 1},
+		{Title: "params", Key: "params_total"}, {Title: "active", Key: "params_active"},
+		{Title: "KV/token", Key: "kv_bytes_per_token"}, {Title: "state", Key: "state_bytes_per_sequence"},
+		{Title: "layers", Key: "layer_kinds", Left: true}, {Title: "error", Key: "error", Left: true, Drop: 3},
+	}}
+	for i := range checks {
+		c := &checks[i]
+		if !c.OK {
+			t.Add(c.File, render.Painted{Value: "no", Color: render.Bad}, nil, nil, nil, nil, nil, nil, nil, *c.Error)
+			continue
+		}
+		t.Add(c.File, render.Painted{Value: "yes", Color: render.Good}, *c.Name, *c.Family, render.Count(*c.ParamsTotal), render.Count(*c.ParamsActive),
+			*c.KVPerToken, *c.State, kindsText(c.LayerKinds), nil)
+	}
+	return t
+}
+
+// kindsText is the layers by kind in one line.
+func kindsText(kinds []layerJSON) string {
+	parts := make([]string, len(kinds))
+	for i, k := range kinds {
+		parts[i] = fmt.Sprintf("%d × %s", k.Count, k.Name)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// ModelChecksPage puts the errors under the table, where they have room.
+func ModelChecksPage(checks []ModelCheck) *render.Document {
+	t := ModelChecksTable(checks)
+	t.Columns = t.Columns[:len(t.Columns)-1]
+	for i := range t.Rows {
+		t.Rows[i].Cells = t.Rows[i].Cells[:len(t.Columns)]
+	}
+	var failed, notes []string
+	for i := range checks {
+		c := &checks[i]
+		if c.Error != nil {
+			text := *c.Error
+			if !strings.Contains(text, c.File) {
+				text = c.File + ": " + text
+			}
+			failed = append(failed, text)
+		}
+		for _, n := range c.Notes {
+			notes = append(notes, c.File+": "+n)
+		}
+	}
+	return &render.Document{Blocks: []render.Block{
+		*t, render.Notes{Title: "Not read", Items: failed}, render.Notes{Title: "Notes", Items: notes},
+	}}
 }

@@ -46,7 +46,7 @@ func (a Accuracy) String() string {
 	return "no observation of this engine; " + constants
 }
 
-// Short is the accuracy in a cell.
+// short is the accuracy in a cell.
 func (a Accuracy) short() string {
 	if a.N == 0 {
 		return "not observed"

@@ -3,7 +3,14 @@
 package view
 
 import (
+	"bytes"
+	"fmt"
+	"sync"
+
+	"llmprof/analytic"
+	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/report"
+	"llmprof/plots"
 )
 
 // ReportPage is the page of an estimate. The sections beside it come between those of
@@ -17,7 +24,7 @@ func (e *Estimate) ReportPage(beside []report.Section, files bool) (*report.Page
 	if e.Tokens > 0 {
 		operators = append(operators, report.Part{Block: e.decodeTable(), Sortable: true})
 	}
-	page := &report.Page{Title: e.title(), Lead: e.lead(), Cards: e.cards(), Warnings: e.Warnings}
+	page := &report.Page{Title: e.title(), Lead: plots.Caption(&e.Case), Cards: e.cards(), Warnings: e.Warnings}
 	page.Sections = []report.Section{
 		{ID: "times", Title: "Times, energy and cost", Parts: []report.Part{{Block: e.times()}, {Block: e.rates()}, pictures["roofline"]}},
 		{ID: "operators", Title: "Operators", Parts: append(operators, pictures["breakdown"], pictures["graph"])},
@@ -26,8 +33,176 @@ func (e *Estimate) ReportPage(beside []report.Section, files bool) (*report.Page
 	}
 	page.Sections = append(page.Sections, beside...)
 	page.Sections = append(page.Sections,
-		report.Section{ID: "assumptions", Title: "Assumptions", Parts: []report.Part{{Block: e.setup()}, {Block: e.assumptions()}}},
+		report.Section{ID: "assumptions", Title: "Assumptions", Parts: []report.Part{{Block: e.setup()}, {Block: render.Notes{Title: "How the figures come about", Items: e.method()}}}},
 		report.Section{ID: "sources", Title: "Sources", Parts: []report.Part{{Block: e.sources()}}})
 	page.Drop()
 	return page, nil
+}
+
+// cards are the headline figures.
+func (e *Estimate) cards() []report.Card {
+	cards := []report.Card{
+		spanCard("Time to first token (TTFT)", e.TTFT),
+		{Name: "Throughput", Value: Rate(e.Throughput) + " tok/s", Detail: []string{
+			fmt.Sprintf("generated, %s per GPU", Rate(e.Throughput/float64(e.GPUs))), e.utilization()}},
+		e.energyCard(), e.memoryCard(),
+	}
+	if e.Tokens > 0 {
+		cards = append([]report.Card{cards[0], spanCard("Time per token (TPOT)", e.TPOT), spanCard("Time to last token (TTLT)", e.TTLT)}, cards[1:]...)
+	}
+	if e.Price > 0 {
+		cards = append(cards, report.Card{Name: "Cost", Value: e.Money.PerMillionGenerated.String(), Detail: []string{
+			"per million generated tokens", fmt.Sprintf("at %v per GPU", e.Price)}})
+	}
+	return cards
+}
+
+func spanCard(name string, s analytic.Span) report.Card {
+	return report.Card{Name: name, Value: s.Expected.String(), Detail: []string{
+		fmt.Sprintf("90 %%: %v to %v", s.Low, s.High), fmt.Sprintf("floor %v", s.Floor)}}
+}
+
+func (e *Estimate) energyCard() report.Card {
+	energy := &e.Energy
+	if e.Tokens == 0 {
+		return report.Card{Name: "Energy", Value: energy.PerRequest.String() + " per request", Detail: []string{"over all GPUs"}}
+	}
+	return report.Card{Name: "Energy", Value: energy.PerToken.String() + " per token", Detail: []string{
+		fmt.Sprintf("%v per prompt, %v per request", energy.PerPrompt, energy.PerRequest), "over all GPUs"}}
+}
+
+func (e *Estimate) memoryCard() report.Card {
+	m := &e.Memory
+	c := report.Card{Name: "Memory of one GPU", Value: m.Total.String(), Bad: !m.Fits(),
+		Detail: []string{fmt.Sprintf("of %v that %s may take", m.Usable, e.Machine.Engine.Profile().Name), fmt.Sprintf("max batch %d", m.MaxBatch)}}
+	if !m.Fits() {
+		c.Detail = append(c.Detail, fmt.Sprintf("does not fit: %v short", m.Total-m.Usable))
+	}
+	return c
+}
+
+// sources are where every table's figure was read.
+func (e *Estimate) sources() render.Fields {
+	c, profile := &e.Machine.Cal, e.Machine.Engine.Profile()
+	f := render.Fields{Rows: []render.Field{
+		{Name: "Model", Lines: []string{e.Model.Name + ": " + e.Model.Source}},
+		{Name: "GPU", Lines: append([]string{e.Machine.GPU.Name + ": " + e.Machine.GPU.Source}, e.Machine.GPU.Traps...)},
+		{Name: "Calibration", Lines: []string{c.Name + ": " + c.Source}},
+		{Name: "Engine", Lines: []string{profile.Name + ": " + profile.Source}},
+		{Name: "Formats", Lines: []string{e.Scheme.Name + ": " + e.SchemeReason}},
+	}}
+	if e.Price > 0 {
+		f.Add("Price", e.PriceSource)
+	}
+	return f
+}
+
+// pictures draws all pictures side by side. One that has nothing to show (TP of
+// a GPU without a link) is not in the map; with files, each has its PNG.
+func (e *Estimate) pictures(files bool) (map[string]report.Part, error) {
+	draw := map[string]func() (*plots.Figure, error){
+		"roofline":       func() (*plots.Figure, error) { return plots.Roofline(&e.Case, &e.Report) },
+		"breakdown":      func() (*plots.Figure, error) { return plots.Breakdown(&e.Case, &e.Report) },
+		"graph":          func() (*plots.Figure, error) { return plots.Graph(&e.Case, &e.Report) },
+		"memory-batch":   func() (*plots.Figure, error) { return e.drawMemory(plots.ByBatch) },
+		"memory-context": func() (*plots.Figure, error) { return e.drawMemory(plots.ByContext) },
+		"sweep-batch":    func() (*plots.Figure, error) { return e.drawSweep(plots.ByBatch) },
+		"sweep-context":  func() (*plots.Figure, error) { return e.drawSweep(plots.ByContext) },
+	}
+	if e.Machine.GPU.GPUsPerNode > 1 && e.Machine.GPU.LinkAmong(2) > 0 {
+		draw["sweep-tp"] = func() (*plots.Figure, error) { return e.drawSweep(plots.ByTP) }
+	}
+	var mu sync.Mutex
+	var first error
+	parts := make(map[string]report.Part, len(draw))
+	var all sync.WaitGroup
+	for name, figure := range draw {
+		all.Go(func() {
+			picture, err := e.picture(name, figure, files)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				first = fmt.Errorf("picture %s: %w", name, err)
+				return
+			}
+			parts[name] = report.Part{Picture: picture}
+		})
+	}
+	all.Wait()
+	return parts, first
+}
+
+// picture draws one picture of the estimate; the graph as a file is DOT too.
+func (e *Estimate) picture(name string, draw func() (*plots.Figure, error), files bool) (*report.Picture, error) {
+	picture, err := Picture(name, draw, files)
+	if err != nil || !files || name != "graph" {
+		return picture, err
+	}
+	text, err := plots.GraphDOT(&e.Case, &e.Report)
+	if err != nil {
+		return nil, err
+	}
+	picture.Files["dot"] = []byte(text)
+	return picture, nil
+}
+
+// Picture draws a figure in the form that a page needs: PNG for one whose
+// pictures are files, else SVG.
+func Picture(name string, draw func() (*plots.Figure, error), files bool) (*report.Picture, error) {
+	f, err := draw()
+	if err != nil {
+		return nil, err
+	}
+	picture := &report.Picture{Name: name, Title: f.Title, Caption: f.Caption, Files: map[string][]byte{}}
+	if !files {
+		picture.SVG, err = f.Adaptive()
+		return picture, err
+	}
+	var b bytes.Buffer
+	if err := f.Write(&b, "png"); err != nil {
+		return nil, err
+	}
+	picture.Files["png"] = b.Bytes()
+	return picture, nil
+}
+
+func (e *Estimate) drawMemory(v plots.Variable) (*plots.Figure, error) {
+	curve, err := plots.MemorySweep(&e.Case, v)
+	if err != nil {
+		return nil, err
+	}
+	return plots.Memory(&e.Case, v, curve)
+}
+
+// drawSweep sweeps the doublings of a variable, less those that the model cannot
+// be split into.
+func (e *Estimate) drawSweep(v plots.Variable) (*plots.Figure, error) {
+	curve := plots.Curve{Name: e.GPUName}
+	for _, x := range SweepValues(v, &e.Case) {
+		one, err := plots.Sweep(&e.Case, v, []int{x}, curve.Name)
+		if err == nil {
+			curve.Points = append(curve.Points, one.Points...)
+		}
+	}
+	return plots.Latency(plots.SweepCaption(v, &e.Case), v, []plots.Curve{curve})
+}
+
+// mostContext is the longest context that a sweep goes to by default.
+const mostContext = 1 << 17
+
+// SweepValues are the values of a variable that a sweep tries by default:
+// doublings up to what the model, or a node, allows.
+func SweepValues(v plots.Variable, c *analytic.Case) []int {
+	switch v {
+	case plots.ByContext:
+		most := c.Model.MaxContext
+		if most <= 0 || most > mostContext {
+			most = mostContext
+		}
+		return plots.Doublings(min(max(128, c.Workload.CachedPrefix+1), most), most)
+	case plots.ByTP:
+		return plots.Doublings(1, max(c.Machine.GPU.GPUsPerNode, 1))
+	}
+	least := max(c.Parallel.MicroBatches, 1)
+	return plots.Doublings(least, 512*least)
 }

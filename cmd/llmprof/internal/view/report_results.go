@@ -3,7 +3,6 @@
 package view
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -15,25 +14,8 @@ import (
 	"llmprof/unit"
 )
 
-// An OtherEstimate is what a report shows of the document of another estimate.
-type OtherEstimate struct {
-	Model, GPU struct{ Name string }
-	TTFT       *analytic.Span `json:"ttft_s"`
-	TPOT       *analytic.Span `json:"tpot_s"`
-	TTLT       *analytic.Span `json:"ttlt_s"`
-}
-
-// DecodeEstimate reads the document of another estimate.
-func DecodeEstimate(data []byte) (*OtherEstimate, error) {
-	o := &OtherEstimate{}
-	if err := json.Unmarshal(data, o); err != nil {
-		return nil, err
-	}
-	return o, nil
-}
-
 // BesideEstimate is a section that sets another estimate next to this one.
-func (e *Estimate) BesideEstimate(id string, o *OtherEstimate) report.Section {
+func (e *Estimate) BesideEstimate(id string, o *EstimateDocument) report.Section {
 	return report.Section{ID: id, Title: "Beside: " + o.Model.Name + " on " + o.GPU.Name, Parts: []report.Part{{Block: e.headlines(o)}}}
 }
 
@@ -105,7 +87,7 @@ func pageEngine(name string) string {
 }
 
 // headlines sets another estimate's headline figures next to this one's.
-func (e *Estimate) headlines(o *OtherEstimate) render.Table {
+func (e *Estimate) headlines(o *EstimateDocument) render.Table {
 	t := render.Table{Title: "Headline figures of both", Columns: []render.Column{
 		{Title: "", Left: true}, {Title: "this page"}, {Title: "the other"}, {Title: "the other over this", Unit: " ", Fixed: true, Places: 2},
 	}}

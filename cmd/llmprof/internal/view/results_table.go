@@ -198,7 +198,7 @@ func (p *Publication) Table() *render.Table {
 			}
 			cells = append(cells, mean, spread, scaledCell(f.energy, p.share(r)))
 		}
-		cells = append(cells, scaledCell(r.Generated, 1), scaledCell(r.Params, 1), scaledCell(r.Cache, 1), Cell(OrNull(r.CacheTokens)), joined(r.Marks))
+		cells = append(cells, Cell(r.Generated), Cell(r.Params), Cell(r.Cache), Cell(OrNull(r.CacheTokens)), joined(r.Marks))
 		t.Add(cells...)
 	}
 	return t

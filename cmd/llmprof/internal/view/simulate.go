@@ -66,7 +66,7 @@ func LoadName(l *serving.Load) string {
 	return fmt.Sprintf("%g/s", l.Arrival.Rate)
 }
 
-// figures of a distribution that the page and the table have.
+// quantiles are the figures of a distribution that the page and the table have.
 var quantiles = []struct {
 	name  string
 	share float64

@@ -14,9 +14,9 @@ import (
 
 // Traced is the operators of a profiler's trace beside those of an estimate.
 type Traced struct {
-	File    string
-	GPUName func(key string) string
-	Phases  []traced.Phase
+	File   string
+	Scorer *validate.Scorer
+	Phases []traced.Phase
 }
 
 // Page shows the operators to people.
@@ -111,7 +111,7 @@ func (t *Traced) Table() *render.Table {
 	for i := range t.Phases {
 		d := tracedPhase(&t.Phases[i])
 		for _, o := range d.Ops {
-			out.Add(d.Phase, o.Name, o.Kernels, unit.Seconds(o.ObservedS), timeCell(o.PredictedS), timeCell(o.FloorS), o.ObservedS/d.SpanS)
+			out.Add(d.Phase, o.Name, o.Kernels, unit.Seconds(o.ObservedS), as[unit.Seconds](o.PredictedS), as[unit.Seconds](o.FloorS), o.ObservedS/d.SpanS)
 		}
 		for _, o := range d.Others {
 			out.Add(d.Phase, o.Name, o.Kernels, unit.Seconds(o.ObservedS), nil, nil, o.Share)
@@ -121,21 +121,13 @@ func (t *Traced) Table() *render.Table {
 	return out
 }
 
-// timeCell is a time as a cell.
-func timeCell(s *float64) any {
-	if s == nil {
-		return nil
-	}
-	return unit.Seconds(*s)
-}
-
 // Chart draws the operators.
 func (t *Traced) Chart() (*plots.Figure, error) {
 	var phases []validate.OperatorPhase
 	for i := range t.Phases {
 		phases = append(phases, t.Phases[i].OperatorPhase)
 	}
-	return operatorFigure(t.GPUName, phases, "the mean of a profiler's trace, in a step, of the kernels of each operator")
+	return OperatorFigure(t.Scorer, phases, "the mean of a profiler's trace, in a step, of the kernels of each operator")
 }
 
 // A TracedDocument is the operators of a trace, for programs.

@@ -81,7 +81,7 @@ func (v *Validation) summaryCells(s *validate.Summary) []any {
 		cells = append(cells, groupCell(s, d))
 	}
 	return append(cells, s.N, render.Percent(s.Bias), render.Percent(s.MedianAPE), render.Percent(s.MeanAPE),
-		render.Percent(s.P90APE), share(s.Coverage), share(s.Noise))
+		render.Percent(s.P90APE), as[render.Percent](s.Coverage), as[render.Percent](s.Noise))
 }
 
 // MetricTitle is the name of a metric in tables, as "TTFT" or "J/token".
@@ -95,14 +95,6 @@ func MetricTitle(m validate.Metric) string {
 		return "J/request"
 	}
 	return strings.ToUpper(strings.TrimSuffix(string(m), "_s"))
-}
-
-// share puts a share into percent; it is nil where there is none.
-func share(s *float64) any {
-	if s == nil {
-		return nil
-	}
-	return render.Percent(*s)
 }
 
 func groupCell(s *validate.Summary, d validate.Dimension) any {

@@ -150,46 +150,28 @@ type AblationDocument struct {
 	Observations int                `json:"observations"` // number of observations compared
 	Skipped      int                `json:"skipped"`      // number of observations not compared
 	Constants    []ConstantDocument `json:"constants"`
-	All          []EffectDocument   `json:"all_ideal"`
+	All          []validate.Effect  `json:"all_ideal"`
 }
 
 // A ConstantDocument is what one ideal constant does to the errors.
 type ConstantDocument struct {
-	Constant string           `json:"constant"`
-	About    string           `json:"about"`
-	Ideal    float64          `json:"ideal"`
-	Buys     *float64         `json:"buys"`
-	Effects  []EffectDocument `json:"effects"`
-}
-
-// An EffectDocument is the errors of one metric with and without a constant.
-type EffectDocument struct {
-	Metric string  `json:"metric"`
-	Fitted bool    `json:"fitted"`
-	N      int     `json:"n"`
-	Moved  int     `json:"moved"`
-	Median float64 `json:"median_ape"`
-	Ideal  float64 `json:"ideal_median_ape"`
+	Constant string            `json:"constant"`
+	About    string            `json:"about"`
+	Ideal    float64           `json:"ideal"`
+	Buys     *float64          `json:"buys"`
+	Effects  []validate.Effect `json:"effects"`
 }
 
 // JSON is the document of the ablation, for programs.
 func (b *Ablation) JSON() any {
-	j := &AblationDocument{Schema: ablationSchema, Observations: len(b.Score.Rows), Skipped: len(b.Score.Skipped), All: effectList(b.All)}
+	j := &AblationDocument{Schema: ablationSchema, Observations: len(b.Score.Rows), Skipped: len(b.Score.Skipped), All: append([]validate.Effect{}, b.All.Effects...)}
 	for i := range b.Each {
 		k := &b.Each[i]
-		c := ConstantDocument{Constant: k.Name, About: k.About, Ideal: k.Ideal, Effects: effectList(k)}
+		c := ConstantDocument{Constant: k.Name, About: k.About, Ideal: k.Ideal, Effects: append([]validate.Effect{}, k.Effects...)}
 		if mean, ok := k.Buys(false); ok {
 			c.Buys = &mean
 		}
 		j.Constants = append(j.Constants, c)
 	}
 	return j
-}
-
-func effectList(k *validate.Ablation) []EffectDocument {
-	list := []EffectDocument{}
-	for _, e := range k.Effects {
-		list = append(list, EffectDocument{string(e.Metric), e.Fitted, e.N, e.Moved, e.Median, e.Ideal})
-	}
-	return list
 }

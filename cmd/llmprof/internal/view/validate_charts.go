@@ -21,7 +21,7 @@ func (v *Validation) Scatter() (*plots.Figure, error) {
 			continue
 		}
 		o := plots.Observed{
-			Decode: r.Metric == validate.TPOT, Name: pointName(r), GPU: v.GPUName(r.GPU), Engine: anyRelease(r.Runs()),
+			Decode: r.Metric == validate.TPOT, Name: pointName(r), GPU: v.Scorer.GPUName(r.GPU), Engine: strings.TrimSuffix(r.Runs(), "-2024"),
 			Predicted: r.Predicted, Observed: r.Value, Fitted: r.Fitted != "",
 		}
 		if r.PredictedLow != nil && r.PredictedHigh != nil {
@@ -36,17 +36,6 @@ func (v *Validation) Scatter() (*plots.Figure, error) {
 		}
 	}
 	return plots.Accuracy(strings.Join(append(parts, "llmprof"), " · "), points)
-}
-
-// anyRelease removes the year from an engine's name, so that all its releases share a panel.
-func anyRelease(engine string) string { return strings.TrimSuffix(engine, "-2024") }
-
-// GPUName is the full name of the GPU with that key.
-func (v *Validation) GPUName(key string) string {
-	if g, err := v.Scorer.GPU(key); err == nil {
-		return g.Name
-	}
-	return key
 }
 
 // pointName labels an outlier.
@@ -102,7 +91,7 @@ func (v *Validation) Follow() (*plots.Figure, error) {
 		}
 		courses = append(courses, c)
 	}
-	parts := []string{t.model, v.GPUName(t.gpu), fmt.Sprintf("%d tokens generated", t.gen), t.weights, "llmprof"}
+	parts := []string{t.model, v.Scorer.GPUName(t.gpu), fmt.Sprintf("%d tokens generated", t.gen), t.weights, "llmprof"}
 	if t.tp > 1 {
 		parts = slices.Insert(parts, 2, fmt.Sprintf("TP %d", t.tp))
 	}

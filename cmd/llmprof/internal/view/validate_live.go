@@ -49,39 +49,29 @@ func liveFields(c *live.Comparison) render.Fields {
 
 // A LiveDocument says, for programs, which predictions the observations are compared with.
 type LiveDocument struct {
-	File         string            `json:"predictions_file"`
-	SHA256       string            `json:"sha256"`
-	Written      time.Time         `json:"written"`
-	Earlier      bool              `json:"earlier"`
-	Others       int               `json:"other_predictions"`
-	Older        int               `json:"older_results"`
-	GPU          string            `json:"gpu"`
-	Calibrations []string          `json:"calibrations"`
-	Points       int               `json:"points"`
-	Measured     int               `json:"measured"`
-	Kept         int               `json:"kept"`
-	Failed       int               `json:"failed"`
-	Missing      []MissingDocument `json:"not_measured"`
-}
-
-// A MissingDocument is a point without a result.
-type MissingDocument struct {
-	ID     string `json:"id"`
-	Name   string `json:"name"`
-	Reason string `json:"reason"`
+	File         string              `json:"predictions_file"`
+	SHA256       string              `json:"sha256"`
+	Written      time.Time           `json:"written"`
+	Earlier      bool                `json:"earlier"`
+	Others       int                 `json:"other_predictions"`
+	Older        int                 `json:"older_results"`
+	GPU          string              `json:"gpu"`
+	Calibrations []string            `json:"calibrations"`
+	Points       int                 `json:"points"`
+	Measured     int                 `json:"measured"`
+	Kept         int                 `json:"kept"`
+	Failed       int                 `json:"failed"`
+	Missing      []live.MissingPoint `json:"not_measured"`
 }
 
 func liveDocument(c *live.Comparison) *LiveDocument {
 	j := &LiveDocument{
 		File: c.Kept.File, SHA256: c.Kept.SHA256, Written: c.Kept.Written, Earlier: c.Kept.Earlier, Others: c.Kept.Others, Older: c.Older,
 		GPU: c.GPU.Key, Calibrations: []string{}, Points: len(c.Predictions.Points),
-		Measured: c.Runs.Measured, Kept: c.Runs.Kept, Failed: c.Runs.Failed, Missing: []MissingDocument{},
+		Measured: c.Runs.Measured, Kept: c.Runs.Kept, Failed: c.Runs.Failed, Missing: append([]live.MissingPoint{}, c.Missing...),
 	}
 	for _, cal := range c.Predictions.Calibrations {
 		j.Calibrations = append(j.Calibrations, cal.Name)
-	}
-	for _, m := range c.Missing {
-		j.Missing = append(j.Missing, MissingDocument(m))
 	}
 	return j
 }

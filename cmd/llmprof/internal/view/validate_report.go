@@ -71,7 +71,7 @@ func (v *Validation) aspects() []aspect {
 	text := func(x any) string { return fmt.Sprint(x) }
 	return []aspect{
 		{"model", true, func(r *validate.Row) any { return r.Model }, text},
-		{"GPU", true, func(r *validate.Row) any { return r.GPU }, func(x any) string { return v.GPUName(fmt.Sprint(x)) }},
+		{"GPU", true, func(r *validate.Row) any { return r.GPU }, func(x any) string { return v.Scorer.GPUName(fmt.Sprint(x)) }},
 		{"engine", true, func(r *validate.Row) any { return r.Runs() }, text},
 		{"TP", false, func(r *validate.Row) any { return r.TP }, func(x any) string { return fmt.Sprintf("TP %v", x) }},
 		{"batch", false, func(r *validate.Row) any { return r.Batch }, func(x any) string { return fmt.Sprintf("batch %v", x) }},

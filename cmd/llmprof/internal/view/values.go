@@ -75,7 +75,7 @@ func Cell[T any](v *T) any {
 	return *v
 }
 
-// as gives a figure the unit T; it is nil where there is no figure.
+// as converts a figure to a quantity of the unit T. The result is nil where there is no figure.
 func as[T ~float64](v *float64) any {
 	if v == nil {
 		return nil

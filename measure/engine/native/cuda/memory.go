@@ -11,7 +11,7 @@ type Ptr uint64
 // Add is the address n bytes further.
 func (p Ptr) Add(n int) Ptr { return p + Ptr(n) }
 
-// Free and total memory of the GPU, all processes together.
+// memory is the free and the total memory of the GPU, with what all processes use.
 func (dev *Device) memory() (free, total uint64, err error) {
 	err = dev.d.check("cuMemGetInfo", dev.d.memInfo(&free, &total))
 	return free, total, err

@@ -84,7 +84,7 @@ func (l library) open(folder string) (handle uintptr, file string, err error) {
 			return h, place(h, path), nil
 		}
 		missing.Tried = append(missing.Tried, path)
-		missing.Reasons = append(missing.Reasons, reason(err, path))
+		missing.Reasons = append(missing.Reasons, strings.TrimPrefix(err.Error(), path+": "))
 	}
 	return 0, "", missing
 }
@@ -99,11 +99,6 @@ func (l library) before(path string) {
 	for _, f := range found {
 		_, _ = load(f) // the library itself says if it lacks it
 	}
-}
-
-// reason is what the loader said, less the path that it begins with.
-func reason(err error, path string) string {
-	return strings.TrimPrefix(err.Error(), path+": ")
 }
 
 // candidates are the paths and names to try, and the folders of those searched
