@@ -32,7 +32,12 @@ func (f *flow) unpreempted() Capacity {
 	if f.handed {
 		ceiling = float64(f.most) / (f.steps * float64(p.decode.Time))
 	}
-	low := min(f.full(ceiling), ceiling)
+	low := ceiling
+	if float64(f.most*(1+f.server.Drafts)) < float64(f.server.Scheduler.Budget) || math.IsInf(packed, 1) {
+		low = min(f.full(ceiling), ceiling)
+	} else { // steps have no room for a token of each sequence that fits, and fewer decode
+		low = min(packed, 1/f.piece(0).each())
+	}
 	switch {
 	case low > 0.97*ceiling && !f.handed:
 		c.Bound = "prefill"

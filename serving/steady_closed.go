@@ -87,8 +87,9 @@ type turns struct {
 // turnsOf is the courses of replicas before the first step, when all clients send their first requests.
 func (f *flow) turnsOf(clients, replicas int) *turns {
 	t := &turns{next: clients}
-	visits := f.visitsOf(fewestVisits + 20*clients)
-	defer visitBuffers.Put(visits)
+	drawn := f.visitsOf(fewestVisits + 30*clients)
+	defer visitBuffers.Put(drawn)
+	visits := *drawn
 	for i := range replicas {
 		var all []visit
 		for k := i; k < len(*visits); k += replicas {
