@@ -92,8 +92,8 @@ func (f *flow) turnsOf(clients, replicas int) *turns {
 	visits := *drawn
 	for i := range replicas {
 		var all []visit
-		for k := i; k < len(*visits); k += replicas {
-			all = append(all, (*visits)[k])
+		for k := i; k < len(visits); k += replicas {
+			all = append(all, visits[k])
 		}
 		w := f.courseOf(all)
 		w.turns, w.api, w.sent = t, f.newEventLoop(t), (clients+replicas-1-i)/replicas
