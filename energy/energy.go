@@ -47,6 +47,8 @@ type Power struct {
 
 	constants *roofline.Constants
 	drawn     [roofline.NumClasses]float64 // share of Rest while the bytes of a class move
+	steady    [roofline.NumClasses]bool    // classes whose kernels draw that all the time
+	traffic   float64                      // time of bytes at the rate that a library's GEMMs in 16 bits reach, over that at the data-sheet bandwidth
 }
 
 // PowerOf works out the power model of a GPU with a calibration.
@@ -61,8 +63,10 @@ func PowerOf(g *hardware.GPU, c *hardware.Calibration, prices *roofline.Machine)
 	m.Waiting = idle + unit.Watts(k[roofline.PowerWaiting]*float64(limit-idle))
 	m.Rest = limit - m.Waiting
 	for c := range m.drawn {
-		m.drawn[c] = prices.Constant(roofline.LawOf(roofline.Class(c)).Power)
+		law := roofline.LawOf(roofline.Class(c))
+		m.drawn[c], m.steady[c] = prices.Constant(law.Power), law.Steady
 	}
+	m.traffic = 1 / k[roofline.GEMMMemory]
 	m.most = m.Throttle * m.Throttle
 	if c.Measured {
 		m.most = math.Inf(1)
@@ -115,11 +119,11 @@ type Draw struct{ Memory, Chip unit.Seconds }
 // that a library's kernels draw less where they reach less of the bandwidth than its GEMMs in 16 bits.
 func (p *Power) DrawOf(c *roofline.Cost) Draw {
 	busy := c.Times[roofline.Memory] + c.Times[roofline.Serial]
-	switch law := roofline.LawOf(c.Class); {
-	case law.Steady:
+	switch {
+	case p.steady[c.Class]:
 		busy = c.Time - c.Times[roofline.Fixed]
 	case c.Class == roofline.GEMM || c.Class == roofline.GroupedGEMM:
-		return Draw{Memory: (c.Traffic.Times(1/p.constants[roofline.GEMMMemory]) + c.Times[roofline.Serial]).Times(p.constants[roofline.PowerMemory])}
+		busy = c.Traffic.Times(p.traffic) + c.Times[roofline.Serial]
 	}
 	if busy == 0 {
 		return Draw{}
@@ -172,14 +176,23 @@ func (l *Load) Add(m *Load, n float64) {
 	l.Slowest += m.Slowest.Times(n)
 }
 
-// BusyOf is how long a kernel keeps units busy that draw power. Kernels that were timed while the GPU was slowed draw the
-// power of their memory traffic all the time.
-func (p *Power) BusyOf(c *roofline.Cost) Busy {
-	b := Busy{Network: c.Times[roofline.Network], Fixed: c.Times[roofline.Fixed], Draw: p.DrawOf(c)}
-	if !roofline.LawOf(c.Class).Steady {
-		b.Compute = unit.Larger(c.Useful, c.Times[roofline.Vector])
-	}
+// BusyOf is how long a kernel keeps units busy that draw power.
+func (p *Power) BusyOf(c *roofline.Cost) (b Busy) {
+	p.use(&b, c)
 	return b
+}
+
+// use adds how long a kernel keeps units busy. Kernels that were timed while the GPU was slowed draw the power of their
+// memory traffic all the time.
+func (p *Power) use(b *Busy, c *roofline.Cost) {
+	if !p.steady[c.Class] {
+		b.Compute += unit.Larger(c.Useful, c.Times[roofline.Vector])
+	}
+	b.Network += c.Times[roofline.Network]
+	b.Fixed += c.Times[roofline.Fixed]
+	draw := p.DrawOf(c)
+	b.Draw.Memory += draw.Memory
+	b.Draw.Chip += draw.Chip
 }
 
 // Take adds a kernel, and what it would take if its arithmetic took Throttle times as
@@ -187,9 +200,8 @@ func (p *Power) BusyOf(c *roofline.Cost) Busy {
 // differs where slower arithmetic starts to make the kernel longer.
 func (p *Power) Take(l *Load, c *roofline.Cost) (grows uint64) {
 	l.Expected += c.Time
-	busy := p.BusyOf(c)
-	l.Busy.Add(&busy, 1)
-	if p.Throttle <= 1 || roofline.LawOf(c.Class).Steady {
+	p.use(&l.Busy, c)
+	if p.Throttle <= 1 || p.steady[c.Class] {
 		return 0
 	}
 	if slowest := c.Slower(p.Throttle * p.Throttle); slowest > c.Time {

@@ -158,12 +158,13 @@ type Machine struct {
 	Peaks     Peaks
 	constants Constants
 	stretch   [NumConstants]float64 // factor by which each constant multiplies a term
+	repeats   [NumConstants]float64 // the same but for shares of a peak: how often bytes are moved
 }
 
 // NewMachine prepares to price kernels.
 func NewMachine(p *Peaks, c *Constants) *Machine {
 	m := &Machine{Peaks: *p, constants: *c}
-	m.stretch[None] = 1
+	m.stretch[None], m.repeats[None] = 1, 1
 	for k := Constant(1); int(k) < len(table); k++ {
 		if table[k].Base == None {
 			m.resolve(k)
@@ -181,8 +182,8 @@ func (m *Machine) Set(k Constant, v float64) {
 // resolve works out the factors of a constant and of the constants that it stands in for.
 func (m *Machine) resolve(k Constant) {
 	v := m.Constant(k)
-	if m.stretch[k] = v; table[k].Quantity == Share {
-		m.stretch[k] = 1 / v
+	if m.stretch[k], m.repeats[k] = v, v; table[k].Quantity == Share {
+		m.stretch[k], m.repeats[k] = 1/v, 1
 	}
 	for _, variant := range table[k].variants {
 		m.resolve(variant)
@@ -291,7 +292,7 @@ func (m *Machine) Price(c *Cost, k *Kernel) {
 		c.Constants |= sets[x.By] | sets[x.And]
 		switch {
 		case x.Resource == Memory:
-			traffic += x.Ideal * m.repeats(x.By) * m.repeats(x.And)
+			traffic += x.Ideal * m.repeats[x.By] * m.repeats[x.And]
 		case x.Resource == Matrix && useful == 0: // what comes after it is waste
 			useful = time
 		}
@@ -309,14 +310,6 @@ func (m *Machine) Price(c *Cost, k *Kernel) {
 	if c.Time = c.Times[Fixed] + c.Times[Serial] + c.longest; c.shows() {
 		c.Time = c.overlapped(c.exposed)
 	}
-}
-
-// repeats is how often a constant says that bytes are moved; 1 for the share of a peak that they are moved at.
-func (m *Machine) repeats(c Constant) float64 {
-	if shares[c] {
-		return 1
-	}
-	return m.stretch[c]
 }
 
 // shows reports whether more than the longest of the times that overlap shows.
