@@ -122,7 +122,7 @@ func TestUnfittedKernels(t *testing.T) {
 		}
 		var rest, sum unit.Seconds
 		s := p.FirstDecode(&c.Workload)
-		p.Walk(&s, func(l *analytic.Lowering, costs []roofline.Cost) {
+		p.Walk(&s, func(_ *analytic.Lowering, costs []roofline.Cost) {
 			for i := range costs {
 				if sum += costs[i].Time; !slices.Contains(x.fitted, costs[i].Class) {
 					rest += costs[i].Time

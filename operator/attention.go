@@ -72,7 +72,7 @@ func (t Type) Attends() bool { return t == Attend || t == Index || t == Expand }
 
 // FollowsContext reports whether the operator is part of attention and its work depends on the context. A decode step that absorbs the expansion of
 // latent keys and values expands its own tokens alone.
-func (o *Op) FollowsContext() bool { return o.Type.Attends() && !(o.Type == Expand && o.Decode) }
+func (o *Op) FollowsContext() bool { return o.Type.Attends() && (o.Type != Expand || !o.Decode) }
 
 // attend is the arithmetic of heads heads over pairs pairs of query and key:
 // 2·d_k for the score, 2·d_v for the mixing, about 5 for the softmax.

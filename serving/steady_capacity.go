@@ -32,7 +32,7 @@ func (f *flow) unpreempted() Capacity {
 	if f.handed {
 		ceiling = float64(f.most) / (f.steps * float64(p.decode.Time))
 	}
-	low := ceiling
+	var low float64
 	if float64(f.most*(1+f.server.Drafts)) < float64(f.server.Scheduler.Budget) || math.IsInf(packed, 1) {
 		low = min(f.full(ceiling), ceiling)
 	} else { // steps have no room for a token of each sequence that fits, and fewer decode
