@@ -25,7 +25,7 @@
 // model describes a phase among others of its kind, not a short one on an idle GPU.
 //
 // A single large GEMM balances at x = matrix/xⁿ + memory·M at its sustained rate. Where the power of bursts was measured
-// (power.matrix, experiments/power), n follows from that; where it was not, n is 1, and matrix follows.
+// (power.matrix, experiments/power), n follows from that, to a quarter; where it was not, n is 1, and matrix follows.
 package energy
 
 import (
@@ -42,7 +42,7 @@ type Power struct {
 	Rest     unit.Watts // power between waiting and the limit
 	Matrix   float64    // share of Rest that arithmetic draws at the rate of bursts
 	Throttle float64    // how many times longer a large GEMM takes at the power limit, at least 1
-	falls    float64    // n: energy of an operation falls with the rate to this power
+	falls    int        // n in quarters: energy of an operation falls with the rate to this power
 	most     float64    // how many times longer any phase may take
 
 	constants *roofline.Constants
@@ -73,11 +73,25 @@ func PowerOf(g *hardware.GPU, c *hardware.Calibration, prices *roofline.Machine)
 	}
 	compute := square.Compute()
 	held := float64(square.Slower(m.Throttle)-min(square.Times[roofline.Memory], compute).Times(k[roofline.PowerMemory])) / float64(compute)
-	m.Matrix, m.falls = m.Throttle*held, 1
+	m.falls = 4
 	if burst := k[roofline.PowerMatrix] * k[roofline.GEMMCompute]; burst > held && m.Throttle > 1 {
-		m.Matrix, m.falls = burst, math.Log(burst/held)/math.Log(m.Throttle)
+		m.falls = max(int(math.Round(4*math.Log(burst/held)/math.Log(m.Throttle))), 1)
 	}
+	m.Matrix = held * power(m.Throttle, m.falls)
 	return m
+}
+
+// power is x to the power of so many quarters. It rounds alike on every processor, which math.Pow does not.
+func power(x float64, quarters int) float64 {
+	whole := 1.0
+	for range quarters / 4 {
+		whole *= x
+	}
+	root := math.Sqrt(math.Sqrt(x))
+	for range quarters % 4 {
+		whole *= root
+	}
+	return whole
 }
 
 // squareGEMM is the GEMM that sustained rates refer to. It reads and writes 3n² values for its 2n³ FLOPs.
@@ -237,7 +251,7 @@ func (p *Power) Limit(l *Load) (clock float64, throttled unit.Seconds) {
 // balance is the x at which matrix/xⁿ + other = base + slope·x, for a left side that is the greater at x = 1. By Newton's
 // method from there, because the difference falls and is convex.
 func (p *Power) balance(base, slope, matrix, other float64) float64 {
-	if p.falls == 1 {
+	if p.falls == 4 {
 		b := base - other
 		return 2 * matrix / (b + math.Sqrt(b*b+4*slope*matrix))
 	}
@@ -246,8 +260,8 @@ func (p *Power) balance(base, slope, matrix, other float64) float64 {
 	}
 	x := 1.0
 	for range 100 {
-		chip := matrix * math.Pow(x, -p.falls)
-		step := (chip + other - base - slope*x) / (chip*p.falls/x + slope)
+		chip := matrix / power(x, p.falls)
+		step := (chip + other - base - slope*x) / (chip*float64(p.falls)/(4*x) + slope)
 		if x += step; step <= 1e-14*x {
 			break
 		}
@@ -268,7 +282,7 @@ func (p *Power) Mean(l *Load, clock, stages float64) unit.Watts {
 // Active is the energy besides waiting of a GPU that is so busy, where what its
 // multiprocessors do takes x times as long.
 func (p *Power) Active(b *Busy, x float64) unit.Joules {
-	return p.Rest.For(unit.Seconds(p.chip(b)*math.Pow(x, -p.falls) + float64(b.Draw.Memory) + p.others(b)))
+	return p.Rest.For(unit.Seconds(p.chip(b)/power(x, p.falls) + float64(b.Draw.Memory) + p.others(b)))
 }
 
 // chip is the time at full power above waiting that what the multiprocessors do is worth.

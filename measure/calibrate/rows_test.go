@@ -192,6 +192,9 @@ func (h *byHand) watts(p *Point, seconds, noise float64) *float64 {
 	case p.Kind == MoEPower:
 		share, fixed = c[roofline.PowerMoEDecode], c[roofline.MoEDecodeBatched]
 		memory = seconds - fixed
+	case p.Kind == AllReducePower:
+		share, fixed = c[roofline.PowerNetwork], c[roofline.LinkBase]+float64(p.Ranks)*c[roofline.LinkPerGPU]
+		memory = seconds - fixed
 	case h.skinny(p):
 		share = c[roofline.PowerSkinnyGEMM]
 	}
@@ -248,7 +251,7 @@ func TestFitOfPower(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		own := []roofline.Constant{roofline.PowerSkinnyGEMM, roofline.PowerWGMMA, roofline.PowerMoEDecode}
+		own := []roofline.Constant{roofline.PowerNetwork, roofline.PowerSkinnyGEMM, roofline.PowerWGMMA, roofline.PowerMoEDecode}
 		for _, k := range append(slices.Clone(powerKeys), roofline.PowerWaiting) {
 			v, ok := f.Values[k.String()]
 			switch {
