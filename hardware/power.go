@@ -24,15 +24,10 @@ func powerOfH200(c *roofline.Constants) {
 	c[roofline.PowerWaiting], c[roofline.PowerIdle] = 0.068, 0.11
 }
 
-// powerOfH100 is what an H100 drew, by the GEMMs of a library (experiments/power, go test ./energy -run FullClocks).
-//
-//   - Matrix: large GEMMs in bursts. An H200 has the same chip and limit.
-//   - Memory: GEMMs of one row.
+// powerOfH100 is what large GEMMs of an H100 drew in bursts (experiments/power, go test ./energy -run FullClocks); an H200 has
+// the same chip and limit.
 func powerOfH100(c *roofline.Constants, key string) {
-	switch key {
-	case "h200-sxm-141gb":
+	if key == "h100-sxm-80gb" || key == "h200-sxm-141gb" {
 		c[roofline.PowerMatrix] = 1.72
-	case "h100-sxm-80gb":
-		c[roofline.PowerMatrix], c[roofline.PowerMemory] = 1.72, 0.64
 	}
 }
