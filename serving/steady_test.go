@@ -107,7 +107,11 @@ func TestSteadyAgreesWithSimulation(t *testing.T) {
 		agree(t, what+": E2E", float64(st.E2E), r.E2E.Mean(), within(seen.e2e))
 		agree(t, what+": energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
 		agree(t, what+": utilization", st.Utilization, r.Busy, 0.05)
-		agree(t, what+": KV cache", st.Cache, r.MeanCache, within(seen.e2e))
+		cache := within(seen.e2e)
+		if share > 0.6 { // By Little's law its mean has the arrivals' uncertainty too.
+			cache += 2 / math.Sqrt(float64(l.Requests-seen.from))
+		}
+		agree(t, what+": KV cache", st.Cache, r.MeanCache, cache)
 	}
 }
 
