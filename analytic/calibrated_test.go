@@ -102,7 +102,7 @@ func TestUnfittedKernels(t *testing.T) {
 	for _, x := range []struct {
 		engine  string
 		fitted  []roofline.Class
-		atLeast float64 // of the time of a decode step
+		atLeast float64 // least share of the time of a decode step
 	}{
 		{"vllm", []roofline.Class{roofline.GEMM, roofline.AttentionDecode}, 0.01},
 		{"vllm@0.19.0", []roofline.Class{roofline.GEMM}, 0.05},

@@ -48,6 +48,7 @@ type Power struct {
 	constants *roofline.Constants
 	drawn     [roofline.NumClasses]float64 // share of Rest while the bytes of a class move
 	steady    [roofline.NumClasses]bool    // classes whose kernels draw that all the time
+	byByte    [roofline.NumClasses]bool    // classes whose bytes take the same energy at every rate
 	traffic   float64                      // time of bytes at the rate that a library's GEMMs in 16 bits reach, over that at the data-sheet bandwidth
 }
 
@@ -64,7 +65,7 @@ func PowerOf(g *hardware.GPU, c *hardware.Calibration, prices *roofline.Machine)
 	m.Rest = limit - m.Waiting
 	for c := range m.drawn {
 		law := roofline.LawOf(roofline.Class(c))
-		m.drawn[c], m.steady[c] = prices.Constant(law.Power), law.Steady
+		m.drawn[c], m.steady[c], m.byByte[c] = prices.Constant(law.Power), law.Steady, law.ByByte
 	}
 	m.traffic = 1 / k[roofline.GEMMMemory]
 	m.most = m.Throttle * m.Throttle
@@ -129,14 +130,14 @@ const Window unit.Seconds = 0.1
 // the memory, and of the multiprocessors beyond that.
 type Draw struct{ Memory, Chip unit.Seconds }
 
-// DrawOf is what a kernel draws while its bytes move. A byte takes the same energy at every rate (experiments/power), so
-// that a library's kernels draw less where they reach less of the bandwidth than its GEMMs in 16 bits.
+// DrawOf is what a kernel draws while its bytes move. A byte of a library's GEMM takes the same energy at every rate
+// (experiments/power): a GEMM that reaches less of the bandwidth draws less power.
 func (p *Power) DrawOf(c *roofline.Cost) Draw {
 	busy := c.Times[roofline.Memory] + c.Times[roofline.Serial]
 	switch {
 	case p.steady[c.Class]:
 		busy = c.Time - c.Times[roofline.Fixed]
-	case c.Class == roofline.GEMM || c.Class == roofline.GroupedGEMM:
+	case p.byByte[c.Class]:
 		busy = c.Traffic.Times(p.traffic) + c.Times[roofline.Serial]
 	}
 	if busy == 0 {

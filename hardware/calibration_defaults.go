@@ -76,7 +76,7 @@ func DefaultCalibration(g *GPU) Calibration {
 	skinnyAsGEMM(k)
 	fusedAsOneShot(k)
 	powerOfH200(k)
-	powerOfH100(k, g.Key)
+	powerOfBursts(k, g.Key)
 	c.Name = "default for " + g.Generation
 	c.Residuals = residuals(g)
 	if slices.Contains(timedBoards, g.Key) {
@@ -250,8 +250,8 @@ var (
 	heldA40  = heldBoard{peak: 149.7e12, limit: 300, slowed: 1}
 )
 
-// sustained is the share of its peak that another board of the generation sustains
-// which reaches burst of it. The rate that a power limit leaves goes with the root of
+// sustained is the share of its peak that another board of the generation sustains. In bursts that board reaches the
+// share burst. The rate that a power limit leaves goes with the root of
 // the power (energy/energy.go), so it is slowed by the root of the power that the
 // known board's rate would cost it. The limit of a GH200 is shared with its
 // processor.

@@ -165,8 +165,8 @@ func quote(s string) string {
 	return b.String()
 }
 
-// calibrationSections are the tables of a calibration file with what stands above each: the equation
-// of a law, or what the constants are of.
+// calibrationSections are the tables of a calibration file with what stands above each. That is the equation
+// of a law, or a sentence on the constants.
 func calibrationSections() [][2]string {
 	equation := func(c roofline.Class) string { return roofline.LawOf(c).Equation }
 	return withSchemes([][2]string{

@@ -24,9 +24,9 @@ func powerOfH200(c *roofline.Constants) {
 	c[roofline.PowerWaiting], c[roofline.PowerIdle] = 0.068, 0.11
 }
 
-// powerOfH100 is what large GEMMs of an H100 drew in bursts (experiments/power, go test ./energy -run FullClocks); an H200 has
-// the same chip and limit.
-func powerOfH100(c *roofline.Constants, key string) {
+// powerOfBursts is what large GEMMs of an H100 drew in bursts (experiments/power, go test ./energy -run FullClocks). It is
+// taken for an H200 too, which has the same chip and the same power limit.
+func powerOfBursts(c *roofline.Constants, key string) {
 	if key == "h100-sxm-80gb" || key == "h200-sxm-141gb" {
 		c[roofline.PowerMatrix] = 1.72
 	}

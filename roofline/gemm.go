@@ -54,6 +54,7 @@ var gemm = Law{
 	},
 	Choose: fastestAlgorithm,
 	Power:  PowerMemory,
+	ByByte: true,
 }
 
 // How a library runs a GEMM in 16 bits.
@@ -239,6 +240,7 @@ var groupedGEMM = Law{
 	},
 	Exposed: 1,
 	Power:   PowerMemory,
+	ByByte:  true,
 }
 
 // A skinny GEMM streams its weights. Each row's inputs are read again for every tile of

@@ -121,6 +121,7 @@ type Law struct {
 	Choose   func(m *Machine, t *Terms, k *Kernel) // changes the terms to those of the fastest algorithm that a library has for the kernel; nil where it has one
 	Exposed  float64                               // how far arithmetic and memory traffic hide each other (Times.both), of a law that has no constant for it
 	Power    Constant                              // power of the GPU while the kernel's bytes move
+	ByByte   bool                                  // a byte takes the same energy at every rate
 	Steady   bool                                  // the GPU draws that all the time, for matrix units wait for vector units
 }
 

@@ -70,8 +70,8 @@ func usage(format string, args ...any) error { return ask.Usage(format, args...)
 // interruption ends a context when the program is asked to end.
 type interruption struct{ by atomic.Int32 }
 
-// endSignals lists the signals that ask the program to end. What a parent had it ignore,
-// as nohup does with SIGHUP, goes on being ignored.
+// endSignals lists the signals that ask the program to end. The program goes on
+// ignoring signals that its parent made it ignore, such as SIGHUP under nohup.
 func endSignals() []os.Signal {
 	var all []os.Signal
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {

@@ -23,8 +23,8 @@ func (a *app) Model(ctx context.Context, name string, offline, lenient bool) (*m
 	return models.Resolver{Table: table, Hub: hub, Lenient: lenient}.Resolve(ctx, name)
 }
 
-// GPUs is the built-in table overlaid with the user's: of the file
-// that was named, else of the one in the configuration folder, if there is one.
+// GPUs is the built-in table overlaid with the user's. The user's table is the file that was named, or else the
+// one in the configuration folder, if there is one.
 func (a *app) GPUs(file string) (*hardware.Table, error) {
 	t, err := hardware.Load(llmprof.HardwareTOML)
 	if err != nil {

@@ -18,8 +18,8 @@ const (
 	governorDelay = 0.05 // seconds
 )
 
-// rests are how much more of a burst a board may be capable of after the time between two rows of a table, in seconds. How long
-// that time is depends on the host that ran the collector, so that the fit chooses among them by the rows that it is made of.
+// rests are how much more of a burst a board may be capable of after the time between two rows of a table, in seconds. The
+// time depends on the host that ran the collector. The fit chooses one of them by the rows that it is fitted to.
 var rests = [...]float64{governorDelay, 0.01, 0.004, 0.002}
 
 // inTurn finds how much of a burst the rows before each sample had spent. TensorRT-LLM's collector times the products by one matrix one after

@@ -41,9 +41,9 @@ func allReduceOptions(q *Query) (o Options, rows int, err error) {
 	return o, rows, Check(&o)
 }
 
-// timeAllReduce times all-reduces of random values as the engine's steps have them, over as many GPUs: those
-// of both blocks alternately, and nothing between them. If the all-reduce is fused into a GEMM, its time is
-// what the GEMM takes longer with it.
+// timeAllReduce times all-reduces of random values as the engine's steps have them, over as many GPUs. Those of both
+// blocks alternate, and nothing runs between them. If the all-reduce is fused into a GEMM, its time is what the GEMM
+// takes longer with it.
 func (b *Bencher) timeAllReduce(q *Query) (t Times, err error) {
 	o, rows, err := allReduceOptions(q)
 	if err != nil {

@@ -120,7 +120,7 @@ func (ans *Answer) explain(all *analytic.Machines) error {
 	if ans.Machine, err = ans.machine(ans.On(all)); err != nil {
 		return err
 	}
-	known := ans.Warnings // of what the case was made of
+	known := ans.Warnings // The report replaces these notes on how the case was made.
 	if ans.Report, err = breakdown.Explain(&ans.Case); err != nil {
 		return UsageError{err}
 	}
