@@ -97,14 +97,18 @@ func (b *builder) power(m *Machine) error {
 	if held > 0 {
 		b.note("the power limit held the GPU in runs for their power, whose kernels draw that or more: %d of %d", held, len(rows))
 	}
-	for _, c := range d.keys {
-		b.byDefault(c, d.prices.Constant(c))
+	defaults := func() {
+		for _, c := range d.keys {
+			b.byDefault(c, d.prices.Constant(c))
+			delete(b.file.HeldOut, c.String())
+		}
 	}
+	defaults()
 	b.fit(draws(d.keys...), samples, "runs for their power")
 	for _, c := range d.keys {
 		if v := b.file.Values[c.String()]; !c.Valid(v.Value) {
 			b.note("runs for their power do not agree with what arithmetic and waiting draw: %s comes out as %.4g, and has to be %s", c, v.Value, c.Info().Quantity.Want())
-			b.forget(d.keys...)
+			defaults()
 			break
 		}
 	}
@@ -131,14 +135,6 @@ func powerOf(r *Row, class roofline.Class) roofline.Constant {
 		return roofline.PowerNetwork
 	}
 	return roofline.LawOf(class).Power
-}
-
-// forget leaves constants of power to the defaults.
-func (b *builder) forget(keys ...roofline.Constant) {
-	for _, c := range keys {
-		delete(b.file.Values, c.String())
-		delete(b.file.HeldOut, c.String())
-	}
 }
 
 // waiting is the power of a GPU that has nothing to do, by its row, else by default.

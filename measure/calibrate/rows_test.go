@@ -307,7 +307,7 @@ func TestFitOfImpossiblePower(t *testing.T) {
 	if v := f.Values["power.memory"]; v.N != 0 || !strings.HasPrefix(v.From, "default for hopper") {
 		t.Errorf("power.memory: %+v", v)
 	}
-	if !strings.Contains(strings.Join(f.Notes, "\n"), "runs for their power contradict each other") {
+	if !strings.Contains(strings.Join(f.Notes, "\n"), "runs for their power") {
 		t.Errorf("notes: %q", f.Notes)
 	}
 	if _, err := hardware.ParseCalibration("x", f.Text()); err != nil {
