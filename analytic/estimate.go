@@ -132,8 +132,8 @@ func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
 // fill makes the estimate of the phases of a workload.
 func (p *Predictor) fill(e *Estimate, w *Workload, prefill, decode *total, off widths) {
 	e.Memory = p.memory(w)
-	stages, each := float64(p.Par.PP), float64(p.Par.TP*p.Par.PP)/float64(w.Batch)
-	e.Energy = energy.Of(prefill.draws(p.machine, stages), decode.draws(p.machine, stages), prefill.Expected, decode.Expected, w.GenLen-1, each)
+	each := float64(p.Par.TP*p.Par.PP) / float64(w.Batch)
+	e.Energy = energy.Of(prefill.draws(p.machine, p.Par), decode.draws(p.machine, p.Par), prefill.Expected, decode.Expected, w.GenLen-1, each)
 	_, e.Energy.IdleKnown = p.machine.GPU.Idle()
 	p.assemble(e, w, prefill, decode, off)
 }
@@ -147,7 +147,7 @@ func (p *Predictor) memory(w *Workload) Memory {
 func (p *Predictor) prefill(w *Workload) (t total) {
 	r := runner{p: p, budget: maxSteps}
 	r.prefill(&t, w)
-	p.limit(&t, true)
+	p.limit(&t, float64(p.Par.MicroBatches), true)
 	return t
 }
 
@@ -156,18 +156,18 @@ func (p *Predictor) prefill(w *Workload) (t total) {
 func (p *Predictor) decode(w *Workload, first *firstStep) (t total) {
 	r := runner{p: p, budget: maxSteps, first: first}
 	r.sum(&t, &operator.Run{First: p.FirstDecode(w), Steps: w.GenLen - 1})
-	p.limit(&t, false)
+	p.limit(&t, float64(p.Par.MicroBatches), false)
 	return t
 }
 
-// limit turns the sum over the steps of a micro-batch into a phase of all of them, no
+// limit turns the sum over the steps of one of so many micro-batches into a phase of all of them, no
 // GPU of which draws more than its power limit.
-func (p *Predictor) limit(t *total, prefill bool) {
+func (p *Predictor) limit(t *total, parts float64, prefill bool) {
 	t.limit(p.machine)
 	for i := range t.stage {
 		t.stage[i].limit(p.machine)
 	}
-	t.pipeline(float64(p.Par.MicroBatches), prefill)
+	t.pipeline(parts, prefill)
 }
 
 // prefill sums the steps of the prompts of a micro-batch.

@@ -1,6 +1,8 @@
 package analytic
 
 import (
+	"slices"
+
 	"llmprof/energy"
 	"llmprof/operator"
 	"llmprof/roofline"
@@ -14,6 +16,7 @@ type StepCost struct {
 	Before unit.Seconds // host time from the last launch of the step before to the first of this one; if no step runs yet, RequestTime includes it
 	Launch unit.Seconds // host time from the first launch to the last
 	Waits  unit.Seconds // part of Time in which the GPU waits for the host's launches
+	Stage  unit.Seconds // time of the longest stage of a pipeline whose batches are priced one by one; else 0
 	Spared Spared
 }
 
@@ -63,22 +66,26 @@ func (s *Stepper) Windows() []float64 { return s.bare.Windows() }
 
 // cost prices a step of several groups by a predictor without counts.
 func (p *Predictor) cost(groups []operator.Group, together float64) StepCost {
+	if p.Par.MicroBatches > 1 {
+		return p.pipelined(groups, together)
+	}
 	s := p.Mixed(groups)
 	s.Together = together
 	var t total
 	p.step(&t, &s)
 	c := StepCost{}
-	if p.Par.MicroBatches == 1 { // launches of several micro-batches are not modelled
-		c.Launch, c.Waits = t.host, max(t.host-t.kernels-t.raised, 0)
-		if !s.Decode() {
-			c.Before = p.between(&s)
-			c.Launch += p.machine.seconds(roofline.StreamNode).Times(t.launches)
-		}
+	c.Launch, c.Waits = t.host, max(t.host-t.kernels-t.raised, 0)
+	if !s.Decode() {
+		c.Before = p.between(&s)
+		c.Launch += p.machine.seconds(roofline.StreamNode).Times(t.launches)
 	}
 	rested := t.timing
-	p.limit(&t, !s.Decode())
+	p.limit(&t, 1, !s.Decode())
 	c.Time = t.Expected
 	c.Energy = p.drawn(&t.timing)
+	for i := range t.stage {
+		c.Stage = max(c.Stage, t.stage[i].Expected)
+	}
 	if wait := p.RequestTime(); wait > 0 && !s.Decode() {
 		rested.waitsForHost(wait)
 		rested.limit(p.machine)
@@ -88,9 +95,63 @@ func (p *Predictor) cost(groups []operator.Group, together float64) StepCost {
 	return c
 }
 
+// pipelined prices a turn of all micro-batches through a full pipeline: a micro-batch comes again once it has gone through all stages, and no
+// sooner than the longest stage has let all through. A prompt takes every stage longer than what decodes does, so the stages wait for each
+// other beside it. Prompts that come meanwhile join one micro-batch; those that come within a turn that only decodes are spread over all.
+func (p *Predictor) pipelined(groups []operator.Group, together float64) StepCost {
+	var decodes []operator.Group
+	sequences, prompts := 0.0, 0.0
+	for _, g := range groups {
+		if g.Decodes() {
+			decodes, sequences = append(decodes, g), sequences+g.Batch
+		} else {
+			prompts += g.Batch
+		}
+	}
+	parts := max(min(float64(p.Par.MicroBatches), sequences), 1) // that have a sequence
+	if prompts == 0 {
+		return p.turn(groups, together, parts)
+	}
+	rest, whole := StepCost{}, p.turn(groups, together, parts)
+	if sequences > 0 {
+		rest = p.turn(decodes, together, parts)
+	}
+	one := float64(whole.Time-rest.Time) / prompts
+	apart := float64(rest.Time) / (float64(rest.Time) + one) * (1 - 1/float64(p.Par.MicroBatches)) // share of further prompts that another micro-batch has
+	time := rest.Time + (whole.Time - rest.Time).Times(1-apart*max(1-1/prompts, 0))
+	// whole has the prompts in each of its micro-batches.
+	idle := p.machine.Waiting.For(1).Times(float64(p.Par.TP * p.Par.PP))
+	work := func(c *StepCost) unit.Joules { return c.Energy - idle.Times(float64(c.Time)) }
+	return StepCost{Time: time, Energy: idle.Times(float64(time)) + work(&rest) + (work(&whole) - work(&rest)).Times(1/parts)}
+}
+
+// turn prices a turn of micro-batches through a full pipeline, each of which has a part of the sequences that decode, and all prompts.
+func (p *Predictor) turn(groups []operator.Group, together, parts float64) StepCost {
+	groups = slices.Clone(groups)
+	for i := range groups {
+		if g := &groups[i]; g.Decodes() {
+			g.Batch /= parts
+		}
+	}
+	s := p.Mixed(groups)
+	s.Together = together
+	var t total
+	p.step(&t, &s)
+	p.limit(&t, parts, false)
+	return StepCost{Time: t.Expected, Energy: p.drawn(&t.timing)}
+}
+
+// OneBatch is the predictor of a batch that has the pipeline for itself.
+func (p *Predictor) OneBatch() *Predictor {
+	one, par := *p, *p.Par
+	par.MicroBatches = 1
+	one.Par, one.kept, one.prefilled, one.known, one.served = &par, nil, nil, nil, nil
+	return &one
+}
+
 // drawn is the energy of all GPUs of a replica for a step.
 func (p *Predictor) drawn(t *timing) unit.Joules {
-	return t.draws(p.machine, float64(p.Par.PP)).For(t.Expected).Times(float64(p.Par.TP * p.Par.PP))
+	return t.draws(p.machine, p.Par).For(t.Expected).Times(float64(p.Par.TP * p.Par.PP))
 }
 
 // DecodeCost prices a decode step of a batch of sequences with a mean context.

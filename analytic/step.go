@@ -183,7 +183,7 @@ func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step) {
 		host += p.machine.seconds(roofline.HostSequence).Times(s.Batch)
 		t.exposed = host
 	}
-	if p.Par.MicroBatches > 1 {
+	if p.Par.MicroBatches > 1 || p.bare && p.Par.PP > 1 {
 		t.stages(&k.parts, p.Par.PP, p.layers)
 		for i := range t.stage {
 			p.launch(t, &t.stage[i], s)

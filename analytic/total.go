@@ -3,6 +3,7 @@ package analytic
 import (
 	"llmprof/energy"
 	"llmprof/operator"
+	"llmprof/parallel"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -96,9 +97,9 @@ func (t *timing) limit(m *Machine) {
 	t.bound[roofline.ByCompute] += t.throttled
 }
 
-// draws is the mean power of one GPU of so many stages in a phase.
-func (t *timing) draws(m *Machine, stages float64) unit.Watts {
-	return m.Mean(&t.Load, t.clock, stages)
+// draws is the mean power of one GPU in a phase.
+func (t *timing) draws(m *Machine, p *parallel.Parallelism) unit.Watts {
+	return m.Mean(&t.Load, t.clock, float64(p.PP), float64(p.MicroBatches))
 }
 
 // pipeline turns a sum over steps of one micro-batch of m into the time of all of them

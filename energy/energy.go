@@ -270,14 +270,14 @@ func (p *Power) balance(base, slope, matrix, other float64) float64 {
 	return x
 }
 
-// Mean is what one GPU draws on the mean of a load at a clock: stages of a pipeline work
-// in turn, each for its share of the time.
-func (p *Power) Mean(l *Load, clock, stages float64) unit.Watts {
+// Mean is what one GPU draws on the mean of a load at a clock. Stages of a pipeline work in turn, each for its share of the
+// time; as many at once as there are parts of the batch.
+func (p *Power) Mean(l *Load, clock, stages, parts float64) unit.Watts {
 	if l.Expected <= 0 {
 		return p.Waiting
 	}
 	active := p.Active(&l.Busy, clock)
-	return p.Waiting + unit.Watts(min(float64(active)/float64(l.Expected), float64(p.Rest))/stages)
+	return p.Waiting + unit.Watts(min(float64(active)/float64(l.Expected), float64(p.Rest)*min(stages, parts))/stages)
 }
 
 // Active is the energy besides waiting of a GPU that is so busy, where what its

@@ -23,7 +23,7 @@ import (
 func slowed(p *energy.Power, l energy.Load) (unit.Seconds, unit.Watts) {
 	clock, throttled := p.Limit(&l)
 	l.Expected += throttled
-	return l.Expected, p.Mean(&l, clock, 1)
+	return l.Expected, p.Mean(&l, clock, 1, 1)
 }
 
 // phase is the time and the power of a phase of one kernel.

@@ -1,10 +1,6 @@
 package operator
 
-import (
-	"slices"
-
-	"llmprof/models"
-)
+import "llmprof/models"
 
 // A Group is the sequences of a step that gain the same number of tokens: the decoding
 // sequences, or chunks of prompts. A step of continuous batching has several groups.
@@ -76,7 +72,7 @@ func join(earlier, ops []Op) bool {
 	return true
 }
 
-// Mixed is a step of several groups; of several micro-batches it is the step of one.
+// Mixed is a step of several groups.
 func (s *Shard) Mixed(groups []Group) Step {
 	st := s.Step(0, 0, 0, 0)
 	var tokens, past, logits float64
@@ -93,17 +89,8 @@ func (s *Shard) Mixed(groups []Group) Step {
 	if len(groups) > 1 {
 		st.Groups = groups
 	}
-	if parts := float64(s.Par.MicroBatches); parts > 1 {
-		st.divide(parts)
-	}
 	return st
 }
 
-// divide turns the step into that of one of several micro-batches.
-func (s *Step) divide(parts float64) {
-	s.Batch /= parts
-	s.Groups = slices.Clone(s.Groups)
-	for i := range s.Groups {
-		s.Groups[i].Batch /= parts
-	}
-}
+// Decodes reports whether the sequences of a group decode.
+func (g *Group) Decodes() bool { return g.New == g.Logits }

@@ -46,9 +46,9 @@ func newPrices(s Stepper, pass int, drafted bool) *prices {
 	return &prices{stepper: s, windows: s.Windows(), pass: float64(pass), drafted: drafted, curves: map[decode]*curve{}}
 }
 
-// prices prices the steps of the server.
+// prices prices the steps of the server, of a pipeline those of one batch.
 func (s *Server) prices() *prices {
-	return newPrices(s.Predictor.Stepper(), s.Scheduler.Pass, s.Drafts > 0)
+	return newPrices(s.Predictor.OneBatch().Stepper(), s.Scheduler.Pass, s.Drafts > 0)
 }
 
 // A mixture is a step of up to four groups, and the tokens of all replicas that share its experts.
@@ -312,7 +312,7 @@ func between(a, b *knot, context float64) Cost {
 func plus(a, b *Cost, n float64) Cost {
 	return Cost{
 		Time: a.Time + b.Time.Times(n), Energy: a.Energy + b.Energy.Times(n),
-		Before: a.Before + b.Before.Times(n), Launch: a.Launch + b.Launch.Times(n), Waits: a.Waits + b.Waits.Times(n),
+		Before: a.Before + b.Before.Times(n), Launch: a.Launch + b.Launch.Times(n), Waits: a.Waits + b.Waits.Times(n), Stage: a.Stage + b.Stage.Times(n),
 		Spared: analytic.Spared{Time: a.Spared.Time + b.Spared.Time.Times(n), Energy: a.Spared.Energy + b.Spared.Energy.Times(n)},
 	}
 }
@@ -340,6 +340,7 @@ func toward(a, b *Cost, share float64) (c Cost) {
 	c.Before = a.Before + (b.Before - a.Before).Times(share)
 	c.Launch = a.Launch + (b.Launch - a.Launch).Times(share)
 	c.Waits = a.Waits + (b.Waits - a.Waits).Times(share)
+	c.Stage = a.Stage + (b.Stage - a.Stage).Times(share)
 	c.Spared.Time = a.Spared.Time + (b.Spared.Time - a.Spared.Time).Times(share)
 	c.Spared.Energy = a.Spared.Energy + (b.Spared.Energy - a.Spared.Energy).Times(share)
 	return c

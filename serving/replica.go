@@ -25,6 +25,7 @@ type sequence struct {
 	gain      int          // tokens that come with the step that runs
 	unsent    int          // tokens that wait to be sent
 	complete  bool         // with those, or those that were sent, the answer is complete
+	turn      int          // batch of a pipeline from which on it may decode
 }
 
 func (q *sequence) decoding() bool { return q.generated > 0 && q.goal-q.computed == 1 }
@@ -50,6 +51,7 @@ type replica struct {
 	planned int     // blocks of all running sequences at their longest
 
 	batch      batch
+	pipe       *pipeline
 	busy       bool
 	overlaps   bool         // the step is formed before the one before it has ended
 	begin, end unit.Seconds // begin and end of the step that runs
@@ -112,6 +114,10 @@ func (r *replica) launch(now, formed unit.Seconds, longest *Cost) {
 		formed += r.cost.Before
 	}
 	r.busy = true
+	if r.pipe != nil {
+		r.enters(now)
+		return
+	}
 	r.run(now, formed)
 }
 
@@ -166,7 +172,7 @@ func (s *Server) drafting(draft *prices, b *batch) (sum Cost) {
 // continueRunning gives the running sequences their tokens, in the order in which they
 // began; prompts says that those that decode have to wait.
 func (r *replica) continueRunning(budget *int, now unit.Seconds, prompts bool) {
-	kept, plain := r.running[:0], !prompts && r.server.Drafts == 0 && len(r.prices.windows) == 0 && !r.only
+	kept, plain := r.running[:0], !prompts && r.server.Drafts == 0 && len(r.prices.windows) == 0 && !r.only && r.pipe == nil
 	for i := 0; i < len(r.running); i++ {
 		if plain {
 			n := r.decodeLeading(r.running[i:], *budget, now)
@@ -183,7 +189,7 @@ func (r *replica) continueRunning(budget *int, now unit.Seconds, prompts bool) {
 			n += r.server.Drafts
 		}
 		n = min(n, *budget)
-		if n == 0 || q.ready > now || decodes && prompts {
+		if n == 0 || q.ready > now || decodes && (prompts || r.pipe != nil && q.turn > r.pipe.turn) {
 			kept = append(kept, q)
 			continue
 		}
@@ -398,6 +404,9 @@ func (r *replica) advance(q *sequence, n int, decodes bool) (ends bool) {
 	r.due -= q.gain
 	r.tokens += q.gain
 	r.gains = append(r.gains, q)
+	if r.pipe != nil {
+		q.turn = r.pipe.turn + r.pipe.most()
+	}
 	if ends = q.generated == q.Request.Gen || r.only; ends {
 		r.ending = append(r.ending, q)
 	}

@@ -97,7 +97,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	for i := range decode + prefill {
 		one := &replica{
 			server: s, index: i, front: front, rules: &s.Scheduler, prices: priced, draft: draft, room: r, expect: expectFirst, only: i >= decode, stopped: -analytic.Window,
-			pool: newPool(r.blocks, int(float64(s.Offload)/float64(r.each))), random: rand.New(rand.NewPCG(o.Seed, uint64(i)+1)),
+			pipe: s.pipeline(), pool: newPool(r.blocks, int(float64(s.Offload)/float64(r.each))), random: rand.New(rand.NewPCG(o.Seed, uint64(i)+1)),
 		}
 		if one.only {
 			c.first = append(c.first, one)
@@ -210,6 +210,10 @@ func (c *cluster) happens(who *replica, what happening) {
 		who.front.finish(func(q *sequence) { c.enter(who, q) })
 		who.front.begin(c.now, c.sent)
 	case outputsDue:
+		if who.pipe != nil {
+			c.leaves(who)
+			break
+		}
 		c.output(who)
 	}
 }
@@ -262,12 +266,18 @@ func (c *cluster) enter(r *replica, q *sequence) {
 func (c *cluster) start(r *replica, seen unit.Seconds) {
 	wakes, work, tokens := never, false, 0.0
 	for _, p := range r.peers {
+		if p.pipe != nil {
+			seen = p.forms(c.now)
+		}
 		work = p.form(c.now, seen) || work
 		tokens += max(p.batch.tokens(p.server.Drafts), 1)
 		wakes = min(wakes, p.wakes(c.now))
 		p.busy, p.end, p.cost = false, 0, Cost{}
 	}
 	if !work {
+		if r.pipe != nil && c.skips(r) {
+			return
+		}
 		if wakes < never {
 			r.end = wakes
 		}
@@ -296,6 +306,13 @@ func (c *cluster) start(r *replica, seen unit.Seconds) {
 // requests that came since nor blocks that it frees; while the host launches that one it takes no output.
 func (c *cluster) ended(r *replica) {
 	if !r.busy { // a cache has arrived
+		c.start(r, c.now)
+		return
+	}
+	if r.pipe != nil {
+		for _, p := range r.peers {
+			p.busy = false
+		}
 		c.start(r, c.now)
 		return
 	}

@@ -80,7 +80,22 @@ func (f *flow) moment(n int, rate float64, c *cycle) moment {
 		}
 		return moment{busy: 1, power: c.energy / c.decode, first: wait, step: c.mean}
 	}
-	return moment{busy: 1, power: c.energy / c.decode, first: c.first + f.out(float64(n)) + f.enters(float64(n), rate, c.mean), own: c.computes, step: c.mean, behind: c.behind}
+	return moment{busy: 1, power: c.energy / c.decode, first: c.first - f.sooner(n, rate, c.mean) + f.out(float64(n)) + f.enters(float64(n), rate, c.mean), own: c.computes, step: c.mean, behind: c.behind}
+}
+
+// sooner is by how much a request begins sooner in a pipeline than it would behind whole turns of its batches. One that comes while they only
+// decode waits for one of them, and with asynchronous scheduling for one more.
+func (f *flow) sooner(n int, rate, turn float64) float64 {
+	parts := float64(f.server.Predictor.Par.MicroBatches)
+	if parts == 1 {
+		return 0
+	}
+	decode := float64(f.piece(n).decode.Time)
+	wait := math.Exp(-rate*turn) * decode / turn * decode / 2
+	if f.server.Scheduler.Async {
+		wait += decode
+	}
+	return (1 - 1/parts) * wait
 }
 
 // A first is the busy period that a prompt begins which comes to a replica without work, up to its first decode: the step of that prompt, and the

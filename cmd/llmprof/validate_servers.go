@@ -11,6 +11,7 @@ import (
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/result"
+	"llmprof/parallel"
 	"llmprof/serving"
 	"llmprof/validate/served"
 )
@@ -122,9 +123,11 @@ func (a *app) serverOf(ctx context.Context, r *served.Run, calibration string) (
 	q := &question{Question: ask.Question{
 		Model: r.Model, GPU: r.GPU, Engine: r.Engine, Weights: r.Weights, Calibration: calibration, Given: func(string) bool { return false },
 	}}
-	q.Workload.Batch, q.Workload.PromptLen, q.Workload.GenLen = 1, 1024, 2
+	q.Workload.PromptLen, q.Workload.GenLen = 1024, 2
 	q.Eff.NoP2P = r.NoP2P
-	q.Parallel.TP, q.Parallel.DP, q.Parallel.EP, q.Parallel.PP, q.Parallel.MicroBatches = r.TP, r.DP, r.EP, 1, 1
+	stages := max(r.PP, 1)
+	q.Parallel = parallel.Parallelism{TP: r.TP, DP: r.DP, EP: r.EP, MoETP: r.MoETP, PP: stages, MicroBatches: stages}
+	q.Workload.Batch = stages
 	ans, err := a.answer(ctx, q)
 	if err != nil {
 		return nil, err

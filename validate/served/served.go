@@ -26,6 +26,7 @@ type Run struct {
 	Engine      string // vllm or sglang
 	Weights     string // format of the weights; "" for the model's own
 	TP, DP, EP  int
+	MoETP, PP   int // 0 where experts are not cut, and without a pipeline
 	Budget      int // most tokens of a step; 0 for the engine's default
 	Sequences   int // most that run at once; 0 for the engine's default
 	CacheTokens int // capacity of the KV cache, from the engine's log; 0 if it was not recorded
@@ -62,9 +63,9 @@ func Runs() ([]Run, error) {
 	err := rows("servers.csv", func(f []string) error {
 		r := Run{
 			Name: strings.TrimSuffix(f[0], ".csv"), Model: f[1], Engine: f[2], Weights: f[3], GPU: f[4],
-			NoP2P: f[13] == "no", InEngine: f[14] == "engine", Source: f[15], Licence: f[16],
+			NoP2P: f[15] == "no", InEngine: f[16] == "engine", Source: f[17], Licence: f[18],
 		}
-		for i, to := range []*int{&r.TP, &r.DP, &r.EP, &r.Budget, &r.Sequences, &r.CacheTokens, &r.Concurrency} {
+		for i, to := range []*int{&r.TP, &r.DP, &r.EP, &r.MoETP, &r.PP, &r.Budget, &r.Sequences, &r.CacheTokens, &r.Concurrency} {
 			if f[5+i] == "" {
 				continue
 			}
@@ -73,9 +74,9 @@ func Runs() ([]Run, error) {
 				return err
 			}
 		}
-		if f[12] != "" {
+		if f[14] != "" {
 			var err error
-			if r.Rate, err = strconv.ParseFloat(f[12], 64); err != nil {
+			if r.Rate, err = strconv.ParseFloat(f[14], 64); err != nil {
 				return err
 			}
 		}

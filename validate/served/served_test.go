@@ -25,7 +25,7 @@ func TestRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(runs) != 135 {
+	if len(runs) != 145 {
 		t.Errorf("%d runs", len(runs))
 	}
 	n := 0
@@ -45,6 +45,7 @@ func TestRuns(t *testing.T) {
 		(146 + 296 + 2*562 + 611 + 816 + 239 + 422 + 2*208 + 512 + 480) + (813 + 100 + 571 + 320 + 128 + 475 + 821) + 2*(12+16+64+256+4*16+306+587+264) + 476 +
 		(164 + 380 + 628 + 774 + 907) + (349 + 559 + 659 + 832 + 1580 + 2442) + (194 + 474 + 792 + 970 + 1202) + (288 + 533 + 587 + 686 + 1421 + 2114) + (215 + 300 + 326 + 427) + (64 + 128 + 256 + 384 + 512 + 1024) +
 		(194 + 474 + 792 + 306 + 476 + 349 + 559 + 1580 + 215 + 300 + 380 + 628 + 608) +
+		(330 + 499 + 676 + 1028) + (461 + 782) + (392 + 820 + 1247) + 845 +
 		(84 + 142 + 325 + 349) + (237 + 589 + 1019 + 976 + 2440) + (167 + 452 + 671 + 886 + 484 + 1227 + 2064 + 82 + 105); n != want {
 		t.Errorf("%d requests, want %d", n, want)
 	}
@@ -54,7 +55,10 @@ func TestRuns(t *testing.T) {
 func server(t *testing.T, r *served.Run) *serving.Server {
 	t.Helper()
 	c := casetest.Case(t, r.Model, r.GPU, 1, r.TP)
-	c.Parallel.DP, c.Parallel.EP = r.DP, r.EP
+	c.Parallel.DP, c.Parallel.EP, c.Parallel.MoETP = r.DP, r.EP, r.MoETP
+	if r.PP > 1 {
+		c.Parallel.PP, c.Parallel.MicroBatches = r.PP, r.PP
+	}
 	c.Machine = casetest.Machine(t, r.GPU, r.Engine)
 	if r.Weights != "" {
 		c.Scheme = casetest.Scheme(t, r.Weights, c.Machine.GPU)
