@@ -299,28 +299,30 @@ func padded(t operator.Type) bool {
 
 // padAll lets the kernels of a CUDA graph run on all of its rows.
 func padAll(l *analytic.Lowering, rows float64) {
-	more := rows / l.Step.Tokens()
-	if more == 1 {
+	tokens := l.Step.Tokens()
+	if rows == tokens {
 		return
 	}
 	for i := range l.Kernels {
 		if k := &l.Kernels[i]; padded(l.Ops[k.Main].Type) {
-			pad(k, l.Step, more)
+			pad(k, l.Step, rows, tokens)
 			if l.Ops[k.Main].Type == operator.Embedding { // it reads the rows of its tokens
-				k.Work.Weights = k.Work.Weights.Times(more)
+				k.Work.Weights = k.Work.Weights.Times(rows / tokens)
 			}
 		}
 	}
 }
 
-// pad multiplies the rows of a kernel. Padding rows are routed to experts too.
-func pad(k *analytic.Kernel, step *operator.Step, more float64) {
-	k.Shape.M *= more
+// pad gives a kernel the rows of a CUDA graph in place of the step's tokens. Padding rows are routed to experts too. Rows are
+// multiplied before they are divided, which leaves them whole: tiles are counted of them.
+func pad(k *analytic.Kernel, step *operator.Step, rows, tokens float64) {
+	more := rows / tokens
+	k.Shape.M = k.Shape.M * rows / tokens
 	w, s := &k.Work, &k.Shape
 	w.FLOPs, w.Vector, w.Acts = w.FLOPs.Times(more), w.Vector.Times(more), w.Acts.Times(more)
 	w.Wire, w.NodeWire = w.Wire.Times(more), w.NodeWire.Times(more)
 	if s.Hit > 0 {
-		s.Tokens *= more
+		s.Tokens = s.Tokens * rows / tokens
 		hit, pairs := step.Chosen(s, s.Tokens)
 		w.Weights = w.Weights.Times(hit / s.Hit)
 		w.FLOPs = w.FLOPs.Times(pairs / s.Pairs / more)

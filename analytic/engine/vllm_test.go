@@ -38,6 +38,25 @@ func TestGraphRows(t *testing.T) {
 	}
 }
 
+// TestPaddedRowsAreWhole holds that a graph of 384 rows takes the same tiles whatever the batch that it pads: the rows of 187, 369, 374, 433 and 439
+// sequences were rounded up by a tile, and the step was 15 % longer than that of one sequence more.
+func TestPaddedRowsAreWhole(t *testing.T) {
+	c := testCase(t, "llama3.1-8b", "a100", 1, 1)
+	c.Machine = casetest.Machine(t, "a100", "vllm")
+	product := func(batch int) unit.Seconds {
+		c.Workload = analytic.Workload{Batch: batch, PromptLen: 16, GenLen: 2}
+		return line(t, explain(t, c).DecodeOps, "gate_up_proj").Expected
+	}
+	for rows := 16; rows <= 512; rows += 16 {
+		full := product(rows)
+		for batch := rows - 15; batch < rows; batch++ {
+			if got := product(batch); got > full.Times(1+1e-9) {
+				t.Errorf("gate_up_proj of %d sequences takes %v, of %d %v", batch, got, rows, full)
+			}
+		}
+	}
+}
+
 // TestAsyncHost holds that the host's part of a decode step shows where it takes longer
 // than the GPU, and there alone.
 func TestAsyncHost(t *testing.T) {
