@@ -84,6 +84,9 @@ func tabled(engine string) func(*hardware.GPU, *hardware.Calibration) {
 					c.Constants[roofline.GEMMSustained] *= o.value / given[roofline.GEMMCompute]
 				}
 				c.Constants[o.constant] = o.value
+				if o.constant == roofline.TileEmpty {
+					c.Constants[o.constant] = emptyRow(g, o.value)
+				}
 				c.Fitted[o.constant] = o.gpu == g.Key
 			}
 			if o.p90 != 0 {

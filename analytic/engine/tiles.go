@@ -4,6 +4,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/hardware"
 	"llmprof/roofline"
+	"llmprof/unit"
 )
 
 // vllmTile is the tile that vLLM's GEMMs in FP8 by CUTLASS take on Hopper, by the rows and sides of the GEMM
@@ -24,6 +25,15 @@ func vllmTile(g *hardware.GPU, k *roofline.Kernel) roofline.Tile {
 		return roofline.Tile{Rows: 512, Columns: 128, Blocks: 2}
 	}
 	return roofline.Tile{Rows: 256, Columns: 128, Blocks: 2}
+}
+
+// emptyRow is how many rows of a tile an empty row takes on a GPU, and onH200 on an H200. The tensor memory accelerator fills a row as fast on every
+// Hopper, but the tensor cores of an H20 do a quarter of the arithmetic, which an empty row has like any other.
+func emptyRow(g *hardware.GPU, onH200 float64) float64 {
+	const h200 = 8192 // FLOPs in FP8 of an SM in a clock
+	peak, _ := g.Peak(unit.FP8)
+	share := float64(peak) / (float64(g.SMs) * float64(g.TensorClock)) / h200
+	return max(1, onH200*min(1, share))
 }
 
 // tile sets the tiles of a part's GEMMs, whose rows are known.

@@ -3,9 +3,11 @@ package engine_test
 import (
 	"testing"
 
+	"llmprof/analytic"
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/roofline"
+	"llmprof/unit"
 )
 
 // The tiles of vLLM's GEMMs in FP8 on Hopper are those of its dispatch by rows.
@@ -41,6 +43,22 @@ func TestVLLMTiles(t *testing.T) {
 		engine.SetTile("vllm", casetest.GPU(t, c.gpu), &k)
 		if k.Tile != c.want {
 			t.Errorf("%s, %s, %v × %v × %v: %v, not %v", c.gpu, c.scheme, c.m, c.n, c.k, k.Tile, c.want)
+		}
+	}
+}
+
+// An H20 has a quarter of an H200's tensor cores and the same memory accelerator: 65 rows of a tile of 128 take no longer than 128 there. They took
+// half as long again.
+func TestEmptyRowsOfAnH20(t *testing.T) {
+	c := testCase(t, "llama3.1-8b", "h20-96gb", 1, 1)
+	c.Machine, c.Scheme = casetest.Machine(t, "h20-96gb", "vllm"), scheme(t, "fp8", casetest.GPU(t, "h20-96gb"))
+	product := func(batch int) unit.Seconds {
+		c.Workload = analytic.Workload{Batch: batch, PromptLen: 16, GenLen: 2}
+		return line(t, explain(t, c).DecodeOps, "gate_up_proj").Expected
+	}
+	for _, rows := range []int{64, 128, 256, 512} {
+		if few, all := product(rows/2+1), product(rows); few > all.Times(1+1e-9) {
+			t.Errorf("gate_up_proj of %d rows takes %v, of %d %v", rows/2+1, few, rows, all)
 		}
 	}
 }
