@@ -83,7 +83,20 @@ func ParseScheme(name string) (Scheme, error) {
 			return s, nil
 		}
 	}
-	return Scheme{}, fmt.Errorf("unknown weight scheme %.40q (known: %s; awq, gptq, smoothquant; of llama.cpp %s)", name, strings.Join(SchemeNames(), ", "), strings.Join(Mixes(), ", "))
+	known := strings.Join(SchemeNames(), ", ") + "; awq, gptq, smoothquant"
+	if IsMix(name) {
+		return Scheme{}, fmt.Errorf("%.40q is a quantization of llama.cpp, which has several formats: want one of %s", name, known)
+	}
+	return Scheme{}, fmt.Errorf("unknown weight scheme %.40q (known: %s; of llama.cpp %s)", name, known, strings.Join(Mixes(), ", "))
+}
+
+// CheckWeights reports what is wrong with a name that is neither a scheme nor a quantization of llama.cpp.
+func CheckWeights(name string) error {
+	if IsMix(name) {
+		return nil
+	}
+	_, err := ParseScheme(name)
+	return err
 }
 
 // StoredScheme is the scheme that a model's published checkpoint is stored in.

@@ -3,6 +3,7 @@ package models
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -23,6 +24,9 @@ func TestSchemeAliases(t *testing.T) {
 	}
 	if s, err := ParseScheme("w5a5"); err == nil {
 		t.Errorf("w5a5 is %s", s.Name)
+	}
+	if _, err := ParseScheme("q4_k_m"); err == nil || !strings.HasPrefix(err.Error(), `"q4_k_m" is a quantization of llama.cpp`) {
+		t.Errorf("a mix of formats where one is asked for: %v", err)
 	}
 }
 

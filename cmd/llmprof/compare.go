@@ -141,7 +141,7 @@ func describe(flags *pflag.FlagSet, word string) (flag string, err error) {
 		}
 	} else if name, v, ok := strings.Cut(strings.TrimLeft(word, "-"), "="); ok {
 		flag, value = name, v
-	} else if _, err := models.ParseScheme(word); err == nil {
+	} else if models.CheckWeights(word) == nil {
 		flag = "weights"
 	} else if _, err := unit.ParseFormat(word); err == nil {
 		flag = "weights"

@@ -118,3 +118,13 @@ func TestCompareLongNames(t *testing.T) {
 		}
 	}
 }
+
+// A quantization of llama.cpp is a word of a deployment, as schemes are.
+func TestCompareMixes(t *testing.T) {
+	got := try(t, "compare", "-m", "llama3.1-8b", "rtx-4090 q4_k_m", "rtx-4090 weights=q4_k_m", "--format", "json")
+	var c view.CompareDocument
+	testkit.Must(t, json.Unmarshal([]byte(got.stdout), &c))
+	if len(c.Sides) != 2 || *c.Sides[0].Figures[1].Value != *c.Sides[1].Figures[1].Value {
+		t.Errorf("exit %d: %+v %s", got.code, c.Sides, got.stderr)
+	}
+}

@@ -43,6 +43,27 @@ func TestSweepTakesEveryFlag(t *testing.T) {
 	})
 }
 
+// TestSweepOfMixes checks that --weights of a grid takes quantizations of llama.cpp, and that a row has the figures of estimate.
+func TestSweepOfMixes(t *testing.T) {
+	rows := try(t, strings.Fields("sweep llama3.1-8b rtx-4090 --weights q4_k_m,awq,IQ4_XS --format jsonl")...)
+	lines := strings.Split(strings.TrimSpace(rows.stdout), "\n")
+	if rows.code != 0 || len(lines) != 3 {
+		t.Fatalf("exit %d, %d rows: %s", rows.code, len(lines), rows.stderr)
+	}
+	for i, name := range []string{"q4_k_m", "awq", "iq4_xs"} {
+		var row map[string]any
+		var document struct {
+			Memory map[string]any
+			TPOT   map[string]any `json:"tpot_s"`
+		}
+		one := try(t, append(strings.Fields("estimate llama3.1-8b rtx-4090 --format json --weights"), name)...)
+		testkit.Must(t, errors.Join(json.Unmarshal([]byte(lines[i]), &row), json.Unmarshal([]byte(one.stdout), &document)))
+		if row["tpot_s"] != document.TPOT["expected"] || row["memory_bytes"] != document.Memory["total_bytes"] {
+			t.Errorf("%s: a row of %v and %v, an estimate of %v and %v", name, row["tpot_s"], row["memory_bytes"], document.TPOT["expected"], document.Memory["total_bytes"])
+		}
+	}
+}
+
 // TestLoadedRows checks that a row under a load has the figures of estimate under that load.
 func TestLoadedRows(t *testing.T) {
 	alike := map[string]func(load map[string]any) any{

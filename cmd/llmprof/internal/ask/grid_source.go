@@ -204,7 +204,7 @@ func (d *Deployments) Known(ctx context.Context, q *Question, flag, value string
 			err = fmt.Errorf("--scheduler: no scheduler %.40q is known: want one of %s", value, strings.Join(engine.SchedulerNames(), ", "))
 		}
 	case "weights":
-		_, err = models.ParseScheme(value)
+		err = models.CheckWeights(value)
 	}
 	if err != nil {
 		return UsageError{err}
