@@ -27,7 +27,7 @@ func (f *flow) unpreempted() Capacity {
 	f.behindRouter(1)
 	c := Capacity{Running: f.most / int(f.peers), Bound: f.bound}
 	p := f.piece(f.most)
-	packed, _ := f.packed()
+	packed := f.packed()
 	ceiling := min(1/max(p.each(), f.piece(0).each()), packed) // prompts a second where steps are full of them
 	if f.handed {
 		ceiling = float64(f.most) / (f.steps * float64(p.decode.Time))
@@ -91,37 +91,46 @@ func (f *flow) full(ceiling float64) float64 {
 	return rate
 }
 
-// packed is the rate of prompts where the budget of every step is used up, by prompts and by a token of each sequence that decodes, and the number of
-// those sequences. Both are +Inf where more sequences would decode than fit.
-func (f *flow) packed() (rate, decodes float64) {
-	s := f.server
-	if !s.Scheduler.Mixed || f.handed {
-		return math.Inf(1), math.Inf(1)
+// packing is the prompts of a step whose budget they use up beside a token of each sequence that decodes, and the number of those sequences. The number is
+// +Inf where more sequences would decode than fit.
+func (f *flow) packing() (prompts, decodes float64) {
+	if !f.server.Scheduler.Mixed || f.handed {
+		return 0, math.Inf(1)
 	}
-	prompts := 0.0
 	for range 8 {
 		prompts = f.left(int(decodes), 0) / f.fills.mean
 		if decodes = f.steps * prompts; decodes >= float64(f.most) {
-			return math.Inf(1), math.Inf(1)
+			return 0, math.Inf(1)
 		}
+	}
+	return prompts, decodes
+}
+
+// packed is the rate of prompts where the budget of every step is used up, +Inf where more sequences would decode than fit.
+func (f *flow) packed() float64 {
+	prompts, decodes := f.packing()
+	if prompts == 0 {
+		return math.Inf(1)
 	}
 	n := int(decodes)
 	c := f.pass(n, f.left(n, 0), 0)
 	time := c.Time
-	if s.Scheduler.Async { // launches are hidden behind the step before, or all that there is
+	if f.server.Scheduler.Async { // launches are hidden behind the step before, or all that there is
 		time = max(c.Time-c.Waits, c.Before+c.Launch)
 	}
-	return prompts / float64(time), decodes
+	return prompts / float64(time)
 }
 
 // preemption is what bounds the rate of a server whose sequences outgrow the KV cache.
 const preemption = "preemption"
 
-// outgrows reports whether as many sequences as run at once may need more blocks than there are.
+// outgrows reports whether as many sequences as run at once may need more blocks than there are. Where the prompts of steps use up their budget, fewer run than
+// fit, however many requests wait.
 func (f *flow) outgrows() bool {
 	switch f.server.Scheduler.Admission {
 	case engine.ForPrompt, engine.ForExpected:
-		n := float64(f.most)
+		_, decodes := f.packing()
+		n := min(float64(f.most), decodes)
 		return n*f.held+4*math.Sqrt(n*f.varies) > 1
 	}
 	return false

@@ -17,6 +17,7 @@ type fullCache struct {
 	model, gpu, scheduler string
 	tokens                int // of the KV cache; 0 for what the GPU has
 	prompt, gen           Lengths
+	budget                int // tokens of a step; 0 for the scheduler's
 }
 
 func (x *fullCache) server(t testing.TB) *Server {
@@ -28,6 +29,9 @@ func (x *fullCache) server(t testing.TB) *Server {
 	testkit.Must(t, err)
 	rules, err := engine.SchedulerOf(x.scheduler, c.Machine.GPU)
 	testkit.Must(t, err)
+	if x.budget > 0 {
+		rules.Budget = x.budget
+	}
 	return &Server{Predictor: p, Scheduler: rules, Replicas: 1, CacheTokens: x.tokens}
 }
 
@@ -52,19 +56,19 @@ func (x *fullCache) answered(t testing.TB, rate float64, running int) float64 {
 // rate is what it answers then, and up to nine tenths of it TTFT is that of the simulation.
 func TestSteadyOfFullCache(t *testing.T) {
 	all := []fullCache{
-		{"llama3.1-8b", "h100", "vllm", 100000, Fixed(2000), Fixed(300)},
-		{"llama3.1-70b", "h200", "vllm", 0, Fixed(1024), Fixed(900)},
-		{"llama3.1-70b", "h200", "vllm", 0, Fixed(1024), Lengths{Kind: "lognormal", Mean: 900, Spread: 0.8}},
-		{"llama3.1-8b", "h100", "vllm", 100000, Fixed(1024), Fixed(900)},
-		{"llama3.1-8b", "h100", "vllm", 100000, Fixed(300), Fixed(1500)},
-		{"qwen3-32b", "h100", "vllm", 0, Fixed(1000), Lengths{Kind: "uniform", Low: 100, High: 900}},
-		{"llama3.1-8b", "l40s", "vllm", 60000, Lengths{Kind: "lognormal", Mean: 1000, Spread: 0.5}, Fixed(400)},
-		{"llama3.1-8b", "h100", "vllm", 30000, Lengths{Kind: "uniform", Low: 1147, High: 3442}, Lengths{Kind: "uniform", Low: 152, High: 457}}, // 12 sequences
-		{"gemma3-12b", "h100", "vllm", 60000, Fixed(1500), Fixed(500)},
-		{"llama3.1-70b", "h200", "vllm-2024", 0, Fixed(1024), Fixed(900)},
-		{"llama3.1-70b", "h200", "sglang", 0, Fixed(1024), Fixed(900)},
-		{"llama3.1-8b", "a100", "tensorrt-llm-max-utilization", 100000, Fixed(700), Fixed(700)},
-		{"llama3.1-70b", "h200", "tensorrt-llm", 0, Fixed(1024), Fixed(900)},
+		{"llama3.1-8b", "h100", "vllm", 100000, Fixed(2000), Fixed(300), 0},
+		{"llama3.1-70b", "h200", "vllm", 0, Fixed(1024), Fixed(900), 0},
+		{"llama3.1-70b", "h200", "vllm", 0, Fixed(1024), Lengths{Kind: "lognormal", Mean: 900, Spread: 0.8}, 0},
+		{"llama3.1-8b", "h100", "vllm", 100000, Fixed(1024), Fixed(900), 0},
+		{"llama3.1-8b", "h100", "vllm", 100000, Fixed(300), Fixed(1500), 0},
+		{"qwen3-32b", "h100", "vllm", 0, Fixed(1000), Lengths{Kind: "uniform", Low: 100, High: 900}, 0},
+		{"llama3.1-8b", "l40s", "vllm", 60000, Lengths{Kind: "lognormal", Mean: 1000, Spread: 0.5}, Fixed(400), 0},
+		{"llama3.1-8b", "h100", "vllm", 30000, Lengths{Kind: "uniform", Low: 1147, High: 3442}, Lengths{Kind: "uniform", Low: 152, High: 457}, 0}, // 12 sequences
+		{"gemma3-12b", "h100", "vllm", 60000, Fixed(1500), Fixed(500), 0},
+		{"llama3.1-70b", "h200", "vllm-2024", 0, Fixed(1024), Fixed(900), 0},
+		{"llama3.1-70b", "h200", "sglang", 0, Fixed(1024), Fixed(900), 0},
+		{"llama3.1-8b", "a100", "tensorrt-llm-max-utilization", 100000, Fixed(700), Fixed(700), 0},
+		{"llama3.1-70b", "h200", "tensorrt-llm", 0, Fixed(1024), Fixed(900), 0},
 	}
 	if testkit.Brief() {
 		all = all[:2]
@@ -97,9 +101,26 @@ func (x *fullCache) agrees(t *testing.T) {
 	}
 }
 
+// Steps too short for the prompts of as many sequences as fit leave most of the KV cache empty, however many requests wait: fewer sequences decode, and
+// none outgrows the cache. A full cache was taken for the state of a busy server, at a twentieth of the rate.
+func TestShortStepsFillNoCache(t *testing.T) {
+	x := fullCache{"llama3.1-8b", "h100", "vllm", 0, Fixed(1024), Fixed(128), 0}
+	for budget, running := range map[int]int{64: 8, 128: 15, 256: 30, 512: 57, 1024: 113, 2048: 227} {
+		x.budget = budget
+		all, err := x.server(t).Steadies(x.prompt, x.gen)
+		testkit.Must(t, err)
+		c, answered := all.flow.capacity(), x.answered(t, 100, running)
+		t.Logf("steps of %d tokens: at most %.4g/s, %.4g without preemption, bound by %s; simulated %.4g/s", budget, c.Rate, all.flow.unpreempted().Rate, c.Bound, answered)
+		agree(t, "largest rate", c.Rate, answered, 0.05)
+		if c.Bound != "prefill" {
+			t.Errorf("steps of %d tokens: bound by %s", budget, c.Bound)
+		}
+	}
+}
+
 // A rate beyond the largest with preemption is refused, though the server would answer it without, and the reason is named.
 func TestSteadyRefusesPreemption(t *testing.T) {
-	x := fullCache{"llama3.1-70b", "h200", "vllm", 0, Fixed(1024), Fixed(900)}
+	x := fullCache{"llama3.1-70b", "h200", "vllm", 0, Fixed(1024), Fixed(900), 0}
 	all, err := x.server(t).Steadies(x.prompt, x.gen)
 	testkit.Must(t, err)
 	nominal := all.flow.unpreempted()
@@ -118,7 +139,7 @@ func TestSteadyRefusesPreemption(t *testing.T) {
 // Deployments with nearly as many sequences share what is followed, in whatever order they come.
 func TestSaturatedPartsAreShared(t *testing.T) {
 	rate := func(tokens int) float64 {
-		x := fullCache{"llama3.1-8b", "h100", "vllm", tokens, Fixed(1024), Fixed(900)}
+		x := fullCache{"llama3.1-8b", "h100", "vllm", tokens, Fixed(1024), Fixed(900), 0}
 		f, err := x.server(t).flow(x.prompt, x.gen)
 		testkit.Must(t, err)
 		return f.saturated()
@@ -132,7 +153,7 @@ func TestSaturatedPartsAreShared(t *testing.T) {
 // Where the numbers of sequences that are likely end between the least and the most that fit, some wait all the same.
 func TestFittingBeyondLikelyNumbers(t *testing.T) {
 	for _, tokens := range []int{20000, 30000, 60000, 100000, 200000} {
-		x := fullCache{"llama3.1-8b", "h100", "vllm", tokens, Lengths{Kind: "uniform", Low: 200, High: 3442}, Lengths{Kind: "uniform", Low: 52, High: 857}}
+		x := fullCache{"llama3.1-8b", "h100", "vllm", tokens, Lengths{Kind: "uniform", Low: 200, High: 3442}, Lengths{Kind: "uniform", Low: 52, High: 857}, 0}
 		all, err := x.server(t).Steadies(x.prompt, x.gen)
 		testkit.Must(t, err)
 		before := 0.0
