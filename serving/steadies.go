@@ -204,9 +204,9 @@ func (t *Steadies) overloaded(f *flow, rate float64, replicas int, c Capacity) e
 		rate, f.units(replicas)*c.Rate, c.Bound, c.Running, replicas, what, why)
 }
 
-// crowded says that sequences that decode leave too little of the steps to the prompts.
+// crowded says that sequences that decode leave too little of the steps to the prompts for a product form, at a rate that a server still answers.
 func (t *Steadies) crowded(rate float64) error {
-	return fmt.Errorf("%g requests a second are more than the server can answer: prompts come faster than steps of %d tokens take them beside what decodes", rate, t.server.Scheduler.Budget)
+	return fmt.Errorf("%g requests a second: prompts often come faster than steps of %d tokens take them beside what decodes, of which no closed form is known; llmprof simulate has it", rate, t.server.Scheduler.Budget)
 }
 
 // pools prepares the two kinds of replicas of a disaggregated server.
