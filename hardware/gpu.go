@@ -141,9 +141,9 @@ func (g *GPU) Ridge(f unit.Format) (intensity float64, ok bool) {
 }
 
 // instead says which format stands in for one that the GPU has no unit for: the
-// narrowest that holds its values.
+// narrowest that holds its values and that engines unpack it to. FP4 is unpacked to 16 bits, as by Marlin in vLLM.
 var instead = [unit.NumFormats]unit.Format{
-	unit.MXFP4: unit.NVFP4, unit.NVFP4: unit.FP8, unit.FP8: unit.BF16, unit.INT4: unit.INT8,
+	unit.MXFP4: unit.NVFP4, unit.NVFP4: unit.BF16, unit.FP8: unit.BF16, unit.INT4: unit.INT8,
 	unit.INT8: unit.BF16, unit.BF16: unit.FP16, unit.FP16: unit.FP32, unit.TF32: unit.FP32,
 }
 
