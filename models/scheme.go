@@ -3,8 +3,11 @@ package models
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
+	"llmprof/spelling"
 	"llmprof/unit"
 )
 
@@ -86,6 +89,10 @@ func ParseScheme(name string) (Scheme, error) {
 	known := strings.Join(SchemeNames(), ", ") + "; awq, gptq, smoothquant"
 	if IsMix(name) {
 		return Scheme{}, fmt.Errorf("%.40q is a quantization of llama.cpp, which has several formats: want one of %s", name, known)
+	}
+	names := slices.Concat(SchemeNames(), slices.Sorted(maps.Keys(schemeAliases)), Mixes())
+	if len(spelling.Near(name, names)) > 0 {
+		return Scheme{}, fmt.Errorf("unknown weight scheme %.40q; %s", name, spelling.Hint(name, names))
 	}
 	return Scheme{}, fmt.Errorf("unknown weight scheme %.40q (known: %s; of llama.cpp %s)", name, known, strings.Join(Mixes(), ", "))
 }

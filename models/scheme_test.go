@@ -25,6 +25,11 @@ func TestSchemeAliases(t *testing.T) {
 	if s, err := ParseScheme("w5a5"); err == nil {
 		t.Errorf("w5a5 is %s", s.Name)
 	}
+	for name, want := range map[string]string{"fp88": `did you mean "fp8"`, "awk": `did you mean "awq"`, "q4_k_mm": `did you mean "q4_k_m"`, "w5a5xyz": "(known: w16a16"} {
+		if _, err := ParseScheme(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v: want one with %s", name, err, want)
+		}
+	}
 	if _, err := ParseScheme("q4_k_m"); err == nil || !strings.HasPrefix(err.Error(), `"q4_k_m" is a quantization of llama.cpp`) {
 		t.Errorf("a mix of formats where one is asked for: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"llmprof/analytic"
+	"llmprof/spelling"
 )
 
 // all lists the engines in the order of menus.
@@ -49,7 +50,7 @@ func Parse(name string) (analytic.Engine, error) {
 			return e, nil
 		}
 	}
-	return nil, fmt.Errorf("unknown engine %.40q; known are %s", name, strings.Join(Names(), ", "))
+	return nil, fmt.Errorf("unknown engine %.40q; %s", name, spelling.Hint(name, Names()))
 }
 
 // ParseMode finds an engine by name and by how it ran, as a graph.

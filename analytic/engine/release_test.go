@@ -52,7 +52,7 @@ func TestReleases(t *testing.T) {
 // What is no release, and releases of engines that have none here, are errors that say so.
 func TestNoRelease(t *testing.T) {
 	for name, want := range map[string]string{
-		"vllm@": "want a version", "vllm@0.19.0@1": "want a version", "vllm@ 0.19": "want a version", "vllm@" + strings.Repeat("1", 50): "want a version",
+		"vllm@": "want a version", "vllm@0.19.0@1": "want a version", "vllm@ 0.19": "want a version", "vllm@abc": "want a version", "sglang@latest": "want a version", "vllm@v": "want a version", "vllm@" + strings.Repeat("1", 50): "want a version",
 		"llama.cpp@b6000": "only releases of", "native@1": "only releases of", "vllm-2024@0.5.3": "only releases of", "vlm@0.19.0": "unknown engine",
 	} {
 		if _, err := engine.Parse(name); err == nil || !strings.Contains(err.Error(), want) {
