@@ -5,6 +5,7 @@
 package input
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -50,9 +51,17 @@ func Files(folder, pattern string) ([]string, error) {
 	return names, err
 }
 
-// Read reads a regular file of at most the given bytes. It may grow while it is
-// read, so its size is not trusted.
+// Read reads a regular file of at most the given bytes, without the byte order mark that editors of Windows put before a text.
 func Read(path string, most int64) ([]byte, error) {
+	data, err := read(path, most)
+	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
+		return nil, fmt.Errorf("%s is in UTF-16: want a text in UTF-8", path)
+	}
+	return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), err
+}
+
+// read reads a whole file. It may grow while it is read, so its size is not trusted.
+func read(path string, most int64) ([]byte, error) {
 	f, size, err := Open(path)
 	if err != nil {
 		return nil, err

@@ -158,3 +158,20 @@ func TestFiles(t *testing.T) {
 		t.Errorf("%v, %v of no folder", found, err)
 	}
 }
+
+// TestByteOrderMark reads a text as Windows' editors save it: a mark of UTF-8 is no part of it, and UTF-16 is refused by name.
+func TestByteOrderMark(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.json")
+	for text, want := range map[string]string{"\xef\xbb\xbf{}": "{}", "\xef\xbb\xbf": "", "\xef\xbb": "\xef\xbb", "{}": "{}"} {
+		testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
+		if got, err := Read(file, 8); err != nil || string(got) != want {
+			t.Errorf("%q is read as %q, %v; want %q", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"\xff\xfe{\x00", "\xfe\xff\x00{"} {
+		testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
+		if _, err := Read(file, 8); err == nil || !strings.Contains(err.Error(), "UTF-16") {
+			t.Errorf("%q: error %v; want one with UTF-16", text, err)
+		}
+	}
+}
