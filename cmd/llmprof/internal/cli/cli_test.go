@@ -78,6 +78,9 @@ func TestHelp(t *testing.T) {
 	if all, err := execute(t, &ran, "estimate", "--help-all"); err != nil || !strings.Contains(all, "Output:\n      --seldom") || strings.Contains(all, "more flag") {
 		t.Errorf("%v: %s", err, all)
 	}
+	if of, err := execute(t, &ran, "--help-all"); err != nil || !strings.Contains(of, "estimate") { // of a command without rare flags
+		t.Errorf("%v: %s", err, of)
+	}
 	for line := range strings.Lines(short) {
 		if utf8.RuneCountInString(line) > Width+1 {
 			t.Errorf("a line of %d columns: %s", len(line), line)

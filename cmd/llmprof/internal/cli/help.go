@@ -58,10 +58,8 @@ func install(cmd *cobra.Command, version string) {
 	f.BoolP("help", "h", false, "show this help")
 	f.Lookup("version").Hidden = cmd.HasParent()
 	f.Lookup("help").Hidden = true
-	if _, left := Sections(cmd, false); left > 0 {
-		f.Var(&everything{}, helpAllFlag, "show all flags")
-		f.Lookup(helpAllFlag).NoOptDefVal, f.Lookup(helpAllFlag).Hidden = "true", true
-	}
+	f.Var(&everything{}, helpAllFlag, "show all flags")
+	f.Lookup(helpAllFlag).NoOptDefVal, f.Lookup(helpAllFlag).Hidden = "true", true
 	f.VisitAll(count.Lenient)
 	for _, c := range cmd.Commands() {
 		install(c, version)
