@@ -33,7 +33,9 @@ var known = map[string]releases{
 }
 
 // spelled matches versions, as 1.2.0rc6.post2 and 0.1.dev19262+g1a2b, builds as nightly-5b8c and gpt-oss-dev, and a release that nobody knows.
-var spelled = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(unknown|nightly[0-9A-Za-z.-]{0,32}|[a-z0-9-]{1,32}-dev|[0-9][0-9A-Za-z.+_-]{0,39})$`) })
+var spelled = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(unknown|nightly[0-9A-Za-z.-]{0,32}|[a-z0-9-]{1,32}-dev|[0-9][0-9A-Za-z.+_-]{0,39})$`)
+})
 
 // AtRelease is an engine at a release, with the known differences of older releases. Its constants are those of the
 // timed releases. The intervals of another release include the scatter of operators between releases, and the error
