@@ -48,7 +48,7 @@ func newPrices(s Stepper, pass int, drafted bool) *prices {
 
 // prices prices the steps of the server.
 func (s *Server) prices() *prices {
-	return newPrices(s.Predictor.Stepper(), s.Scheduler.Pass, s.Drafts > 0)
+	return newPrices(s.Predictor.Cached(), s.Scheduler.Pass, s.Drafts > 0)
 }
 
 // A mixture is a step of up to four groups, and the tokens of all replicas that share its experts.
