@@ -129,7 +129,6 @@ func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
 	return e, nil
 }
 
-// fill makes the estimate of the phases of a workload.
 func (p *Predictor) fill(e *Estimate, w *Workload, prefill, decode *total, off widths) {
 	e.Memory = p.memory(w)
 	stages, each := float64(p.Par.PP), float64(p.Par.TP*p.Par.PP)/float64(w.Batch)
@@ -222,7 +221,6 @@ func (p *Predictor) money(e *Estimate, w *Workload, batch float64) (d Money) {
 	return d
 }
 
-// phase is a share of a total.
 func phase(t *total, share float64) Phase {
 	p := Phase{
 		Floor: t.least.Times(share), Expected: t.Expected.Times(share), Throttled: t.throttled.Times(share), Clock: t.clock, Raised: t.raised.Times(share),

@@ -95,7 +95,6 @@ func (k *cachedStep) follow(s *operator.Step, m *Machine) bool {
 	return true
 }
 
-// price prices all parts of a step.
 func (k *cachedStep) price(p *Predictor, s *operator.Step) {
 	if k.parts == nil {
 		k.parts = make([]cachedPart, p.parts())

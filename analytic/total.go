@@ -37,7 +37,6 @@ type timing struct {
 	clock     float64                          // factor by which the power limit lengthens arithmetic; 0 before it is worked out
 }
 
-// add adds n times u.
 func (t *total) add(u *total, n float64) {
 	t.Add(&u.Sum, n)
 	t.constants |= u.constants
@@ -50,7 +49,6 @@ func (t *total) add(u *total, n float64) {
 	}
 }
 
-// add adds n times u.
 func (t *timing) add(u *timing, n float64) {
 	t.floor.Add(&u.floor, n)
 	t.least += u.least.Times(n)
@@ -70,7 +68,6 @@ func (t *timing) add(u *timing, n float64) {
 	t.raised += u.raised.Times(n)
 }
 
-// floors adds the floors of the operators of a part.
 func (t *timing) floors(ops []operator.Op, peaks *roofline.Peaks) {
 	for i := range ops {
 		ops[i].AddFloor(&t.floor, peaks, ops[i].Count)
@@ -85,7 +82,6 @@ type addend struct {
 	choice          uint64 // resources that the kernel waits for at the clocks of bursts and at those of the power limit
 }
 
-// addendOf is what a kernel adds by its cost.
 func addendOf(k *Kernel, c *roofline.Cost, m *Machine) (a addend) {
 	a.bound = c.Bound
 	if k.Phase == "" && !k.Graphed {
@@ -95,7 +91,6 @@ func addendOf(k *Kernel, c *roofline.Cost, m *Machine) (a addend) {
 	return a
 }
 
-// takes adds a kernel.
 func (t *timing) takes(a *addend) {
 	t.kernels += a.load.Expected
 	t.bound[a.bound] += a.load.Expected
@@ -150,7 +145,6 @@ func (t *total) pipeline(m float64, prefill bool) {
 	}
 }
 
-// waits adds n times the time of u.
 func (t *timing) waits(u *timing, n float64) {
 	t.Expected += u.Expected.Times(n)
 	t.throttled += u.throttled.Times(n)

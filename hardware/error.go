@@ -49,7 +49,6 @@ func within(file, text string) error {
 	return err
 }
 
-// errorAt is an error at the value of a key of the file.
 func errorAt(file, text string, key []string, problem string) error {
 	keys := input.FindTOMLKeys(text)
 	at := keys.Value(strings.TrimSuffix(strings.Join(key, "."), "."))

@@ -111,7 +111,6 @@ func (b *benchmark) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// promptsOf reads a file of prompts.
 func promptsOf(file string) ([]openai.Prompt, error) {
 	tokens, texts, err := readPrompts(file)
 	if err != nil {

@@ -128,7 +128,6 @@ func (r *reader) mixerNames() []string {
 	return types
 }
 
-// layer builds the blocks of one kind of layer.
 func (r *reader) layer(k kind) []Block {
 	build, ok := r.mixers[k.mixer]
 	if !ok {

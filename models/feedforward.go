@@ -72,7 +72,6 @@ func (r *reader) expertsPerToken() int {
 	return r.size("num_experts_per_tok")
 }
 
-// expertWidth reads the width of one expert.
 func (r *reader) expertWidth() int {
 	if r.moe.width != "" {
 		return r.size(r.moe.width)

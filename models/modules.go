@@ -191,10 +191,8 @@ func layerOf(pattern string) (string, bool) {
 	return layer, ok && !strings.Contains(layer, "*")
 }
 
-// empty reports whether the set has no pattern.
 func (s *pathSet) empty() bool { return len(s.byLayer) == 0 && len(s.others) == 0 && len(s.exprs) == 0 }
 
-// has reports whether one of the paths is in the set.
 func (s *pathSet) has(paths []string) bool {
 	for _, path := range paths {
 		layer, _ := layerOf(path)
@@ -230,7 +228,6 @@ func (s *pathSet) matches(path string) bool {
 	return false
 }
 
-// covers reports whether a pattern stands for a path.
 func covers(pattern, path string) bool {
 	if pattern == path || strings.HasPrefix(path, pattern+".") {
 		return true

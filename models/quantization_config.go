@@ -47,7 +47,6 @@ func (r *reader) quantization() *quantization {
 	return q
 }
 
-// readIgnored reads which modules are not quantized.
 func (r *reader) readIgnored(q *quantization) {
 	var patterns []string
 	for _, field := range []string{"ignore", "modules_to_not_convert", "exclude_modules", "exclude", "ignored_layers", "llm_int8_skip_modules"} {

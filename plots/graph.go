@@ -57,7 +57,6 @@ type work struct {
 // intensity is matrix FLOPs for each byte of memory.
 func (w *work) intensity() float64 { return w.flops.Per(w.bytes) }
 
-// add adds part of an operator.
 func (w *work) add(l *breakdown.Operator, part float64) {
 	bytes := l.Traffic()
 	if l.Kind == operator.Collective {
@@ -191,7 +190,6 @@ func layered(ops []op) (first, last int) {
 	return first, last
 }
 
-// node is part of an operator as a node.
 func (o *op) node(part float64) *node {
 	n := &node{name: printable(o.name), wire: o.kind == operator.Collective}
 	n.take(o, part)

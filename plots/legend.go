@@ -62,7 +62,6 @@ func legend(c *draw.Canvas, keys []key) {
 	}
 }
 
-// lineKey is an entry for a line.
 func lineKey(text string, s draw.LineStyle) key {
 	return key{text, func(c *draw.Canvas, b vg.Rectangle) {
 		y := (b.Min.Y + b.Max.Y) / 2
@@ -70,7 +69,6 @@ func lineKey(text string, s draw.LineStyle) key {
 	}}
 }
 
-// colorKey is an entry for a color.
 func colorKey(text string, color colors.Color) key {
 	return key{text, func(c *draw.Canvas, box vg.Rectangle) {
 		fill(c, box, color)
@@ -86,7 +84,6 @@ func boundKeys(bounds ...roofline.Bound) (keys []key) {
 	return keys
 }
 
-// phaseKey is the entry for the mark of a phase.
 func phaseKey(m Marker) key {
 	return key{m.phase(), func(c *draw.Canvas, b vg.Rectangle) {
 		p := middle(b)

@@ -294,7 +294,6 @@ func over(c *draw.Canvas, s draw.LineStyle, from, to vg.Point) {
 	c.StrokeLine2(s, from.X, from.Y, to.X, to.Y)
 }
 
-// marks draws where the memory is full and where the workload is.
 func (v *memoryView) marks(c *draw.Canvas, q *placer, tx func(float64) vg.Length, full vg.Length) {
 	noun := "batch"
 	if v.variable == ByContext {

@@ -38,7 +38,6 @@ type TimedOperator struct {
 	analytic.Span
 }
 
-// predicted reports whether there is a prediction.
 func (o *TimedOperator) predicted() bool { return o.Expected > 0 }
 
 // Operators draws every operator of a step, predicted beside observed: floor,
@@ -186,7 +185,6 @@ func (v *operatorsView) height() (h vg.Length) {
 func expectedInk() colors.Color { return colors.Series(0) }
 func intervalInk() colors.Color { return expectedInk().Mixed(colors.Paper(), 0.2) }
 
-// operatorKeys are the legend.
 func operatorKeys(predicted bool) []key {
 	keys := []key{{"observed", func(c *draw.Canvas, b vg.Rectangle) { observedDot(c, middle(b)) }}}
 	if !predicted {
@@ -229,7 +227,6 @@ func (v *operatorsView) draw(c draw.Canvas) {
 	}
 }
 
-// draw draws the panel below y.
 func (p *operatorPanel) draw(c *draw.Canvas, y vg.Length) {
 	left, right := c.Min.X+operatorNames, c.Max.X
 	for _, w := range figureColumns {
@@ -291,7 +288,6 @@ func (p *operatorPanel) axis(c *draw.Canvas, left, right, top, bottom vg.Length)
 	c.StrokeLine2(Line(0.6, colors.Ink()), left, bottom, right, bottom)
 }
 
-// row draws one operator below y.
 func (p *operatorPanel) row(c *draw.Canvas, o *TimedOperator, left, right, y vg.Length, total bool) {
 	name, small := Sans(LabelSize-0.3, colors.Ink()), Sans(TickSize-1.2, colors.Faint())
 	if total {

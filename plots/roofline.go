@@ -199,7 +199,6 @@ func intensity(x float64) string {
 	return fmt.Sprintf("%.3g", x)
 }
 
-// roofStyle is the stroke of a roof.
 func roofStyle(achieved bool) draw.LineStyle {
 	if achieved {
 		return Line(0.8, colors.Faint(), 4, 2)

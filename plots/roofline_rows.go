@@ -104,7 +104,6 @@ const (
 
 func (t *phaseTable) height() vg.Length { return phaseHead + listedRow*vg.Length(len(t.rows)) }
 
-// draw draws the table at the top of c.
 func (t *phaseTable) draw(c *draw.Canvas) {
 	title, head, text := Bold(LabelSize, colors.Ink()), Sans(TickSize-0.5, colors.Faint()), Sans(TickSize, colors.Ink())
 	right, heads := []vg.Length{c.Max.X - ofRoofWide - shareWide, c.Max.X - ofRoofWide, c.Max.X}, []string{"time", "share", "of roof"}

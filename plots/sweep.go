@@ -239,7 +239,6 @@ type trace struct {
 	fits                  []bool
 }
 
-// traces are the curves of a panel on a canvas.
 func (l *latencyPanel) traces(c *draw.Canvas, p *plot.Plot) []trace {
 	tx, ty := p.Transforms(c)
 	all := make([]trace, len(l.curves))

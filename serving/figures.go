@@ -135,7 +135,6 @@ func (t *batchMeans) arrive(index int, at unit.Seconds) {
 	}
 }
 
-// sum is the figures of parts.
 func sum(parts []*Figures) (f Figures) {
 	for _, p := range parts {
 		f.merge(p)

@@ -39,7 +39,6 @@ func newPrices(p *analytic.Predictor, pass int, drafted bool) *prices {
 	return &prices{predictor: p, windows: p.Windows(), pass: float64(pass), drafted: drafted, curves: map[decode]*curve{}}
 }
 
-// prices prices the steps of the server.
 func (s *Server) prices() *prices {
 	return newPrices(s.Predictor.Cached(), s.Scheduler.Pass, s.Drafts > 0)
 }

@@ -222,7 +222,6 @@ func (s *sample) add(o sample, n float64) {
 
 const maxBins = 512
 
-// add adds a sample that held from begin to end.
 func (t *timeline) add(begin, end unit.Seconds, s sample) {
 	if t.width == 0 {
 		t.width = 1e-3

@@ -214,7 +214,6 @@ func (c *cluster) happens(who *replica, what happening) {
 	}
 }
 
-// replica is the one with an index.
 func (c *cluster) replica(index int) *replica {
 	if n := len(c.mixed); index >= n {
 		return c.first[index-n]
@@ -365,7 +364,6 @@ func (c *cluster) sent(q *sequence, at unit.Seconds) {
 	}
 }
 
-// route chooses the replica of a sequence.
 func (c *cluster) route(among []*replica, q *sequence) *replica {
 	if len(among) == 1 {
 		return among[0]

@@ -171,7 +171,6 @@ func Around[Q Seconds | Joules | Dollars | Bytes](v, low, high Q) Rounded {
 	return Rounded{scaled(v), scaled(low), scaled(high), prefixOf(group) + k.symbols[0].text}
 }
 
-// kindOf is the kind of a quantity.
 func kindOf(q any) kind {
 	switch q.(type) {
 	case Seconds:

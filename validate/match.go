@@ -116,7 +116,6 @@ func (s *Scorer) Canonical(c Config) Config {
 	return c
 }
 
-// predict answers for a configuration.
 func (s *Scorer) predict(c Config) (prediction, error) {
 	return once(&s.answers, c, s.estimate)
 }

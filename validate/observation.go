@@ -147,7 +147,6 @@ func (o *Observation) name() string {
 	return fmt.Sprintf("%s of %s (%s)", o.Metric, o.String(), o.place())
 }
 
-// place is where the observation is from.
 func (o *Observation) place() string {
 	if o.ID == "" || o.ID == o.Source {
 		return o.Source

@@ -62,7 +62,6 @@ func energies(base *Observation, e *result.Energy) (all []Observation) {
 	return all
 }
 
-// reduceConfig is what a result is of.
 func reduceConfig(r *result.Result) (c Config, err error) {
 	switch p := &r.Parallelism; {
 	case r.Serving != nil:

@@ -97,7 +97,6 @@ func (b *breakdown) prefill() (sum []Operator) {
 	return sum
 }
 
-// add adds the operators of a step to sum, times times.
 func (b *breakdown) add(sum []Operator, st *operator.Step, times float64) []Operator {
 	for i := range sum {
 		sum[i].kind, sum[i].inStep = 0, 0
@@ -115,7 +114,6 @@ func (b *breakdown) add(sum []Operator, st *operator.Step, times float64) []Oper
 	return sum
 }
 
-// work adds the work of an operator of a step to its sum.
 func (b *breakdown) work(sum []Operator, o *operator.Op, times float64, kind int) []Operator {
 	sum, l := sumOf(sum, o)
 	if l.kind != kind { // layers of another kind may have the same name

@@ -46,7 +46,6 @@ func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 	return ans, err
 }
 
-// estimate is the command that predicts.
 func (a *app) estimate() *cobra.Command {
 	q := &question{load: &ask.SteadyLoad{}}
 	cmd := &cobra.Command{
@@ -94,7 +93,6 @@ var serverFlags = []string{
 	"routing", "prefill-replicas", "kv-link",
 }
 
-// completeServer completes the flags of a server.
 func completeServer(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("scheduler", words(engine.SchedulerNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("routing", words("round-robin", "least-loaded", "prefix-aware"))

@@ -194,7 +194,6 @@ func (a *app) measurer(offline bool) (experiment.Measure, func() error, error) {
 	return lab.Measure, lab.Close, nil
 }
 
-// lab is where measurements are made.
 func (a *app) lab(offline bool) (*measure.Lab, error) {
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {

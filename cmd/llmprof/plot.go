@@ -28,7 +28,6 @@ type drawing struct {
 	make func(context.Context, *drawing) (*plots.Figure, error)
 }
 
-// plot is the command that draws.
 func (a *app) plot() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plot COMMAND",
@@ -71,7 +70,6 @@ func (a *app) drawingCommand(name, short, long string, draw func(context.Context
 	return cmd
 }
 
-// outputFlags are about what is drawn, and where to.
 func (d *drawing) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&d.file, "output", "o", "", "write the picture to `FILE`, whole or not at all; - for standard output")

@@ -25,7 +25,6 @@ type app struct {
 	args           []string        // the command line without the program
 }
 
-// root is the command tree.
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "llmprof COMMAND",

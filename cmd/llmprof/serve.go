@@ -125,7 +125,6 @@ func (a *app) runServe(ctx context.Context, o *serveOrder) error {
 	return nil
 }
 
-// writePage writes the page to a folder.
 func writePage(folder string, files map[string][]byte) error {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return fmt.Errorf("--static %s: %w", folder, input.Cause(err))

@@ -73,7 +73,6 @@ func (a *app) simulate() *cobra.Command {
 	return cmd
 }
 
-// serverFlags are about the server.
 func (s *simulation) serverFlags(cmd *cobra.Command) {
 	s.Flags(cmd.Flags())
 	completeServer(cmd)

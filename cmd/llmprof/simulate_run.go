@@ -199,7 +199,6 @@ func (s *simulation) recordFile() (*json.Encoder, func(keep bool) error, error) 
 	}, nil
 }
 
-// write writes the result.
 func (s *simulator) write() error {
 	v := s.results
 	return s.output.write(s.app, forms{

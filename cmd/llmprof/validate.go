@@ -184,7 +184,6 @@ func (a *app) runValidate(ctx context.Context, v *comparison) error {
 	return errors.Join(a.writeComparison(v), v.verdict(), unread(refused))
 }
 
-// writeComparison writes the comparison.
 func (a *app) writeComparison(v *comparison) error {
 	return v.output.write(a, forms{page: v.Page, table: v.Table, data: v.JSON, chart: v.figure})
 }

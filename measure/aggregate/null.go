@@ -9,7 +9,6 @@ import (
 // The figures of a result may be missing, and what is computed of a missing
 // one is missing too.
 
-// add is a + b.
 func add(a, b *float64) *float64 {
 	if a == nil || b == nil {
 		return nil
@@ -17,7 +16,6 @@ func add(a, b *float64) *float64 {
 	return new(*a + *b)
 }
 
-// times is a × b.
 func times(a, b *float64) *float64 {
 	if a == nil || b == nil {
 		return nil

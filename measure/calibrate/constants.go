@@ -206,7 +206,6 @@ func (b *builder) law(keys ...roofline.Constant) equation {
 	return byLaw(roofline.NewMachine(b.peaks, &c), keys...)
 }
 
-// value is a constant that the file has so far.
 func (b *builder) value(c roofline.Constant) float64 { return b.file.Values[c.String()].Value }
 
 // skinny is up to how many rows the engine multiplies by skinny GEMM.

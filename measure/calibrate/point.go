@@ -300,7 +300,6 @@ func (p *Point) kernel(g *hardware.GPU, skinny int) roofline.Kernel {
 	return k
 }
 
-// mixture is the shape of a mixture that so many tokens are sent to.
 func (p *Point) mixture(tokens int) roofline.Shape {
 	s := &p.Shape
 	e, top, t := float64(s.Experts), float64(s.TopK), float64(tokens)

@@ -66,7 +66,6 @@ type Machine struct {
 // machineKind is the kind of the line that says where it was.
 const machineKind = "machine"
 
-// newRow makes the row of a point.
 func newRow(p *Point, seconds []float64) (Row, error) {
 	sum, err := stats.Summarize(seconds)
 	if err != nil {
@@ -150,7 +149,6 @@ func ReadRows(path string) (*Rows, error) {
 	return parseRows(path, text)
 }
 
-// readRowFile is the text of a file of rows.
 func readRowFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -209,7 +207,6 @@ func eachLine(file string, text []byte, take func(kind string, strict *json.Deco
 	return 0, nil
 }
 
-// line takes one line in.
 func (out *Rows) line(kind string, strict *json.Decoder) error {
 	if kind == serverKind {
 		return fmt.Errorf("the rows are of a server: give --engine openai, or --rows alone")
@@ -279,7 +276,6 @@ func closeAfter(f *rowFile, err error) error {
 	return err
 }
 
-// size is how many bytes the file has.
 func (out *rowFile) size() (int64, error) {
 	info, err := out.Stat()
 	if err != nil {

@@ -336,7 +336,6 @@ const (
 	cacheRotate = 4   // times the L2 cache, that buffers are rotated over
 )
 
-// point measures one point.
 func (r *run) point(ctx context.Context, p *Point) (*Row, error) {
 	if err := r.worker(ctx, p.Ranks); err != nil {
 		return nil, err
@@ -414,7 +413,6 @@ func (r *Row) saw(w *power.Window) {
 	slices.Sort(r.Limited)
 }
 
-// time has the worker time a point.
 func (r *run) time(ctx context.Context, p *Point) (*engine.Timed, error) {
 	if p.Kind == HostStep || p.Kind == EagerStep {
 		if r.o.Device == "cpu" && p.Kind == HostStep {

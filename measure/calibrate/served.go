@@ -192,7 +192,6 @@ func (s *Served) completeSchemes(file *hardware.CalibrationFile, base *roofline.
 	}
 }
 
-// valueText is a constant as a file has it.
 func valueText(k roofline.Constant, v float64) string {
 	if k.Info().Quantity.Timed() {
 		return unit.Seconds(v).String()

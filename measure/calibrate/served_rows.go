@@ -87,7 +87,6 @@ type ServedRows struct {
 // Has reports whether the point at a place in the plan was measured.
 func (out *ServedRows) Has(index int) bool { return out.at[index] }
 
-// add takes a point in.
 func (out *ServedRows) add(index int, p *ServedPoint) {
 	if out.at == nil {
 		out.at = map[int]bool{}
@@ -126,7 +125,6 @@ func parseServed(path string, text []byte) (*ServedRows, error) {
 	return out, nil
 }
 
-// line takes one line in.
 func (out *ServedRows) line(kind string, strict *json.Decoder) error {
 	begun := out.Server.Kind != ""
 	switch {

@@ -136,7 +136,6 @@ func (r *reader) parse(name string, from tree.Place) (*tree.Node, error) {
 	return parse(&tree.Source{Name: name, Text: text})
 }
 
-// readFile reads a file from disk.
 func readFile(name string) ([]byte, error) { return input.Read(name, tree.MostText) }
 
 // longAnswer is the generated length above which a slip is more likely than intent.

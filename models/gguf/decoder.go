@@ -231,7 +231,6 @@ func (d *decoder) longText(key string) string {
 	return string(d.bytes(int64(n)))
 }
 
-// list reads a list.
 func (d *decoder) list(key string) List {
 	kind, n := d.uint32(), d.uint64()
 	if d.err == nil && n > maxItems {

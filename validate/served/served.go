@@ -92,7 +92,6 @@ func Runs() ([]Run, error) {
 	return runs, err
 }
 
-// read reads the requests of a run.
 func (r *Run) read() error {
 	return rows(r.Name+".csv", func(f []string) error {
 		var v [5]float64

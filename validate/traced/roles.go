@@ -171,7 +171,6 @@ func (w *walker) soon() class {
 	return unnamed
 }
 
-// coming reports whether a class comes in the step.
 func (w *walker) coming(classes ...class) bool {
 	for i := w.at + 1; i < len(w.kernels); i++ {
 		if slices.Contains(classes, w.kernels[i].class) {

@@ -190,7 +190,6 @@ type kernelTimes struct {
 
 const micro = 1e-6
 
-// add takes a step.
 func (t *kernelTimes) add(s *step, n names) {
 	t.steps++
 	for i := range s.kernels {

@@ -285,7 +285,6 @@ func (op *operation) time(q *Query, queue func() error) (seconds []float64, err 
 	return repeat(op.s, g, q)
 }
 
-// operation makes what a query asks for.
 func (b *Bencher) operation(q *Query) (*operation, error) {
 	if _, ok := operatorKinds[q.Kind]; ok {
 		return b.operator(q)

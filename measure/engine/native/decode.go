@@ -130,7 +130,6 @@ func (e *Engine) queueAttention(i int) error {
 		b.parts, b.peaks, b.arrived, b.att, int32(b.layers[i].capacity), sh.eps, sh.scale())
 }
 
-// stepLayerCublas adds one layer with cuBLASLt's GEMMs.
 func (e *Engine) stepLayerCublas(s *sequence, i int) {
 	b, w := e.b, &e.w.layers[i]
 	n := e.opt.Batch

@@ -81,7 +81,6 @@ type ring struct {
 	room          int // A block requests at least so many bytes of shared memory.
 }
 
-// of returns the ring for an epilogue.
 func (l *gemmKernels) of(u epilogue) ring {
 	r := ring{tiles: l.tiles, stages: l.stages}
 	switch {
@@ -267,13 +266,11 @@ func (l *gemmKernels) staticShared(r ring) int {
 	}
 }
 
-// launch is the grid of a GEMM with a ring.
 func (l *gemmKernels) launch(c splitK, sms int, r ring) cuda.Launch {
 	threads := (l.consumers() + l.producers()) * 32
 	return cuda.Launch{Grid: cuda.Dim{X: min(c.tiles*c.parts, sms)}, Block: cuda.Dim{X: threads}, Shared: l.shared(r), Early: true}
 }
 
-// names adds the kernels to the map from their names.
 func (l *gemmKernels) names(s *shape, to map[string]**cuda.Kernel) {
 	if l.isWgmma() {
 		l.wgmmaNames(s, to)

@@ -21,7 +21,6 @@ type wgmmaRing struct {
 // wgmmaRings are the rings of the GEMMs of a step. The LM head has one of its own.
 type wgmmaRings struct{ norm, head, swiglu, residual wgmmaRing }
 
-// of returns the ring for an epilogue.
 func (w *wgmmaRings) of(u epilogue, head bool) *wgmmaRing {
 	switch {
 	case u == residualEpilogue:

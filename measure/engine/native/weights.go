@@ -219,7 +219,6 @@ func scaleOf(name string, spread bool) float32 {
 	return randomScale
 }
 
-// tensorSeed makes a seed for each tensor of a model.
 func tensorSeed(seed uint64, name string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))

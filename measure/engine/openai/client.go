@@ -44,7 +44,6 @@ type clients struct {
 	free  func()
 }
 
-// of is the client of a worker.
 func (c *clients) of(worker int) *http.Client { return c.own[worker%len(c.own)] }
 
 // clients make the connections that o wants.

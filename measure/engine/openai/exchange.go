@@ -100,7 +100,6 @@ func (r *runner) exchange(ctx context.Context, worker int, ask encoded, due time
 	return o
 }
 
-// send makes one attempt.
 func (r *runner) send(ctx context.Context, over *http.Client, body []byte, o *outcome, a *attempt) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(c httptrace.GotConnInfo) {
@@ -139,7 +138,6 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// since is the time from zero.
 func (o *outcome) since() time.Duration { return time.Since(o.zero) }
 
 // mark notes when the request had ended, once.

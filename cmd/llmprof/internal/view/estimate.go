@@ -194,7 +194,6 @@ func splitFlagsOf(p *analytic.Parallelism) string {
 	return s
 }
 
-// fits reports whether the case is possible and fits.
 func fits(c *analytic.Case) bool {
 	e, err := analytic.Predict(c)
 	return err == nil && e.Memory.Fits()

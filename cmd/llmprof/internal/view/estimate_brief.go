@@ -126,7 +126,6 @@ func (e *Estimate) memoryLine() string {
 	return fmt.Sprintf("%s of %s (%s)", e.giga(m.Total), e.sized(m.Usable), strings.Join(parts, ", "))
 }
 
-// sized is a size with its unit.
 func (e *Estimate) sized(b unit.Bytes) string {
 	if e.Binary {
 		return e.giga(b) + " GiB"

@@ -13,7 +13,6 @@ import (
 	"llmprof/unit"
 )
 
-// prefillTable is the prefill operator by operator.
 func (e *Estimate) prefillTable() render.Table {
 	return e.phaseTable("Prefill: "+e.prefillText()+e.rankText(), &e.Prefill, e.PrefillOps)
 }

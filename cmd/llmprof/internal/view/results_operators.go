@@ -52,7 +52,6 @@ func operatorTable(p *validate.OperatorPhase) render.Table {
 	return t
 }
 
-// operatorCells is the row of one operator in operatorTable.
 func operatorCells(r *validate.OperatorRow) []any {
 	name := strings.Replace(r.Name, "layernorm", "norm", 1) // leaves room for a column
 	cells := []any{name, r.Layers, r.Kernels, unit.Seconds(r.Observed), "", "", "", "", "", "", ""}
@@ -208,7 +207,6 @@ type OperatorDocument struct {
 	Bound      *string  `json:"bound"`
 }
 
-// operatorsJSON lists the phases of all results.
 func (v *Validation) operatorsJSON() []OperatorPhaseDocument {
 	all := []OperatorPhaseDocument{}
 	for _, t := range v.Operators {

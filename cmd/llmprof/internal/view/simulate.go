@@ -128,7 +128,6 @@ func (s *Simulation) head() []render.Field {
 	return rows
 }
 
-// latencies is the table of times.
 func (s *Simulation) latencies() render.Table {
 	t := render.Table{Title: "Latency", Columns: []render.Column{{Title: "load", Left: true}, {Title: "time", Left: true}, {Title: "mean"}}}
 	for _, q := range quantiles {

@@ -167,7 +167,6 @@ func (w *worker) trace(t *engine.Trace) error {
 	return nil
 }
 
-// load replaces what is loaded.
 func (w *worker) load(l *engine.Load) error {
 	if err := w.unload(); err != nil {
 		return err
