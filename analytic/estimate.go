@@ -137,7 +137,6 @@ func (p *Predictor) fill(e *Estimate, w *Workload, prefill, decode *total, off w
 	p.assemble(e, w, prefill, decode, off)
 }
 
-// memory is what a workload takes of one GPU.
 func (p *Predictor) memory(w *Workload) Memory {
 	return p.footprint.Memory(w, p.machine.Budget, p.machine.room())
 }

@@ -134,7 +134,6 @@ func (p *Prepared) prefills(w *Workload) {
 	p.promptOff = spread(p.moved, &p.prompt, func(m *movedPredictor) total { return m.prefill(w) })
 }
 
-// decodes sums the decode steps of a workload.
 func (p *Prepared) decodes(w *Workload) *total {
 	if p.run != *w {
 		if p.caching.cache == nil && p.run.GenLen > 0 { // its room is worth taking for several workloads alone

@@ -161,7 +161,6 @@ func (p *Predictor) kernels(t *total, s *operator.Step) {
 	p.time(t, &k, s)
 }
 
-// lowered prices a step by its kernels.
 func (p *Predictor) lowered(t *total, s *operator.Step) {
 	var k kernelSums
 	p.walk(&k, s, nil)

@@ -55,7 +55,6 @@ func errorAt(file, text string, key []string, problem string) error {
 	return input.NewMistake(file, line(text, at.Line), at, "%s", problem)
 }
 
-// unknownKey says which keys there are.
 func unknownKey(file, text string, key toml.Key) error {
 	known, last := []string{"gpu"}, key[0]
 	if key[0] == "gpu" && len(key) > 2 {

@@ -135,7 +135,6 @@ func (s *session) blank() *result.Result {
 	return r
 }
 
-// load has the worker load the model.
 func (s *session) load(ctx context.Context) error {
 	s.say("load")
 	ready, err := s.worker.Load(ctx, s.set.Load)

@@ -169,7 +169,6 @@ func (r *reader) streamNorms(names []string) []Norm {
 	return norms
 }
 
-// layerName says what a layer is made of.
 func layerName(blocks []Block) string {
 	if len(blocks) == 0 {
 		return "empty"

@@ -181,7 +181,6 @@ func newPathSet(patterns []string) (pathSet, error) {
 	return s, nil
 }
 
-// layerOf is the number of the layer that a pattern begins with.
 func layerOf(pattern string) (string, bool) {
 	rest, ok := strings.CutPrefix(pattern, "layers.")
 	if !ok {
@@ -238,7 +237,6 @@ func covers(pattern, path string) bool {
 	return !strings.Contains(pattern, ".") && slices.Contains(strings.Split(path, "."), pattern)
 }
 
-// glob matches "*" with any text.
 func glob(pattern, text string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {

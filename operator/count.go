@@ -122,7 +122,6 @@ type Run struct {
 // Last is the last step of the run.
 func (r *Run) Last() Step { return r.at(r.Steps - 1) }
 
-// at is the step after n others.
 func (r *Run) at(n int) Step {
 	s := r.First
 	s.Past += s.New * float64(n)

@@ -74,7 +74,6 @@ func Breakdown(c *analytic.Case, r *breakdown.Report) (*Figure, error) {
 	return f, nil
 }
 
-// breakdownColumns are the columns that have anything in them.
 func breakdownColumns(c *analytic.Case, r *breakdown.Report) (columns []quantity, err error) {
 	params := quantity{section: "params", text: unit.Count}
 	for g, n := range paramsByGroup(c.Model) {
@@ -124,7 +123,6 @@ func breakdownColumns(c *analytic.Case, r *breakdown.Report) (columns []quantity
 	return columns, nil
 }
 
-// sum adds the pieces up.
 func (c *quantity) sum() error {
 	for g := range c.pieces {
 		if v := c.pieces[g].value; !finite(v) {

@@ -87,7 +87,6 @@ func (g *graph) phaseNote(r *breakdown.Report) string {
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
-// keys are the entries of the legend.
 func (g *graph) keys() (keys []key) {
 	for _, b := range []roofline.Bound{roofline.ByCompute, roofline.ByMemory, roofline.ByNetwork, roofline.ByLaunch} {
 		keys = append(keys, key{b.String() + "-bound", func(c *draw.Canvas, box vg.Rectangle) {
@@ -114,7 +113,6 @@ func (g *graph) height(room vg.Length) vg.Length {
 	return h
 }
 
-// head is the height of the title.
 func (cl *cluster) head() vg.Length {
 	if cl.title == "" {
 		return 0

@@ -45,7 +45,6 @@ func legendHeight(keys []key, room vg.Length) vg.Length {
 	return legendRow*vg.Length(len(legendRows(keys, room))) + 4
 }
 
-// legend draws keys in rows at the bottom of c.
 func legend(c *draw.Canvas, keys []key) {
 	style := legendText()
 	rows := legendRows(keys, c.Max.X-c.Min.X)
@@ -76,7 +75,6 @@ func colorKey(text string, color colors.Color) key {
 	}}
 }
 
-// boundKeys are the entries for the resources.
 func boundKeys(bounds ...roofline.Bound) (keys []key) {
 	for _, b := range bounds {
 		keys = append(keys, colorKey(b.String()+"-bound", colors.Bound(b)))

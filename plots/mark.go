@@ -61,7 +61,6 @@ type Marker uint8
 // The phases differ by shape and not by colour: prefill has a circle, decode a square.
 const prefillMark, decodeMark Marker = 0, 1
 
-// phase is the name of the phase that a marker stands for.
 func (m Marker) phase() string { return [...]string{"prefill", "decode"}[m] }
 
 // path is the outline of a marker with about the area of a circle of radius r.

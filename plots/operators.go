@@ -78,7 +78,6 @@ func Operators(caption string, steps []OperatorStep) (*Figure, error) {
 	return f, nil
 }
 
-// rows are the operators and their total.
 func (s *OperatorStep) rows() []TimedOperator {
 	return slices.Concat(s.Ops, s.Total)
 }

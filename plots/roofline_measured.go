@@ -108,7 +108,6 @@ func arrow(c *draw.Canvas, tip vg.Point) {
 	c.StrokeLines(Line(0.5, colors.Paper()), append(triangle, tip))
 }
 
-// measuredKey is the entry for measured operators.
 func measuredKey() key {
 	return key{"measured", func(c *draw.Canvas, b vg.Rectangle) {
 		arrow(c, vg.Point{X: (b.Min.X + b.Max.X) / 2, Y: (b.Min.Y+b.Max.Y)/2 + markHigh/2})

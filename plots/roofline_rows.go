@@ -163,7 +163,6 @@ func (r *phaseRow) bar(c *draw.Canvas, at vg.Point, ink colors.Color) {
 	outline(c, bar, colors.Faint())
 }
 
-// badge draws the numbered mark of an operator.
 func (t *phaseTable) badge(c *draw.Canvas, at vg.Point, number int, ink colors.Color) {
 	mark(c, t.mark, at, badge, ink)
 	style := Bold(TickSize-0.5, ink.On())

@@ -293,7 +293,6 @@ func (l *latencyPanel) Plot(c draw.Canvas, p *plot.Plot) {
 	l.label(&c, ends)
 }
 
-// draw draws the i-th curve.
 func (t *trace) draw(c *draw.Canvas, i int) {
 	ink, dash, marker := Series(i)
 	c.StrokeLines(floorLine(ink), t.floor)

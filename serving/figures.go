@@ -53,7 +53,6 @@ func (f *Figures) answered(q *Record, slo *SLO) {
 	}
 }
 
-// merge adds the figures of other requests.
 func (f *Figures) merge(o *Figures) {
 	o.ITL.Add(float64(o.lastGap), o.gaps)
 	o.gaps = 0

@@ -148,7 +148,6 @@ type upcoming struct {
 	what happening
 }
 
-// upcoming is what happens next to the replica.
 func (r *replica) upcoming() upcoming {
 	next := upcoming{at: never}
 	if r.held > 0 && r.held < next.at {
@@ -379,7 +378,6 @@ func (c *cluster) route(among []*replica, q *sequence) *replica {
 	return among[turn%len(among)]
 }
 
-// least is the replica with the fewest requests.
 func least(among []*replica) *replica {
 	best := among[0]
 	for _, r := range among[1:] {

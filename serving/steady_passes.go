@@ -78,7 +78,6 @@ func (p *eventLoop) next() float64 {
 	return math.Inf(1)
 }
 
-// advance lets that happen.
 func (p *eventLoop) advance() {
 	at := p.next()
 	if p.running {

@@ -142,7 +142,6 @@ func (o *Observation) noise() (float64, bool) {
 	return (*o.High - *o.Low) / 2 / o.Value, true
 }
 
-// name is the configuration with the metric and where it is from.
 func (o *Observation) name() string {
 	return fmt.Sprintf("%s of %s (%s)", o.Metric, o.String(), o.place())
 }

@@ -42,7 +42,6 @@ func Reduce(source string, r *result.Result) ([]Observation, error) {
 	return append(all, energies(&base, r.Energy)...), nil
 }
 
-// energies are the observations of a result's energy, gross.
 func energies(base *Observation, e *result.Energy) (all []Observation) {
 	if e == nil {
 		return nil

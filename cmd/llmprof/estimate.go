@@ -99,7 +99,6 @@ func completeServer(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("preemption", words("recompute", "swap"))
 }
 
-// estimateFlags are about what an estimate shows.
 func (q *question) estimateFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&q.shows.ops, "ops", false, "show every operator too")
@@ -152,7 +151,6 @@ func (q *question) page(ans *answer) func() *render.Document {
 	return ans.Brief
 }
 
-// flags are those of all commands that make an estimate.
 func (q *question) flags(cmd *cobra.Command) {
 	cli.Define(cmd, cli.Model, q.modelFlags)
 	cli.Define(cmd, cli.Hardware, q.hardwareFlags)
@@ -162,7 +160,6 @@ func (q *question) flags(cmd *cobra.Command) {
 		"compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline", "lenient")
 }
 
-// modelFlags are about the model and its formats.
 func (q *question) modelFlags(cmd *cobra.Command) {
 	q.ModelFlags(cmd.Flags())
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)

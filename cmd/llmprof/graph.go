@@ -13,7 +13,6 @@ import (
 	"llmprof/spelling"
 )
 
-// graph is the command that draws the model as a graph.
 func (a *app) graph() *cobra.Command {
 	d := &drawing{}
 	var phase string
@@ -39,7 +38,6 @@ func (a *app) graph() *cobra.Command {
 	return cmd
 }
 
-// graphFlags are about what the graph shows.
 func (d *drawing) graphFlags(cmd *cobra.Command, phase *string) {
 	f := cmd.Flags()
 	f.StringVarP(&d.file, "output", "o", "", "write the graph to `FILE`, whole or not at all; - for standard output")

@@ -52,7 +52,6 @@ func (a *app) plot() *cobra.Command {
 	return cmd
 }
 
-// drawingCommand is the command for one kind of picture.
 func (a *app) drawingCommand(name, short, long string, draw func(context.Context, *drawing) (*plots.Figure, error)) *cobra.Command {
 	d := &drawing{make: draw}
 	cmd := &cobra.Command{
@@ -88,7 +87,6 @@ func (d *drawing) outputFlags(cmd *cobra.Command) {
 	}
 }
 
-// form is what the picture is written as.
 func (d *drawing) form() (string, error) {
 	kind := strings.ToLower(d.kind)
 	switch {
@@ -225,7 +223,6 @@ func names(list string) (all []string) {
 	return all
 }
 
-// curveName is what distinguishes a curve from the others.
 func curveName(models, gpus []string, ans *answer) string {
 	switch {
 	case len(models) > 1 && len(gpus) > 1:

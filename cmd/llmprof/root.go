@@ -75,7 +75,6 @@ func group(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// parent is a command that has only sub-commands.
 func parent(name, short string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: name + " COMMAND", Short: short, Args: noArgs, RunE: needCommand}
 	cmd.AddCommand(below...)
@@ -147,7 +146,6 @@ func (a *app) version() *cobra.Command {
 	}
 }
 
-// versionText is the version with what it was built from.
 func versionText() string {
 	s := "llmprof " + release
 	info, ok := debug.ReadBuildInfo()

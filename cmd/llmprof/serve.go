@@ -30,7 +30,6 @@ type serveOrder struct {
 	python  string
 }
 
-// serve is the command that shows the page.
 func (a *app) serve() *cobra.Command {
 	o := &serveOrder{}
 	cmd := &cobra.Command{

@@ -78,7 +78,6 @@ func (s *simulation) serverFlags(cmd *cobra.Command) {
 	completeServer(cmd)
 }
 
-// outputFlags are about what a simulation writes.
 func (s *simulation) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	s.output.chart = true
@@ -129,7 +128,6 @@ func (s *simulation) drawn() []serving.Load {
 	return all
 }
 
-// points are the loads that were asked for.
 func (s *simulation) points() ([]serving.Load, error) {
 	all := s.drawn()
 	kinds := 0
@@ -168,7 +166,6 @@ func (s *simulation) points() ([]serving.Load, error) {
 	return all, nil
 }
 
-// objectives are the limits of goodput.
 func (s *simulation) objectives() (o serving.SLO, err error) {
 	given, err := openai.ParseSLO(s.slo)
 	if err != nil {

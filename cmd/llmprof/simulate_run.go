@@ -41,7 +41,6 @@ func (s *simulator) all(ctx context.Context) (err error) {
 	return s.run(ctx)
 }
 
-// run runs every load.
 func (s *simulator) run(ctx context.Context) error {
 	follow := s.app.follow()
 	defer follow.progress("")

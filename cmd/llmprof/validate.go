@@ -41,7 +41,6 @@ func (a *app) validate() *cobra.Command {
 	return a.validateCommand(v)
 }
 
-// validateCommand is the command with its means of measuring.
 func (a *app) validateCommand(v *comparison) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [FILE...]",
@@ -74,7 +73,6 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 	return cmd
 }
 
-// chosenFlags are about which observations are compared, and with what.
 func (v *comparison) chosenFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringSliceVarP(&v.models, "model", "m", nil, "only observations of these `models`; a directory names your own")
@@ -90,7 +88,6 @@ func (v *comparison) chosenFlags(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
 }
 
-// outputFlags are about the result.
 func (v *comparison) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	v.output.chart = true
@@ -293,7 +290,6 @@ func (v *comparison) wanted() (flags string) {
 	return flags
 }
 
-// wants reports whether the flags select a configuration.
 func (v *comparison) wants(c validate.Config) bool {
 	return (len(v.models) == 0 || slices.Contains(v.models, c.Model)) && (v.gpu == "" || c.GPU == v.gpu) &&
 		(len(v.engines) == 0 || slices.ContainsFunc(v.engines, func(e string) bool { return strings.EqualFold(c.Engine, e) || strings.EqualFold(c.Runs(), e) }))

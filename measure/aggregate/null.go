@@ -56,7 +56,6 @@ func total(list []*float64) *float64 {
 // mean is that of a list without missing ones.
 func mean(list []*float64) *float64 { return over(total(list), new(float64(len(list)))) }
 
-// mebibytes is a number of bytes in MiB.
 func mebibytes(bytes *int64) *float64 {
 	if bytes == nil {
 		return nil

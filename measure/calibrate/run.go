@@ -236,7 +236,6 @@ func processor(root fs.FS) string {
 	return "a processor that /proc does not name"
 }
 
-// all measures the points of a plan, in its order.
 func (r *run) all(ctx context.Context, plan []Point) error {
 	for i, p := range plan {
 		if r.rows.Has(p) {

@@ -199,7 +199,6 @@ func valueText(k roofline.Constant, v float64) string {
 	return fmt.Sprintf("%.4g", v)
 }
 
-// begun is the file that the fit goes on from.
 func (s *Served) begun(g *hardware.GPU) (*hardware.CalibrationFile, error) {
 	if g.Key == "" {
 		return nil, errors.New("the GPU has no key in the table")

@@ -62,7 +62,6 @@ const (
 	mostBatch   = 1 << 16
 )
 
-// check returns what is wrong with the row, if anything is.
 func (r *servedRow) check() error {
 	switch p := &r.ServedPoint; {
 	case r.Index < 0 || r.Index >= 2*servedRounds:

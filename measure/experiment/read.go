@@ -32,7 +32,6 @@ const mostMistakes = 20
 // full reports whether there are so many mistakes that one more is of no use.
 func (r *reader) full() bool { return len(r.mistakes) > mostMistakes }
 
-// wrong notes a mistake and goes on.
 func (r *reader) wrong(m *input.Mistake) {
 	switch {
 	case m == nil || r.full():

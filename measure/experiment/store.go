@@ -42,7 +42,6 @@ type Failure struct {
 	Errors   []string        `json:"errors"` // the whole of it, the outermost first
 }
 
-// open makes the folder where it is missing.
 func (s Store) open() error {
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		return fmt.Errorf("the results folder: %w", err)

@@ -251,7 +251,6 @@ func (r *Run) Score(ctx context.Context, s *serving.Server) (*Scored, error) {
 	return scored, nil
 }
 
-// add adds the times of a request.
 func add(to *[3][]float64, ttft, e2e unit.Seconds, gen int) {
 	to[0] = append(to[0], float64(ttft))
 	if gen > 1 {

@@ -35,7 +35,6 @@ const (
 	after               // the non-linearity
 )
 
-// assign names the operators of a step's kernels.
 func assign(s *step, n names) {
 	w := &walker{kernels: s.kernels, names: n}
 	for w.at = range w.kernels {

@@ -218,7 +218,6 @@ func (t *table) cell(v parquet.Value) error {
 	return nil
 }
 
-// has reports whether the table has all of some columns.
 func (t *table) has(names ...string) bool {
 	for _, name := range names {
 		if !slices.Contains(t.names, name) {
@@ -235,7 +234,6 @@ type record struct {
 	err error
 }
 
-// text is a cell of a column of texts.
 func (r *record) text(name string) string {
 	if cells := r.t.texts[name]; cells != nil {
 		return cells[r.i]

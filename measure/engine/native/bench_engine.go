@@ -57,7 +57,6 @@ type benchEngine struct {
 	decode bool
 }
 
-// release closes the benchEngine, if there is one.
 func (b *Bencher) release() error {
 	opened := b.opened
 	b.opened = nil

@@ -174,7 +174,6 @@ func (l *gemmKernels) outputs(u epilogue) int {
 	return rows
 }
 
-// sums is the bytes of the sums of one part.
 func (l *gemmKernels) sums() int {
 	bytes := 4 * 16 * 8 * l.columns
 	if l.quant != Unquantized {

@@ -110,7 +110,6 @@ func (s *shape) usesWgmma() bool {
 	return !s.outputNorm && s.experts == 0 && s.quant == Unquantized && s.hidden%64 == 0 && s.inner%64 == 0 && s.attWidth()%64 == 0
 }
 
-// wgmmaDefines are the constants that the kernels are compiled with.
 func (l *gemmKernels) wgmmaDefines() (out []string) {
 	w := &l.wgmma
 	out = append(out, "WGMMA_GEMM=1")

@@ -44,7 +44,6 @@ const multiplyWarps = 8
 // redPitch repeats RED_PITCH of gemm_skinny.cu, the floats that 16 sums of a warp take.
 const redPitch = 20
 
-// stage is the shared memory of one stage.
 func (r *expertRing) stage(depth int) int { return (16 + r.rows) * (depth*2 + 64) }
 
 // groups is the most groups of pairs that a step of so many tokens has.

@@ -33,7 +33,6 @@ func (e *Engine) promptExperts(w *layerWeights, rows int) *promptExperts {
 		x: b.h, sorted: b.outputs, act: b.act, gateUp: w.gateUp, downs: w.down}
 }
 
-// sort queues the sorting of the pairs by expert.
 func (p *promptExperts) sort() error {
 	return p.k.sort.Queue(p.s, cuda.Launch{Block: cuda.Dim{X: 1024}}, p.chosen, int32(p.rows*p.sh.topK), int32(p.sh.experts), p.order, p.tiles)
 }

@@ -82,7 +82,6 @@ func (e *Engine) prefillGroup(s *sequence, seq, n int) {
 	}, "norm")
 }
 
-// prefillLayer adds one layer on all tokens of a group.
 func (e *Engine) prefillLayer(s *sequence, layer, seq, n int) {
 	b, w := e.b, &e.w.layers[layer]
 	rows := n * e.opt.PromptLen

@@ -197,7 +197,6 @@ func (r *runner) finish(body io.ReadCloser, whole bool, release func()) {
 	}
 }
 
-// answer reads what the server said.
 func (o *outcome) answer(ctx context.Context, resp *http.Response, from io.Reader, save bool) *Failure {
 	if resp.StatusCode != http.StatusOK {
 		said := limited(from)
@@ -294,7 +293,6 @@ func (o *outcome) ended(at time.Duration, whole bool, why string) *Failure {
 // bytes are several characters may be sent in parts.
 const mostChunks = 8
 
-// token notes a chunk with a token in it.
 func (o *outcome) token(at, last time.Duration, output bool) {
 	o.barren.Reset(o.patience)
 	s := seconds(at)

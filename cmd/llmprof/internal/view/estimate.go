@@ -80,7 +80,6 @@ func (e *Estimate) Inputs() []string {
 	return lines
 }
 
-// constantText is the value of a constant with its unit.
 func constantText(k roofline.Constant, v float64) string {
 	if k.Info().Quantity.Timed() {
 		return unit.Seconds(v).String()

@@ -126,7 +126,6 @@ func modelLine(m *models.Model) string {
 	return s
 }
 
-// layerLines are the kinds of layers, one a line.
 func layerLines(m *models.Model) []string {
 	var lines []string
 	for i := range m.Layers {
@@ -136,7 +135,6 @@ func layerLines(m *models.Model) []string {
 	return lines
 }
 
-// layerText is a kind of layer with its sizes.
 func layerText(l *models.Layer) string {
 	s := l.Name
 	for i := range l.Blocks {

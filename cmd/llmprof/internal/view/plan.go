@@ -123,7 +123,6 @@ func (p *Plan) title() string {
 	return strings.Join(append(parts, "by "+string(q.By), end), " · ")
 }
 
-// models are the names of the models that are tried.
 func (p *Plan) models() (all []string) {
 	for i := range p.Request.Cards {
 		if name := p.Request.Cards[i].Model.Name; !slices.Contains(all, name) {

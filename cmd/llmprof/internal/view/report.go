@@ -39,7 +39,6 @@ func (e *Estimate) ReportPage(beside []report.Section, files bool) (*report.Page
 	return page, nil
 }
 
-// cards are the headline figures.
 func (e *Estimate) cards() []report.Card {
 	cards := []report.Card{
 		spanCard("Time to first token (TTFT)", e.TTFT),

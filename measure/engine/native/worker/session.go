@@ -196,7 +196,6 @@ func (s *session) pass(p engine.Phase, index int) ([]engine.Event, error) {
 	return records[0].events, nil
 }
 
-// passOf is one rank's pass.
 func (s *session) passOf(e *native.Engine, t *native.Timer, r *record) error {
 	if r.phase == engine.Decode {
 		if err := e.Rewind(s.first); err != nil {
