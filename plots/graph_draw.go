@@ -34,14 +34,8 @@ const (
 		"Shapes after \"/\" are cut by tensor parallelism; diamonds are collectives. FLOP counts matrix products; B is memory traffic, of collectives what goes on the wire."
 )
 
-// Graph draws the model as a graph of its operators, with what each costs in
-// prefill and in decode.
-func Graph(c *analytic.Case, r *breakdown.Report) (*Figure, error) {
-	return PhaseGraph(c, r, BothPhases)
-}
-
-// PhaseGraph is Graph with the chosen phases only.
-func PhaseGraph(c *analytic.Case, r *breakdown.Report, p Phases) (*Figure, error) {
+// Graph draws the model as a graph of its operators, with what each costs in the chosen phases.
+func Graph(c *analytic.Case, r *breakdown.Report, p Phases) (*Figure, error) {
 	only, err := p.of(r)
 	if err != nil {
 		return nil, err

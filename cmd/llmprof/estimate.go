@@ -154,7 +154,7 @@ func (q *question) page(ans *answer) func() *render.Document {
 func (q *question) flags(cmd *cobra.Command) {
 	cli.Define(cmd, cli.Model, q.modelFlags)
 	cli.Define(cmd, cli.Hardware, q.hardwareFlags)
-	cli.Define(cmd, cli.Workload, q.workloadFlags)
+	cli.Define(cmd, cli.Workload, func(cmd *cobra.Command) { q.WorkloadFlags(cmd.Flags()) })
 	cli.Define(cmd, cli.Engine, q.engineFlags)
 	cli.Rare(cmd, "memory-utilization", "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens",
 		"compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline", "lenient")
@@ -172,11 +172,6 @@ func (q *question) modelFlags(cmd *cobra.Command) {
 func (q *question) hardwareFlags(cmd *cobra.Command) {
 	q.HardwareFlags(cmd.Flags())
 	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
-}
-
-// workloadFlags are about what the model is asked to do.
-func (q *question) workloadFlags(cmd *cobra.Command) {
-	q.WorkloadFlags(cmd.Flags())
 }
 
 // engineFlags are about the engine, and what it and the GPUs reach.

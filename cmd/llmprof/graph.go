@@ -81,10 +81,10 @@ func (a *app) runGraph(ctx context.Context, d *drawing, phase string) error {
 // graphOf is the graph in one of its forms.
 func graphOf(ans *answer, kind string, phases plots.Phases) ([]byte, error) {
 	if kind == "dot" {
-		text, err := plots.PhaseGraphDOT(&ans.Case, &ans.Report, phases)
+		text, err := plots.GraphDOT(&ans.Case, &ans.Report, phases)
 		return []byte(text), err
 	}
-	f, err := plots.PhaseGraph(&ans.Case, &ans.Report, phases)
+	f, err := plots.Graph(&ans.Case, &ans.Report, phases)
 	if err != nil {
 		return nil, err
 	}

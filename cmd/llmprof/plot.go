@@ -134,10 +134,7 @@ func (a *app) drawRoofline(ctx context.Context, d *drawing) (*plots.Figure, erro
 		return nil, err
 	}
 	a.warn(ans)
-	if d.measured != "" {
-		return plots.RooflineMeasured(&ans.Case, &ans.Report, d.timed)
-	}
-	return plots.Roofline(&ans.Case, &ans.Report)
+	return plots.Roofline(&ans.Case, &ans.Report, d.timed)
 }
 
 func (a *app) drawBreakdown(ctx context.Context, d *drawing) (*plots.Figure, error) {
