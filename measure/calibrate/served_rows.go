@@ -166,35 +166,22 @@ func OpenServed(path string, s *Server) (*ServedFile, error) {
 	if path == "" {
 		return out, nil
 	}
-	file, err := openRowFile(path)
+	file, err := openRowFile(path, s, func() (torn int, err error) {
+		had, err := ReadServed(path)
+		if err != nil {
+			return 0, err
+		}
+		if key, was, is := differs(&had.Server, s); key != "" {
+			return 0, fmt.Errorf("%s has points of a server with %s %v; this one has %v: give another file, or the flags that the points were measured with", path, key, was, is)
+		}
+		out.ServedRows = *had
+		return had.Torn, nil
+	})
 	if err != nil {
 		return nil, err
 	}
 	out.file = file
-	if err := out.begin(path, s); err != nil {
-		return nil, closeAfter(file, err)
-	}
 	return out, nil
-}
-
-// begin goes on after what the file has.
-func (out *ServedFile) begin(path string, s *Server) error {
-	size, err := out.file.size()
-	if err != nil {
-		return err
-	}
-	if size == 0 {
-		return out.file.write(s)
-	}
-	had, err := ReadServed(path)
-	if err != nil {
-		return err
-	}
-	if key, was, is := differs(&had.Server, s); key != "" {
-		return fmt.Errorf("%s has points of a server with %s %v; this one has %v: give another file, or the flags that the points were measured with", path, key, was, is)
-	}
-	out.ServedRows = *had
-	return out.file.resume(size - int64(had.Torn))
 }
 
 // differs names what sets two servers apart that share no file.
