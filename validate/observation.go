@@ -27,10 +27,14 @@ func Metrics() []Metric {
 
 // ParseMetric finds a metric by name.
 func ParseMetric(name string) (Metric, error) {
-	if m := Metric(name); slices.Contains(Metrics(), m) {
-		return m, nil
+	return known("metric", name, Metrics())
+}
+
+func known[T ~string](what, name string, all []T) (T, error) {
+	if x := T(name); slices.Contains(all, x) {
+		return x, nil
 	}
-	return "", fmt.Errorf("unknown metric %.40q (known: %s)", name, strings.Join(texts(Metrics()), ", "))
+	return "", fmt.Errorf("unknown %s %.40q (known: %s)", what, name, strings.Join(texts(all), ", "))
 }
 
 // Energy reports whether m is an energy rather than a time.
