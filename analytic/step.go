@@ -151,19 +151,15 @@ func (p *Predictor) evaluate(t *total, s *operator.Step) {
 func (p *Predictor) kernels(t *total, s *operator.Step) {
 	known := p.known.find(s)
 	if known == nil {
-		p.lowered(t, s)
+		var k kernelSums
+		p.walk(&k, s, nil)
+		p.time(t, &k, s)
 		return
 	}
 	k := known.sum
 	if p.changed != 0 {
 		p.reprice(&k, known)
 	}
-	p.time(t, &k, s)
-}
-
-func (p *Predictor) lowered(t *total, s *operator.Step) {
-	var k kernelSums
-	p.walk(&k, s, nil)
 	p.time(t, &k, s)
 }
 

@@ -108,7 +108,7 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 	f.behindRouter(f.units(replicas))
 	st := f.open(rate / f.units(replicas))
 	if st == nil {
-		return nil, t.crowded(rate)
+		return nil, fmt.Errorf("%g requests a second are more than the server can answer: prompts come faster than steps of %d tokens take them beside what decodes", rate, t.server.Scheduler.Budget)
 	}
 	st.serves = f.front.load(rate/f.units(replicas), f.gen)
 	return st, nil
@@ -202,11 +202,6 @@ func (t *Steadies) overloaded(f *flow, rate float64, replicas int, c Capacity) e
 	}
 	return fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d sequences at once in each of %d %s)%s",
 		rate, f.units(replicas)*c.Rate, c.Bound, c.Running, replicas, what, why)
-}
-
-// crowded says that sequences that decode leave too little of the steps to the prompts.
-func (t *Steadies) crowded(rate float64) error {
-	return fmt.Errorf("%g requests a second are more than the server can answer: prompts come faster than steps of %d tokens take them beside what decodes", rate, t.server.Scheduler.Budget)
 }
 
 // pools prepares the two kinds of replicas of a disaggregated server.

@@ -66,7 +66,7 @@ func (s *Scorer) Score(all []Observation) *Score {
 	seen := map[string]bool{}
 	for i := range all {
 		o := &all[i]
-		key := identity(o)
+		key := fmt.Sprintf("%s\x00%s\x00%s\x00%v\x00%v", o.Source, o.ID, o.Metric, o.Config, o.Value)
 		if seen[key] {
 			out.skip(o, &mismatch{Repeated, errors.New("the same figure of the same measurement came before")})
 			continue
@@ -88,11 +88,6 @@ func (s *Scorer) Score(all []Observation) *Score {
 	})
 	out.contradictions()
 	return out
-}
-
-// identity is equal for observations that are the same measurement twice.
-func identity(o *Observation) string {
-	return fmt.Sprintf("%s\x00%s\x00%s\x00%v\x00%v", o.Source, o.ID, o.Metric, o.Config, o.Value)
 }
 
 func (out *Score) skip(o *Observation, err error) {
