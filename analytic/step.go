@@ -85,7 +85,7 @@ func (p *Predictor) lower(l *Lowering, s *operator.Step, i int, before *Lowering
 func (l *Lowering) price(i int, m *Machine) {
 	k, c := &l.Kernels[i], &l.costs[i]
 	m.prices.Price(c, &k.Kernel)
-	l.each[k.at] = addendOf(k, c, m)
+	l.each[k.at].set(k, c, m)
 	if k.variance, k.uneven = 0, 0; l.bare {
 		return
 	}

@@ -82,13 +82,12 @@ type addend struct {
 	choice          uint64 // resources that the kernel waits for at the clocks of bursts and at those of the power limit
 }
 
-func addendOf(k *Kernel, c *roofline.Cost, m *Machine) (a addend) {
-	a.bound = c.Bound
+func (a *addend) set(k *Kernel, c *roofline.Cost, m *Machine) {
+	*a = addend{bound: c.Bound}
 	if k.Phase == "" && !k.Graphed {
 		a.launches, a.calls = (k.Launches+k.Helpers+k.Pieces)*k.Count, k.Dispatches*k.Count
 	}
 	a.choice = c.Piece() | m.Take(&a.load, c)
-	return a
 }
 
 func (t *timing) takes(a *addend) {
