@@ -91,7 +91,7 @@ dist: bin/tools/goreleaser bin/tools/syft/bin/syft
 	  bin/tools/goreleaser release --snapshot --clean --parallelism 2
 	.ci/dist
 
-RELEASE := $(shell sed -n 's/^const release = "\(.*\)"/\1/p' cmd/llmprof/version.go)
+RELEASE := $(shell sed -n 's/^const release = "\(.*\)"/\1/p' cmd/llmprof/root.go)
 
 bin/tools/goreleaser: ; GOBIN=$(abspath $(dir $@)) go install $(GORELEASER)
 bin/tools/syft/bin/syft:

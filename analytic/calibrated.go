@@ -66,7 +66,6 @@ func NewMachines(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (*Machi
 	return all, nil
 }
 
-// move adds a machine in which one constant is moved.
 func (a *Machines) move(cal hardware.Calibration) error {
 	a.Machine.Engine.Profile().Set(a.Machine.GPU, &cal)
 	var changed roofline.Set

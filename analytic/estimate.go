@@ -129,7 +129,6 @@ func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
 	return e, nil
 }
 
-// fill makes the estimate of the phases of a workload.
 func (p *Predictor) fill(e *Estimate, w *Workload, prefill, decode *total, off widths) {
 	e.Memory = p.memory(w)
 	each := float64(p.Par.TP*p.Par.PP) / float64(w.Batch)
@@ -138,7 +137,6 @@ func (p *Predictor) fill(e *Estimate, w *Workload, prefill, decode *total, off w
 	p.assemble(e, w, prefill, decode, off)
 }
 
-// memory is what a workload takes of one GPU.
 func (p *Predictor) memory(w *Workload) Memory {
 	return p.footprint.Memory(w, p.machine.Budget, p.machine.room())
 }
@@ -222,7 +220,6 @@ func (p *Predictor) money(e *Estimate, w *Workload, batch float64) (d Money) {
 	return d
 }
 
-// phase is a share of a total.
 func phase(t *total, share float64) Phase {
 	p := Phase{
 		Floor: t.least.Times(share), Expected: t.Expected.Times(share), Throttled: t.throttled.Times(share), Clock: t.clock, Raised: t.raised.Times(share),

@@ -36,7 +36,6 @@ type pricedKernel struct {
 // anew.
 const maxRemembered = 64
 
-// forget forgets all steps.
 func (m *pricedSteps) forget() {
 	if m != nil {
 		m.steps = m.steps[:0]

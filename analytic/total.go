@@ -38,7 +38,6 @@ type timing struct {
 	clock     float64                          // factor by which the power limit lengthens arithmetic; 0 before it is worked out
 }
 
-// add adds n times u.
 func (t *total) add(u *total, n float64) {
 	t.Add(&u.Sum, n)
 	t.constants |= u.constants
@@ -51,7 +50,6 @@ func (t *total) add(u *total, n float64) {
 	}
 }
 
-// add adds n times u.
 func (t *timing) add(u *timing, n float64) {
 	t.floor.Add(&u.floor, n)
 	t.least += u.least.Times(n)
@@ -71,23 +69,34 @@ func (t *timing) add(u *timing, n float64) {
 	t.raised += u.raised.Times(n)
 }
 
-// floors adds the floors of the operators of a part.
 func (t *timing) floors(ops []operator.Op, peaks *roofline.Peaks) {
 	for i := range ops {
 		ops[i].AddFloor(&t.floor, peaks, ops[i].Count)
 	}
 }
 
-// takes adds the cost of a kernel. The result identifies the resources that the kernel waits for
-// at the clocks of bursts and at those of the power limit.
-func (t *timing) takes(k *Kernel, c *roofline.Cost, m *Machine) (waits uint64) {
-	t.kernels += c.Time
-	t.bound[c.Bound] += c.Time
+// An addend is what a kernel adds to a timing.
+type addend struct {
+	bound           roofline.Bound
+	launches, calls float64
+	load            energy.Load
+	choice          uint64 // resources that the kernel waits for at the clocks of bursts and at those of the power limit
+}
+
+func (a *addend) set(k *Kernel, c *roofline.Cost, m *Machine) {
+	*a = addend{bound: c.Bound}
 	if k.Phase == "" && !k.Graphed {
-		t.launches += (k.Launches + k.Helpers + k.Pieces) * k.Count
-		t.calls += k.Dispatches * k.Count
+		a.launches, a.calls = (k.Launches+k.Helpers+k.Pieces)*k.Count, k.Dispatches*k.Count
 	}
-	return c.Piece() | m.Take(&t.Load, c)
+	a.choice = c.Piece() | m.Take(&a.load, c)
+}
+
+func (t *timing) takes(a *addend) {
+	t.kernels += a.load.Expected
+	t.bound[a.bound] += a.load.Expected
+	t.launches += a.launches
+	t.calls += a.calls
+	t.Add(&a.load, 1)
 }
 
 // limit slows a phase until it draws no more than the power limit.
@@ -136,7 +145,6 @@ func (t *total) pipeline(m float64, prefill bool) {
 	}
 }
 
-// waits adds n times the time of u.
 func (t *timing) waits(u *timing, n float64) {
 	t.Expected += u.Expected.Times(n)
 	t.throttled += u.throttled.Times(n)

@@ -117,7 +117,6 @@ func (r *Rank) weights() (layers, embedding, head unit.Bytes) {
 	return layers, embedding, head + r.normWeights(m.FinalNorms)
 }
 
-// blockWeights is the memory of a block on the rank.
 func (r *Rank) blockWeights(b *models.Block) unit.Bytes {
 	if b.Reused {
 		return 0

@@ -231,7 +231,6 @@ func (r *calibrationReader) known(sections map[string]map[string]valueText) (map
 	return out, nil
 }
 
-// constantsIn lists the keys of a section.
 func constantsIn(section string) []string { return keysBySection()[section] }
 
 // keysBySection is made once: every calibration file asks for all sections several times.
@@ -283,7 +282,6 @@ func (r *calibrationReader) values(f *CalibrationFile, sections map[string]map[s
 	return nil
 }
 
-// value checks one constant.
 func (r *calibrationReader) value(c roofline.Constant, t *valueText) (v Value, err error) {
 	k := c.Info()
 	if t.Value == nil {
@@ -390,7 +388,6 @@ func (r *calibrationReader) tables(f *CalibrationFile, t *calibrationText) error
 	return nil
 }
 
-// constantKeys lists the keys of all constants.
 func constantKeys() (keys []string) {
 	for _, c := range roofline.All() {
 		keys = append(keys, c.String())

@@ -133,7 +133,6 @@ func (f *CalibrationFile) writeValues(line func(string, ...any)) {
 	}
 }
 
-// written is a value as read reads it.
 func written(q roofline.Quantity, v float64) string {
 	if q.Timed() {
 		return quote(unit.Seconds(v).String())

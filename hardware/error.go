@@ -49,14 +49,12 @@ func within(file, text string) error {
 	return err
 }
 
-// errorAt is an error at the value of a key of the file.
 func errorAt(file, text string, key []string, problem string) error {
 	keys := input.FindTOMLKeys(text)
 	at := keys.Value(strings.TrimSuffix(strings.Join(key, "."), "."))
 	return input.NewMistake(file, line(text, at.Line), at, "%s", problem)
 }
 
-// unknownKey says which keys there are.
 func unknownKey(file, text string, key toml.Key) error {
 	known, last := []string{"gpu"}, key[0]
 	if key[0] == "gpu" && len(key) > 2 {

@@ -93,7 +93,6 @@ func (t *Table) GPU(name string) (GPU, error) {
 	return GPU{}, fmt.Errorf("GPU %q is not known; did you mean %s?", name, strings.Join(near, ", "))
 }
 
-// vendors lists the vendors of the GPUs.
 func (t *Table) vendors() []string {
 	all := make([]string, len(t.gpus))
 	for i := range t.gpus {

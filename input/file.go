@@ -130,7 +130,6 @@ func (c *counter) at(offset int, format string, args ...any) error {
 	return &Excess{line, offset - strings.LastIndexByte(before, '\n'), fmt.Sprintf(format, args...)}
 }
 
-// deep refuses a depth.
 func (c *counter) deep(offset, depth int) error {
 	if depth > c.Depth {
 		return c.at(offset, "nested more than %d deep", c.Depth)
@@ -138,7 +137,6 @@ func (c *counter) deep(offset, depth int) error {
 	return nil
 }
 
-// value counts one value more.
 func (c *counter) value(offset int) error {
 	if c.values++; c.values > c.Values {
 		return c.at(offset, "more than %d values", c.Values)

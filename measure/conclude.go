@@ -182,7 +182,6 @@ func sizes(got *engine.Sizes, want *analytic.Memory, ranks int) *result.Sizes {
 	return s
 }
 
-// differ names the sizes that differ from the theory.
 func differ(s *result.Sizes) []string {
 	if s == nil || s.Analytic == nil {
 		return nil

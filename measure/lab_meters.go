@@ -174,7 +174,6 @@ func gpusOf(devices []engine.Device) []result.GPU {
 	return gpus
 }
 
-// nameGPUs finds GPUs in the table.
 func (l *Lab) nameGPUs(gpus []result.GPU) {
 	for i := range gpus {
 		g := &gpus[i]

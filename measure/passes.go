@@ -5,7 +5,6 @@ import "llmprof/measure/engine"
 // A pass is one repetition of a phase.
 type pass struct{ engine.Pass }
 
-// seconds is how long the pass took.
 func (p *pass) seconds() float64 { return nanoseconds(p.EndNS - p.BeginNS) }
 
 func nanoseconds(ns int64) float64 { return float64(ns) / 1e9 }

@@ -23,7 +23,6 @@ type phaseRun struct {
 	window  *power.Window // nil if energy was not wanted
 }
 
-// line summarizes the phase in one line.
 func (r *phaseRun) line(p engine.Phase) string {
 	state := "steady"
 	if !r.steady {

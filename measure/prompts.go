@@ -90,7 +90,6 @@ func parsePrompts(from io.Reader, objects bool) (tokens [][]int, texts []string,
 	return tokens, texts, nil
 }
 
-// parsePrompt reads one object.
 func parsePrompt(line []byte) (ids []int, text string, err error) {
 	var p promptLine
 	if err := json.Unmarshal(line, &p); err != nil {

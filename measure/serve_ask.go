@@ -111,7 +111,6 @@ func (b *benchmark) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// promptsOf reads a file of prompts.
 func promptsOf(file string) ([]openai.Prompt, error) {
 	tokens, texts, err := readPrompts(file)
 	if err != nil {
@@ -139,13 +138,22 @@ func (b *benchmark) random(ctx context.Context, seed uint64, n, length int) ([]o
 		return openai.RandomTokens(n, length, min(firstToken, vocab/2), vocab, seed), nil
 	}
 	prompts := openai.RandomText(n, length, seed)
-	counter, err := openai.NewCounter(ctx, b.asks)
+	counter, err := b.counter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer counter.Close()
+	return prompts, openai.Fit(ctx, counter, prompts, length)
+}
+
+// counter counts tokens as the server does.
+func (b *benchmark) counter(ctx context.Context) (*openai.Counter, error) {
+	c, err := openai.NewCounter(ctx, b.asks)
 	if err != nil {
 		return nil, b.named(err)
 	}
-	defer counter.Close()
-	b.counted = counter.How
-	return prompts, openai.Fit(ctx, counter, prompts, length)
+	b.counted = c.How
+	return c, nil
 }
 
 // takesTokens reports whether the server takes prompts of tokens, and the size of its vocabulary.

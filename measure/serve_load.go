@@ -104,12 +104,11 @@ func (b *benchmark) planned(ctx context.Context, l *planned) ([]openai.Prompt, e
 	case shared:
 		return nil, errors.New("prompts that share prefixes are made of tokens: want --api completions, a server that takes tokens, and a model whose vocabulary is known")
 	}
-	counter, err := openai.NewCounter(ctx, b.asks)
+	counter, err := b.counter(ctx)
 	if err != nil {
-		return nil, b.named(err)
+		return nil, err
 	}
 	defer counter.Close()
-	b.counted = counter.How
 	prompts := make([]openai.Prompt, 0, len(l.lengths))
 	for i, x := range l.lengths {
 		one := openai.RandomText(1, x.Prompt, b.seed+uint64(i))

@@ -89,7 +89,6 @@ func newSession(set *Settings, w Worker, meter Meter, g *group, say func(string)
 	return s
 }
 
-// measure is all of a session.
 func (s *session) measure(ctx context.Context) (*result.Result, error) {
 	s.res, s.phases = s.blank(), map[engine.Phase]*phaseRun{}
 	if err := s.load(ctx); err != nil {
@@ -136,7 +135,6 @@ func (s *session) blank() *result.Result {
 	return r
 }
 
-// load has the worker load the model.
 func (s *session) load(ctx context.Context) error {
 	s.say("load")
 	ready, err := s.worker.Load(ctx, s.set.Load)
@@ -232,7 +230,6 @@ func (g *group) leave(p engine.Phase) {
 	g.done[p]++
 }
 
-// over reports whether all have.
 func (g *group) over(p engine.Phase) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -68,7 +68,6 @@ func agree(last, before []float64, cv float64) bool {
 	return math.Abs(stats.Median(last)/stats.Median(before)-1) <= max(steadyDrift, noise)
 }
 
-// blockAt is the times of the i-th block.
 func (s *steadiness) blockAt(i int) []float64 {
 	from := 0
 	if i > 0 {

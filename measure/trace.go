@@ -90,7 +90,6 @@ func traceTo(ctx context.Context, name string, phase engine.Phase, w *engine.Wor
 		writeTo(name+"-types.csv", func(to io.Writer) error { return tracefile.WriteTypes(to, kernels) }))
 }
 
-// powerTracks are the samples of each domain as a track of a trace.
 func powerTracks(samples []power.Sample) ([]tracefile.Counter, error) {
 	byDomain := map[string]*tracefile.Counter{}
 	for _, s := range samples {

@@ -152,7 +152,6 @@ func latentAttention(r *reader, _ kind) []Block {
 	return []Block{r.latent()}
 }
 
-// latent builds the block of latent attention.
 func (r *reader) latent() Block {
 	heads := r.size("num_attention_heads")
 	l := Latent{Rank: r.size("kv_lora_rank"), RopeDim: r.size("qk_rope_head_dim"), NopeDim: r.size("qk_nope_head_dim")}

@@ -128,7 +128,6 @@ func (r *reader) mixerNames() []string {
 	return types
 }
 
-// layer builds the blocks of one kind of layer.
 func (r *reader) layer(k kind) []Block {
 	build, ok := r.mixers[k.mixer]
 	if !ok {
@@ -170,7 +169,6 @@ func (r *reader) streamNorms(names []string) []Norm {
 	return norms
 }
 
-// layerName says what a layer is made of.
 func layerName(blocks []Block) string {
 	if len(blocks) == 0 {
 		return "empty"

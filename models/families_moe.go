@@ -147,7 +147,6 @@ func llama4Layer(r *reader, i int, k *kind) {
 	}
 }
 
-// headsPerLayer reads the number of query heads of each layer.
 func headsPerLayer(r *reader, i int, k *kind) {
 	if heads := r.numbersOf("num_attention_heads_per_layer"); len(heads) > 0 {
 		k.heads, _ = layerEntry(r, "num_attention_heads_per_layer", heads, i)

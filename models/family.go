@@ -91,7 +91,6 @@ const (
 	weightless
 )
 
-// norm is the norm of this shape over width values.
 func (s normShape) norm(name string, width, heads int) Norm {
 	n := Norm{Name: name, Width: width, Heads: heads, PerHead: heads > 1}
 	switch s {

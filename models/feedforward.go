@@ -42,7 +42,6 @@ func (r *reader) projections(width int, gated, bias bool) (in, out []Linear) {
 	return in, []Linear{{Name: "down_proj", In: width, Out: r.hidden, Bias: bias, Split: Rows}}
 }
 
-// moeBlock builds a MoE block.
 func (r *reader) moeBlock(_ kind) Block {
 	s := r.moe
 	e := &Experts{Count: r.size("num_experts"), TopK: r.expertsPerToken()}
@@ -72,7 +71,6 @@ func (r *reader) expertsPerToken() int {
 	return r.size("num_experts_per_tok")
 }
 
-// expertWidth reads the width of one expert.
 func (r *reader) expertWidth() int {
 	if r.moe.width != "" {
 		return r.size(r.moe.width)

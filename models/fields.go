@@ -232,7 +232,6 @@ func (f *fields) list(name string) []any {
 	return l
 }
 
-// texts reads a list of texts.
 func (f *fields) texts(name string) []string {
 	l := f.list(name)
 	out := make([]string, 0, len(l))

@@ -155,7 +155,6 @@ func fusedAttention(m *Model) bool {
 	return false
 }
 
-// named is the type of that name, that of most matrices for "".
 func (q *quantizer) named(name string) *gguf.Type {
 	if name == "" {
 		return q.base

@@ -40,7 +40,6 @@ type mixRule struct {
 	to    string
 }
 
-// first is the type of the first rule that applies.
 func (q *quantizer) first(rules []mixRule) string {
 	for _, r := range rules {
 		if r.holds && q.is(r.mixes) {
@@ -113,7 +112,6 @@ func (q *quantizer) attention(l *Linear) string {
 // the last eighth, and every third between them.
 func more(i, n int) bool { return i < n/8 || i >= 7*n/8 || (i-n/8)%3 == 2 }
 
-// valueType is the type of the i-th matrix that makes values.
 func (q *quantizer) valueType(i int) string {
 	grouped := q.grouped >= 4
 	if q.is(low) {

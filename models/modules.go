@@ -181,7 +181,6 @@ func newPathSet(patterns []string) (pathSet, error) {
 	return s, nil
 }
 
-// layerOf is the number of the layer that a pattern begins with.
 func layerOf(pattern string) (string, bool) {
 	rest, ok := strings.CutPrefix(pattern, "layers.")
 	if !ok {
@@ -191,10 +190,8 @@ func layerOf(pattern string) (string, bool) {
 	return layer, ok && !strings.Contains(layer, "*")
 }
 
-// empty reports whether the set has no pattern.
 func (s *pathSet) empty() bool { return len(s.byLayer) == 0 && len(s.others) == 0 && len(s.exprs) == 0 }
 
-// has reports whether one of the paths is in the set.
 func (s *pathSet) has(paths []string) bool {
 	for _, path := range paths {
 		layer, _ := layerOf(path)
@@ -230,7 +227,6 @@ func (s *pathSet) matches(path string) bool {
 	return false
 }
 
-// covers reports whether a pattern stands for a path.
 func covers(pattern, path string) bool {
 	if pattern == path || strings.HasPrefix(path, pattern+".") {
 		return true
@@ -241,7 +237,6 @@ func covers(pattern, path string) bool {
 	return !strings.Contains(pattern, ".") && slices.Contains(strings.Split(path, "."), pattern)
 }
 
-// glob matches "*" with any text.
 func glob(pattern, text string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {

@@ -47,7 +47,6 @@ func (r *reader) quantization() *quantization {
 	return q
 }
 
-// readIgnored reads which modules are not quantized.
 func (r *reader) readIgnored(q *quantization) {
 	var patterns []string
 	for _, field := range []string{"ignore", "modules_to_not_convert", "exclude_modules", "exclude", "ignored_layers", "llm_int8_skip_modules"} {
@@ -95,7 +94,6 @@ func (r *reader) readModelOpt(q *quantization, method string) {
 	q.general = r.algorithm(algorithm, r.group())
 }
 
-// readNamed reads the algorithm of each module that is named.
 func (r *reader) readNamed(q *quantization) {
 	v, _, _ := r.look(quantField + "quantized_layers")
 	layers, ok := v.(map[string]any)
@@ -177,7 +175,6 @@ func integerAlgorithm(name string, group int) *Storage {
 	return s
 }
 
-// bits reads the number of bits of a value.
 func (r *reader) bits() int {
 	for _, field := range []string{"bits", "w_bit", "weight_bits"} {
 		if !r.has(quantField + field) {

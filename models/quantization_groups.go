@@ -47,7 +47,6 @@ func (r *reader) readGroups(q *quantization) {
 	}
 }
 
-// groupStorage is how the modules of a group are kept.
 func (r *reader) groupStorage(name string, group map[string]any) *Storage {
 	w, ok := group["weights"].(map[string]any)
 	if !ok {

@@ -113,7 +113,6 @@ func (r *reader) override(where string, v any) *Storage {
 	return gptq(bits, group)
 }
 
-// pathSet reads patterns of modules that a field has.
 func (r *reader) pathSet(name string, patterns []string) pathSet {
 	s, err := newPathSet(patterns)
 	if err != nil {

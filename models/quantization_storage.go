@@ -63,7 +63,6 @@ func integer(bits, group int, zero bool) *Storage {
 	return s
 }
 
-// integerFormat is the nearest format of integers.
 func integerFormat(bits int) unit.Format {
 	if bits <= 4 {
 		return unit.INT4

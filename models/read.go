@@ -173,7 +173,6 @@ func commonNames() map[string]string {
 	}
 }
 
-// on evaluates a toggle.
 func (r *reader) on(t toggle) bool {
 	switch {
 	case t == no:

@@ -57,16 +57,6 @@ func (s *Step) Reattend(ops []Op, of, l *models.Layer) {
 	}
 }
 
-// AppendAttention appends the operators of attention of a layer, of a step of one group.
-func (s *Step) AppendAttention(dst []Op, l *models.Layer) []Op {
-	for i := range l.Blocks {
-		if b := &l.Blocks[i]; b.Attention != nil {
-			dst = s.attention(dst, b)
-		}
-	}
-	return dst
-}
-
 // Attends reports whether operators of the type are part of attention.
 func (t Type) Attends() bool { return t == Attend || t == Index || t == Expand }
 

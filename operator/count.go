@@ -93,7 +93,6 @@ func (s *Shard) Count(w *workload.Workload) (n Counts) {
 	return n
 }
 
-// count adds times times the work of a run.
 func (s *Shard) count(all *Sum, r *Run, times float64) {
 	last := r.Last()
 	begin, end := s.sum(&r.First), s.sum(&last)
@@ -107,7 +106,6 @@ func (s *Shard) count(all *Sum, r *Run, times float64) {
 	s.count(all, &right, times)
 }
 
-// sum is the work of a step.
 func (s *Shard) sum(st *Step) (t Sum) {
 	t.AddOps(st.AppendOps(nil), st.Past)
 	return t
@@ -124,7 +122,6 @@ type Run struct {
 // Last is the last step of the run.
 func (r *Run) Last() Step { return r.at(r.Steps - 1) }
 
-// at is the step after n others.
 func (r *Run) at(n int) Step {
 	s := r.First
 	s.Past += s.New * float64(n)

@@ -30,7 +30,6 @@ var (
 	}
 )
 
-// rename replaces names of operators.
 func rename(ops []Op, names map[string]string) {
 	for i := range ops {
 		if name, ok := names[ops[i].Name]; ok {

@@ -55,7 +55,7 @@ func TestCaptionOfSeveralNamesWhatDiffers(t *testing.T) {
 // for what the picture varies.
 func TestEveryPictureHasTheCaption(t *testing.T) {
 	c := testCase(t, "deepseek-v3", "h200", 32, 8)
-	g, err := Graph(c, explain(t, c))
+	g, err := Graph(c, explain(t, c), BothPhases)
 	testkit.Must(t, err)
 	captions := map[string]string{"graph": g.Caption}
 	for _, p := range pictures(t, c) {

@@ -53,7 +53,7 @@ func ExampleRoofline() {
 		fmt.Println(err)
 		return
 	}
-	figure, err := plots.Roofline(c, &report)
+	figure, err := plots.Roofline(c, &report, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

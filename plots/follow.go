@@ -181,7 +181,6 @@ func (p *followPanel) Plot(c draw.Canvas, pl *plot.Plot) {
 	}
 }
 
-// course draws one batch.
 func (p *followPanel) course(c *draw.Canvas, o *Course, place func(int, float64) vg.Point) {
 	n := slices.Index(p.batches, o.Batch)
 	ink, _, _ := Series(n)

@@ -30,7 +30,7 @@ func pictures(t testing.TB, c *analytic.Case) []picture {
 		}
 	}
 	return []picture{
-		{"roofline", func() (*Figure, error) { return Roofline(c, r) }},
+		{"roofline", func() (*Figure, error) { return Roofline(c, r, nil) }},
 		{"breakdown", func() (*Figure, error) { return Breakdown(c, r) }},
 		{"memory", memory(ByBatch)},
 		{"memory-context", memory(ByContext)},

@@ -2,6 +2,7 @@ package plots
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -56,7 +57,6 @@ type work struct {
 // intensity is matrix FLOPs for each byte of memory.
 func (w *work) intensity() float64 { return w.flops.Per(w.bytes) }
 
-// add adds part of an operator.
 func (w *work) add(l *breakdown.Operator, part float64) {
 	bytes := l.Traffic()
 	if l.Kind == operator.Collective {
@@ -190,7 +190,6 @@ func layered(ops []op) (first, last int) {
 	return first, last
 }
 
-// node is part of an operator as a node.
 func (o *op) node(part float64) *node {
 	n := &node{name: printable(o.name), wire: o.kind == operator.Collective}
 	n.take(o, part)
@@ -239,4 +238,119 @@ func wireShape(name string, c *analytic.Case) string {
 		return fmt.Sprintf("%d replicas", c.Parallel.ExpertReplicas())
 	}
 	return fmt.Sprintf("TP %d", c.Parallel.TP)
+}
+
+// Phases says which phases a graph shows.
+type Phases uint8
+
+// The phases of a graph.
+const (
+	BothPhases Phases = iota
+	PrefillOnly
+	DecodeOnly
+)
+
+// PhaseNames lists what ParsePhases takes.
+func PhaseNames() []string { return []string{"both", "prefill", "decode"} }
+
+// String is the name that ParsePhases takes.
+func (p Phases) String() string { return PhaseNames()[min(p, DecodeOnly)] }
+
+// ParsePhases finds phases by name.
+func ParsePhases(s string) (Phases, error) {
+	for p := BothPhases; p <= DecodeOnly; p++ {
+		if strings.EqualFold(s, p.String()) {
+			return p, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown phase %q (known: %s)", s, strings.Join(PhaseNames(), ", "))
+}
+
+// of is a report with the operators of these phases only.
+func (p Phases) of(r *breakdown.Report) (*breakdown.Report, error) {
+	only := *r
+	if p == DecodeOnly && len(r.DecodeOps) == 0 {
+		return nil, fmt.Errorf("model graph: there is no decode: prefill gives the first token, generate 2 or more")
+	}
+	switch p {
+	case PrefillOnly:
+		only.DecodeOps = nil
+	case DecodeOnly:
+		only.PrefillOps = nil
+	}
+	return &only, nil
+}
+
+// A column is one phase of a graph: its name, and its part of a node.
+type column struct {
+	name string
+	of   func(*node) *work
+}
+
+// columns are those of the phases that a report has.
+func columns(r *breakdown.Report) (cs []column) {
+	if len(r.PrefillOps) > 0 {
+		cs = append(cs, column{"prefill", func(n *node) *work { return &n.prefill }})
+	}
+	if len(r.DecodeOps) > 0 {
+		cs = append(cs, column{"decode", func(n *node) *work { return &n.decode }})
+	}
+	return cs
+}
+
+// engineering is a figure in engineering notation: three digits and a decimal prefix, as "1.31T".
+func engineering(v float64) string {
+	prefixes := []string{"", "k", "M", "G", "T", "P", "E"}
+	i := 0
+	for v >= 999.5 && i+1 < len(prefixes) {
+		v, i = v/1000, i+1
+	}
+	switch {
+	case v >= 1e3:
+		return strings.Replace(fmt.Sprintf("%.0e", v*math.Pow(1000, float64(i))), "+", "", 1)
+	case v >= 99.95:
+		return fmt.Sprintf("%.0f%s", v, prefixes[i])
+	case v >= 9.995:
+		return fmt.Sprintf("%.1f%s", v, prefixes[i])
+	case v < 0.005 && v > 0:
+		return "<0.01"
+	}
+	return fmt.Sprintf("%.2f%s", v, prefixes[i])
+}
+
+// shareText is a share of time with a digit after the point where it is small.
+func shareText(share float64) string {
+	switch {
+	case share >= 0.0995:
+		return fmt.Sprintf("%.0f %%", share*100)
+	case share < 0.0005 && share > 0:
+		return "<0.1 %"
+	}
+	return fmt.Sprintf("%.1f %%", share*100)
+}
+
+// heading is the name of a kind of layer, how often there is one, and its share.
+func (g *graph) heading(cl *cluster) string {
+	s := fmt.Sprintf("%d × %s: ", cl.count, cl.title)
+	for i, col := range g.columns {
+		share := 0.0
+		for _, n := range cl.nodes {
+			share += col.of(n).share
+		}
+		if i > 0 {
+			s += ", "
+		}
+		s += shareText(share) + " of " + col.name
+	}
+	return s
+}
+
+// finite reports whether all of xs are numbers of at least 0.
+func finite(xs ...float64) bool {
+	for _, x := range xs {
+		if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
+			return false
+		}
+	}
+	return true
 }

@@ -16,12 +16,7 @@ import (
 // to be laid out or changed elsewhere. Nodes are tables: the operator, and a row
 // for each phase with its figures on a field of the bound's colour. Circles are
 // sums with the residual stream.
-func GraphDOT(c *analytic.Case, r *breakdown.Report) (string, error) {
-	return PhaseGraphDOT(c, r, BothPhases)
-}
-
-// PhaseGraphDOT is GraphDOT with the chosen phases only.
-func PhaseGraphDOT(c *analytic.Case, r *breakdown.Report, p Phases) (string, error) {
+func GraphDOT(c *analytic.Case, r *breakdown.Report, p Phases) (string, error) {
 	only, err := p.of(r)
 	if err != nil {
 		return "", err

@@ -34,14 +34,8 @@ const (
 		"Shapes after \"/\" are cut by tensor parallelism; diamonds are collectives. FLOP counts matrix products; B is memory traffic, of collectives what goes on the wire."
 )
 
-// Graph draws the model as a graph of its operators, with what each costs in
-// prefill and in decode.
-func Graph(c *analytic.Case, r *breakdown.Report) (*Figure, error) {
-	return PhaseGraph(c, r, BothPhases)
-}
-
-// PhaseGraph is Graph with the chosen phases only.
-func PhaseGraph(c *analytic.Case, r *breakdown.Report, p Phases) (*Figure, error) {
+// Graph draws the model as a graph of its operators, with what each costs in the chosen phases.
+func Graph(c *analytic.Case, r *breakdown.Report, p Phases) (*Figure, error) {
 	only, err := p.of(r)
 	if err != nil {
 		return nil, err
@@ -87,7 +81,6 @@ func (g *graph) phaseNote(r *breakdown.Report) string {
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
-// keys are the entries of the legend.
 func (g *graph) keys() (keys []key) {
 	for _, b := range []roofline.Bound{roofline.ByCompute, roofline.ByMemory, roofline.ByNetwork, roofline.ByLaunch} {
 		keys = append(keys, key{b.String() + "-bound", func(c *draw.Canvas, box vg.Rectangle) {
@@ -114,7 +107,6 @@ func (g *graph) height(room vg.Length) vg.Length {
 	return h
 }
 
-// head is the height of the title.
 func (cl *cluster) head() vg.Length {
 	if cl.title == "" {
 		return 0

@@ -125,7 +125,6 @@ func (cl *cluster) events(i int) (es []event) {
 	return es
 }
 
-// lane is that of node i.
 func (cl *cluster) lane(i int) int {
 	for _, b := range cl.branches {
 		if b.from <= i && i <= b.to {

@@ -60,19 +60,19 @@ func TestOddGraphs(t *testing.T) {
 	} {
 		t.Run(q.name, func(t *testing.T) {
 			for _, r := range []*breakdown.Report{{PrefillOps: q.lines}, {DecodeOps: q.lines}, {PrefillOps: q.lines, DecodeOps: q.lines}} {
-				f, err := Graph(c, r)
+				f, err := Graph(c, r, BothPhases)
 				drawn(t, f, err, q.want)
 				if err == nil {
 					checkGraph(t, c, r)
 					wellFormed(t, f)
 				}
-				if _, dotErr := GraphDOT(c, r); (dotErr == nil) != (err == nil) && len(q.lines) < len(many) {
+				if _, dotErr := GraphDOT(c, r, BothPhases); (dotErr == nil) != (err == nil) && len(q.lines) < len(many) {
 					t.Errorf("as a picture: %v; as DOT: %v", err, dotErr)
 				}
 			}
 		})
 	}
-	if _, err := PhaseGraph(c, &breakdown.Report{PrefillOps: many}, DecodeOnly); err == nil || !strings.Contains(err.Error(), "there is no decode") {
+	if _, err := Graph(c, &breakdown.Report{PrefillOps: many}, DecodeOnly); err == nil || !strings.Contains(err.Error(), "there is no decode") {
 		t.Errorf("got error %v", err)
 	}
 }
@@ -104,7 +104,7 @@ func FuzzGraph(f *testing.F) {
 		other := l
 		other.Name, other.Share = "input_layernorm", 0.5
 		r := &breakdown.Report{PrefillOps: []breakdown.Operator{other, l}, DecodeOps: []breakdown.Operator{l}}
-		if fig, err := Graph(c, r); err == nil {
+		if fig, err := Graph(c, r, BothPhases); err == nil {
 			checkGraph(t, c, r)
 			wellFormed(t, fig)
 		}
@@ -118,7 +118,7 @@ func BenchmarkGraph(b *testing.B) {
 	for _, format := range Formats() {
 		b.Run(format, func(b *testing.B) {
 			for b.Loop() {
-				f, err := Graph(c, r)
+				f, err := Graph(c, r, BothPhases)
 				if err == nil {
 					err = f.Write(io.Discard, format)
 				}

@@ -142,7 +142,6 @@ func port(c *draw.Canvas, n *node, p vg.Point) {
 	c.Fill(closed(vg.Point{X: p.X, Y: p.Y + r}, vg.Point{X: p.X + r, Y: p.Y}, vg.Point{X: p.X, Y: p.Y - r}, vg.Point{X: p.X - r, Y: p.Y}))
 }
 
-// plus draws the sign of a sum.
 func plus(c *draw.Canvas, p vg.Point) {
 	paint(c, circle(p, sumRadius), colors.Paper(), Line(0.8, colors.Ink()))
 	c.StrokeLine2(Line(0.8, colors.Ink()), p.X-sumRadius, p.Y, p.X+sumRadius, p.Y)

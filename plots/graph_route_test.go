@@ -26,7 +26,7 @@ const (
 // way.
 func checkGraph(t testing.TB, c *analytic.Case, r *breakdown.Report) *Figure {
 	t.Helper()
-	f, err := Graph(c, r)
+	f, err := Graph(c, r, BothPhases)
 	testkit.Must(t, err)
 	checkLayout(t, f)
 	g, err := newGraph(c, r)
@@ -101,7 +101,7 @@ func TestGraphOnA4(t *testing.T) {
 	for _, s := range subjects() {
 		c := testCase(t, s.model, s.gpu, s.batch, s.tp)
 		for _, p := range []Phases{BothPhases, PrefillOnly, DecodeOnly} {
-			f, err := PhaseGraph(c, explain(t, c), p)
+			f, err := Graph(c, explain(t, c), p)
 			testkit.Must(t, err)
 			checkLayout(t, f)
 			checkA4(t, f)

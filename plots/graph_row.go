@@ -69,7 +69,6 @@ func right(c *draw.Canvas, s draw.TextStyle, x, y vg.Length, text string) {
 	c.FillText(s, vg.Point{X: x - s.Width(text), Y: y}, text)
 }
 
-// node draws one operator in its box.
 func (g *graph) node(c *draw.Canvas, n *node, box vg.Rectangle) {
 	fill(c, box, colors.Paper())
 	ink := colors.Faint()

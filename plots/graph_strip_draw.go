@@ -40,7 +40,6 @@ func (s *strip) height(room vg.Length) vg.Length {
 	return stripAbove + cellHeight + stripBelow + lineHeight(Sans(CaptionSize, colors.Ink()))*vg.Length(len(s.lines(room))) + 2
 }
 
-// draw draws the strip below y.
 func (s *strip) draw(c *draw.Canvas, y vg.Length) {
 	if len(s.order) == 0 {
 		return

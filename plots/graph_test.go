@@ -15,7 +15,7 @@ func TestGraphGolden(t *testing.T) {
 		t.Run(s.model, func(t *testing.T) {
 			c := testCase(t, s.model, s.gpu, s.batch, s.tp)
 			r := explain(t, c)
-			f, err := Graph(c, r)
+			f, err := Graph(c, r, BothPhases)
 			testkit.Must(t, err)
 			checkGraph(t, c, r)
 			checkSums(t, c, r)
@@ -28,7 +28,7 @@ func TestGraphGolden(t *testing.T) {
 				look(t, f, filepath.Join(dir, s.model+"-graph.png"))
 			}
 			golden(t, s.model+"-graph.svg", []byte(got))
-			dot, err := GraphDOT(c, r)
+			dot, err := GraphDOT(c, r, BothPhases)
 			testkit.Must(t, err)
 			golden(t, s.model+"-graph.dot", []byte(dot))
 		})

@@ -113,7 +113,6 @@ func groupOfBlock(b *models.Block) group {
 	return feedForward
 }
 
-// paramsByGroup counts the stored parameters of a model by group.
 func paramsByGroup(m *models.Model) (n [numGroups]float64) {
 	var sum int64
 	add := func(g group, params int64) {

@@ -137,7 +137,7 @@ func TestLongOperatorsAreNamed(t *testing.T) {
 	for _, s := range subjects() {
 		c := testCase(t, s.model, s.gpu, s.batch, s.tp)
 		r := explain(t, c)
-		f, err := Roofline(c, r)
+		f, err := Roofline(c, r, nil)
 		testkit.Must(t, err)
 		var written []string
 		for _, w := range texts(t, f) {

@@ -45,7 +45,6 @@ func legendHeight(keys []key, room vg.Length) vg.Length {
 	return legendRow*vg.Length(len(legendRows(keys, room))) + 4
 }
 
-// legend draws keys in rows at the bottom of c.
 func legend(c *draw.Canvas, keys []key) {
 	style := legendText()
 	rows := legendRows(keys, c.Max.X-c.Min.X)
@@ -62,7 +61,6 @@ func legend(c *draw.Canvas, keys []key) {
 	}
 }
 
-// lineKey is an entry for a line.
 func lineKey(text string, s draw.LineStyle) key {
 	return key{text, func(c *draw.Canvas, b vg.Rectangle) {
 		y := (b.Min.Y + b.Max.Y) / 2
@@ -70,7 +68,6 @@ func lineKey(text string, s draw.LineStyle) key {
 	}}
 }
 
-// colorKey is an entry for a color.
 func colorKey(text string, color colors.Color) key {
 	return key{text, func(c *draw.Canvas, box vg.Rectangle) {
 		fill(c, box, color)
@@ -78,7 +75,6 @@ func colorKey(text string, color colors.Color) key {
 	}}
 }
 
-// boundKeys are the entries for the resources.
 func boundKeys(bounds ...roofline.Bound) (keys []key) {
 	for _, b := range bounds {
 		keys = append(keys, colorKey(b.String()+"-bound", colors.Bound(b)))
@@ -86,7 +82,6 @@ func boundKeys(bounds ...roofline.Bound) (keys []key) {
 	return keys
 }
 
-// phaseKey is the entry for the mark of a phase.
 func phaseKey(m Marker) key {
 	return key{m.phase(), func(c *draw.Canvas, b vg.Rectangle) {
 		p := middle(b)

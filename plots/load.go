@@ -201,7 +201,6 @@ func (p *loadPanel) lines(curve *LoadCurve, place func(x, y float64) vg.Point) (
 	return median, tail
 }
 
-// loadKeys are the legend.
 func loadKeys(curves []LoadCurve) (keys []key) {
 	failed := false
 	for i := range curves {

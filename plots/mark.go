@@ -17,7 +17,6 @@ func mark(c *draw.Canvas, m Marker, p vg.Point, r vg.Length, ink color.Color) {
 	paint(c, m.path(p, r), ink, Line(0.7, colors.Ink()))
 }
 
-// paint fills a path and draws its border.
 func paint(c *draw.Canvas, path vg.Path, ink color.Color, border draw.LineStyle) {
 	c.SetColor(ink)
 	c.Fill(path)
@@ -25,7 +24,6 @@ func paint(c *draw.Canvas, path vg.Path, ink color.Color, border draw.LineStyle)
 	c.Stroke(path)
 }
 
-// circle is the outline of a circle.
 func circle(p vg.Point, r vg.Length) (path vg.Path) {
 	path.Move(vg.Point{X: p.X + r, Y: p.Y})
 	path.Arc(p, r, 0, 2*math.Pi)
@@ -51,7 +49,6 @@ func half(m Marker, r vg.Length) vg.Length {
 	return r * vg.Length(math.Sqrt(math.Pi)/2)
 }
 
-// outline draws the border of a rectangle.
 func outline(c *draw.Canvas, r vg.Rectangle, ink color.Color) {
 	c.SetLineStyle(Line(0.5, ink))
 	c.Stroke(r.Path())
@@ -64,7 +61,6 @@ type Marker uint8
 // The phases differ by shape and not by colour: prefill has a circle, decode a square.
 const prefillMark, decodeMark Marker = 0, 1
 
-// phase is the name of the phase that a marker stands for.
 func (m Marker) phase() string { return [...]string{"prefill", "decode"}[m] }
 
 // path is the outline of a marker with about the area of a circle of radius r.

@@ -30,7 +30,6 @@ type Observed struct {
 // and as much above as below for twice and half of it.
 func (o *Observed) off() float64 { return math.Log(o.Predicted / o.Observed) }
 
-// hasInterval reports whether the prediction has an interval.
 func (o *Observed) hasInterval() bool { return o.Low > 0 && o.High >= o.Low }
 
 // inside reports whether the observation is in the prediction's interval.

@@ -44,7 +44,7 @@ func TestOddOperators(t *testing.T) {
 	} {
 		t.Run(q.name, func(t *testing.T) {
 			r := &breakdown.Report{PrefillOps: q.lines}
-			f, err := Roofline(c, r)
+			f, err := Roofline(c, r, nil)
 			drawn(t, f, err, q.roofline)
 			f, err = Breakdown(c, r)
 			drawn(t, f, err, q.breakdown)
@@ -60,7 +60,7 @@ func TestOddGPUs(t *testing.T) {
 		gpu, machine := *c.Machine.GPU, *c.Machine
 		gpu.Bandwidth, machine.GPU = unit.BytesPerSec(bandwidth), &gpu
 		c.Machine = &machine
-		f, err := Roofline(c, r)
+		f, err := Roofline(c, r, nil)
 		drawn(t, f, err, "a bandwidth of "+fmt.Sprint(bandwidth))
 	}
 }
@@ -142,7 +142,7 @@ func TestOddCurves(t *testing.T) {
 
 func TestFormats(t *testing.T) {
 	c := testCase(t, "llama2-70b", "a100", 32, 8)
-	f, err := Roofline(c, explain(t, c))
+	f, err := Roofline(c, explain(t, c), nil)
 	testkit.Must(t, err)
 	for format, magic := range map[string]string{"svg": "<?xml", "png": "\x89PNG", "pdf": "%PDF"} {
 		var b bytes.Buffer
@@ -169,7 +169,7 @@ func FuzzRoofline(f *testing.F) {
 			return breakdown.Operator{Name: "op", Format: unit.BF16, Work: roofline.Work{FLOPs: unit.FLOPs(a), Acts: unit.Bytes(b)}, Expected: unit.Seconds(s), Share: share}
 		}
 		r := &breakdown.Report{PrefillOps: []breakdown.Operator{line(a, b, s, share)}, DecodeOps: []breakdown.Operator{line(a2, b2, s2, share2)}}
-		if fig, err := Roofline(c, r); err == nil {
+		if fig, err := Roofline(c, r, nil); err == nil {
 			checkLayout(t, fig)
 		}
 		if fig, err := Breakdown(c, r); err == nil {

@@ -152,7 +152,6 @@ func overlap(a, b vg.Rectangle) bool {
 	return a.Min.X < b.Max.X && b.Min.X < a.Max.X && a.Min.Y < b.Max.Y && b.Min.Y < a.Max.Y
 }
 
-// nearest is the point of a rectangle that is nearest to p.
 func nearest(b vg.Rectangle, p vg.Point) vg.Point {
 	return vg.Point{X: min(max(p.X, b.Min.X), b.Max.X), Y: min(max(p.Y, b.Min.Y), b.Max.Y)}
 }
@@ -183,7 +182,6 @@ func cuts(b vg.Rectangle, p, q vg.Point) bool {
 	return cross(p, q, b.Min, b.Max) || cross(p, q, a, d)
 }
 
-// cross reports whether the line from a to b crosses that from c to d.
 func cross(a, b, c, d vg.Point) bool {
 	side := func(p, q, r vg.Point) vg.Length { return (q.X-p.X)*(r.Y-p.Y) - (q.Y-p.Y)*(r.X-p.X) }
 	return side(a, b, c)*side(a, b, d) < 0 && side(c, d, a)*side(c, d, b) < 0

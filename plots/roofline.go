@@ -21,10 +21,9 @@ import (
 
 // Roofline draws the operators of a report under the roofs of its GPU, after
 // Williams, Waterman and Patterson, "Roofline" (CACM 52(4), 2009): FLOPs by
-// memory traffic to the right, FLOPs by expected time upwards.
-func Roofline(c *analytic.Case, r *breakdown.Report) (*Figure, error) { return rooflineOf(c, r, nil) }
-
-func rooflineOf(c *analytic.Case, r *breakdown.Report, measured []MeasuredOperator) (*Figure, error) {
+// memory traffic to the right, FLOPs by expected time upwards. Operators that were timed have marks too, none
+// over its roof: one that would be is named in a note.
+func Roofline(c *analytic.Case, r *breakdown.Report, measured []MeasuredOperator) (*Figure, error) {
 	r, err := oneByOne(c, r)
 	if err != nil {
 		return nil, err
@@ -199,7 +198,6 @@ func intensity(x float64) string {
 	return fmt.Sprintf("%.3g", x)
 }
 
-// roofStyle is the stroke of a roof.
 func roofStyle(achieved bool) draw.LineStyle {
 	if achieved {
 		return Line(0.8, colors.Faint(), 4, 2)

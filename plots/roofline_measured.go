@@ -9,8 +9,6 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"llmprof/analytic"
-	"llmprof/analytic/breakdown"
 	"llmprof/plots/colors"
 	"llmprof/unit"
 )
@@ -22,12 +20,6 @@ type MeasuredOperator struct {
 	FLOPs    unit.FLOPs // FLOPs of GEMMs
 	Bytes    unit.Bytes // between memory and the chip
 	Observed float64    // seconds
-}
-
-// RooflineMeasured is Roofline with marks of operators as they were timed. None is drawn
-// over its roof: one that would be is named in a note.
-func RooflineMeasured(c *analytic.Case, r *breakdown.Report, measured []MeasuredOperator) (*Figure, error) {
-	return rooflineOf(c, r, measured)
 }
 
 // overRoof is by how much a mark may be over its roof, for the digits that times are kept with.
@@ -108,7 +100,6 @@ func arrow(c *draw.Canvas, tip vg.Point) {
 	c.StrokeLines(Line(0.5, colors.Paper()), append(triangle, tip))
 }
 
-// measuredKey is the entry for measured operators.
 func measuredKey() key {
 	return key{"measured", func(c *draw.Canvas, b vg.Rectangle) {
 		arrow(c, vg.Point{X: (b.Min.X + b.Max.X) / 2, Y: (b.Min.Y+b.Max.Y)/2 + markHigh/2})

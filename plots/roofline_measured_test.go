@@ -69,11 +69,11 @@ func TestRooflineMeasuredOdd(t *testing.T) {
 		"the time above 0":            {Name: "qkv_proj", FLOPs: 1e12, Bytes: 1e9},
 		"it would be over the roof":   {Name: "qkv_proj", FLOPs: 1e12, Bytes: 1e9, Observed: 1e-6},
 	} {
-		if _, err := RooflineMeasured(c, &r, []MeasuredOperator{m}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Roofline(c, &r, []MeasuredOperator{m}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", m, err, want)
 		}
 	}
-	f, err := RooflineMeasured(c, &r, timed(&r, 1.1))
+	f, err := Roofline(c, &r, timed(&r, 1.1))
 	testkit.Must(t, err)
 	var b strings.Builder
 	if err := f.Write(&b, "svg"); err != nil || !strings.Contains(b.String(), "measured") {

@@ -104,7 +104,6 @@ const (
 
 func (t *phaseTable) height() vg.Length { return phaseHead + listedRow*vg.Length(len(t.rows)) }
 
-// draw draws the table at the top of c.
 func (t *phaseTable) draw(c *draw.Canvas) {
 	title, head, text := Bold(LabelSize, colors.Ink()), Sans(TickSize-0.5, colors.Faint()), Sans(TickSize, colors.Ink())
 	right, heads := []vg.Length{c.Max.X - ofRoofWide - shareWide, c.Max.X - ofRoofWide, c.Max.X}, []string{"time", "share", "of roof"}
@@ -164,7 +163,6 @@ func (r *phaseRow) bar(c *draw.Canvas, at vg.Point, ink colors.Color) {
 	outline(c, bar, colors.Faint())
 }
 
-// badge draws the numbered mark of an operator.
 func (t *phaseTable) badge(c *draw.Canvas, at vg.Point, number int, ink colors.Color) {
 	mark(c, t.mark, at, badge, ink)
 	style := Bold(TickSize-0.5, ink.On())

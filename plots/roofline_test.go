@@ -96,7 +96,7 @@ func isNumber(text string) bool {
 func TestRooflineLabelsTouchNothing(t *testing.T) {
 	for name, c := range looked(t) {
 		t.Run(name, func(t *testing.T) {
-			f, err := Roofline(c, explain(t, c))
+			f, err := Roofline(c, explain(t, c), nil)
 			testkit.Must(t, err)
 			checkLayout(t, f)
 			marks := marksOf(f)
@@ -118,7 +118,7 @@ func TestRooflineLabelsTouchNothing(t *testing.T) {
 // another, and each of a phase once in the axes and once in the table.
 func TestNumbersAreApart(t *testing.T) {
 	for name, c := range looked(t) {
-		f, err := Roofline(c, explain(t, c))
+		f, err := Roofline(c, explain(t, c), nil)
 		testkit.Must(t, err)
 		var badges []vg.Rectangle
 		count, marks := map[string]int{}, marksOf(f)
@@ -213,7 +213,7 @@ func TestRidges(t *testing.T) {
 		{"llama3.1-8b", "agx-orin-64gb", 1, map[float64]float64{42.5e12 / 204.8e9: 42.5e12}},
 	} {
 		c := testCase(t, q.model, q.gpu, 32, q.tp)
-		f, err := Roofline(c, explain(t, c))
+		f, err := Roofline(c, explain(t, c), nil)
 		testkit.Must(t, err)
 		at := map[string]vg.Point{}
 		marks := marksOf(f)

@@ -83,7 +83,6 @@ func textBox(s draw.TextStyle, p vg.Point, text string) vg.Rectangle {
 	}
 }
 
-// fill paints a rectangle.
 func fill(c *draw.Canvas, r vg.Rectangle, ink color.Color) {
 	c.SetColor(ink)
 	c.Fill(r.Path())

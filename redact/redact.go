@@ -134,7 +134,6 @@ func rewrite(text string, found func(secret string)) string {
 	return known().ReplaceAllStringFunc(text, hide)
 }
 
-// replace is the text with each match replaced by what with makes of it.
 func replace(pattern *regexp.Regexp, text string, with func(match []string) string) string {
 	return pattern.ReplaceAllStringFunc(text, func(s string) string { return with(pattern.FindStringSubmatch(s)) })
 }

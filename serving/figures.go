@@ -1,6 +1,8 @@
 package serving
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 
@@ -51,7 +53,6 @@ func (f *Figures) answered(q *Record, slo *SLO) {
 	}
 }
 
-// merge adds the figures of other requests.
 func (f *Figures) merge(o *Figures) {
 	o.ITL.Add(float64(o.lastGap), o.gaps)
 	o.gaps = 0
@@ -133,7 +134,6 @@ func (t *batchMeans) arrive(index int, at unit.Seconds) {
 	}
 }
 
-// sum is the figures of parts.
 func sum(parts []*Figures) (f Figures) {
 	for _, p := range parts {
 		f.merge(p)
@@ -162,4 +162,37 @@ func (t *batchMeans) steady(under *filling, last unit.Seconds) (Figures, *Transi
 	f := sum(t.parts[from:to])
 	f.Duration = t.parts[to].begin - t.parts[from].begin
 	return f, x
+}
+
+// savedSketch is a Sketch as JSON has it.
+type savedSketch struct {
+	Counts []int   `json:"counts"`
+	Base   int     `json:"base"`
+	N      int     `json:"n"`
+	Sum    float64 `json:"sum"`
+}
+
+// MarshalJSON writes the bins, so that a result can be read back as it was.
+func (s Sketch) MarshalJSON() ([]byte, error) {
+	return json.Marshal(savedSketch{s.counts, s.base, s.N, s.Sum})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (s *Sketch) UnmarshalJSON(text []byte) error {
+	var x savedSketch
+	if err := json.Unmarshal(text, &x); err != nil {
+		return err
+	}
+	n := 0
+	for _, count := range x.Counts {
+		if count < 0 {
+			return fmt.Errorf("a distribution has a bin of %d values", count)
+		}
+		n += count
+	}
+	if n != x.N {
+		return fmt.Errorf("a distribution of %d values has %d in its bins", x.N, n)
+	}
+	*s = Sketch{counts: x.Counts, base: x.Base, N: x.N, Sum: x.Sum}
+	return nil
 }

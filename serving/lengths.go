@@ -84,7 +84,6 @@ func (l *Lengths) MeanSquare() float64 { _, square := l.moments(); return square
 // MeanLength is the mean of the lengths.
 func (l *Lengths) MeanLength() float64 { m, _ := l.moments(); return m }
 
-// draw draws a length.
 func (l *Lengths) draw(r *rand.Rand) int {
 	switch l.Kind {
 	case "trace":
@@ -99,7 +98,6 @@ func (l *Lengths) draw(r *rand.Rand) int {
 	return int(l.Mean)
 }
 
-// moments are the mean of a length, and the mean of its square.
 func (l *Lengths) moments() (mean, square float64) {
 	switch l.Kind {
 	case "uniform":

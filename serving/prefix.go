@@ -46,7 +46,6 @@ func newPool(blocks, hostBlocks int) *pool {
 	return p
 }
 
-// available is how many blocks can be had.
 func (p *pool) available() int { return p.free + p.idle.blocks }
 
 // take takes n blocks, of cached prefixes if there are not enough free ones.

@@ -457,7 +457,6 @@ func (r *replica) wakes(now unit.Seconds) unit.Seconds {
 	return at
 }
 
-// load is the requests that a replica has.
 func (r *replica) load() int {
 	return len(r.front.entering) + r.waiting.n + len(r.running) + len(r.ending)
 }

@@ -40,7 +40,6 @@ func (s *Sketch) Add(v float64, n int) {
 	s.counts[bin-s.base] += n
 }
 
-// merge adds the values of another sketch.
 func (s *Sketch) merge(o *Sketch) {
 	if len(o.counts) == 0 {
 		return
@@ -147,7 +146,6 @@ func (r *Result) arrive(index int, at unit.Seconds) {
 	r.batches.arrive(index, at)
 }
 
-// step enters a step that begins.
 func (r *Result) step(one *replica, o *Options) {
 	r.Steps++
 	r.Energy += one.cost.Energy
@@ -222,7 +220,6 @@ func (s *sample) add(o sample, n float64) {
 
 const maxBins = 512
 
-// add adds a sample that held from begin to end.
 func (t *timeline) add(begin, end unit.Seconds, s sample) {
 	if t.width == 0 {
 		t.width = 1e-3

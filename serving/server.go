@@ -170,7 +170,6 @@ func (s *Server) Tokens() int {
 	return r.blocks * r.size
 }
 
-// checkRules returns what is wrong with the rules of a scheduler, if anything is.
 func checkRules(s *engine.Scheduler) error {
 	switch {
 	case s.Budget < 1 || s.Budget > maxLength:

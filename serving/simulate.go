@@ -148,7 +148,6 @@ type upcoming struct {
 	what happening
 }
 
-// upcoming is what happens next to the replica.
 func (r *replica) upcoming() upcoming {
 	next := upcoming{at: never}
 	if r.held > 0 && r.held < next.at {
@@ -218,7 +217,6 @@ func (c *cluster) happens(who *replica, what happening) {
 	}
 }
 
-// replica is the one with an index.
 func (c *cluster) replica(index int) *replica {
 	if n := len(c.mixed); index >= n {
 		return c.first[index-n]
@@ -382,7 +380,6 @@ func (c *cluster) sent(q *sequence, at unit.Seconds) {
 	}
 }
 
-// route chooses the replica of a sequence.
 func (c *cluster) route(among []*replica, q *sequence) *replica {
 	if len(among) == 1 {
 		return among[0]
@@ -398,7 +395,6 @@ func (c *cluster) route(among []*replica, q *sequence) *replica {
 	return among[turn%len(among)]
 }
 
-// least is the replica with the fewest requests.
 func least(among []*replica) *replica {
 	best := among[0]
 	for _, r := range among[1:] {

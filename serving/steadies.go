@@ -108,7 +108,7 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 	f.behindRouter(f.units(replicas))
 	st := f.open(rate / f.units(replicas))
 	if st == nil {
-		return nil, t.crowded(rate)
+		return nil, fmt.Errorf("%g requests a second are more than the server can answer: prompts come faster than steps of %d tokens take them beside what decodes", rate, t.server.Scheduler.Budget)
 	}
 	st.serves = f.front.load(rate/f.units(replicas), f.gen)
 	return st, nil

@@ -68,16 +68,6 @@ func (s *Server) SteadyRate(rate float64, prompt, gen Lengths) (*Steady, error) 
 	return all.Rate(rate, Layout{s.Replicas, s.Prefillers, s.Link})
 }
 
-// SteadyConcurrency is the steady state of a closed loop of clients that have one request
-// each at a time.
-func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, error) {
-	all, err := s.Steadies(prompt, gen)
-	if err != nil {
-		return nil, err
-	}
-	return all.Clients(clients, Layout{s.Replicas, s.Prefillers, s.Link})
-}
-
 // among makes the state of those replicas that have clients, which are a share of all, the mean over all replicas.
 func (st *Steady) among(share float64, idle unit.Watts) {
 	st.Energy += idle.For(unit.Seconds((1 - share) / (share * st.Rate)))
@@ -125,11 +115,7 @@ type flow struct {
 
 const quantiles = 16
 
-func (s *Server) flow(prompt, gen Lengths) (*flow, error) {
-	return s.flowWith(prompt, gen, stepCosts{})
-}
-
-// flowWith is flow where some steps were priced already.
+// flowWith prepares the steady state of a server, where some steps were priced already.
 func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 	if err := s.Serves(prompt, gen); err != nil {
 		return nil, err

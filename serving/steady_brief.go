@@ -285,7 +285,6 @@ func (w *course) state(rate, random float64) *Steady {
 	return st
 }
 
-// step forms a step and runs it.
 func (w *course) step() {
 	w.stuck = false
 	costs := w.current()

@@ -123,7 +123,6 @@ func (f *flow) cycle(p *piece, rate float64) *cycle {
 	return y
 }
 
-// solve works out a cycle.
 func (f *flow) solve(p *piece, rate float64) *cycle {
 	mean, ok := p.mean(rate)
 	switch {
@@ -221,7 +220,6 @@ func (f *flow) many(p *piece, rate, c float64) *cycle {
 	return y
 }
 
-// chain prepares the chain at a rate of prompts.
 func (f *flow) chain(p *piece, rate, mean float64) *chain {
 	m := rate * mean
 	x := &chain{buffers: &f.buffers, async: f.server.Scheduler.Async, peers: int(f.peers), stages: f.stages, rate: rate, out: f.out(p.n), idle: float64(f.idle()), echo: f.echo(min(rate*p.further(m), 0.999))}

@@ -151,7 +151,6 @@ func (t *timed) carry(prompts, fraction, chance float64) {
 	t.leave(high, chance*x)
 }
 
-// leave adds a backlog.
 func (t *timed) leave(b backlog, chance float64) {
 	for i := range t.carried {
 		if t.carried[i].backlog == b {

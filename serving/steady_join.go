@@ -159,7 +159,6 @@ func (x *chain) joined(a *joining) (j joined) {
 	return joined{j.own / all, j.lead / all, j.length / all, j.late / all, j.full / all}
 }
 
-// add adds a step with a weight.
 func (j *joined) add(k *joined, weight float64) {
 	j.own += weight * k.own
 	j.lead += weight * k.lead

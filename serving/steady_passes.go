@@ -22,7 +22,6 @@ type eventLoop struct {
 // passSums are sums of times in the API server and of how many requests have them.
 type passSums struct{ in, firsts, ends, entered, began, ended float64 }
 
-// add adds other sums.
 func (s *passSums) add(o *passSums) {
 	s.in, s.firsts, s.ends = s.in+o.in, s.firsts+o.firsts, s.ends+o.ends
 	s.entered, s.began, s.ended = s.entered+o.entered, s.began+o.began, s.ended+o.ended
@@ -79,7 +78,6 @@ func (p *eventLoop) next() float64 {
 	return math.Inf(1)
 }
 
-// advance lets that happen.
 func (p *eventLoop) advance() {
 	at := p.next()
 	if p.running {

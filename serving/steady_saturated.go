@@ -170,7 +170,6 @@ type saturation struct {
 	counts  map[[2]int]*saturatedStep // steps by their decodes and chunks
 }
 
-// request draws a request that waits.
 func (w *saturation) request() *sequence {
 	p := w.part
 	q := &sequence{Record: Record{Request: Request{Prompt: p.prompt.draw(w.random), Gen: p.gen.draw(w.random)}}}

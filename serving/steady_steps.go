@@ -312,7 +312,6 @@ func (f *flow) before(n int) float64 {
 	return f.fills.past + max(f.fills.length-f.left(n, 1), 0)/2
 }
 
-// price prices a pass.
 func (f *flow) price(n int, tokens float64, prompts int) Cost {
 	if f.peers > 1 {
 		return f.sideBySide(n, tokens, prompts)

@@ -10,6 +10,20 @@ import (
 	"llmprof/unit"
 )
 
+func (s *Server) flow(prompt, gen Lengths) (*flow, error) {
+	return s.flowWith(prompt, gen, stepCosts{})
+}
+
+// SteadyConcurrency is the steady state of a closed loop of clients that have one request
+// each at a time.
+func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, error) {
+	all, err := s.Steadies(prompt, gen)
+	if err != nil {
+		return nil, err
+	}
+	return all.Clients(clients, Layout{s.Replicas, s.Prefillers, s.Link})
+}
+
 // Answers of one token end with their prompt, so that no number of them fills a replica.
 func TestSteadyOfOneToken(t *testing.T) {
 	st, err := server(t, "llama3.1-8b", "h200", 1, "vllm").SteadyRate(2, Fixed(1024), Fixed(1))

@@ -65,7 +65,6 @@ type tokenCosts struct {
 	limit          float64 // tokens that graphs hold
 }
 
-// at is the cost with so many tokens.
 func (t *tokenCosts) at(tokens float64) Cost {
 	if tokens <= t.limit {
 		return t.graphed.at(tokens)
@@ -86,7 +85,6 @@ func newTokenCurve(tokens []float64, price func(tokens float64) Cost) *tokenCurv
 	return &tokenCurve{tokens, make([]Cost, len(tokens)), make([]bool, len(tokens)), price}
 }
 
-// knot is the cost at the tokens of an index.
 func (c *tokenCurve) knot(i int) *Cost {
 	if !c.known[i] {
 		c.costs[i], c.known[i] = c.price(c.tokens[i]), true

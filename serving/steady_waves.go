@@ -85,7 +85,6 @@ func (t *Steadies) wave(clients, replicas int) (*Steady, error) {
 	}
 }
 
-// answered enters an answer.
 func (w *loop) answered(q *Record) {
 	if tpot, ok := q.TPOT(); ok {
 		w.sum.tpot += float64(tpot)

@@ -50,7 +50,7 @@ func (b Bytes) Binary() string {
 		}
 		v, prefix = max(v, 1024)/1024, p
 	}
-	number := significant(v, digits)
+	number := Significant(v, digits)
 	if prefix == "" {
 		number = trim(number)
 	}
@@ -83,7 +83,7 @@ func (k kind) format(v float64) string {
 	sign, ds, exp := split(v, digits)
 	group := 3 * int(math.Floor(float64(exp)/3))
 	if exp < k.least || exp >= k.most+6 {
-		return significant(v, digits) + " " + k.symbols[0].text
+		return Significant(v, digits) + " " + k.symbols[0].text
 	}
 	group = min(max(group, k.least), k.most)
 	number := place(ds, exp-group)
@@ -123,8 +123,8 @@ func trim(number string) string {
 	return number
 }
 
-// significant is v to n digits, in scientific notation where it must be.
-func significant(v float64, n int) string {
+// Significant is v to n digits, in scientific notation where it must be.
+func Significant(v float64, n int) string {
 	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
 		return plain(v)
 	}
@@ -167,11 +167,10 @@ func Around[Q Seconds | Joules | Dollars | Bytes](v, low, high Q) Rounded {
 	}
 	_, _, exp := split(float64(v), n)
 	group := min(max(3*int(math.Floor(float64(exp)/3)), k.least), k.most)
-	scaled := func(q Q) string { return significant(float64(q)/math.Pow10(group), n) }
+	scaled := func(q Q) string { return Significant(float64(q)/math.Pow10(group), n) }
 	return Rounded{scaled(v), scaled(low), scaled(high), prefixOf(group) + k.symbols[0].text}
 }
 
-// kindOf is the kind of a quantity.
 func kindOf(q any) kind {
 	switch q.(type) {
 	case Seconds:
@@ -189,6 +188,3 @@ func (r Rounded) String() string { return r.Value + " " + r.Unit }
 
 // Interval is the ends of the interval, without their unit.
 func (r Rounded) Interval() string { return r.Low + " to " + r.High }
-
-// Significant is a number to n digits.
-func Significant(v float64, n int) string { return significant(v, n) }

@@ -13,5 +13,5 @@
 // the error, and the share of observations inside of the predicted interval.
 //
 // Nothing here is fitted. Observations that a constant of the theory was fitted
-// on, before or elsewhere, are known by name (see fitted.go) and scored separately.
+// on, before or elsewhere, are known by name (see provenance.go) and scored separately.
 package validate

@@ -116,7 +116,6 @@ func (s *Scorer) Canonical(c Config) Config {
 	return c
 }
 
-// predict answers for a configuration.
 func (s *Scorer) predict(c Config) (prediction, error) {
 	return once(&s.answers, c, s.estimate)
 }
@@ -253,7 +252,6 @@ func (s *Scorer) Span(c Config, m Metric) (span analytic.Span, err error) {
 	}, nil
 }
 
-// byConfig orders configurations.
 func byConfig(a, b *Config) int {
 	return cmp.Or(
 		cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Release, b.Release), cmp.Compare(a.Model, b.Model),

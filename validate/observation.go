@@ -27,10 +27,14 @@ func Metrics() []Metric {
 
 // ParseMetric finds a metric by name.
 func ParseMetric(name string) (Metric, error) {
-	if m := Metric(name); slices.Contains(Metrics(), m) {
-		return m, nil
+	return known("metric", name, Metrics())
+}
+
+func known[T ~string](what, name string, all []T) (T, error) {
+	if x := T(name); slices.Contains(all, x) {
+		return x, nil
 	}
-	return "", fmt.Errorf("unknown metric %.40q (known: %s)", name, strings.Join(texts(Metrics()), ", "))
+	return "", fmt.Errorf("unknown %s %.40q (known: %s)", what, name, strings.Join(texts(all), ", "))
 }
 
 // Energy reports whether m is an energy rather than a time.
@@ -142,12 +146,10 @@ func (o *Observation) noise() (float64, bool) {
 	return (*o.High - *o.Low) / 2 / o.Value, true
 }
 
-// name is the configuration with the metric and where it is from.
 func (o *Observation) name() string {
 	return fmt.Sprintf("%s of %s (%s)", o.Metric, o.String(), o.place())
 }
 
-// place is where the observation is from.
 func (o *Observation) place() string {
 	if o.ID == "" || o.ID == o.Source {
 		return o.Source

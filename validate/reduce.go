@@ -42,7 +42,6 @@ func Reduce(source string, r *result.Result) ([]Observation, error) {
 	return append(all, energies(&base, r.Energy)...), nil
 }
 
-// energies are the observations of a result's energy, gross.
 func energies(base *Observation, e *result.Energy) (all []Observation) {
 	if e == nil {
 		return nil
@@ -62,7 +61,6 @@ func energies(base *Observation, e *result.Energy) (all []Observation) {
 	return all
 }
 
-// reduceConfig is what a result is of.
 func reduceConfig(r *result.Result) (c Config, err error) {
 	switch p := &r.Parallelism; {
 	case r.Serving != nil:

@@ -32,10 +32,7 @@ func Dimensions() []Dimension {
 
 // ParseDimension finds a dimension by name.
 func ParseDimension(name string) (Dimension, error) {
-	if d := Dimension(name); slices.Contains(Dimensions(), d) {
-		return d, nil
-	}
-	return "", fmt.Errorf("unknown dimension %.40q (known: %s)", name, strings.Join(texts(Dimensions()), ", "))
+	return known("dimension", name, Dimensions())
 }
 
 // A Group is what rows have in common; nil where they were not told apart by it.

@@ -4,6 +4,7 @@
 package breakdown
 
 import (
+	"fmt"
 	"math/bits"
 	"slices"
 
@@ -96,7 +97,6 @@ func (b *breakdown) prefill() (sum []Operator) {
 	return sum
 }
 
-// add adds the operators of a step to sum, times times.
 func (b *breakdown) add(sum []Operator, st *operator.Step, times float64) []Operator {
 	for i := range sum {
 		sum[i].kind, sum[i].inStep = 0, 0
@@ -114,7 +114,6 @@ func (b *breakdown) add(sum []Operator, st *operator.Step, times float64) []Oper
 	return sum
 }
 
-// work adds the work of an operator of a step to its sum.
 func (b *breakdown) work(sum []Operator, o *operator.Op, times float64, kind int) []Operator {
 	sum, l := sumOf(sum, o)
 	if l.kind != kind { // layers of another kind may have the same name
@@ -313,4 +312,51 @@ func (b *breakdown) scale(ops []Operator, sum *unit.Seconds, p *analytic.Phase) 
 		l.Work = l.Scale(m)
 	}
 	*sum = p.Expected
+}
+
+// warnings lists what a reader has to know: they do not stop the estimate.
+func warnings(c *analytic.Case, e *analytic.Estimate) []string {
+	var w []string
+	add := func(format string, args ...any) { w = append(w, fmt.Sprintf(format, args...)) }
+	m, g, par := &e.Memory, c.Machine.GPU, c.Parallel.Whole()
+	if !m.Fits() {
+		add("does not fit: %v needed of the %v that %s takes of one %s, %v short", m.Total, m.Usable, c.Machine.Engine.Profile().Name, g.Name, m.Total-m.Usable)
+	}
+	if limit, need := c.Model.MaxContext, c.Workload.Context(); limit > 0 && need > limit {
+		add("context of %d tokens is over the %d that %s was made for", need, limit, c.Model.Name)
+	}
+	warnFormats(c, add)
+	if weights := m.Weights; weights < g.L2 {
+		add("the weights (%v) fit into the L2 cache (%v): a step may read them faster than the floor, which takes them from memory", weights, g.L2)
+	}
+	if par.PP > 1 && par.MicroBatches == 1 {
+		add("one micro-batch keeps one of the %d pipeline stages busy at a time; more fill the others", par.PP)
+	}
+	if par.PP > 1 && par.MicroBatches > 1 && par.MicroBatches < par.PP {
+		add("%d micro-batches leave %d of %d pipeline stages idle in decode", par.MicroBatches, par.PP-par.MicroBatches, par.PP)
+	}
+	if !e.Energy.IdleKnown {
+		idle := c.Machine.Cal.Constants[roofline.PowerIdle]
+		add("no source gives the idle power of %s: %v assumed, %.0f %% of its limit", g.Name, unit.Watts(idle*float64(g.TDP)), 100*idle)
+	}
+	if c.Model.HasExperts() && c.Popularity.Even() {
+		add("experts are taken as chosen evenly and at random: skewed routing reads fewer of them and waits for the busiest")
+	}
+	return append(w, c.Model.Notes...)
+}
+
+// warnFormats names the formats that run in another than was asked for.
+func warnFormats(c *analytic.Case, add func(string, ...any)) {
+	s, g := &c.Scheme, c.Machine.GPU
+	if run, _ := c.Machine.Runs(s.Act); run != s.Act {
+		add("%s has no unit for %v: products run in %v", g.Name, s.Act, run)
+	}
+	if stream := s.Stream(); stream != s.Act {
+		if run, _ := c.Machine.Runs(stream); run != stream {
+			add("%s has no unit for %v: attention and the LM head run in %v", g.Name, stream, run)
+		}
+	}
+	if s.Weights == unit.FP16 && !g.Has(unit.BF16) {
+		add("fp16 in place of bf16, which %s has no unit for", g.Name)
+	}
 }

@@ -35,7 +35,6 @@ func exchanges(l *analytic.Lowering) {
 	}
 }
 
-// launches is the number of kernels of an operator.
 func launches(o *operator.Op, s *operator.Step) float64 {
 	switch {
 	case o.Type == operator.ChunkedScan:
@@ -48,7 +47,6 @@ func launches(o *operator.Op, s *operator.Step) float64 {
 	return 1
 }
 
-// lowerFused appends the kernel of operator i.
 func lowerFused(l *analytic.Lowering, i int) *analytic.Kernel {
 	o := &l.Ops[i]
 	if o.Type == operator.CacheWrite && i > 0 && l.Ops[i-1].Type == operator.Rotary {
@@ -59,7 +57,6 @@ func lowerFused(l *analytic.Lowering, i int) *analytic.Kernel {
 	return l.Launch(i, class(l, o), launches(o, l.Step))
 }
 
-// class is the class of a kernel that does one operator.
 func class(l *analytic.Lowering, o *operator.Op) roofline.Class {
 	switch o.Type.Kind() {
 	case operator.GEMM:
@@ -84,7 +81,6 @@ func gather(k *analytic.Kernel, s *operator.Step) {
 // kernels over peer memory. NCCL does larger ones.
 const oneShotBytes = unit.Bytes(8e6)
 
-// attentionClass is the class of a kernel of attention or a scan.
 func attentionClass(o *operator.Op) roofline.Class {
 	latent := o.Type == operator.Attend && o.Block.Attention.Latent != nil
 	switch {

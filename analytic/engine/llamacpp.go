@@ -209,7 +209,6 @@ func ggmlProduct(l *analytic.Lowering, i int) {
 	}
 }
 
-// unpackingOf is the unpacking of an operator's weights.
 func unpackingOf(o *operator.Op) *[2]unpacking {
 	if weightBits(o) > 7 {
 		return &unpackings[1]

@@ -74,7 +74,6 @@ type nativeStep struct {
 	fused     uint64 // bits of the operators that an earlier kernel does
 }
 
-// choose chooses the kernels by the batch.
 func (n *nativeStep) choose() {
 	s := n.Step
 	n.decode = s.Decode()
@@ -149,7 +148,6 @@ func (n *nativeStep) byMMA(a *models.Attention) bool {
 	return a.Softcap || a.KeyDim > 128 || outgrown(n.Step.Model, n.Step.Cache-1)
 }
 
-// windowed reports whether a layer has a sliding window.
 func windowed(m *models.Model) bool { return outgrown(m, math.Inf(1)) }
 
 // outgrown reports whether a context is longer than the window of a layer.
@@ -164,7 +162,6 @@ func outgrown(m *models.Model, context float64) bool {
 	return false
 }
 
-// class is the kernel class of a GEMM.
 func (n *nativeStep) class(skinny bool) roofline.Class {
 	switch {
 	case skinny:

@@ -18,7 +18,6 @@ func (n *nativeStep) together() bool {
 	return n.decode && n.Step.Batch <= MoEDecodeRows && n.sixteenBit() && n.known(roofline.MoEDecodeMemory)
 }
 
-// prompt reports whether the step has the MoE kernels of a prompt.
 func (n *nativeStep) prompt() bool {
 	return !n.decode && n.Step.Tokens() > MoEDecodeRows && n.known(roofline.MoEPrefillMemory)
 }

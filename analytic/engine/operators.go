@@ -116,7 +116,6 @@ func operatorsOf(engine string, g *hardware.GPU) (list []operatorConstant) {
 	return list
 }
 
-// groupedKnown reports whether the time of grouped GEMMs in a scheme is known.
 func groupedKnown(c *roofline.Constants, s roofline.Scheme) bool {
 	return c[roofline.GroupedOf(s)] != 0
 }

@@ -119,7 +119,6 @@ func sglangPieces(l *analytic.Lowering, tokens float64) (rows float64, ok bool) 
 	return sglangNext(max(tokens, 4) - 1), true
 }
 
-// latent reports whether a model has latent attention.
 func latent(m *models.Model) bool {
 	for i := range m.Layers {
 		for j := range m.Layers[i].Blocks {

@@ -128,7 +128,6 @@ func (e *eager) product(l *analytic.Lowering, i int) {
 	}
 }
 
-// productClass is the class of a product of an operator.
 func productClass(l *analytic.Lowering, o *operator.Op) roofline.Class {
 	if o.Format == unit.FP32 && l.Constants[roofline.VectorGEMMCompute] != 0 {
 		return roofline.VectorGEMM
@@ -148,7 +147,6 @@ func (e *eager) writesScores(l *analytic.Lowering, o *operator.Op) bool {
 	return e.old != version{} && slices.Compare(e.old[:], since[:]) < 0 && o.Type == operator.Attend && o.Block.Attention.Latent == nil
 }
 
-// atRelease is the engine at a release.
 func (e *eager) atRelease(release string) analytic.Engine {
 	at := *e
 	at.old = parseVersion(release)

@@ -159,7 +159,6 @@ func WithGraphs(e analytic.Engine, tokens int) (analytic.Engine, error) {
 // ("What's the ROI? Getting the Most Out of LLM Inference", 2024).
 const older = 0.8
 
-// setDefault sets a constant if no calibration has it.
 func setDefault(c *roofline.Constants, k roofline.Constant, v float64) {
 	if c[k] == 0 {
 		c[k] = v

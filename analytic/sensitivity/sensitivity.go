@@ -110,7 +110,6 @@ func Choices(c *analytic.Case) []Change {
 // PerGPU is the number of tokens a second that each GPU generates.
 func (c *Change) PerGPU() float64 { return c.Throughput / float64(c.GPUs) }
 
-// runs reports whether the engine runs the case.
 func runs(c *analytic.Case) bool {
 	return c.Check() == nil && engine.Runs(c.Machine.Engine, c.Model, c.Machine.GPU, &c.Scheme) == nil
 }

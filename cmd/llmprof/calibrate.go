@@ -38,7 +38,6 @@ type fitting struct {
 	gpus     func(context.Context) []device // GPUs of this machine
 }
 
-// calibrate is the command that measures constants.
 func (a *app) calibrate() *cobra.Command {
 	c := &fitting{gpus: thisMachine, server: serverFit{point: experiment.Default()}}
 	cmd := &cobra.Command{
@@ -237,7 +236,6 @@ func (c *fitting) unused(ctx context.Context) error {
 	return fmt.Errorf("the GPU is busy: %v; wait for it, or measure all the same with --shared", busy[0])
 }
 
-// writeCalibration fits the rows and writes the constants.
 func (a *app) writeCalibration(c *fitting, rows *calibrate.Rows) error {
 	if len(rows.Rows) == 0 {
 		return errors.New("not a point was measured: there is nothing to fit")
@@ -249,7 +247,6 @@ func (a *app) writeCalibration(c *fitting, rows *calibrate.Rows) error {
 	return a.writeFitted(c, f)
 }
 
-// called names the calibration.
 func (c *fitting) called() string {
 	switch {
 	case c.name != "":
@@ -260,7 +257,6 @@ func (c *fitting) called() string {
 	return strings.TrimSuffix(filepath.Base(c.file), filepath.Ext(c.file))
 }
 
-// writeFitted writes a calibration that can be read.
 func (a *app) writeFitted(c *fitting, f *hardware.CalibrationFile) error {
 	text := f.Text()
 	if _, err := hardware.ParseCalibration(f.Name, text); err != nil { // no file is written that cannot be read

@@ -217,7 +217,6 @@ func (p *probe) stopped(rows *calibrate.ServedFile, all int) {
 	p.say(fmt.Sprintf("stopped: %s has %d of %d points; the same command goes on there, and --rows %s alone fits those", p.rows, len(rows.Points), all, p.rows))
 }
 
-// ask measures one point.
 func (p *probe) ask(ctx context.Context, x *calibrate.ServedPoint) (*result.Result, error) {
 	q := experiment.Default()
 	q.Engine, q.Client, q.Model = experiment.OpenAI, p.point.Client, p.point.Model

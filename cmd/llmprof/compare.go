@@ -24,7 +24,6 @@ import (
 	"llmprof/unit"
 )
 
-// compare is the command that sets deployments side by side.
 func (a *app) compare() *cobra.Command {
 	q := &question{}
 	var top int

@@ -46,7 +46,6 @@ func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 	return ans, err
 }
 
-// estimate is the command that predicts.
 func (a *app) estimate() *cobra.Command {
 	q := &question{load: &ask.SteadyLoad{}}
 	cmd := &cobra.Command{
@@ -94,14 +93,12 @@ var serverFlags = []string{
 	"routing", "prefill-replicas", "kv-link",
 }
 
-// completeServer completes the flags of a server.
 func completeServer(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("scheduler", words(engine.SchedulerNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("routing", words("round-robin", "least-loaded", "prefix-aware"))
 	_ = cmd.RegisterFlagCompletionFunc("preemption", words("recompute", "swap"))
 }
 
-// estimateFlags are about what an estimate shows.
 func (q *question) estimateFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&q.shows.ops, "ops", false, "show every operator too")
@@ -154,17 +151,15 @@ func (q *question) page(ans *answer) func() *render.Document {
 	return ans.Brief
 }
 
-// flags are those of all commands that make an estimate.
 func (q *question) flags(cmd *cobra.Command) {
 	cli.Define(cmd, cli.Model, q.modelFlags)
 	cli.Define(cmd, cli.Hardware, q.hardwareFlags)
-	cli.Define(cmd, cli.Workload, q.workloadFlags)
+	cli.Define(cmd, cli.Workload, func(cmd *cobra.Command) { q.WorkloadFlags(cmd.Flags()) })
 	cli.Define(cmd, cli.Engine, q.engineFlags)
 	cli.Rare(cmd, "memory-utilization", "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens",
 		"compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline", "lenient")
 }
 
-// modelFlags are about the model and its formats.
 func (q *question) modelFlags(cmd *cobra.Command) {
 	q.ModelFlags(cmd.Flags())
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
@@ -177,11 +172,6 @@ func (q *question) modelFlags(cmd *cobra.Command) {
 func (q *question) hardwareFlags(cmd *cobra.Command) {
 	q.HardwareFlags(cmd.Flags())
 	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
-}
-
-// workloadFlags are about what the model is asked to do.
-func (q *question) workloadFlags(cmd *cobra.Command) {
-	q.WorkloadFlags(cmd.Flags())
 }
 
 // engineFlags are about the engine, and what it and the GPUs reach.

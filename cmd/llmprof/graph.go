@@ -13,7 +13,6 @@ import (
 	"llmprof/spelling"
 )
 
-// graph is the command that draws the model as a graph.
 func (a *app) graph() *cobra.Command {
 	d := &drawing{}
 	var phase string
@@ -39,7 +38,6 @@ func (a *app) graph() *cobra.Command {
 	return cmd
 }
 
-// graphFlags are about what the graph shows.
 func (d *drawing) graphFlags(cmd *cobra.Command, phase *string) {
 	f := cmd.Flags()
 	f.StringVarP(&d.file, "output", "o", "", "write the graph to `FILE`, whole or not at all; - for standard output")
@@ -83,10 +81,10 @@ func (a *app) runGraph(ctx context.Context, d *drawing, phase string) error {
 // graphOf is the graph in one of its forms.
 func graphOf(ans *answer, kind string, phases plots.Phases) ([]byte, error) {
 	if kind == "dot" {
-		text, err := plots.PhaseGraphDOT(&ans.Case, &ans.Report, phases)
+		text, err := plots.GraphDOT(&ans.Case, &ans.Report, phases)
 		return []byte(text), err
 	}
-	f, err := plots.PhaseGraph(&ans.Case, &ans.Report, phases)
+	f, err := plots.Graph(&ans.Case, &ans.Report, phases)
 	if err != nil {
 		return nil, err
 	}

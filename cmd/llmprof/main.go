@@ -61,7 +61,6 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 // A usageError is a mistake in the command line.
 type usageError = ask.UsageError
 
-// wrong is an error of the command line.
 func wrong(err error) error { return ask.Wrong(err) }
 
 // usage is a usageError with a text of its own.

@@ -49,7 +49,6 @@ func (a *app) showManual(root *cobra.Command, args []string) error {
 	return err
 }
 
-// writeManual writes a page for cmd and each command below it.
 func writeManual(cmd *cobra.Command, dir string) error {
 	if cmd.Hidden {
 		return nil

@@ -39,7 +39,6 @@ type trial struct {
 	given   func(flag string) bool
 }
 
-// measure is the command that runs an engine.
 func (a *app) measure() *cobra.Command {
 	t := &trial{point: experiment.Default()}
 	cmd := &cobra.Command{
@@ -185,7 +184,6 @@ func measured(results []*result.Result, s *validate.Scorer) forms {
 	return forms
 }
 
-// measurer prepares for the points of an experiment.
 func (a *app) measurer(offline bool) (experiment.Measure, func() error, error) {
 	lab, err := a.lab(offline)
 	if err != nil {
@@ -194,7 +192,6 @@ func (a *app) measurer(offline bool) (experiment.Measure, func() error, error) {
 	return lab.Measure, lab.Close, nil
 }
 
-// lab is where measurements are made.
 func (a *app) lab(offline bool) (*measure.Lab, error) {
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {

@@ -79,7 +79,6 @@ func (t *trial) figureFlags(cmd *cobra.Command) {
 	f.StringVar(&p.CarbonRegion, "carbon-region", "", "`region` of the power grid, such as germany or us, for its carbon intensity")
 }
 
-// placementFlags are about where it runs.
 func (t *trial) placementFlags(cmd *cobra.Command) {
 	f, p := cmd.Flags(), &t.point
 	f.StringSliceVar(&p.GPUs, "gpus", nil, "`UUIDs` or numbers of GPUs (default: the visible)")
@@ -91,7 +90,6 @@ func (t *trial) placementFlags(cmd *cobra.Command) {
 	f.BoolVar(&t.shared, "shared", false, "measure although others use the GPUs")
 }
 
-// serverFlags are about asking a server.
 func (t *trial) serverFlags(cmd *cobra.Command) {
 	f, p := cmd.Flags(), &t.point
 	f.StringVar(&p.BaseURL, "base-url", "", "its `URL`, as http://localhost:8000/v1")
@@ -119,7 +117,6 @@ func (t *trial) servedFlags(cmd *cobra.Command) {
 	f.IntVar(&p.ServedTP, "served-tp", 0, "`GPUs` that the server splits a matrix over (default: what it says)")
 }
 
-// outputFlags are about the result.
 func (t *trial) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	t.output.chart = true

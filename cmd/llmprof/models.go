@@ -62,7 +62,6 @@ func (a *app) modelsCheck() *cobra.Command {
 	return cmd
 }
 
-// checkModel reads one file.
 func (a *app) checkModel(ctx context.Context, file string, lenient bool) view.ModelCheck {
 	m, err := a.readFile(ctx, file, lenient)
 	c := view.CheckModel(file, m, err)
@@ -134,7 +133,6 @@ func completeModels(*cobra.Command, []string, string) ([]string, cobra.ShellComp
 	return table.Names(), cobra.ShellCompDirectiveDefault
 }
 
-// completeModelThenGPU completes the arguments MODEL and GPU.
 func completeModelThenGPU(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:

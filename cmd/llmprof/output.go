@@ -152,7 +152,6 @@ func (o *output) write(a *app, r forms) error {
 	return errors.Join(err, failed)
 }
 
-// writeList writes a list as a table, or as the documents of what it has.
 func writeList[T any](a *app, o *output, all []T, table func([]T) render.Table, document func(*T) any) error {
 	t := table(all)
 	return o.write(a, forms{

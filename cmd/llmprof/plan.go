@@ -28,7 +28,6 @@ type planOrder struct {
 	output output
 }
 
-// planCommand is the command that searches deployments.
 func (a *app) planCommand() *cobra.Command {
 	o := &planOrder{Planned: ask.Planned{Trace: traceLengths}}
 	cmd := &cobra.Command{

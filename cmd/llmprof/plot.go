@@ -28,7 +28,6 @@ type drawing struct {
 	make func(context.Context, *drawing) (*plots.Figure, error)
 }
 
-// plot is the command that draws.
 func (a *app) plot() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plot COMMAND",
@@ -53,7 +52,6 @@ func (a *app) plot() *cobra.Command {
 	return cmd
 }
 
-// drawingCommand is the command for one kind of picture.
 func (a *app) drawingCommand(name, short, long string, draw func(context.Context, *drawing) (*plots.Figure, error)) *cobra.Command {
 	d := &drawing{make: draw}
 	cmd := &cobra.Command{
@@ -71,7 +69,6 @@ func (a *app) drawingCommand(name, short, long string, draw func(context.Context
 	return cmd
 }
 
-// outputFlags are about what is drawn, and where to.
 func (d *drawing) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&d.file, "output", "o", "", "write the picture to `FILE`, whole or not at all; - for standard output")
@@ -90,7 +87,6 @@ func (d *drawing) outputFlags(cmd *cobra.Command) {
 	}
 }
 
-// form is what the picture is written as.
 func (d *drawing) form() (string, error) {
 	kind := strings.ToLower(d.kind)
 	switch {
@@ -138,10 +134,7 @@ func (a *app) drawRoofline(ctx context.Context, d *drawing) (*plots.Figure, erro
 		return nil, err
 	}
 	a.warn(ans)
-	if d.measured != "" {
-		return plots.RooflineMeasured(&ans.Case, &ans.Report, d.timed)
-	}
-	return plots.Roofline(&ans.Case, &ans.Report)
+	return plots.Roofline(&ans.Case, &ans.Report, d.timed)
 }
 
 func (a *app) drawBreakdown(ctx context.Context, d *drawing) (*plots.Figure, error) {
@@ -227,7 +220,6 @@ func names(list string) (all []string) {
 	return all
 }
 
-// curveName is what distinguishes a curve from the others.
 func curveName(models, gpus []string, ans *answer) string {
 	switch {
 	case len(models) > 1 && len(gpus) > 1:

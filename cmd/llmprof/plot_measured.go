@@ -35,7 +35,6 @@ func (a *app) timedOperators(ctx context.Context, d *drawing) ([]plots.MeasuredO
 	return all, d.askAs(phases)
 }
 
-// timedPhases are the phases of the file.
 func (a *app) timedPhases(ctx context.Context, d *drawing) ([]validate.OperatorPhase, error) {
 	v := &comparison{gpu: d.GPU, constant: d.Calibration, given: d.Given, live: liveFlags{hardware: d.Hardware, offline: d.Offline}}
 	if d.Model != "" {

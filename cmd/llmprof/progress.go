@@ -69,7 +69,6 @@ type pace struct {
 	parts int
 }
 
-// add records parts and the time that they took.
 func (p *pace) add(parts int, took time.Duration) { p.parts, p.spent = p.parts+parts, p.spent+took }
 
 // left is how long so many further parts will take, "" where nothing is known.
@@ -84,7 +83,6 @@ func (p *pace) left(parts int) string {
 // barLength is how many characters a full progress bar has.
 const barLength = 24
 
-// bar draws how many of all parts are done.
 func bar(done, of int) string {
 	full := barLength * done / max(of, 1)
 	return fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("#", full), strings.Repeat(".", barLength-full), done, of)

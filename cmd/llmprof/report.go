@@ -30,7 +30,6 @@ type paper struct {
 	command string // command line that makes the report again
 }
 
-// report is the command that makes one page of everything.
 func (a *app) report() *cobra.Command {
 	p := &paper{}
 	cmd := &cobra.Command{
@@ -56,7 +55,6 @@ func (a *app) report() *cobra.Command {
 	return cmd
 }
 
-// outputFlags are about the page.
 func (p *paper) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringSliceVar(&p.results, "results", nil, "stored `FILES` of measurements or estimates to set beside it")
@@ -86,7 +84,6 @@ func commandLine(cmd *cobra.Command) string {
 	return strings.Join(parts, " ")
 }
 
-// kind is the form of the page.
 func (p *paper) kind() (string, error) {
 	kind := strings.ToLower(p.form)
 	switch {
@@ -166,7 +163,6 @@ func writeMarkdown(file string, page *report.Page, style render.Style) error {
 	return writeFile(file, text)
 }
 
-// reportPage puts the page together.
 func (a *app) reportPage(p *paper, ans *answer, results []stored, observed *view.Validation, files bool) (*report.Page, error) {
 	var beside []report.Section
 	if observed != nil {

@@ -202,7 +202,6 @@ func (a *app) resultsTable() *cobra.Command {
 	return cmd
 }
 
-// published is the tables of a layout in their forms.
 func (a *app) published(all []*result.Result, layout string, may aggregate.Options) (f forms, err error) {
 	p := view.Publish(all, layout == "elana")
 	f = forms{table: p.Table, data: func() any { return p.Rows }}

@@ -3,6 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,7 +25,6 @@ type app struct {
 	args           []string        // the command line without the program
 }
 
-// root is the command tree.
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "llmprof COMMAND",
@@ -73,7 +75,6 @@ func group(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// parent is a command that has only sub-commands.
 func parent(name, short string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: name + " COMMAND", Short: short, Args: noArgs, RunE: needCommand}
 	cmd.AddCommand(below...)
@@ -128,3 +129,70 @@ func (a *app) logf(format string, args ...any) {
 
 // ascii reports whether the locale shows no characters beyond ASCII.
 func (a *app) ascii() bool { return a.env != nil && !printable.UTF8(a.env) }
+
+// release is the version of the sources; a build from a tagged module has its
+// own.
+const release = "0.1.0"
+
+func (a *app) version() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(a.stdout, versionText())
+			return err
+		},
+	}
+}
+
+func versionText() string {
+	s := "llmprof " + release
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return s + " " + runtime.Version()
+	}
+	revision, modified := "", ""
+	for _, kv := range info.Settings {
+		switch {
+		case kv.Key == "vcs.revision":
+			revision = " " + kv.Value[:min(12, len(kv.Value))]
+		case kv.Key == "vcs.modified" && kv.Value == "true":
+			modified = " modified"
+		}
+	}
+	return s + revision + modified + " " + info.GoVersion + " " + runtime.GOOS + "/" + runtime.GOARCH
+}
+
+// knownShell refuses shells that there is no script for.
+func knownShell(cmd *cobra.Command, args []string) error {
+	if slices.Contains(cmd.ValidArgs, args[0]) {
+		return nil
+	}
+	return fmt.Errorf("unknown shell %.40q: want %s", args[0], strings.Join(cmd.ValidArgs, ", "))
+}
+
+func (a *app) completion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion bash|zsh|fish|powershell",
+		Short: "Print a script that completes commands in a shell",
+		Long: "Print a script that completes commands, flags and their values in a shell.\n\n" +
+			"  bash:  source <(llmprof completion bash)\n" +
+			"  zsh:   llmprof completion zsh > \"${fpath[1]}/_llmprof\"\n" +
+			"  fish:  llmprof completion fish > ~/.config/fish/completions/llmprof.fish",
+		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
+		Args:      cobra.MatchAll(cli.Needs("the shell", 1, 1), knownShell),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := cmd.Root()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(a.stdout, true)
+			case "zsh":
+				return root.GenZshCompletion(a.stdout)
+			case "fish":
+				return root.GenFishCompletion(a.stdout, true)
+			}
+			return root.GenPowerShellCompletionWithDesc(a.stdout)
+		},
+	}
+}

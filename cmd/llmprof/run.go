@@ -156,7 +156,6 @@ type notifier struct {
 	pace  pace
 }
 
-// notify takes an event.
 func (n *notifier) notify(e experiment.Event) {
 	a := n.app
 	if e.Trial == nil {

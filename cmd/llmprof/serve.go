@@ -30,7 +30,6 @@ type serveOrder struct {
 	python  string
 }
 
-// serve is the command that shows the page.
 func (a *app) serve() *cobra.Command {
 	o := &serveOrder{}
 	cmd := &cobra.Command{
@@ -125,7 +124,6 @@ func (a *app) runServe(ctx context.Context, o *serveOrder) error {
 	return nil
 }
 
-// writePage writes the page to a folder.
 func writePage(folder string, files map[string][]byte) error {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return fmt.Errorf("--static %s: %w", folder, input.Cause(err))

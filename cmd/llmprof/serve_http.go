@@ -49,7 +49,6 @@ func newPageServer(a *app, o *serveOrder, files map[string][]byte, host string) 
 	return s
 }
 
-// address is where the page is.
 func (s *pageServer) address() string { return "http://" + s.host + "/" }
 
 // ServeHTTP refuses requests that other pages make by a name of their own for the loopback.
@@ -69,7 +68,6 @@ func (s *pageServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// file serves a file of the page.
 func (s *pageServer) file(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	if name == "" {

@@ -69,7 +69,6 @@ func (s *pageServer) here(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(d)
 }
 
-// results are the files that the page offers.
 func (s *pageServer) results() []string {
 	all := []string{}
 	for _, pattern := range []string{"*" + result.Extension, "*.toml"} {
@@ -123,7 +122,6 @@ type measureOrder struct {
 	Gen    int    `json:"gen"`
 }
 
-// args is the command line of a measurement.
 func (o *measureOrder) args(s *serveOrder, gpus int) ([]string, error) {
 	switch {
 	case o.Model == "" || strings.HasPrefix(o.Model, "-") || strings.HasPrefix(o.Model, "."):

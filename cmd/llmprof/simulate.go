@@ -73,13 +73,11 @@ func (a *app) simulate() *cobra.Command {
 	return cmd
 }
 
-// serverFlags are about the server.
 func (s *simulation) serverFlags(cmd *cobra.Command) {
 	s.Flags(cmd.Flags())
 	completeServer(cmd)
 }
 
-// outputFlags are about what a simulation writes.
 func (s *simulation) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	s.output.chart = true
@@ -130,7 +128,6 @@ func (s *simulation) drawn() []serving.Load {
 	return all
 }
 
-// points are the loads that were asked for.
 func (s *simulation) points() ([]serving.Load, error) {
 	all := s.drawn()
 	kinds := 0
@@ -169,7 +166,6 @@ func (s *simulation) points() ([]serving.Load, error) {
 	return all, nil
 }
 
-// objectives are the limits of goodput.
 func (s *simulation) objectives() (o serving.SLO, err error) {
 	given, err := openai.ParseSLO(s.slo)
 	if err != nil {

@@ -41,7 +41,6 @@ func (s *simulator) all(ctx context.Context) (err error) {
 	return s.run(ctx)
 }
 
-// run runs every load.
 func (s *simulator) run(ctx context.Context) error {
 	follow := s.app.follow()
 	defer follow.progress("")
@@ -199,7 +198,6 @@ func (s *simulation) recordFile() (*json.Encoder, func(keep bool) error, error) 
 	}, nil
 }
 
-// write writes the result.
 func (s *simulator) write() error {
 	v := s.results
 	return s.output.write(s.app, forms{

@@ -82,7 +82,6 @@ func (s *simulator) keep(ctx context.Context, part *submit.Part) error {
 	return part.Keep(nil)
 }
 
-// writeRows writes the rows of a shard.
 func (s *simulator) writeRows(header bool) error {
 	if header {
 		return s.write()

@@ -92,7 +92,6 @@ func listUsage(f *pflag.Flag) string {
 	return quoted
 }
 
-// form is how the rows are written.
 func (o *gridOrder) form() (sweep.Format, error) {
 	form := strings.ToLower(o.format)
 	if form == "" {
@@ -123,7 +122,6 @@ func (o *gridOrder) check() error {
 	return o.submission.check()
 }
 
-// runSweep answers the grid.
 func (a *app) runSweep(ctx context.Context, o *gridOrder) (err error) {
 	options := sweep.Options{Keep: o.keep, Skip: o.from}
 	if options.Format, err = o.form(); err != nil {

@@ -102,7 +102,6 @@ func (p *gridPicture) see(rows []sweep.Row) {
 	}
 }
 
-// draw writes the picture.
 func (p *gridPicture) draw() error {
 	for i := range p.rows {
 		p.add(&p.rows[i])
@@ -141,7 +140,6 @@ func (p *gridPicture) caption() string {
 	return strings.Join(parts, " · ")
 }
 
-// add adds a row to its curve.
 func (p *gridPicture) add(r *sweep.Row) {
 	name := p.name(r)
 	i := slices.Index(p.names, name)

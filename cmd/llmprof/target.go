@@ -11,7 +11,6 @@ import (
 	"llmprof/hardware"
 )
 
-// thisMachine lists the GPUs of this machine.
 func thisMachine(ctx context.Context) []device { return detect(ctx, os.DirFS("/"), true) }
 
 // target is the GPU that is measured, and the UUIDs of those to use where not all

@@ -41,7 +41,6 @@ func (a *app) validate() *cobra.Command {
 	return a.validateCommand(v)
 }
 
-// validateCommand is the command with its means of measuring.
 func (a *app) validateCommand(v *comparison) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [FILE...]",
@@ -74,7 +73,6 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 	return cmd
 }
 
-// chosenFlags are about which observations are compared, and with what.
 func (v *comparison) chosenFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringSliceVarP(&v.models, "model", "m", nil, "only observations of these `models`; a directory names your own")
@@ -90,7 +88,6 @@ func (v *comparison) chosenFlags(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
 }
 
-// outputFlags are about the result.
 func (v *comparison) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	v.output.chart = true
@@ -184,7 +181,6 @@ func (a *app) runValidate(ctx context.Context, v *comparison) error {
 	return errors.Join(a.writeComparison(v), v.verdict(), unread(refused))
 }
 
-// writeComparison writes the comparison.
 func (a *app) writeComparison(v *comparison) error {
 	return v.output.write(a, forms{page: v.Page, table: v.Table, data: v.JSON, chart: v.figure})
 }
@@ -294,7 +290,6 @@ func (v *comparison) wanted() (flags string) {
 	return flags
 }
 
-// wants reports whether the flags select a configuration.
 func (v *comparison) wants(c validate.Config) bool {
 	return (len(v.models) == 0 || slices.Contains(v.models, c.Model)) && (v.gpu == "" || c.GPU == v.gpu) &&
 		(len(v.engines) == 0 || slices.ContainsFunc(v.engines, func(e string) bool { return strings.EqualFold(c.Engine, e) || strings.EqualFold(c.Runs(), e) }))
@@ -314,4 +309,34 @@ func (v *comparison) verdict() error {
 		wrong = append(wrong, fmt.Errorf("%s: the median error is %.1f %%, over %g %%", s.String(), 100*s.MedianAPE, v.FailOver))
 	}
 	return errors.Join(wrong...)
+}
+
+// checkAblate refuses what an ablation has no use for.
+func (v *comparison) checkAblate() error {
+	for _, flag := range []string{"by", "worst", "fail-over", "chart"} {
+		if v.given(flag) {
+			return usage("--%s: --ablate prints errors by metric and constant alone; leave one of the two out", flag)
+		}
+	}
+	if v.output.picture() != "" {
+		return usage("-o %.40q: --ablate draws no chart; give a name that ends otherwise", v.output.file)
+	}
+	return nil
+}
+
+// writeAblation puts one constant after the other to its ideal and writes what
+// that does to the errors.
+func (a *app) writeAblation(v *comparison) error {
+	if len(v.Score.Rows) == 0 {
+		return fmt.Errorf("none of %d observations could be compared", v.Observations)
+	}
+	part, end := a.follow().counted("predicting without each constant")
+	v.Scorer.Progress = part
+	each, all, err := v.Scorer.Ablate(v.Score.Rows)
+	end()
+	if err != nil {
+		return err
+	}
+	b := &view.Ablation{Score: v.Score, Each: each, All: all}
+	return v.output.write(a, forms{page: b.Page, table: b.Table, data: b.JSON})
 }

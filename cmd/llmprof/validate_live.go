@@ -27,7 +27,6 @@ type liveFlags struct {
 	measure experiment.Measure             // nil for a lab of this machine
 }
 
-// add defines the flags.
 func (l *liveFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&l.wanted, "live", false, "predict, then measure on this machine, then compare")

@@ -12,7 +12,6 @@ import (
 	"llmprof/validate"
 )
 
-// validateReduce is the command that makes observations of results.
 func (a *app) validateReduce() *cobra.Command {
 	var source, file string
 	var conditions bool
@@ -80,7 +79,6 @@ func (a *app) runReduce(paths []string, source, file string, conditions bool) er
 	return a.put("observations", file, b.Bytes())
 }
 
-// readRecord reads a result and what its file holds.
 func readRecord(path string) ([]byte, *result.Result, error) {
 	data, err := result.Load(path)
 	if err != nil {

@@ -126,7 +126,6 @@ func (a *app) traceQuestion(v *comparison, l *tracefile.Timeline) (*traced.Quest
 	return q, err
 }
 
-// attentions is how many layers have attention.
 func attentions(m *models.Model) (n int) {
 	for i := range m.Layers {
 		if slices.ContainsFunc(m.Layers[i].Blocks, func(b models.Block) bool { return b.Attention != nil }) {

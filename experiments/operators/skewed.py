@@ -4,7 +4,7 @@
 skewed.py aiconfigurator_core/systems/data        (aiconfigurator-core 0.12.0, Apache-2.0; needs numpy, pandas and pyarrow)
 
 Rows of aiconfigurator's tables of experts are predicted with the constants of analytic/engine/operators.csv, on Hopper, for kernels whose tiles are known
-(analytic/engine/expert_tiles.go). uneven.py draws the counts of tokens of rows by a power law. For even routing and both power laws, on one rank and on 2
+(analytic/engine/tiles.go). uneven.py draws the counts of tokens of rows by a power law. For even routing and both power laws, on one rank and on 2
 to 8, it prints the median and the 90th percentile of the error in %, of rows and of whole tiles, and the median over all rows of uneven routing.
 """
 import csv

@@ -146,7 +146,6 @@ func (b *builder) missing(seen map[int]bool) error {
 	return nil
 }
 
-// process converts one result.
 func (b *builder) process(r *result.Result) Process {
 	p := Process{
 		Index: r.Process, GPUIDs: gpusOf(r),

@@ -71,7 +71,6 @@ func precisionFactor(weights string) *float64 {
 
 const mibPerGiB = 1024.0
 
-// extend computes the extended metrics.
 func (b *builder) extend() {
 	e, t := &b.out.Extended, &b.out.Totals
 	if tpot := b.out.Latency.TPOT; tpot != nil {

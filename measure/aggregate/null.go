@@ -9,7 +9,6 @@ import (
 // The figures of a result may be missing, and what is computed of a missing
 // one is missing too.
 
-// add is a + b.
 func add(a, b *float64) *float64 {
 	if a == nil || b == nil {
 		return nil
@@ -17,7 +16,6 @@ func add(a, b *float64) *float64 {
 	return new(*a + *b)
 }
 
-// times is a × b.
 func times(a, b *float64) *float64 {
 	if a == nil || b == nil {
 		return nil
@@ -58,7 +56,6 @@ func total(list []*float64) *float64 {
 // mean is that of a list without missing ones.
 func mean(list []*float64) *float64 { return over(total(list), new(float64(len(list)))) }
 
-// mebibytes is a number of bytes in MiB.
 func mebibytes(bytes *int64) *float64 {
 	if bytes == nil {
 		return nil

@@ -2,7 +2,6 @@ package aggregate
 
 import "llmprof/measure/result"
 
-// column lists a figure of every process.
 func (b *builder) column(of func(*Process) *float64) []*float64 {
 	list := make([]*float64, len(b.out.Processes))
 	for i := range b.out.Processes {

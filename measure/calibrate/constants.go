@@ -87,7 +87,6 @@ func (b *builder) ranks() ([]int, error) {
 	return slices.Compact(ranks), nil
 }
 
-// sample is the row as a law sees it.
 func (b *builder) sample(r *Row) sample {
 	p := r.Point()
 	s := sample{time: r.Median, kernel: p.kernel(b.gpu, b.skinny()), copies: r.Copies, random: r.Random, inTurn: r.InTurn}
@@ -190,7 +189,6 @@ func (b *builder) hopeless(f *fit, what string) bool {
 	return true
 }
 
-// note adds a remark to the file.
 func (b *builder) note(format string, args ...any) {
 	b.file.Notes = append(b.file.Notes, fmt.Sprintf(format, args...))
 }
@@ -206,7 +204,6 @@ func (b *builder) law(keys ...roofline.Constant) equation {
 	return byLaw(roofline.NewMachine(b.peaks, &c), keys...)
 }
 
-// value is a constant that the file has so far.
 func (b *builder) value(c roofline.Constant) float64 { return b.file.Values[c.String()].Value }
 
 // skinny is up to how many rows the engine multiplies by skinny GEMM.

@@ -23,7 +23,6 @@ type descent struct {
 	n         int                  // residuals
 }
 
-// loss is the sum of the losses of residuals.
 func loss(r []float64) (sum float64) {
 	for _, v := range r {
 		sum += math.Sqrt(v*v+knee*knee) - knee

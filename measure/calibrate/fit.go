@@ -254,7 +254,6 @@ func (f *fit) bears(k int) float64 {
 	return bearing // hardly anything is estimated that is smaller than what was timed
 }
 
-// free lists the constants that are fitted.
 func (f *fit) free() (at []int) {
 	for i, held := range f.held {
 		if !held {

@@ -345,7 +345,6 @@ func fitHalf(e equation, samples []sample, start []float64, hold []roofline.Cons
 	return f
 }
 
-// errorsOf returns the relative error of each sample by the constants of a fit.
 func errorsOf(f *fit, samples []sample) []float64 {
 	parts := make([]float64, len(f.keys))
 	out := make([]float64, len(samples))

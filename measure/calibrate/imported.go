@@ -112,7 +112,6 @@ func (p *Point) tiled(k *roofline.Kernel) {
 	}
 }
 
-// tiles is how many tiles of queries attention has.
 func (p *Point) tiles() float64 {
 	s := &p.Shape
 	queries, kv := 1.0, float64(s.KVHeads)

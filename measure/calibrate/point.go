@@ -138,7 +138,6 @@ func (p Point) String() string {
 	return string(p.Kind)
 }
 
-// needs are the sizes that a kind has to have.
 func (p *Point) needs() []int {
 	s := &p.Shape
 	switch p.Kind.times() {
@@ -177,7 +176,6 @@ func (p *Point) needs() []int {
 // largest is more than any size of a shape that can be timed.
 const largest = 1 << 40
 
-// check returns what is wrong with the point, if anything is.
 func (p *Point) check() error {
 	sizes := p.needs()
 	if sizes == nil {
@@ -300,7 +298,6 @@ func (p *Point) kernel(g *hardware.GPU, skinny int) roofline.Kernel {
 	return k
 }
 
-// mixture is the shape of a mixture that so many tokens are sent to.
 func (p *Point) mixture(tokens int) roofline.Shape {
 	s := &p.Shape
 	e, top, t := float64(s.Experts), float64(s.TopK), float64(tokens)

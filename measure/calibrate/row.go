@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"time"
 
 	"llmprof/hardware"
@@ -66,7 +67,6 @@ type Machine struct {
 // machineKind is the kind of the line that says where it was.
 const machineKind = "machine"
 
-// newRow makes the row of a point.
 func newRow(p *Point, seconds []float64) (Row, error) {
 	sum, err := stats.Summarize(seconds)
 	if err != nil {
@@ -150,7 +150,6 @@ func ReadRows(path string) (*Rows, error) {
 	return parseRows(path, text)
 }
 
-// readRowFile is the text of a file of rows.
 func readRowFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -209,7 +208,6 @@ func eachLine(file string, text []byte, take func(kind string, strict *json.Deco
 	return 0, nil
 }
 
-// line takes one line in.
 func (out *Rows) line(kind string, strict *json.Decoder) error {
 	if kind == serverKind {
 		return fmt.Errorf("the rows are of a server: give --engine openai, or --rows alone")
@@ -239,81 +237,64 @@ func (out *Rows) line(kind string, strict *json.Decoder) error {
 
 // Has reports whether the point was measured.
 func (out *Rows) Has(p Point) bool {
-	for i := range out.Rows {
-		if out.Rows[i].Point() == p {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(out.Rows, func(r Row) bool { return r.Point() == p })
 }
 
 // A rowFile is one that rows are added to, each a whole line.
 type rowFile struct{ *os.File }
 
-// openRows opens a file of rows to add to, and cuts off a torn last line. A new
-// file begins with the machine.
+// openRows opens a file of rows to add to. A new file begins with the machine.
 func openRows(path string, m *Machine) (*rowFile, *Rows, error) {
 	m.Schema, m.Kind = RowSchema, machineKind
-	out, err := openRowFile(path)
+	rows := &Rows{Machine: *m}
+	out, err := openRowFile(path, m, func() (torn int, err error) {
+		if rows, err = ReadRows(path); err != nil {
+			return 0, err
+		}
+		if h := &rows.Machine; h.GPU != m.GPU || h.Engine != m.Engine || h.DType != m.DType || h.Device != m.Device || h.Kernels != m.Kernels {
+			return 0, fmt.Errorf("%s has rows of %s (%s, %s, %v, %s); here are %s (%s, %s, %v, %s): give another file",
+				path, h.GPU, h.Device, h.Engine, h.DType, h.Kernels, m.GPU, m.Device, m.Engine, m.DType, m.Kernels)
+		}
+		return rows.Torn, nil
+	})
 	if err != nil {
 		return nil, nil, err
 	}
-	had, err := out.begin(path, m)
-	if err != nil {
-		return nil, nil, closeAfter(out, err)
-	}
-	return out, had, nil
+	return out, rows, nil
 }
 
-func openRowFile(path string) (*rowFile, error) {
+// openRowFile opens a file to add lines to, and cuts off a torn last line, whose bytes read counts. A new file begins with the head.
+func openRowFile(path string, head any, read func() (torn int, err error)) (*rowFile, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("rows: %w", err)
 	}
-	return &rowFile{f}, nil
+	out := &rowFile{f}
+	if err := out.begin(head, read); err != nil {
+		_ = f.Close() // the error says more
+		return nil, err
+	}
+	return out, nil
 }
 
-// closeAfter closes a file that an error made useless.
-func closeAfter(f *rowFile, err error) error {
-	_ = f.Close() // the error says more
-	return err
-}
-
-// size is how many bytes the file has.
-func (out *rowFile) size() (int64, error) {
+func (out *rowFile) begin(head any, read func() (torn int, err error)) error {
 	info, err := out.Stat()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return info.Size(), nil
-}
-
-// resume cuts off what comes after the whole lines, and goes on there.
-func (out *rowFile) resume(end int64) error {
+	if info.Size() == 0 {
+		return out.write(head)
+	}
+	torn, err := read()
+	if err != nil {
+		return err
+	}
+	end := info.Size() - int64(torn)
 	if err := out.Truncate(end); err != nil {
 		return err
 	}
-	_, err := out.Seek(end, 0)
+	_, err = out.Seek(end, 0)
 	return err
-}
-
-func (out *rowFile) begin(path string, m *Machine) (*Rows, error) {
-	size, err := out.size()
-	if err != nil {
-		return nil, err
-	}
-	if size == 0 {
-		return &Rows{Machine: *m}, out.write(m)
-	}
-	had, err := ReadRows(path)
-	if err != nil {
-		return nil, err
-	}
-	if h := &had.Machine; h.GPU != m.GPU || h.Engine != m.Engine || h.DType != m.DType || h.Device != m.Device || h.Kernels != m.Kernels {
-		return nil, fmt.Errorf("%s has rows of %s (%s, %s, %v, %s); here are %s (%s, %s, %v, %s): give another file",
-			path, h.GPU, h.Device, h.Engine, h.DType, h.Kernels, m.GPU, m.Device, m.Engine, m.DType, m.Kernels)
-	}
-	return had, out.resume(size - int64(had.Torn))
 }
 
 // write writes a row, or the machine: whole, and to the disk, before the next is measured.

@@ -236,7 +236,6 @@ func processor(root fs.FS) string {
 	return "a processor that /proc does not name"
 }
 
-// all measures the points of a plan, in its order.
 func (r *run) all(ctx context.Context, plan []Point) error {
 	for i, p := range plan {
 		if r.rows.Has(p) {
@@ -336,7 +335,6 @@ const (
 	cacheRotate = 4   // times the L2 cache, that buffers are rotated over
 )
 
-// point measures one point.
 func (r *run) point(ctx context.Context, p *Point) (*Row, error) {
 	if err := r.worker(ctx, p.Ranks); err != nil {
 		return nil, err
@@ -414,7 +412,6 @@ func (r *Row) saw(w *power.Window) {
 	slices.Sort(r.Limited)
 }
 
-// time has the worker time a point.
 func (r *run) time(ctx context.Context, p *Point) (*engine.Timed, error) {
 	if p.Kind == HostStep || p.Kind == EagerStep {
 		if r.o.Device == "cpu" && p.Kind == HostStep {

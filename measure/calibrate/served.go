@@ -192,7 +192,6 @@ func (s *Served) completeSchemes(file *hardware.CalibrationFile, base *roofline.
 	}
 }
 
-// valueText is a constant as a file has it.
 func valueText(k roofline.Constant, v float64) string {
 	if k.Info().Quantity.Timed() {
 		return unit.Seconds(v).String()
@@ -200,7 +199,6 @@ func valueText(k roofline.Constant, v float64) string {
 	return fmt.Sprintf("%.4g", v)
 }
 
-// begun is the file that the fit goes on from.
 func (s *Served) begun(g *hardware.GPU) (*hardware.CalibrationFile, error) {
 	if g.Key == "" {
 		return nil, errors.New("the GPU has no key in the table")

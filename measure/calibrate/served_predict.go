@@ -25,7 +25,6 @@ func (s *Served) evaluator(g *hardware.GPU) (*evaluator, error) {
 	return &evaluator{s: s, gpu: g, base: base}, err
 }
 
-// predictor is of the server with constants.
 func (v *evaluator) predictor(c roofline.Constants) (*analytic.Predictor, error) {
 	if v.last != nil && v.lastAt == c {
 		return v.last, nil
@@ -46,7 +45,6 @@ func (v *evaluator) predictor(c roofline.Constants) (*analytic.Predictor, error)
 	return p, nil
 }
 
-// time is what a point takes by constants.
 func (v *evaluator) time(c roofline.Constants, p *ServedPoint) (unit.Seconds, error) {
 	of, err := v.predictor(c)
 	if err != nil {
@@ -55,7 +53,6 @@ func (v *evaluator) time(c roofline.Constants, p *ServedPoint) (unit.Seconds, er
 	return p.time(of)
 }
 
-// time is what the point takes by a predictor.
 func (p *ServedPoint) time(of *analytic.Predictor) (unit.Seconds, error) {
 	if !p.First {
 		return of.StepTime(float64(p.Batch), 1, float64(p.Context), 1), nil
@@ -227,7 +224,6 @@ func (v *evaluator) sustained(compute float64) float64 {
 	return b[roofline.GEMMSustained] * compute / b[roofline.GEMMCompute]
 }
 
-// fast is the time of a sample.
 func (v *evaluator) fast(keys []roofline.Constant) func(p []float64, s *sample) float64 {
 	var last []float64
 	var of *analytic.Predictor

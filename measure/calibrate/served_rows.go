@@ -62,7 +62,6 @@ const (
 	mostBatch   = 1 << 16
 )
 
-// check returns what is wrong with the row, if anything is.
 func (r *servedRow) check() error {
 	switch p := &r.ServedPoint; {
 	case r.Index < 0 || r.Index >= 2*servedRounds:
@@ -87,7 +86,6 @@ type ServedRows struct {
 // Has reports whether the point at a place in the plan was measured.
 func (out *ServedRows) Has(index int) bool { return out.at[index] }
 
-// add takes a point in.
 func (out *ServedRows) add(index int, p *ServedPoint) {
 	if out.at == nil {
 		out.at = map[int]bool{}
@@ -126,7 +124,6 @@ func parseServed(path string, text []byte) (*ServedRows, error) {
 	return out, nil
 }
 
-// line takes one line in.
 func (out *ServedRows) line(kind string, strict *json.Decoder) error {
 	begun := out.Server.Kind != ""
 	switch {
@@ -169,35 +166,22 @@ func OpenServed(path string, s *Server) (*ServedFile, error) {
 	if path == "" {
 		return out, nil
 	}
-	file, err := openRowFile(path)
+	file, err := openRowFile(path, s, func() (torn int, err error) {
+		had, err := ReadServed(path)
+		if err != nil {
+			return 0, err
+		}
+		if key, was, is := differs(&had.Server, s); key != "" {
+			return 0, fmt.Errorf("%s has points of a server with %s %v; this one has %v: give another file, or the flags that the points were measured with", path, key, was, is)
+		}
+		out.ServedRows = *had
+		return had.Torn, nil
+	})
 	if err != nil {
 		return nil, err
 	}
 	out.file = file
-	if err := out.begin(path, s); err != nil {
-		return nil, closeAfter(file, err)
-	}
 	return out, nil
-}
-
-// begin goes on after what the file has.
-func (out *ServedFile) begin(path string, s *Server) error {
-	size, err := out.file.size()
-	if err != nil {
-		return err
-	}
-	if size == 0 {
-		return out.file.write(s)
-	}
-	had, err := ReadServed(path)
-	if err != nil {
-		return err
-	}
-	if key, was, is := differs(&had.Server, s); key != "" {
-		return fmt.Errorf("%s has points of a server with %s %v; this one has %v: give another file, or the flags that the points were measured with", path, key, was, is)
-	}
-	out.ServedRows = *had
-	return out.file.resume(size - int64(had.Torn))
 }
 
 // differs names what sets two servers apart that share no file.

@@ -62,7 +62,6 @@ type process struct {
 	quiet  chan struct{} // closed when nobody reads events any more
 }
 
-// launch starts a process and its reader.
 func launch(spec Spec) (*process, error) {
 	if len(spec.Command) == 0 {
 		return nil, Invalidf("no command to start a worker with")

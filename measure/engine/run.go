@@ -69,7 +69,6 @@ type assembly struct {
 	ended bool  // now was closed by its own event
 }
 
-// add takes an event of a run.
 func (a *assembly) add(e Event) error {
 	switch {
 	case e.Step != nil:

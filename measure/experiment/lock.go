@@ -71,7 +71,6 @@ func (s Store) inUse(f *os.File, err error) error {
 	return fmt.Errorf("locking the results folder %s: %w", s.Dir, err)
 }
 
-// lockAs takes a lock by its name.
 func (s Store) lockAs(name string) (*lock, error) {
 	file := filepath.Join(s.Dir, name)
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o644)

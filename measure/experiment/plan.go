@@ -144,7 +144,6 @@ func (r *reader) combinations(grid *tree.Node) []*tree.Node {
 	return rows
 }
 
-// tables reads a list of tables.
 func (r *reader) tables(n *tree.Node, key string) []*tree.Node {
 	if n == nil {
 		return nil

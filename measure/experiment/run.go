@@ -61,7 +61,6 @@ func Several(ctx context.Context, points []Point, measure Measure, store *Store,
 	return all, errors.Join(errs...)
 }
 
-// one measures one trial.
 func one(ctx context.Context, t *Trial, measure Measure, store *Store) ([]*result.Result, error) {
 	started := time.Now().UTC()
 	results, err := measure(ctx, t.Point)

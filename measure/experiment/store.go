@@ -42,7 +42,6 @@ type Failure struct {
 	Errors   []string        `json:"errors"` // the whole of it, the outermost first
 }
 
-// open makes the folder where it is missing.
 func (s Store) open() error {
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		return fmt.Errorf("the results folder: %w", err)
@@ -127,7 +126,6 @@ func (s Store) Failures() ([]Failure, error) {
 	return all, errors.Join(errs...)
 }
 
-// fail records that a trial failed.
 func (s Store) fail(t *Trial, started time.Time, cause error) error {
 	f := Failure{
 		Schema: FailureSchema, ID: t.ID, Cycle: t.Cycle, Hash: t.Hash, Settings: t.Settings,
@@ -216,7 +214,6 @@ func (s Store) setAside(t *Trial, process int) error {
 	return nil
 }
 
-// owns reports whether a result is that of a process of the trial.
 func (t *Trial) owns(r *result.Result, process int) bool {
 	return r.Provenance.Hash == t.Hash && r.Cycle == t.Cycle && r.ID == t.ID && r.Process == process
 }

@@ -150,7 +150,6 @@ var reasons = []struct {
 	{0x80, "hw_power_brake"},
 }
 
-// reasonsOf names the bits of a mask.
 func reasonsOf(mask uint64) []string {
 	var names []string
 	for _, r := range reasons {

@@ -76,7 +76,6 @@ func (l *log) look(b board) error {
 	return nil
 }
 
-// joules reads the counter.
 func (l *log) joules(b board) (time.Time, float64, error) { return l.timed(b.joules) }
 
 // timed reads a value, and returns the middle of the time of the read.

@@ -247,7 +247,6 @@ func (b *nvmlBoard) processes() ([]Process, error) {
 	return all, nil
 }
 
-// describe names the board.
 func (b *nvmlBoard) describe() result.GPU {
 	g := result.GPU{UUID: b.uuid}
 	if name, ret := b.device.GetName(); ret == nvml.SUCCESS {

@@ -55,10 +55,14 @@ func ScanFile(path string) (*Timeline, error) {
 		return nil, err
 	}
 	defer file.Close()
+	return readFile(path, file, Scan)
+}
+
+func readFile[T any](path string, file io.Reader, read func(io.Reader) (*T, error)) (*T, error) {
 	from, err := unpacked(bufio.NewReaderSize(file, 1<<20))
-	var t *Timeline
+	var t *T
 	if err == nil {
-		t, err = Scan(from)
+		t, err = read(from)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

@@ -9,7 +9,6 @@
 package tracefile
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
@@ -49,15 +48,7 @@ func ReadFile(path string) (*Trace, error) {
 		return nil, err
 	}
 	defer file.Close()
-	from, err := unpacked(bufio.NewReader(file))
-	var t *Trace
-	if err == nil {
-		t, err = Read(from)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return t, nil
+	return readFile(path, file, Read)
 }
 
 // Read reads a trace: an object with traceEvents, or the list of events alone.

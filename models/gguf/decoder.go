@@ -157,7 +157,6 @@ const (
 	typeFloat64
 )
 
-// value reads a value of the type kind.
 func (d *decoder) value(kind uint32, key string) any {
 	switch kind {
 	case typeString:
@@ -189,7 +188,6 @@ func width(kind uint32) int64 {
 	return 0
 }
 
-// whole reads a whole number.
 func (d *decoder) whole(kind uint32, key string) int64 {
 	n := width(kind)
 	if n == 0 {
@@ -231,7 +229,6 @@ func (d *decoder) longText(key string) string {
 	return string(d.bytes(int64(n)))
 }
 
-// list reads a list.
 func (d *decoder) list(key string) List {
 	kind, n := d.uint32(), d.uint64()
 	if d.err == nil && n > maxItems {

@@ -66,7 +66,6 @@ func ParseType(name string) (*Type, error) {
 	return nil, fmt.Errorf("%.40q is not a tensor type of GGUF (known: %s)", name, strings.Join(typeNames(), ", "))
 }
 
-// typeOf finds a type by its number.
 func typeOf(id uint32) (*Type, error) {
 	for i := range types {
 		if types[i].ID == id {

@@ -60,7 +60,6 @@ func Has(folder string) bool {
 // 15 MB.
 const mostIndex = 64 << 20
 
-// fileNames are the files of the checkpoint in folder.
 func fileNames(folder string) ([]string, error) {
 	text, err := input.Read(filepath.Join(folder, indexFile), mostIndex)
 	if err == nil {

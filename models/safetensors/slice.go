@@ -78,7 +78,6 @@ func (s *Slice) Read(out []byte, at int64) error {
 	return nil
 }
 
-// read fills out with elements from the first on.
 func (s *Slice) read(out []byte, first int64) error {
 	if s.convert == nil {
 		return s.raw(out, first)

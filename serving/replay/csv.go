@@ -24,7 +24,6 @@ func plain(name string) string {
 	return strings.NewReplacer("_", "", " ", "", "-", "", "\ufeff", "").Replace(strings.ToLower(name))
 }
 
-// column finds the column of one of several names.
 func column(header, names []string) int {
 	for _, name := range names {
 		if i := slices.IndexFunc(header, func(h string) bool { return plain(h) == name }); i >= 0 {
@@ -34,7 +33,6 @@ func column(header, names []string) int {
 	return -1
 }
 
-// csv reads a table with a header.
 func (t *Trace) csv(b *bufio.Reader) error {
 	first, err := line(b, 1)
 	if err != nil {

@@ -20,7 +20,6 @@ var lineLimits = input.Limits{Bytes: mostLine, Depth: 8, Values: 1 << 18}
 // documentLimits bound the results of a benchmark.
 var documentLimits = input.Limits{Bytes: mostDocument, Depth: 64, Values: 1 << 26}
 
-// lines reads one object a line.
 func (t *Trace) lines(b *bufio.Reader) error {
 	number := 0
 	read := func() (row, bool, error) {
@@ -145,7 +144,6 @@ func object(text string) (w row, mooncake bool, err error) {
 	return w, mooncake, err
 }
 
-// field is the text of the field of one of several names.
 func field(fields map[string]json.RawMessage, names []string) string {
 	for _, name := range names {
 		for key, raw := range fields {

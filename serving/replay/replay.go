@@ -160,7 +160,6 @@ func line(b *bufio.Reader, number int) (string, error) {
 	return "", err
 }
 
-// wrong is an error about a line.
 func wrong(number int, text, format string, args ...any) error {
 	return fmt.Errorf("line %d: %s:\n%s", number, fmt.Sprintf(format, args...), input.Excerpt(text, 1, len(text)))
 }

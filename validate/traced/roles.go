@@ -35,7 +35,6 @@ const (
 	after               // the non-linearity
 )
 
-// assign names the operators of a step's kernels.
 func assign(s *step, n names) {
 	w := &walker{kernels: s.kernels, names: n}
 	for w.at = range w.kernels {
@@ -171,7 +170,6 @@ func (w *walker) soon() class {
 	return unnamed
 }
 
-// coming reports whether a class comes in the step.
 func (w *walker) coming(classes ...class) bool {
 	for i := w.at + 1; i < len(w.kernels); i++ {
 		if slices.Contains(classes, w.kernels[i].class) {

@@ -58,7 +58,6 @@ func (n names) pick(all ...string) string {
 	return all[0]
 }
 
-// namesOf lists the operators of an estimate.
 func namesOf(lines []breakdown.Operator) names {
 	n := names{known: map[string]bool{}, projections: []string{"qkv_proj"}}
 	for i := range lines {
@@ -141,7 +140,6 @@ func alike(steps []step) []step {
 	return slices.DeleteFunc(steps, func(s step) bool { return s.load != most })
 }
 
-// phase sums the steps of a kind.
 func phase(steps []step, decode bool, q *Question, s *validate.Scorer) (*Phase, error) {
 	p := &Phase{Steps: len(steps), Graph: steps[0].graph}
 	p.Decode, p.Config, p.Context = decode, q.Config, cmp.Or(q.Context, q.Config.Prompt)
@@ -190,7 +188,6 @@ type kernelTimes struct {
 
 const micro = 1e-6
 
-// add takes a step.
 func (t *kernelTimes) add(s *step, n names) {
 	t.steps++
 	for i := range s.kernels {

@@ -45,7 +45,6 @@ func quantized(r *record, name string) (quantization, bool) {
 	return q, ok
 }
 
-// seconds is the time of a row.
 func seconds(r *record) []float64 { return []float64{r.number("latency") * 1e-3} }
 
 // leastSide is the least inputs and outputs of a product that a model's layers have.
@@ -180,7 +179,6 @@ func oneShotRow(r *record) (row calibrate.Row, ok bool) {
 	return row, row.Ranks > 1 && row.Shape.Bytes <= mostOneShot && !strings.Contains(r.text("kernel_source"), "eager")
 }
 
-// ncclRow reads all-reduces by NCCL.
 func ncclRow(r *record) (row calibrate.Row, ok bool) {
 	row = calibrate.Row{Kind: calibrate.AllReduce, DType: unit.BF16, Ranks: r.size("num_gpus"), Seconds: seconds(r)}
 	row.Shape.Bytes = 2 * r.size("message_size")

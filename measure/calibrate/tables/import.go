@@ -63,7 +63,6 @@ func Import(path, engine string) (*Imported, error) {
 // mostFiles is more than any database of tables has.
 const mostFiles = 10000
 
-// find lists the tables below a path.
 func find(path string) (files []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -200,7 +199,6 @@ func (out *Imported) file(path, root string) error {
 	return nil
 }
 
-// taken notes a table that rows were taken of.
 func (out *Imported) taken(t *table, root string, rows int) {
 	name, err := filepath.Rel(root, t.path)
 	if err != nil || name == "." {

@@ -56,7 +56,6 @@ func read(path string) (*table, error) {
 	return t, nil
 }
 
-// columns enters the names of the columns.
 func (t *table) columns(names []string) error {
 	if len(names) == 0 || len(names) > mostColumns {
 		return fmt.Errorf("%d columns: want 1 to %d", len(names), mostColumns)
@@ -155,7 +154,6 @@ func (t *table) parquet(data []byte) (err error) {
 	return nil
 }
 
-// group reads a row group.
 func (t *table) group(group parquet.RowGroup) error {
 	rows := group.Rows()
 	defer rows.Close()
@@ -184,7 +182,6 @@ func (t *table) group(group parquet.RowGroup) error {
 	}
 }
 
-// cell takes one value in.
 func (t *table) cell(v parquet.Value) error {
 	if v.Column() < 0 || v.Column() >= len(t.names) {
 		return fmt.Errorf("a value of column %d of %d", v.Column(), len(t.names))
@@ -221,7 +218,6 @@ func (t *table) cell(v parquet.Value) error {
 	return nil
 }
 
-// has reports whether the table has all of some columns.
 func (t *table) has(names ...string) bool {
 	for _, name := range names {
 		if !slices.Contains(t.names, name) {
@@ -238,7 +234,6 @@ type record struct {
 	err error
 }
 
-// text is a cell of a column of texts.
 func (r *record) text(name string) string {
 	if cells := r.t.texts[name]; cells != nil {
 		return cells[r.i]

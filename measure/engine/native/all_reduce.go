@@ -60,7 +60,6 @@ const peerTimeout = 10 * time.Second
 // ranks is how many GPUs share the model.
 func (o *Options) ranks() int { return cmp.Or(o.TP, 1) }
 
-// reserveShared adds what ranks share to the buffers of so many rows.
 func (b *buffers) reserveShared(s *shape, o *Options, rows, sms int) {
 	b.blocks = min(maxMeetingBlocks, sms)
 	table := 8 * s.ranks

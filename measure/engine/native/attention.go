@@ -123,7 +123,6 @@ type prompts struct {
 	window                  int // the tokens that a query sees, of a model whose context is longer than a window
 }
 
-// queueAttention queues the attention of whole prompts.
 func (p *program) queueAttention(dev *cuda.Device, st *cuda.Stream, sh *shape, a *prompts) error {
 	t := &p.tile
 	tiles := (a.length + t.queries - 1) / t.queries

@@ -22,7 +22,6 @@ type Query struct {
 	Rest    float64        // seconds of idling before the operator
 }
 
-// engine is the options of the engine that answers a query, if one is needed.
 func (q *Query) engine() (o Options, ok bool) {
 	var err error
 	switch _, operator := operatorKinds[q.Kind]; {
@@ -271,7 +270,6 @@ func (b *Bencher) Time(q *Query) (t Times, err error) {
 	return t, nil
 }
 
-// time times a graph of what is queued.
 func (op *operation) time(q *Query, queue func() error) (seconds []float64, err error) {
 	g, err := op.s.Record(queue)
 	if err != nil {
@@ -285,7 +283,6 @@ func (op *operation) time(q *Query, queue func() error) (seconds []float64, err 
 	return repeat(op.s, g, q)
 }
 
-// operation makes what a query asks for.
 func (b *Bencher) operation(q *Query) (*operation, error) {
 	if _, ok := operatorKinds[q.Kind]; ok {
 		return b.operator(q)

@@ -28,7 +28,6 @@ var operatorKinds = map[string]operatorKind{
 	"lm_head_decode":          {name: "lm_head", decode: true},
 }
 
-// denseConfig is a dense model of so many layers.
 func denseConfig(s map[string]int, layers int) []byte {
 	return fmt.Appendf(nil, `{"model_type":"llama","hidden_size":%d,"intermediate_size":%d,"num_hidden_layers":%d,"num_attention_heads":%d,
 		"num_key_value_heads":%d,"head_dim":%d,"vocab_size":%d,"max_position_embeddings":1048576,"hidden_act":"silu","rms_norm_eps":1e-5,
@@ -58,7 +57,6 @@ type benchEngine struct {
 	decode bool
 }
 
-// release closes the benchEngine, if there is one.
 func (b *Bencher) release() error {
 	opened := b.opened
 	b.opened = nil

@@ -101,7 +101,6 @@ func (b *Bencher) multiply(a *arena, t *timedGEMM) (queue func(w cuda.Ptr) error
 	return func(w cuda.Ptr) error { return plan.Queue(b.s, t.y, t.x, w) }, plan.Close
 }
 
-// multiplySkinny is multiply by the skinny GEMM.
 func (b *Bencher) multiplySkinny(a *arena, gemm *gemmKernels, t *timedGEMM) (queue func(w cuda.Ptr) error) {
 	squares := a.filled("the norms' sums", 0x3f, 4*t.m*t.k/16) // float32 of about 0.75 each
 	c := gemm.splitKFor(t.n, t.k, storeEpilogue, b.dev.SMs)
@@ -233,7 +232,6 @@ type span struct {
 	values int
 }
 
-// queueRandom queues random values for spans.
 func (e *Engine) queueRandom(spans ...span) error {
 	for i, t := range spans {
 		l := cuda.Launch{Grid: cuda.Dim{X: min((t.values+1023)/1024, 4096)}, Block: cuda.Dim{X: 256}}

@@ -12,7 +12,6 @@ func (e *Engine) queueStep() error {
 	return e.decode.queue()
 }
 
-// decodeSequence is the calls of one decode step.
 func (e *Engine) decodeSequence() sequence {
 	gemm := e.stepGEMM()
 	var s sequence
@@ -32,7 +31,6 @@ func (e *Engine) decodeSequence() sequence {
 	return s
 }
 
-// addEmbedding adds the embedding of a step.
 func (e *Engine) addEmbedding(s *sequence) {
 	fusedNorm := e.stepGEMM() != nil
 	s.add(once, func() error { return e.queueFirst(fusedNorm) }, "embedding", e.onRanks("embedding_all_reduce")...)
@@ -107,7 +105,6 @@ func (e *Engine) queueScores(gemm *gemmKernels, y, w cuda.Ptr, n int) error {
 	return e.queueGEMM(gemm, gemm.normGEMM, storeEpilogue, &gemmOperands{w: w, x: b.h, out: n, in: sh.hidden, squares: b.squares, y: y})
 }
 
-// queueGateUp queues gate_up_proj with SwiGLU.
 func (e *Engine) queueGateUp(gemm *gemmKernels, w *layerWeights) error {
 	sh, b := &e.shape, e.b
 	return e.queueGEMM(gemm, gemm.swigluGEMM, swigluEpilogue, &gemmOperands{w: w.gateUp, x: b.h, out: sh.inner, in: sh.hidden, squares: b.squares, y16: b.act})
@@ -130,7 +127,6 @@ func (e *Engine) queueAttention(i int) error {
 		b.parts, b.peaks, b.arrived, b.att, int32(b.layers[i].capacity), sh.eps, sh.scale())
 }
 
-// stepLayerCublas adds one layer with cuBLASLt's GEMMs.
 func (e *Engine) stepLayerCublas(s *sequence, i int) {
 	b, w := e.b, &e.w.layers[i]
 	n := e.opt.Batch

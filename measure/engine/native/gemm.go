@@ -57,7 +57,6 @@ func (o *llOperands) args() []any {
 	return []any{o.buffers, o.timedOut, uint64(o.limit), int32(o.rank), o.epochs}
 }
 
-// queueGEMM queues one GEMM of a decode step by a kernel of the engine.
 func (e *Engine) queueGEMM(gemm *gemmKernels, kernel *cuda.Kernel, u epilogue, o *gemmOperands) error {
 	return e.queueFusedGEMM(gemm, kernel, u, o, nil)
 }
@@ -78,7 +77,6 @@ func (e *Engine) queueFusedGEMM(gemm *gemmKernels, kernel *cuda.Kernel, u epilog
 	return kernel.Queue(e.s, launch, args...)
 }
 
-// gemmLaunch is the launch of a GEMM with the kernel's parameters.
 func (e *Engine) gemmLaunch(gemm *gemmKernels, u epilogue, o *gemmOperands) (cuda.Launch, []any, error) {
 	batch, eps := e.opt.Batch, e.shape.eps
 	if gemm.isWgmma() {

@@ -81,7 +81,6 @@ type ring struct {
 	room          int // A block requests at least so many bytes of shared memory.
 }
 
-// of returns the ring for an epilogue.
 func (l *gemmKernels) of(u epilogue) ring {
 	r := ring{tiles: l.tiles, stages: l.stages}
 	switch {
@@ -175,7 +174,6 @@ func (l *gemmKernels) outputs(u epilogue) int {
 	return rows
 }
 
-// sums is the bytes of the sums of one part.
 func (l *gemmKernels) sums() int {
 	bytes := 4 * 16 * 8 * l.columns
 	if l.quant != Unquantized {
@@ -267,13 +265,11 @@ func (l *gemmKernels) staticShared(r ring) int {
 	}
 }
 
-// launch is the grid of a GEMM with a ring.
 func (l *gemmKernels) launch(c splitK, sms int, r ring) cuda.Launch {
 	threads := (l.consumers() + l.producers()) * 32
 	return cuda.Launch{Grid: cuda.Dim{X: min(c.tiles*c.parts, sms)}, Block: cuda.Dim{X: threads}, Shared: l.shared(r), Early: true}
 }
 
-// names adds the kernels to the map from their names.
 func (l *gemmKernels) names(s *shape, to map[string]**cuda.Kernel) {
 	if l.isWgmma() {
 		l.wgmmaNames(s, to)

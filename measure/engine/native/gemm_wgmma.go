@@ -21,7 +21,6 @@ type wgmmaRing struct {
 // wgmmaRings are the rings of the GEMMs of a step. The LM head has one of its own.
 type wgmmaRings struct{ norm, head, swiglu, residual wgmmaRing }
 
-// of returns the ring for an epilogue.
 func (w *wgmmaRings) of(u epilogue, head bool) *wgmmaRing {
 	switch {
 	case u == residualEpilogue:
@@ -111,7 +110,6 @@ func (s *shape) usesWgmma() bool {
 	return !s.outputNorm && s.experts == 0 && s.quant == Unquantized && s.hidden%64 == 0 && s.inner%64 == 0 && s.attWidth()%64 == 0
 }
 
-// wgmmaDefines are the constants that the kernels are compiled with.
 func (l *gemmKernels) wgmmaDefines() (out []string) {
 	w := &l.wgmma
 	out = append(out, "WGMMA_GEMM=1")

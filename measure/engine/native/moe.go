@@ -57,7 +57,6 @@ func expertNames(family, layer string) (router, expert, gate, up, down string) {
 	return m + "gate.weight", m + "experts.%d.", "gate_proj.weight", "up_proj.weight", "down_proj.weight"
 }
 
-// placeExperts lists the tensors of a layer's router and experts.
 func (w *weights) placeExperts(s *shape, l *layerWeights, layer string) {
 	router, expert, gate, up, down := expertNames(s.family, layer)
 	l.router = w.place(false, wholeMatrix(router, s.experts, s.hidden))

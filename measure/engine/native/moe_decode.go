@@ -44,7 +44,6 @@ const multiplyWarps = 8
 // redPitch repeats RED_PITCH of gemm_skinny.cu, the floats that 16 sums of a warp take.
 const redPitch = 20
 
-// stage is the shared memory of one stage.
 func (r *expertRing) stage(depth int) int { return (16 + r.rows) * (depth*2 + 64) }
 
 // groups is the most groups of pairs that a step of so many tokens has.
@@ -126,7 +125,6 @@ func (e *Engine) expertLaunch(shared int) cuda.Launch {
 	return cuda.Launch{Grid: cuda.Dim{X: e.opt.sms}, Block: cuda.Dim{X: threads}, Shared: shared, Early: true}
 }
 
-// expertRingOf is the ring for a step of so many tokens.
 func (p *program) expertRingOf(tokens int) *expertRing {
 	if tokens == 1 {
 		return &p.moe.rings[0]
@@ -169,7 +167,6 @@ func (m *quantizedMoEKernels) names() map[string]**cuda.Kernel {
 	return map[string]**cuda.Kernel{"experts_gate_up_quantized": &m.gateUp, "experts_down_quantized": &m.down}
 }
 
-// stepQuantizedExperts is stepExperts with quantized weights.
 func (e *Engine) stepQuantizedExperts(s *sequence, i int, next cuda.Ptr) {
 	sh, b, w, n := &e.shape, e.b, &e.w.layers[i], e.opt.Batch
 	experts, hidden, inner, top := int32(sh.experts), int32(sh.hidden), int32(sh.inner), int32(sh.topK)

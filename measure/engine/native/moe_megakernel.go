@@ -151,7 +151,6 @@ func (s *shape) megakernelShared(g megakernelGrid) int {
 	return ring + 2*(s.widestGathered()+s.hidden+2*s.headDim) + tiles*(128+64) + 8*stepLayerWords*s.layers + 4*(s.hidden/16+3) + 32*units*((s.hidden+511)/512)
 }
 
-// layerTable is the megakernel's table of layers.
 func (e *Engine) layerTable() []uint64 {
 	var out []uint64
 	for i := range e.w.layers {

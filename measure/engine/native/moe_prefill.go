@@ -27,14 +27,12 @@ type promptExperts struct {
 	gateUp, downs cuda.Ptr
 }
 
-// promptExperts are those of one layer.
 func (e *Engine) promptExperts(w *layerWeights, rows int) *promptExperts {
 	b := e.b
 	return &promptExperts{dev: e.dev, s: e.s, k: &e.p.moe, sh: &e.shape, rows: rows, order: b.order, tiles: b.tiles, chosen: b.chosen,
 		x: b.h, sorted: b.outputs, act: b.act, gateUp: w.gateUp, downs: w.down}
 }
 
-// sort queues the sorting of the pairs by expert.
 func (p *promptExperts) sort() error {
 	return p.k.sort.Queue(p.s, cuda.Launch{Block: cuda.Dim{X: 1024}}, p.chosen, int32(p.rows*p.sh.topK), int32(p.sh.experts), p.order, p.tiles)
 }
@@ -48,7 +46,6 @@ func (p *promptExperts) up() error {
 	return p.queueGEMM(&groupedGEMM{kernel: p.k.hopperGateUp, w: p.gateUp, x: p.sorted, y: p.act, in: p.sh.hidden, out: p.sh.inner, matrices: 2 * p.sh.experts})
 }
 
-// down queues experts_down.
 func (p *promptExperts) down() error {
 	return p.queueGEMM(&groupedGEMM{kernel: p.k.hopperDown, w: p.downs, x: p.act, y: p.sorted, in: p.sh.inner, out: p.sh.hidden, matrices: p.sh.experts})
 }
@@ -60,7 +57,6 @@ type groupedGEMM struct {
 	in, out, matrices int
 }
 
-// queueGEMM queues a grouped GEMM.
 func (p *promptExperts) queueGEMM(g *groupedGEMM) error {
 	weights, err := p.dev.TensorMap(&cuda.Tensor{
 		At: g.w, Size: [3]int{g.in, g.out, g.matrices}, Stride: [2]int{2 * g.in, 2 * g.in * g.out}, Box: [3]int{64, 128, 1},

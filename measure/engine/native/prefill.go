@@ -68,7 +68,6 @@ func (e *Engine) setPositions(n int) error {
 	return e.s.Fill32(e.b.positions, uint32(n), e.opt.Batch)
 }
 
-// prefillGroup adds n prompts, from sequence seq on.
 func (e *Engine) prefillGroup(s *sequence, seq, n int) {
 	sh, b := &e.shape, e.b
 	s.add(once, func() error {
@@ -83,7 +82,6 @@ func (e *Engine) prefillGroup(s *sequence, seq, n int) {
 	}, "norm")
 }
 
-// prefillLayer adds one layer on all tokens of a group.
 func (e *Engine) prefillLayer(s *sequence, layer, seq, n int) {
 	b, w := e.b, &e.w.layers[layer]
 	rows := n * e.opt.PromptLen
@@ -104,7 +102,6 @@ func (e *Engine) queueRotary(layer, seq, rows int) error {
 	return e.p.rotary.Queue(e.s, l, b.qkv, w.qNorm, w.kNorm, e.frequencies(layer), k, v, int32(sh.kvHeads), int32(e.opt.PromptLen), int32(capacity), sh.eps)
 }
 
-// queuePrefillAttention queues the attention of n prompts.
 func (e *Engine) queuePrefillAttention(layer, seq, n int) error {
 	sh, b := &e.shape, e.b
 	k, v, capacity := e.promptCache(layer, seq)
@@ -134,7 +131,6 @@ func (e *Engine) addMLP(s *sequence, layer, rows int) {
 	e.addOut(s, layer, rows, nil, e.mlpOut(w, 0))
 }
 
-// queueActivation queues the activation of rows tokens.
 func (e *Engine) queueActivation(rows int) error {
 	sh, b := &e.shape, e.b
 	for first := 0; first < rows; first += maxGridY {

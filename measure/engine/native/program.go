@@ -29,7 +29,6 @@ type program struct {
 	decode                            decodeAttention
 }
 
-// defines are the constants that the kernels are compiled with.
 func defines(s *shape, linear []gemmKernels) []string {
 	flag := map[bool]int{true: 1}
 	out := []string{

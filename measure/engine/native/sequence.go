@@ -38,7 +38,6 @@ func (s sequence) atOnce(queue func() error) { s[0].whole, s[0].calls = queue, l
 // one reports whether all calls are queued as one.
 func (s sequence) one() bool { return len(s) > 0 && s[0].whole != nil && s[0].calls == len(s) }
 
-// queue queues all calls.
 func (s sequence) queue() error {
 	if s.one() {
 		return s[0].whole()

@@ -27,7 +27,6 @@ type layerCache struct {
 	saved    int // the offset of its overwritten rows in kSaved and vSaved
 }
 
-// measureCache decides how the cache is divided.
 func (b *buffers) measureCache(s *shape, o *Options) {
 	elements, saved := 0, 0
 	for _, w := range windows(o.Model) {

@@ -20,7 +20,6 @@ func OnStandIn(opt Options, s *cuda.StandIn) (*Engine, error) {
 	return e, nil
 }
 
-// compileNothing is compile for a stand-in.
 func (e *Engine) compileNothing() error {
 	m, err := e.dev.Load([]byte("no code"))
 	if err != nil {

@@ -53,7 +53,6 @@ func (s *shape) columnsOf(name string, rows, n int) tensor {
 	return tensor{name: name, shape: []int{rows, n * s.ranks}, rows: safetensors.Span{N: rows}, cols: safetensors.Span{Begin: s.rank * n, N: n}}
 }
 
-// vocabularyOf is a tensor with a row for each token.
 func (s *shape) vocabularyOf(name string) tensor {
 	return tensor{
 		name: name, shape: []int{s.vocab, s.hidden},
@@ -61,7 +60,6 @@ func (s *shape) vocabularyOf(name string) tensor {
 	}
 }
 
-// wholeMatrix is a matrix that every rank has.
 func wholeMatrix(name string, rows, columns int) tensor {
 	return tensor{name: name, shape: []int{rows, columns}, rows: safetensors.Span{N: rows}, cols: safetensors.Span{N: columns}}
 }
@@ -162,7 +160,6 @@ func layout(s *shape) *weights {
 	return w
 }
 
-// bytes is the memory that the weights take.
 func (w *weights) bytes() int { return w.size }
 
 // allocate allocates the memory and turns offsets into addresses.
@@ -219,7 +216,6 @@ func scaleOf(name string, spread bool) float32 {
 	return randomScale
 }
 
-// tensorSeed makes a seed for each tensor of a model.
 func tensorSeed(seed uint64, name string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))

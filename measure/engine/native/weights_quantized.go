@@ -103,7 +103,6 @@ func (l *loader) quantize(t *tensor, p piece) error {
 		int32(t.rows.N), int32(k), int32(t.among), int32(t.row))
 }
 
-// chunks appends the chunks that t is read in.
 func (l *loader) chunks(all []chunk, c *safetensors.Checkpoint, t *tensor) ([]chunk, error) {
 	if t.quant == FP8 && c.DType(t.name) == safetensors.E4M3 {
 		return l.chunksFP8(all, c, t)

@@ -50,11 +50,10 @@ var pages = []page{
 // Inquire asks a server what it is. A page that it has not is none of its failures;
 // an answer of nobody at all is.
 func Inquire(ctx context.Context, o Options) (*About, error) {
-	at, err := newEndpoint(o.BaseURL, o.API)
+	r, err := o.visit()
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{options: o, endpoint: at, clients: o.visitor()}
 	defer r.clients.free()
 	a := &About{Options: map[string]string{}}
 	for _, p := range pages {
@@ -66,7 +65,7 @@ func Inquire(ctx context.Context, o Options) (*About, error) {
 		case err == nil:
 			p.read(a, body)
 		case errors.As(err, &refused) && refused.Kind == Refused:
-			return nil, fmt.Errorf("%s: %w", at.public, refused)
+			return nil, fmt.Errorf("%s: %w", r.endpoint.public, refused)
 		}
 	}
 	return a, nil

@@ -44,7 +44,6 @@ type clients struct {
 	free  func()
 }
 
-// of is the client of a worker.
 func (c *clients) of(worker int) *http.Client { return c.own[worker%len(c.own)] }
 
 // clients make the connections that o wants.
@@ -95,6 +94,15 @@ func follow(next *http.Request, via []*http.Request) error {
 		next.Header.Del("Referer") // the URL of before, with its query
 	}
 	return nil
+}
+
+// visit is a runner for pages that are asked for rarely.
+func (o Options) visit() (*runner, error) {
+	at, err := newEndpoint(o.BaseURL, o.API)
+	if err != nil {
+		return nil, err
+	}
+	return &runner{options: o, endpoint: at, clients: o.visitor()}, nil
 }
 
 // visitor makes the client for pages that are asked for rarely, as /metrics is.

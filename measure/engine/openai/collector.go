@@ -120,7 +120,6 @@ func (c *collector) serving(ctx context.Context) (*result.Serving, error) {
 	return s, nil
 }
 
-// process is how requests come.
 func (o *Options) process() string {
 	switch {
 	case len(o.Arrivals) > 0:

@@ -30,11 +30,10 @@ func (c *Counter) Close() { c.free() }
 // words. Where it has no page for it, it is asked for answers of one token, and its
 // usage is read.
 func NewCounter(ctx context.Context, o Options) (*Counter, error) {
-	at, err := newEndpoint(o.BaseURL, o.API)
+	r, err := o.visit()
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{options: o, endpoint: at, clients: o.visitor()}
 	r.dialect.Store(newDialect())
 	const words = "of the people"
 	for _, way := range r.tokenizers() {

@@ -62,12 +62,11 @@ func finish(base *url.URL, path string) *endpoint {
 // it still loads them; Ollama has no /health; what transformers serve lists are
 // those of a cache that need not be there.)
 func Answers(o Options) (func(context.Context) error, error) {
-	at, err := newEndpoint(o.BaseURL, o.API)
+	r, err := o.visit()
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{options: o, endpoint: at, clients: o.visitor()}
-	health := *at.base
+	health := *r.endpoint.base
 	health.Path, health.RawPath = "/health", ""
 	return func(ctx context.Context) error {
 		defer r.clients.free()
@@ -75,7 +74,7 @@ func Answers(o Options) (func(context.Context) error, error) {
 		if err != nil || there {
 			return err
 		}
-		_, err = r.well(ctx, at.base.JoinPath("models"))
+		_, err = r.well(ctx, r.endpoint.base.JoinPath("models"))
 		return err
 	}, nil
 }

@@ -100,7 +100,6 @@ func (r *runner) exchange(ctx context.Context, worker int, ask encoded, due time
 	return o
 }
 
-// send makes one attempt.
 func (r *runner) send(ctx context.Context, over *http.Client, body []byte, o *outcome, a *attempt) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(c httptrace.GotConnInfo) {
@@ -139,7 +138,6 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// since is the time from zero.
 func (o *outcome) since() time.Duration { return time.Since(o.zero) }
 
 // mark notes when the request had ended, once.
@@ -199,7 +197,6 @@ func (r *runner) finish(body io.ReadCloser, whole bool, release func()) {
 	}
 }
 
-// answer reads what the server said.
 func (o *outcome) answer(ctx context.Context, resp *http.Response, from io.Reader, save bool) *Failure {
 	if resp.StatusCode != http.StatusOK {
 		said := limited(from)
@@ -296,7 +293,6 @@ func (o *outcome) ended(at time.Duration, whole bool, why string) *Failure {
 // bytes are several characters may be sent in parts.
 const mostChunks = 8
 
-// token notes a chunk with a token in it.
 func (o *outcome) token(at, last time.Duration, output bool) {
 	o.barren.Reset(o.patience)
 	s := seconds(at)

@@ -179,7 +179,6 @@ func (s *sampler) begin(ctx context.Context, start time.Time) {
 	})
 }
 
-// read takes one sample.
 func (s *sampler) read(ctx context.Context) (ok bool) {
 	begun := time.Now()
 	body, err := s.runner.page(ctx, "metrics")

@@ -106,7 +106,6 @@ func (s *Server) await(ctx context.Context, spec ServerSpec) error {
 // assignment is a word that sets a variable, as POSIX has it.
 var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 
-// split makes words of a command line.
 func split(line string) (env, command []string, err error) {
 	words, err := shlex.Split(line)
 	if err != nil {

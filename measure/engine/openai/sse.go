@@ -63,7 +63,6 @@ func (e *events) next() (data []byte, at time.Duration, err error) {
 	}
 }
 
-// field takes a line that is not blank.
 func (e *events) field(line []byte) error {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	if string(name) != "data" { // a comment's name is empty

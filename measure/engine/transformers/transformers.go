@@ -96,7 +96,6 @@ func (o Options) prepare() (command []string, dir string, err error) {
 	return command, dir, nil
 }
 
-// python finds the interpreter.
 func (o Options) python() (string, error) {
 	names := []string{"python3", "python"}
 	if o.Python != "" {

@@ -66,7 +66,6 @@ type void struct {
 	plain []any  // values that ask for what is done anyway
 }
 
-// voids lists them.
 func voids() map[string]void {
 	return map[string]void{
 		"is_encoder_decoder":   {why: "every model here is a decoder", harm: "encoder-decoder models are not measured", plain: []any{false}},

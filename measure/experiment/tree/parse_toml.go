@@ -76,7 +76,6 @@ func (t *tomlTree) node(path, key string, v any) *Node {
 	return n
 }
 
-// quoted is a key as toml.Key.String writes it.
 func quoted(key string) string { return toml.Key{key}.String() }
 
 func join(path, key string) string { return strings.TrimPrefix(path+"."+key, ".") }

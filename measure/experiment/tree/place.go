@@ -24,7 +24,6 @@ type Place struct {
 	input.Span
 }
 
-// place is a part of a line.
 func (s *Source) place(line, column, width int) Place {
 	return Place{s, input.Span{Line: line, Column: column, Width: width}}
 }

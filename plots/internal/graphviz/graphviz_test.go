@@ -81,7 +81,7 @@ func testCase(t testing.TB, model, gpu string, tp int) (*analytic.Case, *breakdo
 
 func graphDOT(t testing.TB, c *analytic.Case, r *breakdown.Report, p plots.Phases) string {
 	t.Helper()
-	dot, err := plots.PhaseGraphDOT(c, r, p)
+	dot, err := plots.GraphDOT(c, r, p)
 	testkit.Must(t, err)
 	return dot
 }
@@ -153,7 +153,7 @@ func odd(t testing.TB, model, op, layer string) (string, error) {
 	c.Model = &m
 	line := r.PrefillOps[0]
 	line.Name, line.Layer, line.Share = op, layer, 1
-	return plots.GraphDOT(c, &breakdown.Report{PrefillOps: []breakdown.Operator{line, line}})
+	return plots.GraphDOT(c, &breakdown.Report{PrefillOps: []breakdown.Operator{line, line}}, plots.BothPhases)
 }
 
 // oddNames are what no file should be broken by.

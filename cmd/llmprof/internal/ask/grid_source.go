@@ -104,7 +104,6 @@ func (s *GridSource) Prepare(values []string) (*sweep.Setup, error) {
 	return setup, nil
 }
 
-// loadOf answers for the load of a setting.
 func (s *GridSource) loadOf(d *Deployment, values []string) func(*analytic.Workload, *analytic.Estimate) (sweep.Loaded, error) {
 	var others []string
 	for i, v := range values {

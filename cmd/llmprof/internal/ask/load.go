@@ -187,7 +187,6 @@ func (r *Rates) clients(n int) (*view.Load, error) {
 	return load, err
 }
 
-// layout is that of the server.
 func (r *Rates) layout() serving.Layout {
 	return serving.Layout{Replicas: r.server.Replicas, Prefillers: r.server.Prefillers, Link: r.server.Link}
 }

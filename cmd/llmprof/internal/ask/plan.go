@@ -258,7 +258,6 @@ func (o *Planned) cards(from Catalogs, of []*models.Model) (all []plan.Card, err
 	return all, nil
 }
 
-// table is the GPUs that are to be tried.
 func (o *Planned) table(from Catalogs) ([]hardware.GPU, error) {
 	table, err := from.GPUs(o.hardware)
 	if err != nil {

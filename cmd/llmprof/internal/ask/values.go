@@ -180,7 +180,6 @@ func (f LengthsFlag) Set(text string) error {
 // Type is the name that help shows.
 func (f LengthsFlag) Type() string { return "tokens" }
 
-// lengths are those of the prompts and of the answers under the load.
 func (l *SteadyLoad) lengths(ans *Answer) (prompt, gen serving.Lengths) {
 	prompt, gen = serving.Fixed(ans.Q.Workload.PromptLen), serving.Fixed(ans.Q.Workload.GenLen)
 	if l.Prompt.Kind != "" {

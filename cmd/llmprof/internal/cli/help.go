@@ -66,7 +66,6 @@ func install(cmd *cobra.Command, version string) {
 	}
 }
 
-// help writes the help of a command.
 func help(w io.Writer, cmd *cobra.Command, ascii bool) {
 	all := false
 	if f := cmd.Flags().Lookup(helpAllFlag); f != nil {
@@ -108,7 +107,6 @@ func text(cmd *cobra.Command, all bool) string {
 	return b.String()
 }
 
-// commands lists the commands below one.
 func commands(b *strings.Builder, cmd *cobra.Command) {
 	if !cmd.HasAvailableSubCommands() {
 		return

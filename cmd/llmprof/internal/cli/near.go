@@ -52,7 +52,6 @@ func Empty(cmd *cobra.Command) (err error) {
 
 func see(cmd *cobra.Command) string { return fmt.Sprintf("; see %q", cmd.CommandPath()+" --help") }
 
-// unknownFlag is the error of a flag that the command does not have.
 func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	name := err.GetSpecifiedName()
 	if err.GetSpecifiedShortnames() != "" {

@@ -42,7 +42,6 @@ func CSV(w io.Writer, t *Table) error {
 	return out.Error()
 }
 
-// field is cell j for a program.
 func field(cells []any, j int) (string, error) {
 	if j >= len(cells) || cells[j] == nil {
 		return "", nil

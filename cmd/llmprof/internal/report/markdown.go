@@ -37,7 +37,6 @@ func (p *Page) Markdown(folder string, s render.Style) (text []byte, pictures ma
 	return text, pictures, err
 }
 
-// markdown is the text of the page.
 func (p *Page) markdown(folder string, s render.Style) ([]byte, error) {
 	var b bytes.Buffer
 	head := render.Document{Title: p.Title, Blocks: []render.Block{render.Notes{Title: "Warnings", Items: p.Warnings}, p.headline()}}
@@ -67,7 +66,6 @@ func (p *Page) markdown(folder string, s render.Style) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// headline is the cards as a table.
 func (p *Page) headline() render.Table {
 	t := render.Table{Title: "Headline figures", Columns: []render.Column{{Title: "", Left: true}, {Title: "", Left: true}, {Title: "", Left: true}}}
 	for _, c := range p.Cards {

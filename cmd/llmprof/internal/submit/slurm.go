@@ -49,7 +49,6 @@ func call(ctx context.Context, name string, args ...string) (string, error) {
 	return strings.TrimSpace(out.String()), nil
 }
 
-// submit submits shards as one job array.
 func (s *Slurm) submit(ctx context.Context, shards []int) (batch, error) {
 	script := filepath.Join(s.Folder.Dir, "job.sh")
 	if err := os.WriteFile(script, []byte(s.script()), 0o777); err != nil {
@@ -163,7 +162,6 @@ func (s *Slurm) remember(all []batch) error {
 	return nil
 }
 
-// log is the end of a task's log.
 func (s *Slurm) log(job string, shard int) string {
 	file, size, err := input.Open(filepath.Join(s.Folder.Dir, fmt.Sprintf("slurm-%s_%d.log", job, shard)))
 	if err != nil {

@@ -57,7 +57,6 @@ func cycleTable(c *aggregate.Cycles) render.Table {
 	return t
 }
 
-// experimentTable has a row for each experiment.
 func experimentTable(r *aggregate.Report) render.Table {
 	t := render.Table{Columns: []render.Column{
 		{Title: "id", Left: true}, {Title: "model", Left: true, Max: 24}, {Title: "processes"}, {Title: "tok/s"}, {Title: "TTFT", Unit: "s"}, {Title: "TPOT", Unit: "s"},

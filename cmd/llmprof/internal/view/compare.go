@@ -113,7 +113,6 @@ func side(name string, d *EstimateDocument) Side {
 	return s
 }
 
-// operator adds to what an operator takes.
 func (s *Side) operator(phase, name string, time float64) {
 	for i := range s.Ops {
 		if o := &s.Ops[i]; o.Phase == phase && o.Name == name {

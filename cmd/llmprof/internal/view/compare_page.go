@@ -36,7 +36,6 @@ func (c *Comparison) figures() render.Table {
 	return t
 }
 
-// title is a metric for people.
 func title(metric string) string {
 	return map[string]string{
 		"ttft_s": "TTFT", "tpot_s": "TPOT", "ttlt_s": "TTLT", "tok_s": "tokens/s", "tok_s_gpu": "tokens/s/GPU", "j_token": "J/token", "j_request": "J/request",
@@ -44,7 +43,6 @@ func title(metric string) string {
 	}[metric]
 }
 
-// shown is a figure with its interval.
 func shown(f *SideFigure) any {
 	if f.Value == nil {
 		return nil
@@ -69,7 +67,6 @@ func shown(f *SideFigure) any {
 	return fmt.Sprintf("%s (%s)", value, interval)
 }
 
-// ratio is a difference in a cell.
 func ratio(d *Difference) any {
 	if d.Ratio == nil {
 		return nil
@@ -103,7 +100,6 @@ func (c *Comparison) named(i int) string {
 	return c.Sides[i].Name
 }
 
-// operatorTable is the operators that make the difference.
 func (c *Comparison) operatorTable() render.Table {
 	t := render.Table{Title: "What makes the difference", Columns: []render.Column{{Title: "phase", Key: "phase", Left: true}, {Title: "operator", Key: "operator", Left: true}}}
 	for i := range c.Sides {

@@ -80,7 +80,6 @@ func (e *Estimate) Inputs() []string {
 	return lines
 }
 
-// constantText is the value of a constant with its unit.
 func constantText(k roofline.Constant, v float64) string {
 	if k.Info().Quantity.Timed() {
 		return unit.Seconds(v).String()
@@ -194,7 +193,6 @@ func splitFlagsOf(p *analytic.Parallelism) string {
 	return s
 }
 
-// fits reports whether the case is possible and fits.
 func fits(c *analytic.Case) bool {
 	e, err := analytic.Predict(c)
 	return err == nil && e.Memory.Fits()

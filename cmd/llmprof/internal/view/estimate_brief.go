@@ -79,7 +79,6 @@ func (e *Estimate) timeLine(s analytic.Span, p *analytic.Phase, label string) st
 	return fmt.Sprintf("%s; %s-bound, floor %v", around(unit.Around(s.Expected, s.Low, s.High), label), p.Bound, floor)
 }
 
-// around is a rounded quantity with its interval.
 func around(r unit.Rounded, label string) string {
 	return fmt.Sprintf("%v (%s%s)", r, label, r.Interval())
 }
@@ -113,7 +112,6 @@ func roundedNumber(v, low, high float64) (value, interval string) {
 	return unit.Significant(v, digits), unit.Significant(low, digits) + " to " + unit.Significant(high, digits)
 }
 
-// memoryLine is what the memory of one GPU holds.
 func (e *Estimate) memoryLine() string {
 	m := &e.Memory
 	parts := []string{"weights " + e.giga(m.Weights)}
@@ -126,7 +124,6 @@ func (e *Estimate) memoryLine() string {
 	return fmt.Sprintf("%s of %s (%s)", e.giga(m.Total), e.sized(m.Usable), strings.Join(parts, ", "))
 }
 
-// sized is a size with its unit.
 func (e *Estimate) sized(b unit.Bytes) string {
 	if e.Binary {
 		return e.giga(b) + " GiB"

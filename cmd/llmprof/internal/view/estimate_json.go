@@ -199,7 +199,6 @@ type changeJSON struct {
 	Throughput float64      `json:"throughput_tok_s_per_gpu"`
 }
 
-// kinds lists the kinds of layers of a model.
 func kinds(m *models.Model) []layerJSON {
 	list := make([]layerJSON, len(m.Layers))
 	for i := range m.Layers {

@@ -13,12 +13,10 @@ import (
 	"llmprof/unit"
 )
 
-// prefillTable is the prefill operator by operator.
 func (e *Estimate) prefillTable() render.Table {
 	return e.phaseTable("Prefill: "+e.prefillText()+e.rankText(), &e.Prefill, e.PrefillOps)
 }
 
-// decodeTable is one step of decode operator by operator.
 func (e *Estimate) decodeTable() render.Table {
 	title := fmt.Sprintf("Decode: one step at the mean context of %s tokens%s", trimFloat(e.Context), e.rankText())
 	return e.phaseTable(title, &e.Decode, e.DecodeOps)

@@ -58,7 +58,6 @@ func (e *Estimate) gpusText() string {
 	return fmt.Sprintf("%d × %s", e.GPUs, e.Machine.GPU.Name)
 }
 
-// prefillText says what the prefill runs on.
 func (e *Estimate) prefillText() string {
 	w := &e.Workload
 	s := fmt.Sprintf("%d tokens", w.PromptLen-w.CachedPrefix)
@@ -289,7 +288,6 @@ func fusedOps(lines []breakdown.Operator) (all []string) {
 	return all
 }
 
-// memoryTable is what the memory of one GPU is used for.
 func (e *Estimate) memoryTable() render.Table {
 	m := &e.Memory
 	t := render.Table{Title: "Memory of one GPU", Columns: []render.Column{

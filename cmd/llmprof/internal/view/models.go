@@ -113,7 +113,6 @@ func headText(m *models.Model) string {
 	return "LM head not tied"
 }
 
-// modelLine is a model in one line.
 func modelLine(m *models.Model) string {
 	total, active := m.Params(), m.ActiveParams()
 	s := fmt.Sprintf("%s (%s): %s parameters", m.Name, m.Family, unit.Count(float64(total)))
@@ -127,7 +126,6 @@ func modelLine(m *models.Model) string {
 	return s
 }
 
-// layerLines are the kinds of layers, one a line.
 func layerLines(m *models.Model) []string {
 	var lines []string
 	for i := range m.Layers {
@@ -137,7 +135,6 @@ func layerLines(m *models.Model) []string {
 	return lines
 }
 
-// layerText is a kind of layer with its sizes.
 func layerText(l *models.Layer) string {
 	s := l.Name
 	for i := range l.Blocks {
@@ -148,7 +145,6 @@ func layerText(l *models.Layer) string {
 	return s
 }
 
-// blockText is what one block is made of.
 func blockText(b *models.Block) string {
 	switch {
 	case b.Attention != nil:
@@ -232,7 +228,6 @@ func ModelChecksTable(checks []ModelCheck) *render.Table {
 	return t
 }
 
-// kindsText is the layers by kind in one line.
 func kindsText(kinds []layerJSON) string {
 	parts := make([]string, len(kinds))
 	for i, k := range kinds {

@@ -46,7 +46,6 @@ func (a Accuracy) String() string {
 	return "no observation of this engine; " + constants
 }
 
-// short is the accuracy in a cell.
 func (a Accuracy) short() string {
 	if a.N == 0 {
 		return "not observed"
@@ -124,7 +123,6 @@ func (p *Plan) title() string {
 	return strings.Join(append(parts, "by "+string(q.By), end), " · ")
 }
 
-// models are the names of the models that are tried.
 func (p *Plan) models() (all []string) {
 	for i := range p.Request.Cards {
 		if name := p.Request.Cards[i].Model.Name; !slices.Contains(all, name) {
@@ -157,7 +155,6 @@ type planTail struct {
 	of         func(*plan.Tail) unit.Seconds
 }
 
-// rows is the ranked table.
 func (p *Plan) rows() render.Table {
 	several, tails := len(p.models()) > 1, p.tails()
 	t := render.Table{Columns: []render.Column{
@@ -221,7 +218,6 @@ func (p *Plan) Words() []PlanWords {
 	return all
 }
 
-// word is a cell as text.
 func word(cell any) string {
 	if cell == nil {
 		return "n/a"

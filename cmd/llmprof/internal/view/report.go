@@ -39,7 +39,6 @@ func (e *Estimate) ReportPage(beside []report.Section, files bool) (*report.Page
 	return page, nil
 }
 
-// cards are the headline figures.
 func (e *Estimate) cards() []report.Card {
 	cards := []report.Card{
 		spanCard("Time to first token (TTFT)", e.TTFT),
@@ -101,9 +100,9 @@ func (e *Estimate) sources() render.Fields {
 // a GPU without a link) is not in the map; with files, each has its PNG.
 func (e *Estimate) pictures(files bool) (map[string]report.Part, error) {
 	draw := map[string]func() (*plots.Figure, error){
-		"roofline":       func() (*plots.Figure, error) { return plots.Roofline(&e.Case, &e.Report) },
+		"roofline":       func() (*plots.Figure, error) { return plots.Roofline(&e.Case, &e.Report, nil) },
 		"breakdown":      func() (*plots.Figure, error) { return plots.Breakdown(&e.Case, &e.Report) },
-		"graph":          func() (*plots.Figure, error) { return plots.Graph(&e.Case, &e.Report) },
+		"graph":          func() (*plots.Figure, error) { return plots.Graph(&e.Case, &e.Report, plots.BothPhases) },
 		"memory-batch":   func() (*plots.Figure, error) { return e.drawMemory(plots.ByBatch) },
 		"memory-context": func() (*plots.Figure, error) { return e.drawMemory(plots.ByContext) },
 		"sweep-batch":    func() (*plots.Figure, error) { return e.drawSweep(plots.ByBatch) },
@@ -138,7 +137,7 @@ func (e *Estimate) picture(name string, draw func() (*plots.Figure, error), file
 	if err != nil || !files || name != "graph" {
 		return picture, err
 	}
-	text, err := plots.GraphDOT(&e.Case, &e.Report)
+	text, err := plots.GraphDOT(&e.Case, &e.Report, plots.BothPhases)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,6 @@ func (e *Estimate) BesideMeasured(id string, r *result.Result, page []render.Blo
 	return s
 }
 
-// storedFormat is the format in which a scheme keeps weights.
 func storedFormat(scheme string) string {
 	if s, err := models.ParseScheme(scheme); err == nil {
 		return s.Weights.String()

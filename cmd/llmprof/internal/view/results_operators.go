@@ -25,7 +25,6 @@ func OperatorBlocks(s *validate.Scorer, results []*result.Result) (blocks []rend
 	return blocks
 }
 
-// phaseName names the step that a phase of operators is.
 func phaseName(p *validate.OperatorPhase) string {
 	if p.Decode {
 		return fmt.Sprintf("decode step at context %d", p.Context)
@@ -52,7 +51,6 @@ func operatorTable(p *validate.OperatorPhase) render.Table {
 	return t
 }
 
-// operatorCells is the row of one operator in operatorTable.
 func operatorCells(r *validate.OperatorRow) []any {
 	name := strings.Replace(r.Name, "layernorm", "norm", 1) // leaves room for a column
 	cells := []any{name, r.Layers, r.Kernels, unit.Seconds(r.Observed), "", "", "", "", "", "", ""}
@@ -135,7 +133,6 @@ func OperatorFigure(s *validate.Scorer, phases []validate.OperatorPhase, how str
 	return plots.Operators(strings.Join(parts, " · "), steps)
 }
 
-// drawn is an operator in the form that package plots draws.
 func drawn(r *validate.OperatorRow) plots.TimedOperator {
 	o := plots.TimedOperator{Name: r.Name, Includes: r.Includes, Observed: r.Observed}
 	if r.Predicted != nil {
@@ -161,7 +158,6 @@ func (v *Validation) OperatorChart() (*plots.Figure, error) {
 	return OperatorFigure(v.Scorer, v.Operators[0].Phases, plots.Replayed)
 }
 
-// operatorBlocks are the operator tables of all results.
 func (v *Validation) operatorBlocks() (blocks []render.Block) {
 	for _, t := range v.Operators {
 		for i := range t.Phases {
@@ -208,7 +204,6 @@ type OperatorDocument struct {
 	Bound      *string  `json:"bound"`
 }
 
-// operatorsJSON lists the phases of all results.
 func (v *Validation) operatorsJSON() []OperatorPhaseDocument {
 	all := []OperatorPhaseDocument{}
 	for _, t := range v.Operators {

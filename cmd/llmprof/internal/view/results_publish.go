@@ -111,7 +111,6 @@ func cacheTokens(r *result.Result) int {
 	return r.Workload.PromptLen
 }
 
-// deviceOf is the GPU of a result, and how many there are.
 func deviceOf(r *result.Result) string {
 	if len(r.Machine.GPUs) == 0 {
 		return cmp.Or(r.Machine.CPU, "unknown device")

@@ -139,7 +139,6 @@ func cacheText(c *result.PrefixCache) string {
 	return "not known"
 }
 
-// metricsText summarizes the metrics that the server exports.
 func metricsText(m *result.ServerMetrics) string {
 	if m == nil {
 		return ""

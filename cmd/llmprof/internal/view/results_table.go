@@ -29,7 +29,6 @@ func (p *Publication) SizesPage() *render.Document {
 	return &render.Document{Blocks: []render.Block{p.sizeTable()}}
 }
 
-// notes say what the figures are.
 func (p *Publication) notes() render.Notes {
 	energy := "Energies are of one sequence of the batch, gross of idle power."
 	if p.Whole {

@@ -74,7 +74,6 @@ func percent(kind render.RowKind, v *float64) any {
 	return fmt.Sprintf("%+.1f", 100**v)
 }
 
-// serverName says what a server runs, and on what.
 func serverName(r *served.Run) string {
 	name := r.Model
 	if r.Weights != "" {
@@ -83,7 +82,6 @@ func serverName(r *served.Run) string {
 	return name + " on " + split(r)
 }
 
-// split is the GPUs of a run.
 func split(r *served.Run) string {
 	if n := r.TP * r.DP; n > 1 {
 		return fmt.Sprintf("%d × %s", n, r.GPU)

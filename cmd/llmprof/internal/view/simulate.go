@@ -128,7 +128,6 @@ func (s *Simulation) head() []render.Field {
 	return rows
 }
 
-// latencies is the table of times.
 func (s *Simulation) latencies() render.Table {
 	t := render.Table{Title: "Latency", Columns: []render.Column{{Title: "load", Left: true}, {Title: "time", Left: true}, {Title: "mean"}}}
 	for _, q := range quantiles {
@@ -159,7 +158,6 @@ func seconds(v float64) any {
 	return unit.Seconds(v)
 }
 
-// rates is the table of what the server did.
 func (s *Simulation) rates() render.Table {
 	t := render.Table{Title: "Throughput", Columns: []render.Column{
 		{Title: "load", Left: true}, {Title: "requests/s"}, {Title: "goodput/s", Drop: 2}, {Title: "tokens/s"}, {Title: "completed"}, {Title: "counted", Drop: 5}, {Title: "preempted"},

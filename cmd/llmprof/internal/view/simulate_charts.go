@@ -41,7 +41,6 @@ func spreadOf(k *serving.Sketch) plots.Spread {
 	return plots.Spread{Median: k.Quantile(0.5), P99: k.Quantile(0.99)}
 }
 
-// caption is the configuration.
 func (s *Simulation) caption() string {
 	parts := []string{
 		s.Estimate.Model.Name, fmt.Sprintf("%d × %s", gpusOf(s.Server), s.Estimate.Machine.GPU.Name), s.Estimate.Machine.Engine.Profile().Name + " engine", s.Server.Scheduler.Name + " scheduler",

@@ -38,7 +38,6 @@ func (v *Validation) Scatter() (*plots.Figure, error) {
 	return plots.Accuracy(strings.Join(append(parts, "llmprof"), " · "), points)
 }
 
-// pointName labels an outlier.
 func pointName(r *validate.Row) string {
 	name := fmt.Sprintf("%s, batch %d, %d", r.Model, r.Batch, r.Prompt)
 	if r.TP > 1 {
@@ -98,7 +97,6 @@ func (v *Validation) Follow() (*plots.Figure, error) {
 	return plots.Follow(strings.Join(parts, " · "), courses)
 }
 
-// followed reports whether a row can be in the chart of Follow.
 func (v *Validation) followed(r *validate.Row) bool {
 	return (r.Metric == validate.TTFT || r.Metric == validate.TPOT) && r.Load == validate.Static
 }

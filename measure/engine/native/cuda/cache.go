@@ -50,7 +50,6 @@ func (k Cache) Load(dev *Device, c *Compiler, s Source) (*Module, error) {
 	return k.load(dev, k.path(c, s), s.with(c))
 }
 
-// with compiles s by c.
 func (s *Source) with(c *Compiler) func() ([]byte, error) {
 	return func() ([]byte, error) {
 		cubin, _, err := c.Compile(s.File, s.Text, s.Arch, s.Defines)

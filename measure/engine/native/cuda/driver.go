@@ -65,7 +65,6 @@ type driver struct {
 // programmatic dependent launch into captured graphs.
 const oldestDriver = 12030
 
-// openDriver opens libcuda and starts it.
 func openDriver(folder string) (*driver, error) {
 	h, file, err := driverLibrary().open(folder)
 	if err != nil {

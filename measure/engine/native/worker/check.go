@@ -26,7 +26,6 @@ func Tried(l *engine.Load) bool {
 	return err == nil && native.Tried(&o)
 }
 
-// refused are the settings that the engine does not have.
 func refused(l *engine.Load) error {
 	for _, s := range []struct {
 		asked bool

@@ -67,7 +67,6 @@ func (w *worker) rounds(r *replays, o *engine.Ops) (begin int64, rounds int, err
 	return begin, rounds, nil
 }
 
-// replay prepares the operators of a phase.
 func (s *session) replay(p engine.Phase) (*replays, error) {
 	var prepare func(e *native.Engine) (*native.Replay, error)
 	switch p {

@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -195,7 +196,6 @@ func (s *session) pass(p engine.Phase, index int) ([]engine.Event, error) {
 	return records[0].events, nil
 }
 
-// passOf is one rank's pass.
 func (s *session) passOf(e *native.Engine, t *native.Timer, r *record) error {
 	if r.phase == engine.Decode {
 		if err := e.Rewind(s.first); err != nil {
@@ -244,4 +244,95 @@ func (s *session) sizes() *engine.Sizes {
 		peak, activations = peak+*r.PeakBytes, activations+*r.Activations
 	}
 	return all
+}
+
+// A record keeps the events of one rank's pass in memory until the pass has ended.
+type record struct {
+	phase   engine.Phase
+	pass    int
+	ids     bool // send the tokens
+	compare bool // keep them, for they are compared with other ranks'
+	steps   int  // number of steps recorded
+	events  []engine.Event
+	chosen  []int32
+}
+
+func (r *record) add(e engine.Event) { r.events = append(r.events, e) }
+
+// step times one step and records it with its token. The argument prompt is the number of
+// prompt tokens in the cache, and 0 for the prefill.
+func (r *record) step(t *native.Timer, prompt int, start func() error) error {
+	timing, tokens, err := t.Time(start)
+	if err != nil {
+		return err
+	}
+	index, context := r.steps, 0
+	if prompt > 0 {
+		if r.phase == engine.Decode {
+			index++ // there is no prefill before it
+		}
+		context = prompt + index - 1
+	}
+	device := float64(timing.Device)
+	r.add(engine.Event{Event: "step", Step: &engine.Step{
+		Phase: r.phase, Pass: r.pass, Index: index, Context: context, StartNS: timing.BeginNS, EndNS: timing.EndNS, DeviceS: &device,
+	}})
+	if r.compare {
+		r.chosen = append(r.chosen, tokens...)
+	}
+	token := &engine.Token{Pass: r.pass, Index: index, NS: timing.EndNS}
+	if r.ids {
+		for _, id := range tokens {
+			token.IDs = append(token.IDs, int(id))
+		}
+	}
+	r.add(engine.Event{Event: "token", Token: token})
+	r.steps++
+	return nil
+}
+
+// randomPrompts are one batch of token ids.
+func randomPrompts(l *engine.Load, vocab int) [][][]int {
+	r := rand.New(rand.NewPCG(l.Seed, 0))
+	batch := make([][]int, l.Batch)
+	for i := range batch {
+		batch[i] = make([]int, l.PromptLen)
+		for k := range batch[i] {
+			batch[i][k] = r.IntN(vocab)
+		}
+	}
+	return [][][]int{batch}
+}
+
+// givenPrompts cuts the given sequences to one length and fills whole batches, starting over
+// where the sequences end. It returns none where none are given.
+func givenPrompts(l *engine.Load, vocab int) ([][][]int, error) {
+	if len(l.Prompts) == 0 {
+		return nil, nil
+	}
+	length := l.PromptLen
+	if length == 0 {
+		length = len(l.Prompts[0])
+	}
+	for i, p := range l.Prompts {
+		switch {
+		case l.PromptLen == 0 && len(p) != length:
+			return nil, engine.Invalidf("prompt %d has %d tokens, prompt 0 has %d: a batch needs equal ones, so set a prompt length that all of them reach", i, len(p), length)
+		case len(p) < max(length, 1):
+			return nil, engine.Invalidf("prompt %d has %d tokens, %d are needed", i, len(p), max(length, 1))
+		}
+		for _, t := range p {
+			if t < 0 || t >= vocab {
+				return nil, engine.Invalidf("prompt %d has the token %d: the vocabulary has %d", i, t, vocab)
+			}
+		}
+	}
+	n := (len(l.Prompts) + l.Batch - 1) / l.Batch
+	batches := make([][][]int, n)
+	for i := range batches {
+		for k := range l.Batch {
+			batches[i] = append(batches[i], l.Prompts[(i*l.Batch+k)%len(l.Prompts)][:length])
+		}
+	}
+	return batches, nil
 }

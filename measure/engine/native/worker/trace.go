@@ -58,7 +58,6 @@ func (s *session) trace(t *engine.Trace) (done *engine.Traced, err error) {
 	return done, nil
 }
 
-// passes makes all passes of a trace.
 func (r *recorder) passes(t *engine.Trace) (err error) {
 	if r.t, err = r.e.NewTracer(r.s.clock); err != nil {
 		return err
@@ -71,7 +70,6 @@ func (r *recorder) passes(t *engine.Trace) (err error) {
 	return errors.Join(err, r.t.Close())
 }
 
-// add notes spans.
 func (r *recorder) add(spans ...tracefile.Span) error {
 	if r.file == nil {
 		return nil
@@ -79,7 +77,6 @@ func (r *recorder) add(spans ...tracefile.Span) error {
 	return r.file.AddSpans(spans...)
 }
 
-// pass makes one pass of a phase and notes it.
 func (r *recorder) pass(p engine.Phase, index int) error {
 	s := r.s
 	begin := s.clock()
