@@ -25,7 +25,7 @@ const places = 4
 
 // Sets of places at most: of steps on the machine that was asked for, and of steps on each machine with a constant moved.
 const (
-	mostSets  = 1024
+	mostSets  = 8192
 	movedSets = 128
 )
 
