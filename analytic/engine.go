@@ -114,6 +114,7 @@ type Kernel struct {
 	Partial bool   // the engine does only a part of the main operator, as the final norm of the last token
 	Phase   string // persistent kernel that it is a phase of, with whose launch it starts; "" for a separate launch
 
+	at       int          // place among the kernels of the part
 	variance float64      // part of the variance of the step's time
 	uneven   unit.Seconds // time that it takes less where experts are chosen as tokens of a text choose them
 }
@@ -130,7 +131,8 @@ type Lowering struct {
 	step  operator.Step // Step points to it
 	layer *models.Layer // kind of layers that the part is; nil if it is none
 	costs []roofline.Cost
-	bare  bool // Predictor.bare
+	each  []addend // what each kernel of the part adds, by Kernel.at
+	bare  bool     // Predictor.bare
 	text  struct {
 		tokens [3]float64 // experts, those of each token, and tokens of the last kernel of experts
 		share  float64    // routing.OfText of these, which further kernels of a step share

@@ -19,8 +19,7 @@ type Predictor struct {
 	footprint  footprint.Footprint
 	bare       bool         // steps have times and energies alone: no counts, floors, and widths of intervals
 	fixedCache bool         // kernels depend on Step.Cache
-	kept       *keptStep    // the last decode step with its kernels; nil where none is kept
-	served     *servedSteps // decode steps of servers; nil where none are kept
+	cache      *stepCache   // nil where no step is cached
 	prefilled  *prefilled   // prefill steps; nil where none is remembered
 	known      *pricedSteps // nil where no step is remembered
 	changed    roofline.Set // constants in which the machine differs from the machine of known.base

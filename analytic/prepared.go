@@ -2,12 +2,12 @@ package analytic
 
 // A Prepared answers for many workloads of one case, each with the interval of Calibrated.
 // It remembers the prefill and the first decode step of the workload before: workloads that differ
-// only in their generated length share them. From the second workload on it keeps the last decode step: a step that differs from it in its
+// only in their generated length share them. From the second workload on it caches the last decode step: a step that differs from it in its
 // context alone has only its attention priced. It remembers prefill steps. It serves one goroutine.
 type Prepared struct {
 	*Predictor // predicts on the machine that was asked for
 	machines   *Machines
-	keeper     *Predictor       // predicts on that machine, and keeps the last decode step
+	caching    *Predictor       // predicts on that machine, and caches the last decode step
 	remembered *Predictor       // predicts on that machine too; once intervals are asked for it remembers its steps for the predictors of moved
 	interval   *Prepared        // gives the intervals: p itself, or the calibrated machine if the user set constants
 	moved      []movedPredictor // a predictor for each uncertain constant of the calibration
@@ -45,7 +45,7 @@ func (c *Case) Prepare(all *Machines, on *Machine) (*Prepared, error) {
 // newPrepared answers by one machine, without an interval.
 func newPrepared(p *Predictor, all *Machines) *Prepared {
 	prepared := &Prepared{Predictor: p, remembered: p.on(p.machine), machines: all}
-	prepared.keeper, prepared.remembered.prefilled = prepared.remembered, &prefilled{most: mostSets}
+	prepared.caching, prepared.remembered.prefilled = prepared.remembered, &prefilled{most: mostSets}
 	prepared.interval = prepared
 	return prepared
 }
@@ -137,8 +137,8 @@ func (p *Prepared) prefills(w *Workload) {
 // decodes sums the decode steps of a workload.
 func (p *Prepared) decodes(w *Workload) *total {
 	if p.run != *w {
-		if p.keeper.kept == nil && p.run.GenLen > 0 { // its room is worth taking for several workloads alone
-			p.keeper.kept = &keptStep{}
+		if p.caching.cache == nil && p.run.GenLen > 0 { // its room is worth taking for several workloads alone
+			p.caching.cache = &stepCache{}
 		}
 		p.remembered.known.forget()
 		p.decoded = p.remembered.decode(w, &p.first)

@@ -31,35 +31,17 @@ type Spared struct {
 // groups share its GEMMs, and each group has its attention. Together is the number of tokens of all replicas that
 // share the experts; 0 if each replica has as many as this one.
 func (p *Predictor) StepCost(groups []operator.Group, together float64) StepCost {
-	bare := p.withoutCounts()
+	bare := *p
+	bare.bare, bare.prefilled, bare.known = true, nil, nil
 	return bare.cost(groups, together)
 }
 
-// withoutCounts is the predictor of steps without counts and intervals. What p keeps of other steps has them.
-func (p *Predictor) withoutCounts() Predictor {
-	bare := *p
-	bare.bare, bare.kept, bare.prefilled, bare.known = true, nil, nil, nil
-	return bare
+// Cached is the predictor with a cache of the steps that StepCost prices. It serves one goroutine.
+func (p *Predictor) Cached() *Predictor {
+	q := *p
+	q.cache = &stepCache{bare: true, decodes: map[float64]*cachedStep{}}
+	return &q
 }
-
-// A Stepper prices steps by StepCost and keeps the last one: of a step that differs from it in contexts alone it prices the
-// attention. It serves one goroutine.
-type Stepper struct{ bare Predictor }
-
-// Stepper prices steps one after the other.
-func (p *Predictor) Stepper() *Stepper {
-	s := &Stepper{p.withoutCounts()}
-	s.bare.kept = &keptStep{}
-	return s
-}
-
-// StepCost prices a step of several groups.
-func (s *Stepper) StepCost(groups []operator.Group, together float64) StepCost {
-	return s.bare.cost(groups, together)
-}
-
-// Windows are the contexts at which the work of decode attention changes its slope.
-func (s *Stepper) Windows() []float64 { return s.bare.Windows() }
 
 // cost prices a step of several groups by a predictor without counts.
 func (p *Predictor) cost(groups []operator.Group, together float64) StepCost {

@@ -141,11 +141,11 @@ func TestDecodeStepsOfMany(t *testing.T) {
 	}
 }
 
-// A predictor for servers keeps decode steps by their batch, and prices each step as one that keeps none does: to the last digit, in any order.
-func TestServingPricesAsWithoutKeptSteps(t *testing.T) {
+// A predictor with a cache has decode steps by their batch, and prices each step as one without does: to the last digit, in any order.
+func TestCachedDecodes(t *testing.T) {
 	for _, x := range append(slices.Clip(mixedModels), mixedModel{"deepseek-v3.2", "h200", 8}, mixedModel{"gpt-oss-20b", "h100", 1}) {
 		p := casetest.Predictor(t, x.model, x.gpu, x.tp)
-		kept := p.Serving()
+		kept := p.Cached()
 		for _, together := range []float64{0, 500} {
 			for _, context := range []float64{100, 5000, 4096.5, 100, 1 << 17} {
 				for _, batch := range []float64{1, 17, 64, 65, 300, 1024, 17} {

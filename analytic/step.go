@@ -26,12 +26,8 @@ var lowerings = sync.Pool{New: func() any { return new(Lowering) }}
 // the other, lets the engine lower them to kernels, and adds what these cost to k. Every
 // estimate and every report is such a walk.
 func (p *Predictor) walk(k *kernelSums, s *operator.Step, see Visit) {
-	if r := p.servedStep(s); r != nil {
-		p.served.walk(p, k, s, r)
-		return
-	}
-	if kept := p.keeper(s); kept != nil {
-		kept.walk(p, k, s, see)
+	if cached := p.cached(s); cached != nil {
+		cached.walk(p, k, s, see)
 		return
 	}
 	l := lowerings.Get().(*Lowering)
@@ -78,7 +74,9 @@ func (p *Predictor) lower(l *Lowering, s *operator.Step, i int, before *Lowering
 	p.machine.Engine.Lower(l)
 	l.correctOps()
 	l.costs = slices.Grow(l.costs[:0], len(l.Kernels))[:len(l.Kernels)]
+	l.each = slices.Grow(l.each[:0], len(l.Kernels))[:len(l.Kernels)]
 	for i := range l.Kernels {
+		l.Kernels[i].at = i
 		l.price(i, p.machine)
 	}
 }
@@ -87,6 +85,7 @@ func (p *Predictor) lower(l *Lowering, s *operator.Step, i int, before *Lowering
 func (l *Lowering) price(i int, m *Machine) {
 	k, c := &l.Kernels[i], &l.costs[i]
 	m.prices.Price(c, &k.Kernel)
+	l.each[k.at] = addendOf(k, c, m)
 	if k.variance, k.uneven = 0, 0; l.bare {
 		return
 	}
@@ -99,20 +98,23 @@ func (l *Lowering) price(i int, m *Machine) {
 // add counts the operators of a part of a step, and what their kernels cost.
 func (p *Predictor) add(t *kernelSums, l *Lowering, see Visit) {
 	sum := &t.parts[l.Part]
-	if !p.bare {
+	for i := range l.each {
+		sum.takes(&l.each[i])
+	}
+	if !l.bare {
 		t.AddOps(l.Ops, l.Step.Past)
 		sum.floors(l.Ops, &p.machine.prices.Peaks)
-	}
-	for i := range l.Kernels {
-		k, c := &l.Kernels[i], &l.costs[i]
-		t.piece += pieceOf(t.n, sum.takes(k, c, p.machine))
-		sum.variance += k.variance
-		sum.uneven += k.uneven
-		if !p.machine.Cal.Fitted[c.Leads] {
-			sum.unfitted += c.Time
+		for i := range l.Kernels {
+			k, c := &l.Kernels[i], &l.costs[i]
+			t.piece += pieceOf(t.n, l.each[i].choice)
+			sum.variance += k.variance
+			sum.uneven += k.uneven
+			if !p.machine.Cal.Fitted[c.Leads] {
+				sum.unfitted += c.Time
+			}
+			t.constants |= c.Constants
+			t.n++
 		}
-		t.constants |= c.Constants
-		t.n++
 	}
 	if see != nil {
 		see(l, l.costs)

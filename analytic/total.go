@@ -77,16 +77,31 @@ func (t *timing) floors(ops []operator.Op, peaks *roofline.Peaks) {
 	}
 }
 
-// takes adds the cost of a kernel. The result identifies the resources that the kernel waits for
-// at the clocks of bursts and at those of the power limit.
-func (t *timing) takes(k *Kernel, c *roofline.Cost, m *Machine) (waits uint64) {
-	t.kernels += c.Time
-	t.bound[c.Bound] += c.Time
+// An addend is what a kernel adds to a timing.
+type addend struct {
+	bound           roofline.Bound
+	launches, calls float64
+	load            energy.Load
+	choice          uint64 // resources that the kernel waits for at the clocks of bursts and at those of the power limit
+}
+
+// addendOf is what a kernel adds by its cost.
+func addendOf(k *Kernel, c *roofline.Cost, m *Machine) (a addend) {
+	a.bound = c.Bound
 	if k.Phase == "" && !k.Graphed {
-		t.launches += (k.Launches + k.Helpers + k.Pieces) * k.Count
-		t.calls += k.Dispatches * k.Count
+		a.launches, a.calls = (k.Launches+k.Helpers+k.Pieces)*k.Count, k.Dispatches*k.Count
 	}
-	return c.Piece() | m.Take(&t.Load, c)
+	a.choice = c.Piece() | m.Take(&a.load, c)
+	return a
+}
+
+// takes adds a kernel.
+func (t *timing) takes(a *addend) {
+	t.kernels += a.load.Expected
+	t.bound[a.bound] += a.load.Expected
+	t.launches += a.launches
+	t.calls += a.calls
+	t.Add(&a.load, 1)
 }
 
 // limit slows a phase until it draws no more than the power limit.

@@ -11,27 +11,20 @@ import (
 // A Cost is what one step takes.
 type Cost = analytic.StepCost
 
-// A Stepper prices a step of several groups, decodes before chunks of prompts.
-// analytic.Predictor is the one evaluator behind it.
-type Stepper interface {
-	StepCost(groups []operator.Group, together float64) analytic.StepCost
-	Windows() []float64
-}
-
 // prices prices steps. Those that only decode come again and again, and between the
 // contexts where a bound changes their time is linear in the context: they are tabulated.
 type prices struct {
-	stepper Stepper
-	windows []float64
-	pass    float64 // most tokens of a forward pass
-	drafted bool
-	once    bool              // steps hardly come again: none is tabulated
-	curves  map[decode]*curve // curves of decode steps
-	known   map[mixture]Cost  // costs of other steps; nil where they hardly come again
-	last    decode            // the latest one, whose curve is along: most steps are like the one before
-	along   *curve
-	groups  []operator.Group
-	part    []operator.Group
+	predictor *analytic.Predictor // prices a step of several groups, decodes before chunks of prompts
+	windows   []float64
+	pass      float64 // most tokens of a forward pass
+	drafted   bool
+	once      bool              // steps hardly come again: none is tabulated
+	curves    map[decode]*curve // curves of decode steps
+	known     map[mixture]Cost  // costs of other steps; nil where they hardly come again
+	last      decode            // the latest one, whose curve is along: most steps are like the one before
+	along     *curve
+	groups    []operator.Group
+	part      []operator.Group
 }
 
 // A decode is a step that only decodes: its sequences, and the tokens of all replicas that share its experts.
@@ -42,13 +35,13 @@ type decode struct {
 	window   int // window of the sequences' contexts
 }
 
-func newPrices(s Stepper, pass int, drafted bool) *prices {
-	return &prices{stepper: s, windows: s.Windows(), pass: float64(pass), drafted: drafted, curves: map[decode]*curve{}}
+func newPrices(p *analytic.Predictor, pass int, drafted bool) *prices {
+	return &prices{predictor: p, windows: p.Windows(), pass: float64(pass), drafted: drafted, curves: map[decode]*curve{}}
 }
 
 // prices prices the steps of the server.
 func (s *Server) prices() *prices {
-	return newPrices(s.Predictor.Stepper(), s.Scheduler.Pass, s.Drafts > 0)
+	return newPrices(s.Predictor.Cached(), s.Scheduler.Pass, s.Drafts > 0)
 }
 
 // A mixture is a step of up to four groups, and the tokens of all replicas that share its experts.
@@ -82,20 +75,20 @@ func (p *prices) decode(d decode, past float64) Cost {
 	return p.along.at(past/float64(d.batch), func(mean float64) Cost {
 		fresh := float64(d.fresh)
 		group := [1]operator.Group{{Batch: float64(d.batch), New: fresh, Past: mean, Logits: fresh, Drafted: p.drafted}}
-		return p.stepper.StepCost(group[:], d.together)
+		return p.predictor.StepCost(group[:], d.together)
 	})
 }
 
 // mixed is the cost of a step, in as many forward passes as it takes.
 func (p *prices) mixed(groups []operator.Group, together float64) (sum Cost) {
 	if p.pass == 0 {
-		return p.stepper.StepCost(groups, together)
+		return p.predictor.StepCost(groups, together)
 	}
 	left := p.pass
 	p.part = p.part[:0]
 	flush := func() {
 		if len(p.part) > 0 {
-			c := p.stepper.StepCost(p.part, 0)
+			c := p.predictor.StepCost(p.part, 0)
 			sum = after(&sum, &c)
 		}
 		p.part, left = p.part[:0], p.pass

@@ -145,23 +145,10 @@ def work_off(configs, results, points, job, end):
     job["temperature"] = 1.0 if "a3b" in job["model"] else 0.0
     job["points"] = [(p["kind"], p["batch"], p["prompt_len"], p["gen_len"]) for p in points if f"{p['model']}-{p['weights']}" == job["name"] and p["kind"] != "round"]
     job["args"] = {"quantization": "fp8"} if job["weights"] == "fp8" else {}
-    begun, used, pid = time.monotonic(), steps.gpu_memory(int(job["device"])), os.fork()
+    used, pid = steps.gpu_memory(int(job["device"])), os.fork()
     if pid == 0:
         steps.run_job(job, configs, results, end - 5, Bench)
-    status = None
-    while status is None and time.monotonic() < end:
-        done, code = os.waitpid(pid, os.WNOHANG)
-        status = code if done else None
-        time.sleep(0.1)
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    print(job["name"], "status", status, "seconds", round(time.monotonic() - begun, 1), flush=True)
-    for _ in range(100):
-        if used is None or used() < 3e9:
-            break
-        time.sleep(0.1)
+    steps.wait_for(job["name"], pid, end, used)
 
 
 def drawn(nvml, begin, end):

@@ -411,6 +411,24 @@ def gpu_memory(device=0):
         return None
 
 
+def wait_for(name, pid, stop, used):
+    """Wait for the process of a job, end its group, at the latest at a time, and wait until the GPU's memory is free again."""
+    begun, status = time.monotonic(), None
+    while status is None and time.monotonic() < stop:
+        done, code = os.waitpid(pid, os.WNOHANG)
+        status = code if done else None
+        time.sleep(0.1)
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    print(name, "status", status, "seconds", round(time.monotonic() - begun, 1), flush=True)
+    for _ in range(100):
+        if used is None or used() < 3e9:
+            break
+        time.sleep(0.1)
+
+
 def run_job(job, configs, results, until, bench=Bench):
     """Work off a job in a process of its own, which ends with it."""
     os.setsid()
@@ -466,7 +484,7 @@ def main():
         if digest() != mine:
             os.kill(watch, signal.SIGKILL)
             os.execv(sys.executable, [sys.executable, __file__, configs, state, results, str(end - time.monotonic())])
-        job, t = jobs[0], time.monotonic()
+        job = jobs[0]
         open(os.path.join(state, job["name"] + ".done"), "w").close()
         if "command" in job:
             pid = os.posix_spawn("/bin/bash", ["bash", "-c", job["command"]], {**os.environ, "RESULTS": results, "CONFIGS": configs, "HERE": os.path.dirname(os.path.abspath(__file__))}, setsid=True)
@@ -474,20 +492,7 @@ def main():
             pid = os.fork()
             if pid == 0:
                 run_job(job, configs, results, min(end - 4, time.monotonic() + job.get("most_s", 400)))
-        status, stop = None, min(end, t + job.get("most_s", 400) + 20)
-        while status is None and time.monotonic() < stop:
-            done, code = os.waitpid(pid, os.WNOHANG)
-            status = code if done else None
-            time.sleep(0.1)
-        try:
-            os.killpg(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        print(job["name"], "status", status, "seconds", round(time.monotonic() - t, 1), flush=True)
-        for _ in range(100):
-            if used is None or used() < 3e9:
-                break
-            time.sleep(0.1)
+        wait_for(job["name"], pid, min(end, time.monotonic() + job.get("most_s", 400) + 20), used)
     os.kill(watch, signal.SIGKILL)
     print("finished", flush=True)
     open(os.path.join(state, "finished"), "w").close()

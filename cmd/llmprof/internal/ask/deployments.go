@@ -115,7 +115,7 @@ func (d *Deployment) Predict(q *Question) (*Answer, error) {
 		return nil, UsageError{err}
 	}
 	if d.serving == nil {
-		d.serving = d.prepared.Serving()
+		d.serving = d.prepared.Cached()
 	}
 	ans := *d.Answer
 	ans.Q, ans.Workload, ans.Estimate.Estimate = q, w, e

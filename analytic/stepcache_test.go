@@ -10,7 +10,7 @@ import (
 )
 
 // A series of steps, most of which differ from the one before in contexts alone, costs to the last digit what each of them costs alone.
-func TestStepperSeries(t *testing.T) {
+func TestCachedSeries(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 3))
 	models := []string{"llama3.1-8b", "gemma3-12b", "gpt-oss-120b", "deepseek-v3.2", "deepseek-v4-flash", "llama4-scout", "nemotron-h-8b", "qwen3-next-80b-a3b", "jamba-v0.1", "minimax-m1", "gemma3n-e4b"}
 	for i, model := range models {
@@ -24,7 +24,7 @@ func TestStepperSeries(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			series := p.Stepper()
+			series := p.Cached()
 			var groups []operator.Group
 			together := 0.0
 			for range 200 {
