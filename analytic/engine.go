@@ -131,7 +131,8 @@ type Lowering struct {
 	step  operator.Step // Step points to it
 	layer *models.Layer // kind of layers that the part is; nil if it is none
 	costs []roofline.Cost
-	each  []addend // what each kernel of the part adds, by Kernel.at
+	each  []addend // what each kernel adds
+	place int      // place of the part in the step
 	bare  bool     // Predictor.bare
 	text  struct {
 		tokens [3]float64 // experts, those of each token, and tokens of the last kernel of experts

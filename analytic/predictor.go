@@ -23,6 +23,8 @@ type Predictor struct {
 	prefilled  *prefilled   // prefill steps; nil where none is remembered
 	known      *pricedSteps // nil where no step is remembered
 	changed    roofline.Set // constants in which the machine differs from the machine of known.base
+	shifted    int          // number of the machine in moves of known.base, from 1; 0 where it is that of known.base
+	moves      *moves       // machines on which kernels are priced too, for known; nil without any
 }
 
 // NewPredictor prepares for estimates of c, whatever its Workload.

@@ -57,11 +57,12 @@ func (p *Prepared) move() {
 	}
 	base := p.remembered
 	p.remembered = p.on(p.machine)
+	base.moves = &moves{machines: p.machines.moved, base: p.machine}
 	p.remembered.known, p.remembered.prefilled = &pricedSteps{base: base}, base.prefilled
 	for i := range p.machines.moved {
 		m := &p.machines.moved[i]
 		moved := p.on(m.Machine)
-		moved.known, moved.prefilled, moved.changed = p.remembered.known, &prefilled{most: movedSets}, m.changed
+		moved.known, moved.prefilled, moved.changed, moved.shifted = p.remembered.known, &prefilled{most: movedSets}, m.changed, i+1
 		p.moved = append(p.moved, movedPredictor{Predictor: moved})
 	}
 }
@@ -138,7 +139,7 @@ func (p *Prepared) prefills(w *Workload) {
 func (p *Prepared) decodes(w *Workload) *total {
 	if p.run != *w {
 		if p.caching.cache == nil && p.run.GenLen > 0 { // its room is worth taking for several workloads alone
-			p.caching.cache = &stepCache{}
+			p.caching.cache = newStepCache(false, sweptBatches)
 		}
 		p.remembered.known.forget()
 		p.decoded = p.remembered.decode(w, &p.first)

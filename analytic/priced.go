@@ -6,30 +6,17 @@ import (
 	"llmprof/roofline"
 )
 
-// A pricedSteps has steps that were priced, with their kernels, so that machines that
-// differ in a constant price anew only the kernels that depend on it. It serves one
-// goroutine.
+// A pricedSteps has steps that were priced, with what they take more on machines that differ in a constant. It serves one goroutine.
 type pricedSteps struct {
-	base  *Predictor // prices a step first
-	steps []pricedStep
-	cost  roofline.Cost // cost of one kernel in reprice, kept to save allocations
+	base  *Predictor // prices the steps
+	steps []*pricedStep
+	n     int // steps that are remembered
 }
 
-// A pricedStep is a step with the kernels that it is lowered to.
+// A pricedStep is the sums over the kernels of a step.
 type pricedStep struct {
 	batch, fresh, past, logits, cache float64
-
-	sum  kernelSums
-	each []pricedKernel
-}
-
-// A pricedKernel is a kernel of a step, and what it costs.
-type pricedKernel struct {
-	roofline.Kernel
-	part      operator.Part
-	constants roofline.Set
-	load      energy.Load
-	piece     uint64
+	sum                               kernelSums
 }
 
 // maxRemembered is the most steps that are remembered. A run of more steps prices the others
@@ -39,60 +26,82 @@ const maxRemembered = 64
 // forget forgets all steps.
 func (m *pricedSteps) forget() {
 	if m != nil {
-		m.steps = m.steps[:0]
+		m.n = 0
 	}
 }
 
-// find is a step with its kernels; nil if no steps are remembered, or too many.
+// find is a step with its sums; nil if no steps are remembered, or too many.
 func (m *pricedSteps) find(s *operator.Step) *pricedStep {
 	if m == nil {
 		return nil
 	}
-	for i := range m.steps {
-		r := &m.steps[i]
+	for _, r := range m.steps[:m.n] {
 		if r.past == s.Past && r.batch == s.Batch && r.fresh == s.New && r.logits == s.Logits && r.cache == s.Cache {
 			return r
 		}
 	}
-	n := len(m.steps)
 	switch {
-	case n == maxRemembered:
+	case m.n == maxRemembered:
 		return nil
-	case n < cap(m.steps):
-		m.steps = m.steps[:n+1] // with room for kernels
-	default:
-		m.steps = append(m.steps, pricedStep{})
+	case m.n == len(m.steps):
+		m.steps = append(m.steps, &pricedStep{})
 	}
-	r := &m.steps[n]
-	*r = pricedStep{batch: s.Batch, fresh: s.New, past: s.Past, logits: s.Logits, cache: s.Cache, each: r.each[:0]}
-	power := &m.base.machine.Power
-	m.base.walk(&r.sum, s, func(l *Lowering, costs []roofline.Cost) {
-		for i := range costs {
-			k := pricedKernel{Kernel: l.Kernels[i].Kernel, part: l.Part, constants: costs[i].Constants}
-			k.piece = pieceOf(len(r.each), power.Take(&k.load, &costs[i])|costs[i].Piece())
-			r.each = append(r.each, k)
-		}
-	})
+	r := m.steps[m.n]
+	m.n++
+	r.batch, r.fresh, r.past, r.logits, r.cache = s.Batch, s.New, s.Past, s.Logits, s.Cache
+	r.sum.reset(m.base)
+	m.base.walk(&r.sum, s, nil)
 	return r
 }
 
-// reprice exchanges the load of the kernels whose cost differs between the machine of p and the
-// base. It exchanges times, and leaves the bounds.
-func (p *Predictor) reprice(sum *kernelSums, r *pricedStep) {
-	c := &p.known.cost
-	every := p.machine.Throttle != p.known.base.machine.Throttle // arithmetic at the power limit takes longer in another way
-	for i := range r.each {
-		k := &r.each[i]
-		if k.constants&p.changed == 0 && !every {
-			continue
+// reset empties the sums of a step.
+func (k *kernelSums) reset(p *Predictor) {
+	k.cached = nil
+	for i := range k.fixed {
+		if s := &k.fixed[i]; s == p.sumsOf(&k.fixed, operator.Part(i)) {
+			s.reset(len(p.moves.machines))
 		}
-		p.machine.prices.Price(c, &k.Kernel)
-		var load energy.Load
-		sum.piece += pieceOf(i, p.machine.Take(&load, c)|c.Piece()) - k.piece
-		part := &sum.parts[k.part]
-		part.Add(&k.load, -1)
-		part.Add(&load, 1)
 	}
+	k.attends.reset(len(p.moves.machines))
+}
+
+// A moves is the machines with a constant moved, on which kernels are priced anew.
+type moves struct {
+	machines []movedMachine
+	base     *Machine
+	cost     roofline.Cost // kept to save allocations
+}
+
+// A shift is what kernels take more on a machine with a constant moved. The bounds are left.
+type shift struct {
+	energy.Load
+	piece uint64
+}
+
+// shift adds what kernel i of a part takes more on machine j.
+func (m *moves) shift(s *shift, j int, l *Lowering, i int) {
+	on, k, cost, a := &m.machines[j], &l.Kernels[i], &l.costs[i], &l.each[i]
+	switch {
+	case on.changed&cost.Constants != 0:
+		on.prices.Reprice(&m.cost, cost, &k.Kernel)
+		cost = &m.cost
+	case on.Throttle == m.base.Throttle: // else arithmetic at the power limit takes longer in another way
+		return
+	}
+	var load energy.Load
+	s.piece += pieceOf(l.at(k), cost.Piece()|on.Take(&load, cost)) - pieceOf(l.at(k), a.choice)
+	s.Add(&load, 1)
+	s.Add(&a.load, -1)
+}
+
+// shifted adds what the kernels take more on a machine of moves, by its number from 1; 0 is the machine that they were priced on.
+func (s *sums) shifted(t *timing, machine int) (piece uint64) {
+	if machine == 0 {
+		return 0
+	}
+	more := &s.shifts[machine-1]
+	t.Load.Add(&more.Load, 1)
+	return more.piece
 }
 
 // pieceOf is the addend of a choice of kernel i to the piece of a step. It can be subtracted

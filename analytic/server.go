@@ -39,7 +39,7 @@ func (p *Predictor) StepCost(groups []operator.Group, together float64) StepCost
 // Cached is the predictor with a cache of the steps that StepCost prices. It serves one goroutine.
 func (p *Predictor) Cached() *Predictor {
 	q := *p
-	q.cache = &stepCache{bare: true, decodes: map[float64]*cachedStep{}}
+	q.cache = newStepCache(true, servedBatches)
 	return &q
 }
 

@@ -10,13 +10,57 @@ import (
 	"llmprof/unit"
 )
 
-// A kernelSums is the sums over the kernels of a step, by part.
+// A kernelSums is the sums over the operators and kernels of a step.
 type kernelSums struct {
+	cached  *partSums // what takes the place of fixed; nil for fixed itself
+	fixed   partSums  // of what does not depend on the context
+	attends sums      // of attention, in the layers, which does
+}
+
+// A partSums is sums by part of the step (Predictor.sumsOf).
+type partSums [operator.PartLast + 1]sums
+
+// A sums is over operators and kernels.
+type sums struct {
 	operator.Sum
-	parts     [operator.PartLast + 1]timing
+	timing
 	constants roofline.Set // constants that the kernels depend on
-	n         int          // number of kernels
 	piece     uint64       // sum of the addends of their choices
+	shifts    []shift      // what they take more on each machine of moves; nil where that is not asked for
+}
+
+// fixedSums is the sums of what does not depend on the context.
+func (k *kernelSums) fixedSums() *partSums {
+	if k.cached != nil {
+		return k.cached
+	}
+	return &k.fixed
+}
+
+// sumsOf is the sums of a part of a step. A pipeline alone, that of several micro-batches, needs them apart.
+func (p *Predictor) sumsOf(fixed *partSums, part operator.Part) *sums {
+	if p.Par.MicroBatches == 1 {
+		part = operator.PartLayers
+	}
+	return &fixed[part]
+}
+
+// reset empties sums, which get room for so many shifts.
+func (s *sums) reset(shifts int) {
+	if cap(s.shifts) < shifts {
+		s.shifts = make([]shift, shifts)
+	}
+	*s = sums{shifts: s.shifts[:shifts]}
+	clear(s.shifts)
+}
+
+// copy copies sums.
+func (s *partSums) copy(from *partSums) {
+	for i := range s {
+		shifts := append(s[i].shifts[:0], from[i].shifts...)
+		s[i] = from[i]
+		s[i].shifts = shifts
+	}
 }
 
 // lowerings keeps Lowerings, whose slices need not grow again.
@@ -27,12 +71,12 @@ var lowerings = sync.Pool{New: func() any { return new(Lowering) }}
 // estimate and every report is such a walk.
 func (p *Predictor) walk(k *kernelSums, s *operator.Step, see Visit) {
 	if cached := p.cached(s); cached != nil {
-		cached.walk(p, k, s, see)
+		cached.walk(p, k, s)
 		return
 	}
 	l := lowerings.Get().(*Lowering)
 	for i := range p.parts() {
-		p.lower(l, s, i, l)
+		p.lower(l, s, i)
 		p.add(k, l, see)
 	}
 	lowerings.Put(l)
@@ -48,14 +92,14 @@ func (p *Predictor) parts() int {
 	return n
 }
 
-// lower lists the operators of part i of a step, and prices the kernels that the engine lowers them to. The part before is of the same step; layers that
-// differ from its layers in the windows alone have its kernels.
-func (p *Predictor) lower(l *Lowering, s *operator.Step, i int, before *Lowering) {
-	l.GPU, l.Constants, l.bare = p.machine.GPU, &p.machine.Cal.Constants, p.bare
+// lower lists the operators of part i of a step, and prices the kernels that the engine lowers them to. The part before it, of the same step, is in l: layers
+// that differ from its layers in the windows alone have its kernels.
+func (p *Predictor) lower(l *Lowering, s *operator.Step, i int) {
+	l.GPU, l.Constants, l.bare, l.place = p.machine.GPU, &p.machine.Cal.Constants, p.bare, i
 	l.step = *s
 	l.Step, l.Part = &l.step, operator.PartLayers
-	if i > 0 && i <= len(p.twins) && p.twins[i-1] && before.copiesAttention(false) {
-		l.turn(before, &p.Model.Layers[i-1], p.machine)
+	if i > 0 && i <= len(p.twins) && p.twins[i-1] && l.copiesAttention(false) {
+		l.reattend(&p.Model.Layers[i-1], p.machine)
 		return
 	}
 	l.layer = nil
@@ -85,7 +129,7 @@ func (p *Predictor) lower(l *Lowering, s *operator.Step, i int, before *Lowering
 func (l *Lowering) price(i int, m *Machine) {
 	k, c := &l.Kernels[i], &l.costs[i]
 	m.prices.Price(c, &k.Kernel)
-	l.each[k.at] = addendOf(k, c, m)
+	l.each[i] = addendOf(k, c, m)
 	if k.variance, k.uneven = 0, 0; l.bare {
 		return
 	}
@@ -97,29 +141,68 @@ func (l *Lowering) price(i int, m *Machine) {
 
 // add counts the operators of a part of a step, and what their kernels cost.
 func (p *Predictor) add(t *kernelSums, l *Lowering, see Visit) {
-	sum := &t.parts[l.Part]
-	for i := range l.each {
-		sum.takes(&l.each[i])
-	}
-	if !l.bare {
-		t.AddOps(l.Ops, l.Step.Past)
-		sum.floors(l.Ops, &p.machine.prices.Peaks)
-		for i := range l.Kernels {
-			k, c := &l.Kernels[i], &l.costs[i]
-			t.piece += pieceOf(t.n, l.each[i].choice)
-			sum.variance += k.variance
-			sum.uneven += k.uneven
-			if !p.machine.Cal.Fitted[c.Leads] {
-				sum.unfitted += c.Time
-			}
-			t.constants |= c.Constants
-			t.n++
+	fixed, attends := p.sumsOf(&t.fixed, l.Part), uint64(0)
+	for i := range l.Ops {
+		o, s := &l.Ops[i], fixed
+		if o.FollowsContext() {
+			attends |= 1 << i
+			s = &t.attends
 		}
+		p.count(s, o, l)
+	}
+	for i := range l.Kernels {
+		s := fixed
+		if l.Kernels[i].Ops&attends != 0 {
+			s = &t.attends
+		}
+		p.take(s, l, i)
 	}
 	if see != nil {
 		see(l, l.costs)
 	}
 }
+
+// addAttention adds the operators and kernels of a part that has those of attention alone.
+func (p *Predictor) addAttention(t *kernelSums, l *Lowering) {
+	for i := range l.Ops {
+		if o := &l.Ops[i]; o.FollowsContext() {
+			p.count(&t.attends, o, l)
+		}
+	}
+	for i := range l.Kernels {
+		p.take(&t.attends, l, i)
+	}
+}
+
+// count adds an operator of a part.
+func (p *Predictor) count(s *sums, o *operator.Op, l *Lowering) {
+	if !l.bare {
+		s.AddOp(o, l.Step.Past)
+		o.AddFloor(&s.floor, &p.machine.prices.Peaks, o.Count)
+	}
+}
+
+// take adds kernel i of a part.
+func (p *Predictor) take(s *sums, l *Lowering, i int) {
+	k, c, a := &l.Kernels[i], &l.costs[i], &l.each[i]
+	s.takes(a)
+	if l.bare {
+		return
+	}
+	s.piece += pieceOf(l.at(k), a.choice)
+	s.variance += k.variance
+	s.uneven += k.uneven
+	if !p.machine.Cal.Fitted[c.Leads] {
+		s.unfitted += c.Time
+	}
+	s.constants |= c.Constants
+	for j := range s.shifts {
+		p.moves.shift(&s.shifts[j], j, l, i)
+	}
+}
+
+// at is the place of a kernel in a step.
+func (l *Lowering) at(k *Kernel) int { return l.place<<6 | k.at }
 
 // alike counts the kernels before kernel i with equal work, as the two all-reduces of a layer
 // have: their errors are equal too. The square of the sum of n+1 equal errors exceeds that of n
@@ -149,20 +232,10 @@ func (p *Predictor) evaluate(t *total, s *operator.Step) {
 
 // kernels prices a step by its kernels, which may be remembered.
 func (p *Predictor) kernels(t *total, s *operator.Step) {
-	known := p.known.find(s)
-	if known == nil {
-		p.lowered(t, s)
+	if known := p.known.find(s); known != nil {
+		p.time(t, &known.sum, s)
 		return
 	}
-	k := known.sum
-	if p.changed != 0 {
-		p.reprice(&k, known)
-	}
-	p.time(t, &k, s)
-}
-
-// lowered prices a step by its kernels.
-func (p *Predictor) lowered(t *total, s *operator.Step) {
 	var k kernelSums
 	p.walk(&k, s, nil)
 	p.time(t, &k, s)
@@ -170,13 +243,17 @@ func (p *Predictor) lowered(t *total, s *operator.Step) {
 
 // time sums the times of the kernels of a step, and adds those of the host.
 func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step) {
-	t.Sum, t.constants = k.Sum, k.constants
-	t.Piece.Mark(k.piece)
+	fixed := k.fixedSums()
+	layers := p.sumsOf(fixed, operator.PartLayers)
+	t.Sum, t.timing, t.constants = layers.Sum, layers.timing, layers.constants
+	piece := layers.piece + layers.shifted(&t.timing, p.shifted)
+	piece += t.takes(&k.attends, p.shifted)
+	if p.Par.MicroBatches > 1 {
+		piece += t.takes(&fixed[operator.PartFirst], p.shifted) + t.takes(&fixed[operator.PartLast], p.shifted)
+	}
+	t.Piece.Mark(piece)
 	if s.Decode() { // a prompt of chunks of one token has both kinds of steps
 		t.Piece.Mark(1)
-	}
-	for i := range k.parts {
-		t.timing.add(&k.parts[i], 1)
 	}
 	t.scatter = unit.Seconds(math.Sqrt(t.variance))
 	p.launch(t, &t.timing, s)
@@ -186,13 +263,26 @@ func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step) {
 		t.exposed = host
 	}
 	if p.Par.MicroBatches > 1 {
-		t.stages(&k.parts, p.Par.PP, p.layers)
+		t.stages(p.timings(k), p.Par.PP, p.layers)
 		for i := range t.stage {
 			p.launch(t, &t.stage[i], s)
 		}
 		t.stage[len(t.stage)-1].waitsForHost(host)
 	}
 	t.waitsForHost(host)
+}
+
+// timings is the times of the parts of a step.
+func (p *Predictor) timings(k *kernelSums) (parts [operator.PartLast + 1]timing) {
+	fixed := k.fixedSums()
+	for i := range fixed {
+		parts[i] = fixed[i].timing
+		fixed[i].shifted(&parts[i], p.shifted)
+	}
+	layers := &parts[operator.PartLayers]
+	layers.add(&k.attends.timing, 1)
+	k.attends.shifted(layers, p.shifted)
+	return parts
 }
 
 // step prices a step. A decode step of a batch beyond a switch of kernels takes no less than

@@ -1,63 +1,80 @@
 package analytic
 
 import (
-	"cmp"
 	"slices"
 
 	"llmprof/models"
 	"llmprof/operator"
 )
 
-// A stepCache has steps that were priced: without counts the last decode step of each batch, and the last of all others. A step that differs from
-// a cached one in contexts alone has only its attention priced. It serves one goroutine.
+// A stepCache has steps that were priced: the last decode step of each of the latest batches and, without counts, the last of all other steps. A step that
+// differs from a cached one in contexts alone has only its attention priced. It serves one goroutine.
 type stepCache struct {
 	bare    bool // steps are without counts
+	most    int  // batches whose decode steps are cached, of some kB each
 	decodes map[float64]*cachedStep
+	batches []float64 // those of decodes, in a ring
+	oldest  int
 	last    cachedStep
 	scratch Lowering
 }
 
-// maxDecodes bounds how many batches have a cached step, of some kB each.
-const maxDecodes = 1024
+// The most batches of a cache: those that a server comes to, and more than decode steps of one workload are priced of, on both sides of an engine's switches.
+const (
+	servedBatches = 1024
+	sweptBatches  = 8
+)
 
-// A cachedStep is a step with its parts and their kernels.
-type cachedStep struct {
-	step   operator.Step
-	groups []operator.Group // groups of the step
-	parts  []cachedPart     // nil before the first walk
+func newStepCache(bare bool, most int) *stepCache {
+	return &stepCache{bare: bare, most: most, decodes: map[float64]*cachedStep{}}
 }
 
-// A cachedPart is a part of a step. In stepCache.decodes it has the operators and kernels of attention alone, and what each kernel adds.
-type cachedPart struct {
-	Lowering
-	follows bool // each kernel that depends on the context does exactly one operator of attention
+// A cachedStep is a step: its operators of attention with their kernels, and the sums over all others.
+type cachedStep struct {
+	step    operator.Step
+	groups  []operator.Group // groups of the step
+	fixed   partSums
+	parts   []Lowering // operators of attention alone, and the kernels that do those which depend on the context
+	follows bool       // each kernel that depends on the context does exactly one operator of attention
 }
 
 // cached is where the cache has steps such as s; nil if nowhere.
 func (p *Predictor) cached(s *operator.Step) *cachedStep {
 	c := p.cache
-	if c == nil || c.bare != p.bare {
-		return nil
-	}
-	decode := s.Decode() && len(s.Groups) == 0 && !s.Drafted
 	switch {
-	case !c.bare && !decode:
+	case c == nil || c.bare != p.bare:
 		return nil
-	case !c.bare || !decode:
-		return &c.last
+	case s.Decode() && len(s.Groups) == 0 && !s.Drafted:
+		return c.decode(s.Batch)
+	case !c.bare:
+		return nil
 	}
-	k := c.decodes[s.Batch]
-	if k == nil && len(c.decodes) < maxDecodes {
+	return &c.last
+}
+
+// decode is the cached decode step of a batch, or the oldest one, which the step of this batch replaces.
+func (c *stepCache) decode(batch float64) *cachedStep {
+	k := c.decodes[batch]
+	switch {
+	case k != nil:
+		return k
+	case len(c.batches) < c.most:
 		k = &cachedStep{}
-		c.decodes[s.Batch] = k
+		c.batches = append(c.batches, batch)
+	default:
+		old := &c.batches[c.oldest]
+		k = c.decodes[*old]
+		delete(c.decodes, *old)
+		*old, c.oldest = batch, (c.oldest+1)%c.most
 	}
-	return cmp.Or(k, &c.last)
+	c.decodes[batch] = k
+	return k
 }
 
 // alike reports whether s differs from the cached step in contexts alone.
 func (k *cachedStep) alike(s *operator.Step, p *Predictor) bool {
 	o := &k.step
-	return k.parts != nil && o.Batch == s.Batch && o.New == s.New && o.Logits == s.Logits && o.Together == s.Together && (o.Cache == s.Cache || !p.fixedCache) &&
+	return k.follows && o.Batch == s.Batch && o.New == s.New && o.Logits == s.Logits && o.Together == s.Together && (o.Cache == s.Cache || !p.fixedCache) &&
 		o.Drafted == s.Drafted && o.Decode() == s.Decode() && slices.EqualFunc(k.groups, s.Groups, alikeGroups)
 }
 
@@ -69,24 +86,23 @@ func alikeGroups(a, b operator.Group) bool {
 
 // walk adds what the kernels of a step cost to sums, and caches the step. It adds in the order of Predictor.walk, so that
 // the sums are equal to the last digit.
-func (k *cachedStep) walk(p *Predictor, sums *kernelSums, s *operator.Step, see Visit) {
+func (k *cachedStep) walk(p *Predictor, sums *kernelSums, s *operator.Step) {
 	alike := k.alike(s, p)
 	k.step, k.groups = *s, append(k.groups[:0], s.Groups...)
 	if !alike || !k.follow(s, p.machine) {
-		k.price(p, s)
+		k.price(p, sums, s)
+		return
 	}
+	sums.cached = &k.fixed
 	for i := range k.parts {
-		p.add(sums, &k.parts[i].Lowering, see)
+		p.addAttention(sums, &k.parts[i])
 	}
 }
 
-// follow turns the parts into those of a step with other contexts, and reports whether it can.
+// follow turns attention into that of a step with other contexts, and reports whether it can.
 func (k *cachedStep) follow(s *operator.Step, m *Machine) bool {
 	for i := range k.parts {
 		l := &k.parts[i]
-		if !l.follows {
-			return false
-		}
 		l.step.Past, l.step.Cache, l.step.Groups = s.Past, s.Cache, s.Groups
 		if l.layer != nil && !l.reattend(l.layer, m) {
 			return false
@@ -96,27 +112,26 @@ func (k *cachedStep) follow(s *operator.Step, m *Machine) bool {
 }
 
 // price prices all parts of a step.
-func (k *cachedStep) price(p *Predictor, s *operator.Step) {
+func (k *cachedStep) price(p *Predictor, sums *kernelSums, s *operator.Step) {
 	if k.parts == nil {
-		k.parts = make([]cachedPart, p.parts())
+		k.parts = make([]Lowering, p.parts())
 	}
+	l := &p.cache.scratch
+	k.follows = true
 	for i := range k.parts {
-		l := &k.parts[i]
-		if k == &p.cache.last {
-			p.lower(&l.Lowering, s, i, &k.parts[max(i-1, 0)].Lowering)
-			l.follows = l.copiesAttention(true)
-			continue
-		}
-		scratch := &p.cache.scratch
-		p.lower(scratch, s, i, scratch)
-		l.follows = scratch.copiesAttention(true)
-		scratch.attention(&l.Lowering)
+		p.lower(l, s, i)
+		p.add(sums, l, nil)
+		k.follows = k.follows && l.copiesAttention(true)
+		l.attention(&k.parts[i])
+	}
+	if k.follows {
+		k.fixed.copy(&sums.fixed)
 	}
 }
 
 // attention makes a the part with the operators of attention alone and the kernels that do one which depends on the context.
 func (l *Lowering) attention(a *Lowering) {
-	ops, kernels, costs, each := a.Ops[:0], a.Kernels[:0], a.costs[:0], append(a.each[:0], l.each...)
+	ops, kernels, costs, each := a.Ops[:0], a.Kernels[:0], a.costs[:0], a.each[:0]
 	*a = *l
 	a.Step = &a.step
 	for i := range l.Ops {
@@ -125,23 +140,13 @@ func (l *Lowering) attention(a *Lowering) {
 		}
 		for j := range l.Kernels {
 			if k := &l.Kernels[j]; k.Main == i && l.Ops[i].FollowsContext() {
-				kernels, costs = append(kernels, *k), append(costs, l.costs[j])
+				kernels, costs, each = append(kernels, *k), append(costs, l.costs[j]), append(each, l.each[j])
 				kernels[len(kernels)-1].Main = len(ops)
 			}
 		}
 		ops = append(ops, l.Ops[i])
 	}
 	a.Ops, a.Kernels, a.costs, a.each = ops, kernels, costs, each
-}
-
-// turn makes the part of the kernels of the part before, whose layers differ from those of a kind in the windows alone.
-func (l *Lowering) turn(before *Lowering, to *models.Layer, m *Machine) {
-	if l != before {
-		l.Ops, l.Kernels = append(l.Ops[:0], before.Ops...), append(l.Kernels[:0], before.Kernels...)
-		l.costs, l.each = append(l.costs[:0], before.costs...), append(l.each[:0], before.each...)
-		l.layer = before.layer
-	}
-	l.reattend(to, m)
 }
 
 // reattend rewrites and prices attention for the step, of layers that differ from those of the part in the windows alone. All kernels are
