@@ -21,7 +21,7 @@ type pricedStep struct {
 
 // maxRemembered is the most steps that are remembered. A run of more steps prices the others
 // anew.
-const maxRemembered = 64
+const maxRemembered = 128
 
 // forget forgets all steps.
 func (m *pricedSteps) forget() {

@@ -233,23 +233,23 @@ func (p *Predictor) evaluate(t *total, s *operator.Step) {
 // kernels prices a step by its kernels, which may be remembered.
 func (p *Predictor) kernels(t *total, s *operator.Step) {
 	if known := p.known.find(s); known != nil {
-		p.time(t, &known.sum, s)
+		p.time(t, &known.sum, s, p.shifted)
 		return
 	}
 	var k kernelSums
 	p.walk(&k, s, nil)
-	p.time(t, &k, s)
+	p.time(t, &k, s, 0)
 }
 
-// time sums the times of the kernels of a step, and adds those of the host.
-func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step) {
+// time sums the times of the kernels of a step on a machine of moves, and adds those of the host.
+func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step, machine int) {
 	fixed := k.fixedSums()
 	layers := p.sumsOf(fixed, operator.PartLayers)
 	t.Sum, t.timing, t.constants = layers.Sum, layers.timing, layers.constants
-	piece := layers.piece + layers.shifted(&t.timing, p.shifted)
-	piece += t.takes(&k.attends, p.shifted)
+	piece := layers.piece + layers.shifted(&t.timing, machine)
+	piece += t.takes(&k.attends, machine)
 	if p.Par.MicroBatches > 1 {
-		piece += t.takes(&fixed[operator.PartFirst], p.shifted) + t.takes(&fixed[operator.PartLast], p.shifted)
+		piece += t.takes(&fixed[operator.PartFirst], machine) + t.takes(&fixed[operator.PartLast], machine)
 	}
 	t.Piece.Mark(piece)
 	if s.Decode() { // a prompt of chunks of one token has both kinds of steps
@@ -263,7 +263,7 @@ func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step) {
 		t.exposed = host
 	}
 	if p.Par.MicroBatches > 1 {
-		t.stages(p.timings(k), p.Par.PP, p.layers)
+		t.stages(k.timings(machine), p.Par.PP, p.layers)
 		for i := range t.stage {
 			p.launch(t, &t.stage[i], s)
 		}
@@ -273,15 +273,15 @@ func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step) {
 }
 
 // timings is the times of the parts of a step.
-func (p *Predictor) timings(k *kernelSums) (parts [operator.PartLast + 1]timing) {
+func (k *kernelSums) timings(machine int) (parts [operator.PartLast + 1]timing) {
 	fixed := k.fixedSums()
 	for i := range fixed {
 		parts[i] = fixed[i].timing
-		fixed[i].shifted(&parts[i], p.shifted)
+		fixed[i].shifted(&parts[i], machine)
 	}
 	layers := &parts[operator.PartLayers]
 	layers.add(&k.attends.timing, 1)
-	k.attends.shifted(layers, p.shifted)
+	k.attends.shifted(layers, machine)
 	return parts
 }
 

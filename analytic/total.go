@@ -50,13 +50,13 @@ func (t *total) add(u *total, n float64) {
 	}
 }
 
-// takes adds the sums over kernels, on the machine of moves that is shifted to. The result identifies what the kernels wait for.
-func (t *total) takes(u *sums, shifted int) (piece uint64) {
+// takes adds the sums over kernels on a machine of moves. The result identifies what the kernels wait for.
+func (t *total) takes(u *sums, machine int) (piece uint64) {
 	t.Add(&u.Sum, 1)
 	t.Piece.Mark(uint64(u.Piece))
 	t.constants |= u.constants
 	t.timing.add(&u.timing, 1)
-	return u.piece + u.shifted(&t.timing, shifted)
+	return u.piece + u.shifted(&t.timing, machine)
 }
 
 // add adds n times u.
