@@ -123,7 +123,7 @@ func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
 	}
 	prefill, decode := p.prefill(w), total{}
 	if w.GenLen > 1 {
-		decode = p.decode(w, nil)
+		decode = p.decode(w)
 	}
 	p.fill(&e, w, &prefill, &decode, widths{p.machine.Cal.PrefillError, p.machine.Cal.DecodeError})
 	return e, nil
@@ -151,10 +151,9 @@ func (p *Predictor) prefill(w *Workload) (t total) {
 	return t
 }
 
-// decode sums the steps of the tokens after the first. If first is not nil, the first step is
-// remembered there.
-func (p *Predictor) decode(w *Workload, first *firstStep) (t total) {
-	r := runner{p: p, budget: maxSteps, first: first}
+// decode sums the steps of the tokens after the first.
+func (p *Predictor) decode(w *Workload) (t total) {
+	r := runner{p: p, budget: maxSteps}
 	r.sum(&t, &operator.Run{First: p.FirstDecode(w), Steps: w.GenLen - 1})
 	p.limit(&t, false)
 	return t

@@ -32,7 +32,7 @@ type Spared struct {
 // share the experts; 0 if each replica has as many as this one.
 func (p *Predictor) StepCost(groups []operator.Group, together float64) StepCost {
 	bare := *p
-	bare.bare, bare.prefilled, bare.known = true, nil, nil
+	bare.bare, bare.steps = true, nil
 	return bare.cost(groups, together)
 }
 

@@ -17,7 +17,7 @@ type kernelSums struct {
 	attends sums      // of attention, in the layers, which does
 }
 
-// A partSums is sums by part of the step (Predictor.sumsOf).
+// A partSums is sums by part of the step, or of all parts in the first.
 type partSums [operator.PartLast + 1]sums
 
 // A sums is over operators and kernels.
@@ -37,12 +37,50 @@ func (k *kernelSums) fixedSums() *partSums {
 	return &k.fixed
 }
 
-// sumsOf is the sums of a part of a step. A pipeline alone, that of several micro-batches, needs them apart.
-func (p *Predictor) sumsOf(fixed *partSums, part operator.Part) *sums {
+// sumParts is the number of parts whose sums are apart: one of all operators, for a pipeline of several micro-batches alone needs more.
+func (p *Predictor) sumParts() int {
 	if p.Par.MicroBatches == 1 {
-		part = operator.PartLayers
+		return 1
 	}
-	return &fixed[part]
+	return len(partSums{})
+}
+
+// sumsOf is the sums of a part of a step.
+func (p *Predictor) sumsOf(fixed *partSums, part operator.Part) *sums {
+	return &fixed[min(int(part), p.sumParts()-1)]
+}
+
+// total is the sums of all operators and kernels, by part or of all parts.
+func (k *kernelSums) total(parts []sums) {
+	layers := 0
+	if len(parts) > 1 {
+		layers = int(operator.PartLayers)
+	}
+	fixed := k.fixedSums()
+	for i := range parts {
+		parts[i].set(&fixed[i])
+	}
+	parts[layers].add(&k.attends)
+}
+
+// set copies sums.
+func (s *sums) set(from *sums) {
+	shifts := append(s.shifts[:0], from.shifts...)
+	*s = *from
+	s.shifts = shifts
+}
+
+// add adds sums.
+func (s *sums) add(u *sums) {
+	s.Sum.Add(&u.Sum, 1)
+	s.Sum.Piece.Mark(uint64(u.Sum.Piece))
+	s.timing.add(&u.timing, 1)
+	s.constants |= u.constants
+	s.piece += u.piece
+	for i := range u.shifts {
+		s.shifts[i].Add(&u.shifts[i].Load, 1)
+		s.shifts[i].piece += u.shifts[i].piece
+	}
 }
 
 // reset empties sums, which get room for so many shifts.
@@ -54,13 +92,17 @@ func (s *sums) reset(shifts int) {
 	clear(s.shifts)
 }
 
-// copy copies sums.
-func (s *partSums) copy(from *partSums) {
-	for i := range s {
-		shifts := append(s[i].shifts[:0], from[i].shifts...)
-		s[i] = from[i]
-		s[i].shifts = shifts
+// reset empties the sums of a step.
+func (k *kernelSums) reset(p *Predictor) {
+	shifts := 0
+	if p.moves != nil {
+		shifts = len(p.moves.machines)
 	}
+	k.cached = nil
+	for i := range p.sumParts() {
+		k.fixed[i].reset(shifts)
+	}
+	k.attends.reset(shifts)
 }
 
 // lowerings keeps Lowerings, whose slices need not grow again.
@@ -217,39 +259,27 @@ func (l *Lowering) alike(i int) (n int) {
 	return n
 }
 
-// evaluate prices a step, unless it is a prefill that is remembered.
-func (p *Predictor) evaluate(t *total, s *operator.Step) {
-	if p.prefilled == nil || s.Decode() {
-		p.kernels(t, s)
-		return
-	}
-	u, priced := p.prefilled.find(s)
-	if !priced {
-		p.kernels(u, s)
-	}
-	*t = *u
-}
-
-// kernels prices a step by its kernels, which may be remembered.
-func (p *Predictor) kernels(t *total, s *operator.Step) {
-	if known := p.known.find(s); known != nil {
-		p.time(t, &known.sum, s, p.shifted)
+// evaluate prices a step, which may be remembered, on a side of an engine's switch.
+func (p *Predictor) evaluate(t *total, s *operator.Step, switched bool) {
+	if p.steps != nil {
+		p.time(t, p.steps.find(s, switched), s)
 		return
 	}
 	var k kernelSums
+	var parts partSums
 	p.walk(&k, s, nil)
-	p.time(t, &k, s, 0)
+	all := parts[:p.sumParts()]
+	k.total(all)
+	p.time(t, all, s)
 }
 
-// time sums the times of the kernels of a step on a machine of moves, and adds those of the host.
-func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step, machine int) {
-	fixed := k.fixedSums()
-	layers := p.sumsOf(fixed, operator.PartLayers)
-	t.Sum, t.timing, t.constants = layers.Sum, layers.timing, layers.constants
-	piece := layers.piece + layers.shifted(&t.timing, machine)
-	piece += t.takes(&k.attends, machine)
-	if p.Par.MicroBatches > 1 {
-		piece += t.takes(&fixed[operator.PartFirst], machine) + t.takes(&fixed[operator.PartLast], machine)
+// time sums the times of the kernels of a step, and adds those of the host.
+func (p *Predictor) time(t *total, parts []sums, s *operator.Step) {
+	first := &parts[0]
+	t.Sum, t.timing, t.constants = first.Sum, first.timing, first.constants
+	piece := first.piece + first.shifted(&t.timing, p.shifted)
+	for i := range parts[1:] {
+		piece += t.takes(&parts[1+i], p.shifted)
 	}
 	t.Piece.Mark(piece)
 	if s.Decode() { // a prompt of chunks of one token has both kinds of steps
@@ -262,8 +292,8 @@ func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step, machine int)
 		host += p.machine.seconds(roofline.HostSequence).Times(s.Batch)
 		t.exposed = host
 	}
-	if p.Par.MicroBatches > 1 {
-		t.stages(k.timings(machine), p.Par.PP, p.layers)
+	if len(parts) > 1 {
+		t.stages(p.timings(parts), p.Par.PP, p.layers)
 		for i := range t.stage {
 			p.launch(t, &t.stage[i], s)
 		}
@@ -273,22 +303,18 @@ func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step, machine int)
 }
 
 // timings is the times of the parts of a step.
-func (k *kernelSums) timings(machine int) (parts [operator.PartLast + 1]timing) {
-	fixed := k.fixedSums()
-	for i := range fixed {
-		parts[i] = fixed[i].timing
-		fixed[i].shifted(&parts[i], machine)
+func (p *Predictor) timings(parts []sums) (all [operator.PartLast + 1]timing) {
+	for i := range parts {
+		all[i] = parts[i].timing
+		parts[i].shifted(&all[i], p.shifted)
 	}
-	layers := &parts[operator.PartLayers]
-	layers.add(&k.attends.timing, 1)
-	k.attends.shifted(layers, machine)
-	return parts
+	return all
 }
 
 // step prices a step. A decode step of a batch beyond a switch of kernels takes no less than
 // one of the largest batch before the switch.
 func (p *Predictor) step(t *total, s *operator.Step) {
-	p.evaluate(t, s)
+	p.evaluate(t, s, false)
 	if !s.Decode() {
 		return
 	}
@@ -299,7 +325,7 @@ func (p *Predictor) step(t *total, s *operator.Step) {
 		small := *s
 		small.Batch = limit
 		var u total
-		p.evaluate(&u, &small)
+		p.evaluate(&u, &small, true)
 		t.constants |= u.constants
 		t.raise(&t.timing, &u.timing, limit)
 		for i := range t.stage {

@@ -124,8 +124,8 @@ func (k *cachedStep) price(p *Predictor, sums *kernelSums, s *operator.Step) {
 		k.follows = k.follows && l.copiesAttention(true)
 		l.attention(&k.parts[i])
 	}
-	if k.follows {
-		k.fixed.copy(&sums.fixed)
+	for i := range p.sumParts() {
+		k.fixed[i].set(&sums.fixed[i])
 	}
 }
 

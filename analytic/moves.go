@@ -2,68 +2,8 @@ package analytic
 
 import (
 	"llmprof/energy"
-	"llmprof/operator"
 	"llmprof/roofline"
 )
-
-// A pricedSteps has steps that were priced, with what they take more on machines that differ in a constant. It serves one goroutine.
-type pricedSteps struct {
-	base  *Predictor // prices the steps
-	steps []*pricedStep
-	n     int // steps that are remembered
-}
-
-// A pricedStep is the sums over the kernels of a step.
-type pricedStep struct {
-	batch, fresh, past, logits, cache float64
-	sum                               kernelSums
-}
-
-// maxRemembered is the most steps that are remembered. A run of more steps prices the others
-// anew.
-const maxRemembered = 128
-
-// forget forgets all steps.
-func (m *pricedSteps) forget() {
-	if m != nil {
-		m.n = 0
-	}
-}
-
-// find is a step with its sums; nil if no steps are remembered, or too many.
-func (m *pricedSteps) find(s *operator.Step) *pricedStep {
-	if m == nil {
-		return nil
-	}
-	for _, r := range m.steps[:m.n] {
-		if r.past == s.Past && r.batch == s.Batch && r.fresh == s.New && r.logits == s.Logits && r.cache == s.Cache {
-			return r
-		}
-	}
-	switch {
-	case m.n == maxRemembered:
-		return nil
-	case m.n == len(m.steps):
-		m.steps = append(m.steps, &pricedStep{})
-	}
-	r := m.steps[m.n]
-	m.n++
-	r.batch, r.fresh, r.past, r.logits, r.cache = s.Batch, s.New, s.Past, s.Logits, s.Cache
-	r.sum.reset(m.base)
-	m.base.walk(&r.sum, s, nil)
-	return r
-}
-
-// reset empties the sums of a step.
-func (k *kernelSums) reset(p *Predictor) {
-	k.cached = nil
-	for i := range k.fixed {
-		if s := &k.fixed[i]; s == p.sumsOf(&k.fixed, operator.Part(i)) {
-			s.reset(len(p.moves.machines))
-		}
-	}
-	k.attends.reset(len(p.moves.machines))
-}
 
 // A moves is the machines with a constant moved, on which kernels are priced anew.
 type moves struct {
