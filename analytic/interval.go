@@ -35,7 +35,8 @@ func (p *Prepared) widths(w *Workload) (off widths) {
 		return off
 	}
 	decode := p.decodes(w)
-	constants := spread(p.moved, decode, func(m *Predictor) total { return m.decode(w) })
+	run := p.decoding(w)
+	constants := spread(p.moved, decode, func(m *Predictor) total { return m.decode(&run) })
 	off.decode = p.machines.within(&decode.timing, constants, board, cal.DecodeError)
 	return off
 }

@@ -21,7 +21,7 @@ type stepMemory struct {
 
 // Sets of places at most of the tables of a memory. Those of decode steps have the steps of a workload or two.
 const (
-	mostSets   = 8192
+	mostSets   = 4096
 	decodeSets = 64
 )
 
@@ -63,10 +63,13 @@ type stepTable struct {
 	most  int // sets; a power of two
 	keys  [][places]stepKey
 	sums  []sums
-	next  int // place of the next step that is replaced
-	full  int // how often a set was full
-	last  stepKey
-	at    int // where the sums of the last step are
+	next  int         // place of the next step that is replaced
+	full  int         // how often a set was full
+	last  [2]struct { // the last steps that were found, as a run of steps has a first and a last one
+		key stepKey
+		at  int
+	}
+	older int // the one of these that was found earlier
 }
 
 // places is the number of places of a set. The chunks of a prompt differ in the first, in those between and in the last.
@@ -90,14 +93,24 @@ func (k *stepKey) set(n int) int {
 
 // find is where the sums of a step are kept, and whether it was priced already.
 func (m *stepTable) find(key *stepKey) (all []sums, priced bool) {
-	if m.last != *key {
-		m.last = *key
-		m.at, priced = m.place(key)
-	} else {
-		priced = true
+	for i := range m.last {
+		if l := &m.last[i]; l.key == *key {
+			return m.at(l.at), true
+		}
 	}
-	return m.sums[m.at*m.parts : (m.at+1)*m.parts], priced
+	at, priced := m.place(key)
+	for i := range m.last {
+		if l := &m.last[i]; l.at == at { // The step there was replaced.
+			l.key = stepKey{}
+		}
+	}
+	l := &m.last[m.older]
+	l.key, l.at, m.older = *key, at, 1-m.older
+	return m.at(at), priced
 }
+
+// at is the sums at a place.
+func (m *stepTable) at(place int) []sums { return m.sums[place*m.parts : (place+1)*m.parts] }
 
 // place is the place of a step, and whether it has it already.
 func (m *stepTable) place(key *stepKey) (at int, priced bool) {
@@ -140,4 +153,5 @@ func (m *stepTable) grow() {
 		}
 	}
 	m.keys, m.sums = keys, all
+	clear(m.last[:])
 }

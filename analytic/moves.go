@@ -9,7 +9,26 @@ import (
 type moves struct {
 	machines []movedMachine
 	base     *Machine
-	cost     roofline.Cost // kept to save allocations
+	of       map[roofline.Set][]int // affected, as far as it was asked for
+	cost     roofline.Cost          // kept to save allocations
+}
+
+func newMoves(machines []movedMachine, base *Machine) *moves {
+	return &moves{machines: machines, base: base, of: map[roofline.Set][]int{}}
+}
+
+// affected is the machines on which a kernel that depends on constants takes another time, or grows in another way at the power limit.
+func (m *moves) affected(constants roofline.Set) []int {
+	all, known := m.of[constants]
+	if !known {
+		for i := range m.machines {
+			if on := &m.machines[i]; on.changed&constants != 0 || on.Throttle != m.base.Throttle {
+				all = append(all, i)
+			}
+		}
+		m.of[constants] = all
+	}
+	return all
 }
 
 // A shift is what kernels take more on a machine with a constant moved. The bounds are left.
@@ -21,12 +40,9 @@ type shift struct {
 // shift adds what kernel i of a part takes more on machine j.
 func (m *moves) shift(s *shift, j int, l *Lowering, i int) {
 	on, k, cost, a := &m.machines[j], &l.Kernels[i], &l.costs[i], &l.each[i]
-	switch {
-	case on.changed&cost.Constants != 0:
+	if on.changed&cost.Constants != 0 {
 		on.prices.Reprice(&m.cost, cost, &k.Kernel)
 		cost = &m.cost
-	case on.Throttle == m.base.Throttle: // else arithmetic at the power limit takes longer in another way
-		return
 	}
 	var load energy.Load
 	s.piece += pieceOf(l.at(k), cost.Piece()|on.Take(&load, cost)) - pieceOf(l.at(k), a.choice)

@@ -48,7 +48,7 @@ func (p *Prepared) move() {
 	if len(p.moved) == len(p.machines.moved) {
 		return
 	}
-	p.caching.moves = &moves{machines: p.machines.moved, base: p.machine}
+	p.caching.moves = newMoves(p.machines.moved, p.machine)
 	for i := range p.machines.moved {
 		m := &p.machines.moved[i]
 		moved := p.on(m.Machine)
@@ -119,9 +119,10 @@ func (p *Prepared) prefills(w *Workload) {
 	if key == p.last {
 		return
 	}
-	p.prompt = p.remembered.prefill(w)
+	runs := p.Prefill(w)
+	p.prompt = p.remembered.prefill(&runs)
 	p.last = key
-	p.promptOff = spread(p.moved, &p.prompt, func(m *Predictor) total { return m.prefill(w) })
+	p.promptOff = spread(p.moved, &p.prompt, func(m *Predictor) total { return m.prefill(&runs) })
 }
 
 // decodes sums the decode steps of a workload.
@@ -130,7 +131,8 @@ func (p *Prepared) decodes(w *Workload) *total {
 		if p.caching.cache == nil && p.run.GenLen > 0 { // its room is worth taking for several workloads alone
 			p.caching.cache = newStepCache(false, sweptBatches)
 		}
-		p.decoded = p.remembered.decode(w)
+		run := p.decoding(w)
+		p.decoded = p.remembered.decode(&run)
 		p.run = *w
 	}
 	return &p.decoded

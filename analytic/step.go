@@ -238,8 +238,10 @@ func (p *Predictor) take(s *sums, l *Lowering, i int) {
 		s.unfitted += c.Time
 	}
 	s.constants |= c.Constants
-	for j := range s.shifts {
-		p.moves.shift(&s.shifts[j], j, l, i)
+	if len(s.shifts) > 0 {
+		for _, j := range p.moves.affected(c.Constants) {
+			p.moves.shift(&s.shifts[j], j, l, i)
+		}
 	}
 }
 
