@@ -117,9 +117,14 @@ func (p *Predictor) walk(k *kernelSums, s *operator.Step, see Visit) {
 		return
 	}
 	l := lowerings.Get().(*Lowering)
+	l.on = nil
+	at := l
 	for i := range p.parts() {
-		p.lower(l, s, i)
-		p.add(k, l, see)
+		if p.cache != nil && p.cache.bare == p.bare && !p.twin(i) {
+			at = p.cache.part(p, i)
+		}
+		p.lower(at, s, i)
+		p.add(k, at, see)
 	}
 	lowerings.Put(l)
 }
@@ -134,13 +139,16 @@ func (p *Predictor) parts() int {
 	return n
 }
 
+// twin reports whether part i of a step is of layers that differ from those of the part before in the windows alone.
+func (p *Predictor) twin(i int) bool { return i > 0 && i <= len(p.twins) && p.twins[i-1] }
+
 // lower lists the operators of part i of a step, and prices the kernels that the engine lowers them to. The part before it, of the same step, is in l: layers
 // that differ from its layers in the windows alone have its kernels.
 func (p *Predictor) lower(l *Lowering, s *operator.Step, i int) {
 	l.GPU, l.Constants, l.bare, l.place = p.machine.GPU, &p.machine.Cal.Constants, p.bare, i
 	l.step = *s
 	l.Step, l.Part = &l.step, operator.PartLayers
-	if i > 0 && i <= len(p.twins) && p.twins[i-1] && l.copiesAttention(false) {
+	if p.twin(i) && l.copiesAttention(false) {
 		l.reattend(&p.Model.Layers[i-1], p.machine)
 		return
 	}
@@ -156,15 +164,31 @@ func (p *Predictor) lower(l *Lowering, s *operator.Step, i int) {
 	default:
 		l.Part, l.Ops = operator.PartLast, s.AppendLast(l.Ops[:0])
 	}
-	l.Kernels = slices.Grow(l.Kernels[:0], len(l.Ops))
+	l.before, l.Kernels = l.Kernels, slices.Grow(l.before[:0], len(l.Ops))
 	p.machine.Engine.Lower(l)
 	l.correctOps()
-	l.costs = slices.Grow(l.costs[:0], len(l.Kernels))[:len(l.Kernels)]
-	l.each = slices.Grow(l.each[:0], len(l.Kernels))[:len(l.Kernels)]
+	l.priceAll(p.machine)
+}
+
+// priceAll prices all kernels. One that is equal to the kernel in its place before keeps its cost.
+func (l *Lowering) priceAll(m *Machine) {
+	more := max(len(l.Kernels)-len(l.costs), 0)
+	l.costs, l.each = slices.Grow(l.costs, more)[:len(l.Kernels)], slices.Grow(l.each, more)[:len(l.Kernels)]
+	l.changed = 0
 	for i := range l.Kernels {
-		l.Kernels[i].at = i
-		l.price(i, p.machine)
+		k := &l.Kernels[i]
+		k.at = i
+		if l.on == m && i < len(l.before) {
+			before := &l.before[i]
+			if k.variance, k.uneven = before.variance, before.uneven; *k == *before {
+				l.scatter(i, m)
+				continue
+			}
+		}
+		l.changed |= 1 << i
+		l.price(i, m)
 	}
+	l.on = m
 }
 
 // price prices kernel i, after those before it.
@@ -172,48 +196,65 @@ func (l *Lowering) price(i int, m *Machine) {
 	k, c := &l.Kernels[i], &l.costs[i]
 	m.prices.Price(c, &k.Kernel)
 	l.each[i] = addendOf(k, c, m)
-	if k.variance, k.uneven = 0, 0; l.bare {
+	if k.variance, k.uneven = 0, 0; !l.bare {
+		k.uneven = l.ofText(k, c, m)
+		l.scatter(i, m)
+	}
+}
+
+// scatter works out the part of the variance that kernel i has.
+func (l *Lowering) scatter(i int, m *Machine) {
+	k := &l.Kernels[i]
+	if l.bare {
 		return
 	}
-	k.uneven = l.ofText(k, c, m)
-	if k.variance = m.variance(k, c); k.variance != 0 {
+	if k.variance = m.variance(k, &l.costs[i]); k.variance != 0 {
 		k.variance *= float64(2*l.alike(i) + 1)
 	}
 }
 
 // add counts the operators of a part of a step, and what their kernels cost.
 func (p *Predictor) add(t *kernelSums, l *Lowering, see Visit) {
-	fixed, attends := p.sumsOf(&t.fixed, l.Part), uint64(0)
+	fixed, attends := p.sumsOf(&t.fixed, l.Part), l.attends()
 	for i := range l.Ops {
-		o, s := &l.Ops[i], fixed
-		if o.FollowsContext() {
-			attends |= 1 << i
-			s = &t.attends
+		if attends&(1<<i) == 0 {
+			p.count(fixed, &l.Ops[i], l)
 		}
-		p.count(s, o, l)
 	}
 	for i := range l.Kernels {
-		s := fixed
-		if l.Kernels[i].Ops&attends != 0 {
-			s = &t.attends
+		if l.Kernels[i].Ops&attends == 0 {
+			p.take(fixed, l, i)
 		}
-		p.take(s, l, i)
 	}
+	p.addAttention(t, l)
 	if see != nil {
 		see(l, l.costs)
 	}
 }
 
-// addAttention adds the operators and kernels of a part that has those of attention alone.
+// addAttention adds the operators of attention of a part, and their kernels.
 func (p *Predictor) addAttention(t *kernelSums, l *Lowering) {
+	attends := l.attends()
 	for i := range l.Ops {
-		if o := &l.Ops[i]; o.FollowsContext() {
-			p.count(&t.attends, o, l)
+		if attends&(1<<i) != 0 {
+			p.count(&t.attends, &l.Ops[i], l)
 		}
 	}
 	for i := range l.Kernels {
-		p.take(&t.attends, l, i)
+		if l.Kernels[i].Ops&attends != 0 {
+			p.take(&t.attends, l, i)
+		}
 	}
+}
+
+// attends has bit i set for operator i of the part if it is one of attention that depends on the context.
+func (l *Lowering) attends() (bits uint64) {
+	for i := range l.Ops {
+		if l.Ops[i].FollowsContext() {
+			bits |= 1 << i
+		}
+	}
+	return bits
 }
 
 // count adds an operator of a part.

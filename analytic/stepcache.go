@@ -17,6 +17,7 @@ type stepCache struct {
 	oldest  int
 	last    cachedStep
 	scratch Lowering
+	parts   []Lowering // parts of the last step of prompts
 }
 
 // The most batches of a cache: those that a server comes to, and more than decode steps of one workload are priced of, on both sides of an engine's switches.
@@ -29,13 +30,27 @@ func newStepCache(bare bool, most int) *stepCache {
 	return &stepCache{bare: bare, most: most, decodes: map[float64]*cachedStep{}}
 }
 
-// A cachedStep is a step: its operators of attention with their kernels, and the sums over all others.
+// part is where part i of steps of prompts is lowered.
+func (c *stepCache) part(p *Predictor, i int) *Lowering {
+	if c.parts == nil {
+		c.parts = make([]Lowering, p.parts())
+	}
+	return &c.parts[i]
+}
+
+// A cachedStep is a step: the sums over what does not depend on the context, and the parts of the step.
 type cachedStep struct {
-	step    operator.Step
-	groups  []operator.Group // groups of the step
-	fixed   partSums
-	parts   []Lowering // operators of attention alone, and the kernels that do those which depend on the context
-	follows bool       // each kernel that depends on the context does exactly one operator of attention
+	step   operator.Step
+	groups []operator.Group // groups of the step
+	fixed  partSums
+	parts  []cachedPart // nil before the first step is priced
+}
+
+// A cachedPart has the operators of attention alone, and the kernels that do those which depend on the context; or all
+// operators and kernels where such a kernel does several.
+type cachedPart struct {
+	Lowering
+	whole bool
 }
 
 // cached is where the cache has steps such as s; nil if nowhere.
@@ -74,7 +89,7 @@ func (c *stepCache) decode(batch float64) *cachedStep {
 // alike reports whether s differs from the cached step in contexts alone.
 func (k *cachedStep) alike(s *operator.Step, p *Predictor) bool {
 	o := &k.step
-	return k.follows && o.Batch == s.Batch && o.New == s.New && o.Logits == s.Logits && o.Together == s.Together && (o.Cache == s.Cache || !p.fixedCache) &&
+	return k.parts != nil && o.Batch == s.Batch && o.New == s.New && o.Logits == s.Logits && o.Together == s.Together && (o.Cache == s.Cache || !p.fixedCache) &&
 		o.Drafted == s.Drafted && o.Decode() == s.Decode() && slices.EqualFunc(k.groups, s.Groups, alikeGroups)
 }
 
@@ -89,22 +104,28 @@ func alikeGroups(a, b operator.Group) bool {
 func (k *cachedStep) walk(p *Predictor, sums *kernelSums, s *operator.Step) {
 	alike := k.alike(s, p)
 	k.step, k.groups = *s, append(k.groups[:0], s.Groups...)
-	if !alike || !k.follow(s, p.machine) {
+	if !alike || !k.follow(p, s) {
 		k.price(p, sums, s)
 		return
 	}
 	sums.cached = &k.fixed
 	for i := range k.parts {
-		p.addAttention(sums, &k.parts[i])
+		p.addAttention(sums, &k.parts[i].Lowering)
 	}
 }
 
 // follow turns attention into that of a step with other contexts, and reports whether it can.
-func (k *cachedStep) follow(s *operator.Step, m *Machine) bool {
+func (k *cachedStep) follow(p *Predictor, s *operator.Step) bool {
 	for i := range k.parts {
 		l := &k.parts[i]
+		if l.whole {
+			if p.lower(&l.Lowering, s, i); !l.changesAttention() {
+				return false
+			}
+			continue
+		}
 		l.step.Past, l.step.Cache, l.step.Groups = s.Past, s.Cache, s.Groups
-		if l.layer != nil && !l.reattend(l.layer, m) {
+		if l.layer != nil && !l.reattend(l.layer, p.machine) {
 			return false
 		}
 	}
@@ -114,24 +135,46 @@ func (k *cachedStep) follow(s *operator.Step, m *Machine) bool {
 // price prices all parts of a step.
 func (k *cachedStep) price(p *Predictor, sums *kernelSums, s *operator.Step) {
 	if k.parts == nil {
-		k.parts = make([]Lowering, p.parts())
+		k.parts = make([]cachedPart, p.parts())
 	}
 	l := &p.cache.scratch
-	k.follows = true
 	for i := range k.parts {
 		p.lower(l, s, i)
 		p.add(sums, l, nil)
-		k.follows = k.follows && l.copiesAttention(true)
-		l.attention(&k.parts[i])
+		to := &k.parts[i]
+		if to.whole = !l.copiesAttention(true); to.whole {
+			l.all(&to.Lowering)
+		} else {
+			l.attention(&to.Lowering)
+		}
 	}
 	for i := range p.sumParts() {
 		k.fixed[i].set(&sums.fixed[i])
 	}
 }
 
+// changesAttention reports whether no kernels but those of attention changed.
+func (l *Lowering) changesAttention() bool {
+	attends := l.attends()
+	for i := range l.Kernels {
+		if l.changed&(1<<i) != 0 && l.Kernels[i].Ops&attends == 0 {
+			return false
+		}
+	}
+	return len(l.Kernels) == len(l.before)
+}
+
+// all makes a a copy of the part.
+func (l *Lowering) all(a *Lowering) {
+	ops, kernels, costs, each, before := append(a.Ops[:0], l.Ops...), append(a.Kernels[:0], l.Kernels...), append(a.costs[:0], l.costs...), append(a.each[:0], l.each...), a.before
+	*a = *l
+	a.Step = &a.step
+	a.Ops, a.Kernels, a.costs, a.each, a.before = ops, kernels, costs, each, before
+}
+
 // attention makes a the part with the operators of attention alone and the kernels that do one which depends on the context.
 func (l *Lowering) attention(a *Lowering) {
-	ops, kernels, costs, each := a.Ops[:0], a.Kernels[:0], a.costs[:0], a.each[:0]
+	ops, kernels, costs, each, before := a.Ops[:0], a.Kernels[:0], a.costs[:0], a.each[:0], a.before
 	*a = *l
 	a.Step = &a.step
 	for i := range l.Ops {
@@ -141,12 +184,13 @@ func (l *Lowering) attention(a *Lowering) {
 		for j := range l.Kernels {
 			if k := &l.Kernels[j]; k.Main == i && l.Ops[i].FollowsContext() {
 				kernels, costs, each = append(kernels, *k), append(costs, l.costs[j]), append(each, l.each[j])
-				kernels[len(kernels)-1].Main = len(ops)
+				last := &kernels[len(kernels)-1]
+				last.Main, last.Ops = len(ops), 1<<len(ops)
 			}
 		}
 		ops = append(ops, l.Ops[i])
 	}
-	a.Ops, a.Kernels, a.costs, a.each = ops, kernels, costs, each
+	a.Ops, a.Kernels, a.costs, a.each, a.before = ops, kernels, costs, each, before
 }
 
 // reattend rewrites and prices attention for the step, of layers that differ from those of the part in the windows alone. All kernels are
@@ -178,12 +222,7 @@ func (k *Kernel) moves() bool { return k.Permuted+k.Unpermuted+k.Reread+k.Reload
 // copiesAttention reports whether each kernel that does an operator of attention does no other operator, and has
 // its work and its shape. A kernel with another context then follows from its operator alone, unless it moves other bytes too, as it may if moving is set.
 func (l *Lowering) copiesAttention(moving bool) bool {
-	attends := uint64(0)
-	for i := range l.Ops {
-		if l.Ops[i].FollowsContext() {
-			attends |= 1 << i
-		}
-	}
+	attends := l.attends()
 	for i := range l.Kernels {
 		k := &l.Kernels[i]
 		if o := &l.Ops[k.Main]; k.Ops&attends != 0 && (k.Ops != 1<<k.Main || k.Shape != o.Shape || k.Work != o.Work || k.moves() && !moving) {
