@@ -56,7 +56,7 @@ func (s *sums) shifted(t *timing, machine int) (piece uint64) {
 		return 0
 	}
 	more := &s.shifts[machine-1]
-	t.Load.Add(&more.Load, 1)
+	t.Add(&more.Load, 1)
 	return more.piece
 }
 

@@ -72,8 +72,8 @@ func (s *sums) set(from *sums) {
 
 // add adds sums.
 func (s *sums) add(u *sums) {
-	s.Sum.Add(&u.Sum, 1)
-	s.Sum.Piece.Mark(uint64(u.Sum.Piece))
+	s.Add(&u.Sum, 1)
+	s.Piece.Mark(uint64(u.Piece))
 	s.timing.add(&u.timing, 1)
 	s.constants |= u.constants
 	s.piece += u.piece
