@@ -131,9 +131,14 @@ type Lowering struct {
 	step  operator.Step // Step points to it
 	layer *models.Layer // kind of layers that the part is; nil if it is none
 	costs []roofline.Cost
-	each  []addend // what each kernel of the part adds, by Kernel.at
-	bare  bool     // Predictor.bare
-	text  struct {
+	each  []addend // what each kernel adds
+	place int      // place of the part in the step
+
+	before  []Kernel // kernels that were priced before
+	on      *Machine // machine on which they were; nil where they are of another model
+	changed uint64   // bit i is set where kernel i differs from the one before
+	bare    bool     // Predictor.bare
+	text    struct {
 		tokens [3]float64 // experts, those of each token, and tokens of the last kernel of experts
 		share  float64    // routing.OfText of these, which further kernels of a step share
 	}

@@ -121,9 +121,11 @@ func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
 	if err := w.Check(p.Par.MicroBatches); err != nil {
 		return e, err
 	}
-	prefill, decode := p.prefill(w), total{}
+	runs, decode := p.Prefill(w), total{}
+	prefill := p.prefill(&runs)
 	if w.GenLen > 1 {
-		decode = p.decode(w, nil)
+		run := p.decoding(w)
+		decode = p.decode(&run)
 	}
 	p.fill(&e, w, &prefill, &decode, widths{p.machine.Cal.PrefillError, p.machine.Cal.DecodeError})
 	return e, nil
@@ -142,18 +144,22 @@ func (p *Predictor) memory(w *Workload) Memory {
 }
 
 // prefill sums the steps of the prompts.
-func (p *Predictor) prefill(w *Workload) (t total) {
+func (p *Predictor) prefill(runs *[2]operator.Run) (t total) {
 	r := runner{p: p, budget: maxSteps}
-	r.prefill(&t, w)
+	r.prefill(&t, runs)
 	p.limit(&t, float64(p.Par.MicroBatches), true)
 	return t
 }
 
-// decode sums the steps of the tokens after the first. If first is not nil, the first step is
-// remembered there.
-func (p *Predictor) decode(w *Workload, first *firstStep) (t total) {
-	r := runner{p: p, budget: maxSteps, first: first}
-	r.sum(&t, &operator.Run{First: p.FirstDecode(w), Steps: w.GenLen - 1})
+// decoding is the steps of the tokens after the first.
+func (p *Predictor) decoding(w *Workload) operator.Run {
+	return operator.Run{First: p.FirstDecode(w), Steps: w.GenLen - 1}
+}
+
+// decode sums the steps of the tokens after the first.
+func (p *Predictor) decode(run *operator.Run) (t total) {
+	r := runner{p: p, budget: maxSteps}
+	r.sum(&t, run)
 	p.limit(&t, float64(p.Par.MicroBatches), false)
 	return t
 }
@@ -169,8 +175,7 @@ func (p *Predictor) limit(t *total, parts float64, prefill bool) {
 }
 
 // prefill sums the steps of the prompts of a micro-batch.
-func (r *runner) prefill(all *total, w *Workload) {
-	runs := r.p.Prefill(w)
+func (r *runner) prefill(all *total, runs *[2]operator.Run) {
 	for i := range runs {
 		if run := &runs[i]; run.Steps > 0 {
 			var sum total

@@ -39,7 +39,8 @@ func (p *Predictor) AtClock(base *Machine, w *Workload, x float64) (time, drawn 
 	r := runner{p: p, budget: maxSteps}
 	var t total
 	if w.GenLen == 1 {
-		r.prefill(&t, w)
+		runs := p.Prefill(w)
+		r.prefill(&t, &runs)
 	} else {
 		s := p.FirstDecode(w)
 		p.step(&t, &s)

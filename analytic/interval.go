@@ -35,7 +35,8 @@ func (p *Prepared) widths(w *Workload) (off widths) {
 		return off
 	}
 	decode := p.decodes(w)
-	constants := spread(p.moved, decode, func(m *movedPredictor) total { return m.decode(w, &m.first) })
+	run := p.decoding(w)
+	constants := spread(p.moved, decode, func(m *Predictor) total { return m.decode(&run) })
 	off.decode = p.machines.within(&decode.timing, constants, board, cal.DecodeError)
 	return off
 }
@@ -59,9 +60,9 @@ func (a *Machines) within(t *timing, constants, board, generation float64) float
 
 // spread is the relative change of a phase's time if each constant that it depends on moves
 // to the slow end of its interval, all changes added in quadrature.
-func spread(moved []movedPredictor, base *total, phase func(*movedPredictor) total) (off float64) {
+func spread(moved []*Predictor, base *total, phase func(*Predictor) total) (off float64) {
 	for i := range moved {
-		if m := &moved[i]; m.changed&(base.constants|beyondKernels()) != 0 {
+		if m := moved[i]; m.changed&(base.constants|beyondKernels()) != 0 {
 			t := phase(m)
 			off = math.Hypot(off, float64(max(t.Expected, t.least)/max(base.Expected, base.least))-1)
 		}

@@ -20,9 +20,10 @@ type Predictor struct {
 	bare       bool         // steps have times and energies alone: no counts, floors, and widths of intervals
 	fixedCache bool         // kernels depend on Step.Cache
 	cache      *stepCache   // nil where no step is cached
-	prefilled  *prefilled   // prefill steps; nil where none is remembered
-	known      *pricedSteps // nil where no step is remembered
-	changed    roofline.Set // constants in which the machine differs from the machine of known.base
+	steps      *stepMemory  // steps that were priced on the machine of steps.base; nil where none is remembered
+	changed    roofline.Set // constants in which the machine differs from that one
+	shifted    int          // number of the machine in moves of steps.base, from 1; 0 where it is that of steps.base
+	moves      *moves       // machines on which kernels are priced too; nil without any
 }
 
 // NewPredictor prepares for estimates of c, whatever its Workload.

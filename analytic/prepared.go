@@ -1,29 +1,22 @@
 package analytic
 
 // A Prepared answers for many workloads of one case, each with the interval of Calibrated.
-// It remembers the prefill and the first decode step of the workload before: workloads that differ
-// only in their generated length share them. From the second workload on it caches the last decode step: a step that differs from it in its
-// context alone has only its attention priced. It remembers prefill steps. It serves one goroutine.
+// It remembers steps, and the prefill of the workload before: workloads that differ only in their generated length share it.
+// From the second workload on it caches decode steps: a step that differs from one of them in its
+// context alone has only its attention priced. It serves one goroutine.
 type Prepared struct {
 	*Predictor // predicts on the machine that was asked for
 	machines   *Machines
-	caching    *Predictor       // predicts on that machine, and caches the last decode step
-	remembered *Predictor       // predicts on that machine too; once intervals are asked for it remembers its steps for the predictors of moved
-	interval   *Prepared        // gives the intervals: p itself, or the calibrated machine if the user set constants
-	moved      []movedPredictor // a predictor for each uncertain constant of the calibration
+	caching    *Predictor   // predicts on that machine, and caches decode steps
+	remembered *Predictor   // predicts on that machine by the steps that it remembers of caching
+	interval   *Prepared    // gives the intervals: p itself, or the calibrated machine if the user set constants
+	moved      []*Predictor // predicts by the same steps with one uncertain constant of the calibration at the slow end of its interval, each
 
 	last      Workload // workload whose prefill is remembered; zero if there is none
 	prompt    total
 	promptOff float64
-	first     firstStep
 	run       Workload // workload whose decode steps are remembered; zero if there is none
 	decoded   total
-}
-
-// A movedPredictor has one constant at the slow end of its interval.
-type movedPredictor struct {
-	*Predictor
-	first firstStep
 }
 
 // Prepare prepares for estimates of c, whatever its Workload, on the machine of all or on one
@@ -44,8 +37,8 @@ func (c *Case) Prepare(all *Machines, on *Machine) (*Prepared, error) {
 
 // newPrepared answers by one machine, without an interval.
 func newPrepared(p *Predictor, all *Machines) *Prepared {
-	prepared := &Prepared{Predictor: p, remembered: p.on(p.machine), machines: all}
-	prepared.caching, prepared.remembered.prefilled = prepared.remembered, &prefilled{most: mostSets}
+	prepared := &Prepared{Predictor: p, caching: p.on(p.machine), remembered: p.on(p.machine), machines: all}
+	prepared.remembered.steps = newStepMemory(prepared.caching)
 	prepared.interval = prepared
 	return prepared
 }
@@ -55,14 +48,12 @@ func (p *Prepared) move() {
 	if len(p.moved) == len(p.machines.moved) {
 		return
 	}
-	base := p.remembered
-	p.remembered = p.on(p.machine)
-	p.remembered.known, p.remembered.prefilled = &pricedSteps{base: base}, base.prefilled
+	p.caching.moves = newMoves(p.machines.moved, p.machine)
 	for i := range p.machines.moved {
 		m := &p.machines.moved[i]
 		moved := p.on(m.Machine)
-		moved.known, moved.prefilled, moved.changed = p.remembered.known, &prefilled{most: movedSets}, m.changed
-		p.moved = append(p.moved, movedPredictor{Predictor: moved})
+		moved.steps, moved.changed, moved.shifted = p.remembered.steps, m.changed, i+1
+		p.moved = append(p.moved, moved)
 	}
 }
 
@@ -128,19 +119,19 @@ func (p *Prepared) prefills(w *Workload) {
 	if key == p.last {
 		return
 	}
-	p.remembered.known.forget()
-	p.prompt = p.remembered.prefill(w)
+	runs := p.Prefill(w)
+	p.prompt = p.remembered.prefill(&runs)
 	p.last = key
-	p.promptOff = spread(p.moved, &p.prompt, func(m *movedPredictor) total { return m.prefill(w) })
+	p.promptOff = spread(p.moved, &p.prompt, func(m *Predictor) total { return m.prefill(&runs) })
 }
 
 func (p *Prepared) decodes(w *Workload) *total {
 	if p.run != *w {
 		if p.caching.cache == nil && p.run.GenLen > 0 { // its room is worth taking for several workloads alone
-			p.caching.cache = &stepCache{}
+			p.caching.cache = newStepCache(false, sweptBatches)
 		}
-		p.remembered.known.forget()
-		p.decoded = p.remembered.decode(w, &p.first)
+		run := p.decoding(w)
+		p.decoded = p.remembered.decode(&run)
 		p.run = *w
 	}
 	return &p.decoded

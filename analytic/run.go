@@ -10,45 +10,20 @@ const maxSteps = 20000
 type runner struct {
 	p      *Predictor
 	budget int // steps that it may still price before the rest is taken as linear
-	first  *firstStep
 }
 
 // sum prices the first and the last step of a run, and halves the run if they do not lie on one
 // linear piece.
 func (r *runner) sum(all *total, run *operator.Run) {
-	var scratch firstStep
-	f := r.first
-	if f == nil || !run.First.Decode() {
-		f = &scratch
-	}
-	f.price(r.p, &run.First)
+	var first, last total
+	r.p.step(&first, &run.First)
 	if run.Steps == 1 {
-		all.add(&f.total, 1)
+		all.add(&first, 1)
 		return
 	}
-	var last total
 	end := run.Last()
 	r.p.step(&last, &end)
-	r.between(all, run, &f.total, &last)
-}
-
-// A firstStep is the first step of a run. A run that differs only in its length has an equal
-// first step.
-type firstStep struct {
-	batch, past, cache float64
-	total              total
-}
-
-// price prices the step, unless it was the last to be priced.
-func (f *firstStep) price(p *Predictor, s *operator.Step) {
-	cache := 0.0
-	if p.fixedCache {
-		cache = s.Cache
-	}
-	if f.batch != s.Batch || f.past != s.Past || f.cache != cache {
-		*f = firstStep{batch: s.Batch, past: s.Past, cache: cache}
-		p.step(&f.total, s)
-	}
+	r.between(all, run, &first, &last)
 }
 
 // between adds the steps of a run: their number times the mean of first and last if both lie on

@@ -35,14 +35,14 @@ type Spared struct {
 // share the experts; 0 if each replica has as many as this one.
 func (p *Predictor) StepCost(groups []operator.Group, together float64) StepCost {
 	bare := *p
-	bare.bare, bare.prefilled, bare.known = true, nil, nil
+	bare.bare, bare.steps = true, nil
 	return bare.cost(groups, together)
 }
 
 // Cached is the predictor with a cache of the steps that StepCost prices. It serves one goroutine.
 func (p *Predictor) Cached() *Predictor {
 	q := *p
-	q.cache = &stepCache{bare: true, decodes: map[float64]*cachedStep{}}
+	q.cache = newStepCache(true, servedBatches)
 	return &q
 }
 
@@ -127,7 +127,7 @@ func (p *Predictor) turn(groups []operator.Group, together, parts float64) StepC
 func (p *Predictor) OneBatch() *Predictor {
 	one, par := *p, *p.Par
 	par.MicroBatches = 1
-	one.Par, one.cache, one.prefilled, one.known = &par, nil, nil, nil
+	one.Par, one.cache, one.steps, one.moves, one.shifted = &par, nil, nil, nil, 0
 	return &one
 }
 

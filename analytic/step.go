@@ -10,13 +10,102 @@ import (
 	"llmprof/unit"
 )
 
-// A kernelSums is the sums over the kernels of a step, by part.
+// A kernelSums is the sums over the operators and kernels of a step.
 type kernelSums struct {
+	cached  *partSums // what takes the place of fixed; nil for fixed itself
+	fixed   partSums  // of what does not depend on the context
+	attends sums      // of attention, in the layers, which does
+}
+
+// A partSums is sums by part of the step, or of all parts in the first.
+type partSums [operator.PartLast + 1]sums
+
+// A sums is over operators and kernels.
+type sums struct {
 	operator.Sum
-	parts     [operator.PartLast + 1]timing
+	timing
 	constants roofline.Set // constants that the kernels depend on
-	n         int          // number of kernels
 	piece     uint64       // sum of the addends of their choices
+	shifts    []shift      // what they take more on each machine of moves; nil where that is not asked for
+}
+
+// fixedSums is the sums of what does not depend on the context.
+func (k *kernelSums) fixedSums() *partSums {
+	if k.cached != nil {
+		return k.cached
+	}
+	return &k.fixed
+}
+
+// sumParts is the number of parts whose sums are apart: one of all operators, unless the stages of a pipeline are priced apart.
+func (p *Predictor) sumParts() int {
+	if p.staged() {
+		return len(partSums{})
+	}
+	return 1
+}
+
+// staged reports whether the stages of a pipeline are priced apart: those of several micro-batches, and those of a server's steps.
+func (p *Predictor) staged() bool { return p.Par.MicroBatches > 1 || p.bare && p.Par.PP > 1 }
+
+// sumsOf is the sums of a part of a step.
+func (p *Predictor) sumsOf(fixed *partSums, part operator.Part) *sums {
+	return &fixed[min(int(part), p.sumParts()-1)]
+}
+
+// total is the sums of all operators and kernels, by part or of all parts.
+func (k *kernelSums) total(parts []sums) {
+	layers := 0
+	if len(parts) > 1 {
+		layers = int(operator.PartLayers)
+	}
+	fixed := k.fixedSums()
+	for i := range parts {
+		parts[i].set(&fixed[i])
+	}
+	parts[layers].add(&k.attends)
+}
+
+// set copies sums.
+func (s *sums) set(from *sums) {
+	shifts := append(s.shifts[:0], from.shifts...)
+	*s = *from
+	s.shifts = shifts
+}
+
+// add adds sums.
+func (s *sums) add(u *sums) {
+	s.Add(&u.Sum, 1)
+	s.Piece.Mark(uint64(u.Piece))
+	s.timing.add(&u.timing, 1)
+	s.constants |= u.constants
+	s.piece += u.piece
+	for i := range u.shifts {
+		s.shifts[i].Add(&u.shifts[i].Load, 1)
+		s.shifts[i].piece += u.shifts[i].piece
+	}
+}
+
+// reset empties sums, which get room for so many shifts.
+func (s *sums) reset(shifts int) {
+	if cap(s.shifts) < shifts {
+		s.shifts = make([]shift, shifts)
+	}
+	*s = sums{shifts: s.shifts[:shifts]}
+	clear(s.shifts)
+}
+
+// reset empties the sums of a step.
+func (k *kernelSums) reset(p *Predictor) {
+	shifts := 0
+	if p.moves != nil {
+		shifts = len(p.moves.machines)
+	}
+	k.cached = nil
+	for i := range p.sumParts() {
+		k.fixed[i].reset(shifts)
+	}
+	k.attends.reset(shifts)
 }
 
 // lowerings keeps Lowerings, whose slices need not grow again.
@@ -27,13 +116,18 @@ var lowerings = sync.Pool{New: func() any { return new(Lowering) }}
 // estimate and every report is such a walk.
 func (p *Predictor) walk(k *kernelSums, s *operator.Step, see Visit) {
 	if cached := p.cached(s); cached != nil {
-		cached.walk(p, k, s, see)
+		cached.walk(p, k, s)
 		return
 	}
 	l := lowerings.Get().(*Lowering)
+	l.on = nil
+	at := l
 	for i := range p.parts() {
-		p.lower(l, s, i, l)
-		p.add(k, l, see)
+		if p.cache != nil && p.cache.bare == p.bare && !p.twin(i) {
+			at = p.cache.part(p, i)
+		}
+		p.lower(at, s, i)
+		p.add(k, at, see)
 	}
 	lowerings.Put(l)
 }
@@ -48,14 +142,17 @@ func (p *Predictor) parts() int {
 	return n
 }
 
-// lower lists the operators of part i of a step, and prices the kernels that the engine lowers them to. The part before is of the same step; layers that
-// differ from its layers in the windows alone have its kernels.
-func (p *Predictor) lower(l *Lowering, s *operator.Step, i int, before *Lowering) {
-	l.GPU, l.Constants, l.bare = p.machine.GPU, &p.machine.Cal.Constants, p.bare
+// twin reports whether part i of a step is of layers that differ from those of the part before in the windows alone.
+func (p *Predictor) twin(i int) bool { return i > 0 && i <= len(p.twins) && p.twins[i-1] }
+
+// lower lists the operators of part i of a step, and prices the kernels that the engine lowers them to. The part before it, of the same step, is in l: layers
+// that differ from its layers in the windows alone have its kernels.
+func (p *Predictor) lower(l *Lowering, s *operator.Step, i int) {
+	l.GPU, l.Constants, l.bare, l.place = p.machine.GPU, &p.machine.Cal.Constants, p.bare, i
 	l.step = *s
 	l.Step, l.Part = &l.step, operator.PartLayers
-	if i > 0 && i <= len(p.twins) && p.twins[i-1] && before.copiesAttention(false) {
-		l.turn(before, &p.Model.Layers[i-1], p.machine)
+	if p.twin(i) && l.copiesAttention(false) {
+		l.reattend(&p.Model.Layers[i-1], p.machine)
 		return
 	}
 	l.layer = nil
@@ -70,56 +167,130 @@ func (p *Predictor) lower(l *Lowering, s *operator.Step, i int, before *Lowering
 	default:
 		l.Part, l.Ops = operator.PartLast, s.AppendLast(l.Ops[:0])
 	}
-	l.Kernels = slices.Grow(l.Kernels[:0], len(l.Ops))
+	l.before, l.Kernels = l.Kernels, slices.Grow(l.before[:0], len(l.Ops))
 	p.machine.Engine.Lower(l)
 	l.correctOps()
-	l.costs = slices.Grow(l.costs[:0], len(l.Kernels))[:len(l.Kernels)]
-	l.each = slices.Grow(l.each[:0], len(l.Kernels))[:len(l.Kernels)]
+	l.priceAll(p.machine)
+}
+
+// priceAll prices all kernels. One that is equal to the kernel in its place before keeps its cost.
+func (l *Lowering) priceAll(m *Machine) {
+	more := max(len(l.Kernels)-len(l.costs), 0)
+	l.costs, l.each = slices.Grow(l.costs, more)[:len(l.Kernels)], slices.Grow(l.each, more)[:len(l.Kernels)]
+	l.changed = 0
 	for i := range l.Kernels {
-		l.Kernels[i].at = i
-		l.price(i, p.machine)
+		k := &l.Kernels[i]
+		k.at = i
+		if l.on == m && i < len(l.before) {
+			before := &l.before[i]
+			if k.variance, k.uneven = before.variance, before.uneven; *k == *before {
+				l.scatter(i, m)
+				continue
+			}
+		}
+		l.changed |= 1 << i
+		l.price(i, m)
 	}
+	l.on = m
 }
 
 // price prices kernel i, after those before it.
 func (l *Lowering) price(i int, m *Machine) {
 	k, c := &l.Kernels[i], &l.costs[i]
 	m.prices.Price(c, &k.Kernel)
-	l.each[k.at].set(k, c, m)
-	if k.variance, k.uneven = 0, 0; l.bare {
+	l.each[i].set(k, c, m)
+	if k.variance, k.uneven = 0, 0; !l.bare {
+		k.uneven = l.ofText(k, c, m)
+		l.scatter(i, m)
+	}
+}
+
+// scatter works out the part of the variance that kernel i has.
+func (l *Lowering) scatter(i int, m *Machine) {
+	k := &l.Kernels[i]
+	if l.bare {
 		return
 	}
-	k.uneven = l.ofText(k, c, m)
-	if k.variance = m.variance(k, c); k.variance != 0 {
+	if k.variance = m.variance(k, &l.costs[i]); k.variance != 0 {
 		k.variance *= float64(2*l.alike(i) + 1)
 	}
 }
 
 // add counts the operators of a part of a step, and what their kernels cost.
 func (p *Predictor) add(t *kernelSums, l *Lowering, see Visit) {
-	sum := &t.parts[l.Part]
-	for i := range l.each {
-		sum.takes(&l.each[i])
-	}
-	if !l.bare {
-		t.AddOps(l.Ops, l.Step.Past)
-		sum.floors(l.Ops, &p.machine.prices.Peaks)
-		for i := range l.Kernels {
-			k, c := &l.Kernels[i], &l.costs[i]
-			t.piece += pieceOf(t.n, l.each[i].choice)
-			sum.variance += k.variance
-			sum.uneven += k.uneven
-			if !p.machine.Cal.Fitted[c.Leads] {
-				sum.unfitted += c.Time
-			}
-			t.constants |= c.Constants
-			t.n++
+	fixed, attends := p.sumsOf(&t.fixed, l.Part), l.attends()
+	for i := range l.Ops {
+		if attends&(1<<i) == 0 {
+			p.count(fixed, &l.Ops[i], l)
 		}
 	}
+	for i := range l.Kernels {
+		if l.Kernels[i].Ops&attends == 0 {
+			p.take(fixed, l, i)
+		}
+	}
+	p.addAttention(t, l)
 	if see != nil {
 		see(l, l.costs)
 	}
 }
+
+// addAttention adds the operators of attention of a part, and their kernels.
+func (p *Predictor) addAttention(t *kernelSums, l *Lowering) {
+	attends := l.attends()
+	for i := range l.Ops {
+		if attends&(1<<i) != 0 {
+			p.count(&t.attends, &l.Ops[i], l)
+		}
+	}
+	for i := range l.Kernels {
+		if l.Kernels[i].Ops&attends != 0 {
+			p.take(&t.attends, l, i)
+		}
+	}
+}
+
+// attends has bit i set for operator i of the part if it is one of attention that depends on the context.
+func (l *Lowering) attends() (bits uint64) {
+	for i := range l.Ops {
+		if l.Ops[i].FollowsContext() {
+			bits |= 1 << i
+		}
+	}
+	return bits
+}
+
+// count adds an operator of a part.
+func (p *Predictor) count(s *sums, o *operator.Op, l *Lowering) {
+	if !l.bare {
+		s.AddOp(o, l.Step.Past)
+		o.AddFloor(&s.floor, &p.machine.prices.Peaks, o.Count)
+	}
+}
+
+// take adds kernel i of a part.
+func (p *Predictor) take(s *sums, l *Lowering, i int) {
+	k, c, a := &l.Kernels[i], &l.costs[i], &l.each[i]
+	s.takes(a)
+	if l.bare {
+		return
+	}
+	s.piece += pieceOf(l.at(k), a.choice)
+	s.variance += k.variance
+	s.uneven += k.uneven
+	if !p.machine.Cal.Fitted[c.Leads] {
+		s.unfitted += c.Time
+	}
+	s.constants |= c.Constants
+	if len(s.shifts) > 0 {
+		for _, j := range p.moves.affected(c.Constants) {
+			p.moves.shift(&s.shifts[j], j, l, i)
+		}
+	}
+}
+
+// at is the place of a kernel in a step.
+func (l *Lowering) at(k *Kernel) int { return l.place<<6 | k.at }
 
 // alike counts the kernels before kernel i with equal work, as the two all-reduces of a layer
 // have: their errors are equal too. The square of the sum of n+1 equal errors exceeds that of n
@@ -134,44 +305,31 @@ func (l *Lowering) alike(i int) (n int) {
 	return n
 }
 
-// evaluate prices a step, unless it is a prefill that is remembered.
-func (p *Predictor) evaluate(t *total, s *operator.Step) {
-	if p.prefilled == nil || s.Decode() {
-		p.kernels(t, s)
+// evaluate prices a step, which may be remembered, on a side of an engine's switch.
+func (p *Predictor) evaluate(t *total, s *operator.Step, switched bool) {
+	if p.steps != nil {
+		p.time(t, p.steps.find(s, switched), s)
 		return
 	}
-	u, priced := p.prefilled.find(s)
-	if !priced {
-		p.kernels(u, s)
-	}
-	*t = *u
-}
-
-// kernels prices a step by its kernels, which may be remembered.
-func (p *Predictor) kernels(t *total, s *operator.Step) {
-	known := p.known.find(s)
-	if known == nil {
-		var k kernelSums
-		p.walk(&k, s, nil)
-		p.time(t, &k, s)
-		return
-	}
-	k := known.sum
-	if p.changed != 0 {
-		p.reprice(&k, known)
-	}
-	p.time(t, &k, s)
+	var k kernelSums
+	var parts partSums
+	p.walk(&k, s, nil)
+	all := parts[:p.sumParts()]
+	k.total(all)
+	p.time(t, all, s)
 }
 
 // time sums the times of the kernels of a step, and adds those of the host.
-func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step) {
-	t.Sum, t.constants = k.Sum, k.constants
-	t.Piece.Mark(k.piece)
+func (p *Predictor) time(t *total, parts []sums, s *operator.Step) {
+	first := &parts[0]
+	t.Sum, t.timing, t.constants = first.Sum, first.timing, first.constants
+	piece := first.piece + first.shifted(&t.timing, p.shifted)
+	for i := range parts[1:] {
+		piece += t.takes(&parts[1+i], p.shifted)
+	}
+	t.Piece.Mark(piece)
 	if s.Decode() { // a prompt of chunks of one token has both kinds of steps
 		t.Piece.Mark(1)
-	}
-	for i := range k.parts {
-		t.timing.add(&k.parts[i], 1)
 	}
 	t.scatter = unit.Seconds(math.Sqrt(t.variance))
 	p.launch(t, &t.timing, s)
@@ -180,8 +338,8 @@ func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step) {
 		host += p.machine.seconds(roofline.HostSequence).Times(s.Batch)
 		t.exposed = host
 	}
-	if p.Par.MicroBatches > 1 || p.bare && p.Par.PP > 1 {
-		t.stages(&k.parts, p.Par.PP, p.layers)
+	if len(parts) > 1 {
+		t.stages(p.timings(parts), p.Par.PP, p.layers)
 		for i := range t.stage {
 			p.launch(t, &t.stage[i], s)
 		}
@@ -190,10 +348,19 @@ func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step) {
 	t.waitsForHost(host)
 }
 
+// timings is the times of the parts of a step.
+func (p *Predictor) timings(parts []sums) (all [operator.PartLast + 1]timing) {
+	for i := range parts {
+		all[i] = parts[i].timing
+		parts[i].shifted(&all[i], p.shifted)
+	}
+	return all
+}
+
 // step prices a step. A decode step of a batch beyond a switch of kernels takes no less than
 // one of the largest batch before the switch.
 func (p *Predictor) step(t *total, s *operator.Step) {
-	p.evaluate(t, s)
+	p.evaluate(t, s, false)
 	if !s.Decode() {
 		return
 	}
@@ -204,7 +371,7 @@ func (p *Predictor) step(t *total, s *operator.Step) {
 		small := *s
 		small.Batch = limit
 		var u total
-		p.evaluate(&u, &small)
+		p.evaluate(&u, &small, true)
 		t.constants |= u.constants
 		t.raise(&t.timing, &u.timing, limit)
 		for i := range t.stage {

@@ -1,57 +1,89 @@
 package analytic
 
 import (
-	"cmp"
 	"slices"
 
 	"llmprof/models"
 	"llmprof/operator"
 )
 
-// A stepCache has steps that were priced: without counts the last decode step of each batch, and the last of all others. A step that differs from
-// a cached one in contexts alone has only its attention priced. It serves one goroutine.
+// A stepCache has steps that were priced: the last decode step of each of the latest batches and, without counts, the last of all other steps. A step that
+// differs from a cached one in contexts alone has only its attention priced. It serves one goroutine.
 type stepCache struct {
 	bare    bool // steps are without counts
+	most    int  // batches whose decode steps are cached, of some kB each
 	decodes map[float64]*cachedStep
+	batches []float64 // those of decodes, in a ring
+	oldest  int
 	last    cachedStep
 	scratch Lowering
+	parts   []Lowering // parts of the last step of prompts
 }
 
-// maxDecodes bounds how many batches have a cached step, of some kB each.
-const maxDecodes = 1024
+// The most batches of a cache: those that a server comes to, and more than decode steps of one workload are priced of, on both sides of an engine's switches.
+const (
+	servedBatches = 1024
+	sweptBatches  = 8
+)
 
-// A cachedStep is a step with its parts and their kernels.
+func newStepCache(bare bool, most int) *stepCache {
+	return &stepCache{bare: bare, most: most, decodes: map[float64]*cachedStep{}}
+}
+
+// part is where part i of steps of prompts is lowered.
+func (c *stepCache) part(p *Predictor, i int) *Lowering {
+	if c.parts == nil {
+		c.parts = make([]Lowering, p.parts())
+	}
+	return &c.parts[i]
+}
+
+// A cachedStep is a step: the sums over what does not depend on the context, and the parts of the step.
 type cachedStep struct {
 	step   operator.Step
 	groups []operator.Group // groups of the step
-	parts  []cachedPart     // nil before the first walk
+	fixed  partSums
+	parts  []cachedPart // nil before the first step is priced
 }
 
-// A cachedPart is a part of a step. In stepCache.decodes it has the operators and kernels of attention alone, and what each kernel adds.
+// A cachedPart has the operators of attention alone, and the kernels that do those which depend on the context; or all
+// operators and kernels where such a kernel does several.
 type cachedPart struct {
 	Lowering
-	follows bool // each kernel that depends on the context does exactly one operator of attention
+	whole bool
 }
 
 // cached is where the cache has steps such as s; nil if nowhere.
 func (p *Predictor) cached(s *operator.Step) *cachedStep {
 	c := p.cache
-	if c == nil || c.bare != p.bare {
-		return nil
-	}
-	decode := s.Decode() && len(s.Groups) == 0 && !s.Drafted
 	switch {
-	case !c.bare && !decode:
+	case c == nil || c.bare != p.bare:
 		return nil
-	case !c.bare || !decode:
-		return &c.last
+	case s.Decode() && len(s.Groups) == 0 && !s.Drafted:
+		return c.decode(s.Batch)
+	case !c.bare:
+		return nil
 	}
-	k := c.decodes[s.Batch]
-	if k == nil && len(c.decodes) < maxDecodes {
+	return &c.last
+}
+
+// decode is the cached decode step of a batch, or the oldest one, which the step of this batch replaces.
+func (c *stepCache) decode(batch float64) *cachedStep {
+	k := c.decodes[batch]
+	switch {
+	case k != nil:
+		return k
+	case len(c.batches) < c.most:
 		k = &cachedStep{}
-		c.decodes[s.Batch] = k
+		c.batches = append(c.batches, batch)
+	default:
+		old := &c.batches[c.oldest]
+		k = c.decodes[*old]
+		delete(c.decodes, *old)
+		*old, c.oldest = batch, (c.oldest+1)%c.most
 	}
-	return cmp.Or(k, &c.last)
+	c.decodes[batch] = k
+	return k
 }
 
 // alike reports whether s differs from the cached step in contexts alone.
@@ -69,53 +101,80 @@ func alikeGroups(a, b operator.Group) bool {
 
 // walk adds what the kernels of a step cost to sums, and caches the step. It adds in the order of Predictor.walk, so that
 // the sums are equal to the last digit.
-func (k *cachedStep) walk(p *Predictor, sums *kernelSums, s *operator.Step, see Visit) {
+func (k *cachedStep) walk(p *Predictor, sums *kernelSums, s *operator.Step) {
 	alike := k.alike(s, p)
 	k.step, k.groups = *s, append(k.groups[:0], s.Groups...)
-	if !alike || !k.follow(s, p.machine) {
-		k.price(p, s)
+	if !alike || !k.follow(p, s) {
+		k.price(p, sums, s)
+		return
 	}
+	sums.cached = &k.fixed
 	for i := range k.parts {
-		p.add(sums, &k.parts[i].Lowering, see)
+		p.addAttention(sums, &k.parts[i].Lowering)
 	}
 }
 
-// follow turns the parts into those of a step with other contexts, and reports whether it can.
-func (k *cachedStep) follow(s *operator.Step, m *Machine) bool {
+// follow turns attention into that of a step with other contexts, and reports whether it can.
+func (k *cachedStep) follow(p *Predictor, s *operator.Step) bool {
 	for i := range k.parts {
 		l := &k.parts[i]
-		if !l.follows {
-			return false
+		if l.whole {
+			if p.lower(&l.Lowering, s, i); !l.changesAttention() {
+				return false
+			}
+			continue
 		}
 		l.step.Past, l.step.Cache, l.step.Groups = s.Past, s.Cache, s.Groups
-		if l.layer != nil && !l.reattend(l.layer, m) {
+		if l.layer != nil && !l.reattend(l.layer, p.machine) {
 			return false
 		}
 	}
 	return true
 }
 
-func (k *cachedStep) price(p *Predictor, s *operator.Step) {
+// price prices all parts of a step.
+func (k *cachedStep) price(p *Predictor, sums *kernelSums, s *operator.Step) {
 	if k.parts == nil {
 		k.parts = make([]cachedPart, p.parts())
 	}
+	l := &p.cache.scratch
 	for i := range k.parts {
-		l := &k.parts[i]
-		if k == &p.cache.last {
-			p.lower(&l.Lowering, s, i, &k.parts[max(i-1, 0)].Lowering)
-			l.follows = l.copiesAttention(true)
-			continue
+		p.lower(l, s, i)
+		p.add(sums, l, nil)
+		to := &k.parts[i]
+		if to.whole = !l.copiesAttention(true); to.whole {
+			l.all(&to.Lowering)
+		} else {
+			l.attention(&to.Lowering)
 		}
-		scratch := &p.cache.scratch
-		p.lower(scratch, s, i, scratch)
-		l.follows = scratch.copiesAttention(true)
-		scratch.attention(&l.Lowering)
 	}
+	for i := range p.sumParts() {
+		k.fixed[i].set(&sums.fixed[i])
+	}
+}
+
+// changesAttention reports whether no kernels but those of attention changed.
+func (l *Lowering) changesAttention() bool {
+	attends := l.attends()
+	for i := range l.Kernels {
+		if l.changed&(1<<i) != 0 && l.Kernels[i].Ops&attends == 0 {
+			return false
+		}
+	}
+	return len(l.Kernels) == len(l.before)
+}
+
+// all makes a a copy of the part.
+func (l *Lowering) all(a *Lowering) {
+	ops, kernels, costs, each, before := append(a.Ops[:0], l.Ops...), append(a.Kernels[:0], l.Kernels...), append(a.costs[:0], l.costs...), append(a.each[:0], l.each...), a.before
+	*a = *l
+	a.Step = &a.step
+	a.Ops, a.Kernels, a.costs, a.each, a.before = ops, kernels, costs, each, before
 }
 
 // attention makes a the part with the operators of attention alone and the kernels that do one which depends on the context.
 func (l *Lowering) attention(a *Lowering) {
-	ops, kernels, costs, each := a.Ops[:0], a.Kernels[:0], a.costs[:0], append(a.each[:0], l.each...)
+	ops, kernels, costs, each, before := a.Ops[:0], a.Kernels[:0], a.costs[:0], a.each[:0], a.before
 	*a = *l
 	a.Step = &a.step
 	for i := range l.Ops {
@@ -124,23 +183,14 @@ func (l *Lowering) attention(a *Lowering) {
 		}
 		for j := range l.Kernels {
 			if k := &l.Kernels[j]; k.Main == i && l.Ops[i].FollowsContext() {
-				kernels, costs = append(kernels, *k), append(costs, l.costs[j])
-				kernels[len(kernels)-1].Main = len(ops)
+				kernels, costs, each = append(kernels, *k), append(costs, l.costs[j]), append(each, l.each[j])
+				last := &kernels[len(kernels)-1]
+				last.Main, last.Ops = len(ops), 1<<len(ops)
 			}
 		}
 		ops = append(ops, l.Ops[i])
 	}
-	a.Ops, a.Kernels, a.costs, a.each = ops, kernels, costs, each
-}
-
-// turn makes the part of the kernels of the part before, whose layers differ from those of a kind in the windows alone.
-func (l *Lowering) turn(before *Lowering, to *models.Layer, m *Machine) {
-	if l != before {
-		l.Ops, l.Kernels = append(l.Ops[:0], before.Ops...), append(l.Kernels[:0], before.Kernels...)
-		l.costs, l.each = append(l.costs[:0], before.costs...), append(l.each[:0], before.each...)
-		l.layer = before.layer
-	}
-	l.reattend(to, m)
+	a.Ops, a.Kernels, a.costs, a.each, a.before = ops, kernels, costs, each, before
 }
 
 // reattend rewrites and prices attention for the step, of layers that differ from those of the part in the windows alone. All kernels are
@@ -172,12 +222,7 @@ func (k *Kernel) moves() bool { return k.Permuted+k.Unpermuted+k.Reread+k.Reload
 // copiesAttention reports whether each kernel that does an operator of attention does no other operator, and has
 // its work and its shape. A kernel with another context then follows from its operator alone, unless it moves other bytes too, as it may if moving is set.
 func (l *Lowering) copiesAttention(moving bool) bool {
-	attends := uint64(0)
-	for i := range l.Ops {
-		if l.Ops[i].FollowsContext() {
-			attends |= 1 << i
-		}
-	}
+	attends := l.attends()
 	for i := range l.Kernels {
 		k := &l.Kernels[i]
 		if o := &l.Ops[k.Main]; k.Ops&attends != 0 && (k.Ops != 1<<k.Main || k.Shape != o.Shape || k.Work != o.Work || k.moves() && !moving) {

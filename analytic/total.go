@@ -50,6 +50,16 @@ func (t *total) add(u *total, n float64) {
 	}
 }
 
+// takes adds the sums over kernels on a machine of moves. The result identifies what the kernels wait for.
+func (t *total) takes(u *sums, machine int) (piece uint64) {
+	t.Add(&u.Sum, 1)
+	t.Piece.Mark(uint64(u.Piece))
+	t.constants |= u.constants
+	t.timing.add(&u.timing, 1)
+	return u.piece + u.shifted(&t.timing, machine)
+}
+
+// add adds n times u.
 func (t *timing) add(u *timing, n float64) {
 	t.floor.Add(&u.floor, n)
 	t.least += u.least.Times(n)
@@ -67,12 +77,6 @@ func (t *timing) add(u *timing, n float64) {
 		t.bound[i] += u.bound[i].Times(n)
 	}
 	t.raised += u.raised.Times(n)
-}
-
-func (t *timing) floors(ops []operator.Op, peaks *roofline.Peaks) {
-	for i := range ops {
-		ops[i].AddFloor(&t.floor, peaks, ops[i].Count)
-	}
 }
 
 // An addend is what a kernel adds to a timing.
@@ -158,7 +162,7 @@ func (t *timing) waits(u *timing, n float64) {
 // stages sums the parts of a step up to the stages of a pipeline that may be the
 // longest. The first stage has the embedding and the last the head; layers that do not
 // divide evenly go to the stages between them first, and then to the first.
-func (t *total) stages(parts *[operator.PartLast + 1]timing, stages, layers int) {
+func (t *total) stages(parts [operator.PartLast + 1]timing, stages, layers int) {
 	each, more := layers/stages, layers%stages
 	first := each
 	if more > stages-2 {

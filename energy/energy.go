@@ -88,9 +88,11 @@ func power(x float64, quarters int) float64 {
 	for range quarters / 4 {
 		whole *= x
 	}
-	root := math.Sqrt(math.Sqrt(x))
-	for range quarters % 4 {
-		whole *= root
+	if quarters%4 != 0 {
+		root := math.Sqrt(math.Sqrt(x))
+		for range quarters % 4 {
+			whole *= root
+		}
 	}
 	return whole
 }

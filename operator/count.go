@@ -28,13 +28,17 @@ func (t *Sum) Add(u *Sum, n float64) {
 // AddOps adds the operators of a step after past tokens.
 func (t *Sum) AddOps(ops []Op, past float64) {
 	for i := range ops {
-		o := &ops[i]
-		t.Work.Add(&o.Work, o.Count)
-		t.Model += o.Model.Times(o.Count)
-		t.Piece.Mark(uint64(o.Variant))
-		if o.Variant&turning != 0 {
-			t.Piece.Mark(uint64(past)) // a run of such steps is not linear: no two share a piece
-		}
+		t.AddOp(&ops[i], past)
+	}
+}
+
+// AddOp adds an operator of a step after past tokens.
+func (t *Sum) AddOp(o *Op, past float64) {
+	t.Work.Add(&o.Work, o.Count)
+	t.Model += o.Model.Times(o.Count)
+	t.Piece.Mark(uint64(o.Variant))
+	if o.Variant&turning != 0 {
+		t.Piece.Mark(uint64(past)) // a run of such steps is not linear: no two share a piece
 	}
 }
 

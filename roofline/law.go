@@ -38,6 +38,7 @@ type Terms struct {
 	n       int
 	list    [12]Term
 	exposed Constant // how far arithmetic and memory traffic hide each other; None where the law says so
+	chosen  bool     // a machine with other constants may choose another algorithm
 }
 
 // add adds a term of ideal seconds, unless these are 0.
@@ -283,11 +284,26 @@ func (m *Machine) Cost(k *Kernel) (c Cost) {
 
 // Price prices a kernel into c, and overwrites what was there.
 func (m *Machine) Price(c *Cost, k *Kernel) {
-	longest, traffic, useful := 0.0, 0.0, 0.0
-	c.Class, c.Times, c.Constants, c.Leads, c.terms.n, c.terms.exposed = k.Class, Times{}, 0, None, 0, None
+	c.terms.n, c.terms.exposed, c.terms.chosen = 0, None, false
 	m.terms(&c.terms, k)
-	for i := range c.terms.n {
-		x := &c.terms.list[i]
+	m.sum(c, &c.terms, k)
+}
+
+// Reprice prices a kernel into c whose cost on a machine with other constants is known.
+func (m *Machine) Reprice(c, known *Cost, k *Kernel) {
+	if known.terms.chosen {
+		m.Price(c, k)
+		return
+	}
+	m.sum(c, &known.terms, k)
+}
+
+// sum makes the cost of a kernel of its terms.
+func (m *Machine) sum(c *Cost, terms *Terms, k *Kernel) {
+	longest, traffic, useful := 0.0, 0.0, 0.0
+	c.Class, c.Times, c.Constants, c.Leads = k.Class, Times{}, 0, None
+	for i := range terms.n {
+		x := &terms.list[i]
 		time := x.Ideal * m.stretch[x.By] * m.stretch[x.And]
 		c.Times[x.Resource] += unit.Seconds(time)
 		c.Constants |= sets[x.By] | sets[x.And]
@@ -305,8 +321,8 @@ func (m *Machine) Price(c *Cost, k *Kernel) {
 	t[Matrix], t[Vector], t[Memory], t[Network] = t[Matrix].Times(n), t[Vector].Times(n), t[Memory].Times(n), t[Network].Times(n)
 	t[Serial], t[Chain], t[Fixed] = t[Serial].Times(n), t[Chain].Times(n), t[Fixed].Times(n)
 	c.Traffic, c.Useful = unit.Seconds(traffic).Times(n), unit.Seconds(useful).Times(n)
-	c.exposed = m.exposed(k.Class, &c.terms)
-	c.Constants |= sets[c.terms.exposed]
+	c.exposed = m.exposed(k.Class, terms)
+	c.Constants |= sets[terms.exposed]
 	c.Bound, c.longest = c.Times.Bound(), c.Times.longest()
 	if c.Time = c.Times[Fixed] + c.Times[Serial] + c.longest; c.shows() {
 		c.Time = c.overlapped(c.exposed)

@@ -285,7 +285,7 @@ func (w *worker) estimate(load *analytic.Workload) (analytic.Estimate, error) {
 	if w.options.Expected {
 		return w.setup.Case.Expected(load)
 	}
-	return w.setup.Case.Predict(load)
+	return w.setup.Case.Fitting(load)
 }
 
 const beyond = "the figures are beyond any number"
@@ -305,17 +305,14 @@ func (w *worker) predict(r *Row, inner uint64) (reason string) {
 	if err != nil {
 		return err.Error()
 	}
-	if w.options.Expected && !e.Memory.Fits() {
+	if m := &e.Memory; !m.Fits() {
+		r.Total, r.Capacity, r.MaxBatch = float64(m.Total), float64(m.Capacity), m.MaxBatch
 		return "does not fit in memory"
 	}
 	r.set(&e, &load)
 	if !r.Figures.finite() {
 		r.Figures = Figures{}
 		return beyond
-	}
-	if !r.Fits {
-		r.Figures = Figures{Total: r.Total, Capacity: r.Capacity, MaxBatch: r.MaxBatch}
-		return "does not fit in memory"
 	}
 	if w.setup.Load != nil {
 		return w.load(r, load, e)
