@@ -166,6 +166,11 @@ func TestScoreIsTheEstimate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if r.KV != "" {
+			if err := scheme.KV.UnmarshalText([]byte(r.KV)); err != nil {
+				t.Fatal(err)
+			}
+		}
 		question := &analytic.Case{
 			Model: m, Scheme: scheme.For(g), Parallel: analytic.Parallelism{TP: r.TP, GPUsPerNode: g.GPUsPerNode},
 			Workload: analytic.Workload{Batch: r.Batch, PromptLen: r.Prompt, GenLen: r.Gen, AllLogits: r.Logits},
