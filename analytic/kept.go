@@ -100,7 +100,19 @@ func (l *Lowering) turn(before *Lowering, to *models.Layer, m *Machine) {
 		l.Ops, l.Kernels, l.costs = append(l.Ops[:0], before.Ops...), append(l.Kernels[:0], before.Kernels...), append(l.costs[:0], before.costs...)
 		l.layer = before.layer
 	}
+	l.twin()
 	l.reattend(to, m)
+}
+
+// twin counts the errors of the part's kernels with those of the kernels that the layers of a twin have. Kernels that follow
+// the context have other shapes there.
+func (l *Lowering) twin() {
+	for i := range l.Kernels {
+		if k := &l.Kernels[i]; !l.Ops[k.Main].FollowsContext() {
+			k.twins += k.off * float64(l.equal(i, l.Kernels))
+			k.alike = k.twins + k.off*float64(l.equal(i, l.Kernels[:i]))
+		}
+	}
 }
 
 // reattend rewrites and prices attention for the step, of layers that differ from those of the part in the windows alone. All kernels are

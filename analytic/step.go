@@ -87,12 +87,12 @@ func (p *Predictor) lower(l *Lowering, s *operator.Step, i int, before *Lowering
 func (l *Lowering) price(i int, m *Machine) {
 	k, c := &l.Kernels[i], &l.costs[i]
 	m.prices.Price(c, &k.Kernel)
-	if k.variance, k.uneven = 0, 0; l.bare {
+	if k.off, k.alike, k.uneven = 0, 0, 0; l.bare {
 		return
 	}
 	k.uneven = l.ofText(k, c, m)
-	if k.variance = m.variance(k, c); k.variance != 0 {
-		k.variance *= float64(2*l.alike(i) + 1)
+	if k.off = m.halfWidth(k, c); k.off != 0 {
+		k.alike = k.twins + k.off*float64(l.equal(i, l.Kernels[:i]))
 	}
 }
 
@@ -106,7 +106,7 @@ func (p *Predictor) add(t *kernelSums, l *Lowering, see Visit) {
 	for i := range l.Kernels {
 		k, c := &l.Kernels[i], &l.costs[i]
 		t.piece += pieceOf(t.n, sum.takes(k, c, p.machine))
-		sum.variance += k.variance
+		sum.variance += k.off * (k.off + 2*k.alike)
 		sum.uneven += k.uneven
 		if !p.machine.Cal.Fitted[c.Leads] {
 			sum.unfitted += c.Time
@@ -119,13 +119,12 @@ func (p *Predictor) add(t *kernelSums, l *Lowering, see Visit) {
 	}
 }
 
-// alike counts the kernels before kernel i with equal work, as the two all-reduces of a layer
-// have: their errors are equal too. The square of the sum of n+1 equal errors exceeds that of n
-// errors by 2n+1.
-func (l *Lowering) alike(i int) (n int) {
+// equal counts the kernels of some of the part whose work is equal to that of kernel i, as that of both all-reduces of a
+// layer is: their errors are equal too, and so add up before they are squared.
+func (l *Lowering) equal(i int, some []Kernel) (n int) {
 	k := &l.Kernels[i].Kernel
-	for j := range l.Kernels[:i] {
-		if o := &l.Kernels[j].Kernel; o.Class == k.Class && o.Count == k.Count && o.Scheme == k.Scheme && o.Work == k.Work && o.Shape == k.Shape {
+	for j := range some {
+		if o := &some[j].Kernel; o.Class == k.Class && o.Count == k.Count && o.Scheme == k.Scheme && o.Work == k.Work && o.Shape == k.Shape {
 			n++
 		}
 	}
