@@ -88,7 +88,7 @@ const quantizedExperts = 0.71
 
 // halfWidth is the half-width of the interval of a kernel's time in seconds, which is the residual that
 // its law has on shapes that the fit did not see. The residual of GEMMs in 16 bits comes from
-// GEMMs of 20 µs and more; their fixed time has a separate residual.
+// GEMMs of 20 µs and more; their fixed time has a separate residual. That of decode attention may be off besides.
 func (m *Machine) halfWidth(k *Kernel, c *roofline.Cost) float64 {
 	by := c.Leads
 	if k.Class == roofline.MoEPrefill && k.Scheme != roofline.Unquantized {
@@ -98,9 +98,12 @@ func (m *Machine) halfWidth(k *Kernel, c *roofline.Cost) float64 {
 		by = by.Info().Base
 	}
 	time, start := float64(c.Time), 0.0
-	if by == roofline.GEMMMemory || by == roofline.GEMMCompute {
-		start = m.Cal.Residuals[roofline.GEMMFixed] * float64(c.Times[roofline.Fixed])
-		time -= float64(c.Times[roofline.Fixed])
+	switch fixed := float64(c.Times[roofline.Fixed]); {
+	case by == roofline.GEMMMemory || by == roofline.GEMMCompute:
+		start = m.Cal.Residuals[roofline.GEMMFixed] * fixed
+		time -= fixed
+	case k.Class == roofline.AttentionDecode:
+		start = m.Cal.Residuals[roofline.AttentionFixed] * fixed
 	}
 	return math.Hypot(time*m.Cal.Residuals[by], start)
 }
