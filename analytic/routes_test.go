@@ -116,6 +116,30 @@ func TestAlikeKernelsAreOffAlike(t *testing.T) {
 	}
 }
 
+// A residual of the fixed time of decode attention is a time: it is as wide after a long context as after a short one, by hand the share of that time.
+func TestDecodeAttentionIsOffByATime(t *testing.T) {
+	c := testCase(t, "llama3.1-8b", "h200", 1, 1)
+	const off = 0.38
+	c.Machine.Cal.Residuals = roofline.Constants{}
+	c.Machine.Cal.Residuals[roofline.AttentionFixed] = off
+	p, err := analytic.NewPredictor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, past := range []float64{100, 10000} {
+		var fixed unit.Seconds
+		s := p.Step(1, 1, past, 1)
+		p.Walk(&s, func(l *analytic.Lowering, costs []roofline.Cost) {
+			for i := range costs {
+				if costs[i].Class == roofline.AttentionDecode {
+					fixed += costs[i].Times[roofline.Fixed]
+				}
+			}
+		})
+		near(t, "half-width", p.Scatter(1, 1, past, 1), fixed.Times(off), 1e-9)
+	}
+}
+
 // While its links send, a GPU draws its share of the power for the network besides.
 func TestNetworkPowerByHand(t *testing.T) {
 	c := with(t, testCase(t, "llama3.1-8b", "a100", 4, 4), inBurst)

@@ -111,16 +111,24 @@ func (v version) before(minor, patch int) bool {
 // widen adds the scatter between releases to the residuals of operators.
 func (s scatter) widen(operators func(*hardware.GPU, *hardware.Calibration)) func(*hardware.GPU, *hardware.Calibration) {
 	return func(g *hardware.GPU, c *hardware.Calibration) {
-		fitted := c.Fitted
+		fitted := c.Fitted // by a file
 		operators(g, c)
-		c.Fitted = fitted // by a file: tables of the board have the kernels of another release
 		for _, k := range roofline.All() {
+			if !changes(k.String()) { // tables of the board have the kernel of another release, and nothing says how far it is off
+				c.Fitted[k] = fitted[k]
+			}
 			if r := &c.Residuals[k]; *r != 0 {
 				*r = math.Hypot(*r, s.of(k.String()))
 			}
 		}
 		c.Residuals[roofline.AttentionFixed] = math.Hypot(c.Residuals[roofline.AttentionFixed], decodeScatter)
 	}
+}
+
+// changes reports whether the change from one release to another is known of the operators whose law has the constant.
+func changes(constant string) bool {
+	section, _, _ := strings.Cut(constant, ".")
+	return strings.Contains(section, "attention") || scatter{experts: 1, reduce: 1}.of(constant) != 0
 }
 
 // of gives the scatter of the operators whose law has the constant, in proportion to their time.
