@@ -7,9 +7,9 @@ machine() { # what the server runs on
   nvidia-smi --query-gpu=name,clocks.max.sm,power.limit,driver_version --format=csv,noheader; lscpu | grep -E '^(Model name|CPU\(s\)|CPU max MHz|BogoMIPS)'
 }
 serve() { # folder of the model, its name, flags: is the server ready?
-  python3 -m vllm.entrypoints.cli.main serve "$1" --load-format dummy --port 8123 --served-model-name "$2" "${@:3}" > "$results/server-$2.log" 2>&1 &
+  python3 -m vllm.entrypoints.cli.main serve "$1" --load-format dummy --port "${port:-8123}" --served-model-name "$2" "${@:3}" > "$results/server-$2.log" 2>&1 &
   server=$!
-  until curl -sf http://127.0.0.1:8123/health >/dev/null; do
+  until curl -sf http://127.0.0.1:${port:-8123}/health >/dev/null; do
     kill -0 $server 2>/dev/null || { tail -20 "$results/server-$2.log"; return 1; }
     [ "$(left)" -gt 60 ] || { echo "no time: $2"; kill $server; return 1; }
     sleep 0.5
@@ -19,6 +19,6 @@ serve() { # folder of the model, its name, flags: is the server ready?
 stop() { kill $server; wait $server 2>/dev/null; }
 measure() { # result, model, seconds it needs, flags
   [ "$(left)" -gt "$3" ] || { echo "no time for $1"; return; }
-  timeout "$(left)" "${LLMPROF:-llmprof}" measure --engine openai --base-url http://127.0.0.1:8123/v1 --model "$2" --ttft --tpot --ttlt --format json -o "$results/$1.json" "${@:4}" 2>"$results/$1.err"
+  timeout "$(left)" "${LLMPROF:-llmprof}" measure --engine openai --base-url http://127.0.0.1:${port:-8123}/v1 --model "$2" --ttft --tpot --ttlt --format json -o "$results/$1.json" "${@:4}" 2>"$results/$1.err"
   echo "$1: $? after $((SECONDS - start)) s"; tail -1 "$results/$1.err"
 }
