@@ -129,7 +129,7 @@ func TestDecodeAttentionIsOffByATime(t *testing.T) {
 	for _, past := range []float64{100, 10000} {
 		var fixed unit.Seconds
 		s := p.Step(1, 1, past, 1)
-		p.Walk(&s, func(l *analytic.Lowering, costs []roofline.Cost) {
+		p.Walk(&s, func(_ *analytic.Lowering, costs []roofline.Cost) {
 			for i := range costs {
 				if costs[i].Class == roofline.AttentionDecode {
 					fixed += costs[i].Times[roofline.Fixed]
