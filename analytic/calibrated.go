@@ -59,6 +59,9 @@ func NewMachines(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (*Machi
 		return nil, err
 	}
 	for i := range moved {
+		if k := roofline.ConstantOf(moved[i].Key); k != roofline.None {
+			m.Cal.Fitted[k] = true // what the file leaves at its default is moved by the board's error, which counts once
+		}
 		if err := all.move(moved[i].Calibration); err != nil {
 			return nil, err
 		}

@@ -50,7 +50,6 @@ type Profile struct {
 	// would switch to them earlier.
 	Switches []float64
 
-	Error     float64 // addition of its kernels to the half-width of the interval, as a share of the time
 	HostError float64 // additional time that another host may take, as a share of the host's time; another host may be faster by this factor too
 
 	// Older is the additional time that older releases than the one with these constants may
@@ -114,9 +113,11 @@ type Kernel struct {
 	Partial bool   // the engine does only a part of the main operator, as the final norm of the last token
 	Phase   string // persistent kernel that it is a phase of, with whose launch it starts; "" for a separate launch
 
-	at       int          // place among the kernels of the part
-	variance float64      // part of the variance of the step's time
-	uneven   unit.Seconds // time that it takes less where experts are chosen as tokens of a text choose them
+	at     int          // place among the kernels of the part
+	off    float64      // half-width of its time's interval, in seconds
+	alike  float64      // half-widths of the kernels of equal work before it in the step, whose errors are its own
+	twins  float64      // part of alike of layers that differ in the windows alone
+	uneven unit.Seconds // time that it takes less where experts are chosen as tokens of a text choose them
 }
 
 // A Lowering is a part of a step whose operators an engine lowers to kernels.

@@ -191,11 +191,11 @@ func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total, w
 	par := p.Par
 	e.GPUs, e.Tokens = par.GPUs(), w.GenLen-1
 	e.Prefill = phase(prefill, 1)
-	e.TTFT = p.span(prefill.least, prefill.Expected, p.engineError(prefill, width.prefill))
+	e.TTFT = p.span(prefill.least, prefill.Expected, p.hostError(prefill, width.prefill))
 	e.TTLT = e.TTFT
 	if w.GenLen > 1 {
 		e.Decode = phase(decode, 1/float64(w.GenLen-1))
-		off := p.engineError(decode, width.decode)
+		off := p.hostError(decode, width.decode)
 		e.TPOT = p.span(e.Decode.Floor, e.Decode.Expected, off)
 		all := p.span(decode.least, decode.Expected, off)
 		e.TTLT.Floor += all.Floor

@@ -87,24 +87,26 @@ var beyondKernels = sync.OnceValue(func() roofline.Set {
 // engines and GPUs in aiconfigurator-core 0.12.0 (experiments/operators/releases.py).
 const quantizedExperts = 0.71
 
-// variance is the square of the half-width of a kernel's interval, which is the residual that
+// halfWidth is the half-width of the interval of a kernel's time in seconds, which is the residual that
 // its law has on shapes that the fit did not see. The residual of GEMMs in 16 bits comes from
-// GEMMs of 20 µs and more; their fixed time has a separate residual.
-func (m *Machine) variance(k *Kernel, c *roofline.Cost) float64 {
+// GEMMs of 20 µs and more; their fixed time has a separate residual. That of decode attention may be off besides.
+func (m *Machine) halfWidth(k *Kernel, c *roofline.Cost) float64 {
 	by := c.Leads
 	if k.Class == roofline.MoEPrefill && k.Scheme != roofline.Unquantized {
-		return float64(c.Time*c.Time) * quantizedExperts * quantizedExperts
+		return float64(c.Time) * quantizedExperts
 	}
 	for by != roofline.None && m.Cal.Residuals[by] == 0 {
 		by = by.Info().Base
 	}
 	time, start := float64(c.Time), 0.0
-	if by == roofline.GEMMMemory || by == roofline.GEMMCompute {
-		start = m.Cal.Residuals[roofline.GEMMFixed] * float64(c.Times[roofline.Fixed])
-		time -= float64(c.Times[roofline.Fixed])
+	switch fixed := float64(c.Times[roofline.Fixed]); {
+	case by == roofline.GEMMMemory || by == roofline.GEMMCompute:
+		start = m.Cal.Residuals[roofline.GEMMFixed] * fixed
+		time -= fixed
+	case k.Class == roofline.AttentionDecode:
+		start = m.Cal.Residuals[roofline.AttentionFixed] * fixed
 	}
-	time *= m.Cal.Residuals[by]
-	return time*time + start*start
+	return math.Hypot(time*m.Cal.Residuals[by], start)
 }
 
 // share is a part of the kernels' time, as a share of it.
@@ -140,12 +142,11 @@ func (l *Lowering) ofText(k *Kernel, c *roofline.Cost, m *Machine) unit.Seconds 
 // An ends is the distances of both ends of an interval from the expected time, as shares of that time.
 type ends struct{ low, high float64 }
 
-// engineError widens the kernels' relative error off by the engine's error and by the
+// hostError widens the kernels' relative error off by the
 // scatter of the host's time between machines and runs. Kernels and host run side by side:
 // the faster of the two changes an end of the interval only where it can become the slower one.
-func (p *Predictor) engineError(t *total, off float64) ends {
+func (p *Predictor) hostError(t *total, off float64) ends {
 	e, all := p.machine.Engine.Profile(), float64(t.Expected)
-	off += e.Error
 	fast := math.Hypot(off, t.share(t.uneven)) // Experts are chosen evenly for the expected time, which is the slow end of how a router chooses.
 	kernels, host, x := float64(t.kernels+t.throttled), float64(t.host), e.HostError
 	if p.machine.hostKnown || x == 0 { // a calibration timed this host: its error is within off

@@ -88,30 +88,56 @@ func TestLowerHalfOfTheInterval(t *testing.T) {
 	}
 }
 
-// Both all-reduces of a layer send the same message, so that the law is off by the same share in
-// both: where nothing else is uncertain, the half-width is that share of their time in all layers.
+// All all-reduces send the same message, those of layers with a window and without one too, so that the law is off by the same share in
+// all: where nothing else is uncertain, the half-width is that share of their time in all layers.
 func TestAlikeKernelsAreOffAlike(t *testing.T) {
-	c := testCase(t, "llama3.1-8b", "h200", 1, 4)
-	const off = 0.3
+	for _, model := range []string{"llama3.1-8b", "gpt-oss-120b", "gemma3-27b"} {
+		c := testCase(t, model, "h200", 1, 4)
+		const off = 0.3
+		c.Machine.Cal.Residuals = roofline.Constants{}
+		c.Machine.Cal.Residuals[roofline.OneShotSlicedShare] = off
+		p, err := analytic.NewPredictor(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sent unit.Seconds
+		s := p.Step(1, 8192, 0, 1)
+		p.Walk(&s, func(l *analytic.Lowering, costs []roofline.Cost) {
+			for i := range costs {
+				if l.Part == operator.PartLayers && l.Kernels[i].Class == roofline.OneShotAllReduce && costs[i].Leads == roofline.OneShotSlicedShare {
+					sent += costs[i].Time
+				}
+			}
+		})
+		if sent == 0 {
+			t.Fatalf("%s: no all-reduce is bound by the link", model)
+		}
+		near(t, model+": half-width", p.Scatter(1, 8192, 0, 1), sent.Times(off), 0.01)
+	}
+}
+
+// A residual of the fixed time of decode attention is a time: it is as wide after a long context as after a short one, by hand the share of that time.
+func TestDecodeAttentionIsOffByATime(t *testing.T) {
+	c := testCase(t, "llama3.1-8b", "h200", 1, 1)
+	const off = 0.38
 	c.Machine.Cal.Residuals = roofline.Constants{}
-	c.Machine.Cal.Residuals[roofline.OneShotSlicedShare] = off
+	c.Machine.Cal.Residuals[roofline.AttentionFixed] = off
 	p, err := analytic.NewPredictor(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var sent unit.Seconds
-	s := p.Step(1, 8192, 0, 1)
-	p.Walk(&s, func(l *analytic.Lowering, costs []roofline.Cost) {
-		for i := range costs {
-			if l.Part == operator.PartLayers && l.Kernels[i].Class == roofline.OneShotAllReduce && costs[i].Leads == roofline.OneShotSlicedShare {
-				sent += costs[i].Time
+	for _, past := range []float64{100, 10000} {
+		var fixed unit.Seconds
+		s := p.Step(1, 1, past, 1)
+		p.Walk(&s, func(_ *analytic.Lowering, costs []roofline.Cost) {
+			for i := range costs {
+				if costs[i].Class == roofline.AttentionDecode {
+					fixed += costs[i].Times[roofline.Fixed]
+				}
 			}
-		}
-	})
-	if sent == 0 {
-		t.Fatal("no all-reduce is bound by the link")
+		})
+		near(t, "half-width", p.Scatter(1, 1, past, 1), fixed.Times(off), 1e-9)
 	}
-	near(t, "half-width", p.Scatter(1, 8192, 0, 1), sent.Times(off), 0.01)
 }
 
 // While its links send, a GPU draws its share of the power for the network besides.

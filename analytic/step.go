@@ -152,6 +152,7 @@ func (p *Predictor) lower(l *Lowering, s *operator.Step, i int) {
 	l.step = *s
 	l.Step, l.Part = &l.step, operator.PartLayers
 	if p.twin(i) && l.copiesAttention(false) {
+		l.twin()
 		l.reattend(&p.Model.Layers[i-1], p.machine)
 		return
 	}
@@ -183,7 +184,9 @@ func (l *Lowering) priceAll(m *Machine) {
 		k.at = i
 		if l.on == m && i < len(l.before) {
 			before := &l.before[i]
-			if k.variance, k.uneven = before.variance, before.uneven; *k == *before {
+			k.off, k.alike, k.twins, k.uneven = before.off, before.alike, before.twins, before.uneven
+			equal := *k == *before
+			if k.twins = 0; equal {
 				l.scatter(i, m)
 				continue
 			}
@@ -199,20 +202,20 @@ func (l *Lowering) price(i int, m *Machine) {
 	k, c := &l.Kernels[i], &l.costs[i]
 	m.prices.Price(c, &k.Kernel)
 	l.each[i].set(k, c, m)
-	if k.variance, k.uneven = 0, 0; !l.bare {
+	if k.off, k.alike, k.uneven = 0, 0, 0; !l.bare {
 		k.uneven = l.ofText(k, c, m)
 		l.scatter(i, m)
 	}
 }
 
-// scatter works out the part of the variance that kernel i has.
+// scatter works out by how much kernel i may be off, and with which others it is.
 func (l *Lowering) scatter(i int, m *Machine) {
 	k := &l.Kernels[i]
 	if l.bare {
 		return
 	}
-	if k.variance = m.variance(k, &l.costs[i]); k.variance != 0 {
-		k.variance *= float64(2*l.alike(i) + 1)
+	if k.off = m.halfWidth(k, &l.costs[i]); k.off != 0 {
+		k.alike = k.twins + k.off*float64(l.equal(i, l.Kernels[:i]))
 	}
 }
 
@@ -276,7 +279,7 @@ func (p *Predictor) take(s *sums, l *Lowering, i int) {
 		return
 	}
 	s.piece += pieceOf(l.at(k), a.choice)
-	s.variance += k.variance
+	s.variance += k.off * (k.off + 2*k.alike)
 	s.uneven += k.uneven
 	if !p.machine.Cal.Fitted[c.Leads] {
 		s.unfitted += c.Time
@@ -292,13 +295,12 @@ func (p *Predictor) take(s *sums, l *Lowering, i int) {
 // at is the place of a kernel in a step.
 func (l *Lowering) at(k *Kernel) int { return l.place<<6 | k.at }
 
-// alike counts the kernels before kernel i with equal work, as the two all-reduces of a layer
-// have: their errors are equal too. The square of the sum of n+1 equal errors exceeds that of n
-// errors by 2n+1.
-func (l *Lowering) alike(i int) (n int) {
+// equal counts the kernels of some of the part whose work is equal to that of kernel i, as that of both all-reduces of a
+// layer is: their errors are equal too, and so add up before they are squared.
+func (l *Lowering) equal(i int, some []Kernel) (n int) {
 	k := &l.Kernels[i].Kernel
-	for j := range l.Kernels[:i] {
-		if o := &l.Kernels[j].Kernel; o.Class == k.Class && o.Count == k.Count && o.Scheme == k.Scheme && o.Work == k.Work && o.Shape == k.Shape {
+	for j := range some {
+		if o := &some[j].Kernel; o.Class == k.Class && o.Count == k.Count && o.Scheme == k.Scheme && o.Work == k.Work && o.Shape == k.Shape {
 			n++
 		}
 	}

@@ -193,6 +193,20 @@ func (l *Lowering) attention(a *Lowering) {
 	a.Ops, a.Kernels, a.costs, a.each, a.before = ops, kernels, costs, each, before
 }
 
+// twin counts the errors of the part's kernels with those of the kernels that the layers of a twin have. Kernels that follow
+// the context have other shapes there.
+func (l *Lowering) twin() {
+	if l.bare {
+		return
+	}
+	for i := range l.Kernels {
+		if k := &l.Kernels[i]; !l.Ops[k.Main].FollowsContext() {
+			k.twins += k.off * float64(l.equal(i, l.Kernels))
+			k.alike = k.twins + k.off*float64(l.equal(i, l.Kernels[:i]))
+		}
+	}
+}
+
 // reattend rewrites and prices attention for the step, of layers that differ from those of the part in the windows alone. All kernels are
 // priced anew where there are more or fewer of these layers. It fails where a kernel moves bytes that follow from more than the operator that changes.
 func (l *Lowering) reattend(to *models.Layer, m *Machine) bool {

@@ -115,16 +115,6 @@ func throttle(square *roofline.Cost, times float64) float64 {
 	return max(times, 1)
 }
 
-// BurstPower is what the arithmetic of a GPU draws at the rate of bursts, as a share of
-// what lies between the waiting power and the limit.
-func BurstPower(g *hardware.GPU, c *hardware.Calibration) (float64, error) {
-	peaks, err := g.Peaks()
-	if err != nil {
-		return 0, err
-	}
-	return PowerOf(g, c, roofline.NewMachine(peaks, &c.Constants)).Matrix, nil
-}
-
 // Window is the time over which a GPU holds its power limit.
 const Window unit.Seconds = 0.1
 
@@ -132,21 +122,31 @@ const Window unit.Seconds = 0.1
 // the memory, and of the multiprocessors beyond that.
 type Draw struct{ Memory, Chip unit.Seconds }
 
-// DrawOf is what a kernel draws while its bytes move. A byte of a library's GEMM takes the same energy at every rate
+// Split divides what a GPU draws while bytes move between its memory, which draws so much at most, and its multiprocessors.
+func Split(share, memory float64) (bytes, chip float64) {
+	return unit.Smaller(share, memory), unit.Larger(share-memory, 0)
+}
+
+// Moves is how long a kernel moves bytes, as far as it draws power for that. A byte of a library's GEMM takes the same energy at every rate
 // (experiments/power): a GEMM that reaches less of the bandwidth draws less power.
-func (p *Power) DrawOf(c *roofline.Cost) Draw {
-	busy := c.Times[roofline.Memory] + c.Times[roofline.Serial]
+func (p *Power) Moves(c *roofline.Cost) unit.Seconds {
 	switch {
 	case p.steady[c.Class]:
-		busy = c.Time - c.Times[roofline.Fixed]
+		return c.Time - c.Times[roofline.Fixed]
 	case p.byByte[c.Class]:
-		busy = c.Traffic.Times(p.traffic) + c.Times[roofline.Serial]
+		return c.Traffic.Times(p.traffic) + c.Times[roofline.Serial]
 	}
+	return c.Times[roofline.Memory] + c.Times[roofline.Serial]
+}
+
+// DrawOf is what a kernel draws while its bytes move.
+func (p *Power) DrawOf(c *roofline.Cost) Draw {
+	busy := p.Moves(c)
 	if busy == 0 {
 		return Draw{}
 	}
-	memory, share := p.constants[roofline.PowerMemory], p.drawn[c.Class]
-	return Draw{busy.Times(unit.Smaller(share, memory)), busy.Times(unit.Larger(share-memory, 0))}
+	bytes, chip := Split(p.drawn[c.Class], p.constants[roofline.PowerMemory])
+	return Draw{busy.Times(bytes), busy.Times(chip)}
 }
 
 // Add adds n times e.
@@ -282,10 +282,13 @@ func (p *Power) Mean(l *Load, clock, stages, parts float64) unit.Watts {
 	return p.Waiting + unit.Watts(min(float64(active)/float64(l.Expected), float64(p.Rest)*min(stages, parts))/stages)
 }
 
+// Fall is the factor by which the energy of what the multiprocessors do is lower where that takes x times as long.
+func (p *Power) Fall(x float64) float64 { return power(x, p.falls) }
+
 // Active is the energy besides waiting of a GPU that is so busy, where what its
 // multiprocessors do takes x times as long.
 func (p *Power) Active(b *Busy, x float64) unit.Joules {
-	return p.Rest.For(unit.Seconds(p.chip(b)/power(x, p.falls) + float64(b.Draw.Memory) + p.others(b)))
+	return p.Rest.For(unit.Seconds(p.chip(b)/p.Fall(x) + float64(b.Draw.Memory) + p.others(b)))
 }
 
 // chip is the time at full power above waiting that what the multiprocessors do is worth.

@@ -6,7 +6,8 @@ const TileQueries = 128
 
 // Prefill attention reaches its rate only with long prompts: tiles on the diagonal
 // are half empty, and short sequences do not fill the GPU. It is taken to do the
-// work of ramp/2 more keys for every query.
+// work of ramp/2 more keys for every query. Of these, half a tile of keys are the products on the diagonal that the mask
+// discards; the rest is the time of multiprocessors that wait.
 //
 // Attention by mma has its own share of the peak.
 func prefillAttention(constants *[NumSchemes][]Constant, mma Constant) Law {
@@ -23,8 +24,8 @@ func prefillAttention(constants *[NumSchemes][]Constant, mma Constant) Law {
 				compute = mma
 			}
 			t.once(k, p, compute, c[1], c[2])
-			key := 2 * k.Shape.M * k.Shape.K // FLOPs of one more key for every query
-			t.add(Matrix, compute, c[3], key/2/float64(p.matrix(k.Format)))
+			key := 2 * k.Shape.M * k.Shape.K / float64(p.matrix(k.Format)) // one more key for every query
+			t.waste(compute, c[3], key/2, key*TileQueries/2)
 			t.add(Fixed, c[4], None, k.Launches*k.Shape.Tiles)
 		},
 		Power: PowerAttention,

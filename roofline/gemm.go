@@ -48,8 +48,8 @@ var gemm = Law{
 		t.exposed = c[6]
 		if empty, idle := k.Tile.waste(&k.Shape, p.SMs); empty+idle > 0 {
 			row := seconds(k.Work.FLOPs, p.matrix(k.Format)) / k.Shape.M
-			t.add(Matrix, c[0], TileEmpty, empty*row)
-			t.add(Matrix, c[0], TileIdle, idle*row)
+			t.waste(c[0], TileEmpty, empty*row, 0)
+			t.waste(c[0], TileIdle, idle*row, 0)
 		}
 	},
 	Choose: fastestAlgorithm,
@@ -120,7 +120,7 @@ func fastestAlgorithm(m *Machine, t *Terms, k *Kernel) {
 	for i := range tiles {
 		h.try(&tiles[i])
 	}
-	t.add(Matrix, GEMMCompute, GEMMIdle, seconds(h.best.idle, h.peak))
+	t.waste(GEMMCompute, GEMMIdle, seconds(h.best.idle, h.peak), 0)
 	if h.best.splits > 1 {
 		t.divide(Chain, h.best.splits)
 		t.add(Memory, GEMMMemory, None, h.best.splits*sums)
@@ -233,7 +233,7 @@ var groupedGEMM = Law{
 	List: func(t *Terms, k *Kernel, p *Peaks) {
 		c := groupedOf[k.Scheme]
 		t.arithmetic(k, p, c[0])
-		t.add(Matrix, c[0], None, k.padding()*seconds(k.Work.FLOPs, p.matrix(k.Format)))
+		t.waste(c[0], None, k.padding()*seconds(k.Work.FLOPs, p.matrix(k.Format)), 0)
 		t.add(Memory, c[1], None, seconds(k.Work.Weights+k.Reread, p.Memory))
 		t.add(Fixed, c[2], None, k.Launches)
 		t.add(Serial, c[3], None, seconds(k.Permuted, p.Memory))

@@ -29,8 +29,10 @@ const (
 // one constant or by two. The constant None stretches nothing.
 type Term struct {
 	Resource Resource
+	Waste    bool // time of matrix units without data, which draw no power: zeros of rows and tiles, SMs that have nothing to do
 	By, And  Constant
 	Ideal    float64 // seconds at the peak, or how often a constant that is a time counts
+	Data     float64 // seconds at the peak of waste that are products of data after all
 }
 
 // Terms is a list of terms, of a fixed size so that pricing a kernel allocates nothing.
@@ -44,8 +46,16 @@ type Terms struct {
 // add adds a term of ideal seconds, unless these are 0.
 func (t *Terms) add(r Resource, by, and Constant, ideal float64) {
 	if ideal != 0 {
-		t.list[t.n] = Term{r, by, and, ideal}
+		t.list[t.n] = Term{Resource: r, By: by, And: and, Ideal: ideal}
 		t.n++
+	}
+}
+
+// waste adds a term of matrix units without data, but for so many seconds at the peak.
+func (t *Terms) waste(by, and Constant, ideal, data float64) {
+	n := t.n
+	if t.add(Matrix, by, and, ideal); t.n > n {
+		t.list[n].Waste, t.list[n].Data = true, data
 	}
 }
 
@@ -266,7 +276,7 @@ type Cost struct {
 	Class     Class
 	Time      unit.Seconds
 	Traffic   unit.Seconds // time of the memory traffic at the data-sheet bandwidth
-	Useful    unit.Seconds // time of the matrix units without rows and tiles that hold no data
+	Useful    unit.Seconds // time of the matrix units without waste
 	Bound     Bound
 	Constants Set      // constants of its terms
 	Leads     Constant // constant of the longest of the terms whose constant is a share of a peak; None without such a term
@@ -310,8 +320,10 @@ func (m *Machine) sum(c *Cost, terms *Terms, k *Kernel) {
 		switch {
 		case x.Resource == Memory:
 			traffic += x.Ideal * m.repeats[x.By] * m.repeats[x.And]
-		case x.Resource == Matrix && useful == 0: // what comes after it is waste
-			useful = time
+		case x.Waste:
+			useful += unit.Smaller(x.Data*m.stretch[x.By], time)
+		case x.Resource == Matrix:
+			useful += time
 		}
 		if time > longest && shares[x.By] {
 			longest, c.Leads = time, x.By

@@ -117,3 +117,29 @@ func TestLibraryTakesTheFastestWay(t *testing.T) {
 		t.Errorf("only %d of the GEMMs are split", split)
 	}
 }
+
+// Matrix units draw power for data: rows and tiles without any take time alone. Attention's tiles on the diagonal multiply data that the mask discards, half a
+// tile of keys for each query, which no ramp takes less for.
+func TestUsefulIsOfData(t *testing.T) {
+	var c Constants
+	c[GEMMCompute], c[GEMMMemory], c[TileEmpty], c[TileIdle] = 0.5, 1, 2, 0.25
+	c[GroupedCompute], c[GroupedMemory], c[AttentionCompute], c[AttentionMemory] = 0.5, 1, 0.5, 1
+	for _, x := range []struct {
+		Kernel
+		ramp, flops float64 // of data
+	}{
+		{Kernel{Class: GEMM, Shape: Shape{M: 17, N: 4096, K: 4096}, Tile: Tile{64, 64, 1}}, 0, 1e12},
+		{Kernel{Class: GroupedGEMM, Shape: Shape{Hit: 8, Pairs: 200, Tiles: 20}, Tile: Tile{Rows: 16}}, 0, 1e12},
+		{Kernel{Class: AttentionPrefill, Shape: Shape{M: 1024, K: 8192}}, 768, 1e12 + 2*1024*8192*64},
+		{Kernel{Class: AttentionPrefill, Shape: Shape{M: 1024, K: 8192}}, 100, 1e12 + 2*1024*8192*50},
+	} {
+		c[AttentionRamp] = x.ramp
+		m := NewMachine(peaks(), &c)
+		k := &x.Kernel
+		k.Format, k.Count, k.Launches, k.Work = unit.BF16, 3, 1, Work{FLOPs: 1e12}
+		want := unit.Seconds(3 * x.flops / float64(m.Peaks.matrix(unit.BF16)) / 0.5)
+		if cost := m.Cost(k); math.Abs(float64(cost.Useful/want-1)) > 1e-9 || cost.Times[Matrix] < cost.Useful {
+			t.Errorf("class %d, ramp %v: %v of %v are of data, want %v", k.Class, x.ramp, cost.Useful, cost.Times[Matrix], want)
+		}
+	}
+}

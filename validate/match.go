@@ -141,8 +141,9 @@ func (s *Scorer) estimate(c Config) (p prediction, err error) {
 		if p.first, err = predictor.Predict(&alone); err != nil {
 			return p, &mismatch{Impossible, err}
 		}
-		p.together = c.Load.together(&question.Workload, predictor)
-		scheduler, err := engine.SchedulerOf(question.Machine.Engine.Profile().Engine(), question.Machine.GPU)
+		name := question.Machine.Engine.Profile().Engine()
+		p.together = c.Load.together(&question.Workload, predictor, !cuts(name))
+		scheduler, err := engine.SchedulerOf(name, question.Machine.GPU)
 		if p.apart = err == nil && !scheduler.Mixed; p.apart {
 			p.joins = goes(predictor, &question.Workload, p.together)
 		} else {

@@ -111,6 +111,25 @@ func TestClosedLoop(t *testing.T) {
 	}
 }
 
+// TestWholePromptsShareSteps holds that a step of TensorRT-LLM has whole prompts alone: a budget of one and a half has as many as one of one.
+func TestWholePromptsShareSteps(t *testing.T) {
+	s, times := scorer(t), map[string][]float64{}
+	for _, name := range []string{"vllm", "tensorrt-llm"} {
+		for _, budget := range []int{8 + 1024, 8 + 1536, 8 + 2048} {
+			o := observation()
+			o.Engine, o.Batch, o.Prompt, o.Gen, o.Budget, o.Load = name, 8, 1024, 128, budget, Closed
+			row, err := s.row(&o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			times[name] = append(times[name], row.Predicted)
+		}
+	}
+	if v, w := times["vllm"], times["tensorrt-llm"]; v[1] == v[0] || w[1] != w[0] || w[2] == w[0] {
+		t.Errorf("steps of 1, 1.5 and 2 prompts: vllm %v, tensorrt-llm %v s a token", v, w)
+	}
+}
+
 // TestClosedLoopOfPromptsApart holds that sequences of SGLang, whose prompts have steps of their own, begin
 // and end a wave together if their answers have one length: where a step has one prompt, half as
 // many of them come after one's own as where they come at any time.
@@ -165,6 +184,11 @@ func TestScoreIsTheEstimate(t *testing.T) {
 		scheme, err := models.ParseScheme(r.Weights)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if r.KV != "" {
+			if err := scheme.KV.UnmarshalText([]byte(r.KV)); err != nil {
+				t.Fatal(err)
+			}
 		}
 		question := &analytic.Case{
 			Model: m, Scheme: scheme.For(g), Parallel: analytic.Parallelism{TP: r.TP, GPUsPerNode: g.GPUsPerNode},

@@ -10,14 +10,22 @@ import (
 
 // together is how many prompts of clients in a closed loop come with one step. Those of answers of
 // one length end together, and so do their prompts: as many share a step as its budget of tokens
-// holds. Others ask one after the other, where not several do during one step.
-func (l Load) together(w *analytic.Workload, p *analytic.Predictor) float64 {
+// holds, where prompts are not cut into chunks as many whole ones. Others ask one after the other, where not several do during one step.
+func (l Load) together(w *analytic.Workload, p *analytic.Predictor, whole bool) float64 {
 	n := float64(w.Batch)
 	if l == Varied {
 		return max(n/float64(w.GenLen), 1)
 	}
-	return min(max((stepBudget(w, p)-n)/float64(w.PromptLen), 1), n)
+	holds := (stepBudget(w, p) - n) / float64(w.PromptLen)
+	if whole {
+		holds = math.Floor(holds)
+	}
+	return min(max(holds, 1), n)
 }
+
+// cuts reports whether an engine cuts prompts into chunks. TensorRT-LLM does not by default, nor by the launch files of aiconfigurator
+// (enable_chunked_prefill in generator/templates/trtllm).
+func cuts(engine string) bool { return engine != "tensorrt-llm" }
 
 // stepBudget is the most tokens of a step; infinite where there is no limit.
 func stepBudget(w *analytic.Workload, p *analytic.Predictor) float64 {

@@ -16,7 +16,8 @@ PEAKS = {"h100_sxm": (989.5e12, 3.35e12), "h200_sxm": (989.5e12, 4.8e12), "b200_
 ENGINES = ["vllm", "sglang", "trtllm"]
 FILES = {
     "experts": ["moe/{}/*/moe_perf.parquet"],
-    "attention": ["attention/{}/*/context_attention_perf.parquet", "attention/{}/*/generation_attention_perf.parquet"],
+    "prefill": ["attention/{}/*/context_attention_perf.parquet"],
+    "decode": ["attention/{}/*/generation_attention_perf.parquet"],
     "all-reduces": ["comm/{}/*/custom_allreduce_perf.parquet"],
 }
 ASIDE = {"framework", "version", "device", "op_name", "kernel_source", "latency", "power", "power_limit"}
@@ -45,17 +46,19 @@ def rows(t):
 
 
 def releases(data):
-    print("operator     engine   pairs of tables   rows  median %  p90 %")
+    print("operator     engine   pairs of tables   rows  median %  p90 %  p90 % from 20 µs  p90 µs up to 100 µs")
     for (what, files), engine in itertools.product(FILES.items(), ENGINES):
-        changes, pairs = [], 0
+        changes, times, pairs = [], [], 0
         for gpu, f in itertools.product(PEAKS, files):
             tables = [rows(read(p)) for p in sorted(glob.glob(f"{data}/{gpu}/{f.format(engine)}"))]
             for a, b in itertools.combinations(tables, 2):
-                new = [abs(np.log(a[k] / b[k])) for k in a.keys() & b.keys() if min(a[k], b[k]) > 0]
-                changes, pairs = changes + new, pairs + bool(new)
+                both = [(a[k] * 1e3, b[k] * 1e3) for k in a.keys() & b.keys() if min(a[k], b[k]) > 0]
+                changes, times, pairs = changes + [abs(np.log(x / y)) for x, y in both], times + both, pairs + bool(both)
         if changes:
-            median, p90 = (100 * (np.exp(np.quantile(changes, p)) - 1) for p in (0.5, 0.9))
-            print(f"{what:12} {engine:8} {pairs:15} {len(changes):6} {median:9.1f} {p90:6.0f}")
+            changes, times = np.array(changes), np.array(times)
+            median, p90, long = (100 * (np.exp(np.quantile(c, p)) - 1) for c, p in ((changes, 0.5), (changes, 0.9), (changes[times[:, 1] >= 20], 0.9)))
+            short = np.quantile(np.abs(times[:, 0] - times[:, 1])[times[:, 1] < 100], 0.9)
+            print(f"{what:12} {engine:8} {pairs:15} {len(changes):6} {median:9.1f} {p90:6.0f} {long:16.0f} {short:20.1f}")
 
 
 def law(t, i, peak, bandwidth):

@@ -10,12 +10,12 @@ import (
 	"llmprof/roofline"
 )
 
-// The constants of the power model (package energy) are fitted to rows that were run for it.
-// A GPU draws the waiting power and, of the difference between that and the power limit,
+// The constants of the power model are fitted to rows that were run for it, by the law of package energy: a GPU draws
+// the waiting power and, of the difference between that and the power limit,
 //
-//	(matrix·C + (share - memory)·M)/x + memory·M + fixed·F
+//	(matrix·C + (share - memory)·M)/xⁿ + memory·M + fixed·F
 //
-// C, M and F being the shares of a call's time that its arithmetic, its memory and its
+// C, M and F being the shares of a call's time that its arithmetic, its bytes and its
 // start and end take at the rates that the rows of times gave, share that of the
 // kernel's kind, and x by how much the clocks were below the highest.
 
@@ -32,9 +32,10 @@ var powerKinds = []Kind{GEMMPower, GateUpPower, MoEPower, AttentionPower, AllRed
 type drawing struct {
 	of     int     // the constant of its kind, by its place among the fit's
 	matrix float64 // power of its arithmetic
-	moves  float64 // share of the time in which memory or links are busy
+	moves  float64 // share of the time in which its bytes move, or those of links
 	fixed  float64 // share of the time
-	slowed float64 // highest clock over the actual one, at least 1
+	links  bool    // Links move the bytes, which have clocks of their own.
+	fall   float64 // factor by which lower clocks reduce the energy of what the multiprocessors do, at least 1
 	held   bool    // The power limit held the GPU: at its full clocks it would draw the limit or more.
 }
 
@@ -43,10 +44,13 @@ func draws(keys ...roofline.Constant) equation {
 	return equation{keys: keys, parts: func(p []float64, s *sample, parts []float64) float64 {
 		d := &s.drawing
 		clear(parts)
-		share, base := p[d.of], p[0]
-		parts[d.of] = (min(share, base) + max(share-base, 0)/d.slowed) * d.moves
+		bytes, chip := energy.Split(p[d.of], p[0])
+		if d.links {
+			bytes, chip = p[d.of], 0
+		}
+		parts[d.of] = (bytes + chip/d.fall) * d.moves
 		parts[len(p)-1] += p[len(p)-1] * d.fixed
-		sum := d.matrix / d.slowed
+		sum := d.matrix / d.fall
 		for _, part := range parts {
 			sum += part
 		}
@@ -74,15 +78,12 @@ func (b *builder) power(m *Machine) error {
 	if err != nil {
 		return err
 	}
-	matrix, err := energy.BurstPower(b.gpu, &cal)
-	if err != nil {
-		return err
-	}
 	clock := 0.0
 	if m.Clock != nil {
 		clock = float64(*m.Clock)
 	}
-	d := drawer{prices: roofline.NewMachine(b.peaks, &cal.Constants), waiting: waiting, matrix: matrix, clock: clock}
+	d := drawer{prices: roofline.NewMachine(b.peaks, &cal.Constants), waiting: waiting, clock: clock}
+	d.law = energy.PowerOf(b.gpu, &cal, d.prices)
 	rows = slices.DeleteFunc(rows, func(r *Row) bool { return r.Power == nil || *r.Power <= waiting })
 	if len(rows) == 0 {
 		return nil
@@ -169,7 +170,7 @@ type drawer struct {
 	prices  *roofline.Machine
 	keys    []roofline.Constant
 	waiting float64 // W
-	matrix  float64 // power of arithmetic at the rate of bursts
+	law     energy.Power
 	clock   float64 // the highest, in Hz; 0 for not known
 }
 
@@ -182,18 +183,21 @@ func (b *builder) drawn(r *Row, by *drawer) sample {
 	if r.Kind == AllReducePower {
 		overPeerMemory(&s.kernel)
 	}
-	busy := by.prices.Times(&s.kernel)
+	k := s.kernel
+	k.Count = 1
+	cost := by.prices.Cost(&k)
+	busy := by.law.BusyOf(&cost)
 	limit := float64(b.gpu.TDP)
 	d := drawing{
-		of: slices.Index(by.keys, powerOf(r, s.kernel.Class)), slowed: 1,
-		matrix: by.matrix * float64(busy.Compute()) / s.time, moves: float64(busy[roofline.Memory]+busy[roofline.Network]) / s.time, fixed: float64(busy[roofline.Fixed]) / s.time,
+		of: slices.Index(by.keys, powerOf(r, k.Class)), links: r.Kind == AllReducePower, fall: 1,
+		matrix: by.law.Matrix * float64(busy.Compute) / s.time, moves: float64(by.law.Moves(&cost)+busy.Network) / s.time, fixed: float64(busy.Fixed) / s.time,
 	}
 	power := *r.Power
 	switch {
 	case len(r.Limited) > 0 && power >= atLimit*limit: // The clocks go up and down, and medians are of either.
 		power, d.held = limit, true
 	case r.Clock != nil && by.clock > *r.Clock:
-		d.slowed = by.clock / *r.Clock
+		d.fall = by.law.Fall(by.clock / *r.Clock)
 	}
 	return sample{time: (power - by.waiting) / (limit - by.waiting), drawing: d}
 }
