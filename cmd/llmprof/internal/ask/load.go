@@ -217,9 +217,9 @@ type ChartRate struct {
 type Part int
 
 const (
-	AllRates Part = iota
-	TopRate
-	OtherRates
+	AllRates   Part = iota // every rate
+	TopRate                // the highest
+	OtherRates             // all but the highest
 )
 
 // has reports whether the highest rate, or another one, is in the part.
