@@ -216,6 +216,7 @@ type ChartRate struct {
 // A Part is the rates of a chart that are worked out at once: the highest takes about as long as all others.
 type Part int
 
+// Parts of a chart.
 const (
 	AllRates   Part = iota // every rate
 	TopRate                // the highest
