@@ -24,7 +24,7 @@ export const Latency = kept(function Latency({ curve, oldCurve, batch, load, set
   const at = load === "batch" ? batch : doc?.workload.batch, adopt = (r) => set((s) => { s.view.load = "batch"; s.flags.batch = String(r.batch); });
   const measured = useMemo(() => KEYS.map((k) => [...observed(accuracy, doc, k), ...own.filter((o) => o.metric === `${k}_s` && o.model === doc?.model.name && o.prompt === doc?.workload.prompt_len && (k === "ttft" || o.gen === doc?.workload.gen_len))]),
     [accuracy, own, doc && JSON.stringify([doc.model.name, doc.gpu.key, doc.engine, doc.parallelism.tp, doc.workload.prompt_len, doc.workload.gen_len, doc.workload.scheme, doc.workload.weights])]);
-  return html`<${Panel} id="latency" title="Latency over batch" about=${`Expected, with its 90 % interval; dotted: the floor; crosses: measured.${lines(oldCurve, targets)} Click a point to take its batch.`}>
+  return html`<${Panel} id="latency" title="Latency over batch" about=${curve !== EMPTY && !curve.length ? "No batch runs on these GPUs." : `Expected, with its 90 % interval; dotted: the floor; crosses: measured.${lines(oldCurve, targets)} Click a point to take its batch.`}>
       <div class="pair">${KEYS.map((k, i) => html`<${Chart} key=${k} height=${230} label=${`${k.toUpperCase()} over batch`} ready=${curve !== EMPTY} on=${[curve, oldCurve, measured[i], targets[k]]} signs=${[at, doc]} sign=${(f) => charts.point(f, k, "batch", at, load === "batch" && doc?.[`${k}_s`]?.expected)}
         draw=${(width, height) => charts.curve({ rows: curve, key: k, measured: measured[i], pinned: oldCurve, limit: limitOf(targets, k), width, height, chosen: adopt })} />`)}</div>
     <//>`;
