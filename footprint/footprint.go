@@ -104,19 +104,17 @@ func (r *Rank) caches(share float64) (all []cache) {
 			all = withCache(all, cache{window, each.Times(layers)})
 		}
 	}
-	slices.SortFunc(all, func(a, b cache) int { return cmp.Compare(a.window, b.window) })
 	return all
 }
 
-// withCache adds a cache to the one of its window.
+// withCache adds a cache to the one of its window, or puts it at its place among the others.
 func withCache(all []cache, c cache) []cache {
-	for i := range all {
-		if all[i].window == c.window {
-			all[i].each += c.each
-			return all
-		}
+	i, found := slices.BinarySearchFunc(all, c.window, func(x cache, window float64) int { return cmp.Compare(x.window, window) })
+	if found {
+		all[i].each += c.each
+		return all
 	}
-	return append(all, c)
+	return slices.Insert(all, i, c)
 }
 
 // state is the memory of one sequence on a rank that does not grow with its context.

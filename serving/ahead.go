@@ -66,13 +66,25 @@ func (r *replica) alike(n int, now unit.Seconds) int {
 			}
 		}
 	}
-	for ; n > 0; n /= 2 {
-		blocks := 0
-		for _, q := range r.running {
-			blocks += max(r.more(q, q.computed+n), 0)
+	return min(n, r.blocksFor(n))
+}
+
+// blocksFor is in how many of the next n steps that decode there are free blocks for all sequences, or a few less where sequences hold a state, whose
+// blocks are not in proportion to their context.
+func (r *replica) blocksFor(n int) int {
+	var need [mostAhead]int // blocks of sequences that need one in the step after so many others
+	for _, q := range r.running {
+		if left := q.holds - q.computed; left < n {
+			need[max(left, 0)]++
 		}
-		if blocks <= r.pool.free {
-			break
+	}
+	each, free := r.room.size, r.pool.free
+	for i := range n {
+		if free -= need[i]; free < 0 {
+			return i
+		}
+		if i+each < n {
+			need[i+each] += need[i]
 		}
 	}
 	return n
@@ -195,7 +207,9 @@ func (r *replica) pass(n int) {
 		return
 	}
 	for i, q := range r.running {
-		r.grow(q, n, i, 0)
+		if q.computed+n > q.holds {
+			r.grow(q, n, i, 0)
+		}
 		q.computed, q.goal, q.generated = q.computed+n, q.goal+n, q.generated+n
 	}
 	r.due -= n * len(r.running)

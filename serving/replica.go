@@ -177,7 +177,11 @@ func (r *replica) continueRunning(budget *int, now unit.Seconds, prompts bool) {
 		if plain {
 			n := r.decodeLeading(r.running[i:], *budget, now)
 			*budget -= n
-			kept = append(kept, r.running[i:i+n]...)
+			if len(kept) == i { // all before go on
+				kept = r.running[:i+n]
+			} else {
+				kept = append(kept, r.running[i:i+n]...)
+			}
 			if i += n; i == len(r.running) {
 				break
 			}
@@ -205,12 +209,12 @@ func (r *replica) continueRunning(budget *int, now unit.Seconds, prompts bool) {
 	r.running = kept
 }
 
-// decodeLeading gives leading ones of running sequences a token each and tells how many. It does what continueRunning does for sequences that need no
-// block and go on after the step, which most sequences of most steps are.
+// decodeLeading gives leading ones of running sequences a token each and tells how many. It does what continueRunning does for sequences that get the
+// block that they need and go on after the step, which most sequences of most steps are.
 func (r *replica) decodeLeading(all []*sequence, budget int, now unit.Seconds) (n int) {
 	past := r.batch.past
 	for _, q := range all[:min(len(all), budget)] {
-		if q.goal-q.computed != 1 || q.computed >= q.holds || q.generated == 0 || q.generated >= q.Request.Gen-1 || q.ready > now {
+		if q.goal-q.computed != 1 || q.generated == 0 || q.generated >= q.Request.Gen-1 || q.ready > now || q.computed >= q.holds && !r.gets(q, 1) {
 			break
 		}
 		past += float64(q.computed)
@@ -228,11 +232,7 @@ func (r *replica) decodeLeading(all []*sequence, budget int, now unit.Seconds) (
 // grow takes the blocks for n more tokens of running sequence i, and preempts the youngest
 // sequences until there are enough. It fails where that comes to the sequence itself.
 func (r *replica) grow(q *sequence, n, i int, now unit.Seconds) bool {
-	if q.computed+n <= q.holds {
-		return true
-	}
-	more := r.more(q, q.computed+n)
-	for more > 0 && !r.pool.take(more) {
+	for q.computed+n > q.holds && !r.gets(q, n) {
 		last := len(r.running) - 1
 		victim := r.running[last]
 		r.running = r.running[:last]
@@ -240,6 +240,15 @@ func (r *replica) grow(q *sequence, n, i int, now unit.Seconds) bool {
 		if last == i {
 			return false
 		}
+	}
+	return true
+}
+
+// gets takes the blocks for n more tokens of a sequence, if there are enough.
+func (r *replica) gets(q *sequence, n int) bool {
+	more := r.more(q, q.computed+n)
+	if more > 0 && !r.pool.take(more) {
+		return false
 	}
 	q.blocks += max(more, 0)
 	q.holds = r.room.whole(q.computed + n)

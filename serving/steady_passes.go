@@ -1,6 +1,10 @@
 package serving
 
-import "math"
+import (
+	"math"
+
+	"llmprof/unit"
+)
 
 // An eventLoop is the API server beside the steps that are followed: the event loop of frontend, for numbers of tokens.
 type eventLoop struct {
@@ -63,7 +67,30 @@ func (p *eventLoop) hand(h handout) {
 // until lets the passes up to a time end, and requests come.
 func (p *eventLoop) until(time float64) {
 	for next := p.next(); next <= time && !math.IsInf(next, 1); next = p.next() {
-		p.advance()
+		if p.running {
+			p.finish()
+		}
+		p.begin(next)
+		p.further(time)
+	}
+}
+
+// further lets passes up to a time end at once which do nothing but take requests a stage further: up to the one with which the first of them enters, or
+// during which another comes. They end when they would one by one, to the last digit.
+func (p *eventLoop) further(time float64) {
+	if !p.running || len(p.outputs) > 0 || p.taken.gain > 0 || len(p.entering) == 0 {
+		return
+	}
+	if len(p.coming) > 0 {
+		time = unit.Smaller(time, p.coming[0])
+	}
+	n, most, each := 0, p.entering[0].stages, p.intake*float64(len(p.entering))/stages
+	for n < most && p.end < time {
+		p.end += each
+		n++
+	}
+	for i := range p.entering {
+		p.entering[i].stages -= n
 	}
 }
 
@@ -78,14 +105,6 @@ func (p *eventLoop) next() float64 {
 	return math.Inf(1)
 }
 
-func (p *eventLoop) advance() {
-	at := p.next()
-	if p.running {
-		p.finish()
-	}
-	p.begin(at)
-}
-
 // begin begins a pass if there is anything to do.
 func (p *eventLoop) begin(now float64) {
 	come := 0
@@ -94,7 +113,7 @@ func (p *eventLoop) begin(now float64) {
 		come++
 	}
 	p.coming = p.coming[come:]
-	if len(p.entering)+len(p.outputs) == 0 && p.ready == (handout{}) {
+	if len(p.entering)+len(p.outputs) == 0 && p.ready.gain == 0 {
 		return
 	}
 	p.running, p.end = true, p.send(now)
@@ -116,6 +135,9 @@ func (p *eventLoop) begin(now float64) {
 // end answers at even distances among them.
 func (p *eventLoop) send(now float64) float64 {
 	r := &p.ready
+	if r.gain == 0 { // it has no tokens
+		return now
+	}
 	p.due -= r.ends
 	for i := 0.5; i < r.ends; i++ {
 		at := now + i/r.ends*r.decodes*p.half + (i-0.5)*p.closing
@@ -145,7 +167,9 @@ func (h *handout) join(o *handout) {
 // finish ends the pass that runs.
 func (p *eventLoop) finish() {
 	p.running = false
-	p.ready, p.taken = p.taken, handout{}
+	if p.taken.gain > 0 {
+		p.ready, p.taken = p.taken, handout{}
+	}
 	n := 0
 	for n < len(p.outputs) && p.outputs[n].passes < 0 {
 		n++

@@ -136,6 +136,9 @@ function useChanges(catalog, setNote) {
 // shareOf is the share of the memory that the engine of an estimate takes.
 const shareOf = (doc) => (doc ? String(Math.round((100 * doc.memory.usable_bytes) / doc.memory.capacity_bytes) / 100) : "");
 
+// cardOf is the GPU of the catalog that a name stands for, which an estimate says where it is another name.
+const cardOf = (catalog, name, { doc, error }) => catalog?.gpus.find((g) => g.key === name) ?? (!error && catalog?.gpus.find((g) => g.key === doc?.gpu.key)) ?? undefined;
+
 function App() {
   const [op, setOp] = useState(null), [hover, setHover] = useState(null);
   const [own, setOwn] = useState([]), [note, setNote] = useState("");
@@ -170,7 +173,7 @@ function App() {
     return () => { removeEventListener("dragover", over); removeEventListener("dragleave", out); removeEventListener("drop", drop); };
   }, []);
   const { flags, targets, view: { phase, load }, pin } = state;
-  const all = { state, set, targets, phase, load, pin, catalog, accuracy, here, own, utilization: shareOf(now.doc), op, setOp, hover, setHover, take, note, setNote, openResult, measuring, ...now,
+  const all = { state, set, targets, phase, load, pin, catalog, accuracy, here, own, utilization: shareOf(now.doc), card: cardOf(catalog, flags.gpu, now), op, setOp, hover, setHover, take, note, setNote, openResult, measuring, ...now,
     model: flags.model, batch: flags.batch ?? "1", rate: now.flags.rate, clients: now.flags.concurrency, prompt: flags["prompt-len"], gen: flags["gen-len"], engine: flags.engine };
   return html`<${Head} all=${all} />
     <${Brief} all=${all} />

@@ -19,13 +19,17 @@ export function si(v, unit = "") {
 export const plain = (v) => (v >= 1e-3 && v < 1e4 ? String(Number(v.toPrecision(3))) : si(v));
 
 // decades are ticks of a logarithmic axis that is so long, at least gap apart: powers of ten, with 2 and
-// 5 where there is room.
+// 5 where there is room, and more where these would be fewer than three.
 function decades([low, high], long, gap) {
-  const each = long / Math.log10(high / low), all = [];
-  for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(high)); e++) {
-    for (const m of 0.3 * each >= gap ? [1, 2, 5] : [1]) { const v = m * 10 ** e; if (v >= low * 0.999 && v <= high * 1.001) all.push(v); }
-  }
-  return all.filter((_, i) => i % Math.max(Math.ceil(gap / each), 1) === 0);
+  const each = long / Math.log10(high / low);
+  const at = (within) => {
+    const all = [];
+    for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(high)); e++) for (const m of within) { const v = m * 10 ** e; if (v >= low * 0.999 && v <= high * 1.001) all.push(v); }
+    return all;
+  };
+  const some = at(0.3 * each >= gap ? [1, 2, 5] : [1]);
+  if (some.length < 3 && 0.09 * each >= gap) return at([1, 1.5, 2, 3, 4, 5, 7]);
+  return some.filter((_, i) => i % Math.max(Math.ceil(gap / each), 1) === 0);
 }
 function span(values, below = 1.4, above = 1.4) {
   const v = values.filter((x) => x > 0 && Number.isFinite(x));
@@ -164,9 +168,9 @@ export function curve({ rows, key, measured, pinned, limit, xlabel = "batch (seq
   const of = (list) => (list ?? []).filter((r) => r[`${key}_s`] > 0);
   const shown = of(rows), old = of(pinned), band = shown.map((r) => ({ [x]: r[x], low: r[`${key}_low_s`] ?? r[`${key}_s`], high: r[`${key}_high_s`] ?? r[`${key}_slow_s`] })).filter((r) => r.high);
   const dom = span([...shown, ...old].flatMap((r) => [r[`${key}_s`], r[`${key}_floor_s`]]).concat(band.flatMap((r) => [r.low, r.high]), measured.map((m) => m.value), limit ? [limit] : []), 1.15, 1.15);
-  const at = [...shown, ...old].map((r) => r[x]), wide = at.length ? [Math.min(...at), Math.max(...at)] : [1, 2], ends = wide[0] === wide[1] ? [wide[0], wide[0] * 2] : wide;
+  const at = [...shown, ...old].map((r) => r[x]), wide = at.length ? [Math.min(...at), Math.max(...at)] : [1, 2], by = wide[0] === wide[1] ? 1.4 : (wide[1] / wide[0]) ** 0.03, ends = [wide[0] / by, wide[1] * by]; // marks stand beside the axes
   const batches = shown.map((r) => r[x]).filter((_, i, all) => all.length < 8 || width > 480 || i % 2 === 0);
-  const axis = { domain: ends, ticks: x === "batch" ? batches : doublings(ends), format: plain, label: xlabel }, upward = up(dom, name, (v) => si(v, "s"), height);
+  const axis = { domain: ends, ticks: x === "batch" || !at.length ? batches : doublings(ends), format: plain, label: xlabel }, upward = { ...up(dom, name, (v) => si(v, "s"), height), ...(!at.length && { ticks: [] }) };
   const scales = scaled(width, height, axis, upward), along = (list, of) => list.map((r) => [scales.x.apply(r[x]), scales.y.apply(r[of])]), time = `${key}_s`, floor = `${key}_floor_s`;
   const frame = framed(width, height, axis, upward, scales, [
     group("area", { fill: color, "fill-opacity": 0.18 }, [node("path", { d: between(along(band, "high"), along(band, "low")) })]),
@@ -187,7 +191,7 @@ export function curve({ rows, key, measured, pinned, limit, xlabel = "batch (seq
 // point marks the chosen batch or rate on a curve.
 export function point(figure, key, x, at, value) {
   const [, , color, symbol] = TIMES.find(([k]) => k === key), known = figure.points.find((r) => String(r[x]) === String(at))?.[`${key}_s`] ?? value;
-  marked(figure, known > 0 && at ? [{ x: Number(at), y: known, path: symbol === "square" ? SQUARE : ROUND, look: { fill: color, stroke: "var(--ink)" } }] : []);
+  marked(figure, known > 0 && at && figure.points.length ? [{ x: Number(at), y: known, path: symbol === "square" ? SQUARE : ROUND, look: { fill: color, stroke: "var(--ink)" } }] : []);
 }
 
 const priceOf = (priced) => (priced ? "usd_mtok" : "tok_s_gpu");

@@ -99,7 +99,7 @@ const Group = ({ title, children, open = !narrow }) => html`<details class="grou
 
 const seen = () => finish("choices");
 
-export const Controls = kept(function Controls({ state, set, catalog, refused, here, take, utilization }) {
+export const Controls = kept(function Controls({ state, set, catalog, refused, here, take, utilization, card }) {
   const f = state.flags, load = state.view.load;
   const flag = (name) => (value) => set((s) => { s.flags[name] = String(value); });
   const usage = (name) => catalog?.flags[name]?.usage ?? "", fallback = (name) => catalog?.flags[name]?.default ?? "";
@@ -113,7 +113,7 @@ export const Controls = kept(function Controls({ state, set, catalog, refused, h
   return html`<aside aria-label="Settings" onPointerEnter=${seen} onFocusIn=${seen}>
     <${Group} title="Model and GPU" open>
       <${ModelChoice} value=${f.model} catalog=${catalog} here=${here} take=${take} onchange=${(v) => set((s) => { s.flags.model = v; for (const n of ["weights", "kv", "act", "expert-skew"]) delete s.flags[n]; })} />
-      <${GPUChoice} value=${f.gpu} catalog=${catalog} refused=${refused} onchange=${(v) => set((s) => { s.flags.gpu = v; delete s.flags.price; })} />
+      <${GPUChoice} value=${card?.key ?? f.gpu} catalog=${catalog} refused=${refused} onchange=${(v) => set((s) => { s.flags.gpu = v; delete s.flags.price; })} />
       ${here?.gpus?.length > 0 && html`<p class="about">This machine: ${here.gpus.map((g) => html`<button type="button" key=${g.uuid ?? g.name} disabled=${!g.key} onClick=${() => flag("gpu")(g.key)}>${g.name}</button>`)}</p>`}
       ${choose("engine", "Engine", catalog?.choices.engine ?? [], { first: "default" })}
     <//>
@@ -151,11 +151,11 @@ export const Controls = kept(function Controls({ state, set, catalog, refused, h
     <${Group} title="Limits and price">
       ${amount("max-num-batched-tokens", "Chunk budget", "tokens a step", { min: 0, max: 32768, step: 256, fallback: "default" })}
       ${amount("memory-utilization", "Memory utilization", "share", { min: 0.5, max: 1, step: 0.01, fallback: utilization })}
-      ${amount("price", "Price", "$/GPU-hour", { min: 0, max: 15, step: 0.05, fallback: catalog?.gpus.find((g) => g.key === f.gpu)?.price_usd_per_hour ?? "" })}
+      ${amount("price", "Price", "$/GPU-hour", { min: 0, max: 15, step: 0.05, fallback: card?.price_usd_per_hour ?? "" })}
       <label class="radio"><input type="checkbox" id="calibration" checked=${f.calibration === "default"} onChange=${(e) => flag("calibration")(e.target.checked ? "default" : "")} />Ignore what was measured on this GPU</label>
     <//>
     <${Group} title="Targets, at the slow end of the interval">
       <div class="two">${target("ttft", "TTFT", "ms")}${target("tpot", "TPOT", "ms")}${target("tps", "Throughput", "tok/s")}${target("usd", "Cost", "$/M")}</div>
     <//>
   </aside>`;
-}, null, "state", "catalog", "refused", "here", "utilization");
+}, null, "state", "catalog", "refused", "here", "utilization", "card");

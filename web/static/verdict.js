@@ -95,6 +95,9 @@ export const Brief = kept(function Brief(all) {
     <strong>${all.doc || error ? answerOf(all, held) : "The estimator is loading."}</strong><span>${rest || "\u00a0"}</span></button></div>`;
 }, null, "targets", "error", "noState", "doc", "words", "flags", "under");
 
+// unbroken keeps flags and their values on one line.
+const unbroken = (text) => text.split(/(--[a-z-]+(?: [a-z0-9.]+)?)/).map((part, i) => (i % 2 ? html`<span class="flag">${part}</span>` : part));
+
 // Line is the first sentence, then what the figures rest on.
 function Line({ all, held }) {
   const { error, noState, doc, words } = all, possible = doc?.verdict.possible;
@@ -102,7 +105,7 @@ function Line({ all, held }) {
   return html`<div class=${`verdict ${toneOf(all, held)}`} role="status" aria-live="polite">
     ${error || noState ? html`<strong>${answerOf(all, held)}</strong> <span>${error ?? noState}</span>` : !doc || !words ? "The estimator is loading." : html`
       <strong>${answerOf(all, held)}</strong>
-      ${" "}<span>${`${doc.model.name} on ${doc.gpu.count} × ${doc.gpu.name}, ${words.fits.replace(/^(yes|no): /, "")}.`}</span>
+      ${" "}<span>${unbroken(`${doc.model.name} on ${doc.gpu.count} × ${doc.gpu.name}, ${words.fits.replace(/^(yes|no): /, "")}.`)}</span>
       ${possible && html` <small>${`Rests on: ${words.basis}.`}</small>`}`}
   </div>`;
 }

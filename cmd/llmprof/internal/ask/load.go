@@ -204,12 +204,26 @@ func unused(given func(string) bool) error {
 	return err
 }
 
-// A ChartRate is the steady state at a rate, or why there is none.
+// A ChartRate is the steady state at a rate, or why there is none, and the one at the slow end of the interval; nil where it was not asked for or is not
+// stable.
 type ChartRate struct {
-	Rate float64
-	Load *view.Load
-	Err  error
+	Rate         float64
+	Steady, High *serving.Steady
+	Err          error
 }
+
+// A Part is the rates of a chart that are worked out at once: the highest takes about as long as all others.
+type Part int
+
+// Parts of a chart.
+const (
+	AllRates   Part = iota // every rate
+	TopRate                // the highest
+	OtherRates             // all but the highest
+)
+
+// has reports whether the highest rate, or another one, is in the part.
+func (p Part) has(highest bool) bool { return p == AllRates || highest == (p == TopRate) }
 
 const (
 	chartLow   = 1e-3 // requests a second, which any server answers
@@ -219,9 +233,9 @@ const (
 	chartTop   = 0.9  // the highest rate over the most that the server answers: states close to it take long, and rise without end
 )
 
-// Chart is the steady states at rates up to almost the most that the server answers. The slow end of the interval
+// Chart is the steady states of a part of the rates up to almost the most that the server answers. The slow end of the interval
 // at one rate has the state of a higher rate, stretched: where the chart has that rate, its state is taken.
-func (r *Rates) Chart() ([]ChartRate, error) {
+func (r *Rates) Chart(part Part) ([]ChartRate, error) {
 	layout := r.layout()
 	if err := r.all.Stable(chartLow, layout); err != nil {
 		return nil, err
@@ -233,15 +247,16 @@ func (r *Rates) Chart() ([]ChartRate, error) {
 	rates, ahead := spread(most.Rate, r.slower)
 	all := make([]ChartRate, len(rates))
 	for i := len(all) - 1; i >= 0; i-- {
-		at := &all[i]
-		*at = ChartRate{Rate: rates[i], Load: &view.Load{Server: r.server, Rate: &rates[i], Prompt: r.prompt, Gen: r.gen}}
-		if at.Load.Steady, at.Err = r.all.Rate(rates[i], layout); at.Err != nil {
-			continue
+		at, slow := &all[i], ahead[i]
+		at.Rate = rates[i]
+		if part.has(i == len(all)-1) {
+			at.Steady, at.Err = r.all.Rate(rates[i], layout)
 		}
-		if slow := ahead[i]; slow == 0 {
-			at.Load.High, _ = plan.SlowRate(r.all, rates[i], layout, r.slower)
-		} else if slow < len(all) && all[slow].Err == nil {
-			at.Load.High = plan.Stretched(all[slow].Load.Steady, r.slower)
+		switch {
+		case slow == 0 && at.Steady != nil:
+			at.High, _ = plan.SlowRate(r.all, rates[i], layout, r.slower)
+		case slow > 0 && slow < len(all) && all[slow].Steady != nil:
+			at.High = plan.Stretched(all[slow].Steady, r.slower)
 		}
 	}
 	return all, nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/unit"
 )
 
 // A served is a deployment with the steady states that were asked for last, for most requests differ from one before in the lengths or the load
@@ -102,12 +103,18 @@ func (p *Page) under(ctx context.Context, r *Request) (*Answer, error) {
 	return &Answer{Data: &Load{load.Document(), load.Words(), l.Warning(load)}}, nil
 }
 
-// A loadPoint is the steady state at a rate, or why there is none.
+// A loadPoint is the steady state at a rate with the slow end of its interval, as far as they were asked for, or why there is none.
 type loadPoint struct {
-	Rate  float64 `json:"rate"`
-	Load  any     `json:"load,omitempty"`
-	Error string  `json:"error,omitempty"`
+	Rate     float64      `json:"rate"`
+	TTFT     unit.Seconds `json:"ttft_s,omitempty"`
+	TPOT     unit.Seconds `json:"tpot_s,omitempty"`
+	TTFTSlow unit.Seconds `json:"ttft_slow_s,omitempty"`
+	TPOTSlow unit.Seconds `json:"tpot_slow_s,omitempty"`
+	Error    string       `json:"error,omitempty"`
 }
+
+// partsOf are the parts of the rates by their names in requests.
+var partsOf = map[string]ask.Part{"": ask.AllRates, "top": ask.TopRate, "others": ask.OtherRates}
 
 // load is "llmprof estimate --rate" at several rates, up to almost the highest that the server sustains.
 func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
@@ -123,17 +130,22 @@ func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
 	if err != nil {
 		return noState(err), nil
 	}
-	rates, err := server.Chart()
+	rates, err := server.Chart(partsOf[r.Part])
 	if err != nil {
 		return noState(err), nil
 	}
 	all := make([]loadPoint, len(rates))
 	for i := range rates {
-		at := &rates[i]
-		if all[i].Rate = at.Rate; at.Err != nil {
-			all[i].Error = at.Err.Error()
-		} else {
-			all[i].Load = at.Load.Document()
+		at, point := &rates[i], &all[i]
+		point.Rate = at.Rate
+		if at.Err != nil {
+			point.Error = at.Err.Error()
+		}
+		if at.Steady != nil {
+			point.TTFT, point.TPOT = at.Steady.TTFT, at.Steady.TPOT
+		}
+		if at.High != nil {
+			point.TTFTSlow, point.TPOTSlow = at.High.TTFT, at.High.TPOT
 		}
 	}
 	return &Answer{Data: all}, nil
