@@ -447,7 +447,7 @@ func (w *course) give(at float64) {
 	s.answered += float64(ended)
 	if w.api != nil {
 		firsts, decodes := float64(w.came.to-w.came.from), float64(w.gained)
-		w.api.hand(handout{at: at, decodes: decodes, firsts: firsts, ends: float64(ended), gain: decodes*w.server.yields() + firsts})
+		w.api.hand(handout{decodes: decodes, firsts: firsts, ends: float64(ended), gain: decodes*w.server.yields() + firsts}, at)
 	}
 	w.came, w.done, w.gained = span{}, ending{}, 0
 	if w.turns != nil && w.api == nil {

@@ -153,3 +153,20 @@ func anyServer(t *testing.T, r *rand.Rand) (*Server, string) {
 		}
 	}
 }
+
+// Graphs hold a step up to so many tokens in all, drafts of the sequences that decode among them.
+func TestGraphsOfDrafts(t *testing.T) {
+	s := server(t, "nemotron-h-8b", "h200", 2, "vllm")
+	s.Acceptance = 0.7
+	for _, s.Drafts = range []int{0, 1, 3} {
+		f, err := s.flow(Fixed(1000), Fixed(200))
+		testkit.Must(t, err)
+		for _, n := range []int{1, 20, 90} {
+			limit := f.limitOf(n, 0)
+			held, beyond := f.pass(n, limit, 0).Launch, f.pass(n, limit+1, 0).Launch
+			if held.Times(1.5) > beyond {
+				t.Errorf("%d drafts, %d sequences: launches of a step with %g tokens of prompts take %v, with one more %v", s.Drafts, n, limit, held, beyond)
+			}
+		}
+	}
+}

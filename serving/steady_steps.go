@@ -339,7 +339,7 @@ func (f *flow) replica(decodes int, tokens float64, n int, together float64) Cos
 	return plus(&c, &d, 1)
 }
 
-// graphed finds up to how many tokens of a step launches take less time, as CUDA graphs make them; 0 if that is nowhere.
+// graphed finds up to how many tokens of a step, those of decodes among them, launches take less time, as CUDA graphs make them; 0 if that is nowhere.
 func (f *flow) graphed() float64 {
 	low, high := 2, f.server.Scheduler.Budget
 	few, many := f.pass(1, 1, 1).Launch, f.pass(1, float64(high-1), 1).Launch
@@ -353,7 +353,7 @@ func (f *flow) graphed() float64 {
 			high = middle
 		}
 	}
-	return float64(low)
+	return float64(low + f.server.Drafts) // the sequence that decodes has its drafts besides
 }
 
 // load is the mean number of prompts that come while one is computed.
