@@ -34,14 +34,14 @@ type Steady struct {
 	Cost        unit.Dollars // of a request; 0 where no price is known
 	Capacity    Capacity
 
-	serves float64 // share of its time that the API server is busy with an open load
+	serves float64 // share of its time that the API server is busy with an open load, where requests are not followed through it
 	beside float64 // share of a replica's KV blocks that requests hold which do not decode yet, or no more
 }
 
 // nearFull is the share of the largest stable rate beyond which a KV cache that fills at times makes TTFT uncertain.
 const nearFull = 0.85
 
-// inGroups is the share of its time from which on an API server lets so many requests come in groups that the steady state is uncertain.
+// inGroups is the share of its time from which on an API server lets so many requests come in groups that a steady state without them is uncertain.
 const inGroups = 0.5
 
 // Warning says what makes a steady state uncertain; "" if nothing does.

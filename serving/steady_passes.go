@@ -6,7 +6,7 @@ import "math"
 type eventLoop struct {
 	intake, half, closing, way float64
 	rank                       float64 // share of the sequences that began before one whose answer ends
-	turns                      *turns // of clients that send a request when they have an answer; nil in an open loop
+	turns                      *turns  // of clients that send a request when they have an answer; nil in an open loop
 
 	running  bool // a pass runs
 	end      float64
@@ -196,19 +196,4 @@ func (w *course) enter() {
 		w.api.coming = append(w.api.coming, v.at+w.api.way)
 		v.at = math.Inf(1)
 	}
-}
-
-// holding is the share of its time from which on an API server lets prompts come in groups, which the product form of Poisson arrivals does not have.
-const holding = 0.4
-
-// throughServer is the steady state at a rate where the API server is busy; nil where it is not.
-func (f *flow) throughServer(rate float64) *Steady {
-	if load := f.front.load(rate, f.gen); f.handed || f.peers > 1 || load < holding {
-		return nil
-	}
-	visits := f.visits(rate)
-	all := f.visitsOf(visits)
-	defer visitBuffers.Put(all)
-	f.comeTo(*all, rate)
-	return f.follow(*all, visits/16, f.newEventLoop(nil)).state(rate, 0)
 }
