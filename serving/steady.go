@@ -142,7 +142,10 @@ func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 		f.draft.once = true
 	}
 	mean, square := gen.moments()
-	f.gen, f.steps = mean, (mean-1)/s.yields()
+	f.gen, f.steps = mean, mean-1
+	if s.Drafts > 0 {
+		f.steps = s.meanSteps(gen.Quantiles())
+	}
 	f.spread = square/(mean*mean) - 1
 	f.inverse, f.shorter, f.stages = gen.inverse(), gen.shorter(), 1
 	f.context = prompt.MeanLength() + square/(2*mean)
@@ -185,6 +188,10 @@ func (f *flow) lengthens() float64 {
 func (f *flow) limit(r *room, prompt, gen Lengths) {
 	s := f.server
 	f.held = float64(r.of(int(f.context))) / float64(r.blocks)
+	held, varies := blocksMet(r, prompt, gen, 1.0/8, 3.0/8, 5.0/8, 7.0/8)
+	if !r.linear { // windows leave out more of long contexts
+		f.held = held
+	}
 	f.begins = float64(r.of(int(prompt.MeanLength()))) / float64(r.blocks)
 	f.ends = float64(r.of(int(prompt.MeanLength()+gen.MeanLength()))) / float64(r.blocks)
 	share := f.held
@@ -197,7 +204,6 @@ func (f *flow) limit(r *room, prompt, gen Lengths) {
 	}
 	f.most = max(f.most, 1) * int(f.peers)
 	f.held, f.begins, f.ends = f.held/f.peers, f.begins/f.peers, f.ends/f.peers
-	_, varies := blocksMet(r, prompt, gen, 1.0/8, 3.0/8, 5.0/8, 7.0/8)
 	f.varies = varies / (f.peers * f.peers)
 }
 

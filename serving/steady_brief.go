@@ -108,40 +108,6 @@ func drawArrivals(n, stages int) []float64 {
 	return all
 }
 
-// stepsOf draws in how many steps so many tokens come. The number of steps of many tokens is about normal: by Wald's identity its mean is that of the
-// tokens with those of the last step that are too many, over the mean gain of a step.
-func (s *Server) stepsOf(tokens int32, random *rand.Rand) (steps int32) {
-	switch {
-	case s.Drafts == 0 || s.Acceptance == 0:
-		return tokens
-	case tokens > manyTokens:
-		gain, square := s.yields(), s.yieldsSquare()
-		mean := (float64(tokens) + (square/gain-1)/2) / gain
-		deviation := math.Sqrt(float64(tokens) * (square - gain*gain) / (gain * gain * gain))
-		return min(max(int32(math.Round(mean+deviation*random.NormFloat64())), 1), tokens)
-	}
-	for ; tokens > 0; steps++ {
-		tokens--
-		for i := 0; i < s.Drafts && random.Float64() < s.Acceptance; i++ {
-			tokens--
-		}
-	}
-	return steps
-}
-
-// manyTokens is from how many tokens on the number of their steps is about normal.
-const manyTokens = 50
-
-// yieldsSquare is the mean square of the tokens that a step gains.
-func (s *Server) yieldsSquare() (square float64) {
-	chance := 1.0
-	for gain := 1.0; gain <= float64(s.Drafts); gain++ {
-		square += chance * (1 - s.Acceptance) * gain * gain
-		chance *= s.Acceptance
-	}
-	return square + chance*float64((s.Drafts+1)*(s.Drafts+1))
-}
-
 // A course is the steps of a replica, one after another.
 type course struct {
 	*flow

@@ -2,7 +2,6 @@ package serving
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"llmprof/internal/testkit"
@@ -96,33 +95,4 @@ func TestSteadyConcurrencyOfBriefAnswers(t *testing.T) {
 		agree(t, what+"E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
 		agree(t, what+"Little's law", st.Rate*float64(st.E2E), float64(x.clients), 0.02)
 	}
-}
-
-// The normal distribution of the steps of many tokens has the mean and the variance of steps that are drawn one by one.
-func TestStepsOfManyTokens(t *testing.T) {
-	random, n, tokens := rand.New(rand.NewPCG(1, 1)), 20000, int32(manyTokens+30)
-	for _, drafts := range []int{1, 3, 7} {
-		s := &Server{Drafts: drafts, Acceptance: 0.7}
-		var sums, squares [2]float64
-		for range n {
-			one := int32(0)
-			for left := tokens; left > 0; one++ {
-				left -= int32(1 + firstFailure(random, drafts, s.Acceptance))
-			}
-			for i, steps := range []int32{one, s.stepsOf(tokens, random)} {
-				sums[i] += float64(steps) / float64(n)
-				squares[i] += float64(steps) * float64(steps) / float64(n)
-			}
-		}
-		agree(t, fmt.Sprintf("%d drafts: mean", drafts), sums[1], sums[0], 0.003)
-		agree(t, fmt.Sprintf("%d drafts: variance", drafts), squares[1]-sums[1]*sums[1], squares[0]-sums[0]*sums[0], 0.1)
-	}
-}
-
-// firstFailure draws how many of some drafts are accepted.
-func firstFailure(random *rand.Rand, drafts int, acceptance float64) (accepted int) {
-	for accepted < drafts && random.Float64() < acceptance {
-		accepted++
-	}
-	return accepted
 }
