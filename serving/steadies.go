@@ -110,7 +110,9 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 	if st == nil {
 		return nil, t.crowded(rate)
 	}
-	st.serves = f.front.load(rate/f.units(replicas), f.gen)
+	if each := rate / f.units(replicas); !f.holdsUp(each) {
+		st.serves = f.front.load(each, f.gen) / f.peers
+	}
 	return st, nil
 }
 
