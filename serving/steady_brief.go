@@ -393,8 +393,8 @@ func (w *course) again(c *Cost) {
 		}
 	}
 	next, steps := w.visits[w.next].at, 0.0
-	if w.api != nil && len(w.api.coming) > 0 {
-		next = min(next, w.api.coming[0])
+	if w.api != nil && len(w.api.coming) > 0 { // a request meets the tokens of the last step in the API server, which steps that are passed over do not hand to it
+		next = min(next, w.api.coming[0]-2*length)
 	}
 	if w.running >= w.most {
 		next = math.Inf(1)
