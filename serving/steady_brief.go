@@ -60,17 +60,13 @@ func (f *flow) visitsOf(visits int) *[]visit {
 	buffer := visitBuffers.Get().(*[]visit)
 	*buffer = slices.Grow((*buffer)[:0], visits)[:visits]
 	all, random := *buffer, rand.New(rand.NewPCG(1, 1))
-	tokens := func(part, parts int) float64 {
-		prompt := f.prompts.part(part, parts)
-		return float64(prompt - f.server.cached(prompt))
-	}
-	prompt, answer := tokens(0, 1), int32(f.answers.part(0, 1))
+	prompts, answer := f.fills.sum(1), int32(f.answers.part(0, 1))
 	for i := range all {
-		all[i] = visit{tokens: prompt, gaps: answer - 1}
+		all[i] = visit{tokens: prompts[0], gaps: answer - 1}
 	}
-	if f.prompts.Kind != "fixed" {
+	if len(prompts) > 1 {
 		for i, part := range random.Perm(visits) {
-			all[i].tokens = tokens(part, visits)
+			all[i].tokens = prompts[part%len(prompts)]
 		}
 	}
 	if f.answers.Kind != "fixed" {
