@@ -132,16 +132,7 @@ func (b *batch) reset(windows int) {
 // decode adds a sequence that gains fresh tokens after past ones.
 func (b *batch) decode(windows []float64, past int) {
 	b.decodes++
-	b.past += float64(past)
-	if len(windows) == 0 {
-		return
-	}
-	i := 0
-	for i < len(windows) && float64(past) >= windows[i] {
-		i++
-	}
-	b.byWin[i].Batch++
-	b.byWin[i].Past += float64(past)
+	b.add(windows, 1, float64(past))
 }
 
 // window is where the contexts of all sequences that decode are among the windows; -1 where they are on both sides of one.
@@ -162,18 +153,18 @@ func (b *batch) window() (at int) {
 	return at
 }
 
-// alike adds n sequences with the same context.
-func (b *batch) alike(windows []float64, n int, context float64) {
-	if n == 0 {
+// add adds a number of sequences with the same context.
+func (b *batch) add(windows []float64, n, context float64) {
+	b.past += n * context
+	if len(windows) == 0 {
 		return
 	}
-	b.decode(windows, int(context))
-	b.decodes, b.past = n, float64(n)*context
-	for i := range b.byWin {
-		if g := &b.byWin[i]; g.Batch > 0 {
-			g.Batch, g.Past = float64(n), b.past
-		}
+	i := 0
+	for i < len(windows) && context >= windows[i] {
+		i++
 	}
+	b.byWin[i].Batch += n
+	b.byWin[i].Past += n * context
 }
 
 // chunk adds a part of a prompt; done says that it is the last.

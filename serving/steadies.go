@@ -110,7 +110,9 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 	if st == nil {
 		return nil, fmt.Errorf("%g requests a second are more than the server can answer: prompts come faster than steps of %d tokens take them beside what decodes", rate, t.server.Scheduler.Budget)
 	}
-	st.serves = f.front.load(rate/f.units(replicas), f.gen)
+	if each := rate / f.units(replicas); !f.holdsUp(each) {
+		st.serves = f.front.load(each, f.gen) / f.peers
+	}
 	return st, nil
 }
 

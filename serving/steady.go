@@ -34,14 +34,14 @@ type Steady struct {
 	Cost        unit.Dollars // of a request; 0 where no price is known
 	Capacity    Capacity
 
-	serves float64 // share of its time that the API server is busy with an open load
+	serves float64 // share of its time that the API server is busy with an open load, where requests are not followed through it
 	beside float64 // share of a replica's KV blocks that requests hold which do not decode yet, or no more
 }
 
 // nearFull is the share of the largest stable rate beyond which a KV cache that fills at times makes TTFT uncertain.
 const nearFull = 0.85
 
-// inGroups is the share of its time from which on an API server lets so many requests come in groups that the steady state is uncertain.
+// inGroups is the share of its time from which on an API server lets so many requests come in groups that a steady state without them is uncertain.
 const inGroups = 0.5
 
 // Warning says what makes a steady state uncertain; "" if nothing does.
@@ -77,40 +77,41 @@ func (st *Steady) among(share float64, idle unit.Watts) {
 // A flow is the queue of one replica: what its steady state is worked out from. Replicas that share experts are one queue, for their steps run side
 // by side, and a prompt of one lengthens the steps of all.
 type flow struct {
-	server  *Server
-	peers   float64 // replicas that share experts; 1 if none do
-	front   frontend
-	prices  *prices
-	draft   *prices
-	steps   float64 // in which a sequence decodes
-	gen     float64
-	inverse float64 // mean of 1/(gen-1), over that of the mean
-	context float64 // of a sequence that decodes, mean over time
-	fills   *fills
-	most    int // sequences at once
-	bound   string
-	held    float64  // share of the KV blocks of a sequence that decodes, mean over time
-	begins  float64  // share of the KV blocks of a sequence whose prompt is computed
-	ends    float64  // share of the KV blocks of a sequence that ends
-	varies  float64  // variance of held among sequences
-	limits  Capacity // without preemption; zero if not worked out yet
-	stable  Capacity // with preemption; zero if not worked out yet
-	spread  float64  // variance of the answers' lengths over the square of their mean
-	stages  int      // stages of the Erlang distribution of the intervals between arrivals; 1 for Poisson arrivals
-	shorter float64  // mean of the shorter of two answers over the mean of one
-	handed  bool     // sequences come with the cache of their prompts
-	graphs  float64  // up to how many tokens of a step graphs launch it
-	pieces  map[int]*piece
-	tables  map[[2]int]*tokenCosts
-	known   stepCosts // that flows of the same predictor, prompts and drafts share
-	prompts Lengths
-	answers Lengths
-	rate    float64 // rate of requests for which cycles were worked out
-	cycles  map[*piece]*cycle
-	segment segment        // of the cycle that was interpolated last
-	between []cycle        // cycles that were interpolated last
-	buffers buffers        // of the chain that is being solved
-	brief   []*besideCosts // of steps beside 0, 1, 2, ... sequences that decode brief answers; nil where they are not known
+	server   *Server
+	peers    float64 // replicas that share experts; 1 if none do
+	front    frontend
+	prices   *prices
+	draft    *prices
+	steps    float64 // in which a sequence decodes
+	gen      float64
+	inverse  float64 // mean of 1/(gen-1), over that of the mean
+	context  float64 // of a sequence that decodes, mean over time
+	contexts []met   // of those between the same windows
+	fills    *fills
+	most     int // sequences at once
+	bound    string
+	held     float64  // share of the KV blocks of a sequence that decodes, mean over time
+	begins   float64  // share of the KV blocks of a sequence whose prompt is computed
+	ends     float64  // share of the KV blocks of a sequence that ends
+	varies   float64  // variance of held among sequences
+	limits   Capacity // without preemption; zero if not worked out yet
+	stable   Capacity // with preemption; zero if not worked out yet
+	spread   float64  // variance of the answers' lengths over the square of their mean
+	stages   int      // stages of the Erlang distribution of the intervals between arrivals; 1 for Poisson arrivals
+	shorter  float64  // mean of the shorter of two answers over the mean of one
+	handed   bool     // sequences come with the cache of their prompts
+	graphs   float64  // up to how many tokens of a step graphs launch it
+	pieces   map[int]*piece
+	tables   map[[2]int]*tokenCosts
+	known    stepCosts // that flows of the same predictor, prompts and drafts share
+	prompts  Lengths
+	answers  Lengths
+	rate     float64 // rate of requests for which cycles were worked out
+	cycles   map[*piece]*cycle
+	segment  segment        // of the cycle that was interpolated last
+	between  []cycle        // cycles that were interpolated last
+	buffers  buffers        // of the chain that is being solved
+	brief    []*besideCosts // of steps beside 0, 1, 2, ... sequences that decode brief answers; nil where they are not known
 }
 
 const quantiles = 16
@@ -128,10 +129,14 @@ func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 		f.draft.once = true
 	}
 	mean, square := gen.moments()
-	f.gen, f.steps = mean, (mean-1)/s.yields()
+	f.gen, f.steps = mean, mean-1
+	if s.Drafts > 0 {
+		f.steps = s.meanSteps(gen.Quantiles())
+	}
 	f.spread = square/(mean*mean) - 1
 	f.inverse, f.shorter, f.stages = gen.inverse(), gen.shorter(), 1
 	f.context = prompt.MeanLength() + square/(2*mean)
+	f.contexts = contextsMet(f.prices.windows, prompt, gen, f.context)
 	f.fills = newFills(s, prompt.Quantiles())
 	f.graphs = f.graphed()
 	f.limit(s.room(), prompt, gen)
@@ -171,6 +176,10 @@ func (f *flow) lengthens() float64 {
 func (f *flow) limit(r *room, prompt, gen Lengths) {
 	s := f.server
 	f.held = float64(r.of(int(f.context))) / float64(r.blocks)
+	held, varies := blocksMet(r, prompt, gen, 1.0/8, 3.0/8, 5.0/8, 7.0/8)
+	if !r.linear { // windows leave out more of long contexts
+		f.held = held
+	}
 	f.begins = float64(r.of(int(prompt.MeanLength()))) / float64(r.blocks)
 	f.ends = float64(r.of(int(prompt.MeanLength()+gen.MeanLength()))) / float64(r.blocks)
 	share := f.held
@@ -183,7 +192,6 @@ func (f *flow) limit(r *room, prompt, gen Lengths) {
 	}
 	f.most = max(f.most, 1) * int(f.peers)
 	f.held, f.begins, f.ends = f.held/f.peers, f.begins/f.peers, f.ends/f.peers
-	_, varies := blocksMet(r, prompt, gen, 1.0/8, 3.0/8, 5.0/8, 7.0/8)
 	f.varies = varies / (f.peers * f.peers)
 }
 

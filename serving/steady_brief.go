@@ -108,20 +108,6 @@ func drawArrivals(n, stages int) []float64 {
 	return all
 }
 
-// stepsOf draws in how many steps so many tokens come.
-func (s *Server) stepsOf(tokens int32, random *rand.Rand) (steps int32) {
-	if s.Drafts == 0 {
-		return tokens
-	}
-	for ; tokens > 0; steps++ {
-		tokens--
-		for i := 0; i < s.Drafts && random.Float64() < s.Acceptance; i++ {
-			tokens--
-		}
-	}
-	return steps
-}
-
 // A course is the steps of a replica, one after another.
 type course struct {
 	*flow
@@ -406,8 +392,8 @@ func (w *course) again(c *Cost) {
 		}
 	}
 	next, steps := w.visits[w.next].at, 0.0
-	if w.api != nil && len(w.api.coming) > 0 {
-		next = min(next, w.api.coming[0])
+	if w.api != nil && len(w.api.coming) > 0 { // a request meets the tokens of the last step in the API server, which steps that are passed over do not hand to it
+		next = min(next, w.api.coming[0]-2*length)
 	}
 	if w.running >= w.most {
 		next = math.Inf(1)
@@ -446,7 +432,7 @@ func (w *course) give(at float64) {
 	s.answered += float64(ended)
 	if w.api != nil {
 		firsts, decodes := float64(w.came.to-w.came.from), float64(w.gained)
-		w.api.hand(handout{at: at, decodes: decodes, firsts: firsts, ends: float64(ended), gain: decodes*w.server.yields() + firsts})
+		w.api.hand(handout{decodes: decodes, firsts: firsts, ends: float64(ended), gain: decodes*w.server.yields() + firsts}, at)
 	}
 	w.came, w.done, w.gained = span{}, ending{}, 0
 	if w.turns != nil && w.api == nil {

@@ -96,3 +96,15 @@ func TestSteadyConcurrencyOfBriefAnswers(t *testing.T) {
 		agree(t, what+"Little's law", st.Rate*float64(st.E2E), float64(x.clients), 0.02)
 	}
 }
+
+// Steps that only decode a small model wait for launches, but for those after a prompt that the host gains a lead by. Steps that are followed have the
+// same mean.
+func TestStepsAheadOfTheHost(t *testing.T) {
+	s := server(t, "llama3.2-1b", "rtx-4090", 4, "vllm")
+	for _, x := range []struct{ drafts, rate float64 }{{0, 4}, {3, 3.4}} {
+		s.Drafts, s.Acceptance = int(x.drafts), 0.7
+		f, err := s.flow(Lengths{Kind: "uniform", Low: 1168, High: 3504}, Lengths{Kind: "uniform", Low: 211, High: 633})
+		testkit.Must(t, err)
+		agree(t, fmt.Sprintf("%+v: TPOT", x), float64(f.product(x.rate).TPOT), float64(f.inBrief(x.rate).TPOT), 0.02)
+	}
+}

@@ -60,10 +60,7 @@ func (st *Steady) toward(o *Steady, share float64) {
 	st.Utilization, st.beside = line(st.Utilization, o.Utilization), line(st.beside, o.beside)
 }
 
-// busiest is the share of its time up to which an API server is busy that sends the tokens of each step before the next ones come.
-const busiest = 0.95
-
-// followed is the steady state of replicas whose clients' requests are followed; nil where a KV cache may be full, or an API server hardly keeps up.
+// followed is the steady state of replicas whose clients' requests are followed; nil where a KV cache may be full.
 func (f *flow) followed(clients, replicas int) *Steady {
 	if f.handed || f.peers > 1 || f.answers.Kind == "fixed" && f.gen > 1 || !f.holds((clients+replicas-1)/replicas) {
 		return nil
@@ -71,11 +68,7 @@ func (f *flow) followed(clients, replicas int) *Steady {
 	all := f.turnsOf(clients, replicas)
 	all.run(10 * clients / replicas)
 	w := all.together()
-	st := w.state(w.sums.answered/(w.now-w.sums.begin), 0)
-	if f.front.load(st.Rate, f.gen) > busiest {
-		return nil
-	}
-	return st
+	return w.state(w.sums.answered/(w.now-w.sums.begin), 0)
 }
 
 // turns are the courses of replicas that requests of clients go to in turn.

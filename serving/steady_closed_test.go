@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"llmprof/internal/testkit"
@@ -97,22 +98,26 @@ func TestCapacityOfAnswersThatDiffer(t *testing.T) {
 	agree(t, fmt.Sprintf("%+v", c), c.Rate, rate, 0.05)
 }
 
-// Where the API server is busy it lets the requests of an open load come to the engine in groups.
+// Where the API server is busy it lets the requests of an open load come to the engine in groups. Those of seeds 13, 17 and 55 would be busy for more than
+// all of the time, if they did not send tokens of several steps together; such a server takes long to come to its steady state.
 func TestSteadyOfBusyServers(t *testing.T) {
-	for _, seed := range []int{9, 19, 25, 42}[:testkit.Cases(2, 4)] {
+	for _, seed := range []int{9, 55, 19, 25, 42, 13, 17}[:testkit.Cases(2, 7)] {
 		random := rand.New(rand.NewPCG(uint64(seed), 77771127))
 		s, what, prompt, gen, rate := busyServer(t, random)
 		st, err := s.SteadyRate(rate, prompt, gen)
 		testkit.Must(t, err)
 		seen := &answers{from: 2000}
-		l := Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: prompt, Gen: gen, Requests: 9000, Seed: uint64(seed)}
+		if front := s.frontend(); front.load(rate, gen.MeanLength()) > 1 {
+			seen.from = 15000
+		}
+		l := Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: prompt, Gen: gen, Requests: 5000 + 2*seen.from, Seed: uint64(seed)}
 		r := simulate(t, s, l, Options{Warmup: seen.from, Each: seen.add})
 		what = fmt.Sprintf("seed %d, %s, %v + %v tokens at %g/s: ", seed, what, &prompt, &gen, rate)
 		agree(t, what+"TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05+2*uncertainty(seen.ttft))
 		agree(t, what+"TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05+2*uncertainty(seen.tpot))
 		agree(t, what+"E2E", float64(st.E2E), r.E2E.Mean(), 0.05+2*uncertainty(seen.e2e))
-		if st.Warning() == "" {
-			t.Errorf("%sno warning of a busy API server", what)
+		if w := st.Warning(); strings.Contains(w, "API server") {
+			t.Errorf("%s%s", what, w)
 		}
 	}
 }

@@ -9,7 +9,8 @@ import (
 // An eventLoop is the API server beside the steps that are followed: the event loop of frontend, for numbers of tokens.
 type eventLoop struct {
 	intake, half, closing, way float64
-	turns                      *turns // of clients that send a request when they have an answer; nil in an open loop
+	rank                       float64 // share of the sequences that began before one whose answer ends
+	turns                      *turns  // of clients that send a request when they have an answer; nil in an open loop
 
 	running  bool // a pass runs
 	end      float64
@@ -37,11 +38,12 @@ type entrant struct {
 	stages int
 }
 
-// A handout is the tokens of a step: so many of sequences that decode, first ones, and those of them that end answers.
+// A handout is the tokens of a step, or of several steps whose tokens are sent together: each sequence has one message then.
 type handout struct {
-	at                          float64
-	decodes, firsts, ends, gain float64
-	passes                      int // passes that they go through before they are taken apart
+	decodes, firsts, ends float64 // messages: of sequences that had their first token before, with first tokens, and those of both that end answers
+	gain                  float64 // tokens
+	firstsAt, endsAt      float64 // sums of the times at which the engine had the first tokens and the last ones
+	passes                int     // passes that they go through before they are taken apart
 }
 
 // newEventLoop is the API server of a flow; nil where it takes no time.
@@ -50,17 +52,18 @@ func (f *flow) newEventLoop(t *turns) *eventLoop {
 		return nil
 	}
 	front := &f.front
-	return &eventLoop{intake: float64(front.intake), half: float64(front.token) / 2, closing: float64(front.closing), way: float64(front.way), turns: t}
+	return &eventLoop{intake: float64(front.intake), half: float64(front.token) / 2, closing: float64(front.closing), way: float64(front.way), rank: 1 - f.shorter, turns: t}
 }
 
-// hand hands over the tokens of a step.
-func (p *eventLoop) hand(h handout) {
-	p.until(h.at)
+// hand hands over the tokens of a step at a time.
+func (p *eventLoop) hand(h handout, at float64) {
+	p.until(at)
 	h.passes = handed
+	h.firstsAt, h.endsAt = at*h.firsts, at*h.ends
 	p.due += h.ends
 	p.outputs = append(p.outputs, h)
 	if !p.running {
-		p.begin(h.at)
+		p.begin(at)
 	}
 }
 
@@ -119,11 +122,10 @@ func (p *eventLoop) begin(now float64) {
 	p.running, p.end = true, p.send(now)
 	for i := range p.outputs {
 		o := &p.outputs[i]
-		if o.passes--; o.passes >= 0 {
-			break
+		if o.passes--; o.passes < 0 {
+			p.end += p.half * o.gain
+			p.taken.join(o)
 		}
-		p.end += p.half * o.gain
-		p.taken.join(o)
 	}
 	p.end += p.intake * float64(len(p.entering)) / stages
 	for i := range p.entering {
@@ -131,8 +133,8 @@ func (p *eventLoop) begin(now float64) {
 	}
 }
 
-// send sends the tokens that are ready, from a time on, and gives when it is done: those of sequences that decode before first ones, and those that
-// end answers at even distances among them.
+// send sends the tokens that are ready, from a time on, and gives when it is done: those of sequences that decode, in the order in which they began,
+// before first ones. Those that end answers are at even distances around the rank that such a sequence has in the mean.
 func (p *eventLoop) send(now float64) float64 {
 	r := &p.ready
 	if r.gain == 0 { // it has no tokens
@@ -140,28 +142,30 @@ func (p *eventLoop) send(now float64) float64 {
 	}
 	p.due -= r.ends
 	for i := 0.5; i < r.ends; i++ {
-		at := now + i/r.ends*r.decodes*p.half + (i-0.5)*p.closing
-		p.sums.ends += at - r.at
-		p.sums.ended++
+		at := now + min(2*p.rank*i/r.ends, 1)*r.decodes*p.half + (i-0.5)*p.closing
+		p.sums.ends += at
 		if p.turns != nil {
 			p.turns.come(at + 2*p.way)
 		}
 	}
+	p.sums.ends -= r.endsAt
+	p.sums.ended += r.ends
 	now += r.decodes*p.half + r.ends*p.closing
-	p.sums.firsts += r.firsts * (now + (r.firsts+1)/2*p.half - r.at)
+	p.sums.firsts += r.firsts*(now+(r.firsts+1)/2*p.half) - r.firstsAt
 	p.sums.began += r.firsts
 	now += r.firsts * p.half
 	p.ready = handout{}
 	return now
 }
 
-// join adds the tokens of a later step, which are sent together: each sequence has one message.
+// join adds the tokens of a later step. The sequences that it decodes are those of the earlier ones but for ended answers, so that it adds messages with
+// first tokens alone, unless the earlier ones were of prompts alone.
 func (h *handout) join(o *handout) {
-	weight, more := h.firsts+h.ends, o.firsts+o.ends
-	if weight+more > 0 {
-		h.at = (h.at*weight + o.at*more) / (weight + more)
+	if h.decodes == 0 {
+		h.decodes = max(o.decodes-h.firsts, 0)
 	}
-	h.decodes, h.firsts, h.ends, h.gain = max(h.decodes, o.decodes), h.firsts+o.firsts, h.ends+o.ends, h.gain+o.gain
+	h.firsts, h.ends, h.gain = h.firsts+o.firsts, h.ends+o.ends, h.gain+o.gain
+	h.firstsAt, h.endsAt = h.firstsAt+o.firstsAt, h.endsAt+o.endsAt
 }
 
 // finish ends the pass that runs.
@@ -214,19 +218,4 @@ func (w *course) enter() {
 		w.api.coming = append(w.api.coming, v.at+w.api.way)
 		v.at = math.Inf(1)
 	}
-}
-
-// holding is the share of its time from which on an API server lets prompts come in groups, which the product form of Poisson arrivals does not have.
-const holding = 0.4
-
-// throughServer is the steady state at a rate where the API server is busy; nil where it is not, or does not keep up.
-func (f *flow) throughServer(rate float64) *Steady {
-	if load := f.front.load(rate, f.gen); f.handed || f.peers > 1 || load < holding || load > busiest {
-		return nil
-	}
-	visits := f.visits(rate)
-	all := f.visitsOf(visits)
-	defer visitBuffers.Put(all)
-	f.comeTo(*all, rate)
-	return f.follow(*all, visits/16, f.newEventLoop(nil)).state(rate, 0)
 }

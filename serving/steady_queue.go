@@ -11,10 +11,10 @@ import (
 // open is the steady state of an open queue at a rate; nil where it has none, as where the sequences that decode leave too little of a step to
 // prompts.
 func (f *flow) open(rate float64) *Steady {
-	if st := f.throughServer(rate); st != nil {
-		return st
-	}
-	if f.hurries(rate) {
+	switch {
+	case f.holdsUp(rate):
+		return f.throughServer(rate)
+	case f.hurries(rate):
 		return f.inBrief(rate)
 	}
 	return f.product(rate)

@@ -153,3 +153,43 @@ func anyServer(t *testing.T, r *rand.Rand) (*Server, string) {
 		}
 	}
 }
+
+// Graphs hold a step up to so many tokens in all, drafts of the sequences that decode among them.
+func TestGraphsOfDrafts(t *testing.T) {
+	s := server(t, "nemotron-h-8b", "h200", 2, "vllm")
+	s.Acceptance = 0.7
+	for _, s.Drafts = range []int{0, 1, 3} {
+		f, err := s.flow(Fixed(1000), Fixed(200))
+		testkit.Must(t, err)
+		for _, n := range []int{1, 20, 90} {
+			limit := f.limitOf(n, 0)
+			held, beyond := f.pass(n, limit, 0).Launch, f.pass(n, limit+1, 0).Launch
+			if held.Times(1.5) > beyond {
+				t.Errorf("%d drafts, %d sequences: launches of a step with %g tokens of prompts take %v, with one more %v", s.Drafts, n, limit, held, beyond)
+			}
+		}
+	}
+}
+
+// The mean step of sequences on both sides of a window has the costs of those that are drawn.
+func TestStepsBesideWindows(t *testing.T) {
+	s, prompt, gen := server(t, "gemma3-12b", "h100", 8, "vllm"), Lengths{Kind: "lognormal", Mean: 548, Spread: 0.77}, Lengths{Kind: "uniform", Low: 243, High: 730}
+	f, err := s.flow(prompt, gen)
+	testkit.Must(t, err)
+	random, sum := rand.New(rand.NewPCG(1, 1)), Cost{}
+	const draws, n = 50, 260
+	for range draws {
+		var b batch
+		b.reset(len(f.prices.windows))
+		for b.decodes < n { // answers are met in proportion to their length
+			if g := gen.draw(random); random.IntN(int(gen.High)) < g {
+				b.decode(f.prices.windows, prompt.draw(random)+random.IntN(g))
+			}
+		}
+		c := f.prices.cost(&b, 0)
+		sum = plus(&sum, &c, 1.0/draws)
+	}
+	c := f.decode(n)
+	agree(t, "time", float64(c.Time), float64(sum.Time), 0.01)
+	agree(t, "energy", float64(c.Energy), float64(sum.Energy), 0.01)
+}

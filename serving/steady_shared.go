@@ -48,7 +48,7 @@ func (f *flow) besides(n int) int {
 
 // limitOf is up to how many tokens of some prompts graphs launch a step with n decodes.
 func (f *flow) limitOf(n, prompts int) float64 {
-	return (f.graphs - float64(f.besides(n))) * f.parts(prompts)
+	return (f.graphs - float64(f.besides(n)*(1+f.server.Drafts))) * f.parts(prompts)
 }
 
 // sideBySide is a step of all replicas: replicas that only decode wait for those with prompts.

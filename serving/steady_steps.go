@@ -319,12 +319,46 @@ func (f *flow) price(n int, tokens float64, prompts int) Cost {
 	return f.replica(n, tokens, n, 0)
 }
 
+// A met is a share of the sequences that decode and their mean context.
+type met struct{ share, context float64 }
+
+// contextsMet are the sequences that decode between the same windows, for attention is linear in the context only there. Answers are met in proportion to
+// their length, at any of their tokens.
+func contextsMet(windows []float64, prompt, gen Lengths, context float64) []met {
+	if len(windows) == 0 {
+		return []met{{1, context}}
+	}
+	all, sum := make([]met, len(windows)+1), 0.0
+	for _, p := range prompt.Quantiles() {
+		for _, g := range gen.Quantiles() {
+			for age := 1.0 / 16; age < 1; age += 1.0 / 8 {
+				past, i := float64(p)+age*float64(g), 0
+				for i < len(windows) && past >= windows[i] {
+					i++
+				}
+				all[i].share += float64(g)
+				all[i].context += float64(g) * past
+				sum += float64(g)
+			}
+		}
+	}
+	all = slices.DeleteFunc(all, func(m met) bool { return m.share == 0 })
+	for i := range all {
+		m := &all[i]
+		m.share, m.context = m.share/sum, m.context/m.share
+	}
+	return all
+}
+
 // replica prices the step of one replica with its decodes and tokens of prompts. All replicas that share its experts have n sequences, and together
 // tokens in the step.
 func (f *flow) replica(decodes int, tokens float64, n int, together float64) Cost {
 	var b batch
 	b.reset(len(f.prices.windows))
-	b.alike(f.prices.windows, decodes, f.context)
+	b.decodes = decodes
+	for _, met := range f.contexts {
+		b.add(f.prices.windows, met.share*float64(decodes), met.context)
+	}
 	b.together = together
 	if tokens > 0 {
 		length := min(f.fills.length, tokens)
@@ -338,7 +372,7 @@ func (f *flow) replica(decodes int, tokens float64, n int, together float64) Cos
 	return plus(&c, &d, 1)
 }
 
-// graphed finds up to how many tokens of a step launches take less time, as CUDA graphs make them; 0 if that is nowhere.
+// graphed finds up to how many tokens of a step, those of decodes among them, launches take less time, as CUDA graphs make them; 0 if that is nowhere.
 func (f *flow) graphed() float64 {
 	low, high := 2, f.server.Scheduler.Budget
 	few, many := f.pass(1, 1, 1).Launch, f.pass(1, float64(high-1), 1).Launch
@@ -352,7 +386,7 @@ func (f *flow) graphed() float64 {
 			high = middle
 		}
 	}
-	return float64(low)
+	return float64(low + f.server.Drafts) // the sequence that decodes has its drafts besides
 }
 
 // load is the mean number of prompts that come while one is computed.

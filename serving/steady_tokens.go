@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 )
@@ -128,21 +129,35 @@ func launched(c Cost) Cost {
 const knots = 7
 
 // knots are the tokens above one limit and up to another for which steps are priced: the limits, and the tokens of one prompt and of 2, 4, 8, ...
-// prompts, or the least, the median and the most tokens of a given number of prompts.
-func (f *flow) knots(above, most float64, prompts int) (all []float64) {
+// prompts, or the least, the median and the most tokens of a given number of prompts. Of a prompt of several steps they are the tokens that full steps
+// leave to the last one. Steps of several forward passes are priced at the limits of each, for a pass takes long with however few tokens.
+func (f *flow) knots(n int, above, most float64, prompts int) (all []float64) {
 	all = append(all, above+1, most)
-	if prompts > 0 {
-		sums := f.fills.sum(prompts)
-		all = append(all, sums[0], sums[len(sums)/2], sums[len(sums)-1])
-	} else {
-		all = append(all, f.fills.rough...)
-		for i := 1; i < knots; i++ {
-			all = append(all, f.fills.mean*float64(int(1)<<i))
+	left := f.left(n, prompts)
+	for _, tokens := range f.tokensOf(prompts) {
+		all = append(all, tokens-max(math.Ceil(tokens/left)-1, 0)*left)
+	}
+	if pass := f.prices.pass; pass > 0 {
+		for limit := pass - float64(f.besides(n)*(1+f.server.Drafts)); limit < most; limit += pass {
+			all = append(all, limit, limit+1)
 		}
 	}
 	all = slices.DeleteFunc(all, func(v float64) bool { return v <= above || v > most })
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// tokensOf are some numbers of tokens of prompts, where 0 stands for any number of them.
+func (f *flow) tokensOf(prompts int) []float64 {
+	if prompts > 0 {
+		sums := f.fills.sum(prompts)
+		return []float64{sums[0], sums[len(sums)/2], sums[len(sums)-1]}
+	}
+	all := slices.Clone(f.fills.rough)
+	for i := 1; i < knots; i++ {
+		all = append(all, f.fills.mean*float64(int(1)<<i))
+	}
+	return all
 }
 
 // table is the costs of steps beside n sequences with a number of prompts, where 0 stands for any number.
@@ -158,7 +173,7 @@ func (f *flow) table(n, prompts int) *tokenCosts {
 		graphed, eager = a.graphed.toward(b.graphed, x), a.eager.toward(b.eager, x)
 	}
 	limit, left := f.limitOf(n, prompts), f.left(n, prompts)
-	t := &tokenCosts{newTokenCurve(f.knots(0, min(limit, left), prompts), graphed), newTokenCurve(f.knots(max(limit, 0), left, prompts), eager), limit}
+	t := &tokenCosts{newTokenCurve(f.knots(n, 0, min(limit, left), prompts), graphed), newTokenCurve(f.knots(n, max(limit, 0), left, prompts), eager), limit}
 	f.tables[[2]int{n, prompts}] = t
 	return t
 }

@@ -15,8 +15,13 @@ type group struct {
 	bin         float64 // times of its steps in widths of a bin
 	lead        float64 // from the forming of the next step to its begin
 	spread      float64 // variance of the time
+	behind      float64 // time by which the host falls behind in each step that only decodes; 0 if it does not
+	gained      float64 // lead that the host has after the first of them
+	ahead       float64 // share of the others before which it still has some
 
 	share   float64
+	begins  float64 // share of its steps before which there is one of another group
+	gains   float64 // leads after these
 	leads   float64
 	spreads float64
 	windows [3]float64 // sums of the first three powers of the window: the time from the forming of such a step to that of the next one
@@ -34,6 +39,9 @@ func (x *chain) gather(m float64) {
 		g := group{plain: t.backlog == backlog{}, full: t.carried != nil, bin: math.Floor(t.time / width), spread: t.spread}
 		if x.async {
 			g.lead = t.time
+			if g.plain {
+				g.behind = max(t.before+t.launch-(t.time-t.waits[0]), 0)
+			}
 		}
 		if t.group = slices.IndexFunc(x.groups, g.holds); t.group < 0 {
 			t.group = len(x.groups)
@@ -121,7 +129,7 @@ const negligible = 1e-7
 func (x *chain) turn() (mean float64) {
 	for i := range x.groups {
 		g := &x.groups[i]
-		g.share, g.leads, g.spreads, g.windows = 0, 0, 0, [3]float64{}
+		g.share, g.begins, g.gains, g.leads, g.spreads, g.windows = 0, 0, 0, 0, 0, [3]float64{}
 		clear(x.next[i])
 	}
 	for i := range x.groups {
@@ -134,6 +142,10 @@ func (x *chain) turn() (mean float64) {
 		}
 		if g.spread = g.spreads / g.share; x.async {
 			g.lead = g.leads / g.share
+		}
+		if g.behind > 0 && g.begins > 0 {
+			g.gained = g.gains / g.begins
+			g.ahead = 1 - math.Pow(1-min(g.begins/g.share, 1), g.gained/g.behind)
 		}
 		if !g.full {
 			a, b, ofA, ofB := g.points()
@@ -158,10 +170,13 @@ func (x *chain) follow(before *group, shares []float64) (mean float64) {
 		}
 		t := &x.steps[j]
 		g := &x.groups[t.group]
-		length, late := x.run(j, before.lead)
+		length, late := x.after(before, j)
 		window := x.window(before, j, length, late)
 		mean += share * length
-		g.share += share
+		if g.share += share; g != before {
+			g.begins += share
+			g.gains += share * (length - late)
+		}
 		g.leads += share * (length - late)
 		g.spreads += share * t.spread
 		g.windows[0] += share * window
@@ -225,6 +240,21 @@ func (x *chain) run(kind int, lead float64) (length, late float64) {
 		return t.time, t.time
 	}
 	return x.steps[kind].run(lead)
+}
+
+// after is the mean length of a step of a kind after one of a group, and the mean time from its begin until the next one is formed.
+//
+// Where a step that only decodes takes the host longer to launch than the GPU to run, the host falls behind by the difference in each of them. A step
+// with prompts may let it form the next steps ahead, which do not wait for launches until the lead is lost. The numbers of steps that only decode between
+// those with prompts have a geometric distribution, which says for how many of them it is not.
+func (x *chain) after(before *group, kind int) (length, late float64) {
+	if before.behind == 0 || x.steps[kind].group != x.of[0] {
+		return x.run(kind, before.lead)
+	}
+	t := &x.steps[kind]
+	lengthAhead, lateAhead := x.run(kind, max(before.gained/2, t.before+t.waits[0])) // between the lead at the begin and none
+	length, late = x.run(kind, 0)
+	return length + before.ahead*(lengthAhead-length), late + before.ahead*(lateAhead-late)
 }
 
 // window is the time from the forming of a step to that of the next one, in which the prompts of that one come. It depends on one kind alone: on the
@@ -304,7 +334,7 @@ func (x *chain) means(p *piece) (*cycle, []arrived) {
 				continue
 			}
 			t := &x.steps[j]
-			length, late := x.run(j, before.lead)
+			length, late := x.after(before, j)
 			window, spread := x.window(before, j, length, late), t.spread
 			if x.async {
 				spread = before.spread
