@@ -107,8 +107,8 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 	}
 	f.behindRouter(f.units(replicas))
 	st := f.open(rate / f.units(replicas))
-	if st == nil {
-		return nil, fmt.Errorf("%g requests a second are more than the server can answer: prompts come faster than steps of %d tokens take them beside what decodes", rate, t.server.Scheduler.Budget)
+	if st == nil { // sequences that decode leave too little of the steps to the prompts for a product form
+		return nil, fmt.Errorf("%g requests a second: prompts often come faster than steps of %d tokens take them beside what decodes, of which no closed form is known; llmprof simulate has it", rate, t.server.Scheduler.Budget)
 	}
 	if each := rate / f.units(replicas); !f.holdsUp(each) {
 		st.serves = f.front.load(each, f.gen) / f.peers
@@ -204,11 +204,6 @@ func (t *Steadies) overloaded(f *flow, rate float64, replicas int, c Capacity) e
 	}
 	return fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d sequences at once in each of %d %s)%s",
 		rate, f.units(replicas)*c.Rate, c.Bound, c.Running, replicas, what, why)
-}
-
-// crowded says that sequences that decode leave too little of the steps to the prompts for a product form, at a rate that a server still answers.
-func (t *Steadies) crowded(rate float64) error {
-	return fmt.Errorf("%g requests a second: prompts often come faster than steps of %d tokens take them beside what decodes, of which no closed form is known; llmprof simulate has it", rate, t.server.Scheduler.Budget)
 }
 
 // pools prepares the two kinds of replicas of a disaggregated server.

@@ -41,7 +41,7 @@ func (s *Servers) Page() *render.Document {
 	}
 	return &render.Document{Title: "Servers under load, simulated and measured", Blocks: []render.Block{t, render.Notes{Title: "Notes", Items: []string{
 		"The load is requests at a time, requests a second (/s), or the arrivals of a log. The last rows are medians of the absolute error.",
-		"vLLM 0.25.1 on an H200 and an H100, and SGLang 0.5.14 on an H200, were measured for this project (experiments/h200-vllm, h100-vllm, vllm-load, vllm-load-mixed, vllm-load-models, vllm-host, sglang); the logs of vLLM 0.19 on an RTX 4090 and RTX PRO 6000 are those of LLMServingSim (MIT).",
+		"vLLM 0.25.1 on an H200 and an H100, and SGLang 0.5.14 on an H200, were measured for this project (experiments/h200-vllm, h100-vllm, vllm-load, vllm-load-mixed, vllm-load-models, vllm-load-parallel, vllm-host, sglang); the logs of vLLM 0.19 on an RTX 4090 and RTX PRO 6000 are those of LLMServingSim (MIT).",
 	}}}}
 }
 
@@ -83,10 +83,22 @@ func serverName(r *served.Run) string {
 }
 
 func split(r *served.Run) string {
-	if n := r.TP * r.DP; n > 1 {
-		return fmt.Sprintf("%d × %s", n, r.GPU)
+	stages := max(r.PP, 1)
+	n := r.TP * r.DP * stages
+	if n == 1 {
+		return r.GPU
 	}
-	return r.GPU
+	name := fmt.Sprintf("%d × %s", n, r.GPU)
+	if stages > 1 {
+		name += fmt.Sprintf(", pp %d", stages)
+	}
+	if r.DP > 1 {
+		name += fmt.Sprintf(", dp %d", r.DP)
+	}
+	if r.EP > 1 {
+		name += fmt.Sprintf(" ep %d", r.EP)
+	}
+	return name
 }
 
 // A serverGroup is runs that are summed up together.
@@ -114,11 +126,11 @@ func (s *Servers) groups() []serverGroup {
 
 // Table is the comparison for spreadsheets, a row a figure.
 func (s *Servers) Table() *render.Table {
-	t := render.Keyed("run", "model", "engine", "weights", "gpu", "tp", "dp", "load", "figure", "observed", "predicted", "error", "source", "licence")
+	t := render.Keyed("run", "model", "engine", "weights", "gpu", "tp", "pp", "dp", "ep", "load", "figure", "observed", "predicted", "error", "source", "licence")
 	for _, x := range s.All {
 		for i := range x.Figures {
 			f := &x.Figures[i]
-			t.Add(x.Run.Name, x.Run.Model, x.Run.Engine, x.Run.Weights, x.Run.GPU, x.Run.TP, x.Run.DP, x.Run.Load(), f.Name, f.Observed, f.Predicted, f.Error(), x.Run.Source, x.Run.Licence)
+			t.Add(x.Run.Name, x.Run.Model, x.Run.Engine, x.Run.Weights, x.Run.GPU, x.Run.TP, max(x.Run.PP, 1), x.Run.DP, x.Run.EP, x.Run.Load(), f.Name, f.Observed, f.Predicted, f.Error(), x.Run.Source, x.Run.Licence)
 		}
 	}
 	return t
@@ -138,7 +150,9 @@ type serverRun struct {
 	Weights string                `json:"weights,omitempty"`
 	GPU     string                `json:"gpu"`
 	TP      int                   `json:"tp"`
+	PP      int                   `json:"pp"`
 	DP      int                   `json:"dp"`
+	EP      int                   `json:"ep"`
 	Load    string                `json:"load"`
 	Source  string                `json:"source"`
 	Licence string                `json:"licence"`
@@ -160,7 +174,7 @@ type serverMedian struct {
 func (s *Servers) Document() *ServersDocument {
 	d := &ServersDocument{Schema: "llmprof.validate-servers/v1"}
 	for _, x := range s.All {
-		r := serverRun{x.Run.Name, x.Run.Model, x.Run.Engine, x.Run.Weights, x.Run.GPU, x.Run.TP, x.Run.DP, x.Run.Load(), x.Run.Source, x.Run.Licence, map[string]serverPair{}}
+		r := serverRun{x.Run.Name, x.Run.Model, x.Run.Engine, x.Run.Weights, x.Run.GPU, x.Run.TP, max(x.Run.PP, 1), x.Run.DP, x.Run.EP, x.Run.Load(), x.Run.Source, x.Run.Licence, map[string]serverPair{}}
 		for i := range x.Figures {
 			f := &x.Figures[i]
 			r.Figures[f.Name] = serverPair{f.Observed, f.Predicted, f.Error()}
