@@ -157,7 +157,7 @@ func (w *wave) adds(decodes ...decoding) (mean analytic.StepCost) {
 }
 
 // added is the least that a prompt adds: what steps with one like it, and with as many as there is room for, take more, for each of them.
-// The host launches it while the step before runs.
+// The host launches it while the step before runs. Prompts in all batches of a pipeline follow each other from stage to stage.
 func (w *wave) added(tokens float64, decodes []decoding) (time unit.Seconds, energy unit.Joules) {
 	time, energy = unit.Seconds(math.Inf(1)), unit.Joules(math.Inf(1))
 	for i := range decodes {
@@ -177,7 +177,7 @@ func (w *wave) added(tokens float64, decodes []decoding) (time unit.Seconds, ene
 			}
 		}
 	}
-	return time, energy
+	return time.Times(1 / float64(w.p.Par.MicroBatches)), energy
 }
 
 // beyond is the energy of a step beyond that of GPUs that wait.

@@ -259,7 +259,7 @@ func (s *search) alone(c *config) {
 	if err != nil {
 		return // the steady state says why
 	}
-	if c.single = s.q.single(units, &e, c); !s.q.Expected {
+	if c.single = s.single(c, units, &e); !s.q.Expected {
 		c.slower = Slower(&e)
 	}
 }
@@ -307,7 +307,7 @@ func (s *search) screen(c *config) (open bool) {
 	if c.slower = 1; !s.q.Expected {
 		c.slower = Slower(&e)
 	}
-	c.single, c.least = s.q.single(units, &e, c), 1
+	c.single, c.least = s.single(c, units, &e), 1
 	if parts := c.MicroBatches; parts == 1 {
 		alone := c.Row
 		alone.fill(s.q, &e)
@@ -326,11 +326,31 @@ func (s *search) screen(c *config) (open bool) {
 	return true
 }
 
+// single bounds a request alone, which has a pipeline for itself.
+func (s *search) single(c *config, units *analytic.Prepared, e *analytic.Estimate) Spans {
+	if c.MicroBatches == 1 {
+		return s.q.single(units, e, c)
+	}
+	r := c.Row
+	r.MicroBatches = 1
+	one, err := s.prepare(&r)
+	if err != nil {
+		return s.q.single(units, e, c)
+	}
+	w := s.q.workload(1)
+	w.Budget = c.Budget
+	alone, err := one.Predict(w)
+	if err != nil {
+		return s.q.single(units, e, c)
+	}
+	return s.q.single(one, &alone, c)
+}
+
 // single bounds a request alone. Where lengths differ its time to the first token is the mean over prompts, and
 // it decodes as one of mean lengths does: longer answers take more time beyond that than shorter ones take less. Steady states
 // take all contexts to be their mean, which is less by up to 0.3 % in random cases (TestBounds).
 func (q *Request) single(p *analytic.Prepared, mean *analytic.Estimate, c *config) Spans {
-	share := q.lone(p, c.Split.sharing())
+	share := lone(p, c.Split.sharing(), q.Prompt.MeanLength())
 	s := Spans{plus(analytic.Span{}, mean.TTFT, share), mean.TPOT, plus(mean.TTLT, mean.TTFT, share-1)}
 	if q.fixed() {
 		return s
@@ -338,11 +358,11 @@ func (q *Request) single(p *analytic.Prepared, mean *analytic.Estimate, c *confi
 	prompts := q.Prompt.Quantiles()
 	var ttft analytic.Span
 	for _, tokens := range prompts {
-		e, err := p.Predict(&analytic.Workload{Batch: c.MicroBatches, PromptLen: tokens, GenLen: 1, Budget: c.Budget})
+		e, err := p.Predict(&analytic.Workload{Batch: p.Par.MicroBatches, PromptLen: tokens, GenLen: 1, Budget: c.Budget})
 		if err != nil {
 			return s
 		}
-		ttft = plus(ttft, e.TTFT, share/float64(len(prompts)))
+		ttft = plus(ttft, e.TTFT, lone(p, c.Split.sharing(), float64(tokens))/float64(len(prompts)))
 	}
 	const less = 0.99
 	e2e := plus(plus(s.E2E, ttft, 1), s.TTFT, -1)
@@ -350,11 +370,11 @@ func (q *Request) single(p *analytic.Prepared, mean *analytic.Estimate, c *confi
 }
 
 // lone is what a prompt takes on one of so many replicas that share experts, as a share of what an estimate says, which has one on each.
-func (q *Request) lone(p *analytic.Prepared, replicas int) float64 {
+func lone(p *analytic.Prepared, replicas int, tokens float64) float64 {
 	if replicas == 1 {
 		return 1
 	}
-	tokens := min(q.Prompt.MeanLength(), p.Budget())
+	tokens = min(tokens, p.Budget())
 	prompt := []operator.Group{{Batch: 1, New: tokens, Logits: 1}}
 	return float64(p.StepCost(prompt, tokens+float64(replicas-1)).Time / p.StepCost(prompt, 0).Time)
 }

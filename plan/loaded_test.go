@@ -254,7 +254,7 @@ func TestClientsEqualBruteForce(t *testing.T) {
 func TestBounds(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 6))
 	spaces := []*Request{request(t, "llama3.1-8b", "l40s", "h100"), request(t, "qwen3-30b-a3b", "h200")}
-	splits := [][]Split{{{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}}, {{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}, {1, 1, 2, 0}, {1, 1, 8, 0}, {2, 1, 4, 0}}}
+	splits := [][]Split{{{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}, {1, 2, 1, 0}, {1, 4, 1, 0}}, {{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}, {1, 1, 2, 0}, {1, 1, 8, 0}, {2, 1, 4, 0}}}
 	for i := range testkit.Cases(8, 40) {
 		q := *spaces[i%2]
 		q.By, q.Batches, q.MaxGPUs = Objective(Objectives()[i/2%4]), DefaultBatches(), 8
