@@ -105,11 +105,12 @@ func TestUnfittedKernels(t *testing.T) {
 		weights string
 		fitted  []roofline.Class
 		atLeast float64 // least share of the time of a decode step
+		atMost  float64
 	}{
-		{"vllm", "w16a16", []roofline.Class{roofline.GEMM, roofline.AttentionDecode, roofline.Elementwise}, 0.01},
-		{"vllm@0.19.0", "w16a16", []roofline.Class{roofline.GEMM, roofline.AttentionDecode, roofline.Elementwise}, 0.01},
-		{"vllm", "fp8", []roofline.Class{roofline.GEMM, roofline.AttentionDecode, roofline.Elementwise}, 0.01},
-		{"vllm@0.19.0", "fp8", []roofline.Class{roofline.AttentionDecode, roofline.Elementwise}, 0.3},
+		{"vllm", "w16a16", []roofline.Class{roofline.GEMM, roofline.AttentionDecode, roofline.Elementwise}, 0.01, 0.5},
+		{"vllm@0.19.0", "w16a16", []roofline.Class{roofline.GEMM, roofline.AttentionDecode, roofline.Elementwise}, 0.01, 0.5},
+		{"vllm", "fp8", []roofline.Class{roofline.GEMM, roofline.AttentionDecode, roofline.Elementwise}, 0.01, 0.5},
+		{"vllm@0.19.0", "fp8", []roofline.Class{roofline.AttentionDecode, roofline.Elementwise}, 0.3, 0.8},
 	} {
 		c, g, e := calibratedCase(t), casetest.GPU(t, "h200"), casetest.Engine(t, x.engine)
 		c.Scheme = scheme(t, x.weights, g)
@@ -137,7 +138,7 @@ func TestUnfittedKernels(t *testing.T) {
 			}
 		})
 		_, got := p.Unfitted()
-		if near(t, x.engine, got, float64(rest/sum), 1e-9); got < x.atLeast || got > 0.8 {
+		if near(t, x.engine, got, float64(rest/sum), 1e-9); got < x.atLeast || got > x.atMost {
 			t.Errorf("%s: %v of the time is of constants that were not read off an H200", x.engine, got)
 		}
 	}

@@ -8,15 +8,15 @@ import (
 
 // A stepMemory has steps that were priced, with what they take more on machines that differ in a constant. It serves one goroutine.
 //
-// A batch with more tokens than a step may have prefills in equal groups of sequences, and the groups of one batch are often
-// those of another: of all batches whose groups are single prompts, a grid over prompts prices each prompt once. The
-// decode steps before an engine's switches of kernels are those of all larger batches.
+// A batch with more tokens than a step may have prefills in equal groups of sequences, and batches often have the same groups: where groups
+// are single prompts, a grid over batches and prompts prices each prompt once. All larger batches share the decode steps before an
+// engine's switches of kernels.
 type stepMemory struct {
 	base     *Predictor // prices the steps
 	prefills stepTable
 	decodes  stepTable
 	switched stepTable  // decode steps of the largest batches before the switches
-	sums     kernelSums // of the step at hand
+	sums     kernelSums // The step at hand is summed here.
 }
 
 // Sets of places at most of the tables of a memory. Those of decode steps have the steps of a workload or two.

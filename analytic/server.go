@@ -72,7 +72,7 @@ func (p *Predictor) cost(groups []operator.Group, together float64) StepCost {
 		rested.waitsForHost(wait)
 		rested.limit(p.machine)
 		c.Spared.Time = t.throttled - rested.throttled
-		c.Spared.Energy = c.Energy - p.drawn(&rested) + p.machine.Waiting.For(wait).Times(float64(p.Par.TP*p.Par.PP))
+		c.Spared.Energy = c.Energy - p.drawn(&rested) + p.idle(wait)
 	}
 	return c
 }
@@ -90,7 +90,7 @@ func (p *Predictor) pipelined(groups []operator.Group, together float64) StepCos
 			prompts += g.Batch
 		}
 	}
-	parts := max(min(float64(p.Par.MicroBatches), sequences), 1) // that have a sequence
+	parts := max(min(float64(p.Par.MicroBatches), sequences), 1) // A micro-batch has at least one sequence.
 	if prompts == 0 {
 		return p.turn(groups, together, parts)
 	}
@@ -102,9 +102,8 @@ func (p *Predictor) pipelined(groups []operator.Group, together float64) StepCos
 	apart := float64(rest.Time) / (float64(rest.Time) + one) * (1 - 1/float64(p.Par.MicroBatches)) // share of further prompts that another micro-batch has
 	time := rest.Time + (whole.Time - rest.Time).Times(1-apart*max(1-1/prompts, 0))
 	// whole has the prompts in each of its micro-batches.
-	idle := p.machine.Waiting.For(1).Times(float64(p.Par.TP * p.Par.PP))
-	work := func(c *StepCost) unit.Joules { return c.Energy - idle.Times(float64(c.Time)) }
-	return StepCost{Time: time, Energy: idle.Times(float64(time)) + work(&rest) + (work(&whole) - work(&rest)).Times(1/parts)}
+	work := func(c *StepCost) unit.Joules { return c.Energy - p.idle(c.Time) }
+	return StepCost{Time: time, Energy: p.idle(time) + work(&rest) + (work(&whole) - work(&rest)).Times(1/parts)}
 }
 
 // turn prices a turn of micro-batches through a full pipeline, each of which has a part of the sequences that decode, and all prompts.
@@ -134,6 +133,11 @@ func (p *Predictor) OneBatch() *Predictor {
 // drawn is the energy of all GPUs of a replica for a step.
 func (p *Predictor) drawn(t *timing) unit.Joules {
 	return t.draws(p.machine, p.Par).For(t.Expected).Times(float64(p.Par.TP * p.Par.PP))
+}
+
+// idle is the energy of all GPUs of a replica that wait for a time.
+func (p *Predictor) idle(t unit.Seconds) unit.Joules {
+	return p.machine.Waiting.For(t).Times(float64(p.Par.TP * p.Par.PP))
 }
 
 // DecodeCost prices a decode step of a batch of sequences with a mean context.

@@ -13,8 +13,8 @@ import (
 // A kernelSums is the sums over the operators and kernels of a step.
 type kernelSums struct {
 	cached  *partSums // what takes the place of fixed; nil for fixed itself
-	fixed   partSums  // of what does not depend on the context
-	attends sums      // of attention, in the layers, which does
+	fixed   partSums  // sums of what does not depend on the context
+	attends sums      // sums of attention in the layers, which depends on it
 }
 
 // A partSums is sums by part of the step, or of all parts in the first.
@@ -145,8 +145,8 @@ func (p *Predictor) parts() int {
 // twin reports whether part i of a step is of layers that differ from those of the part before in the windows alone.
 func (p *Predictor) twin(i int) bool { return i > 0 && i <= len(p.twins) && p.twins[i-1] }
 
-// lower lists the operators of part i of a step, and prices the kernels that the engine lowers them to. The part before it, of the same step, is in l: layers
-// that differ from its layers in the windows alone have its kernels.
+// lower lists the operators of part i of a step, and prices the kernels that the engine lowers them to. The part before it, of the same step, is in l.
+// Layers that differ from those of that part in the windows alone have its kernels.
 func (p *Predictor) lower(l *Lowering, s *operator.Step, i int) {
 	l.GPU, l.Constants, l.bare, l.place = p.machine.GPU, &p.machine.Cal.Constants, p.bare, i
 	l.step = *s

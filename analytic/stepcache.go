@@ -13,7 +13,7 @@ type stepCache struct {
 	bare    bool // steps are without counts
 	most    int  // batches whose decode steps are cached, of some kB each
 	decodes map[float64]*cachedStep
-	batches []float64 // those of decodes, in a ring
+	batches []float64 // keys of decodes, in a ring
 	oldest  int
 	last    cachedStep
 	scratch Lowering

@@ -191,7 +191,7 @@ func TestPoint9Quantization(t *testing.T) {
 	}
 	h := testCase(t, "llama3.1-8b", "h100", 1, 1)
 	h.Scheme = scheme(t, "fp8", h.Machine.GPU)
-	for _, name := range []string{"nvfp4", "w4a4-mxfp4"} { // as by Marlin in vLLM, not in fp8
+	for _, name := range []string{"nvfp4", "w4a4-mxfp4"} { // Marlin in vLLM multiplies them in 16 bits, not in fp8
 		h.Scheme = scheme(t, name, h.Machine.GPU)
 		near(t, name+" on a GPU without it", line(t, explain(t, h).PrefillOps, "down_proj").Floor, unit.Seconds(2*1024*32*4096*14336/989.4e12), 1e-3)
 	}

@@ -71,9 +71,14 @@ func (p *pipeline) passes(now unit.Seconds, c *Cost) unit.Seconds {
 	}
 	at = max(at, p.free[last]) + c.Stage
 	p.free[last] = at
+	p.ended(at)
+	return at
+}
+
+// ended notes when the batch ends that was formed, and goes on to the next one.
+func (p *pipeline) ended(at unit.Seconds) {
 	p.ends[p.turn%len(p.ends)] = at
 	p.turn++
-	return at
 }
 
 // next is when the next batch may begin.
@@ -126,8 +131,7 @@ func (c *cluster) skips(r *replica) bool {
 	}
 	for _, p := range r.peers {
 		for p.pipe.turn < turn {
-			p.pipe.ends[p.pipe.turn%len(p.pipe.ends)] = c.now
-			p.pipe.turn++
+			p.pipe.ended(c.now)
 		}
 	}
 	if r.end = r.pipe.next(); r.end <= c.now {

@@ -24,9 +24,9 @@ type releases struct {
 // (experiments/operators/releases.py).
 type scatter struct{ experts, reduce float64 }
 
-// Only vLLM has attention tables of two releases, and the other engines take their scatter. What a prompt's attention takes changes in proportion, here that of rows
-// of 20 µs and more. That of decode steps changes by 2.6 to 3.8 µs, in the median, from the shortest rows to the longest: by 3.9 µs in the 90th percentile of rows up to
-// 100 µs, for 10.2 µs of attention.fixed on that B200.
+// Only vLLM has attention tables of two releases, and the other engines take their scatter. What a prompt's attention takes changes in proportion, by rows of 20 µs and more.
+// Attention of decode steps changes by 2.6 µs in the shortest rows and 3.8 µs in the longest (medians). The 90th percentile of rows up to 100 µs is 3.9 µs, where
+// attention.fixed is 10.2 µs on that B200.
 const promptScatter, decodeScatter = 0.37, 0.38
 
 // known has the timed releases of each engine.
@@ -133,7 +133,7 @@ func changes(constant string) bool {
 	return strings.Contains(section, "attention") || scatter{experts: 1, reduce: 1}.of(constant) != 0
 }
 
-// of gives the scatter of the operators whose law has the constant, in proportion to their time.
+// of gives the scatter of the operators whose law has the constant. It is a share of their time.
 func (s scatter) of(constant string) float64 {
 	switch section, name, _ := strings.Cut(constant, "."); {
 	case strings.HasPrefix(section, "grouped_gemm"), strings.HasPrefix(section, "moe_"):

@@ -324,8 +324,7 @@ func (v *comparison) checkAblate() error {
 	return nil
 }
 
-// writeAblation puts one constant after the other to its ideal and writes what
-// that does to the errors.
+// writeAblation puts one constant after the other to its ideal, and writes how the errors change.
 func (a *app) writeAblation(v *comparison) error {
 	if len(v.Score.Rows) == 0 {
 		return fmt.Errorf("none of %d observations could be compared", v.Observations)

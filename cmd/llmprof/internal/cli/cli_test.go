@@ -78,7 +78,7 @@ func TestHelp(t *testing.T) {
 	if all, err := execute(t, &ran, "estimate", "--help-all"); err != nil || !strings.Contains(all, "Output:\n      --seldom") || strings.Contains(all, "more flag") {
 		t.Errorf("%v: %s", err, all)
 	}
-	if of, err := execute(t, &ran, "--help-all"); err != nil || !strings.Contains(of, "estimate") { // of a command without rare flags
+	if of, err := execute(t, &ran, "--help-all"); err != nil || !strings.Contains(of, "estimate") { // a command without rare flags takes it too
 		t.Errorf("%v: %s", err, of)
 	}
 	for line := range strings.Lines(short) {
