@@ -13,13 +13,14 @@ COLUMNS = "source,id,model,gpu,engine,mode,release,tp,batch,prompt_len,gen_len,w
 
 
 def rows(path):
-    server, load = path.stem.split("-")
+    server, _, load = path.stem.partition("-")
     if not load.startswith(("batch", "prompt")):
         return
+    weights = "fp8" if server == "fp8" else "bf16"
     d = json.load(open(path))
     clients = d["serving"]["concurrency"]
     row = {"source": "h200-sglang", "id": path.name, "model": d["model"]["name"], "gpu": "h200-sxm-141gb", "engine": "sglang", "tp": 1, "release": d["engine"]["version"], "batch": clients,
-           "prompt_len": d["workload"]["prompt_len"], "gen_len": d["workload"]["gen_len"], "weights": server, "load": "static" if clients == 1 else "closed",
+           "prompt_len": d["workload"]["prompt_len"], "gen_len": d["workload"]["gen_len"], "weights": weights, "load": "static" if clients == 1 else "closed",
            "params": d["model"]["params_total"], "samples": d["serving"]["completed"], "note": f"SGLang {d['engine']['version']}, HTTP server"}
     for metric in ("ttft_s", "tpot_s"):
         m = d[metric]
