@@ -120,12 +120,11 @@ func (m metricsPage) of(names []string) *float64 {
 
 // share is the mean of the first of the names that the page has, over its engines.
 func (m metricsPage) share(names []string) *float64 {
-	for _, name := range names {
-		if v, ok := m.values[name]; ok {
-			return new(v / float64(m.lines[name]))
-		}
+	i := slices.IndexFunc(names, func(name string) bool { return m.lines[name] > 0 })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return new(m.values[names[i]] / float64(m.lines[names[i]]))
 }
 
 // A sampler reads a server's metrics again and again.
@@ -212,7 +211,7 @@ func (s *sampler) end(ctx context.Context) *result.ServerMetrics {
 		Source: s.first.kind(), PeriodS: s.period.Seconds(), Samples: during, Failed: s.failed, Counters: map[string]float64{},
 	}
 	if len(s.reads) > 0 {
-		m.ReadSeconds = stats.Percentile(slices.Sorted(slices.Values(s.reads)), 50)
+		m.ReadSeconds = stats.Median(s.reads)
 	}
 	if counted {
 		for key, names := range counters {
@@ -227,23 +226,8 @@ func (s *sampler) end(ctx context.Context) *result.ServerMetrics {
 			}
 		}
 	}
-	m.Running = gauge(during, func(x *result.ServerSample) *float64 { return x.Running })
-	m.Waiting = gauge(during, func(x *result.ServerSample) *float64 { return x.Waiting })
-	m.KVUse = gauge(during, func(x *result.ServerSample) *float64 { return x.KVUse })
+	m.Running = stats.Of(during, func(x *result.ServerSample) *float64 { return x.Running })
+	m.Waiting = stats.Of(during, func(x *result.ServerSample) *float64 { return x.Waiting })
+	m.KVUse = stats.Of(during, func(x *result.ServerSample) *float64 { return x.KVUse })
 	return m
-}
-
-// gauge summarizes one figure of the samples; nil where none has it.
-func gauge(samples []result.ServerSample, of func(*result.ServerSample) *float64) *stats.Summary {
-	var all []float64
-	for i := range samples {
-		if v := of(&samples[i]); v != nil {
-			all = append(all, *v)
-		}
-	}
-	sum, err := stats.Summarize(all)
-	if err != nil {
-		return nil
-	}
-	return sum
 }
