@@ -209,11 +209,9 @@ func check(m *Model) error {
 	for _, l := range m.Embedding.Project {
 		add(l, 1)
 	}
-	for _, layer := range m.Layers {
-		for _, b := range layer.Blocks {
-			b.each(func(l Linear, copies, _ int) { add(l, float64(layer.Count)*float64(copies)) })
-			total += float64(b.Extra) * float64(layer.Count)
-		}
+	for layer, b := range m.Blocks() {
+		b.each(func(l Linear, copies, _ int) { add(l, float64(layer.Count)*float64(copies)) })
+		total += float64(b.Extra) * float64(layer.Count)
 	}
 	if bad == nil && total+float64(m.Embedding.Extra) > maxParams {
 		bad = fmt.Errorf("the sizes make %.3g parameters; more than %.0e is a mistake", total, maxParams)

@@ -162,21 +162,18 @@ func (q *quantization) headStorage() (*Storage, error) {
 func (m *Model) summarize() {
 	values := make(map[Storage]float64)
 	dense := false
-	for _, l := range m.Layers {
-		for i := range l.Blocks {
-			b := &l.Blocks[i]
-			_ = b.visit(func(p part, linear *Linear) error {
-				if s := linear.Stored; s != nil {
-					n := float64(l.Count) * float64(linear.Params())
-					if p == expertPart {
-						n *= float64(b.Experts.Count)
-					}
-					values[*s] += n
-					dense = dense || p != expertPart
+	for l, b := range m.Blocks() {
+		_ = b.visit(func(p part, linear *Linear) error {
+			if s := linear.Stored; s != nil {
+				n := float64(l.Count) * float64(linear.Params())
+				if p == expertPart {
+					n *= float64(b.Experts.Count)
 				}
-				return nil
-			})
-		}
+				values[*s] += n
+				dense = dense || p != expertPart
+			}
+			return nil
+		})
 	}
 	var most Storage
 	for s, n := range values {

@@ -60,12 +60,8 @@ func storageOr(s, plain *Storage) *Storage {
 // format of a matrix is not known.
 func (m *Model) StoredBytes() unit.Bytes {
 	total := m.StoredEmbeddingBytes() + m.StoredHeadBytes()
-	for _, l := range m.Layers {
-		var one unit.Bytes
-		for i := range l.Blocks {
-			one += m.storedBlockBytes(&l.Blocks[i])
-		}
-		total += one.Times(float64(l.Count))
+	for l, b := range m.Blocks() {
+		total += m.storedBlockBytes(b).Times(float64(l.Count))
 	}
 	return total
 }

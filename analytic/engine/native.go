@@ -97,12 +97,9 @@ func tiles(m *models.Model, tp int) bool {
 		}
 		return true
 	}
-	for i := range m.Layers {
-		for j := range m.Layers[i].Blocks {
-			b := &m.Layers[i].Blocks[j]
-			if b.Experts != nil || b.Scan != nil || len(b.Norms) != 1 && b.Attention == nil || !whole(b.In, 1) || !whole(b.Out, max(1, tp)) {
-				return false
-			}
+	for _, b := range m.Blocks() {
+		if b.Experts != nil || b.Scan != nil || len(b.Norms) != 1 && b.Attention == nil || !whole(b.In, 1) || !whole(b.Out, max(1, tp)) {
+			return false
 		}
 	}
 	return true
@@ -152,11 +149,9 @@ func windowed(m *models.Model) bool { return outgrown(m, math.Inf(1)) }
 
 // outgrown reports whether a context is longer than the window of a layer.
 func outgrown(m *models.Model, context float64) bool {
-	for i := range m.Layers {
-		for j := range m.Layers[i].Blocks {
-			if a := m.Layers[i].Blocks[j].Attention; a != nil && a.Window > 0 && context > float64(a.Window) {
-				return true
-			}
+	for _, b := range m.Blocks() {
+		if a := b.Attention; a != nil && a.Window > 0 && context > float64(a.Window) {
+			return true
 		}
 	}
 	return false
