@@ -456,12 +456,8 @@ func (r *run) idle(ctx context.Context) (*engine.Timed, error) {
 		seconds = 0.5
 	}
 	begin := time.Now()
-	select {
-	case <-time.After(time.Duration(seconds * float64(time.Second))):
-		return &engine.Timed{Seconds: []float64{time.Since(begin).Seconds()}, Cold: true}, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	err := power.Pause(ctx, time.Duration(seconds*float64(time.Second)))
+	return &engine.Timed{Seconds: []float64{time.Since(begin).Seconds()}, Cold: true}, err
 }
 
 // sizes are the sizes of a shape by their names.

@@ -81,7 +81,7 @@ func (s *gpuSensor) edge(ctx context.Context, l *log, least float64) (at time.Ti
 		return before, 0, s.wentBack(least, joules)
 	}
 	for limit := before.Add(edgeLimit); before.Before(limit); {
-		if err := pause(ctx, edgePause); err != nil {
+		if err := Pause(ctx, edgePause); err != nil {
 			return before, 0, err
 		}
 		now, got, err := l.timed(s.board.joules)

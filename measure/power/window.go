@@ -177,8 +177,8 @@ func integral(samples []Sample, from, to time.Time) (float64, error) {
 	return sum, nil
 }
 
-// pause waits, or until ctx is done.
-func pause(ctx context.Context, d time.Duration) error {
+// Pause waits, or until ctx is done, whose cause is then the error.
+func Pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -202,7 +202,7 @@ func (l *loop) run(ctx context.Context, period func(i int) time.Duration, read f
 	l.done = make(chan struct{})
 	go func() {
 		defer close(l.done)
-		for i := 0; l.err == nil && (period(i) == 0 || pause(ctx, period(i)) == nil); i++ {
+		for i := 0; l.err == nil && (period(i) == 0 || Pause(ctx, period(i)) == nil); i++ {
 			l.err = read()
 		}
 	}()
