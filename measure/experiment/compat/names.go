@@ -185,7 +185,7 @@ func (t *Translator) members(n *tree.Node, key string, known ...string) *tree.No
 			return name == p.Key || open && strings.HasPrefix(p.Key, start)
 		}
 		if !slices.ContainsFunc(known, is) {
-			t.Wrong(p.At.Mistake("%s.%s is not known; %s", key, p.Key, spelling.Hint(p.Key, known)))
+			t.Wrong(p.At.Mistake("%s.%s is not known; %s", key, p.Key, spelling.Hint(p.Key, slices.DeleteFunc(slices.Clone(known), func(name string) bool { return strings.HasSuffix(name, "*") }))))
 		}
 	}
 	return table
