@@ -188,9 +188,6 @@ func ParentOf(root fs.FS, pid int) (int, error) {
 
 // nameOf is the name of a process, "" if it cannot be read.
 func nameOf(root fs.FS, pid int) string {
-	text, err := fs.ReadFile(root, fmt.Sprintf("proc/%d/comm", pid))
-	if err != nil {
-		return ""
-	}
-	return string(bytes.TrimSpace(text))
+	name, _ := text(root, fmt.Sprintf("proc/%d/comm", pid))
+	return name
 }

@@ -1,6 +1,7 @@
 package power
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,21 +14,36 @@ import (
 	"llmprof/measure/result"
 )
 
-// jetsonName is what the device tree calls the module, "" if it is no Jetson.
-func jetsonName(root fs.FS) string {
-	name, err := text(root, "proc/device-tree/model")
-	name = strings.TrimRight(name, "\x00")
-	if err != nil || !strings.Contains(strings.ToLower(name), "jetson") {
-		return ""
-	}
-	return name
+// Processor is the name of a machine's processor, or of the board where its processor has none; "" if it is not known.
+func Processor(root fs.FS) string {
+	return cmp.Or(ProcField(root, "cpuinfo", "model name"), treeModel(root))
 }
+
+// ProcField is the value of the first line "name : value" of a file in /proc; "" if there is none.
+func ProcField(root fs.FS, file, name string) string {
+	lines, _ := text(root, "proc/"+file) // what cannot be read has no such line
+	for line := range strings.Lines(lines) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// treeModel is what the device tree calls the board; "" if there is none.
+func treeModel(root fs.FS) string {
+	name, _ := text(root, "proc/device-tree/model")
+	return strings.TrimRight(name, "\x00\n")
+}
+
+// isJetson reports whether the device tree's name of a board is that of a Jetson.
+func isJetson(model string) bool { return strings.Contains(strings.ToLower(model), "jetson") }
 
 // openJetson finds the sensors of a Jetson's rails, or the program tegrastats
 // where the files of the sensors may not be read.
 func (m *Monitor) openJetson(ctx context.Context, o *Options) error {
-	name := jetsonName(o.Root)
-	if name == "" {
+	name := treeModel(o.Root)
+	if !isJetson(name) {
 		return errors.New("no Jetson")
 	}
 	inputs, sensor, err := railInputs(o.Root)
