@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"llmprof/hardware"
+	"llmprof/input"
 	"llmprof/measure/stats"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -156,16 +157,9 @@ func read[T any](path string, parse func(path string, text []byte) (T, error)) (
 }
 
 func readRowFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
+	text, err := input.Read(path, most)
 	if err != nil {
-		return nil, fmt.Errorf("rows: %w", err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > most {
-		return nil, fmt.Errorf("rows: %s: want a regular file of at most %v", path, unit.Bytes(most).Binary())
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("rows: %w", err)
+		return nil, fmt.Errorf("rows: %w (want a regular file of at most %v)", err, unit.Bytes(most).Binary())
 	}
 	return text, nil
 }
