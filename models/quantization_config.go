@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -119,9 +120,6 @@ func (r *reader) readNamed(q *quantization) {
 // algorithm is the storage of an algorithm of Model Optimizer
 // (https://nvidia.github.io/Model-Optimizer/, QUANTIZATION_* of modelopt.torch.export).
 func (r *reader) algorithm(name string, group int) *Storage {
-	if group == 0 {
-		group = 128
-	}
 	switch name {
 	case "FP8":
 		return fp8Tensor(true)
@@ -148,7 +146,7 @@ func (r *reader) algorithm(name string, group int) *Storage {
 	case "MXFP8":
 		return mxfp8()
 	}
-	s := integerAlgorithm(name, group)
+	s := integerAlgorithm(name, cmp.Or(group, 128))
 	if s == nil {
 		r.doubt("quantization_config.quant_algo is %s, which is not understood", quote(name))
 	}

@@ -167,7 +167,7 @@ func (p *Point) check() error {
 	if err != nil {
 		return err
 	}
-	for _, name := range strings.Fields(names) {
+	for name := range strings.FieldsSeq(names) {
 		if n := has[name]; n < 1 || n > largest {
 			return fmt.Errorf("a %s of the shape %+v: a size is missing, or none that can be timed: %s", p.Kind, p.Shape, name)
 		}

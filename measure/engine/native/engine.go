@@ -1,6 +1,7 @@
 package native
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -251,9 +252,7 @@ func (e *Engine) pin() (err error) {
 
 // fitTo chooses the kernels' shapes for the GPU at hand.
 func (e *Engine) fitTo(p *cuda.Properties) {
-	if e.opt.sms == 0 {
-		e.opt.sms = p.SMs
-	}
+	e.opt.sms = cmp.Or(e.opt.sms, p.SMs)
 	e.opt.fewGated = e.shape.fewGated(e.opt.sms)
 	e.shape.megakernel = e.shape.megakernelGrid(p, e.opt.sms, e.opt.stepParts())
 	if p.Major == 9 && e.opt.GEMM == EngineGEMM && e.opt.wgmma == nil {

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,9 +42,7 @@ func newEndpoint(base, api string) (*endpoint, error) {
 			return finish(u, tail), nil
 		}
 	}
-	if u.Path == "" {
-		u.Path = "/v1"
-	}
+	u.Path = cmp.Or(u.Path, "/v1")
 	if api == Chat {
 		return finish(u, "/chat/completions"), nil
 	}
