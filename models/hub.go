@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -104,11 +105,7 @@ func HubFromEnv(getenv func(string) string) Hub {
 
 // isSet reads a switch as the official client does.
 func isSet(s string) bool {
-	switch strings.ToUpper(s) {
-	case "1", "ON", "YES", "TRUE":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(s))
 }
 
 // token is what to send to the endpoint, "" for nothing.

@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"llmprof/unit"
@@ -135,11 +136,7 @@ func (q *quantization) namedStorage(paths []string) (s *Storage, found bool) {
 
 // neverQuantized lists matrices that are parameters and not linear layers of their checkpoints.
 func neverQuantized(name string) bool {
-	switch name {
-	case "altup_projections", "altup_router", "altup_unembed_projections", "hyper_connection", "hyper_head", "gates":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"altup_projections", "altup_router", "altup_unembed_projections", "hyper_connection", "hyper_head", "gates"}, name)
 }
 
 // headStorage is how the LM head is kept, nil in the plain format: a checkpoint has to say expressly that it is quantized.

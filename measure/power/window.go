@@ -189,6 +189,29 @@ func Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// Every calls do at each period's end, in a goroutine of its own, until it is stopped.
+func Every(ctx context.Context, period time.Duration, do func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(period)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				do(ctx)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
 // A loop reads a sensor again and again in a goroutine of its own, until it is ended or a read fails.
 type loop struct {
 	stop context.CancelFunc

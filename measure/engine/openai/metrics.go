@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"llmprof/measure/power"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
 )
@@ -132,8 +132,7 @@ type sampler struct {
 	runner *runner
 	start  time.Time
 	period time.Duration
-	stop   context.CancelFunc
-	ended  sync.WaitGroup
+	stop   func()
 
 	first, last metricsPage // pages before and after the run
 	samples     []result.ServerSample
@@ -162,20 +161,8 @@ func (s *sampler) begin(ctx context.Context, start time.Time) {
 	if s == nil {
 		return
 	}
-	ctx, s.stop = context.WithCancel(ctx)
 	s.start = start
-	s.ended.Go(func() {
-		tick := time.NewTicker(s.period)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				s.read(ctx)
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
+	s.stop = power.Every(ctx, s.period, func(ctx context.Context) { s.read(ctx) })
 }
 
 func (s *sampler) read(ctx context.Context) (ok bool) {
@@ -203,7 +190,6 @@ func (s *sampler) end(ctx context.Context) *result.ServerMetrics {
 		return nil
 	}
 	s.stop()
-	s.ended.Wait()
 	defer s.runner.clients.free()
 	during := s.samples
 	counted := s.read(context.WithoutCancel(ctx))
