@@ -33,7 +33,7 @@ var native = nativeEngine{profile: analytic.Profile{
 	Name: "native",
 	Source: "llmprof's own: one CUDA graph a decode step. Fused in decode: RoPE and KV write into attention; norms and activation into GEMMs up to batch 16 " +
 		"(dense models on one Hopper GPU: 64; quantized weights: 32) (docs/native.md); 20 µs to read the token back assumed",
-	Constants: nativeConstants, Graph: true, FixedCache: windowed,
+	Constants: nativeConstants, Graph: true, FixedCache: func(m *models.Model) bool { return outgrown(m, math.Inf(1)) },
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia}, Capability: 7, Families: NativeFamilies,
 		Weights: []unit.Format{unit.BF16, unit.FP16, unit.FP8, unit.INT4}, Acts: []unit.Format{unit.BF16, unit.FP16}, KV: []unit.Format{unit.BF16, unit.FP16},
@@ -144,8 +144,6 @@ func (n *nativeStep) byMMA(a *models.Attention) bool {
 	}
 	return a.Softcap || a.KeyDim > 128 || outgrown(n.Step.Model, n.Step.Cache-1)
 }
-
-func windowed(m *models.Model) bool { return outgrown(m, math.Inf(1)) }
 
 // outgrown reports whether a context is longer than the window of a layer.
 func outgrown(m *models.Model, context float64) bool {

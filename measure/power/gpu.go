@@ -185,9 +185,3 @@ func ParentOf(root fs.FS, pid int) (int, error) {
 	}
 	return strconv.Atoi(string(fields[1]))
 }
-
-// nameOf is the name of a process, "" if it cannot be read.
-func nameOf(root fs.FS, pid int) string {
-	name, _ := text(root, fmt.Sprintf("proc/%d/comm", pid))
-	return name
-}

@@ -231,7 +231,8 @@ func (b *nvmlBoard) processes() ([]Process, error) {
 	}
 	var all []Process
 	for i := range running {
-		p := Process{UUID: b.uuid, PID: int(running[i].Pid), Name: nameOf(b.root, int(running[i].Pid))}
+		name, _ := text(b.root, fmt.Sprintf("proc/%d/comm", running[i].Pid)) // "" if it cannot be read
+		p := Process{UUID: b.uuid, PID: int(running[i].Pid), Name: name}
 		if used := running[i].UsedGpuMemory; used != noMemory {
 			p.MemoryBytes = new(int64(used))
 		}
