@@ -37,16 +37,14 @@ func (k *kernelSums) fixedSums() *partSums {
 	return &k.fixed
 }
 
-// sumParts is the number of parts whose sums are apart: one of all operators, unless the stages of a pipeline are priced apart.
+// sumParts is the number of parts whose sums are apart: one of all operators, unless the stages of a pipeline are priced apart,
+// as those of several micro-batches and those of a server's steps.
 func (p *Predictor) sumParts() int {
-	if p.staged() {
+	if p.Par.MicroBatches > 1 || p.bare && p.Par.PP > 1 {
 		return len(partSums{})
 	}
 	return 1
 }
-
-// staged reports whether the stages of a pipeline are priced apart: those of several micro-batches, and those of a server's steps.
-func (p *Predictor) staged() bool { return p.Par.MicroBatches > 1 || p.bare && p.Par.PP > 1 }
 
 // sumsOf is the sums of a part of a step.
 func (p *Predictor) sumsOf(fixed *partSums, part operator.Part) *sums {

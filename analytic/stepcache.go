@@ -90,13 +90,10 @@ func (c *stepCache) decode(batch float64) *cachedStep {
 func (k *cachedStep) alike(s *operator.Step, p *Predictor) bool {
 	o := &k.step
 	return k.parts != nil && o.Batch == s.Batch && o.New == s.New && o.Logits == s.Logits && o.Together == s.Together && (o.Cache == s.Cache || !p.fixedCache) &&
-		o.Drafted == s.Drafted && o.Decode() == s.Decode() && slices.EqualFunc(k.groups, s.Groups, alikeGroups)
-}
-
-// alikeGroups reports whether two groups differ in the context alone.
-func alikeGroups(a, b operator.Group) bool {
-	a.Past = b.Past
-	return a == b
+		o.Drafted == s.Drafted && o.Decode() == s.Decode() && slices.EqualFunc(k.groups, s.Groups, func(a, b operator.Group) bool { // they may differ in the context alone
+		a.Past = b.Past
+		return a == b
+	})
 }
 
 // walk adds what the kernels of a step cost to sums, and caches the step. It adds in the order of Predictor.walk, so that

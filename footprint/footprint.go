@@ -42,10 +42,8 @@ func Of(r *Rank, reserve unit.Bytes) Footprint {
 		ends = max(embedding, head)
 	}
 	f := Footprint{rank: *r, weights: layers.Times(share) + ends, layers: layers.Times(share), reserve: reserve, state: r.state().Times(share), caches: r.caches(share)}
-	for i := range r.Model.Layers {
-		for j := range r.Model.Layers[i].Blocks {
-			f.widest = max(f.widest, r.blockWidth(&r.Model.Layers[i].Blocks[j]))
-		}
+	for _, b := range r.Model.Blocks() {
+		f.widest = max(f.widest, r.blockWidth(b))
 	}
 	return f
 }
@@ -85,24 +83,21 @@ func (f *Footprint) Longest(left unit.Bytes) int {
 
 // caches are the KV caches of one sequence in a share of the layers, by window.
 func (r *Rank) caches(share float64) (all []cache) {
-	for i := range r.Model.Layers {
-		l := &r.Model.Layers[i]
-		for j := range l.Blocks {
-			a := l.Blocks[j].Attention
-			if a == nil || a.Shared {
-				continue
-			}
-			window := math.Inf(1)
-			if a.Window > 0 {
-				window = float64(a.Window)
-			}
-			layers := float64(l.Count) * share
-			each, far := a.CachedBytes(r.Scheme.KV, r.LocalKV(a))
-			if far > 0 {
-				all = withCache(all, cache{math.Inf(1), far.Times(layers)})
-			}
-			all = withCache(all, cache{window, each.Times(layers)})
+	for l, b := range r.Model.Blocks() {
+		a := b.Attention
+		if a == nil || a.Shared {
+			continue
 		}
+		window := math.Inf(1)
+		if a.Window > 0 {
+			window = float64(a.Window)
+		}
+		layers := float64(l.Count) * share
+		each, far := a.CachedBytes(r.Scheme.KV, r.LocalKV(a))
+		if far > 0 {
+			all = withCache(all, cache{math.Inf(1), far.Times(layers)})
+		}
+		all = withCache(all, cache{window, each.Times(layers)})
 	}
 	return all
 }
@@ -119,12 +114,9 @@ func withCache(all []cache, c cache) []cache {
 
 // state is the memory of one sequence on a rank that does not grow with its context.
 func (r *Rank) state() (b unit.Bytes) {
-	for i := range r.Model.Layers {
-		l := &r.Model.Layers[i]
-		for j := range l.Blocks {
-			if c := l.Blocks[j].Scan; c != nil {
-				b += r.scanState(c).Times(float64(l.Count))
-			}
+	for l, block := range r.Model.Blocks() {
+		if c := block.Scan; c != nil {
+			b += r.scanState(c).Times(float64(l.Count))
 		}
 	}
 	return b

@@ -75,16 +75,14 @@ func (r *Rank) Remembered(c *models.Scan) unit.Bytes {
 // Windows are the sliding windows of the model's layers. A step of sequences with contexts on both
 // sides of a window is not a step of sequences with their mean context.
 func (r *Rank) Windows() (all []float64) {
-	for i := range r.Model.Layers {
-		for j := range r.Model.Layers[i].Blocks {
-			a := r.Model.Layers[i].Blocks[j].Attention
-			switch {
-			case a == nil:
-			case a.Indexer != nil:
-				all = append(all, float64(a.Indexer.TopK))
-			case a.Window > 0:
-				all = append(all, float64(a.Window))
-			}
+	for _, b := range r.Model.Blocks() {
+		a := b.Attention
+		switch {
+		case a == nil:
+		case a.Indexer != nil:
+			all = append(all, float64(a.Indexer.TopK))
+		case a.Window > 0:
+			all = append(all, float64(a.Window))
 		}
 	}
 	slices.Sort(all)

@@ -334,12 +334,7 @@ func read(q roofline.Quantity, v any) (float64, error) {
 
 // heldOut checks the errors of rows that were left out of the fit.
 func (r *calibrationReader) heldOut(f *CalibrationFile, all map[string]Residual) error {
-	var keys []string
-	for key := range all {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
 		h, c := all[key], roofline.ConstantOf(key)
 		switch {
 		case c == roofline.None:

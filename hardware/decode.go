@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -169,12 +170,8 @@ func (e *entry) gpu(key string) (g GPU, field string, err error) {
 	g = e.GPU
 	g.Key, g.driverMemory, g.idle, g.price = key, e.DriverMemory, e.Idle, e.Price
 	g.peak = [unit.NumFormats]unit.FLOPsPerSec{}
-	if g.Name == "" {
-		g.Name = key
-	}
-	if g.TensorClock == 0 {
-		g.TensorClock = g.Clock
-	}
+	g.Name = cmp.Or(g.Name, key)
+	g.TensorClock = cmp.Or(g.TensorClock, g.Clock)
 	if g.Link > 0 && g.LinkGPUs == 0 {
 		g.LinkGPUs = g.GPUsPerNode
 	}

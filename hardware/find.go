@@ -19,26 +19,19 @@ func Find(text, name string) (GPU, error) {
 		rest, _, _ = strings.Cut(rest, "\n[gpu.")
 		return findIn(text, "[gpu."+name+"]"+rest, name)
 	}
-	want := fold(name)
-	var reported []string // sections whose driver reports the name
+	var named strings.Builder
 	for _, section := range sections(text) {
-		switch names(section, want) {
-		case byName:
-			return findIn(text, section, name)
-		case byDriver:
-			reported = append(reported, section)
+		if has(section, fold(name)) {
+			named.WriteString(section)
 		}
 	}
-	if len(reported) == 1 {
-		return findIn(text, reported[0], name)
-	}
-	return findIn(text, "", name)
+	return findIn(text, named.String(), name)
 }
 
-// findIn finds name in a section, or in all of text where the section has a base
+// findIn finds name in the sections that have it, or in all of text where there is none, or one has a base
 // or does not stand alone.
-func findIn(text, section, name string) (GPU, error) {
-	if t, err := Load(section); err == nil && len(t.gpus) == 1 {
+func findIn(text, sections, name string) (GPU, error) {
+	if t, err := Load(sections); err == nil && len(t.gpus) > 0 {
 		return t.GPU(name)
 	}
 	t, err := Load(text)
@@ -66,41 +59,23 @@ func sections(text string) []string {
 	}
 }
 
-// A naming says how a section answers to a name.
-type naming int
-
-const (
-	notAtAll naming = iota
-	byDriver
-	byName
-)
-
-// names reports whether a section is of the GPU that a folded name finds. It reads its
+// has reports whether a section is of a GPU that a folded name may mean. It reads its
 // first lines alone: key, name, aliases and devices come first, and what follows is long.
-func names(section, want string) naming {
-	found, devices := notAtAll, false
+func has(section, want string) bool {
 	for line := range strings.Lines(section) {
-		if key, ok := strings.CutPrefix(line, "[gpu."); ok {
-			if fold(key) == want {
-				return byName
-			}
-			continue
+		if key, ok := strings.CutPrefix(line, "[gpu."); ok && fold(key) == want {
+			return true
 		}
 		if strings.HasPrefix(line, "vendor = ") {
 			break
 		}
-		devices = devices || strings.HasPrefix(line, "devices = ")
 		for i, quoted := range strings.Split(line, `"`) {
-			if i%2 == 0 || fold(quoted) != want {
-				continue
+			if i%2 == 1 && fold(quoted) == want {
+				return true
 			}
-			if !devices {
-				return byName
-			}
-			found = byDriver
 		}
 	}
-	return found
+	return false
 }
 
 // memoryTolerance is how far the memory that a system reports may be from the

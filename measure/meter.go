@@ -28,22 +28,14 @@ const settle = 2 * time.Second
 
 // idling measures the power of what does nothing for so long.
 func idling(ctx context.Context, meter Meter, how time.Duration) (*result.Window, error) {
-	wait := func(d time.Duration) error {
-		select {
-		case <-time.After(d):
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	if err := wait(settle); err != nil {
+	if err := power.Pause(ctx, settle); err != nil {
 		return nil, err
 	}
 	mark, err := meter.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := wait(how); err != nil {
+	if err := power.Pause(ctx, how); err != nil {
 		return nil, err
 	}
 	w, err := meter.End(ctx, mark)

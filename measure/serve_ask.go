@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-
 	"strings"
 	"sync"
 	"time"
 
 	"llmprof/measure/engine/openai"
+	"llmprof/measure/power"
 	"llmprof/measure/result"
 )
 
@@ -275,25 +275,13 @@ func (b *benchmark) report(ctx context.Context) (stop func()) {
 	if b.Progress == nil {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	var ended sync.WaitGroup
-	ended.Go(func() {
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				if line := b.asked.line(b.asks.Requests, b.asks.Timeout); line != "" {
-					b.Progress(line)
-				}
-			case <-ctx.Done():
-				return
-			}
+	stop = power.Every(ctx, time.Second, func(context.Context) {
+		if line := b.asked.line(b.asks.Requests, b.asks.Timeout); line != "" {
+			b.Progress(line)
 		}
 	})
 	return func() {
-		cancel()
-		ended.Wait()
+		stop()
 		b.Progress("")
 	}
 }

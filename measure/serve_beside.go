@@ -2,6 +2,7 @@ package measure
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -214,10 +215,7 @@ func otherHost(ctx context.Context, base string, gpus bool) error {
 	if !gpus {
 		return nil
 	}
-	port := at.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[at.Scheme]
-	}
+	port := cmp.Or(at.Port(), map[string]string{"http": "80", "https": "443"}[at.Scheme])
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
 		return fmt.Errorf("the base URL has no port: %w", err)

@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -149,9 +150,7 @@ func (s *session) load(ctx context.Context) error {
 	if s.sensors != nil {
 		s.sensors.Own(os.Getpid(), s.worker.Hello().PID)
 	}
-	if s.res.Model.ParamsTotal == 0 {
-		s.res.Model.ParamsTotal = ready.Params
-	}
+	s.res.Model.ParamsTotal = cmp.Or(s.res.Model.ParamsTotal, ready.Params)
 	if want := s.res.Model.ParamsTotal; ready.Params != 0 && want != ready.Params {
 		s.warn("", "the engine loaded %d parameters where the model is known to have %d", ready.Params, want)
 	}

@@ -60,20 +60,9 @@ const (
 
 // defaults fills in what was left to the measurer.
 func (s *Settings) defaults() {
-	if s.Repeats == 0 {
-		s.Repeats = DefaultRepeats
-	}
-	for _, d := range []struct {
-		of *time.Duration
-		is time.Duration
-	}{
-		{&s.WarmupBlock, DefaultWarmupBlock}, {&s.WarmupLimit, DefaultWarmupLimit},
-		{&s.Window, DefaultWindow}, {&s.Idle, DefaultIdle},
-	} {
-		if *d.of == 0 {
-			*d.of = d.is
-		}
-	}
+	s.Repeats = cmp.Or(s.Repeats, DefaultRepeats)
+	s.WarmupBlock, s.WarmupLimit = cmp.Or(s.WarmupBlock, DefaultWarmupBlock), cmp.Or(s.WarmupLimit, DefaultWarmupLimit)
+	s.Window, s.Idle = cmp.Or(s.Window, DefaultWindow), cmp.Or(s.Idle, DefaultIdle)
 }
 
 // check refuses settings that cannot be measured.

@@ -9,8 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"llmprof/measure/engine"
+	"llmprof/measure/engine/native/worker"
 	"llmprof/measure/experiment"
 	"llmprof/measure/power"
 	"llmprof/measure/result"
@@ -88,6 +90,12 @@ func traceTo(ctx context.Context, name string, phase engine.Phase, w *engine.Wor
 	return errors.Join(
 		writeTo(name+"-kernels.csv", func(to io.Writer) error { return tracefile.WriteKernels(to, kernels) }),
 		writeTo(name+"-types.csv", func(to io.Writer) error { return tracefile.WriteTypes(to, kernels) }))
+}
+
+// workerTime is a moment on the clock that workers use.
+func workerTime(t time.Time) (int64, error) {
+	now, err := worker.Monotonic()
+	return now + time.Until(t).Nanoseconds(), err
 }
 
 func powerTracks(samples []power.Sample) ([]tracefile.Counter, error) {

@@ -209,11 +209,9 @@ func check(m *Model) error {
 	for _, l := range m.Embedding.Project {
 		add(l, 1)
 	}
-	for _, layer := range m.Layers {
-		for _, b := range layer.Blocks {
-			b.each(func(l Linear, copies, _ int) { add(l, float64(layer.Count)*float64(copies)) })
-			total += float64(b.Extra) * float64(layer.Count)
-		}
+	for layer, b := range m.Blocks() {
+		b.each(func(l Linear, copies, _ int) { add(l, float64(layer.Count)*float64(copies)) })
+		total += float64(b.Extra) * float64(layer.Count)
 	}
 	if bad == nil && total+float64(m.Embedding.Extra) > maxParams {
 		bad = fmt.Errorf("the sizes make %.3g parameters; more than %.0e is a mistake", total, maxParams)
@@ -229,40 +227,28 @@ func (l *Layer) AlikeButWindows(o *Layer) bool {
 
 func alikeBlocks(a, b Block) bool {
 	return a.Name == b.Name && a.Extra == b.Extra && a.Reused == b.Reused && a.Parallel == b.Parallel && a.Joined == b.Joined && a.Activation == b.Activation &&
-		alikeAttention(a.Attention, b.Attention) && same(a.Scan, b.Scan) && alikeExperts(a.Experts, b.Experts) &&
+		both(a.Attention, b.Attention, alikeAttention) && same(a.Scan, b.Scan) && both(a.Experts, b.Experts, alikeExperts) &&
 		slices.Equal(a.Norms, b.Norms) && alikeLinears(a.In, b.In) && alikeLinears(a.Out, b.Out)
 }
 
 func alikeAttention(a, b *Attention) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
 	rest := *b
 	rest.Window, rest.Latent, rest.Indexer = a.Window, a.Latent, a.Indexer
-	return *a == rest && same(a.Indexer, b.Indexer) && alikeLatent(a.Latent, b.Latent)
+	return *a == rest && same(a.Indexer, b.Indexer) && both(a.Latent, b.Latent, alikeLatent)
 }
 
 func alikeLatent(a, b *Latent) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
 	rest := *b
 	rest.Expand = a.Expand
 	return *a == rest && alikeLinear(a.Expand, b.Expand)
 }
 
 func alikeExperts(a, b *Experts) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
 	return a.Count == b.Count && a.TopK == b.TopK && a.Idle == b.Idle && a.Activation == b.Activation &&
-		alikeLinears(a.Router, b.Router) && alikeLinears(a.In, b.In) && alikeLinears(a.Out, b.Out) && alikeShared(a.Shared, b.Shared)
+		alikeLinears(a.Router, b.Router) && alikeLinears(a.In, b.In) && alikeLinears(a.Out, b.Out) && both(a.Shared, b.Shared, alikeShared)
 }
 
 func alikeShared(a, b *Shared) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
 	return a.Activation == b.Activation && alikeLinears(a.In, b.In) && alikeLinears(a.Out, b.Out)
 }
 
@@ -272,6 +258,11 @@ func alikeLinear(a, b Linear) bool {
 	stored := b.Stored
 	b.Stored = a.Stored
 	return a == b && same(a.Stored, stored)
+}
+
+// both reports whether both are nil, or alike.
+func both[T any](a, b *T, alike func(a, b *T) bool) bool {
+	return a == b || a != nil && b != nil && alike(a, b)
 }
 
 // same reports whether both are nil, or equal.

@@ -9,25 +9,14 @@ import (
 // each calls f for every matrix of the block, with how many copies of it are
 // in memory and how many a token takes part in.
 func (b Block) each(f func(l Linear, copies, active int)) {
-	some := func(linears []Linear, copies, active int) {
-		for _, l := range linears {
-			f(l, copies, active)
+	_ = b.visit(func(p part, l *Linear) error {
+		if p == expertPart {
+			f(*l, b.Experts.Count, b.Experts.TopK)
+		} else {
+			f(*l, 1, 1)
 		}
-	}
-	some(b.In, 1, 1)
-	some(b.Out, 1, 1)
-	if a := b.Attention; a != nil && a.Latent != nil {
-		f(a.Latent.Expand, 1, 1)
-	}
-	if e := b.Experts; e != nil {
-		some(e.Router, 1, 1)
-		some(e.In, e.Count, e.TopK)
-		some(e.Out, e.Count, e.TopK)
-		if e.Shared != nil {
-			some(e.Shared.In, 1, 1)
-			some(e.Shared.Out, 1, 1)
-		}
-	}
+		return nil
+	})
 }
 
 // Params counts the parameters that the block holds: none if it uses those of
@@ -82,13 +71,11 @@ func (m *Model) params() (total, active int64) {
 		rest += int64(m.Head.Out)
 	}
 	total, active = rest, rest
-	for _, l := range m.Layers {
-		for _, b := range l.Blocks {
-			t, a := b.params()
-			total += t * int64(l.Count)
-			if !l.Idle {
-				active += a * int64(l.Count)
-			}
+	for l, b := range m.Blocks() {
+		t, a := b.params()
+		total += t * int64(l.Count)
+		if !l.Idle {
+			active += a * int64(l.Count)
 		}
 	}
 	return total, active
@@ -179,19 +166,17 @@ func (m *Model) KVBytesPerToken(f unit.Format) unit.Bytes {
 // CacheBytes is the cache of one sequence of context tokens; a layer with a
 // window keeps no more tokens than the window holds.
 func (m *Model) CacheBytes(context int, f unit.Format) (total unit.Bytes) {
-	for _, l := range m.Layers {
-		for _, b := range l.Blocks {
-			a := b.Attention
-			if a == nil || a.Shared {
-				continue
-			}
-			kept := context
-			if a.Window > 0 {
-				kept = min(kept, a.Window)
-			}
-			each, far := a.CachedBytes(f, float64(a.KVHeads))
-			total += (each.Times(float64(kept)) + far.Times(float64(context))).Times(float64(l.Count))
+	for l, b := range m.Blocks() {
+		a := b.Attention
+		if a == nil || a.Shared {
+			continue
 		}
+		kept := context
+		if a.Window > 0 {
+			kept = min(kept, a.Window)
+		}
+		each, far := a.CachedBytes(f, float64(a.KVHeads))
+		total += (each.Times(float64(kept)) + far.Times(float64(context))).Times(float64(l.Count))
 	}
 	return total
 }
@@ -201,18 +186,16 @@ func (m *Model) CacheBytes(context int, f unit.Format) (total unit.Bytes) {
 // states is counted in that one, all others in f.
 func (m *Model) StateBytes(f unit.Format) unit.Bytes {
 	var total unit.Bytes
-	for _, l := range m.Layers {
-		for _, b := range l.Blocks {
-			if b.Scan == nil {
-				continue
-			}
-			state := f
-			if b.Scan.StateFormat != unit.NoFormat {
-				state = b.Scan.StateFormat
-			}
-			bytes := state.Bytes(float64(b.Scan.StateElements())) + f.Bytes(float64(b.Scan.ConvElements(true)))
-			total += bytes.Times(float64(l.Count))
+	for l, b := range m.Blocks() {
+		if b.Scan == nil {
+			continue
 		}
+		state := f
+		if b.Scan.StateFormat != unit.NoFormat {
+			state = b.Scan.StateFormat
+		}
+		bytes := state.Bytes(float64(b.Scan.StateElements())) + f.Bytes(float64(b.Scan.ConvElements(true)))
+		total += bytes.Times(float64(l.Count))
 	}
 	return total
 }
@@ -230,18 +213,15 @@ func (m *Model) FLOPCount() FLOPCount {
 		Method:     "analytic: 2·m·n·k of every matrix product, the causal half of attention, experts taken; element-wise operations counted apart",
 		Confidence: "high", Reason: "every product is a matrix of the model's own shape",
 	}
-	for i := range m.Layers {
-		for j := range m.Layers[i].Blocks {
-			b := &m.Layers[i].Blocks[j]
-			switch {
-			case b.Scan != nil:
-				f.Confidence, f.Reason = "medium", "scans: their FLOPs depend on the kernel's chunk length and algorithm"
-				return f
-			case b.Experts != nil && b.Experts.Idle > 0:
-				f.Confidence, f.Reason = "medium", "experts that do nothing are taken as chosen at random"
-			case b.Attention != nil && b.Attention.Indexer != nil:
-				f.Confidence, f.Reason = "medium", "sparse attention: the indexer's kernels differ between engines"
-			}
+	for _, b := range m.Blocks() {
+		switch {
+		case b.Scan != nil:
+			f.Confidence, f.Reason = "medium", "scans: their FLOPs depend on the kernel's chunk length and algorithm"
+			return f
+		case b.Experts != nil && b.Experts.Idle > 0:
+			f.Confidence, f.Reason = "medium", "experts that do nothing are taken as chosen at random"
+		case b.Attention != nil && b.Attention.Indexer != nil:
+			f.Confidence, f.Reason = "medium", "sparse attention: the indexer's kernels differ between engines"
 		}
 	}
 	return f

@@ -1,5 +1,7 @@
 package models
 
+import "slices"
+
 // width reads the width of the dense feed-forward.
 func (r *reader) width(k kind) int {
 	if k.width > 0 {
@@ -25,12 +27,10 @@ func (r *reader) feedForward(width int) Block {
 // spelled reports whether the non-linearity is written out in PyTorch: GPT-2's
 // form of GELU, NewGELUActivation in transformers.
 func (r *reader) spelled() bool {
-	for _, name := range []string{"hidden_act", "activation_function"} {
-		if v, _, _ := r.look(name); v == "gelu_new" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"hidden_act", "activation_function"}, func(name string) bool {
+		v, _, _ := r.look(name)
+		return v == "gelu_new"
+	})
 }
 
 // projections are the matrices into and out of a feed-forward.

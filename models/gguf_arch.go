@@ -53,7 +53,8 @@ func ggufConfig(h *gguf.Header) (map[string]any, error) {
 			quote(arch), strings.Join(slices.Sorted(maps.Keys(ggufTypes())), ", "))
 	}
 	c := map[string]any{"model_type": modelType}
-	if lists := ggufLists()[arch]; lists != nil {
+	lists := map[string]func(map[string]any, *gguf.Header) error{"step35": stepHeads, "bailingmoe3": lingLayers}[arch] // their layers differ
+	if lists != nil {
 		if err := lists(c, h); err != nil {
 			return nil, err
 		}
@@ -78,11 +79,6 @@ func ggufConfig(h *gguf.Header) (map[string]any, error) {
 	fromTensors(c, h)
 	err := amendGGUF(c, h, arch)
 	return c, err
-}
-
-// ggufLists read the lists of architectures whose layers differ.
-func ggufLists() map[string]func(map[string]any, *gguf.Header) error {
-	return map[string]func(map[string]any, *gguf.Header) error{"step35": stepHeads, "bailingmoe3": lingLayers}
 }
 
 // ggufNumber reads a whole number, or a list in which all are the same.

@@ -1,11 +1,13 @@
 package models
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -86,22 +88,14 @@ func HubFromEnv(getenv func(string) string) Hub {
 	}
 	home := under(first("HF_HOME"))
 	for _, dir := range []string{under(first("XDG_CACHE_HOME")), under(user, ".cache")} {
-		if home == "" {
-			home = under(dir, "huggingface")
-		}
+		home = cmp.Or(home, under(dir, "huggingface"))
 	}
 	h := Hub{
 		Endpoint:  first("HF_ENDPOINT"),
-		CacheDir:  under(first("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")),
+		CacheDir:  cmp.Or(under(first("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")), under(home, "hub")),
 		Token:     Secret(first("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")),
-		TokenFile: under(first("HF_TOKEN_PATH")),
+		TokenFile: cmp.Or(under(first("HF_TOKEN_PATH")), under(home, "token")),
 		Offline:   isSet(first("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")),
-	}
-	if h.CacheDir == "" {
-		h.CacheDir = under(home, "hub")
-	}
-	if h.TokenFile == "" {
-		h.TokenFile = under(home, "token")
 	}
 	if isSet(first("HF_HUB_DISABLE_IMPLICIT_TOKEN")) {
 		h.Token, h.TokenFile = "", ""
@@ -111,11 +105,7 @@ func HubFromEnv(getenv func(string) string) Hub {
 
 // isSet reads a switch as the official client does.
 func isSet(s string) bool {
-	switch strings.ToUpper(s) {
-	case "1", "ON", "YES", "TRUE":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(s))
 }
 
 // token is what to send to the endpoint, "" for nothing.

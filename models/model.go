@@ -9,6 +9,7 @@
 package models
 
 import (
+	"iter"
 	"slices"
 
 	"llmprof/unit"
@@ -263,13 +264,25 @@ type Stored struct {
 	KV      unit.Format // format of the KV cache that the checkpoint was calibrated for; NoFormat if it names none
 }
 
+// Blocks yields the blocks of all kinds of layers, each with its kind.
+func (m *Model) Blocks() iter.Seq2[*Layer, *Block] {
+	return func(yield func(*Layer, *Block) bool) {
+		for i := range m.Layers {
+			l := &m.Layers[i]
+			for j := range l.Blocks {
+				if !yield(l, &l.Blocks[j]) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // HasExperts reports whether any layer routes its tokens.
 func (m *Model) HasExperts() bool {
-	for i := range m.Layers {
-		for j := range m.Layers[i].Blocks {
-			if m.Layers[i].Blocks[j].Experts != nil {
-				return true
-			}
+	for _, b := range m.Blocks() {
+		if b.Experts != nil {
+			return true
 		}
 	}
 	return false

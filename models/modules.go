@@ -62,38 +62,22 @@ func owners(family string, at place) []string {
 	return []string{"mlp", "feed_forward", "ffn"}
 }
 
-// linearNames are what a matrix may be called within its block or expert.
-func linearNames(l *Linear) []string {
-	names := []string{l.Name}
-	switch l.Name {
-	case "gate_proj":
-		names = []string{"gate_proj", "w1", "gate_up_proj", "g_proj"}
-	case "up_proj":
-		names = []string{"up_proj", "w3", "gate_up_proj"}
-	case "down_proj":
-		names = []string{"down_proj", "w2"}
-	case "q_proj", "k_proj", "v_proj":
-		names = []string{l.Name, "qkv_proj", "query_key_value"}
-	case "qkv_proj":
-		names = []string{"qkv_proj", "query_key_value", "q_proj"}
-	case "output_gate":
-		names = []string{"output_gate", "g_proj"}
-	case "kv_a_proj":
-		names = []string{"kv_a_proj_with_mqa"}
-	case "o_proj", "out_proj":
-		names = []string{"o_proj", "out_proj", "dense"}
-	case "in_proj_qkvz":
-		names = []string{"in_proj_qkvz", "in_proj_qkv"}
-	case "in_proj_ba":
-		names = []string{"in_proj_ba", "in_proj_b"}
-	}
-	return names
+// otherNames are all that some matrices may be called within their block or expert.
+var otherNames = map[string][]string{
+	"gate_proj": {"gate_proj", "w1", "gate_up_proj", "g_proj"}, "up_proj": {"up_proj", "w3", "gate_up_proj"}, "down_proj": {"down_proj", "w2"},
+	"q_proj": {"q_proj", "qkv_proj", "query_key_value"}, "k_proj": {"k_proj", "qkv_proj", "query_key_value"}, "v_proj": {"v_proj", "qkv_proj", "query_key_value"},
+	"qkv_proj": {"qkv_proj", "query_key_value", "q_proj"}, "output_gate": {"output_gate", "g_proj"}, "kv_a_proj": {"kv_a_proj_with_mqa"},
+	"o_proj": {"o_proj", "out_proj", "dense"}, "out_proj": {"o_proj", "out_proj", "dense"},
+	"in_proj_qkvz": {"in_proj_qkvz", "in_proj_qkv"}, "in_proj_ba": {"in_proj_ba", "in_proj_b"},
 }
 
 // partNames are what a matrix may be called within its module: those of experts come after the expert's name, but
 // for families that keep all experts of a layer in one tensor.
 func partNames(family string, at place, l *Linear) []string {
-	names := linearNames(l)
+	names, ok := otherNames[l.Name]
+	if !ok {
+		names = []string{l.Name}
+	}
 	if strings.HasPrefix(family, "step3p") && at.part != routerPart {
 		return names
 	}

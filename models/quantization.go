@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"llmprof/unit"
@@ -135,11 +136,7 @@ func (q *quantization) namedStorage(paths []string) (s *Storage, found bool) {
 
 // neverQuantized lists matrices that are parameters and not linear layers of their checkpoints.
 func neverQuantized(name string) bool {
-	switch name {
-	case "altup_projections", "altup_router", "altup_unembed_projections", "hyper_connection", "hyper_head", "gates":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"altup_projections", "altup_router", "altup_unembed_projections", "hyper_connection", "hyper_head", "gates"}, name)
 }
 
 // headStorage is how the LM head is kept, nil in the plain format: a checkpoint has to say expressly that it is quantized.
@@ -162,21 +159,18 @@ func (q *quantization) headStorage() (*Storage, error) {
 func (m *Model) summarize() {
 	values := make(map[Storage]float64)
 	dense := false
-	for _, l := range m.Layers {
-		for i := range l.Blocks {
-			b := &l.Blocks[i]
-			_ = b.visit(func(p part, linear *Linear) error {
-				if s := linear.Stored; s != nil {
-					n := float64(l.Count) * float64(linear.Params())
-					if p == expertPart {
-						n *= float64(b.Experts.Count)
-					}
-					values[*s] += n
-					dense = dense || p != expertPart
+	for l, b := range m.Blocks() {
+		_ = b.visit(func(p part, linear *Linear) error {
+			if s := linear.Stored; s != nil {
+				n := float64(l.Count) * float64(linear.Params())
+				if p == expertPart {
+					n *= float64(b.Experts.Count)
 				}
-				return nil
-			})
-		}
+				values[*s] += n
+				dense = dense || p != expertPart
+			}
+			return nil
+		})
 	}
 	var most Storage
 	for s, n := range values {

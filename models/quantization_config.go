@@ -1,6 +1,8 @@
 package models
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -118,9 +120,6 @@ func (r *reader) readNamed(q *quantization) {
 // algorithm is the storage of an algorithm of Model Optimizer
 // (https://nvidia.github.io/Model-Optimizer/, QUANTIZATION_* of modelopt.torch.export).
 func (r *reader) algorithm(name string, group int) *Storage {
-	if group == 0 {
-		group = 128
-	}
 	switch name {
 	case "FP8":
 		return fp8Tensor(true)
@@ -147,7 +146,7 @@ func (r *reader) algorithm(name string, group int) *Storage {
 	case "MXFP8":
 		return mxfp8()
 	}
-	s := integerAlgorithm(name, group)
+	s := integerAlgorithm(name, cmp.Or(group, 128))
 	if s == nil {
 		r.doubt("quantization_config.quant_algo is %s, which is not understood", quote(name))
 	}
@@ -198,33 +197,26 @@ func (r *reader) group() int {
 	return r.countOr(name, 0)
 }
 
+// cacheFormats are the formats of a cache, by their names and by bits and type.
+var cacheFormats = map[string]unit.Format{
+	"FP8": unit.FP8, "NVFP4": unit.NVFP4, "INT8": unit.INT8, "8 float": unit.FP8, "8 int": unit.INT8, "4 float": unit.NVFP4,
+}
+
 // cacheFormat reads the format of the cache that a checkpoint has scales for.
 func (r *reader) cacheFormat() unit.Format {
 	for _, field := range []string{"kv_cache_quant_algo", "kv_cache_scheme"} {
 		v, as, _ := r.look(quantField + field)
+		name := ""
 		switch v := v.(type) {
 		case nil:
 			continue
 		case string:
-			if strings.EqualFold(v, "FP8") {
-				return unit.FP8
-			}
-			if strings.EqualFold(v, "NVFP4") {
-				return unit.NVFP4
-			}
-			if strings.EqualFold(v, "INT8") {
-				return unit.INT8
-			}
+			name = strings.ToUpper(v)
 		case map[string]any:
-			if v["num_bits"] == asNumber(8) && v["type"] == "float" {
-				return unit.FP8
-			}
-			if v["num_bits"] == asNumber(8) && v["type"] == "int" {
-				return unit.INT8
-			}
-			if v["num_bits"] == asNumber(4) && v["type"] == "float" {
-				return unit.NVFP4
-			}
+			name = fmt.Sprint(v["num_bits"], " ", v["type"])
+		}
+		if format, ok := cacheFormats[name]; ok {
+			return format
 		}
 		r.doubt("%s is %s, which is not understood", as, kindOf(v))
 	}

@@ -93,16 +93,17 @@ func (r *reader) activations(name string, v any) unit.Format {
 		return unit.NoFormat
 	}
 	bits := r.argument(a, "input_activations.", "num_bits", 8)
-	switch {
-	case a["type"] == "float" && bits == 8:
+	switch fmt.Sprint(a["type"], bits) {
+	case "float8":
 		return unit.FP8
-	case a["type"] == "float" && bits == 4 && r.argument(a, "input_activations.", "group_size", 16) == 32:
-		return unit.MXFP4
-	case a["type"] == "float" && bits == 4:
+	case "float4":
+		if r.argument(a, "input_activations.", "group_size", 16) == 32 {
+			return unit.MXFP4
+		}
 		return unit.NVFP4
-	case a["type"] == "int" && bits == 8:
+	case "int8":
 		return unit.INT8
-	case a["type"] == "int" && bits == 4:
+	case "int4":
 		return unit.INT4
 	}
 	r.doubt("quantization_config.config_groups.%s.input_activations are of %d bits of type %s, which is not understood", name, bits, kindOf(a["type"]))

@@ -51,15 +51,10 @@ func (r Resolver) Resolve(ctx context.Context, name string) (*Model, error) {
 
 // isPath distinguishes a path that does not exist from a hub id or a name.
 func isPath(name string) bool {
+	repo, _, _ := strings.Cut(name, "@") // a revision may hold slashes of its own
 	return filepath.IsAbs(name) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~") ||
-		strings.Contains(name, `\`) || strings.Count(beforeAt(name), "/") > 1 ||
+		strings.Contains(name, `\`) || strings.Count(repo, "/") > 1 ||
 		slices.Contains([]string{".json", ".gguf", ".safetensors", ".bin"}, strings.ToLower(filepath.Ext(name)))
-}
-
-// beforeAt leaves out a revision, which may hold slashes of its own.
-func beforeAt(name string) string {
-	repo, _, _ := strings.Cut(name, "@")
-	return repo
 }
 
 // ReadFile reads a config.json, whatever its name, or the header of a GGUF file. If

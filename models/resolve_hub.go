@@ -74,11 +74,8 @@ func (r Resolver) fromNetwork(ctx context.Context, id HubID, commit string) (*Mo
 
 // page is the address at which a person reads the file.
 func (h Hub) page(id HubID, commit string) string {
-	endpoint := cmp.Or(h.Endpoint, DefaultEndpoint)
-	if commit == "" {
-		commit = id.Revision
-	}
-	return fmt.Sprintf("%s/%s/blob/%s/%s", strings.TrimRight(endpoint, "/"), id.Repo(), commit, configFile)
+	endpoint := strings.TrimRight(cmp.Or(h.Endpoint, DefaultEndpoint), "/")
+	return fmt.Sprintf("%s/%s/blob/%s/%s", endpoint, id.Repo(), cmp.Or(commit, id.Revision), configFile)
 }
 
 // builtin is the name of the built-in model that has the id as an alias. The

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"math"
 
 	"llmprof/models/gguf"
@@ -48,41 +49,25 @@ func ggmlStorage(t *gguf.Type) *Storage {
 	return &Storage{Name: t.Name, Format: t.Format, Bits: t.Bits()}
 }
 
-// storageOr is how a matrix is kept: s where it is known, else plain.
-func storageOr(s, plain *Storage) *Storage {
-	if s == nil {
-		return plain
-	}
-	return s
-}
-
 // StoredBytes is the memory of all weights as the checkpoint keeps them. It is 0 where the
 // format of a matrix is not known.
 func (m *Model) StoredBytes() unit.Bytes {
 	total := m.StoredEmbeddingBytes() + m.StoredHeadBytes()
-	for _, l := range m.Layers {
-		var one unit.Bytes
-		for i := range l.Blocks {
-			one += m.storedBlockBytes(&l.Blocks[i])
-		}
-		total += one.Times(float64(l.Count))
+	for l, b := range m.Blocks() {
+		total += m.storedBlockBytes(b).Times(float64(l.Count))
 	}
 	return total
 }
 
 // vectors is the format of norms, biases and further parameters that are no matrices.
 func (m *Model) vectors() *Storage {
-	f := m.Stored.Vectors
-	if f == unit.NoFormat {
-		f = m.Stored.Plain
-	}
-	return plainStorage(f)
+	return plainStorage(cmp.Or(m.Stored.Vectors, m.Stored.Plain))
 }
 
 // StoredEmbeddingBytes is the memory of the tables that tokens and positions are looked up in.
 func (m *Model) StoredEmbeddingBytes() unit.Bytes {
 	e, plain := &m.Embedding, plainStorage(m.Stored.Plain)
-	b := storageOr(e.Stored, plain).Bytes(float64(e.Width), float64(m.Vocab))
+	b := cmp.Or(e.Stored, plain).Bytes(float64(e.Width), float64(m.Vocab))
 	b += plain.Bytes(float64(m.Hidden), float64(e.Positions)) + plain.Bytes(float64(e.Extra), 1)
 	for i := range e.Project {
 		b += m.storedLinearBytes(&e.Project[i])
@@ -115,7 +100,7 @@ func (m *Model) storedBlockBytes(b *Block) unit.Bytes {
 
 func (m *Model) storedLinearBytes(l *Linear) unit.Bytes {
 	times := float64(max(l.Times, 1))
-	b := storageOr(l.Stored, plainStorage(m.Stored.Plain)).Bytes(float64(l.In), float64(l.Out))
+	b := cmp.Or(l.Stored, plainStorage(m.Stored.Plain)).Bytes(float64(l.In), float64(l.Out))
 	if l.Bias {
 		b += m.vectors().Bytes(float64(l.Out), 1)
 	}

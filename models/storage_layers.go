@@ -31,12 +31,9 @@ func (p place) copies() int64 {
 	return 1
 }
 
-// A picker says how a matrix of a layer is kept.
-type picker func(at place, l *Linear) (*Storage, error)
-
-// store sets how the matrices of the layers are kept. Layers of one kind of which the
+// store sets how the matrices of the layers are kept, each as pick says. Layers of one kind of which the
 // matrices are kept differently become layers of several kinds.
-func (m *Model) store(pick picker) error {
+func (m *Model) store(pick func(at place, l *Linear) (*Storage, error)) error {
 	type variant struct {
 		kind    int
 		storage string

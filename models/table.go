@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
+
+	"llmprof/input"
 )
 
 // A Table is the built-in models by name. It builds the one that is asked for:
@@ -156,16 +155,7 @@ func (t *Table) Model(name string) (*Model, error) {
 // All builds every model; the error names each that fails.
 func (t *Table) All() ([]*Model, error) {
 	built, errs := make([]*Model, len(t.entries)), make([]error, len(t.entries))
-	var workers sync.WaitGroup
-	var next atomic.Int64
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(t.entries); i = int(next.Add(1)) - 1 {
-				built[i], errs[i] = t.entries[i].build()
-			}
-		})
-	}
-	workers.Wait()
+	input.Each(len(built), func(i int) { built[i], errs[i] = t.entries[i].build() })
 	return slices.DeleteFunc(built, func(m *Model) bool { return m == nil }), errors.Join(errs...)
 }
 

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -61,11 +62,7 @@ func (s *Step) chunkLen(c *models.Scan) float64 {
 	if s.New == 1 || (c.Kind != models.Mamba2 && c.Kind != models.GatedDelta && c.Kind != models.Linear1) {
 		return 1
 	}
-	chunk := float64(c.Chunk)
-	if chunk == 0 {
-		chunk = 64 // the default of flash-linear-attention
-	}
-	return min(chunk, s.New)
+	return min(float64(cmp.Or(c.Chunk, 64)), s.New) // 64 is the default of flash-linear-attention
 }
 
 // ChunkedFLOPs is the matrix FLOPs of a token in the parallel form (state-space duality,

@@ -120,11 +120,9 @@ func (p *Parallelism) CheckModel(m *models.Model) error {
 	if p.PP > 1 && p.PP > m.NumLayers() {
 		return fmt.Errorf("pp %d: %s has only %d layers", p.PP, m.Name, m.NumLayers())
 	}
-	for i := range m.Layers {
-		for j := range m.Layers[i].Blocks {
-			if err := p.checkBlock(m, &m.Layers[i].Blocks[j]); err != nil {
-				return err
-			}
+	for _, b := range m.Blocks() {
+		if err := p.checkBlock(m, b); err != nil {
+			return err
 		}
 	}
 	switch {

@@ -47,12 +47,10 @@ func (p *Popularity) Check(m *models.Model) error {
 
 // expertsOf are the mixtures of a model, each kind once.
 func expertsOf(m *models.Model) (all []*models.Experts) {
-	for i := range m.Layers {
-		for j := range m.Layers[i].Blocks {
-			e := m.Layers[i].Blocks[j].Experts
-			if e != nil && !slices.ContainsFunc(all, func(o *models.Experts) bool { return alike(e, o) }) {
-				all = append(all, e)
-			}
+	for _, b := range m.Blocks() {
+		e := b.Experts
+		if e != nil && !slices.ContainsFunc(all, func(o *models.Experts) bool { return alike(e, o) }) {
+			all = append(all, e)
 		}
 	}
 	return all

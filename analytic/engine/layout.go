@@ -78,15 +78,13 @@ func tensorRTSplit(p *parallel.Parallelism) string {
 // cutsBlocks says that experts in FP8 are cut within their blocks of scales. vLLM and SGLang refuse that
 // (Fp8MoEMethod.create_weights).
 func cutsBlocks(m *models.Model, s *models.Scheme, tp int) string {
-	for i := range m.Layers {
-		for j := range m.Layers[i].Blocks {
-			e := m.Layers[i].Blocks[j].Experts
-			if e == nil || len(e.In) == 0 {
-				continue
-			}
-			if block := blockOf(s, &e.In[0]); block > 1 && e.Activation.Width%tp == 0 && e.Activation.Width/tp%block != 0 {
-				return fmt.Sprintf("cuts experts in FP8 between their blocks of %d alone: each of %d ranks would have %d of the %d of an expert; expert parallelism leaves them whole", block, tp, e.Activation.Width/tp, e.Activation.Width)
-			}
+	for _, b := range m.Blocks() {
+		e := b.Experts
+		if e == nil || len(e.In) == 0 {
+			continue
+		}
+		if block := blockOf(s, &e.In[0]); block > 1 && e.Activation.Width%tp == 0 && e.Activation.Width/tp%block != 0 {
+			return fmt.Sprintf("cuts experts in FP8 between their blocks of %d alone: each of %d ranks would have %d of the %d of an expert; expert parallelism leaves them whole", block, tp, e.Activation.Width/tp, e.Activation.Width)
 		}
 	}
 	return ""

@@ -33,7 +33,7 @@ var native = nativeEngine{profile: analytic.Profile{
 	Name: "native",
 	Source: "llmprof's own: one CUDA graph a decode step. Fused in decode: RoPE and KV write into attention; norms and activation into GEMMs up to batch 16 " +
 		"(dense models on one Hopper GPU: 64; quantized weights: 32) (docs/native.md); 20 µs to read the token back assumed",
-	Constants: nativeConstants, Graph: true, FixedCache: windowed,
+	Constants: nativeConstants, Graph: true, FixedCache: func(m *models.Model) bool { return outgrown(m, math.Inf(1)) },
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia}, Capability: 7, Families: NativeFamilies,
 		Weights: []unit.Format{unit.BF16, unit.FP16, unit.FP8, unit.INT4}, Acts: []unit.Format{unit.BF16, unit.FP16}, KV: []unit.Format{unit.BF16, unit.FP16},
@@ -97,12 +97,9 @@ func tiles(m *models.Model, tp int) bool {
 		}
 		return true
 	}
-	for i := range m.Layers {
-		for j := range m.Layers[i].Blocks {
-			b := &m.Layers[i].Blocks[j]
-			if b.Experts != nil || b.Scan != nil || len(b.Norms) != 1 && b.Attention == nil || !whole(b.In, 1) || !whole(b.Out, max(1, tp)) {
-				return false
-			}
+	for _, b := range m.Blocks() {
+		if b.Experts != nil || b.Scan != nil || len(b.Norms) != 1 && b.Attention == nil || !whole(b.In, 1) || !whole(b.Out, max(1, tp)) {
+			return false
 		}
 	}
 	return true
@@ -148,15 +145,11 @@ func (n *nativeStep) byMMA(a *models.Attention) bool {
 	return a.Softcap || a.KeyDim > 128 || outgrown(n.Step.Model, n.Step.Cache-1)
 }
 
-func windowed(m *models.Model) bool { return outgrown(m, math.Inf(1)) }
-
 // outgrown reports whether a context is longer than the window of a layer.
 func outgrown(m *models.Model, context float64) bool {
-	for i := range m.Layers {
-		for j := range m.Layers[i].Blocks {
-			if a := m.Layers[i].Blocks[j].Attention; a != nil && a.Window > 0 && context > float64(a.Window) {
-				return true
-			}
+	for _, b := range m.Blocks() {
+		if a := b.Attention; a != nil && a.Window > 0 && context > float64(a.Window) {
+			return true
 		}
 	}
 	return false

@@ -122,11 +122,9 @@ func sglangPieces(l *analytic.Lowering, tokens float64) (rows float64, ok bool) 
 }
 
 func latent(m *models.Model) bool {
-	for i := range m.Layers {
-		for j := range m.Layers[i].Blocks {
-			if a := m.Layers[i].Blocks[j].Attention; a != nil && a.Latent != nil {
-				return true
-			}
+	for _, b := range m.Blocks() {
+		if a := b.Attention; a != nil && a.Latent != nil {
+			return true
 		}
 	}
 	return false

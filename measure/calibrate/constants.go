@@ -373,15 +373,11 @@ func middle(xs []float64, from string) (v hardware.Value, err error) {
 // The fixed time of decode steps is what matters, so it stays at its default where no decode step was timed.
 func (b *builder) attention() {
 	e := b.law(roofline.AttentionCompute, roofline.AttentionMemory, roofline.AttentionFixed, roofline.AttentionRamp)
-	decode := b.of(AttentionDecode)
-	samples, left := b.samples(decode)
-	if left > 0 {
-		b.note("rows of decode attention left out, for their keys and values stayed in the L2 cache: %d", left)
-	}
+	samples := b.cold("rows of decode attention", "keys and values", AttentionDecode)
 	for _, r := range b.of(AttentionPrefill) { // bound by arithmetic
 		samples = append(samples, b.sample(r))
 	}
-	if len(decode) == 0 {
+	if len(b.of(AttentionDecode)) == 0 {
 		b.fit(e, samples, "prefills", roofline.AttentionFixed, roofline.AttentionMemory)
 		return
 	}
@@ -391,10 +387,7 @@ func (b *builder) attention() {
 // elements fits the elementwise kernels, which read and write activations. None of them
 // computes enough to be bound by the vector units.
 func (b *builder) elements() {
-	samples, left := b.samples(b.of(RMSNorm, Activation))
-	if left > 0 {
-		b.note("element-wise rows left out, for their tensors stayed in the L2 cache: %d", left)
-	}
+	samples := b.cold("element-wise rows", "tensors", RMSNorm, Activation)
 	b.fit(b.law(roofline.ElementwiseCompute, roofline.ElementwiseMemory, roofline.ElementwiseFixed), samples, "norms and activations", roofline.ElementwiseCompute)
 	for _, kind := range []Kind{Read, Copy} {
 		best := 0.0

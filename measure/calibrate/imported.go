@@ -1,6 +1,7 @@
 package calibrate
 
 import (
+	"cmp"
 	"math"
 
 	"llmprof/models"
@@ -82,10 +83,7 @@ func (p *Point) chunk() float64 { return float64(min(64, p.Shape.Tokens)) }
 // which are as many as can be, and the weights of one.
 func (p *Point) spread() (pairs, hit, expert float64) {
 	s := &p.Shape
-	matrices, ranks := s.Matrices, float64(max(s.EP, 1))
-	if matrices == 0 {
-		matrices = 3
-	}
+	matrices, ranks := cmp.Or(s.Matrices, 3), float64(max(s.EP, 1))
 	all := float64(s.Tokens) * float64(s.TopK)
 	return all / ranks, min(float64(s.Experts), all) / ranks, float64(matrices) * float64(s.Hidden) * float64(s.Width)
 }

@@ -2,6 +2,7 @@ package calibrate
 
 import (
 	"fmt"
+	"strings"
 
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
@@ -14,42 +15,42 @@ import (
 // A Kind is what a point times.
 type Kind string
 
-// The kinds, each with the names of its sizes.
+// The kinds. What sizes each has, sizesOf says.
 const (
-	GEMM             Kind = "gemm"                     // m, n, k: x·wᵀ of m×k and n×k
-	Sustained        Kind = "gemm_sustained"           // m, n, k: the same for seconds, until the clocks are those of the power limit
-	AttentionPrefill Kind = "attention_prefill"        // tokens, heads, kv_heads, head_dim: causal, of one sequence
-	AttentionDecode  Kind = "attention_decode"         // batch, context, heads, kv_heads, head_dim: one query a sequence
-	MixtureDecode    Kind = "mixture_decode"           // batch, experts, top_k, hidden, width: the mixture of a layer in a decode step, from its router on
-	TopKPrefill      Kind = "top_k_prefill"            // tokens, experts, top_k, hidden, width: the choice of a prompt's experts, and the order of its pairs
-	GateUpPrefill    Kind = "experts_gate_up_prefill"  // tokens, experts, top_k, hidden, width: the gather of the pairs' inputs, and the first GEMM of the experts
-	DownPrefill      Kind = "experts_down_prefill"     // tokens, experts, top_k, hidden, width: the second GEMM, and the sum of the pairs' results
-	QKVDecode        Kind = "qkv_proj_decode"          // batch, hidden, width, heads, kv_heads, head_dim, n: a product of a dense model's decode step, n being the vocabulary
-	ODecode          Kind = "o_proj_decode"            // sizes of QKVDecode
-	DenseUpDecode    Kind = "gate_up_proj_decode"      // sizes of QKVDecode
-	DenseDownDecode  Kind = "down_proj_decode"         // sizes of QKVDecode
-	HeadDecode       Kind = "lm_head_decode"           // sizes of QKVDecode
-	LaunchPrefill    Kind = "launch_prefill"           // tokens, hidden, width, heads, kv_heads, head_dim, n: by how much longer a kernel of a prefill takes that is launched by itself than one of a graph
-	Read             Kind = "read"                     // bytes: each is read once
-	Copy             Kind = "copy"                     // bytes: each is read and written once
-	RMSNorm          Kind = "rms_norm"                 // tokens, width
-	Activation       Kind = "activation"               // tokens, width: silu(gate)·up of two tensors
-	GraphNode        Kind = "graph_node"               // launches: empty kernels of one CUDA graph
-	SmallKernel      Kind = "small_kernel"             // launches: element-wise kernels of a few thousand values in one CUDA graph
-	EagerLaunch      Kind = "eager_launch"             // launches: empty kernels, launched one by one
-	AllReduce        Kind = "all_reduce"               // bytes, over ranks
+	GEMM             Kind = "gemm"                    // x·wᵀ of m×k and n×k
+	Sustained        Kind = "gemm_sustained"          // the same for seconds, until the clocks are those of the power limit
+	AttentionPrefill Kind = "attention_prefill"       // causal, of one sequence
+	AttentionDecode  Kind = "attention_decode"        // one query a sequence
+	MixtureDecode    Kind = "mixture_decode"          // the mixture of a layer in a decode step, from its router on
+	TopKPrefill      Kind = "top_k_prefill"           // the choice of a prompt's experts, and the order of its pairs
+	GateUpPrefill    Kind = "experts_gate_up_prefill" // the gather of the pairs' inputs, and the first GEMM of the experts
+	DownPrefill      Kind = "experts_down_prefill"    // the second GEMM, and the sum of the pairs' results
+	QKVDecode        Kind = "qkv_proj_decode"         // a product of a dense model's decode step, as the next four are
+	ODecode          Kind = "o_proj_decode"
+	DenseUpDecode    Kind = "gate_up_proj_decode"
+	DenseDownDecode  Kind = "down_proj_decode"
+	HeadDecode       Kind = "lm_head_decode"
+	LaunchPrefill    Kind = "launch_prefill" // by how much longer a kernel of a prefill takes that is launched by itself than one of a graph
+	Read             Kind = "read"           // each is read once
+	Copy             Kind = "copy"           // each is read and written once
+	RMSNorm          Kind = "rms_norm"
+	Activation       Kind = "activation"               // silu(gate)·up of two tensors
+	GraphNode        Kind = "graph_node"               // empty kernels of one CUDA graph
+	SmallKernel      Kind = "small_kernel"             // element-wise kernels of a few thousand values in one CUDA graph
+	EagerLaunch      Kind = "eager_launch"             // empty kernels, launched one by one
+	AllReduce        Kind = "all_reduce"               // over ranks
 	OneShot          Kind = "all_reduce_one_shot"      // an all-reduce by an engine's own kernel over peer memory
-	LatentPrefill    Kind = "latent_attention_prefill" // batch, tokens, heads: DeepSeek-V3's latent attention over expanded keys and values, causal
-	LatentDecode     Kind = "latent_attention_decode"  // batch, context, heads: the same over the compressed cache, one query a sequence
-	ScanPrefill      Kind = "scan_prefill"             // batch, tokens, heads, kv_heads, head_dim: the gated delta rule over prompts, in chunks
-	Mixture          Kind = "mixture"                  // tokens, experts, top_k, hidden, width, ep, matrices: the grouped products of a layer's experts with what lies between and around them, tokens spread evenly over the experts
+	LatentPrefill    Kind = "latent_attention_prefill" // DeepSeek-V3's latent attention over expanded keys and values, causal
+	LatentDecode     Kind = "latent_attention_decode"  // the same over the compressed cache, one query a sequence
+	ScanPrefill      Kind = "scan_prefill"             // the gated delta rule over prompts, in chunks
+	Mixture          Kind = "mixture"                  // the grouped products of a layer's experts with what lies between and around them, tokens spread evenly over the experts
 	HostStep         Kind = "host_step"                // the host's part of a decode step of a tiny model, not hidden behind the GPU
-	EagerStep        Kind = "eager_step"               // launches: a decode step of a tiny model, kernel after kernel
-	GEMMPower        Kind = "gemm_power"               // m, n, k: a product for seconds, for the power that it draws
+	EagerStep        Kind = "eager_step"               // a decode step of a tiny model, kernel after kernel
+	GEMMPower        Kind = "gemm_power"               // a product for seconds, for the power that it draws
 	AttentionPower   Kind = "attention_power"          // AttentionDecode for seconds, for the power that it draws
 	GateUpPower      Kind = "gate_up_proj_power"       // DenseUpDecode for seconds, for the power that it draws
 	MoEPower         Kind = "moe_power"                // MixtureDecode for seconds, for the power that it draws
-	ReadPower        Kind = "read_power"               // bytes: Read for seconds, for the power that it draws
+	ReadPower        Kind = "read_power"               // Read for seconds, for the power that it draws
 	AllReducePower   Kind = "all_reduce_power"         // AllReduce for seconds, for the power that it draws
 	Idle             Kind = "idle"                     // a GPU with a context and nothing to do, for the power that it draws
 )
@@ -138,52 +139,37 @@ func (p Point) String() string {
 	return string(p.Kind)
 }
 
-func (p *Point) needs() []int {
-	s := &p.Shape
-	switch p.Kind.times() {
-	case GEMM, Sustained:
-		return []int{s.M, s.N, s.K}
-	case AttentionPrefill:
-		return []int{s.Tokens, s.Heads, s.KVHeads, s.HeadDim}
-	case AttentionDecode:
-		return []int{s.Batch, s.Context, s.Heads, s.KVHeads, s.HeadDim}
-	case LatentPrefill:
-		return []int{s.Batch, s.Tokens, s.Heads}
-	case LatentDecode:
-		return []int{s.Batch, s.Context, s.Heads}
-	case ScanPrefill:
-		return []int{s.Batch, s.Tokens, s.Heads, s.KVHeads, s.HeadDim}
-	case MixtureDecode:
-		return []int{s.Batch, s.Experts, s.TopK, s.Hidden, s.Width}
-	case TopKPrefill, GateUpPrefill, DownPrefill, Mixture:
-		return []int{s.Tokens, s.Experts, s.TopK, s.Hidden, s.Width}
-	case QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
-		return []int{s.Batch, s.Hidden, s.Width, s.Heads, s.KVHeads, s.HeadDim, s.N}
-	case LaunchPrefill:
-		return []int{s.Tokens, s.Hidden, s.Width, s.Heads, s.KVHeads, s.HeadDim, s.N}
-	case RMSNorm, Activation:
-		return []int{s.Tokens, s.Width}
-	case Read, Copy, AllReduce, OneShot:
-		return []int{s.Bytes}
-	case GraphNode, SmallKernel, EagerLaunch, EagerStep:
-		return []int{s.Launches}
-	case HostStep, Idle:
-		return []int{1}
-	}
-	return nil
+// sizesOf names the sizes of a shape that a kind cannot do without.
+var sizesOf = map[Kind]string{
+	GEMM: "m n k", Sustained: "m n k", AttentionPrefill: "tokens heads kv_heads head_dim", AttentionDecode: "batch context heads kv_heads head_dim",
+	LatentPrefill: "batch tokens heads", LatentDecode: "batch context heads", ScanPrefill: "batch tokens heads kv_heads head_dim",
+	MixtureDecode: "batch experts top_k hidden width", Mixture: ofExperts, TopKPrefill: ofExperts, GateUpPrefill: ofExperts, DownPrefill: ofExperts,
+	QKVDecode: ofDense, ODecode: ofDense, DenseUpDecode: ofDense, DenseDownDecode: ofDense, HeadDecode: ofDense,
+	LaunchPrefill: "tokens hidden width heads kv_heads head_dim n", RMSNorm: "tokens width", Activation: "tokens width",
+	Read: "bytes", Copy: "bytes", AllReduce: "bytes", OneShot: "bytes",
+	GraphNode: "launches", SmallKernel: "launches", EagerLaunch: "launches", EagerStep: "launches", HostStep: "", Idle: "",
 }
+
+const (
+	ofExperts = "tokens experts top_k hidden width"
+	ofDense   = "batch hidden width heads kv_heads head_dim n" // n is the vocabulary
+)
 
 // largest is more than any size of a shape that can be timed.
 const largest = 1 << 40
 
 func (p *Point) check() error {
-	sizes := p.needs()
-	if sizes == nil {
+	names, ok := sizesOf[p.Kind.times()]
+	if !ok {
 		return fmt.Errorf("no kind %.40q", p.Kind)
 	}
-	for _, n := range sizes {
-		if n < 1 || n > largest {
-			return fmt.Errorf("a %s of the shape %+v: a size is missing, or none that can be timed", p.Kind, p.Shape)
+	has, err := sizes(&p.Shape)
+	if err != nil {
+		return err
+	}
+	for name := range strings.FieldsSeq(names) {
+		if n := has[name]; n < 1 || n > largest {
+			return fmt.Errorf("a %s of the shape %+v: a size is missing, or none that can be timed: %s", p.Kind, p.Shape, name)
 		}
 	}
 	if p.Shape.TopK > p.Shape.Experts {

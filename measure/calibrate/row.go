@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"llmprof/hardware"
+	"llmprof/input"
 	"llmprof/measure/stats"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -143,24 +144,22 @@ const most = 64 << 20
 // ReadRows reads a file of rows. A last line without its end is left out: whoever
 // wrote it was stopped.
 func ReadRows(path string) (*Rows, error) {
+	return read(path, parseRows)
+}
+
+// read reads a file of rows by parse.
+func read[T any](path string, parse func(path string, text []byte) (T, error)) (rows T, err error) {
 	text, err := readRowFile(path)
 	if err != nil {
-		return nil, err
+		return rows, err
 	}
-	return parseRows(path, text)
+	return parse(path, text)
 }
 
 func readRowFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
+	text, err := input.Read(path, most)
 	if err != nil {
-		return nil, fmt.Errorf("rows: %w", err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > most {
-		return nil, fmt.Errorf("rows: %s: want a regular file of at most %v", path, unit.Bytes(most).Binary())
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("rows: %w", err)
+		return nil, fmt.Errorf("rows: %w (want a regular file of at most %v)", err, unit.Bytes(most).Binary())
 	}
 	return text, nil
 }
@@ -228,11 +227,8 @@ func (out *Rows) line(kind string, strict *json.Decoder) error {
 	if err := strict.Decode(&r); err != nil {
 		return err
 	}
-	if err := r.check(); err != nil {
-		return err
-	}
 	out.Rows = append(out.Rows, r)
-	return nil
+	return r.check()
 }
 
 // Has reports whether the point was measured.
@@ -313,16 +309,15 @@ func (out *rowFile) write(v any) error {
 func (m *Machine) device(f *hardware.CalibrationFile) {
 	d := &f.Device
 	d.Name = m.Device
-	if m.Memory != nil {
-		d.Memory = *m.Memory
-	}
-	if m.PowerLimit != nil {
-		d.PowerLimit = *m.PowerLimit
-	}
-	if m.Clock != nil {
-		d.Clock = *m.Clock
-	}
-	if m.MemoryClock != nil {
-		d.MemoryClock = *m.MemoryClock
+	set(&d.Memory, m.Memory)
+	set(&d.PowerLimit, m.PowerLimit)
+	set(&d.Clock, m.Clock)
+	set(&d.MemoryClock, m.MemoryClock)
+}
+
+// set sets to what is known.
+func set[T any](to, known *T) {
+	if known != nil {
+		*to = *known
 	}
 }

@@ -1,6 +1,7 @@
 package calibrate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,7 +9,6 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"llmprof/hardware"
@@ -60,7 +60,7 @@ func Run(ctx context.Context, o Options) (*Rows, error) {
 		}
 		defer r.file.Close()
 	}
-	if o.Monitor == nil || len(o.Monitor.GPUs()) == 0 {
+	if len(o.Monitor.GPUs()) == 0 {
 		plan = slices.DeleteFunc(plan, func(p Point) bool { return p.Kind.power() })
 		r.say("no sensor of a GPU's power is there: what it draws stays the default of its generation")
 	}
@@ -93,10 +93,10 @@ func (r *run) close() error {
 // over all GPUs that are planned for from the beginning, and takes as many of them as a point asks for.
 func (r *run) worker(ctx context.Context, ranks int) (err error) {
 	var uuids []string
-	if r.o.Monitor != nil && len(r.o.Monitor.GPUs()) > 0 {
-		for _, g := range r.o.Monitor.GPUs() {
-			uuids = append(uuids, g.UUID)
-		}
+	for _, g := range r.o.Monitor.GPUs() {
+		uuids = append(uuids, g.UUID)
+	}
+	if len(uuids) > 0 {
 		if len(uuids) < ranks {
 			return fmt.Errorf("%d GPUs for all-reduces over %d: %w", len(uuids), ranks, errFew)
 		}
@@ -111,10 +111,9 @@ func (r *run) worker(ctx context.Context, ranks int) (err error) {
 	if err := r.close(); err != nil {
 		return err
 	}
-	switch r.o.Engine {
-	case Native:
+	if r.o.Engine == Native {
 		r.w, err = worker.Start(ctx, worker.Options{Command: r.o.Native, GPUs: uuids})
-	default:
+	} else {
 		o := transformers.Options{Python: r.o.Python, GPUs: uuids, TP: ranks}
 		if r.o.Quick { // tiny shapes wait for threads longer than they compute
 			o.Env = []string{"OMP_NUM_THREADS=1"}
@@ -137,7 +136,7 @@ var errFew = errors.New("too few GPUs")
 // machine says on what the rows are measured.
 func (r *run) machine() Machine {
 	m := Machine{
-		Schema: RowSchema, Kind: machineKind, GPU: r.o.GPU.Key, Device: processor(r.o.Root), Engine: r.o.Engine, DType: r.o.DType,
+		Schema: RowSchema, Kind: machineKind, GPU: r.o.GPU.Key, Device: cmp.Or(power.Processor(r.o.Root), "a processor that /proc does not name"), Engine: r.o.Engine, DType: r.o.DType,
 		Tools: maps.Clone(r.hello.Versions), Version: r.o.Version, When: time.Now().UTC().Truncate(time.Second),
 	}
 	if m.Tools == nil {
@@ -147,7 +146,7 @@ func (r *run) machine() Machine {
 	if r.o.Engine == Transformers {
 		m.Kernels = "torch " + m.Tools["torch"]
 	}
-	if r.o.Monitor == nil || len(r.o.Monitor.GPUs()) == 0 {
+	if len(r.o.Monitor.GPUs()) == 0 {
 		return m
 	}
 	g := r.o.Monitor.GPUs()[0]
@@ -170,7 +169,7 @@ func (r *run) machine() Machine {
 // clocks notes the highest clocks that the GPU runs at while it reads its memory,
 // which is below its power limit. The native engine compiles beside it what is planned.
 func (r *run) clocks(ctx context.Context, m *Machine, plan []Point) {
-	if r.o.Monitor == nil || len(r.o.Monitor.GPUs()) == 0 {
+	if len(r.o.Monitor.GPUs()) == 0 {
 		return
 	}
 	mark, err := r.o.Monitor.Begin(ctx)
@@ -221,19 +220,6 @@ func (r *run) ahead(plan []Point) (all []engine.Bench) {
 		all = append(all, b)
 	}
 	return all
-}
-
-// processor is the name of the machine's processor.
-func processor(root fs.FS) string {
-	text, err := fs.ReadFile(root, "proc/cpuinfo")
-	if err == nil {
-		for line := range strings.Lines(string(text)) {
-			if key, name, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-				return strings.TrimSpace(name)
-			}
-		}
-	}
-	return "a processor that /proc does not name"
 }
 
 func (r *run) all(ctx context.Context, plan []Point) error {
@@ -456,12 +442,8 @@ func (r *run) idle(ctx context.Context) (*engine.Timed, error) {
 		seconds = 0.5
 	}
 	begin := time.Now()
-	select {
-	case <-time.After(time.Duration(seconds * float64(time.Second))):
-		return &engine.Timed{Seconds: []float64{time.Since(begin).Seconds()}, Cold: true}, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	err := power.Pause(ctx, time.Duration(seconds*float64(time.Second)))
+	return &engine.Timed{Seconds: []float64{time.Since(begin).Seconds()}, Cold: true}, err
 }
 
 // sizes are the sizes of a shape by their names.

@@ -1,6 +1,7 @@
 package calibrate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -220,9 +221,7 @@ func (s *Served) begun(g *hardware.GPU) (*hardware.CalibrationFile, error) {
 	if tp := max(s.Parallel.TP, 1); !slices.Contains(file.TP, tp) {
 		file.TP = slices.Sorted(slices.Values(append(file.TP, tp)))
 	}
-	if file.Device.Name == "" {
-		file.Device.Name = g.Name
-	}
+	file.Device.Name = cmp.Or(file.Device.Name, g.Name)
 	file.Name, file.Engine, file.Kernels, file.Made, file.Version = s.Name, s.Engine.Profile().Name, s.Kernels, s.Made, s.Version
 	maps.Copy(file.Tools, s.Tools)
 	file.Notes = append(file.Notes, s.Notes...)

@@ -104,11 +104,7 @@ func IsServed(path string) bool {
 
 // ReadServed reads a file of points of a server. A last line without its end is left out.
 func ReadServed(path string) (*ServedRows, error) {
-	text, err := readRowFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return parseServed(path, text)
+	return read(path, parseServed)
 }
 
 // parseServed reads the lines of a file of points, named path in messages.

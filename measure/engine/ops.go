@@ -31,12 +31,9 @@ type Op struct {
 }
 
 func (o *Op) check() error {
-	for _, s := range o.SamplesS {
-		if !duration(s) || s == 0 {
-			return fmt.Errorf("%.40q took %v s: want a time above 0", o.Name, s)
-		}
-	}
 	switch {
+	case slices.Contains(o.SamplesS, 0):
+		return fmt.Errorf("%.40q took 0 s: want a time above 0", o.Name)
 	case o.Name == "":
 		return errors.New("it has no name")
 	case o.Layers < 1 || o.Kernels < 1:
@@ -44,7 +41,7 @@ func (o *Op) check() error {
 	case len(o.SamplesS) == 0:
 		return fmt.Errorf("%.40q has no samples", o.Name)
 	}
-	return natural(count{"context", int64(o.Context)})
+	return nil
 }
 
 // check refuses what cannot be timed.
@@ -135,30 +132,15 @@ type Timed struct {
 }
 
 func (b *Timed) check() error {
-	if len(b.Seconds) == 0 {
-		return errors.New("it has no sample")
-	}
-	for _, s := range b.Seconds {
-		if !duration(s) || s == 0 {
-			return fmt.Errorf("a sample is %v, not a time", s)
-		}
+	if len(b.Seconds) == 0 || slices.Contains(b.Seconds, 0) {
+		return errors.New("it has no sample, or one of 0 s, which is not a time")
 	}
 	return nil
 }
 
 // Bench times one operator.
 func (w *Worker) Bench(ctx context.Context, b Bench) (*Timed, error) {
-	doing := "bench " + b.Kind
 	w.asked = fmt.Sprintf("%s of %v", b.Kind, b.Shape)
-	if err := w.send(Command{Do: "bench", Bench: &b}); err != nil {
-		return nil, err
-	}
-	e, err := w.answer(ctx, doing, w.limits.Load+time.Duration((b.Seconds+b.Rest)*float64(time.Second)))
-	if err != nil {
-		return nil, err
-	}
-	if e.Timed == nil {
-		return nil, w.violated(doing, e, fmt.Errorf("%s is no answer to bench", e.Event))
-	}
-	return e.Timed, nil
+	limit := w.limits.Load + time.Duration((b.Seconds+b.Rest)*float64(time.Second))
+	return ask(ctx, w, Command{Do: "bench", Bench: &b}, "bench "+b.Kind, limit, func(e *Event) *Timed { return e.Timed })
 }

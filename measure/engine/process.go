@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,17 +32,8 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	for _, d := range []struct {
-		of *time.Duration
-		is time.Duration
-	}{
-		{&l.Hello, time.Minute}, {&l.Load, 30 * time.Minute},
-		{&l.Silence, 10 * time.Minute}, {&l.Grace, 5 * time.Second},
-	} {
-		if *d.of == 0 {
-			*d.of = d.is
-		}
-	}
+	l.Hello, l.Load = cmp.Or(l.Hello, time.Minute), cmp.Or(l.Load, 30*time.Minute)
+	l.Silence, l.Grace = cmp.Or(l.Silence, 10*time.Minute), cmp.Or(l.Grace, 5*time.Second)
 	return l
 }
 

@@ -59,21 +59,29 @@ func (w *Worker) Hello() Hello { return w.hello }
 // Log gives the last lines of the worker's log.
 func (w *Worker) Log() []string { return w.process.Log() }
 
-// Load makes the worker ready to run a model.
-func (w *Worker) Load(ctx context.Context, l Load) (*Ready, error) {
-	w.asked = l.String()
-	if err := w.send(Command{Do: "load", Load: &l}); err != nil {
+// ask gives a command whose answer is one event, and takes its field off that.
+func ask[T any](ctx context.Context, w *Worker, c Command, during string, limit time.Duration, field func(*Event) *T) (*T, error) {
+	if err := w.send(c); err != nil {
 		return nil, err
 	}
-	e, err := w.answer(ctx, "load", w.limits.Load)
+	e, err := w.answer(ctx, during, limit)
 	if err != nil {
 		return nil, err
 	}
-	if e.Ready == nil {
-		return nil, w.violated("load", e, fmt.Errorf("%s is no answer to load", e.Event))
+	if answer := field(&e); answer != nil {
+		return answer, nil
 	}
-	w.devices = e.Ready.Devices
-	return e.Ready, nil
+	return nil, w.violated(during, e, fmt.Errorf("%s is no answer to %s", e.Event, c.Do))
+}
+
+// Load makes the worker ready to run a model.
+func (w *Worker) Load(ctx context.Context, l Load) (*Ready, error) {
+	w.asked = l.String()
+	ready, err := ask(ctx, w, Command{Do: "load", Load: &l}, "load", w.limits.Load, func(e *Event) *Ready { return e.Ready })
+	if err == nil {
+		w.devices = ready.Devices
+	}
+	return ready, err
 }
 
 // String says what is asked for, as an error message needs it.
@@ -95,48 +103,17 @@ func (w *Worker) Prepare(ctx context.Context, phase Phase) error {
 }
 
 func (w *Worker) prepare(ctx context.Context, phase Phase) (*Done, error) {
-	if err := w.send(Command{Do: "prepare", Run: &Run{Phase: phase}}); err != nil {
-		return nil, err
-	}
-	doing := "prepare " + string(phase)
-	e, err := w.answer(ctx, doing, w.limits.Load)
-	if err != nil {
-		return nil, err
-	}
-	if e.Done == nil {
-		return nil, w.violated(doing, e, fmt.Errorf("%s is no answer to prepare", e.Event))
-	}
-	return e.Done, nil
+	return ask(ctx, w, Command{Do: "prepare", Run: &Run{Phase: phase}}, "prepare "+string(phase), w.limits.Load, func(e *Event) *Done { return e.Done })
 }
 
 // Size counts what the model takes in memory.
 func (w *Worker) Size(ctx context.Context) (*Sizes, error) {
-	if err := w.send(Command{Do: "size"}); err != nil {
-		return nil, err
-	}
-	e, err := w.answer(ctx, "size", w.limits.Silence)
-	if err != nil {
-		return nil, err
-	}
-	if e.Size == nil {
-		return nil, w.violated("size", e, fmt.Errorf("%s is no answer to size", e.Event))
-	}
-	return e.Size, nil
+	return ask(ctx, w, Command{Do: "size"}, "size", w.limits.Silence, func(e *Event) *Sizes { return e.Size })
 }
 
 // Trace runs passes of a phase under the engine's profiler.
 func (w *Worker) Trace(ctx context.Context, t Trace) (*Traced, error) {
-	if err := w.send(Command{Do: "trace", Trace: &t}); err != nil {
-		return nil, err
-	}
-	e, err := w.answer(ctx, "trace", w.limits.Load)
-	if err != nil {
-		return nil, err
-	}
-	if e.Traced == nil {
-		return nil, w.violated("trace", e, fmt.Errorf("%s is no answer to trace", e.Event))
-	}
-	return e.Traced, nil
+	return ask(ctx, w, Command{Do: "trace", Trace: &t}, "trace", w.limits.Load, func(e *Event) *Traced { return e.Traced })
 }
 
 // Stop asks the worker to end its run after the pass that it is in.

@@ -52,49 +52,46 @@ func (s Store) lock(shard string) (*lock, error) {
 
 // free reports who has a lock, if anyone does.
 func (s Store) free(name string) error {
-	f, err := os.OpenFile(filepath.Join(s.Dir, name), os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := s.take(name)
 	if err != nil {
-		return fmt.Errorf("locking the results folder: %w", err)
+		return err
 	}
-	defer f.Close()
-	if err := lockSystem(f); err != nil {
-		return s.inUse(f, err)
-	}
-	return nil
+	return f.Close()
 }
 
-// inUse says why a lock was not taken.
-func (s Store) inUse(f *os.File, err error) error {
-	if errors.Is(err, errLocked) {
-		return fmt.Errorf("the results folder %s is in use by another run (process %s): wait for it, or give another folder", s.Dir, ownerOf(f))
-	}
-	return fmt.Errorf("locking the results folder %s: %w", s.Dir, err)
-}
-
-func (s Store) lockAs(name string) (*lock, error) {
-	file := filepath.Join(s.Dir, name)
-	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o644)
+// take locks a file of the store, or says why that is not possible.
+func (s Store) take(name string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(s.Dir, name), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("locking the results folder: %w", err)
 	}
-	if err := lockSystem(f); err != nil {
-		return nil, errors.Join(s.inUse(f, err), f.Close())
+	if err = lockSystem(f); err == nil {
+		return f, nil
 	}
-	owner := ownerOf(f)
+	if errors.Is(err, errLocked) {
+		err = fmt.Errorf("the results folder %s is in use by another run (process %s): wait for it, or give another folder", s.Dir, ownerOf(f))
+	} else {
+		err = fmt.Errorf("locking the results folder %s: %w", s.Dir, err)
+	}
+	return nil, errors.Join(err, f.Close())
+}
+
+func (s Store) lockAs(name string) (*lock, error) {
+	f, err := s.take(name)
+	if err != nil {
+		return nil, err
+	}
 	l := &lock{f: f}
-	if owner != "" {
+	if owner := ownerOf(f); owner != "" {
 		l.note = fmt.Sprintf("process %s ended in the middle of a run here: its lock is taken over, and what it finished is kept", owner)
 	}
-	err = errors.Join(f.Truncate(0), writeAt(f, strconv.Itoa(os.Getpid())+"\n"))
+	if err = f.Truncate(0); err == nil {
+		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("locking the results folder %s: %w", s.Dir, err), f.Close())
 	}
 	return l, nil
-}
-
-func writeAt(f *os.File, text string) error {
-	_, err := f.WriteAt([]byte(text), 0)
-	return err
 }
 
 // ownerOf is the process that has the lock, "" if it was released.

@@ -169,48 +169,33 @@ type condition struct {
 	values []any
 }
 
-// rules reads what is excluded, each value converted as a setting.
-func (r *reader) rules(n *tree.Node) [][]condition {
-	var rules [][]condition
+// rules reads what is excluded, each value converted as a setting; a list has several. What cannot be converted
+// matches nothing.
+func (r *reader) rules(n *tree.Node) (rules [][]condition) {
 	for _, table := range r.tables(n, "exclude") {
-		probe := Default()
-		r.lay(&probe, flat(table), nil)
 		var rule []condition
 		for _, p := range table.Pairs {
-			rule = append(rule, condition{p.Key, converted(p)})
+			if !slices.Contains(settingKeys, p.Key) {
+				r.wrong(unknown(p, nil))
+			}
+			c, nodes := condition{key: p.Key}, []*tree.Node{p.Value}
+			if p.Key != "gpus" && p.Value.Kind == tree.ListKind && len(p.Value.Items) > 0 {
+				nodes = p.Value.Items
+			}
+			for i, n := range nodes {
+				probe := Default()
+				mistake := probe.set(p.Key, n)
+				if mistake == nil {
+					c.values = append(c.values, probe.Value(p.Key))
+				} else if i == 0 && slices.Contains(settingKeys, p.Key) {
+					r.wrong(mistake)
+				}
+			}
+			rule = append(rule, c)
 		}
 		rules = append(rules, rule)
 	}
 	return rules
-}
-
-// converted are the values of a rule's setting, of which a list has several.
-// What cannot be converted matches nothing.
-func converted(p tree.Pair) []any {
-	nodes := []*tree.Node{p.Value}
-	if p.Key != "gpus" && p.Value.Kind == tree.ListKind {
-		nodes = p.Value.Items
-	}
-	var values []any
-	for _, n := range nodes {
-		probe := Default()
-		if probe.set(p.Key, n) == nil {
-			values = append(values, probe.Value(p.Key))
-		}
-	}
-	return values
-}
-
-// flat is a rule with the first of each list of values.
-func flat(rule *tree.Node) *tree.Node {
-	out := &tree.Node{At: rule.At, Kind: tree.TableKind}
-	for _, p := range rule.Pairs {
-		if p.Key != "gpus" && p.Value.Kind == tree.ListKind && len(p.Value.Items) > 0 {
-			p.Value = p.Value.Items[0]
-		}
-		out.Pairs = append(out.Pairs, p)
-	}
-	return out
 }
 
 // matches reports whether a point has every setting of a rule. A list of values

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"llmprof/measure/power"
 	"llmprof/measure/result"
 	"llmprof/unit"
 )
@@ -222,12 +223,5 @@ func (r *runner) rest(ctx context.Context) error {
 	if !r.ran || r.Gap <= 0 {
 		return nil
 	}
-	timer := time.NewTimer(time.Duration(float64(r.Gap) * float64(time.Second)))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	return power.Pause(ctx, time.Duration(float64(r.Gap)*float64(time.Second)))
 }

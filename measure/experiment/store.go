@@ -88,15 +88,22 @@ func (s Store) failureFile(t *Trial) string { return filepath.Join(s.Dir, t.ID+f
 
 // failure is what was recorded of a trial that failed before, nil if it did not.
 func (s Store) failure(t *Trial) *Failure {
-	data, err := input.Read(s.failureFile(t), mostFailure)
-	if err != nil {
-		return nil
-	}
-	var f Failure
-	if json.Unmarshal(data, &f) != nil || f.Schema != FailureSchema || f.Hash != t.Hash {
+	f, err := readFailure(s.failureFile(t))
+	if err != nil || f.Hash != t.Hash {
 		return nil
 	}
 	return &f
+}
+
+func readFailure(file string) (f Failure, err error) {
+	data, err := input.Read(file, mostFailure)
+	if err == nil {
+		err = json.Unmarshal(data, &f)
+	}
+	if err == nil && f.Schema != FailureSchema {
+		err = fmt.Errorf("schema %.60q: this version reads %q", f.Schema, FailureSchema)
+	}
+	return f, err
 }
 
 // Failures are all runs that failed and were not run again since, by the names
@@ -109,19 +116,11 @@ func (s Store) Failures() ([]Failure, error) {
 	var all []Failure
 	var errs []error
 	for _, file := range files {
-		var f Failure
-		data, err := input.Read(file, mostFailure)
-		if err == nil {
-			err = json.Unmarshal(data, &f)
-		}
-		if err == nil && f.Schema != FailureSchema {
-			err = fmt.Errorf("schema %.60q: this version reads %q", f.Schema, FailureSchema)
-		}
-		if err != nil {
+		if f, err := readFailure(file); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", file, err))
-			continue
+		} else {
+			all = append(all, f)
 		}
-		all = append(all, f)
 	}
 	return all, errors.Join(errs...)
 }
@@ -135,10 +134,10 @@ func (s Store) fail(t *Trial, started time.Time, cause error) error {
 		f.Attempts += before.Attempts
 	}
 	data, err := json.MarshalIndent(&f, "", "  ")
-	if err != nil {
-		return fmt.Errorf("recording the failure of %s: %w", t.ID, err)
+	if err == nil {
+		err = atomicfile.WriteFile(s.failureFile(t), append(data, '\n'), 0o666)
 	}
-	if err := atomicfile.WriteFile(s.failureFile(t), append(data, '\n'), 0o666); err != nil {
+	if err != nil {
 		return fmt.Errorf("recording the failure of %s: %w", t.ID, err)
 	}
 	return nil
@@ -251,10 +250,10 @@ func (s Store) unfinished(ctx context.Context, t *Trial, started time.Time, file
 	if ctx.Err() == nil {
 		more = errors.Join(more, s.fail(t, started, cause))
 	}
-	if more == nil {
-		return cause
+	if more != nil {
+		return errors.Join(cause, more)
 	}
-	return errors.Join(cause, more)
+	return cause
 }
 
 // sign names the processes of the trial after it, and takes the secrets out of what

@@ -73,7 +73,7 @@ func (s *gpuSensor) begin(ctx context.Context) (watch, error) {
 // edge is the next tick of the counter, or now where there is none. The counter
 // has been at least at so many joules before.
 func (s *gpuSensor) edge(ctx context.Context, l *log, least float64) (at time.Time, joules float64, err error) {
-	before, joules, err := l.joules(s.board)
+	before, joules, err := l.timed(s.board.joules)
 	switch {
 	case err != nil:
 		return before, 0, err
@@ -81,10 +81,10 @@ func (s *gpuSensor) edge(ctx context.Context, l *log, least float64) (at time.Ti
 		return before, 0, s.wentBack(least, joules)
 	}
 	for limit := before.Add(edgeLimit); before.Before(limit); {
-		if err := pause(ctx, edgePause); err != nil {
+		if err := Pause(ctx, edgePause); err != nil {
 			return before, 0, err
 		}
-		now, got, err := l.joules(s.board)
+		now, got, err := l.timed(s.board.joules)
 		switch {
 		case err != nil:
 			return now, 0, err

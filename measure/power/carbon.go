@@ -15,15 +15,13 @@ var carbonTOML string
 
 // A carbonTable is carbon.toml.
 type carbonTable struct {
-	Source string         `toml:"source"`
-	Region []carbonRegion `toml:"region"`
-}
-
-type carbonRegion struct {
-	Name     string  `toml:"name"`
-	Code     string  `toml:"code"` // ISO 3166-1, where it is a country
-	Year     int     `toml:"year"`
-	GramsKWh float64 `toml:"g_per_kwh"`
+	Source string `toml:"source"`
+	Region []struct {
+		Name     string  `toml:"name"`
+		Code     string  `toml:"code"` // ISO 3166-1, where it is a country
+		Year     int     `toml:"year"`
+		GramsKWh float64 `toml:"g_per_kwh"`
+	} `toml:"region"`
 }
 
 // Region is the mean of a year of the CO2 equivalent of a kilowatt-hour in a

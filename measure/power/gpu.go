@@ -185,12 +185,3 @@ func ParentOf(root fs.FS, pid int) (int, error) {
 	}
 	return strconv.Atoi(string(fields[1]))
 }
-
-// nameOf is the name of a process, "" if it cannot be read.
-func nameOf(root fs.FS, pid int) string {
-	text, err := fs.ReadFile(root, fmt.Sprintf("proc/%d/comm", pid))
-	if err != nil {
-		return ""
-	}
-	return string(bytes.TrimSpace(text))
-}

@@ -1,12 +1,12 @@
 package power
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,21 +14,36 @@ import (
 	"llmprof/measure/result"
 )
 
-// jetsonName is what the device tree calls the module, "" if it is no Jetson.
-func jetsonName(root fs.FS) string {
-	name, err := text(root, "proc/device-tree/model")
-	name = strings.TrimRight(name, "\x00")
-	if err != nil || !strings.Contains(strings.ToLower(name), "jetson") {
-		return ""
-	}
-	return name
+// Processor is the name of a machine's processor, or of the board where its processor has none; "" if it is not known.
+func Processor(root fs.FS) string {
+	return cmp.Or(ProcField(root, "cpuinfo", "model name"), treeModel(root))
 }
+
+// ProcField is the value of the first line "name : value" of a file in /proc; "" if there is none.
+func ProcField(root fs.FS, file, name string) string {
+	lines, _ := text(root, "proc/"+file) // what cannot be read has no such line
+	for line := range strings.Lines(lines) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// treeModel is what the device tree calls the board; "" if there is none.
+func treeModel(root fs.FS) string {
+	name, _ := text(root, "proc/device-tree/model")
+	return strings.TrimRight(name, "\x00\n")
+}
+
+// isJetson reports whether the device tree's name of a board is that of a Jetson.
+func isJetson(model string) bool { return strings.Contains(strings.ToLower(model), "jetson") }
 
 // openJetson finds the sensors of a Jetson's rails, or the program tegrastats
 // where the files of the sensors may not be read.
 func (m *Monitor) openJetson(ctx context.Context, o *Options) error {
-	name := jetsonName(o.Root)
-	if name == "" {
+	name := treeModel(o.Root)
+	if !isJetson(name) {
 		return errors.New("no Jetson")
 	}
 	inputs, sensor, err := railInputs(o.Root)
@@ -90,65 +105,53 @@ func (in *input) watts(root fs.FS) (float64, error) {
 
 // railInputs finds the rails of all INA3221 and INA238 chips. Their numbers
 // change from boot to boot, so their names are looked for.
-func railInputs(root fs.FS) (found []input, sensor string, err error) {
-	chips, err := fs.Glob(root, "sys/class/hwmon/hwmon*")
-	if err != nil {
-		return nil, "", err
-	}
-	slices.Sort(chips)
-	for _, dir := range chips {
+func railInputs(root fs.FS) (inputs []input, sensor string, err error) {
+	for _, dir := range found(root, "sys/class/hwmon/hwmon*") {
 		switch chip, _ := text(root, dir+"/name"); chip {
 		case "ina3221":
-			found, sensor = append(found, channels(root, dir)...), chip
+			inputs, sensor = append(inputs, channels(root, dir)...), chip
 		case "ina238":
-			found = append(found, input{name: "VIN", power: dir + "/power1_input", watt: 1e-6})
+			inputs = append(inputs, input{name: "VIN", power: dir + "/power1_input", watt: 1e-6})
 		}
 	}
-	if len(found) == 0 {
-		found, sensor = oldRails(root), "ina3221"
+	if len(inputs) == 0 {
+		inputs, sensor = oldRails(root), "ina3221"
 	}
-	if len(found) == 0 {
+	if len(inputs) == 0 {
 		return nil, "", errors.New("no INA3221 in /sys/class/hwmon and none in /sys/bus/i2c/drivers/ina3221x")
 	}
-	for i := range found {
-		if _, err := found[i].watts(root); err != nil {
-			return nil, "", fmt.Errorf("rail %s: %w", found[i].name, err)
+	for i := range inputs {
+		if _, err := inputs[i].watts(root); err != nil {
+			return nil, "", fmt.Errorf("rail %s: %w", inputs[i].name, err)
 		}
 	}
-	return found, sensor, nil
+	return inputs, sensor, nil
 }
 
 // channels are the rails of an INA3221 under hwmon (JetPack 5 and later). One
 // that is not connected is called NC, and reading it fails.
-func channels(root fs.FS, dir string) []input {
-	var found []input
+func channels(root fs.FS, dir string) (inputs []input) {
 	for n := 1; n <= 3; n++ {
 		name, err := text(root, fmt.Sprintf("%s/in%d_label", dir, n))
 		if err != nil || name == "" || name == "NC" {
 			continue
 		}
-		found = append(found, input{name: name, volts: fmt.Sprintf("%s/in%d_input", dir, n), amps: fmt.Sprintf("%s/curr%d_input", dir, n)})
+		inputs = append(inputs, input{name: name, volts: fmt.Sprintf("%s/in%d_input", dir, n), amps: fmt.Sprintf("%s/curr%d_input", dir, n)})
 	}
-	return found
+	return inputs
 }
 
 // oldRails are those of JetPack 4, which writes mW.
-func oldRails(root fs.FS) []input {
-	files, err := fs.Glob(root, "sys/bus/i2c/drivers/ina3221x/*/iio:device*/rail_name_*")
-	if err != nil {
-		return nil
-	}
-	slices.Sort(files)
-	var found []input
-	for _, file := range files {
+func oldRails(root fs.FS) (inputs []input) {
+	for _, file := range found(root, "sys/bus/i2c/drivers/ina3221x/*/iio:device*/rail_name_*") {
 		name, err := text(root, file)
 		if err != nil || name == "" || name == "NC" {
 			continue
 		}
 		number := strings.TrimPrefix(path.Base(file), "rail_name_")
-		found = append(found, input{name: name, power: path.Dir(file) + "/in_power" + number + "_input", watt: 1e-3})
+		inputs = append(inputs, input{name: name, power: path.Dir(file) + "/in_power" + number + "_input", watt: 1e-3})
 	}
-	return found
+	return inputs
 }
 
 // A railSensor reads the rails one after the other.
@@ -162,25 +165,17 @@ type railSensor struct {
 // A railWatch is the rails inside of a window.
 type railWatch struct {
 	*railSensor
+	loop
 	samples map[string][]Sample
 	slowest time.Duration
-	stop    context.CancelFunc
-	done    chan struct{}
-	err     error
 }
 
 func (s *railSensor) begin(ctx context.Context) (watch, error) {
-	w := &railWatch{railSensor: s, samples: map[string][]Sample{}, done: make(chan struct{})}
+	w := &railWatch{railSensor: s, samples: map[string][]Sample{}}
 	if err := w.read(); err != nil {
 		return nil, err
 	}
-	ctx, w.stop = context.WithCancel(ctx)
-	go func() {
-		defer close(w.done)
-		for i := 0; pause(ctx, spread(samplePeriod, i)) == nil && w.err == nil; i++ {
-			w.err = w.read()
-		}
-	}()
+	w.run(ctx, func(i int) time.Duration { return spread(samplePeriod, i) }, w.read)
 	return w, nil
 }
 
@@ -200,13 +195,12 @@ func (w *railWatch) read() error {
 }
 
 func (w *railWatch) end(context.Context) (*reading, error) {
-	w.stop()
-	<-w.done
-	if w.err == nil {
-		w.err = w.read()
+	err := w.finish()
+	if err == nil {
+		err = w.read()
 	}
-	if w.err != nil {
-		return nil, w.err
+	if err != nil {
+		return nil, err
 	}
 	r, err := railDomains(w.rails, w.sensor, w.samples)
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"llmprof/measure/result"
@@ -96,44 +97,30 @@ func (s *clockSensor) begin(ctx context.Context) (watch, error) {
 
 // A clockWatch gathers the states of a GPU.
 type clockWatch struct {
+	loop
 	of     clocked
 	begun  time.Time
 	held0  map[string]float64
 	states []state
-	err    error
-	stop   context.CancelFunc
-	done   chan struct{}
 }
 
 func watchClocks(ctx context.Context, c clocked, period time.Duration) *clockWatch {
-	w := &clockWatch{of: c, begun: time.Now(), done: make(chan struct{})}
-	ctx, w.stop = context.WithCancel(ctx)
-	go func() {
-		defer close(w.done)
-		w.held0 = c.held()
-		for i := 0; w.err == nil; i++ {
-			if w.look(); pause(ctx, spread(period, i)) != nil {
-				return
-			}
+	w := &clockWatch{of: c, begun: time.Now()}
+	var once sync.Once
+	w.run(ctx, atOnce(period), func() error {
+		once.Do(func() { w.held0 = c.held() })
+		s, err := c.state()
+		if err == nil {
+			w.states = append(w.states, *s)
 		}
-	}()
+		return err
+	})
 	return w
 }
 
-func (w *clockWatch) look() {
-	s, err := w.of.state()
-	if err != nil {
-		w.err = err
-		return
-	}
-	w.states = append(w.states, *s)
-}
-
 func (w *clockWatch) end(context.Context) (*reading, error) {
-	w.stop()
-	<-w.done
-	if w.err != nil {
-		return nil, w.err
+	if err := w.finish(); err != nil {
+		return nil, err
 	}
 	now := time.Now()
 	c, err := condition(w.of, w.states, w.held0, now.Sub(w.begun).Seconds())

@@ -94,12 +94,8 @@ func newNVMLBoard(lib nvml.Interface, device nvml.Device, root fs.FS) (*nvmlBoar
 			b.heldFrom = append(b.heldFrom, f.id)
 		}
 	}
-	sm, ret := device.GetMaxClockInfo(nvml.CLOCK_SM)
-	b.smMaxHz = number(float64(sm)*1e6, ret)
-	memory, ret := device.GetMaxClockInfo(nvml.CLOCK_MEM)
-	b.memoryMaxHz = number(float64(memory)*1e6, ret)
-	limit, ret := device.GetPowerManagementDefaultLimit()
-	b.limitDefault = number(float64(limit)/1e3, ret)
+	b.smMaxHz, b.memoryMaxHz = mega(device.GetMaxClockInfo(nvml.CLOCK_SM)), mega(device.GetMaxClockInfo(nvml.CLOCK_MEM))
+	b.limitDefault = milli(device.GetPowerManagementDefaultLimit())
 	return b, nil
 }
 
@@ -196,34 +192,31 @@ func (b *nvmlBoard) held() map[string]float64 {
 }
 
 func (b *nvmlBoard) state() (*state, error) {
-	s := &state{}
-	sm, ret := b.device.GetClockInfo(nvml.CLOCK_SM)
-	s.smHz = number(float64(sm)*1e6, ret)
-	memory, ret := b.device.GetClockInfo(nvml.CLOCK_MEM)
-	s.memoryHz = number(float64(memory)*1e6, ret)
-	s.smMaxHz, s.memoryMaxHz, s.limitDefault = b.smMaxHz, b.memoryMaxHz, b.limitDefault
-	limit, ret := b.device.GetEnforcedPowerLimit()
-	s.limit = number(float64(limit)/1e3, ret)
+	s := &state{smMaxHz: b.smMaxHz, memoryMaxHz: b.memoryMaxHz, limitDefault: b.limitDefault}
+	s.smHz, s.memoryHz = mega(b.device.GetClockInfo(nvml.CLOCK_SM)), mega(b.device.GetClockInfo(nvml.CLOCK_MEM))
+	s.limit = milli(b.device.GetEnforcedPowerLimit())
 	celsius, ret := b.device.GetTemperature(nvml.TEMPERATURE_GPU)
-	s.celsius = number(float64(celsius), ret)
+	s.celsius = known(float64(celsius), ret)
 	use, ret := b.device.GetUtilizationRates()
-	s.busy, s.memoryBusy = number(float64(use.Gpu)/100, ret), number(float64(use.Memory)/100, ret)
-	if m, ret := b.device.GetMemoryInfo(); ret == nvml.SUCCESS {
-		s.used = new(int64(m.Used))
-	}
+	s.busy, s.memoryBusy = known(float64(use.Gpu)/100, ret), known(float64(use.Memory)/100, ret)
+	m, ret := b.device.GetMemoryInfo()
+	s.used = known(int64(m.Used), ret)
 	if mask, ret := b.device.GetCurrentClocksEventReasons(); ret == nvml.SUCCESS {
 		s.reasons = reasonsOf(mask)
 	}
 	return s, nil
 }
 
-// number is a value that was read, nil if it was not.
-func number(v float64, ret nvml.Return) *float64 {
+// known is a value that was read, nil if it was not.
+func known[T any](v T, ret nvml.Return) *T {
 	if ret != nvml.SUCCESS {
 		return nil
 	}
 	return &v
 }
+
+func mega(v uint32, ret nvml.Return) *float64  { return known(float64(v)*1e6, ret) }
+func milli(v uint32, ret nvml.Return) *float64 { return known(float64(v)/1e3, ret) }
 
 // noMemory is NVML_VALUE_NOT_AVAILABLE, as a container or Windows gives it.
 const noMemory = math.MaxUint64
@@ -238,7 +231,8 @@ func (b *nvmlBoard) processes() ([]Process, error) {
 	}
 	var all []Process
 	for i := range running {
-		p := Process{UUID: b.uuid, PID: int(running[i].Pid), Name: nameOf(b.root, int(running[i].Pid))}
+		name, _ := text(b.root, fmt.Sprintf("proc/%d/comm", running[i].Pid)) // "" if it cannot be read
+		p := Process{UUID: b.uuid, PID: int(running[i].Pid), Name: name}
 		if used := running[i].UsedGpuMemory; used != noMemory {
 			p.MemoryBytes = new(int64(used))
 		}
@@ -248,24 +242,17 @@ func (b *nvmlBoard) processes() ([]Process, error) {
 }
 
 func (b *nvmlBoard) describe() result.GPU {
-	g := result.GPU{UUID: b.uuid}
+	g := result.GPU{UUID: b.uuid, PowerLimitW: milli(b.device.GetEnforcedPowerLimit())}
 	if name, ret := b.device.GetName(); ret == nvml.SUCCESS {
 		g.Name = name
 	}
-	if m, ret := b.device.GetMemoryInfo(); ret == nvml.SUCCESS {
-		g.MemoryBytes = new(int64(m.Total))
-	}
-	if milliwatts, ret := b.device.GetEnforcedPowerLimit(); ret == nvml.SUCCESS {
-		g.PowerLimitW = new(float64(milliwatts) / 1e3)
-	}
-	if mode, ret := b.device.GetPersistenceMode(); ret == nvml.SUCCESS {
-		g.Persistence = new(mode == nvml.FEATURE_ENABLED)
-	}
-	if mode, _, ret := b.device.GetMigMode(); ret == nvml.SUCCESS {
-		g.MIG = new(mode == nvml.DEVICE_MIG_ENABLE)
-	}
-	if mode, _, ret := b.device.GetEccMode(); ret == nvml.SUCCESS {
-		g.ECC = new(mode == nvml.FEATURE_ENABLED)
-	}
+	m, ret := b.device.GetMemoryInfo()
+	g.MemoryBytes = known(int64(m.Total), ret)
+	persistent, ret := b.device.GetPersistenceMode()
+	g.Persistence = known(persistent == nvml.FEATURE_ENABLED, ret)
+	mig, _, ret := b.device.GetMigMode()
+	g.MIG = known(mig == nvml.DEVICE_MIG_ENABLE, ret)
+	ecc, _, ret := b.device.GetEccMode()
+	g.ECC = known(ecc == nvml.FEATURE_ENABLED, ret)
 	return g
 }

@@ -70,7 +70,7 @@ func Open(ctx context.Context, o Options) (*Monitor, error) {
 	o = o.withDefaults()
 	m := &Monitor{own: map[int]bool{}, root: o.Root, shut: func() error { return nil }}
 	var missing []error
-	if !o.NoGPUs && jetsonName(o.Root) == "" { // a Jetson's NVML has no sensor, or sees one rail of them
+	if !o.NoGPUs && !isJetson(treeModel(o.Root)) { // a Jetson's NVML has no sensor, or sees one rail of them
 		if err := m.openGPUs(ctx, &o); err != nil {
 			if len(o.GPUs) > 0 && !errors.Is(err, errNoDriver) {
 				return nil, err
@@ -112,7 +112,12 @@ func (o Options) withDefaults() Options {
 func (m *Monitor) Scope() string { return strings.Join(m.scope, " + ") }
 
 // GPUs are those that are measured.
-func (m *Monitor) GPUs() []result.GPU { return append([]result.GPU{}, m.gpus...) }
+func (m *Monitor) GPUs() []result.GPU {
+	if m == nil {
+		return nil
+	}
+	return append([]result.GPU{}, m.gpus...)
+}
 
 // Driver gives the versions of the GPUs' driver and of the CUDA that it supports,
 // "" where they are not known.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -64,15 +63,9 @@ func (m *Monitor) openRAPL(_ context.Context, o *Options) error {
 // raplZones lists the zones and their parts. A package has its cores in it, a
 // platform (psys) everything, so of these the packages and the memory are summed.
 func raplZones(root fs.FS) ([]zone, error) {
-	const tree = "sys/class/powercap"
-	files, err := fs.Glob(root, tree+"/intel-rapl:*")
-	if err != nil {
-		return nil, err
-	}
-	slices.Sort(files)
 	var zones []zone
 	inPackage := map[string]string{}
-	for _, dir := range files {
+	for _, dir := range found(root, "sys/class/powercap/intel-rapl:*") {
 		name, err := text(root, dir+"/name")
 		if err != nil {
 			continue
@@ -143,29 +136,21 @@ type raplSensor struct {
 // A raplWatch adds up what the counters move, around their ends.
 type raplWatch struct {
 	*raplSensor
+	loop
 	first, last time.Time
 	at          []float64 // µJ last read
 	sum         []float64 // µJ since the beginning
 	reads       int
 	slowest     time.Duration
-	stop        context.CancelFunc
-	done        chan struct{}
-	err         error
 }
 
 func (s *raplSensor) begin(ctx context.Context) (watch, error) {
-	w := &raplWatch{raplSensor: s, at: make([]float64, len(s.zones)), sum: make([]float64, len(s.zones)), done: make(chan struct{})}
+	w := &raplWatch{raplSensor: s, at: make([]float64, len(s.zones)), sum: make([]float64, len(s.zones))}
 	if err := w.read(); err != nil {
 		return nil, err
 	}
 	w.first = w.last
-	ctx, w.stop = context.WithCancel(ctx)
-	go func() {
-		defer close(w.done)
-		for pause(ctx, raplPeriod) == nil && w.err == nil {
-			w.err = w.read()
-		}
-	}()
+	w.run(ctx, func(int) time.Duration { return raplPeriod }, w.read)
 	return w, nil
 }
 
@@ -198,13 +183,12 @@ func (w *raplWatch) read() error {
 }
 
 func (w *raplWatch) end(context.Context) (*reading, error) {
-	w.stop()
-	<-w.done
-	if w.err == nil {
-		w.err = w.read()
+	err := w.finish()
+	if err == nil {
+		err = w.read()
 	}
-	if w.err != nil {
-		return nil, w.err
+	if err != nil {
+		return nil, err
 	}
 	seconds := w.last.Sub(w.first).Seconds()
 	if seconds <= 0 {

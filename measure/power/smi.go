@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/csv"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,18 +40,13 @@ func List(ctx context.Context) ([]Listed, error) {
 	rows, err := askSMI(ctx, o.Run, "--query-gpu=", smiListed)
 	var all []Listed
 	for _, row := range rows {
-		all = append(all, Listed{Name: row[0], Memory: mebibytes(row[1]), Bus: row[2], UUID: row[3]})
+		g := Listed{Name: row[0], Bus: row[2], UUID: row[3]}
+		if n := mebibytes(row[1]); n != nil {
+			g.Memory = new(unit.Bytes(*n))
+		}
+		all = append(all, g)
 	}
 	return all, err
-}
-
-// mebibytes reads a size in MiB, if it is one.
-func mebibytes(text string) *unit.Bytes {
-	mib, ok := quantity(text)
-	if !ok {
-		return nil
-	}
-	return new(unit.Bytes(math.Floor(mib)) * (1 << 20))
 }
 
 // openSMI lists the boards that nvidia-smi knows.
@@ -64,12 +58,7 @@ func openSMI(ctx context.Context, o *Options) (*driver, error) {
 	d := &driver{shut: func() error { return nil }}
 	for _, row := range rows {
 		g := result.GPU{UUID: row[0], Name: row[1]}
-		if mib, ok := quantity(row[2]); ok {
-			g.MemoryBytes = new(int64(mib) << 20)
-		}
-		if watts, ok := quantity(row[3]); ok {
-			g.PowerLimitW = &watts
-		}
+		g.MemoryBytes, g.PowerLimitW = mebibytes(row[2]), scaled(row[3], 1)
 		g.Persistence, g.MIG, g.ECC = enabled(row[4]), enabled(row[5]), enabled(row[6])
 		d.version = row[7]
 		d.boards = append(d.boards, &smiBoard{uuid: g.UUID, run: o.Run})
@@ -117,6 +106,22 @@ func parseSMI(text string, fields int) ([][]string, error) {
 		}
 	}
 	return rows, nil
+}
+
+// scaled reads a number of a unit, nil if there is none.
+func scaled(text string, unit float64) *float64 {
+	if v, ok := quantity(text); ok {
+		return new(v * unit)
+	}
+	return nil
+}
+
+// mebibytes reads a number of MiB.
+func mebibytes(text string) *int64 {
+	if mib, ok := quantity(text); ok {
+		return new(int64(mib) << 20)
+	}
+	return nil
 }
 
 // quantity reads a number; "[N/A]" and the like are none.
@@ -174,17 +179,10 @@ func (b *smiBoard) watts() (float64, error) {
 
 // smiState reads the fields of smiSample after the power.
 func smiState(row []string) *state {
-	scaled := func(i int, by float64) *float64 {
-		if v, ok := quantity(row[i]); ok {
-			return new(v * by)
-		}
-		return nil
+	s := &state{
+		smHz: scaled(row[1], 1e6), memoryHz: scaled(row[2], 1e6), celsius: scaled(row[3], 1), busy: scaled(row[4], 0.01), memoryBusy: scaled(row[5], 0.01),
+		used: mebibytes(row[6]), smMaxHz: scaled(row[8], 1e6), memoryMaxHz: scaled(row[9], 1e6), limit: scaled(row[10], 1), limitDefault: scaled(row[11], 1),
 	}
-	s := &state{smHz: scaled(1, 1e6), memoryHz: scaled(2, 1e6), celsius: scaled(3, 1), busy: scaled(4, 0.01), memoryBusy: scaled(5, 0.01)}
-	if mib, ok := quantity(row[6]); ok {
-		s.used = new(int64(mib) << 20)
-	}
-	s.smMaxHz, s.memoryMaxHz, s.limit, s.limitDefault = scaled(8, 1e6), scaled(9, 1e6), scaled(10, 1), scaled(11, 1)
 	if mask, err := strconv.ParseUint(strings.TrimPrefix(row[7], "0x"), 16, 64); err == nil {
 		s.reasons = reasonsOf(mask)
 	}
@@ -222,11 +220,7 @@ func (b *smiBoard) processes() ([]Process, error) {
 		if err != nil {
 			return nil, fmt.Errorf("nvidia-smi gives %q for the number of a process", row[0])
 		}
-		p := Process{UUID: b.uuid, PID: pid, Name: row[1]}
-		if mib, ok := quantity(row[2]); ok {
-			p.MemoryBytes = new(int64(mib) << 20)
-		}
-		all = append(all, p)
+		all = append(all, Process{UUID: b.uuid, PID: pid, Name: row[1], MemoryBytes: mebibytes(row[2])})
 	}
 	return all, nil
 }

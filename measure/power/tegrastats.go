@@ -36,8 +36,7 @@ func openTegrastats(ctx context.Context) (*tegraSensor, error) {
 		return nil, err
 	}
 	err = w.first(ctx)
-	w.stop()
-	<-w.done
+	_ = w.finish() // its end was asked for
 	if err != nil {
 		return nil, err
 	}
@@ -52,10 +51,8 @@ type tegraWatch struct {
 	*tegraSensor
 	names   []string // names of the rails in the first line
 	samples map[string][]Sample
-	stop    context.CancelFunc
+	loop                  // which the program's output drives
 	any     chan struct{} // closed at the first line with rails
-	done    chan struct{}
-	err     error
 }
 
 func runTegrastats(ctx context.Context, s *tegraSensor) (*tegraWatch, error) {
@@ -70,7 +67,7 @@ func runTegrastats(ctx context.Context, s *tegraSensor) (*tegraWatch, error) {
 		stop()
 		return nil, fmt.Errorf("tegrastats: %w", err)
 	}
-	w := &tegraWatch{tegraSensor: s, samples: map[string][]Sample{}, stop: stop, any: make(chan struct{}), done: make(chan struct{})}
+	w := &tegraWatch{tegraSensor: s, samples: map[string][]Sample{}, loop: loop{stop: stop, done: make(chan struct{})}, any: make(chan struct{})}
 	go func() {
 		defer close(w.done)
 		w.err = w.read(out)
@@ -128,10 +125,8 @@ func (s *tegraSensor) begin(ctx context.Context) (watch, error) {
 
 func (w *tegraWatch) end(context.Context) (*reading, error) {
 	time.Sleep(tegraPeriod) // the last line is of before the end
-	w.stop()
-	<-w.done
-	if w.err != nil {
-		return nil, w.err
+	if err := w.finish(); err != nil {
+		return nil, err
 	}
 	return railDomains(w.rails, "tegrastats", w.samples)
 }

@@ -15,12 +15,9 @@ import (
 // signed lists the keys whose values may be below zero: differences, the lower
 // ends of intervals, and temperatures in the open.
 func signed(path string) bool {
-	for _, part := range []string{"closure", "energy.net", "tpot_overhead", "temperature_c", "_low", "cycle", "process"} {
-		if strings.Contains(path, part) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"closure", "energy.net", "tpot_overhead", "temperature_c", "_low", "cycle", "process"}, func(part string) bool {
+		return strings.Contains(path, part)
+	})
 }
 
 func (c *checker) numbers(path string, v reflect.Value) {

@@ -6,11 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
+
+	"llmprof/input"
 )
 
 // ReadFolder reads all results of a folder, in the order of their files' names.
@@ -25,16 +25,7 @@ func ReadFolder(dir string) ([]*Result, error) {
 		return e.IsDir() || strings.HasPrefix(e.Name(), ".") || filepath.Ext(e.Name()) != Extension || IsPredictions(e.Name())
 	})
 	read, errs := make([]*Result, len(entries)), make([]error, len(entries))
-	var workers sync.WaitGroup
-	var next atomic.Int64
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(entries); i = int(next.Add(1)) - 1 {
-				read[i], errs[i] = readNamed(dir, entries[i].Name())
-			}
-		})
-	}
-	workers.Wait()
+	input.Each(len(read), func(i int) { read[i], errs[i] = readNamed(dir, entries[i].Name()) })
 	return slices.DeleteFunc(read, func(r *Result) bool { return r == nil }), errors.Join(errs...)
 }
 

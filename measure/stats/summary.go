@@ -68,6 +68,25 @@ func Summarize(xs []float64) (*Summary, error) {
 	return sum, nil
 }
 
+// Values are what of gives for the items that have it.
+func Values[T any](items []T, of func(*T) *float64) (all []float64) {
+	for i := range items {
+		if v := of(&items[i]); v != nil {
+			all = append(all, *v)
+		}
+	}
+	return all
+}
+
+// Of describes what of gives for the items that have it, nil where none has, or where a value is not finite.
+func Of[T any](items []T, of func(*T) *float64) *Summary {
+	s, err := Summarize(Values(items, of))
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
 // spread adds what takes two values or more.
 func (sum *Summary) spread(sorted []float64) {
 	sd := stat.StdDev(sorted, nil)

@@ -41,10 +41,8 @@ func TypeOf(name string) Type {
 	if strings.HasPrefix(lower, "memcpy") || strings.HasPrefix(lower, "memset") {
 		return Memory
 	}
-	for _, part := range talking {
-		if strings.Contains(lower, part) {
-			return Communication
-		}
+	if slices.ContainsFunc(talking, func(part string) bool { return strings.Contains(lower, part) }) {
+		return Communication
 	}
 	return Compute
 }

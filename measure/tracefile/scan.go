@@ -2,6 +2,7 @@ package tracefile
 
 import (
 	"bufio"
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -123,15 +124,7 @@ func Scan(from io.Reader) (*Timeline, error) {
 	if !s.found {
 		return nil, errors.New("not a trace: it has no traceEvents")
 	}
-	slices.SortStableFunc(s.Kernels, func(a, b Launch) int {
-		switch {
-		case a.TS < b.TS:
-			return -1
-		case a.TS > b.TS:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(s.Kernels, func(a, b Launch) int { return cmp.Compare(a.TS, b.TS) })
 	return s.Timeline, nil
 }
 
@@ -151,10 +144,10 @@ func (s *scanner) top() error {
 	for s.d.More() {
 		s.meter.left = mostEvent
 		key, err := s.d.Token()
-		if err != nil {
-			return err
+		if err == nil {
+			err = s.key(key)
 		}
-		if err := s.key(key); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -212,10 +205,11 @@ func (s *scanner) events() error {
 	for n := 0; s.d.More(); n++ {
 		s.meter.left = mostEvent
 		var raw json.RawMessage
-		if err := s.d.Decode(&raw); err != nil {
-			return fmt.Errorf("event %d: %w", n, err)
+		err := s.d.Decode(&raw)
+		if err == nil {
+			err = s.event(raw)
 		}
-		if err := s.event(raw); err != nil {
+		if err != nil {
 			return fmt.Errorf("event %d: %w", n, err)
 		}
 	}

@@ -25,44 +25,36 @@ const counters = 1 << 30
 
 // AddCounters adds tracks. The trace has to have its anchor.
 func (t *Trace) AddCounters(tracks ...Counter) error {
-	added := []any{map[string]any{
+	if err := t.append(map[string]any{
 		"ph": "M", "name": "process_name", "pid": counters, "tid": 0, "args": map[string]string{"name": "llmprof meters"},
-	}}
+	}); err != nil {
+		return err
+	}
 	for _, c := range tracks {
-		events, err := t.counter(c)
-		if err != nil {
+		if err := t.counter(c); err != nil {
 			return fmt.Errorf("counter %q: %w", c.Name, err)
 		}
-		added = append(added, events...)
-	}
-	for _, e := range added {
-		raw, err := json.Marshal(e)
-		if err != nil {
-			return err
-		}
-		t.events = append(t.events, raw)
 	}
 	return nil
 }
 
-func (t *Trace) counter(c Counter) ([]any, error) {
-	var events []any
+func (t *Trace) counter(c Counter) error {
 	for i, s := range c.Samples {
 		switch {
 		case math.IsNaN(s.Value) || math.IsInf(s.Value, 0):
-			return nil, fmt.Errorf("sample %d is %v", i, s.Value)
+			return fmt.Errorf("sample %d is %v", i, s.Value)
 		case i > 0 && s.NS < c.Samples[i-1].NS:
-			return nil, fmt.Errorf("time goes backwards: sample %d at %d ns follows one at %d ns", i, s.NS, c.Samples[i-1].NS)
+			return fmt.Errorf("time goes backwards: sample %d at %d ns follows one at %d ns", i, s.NS, c.Samples[i-1].NS)
 		}
 		ts, err := t.Micros(s.NS)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		events = append(events, map[string]any{
-			"ph": "C", "name": c.Name, "pid": counters, "tid": 0, "ts": ts, "args": map[string]float64{c.Unit: s.Value},
-		})
+		if err := t.append(map[string]any{"ph": "C", "name": c.Name, "pid": counters, "tid": 0, "ts": ts, "args": map[string]float64{c.Unit: s.Value}}); err != nil {
+			return err
+		}
 	}
-	return events, nil
+	return nil
 }
 
 // A Span is something that lasted, on one of a trace's rows. Spans of a row lie

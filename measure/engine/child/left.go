@@ -19,14 +19,10 @@ type Leftover struct {
 
 // String names the processes, and says how to end them.
 func (l *Leftover) String() string {
-	return fmt.Sprintf("%s (%s) of an llmprof that has ended (process %s) still runs; end it with: kill -- -%d",
-		plural("process", l.PIDs), l.Command, l.By, l.Group)
-}
-
-func plural(word string, numbers []int) string {
-	text := strings.Trim(fmt.Sprint(numbers), "[]")
-	if len(numbers) > 1 {
+	word := "process"
+	if len(l.PIDs) > 1 {
 		word += "es"
 	}
-	return word + " " + text
+	return fmt.Sprintf("%s %s (%s) of an llmprof that has ended (process %s) still runs; end it with: kill -- -%d",
+		word, strings.Trim(fmt.Sprint(l.PIDs), "[]"), l.Command, l.By, l.Group)
 }

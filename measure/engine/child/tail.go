@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -85,26 +86,22 @@ func (t *tail) lines() []string {
 	}
 	begin := count - len(last)
 	head := t.head[:max(0, min(len(t.head), begin-t.first))]
-	var all []string
+	all := slices.Clone(head)
 	if between := begin - t.first - len(head); len(head) > 0 && between > 0 {
-		all = append(append(all, head...), fmt.Sprintf(leftOut+"%d lines ...]", between))
-	} else {
-		all = append(all, head...)
+		all = append(all, fmt.Sprintf(leftOut+"%d lines ...]", between))
 	}
 	return trim(append(all, last...))
 }
 
 // trim drops blank lines at both ends.
 func trim(lines []string) []string {
-	blank := func(line string) bool { return strings.TrimSpace(line) == "" }
-	for len(lines) > 0 && blank(lines[0]) {
-		lines = lines[1:]
-	}
-	for len(lines) > 0 && blank(lines[len(lines)-1]) {
-		lines = lines[:len(lines)-1]
-	}
-	if len(lines) == 0 {
+	full := func(line string) bool { return strings.TrimSpace(line) != "" }
+	first := slices.IndexFunc(lines, full)
+	if first < 0 {
 		return nil
 	}
-	return lines
+	for !full(lines[len(lines)-1]) {
+		lines = lines[:len(lines)-1]
+	}
+	return lines[first:]
 }

@@ -151,13 +151,5 @@ func (a *prompts) maps(dev *cuda.Device, sh *shape) ([]any, error) {
 	queries, keys, values := cache, cache, cache
 	queries.At, queries.Size, queries.Stride = a.qkv, [3]int{sh.qkvWidth(), a.length, a.count}, [2]int{width, width * a.length}
 	keys.At, values.At = a.k, a.v
-	var out []any
-	for _, t := range []*cuda.Tensor{&queries, &keys, &values} {
-		m, err := dev.TensorMap(t)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, m)
-	}
-	return out, nil
+	return dev.TensorMaps(&queries, &keys, &values)
 }

@@ -28,10 +28,11 @@ var operatorKinds = map[string]operatorKind{
 	"lm_head_decode":          {name: "lm_head", decode: true},
 }
 
-func denseConfig(s map[string]int, layers int) []byte {
+// denseConfig is a Llama of the sizes of a query, whose head may be tied to its embedding.
+func denseConfig(s map[string]int, layers int, tied bool) []byte {
 	return fmt.Appendf(nil, `{"model_type":"llama","hidden_size":%d,"intermediate_size":%d,"num_hidden_layers":%d,"num_attention_heads":%d,
 		"num_key_value_heads":%d,"head_dim":%d,"vocab_size":%d,"max_position_embeddings":1048576,"hidden_act":"silu","rms_norm_eps":1e-5,
-		"rope_theta":500000.0,"tie_word_embeddings":true}`, s["hidden"], s["width"], layers, s["heads"], s["kv_heads"], s["head_dim"], s["n"])
+		"rope_theta":500000.0,"tie_word_embeddings":%t}`, s["hidden"], s["width"], layers, s["heads"], s["kv_heads"], s["head_dim"], s["n"], tied)
 }
 
 // operatorOptions are the options of an engine with the operator of a query, in enough layers that
@@ -46,7 +47,7 @@ func operatorOptions(q *Query) (o Options, cold bool, err error) {
 		return o, cold, o.readModel(q)
 	}
 	layers, cold := sets(2*s["hidden"]*s["heads"]*s["head_dim"], q.Rotate) // the weights of o_proj, the smallest GEMM
-	o = Options{Seed: 1, Workload: workload.Workload{Batch: s["batch"], PromptLen: 1, GenLen: 2}, Config: denseConfig(s, min(layers, maxBenchLayers))}
+	o = Options{Seed: 1, Workload: workload.Workload{Batch: s["batch"], PromptLen: 1, GenLen: 2}, Config: denseConfig(s, min(layers, maxBenchLayers), true)}
 	return o, cold && layers <= maxBenchLayers, o.readModel(q)
 }
 
@@ -148,7 +149,7 @@ const launchLayers = 16
 
 // launchOptions are the options of an engine that runs the prompt of a query.
 func launchOptions(q *Query) (Options, error) {
-	o := Options{Seed: 1, Workload: workload.Workload{Batch: 1, PromptLen: q.Shape["tokens"], GenLen: 1}, Config: denseConfig(q.Shape, launchLayers)}
+	o := Options{Seed: 1, Workload: workload.Workload{Batch: 1, PromptLen: q.Shape["tokens"], GenLen: 1}, Config: denseConfig(q.Shape, launchLayers, true)}
 	return o, o.readModel(q)
 }
 

@@ -169,14 +169,6 @@ func (b *Bencher) moves(q *Query) (*operation, error) {
 // maxBenchLayers bounds the layers whose caches are rotated.
 const maxBenchLayers = 64
 
-// benchModel is a model of so many layers with the attention of a query and little else.
-func benchModel(q *Query, layers int) (config string) {
-	s := q.Shape
-	return fmt.Sprintf(`{"model_type":"llama","hidden_size":256,"intermediate_size":256,"num_hidden_layers":%d,"num_attention_heads":%d,
-		"num_key_value_heads":%d,"head_dim":%d,"vocab_size":256,"max_position_embeddings":1048576,"hidden_act":"silu","rms_norm_eps":1e-5,
-		"rope_theta":500000.0,"tie_word_embeddings":false}`, layers, s["heads"], s["kv_heads"], s["head_dim"])
-}
-
 // attentionOptions are the options of an engine with the attention of a query, in enough layers that
 // all caches together exceed the L2.
 func attentionOptions(q *Query) (o Options, cold bool, err error) {
@@ -190,8 +182,7 @@ func attentionOptions(q *Query) (o Options, cold bool, err error) {
 			layers, cold = maxBenchLayers, false
 		}
 	}
-	config := benchModel(q, layers)
-	o.Config = []byte(config)
+	o.Config = denseConfig(map[string]int{"hidden": 256, "width": 256, "heads": s["heads"], "kv_heads": s["kv_heads"], "head_dim": s["head_dim"], "n": 256}, layers, false)
 	return o, cold, o.readModel(q)
 }
 

@@ -2,12 +2,10 @@ package native
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"llmprof/measure/engine/native/cuda"
-	"llmprof/models"
 	"llmprof/workload"
 )
 
@@ -31,14 +29,8 @@ func allReduceOptions(q *Query) (o Options, rows int, err error) {
 	if skinnyNext(rows) {
 		o.Batch, o.PromptLen, o.GenLen = rows, 1, 2
 	}
-	o.Config = fmt.Appendf(nil, `{"model_type":"llama","hidden_size":%d,"intermediate_size":512,"num_hidden_layers":1,"num_attention_heads":8,
-		"num_key_value_heads":8,"head_dim":64,"vocab_size":1024,"max_position_embeddings":1048576,"hidden_act":"silu","rms_norm_eps":1e-5,
-		"rope_theta":500000.0,"tie_word_embeddings":false}`, width)
-	o.Model, err = models.Read("bench", o.Config)
-	if err != nil {
-		return o, 0, fmt.Errorf("native: all_reduce of %v: %w", q.Shape, err)
-	}
-	return o, rows, Check(&o)
+	o.Config = denseConfig(map[string]int{"hidden": width, "width": 512, "heads": 8, "kv_heads": 8, "head_dim": 64, "n": 1024}, 1, false)
+	return o, rows, o.readModel(q)
 }
 
 // timeAllReduce times all-reduces of random values as the engine's steps have them, over as many GPUs. Those of both

@@ -1,6 +1,7 @@
 package native
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -202,9 +203,7 @@ func (s *shape) ropes(family string, n *numbers) error {
 			s.rope.Theta = 1e6
 		}
 	}
-	if s.rope.Type == "" {
-		s.rope.Type = s.rope.Legacy
-	}
+	s.rope.Type = cmp.Or(s.rope.Type, s.rope.Legacy)
 	if err := s.rope.check(); err != nil {
 		return err
 	}

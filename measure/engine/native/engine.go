@@ -1,6 +1,7 @@
 package native
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -94,6 +95,7 @@ type Engine struct {
 	timedOut *cuda.Host[uint32] // one more than the rank that another one waited for too long; nil for one rank
 	nvrtc    string             // version of the compiler
 	from     string             // file of the compiler
+	held     []func() error     // releases what was taken, in that order
 }
 
 // Open loads a model on one GPU, compiles the kernels unless the cache has them, and prepares
@@ -207,28 +209,13 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 	if e.s, err = e.dev.NewStream(); err != nil {
 		return err
 	}
+	e.held = append(e.held, e.s.Close)
 	if err := compile(); err != nil {
 		return err
 	}
-	if err := e.w.allocate(e.dev); err != nil {
-		return err
-	}
-	if err := e.b.allocate(e.dev); err != nil {
-		return err
-	}
-	if e.next, err = cuda.Pin[int32](e.dev, e.opt.Batch); err != nil {
-		return err
-	}
-	if e.in, err = cuda.Pin[int32](e.dev, e.opt.Batch*e.opt.PromptLen); err != nil {
-		return err
-	}
-	if e.shape.ranks > 1 {
-		if e.timedOut, err = cuda.Pin[uint32](e.dev, 1); err != nil {
-			return err
-		}
-		e.timedOut.Data[0] = 0
-	}
-	if err := e.uploadTables(); err != nil {
+	e.held = append(e.held, e.p.module.Close)
+	err = cuda.InTurn(func() error { return e.w.allocate(e.dev) }, func() error { return e.b.allocate(e.dev) }, e.pin, e.uploadTables)
+	if err != nil {
 		return err
 	}
 	e.prefill, e.decode = e.prefillSequence(), e.decodeSequence()
@@ -242,11 +229,30 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 	return l.random(e.opt.Seed, e.shape.normStart())
 }
 
+// pin allocates the host's memory that the GPU writes to and reads.
+func (e *Engine) pin() (err error) {
+	if e.next, err = cuda.Pin[int32](e.dev, e.opt.Batch); err != nil {
+		return err
+	}
+	e.held = append(e.held, e.next.Close)
+	if e.in, err = cuda.Pin[int32](e.dev, e.opt.Batch*e.opt.PromptLen); err != nil {
+		return err
+	}
+	e.held = append(e.held, e.in.Close)
+	if e.shape.ranks == 1 {
+		return nil
+	}
+	if e.timedOut, err = cuda.Pin[uint32](e.dev, 1); err != nil {
+		return err
+	}
+	e.timedOut.Data[0] = 0
+	e.held = append(e.held, e.timedOut.Close)
+	return nil
+}
+
 // fitTo chooses the kernels' shapes for the GPU at hand.
 func (e *Engine) fitTo(p *cuda.Properties) {
-	if e.opt.sms == 0 {
-		e.opt.sms = p.SMs
-	}
+	e.opt.sms = cmp.Or(e.opt.sms, p.SMs)
 	e.opt.fewGated = e.shape.fewGated(e.opt.sms)
 	e.shape.megakernel = e.shape.megakernelGrid(p, e.opt.sms, e.opt.stepParts())
 	if p.Major == 9 && e.opt.GEMM == EngineGEMM && e.opt.wgmma == nil {
@@ -348,25 +354,8 @@ func (e *Engine) Close() error {
 	if e.s != nil {
 		errs = append(errs, e.s.Sync())
 	}
-	if e.step != nil {
-		errs = append(errs, e.step.Close())
-	}
-	for _, p := range e.plans {
-		errs = append(errs, p.Close())
-	}
-	for _, h := range []*cuda.Host[int32]{e.next, e.in} {
-		if h != nil {
-			errs = append(errs, h.Close())
-		}
-	}
-	if e.timedOut != nil {
-		errs = append(errs, e.timedOut.Close())
-	}
-	if e.p != nil && e.p.module != nil {
-		errs = append(errs, e.p.module.Close())
-	}
-	if e.s != nil {
-		errs = append(errs, e.s.Close())
+	for _, release := range slices.Backward(e.held) {
+		errs = append(errs, release())
 	}
 	errs = append(errs, e.dev.Close())
 	e.dev = nil

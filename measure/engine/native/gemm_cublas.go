@@ -62,7 +62,7 @@ func (e *Engine) plan(key planKey, y, x, w, bias cuda.Ptr) (*cuda.Matmul, error)
 	if err != nil {
 		return nil, err
 	}
-	e.plans[key] = p // Close finds it there, even if Tune fails.
+	e.plans[key], e.held = p, append(e.held, p.Close) // even if Tune fails
 	if key.sameOnAllRanks {
 		return p, nil
 	}
@@ -140,7 +140,9 @@ func (e *Engine) Prepare() error {
 		return err
 	}
 	var err error
-	e.step, err = e.s.Record(e.queueStep)
+	if e.step, err = e.s.Record(e.queueStep); err == nil {
+		e.held = append(e.held, e.step.Close)
+	}
 	return err
 }
 

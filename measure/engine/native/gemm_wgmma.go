@@ -128,15 +128,7 @@ func wgmmaTensorMaps(dev *cuda.Device, r *wgmmaRing, rows int, u epilogue, o *ge
 		weights.Size[2], weights.Box = 2, [3]int{64, 4 * r.units, 2}
 	}
 	inputs := cuda.Tensor{At: o.x, Size: [3]int{k, batch, 1}, Stride: [2]int{2 * k, 2 * k * batch}, Box: [3]int{64, rows, 1}, Short: true}
-	var out []any
-	for _, t := range []*cuda.Tensor{&weights, &inputs} {
-		m, err := dev.TensorMap(t)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, m)
-	}
-	return out, nil
+	return dev.TensorMaps(&weights, &inputs)
 }
 
 // launch is the grid on so many multiprocessors.

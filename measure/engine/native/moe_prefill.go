@@ -58,19 +58,13 @@ type groupedGEMM struct {
 }
 
 func (p *promptExperts) queueGEMM(g *groupedGEMM) error {
-	weights, err := p.dev.TensorMap(&cuda.Tensor{
-		At: g.w, Size: [3]int{g.in, g.out, g.matrices}, Stride: [2]int{2 * g.in, 2 * g.in * g.out}, Box: [3]int{64, 128, 1},
-	})
-	if err != nil {
-		return err
-	}
 	pairs := p.rows * p.sh.topK
-	inputs, err := p.dev.TensorMap(&cuda.Tensor{
-		At: g.x, Size: [3]int{g.in, pairs, 1}, Stride: [2]int{2 * g.in, 2 * g.in * pairs}, Box: [3]int{64, pairsOfBox, 1},
-	})
+	maps, err := p.dev.TensorMaps(
+		&cuda.Tensor{At: g.w, Size: [3]int{g.in, g.out, g.matrices}, Stride: [2]int{2 * g.in, 2 * g.in * g.out}, Box: [3]int{64, 128, 1}},
+		&cuda.Tensor{At: g.x, Size: [3]int{g.in, pairs, 1}, Stride: [2]int{2 * g.in, 2 * g.in * pairs}, Box: [3]int{64, pairsOfBox, 1}})
 	if err != nil {
 		return err
 	}
 	l := cuda.Launch{Grid: cuda.Dim{X: p.dev.SMs}, Block: cuda.Dim{X: 384}, Shared: hopperShared}
-	return g.kernel.Queue(p.s, l, weights, inputs, p.order, p.tiles, int32(p.sh.hidden), int32(p.sh.inner), g.y)
+	return g.kernel.Queue(p.s, l, append(maps, p.order, p.tiles, int32(p.sh.hidden), int32(p.sh.inner), g.y)...)
 }

@@ -18,9 +18,9 @@ type Replay struct {
 	Operators []*OperatorTimes
 	Whole     *OperatorTimes // the step as it runs
 
-	e          *Engine
-	place      func() error // It sets the position that the step begins at.
-	begin, end *cuda.Event
+	e     *Engine
+	place func() error // It sets the position that the step begins at.
+	watch *cuda.Stopwatch
 }
 
 // OperatorTimes are the times of an operator.
@@ -80,10 +80,7 @@ func (e *Engine) replay(s sequence, place, whole func() error) (r *Replay, err e
 			r = nil
 		}
 	}()
-	if r.begin, err = e.dev.NewEvent(); err != nil {
-		return r, err
-	}
-	if r.end, err = e.dev.NewEvent(); err != nil {
+	if r.watch, err = e.s.NewStopwatch(); err != nil {
 		return r, err
 	}
 	kernels := 0
@@ -123,16 +120,11 @@ func (r *Replay) Round() error {
 
 // time is how long the GPU works, after a step that is not timed.
 func (r *Replay) time(work func() error) (unit.Seconds, error) {
-	s := r.e.s
-	for _, do := range []func() error{
-		r.place, r.Whole.run, r.place,
-		func() error { return r.begin.Record(s) }, work, func() error { return r.end.Record(s) }, s.Sync,
-	} {
-		if err := do(); err != nil {
-			return 0, err
-		}
+	err := cuda.InTurn(r.place, r.Whole.run, r.place, func() error { return r.watch.Around(work) }, r.e.s.Sync)
+	if err != nil {
+		return 0, err
 	}
-	return r.end.Since(r.begin)
+	return r.watch.Took()
 }
 
 // Close frees the graphs and the events.
@@ -143,10 +135,8 @@ func (r *Replay) Close() error {
 			errs = append(errs, t.graph.Close())
 		}
 	}
-	for _, e := range []*cuda.Event{r.begin, r.end} {
-		if e != nil {
-			errs = append(errs, e.Close())
-		}
+	if r.watch != nil {
+		errs = append(errs, r.watch.Close())
 	}
 	return errors.Join(errs...)
 }

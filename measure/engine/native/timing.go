@@ -1,17 +1,15 @@
 package native
 
 import (
-	"errors"
-
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/unit"
 )
 
 // A Timer times steps by the host's clock and by the GPU's events.
 type Timer struct {
-	e          *Engine
-	clock      func() int64
-	begin, end *cuda.Event
+	e     *Engine
+	clock func() int64
+	watch *cuda.Stopwatch
 }
 
 // A Timing is the time of one step: from before it is queued until its tokens
@@ -24,28 +22,15 @@ type Timing struct {
 // NewTimer makes a timer that reads the host's clock in nanoseconds. It lasts
 // until Close or the engine's end.
 func (e *Engine) NewTimer(clock func() int64) (*Timer, error) {
-	begin, err := e.dev.NewEvent()
-	if err != nil {
-		return nil, err
-	}
-	end, err := e.dev.NewEvent()
-	if err != nil {
-		return nil, errors.Join(err, begin.Close())
-	}
-	return &Timer{e: e, clock: clock, begin: begin, end: end}, nil
+	watch, err := e.s.NewStopwatch()
+	return &Timer{e: e, clock: clock, watch: watch}, err
 }
 
 // Time runs StartPrefill or StartStep, with what else is part of the step, and
 // waits for the tokens.
 func (t *Timer) Time(start func() error) (Timing, []int32, error) {
 	timing := Timing{BeginNS: t.clock()}
-	if err := t.begin.Record(t.e.s); err != nil {
-		return Timing{}, nil, err
-	}
-	if err := start(); err != nil {
-		return Timing{}, nil, err
-	}
-	if err := t.end.Record(t.e.s); err != nil {
+	if err := t.watch.Around(start); err != nil {
 		return Timing{}, nil, err
 	}
 	tokens, err := t.e.tokens()
@@ -53,9 +38,9 @@ func (t *Timer) Time(start func() error) (Timing, []int32, error) {
 		return Timing{}, nil, err
 	}
 	timing.EndNS = t.clock()
-	timing.Device, err = t.end.Since(t.begin)
+	timing.Device, err = t.watch.Took()
 	return timing, tokens, err
 }
 
 // Close gives the events back.
-func (t *Timer) Close() error { return errors.Join(t.begin.Close(), t.end.Close()) }
+func (t *Timer) Close() error { return t.watch.Close() }

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,15 +29,12 @@ type About struct {
 	HasMetrics bool              // The server has a page of metrics.
 }
 
-// A page is one of a server's that says something of it, and who reads it.
-type page struct {
+// pages are asked for in turn, each with what reads it. A server has some of them; what the first that knows
+// says is not overwritten.
+var pages = []struct {
 	path string
 	read func(*About, []byte)
-}
-
-// pages are asked for in turn. A server has some of them; what the first that knows
-// says is not overwritten.
-var pages = []page{
+}{
 	{"v1/models", (*About).models},
 	{"version", (*About).vllmVersion},
 	{"server_info", (*About).serverInfo},     // SGLang; vLLM in its development mode
@@ -78,37 +76,42 @@ func (at *endpoint) side(path string) *url.URL {
 	return u.JoinPath(path)
 }
 
-// page gets one, of at most a megabyte.
+// page gets one.
 func (r *runner) page(ctx context.Context, path string) ([]byte, error) {
 	return r.call(ctx, http.MethodGet, path, nil)
 }
 
 // call asks for a page beside the API, or posts to it.
 func (r *runner) call(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	_, said, err := r.fetch(ctx, r.clients.of(0), method, r.endpoint.side(path), body)
+	return said, err
+}
+
+// fetch is call for any URL, with the status of what was answered. An error of the connection, or a status that is none of
+// success, is a *Failure.
+func (r *runner) fetch(ctx context.Context, by *http.Client, method string, at *url.URL, body []byte) (status int, said []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	at := r.endpoint.side(path)
-	req, err := http.NewRequestWithContext(ctx, method, at.String(), strings.NewReader(string(body)))
+	req, err := http.NewRequestWithContext(ctx, method, at.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("nothing can be asked of %s", bare(at))
+		return 0, nil, fmt.Errorf("nothing can be asked of %s", bare(at))
 	}
 	r.head(req.Header)
 	req.Header.Set("Accept", "*/*")
-	resp, err := r.clients.of(0).Do(req)
+	resp, err := by.Do(req)
 	if err != nil {
-		return nil, broken(ctx, err, false)
+		return 0, nil, broken(ctx, err, false)
 	}
 	defer resp.Body.Close()
-	said, err := io.ReadAll(io.LimitReader(resp.Body, 4<<20))
-	if err != nil {
-		return nil, broken(ctx, err, true)
+	if said, err = io.ReadAll(io.LimitReader(resp.Body, 4<<20)); err != nil {
+		return 0, nil, broken(ctx, err, true)
 	}
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode < 200 || resp.StatusCode >= 300 {
 		f := refused(resp.StatusCode, resp.Status, said)
 		r.options.redact(f)
-		return nil, f
+		err = f
 	}
-	return said, nil
+	return resp.StatusCode, said, err
 }
 
 // first sets a text that is not known yet.

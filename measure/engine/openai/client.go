@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -53,10 +54,7 @@ func (o *Options) clients() *clients {
 		own.CheckRedirect = follow
 		return &clients{own: []*http.Client{&own}, fresh: &own, free: func() {}}
 	}
-	connections, pools := o.Concurrency, 1
-	if connections == 0 {
-		connections = min(o.Requests, 1024)
-	}
+	connections, pools := cmp.Or(o.Concurrency, min(o.Requests, 1024)), 1
 	if o.Connections == Worker {
 		connections, pools = 1, o.Concurrency
 	}

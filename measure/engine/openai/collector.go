@@ -157,34 +157,23 @@ func (c *collector) gaps(s *result.Serving) *result.Times {
 // tokens summarizes what the server counted of the completed requests; nil where it
 // counted none.
 func tokens(records []result.Record, of func(*result.Record) *int) *stats.Summary {
-	t := summary(samples(records, func(r *result.Record) *float64 {
+	return stats.Of(records, func(r *result.Record) *float64 {
 		n := of(r)
-		if n == nil {
+		if n == nil || r.Failure != "" {
 			return nil
 		}
 		return new(float64(*n))
-	}), 0)
-	if t == nil {
-		return nil
-	}
-	return &t.Summary
+	})
 }
 
 // times summarizes one time of the completed requests that count; nil where none has it.
 func times(s *result.Serving, of func(*result.Record) *float64) *result.Times {
-	return summary(samples(s.Counted(), of), before(s))
-}
-
-// samples are the values of completed requests.
-func samples(records []result.Record, of func(*result.Record) *float64) (all []float64) {
-	for i := range records {
-		if r := &records[i]; r.Failure == "" {
-			if v := of(r); v != nil {
-				all = append(all, *v)
-			}
+	return summary(stats.Values(s.Counted(), func(r *result.Record) *float64 {
+		if r.Failure != "" {
+			return nil
 		}
-	}
-	return all
+		return of(r)
+	}), before(s))
 }
 
 // before is how many requests came before the first that counts.

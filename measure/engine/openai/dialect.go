@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -28,29 +29,22 @@ func newDialect() *dialect { return &dialect{MaxTokens: maxTokensKey} }
 // the refusal is not of what can be left out.
 func (d *dialect) without(refusal string, o *Options) *dialect {
 	n := *d
-	switch {
-	case strings.Contains(refusal, "stream_options") && !d.NoUsage:
-		n.NoUsage = true
-		return n.noted("stream_options")
-	case strings.Contains(refusal, "ignore_eos") && o.IgnoreEOS && !d.NoIgnoreEOS:
-		n.NoIgnoreEOS = true
-		return n.noted("ignore_eos")
-	case strings.Contains(refusal, "temperature") && !d.NoSampling:
-		n.NoSampling = true
-		return n.noted("temperature")
-	case strings.Contains(refusal, "seed") && o.Sampling.Seed > 0 && !d.NoSeed:
-		n.NoSeed = true
-		return n.noted("seed")
-	case strings.Contains(refusal, maxCompletionTokensKey) && d.MaxTokens == maxTokensKey:
-		n.MaxTokens = maxCompletionTokensKey
-		return n.noted(maxTokensKey)
+	n.refusedNames = slices.Clone(d.refusedNames)
+	for _, x := range []struct {
+		name  string
+		asked bool
+		gone  *bool
+	}{{"stream_options", true, &n.NoUsage}, {"ignore_eos", o.IgnoreEOS, &n.NoIgnoreEOS}, {"temperature", true, &n.NoSampling}, {"seed", o.Sampling.Seed > 0, &n.NoSeed}} {
+		if x.asked && !*x.gone && strings.Contains(refusal, x.name) {
+			*x.gone, n.refusedNames = true, append(n.refusedNames, x.name)
+			return &n
+		}
+	}
+	if strings.Contains(refusal, maxCompletionTokensKey) && d.MaxTokens == maxTokensKey {
+		n.MaxTokens, n.refusedNames = maxCompletionTokensKey, append(n.refusedNames, maxTokensKey)
+		return &n
 	}
 	return nil
-}
-
-func (d *dialect) noted(name string) *dialect {
-	d.refusedNames = append(append([]string{}, d.refusedNames...), name)
-	return d
 }
 
 // notes says what the measurement lacks for it.

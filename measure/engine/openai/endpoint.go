@@ -1,13 +1,13 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 )
 
 // An endpoint is where requests go, and what may be said of it.
@@ -42,9 +42,7 @@ func newEndpoint(base, api string) (*endpoint, error) {
 			return finish(u, tail), nil
 		}
 	}
-	if u.Path == "" {
-		u.Path = "/v1"
-	}
+	u.Path = cmp.Or(u.Path, "/v1")
 	if api == Chat {
 		return finish(u, "/chat/completions"), nil
 	}
@@ -82,27 +80,12 @@ func Answers(o Options) (func(context.Context) error, error) {
 // well asks for a page. That there is none such is no sign of a server that is
 // not ready.
 func (r *runner) well(ctx context.Context, page *url.URL) (there bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page.String(), nil)
-	if err != nil {
-		return false, fmt.Errorf("nothing can be asked of %s", bare(page))
-	}
-	r.head(req.Header)
-	resp, err := r.clients.fresh.Do(req)
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", bare(page), broken(ctx, err, false))
-	}
-	defer resp.Body.Close()
-	said := limited(resp.Body)
-	switch code := resp.StatusCode; {
-	case code >= 200 && code < 300:
-		return true, nil
+	code, _, err := r.fetch(ctx, r.clients.fresh, http.MethodGet, page, nil)
+	switch {
 	case code == http.StatusNotFound, code == http.StatusMethodNotAllowed:
 		return false, nil
-	default:
-		f := refused(code, resp.Status, said)
-		r.options.redact(f)
-		return true, fmt.Errorf("%s: %w", bare(page), f)
+	case err != nil:
+		return code > 0, fmt.Errorf("%s: %w", bare(page), err)
 	}
+	return true, nil
 }

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"llmprof/measure/power"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
 )
@@ -120,12 +120,11 @@ func (m metricsPage) of(names []string) *float64 {
 
 // share is the mean of the first of the names that the page has, over its engines.
 func (m metricsPage) share(names []string) *float64 {
-	for _, name := range names {
-		if v, ok := m.values[name]; ok {
-			return new(v / float64(m.lines[name]))
-		}
+	i := slices.IndexFunc(names, func(name string) bool { return m.lines[name] > 0 })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return new(m.values[names[i]] / float64(m.lines[names[i]]))
 }
 
 // A sampler reads a server's metrics again and again.
@@ -133,8 +132,7 @@ type sampler struct {
 	runner *runner
 	start  time.Time
 	period time.Duration
-	stop   context.CancelFunc
-	ended  sync.WaitGroup
+	stop   func()
 
 	first, last metricsPage // pages before and after the run
 	samples     []result.ServerSample
@@ -163,20 +161,8 @@ func (s *sampler) begin(ctx context.Context, start time.Time) {
 	if s == nil {
 		return
 	}
-	ctx, s.stop = context.WithCancel(ctx)
 	s.start = start
-	s.ended.Go(func() {
-		tick := time.NewTicker(s.period)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				s.read(ctx)
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
+	s.stop = power.Every(ctx, s.period, func(ctx context.Context) { s.read(ctx) })
 }
 
 func (s *sampler) read(ctx context.Context) (ok bool) {
@@ -204,7 +190,6 @@ func (s *sampler) end(ctx context.Context) *result.ServerMetrics {
 		return nil
 	}
 	s.stop()
-	s.ended.Wait()
 	defer s.runner.clients.free()
 	during := s.samples
 	counted := s.read(context.WithoutCancel(ctx))
@@ -212,7 +197,7 @@ func (s *sampler) end(ctx context.Context) *result.ServerMetrics {
 		Source: s.first.kind(), PeriodS: s.period.Seconds(), Samples: during, Failed: s.failed, Counters: map[string]float64{},
 	}
 	if len(s.reads) > 0 {
-		m.ReadSeconds = stats.Percentile(slices.Sorted(slices.Values(s.reads)), 50)
+		m.ReadSeconds = stats.Median(s.reads)
 	}
 	if counted {
 		for key, names := range counters {
@@ -227,23 +212,8 @@ func (s *sampler) end(ctx context.Context) *result.ServerMetrics {
 			}
 		}
 	}
-	m.Running = gauge(during, func(x *result.ServerSample) *float64 { return x.Running })
-	m.Waiting = gauge(during, func(x *result.ServerSample) *float64 { return x.Waiting })
-	m.KVUse = gauge(during, func(x *result.ServerSample) *float64 { return x.KVUse })
+	m.Running = stats.Of(during, func(x *result.ServerSample) *float64 { return x.Running })
+	m.Waiting = stats.Of(during, func(x *result.ServerSample) *float64 { return x.Waiting })
+	m.KVUse = stats.Of(during, func(x *result.ServerSample) *float64 { return x.KVUse })
 	return m
-}
-
-// gauge summarizes one figure of the samples; nil where none has it.
-func gauge(samples []result.ServerSample, of func(*result.ServerSample) *float64) *stats.Summary {
-	var all []float64
-	for i := range samples {
-		if v := of(&samples[i]); v != nil {
-			all = append(all, *v)
-		}
-	}
-	sum, err := stats.Summarize(all)
-	if err != nil {
-		return nil
-	}
-	return sum
 }

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,12 +50,8 @@ func StartServer(ctx context.Context, spec ServerSpec) (*Server, error) {
 	if spec.Ready(ctx) == nil {
 		return nil, errors.New("a server answers there before this one is started: stop that one, or measure it without a command")
 	}
-	if spec.Timeout == 0 {
-		spec.Timeout = 30 * time.Minute
-	}
-	if spec.Grace == 0 {
-		spec.Grace = 30 * time.Second
-	}
+	spec.Timeout = cmp.Or(spec.Timeout, 30*time.Minute)
+	spec.Grace = cmp.Or(spec.Grace, 30*time.Second)
 	p, err := child.Start(child.Spec{
 		Command: command, Env: slices.Concat(spec.Env, env), Grace: spec.Grace,
 	})

@@ -2,7 +2,6 @@ package compat
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"llmprof/measure/experiment/tree"
@@ -84,23 +83,14 @@ func (t *Translator) sharding(n *tree.Node) {
 }
 
 func (t *Translator) quantization(n *tree.Node) {
-	q := n.Get("quantization_config")
+	const of = "quantization_config"
+	q := t.members(n, of, "quantization", "load_in_4bit", "load_in_8bit", "bnb_*")
 	if q == nil {
 		return
 	}
-	n.Take("quantization_config")
-	if q.Kind != tree.TableKind {
-		t.Wrong(q.At.Mistake("quantization_config: %s: want a table", q.What()))
-		return
-	}
-	const of = "quantization_config"
-	known := []string{"quantization", "load_in_4bit", "load_in_8bit"}
 	for _, p := range q.Pairs {
-		switch {
-		case strings.HasPrefix(p.Key, "bnb_"):
+		if strings.HasPrefix(p.Key, "bnb_") {
 			t.Warn(p.At, "%s.%s has no effect: bitsandbytes runs with its own defaults", of, p.Key)
-		case !slices.Contains(known, p.Key):
-			t.Wrong(p.At.Mistake("%s.%s is not known; %s", of, p.Key, spelling.Hint(p.Key, known)))
 		}
 	}
 	four, eight := t.truth(q, of, "load_in_4bit"), t.truth(q, of, "load_in_8bit")
@@ -132,12 +122,8 @@ func (t *Translator) decoder(n *tree.Node) {
 }
 
 func (t *Translator) latency(n *tree.Node) {
-	l := n.Take("latency_simulation")
+	l := t.members(n, "latency_simulation", "*")
 	if l == nil {
-		return
-	}
-	if l.Kind != tree.TableKind {
-		t.Wrong(l.At.Mistake("latency_simulation: %s: want a table", l.What()))
 		return
 	}
 	if t.truth(l, "latency_simulation", "enabled") {

@@ -6,9 +6,9 @@
 package compat
 
 import (
-	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"llmprof/input"
 	"llmprof/measure/experiment/tree"
@@ -169,7 +169,7 @@ func (t *Translator) without(n *tree.Node) {
 	}
 }
 
-// members removes one of the other tool's tables from n and checks its keys.
+// members removes one of the other tool's tables from n and checks its keys. A known key that ends in * stands for all that begin so.
 func (t *Translator) members(n *tree.Node, key string, known ...string) *tree.Node {
 	table := n.Take(key)
 	if table == nil {
@@ -180,8 +180,12 @@ func (t *Translator) members(n *tree.Node, key string, known ...string) *tree.No
 		return nil
 	}
 	for _, p := range table.Pairs {
-		if !slices.Contains(known, p.Key) {
-			t.Wrong(p.At.Mistake("%s.%s is not known; %s", key, p.Key, spelling.Hint(p.Key, known)))
+		is := func(name string) bool {
+			start, open := strings.CutSuffix(name, "*")
+			return name == p.Key || open && strings.HasPrefix(p.Key, start)
+		}
+		if !slices.ContainsFunc(known, is) {
+			t.Wrong(p.At.Mistake("%s.%s is not known; %s", key, p.Key, spelling.Hint(p.Key, slices.DeleteFunc(slices.Clone(known), func(name string) bool { return strings.HasSuffix(name, "*") }))))
 		}
 	}
 	return table
@@ -195,7 +199,7 @@ func (t *Translator) truth(n *tree.Node, of, key string) bool {
 	}
 	b, ok := v.Scalar.(bool)
 	if !ok {
-		t.Wrong(v.At.Mistake("%s: %s: want true or false", fmt.Sprintf("%s.%s", of, key), v.What()))
+		t.Wrong(v.At.Mistake("%s: %s: want true or false", of+"."+key, v.What()))
 	}
 	return b
 }

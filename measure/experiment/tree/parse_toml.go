@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -53,10 +54,7 @@ func (t *tomlTree) node(path, key string, v any) *Node {
 			n.Pairs = append(n.Pairs, Pair{k, Place{t.source, t.keys.Key(at)}, t.node(at, join(key, k), value)})
 		}
 		slices.SortFunc(n.Pairs, func(a, b Pair) int {
-			if d := t.order[join(key, quoted(a.Key))] - t.order[join(key, quoted(b.Key))]; d != 0 {
-				return d
-			}
-			return strings.Compare(a.Key, b.Key)
+			return cmp.Or(t.order[join(key, quoted(a.Key))]-t.order[join(key, quoted(b.Key))], strings.Compare(a.Key, b.Key))
 		})
 	case []map[string]any:
 		n.Kind = ListKind

@@ -5,6 +5,7 @@ package tree
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"llmprof/input"
 )
@@ -58,33 +59,32 @@ func (n *Node) What() string {
 
 // Get is the value of a key, nil if the table has none.
 func (n *Node) Get(key string) *Node {
-	for i := range n.Pairs {
-		if n.Pairs[i].Key == key {
-			return n.Pairs[i].Value
-		}
+	if i := n.index(key); i >= 0 {
+		return n.Pairs[i].Value
 	}
 	return nil
+}
+
+func (n *Node) index(key string) int {
+	return slices.IndexFunc(n.Pairs, func(p Pair) bool { return p.Key == key })
 }
 
 // Take is get, and removes the key.
 func (n *Node) Take(key string) *Node {
-	for i := range n.Pairs {
-		if n.Pairs[i].Key == key {
-			v := n.Pairs[i].Value
-			n.Pairs = append(n.Pairs[:i:i], n.Pairs[i+1:]...)
-			return v
-		}
+	i := n.index(key)
+	if i < 0 {
+		return nil
 	}
-	return nil
+	v := n.Pairs[i].Value
+	n.Pairs = append(n.Pairs[:i:i], n.Pairs[i+1:]...)
+	return v
 }
 
 // Put sets the value of a key.
 func (n *Node) Put(p Pair) {
-	for i := range n.Pairs {
-		if n.Pairs[i].Key == p.Key {
-			n.Pairs[i] = p
-			return
-		}
+	if i := n.index(p.Key); i >= 0 {
+		n.Pairs[i] = p
+		return
 	}
 	n.Pairs = append(n.Pairs, p)
 }

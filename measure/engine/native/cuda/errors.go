@@ -82,3 +82,13 @@ func (d *driver) check(call string, code int32) error {
 	}
 	return e
 }
+
+// InTurn does one step after the other, and returns the error of the first that fails.
+func InTurn(steps ...func() error) error {
+	for _, do := range steps {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

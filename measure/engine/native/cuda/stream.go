@@ -124,30 +124,46 @@ func (s *Stream) Time(n int, work func() error) (unit.Seconds, error) {
 
 // Once does work and returns the GPU's time of it.
 func (s *Stream) Once(work func() error) (t unit.Seconds, err error) {
+	w, err := s.NewStopwatch()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	if err := InTurn(func() error { return w.Around(work) }, w.end.Sync); err != nil {
+		return 0, err
+	}
+	return w.Took()
+}
+
+// A Stopwatch is two marks around work on a stream.
+type Stopwatch struct {
+	s          *Stream
+	begin, end *Event
+}
+
+// NewStopwatch makes the marks.
+func (s *Stream) NewStopwatch() (*Stopwatch, error) {
 	begin, err := s.dev.NewEvent()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, begin.Close()) }()
 	end, err := s.dev.NewEvent()
 	if err != nil {
-		return 0, err
+		return nil, errors.Join(err, begin.Close())
 	}
-	defer func() { err = errors.Join(err, end.Close()) }()
-	if err := begin.Record(s); err != nil {
-		return 0, err
-	}
-	if err := work(); err != nil {
-		return 0, err
-	}
-	if err := end.Record(s); err != nil {
-		return 0, err
-	}
-	if err := end.Sync(); err != nil {
-		return 0, err
-	}
-	return end.Since(begin)
+	return &Stopwatch{s, begin, end}, nil
 }
+
+// Around queues the marks with work between them.
+func (w *Stopwatch) Around(work func() error) error {
+	return InTurn(func() error { return w.begin.Record(w.s) }, work, func() error { return w.end.Record(w.s) })
+}
+
+// Took is the GPU's time between the marks; both must have been reached.
+func (w *Stopwatch) Took() (unit.Seconds, error) { return w.end.Since(w.begin) }
+
+// Close destroys the marks.
+func (w *Stopwatch) Close() error { return errors.Join(w.begin.Close(), w.end.Close()) }
 
 // A Graph is work that was recorded from a stream and can be done again with
 // one call.

@@ -27,6 +27,18 @@ func (m *TensorMap) pointer() unsafe.Pointer {
 	return unsafe.Add(p, -uintptr(p)&63)
 }
 
+// TensorMaps makes the driver's forms of some tensors, as arguments of a kernel.
+func (dev *Device) TensorMaps(tensors ...*Tensor) (args []any, err error) {
+	for _, t := range tensors {
+		m, err := dev.TensorMap(t)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, m)
+	}
+	return args, nil
+}
+
 // TensorMap makes the driver's form (CUDA driver API, cuTensorMapEncodeTiled).
 func (dev *Device) TensorMap(t *Tensor) (*TensorMap, error) {
 	size, stride, box, step := [3]uint64{}, [2]uint64{uint64(t.Stride[0]), uint64(t.Stride[1])}, [3]uint32{}, [3]uint32{1, 1, 1}

@@ -83,13 +83,7 @@ func (s *session) tryOut() error {
 	if err != nil {
 		return err
 	}
-	if err := s.team.Prepare(); err != nil {
-		return err
-	}
-	if err := s.fill(); err != nil {
-		return err
-	}
-	if err := s.team.CheckNumbers("the prefill"); err != nil {
+	if err := cuda.InTurn(s.team.Prepare, s.fill, func() error { return s.team.CheckNumbers("the prefill") }); err != nil {
 		return err
 	}
 	s.first = nil

@@ -85,6 +85,13 @@ type worker struct {
 	bencher  *native.Bencher // times operators by themselves; nil while a model is loaded
 }
 
+// newClock gives nanoseconds of CLOCK_MONOTONIC, by which Go counts too; since it was called where that is not read.
+func newClock() func() int64 {
+	start := time.Now()
+	base, _ := Monotonic() // on Linux, where the engine runs, it cannot fail
+	return func() int64 { return base + time.Since(start).Nanoseconds() }
+}
+
 // listen reads commands. It goes on while one is obeyed, for stop comes then.
 func (w *worker) listen(in io.Reader) error {
 	lines := json.NewDecoder(in)
