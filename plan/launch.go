@@ -290,7 +290,14 @@ func llamaCPP(r *Row, q *Request, checkpoint string) Launch {
 		a.add("--cache-type-k", "q8_0", "--cache-type-v", "q8_0")
 		a.note("llama.cpp has no FP8 cache: Q8_0 takes a sixteenth more")
 	}
-	a.note("convert the checkpoint to GGUF first")
+	switch {
+	case models.IsMix(r.Formats.Weights):
+		a.note("convert the checkpoint to GGUF first, and quantize it: llama-quantize FILE %s", strings.ToUpper(r.Formats.Weights))
+	case r.stored():
+		a.note("convert the checkpoint to GGUF first")
+	default:
+		a.note("convert the checkpoint to GGUF first, and quantize it: llama.cpp has no weights in %s", r.Scheme)
+	}
 	if n := r.DP / each; n > 1 {
 		a.note("start %d of these servers behind a router", n)
 	}

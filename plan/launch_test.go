@@ -31,7 +31,7 @@ func launched(t *testing.T) (all [][]Launch) {
 	} {
 		q := request(t, x.model, x.gpu)
 		x.row.Card = &q.Cards[0]
-		s, err := x.row.Formats.scheme(x.row.Card.Model, x.row.Card.GPU)
+		_, s, err := x.row.Formats.of(x.row.Card.Model, x.row.Card.GPU)
 		if err != nil {
 			t.Fatal(err)
 		}

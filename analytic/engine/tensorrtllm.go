@@ -36,6 +36,7 @@ var tensorRTRuns = analytic.Support{
 	Since:   map[unit.Format]float64{unit.FP8: 8.9, unit.NVFP4: 10},
 	Acts:    []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.NVFP4, unit.MXFP4},
 	KV:      []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.NVFP4}, // features/quantization
+	Mixes:   analytic.NoMixes,
 	Split:   tensorRTSplit,
 }
 
@@ -53,7 +54,7 @@ var tensorRT2024 = fused{profile: analytic.Profile{
 		setDefault(c, roofline.HostStep, 0.6e-3)
 	},
 	Older: older, Reserve: 3.5e9,
-	Support: analytic.Support{Vendors: []string{nvidia}, Capability: 7, Acts: tensorRTRuns.Acts, KV: append(slices.Clone(tensorRTRuns.KV), unit.INT8)},
+	Support: analytic.Support{Vendors: []string{nvidia}, Capability: 7, Mixes: analytic.NoMixes, Acts: tensorRTRuns.Acts, KV: append(slices.Clone(tensorRTRuns.KV), unit.INT8)},
 }}
 
 // edge is TensorRT-Edge-LLM for Jetson modules.
@@ -63,7 +64,7 @@ var edge = fused{profile: analytic.Profile{
 	Constants: func(c *roofline.Constants) {
 		setDefault(c, roofline.HostStep, 20e-6)
 	},
-	Graph: true, Support: analytic.Support{Vendors: []string{nvidia}, Integrated: true, Capability: 8.7},
+	Graph: true, Support: analytic.Support{Vendors: []string{nvidia}, Integrated: true, Capability: 8.7, Mixes: analytic.NoMixes},
 }}
 
 // tensorRTExpertTile is the rows of a tile of TensorRT-LLM's grouped GEMMs in MXFP4. Those on Hopper are OpenAI's Triton kernels. Its operator tables do not name them; with their

@@ -210,7 +210,7 @@ func (o *Planned) cards(from Catalogs, of []*models.Model) (all []plan.Card, err
 		return nil, Usage("--quality-floor: %w", err)
 	}
 	for _, name := range o.weights {
-		if _, err := models.ParseScheme(name); err != nil {
+		if _, err := models.ParseScheme(name); err != nil && !models.IsMix(name) {
 			return nil, Usage("--weights: %w", err)
 		}
 	}
