@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"llmprof/footprint"
 	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/operator"
@@ -36,6 +37,9 @@ type Profile struct {
 	Conv      unit.Format                                    // format of the inputs that convolutions remember; NoFormat for that of the residual stream
 	Newest    bool                                           // A convolution's newest input is kept too, though the next token needs only those before.
 	Reserve   unit.Bytes                                     // memory that it takes besides weights, KV cache and activations
+
+	// Padding is the multiples of the sizes in which it keeps experts in MXFP4; nil for the sizes that they have.
+	Padding func(g *hardware.GPU) footprint.Grain
 
 	// Sampler is the memory that it reserves to sample tokens of the most sequences that may
 	// run; nil for none.
