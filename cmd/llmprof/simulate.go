@@ -102,7 +102,7 @@ func (s *simulation) loadFlags(cmd *cobra.Command) {
 	f.IntVar(&s.requests, "requests", 1000, "how many `requests`; of a trace at most so many if given")
 	f.IntVar(&s.warmup, "warmup", 0, "`requests` at the beginning that no figure counts (default: until a rate is steady)")
 	f.Uint64Var(&s.seed, "seed", 0, "`seed` of what is drawn")
-	f.StringVar(&s.slo, "slo", "", "`limits` that goodput counts within, as ttft=500ms,tpot=50ms,ttlt=10s")
+	f.StringVar(&s.slo, "slo", "", "`limits` that goodput counts within, as ttft=500ms,tpot=50ms,e2e=10s")
 	f.IntVar(&s.Workload.Budget, "max-num-batched-tokens", 0, "most tokens `n` of a step, all sequences (default: the scheduler's)")
 	_ = cmd.RegisterFlagCompletionFunc("arrival", words("poisson", "gamma", "constant", "ramp"))
 }
