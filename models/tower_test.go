@@ -44,3 +44,15 @@ func towers(m *models.Model) (notes []string) {
 	}
 	return notes
 }
+
+// One note names both fields by which a config counts its draft layers.
+func TestDraftLayersHaveOneNote(t *testing.T) {
+	table, err := models.Load(llmprof.ModelsJSON)
+	testkit.Must(t, err)
+	m, err := table.Model("minimax-m3")
+	testkit.Must(t, err)
+	drafts := slices.DeleteFunc(slices.Clone(m.Notes), func(n string) bool { return !strings.Contains(n, "MTP") })
+	if len(drafts) != 1 || !strings.Contains(drafts[0], "num_nextn_predict_layers, num_mtp_modules") {
+		t.Errorf("%q", drafts)
+	}
+}
