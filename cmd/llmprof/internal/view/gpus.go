@@ -103,17 +103,9 @@ func PeaksTable(g *hardware.GPU) render.Table {
 	for _, f := range g.Formats() {
 		rate, _ := g.Peak(f)
 		ridge, _ := g.Ridge(f)
-		t.Add(f, peakOf(f, rate), render.Tenths(ridge))
+		t.Add(f, f.Rate(rate), render.Tenths(ridge))
 	}
 	return t
-}
-
-// peakOf is the rate of products in a format with its unit: integers have no floating point.
-func peakOf(f unit.Format, r unit.FLOPsPerSec) fmt.Stringer {
-	if f == unit.INT8 || f == unit.INT4 {
-		return unit.OPsPerSec(r)
-	}
-	return r
 }
 
 // calibrationFields are the shares of its peaks that the GPU reaches in an estimate.
