@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"llmprof/footprint"
 	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/operator"
@@ -36,6 +37,9 @@ type Profile struct {
 	Conv      unit.Format                                    // format of the inputs that convolutions remember; NoFormat for that of the residual stream
 	Newest    bool                                           // A convolution's newest input is kept too, though the next token needs only those before.
 	Reserve   unit.Bytes                                     // memory that it takes besides weights, KV cache and activations
+
+	// Padding is the multiples of the sizes in which it keeps experts in MXFP4; nil for the sizes that they have.
+	Padding func(g *hardware.GPU) footprint.Grain
 
 	// Sampler is the memory that it reserves to sample tokens of the most sequences that may
 	// run; nil for none.
@@ -77,6 +81,16 @@ func (e *Profile) Set(g *hardware.GPU, c *hardware.Calibration) {
 	}
 }
 
+// Mixes says what an engine makes of llama.cpp's quantizations (GGUF).
+type Mixes uint8
+
+// An engine may run them beside other weights, not at all, or as its only weights in 8 and 4 bits.
+const (
+	MixesToo Mixes = iota
+	NoMixes
+	MixesAlone
+)
+
 // Support is what an engine runs. A nil list is no limit.
 type Support struct {
 	Default    bool     // the engine is offered to a user who named none
@@ -91,6 +105,7 @@ type Support struct {
 	Lacks      map[string][]unit.Format // GPUs of a generation run no weights in these formats
 	Acts       []unit.Format            // products run in these formats
 	KV         []unit.Format
+	Mixes      Mixes
 	OwnCache   bool // a model whose checkpoint names a format of its KV cache runs with that alone
 
 	Split       func(*Parallelism) string // why the engine cannot split experts so, "" if it can; nil where replicas share whole experts alone

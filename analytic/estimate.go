@@ -64,7 +64,7 @@ type Estimate struct {
 	TTFT, TPOT, TTLT Span
 	Throughput       float64 // generated tokens a second, all replicas
 	InputRate        float64 // prompt tokens a second while prefilling, all replicas
-	MFU              float64 // prefill: the model's FLOPs as a share of the GPUs' peak in that time
+	MFU              float64 // prefill: the model's FLOPs as a share of the GPUs' peak in that time, each product's peak in the format that it runs in
 	MBU              float64 // decode: compulsory bytes as a share of the GPUs' bandwidth in that time
 
 	Energy energy.Energy
@@ -208,8 +208,8 @@ func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total, w
 	batch := float64(w.Batch) * float64(par.DP)
 	e.Throughput = batch * float64(w.GenLen) / float64(e.TTLT.Expected)
 	e.InputRate = batch * float64(w.PromptLen-w.CachedPrefix) / float64(e.TTFT.Expected)
-	_, peak := p.machine.Runs(p.Scheme.Act)
-	e.MFU = float64(prefill.Model) / (float64(prefill.Expected) * float64(peak) * float64(par.TP*par.PP))
+	done := float64(prefill.Model) / (float64(prefill.Work.FLOPs) * float64(par.TP*par.PP)) // Padding and replicated products are not the model's.
+	e.MFU = done * float64(prefill.floor.Matrix) / float64(prefill.Expected)
 	e.Money = p.money(e, w, batch)
 }
 

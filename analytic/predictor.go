@@ -42,6 +42,9 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	if e.Sampler != nil {
 		reserved += e.Sampler(c.Model, g)
 	}
+	if e.Padding != nil && scheme.Weights == unit.MXFP4 {
+		p.Grain = e.Padding(g)
+	}
 	for i := range c.Model.Layers {
 		p.twins = append(p.twins, i > 0 && c.Model.Layers[i-1].AlikeButWindows(&c.Model.Layers[i]))
 	}

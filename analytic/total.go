@@ -126,6 +126,8 @@ func (t *total) pipeline(m float64, prefill bool) {
 		return
 	}
 	t.Work, t.Model = t.Work.Scale(m), t.Model.Times(m)
+	one := t.floor
+	t.floor.Add(&one, m-1)
 	t.launches, t.calls = t.launches*m, t.calls*m
 	t.host, t.exposed = t.host.Times(m), t.exposed.Times(m)
 	t.Busy = t.Times(m)

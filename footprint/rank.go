@@ -1,6 +1,7 @@
 package footprint
 
 import (
+	"math"
 	"slices"
 
 	"llmprof/models"
@@ -16,6 +17,23 @@ type Rank struct {
 	Scheme *models.Scheme        // formats of the experts' matrices
 	Dense  *models.Scheme        // formats of the other matrices of the blocks
 	Plain  *models.Scheme        // formats of matrices that are never quantized, as routers
+	Grain  Grain
+}
+
+// A Grain is the multiples to which an engine pads the hidden size and the width of experts; 0 where it pads nothing.
+type Grain struct{ Hidden, Width float64 }
+
+// Pads is by how much the matrices of an expert grow.
+func (g *Grain) Pads(hidden, width float64) float64 {
+	return rounded(hidden, g.Hidden) * rounded(width, g.Width)
+}
+
+// rounded is by how much a size grows that is rounded up to a multiple.
+func rounded(size, multiple float64) float64 {
+	if size == 0 || multiple == 0 {
+		return 1
+	}
+	return math.Ceil(size/multiple) * multiple / size
 }
 
 // NewRank is a rank of a model with a split p and a quantization s. A KV cache without a
@@ -29,7 +47,7 @@ func NewRank(m *models.Model, p parallel.Parallelism, s models.Scheme) Rank {
 		all.scheme.KV = s.Stream()
 	}
 	all.dense, all.plain = all.scheme.Parts()
-	return Rank{m, &all.par, &all.scheme, &all.dense, &all.plain}
+	return Rank{Model: m, Par: &all.par, Scheme: &all.scheme, Dense: &all.dense, Plain: &all.plain}
 }
 
 // Bytes is the memory of n activations of the residual stream.
@@ -129,6 +147,9 @@ func (r *Rank) blockWeights(b *models.Block) unit.Bytes {
 		return sum
 	}
 	each := r.matrices(r.Scheme, e.In, r.Par.ExpertTP()) + r.matrices(r.Scheme, e.Out, r.Par.ExpertTP())
+	if len(e.Out) > 0 {
+		each = each.Times(r.Grain.Pads(float64(e.Out[0].Out), float64(e.Out[0].In)/float64(r.Par.ExpertTP())))
+	}
 	sum += each.Times(float64(e.Count)/float64(r.Par.EP)) + r.matrices(r.Plain, e.Router, tp)
 	if e.Shared != nil {
 		sum += r.matrices(r.Scheme, e.Shared.In, tp) + r.matrices(r.Scheme, e.Shared.Out, tp)

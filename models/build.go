@@ -41,13 +41,16 @@ func (r *reader) model() *Model {
 	return m
 }
 
-// noteDraft says of draft (MTP) layers that they are not counted.
+// noteDraft says of draft (MTP) layers where they are counted.
 func (r *reader) noteDraft(m *Model) {
+	var fields []string
 	for _, field := range []string{"num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers"} {
 		if n := r.countOr(field, 0); n > 0 {
-			m.Drafts = n
-			m.Notes = append(m.Notes, "the draft (MTP) layers ("+field+") are not counted")
+			m.Drafts, fields = n, append(fields, field)
 		}
+	}
+	if fields != nil {
+		m.Notes = append(m.Notes, "the draft (MTP) layers ("+strings.Join(fields, ", ")+") are counted only under a load with speculation")
 	}
 }
 

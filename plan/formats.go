@@ -6,16 +6,23 @@ import (
 	"llmprof/unit"
 )
 
-// scheme is the scheme of the formats for a model on a GPU.
-func (f *Formats) scheme(m *models.Model, g *hardware.GPU) (s models.Scheme, err error) {
-	s = models.StoredScheme(m)
-	if f.Weights != "" {
+// of is the model with weights in the formats, and its scheme on a GPU. A quantization of llama.cpp has a type for each matrix.
+func (f *Formats) of(m *models.Model, g *hardware.GPU) (*models.Model, models.Scheme, error) {
+	var err error
+	s := models.StoredScheme(m)
+	switch {
+	case models.IsMix(f.Weights):
+		if m, err = models.Quantize(m, f.Weights); err != nil {
+			return nil, s, err
+		}
+		s = models.StoredScheme(m)
+	case f.Weights != "":
 		if s, err = models.ParseScheme(f.Weights); err != nil {
-			return s, err
+			return nil, s, err
 		}
 	}
 	s.KV = f.KV
-	return s.For(g), nil
+	return m, s.For(g), nil
 }
 
 // DefaultFormats are the formats that are tried of a model on a GPU: the checkpoint's and
@@ -36,7 +43,7 @@ func DefaultFormats(m *models.Model, g *hardware.GPU, names []string, floor floa
 	stored := models.StoredScheme(m)
 	for _, name := range append([]string{""}, names...) {
 		f := Formats{Weights: name}
-		s, err := f.scheme(m, g)
+		_, s, err := f.of(m, g)
 		if err != nil || s.Weights.Bits() < floor && name != "" || name != "" && s.Weights == stored.Weights || !g.Has(s.Act) {
 			continue
 		}

@@ -156,7 +156,7 @@ func vllm(r *Row, q *Request, checkpoint string) Launch {
 	}
 	if r.Prefill > 0 {
 		a.add("--kv-transfer-config", `{"kv_connector": "NixlConnector", "kv_role": "kv_both"}`)
-		a.note("this is the server that decodes: start %d replicas more that prefill, by the same command%s, and a proxy that sends each request to both in turn", r.Prefill, prefill)
+		a.note("this is the server that decodes: start %d more for prefill, by the same command%s, and a proxy that sends each request to both in turn", r.Prefill, prefill)
 	}
 	if r.Card.GPU.Vendor == "google" {
 		a.note("install vllm-tpu, which has vLLM's plugin for TPUs; constants of its kernels were measured on none")
@@ -212,7 +212,7 @@ func sglang(r *Row, q *Request, checkpoint string) Launch {
 	}
 	if r.Prefill > 0 {
 		a.add("--disaggregation-mode", "decode")
-		a.note("this is the server that decodes: start %d replicas more that prefill, with --disaggregation-mode prefill, behind SGLang's router", r.Prefill)
+		a.note("this is the server that decodes: start %d more for prefill, with --disaggregation-mode prefill, behind SGLang's router", r.Prefill)
 	}
 	r.nodes(a)
 	return a.launch("sglang")
@@ -246,7 +246,7 @@ func tensorRT(r *Row, q *Request, checkpoint string) Launch {
 		a.note("give speculative_config with %d tokens in a file for --extra_llm_api_options", r.Drafts)
 	}
 	if r.Prefill > 0 {
-		a.note("this is a server that decodes: start %d replicas more that prefill, and trtllm-serve disaggregated in front of both", r.Prefill)
+		a.note("this is a server that decodes: start %d more for prefill, and trtllm-serve disaggregated in front of both", r.Prefill)
 	}
 	if !r.stored() {
 		a.note("TensorRT-LLM serves weights as the checkpoint has them: give one quantized as %s", r.Formats.Weights)
@@ -290,7 +290,14 @@ func llamaCPP(r *Row, q *Request, checkpoint string) Launch {
 		a.add("--cache-type-k", "q8_0", "--cache-type-v", "q8_0")
 		a.note("llama.cpp has no FP8 cache: Q8_0 takes a sixteenth more")
 	}
-	a.note("convert the checkpoint to GGUF first")
+	switch {
+	case models.IsMix(r.Formats.Weights):
+		a.note("convert the checkpoint to GGUF first, and quantize it: llama-quantize FILE %s", strings.ToUpper(r.Formats.Weights))
+	case r.stored():
+		a.note("convert the checkpoint to GGUF first")
+	default:
+		a.note("convert the checkpoint to GGUF first, and quantize it: llama.cpp has no weights in %s", r.Scheme)
+	}
 	if n := r.DP / each; n > 1 {
 		a.note("start %d of these servers behind a router", n)
 	}

@@ -31,7 +31,7 @@ func launched(t *testing.T) (all [][]Launch) {
 	} {
 		q := request(t, x.model, x.gpu)
 		x.row.Card = &q.Cards[0]
-		s, err := x.row.Formats.scheme(x.row.Card.Model, x.row.Card.GPU)
+		_, s, err := x.row.Formats.of(x.row.Card.Model, x.row.Card.GPU)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +248,7 @@ func TestLaunchNotes(t *testing.T) {
 	}{
 		{0, 2, "start 3 of these servers"}, {2, 0, "checkpoint with weights quantized as w4a16-g128"}, {3, 0, "16 GPUs take 2 machines of 8"},
 		{3, 2, "enable_attention_dp"}, {3, 4, "LeaderWorkerSet"}, {0, 3, "no FP8 cache"},
-		{5, 0, "1 replicas more that prefill"}, {5, 0, "start 2 of these servers"}, {5, 4, "a proxy in front of both"}, {5, 2, "speculative_config"},
+		{5, 0, "start 1 more for prefill"}, {5, 0, "start 2 of these servers"}, {5, 4, "a proxy in front of both"}, {5, 2, "speculative_config"},
 		{0, 2, "kv_cache_config: {dtype: fp8}"},
 	} {
 		if got := strings.Join(all[x.row][x.engine].Notes, "\n"); !strings.Contains(got, x.want) {

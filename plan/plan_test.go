@@ -82,16 +82,16 @@ func bruteForce(t *testing.T, q *Request) (best *Row) {
 // it qualifies.
 func single(t *testing.T, q *Request, r *Row) bool {
 	g := r.Card.GPU
-	scheme, err := r.Formats.scheme(r.Card.Model, g)
+	m, scheme, err := r.Formats.of(r.Card.Model, g)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &analytic.Case{
-		Model: r.Card.Model, Scheme: scheme, Price: r.Card.Price, Workload: *q.workload(r.Batch),
+		Model: m, Scheme: scheme, Price: r.Card.Price, Workload: *q.workload(r.Batch),
 		Parallel: analytic.Parallelism{TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, DP: r.DP, MicroBatches: r.MicroBatches, GPUsPerNode: g.GPUsPerNode},
 	}
 	e := r.Card.Machines.Machine.Engine
-	if engine.Runs(e, r.Card.Model, g, &scheme) != nil {
+	if engine.Runs(e, m, g, &scheme) != nil {
 		return false
 	}
 	f, err := hardware.BuiltIn(llmprof.Calibrations, g, e.Profile().Name)

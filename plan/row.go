@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
+	"llmprof/printable"
 	"llmprof/unit"
 )
 
@@ -98,6 +100,16 @@ func (r *Row) Extras() (s string) {
 // extras counts the settings that differ from those that a server starts with.
 func (r *Row) extras() int {
 	return min(r.Prefill, 1) + min(r.Budget, 1) + min(r.Limit, 1) + min(r.Drafts, 1)
+}
+
+// Same is the command of llmprof that gives the figures of the row. It begins with a word, for a spreadsheet takes a cell
+// for a formula that begins with a flag.
+func (r *Row) Same(q *Request) string {
+	words := []string{"estimate"}
+	for _, w := range r.Args(q) {
+		words = append(words, printable.ShellWord(w))
+	}
+	return strings.Join(words, " ")
 }
 
 // Args are the arguments of "llmprof estimate" that give the figures of the row.

@@ -183,9 +183,9 @@ func (s *search) prepare(r *Row) (*analytic.Prepared, error) {
 
 // caseOf is the case of a deployment.
 func (s *search) caseOf(r *Row) (*analytic.Case, error) {
-	c, m := &analytic.Case{Model: s.card.Model, Price: s.card.Price, Machine: s.card.Machines.Machine}, s.card.Machines.Machine
+	c, m := &analytic.Case{Price: s.card.Price, Machine: s.card.Machines.Machine}, s.card.Machines.Machine
 	var err error
-	if c.Scheme, err = r.Formats.scheme(s.card.Model, m.GPU); err != nil {
+	if c.Model, c.Scheme, err = r.Formats.of(s.card.Model, m.GPU); err != nil {
 		return nil, err
 	}
 	r.Scheme = c.Scheme.Name

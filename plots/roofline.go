@@ -277,7 +277,7 @@ func (v *rooflineView) roofLabels(c *draw.Canvas, q *placer, r *roof, p *plot.Pl
 			q.leaders = q.leaders[:len(q.leaders)-1]
 		}
 	}
-	peak := fmt.Sprintf("%v %v", r.format, unit.FLOPsPerSec(r.peak))
+	peak := fmt.Sprintf("%v %v", r.format, r.format.Rate(unit.FLOPsPerSec(r.peak)))
 	put(peak, vg.Point{X: c.Max.X - style.Width(peak)/2 - 2, Y: ty(r.peak)})
 	put("ridge "+intensity(r.ridge())+" FLOP/byte", vg.Point{X: tx(r.ridge()), Y: ty(r.peak)})
 	if r == &v.roofs[0] {

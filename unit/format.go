@@ -57,6 +57,14 @@ func ListFormats(fs []Format) string {
 	return strings.Join(names, ", ")
 }
 
+// Rate is a rate of products in the format with its unit: those of integers are no floating-point operations.
+func (f Format) Rate(r FLOPsPerSec) fmt.Stringer {
+	if f == INT8 || f == INT4 {
+		return OPsPerSec(r)
+	}
+	return r
+}
+
 // Bits is the memory that one value takes, its share of a block scale included.
 func (f Format) Bits() float64 { return formatBits[f] }
 

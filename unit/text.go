@@ -188,3 +188,8 @@ func (r Rounded) String() string { return r.Value + " " + r.Unit }
 
 // Interval is the ends of the interval, without their unit.
 func (r Rounded) Interval() string { return r.Low + " to " + r.High }
+
+// String is the rate with the unit of operations on integers, as "1.979 POP/s".
+func (r OPsPerSec) String() string {
+	return strings.Replace(FLOPsPerSec(r).String(), "FLOP/s", "OP/s", 1)
+}

@@ -12,6 +12,7 @@ import "math"
 type (
 	FLOPs          float64 // floating-point (or integer) operations; a multiply-add is two
 	FLOPsPerSec    float64
+	OPsPerSec      float64 // FLOPsPerSec of integers, for people
 	Bytes          float64
 	BytesPerSec    float64 // one direction of a link
 	Seconds        float64

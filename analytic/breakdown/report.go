@@ -70,8 +70,20 @@ func Explain(c *analytic.Case) (Report, error) {
 		r.Context = one.Past + 1
 		r.DecodeOps = b.finish(b.add(nil, &one, 1), &e.Decode)
 	}
-	r.Warnings = warnings(c, &e)
+	r.Warnings = warnings(c, &e, r.Computes())
 	return r, nil
+}
+
+// Computes is the format in which most products with weights run in the prefill: engines round activations to it, and a
+// GPU without a unit for it has another.
+func (r *Report) Computes() (f unit.Format) {
+	most := unit.FLOPs(0)
+	for i := range r.PrefillOps {
+		if o := &r.PrefillOps[i]; o.Weights > 0 && o.FLOPs > most {
+			f, most = o.Format, o.FLOPs
+		}
+	}
+	return f
 }
 
 // A breakdown shares the time and energy of an estimate among its operators.
@@ -315,7 +327,7 @@ func (b *breakdown) scale(ops []Operator, sum *unit.Seconds, p *analytic.Phase) 
 }
 
 // warnings lists what a reader has to know: they do not stop the estimate.
-func warnings(c *analytic.Case, e *analytic.Estimate) []string {
+func warnings(c *analytic.Case, e *analytic.Estimate, computes unit.Format) []string {
 	var w []string
 	add := func(format string, args ...any) { w = append(w, fmt.Sprintf(format, args...)) }
 	m, g, par := &e.Memory, c.Machine.GPU, c.Parallel.Whole()
@@ -325,7 +337,7 @@ func warnings(c *analytic.Case, e *analytic.Estimate) []string {
 	if limit, need := c.Model.MaxContext, c.Workload.Context(); limit > 0 && need > limit {
 		add("context of %d tokens is over the %d that %s was made for", need, limit, c.Model.Name)
 	}
-	warnFormats(c, add)
+	warnFormats(c, computes, add)
 	if weights := m.Weights; weights < g.L2 {
 		add("the weights (%v) fit into the L2 cache (%v): a step may read them faster than the floor, which takes them from memory", weights, g.L2)
 	}
@@ -346,9 +358,9 @@ func warnings(c *analytic.Case, e *analytic.Estimate) []string {
 }
 
 // warnFormats names the formats that run in another than was asked for.
-func warnFormats(c *analytic.Case, add func(string, ...any)) {
+func warnFormats(c *analytic.Case, computes unit.Format, add func(string, ...any)) {
 	s, g := &c.Scheme, c.Machine.GPU
-	if run, _ := c.Machine.Runs(s.Act); run != s.Act {
+	if run, _ := c.Machine.Runs(s.Act); run != s.Act && run == computes {
 		add("%s has no unit for %v: products run in %v", g.Name, s.Act, run)
 	}
 	if stream := s.Stream(); stream != s.Act {

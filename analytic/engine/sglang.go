@@ -18,7 +18,7 @@ var sglang = graphed{profile: analytic.Profile{
 	Name: "sglang", Pipelined: true, // pp_loop_size of its scheduler
 	Source: "SGLang 0.5.14: overlap scheduler, CUDA graphs of decode steps and, in pieces, of prompts; the host time of vllm, which nobody here has measured with SGLang; " +
 		"the share of the memory that its server computes",
-	Constants: vllmConstants, Operators: tabled("sglang"), State: unit.FP32, // --mamba-ssm-dtype
+	Constants: vllmConstants, Operators: tabled("sglang"), Padding: sglangPadding, State: unit.FP32, // --mamba-ssm-dtype
 	Budget: budget("sglang"), Utilization: sglangShare, HostError: eagerHostError,
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia, amd, intel}, Capability: 7.5, // TPUs run SGLang-JAX, another engine

@@ -42,7 +42,7 @@ const smallModule = unit.Bytes(16e9)
 func Default(m *models.Model, g *hardware.GPU, s *models.Scheme) (runs analytic.Engine, why string) {
 	if refusal(&llamaCPP.profile.Support, m, g, s) == "" {
 		switch {
-		case s.Stored && strings.HasPrefix(s.Name, "gguf"):
+		case gguf(s):
 			return &llamaCPP, "default for GGUF weights"
 		case g.Vendor == nvidia && g.Integrated && g.Memory < smallModule:
 			return &llamaCPP, "default on modules under 16 GB"
@@ -74,12 +74,29 @@ func refusal(s *analytic.Support, m *models.Model, g *hardware.GPU, scheme *mode
 		return fmt.Sprintf("has no weights in %v on %s: they need compute capability %.1f or newer", scheme.Weights, g.Name, s.Since[scheme.Weights])
 	case slices.Contains(s.Lacks[g.Generation], scheme.Weights):
 		return fmt.Sprintf("has no weights in %v on %s: it has no kernels for them on GPUs of the generation %s", scheme.Weights, g.Name, g.Generation)
+	case mixed(s, scheme) != "":
+		return mixed(s, scheme)
 	case s.Acts != nil && !slices.Contains(s.Acts, scheme.Act):
 		return fmt.Sprintf("has no products in %v: it has %s", scheme.Act, unit.ListFormats(s.Acts))
 	case s.OwnCache && m.Cache != unit.NoFormat && scheme.KV != m.Cache:
 		return fmt.Sprintf("keeps the KV cache of %s in %v alone, not in %v", m.Name, m.Cache, scheme.KV)
 	case s.KV != nil && !slices.Contains(s.KV, scheme.KV) && scheme.KV != unit.NoFormat:
 		return fmt.Sprintf("has no KV cache in %v: it has %s", scheme.KV, unit.ListFormats(s.KV))
+	}
+	return ""
+}
+
+// gguf reports whether weights are those of a file of llama.cpp.
+func gguf(s *models.Scheme) bool { return s.Stored && strings.HasPrefix(s.Name, "gguf") }
+
+// mixed says why an engine does not run weights in 8 or 4 bits as they are packed; "" if it does.
+func mixed(s *analytic.Support, scheme *models.Scheme) string {
+	packed := scheme.Weights == unit.INT8 || scheme.Weights == unit.INT4
+	switch {
+	case packed && gguf(scheme) && s.Mixes == analytic.NoMixes:
+		return fmt.Sprintf("has no quantizations of llama.cpp (%s)", scheme.Name)
+	case packed && !gguf(scheme) && s.Mixes == analytic.MixesAlone:
+		return fmt.Sprintf("has no weights in %s: in 8 and 4 bits it has quantizations of its own, as q4_k_m and q8_0", scheme.Name)
 	}
 	return ""
 }

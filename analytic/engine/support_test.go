@@ -54,6 +54,22 @@ var refused = []struct{ engine, model, gpu, weights, why, instead string }{
 	{"ollama", "opt-1.3b", "h100", "bf16", `family "opt"`, "vllm"},
 	{"hf", "llama3.1-8b", "h100", "nvfp4", "weights in nvfp4", "vllm"},
 	{"tensorrt-edge-llm", "llama3.1-8b", "h100", "bf16", "Jetson modules and DGX Spark", "vllm"},
+	{"llama.cpp", "llama3.1-8b", "h100", "awq", "quantizations of its own, as q4_k_m and q8_0", "vllm"},
+	{"llama.cpp", "llama3.1-8b", "h100", "w8a8", "quantizations of its own, as q4_k_m and q8_0", "vllm"},
+	{"llama.cpp", "llama3.1-8b", "v100", "w8a16", "quantizations of its own, as q4_k_m and q8_0", "transformers"},
+	{"tensorrt-llm", "llama3.1-8b", "h100", "q4_k_m", "no quantizations of llama.cpp", "llama.cpp"},
+	{"native", "llama3.1-8b", "h100", "q4_k_m", "no quantizations of llama.cpp", "llama.cpp"},
+	{"transformers", "llama3.1-8b", "h100", "q8_0", "no quantizations of llama.cpp", "llama.cpp"},
+}
+
+// schemeOf is the scheme of a name; a quantization of llama.cpp changes the model.
+func schemeOf(m **models.Model, name string) (models.Scheme, error) {
+	if !models.IsMix(name) {
+		return models.ParseScheme(name)
+	}
+	mixed, err := models.Quantize(*m, name)
+	*m = mixed
+	return models.StoredScheme(mixed), err
 }
 
 // TestRefusals checks that what an engine cannot run is refused with the reason and the
@@ -69,7 +85,7 @@ func TestRefusals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := models.ParseScheme(x.weights)
+		s, err := schemeOf(&m, x.weights)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"llmprof/analytic"
+	"llmprof/footprint"
 	"llmprof/hardware"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -16,7 +17,7 @@ var tensorRT = graphed{profile: analytic.Profile{
 	Name: "tensorrt-llm", Aliases: []string{"trt-llm", "trtllm", "trt", "tensorrt"}, Pipelined: true, // num_micro_batches of its PyExecutor
 	Source: "TensorRT-LLM 1.3: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has measured with TensorRT-LLM; " +
 		"the memory of vllm",
-	Constants: vllmConstants, Operators: tabled("tensorrt-llm"), Reserve: 1.1e9, Budget: budget("tensorrt-llm"), Utilization: taking(0.9), HostError: eagerHostError, Support: tensorRTRuns,
+	Constants: vllmConstants, Operators: tabled("tensorrt-llm"), Padding: func(g *hardware.GPU) footprint.Grain { return tensorRTExpertGrain(g, roofline.MXFP4) }, Reserve: 1.1e9, Budget: budget("tensorrt-llm"), Utilization: taking(0.9), HostError: eagerHostError, Support: tensorRTRuns,
 }, rows: exactRows, sampling: 10, static: true, rotates: true, oneCall: true, grouped: tensorRTExpertTile, grain: tensorRTExpertGrain, foreign: tensorRTForeign}
 
 // exactRows gives a CUDA graph of every batch: cuda_graph_config.enable_padding is off by default.
@@ -36,6 +37,7 @@ var tensorRTRuns = analytic.Support{
 	Since:   map[unit.Format]float64{unit.FP8: 8.9, unit.NVFP4: 10},
 	Acts:    []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.NVFP4, unit.MXFP4},
 	KV:      []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.NVFP4}, // features/quantization
+	Mixes:   analytic.NoMixes,
 	Split:   tensorRTSplit,
 }
 
@@ -53,7 +55,7 @@ var tensorRT2024 = fused{profile: analytic.Profile{
 		setDefault(c, roofline.HostStep, 0.6e-3)
 	},
 	Older: older, Reserve: 3.5e9,
-	Support: analytic.Support{Vendors: []string{nvidia}, Capability: 7, Acts: tensorRTRuns.Acts, KV: append(slices.Clone(tensorRTRuns.KV), unit.INT8)},
+	Support: analytic.Support{Vendors: []string{nvidia}, Capability: 7, Mixes: analytic.NoMixes, Acts: tensorRTRuns.Acts, KV: append(slices.Clone(tensorRTRuns.KV), unit.INT8)},
 }}
 
 // edge is TensorRT-Edge-LLM for Jetson modules.
@@ -63,7 +65,7 @@ var edge = fused{profile: analytic.Profile{
 	Constants: func(c *roofline.Constants) {
 		setDefault(c, roofline.HostStep, 20e-6)
 	},
-	Graph: true, Support: analytic.Support{Vendors: []string{nvidia}, Integrated: true, Capability: 8.7},
+	Graph: true, Support: analytic.Support{Vendors: []string{nvidia}, Integrated: true, Capability: 8.7, Mixes: analytic.NoMixes},
 }}
 
 // tensorRTExpertTile is the rows of a tile of TensorRT-LLM's grouped GEMMs in MXFP4. Those on Hopper are OpenAI's Triton kernels. Its operator tables do not name them; with their
@@ -88,11 +90,11 @@ func tunedCUTLASS(g *hardware.GPU, s roofline.Scheme) bool {
 }
 
 // tensorRTExpertGrain is the multiples to which TensorRT-LLM pads experts in MXFP4 on Blackwell (MXFP4WeightTRTLLMGenFusedMoEMethod of fused_moe/quantization.py).
-func tensorRTExpertGrain(g *hardware.GPU, s roofline.Scheme) grain {
+func tensorRTExpertGrain(g *hardware.GPU, s roofline.Scheme) footprint.Grain {
 	if dataCentreBlackwell(g) && s == roofline.MXFP4 {
-		return grain{128, 128}
+		return footprint.Grain{Hidden: 128, Width: 128}
 	}
-	return grain{}
+	return footprint.Grain{}
 }
 
 // tensorRTForeign reports whether a rank of EP multiplies all pairs of a token and an expert. The Triton kernel of experts in FP8 by blocks, which runs on compute

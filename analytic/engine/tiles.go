@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"llmprof/analytic"
+	"llmprof/footprint"
 	"llmprof/hardware"
 	"llmprof/operator"
 	"llmprof/roofline"
@@ -53,7 +54,7 @@ func (e *graphed) setTile(g *hardware.GPU, k *roofline.Kernel) {
 	switch {
 	case k.Class == roofline.GroupedGEMM && e.grouped != nil:
 		if e.grain != nil {
-			e.grain(g, k.Scheme).pad(k)
+			padExperts(k, e.grain(g, k.Scheme))
 		}
 		if e.untuned != nil && e.untuned(g, k) {
 			k.Scheme = roofline.Untuned
@@ -155,38 +156,50 @@ func flashInferRows(g *hardware.GPU, k *roofline.Kernel) float64 {
 	return max(8, generatedRows(k, most)/2)
 }
 
-// A grain is the multiples to which an engine pads the hidden size and the width of experts; 0 where it pads nothing.
-type grain struct{ hidden, width float64 }
-
 // vllmExpertGrain is that of vLLM for FlashInfer's kernels in MXFP4 (mxfp4_round_up_hidden_size_and_intermediate_size of oracle/mxfp4.py).
-func vllmExpertGrain(g *hardware.GPU, s roofline.Scheme) grain {
+func vllmExpertGrain(g *hardware.GPU, s roofline.Scheme) footprint.Grain {
 	if dataCentreBlackwell(g) && (s == roofline.MXFP4 || s == roofline.WeightMXFP4) {
-		return grain{256, 256}
+		return footprint.Grain{Hidden: 256, Width: 256}
 	}
-	return grain{}
+	return footprint.Grain{}
 }
 
 // sglangExpertGrain is that of SGLang for FlashInfer's kernels: in MXFP4 by its own code (create_weights of quantization/mxfp4.py), in other formats by its operator
 // tables, whose experts of 16 to 96 wide take as long as those of 128, and those of 192 as those of 256.
-func sglangExpertGrain(g *hardware.GPU, s roofline.Scheme) grain {
+func sglangExpertGrain(g *hardware.GPU, s roofline.Scheme) footprint.Grain {
 	if dataCentreBlackwell(g) && s != roofline.MXFP4 && s != roofline.WeightMXFP4 {
-		return grain{0, 128}
+		return footprint.Grain{Width: 128}
 	}
 	return vllmExpertGrain(g, s)
 }
 
-// pad adds the work of the rows and columns of experts' weights that a grain adds.
-func (n grain) pad(k *roofline.Kernel) {
-	more := rounded(k.Shape.K, n.hidden) * rounded(k.Shape.N/max(1, k.Shape.Matrices), n.width)
-	k.Work.Weights, k.Work.FLOPs = k.Work.Weights.Times(more), k.Work.FLOPs.Times(more)
+// vllmPadding is what mxfp4_round_up_hidden_size_and_intermediate_size rounds to for FlashInfer's kernels and AMD's, for
+// Triton's on Hopper, and for Marlin's on other GPUs. What padding costs in time is known of FlashInfer alone: the times of
+// the others are fitted to widths without it.
+func vllmPadding(g *hardware.GPU) footprint.Grain {
+	switch {
+	case dataCentreBlackwell(g) || g.Vendor == amd:
+		return footprint.Grain{Hidden: 256, Width: 256}
+	case g.Vendor == nvidia && int(capability(g)) == 9:
+		return footprint.Grain{Width: 64}
+	case g.Vendor == nvidia:
+		return footprint.Grain{Hidden: 256, Width: 128}
+	}
+	return footprint.Grain{}
 }
 
-// rounded is by how much a size grows that is rounded up to a multiple.
-func rounded(size, multiple float64) float64 {
-	if size == 0 || multiple == 0 {
-		return 1
+// sglangPadding is that of FlashInfer's and of Triton's kernels.
+func sglangPadding(g *hardware.GPU) footprint.Grain {
+	if g.Vendor == nvidia && capability(g) >= 9 && capability(g) < 11 {
+		return vllmPadding(g)
 	}
-	return math.Ceil(size/multiple) * multiple / size
+	return footprint.Grain{}
+}
+
+// padExperts adds the work of the rows and columns of experts' weights that a grain adds.
+func padExperts(k *roofline.Kernel, n footprint.Grain) {
+	more := n.Pads(k.Shape.K, k.Shape.N/max(1, k.Shape.Matrices))
+	k.Work.Weights, k.Work.FLOPs = k.Work.Weights.Times(more), k.Work.FLOPs.Times(more)
 }
 
 // pairsOfAll is the pairs of a token and an expert of all ranks of EP, for each expert of one rank: kernels choose tiles

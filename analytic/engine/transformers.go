@@ -48,15 +48,16 @@ var elana = eager{profile: analytic.Profile{
 
 // eagerRuns has no limits but formats: transformers has every model family of this program, and
 // PyTorch has a backend for every vendor. On older GPUs transformers unpacks FP8 and MXFP4 to 16 bits when it loads
-// a model (quantizer_finegrained_fp8.py, quantizer_mxfp4.py).
+// a model (quantizer_finegrained_fp8.py, quantizer_mxfp4.py), and on all of them the weights of GGUF files (modeling_gguf_pytorch_utils.py).
 var eagerRuns = analytic.Support{
 	Default: true, Weights: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.TF32, unit.FP8, unit.INT8, unit.INT4, unit.MXFP4},
 	Since: map[unit.Format]float64{unit.FP8: 8.9, unit.MXFP4: 7.5},
 	Acts:  []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.TF32, unit.FP8, unit.INT8, unit.MXFP4},
+	Mixes: analytic.NoMixes,
 }
 
 // eagerGraphRuns is limited to vendors with CUDA graphs.
-var eagerGraphRuns = analytic.Support{Vendors: []string{nvidia, amd}}
+var eagerGraphRuns = analytic.Support{Vendors: []string{nvidia, amd}, Mixes: analytic.NoMixes}
 
 // eagerHostError is the relative error for another host: of two hosts that ran the same steps one
 // took 10.7 µs a launch and the other 21.5 µs. "llmprof calibrate --engine transformers" measures

@@ -43,6 +43,10 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if a.sheet.failed != nil {
+		a.logf("%v", a.sheet.failed)
+		return 1
+	}
 	if err == nil {
 		return 0
 	}

@@ -101,7 +101,7 @@ func (t *trial) serverFlags(cmd *cobra.Command) {
 	f.StringVar(&p.SLO, "slo", "", "`limits` of goodput, as ttft=500ms,tpot=50ms")
 	f.StringVar(&p.API, "api", p.API, "`endpoint` of the server: chat or completions")
 	f.Var(failuresFlag{&p.MaxFailures}, "max-failures", "`share` of requests that may fail in a run that counts (default 1%)")
-	f.Float64Var((*float64)(&p.Timeout), "timeout", 0, "`seconds` of silence after which a request has failed (default 120)")
+	f.Var(ask.TimeFlag{To: &p.Timeout}, "timeout", "`time` of silence after which a request has failed, as 30 or 5m (default 120 seconds)")
 	f.StringVar(&p.Connections, "connections", "", "`use` of connections: pooled, new or worker (default: pooled)")
 	f.StringVar(&t.records, "records", "", "write each request to `FILE` as it ends, a JSON object a line")
 	_ = cmd.RegisterFlagCompletionFunc("api", words("chat", "completions"))

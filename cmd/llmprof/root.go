@@ -23,6 +23,21 @@ type app struct {
 	started        bool            // the command line was understood
 	secrets        redact.Redactor // secrets of the command line
 	args           []string        // the command line without the program
+	sheet          sheet           // help and the version
+}
+
+// A sheet is what help and the version are printed on. Cobra has no use for an error of help, so the first one is kept.
+type sheet struct {
+	to     io.Writer
+	failed error
+}
+
+func (p *sheet) Write(b []byte) (n int, err error) {
+	n, err = p.to.Write(b)
+	if p.failed == nil {
+		p.failed = err
+	}
+	return n, err
 }
 
 func (a *app) root() *cobra.Command {
@@ -47,7 +62,8 @@ func (a *app) root() *cobra.Command {
 		RunE: needCommand,
 	}
 	root.SetIn(a.stdin)
-	root.SetOut(a.stdout)
+	a.sheet.to = a.stdout
+	root.SetOut(&a.sheet)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return wrong(cli.FlagError(cmd, err)) })
 	root.SetHelpCommand(helpCommand())

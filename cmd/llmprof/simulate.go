@@ -90,7 +90,7 @@ func (s *simulation) outputFlags(cmd *cobra.Command) {
 // loadFlags are about the model and the requests.
 func (s *simulation) loadFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.Var(ask.RatesFlag{Rates: &s.rates, Span: &s.span}, "rate", "requests a `second`, or several, as 1,2,4; 1..32 finds the knee")
+	f.Var(ask.RatesFlag{Rates: &s.rates, Span: &s.span}, "rate", "`requests` a second, or several, as 1,2,4; 1..32 finds the knee")
 	f.IntSliceVar(&s.concurrencies, "concurrency", nil, "`clients` that each have one request at a time, or several, as 1,8,32")
 	f.StringVar(&s.trace, "trace", "", "replay the requests of `FILE`")
 	f.Float64Var(&s.speed, "speed", 1, "`times` as fast as the trace was recorded")
@@ -98,11 +98,11 @@ func (s *simulation) loadFlags(cmd *cobra.Command) {
 	f.Var(ask.LengthsFlag{To: &s.gen, Read: traceLengths, Answers: true}, "gen-len", "`tokens` generated, the first included: as --prompt-len")
 	f.StringVar(&s.arrival, "arrival", "poisson", "`arrivals` at a rate: poisson, gamma, constant or ramp")
 	f.Float64Var(&s.burstiness, "burstiness", 1, "`shape` of gamma arrivals: 1 is Poisson, less comes in bursts")
-	f.Float64Var(&s.from, "ramp-from", 0, "requests a `second` at which a ramp to --rate begins")
+	f.Float64Var(&s.from, "ramp-from", 0, "`requests` a second at which a ramp to --rate begins")
 	f.IntVar(&s.requests, "requests", 1000, "how many `requests`; of a trace at most so many if given")
 	f.IntVar(&s.warmup, "warmup", 0, "`requests` at the beginning that no figure counts (default: until a rate is steady)")
 	f.Uint64Var(&s.seed, "seed", 0, "`seed` of what is drawn")
-	f.StringVar(&s.slo, "slo", "", "`limits` that goodput counts within, as ttft=500ms,tpot=50ms,ttlt=10s")
+	f.StringVar(&s.slo, "slo", "", "`limits` that goodput counts within, as ttft=500ms,tpot=50ms,e2e=10s")
 	f.IntVar(&s.Workload.Budget, "max-num-batched-tokens", 0, "most tokens `n` of a step, all sequences (default: the scheduler's)")
 	_ = cmd.RegisterFlagCompletionFunc("arrival", words("poisson", "gamma", "constant", "ramp"))
 }

@@ -23,7 +23,7 @@ func ParseSLO(text string) (SLO, error) {
 	if strings.TrimSpace(text) == "" {
 		return s, nil
 	}
-	limits := map[string]**time.Duration{"ttft": &s.TTFT, "tpot": &s.TPOT, "ttlt": &s.TTLT}
+	limits := map[string]**time.Duration{"ttft": &s.TTFT, "tpot": &s.TPOT, "ttlt": &s.TTLT, "e2e": &s.TTLT}
 	var found []error
 	for part := range strings.SplitSeq(text, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
@@ -31,7 +31,7 @@ func ParseSLO(text string) (SLO, error) {
 		d, err := time.ParseDuration(value)
 		switch {
 		case !known:
-			found = append(found, fmt.Errorf("%.40q is no time that has a limit; %s", name, spelling.Hint(name, []string{"ttft", "tpot", "ttlt"})))
+			found = append(found, fmt.Errorf("%.40q is no time that has a limit; %s", name, spelling.Hint(name, []string{"ttft", "tpot", "ttlt", "e2e"})))
 		case err != nil || d <= 0:
 			found = append(found, fmt.Errorf("%s=%.40q: want a time above 0 with its unit, as 500ms or 2s", name, value))
 		case *limit != nil:

@@ -79,3 +79,14 @@ func TestAdjusted(t *testing.T) {
 		}
 	}
 }
+
+// The time of a whole request goes by the name that simulations and plans print too.
+func TestSLOOfE2E(t *testing.T) {
+	a, err := ParseSLO("ttft=1s,e2e=10s")
+	if err != nil || a.TTLT == nil || *a.TTLT != 10*time.Second {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if _, err := ParseSLO("e2e=10s,ttlt=9s"); err == nil {
+		t.Error("two limits of one time are taken")
+	}
+}

@@ -138,10 +138,11 @@ func (o *Planned) targets(q *plan.Request) error {
 		if text == "" && !tail {
 			continue
 		}
-		if _, err := strconv.ParseFloat(text, 64); err == nil { // 500 is rarely meant to be 500 s
+		if v, err := strconv.ParseFloat(text, 64); err == nil && v > 0 && v <= math.MaxFloat64 { // 500 is rarely meant to be 500 s
 			return Usage("--%s %s: want a unit, as %sms or %ss", t.flag, text, text, text)
 		}
-		if err := t.mean.UnmarshalText([]byte(text)); err != nil {
+		var err error
+		if *t.mean, err = ParseTime(text); err != nil {
 			return Usage("--%s: %w", t.flag, err)
 		}
 		if *t.mean <= 0 {
@@ -210,7 +211,7 @@ func (o *Planned) cards(from Catalogs, of []*models.Model) (all []plan.Card, err
 		return nil, Usage("--quality-floor: %w", err)
 	}
 	for _, name := range o.weights {
-		if _, err := models.ParseScheme(name); err != nil {
+		if _, err := models.ParseScheme(name); err != nil && !models.IsMix(name) {
 			return nil, Usage("--weights: %w", err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"llmprof/serving"
 	"llmprof/unit"
@@ -58,6 +59,40 @@ func (f ShareFlag) Set(s string) error {
 
 // Type is the name that help shows.
 func (f ShareFlag) Type() string { return "share" }
+
+// A TimeFlag reads a time as people write it: a bare number is of seconds.
+type TimeFlag struct{ To *unit.Seconds }
+
+// String is the time in seconds, empty if not given.
+func (f TimeFlag) String() string {
+	if f.To == nil || *f.To == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(float64(*f.To), 'g', -1, 64)
+}
+
+// Set reads "120", "500ms" or "2m".
+func (f TimeFlag) Set(s string) (err error) {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		*f.To, err = ParseTime(s)
+		return err
+	}
+	*f.To = unit.Seconds(v)
+	return nil
+}
+
+// Type is the name that help shows.
+func (f TimeFlag) Type() string { return "time" }
+
+// ParseTime reads a time with its unit, minutes and hours too.
+func ParseTime(s string) (t unit.Seconds, err error) {
+	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
+		return unit.Seconds(d.Seconds()), nil
+	}
+	err = t.UnmarshalText([]byte(s))
+	return t, err
+}
 
 // maxPrice is beyond any GPU's price of an hour.
 const maxPrice = 1e6

@@ -140,6 +140,8 @@ func number(cell any) (float64, bool) {
 		return float64(v), true
 	case unit.FLOPsPerSec:
 		return float64(v), true
+	case unit.OPsPerSec:
+		return float64(v), true
 	case unit.Bytes:
 		return float64(v), true
 	case unit.BytesPerSec:

@@ -61,7 +61,7 @@ func (e *Estimate) Inputs() []string {
 	add("GPU %s (%s), compute capability %s, generation %s: %s", g.Name, g.Key, g.ComputeCapability, g.Generation, g.Source)
 	for _, f := range unit.Formats() {
 		if run, rate := e.Machine.Runs(f); run == f {
-			add("peak in %v: %v", f, rate)
+			add("peak in %v: %v", f, f.Rate(rate))
 		} else {
 			add("peak in %v: none, computed in %v", f, run)
 		}

@@ -19,13 +19,12 @@ func (e *Estimate) Document() *EstimateDocument {
 func (e *Estimate) Figures() *EstimateDocument {
 	w, s, c := &e.Workload, &e.Scheme, &e.Machine.Cal
 	k := &c.Constants
-	runs, _ := e.Machine.Runs(s.Act)
 	j := &EstimateDocument{
 		Schema: EstimateSchema, Model: modelOf(e.Model),
 		GPU: gpuJSON{e.Machine.GPU.Name, e.Machine.GPU.Key, e.GPUName, e.GPUs, e.Machine.GPU.Source},
 		Workload: workloadJSON{
 			Workload: *w, Chunk: OrNull(w.Chunk), CachedPrefix: w.CachedPrefix,
-			AllLogits: w.AllLogits, Weights: s.Weights, Act: s.Act, KV: s.KV, Computes: runs,
+			AllLogits: w.AllLogits, Weights: s.Weights, Act: s.Act, KV: s.KV, Computes: e.Computes(),
 			Scheme: s.Name, SchemeReason: e.SchemeReason,
 		},
 		Engine: e.Machine.Engine.Profile().Name, EngineWhy: e.EngineReason,

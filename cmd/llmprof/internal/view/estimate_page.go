@@ -96,8 +96,8 @@ func (e *Estimate) setup() render.Fields {
 }
 
 func (e *Estimate) gpuLine(g *hardware.GPU) string {
-	run, peak := e.Machine.Runs(e.Scheme.Act)
-	s := fmt.Sprintf("%s: %v, %v, %v dense in %v, %v", g.Name, g.Capacity(), g.Bandwidth, peak, run, g.TDP)
+	run, peak := e.Machine.Runs(e.Computes())
+	s := fmt.Sprintf("%s: %v, %v, %v dense in %v, %v", g.Name, g.Capacity(), g.Bandwidth, run.Rate(peak), run, g.TDP)
 	if g.Link > 0 {
 		s += fmt.Sprintf(", %v link each way", g.Link)
 	}

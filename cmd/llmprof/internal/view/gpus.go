@@ -103,7 +103,7 @@ func PeaksTable(g *hardware.GPU) render.Table {
 	for _, f := range g.Formats() {
 		rate, _ := g.Peak(f)
 		ridge, _ := g.Ridge(f)
-		t.Add(f, rate, render.Tenths(ridge))
+		t.Add(f, f.Rate(rate), render.Tenths(ridge))
 	}
 	return t
 }
