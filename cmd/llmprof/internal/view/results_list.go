@@ -88,16 +88,10 @@ func ResultDocument(rows []ResultRow, failures []experiment.Failure) any {
 
 // ResultTable lists results for programs.
 func ResultTable(rows []ResultRow) *render.Table {
-	t := render.Keyed("id", "process", "processes", "cycle", "model", "engine", "gpu", "gpus", "batch", "prompt_len", "gen_len", "ttft_s", "tpot_s", "ttlt_s", "energy_per_token_j", "marks")
-	t.Columns = append(t.Columns, serverColumns()...)
-	for i := range rows {
-		r := &rows[i]
-		t.Rows = append(t.Rows, render.Row{Cells: append([]any{
-			r.ID, r.Process, r.Processes, r.Cycle, r.Model, r.Engine, Cell(r.GPU), r.GPUs, Cell(r.Batch), r.PromptLen, r.GenLen,
-			Cell(r.TTFT), Cell(r.TPOT), Cell(r.TTLT), Cell(r.PerToken), joined(r.Marks),
-		}, r.Server.cells()...)})
-	}
-	return t
+	return flat(rows, "id", "process", "processes", "cycle", "model", "engine", "gpu", "gpus", "batch", "prompt_len", "gen_len", "ttft_s", "tpot_s", "ttlt_s", "energy_per_token_j", "marks",
+		"concurrency=server.concurrency", "request_rate_hz=server.request_rate_hz", "requests=server.requests", "failed=server.failed", "completed_hz=server.completed_hz",
+		"goodput_hz=server.goodput_hz", "generated_tok_s=server.generated_tok_s", "prompt_tokens=server.prompt_tokens", "generated_tokens=server.generated_tokens",
+		"ttft_p99_s=server.ttft_p99_s", "tpot_p99_s=server.tpot_p99_s", "seed=server.seed")
 }
 
 // engineTable lists the results that are not of servers.

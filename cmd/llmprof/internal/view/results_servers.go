@@ -63,28 +63,6 @@ func tailOf(t *result.Times) *unit.Seconds {
 	return new(unit.Seconds(t.P99))
 }
 
-// serverColumns are the columns that the list for programs has for a server.
-func serverColumns() (columns []render.Column) {
-	for _, key := range []string{
-		"concurrency", "request_rate_hz", "requests", "failed", "completed_hz", "goodput_hz", "generated_tok_s",
-		"prompt_tokens", "generated_tokens", "ttft_p99_s", "tpot_p99_s", "seed",
-	} {
-		columns = append(columns, render.Column{Key: key})
-	}
-	return columns
-}
-
-// cells are the values of serverColumns, empty where there is no server.
-func (l *ServerFigures) cells() []any {
-	if l == nil {
-		return make([]any, len(serverColumns()))
-	}
-	return []any{
-		Cell(l.Concurrency), Cell(l.Rate), l.Requests, l.Failed, l.Completed, Cell(l.Goodput), Cell(l.Generated),
-		Cell(l.Prompt), Cell(l.Output), Cell(l.TTFTTail), Cell(l.TPOTTail), fmt.Sprint(l.Seed),
-	}
-}
-
 // load says how requests arrived.
 func (l *ServerFigures) load() string {
 	switch {
