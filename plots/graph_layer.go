@@ -223,3 +223,187 @@ func (cl *cluster) start(b *models.Block, from int) int {
 	}
 	return -1
 }
+
+// The report lists most norms of a block first, and those of queries, keys and low
+// ranks behind all GEMMs that read the stream. Some of the former read what the block
+// has made, as the gated norm behind a scan, and the latter belong each behind the
+// GEMM that makes what it reads.
+
+// maker is the operator that makes what norm k of a block reads, and whether the
+// norm reads something else than the residual stream. The last operator of the
+// block is "".
+func maker(b *models.Block, k int) (name string, inside bool) {
+	switch norm := b.Norms[k].Name; {
+	case strings.HasPrefix(norm, "q_a_"):
+		return "q_a_proj", true
+	case strings.HasPrefix(norm, "kv_a_"):
+		return "kv_a_proj", true
+	case norm == "q_norm", norm == "k_norm":
+		return "qkv_proj", true
+	case norm == "dt_layernorm", norm == "b_layernorm", norm == "c_layernorm":
+		return "x_proj", true
+	case strings.HasPrefix(norm, "post_feedforward"):
+		return "", true
+	case strings.HasPrefix(norm, "post_attention") && (b.Attention != nil || b.Scan != nil):
+		if len(b.Out) > 0 {
+			return b.Out[0].Name, true
+		}
+		return "", true
+	case norm == "norm" && b.Scan != nil && (k > 0 || b.Parallel):
+		return "scan", true
+	}
+	return "", false
+}
+
+// leads reports whether a block of a layer has a norm of that name that reads the stream.
+func leads(l *models.Layer, name string) bool {
+	for i := range l.Blocks {
+		b := &l.Blocks[i]
+		for k := range b.Norms {
+			if _, inside := maker(b, k); !inside && b.Norms[k].Name == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// leadNorm is the norm by which a block reads the stream, "" if it has none.
+func leadNorm(b *models.Block) string {
+	if len(b.Norms) == 0 {
+		return ""
+	}
+	if _, inside := maker(b, 0); inside {
+		return ""
+	}
+	return b.Norms[0].Name
+}
+
+// settleNorms moves the norms that read what their block has made right behind what
+// makes it, or behind the collective that sums that.
+func settleNorms(l *models.Layer, ops []op) []op {
+	ops = slices.Clone(ops)
+	for i := range l.Blocks {
+		b := &l.Blocks[i]
+		for k := len(b.Norms) - 1; k >= 0; k-- {
+			name := b.Norms[k].Name
+			from := slices.IndexFunc(ops, func(o op) bool { return o.name == name })
+			by, inside := maker(b, k)
+			if from < 0 || !inside || leads(l, name) {
+				continue
+			}
+			o := ops[from]
+			switch to := madeAt(ops, from, by); {
+			case to > from:
+				ops = slices.Insert(slices.Delete(ops, from, from+1), to, o)
+			case to >= 0 && to < from:
+				ops = slices.Insert(slices.Delete(ops, from, from+1), to+1, o)
+			}
+		}
+	}
+	return ops
+}
+
+// madeAt is where the operator by is: the first behind operator from, else the last
+// ahead of it, -1 if there is none. Collectives that sum it belong to it.
+func madeAt(ops []op, from int, by string) int {
+	if by == "" {
+		return len(ops) - 1
+	}
+	made := func(o op) bool { return o.name == by || by == "scan" && strings.HasSuffix(o.name, "scan") }
+	at := slices.IndexFunc(ops[from+1:], made) + from + 1
+	if at == from { // there is none behind
+		at = from - 1
+		for at >= 0 && !made(ops[at]) {
+			at--
+		}
+	}
+	for at >= 0 && at+1 < len(ops) && ops[at+1].kind == operator.Collective {
+		at++
+	}
+	return at
+}
+
+// shapeOf returns the shape of a node in a layer, with the dimension that tensor parallelism splits
+// as "8192 to 28672/8". It is empty for a node without a shape.
+func shapeOf(c *analytic.Case, l *models.Layer, n *node) string {
+	if n.wire {
+		return wireShape(n.name, c)
+	}
+	for j := range l.Blocks {
+		b := &l.Blocks[j]
+		for _, ls := range [][]models.Linear{b.In, b.Out} {
+			if s := fused(ls, n.name, c.Parallel.TP); s != "" {
+				return s
+			}
+		}
+		for _, norm := range b.Norms {
+			if norm.Name == n.name {
+				return fmt.Sprint(norm.Width)
+			}
+		}
+		if s := coreShape(c, b, n.name); s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// coreShape is that of what is no GEMM of the block.
+func coreShape(c *analytic.Case, b *models.Block, name string) string {
+	a := b.Attention
+	switch {
+	case name == "kv_b_proj" && a != nil && a.Latent != nil:
+		return gemmShape([]models.Linear{a.Latent.Expand}, c.Parallel.TP)
+	case a != nil && a.Latent != nil && strings.HasSuffix(name, "attention"):
+		return fmt.Sprintf("%d heads on %d+%d", a.Heads, a.Latent.Rank, a.Latent.RopeDim)
+	case a != nil && strings.HasSuffix(name, "attention"):
+		return fmt.Sprintf("%d of %d, %d KV", a.Heads, a.KeyDim, a.KVHeads)
+	case name == "activation" && b.Activation.Width > 0:
+		return fmt.Sprint(b.Activation.Width)
+	case b.Scan != nil && strings.HasSuffix(name, "conv"):
+		return fmt.Sprintf("%d × %d", b.Scan.Conv, b.Scan.Kernel)
+	case b.Scan != nil && strings.HasSuffix(name, "scan"):
+		return fmt.Sprintf("%d of %d × %d", b.Scan.Heads, b.Scan.HeadDim, b.Scan.StateDim)
+	}
+	return ""
+}
+
+// fused is the shape of the GEMM of that name among ls, of which those that
+// read the same input run as one.
+func fused(ls []models.Linear, name string, tp int) string {
+	for i := 0; i < len(ls); {
+		j := i + 1
+		for j < len(ls) && ls[j].In == ls[i].In && ls[j].Split == ls[i].Split {
+			j++
+		}
+		first := ls[i].Name
+		if first == name || j > i+1 && (first == "q_proj" && name == "qkv_proj" ||
+			first == "gate_proj" && name == "gate_up_proj" || first == "q_a_proj" && name == "qkv_a_proj") {
+			return gemmShape(ls[i:j], tp)
+		}
+		i = j
+	}
+	return ""
+}
+
+// gemmShape is the shape of one or several matrices that run as one, "/8" where
+// each of 8 GPUs has that share.
+func gemmShape(ls []models.Linear, tp int) string {
+	out, cut := 0, max(tp, 1)
+	even := true
+	for _, l := range ls {
+		out += l.Out * max(l.Times, 1)
+		even = even && (l.Heads == 0 || l.Heads >= cut)
+	}
+	in, to := fmt.Sprint(ls[0].In), fmt.Sprint(out)
+	if cut > 1 && even {
+		switch ls[0].Split {
+		case models.Columns:
+			to += fmt.Sprintf("/%d", cut)
+		case models.Rows:
+			in += fmt.Sprintf("/%d", cut)
+		}
+	}
+	return in + " to " + to
+}

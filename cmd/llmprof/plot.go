@@ -2,16 +2,23 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/input"
+	"llmprof/measure/result"
 	"llmprof/plots"
+	"llmprof/spelling"
+	"llmprof/validate"
 )
 
 // A drawing is a picture as it was asked for on the command line.
@@ -247,4 +254,183 @@ func (a *app) sweep(d *drawing, v plots.Variable, c *analytic.Case, name string)
 		curve.Points = append(curve.Points, one.Points...)
 	}
 	return curve, nil
+}
+
+// timedOperators reads the operators of a trace or a result, and asks for the estimate of the step that
+// they are of.
+func (a *app) timedOperators(ctx context.Context, d *drawing) ([]plots.MeasuredOperator, error) {
+	phases, err := a.timedPhases(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	var all []plots.MeasuredOperator
+	for i := range phases {
+		p := &phases[i]
+		if p.Why != nil {
+			return nil, fmt.Errorf("--measured %s: %w", d.measured, p.Why)
+		}
+		for k := range p.Rows {
+			if r := &p.Rows[k]; r.Predicted != nil {
+				all = append(all, plots.MeasuredOperator{Name: r.Name, Decode: p.Decode, FLOPs: r.Predicted.FLOPs, Bytes: r.Predicted.Bytes, Observed: r.Observed})
+			}
+		}
+	}
+	return all, d.askAs(phases)
+}
+
+func (a *app) timedPhases(ctx context.Context, d *drawing) ([]validate.OperatorPhase, error) {
+	v := &comparison{gpu: d.GPU, constant: d.Calibration, given: d.Given, live: liveFlags{hardware: d.Hardware, offline: d.Offline}}
+	if d.Model != "" {
+		v.models = []string{d.Model}
+	}
+	if d.Engine != "" {
+		v.engines = []string{d.Engine}
+	}
+	if strings.HasSuffix(d.measured, ".gz") || !isResult(d.measured) {
+		v.trace = traceFlags{file: d.measured, tp: max(d.Parallel.TP, 1), weights: d.Weights}
+		v.live.batches, v.live.prompts = []int{d.Workload.Batch}, []int{d.Workload.PromptLen}
+		t, err := a.traced(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		var phases []validate.OperatorPhase
+		for i := range t.Phases {
+			phases = append(phases, t.Phases[i].OperatorPhase)
+		}
+		return phases, nil
+	}
+	r, err := result.Read(d.measured)
+	if err != nil {
+		return nil, err
+	}
+	if v.Scorer, err = a.scorer(d.Hardware, d.Calibration); err != nil {
+		return nil, err
+	}
+	if err := a.ownModels(ctx, v); err != nil {
+		return nil, err
+	}
+	phases := v.Scorer.Operators(r)
+	if len(phases) == 0 {
+		return nil, fmt.Errorf("%s has no operators: \"llmprof measure --ops\" times them", d.measured)
+	}
+	return phases, nil
+}
+
+// mostOfResult is larger than any result.
+const mostOfResult = 256 << 20
+
+// isResult reports whether a file is a result rather than a trace. What is neither is a mistake
+// of the reader that gets it.
+func isResult(file string) bool {
+	text, err := input.Read(file, mostOfResult)
+	const head = 1 << 12
+	return err == nil && strings.Contains(string(text[:min(len(text), head)]), result.Schema)
+}
+
+// askAs sets the question to what was timed, and refuses flags that contradict it.
+func (d *drawing) askAs(phases []validate.OperatorPhase) error {
+	c := &phases[0].Config
+	e, err := engine.ParseMode(c.Engine, c.Mode)
+	if err != nil {
+		return err
+	}
+	d.Model, d.GPU, d.Engine = cmp.Or(d.Model, c.Model), cmp.Or(d.GPU, c.GPU), cmp.Or(d.Engine, e.Profile().Name)
+	for i := range phases {
+		p := &phases[i]
+		w := &d.Workload
+		for flag, of := range map[string]struct {
+			to *int
+			is int
+		}{"batch": {&w.Batch, p.Config.Batch}, "prompt-len": {&w.PromptLen, max(p.Config.Prompt, p.Context)}, "tp": {&d.Parallel.TP, p.Config.TP}} {
+			if d.Given(flag) && *of.to != of.is && of.is > 0 {
+				return usage("--%s %d: %s was measured with %d", flag, *of.to, d.measured, of.is)
+			}
+			if of.is > 0 {
+				*of.to = of.is
+			}
+		}
+	}
+	d.Workload.GenLen = 2
+	d.Weights = cmp.Or(d.Weights, c.Weights)
+	return nil
+}
+
+func (a *app) graph() *cobra.Command {
+	d := &drawing{}
+	var phase string
+	cmd := &cobra.Command{
+		Use:   "graph MODEL GPU -o FILE",
+		Short: "Draw the model as a graph, every operator with its cost",
+		Long: "Draw one layer of each kind with its repeat count, what comes before and after the layers, and\n" +
+			"of every operator its shape, and its share of time, FLOPs, bytes, intensity and bound in prefill\n" +
+			"and decode. The experts of a mixture are one node, and a strip shows how kinds of layers\n" +
+			"alternate. As SVG, PNG (200 dots an inch) or PDF, or as DOT, the language of Graphviz.",
+		Example: "  llmprof graph llama2-70b a100 --tp 8 -o graph.svg\n" +
+			"  llmprof graph deepseek-v3 h200 --tp 8 --batch 32 -o graph.dot\n" +
+			"  llmprof graph nemotron-h-8b h100 --phase decode -o decode.png",
+		Args:              cli.Positional("model", "gpu"),
+		ValidArgsFunction: completeModelThenGPU,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d.Given = cmd.Flags().Changed
+			return a.runGraph(cmd.Context(), d, phase)
+		},
+	}
+	d.flags(cmd)
+	cli.Define(cmd, cli.Output, func(cmd *cobra.Command) { d.graphFlags(cmd, &phase) })
+	return cmd
+}
+
+func (d *drawing) graphFlags(cmd *cobra.Command, phase *string) {
+	f := cmd.Flags()
+	f.StringVarP(&d.file, "output", "o", "", "write the graph to `FILE`, whole or not at all; - for standard output")
+	f.StringVar(&d.kind, "format", "", "`form` of the graph: svg, png, pdf or dot (default: what FILE ends in)")
+	_ = cmd.RegisterFlagCompletionFunc("format", words(append(plots.Formats(), "dot")...))
+	f.StringVar(phase, "phase", "both", "`phase` to show: both, prefill or decode")
+	_ = cmd.RegisterFlagCompletionFunc("phase", words(plots.PhaseNames()...))
+}
+
+// runGraph draws the whole graph before the first byte is written.
+func (a *app) runGraph(ctx context.Context, d *drawing, phase string) error {
+	kind := cmp.Or(strings.ToLower(d.kind), ending(d.file))
+	if kind != "dot" || d.file == "" {
+		var err error
+		if kind, err = d.form(); err != nil {
+			return usage("%w; a graph can be dot too", err)
+		}
+	}
+	phases, err := plots.ParsePhases(phase)
+	if err != nil {
+		return usage("--phase %.40q: %s", phase, spelling.Hint(phase, plots.PhaseNames()))
+	}
+	if err := d.check(); err != nil {
+		return err
+	}
+	ans, err := a.answer(ctx, &d.question)
+	if err != nil {
+		return err
+	}
+	a.warn(ans)
+	text, err := graphOf(ans, kind, phases)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err // interrupted while drawing: the old file stays
+	}
+	return a.put("graph", d.file, text)
+}
+
+// graphOf is the graph in one of its forms.
+func graphOf(ans *answer, kind string, phases plots.Phases) ([]byte, error) {
+	if kind == "dot" {
+		text, err := plots.GraphDOT(&ans.Case, &ans.Report, phases)
+		return []byte(text), err
+	}
+	f, err := plots.Graph(&ans.Case, &ans.Report, phases)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	err = f.Write(&b, kind)
+	return b.Bytes(), err
 }
