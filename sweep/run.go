@@ -108,7 +108,8 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 		if err != nil {
 			return all, err
 		}
-		w := &worker{grid: g, inner: inner, source: source, options: &o, values: make([]string, len(g.Axes)), outer: ^uint64(0), text: newText(o.Format, g.Loaded())}
+		w := &worker{grid: g, inner: inner, source: source, options: &o, values: make([]string, len(g.Axes)), outer: ^uint64(0)}
+		w.text = newText(o.Format, &w.row, g.Loaded())
 		team.Go(func() { w.run(ctx, jobs) })
 	}
 	from, to := o.Shard.Span(points)
@@ -253,7 +254,7 @@ func (w *worker) prepare(outer uint64) {
 	if w.setup != nil {
 		w.row.Setting = w.setup.Setting
 	}
-	w.text.begin(&w.row)
+	w.text.begin()
 }
 
 // point answers one point.
@@ -281,7 +282,7 @@ func (w *worker) point(b *block, inner uint64) {
 		b.rows = append(b.rows, *r)
 	}
 	if w.options.Format != Parquet && w.options.Out != nil {
-		b.text = w.text.append(b.text, r)
+		b.text = w.text.append(b.text)
 	}
 }
 
