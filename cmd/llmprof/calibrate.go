@@ -99,7 +99,7 @@ func (c *fitting) flags(cmd *cobra.Command) {
 	f.StringVar(&c.Engine, "engine", "", "`engine`: native, transformers or openai, a server (default: native if it can)")
 	f.StringVarP(&c.gpu, "gpu", "g", "", "`GPU` of the table (default: the one found here)")
 	f.StringVar(&c.Device, "device", "", "`device`: cuda or cpu (default: a GPU)")
-	f.Var(ask.FormatFlag{Format: &c.dtype}, "dtype", "`format` of products: bf16, fp16 or fp32 (default: bf16; cpu: fp32)")
+	f.Var(ask.FormatFlag(&c.dtype), "dtype", "`format` of products: bf16, fp16 or fp32 (default: bf16; cpu: fp32)")
 	f.IntVar(&c.TP, "tp", 1, "time all-reduces over up to this many `GPUs`")
 	f.StringVar(&c.Python, "python", "", "Python `interpreter` of the transformers engine (default: python3)")
 	f.StringVar(&c.Libraries, "cuda-libs", "", "`folder` of the CUDA libraries that the native engine opens")

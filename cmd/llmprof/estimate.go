@@ -83,8 +83,8 @@ func (q *question) loadFlags(cmd *cobra.Command) {
 	q.load.Flags(f)
 	completeServer(cmd)
 	prompt, gen := f.Lookup("prompt-len"), f.Lookup("gen-len")
-	prompt.Value = drawnFlag{prompt.Value, ask.LengthsFlag{To: &q.load.Prompt, Read: traceLengths}}
-	gen.Value = drawnFlag{gen.Value, ask.LengthsFlag{To: &q.load.Gen, Read: traceLengths, Answers: true}}
+	prompt.Value = drawnFlag(prompt.Value, &q.load.Prompt, ask.PromptFlag(&q.load.Prompt, traceLengths))
+	gen.Value = drawnFlag(gen.Value, &q.load.Gen, ask.AnswerFlag(&q.load.Gen, traceLengths))
 }
 
 // serverFlags are those of a server that few need.

@@ -54,8 +54,8 @@ func (t *trial) engineFlags(cmd *cobra.Command) {
 func (t *trial) workloadFlags(cmd *cobra.Command) {
 	f, p := cmd.Flags(), &t.point
 	f.IntVarP(&p.Batch, "batch", "b", p.Batch, "`sequences` that run together")
-	f.Var(lensFlag{&p.PromptLen, &p.PromptLens}, "prompt-len", "`tokens` of each prompt; of a server's also 64..512")
-	f.Var(lensFlag{&p.GenLen, &p.GenLens}, "gen-len", "all `tokens` of an answer; likewise")
+	f.Var(lensFlag(&p.PromptLen, &p.PromptLens), "prompt-len", "`tokens` of each prompt; of a server's also 64..512")
+	f.Var(lensFlag(&p.GenLen, &p.GenLens), "gen-len", "all `tokens` of an answer; likewise")
 	f.StringVar(&p.Prompts, "prompts", p.Prompts, "\"random\", or a `FILE` of text lines or JSONL")
 	f.Uint64Var(&p.Seed, "seed", p.Seed, "`seed` of weights and prompts (default for a server: a new one)")
 }
@@ -95,12 +95,12 @@ func (t *trial) serverFlags(cmd *cobra.Command) {
 	f.StringVar(&p.BaseURL, "base-url", "", "its `URL`, as http://localhost:8000/v1")
 	f.StringVar(&p.EngineCmd, "engine-cmd", "", "`command` that starts it, for the run alone")
 	f.IntSliceVar(&t.concurrencies, "concurrency", nil, "`requests` at a time, or several, as 1,8,64")
-	f.Var(ask.RatesFlag{Rates: &t.rates, Span: &t.span}, "rate", "`requests` a second, at random; 1..32 finds the knee")
+	f.Var(ask.RatesFlag(&t.rates, &t.span), "rate", "`requests` a second, at random; 1..32 finds the knee")
 	f.IntVar(&p.Requests, "requests", 0, "`requests` in all")
 	f.Float64Var(&p.Temperature, "temperature", 0, "`temperature` of choosing tokens, up to 2; --seed repeats it")
 	f.StringVar(&p.SLO, "slo", "", "`limits` of goodput, as ttft=500ms,tpot=50ms")
 	f.StringVar(&p.API, "api", p.API, "`endpoint` of the server: chat or completions")
-	f.Var(failuresFlag{&p.MaxFailures}, "max-failures", "`share` of requests that may fail in a run that counts (default 1%)")
+	f.Var(failuresFlag(&p.MaxFailures), "max-failures", "`share` of requests that may fail in a run that counts (default 1%)")
 	f.Float64Var((*float64)(&p.Timeout), "timeout", 0, "`seconds` of silence after which a request has failed (default 120)")
 	f.StringVar(&p.Connections, "connections", "", "`use` of connections: pooled, new or worker (default: pooled)")
 	f.StringVar(&t.records, "records", "", "write each request to `FILE` as it ends, a JSON object a line")

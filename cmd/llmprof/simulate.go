@@ -90,12 +90,12 @@ func (s *simulation) outputFlags(cmd *cobra.Command) {
 // loadFlags are about the model and the requests.
 func (s *simulation) loadFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.Var(ask.RatesFlag{Rates: &s.rates, Span: &s.span}, "rate", "requests a `second`, or several, as 1,2,4; 1..32 finds the knee")
+	f.Var(ask.RatesFlag(&s.rates, &s.span), "rate", "requests a `second`, or several, as 1,2,4; 1..32 finds the knee")
 	f.IntSliceVar(&s.concurrencies, "concurrency", nil, "`clients` that each have one request at a time, or several, as 1,8,32")
 	f.StringVar(&s.trace, "trace", "", "replay the requests of `FILE`")
 	f.Float64Var(&s.speed, "speed", 1, "`times` as fast as the trace was recorded")
-	f.Var(ask.LengthsFlag{To: &s.prompt, Read: traceLengths}, "prompt-len", "`tokens` of prompts: 1024, 512..2048, lognormal:1024,0.8 or trace:FILE")
-	f.Var(ask.LengthsFlag{To: &s.gen, Read: traceLengths, Answers: true}, "gen-len", "`tokens` generated, the first included: as --prompt-len")
+	f.Var(ask.PromptFlag(&s.prompt, traceLengths), "prompt-len", "`tokens` of prompts: 1024, 512..2048, lognormal:1024,0.8 or trace:FILE")
+	f.Var(ask.AnswerFlag(&s.gen, traceLengths), "gen-len", "`tokens` generated, the first included: as --prompt-len")
 	f.StringVar(&s.arrival, "arrival", "poisson", "`arrivals` at a rate: poisson, gamma, constant or ramp")
 	f.Float64Var(&s.burstiness, "burstiness", 1, "`shape` of gamma arrivals: 1 is Poisson, less comes in bursts")
 	f.Float64Var(&s.from, "ramp-from", 0, "requests a `second` at which a ramp to --rate begins")

@@ -16,8 +16,8 @@ import (
 func (q *Question) ModelFlags(f *pflag.FlagSet) {
 	f.StringVarP(&q.Model, "model", "m", "", "built-in `model`, hub id, directory, config.json, .gguf")
 	f.StringVar(&q.Weights, "weights", "", "`format`, as fp8, awq or q4_k_m (default: the checkpoint's)")
-	f.Var(FormatFlag{&q.Act}, "act", "`format` of the activations (default: the scheme's)")
-	f.Var(FormatFlag{&q.KV}, "kv", "`format` of the KV cache (default: 16 bits)")
+	f.Var(FormatFlag(&q.Act), "act", "`format` of the activations (default: the scheme's)")
+	f.Var(FormatFlag(&q.KV), "kv", "`format` of the KV cache (default: 16 bits)")
 	f.BoolVar(&q.Offline, "offline", false, "never use the network")
 	f.BoolVar(&q.Lenient, "lenient", false, "note what of a config.json is not understood, instead of refusing it")
 }
@@ -34,8 +34,8 @@ func (q *Question) HardwareFlags(f *pflag.FlagSet) {
 	f.BoolVar(&p.SP, "sp", false, "sequence parallelism: each TP rank has its share of the norms")
 	f.IntVar(&p.MicroBatches, "micro-batches", 1, "`parts` in which the batch goes through the pipeline (default: 1; under a load --pp where the engine has as many)")
 	f.IntVar(&p.GPUsPerNode, "gpus-per-node", 0, "`GPUs` of a node (default: the usual node of the GPU)")
-	f.Var(ShareFlag{&q.Utilization}, "memory-utilization", "`share` of the GPU's memory that the engine takes")
-	f.Var(&q.Price, "price", "`dollars` an hour for one GPU (default: the GPU table's)")
+	f.Var(shareFlag(&q.Utilization), "memory-utilization", "`share` of the GPU's memory that the engine takes")
+	f.Var(priceFlag(&q.Price), "price", "`dollars` an hour for one GPU (default: the GPU table's)")
 	f.StringVar(&q.Hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
 }
 
@@ -55,11 +55,11 @@ func (q *Question) WorkloadFlags(f *pflag.FlagSet) {
 func (q *Question) EngineFlags(f *pflag.FlagSet) {
 	f.StringVar(&q.Engine, "engine", "", "`engine` or vllm@0.19.0 (default: vllm if it can)")
 	CalibrationFlag(f, &q.Calibration)
-	f.Var(ShareFlag{&q.Eff.compute}, "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")
-	f.Var(ShareFlag{&q.Eff.memory}, "memory-eff", "`share` of the memory bandwidth (default: calibrated)")
-	f.Var(ShareFlag{&q.Eff.link}, "link-eff", "`share` of the link between GPUs (default: calibrated)")
+	f.Var(shareFlag(&q.Eff.compute), "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")
+	f.Var(shareFlag(&q.Eff.memory), "memory-eff", "`share` of the memory bandwidth (default: calibrated)")
+	f.Var(shareFlag(&q.Eff.link), "link-eff", "`share` of the link between GPUs (default: calibrated)")
 	f.BoolVar(&q.Eff.NoP2P, "no-p2p", false, "GPUs reach each other over PCIe through the host's memory alone")
-	f.Var(ShareFlag{&q.Eff.interNode}, "inter-node-eff", "`share` of the network between nodes (default: calibrated)")
+	f.Var(shareFlag(&q.Eff.interNode), "inter-node-eff", "`share` of the network between nodes (default: calibrated)")
 }
 
 // CalibrationFlag names a file of constants that were measured.

@@ -26,7 +26,7 @@ func (l *SteadyLoad) Flags(f *pflag.FlagSet) {
 }
 
 func (l *SteadyLoad) loadFlags(f *pflag.FlagSet) {
-	f.Var(RatesFlag{Rates: &l.rates}, "rate", "steady state with so many requests a `second`, Poisson arrivals")
+	f.Var(RatesFlag(&l.rates, nil), "rate", "steady state with so many requests a `second`, Poisson arrivals")
 	f.IntVar(&l.concurrency, "concurrency", 0, "steady state with so many `clients` that each have one request at a time")
 }
 

@@ -30,7 +30,7 @@ type Planned struct {
 	p99             bool
 	rate, tps       float64
 	concurrency     int
-	budget          Price
+	budget          unit.DollarsPerHour
 	maxGPUs         int
 	budgets, limits []int
 	drafts          []int
@@ -58,8 +58,8 @@ type Catalogs interface {
 func (o *Planned) Flags(f *pflag.FlagSet) {
 	o.prompt, o.gen = serving.Fixed(1024), serving.Fixed(256)
 	f.StringSliceVarP(&o.Models, "model", "m", nil, "`models` to try, each as \"llmprof estimate\" takes it")
-	f.Var(LengthsFlag{To: &o.prompt, Read: o.Trace}, "in", "`tokens` of prompts: 1024, 512..2048, lognormal:1024,0.8 or trace:FILE")
-	f.Var(LengthsFlag{To: &o.gen, Read: o.Trace, Answers: true}, "out", "`tokens` of answers: as --in")
+	f.Var(PromptFlag(&o.prompt, o.Trace), "in", "`tokens` of prompts: 1024, 512..2048, lognormal:1024,0.8 or trace:FILE")
+	f.Var(AnswerFlag(&o.gen, o.Trace), "out", "`tokens` of answers: as --in")
 	f.StringVar(&o.ttft, "ttft", "", "longest mean `time` to the first token, as 500ms; p99=2s at p99")
 	f.StringVar(&o.tpot, "tpot", "", "longest mean `time` per output token, as 30ms or p99=50ms")
 	f.StringVar(&o.e2e, "e2e", "", "longest mean `time` of a request, as 10s or p99=20s")
@@ -67,7 +67,7 @@ func (o *Planned) Flags(f *pflag.FlagSet) {
 	f.Float64Var(&o.rate, "rate", 0, "load: `requests` a second")
 	f.IntVar(&o.concurrency, "concurrency", 0, "load: `requests` at a time")
 	f.Float64Var(&o.tps, "tps", 0, "load: generated `tokens` a second")
-	f.Var(&o.budget, "budget", "most `dollars` an hour")
+	f.Var(priceFlag(&o.budget), "budget", "most `dollars` an hour")
 	f.IntVar(&o.maxGPUs, "max-gpus", 0, fmt.Sprintf("most `GPUs` (default %d)", plan.DefaultGPUs))
 	f.StringSliceVar(&o.gpus, "gpus", nil, "`GPUs` to try (default: all)")
 	f.StringSliceVar(&o.prices, "price", nil, "`dollars` an hour of a GPU, as h100=1.99,t4=0.35 (default: the GPU table's)")
@@ -95,7 +95,7 @@ func (o *Planned) Request(ctx context.Context, from Catalogs) (q *plan.Request, 
 	}
 	q = &plan.Request{
 		Prompt: o.prompt, Gen: o.gen, Load: plan.Load{Rate: o.rate, Concurrency: o.concurrency, Throughput: o.tps},
-		Budget: unit.DollarsPerHour(o.budget), MaxGPUs: o.maxGPUs, Expected: o.expected,
+		Budget: o.budget, MaxGPUs: o.maxGPUs, Expected: o.expected,
 		Budgets: append([]int{}, o.budgets...), Acceptance: o.acceptance, Together: o.aggregated, Top: o.top, PerGPU: o.perCard,
 	}
 	if err := o.numbers(); err != nil {
@@ -297,11 +297,11 @@ func (o *Planned) priced(from Catalogs, gpus []hardware.GPU) (map[string]unit.Do
 		if !slices.ContainsFunc(gpus, func(tried hardware.GPU) bool { return tried.Key == g.Key }) {
 			return nil, Usage("--price %.60s: --gpus leaves %s out", item, g.Key)
 		}
-		var p Price
-		if err := p.Set(strings.TrimSpace(text)); err != nil {
+		var p unit.DollarsPerHour
+		if err := priceFlag(&p).Set(strings.TrimSpace(text)); err != nil {
 			return nil, Usage("--price %s: %w", name, err)
 		}
-		all[g.Key] = unit.DollarsPerHour(p)
+		all[g.Key] = p
 	}
 	return all, nil
 }
