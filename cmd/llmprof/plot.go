@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -32,7 +34,14 @@ type drawing struct {
 	measured string // file of operators that were timed; "" for none
 	timed    []plots.MeasuredOperator
 
-	make func(context.Context, *drawing) (*plots.Figure, error)
+	graph bool // it is the model's graph, which can be text in DOT too
+	phase string
+	make  func(context.Context, *drawing) (picture, error)
+}
+
+// A picture is what can be written in one of its forms.
+type picture interface {
+	Write(w io.Writer, form string) error
 }
 
 func (a *app) plot() *cobra.Command {
@@ -59,8 +68,20 @@ func (a *app) plot() *cobra.Command {
 	return cmd
 }
 
-func (a *app) drawingCommand(name, short, long string, draw func(context.Context, *drawing) (*plots.Figure, error)) *cobra.Command {
-	d := &drawing{make: draw}
+func (a *app) graph() *cobra.Command {
+	cmd := a.drawingCommand("graph", "Draw the model as a graph, every operator with its cost",
+		"Draw one layer of each kind with its repeat count, what comes before and after the layers, and\n"+
+			"of every operator its shape, and its share of time, FLOPs, bytes, intensity and bound in prefill\n"+
+			"and decode. The experts of a mixture are one node, and a strip shows how kinds of layers\n"+
+			"alternate. As SVG, PNG (200 dots an inch) or PDF, or as DOT, the language of Graphviz.", a.drawGraph)
+	cmd.Example = "  llmprof graph llama2-70b a100 --tp 8 -o graph.svg\n" +
+		"  llmprof graph deepseek-v3 h200 --tp 8 --batch 32 -o graph.dot\n" +
+		"  llmprof graph nemotron-h-8b h100 --phase decode -o decode.png"
+	return cmd
+}
+
+func (a *app) drawingCommand(name, short, long string, draw func(context.Context, *drawing) (picture, error)) *cobra.Command {
+	d := &drawing{make: draw, graph: name == "graph"}
 	cmd := &cobra.Command{
 		Use: name + " MODEL GPU -o FILE", Short: short, Long: long,
 		Example:           "  llmprof plot " + name + " llama2-70b a100 --tp 8 -o " + name + ".svg",
@@ -78,12 +99,16 @@ func (a *app) drawingCommand(name, short, long string, draw func(context.Context
 
 func (d *drawing) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVarP(&d.file, "output", "o", "", "write the picture to `FILE`, whole or not at all; - for standard output")
-	f.StringVar(&d.kind, "format", "", "`form` of the picture: svg, png or pdf (default: what FILE ends in)")
-	_ = cmd.RegisterFlagCompletionFunc("format", words(plots.Formats()...))
+	what, forms := "picture", "svg, png or pdf"
+	if d.graph {
+		what, forms = "graph", "svg, png, pdf or dot"
+	}
+	f.StringVarP(&d.file, "output", "o", "", "write the "+what+" to `FILE`, whole or not at all; - for standard output")
+	f.StringVar(&d.kind, "format", "", "`form` of the "+what+": "+forms+" (default: what FILE ends in)")
+	_ = cmd.RegisterFlagCompletionFunc("format", words(d.forms()...))
 	switch cmd.Name() {
 	case "roofline":
-		cmd.Flags().StringVar(&d.measured, "measured", "", "`FILE` of measured operators: a trace as \"validate --trace\" reads it, or a result of \"measure --ops\"")
+		f.StringVar(&d.measured, "measured", "", "`FILE` of measured operators: a trace as \"validate --trace\" reads it, or a result of \"measure --ops\"")
 	case "memory":
 		f.StringVar(&d.by, "by", "batch", "`what` to vary: batch or context")
 		_ = cmd.RegisterFlagCompletionFunc("by", words("batch", "context"))
@@ -91,23 +116,37 @@ func (d *drawing) outputFlags(cmd *cobra.Command) {
 		f.StringVar(&d.by, "by", "batch", "`what` to vary: batch, context or tp")
 		f.IntSliceVar(&d.values, "values", nil, "`values` to try, as 1,2,4 (default: doublings)")
 		_ = cmd.RegisterFlagCompletionFunc("by", words("batch", "context", "tp"))
+	case "graph":
+		f.StringVar(&d.phase, "phase", "both", "`phase` to show: both, prefill or decode")
+		_ = cmd.RegisterFlagCompletionFunc("phase", words(plots.PhaseNames()...))
 	}
 }
 
-func (d *drawing) form() (string, error) {
-	kind := strings.ToLower(d.kind)
+// forms are those in which the picture can be written.
+func (d *drawing) forms() []string {
+	if d.graph {
+		return append(plots.Formats(), "dot")
+	}
+	return plots.Formats()
+}
+
+func (d *drawing) form() (kind string, err error) {
+	kind = strings.ToLower(d.kind)
 	switch {
 	case d.file == "":
-		return "", usage("which file? Give -o, as in -o picture.svg")
+		err = usage("which file? Give -o, as in -o picture.svg")
 	case kind == "" && d.file == "-":
-		return "", usage("-o -: give --format too: %s", strings.Join(plots.Formats(), ", "))
+		err = usage("-o -: give --format too: %s", strings.Join(plots.Formats(), ", "))
 	case kind == "":
 		kind = ending(d.file)
 	}
-	if !slices.Contains(plots.Formats(), kind) {
-		return "", usage("-o %.40q: want a name that ends in .svg, .png or .pdf, or --format with one of them", d.file)
+	if err == nil && !slices.Contains(d.forms(), kind) {
+		err = usage("-o %.40q: want a name that ends in .svg, .png or .pdf, or --format with one of them", d.file)
 	}
-	return kind, nil
+	if err != nil && d.graph {
+		err = usage("%w; a graph can be dot too", err)
+	}
+	return kind, err
 }
 
 // runPlot draws all of the picture before the first byte goes out.
@@ -129,13 +168,13 @@ func (a *app) runPlot(ctx context.Context, d *drawing) error {
 		return err
 	}
 	var b bytes.Buffer
-	if err := f.Write(&b, kind); err != nil {
-		return err
+	if err := errors.Join(f.Write(&b, kind), ctx.Err()); err != nil {
+		return err // an interrupt while it was drawn leaves the old file
 	}
 	return a.put("picture", d.file, b.Bytes())
 }
 
-func (a *app) drawRoofline(ctx context.Context, d *drawing) (*plots.Figure, error) {
+func (a *app) drawRoofline(ctx context.Context, d *drawing) (picture, error) {
 	ans, err := a.answer(ctx, &d.question)
 	if err != nil {
 		return nil, err
@@ -144,7 +183,7 @@ func (a *app) drawRoofline(ctx context.Context, d *drawing) (*plots.Figure, erro
 	return plots.Roofline(&ans.Case, &ans.Report, d.timed)
 }
 
-func (a *app) drawBreakdown(ctx context.Context, d *drawing) (*plots.Figure, error) {
+func (a *app) drawBreakdown(ctx context.Context, d *drawing) (picture, error) {
 	ans, err := a.answer(ctx, &d.question)
 	if err != nil {
 		return nil, err
@@ -153,7 +192,7 @@ func (a *app) drawBreakdown(ctx context.Context, d *drawing) (*plots.Figure, err
 	return plots.Breakdown(&ans.Case, &ans.Report)
 }
 
-func (a *app) drawMemory(ctx context.Context, d *drawing) (*plots.Figure, error) {
+func (a *app) drawMemory(ctx context.Context, d *drawing) (picture, error) {
 	v, err := plots.ParseVariable(d.by)
 	if err != nil || v == plots.ByTP {
 		return nil, usage("--by %.40q: want batch or context", d.by)
@@ -167,6 +206,39 @@ func (a *app) drawMemory(ctx context.Context, d *drawing) (*plots.Figure, error)
 		return nil, err
 	}
 	return plots.Memory(&ans.Case, v, curve)
+}
+
+// A modelGraph is a model's graph in its forms.
+type modelGraph struct {
+	*answer
+	phases plots.Phases
+}
+
+// Write writes the graph as DOT or as a picture.
+func (g modelGraph) Write(w io.Writer, form string) error {
+	if form == "dot" {
+		text, err := plots.GraphDOT(&g.Case, &g.Report, g.phases)
+		_, failed := io.WriteString(w, text)
+		return errors.Join(err, failed)
+	}
+	f, err := plots.Graph(&g.Case, &g.Report, g.phases)
+	if err != nil {
+		return err
+	}
+	return f.Write(w, form)
+}
+
+func (a *app) drawGraph(ctx context.Context, d *drawing) (picture, error) {
+	phases, err := plots.ParsePhases(d.phase)
+	if err != nil {
+		return nil, usage("--phase %.40q: %s", d.phase, spelling.Hint(d.phase, plots.PhaseNames()))
+	}
+	ans, err := a.answer(ctx, &d.question)
+	if err != nil {
+		return nil, err
+	}
+	a.warn(ans)
+	return modelGraph{ans, phases}, nil
 }
 
 // warn writes to standard error what a reader of the picture has to know.
@@ -187,7 +259,7 @@ func (d *drawing) steps(v plots.Variable, c *analytic.Case) []int {
 }
 
 // drawSweep sweeps every pair of the models and GPUs that were named.
-func (a *app) drawSweep(ctx context.Context, d *drawing) (*plots.Figure, error) {
+func (a *app) drawSweep(ctx context.Context, d *drawing) (picture, error) {
 	v, err := plots.ParseVariable(d.by)
 	if err != nil {
 		return nil, wrong(err)
@@ -353,84 +425,4 @@ func (d *drawing) askAs(phases []validate.OperatorPhase) error {
 	d.Workload.GenLen = 2
 	d.Weights = cmp.Or(d.Weights, c.Weights)
 	return nil
-}
-
-func (a *app) graph() *cobra.Command {
-	d := &drawing{}
-	var phase string
-	cmd := &cobra.Command{
-		Use:   "graph MODEL GPU -o FILE",
-		Short: "Draw the model as a graph, every operator with its cost",
-		Long: "Draw one layer of each kind with its repeat count, what comes before and after the layers, and\n" +
-			"of every operator its shape, and its share of time, FLOPs, bytes, intensity and bound in prefill\n" +
-			"and decode. The experts of a mixture are one node, and a strip shows how kinds of layers\n" +
-			"alternate. As SVG, PNG (200 dots an inch) or PDF, or as DOT, the language of Graphviz.",
-		Example: "  llmprof graph llama2-70b a100 --tp 8 -o graph.svg\n" +
-			"  llmprof graph deepseek-v3 h200 --tp 8 --batch 32 -o graph.dot\n" +
-			"  llmprof graph nemotron-h-8b h100 --phase decode -o decode.png",
-		Args:              cli.Positional("model", "gpu"),
-		ValidArgsFunction: completeModelThenGPU,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			d.Given = cmd.Flags().Changed
-			return a.runGraph(cmd.Context(), d, phase)
-		},
-	}
-	d.flags(cmd)
-	cli.Define(cmd, cli.Output, func(cmd *cobra.Command) { d.graphFlags(cmd, &phase) })
-	return cmd
-}
-
-func (d *drawing) graphFlags(cmd *cobra.Command, phase *string) {
-	f := cmd.Flags()
-	f.StringVarP(&d.file, "output", "o", "", "write the graph to `FILE`, whole or not at all; - for standard output")
-	f.StringVar(&d.kind, "format", "", "`form` of the graph: svg, png, pdf or dot (default: what FILE ends in)")
-	_ = cmd.RegisterFlagCompletionFunc("format", words(append(plots.Formats(), "dot")...))
-	f.StringVar(phase, "phase", "both", "`phase` to show: both, prefill or decode")
-	_ = cmd.RegisterFlagCompletionFunc("phase", words(plots.PhaseNames()...))
-}
-
-// runGraph draws the whole graph before the first byte is written.
-func (a *app) runGraph(ctx context.Context, d *drawing, phase string) error {
-	kind := cmp.Or(strings.ToLower(d.kind), ending(d.file))
-	if kind != "dot" || d.file == "" {
-		var err error
-		if kind, err = d.form(); err != nil {
-			return usage("%w; a graph can be dot too", err)
-		}
-	}
-	phases, err := plots.ParsePhases(phase)
-	if err != nil {
-		return usage("--phase %.40q: %s", phase, spelling.Hint(phase, plots.PhaseNames()))
-	}
-	if err := d.check(); err != nil {
-		return err
-	}
-	ans, err := a.answer(ctx, &d.question)
-	if err != nil {
-		return err
-	}
-	a.warn(ans)
-	text, err := graphOf(ans, kind, phases)
-	if err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err // interrupted while drawing: the old file stays
-	}
-	return a.put("graph", d.file, text)
-}
-
-// graphOf is the graph in one of its forms.
-func graphOf(ans *answer, kind string, phases plots.Phases) ([]byte, error) {
-	if kind == "dot" {
-		text, err := plots.GraphDOT(&ans.Case, &ans.Report, phases)
-		return []byte(text), err
-	}
-	f, err := plots.Graph(&ans.Case, &ans.Report, phases)
-	if err != nil {
-		return nil, err
-	}
-	var b bytes.Buffer
-	err = f.Write(&b, kind)
-	return b.Bytes(), err
 }
