@@ -253,8 +253,7 @@ func memTotal(meminfo string) *unit.Bytes {
 // nvidiaSMI asks the driver's tool.
 func nvidiaSMI(ctx context.Context) (found []device) {
 	all, _ := power.List(ctx) // The tool is there or not.
-	for i := range all {
-		g := &all[i]
+	for _, g := range all {
 		found = append(found, device{Name: g.Name, Bus: view.OrNull(g.Bus), UUID: view.OrNull(g.UUID), Memory: g.Memory})
 	}
 	return found

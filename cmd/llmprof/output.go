@@ -108,12 +108,10 @@ func (o *output) check() error {
 	if err := o.settle(); err != nil {
 		return err
 	}
-	switch o.format {
-	case "table", "json", "csv", "markdown":
-	case "latex":
-		if !o.latex {
-			return usage("--format latex: only \"llmprof results table\" makes LaTeX; want table, json, csv or markdown")
-		}
+	switch {
+	case slices.Contains(o.forms(), o.format):
+	case o.format == "latex":
+		return usage("--format latex: only \"llmprof results table\" makes LaTeX; want table, json, csv or markdown")
 	default:
 		return usage("--format %.40q: want table, json, csv or markdown", o.format)
 	}

@@ -192,8 +192,7 @@ func (a *app) accuracy(rows []plan.Row) ([]view.Accuracy, error) {
 func accuracyOf(r *plan.Row, rows []validate.Row) (a view.Accuracy) {
 	a.Measured = r.Card.Machines.Machine.Cal.Measured
 	var on, anywhere []float64
-	for i := range rows {
-		x := &rows[i]
+	for _, x := range rows {
 		if x.Metric.Energy() || x.Fitted != "" { // an observation that a constant was fitted on says little of others
 			continue
 		}

@@ -407,8 +407,7 @@ func (d *drawing) askAs(phases []validate.OperatorPhase) error {
 		return err
 	}
 	d.Model, d.GPU, d.Engine = cmp.Or(d.Model, c.Model), cmp.Or(d.GPU, c.GPU), cmp.Or(d.Engine, e.Profile().Name)
-	for i := range phases {
-		p := &phases[i]
+	for _, p := range phases {
 		w := &d.Workload
 		for flag, of := range map[string]struct {
 			to *int

@@ -124,9 +124,11 @@ func (a *app) runReport(ctx context.Context, p *paper) error {
 	if err != nil {
 		return err
 	}
-	results, err := readResults(p.results)
-	if err != nil {
-		return err
+	results := make([]stored, len(p.results))
+	for i, file := range p.results {
+		if results[i], err = readStored(file); err != nil {
+			return err
+		}
 	}
 	observed, err := a.observed(p, ans, results)
 	if err != nil {
@@ -205,19 +207,7 @@ type stored struct {
 // mostResult bounds a result file: beyond any that llmprof writes.
 const mostResult = 32 << 20
 
-// readResults reads result files of the kinds that the report knows.
-func readResults(files []string) ([]stored, error) {
-	var all []stored
-	for _, file := range files {
-		s, err := readStored(file)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	return all, nil
-}
-
+// readStored reads a result file of the kinds that the report knows.
 func readStored(file string) (stored, error) {
 	s := stored{file: file}
 	data, err := input.Read(file, mostResult)
@@ -255,26 +245,7 @@ func (s *stored) section(i int, ans *answer) report.Section {
 	return ans.BesideMeasured(id, s.measured, view.ProcessBlocks(s.measured))
 }
 
-// operatorParts are the tables and the picture of a result's operators for a
-// page, none if it has no operators.
-func operatorParts(name string, s *validate.Scorer, r *result.Result, files bool) ([]report.Part, error) {
-	phases := s.Operators(r)
-	if len(phases) == 0 {
-		return nil, nil
-	}
-	picture, err := view.Picture(name, func() (*plots.Figure, error) { return view.OperatorFigure(s, phases, plots.Replayed) }, files)
-	if err != nil {
-		return nil, err
-	}
-	parts := []report.Part{{Picture: picture}}
-	for _, b := range view.OperatorBlocks(s, []*result.Result{r}) {
-		_, table := b.(render.Table)
-		parts = append(parts, report.Part{Block: b, Sortable: table})
-	}
-	return parts, nil
-}
-
-// addOperators adds what a measurement saw of operators to its section.
+// addOperators adds the picture and the tables of the operators that were measured to a section.
 func (a *app) addOperators(section *report.Section, s *stored, ans *answer, files bool) error {
 	if s.measured == nil || s.measured.Operators == nil {
 		return nil
@@ -283,11 +254,19 @@ func (a *app) addOperators(section *report.Section, s *stored, ans *answer, file
 	if err != nil {
 		return err
 	}
-	parts, err := operatorParts(section.ID+"-operators", scorer, s.measured, files)
+	phases := scorer.Operators(s.measured)
+	if len(phases) == 0 {
+		return nil
+	}
+	picture, err := view.Picture(section.ID+"-operators", func() (*plots.Figure, error) { return view.OperatorFigure(scorer, phases, plots.Replayed) }, files)
 	if err != nil {
 		return fmt.Errorf("--results %s: %w", s.file, err)
 	}
-	section.Parts = append(section.Parts, parts...)
+	section.Parts = append(section.Parts, report.Part{Picture: picture})
+	for _, b := range view.OperatorBlocks(scorer, []*result.Result{s.measured}) {
+		_, table := b.(render.Table)
+		section.Parts = append(section.Parts, report.Part{Block: b, Sortable: table})
+	}
 	return nil
 }
 
@@ -297,8 +276,7 @@ func (a *app) observed(p *paper, ans *answer, results []stored) (*view.Validatio
 	v := &view.Validation{}
 	var all []validate.Observation
 	refused := map[string]error{}
-	for i := range results {
-		r := &results[i]
+	for _, r := range results {
 		if r.measured == nil {
 			continue
 		}

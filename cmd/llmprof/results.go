@@ -206,12 +206,8 @@ func (a *app) published(all []*result.Result, layout string, may aggregate.Optio
 	p := view.Publish(all, layout == "elana")
 	f = forms{table: p.Table, data: func() any { return p.Rows }}
 	switch layout {
-	case "latency":
-		f.page = p.LatencyPage
-	case "sizes":
-		f.page = p.SizesPage
-	case "elana":
-		f.page = p.ElanaPage
+	case "latency", "sizes", "elana":
+		f.page = func() *render.Document { return p.Page(layout != "latency", layout != "sizes") }
 	case "energy":
 		report, err := a.makeReport(all, may)
 		if report == nil {

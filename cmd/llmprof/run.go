@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -132,20 +133,10 @@ func (a *app) listTrials(trials []experiment.Trial, o *output, store experiment.
 		ours[trials[i].ID] = true
 	}
 	all, _ := result.ReadFolder(store.Dir) // files of others are none of this run's
-	var mine []*result.Result
-	for _, r := range all {
-		if ours[r.ID] {
-			mine = append(mine, r)
-		}
-	}
+	all = slices.DeleteFunc(all, func(r *result.Result) bool { return !ours[r.ID] })
 	failures, err := store.Failures()
-	var failed []experiment.Failure
-	for _, f := range failures {
-		if ours[f.ID] {
-			failed = append(failed, f)
-		}
-	}
-	return errors.Join(o.write(a, resultSet(mine, failed)), err)
+	failures = slices.DeleteFunc(failures, func(f experiment.Failure) bool { return !ours[f.ID] })
+	return errors.Join(o.write(a, resultSet(all, failures)), err)
 }
 
 // A notifier says how far an experiment is, a line an event, with the time left as far as

@@ -206,7 +206,7 @@ func (a *app) runSimulate(ctx context.Context, s *simulation) error {
 	if err != nil {
 		return err
 	}
-	r := simulator{simulation: s, app: a, server: server, loads: loads, options: o, results: view.NewSimulation(&ans.Estimate, server, s.seed)}
+	r := simulator{simulation: s, app: a, server: server, loads: loads, options: o, results: &view.Simulation{Estimate: &ans.Estimate, Server: server, Seed: s.seed, Warnings: ans.Warnings}}
 	switch {
 	case s.machines.to != "":
 		return r.submit(ctx)

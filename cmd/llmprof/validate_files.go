@@ -26,16 +26,10 @@ type refusal struct {
 
 // unread is an error where files are damaged or of another kind.
 func unread(refused []refusal) error {
-	n := 0
-	for _, r := range refused {
-		if !r.read {
-			n++
-		}
+	if n := len(slices.DeleteFunc(slices.Clone(refused), func(r refusal) bool { return r.read })); n > 0 {
+		return fmt.Errorf("%d of the files could not be read", n)
 	}
-	if n == 0 {
-		return nil
-	}
-	return fmt.Errorf("%d of the files could not be read", n)
+	return nil
 }
 
 // readObservations reads the files, or those that come with the program.

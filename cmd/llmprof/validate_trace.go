@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -148,16 +149,11 @@ func (a *app) tracedGPU(v *comparison, l *tracefile.Timeline) (string, error) {
 		}
 		return g.Key, nil
 	}
-	least := -1
-	for id := range l.Devices {
-		if least < 0 || id < least {
-			least = id
-		}
-	}
-	if least < 0 {
+	devices := slices.Sorted(maps.Keys(l.Devices))
+	if len(devices) == 0 {
 		return "", usage("--trace: the trace does not name its GPU: give --gpu")
 	}
-	g, err := table.Match(l.Devices[least], unit.Bytes(0))
+	g, err := table.Match(l.Devices[devices[0]], unit.Bytes(0))
 	if err != nil {
 		return "", usage("--trace: %w; give --gpu", err)
 	}

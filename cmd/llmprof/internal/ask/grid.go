@@ -160,17 +160,12 @@ func (s *GridSource) isGiven(name string) bool {
 	if i < 0 {
 		return false
 	}
-	idle := (name == "acceptance" || name == "draft-model") && s.load.drafts == 0 || name == "kv-link" && s.load.prefillers == 0
-	return !idle || s.set[i] != s.grid.Axes[i].Values[0] || s.alwaysIdle(name)
-}
-
-// alwaysIdle reports whether a flag means nothing in the whole grid.
-func (s *GridSource) alwaysIdle(name string) bool {
+	idle := (name == "acceptance" || name == "draft-model") && s.load.asked.Drafts == 0 || name == "kv-link" && s.load.asked.Prefillers == 0
 	needs := "speculative-tokens"
 	if name == "kv-link" {
 		needs = "prefill-replicas"
 	}
-	return !slices.Contains(s.given, needs)
+	return !idle || s.set[i] != s.grid.Axes[i].Values[0] || !slices.Contains(s.given, needs)
 }
 
 // Prepare sets the flags and prepares the case.
@@ -272,7 +267,7 @@ func (s *GridSource) other(values []string) string {
 // settled fills in what the flags come to.
 func (s *GridSource) settled(row *sweep.Setting, d *Deployment) {
 	replica := d.Parallel.GPUs() / max(d.Parallel.DP, 1)
-	gpus := d.Parallel.GPUs() + replica*s.load.prefillers
+	gpus := d.Parallel.GPUs() + replica*s.load.asked.Prefillers
 	row.Model, row.GPU, row.Engine = d.Model.Name, d.GPU.Key, d.Machine.Engine.Profile().Name
 	row.MicroBatches = d.Parallel.MicroBatches
 	row.Calibration, row.Measured, row.GPUs = d.Machine.Cal.Name, d.Machine.Cal.Measured, gpus

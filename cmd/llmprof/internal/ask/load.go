@@ -137,7 +137,7 @@ func (l *SteadyLoad) closed(ctx context.Context, from Sources, ans *Answer) (*se
 		return nil, err
 	}
 	if w := &ans.Workload; w.CachedPrefix > 0 {
-		if l.hitRate > 0 {
+		if l.asked.HitRate > 0 {
 			return nil, Usage("--cached-prefix and --prefix-hit-rate say the same: give one")
 		}
 		server.HitRate = float64(w.CachedPrefix) / float64(w.PromptLen)

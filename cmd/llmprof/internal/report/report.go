@@ -174,8 +174,7 @@ func (p *Page) markdown(folder string, s render.Style) ([]byte, error) {
 	if err := render.Markdown(&b, &head, s); err != nil {
 		return nil, err
 	}
-	for i := range p.Sections {
-		section := &p.Sections[i]
+	for _, section := range p.Sections {
 		fmt.Fprintf(&b, "\n## %s\n", render.Escape(section.Title))
 		for _, part := range section.Parts {
 			if part.Picture != nil {

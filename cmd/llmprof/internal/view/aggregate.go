@@ -20,8 +20,7 @@ func AggregatePage(r *aggregate.Report) *render.Document {
 		d = experimentPage(&r.Experiments[0])
 	} else {
 		var warned []string
-		for i := range r.Experiments {
-			e := &r.Experiments[i]
+		for _, e := range r.Experiments {
 			for _, w := range e.Method.Warnings {
 				warned = append(warned, e.ID+": "+w)
 			}
@@ -41,17 +40,11 @@ func cycleTable(c *aggregate.Cycles) render.Table {
 	}}
 	for i := range c.Metrics {
 		m := &c.Metrics[i]
-		var half, cv, std any
+		var half any
 		if m.CIHigh != nil {
 			half = digits(*m.CIHigh - m.Mean)
 		}
-		if m.CV != nil {
-			cv = render.Percent(*m.CV)
-		}
-		if m.Std != nil {
-			std = digits(*m.Std)
-		}
-		t.Add(m.Name, digits(m.Mean), half, std, digits(m.Min), digits(m.Max), cv, Cell(m.Class))
+		t.Add(m.Name, digits(m.Mean), half, as[digits](m.Std), digits(m.Min), digits(m.Max), as[render.Percent](m.CV), Cell(m.Class))
 	}
 	return t
 }
@@ -61,8 +54,7 @@ func experimentTable(r *aggregate.Report) render.Table {
 		{Title: "id", Left: true}, {Title: "model", Left: true, Max: 24}, {Title: "processes"}, {Title: "tok/s"}, {Title: "TTFT", Unit: "s"}, {Title: "TPOT", Unit: "s"},
 		{Title: "energy", Unit: "J"}, {Title: "J/out token"}, {Title: "FLOP/s", Drop: 1}, {Title: "warnings", Drop: 2},
 	}}
-	for i := range r.Experiments {
-		e := &r.Experiments[i]
+	for _, e := range r.Experiments {
 		t.Add(e.ID, e.ModelName, e.Method.NumProcesses, as[render.Tenths](e.Totals.TokensPerS), middle(e.Latency.TTFT), middle(e.Latency.TPOT),
 			as[unit.Joules](e.Totals.EnergyJ), as[unit.Joules](e.AIPerf.PerOutputToken), as[unit.FLOPsPerSec](e.Efficiency.FLOPsPerSecond), len(e.Method.Warnings))
 	}

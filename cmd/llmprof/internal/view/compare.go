@@ -48,7 +48,10 @@ type SideOperator struct {
 }
 
 // metrics are the headline figures, in their order.
-var metrics = []string{"ttft_s", "tpot_s", "ttlt_s", "tok_s", "tok_s_gpu", "j_token", "j_request", "usd_h", "usd_mtok", "memory_bytes"}
+var metrics = []struct{ key, title string }{
+	{"ttft_s", "TTFT"}, {"tpot_s", "TPOT"}, {"ttlt_s", "TTLT"}, {"tok_s", "tokens/s"}, {"tok_s_gpu", "tokens/s/GPU"}, {"j_token", "J/token"}, {"j_request", "J/request"},
+	{"usd_h", "$/h"}, {"usd_mtok", "$/Mtok"}, {"memory_bytes", "memory/GPU"},
+}
 
 func (s *Side) figure(metric string) *SideFigure {
 	for i := range s.Figures {
@@ -78,7 +81,7 @@ func DocumentSide(name string, d *EstimateDocument) (s Side, err error) {
 
 // side has the figures of an estimate, without throughput and cost where it cannot run.
 func side(name string, d *EstimateDocument) Side {
-	s := Side{Name: name, Kind: "predicted", Basis: d.Calibration.Name + ": " + d.Calibration.Source, Warnings: append([]string{}, d.Warnings...)}
+	s := Side{Name: name, Kind: "predicted", Basis: d.Calibration.Name + ": " + d.Calibration.Source, Ops: []SideOperator{}, Warnings: append([]string{}, d.Warnings...)}
 	s.Workload = d.Workload.Workload
 	add := func(metric string, v, low, high float64) {
 		s.Figures = append(s.Figures, SideFigure{metric, OrNull(v), OrNull(low), OrNull(high)})
@@ -125,7 +128,7 @@ func (s *Side) operator(phase, name string, time float64) {
 
 // MeasuredSide is the side of a result.
 func MeasuredSide(name string, r *result.Result) Side {
-	s := Side{Name: name, Kind: "measured", Measured: true, Basis: r.Engine.Name + " " + r.Engine.Version, Warnings: append([]string{}, r.Warnings...)}
+	s := Side{Name: name, Kind: "measured", Measured: true, Basis: r.Engine.Name + " " + r.Engine.Version, Ops: []SideOperator{}, Warnings: append([]string{}, r.Warnings...)}
 	s.Workload = r.Workload.Workload
 	for _, x := range []struct {
 		metric string
@@ -174,10 +177,10 @@ type Difference struct {
 // Differences compares every figure of the further sides with the first.
 func (c *Comparison) Differences() (all []Difference) {
 	for _, m := range metrics {
-		a := c.Sides[0].figure(m)
+		a := c.Sides[0].figure(m.key)
 		for i := 1; i < len(c.Sides); i++ {
-			b := c.Sides[i].figure(m)
-			d := Difference{Metric: m, Side: i}
+			b := c.Sides[i].figure(m.key)
+			d := Difference{Metric: m.key, Side: i}
 			if a.Value != nil && b.Value != nil && *a.Value != 0 {
 				d.Ratio = new(*b.Value / *a.Value)
 			}
@@ -277,16 +280,7 @@ type CompareDocument struct {
 
 // Document is the comparison for programs.
 func (c *Comparison) Document() *CompareDocument {
-	d := &CompareDocument{CompareSchema, c.Sides, c.Differences(), c.Operators(), append([]string{}, c.Warnings()...)}
-	for i := range d.Sides {
-		if d.Sides[i].Ops == nil {
-			d.Sides[i].Ops = []SideOperator{}
-		}
-	}
-	if d.Operators == nil {
-		d.Operators = []OperatorDifference{}
-	}
-	return d
+	return &CompareDocument{CompareSchema, c.Sides, c.Differences(), append([]OperatorDifference{}, c.Operators()...), append([]string{}, c.Warnings()...)}
 }
 
 // Page is the comparison for people.
@@ -320,9 +314,9 @@ func (c *Comparison) figures() render.Table {
 	differences := c.Differences()
 	at := 0
 	for _, m := range metrics {
-		cells, some := []any{title(m)}, false
+		cells, some := []any{m.title}, false
 		for i := range c.Sides {
-			f := c.Sides[i].figure(m)
+			f := c.Sides[i].figure(m.key)
 			some = some || f.Value != nil
 			cells = append(cells, shown(f))
 			if i > 0 {
@@ -335,13 +329,6 @@ func (c *Comparison) figures() render.Table {
 		}
 	}
 	return t
-}
-
-func title(metric string) string {
-	return map[string]string{
-		"ttft_s": "TTFT", "tpot_s": "TPOT", "ttlt_s": "TTLT", "tok_s": "tokens/s", "tok_s_gpu": "tokens/s/GPU", "j_token": "J/token", "j_request": "J/request",
-		"usd_h": "$/h", "usd_mtok": "$/Mtok", "memory_bytes": "memory/GPU",
-	}[metric]
 }
 
 func shown(f *SideFigure) any {
@@ -431,17 +418,17 @@ func (c *Comparison) Table() *render.Table {
 	differences := c.Differences()
 	for i := range c.Sides {
 		for _, m := range metrics {
-			f := c.Sides[i].figure(m)
+			f := c.Sides[i].figure(m.key)
 			var ratio, overlap any
 			for _, d := range differences {
-				if d.Metric == m && d.Side == i {
+				if d.Metric == m.key && d.Side == i {
 					ratio = Cell(d.Ratio)
 					if d.Overlap != nil {
 						overlap = fmt.Sprint(*d.Overlap)
 					}
 				}
 			}
-			t.Add(m, c.Sides[i].Name, Cell(f.Value), Cell(f.Low), Cell(f.High), ratio, overlap)
+			t.Add(m.key, c.Sides[i].Name, Cell(f.Value), Cell(f.Low), Cell(f.High), ratio, overlap)
 		}
 	}
 	return t

@@ -216,7 +216,11 @@ func kinds(m *models.Model) []layerJSON {
 // Document is the estimate for programs.
 func (e *Estimate) Document() *EstimateDocument {
 	j := e.Figures()
-	e.sensitivityOf(j)
+	for _, c := range append(sensitivity.Resources(&e.Case), sensitivity.Choices(&e.Case)...) {
+		j.Sensitivity = append(j.Sensitivity, changeJSON{
+			c.Name, OrNull(c.Flags), c.TTFT.Expected, c.TPOT.Expected, c.TTLT.Expected, c.PerGPU(),
+		})
+	}
 	return j
 }
 
@@ -267,15 +271,6 @@ func expertTP(m *models.Model, p analytic.Parallelism) *int {
 		return nil
 	}
 	return new(p.ExpertTP())
-}
-
-// sensitivityOf fills in what each change of one thing would bring.
-func (e *Estimate) sensitivityOf(j *EstimateDocument) {
-	for _, c := range append(sensitivity.Resources(&e.Case), sensitivity.Choices(&e.Case)...) {
-		j.Sensitivity = append(j.Sensitivity, changeJSON{
-			c.Name, OrNull(c.Flags), c.TTFT.Expected, c.TPOT.Expected, c.TTLT.Expected, c.PerGPU(),
-		})
-	}
 }
 
 // decodeOf fills in what exists only where more than one token is generated.

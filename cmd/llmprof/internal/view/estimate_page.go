@@ -272,8 +272,7 @@ func (e *Estimate) method() []string {
 func fusedOps(lines []breakdown.Operator) (all []string) {
 	fused := map[string][]string{}
 	var kernels []string
-	for i := range lines {
-		l := &lines[i]
+	for _, l := range lines {
 		if l.In == "" || slices.Contains(fused[l.In], l.Name) {
 			continue
 		}

@@ -61,12 +61,15 @@ func SummarizeModel(m *models.Model) ModelSummary {
 
 // ModelPage is a model for people. Name is the one that it was asked for by, aliases are its other names.
 func ModelPage(m *models.Model, name string, aliases []string) *render.Document {
-	kv, state := m.KVBytesPerToken(cacheFormat(m)), m.StateBytes(stateFormat)
+	kv, state, head := m.KVBytesPerToken(cacheFormat(m)), m.StateBytes(stateFormat), "LM head not tied"
+	if m.TiedHead {
+		head = "LM head tied to the embedding"
+	}
 	f := render.Fields{Rows: []render.Field{
 		{Name: "Family", Lines: []string{m.Family}},
 		{Name: "Source", Lines: []string{m.Source}},
 		{Name: "Parameters", Lines: []string{fmt.Sprintf("%d, of which %d are active for a token", m.Params(), m.ActiveParams())}},
-		{Name: "Shape", Lines: []string{fmt.Sprintf("hidden size %d, vocabulary of %d, %s", m.Hidden, m.Vocab, headText(m))}},
+		{Name: "Shape", Lines: []string{fmt.Sprintf("hidden size %d, vocabulary of %d, %s", m.Hidden, m.Vocab, head)}},
 		{Name: "Layers", Lines: append([]string{fmt.Sprint(m.NumLayers())}, layerLines(m)...)},
 		{Name: "KV cache", Lines: []string{fmt.Sprintf("%v per token%s, in %v", kv, untilFull(m), cacheFormat(m))}},
 	}}
@@ -106,13 +109,6 @@ func untilFull(m *models.Model) string {
 	return fmt.Sprintf(" until a sliding window is full, %v beyond %d tokens", beyond, longest)
 }
 
-func headText(m *models.Model) string {
-	if m.TiedHead {
-		return "LM head tied to the embedding"
-	}
-	return "LM head not tied"
-}
-
 func modelLine(m *models.Model) string {
 	total, active := m.Params(), m.ActiveParams()
 	s := fmt.Sprintf("%s (%s): %s parameters", m.Name, m.Family, unit.Count(float64(total)))
@@ -130,19 +126,15 @@ func layerLines(m *models.Model) []string {
 	var lines []string
 	for i := range m.Layers {
 		l := &m.Layers[i]
-		lines = append(lines, fmt.Sprintf("%d × %s", l.Count, layerText(l)))
+		s := fmt.Sprintf("%d × %s", l.Count, l.Name)
+		for j := range l.Blocks {
+			if t := blockText(&l.Blocks[j]); t != "" {
+				s += "; " + t
+			}
+		}
+		lines = append(lines, s)
 	}
 	return lines
-}
-
-func layerText(l *models.Layer) string {
-	s := l.Name
-	for i := range l.Blocks {
-		if t := blockText(&l.Blocks[i]); t != "" {
-			s += "; " + t
-		}
-	}
-	return s
 }
 
 func blockText(b *models.Block) string {
@@ -239,10 +231,7 @@ func kindsText(kinds []layerJSON) string {
 // ModelChecksPage puts the errors under the table, where they have room.
 func ModelChecksPage(checks []ModelCheck) *render.Document {
 	t := ModelChecksTable(checks)
-	t.Columns = t.Columns[:len(t.Columns)-1]
-	for i := range t.Rows {
-		t.Rows[i].Cells = t.Rows[i].Cells[:len(t.Columns)]
-	}
+	t.LeaveOut(len(t.Columns) - 1)
 	var failed, notes []string
 	for i := range checks {
 		c := &checks[i]

@@ -236,17 +236,13 @@ func cents(v float64) any {
 // Split is how a row is spread over GPUs, in a few words.
 func Split(r *plan.Row) string {
 	s := fmt.Sprintf("tp %d", r.Split.TP)
-	if r.Split.PP > 1 {
-		s += fmt.Sprintf(" pp %d", r.Split.PP)
-	}
-	if r.Split.EP > 1 {
-		s += fmt.Sprintf(" ep %d", r.Split.EP)
-	}
-	if r.Split.MoETP > 1 {
-		s += fmt.Sprintf(" moe-tp %d", r.Split.MoETP)
-	}
-	if r.DP > 1 {
-		s += fmt.Sprintf(" dp %d", r.DP)
+	for _, x := range []struct {
+		name string
+		n    int
+	}{{"pp", r.Split.PP}, {"ep", r.Split.EP}, {"moe-tp", r.Split.MoETP}, {"dp", r.DP}} {
+		if x.n > 1 {
+			s += fmt.Sprintf(" %s %d", x.name, x.n)
+		}
 	}
 	return s + r.Extras()
 }
@@ -305,8 +301,7 @@ func (p *Plan) searched() int {
 func (p *Plan) rejected() render.Fields {
 	f, several := render.Fields{Title: "Rejected"}, len(p.models()) > 1
 	var unpriced []string
-	for i := range p.Result.Rejected {
-		x := &p.Result.Rejected[i]
+	for _, x := range p.Result.Rejected {
 		if x.Unpriced {
 			if !slices.Contains(unpriced, x.Card.GPU.Key) {
 				unpriced = append(unpriced, x.Card.GPU.Key)

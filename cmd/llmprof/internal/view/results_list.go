@@ -100,8 +100,7 @@ func engineTable(rows []ResultRow) render.Table {
 		{Title: "id", Left: true}, {Title: "model", Left: true, Max: 24}, {Title: "engine", Left: true, Drop: 3}, {Title: "GPU", Left: true, Drop: 4},
 		{Title: "batch"}, {Title: "prompt", Drop: 1}, {Title: "gen", Drop: 1}, {Title: "TTFT"}, {Title: "TPOT"}, {Title: "J/token"}, {Title: "marks", Left: true, Drop: 2, Max: 24},
 	}}
-	for i := range rows {
-		r := &rows[i]
+	for _, r := range rows {
 		if r.Server != nil {
 			continue
 		}

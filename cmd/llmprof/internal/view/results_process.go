@@ -3,6 +3,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -165,10 +166,7 @@ func sizeTable(s *result.Sizes) render.Table {
 	if s == nil {
 		return t
 	}
-	a := s.Analytic
-	if a == nil {
-		a = &result.AnalyticSizes{}
-	}
+	a := cmp.Or(s.Analytic, &result.AnalyticSizes{})
 	for _, row := range []struct {
 		name   string
 		value  *int64
@@ -205,13 +203,8 @@ func windowTable(e *result.Energy) render.Table {
 		if w.Window == nil {
 			continue
 		}
-		for i := range w.Domains {
-			d := &w.Domains[i]
-			passes := any(render.Tenths(w.Passes))
-			if w.Passes == 0 {
-				passes = nil
-			}
-			t.Add(w.name, d.Name, d.Sensor, unit.Joules(d.EnergyJ), unit.Watts(d.MeanW), unit.Seconds(w.Seconds), passes)
+		for _, d := range w.Domains {
+			t.Add(w.name, d.Name, d.Sensor, unit.Joules(d.EnergyJ), unit.Watts(d.MeanW), unit.Seconds(w.Seconds), Known(render.Tenths(w.Passes), w.Passes != 0))
 		}
 	}
 	return t
@@ -239,8 +232,7 @@ func conditionTable(r *result.Result) render.Table {
 		{Title: "phase", Left: true}, {Title: "GPU", Left: true, Max: 12}, {Title: "SM clock"}, {Title: "at least"}, {Title: "greatest"},
 		{Title: "memory clock"}, {Title: "greatest"}, {Title: "°C"}, {Title: "held down by", Left: true},
 	}}
-	for i := range r.Conditions {
-		c := &r.Conditions[i]
+	for _, c := range r.Conditions {
 		var clock, least, memory, celsius any
 		if s := c.SMClockHz; s != nil {
 			clock, least = unit.Hertz(s.Median), unit.Hertz(s.Min)

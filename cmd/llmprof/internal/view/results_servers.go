@@ -84,8 +84,7 @@ func ServerTable(rows []ResultRow, ids bool) render.Table {
 		{Title: "load"}, {Title: "req/s"}, {Title: "good/s", Drop: 4}, {Title: "tok/s"}, {Title: "TTFT"}, {Title: "p99", Drop: 2}, {Title: "TPOT"},
 		{Title: "failed"}, {Title: "marks", Left: true, Drop: 1, Max: 24},
 	}}
-	for i := range rows {
-		r := &rows[i]
+	for _, r := range rows {
 		s := r.Server
 		if s == nil {
 			continue
@@ -98,21 +97,12 @@ func ServerTable(rows []ResultRow, ids bool) render.Table {
 			rateOrNone(s.Generated), Cell(r.TTFT), Cell(s.TTFTTail), Cell(r.TPOT), failed, joined(r.Marks))
 	}
 	if !slices.ContainsFunc(rows, func(r ResultRow) bool { return r.Server != nil && r.Server.Goodput != nil }) {
-		leaveOut(&t, "good/s")
+		t.LeaveOut(5) // good/s
 	}
 	if !ids {
-		leaveOut(&t, "id")
+		t.LeaveOut(0) // id
 	}
 	return t
-}
-
-// leaveOut removes a column from a table.
-func leaveOut(t *render.Table, title string) {
-	k := slices.IndexFunc(t.Columns, func(c render.Column) bool { return c.Title == title })
-	t.Columns = slices.Delete(t.Columns, k, k+1)
-	for i := range t.Rows {
-		t.Rows[i].Cells = slices.Delete(t.Rows[i].Cells, k, k+1)
-	}
 }
 
 // lengthOf is the mean number of tokens that the server counted, else the number asked for.

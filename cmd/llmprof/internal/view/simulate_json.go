@@ -125,10 +125,7 @@ func (s *Simulation) Document() *SimulationDocument {
 	d := &SimulationDocument{
 		Schema: SimulationSchema, Model: s.Estimate.Model.Name, GPU: s.Estimate.Machine.GPU.Name, GPUs: gpusOf(s.Server), Engine: s.Estimate.Machine.Engine.Profile().Name,
 		Scheduler: schedulerJSON{r.Name, r.Budget, r.MaxSeqs, r.Block, r.Async},
-		Replicas:  s.Server.Replicas, Prefill: s.Server.Prefillers, KVTokens: s.Server.Tokens(), Seed: s.Seed, Warnings: s.Warnings,
-	}
-	if d.Warnings == nil {
-		d.Warnings = []string{}
+		Replicas:  s.Server.Replicas, Prefill: s.Server.Prefillers, KVTokens: s.Server.Tokens(), Seed: s.Seed, Warnings: append([]string{}, s.Warnings...),
 	}
 	for _, p := range s.Points {
 		one := simulatedOne{Load: p.Name, simulated: s.simulated(p.Result)}
