@@ -128,8 +128,7 @@ func (g *graph) layers(c *analytic.Case, ops []op) {
 // drawable refuses figures that no bar can show.
 func drawable(r *breakdown.Report) error {
 	for _, lines := range [][]breakdown.Operator{r.PrefillOps, r.DecodeOps} {
-		for i := range lines {
-			l := &lines[i]
+		for _, l := range lines {
 			switch {
 			case !finite(l.Share, float64(l.FLOPs), float64(l.Traffic()), float64(l.Wire), float64(l.Expected)):
 				return fmt.Errorf("model graph: a figure of operator %.80q is not a number of at least 0", l.Name)

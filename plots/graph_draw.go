@@ -151,8 +151,7 @@ func (g *graph) arrange(area vg.Rectangle) *arrangement {
 	}
 	a.x = a.lanes[used] + 6
 	y := a.head - headHeight
-	for i := range g.clusters {
-		cl := &g.clusters[i]
+	for _, cl := range g.clusters {
 		a.tops = append(a.tops, y)
 		a.rows = append(a.rows, cl.place(a.x, area.Max.X-4, y-cl.head()))
 		y -= cl.height() + clusterGap

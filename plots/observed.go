@@ -60,7 +60,7 @@ func Accuracy(caption string, points []Observed) (*Figure, error) {
 		Notes: []string{"Error: predicted over observed, less 1; half and twice are equally far from zero. A mark is an observation, the line through it the 90 % interval of its prediction, which holds where it crosses zero. " +
 			"Held out: no constant was fitted on it. Named: the farthest off. What is beyond an axis is drawn at its end."},
 	}
-	f.holdOver(v.height(), v.keys)
+	f.holdOver(vg.Length(len(v.looks.engines))*(errorTitle+errorHigh+errorGap)+errorAxis, v.keys)
 	return f, nil
 }
 
@@ -77,8 +77,7 @@ type looks struct{ gpus, engines []string }
 func newLooks(points []Observed) *looks {
 	count := map[string]int{}
 	l := &looks{}
-	for i := range points {
-		p := &points[i]
+	for _, p := range points {
 		if count[p.GPU]++; count[p.GPU] == 1 {
 			l.gpus = append(l.gpus, p.GPU)
 		}
@@ -251,10 +250,6 @@ func boolOrder(b bool) int {
 	return 0
 }
 
-func (v *accuracyView) height() vg.Length {
-	return vg.Length(len(v.looks.engines))*(errorTitle+errorHigh+errorGap) + errorAxis
-}
-
 func (v *accuracyView) draw(c draw.Canvas) {
 	legend(&c, v.keys)
 	wide := (c.Max.X - c.Min.X - 2*errorLabels - errorBetween) / 2
@@ -318,7 +313,7 @@ func (p *accuracyPanel) summary() string {
 
 // frame draws the box of a panel with the grid of errors and of times.
 func (v *accuracyView) frame(c *draw.Canvas, box vg.Rectangle, p *accuracyPanel) {
-	for _, t := range timeTicks(box.Max.X-box.Min.X).Ticks(p.times.lo, p.times.hi) {
+	for _, t := range (decades{label: seconds, wide: box.Max.X - box.Min.X}).Ticks(p.times.lo, p.times.hi) {
 		if t.Label != "" {
 			x := timeAt(p.times, t.Value, box.Min.X, box.Max.X)
 			c.StrokeLine2(Line(0.5, colors.Rule()), x, box.Min.Y, x, box.Max.Y)
@@ -359,10 +354,6 @@ func (v *accuracyView) at(off float64, box vg.Rectangle) vg.Length {
 	return (box.Min.Y+box.Max.Y)/2 + (box.Max.Y-box.Min.Y)/2*vg.Length(off/v.far)
 }
 
-func timeTicks(wide vg.Length) decades {
-	return decades{label: seconds, wide: wide}
-}
-
 func timeAt(s scope, v float64, left, right vg.Length) vg.Length {
 	return left + (right-left)*vg.Length(math.Log(v/s.lo)/math.Log(s.hi/s.lo))
 }
@@ -370,7 +361,7 @@ func timeAt(s scope, v float64, left, right vg.Length) vg.Length {
 // timeAxis labels the times of a column of panels.
 func (v *accuracyView) timeAxis(c *draw.Canvas, i int, left, right, y vg.Length) {
 	style, title := Sans(TickSize, colors.Ink()), Sans(LabelSize-0.5, colors.Ink())
-	for _, t := range timeTicks(right-left).Ticks(v.times[i].lo, v.times[i].hi) {
+	for _, t := range (decades{label: seconds, wide: right - left}).Ticks(v.times[i].lo, v.times[i].hi) {
 		x := timeAt(v.times[i], t.Value, left, right)
 		long := vg.Length(2)
 		if t.Label != "" {
