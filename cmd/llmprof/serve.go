@@ -386,18 +386,22 @@ func (s *pageServer) measure(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.measuring.Unlock()
-	out := &eventWriter{w: w, flush: http.NewResponseController(w).Flush}
+	flush := http.NewResponseController(w).Flush
+	send := func(kind, text string) { // a JSON object a line, at once
+		_ = json.NewEncoder(w).Encode(map[string]string{kind: text})
+		_ = flush()
+	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	text, err := s.run(r.Context(), args, out)
+	text, err := s.run(r.Context(), args, func(line string) { send("progress", line) })
 	if err != nil {
-		out.send(map[string]string{"error": err.Error()})
+		send("error", err.Error())
 		return
 	}
-	out.send(map[string]string{"result": text})
+	send("result", text)
 }
 
 // run runs the program, with each line of its standard error as progress.
-func (s *pageServer) run(ctx context.Context, args []string, out *eventWriter) (string, error) {
+func (s *pageServer) run(ctx context.Context, args []string, progressed func(line string)) (string, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -417,24 +421,10 @@ func (s *pageServer) run(ctx context.Context, args []string, out *eventWriter) (
 	last := ""
 	for lines := bufio.NewScanner(progress); lines.Scan(); {
 		last = lines.Text()
-		out.send(map[string]string{"progress": last})
+		progressed(last)
 	}
 	if err := cmd.Wait(); err != nil {
 		return "", errors.New(strings.TrimPrefix(last, "llmprof: ") + " (" + err.Error() + ")")
 	}
 	return stdout.String(), nil
-}
-
-// An eventWriter sends a JSON object a line, at once.
-type eventWriter struct {
-	mu    sync.Mutex
-	w     io.Writer
-	flush func() error
-}
-
-func (e *eventWriter) send(v any) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	_ = json.NewEncoder(e.w).Encode(v)
-	_ = e.flush()
 }

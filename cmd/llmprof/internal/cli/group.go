@@ -35,6 +35,7 @@ const (
 const (
 	groupKey = "llmprof_group"
 	rareKey  = "llmprof_rare"
+	askedKey = "llmprof_asked" // of --help-all
 )
 
 // Define puts the flags that define adds to the command into a group.
@@ -141,22 +142,6 @@ const Width = 80
 // helpAllFlag shows the flags that are rarely needed too.
 const helpAllFlag = "help-all"
 
-// An everything is the value of --help-all: it ends the reading of the flags as
-// --help does.
-type everything struct{ asked bool }
-
-// Set asks for the whole help.
-func (e *everything) Set(string) error {
-	e.asked = true
-	return pflag.ErrHelp
-}
-
-// String is empty: the flag has no value.
-func (e *everything) String() string { return "" }
-
-// Type makes it a switch.
-func (e *everything) Type() string { return "bool" }
-
 // Install gives the command and all commands below it their help and --version.
 func Install(root *cobra.Command, version string, ascii bool) {
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { help(cmd.OutOrStdout(), cmd, ascii) })
@@ -177,8 +162,11 @@ func install(cmd *cobra.Command, version string) {
 	f.BoolP("help", "h", false, "show this help")
 	f.Lookup("version").Hidden = cmd.HasParent()
 	f.Lookup("help").Hidden = true
-	f.Var(&everything{}, helpAllFlag, "show all flags")
-	f.Lookup(helpAllFlag).NoOptDefVal, f.Lookup(helpAllFlag).Hidden = "true", true
+	f.BoolFunc(helpAllFlag, "show all flags", func(string) error {
+		annotate(f.Lookup(helpAllFlag), askedKey, "")
+		return pflag.ErrHelp // ends the reading of the flags as --help does
+	})
+	f.Lookup(helpAllFlag).Hidden = true
 	f.VisitAll(count.Lenient)
 	for _, c := range cmd.Commands() {
 		install(c, version)
@@ -188,7 +176,7 @@ func install(cmd *cobra.Command, version string) {
 func help(w io.Writer, cmd *cobra.Command, ascii bool) {
 	all := false
 	if f := cmd.Flags().Lookup(helpAllFlag); f != nil {
-		all = f.Value.(*everything).asked
+		_, all = f.Annotations[askedKey]
 	}
 	page := text(cmd, all)
 	if ascii {
