@@ -66,7 +66,9 @@ func (g *graph) phaseNote(r *breakdown.Report) string {
 		var sum unit.Seconds
 		for i := range g.clusters {
 			for _, n := range g.clusters[i].nodes {
-				sum += col.of(n).time
+				if w := col.of(n); w != nil {
+					sum += w.Expected
+				}
 			}
 		}
 		of := "the prompt"
@@ -120,8 +122,8 @@ func (cl *cluster) height() vg.Length {
 	return cl.head() - p.end
 }
 
-func (n *node) height() vg.Length {
-	if n.more != "" {
+func (n *GraphNode) height() vg.Length {
+	if n.More != "" {
 		return nodeHeight + moreHeight
 	}
 	return nodeHeight
@@ -278,64 +280,64 @@ func right(c *draw.Canvas, s draw.TextStyle, x, y vg.Length, text string) {
 	c.FillText(s, vg.Point{X: x - s.Width(text), Y: y}, text)
 }
 
-func (g *graph) node(c *draw.Canvas, n *node, box vg.Rectangle) {
+func (g *graph) node(c *draw.Canvas, n *GraphNode, box vg.Rectangle) {
 	fill(c, box, colors.Paper())
 	ink := colors.Faint()
-	if n.wire {
+	if n.Wire {
 		ink = colors.Bound(roofline.ByNetwork)
 	}
 	outline(c, box, ink)
 	s := Bold(CaptionSize, colors.Ink())
-	if n.wire {
+	if n.Wire {
 		s.Color = ink
 	}
 	base := box.Max.Y - (nodeHeight+ascent(s))/2
 	g.label(c, s, n, vg.Point{X: box.Min.X, Y: base})
 	for i, col := range g.columns {
-		if w := col.of(n); w.done {
-			g.work(c, w, n.wire, g.cells(box, i), base)
+		if w := col.of(n); w != nil {
+			g.work(c, w, n.Wire, g.cells(box, i), base)
 		}
 	}
-	if n.more != "" {
+	if n.More != "" {
 		faint := Sans(CaptionSize, colors.Faint())
-		c.FillText(faint, vg.Point{X: box.Min.X + rowPad, Y: base - moreHeight}, fit(faint, n.more, box.Max.X-box.Min.X-2*rowPad))
+		c.FillText(faint, vg.Point{X: box.Min.X + rowPad, Y: base - moreHeight}, fit(faint, n.More, box.Max.X-box.Min.X-2*rowPad))
 	}
 }
 
 // label writes name and shape; a long name goes into the column of a short shape.
-func (g *graph) label(c *draw.Canvas, s draw.TextStyle, n *node, at vg.Point) {
+func (g *graph) label(c *draw.Canvas, s draw.TextStyle, n *GraphNode, at vg.Point) {
 	small := Sans(CaptionSize, colors.Ink())
 	const apart = 6
 	room := nameWidth + shapeWidth - rowPad - apart
-	shape := fit(small, n.shape, shapeWidth-3)
+	shape := fit(small, n.Shape, shapeWidth-3)
 	if shape != "" {
 		room = max(room-small.Width(shape)-apart, nameWidth-rowPad-apart)
 	}
-	name := fit(s, strings.Replace(n.name, "layernorm", "norm", 1), room)
+	name := fit(s, strings.Replace(n.Name, "layernorm", "norm", 1), room)
 	c.FillText(s, vg.Point{X: at.X + rowPad, Y: at.Y}, name)
 	c.FillText(small, vg.Point{X: at.X + max(nameWidth, rowPad+s.Width(name)+apart), Y: at.Y}, shape)
 }
 
 // work draws the figures of one phase on a line.
-func (g *graph) work(c *draw.Canvas, w *work, wire bool, at cells, y vg.Length) {
+func (g *graph) work(c *draw.Canvas, w *GraphWork, wire bool, at cells, y vg.Length) {
 	s := Sans(CaptionSize, colors.Ink())
-	boundMark(c, w.bound, vg.Point{X: at.mark, Y: y - 1.6})
+	boundMark(c, w.Bound, vg.Point{X: at.mark, Y: y - 1.6})
 	bar := vg.Rectangle{Min: vg.Point{X: at.bar, Y: y - 0.4}, Max: vg.Point{X: at.barEnd, Y: y + 5.6}}
 	fill(c, bar, colors.Rule())
-	bar.Max.X = bar.Min.X + (bar.Max.X-bar.Min.X)*vg.Length(w.share/g.most)
-	fill(c, bar, colors.Bound(w.bound))
+	bar.Max.X = bar.Min.X + (bar.Max.X-bar.Min.X)*vg.Length(w.Share/g.most)
+	fill(c, bar, colors.Bound(w.Bound))
 	outline(c, bar, colors.Faint())
 	if at.time > 0 {
-		right(c, s, at.time, y, w.time.String())
+		right(c, s, at.time, y, w.Expected.String())
 	}
-	right(c, s, at.share, y, shareText(w.share))
-	if w.flops > 0 {
-		right(c, s, at.flops, y, engineering(float64(w.flops)))
+	right(c, s, at.share, y, shareText(w.Share))
+	if w.FLOPs > 0 {
+		right(c, s, at.flops, y, engineering(float64(w.FLOPs)))
 	}
-	if w.bytes > 0 {
-		right(c, s, at.bytes, y, engineering(float64(w.bytes)))
+	if w.Bytes > 0 {
+		right(c, s, at.bytes, y, engineering(float64(w.Bytes)))
 	}
-	if w.flops > 0 && w.bytes > 0 && !wire {
+	if w.FLOPs > 0 && w.Bytes > 0 && !wire {
 		right(c, s, at.rate, y, engineering(w.intensity()))
 	}
 }
@@ -469,8 +471,8 @@ func toward(p, q vg.Point) vg.Point {
 }
 
 // port draws where a node is on its lane: a disk, or a diamond for a collective.
-func port(c *draw.Canvas, n *node, p vg.Point) {
-	if !n.wire {
+func port(c *draw.Canvas, n *GraphNode, p vg.Point) {
+	if !n.Wire {
 		c.SetColor(colors.Ink())
 		c.Fill(circle(p, 1.9))
 		return

@@ -6,15 +6,14 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
-	"llmprof/roofline"
-	"llmprof/unit"
 )
 
-// A flow is what one operator, or sum, hands on to another.
-type flow struct {
-	from, to string
-	residual bool // The flow is the residual stream into a sum.
-	beside   bool // into a branch or out of one
+// A GraphFlow is what one node or sum hands on to another.
+type GraphFlow struct {
+	From     string `json:"from"`
+	To       string `json:"to"`
+	Residual bool   `json:"residual"` // The flow is the residual stream into a sum.
+	Branch   bool   `json:"branch"`   // into a branch or out of one
 }
 
 // A sum adds a block to the residual stream.
@@ -29,7 +28,7 @@ func nodeID(i, k int) string { return fmt.Sprintf("n%d_%d", i, k) }
 // A tracer follows what flows in each lane down the graph.
 type tracer struct {
 	last  [numLanes][]string // outputs that the next node of each lane reads
-	flows []flow
+	flows []GraphFlow
 	sums  []sum
 }
 
@@ -62,10 +61,10 @@ func (t *tracer) event(e event, i, k int) {
 		s := sum{fmt.Sprintf("s%d_%d", i, k), i}
 		t.sums = append(t.sums, s)
 		for _, from := range t.last[streamLane] {
-			t.flows = append(t.flows, flow{from: from, to: s.id, residual: true})
+			t.flows = append(t.flows, GraphFlow{From: from, To: s.id, Residual: true})
 		}
 		for _, from := range t.last[blockLane] {
-			t.flows = append(t.flows, flow{from: from, to: s.id})
+			t.flows = append(t.flows, GraphFlow{From: from, To: s.id})
 		}
 		t.last[streamLane] = []string{s.id}
 	}
@@ -73,7 +72,7 @@ func (t *tracer) event(e event, i, k int) {
 
 func (t *tracer) node(id string, lane int) {
 	for _, from := range t.last[lane] {
-		t.flows = append(t.flows, flow{from: from, to: id, beside: lane == branchLane})
+		t.flows = append(t.flows, GraphFlow{From: from, To: id, Branch: lane == branchLane})
 	}
 	t.last[lane] = []string{id}
 }
@@ -155,39 +154,10 @@ type GraphDocument struct {
 
 // A GraphPart is what the model has once, or one layer of a kind.
 type GraphPart struct {
-	Title string      `json:"title"` // empty for what the model has once
-	Count int         `json:"count"`
-	Nodes []GraphNode `json:"nodes"`
-	Sums  []string    `json:"sums"` // ids of the sums with the residual stream
-}
-
-// A GraphNode is an operator.
-type GraphNode struct {
-	ID        string      `json:"id"`
-	Name      string      `json:"name"`
-	Shape     string      `json:"shape"`
-	More      string      `json:"more"`
-	Wire      bool        `json:"wire"`      // a collective: its bytes go on the wire
-	Operators [][2]string `json:"operators"` // layer and name of the report's operators whose work it does
-	Prefill   *GraphWork  `json:"prefill"`
-	Decode    *GraphWork  `json:"decode"`
-}
-
-// A GraphWork is what an operator does in a phase.
-type GraphWork struct {
-	Share    float64        `json:"share"`
-	FLOPs    unit.FLOPs     `json:"flops"`
-	Bytes    unit.Bytes     `json:"bytes"`
-	Expected unit.Seconds   `json:"expected_s"`
-	Bound    roofline.Bound `json:"bound"`
-}
-
-// A GraphFlow is what one node or sum hands on to another.
-type GraphFlow struct {
-	From     string `json:"from"`
-	To       string `json:"to"`
-	Residual bool   `json:"residual"`
-	Branch   bool   `json:"branch"`
+	Title string       `json:"title"` // empty for what the model has once
+	Count int          `json:"count"`
+	Nodes []*GraphNode `json:"nodes"`
+	Sums  []string     `json:"sums"` // ids of the sums with the residual stream
 }
 
 // DocumentGraph is the graph of a model for programs.
@@ -201,17 +171,15 @@ func DocumentGraph(c *analytic.Case, r *breakdown.Report) (*GraphDocument, error
 		d.Strip = g.strip.text()
 	}
 	t := g.trace()
+	d.Flows = t.flows
 	for i := range g.clusters {
 		cl := &g.clusters[i]
-		part := GraphPart{Count: cl.count, Sums: []string{}}
+		part := GraphPart{Count: cl.count, Nodes: cl.nodes, Sums: []string{}}
 		if cl.title != "" {
 			part.Title = g.heading(cl)
 		}
 		for k, n := range cl.nodes {
-			part.Nodes = append(part.Nodes, GraphNode{
-				ID: nodeID(i, k), Name: n.name, Shape: n.shape, More: n.more, Wire: n.wire,
-				Operators: append([][2]string{}, n.operators...), Prefill: n.prefill.document(), Decode: n.decode.document(),
-			})
+			n.ID = nodeID(i, k)
 		}
 		for _, s := range t.sums {
 			if s.cluster == i {
@@ -220,16 +188,5 @@ func DocumentGraph(c *analytic.Case, r *breakdown.Report) (*GraphDocument, error
 		}
 		d.Groups = append(d.Groups, part)
 	}
-	for _, f := range t.flows {
-		d.Flows = append(d.Flows, GraphFlow{f.from, f.to, f.residual, f.beside})
-	}
 	return d, nil
-}
-
-// document is the work of a phase for programs; nil if there is none.
-func (w *work) document() *GraphWork {
-	if !w.done {
-		return nil
-	}
-	return &GraphWork{w.share, w.flops, w.bytes, w.time, w.bound}
 }

@@ -16,7 +16,7 @@ import (
 func layerCluster(c *analytic.Case, l *models.Layer, ops []op) cluster {
 	cl := cluster{title: l.Name, count: l.Count}
 	ops = settleNorms(l, ops)
-	var folded *node
+	var folded *GraphNode
 	for i := range ops {
 		o := &ops[i]
 		if ofMoE(o) && folded != nil {
@@ -25,17 +25,17 @@ func layerCluster(c *analytic.Case, l *models.Layer, ops []op) cluster {
 		}
 		n := o.node(1)
 		if ofMoE(o) {
-			n.name = "mixture of experts"
-			n.more = expertsText(c, l)
+			n.Name = "mixture of experts"
+			n.More = expertsText(c, l)
 			folded = n
 		}
-		n.shape = shapeOf(c, l, n)
+		n.Shape = shapeOf(c, l, n)
 		if w := window(l); w > 0 && o.kind == operator.Attention {
-			n.more = fmt.Sprintf("looks back on %d positions at most", w)
+			n.More = fmt.Sprintf("looks back on %d positions at most", w)
 		}
 		cl.nodes = append(cl.nodes, n)
 	}
-	if at := slices.Index(cl.nodes, folded); at >= 0 && at+1 < len(cl.nodes) && dispatches[cl.nodes[at+1].name] {
+	if at := slices.Index(cl.nodes, folded); at >= 0 && at+1 < len(cl.nodes) && dispatches[cl.nodes[at+1].Name] {
 		cl.nodes[at], cl.nodes[at+1] = cl.nodes[at+1], cl.nodes[at] // tokens are sent to the experts and back
 	}
 	cl.reduceAgain(l, ops)
@@ -120,19 +120,19 @@ func (cl *cluster) reduceAgain(l *models.Layer, ops []op) {
 	if reduce == nil || times < 2 {
 		return
 	}
-	at := slices.IndexFunc(cl.nodes, func(n *node) bool { return n.name == reduce.name })
+	at := slices.IndexFunc(cl.nodes, func(n *GraphNode) bool { return n.Name == reduce.name })
 	all := cl.nodes[at]
 	cl.nodes = slices.Delete(cl.nodes, at, at+1)
 	ends := cl.ends(l)
 	if len(ends) != times { // a block is not found
-		all.shape += fmt.Sprintf(", %d times", times)
+		all.Shape += fmt.Sprintf(", %d times", times)
 		cl.nodes = slices.Insert(cl.nodes, at, all)
 		return
 	}
 	for _, end := range slices.Backward(ends) {
 		one := reduce.node(1 / float64(times))
-		one.shape = all.shape
-		if name := cl.nodes[end-1].name; strings.HasPrefix(name, "post_") && strings.HasSuffix(name, "norm") {
+		one.Shape = all.Shape
+		if name := cl.nodes[end-1].Name; strings.HasPrefix(name, "post_") && strings.HasSuffix(name, "norm") {
 			end-- // the node reads the sum
 		}
 		cl.nodes = slices.Insert(cl.nodes, end, one)
@@ -170,9 +170,9 @@ func (cl *cluster) connect(l *models.Layer) {
 		}
 		cl.residual = append(cl.residual, span{s, end})
 	}
-	at := slices.IndexFunc(cl.nodes, func(n *node) bool { return n.name == "kv_a_proj" })
-	meet := slices.IndexFunc(cl.nodes, func(n *node) bool { return n.name == "rotary" || strings.HasSuffix(n.name, "attention") })
-	if at > 1 && meet > at && strings.HasPrefix(cl.nodes[at-1].name, "q_") {
+	at := slices.IndexFunc(cl.nodes, func(n *GraphNode) bool { return n.Name == "kv_a_proj" })
+	meet := slices.IndexFunc(cl.nodes, func(n *GraphNode) bool { return n.Name == "rotary" || strings.HasSuffix(n.Name, "attention") })
+	if at > 1 && meet > at && strings.HasPrefix(cl.nodes[at-1].Name, "q_") {
 		cl.branches = append(cl.branches, branch{fork: 1, from: at, to: meet - 1})
 	}
 }
@@ -183,7 +183,7 @@ func (cl *cluster) fork(s, before, end int, afterNorm bool) {
 	if afterNorm {
 		before++
 	}
-	if cl.nodes[end].wire && end > s { // the sum is made before it is reduced
+	if cl.nodes[end].Wire && end > s { // the sum is made before it is reduced
 		end--
 	}
 	cl.branches = append(cl.branches, branch{fork: before, from: s, to: end})
@@ -215,7 +215,7 @@ func (cl *cluster) start(b *models.Block, from int) int {
 	}
 	for _, name := range names {
 		for i := from; i < len(cl.nodes); i++ {
-			n := cl.nodes[i].name
+			n := cl.nodes[i].Name
 			if name != "" && (n == name || name == "q_proj" && n == "qkv_proj" || name == "gate_proj" && n == "gate_up_proj") {
 				return i
 			}
@@ -326,23 +326,23 @@ func madeAt(ops []op, from int, by string) int {
 
 // shapeOf returns the shape of a node in a layer, with the dimension that tensor parallelism splits
 // as "8192 to 28672/8". It is empty for a node without a shape.
-func shapeOf(c *analytic.Case, l *models.Layer, n *node) string {
-	if n.wire {
-		return wireShape(n.name, c)
+func shapeOf(c *analytic.Case, l *models.Layer, n *GraphNode) string {
+	if n.Wire {
+		return wireShape(n.Name, c)
 	}
 	for j := range l.Blocks {
 		b := &l.Blocks[j]
 		for _, ls := range [][]models.Linear{b.In, b.Out} {
-			if s := fused(ls, n.name, c.Parallel.TP); s != "" {
+			if s := fused(ls, n.Name, c.Parallel.TP); s != "" {
 				return s
 			}
 		}
 		for _, norm := range b.Norms {
-			if norm.Name == n.name {
+			if norm.Name == n.Name {
 				return fmt.Sprint(norm.Width)
 			}
 		}
-		if s := coreShape(c, b, n.name); s != "" {
+		if s := coreShape(c, b, n.Name); s != "" {
 			return s
 		}
 	}
