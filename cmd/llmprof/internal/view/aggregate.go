@@ -86,12 +86,9 @@ func experimentPage(e *aggregate.Aggregate) *render.Document {
 		{Name: "Processes", Lines: []string{checks}},
 	}}
 	times := render.Table{Title: "Times, over the samples of all processes", Columns: timeColumns()}
-	for _, t := range []struct {
-		title string
-		s     *stats.Summary
-	}{{"TTFT", e.Latency.TTFT}, {"TPOT", e.Latency.TPOT}, {"TTLT", e.Latency.TTLT}, {"step", e.Latency.Step}} {
-		if t.s != nil {
-			times.Rows = append(times.Rows, timeRow(t.title, t.s, nil))
+	for _, t := range []named[*stats.Summary]{{"TTFT", e.Latency.TTFT}, {"TPOT", e.Latency.TPOT}, {"TTLT", e.Latency.TTLT}, {"step", e.Latency.Step}} {
+		if t.of != nil {
+			times.Rows = append(times.Rows, timeRow(t.name, t.of, nil))
 		}
 	}
 	notes := slices.Concat(e.Method.Warnings, e.Warnings)

@@ -130,13 +130,10 @@ func (s *Side) operator(phase, name string, time float64) {
 func MeasuredSide(name string, r *result.Result) Side {
 	s := Side{Name: name, Kind: "measured", Measured: true, Basis: r.Engine.Name + " " + r.Engine.Version, Ops: []SideOperator{}, Warnings: append([]string{}, r.Warnings...)}
 	s.Workload = r.Workload.Workload
-	for _, x := range []struct {
-		metric string
-		t      *result.Times
-	}{{"ttft_s", r.TTFT}, {"tpot_s", r.TPOT}, {"ttlt_s", r.TTLT}} {
-		f := SideFigure{Metric: x.metric}
-		if x.t != nil {
-			f.Value, f.Low, f.High = &x.t.Median, x.t.MedianLow, x.t.MedianHigh
+	for _, x := range []named[*result.Times]{{"ttft_s", r.TTFT}, {"tpot_s", r.TPOT}, {"ttlt_s", r.TTLT}} {
+		f := SideFigure{Metric: x.name}
+		if x.of != nil {
+			f.Value, f.Low, f.High = &x.of.Median, x.of.MedianLow, x.of.MedianHigh
 		}
 		s.Figures = append(s.Figures, f)
 	}

@@ -236,12 +236,9 @@ func cents(v float64) any {
 // Split is how a row is spread over GPUs, in a few words.
 func Split(r *plan.Row) string {
 	s := fmt.Sprintf("tp %d", r.Split.TP)
-	for _, x := range []struct {
-		name string
-		n    int
-	}{{"pp", r.Split.PP}, {"ep", r.Split.EP}, {"moe-tp", r.Split.MoETP}, {"dp", r.DP}} {
-		if x.n > 1 {
-			s += fmt.Sprintf(" %s %d", x.name, x.n)
+	for _, x := range []named[int]{{"pp", r.Split.PP}, {"ep", r.Split.EP}, {"moe-tp", r.Split.MoETP}, {"dp", r.DP}} {
+		if x.of > 1 {
+			s += fmt.Sprintf(" %s %d", x.name, x.of)
 		}
 	}
 	return s + r.Extras()

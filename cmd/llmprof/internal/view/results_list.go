@@ -169,11 +169,8 @@ func operatorSamples(t *render.Table, r *result.Result) {
 	if r.Operators == nil {
 		return
 	}
-	for _, p := range []struct {
-		name string
-		*result.OperatorPhase
-	}{{"prefill", r.Operators.Prefill}, {"decode", r.Operators.Decode}} {
-		if p.OperatorPhase == nil {
+	for _, p := range []named[*result.OperatorPhase]{{"prefill", r.Operators.Prefill}, {"decode", r.Operators.Decode}} {
+		if p.of == nil {
 			continue
 		}
 		add := func(name string, samples []float64) {
@@ -181,9 +178,9 @@ func operatorSamples(t *render.Table, r *result.Result) {
 				t.Add(r.ID, r.Process, "operators."+p.name+"."+name, i, v)
 			}
 		}
-		for i := range p.Ops {
-			add(p.Ops[i].Name, p.Ops[i].Time.Samples)
+		for i := range p.of.Ops {
+			add(p.of.Ops[i].Name, p.of.Ops[i].Time.Samples)
 		}
-		add("step_s", p.Step.Samples)
+		add("step_s", p.of.Step.Samples)
 	}
 }

@@ -120,12 +120,9 @@ func rateFields(r *result.Result) render.Fields {
 	f := render.Fields{}
 	if t := r.Throughput; t != nil {
 		var parts []string
-		for _, p := range []struct {
-			of   *float64
-			what string
-		}{{t.Generated, "tok/s generated"}, {t.Decode, "tok/s while decoding"}, {t.Prompt, "prompt tok/s while prefilling"}} {
+		for _, p := range []named[*float64]{{"tok/s generated", t.Generated}, {"tok/s while decoding", t.Decode}, {"prompt tok/s while prefilling", t.Prompt}} {
 			if p.of != nil {
-				parts = append(parts, Rate(*p.of)+" "+p.what)
+				parts = append(parts, Rate(*p.of)+" "+p.name)
 			}
 		}
 		f.Add("Throughput", strings.Join(parts, ", "))
@@ -149,12 +146,9 @@ func rateFields(r *result.Result) render.Fields {
 // energyText gives the energy per prompt, token and request of one sequence.
 func energyText(prompt, token, request *float64) string {
 	var parts []string
-	for _, p := range []struct {
-		of    string
-		value *float64
-	}{{"prompt", prompt}, {"token", token}, {"request", request}} {
-		if p.value != nil {
-			parts = append(parts, fmt.Sprintf("%v a %s", unit.Joules(*p.value), p.of))
+	for _, p := range []named[*float64]{{"prompt", prompt}, {"token", token}, {"request", request}} {
+		if p.of != nil {
+			parts = append(parts, fmt.Sprintf("%v a %s", unit.Joules(*p.of), p.name))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -196,15 +190,12 @@ func windowTable(e *result.Energy) render.Table {
 	if e == nil {
 		return t
 	}
-	for _, w := range []struct {
-		name string
-		*result.Window
-	}{{"prefill", e.Prefill}, {"decode", e.Decode}, {"request", e.Request}, {"idle", e.Idle}, {"idle, loaded", e.IdleLoaded}} {
-		if w.Window == nil {
+	for _, w := range []named[*result.Window]{{"prefill", e.Prefill}, {"decode", e.Decode}, {"request", e.Request}, {"idle", e.Idle}, {"idle, loaded", e.IdleLoaded}} {
+		if w.of == nil {
 			continue
 		}
-		for _, d := range w.Domains {
-			t.Add(w.name, d.Name, d.Sensor, unit.Joules(d.EnergyJ), unit.Watts(d.MeanW), unit.Seconds(w.Seconds), Known(render.Tenths(w.Passes), w.Passes != 0))
+		for _, d := range w.of.Domains {
+			t.Add(w.name, d.Name, d.Sensor, unit.Joules(d.EnergyJ), unit.Watts(d.MeanW), unit.Seconds(w.of.Seconds), Known(render.Tenths(w.of.Passes), w.of.Passes != 0))
 		}
 	}
 	return t

@@ -61,10 +61,7 @@ func LoadName(l *serving.Load) string {
 }
 
 // quantiles are the figures of a distribution that the page and the table have.
-var quantiles = []struct {
-	name  string
-	share float64
-}{{"p50", 0.5}, {"p90", 0.9}, {"p95", 0.95}, {"p99", 0.99}}
+var quantiles = []named[float64]{{"p50", 0.5}, {"p90", 0.9}, {"p95", 0.95}, {"p99", 0.99}}
 
 // sketches are the distributions of TTFT, TPOT, ITL and E2E.
 func sketches(r *serving.Result) []*serving.Sketch {
@@ -131,7 +128,7 @@ func (s *Simulation) latencies() render.Table {
 			}
 			cells := []any{name, labels[i], as[unit.Seconds](finite(k.Mean()))}
 			for _, q := range quantiles {
-				cells = append(cells, as[unit.Seconds](finite(k.Quantile(q.share))))
+				cells = append(cells, as[unit.Seconds](finite(k.Quantile(q.of))))
 			}
 			t.Add(cells...)
 		}

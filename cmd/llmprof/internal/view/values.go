@@ -105,3 +105,9 @@ type digits float64
 
 // String is the number in at most four digits.
 func (d digits) String() string { return fmt.Sprintf("%.4g", float64(d)) }
+
+// named is a value and what it is called.
+type named[T any] struct {
+	name string
+	of   T
+}
