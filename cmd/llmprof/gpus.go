@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/cli"
@@ -39,12 +40,12 @@ func (a *app) gpusList() *cobra.Command {
 		},
 	}
 	o.flags(cmd)
-	hardwareFlag(cmd, &file)
+	hardwareFlag(cmd.Flags(), &file)
 	return cmd
 }
 
-func hardwareFlag(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVar(file, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
+func hardwareFlag(f *pflag.FlagSet, file *string) {
+	f.StringVar(file, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
 }
 
 func (a *app) gpusShow() *cobra.Command {
@@ -69,7 +70,7 @@ func (a *app) gpusShow() *cobra.Command {
 		ValidArgsFunction: completeGPUs,
 	}
 	o.flags(cmd)
-	hardwareFlag(cmd, &file)
+	hardwareFlag(cmd.Flags(), &file)
 	return cmd
 }
 
@@ -148,7 +149,7 @@ func (a *app) gpusDetect() *cobra.Command {
 		},
 	}
 	o.flags(cmd)
-	hardwareFlag(cmd, &file)
+	hardwareFlag(cmd.Flags(), &file)
 	cmd.Flags().StringVar(&root, "root", "/", "`folder` that the host's /proc is in")
 	return cmd
 }

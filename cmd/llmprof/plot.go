@@ -11,9 +11,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/input"
@@ -93,32 +95,27 @@ func (a *app) drawingCommand(name, short, long string, draw func(context.Context
 		},
 	}
 	d.flags(cmd)
-	cli.Define(cmd, cli.Output, d.outputFlags)
+	cli.Define(cmd, cli.Output, func(f *pflag.FlagSet) { d.outputFlags(f, name) })
 	return cmd
 }
 
-func (d *drawing) outputFlags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	what, forms := "picture", "svg, png or pdf"
+func (d *drawing) outputFlags(f *pflag.FlagSet, name string) {
+	what := "picture"
 	if d.graph {
-		what, forms = "graph", "svg, png, pdf or dot"
+		what = "graph"
 	}
 	f.StringVarP(&d.file, "output", "o", "", "write the "+what+" to `FILE`, whole or not at all; - for standard output")
-	f.StringVar(&d.kind, "format", "", "`form` of the "+what+": "+forms+" (default: what FILE ends in)")
-	_ = cmd.RegisterFlagCompletionFunc("format", words(d.forms()...))
-	switch cmd.Name() {
+	ask.Choice(f, &d.kind, "format", "", "`form` of the "+what+": %s (default: what FILE ends in)", d.forms()...)
+	switch name {
 	case "roofline":
 		f.StringVar(&d.measured, "measured", "", "`FILE` of measured operators: a trace as \"validate --trace\" reads it, or a result of \"measure --ops\"")
 	case "memory":
-		f.StringVar(&d.by, "by", "batch", "`what` to vary: batch or context")
-		_ = cmd.RegisterFlagCompletionFunc("by", words("batch", "context"))
+		ask.Choice(f, &d.by, "by", "batch", "`what` to vary: %s", "batch", "context")
 	case "sweep":
-		f.StringVar(&d.by, "by", "batch", "`what` to vary: batch, context or tp")
+		ask.Choice(f, &d.by, "by", "batch", "`what` to vary: %s", "batch", "context", "tp")
 		f.IntSliceVar(&d.values, "values", nil, "`values` to try, as 1,2,4 (default: doublings)")
-		_ = cmd.RegisterFlagCompletionFunc("by", words("batch", "context", "tp"))
 	case "graph":
-		f.StringVar(&d.phase, "phase", "both", "`phase` to show: both, prefill or decode")
-		_ = cmd.RegisterFlagCompletionFunc("phase", words(plots.PhaseNames()...))
+		ask.Choice(f, &d.phase, "phase", "both", "`phase` to show: %s", plots.PhaseNames()...)
 	}
 }
 

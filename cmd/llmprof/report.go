@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/report"
@@ -61,13 +62,11 @@ func (a *app) report() *cobra.Command {
 	return cmd
 }
 
-func (p *paper) outputFlags(cmd *cobra.Command) {
-	f := cmd.Flags()
+func (p *paper) outputFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&p.results, "results", nil, "stored `FILES` of measurements or estimates to set beside it")
 	f.BoolVar(&p.output.binary, "binary", false, "memory in GiB (2^30) rather than GB (10^9)")
 	f.StringVarP(&p.file, "output", "o", "", "write the page to `FILE`, whole or not at all; - for standard output")
-	f.StringVar(&p.form, "format", "", "`form` of the page: html or md (default: what FILE ends in)")
-	_ = cmd.RegisterFlagCompletionFunc("format", words("html", "md"))
+	ask.Choice(f, &p.form, "format", "", "`form` of the page: %s (default: what FILE ends in)", "html", "md")
 }
 
 // commandLine is the command with the flags that were given, quoted for a shell.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
@@ -196,8 +197,7 @@ func (a *app) resultsTable() *cobra.Command {
 	}
 	o.flags(cmd)
 	resultsFlag(cmd, &dir)
-	cmd.Flags().StringVar(&layout, "layout", layouts[0], "`shape` of the tables: latency, sizes, elana or energy")
-	_ = cmd.RegisterFlagCompletionFunc("layout", words(layouts...))
+	ask.Choice(cmd.Flags(), &layout, "layout", layouts[0], "`shape` of the tables: %s", layouts...)
 	allowFlags(cmd, &may)
 	return cmd
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/measure"
@@ -62,7 +63,7 @@ func (a *app) runCommand(start measurer) *cobra.Command {
 	o.flags(cmd)
 	resultsFlag(cmd, &dir)
 	cmd.Flags().BoolVar(&offline, "offline", false, "never use the network")
-	cli.Define(cmd, "Run", func(*cobra.Command) {}) // all flags so far
+	cli.Define(cmd, "Run", func(*pflag.FlagSet) {}) // all flags so far
 	machines.flags(cmd, "runs")
 	return cmd
 }

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/cli"
@@ -61,8 +62,7 @@ func (a *app) serve() *cobra.Command {
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runServe(cmd.Context(), o) },
 	}
-	cli.Define(cmd, cli.Output, func(cmd *cobra.Command) {
-		f := cmd.Flags()
+	cli.Define(cmd, cli.Output, func(f *pflag.FlagSet) {
 		f.IntVar(&o.port, "port", 0, "`port` on 127.0.0.1 (default: one that is free)")
 		f.BoolVar(&o.noOpen, "no-open", false, "print the address, and open no browser")
 		f.BoolVar(&o.offline, "offline", false, "never use the network: hub ids are looked up in the local cache only")

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/tracefile"
@@ -26,8 +26,7 @@ type traceFlags struct {
 	kv      string
 }
 
-func (t *traceFlags) add(cmd *cobra.Command) {
-	f := cmd.Flags()
+func (t *traceFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&t.file, "trace", "", "compare operators of a torch profiler's trace `FILE` of vLLM or SGLang")
 	f.IntVar(&t.context, "context", 0, "`tokens` that a sequence has when it decodes (default: the prompt)")
 	f.IntVar(&t.tp, "tp", 1, "`GPUs` that share a matrix")

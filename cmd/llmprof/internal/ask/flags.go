@@ -8,9 +8,26 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"llmprof/analytic/engine"
 	"llmprof/input"
+	"llmprof/models"
 	"llmprof/routing"
 )
+
+// Completed is the annotation of a flag with the words that complete it.
+const Completed = "llmprof_words"
+
+// Words are those that complete a flag.
+func Words(f *pflag.FlagSet, name string, words ...string) {
+	_ = f.SetAnnotation(name, Completed, words)
+}
+
+// Choice adds a flag that takes one of some words, which its help lists in place of %s.
+func Choice(f *pflag.FlagSet, to *string, name, value, usage string, words ...string) {
+	last := len(words) - 1
+	f.StringVar(to, name, value, strings.Replace(usage, "%s", strings.Join(words[:last], ", ")+" or "+words[last], 1))
+	Words(f, name, words...)
+}
 
 // ModelFlags are about the model and its formats.
 func (q *Question) ModelFlags(f *pflag.FlagSet) {
@@ -18,6 +35,9 @@ func (q *Question) ModelFlags(f *pflag.FlagSet) {
 	f.StringVar(&q.Weights, "weights", "", "`format`, as fp8, awq or q4_k_m (default: the checkpoint's)")
 	f.Var(FormatFlag(&q.Act), "act", "`format` of the activations (default: the scheme's)")
 	f.Var(FormatFlag(&q.KV), "kv", "`format` of the KV cache (default: 16 bits)")
+	Words(f, "weights", append(models.SchemeNames(), models.Mixes()...)...)
+	Words(f, "act", FormatNames()...)
+	Words(f, "kv", FormatNames()...)
 	f.BoolVar(&q.Offline, "offline", false, "never use the network")
 	f.BoolVar(&q.Lenient, "lenient", false, "note what of a config.json is not understood, instead of refusing it")
 }
@@ -54,6 +74,7 @@ func (q *Question) WorkloadFlags(f *pflag.FlagSet) {
 // EngineFlags are about the engine, and what it and the GPUs reach.
 func (q *Question) EngineFlags(f *pflag.FlagSet) {
 	f.StringVar(&q.Engine, "engine", "", "`engine` or vllm@0.19.0 (default: vllm if it can)")
+	Words(f, "engine", engine.Names()...)
 	CalibrationFlag(f, &q.Calibration)
 	f.Var(shareFlag(&q.Eff.compute), "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")
 	f.Var(shareFlag(&q.Eff.memory), "memory-eff", "`share` of the memory bandwidth (default: calibrated)")

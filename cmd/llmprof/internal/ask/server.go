@@ -36,11 +36,12 @@ type Service struct {
 // Flags adds the flags of a server.
 func (s *Service) Flags(f *pflag.FlagSet) {
 	f.StringVar(&s.scheduler, "scheduler", "", "`policy`: "+strings.Join(engine.SchedulerNames(), ", ")+" (default: the engine's)")
+	Words(f, "scheduler", engine.SchedulerNames()...)
 	f.IntVar(&s.sequences, "max-num-seqs", 0, "most `sequences` that run at once (default: the scheduler's)")
 	f.IntVar(&s.block, "block-size", 0, "`tokens` of a KV block (default: the scheduler's)")
 	f.IntVar(&s.asked.CacheTokens, "kv-cache-tokens", 0, "`tokens` that the KV cache of a replica holds, as the engine logs it (default: worked out)")
 	f.Float64Var(&s.watermark, "watermark", 0, "`share` of the KV blocks that admission leaves free (default: the scheduler's)")
-	f.StringVar(&s.preemption, "preemption", "", "`way` in which a preempted sequence comes back: recompute or swap (default: recompute)")
+	Choice(f, &s.preemption, "preemption", "", "`way` in which a preempted sequence comes back: %s (default: recompute)", "recompute", "swap")
 	f.BoolVar(&s.noAsync, "no-async-scheduling", false, "form each step when the one before it has ended")
 	f.Float64Var(&s.asked.HitRate, "prefix-hit-rate", 0, "`share` of the prompts' tokens that the prefix cache has")
 	f.BoolVar(&s.asked.NoCache, "no-prefix-cache", false, "ignore prefixes that prompts share")
@@ -48,7 +49,7 @@ func (s *Service) Flags(f *pflag.FlagSet) {
 	f.IntVar(&s.asked.Drafts, "speculative-tokens", 0, "`tokens` that are drafted and verified in a decode step")
 	f.Float64Var(&s.asked.Acceptance, "acceptance", 0, "`probability` that a drafted token is right if those before it are")
 	f.StringVar(&s.drafter, "draft-model", "", "`model` that drafts, on the same GPUs or ngram, which takes no time (default: the model's MTP layer, else ngram)")
-	f.StringVar(&s.asked.Routing, "routing", "", "`way` to choose among --dp replicas: round-robin, least-loaded or prefix-aware")
+	Choice(f, &s.asked.Routing, "routing", "", "`way` to choose among --dp replicas: %s", "round-robin", "least-loaded", "prefix-aware")
 	f.IntVar(&s.asked.Prefillers, "prefill-replicas", 0, "`replicas` besides those of --dp that prefill and hand the KV cache over")
 	f.Float64Var(&s.link, "kv-link", 0, "`GB/s` by which one GPU hands its KV cache over (default: the link or the network)")
 }

@@ -39,8 +39,8 @@ const (
 )
 
 // Define puts the flags that define adds to the command into a group.
-func Define(cmd *cobra.Command, group Group, define func(*cobra.Command)) {
-	define(cmd)
+func Define(cmd *cobra.Command, group Group, define func(*pflag.FlagSet)) {
+	define(cmd.Flags())
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if _, ok := f.Annotations[groupKey]; !ok {
 			annotate(f, groupKey, string(group))
