@@ -359,10 +359,5 @@ func (g *graph) heading(cl *cluster) string {
 
 // finite reports whether all of xs are numbers of at least 0.
 func finite(xs ...float64) bool {
-	for _, x := range xs {
-		if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(xs, func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) || x < 0 })
 }

@@ -72,10 +72,8 @@ func (a *app) calibrate() *cobra.Command {
 			if c.Engine == experiment.OpenAI {
 				return a.calibrateServer(cmd.Context(), c)
 			}
-			for _, flag := range ofServer {
-				if c.given(flag) {
-					return usage("--%s is about a server: give --engine openai", flag)
-				}
+			if err := ask.Refuse(c.given, ofServer, "--%s is about a server: give --engine openai"); err != nil {
+				return err
 			}
 			if c.imports != "" {
 				return a.importTables(c)

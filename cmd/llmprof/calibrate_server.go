@@ -55,10 +55,9 @@ func (s *serverFit) flags(f *pflag.FlagSet) {
 var ofServer = []string{"base-url", "model", "served-engine", "served-model", "served-weights", "served-kv", "api", "max-batch", "max-tokens", "seed", "offline"}
 
 func (s *serverFit) check(c *fitting) error {
-	for _, flag := range []string{"device", "dtype", "python", "cuda-libs", "quick", "shared", "import", "source"} {
-		if c.given(flag) {
-			return usage("--engine openai asks a server: --%s has no meaning beside it", flag)
-		}
+	measuring := []string{"device", "dtype", "python", "cuda-libs", "quick", "shared", "import", "source"}
+	if err := ask.Refuse(c.given, measuring, "--engine openai asks a server: --%s has no meaning beside it"); err != nil {
+		return err
 	}
 	switch {
 	case s.point.BaseURL == "":

@@ -310,15 +310,11 @@ func (v *comparison) verdict() error {
 
 // checkAblate refuses what an ablation has no use for.
 func (v *comparison) checkAblate() error {
-	for _, flag := range []string{"by", "worst", "fail-over", "chart"} {
-		if v.given(flag) {
-			return usage("--%s: --ablate prints errors by metric and constant alone; leave one of the two out", flag)
-		}
+	err := ask.Refuse(v.given, []string{"by", "worst", "fail-over", "chart"}, "--%s: --ablate prints errors by metric and constant alone; leave one of the two out")
+	if err == nil && v.output.picture() != "" {
+		err = usage("-o %.40q: --ablate draws no chart; give a name that ends otherwise", v.output.file)
 	}
-	if v.output.picture() != "" {
-		return usage("-o %.40q: --ablate draws no chart; give a name that ends otherwise", v.output.file)
-	}
-	return nil
+	return err
 }
 
 // writeAblation puts one constant after the other to its ideal, and writes how the errors change.

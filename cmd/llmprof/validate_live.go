@@ -72,12 +72,10 @@ func (v *comparison) checkLive() error {
 		}
 		return nil
 	}
-	for _, flag := range gridOnly {
-		if l.grid != "" && v.given(flag) {
-			return usage("--%s: the points and their settings are those of --grid %s; leave one of the two out", flag, l.grid)
-		}
-	}
+	err := ask.Refuse(v.given, gridOnly, "--%s: the points and their settings are those of --grid %s; leave one of the two out", l.grid)
 	switch {
+	case l.grid != "" && err != nil:
+		return err
 	case len(v.Files) > 0:
 		return usage("%s: --live compares what it measures; leave the files out, or --live", v.Files[0])
 	case v.ablate:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/tracefile"
 	"llmprof/models"
@@ -41,17 +42,10 @@ var ofTrace = []string{"context", "tp", "weights", "kv"}
 func (v *comparison) checkTrace() error {
 	t := &v.trace
 	if t.file == "" {
-		for _, flag := range ofTrace {
-			if v.given(flag) {
-				return usage("--%s is about a trace: give --trace FILE", flag)
-			}
-		}
-		return nil
+		return ask.Refuse(v.given, ofTrace, "--%s is about a trace: give --trace FILE")
 	}
-	for _, flag := range []string{"live", "ablate", "by", "fail-over", "worst", "chart"} {
-		if v.given(flag) {
-			return usage("--trace compares operators of one trace: --%s has no meaning beside it", flag)
-		}
+	if err := ask.Refuse(v.given, []string{"live", "ablate", "by", "fail-over", "worst", "chart"}, "--trace compares operators of one trace: --%s has no meaning beside it"); err != nil {
+		return err
 	}
 	switch {
 	case len(v.Files) > 0:

@@ -3,6 +3,7 @@ package ask
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,6 +28,14 @@ func Choice(f *pflag.FlagSet, to *string, name, value, usage string, words ...st
 	last := len(words) - 1
 	f.StringVar(to, name, value, strings.Replace(usage, "%s", strings.Join(words[:last], ", ")+" or "+words[last], 1))
 	Words(f, name, words...)
+}
+
+// Refuse is an error where one of some flags is given. The first %s of the format is its name.
+func Refuse(given func(flag string) bool, flags []string, format string, more ...any) error {
+	if i := slices.IndexFunc(flags, given); i >= 0 {
+		return Usage(format, append([]any{flags[i]}, more...)...)
+	}
+	return nil
 }
 
 // ModelFlags are about the model and its formats.

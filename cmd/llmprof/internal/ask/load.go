@@ -48,12 +48,7 @@ func goTogether(given func(string) bool) error {
 
 // closedForm refuses flags whose effect has none.
 func closedForm(given func(string) bool) error {
-	for _, name := range []string{"routing", "kv-offload", "preemption", "watermark", "no-prefix-cache"} {
-		if given(name) {
-			return Usage("--%s has no closed form: llmprof simulate takes it", name)
-		}
-	}
-	return nil
+	return Refuse(given, []string{"routing", "kv-offload", "preemption", "watermark", "no-prefix-cache"}, "--%s has no closed form: llmprof simulate takes it")
 }
 
 // LeaveBatch makes the batch the least that can be where a load is asked for: nobody chooses it then.
