@@ -9,14 +9,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"llmprof/printable"
 )
 
-// A cell is a value of an observation in a file of CSV, under the name of its column.
+// A cell is a value of an observation, or of a File, in CSV, under the name of its column.
 type cell struct {
 	name string
-	to   any  // *string, *[]string, *bool, *int, *int64, *float64 or **float64; empty for zero and nil
+	to   any  // *string, *[]string, *time.Time, *bool, *int, *int64, *float64 or **float64; empty for zero and nil
 	rare bool // Files whose observations have none lack the column.
 }
 
@@ -108,6 +109,9 @@ func (c *cell) read(text string) (err error) {
 		*to = text
 	case *[]string:
 		*to = strings.Fields(text)
+	case *time.Time:
+		*to, err = time.Parse(time.RFC3339, text)
+		want = "a time"
 	case *bool:
 		if *to = text == "true"; !*to && text != "false" && text != "" {
 			err, want = strconv.ErrSyntax, "true, false or nothing"
@@ -146,6 +150,8 @@ func (c *cell) text() string {
 		return *v
 	case *[]string:
 		return strings.Join(*v, " ")
+	case *time.Time:
+		return v.Format(time.RFC3339)
 	case *bool:
 		if *v {
 			return "true"
