@@ -272,8 +272,7 @@ func (v *breakdownView) heads(c *draw.Canvas) {
 	}
 	y := c.Max.Y - breakdownHead + 2.5
 	c.StrokeLine2(Line(0.7, colors.Faint()), c.Min.X, y, c.Max.X, y)
-	whole := Bold(TickSize, colors.Ink())
-	c.FillText(whole, vg.Point{X: c.Min.X, Y: c.Max.Y - 29}, "total")
+	c.FillText(total, vg.Point{X: c.Min.X, Y: c.Max.Y - 29}, "total")
 }
 
 // cell draws what a group has of a column: its share, and a bar of it.

@@ -42,8 +42,7 @@ type Sight struct {
 // observed.
 func Follow(caption string, courses []Course) (*Figure, error) {
 	v := &followView{}
-	for i := range courses {
-		c := &courses[i]
+	for _, c := range courses {
 		if err := c.check(); err != nil {
 			return nil, err
 		}

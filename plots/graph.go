@@ -29,50 +29,62 @@ type cluster struct {
 	title    string // "" for what the model has once
 	count    int
 	kind     int // among the kinds of layers, by which the strip letters them
-	nodes    []*node
+	nodes    []*GraphNode
 	residual []span
 	branches []branch
 }
 
-// A node is one operator, or the experts of a MoE layer as one.
-type node struct {
-	name, shape, more string
-	apart             bool // neither reads the stream nor adds to it
-	wire              bool
-	operators         [][2]string // layer and name of those whose work it does
-	prefill, decode   work
+// A GraphNode is one operator, or the experts of a MoE layer as one.
+type GraphNode struct {
+	ID        string      `json:"id"`
+	Name      string      `json:"name"`
+	Shape     string      `json:"shape"`
+	More      string      `json:"more"`
+	Wire      bool        `json:"wire"`      // a collective: its bytes go on the wire
+	Operators [][2]string `json:"operators"` // layer and name of the report's operators whose work it does
+	Prefill   *GraphWork  `json:"prefill"`   // nil where it does nothing in the phase
+	Decode    *GraphWork  `json:"decode"`
+
+	apart bool // neither reads the stream nor adds to it
 }
 
-// A work is what a node does in one phase.
-type work struct {
-	share float64
-	flops unit.FLOPs
-	bytes unit.Bytes // bytes of memory, or of the wire for collectives
-	bound roofline.Bound
-	time  unit.Seconds
-	done  bool
+// A GraphWork is what a node does in one phase.
+type GraphWork struct {
+	Share    float64        `json:"share"`
+	FLOPs    unit.FLOPs     `json:"flops"`
+	Bytes    unit.Bytes     `json:"bytes"` // bytes of memory, or of the wire for collectives
+	Expected unit.Seconds   `json:"expected_s"`
+	Bound    roofline.Bound `json:"bound"`
+
 	parts [4]unit.Seconds // expected time by bound, to bound a sum by
 }
 
 // intensity is matrix FLOPs for each byte of memory.
-func (w *work) intensity() float64 { return w.flops.Per(w.bytes) }
+func (w *GraphWork) intensity() float64 { return w.FLOPs.Per(w.Bytes) }
 
-func (w *work) add(l *breakdown.Operator, part float64) {
+// add adds a part of an operator, which is nil where the phase lacks it.
+func (w *GraphWork) add(l *breakdown.Operator, part float64) *GraphWork {
+	switch {
+	case l == nil:
+		return w
+	case w == nil:
+		w = &GraphWork{}
+	}
 	bytes := l.Traffic()
 	if l.Kind == operator.Collective {
 		bytes = l.Wire
 	}
-	w.done = true
-	w.share += l.Share * part
-	w.flops += l.FLOPs.Times(part)
-	w.bytes += bytes.Times(part)
-	w.time += l.Expected.Times(part)
+	w.Share += l.Share * part
+	w.FLOPs += l.FLOPs.Times(part)
+	w.Bytes += bytes.Times(part)
+	w.Expected += l.Expected.Times(part)
 	w.parts[l.Bound] += l.Expected.Times(part)
 	for b := range w.parts {
-		if w.parts[b] > w.parts[w.bound] {
-			w.bound = roofline.Bound(b)
+		if w.parts[b] > w.parts[w.Bound] {
+			w.Bound = roofline.Bound(b)
 		}
 	}
+	return w
 }
 
 // newGraph arranges the operators of a report.
@@ -89,7 +101,11 @@ func newGraph(c *analytic.Case, r *breakdown.Report) (*graph, error) {
 	g.clusters = slices.DeleteFunc(g.clusters, func(cl cluster) bool { return len(cl.nodes) == 0 })
 	for i := range g.clusters {
 		for _, n := range g.clusters[i].nodes {
-			g.most = max(g.most, n.prefill.share, n.decode.share)
+			for _, w := range []*GraphWork{n.Prefill, n.Decode} {
+				if w != nil {
+					g.most = max(g.most, w.Share)
+				}
+			}
 		}
 	}
 	if g.most <= 0 {
@@ -128,14 +144,13 @@ func (g *graph) layers(c *analytic.Case, ops []op) {
 // drawable refuses figures that no bar can show.
 func drawable(r *breakdown.Report) error {
 	for _, lines := range [][]breakdown.Operator{r.PrefillOps, r.DecodeOps} {
-		for i := range lines {
-			l := &lines[i]
+		for _, l := range lines {
 			switch {
 			case !finite(l.Share, float64(l.FLOPs), float64(l.Traffic()), float64(l.Wire), float64(l.Expected)):
 				return fmt.Errorf("model graph: a figure of operator %.80q is not a number of at least 0", l.Name)
 			case l.Share > 1+1e-9:
 				return fmt.Errorf("model graph: operator %.80q has a share of %v of the time, more than all", l.Name, l.Share)
-			case int(l.Bound) >= len(work{}.parts):
+			case int(l.Bound) >= len(GraphWork{}.parts):
 				return fmt.Errorf("model graph: operator %.80q is bound by no known resource", l.Name)
 			}
 		}
@@ -190,20 +205,15 @@ func layered(ops []op) (first, last int) {
 	return first, last
 }
 
-func (o *op) node(part float64) *node {
-	n := &node{name: printable(o.name), wire: o.kind == operator.Collective}
+func (o *op) node(part float64) *GraphNode {
+	n := &GraphNode{Name: printable(o.name), Wire: o.kind == operator.Collective}
 	n.take(o, part)
 	return n
 }
 
-func (n *node) take(o *op, part float64) {
-	n.operators = append(n.operators, [2]string{o.layer, o.name})
-	if o.prefill != nil {
-		n.prefill.add(o.prefill, part)
-	}
-	if o.decode != nil {
-		n.decode.add(o.decode, part)
-	}
+func (n *GraphNode) take(o *op, part float64) {
+	n.Operators = append(n.Operators, [2]string{o.layer, o.name})
+	n.Prefill, n.Decode = n.Prefill.add(o.prefill, part), n.Decode.add(o.decode, part)
 }
 
 // once is what a model has one of.
@@ -211,16 +221,16 @@ func once(c *analytic.Case, ops []op) (cl cluster) {
 	m := c.Model
 	for i := range ops {
 		n := ops[i].node(1)
-		switch n.name {
+		switch n.Name {
 		case "embedding":
-			n.shape = fmt.Sprintf("%d × %d", m.Vocab, m.Embedding.Width)
+			n.Shape = fmt.Sprintf("%d × %d", m.Vocab, m.Embedding.Width)
 		case "lm_head":
-			n.shape = gemmShape([]models.Linear{m.Head}, c.Parallel.TP)
+			n.Shape = gemmShape([]models.Linear{m.Head}, c.Parallel.TP)
 		case "host":
 			n.apart = true
 		}
-		if n.wire {
-			n.shape = wireShape(n.name, c)
+		if n.Wire {
+			n.Shape = wireShape(n.Name, c)
 		}
 		cl.nodes = append(cl.nodes, n)
 	}
@@ -284,16 +294,16 @@ func (p Phases) of(r *breakdown.Report) (*breakdown.Report, error) {
 // A column is one phase of a graph: its name, and its part of a node.
 type column struct {
 	name string
-	of   func(*node) *work
+	of   func(*GraphNode) *GraphWork
 }
 
 // columns are those of the phases that a report has.
 func columns(r *breakdown.Report) (cs []column) {
 	if len(r.PrefillOps) > 0 {
-		cs = append(cs, column{"prefill", func(n *node) *work { return &n.prefill }})
+		cs = append(cs, column{"prefill", func(n *GraphNode) *GraphWork { return n.Prefill }})
 	}
 	if len(r.DecodeOps) > 0 {
-		cs = append(cs, column{"decode", func(n *node) *work { return &n.decode }})
+		cs = append(cs, column{"decode", func(n *GraphNode) *GraphWork { return n.Decode }})
 	}
 	return cs
 }
@@ -335,7 +345,9 @@ func (g *graph) heading(cl *cluster) string {
 	for i, col := range g.columns {
 		share := 0.0
 		for _, n := range cl.nodes {
-			share += col.of(n).share
+			if w := col.of(n); w != nil {
+				share += w.Share
+			}
 		}
 		if i > 0 {
 			s += ", "
@@ -347,10 +359,5 @@ func (g *graph) heading(cl *cluster) string {
 
 // finite reports whether all of xs are numbers of at least 0.
 func finite(xs ...float64) bool {
-	for _, x := range xs {
-		if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(xs, func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) || x < 0 })
 }

@@ -39,12 +39,12 @@ func GraphDOT(c *analytic.Case, r *breakdown.Report, p Phases) (string, error) {
 	for _, f := range t.flows {
 		look := ""
 		switch {
-		case f.residual:
+		case f.Residual:
 			look = ` [color="#5f6368", style=bold, weight=0]`
-		case f.beside:
+		case f.Branch:
 			look = " [style=dashed]"
 		}
-		fmt.Fprintf(&b, "  %s -> %s%s;\n", f.from, f.to, look)
+		fmt.Fprintf(&b, "  %s -> %s%s;\n", f.From, f.To, look)
 	}
 	g.dotApart(&b)
 	b.WriteString("}\n")
@@ -91,37 +91,37 @@ func (g *graph) dotCluster(b *strings.Builder, i int, sums []sum) {
 }
 
 // table is a node as an HTML-like label.
-func (g *graph) table(n *node) string {
+func (g *graph) table(n *GraphNode) string {
 	var b strings.Builder
 	b.WriteString(`<table border="1" cellborder="0" cellspacing="0" cellpadding="2" bgcolor="white">`)
-	name := html.EscapeString(n.name)
+	name := html.EscapeString(n.Name)
 	if name != "" { // Graphviz takes no empty <b>
 		name = "<b>" + name + "</b>"
 	}
-	if n.shape != "" {
-		name += "&#160;&#160;" + html.EscapeString(n.shape) // Graphviz drops plain spaces behind a tag
+	if n.Shape != "" {
+		name += "&#160;&#160;" + html.EscapeString(n.Shape) // Graphviz drops plain spaces behind a tag
 	}
 	fmt.Fprintf(&b, `<tr><td colspan="5" align="left">%s</td></tr>`, name)
-	if n.more != "" {
-		fmt.Fprintf(&b, `<tr><td colspan="5" align="left">%s</td></tr>`, html.EscapeString(n.more))
+	if n.More != "" {
+		fmt.Fprintf(&b, `<tr><td colspan="5" align="left">%s</td></tr>`, html.EscapeString(n.More))
 	}
 	for _, col := range g.columns {
 		w := col.of(n)
-		if !w.done {
+		if w == nil {
 			continue
 		}
-		flops, intensity, bytes := "", "", w.bytes.String()
-		if w.flops > 0 {
-			flops = w.flops.String()
-			if w.bytes > 0 {
+		flops, intensity, bytes := "", "", w.Bytes.String()
+		if w.FLOPs > 0 {
+			flops = w.FLOPs.String()
+			if w.Bytes > 0 {
 				intensity = engineering(w.intensity()) + " FLOP/B"
 			}
 		}
-		if n.wire {
+		if n.Wire {
 			bytes += " on the wire"
 		}
 		fmt.Fprintf(&b, `<tr><td bgcolor="%s"><font color="%s">%s %s</font></td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>`,
-			hex(colors.Bound(w.bound)), hex(colors.Bound(w.bound).On()), col.name, html.EscapeString(shareText(w.share)), flops, bytes, html.EscapeString(intensity), w.bound)
+			hex(colors.Bound(w.Bound)), hex(colors.Bound(w.Bound).On()), col.name, html.EscapeString(shareText(w.Share)), flops, bytes, html.EscapeString(intensity), w.Bound)
 	}
 	b.WriteString("</table>")
 	return b.String()

@@ -4,15 +4,16 @@ package plots
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strings"
-
-	"llmprof/plots/colors"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
+	"llmprof/plots/colors"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -65,7 +66,9 @@ func (g *graph) phaseNote(r *breakdown.Report) string {
 		var sum unit.Seconds
 		for i := range g.clusters {
 			for _, n := range g.clusters[i].nodes {
-				sum += col.of(n).time
+				if w := col.of(n); w != nil {
+					sum += w.Expected
+				}
 			}
 		}
 		of := "the prompt"
@@ -119,8 +122,8 @@ func (cl *cluster) height() vg.Length {
 	return cl.head() - p.end
 }
 
-func (n *node) height() vg.Length {
-	if n.more != "" {
+func (n *GraphNode) height() vg.Length {
+	if n.More != "" {
 		return nodeHeight + moreHeight
 	}
 	return nodeHeight
@@ -150,8 +153,7 @@ func (g *graph) arrange(area vg.Rectangle) *arrangement {
 	}
 	a.x = a.lanes[used] + 6
 	y := a.head - headHeight
-	for i := range g.clusters {
-		cl := &g.clusters[i]
+	for _, cl := range g.clusters {
 		a.tops = append(a.tops, y)
 		a.rows = append(a.rows, cl.place(a.x, area.Max.X-4, y-cl.head()))
 		y -= cl.height() + clusterGap
@@ -219,4 +221,269 @@ func (g *graph) stream(a *arrangement) (from, to vg.Length) {
 		}
 	}
 	return from, to
+}
+
+// The measures of a row.
+const (
+	nameWidth  vg.Length = 81
+	shapeWidth vg.Length = 71
+	swatch     vg.Length = 8.4 // the side of a bound's mark
+	rowPad     vg.Length = 4
+)
+
+// cells are the left of a phase's mark and bar, and the right edges of the bar
+// and of the figures: time, share, FLOPs, bytes and intensity.
+type cells struct {
+	mark, bar, barEnd               vg.Length
+	time, share, flops, bytes, rate vg.Length
+}
+
+// cells are those of column i in a row. One phase alone has room for its time.
+func (g *graph) cells(row vg.Rectangle, i int) cells {
+	left := row.Min.X + nameWidth + shapeWidth
+	wide := (row.Max.X - left) / vg.Length(max(len(g.columns), 1))
+	left += wide * vg.Length(i)
+	p := cells{mark: left, bar: left + swatch + 2}
+	end := left + wide - rowPad
+	p.rate = end
+	if len(g.columns) > 1 {
+		p.bytes, p.flops, p.share = end-28.5, end-51.5, end-74.5
+		p.barEnd = p.share - 24.5
+		return p
+	}
+	p.bytes, p.flops, p.share, p.time = end-32, end-66, end-98, end-124
+	p.barEnd = p.time - 35
+	return p
+}
+
+// header writes the names of the columns.
+func (g *graph) header(c *draw.Canvas, x, y vg.Length) {
+	s := Sans(CaptionSize, colors.Faint())
+	y -= ascent(s) + 2
+	c.FillText(s, vg.Point{X: x + rowPad, Y: y}, "operator")
+	c.FillText(s, vg.Point{X: x + nameWidth, Y: y}, "shape")
+	row := vg.Rectangle{Min: vg.Point{X: x}, Max: vg.Point{X: c.Max.X - 4}}
+	for i, col := range g.columns {
+		p := g.cells(row, i)
+		c.FillText(Bold(CaptionSize, colors.Ink()), vg.Point{X: p.mark, Y: y}, col.name)
+		if p.time > 0 {
+			right(c, s, p.time, y, "time")
+		}
+		right(c, s, p.share, y, "share")
+		right(c, s, p.flops, y, "FLOP")
+		right(c, s, p.bytes, y, "B")
+		right(c, s, p.rate, y, "FLOP/B")
+	}
+}
+
+func right(c *draw.Canvas, s draw.TextStyle, x, y vg.Length, text string) {
+	c.FillText(s, vg.Point{X: x - s.Width(text), Y: y}, text)
+}
+
+func (g *graph) node(c *draw.Canvas, n *GraphNode, box vg.Rectangle) {
+	fill(c, box, colors.Paper())
+	ink := colors.Faint()
+	if n.Wire {
+		ink = colors.Bound(roofline.ByNetwork)
+	}
+	outline(c, box, ink)
+	s := Bold(CaptionSize, colors.Ink())
+	if n.Wire {
+		s.Color = ink
+	}
+	base := box.Max.Y - (nodeHeight+ascent(s))/2
+	g.label(c, s, n, vg.Point{X: box.Min.X, Y: base})
+	for i, col := range g.columns {
+		if w := col.of(n); w != nil {
+			g.work(c, w, n.Wire, g.cells(box, i), base)
+		}
+	}
+	if n.More != "" {
+		faint := Sans(CaptionSize, colors.Faint())
+		c.FillText(faint, vg.Point{X: box.Min.X + rowPad, Y: base - moreHeight}, fit(faint, n.More, box.Max.X-box.Min.X-2*rowPad))
+	}
+}
+
+// label writes name and shape; a long name goes into the column of a short shape.
+func (g *graph) label(c *draw.Canvas, s draw.TextStyle, n *GraphNode, at vg.Point) {
+	small := Sans(CaptionSize, colors.Ink())
+	const apart = 6
+	room := nameWidth + shapeWidth - rowPad - apart
+	shape := fit(small, n.Shape, shapeWidth-3)
+	if shape != "" {
+		room = max(room-small.Width(shape)-apart, nameWidth-rowPad-apart)
+	}
+	name := fit(s, strings.Replace(n.Name, "layernorm", "norm", 1), room)
+	c.FillText(s, vg.Point{X: at.X + rowPad, Y: at.Y}, name)
+	c.FillText(small, vg.Point{X: at.X + max(nameWidth, rowPad+s.Width(name)+apart), Y: at.Y}, shape)
+}
+
+// work draws the figures of one phase on a line.
+func (g *graph) work(c *draw.Canvas, w *GraphWork, wire bool, at cells, y vg.Length) {
+	s := Sans(CaptionSize, colors.Ink())
+	boundMark(c, w.Bound, vg.Point{X: at.mark, Y: y - 1.6})
+	bar := vg.Rectangle{Min: vg.Point{X: at.bar, Y: y - 0.4}, Max: vg.Point{X: at.barEnd, Y: y + 5.6}}
+	fill(c, bar, colors.Rule())
+	bar.Max.X = bar.Min.X + (bar.Max.X-bar.Min.X)*vg.Length(w.Share/g.most)
+	fill(c, bar, colors.Bound(w.Bound))
+	outline(c, bar, colors.Faint())
+	if at.time > 0 {
+		right(c, s, at.time, y, w.Expected.String())
+	}
+	right(c, s, at.share, y, shareText(w.Share))
+	if w.FLOPs > 0 {
+		right(c, s, at.flops, y, engineering(float64(w.FLOPs)))
+	}
+	if w.Bytes > 0 {
+		right(c, s, at.bytes, y, engineering(float64(w.Bytes)))
+	}
+	if w.FLOPs > 0 && w.Bytes > 0 && !wire {
+		right(c, s, at.rate, y, engineering(w.intensity()))
+	}
+}
+
+// boundMark draws a bound as a field of its colour with its first letter, for
+// who does not see the colour.
+func boundMark(c *draw.Canvas, b roofline.Bound, at vg.Point) {
+	box := boxAt(at, swatch, swatch)
+	fill(c, box, colors.Bound(b))
+	outline(c, box, colors.Faint())
+	s := Bold(CaptionSize, colors.Bound(b).On())
+	text := strings.ToUpper(b.String()[:1])
+	c.FillText(s, vg.Point{X: at.X + (swatch-s.Width(text))/2, Y: at.Y + (swatch-ascent(s))/2}, text)
+}
+
+// gap is the height of gap i: three lines cross it at most in the height of the
+// rows beside it, and a sum takes more.
+func (cl *cluster) gap(i int) vg.Length {
+	es := cl.events(i)
+	g := plainGap + 1.6*vg.Length(len(es))
+	if slices.Contains(es, adds) {
+		g += 3.2
+	}
+	if i == len(cl.nodes) && len(es) > 0 {
+		g += 2 // off the frame
+	}
+	return g
+}
+
+// rows are where nodes and gaps of a cluster are, from the top.
+type rows struct {
+	node []vg.Rectangle
+	port []vg.Length // heights of the nodes' marks
+	top  vg.Length   // top of the first gap
+	end  vg.Length   // end of the last gap
+}
+
+// place stacks the nodes between x and right below y.
+func (cl *cluster) place(x, right, y vg.Length) rows {
+	p := rows{top: y}
+	for i, n := range cl.nodes {
+		y -= cl.gap(i)
+		box := vg.Rectangle{Min: vg.Point{X: x, Y: y - n.height()}, Max: vg.Point{X: right, Y: y}}
+		p.node = append(p.node, box)
+		p.port = append(p.port, y-nodeHeight/2)
+		y -= n.height()
+	}
+	p.end = y - cl.gap(len(cl.nodes))
+	return p
+}
+
+// at is the height of an event in gap i: events share what is between the marks
+// above and below.
+func (cl *cluster) at(p *rows, i int, e event) vg.Length {
+	es := cl.events(i)
+	const free = 2.4 // space beside a mark
+	from, to := p.top, p.end
+	if i > 0 {
+		from = p.node[i-1].Min.Y + nodeHeight/2 - free // below the node's last line
+	}
+	if i < len(p.port) {
+		to = p.port[i] + free
+	}
+	k := slices.Index(es, e)
+	return from + (to-from)*(vg.Length(k)+0.5)/vg.Length(len(es))
+}
+
+// A route is an edge of a graph as a line, from where it leaves its lane to where it returns.
+type route struct {
+	lane   int
+	points []vg.Point
+	sum    bool // ends in a sum
+}
+
+// routes are the edges of a cluster that leave a lane for another, of which the lanes are at xs.
+func (cl *cluster) routes(p *rows, xs [numLanes]vg.Length) (all []route) {
+	add := func(from, to int, top, end vg.Length, sum bool) {
+		all = append(all, route{lane: to, sum: sum, points: []vg.Point{
+			{X: xs[from], Y: top}, {X: xs[to], Y: top}, {X: xs[to], Y: end}, {X: xs[from], Y: end},
+		}})
+	}
+	for _, s := range cl.residual {
+		add(streamLane, blockLane, cl.at(p, s.from, leaves), cl.at(p, s.to+1, adds), true)
+	}
+	for _, b := range cl.branches {
+		add(blockLane, branchLane, cl.at(p, b.fork, forks), cl.at(p, b.to+1, merges), false)
+	}
+	return all
+}
+
+// drawRoute draws an edge with rounded corners, and the sum that it ends in.
+func drawRoute(c *draw.Canvas, r *route) {
+	ps := r.points
+	if r.sum {
+		ps[len(ps)-1].X += sumRadius
+	}
+	style := Line(1, colors.Ink())
+	if r.lane == branchLane {
+		style = Line(1, colors.Ink(), 2.5, 1.5)
+	}
+	c.SetLineStyle(style)
+	c.Stroke(rounded(ps))
+	if r.sum {
+		end := ps[len(ps)-1]
+		plus(c, vg.Point{X: end.X - sumRadius, Y: end.Y})
+	}
+}
+
+// rounded is a line through points with corners cut.
+func rounded(ps []vg.Point) vg.Path {
+	var path vg.Path
+	path.Move(ps[0])
+	for i := 1; i+1 < len(ps); i++ {
+		path.Line(toward(ps[i], ps[i-1]))
+		path.QuadTo(ps[i], toward(ps[i], ps[i+1]))
+	}
+	path.Line(ps[len(ps)-1])
+	return path
+}
+
+// toward is the point on the way from p to q where a corner at p begins.
+func toward(p, q vg.Point) vg.Point {
+	const radius = 3
+	dx, dy := float64(q.X-p.X), float64(q.Y-p.Y)
+	far := math.Hypot(dx, dy)
+	if far == 0 {
+		return p
+	}
+	part := min(radius, far/2) / far
+	return vg.Point{X: p.X + vg.Length(dx*part), Y: p.Y + vg.Length(dy*part)}
+}
+
+// port draws where a node is on its lane: a disk, or a diamond for a collective.
+func port(c *draw.Canvas, n *GraphNode, p vg.Point) {
+	if !n.Wire {
+		c.SetColor(colors.Ink())
+		c.Fill(circle(p, 1.9))
+		return
+	}
+	const r = 2.9
+	c.SetColor(colors.Bound(roofline.ByNetwork))
+	c.Fill(closed(vg.Point{X: p.X, Y: p.Y + r}, vg.Point{X: p.X + r, Y: p.Y}, vg.Point{X: p.X, Y: p.Y - r}, vg.Point{X: p.X - r, Y: p.Y}))
+}
+
+func plus(c *draw.Canvas, p vg.Point) {
+	paint(c, circle(p, sumRadius), colors.Paper(), Line(0.8, colors.Ink()))
+	c.StrokeLine2(Line(0.8, colors.Ink()), p.X-sumRadius, p.Y, p.X+sumRadius, p.Y)
+	c.StrokeLine2(Line(0.8, colors.Ink()), p.X, p.Y-sumRadius, p.X, p.Y+sumRadius)
 }

@@ -3,13 +3,17 @@ package plots
 import (
 	"fmt"
 	"slices"
+
+	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 )
 
-// A flow is what one operator, or sum, hands on to another.
-type flow struct {
-	from, to string
-	residual bool // The flow is the residual stream into a sum.
-	beside   bool // into a branch or out of one
+// A GraphFlow is what one node or sum hands on to another.
+type GraphFlow struct {
+	From     string `json:"from"`
+	To       string `json:"to"`
+	Residual bool   `json:"residual"` // The flow is the residual stream into a sum.
+	Branch   bool   `json:"branch"`   // into a branch or out of one
 }
 
 // A sum adds a block to the residual stream.
@@ -24,7 +28,7 @@ func nodeID(i, k int) string { return fmt.Sprintf("n%d_%d", i, k) }
 // A tracer follows what flows in each lane down the graph.
 type tracer struct {
 	last  [numLanes][]string // outputs that the next node of each lane reads
-	flows []flow
+	flows []GraphFlow
 	sums  []sum
 }
 
@@ -57,10 +61,10 @@ func (t *tracer) event(e event, i, k int) {
 		s := sum{fmt.Sprintf("s%d_%d", i, k), i}
 		t.sums = append(t.sums, s)
 		for _, from := range t.last[streamLane] {
-			t.flows = append(t.flows, flow{from: from, to: s.id, residual: true})
+			t.flows = append(t.flows, GraphFlow{From: from, To: s.id, Residual: true})
 		}
 		for _, from := range t.last[blockLane] {
-			t.flows = append(t.flows, flow{from: from, to: s.id})
+			t.flows = append(t.flows, GraphFlow{From: from, To: s.id})
 		}
 		t.last[streamLane] = []string{s.id}
 	}
@@ -68,7 +72,7 @@ func (t *tracer) event(e event, i, k int) {
 
 func (t *tracer) node(id string, lane int) {
 	for _, from := range t.last[lane] {
-		t.flows = append(t.flows, flow{from: from, to: id, beside: lane == branchLane})
+		t.flows = append(t.flows, GraphFlow{From: from, To: id, Branch: lane == branchLane})
 	}
 	t.last[lane] = []string{id}
 }
@@ -137,4 +141,52 @@ func (cl *cluster) lane(i int) int {
 		}
 	}
 	return streamLane
+}
+
+// A GraphDocument is the model's graph for programs: the nodes of Graph with what flows
+// between them.
+type GraphDocument struct {
+	Caption string      `json:"caption"`
+	Strip   string      `json:"strip"` // how kinds of layers alternate; empty where there is one kind
+	Groups  []GraphPart `json:"groups"`
+	Flows   []GraphFlow `json:"flows"`
+}
+
+// A GraphPart is what the model has once, or one layer of a kind.
+type GraphPart struct {
+	Title string       `json:"title"` // empty for what the model has once
+	Count int          `json:"count"`
+	Nodes []*GraphNode `json:"nodes"`
+	Sums  []string     `json:"sums"` // ids of the sums with the residual stream
+}
+
+// DocumentGraph is the graph of a model for programs.
+func DocumentGraph(c *analytic.Case, r *breakdown.Report) (*GraphDocument, error) {
+	g, err := newGraph(c, r)
+	if err != nil {
+		return nil, err
+	}
+	d := &GraphDocument{Caption: g.caption}
+	if len(g.strip.order) > 0 {
+		d.Strip = g.strip.text()
+	}
+	t := g.trace()
+	d.Flows = t.flows
+	for i := range g.clusters {
+		cl := &g.clusters[i]
+		part := GraphPart{Count: cl.count, Nodes: cl.nodes, Sums: []string{}}
+		if cl.title != "" {
+			part.Title = g.heading(cl)
+		}
+		for k, n := range cl.nodes {
+			n.ID = nodeID(i, k)
+		}
+		for _, s := range t.sums {
+			if s.cluster == i {
+				part.Sums = append(part.Sums, s.id)
+			}
+		}
+		d.Groups = append(d.Groups, part)
+	}
+	return d, nil
 }

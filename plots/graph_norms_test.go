@@ -79,7 +79,7 @@ func (cl *cluster) spelled() string {
 			}
 		}
 		if i < len(cl.nodes) {
-			words = append(words, cl.nodes[i].name)
+			words = append(words, cl.nodes[i].Name)
 		}
 	}
 	return strings.Join(words, " ")
@@ -88,16 +88,16 @@ func (cl *cluster) spelled() string {
 // TestFlows finds the edges of a block with a branch by hand.
 func TestFlows(t *testing.T) {
 	g := &graph{clusters: []cluster{
-		{nodes: []*node{{name: "embedding"}}},
+		{nodes: []*GraphNode{{Name: "embedding"}}},
 		{
-			nodes:    []*node{{name: "norm"}, {name: "a"}, {name: "b"}, {name: "c"}},
+			nodes:    []*GraphNode{{Name: "norm"}, {Name: "a"}, {Name: "b"}, {Name: "c"}},
 			residual: []span{{0, 3}}, branches: []branch{{fork: 1, from: 2, to: 2}},
 		},
-		{nodes: []*node{{name: "head"}, {name: "host", apart: true}}},
+		{nodes: []*GraphNode{{Name: "head"}, {Name: "host", apart: true}}},
 	}}
 	var got []string
 	for _, f := range g.trace().flows {
-		got = append(got, fmt.Sprintf("%s>%s", f.from, f.to))
+		got = append(got, fmt.Sprintf("%s>%s", f.From, f.To))
 	}
 	const want = "n0_0>n1_0 n1_0>n1_1 n1_0>n1_2 n1_1>n1_3 n1_2>n1_3 n0_0>s1_4 n1_3>s1_4 s1_4>n2_0"
 	if s := strings.Join(got, " "); s != want {

@@ -89,7 +89,7 @@ func checkWays(t testing.TB, name string, g *graph, a *arrangement, boxes []vg.R
 				return l[0].X == x && l[1].X == x && y <= max(l[0].Y, l[1].Y) && y >= min(l[0].Y, l[1].Y)
 			})
 			if !on && !n.apart {
-				t.Errorf("%s: %s of %q is on no way", name, n.name, cl.title)
+				t.Errorf("%s: %s of %q is on no way", name, n.Name, cl.title)
 			}
 		}
 	}
@@ -166,24 +166,25 @@ func checkSums(t testing.TB, c *analytic.Case, r *breakdown.Report) {
 	g, err := newGraph(c, r)
 	testkit.Must(t, err)
 	for i, lines := range [][]breakdown.Operator{r.PrefillOps, r.DecodeOps} {
-		var got, want work
+		got, want := &GraphWork{}, &GraphWork{}
 		names := map[string]bool{}
 		for k := range lines {
 			want.add(&lines[k], 1)
 		}
 		for _, cl := range g.clusters {
 			for _, n := range cl.nodes {
-				w := []*work{&n.prefill, &n.decode}[i]
-				got.share += w.share
-				got.flops += w.flops
-				got.bytes += w.bytes
-				names[cl.title+"/"+n.name] = true
+				if w := []*GraphWork{n.Prefill, n.Decode}[i]; w != nil {
+					got.Share += w.Share
+					got.FLOPs += w.FLOPs
+					got.Bytes += w.Bytes
+				}
+				names[cl.title+"/"+n.Name] = true
 			}
 		}
 		same := func(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Abs(b) }
-		if !same(got.share, want.share) || !same(float64(got.flops), float64(want.flops)) || !same(float64(got.bytes), float64(want.bytes)) {
+		if !same(got.Share, want.Share) || !same(float64(got.FLOPs), float64(want.FLOPs)) || !same(float64(got.Bytes), float64(want.Bytes)) {
 			t.Errorf("%s, phase %d: nodes have %v of the time, %v, %v; the report %v, %v, %v",
-				c.Model.Name, i, got.share, got.flops, got.bytes, want.share, want.flops, want.bytes)
+				c.Model.Name, i, got.Share, got.FLOPs, got.Bytes, want.Share, want.FLOPs, want.Bytes)
 		}
 		for k := range lines {
 			l := &lines[k]

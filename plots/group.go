@@ -1,6 +1,7 @@
 package plots
 
 import (
+	"slices"
 	"strings"
 
 	"llmprof/analytic/breakdown"
@@ -92,14 +93,8 @@ func groupOfGEMM(m *models.Model, l *breakdown.Operator) group {
 // has reports whether a block has a matrix of that name, or one that a fused
 // GEMM is named for.
 func has(b *models.Block, name string) bool {
-	for _, ls := range [][]models.Linear{b.In, b.Out} {
-		for i := range ls {
-			if ls[i].Name != "" && strings.HasPrefix(name, ls[i].Name) {
-				return true
-			}
-		}
-	}
-	return false
+	named := func(l models.Linear) bool { return l.Name != "" && strings.HasPrefix(name, l.Name) }
+	return slices.ContainsFunc(b.In, named) || slices.ContainsFunc(b.Out, named)
 }
 
 // groupOfBlock is the group of the matrices of a block, its experts aside.

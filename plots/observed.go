@@ -60,7 +60,7 @@ func Accuracy(caption string, points []Observed) (*Figure, error) {
 		Notes: []string{"Error: predicted over observed, less 1; half and twice are equally far from zero. A mark is an observation, the line through it the 90 % interval of its prediction, which holds where it crosses zero. " +
 			"Held out: no constant was fitted on it. Named: the farthest off. What is beyond an axis is drawn at its end."},
 	}
-	f.holdOver(v.height(), v.keys)
+	f.holdOver(vg.Length(len(v.looks.engines))*(errorTitle+errorHigh+errorGap)+errorAxis, v.keys)
 	return f, nil
 }
 
@@ -77,8 +77,7 @@ type looks struct{ gpus, engines []string }
 func newLooks(points []Observed) *looks {
 	count := map[string]int{}
 	l := &looks{}
-	for i := range points {
-		p := &points[i]
+	for _, p := range points {
 		if count[p.GPU]++; count[p.GPU] == 1 {
 			l.gpus = append(l.gpus, p.GPU)
 		}
@@ -168,4 +167,278 @@ func polygon(s sides, p vg.Point, r vg.Length) vg.Path {
 		corners[i] = vg.Point{X: p.X + at*wide*vg.Length(cos), Y: p.Y + at/wide*vg.Length(sin)}
 	}
 	return closed(corners...)
+}
+
+// An accuracyPanel is the errors of one quantity of one engine.
+type accuracyPanel struct {
+	points []Observed // points, with those that a constant was fitted on first, under the others
+	times  scope      // range of all engines, so that panels above one another compare
+}
+
+// An accuracyView is a row of panels for each engine over the legend.
+type accuracyView struct {
+	looks  *looks
+	panels map[string]*[2]accuracyPanel // TTFT and TPOT by engine
+	times  [2]scope
+	far    float64 // the largest error that is shown, as a logarithm
+	keys   []key
+}
+
+// The sizes of a panel of errors.
+const (
+	errorLabels  vg.Length = 33
+	errorTitle   vg.Length = 13
+	errorHigh    vg.Length = 52
+	errorGap     vg.Length = 8
+	errorBetween vg.Length = 9
+	errorAxis    vg.Length = 26
+)
+
+// layOut sorts the points into panels and chooses the axes.
+func (v *accuracyView) layOut(points []Observed) {
+	v.panels = map[string]*[2]accuracyPanel{}
+	for _, o := range points {
+		i := 0
+		if o.Decode {
+			i = 1
+		}
+		if v.panels[o.Engine] == nil {
+			v.panels[o.Engine] = &[2]accuracyPanel{}
+		}
+		p := &v.panels[o.Engine][i]
+		p.points = append(p.points, o)
+		v.times[i].take(o.Observed)
+	}
+	v.far = v.reach()
+	for i := range v.times {
+		v.times[i] = v.times[i].padded(1.4, 1.4, 10)
+	}
+	for _, row := range v.panels {
+		for i := range row {
+			row[i].times = v.times[i]
+			slices.SortStableFunc(row[i].points, func(a, b Observed) int { return boolOrder(b.Fitted) - boolOrder(a.Fitted) })
+		}
+	}
+	v.keys = v.looks.keys(points)
+}
+
+// reach is the error that the axes go to: what nine in ten of the held-out points of
+// every panel are within. What is beyond is drawn at the border.
+func (v *accuracyView) reach() float64 {
+	most := math.Log(1.5)
+	for _, row := range v.panels {
+		for i := range row {
+			var far []float64
+			for _, o := range row[i].points {
+				if !o.Fitted {
+					far = append(far, math.Abs(o.off()))
+				}
+			}
+			slices.Sort(far)
+			if n := len(far); n > 0 {
+				most = max(most, far[(n-1)*9/10])
+			}
+		}
+	}
+	return min(most, math.Log(4)) * 1.15
+}
+
+func boolOrder(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (v *accuracyView) draw(c draw.Canvas) {
+	legend(&c, v.keys)
+	wide := (c.Max.X - c.Min.X - 2*errorLabels - errorBetween) / 2
+	y := c.Max.Y
+	for _, engine := range v.looks.engines {
+		for i := range v.panels[engine] {
+			left := c.Min.X + errorLabels + (errorLabels+errorBetween+wide)*vg.Length(i)
+			box := vg.Rectangle{Min: vg.Point{X: left, Y: y - errorTitle - errorHigh}, Max: vg.Point{X: left + wide, Y: y - errorTitle}}
+			p := &v.panels[engine][i]
+			p.head(&c, engine+[2]string{": TTFT", ": TPOT"}[i], box)
+			v.frame(&c, box, p)
+			v.errors(&c, box, p)
+		}
+		y -= errorTitle + errorHigh + errorGap
+	}
+	y += errorGap
+	for i := range v.times {
+		left := c.Min.X + errorLabels + (errorLabels+errorBetween+wide)*vg.Length(i)
+		v.timeAxis(&c, i, left, left+wide, y)
+	}
+}
+
+// head names a panel and sums it up.
+func (p *accuracyPanel) head(c *draw.Canvas, title string, box vg.Rectangle) {
+	style, small := Bold(TickSize, colors.Ink()), Sans(TickSize-0.5, colors.Faint())
+	y := box.Max.Y + 3.5
+	left := box.Min.X - errorLabels
+	c.FillText(style, vg.Point{X: left, Y: y}, title)
+	text := p.summary()
+	if x := box.Max.X - small.Width(text); x > left+style.Width(title)+4 {
+		c.FillText(small, vg.Point{X: x, Y: y}, text)
+	}
+}
+
+// summary is the median error of what no constant was fitted on, or of all if there
+// is nothing else, and how many observations are in their intervals.
+func (p *accuracyPanel) summary() string {
+	if len(p.points) == 0 {
+		return "none observed"
+	}
+	points, kind := slices.DeleteFunc(slices.Clone(p.points), func(o Observed) bool { return o.Fitted }), "held out"
+	if len(points) == 0 {
+		points, kind = p.points, "fitted"
+	}
+	var off []float64
+	inside, known := 0, 0
+	for _, o := range points {
+		off = append(off, math.Abs(o.Predicted/o.Observed-1))
+		if o.hasInterval() {
+			known++
+			inside += boolOrder(o.inside())
+		}
+	}
+	slices.Sort(off)
+	text := fmt.Sprintf("%d %s, median %.1f %%", len(points), kind, 100*(off[len(off)/2]+off[(len(off)-1)/2])/2)
+	if known > 0 {
+		text += fmt.Sprintf(", %.0f %% inside", 100*float64(inside)/float64(known))
+	}
+	return text
+}
+
+// frame draws the box of a panel with the grid of errors and of times.
+func (v *accuracyView) frame(c *draw.Canvas, box vg.Rectangle, p *accuracyPanel) {
+	for _, t := range (decades{label: seconds, wide: box.Max.X - box.Min.X}).Ticks(p.times.lo, p.times.hi) {
+		if t.Label != "" {
+			x := timeAt(p.times, t.Value, box.Min.X, box.Max.X)
+			c.StrokeLine2(Line(0.5, colors.Rule()), x, box.Min.Y, x, box.Max.Y)
+		}
+	}
+	style := Sans(TickSize-0.5, colors.Ink())
+	for _, t := range v.errorTicks() {
+		y := v.at(t.off, box)
+		line := Line(0.5, colors.Rule())
+		if t.off == 0 {
+			line = Line(0.7, colors.Faint())
+		}
+		c.StrokeLine2(line, box.Min.X, y, box.Max.X, y)
+		c.FillText(style, vg.Point{X: box.Min.X - 3 - style.Width(t.text), Y: y - ascent(style)/2}, t.text)
+	}
+	outline(c, box, colors.Faint())
+}
+
+// An errorTick is an error with its label.
+type errorTick struct {
+	off  float64
+	text string
+}
+
+func (v *accuracyView) errorTicks() []errorTick {
+	switch {
+	case v.far > math.Log(3.2):
+		return []errorTick{{-math.Log(3), "−67 %"}, {0, "0"}, {math.Log(3), "+200 %"}}
+	case v.far > math.Log(2.1):
+		return []errorTick{{-math.Log(2), "−50 %"}, {0, "0"}, {math.Log(2), "+100 %"}}
+	}
+	return []errorTick{{-math.Log(1.5), "−33 %"}, {0, "0"}, {math.Log(1.5), "+50 %"}}
+}
+
+// at is the height of an error, at the border for what is beyond it.
+func (v *accuracyView) at(off float64, box vg.Rectangle) vg.Length {
+	off = min(max(off, -v.far), v.far)
+	return (box.Min.Y+box.Max.Y)/2 + (box.Max.Y-box.Min.Y)/2*vg.Length(off/v.far)
+}
+
+func timeAt(s scope, v float64, left, right vg.Length) vg.Length {
+	return left + (right-left)*vg.Length(math.Log(v/s.lo)/math.Log(s.hi/s.lo))
+}
+
+// timeAxis labels the times of a column of panels.
+func (v *accuracyView) timeAxis(c *draw.Canvas, i int, left, right, y vg.Length) {
+	style, title := Sans(TickSize, colors.Ink()), Sans(LabelSize-0.5, colors.Ink())
+	for _, t := range (decades{label: seconds, wide: right - left}).Ticks(v.times[i].lo, v.times[i].hi) {
+		x := timeAt(v.times[i], t.Value, left, right)
+		long := vg.Length(2)
+		if t.Label != "" {
+			long = 3.5
+			c.FillText(style, vg.Point{X: x - style.Width(t.Label)/2, Y: y - 5 - ascent(style)}, t.Label)
+		}
+		c.StrokeLine2(Line(0.5, colors.Ink()), x, y, x, y-long)
+	}
+	text := "observed " + [2]string{"TTFT", "TPOT"}[i]
+	c.FillText(title, vg.Point{X: (left+right)/2 - title.Width(text)/2, Y: y - errorAxis + 3}, text)
+}
+
+func intervalLine(holds bool) draw.LineStyle {
+	if holds {
+		return Line(0.9, colors.Faint().Faded(75))
+	}
+	return Line(0.9, colors.Alarm().Faded(130))
+}
+
+// errors draws the intervals, the marks over all of them, and the name of the
+// farthest.
+func (v *accuracyView) errors(c *draw.Canvas, box vg.Rectangle, p *accuracyPanel) {
+	r := vg.Length(2.1)
+	if len(p.points) > manyPoints {
+		r = 1.4
+	}
+	q := &placer{bounds: box}
+	place := func(o *Observed) vg.Point {
+		return vg.Point{X: timeAt(p.times, o.Observed, box.Min.X, box.Max.X), Y: v.at(o.off(), box)}
+	}
+	for i := range p.points {
+		o := &p.points[i]
+		if o.hasInterval() {
+			x := place(o).X
+			c.StrokeLine2(intervalLine(o.inside()), x, v.at(math.Log(o.Low/o.Observed), box), x, v.at(math.Log(o.High/o.Observed), box))
+		}
+	}
+	for i := range p.points {
+		o := &p.points[i]
+		at := place(o)
+		v.looks.sign(c, at, o.GPU, r, o.Fitted)
+		q.taken = append(q.taken, square(at, r))
+	}
+	if o := p.farthest(); o != nil {
+		nameMark(c, q, place(o), r, Sans(CaptionSize, colors.Ink()), o.Name, 0)
+	}
+}
+
+// manyPoints is from how many points on the marks of a panel are small.
+const manyPoints = 200
+
+// leastNamed is the error from which the farthest observation has its name.
+const leastNamed = 0.25
+
+// farthest is the point farthest off that no constant was fitted on.
+func (p *accuracyPanel) farthest() *Observed {
+	far := func(o Observed) float64 { return math.Abs(o.off()) * float64(1-boolOrder(o.Fitted)) }
+	if len(p.points) == 0 {
+		return nil
+	}
+	o := slices.MaxFunc(p.points, func(a, b Observed) int { return cmp.Compare(far(a), far(b)) })
+	if o.Fitted || math.Abs(o.Predicted/o.Observed-1) <= leastNamed {
+		return nil
+	}
+	return &o
+}
+
+// nameMark writes a name near a mark if there is room, with a leader where it is farther than near.
+func nameMark(c *draw.Canvas, q *placer, at vg.Point, r vg.Length, style draw.TextStyle, name string, near vg.Length) {
+	w, h := style.Width(name), ascent(style)-descent(style)
+	corner, ok := q.near(at, r, w, h)
+	if !ok {
+		return
+	}
+	to := nearest(boxAt(corner, w, h), at)
+	if away := math.Hypot(float64(to.X-at.X), float64(to.Y-at.Y)); away > float64(near) {
+		c.StrokeLine2(Line(0.4, colors.Faint()), at.X, at.Y, to.X, to.Y)
+	}
+	c.FillText(style, vg.Point{X: corner.X, Y: corner.Y - descent(style)}, name)
 }

@@ -93,14 +93,6 @@ func (o *TimedOperator) check() error {
 	return nil
 }
 
-// with is what else a row's kernels do.
-func (o *TimedOperator) with() string {
-	if len(o.Includes) == 0 {
-		return ""
-	}
-	return "with " + strings.Join(o.Includes, ", ")
-}
-
 // figures are the texts on the right of a row: time, its share of the step's, over
 // the floor, error.
 func (o *TimedOperator) figures(step float64) [4]string {
@@ -219,8 +211,7 @@ func beyond(c *draw.Canvas, p vg.Point) {
 func (v *operatorsView) draw(c draw.Canvas) {
 	legend(&c, v.keys)
 	y := c.Max.Y
-	for i := range v.panels {
-		p := &v.panels[i]
+	for _, p := range v.panels {
 		p.draw(&c, y)
 		y -= p.height()
 	}
@@ -294,8 +285,8 @@ func (p *operatorPanel) row(c *draw.Canvas, o *TimedOperator, left, right, y vg.
 	}
 	base := y - operatorRow/2 - ascent(name)/2
 	c.FillText(name, vg.Point{X: c.Min.X, Y: base}, fit(name, o.Name, operatorNames-6))
-	if text := o.with(); text != "" {
-		c.FillText(small, vg.Point{X: c.Min.X + 6, Y: base - operatorWith}, fit(small, text, operatorNames-10))
+	if len(o.Includes) > 0 { // what else the row's kernels do
+		c.FillText(small, vg.Point{X: c.Min.X + 6, Y: base - operatorWith}, fit(small, "with "+strings.Join(o.Includes, ", "), operatorNames-10))
 	}
 	mid := y - o.height()/2
 	if o.predicted() {

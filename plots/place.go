@@ -96,27 +96,13 @@ func (q *placer) free(b vg.Rectangle) bool {
 	if q.below != nil && !q.below(b) {
 		return false
 	}
-	for _, t := range q.taken {
-		if overlap(b, t) {
-			return false
-		}
-	}
-	for _, l := range q.leaders {
-		if cuts(b, l[0], l[1]) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(q.taken, func(t vg.Rectangle) bool { return overlap(b, t) }) &&
+		!slices.ContainsFunc(q.leaders, func(l [2]vg.Point) bool { return cuts(b, l[0], l[1]) })
 }
 
 // through reports whether the line from a to b passes through a label.
 func (q *placer) through(a, b vg.Point) bool {
-	for _, t := range q.texts {
-		if cuts(t, a, b) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(q.texts, func(t vg.Rectangle) bool { return cuts(t, a, b) })
 }
 
 // crossings counts the lines under a box and those that its leader from a mark of

@@ -40,8 +40,7 @@ func Roofline(c *analytic.Case, r *breakdown.Report, measured []MeasuredOperator
 		return nil, fmt.Errorf("roofline: no operator has both FLOPs and memory traffic, so there is nothing to draw")
 	}
 	v := &rooflineView{roofs: roofs(c.Machine, r)}
-	for i := range v.roofs {
-		r := &v.roofs[i]
+	for _, r := range v.roofs {
 		if !shown(r.peak) || !shown(r.bandwidth) {
 			return nil, fmt.Errorf("roofline: %s has a peak of %v FLOP/s in %v and a bandwidth of %v B/s: both must be finite and above 0",
 				c.Machine.GPU.Name, r.peak, r.format, r.bandwidth)
@@ -142,8 +141,7 @@ func (v *rooflineView) layOut(f *Figure) (left int) {
 		x.take(d.x)
 		y.take(d.y)
 	}
-	for i := range v.roofs {
-		r := &v.roofs[i]
+	for _, r := range v.roofs {
 		x.take(r.ridge())
 		y.take(r.peak)
 	}

@@ -55,8 +55,7 @@ func dots(lines []breakdown.Operator, m Marker) (ds []dot, err error) {
 	}
 	var names []string
 	sums := map[string]*sum{}
-	for i := range lines {
-		l := &lines[i]
+	for _, l := range lines {
 		if !finite(float64(l.FLOPs), float64(l.Traffic()), float64(l.Expected), l.Share) {
 			return nil, fmt.Errorf("roofline: %s operator %q has FLOPs %v, traffic %v, time %v and share %v: all must be finite and not negative",
 				m.phase(), l.Name, l.FLOPs, l.Traffic(), l.Expected, l.Share)

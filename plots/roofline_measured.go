@@ -78,8 +78,7 @@ func (v *rooflineView) predicted(m *MeasuredOperator) *dot {
 func (v *rooflineView) list() {
 	for i := range v.tables {
 		t := &v.tables[i]
-		for j := range v.measured {
-			m := &v.measured[j]
+		for _, m := range v.measured {
 			for k := range t.rows {
 				if r := &t.rows[k]; m.mark == t.mark && m.name == r.name {
 					r.timed, t.timed = m.ofRoof, true

@@ -46,8 +46,7 @@ func newPhaseTable(lines []breakdown.Operator, m Marker, ds []dot) phaseTable {
 	t := phaseTable{mark: m}
 	floor := map[string]float64{}
 	var all []phaseRow
-	for i := range lines {
-		l := &lines[i]
+	for _, l := range lines {
 		if l.Expected <= 0 {
 			continue
 		}

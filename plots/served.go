@@ -57,15 +57,6 @@ func (p *servedPanel) Plot(c draw.Canvas, pl *plot.Plot) {
 	}
 }
 
-// seriesKeys are the legend of lines with names.
-func seriesKeys(names []string) (keys []key) {
-	for i, name := range names {
-		ink, dash, _ := Series(i)
-		keys = append(keys, lineKey(name, Line(1.3, ink, dash...)))
-	}
-	return keys
-}
-
 // mostTimes is how many times a panel of a timeline shows; more would be a band of ink.
 const mostTimes = 128
 
@@ -139,11 +130,10 @@ func Distributions(caption string, loads []Distribution) (*Figure, error) {
 		return nil, fmt.Errorf("cdf: %d loads: at most %d can be told apart in one picture", len(loads), NumSeries)
 	}
 	v := &sheet{}
-	var names []string
-	for _, l := range loads {
-		names = append(names, l.Name)
+	for i, l := range loads {
+		ink, dash, _ := Series(i)
+		v.keys = append(v.keys, lineKey(l.Name, Line(1.3, ink, dash...)))
 	}
-	v.keys = seriesKeys(names)
 	for i, title := range []string{"TTFT: time to the first token", "TPOT: time per output token", "ITL: between two tokens", "E2E: time to the last token"} {
 		p := &servedPanel{title: title}
 		var x scope

@@ -183,7 +183,7 @@ func (v *latencyView) legend(curves []Curve) {
 	)
 	if slices.ContainsFunc(v.panels, func(p *latencyPanel) bool { return p.anyUnfit() }) {
 		v.keys = append(v.keys, key{"does not fit in memory", func(c *draw.Canvas, b vg.Rectangle) {
-			hatch(c, b, colors.Alarm(), 4)
+			slanted(c, b, Line(0.5, colors.Alarm()), 4)
 			marker.hollow(c, middle(b))
 		}})
 	}
@@ -266,9 +266,9 @@ func (l *latencyPanel) traces(c *draw.Canvas, p *plot.Plot) []trace {
 func (l *latencyPanel) Plot(c draw.Canvas, p *plot.Plot) {
 	tx, _ := p.Transforms(&c)
 	for _, u := range l.unfit {
-		hatch(&c, vg.Rectangle{
+		slanted(&c, vg.Rectangle{
 			Min: vg.Point{X: max(tx(u.lo)-6, c.Min.X), Y: c.Min.Y}, Max: vg.Point{X: min(tx(u.hi)+6, c.Max.X), Y: c.Max.Y},
-		}, colors.Alarm().Faded(110), 7)
+		}, Line(0.5, colors.Alarm().Faded(110)), 7)
 	}
 	all := l.traces(&c, p)
 	for i, t := range all { // all bands under all lines

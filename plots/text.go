@@ -88,11 +88,6 @@ func fill(c *draw.Canvas, r vg.Rectangle, ink color.Color) {
 	c.Fill(r.Path())
 }
 
-// hatch draws lines over a rectangle that fall to the right.
-func hatch(c *draw.Canvas, r vg.Rectangle, ink color.Color, gap vg.Length) {
-	slanted(c, r, Line(0.5, ink), gap)
-}
-
 // slanted draws lines over a rectangle that fall to the right.
 func slanted(c *draw.Canvas, r vg.Rectangle, line draw.LineStyle, gap vg.Length) {
 	w, h := r.Max.X-r.Min.X, r.Max.Y-r.Min.Y

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // A sink writes blocks.
@@ -26,10 +27,10 @@ func newSink(o *Options, loaded bool) (*sink, error) {
 	case Parquet:
 		s.parquet = newParquet(o.Out)
 	case CSV, JSONL:
-		if o.Shard.I > 1 || o.Skip > 0 {
+		if o.Shard.I > 1 || o.Skip > 0 || o.Format == JSONL {
 			return s, nil
 		}
-		n, err := o.Out.Write(newText(o.Format, loaded).header())
+		n, err := io.WriteString(o.Out, strings.Join(Columns(loaded), ",")+"\n")
 		if s.bytes = int64(n); err != nil {
 			return nil, fmt.Errorf("writing the rows: %w", err)
 		}

@@ -9,39 +9,45 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"llmprof/printable"
 )
 
-// columns are the header of a file of observations, in this order. Times are
-// seconds, energies joules; what is not known is empty.
-var columns = []string{
-	"source", "id", "model", "gpu", "engine", "mode", columnRelease, "tp", columnEP, columnBudget, columnGraphs, "batch", "prompt_len", "gen_len", "weights", "kv", "load",
-	"all_logits", "params", "metric", "value", "low", "high", "device", "samples", "marks", "note",
+// A cell is a value of an observation, or of a File, in CSV, under the name of its column.
+type cell struct {
+	name string
+	to   any  // *string, *[]string, *time.Time, *bool, *int, *int64, *float64 or **float64; empty for zero and nil
+	rare bool // Files whose observations have none lack the column.
 }
 
-// Files whose observations have none of them lack these columns.
+// The columns of numbers that files may lack.
 const (
-	columnRelease = "release"
-	columnEP      = "ep"
-	columnBudget  = "max_batched_tokens"
-	columnGraphs  = "graph_tokens"
+	columnEP     = "ep"
+	columnBudget = "max_batched_tokens"
+	columnGraphs = "graph_tokens"
 )
 
-// few are those columns that hold numbers, in their order, with what they hold.
-func few(o *Observation) []struct {
-	name string
-	n    *int
-} {
-	return []struct {
-		name string
-		n    *int
-	}{{columnEP, &o.EP}, {columnBudget, &o.Budget}, {columnGraphs, &o.Graphs}}
+// cells are the values of an observation in their order. Times are seconds, energies joules.
+func (o *Observation) cells() []cell {
+	return []cell{
+		{name: "source", to: &o.Source}, {name: "id", to: &o.ID}, {name: "model", to: &o.Model}, {name: "gpu", to: &o.GPU}, {name: "engine", to: &o.Engine}, {name: "mode", to: &o.Mode},
+		{"release", &o.Release, true}, {name: "tp", to: &o.TP}, {columnEP, &o.EP, true}, {columnBudget, &o.Budget, true}, {columnGraphs, &o.Graphs, true},
+		{name: "batch", to: &o.Batch}, {name: "prompt_len", to: &o.Prompt}, {name: "gen_len", to: &o.Gen}, {name: "weights", to: &o.Weights}, {name: "kv", to: &o.KV},
+		{name: "load", to: (*string)(&o.Load)}, {name: "all_logits", to: &o.Logits}, {name: "params", to: &o.Params}, {name: "metric", to: (*string)(&o.Metric)},
+		{name: "value", to: &o.Value}, {name: "low", to: &o.Low}, {name: "high", to: &o.High}, {name: "device", to: &o.Device}, {name: "samples", to: &o.Samples},
+		{name: "marks", to: &o.Marks}, {name: "note", to: &o.Note},
+	}
 }
 
-// without is columns without those of the given names.
-func without(names ...string) []string {
-	return slices.DeleteFunc(slices.Clone(columns), func(c string) bool { return slices.Contains(names, c) })
+// columns are all that a file of observations may have.
+var columns = names(new(Observation).cells())
+
+func names(cells []cell) (all []string) {
+	for _, c := range cells {
+		all = append(all, c.name)
+	}
+	return all
 }
 
 // Parse reads observations from CSV, ahead of which may stand lines of comment that begin
@@ -58,16 +64,9 @@ func Parse(name string, data []byte) ([]Observation, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	line, _ := r.FieldPos(0)
-	var absent []string
-	if !slices.Contains(head, columnRelease) {
-		absent = append(absent, columnRelease)
-	}
-	for _, c := range few(&Observation{}) {
-		if !slices.Contains(head, c.name) {
-			absent = append(absent, c.name)
-		}
-	}
-	known := without(absent...)
+	head = slices.Clone(head)
+	absent := func(c cell) bool { return c.rare && !slices.Contains(head, c.name) }
+	known := names(slices.DeleteFunc(new(Observation).cells(), absent))
 	if len(head) != len(known) {
 		return nil, fmt.Errorf("%s:%d: %d columns: want %s", name, line, len(head), strings.Join(known, ","))
 	}
@@ -85,7 +84,15 @@ func Parse(name string, data []byte) ([]Observation, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		o, err := parseRecord(known, record)
+		var o Observation
+		for i, c := range slices.DeleteFunc(o.cells(), absent) {
+			if err = c.read(strings.Clone(printable.FromCell(record[i]))); err != nil {
+				break
+			}
+		}
+		if err == nil {
+			err = o.Check()
+		}
 		if err != nil {
 			line, _ := r.FieldPos(0)
 			return nil, fmt.Errorf("%s:%d: %w", name, line, err)
@@ -94,152 +101,95 @@ func Parse(name string, data []byte) ([]Observation, error) {
 	}
 }
 
-// A fields reads the fields of a record one after the other and keeps the first
-// error.
-type fields struct {
-	columns []string
-	record  []string
-	err     error
-}
-
-// has reports whether the next column is the one of that name.
-func (f *fields) has(name string) bool { return f.columns[len(f.columns)-len(f.record)] == name }
-
-func (f *fields) text() string {
-	s := strings.Clone(printable.FromCell(f.record[0]))
-	f.record = f.record[1:]
-	return s
-}
-
-// key is the column that was read last.
-func (f *fields) key() string { return f.columns[len(f.columns)-len(f.record)-1] }
-
-func (f *fields) fail(text, want string) {
-	if f.err == nil {
-		f.err = fmt.Errorf("%s is %.40q: want %s", f.key(), text, want)
-	}
-}
-
-// whole reads a whole number; empty is 0.
-func (f *fields) whole() int64 {
-	s := f.text()
-	if s == "" {
-		return 0
-	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		f.fail(s, "a whole number")
-	}
-	return n
-}
-
-// number reads a number; empty is nil.
-func (f *fields) number() *float64 {
-	s := f.text()
-	if s == "" {
-		return nil
-	}
-	v, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		f.fail(s, "a number")
-	}
-	return &v
-}
-
-func (f *fields) boolean() bool {
-	s := f.text()
-	switch s {
-	case "true":
-		return true
-	case "", "false":
-	default:
-		f.fail(s, "true, false or nothing")
-	}
-	return false
-}
-
-func parseRecord(known, record []string) (Observation, error) {
-	f := &fields{columns: known, record: record}
-	o := Observation{Source: f.text(), ID: f.text()}
-	o.Model, o.GPU, o.Engine, o.Mode = f.text(), f.text(), f.text(), f.text()
-	if f.has(columnRelease) {
-		o.Release = f.text()
-	}
-	o.TP = int(f.whole())
-	for _, c := range few(&o) {
-		if f.has(c.name) {
-			*c.n = int(f.whole())
+// read sets the value by its text.
+func (c *cell) read(text string) (err error) {
+	want := "a whole number"
+	switch to := c.to.(type) {
+	case *string:
+		*to = text
+	case *[]string:
+		*to = strings.Fields(text)
+	case *time.Time:
+		*to, err = time.Parse(time.RFC3339, text)
+		want = "a time"
+	case *bool:
+		if *to = text == "true"; !*to && text != "false" && text != "" {
+			err, want = strconv.ErrSyntax, "true, false or nothing"
 		}
+	case *int:
+		if text != "" {
+			*to, err = strconv.Atoi(text)
+		}
+	case *int64:
+		if text != "" {
+			*to, err = strconv.ParseInt(text, 10, 64)
+		}
+	case *float64:
+		if text == "" {
+			return fmt.Errorf("%s is not given", c.name)
+		}
+		*to, err = strconv.ParseFloat(text, 64)
+		want = "a number"
+	case **float64:
+		if text != "" {
+			*to = new(float64)
+			**to, err = strconv.ParseFloat(text, 64)
+		}
+		want = "a number"
 	}
-	o.Batch, o.Prompt, o.Gen = int(f.whole()), int(f.whole()), int(f.whole())
-	o.Weights, o.KV, o.Load = f.text(), f.text(), Load(f.text())
-	o.Logits, o.Params = f.boolean(), f.whole()
-	o.Metric = Metric(f.text())
-	value := f.number()
-	o.Low, o.High, o.Device = f.number(), f.number(), f.number()
-	o.Samples = int(f.whole())
-	o.Marks, o.Note = strings.Fields(f.text()), f.text()
-	if f.err != nil {
-		return o, f.err
+	if err != nil {
+		return fmt.Errorf("%s is %.40q: want %s", c.name, text, want)
 	}
-	if value == nil {
-		return o, fmt.Errorf("value is not given")
+	return nil
+}
+
+// text is the value as read takes it.
+func (c *cell) text() string {
+	switch v := c.to.(type) {
+	case *string:
+		return *v
+	case *[]string:
+		return strings.Join(*v, " ")
+	case *time.Time:
+		return v.Format(time.RFC3339)
+	case *bool:
+		if *v {
+			return "true"
+		}
+	case *int:
+		if *v != 0 {
+			return strconv.Itoa(*v)
+		}
+	case *int64:
+		if *v != 0 {
+			return strconv.FormatInt(*v, 10)
+		}
+	case *float64:
+		return decimal(v)
+	case **float64:
+		return decimal(*v)
 	}
-	o.Value = *value
-	return o, o.Check()
+	return ""
 }
 
 // WriteCSV writes observations in the form that Parse reads.
 func WriteCSV(w io.Writer, all []Observation) error {
-	out := csv.NewWriter(w)
-	var absent []string
-	if !slices.ContainsFunc(all, func(o Observation) bool { return o.Release != "" }) {
-		absent = append(absent, columnRelease)
-	}
-	for i, c := range few(&Observation{}) {
-		if !slices.ContainsFunc(all, func(o Observation) bool { return *few(&o)[i].n != 0 }) {
-			absent = append(absent, c.name)
-		}
-	}
-	if err := out.Write(without(absent...)); err != nil {
-		return err
-	}
+	given := map[string]bool{}
 	for i := range all {
-		o := &all[i]
-		logits := ""
-		if o.Logits {
-			logits = "true"
-		}
-		record := []string{o.Source, o.ID, o.Model, o.GPU, o.Engine, o.Mode}
-		if !slices.Contains(absent, columnRelease) {
-			record = append(record, o.Release)
-		}
-		record = append(record, count(o.TP))
-		for _, c := range few(o) {
-			if !slices.Contains(absent, c.name) {
-				record = append(record, count(*c.n))
-			}
-		}
-		record = append(record,
-			count(o.Batch), count(o.Prompt), count(o.Gen), o.Weights, o.KV, string(o.Load), logits, count(int(o.Params)), string(o.Metric), decimal(&o.Value), decimal(o.Low),
-			decimal(o.High), decimal(o.Device), count(o.Samples), strings.Join(o.Marks, " "), o.Note)
-		for j := range record {
-			record[j] = printable.Cell(record[j])
-		}
-		if err := out.Write(record); err != nil {
-			return err
+		for _, c := range all[i].cells() {
+			given[c.name] = given[c.name] || c.text() != ""
 		}
 	}
-	out.Flush()
-	return out.Error()
-}
-
-// count is n, empty for 0.
-func count(n int) string {
-	if n == 0 {
-		return ""
+	absent := func(c cell) bool { return c.rare && !given[c.name] }
+	records := [][]string{names(slices.DeleteFunc(new(Observation).cells(), absent))}
+	for i := range all {
+		var record []string
+		for _, c := range slices.DeleteFunc(all[i].cells(), absent) {
+			record = append(record, printable.Cell(c.text()))
+		}
+		records = append(records, record)
 	}
-	return strconv.Itoa(n)
+	return csv.NewWriter(w).WriteAll(records)
 }
 
 // decimal is the shortest text that reads back as *v.

@@ -25,11 +25,6 @@ func Metrics() []Metric {
 	return []Metric{TTFT, TPOT, TTLT, EnergyPerPrompt, EnergyPerToken, EnergyPerRequest}
 }
 
-// ParseMetric finds a metric by name.
-func ParseMetric(name string) (Metric, error) {
-	return known("metric", name, Metrics())
-}
-
 func known[T ~string](what, name string, all []T) (T, error) {
 	if x := T(name); slices.Contains(all, x) {
 		return x, nil
@@ -204,7 +199,7 @@ const (
 )
 
 func (o *Observation) checkValues() error {
-	if _, err := ParseMetric(string(o.Metric)); err != nil {
+	if _, err := known("metric", string(o.Metric), Metrics()); err != nil {
 		return err
 	}
 	for _, v := range []struct {

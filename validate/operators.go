@@ -95,8 +95,7 @@ func (s *Scorer) Operators(r *result.Result) []OperatorPhase {
 
 func (s *Scorer) operatorPhase(r *result.Result, p *result.OperatorPhase, decode bool) OperatorPhase {
 	out := OperatorPhase{Decode: decode, Context: p.Context}
-	for i := range p.Ops {
-		o := &p.Ops[i]
+	for _, o := range p.Ops {
 		out.Rows = append(out.Rows, OperatorRow{
 			Name: o.Name, Includes: o.Includes, Layers: o.Layers, Kernels: o.Kernels, Observed: o.Time.Median,
 		})

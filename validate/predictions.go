@@ -164,8 +164,7 @@ func (p *Predictions) Hold(rows []Row) error {
 			figures[key{p.Points[i].Config(p.GPU.Key), f.Metric}] = f
 		}
 	}
-	for i := range rows {
-		r := &rows[i]
+	for _, r := range rows {
 		f, ok := figures[key{r.Config, r.Metric}]
 		if !ok {
 			return fmt.Errorf("%s was not predicted before it was measured", r.name())

@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"embed"
 	"encoding/csv"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"io/fs"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,7 +36,7 @@ type File struct {
 	PowerW   *float64 // limit
 	Prefill  *float64 // median SM clock in each phase, in hertz
 	Decode   *float64
-	Held     *float64 // share of the prefill window that the clocks were held down
+	Held     string // share of the prefill window that the clocks were held down
 }
 
 // Describe reads the conditions of a result from the content of its file.
@@ -58,8 +62,7 @@ func Describe(data []byte, r *result.Result) File {
 				for _, s := range c.ThrottledS {
 					held += s
 				}
-				held /= r.Energy.Prefill.Seconds
-				f.Held = &held
+				f.Held = strconv.FormatFloat(held/r.Energy.Prefill.Seconds, 'f', 3, 64)
 			}
 		}
 	}
@@ -76,30 +79,26 @@ func clock(r *result.Result, phase string) *float64 {
 	return nil
 }
 
-const fileColumns = "file,sha256,started,llmprof,engine,versions,gpu,driver,cuda,cpu,power_limit_w,prefill_clock_hz,decode_clock_hz,prefill_held_share"
+func (f *File) cells() []cell {
+	return []cell{
+		{name: "file", to: &f.Name}, {name: "sha256", to: &f.SHA256}, {name: "started", to: &f.Started}, {name: "llmprof", to: &f.Version},
+		{name: "engine", to: &f.Engine}, {name: "versions", to: &f.Versions}, {name: "gpu", to: &f.GPU}, {name: "driver", to: &f.Driver}, {name: "cuda", to: &f.CUDA},
+		{name: "cpu", to: &f.CPU}, {name: "power_limit_w", to: &f.PowerW}, {name: "prefill_clock_hz", to: &f.Prefill}, {name: "decode_clock_hz", to: &f.Decode},
+		{name: "prefill_held_share", to: &f.Held},
+	}
+}
 
 // WriteFiles writes conditions as CSV.
 func WriteFiles(w io.Writer, files []File) error {
-	out := csv.NewWriter(w)
-	if err := out.Write(strings.Split(fileColumns, ",")); err != nil {
-		return err
-	}
+	records := [][]string{names(new(File).cells())}
 	for i := range files {
-		f := &files[i]
-		held := ""
-		if f.Held != nil {
-			held = strconv.FormatFloat(*f.Held, 'f', 3, 64)
+		var record []string
+		for _, c := range files[i].cells() {
+			record = append(record, c.text())
 		}
-		err := out.Write([]string{
-			f.Name, f.SHA256, f.Started.Format(time.RFC3339), f.Version, f.Engine, f.Versions, f.GPU, f.Driver, f.CUDA, f.CPU,
-			decimal(f.PowerW), decimal(f.Prefill), decimal(f.Decode), held,
-		})
-		if err != nil {
-			return err
-		}
+		records = append(records, record)
 	}
-	out.Flush()
-	return out.Error()
+	return csv.NewWriter(w).WriteAll(records)
 }
 
 // Files are the result files that the embedded observations of this project were
@@ -149,29 +148,19 @@ func parseFiles(name string, data []byte) ([]File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if len(records) == 0 || strings.Join(records[0], ",") != fileColumns {
-		return nil, fmt.Errorf("%s:1: want the columns %s", name, fileColumns)
+	if columns := names(new(File).cells()); len(records) == 0 || !slices.Equal(records[0], columns) {
+		return nil, fmt.Errorf("%s:1: want the columns %s", name, strings.Join(columns, ","))
 	}
 	var all []File
 	for i, r := range records[1:] {
-		f := File{
-			Name: r[0], SHA256: r[1], Version: r[3], Engine: r[4], Versions: r[5], GPU: r[6], Driver: r[7], CUDA: r[8], CPU: r[9],
-		}
-		if f.Started, err = time.Parse(time.RFC3339, r[2]); err != nil {
-			return nil, fmt.Errorf("%s:%d: started: %w", name, i+2, err)
+		var f File
+		for j, c := range f.cells() {
+			if err := c.read(r[j]); err != nil {
+				return nil, fmt.Errorf("%s:%d: %w", name, i+2, err)
+			}
 		}
 		if raw, err := hex.DecodeString(f.SHA256); err != nil || len(raw) != sha256.Size {
 			return nil, fmt.Errorf("%s:%d: sha256 %.80q: want 64 hexadecimal digits", name, i+2, f.SHA256)
-		}
-		for j, to := range []**float64{&f.PowerW, &f.Prefill, &f.Decode, &f.Held} {
-			if r[10+j] == "" {
-				continue
-			}
-			v, err := strconv.ParseFloat(r[10+j], 64)
-			if err != nil {
-				return nil, fmt.Errorf("%s:%d: column %d: %w", name, i+2, 11+j, err)
-			}
-			*to = &v
 		}
 		all = append(all, f)
 	}
@@ -234,3 +223,95 @@ func fitted(o *Observation) string {
 }
 
 func wants(pattern, text string) bool { return pattern == "" || pattern == text }
+
+// observations are the files that come with the program.
+//
+//go:embed observations/*.csv
+var observations embed.FS
+
+// reduced is the list of the result files that some of them were reduced from.
+//
+//go:embed files.csv
+var reduced []byte
+
+// A Source is where embedded observations are from.
+type Source struct {
+	Key     string `json:"key"` // key of the source in observations
+	Title   string `json:"title"`
+	URL     string `json:"url"`
+	Licence string `json:"licence"`
+	How     string `json:"how"` // the run, and assumptions on what the source does not state
+}
+
+// Sources lists where the embedded observations are from.
+func Sources() ([]Source, error) {
+	data, err := observations.ReadFile(sourcesFile)
+	if err != nil {
+		return nil, err
+	}
+	return parseSources(data)
+}
+
+// The files that hold no observations.
+const (
+	sourcesFile = "observations/sources.csv"
+	filesFile   = "files.csv"
+)
+
+func parseSources(data []byte) ([]Source, error) {
+	records, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", sourcesFile, err)
+	}
+	const head = "key,title,url,licence,how"
+	if len(records) == 0 || strings.Join(records[0], ",") != head {
+		return nil, fmt.Errorf("%s:1: want the columns %s", sourcesFile, head)
+	}
+	var all []Source
+	for i, r := range records[1:] {
+		for j, text := range r {
+			if text == "" {
+				return nil, fmt.Errorf("%s:%d: %s is empty", sourcesFile, i+2, records[0][j])
+			}
+		}
+		all = append(all, Source{r[0], r[1], r[2], r[3], r[4]})
+	}
+	return all, nil
+}
+
+// Embedded are the observations that come with the program.
+func Embedded() ([]Observation, error) {
+	sources, err := Sources()
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, s := range sources {
+		known[s.Key] = true
+	}
+	names, err := fs.Glob(observations, "observations/*.csv")
+	if err != nil {
+		return nil, err
+	}
+	var all []Observation
+	for _, name := range names {
+		if name == sourcesFile {
+			continue
+		}
+		data, err := observations.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		some, err := Parse(name, data)
+		if err != nil {
+			return nil, err
+		}
+		for i := range some {
+			if key := some[i].Source; !known[key] || key != strings.TrimSuffix(path.Base(name), ".csv") {
+				return nil, fmt.Errorf("%s: source %.40q: want that of the file's name, listed in %s", name, key, sourcesFile)
+			}
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}

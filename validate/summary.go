@@ -188,13 +188,7 @@ func summarize(rows []*Row) Summary {
 // Over are the groups that no constant was fitted on whose median error is more
 // than a limit.
 func Over(all []Summary, limit float64) []Summary {
-	var over []Summary
-	for _, s := range all {
-		if !s.Fitted && s.MedianAPE > limit {
-			over = append(over, s)
-		}
-	}
-	return over
+	return slices.DeleteFunc(slices.Clone(all), func(s Summary) bool { return s.Fitted || s.MedianAPE <= limit })
 }
 
 // String names the group.

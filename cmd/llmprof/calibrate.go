@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
@@ -71,10 +72,8 @@ func (a *app) calibrate() *cobra.Command {
 			if c.Engine == experiment.OpenAI {
 				return a.calibrateServer(cmd.Context(), c)
 			}
-			for _, flag := range ofServer {
-				if c.given(flag) {
-					return usage("--%s is about a server: give --engine openai", flag)
-				}
+			if err := ask.Refuse(c.given, ofServer, "--%s is about a server: give --engine openai"); err != nil {
+				return err
 			}
 			if c.imports != "" {
 				return a.importTables(c)
@@ -84,22 +83,19 @@ func (a *app) calibrate() *cobra.Command {
 	}
 	cli.Define(cmd, "What is fitted", c.flags)
 	cli.Define(cmd, "Server (--engine openai)", c.server.flags)
-	_ = cmd.RegisterFlagCompletionFunc("engine", words(calibrate.Native, calibrate.Transformers, experiment.OpenAI))
-	_ = cmd.RegisterFlagCompletionFunc("device", words("cuda", "cpu"))
-	_ = cmd.RegisterFlagCompletionFunc("dtype", words("bf16", "fp16", "fp32"))
-	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
-	cli.Rare(cmd, "python", "cuda-libs", "shared", "device", "quick", "source", "name")
+	cli.Rare(cmd, "served-engine", "served-model", "served-weights", "served-kv", "api", "max-batch", "max-tokens", "seed", "offline",
+		"python", "cuda-libs", "shared", "device", "quick", "source", "name")
 	cmd.Flags().SortFlags = false
 	return cmd
 }
 
 // flags are those of operators that are timed here.
-func (c *fitting) flags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.StringVar(&c.Engine, "engine", "", "`engine`: native, transformers or openai, a server (default: native if it can)")
+func (c *fitting) flags(f *pflag.FlagSet) {
+	ask.Choice(f, &c.Engine, "engine", "", "`engine`: %s, a server (default: native if it can)", calibrate.Native, calibrate.Transformers, experiment.OpenAI)
 	f.StringVarP(&c.gpu, "gpu", "g", "", "`GPU` of the table (default: the one found here)")
-	f.StringVar(&c.Device, "device", "", "`device`: cuda or cpu (default: a GPU)")
-	f.Var(ask.FormatFlag{Format: &c.dtype}, "dtype", "`format` of products: bf16, fp16 or fp32 (default: bf16; cpu: fp32)")
+	ask.Choice(f, &c.Device, "device", "", "`device`: %s (default: a GPU)", "cuda", "cpu")
+	f.Var(ask.FormatFlag(&c.dtype), "dtype", "`format` of products: bf16, fp16 or fp32 (default: bf16; cpu: fp32)")
+	ask.Words(f, "dtype", "bf16", "fp16", "fp32")
 	f.IntVar(&c.TP, "tp", 1, "time all-reduces over up to this many `GPUs`")
 	f.StringVar(&c.Python, "python", "", "Python `interpreter` of the transformers engine (default: python3)")
 	f.StringVar(&c.Libraries, "cuda-libs", "", "`folder` of the CUDA libraries that the native engine opens")
@@ -110,7 +106,7 @@ func (c *fitting) flags(cmd *cobra.Command) {
 	f.BoolVar(&c.Quick, "quick", false, "tiny shapes, to see whether all of it works")
 	f.BoolVar(&c.shared, "shared", false, "measure although others use the GPUs")
 	f.StringVar(&c.name, "name", "", "`name` of the calibration (default: that of -o, or the GPU's key)")
-	hardwareFlag(cmd, &c.hardware)
+	hardwareFlag(f, &c.hardware)
 	f.StringVarP(&c.file, "output", "o", "", "write the calibration to `FILE`, whole or not at all")
 }
 

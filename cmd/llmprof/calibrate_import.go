@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/hardware"
 	"llmprof/input"
 	"llmprof/measure/calibrate"
@@ -19,10 +20,9 @@ func (a *app) importTables(c *fitting) error {
 	if c.gpu == "" || c.Engine == "" {
 		return usage("--import: give --gpu and --engine, whose tables are to be read")
 	}
-	for _, flag := range []string{"device", "dtype", "tp", "python", "cuda-libs", "rows", "limit", "quick", "shared"} {
-		if c.given(flag) {
-			return usage("--import measures nothing: --%s has no meaning beside it", flag)
-		}
+	measuring := []string{"device", "dtype", "tp", "python", "cuda-libs", "rows", "limit", "quick", "shared"}
+	if err := ask.Refuse(c.given, measuring, "--import measures nothing: --%s has no meaning beside it"); err != nil {
+		return err
 	}
 	if _, err := os.Stat(c.imports); err != nil {
 		return fmt.Errorf("--import %s: %w", c.imports, input.Cause(err))

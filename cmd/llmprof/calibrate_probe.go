@@ -121,7 +121,7 @@ func (p *probe) scheme(m *models.Model) (s models.Scheme, err error) {
 		}
 	}
 	if name := cmp.Or(p.point.ServedKV, p.about.KV); name != "" {
-		if err := (ask.FormatFlag{Format: &s.KV}).Set(name); err != nil {
+		if err := s.KV.UnmarshalText([]byte(name)); err != nil {
 			return s, usage("--served-kv: %w", err)
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"llmprof/analytic/engine"
-	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/hardware"
 	"llmprof/measure/calibrate"
 	"llmprof/measure/engine/openai"
@@ -35,33 +35,29 @@ type serverFit struct {
 // defaultServerLimit is after how long no further point is begun.
 const defaultServerLimit = 2 * time.Minute
 
-func (s *serverFit) flags(cmd *cobra.Command) {
-	f, p := cmd.Flags(), &s.point
+func (s *serverFit) flags(f *pflag.FlagSet) {
+	p := &s.point
 	f.StringVar(&p.BaseURL, "base-url", "", "its `URL`, as http://localhost:8000/v1")
 	f.StringVarP(&p.Model, "model", "m", "", "built-in `model`, hub id, directory or config.json (default: what it serves)")
 	f.StringVar(&s.engine, "served-engine", "", "`engine` whose profile it has (default: what it says that it is)")
 	f.StringVar(&p.ServedModel, "served-model", "", "its `name` of the model (default: the only one that it lists)")
 	f.StringVar(&p.ServedWeights, "served-weights", "", "`format` of its weights (default: what it says, else the model's)")
 	f.StringVar(&p.ServedKV, "served-kv", "", "`format` of its KV cache (default: what it says)")
-	f.StringVar(&p.API, "api", p.API, "`endpoint`: chat or completions")
+	ask.Choice(f, &p.API, "api", p.API, "`endpoint`: %s", "chat", "completions")
 	f.IntVar(&s.maxBatch, "max-batch", 32, "most `requests` at a time")
 	f.IntVar(&s.maxTokens, "max-tokens", 8192, "most `tokens` of a prompt with its answer")
 	f.Uint64Var(&s.seed, "seed", 1, "`seed` of the points that are drawn")
 	f.BoolVar(&s.offline, "offline", false, "never use the network but for the server")
-	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
-	_ = cmd.RegisterFlagCompletionFunc("served-engine", words(engine.Names()...))
-	_ = cmd.RegisterFlagCompletionFunc("api", words("chat", "completions"))
-	cli.Rare(cmd, "served-engine", "served-model", "served-weights", "served-kv", "api", "max-batch", "max-tokens", "seed", "offline")
+	ask.Words(f, "served-engine", engine.Names()...)
 }
 
 // ofServer are the flags that have a meaning for a server alone.
 var ofServer = []string{"base-url", "model", "served-engine", "served-model", "served-weights", "served-kv", "api", "max-batch", "max-tokens", "seed", "offline"}
 
 func (s *serverFit) check(c *fitting) error {
-	for _, flag := range []string{"device", "dtype", "python", "cuda-libs", "quick", "shared", "import", "source"} {
-		if c.given(flag) {
-			return usage("--engine openai asks a server: --%s has no meaning beside it", flag)
-		}
+	measuring := []string{"device", "dtype", "python", "cuda-libs", "quick", "shared", "import", "source"}
+	if err := ask.Refuse(c.given, measuring, "--engine openai asks a server: --%s has no meaning beside it"); err != nil {
+		return err
 	}
 	switch {
 	case s.point.BaseURL == "":

@@ -45,9 +45,9 @@ func (a *app) compare() *cobra.Command {
 		},
 	}
 	q.flags(cmd)
-	cli.Define(cmd, cli.Output, func(cmd *cobra.Command) {
+	cli.Define(cmd, cli.Output, func(f *pflag.FlagSet) {
 		q.output.flags(cmd)
-		cmd.Flags().IntVar(&top, "top", 5, "show the `N` operators of each phase that differ most; 0 for all")
+		f.IntVar(&top, "top", 5, "show the `N` operators of each phase that differ most; 0 for all")
 	})
 	cli.Rare(cmd, "color")
 	return cmd

@@ -108,8 +108,7 @@ func experimentsPage(checks []experimentCheck) *render.Document {
 		{Title: "file", Left: true}, {Title: "ok", Left: true}, {Title: "points"}, {Title: "runs"}, {Title: "mistakes"}, {Title: "warnings"},
 	}}
 	var wrong, warned []string
-	for i := range checks {
-		c := &checks[i]
+	for _, c := range checks {
 		ok := render.Painted{Value: "yes", Color: render.Good}
 		if !c.OK {
 			ok = render.Painted{Value: "no", Color: render.Bad}

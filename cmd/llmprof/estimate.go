@@ -5,12 +5,11 @@ import (
 	"errors"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"llmprof/analytic/engine"
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
-	"llmprof/models"
 )
 
 // A question is an estimate as it was asked for on the command line.
@@ -70,33 +69,25 @@ func (a *app) estimate() *cobra.Command {
 	}
 	q.flags(cmd)
 	cli.Define(cmd, "Load", q.loadFlags)
-	cli.Define(cmd, cli.Hardware, q.skewFlag)
+	cli.Define(cmd, cli.Hardware, q.SkewFlag)
 	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate", "chunk", "cached-prefix", "ep", "moe-tp", "expert-skew"}, serverFlags...)...)
-	cli.Define(cmd, cli.Output, q.estimateFlags)
+	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { q.estimateFlags(cmd) })
 	cli.Rare(cmd, "color", "binary", "verbose", "top")
 	return cmd
 }
 
 // loadFlags are about a load, and the server that answers it.
-func (q *question) loadFlags(cmd *cobra.Command) {
-	f := cmd.Flags()
+func (q *question) loadFlags(f *pflag.FlagSet) {
 	q.load.Flags(f)
-	completeServer(cmd)
 	prompt, gen := f.Lookup("prompt-len"), f.Lookup("gen-len")
-	prompt.Value = drawnFlag{prompt.Value, ask.LengthsFlag{To: &q.load.Prompt, Read: traceLengths}}
-	gen.Value = drawnFlag{gen.Value, ask.LengthsFlag{To: &q.load.Gen, Read: traceLengths, Answers: true}}
+	prompt.Value = drawnFlag(prompt.Value, &q.load.Prompt, ask.PromptFlag(&q.load.Prompt, traceLengths))
+	gen.Value = drawnFlag(gen.Value, &q.load.Gen, ask.AnswerFlag(&q.load.Gen, traceLengths))
 }
 
 // serverFlags are those of a server that few need.
 var serverFlags = []string{
 	"max-num-seqs", "block-size", "kv-cache-tokens", "watermark", "preemption", "no-async-scheduling", "no-prefix-cache", "kv-offload", "draft-model",
 	"routing", "prefill-replicas", "kv-link",
-}
-
-func completeServer(cmd *cobra.Command) {
-	_ = cmd.RegisterFlagCompletionFunc("scheduler", words(engine.SchedulerNames()...))
-	_ = cmd.RegisterFlagCompletionFunc("routing", words("round-robin", "least-loaded", "prefix-aware"))
-	_ = cmd.RegisterFlagCompletionFunc("preemption", words("recompute", "swap"))
 }
 
 func (q *question) estimateFlags(cmd *cobra.Command) {
@@ -152,33 +143,10 @@ func (q *question) page(ans *answer) func() *render.Document {
 }
 
 func (q *question) flags(cmd *cobra.Command) {
-	cli.Define(cmd, cli.Model, q.modelFlags)
-	cli.Define(cmd, cli.Hardware, q.hardwareFlags)
-	cli.Define(cmd, cli.Workload, func(cmd *cobra.Command) { q.WorkloadFlags(cmd.Flags()) })
-	cli.Define(cmd, cli.Engine, q.engineFlags)
+	cli.Define(cmd, cli.Model, q.ModelFlags)
+	cli.Define(cmd, cli.Hardware, q.HardwareFlags)
+	cli.Define(cmd, cli.Workload, q.WorkloadFlags)
+	cli.Define(cmd, cli.Engine, q.EngineFlags)
 	cli.Rare(cmd, "memory-utilization", "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens",
 		"compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline", "lenient")
 }
-
-func (q *question) modelFlags(cmd *cobra.Command) {
-	q.ModelFlags(cmd.Flags())
-	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
-	_ = cmd.RegisterFlagCompletionFunc("weights", words(append(models.SchemeNames(), models.Mixes()...)...))
-	_ = cmd.RegisterFlagCompletionFunc("act", words(ask.FormatNames()...))
-	_ = cmd.RegisterFlagCompletionFunc("kv", words(ask.FormatNames()...))
-}
-
-// hardwareFlags are about the GPUs, and how the model is spread over them.
-func (q *question) hardwareFlags(cmd *cobra.Command) {
-	q.HardwareFlags(cmd.Flags())
-	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
-}
-
-// engineFlags are about the engine, and what it and the GPUs reach.
-func (q *question) engineFlags(cmd *cobra.Command) {
-	q.EngineFlags(cmd.Flags())
-	_ = cmd.RegisterFlagCompletionFunc("engine", words(engine.Names()...))
-}
-
-// skewFlag adds the flag that says how unevenly experts are chosen.
-func (q *question) skewFlag(cmd *cobra.Command) { q.SkewFlag(cmd.Flags()) }

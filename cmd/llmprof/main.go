@@ -52,19 +52,17 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 	}
 	if ctx.Err() != nil {
 		fmt.Fprintln(stderr, "llmprof: interrupted")
-		return i.status()
+		return 128 + int(i.by.Load()) // as shells report it: 130 after Ctrl-C
 	}
 	a.logf("%v", err)
-	var wrong usageError
+	var wrong ask.UsageError
 	if !a.started || errors.As(err, &wrong) {
 		return 2
 	}
 	return 1
 }
 
-// A usageError is a mistake in the command line.
-type usageError = ask.UsageError
-
+// wrong is an error as a mistake in the command line.
 func wrong(err error) error { return ask.Wrong(err) }
 
 // usage is a usageError with a text of its own.
@@ -108,9 +106,3 @@ func (i *interruption) watch(parent context.Context) (ctx context.Context, stop 
 	}()
 	return ctx, func() { signal.Stop(caught); cancel() }
 }
-
-// signalled is added to a signal's number by shells for the status of what it ended.
-const signalled = 128
-
-// status is the exit status of a program that was interrupted: 130 after Ctrl-C.
-func (i *interruption) status() int { return signalled + int(i.by.Load()) }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
@@ -16,7 +17,7 @@ func (t *trial) flags(cmd *cobra.Command) {
 	cli.Define(cmd, "Where it runs", t.placementFlags)
 	cli.Define(cmd, "Server (--engine openai)", t.serverFlags)
 	cli.Define(cmd, "What the server runs", t.servedFlags)
-	cli.Define(cmd, cli.Output, t.outputFlags)
+	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { t.outputFlags(cmd) })
 	cli.Rare(cmd, "attention", "graph", "compile", "device", "python", "cuda-libs", "trust-remote-code", "offline",
 		"prompts", "seed", "elana", "save-outputs", "carbon-intensity", "carbon-region", "warmup",
 		"replicas", "nodes", "rdzv", "node", "shared", "api", "temperature", "max-failures", "timeout", "connections", "records", "speed",
@@ -24,45 +25,39 @@ func (t *trial) flags(cmd *cobra.Command) {
 }
 
 // engineFlags are about the engine and the model that it runs.
-func (t *trial) engineFlags(cmd *cobra.Command) {
-	f, p := cmd.Flags(), &t.point
-	f.StringVar(&p.Engine, "engine", p.Engine, "`engine`: native, transformers or openai")
+func (t *trial) engineFlags(f *pflag.FlagSet) {
+	p := &t.point
+	ask.Choice(f, &p.Engine, "engine", p.Engine, "`engine`: %s", experiment.Native, experiment.Transformers, experiment.OpenAI)
 	f.Lookup("engine").DefValue = ""
 	f.StringVarP(&p.Model, "model", "m", "", "built-in `model`, hub id, directory or config.json")
 	f.BoolVar(&p.RandomWeights, "random-weights", false, "download nothing; times are the same")
 	f.StringVar(&p.WeightsDir, "weights", "", "`folder` of safetensors")
-	f.StringVar(&p.DType, "dtype", p.DType, "`format` of the model: bf16, fp16 or fp32")
-	f.StringVar(&p.Quantization, "quantize", "", "quantize the weights to `FORMAT`: int8, int4 or fp8")
+	ask.Choice(f, &p.DType, "dtype", p.DType, "`format` of the model: %s", "bf16", "fp16", "fp32")
+	ask.Choice(f, &p.Quantization, "quantize", "", "quantize the weights to `FORMAT`: %s", "int8", "int4", "fp8")
 	f.BoolVar(&t.eager, "eager", false, "decode without a graph, the cache growing")
-	f.StringVar(&p.Attention, "attention", "", "`kernel`: sdpa, eager or flash_attention_2 (default: the engine's)")
+	ask.Choice(f, &p.Attention, "attention", "", "`kernel`: %s (default: the engine's)", "sdpa", "eager", "flash_attention_2")
 	f.BoolVar(&p.Graph, "graph", p.Graph, "decode through a CUDA graph with a static cache")
 	f.BoolVar(&p.Compile, "compile", false, "torch.compile the model")
-	f.StringVar(&p.Device, "device", "", "`device`: cuda or cpu (default: a GPU where there is one)")
+	ask.Choice(f, &p.Device, "device", "", "`device`: %s (default: a GPU where there is one)", "cuda", "cpu")
 	f.StringVar(&p.Python, "python", "", "Python `interpreter` of the transformers engine (default: python3)")
 	f.StringVar(&p.Libraries, "cuda-libs", "", "`folder` of the CUDA libraries that the native engine opens")
 	f.BoolVar(&p.TrustRemoteCode, "trust-remote-code", false, "run Python code that the model's repository brings")
 	f.BoolVar(&t.offline, "offline", false, "never use the network")
-	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
-	_ = cmd.RegisterFlagCompletionFunc("engine", words(experiment.Native, experiment.Transformers, experiment.OpenAI))
-	_ = cmd.RegisterFlagCompletionFunc("dtype", words("bf16", "fp16", "fp32"))
-	_ = cmd.RegisterFlagCompletionFunc("quantize", words("int8", "int4", "fp8"))
-	_ = cmd.RegisterFlagCompletionFunc("attention", words("sdpa", "eager", "flash_attention_2"))
-	_ = cmd.RegisterFlagCompletionFunc("device", words("cuda", "cpu"))
 }
 
 // workloadFlags are about what the engine is given.
-func (t *trial) workloadFlags(cmd *cobra.Command) {
-	f, p := cmd.Flags(), &t.point
+func (t *trial) workloadFlags(f *pflag.FlagSet) {
+	p := &t.point
 	f.IntVarP(&p.Batch, "batch", "b", p.Batch, "`sequences` that run together")
-	f.Var(lensFlag{&p.PromptLen, &p.PromptLens}, "prompt-len", "`tokens` of each prompt; of a server's also 64..512")
-	f.Var(lensFlag{&p.GenLen, &p.GenLens}, "gen-len", "all `tokens` of an answer; likewise")
+	f.Var(lensFlag(&p.PromptLen, &p.PromptLens), "prompt-len", "`tokens` of each prompt; of a server's also 64..512")
+	f.Var(lensFlag(&p.GenLen, &p.GenLens), "gen-len", "all `tokens` of an answer; likewise")
 	f.StringVar(&p.Prompts, "prompts", p.Prompts, "\"random\", or a `FILE` of text lines or JSONL")
 	f.Uint64Var(&p.Seed, "seed", p.Seed, "`seed` of weights and prompts (default for a server: a new one)")
 }
 
 // figureFlags are about what is looked at, and how often.
-func (t *trial) figureFlags(cmd *cobra.Command) {
-	f, p := cmd.Flags(), &t.point
+func (t *trial) figureFlags(f *pflag.FlagSet) {
+	p := &t.point
 	f.BoolVar(&p.TTFT, "ttft", false, "measure the time to the first token")
 	f.BoolVar(&p.TPOT, "tpot", false, "measure the time per token after it")
 	f.BoolVar(&p.TTLT, "ttlt", false, "measure the time to the last token")
@@ -79,8 +74,8 @@ func (t *trial) figureFlags(cmd *cobra.Command) {
 	f.StringVar(&p.CarbonRegion, "carbon-region", "", "`region` of the power grid, such as germany or us, for its carbon intensity")
 }
 
-func (t *trial) placementFlags(cmd *cobra.Command) {
-	f, p := cmd.Flags(), &t.point
+func (t *trial) placementFlags(f *pflag.FlagSet) {
+	p := &t.point
 	f.StringSliceVar(&p.GPUs, "gpus", nil, "`UUIDs` or numbers of GPUs (default: the visible)")
 	f.IntVar(&p.TP, "tp", p.TP, "tensor parallelism: `GPUs` that share every matrix")
 	f.IntVar(&p.Replicas, "replicas", p.Replicas, "`processes` with a whole model each, side by side")
@@ -90,27 +85,25 @@ func (t *trial) placementFlags(cmd *cobra.Command) {
 	f.BoolVar(&t.shared, "shared", false, "measure although others use the GPUs")
 }
 
-func (t *trial) serverFlags(cmd *cobra.Command) {
-	f, p := cmd.Flags(), &t.point
+func (t *trial) serverFlags(f *pflag.FlagSet) {
+	p := &t.point
 	f.StringVar(&p.BaseURL, "base-url", "", "its `URL`, as http://localhost:8000/v1")
 	f.StringVar(&p.EngineCmd, "engine-cmd", "", "`command` that starts it, for the run alone")
 	f.IntSliceVar(&t.concurrencies, "concurrency", nil, "`requests` at a time, or several, as 1,8,64")
-	f.Var(ask.RatesFlag{Rates: &t.rates, Span: &t.span}, "rate", "`requests` a second, at random; 1..32 finds the knee")
+	f.Var(ask.RatesFlag(&t.rates, &t.span), "rate", "`requests` a second, at random; 1..32 finds the knee")
 	f.IntVar(&p.Requests, "requests", 0, "`requests` in all")
 	f.Float64Var(&p.Temperature, "temperature", 0, "`temperature` of choosing tokens, up to 2; --seed repeats it")
 	f.StringVar(&p.SLO, "slo", "", "`limits` of goodput, as ttft=500ms,tpot=50ms")
-	f.StringVar(&p.API, "api", p.API, "`endpoint` of the server: chat or completions")
-	f.Var(failuresFlag{&p.MaxFailures}, "max-failures", "`share` of requests that may fail in a run that counts (default 1%)")
-	f.Var(ask.TimeFlag{To: &p.Timeout}, "timeout", "`time` of silence after which a request has failed, as 30 or 5m (default 120 seconds)")
-	f.StringVar(&p.Connections, "connections", "", "`use` of connections: pooled, new or worker (default: pooled)")
+	ask.Choice(f, &p.API, "api", p.API, "`endpoint` of the server: %s", "chat", "completions")
+	f.Var(failuresFlag(&p.MaxFailures), "max-failures", "`share` of requests that may fail in a run that counts (default 1%)")
+	f.Var(ask.TimeFlag(&p.Timeout), "timeout", "`time` of silence after which a request has failed, as 30 or 5m (default 120 seconds)")
+	ask.Choice(f, &p.Connections, "connections", "", "`use` of connections: %s (default: pooled)", "pooled", "new", "worker")
 	f.StringVar(&t.records, "records", "", "write each request to `FILE` as it ends, a JSON object a line")
-	_ = cmd.RegisterFlagCompletionFunc("api", words("chat", "completions"))
-	_ = cmd.RegisterFlagCompletionFunc("connections", words("pooled", "new", "worker"))
 }
 
 // servedFlags are about what a server runs, for the estimate beside it.
-func (t *trial) servedFlags(cmd *cobra.Command) {
-	f, p := cmd.Flags(), &t.point
+func (t *trial) servedFlags(f *pflag.FlagSet) {
+	p := &t.point
 	f.StringVar(&p.ServedModel, "served-model", "", "the server's `name` of the model (default: that of --model)")
 	f.StringVar(&p.ServedWeights, "served-weights", "", "`format` of the server's weights (default: what it says)")
 	f.StringVar(&p.ServedKV, "served-kv", "", "`format` of the server's KV cache (default: what it says)")

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"llmprof/atomicfile"
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/input"
 	"llmprof/plots"
@@ -41,16 +42,13 @@ type forms struct {
 // flags defines the flags, which are checked before the command runs.
 func (o *output) flags(cmd *cobra.Command) {
 	cmd.PreRunE = func(*cobra.Command, []string) error { return o.check() }
-	f, forms := cmd.Flags(), o.forms()
-	last := len(forms) - 1
-	f.StringVar(&o.format, "format", "", "`form`: "+strings.Join(forms[:last], ", ")+" or "+forms[last])
+	f := cmd.Flags()
+	ask.Choice(f, &o.format, "format", "", "`form`: %s", o.forms()...)
 	f.StringVarP(&o.file, "output", "o", "", "`FILE` of the result; its ending says the form")
 	if o.chart {
 		f.Lookup("output").Usage = "`FILE` of the result; .svg, .png, .pdf: of the chart"
 	}
-	f.StringVar(&o.color, "color", "auto", "`when` to colour a table: auto, always or never")
-	_ = cmd.RegisterFlagCompletionFunc("format", words(forms...))
-	_ = cmd.RegisterFlagCompletionFunc("color", words("auto", "always", "never"))
+	ask.Choice(f, &o.color, "color", "auto", "`when` to colour a table: %s", "auto", "always", "never")
 }
 
 // forms are those in which the result can be written.
@@ -98,22 +96,15 @@ func (o *output) picture() string {
 	return ""
 }
 
-// words completes a flag that takes one of a few.
-func words(list ...string) cobra.CompletionFunc {
-	return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)
-}
-
 // check refuses what does not exist or does not go together.
 func (o *output) check() error {
 	if err := o.settle(); err != nil {
 		return err
 	}
-	switch o.format {
-	case "table", "json", "csv", "markdown":
-	case "latex":
-		if !o.latex {
-			return usage("--format latex: only \"llmprof results table\" makes LaTeX; want table, json, csv or markdown")
-		}
+	switch {
+	case slices.Contains(o.forms(), o.format):
+	case o.format == "latex":
+		return usage("--format latex: only \"llmprof results table\" makes LaTeX; want table, json, csv or markdown")
 	default:
 		return usage("--format %.40q: want table, json, csv or markdown", o.format)
 	}

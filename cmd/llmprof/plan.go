@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmprof/analytic/engine"
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
@@ -59,10 +58,7 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 	o.output.flags(cmd)
 	f.SortFlags = false
 	cli.Rare(cmd, "p99", "max-num-batched-tokens", "max-num-seqs", "speculative-tokens", "aggregated", "offline", "hardware")
-	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
 	_ = cmd.RegisterFlagCompletionFunc("gpus", completeGPUs)
-	_ = cmd.RegisterFlagCompletionFunc("engines", words(engine.Names()...))
-	_ = cmd.RegisterFlagCompletionFunc("by", words(plan.Objectives()...))
 }
 
 // runPlan searches and says what was found.
@@ -192,8 +188,7 @@ func (a *app) accuracy(rows []plan.Row) ([]view.Accuracy, error) {
 func accuracyOf(r *plan.Row, rows []validate.Row) (a view.Accuracy) {
 	a.Measured = r.Card.Machines.Machine.Cal.Measured
 	var on, anywhere []float64
-	for i := range rows {
-		x := &rows[i]
+	for _, x := range rows {
 		if x.Metric.Energy() || x.Fitted != "" { // an observation that a constant was fitted on says little of others
 			continue
 		}

@@ -2,16 +2,27 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/input"
+	"llmprof/measure/result"
 	"llmprof/plots"
+	"llmprof/spelling"
+	"llmprof/validate"
 )
 
 // A drawing is a picture as it was asked for on the command line.
@@ -25,7 +36,14 @@ type drawing struct {
 	measured string // file of operators that were timed; "" for none
 	timed    []plots.MeasuredOperator
 
-	make func(context.Context, *drawing) (*plots.Figure, error)
+	graph bool // it is the model's graph, which can be text in DOT too
+	phase string
+	make  func(context.Context, *drawing) (picture, error)
+}
+
+// A picture is what can be written in one of its forms.
+type picture interface {
+	Write(w io.Writer, form string) error
 }
 
 func (a *app) plot() *cobra.Command {
@@ -52,8 +70,20 @@ func (a *app) plot() *cobra.Command {
 	return cmd
 }
 
-func (a *app) drawingCommand(name, short, long string, draw func(context.Context, *drawing) (*plots.Figure, error)) *cobra.Command {
-	d := &drawing{make: draw}
+func (a *app) graph() *cobra.Command {
+	cmd := a.drawingCommand("graph", "Draw the model as a graph, every operator with its cost",
+		"Draw one layer of each kind with its repeat count, what comes before and after the layers, and\n"+
+			"of every operator its shape, and its share of time, FLOPs, bytes, intensity and bound in prefill\n"+
+			"and decode. The experts of a mixture are one node, and a strip shows how kinds of layers\n"+
+			"alternate. As SVG, PNG (200 dots an inch) or PDF, or as DOT, the language of Graphviz.", a.drawGraph)
+	cmd.Example = "  llmprof graph llama2-70b a100 --tp 8 -o graph.svg\n" +
+		"  llmprof graph deepseek-v3 h200 --tp 8 --batch 32 -o graph.dot\n" +
+		"  llmprof graph nemotron-h-8b h100 --phase decode -o decode.png"
+	return cmd
+}
+
+func (a *app) drawingCommand(name, short, long string, draw func(context.Context, *drawing) (picture, error)) *cobra.Command {
+	d := &drawing{make: draw, graph: name == "graph"}
 	cmd := &cobra.Command{
 		Use: name + " MODEL GPU -o FILE", Short: short, Long: long,
 		Example:           "  llmprof plot " + name + " llama2-70b a100 --tp 8 -o " + name + ".svg",
@@ -65,42 +95,55 @@ func (a *app) drawingCommand(name, short, long string, draw func(context.Context
 		},
 	}
 	d.flags(cmd)
-	cli.Define(cmd, cli.Output, d.outputFlags)
+	cli.Define(cmd, cli.Output, func(f *pflag.FlagSet) { d.outputFlags(f, name) })
 	return cmd
 }
 
-func (d *drawing) outputFlags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.StringVarP(&d.file, "output", "o", "", "write the picture to `FILE`, whole or not at all; - for standard output")
-	f.StringVar(&d.kind, "format", "", "`form` of the picture: svg, png or pdf (default: what FILE ends in)")
-	_ = cmd.RegisterFlagCompletionFunc("format", words(plots.Formats()...))
-	switch cmd.Name() {
+func (d *drawing) outputFlags(f *pflag.FlagSet, name string) {
+	what := "picture"
+	if d.graph {
+		what = "graph"
+	}
+	f.StringVarP(&d.file, "output", "o", "", "write the "+what+" to `FILE`, whole or not at all; - for standard output")
+	ask.Choice(f, &d.kind, "format", "", "`form` of the "+what+": %s (default: what FILE ends in)", d.forms()...)
+	switch name {
 	case "roofline":
-		cmd.Flags().StringVar(&d.measured, "measured", "", "`FILE` of measured operators: a trace as \"validate --trace\" reads it, or a result of \"measure --ops\"")
+		f.StringVar(&d.measured, "measured", "", "`FILE` of measured operators: a trace as \"validate --trace\" reads it, or a result of \"measure --ops\"")
 	case "memory":
-		f.StringVar(&d.by, "by", "batch", "`what` to vary: batch or context")
-		_ = cmd.RegisterFlagCompletionFunc("by", words("batch", "context"))
+		ask.Choice(f, &d.by, "by", "batch", "`what` to vary: %s", "batch", "context")
 	case "sweep":
-		f.StringVar(&d.by, "by", "batch", "`what` to vary: batch, context or tp")
+		ask.Choice(f, &d.by, "by", "batch", "`what` to vary: %s", "batch", "context", "tp")
 		f.IntSliceVar(&d.values, "values", nil, "`values` to try, as 1,2,4 (default: doublings)")
-		_ = cmd.RegisterFlagCompletionFunc("by", words("batch", "context", "tp"))
+	case "graph":
+		ask.Choice(f, &d.phase, "phase", "both", "`phase` to show: %s", plots.PhaseNames()...)
 	}
 }
 
-func (d *drawing) form() (string, error) {
-	kind := strings.ToLower(d.kind)
+// forms are those in which the picture can be written.
+func (d *drawing) forms() []string {
+	if d.graph {
+		return append(plots.Formats(), "dot")
+	}
+	return plots.Formats()
+}
+
+func (d *drawing) form() (kind string, err error) {
+	kind = strings.ToLower(d.kind)
 	switch {
 	case d.file == "":
-		return "", usage("which file? Give -o, as in -o picture.svg")
+		err = usage("which file? Give -o, as in -o picture.svg")
 	case kind == "" && d.file == "-":
-		return "", usage("-o -: give --format too: %s", strings.Join(plots.Formats(), ", "))
+		err = usage("-o -: give --format too: %s", strings.Join(plots.Formats(), ", "))
 	case kind == "":
 		kind = ending(d.file)
 	}
-	if !slices.Contains(plots.Formats(), kind) {
-		return "", usage("-o %.40q: want a name that ends in .svg, .png or .pdf, or --format with one of them", d.file)
+	if err == nil && !slices.Contains(d.forms(), kind) {
+		err = usage("-o %.40q: want a name that ends in .svg, .png or .pdf, or --format with one of them", d.file)
 	}
-	return kind, nil
+	if err != nil && d.graph {
+		err = usage("%w; a graph can be dot too", err)
+	}
+	return kind, err
 }
 
 // runPlot draws all of the picture before the first byte goes out.
@@ -122,13 +165,13 @@ func (a *app) runPlot(ctx context.Context, d *drawing) error {
 		return err
 	}
 	var b bytes.Buffer
-	if err := f.Write(&b, kind); err != nil {
-		return err
+	if err := errors.Join(f.Write(&b, kind), ctx.Err()); err != nil {
+		return err // an interrupt while it was drawn leaves the old file
 	}
 	return a.put("picture", d.file, b.Bytes())
 }
 
-func (a *app) drawRoofline(ctx context.Context, d *drawing) (*plots.Figure, error) {
+func (a *app) drawRoofline(ctx context.Context, d *drawing) (picture, error) {
 	ans, err := a.answer(ctx, &d.question)
 	if err != nil {
 		return nil, err
@@ -137,7 +180,7 @@ func (a *app) drawRoofline(ctx context.Context, d *drawing) (*plots.Figure, erro
 	return plots.Roofline(&ans.Case, &ans.Report, d.timed)
 }
 
-func (a *app) drawBreakdown(ctx context.Context, d *drawing) (*plots.Figure, error) {
+func (a *app) drawBreakdown(ctx context.Context, d *drawing) (picture, error) {
 	ans, err := a.answer(ctx, &d.question)
 	if err != nil {
 		return nil, err
@@ -146,7 +189,7 @@ func (a *app) drawBreakdown(ctx context.Context, d *drawing) (*plots.Figure, err
 	return plots.Breakdown(&ans.Case, &ans.Report)
 }
 
-func (a *app) drawMemory(ctx context.Context, d *drawing) (*plots.Figure, error) {
+func (a *app) drawMemory(ctx context.Context, d *drawing) (picture, error) {
 	v, err := plots.ParseVariable(d.by)
 	if err != nil || v == plots.ByTP {
 		return nil, usage("--by %.40q: want batch or context", d.by)
@@ -160,6 +203,39 @@ func (a *app) drawMemory(ctx context.Context, d *drawing) (*plots.Figure, error)
 		return nil, err
 	}
 	return plots.Memory(&ans.Case, v, curve)
+}
+
+// A modelGraph is a model's graph in its forms.
+type modelGraph struct {
+	*answer
+	phases plots.Phases
+}
+
+// Write writes the graph as DOT or as a picture.
+func (g modelGraph) Write(w io.Writer, form string) error {
+	if form == "dot" {
+		text, err := plots.GraphDOT(&g.Case, &g.Report, g.phases)
+		_, failed := io.WriteString(w, text)
+		return errors.Join(err, failed)
+	}
+	f, err := plots.Graph(&g.Case, &g.Report, g.phases)
+	if err != nil {
+		return err
+	}
+	return f.Write(w, form)
+}
+
+func (a *app) drawGraph(ctx context.Context, d *drawing) (picture, error) {
+	phases, err := plots.ParsePhases(d.phase)
+	if err != nil {
+		return nil, usage("--phase %.40q: %s", d.phase, spelling.Hint(d.phase, plots.PhaseNames()))
+	}
+	ans, err := a.answer(ctx, &d.question)
+	if err != nil {
+		return nil, err
+	}
+	a.warn(ans)
+	return modelGraph{ans, phases}, nil
 }
 
 // warn writes to standard error what a reader of the picture has to know.
@@ -180,7 +256,7 @@ func (d *drawing) steps(v plots.Variable, c *analytic.Case) []int {
 }
 
 // drawSweep sweeps every pair of the models and GPUs that were named.
-func (a *app) drawSweep(ctx context.Context, d *drawing) (*plots.Figure, error) {
+func (a *app) drawSweep(ctx context.Context, d *drawing) (picture, error) {
 	v, err := plots.ParseVariable(d.by)
 	if err != nil {
 		return nil, wrong(err)
@@ -247,4 +323,102 @@ func (a *app) sweep(d *drawing, v plots.Variable, c *analytic.Case, name string)
 		curve.Points = append(curve.Points, one.Points...)
 	}
 	return curve, nil
+}
+
+// timedOperators reads the operators of a trace or a result, and asks for the estimate of the step that
+// they are of.
+func (a *app) timedOperators(ctx context.Context, d *drawing) ([]plots.MeasuredOperator, error) {
+	phases, err := a.timedPhases(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	var all []plots.MeasuredOperator
+	for i := range phases {
+		p := &phases[i]
+		if p.Why != nil {
+			return nil, fmt.Errorf("--measured %s: %w", d.measured, p.Why)
+		}
+		for k := range p.Rows {
+			if r := &p.Rows[k]; r.Predicted != nil {
+				all = append(all, plots.MeasuredOperator{Name: r.Name, Decode: p.Decode, FLOPs: r.Predicted.FLOPs, Bytes: r.Predicted.Bytes, Observed: r.Observed})
+			}
+		}
+	}
+	return all, d.askAs(phases)
+}
+
+func (a *app) timedPhases(ctx context.Context, d *drawing) ([]validate.OperatorPhase, error) {
+	v := &comparison{gpu: d.GPU, constant: d.Calibration, given: d.Given, live: liveFlags{hardware: d.Hardware, offline: d.Offline}}
+	if d.Model != "" {
+		v.models = []string{d.Model}
+	}
+	if d.Engine != "" {
+		v.engines = []string{d.Engine}
+	}
+	if strings.HasSuffix(d.measured, ".gz") || !isResult(d.measured) {
+		v.trace = traceFlags{file: d.measured, tp: max(d.Parallel.TP, 1), weights: d.Weights}
+		v.live.batches, v.live.prompts = []int{d.Workload.Batch}, []int{d.Workload.PromptLen}
+		t, err := a.traced(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		var phases []validate.OperatorPhase
+		for i := range t.Phases {
+			phases = append(phases, t.Phases[i].OperatorPhase)
+		}
+		return phases, nil
+	}
+	r, err := result.Read(d.measured)
+	if err != nil {
+		return nil, err
+	}
+	if v.Scorer, err = a.scorer(d.Hardware, d.Calibration); err != nil {
+		return nil, err
+	}
+	if err := a.ownModels(ctx, v); err != nil {
+		return nil, err
+	}
+	phases := v.Scorer.Operators(r)
+	if len(phases) == 0 {
+		return nil, fmt.Errorf("%s has no operators: \"llmprof measure --ops\" times them", d.measured)
+	}
+	return phases, nil
+}
+
+// mostOfResult is larger than any result.
+const mostOfResult = 256 << 20
+
+// isResult reports whether a file is a result rather than a trace. What is neither is a mistake
+// of the reader that gets it.
+func isResult(file string) bool {
+	text, err := input.Read(file, mostOfResult)
+	const head = 1 << 12
+	return err == nil && strings.Contains(string(text[:min(len(text), head)]), result.Schema)
+}
+
+// askAs sets the question to what was timed, and refuses flags that contradict it.
+func (d *drawing) askAs(phases []validate.OperatorPhase) error {
+	c := &phases[0].Config
+	e, err := engine.ParseMode(c.Engine, c.Mode)
+	if err != nil {
+		return err
+	}
+	d.Model, d.GPU, d.Engine = cmp.Or(d.Model, c.Model), cmp.Or(d.GPU, c.GPU), cmp.Or(d.Engine, e.Profile().Name)
+	for _, p := range phases {
+		w := &d.Workload
+		for flag, of := range map[string]struct {
+			to *int
+			is int
+		}{"batch": {&w.Batch, p.Config.Batch}, "prompt-len": {&w.PromptLen, max(p.Config.Prompt, p.Context)}, "tp": {&d.Parallel.TP, p.Config.TP}} {
+			if d.Given(flag) && *of.to != of.is && of.is > 0 {
+				return usage("--%s %d: %s was measured with %d", flag, *of.to, d.measured, of.is)
+			}
+			if of.is > 0 {
+				*of.to = of.is
+			}
+		}
+	}
+	d.Workload.GenLen = 2
+	d.Weights = cmp.Or(d.Weights, c.Weights)
+	return nil
 }

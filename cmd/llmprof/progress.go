@@ -83,17 +83,13 @@ func (p *pace) left(parts int) string {
 // barLength is how many characters a full progress bar has.
 const barLength = 24
 
-func bar(done, of int) string {
-	full := barLength * done / max(of, 1)
-	return fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("#", full), strings.Repeat(".", barLength-full), done, of)
-}
-
 // counted shows a progress bar with the time left while parts of something are done; end
 // takes it away.
 func (f *follower) counted(what string) (part func(done, of int), end func()) {
 	begun := time.Now()
 	return func(done, of int) {
-		p := pace{time.Since(begun), done}
-		f.progress(strings.TrimSuffix(fmt.Sprintf("%s %s %s", what, bar(done, of), p.left(of-done)), " "))
+		p, full := pace{time.Since(begun), done}, barLength*done/max(of, 1)
+		bar := strings.Repeat("#", full) + strings.Repeat(".", barLength-full)
+		f.progress(strings.TrimSuffix(fmt.Sprintf("%s [%s] %d/%d %s", what, bar, done, of, p.left(of-done)), " "))
 	}, func() { f.progress("") }
 }

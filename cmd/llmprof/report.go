@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,12 +15,17 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/report"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/input"
+	"llmprof/measure/result"
+	"llmprof/models"
+	"llmprof/plots"
 	"llmprof/printable"
+	"llmprof/validate"
 )
 
 // A paper is a report with the flags that ask for it.
@@ -55,13 +62,11 @@ func (a *app) report() *cobra.Command {
 	return cmd
 }
 
-func (p *paper) outputFlags(cmd *cobra.Command) {
-	f := cmd.Flags()
+func (p *paper) outputFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&p.results, "results", nil, "stored `FILES` of measurements or estimates to set beside it")
 	f.BoolVar(&p.output.binary, "binary", false, "memory in GiB (2^30) rather than GB (10^9)")
 	f.StringVarP(&p.file, "output", "o", "", "write the page to `FILE`, whole or not at all; - for standard output")
-	f.StringVar(&p.form, "format", "", "`form` of the page: html or md (default: what FILE ends in)")
-	_ = cmd.RegisterFlagCompletionFunc("format", words("html", "md"))
+	ask.Choice(f, &p.form, "format", "", "`form` of the page: %s (default: what FILE ends in)", "html", "md")
 }
 
 // commandLine is the command with the flags that were given, quoted for a shell.
@@ -118,9 +123,11 @@ func (a *app) runReport(ctx context.Context, p *paper) error {
 	if err != nil {
 		return err
 	}
-	results, err := readResults(p.results)
-	if err != nil {
-		return err
+	results := make([]stored, len(p.results))
+	for i, file := range p.results {
+		if results[i], err = readStored(file); err != nil {
+			return err
+		}
 	}
 	observed, err := a.observed(p, ans, results)
 	if err != nil {
@@ -185,4 +192,134 @@ func (a *app) reportPage(p *paper, ans *answer, results []stored, observed *view
 	}
 	page.Command, page.Version = p.command, versionText()
 	return page, nil
+}
+
+// A stored is a result file that becomes a section of the report: of a
+// measurement or of another estimate.
+type stored struct {
+	file     string
+	origin   string // source of its observations, if they come with the program
+	measured *result.Result
+	estimate *view.EstimateDocument
+}
+
+// mostResult bounds a result file: beyond any that llmprof writes.
+const mostResult = 32 << 20
+
+// readStored reads a result file of the kinds that the report knows.
+func readStored(file string) (stored, error) {
+	s := stored{file: file}
+	data, err := input.Read(file, mostResult)
+	if err != nil {
+		return s, fmt.Errorf("--results %s: %w", file, input.Cause(err))
+	}
+	var head struct {
+		Schema string `json:"schema"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return s, fmt.Errorf("--results %s: not a JSON object: %w", file, err)
+	}
+	switch head.Schema {
+	case result.Schema:
+		if s.measured, err = result.Decode(file, data); err == nil {
+			s.origin, err = validate.Origin(data)
+		}
+	case view.EstimateSchema:
+		err = json.Unmarshal(data, &s.estimate)
+	default:
+		err = fmt.Errorf("schema %.80q: want %s or %s", head.Schema, result.Schema, view.EstimateSchema)
+	}
+	if err != nil {
+		return s, fmt.Errorf("--results %s: %w", file, err)
+	}
+	return s, nil
+}
+
+// section is the result beside the estimate of the page.
+func (s *stored) section(i int, ans *answer) report.Section {
+	id := fmt.Sprintf("result-%d", i+1)
+	if s.estimate != nil {
+		return ans.BesideEstimate(id, s.estimate)
+	}
+	return ans.BesideMeasured(id, s.measured, view.ProcessBlocks(s.measured))
+}
+
+// addOperators adds the picture and the tables of the operators that were measured to a section.
+func (a *app) addOperators(section *report.Section, s *stored, ans *answer, files bool) error {
+	if s.measured == nil || s.measured.Operators == nil {
+		return nil
+	}
+	scorer, err := a.scorer(ans.Q.Hardware, ans.Q.Calibration)
+	if err != nil {
+		return err
+	}
+	phases := scorer.Operators(s.measured)
+	if len(phases) == 0 {
+		return nil
+	}
+	picture, err := view.Picture(section.ID+"-operators", func() (*plots.Figure, error) { return view.OperatorFigure(scorer, phases, plots.Replayed) }, files)
+	if err != nil {
+		return fmt.Errorf("--results %s: %w", s.file, err)
+	}
+	section.Parts = append(section.Parts, report.Part{Picture: picture})
+	for _, b := range view.OperatorBlocks(scorer, []*result.Result{s.measured}) {
+		_, table := b.(render.Table)
+		section.Parts = append(section.Parts, report.Part{Block: b, Sortable: table})
+	}
+	return nil
+}
+
+// observed compares each measured result with the prediction of what it was
+// measured on, as "llmprof validate" does. It is nil without such results.
+func (a *app) observed(p *paper, ans *answer, results []stored) (*view.Validation, error) {
+	v := &view.Validation{}
+	var all []validate.Observation
+	refused := map[string]error{}
+	for _, r := range results {
+		if r.measured == nil {
+			continue
+		}
+		name := filepath.Base(r.file)
+		v.Files = append(v.Files, name)
+		some, err := validate.Reduce(cmp.Or(r.origin, name), r.measured)
+		if err == nil && len(some) == 0 {
+			err = errors.New("it holds no time and no energy")
+		}
+		if err != nil {
+			refused[name] = err
+		}
+		all = append(all, some...)
+	}
+	if len(v.Files) == 0 {
+		return nil, nil //nolint:nilnil // there is nothing to compare, which is no error
+	}
+	scorer, err := a.scorer(p.Hardware, p.Calibration)
+	if err != nil {
+		return nil, err
+	}
+	table := scorer.Model
+	scorer.Model = func(name string) (*models.Model, error) {
+		if name == ans.Model.Name { // the table has none of a directory or of the hub
+			return ans.Model, nil
+		}
+		return table(name)
+	}
+	v.Scorer, v.Observations, v.Score = scorer, len(all), scorer.Score(all)
+	v.By = differing(v.Score.Rows, validate.ByEngine, validate.ByGPU, validate.ByTP, validate.ByModel)
+	for _, name := range v.Files {
+		if err := refused[name]; err != nil {
+			v.Score.Refuse(name, err)
+		}
+	}
+	return v, nil
+}
+
+// differing are the dimensions that rows are not all alike in.
+func differing(rows []validate.Row, dims ...validate.Dimension) (some []validate.Dimension) {
+	for _, d := range dims {
+		if groups := validate.Summarize(rows, d); len(groups) > len(validate.Summarize(rows)) {
+			some = append(some, d)
+		}
+	}
+	return some
 }

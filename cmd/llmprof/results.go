@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
@@ -196,8 +197,7 @@ func (a *app) resultsTable() *cobra.Command {
 	}
 	o.flags(cmd)
 	resultsFlag(cmd, &dir)
-	cmd.Flags().StringVar(&layout, "layout", layouts[0], "`shape` of the tables: latency, sizes, elana or energy")
-	_ = cmd.RegisterFlagCompletionFunc("layout", words(layouts...))
+	ask.Choice(cmd.Flags(), &layout, "layout", layouts[0], "`shape` of the tables: %s", layouts...)
 	allowFlags(cmd, &may)
 	return cmd
 }
@@ -206,12 +206,8 @@ func (a *app) published(all []*result.Result, layout string, may aggregate.Optio
 	p := view.Publish(all, layout == "elana")
 	f = forms{table: p.Table, data: func() any { return p.Rows }}
 	switch layout {
-	case "latency":
-		f.page = p.LatencyPage
-	case "sizes":
-		f.page = p.SizesPage
-	case "elana":
-		f.page = p.ElanaPage
+	case "latency", "sizes", "elana":
+		f.page = func() *render.Document { return p.Page(layout != "latency", layout != "sizes") }
 	case "energy":
 		report, err := a.makeReport(all, may)
 		if report == nil {

@@ -9,7 +9,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/printable"
 	"llmprof/redact"
@@ -78,6 +80,7 @@ func (a *app) root() *cobra.Command {
 		parent("models", "List, show or check models", a.modelsList(), a.modelsShow(), a.modelsCheck()),
 		parent("gpus", "List, show, check or detect GPUs", a.gpusList(), a.gpusShow(), a.gpusCheck(), a.gpusDetect()))
 	root.AddCommand(a.version(), a.completion(), a.man(), a.engineNative())
+	complete(root)
 	cli.Install(root, versionText(), a.ascii())
 	return root
 }
@@ -95,6 +98,23 @@ func parent(name, short string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: name + " COMMAND", Short: short, Args: noArgs, RunE: needCommand}
 	cmd.AddCommand(below...)
 	return cmd
+}
+
+// complete has flags complete what they take.
+func complete(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		switch words := f.Annotations[ask.Completed]; {
+		case words != nil:
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+		case f.Name == "model":
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, completeModels)
+		case f.Name == "gpu":
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, completeGPUs)
+		}
+	})
+	for _, below := range cmd.Commands() {
+		complete(below)
+	}
 }
 
 // helpCommand shows the help of another command.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/measure"
@@ -61,7 +63,7 @@ func (a *app) runCommand(start measurer) *cobra.Command {
 	o.flags(cmd)
 	resultsFlag(cmd, &dir)
 	cmd.Flags().BoolVar(&offline, "offline", false, "never use the network")
-	cli.Define(cmd, "Run", func(*cobra.Command) {}) // all flags so far
+	cli.Define(cmd, "Run", func(*pflag.FlagSet) {}) // all flags so far
 	machines.flags(cmd, "runs")
 	return cmd
 }
@@ -132,20 +134,10 @@ func (a *app) listTrials(trials []experiment.Trial, o *output, store experiment.
 		ours[trials[i].ID] = true
 	}
 	all, _ := result.ReadFolder(store.Dir) // files of others are none of this run's
-	var mine []*result.Result
-	for _, r := range all {
-		if ours[r.ID] {
-			mine = append(mine, r)
-		}
-	}
+	all = slices.DeleteFunc(all, func(r *result.Result) bool { return !ours[r.ID] })
 	failures, err := store.Failures()
-	var failed []experiment.Failure
-	for _, f := range failures {
-		if ours[f.ID] {
-			failed = append(failed, f)
-		}
-	}
-	return errors.Join(o.write(a, resultSet(mine, failed)), err)
+	failures = slices.DeleteFunc(failures, func(f experiment.Failure) bool { return !ours[f.ID] })
+	return errors.Join(o.write(a, resultSet(all, failures)), err)
 }
 
 // A notifier says how far an experiment is, a line an event, with the time left as far as

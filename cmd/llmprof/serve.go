@@ -1,21 +1,39 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"mime"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
+	"path"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"llmprof"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/page"
+	"llmprof/hardware"
 	"llmprof/input"
+	"llmprof/measure/result"
+	"llmprof/models"
 	"llmprof/validate"
 	"llmprof/web"
 )
@@ -44,8 +62,7 @@ func (a *app) serve() *cobra.Command {
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runServe(cmd.Context(), o) },
 	}
-	cli.Define(cmd, cli.Output, func(cmd *cobra.Command) {
-		f := cmd.Flags()
+	cli.Define(cmd, cli.Output, func(f *pflag.FlagSet) {
 		f.IntVar(&o.port, "port", 0, "`port` on 127.0.0.1 (default: one that is free)")
 		f.BoolVar(&o.noOpen, "no-open", false, "print the address, and open no browser")
 		f.BoolVar(&o.offline, "offline", false, "never use the network: hub ids are looked up in the local cache only")
@@ -134,4 +151,280 @@ func writePage(folder string, files map[string][]byte) error {
 		}
 	}
 	return nil
+}
+
+// policy is what the page may do: run its own scripts and its program, and ask this
+// server.
+const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data: blob:; " +
+	"connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// A pageServer serves the page, and what it cannot know by itself.
+type pageServer struct {
+	a     *app
+	order *serveOrder
+	files map[string][]byte
+	tags  map[string]string // the entity tag of each file, so that a browser fetches no file again that it has
+	host  string
+	token string // token of requests that do more than read
+	mux   *http.ServeMux
+
+	measuring sync.Mutex
+}
+
+// stopTime is how long a measurement may take to stop.
+const stopTime = 10 * time.Second
+
+func newPageServer(a *app, o *serveOrder, files map[string][]byte, host string) *pageServer {
+	s := &pageServer{a: a, order: o, files: files, tags: map[string]string{}, host: host, token: rand.Text(), mux: http.NewServeMux()}
+	for name, text := range files {
+		s.tags[name] = fmt.Sprintf(`"%x"`, sha256.Sum256(text))
+	}
+	s.mux.HandleFunc("GET /", s.file)
+	s.local()
+	return s
+}
+
+func (s *pageServer) address() string { return "http://" + s.host + "/" }
+
+// ServeHTTP refuses requests that other pages make by a name of their own for the loopback.
+func (s *pageServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if own := strings.Replace(s.host, "127.0.0.1", "localhost", 1); r.Host != s.host && r.Host != own {
+		http.Error(w, "this page is at http://"+s.host+"/", http.StatusMisdirectedRequest)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-cache")
+	s.mux.ServeHTTP(w, r)
+}
+
+func (s *pageServer) file(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	if name == "" {
+		name = "index.html"
+	}
+	text, ok := s.files[name]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", contentType(name))
+	if name == web.Program {
+		w.Header().Set("Content-Encoding", "gzip")
+	}
+	w.Header().Set("ETag", s.tags[name])
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(text))
+}
+
+// contentType is that of a file of the page, whatever the system's table says.
+func contentType(name string) string {
+	switch ext := path.Ext(name); ext {
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".gz":
+		return "application/wasm" // the header Content-Encoding says that it is compressed
+	case ".html", ".css", ".json":
+		return mime.TypeByExtension(ext)
+	}
+	return "text/plain; charset=utf-8"
+}
+
+// openBrowser asks the desktop to open the page; where there is none, the address that
+// was printed serves.
+func openBrowser(ctx context.Context, address string) {
+	name, args := "xdg-open", []string{address}
+	switch runtime.GOOS {
+	case "darwin":
+		name = "open"
+	case "windows":
+		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", address}
+	}
+	_ = exec.CommandContext(ctx, name, args...).Start()
+}
+
+// local adds what a page alone cannot do. All of it asks for the token, which a page of
+// another origin cannot read.
+func (s *pageServer) local() {
+	s.mux.HandleFunc("GET /here.json", s.here)
+	s.mux.Handle("GET /hub", s.guarded(s.hub))
+	s.mux.Handle("GET /results/{name}", s.guarded(s.result))
+	s.mux.Handle("POST /measure", s.guarded(s.measure))
+}
+
+// guarded answers requests that have the token.
+func (s *pageServer) guarded(do http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Llmprof-Token") != s.token {
+			http.Error(w, "this needs the token of the page", http.StatusForbidden)
+			return
+		}
+		do(w, r)
+	})
+}
+
+// A hereDocument is what the machine has.
+type hereDocument struct {
+	Token   string    `json:"token"`
+	GPUs    []hereGPU `json:"gpus"`
+	Results []string  `json:"results"` // files of results and of calibrations
+}
+
+type hereGPU struct {
+	Name string  `json:"name"`
+	Key  *string `json:"key"` // null where the table has no such GPU
+	UUID *string `json:"uuid"`
+}
+
+func (s *pageServer) here(w http.ResponseWriter, r *http.Request) {
+	d := hereDocument{Token: s.token, GPUs: []hereGPU{}, Results: s.results()}
+	if table, err := hardware.Load(llmprof.HardwareTOML); err == nil {
+		found := thisMachine(r.Context())
+		match(table, found)
+		for _, g := range found {
+			d.GPUs = append(d.GPUs, hereGPU{g.Name, g.Key, g.UUID})
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(d)
+}
+
+func (s *pageServer) results() []string {
+	all := []string{}
+	for _, pattern := range []string{"*" + result.Extension, "*.toml"} {
+		paths, _ := filepath.Glob(filepath.Join(s.order.results, pattern)) // the pattern is well-formed
+		for _, p := range paths {
+			if name := filepath.Base(p); !result.IsPredictions(name) && !strings.HasPrefix(name, ".") {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
+}
+
+// result hands a file of the folder of results over.
+func (s *pageServer) result(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	if !slices.Contains(s.results(), name) {
+		http.NotFound(w, r)
+		return
+	}
+	const most = 32 << 20
+	text, err := input.Read(filepath.Join(s.order.results, name), most)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write(text)
+}
+
+// hub hands the config.json of a hub id over.
+func (s *pageServer) hub(w http.ResponseWriter, r *http.Request) {
+	hub := models.HubFromEnv(s.a.env)
+	hub.Offline = hub.Offline || s.order.offline
+	config, err := models.Resolver{Hub: hub}.HubConfig(r.Context(), r.URL.Query().Get("id"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write(config)
+}
+
+// A measureOrder is a measurement as the page asks for it.
+type measureOrder struct {
+	Model  string `json:"model"`
+	Engine string `json:"engine"`
+	TP     int    `json:"tp"`
+	Batch  int    `json:"batch"`
+	Prompt int    `json:"prompt"`
+	Gen    int    `json:"gen"`
+}
+
+func (o *measureOrder) args(s *serveOrder, gpus int) ([]string, error) {
+	switch {
+	case o.Model == "" || strings.HasPrefix(o.Model, "-") || strings.HasPrefix(o.Model, "."):
+		return nil, errors.New("measuring needs a built-in model or a hub id")
+	case o.Engine != "native" && o.Engine != "transformers":
+		return nil, errors.New("measuring needs the engine native or transformers: others are servers, which llmprof measure --engine openai asks")
+	case o.TP < 1 || o.Batch < 1 || o.Prompt < 1 || o.Gen < 1:
+		return nil, errors.New("measuring needs numbers above 0")
+	}
+	args := []string{
+		"measure", o.Model, "--engine", o.Engine, "--random-weights", "--tp", strconv.Itoa(o.TP), "--batch", strconv.Itoa(o.Batch),
+		"--prompt-len", strconv.Itoa(o.Prompt), "--gen-len", strconv.Itoa(o.Gen), "--results", s.results, "--format", "json",
+	}
+	if s.python != "" {
+		args = append(args, "--python", s.python)
+	}
+	if gpus == 0 && o.Engine == "transformers" { // transformers has CUDA graphs on GPUs alone.
+		args = append(args, "--device", "cpu", "--graph=false")
+	}
+	return args, nil
+}
+
+// measure runs a measurement in a process of this program, reports its progress, and ends it
+// when the page goes away. One runs at a time, since two would disturb each other.
+func (s *pageServer) measure(w http.ResponseWriter, r *http.Request) {
+	var order measureOrder
+	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<16)).Decode(&order); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	args, err := order.args(s.order, len(thisMachine(r.Context())))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if !s.measuring.TryLock() {
+		http.Error(w, "a measurement is running", http.StatusConflict)
+		return
+	}
+	defer s.measuring.Unlock()
+	flush := http.NewResponseController(w).Flush
+	send := func(kind, text string) { // a JSON object a line, at once
+		_ = json.NewEncoder(w).Encode(map[string]string{kind: text})
+		_ = flush()
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	text, err := s.run(r.Context(), args, func(line string) { send("progress", line) })
+	if err != nil {
+		send("error", err.Error())
+		return
+	}
+	send("result", text)
+}
+
+// run runs the program, with each line of its standard error as progress.
+func (s *pageServer) run(ctx context.Context, args []string, progressed func(line string)) (string, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // the measurement ends its engine
+	cmd.WaitDelay = stopTime
+	var stdout bytes.Buffer
+	cmd.Stdout = &stdout
+	progress, err := cmd.StderrPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	last := ""
+	for lines := bufio.NewScanner(progress); lines.Scan(); {
+		last = lines.Text()
+		progressed(last)
+	}
+	if err := cmd.Wait(); err != nil {
+		return "", errors.New(strings.TrimPrefix(last, "llmprof: ") + " (" + err.Error() + ")")
+	}
+	return stdout.String(), nil
 }

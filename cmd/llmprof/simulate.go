@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
@@ -59,12 +60,12 @@ func (a *app) simulate() *cobra.Command {
 		},
 	}
 	cli.Define(cmd, "Load", s.loadFlags)
-	cli.Define(cmd, cli.Model, s.modelFlags)
-	cli.Define(cmd, cli.Hardware, s.hardwareFlags)
-	cli.Define(cmd, cli.Hardware, s.skewFlag)
-	cli.Define(cmd, "Server", s.serverFlags)
-	cli.Define(cmd, cli.Engine, s.engineFlags)
-	cli.Define(cmd, cli.Output, s.outputFlags)
+	cli.Define(cmd, cli.Model, s.ModelFlags)
+	cli.Define(cmd, cli.Hardware, s.HardwareFlags)
+	cli.Define(cmd, cli.Hardware, s.SkewFlag)
+	cli.Define(cmd, "Server", s.Service.Flags)
+	cli.Define(cmd, cli.Engine, s.EngineFlags)
+	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { s.outputFlags(cmd) })
 	s.machines.flags(cmd, "loads")
 	cli.Rare(cmd, append([]string{
 		"act", "sp", "micro-batches", "gpus-per-node", "hardware", "compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline", "lenient",
@@ -73,30 +74,24 @@ func (a *app) simulate() *cobra.Command {
 	return cmd
 }
 
-func (s *simulation) serverFlags(cmd *cobra.Command) {
-	s.Flags(cmd.Flags())
-	completeServer(cmd)
-}
-
 func (s *simulation) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	s.output.chart = true
 	s.output.flags(cmd)
 	f.StringVar(&s.chart, "chart", "latency", "`chart` that -o draws: latency over rate, timeline or cdf")
+	ask.Words(f, "chart", "latency", "timeline", "cdf")
 	f.StringVar(&s.records, "records", "", "write a line of JSON for every request to `FILE`")
-	_ = cmd.RegisterFlagCompletionFunc("chart", words("latency", "timeline", "cdf"))
 }
 
 // loadFlags are about the model and the requests.
-func (s *simulation) loadFlags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.Var(ask.RatesFlag{Rates: &s.rates, Span: &s.span}, "rate", "`requests` a second, or several, as 1,2,4; 1..32 finds the knee")
+func (s *simulation) loadFlags(f *pflag.FlagSet) {
+	f.Var(ask.RatesFlag(&s.rates, &s.span), "rate", "`requests` a second, or several, as 1,2,4; 1..32 finds the knee")
 	f.IntSliceVar(&s.concurrencies, "concurrency", nil, "`clients` that each have one request at a time, or several, as 1,8,32")
 	f.StringVar(&s.trace, "trace", "", "replay the requests of `FILE`")
 	f.Float64Var(&s.speed, "speed", 1, "`times` as fast as the trace was recorded")
-	f.Var(ask.LengthsFlag{To: &s.prompt, Read: traceLengths}, "prompt-len", "`tokens` of prompts: 1024, 512..2048, lognormal:1024,0.8 or trace:FILE")
-	f.Var(ask.LengthsFlag{To: &s.gen, Read: traceLengths, Answers: true}, "gen-len", "`tokens` generated, the first included: as --prompt-len")
-	f.StringVar(&s.arrival, "arrival", "poisson", "`arrivals` at a rate: poisson, gamma, constant or ramp")
+	f.Var(ask.PromptFlag(&s.prompt, traceLengths), "prompt-len", "`tokens` of prompts: 1024, 512..2048, lognormal:1024,0.8 or trace:FILE")
+	f.Var(ask.AnswerFlag(&s.gen, traceLengths), "gen-len", "`tokens` generated, the first included: as --prompt-len")
+	ask.Choice(f, &s.arrival, "arrival", "poisson", "`arrivals` at a rate: %s", "poisson", "gamma", "constant", "ramp")
 	f.Float64Var(&s.burstiness, "burstiness", 1, "`shape` of gamma arrivals: 1 is Poisson, less comes in bursts")
 	f.Float64Var(&s.from, "ramp-from", 0, "`requests` a second at which a ramp to --rate begins")
 	f.IntVar(&s.requests, "requests", 1000, "how many `requests`; of a trace at most so many if given")
@@ -104,7 +99,6 @@ func (s *simulation) loadFlags(cmd *cobra.Command) {
 	f.Uint64Var(&s.seed, "seed", 0, "`seed` of what is drawn")
 	f.StringVar(&s.slo, "slo", "", "`limits` that goodput counts within, as ttft=500ms,tpot=50ms,e2e=10s")
 	f.IntVar(&s.Workload.Budget, "max-num-batched-tokens", 0, "most tokens `n` of a step, all sequences (default: the scheduler's)")
-	_ = cmd.RegisterFlagCompletionFunc("arrival", words("poisson", "gamma", "constant", "ramp"))
 }
 
 // drawn are the loads whose requests are drawn; of a range of rates, its lowest.
@@ -206,7 +200,7 @@ func (a *app) runSimulate(ctx context.Context, s *simulation) error {
 	if err != nil {
 		return err
 	}
-	r := simulator{simulation: s, app: a, server: server, loads: loads, options: o, results: view.NewSimulation(&ans.Estimate, server, s.seed)}
+	r := simulator{simulation: s, app: a, server: server, loads: loads, options: o, results: &view.Simulation{Estimate: &ans.Estimate, Server: server, Seed: s.seed, Warnings: ans.Warnings}}
 	switch {
 	case s.machines.to != "":
 		return r.submit(ctx)

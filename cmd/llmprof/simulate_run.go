@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"llmprof/atomicfile"
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/input"
 	"llmprof/plots"
@@ -169,12 +170,7 @@ func (s *simulation) checkPrefixes(hashed bool) error {
 	case hashed:
 		return nil
 	}
-	for _, name := range []string{"kv-offload", "no-prefix-cache"} {
-		if s.Given(name) {
-			return usage("--%s is of prompts that share prefixes: %s has no hashes of them", name, s.trace)
-		}
-	}
-	return nil
+	return ask.Refuse(s.Given, []string{"kv-offload", "no-prefix-cache"}, "--%s is of prompts that share prefixes: %s has no hashes of them", s.trace)
 }
 
 // recordFile is where records of the requests go. It is complete once it has its name.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/submit"
 	"llmprof/serving"
 )
@@ -86,12 +87,8 @@ func (s *simulator) writeRows(header bool) error {
 	if header {
 		return s.write()
 	}
-	v, inner := s.results, *s.app
 	var b bytes.Buffer
-	inner.stdout = &b
-	out := s.output
-	out.file = ""
-	if err := out.write(&inner, forms{page: v.Page, table: v.Table, data: func() any { return v.Document() }}); err != nil {
+	if err := render.CSV(&b, s.results.Table()); err != nil {
 		return err
 	}
 	_, rows, _ := bytes.Cut(b.Bytes(), []byte("\n"))

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"llmprof/atomicfile"
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/submit"
 	"llmprof/input"
@@ -39,8 +40,7 @@ type submission struct {
 // flags defines the flags of a command that has shards. Of is what they are shares of.
 func (s *submission) flags(cmd *cobra.Command, of string) {
 	s.cmd = cmd
-	f := cmd.Flags()
-	cli.Define(cmd, "Machines", func(*cobra.Command) {
+	cli.Define(cmd, "Machines", func(f *pflag.FlagSet) {
 		f.StringVar(&s.shard, "shard", "", "one `I/N` of the "+of+", as 2/8; all of them put together are the whole")
 		f.StringVar(&s.to, "submit", "", "run shards on a `cluster`: slurm, or kubernetes for a manifest")
 		f.IntVar(&s.shards, "shards", 0, "`number` of shards that are submitted (default: 16 at most)")
@@ -50,9 +50,9 @@ func (s *submission) flags(cmd *cobra.Command, of string) {
 		f.StringVar(&s.claim, "volume-claim", "llmprof", "`claim` of the volume that the pods share")
 		f.IntVar(&s.gpus, "pod-gpus", 0, "`GPUs` of each pod")
 		f.StringVar(&s.part, "part", "", "`folder` that a task keeps its shard in")
+		ask.Words(f, "submit", "slurm", "kubernetes")
+		_ = f.MarkHidden("part")
 	})
-	_ = f.MarkHidden("part")
-	_ = cmd.RegisterFlagCompletionFunc("submit", words("slurm", "kubernetes"))
 	cli.MayBeEmpty(cmd, "submit") // a task runs the command line that submitted it, without a place to submit to
 	cli.Rare(cmd, "shards", "shard-dir", "submit-options", "image", "volume-claim", "pod-gpus")
 }

@@ -62,20 +62,17 @@ func (a *app) sweepCommand() *cobra.Command {
 			f.Lookup(e.Name).NoOptDefVal = e.NoOptDefVal
 		}
 	})
-	f.StringVar(&o.format, "format", "", "`form`: csv, jsonl or parquet (default: what FILE ends in, else csv)")
+	ask.Choice(f, &o.format, "format", "", "`form`: %s (default: what FILE ends in, else csv)", sweep.Formats()...)
 	f.StringVarP(&o.file, "output", "o", "", "write the rows to `FILE`, not to standard output")
 	f.BoolVar(&o.keep, "keep", false, "keep impossible points, with the reason")
 	f.Uint64Var(&o.from, "from", 0, "go on from `point` N: append to the rows of FILE, or begin another\nFILE of Parquet")
 	f.StringVar(&o.plot, "plot", "", "draw TTFT and TPOT over one or two lists to `FILE` (.svg, .png or .pdf)")
-	cli.Define(cmd, "Grid", func(*cobra.Command) {}) // all flags so far
+	cli.Define(cmd, "Grid", func(*pflag.FlagSet) {}) // all flags so far
 	o.submission.flags(cmd, "rows")
 	f.SortFlags = false
 	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate"}, serverFlags...)...)
 	cli.Rare(cmd, "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens", "memory-utilization",
 		"compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline", "lenient", "price", "cached-prefix", "chunk", "expert-skew", "from")
-	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
-	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
-	_ = cmd.RegisterFlagCompletionFunc("format", words(sweep.Formats()...))
 	return cmd
 }
 

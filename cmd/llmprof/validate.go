@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/ask"
@@ -67,34 +68,30 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 	cli.Define(cmd, "What is compared", v.chosenFlags)
 	cli.Define(cmd, "Measured here (--live)", v.live.add)
 	cli.Define(cmd, "Operators of a trace (--trace)", v.trace.add)
-	cli.Define(cmd, cli.Output, v.outputFlags)
+	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { v.outputFlags(cmd) })
 	cli.Rare(cmd, "device", "hardware", "python", "cuda-libs", "shared", "offline", "color", "grid", "gen-len", "context", "tp", "weights", "kv")
 	cmd.AddCommand(a.validateReduce(), a.validateServers())
 	return cmd
 }
 
-func (v *comparison) chosenFlags(cmd *cobra.Command) {
-	f := cmd.Flags()
+func (v *comparison) chosenFlags(f *pflag.FlagSet) {
 	f.StringSliceVarP(&v.models, "model", "m", nil, "only observations of these `models`; a directory names your own")
 	f.StringVarP(&v.gpu, "gpu", "g", "", "only observations on this `GPU`")
 	f.StringSliceVar(&v.engines, "engine", nil, "only by these `engines`, as \"transformers graph\"")
 	f.StringSliceVar(&v.by, "by", []string{"engine", "gpu", "tp"}, "group by `keys`: engine, gpu, tp, model, batch, source")
 	f.Lookup("by").DefValue = "engine,gpu,tp"
-	ask.CalibrationFlag(cmd.Flags(), &v.constant)
+	ask.CalibrationFlag(f, &v.constant)
 	f.BoolVar(&v.ablate, "ablate", false, "say what each constant buys: errors where it is ideal")
 	f.Float64Var(&v.FailOver, "fail-over", 0, "fail where a group's median error is over this `percent`")
-	_ = cmd.RegisterFlagCompletionFunc("by", words("engine", "gpu", "tp", "model", "batch", "source"))
-	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
-	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
+	ask.Words(f, "by", "engine", "gpu", "tp", "model", "batch", "source")
 }
 
 func (v *comparison) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	v.output.chart = true
 	v.output.flags(cmd)
-	f.StringVar(&v.chart, "chart", "scatter", "`kind` of chart: scatter, follow or ops")
+	ask.Choice(f, &v.chart, "chart", "scatter", "`kind` of chart: %s", "scatter", "follow", "ops")
 	f.IntVar(&v.Worst, "worst", 10, "show the `N` observations that are farthest off")
-	_ = cmd.RegisterFlagCompletionFunc("chart", words("scatter", "follow", "ops"))
 }
 
 // check refuses flags that contradict each other.
@@ -313,15 +310,11 @@ func (v *comparison) verdict() error {
 
 // checkAblate refuses what an ablation has no use for.
 func (v *comparison) checkAblate() error {
-	for _, flag := range []string{"by", "worst", "fail-over", "chart"} {
-		if v.given(flag) {
-			return usage("--%s: --ablate prints errors by metric and constant alone; leave one of the two out", flag)
-		}
+	err := ask.Refuse(v.given, []string{"by", "worst", "fail-over", "chart"}, "--%s: --ablate prints errors by metric and constant alone; leave one of the two out")
+	if err == nil && v.output.picture() != "" {
+		err = usage("-o %.40q: --ablate draws no chart; give a name that ends otherwise", v.output.file)
 	}
-	if v.output.picture() != "" {
-		return usage("-o %.40q: --ablate draws no chart; give a name that ends otherwise", v.output.file)
-	}
-	return nil
+	return err
 }
 
 // writeAblation puts one constant after the other to its ideal, and writes how the errors change.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/measure/experiment"
@@ -27,22 +28,20 @@ type liveFlags struct {
 	measure experiment.Measure             // nil for a lab of this machine
 }
 
-func (l *liveFlags) add(cmd *cobra.Command) {
-	f := cmd.Flags()
+func (l *liveFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&l.wanted, "live", false, "predict, then measure on this machine, then compare")
 	f.StringVar(&l.grid, "grid", "", "measure the points of an experiment `FILE`")
 	f.IntSliceVarP(&l.batches, "batch", "b", []int{1, 8, 32}, "`sequences` that run together")
 	f.IntSliceVar(&l.prompts, "prompt-len", []int{128, 1024, 4096}, "`tokens` of each prompt")
 	f.IntVar(&l.gen, "gen-len", 32, "`tokens` generated for each prompt")
-	f.StringVar(&l.device, "device", "", "`device` that is measured: cuda or cpu (default: cuda)")
+	ask.Choice(f, &l.device, "device", "", "`device` that is measured: %s (default: cuda)", "cuda", "cpu")
 	f.StringVar(&l.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
 	f.StringVar(&l.results, "results", defaultResults, "`FOLDER` of result files and predictions")
 	f.StringVar(&l.python, "python", "", "Python `interpreter` of the transformers engine")
 	f.StringVar(&l.libraries, "cuda-libs", "", "`folder` of the CUDA libraries that the native engine opens")
 	f.BoolVar(&l.shared, "shared", false, "measure although others use the GPU")
 	f.BoolVar(&l.offline, "offline", false, "never use the network")
-	_ = cmd.MarkFlagDirname("results")
-	_ = cmd.RegisterFlagCompletionFunc("device", words("cuda", "cpu"))
+	_ = cobra.MarkFlagDirname(f, "results")
 }
 
 // liveOnly are the flags that mean nothing without --live, gridOnly those that a
@@ -73,12 +72,10 @@ func (v *comparison) checkLive() error {
 		}
 		return nil
 	}
-	for _, flag := range gridOnly {
-		if l.grid != "" && v.given(flag) {
-			return usage("--%s: the points and their settings are those of --grid %s; leave one of the two out", flag, l.grid)
-		}
-	}
+	err := ask.Refuse(v.given, gridOnly, "--%s: the points and their settings are those of --grid %s; leave one of the two out", l.grid)
 	switch {
+	case l.grid != "" && err != nil:
+		return err
 	case len(v.Files) > 0:
 		return usage("%s: --live compares what it measures; leave the files out, or --live", v.Files[0])
 	case v.ablate:

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/tracefile"
 	"llmprof/models"
@@ -25,8 +27,7 @@ type traceFlags struct {
 	kv      string
 }
 
-func (t *traceFlags) add(cmd *cobra.Command) {
-	f := cmd.Flags()
+func (t *traceFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&t.file, "trace", "", "compare operators of a torch profiler's trace `FILE` of vLLM or SGLang")
 	f.IntVar(&t.context, "context", 0, "`tokens` that a sequence has when it decodes (default: the prompt)")
 	f.IntVar(&t.tp, "tp", 1, "`GPUs` that share a matrix")
@@ -41,17 +42,10 @@ var ofTrace = []string{"context", "tp", "weights", "kv"}
 func (v *comparison) checkTrace() error {
 	t := &v.trace
 	if t.file == "" {
-		for _, flag := range ofTrace {
-			if v.given(flag) {
-				return usage("--%s is about a trace: give --trace FILE", flag)
-			}
-		}
-		return nil
+		return ask.Refuse(v.given, ofTrace, "--%s is about a trace: give --trace FILE")
 	}
-	for _, flag := range []string{"live", "ablate", "by", "fail-over", "worst", "chart"} {
-		if v.given(flag) {
-			return usage("--trace compares operators of one trace: --%s has no meaning beside it", flag)
-		}
+	if err := ask.Refuse(v.given, []string{"live", "ablate", "by", "fail-over", "worst", "chart"}, "--trace compares operators of one trace: --%s has no meaning beside it"); err != nil {
+		return err
 	}
 	switch {
 	case len(v.Files) > 0:
@@ -148,16 +142,11 @@ func (a *app) tracedGPU(v *comparison, l *tracefile.Timeline) (string, error) {
 		}
 		return g.Key, nil
 	}
-	least := -1
-	for id := range l.Devices {
-		if least < 0 || id < least {
-			least = id
-		}
-	}
-	if least < 0 {
+	devices := slices.Sorted(maps.Keys(l.Devices))
+	if len(devices) == 0 {
 		return "", usage("--trace: the trace does not name its GPU: give --gpu")
 	}
-	g, err := table.Match(l.Devices[least], unit.Bytes(0))
+	g, err := table.Match(l.Devices[devices[0]], unit.Bytes(0))
 	if err != nil {
 		return "", usage("--trace: %w; give --gpu", err)
 	}

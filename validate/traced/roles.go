@@ -171,12 +171,7 @@ func (w *walker) soon() class {
 }
 
 func (w *walker) coming(classes ...class) bool {
-	for i := w.at + 1; i < len(w.kernels); i++ {
-		if slices.Contains(classes, w.kernels[i].class) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.kernels[w.at+1:], func(k kernel) bool { return slices.Contains(classes, k.class) })
 }
 
 // tail is role of what comes after the LM head: sampling, until the step's result is on its way.

@@ -54,8 +54,7 @@ func split(l *tracefile.Timeline, layers int) (steps []step) {
 		}
 		s := step{kernels: kernels[from:to], next: next}
 		s.load, s.decode = marked(l, &s)
-		for i := range s.kernels {
-			k := &s.kernels[i]
+		for _, k := range s.kernels {
 			s.graph = s.graph || k.class == attention && l.Graphs[k.Correlation]
 			if s.load == (load{}) {
 				s.decode = s.decode || s.graph || k.class == combine
@@ -88,8 +87,7 @@ func byLayers(kernels []kernel, layers int) (starts []int) {
 // marked is what vLLM's own mark of the pass says, by whichever begins in the step or around it.
 func marked(l *tracefile.Timeline, s *step) (of load, decode bool) {
 	begin := s.kernels[0].TS
-	for i := range l.Marks {
-		m := &l.Marks[i]
+	for _, m := range l.Marks {
 		if !m.Device || m.TS > begin || m.TS+m.Dur < begin {
 			continue
 		}
@@ -127,8 +125,7 @@ func (s *step) whole(layers int) bool {
 func (s *step) took() (span, busy float64) {
 	begin := s.kernels[0].TS
 	end := begin
-	for i := range s.kernels {
-		k := &s.kernels[i]
+	for _, k := range s.kernels {
 		if k.TS > end {
 			busy += k.Dur
 			end = k.end()

@@ -34,7 +34,7 @@ type Question struct {
 	Skew                        string // skew of the experts
 	Eff                         efficiencies
 	Utilization                 float64
-	Price                       Price
+	Price                       unit.DollarsPerHour
 	Hardware, Calibration       string
 	Offline, Lenient            bool
 	Given                       func(flag string) bool
@@ -283,7 +283,7 @@ func (ans *Answer) chooseScheme() error {
 
 // choosePrice takes the price that was given, else the table's.
 func (ans *Answer) choosePrice() {
-	ans.Price, ans.PriceSource = unit.DollarsPerHour(ans.Q.Price), "--price"
+	ans.Price, ans.PriceSource = ans.Q.Price, "--price"
 	if ans.Price > 0 {
 		return
 	}

@@ -3,21 +3,50 @@ package ask
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"llmprof/analytic/engine"
 	"llmprof/input"
+	"llmprof/models"
 	"llmprof/routing"
 )
+
+// Completed is the annotation of a flag with the words that complete it.
+const Completed = "llmprof_words"
+
+// Words are those that complete a flag.
+func Words(f *pflag.FlagSet, name string, words ...string) {
+	_ = f.SetAnnotation(name, Completed, words)
+}
+
+// Choice adds a flag that takes one of some words, which its help lists in place of %s.
+func Choice(f *pflag.FlagSet, to *string, name, value, usage string, words ...string) {
+	last := len(words) - 1
+	f.StringVar(to, name, value, strings.Replace(usage, "%s", strings.Join(words[:last], ", ")+" or "+words[last], 1))
+	Words(f, name, words...)
+}
+
+// Refuse is an error where one of some flags is given. The first %s of the format is its name.
+func Refuse(given func(flag string) bool, flags []string, format string, more ...any) error {
+	if i := slices.IndexFunc(flags, given); i >= 0 {
+		return Usage(format, append([]any{flags[i]}, more...)...)
+	}
+	return nil
+}
 
 // ModelFlags are about the model and its formats.
 func (q *Question) ModelFlags(f *pflag.FlagSet) {
 	f.StringVarP(&q.Model, "model", "m", "", "built-in `model`, hub id, directory, config.json, .gguf")
 	f.StringVar(&q.Weights, "weights", "", "`format`, as fp8, awq or q4_k_m (default: the checkpoint's)")
-	f.Var(FormatFlag{&q.Act}, "act", "`format` of the activations (default: the scheme's)")
-	f.Var(FormatFlag{&q.KV}, "kv", "`format` of the KV cache (default: 16 bits)")
+	f.Var(FormatFlag(&q.Act), "act", "`format` of the activations (default: the scheme's)")
+	f.Var(FormatFlag(&q.KV), "kv", "`format` of the KV cache (default: 16 bits)")
+	Words(f, "weights", append(models.SchemeNames(), models.Mixes()...)...)
+	Words(f, "act", FormatNames()...)
+	Words(f, "kv", FormatNames()...)
 	f.BoolVar(&q.Offline, "offline", false, "never use the network")
 	f.BoolVar(&q.Lenient, "lenient", false, "note what of a config.json is not understood, instead of refusing it")
 }
@@ -34,8 +63,8 @@ func (q *Question) HardwareFlags(f *pflag.FlagSet) {
 	f.BoolVar(&p.SP, "sp", false, "sequence parallelism: each TP rank has its share of the norms")
 	f.IntVar(&p.MicroBatches, "micro-batches", 1, "`parts` in which the batch goes through the pipeline (default: 1; under a load --pp where the engine has as many)")
 	f.IntVar(&p.GPUsPerNode, "gpus-per-node", 0, "`GPUs` of a node (default: the usual node of the GPU)")
-	f.Var(ShareFlag{&q.Utilization}, "memory-utilization", "`share` of the GPU's memory that the engine takes")
-	f.Var(&q.Price, "price", "`dollars` an hour for one GPU (default: the GPU table's)")
+	f.Var(shareFlag(&q.Utilization), "memory-utilization", "`share` of the GPU's memory that the engine takes")
+	f.Var(priceFlag(&q.Price), "price", "`dollars` an hour for one GPU (default: the GPU table's)")
 	f.StringVar(&q.Hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
 }
 
@@ -54,12 +83,13 @@ func (q *Question) WorkloadFlags(f *pflag.FlagSet) {
 // EngineFlags are about the engine, and what it and the GPUs reach.
 func (q *Question) EngineFlags(f *pflag.FlagSet) {
 	f.StringVar(&q.Engine, "engine", "", "`engine` or vllm@0.19.0 (default: vllm if it can)")
+	Words(f, "engine", engine.Names()...)
 	CalibrationFlag(f, &q.Calibration)
-	f.Var(ShareFlag{&q.Eff.compute}, "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")
-	f.Var(ShareFlag{&q.Eff.memory}, "memory-eff", "`share` of the memory bandwidth (default: calibrated)")
-	f.Var(ShareFlag{&q.Eff.link}, "link-eff", "`share` of the link between GPUs (default: calibrated)")
+	f.Var(shareFlag(&q.Eff.compute), "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")
+	f.Var(shareFlag(&q.Eff.memory), "memory-eff", "`share` of the memory bandwidth (default: calibrated)")
+	f.Var(shareFlag(&q.Eff.link), "link-eff", "`share` of the link between GPUs (default: calibrated)")
 	f.BoolVar(&q.Eff.NoP2P, "no-p2p", false, "GPUs reach each other over PCIe through the host's memory alone")
-	f.Var(ShareFlag{&q.Eff.interNode}, "inter-node-eff", "`share` of the network between nodes (default: calibrated)")
+	f.Var(shareFlag(&q.Eff.interNode), "inter-node-eff", "`share` of the network between nodes (default: calibrated)")
 }
 
 // CalibrationFlag names a file of constants that were measured.

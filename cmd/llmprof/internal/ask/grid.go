@@ -1,13 +1,19 @@
 package ask
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 
+	"llmprof/analytic"
+	"llmprof/analytic/engine"
+	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/models"
 	"llmprof/sweep"
 )
 
@@ -105,4 +111,195 @@ func try(f *pflag.Flag, value string) error {
 		err = errors.New("want a number, as 0.5")
 	}
 	return fmt.Errorf("%.60q: %w", value, err)
+}
+
+// A GridSource prepares the settings of a grid through the flags of "llmprof estimate", so
+// that a point is what estimate says of it.
+type GridSource struct {
+	ctx   context.Context
+	known *Deployments
+	grid  *sweep.Grid
+	q     *Question
+	load  *SteadyLoad
+	flags *pflag.FlagSet
+	set   []string // values that the flags have
+	given []string // names of the flags that the grid gives
+	lists []int    // axes of several values that have no column of their own
+
+	servers map[lengths]*Rates // Each answers any load, and is made by the settings in of.
+	of      string             // It spells the settings that servers have, without the load.
+}
+
+// lengths are what the steady states of a server at any rate depend on besides its setting.
+type lengths struct{ prompt, cached, gen int }
+
+// mostServers bounds how many servers are kept for further rates.
+const mostServers = 64
+
+// NewGridSource makes the source of a grid for one goroutine.
+func NewGridSource(ctx context.Context, known *Deployments, g *sweep.Grid) *GridSource {
+	s := &GridSource{ctx: ctx, known: known, grid: g, q: &Question{}, load: &SteadyLoad{}, set: make([]string, len(g.Axes))}
+	s.flags = GridFlags(s.q, s.load)
+	columns := append(sweep.Columns(true), "micro-batches", "all-logits", "rate")
+	for i := range g.Axes {
+		a := &g.Axes[i]
+		s.given = append(s.given, a.Name)
+		if len(a.Values) > 1 && !slices.Contains(columns, a.Name) {
+			s.lists = append(s.lists, i)
+		}
+	}
+	s.q.Given = s.isGiven
+	return s
+}
+
+// isGiven reports whether the grid gives a flag at the point. The flags of speculation and of prefilling replicas mean
+// nothing where there is none, so that the first of their values stands for none there, and others are
+// refused as the same point again.
+func (s *GridSource) isGiven(name string) bool {
+	i := slices.Index(s.given, name)
+	if i < 0 {
+		return false
+	}
+	idle := (name == "acceptance" || name == "draft-model") && s.load.asked.Drafts == 0 || name == "kv-link" && s.load.asked.Prefillers == 0
+	needs := "speculative-tokens"
+	if name == "kv-link" {
+		needs = "prefill-replicas"
+	}
+	return !idle || s.set[i] != s.grid.Axes[i].Values[0] || !slices.Contains(s.given, needs)
+}
+
+// Prepare sets the flags and prepares the case.
+func (s *GridSource) Prepare(values []string) (*sweep.Setup, error) {
+	for i, v := range values {
+		if s.set[i] == v {
+			continue
+		}
+		if err := s.flags.Set(s.grid.Axes[i].Name, v); err != nil {
+			return nil, err
+		}
+		s.set[i] = v
+	}
+	setup := &sweep.Setup{Setting: s.asked(values)}
+	if err := s.q.Check(); err != nil {
+		return setup, err
+	}
+	d, err := s.known.Prepare(s.ctx, s.q)
+	if d != nil {
+		s.settled(&setup.Setting, d)
+	}
+	if err != nil {
+		return setup, err
+	}
+	setup.Case, setup.Workload, setup.MaxContext = d.prepared, s.q.Workload, d.Model.MaxContext
+	if s.grid.Loaded() {
+		setup.Load = s.loadOf(d, values)
+	}
+	return setup, nil
+}
+
+func (s *GridSource) loadOf(d *Deployment, values []string) func(*analytic.Workload, *analytic.Estimate) (sweep.Loaded, error) {
+	var others []string
+	for i, v := range values {
+		if name := s.grid.Axes[i].Name; name != "rate" && name != "concurrency" {
+			others = append(others, v)
+		}
+	}
+	if of := strings.Join(others, "\x00"); of != s.of {
+		s.servers, s.of = map[lengths]*Rates{}, of
+	}
+	return func(w *analytic.Workload, e *analytic.Estimate) (sweep.Loaded, error) {
+		d.Workload, s.q.Workload, d.Estimate.Estimate = *w, *w, *e
+		load, err := s.steady(d.Answer)
+		if err != nil {
+			return sweep.Loaded{}, err
+		}
+		return rowOf(load), nil
+	}
+}
+
+// rowOf is a steady state as a row has it.
+func rowOf(l *view.Load) sweep.Loaded {
+	s := l.Steady
+	row := sweep.Loaded{
+		LoadTTFT: float64(s.TTFT), LoadTPOT: float64(s.TPOT), LoadE2E: float64(s.E2E), Requests: s.Rate, Generated: s.Throughput, Running: s.Running, Waiting: s.Waiting,
+		Utilization: s.Utilization, KVShare: s.Cache, LoadJ: float64(s.Energy), LoadUSD: float64(s.Cost), Most: s.Capacity.Rate, MostBound: s.Capacity.Bound,
+	}
+	if h := l.High; h != nil {
+		row.LoadTTFTHigh, row.LoadTPOTHigh, row.LoadE2EHigh = float64(h.TTFT), float64(h.TPOT), float64(h.E2E)
+	}
+	return row
+}
+
+// steady is the steady state of an answer's server, which is prepared once for all loads.
+func (s *GridSource) steady(ans *Answer) (*view.Load, error) {
+	key := lengths{ans.Workload.PromptLen, ans.Workload.CachedPrefix, ans.Workload.GenLen}
+	if s.servers[key] == nil {
+		all, err := s.load.Rates(s.ctx, s.known, ans)
+		if err != nil {
+			return nil, err
+		}
+		if len(s.servers) >= mostServers {
+			clear(s.servers)
+		}
+		s.servers[key] = all
+	}
+	return s.load.Of(s.servers[key])
+}
+
+// asked is what is known of a setting before it was prepared.
+func (s *GridSource) asked(values []string) sweep.Setting {
+	p := &s.q.Parallel
+	return sweep.Setting{
+		Model: s.q.Model, GPU: s.q.GPU, Engine: s.q.Engine, TP: p.TP, PP: p.PP, EP: p.EP, MoETP: p.MoETP, DP: p.DP, SP: p.SP, MicroBatches: p.MicroBatches,
+		Weights: s.q.Weights, AllLogits: s.q.Workload.AllLogits, Other: s.other(values), Concurrency: s.load.concurrency, Rate: s.load.rate(),
+	}
+}
+
+// other are the values of the lists that have no column of their own.
+func (s *GridSource) other(values []string) string {
+	var all []string
+	for _, i := range s.lists {
+		all = append(all, "--"+s.grid.Axes[i].Name+"="+values[i])
+	}
+	return strings.Join(all, " ")
+}
+
+// settled fills in what the flags come to.
+func (s *GridSource) settled(row *sweep.Setting, d *Deployment) {
+	replica := d.Parallel.GPUs() / max(d.Parallel.DP, 1)
+	gpus := d.Parallel.GPUs() + replica*s.load.asked.Prefillers
+	row.Model, row.GPU, row.Engine = d.Model.Name, d.GPU.Key, d.Machine.Engine.Profile().Name
+	row.MicroBatches = d.Parallel.MicroBatches
+	row.Calibration, row.Measured, row.GPUs = d.Machine.Cal.Name, d.Machine.Cal.Measured, gpus
+	row.Weights, row.Act, row.KV = d.Scheme.Name, d.Scheme.Act.String(), d.Scheme.KV.String()
+	row.PerHour = float64(d.Price) * float64(gpus)
+}
+
+// Known looks up a name of the grid.
+func (d *Deployments) Known(ctx context.Context, q *Question, flag, value string) (err error) {
+	switch flag {
+	case "model":
+		_, err = d.Model(ctx, value, q.Offline, q.Lenient)
+		return err
+	case "draft-model":
+		if value != "ngram" {
+			_, err = d.Model(ctx, value, q.Offline, false)
+		}
+		return err
+	case "gpu":
+		_, err = d.GPU(value, q.Hardware)
+		return err
+	case "engine":
+		_, err = engine.Parse(value)
+	case "scheduler":
+		if !slices.Contains(engine.SchedulerNames(), value) {
+			err = fmt.Errorf("--scheduler: no scheduler %.40q is known: want one of %s", value, strings.Join(engine.SchedulerNames(), ", "))
+		}
+	case "weights":
+		err = models.CheckWeights(value)
+	}
+	if err != nil {
+		return UsageError{err}
+	}
+	return nil
 }

@@ -26,7 +26,7 @@ func (l *SteadyLoad) Flags(f *pflag.FlagSet) {
 }
 
 func (l *SteadyLoad) loadFlags(f *pflag.FlagSet) {
-	f.Var(RatesFlag{Rates: &l.rates}, "rate", "steady state with so many `requests` a second, Poisson arrivals")
+	f.Var(RatesFlag(&l.rates, nil), "rate", "steady state with so many `requests` a second, Poisson arrivals")
 	f.IntVar(&l.concurrency, "concurrency", 0, "steady state with so many `clients` that each have one request at a time")
 }
 
@@ -48,12 +48,7 @@ func goTogether(given func(string) bool) error {
 
 // closedForm refuses flags whose effect has none.
 func closedForm(given func(string) bool) error {
-	for _, name := range []string{"routing", "kv-offload", "preemption", "watermark", "no-prefix-cache"} {
-		if given(name) {
-			return Usage("--%s has no closed form: llmprof simulate takes it", name)
-		}
-	}
-	return nil
+	return Refuse(given, []string{"routing", "kv-offload", "preemption", "watermark", "no-prefix-cache"}, "--%s has no closed form: llmprof simulate takes it")
 }
 
 // LeaveBatch makes the batch the least that can be where a load is asked for: nobody chooses it then.
@@ -137,7 +132,7 @@ func (l *SteadyLoad) closed(ctx context.Context, from Sources, ans *Answer) (*se
 		return nil, err
 	}
 	if w := &ans.Workload; w.CachedPrefix > 0 {
-		if l.hitRate > 0 {
+		if l.asked.HitRate > 0 {
 			return nil, Usage("--cached-prefix and --prefix-hit-rate say the same: give one")
 		}
 		server.HitRate = float64(w.CachedPrefix) / float64(w.PromptLen)

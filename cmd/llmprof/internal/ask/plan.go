@@ -25,23 +25,14 @@ type Planned struct {
 	Given  func(flag string) bool
 	Trace  TraceReader // nil where no traces are read
 
-	prompt, gen     serving.Lengths
+	request         plan.Request // as the flags say it, but for what follows
 	ttft, tpot, e2e string
 	p99             bool
-	rate, tps       float64
-	concurrency     int
-	budget          Price
-	maxGPUs         int
-	budgets, limits []int
-	drafts          []int
-	acceptance      float64
-	aggregated      bool
+	limits, drafts  []int
 	gpus, engines   []string
 	prices          []string
 	weights         []string
 	floor, by       string
-	expected        bool
-	top, perCard    int
 
 	hardware, calibration string
 	offline               bool
@@ -56,33 +47,35 @@ type Catalogs interface {
 
 // Flags are the settings of "llmprof plan", which set o.
 func (o *Planned) Flags(f *pflag.FlagSet) {
-	o.prompt, o.gen = serving.Fixed(1024), serving.Fixed(256)
+	q := &o.request
+	q.Prompt, q.Gen = serving.Fixed(1024), serving.Fixed(256)
 	f.StringSliceVarP(&o.Models, "model", "m", nil, "`models` to try, each as \"llmprof estimate\" takes it")
-	f.Var(LengthsFlag{To: &o.prompt, Read: o.Trace}, "in", "`tokens` of prompts: 1024, 512..2048, lognormal:1024,0.8 or trace:FILE")
-	f.Var(LengthsFlag{To: &o.gen, Read: o.Trace, Answers: true}, "out", "`tokens` of answers: as --in")
+	f.Var(PromptFlag(&q.Prompt, o.Trace), "in", "`tokens` of prompts: 1024, 512..2048, lognormal:1024,0.8 or trace:FILE")
+	f.Var(AnswerFlag(&q.Gen, o.Trace), "out", "`tokens` of answers: as --in")
 	f.StringVar(&o.ttft, "ttft", "", "longest mean `time` to the first token, as 500ms; p99=2s at p99")
 	f.StringVar(&o.tpot, "tpot", "", "longest mean `time` per output token, as 30ms or p99=50ms")
 	f.StringVar(&o.e2e, "e2e", "", "longest mean `time` of a request, as 10s or p99=20s")
 	f.BoolVar(&o.p99, "p99", false, "hold all targets to 99th percentiles")
-	f.Float64Var(&o.rate, "rate", 0, "load: `requests` a second")
-	f.IntVar(&o.concurrency, "concurrency", 0, "load: `requests` at a time")
-	f.Float64Var(&o.tps, "tps", 0, "load: generated `tokens` a second")
-	f.Var(&o.budget, "budget", "most `dollars` an hour")
-	f.IntVar(&o.maxGPUs, "max-gpus", 0, fmt.Sprintf("most `GPUs` (default %d)", plan.DefaultGPUs))
+	f.Float64Var(&q.Load.Rate, "rate", 0, "load: `requests` a second")
+	f.IntVar(&q.Load.Concurrency, "concurrency", 0, "load: `requests` at a time")
+	f.Float64Var(&q.Load.Throughput, "tps", 0, "load: generated `tokens` a second")
+	f.Var(priceFlag(&q.Budget), "budget", "most `dollars` an hour")
+	f.IntVar(&q.MaxGPUs, "max-gpus", 0, fmt.Sprintf("most `GPUs` (default %d)", plan.DefaultGPUs))
 	f.StringSliceVar(&o.gpus, "gpus", nil, "`GPUs` to try (default: all)")
 	f.StringSliceVar(&o.prices, "price", nil, "`dollars` an hour of a GPU, as h100=1.99,t4=0.35 (default: the GPU table's)")
 	f.StringSliceVar(&o.engines, "engines", []string{"vllm"}, "`engines` to try")
+	Words(f, "engines", engine.Names()...)
 	f.StringSliceVar(&o.weights, "weights", []string{"fp8", "w4a16-g128"}, "`schemes` of weights to try beside the checkpoint's")
 	f.StringVar(&o.floor, "quality-floor", "fp8", "least `format` of weights and cache, as bf16, fp8 or int4")
-	f.IntSliceVar(&o.budgets, "max-num-batched-tokens", plan.DefaultBudgets(), "most `tokens` of a step to try beside the scheduler's")
+	f.IntSliceVar(&q.Budgets, "max-num-batched-tokens", plan.DefaultBudgets(), "most `tokens` of a step to try beside the scheduler's")
 	f.IntSliceVar(&o.limits, "max-num-seqs", plan.DefaultLimits(), "most `sequences` at once to try beside the scheduler's; of --concurrency if given")
-	f.Float64Var(&o.acceptance, "acceptance", 0, "try speculation: `probability` that a drafted token is right")
+	f.Float64Var(&q.Acceptance, "acceptance", 0, "try speculation: `probability` that a drafted token is right")
 	f.IntSliceVar(&o.drafts, "speculative-tokens", []int{1, 2, 3}, "`tokens` to draft, where --acceptance is given")
-	f.BoolVar(&o.aggregated, "aggregated", false, "try no replicas that only prefill")
-	f.StringVar(&o.by, "by", "cost", "`objective`: cost, energy, latency, throughput or model (the order of --model)")
-	f.BoolVar(&o.expected, "expected", false, "hold targets to expected times, not to the intervals' slow end")
-	f.IntVar(&o.top, "top", 10, "show the best `N` rows; 0 for all")
-	f.IntVar(&o.perCard, "per-gpu", 1, "show at most `N` rows of a model on a GPU; 0 for any number")
+	f.BoolVar(&q.Together, "aggregated", false, "try no replicas that only prefill")
+	Choice(f, &o.by, "by", "cost", "`objective`: %s (the order of --model)", plan.Objectives()...)
+	f.BoolVar(&q.Expected, "expected", false, "hold targets to expected times, not to the intervals' slow end")
+	f.IntVar(&q.Top, "top", 10, "show the best `N` rows; 0 for all")
+	f.IntVar(&q.PerGPU, "per-gpu", 1, "show at most `N` rows of a model on a GPU; 0 for any number")
 	f.StringVar(&o.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
 	CalibrationFlag(f, &o.calibration)
 	f.BoolVar(&o.offline, "offline", false, "never use the network")
@@ -93,11 +86,9 @@ func (o *Planned) Request(ctx context.Context, from Catalogs) (q *plan.Request, 
 	if len(o.Models) == 0 || slices.Contains(o.Models, "") {
 		return nil, Usage("which model? As in llmprof plan llama3.1-8b; \"llmprof models list\" has the names")
 	}
-	q = &plan.Request{
-		Prompt: o.prompt, Gen: o.gen, Load: plan.Load{Rate: o.rate, Concurrency: o.concurrency, Throughput: o.tps},
-		Budget: unit.DollarsPerHour(o.budget), MaxGPUs: o.maxGPUs, Expected: o.expected,
-		Budgets: append([]int{}, o.budgets...), Acceptance: o.acceptance, Together: o.aggregated, Top: o.top, PerGPU: o.perCard,
-	}
+	own := o.request
+	q = &own
+	q.Budgets = append([]int{}, q.Budgets...)
 	if err := o.numbers(); err != nil {
 		return nil, err
 	}
@@ -163,13 +154,14 @@ func (o *Planned) targets(q *plan.Request) error {
 
 // numbers refuses numbers that ask for nothing.
 func (o *Planned) numbers() error {
+	q := &o.request
 	for _, n := range []struct {
 		flag  string
 		value float64
 		least float64
 	}{
-		{"rate", o.rate, math.SmallestNonzeroFloat64}, {"tps", o.tps, math.SmallestNonzeroFloat64},
-		{"concurrency", float64(o.concurrency), 1}, {"max-gpus", float64(o.maxGPUs), 1}, {"top", float64(o.top), 0}, {"per-gpu", float64(o.perCard), 0},
+		{"rate", q.Load.Rate, math.SmallestNonzeroFloat64}, {"tps", q.Load.Throughput, math.SmallestNonzeroFloat64},
+		{"concurrency", float64(q.Load.Concurrency), 1}, {"max-gpus", float64(q.MaxGPUs), 1}, {"top", float64(q.Top), 0}, {"per-gpu", float64(q.PerGPU), 0},
 	} {
 		switch {
 		case !o.Given(n.flag) || n.value >= n.least && n.value <= math.MaxFloat64:
@@ -298,14 +290,16 @@ func (o *Planned) priced(from Catalogs, gpus []hardware.GPU) (map[string]unit.Do
 		if !slices.ContainsFunc(gpus, func(tried hardware.GPU) bool { return tried.Key == g.Key }) {
 			return nil, Usage("--price %.60s: --gpus leaves %s out", item, g.Key)
 		}
-		var p Price
-		if err := p.Set(strings.TrimSpace(text)); err != nil {
+		var p unit.DollarsPerHour
+		if err := priceFlag(&p).Set(strings.TrimSpace(text)); err != nil {
 			return nil, Usage("--price %s: %w", name, err)
 		}
-		all[g.Key] = unit.DollarsPerHour(p)
+		all[g.Key] = p
 	}
 	return all, nil
 }
 
 // Shown are the best rows, of each GPU no more than were asked for.
-func (o *Planned) Shown(rows []plan.Row) []plan.Row { return plan.Shown(rows, o.top, o.perCard) }
+func (o *Planned) Shown(rows []plan.Row) []plan.Row {
+	return plan.Shown(rows, o.request.Top, o.request.PerGPU)
+}

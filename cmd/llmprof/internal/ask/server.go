@@ -26,38 +26,31 @@ type Service struct {
 	watermark  float64
 	preemption string
 	noAsync    bool
-	cache      int // tokens
-
-	hitRate  float64
-	noPrefix bool
-	offload  float64 // GB
-
-	drafts     int
-	acceptance float64
+	offload    float64 // GB
 	drafter    string
-
-	routing    string
-	prefillers int
 	link       float64 // GB/s
+
+	asked serving.Server // what of the server the flags say as it is
 }
 
 // Flags adds the flags of a server.
 func (s *Service) Flags(f *pflag.FlagSet) {
 	f.StringVar(&s.scheduler, "scheduler", "", "`policy`: "+strings.Join(engine.SchedulerNames(), ", ")+" (default: the engine's)")
+	Words(f, "scheduler", engine.SchedulerNames()...)
 	f.IntVar(&s.sequences, "max-num-seqs", 0, "most `sequences` that run at once (default: the scheduler's)")
 	f.IntVar(&s.block, "block-size", 0, "`tokens` of a KV block (default: the scheduler's)")
-	f.IntVar(&s.cache, "kv-cache-tokens", 0, "`tokens` that the KV cache of a replica holds, as the engine logs it (default: worked out)")
+	f.IntVar(&s.asked.CacheTokens, "kv-cache-tokens", 0, "`tokens` that the KV cache of a replica holds, as the engine logs it (default: worked out)")
 	f.Float64Var(&s.watermark, "watermark", 0, "`share` of the KV blocks that admission leaves free (default: the scheduler's)")
-	f.StringVar(&s.preemption, "preemption", "", "`way` in which a preempted sequence comes back: recompute or swap (default: recompute)")
+	Choice(f, &s.preemption, "preemption", "", "`way` in which a preempted sequence comes back: %s (default: recompute)", "recompute", "swap")
 	f.BoolVar(&s.noAsync, "no-async-scheduling", false, "form each step when the one before it has ended")
-	f.Float64Var(&s.hitRate, "prefix-hit-rate", 0, "`share` of the prompts' tokens that the prefix cache has")
-	f.BoolVar(&s.noPrefix, "no-prefix-cache", false, "ignore prefixes that prompts share")
+	f.Float64Var(&s.asked.HitRate, "prefix-hit-rate", 0, "`share` of the prompts' tokens that the prefix cache has")
+	f.BoolVar(&s.asked.NoCache, "no-prefix-cache", false, "ignore prefixes that prompts share")
 	f.Float64Var(&s.offload, "kv-offload", 0, "`GB` of host memory for each GPU's evicted prefixes")
-	f.IntVar(&s.drafts, "speculative-tokens", 0, "`tokens` that are drafted and verified in a decode step")
-	f.Float64Var(&s.acceptance, "acceptance", 0, "`probability` that a drafted token is right if those before it are")
+	f.IntVar(&s.asked.Drafts, "speculative-tokens", 0, "`tokens` that are drafted and verified in a decode step")
+	f.Float64Var(&s.asked.Acceptance, "acceptance", 0, "`probability` that a drafted token is right if those before it are")
 	f.StringVar(&s.drafter, "draft-model", "", "`model` that drafts, on the same GPUs or ngram, which takes no time (default: the model's MTP layer, else ngram)")
-	f.StringVar(&s.routing, "routing", "", "`way` to choose among --dp replicas: round-robin, least-loaded or prefix-aware")
-	f.IntVar(&s.prefillers, "prefill-replicas", 0, "`replicas` besides those of --dp that prefill and hand the KV cache over")
+	Choice(f, &s.asked.Routing, "routing", "", "`way` to choose among --dp replicas: %s", "round-robin", "least-loaded", "prefix-aware")
+	f.IntVar(&s.asked.Prefillers, "prefill-replicas", 0, "`replicas` besides those of --dp that prefill and hand the KV cache over")
 	f.Float64Var(&s.link, "kv-link", 0, "`GB/s` by which one GPU hands its KV cache over (default: the link or the network)")
 }
 
@@ -76,16 +69,15 @@ func (s *Service) Server(ctx context.Context, from Sources, ans *Answer) (*servi
 	if err := s.together(ans.Q.Given); err != nil {
 		return nil, err
 	}
-	v := &serving.Server{
-		Predictor: p, Scheduler: rules, Replicas: max(ans.Parallel.DP, 1), Routing: s.routing, CacheTokens: s.cache, Context: ans.Model.MaxContext,
-		HitRate: s.hitRate, NoCache: s.noPrefix, Offload: unit.Bytes(s.offload * 1e9), ToHost: ans.GPU.PCIe,
-		Drafts: s.drafts, Acceptance: s.acceptance, Prefillers: s.prefillers, Link: s.handover(ans),
-	}
+	own := s.asked
+	v := &own
+	v.Predictor, v.Scheduler, v.Replicas, v.Context = p, rules, max(ans.Parallel.DP, 1), ans.Model.MaxContext
+	v.Offload, v.ToHost, v.Link = unit.Bytes(s.offload*1e9), ans.GPU.PCIe, s.handover(ans)
 	if v.ToHost == 0 {
 		v.ToHost = ans.GPU.Bandwidth // the host's memory is the GPU's
 	}
 	switch {
-	case s.drafter == "ngram" || s.drafts == 0:
+	case s.drafter == "ngram" || s.asked.Drafts == 0:
 	case s.drafter != "":
 		v.Drafter, err = draft(ctx, from, s.drafter, ans)
 	case ans.Model.Drafts > 0:
@@ -147,9 +139,9 @@ func (s *Service) together(given func(string) bool) error {
 		ok   bool
 		need string
 	}{
-		{"acceptance", s.drafts > 0, "--speculative-tokens"}, {"draft-model", s.drafts > 0, "--speculative-tokens"},
-		{"kv-link", s.prefillers > 0, "--prefill-replicas"}, {"kv-offload", !s.noPrefix, "a prefix cache"},
-		{"prefix-hit-rate", !s.noPrefix, "a prefix cache"},
+		{"acceptance", s.asked.Drafts > 0, "--speculative-tokens"}, {"draft-model", s.asked.Drafts > 0, "--speculative-tokens"},
+		{"kv-link", s.asked.Prefillers > 0, "--prefill-replicas"}, {"kv-offload", !s.asked.NoCache, "a prefix cache"},
+		{"prefix-hit-rate", !s.asked.NoCache, "a prefix cache"},
 	} {
 		if given(x.flag) && !x.ok {
 			return Usage("--%s changes nothing without %s", x.flag, x.need)
@@ -161,7 +153,7 @@ func (s *Service) together(given func(string) bool) error {
 		without string
 	}{
 		{"max-num-seqs", s.sequences, "the scheduler's default holds"}, {"block-size", s.block, "the scheduler's default holds"},
-		{"kv-cache-tokens", s.cache, "it is worked out"},
+		{"kv-cache-tokens", s.asked.CacheTokens, "it is worked out"},
 	} {
 		if given(x.flag) && x.n < 1 {
 			return Usage("--%s %d: want at least 1; without it %s", x.flag, x.n, x.without)
@@ -170,8 +162,8 @@ func (s *Service) together(given func(string) bool) error {
 	switch {
 	case given("kv-link") && !(s.link > 0 && s.link <= math.MaxFloat64):
 		return Usage("--kv-link %g: want GB/s above 0", s.link)
-	case s.drafts > 0 && !given("acceptance"):
-		return Usage("--speculative-tokens %d: give --acceptance too, the probability that a drafted token is right", s.drafts)
+	case s.asked.Drafts > 0 && !given("acceptance"):
+		return Usage("--speculative-tokens %d: give --acceptance too, the probability that a drafted token is right", s.asked.Drafts)
 	}
 	return nil
 }
@@ -182,7 +174,7 @@ func (s *Service) handover(ans *Answer) unit.BytesPerSec {
 		return unit.BytesPerSec(s.link * 1e9)
 	}
 	p := &ans.Parallel
-	return plan.Handover(ans.GPU, max(p.TP, 1)*max(p.PP, 1)*(max(p.DP, 1)+s.prefillers))
+	return plan.Handover(ans.GPU, max(p.TP, 1)*max(p.PP, 1)*(max(p.DP, 1)+s.asked.Prefillers))
 }
 
 // draft is the model that drafts, on the GPUs of the other.

@@ -6,26 +6,39 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"llmprof/serving"
 	"llmprof/unit"
 )
 
-// A FormatFlag reads a number format.
-type FormatFlag struct{ Format *unit.Format }
-
-// String is the format as it is spelt.
-func (f FormatFlag) String() string {
-	if f.Format == nil || *f.Format == unit.NoFormat {
-		return ""
-	}
-	return f.Format.String()
+// A value is a flag that is read and shown in a way of its own.
+type value struct {
+	text func() string // "" if it is not given
+	set  func(string) error
 }
 
-// Set reads the format.
-func (f FormatFlag) Set(s string) error { return f.Format.UnmarshalText([]byte(s)) }
+// Flag is the value of a flag that text shows, "" if it is not given, and set reads.
+func Flag(text func() string, set func(string) error) pflag.Value { return value{text, set} }
 
-// Type is the name that help shows.
-func (f FormatFlag) Type() string { return "format" }
+// String is the value as it is given.
+func (v value) String() string { return v.text() }
+
+// Set reads the value.
+func (v value) Set(s string) error { return v.set(s) }
+
+// Type tells it from the values of package pflag.
+func (v value) Type() string { return "value" }
+
+// FormatFlag reads a number format.
+func FormatFlag(to *unit.Format) pflag.Value {
+	return Flag(func() string {
+		if *to == unit.NoFormat {
+			return ""
+		}
+		return to.String()
+	}, func(s string) error { return to.UnmarshalText([]byte(s)) })
+}
 
 // FormatNames lists the number formats.
 func FormatNames() []string {
@@ -36,54 +49,38 @@ func FormatNames() []string {
 	return names
 }
 
-// A ShareFlag reads a share of a peak. The zero share is one not given.
-type ShareFlag struct{ share *float64 }
-
-// String is the share, empty if not given.
-func (f ShareFlag) String() string {
-	if f.share == nil || *f.share == 0 {
+// Given is a number as it is given, "" for 0.
+func Given(v float64) string {
+	if v == 0 {
 		return ""
 	}
-	return strconv.FormatFloat(*f.share, 'g', -1, 64)
+	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// Set reads a share above 0 and up to 1.
-func (f ShareFlag) Set(s string) error {
-	v, err := strconv.ParseFloat(s, 64)
-	if err != nil || !(v > 0 && v <= 1) {
-		return fmt.Errorf("want a share above 0 and at most 1, as 0.8")
-	}
-	*f.share = v
-	return nil
+// shareFlag reads a share of a peak above 0 and up to 1. The zero share is one not given.
+func shareFlag(to *float64) pflag.Value {
+	return Flag(func() string { return Given(*to) }, func(s string) error {
+		v, err := strconv.ParseFloat(s, 64)
+		if err != nil || !(v > 0 && v <= 1) {
+			return fmt.Errorf("want a share above 0 and at most 1, as 0.8")
+		}
+		*to = v
+		return nil
+	})
 }
 
-// Type is the name that help shows.
-func (f ShareFlag) Type() string { return "share" }
-
-// A TimeFlag reads a time as people write it: a bare number is of seconds.
-type TimeFlag struct{ To *unit.Seconds }
-
-// String is the time in seconds, empty if not given.
-func (f TimeFlag) String() string {
-	if f.To == nil || *f.To == 0 {
-		return ""
-	}
-	return strconv.FormatFloat(float64(*f.To), 'g', -1, 64)
+// TimeFlag reads a time as people write it, as "120", "500ms" or "2m": a bare number is of seconds.
+func TimeFlag(to *unit.Seconds) pflag.Value {
+	return Flag(func() string { return Given(float64(*to)) }, func(s string) (err error) {
+		v, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			*to, err = ParseTime(s)
+			return err
+		}
+		*to = unit.Seconds(v)
+		return nil
+	})
 }
-
-// Set reads "120", "500ms" or "2m".
-func (f TimeFlag) Set(s string) (err error) {
-	v, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		*f.To, err = ParseTime(s)
-		return err
-	}
-	*f.To = unit.Seconds(v)
-	return nil
-}
-
-// Type is the name that help shows.
-func (f TimeFlag) Type() string { return "time" }
 
 // ParseTime reads a time with its unit, minutes and hours too.
 func ParseTime(s string) (t unit.Seconds, err error) {
@@ -97,123 +94,92 @@ func ParseTime(s string) (t unit.Seconds, err error) {
 // maxPrice is beyond any GPU's price of an hour.
 const maxPrice = 1e6
 
-// A Price is what an hour of one GPU costs; the zero Price is one not given.
-type Price unit.DollarsPerHour
-
-// String is the price, empty if not given.
-func (p *Price) String() string {
-	if *p == 0 {
-		return ""
-	}
-	return strconv.FormatFloat(float64(*p), 'g', -1, 64)
-}
-
-// Set reads "2.49" or "2.49 $/h".
-func (p *Price) Set(s string) error {
-	var d unit.DollarsPerHour
-	if err := d.UnmarshalText([]byte(strings.TrimPrefix(s, "$"))); err != nil {
-		return err
-	}
-	if d <= 0 || d > maxPrice {
-		return fmt.Errorf("want dollars an hour, above 0 and at most %.0f", maxPrice)
-	}
-	*p = Price(d)
-	return nil
-}
-
-// Type is the name that help shows.
-func (p *Price) Type() string { return "$/h" }
-
-// A RatesFlag reads rates with commas between.
-type RatesFlag struct {
-	Rates *[]float64
-	Span  *[2]float64 // range that a knee is searched in; nil where it cannot be
-}
-
-// String is the rates, empty if none is given.
-func (f RatesFlag) String() string {
-	switch {
-	case f.Span != nil && f.Span[1] > 0:
-		return fmt.Sprintf("%g..%g", f.Span[0], f.Span[1])
-	case f.Rates == nil || len(*f.Rates) == 0:
-		return ""
-	}
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(*f.Rates), " ", ","), "[]")
-}
-
-// Set reads "2.5", "1,2,4", or "1..32" where a knee can be searched.
-func (f RatesFlag) Set(s string) error {
-	*f.Rates = nil
-	if low, high, ok := strings.Cut(s, ".."); ok && f.Span != nil {
-		a, failed := strconv.ParseFloat(strings.TrimSpace(low), 64)
-		b, wrong := strconv.ParseFloat(strings.TrimSpace(high), 64)
-		if failed != nil || wrong != nil || !(a >= leastRate && a < b && b <= mostRate) {
-			return fmt.Errorf("%.40q: want two rates above 0, the smaller first, as 1..32", s)
+// priceFlag reads what an hour of one GPU costs, as "2.49" or "2.49 $/h"; 0 is a price not given.
+func priceFlag(to *unit.DollarsPerHour) pflag.Value {
+	return Flag(func() string { return Given(float64(*to)) }, func(s string) error {
+		var d unit.DollarsPerHour
+		if err := d.UnmarshalText([]byte(strings.TrimPrefix(s, "$"))); err != nil {
+			return err
 		}
-		*f.Span = [2]float64{a, b}
+		if d <= 0 || d > maxPrice {
+			return fmt.Errorf("want dollars an hour, above 0 and at most %.0f", maxPrice)
+		}
+		*to = d
 		return nil
-	}
-	for part := range strings.SplitSeq(s, ",") {
-		v, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
-		if err != nil || !(v >= leastRate && v <= mostRate) {
-			return fmt.Errorf("want requests a second, from 1e-9 to 1e6, or several, as 1,2.5,5")
-		}
-		*f.Rates = append(*f.Rates, v)
-	}
-	return nil
+	})
 }
 
 // No server has so few requests, of which each takes the energy of all the time until the next, nor so many.
 const leastRate, mostRate = 1e-9, 1e6
 
-// Type is the name that help shows.
-func (f RatesFlag) Type() string { return "requests" }
+// RatesFlag reads rates, as "2.5" or "1,2,4", and a range that a knee is searched in, as "1..32", unless span is nil.
+func RatesFlag(rates *[]float64, span *[2]float64) pflag.Value {
+	return Flag(func() string {
+		if span != nil && span[1] > 0 {
+			return fmt.Sprintf("%g..%g", span[0], span[1])
+		}
+		return strings.Trim(strings.ReplaceAll(fmt.Sprint(*rates), " ", ","), "[]")
+	}, func(s string) error {
+		*rates = nil
+		if low, high, ok := strings.Cut(s, ".."); ok && span != nil {
+			a, failed := strconv.ParseFloat(strings.TrimSpace(low), 64)
+			b, wrong := strconv.ParseFloat(strings.TrimSpace(high), 64)
+			if failed != nil || wrong != nil || !(a >= leastRate && a < b && b <= mostRate) {
+				return fmt.Errorf("%.40q: want two rates above 0, the smaller first, as 1..32", s)
+			}
+			*span = [2]float64{a, b}
+			return nil
+		}
+		for part := range strings.SplitSeq(s, ",") {
+			v, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
+			if err != nil || !(v >= leastRate && v <= mostRate) {
+				return fmt.Errorf("want requests a second, from 1e-9 to 1e6, or several, as 1,2.5,5")
+			}
+			*rates = append(*rates, v)
+		}
+		return nil
+	})
+}
 
 // A TraceReader gives the lengths of the prompts and of the answers of a recorded trace.
 type TraceReader func(file string) (prompt, gen serving.Lengths, err error)
 
-// A LengthsFlag reads the tokens of prompts, or of answers.
-type LengthsFlag struct {
-	To      *serving.Lengths
-	Read    TraceReader // nil where no traces are read
-	Answers bool        // A trace gives the lengths of its answers, not of its prompts.
+// PromptFlag reads the tokens of prompts: "1024", "512..2048", "lognormal:1024,0.8" or "trace:FILE". Read is nil
+// where no traces are read.
+func PromptFlag(to *serving.Lengths, read TraceReader) pflag.Value {
+	return lengthsFlag(to, read, func(prompt, _ serving.Lengths) serving.Lengths { return prompt })
 }
 
-// String is the lengths as they are given.
-func (f LengthsFlag) String() string {
-	if f.To == nil || f.To.Kind == "" {
-		return ""
-	}
-	return f.To.String()
+// AnswerFlag reads the tokens of answers as PromptFlag does those of prompts.
+func AnswerFlag(to *serving.Lengths, read TraceReader) pflag.Value {
+	return lengthsFlag(to, read, func(_, gen serving.Lengths) serving.Lengths { return gen })
 }
 
-// Set reads "1024", "512..2048", "lognormal:1024,0.8" or "trace:FILE".
-func (f LengthsFlag) Set(text string) error {
-	file, traced := strings.CutPrefix(strings.TrimSpace(text), "trace:")
-	if !traced {
-		l, err := serving.ParseLengths(text)
+func lengthsFlag(to *serving.Lengths, read TraceReader, pick func(prompt, gen serving.Lengths) serving.Lengths) pflag.Value {
+	return Flag(func() string {
+		if to.Kind == "" {
+			return ""
+		}
+		return to.String()
+	}, func(text string) error {
+		file, traced := strings.CutPrefix(strings.TrimSpace(text), "trace:")
+		if !traced {
+			l, err := serving.ParseLengths(text)
+			if err == nil {
+				*to = l
+			}
+			return err
+		}
+		if read == nil {
+			return fmt.Errorf("%.60q: no trace can be read here", text)
+		}
+		prompt, gen, err := read(file)
 		if err == nil {
-			*f.To = l
+			*to = pick(prompt, gen)
 		}
 		return err
-	}
-	if f.Read == nil {
-		return fmt.Errorf("%.60q: no trace can be read here", text)
-	}
-	prompt, gen, err := f.Read(file)
-	switch {
-	case err != nil:
-		return err
-	case f.Answers:
-		*f.To = gen
-	default:
-		*f.To = prompt
-	}
-	return nil
+	})
 }
-
-// Type is the name that help shows.
-func (f LengthsFlag) Type() string { return "tokens" }
 
 func (l *SteadyLoad) lengths(ans *Answer) (prompt, gen serving.Lengths) {
 	prompt, gen = serving.Fixed(ans.Q.Workload.PromptLen), serving.Fixed(ans.Q.Workload.GenLen)

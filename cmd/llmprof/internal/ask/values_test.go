@@ -10,11 +10,11 @@ import (
 func TestRatesFlagRefuses(t *testing.T) {
 	var rates []float64
 	for _, text := range []string{"0", "-1", "1e-320", "1e7", "NaN", "Inf", "1,1e-320", ""} {
-		if err := (RatesFlag{Rates: &rates}).Set(text); err == nil {
+		if err := RatesFlag(&rates, nil).Set(text); err == nil {
 			t.Errorf("--rate %q is taken", text)
 		}
 	}
-	if err := (RatesFlag{Rates: &rates}).Set("1e-9,2"); err != nil || len(rates) != 2 {
+	if err := RatesFlag(&rates, nil).Set("1e-9,2"); err != nil || len(rates) != 2 {
 		t.Errorf("--rate 1e-9,2: %v, %v", rates, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // command is a command with flags of two groups.
@@ -17,12 +18,12 @@ func command(ran *[]int) *cobra.Command {
 	cmd := &cobra.Command{Use: "estimate NAME", Short: "Do it", Args: Positional("name"), Run: func(*cobra.Command, []string) {
 		*ran = append([]int{size}, list...)
 	}}
-	Define(cmd, Workload, func(cmd *cobra.Command) {
-		cmd.Flags().IntVarP(&size, "size", "s", 1, "`tokens`")
-		cmd.Flags().IntSliceVar(&list, "list", nil, "`sizes` to try")
-		cmd.Flags().StringVar(&name, "name", "", "`name` of it")
+	Define(cmd, Workload, func(f *pflag.FlagSet) {
+		f.IntVarP(&size, "size", "s", 1, "`tokens`")
+		f.IntSliceVar(&list, "list", nil, "`sizes` to try")
+		f.StringVar(&name, "name", "", "`name` of it")
 	})
-	Define(cmd, Output, func(cmd *cobra.Command) { cmd.Flags().Bool("seldom", false, "seldom used") })
+	Define(cmd, Output, func(f *pflag.FlagSet) { f.Bool("seldom", false, "seldom used") })
 	Rare(cmd, "seldom")
 	root.AddCommand(cmd)
 	root.SetFlagErrorFunc(FlagError)

@@ -3,12 +3,19 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"llmprof/cmd/llmprof/internal/count"
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/printable"
 )
 
 // A Group is a heading of the help, with the flags under it. Groups stand in the order in
@@ -28,11 +35,12 @@ const (
 const (
 	groupKey = "llmprof_group"
 	rareKey  = "llmprof_rare"
+	askedKey = "llmprof_asked" // of --help-all
 )
 
 // Define puts the flags that define adds to the command into a group.
-func Define(cmd *cobra.Command, group Group, define func(*cobra.Command)) {
-	define(cmd)
+func Define(cmd *cobra.Command, group Group, define func(*pflag.FlagSet)) {
+	define(cmd.Flags())
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if _, ok := f.Annotations[groupKey]; !ok {
 			annotate(f, groupKey, string(group))
@@ -126,4 +134,152 @@ func Needs(what string, least, most int) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// Width is how many columns the help takes at most.
+const Width = 80
+
+// helpAllFlag shows the flags that are rarely needed too.
+const helpAllFlag = "help-all"
+
+// Install gives the command and all commands below it their help and --version.
+func Install(root *cobra.Command, version string, ascii bool) {
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { help(cmd.OutOrStdout(), cmd, ascii) })
+	root.SetUsageFunc(func(cmd *cobra.Command) error {
+		help(cmd.OutOrStderr(), cmd, ascii)
+		return nil
+	})
+	root.SetVersionTemplate("{{.Version}}\n")
+	install(root, version)
+}
+
+func install(cmd *cobra.Command, version string) {
+	f := cmd.Flags()
+	f.SortFlags = false
+	cmd.DisableFlagsInUseLine = true
+	cmd.Version = version
+	f.Bool("version", false, "print the version")
+	f.BoolP("help", "h", false, "show this help")
+	f.Lookup("version").Hidden = cmd.HasParent()
+	f.Lookup("help").Hidden = true
+	f.BoolFunc(helpAllFlag, "show all flags", func(string) error {
+		annotate(f.Lookup(helpAllFlag), askedKey, "")
+		return pflag.ErrHelp // ends the reading of the flags as --help does
+	})
+	f.Lookup(helpAllFlag).Hidden = true
+	f.VisitAll(count.Lenient)
+	for _, c := range cmd.Commands() {
+		install(c, version)
+	}
+}
+
+func help(w io.Writer, cmd *cobra.Command, ascii bool) {
+	all := false
+	if f := cmd.Flags().Lookup(helpAllFlag); f != nil {
+		_, all = f.Annotations[askedKey]
+	}
+	page := text(cmd, all)
+	if ascii {
+		page = printable.ASCII(page)
+	}
+	fmt.Fprint(w, page)
+}
+
+func text(cmd *cobra.Command, all bool) string {
+	var b strings.Builder
+	about := cmp.Or(cmd.Long, cmd.Short+".")
+	b.WriteString(fill(about) + "Usage:\n  " + cmd.UseLine())
+	list, left := Sections(cmd, all)
+	if len(list) > 0 {
+		b.WriteString(" [flags]")
+	}
+	b.WriteString("\n")
+	if cmd.Example != "" {
+		b.WriteString("\nExamples:\n" + cmd.Example + "\n")
+	}
+	commands(&b, cmd)
+	for _, s := range list {
+		heading := cmp.Or(string(s.Group), "Flags")
+		b.WriteString("\n" + heading + ":\n")
+		writeFlags(&b, s.Flags)
+	}
+	switch {
+	case left == 1:
+		fmt.Fprintf(&b, "\n1 more flag: %s --help-all\n", cmd.CommandPath())
+	case left > 1:
+		fmt.Fprintf(&b, "\n%d more flags: %s --help-all\n", left, cmd.CommandPath())
+	case cmd.HasAvailableSubCommands():
+		fmt.Fprintf(&b, "\nMore about a command: %s COMMAND --help\n", cmd.CommandPath())
+	}
+	return b.String()
+}
+
+func commands(b *strings.Builder, cmd *cobra.Command) {
+	if !cmd.HasAvailableSubCommands() {
+		return
+	}
+	write := func(title, group string) {
+		first := true
+		for _, c := range cmd.Commands() {
+			if !c.IsAvailableCommand() || c.GroupID != group {
+				continue
+			}
+			if first {
+				b.WriteString("\n" + title + ":\n")
+				first = false
+			}
+			fmt.Fprintf(b, "  %-12s %s\n", c.Name(), c.Short)
+		}
+	}
+	for _, g := range cmd.Groups() {
+		write(g.Title, g.ID)
+	}
+	title := "Commands"
+	if len(cmd.Groups()) > 0 {
+		title = "Other commands"
+	}
+	write(title, "")
+}
+
+// writeFlags lists flags, their texts in a column.
+func writeFlags(b *strings.Builder, flags []*pflag.Flag) {
+	names, texts, column := make([]string, len(flags)), make([]string, len(flags)), 0
+	for i, f := range flags {
+		value, text := pflag.UnquoteUsage(f)
+		names[i] = "      --" + f.Name
+		if f.Shorthand != "" {
+			names[i] = "  -" + f.Shorthand + ", --" + f.Name
+		}
+		if value != "" {
+			names[i] += " " + value
+		}
+		texts[i] = text
+		if d := f.DefValue; !slices.Contains([]string{"", "0", "1", "false", "[]"}, d) && !strings.Contains(text, "(default") {
+			texts[i] += " (default " + strings.Trim(d, "[]") + ")"
+		}
+		column = max(column, utf8.RuneCountInString(names[i])+2)
+	}
+	for i := range names {
+		lines := render.Wrap(texts[i], Width-column)
+		for j, line := range lines {
+			name := ""
+			if j == 0 {
+				name = names[i]
+			}
+			fmt.Fprintf(b, "%-*s%s\n", column, name, line)
+		}
+	}
+}
+
+// fill wraps the paragraphs of a text; indented ones stay as they are.
+func fill(s string) string {
+	var b strings.Builder
+	for p := range strings.SplitSeq(strings.TrimSpace(s), "\n\n") {
+		if strings.HasPrefix(p, " ") {
+			b.WriteString(p + "\n\n")
+			continue
+		}
+		b.WriteString(strings.Join(render.Wrap(p, Width), "\n") + "\n\n")
+	}
+	return b.String()
 }

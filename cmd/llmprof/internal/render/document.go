@@ -11,6 +11,8 @@ import (
 	"encoding"
 	"fmt"
 	"math"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -72,6 +74,16 @@ func Keyed(keys ...string) *Table {
 	return t
 }
 
+// LeaveOut removes a column.
+func (t *Table) LeaveOut(i int) {
+	t.Columns = slices.Delete(t.Columns, i, i+1)
+	for j := range t.Rows {
+		if r := &t.Rows[j]; r.Kind != Group {
+			r.Cells = slices.Delete(r.Cells, i, i+1)
+		}
+	}
+}
+
 // Add adds a plain row.
 func (t *Table) Add(cells ...any) { t.Rows = append(t.Rows, Row{Cells: cells}) }
 
@@ -123,41 +135,13 @@ func plain(cell any) any {
 
 // number is the value of a cell that is a number or a quantity.
 func number(cell any) (float64, bool) {
-	switch v := plain(cell).(type) {
-	case float64:
-		return v, true
-	case int:
-		return float64(v), true
-	case Count:
-		return float64(v), true
-	case Tenths:
-		return float64(v), true
-	case Percent:
-		return float64(v), true
-	case int64:
-		return float64(v), true
-	case unit.FLOPs:
-		return float64(v), true
-	case unit.FLOPsPerSec:
-		return float64(v), true
-	case unit.OPsPerSec:
-		return float64(v), true
-	case unit.Bytes:
-		return float64(v), true
-	case unit.BytesPerSec:
-		return float64(v), true
-	case unit.Seconds:
-		return float64(v), true
-	case unit.Hertz:
-		return float64(v), true
-	case unit.Watts:
-		return float64(v), true
-	case unit.Joules:
-		return float64(v), true
-	case unit.Dollars:
-		return float64(v), true
-	case unit.DollarsPerHour:
-		return float64(v), true
+	v := reflect.ValueOf(plain(cell))
+	switch _, bar := plain(cell).(Bar); {
+	case bar:
+	case v.CanFloat():
+		return v.Float(), true
+	case v.CanInt():
+		return float64(v.Int()), true
 	}
 	return 0, false
 }

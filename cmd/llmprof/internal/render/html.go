@@ -87,8 +87,7 @@ func webTable(t *Table, s Style, sortable bool) *web {
 		w.Columns = append(w.Columns, column)
 	}
 	group := ""
-	for i := range t.Rows {
-		r := &t.Rows[i]
+	for _, r := range t.Rows {
 		row := webRow{Span: len(t.Columns)}
 		switch r.Kind {
 		case Group:

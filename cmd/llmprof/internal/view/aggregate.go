@@ -4,7 +4,6 @@ package view
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -21,8 +20,7 @@ func AggregatePage(r *aggregate.Report) *render.Document {
 		d = experimentPage(&r.Experiments[0])
 	} else {
 		var warned []string
-		for i := range r.Experiments {
-			e := &r.Experiments[i]
+		for _, e := range r.Experiments {
 			for _, w := range e.Method.Warnings {
 				warned = append(warned, e.ID+": "+w)
 			}
@@ -42,17 +40,11 @@ func cycleTable(c *aggregate.Cycles) render.Table {
 	}}
 	for i := range c.Metrics {
 		m := &c.Metrics[i]
-		var half, cv, std any
+		var half any
 		if m.CIHigh != nil {
 			half = digits(*m.CIHigh - m.Mean)
 		}
-		if m.CV != nil {
-			cv = render.Percent(*m.CV)
-		}
-		if m.Std != nil {
-			std = digits(*m.Std)
-		}
-		t.Add(m.Name, digits(m.Mean), half, std, digits(m.Min), digits(m.Max), cv, Cell(m.Class))
+		t.Add(m.Name, digits(m.Mean), half, as[digits](m.Std), digits(m.Min), digits(m.Max), as[render.Percent](m.CV), Cell(m.Class))
 	}
 	return t
 }
@@ -62,8 +54,7 @@ func experimentTable(r *aggregate.Report) render.Table {
 		{Title: "id", Left: true}, {Title: "model", Left: true, Max: 24}, {Title: "processes"}, {Title: "tok/s"}, {Title: "TTFT", Unit: "s"}, {Title: "TPOT", Unit: "s"},
 		{Title: "energy", Unit: "J"}, {Title: "J/out token"}, {Title: "FLOP/s", Drop: 1}, {Title: "warnings", Drop: 2},
 	}}
-	for i := range r.Experiments {
-		e := &r.Experiments[i]
+	for _, e := range r.Experiments {
 		t.Add(e.ID, e.ModelName, e.Method.NumProcesses, as[render.Tenths](e.Totals.TokensPerS), middle(e.Latency.TTFT), middle(e.Latency.TPOT),
 			as[unit.Joules](e.Totals.EnergyJ), as[unit.Joules](e.AIPerf.PerOutputToken), as[unit.FLOPsPerSec](e.Efficiency.FLOPsPerSecond), len(e.Method.Warnings))
 	}
@@ -95,12 +86,9 @@ func experimentPage(e *aggregate.Aggregate) *render.Document {
 		{Name: "Processes", Lines: []string{checks}},
 	}}
 	times := render.Table{Title: "Times, over the samples of all processes", Columns: timeColumns()}
-	for _, t := range []struct {
-		title string
-		s     *stats.Summary
-	}{{"TTFT", e.Latency.TTFT}, {"TPOT", e.Latency.TPOT}, {"TTLT", e.Latency.TTLT}, {"step", e.Latency.Step}} {
-		if t.s != nil {
-			times.Rows = append(times.Rows, timeRow(t.title, t.s, nil))
+	for _, t := range []named[*stats.Summary]{{"TTFT", e.Latency.TTFT}, {"TPOT", e.Latency.TPOT}, {"TTLT", e.Latency.TTLT}, {"step", e.Latency.Step}} {
+		if t.of != nil {
+			times.Rows = append(times.Rows, timeRow(t.name, t.of, nil))
 		}
 	}
 	notes := slices.Concat(e.Method.Warnings, e.Warnings)
@@ -159,79 +147,5 @@ func reasonFor(e *aggregate.Aggregate, key string) string {
 	return ""
 }
 
-// AggregateTable has a row for each experiment, and a column for each figure under
-// its key in the JSON.
-func AggregateTable(r *aggregate.Report) *render.Table {
-	t := &render.Table{}
-	var none aggregate.Aggregate
-	for _, f := range flatten("", &none) {
-		t.Columns = append(t.Columns, render.Column{Key: f.key})
-	}
-	for i := range r.Experiments {
-		var row render.Row
-		for _, f := range flatten("", &r.Experiments[i]) {
-			row.Cells = append(row.Cells, f.value)
-		}
-		t.Rows = append(t.Rows, row)
-	}
-	return t
-}
-
-// A flat is one value of a struct, with the JSON keys that lead to it.
-type flat struct {
-	key   string
-	value any
-}
-
-// flatten lists the values of a struct that is written as JSON, without its lists and
-// maps. All structs of a type give the same keys.
-func flatten(path string, v any) []flat {
-	var list []flat
-	r := reflect.ValueOf(v).Elem()
-	for i := range r.NumField() {
-		f, name := r.Field(i), r.Type().Field(i)
-		key, _, _ := strings.Cut(name.Tag.Get("json"), ",")
-		if key == "" {
-			continue
-		}
-		key = strings.TrimPrefix(path+"."+key, ".")
-		switch {
-		case f.Kind() == reflect.Slice || f.Kind() == reflect.Map:
-		case f.Kind() == reflect.Struct && f.Type().PkgPath() != "time":
-			list = append(list, flatten(key, f.Addr().Interface())...)
-		case f.Kind() == reflect.Pointer && f.Type().Elem().Kind() == reflect.Struct:
-			inner := f
-			if f.IsNil() {
-				inner = reflect.New(f.Type().Elem())
-			}
-			for _, below := range flatten(key, inner.Interface()) {
-				if f.IsNil() {
-					below.value = nil
-				}
-				list = append(list, below)
-			}
-		default:
-			list = append(list, flat{key, plainCell(f)})
-		}
-	}
-	return list
-}
-
-// plainCell turns the value of a field into the value of a cell.
-func plainCell(f reflect.Value) any {
-	if f.Kind() == reflect.Pointer {
-		if f.IsNil() {
-			return nil
-		}
-		f = f.Elem()
-	}
-	switch v := f.Interface().(type) {
-	case bool:
-		return fmt.Sprint(v)
-	case uint64:
-		return fmt.Sprint(v)
-	case interface{ Format(string) string }:
-		return v.Format("2006-01-02T15:04:05.999999999Z07:00")
-	}
-	return f.Interface()
-}
+// AggregateTable has a row for each experiment, and a column for each figure under its key in the JSON.
+func AggregateTable(r *aggregate.Report) *render.Table { return flat(r.Experiments) }

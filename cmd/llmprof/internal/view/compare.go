@@ -48,7 +48,10 @@ type SideOperator struct {
 }
 
 // metrics are the headline figures, in their order.
-var metrics = []string{"ttft_s", "tpot_s", "ttlt_s", "tok_s", "tok_s_gpu", "j_token", "j_request", "usd_h", "usd_mtok", "memory_bytes"}
+var metrics = []struct{ key, title string }{
+	{"ttft_s", "TTFT"}, {"tpot_s", "TPOT"}, {"ttlt_s", "TTLT"}, {"tok_s", "tokens/s"}, {"tok_s_gpu", "tokens/s/GPU"}, {"j_token", "J/token"}, {"j_request", "J/request"},
+	{"usd_h", "$/h"}, {"usd_mtok", "$/Mtok"}, {"memory_bytes", "memory/GPU"},
+}
 
 func (s *Side) figure(metric string) *SideFigure {
 	for i := range s.Figures {
@@ -78,7 +81,7 @@ func DocumentSide(name string, d *EstimateDocument) (s Side, err error) {
 
 // side has the figures of an estimate, without throughput and cost where it cannot run.
 func side(name string, d *EstimateDocument) Side {
-	s := Side{Name: name, Kind: "predicted", Basis: d.Calibration.Name + ": " + d.Calibration.Source, Warnings: append([]string{}, d.Warnings...)}
+	s := Side{Name: name, Kind: "predicted", Basis: d.Calibration.Name + ": " + d.Calibration.Source, Ops: []SideOperator{}, Warnings: append([]string{}, d.Warnings...)}
 	s.Workload = d.Workload.Workload
 	add := func(metric string, v, low, high float64) {
 		s.Figures = append(s.Figures, SideFigure{metric, OrNull(v), OrNull(low), OrNull(high)})
@@ -125,15 +128,12 @@ func (s *Side) operator(phase, name string, time float64) {
 
 // MeasuredSide is the side of a result.
 func MeasuredSide(name string, r *result.Result) Side {
-	s := Side{Name: name, Kind: "measured", Measured: true, Basis: r.Engine.Name + " " + r.Engine.Version, Warnings: append([]string{}, r.Warnings...)}
+	s := Side{Name: name, Kind: "measured", Measured: true, Basis: r.Engine.Name + " " + r.Engine.Version, Ops: []SideOperator{}, Warnings: append([]string{}, r.Warnings...)}
 	s.Workload = r.Workload.Workload
-	for _, x := range []struct {
-		metric string
-		t      *result.Times
-	}{{"ttft_s", r.TTFT}, {"tpot_s", r.TPOT}, {"ttlt_s", r.TTLT}} {
-		f := SideFigure{Metric: x.metric}
-		if x.t != nil {
-			f.Value, f.Low, f.High = &x.t.Median, x.t.MedianLow, x.t.MedianHigh
+	for _, x := range []named[*result.Times]{{"ttft_s", r.TTFT}, {"tpot_s", r.TPOT}, {"ttlt_s", r.TTLT}} {
+		f := SideFigure{Metric: x.name}
+		if x.of != nil {
+			f.Value, f.Low, f.High = &x.of.Median, x.of.MedianLow, x.of.MedianHigh
 		}
 		s.Figures = append(s.Figures, f)
 	}
@@ -174,10 +174,10 @@ type Difference struct {
 // Differences compares every figure of the further sides with the first.
 func (c *Comparison) Differences() (all []Difference) {
 	for _, m := range metrics {
-		a := c.Sides[0].figure(m)
+		a := c.Sides[0].figure(m.key)
 		for i := 1; i < len(c.Sides); i++ {
-			b := c.Sides[i].figure(m)
-			d := Difference{Metric: m, Side: i}
+			b := c.Sides[i].figure(m.key)
+			d := Difference{Metric: m.key, Side: i}
 			if a.Value != nil && b.Value != nil && *a.Value != 0 {
 				d.Ratio = new(*b.Value / *a.Value)
 			}
@@ -277,16 +277,7 @@ type CompareDocument struct {
 
 // Document is the comparison for programs.
 func (c *Comparison) Document() *CompareDocument {
-	d := &CompareDocument{CompareSchema, c.Sides, c.Differences(), c.Operators(), append([]string{}, c.Warnings()...)}
-	for i := range d.Sides {
-		if d.Sides[i].Ops == nil {
-			d.Sides[i].Ops = []SideOperator{}
-		}
-	}
-	if d.Operators == nil {
-		d.Operators = []OperatorDifference{}
-	}
-	return d
+	return &CompareDocument{CompareSchema, c.Sides, c.Differences(), append([]OperatorDifference{}, c.Operators()...), append([]string{}, c.Warnings()...)}
 }
 
 // Page is the comparison for people.
@@ -308,4 +299,134 @@ func (c *Comparison) Page() *render.Document {
 		d.Blocks = append(d.Blocks, render.Notes{Title: "Warnings", Items: w})
 	}
 	return d
+}
+
+// figures is the table of headline figures: each side's, with its ratio to the first, and a
+// mark where the intervals overlap.
+func (c *Comparison) figures() render.Table {
+	t := render.Table{Columns: []render.Column{{Title: "", Key: "metric", Left: true}, {Title: c.heading(0), Key: "side_0", Left: true}}}
+	for i := 1; i < len(c.Sides); i++ {
+		t.Columns = append(t.Columns, render.Column{Title: c.heading(i), Key: fmt.Sprintf("side_%d", i), Left: true}, render.Column{Title: "ratio", Key: fmt.Sprintf("ratio_%d", i), Left: true})
+	}
+	differences := c.Differences()
+	at := 0
+	for _, m := range metrics {
+		cells, some := []any{m.title}, false
+		for i := range c.Sides {
+			f := c.Sides[i].figure(m.key)
+			some = some || f.Value != nil
+			cells = append(cells, shown(f))
+			if i > 0 {
+				cells = append(cells, ratio(&differences[at]))
+				at++
+			}
+		}
+		if some {
+			t.Add(cells...)
+		}
+	}
+	return t
+}
+
+func shown(f *SideFigure) any {
+	if f.Value == nil {
+		return nil
+	}
+	text := func(v float64) string {
+		switch f.Metric {
+		case "ttft_s", "tpot_s", "ttlt_s":
+			return unit.Seconds(v).String()
+		case "memory_bytes":
+			return unit.Bytes(v).String()
+		}
+		return fmt.Sprintf("%.4g", v)
+	}
+	if f.Low == nil || f.High == nil {
+		return text(*f.Value)
+	}
+	switch f.Metric { // the rounding of "llmprof estimate"
+	case "ttft_s", "tpot_s", "ttlt_s":
+		return around(unit.Around(unit.Seconds(*f.Value), unit.Seconds(*f.Low), unit.Seconds(*f.High)), "")
+	}
+	value, interval := roundedNumber(*f.Value, *f.Low, *f.High)
+	return fmt.Sprintf("%s (%s)", value, interval)
+}
+
+func ratio(d *Difference) any {
+	if d.Ratio == nil {
+		return nil
+	}
+	s := fmt.Sprintf("×%.3g", *d.Ratio)
+	switch {
+	case d.Overlap == nil:
+		return s
+	case *d.Overlap:
+		return s + " overlap"
+	}
+	return s + " apart"
+}
+
+// longHeading is more letters than a column has room for.
+const longHeading = 28
+
+// heading is what a side is called above a column: its name, or a letter where that is longer than its figures.
+func (c *Comparison) heading(i int) string {
+	if name := c.Sides[i].Name; len(name) <= longHeading || i >= 26 {
+		return name
+	}
+	return string(rune('A' + i))
+}
+
+// named is a side with the letter that columns have for it.
+func (c *Comparison) named(i int) string {
+	if name, heading := c.Sides[i].Name, c.heading(i); heading != name {
+		return heading + ": " + name
+	}
+	return c.Sides[i].Name
+}
+
+func (c *Comparison) operatorTable() render.Table {
+	t := render.Table{Title: "What makes the difference", Columns: []render.Column{{Title: "phase", Key: "phase", Left: true}, {Title: "operator", Key: "operator", Left: true}}}
+	for i := range c.Sides {
+		t.Columns = append(t.Columns, render.Column{Title: c.heading(i), Key: fmt.Sprintf("side_%d_s", i)})
+	}
+	t.Columns = append(t.Columns, render.Column{Title: "difference", Key: "more_s", Left: true}, render.Column{Title: "% of it", Key: "share"})
+	of := map[string]int{}
+	for _, d := range c.Operators() {
+		if of[d.Phase]++; c.Top > 0 && of[d.Phase] > c.Top {
+			continue
+		}
+		cells := []any{d.Phase, d.Name}
+		for _, x := range d.Times {
+			cells = append(cells, Some(unit.Seconds(x)))
+		}
+		sign := "+"
+		if d.More < 0 {
+			sign = "-"
+		}
+		t.Rows = append(t.Rows, render.Row{Cells: append(cells, sign+unit.Seconds(max(d.More, -d.More)).String(), render.Percent(d.Share))})
+	}
+	return t
+}
+
+// Table is the figures for programs, one a row.
+func (c *Comparison) Table() *render.Table {
+	t := render.Keyed("metric", "side", "value", "low", "high", "ratio", "overlap")
+	differences := c.Differences()
+	for i := range c.Sides {
+		for _, m := range metrics {
+			f := c.Sides[i].figure(m.key)
+			var ratio, overlap any
+			for _, d := range differences {
+				if d.Metric == m.key && d.Side == i {
+					ratio = Cell(d.Ratio)
+					if d.Overlap != nil {
+						overlap = fmt.Sprint(*d.Overlap)
+					}
+				}
+			}
+			t.Add(m.key, c.Sides[i].Name, Cell(f.Value), Cell(f.Low), Cell(f.High), ratio, overlap)
+		}
+	}
+	return t
 }

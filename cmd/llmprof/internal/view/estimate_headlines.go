@@ -63,14 +63,11 @@ func (e *Estimate) Words() *Words {
 		w.Headlines = append(w.Headlines, e.rateHeadlines()...)
 	}
 	m := &e.Memory
-	for _, part := range []struct {
-		name string
-		b    unit.Bytes
-	}{
+	for _, part := range []named[unit.Bytes]{
 		{"weights", m.Weights}, {"KV cache", m.KV}, {"state", m.State}, {"activations", m.Activations}, {"reserve", m.Reserve},
 		{"total", m.Total}, {"usable", m.Usable}, {"capacity", m.Capacity},
 	} {
-		w.Memory = append(w.Memory, [2]string{part.name, e.sized(part.b)})
+		w.Memory = append(w.Memory, [2]string{part.name, e.sized(part.of)})
 	}
 	w.Roofs, w.Bandwidth = e.roofs(), float64(e.Machine.GPU.Bandwidth)
 	return w

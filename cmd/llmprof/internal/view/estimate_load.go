@@ -40,41 +40,29 @@ func (l *Load) block() render.Fields {
 		}
 		return []string{text}
 	}
+	throughput := fmt.Sprintf("%s requests/s, %s generated tokens/s", three(s.Rate), three(s.Throughput))
+	if l.Rate == nil && l.High != nil { // at a rate the throughput is the load
+		throughput += fmt.Sprintf("; %s and %s at the slow end", three(l.High.Rate), three(l.High.Throughput))
+	}
+	request, gpus := three(float64(s.Energy))+" J", fmt.Sprint(gpusOf(l.Server))
+	if s.Cost > 0 {
+		request += fmt.Sprintf(", %.3g $", float64(s.Cost))
+	}
+	if hour := l.hour(); hour > 0 {
+		gpus += fmt.Sprintf(", %.2f $/h", float64(hour))
+	}
 	rows := []render.Field{
 		{Name: "TTFT", Lines: high(func(s *serving.Steady) unit.Seconds { return s.TTFT })},
 		{Name: "TPOT", Lines: high(func(s *serving.Steady) unit.Seconds { return s.TPOT })},
 		{Name: "E2E", Lines: high(func(s *serving.Steady) unit.Seconds { return s.E2E })},
-		{Name: "Throughput", Lines: []string{fmt.Sprintf("%s requests/s, %s generated tokens/s", three(s.Rate), three(s.Throughput)) + l.slowest()}},
+		{Name: "Throughput", Lines: []string{throughput}},
 		{Name: "Running", Lines: []string{fmt.Sprintf("%s sequences decode, %s requests wait for their first token", three(s.Running), three(s.Waiting))}},
 		{Name: "In use", Lines: []string{fmt.Sprintf("%.0f %% of the time, %.1f %% of the KV cache of %d tokens", 100*s.Utilization, 100*s.Cache, l.Server.Tokens())}},
-		{Name: "A request", Lines: []string{three(float64(s.Energy)) + " J" + l.dollars()}},
-		{Name: "GPUs", Lines: []string{fmt.Sprintf("%d", gpusOf(l.Server)) + l.hourly()}},
+		{Name: "A request", Lines: []string{request}},
+		{Name: "GPUs", Lines: []string{gpus}},
 		{Name: "At most", Lines: []string{fmt.Sprintf("%s requests/s, bound by %s", three(s.Capacity.Rate), s.Capacity.Bound)}},
 	}
 	return render.Fields{Title: name, Rows: rows}
-}
-
-// slowest is the throughput of clients that wait for their answers at the slow end; at a rate it is the load.
-func (l *Load) slowest() string {
-	if l.Rate != nil || l.High == nil {
-		return ""
-	}
-	return fmt.Sprintf("; %s and %s at the slow end", three(l.High.Rate), three(l.High.Throughput))
-}
-
-func (l *Load) dollars() string {
-	if l.Steady.Cost <= 0 {
-		return ""
-	}
-	return fmt.Sprintf(", %.3g $", float64(l.Steady.Cost))
-}
-
-// hourly is the price of all replicas in words.
-func (l *Load) hourly() string {
-	if l.hour() <= 0 {
-		return ""
-	}
-	return fmt.Sprintf(", %.2f $/h", float64(l.hour()))
 }
 
 // hour is the price of all replicas for an hour; 0 where none is known.

@@ -144,28 +144,10 @@ func total(lines []breakdown.Operator) (sum breakdown.Operator) {
 
 // dropEmpty leaves out the columns in which no operator has anything.
 func dropEmpty(t render.Table) render.Table {
-	var keep []int
-	for i := range t.Columns {
-		for _, r := range t.Rows {
-			if r.Kind == render.Plain && r.Cells[i] != "" {
-				keep = append(keep, i)
-				break
-			}
+	for i := range slices.Backward(t.Columns) {
+		if !slices.ContainsFunc(t.Rows, func(r render.Row) bool { return r.Kind == render.Plain && r.Cells[i] != "" }) {
+			t.LeaveOut(i)
 		}
 	}
-	out := render.Table{Title: t.Title}
-	for _, i := range keep {
-		out.Columns = append(out.Columns, t.Columns[i])
-	}
-	for _, r := range t.Rows {
-		row := render.Row{Kind: r.Kind, Cells: r.Cells}
-		if r.Kind != render.Group {
-			row.Cells = nil
-			for _, i := range keep {
-				row.Cells = append(row.Cells, r.Cells[i])
-			}
-		}
-		out.Rows = append(out.Rows, row)
-	}
-	return out
+	return t
 }

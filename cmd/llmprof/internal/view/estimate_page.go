@@ -183,12 +183,9 @@ func (e *Estimate) times() render.Table {
 // throttling says what the power limit costs; it is empty where the limit is not reached.
 func (e *Estimate) throttling() string {
 	var all []string
-	for _, p := range []struct {
-		name  string
-		phase *analytic.Phase
-	}{{"the prefill", &e.Prefill}, {"a decode step", &e.Decode}} {
-		if h := p.phase.Throttled; h > 0 {
-			all = append(all, fmt.Sprintf("adds %v to %s, whose arithmetic runs %.2f times slower", h, p.name, p.phase.Clock))
+	for _, p := range []named[*analytic.Phase]{{"the prefill", &e.Prefill}, {"a decode step", &e.Decode}} {
+		if h := p.of.Throttled; h > 0 {
+			all = append(all, fmt.Sprintf("adds %v to %s, whose arithmetic runs %.2f times slower", h, p.name, p.of.Clock))
 		}
 	}
 	if len(all) == 0 {
@@ -255,11 +252,8 @@ func (e *Estimate) method() []string {
 			"the sum of the operators' floors, where only the resources of one operator overlap.",
 		fmt.Sprintf("FLOPs: %s. Confidence %s: %s.", e.Count.Method, e.Count.Confidence, e.Count.Reason),
 	}
-	for _, p := range []struct {
-		name  string
-		lines []breakdown.Operator
-	}{{"prefill", e.PrefillOps}, {"decode", e.DecodeOps}} {
-		if in := fusedOps(p.lines); len(in) > 0 {
+	for _, p := range []named[[]breakdown.Operator]{{"prefill", e.PrefillOps}, {"decode", e.DecodeOps}} {
+		if in := fusedOps(p.of); len(in) > 0 {
 			all = append(all, fmt.Sprintf("Fused in %s: %s. A fused operator has no launch, and its activations do not go through memory.",
 				p.name, strings.Join(in, "; ")))
 		}
@@ -272,8 +266,7 @@ func (e *Estimate) method() []string {
 func fusedOps(lines []breakdown.Operator) (all []string) {
 	fused := map[string][]string{}
 	var kernels []string
-	for i := range lines {
-		l := &lines[i]
+	for _, l := range lines {
 		if l.In == "" || slices.Contains(fused[l.In], l.Name) {
 			continue
 		}

@@ -34,8 +34,7 @@ func GPUsTable(all []hardware.GPU) render.Table {
 		render.Column{Title: "link", Key: "link_bytes_per_s", Unit: "GB/s", Fixed: true, By: 1e9, Drop: 1},
 		render.Column{Title: "power", Key: "tdp_w", Unit: "W", Fixed: true},
 		render.Column{Title: "price", Key: "price_usd_per_hour", Unit: "$/h", Fixed: true, Places: 2, Drop: 1})
-	for i := range all {
-		g := &all[i]
+	for _, g := range all {
 		cells := []any{g.Key, g.Generation, g.Capacity(), g.Bandwidth}
 		for _, f := range unit.Formats() {
 			cells = append(cells, Known(g.Peak(f)))
@@ -206,8 +205,7 @@ func DevicesTable(found []Device) render.Table {
 		{Title: "device", Key: "name", Left: true}, {Title: "in the table", Key: "key", Left: true},
 		{Title: "memory", Key: "memory_bytes"}, {Title: "bus", Key: "bus_id", Left: true},
 	}}
-	for i := range found {
-		d := &found[i]
+	for _, d := range found {
 		t.Add(d.Name, Cell(d.Key), Cell(d.Memory), Cell(d.Bus))
 	}
 	return t
@@ -270,10 +268,9 @@ func HardwareChecksTable(checks []HardwareCheck) *render.Table {
 // HardwareChecksPage puts the errors under the table, where they have room.
 func HardwareChecksPage(checks []HardwareCheck) *render.Document {
 	t := HardwareChecksTable(checks)
-	t.Columns = t.Columns[:len(t.Columns)-1]
+	t.LeaveOut(len(t.Columns) - 1)
 	var failed []string
 	for i := range checks {
-		t.Rows[i].Cells = t.Rows[i].Cells[:len(t.Columns)]
 		if e := checks[i].Error; e != nil {
 			failed = append(failed, *e)
 		}

@@ -236,17 +236,10 @@ func cents(v float64) any {
 // Split is how a row is spread over GPUs, in a few words.
 func Split(r *plan.Row) string {
 	s := fmt.Sprintf("tp %d", r.Split.TP)
-	if r.Split.PP > 1 {
-		s += fmt.Sprintf(" pp %d", r.Split.PP)
-	}
-	if r.Split.EP > 1 {
-		s += fmt.Sprintf(" ep %d", r.Split.EP)
-	}
-	if r.Split.MoETP > 1 {
-		s += fmt.Sprintf(" moe-tp %d", r.Split.MoETP)
-	}
-	if r.DP > 1 {
-		s += fmt.Sprintf(" dp %d", r.DP)
+	for _, x := range []named[int]{{"pp", r.Split.PP}, {"ep", r.Split.EP}, {"moe-tp", r.Split.MoETP}, {"dp", r.DP}} {
+		if x.of > 1 {
+			s += fmt.Sprintf(" %s %d", x.name, x.of)
+		}
 	}
 	return s + r.Extras()
 }
@@ -305,8 +298,7 @@ func (p *Plan) searched() int {
 func (p *Plan) rejected() render.Fields {
 	f, several := render.Fields{Title: "Rejected"}, len(p.models()) > 1
 	var unpriced []string
-	for i := range p.Result.Rejected {
-		x := &p.Result.Rejected[i]
+	for _, x := range p.Result.Rejected {
 		if x.Unpriced {
 			if !slices.Contains(unpriced, x.Card.GPU.Key) {
 				unpriced = append(unpriced, x.Card.GPU.Key)
@@ -333,26 +325,16 @@ func (p *Plan) rejected() render.Fields {
 	return f
 }
 
-// expertsTP is the tensor parallelism within one expert of a row, where its model has any.
-func expertsTP(r *plan.Row) any {
-	if n := expertTP(r.Card.Model, r.Split.Parallel()); n != nil {
-		return *n
-	}
-	return nil
-}
-
 // mostNamed is how many GPUs without a price are named; the JSON has all.
 const mostNamed = 8
 
 // Table is the plan as a table for programs.
 func (p *Plan) Table() *render.Table {
-	t := render.Keyed("model", "gpu", "count", "tp", "pp", "dp", "ep", "moe_tp", "micro_batches", "engine", "weights", "kv", "batch", "prefill_replicas", "max_num_batched_tokens", "max_num_seqs", "speculative_tokens", "ttft_s", "tpot_s", "e2e_s", "ttft_p99_s", "tpot_p99_s", "e2e_p99_s", "tok_s", "usd_h", "usd_mtok", "j_token", "pareto", "same_by")
-	for i := range p.Shown {
-		r := &p.Shown[i]
-		t.Add(r.Card.Model.Name, r.Card.GPU.Key, r.GPUs, r.Split.TP, r.Split.PP, r.DP, r.Split.EP, expertsTP(r), r.MicroBatches, r.Engine(), r.Scheme, r.Formats.KV.String(), r.Batch,
-			r.Prefill, Known(r.Budget, r.Budget > 0), Known(r.Limit, r.Limit > 0), r.Drafts, r.TTFT, Known(r.TPOT, r.TPOT > 0), r.E2E,
-			Known(r.Tail.TTFT, r.Tail.TTFT > 0), Known(r.Tail.TPOT, r.Tail.TPOT > 0), Known(r.Tail.E2E, r.Tail.E2E > 0), r.Throughput, Known(float64(r.PerHour), r.PerHour > 0), Known(float64(r.PerMillion), r.PerMillion > 0), r.JToken, fmt.Sprint(r.Pareto),
-			r.Same(p.Request))
+	t := flat(p.Document().Rows, "model", "gpu", "count", "tp", "pp", "dp", "ep", "moe_tp", "micro_batches", "engine", "weights", "kv", "batch", "prefill_replicas", "max_num_batched_tokens", "max_num_seqs",
+		"speculative_tokens", "ttft_s", "tpot_s", "e2e_s", "ttft_p99_s=p99.ttft_s", "tpot_p99_s=p99.tpot_s", "e2e_p99_s=p99.e2e_s", "tok_s", "usd_h", "usd_mtok", "j_token", "pareto")
+	t.Columns = append(t.Columns, render.Column{Key: "same_by"})
+	for i := range t.Rows {
+		t.Rows[i].Cells = append(t.Rows[i].Cells, p.Shown[i].Same(p.Request))
 	}
 	return t
 }

@@ -126,8 +126,7 @@ func (p *Plan) Document() *PlanDocument {
 	for i := range p.Shown {
 		j.Rows = append(j.Rows, p.row(&p.Shown[i], &p.Accuracy[i]))
 	}
-	for i := range p.Result.Rejected {
-		x := &p.Result.Rejected[i]
+	for _, x := range p.Result.Rejected {
 		j.Rejected = append(j.Rejected, planRejectJSON{x.Card.Model.Name, x.Card.GPU.Key, x.Miss.Reason})
 	}
 	for _, l := range p.Launch {

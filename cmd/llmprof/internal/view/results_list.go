@@ -88,16 +88,10 @@ func ResultDocument(rows []ResultRow, failures []experiment.Failure) any {
 
 // ResultTable lists results for programs.
 func ResultTable(rows []ResultRow) *render.Table {
-	t := render.Keyed("id", "process", "processes", "cycle", "model", "engine", "gpu", "gpus", "batch", "prompt_len", "gen_len", "ttft_s", "tpot_s", "ttlt_s", "energy_per_token_j", "marks")
-	t.Columns = append(t.Columns, serverColumns()...)
-	for i := range rows {
-		r := &rows[i]
-		t.Rows = append(t.Rows, render.Row{Cells: append([]any{
-			r.ID, r.Process, r.Processes, r.Cycle, r.Model, r.Engine, Cell(r.GPU), r.GPUs, Cell(r.Batch), r.PromptLen, r.GenLen,
-			Cell(r.TTFT), Cell(r.TPOT), Cell(r.TTLT), Cell(r.PerToken), joined(r.Marks),
-		}, r.Server.cells()...)})
-	}
-	return t
+	return flat(rows, "id", "process", "processes", "cycle", "model", "engine", "gpu", "gpus", "batch", "prompt_len", "gen_len", "ttft_s", "tpot_s", "ttlt_s", "energy_per_token_j", "marks",
+		"concurrency=server.concurrency", "request_rate_hz=server.request_rate_hz", "requests=server.requests", "failed=server.failed", "completed_hz=server.completed_hz",
+		"goodput_hz=server.goodput_hz", "generated_tok_s=server.generated_tok_s", "prompt_tokens=server.prompt_tokens", "generated_tokens=server.generated_tokens",
+		"ttft_p99_s=server.ttft_p99_s", "tpot_p99_s=server.tpot_p99_s", "seed=server.seed")
 }
 
 // engineTable lists the results that are not of servers.
@@ -106,8 +100,7 @@ func engineTable(rows []ResultRow) render.Table {
 		{Title: "id", Left: true}, {Title: "model", Left: true, Max: 24}, {Title: "engine", Left: true, Drop: 3}, {Title: "GPU", Left: true, Drop: 4},
 		{Title: "batch"}, {Title: "prompt", Drop: 1}, {Title: "gen", Drop: 1}, {Title: "TTFT"}, {Title: "TPOT"}, {Title: "J/token"}, {Title: "marks", Left: true, Drop: 2, Max: 24},
 	}}
-	for i := range rows {
-		r := &rows[i]
+	for _, r := range rows {
 		if r.Server != nil {
 			continue
 		}
@@ -176,11 +169,8 @@ func operatorSamples(t *render.Table, r *result.Result) {
 	if r.Operators == nil {
 		return
 	}
-	for _, p := range []struct {
-		name string
-		*result.OperatorPhase
-	}{{"prefill", r.Operators.Prefill}, {"decode", r.Operators.Decode}} {
-		if p.OperatorPhase == nil {
+	for _, p := range []named[*result.OperatorPhase]{{"prefill", r.Operators.Prefill}, {"decode", r.Operators.Decode}} {
+		if p.of == nil {
 			continue
 		}
 		add := func(name string, samples []float64) {
@@ -188,9 +178,9 @@ func operatorSamples(t *render.Table, r *result.Result) {
 				t.Add(r.ID, r.Process, "operators."+p.name+"."+name, i, v)
 			}
 		}
-		for i := range p.Ops {
-			add(p.Ops[i].Name, p.Ops[i].Time.Samples)
+		for i := range p.of.Ops {
+			add(p.of.Ops[i].Name, p.of.Ops[i].Time.Samples)
 		}
-		add("step_s", p.Step.Samples)
+		add("step_s", p.of.Step.Samples)
 	}
 }

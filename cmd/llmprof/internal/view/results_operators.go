@@ -226,8 +226,7 @@ func timedPhase(id string, p *validate.OperatorPhase) OperatorPhaseDocument {
 	if p.Why != nil {
 		j.Reason = OrNull(p.Why.Error())
 	}
-	for i := range p.Rows {
-		r := &p.Rows[i]
+	for _, r := range p.Rows {
 		o := OperatorDocument{Name: r.Name, Includes: append([]string{}, r.Includes...), Layers: r.Layers, Kernels: r.Kernels, ObservedS: r.Observed}
 		if q := r.Predicted; q != nil {
 			o.PredictedS, o.LowS, o.HighS, o.FloorS = new(float64(q.Expected)), new(float64(q.Low)), new(float64(q.High)), new(float64(q.Floor))

@@ -3,6 +3,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -119,12 +120,9 @@ func rateFields(r *result.Result) render.Fields {
 	f := render.Fields{}
 	if t := r.Throughput; t != nil {
 		var parts []string
-		for _, p := range []struct {
-			of   *float64
-			what string
-		}{{t.Generated, "tok/s generated"}, {t.Decode, "tok/s while decoding"}, {t.Prompt, "prompt tok/s while prefilling"}} {
+		for _, p := range []named[*float64]{{"tok/s generated", t.Generated}, {"tok/s while decoding", t.Decode}, {"prompt tok/s while prefilling", t.Prompt}} {
 			if p.of != nil {
-				parts = append(parts, Rate(*p.of)+" "+p.what)
+				parts = append(parts, Rate(*p.of)+" "+p.name)
 			}
 		}
 		f.Add("Throughput", strings.Join(parts, ", "))
@@ -148,12 +146,9 @@ func rateFields(r *result.Result) render.Fields {
 // energyText gives the energy per prompt, token and request of one sequence.
 func energyText(prompt, token, request *float64) string {
 	var parts []string
-	for _, p := range []struct {
-		of    string
-		value *float64
-	}{{"prompt", prompt}, {"token", token}, {"request", request}} {
-		if p.value != nil {
-			parts = append(parts, fmt.Sprintf("%v a %s", unit.Joules(*p.value), p.of))
+	for _, p := range []named[*float64]{{"prompt", prompt}, {"token", token}, {"request", request}} {
+		if p.of != nil {
+			parts = append(parts, fmt.Sprintf("%v a %s", unit.Joules(*p.of), p.name))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -165,10 +160,7 @@ func sizeTable(s *result.Sizes) render.Table {
 	if s == nil {
 		return t
 	}
-	a := s.Analytic
-	if a == nil {
-		a = &result.AnalyticSizes{}
-	}
+	a := cmp.Or(s.Analytic, &result.AnalyticSizes{})
 	for _, row := range []struct {
 		name   string
 		value  *int64
@@ -198,20 +190,12 @@ func windowTable(e *result.Energy) render.Table {
 	if e == nil {
 		return t
 	}
-	for _, w := range []struct {
-		name string
-		*result.Window
-	}{{"prefill", e.Prefill}, {"decode", e.Decode}, {"request", e.Request}, {"idle", e.Idle}, {"idle, loaded", e.IdleLoaded}} {
-		if w.Window == nil {
+	for _, w := range []named[*result.Window]{{"prefill", e.Prefill}, {"decode", e.Decode}, {"request", e.Request}, {"idle", e.Idle}, {"idle, loaded", e.IdleLoaded}} {
+		if w.of == nil {
 			continue
 		}
-		for i := range w.Domains {
-			d := &w.Domains[i]
-			passes := any(render.Tenths(w.Passes))
-			if w.Passes == 0 {
-				passes = nil
-			}
-			t.Add(w.name, d.Name, d.Sensor, unit.Joules(d.EnergyJ), unit.Watts(d.MeanW), unit.Seconds(w.Seconds), passes)
+		for _, d := range w.of.Domains {
+			t.Add(w.name, d.Name, d.Sensor, unit.Joules(d.EnergyJ), unit.Watts(d.MeanW), unit.Seconds(w.of.Seconds), Known(render.Tenths(w.of.Passes), w.of.Passes != 0))
 		}
 	}
 	return t
@@ -239,8 +223,7 @@ func conditionTable(r *result.Result) render.Table {
 		{Title: "phase", Left: true}, {Title: "GPU", Left: true, Max: 12}, {Title: "SM clock"}, {Title: "at least"}, {Title: "greatest"},
 		{Title: "memory clock"}, {Title: "greatest"}, {Title: "°C"}, {Title: "held down by", Left: true},
 	}}
-	for i := range r.Conditions {
-		c := &r.Conditions[i]
+	for _, c := range r.Conditions {
 		var clock, least, memory, celsius any
 		if s := c.SMClockHz; s != nil {
 			clock, least = unit.Hertz(s.Median), unit.Hertz(s.Min)

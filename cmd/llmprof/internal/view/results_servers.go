@@ -63,28 +63,6 @@ func tailOf(t *result.Times) *unit.Seconds {
 	return new(unit.Seconds(t.P99))
 }
 
-// serverColumns are the columns that the list for programs has for a server.
-func serverColumns() (columns []render.Column) {
-	for _, key := range []string{
-		"concurrency", "request_rate_hz", "requests", "failed", "completed_hz", "goodput_hz", "generated_tok_s",
-		"prompt_tokens", "generated_tokens", "ttft_p99_s", "tpot_p99_s", "seed",
-	} {
-		columns = append(columns, render.Column{Key: key})
-	}
-	return columns
-}
-
-// cells are the values of serverColumns, empty where there is no server.
-func (l *ServerFigures) cells() []any {
-	if l == nil {
-		return make([]any, len(serverColumns()))
-	}
-	return []any{
-		Cell(l.Concurrency), Cell(l.Rate), l.Requests, l.Failed, l.Completed, Cell(l.Goodput), Cell(l.Generated),
-		Cell(l.Prompt), Cell(l.Output), Cell(l.TTFTTail), Cell(l.TPOTTail), fmt.Sprint(l.Seed),
-	}
-}
-
 // load says how requests arrived.
 func (l *ServerFigures) load() string {
 	switch {
@@ -106,8 +84,7 @@ func ServerTable(rows []ResultRow, ids bool) render.Table {
 		{Title: "load"}, {Title: "req/s"}, {Title: "good/s", Drop: 4}, {Title: "tok/s"}, {Title: "TTFT"}, {Title: "p99", Drop: 2}, {Title: "TPOT"},
 		{Title: "failed"}, {Title: "marks", Left: true, Drop: 1, Max: 24},
 	}}
-	for i := range rows {
-		r := &rows[i]
+	for _, r := range rows {
 		s := r.Server
 		if s == nil {
 			continue
@@ -120,21 +97,12 @@ func ServerTable(rows []ResultRow, ids bool) render.Table {
 			rateOrNone(s.Generated), Cell(r.TTFT), Cell(s.TTFTTail), Cell(r.TPOT), failed, joined(r.Marks))
 	}
 	if !slices.ContainsFunc(rows, func(r ResultRow) bool { return r.Server != nil && r.Server.Goodput != nil }) {
-		leaveOut(&t, "good/s")
+		t.LeaveOut(5) // good/s
 	}
 	if !ids {
-		leaveOut(&t, "id")
+		t.LeaveOut(0) // id
 	}
 	return t
-}
-
-// leaveOut removes a column from a table.
-func leaveOut(t *render.Table, title string) {
-	k := slices.IndexFunc(t.Columns, func(c render.Column) bool { return c.Title == title })
-	t.Columns = slices.Delete(t.Columns, k, k+1)
-	for i := range t.Rows {
-		t.Rows[i].Cells = slices.Delete(t.Rows[i].Cells, k, k+1)
-	}
 }
 
 // lengthOf is the mean number of tokens that the server counted, else the number asked for.

@@ -78,16 +78,13 @@ func serverText(s *result.Serving) string {
 // lengthsText gives the lengths of prompts and answers that the server counted.
 func lengthsText(s *result.Serving) string {
 	var parts []string
-	for _, l := range []struct {
-		of   *stats.Summary
-		what string
-	}{{s.PromptTokens, "prompt"}, {s.GeneratedTokens, "generated"}} {
+	for _, l := range []named[*stats.Summary]{{"prompt", s.PromptTokens}, {"generated", s.GeneratedTokens}} {
 		switch {
 		case l.of == nil:
 		case l.of.Min == l.of.Max:
-			parts = append(parts, fmt.Sprintf("%s %.0f", l.what, l.of.Mean))
+			parts = append(parts, fmt.Sprintf("%s %.0f", l.name, l.of.Mean))
 		default:
-			parts = append(parts, fmt.Sprintf("%s %.1f in the mean, %.0f to %.0f", l.what, l.of.Mean, l.of.Min, l.of.Max))
+			parts = append(parts, fmt.Sprintf("%s %.1f in the mean, %.0f to %.0f", l.name, l.of.Mean, l.of.Min, l.of.Max))
 		}
 	}
 	return strings.Join(parts, "; ")
@@ -96,13 +93,10 @@ func lengthsText(s *result.Serving) string {
 // tailText gives percentiles of a time, with failed requests counted as the slowest.
 func tailText(name string, t result.Tail) string {
 	parts := []string{}
-	for _, p := range []struct {
-		name string
-		at   *float64
-	}{{"p50", t.P50}, {"p90", t.P90}, {"p95", t.P95}, {"p99", t.P99}} {
+	for _, p := range []named[*float64]{{"p50", t.P50}, {"p90", t.P90}, {"p95", t.P95}, {"p99", t.P99}} {
 		value := "a failed request"
-		if p.at != nil {
-			value = unit.Seconds(*p.at).String()
+		if p.of != nil {
+			value = unit.Seconds(*p.of).String()
 		}
 		parts = append(parts, p.name+" "+value)
 	}
@@ -115,10 +109,7 @@ func goodputText(g *result.Goodput) string {
 		return ""
 	}
 	var limits []string
-	for _, l := range []struct {
-		name string
-		of   *float64
-	}{{"TTFT", g.TTFT}, {"TPOT", g.TPOT}, {"TTLT", g.TTLT}} {
+	for _, l := range []named[*float64]{{"TTFT", g.TTFT}, {"TPOT", g.TPOT}, {"TTLT", g.TTLT}} {
 		if l.of != nil {
 			limits = append(limits, fmt.Sprintf("%s %v", l.name, unit.Seconds(*l.of)))
 		}

@@ -12,21 +12,16 @@ import (
 	"llmprof/measure/stats"
 )
 
-// LatencyPage is times and energies by device and setting, as in ELANA's tables 3 and 4.
-func (p *Publication) LatencyPage() *render.Document {
-	return &render.Document{Blocks: append(p.latencyTables(), p.notes())}
-}
-
-// ElanaPage is ELANA's tables 2 to 4: sizes, then a table of times and energies for
-// each device.
-func (p *Publication) ElanaPage() *render.Document {
-	blocks := []render.Block{p.sizeTable()}
-	return &render.Document{Blocks: append(append(blocks, p.latencyTables()...), p.notes())}
-}
-
-// SizesPage is sizes alone, as in ELANA's table 2.
-func (p *Publication) SizesPage() *render.Document {
-	return &render.Document{Blocks: []render.Block{p.sizeTable()}}
+// Page is the sizes of ELANA's table 2, or times and energies by device and setting as in its tables 3 and 4, or both.
+func (p *Publication) Page(sizes, latency bool) *render.Document {
+	d := &render.Document{}
+	if sizes {
+		d.Blocks = append(d.Blocks, p.sizeTable())
+	}
+	if latency {
+		d.Blocks = append(append(d.Blocks, p.latencyTables()...), p.notes())
+	}
+	return d
 }
 
 func (p *Publication) notes() render.Notes {
@@ -150,8 +145,7 @@ func (p *Publication) sizeTable() render.Table {
 	var shapes []shape
 	var models []string
 	params, caches := map[string]*float64{}, map[string]map[shape]*float64{}
-	for i := range p.Rows {
-		r := &p.Rows[i]
+	for _, r := range p.Rows {
 		if r.Params == nil && r.Cache == nil {
 			continue
 		}

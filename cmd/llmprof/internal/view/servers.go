@@ -5,7 +5,6 @@ package view
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -37,7 +36,7 @@ func (s *Servers) Page() *render.Document {
 		row(render.Plain, x.Run.Name, serverName(x.Run), x.Run.Load(), func(f string) *float64 { return errorOf(x, f) })
 	}
 	for _, g := range s.groups() {
-		row(render.Total, g.name, "", "", func(f string) *float64 { return errorOver(g.all, f) })
+		row(render.Total, g.name, "", "", func(f string) *float64 { return finite(served.Median(g.all, f)) })
 	}
 	return &render.Document{Title: "Servers under load, simulated and measured", Blocks: []render.Block{t, render.Notes{Title: "Notes", Items: []string{
 		"The load is requests at a time, requests a second (/s), or the arrivals of a log. The last rows are medians of the absolute error.",
@@ -52,15 +51,6 @@ func errorOf(x *served.Scored, figure string) *float64 {
 		return nil
 	}
 	return new(f.Error())
-}
-
-// errorOver is the median of the absolute errors of a figure, nil where no run has it.
-func errorOver(all []*served.Scored, figure string) *float64 {
-	m := served.Median(all, figure)
-	if math.IsNaN(m) {
-		return nil
-	}
-	return &m
 }
 
 // percent is a cell of an error, which has a sign unless it is a total.
@@ -128,8 +118,7 @@ func (s *Servers) groups() []serverGroup {
 func (s *Servers) Table() *render.Table {
 	t := render.Keyed("run", "model", "engine", "weights", "gpu", "tp", "pp", "dp", "ep", "load", "figure", "observed", "predicted", "error", "source", "licence")
 	for _, x := range s.All {
-		for i := range x.Figures {
-			f := &x.Figures[i]
+		for _, f := range x.Figures {
 			t.Add(x.Run.Name, x.Run.Model, x.Run.Engine, x.Run.Weights, x.Run.GPU, x.Run.TP, max(x.Run.PP, 1), x.Run.DP, x.Run.EP, x.Run.Load(), f.Name, f.Observed, f.Predicted, f.Error(), x.Run.Source, x.Run.Licence)
 		}
 	}
@@ -175,8 +164,7 @@ func (s *Servers) Document() *ServersDocument {
 	d := &ServersDocument{Schema: "llmprof.validate-servers/v1"}
 	for _, x := range s.All {
 		r := serverRun{x.Run.Name, x.Run.Model, x.Run.Engine, x.Run.Weights, x.Run.GPU, x.Run.TP, max(x.Run.PP, 1), x.Run.DP, x.Run.EP, x.Run.Load(), x.Run.Source, x.Run.Licence, map[string]serverPair{}}
-		for i := range x.Figures {
-			f := &x.Figures[i]
+		for _, f := range x.Figures {
 			r.Figures[f.Name] = serverPair{f.Observed, f.Predicted, f.Error()}
 		}
 		d.Runs = append(d.Runs, r)

@@ -2,7 +2,6 @@ package view
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"llmprof/cmd/llmprof/internal/render"
@@ -25,11 +24,6 @@ type SimulatedPoint struct {
 	Name   string
 	Load   *serving.Load // nil of a trace
 	Result *serving.Result
-}
-
-// NewSimulation prepares the view of a server.
-func NewSimulation(e *Estimate, s *serving.Server, seed uint64) *Simulation {
-	return &Simulation{Estimate: e, Server: s, Seed: seed, Warnings: e.Warnings}
 }
 
 // Add adds a load. What is wrong with it is a warning.
@@ -67,10 +61,7 @@ func LoadName(l *serving.Load) string {
 }
 
 // quantiles are the figures of a distribution that the page and the table have.
-var quantiles = []struct {
-	name  string
-	share float64
-}{{"p50", 0.5}, {"p90", 0.9}, {"p95", 0.95}, {"p99", 0.99}}
+var quantiles = []named[float64]{{"p50", 0.5}, {"p90", 0.9}, {"p95", 0.95}, {"p99", 0.99}}
 
 // sketches are the distributions of TTFT, TPOT, ITL and E2E.
 func sketches(r *serving.Result) []*serving.Sketch {
@@ -79,7 +70,7 @@ func sketches(r *serving.Result) []*serving.Sketch {
 
 // Page is the result for people.
 func (s *Simulation) Page() *render.Document {
-	d := &render.Document{Title: s.title()}
+	d := &render.Document{Title: fmt.Sprintf("%s under load on %d × %s", s.Estimate.Model.Name, gpusOf(s.Server), s.Estimate.Machine.GPU.Name)}
 	d.Blocks = append(d.Blocks, render.Fields{Rows: s.head()}, s.latencies(), s.rates())
 	if knee, ok := s.Knee(); ok {
 		d.Blocks = append(d.Blocks, render.Fields{Rows: []render.Field{{Name: "knee", Lines: []string{knee}}}})
@@ -97,11 +88,6 @@ func (s *Simulation) notes() []string {
 	}
 	return append(slices.Clone(s.Warnings), "Latency and throughput are of the requests counted: those in the steady state by "+serving.Method+
 		", not those that fill the server and those that are answered when no more come. --warmup 0 counts all.")
-}
-
-func (s *Simulation) title() string {
-	e := s.Estimate
-	return fmt.Sprintf("%s under load on %d × %s", e.Model.Name, gpusOf(s.Server), e.Machine.GPU.Name)
 }
 
 // gpusOf counts the GPUs of all replicas.
@@ -140,22 +126,14 @@ func (s *Simulation) latencies() render.Table {
 			if i == 0 {
 				name = p.Name
 			}
-			cells := []any{name, labels[i], seconds(k.Mean())}
+			cells := []any{name, labels[i], as[unit.Seconds](finite(k.Mean()))}
 			for _, q := range quantiles {
-				cells = append(cells, seconds(k.Quantile(q.share)))
+				cells = append(cells, as[unit.Seconds](finite(k.Quantile(q.of))))
 			}
 			t.Add(cells...)
 		}
 	}
 	return t
-}
-
-// seconds is a time, or nothing where there was none.
-func seconds(v float64) any {
-	if math.IsNaN(v) {
-		return nil
-	}
-	return unit.Seconds(v)
 }
 
 func (s *Simulation) rates() render.Table {
@@ -165,11 +143,7 @@ func (s *Simulation) rates() render.Table {
 	}}
 	for _, p := range s.Points {
 		r := p.Result
-		var goodput any
-		if r.Limited {
-			goodput = three(r.Goodput())
-		}
-		t.Add(p.Name, three(r.Rate()), goodput, three(r.Throughput()), r.Completed, r.Counted(), r.Preempted, three(r.MeanRunning), render.Percent(r.Busy), render.Percent(r.MeanCache),
+		t.Add(p.Name, three(r.Rate()), Known(three(r.Goodput()), r.Limited), three(r.Throughput()), r.Completed, r.Counted(), r.Preempted, three(r.MeanRunning), render.Percent(r.Busy), render.Percent(r.MeanCache),
 			three(float64(r.Energy)/float64(max(r.Completed, 1))), s.dollars(r))
 	}
 	return t

@@ -125,10 +125,7 @@ func (s *Simulation) Document() *SimulationDocument {
 	d := &SimulationDocument{
 		Schema: SimulationSchema, Model: s.Estimate.Model.Name, GPU: s.Estimate.Machine.GPU.Name, GPUs: gpusOf(s.Server), Engine: s.Estimate.Machine.Engine.Profile().Name,
 		Scheduler: schedulerJSON{r.Name, r.Budget, r.MaxSeqs, r.Block, r.Async},
-		Replicas:  s.Server.Replicas, Prefill: s.Server.Prefillers, KVTokens: s.Server.Tokens(), Seed: s.Seed, Warnings: s.Warnings,
-	}
-	if d.Warnings == nil {
-		d.Warnings = []string{}
+		Replicas:  s.Server.Replicas, Prefill: s.Server.Prefillers, KVTokens: s.Server.Tokens(), Seed: s.Seed, Warnings: append([]string{}, s.Warnings...),
 	}
 	for _, p := range s.Points {
 		one := simulatedOne{Load: p.Name, simulated: s.simulated(p.Result)}
@@ -173,37 +170,11 @@ func sketchOf(k *serving.Sketch) *sketchJSON {
 
 // Table is the simulation for spreadsheets, a row a load.
 func (s *Simulation) Table() *render.Table {
-	t := render.Keyed("load", "request_rate_hz", "concurrency")
+	columns := []string{"load", "request_rate_hz", "concurrency"}
 	for _, k := range []string{"ttft", "tpot", "itl", "e2e"} {
-		t.Columns = append(t.Columns, render.Column{Key: k + "_mean_s"})
-		for _, q := range quantiles {
-			t.Columns = append(t.Columns, render.Column{Key: k + "_" + q.name + "_s"})
+		for _, q := range []string{"mean", "p50", "p90", "p95", "p99"} {
+			columns = append(columns, k+"_"+q+"_s="+k+"_s."+q)
 		}
 	}
-	for _, key := range []string{"generated_tok_s", "requests_s", "goodput_s", "completed", "counted", "refused", "preempted", "running", "utilization", "kv_cache_share", "energy_j_request"} {
-		t.Columns = append(t.Columns, render.Column{Key: key})
-	}
-	for _, p := range s.Points {
-		cells := []any{p.Name, nil, nil}
-		if p.Load != nil && p.Load.Arrival.Rate > 0 {
-			cells[1] = p.Load.Arrival.Rate
-		}
-		if p.Load != nil && p.Load.Arrival.Concurrency > 0 {
-			cells[2] = p.Load.Arrival.Concurrency
-		}
-		r := p.Result
-		for _, k := range sketches(r) {
-			cells = append(cells, seconds(k.Mean()))
-			for _, q := range quantiles {
-				cells = append(cells, seconds(k.Quantile(q.share)))
-			}
-		}
-		var goodput any
-		if r.Limited {
-			goodput = r.Goodput()
-		}
-		cells = append(cells, r.Throughput(), r.Rate(), goodput, r.Completed, r.Counted(), r.Refused, r.Preempted, r.MeanRunning, r.Busy, r.MeanCache, float64(r.Energy)/float64(max(r.Completed, 1)))
-		t.Add(cells...)
-	}
-	return t
+	return flat(s.Document().Points, append(columns, "generated_tok_s", "requests_s", "goodput_s", "completed", "counted", "refused", "preempted", "running", "utilization", "kv_cache_share", "energy_j_request")...)
 }

@@ -104,10 +104,7 @@ func tracedNotes(p *traced.Phase) render.Notes {
 
 // Table has a row for each operator, for programs.
 func (t *Traced) Table() *render.Table {
-	out := &render.Table{Columns: []render.Column{
-		{Title: "phase", Key: "phase", Left: true}, {Title: "operator", Key: "operator", Left: true}, {Title: "kernels", Key: "kernels"},
-		{Title: "observed", Key: "observed_s"}, {Title: "expected", Key: "predicted_s"}, {Title: "floor", Key: "floor_s"}, {Title: "share", Key: "share"},
-	}}
+	out := render.Keyed("phase", "operator", "kernels", "observed_s", "predicted_s", "floor_s", "share")
 	for i := range t.Phases {
 		d := tracedPhase(&t.Phases[i])
 		for _, o := range d.Ops {

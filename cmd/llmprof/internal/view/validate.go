@@ -196,8 +196,7 @@ func (v *Validation) sourceFields() render.Fields {
 func (v *Validation) Table() *render.Table {
 	t := render.Keyed("metric", "model", "gpu", "engine", "mode", "tp", "batch", "prompt_len", "gen_len", "weights", "load", "fitted", "observed", "observed_low",
 		"observed_high", "predicted", "low", "high", "floor", "error", "source", "id", "marks", "note")
-	for i := range v.Score.Rows {
-		r := &v.Score.Rows[i]
+	for _, r := range v.Score.Rows {
 		t.Add(string(r.Metric), r.Model, r.GPU, r.Engine, r.Mode, r.TP, r.Batch, r.Prompt, r.Gen, r.Weights, string(r.Load), r.Fitted, r.Value,
 			Cell(r.Low), Cell(r.High), r.Predicted, Cell(r.PredictedLow), Cell(r.PredictedHigh), Cell(r.Floor), r.Error,
 			r.Source, r.ID, strings.Join(r.Marks, " "), r.Note)

@@ -108,13 +108,8 @@ func points(d float64) string {
 	return "0.0"
 }
 
-func effectsOf(k *validate.Ablation, fitted bool) (some []validate.Effect) {
-	for _, e := range k.Effects {
-		if e.Fitted == fitted {
-			some = append(some, e)
-		}
-	}
-	return some
+func effectsOf(k *validate.Ablation, fitted bool) []validate.Effect {
+	return slices.DeleteFunc(slices.Clone(k.Effects), func(e validate.Effect) bool { return e.Fitted != fitted })
 }
 
 // Table has a row for each effect.
@@ -165,8 +160,7 @@ type ConstantDocument struct {
 // JSON is the document of the ablation, for programs.
 func (b *Ablation) JSON() any {
 	j := &AblationDocument{Schema: ablationSchema, Observations: len(b.Score.Rows), Skipped: len(b.Score.Skipped), All: append([]validate.Effect{}, b.All.Effects...)}
-	for i := range b.Each {
-		k := &b.Each[i]
+	for _, k := range b.Each {
 		c := ConstantDocument{Constant: k.Name, About: k.About, Ideal: k.Ideal, Effects: append([]validate.Effect{}, k.Effects...)}
 		if mean, ok := k.Buys(false); ok {
 			c.Buys = &mean

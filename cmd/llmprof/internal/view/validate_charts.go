@@ -101,12 +101,6 @@ func (v *Validation) followed(r *validate.Row) bool {
 	return (r.Metric == validate.TTFT || r.Metric == validate.TPOT) && r.Load == validate.Static
 }
 
-// CanFollow reports whether one model was observed at two prompt lengths or batches.
-func (v *Validation) CanFollow() bool {
-	_, ok := v.longest()
-	return ok
-}
-
 // longest is the track with the most observations among those with at least two
 // prompt lengths or batches.
 func (v *Validation) longest() (best track, ok bool) {

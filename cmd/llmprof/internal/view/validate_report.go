@@ -26,11 +26,13 @@ func (v *Validation) Section(files bool) (report.Section, error) {
 		{Block: v.SummaryTable("Error in %, of observations that nothing was fitted on", false)},
 		{Block: v.SummaryTable("Scored separately: a constant was fitted on these", true)},
 	}
+	_, follows := v.longest()
+	timed := slices.ContainsFunc(v.Score.Rows, func(r validate.Row) bool { return r.Metric == validate.TTFT || r.Metric == validate.TPOT })
 	for _, draw := range []struct {
 		name   string
 		figure func() (*plots.Figure, error)
 		wanted bool
-	}{{"accuracy", v.Scatter, v.hasTimes()}, {"follow", v.Follow, v.CanFollow()}} {
+	}{{"accuracy", v.Scatter, timed}, {"follow", v.Follow, follows}} {
 		if !draw.wanted {
 			continue
 		}
@@ -51,11 +53,6 @@ func (v *Validation) Section(files bool) (report.Section, error) {
 		report.Part{Block: render.Notes{Title: "Not compared", Items: v.Skipped()}},
 		report.Part{Block: render.Notes{Title: "To be looked at", Items: v.Findings()}})
 	return s, nil
-}
-
-// hasTimes reports whether there is a TTFT or a TPOT to draw.
-func (v *Validation) hasTimes() bool {
-	return slices.ContainsFunc(v.Score.Rows, func(r validate.Row) bool { return r.Metric == validate.TTFT || r.Metric == validate.TPOT })
 }
 
 // An aspect is something that rows may have in common: then the title says it

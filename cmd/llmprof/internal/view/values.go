@@ -100,5 +100,14 @@ func joined(list []string) any {
 	return strings.Join(list, " ")
 }
 
-// digits formats a number with four significant digits.
-func digits(v float64) string { return fmt.Sprintf("%.4g", v) }
+// digits is a number that people read with four significant digits.
+type digits float64
+
+// String is the number in at most four digits.
+func (d digits) String() string { return fmt.Sprintf("%.4g", float64(d)) }
+
+// named is a value and what it is called.
+type named[T any] struct {
+	name string
+	of   T
+}
