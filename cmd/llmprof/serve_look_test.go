@@ -163,6 +163,26 @@ func TestPagePrints(t *testing.T) {
 	}
 }
 
+// The page follows the system where that turns dark while it is open, and the button then turns it light.
+func TestPageFollowsTheSystem(t *testing.T) {
+	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
+	p.wait(t, settled)
+	const ground, light = `getComputedStyle(document.body).backgroundColor`, `[...document.querySelectorAll("header button")].find((b) => b.textContent === "Light")`
+	var color string
+	for _, scheme := range []string{"light", "dark"} {
+		p.do(t, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
+	}
+	p.wait(t, light)
+	if p.eval(t, ground, &color); brightness(t, color) > 100 {
+		t.Errorf("the ground is %s", color)
+	}
+	p.eval(t, light+`.click()`, nil)
+	p.wait(t, `location.hash.includes("view.theme=light")`)
+	if p.eval(t, ground, &color); brightness(t, color) < 240 {
+		t.Errorf("the ground is %s", color)
+	}
+}
+
 // brightness is the mean of the parts of a colour as a browser writes it.
 func brightness(t *testing.T, color string) int {
 	t.Helper()
