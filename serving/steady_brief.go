@@ -152,7 +152,7 @@ type ending struct{ n, firsts, inverse, firstsInverse float64 }
 
 // besideCosts are the costs of steps beside some sequences.
 type besideCosts struct {
-	decode  Cost
+	decode  Cost // without prompts; zero before it is asked for, as beside many sequences hardly a step is without
 	prompts *tokenCosts
 	left    float64 // tokens of prompts that a step takes
 	last    [4]promptCost
@@ -189,11 +189,16 @@ func (w *course) current() *besideCosts {
 	}
 	beside := w.besides(n)
 	c := &besideCosts{prompts: w.table(beside, 0), left: w.left(beside, 0)}
-	if n > 0 {
-		c.decode = w.stair(n)
-	}
 	w.brief[n] = c
 	return c
+}
+
+// plain is the cost of a step that only decodes, beside as many sequences as decode.
+func (w *course) plain(c *besideCosts) *Cost {
+	if c.decode.Time == 0 && w.running > 0 {
+		c.decode = w.stair(w.running)
+	}
+	return &c.decode
 }
 
 // inBrief is the steady state of brief answers at a rate.
@@ -280,7 +285,7 @@ func (w *course) step() {
 	case tokens > 0:
 		w.run(costs.prompt(tokens), true)
 	case decodes:
-		w.run(&costs.decode, false)
+		w.run(w.plain(costs), false)
 	default: // the next one begins when a request has come and the tokens of the one before are known
 		w.give(w.now)
 		if w.api != nil {

@@ -198,7 +198,7 @@ func (w *course) sends() float64 {
 	for steps < len(w.ends) && w.end(steps).n == 0 {
 		steps++
 	}
-	c := w.current().decode
+	c := *w.plain(w.current())
 	return w.now + float64(steps-1)*float64(c.Time-c.Waits)
 }
 

@@ -229,15 +229,23 @@ func (f *flow) captured(low, high int) int {
 // captures is how many times as long launches take at least where no graph holds a step.
 const captures = 2
 
-// stair is a step that decodes n sequences: interpolated between the fewest and the most for which a graph is used, whose sizes are multiples of eight.
+// stair is a step that decodes n sequences: interpolated between the fewest and the most of those that run alike. Graphs have multiples of 8 sequences,
+// and of 16 above 256; kernels without them have tiles of at least 32.
 func (f *flow) stair(n int) Cost {
-	if n <= 16 {
+	tread := 8
+	switch {
+	case n <= 16:
+		return f.decode(n)
+	case n > 512:
+		tread = 32
+	case n > 256:
+		tread = 16
+	}
+	fewest := (n-1)/tread*tread + 1
+	most := min(fewest+tread-1, f.most)
+	if n > most || fewest == most { // a full replica may run more for a while
 		return f.decode(n)
 	}
-	fewest := (n-1)&^7 + 1
-	if fewest+7 > f.most {
-		return f.decode(n)
-	}
-	a, b := f.decode(fewest), f.decode(fewest+7)
-	return toward(&a, &b, float64(n-fewest)/7)
+	a, b := f.decode(fewest), f.decode(most)
+	return toward(&a, &b, float64(n-fewest)/float64(most-fewest))
 }

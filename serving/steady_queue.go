@@ -90,7 +90,7 @@ func (f *flow) sooner(n int, rate, turn float64) float64 {
 	if parts == 1 {
 		return 0
 	}
-	decode := float64(f.piece(n).decode.Time)
+	decode := float64(f.stair(n).Time)
 	wait := math.Exp(-rate*turn) * decode / turn * decode / 2
 	if f.server.Scheduler.Async {
 		wait += decode

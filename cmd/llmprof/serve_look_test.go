@@ -133,7 +133,7 @@ func TestPageStaysInPlace(t *testing.T) {
 
 // Printed, the page is on light ground, has its views and leaves out what nobody can press on paper.
 func TestPagePrints(t *testing.T) {
-	p := browse(t, "#model=qwen3-30b-a3b&gpu=h100-sxm-80gb&tp=2&batch=16&target.tpot=30&view.theme=dark", &serveOrder{})
+	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&target.tpot=30&view.theme=dark", &serveOrder{})
 	p.wait(t, settled+` && llmprofTimes.answered.cards && llmprofTimes.answered.rate`)
 	var pdf []byte
 	p.do(t, chromedp.ActionFunc(func(ctx context.Context) (err error) {
@@ -143,21 +143,43 @@ func TestPagePrints(t *testing.T) {
 	if pages := bytes.Count(pdf, []byte("/Type /Page\n")); !bytes.HasPrefix(pdf, []byte("%PDF")) || pages < 2 || pages > 8 {
 		t.Errorf("%d bytes, %d pages", len(pdf), pages)
 	}
-	p.do(t, emulation.SetEmulatedMedia().WithMedia("print"))
+	p.do(t, emulation.SetDeviceMetricsOverride(760, 1100, 1, false), emulation.SetEmulatedMedia().WithMedia("print"))
 	var printed struct{ Text, Ground, Ink string }
 	p.eval(t, `({ text: document.body.innerText, ground: getComputedStyle(document.body).backgroundColor, ink: getComputedStyle(document.body).color })`, &printed)
-	for _, want := range []string{"Fits", "meets 30 ms", "llmprof estimate --model qwen3-30b-a3b", "Roofline", "experts_gate_up", "Latency over rate", "Cost over speed", "Accuracy"} {
+	p.wait(t, `[...document.querySelectorAll("#graph svg.export .node")].every((e) => { const a = e.getBoundingClientRect(), b = e.ownerSVGElement.getBoundingClientRect();
+		return a.left >= b.left && a.right <= b.right && a.top >= b.top && a.bottom <= b.bottom; })`) // the whole graph
+	for _, want := range []string{"Fits", "meets 30 ms", "llmprof estimate --model deepseek-v3", "Roofline", "experts_gate_up", "Latency over rate", "Cost over speed", "Accuracy"} {
 		if !strings.Contains(printed.Text, want) {
 			t.Errorf("paper lacks %q", want)
 		}
 	}
-	for _, not := range []string{"Copy link", "SVG", "Search", "Reset", "Deployments"} {
+	for _, not := range []string{"Copy link", "SVG", "Search", "Reset", "Deployments", "Click", "Select"} {
 		if strings.Contains(printed.Text, not) {
 			t.Errorf("paper has %q", not)
 		}
 	}
 	if brightness(t, printed.Ground) < 240 || brightness(t, printed.Ink) > 100 {
 		t.Errorf("paper has %s on %s", printed.Ink, printed.Ground)
+	}
+}
+
+// The page follows the system where that turns dark while it is open, and the button then turns it light.
+func TestPageFollowsTheSystem(t *testing.T) {
+	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
+	p.wait(t, settled)
+	const ground, light = `getComputedStyle(document.body).backgroundColor`, `[...document.querySelectorAll("header button")].find((b) => b.textContent === "Light")`
+	var color string
+	for _, scheme := range []string{"light", "dark"} {
+		p.do(t, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
+	}
+	p.wait(t, light)
+	if p.eval(t, ground, &color); brightness(t, color) > 100 {
+		t.Errorf("the ground is %s", color)
+	}
+	p.eval(t, light+`.click()`, nil)
+	p.wait(t, `location.hash.includes("view.theme=light")`)
+	if p.eval(t, ground, &color); brightness(t, color) < 240 {
+		t.Errorf("the ground is %s", color)
 	}
 }
 

@@ -133,6 +133,15 @@ function useChanges(catalog, setNote) {
   return [page.state, page.set];
 }
 
+const darkness = matchMedia("(prefers-color-scheme: dark)");
+
+// useDarkness reports whether the reader's system is dark, which may change while the page is open.
+function useDarkness() {
+  const [dark, set] = useState(darkness.matches);
+  useEffect(() => darkness.addEventListener("change", (e) => set(e.matches)), []);
+  return dark;
+}
+
 // shareOf is the share of the memory that the engine of an estimate takes.
 const shareOf = (doc) => (doc ? String(Math.round((100 * doc.memory.usable_bytes) / doc.memory.capacity_bytes) / 100) : "");
 
@@ -173,7 +182,7 @@ function App() {
     return () => { removeEventListener("dragover", over); removeEventListener("dragleave", out); removeEventListener("drop", drop); };
   }, []);
   const { flags, targets, view: { phase, load }, pin } = state;
-  const all = { state, set, targets, phase, load, pin, catalog, accuracy, here, own, utilization: shareOf(now.doc), card: cardOf(catalog, flags.gpu, now), op, setOp, hover, setHover, take, note, setNote, openResult, measuring, ...now,
+  const all = { state, set, targets, phase, load, pin, catalog, accuracy, here, own, utilization: shareOf(now.doc), card: cardOf(catalog, flags.gpu, now), op, setOp, hover, setHover, take, night: useDarkness(), note, setNote, openResult, measuring, ...now,
     model: flags.model, batch: flags.batch ?? "1", rate: now.flags.rate, clients: now.flags.concurrency, prompt: flags["prompt-len"], gen: flags["gen-len"], engine: flags.engine };
   return html`<${Head} all=${all} />
     <${Brief} all=${all} />
@@ -198,13 +207,11 @@ function App() {
     </footer>`;
 }
 
-const darkness = matchMedia("(prefers-color-scheme: dark)");
-
-const Head = kept(function Head({ state, set, flags, error, noState, doc, setNote, note }) {
+const Head = kept(function Head({ state, set, flags, error, noState, doc, setNote, note, night }) {
   const none = !doc || error || noState;
   const copy = (what, value) => navigator.clipboard.writeText(value).then(() => setNote(`${what} copied.`), () => setNote(value));
   const file = (ask, name, type) => second.ask(name, { do: ask, flags, again: state.again }).then((a) => a && save(name, a.text, type), (e) => setNote(e.message));
-  const dark = state.view.theme ?? (darkness.matches ? "dark" : "light");
+  const dark = state.view.theme ?? (night ? "dark" : "light");
   return html`<header>
     <button type="button" class="skip" onClick=${() => document.getElementById("verdict").focus()}>To the verdict</button>
     <h1>llmprof <small>what LLM inference costs on a GPU</small></h1>
@@ -221,7 +228,7 @@ const Head = kept(function Head({ state, set, flags, error, noState, doc, setNot
     </div>
     <div class="notes" role="status"><p key=${note} class="note" title=${note}>${note}</p></div>
   </header>`;
-}, null, "state", "flags", "error", "noState", "doc", "note");
+}, null, "state", "flags", "error", "noState", "doc", "note", "night");
 
 const root = document.getElementById("app");
 root.replaceChildren();

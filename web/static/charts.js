@@ -1,7 +1,7 @@
 // The charts of the page. Each is a drawing with its scales and points, and what its tips tell. Bounds have a colour and a
 // shape each, so that they are told apart without colour.
 import { element, measured } from "./svg.js";
-import { between, dot, framed, group, line, node, scaled, smooth, stepped, straight } from "./drawing.js";
+import { between, cut, dot, framed, group, line, node, scaled, smooth, stepped, straight } from "./drawing.js";
 
 export const BOUNDS = ["compute", "memory", "network", "launch"];
 const SYMBOLS = { compute: "square", memory: "circle", network: "diamond", launch: "triangle" };
@@ -162,18 +162,26 @@ function doublings([low, high]) {
   return all;
 }
 
+// strip is the area of an interval: between the bounds of each row or, where everything takes a number of times as long at the slow end, up from the
+// expected times to those at as much higher rates, as much longer.
+function strip(rows, slower, along, time, low, high) {
+  if (!slower) { const some = rows.filter((r) => r[high]); return between(along(some, high), along(some, low)); }
+  const expected = along(rows, time), slow = along(rows, time, slower), from = expected[0]?.[0], to = slow.at(-1)?.[0];
+  return from < to ? between(cut(slow, from, to), cut(expected, from, to)) : "";
+}
+
 // curve draws a time over the batch with its interval, its floor and what was measured.
-export function curve({ rows, key, measured, pinned, limit, xlabel = "batch (sequences of a replica)", x = "batch", width, height, chosen }) {
+export function curve({ rows, slower, key, measured, pinned, limit, xlabel = "batch (sequences of a replica)", x = "batch", width, height, chosen }) {
   const [, name, color, symbol] = TIMES.find(([k]) => k === key);
   const of = (list) => (list ?? []).filter((r) => r[`${key}_s`] > 0);
-  const shown = of(rows), old = of(pinned), band = shown.map((r) => ({ [x]: r[x], low: r[`${key}_low_s`] ?? r[`${key}_s`], high: r[`${key}_high_s`] ?? r[`${key}_slow_s`] })).filter((r) => r.high);
-  const dom = span([...shown, ...old].flatMap((r) => [r[`${key}_s`], r[`${key}_floor_s`]]).concat(band.flatMap((r) => [r.low, r.high]), measured.map((m) => m.value), limit ? [limit] : []), 1.15, 1.15);
+  const shown = of(rows), old = of(pinned), time = `${key}_s`, floor = `${key}_floor_s`, low = `${key}_low_s`, high = `${key}_high_s`;
+  const dom = span([...shown, ...old].flatMap((r) => [r[time], r[floor]]).concat(shown.flatMap((r) => (slower ? [r[time] * slower] : [r[low], r[high]])), measured.map((m) => m.value), limit ? [limit] : []), 1.15, 1.15);
   const at = [...shown, ...old].map((r) => r[x]), wide = at.length ? [Math.min(...at), Math.max(...at)] : [1, 2], by = wide[0] === wide[1] ? 1.4 : (wide[1] / wide[0]) ** 0.03, ends = [wide[0] / by, wide[1] * by]; // marks stand beside the axes
   const batches = shown.map((r) => r[x]).filter((_, i, all) => all.length < 8 || width > 480 || i % 2 === 0);
   const axis = { domain: ends, ticks: x === "batch" || !at.length ? batches : doublings(ends), format: plain, label: xlabel }, upward = { ...up(dom, name, (v) => si(v, "s"), height), ...(!at.length && { ticks: [] }) };
-  const scales = scaled(width, height, axis, upward), along = (list, of) => list.map((r) => [scales.x.apply(r[x]), scales.y.apply(r[of])]), time = `${key}_s`, floor = `${key}_floor_s`;
+  const scales = scaled(width, height, axis, upward), along = (list, of, slower = 1) => list.map((r) => [scales.x.apply(r[x] / slower), scales.y.apply(r[of] * slower)]);
   const frame = framed(width, height, axis, upward, scales, [
-    group("area", { fill: color, "fill-opacity": 0.18 }, [node("path", { d: between(along(band, "high"), along(band, "low")) })]),
+    group("area", { fill: color, "fill-opacity": 0.18 }, [node("path", { d: strip(shown, slower, along, time, low, high) })]),
     shown[0]?.[floor] !== undefined && line(smooth(along(shown, floor)), { stroke: "var(--faint)", "stroke-width": 1.5, "stroke-dasharray": "2,3" }),
     old.length && line(smooth(along(old, time)), { stroke: "var(--faint)", "stroke-width": 1.5, "stroke-dasharray": "6,3" }),
     line(smooth(along(shown, time)), { stroke: color, "stroke-width": 2 }),
@@ -184,7 +192,7 @@ export function curve({ rows, key, measured, pinned, limit, xlabel = "batch (seq
   return drawn(frame, scales, shown, [x, time], {
     curves: true, chosen,
     text: (r) => `${x} ${plain(r[x])}: ${name} ${si(r[time], "s")}` +
-      (r[`${key}_low_s`] !== undefined ? `\n90 % interval ${si(r[`${key}_low_s`], "s")} to ${si(r[`${key}_high_s`], "s")}\nfloor ${si(r[floor], "s")}` : "") + (r[`${key}_slow_s`] ? `\nslow end of the interval ${si(r[`${key}_slow_s`], "s")}` : ""),
+      (r[low] !== undefined ? `\n90 % interval ${si(r[low], "s")} to ${si(r[high], "s")}\nfloor ${si(r[floor], "s")}` : ""),
   });
 }
 

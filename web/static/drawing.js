@@ -1,5 +1,5 @@
 // Drawings as trees of plain objects: one that follows another changes what differs from it, and reads nothing of the document.
-import { area, curveMonotoneX, curveStepBefore, path, scaleLog, symbol, symbolCircle, symbolCross, symbolDiamond, symbolSquare, symbolTriangle } from "./libraries.js";
+import { curveMonotoneX, curveStepBefore, path, scaleLog, symbol, symbolCircle, symbolCross, symbolDiamond, symbolSquare, symbolTriangle } from "./libraries.js";
 import { SVG } from "./svg.js";
 
 // node is an element of a drawing: its attributes, and the nodes within it or its text. What is left out is null.
@@ -31,9 +31,17 @@ const short = (v) => Math.round(v * 100) / 100;
 const drawnBy = (path) => (points) => path(points) ?? "";
 export const straight = drawnBy(path().digits(2)), stepped = drawnBy(path().digits(2).curve(curveStepBefore)), smooth = drawnBy(path().digits(2).curve(curveMonotoneX));
 
-const band = drawnBy(area(([a]) => a[0], ([, b]) => b[1], ([a]) => a[1]).digits(2).curve(curveMonotoneX));
-// between is the area between two smooth lines over the same places.
-export const between = (above, below) => band(above.map((a, i) => [a, below[i]]));
+// between is the area between two smooth lines.
+export const between = (above, below) => smooth(above) + smooth([...below].reverse()).replace("M", "L") + "Z";
+
+// cut is the part of a line from one place to another, with its ends on the straight lines between the points around them.
+export function cut(points, from, to) {
+  const at = (x) => {
+    const i = Math.max(points.findIndex((p) => p[0] >= x), 1), [a, b] = [points[i - 1], points[i]];
+    return [x, a[1] + ((x - a[0]) / (b[0] - a[0])) * (b[1] - a[1])];
+  };
+  return [at(from), ...points.filter(([x]) => x > from && x < to), at(to)];
+}
 
 // SHAPES are marks, each of the area that a circle of a radius has.
 const SHAPES = { circle: symbolCircle, square: symbolSquare, diamond: symbolDiamond, triangle: symbolTriangle, cross: symbolCross };

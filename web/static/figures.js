@@ -4,20 +4,14 @@ import { Client } from "./client.js";
 import { arrived, awaits, cancel, idle, schedule } from "./order.js";
 import { answered, times } from "./times.js";
 
-// One worker answers what the verdict shows and the chart over the batch, which is quick, one the other charts, one loads, one the
-// highest rate of the chart over the rate, which takes as long as all others, and one searches.
+// One worker answers what the verdict shows and the chart over the batch, which is quick, one the other charts, one loads and the
+// chart over the rate, and one searches.
 export const first = new Client(2000, { ahead: 2 });
 // shown comes when the first figures are painted, which nothing is to keep from the processors.
 export const shown = first.answered.then(() => new Promise((painted) => requestAnimationFrame(() => setTimeout(painted))));
-export const second = new Client(10000, { hold: shown }), loads = new Client(10000, { hold: shown }), tops = new Client(10000, { late: true }), planner = new Client(60000, { late: true });
-export const clients = [first, second, loads, tops, planner];
+export const second = new Client(10000, { hold: shown }), loads = new Client(10000, { hold: shown }), planner = new Client(60000, { late: true });
+export const clients = [first, second, loads, planner];
 times.idle = () => idle() && !clients.some((c) => c.running.size || c.waiting.size);
-
-// sharing asks two workers for the chart over the rate, and answers with both parts of each point.
-const sharing = {
-  ask: (kind, request) => Promise.all([tops.ask(kind, { ...request, part: "top" }), loads.ask(kind, { ...request, part: "others" })])
-    .then(([top, others]) => top && others && { data: others.data.map((point, i) => ({ ...point, ...top.data[i] })) }),
-};
 
 // known are the latest answers by what was asked: going back and comparing ask nothing anew.
 const known = new Map(), MOST = 60;
@@ -86,6 +80,7 @@ const without = (flags, ...names) => ordered(Object.entries(flags).filter(([k]) 
 const withAll = (flags, more) => ordered(Object.entries({ ...flags, ...more }));
 const estimate = ({ data: { figures, words, graph } }) => ({ doc: figures, words, graph });
 const points = (a) => ({ list: Object.assign(a.data.points, { of: a.data.of }) });
+const rates = (a) => ({ list: Object.assign(a.data.points, { slower: a.data.slower }) });
 const given = (a) => ({ list: a.data }), steady = (a) => ({ under: a.data });
 export const EMPTY = [];
 
@@ -109,7 +104,7 @@ const overCards = (flags, cards, again) => ({ do: "sweep", expected: true, flags
 function requestsOf(flags, cards, again) {
   return flags && {
     alone: alone(flags, again), under: loaded(flags) && { do: "under", flags, again }, batch: overBatch(flags, again),
-    cards: cards && overCards(flags, cards, again), rate: overRate(flags, again), free: loaded(flags) && !flags.rate ? second : sharing,
+    cards: cards && overCards(flags, cards, again), rate: overRate(flags, again), free: loaded(flags) && !flags.rate ? second : loads,
   };
 }
 
@@ -126,10 +121,10 @@ export function ask(state, catalog, came) {
   follow(loads, "under", "load", b.under, steady);
   follow(loads, "under", "load of A", a?.under, steady);
   follow(first, "latency", "batch", b.batch, points);
-  follow(b.free, "rates", "rate", b.rate, given);
+  follow(b.free, "rates", "rate", b.rate, rates);
   follow(second, "pareto", "cards", b.cards, points);
   follow(second, "latency", "batch of A", a?.batch, points);
-  follow(b.free, "rates", "rate of A", a?.rate, given);
+  follow(b.free, "rates", "rate of A", a?.rate, rates);
   follow(second, "pareto", "cards of A", a?.cards, points);
   if (catalog) askChoices(catalog, again);
 }

@@ -2,6 +2,7 @@
 import { useEffect, useMemo, useRef, Graph, layout, select, zoom, zoomIdentity } from "./libraries.js";
 import { html } from "./html.js";
 import { letterOf, opKey } from "./charts.js";
+import { onPaper } from "./order.js";
 
 const WIDE = 210, HIGH = 46, GAP = 46, HEAD = 40;
 const LEGIBLE = 0.75, LEAST = 0.65; // the scale at which texts are read well, and below which they are not
@@ -72,6 +73,7 @@ export function ModelGraph({ doc, phase, selected, onselect, old }) {
   const laid = useMemo(() => arranged(doc), [shape]);
   let kinds = 0; // that are lettered from left to right, where there are several
   const groups = doc.groups.map((g, i) => ({ ...laid.groups[i], ...g, letter: g.title && doc.strip ? `${String.fromCharCode(97 + kinds++)}: ` : "" })), chosen = groups.flatMap((g) => g.nodes).filter((n) => operatorsOf(n).includes(selected)), was = beside(doc, old, phase);
+  const printed = () => svg.current.hasAttribute("viewBox");
   // fit shows the whole graph or, at first, no less than can be read of it: the top, and the layers where it is wider.
   const fit = (legible) => {
     const box = svg.current.getBoundingClientRect(), across = box.width / (laid.width + 20);
@@ -85,7 +87,7 @@ export function ModelGraph({ doc, phase, selected, onselect, old }) {
       .on("zoom", ({ transform, sourceEvent }) => { moved.current ||= !!sourceEvent; inner.current.setAttribute("transform", transform); });
     select(svg.current).call(zoomed.current).on("dblclick.zoom", null);
     // The observer also reports the first size. What the user has moved stays where it is.
-    const size = new ResizeObserver(() => { if (!moved.current) fit(true); });
+    const size = new ResizeObserver(() => { if (!moved.current && !printed()) fit(true); });
     size.observe(svg.current);
     return () => size.disconnect();
   }, [shape]);
@@ -95,14 +97,16 @@ export function ModelGraph({ doc, phase, selected, onselect, old }) {
   }, [selected]);
   useEffect(() => { // on paper nobody moves it: the whole is drawn
     let shown;
-    const before = () => {
+    return onPaper(() => {
+      if (printed()) return;
       shown = inner.current.getAttribute("transform");
       inner.current.removeAttribute("transform");
       svg.current.setAttribute("viewBox", svg.current.dataset.whole);
-    };
-    const after = () => { inner.current.setAttribute("transform", shown); svg.current.removeAttribute("viewBox"); };
-    addEventListener("beforeprint", before); addEventListener("afterprint", after);
-    return () => { removeEventListener("beforeprint", before); removeEventListener("afterprint", after); };
+    }, () => {
+      if (!printed()) return;
+      inner.current.setAttribute("transform", shown);
+      svg.current.removeAttribute("viewBox");
+    });
   }, [laid]);
   const whole = () => fit(false);
   const by = (k) => { moved.current = true; select(svg.current).call(zoomed.current.scaleBy, k); };

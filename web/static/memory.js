@@ -30,7 +30,7 @@ export const Memory = kept(function Memory({ doc, words, old, oldWords }) {
       ${m && o && html`<g opacity="0.75"><${Bar} memory=${o} y="40" name="A:" most=${most} /><rect x="0" y="40" width=${`${(100 * o.capacity_bytes) / most}%`} height="22" fill="none" stroke="var(--faint)" stroke-dasharray="5,3" /></g>`}
     </svg>
     <p class="legend columns">${PARTS.map(([key, name], i) => html`<span key=${key} class=${m && !m[key] ? "none" : ""}><svg width="14" height="14" aria-hidden="true"><rect width="14" height="14" fill=${`url(#part-${i})`} /></svg>${name} <b>${text(name)}</b>${o ? html` <small>A ${textOf(oldWords, name)}</small>` : ""}</span>`)}
-      <span><i class="limit" aria-hidden="true"></i>usable <b>${text("usable")}</b> of ${text("capacity")}</span>
+      <span><i class="limit" aria-hidden="true"></i>usable <b>${text("usable")}</b>${m && ` of ${text("capacity")}`}</span>
       <span>${over > 0 ? html`<b class="no">${si(over, "B")} short</b>` : html`max batch <b>${m?.max_batch ?? ""}</b>${m?.max_tokens ? ` or ${m.max_tokens} tokens` : ""}`}</span></p>
   <//>`;
 }, "memory", "doc", "words", "old", "oldWords");

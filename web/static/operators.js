@@ -16,7 +16,7 @@ export const Roofline = kept(function Roofline({ doc, words, old, phase, set, op
   const p = phaseOf(doc, phase), q = phaseOf(old, phase);
   const hidden = p ? p.ops.filter((o) => !(o.intensity > 0 && o.flops > 0)).length : 0;
   return html`<${Panel} id="roofline" title="Roofline" wide tools=${html`<${PhaseSwitch} id="roof" phase=${phase} set=${set} />`}
-    about=${p ? `${p.ops.length - hidden} operators with products; size is the share of the phase's time. Select one to find it in the table and the graph.` : ""}>
+    about=${p ? `${p.ops.length - hidden} operators with products; size is the share of the phase's time.` : ""} press="Select one to find it in the table and the graph.">
     <${Chart} height=${380} label="Roofline: FLOP/s of operators over their arithmetic intensity" ready=${!!doc && words?.roofs?.length > 0} on=${[doc, old, phase]} signs=${[op]} sign=${(f) => charts.select(f, op)}
       draw=${(width, height) => charts.roofline({ ops: p?.ops ?? [], words: wordsOf(words, phase), roofs: words.roofs, bandwidth: words.bandwidth_bytes_per_s, pinned: q?.ops, width, height, seen: setHover, chosen: (k) => setOp((now) => (k === now ? null : k)) })} />
     ${legend}

@@ -97,4 +97,13 @@ function wake() {
   }, { timeout: 200 }), Math.max(change + QUIET - performance.now(), 0));
 }
 
-addEventListener("beforeprint", () => finish());
+const paper = matchMedia("print");
+
+// onPaper calls the one before the page is drawn on paper and the other one after it, either perhaps more than once.
+export function onPaper(before, after) {
+  const turn = () => (paper.matches ? before() : after()), all = [[globalThis, "beforeprint", before], [globalThis, "afterprint", after], [paper, "change", turn]];
+  for (const [on, event, f] of all) on.addEventListener(event, f);
+  return () => { for (const [on, event, f] of all) on.removeEventListener(event, f); };
+}
+
+onPaper(() => finish(), () => {});

@@ -6,8 +6,9 @@ import { put } from "./drawing.js";
 import { tells } from "./tips.js";
 import { watch } from "./order.js";
 
-// Panel is a view with its title, and buttons that save its drawing.
-export function Panel({ id, title, about, wide, drawn = true, tools, children }) {
+// Panel is a view with its title, buttons that save its drawing, and words about it: those on what may be pressed are not
+// for paper, and those that come and go stand last, so that no others move.
+export function Panel({ id, title, about, press, more, wide, drawn = true, tools, children }) {
   const box = useRef();
   const some = () => box.current.querySelector("svg.export, .chart svg");
   useLayoutEffect(() => watch(box.current), []);
@@ -15,7 +16,7 @@ export function Panel({ id, title, about, wide, drawn = true, tools, children })
     <div class="head"><h2 id=${`${id}-title`}>${title}</h2>${tools}
       ${drawn && html`<span class="save"><button type="button" aria-label=${`${title}: save as SVG`} onClick=${() => some() && save(`llmprof-${id}.svg`, drawing(box.current), "image/svg+xml")}>SVG</button><button type="button" aria-label=${`${title}: save as PNG`} onClick=${async () => some() && save(`llmprof-${id}.png`, await picture(box.current))}>PNG</button></span>`}
     </div>
-    ${about && html`<p class="about">${about}</p>`}
+    ${about && html`<p class="about">${about}${press && html`<span class="press"> ${press}</span>`}${more}</p>`}
     ${children}
   </section>`;
 }

@@ -21,7 +21,7 @@ export const Pareto = kept(function Pareto({ pareto, oldPareto, pin, doc, old, s
   });
   const front = useMemo(() => charts.frontier(charts.usable(pareto, priced), priced), [pareto, priced]);
   const tools = html`<select aria-label="Adopt a point that nothing betters" value="" onChange=${(e) => adopt(front[e.target.value])}><option value="">Adopt a point</option>${front.map((p, i) => html`<option key=${i} value=${i}>${nameOf(p, priced)}</option>`)}</select>`;
-  return html`<${Panel} id="pareto" title="Cost over speed" tools=${tools} about=${`${pareto.length} of ${pareto.of ?? 0} points are possible: cards with a price, TP 1 to 8, batch 1 to 1024. Squares: nothing is cheaper and faster. Star: the one shown. ${pin ? "Empty star and dashes: A. " : ""}Click a point to adopt it.`}>
+  return html`<${Panel} id="pareto" title="Cost over speed" tools=${tools} about=${`${pareto.length} of ${pareto.of ?? 0} points are possible: cards with a price, TP 1 to 8, batch 1 to 1024. Squares: nothing is cheaper and faster. Star: the one shown.`} press="Click a point to adopt it." more=${pin && " Empty star and dashes: A."}>
     <${Chart} height=${380} label="Cost of a million tokens over tokens a second for each user" ready=${pareto !== EMPTY} on=${[pareto, oldPareto]} signs=${[doc, old]} sign=${(f) => charts.star(f, shownOf(doc), shownOf(old), priced)}
       draw=${(width, height) => charts.pareto({ rows: pareto, pinned: same ? [] : oldPareto, priced, width, height, chosen: adopt })} />
   <//>`;

@@ -4,6 +4,6 @@ export { useState, useEffect, useLayoutEffect, useRef, useMemo, useCallback } fr
 export { default as htm } from "htm";
 export { scaleLog } from "d3-scale";
 export { select } from "d3-selection";
-export { area, curveMonotoneX, curveStepBefore, line as path, symbol, symbolCircle, symbolCross, symbolDiamond, symbolSquare, symbolTriangle } from "d3-shape";
+export { curveMonotoneX, curveStepBefore, line as path, symbol, symbolCircle, symbolCross, symbolDiamond, symbolSquare, symbolTriangle } from "d3-shape";
 export { zoom, zoomIdentity } from "d3-zoom";
 export { layout, Graph } from "@dagrejs/dagre";

@@ -199,90 +199,43 @@ func unused(given func(string) bool) error {
 	return err
 }
 
-// A ChartRate is the steady state at a rate, or why there is none, and the one at the slow end of the interval; nil where it was not asked for or is not
-// stable.
+// A ChartRate is the steady state at a rate, or why there is none.
 type ChartRate struct {
-	Rate         float64
-	Steady, High *serving.Steady
-	Err          error
+	Rate   float64
+	Steady *serving.Steady
+	Err    error
 }
-
-// A Part is the rates of a chart that are worked out at once: the highest takes about as long as all others.
-type Part int
-
-// Parts of a chart.
-const (
-	AllRates   Part = iota // every rate
-	TopRate                // the highest
-	OtherRates             // all but the highest
-)
-
-// has reports whether the highest rate, or another one, is in the part.
-func (p Part) has(highest bool) bool { return p == AllRates || highest == (p == TopRate) }
 
 const (
 	chartLow   = 1e-3 // requests a second, which any server answers
-	chartSteps = 10   // most steps of a chart
-	chartSpan  = 12   // the highest rate of a chart over the lowest, about
-	chartStep  = 1.5  // a rate over the one before, about
+	chartSteps = 7    // rates before the last but one
+	chartStep  = 1.5  // a rate over the one before
 	chartTop   = 0.9  // the highest rate over the most that the server answers: states close to it take long, and rise without end
 )
 
-// Chart is the steady states of a part of the rates up to almost the most that the server answers. The slow end of the interval
-// at one rate has the state of a higher rate, stretched: where the chart has that rate, its state is taken.
-func (r *Rates) Chart(part Part) ([]ChartRate, error) {
+// Chart is the steady states at rates up to almost the most that the server answers, and by how much longer than expected everything takes at the slow
+// end of the interval: the slow end at a rate is the state of a rate so many times as high, stretched by as much.
+func (r *Rates) Chart() (all []ChartRate, slower float64, err error) {
 	layout := r.layout()
 	if err := r.all.Stable(chartLow, layout); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	most, err := r.all.Capacity(layout)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	rates, ahead := spread(most.Rate, r.slower)
-	all := make([]ChartRate, len(rates))
-	for i := len(all) - 1; i >= 0; i-- {
-		at, slow := &all[i], ahead[i]
-		at.Rate = rates[i]
-		if part.has(i == len(all)-1) {
-			at.Steady, at.Err = r.all.Rate(rates[i], layout)
-		}
-		switch {
-		case slow == 0 && at.Steady != nil:
-			at.High, _ = plan.SlowRate(r.all, rates[i], layout, r.slower)
-		case slow > 0 && slow < len(all) && all[slow].Steady != nil:
-			at.High = plan.Stretched(all[slow].Steady, r.slower)
-		}
+	for _, rate := range spread(chartTop * most.Rate) {
+		at := ChartRate{Rate: rate}
+		at.Steady, at.Err = r.all.Rate(rate, layout)
+		all = append(all, at)
 	}
-	return all, nil
+	return all, r.slower, nil
 }
 
-// spread are rates up to almost the most that a server answers, in equal steps but for the last, which is halved as
-// times rise steeply there. Rate ahead[i] is slower times rate i; 0 if none is, beyond all if that is no stable rate.
-func spread(most, slower float64) (rates []float64, ahead []int) {
-	step, by := chartStep, 0
-	if slower > 1.15 {
-		by = max(int(math.Round(math.Log(slower)/math.Log(step))), 1)
-		step = math.Pow(slower, 1/float64(by))
+// spread are rates up to the highest, in equal steps but for the last, which is halved as times rise steeply there.
+func spread(top float64) (rates []float64) {
+	for i := chartSteps; i > 0; i-- {
+		rates = append(rates, top/math.Pow(chartStep, float64(i)))
 	}
-	steps := min(int(math.Ceil(math.Log(chartSpan)/math.Log(step))), chartSteps-1)
-	add := func(rate float64, slow int) { rates, ahead = append(rates, rate), append(ahead, slow) }
-	top := chartTop * most
-	for i := range steps {
-		slow := 0
-		if by > 0 {
-			slow = i + by
-		}
-		if slow >= steps { // the halved step lies between
-			slow++
-		}
-		add(top*math.Pow(step, float64(i-steps)), slow)
-	}
-	beyond := 0
-	if by > 0 {
-		beyond = steps + 2
-	}
-	add(top/math.Sqrt(step), beyond)
-	add(top, beyond)
-	return rates, ahead
+	return append(rates, top/math.Sqrt(chartStep), top)
 }

@@ -5,26 +5,19 @@ import (
 	"testing"
 )
 
-// Each rate of a chart that names the one of its slow end has it at that place.
+// Rates of a chart rise in equal steps to the highest, the last step in two halves.
 func TestSpreadOfRates(t *testing.T) {
-	for _, slower := range []float64{1, 1.05, 1.2, 1.3, 1.45, 1.5, 2, 3.7} {
-		rates, ahead := spread(100, slower)
-		named := 0
-		for i, slow := range ahead {
-			if i > 0 && rates[i] <= rates[i-1] {
-				t.Errorf("%g: rate %d is %g after %g", slower, i, rates[i], rates[i-1])
-			}
-			switch {
-			case slow >= len(rates) && rates[i]*slower < 100*chartTop*0.999:
-				t.Errorf("%g: rate %d (%g) has no slow end, though %g is stable", slower, i, rates[i], rates[i]*slower)
-			case slow > 0 && slow < len(rates):
-				if named++; math.Abs(rates[slow]/rates[i]-slower) > 1e-9 {
-					t.Errorf("%g: rate %d is %g, that of its slow end %g", slower, i, rates[i], rates[slow])
-				}
-			}
+	rates := spread(100)
+	last := len(rates) - 1
+	if rates[last] != 100 || rates[0] > 100/10 || last > 8 {
+		t.Errorf("%d rates from %g to %g", last+1, rates[0], rates[last])
+	}
+	for i := 1; i < last-1; i++ {
+		if off := rates[i] / rates[i-1] / chartStep; math.Abs(off-1) > 1e-12 {
+			t.Errorf("rate %d is %g after %g", i, rates[i], rates[i-1])
 		}
-		if len(rates) > 12 || rates[len(rates)-1] != 100*chartTop || slower > 1.2 && named < 3 {
-			t.Errorf("%g: %d rates up to %g, %d with a slow end", slower, len(rates), rates[len(rates)-1], named)
-		}
+	}
+	if a, b := rates[last-1]/rates[last-2], rates[last]/rates[last-1]; math.Abs(a/b-1) > 1e-12 || math.Abs(a*b/chartStep-1) > 1e-12 {
+		t.Errorf("the last step is in halves of %g and %g", a, b)
 	}
 }

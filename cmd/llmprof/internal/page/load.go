@@ -103,18 +103,19 @@ func (p *Page) under(ctx context.Context, r *Request) (*Answer, error) {
 	return &Answer{Data: &Load{load.Document(), load.Words(), l.Warning(load)}}, nil
 }
 
-// A loadPoint is the steady state at a rate with the slow end of its interval, as far as they were asked for, or why there is none.
-type loadPoint struct {
-	Rate     float64      `json:"rate"`
-	TTFT     unit.Seconds `json:"ttft_s,omitempty"`
-	TPOT     unit.Seconds `json:"tpot_s,omitempty"`
-	TTFTSlow unit.Seconds `json:"ttft_slow_s,omitempty"`
-	TPOTSlow unit.Seconds `json:"tpot_slow_s,omitempty"`
-	Error    string       `json:"error,omitempty"`
+// A Rates is the steady states at several rates.
+type Rates struct {
+	Points []loadPoint `json:"points"`
+	Slower float64     `json:"slower,omitempty"` // by how much longer everything takes at the slow end of the interval
 }
 
-// partsOf are the parts of the rates by their names in requests.
-var partsOf = map[string]ask.Part{"": ask.AllRates, "top": ask.TopRate, "others": ask.OtherRates}
+// A loadPoint is the steady state at a rate, or why there is none.
+type loadPoint struct {
+	Rate  float64      `json:"rate"`
+	TTFT  unit.Seconds `json:"ttft_s,omitempty"`
+	TPOT  unit.Seconds `json:"tpot_s,omitempty"`
+	Error string       `json:"error,omitempty"`
+}
 
 // load is "llmprof estimate --rate" at several rates, up to almost the highest that the server sustains.
 func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
@@ -130,13 +131,13 @@ func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
 	if err != nil {
 		return noState(err), nil
 	}
-	rates, err := server.Chart(partsOf[r.Part])
+	rates, slower, err := server.Chart()
 	if err != nil {
 		return noState(err), nil
 	}
 	all := make([]loadPoint, len(rates))
-	for i := range rates {
-		at, point := &rates[i], &all[i]
+	for i, at := range rates {
+		point := &all[i]
 		point.Rate = at.Rate
 		if at.Err != nil {
 			point.Error = at.Err.Error()
@@ -144,14 +145,11 @@ func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
 		if at.Steady != nil {
 			point.TTFT, point.TPOT = at.Steady.TTFT, at.Steady.TPOT
 		}
-		if at.High != nil {
-			point.TTFTSlow, point.TPOTSlow = at.High.TTFT, at.High.TPOT
-		}
 	}
-	return &Answer{Data: all}, nil
+	return &Answer{Data: &Rates{all, slower}}, nil
 }
 
 // noState is why there is no steady state at any rate.
 func noState(err error) *Answer {
-	return &Answer{Data: []loadPoint{{Error: err.Error()}}}
+	return &Answer{Data: &Rates{Points: []loadPoint{{Error: err.Error()}}}}
 }

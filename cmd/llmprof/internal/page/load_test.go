@@ -2,8 +2,9 @@ package page_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
-	"reflect"
+	"math"
 	"testing"
 
 	"llmprof/cmd/llmprof/internal/page"
@@ -34,32 +35,43 @@ func TestAnswersUnderLoadDependOnNoEarlierOnes(t *testing.T) {
 	}
 }
 
-// The parts of the chart over the rate, which two workers have, are those of the whole chart.
-func TestPartsOfRates(t *testing.T) {
+// The slow end of the interval at a rate is the state that the chart over the rate has at a rate as many times as high as everything takes longer there,
+// stretched by as much: the page draws it so.
+func TestSlowEndsOfRates(t *testing.T) {
 	for _, flags := range []map[string]string{
 		{"model": "deepseek-v3", "gpu": "h200", "tp": "8"}, {"model": "deepseek-v3", "gpu": "h200", "tp": "8", "prompt-len": "100"}, {"model": "gemma2-9b", "gpu": "a100", "engine": "sglang", "gen-len": "1"},
-		{"model": "llama3.1-8b", "gpu": "l4-24gb", "prefill-replicas": "1"}, {"model": "llama3.1-8b", "gpu": "h100", "speculative-tokens": "3", "acceptance": "1.5"},
+		{"model": "llama3.1-8b", "gpu": "l4-24gb", "prefill-replicas": "1"},
 	} {
-		points := func(part string) (all []map[string]any) {
-			request, err := json.Marshal(page.Request{Do: "load", Part: part, Flags: flags})
+		p := page.New()
+		ask := func(to any, do string, flags map[string]string) {
+			request, err := json.Marshal(page.Request{Do: do, Flags: flags})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := json.Unmarshal(page.New().Handle(t.Context(), request), &struct{ Data any }{&all}); err != nil {
-				t.Fatal(err)
+			if answer := p.Handle(t.Context(), request); json.Unmarshal(answer, &struct{ Data any }{to}) != nil {
+				t.Fatalf("%s", answer)
 			}
-			return all
 		}
-		whole, top, others := points(""), points("top"), points("others")
-		for i := range others {
-			maps.Copy(others[i], top[i])
+		var chart page.Rates
+		if ask(&chart, "load", flags); chart.Slower <= 1 || len(chart.Points) < 9 {
+			t.Fatalf("%v: %+v", flags, chart)
 		}
-		if !reflect.DeepEqual(whole, others) {
-			t.Errorf("%v: %v, in parts %v", flags, whole, others)
-		}
-		for i, p := range top[:max(len(top)-1, 0)] {
-			if p["ttft_s"] != nil {
-				t.Errorf("%v: the part of the highest rate has the state of rate %d: %v", flags, i, p)
+		for _, point := range chart.Points {
+			var state struct {
+				Load struct {
+					High struct {
+						TTFT float64 `json:"ttft_s"`
+						TPOT float64 `json:"tpot_s"`
+					}
+				}
+			}
+			flags := maps.Clone(flags)
+			flags["rate"] = fmt.Sprint(point.Rate / chart.Slower)
+			ask(&state, "under", flags)
+			for _, v := range [][2]float64{{state.Load.High.TTFT, float64(point.TTFT)}, {state.Load.High.TPOT, float64(point.TPOT)}} {
+				if want := v[1] * chart.Slower; math.Abs(v[0]-want) > 1e-6*want {
+					t.Errorf("%v: the slow end is %g s, by the chart %g s", flags, v[0], want)
+				}
 			}
 		}
 	}
