@@ -93,6 +93,7 @@ type search struct {
 	card     *Card
 	splits   []Split
 	rows     []Row
+	pruned   int   // rows that were kept when they were pruned last
 	found    []Row // rows that count for other cards while further ones are searched
 	miss     Miss
 	searched int
@@ -226,7 +227,9 @@ func (s *search) batch(p *analytic.Prepared, r Row, unitDP int) (larger bool) {
 	if s.falls(&r) {
 		return !s.q.late(&r)
 	}
-	s.rows = append(s.rows, r)
+	if s.rows = append(s.rows, r); len(s.rows) > 64+2*s.pruned {
+		s.prune()
+	}
 	return true
 }
 
