@@ -139,10 +139,6 @@ type Lowering struct {
 	on      *Machine // machine on which they were; nil where they are of another model
 	changed uint64   // bit i is set where kernel i differs from the one before
 	bare    bool     // Predictor.bare
-	text    struct {
-		tokens [3]float64 // experts, those of each token, and tokens of the last kernel of experts
-		share  float64    // routing.OfText of these, which further kernels of a step share
-	}
 }
 
 // Launch appends a kernel of a class that does operator i.

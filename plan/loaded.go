@@ -287,6 +287,7 @@ func (s *search) screen(c *config) (open bool) {
 		s.missed(Miss{err.Error(), infinite, nil})
 		return false
 	}
+	defer func() { s.spare = units }()
 	e, err := units.Fitting(s.q.workload(c.MicroBatches))
 	s.searched++
 	if err != nil {

@@ -93,8 +93,9 @@ type search struct {
 	card     *Card
 	splits   []Split
 	rows     []Row
-	pruned   int   // rows that were kept when they were pruned last
-	found    []Row // rows that count for other cards while further ones are searched
+	pruned   int                // rows that were kept when they were pruned last
+	found    []Row              // rows that count for other cards while further ones are searched
+	spare    *analytic.Prepared // of a deployment that is done; nil for none
 	miss     Miss
 	searched int
 	open     []*config // under a load, deployments that may qualify, the best first
@@ -162,6 +163,7 @@ func (s *search) split(f Formats, split Split) {
 				break
 			}
 		}
+		s.spare = p
 	}
 }
 
@@ -179,7 +181,12 @@ func (s *search) prepare(r *Row) (*analytic.Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Prepare(s.card.Machines, c.Machine)
+	p, err := c.Prepare(s.card.Machines, c.Machine)
+	if err == nil && s.spare != nil {
+		p.Reuse(s.spare)
+		s.spare = nil
+	}
+	return p, err
 }
 
 // caseOf is the case of a deployment.
