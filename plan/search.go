@@ -159,7 +159,7 @@ func (s *search) split(f Formats, split Split) {
 				continue
 			}
 			r.Batch = batch
-			if larger := s.batch(p, r, unitDP); !larger {
+			if larger := s.batch(p, &r, unitDP); !larger {
 				break
 			}
 		}
@@ -218,23 +218,23 @@ func (s *search) tooLarge(r *Row, m *analytic.Memory) {
 
 // batch estimates one batch, and reports whether a larger one may qualify. A larger batch
 // shortens no step and takes more memory.
-func (s *search) batch(p *analytic.Prepared, r Row, unitDP int) (larger bool) {
+func (s *search) batch(p *analytic.Prepared, r *Row, unitDP int) (larger bool) {
 	e, err := p.Fitting(s.q.workload(r.Batch))
 	s.searched++
 	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})
 		return false
 	}
-	if r.GPUs = e.GPUs; !e.Memory.Fits() {
-		s.tooLarge(&r, &e.Memory)
+	if r.DP, r.GPUs = unitDP, e.GPUs; !e.Memory.Fits() {
+		s.tooLarge(r, &e.Memory)
 		return false
 	}
 	r.fill(s.q, &e)
-	s.scale(&r, &e, unitDP)
-	if s.falls(&r) {
-		return !s.q.late(&r)
+	s.scale(r, &e, unitDP)
+	if s.falls(r) {
+		return !s.q.late(r)
 	}
-	if s.rows = append(s.rows, r); len(s.rows) > 64+2*s.pruned {
+	if s.rows = append(s.rows, *r); len(s.rows) > 64+2*s.pruned {
 		s.prune()
 	}
 	return true
