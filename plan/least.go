@@ -206,13 +206,34 @@ func (w *wave) longest(s *search, c *config) unit.Seconds {
 	if s.gain() > 1 || n == 0 {
 		return 0
 	}
-	batch, time := 1.0, unit.Seconds(0)
+	c.mixed = c.single.TTFT.Expected + w.decodes(s.q.rate()*c.slower/replicas, w.prompt.Time)
+	return min(c.mixed, w.apart(s, c, 1))
+}
+
+// apart is longest where so many units only prefill, and the others that are allowed decode.
+func (w *wave) apart(s *search, c *config, prefill int) unit.Seconds {
+	units := s.mostUnits(c, infinite, infinite) - prefill
+	if units < 1 || s.q.Together {
+		return unit.Seconds(infinite)
+	}
+	return c.single.TTFT.Expected + w.decodes(s.q.rate()*c.slower/float64(units*c.DP), 0)
+}
+
+// decodes bounds the time for which a request decodes, where requests come to a replica at a rate and the prompt of each adds a time to its steps. In a
+// mean step of a length come rate × length prompts, so that it is as long as one that only decodes and rate × length × prompt. A sequence decodes
+// beside as many as come while it does (Little's law).
+func (w *wave) decodes(rate float64, prompt unit.Seconds) (time unit.Seconds) {
+	share := 1 - rate*float64(prompt)
+	if share <= 0 {
+		return 0 // the steady state says that there is none
+	}
+	batch := 1.0
 	for range 4 {
 		step := w.fewer(batch)
-		time = step.Time.Times(n)
-		batch = max(s.q.rate()*c.slower/replicas*float64(time), 1)
+		time = step.Time.Times(w.q.steps() / share)
+		batch = max(rate*float64(time), 1)
 	}
-	return c.single.TTFT.Expected + time
+	return time
 }
 
 // enough bounds from below how many units clients that wait for their answers take, by their time per token, and says how many are likely. It reports whether as many as are
