@@ -150,14 +150,11 @@ type Lowering struct {
 	each  []addend // what each kernel adds
 	place int      // place of the part in the step
 
-	before  []Kernel // kernels that were priced before
-	on      *Machine // machine on which they were; nil where they are of another model
-	changed uint64   // bit i is set where kernel i differs from the one before
-	bare    bool     // Predictor.bare
-	text    struct {
-		tokens [3]float64 // experts, those of each token, and tokens of the last kernel of experts
-		share  float64    // routing.OfText of these, which further kernels of a step share
-	}
+	before  []Kernel        // kernels that were priced before
+	on      *Machine        // machine on which they were; nil where they are of another model
+	changed uint64          // bit i is set where kernel i differs from the one before
+	bare    bool            // Predictor.bare
+	text    roofline.Kernel // ofText prices it
 }
 
 // Launch appends a kernel of a class that does operator i.

@@ -168,7 +168,7 @@ func (p *Predictor) decode(run *operator.Run) (t total) {
 // GPU of which draws more than its power limit.
 func (p *Predictor) limit(t *total, parts float64, prefill bool) {
 	t.limit(p.machine)
-	for i := range t.stage {
+	for i := range t.stage[:t.numStages] {
 		t.stage[i].limit(p.machine)
 	}
 	t.pipeline(parts, prefill)

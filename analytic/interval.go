@@ -128,14 +128,12 @@ func (l *Lowering) ofText(k *Kernel, c *roofline.Cost, m *Machine) unit.Seconds 
 	if s.Hit == 0 || !l.Step.Evenly() {
 		return 0
 	}
-	if tokens := [3]float64{s.Experts, s.TopK, s.Tokens}; l.text.tokens != tokens {
-		l.text.tokens, l.text.share = tokens, routing.OfText(s.Experts, s.TopK, s.Tokens)
-	}
-	text, share := k.Kernel, l.text.share
+	text, share := &l.text, routing.OfText(s.Experts, s.TopK, s.Tokens)
+	*text = k.Kernel
 	text.Work.Weights = text.Work.Weights.Times(share)
 	text.Shape.Hit *= share
 	var cost roofline.Cost
-	m.prices.Price(&cost, &text)
+	m.prices.Price(&cost, text)
 	return max(c.Time-cost.Time, 0)
 }
 

@@ -30,6 +30,14 @@ func newStepMemory(base *Predictor) *stepMemory {
 	return &stepMemory{base: base, prefills: stepTable{parts: parts, most: mostSets}, decodes: stepTable{parts: parts, most: decodeSets}, switched: stepTable{parts: parts, most: mostSets}}
 }
 
+// forget empties the memory, for steps that another predictor prices.
+func (m *stepMemory) forget(base *Predictor) {
+	m.base = base
+	for _, t := range []*stepTable{&m.prefills, &m.decodes, &m.switched} {
+		t.forget(base.sumParts())
+	}
+}
+
 // table is where steps such as s are remembered.
 func (m *stepMemory) table(s *operator.Step, switched bool) *stepTable {
 	switch {
@@ -70,6 +78,14 @@ type stepTable struct {
 		at  int
 	}
 	older int // the one of these that was found earlier
+}
+
+// forget empties the table, for steps of so many sums each. It keeps the memory of one set.
+func (m *stepTable) forget(parts int) {
+	all := m.sums
+	if *m = (stepTable{parts: parts, most: m.most}); len(all) >= places*parts {
+		m.keys, m.sums = make([][places]stepKey, 1), all[:places*parts]
+	}
 }
 
 // places is the number of places of a set. The chunks of a prompt differ in the first, in those between and in the last.

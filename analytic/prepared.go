@@ -15,7 +15,8 @@ type Prepared struct {
 	last      Workload // workload whose prefill is remembered; zero if there is none
 	prompt    total
 	promptOff float64
-	run       Workload // workload whose decode steps are remembered; zero if there is none
+	spare     *stepCache // memory for the cache of caching; nil for none
+	run       Workload   // workload whose decode steps are remembered; zero if there is none
 	decoded   total
 }
 
@@ -54,6 +55,15 @@ func (p *Prepared) move() {
 		moved := p.on(m.Machine)
 		moved.steps, moved.changed, moved.shifted = p.remembered.steps, m.changed, i+1
 		p.moved = append(p.moved, moved)
+	}
+}
+
+// Reuse takes the memory of what another Prepared remembers, which answers no more.
+func (p *Prepared) Reuse(old *Prepared) {
+	p.remembered.steps = old.remembered.steps
+	p.remembered.steps.forget(p.caching)
+	if p.spare = old.caching.cache; p.spare == nil {
+		p.spare = old.spare
 	}
 }
 
@@ -128,11 +138,20 @@ func (p *Prepared) prefills(w *Workload) {
 func (p *Prepared) decodes(w *Workload) *total {
 	if p.run != *w {
 		if p.caching.cache == nil && p.run.GenLen > 0 { // its room is worth taking for several workloads alone
-			p.caching.cache = newStepCache(false, sweptBatches)
+			p.caching.cache = p.spareCache()
 		}
 		run := p.decoding(w)
 		p.decoded = p.remembered.decode(&run)
 		p.run = *w
 	}
 	return &p.decoded
+}
+
+// spareCache is an empty cache of decode steps.
+func (p *Prepared) spareCache() *stepCache {
+	if p.spare == nil {
+		return newStepCache(false, sweptBatches)
+	}
+	p.spare.forget()
+	return p.spare
 }

@@ -65,7 +65,7 @@ func (p *Predictor) cost(groups []operator.Group, together float64) StepCost {
 	p.limit(&t, 1, !s.Decode())
 	c.Time = t.Expected
 	c.Energy = p.drawn(&t.timing)
-	for i := range t.stage {
+	for i := range t.stage[:t.numStages] {
 		c.Stage = max(c.Stage, t.stage[i].Expected)
 	}
 	if wait := p.RequestTime(); wait > 0 && !s.Decode() {

@@ -339,8 +339,9 @@ func (p *Predictor) time(t *total, parts []sums, s *operator.Step) {
 		t.exposed = host
 	}
 	if len(parts) > 1 {
-		t.stages(p.timings(parts), p.Par.PP, p.layers)
-		for i := range t.stage {
+		all := p.timings(parts)
+		t.stages(&all, p.Par.PP, p.layers)
+		for i := range t.stage[:t.numStages] {
 			p.launch(t, &t.stage[i], s)
 		}
 		t.stage[len(t.stage)-1].waitsForHost(host)
@@ -374,7 +375,7 @@ func (p *Predictor) step(t *total, s *operator.Step) {
 		p.evaluate(&u, &small, true)
 		t.constants |= u.constants
 		t.raise(&t.timing, &u.timing, limit)
-		for i := range t.stage {
+		for i := range t.stage[:t.numStages] {
 			t.raise(&t.stage[i], &u.stage[i], limit)
 		}
 	}

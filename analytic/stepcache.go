@@ -17,7 +17,8 @@ type stepCache struct {
 	oldest  int
 	last    cachedStep
 	scratch Lowering
-	parts   []Lowering // parts of the last step of prompts
+	parts   []Lowering    // parts of the last step of prompts
+	free    []*cachedStep // whose memory decode steps of further batches take
 }
 
 // The most batches of a cache: those that a server comes to, and more than decode steps of one workload are priced of, on both sides of an engine's switches.
@@ -32,10 +33,24 @@ func newStepCache(bare bool, most int) *stepCache {
 
 // part is where part i of steps of prompts is lowered.
 func (c *stepCache) part(p *Predictor, i int) *Lowering {
-	if c.parts == nil {
-		c.parts = make([]Lowering, p.parts())
+	if more := p.parts() - len(c.parts); more > 0 {
+		c.parts = append(c.parts, make([]Lowering, more)...)
 	}
 	return &c.parts[i]
+}
+
+// forget empties the cache, which keeps its memory.
+func (c *stepCache) forget() {
+	for _, batch := range c.batches {
+		k := c.decodes[batch]
+		k.priced = false
+		c.free = append(c.free, k)
+	}
+	clear(c.decodes)
+	c.batches, c.oldest, c.last.priced, c.scratch.on = c.batches[:0], 0, false, nil
+	for i := range c.parts {
+		c.parts[i].on = nil
+	}
 }
 
 // A cachedStep is a step: the sums over what does not depend on the context, and the parts of the step.
@@ -43,7 +58,8 @@ type cachedStep struct {
 	step   operator.Step
 	groups []operator.Group // groups of the step
 	fixed  partSums
-	parts  []cachedPart // nil before the first step is priced
+	parts  []cachedPart
+	priced bool
 }
 
 // A cachedPart has the operators of attention alone, and the kernels that do those which depend on the context; or all
@@ -73,6 +89,10 @@ func (c *stepCache) decode(batch float64) *cachedStep {
 	switch {
 	case k != nil:
 		return k
+	case len(c.batches) < c.most && len(c.free) > 0:
+		k = c.free[len(c.free)-1]
+		c.free = c.free[:len(c.free)-1]
+		c.batches = append(c.batches, batch)
 	case len(c.batches) < c.most:
 		k = &cachedStep{}
 		c.batches = append(c.batches, batch)
@@ -89,11 +109,14 @@ func (c *stepCache) decode(batch float64) *cachedStep {
 // alike reports whether s differs from the cached step in contexts alone.
 func (k *cachedStep) alike(s *operator.Step, p *Predictor) bool {
 	o := &k.step
-	return k.parts != nil && o.Batch == s.Batch && o.New == s.New && o.Logits == s.Logits && o.Together == s.Together && (o.Cache == s.Cache || !p.fixedCache) &&
-		o.Drafted == s.Drafted && o.Decode() == s.Decode() && slices.EqualFunc(k.groups, s.Groups, func(a, b operator.Group) bool { // they may differ in the context alone
-		a.Past = b.Past
-		return a == b
-	})
+	return k.priced && o.Batch == s.Batch && o.New == s.New && o.Logits == s.Logits && o.Together == s.Together && (o.Cache == s.Cache || !p.fixedCache) &&
+		o.Drafted == s.Drafted && o.Decode() == s.Decode() && slices.EqualFunc(k.groups, s.Groups, alikeGroups)
+}
+
+// alikeGroups reports whether two groups differ in the context alone.
+func alikeGroups(a, b operator.Group) bool {
+	a.Past = b.Past
+	return a == b
 }
 
 // walk adds what the kernels of a step cost to sums, and caches the step. It adds in the order of Predictor.walk, so that
@@ -131,9 +154,8 @@ func (k *cachedStep) follow(p *Predictor, s *operator.Step) bool {
 
 // price prices all parts of a step.
 func (k *cachedStep) price(p *Predictor, sums *kernelSums, s *operator.Step) {
-	if k.parts == nil {
-		k.parts = make([]cachedPart, p.parts())
-	}
+	n := p.parts()
+	k.parts, k.priced = slices.Grow(k.parts[:0], n)[:n], true
 	l := &p.cache.scratch
 	for i := range k.parts {
 		p.lower(l, s, i)

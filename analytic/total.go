@@ -12,7 +12,8 @@ import (
 type total struct {
 	operator.Sum
 	timing                 // times of all stages, one after the other
-	stage     []timing     // candidates for the longest stage of a pipeline with several micro-batches, and its host; else nil
+	stage     [4]timing    // candidates for the longest stage of a pipeline, and its host
+	numStages int          // candidates, in pipelines whose stages are priced apart; else 0
 	constants roofline.Set // constants that a kernel depends on
 }
 
@@ -42,10 +43,8 @@ func (t *total) add(u *total, n float64) {
 	t.Add(&u.Sum, n)
 	t.constants |= u.constants
 	t.timing.add(&u.timing, n)
-	if t.stage == nil && u.stage != nil {
-		t.stage = make([]timing, len(u.stage))
-	}
-	for i := range u.stage {
+	t.numStages = max(t.numStages, u.numStages)
+	for i := range u.stage[:u.numStages] {
 		t.stage[i].add(&u.stage[i], n)
 	}
 }
@@ -132,7 +131,7 @@ func (t *total) pipeline(m float64, prefill bool) {
 	t.host, t.exposed = t.host.Times(m), t.exposed.Times(m)
 	t.Busy = t.Times(m)
 	longest, least := &t.stage[0], unit.Seconds(0)
-	for i := range t.stage {
+	for i := range t.stage[:t.numStages] {
 		s := &t.stage[i]
 		least = max(least, s.least)
 		if s.Expected > longest.Expected {
@@ -164,13 +163,13 @@ func (t *timing) waits(u *timing, n float64) {
 // stages sums the parts of a step up to the stages of a pipeline that may be the
 // longest. The first stage has the embedding and the last the head; layers that do not
 // divide evenly go to the stages between them first, and then to the first.
-func (t *total) stages(parts [operator.PartLast + 1]timing, stages, layers int) {
+func (t *total) stages(parts *[operator.PartLast + 1]timing, stages, layers int) {
 	each, more := layers/stages, layers%stages
 	first := each
 	if more > stages-2 {
 		first++
 	}
-	t.stage = make([]timing, 4)
+	t.numStages = len(t.stage)
 	t.stage[0].add(&parts[operator.PartFirst], 1)
 	t.stage[0].add(&parts[operator.PartLayers], float64(first)/float64(layers))
 	t.stage[1].add(&parts[operator.PartLayers], float64(each)/float64(layers))

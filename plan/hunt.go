@@ -201,10 +201,7 @@ func (s *search) prune() {
 		order[i] = &s.rows[i]
 	}
 	slices.SortFunc(order, s.q.compare)
-	most, plain := s.q.Top, false
-	if s.q.PerGPU > 0 {
-		most = min(most, s.q.PerGPU)
-	}
+	most, plain := s.most(), false
 	keep := make([]bool, len(s.rows))
 	for i, r := range order {
 		keep[r.order] = i < most || r.Pareto || r.Prefill == 0 && !plain
@@ -216,7 +213,15 @@ func (s *search) prune() {
 			kept = append(kept, s.rows[i])
 		}
 	}
-	s.rows = kept
+	s.rows, s.pruned = kept, len(kept)
+}
+
+// most is how many rows of the card are shown at most.
+func (s *search) most() int {
+	if s.q.PerGPU > 0 {
+		return min(s.q.Top, s.q.PerGPU)
+	}
+	return s.q.Top
 }
 
 // marked are the rows shown that are in the Pareto set of what is found so far.

@@ -57,9 +57,10 @@ func (s *search) dear(c *config, units int) bool {
 type wave struct {
 	p       *analytic.Predictor
 	q       *Request
-	budgets []int             // most tokens of a step that servers of the search have
-	prompt  analytic.StepCost // what a prompt adds to steps at the least
-	full    unit.Seconds      // time of a step that is full of prompts; 0 before it is known
+	budgets []int                            // most tokens of a step that servers of the search have
+	prompt  analytic.StepCost                // what a prompt adds to steps at the least
+	full    unit.Seconds                     // time of a step that is full of prompts; 0 before it is known
+	known   map[[2]float64]analytic.StepCost // decode steps, by their batch and context
 }
 
 // least bounds the time of a replica that a request takes, and the energy beyond that of GPUs that wait.
@@ -130,11 +131,23 @@ func (q *Request) sizes(batch int) []int {
 }
 
 // decode is a step in which a batch decodes and nothing else is.
-func (w *wave) decode(batch float64) analytic.StepCost {
+func (w *wave) decode(batch float64) analytic.StepCost { return w.step(batch, w.context()) }
+
+// step is a step in which a batch decodes with a mean context and nothing else is.
+func (w *wave) step(batch, context float64) analytic.StepCost {
 	if w.q.steps() == 0 {
 		return analytic.StepCost{}
 	}
-	return w.p.DecodeCost(batch, w.context())
+	key := [2]float64{batch, context}
+	c, ok := w.known[key]
+	if !ok {
+		if w.known == nil {
+			w.known = map[[2]float64]analytic.StepCost{}
+		}
+		c = w.p.DecodeCost(batch, context)
+		w.known[key] = c
+	}
+	return c
 }
 
 // context is that of a sequence that decodes, mean over time: longer answers decode for longer.
@@ -206,13 +219,34 @@ func (w *wave) longest(s *search, c *config) unit.Seconds {
 	if s.gain() > 1 || n == 0 {
 		return 0
 	}
-	batch, time := 1.0, unit.Seconds(0)
+	c.mixed = c.single.TTFT.Expected + w.decodes(s.q.rate()*c.slower/replicas, w.prompt.Time)
+	return min(c.mixed, w.apart(s, c, 1))
+}
+
+// apart is longest where so many units only prefill, and the others that are allowed decode.
+func (w *wave) apart(s *search, c *config, prefill int) unit.Seconds {
+	units := s.mostUnits(c, infinite, infinite) - prefill
+	if units < 1 || s.q.Together {
+		return unit.Seconds(infinite)
+	}
+	return c.single.TTFT.Expected + w.decodes(s.q.rate()*c.slower/float64(units*c.DP), 0)
+}
+
+// decodes bounds the time for which a request decodes, where requests come to a replica at a rate and the prompt of each adds a time to its steps. In a
+// mean step of a length come rate × length prompts, so that it is as long as one that only decodes and rate × length × prompt. A sequence decodes
+// beside as many as come while it does (Little's law).
+func (w *wave) decodes(rate float64, prompt unit.Seconds) (time unit.Seconds) {
+	share := 1 - rate*float64(prompt)
+	if share <= 0 {
+		return 0 // the steady state says that there is none
+	}
+	batch := 1.0
 	for range 4 {
 		step := w.fewer(batch)
-		time = step.Time.Times(n)
-		batch = max(s.q.rate()*c.slower/replicas*float64(time), 1)
+		time = step.Time.Times(w.q.steps() / share)
+		batch = max(rate*float64(time), 1)
 	}
-	return c.single.TTFT.Expected + time
+	return time
 }
 
 // enough bounds from below how many units clients that wait for their answers take, by their time per token, and says how many are likely. It reports whether as many as are
@@ -258,16 +292,30 @@ func (w *wave) prompts(n float64) unit.Seconds {
 }
 
 // leastTPOT bounds the time per token of clients that wait for their answers, at the end of the interval that is asked for: of the time of a
-// request, which longest bounds, the prompts of all clients of a replica may take a part, in full steps and in the two at either end.
+// request, which longest bounds, the prompts of all clients of a replica may take a part, in full steps and in the two at either end. By Little's law no
+// larger part of the clients waits for first tokens, and the steps of the others have as many sequences. The host keeps a first
+// token for as long as it launches the next step, which takes less than a prompt does.
 func (w *wave) leastTPOT(s *search, c *config, units int) unit.Seconds {
 	n := s.q.steps()
 	if s.q.Load.Concurrency == 0 || n == 0 {
 		return 0
 	}
-	each := w.clients(c, units)
-	step := w.fewer(each)
-	before := w.prompts(each) + c.single.TTFT.Expected.Times(2)
-	return (step.Time - min(before, c.single.TTFT.Expected.Times(each)).Times(1/n)).Times(c.slower)
+	each, ttft := w.clients(c, units), c.single.TTFT.Expected
+	before := min(w.prompts(each)+ttft.Times(2), ttft.Times(each))
+	least := w.fewer(each).Time - before.Times(1/n)
+	decodes := max(least, w.mean(1, each)).Times(n)
+	return max(least, w.mean(each*float64(decodes/(before+decodes)), each)-ttft.Times(1/n)).Times(c.slower)
+}
+
+// mean bounds the mean step of an answer that decodes beside between few and many sequences: half of its steps have no less than the mean context, and the
+// others no less than that of a prompt. Where an engine changes kernels many may take less time than few. Prompts may let the host launch steps ahead.
+func (w *wave) mean(few, many float64) unit.Seconds {
+	least := unit.Seconds(math.Inf(1))
+	for _, batch := range [...]float64{max(math.Floor(few)-1, 1), max(many, 1)} {
+		early, middle := w.step(batch, w.q.Prompt.MeanLength()), w.decode(batch)
+		least = min(least, (early.Time - early.Waits + middle.Time - middle.Waits).Times(0.5))
+	}
+	return least
 }
 
 // dividedTPOT bounds the time per token of clients that do not divide evenly over replicas, by that of replicas which all have the fewest

@@ -29,6 +29,7 @@ type config struct {
 	work     float64                 // joules that a token takes at least beyond what GPUs draw that wait
 	idle     float64                 // joules that waiting GPUs of a unit take for each token; 0 where clients wait for answers
 	latency  unit.Seconds            // that a request takes at least under the load, as expected
+	mixed    unit.Seconds            // the same where no replicas only prefill; 0 where it is not known
 	fits     int                     // sequences that the memory has room for
 	place    int                     // in the list of all deployments
 	bounded  bool                    // by the load
@@ -287,6 +288,7 @@ func (s *search) screen(c *config) (open bool) {
 		s.missed(Miss{err.Error(), infinite, nil})
 		return false
 	}
+	defer func() { s.spare = units }()
 	e, err := units.Fitting(s.q.workload(c.MicroBatches))
 	s.searched++
 	if err != nil {
@@ -424,6 +426,9 @@ func (q *Request) rate() float64 {
 // serve finds the fewest units with which the deployment qualifies, unless they are more
 // GPUs than the best one has. More units of the same never make anything slower.
 func (s *search) serve(c *config, best, least float64) (r Row, ok bool) {
+	if s.q.By == Latency && float64(c.mixed)*c.slower > least {
+		return r, false
+	}
 	most := s.affordedUnits(c, s.mostUnits(c, best, least))
 	if most < c.least {
 		return r, false

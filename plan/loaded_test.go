@@ -293,6 +293,9 @@ func TestBounds(t *testing.T) {
 						if least := s.leastE2E(c, units); q.Load.Concurrency > 0 && least > r.E2E {
 							t.Errorf("%v + %v tokens, %+v: %v takes %v a request, and at least %v", &q.Prompt, &q.Gen, q.Load, &r, r.E2E, least)
 						}
+						if least := c.mixed.Times(c.slower); q.By == Latency && least > r.E2E {
+							t.Errorf("%v + %v tokens, %+v: %v takes %v a request, and at least %v beside prompts", &q.Prompt, &q.Gen, q.Load, &r, r.E2E, least)
+						}
 						if q.By == Energy && c.energy(units) > s.figure(&r)*(1+1e-9) {
 							t.Errorf("%v + %v tokens, %+v: %v takes %g J/token, and at least %g", &q.Prompt, &q.Gen, q.Load, &r, s.figure(&r), c.energy(units))
 						}

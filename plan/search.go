@@ -93,7 +93,9 @@ type search struct {
 	card     *Card
 	splits   []Split
 	rows     []Row
-	found    []Row // rows that count for other cards while further ones are searched
+	pruned   int                // rows that were kept when they were pruned last
+	found    []Row              // rows that count for other cards while further ones are searched
+	spare    *analytic.Prepared // of a deployment that is done; nil for none
 	miss     Miss
 	searched int
 	open     []*config // under a load, deployments that may qualify, the best first
@@ -157,10 +159,11 @@ func (s *search) split(f Formats, split Split) {
 				continue
 			}
 			r.Batch = batch
-			if larger := s.batch(p, r, unitDP); !larger {
+			if larger := s.batch(p, &r, unitDP); !larger {
 				break
 			}
 		}
+		s.spare = p
 	}
 }
 
@@ -178,7 +181,12 @@ func (s *search) prepare(r *Row) (*analytic.Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Prepare(s.card.Machines, c.Machine)
+	p, err := c.Prepare(s.card.Machines, c.Machine)
+	if err == nil && s.spare != nil {
+		p.Reuse(s.spare)
+		s.spare = nil
+	}
+	return p, err
 }
 
 // caseOf is the case of a deployment.
@@ -210,23 +218,25 @@ func (s *search) tooLarge(r *Row, m *analytic.Memory) {
 
 // batch estimates one batch, and reports whether a larger one may qualify. A larger batch
 // shortens no step and takes more memory.
-func (s *search) batch(p *analytic.Prepared, r Row, unitDP int) (larger bool) {
+func (s *search) batch(p *analytic.Prepared, r *Row, unitDP int) (larger bool) {
 	e, err := p.Fitting(s.q.workload(r.Batch))
 	s.searched++
 	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})
 		return false
 	}
-	if r.GPUs = e.GPUs; !e.Memory.Fits() {
-		s.tooLarge(&r, &e.Memory)
+	if r.DP, r.GPUs = unitDP, e.GPUs; !e.Memory.Fits() {
+		s.tooLarge(r, &e.Memory)
 		return false
 	}
 	r.fill(s.q, &e)
-	s.scale(&r, &e, unitDP)
-	if s.falls(&r) {
-		return !s.q.late(&r)
+	s.scale(r, &e, unitDP)
+	if s.falls(r) {
+		return !s.q.late(r)
 	}
-	s.rows = append(s.rows, r)
+	if s.rows = append(s.rows, *r); len(s.rows) > 64+2*s.pruned {
+		s.prune()
+	}
 	return true
 }
 

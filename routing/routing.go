@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 
 	"llmprof/models"
 )
@@ -273,12 +274,28 @@ func OfText(count, k, tokens float64) float64 {
 	if k >= count {
 		return 1
 	}
+	key := [3]float64{count, k, tokens}
+	known := &texts[int(count+31*k+997*tokens)&(len(texts)-1)]
+	if t := known.Load(); t != nil && t.key == key {
+		return t.share
+	}
 	sum := 0.0
 	for _, chance := range inclusion(textLoads[:], k/count*textGroups) {
 		sum -= math.Expm1(tokens * math.Log1p(-min(chance, 1-1e-12)))
 	}
-	return sum / textGroups * count / Distinct(count, k, tokens)
+	t := &textShare{key, sum / textGroups * count / Distinct(count, k, tokens)}
+	known.Store(t)
+	return t.share
 }
+
+// A textShare is an answer of OfText.
+type textShare struct {
+	key   [3]float64
+	share float64
+}
+
+// texts are latest answers of OfText: the deployments of a search ask for the same ones.
+var texts [1 << 12]atomic.Pointer[textShare]
 
 // Tiles is the expected number of tiles of so many rows that hold the tokens of one expert: a router sends it the
 // given mean of tokens, each with the same chance, so that their number n is binomial.
