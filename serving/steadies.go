@@ -3,7 +3,6 @@ package serving
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 
 	"llmprof/unit"
 )
@@ -265,12 +264,8 @@ func (t *Steadies) handedOver(rate float64, l *Layout) (*Steady, error) {
 	return st, nil
 }
 
-// prefills is how many prompts are simulated for the time to the first token.
-const prefills = 4000
-
-// firstTokens is a replica that only prefills: each of its steps has the prompts that came
-// before it was formed. These are simulated: a queue that is served in groups of any size has no
-// closed form.
+// firstTokens is a replica that only prefills: each of its steps has the prompts that came before it was formed. These are followed: a queue that is
+// served in groups of any size has no closed form.
 func (t *Steadies) firstTokens(rate float64, replicas int) (*Steady, error) {
 	key := [2]float64{rate, float64(replicas)}
 	if st, ok := t.firsts[key]; ok {
@@ -280,61 +275,8 @@ func (t *Steadies) firstTokens(rate float64, replicas int) (*Steady, error) {
 		return nil, fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by prefill (in each of %d replicas that prefill)",
 			rate*t.prefill.units(replicas), c.Rate, replicas)
 	}
-	st := t.queue(t.prefill.piece(0), rate, int(math.Ceil(t.prefill.units(replicas))))
+	t.prefill.behindRouter(math.Ceil(t.prefill.units(replicas)))
+	st := t.prefill.inBrief(rate)
 	t.firsts[key] = st
 	return st, nil
-}
-
-// unitArrivals are those of one of the replicas that take turns of Poisson arrivals, at a rate of 1 of each.
-func unitArrivals(turns int) (all [prefills]float64) {
-	random := rand.New(rand.NewPCG(1, 1))
-	at := 0.0
-	for i := range all {
-		for range turns {
-			at += random.ExpFloat64() / float64(turns)
-		}
-		all[i] = at
-	}
-	return all
-}
-
-// queue simulates the prompts of one of the replicas that only prefill and take turns.
-func (t *Steadies) queue(p *piece, rate float64, turns int) *Steady {
-	arrivals := unitArrivals(turns)
-	for i := range arrivals {
-		arrivals[i] /= rate
-	}
-	way := float64(t.server.Predictor.RequestTime()) / 2
-	var few [counted]Cost                      // of steps with so many prompts; 0 if not known yet
-	var now, formed, busy, energy, sum float64 // formed: up to when the next step knows of arrivals
-	for i := 0; i < prefills; {
-		seen := now
-		if t.server.Scheduler.Async && arrivals[i] <= formed {
-			seen = formed
-		}
-		if arrivals[i] > now {
-			now, seen = arrivals[i], arrivals[i]
-		}
-		k := i
-		for k < prefills && arrivals[k] <= seen {
-			k++
-		}
-		var own Cost
-		c := &own
-		if k-i < counted {
-			c = &few[k-i]
-		}
-		if c.Time == 0 {
-			*c = p.extra(float64(k - i))
-		}
-		took, joules := float64(c.Time), float64(c.Energy)
-		formed, now = now, now+took
-		busy, energy = busy+took, energy+joules
-		for ; i < k; i++ {
-			sum += now - arrivals[i]
-		}
-	}
-	st := &Steady{TTFT: unit.Seconds(sum/prefills + 2*way), Utilization: busy / now, Waiting: rate * sum / prefills}
-	st.Energy = unit.Joules((energy + float64(t.prefill.idle())*(now-busy)) / prefills)
-	return st
 }

@@ -84,7 +84,6 @@ type flow struct {
 	draft    *prices
 	steps    float64 // in which a sequence decodes
 	gen      float64
-	inverse  float64 // mean of 1/(gen-1), over that of the mean
 	context  float64 // of a sequence that decodes, mean over time
 	contexts []met   // of those between the same windows
 	fills    *fills
@@ -134,7 +133,7 @@ func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 		f.steps = s.meanSteps(gen.Quantiles())
 	}
 	f.spread = square/(mean*mean) - 1
-	f.inverse, f.shorter, f.stages = gen.inverse(), gen.shorter(), 1
+	f.shorter, f.stages = gen.shorter(), 1
 	f.context = prompt.MeanLength() + square/(2*mean)
 	f.contexts = contextsMet(f.prices.windows, prompt, gen, f.context)
 	f.fills = newFills(s, prompt.Quantiles())

@@ -137,7 +137,6 @@ type course struct {
 // courseSums are sums over the visits that count, and over the steps beside them.
 type courseSums struct {
 	begin, busy, energy       float64
-	decoded                   int     // steps that decode before
 	ttft, decode, tpot        float64 // of times
 	own, after                float64 // from the begin of a prompt to its end; of the steps after those with which visits end
 	firsts, answered, several float64 // visits that have their first token, their last, and several tokens
@@ -203,7 +202,7 @@ func (f *flow) inBrief(rate float64) *Steady {
 	defer visitBuffers.Put(all)
 	f.comeTo(*all, rate)
 	w := f.follow(*all, visits/16, nil)
-	return w.state(rate, rate)
+	return w.state(rate)
 }
 
 // follow follows visits, of which those before some do not count.
@@ -237,18 +236,17 @@ func (w *course) counts(before int) {
 	if w.next < before || w.sums.begin > 0 {
 		return
 	}
-	w.sums = courseSums{begin: w.now, decoded: w.decoded}
+	w.sums = courseSums{begin: w.now}
 	if w.api != nil {
 		w.api.sums = passSums{}
 	}
 }
 
-// state is the means over the visits that count, which are answered at a rate and come at random at a rate.
-func (w *course) state(rate, random float64) *Steady {
+// state is the means over the visits that count, which are answered at a rate.
+func (w *course) state(rate float64) *Steady {
 	sums := &w.sums
 	time, answered := w.now-sums.begin, max(sums.answered, 1)
 	st := &Steady{Rate: rate, Utilization: sums.busy / time, Running: rate * sums.decode / answered}
-	step := sums.busy / float64(max(w.decoded-sums.decoded, 1))
 	st.TTFT, st.TPOT = unit.Seconds(sums.ttft/sums.firsts), unit.Seconds(sums.tpot/max(sums.several, 1))
 	decode := sums.decode / answered
 	if w.api != nil {
@@ -256,13 +254,10 @@ func (w *course) state(rate, random float64) *Steady {
 		if st.TTFT += unit.Seconds(in); w.steps == 0 {
 			later = 0
 		}
-		st.TPOT += unit.Seconds(later * w.inverse / max(w.gen-1, 1))
+		st.TPOT += unit.Seconds(later / max(w.gen-1, 1))
 		decode += later
 	} else {
 		st.TTFT += unit.Seconds(w.out(st.Running)) + w.server.Predictor.RequestTime()
-	}
-	if random > 0 {
-		st.TTFT += unit.Seconds(w.enters(st.Running, random, step))
 	}
 	st.E2E = st.TTFT + unit.Seconds(decode)
 	st.Energy = unit.Joules((sums.energy + w.idle*(time-sums.busy)) / (rate * time))

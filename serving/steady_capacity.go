@@ -64,7 +64,7 @@ func (f *flow) full(ceiling float64) float64 {
 	}
 	p := f.piece(f.most)
 	ends := float64(f.most) / f.steps
-	time, _, _ := p.prompts(ends)
+	time, _, _ := p.prompts(0, ends)
 	rate := ends / (float64(p.decode.Time) + max(time, 0)) // further steps may hide more launches than they take
 	if c := p.with(ends); c.Waits == 0 {
 		return min(rate, ceiling)
@@ -74,7 +74,7 @@ func (f *flow) full(ceiling float64) float64 {
 		if rate >= ceiling {
 			return ceiling
 		}
-		decode := f.pace(p, rate)
+		decode := f.solve(p, rate, false).decode
 		if math.IsInf(decode, 1) {
 			return rate
 		}

@@ -68,7 +68,7 @@ func (f *flow) followed(clients, replicas int) *Steady {
 	all := f.turnsOf(clients, replicas)
 	all.run(10 * clients / replicas)
 	w := all.together()
-	return w.state(w.sums.answered/(w.now-w.sums.begin), 0)
+	return w.state(w.sums.answered / (w.now - w.sums.begin))
 }
 
 // turns are the courses of replicas that requests of clients go to in turn.
@@ -210,7 +210,6 @@ func (t *turns) together() *course {
 		end = max(end, o.now)
 	}
 	sums, time := courseSums{}, 0.0
-	w.decoded = 0
 	if w.api != nil {
 		w.api = &eventLoop{way: w.api.way}
 	}
@@ -220,7 +219,6 @@ func (t *turns) together() *course {
 			o.now = end
 		}
 		time += o.now - s.begin
-		w.decoded += o.decoded - s.decoded
 		sums.busy, sums.energy, sums.ttft, sums.decode, sums.tpot = sums.busy+s.busy, sums.energy+s.energy, sums.ttft+s.ttft, sums.decode+s.decode, sums.tpot+s.tpot
 		sums.own, sums.after, sums.firsts, sums.answered, sums.several = sums.own+s.own, sums.after+s.after, sums.firsts+s.firsts, sums.answered+s.answered, sums.several+s.several
 		if o.api != nil {

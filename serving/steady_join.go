@@ -1,6 +1,6 @@
 package serving
 
-import "slices"
+import "llmprof/unit"
 
 // An arrived is sums over the steps of a group, for the prompts that come in the windows of these steps.
 type arrived struct {
@@ -19,7 +19,7 @@ func (a *arrived) add(window, square, lead, share float64) {
 	a.leads += share * window * lead
 }
 
-// unlikelyArrival is the share of the arrivals, or of the backlogs, below which they are left out of the means over all.
+// unlikelyArrival is the share of the arrivals below which they are left out of the means over all.
 const unlikelyArrival = 1e-4
 
 // meets adds the means over the prompts that arrive: the residual window, the step that ends the prompt, and the steps after it.
@@ -29,21 +29,14 @@ func (x *chain) meets(y *cycle, all []arrived) {
 		sum.add(all[i].window, all[i].square, 0, 1)
 		sum.leads += all[i].leads
 	}
-	if x.full != nil {
-		x.full.among(x)
-	}
-	left, none := x.leftover(), []carried{{chance: 1}}
-	weights, residual := 0.0, 0.0
+	weights, residual, first := 0.0, 0.0, 0.0
 	for i := range all {
 		a := &all[i]
-		before, weight, come := none, a.window/sum.window, a.square/a.window
-		if x.groups[i].full {
-			before = left
-		}
+		weight, come := a.window/sum.window, a.square/a.window
 		if weight < unlikelyArrival {
 			continue
 		}
-		j := joining{before: before, lead: a.lead / a.share, beside: x.rate * come}
+		j := joining{lead: a.lead / a.share, beside: x.rate * come}
 		if x.stages > 1 {
 			j.begin = x.phases.now[i]
 			x.chances = x.phases.come(x.chances[:0], j.begin, x.rate*a.window/a.share)
@@ -51,66 +44,44 @@ func (x *chain) meets(y *cycle, all []arrived) {
 			weight, j.end = arrivals*a.share/x.rate/sum.window, end
 			residual += weight * (left*a.square/a.window + a.leads/a.window)
 		}
-		own, computes, behind := x.joins(&j, y.mean)
+		own, computes, excess := x.joins(&j, y.mean)
 		weights += weight
-		y.own += weight * own
+		first += weight * own
 		y.computes += weight * computes
-		y.behind += weight * behind
+		y.excess += weight * excess
 	}
-	y.own, y.computes, y.behind = y.own/weights, y.computes/weights, max(y.behind/weights, 0)*x.echo
-	y.first = (sum.square/2+sum.leads)/sum.window + y.own
+	y.computes, y.excess = y.computes/weights, max(y.excess/weights, 0)*x.echo
+	y.first = (sum.square/2+sum.leads)/sum.window + first/weights
 	if x.stages > 1 {
-		y.first = residual/weights + y.own
+		y.first = (residual + first) / weights
 	}
-}
-
-// leftover is the distribution of the backlogs that full steps leave, without unlikely ones.
-func (x *chain) leftover() (all []carried) {
-	sum := 0.0
-	for b, share := range x.backlogs() {
-		all = append(all, carried{b, share})
-		sum += share
-	}
-	for i := range all {
-		all[i].chance /= sum
-	}
-	return slices.DeleteFunc(all, func(c carried) bool { return c.chance < unlikelyArrival })
 }
 
 // A joining is what a prompt meets that comes in the windows of a group of steps.
 type joining struct {
-	before     []carried // backlogs
 	lead       float64   // from when its step is formed to the begin of that
 	beside     float64   // others that come on average
 	begin, end []float64 // stages of the interval at the begin and the end of the window; nil where arrivals are Poisson
 }
 
 // joins is the step of a prompt, until the host has its token and until it ends, and by how much longer than the mean the steps after it are.
-func (x *chain) joins(a *joining, mean float64) (own, computes, behind float64) {
+func (x *chain) joins(a *joining, mean float64) (own, computes, excess float64) {
 	j := x.joined(a)
 	own = j.own
 	// The next step has the prompts that came until it was formed; while the host launches it, it keeps the token.
-	window := j.late
+	lead, window := j.length-j.late, j.late
 	if x.async {
-		window += j.lead
+		window += a.lead
 	}
-	next, nextLate, held := x.mean(a.end, j.length-j.late, x.rate*window)
-	if j.full > 0 {
-		next, nextLate, held = next+j.full*(x.full.next-next), nextLate+j.full*(x.full.nextLate-nextLate), held+j.full*(x.full.nextLate-held)
-	}
+	next, nextLate, held := x.mean(a.end, lead, x.rate*window)
+	excess = next - mean
 	if x.async {
 		own += held
-		own += max(min(x.out/2, x.out-(j.length-j.late)), 0) // the API server has tokens of the step before, which it got when this one was launched
+		own += max(min(x.out/2, x.out-lead), 0) // the API server has tokens of the step before, which it got when this one was launched
+		after, _, _ := x.mean(nil, next-nextLate, x.rate*(lead+nextLate))
+		excess += after - mean
 	}
-	if x.full != nil && x.full.piece.room < 1 {
-		return own, j.own, x.full.piece.after(x.rate, j.own, mean)
-	}
-	behind = next - mean
-	if x.async {
-		after, _, _ := x.mean(nil, next-nextLate, x.rate*(j.length-j.late+nextLate))
-		behind += after - mean
-	}
-	return own, j.own, behind
+	return own, j.own, excess
 }
 
 // besides are the probabilities of 0, 1, 2, ... prompts beside one, until the next call.
@@ -129,42 +100,20 @@ func (x *chain) besides(a *joining) []float64 {
 // A joined is the step that ends a prompt and brings its first token.
 type joined struct {
 	own          float64 // from the begin of the first step after the arrival of the prompt to the end of this one
-	lead         float64 // from when it was formed to its begin
 	length, late float64
-	full         float64 // probability that it leaves a backlog
 }
 
 // joined is the step of a prompt.
 func (x *chain) joined(a *joining) (j joined) {
-	before, lead, all, chances := a.before, a.lead, 0.0, x.besides(a)
-	for i := range before {
-		b := &before[i]
-		for q, chance := range x.arrivals(b.backlog, 1, chances) {
-			t := &x.steps[q]
-			length, late := x.run(q, lead)
-			weight := b.chance * chance
-			if all += weight; weight < 1e-6 {
-				continue
-			}
-			if t.carried == nil {
-				j.add(&joined{own: length + t.decodes, lead: lead, length: length, late: late}, weight)
-				continue
-			}
-			j.add(x.full.joined(b.backlog, t.prompts-b.prompts-1, lead, length, late), weight)
-		}
+	all := 0.0
+	for q, chance := range x.arrivals(1, x.besides(a)) {
+		length, late := x.run(q, a.lead)
+		all += chance
+		j.own += chance * (length + x.kinds[q].decodes)
+		j.length += chance * length
+		j.late += chance * late
 	}
-	if all == 0 { // backlogs are beyond the largest
-		return joined{own: x.full.length, lead: x.full.lead, length: x.full.length, late: x.full.nextLate, full: 1}
-	}
-	return joined{j.own / all, j.lead / all, j.length / all, j.late / all, j.full / all}
-}
-
-func (j *joined) add(k *joined, weight float64) {
-	j.own += weight * k.own
-	j.lead += weight * k.lead
-	j.length += weight * k.length
-	j.late += weight * k.late
-	j.full += weight * k.full
+	return joined{j.own / all, j.length / all, j.late / all}
 }
 
 // mean is the mean step that was formed a lead before its begin, with the prompts of a window in which m come on average from stages at its begin (nil for
@@ -176,11 +125,11 @@ func (x *chain) mean(begin []float64, lead, m float64) (length, late, held float
 		x.chances = stationary(x.chances[:0], m, x.stages)
 	}
 	all := 0.0
-	for q, chance := range x.arrivals(backlog{}, 0, x.chances) {
+	for q, chance := range x.arrivals(0, x.chances) {
 		l, a := x.run(q, lead)
 		length, late, all = length+chance*l, late+chance*a, all+chance
-		if x.steps[q].prompts >= x.peers { // fewer go to other replicas
-			held += chance * a
+		if k := &x.kinds[q]; k.prompts >= x.peers { // fewer go to other replicas
+			held += chance * unit.Smaller(a, unit.Larger(k.hold-(lead-k.before), 0))
 		}
 	}
 	return length / all, late / all, held

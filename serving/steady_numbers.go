@@ -24,7 +24,7 @@ func (f *flow) weights(rate float64) ([]float64, []*cycle) {
 			cycles[at] = f.at(at, rate)
 		}
 		m := rate * f.steps * cycles[at].decode
-		if at == f.most && m >= float64(at)*(1-1e-6) || cycles[at].infinite {
+		if at == f.most && m >= float64(at)*(1-1e-6) || cycles[at].unstable {
 			return -1
 		}
 		if n > f.most {
@@ -200,34 +200,8 @@ func (f *flow) line(n int) (low, high, last int) {
 	grid := 1 << (bits.Len(uint(n)) - 2)
 	low = n / grid * grid
 	high = min(low+grid, f.most)
-	captured := f.captured(low, high)
-	switch {
-	case n <= captured:
-		return low, captured, captured
-	case captured > 0:
-		low = captured + 1
-	}
 	return low, high, high - 1
 }
-
-// captured is the greatest number of sequences, from low to below high, whose decode steps CUDA graphs launch, if they do not launch those of high; else 0.
-func (f *flow) captured(low, high int) int {
-	few, many := f.decode(low).Launch, f.decode(high).Launch
-	if many < few.Times(captures) {
-		return 0
-	}
-	for high-low > 1 {
-		if middle := (low + high) / 2; f.decode(middle).Launch < (few + many).Times(0.5) {
-			low = middle
-		} else {
-			high = middle
-		}
-	}
-	return low
-}
-
-// captures is how many times as long launches take at least where no graph holds a step.
-const captures = 2
 
 // stair is a step that decodes n sequences: interpolated between the fewest and the most for which a graph is used, whose sizes are multiples of eight.
 func (f *flow) stair(n int) Cost {

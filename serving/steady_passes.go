@@ -219,3 +219,21 @@ func (w *course) enter() {
 		v.at = math.Inf(1)
 	}
 }
+
+// holding is the share of its time from which on an API server lets prompts come in groups, which the product form of Poisson arrivals does not have.
+const holding = 0.4
+
+// holdsUp reports whether the API server of a replica lets prompts come in groups at a rate, so that requests are followed through it. Replicas that share
+// experts or get the cache of prompts are not followed.
+func (f *flow) holdsUp(rate float64) bool {
+	return !f.handed && f.peers == 1 && f.front.load(rate, f.gen) >= holding
+}
+
+// throughServer is the steady state at a rate where requests are followed through the API server.
+func (f *flow) throughServer(rate float64) *Steady {
+	visits := f.visits(rate)
+	all := f.visitsOf(visits)
+	defer visitBuffers.Put(all)
+	f.comeTo(*all, rate)
+	return f.follow(*all, visits/16, f.newEventLoop(nil)).state(rate)
+}

@@ -47,7 +47,7 @@ func (f *flow) product(rate float64) *Steady {
 	}
 	if f.steps > 0 {
 		st.Running = running + rate*behind
-		st.TPOT = unit.Seconds((st.Running/rate + behind*(f.inverse-1)) / max(f.gen-1, 1))
+		st.TPOT = unit.Seconds(st.Running / rate / max(f.gen-1, 1))
 	}
 	st.E2E = st.TTFT + unit.Seconds(st.Running/rate)
 	st.Energy = unit.Joules(power / rate)
@@ -80,7 +80,7 @@ func (f *flow) moment(n int, rate float64, c *cycle) moment {
 		}
 		return moment{busy: 1, power: c.energy / c.decode, first: wait, step: c.mean}
 	}
-	return moment{busy: 1, power: c.energy / c.decode, first: c.first - f.sooner(n, rate, c.mean) + f.out(float64(n)) + f.enters(float64(n), rate, c.mean), own: c.computes, step: c.mean, behind: c.behind}
+	return moment{busy: 1, power: c.energy / c.decode, first: c.first - f.sooner(n, rate, c.mean) + f.out(float64(n)), own: c.computes, step: c.mean, behind: c.excess}
 }
 
 // sooner is by how much a request begins sooner in a pipeline than it would behind whole turns of its batches. One that comes while they only
@@ -108,7 +108,7 @@ func (f *flow) first(rate float64) first {
 	one := rested(f.piece(0).extra(1), (1-math.Exp(-window))/window) // the mean share of the window before an arrival
 	next := f.piece(min(int(math.Ceil(f.steps)), 1))
 	m := rate * float64(one.Time)
-	further, energy := next.promptsAfter(m)
+	further, _, energy := next.prompts(0, m)
 	left := 1 - f.piece(1).load(rate)
 	return first{float64(one.Time), float64(one.Energy), max(further, 0) / left, energy / left}
 }
@@ -124,23 +124,8 @@ func (f *flow) wakes(rate float64) moment {
 	if f.steps > 0 { // prompts that came meanwhile are computed beside its first tokens, as those that come later are anyway
 		next := f.piece(1)
 		m.behind = max(next.after(rate, own, float64(next.decode.Time)), 0) * f.echo(min(max(rate*next.further(rate*own), 0), 0.999))
-		m.behind = min(m.behind, next.longest(rate, own))
 	}
 	return m
-}
-
-// longest bounds by how much longer than others the steps of a sequence are for the prompts that came while its own was computed: no step is
-// more than full. Where scheduling is asynchronous the first of them was formed when the last step of the prompt had been launched.
-func (p *piece) longest(rate, own float64) float64 {
-	if p.apart || p.handed {
-		return math.Inf(1)
-	}
-	full, first := p.following(p.full()), own
-	if p.async {
-		first = min(max(own-float64(full.Time), 0)+float64(full.Launch), own)
-	}
-	some := func(time float64) float64 { return 1 - math.Exp(-rate*time) } // come
-	return max(float64(full.Time-p.decode.Time), 0) * (min(p.flow.steps, 1)*some(first) + max(p.flow.steps-1, 0)*some(own))
 }
 
 // queued is the mean number of requests that wait because no more sequences fit: the queue of as many servers. The wait is that of exponential service

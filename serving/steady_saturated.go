@@ -23,7 +23,7 @@ func (f *flow) saturated() float64 {
 	lead := 0.0
 	if f.server.Scheduler.Async { // a step is formed when one that only decodes begins
 		c := f.decode(f.most)
-		t := newTimed(&c, backlog{}, 1)
+		t := newKind(&c, 0)
 		length, late := t.run(float64(c.Time))
 		lead = length - late
 	}
@@ -34,7 +34,7 @@ func (f *flow) saturated() float64 {
 		if x.chunks > 0 {
 			c = f.piece(n).all(x.tokens*scale, 0)
 		}
-		t := newTimed(&c, backlog{}, 1)
+		t := newKind(&c, 0)
 		length, _ := t.run(lead)
 		time += x.times * length
 	}

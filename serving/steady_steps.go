@@ -9,21 +9,20 @@ import (
 
 // A piece is the steps beside n sequences that decode, and what they cost.
 type piece struct {
-	n        float64
-	decode   Cost
-	apart    bool // prompts have steps of their own
-	async    bool
-	few      [counted]*prefillSteps // steps with 1, 2, 3, ... prompts; made when they are asked for
-	flow     *flow
-	beside   int                      // sequences in a step with prompts
-	tables   [counted + 1]*tokenCosts // by the number of prompts; made when they are asked for
-	handed   bool                     // no prompts come, for the cache of prompts is handed over
-	left     float64                  // tokens of prompts that a step takes
-	room     float64                  // prompts that a step takes
-	fills    *fills
-	kinds    []timed      // with up to some number of prompts
-	backlogs [2][][]timed // with 0, 1, 2, ... prompts, and with the rest of one besides, where steps overflow
-	extras   []added      // with 0, 1, 2, ... prompts
+	n      float64
+	decode Cost
+	apart  bool // prompts have steps of their own
+	async  bool
+	few    [counted]*prefillSteps // steps with 1, 2, 3, ... prompts; made when they are asked for
+	flow   *flow
+	beside int                      // sequences in a step with prompts
+	tables [counted + 1]*tokenCosts // by the number of prompts; made when they are asked for
+	handed bool                     // no prompts come, for the cache of prompts is handed over
+	left   float64                  // tokens of prompts that a step takes
+	room   float64                  // prompts that a step takes
+	fills  *fills
+	kinds  []kind  // with up to some number of prompts
+	extras []added // with 0, 1, 2, ... prompts
 }
 
 // An added is the time and energy that prompts add to a step.
@@ -40,6 +39,7 @@ type prefillSteps struct {
 type share struct {
 	of    float64
 	cost  Cost
+	hold  float64   // launch of the first step
 	waits []float64 // equally likely times for which kernels wait for launches
 }
 
@@ -86,23 +86,12 @@ func (p *piece) all(tokens float64, prompts int) Cost {
 		return sum
 	}
 	further := math.Ceil(tokens/most) - 1
-	full, rest := p.following(sum), p.following(p.once(tokens-further*most, prompts))
-	more := plus(&rest, &full, further-1)
+	rest := p.once(tokens-further*most, prompts)
+	more := plus(&rest, &sum, further-1)
 	if !p.apart {
 		more = plus(&more, &p.decode, -further)
 	}
 	return after(&sum, &more)
-}
-
-// following is a step after a full one: the host launches it while the full one runs.
-func (p *piece) following(c Cost) Cost {
-	if !p.async {
-		return c
-	}
-	full := p.full()
-	ahead := min(max(full.Time-full.Launch, 0)-c.Before, c.Waits)
-	c.Time, c.Waits = c.Time-ahead, c.Waits-ahead
-	return c
 }
 
 // prefill is the steps with k prompts, up to counted.
@@ -128,13 +117,15 @@ func (p *piece) prefillOf(sums []float64, prompts int) *prefillSteps {
 		last := &q.kinds[len(q.kinds)-1]
 		last.of += each
 		last.cost = plus(&last.cost, &c, each)
+		first := p.once(tokens, prompts)
+		last.hold += each * float64(first.Launch)
 		last.waits = append(last.waits, float64(c.Waits))
 		q.mean = plus(&q.mean, &c, each)
 		squares += each * float64(c.Time) * float64(c.Time)
 	}
 	for i := range q.kinds {
 		k := &q.kinds[i]
-		k.cost = plus(&Cost{}, &k.cost, 1/k.of)
+		k.cost, k.hold = plus(&Cost{}, &k.cost, 1/k.of), k.hold/k.of
 		if slices.Max(k.waits) == 0 {
 			k.waits = k.waits[:1]
 		}
@@ -191,7 +182,7 @@ func (p *piece) each() float64 {
 	if p.handed {
 		return 0
 	}
-	c := p.following(p.full())
+	c := p.full()
 	time := float64(c.Time)
 	if !p.apart {
 		time -= float64(p.decode.Time)
@@ -207,75 +198,47 @@ func (p *piece) spread(k float64) float64 {
 	return p.prefill(1).spread * k
 }
 
-// prompts is what the prompts of a Poisson distribution with mean m add to a step: the means of the time, of its square, and of the energy.
-func (p *piece) prompts(m float64) (mean, square, energy float64) {
+// prompts is what prompts add to a step, of which some are certain and m more come on average, by a Poisson distribution: the means of the time, of its
+// square, and of the energy.
+func (p *piece) prompts(certain int, m float64) (mean, square, energy float64) {
 	if m > few { // the number hardly varies
-		c := p.extra(m)
+		c := p.extra(m + float64(certain))
 		t := float64(c.Time)
-		slope := p.longer(m+1) - t
+		slope := p.longer(m+float64(certain)+1) - t
 		return t, t*t + m*(slope*slope+p.spread(1)), float64(c.Energy)
 	}
 	chance, spread := math.Exp(-m), p.spread(1)
-	for k := 1.0; k < 40; k++ {
-		chance *= m / k
-		a := p.add(int(k))
+	for k := 0; k < 40; k++ {
+		if k > 0 {
+			chance *= m / float64(k)
+		}
+		a := p.add(k + certain)
 		mean += chance * a.time
-		square += chance * (a.time*a.time + spread*k)
+		square += chance * (a.time*a.time + spread*float64(k+certain))
 		energy += chance * a.energy
-		if k > m && chance < 1e-6 {
+		if float64(k) > m && chance < 1e-9 {
 			break
 		}
 	}
 	return mean, square, energy
 }
 
-// promptsAfter is by how much longer a step takes for the prompts that come in a time after an arrival in which m come on average, and its energy.
-func (p *piece) promptsAfter(m float64) (mean, energy float64) {
-	if p.flow.stages == 1 || m > few {
-		mean, _, energy = p.prompts(m)
-		return mean, energy
-	}
-	for k, chance := range afterOne(nil, m, p.flow.stages) {
-		a := p.add(k)
-		mean, energy = mean+chance*a.time, energy+chance*a.energy
-	}
-	return mean, energy
-}
-
 // joined is the mean time that a prompt and those that came besides, m on average, add to a step.
-func (p *piece) joined(m float64) (mean float64) {
-	if m > few {
-		return p.longer(m + 1)
-	}
-	if p.flow.stages > 1 && m > 0 {
-		for k, chance := range besides(stationary(nil, m, p.flow.stages), m) {
-			mean += chance * p.add(k+1).time
-		}
-		return mean
-	}
-	chance := math.Exp(-m)
-	for k := 0.0; k < 40; k++ {
-		if k > 0 {
-			chance *= m / k
-		}
-		mean += chance * p.add(int(k)+1).time
-		if k > m && chance < 1e-9 {
-			break
-		}
-	}
+func (p *piece) joined(m float64) float64 {
+	mean, _, _ := p.prompts(1, m)
 	return mean
 }
 
 // after is by how much longer than others the step after a prompt is, for the prompts that came while that one was computed.
 func (p *piece) after(rate, own, mean float64) float64 {
-	came, _, _ := p.prompts(rate * own)
-	come, _, _ := p.prompts(rate * mean)
+	came, _, _ := p.prompts(0, rate*own)
+	come, _, _ := p.prompts(0, rate*mean)
 	return came - come
 }
 
 // further is the time that one more prompt adds to a step with m others on average.
 func (p *piece) further(m float64) float64 {
-	mean, _, _ := p.prompts(m)
+	mean, _, _ := p.prompts(0, m)
 	return p.joined(m) - mean
 }
 
