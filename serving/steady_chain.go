@@ -226,25 +226,14 @@ func (p *piece) kindsUpTo(most int) []kind {
 }
 
 // kindsOf are the kinds of steps with a number of prompts.
-func (p *piece) kindsOf(prompts int) (all []kind) {
-	if p.handed || prompts > counted {
-		c := p.with(float64(prompts))
-		all = append(all, newKind(&c, prompts))
-	} else {
-		q := p.prefill(prompts)
-		for i := range q.kinds {
-			some := &q.kinds[i]
-			k := newKind(&some.cost, prompts)
-			if k.waits, k.hold, k.share = some.waits, some.hold, some.of; len(q.kinds) == 1 {
-				k.spread = q.spread
-			}
-			all = append(all, k)
-		}
+func (p *piece) kindsOf(prompts int) []kind {
+	if !p.handed && prompts <= counted {
+		return p.prefill(prompts).kinds
 	}
-	for i := range all {
-		all[i].decodes = p.decodes(prompts)
-	}
-	return all
+	c := p.with(float64(prompts))
+	k := newKind(&c, prompts)
+	k.decodes = p.decodes(prompts)
+	return []kind{k}
 }
 
 // decodes is the time of the decodes in the steps that k prompts take beyond the first.

@@ -30,17 +30,9 @@ type added struct{ time, energy float64 }
 
 // A prefillSteps is the steps with some number of prompts.
 type prefillSteps struct {
-	kinds  []share // of launches: of steps whose tokens a graph holds, and of those beyond
+	kinds  []kind // those whose tokens a graph holds, and those beyond
 	mean   Cost
 	spread float64 // variance of the time
-}
-
-// A share is a share of the steps with its mean cost.
-type share struct {
-	of    float64
-	cost  Cost
-	hold  float64   // launch of the first step
-	waits []float64 // equally likely times for which kernels wait for launches
 }
 
 // piece is the steps beside n sequences. The time of a step with prompts is nearly linear in n between powers of four; the time of a step that only
@@ -94,44 +86,47 @@ func (p *piece) all(tokens float64, prompts int) Cost {
 	return after(&sum, &more)
 }
 
-// prefill is the steps with k prompts, up to counted.
-func (p *piece) prefill(k int) *prefillSteps {
-	if q := p.few[k-1]; q != nil {
+// prefill is the steps with a number of prompts, up to counted.
+func (p *piece) prefill(prompts int) *prefillSteps {
+	if q := p.few[prompts-1]; q != nil {
 		return q
 	}
-	q := p.prefillOf(p.fills.sum(k), k)
-	p.few[k-1] = q
+	q, limit, sums := &prefillSteps{}, p.flow.limitOf(p.beside, prompts), p.fills.sum(prompts)
+	p.few[prompts-1] = q
+	var squares float64
+	each, begin := 1/float64(len(sums)), 0
+	for i, tokens := range sums {
+		c := p.all(tokens, prompts)
+		q.mean = plus(&q.mean, &c, each)
+		squares += each * float64(c.Time) * float64(c.Time)
+		if next := i + 1; next == len(sums) || !p.apart && (tokens > limit) != (sums[next] > limit) {
+			q.kinds = append(q.kinds, p.kindOf(sums[begin:next], prompts, float64(next-begin)*each))
+			begin = next
+		}
+	}
+	if q.spread = max(squares-float64(q.mean.Time)*float64(q.mean.Time), 0); len(q.kinds) == 1 {
+		q.kinds[0].spread = q.spread
+	}
 	return q
 }
 
-// prefillOf is the steps with a number of prompts whose tokens have these equally likely sums.
-func (p *piece) prefillOf(sums []float64, prompts int) *prefillSteps {
-	q, limit := &prefillSteps{}, p.flow.limitOf(p.beside, prompts)
-	var squares float64
-	each := 1 / float64(len(sums))
-	for i, tokens := range sums {
-		c := p.all(tokens, prompts)
-		if !p.apart && i > 0 && (tokens > limit) != (sums[i-1] > limit) || i == 0 {
-			q.kinds = append(q.kinds, share{})
-		}
-		last := &q.kinds[len(q.kinds)-1]
-		last.of += each
-		last.cost = plus(&last.cost, &c, each)
-		first := p.once(tokens, prompts)
-		last.hold += each * float64(first.Launch)
-		last.waits = append(last.waits, float64(c.Waits))
-		q.mean = plus(&q.mean, &c, each)
-		squares += each * float64(c.Time) * float64(c.Time)
+// kindOf is the steps with a number of prompts that have these equally likely tokens, which are a share of all with as many prompts.
+func (p *piece) kindOf(sums []float64, prompts int, share float64) kind {
+	var mean Cost
+	var waits []float64
+	each, hold := 1/float64(len(sums)), 0.0
+	for _, tokens := range sums {
+		c, first := p.all(tokens, prompts), p.once(tokens, prompts)
+		mean = plus(&mean, &c, each)
+		hold += each * float64(first.Launch)
+		waits = append(waits, float64(c.Waits))
 	}
-	for i := range q.kinds {
-		k := &q.kinds[i]
-		k.cost, k.hold = plus(&Cost{}, &k.cost, 1/k.of), k.hold/k.of
-		if slices.Max(k.waits) == 0 {
-			k.waits = k.waits[:1]
-		}
+	k := newKind(&mean, prompts)
+	if k.hold, k.share = hold, share; slices.Max(waits) > 0 {
+		k.waits = waits
 	}
-	q.spread = max(squares-float64(q.mean.Time)*float64(q.mean.Time), 0)
-	return q
+	k.decodes = p.decodes(prompts)
+	return k
 }
 
 // with is the mean step with k prompts, without decodes where prompts have steps of their own.
