@@ -2,6 +2,7 @@ package serving
 
 import (
 	"fmt"
+	"iter"
 	"math"
 
 	"llmprof/analytic/engine"
@@ -77,40 +78,59 @@ func (st *Steady) among(share float64, idle unit.Watts) {
 // A flow is the queue of one replica: what its steady state is worked out from. Replicas that share experts are one queue, for their steps run side
 // by side, and a prompt of one lengthens the steps of all.
 type flow struct {
-	server   *Server
-	peers    float64 // replicas that share experts; 1 if none do
-	front    frontend
-	prices   *prices
-	draft    *prices
-	steps    float64 // in which a sequence decodes
-	gen      float64
-	context  float64 // of a sequence that decodes, mean over time
-	contexts []met   // of those between the same windows
-	fills    *fills
-	most     int // sequences at once
-	bound    string
-	held     float64  // share of the KV blocks of a sequence that decodes, mean over time
-	begins   float64  // share of the KV blocks of a sequence whose prompt is computed
-	ends     float64  // share of the KV blocks of a sequence that ends
-	varies   float64  // variance of held among sequences
-	limits   Capacity // without preemption; zero if not worked out yet
-	stable   Capacity // with preemption; zero if not worked out yet
-	spread   float64  // variance of the answers' lengths over the square of their mean
-	stages   int      // stages of the Erlang distribution of the intervals between arrivals; 1 for Poisson arrivals
-	shorter  float64  // mean of the shorter of two answers over the mean of one
-	handed   bool     // sequences come with the cache of their prompts
-	graphs   float64  // up to how many tokens of a step graphs launch it
-	pieces   map[int]*piece
-	tables   map[[2]int]*tokenCosts
-	known    stepCosts // that flows of the same predictor, prompts and drafts share
-	prompts  Lengths
-	answers  Lengths
-	rate     float64 // rate of requests for which cycles were worked out
-	cycles   map[*piece]*cycle
-	segment  segment        // of the cycle that was interpolated last
-	between  []cycle        // cycles that were interpolated last
-	buffers  buffers        // of the chain that is being solved
-	brief    []*besideCosts // of steps beside 0, 1, 2, ... sequences that decode brief answers; nil where they are not known
+	server *Server
+	peers  float64 // replicas that share experts; 1 if none do
+	stages int     // stages of the Erlang distribution of the intervals between arrivals; 1 for Poisson arrivals
+	handed bool    // sequences come with the cache of their prompts
+	front  frontend
+	traffic
+	occupancy
+	stepTimes
+	solution
+	limits Capacity // without preemption; zero if not worked out yet
+	stable Capacity // with preemption; zero if not worked out yet
+}
+
+// A traffic is the lengths of requests, and means of what follows from them.
+type traffic struct {
+	prompts, answers Lengths
+	gen              float64 // tokens of an answer
+	steps            float64 // in which a sequence decodes
+	spread           float64 // variance of the answers' lengths over the square of their mean
+	shorter          float64 // mean of the shorter of two answers over the mean of one
+	context          float64 // of a sequence that decodes, over time
+	contexts         []met   // of those between the same windows
+	fills            *fills
+}
+
+// An occupancy is the KV blocks that sequences hold, as shares of all, and how many sequences run at once at most.
+type occupancy struct {
+	most   int
+	bound  string  // what bounds their number
+	held   float64 // of a sequence that decodes, mean over time
+	begins float64 // of a sequence whose prompt is computed
+	ends   float64 // of a sequence that ends
+	varies float64 // variance of held among sequences
+}
+
+// A stepTimes is the steps that were priced.
+type stepTimes struct {
+	prices *prices
+	draft  *prices
+	graphs float64 // up to how many tokens of a step graphs launch it
+	pieces map[int]*piece
+	tables map[[2]int]*tokenCosts
+	known  stepCosts      // that flows of the same predictor, prompts and drafts share
+	brief  []*besideCosts // of steps beside 0, 1, 2, ... sequences that decode brief answers; nil where they are not known
+}
+
+// A solution is the cycles that were worked out for a rate.
+type solution struct {
+	rate    float64
+	cycles  map[*piece]*cycle
+	segment segment // of the cycle that was interpolated last
+	between []cycle // cycles that were interpolated last
+	buffers buffers // of the chain that is being solved
 }
 
 const quantiles = 16
@@ -120,27 +140,30 @@ func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
 	if err := s.Serves(prompt, gen); err != nil {
 		return nil, err
 	}
-	f := &flow{server: s, peers: s.peers(), front: s.frontend(), prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), pieces: map[int]*piece{}, tables: map[[2]int]*tokenCosts{}, cycles: map[*piece]*cycle{}, known: known}
-	f.prompts, f.answers = prompt, gen
+	f := &flow{server: s, peers: s.peers(), front: s.frontend(), stages: 1, solution: solution{cycles: map[*piece]*cycle{}}}
+	f.stepTimes = stepTimes{prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), pieces: map[int]*piece{}, tables: map[[2]int]*tokenCosts{}, known: known}
 	f.prices.once = true
 	if s.Drafter != nil {
 		f.draft = newPrices(s.Drafter, 0, false)
 		f.draft.once = true
 	}
-	mean, square := gen.moments()
-	f.gen, f.steps = mean, mean-1
-	if s.Drafts > 0 {
-		f.steps = s.meanSteps(gen.Quantiles())
-	}
-	f.spread = square/(mean*mean) - 1
-	f.shorter, f.stages = gen.shorter(), 1
-	f.context = prompt.MeanLength() + square/(2*mean)
-	f.contexts = contextsMet(f.prices.windows, prompt, gen, f.context)
-	f.fills = newFills(s, prompt.Quantiles())
+	f.traffic = s.traffic(prompt, gen, f.prices.windows)
 	f.graphs = f.graphed()
 	f.limit(s.room(), prompt, gen)
 	f.begins *= f.lengthens()
 	return f, nil
+}
+
+// traffic is requests of these lengths.
+func (s *Server) traffic(prompt, gen Lengths, windows []float64) traffic {
+	mean, square := gen.moments()
+	t := traffic{prompts: prompt, answers: gen, gen: mean, steps: mean - 1, spread: square/(mean*mean) - 1, shorter: gen.shorter(), context: prompt.MeanLength() + square/(2*mean)}
+	if s.Drafts > 0 {
+		t.steps = s.meanSteps(gen.Quantiles())
+	}
+	t.contexts = contextsMet(windows, prompt, gen, t.context)
+	t.fills = newFills(s, prompt.Quantiles())
+	return t
 }
 
 // Serves returns why the server cannot answer requests of these lengths, if it cannot.
@@ -194,20 +217,30 @@ func (f *flow) limit(r *room, prompt, gen Lengths) {
 	f.varies = varies / (f.peers * f.peers)
 }
 
-// blocksMet are the mean and the variance of the share of the KV blocks that sequences hold at these ages, which are shares of their answers: answers are
-// met in proportion to their length.
+// blocksMet are the mean and the variance of the share of the KV blocks that sequences hold at these ages, which are shares of their answers.
 func blocksMet(r *room, prompt, gen Lengths, ages ...float64) (mean, variance float64) {
 	var all, sum, squares float64
-	for _, p := range prompt.Quantiles() {
-		for _, g := range gen.Quantiles() {
-			for _, age := range ages {
-				held := float64(r.of(p+int(float64(g)*age))) / float64(r.blocks)
-				all, sum, squares = all+float64(g), sum+float64(g)*held, squares+float64(g)*held*held
-			}
-		}
+	for context, weight := range aged(prompt, gen, ages...) {
+		held := float64(r.of(int(context))) / float64(r.blocks)
+		all, sum, squares = all+weight, sum+weight*held, squares+weight*held*held
 	}
 	mean = sum / all
 	return mean, max(squares/all-mean*mean, 0)
+}
+
+// aged are the contexts of sequences at these ages, with weights: answers are met in proportion to their length.
+func aged(prompt, gen Lengths, ages ...float64) iter.Seq2[float64, float64] {
+	return func(yield func(context, weight float64) bool) {
+		for _, p := range prompt.Quantiles() {
+			for _, g := range gen.Quantiles() {
+				for _, age := range ages {
+					if !yield(float64(p)+age*float64(g), float64(g)) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 // complete makes the state of one queue that of all replicas. Times and energies that are no numbers above 0 are an error.

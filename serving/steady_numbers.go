@@ -152,16 +152,15 @@ func (f *flow) likely(rate float64) int {
 // at is the cycle with n sequences: solved for two numbers in each power of two, and interpolated between them, but for steps that only decode, which
 // have the stairs of the sizes of CUDA graphs.
 func (f *flow) at(n int, rate float64) *cycle {
-	if n <= 4 || n == f.most {
+	grid := 1 << max(bits.Len(uint(n))-2, 0)
+	low := n / grid * grid
+	if n == low || n == f.most {
 		return f.cycle(f.piece(n), rate)
 	}
 	s := &f.segment
-	if !s.holds(f, n, rate) {
-		low, high, last := f.line(n)
-		if low == n {
-			return f.cycle(f.piece(n), rate)
-		}
-		*s = segment{rate: rate, stages: f.stages, low: low, high: high, last: last, a: f.cycle(f.piece(low), rate), b: f.cycle(f.piece(high), rate), few: f.decode(low), many: f.decode(high)}
+	if s.low != low || s.rate != rate || s.stages != f.stages {
+		high := min(low+grid, f.most)
+		*s = segment{rate: rate, stages: f.stages, low: low, high: high, a: f.cycle(f.piece(low), rate), b: f.cycle(f.piece(high), rate), few: f.decode(low), many: f.decode(high)}
 	}
 	x := float64(n-s.low) / float64(s.high-s.low)
 	if len(f.between) == cap(f.between) { // cycles are made some at a time
@@ -184,23 +183,8 @@ type segment struct {
 	rate      float64
 	stages    int
 	low, high int // whose cycles were solved
-	last      int // number on the line between them
 	a, b      *cycle
 	few, many Cost // steps that only decode
-}
-
-// holds reports whether the cycle of n sequences at a rate is on the line.
-func (s *segment) holds(f *flow, n int, rate float64) bool {
-	return s.low < n && n <= s.last && s.rate == rate && s.stages == f.stages
-}
-
-// line is the two numbers of sequences between which the cycle of n is interpolated, unless it is the first of them, and the last number for which
-// they are the same.
-func (f *flow) line(n int) (low, high, last int) {
-	grid := 1 << (bits.Len(uint(n)) - 2)
-	low = n / grid * grid
-	high = min(low+grid, f.most)
-	return low, high, high - 1
 }
 
 // stair is a step that decodes n sequences: interpolated between the fewest and the most for which a graph is used, whose sizes are multiples of eight.

@@ -99,7 +99,7 @@ func TestRenewals(t *testing.T) {
 
 // The numbers of sequences of a server without contention are the numbers of arrivals in the time of an answer.
 func TestBirthsOfRenewals(t *testing.T) {
-	f := &flow{stages: 4, shorter: 1}
+	f := &flow{stages: 4, traffic: traffic{shorter: 1}}
 	chances := stationary(nil, 6, 4)
 	for n := 1; n < 12; n++ {
 		if got, want := f.birth(n, 6), chances[n]/chances[n-1]; math.Abs(got/want-1) > 1e-6 {

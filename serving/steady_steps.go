@@ -280,25 +280,20 @@ func (f *flow) price(n int, tokens float64, prompts int) Cost {
 // A met is a share of the sequences that decode and their mean context.
 type met struct{ share, context float64 }
 
-// contextsMet are the sequences that decode between the same windows, for attention is linear in the context only there. Answers are met in proportion to
-// their length, at any of their tokens.
+// contextsMet are the sequences that decode between the same windows, for attention is linear in the context only there.
 func contextsMet(windows []float64, prompt, gen Lengths, context float64) []met {
 	if len(windows) == 0 {
 		return []met{{1, context}}
 	}
 	all, sum := make([]met, len(windows)+1), 0.0
-	for _, p := range prompt.Quantiles() {
-		for _, g := range gen.Quantiles() {
-			for age := 1.0 / 16; age < 1; age += 1.0 / 8 {
-				past, i := float64(p)+age*float64(g), 0
-				for i < len(windows) && past >= windows[i] {
-					i++
-				}
-				all[i].share += float64(g)
-				all[i].context += float64(g) * past
-				sum += float64(g)
-			}
+	for past, weight := range aged(prompt, gen, 1.0/16, 3.0/16, 5.0/16, 7.0/16, 9.0/16, 11.0/16, 13.0/16, 15.0/16) {
+		i := 0
+		for i < len(windows) && past >= windows[i] {
+			i++
 		}
+		all[i].share += weight
+		all[i].context += weight * past
+		sum += weight
 	}
 	all = slices.DeleteFunc(all, func(m met) bool { return m.share == 0 })
 	for i := range all {
