@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"sync"
 )
 
 // unlikely is the weight over the greatest one below which a number of sequences is left out.
@@ -48,8 +47,9 @@ func (f *flow) weights(rate float64) ([]float64, []*cycle) {
 }
 
 // together works out the weights from some number of sequences on: the balance equations of a queue with batch arrivals. Prompts that come while others
-// are computed, a load of them for each, begin to decode at about the same time: they are a batch. Between n sequences and n + 1 as many end as begin.
-// Where steps take as long with prompts as without the load is 0, and sequences begin one by one.
+// are computed, a load of them for each, begin to decode at about the same time: they are a batch, whose size has a geometric distribution with the mean
+// of those that come in a busy period. Between n sequences and n + 1 as many end as
+// begin. Where steps take as long with prompts as without the load is 0, and sequences begin one by one.
 func (f *flow) together(from int, rate float64, at func(n int) (ratio, load float64)) []float64 {
 	const longest = 1 << 16
 	weights := make([]float64, from+1, 2*from+64)
@@ -59,7 +59,7 @@ func (f *flow) together(from int, rate float64, at func(n int) (ratio, load floa
 		a := f.first(rate)
 		alone = rate * (a.time + a.further)
 	}
-	b, up, top, sum := batches{}, 1.0, 1+alone, 1+alone
+	up, top, sum := 1.0, 1+alone, 1+alone
 	for n := from + 1; n < longest; n++ {
 		r, load := at(n)
 		if r < 0 {
@@ -74,60 +74,15 @@ func (f *flow) together(from int, rate float64, at func(n int) (ratio, load floa
 			for i := range weights {
 				weights[i] *= 1e-200
 			}
-			top, sum, alone = top*1e-200, sum*1e-200, alone*1e-200
+			top, sum, alone, w, up = top*1e-200, sum*1e-200, alone*1e-200, w*1e-200, up*1e-200
 		}
-		up = 0
-		for k, larger := range b.of(load) {
-			if k > n-from {
-				break
-			}
-			up += weights[n-k] * larger
-		}
+		up = w*(1-load) + load*up
 	}
 	weights[from] += alone
 	for n := range weights {
 		weights[n] /= sum
 	}
 	return weights
-}
-
-// batches are the sizes of batches at a load, of prompts that come while others of the batch are computed: it is the progeny of a branching process, for
-// during each prompt a Poisson number of others come, and has a Borel distribution.
-type batches struct {
-	load   float64
-	larger []float64 // probabilities that a batch is larger than 0, 1, 2, ... over its mean size
-}
-
-// mostBatch bounds the sizes of batches that are told apart.
-const mostBatch = 128
-
-// growths are by how much more likely, but for the load, a batch of one more is: (1 + 1/k)^(k-1) for those of k.
-var growths = sync.OnceValue(func() (all [mostBatch]float64) {
-	for k := range all {
-		all[k] = math.Pow(1+1/float64(k+1), float64(k))
-	}
-	return all
-})
-
-// of gives the probabilities at a load, until the next call.
-func (b *batches) of(load float64) []float64 {
-	load = max(load, 0)
-	if len(b.larger) > 0 && math.Abs(load-b.load) < 1e-3 {
-		return b.larger
-	}
-	b.load, b.larger = load, b.larger[:0]
-	ratio, growths := load*math.Exp(-load), growths()
-	larger, sum := 1.0, 0.0
-	for k, chance := 0, math.Exp(-load); k < mostBatch && larger > 1e-6; k++ {
-		b.larger = append(b.larger, larger)
-		sum += larger
-		larger -= chance
-		chance *= ratio * growths[k]
-	}
-	for k := range b.larger {
-		b.larger[k] /= sum
-	}
-	return b.larger
 }
 
 // likely is a number of sequences below the mode of their distribution, by the mean step: fewer end than come there.

@@ -413,18 +413,3 @@ func TestSteadyLittle(t *testing.T) {
 		}
 	}
 }
-
-// Sizes of batches have the mean and the mean square of a Borel distribution.
-func TestBatches(t *testing.T) {
-	for _, load := range []float64{0, 0.1, 0.5, 0.7} {
-		b := batches{}
-		mean, square := 0.0, 0.0
-		for k, larger := range b.of(load) {
-			mean += larger
-			square += float64(2*k+1) * larger
-		}
-		agree(t, fmt.Sprintf("load %g: probabilities over the mean", load), mean, 1, 1e-9)
-		agree(t, fmt.Sprintf("load %g: mean size", load), 1/b.of(load)[0], 1/(1-load), 0.001)
-		agree(t, fmt.Sprintf("load %g: mean square over the mean", load), square, 1/((1-load)*(1-load)), 0.02)
-	}
-}
