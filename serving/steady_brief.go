@@ -25,7 +25,7 @@ const (
 // first one during which none comes.
 func (f *flow) hurries(rate float64) bool {
 	if f.handed || f.peers > 1 || f.steps == 0 {
-		return false
+		return f.steps == 0
 	}
 	prompt := float64(f.piece(0).all(f.fills.length, 1).Time) // one as others meet it
 	times := float64(brief)

@@ -56,8 +56,8 @@ func (f *flow) together(from int, rate float64, at func(n int) (ratio, load floa
 	weights[from] = 1
 	alone := 0.0 // no sequence decodes while a busy period has prompts alone
 	if from == 0 && !f.handed {
-		a := f.first(rate)
-		alone = rate * (a.time + a.further)
+		a := f.alone(rate)
+		alone = rate * float64(a.Time)
 	}
 	up, top, sum := 1.0, 1+alone, 1+alone
 	for n := from + 1; n < longest; n++ {

@@ -72,7 +72,7 @@ func (f *flow) moment(n int, rate float64, c *cycle) moment {
 	case n == 0 && f.handed:
 		return moment{power: idle}
 	case n == 0:
-		return f.wakes(rate)
+		return f.empty(rate)
 	case f.handed: // its first token is known already
 		wait := c.mean / 2
 		if f.server.Scheduler.Async {
@@ -98,34 +98,18 @@ func (f *flow) sooner(n int, rate, turn float64) float64 {
 	return (1 - 1/parts) * wait
 }
 
-// A first is the busy period that a prompt begins which comes to a replica without work, up to its first decode: the step of that prompt, and the
-// further steps of those that come while prompts are computed.
-type first struct{ time, energy, further, furtherEnergy float64 }
-
-// first works out the busy period.
-func (f *flow) first(rate float64) first {
+// alone is a prompt that comes to a replica without work.
+func (f *flow) alone(rate float64) Cost {
 	window := rate * float64(analytic.Window)
-	one := rested(f.piece(0).extra(1), (1-math.Exp(-window))/window) // the mean share of the window before an arrival
-	next := f.piece(min(int(math.Ceil(f.steps)), 1))
-	m := rate * float64(one.Time)
-	further, _, energy := next.prompts(0, m)
-	left := 1 - f.piece(1).load(rate)
-	return first{float64(one.Time), float64(one.Energy), max(further, 0) / left, energy / left}
+	return rested(f.piece(0).extra(1), (1-math.Exp(-window))/window) // the mean share of the window before an arrival
 }
 
-// wakes is the replica while none of its sequences decodes: it is idle, or in the prompts of a busy period.
-func (f *flow) wakes(rate float64) moment {
-	a := f.first(rate)
-	time := a.time + a.further
+// empty is the replica while none of its sequences decodes: it is idle, or computes a prompt.
+func (f *flow) empty(rate float64) moment {
+	a := f.alone(rate)
+	time := float64(a.Time)
 	busy := rate * time / (1 + rate*time)
-	own := busy*f.piece(0).joined(rate*a.time) + (1-busy)*a.time
-	left := (a.time*a.time + a.further*a.further) / (2 * time) // residual life of the step that an arrival finds
-	m := moment{busy: busy, power: busy*(a.energy+a.furtherEnergy)/time + (1-busy)*float64(f.idle()), first: busy*left + own, own: own}
-	if f.steps > 0 { // prompts that came meanwhile are computed beside its first tokens, as those that come later are anyway
-		next := f.piece(1)
-		m.behind = max(next.after(rate, own, float64(next.decode.Time)), 0) * f.echo(min(max(rate*next.further(rate*own), 0), 0.999))
-	}
-	return m
+	return moment{busy: busy, power: busy*float64(a.Energy)/time + (1-busy)*float64(f.idle()), first: time + busy*time/2, own: time}
 }
 
 // queued is the mean number of requests that wait because no more sequences fit: the queue of as many servers. The wait is that of exponential service

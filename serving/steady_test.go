@@ -32,6 +32,22 @@ func TestSteadyOfOneToken(t *testing.T) {
 	}
 }
 
+// Prompts whose answers have one token wait for those before them alone.
+func TestSteadyOfPromptsAlone(t *testing.T) {
+	for _, scheduler := range []string{"vllm", "sglang"} {
+		s := server(t, "llama3.1-8b", "h200", 1, scheduler)
+		for _, rate := range []float64{8, 20} {
+			st, err := s.SteadyRate(rate, Fixed(1024), Fixed(1))
+			testkit.Must(t, err)
+			r := simulate(t, s, poisson(rate, 1024, 1, 10000), Options{Warmup: 500})
+			what := fmt.Sprintf("%s at %g/s: ", scheduler, rate)
+			agree(t, what+"TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.03)
+			agree(t, what+"energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.02)
+			agree(t, what+"utilization", st.Utilization, r.Busy, 0.03)
+		}
+	}
+}
+
 // A state whose times are no numbers is refused.
 func TestSteadyOfNoTime(t *testing.T) {
 	f, err := server(t, "llama3.1-8b", "h200", 1, "vllm").flow(Fixed(1024), Fixed(128))
