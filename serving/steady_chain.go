@@ -131,7 +131,7 @@ const mostPrompts = 1 << 12
 func (p *piece) mean(rate float64) (c float64, ok bool) {
 	d := float64(p.decode.Time)
 	if c = d; d == 0 {
-		return p.longer(1), true
+		return p.add(1).time, true
 	}
 	longer := func(c float64) float64 { // further steps may hide more launches than they take
 		time, _, _ := p.prompts(0, rate*c)

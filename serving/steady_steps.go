@@ -12,14 +12,12 @@ type piece struct {
 	n      float64
 	decode Cost
 	apart  bool // prompts have steps of their own
-	async  bool
 	few    [counted]*prefillSteps // steps with 1, 2, 3, ... prompts; made when they are asked for
 	flow   *flow
 	beside int                      // sequences in a step with prompts
 	tables [counted + 1]*tokenCosts // by the number of prompts; made when they are asked for
 	handed bool                     // no prompts come, for the cache of prompts is handed over
 	left   float64                  // tokens of prompts that a step takes
-	room   float64                  // prompts that a step takes
 	fills  *fills
 	kinds  []kind  // with up to some number of prompts
 	extras []added // with 0, 1, 2, ... prompts
@@ -41,14 +39,13 @@ func (f *flow) piece(n int) *piece {
 	if p, ok := f.pieces[n]; ok {
 		return p
 	}
-	p := &piece{n: float64(n), flow: f, beside: n, apart: !f.server.Scheduler.Mixed && !f.handed, async: f.server.Scheduler.Async, fills: f.fills, handed: f.handed}
+	p := &piece{n: float64(n), flow: f, beside: n, apart: !f.server.Scheduler.Mixed && !f.handed, fills: f.fills, handed: f.handed}
 	f.pieces[n] = p
 	p.decode = f.decode(n)
 	if p.apart && f.peers == 1 {
 		p.beside = 0
 	}
 	p.left = p.takes(0)
-	p.room = p.left / f.fills.mean
 	return p
 }
 
@@ -66,9 +63,6 @@ func (p *piece) once(tokens float64, prompts int) Cost {
 	}
 	return (*t).at(min(tokens, p.takes(prompts)))
 }
-
-// full is a step with as many tokens of prompts as it takes.
-func (p *piece) full() Cost { return p.once(p.left, 0) }
 
 // all is the cost of tokens of a number of prompts, over as many steps as they take. Further steps count without their decodes, which would take a
 // step of their own anyway.
@@ -166,23 +160,17 @@ func (p *piece) add(k int) added {
 	return p.extras[k]
 }
 
-// longer is the time that k prompts add to a step.
-func (p *piece) longer(k float64) float64 {
-	c := p.extra(k)
-	return float64(c.Time)
-}
-
 // each is the time of a prompt where prompts fill all steps. It is 0 where steps wait for the host with prompts as without.
 func (p *piece) each() float64 {
 	if p.handed {
 		return 0
 	}
-	c := p.full()
+	c := p.once(p.left, 0)
 	time := float64(c.Time)
 	if !p.apart {
 		time -= float64(p.decode.Time)
 	}
-	return max(time, 0) / p.room
+	return max(time, 0) * p.fills.mean / p.left
 }
 
 // spread is the variance of the time of a step with k prompts.
@@ -199,7 +187,8 @@ func (p *piece) prompts(certain int, m float64) (mean, square, energy float64) {
 	if m > few { // the number hardly varies
 		c := p.extra(m + float64(certain))
 		t := float64(c.Time)
-		slope := p.longer(m+float64(certain)+1) - t
+		more := p.extra(m + float64(certain) + 1)
+		slope := float64(more.Time) - t
 		return t, t*t + m*(slope*slope+p.spread(1)), float64(c.Energy)
 	}
 	chance, spread := math.Exp(-m), p.spread(1)
@@ -222,13 +211,6 @@ func (p *piece) prompts(certain int, m float64) (mean, square, energy float64) {
 func (p *piece) joined(m float64) float64 {
 	mean, _, _ := p.prompts(1, m)
 	return mean
-}
-
-// after is by how much longer than others the step after a prompt is, for the prompts that came while that one was computed.
-func (p *piece) after(rate, own, mean float64) float64 {
-	came, _, _ := p.prompts(0, rate*own)
-	come, _, _ := p.prompts(0, rate*mean)
-	return came - come
 }
 
 // further is the time that one more prompt adds to a step with m others on average.
