@@ -109,8 +109,8 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 	if st == nil { // sequences that decode leave too little of the steps to the prompts for a product form
 		return nil, fmt.Errorf("%g requests a second: prompts often come faster than steps of %d tokens take them beside what decodes, of which no closed form is known; llmprof simulate has it", rate, t.server.Scheduler.Budget)
 	}
-	if each := rate / f.units(replicas); !f.holdsUp(each) {
-		st.serves = f.front.load(each, f.gen) / f.peers
+	if each := rate / f.units(replicas); !f.groupsArrivals(each) {
+		st.apiLoad = f.front.load(each, f.gen) / f.peers
 	}
 	return st, nil
 }
@@ -276,7 +276,7 @@ func (t *Steadies) firstTokens(rate float64, replicas int) (*Steady, error) {
 			rate*t.prefill.units(replicas), c.Rate, replicas)
 	}
 	t.prefill.behindRouter(math.Ceil(t.prefill.units(replicas)))
-	st := t.prefill.inBrief(rate)
+	st := t.prefill.sampled(rate, nil)
 	t.firsts[key] = st
 	return st, nil
 }

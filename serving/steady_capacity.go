@@ -15,7 +15,7 @@ type Capacity struct {
 
 // prefillCapacity is the largest stable rate of so many replicas that only prefill.
 func (f *flow) prefillCapacity(replicas int) Capacity {
-	return Capacity{Rate: f.units(replicas) / f.piece(0).each(), Bound: "prefill", Running: f.most / int(f.peers)}
+	return Capacity{Rate: f.units(replicas) / f.level(0).each(), Bound: "prefill", Running: f.most / int(f.peers)}
 }
 
 // unpreempted is the largest stable rate where no sequence is preempted.
@@ -26,9 +26,9 @@ func (f *flow) unpreempted() Capacity {
 	defer f.behindRouter(float64(f.stages))
 	f.behindRouter(1)
 	c := Capacity{Running: f.most / int(f.peers), Bound: f.bound}
-	p := f.piece(f.most)
+	p := f.level(f.most)
 	packed := f.packed()
-	ceiling := min(1/max(p.each(), f.piece(0).each()), packed) // prompts a second where steps are full of them
+	ceiling := min(1/max(p.each(), f.level(0).each()), packed) // prompts a second where steps are full of them
 	if f.handed {
 		ceiling = float64(f.most) / (f.steps * float64(p.decode.Time))
 	}
@@ -36,14 +36,14 @@ func (f *flow) unpreempted() Capacity {
 	if float64(f.most*(1+f.server.Drafts)) < float64(f.server.Scheduler.Budget) || math.IsInf(packed, 1) {
 		low = min(f.full(ceiling), ceiling)
 	} else { // steps have no room for a token of each sequence that fits, and fewer decode
-		low = min(packed, 1/f.piece(0).each())
+		low = min(packed, 1/f.level(0).each())
 	}
 	switch {
 	case low > 0.97*ceiling && !f.handed:
 		c.Bound = "prefill"
 	case f.most > 1:
 		// Half as many sequences would give nearly the same rate: steps are as long as they have sequences.
-		half := f.piece(f.most / 2)
+		half := f.level(f.most / 2)
 		if d := float64(half.decode.Time) / float64(p.decode.Time); d < 0.55 {
 			c.Bound = "compute"
 		}
@@ -62,7 +62,7 @@ func (f *flow) full(ceiling float64) float64 {
 	if f.steps == 0 { // answers of one token end with their prompt
 		return ceiling
 	}
-	p := f.piece(f.most)
+	p := f.level(f.most)
 	ends := float64(f.most) / f.steps
 	time, _, _ := p.prompts(0, ends)
 	rate := ends / (float64(p.decode.Time) + max(time, 0)) // further steps may hide more launches than they take
@@ -98,7 +98,7 @@ func (f *flow) packing() (prompts, decodes float64) {
 		return 0, math.Inf(1)
 	}
 	for range 8 {
-		prompts = f.left(int(decodes), 0) / f.fills.mean
+		prompts = f.left(int(decodes), 0) / f.uncached.mean
 		if decodes = f.steps * prompts; decodes >= float64(f.most) {
 			return 0, math.Inf(1)
 		}

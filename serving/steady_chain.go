@@ -48,8 +48,8 @@ func (k *kind) run(lead float64) (length, late float64) {
 	return length, unit.Smaller(unit.Larger(k.launch-lead, 0), length)
 }
 
-// few is the mean number of prompts of a step up to which the chain is solved: greater numbers hardly vary.
-const few = 12
+// fewPrompts is the mean number of prompts of a step up to which the chain is solved: greater numbers hardly vary.
+const fewPrompts = 12
 
 // A chain is the Markov chain of the steps beside n sequences that decode. Its state is the kind of a step and the group of the step before it. That
 // group says how far ahead the step was formed, and both say over which window the prompts of the next step come. Their number has a Poisson
@@ -78,8 +78,8 @@ type buffers struct {
 	phases  phases
 }
 
-// cycle is the cycle of a piece at a rate of prompts, which is kept for the rate that was asked for last.
-func (f *flow) cycle(p *piece, rate float64) *cycle {
+// cycle is the cycle of a level at a rate of prompts, which is kept for the rate that was asked for last.
+func (f *flow) cycle(p *level, rate float64) *cycle {
 	if rate == f.rate {
 		if y := f.cycles[p]; y != nil {
 			return y
@@ -95,12 +95,12 @@ func (f *flow) cycle(p *piece, rate float64) *cycle {
 }
 
 // solve works out the cycle, of which it leaves out what an arriving prompt meets unless that is asked for.
-func (f *flow) solve(p *piece, rate float64, meets bool) *cycle {
+func (f *flow) solve(p *level, rate float64, meets bool) *cycle {
 	mean, ok := p.mean(rate)
 	switch {
 	case !ok:
 		return &cycle{unstable: true, mean: math.Inf(1), decode: math.Inf(1)}
-	case rate*mean > few:
+	case rate*mean > fewPrompts:
 		return f.many(p, rate, mean)
 	}
 	x := f.chain(p, rate, mean)
@@ -128,7 +128,7 @@ func (y *cycle) toward(z *cycle, x float64) cycle {
 const mostPrompts = 1 << 12
 
 // mean is the fixed point of a step's length: as long as the mean prompts that come in that time make it.
-func (p *piece) mean(rate float64) (c float64, ok bool) {
+func (p *level) mean(rate float64) (c float64, ok bool) {
 	d := float64(p.decode.Time)
 	if c = d; d == 0 {
 		return p.add(1).time, true
@@ -156,7 +156,7 @@ func (p *piece) mean(rate float64) (c float64, ok bool) {
 }
 
 // many is the cycle where steps have many prompts: the queue with gated service, whose steps vary as by Takagi (Analysis of Polling Systems, 1986).
-func (f *flow) many(p *piece, rate, c float64) *cycle {
+func (f *flow) many(p *level, rate, c float64) *cycle {
 	d := float64(p.decode.Time)
 	time, times, energy := p.prompts(0, rate*c)
 	load := min(rate*p.further(rate*c), 0.999)
@@ -174,7 +174,7 @@ func (f *flow) many(p *piece, rate, c float64) *cycle {
 	return y
 }
 
-func (f *flow) chain(p *piece, rate, mean float64) *chain {
+func (f *flow) chain(p *level, rate, mean float64) *chain {
 	m := rate * mean
 	x := &chain{buffers: &f.buffers, async: f.server.Scheduler.Async, peers: int(f.peers), stages: f.stages, rate: rate, out: f.out(p.n), idle: float64(f.idle()), echo: f.echo(min(rate*p.further(m), 0.999))}
 	x.kinds = p.kindsUpTo(int(2*m+6*math.Sqrt(m)) + 3)
@@ -211,7 +211,7 @@ func (f *flow) echo(load float64) float64 {
 }
 
 // kindsUpTo are the kinds of steps with up to most prompts, which are the same at all rates.
-func (p *piece) kindsUpTo(most int) []kind {
+func (p *level) kindsUpTo(most int) []kind {
 	if len(p.kinds) == 0 {
 		p.kinds = append(p.kinds, newKind(&p.decode, 0))
 	}
@@ -226,7 +226,7 @@ func (p *piece) kindsUpTo(most int) []kind {
 }
 
 // kindsOf are the kinds of steps with a number of prompts.
-func (p *piece) kindsOf(prompts int) []kind {
+func (p *level) kindsOf(prompts int) []kind {
 	if !p.handed && prompts <= counted {
 		return p.prefill(prompts).kinds
 	}
@@ -237,11 +237,11 @@ func (p *piece) kindsOf(prompts int) []kind {
 }
 
 // decodes is the time of the decodes in the steps that k prompts take beyond the first.
-func (p *piece) decodes(k int) float64 {
+func (p *level) decodes(k int) float64 {
 	if p.apart || p.handed {
 		return 0
 	}
-	steps := math.Ceil(float64(k)*p.fills.mean/p.takes(k)) - 1
+	steps := math.Ceil(float64(k)*p.uncached.mean/p.takes(k)) - 1
 	return max(steps, 0) * float64(p.decode.Time)
 }
 

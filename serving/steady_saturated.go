@@ -30,9 +30,9 @@ func (f *flow) saturated() float64 {
 	time := 0.0
 	for _, x := range b.steps {
 		n := int(math.Round(float64(x.decodes) * scale))
-		c := f.stair(n)
+		c := f.graphStep(n)
 		if x.chunks > 0 {
-			c = f.piece(n).all(x.tokens*scale, 0)
+			c = f.level(n).all(x.tokens*scale, 0)
 		}
 		t := newKind(&c, 0)
 		length, _ := t.run(lead)

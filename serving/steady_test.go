@@ -77,7 +77,7 @@ func TestSteadyOfHiddenLaunches(t *testing.T) {
 	f, err := s.flow(Lengths{Kind: "lognormal", Mean: 43, Spread: 0.21}, Lengths{Kind: "lognormal", Mean: 25, Spread: 1})
 	testkit.Must(t, err)
 	for _, n := range []int{1, 513, 1024} {
-		p := f.piece(n)
+		p := f.level(n)
 		for _, rate := range []float64{1, 100, 1427.38} {
 			if c, ok := p.mean(rate); ok && !(c >= float64(p.decode.Time)) {
 				t.Errorf("%d sequences and %g prompts a second have steps of %g s, %v without prompts", n, rate, c, p.decode.Time)
@@ -287,7 +287,7 @@ func BenchmarkSteadyRate(b *testing.B) {
 
 // near is the share of the time that prompts take.
 func near(f *flow, st *Steady) float64 {
-	return st.Rate * f.piece(int(st.Running)).further(1)
+	return st.Rate * f.level(int(st.Running)).further(1)
 }
 
 // Clients that prompts keep busy are answered no faster than the largest rate, and as fast as in the simulation within 5 %.

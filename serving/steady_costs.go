@@ -7,20 +7,20 @@ import (
 	"llmprof/operator"
 )
 
-// A piece is the steps beside n sequences that decode, and what they cost.
-type piece struct {
-	n      float64
-	decode Cost
-	apart  bool // prompts have steps of their own
-	few    [counted]*prefillSteps // steps with 1, 2, 3, ... prompts; made when they are asked for
-	flow   *flow
-	beside int                      // sequences in a step with prompts
-	tables [counted + 1]*tokenCosts // by the number of prompts; made when they are asked for
-	handed bool                     // no prompts come, for the cache of prompts is handed over
-	left   float64                  // tokens of prompts that a step takes
-	fills  *fills
-	kinds  []kind  // with up to some number of prompts
-	extras []added // with 0, 1, 2, ... prompts
+// A level is the steps beside n sequences that decode, and what they cost.
+type level struct {
+	n        float64
+	decode   Cost
+	apart    bool                   // prompts have steps of their own
+	few      [counted]*prefillSteps // steps with 1, 2, 3, ... prompts; made when they are asked for
+	flow     *flow
+	beside   int                      // sequences in a step with prompts
+	tables   [counted + 1]*tokenCosts // by the number of prompts; made when they are asked for
+	handed   bool                     // no prompts come, for the cache of prompts is handed over
+	left     float64                  // tokens of prompts that a step takes
+	uncached *uncached
+	kinds    []kind  // with up to some number of prompts
+	extras   []added // with 0, 1, 2, ... prompts
 }
 
 // An added is the time and energy that prompts add to a step.
@@ -33,14 +33,14 @@ type prefillSteps struct {
 	spread float64 // variance of the time
 }
 
-// piece is the steps beside n sequences. The time of a step with prompts is nearly linear in n between powers of four; the time of a step that only
+// level is the steps beside n sequences. The time of a step with prompts is nearly linear in n between powers of four; the time of a step that only
 // decodes has the stairs of the sizes of CUDA graphs.
-func (f *flow) piece(n int) *piece {
-	if p, ok := f.pieces[n]; ok {
+func (f *flow) level(n int) *level {
+	if p, ok := f.levels[n]; ok {
 		return p
 	}
-	p := &piece{n: float64(n), flow: f, beside: n, apart: !f.server.Scheduler.Mixed && !f.handed, fills: f.fills, handed: f.handed}
-	f.pieces[n] = p
+	p := &level{n: float64(n), flow: f, beside: n, apart: !f.server.Scheduler.Mixed && !f.handed, uncached: f.uncached, handed: f.handed}
+	f.levels[n] = p
 	p.decode = f.decode(n)
 	if p.apart && f.peers == 1 {
 		p.beside = 0
@@ -50,10 +50,10 @@ func (f *flow) piece(n int) *piece {
 }
 
 // takes is how many tokens of a number of prompts a step takes, where 0 stands for any number.
-func (p *piece) takes(prompts int) float64 { return p.flow.left(p.beside, prompts) }
+func (p *level) takes(prompts int) float64 { return p.flow.left(p.beside, prompts) }
 
 // once is a step with tokens of a number of prompts, where 0 stands for any number, or with as many of them as it takes.
-func (p *piece) once(tokens float64, prompts int) Cost {
+func (p *level) once(tokens float64, prompts int) Cost {
 	if prompts > counted || p.flow.peers == 1 {
 		prompts = 0
 	}
@@ -66,7 +66,7 @@ func (p *piece) once(tokens float64, prompts int) Cost {
 
 // all is the cost of tokens of a number of prompts, over as many steps as they take. Further steps count without their decodes, which would take a
 // step of their own anyway.
-func (p *piece) all(tokens float64, prompts int) Cost {
+func (p *level) all(tokens float64, prompts int) Cost {
 	sum, most := p.once(tokens, prompts), p.takes(prompts)
 	if tokens <= most {
 		return sum
@@ -81,11 +81,11 @@ func (p *piece) all(tokens float64, prompts int) Cost {
 }
 
 // prefill is the steps with a number of prompts, up to counted.
-func (p *piece) prefill(prompts int) *prefillSteps {
+func (p *level) prefill(prompts int) *prefillSteps {
 	if q := p.few[prompts-1]; q != nil {
 		return q
 	}
-	q, limit, sums := &prefillSteps{}, p.flow.limitOf(p.beside, prompts), p.fills.sum(prompts)
+	q, limit, sums := &prefillSteps{}, p.flow.limitOf(p.beside, prompts), p.uncached.sum(prompts)
 	p.few[prompts-1] = q
 	var squares float64
 	each, begin := 1/float64(len(sums)), 0
@@ -105,7 +105,7 @@ func (p *piece) prefill(prompts int) *prefillSteps {
 }
 
 // kindOf is the steps with a number of prompts that have these equally likely tokens, which are a share of all with as many prompts.
-func (p *piece) kindOf(sums []float64, prompts int, share float64) kind {
+func (p *level) kindOf(sums []float64, prompts int, share float64) kind {
 	var mean Cost
 	var waits []float64
 	each, hold := 1/float64(len(sums)), 0.0
@@ -124,7 +124,7 @@ func (p *piece) kindOf(sums []float64, prompts int, share float64) kind {
 }
 
 // with is the mean step with k prompts, without decodes where prompts have steps of their own.
-func (p *piece) with(k float64) Cost {
+func (p *level) with(k float64) Cost {
 	switch low := int(k); {
 	case p.handed:
 		return p.decode
@@ -139,11 +139,11 @@ func (p *piece) with(k float64) Cost {
 	case low < counted:
 		return toward(&p.prefill(low).mean, &p.prefill(low+1).mean, k-float64(low))
 	}
-	return p.all(k*p.fills.mean, 0)
+	return p.all(k*p.uncached.mean, 0)
 }
 
 // extra is what k prompts add to a step.
-func (p *piece) extra(k float64) Cost {
+func (p *level) extra(k float64) Cost {
 	c := p.with(k)
 	if p.apart && !p.handed {
 		return c
@@ -152,7 +152,7 @@ func (p *piece) extra(k float64) Cost {
 }
 
 // add is what a whole number of prompts adds to a step.
-func (p *piece) add(k int) added {
+func (p *level) add(k int) added {
 	for i := len(p.extras); i <= k; i++ {
 		c := p.extra(float64(i))
 		p.extras = append(p.extras, added{float64(c.Time), float64(c.Energy)})
@@ -161,7 +161,7 @@ func (p *piece) add(k int) added {
 }
 
 // each is the time of a prompt where prompts fill all steps. It is 0 where steps wait for the host with prompts as without.
-func (p *piece) each() float64 {
+func (p *level) each() float64 {
 	if p.handed {
 		return 0
 	}
@@ -170,11 +170,11 @@ func (p *piece) each() float64 {
 	if !p.apart {
 		time -= float64(p.decode.Time)
 	}
-	return max(time, 0) * p.fills.mean / p.left
+	return max(time, 0) * p.uncached.mean / p.left
 }
 
 // spread is the variance of the time of a step with k prompts.
-func (p *piece) spread(k float64) float64 {
+func (p *level) spread(k float64) float64 {
 	if p.handed {
 		return 0
 	}
@@ -183,8 +183,8 @@ func (p *piece) spread(k float64) float64 {
 
 // prompts is what prompts add to a step, of which some are certain and m more come on average, by a Poisson distribution: the means of the time, of its
 // square, and of the energy.
-func (p *piece) prompts(certain int, m float64) (mean, square, energy float64) {
-	if m > few { // the number hardly varies
+func (p *level) prompts(certain int, m float64) (mean, square, energy float64) {
+	if m > fewPrompts { // the number hardly varies
 		c := p.extra(m + float64(certain))
 		t := float64(c.Time)
 		more := p.extra(m + float64(certain) + 1)
@@ -208,13 +208,13 @@ func (p *piece) prompts(certain int, m float64) (mean, square, energy float64) {
 }
 
 // joined is the mean time that a prompt and those that came besides, m on average, add to a step.
-func (p *piece) joined(m float64) float64 {
+func (p *level) joined(m float64) float64 {
 	mean, _, _ := p.prompts(1, m)
 	return mean
 }
 
 // further is the time that one more prompt adds to a step with m others on average.
-func (p *piece) further(m float64) float64 {
+func (p *level) further(m float64) float64 {
 	mean, _, _ := p.prompts(0, m)
 	return p.joined(m) - mean
 }
@@ -249,25 +249,25 @@ func (f *flow) pass(n int, tokens float64, prompts int) Cost {
 // before is the mean number of tokens of a prompt that are in the cache when a step computes others: those of cached prefixes, and half of the tokens
 // that other steps compute.
 func (f *flow) before(n int) float64 {
-	return f.fills.past + max(f.fills.length-f.left(n, 1), 0)/2
+	return f.uncached.past + max(f.uncached.length-f.left(n, 1), 0)/2
 }
 
 func (f *flow) price(n int, tokens float64, prompts int) Cost {
 	if f.peers > 1 {
-		return f.sideBySide(n, tokens, prompts)
+		return f.lockstep(n, tokens, prompts)
 	}
 	return f.replica(n, tokens, n, 0)
 }
 
-// A met is a share of the sequences that decode and their mean context.
-type met struct{ share, context float64 }
+// A contextShare is a share of the sequences that decode and their mean context.
+type contextShare struct{ share, context float64 }
 
-// contextsMet are the sequences that decode between the same windows, for attention is linear in the context only there.
-func contextsMet(windows []float64, prompt, gen Lengths, context float64) []met {
+// contextShares are the sequences that decode between the same windows, for attention is linear in the context only there.
+func contextShares(windows []float64, prompt, gen Lengths, context float64) []contextShare {
 	if len(windows) == 0 {
-		return []met{{1, context}}
+		return []contextShare{{1, context}}
 	}
-	all, sum := make([]met, len(windows)+1), 0.0
+	all, sum := make([]contextShare, len(windows)+1), 0.0
 	for past, weight := range aged(prompt, gen, 1.0/16, 3.0/16, 5.0/16, 7.0/16, 9.0/16, 11.0/16, 13.0/16, 15.0/16) {
 		i := 0
 		for i < len(windows) && past >= windows[i] {
@@ -277,7 +277,7 @@ func contextsMet(windows []float64, prompt, gen Lengths, context float64) []met 
 		all[i].context += weight * past
 		sum += weight
 	}
-	all = slices.DeleteFunc(all, func(m met) bool { return m.share == 0 })
+	all = slices.DeleteFunc(all, func(m contextShare) bool { return m.share == 0 })
 	for i := range all {
 		m := &all[i]
 		m.share, m.context = m.share/sum, m.context/m.share
@@ -291,12 +291,12 @@ func (f *flow) replica(decodes int, tokens float64, n int, together float64) Cos
 	var b batch
 	b.reset(len(f.prices.windows))
 	b.decodes = decodes
-	for _, met := range f.contexts {
-		b.add(f.prices.windows, met.share*float64(decodes), met.context)
+	for _, part := range f.contexts {
+		b.add(f.prices.windows, part.share*float64(decodes), part.context)
 	}
 	b.together = together
 	if tokens > 0 {
-		length := min(f.fills.length, tokens)
+		length := min(f.uncached.length, tokens)
 		b.chunks = append(b.chunks, operator.Group{Batch: tokens / length, New: length, Past: f.before(n), Logits: 1})
 	}
 	if b.empty() {
@@ -325,7 +325,7 @@ func (f *flow) graphed() float64 {
 }
 
 // load is the mean number of prompts that come while one is computed.
-func (p *piece) load(rate float64) float64 {
+func (p *level) load(rate float64) float64 {
 	if p.handed {
 		return 0
 	}

@@ -12,10 +12,10 @@ import (
 // prompts.
 func (f *flow) open(rate float64) *Steady {
 	switch {
-	case f.holdsUp(rate):
-		return f.throughServer(rate)
-	case f.hurries(rate):
-		return f.inBrief(rate)
+	case f.groupsArrivals(rate):
+		return f.sampled(rate, f.newEventLoop(nil))
+	case f.shortAnswers(rate):
+		return f.sampled(rate, nil)
 	}
 	return f.product(rate)
 }
@@ -35,12 +35,12 @@ func (f *flow) product(rate float64) *Steady {
 		}
 		at := min(n, f.most)
 		running += float64(at) * w
-		m := f.moment(at, rate, cycles[at])
+		m := f.levelMeans(at, rate, cycles[at])
 		st.Utilization += w * m.busy
 		power += w * m.power
 		ttft += w * m.first
 		behind += w * m.behind
-		st.beside += w * rate * f.beside(m.own, m.step)
+		st.otherBlocks += w * rate * f.beside(m.own, m.step)
 	}
 	if st.TTFT = unit.Seconds(ttft + f.queued(rate, weights, cycles)/rate); !f.handed {
 		st.TTFT += f.server.Predictor.RequestTime()
@@ -55,8 +55,8 @@ func (f *flow) product(rate float64) *Steady {
 	return st
 }
 
-// A moment is the replica while some number of its sequences decode: means over that time.
-type moment struct {
+// A state is the replica while some number of its sequences decode: means over that time.
+type levelMeans struct {
 	busy   float64 // share of the time
 	power  float64
 	first  float64 // from the arrival of a request to its first token
@@ -65,12 +65,12 @@ type moment struct {
 	behind float64 // by how much longer than others the steps after a prompt are, in all
 }
 
-// moment is the replica while n sequences decode.
-func (f *flow) moment(n int, rate float64, c *cycle) moment {
+// levelMeans is the replica while n sequences decode.
+func (f *flow) levelMeans(n int, rate float64, c *cycle) levelMeans {
 	idle := float64(f.idle())
 	switch {
 	case n == 0 && f.handed:
-		return moment{power: idle}
+		return levelMeans{power: idle}
 	case n == 0:
 		return f.empty(rate)
 	case f.handed: // its first token is known already
@@ -78,19 +78,19 @@ func (f *flow) moment(n int, rate float64, c *cycle) moment {
 		if f.server.Scheduler.Async {
 			wait += c.mean
 		}
-		return moment{busy: 1, power: c.energy / c.decode, first: wait, step: c.mean}
+		return levelMeans{busy: 1, power: c.energy / c.decode, first: wait, step: c.mean}
 	}
-	return moment{busy: 1, power: c.energy / c.decode, first: c.first - f.sooner(n, rate, c.mean) + f.out(float64(n)), own: c.computes, step: c.mean, behind: c.excess}
+	return levelMeans{busy: 1, power: c.energy / c.decode, first: c.first - f.pipelined(n, rate, c.mean) + f.out(float64(n)), own: c.computes, step: c.mean, behind: c.excess}
 }
 
-// sooner is by how much a request begins sooner in a pipeline than it would behind whole turns of its batches. One that comes while they only
+// pipelined is by how much a request begins sooner in a pipeline than it would behind whole turns of its batches. One that comes while they only
 // decode waits for one of them, and with asynchronous scheduling for one more.
-func (f *flow) sooner(n int, rate, turn float64) float64 {
+func (f *flow) pipelined(n int, rate, turn float64) float64 {
 	parts := float64(f.server.Predictor.Par.MicroBatches)
 	if parts == 1 {
 		return 0
 	}
-	decode := float64(f.piece(n).decode.Time)
+	decode := float64(f.level(n).decode.Time)
 	wait := math.Exp(-rate*turn) * decode / turn * decode / 2
 	if f.server.Scheduler.Async {
 		wait += decode
@@ -101,15 +101,15 @@ func (f *flow) sooner(n int, rate, turn float64) float64 {
 // alone is a prompt that comes to a replica without work.
 func (f *flow) alone(rate float64) Cost {
 	window := rate * float64(analytic.Window)
-	return rested(f.piece(0).extra(1), (1-math.Exp(-window))/window) // the mean share of the window before an arrival
+	return rested(f.level(0).extra(1), (1-math.Exp(-window))/window) // the mean share of the window before an arrival
 }
 
 // empty is the replica while none of its sequences decodes: it is idle, or computes a prompt.
-func (f *flow) empty(rate float64) moment {
+func (f *flow) empty(rate float64) levelMeans {
 	a := f.alone(rate)
 	time := float64(a.Time)
 	busy := rate * time / (1 + rate*time)
-	return moment{busy: busy, power: busy*float64(a.Energy)/time + (1-busy)*float64(f.idle()), first: time + busy*time/2, own: time}
+	return levelMeans{busy: busy, power: busy*float64(a.Energy)/time + (1-busy)*float64(f.idle()), first: time + busy*time/2, own: time}
 }
 
 // queued is the mean number of requests that wait because no more sequences fit: the queue of as many servers. The wait is that of exponential service

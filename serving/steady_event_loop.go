@@ -9,25 +9,25 @@ import (
 // An eventLoop is the API server beside the steps that are followed: the event loop of frontend, for numbers of tokens.
 type eventLoop struct {
 	intake, half, closing, way float64
-	rank                       float64 // share of the sequences that began before one whose answer ends
-	turns                      *turns  // of clients that send a request when they have an answer; nil in an open loop
+	rank                       float64     // share of the sequences that began before one whose answer ends
+	turns                      *roundRobin // of clients that send a request when they have an answer; nil in an open loop
 
 	running  bool // a pass runs
 	end      float64
-	ready    handout   // tokens to send
-	taken    handout   // outputs that the pass takes apart
-	outputs  []handout // outputs of steps, not taken apart yet
-	coming   []float64 // times at which requests come to the server
-	entering []entrant // in the order of their arrival
-	entered  []float64 // times at which requests come to the engine, which it does not know yet
-	due      float64   // answers whose ends are not sent yet
-	sums     passSums
+	ready    delivery   // tokens to send
+	taken    delivery   // outputs that the pass takes apart
+	outputs  []delivery // outputs of steps, not taken apart yet
+	coming   []float64  // times at which requests come to the server
+	entering []entrant  // in the order of their arrival
+	entered  []float64  // times at which requests come to the engine, which it does not know yet
+	due      float64    // answers whose ends are not sent yet
+	sums     loopSums
 }
 
-// passSums are sums of times in the API server and of how many requests have them.
-type passSums struct{ in, firsts, ends, entered, began, ended float64 }
+// loopSums are sums of times in the API server and of how many requests have them.
+type loopSums struct{ in, firsts, ends, entered, began, ended float64 }
 
-func (s *passSums) add(o *passSums) {
+func (s *loopSums) add(o *loopSums) {
 	s.in, s.firsts, s.ends = s.in+o.in, s.firsts+o.firsts, s.ends+o.ends
 	s.entered, s.began, s.ended = s.entered+o.entered, s.began+o.began, s.ended+o.ended
 }
@@ -38,8 +38,8 @@ type entrant struct {
 	stages int
 }
 
-// A handout is the tokens of a step, or of several steps whose tokens are sent together: each sequence has one message then.
-type handout struct {
+// A delivery is the tokens of a step, or of several steps whose tokens are sent together: each sequence has one message then.
+type delivery struct {
 	decodes, firsts, ends float64 // messages: of sequences that had their first token before, with first tokens, and those of both that end answers
 	gain                  float64 // tokens
 	firstsAt, endsAt      float64 // sums of the times at which the engine had the first tokens and the last ones
@@ -47,7 +47,7 @@ type handout struct {
 }
 
 // newEventLoop is the API server of a flow; nil where it takes no time.
-func (f *flow) newEventLoop(t *turns) *eventLoop {
+func (f *flow) newEventLoop(t *roundRobin) *eventLoop {
 	if f.front.free() {
 		return nil
 	}
@@ -56,7 +56,7 @@ func (f *flow) newEventLoop(t *turns) *eventLoop {
 }
 
 // hand hands over the tokens of a step at a time.
-func (p *eventLoop) hand(h handout, at float64) {
+func (p *eventLoop) hand(h delivery, at float64) {
 	p.until(at)
 	h.passes = handed
 	h.firstsAt, h.endsAt = at*h.firsts, at*h.ends
@@ -154,13 +154,13 @@ func (p *eventLoop) send(now float64) float64 {
 	p.sums.firsts += r.firsts*(now+(r.firsts+1)/2*p.half) - r.firstsAt
 	p.sums.began += r.firsts
 	now += r.firsts * p.half
-	p.ready = handout{}
+	p.ready = delivery{}
 	return now
 }
 
 // join adds the tokens of a later step. The sequences that it decodes are those of the earlier ones but for ended answers, so that it adds messages with
 // first tokens alone, unless the earlier ones were of prompts alone.
-func (h *handout) join(o *handout) {
+func (h *delivery) join(o *delivery) {
 	if h.decodes == 0 {
 		h.decodes = max(o.decodes-h.firsts, 0)
 	}
@@ -172,7 +172,7 @@ func (h *handout) join(o *handout) {
 func (p *eventLoop) finish() {
 	p.running = false
 	if p.taken.gain > 0 {
-		p.ready, p.taken = p.taken, handout{}
+		p.ready, p.taken = p.taken, delivery{}
 	}
 	n := 0
 	for n < len(p.outputs) && p.outputs[n].passes < 0 {
@@ -201,39 +201,30 @@ func (p *eventLoop) delays() (in, later float64) {
 }
 
 // comes lets the requests come to the engine that do so up to a time.
-func (w *course) comes(time float64) {
+func (w *path) comes(time float64) {
 	w.api.until(time)
-	n := min(len(w.api.entered), len(w.visits)-w.sent)
+	n := min(len(w.api.entered), len(w.jobs)-w.sent)
 	for _, at := range w.api.entered[:n] {
-		w.visits[w.sent].at = at
+		w.jobs[w.sent].at = at
 		w.sent++
 	}
 	w.api.entered = w.api.entered[:0]
 }
 
-// enter sends the visits of an open loop through the API server.
-func (w *course) enter() {
-	for i := range w.visits {
-		v := &w.visits[i]
+// enter sends the jobs of an open loop through the API server.
+func (w *path) enter() {
+	for i := range w.jobs {
+		v := &w.jobs[i]
 		w.api.coming = append(w.api.coming, v.at+w.api.way)
 		v.at = math.Inf(1)
 	}
 }
 
-// holding is the share of its time from which on an API server lets prompts come in groups, which the product form of Poisson arrivals does not have.
-const holding = 0.4
+// grouping is the share of its time from which on an API server lets prompts come in groups, which the product form of Poisson arrivals does not have.
+const grouping = 0.4
 
-// holdsUp reports whether the API server of a replica lets prompts come in groups at a rate, so that requests are followed through it. Replicas that share
+// groupsArrivals reports whether the API server of a replica lets prompts come in groups at a rate, so that requests are followed through it. Replicas that share
 // experts or get the cache of prompts are not followed.
-func (f *flow) holdsUp(rate float64) bool {
-	return !f.handed && f.peers == 1 && f.front.load(rate, f.gen) >= holding
-}
-
-// throughServer is the steady state at a rate where requests are followed through the API server.
-func (f *flow) throughServer(rate float64) *Steady {
-	visits := f.visits(rate)
-	all := f.visitsOf(visits)
-	defer visitBuffers.Put(all)
-	f.comeTo(*all, rate)
-	return f.follow(*all, visits/16, f.newEventLoop(nil)).state(rate)
+func (f *flow) groupsArrivals(rate float64) bool {
+	return !f.handed && f.peers == 1 && f.front.load(rate, f.gen) >= grouping
 }

@@ -42,15 +42,15 @@ func (f *flow) weights(rate float64) ([]float64, []*cycle) {
 			break
 		}
 	}
-	weights := f.together(n, rate, func(n int) (float64, float64) { return ratio(n), cycles[min(n, f.most)].load }) // which adds cycles
+	weights := f.balance(n, rate, func(n int) (float64, float64) { return ratio(n), cycles[min(n, f.most)].load }) // which adds cycles
 	return weights, cycles
 }
 
-// together works out the weights from some number of sequences on: the balance equations of a queue with batch arrivals. Prompts that come while others
+// balance works out the weights from some number of sequences on: the balance equations of a queue with batch arrivals. Prompts that come while others
 // are computed, a load of them for each, begin to decode at about the same time: they are a batch, whose size has a geometric distribution with the mean
 // of those that come in a busy period. Between n sequences and n + 1 as many end as
 // begin. Where steps take as long with prompts as without the load is 0, and sequences begin one by one.
-func (f *flow) together(from int, rate float64, at func(n int) (ratio, load float64)) []float64 {
+func (f *flow) balance(from int, rate float64, at func(n int) (ratio, load float64)) []float64 {
 	const longest = 1 << 16
 	weights := make([]float64, from+1, 2*from+64)
 	weights[from] = 1
@@ -92,7 +92,7 @@ func (f *flow) likely(rate float64) int {
 		some = append(some, grid)
 	}
 	i, _ := slices.BinarySearchFunc(some, 1, func(n int, _ int) int {
-		c, ok := f.piece(n).mean(rate)
+		c, ok := f.level(n).mean(rate)
 		if ok && rate*f.steps*c > float64(n) {
 			return -1
 		}
@@ -110,12 +110,12 @@ func (f *flow) at(n int, rate float64) *cycle {
 	grid := 1 << max(bits.Len(uint(n))-2, 0)
 	low := n / grid * grid
 	if n == low || n == f.most {
-		return f.cycle(f.piece(n), rate)
+		return f.cycle(f.level(n), rate)
 	}
 	s := &f.segment
 	if s.low != low || s.rate != rate || s.stages != f.stages {
 		high := min(low+grid, f.most)
-		*s = segment{rate: rate, stages: f.stages, low: low, high: high, a: f.cycle(f.piece(low), rate), b: f.cycle(f.piece(high), rate), few: f.decode(low), many: f.decode(high)}
+		*s = segment{rate: rate, stages: f.stages, low: low, high: high, a: f.cycle(f.level(low), rate), b: f.cycle(f.level(high), rate), few: f.decode(low), many: f.decode(high)}
 	}
 	x := float64(n-s.low) / float64(s.high-s.low)
 	if len(f.between) == cap(f.between) { // cycles are made some at a time
@@ -123,7 +123,7 @@ func (f *flow) at(n int, rate float64) *cycle {
 	}
 	f.between = append(f.between, s.a.toward(s.b, x))
 	y := &f.between[len(f.between)-1]
-	stair := f.stair(n)
+	stair := f.graphStep(n)
 	time := float64(stair.Time-s.few.Time) - x*float64(s.many.Time-s.few.Time) // by which the stair is above the line
 	energy := float64(stair.Energy-s.few.Energy) - x*float64(s.many.Energy-s.few.Energy)
 	share := y.plain * y.decode / y.mean // plain steps in the time between two tokens
@@ -142,8 +142,8 @@ type segment struct {
 	few, many Cost // steps that only decode
 }
 
-// stair is a step that decodes n sequences: interpolated between the fewest and the most for which a graph is used, whose sizes are multiples of eight.
-func (f *flow) stair(n int) Cost {
+// graphStep is a step that decodes n sequences: interpolated between the fewest and the most for which a graph is used, whose sizes are multiples of eight.
+func (f *flow) graphStep(n int) Cost {
 	if n <= 16 {
 		return f.decode(n)
 	}

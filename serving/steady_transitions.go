@@ -265,7 +265,7 @@ func (x *chain) extrapolate(times float64) {
 const settles = 2e-4
 
 // means are the means over the steps of the chain, and what prompts meet that come in the windows of each group.
-func (x *chain) means(p *piece) (*cycle, []meeting) {
+func (x *chain) means(p *level) (*cycle, []meeting) {
 	y, all := &cycle{}, make([]meeting, len(x.groups))
 	decodes := 0.0
 	for i := range x.groups {
