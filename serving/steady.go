@@ -65,9 +65,3 @@ func (s *Server) SteadyRate(rate float64, prompt, gen Lengths) (*Steady, error) 
 	}
 	return all.Rate(rate, Layout{s.Replicas, s.Prefillers, s.Link})
 }
-
-// among makes the state of those replicas that have clients, which are a share of all, the mean over all replicas.
-func (st *Steady) among(share float64, idle unit.Watts) {
-	st.Energy += idle.For(unit.Seconds((1 - share) / (share * st.Rate)))
-	st.Rate, st.Utilization, st.Running, st.Waiting, st.otherBlocks = st.Rate*share, st.Utilization*share, st.Running*share, st.Waiting*share, st.otherBlocks*share
-}

@@ -7,8 +7,8 @@ import (
 	"llmprof/unit"
 )
 
-// The requests of a closed loop come when answers end, and answers end with steps: arrivals and steps depend on each other, and have no closed form.
-// The requests of one replica are followed at tabulated costs where the KV cache holds none up. Other servers are simulated.
+// A closed loop has no closed form: requests come when answers end, and answers end with steps, so that arrivals and steps depend on each other. Where the
+// KV cache holds none up, sample paths of up to four replicas are followed. Other servers are simulated (steady_waves.go).
 
 // closed is the steady state of one queue of a closed loop whose answers or prompts differ: of all replicas, or of as many of them as stand for all with
 // their part of the clients.
@@ -21,28 +21,28 @@ func (t *Steadies) closed(clients, replicas int) (*Steady, error) {
 	each := float64(clients) * float64(some) / float64(replicas)
 	few := int(each)
 	if each == float64(few) {
-		return t.among(few, some)
+		return t.ofReplicas(few, some)
 	}
-	more, err := t.among(few+1, some)
+	more, err := t.ofReplicas(few+1, some)
 	if err != nil {
 		return nil, err
 	}
+	st, share := &Steady{}, each-float64(few)
 	if few == 0 {
-		more.among(each, t.flow.idle())
-		return more, nil
+		st.Energy = t.flow.idle().For(unit.Seconds((1 - share) / (share * more.Rate))) // of replicas without clients, a request
+		more.Energy += st.Energy
+	} else if st, err = t.ofReplicas(few, some); err != nil {
+		return nil, err
 	}
-	st, err := t.among(few, some)
-	if err == nil {
-		st.toward(more, each-float64(few))
-	}
-	return st, err
+	st.toward(more, share)
+	return st, nil
 }
 
 // turning is how many replicas that take turns are followed at most: a client has most of its requests at others than the one that answered it last.
 const turning = 4
 
-// among is the steady state of replicas with so many clients.
-func (t *Steadies) among(clients, replicas int) (*Steady, error) {
+// ofReplicas is the steady state of replicas with so many clients.
+func (t *Steadies) ofReplicas(clients, replicas int) (*Steady, error) {
 	if st := t.flow.followed(clients, replicas); st != nil {
 		return st, nil
 	}
@@ -67,11 +67,11 @@ func (f *flow) followed(clients, replicas int) *Steady {
 	}
 	all := f.newRoundRobin(clients, replicas)
 	all.run(10 * clients / replicas)
-	w := all.together()
+	w := all.sum()
 	return w.state(w.sums.answered / (w.now - w.sums.begin))
 }
 
-// turns are the paths of replicas that requests of clients go to in turn.
+// A roundRobin is the paths of replicas that requests of clients go to in turn.
 type roundRobin struct {
 	all  []*path
 	next int
@@ -100,8 +100,8 @@ func (f *flow) newRoundRobin(clients, replicas int) *roundRobin {
 	return t
 }
 
-// come gives the next request to the replica whose turn it is.
-func (t *roundRobin) come(at float64) {
+// send gives the next request to the replica whose turn it is.
+func (t *roundRobin) send(at float64) {
 	w := t.all[t.next%len(t.all)]
 	t.next++
 	for _, o := range t.all { // which it may answer from then on
@@ -149,7 +149,7 @@ func (t *roundRobin) first() *path {
 		var first *path
 		at := math.Inf(1)
 		for _, w := range t.all {
-			if next := w.forms(); next < at || first == nil {
+			if next := w.nextStep(); next < at || first == nil {
 				first, at = w, next
 			}
 		}
@@ -157,24 +157,24 @@ func (t *roundRobin) first() *path {
 			return nil
 		}
 		if first.stuck && math.IsInf(first.jobs[first.next].at, 1) {
-			first.comes(at)
+			first.arrivals(at)
 			continue
 		}
 		first.horizon = math.Inf(1)
 		for _, w := range t.all {
 			if w != first {
 				if w.api != nil {
-					w.comes(first.formed)
+					w.arrivals(first.formed)
 				}
-				first.horizon = min(first.horizon, w.sends())
+				first.horizon = min(first.horizon, w.nextSend())
 			}
 		}
 		return first
 	}
 }
 
-// forms is when the path forms a step, or when something comes to its API server if it is idle.
-func (w *path) forms() float64 {
+// nextStep is when the path forms a step, or when something comes to its API server if it is idle.
+func (w *path) nextStep() float64 {
 	switch {
 	case !w.stuck:
 		return w.now
@@ -186,13 +186,13 @@ func (w *path) forms() float64 {
 	return math.Inf(1)
 }
 
-// sends is a time before which the path lets no further request come: that of its next step, or of the next one with which an answer ends.
-func (w *path) sends() float64 {
+// nextSend is a time before which the path lets no further request come: that of its next step, or of the next one with which an answer ends.
+func (w *path) nextSend() float64 {
 	switch {
 	case w.api != nil && w.api.due > 0:
 		return w.api.next()
 	case w.stuck || w.rest > 0 || w.done.n > 0 || w.came.from < w.came.to || w.next < len(w.jobs) && w.jobs[w.next].at <= w.now || w.running == 0:
-		return w.forms()
+		return w.nextStep()
 	}
 	steps := 1
 	for steps < len(w.ends) && w.end(steps).n == 0 {
@@ -202,8 +202,8 @@ func (w *path) sends() float64 {
 	return w.now + float64(steps-1)*float64(c.Time-c.Waits)
 }
 
-// together is a path with the sums over all of them.
-func (t *roundRobin) together() *path {
+// sum is a path with the sums over all of them.
+func (t *roundRobin) sum() *path {
 	w := *t.all[0]
 	end := 0.0
 	for _, o := range t.all {

@@ -2,8 +2,6 @@ package serving
 
 import (
 	"math"
-
-	"llmprof/unit"
 )
 
 // An eventLoop is the API server beside the steps that are followed: the event loop of frontend, for numbers of tokens.
@@ -55,8 +53,8 @@ func (f *flow) newEventLoop(t *roundRobin) *eventLoop {
 	return &eventLoop{intake: float64(front.intake), half: float64(front.token) / 2, closing: float64(front.closing), way: float64(front.way), rank: 1 - f.shorter, turns: t}
 }
 
-// hand hands over the tokens of a step at a time.
-func (p *eventLoop) hand(h delivery, at float64) {
+// deliver hands over the tokens of a step at a time.
+func (p *eventLoop) deliver(h delivery, at float64) {
 	p.until(at)
 	h.passes = handed
 	h.firstsAt, h.endsAt = at*h.firsts, at*h.ends
@@ -74,26 +72,6 @@ func (p *eventLoop) until(time float64) {
 			p.finish()
 		}
 		p.begin(next)
-		p.further(time)
-	}
-}
-
-// further lets passes up to a time end at once which do nothing but take requests a stage further: up to the one with which the first of them enters, or
-// during which another comes. They end when they would one by one, to the last digit.
-func (p *eventLoop) further(time float64) {
-	if !p.running || len(p.outputs) > 0 || p.taken.gain > 0 || len(p.entering) == 0 {
-		return
-	}
-	if len(p.coming) > 0 {
-		time = unit.Smaller(time, p.coming[0])
-	}
-	n, most, each := 0, p.entering[0].stages, p.intake*float64(len(p.entering))/stages
-	for n < most && p.end < time {
-		p.end += each
-		n++
-	}
-	for i := range p.entering {
-		p.entering[i].stages -= n
 	}
 }
 
@@ -145,7 +123,7 @@ func (p *eventLoop) send(now float64) float64 {
 		at := now + min(2*p.rank*i/r.ends, 1)*r.decodes*p.half + (i-0.5)*p.closing
 		p.sums.ends += at
 		if p.turns != nil {
-			p.turns.come(at + 2*p.way)
+			p.turns.send(at + 2*p.way)
 		}
 	}
 	p.sums.ends -= r.endsAt
@@ -200,8 +178,8 @@ func (p *eventLoop) delays() (in, later float64) {
 	return s.in/max(s.entered, 1) + first + p.way, s.ends/max(s.ended, 1) - first
 }
 
-// comes lets the requests come to the engine that do so up to a time.
-func (w *path) comes(time float64) {
+// arrivals lets the requests come to the engine that do so up to a time.
+func (w *path) arrivals(time float64) {
 	w.api.until(time)
 	n := min(len(w.api.entered), len(w.jobs)-w.sent)
 	for _, at := range w.api.entered[:n] {

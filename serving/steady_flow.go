@@ -55,7 +55,7 @@ type stepTimes struct {
 	levels  map[int]*level
 	tables  map[[2]int]*tokenCosts
 	known   stepCosts     // that flows of the same predictor, prompts and drafts share
-	batches []*batchCosts // of steps beside 0, 1, 2, ... sequences that decode brief answers; nil where they are not known
+	batches []*batchCosts // of steps beside 0, 1, 2, ... sequences of a sample path; nil where they are not known
 }
 
 // A solution is the cycles that were worked out for a rate.

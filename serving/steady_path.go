@@ -10,25 +10,26 @@ import (
 	"llmprof/unit"
 )
 
-// Where answers are brief, the number of sequences that decode changes as fast as steps do. It has no product form then, and steps are no chain for each
-// number: they are a queue that is served in groups of any size, which has no closed form. They are followed one by one, at tabulated costs.
+// The queue of a replica whose answers are short, or whose prompts come in groups, has no closed form: it is a bulk service queue, served in groups of any
+// size, whose number of sequences changes as fast as its steps do. Requests that are drawn are followed through it step by step instead, at tabulated
+// costs: a sample path. It has the numbers of sequences alone, not each of them, and passes over steps that are alike.
 
-// Answers that are not brief take so many times as long to decode as prompts that follow each other, and longer where steps with prompts decode
-// none, so that one prompt after another holds up all answers. Both are the edges beyond which the laws of longer answers agree with simulations
+// Answers are short that take no more than so many times as long to decode as prompts that follow each other, and longer where steps with prompts decode
+// none, so that one prompt after another holds up all answers. Both are the edges beyond which the product form agrees with simulations
 // (go test ./serving -run SteadyOfBriefAnswers).
 const (
-	brief       = 4
+	shortAnswer = 4
 	shortHeldUp = 8
 )
 
-// shortAnswers reports whether answers are brief at a rate: whether they take little longer to decode than a time in which each step has prompts, up to the
-// first one during which none comes.
+// shortAnswers reports whether answers are short at a rate: whether they take little longer to decode than a time in which each step has prompts, up to
+// the first one during which none comes.
 func (f *flow) shortAnswers(rate float64) bool {
 	if f.handed || f.peers > 1 || f.steps == 0 {
 		return f.steps == 0
 	}
 	prompt := float64(f.level(0).all(f.uncached.length, 1).Time) // one as others meet it
-	times := float64(brief)
+	times := float64(shortAnswer)
 	if !f.server.Scheduler.Mixed {
 		times = shortHeldUp
 	}
@@ -213,7 +214,7 @@ func (f *flow) follow(all []job, before int, api *eventLoop) *path {
 	for w.next < len(all) {
 		w.counts(before)
 		if w.step(); w.stuck {
-			w.comes(api.next())
+			w.arrivals(api.next())
 		}
 	}
 	return w
@@ -268,7 +269,7 @@ func (w *path) state(rate float64) *Steady {
 func (w *path) step() {
 	w.stuck = false
 	costs := w.current()
-	tokens, came := w.take(costs.left)
+	tokens, came := w.admit(costs.left)
 	decodes := w.running > 0 && (tokens == 0 || w.server.Scheduler.Mixed)
 	switch {
 	case tokens > 0:
@@ -276,9 +277,9 @@ func (w *path) step() {
 	case decodes:
 		w.run(&costs.decode, false)
 	default: // the next one begins when a request has come and the tokens of the one before are known
-		w.give(w.now)
+		w.emit(w.now)
 		if w.api != nil {
-			w.comes(w.now)
+			w.arrivals(w.now)
 		}
 		if w.stuck = math.IsInf(w.jobs[w.next].at, 1); w.stuck {
 			return
@@ -305,18 +306,18 @@ func (w *path) step() {
 		}
 	}
 	if tokens == 0 {
-		w.again(&costs.decode)
+		w.repeat(&costs.decode)
 	}
 }
 
 // end is the jobs that end with a step that decodes, so many after the last one.
 func (w *path) end(steps int) *ending { return &w.ends[(w.decoded+steps)%len(w.ends)] }
 
-// take lets prompts begin that have come and fit into the step, and gives the tokens of prompts in it and the jobs whose prompts it ends.
-func (w *path) take(left float64) (tokens float64, came span) {
+// admit lets prompts begin that have come and fit into the step, and gives the tokens of prompts in it and the jobs whose prompts it ends.
+func (w *path) admit(left float64) (tokens float64, came span) {
 	rules := &w.server.Scheduler
 	if w.api != nil {
-		w.comes(w.formed)
+		w.arrivals(w.formed)
 	}
 	came = span{w.next, w.next}
 	if w.rest > 0 {
@@ -363,7 +364,7 @@ func (w *path) run(c *Cost, prompts bool) {
 		out = max(out, launched)
 	}
 	w.sums.after += w.done.n * (end - out)
-	w.give(out)
+	w.emit(out)
 	w.sums.busy += end - w.now
 	w.sums.energy += float64(c.Energy) - w.idle*ahead
 	w.formed = end
@@ -373,8 +374,8 @@ func (w *path) run(c *Cost, prompts bool) {
 	w.now, w.rested = end, 0
 }
 
-// again runs further steps that only decode and are like the last one: up to the next one which may have a prompt or with which a job ends.
-func (w *path) again(c *Cost) {
+// repeat runs further steps that only decode and are like the last one: up to the next one which may have a prompt or with which a job ends.
+func (w *path) repeat(c *Cost) {
 	if w.rest > 0 || w.done.n > 0 || w.next == len(w.jobs) || w.api != nil && !w.api.quiet(float64(w.running), w.server.yields(), float64(c.Time-c.Waits)) {
 		return
 	}
@@ -402,8 +403,8 @@ func (w *path) again(c *Cost) {
 	w.sums.energy += steps * (float64(c.Energy) - w.idle*(float64(c.Time)-length))
 }
 
-// give gives out the tokens of the step that ended.
-func (w *path) give(at float64) {
+// emit gives out the tokens of the step that ended.
+func (w *path) emit(at float64) {
 	d, s := &w.done, &w.sums
 	ended := int(d.n)
 	s.decode += d.n*at - d.firsts
@@ -426,12 +427,12 @@ func (w *path) give(at float64) {
 	s.answered += float64(ended)
 	if w.api != nil {
 		firsts, decodes := float64(w.came.to-w.came.from), float64(w.gained)
-		w.api.hand(delivery{decodes: decodes, firsts: firsts, ends: float64(ended), gain: decodes*w.server.yields() + firsts}, at)
+		w.api.deliver(delivery{decodes: decodes, firsts: firsts, ends: float64(ended), gain: decodes*w.server.yields() + firsts}, at)
 	}
 	w.came, w.done, w.gained = span{}, ending{}, 0
 	if w.turns != nil && w.api == nil {
 		for range ended {
-			w.turns.come(at + float64(w.server.Predictor.RequestTime()))
+			w.turns.send(at + float64(w.server.Predictor.RequestTime()))
 		}
 	}
 }
