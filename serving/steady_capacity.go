@@ -6,6 +6,9 @@ import (
 	"llmprof/analytic/engine"
 )
 
+// The largest stable rate is that at which requests are answered where some always wait: sequences then run at the most that fit, prompts fill the budget of
+// each step, or the API server has work at all times (λ·E[S] < 1 for each of them).
+
 // A Capacity is the largest rate that is stable, and what bounds it.
 type Capacity struct {
 	Rate    float64

@@ -7,6 +7,9 @@ import (
 	"llmprof/operator"
 )
 
+// What steps cost beside n sequences that decode: those that only decode, and those with prompts, which take the budget of tokens that decodes leave
+// (vllm/v1/core/sched/scheduler.py).
+
 // A level is the steps beside n sequences that decode, and what they cost.
 type level struct {
 	n        float64

@@ -4,6 +4,8 @@ import (
 	"math"
 )
 
+// A busy API server lets requests come to the engine in groups. Its event loop works in passes (frontend.go): the sample path has it for numbers of tokens.
+
 // An eventLoop is the API server beside the steps that are followed: the event loop of frontend, for numbers of tokens.
 type eventLoop struct {
 	intake, half, closing, way float64

@@ -9,6 +9,8 @@ import (
 	"llmprof/unit"
 )
 
+// What all laws of the steady state start from: requests, the KV blocks that they hold, and what steps cost.
+
 // A flow is the queue of one replica: what its steady state is worked out from. Replicas that share experts are one queue, for their steps run side
 // by side, and a prompt of one lengthens the steps of all.
 type flow struct {

@@ -6,6 +6,10 @@ import (
 	"slices"
 )
 
+// The levels of the queue are its numbers n of sequences that decode. With requests at a rate λ that decode for s steps of mean length c(n) level n has the
+// weight Π λ·s·c(i)/i. Prompts that are computed together begin to decode together, so that levels are entered in batches; behind a router intervals between
+// arrivals have less variance than those of a Poisson process (steady_erlang.go).
+
 // unlikely is the weight over the greatest one below which a number of sequences is left out.
 const unlikely = 1e-6
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 )
 
+// Steps with prompts are priced at some numbers of tokens, and lie on lines between them, for the roofline's times are linear where one bound holds.
+
 // counted is up to how many prompts the distribution of the sum of their tokens is worked out: sums of more hardly vary.
 const counted = 8
 

@@ -8,6 +8,9 @@ import (
 	"llmprof/unit"
 )
 
+// A step has the prompts that came in a window: from the forming of the step before it to its own. Where scheduling is asynchronous a step is formed while the
+// one before it runs, as soon as the host has launched that one, so that windows depend on both. The power iteration below has the stationary distribution.
+
 // A group is the kinds of steps that take about as long, so that one distribution of the steps after them serves all of them. Its sums are over the
 // stationary distribution of the chain.
 type group struct {
@@ -15,8 +18,8 @@ type group struct {
 	bin    float64 // times of its steps in widths of a bin
 	lead   float64 // from the forming of the next step to its begin
 	spread float64 // variance of the time
-	behind float64 // time by which the host falls behind in each step that only decodes; 0 if it does not
-	gained float64 // lead that the host has after the first of them
+	lag    float64 // time by which the host falls behind in each step that only decodes; 0 if it does not
+	slack  float64 // lead that the host has after the first of them
 	ahead  float64 // share of the others before which it still has some
 
 	share   float64
@@ -40,7 +43,7 @@ func (x *chain) gather(m float64) {
 		if x.async {
 			g.lead = k.time
 			if g.plain {
-				g.behind = max(k.before+k.launch-(k.time-k.waits[0]), 0)
+				g.lag = max(k.before+k.launch-(k.time-k.waits[0]), 0)
 			}
 		}
 		if k.group = slices.IndexFunc(x.groups, func(o group) bool { return !g.plain && !o.plain && g.bin == o.bin }); k.group < 0 {
@@ -119,9 +122,9 @@ func (x *chain) turn() (mean float64) {
 		if g.spread = g.spreads / g.share; x.async {
 			g.lead = g.leads / g.share
 		}
-		if g.behind > 0 && g.begins > 0 {
-			g.gained = g.gains / g.begins
-			g.ahead = 1 - math.Pow(1-min(g.begins/g.share, 1), g.gained/g.behind)
+		if g.lag > 0 && g.begins > 0 {
+			g.slack = g.gains / g.begins
+			g.ahead = 1 - math.Pow(1-min(g.begins/g.share, 1), g.slack/g.lag)
 		}
 		a, b, ofA, ofB := g.points()
 		x.add(x.next[i], x.come(i, x.rate*a), ofA)
@@ -188,11 +191,11 @@ func (x *chain) run(kind int, lead float64) (length, late float64) {
 // with prompts may let it form the next steps ahead, which do not wait for launches until the lead is lost. The numbers of steps that only decode between
 // those with prompts have a geometric distribution, which says for how many of them it is not.
 func (x *chain) after(before *group, kind int) (length, late float64) {
-	if before.behind == 0 || x.kinds[kind].group != x.of[0] {
+	if before.lag == 0 || x.kinds[kind].group != x.of[0] {
 		return x.run(kind, before.lead)
 	}
 	k := &x.kinds[kind]
-	lengthAhead, lateAhead := x.run(kind, max(before.gained/2, k.before+k.waits[0])) // between the lead at the begin and none
+	lengthAhead, lateAhead := x.run(kind, max(before.slack/2, k.before+k.waits[0])) // between the lead at the begin and none
 	length, late = x.run(kind, 0)
 	return length + before.ahead*(lengthAhead-length), late + before.ahead*(lateAhead-late)
 }
