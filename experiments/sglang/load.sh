@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
 # Start SGLang's HTTP server with its defaults and random weights, and measure it with llmprof under the loads that predict.sh predicts.
 # Needs LLMPROF, OUT, and SITE, the folder of SGLang's packages. LIMIT is the seconds that all of it may take (default 330): llama3.1-8b in bf16 first,
-# then with --quantization fp8, then qwen3-30b-a3b where time allows. SERVERS names other ones.
+# then with --quantization fp8, then qwen3-30b-a3b where time allows. SERVERS names other ones. Several run side by side on GPUs of one machine with
+# CUDA_VISIBLE_DEVICES, and with PORT, RESULTS and CONFIGS of their own.
 # A server that does not start with its defaults is started once more without CUDA graphs of prompts, and then with attention in Triton; the log says so.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 export PYTHONPATH=${SITE:-/tmp/sglang} HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 TOKENIZERS_PARALLELISM=false PYTHONUNBUFFERED=1
 export TVM_FFI_CACHE_DIR=${TVM_FFI_CACHE_DIR:-$PYTHONPATH/.jit}
-LLMPROF=${LLMPROF:-llmprof}; RESULTS=$(mktemp -d)/results; mkdir -p "$RESULTS"
-url=http://127.0.0.1:8124; start=$SECONDS; limit=${LIMIT:-330}; left() { echo $((limit - SECONDS + start)); }
+LLMPROF=${LLMPROF:-llmprof}; RESULTS=${RESULTS:-$(mktemp -d)/results}; mkdir -p "$RESULTS"
+PORT=${PORT:-8124} CONFIGS=${CONFIGS:-/tmp/configs}
+url=http://127.0.0.1:$PORT; start=$SECONDS; limit=${LIMIT:-330}; left() { echo $((limit - SECONDS + start)); }
 nvidia-smi --query-gpu=name,uuid,clocks.sm,clocks.mem,power.limit,driver_version --format=csv,noheader | tee "$RESULTS/gpu.txt"
-python3 experiments/vllm/configs.py /tmp/configs llama3.1-8b+tokenizer qwen3-30b-a3b+tokenizer || exit 1
+python3 experiments/vllm/configs.py "$CONFIGS" {llama3.1-8b,qwen3-30b-a3b,qwen3-32b}+tokenizer || exit 1
 
 begin() { # name, model and flags of a server: is it ready?
-  setsid python3 -m sglang.launch_server --model-path "/tmp/configs/$2" --served-model-name "$2" --load-format dummy --port 8124 "${@:3}" > "$RESULTS/server-$1.log" 2>&1 &
+  setsid python3 -m sglang.launch_server --model-path "$CONFIGS/$2" --served-model-name "$2" --load-format dummy --port "$PORT" "${@:3}" > "$RESULTS/server-$1.log" 2>&1 &
   server=$!; local begun=$SECONDS
   until curl -sf -m 5 $url/health >/dev/null; do
     kill -0 $server 2>/dev/null || { echo "the server ended: $*"; tail -25 "$RESULTS/server-$1.log"; end; return 1; }
@@ -47,14 +49,15 @@ loads() { # name and model of the server, and loads
 }
 save() { # all so far in one file
   grep -hE 'server_args=|max_total_num_tokens|KV Cache|Capture|attention backend|mem usage|cuda graph|fired up' "$RESULTS"/server-*.log | cut -c1-6000 > "$RESULTS/settings.txt"
-  tar czf "$OUT/results.tgz" -C "${RESULTS%/*}" results; }
+  tar czf "$OUT/${RESULTS##*/}.tgz" -C "${RESULTS%/*}" "${RESULTS##*/}"; }
 trap 'save; [ -z "${server:-}" ] || kill -9 -- -$server 2>/dev/null' EXIT
 nvidia-smi --query-gpu=timestamp,power.draw,clocks.sm,clocks_event_reasons.active --format=csv,noheader -lms 200 > "$RESULTS/smi.csv" 2>/dev/null & smi=$!
 for s in ${SERVERS:-bf16 fp8 moe}; do
   case $s in
   bf16) flags="llama3.1-8b" traces="load50 load95 mixed50 load80" needs=0 ;;
   fp8) flags="llama3.1-8b --quantization fp8" traces="load95 mixed50 load50 load80" needs=95 ;;
-  moe) flags="qwen3-30b-a3b" traces="mixed50 load50" needs=130 ;;
+  moe) flags="qwen3-30b-a3b" traces="load20 load50 mixed50" needs=130 ;;
+  tp2) flags="qwen3-32b --tp 2" traces="load20 load50" needs=150 ;;
   esac
   [ "$(left)" -gt $needs ] || { echo "no time for $s"; continue; }
   serve "$s" $flags || continue

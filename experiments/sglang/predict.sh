@@ -17,7 +17,7 @@ both() { # name, model and its flags: the loads of one server
     line "$server-prompt$n" estimate -m "$@" --batch 1 --prompt-len $n --gen-len 16
     line "$server-prompt$n" simulate -m "$@" --concurrency 1 --requests 16 --prompt-len $n --gen-len 16
   done
-  for l in load50 load80 load95 mixed50; do line "$server-$l" simulate -m "$@" --trace traces/$l.jsonl; done
+  for l in load20 load50 load80 load95 mixed50; do line "$server-$l" simulate -m "$@" --trace traces/$l.jsonl; done
 }
-{ both bf16 llama3.1-8b; both fp8 llama3.1-8b --weights fp8; both moe qwen3-30b-a3b; } > "$tmp"
+{ both bf16 llama3.1-8b; both fp8 llama3.1-8b --weights fp8; both moe qwen3-30b-a3b; both tp2 qwen3-32b --tp 2; } > "$tmp"
 mv "$tmp" "$to/predictions-$(sha256sum < "$tmp" | cut -d' ' -f1).jsonl"; ls "$to"/predictions-*
