@@ -17,10 +17,9 @@ type level struct {
 	apart    bool                   // prompts have steps of their own
 	few      [counted]*prefillSteps // steps with 1, 2, 3, ... prompts; made when they are asked for
 	flow     *flow
-	beside   int                      // sequences in a step with prompts
-	tables   [counted + 1]*tokenCosts // by the number of prompts; made when they are asked for
-	handed   bool                     // no prompts come, for the cache of prompts is handed over
-	left     float64                  // tokens of prompts that a step takes
+	beside   int     // sequences in a step with prompts
+	handed   bool    // no prompts come, for the cache of prompts is handed over
+	left     float64 // tokens of prompts that a step takes
 	uncached *uncached
 	kinds    []kind  // with up to some number of prompts
 	extras   []added // with 0, 1, 2, ... prompts
@@ -60,11 +59,7 @@ func (p *level) once(tokens float64, prompts int) Cost {
 	if prompts > counted || p.flow.peers == 1 {
 		prompts = 0
 	}
-	t := &p.tables[prompts]
-	if *t == nil {
-		*t = p.flow.table(p.beside, prompts)
-	}
-	return (*t).at(min(tokens, p.takes(prompts)))
+	return p.flow.table(p.beside, prompts).at(min(tokens, p.takes(prompts)))
 }
 
 // all is the cost of tokens of a number of prompts, over as many steps as they take. Further steps count without their decodes, which would take a
