@@ -185,7 +185,7 @@ var (
 
 // The constants of quantization schemes: gemm_fp8.compute, attention_fp8.memory and so on.
 var (
-	gemmOf      = defineBySchemes(NumSchemes, GEMMCompute, GEMMMemory, GEMMFixed, GEMMDepth, GEMMQuantize, GEMMRow, GEMMExposed)
+	gemmOf      = defineBySchemes(Untuned, GEMMCompute, GEMMMemory, GEMMFixed, GEMMDepth, GEMMQuantize, GEMMRow, GEMMExposed)
 	groupedOf   = defineBySchemes(NumSchemes, GroupedCompute, GroupedMemory, GroupedFixed, GroupedPermute, GroupedExpert)
 	attentionOf = defineBySchemes(FP8+1, AttentionCompute, AttentionMemory, AttentionFixed, AttentionRamp, AttentionTile)
 	latentOf    = [NumSchemes][]Constant{Unquantized: defineLike("latent_attention", attentionOf[Unquantized]), FP8: defineLike("latent_attention_fp8", attentionOf[FP8])}

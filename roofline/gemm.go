@@ -40,7 +40,7 @@ func (t *Terms) once(k *Kernel, p *Peaks, compute, memory, fixed Constant) {
 var gemm = Law{
 	Equation: "fixed + √(greater² + exposed × lesser² + (inputs × depth)²) of (FLOPs + tile_empty × FLOPs of rows beyond the last one + tile_idle × FLOPs that SMs without a tile could do, where tiles are known) / (compute × peak) and bytes / (memory × bandwidth) + quantize × bytes of quantized inputs / bandwidth + quantized rows × row; in 16 bits by whole waves of tiles, tile_idle × FLOPs that SMs without results could do, and where that is faster with split inputs: inputs / s, bytes of s sums, and element.fixed",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
-		c := gemmOf[k.Scheme]
+		c := of(&gemmOf, k.Scheme)
 		t.once(k, p, c[0], c[1], c[2])
 		t.add(Chain, c[3], None, k.Launches*k.Shape.K)
 		t.add(Serial, c[4], None, seconds(k.Format.Bytes(k.Quantized*k.Shape.K), p.Memory))

@@ -2,7 +2,7 @@ package roofline
 
 import "strings"
 
-// A Scheme says how the operands of a GEMM are quantized, as far as kernels for it differ.
+// A Scheme says how the operands of a GEMM are quantized, as far as kernels for it differ, and whether its kernel was tuned.
 // Where a calibration has any constants of a scheme, they replace those of 16-bit GEMMs.
 // The scheme of attention is that of the KV cache.
 type Scheme uint8
@@ -19,10 +19,11 @@ const (
 	WeightMXFP4               // weights in MXFP4 alone
 	MXFP4                     // weights in MXFP4, activations in MXFP4 or FP8
 	NVFP4                     // weights and activations in NVFP4
+	Untuned                   // 16 bits, by a Triton kernel whose tiles nobody tuned for the shape
 	NumSchemes
 )
 
-var schemeNames = [NumSchemes]string{"unquantized", "fp8", "fp8_block", "int8", "w8a16_fp8", "w8a16", "w4a16", "w4a16_mxfp4", "mxfp4", "nvfp4"}
+var schemeNames = [NumSchemes]string{"unquantized", "fp8", "fp8_block", "int8", "w8a16_fp8", "w8a16", "w4a16", "w4a16_mxfp4", "mxfp4", "nvfp4", "untuned"}
 
 // String is the name of the scheme, as sections of calibration files end with it.
 func (s Scheme) String() string { return schemeNames[s] }
@@ -39,7 +40,7 @@ func (s Scheme) Quantizes() bool {
 var schemeHelp = [NumSchemes]string{
 	Unquantized: "in 16 bits", FP8: "in FP8 with a scale for each tensor, row or column; of attention, with the cache in 8 bits",
 	FP8Block: "in FP8 with a scale for each block of 128", INT8: "in INT8", WeightFP8: "with weights alone in FP8", WeightINT8: "with weights alone in INT8",
-	WeightINT4: "with weights alone in INT4", WeightMXFP4: "with weights alone in MXFP4", MXFP4: "with weights in MXFP4 and activations in 4 or 8 bits", NVFP4: "in NVFP4",
+	WeightINT4: "with weights alone in INT4", WeightMXFP4: "with weights alone in MXFP4", MXFP4: "with weights in MXFP4 and activations in 4 or 8 bits", NVFP4: "in NVFP4", Untuned: "in 16 bits by a Triton kernel whose tiles nobody tuned for the shape",
 }
 
 // defineBySchemes enters the constants of a section again for each scheme before end, as
@@ -69,8 +70,11 @@ func defineLike(section string, first []Constant) (all []Constant) {
 
 // of gives the constants for the scheme s of a kernel.
 func of(all *[NumSchemes][]Constant, s Scheme) []Constant {
-	if set := all[s]; set != nil {
+	switch set := all[s]; {
+	case set != nil:
 		return set
+	case s == Untuned: // of grouped GEMMs alone
+		return all[Unquantized]
 	}
 	return all[FP8] // other 8-bit formats of the KV cache take the constants of FP8
 }

@@ -25,6 +25,7 @@ type graphed struct {
 	tiles       func(g *hardware.GPU, k *roofline.Kernel) roofline.Tile // tile of a GEMM; nil where a library chooses
 	grouped     func(g *hardware.GPU, k *roofline.Kernel) float64       // rows of a tile of a grouped GEMM; 0 where it is not known, nil where it never is
 	grain       func(g *hardware.GPU, s roofline.Scheme) grain          // multiples to which experts are padded; nil where they never are
+	untuned     func(g *hardware.GPU, k *roofline.Kernel) bool          // a grouped GEMM in 16 bits has tiles that nobody tuned for its shape; nil where all are tuned, or it is not known
 	foreign     func(g *hardware.GPU, s roofline.Scheme) bool           // a rank of EP multiplies the pairs of all ranks; nil where it never does
 	triton      bool                                                    // experts in MXFP4 run by OpenAI's Triton kernels on Hopper; a rank of EP tells its own from others by kernels of PyTorch before
 	contiguous  bool                                                    // experts in FP8 by blocks run by DeepGEMM in its contiguous layout

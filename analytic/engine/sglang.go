@@ -2,10 +2,12 @@ package engine
 
 import (
 	"math"
+	"slices"
 
 	"llmprof/analytic"
 	"llmprof/hardware"
 	"llmprof/models"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -29,7 +31,7 @@ var sglang = graphed{profile: analytic.Profile{
 		Builds: map[string][]string{amd: {"gfx942", "gfx950"}}, // setup_rocm.py of sgl-kernel stops at others
 		Lacks:  vllmRuns.Lacks,
 	},
-}, rows: sglangRows, pieces: sglangPieces, sampling: 30, gathers: true, sumsPrompts: true, grouped: sglangExpertTile, grain: sglangExpertGrain}
+}, rows: sglangRows, pieces: sglangPieces, sampling: 30, gathers: true, sumsPrompts: true, grouped: sglangExpertTile, grain: sglangExpertGrain, untuned: sglangUntuned}
 
 // SGLang runs prompts and decodes in separate steps, or in the same with --enable-mixed-chunk.
 var (
@@ -139,4 +141,31 @@ func sglangNext(tokens float64) float64 {
 		}
 	}
 	return 512 * (math.Floor(tokens/512) + 1)
+}
+
+// sglangTuned has the grouped GEMMs in 16 bits for which SGLang 0.5.14 has a tuned configuration of its Triton kernel: inner widths by
+// the experts of a rank (names of the files below moe_runner/triton_utils/configs, of any version of Triton).
+var sglangTuned = map[string]map[float64][]float64{
+	"h100-sxm-80gb": {
+		1: {3072}, 8: {1792, 2048, 3584, 4096, 7168}, 16: {1024, 1344, 1856, 2048, 2688}, 20: {2048}, 24: {1024}, 32: {224, 448, 896, 928, 1792, 1856},
+		64: {192, 320, 384, 464, 640, 768, 928, 1280, 1536, 1856, 2688}, 65: {1536}, 128: {192, 232, 352, 384, 464, 512, 704, 768, 928, 1344, 1856, 2688},
+		144: {512}, 256: {672, 1344, 2688}, 512: {64, 128, 336, 672, 1344, 2688},
+	},
+	"h200-sxm-141gb": {
+		8: {1792, 2048, 3584, 4096, 7168, 14336}, 16: {1024}, 20: {1536}, 64: {320, 640, 1280, 2560}, 128: {192, 384, 704, 768}, 129: {384}, 161: {192},
+		512: {64, 128, 256},
+	},
+	"h20-96gb": {
+		128: {96, 192, 384, 768}, 192: {192}, 256: {512},
+	},
+}
+
+// sglangUntuned reports whether SGLang runs a grouped GEMM in 16 bits by its default tiles. On Hopper they reach half the rates of tuned ones.
+// The operator tables of other GPUs have too few tuned shapes to tell.
+func sglangUntuned(g *hardware.GPU, k *roofline.Kernel) bool {
+	if g.Vendor != nvidia || int(capability(g)) != 9 || k.Scheme != roofline.Unquantized {
+		return false
+	}
+	s := &k.Shape
+	return !slices.Contains(sglangTuned[g.Key][s.Experts/max(1, s.Ranks)], s.N/max(1, s.Matrices))
 }

@@ -55,6 +55,9 @@ func (e *graphed) setTile(g *hardware.GPU, k *roofline.Kernel) {
 		if e.grain != nil {
 			e.grain(g, k.Scheme).pad(k)
 		}
+		if e.untuned != nil && e.untuned(g, k) {
+			k.Scheme = roofline.Untuned
+		}
 		k.Tile = roofline.Tile{Rows: e.grouped(g, k)}
 		k.Reread = k.Work.Weights.Times(halfLines(g, k))
 		if e.foreign != nil && e.foreign(g, k.Scheme) {
@@ -90,15 +93,15 @@ func vllmExpertTile(g *hardware.GPU, k *roofline.Kernel) float64 {
 
 // sglangExpertTile is the rows of a tile of SGLang's grouped GEMMs: of its Triton kernel in 16 bits, which it runs on all GPUs but
 // Blackwell's of data centres, by the default that it takes for shapes without a tuned configuration (get_default_config of
-// fused_moe_triton_config.py), and of Marlin.
+// fused_moe_triton_config.py), and of Marlin. A tuned configuration has tiles for each number of tokens.
 func sglangExpertTile(g *hardware.GPU, k *roofline.Kernel) float64 {
 	switch {
 	case dataCentreBlackwell(g):
 		return flashInferRows(g, k)
-	case g.Vendor != nvidia || k.Scheme != roofline.Unquantized && k.Scheme != roofline.WeightINT4:
-		return 0
 	case k.Scheme == roofline.WeightINT4:
 		return marlinRows(g, k)
+	case g.Vendor != nvidia || k.Scheme != roofline.Untuned && (k.Scheme != roofline.Unquantized || int(capability(g)) == 9):
+		return 0
 	}
 	if k.Shape.Tokens <= k.Shape.Experts/max(1, k.Shape.Ranks) {
 		return 16

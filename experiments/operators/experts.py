@@ -17,7 +17,7 @@ GPUS = {"a100_sxm": "a100-sxm-80gb", "h100_sxm": "h100-sxm-80gb", "h200_sxm": "h
         "l40s": "l40s-48gb", "rtx_pro_6000_server": "rtx-pro-6000-server-96gb"}
 ENGINES = {"vllm": ("vLLM", "vllm", "0.24.0"), "sglang": ("SGLang", "sglang", "0.5.14"), "tensorrt-llm": ("TensorRT-LLM", "trtllm", "1.3.0rc20")}
 OLDER = {("a100_sxm", "sglang"): "0.5.10"}  # an A100 has no newer one
-SCHEMES = {"": "16 bits", "_fp8": "FP8", "_fp8_block": "FP8 by blocks", "_w4a16": "INT4, weights alone", "_w4a16_mxfp4": "MXFP4, weights alone", "_mxfp4": "MXFP4", "_nvfp4": "NVFP4"}
+SCHEMES = {"": "16 bits", "_untuned": "16 bits, untuned", "_fp8": "FP8", "_fp8_block": "FP8 by blocks", "_w4a16": "INT4, weights alone", "_w4a16_mxfp4": "MXFP4, weights alone", "_mxfp4": "MXFP4", "_nvfp4": "NVFP4"}
 UNITS = {"s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9, "ps": 1e-12}
 CONSTANTS = ("compute", "memory", "fixed", "permute", "expert")
 TABLE = pathlib.Path(__file__).parents[2] / "analytic/engine/operators.csv"

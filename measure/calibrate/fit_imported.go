@@ -103,8 +103,8 @@ func (b *builder) imported(s *importedSection) {
 	for scheme := range roofline.NumSchemes {
 		var samples []sample
 		for _, r := range b.of(s.kinds...) {
-			if r.Scheme == scheme {
-				samples = append(samples, b.sample(r))
+			if sample := b.sample(r); sample.kernel.Scheme == scheme {
+				samples = append(samples, sample)
 			}
 		}
 		inTurn(samples)
