@@ -183,17 +183,6 @@ func (l *Lengths) check(what string) error {
 	return nil
 }
 
-// inverse is the mean of the inverse of a length less one, times the mean length less one.
-func (l *Lengths) inverse() float64 {
-	sum, n := 0.0, 0.0
-	for _, v := range l.Quantiles() {
-		if v > 1 {
-			sum, n = sum+1/float64(v-1), n+1
-		}
-	}
-	return max(sum/max(n, 1)*(l.MeanLength()-1), 1)
-}
-
 // key tells a distribution from others.
 func (l *Lengths) key() string {
 	return fmt.Sprint(l.Kind, l.Mean, l.Low, l.High, l.Spread, len(l.Trace), l.MeanLength(), l.Longest(), " ", l.File)

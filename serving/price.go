@@ -318,14 +318,7 @@ func rested(c Cost, share float64) Cost {
 }
 
 // toward is a share of the way from one cost to another.
-func toward(a, b *Cost, share float64) (c Cost) {
-	c.Time = a.Time + (b.Time - a.Time).Times(share)
-	c.Energy = a.Energy + (b.Energy - a.Energy).Times(share)
-	c.Before = a.Before + (b.Before - a.Before).Times(share)
-	c.Launch = a.Launch + (b.Launch - a.Launch).Times(share)
-	c.Waits = a.Waits + (b.Waits - a.Waits).Times(share)
-	c.Stage = a.Stage + (b.Stage - a.Stage).Times(share)
-	c.Spared.Time = a.Spared.Time + (b.Spared.Time - a.Spared.Time).Times(share)
-	c.Spared.Energy = a.Spared.Energy + (b.Spared.Energy - a.Spared.Energy).Times(share)
-	return c
+func toward(a, b *Cost, share float64) Cost {
+	way := plus(b, a, -1)
+	return plus(a, &way, share)
 }

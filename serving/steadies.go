@@ -3,7 +3,6 @@ package serving
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 
 	"llmprof/unit"
 )
@@ -110,8 +109,8 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 	if st == nil { // sequences that decode leave too little of the steps to the prompts for a product form
 		return nil, fmt.Errorf("%g requests a second: prompts often come faster than steps of %d tokens take them beside what decodes, of which no closed form is known; llmprof simulate has it", rate, t.server.Scheduler.Budget)
 	}
-	if each := rate / f.units(replicas); !f.holdsUp(each) {
-		st.serves = f.front.load(each, f.gen) / f.peers
+	if each := rate / f.units(replicas); !f.groupsArrivals(each) {
+		st.apiLoad = f.front.load(each, f.gen) / f.peers
 	}
 	return st, nil
 }
@@ -204,137 +203,4 @@ func (t *Steadies) overloaded(f *flow, rate float64, replicas int, c Capacity) e
 	}
 	return fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d sequences at once in each of %d %s)%s",
 		rate, f.units(replicas)*c.Rate, c.Bound, c.Running, replicas, what, why)
-}
-
-// pools prepares the two kinds of replicas of a disaggregated server.
-func (t *Steadies) pools() error {
-	if t.prefill != nil {
-		return nil
-	}
-	first := t.server
-	first.Drafts, first.Drafter = 0, nil
-	known := t.known
-	if t.server.Drafts > 0 {
-		known = stepCosts{}
-	}
-	prefill, err := first.flowWith(t.prompt, Fixed(1), known)
-	if err != nil {
-		return err
-	}
-	decode, err := t.server.flowWith(t.prompt, t.gen, t.known)
-	if err != nil {
-		return err
-	}
-	decode.handed = true
-	t.prefill, t.decode = prefill, decode
-	return nil
-}
-
-// disaggregated is the steady state of replicas that prefill, and of those that decode.
-func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
-	replicas, prefillers := l.Replicas, l.Prefillers
-	rest, err := t.handedOver(rate, l)
-	if err != nil {
-		return nil, err
-	}
-	first, err := t.firstTokens(rate/t.prefill.units(prefillers), prefillers)
-	if err != nil {
-		return nil, err
-	}
-	st := &Steady{TTFT: first.TTFT, E2E: first.TTFT + rest.E2E, TPOT: rest.E2E.Times(1 / (t.gen.MeanLength() - 1)), Running: rest.Running, Energy: first.Energy + rest.Energy}
-	if st, err = t.decode.complete(st, rate, replicas); err != nil {
-		return nil, err
-	}
-	st.Cache = (st.Cache*float64(replicas) + rate*float64(first.TTFT)*t.prefill.begins/t.prefill.units(1)) / float64(replicas+prefillers)
-	st.Waiting = first.Waiting*t.prefill.units(prefillers) + rest.Waiting*t.decode.units(replicas)
-	st.Utilization = (first.Utilization*float64(prefillers) + rest.Utilization*float64(replicas)) / float64(replicas+prefillers)
-	if gpus, price := t.server.Predictor.Replica(); price > 0 {
-		st.Cost = unit.Dollars(float64(price) * float64(gpus*(replicas+prefillers)) / 3600 / rate)
-	}
-	return st, nil
-}
-
-// handedOver is the time from the first token on: the cache goes over the link, waits for the
-// end of the step that runs, and decodes in steps that no prompt lengthens.
-func (t *Steadies) handedOver(rate float64, l *Layout) (*Steady, error) {
-	st, err := t.open(t.decode, rate, l.Replicas)
-	if err != nil {
-		return nil, err
-	}
-	st.E2E += t.server.Predictor.SequenceBytes(t.prompt.MeanLength()).Over(l.Link)
-	return st, nil
-}
-
-// prefills is how many prompts are simulated for the time to the first token.
-const prefills = 4000
-
-// firstTokens is a replica that only prefills: each of its steps has the prompts that came
-// before it was formed. These are simulated: a queue that is served in groups of any size has no
-// closed form.
-func (t *Steadies) firstTokens(rate float64, replicas int) (*Steady, error) {
-	key := [2]float64{rate, float64(replicas)}
-	if st, ok := t.firsts[key]; ok {
-		return st, nil
-	}
-	if c := t.prefill.prefillCapacity(replicas); rate*t.prefill.units(replicas) >= c.Rate {
-		return nil, fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by prefill (in each of %d replicas that prefill)",
-			rate*t.prefill.units(replicas), c.Rate, replicas)
-	}
-	st := t.queue(t.prefill.piece(0), rate, int(math.Ceil(t.prefill.units(replicas))))
-	t.firsts[key] = st
-	return st, nil
-}
-
-// unitArrivals are those of one of the replicas that take turns of Poisson arrivals, at a rate of 1 of each.
-func unitArrivals(turns int) (all [prefills]float64) {
-	random := rand.New(rand.NewPCG(1, 1))
-	at := 0.0
-	for i := range all {
-		for range turns {
-			at += random.ExpFloat64() / float64(turns)
-		}
-		all[i] = at
-	}
-	return all
-}
-
-// queue simulates the prompts of one of the replicas that only prefill and take turns.
-func (t *Steadies) queue(p *piece, rate float64, turns int) *Steady {
-	arrivals := unitArrivals(turns)
-	for i := range arrivals {
-		arrivals[i] /= rate
-	}
-	way := float64(t.server.Predictor.RequestTime()) / 2
-	var few [counted]Cost                      // of steps with so many prompts; 0 if not known yet
-	var now, formed, busy, energy, sum float64 // formed: up to when the next step knows of arrivals
-	for i := 0; i < prefills; {
-		seen := now
-		if t.server.Scheduler.Async && arrivals[i] <= formed {
-			seen = formed
-		}
-		if arrivals[i] > now {
-			now, seen = arrivals[i], arrivals[i]
-		}
-		k := i
-		for k < prefills && arrivals[k] <= seen {
-			k++
-		}
-		var own Cost
-		c := &own
-		if k-i < counted {
-			c = &few[k-i]
-		}
-		if c.Time == 0 {
-			*c = p.extra(float64(k - i))
-		}
-		took, joules := float64(c.Time), float64(c.Energy)
-		formed, now = now, now+took
-		busy, energy = busy+took, energy+joules
-		for ; i < k; i++ {
-			sum += now - arrivals[i]
-		}
-	}
-	st := &Steady{TTFT: unit.Seconds(sum/prefills + 2*way), Utilization: busy / now, Waiting: rate * sum / prefills}
-	st.Energy = unit.Joules((energy + float64(t.prefill.idle())*(now-busy)) / prefills)
-	return st
 }

@@ -2,9 +2,7 @@ package serving
 
 import (
 	"fmt"
-	"math"
 
-	"llmprof/analytic/engine"
 	"llmprof/unit"
 )
 
@@ -34,8 +32,8 @@ type Steady struct {
 	Cost        unit.Dollars // of a request; 0 where no price is known
 	Capacity    Capacity
 
-	serves float64 // share of its time that the API server is busy with an open load, where requests are not followed through it
-	beside float64 // share of a replica's KV blocks that requests hold which do not decode yet, or no more
+	apiLoad     float64 // share of its time that the API server is busy with an open load, where requests are not followed through it
+	otherBlocks float64 // share of a replica's KV blocks that requests hold which do not decode yet, or no more
 }
 
 // nearFull is the share of the largest stable rate beyond which a KV cache that fills at times makes TTFT uncertain.
@@ -47,9 +45,9 @@ const inGroups = 0.5
 // Warning says what makes a steady state uncertain; "" if nothing does.
 func (st *Steady) Warning() string {
 	c := &st.Capacity
-	if st.serves > inGroups {
+	if st.apiLoad > inGroups {
 		return fmt.Sprintf("the API server is busy for %.0f %% of its time, and lets requests come to the engine in groups: means may be several times as long as simulated or as short; llmprof simulate --rate has them",
-			100*min(st.serves, 1))
+			100*min(st.apiLoad, 1))
 	}
 	if st.Rate <= nearFull*c.Rate || c.Bound != preemption && c.Bound != "KV blocks" {
 		return ""
@@ -66,163 +64,4 @@ func (s *Server) SteadyRate(rate float64, prompt, gen Lengths) (*Steady, error) 
 		return nil, err
 	}
 	return all.Rate(rate, Layout{s.Replicas, s.Prefillers, s.Link})
-}
-
-// among makes the state of those replicas that have clients, which are a share of all, the mean over all replicas.
-func (st *Steady) among(share float64, idle unit.Watts) {
-	st.Energy += idle.For(unit.Seconds((1 - share) / (share * st.Rate)))
-	st.Rate, st.Utilization, st.Running, st.Waiting, st.beside = st.Rate*share, st.Utilization*share, st.Running*share, st.Waiting*share, st.beside*share
-}
-
-// A flow is the queue of one replica: what its steady state is worked out from. Replicas that share experts are one queue, for their steps run side
-// by side, and a prompt of one lengthens the steps of all.
-type flow struct {
-	server   *Server
-	peers    float64 // replicas that share experts; 1 if none do
-	front    frontend
-	prices   *prices
-	draft    *prices
-	steps    float64 // in which a sequence decodes
-	gen      float64
-	inverse  float64 // mean of 1/(gen-1), over that of the mean
-	context  float64 // of a sequence that decodes, mean over time
-	contexts []met   // of those between the same windows
-	fills    *fills
-	most     int // sequences at once
-	bound    string
-	held     float64  // share of the KV blocks of a sequence that decodes, mean over time
-	begins   float64  // share of the KV blocks of a sequence whose prompt is computed
-	ends     float64  // share of the KV blocks of a sequence that ends
-	varies   float64  // variance of held among sequences
-	limits   Capacity // without preemption; zero if not worked out yet
-	stable   Capacity // with preemption; zero if not worked out yet
-	spread   float64  // variance of the answers' lengths over the square of their mean
-	stages   int      // stages of the Erlang distribution of the intervals between arrivals; 1 for Poisson arrivals
-	shorter  float64  // mean of the shorter of two answers over the mean of one
-	handed   bool     // sequences come with the cache of their prompts
-	graphs   float64  // up to how many tokens of a step graphs launch it
-	pieces   map[int]*piece
-	tables   map[[2]int]*tokenCosts
-	known    stepCosts // that flows of the same predictor, prompts and drafts share
-	prompts  Lengths
-	answers  Lengths
-	rate     float64 // rate of requests for which cycles were worked out
-	cycles   map[*piece]*cycle
-	segment  segment        // of the cycle that was interpolated last
-	between  []cycle        // cycles that were interpolated last
-	buffers  buffers        // of the chain that is being solved
-	brief    []*besideCosts // of steps beside 0, 1, 2, ... sequences that decode brief answers; nil where they are not known
-}
-
-const quantiles = 16
-
-// flowWith prepares the steady state of a server, where some steps were priced already.
-func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
-	if err := s.Serves(prompt, gen); err != nil {
-		return nil, err
-	}
-	f := &flow{server: s, peers: s.peers(), front: s.frontend(), prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), pieces: map[int]*piece{}, tables: map[[2]int]*tokenCosts{}, cycles: map[*piece]*cycle{}, known: known}
-	f.prompts, f.answers = prompt, gen
-	f.prices.once = true
-	if s.Drafter != nil {
-		f.draft = newPrices(s.Drafter, 0, false)
-		f.draft.once = true
-	}
-	mean, square := gen.moments()
-	f.gen, f.steps = mean, mean-1
-	if s.Drafts > 0 {
-		f.steps = s.meanSteps(gen.Quantiles())
-	}
-	f.spread = square/(mean*mean) - 1
-	f.inverse, f.shorter, f.stages = gen.inverse(), gen.shorter(), 1
-	f.context = prompt.MeanLength() + square/(2*mean)
-	f.contexts = contextsMet(f.prices.windows, prompt, gen, f.context)
-	f.fills = newFills(s, prompt.Quantiles())
-	f.graphs = f.graphed()
-	f.limit(s.room(), prompt, gen)
-	f.begins *= f.lengthens()
-	return f, nil
-}
-
-// Serves returns why the server cannot answer requests of these lengths, if it cannot.
-func (s *Server) Serves(prompt, gen Lengths) error {
-	if err := s.Check(); err != nil {
-		return err
-	}
-	if err := prompt.check("prompt"); err != nil {
-		return err
-	}
-	if err := gen.check("generated"); err != nil {
-		return err
-	}
-	if longest := s.longest(s.room()); prompt.MeanLength()+gen.MeanLength() > float64(longest) {
-		return fmt.Errorf("requests of %g + %g tokens do not fit: the longest that does has %d, prompt and answer", prompt.MeanLength(), gen.MeanLength(), longest)
-	}
-	return nil
-}
-
-// lengthens is the mean number of blocks that a prompt holds while it is computed, over the blocks of a prompt of mean length. Long prompts are met
-// more often, for they are computed for longer; a prompt of several steps takes its blocks step by step.
-func (f *flow) lengthens() float64 {
-	p, sum, weighted := f.piece(0), 0.0, 0.0
-	for _, tokens := range f.fills.sum(1) {
-		time, steps := float64(p.all(tokens, 1).Time), max(tokens/p.takes(1), 1)
-		sum, weighted = sum+time, weighted+time*tokens/f.fills.mean*(steps+1)/(2*steps)
-	}
-	return weighted / sum
-}
-
-// limit works out how many sequences run at once at most, and what bounds their number.
-func (f *flow) limit(r *room, prompt, gen Lengths) {
-	s := f.server
-	f.held = float64(r.of(int(f.context))) / float64(r.blocks)
-	held, varies := blocksMet(r, prompt, gen, 1.0/8, 3.0/8, 5.0/8, 7.0/8)
-	if !r.linear { // windows leave out more of long contexts
-		f.held = held
-	}
-	f.begins = float64(r.of(int(prompt.MeanLength()))) / float64(r.blocks)
-	f.ends = float64(r.of(int(prompt.MeanLength()+gen.MeanLength()))) / float64(r.blocks)
-	share := f.held
-	if s.Scheduler.Admission == engine.ForAll {
-		share, _ = blocksMet(r, prompt, gen, 1)
-	}
-	f.most, f.bound = int(1/share), "KV blocks"
-	if s.Scheduler.MaxSeqs <= f.most {
-		f.most, f.bound = s.Scheduler.MaxSeqs, "sequences"
-	}
-	f.most = max(f.most, 1) * int(f.peers)
-	f.held, f.begins, f.ends = f.held/f.peers, f.begins/f.peers, f.ends/f.peers
-	f.varies = varies / (f.peers * f.peers)
-}
-
-// blocksMet are the mean and the variance of the share of the KV blocks that sequences hold at these ages, which are shares of their answers: answers are
-// met in proportion to their length.
-func blocksMet(r *room, prompt, gen Lengths, ages ...float64) (mean, variance float64) {
-	var all, sum, squares float64
-	for _, p := range prompt.Quantiles() {
-		for _, g := range gen.Quantiles() {
-			for _, age := range ages {
-				held := float64(r.of(p+int(float64(g)*age))) / float64(r.blocks)
-				all, sum, squares = all+float64(g), sum+float64(g)*held, squares+float64(g)*held*held
-			}
-		}
-	}
-	mean = sum / all
-	return mean, max(squares/all-mean*mean, 0)
-}
-
-// complete makes the state of one queue that of all replicas. Times and energies that are no numbers above 0 are an error.
-func (f *flow) complete(st *Steady, rate float64, replicas int) (*Steady, error) {
-	n := f.units(replicas)
-	st.Rate, st.Throughput = rate, rate*f.gen
-	st.Cache = min(st.Running*f.held+st.beside, 1)
-	st.Running, st.Waiting = st.Running*n, st.Waiting*n
-	gpus, price := f.server.Predictor.Replica()
-	if price > 0 {
-		st.Cost = unit.Dollars(float64(price) * float64(gpus*replicas) / 3600 / rate)
-	}
-	if !(st.TTFT > 0 && st.E2E > 0 && st.Energy > 0 && st.E2E+unit.Seconds(st.Energy) < unit.Seconds(math.Inf(1))) {
-		return nil, fmt.Errorf("%g requests a second: the steady state has a TTFT of %g s, an E2E of %g s and %g J a request, which no server has; simulate it", rate, st.TTFT, st.E2E, st.Energy)
-	}
-	return st, nil
 }

@@ -6,6 +6,9 @@ import (
 	"llmprof/analytic/engine"
 )
 
+// The largest stable rate is that at which requests are answered where some always wait: sequences then run at the most that fit, prompts fill the budget of
+// each step, or the API server has work at all times (λ·E[S] < 1 for each of them).
+
 // A Capacity is the largest rate that is stable, and what bounds it.
 type Capacity struct {
 	Rate    float64
@@ -15,7 +18,7 @@ type Capacity struct {
 
 // prefillCapacity is the largest stable rate of so many replicas that only prefill.
 func (f *flow) prefillCapacity(replicas int) Capacity {
-	return Capacity{Rate: f.units(replicas) / f.piece(0).each(), Bound: "prefill", Running: f.most / int(f.peers)}
+	return Capacity{Rate: f.units(replicas) / f.level(0).each(), Bound: "prefill", Running: f.most / int(f.peers)}
 }
 
 // unpreempted is the largest stable rate where no sequence is preempted.
@@ -26,9 +29,9 @@ func (f *flow) unpreempted() Capacity {
 	defer f.behindRouter(float64(f.stages))
 	f.behindRouter(1)
 	c := Capacity{Running: f.most / int(f.peers), Bound: f.bound}
-	p := f.piece(f.most)
+	p := f.level(f.most)
 	packed := f.packed()
-	ceiling := min(1/max(p.each(), f.piece(0).each()), packed) // prompts a second where steps are full of them
+	ceiling := min(1/max(p.each(), f.level(0).each()), packed) // prompts a second where steps are full of them
 	if f.handed {
 		ceiling = float64(f.most) / (f.steps * float64(p.decode.Time))
 	}
@@ -36,14 +39,14 @@ func (f *flow) unpreempted() Capacity {
 	if float64(f.most*(1+f.server.Drafts)) < float64(f.server.Scheduler.Budget) || math.IsInf(packed, 1) {
 		low = min(f.full(ceiling), ceiling)
 	} else { // steps have no room for a token of each sequence that fits, and fewer decode
-		low = min(packed, 1/f.piece(0).each())
+		low = min(packed, 1/f.level(0).each())
 	}
 	switch {
 	case low > 0.97*ceiling && !f.handed:
 		c.Bound = "prefill"
 	case f.most > 1:
 		// Half as many sequences would give nearly the same rate: steps are as long as they have sequences.
-		half := f.piece(f.most / 2)
+		half := f.level(f.most / 2)
 		if d := float64(half.decode.Time) / float64(p.decode.Time); d < 0.55 {
 			c.Bound = "compute"
 		}
@@ -62,9 +65,9 @@ func (f *flow) full(ceiling float64) float64 {
 	if f.steps == 0 { // answers of one token end with their prompt
 		return ceiling
 	}
-	p := f.piece(f.most)
+	p := f.level(f.most)
 	ends := float64(f.most) / f.steps
-	time, _, _ := p.prompts(ends)
+	time, _, _ := p.prompts(0, ends)
 	rate := ends / (float64(p.decode.Time) + max(time, 0)) // further steps may hide more launches than they take
 	if c := p.with(ends); c.Waits == 0 {
 		return min(rate, ceiling)
@@ -74,7 +77,7 @@ func (f *flow) full(ceiling float64) float64 {
 		if rate >= ceiling {
 			return ceiling
 		}
-		decode := f.pace(p, rate)
+		decode := f.solve(p, rate, false).decode
 		if math.IsInf(decode, 1) {
 			return rate
 		}
@@ -98,7 +101,7 @@ func (f *flow) packing() (prompts, decodes float64) {
 		return 0, math.Inf(1)
 	}
 	for range 8 {
-		prompts = f.left(int(decodes), 0) / f.fills.mean
+		prompts = f.left(int(decodes), 0) / f.uncached.mean
 		if decodes = f.steps * prompts; decodes >= float64(f.most) {
 			return 0, math.Inf(1)
 		}

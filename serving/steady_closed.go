@@ -7,8 +7,8 @@ import (
 	"llmprof/unit"
 )
 
-// The requests of a closed loop come when answers end, and answers end with steps: arrivals and steps depend on each other, and have no closed form.
-// The requests of one replica are followed at tabulated costs where the KV cache holds none up. Other servers are simulated.
+// A closed loop has no closed form: requests come when answers end, and answers end with steps, so that arrivals and steps depend on each other. Where the
+// KV cache holds none up, sample paths of up to four replicas are followed. Other servers are simulated (steady_waves.go).
 
 // closed is the steady state of one queue of a closed loop whose answers or prompts differ: of all replicas, or of as many of them as stand for all with
 // their part of the clients.
@@ -21,28 +21,28 @@ func (t *Steadies) closed(clients, replicas int) (*Steady, error) {
 	each := float64(clients) * float64(some) / float64(replicas)
 	few := int(each)
 	if each == float64(few) {
-		return t.among(few, some)
+		return t.ofReplicas(few, some)
 	}
-	more, err := t.among(few+1, some)
+	more, err := t.ofReplicas(few+1, some)
 	if err != nil {
 		return nil, err
 	}
+	st, share := &Steady{}, each-float64(few)
 	if few == 0 {
-		more.among(each, t.flow.idle())
-		return more, nil
+		st.Energy = t.flow.idle().For(unit.Seconds((1 - share) / (share * more.Rate))) // of replicas without clients, a request
+		more.Energy += st.Energy
+	} else if st, err = t.ofReplicas(few, some); err != nil {
+		return nil, err
 	}
-	st, err := t.among(few, some)
-	if err == nil {
-		st.toward(more, each-float64(few))
-	}
-	return st, err
+	st.toward(more, share)
+	return st, nil
 }
 
 // turning is how many replicas that take turns are followed at most: a client has most of its requests at others than the one that answered it last.
 const turning = 4
 
-// among is the steady state of replicas with so many clients.
-func (t *Steadies) among(clients, replicas int) (*Steady, error) {
+// ofReplicas is the steady state of replicas with so many clients.
+func (t *Steadies) ofReplicas(clients, replicas int) (*Steady, error) {
 	if st := t.flow.followed(clients, replicas); st != nil {
 		return st, nil
 	}
@@ -57,7 +57,7 @@ func (st *Steady) toward(o *Steady, share float64) {
 	st.TTFT, st.TPOT, st.E2E = mean(st.TTFT, o.TTFT), mean(st.TPOT, o.TPOT), mean(st.E2E, o.E2E)
 	st.Energy += (o.Energy - st.Energy).Times(answers)
 	st.Rate, st.Running, st.Waiting = line(st.Rate, o.Rate), line(st.Running, o.Running), line(st.Waiting, o.Waiting)
-	st.Utilization, st.beside = line(st.Utilization, o.Utilization), line(st.beside, o.beside)
+	st.Utilization, st.otherBlocks = line(st.Utilization, o.Utilization), line(st.otherBlocks, o.otherBlocks)
 }
 
 // followed is the steady state of replicas whose clients' requests are followed; nil where a KV cache may be full.
@@ -65,30 +65,30 @@ func (f *flow) followed(clients, replicas int) *Steady {
 	if f.handed || f.peers > 1 || f.answers.Kind == "fixed" && f.gen > 1 || !f.holds((clients+replicas-1)/replicas) {
 		return nil
 	}
-	all := f.turnsOf(clients, replicas)
+	all := f.newRoundRobin(clients, replicas)
 	all.run(10 * clients / replicas)
-	w := all.together()
-	return w.state(w.sums.answered/(w.now-w.sums.begin), 0)
+	w := all.sum()
+	return w.state(w.sums.answered / (w.now - w.sums.begin))
 }
 
-// turns are the courses of replicas that requests of clients go to in turn.
-type turns struct {
-	all  []*course
+// A roundRobin is the paths of replicas that requests of clients go to in turn.
+type roundRobin struct {
+	all  []*path
 	next int
 }
 
-// turnsOf is the courses of replicas before the first step, when all clients send their first requests.
-func (f *flow) turnsOf(clients, replicas int) *turns {
-	t := &turns{next: clients}
-	drawn := f.visitsOf(fewestVisits + 30*clients)
-	defer visitBuffers.Put(drawn)
-	visits := *drawn
+// newRoundRobin is the paths of replicas before the first step, when all clients send their first requests.
+func (f *flow) newRoundRobin(clients, replicas int) *roundRobin {
+	t := &roundRobin{next: clients}
+	drawn := f.drawJobs(fewestJobs + 30*clients)
+	defer jobBuffers.Put(drawn)
+	jobs := *drawn
 	for i := range replicas {
-		var all []visit
-		for k := i; k < len(visits); k += replicas {
-			all = append(all, visits[k])
+		var all []job
+		for k := i; k < len(jobs); k += replicas {
+			all = append(all, jobs[k])
 		}
-		w := f.courseOf(all)
+		w := f.newPath(all)
 		w.turns, w.api, w.sent = t, f.newEventLoop(t), (clients+replicas-1-i)/replicas
 		for k := range all {
 			if all[k].at = 0; k >= w.sent { // comes when an answer has been given
@@ -100,8 +100,8 @@ func (f *flow) turnsOf(clients, replicas int) *turns {
 	return t
 }
 
-// come gives the next request to the replica whose turn it is.
-func (t *turns) come(at float64) {
+// send gives the next request to the replica whose turn it is.
+func (t *roundRobin) send(at float64) {
 	w := t.all[t.next%len(t.all)]
 	t.next++
 	for _, o := range t.all { // which it may answer from then on
@@ -112,13 +112,13 @@ func (t *turns) come(at float64) {
 		return
 	}
 	i := w.sent
-	if i == len(w.visits) {
+	if i == len(w.jobs) {
 		return
 	}
-	for w.sent++; i > w.next && w.visits[i-1].at > at; i-- { // another replica sent that one
-		w.visits[i].at = w.visits[i-1].at
+	for w.sent++; i > w.next && w.jobs[i-1].at > at; i-- { // another replica sent that one
+		w.jobs[i].at = w.jobs[i-1].at
 	}
-	w.visits[i].at = at
+	w.jobs[i].at = at
 }
 
 // later inserts a time after those that are not later.
@@ -131,11 +131,11 @@ func later(all []float64, at float64) []float64 {
 	return all
 }
 
-// run follows the courses until one of them has no further visits. Those of each before some do not count.
-func (t *turns) run(before int) {
+// run follows the paths until one of them has no further jobs. Those of each before some do not count.
+func (t *roundRobin) run(before int) {
 	for {
 		w := t.first()
-		if w == nil || w.next == len(w.visits) {
+		if w == nil || w.next == len(w.jobs) {
 			return
 		}
 		w.counts(before)
@@ -143,56 +143,56 @@ func (t *turns) run(before int) {
 	}
 }
 
-// first is the course whose next step is formed first, for which all others have sent what comes until then; nil if none is.
-func (t *turns) first() *course {
+// first is the path whose next step is formed first, for which all others have sent what comes until then; nil if none is.
+func (t *roundRobin) first() *path {
 	for {
-		var first *course
+		var first *path
 		at := math.Inf(1)
 		for _, w := range t.all {
-			if next := w.forms(); next < at || first == nil {
+			if next := w.nextStep(); next < at || first == nil {
 				first, at = w, next
 			}
 		}
 		if math.IsInf(at, 1) {
 			return nil
 		}
-		if first.stuck && math.IsInf(first.visits[first.next].at, 1) {
-			first.comes(at)
+		if first.stuck && math.IsInf(first.jobs[first.next].at, 1) {
+			first.arrivals(at)
 			continue
 		}
 		first.horizon = math.Inf(1)
 		for _, w := range t.all {
 			if w != first {
 				if w.api != nil {
-					w.comes(first.formed)
+					w.arrivals(first.formed)
 				}
-				first.horizon = min(first.horizon, w.sends())
+				first.horizon = min(first.horizon, w.nextSend())
 			}
 		}
 		return first
 	}
 }
 
-// forms is when the course forms a step, or when something comes to its API server if it is idle.
-func (w *course) forms() float64 {
+// nextStep is when the path forms a step, or when something comes to its API server if it is idle.
+func (w *path) nextStep() float64 {
 	switch {
 	case !w.stuck:
 		return w.now
-	case w.next < len(w.visits) && !math.IsInf(w.visits[w.next].at, 1):
-		return w.visits[w.next].at
+	case w.next < len(w.jobs) && !math.IsInf(w.jobs[w.next].at, 1):
+		return w.jobs[w.next].at
 	case w.api != nil:
 		return w.api.next()
 	}
 	return math.Inf(1)
 }
 
-// sends is a time before which the course lets no further request come: that of its next step, or of the next one with which an answer ends.
-func (w *course) sends() float64 {
+// nextSend is a time before which the path lets no further request come: that of its next step, or of the next one with which an answer ends.
+func (w *path) nextSend() float64 {
 	switch {
 	case w.api != nil && w.api.due > 0:
 		return w.api.next()
-	case w.stuck || w.rest > 0 || w.done.n > 0 || w.came.from < w.came.to || w.next < len(w.visits) && w.visits[w.next].at <= w.now || w.running == 0:
-		return w.forms()
+	case w.stuck || w.rest > 0 || w.done.n > 0 || w.came.from < w.came.to || w.next < len(w.jobs) && w.jobs[w.next].at <= w.now || w.running == 0:
+		return w.nextStep()
 	}
 	steps := 1
 	for steps < len(w.ends) && w.end(steps).n == 0 {
@@ -202,15 +202,14 @@ func (w *course) sends() float64 {
 	return w.now + float64(steps-1)*float64(c.Time-c.Waits)
 }
 
-// together is a course with the sums over all of them.
-func (t *turns) together() *course {
+// sum is a path with the sums over all of them.
+func (t *roundRobin) sum() *path {
 	w := *t.all[0]
 	end := 0.0
 	for _, o := range t.all {
 		end = max(end, o.now)
 	}
-	sums, time := courseSums{}, 0.0
-	w.decoded = 0
+	sums, time := pathSums{}, 0.0
 	if w.api != nil {
 		w.api = &eventLoop{way: w.api.way}
 	}
@@ -220,7 +219,6 @@ func (t *turns) together() *course {
 			o.now = end
 		}
 		time += o.now - s.begin
-		w.decoded += o.decoded - s.decoded
 		sums.busy, sums.energy, sums.ttft, sums.decode, sums.tpot = sums.busy+s.busy, sums.energy+s.energy, sums.ttft+s.ttft, sums.decode+s.decode, sums.tpot+s.tpot
 		sums.own, sums.after, sums.firsts, sums.answered, sums.several = sums.own+s.own, sums.after+s.after, sums.firsts+s.firsts, sums.answered+s.answered, sums.several+s.several
 		if o.api != nil {
@@ -238,6 +236,6 @@ func (f *flow) holds(sequences int) bool {
 		return true
 	}
 	n := float64(min(sequences, s.Scheduler.MaxSeqs))
-	mean, variance := blocksMet(s.room(), f.prompts, f.answers, 1)
+	mean, variance := blocksHeld(s.room(), f.prompts, f.answers, 1)
 	return n*mean+4*math.Sqrt(n*variance) < 1-s.Scheduler.Watermark
 }

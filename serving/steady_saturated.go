@@ -23,18 +23,18 @@ func (f *flow) saturated() float64 {
 	lead := 0.0
 	if f.server.Scheduler.Async { // a step is formed when one that only decodes begins
 		c := f.decode(f.most)
-		t := newTimed(&c, backlog{}, 1)
+		t := newKind(&c, 0)
 		length, late := t.run(float64(c.Time))
 		lead = length - late
 	}
 	time := 0.0
 	for _, x := range b.steps {
 		n := int(math.Round(float64(x.decodes) * scale))
-		c := f.stair(n)
+		c := f.graphStep(n)
 		if x.chunks > 0 {
-			c = f.piece(n).all(x.tokens*scale, 0)
+			c = f.level(n).all(x.tokens*scale, 0)
 		}
-		t := newTimed(&c, backlog{}, 1)
+		t := newKind(&c, 0)
 		length, _ := t.run(lead)
 		time += x.times * length
 	}

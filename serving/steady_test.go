@@ -32,6 +32,22 @@ func TestSteadyOfOneToken(t *testing.T) {
 	}
 }
 
+// Prompts whose answers have one token wait for those before them alone.
+func TestSteadyOfPromptsAlone(t *testing.T) {
+	for _, scheduler := range []string{"vllm", "sglang"} {
+		s := server(t, "llama3.1-8b", "h200", 1, scheduler)
+		for _, rate := range []float64{8, 20} {
+			st, err := s.SteadyRate(rate, Fixed(1024), Fixed(1))
+			testkit.Must(t, err)
+			r := simulate(t, s, poisson(rate, 1024, 1, 10000), Options{Warmup: 500})
+			what := fmt.Sprintf("%s at %g/s: ", scheduler, rate)
+			agree(t, what+"TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.03)
+			agree(t, what+"energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.02)
+			agree(t, what+"utilization", st.Utilization, r.Busy, 0.03)
+		}
+	}
+}
+
 // A state whose times are no numbers is refused.
 func TestSteadyOfNoTime(t *testing.T) {
 	f, err := server(t, "llama3.1-8b", "h200", 1, "vllm").flow(Fixed(1024), Fixed(128))
@@ -61,7 +77,7 @@ func TestSteadyOfHiddenLaunches(t *testing.T) {
 	f, err := s.flow(Lengths{Kind: "lognormal", Mean: 43, Spread: 0.21}, Lengths{Kind: "lognormal", Mean: 25, Spread: 1})
 	testkit.Must(t, err)
 	for _, n := range []int{1, 513, 1024} {
-		p := f.piece(n)
+		p := f.level(n)
 		for _, rate := range []float64{1, 100, 1427.38} {
 			if c, ok := p.mean(rate); ok && !(c >= float64(p.decode.Time)) {
 				t.Errorf("%d sequences and %g prompts a second have steps of %g s, %v without prompts", n, rate, c, p.decode.Time)
@@ -271,7 +287,7 @@ func BenchmarkSteadyRate(b *testing.B) {
 
 // near is the share of the time that prompts take.
 func near(f *flow, st *Steady) float64 {
-	return st.Rate * f.piece(int(st.Running)).further(1)
+	return st.Rate * f.level(int(st.Running)).further(1)
 }
 
 // Clients that prompts keep busy are answered no faster than the largest rate, and as fast as in the simulation within 5 %.
@@ -411,20 +427,5 @@ func TestSteadyLittle(t *testing.T) {
 				t.Errorf("%s, answers of %v: %g requests wait, by Little's law %g", load, &gen, st.Waiting, waiting)
 			}
 		}
-	}
-}
-
-// Sizes of batches have the mean and the mean square of a Borel distribution.
-func TestBatches(t *testing.T) {
-	for _, load := range []float64{0, 0.1, 0.5, 0.7} {
-		b := batches{}
-		mean, square := 0.0, 0.0
-		for k, larger := range b.of(load) {
-			mean += larger
-			square += float64(2*k+1) * larger
-		}
-		agree(t, fmt.Sprintf("load %g: probabilities over the mean", load), mean, 1, 1e-9)
-		agree(t, fmt.Sprintf("load %g: mean size", load), 1/b.of(load)[0], 1/(1-load), 0.001)
-		agree(t, fmt.Sprintf("load %g: mean square over the mean", load), square, 1/((1-load)*(1-load)), 0.02)
 	}
 }

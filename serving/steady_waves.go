@@ -183,6 +183,6 @@ func (w *loop) steady(from, to int) *Steady {
 		TTFT: unit.Seconds((b.ttft - a.ttft) / n), TPOT: unit.Seconds((b.tpot - a.tpot) / max(b.several-a.several, 1)), E2E: unit.Seconds((b.e2e - a.e2e) / n),
 		Utilization: min(busy/(time*replicas), 1), Energy: (unit.Joules(b.energy-a.energy) + idle).Times(1 / n),
 	}
-	st.beside = max((b.running-a.running)/units-st.Running, 0) * w.prompts
+	st.otherBlocks = max((b.running-a.running)/units-st.Running, 0) * w.prompts
 	return st
 }

@@ -30,11 +30,6 @@ func stationary(all []float64, m float64, stages int) []float64 {
 	return arrivalsOf(all, passed, stages)
 }
 
-// afterOne appends the probabilities of 0, 1, 2, ... arrivals in a time that begins with an arrival.
-func afterOne(all []float64, m float64, stages int) []float64 {
-	return arrivalsOf(all, stagesPassed(nil, anyStage[:1], m*float64(stages)), stages)
-}
-
 // arrivalsOf appends the probabilities of 0, 1, 2, ... arrivals from those of 0, 1, 2, ... stages.
 func arrivalsOf(all, passed []float64, stages int) []float64 {
 	from := len(all)

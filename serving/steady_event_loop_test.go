@@ -7,7 +7,7 @@ import (
 	"llmprof/internal/testkit"
 )
 
-// Requests wait for an API server that is busy with tokens: up to half of TTFT. One without work adds nothing.
+// Requests wait for an API server that is busy with tokens: up to half of TTFT.
 func TestSteadyOfBusyFrontends(t *testing.T) {
 	for _, x := range []struct {
 		model, gpu  string
@@ -24,8 +24,5 @@ func TestSteadyOfBusyFrontends(t *testing.T) {
 		what := fmt.Sprintf("%+v, the API server busy for %.2f of the time: ", x, all.flow.front.load(x.rate, float64(x.gen)))
 		agree(t, what+"TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05)
 		agree(t, what+"E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
-		if more := all.flow.enters(0.001, 0.001, 0.005); more > 1e-5 {
-			t.Errorf("%s: an idle one adds %g s", what, more)
-		}
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"slices"
 )
 
+// Steps with prompts are priced at some numbers of tokens, and lie on lines between them, for the roofline's times are linear where one bound holds.
+
 // counted is up to how many prompts the distribution of the sum of their tokens is worked out: sums of more hardly vary.
 const counted = 8
 
-// fills are the tokens of prompts that have to be computed.
-type fills struct {
+// uncached are the tokens of prompts that have to be computed.
+type uncached struct {
 	sums   [counted][]float64 // equally likely sums of 1, 2, 3, ... prompts, made when they are asked for
 	rough  []float64          // sums of one prompt in fewer parts
 	mean   float64
@@ -18,8 +20,8 @@ type fills struct {
 	length float64 // of equal prompts whose tokens have as much attention
 }
 
-func newFills(s *Server, prompts []int) *fills {
-	f := &fills{}
+func newUncached(s *Server, prompts []int) *uncached {
+	f := &uncached{}
 	one := make([]float64, len(prompts))
 	var squares float64
 	for i, prompt := range prompts {
@@ -37,7 +39,7 @@ func newFills(s *Server, prompts []int) *fills {
 }
 
 // sum is the distribution of the tokens of k prompts together.
-func (f *fills) sum(k int) []float64 {
+func (f *uncached) sum(k int) []float64 {
 	if f.sums[k-1] == nil {
 		var all []float64
 		for _, x := range f.sum(k - 1) {
@@ -150,12 +152,12 @@ func (f *flow) knots(n int, above, most float64, prompts int) (all []float64) {
 // tokensOf are some numbers of tokens of prompts, where 0 stands for any number of them.
 func (f *flow) tokensOf(prompts int) []float64 {
 	if prompts > 0 {
-		sums := f.fills.sum(prompts)
+		sums := f.uncached.sum(prompts)
 		return []float64{sums[0], sums[len(sums)/2], sums[len(sums)-1]}
 	}
-	all := slices.Clone(f.fills.rough)
+	all := slices.Clone(f.uncached.rough)
 	for i := 1; i < knots; i++ {
-		all = append(all, f.fills.mean*float64(int(1)<<i))
+		all = append(all, f.uncached.mean*float64(int(1)<<i))
 	}
 	return all
 }

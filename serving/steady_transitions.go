@@ -8,16 +8,19 @@ import (
 	"llmprof/unit"
 )
 
+// A step has the prompts that came in a window: from the forming of the step before it to its own. Where scheduling is asynchronous a step is formed while the
+// one before it runs, as soon as the host has launched that one, so that windows depend on both. The power iteration below has the stationary distribution.
+
 // A group is the kinds of steps that take about as long, so that one distribution of the steps after them serves all of them. Its sums are over the
 // stationary distribution of the chain.
 type group struct {
-	plain, full bool    // its steps only decode; its steps leave a backlog
-	bin         float64 // times of its steps in widths of a bin
-	lead        float64 // from the forming of the next step to its begin
-	spread      float64 // variance of the time
-	behind      float64 // time by which the host falls behind in each step that only decodes; 0 if it does not
-	gained      float64 // lead that the host has after the first of them
-	ahead       float64 // share of the others before which it still has some
+	plain  bool    // its steps only decode
+	bin    float64 // times of its steps in widths of a bin
+	lead   float64 // from the forming of the next step to its begin
+	spread float64 // variance of the time
+	lag    float64 // time by which the host falls behind in each step that only decodes; 0 if it does not
+	slack  float64 // lead that the host has after the first of them
+	ahead  float64 // share of the others before which it still has some
 
 	share   float64
 	begins  float64 // share of its steps before which there is one of another group
@@ -30,47 +33,28 @@ type group struct {
 // alike is the width of a group's bin over the time in which as many prompts come as the standard deviation of their number in a step.
 const alike = 0.25
 
-// gather puts the kinds into groups and finds the first of each backlog.
+// gather puts the kinds into groups and finds the first kind of each number of prompts.
 func (x *chain) gather(m float64) {
 	width := alike * math.Sqrt(m) / x.rate
-	x.groups, x.of, x.starts[0], x.starts[1] = x.groups[:0], x.of[:0], x.starts[0][:0], x.starts[1][:0]
-	for i := range x.steps {
-		t := &x.steps[i]
-		g := group{plain: t.backlog == backlog{}, full: t.carried != nil, bin: math.Floor(t.time / width), spread: t.spread}
+	x.groups, x.of, x.starts = x.groups[:0], x.of[:0], x.starts[:0]
+	for i := range x.kinds {
+		k := &x.kinds[i]
+		g := group{plain: k.prompts == 0, bin: math.Floor(k.time / width), spread: k.spread}
 		if x.async {
-			g.lead = t.time
+			g.lead = k.time
 			if g.plain {
-				g.behind = max(t.before+t.launch-(t.time-t.waits[0]), 0)
+				g.lag = max(k.before+k.launch-(k.time-k.waits[0]), 0)
 			}
 		}
-		if t.group = slices.IndexFunc(x.groups, g.holds); t.group < 0 {
-			t.group = len(x.groups)
+		if k.group = slices.IndexFunc(x.groups, func(o group) bool { return !g.plain && !o.plain && g.bin == o.bin }); k.group < 0 {
+			k.group = len(x.groups)
 			x.groups = append(x.groups, g)
 		}
-		x.of = append(x.of, t.group)
-		starts := &x.starts[t.begun()]
-		for len(*starts) <= t.prompts {
-			*starts = append(*starts, i)
+		x.of = append(x.of, k.group)
+		for len(x.starts) <= k.prompts {
+			x.starts = append(x.starts, i)
 		}
-		x.ends[t.begun()] = i
 	}
-	for i := range x.left {
-		x.left[i] = slices.Grow(x.left[i][:0], len(x.starts[i]))[:len(x.starts[i])]
-		clear(x.left[i])
-	}
-}
-
-// holds reports whether the steps of another group belong to this one.
-func (g *group) holds(o group) bool {
-	return g.full && o.full || !g.plain && !o.plain && g.full == o.full && g.bin == o.bin
-}
-
-// begun is 1 for a backlog with the rest of a prompt.
-func (b *backlog) begun() int {
-	if b.rest {
-		return 1
-	}
-	return 0
 }
 
 // come are the probabilities of 0, 1, 2, ... prompts in a window of a step of a group where m come on average, until the next call.
@@ -83,43 +67,38 @@ func (x *chain) come(group int, m float64) []float64 {
 	return x.chances
 }
 
-// arrivals are the kinds of the step that follows, each with its probability: it has a backlog, some prompts besides that are certain, and further ones
-// of which 0, 1, 2, ... come with the given chances.
-func (x *chain) arrivals(b backlog, besides int, chances []float64) iter.Seq2[int, float64] {
+// arrivals are the kinds of the step that follows, each with its probability: it has some prompts that are certain, and further ones of which 0, 1, 2, ...
+// come with the given chances.
+func (x *chain) arrivals(certain int, chances []float64) iter.Seq2[int, float64] {
 	return func(yield func(int, float64) bool) {
-		starts, least := x.starts[b.begun()], b.prompts+besides
-		if least >= len(starts) {
+		if certain >= len(x.starts) {
 			return
 		}
-		for i := starts[least]; i < len(x.steps); i++ {
-			t := &x.steps[i]
-			if come := t.prompts - least; t.rest != b.rest || come < 0 || come >= len(chances) || !yield(i, chances[come]*t.share) {
+		for i := x.starts[certain]; i < len(x.kinds); i++ {
+			k := &x.kinds[i]
+			if come := k.prompts - certain; come >= len(chances) || !yield(i, chances[come]*k.share) {
 				return
 			}
 		}
 	}
 }
 
-// add adds the probability of each kind of step after a backlog, times a weight. Backlogs beyond the largest count as the largest.
-func (x *chain) add(all []float64, b backlog, chances []float64, weight float64) {
-	rest, steps, first := weight, x.steps, len(x.steps)
-	if starts := x.starts[b.begun()]; b.prompts < len(starts) {
-		first = starts[b.prompts]
-	}
-	for i := first; i < len(steps); i++ { // as arrivals, which takes longer
-		t := &steps[i]
-		come := t.prompts - b.prompts
-		if t.rest != b.rest || come < 0 || come >= len(chances) {
+// add adds the probability of each kind of step, times a weight. More prompts than the largest kind has count as those of the largest.
+func (x *chain) add(all, chances []float64, weight float64) {
+	rest, kinds := weight, x.kinds
+	for i := range kinds { // as arrivals, which takes longer
+		k := &kinds[i]
+		if k.prompts >= len(chances) {
 			break
 		}
-		chance := weight * (chances[come] * t.share)
+		chance := weight * (chances[k.prompts] * k.share)
 		all[i] += chance
 		rest -= chance
 		if x.stages > 1 {
-			x.phases.enter(t.group, come, weight*t.share)
+			x.phases.enter(k.group, k.prompts, weight*k.share)
 		}
 	}
-	all[x.ends[b.begun()]] += rest
+	all[len(kinds)-1] += rest
 }
 
 // negligible is the share of the steps below which some play no part.
@@ -143,16 +122,14 @@ func (x *chain) turn() (mean float64) {
 		if g.spread = g.spreads / g.share; x.async {
 			g.lead = g.leads / g.share
 		}
-		if g.behind > 0 && g.begins > 0 {
-			g.gained = g.gains / g.begins
-			g.ahead = 1 - math.Pow(1-min(g.begins/g.share, 1), g.gained/g.behind)
+		if g.lag > 0 && g.begins > 0 {
+			g.slack = g.gains / g.begins
+			g.ahead = 1 - math.Pow(1-min(g.begins/g.share, 1), g.slack/g.lag)
 		}
-		if !g.full {
-			a, b, ofA, ofB := g.points()
-			x.add(x.next[i], backlog{}, x.come(i, x.rate*a), ofA)
-			if ofB > 0 {
-				x.add(x.next[i], backlog{}, x.come(i, x.rate*b), ofB)
-			}
+		a, b, ofA, ofB := g.points()
+		x.add(x.next[i], x.come(i, x.rate*a), ofA)
+		if ofB > 0 {
+			x.add(x.next[i], x.come(i, x.rate*b), ofB)
 		}
 	}
 	x.shares, x.next = x.next, x.shares
@@ -163,13 +140,12 @@ func (x *chain) turn() (mean float64) {
 
 // follow adds the windows of the steps that come after those of a group, and gives their part of the mean length of a step.
 func (x *chain) follow(before *group, shares []float64) (mean float64) {
-	full, fullWindow := -1, 0.0
 	for j, share := range shares {
 		if share < negligible {
 			continue
 		}
-		t := &x.steps[j]
-		g := &x.groups[t.group]
+		k := &x.kinds[j]
+		g := &x.groups[k.group]
 		length, late := x.after(before, j)
 		window := x.window(before, j, length, late)
 		mean += share * length
@@ -178,45 +154,12 @@ func (x *chain) follow(before *group, shares []float64) (mean float64) {
 			g.gains += share * (length - late)
 		}
 		g.leads += share * (length - late)
-		g.spreads += share * t.spread
+		g.spreads += share * k.spread
 		g.windows[0] += share * window
 		g.windows[1] += share * window * window
 		g.windows[2] += share * window * window * window
-		if g.full {
-			full, fullWindow = t.group, window
-			x.leave(t, share)
-		}
-	}
-	if full >= 0 {
-		chances := x.come(full, x.rate*fullWindow)
-		for b, share := range x.backlogs() {
-			x.add(x.next[full], b, chances, share)
-		}
 	}
 	return mean
-}
-
-// leave adds the backlogs that a share of full steps leaves.
-func (x *chain) leave(t *timed, share float64) {
-	for i := range t.carried {
-		c := &t.carried[i]
-		left := x.left[c.begun()]
-		left[min(c.prompts, len(left)-1)] += share * c.chance
-	}
-}
-
-// backlogs empties the sums of the backlogs that were left, and gives each with its share.
-func (x *chain) backlogs() iter.Seq2[backlog, float64] {
-	return func(yield func(backlog, float64) bool) {
-		for begun, left := range x.left {
-			for prompts, share := range left {
-				left[prompts] = 0
-				if share > negligible && !yield(backlog{prompts, begun > 0}, share) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // points are two windows, and the share of the steps that has each: the distribution on two points with the first three moments of the windows, and so
@@ -236,10 +179,10 @@ func (g *group) points() (a, b, ofA, ofB float64) {
 
 // run is the length of a step of a kind that was formed a lead before its begin, and the time from its begin until the next one is formed.
 func (x *chain) run(kind int, lead float64) (length, late float64) {
-	if t := &x.steps[kind]; !x.async {
-		return t.time, t.time
+	if k := &x.kinds[kind]; !x.async {
+		return k.time, k.time
 	}
-	return x.steps[kind].run(lead)
+	return x.kinds[kind].run(lead)
 }
 
 // after is the mean length of a step of a kind after one of a group, and the mean time from its begin until the next one is formed.
@@ -248,11 +191,11 @@ func (x *chain) run(kind int, lead float64) (length, late float64) {
 // with prompts may let it form the next steps ahead, which do not wait for launches until the lead is lost. The numbers of steps that only decode between
 // those with prompts have a geometric distribution, which says for how many of them it is not.
 func (x *chain) after(before *group, kind int) (length, late float64) {
-	if before.behind == 0 || x.steps[kind].group != x.of[0] {
+	if before.lag == 0 || x.kinds[kind].group != x.of[0] {
 		return x.run(kind, before.lead)
 	}
-	t := &x.steps[kind]
-	lengthAhead, lateAhead := x.run(kind, max(before.gained/2, t.before+t.waits[0])) // between the lead at the begin and none
+	k := &x.kinds[kind]
+	lengthAhead, lateAhead := x.run(kind, max(before.slack/2, k.before+k.waits[0])) // between the lead at the begin and none
 	length, late = x.run(kind, 0)
 	return length + before.ahead*(lengthAhead-length), late + before.ahead*(lateAhead-late)
 }
@@ -260,11 +203,11 @@ func (x *chain) after(before *group, kind int) (length, late float64) {
 // window is the time from the forming of a step to that of the next one, in which the prompts of that one come. It depends on one kind alone: on the
 // step before where the host has launched the step by its begin, and on the step itself where the GPU waits for the launch.
 func (x *chain) window(before *group, kind int, length, late float64) float64 {
-	switch t := &x.steps[kind]; {
+	switch k := &x.kinds[kind]; {
 	case !x.async:
 		return late
 	case late > 0 && late < length:
-		return t.before + t.launch
+		return k.before + k.launch
 	}
 	return before.lead + late
 }
@@ -325,42 +268,32 @@ func (x *chain) extrapolate(times float64) {
 const settles = 2e-4
 
 // means are the means over the steps of the chain, and what prompts meet that come in the windows of each group.
-func (x *chain) means(p *piece) (*cycle, []arrived) {
-	y, all := &cycle{kinds: make([]kind, len(x.steps))}, make([]arrived, len(x.groups))
+func (x *chain) means(p *level) (*cycle, []meeting) {
+	y, all := &cycle{}, make([]meeting, len(x.groups))
+	decodes := 0.0
 	for i := range x.groups {
 		before := &x.groups[i]
 		for j, share := range x.shares[i] {
 			if share < negligible {
 				continue
 			}
-			t := &x.steps[j]
+			k := &x.kinds[j]
 			length, late := x.after(before, j)
-			window, spread := x.window(before, j, length, late), t.spread
+			window, spread := x.window(before, j, length, late), k.spread
 			if x.async {
 				spread = before.spread
 			}
-			own := &y.kinds[j]
-			own.share += share
-			own.length += share * length
-			own.late += share * late
-			all[t.group].add(window, window*window+spread, length-late, share)
-			y.energy += share * (t.energy + x.idle*(length-t.time))
-			x.leave(t, share)
+			all[k.group].add(window, window*window+spread, length-late, share)
+			y.mean += share * length
+			y.energy += share * (k.energy + x.idle*(length-k.time))
+			if decodes += share; k.prompts == 0 {
+				y.plain += share
+			}
+			if p.apart { // replicas with prompts do not decode, others that share their experts do
+				decodes -= share * min(float64(k.prompts)/p.flow.peers, 1)
+			}
 		}
 	}
-	decodes := 0.0
-	for j := range y.kinds {
-		own := &y.kinds[j]
-		y.mean += own.length
-		decodes += own.share
-		if p.apart { // replicas with prompts do not decode, others that share their experts do
-			decodes -= own.share * min(float64(x.steps[j].waiting())/p.flow.peers, 1)
-		}
-		if own.share > 0 {
-			own.length, own.late = own.length/own.share, own.late/own.share
-		}
-	}
-	y.plain = y.kinds[0].share
 	y.decode, y.energy = y.mean/decodes, y.energy/decodes
 	return y, all
 }

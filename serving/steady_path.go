@@ -10,41 +10,42 @@ import (
 	"llmprof/unit"
 )
 
-// Where answers are brief, the number of sequences that decode changes as fast as steps do. It has no product form then, and steps are no chain for each
-// number: they are a queue that is served in groups of any size, which has no closed form. They are followed one by one, at tabulated costs.
+// The queue of a replica whose answers are short, or whose prompts come in groups, has no closed form: it is a bulk service queue, served in groups of any
+// size, whose number of sequences changes as fast as its steps do. Requests that are drawn are followed through it step by step instead, at tabulated
+// costs: a sample path. It has the numbers of sequences alone, not each of them, and passes over steps that are alike.
 
-// Answers that are not brief take so many times as long to decode as prompts that follow each other, and longer where steps with prompts decode
-// none, so that one prompt after another holds up all answers. Both are the edges beyond which the laws of longer answers agree with simulations
+// Answers are short that take no more than so many times as long to decode as prompts that follow each other, and longer where steps with prompts decode
+// none, so that one prompt after another holds up all answers. Both are the edges beyond which the product form agrees with simulations
 // (go test ./serving -run SteadyOfBriefAnswers).
 const (
-	brief       = 4
-	briefHeldUp = 8
+	shortAnswer = 4
+	shortHeldUp = 8
 )
 
-// hurries reports whether answers are brief at a rate: whether they take little longer to decode than a time in which each step has prompts, up to the
-// first one during which none comes.
-func (f *flow) hurries(rate float64) bool {
+// shortAnswers reports whether answers are short at a rate: whether they take little longer to decode than a time in which each step has prompts, up to
+// the first one during which none comes.
+func (f *flow) shortAnswers(rate float64) bool {
 	if f.handed || f.peers > 1 || f.steps == 0 {
-		return false
+		return f.steps == 0
 	}
-	prompt := float64(f.piece(0).all(f.fills.length, 1).Time) // one as others meet it
-	times := float64(brief)
+	prompt := float64(f.level(0).all(f.uncached.length, 1).Time) // one as others meet it
+	times := float64(shortAnswer)
 	if !f.server.Scheduler.Mixed {
-		times = briefHeldUp
+		times = shortHeldUp
 	}
 	return f.steps*float64(f.decode(1).Time) < times*prompt*math.Exp(rate*prompt)
 }
 
-// visits is how many requests are followed: the more the nearer a server is to its largest rate, for the longer its busy periods are then.
-func (f *flow) visits(rate float64) int {
+// jobs is how many requests are followed: the more the nearer a server is to its largest rate, for the longer its busy periods are then.
+func (f *flow) jobs(rate float64) int {
 	load := min(rate/f.unpreempted().Rate, 1)
-	return int(min(fewestVisits/max(1-load, 1e-3), mostVisits))
+	return int(min(fewestJobs/max(1-load, 1e-3), mostJobs))
 }
 
-const fewestVisits, mostVisits = 4000, 40000
+const fewestJobs, mostJobs = 4000, 40000
 
-// A visit is a request that is followed.
-type visit struct {
+// A job is a request that is followed.
+type job struct {
 	at     float64 // arrival
 	begun  float64
 	tokens float64 // of its prompt, that have to be computed
@@ -52,26 +53,26 @@ type visit struct {
 	gaps   int32   // between its tokens
 }
 
-// visitBuffers keeps slices of visits, which need not grow again.
-var visitBuffers = sync.Pool{New: func() any { return new([]visit) }}
+// jobBuffers keeps slices of jobs, which need not grow again.
+var jobBuffers = sync.Pool{New: func() any { return new([]job) }}
 
-// visitsOf draws requests, whose lengths are equally likely parts of their distributions, in any order.
-func (f *flow) visitsOf(visits int) *[]visit {
-	buffer := visitBuffers.Get().(*[]visit)
-	*buffer = slices.Grow((*buffer)[:0], visits)[:visits]
+// drawJobs draws requests, whose lengths are equally likely parts of their distributions, in any order.
+func (f *flow) drawJobs(jobs int) *[]job {
+	buffer := jobBuffers.Get().(*[]job)
+	*buffer = slices.Grow((*buffer)[:0], jobs)[:jobs]
 	all, random := *buffer, rand.New(rand.NewPCG(1, 1))
-	prompts, answer := f.fills.sum(1), int32(f.answers.part(0, 1))
+	prompts, answer := f.uncached.sum(1), int32(f.answers.part(0, 1))
 	for i := range all {
-		all[i] = visit{tokens: prompts[0], gaps: answer - 1}
+		all[i] = job{tokens: prompts[0], gaps: answer - 1}
 	}
 	if len(prompts) > 1 {
-		for i, part := range random.Perm(visits) {
+		for i, part := range random.Perm(jobs) {
 			all[i].tokens = prompts[part%len(prompts)]
 		}
 	}
 	if f.answers.Kind != "fixed" {
-		for i, part := range random.Perm(visits) {
-			all[i].gaps = int32(f.answers.part(part, visits)) - 1
+		for i, part := range random.Perm(jobs) {
+			all[i].gaps = int32(f.answers.part(part, jobs)) - 1
 		}
 	}
 	for i := range all {
@@ -80,8 +81,8 @@ func (f *flow) visitsOf(visits int) *[]visit {
 	return buffer
 }
 
-// comeTo lets visits come at a rate to one of the queues that a router serves in turn.
-func (f *flow) comeTo(all []visit, rate float64) {
+// arriveAt lets jobs come at a rate to one of the queues that a router serves in turn.
+func (f *flow) arriveAt(all []job, rate float64) {
 	arrivals := atRandom
 	if f.stages > 1 {
 		arrivals = func() []float64 { return drawArrivals(len(all), f.stages) }
@@ -93,8 +94,8 @@ func (f *flow) comeTo(all []visit, rate float64) {
 	}
 }
 
-// atRandom are the arrivals of as many visits as are followed at most, of which fewer have the first.
-var atRandom = sync.OnceValue(func() []float64 { return drawArrivals(mostVisits, 1) })
+// atRandom are the arrivals of as many jobs as are followed at most, of which fewer have the first.
+var atRandom = sync.OnceValue(func() []float64 { return drawArrivals(mostJobs, 1) })
 
 // drawArrivals draws when requests come, at a rate of about 1, whose intervals have so many stages. Stages are equally likely parts of their distribution, in any order.
 func drawArrivals(n, stages int) []float64 {
@@ -108,50 +109,49 @@ func drawArrivals(n, stages int) []float64 {
 	return all
 }
 
-// A course is the steps of a replica, one after another.
-type course struct {
+// A path is the steps of a replica, one after another.
+type path struct {
 	*flow
-	visits []visit
+	jobs   []job
 	idle   float64 // power
 	now    float64
 	formed float64 // up to when the next step knows of arrivals
 	ahead  bool    // it is formed while the one before it runs
 	rested float64 // time without work before it
 
-	next    int        // visit that has not begun
-	sent    int        // visits that have come; of a closed loop, or after an API server
-	turns   *turns     // replicas that clients use in turn; nil in an open loop
-	horizon float64    // time up to which other replicas let no request come
-	stuck   bool       // it is idle until a request comes
-	api     *eventLoop // API server; nil where it takes no time, or where its time is added
-	gained  int        // sequences that gained a token by the step that ran last
-	rest    float64    // tokens left of the prompt before it
-	running int        // sequences that decode
-	decoded int        // steps so far that decode
-	ends    []ending   // with the next steps that decode, a ring
-	came    span       // visits whose first token comes with the step that ran last
-	done    ending     // with that step
-	sums    courseSums
+	next    int         // job that has not begun
+	sent    int         // jobs that have come; of a closed loop, or after an API server
+	turns   *roundRobin // replicas that clients use in turn; nil in an open loop
+	horizon float64     // time up to which other replicas let no request come
+	stuck   bool        // it is idle until a request comes
+	api     *eventLoop  // API server; nil where it takes no time, or where its time is added
+	gained  int         // sequences that gained a token by the step that ran last
+	rest    float64     // tokens left of the prompt before it
+	running int         // sequences that decode
+	decoded int         // steps so far that decode
+	ends    []ending    // with the next steps that decode, a ring
+	came    span        // jobs whose first token comes with the step that ran last
+	done    ending      // with that step
+	sums    pathSums
 }
 
-// courseSums are sums over the visits that count, and over the steps beside them.
-type courseSums struct {
+// pathSums are sums over the jobs that count, and over the steps beside them.
+type pathSums struct {
 	begin, busy, energy       float64
-	decoded                   int     // steps that decode before
 	ttft, decode, tpot        float64 // of times
-	own, after                float64 // from the begin of a prompt to its end; of the steps after those with which visits end
-	firsts, answered, several float64 // visits that have their first token, their last, and several tokens
+	own, after                float64 // from the begin of a prompt to its end; of the steps after those with which jobs end
+	firsts, answered, several float64 // jobs that have their first token, their last, and several tokens
 }
 
-// A span is visits from one up to another.
+// A span is jobs from one up to another.
 type span struct{ from, to int }
 
-// An ending is visits that end with the same step: their number, the sum of the times of their first tokens, and the sums of both over the gaps between
+// An ending is jobs that end with the same step: their number, the sum of the times of their first tokens, and the sums of both over the gaps between
 // their tokens.
 type ending struct{ n, firsts, inverse, firstsInverse float64 }
 
-// besideCosts are the costs of steps beside some sequences.
-type besideCosts struct {
+// batchCosts are the costs of steps beside some sequences.
+type batchCosts struct {
 	decode  Cost // without prompts; zero before it is asked for, as beside many sequences hardly a step is without
 	prompts *tokenCosts
 	left    float64 // tokens of prompts that a step takes
@@ -166,7 +166,7 @@ type promptCost struct {
 }
 
 // prompt is the cost of a step with tokens of prompts. Most steps have the tokens of one of the last ones.
-func (c *besideCosts) prompt(tokens float64) *Cost {
+func (c *batchCosts) prompt(tokens float64) *Cost {
 	for i := range c.last {
 		if c.last[i].tokens == tokens {
 			return &c.last[i].cost
@@ -179,56 +179,55 @@ func (c *besideCosts) prompt(tokens float64) *Cost {
 }
 
 // current is the costs beside as many sequences as decode.
-func (w *course) current() *besideCosts {
+func (w *path) current() *batchCosts {
 	n := w.running
-	for len(w.brief) <= n {
-		w.brief = append(w.brief, nil)
+	for len(w.batches) <= n {
+		w.batches = append(w.batches, nil)
 	}
-	if c := w.brief[n]; c != nil {
+	if c := w.batches[n]; c != nil {
 		return c
 	}
 	beside := w.besides(n)
-	c := &besideCosts{prompts: w.table(beside, 0), left: w.left(beside, 0)}
-	w.brief[n] = c
+	c := &batchCosts{prompts: w.table(beside, 0), left: w.left(beside, 0)}
+	w.batches[n] = c
 	return c
 }
 
 // plain is the cost of a step that only decodes, beside as many sequences as decode.
-func (w *course) plain(c *besideCosts) *Cost {
+func (w *path) plain(c *batchCosts) *Cost {
 	if c.decode.Time == 0 && w.running > 0 {
-		c.decode = w.stair(w.running)
+		c.decode = w.graphStep(w.running)
 	}
 	return &c.decode
 }
 
-// inBrief is the steady state of brief answers at a rate.
-func (f *flow) inBrief(rate float64) *Steady {
-	visits := f.visits(rate)
-	all := f.visitsOf(visits)
-	defer visitBuffers.Put(all)
-	f.comeTo(*all, rate)
-	w := f.follow(*all, visits/16, nil)
-	return w.state(rate, rate)
+// sampled is the steady state at a rate by a path of requests that are drawn, through an API server if there is one.
+func (f *flow) sampled(rate float64, api *eventLoop) *Steady {
+	jobs := f.jobs(rate)
+	all := f.drawJobs(jobs)
+	defer jobBuffers.Put(all)
+	f.arriveAt(*all, rate)
+	return f.follow(*all, jobs/16, api).state(rate)
 }
 
-// follow follows visits, of which those before some do not count.
-func (f *flow) follow(all []visit, before int, api *eventLoop) *course {
-	w := f.courseOf(all)
+// follow follows jobs, of which those before some do not count.
+func (f *flow) follow(all []job, before int, api *eventLoop) *path {
+	w := f.newPath(all)
 	if w.api = api; api != nil {
 		w.enter()
 	}
 	for w.next < len(all) {
 		w.counts(before)
 		if w.step(); w.stuck {
-			w.comes(api.next())
+			w.arrivals(api.next())
 		}
 	}
 	return w
 }
 
-// courseOf is the course of visits before its first step.
-func (f *flow) courseOf(all []visit) *course {
-	w := &course{flow: f, visits: all, idle: float64(f.idle()), horizon: math.Inf(1)}
+// newPath is the path of jobs before its first step.
+func (f *flow) newPath(all []job) *path {
+	w := &path{flow: f, jobs: all, idle: float64(f.idle()), horizon: math.Inf(1)}
 	longest := 1
 	for i := range all {
 		longest = max(longest, int(all[i].steps))
@@ -237,23 +236,22 @@ func (f *flow) courseOf(all []visit) *course {
 	return w
 }
 
-// counts lets the sums begin if so many visits have begun.
-func (w *course) counts(before int) {
+// counts lets the sums begin if so many jobs have begun.
+func (w *path) counts(before int) {
 	if w.next < before || w.sums.begin > 0 {
 		return
 	}
-	w.sums = courseSums{begin: w.now, decoded: w.decoded}
+	w.sums = pathSums{begin: w.now}
 	if w.api != nil {
-		w.api.sums = passSums{}
+		w.api.sums = loopSums{}
 	}
 }
 
-// state is the means over the visits that count, which are answered at a rate and come at random at a rate.
-func (w *course) state(rate, random float64) *Steady {
+// state is the means over the jobs that count, which are answered at a rate.
+func (w *path) state(rate float64) *Steady {
 	sums := &w.sums
 	time, answered := w.now-sums.begin, max(sums.answered, 1)
 	st := &Steady{Rate: rate, Utilization: sums.busy / time, Running: rate * sums.decode / answered}
-	step := sums.busy / float64(max(w.decoded-sums.decoded, 1))
 	st.TTFT, st.TPOT = unit.Seconds(sums.ttft/sums.firsts), unit.Seconds(sums.tpot/max(sums.several, 1))
 	decode := sums.decode / answered
 	if w.api != nil {
@@ -261,25 +259,22 @@ func (w *course) state(rate, random float64) *Steady {
 		if st.TTFT += unit.Seconds(in); w.steps == 0 {
 			later = 0
 		}
-		st.TPOT += unit.Seconds(later * w.inverse / max(w.gen-1, 1))
+		st.TPOT += unit.Seconds(later / max(w.gen-1, 1))
 		decode += later
 	} else {
 		st.TTFT += unit.Seconds(w.out(st.Running)) + w.server.Predictor.RequestTime()
 	}
-	if random > 0 {
-		st.TTFT += unit.Seconds(w.enters(st.Running, random, step))
-	}
 	st.E2E = st.TTFT + unit.Seconds(decode)
 	st.Energy = unit.Joules((sums.energy + w.idle*(time-sums.busy)) / (rate * time))
 	st.Waiting = rate * float64(st.TTFT) // by Little's law
-	st.beside = rate * w.beside(sums.own/sums.firsts, sums.after/answered)
+	st.otherBlocks = rate * w.beside(sums.own/sums.firsts, sums.after/answered)
 	return st
 }
 
-func (w *course) step() {
+func (w *path) step() {
 	w.stuck = false
 	costs := w.current()
-	tokens, came := w.take(costs.left)
+	tokens, came := w.admit(costs.left)
 	decodes := w.running > 0 && (tokens == 0 || w.server.Scheduler.Mixed)
 	switch {
 	case tokens > 0:
@@ -287,15 +282,15 @@ func (w *course) step() {
 	case decodes:
 		w.run(w.plain(costs), false)
 	default: // the next one begins when a request has come and the tokens of the one before are known
-		w.give(w.now)
+		w.emit(w.now)
 		if w.api != nil {
-			w.comes(w.now)
+			w.arrivals(w.now)
 		}
-		if w.stuck = math.IsInf(w.visits[w.next].at, 1); w.stuck {
+		if w.stuck = math.IsInf(w.jobs[w.next].at, 1); w.stuck {
 			return
 		}
 		if !w.ahead {
-			w.rested = max(w.visits[w.next].at-w.now, 0)
+			w.rested = max(w.jobs[w.next].at-w.now, 0)
 			w.now += w.rested
 		}
 		w.ahead, w.formed = false, w.now
@@ -310,24 +305,24 @@ func (w *course) step() {
 		w.running -= int(w.done.n)
 	}
 	for i := came.from; i < came.to; i++ {
-		if steps := w.visits[i].steps; steps > 0 {
+		if steps := w.jobs[i].steps; steps > 0 {
 			w.running++
 			w.end(int(steps)).n++
 		}
 	}
 	if tokens == 0 {
-		w.again(&costs.decode)
+		w.repeat(&costs.decode)
 	}
 }
 
-// end is the visits that end with a step that decodes, so many after the last one.
-func (w *course) end(steps int) *ending { return &w.ends[(w.decoded+steps)%len(w.ends)] }
+// end is the jobs that end with a step that decodes, so many after the last one.
+func (w *path) end(steps int) *ending { return &w.ends[(w.decoded+steps)%len(w.ends)] }
 
-// take lets prompts begin that have come and fit into the step, and gives the tokens of prompts in it and the visits whose prompts it ends.
-func (w *course) take(left float64) (tokens float64, came span) {
+// admit lets prompts begin that have come and fit into the step, and gives the tokens of prompts in it and the jobs whose prompts it ends.
+func (w *path) admit(left float64) (tokens float64, came span) {
 	rules := &w.server.Scheduler
 	if w.api != nil {
-		w.comes(w.formed)
+		w.arrivals(w.formed)
 	}
 	came = span{w.next, w.next}
 	if w.rest > 0 {
@@ -341,8 +336,8 @@ func (w *course) take(left float64) (tokens float64, came span) {
 	if running > 0 && rules.Mixed { // those that end with the step make room
 		running -= int(w.end(1).n)
 	}
-	for w.next < len(w.visits) && w.visits[w.next].at <= w.formed && tokens < left && running+w.next-came.from < w.most {
-		v := &w.visits[w.next]
+	for w.next < len(w.jobs) && w.jobs[w.next].at <= w.formed && tokens < left && running+w.next-came.from < w.most {
+		v := &w.jobs[w.next]
 		if rules.Whole && tokens > 0 && tokens+v.tokens > left {
 			break
 		}
@@ -358,7 +353,7 @@ func (w *course) take(left float64) (tokens float64, came span) {
 }
 
 // run runs a step with its cost, by the law of replica.run.
-func (w *course) run(c *Cost, prompts bool) {
+func (w *path) run(c *Cost, prompts bool) {
 	if w.rested > 0 {
 		r := rested(*c, min(w.rested/float64(analytic.Window), 1))
 		c = &r
@@ -374,7 +369,7 @@ func (w *course) run(c *Cost, prompts bool) {
 		out = max(out, launched)
 	}
 	w.sums.after += w.done.n * (end - out)
-	w.give(out)
+	w.emit(out)
 	w.sums.busy += end - w.now
 	w.sums.energy += float64(c.Energy) - w.idle*ahead
 	w.formed = end
@@ -384,9 +379,9 @@ func (w *course) run(c *Cost, prompts bool) {
 	w.now, w.rested = end, 0
 }
 
-// again runs further steps that only decode and are like the last one: up to the next one which may have a prompt or with which a visit ends.
-func (w *course) again(c *Cost) {
-	if w.rest > 0 || w.done.n > 0 || w.next == len(w.visits) || w.api != nil && !w.api.quiet(float64(w.running), w.server.yields(), float64(c.Time-c.Waits)) {
+// repeat runs further steps that only decode and are like the last one: up to the next one which may have a prompt or with which a job ends.
+func (w *path) repeat(c *Cost) {
+	if w.rest > 0 || w.done.n > 0 || w.next == len(w.jobs) || w.api != nil && !w.api.quiet(float64(w.running), w.server.yields(), float64(c.Time-c.Waits)) {
 		return
 	}
 	length, lead := float64(c.Time), 0.0
@@ -396,7 +391,7 @@ func (w *course) again(c *Cost) {
 			return
 		}
 	}
-	next, steps := w.visits[w.next].at, 0.0
+	next, steps := w.jobs[w.next].at, 0.0
 	if w.api != nil && len(w.api.coming) > 0 { // a request meets the tokens of the last step in the API server, which steps that are passed over do not hand to it
 		next = min(next, w.api.coming[0]-2*length)
 	}
@@ -413,14 +408,14 @@ func (w *course) again(c *Cost) {
 	w.sums.energy += steps * (float64(c.Energy) - w.idle*(float64(c.Time)-length))
 }
 
-// give gives out the tokens of the step that ended.
-func (w *course) give(at float64) {
+// emit gives out the tokens of the step that ended.
+func (w *path) emit(at float64) {
 	d, s := &w.done, &w.sums
 	ended := int(d.n)
 	s.decode += d.n*at - d.firsts
 	s.tpot += d.inverse*at - d.firstsInverse
 	for i := w.came.from; i < w.came.to; i++ {
-		v := &w.visits[i]
+		v := &w.jobs[i]
 		s.firsts++
 		s.ttft += at - v.at
 		s.own += at - v.begun
@@ -437,12 +432,12 @@ func (w *course) give(at float64) {
 	s.answered += float64(ended)
 	if w.api != nil {
 		firsts, decodes := float64(w.came.to-w.came.from), float64(w.gained)
-		w.api.hand(handout{decodes: decodes, firsts: firsts, ends: float64(ended), gain: decodes*w.server.yields() + firsts}, at)
+		w.api.deliver(delivery{decodes: decodes, firsts: firsts, ends: float64(ended), gain: decodes*w.server.yields() + firsts}, at)
 	}
 	w.came, w.done, w.gained = span{}, ending{}, 0
 	if w.turns != nil && w.api == nil {
 		for range ended {
-			w.turns.come(at + float64(w.server.Predictor.RequestTime()))
+			w.turns.send(at + float64(w.server.Predictor.RequestTime()))
 		}
 	}
 }

@@ -43,7 +43,7 @@ func TestSteadyOfBriefAnswers(t *testing.T) {
 			seen := &answers{from: 500 + int(3*st.Running)}
 			l := Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: x.prompt, Gen: x.gen, Requests: requests + int(20*st.Running), Seed: 1}
 			r := simulate(t, s, l, Options{Warmup: seen.from, Each: seen.add})
-			what := fmt.Sprintf("%s on %s, %v + %v tokens at %.1f of the capacity, brief %v: ", x.model, x.gpu, &x.prompt, &x.gen, share, states.flow.hurries(rate))
+			what := fmt.Sprintf("%s on %s, %v + %v tokens at %.1f of the capacity, short %v: ", x.model, x.gpu, &x.prompt, &x.gen, share, states.flow.shortAnswers(rate))
 			agree(t, what+"TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05+2*uncertainty(seen.ttft))
 			agree(t, what+"TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05+2*uncertainty(seen.tpot))
 			agree(t, what+"E2E", float64(st.E2E), r.E2E.Mean(), 0.05+2*uncertainty(seen.e2e))
@@ -59,13 +59,13 @@ func TestBriefAnswersAlone(t *testing.T) {
 	for _, scheduler := range []string{"vllm", "vllm-2024", "sglang", "llama.cpp"} {
 		f, err := server(t, "llama3.1-8b", "h100", 1, scheduler).flow(Lengths{Kind: "uniform", Low: 1000, High: 3000}, Fixed(20))
 		testkit.Must(t, err)
-		a, b := f.product(1e-4), f.inBrief(1e-4)
+		a, b := f.product(1e-4), f.sampled(1e-4, nil)
 		agree(t, scheduler+": TTFT", float64(a.TTFT), float64(b.TTFT), 0.002)
 		agree(t, scheduler+": TPOT", float64(a.TPOT), float64(b.TPOT), 0.002)
 		agree(t, scheduler+": E2E", float64(a.E2E), float64(b.E2E), 0.002)
 		agree(t, scheduler+": energy", float64(a.Energy), float64(b.Energy), 0.01)
 		if !f.server.Scheduler.Async { // else blocks of an answer are held during the next step, of which there is none here
-			agree(t, scheduler+": KV blocks beside", a.beside, b.beside, 0.02)
+			agree(t, scheduler+": KV blocks beside", a.otherBlocks, b.otherBlocks, 0.02)
 		}
 	}
 }
@@ -105,6 +105,6 @@ func TestStepsAheadOfTheHost(t *testing.T) {
 		s.Drafts, s.Acceptance = int(x.drafts), 0.7
 		f, err := s.flow(Lengths{Kind: "uniform", Low: 1168, High: 3504}, Lengths{Kind: "uniform", Low: 211, High: 633})
 		testkit.Must(t, err)
-		agree(t, fmt.Sprintf("%+v: TPOT", x), float64(f.product(x.rate).TPOT), float64(f.inBrief(x.rate).TPOT), 0.02)
+		agree(t, fmt.Sprintf("%+v: TPOT", x), float64(f.product(x.rate).TPOT), float64(f.sampled(x.rate, nil).TPOT), 0.02)
 	}
 }

@@ -2,32 +2,32 @@ package serving
 
 import (
 	"math"
-
-	"llmprof/unit"
 )
+
+// A busy API server lets requests come to the engine in groups. Its event loop works in passes (frontend.go): the sample path has it for numbers of tokens.
 
 // An eventLoop is the API server beside the steps that are followed: the event loop of frontend, for numbers of tokens.
 type eventLoop struct {
 	intake, half, closing, way float64
-	rank                       float64 // share of the sequences that began before one whose answer ends
-	turns                      *turns  // of clients that send a request when they have an answer; nil in an open loop
+	rank                       float64     // share of the sequences that began before one whose answer ends
+	turns                      *roundRobin // of clients that send a request when they have an answer; nil in an open loop
 
 	running  bool // a pass runs
 	end      float64
-	ready    handout   // tokens to send
-	taken    handout   // outputs that the pass takes apart
-	outputs  []handout // outputs of steps, not taken apart yet
-	coming   []float64 // times at which requests come to the server
-	entering []entrant // in the order of their arrival
-	entered  []float64 // times at which requests come to the engine, which it does not know yet
-	due      float64   // answers whose ends are not sent yet
-	sums     passSums
+	ready    delivery   // tokens to send
+	taken    delivery   // outputs that the pass takes apart
+	outputs  []delivery // outputs of steps, not taken apart yet
+	coming   []float64  // times at which requests come to the server
+	entering []entrant  // in the order of their arrival
+	entered  []float64  // times at which requests come to the engine, which it does not know yet
+	due      float64    // answers whose ends are not sent yet
+	sums     loopSums
 }
 
-// passSums are sums of times in the API server and of how many requests have them.
-type passSums struct{ in, firsts, ends, entered, began, ended float64 }
+// loopSums are sums of times in the API server and of how many requests have them.
+type loopSums struct{ in, firsts, ends, entered, began, ended float64 }
 
-func (s *passSums) add(o *passSums) {
+func (s *loopSums) add(o *loopSums) {
 	s.in, s.firsts, s.ends = s.in+o.in, s.firsts+o.firsts, s.ends+o.ends
 	s.entered, s.began, s.ended = s.entered+o.entered, s.began+o.began, s.ended+o.ended
 }
@@ -38,8 +38,8 @@ type entrant struct {
 	stages int
 }
 
-// A handout is the tokens of a step, or of several steps whose tokens are sent together: each sequence has one message then.
-type handout struct {
+// A delivery is the tokens of a step, or of several steps whose tokens are sent together: each sequence has one message then.
+type delivery struct {
 	decodes, firsts, ends float64 // messages: of sequences that had their first token before, with first tokens, and those of both that end answers
 	gain                  float64 // tokens
 	firstsAt, endsAt      float64 // sums of the times at which the engine had the first tokens and the last ones
@@ -47,7 +47,7 @@ type handout struct {
 }
 
 // newEventLoop is the API server of a flow; nil where it takes no time.
-func (f *flow) newEventLoop(t *turns) *eventLoop {
+func (f *flow) newEventLoop(t *roundRobin) *eventLoop {
 	if f.front.free() {
 		return nil
 	}
@@ -55,8 +55,8 @@ func (f *flow) newEventLoop(t *turns) *eventLoop {
 	return &eventLoop{intake: float64(front.intake), half: float64(front.token) / 2, closing: float64(front.closing), way: float64(front.way), rank: 1 - f.shorter, turns: t}
 }
 
-// hand hands over the tokens of a step at a time.
-func (p *eventLoop) hand(h handout, at float64) {
+// deliver hands over the tokens of a step at a time.
+func (p *eventLoop) deliver(h delivery, at float64) {
 	p.until(at)
 	h.passes = handed
 	h.firstsAt, h.endsAt = at*h.firsts, at*h.ends
@@ -74,26 +74,6 @@ func (p *eventLoop) until(time float64) {
 			p.finish()
 		}
 		p.begin(next)
-		p.further(time)
-	}
-}
-
-// further lets passes up to a time end at once which do nothing but take requests a stage further: up to the one with which the first of them enters, or
-// during which another comes. They end when they would one by one, to the last digit.
-func (p *eventLoop) further(time float64) {
-	if !p.running || len(p.outputs) > 0 || p.taken.gain > 0 || len(p.entering) == 0 {
-		return
-	}
-	if len(p.coming) > 0 {
-		time = unit.Smaller(time, p.coming[0])
-	}
-	n, most, each := 0, p.entering[0].stages, p.intake*float64(len(p.entering))/stages
-	for n < most && p.end < time {
-		p.end += each
-		n++
-	}
-	for i := range p.entering {
-		p.entering[i].stages -= n
 	}
 }
 
@@ -145,7 +125,7 @@ func (p *eventLoop) send(now float64) float64 {
 		at := now + min(2*p.rank*i/r.ends, 1)*r.decodes*p.half + (i-0.5)*p.closing
 		p.sums.ends += at
 		if p.turns != nil {
-			p.turns.come(at + 2*p.way)
+			p.turns.send(at + 2*p.way)
 		}
 	}
 	p.sums.ends -= r.endsAt
@@ -154,13 +134,13 @@ func (p *eventLoop) send(now float64) float64 {
 	p.sums.firsts += r.firsts*(now+(r.firsts+1)/2*p.half) - r.firstsAt
 	p.sums.began += r.firsts
 	now += r.firsts * p.half
-	p.ready = handout{}
+	p.ready = delivery{}
 	return now
 }
 
 // join adds the tokens of a later step. The sequences that it decodes are those of the earlier ones but for ended answers, so that it adds messages with
 // first tokens alone, unless the earlier ones were of prompts alone.
-func (h *handout) join(o *handout) {
+func (h *delivery) join(o *delivery) {
 	if h.decodes == 0 {
 		h.decodes = max(o.decodes-h.firsts, 0)
 	}
@@ -172,7 +152,7 @@ func (h *handout) join(o *handout) {
 func (p *eventLoop) finish() {
 	p.running = false
 	if p.taken.gain > 0 {
-		p.ready, p.taken = p.taken, handout{}
+		p.ready, p.taken = p.taken, delivery{}
 	}
 	n := 0
 	for n < len(p.outputs) && p.outputs[n].passes < 0 {
@@ -200,22 +180,31 @@ func (p *eventLoop) delays() (in, later float64) {
 	return s.in/max(s.entered, 1) + first + p.way, s.ends/max(s.ended, 1) - first
 }
 
-// comes lets the requests come to the engine that do so up to a time.
-func (w *course) comes(time float64) {
+// arrivals lets the requests come to the engine that do so up to a time.
+func (w *path) arrivals(time float64) {
 	w.api.until(time)
-	n := min(len(w.api.entered), len(w.visits)-w.sent)
+	n := min(len(w.api.entered), len(w.jobs)-w.sent)
 	for _, at := range w.api.entered[:n] {
-		w.visits[w.sent].at = at
+		w.jobs[w.sent].at = at
 		w.sent++
 	}
 	w.api.entered = w.api.entered[:0]
 }
 
-// enter sends the visits of an open loop through the API server.
-func (w *course) enter() {
-	for i := range w.visits {
-		v := &w.visits[i]
+// enter sends the jobs of an open loop through the API server.
+func (w *path) enter() {
+	for i := range w.jobs {
+		v := &w.jobs[i]
 		w.api.coming = append(w.api.coming, v.at+w.api.way)
 		v.at = math.Inf(1)
 	}
+}
+
+// grouping is the share of its time from which on an API server lets prompts come in groups, which the product form of Poisson arrivals does not have.
+const grouping = 0.4
+
+// groupsArrivals reports whether the API server of a replica lets prompts come in groups at a rate, so that requests are followed through it. Replicas that share
+// experts or get the cache of prompts are not followed.
+func (f *flow) groupsArrivals(rate float64) bool {
+	return !f.handed && f.peers == 1 && f.front.load(rate, f.gen) >= grouping
 }

@@ -20,12 +20,12 @@ func (f *flow) parts(prompts int) float64 {
 		return f.peers
 	}
 	each := math.Ceil(float64(prompts) / f.peers)
-	longest := f.fills.longest(min(float64(prompts), f.peers)) / f.fills.mean
+	longest := f.uncached.longest(min(float64(prompts), f.peers)) / f.uncached.mean
 	return float64(prompts) / each / (1 + (longest-1)/math.Sqrt(each))
 }
 
 // longest is the mean of the longest of n prompts.
-func (f *fills) longest(n float64) (mean float64) {
+func (f *uncached) longest(n float64) (mean float64) {
 	below, all := 0.0, float64(len(f.sums[0]))
 	for i, tokens := range f.sums[0] {
 		within := math.Pow(float64(i+1)/all, n)
@@ -51,10 +51,10 @@ func (f *flow) limitOf(n, prompts int) float64 {
 	return (f.graphs - float64(f.besides(n)*(1+f.server.Drafts))) * f.parts(prompts)
 }
 
-// sideBySide is a step of all replicas: replicas that only decode wait for those with prompts.
-func (f *flow) sideBySide(n int, tokens float64, prompts int) Cost {
+// lockstep is a step of all replicas: replicas that only decode wait for those with prompts.
+func (f *flow) lockstep(n int, tokens float64, prompts int) Cost {
 	if prompts == 0 && tokens > 0 {
-		prompts = int(math.Ceil(tokens/f.fills.mean - 1e-9))
+		prompts = int(math.Ceil(tokens/f.uncached.mean - 1e-9))
 	}
 	each, busy := f.each(n), min(float64(prompts), f.peers)
 	together := float64(n*(1+f.server.Drafts)) + tokens + max(f.peers-max(float64(n), busy), 0) // one that has nothing runs a token

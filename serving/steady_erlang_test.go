@@ -91,16 +91,15 @@ func TestRenewals(t *testing.T) {
 			}
 		}
 		_, beside, _ := moments(besides(stationary(nil, 3, stages), 3))
-		_, after, _ := moments(afterOne(nil, 3, stages))
-		if stages == 1 && (math.Abs(beside-3) > 1e-3 || math.Abs(after-3) > 1e-3) || stages > 1 && !(beside < 3-0.2 && after < 3-0.2) {
-			t.Errorf("%d stages: an arrival meets %g others, and %g come after it", stages, beside, after)
+		if stages == 1 && math.Abs(beside-3) > 1e-3 || stages > 1 && !(beside < 3-0.2) {
+			t.Errorf("%d stages: an arrival meets %g others", stages, beside)
 		}
 	}
 }
 
 // The numbers of sequences of a server without contention are the numbers of arrivals in the time of an answer.
 func TestBirthsOfRenewals(t *testing.T) {
-	f := &flow{stages: 4, shorter: 1}
+	f := &flow{stages: 4, traffic: traffic{shorter: 1}}
 	chances := stationary(nil, 6, 4)
 	for n := 1; n < 12; n++ {
 		if got, want := f.birth(n, 6), chances[n]/chances[n-1]; math.Abs(got/want-1) > 1e-6 {
