@@ -23,13 +23,13 @@ func TestRatesFlagRefuses(t *testing.T) {
 func TestTimes(t *testing.T) {
 	for text, want := range map[string]unit.Seconds{"120": 120, "0.5": 0.5, "5s": 5, "500ms": 0.5, "500 ms": 0.5, "2m": 120, "1h": 3600, "5us": 5e-6, "5µs": 5e-6} {
 		var got unit.Seconds
-		if err := (TimeFlag{&got}).Set(text); err != nil || got != want {
+		if err := TimeFlag(&got).Set(text); err != nil || got != want {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "s", "-5s", "5 parsecs", "1e400s"} {
 		var got unit.Seconds
-		if err := (TimeFlag{&got}).Set(text); err == nil {
+		if err := TimeFlag(&got).Set(text); err == nil {
 			t.Errorf("%q: %v", text, got)
 		}
 	}
