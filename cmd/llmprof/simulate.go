@@ -63,7 +63,7 @@ func (a *app) simulate() *cobra.Command {
 	cli.Define(cmd, cli.Model, s.ModelFlags)
 	cli.Define(cmd, cli.Hardware, s.HardwareFlags)
 	cli.Define(cmd, cli.Hardware, s.SkewFlag)
-	cli.Define(cmd, "Server", s.Service.Flags)
+	cli.Define(cmd, "Server", s.Flags)
 	cli.Define(cmd, cli.Engine, s.EngineFlags)
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { s.outputFlags(cmd) })
 	s.machines.flags(cmd, "loads")
