@@ -275,13 +275,13 @@ func (b *benchmark) report(ctx context.Context) (stop func()) {
 	if b.Progress == nil {
 		return func() {}
 	}
-	stop = power.Every(ctx, time.Second, func(context.Context) {
+	end := power.Every(ctx, time.Second, func(context.Context) {
 		if line := b.asked.line(b.asks.Requests, b.asks.Timeout); line != "" {
 			b.Progress(line)
 		}
 	})
 	return func() {
-		stop()
+		end()
 		b.Progress("")
 	}
 }

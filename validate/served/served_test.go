@@ -25,7 +25,7 @@ func TestRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(runs) != 145 {
+	if len(runs) != 156 {
 		t.Errorf("%d runs", len(runs))
 	}
 	n := 0
