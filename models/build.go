@@ -220,7 +220,7 @@ func check(m *Model) error {
 		add(l, 1)
 	}
 	for layer, b := range m.Blocks() {
-		b.each(func(l Linear, copies, _ int) { add(l, float64(layer.Count)*float64(copies)) })
+		b.each(func(l Linear, copies int, _ float64) { add(l, float64(layer.Count)*float64(copies)) })
 		total += float64(b.Extra) * float64(layer.Count)
 	}
 	if bad == nil && total+float64(m.Embedding.Extra) > maxParams {
