@@ -255,11 +255,11 @@ func (s *GridSource) asked(values []string) sweep.Setting {
 	}
 }
 
-// other are the values of the lists that have no column of their own.
+// other are the values of the lists that have no column of their own, as flag=value. Dashes before a flag would be an apostrophe more in CSV.
 func (s *GridSource) other(values []string) string {
 	var all []string
 	for _, i := range s.lists {
-		all = append(all, "--"+s.grid.Axes[i].Name+"="+values[i])
+		all = append(all, s.grid.Axes[i].Name+"="+values[i])
 	}
 	return strings.Join(all, " ")
 }

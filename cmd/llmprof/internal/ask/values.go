@@ -109,9 +109,6 @@ func priceFlag(to *unit.DollarsPerHour) pflag.Value {
 	})
 }
 
-// No server has so few requests, of which each takes the energy of all the time until the next, nor so many.
-const leastRate, mostRate = 1e-9, 1e6
-
 // RatesFlag reads rates, as "2.5" or "1,2,4", and a range that a knee is searched in, as "1..32", unless span is nil.
 func RatesFlag(rates *[]float64, span *[2]float64) pflag.Value {
 	return Flag(func() string {
@@ -124,7 +121,7 @@ func RatesFlag(rates *[]float64, span *[2]float64) pflag.Value {
 		if low, high, ok := strings.Cut(s, ".."); ok && span != nil {
 			a, failed := strconv.ParseFloat(strings.TrimSpace(low), 64)
 			b, wrong := strconv.ParseFloat(strings.TrimSpace(high), 64)
-			if failed != nil || wrong != nil || !(a >= leastRate && a < b && b <= mostRate) {
+			if failed != nil || wrong != nil || !(a >= serving.LeastRate && a < b && b <= serving.MostRate) {
 				return fmt.Errorf("%.40q: want two rates above 0, the smaller first, as 1..32", s)
 			}
 			*span = [2]float64{a, b}
@@ -132,7 +129,7 @@ func RatesFlag(rates *[]float64, span *[2]float64) pflag.Value {
 		}
 		for part := range strings.SplitSeq(s, ",") {
 			v, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
-			if err != nil || !(v >= leastRate && v <= mostRate) {
+			if err != nil || serving.CheckRate(v) != nil {
 				return fmt.Errorf("want requests a second, from 1e-9 to 1e6, or several, as 1,2.5,5")
 			}
 			*rates = append(*rates, v)
