@@ -45,12 +45,15 @@ func idling(ctx context.Context, meter Meter, how time.Duration) (*result.Window
 	return &result.Window{Seconds: w.End.Sub(w.Begin).Seconds(), Domains: w.Domains}, nil
 }
 
+// atRest is the phase that replicas begin together when their workers have nothing to do.
+const atRest engine.Phase = "idle"
+
 // idleLoaded measures the power of the idle engine that has a model in memory.
 func (s *session) idleLoaded(ctx context.Context) (err error) {
 	if s.meter == nil {
 		return nil
 	}
-	if err := s.group.meet(ctx, engine.Idle); err != nil {
+	if err := s.group.meet(ctx, atRest); err != nil {
 		return err
 	}
 	s.say("idle with the weights resident")
