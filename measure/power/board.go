@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"llmprof/measure/result"
+	"llmprof/measure/wait"
 )
 
 // A board is a GPU, through NVML or nvidia-smi. Its methods may be called from
@@ -81,7 +82,7 @@ func (s *gpuSensor) edge(ctx context.Context, l *log, least float64) (at time.Ti
 		return before, 0, s.wentBack(least, joules)
 	}
 	for limit := before.Add(edgeLimit); before.Before(limit); {
-		if err := Pause(ctx, edgePause); err != nil {
+		if err := wait.For(ctx, edgePause); err != nil {
 			return before, 0, err
 		}
 		now, got, err := l.timed(s.board.joules)

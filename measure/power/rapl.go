@@ -1,7 +1,6 @@
 package power
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"llmprof/measure/procfs"
 	"llmprof/measure/result"
 )
 
@@ -66,7 +66,7 @@ func raplZones(root fs.FS) ([]zone, error) {
 	var zones []zone
 	inPackage := map[string]string{}
 	for _, dir := range found(root, "sys/class/powercap/intel-rapl:*") {
-		name, err := text(root, dir+"/name")
+		name, err := procfs.Text(root, dir+"/name")
 		if err != nil {
 			continue
 		}
@@ -86,7 +86,7 @@ func raplZones(root fs.FS) ([]zone, error) {
 		if isPart {
 			z.name = inPackage[number] + " " + name
 		}
-		if limit, err := text(root, dir+"/max_energy_range_uj"); err == nil {
+		if limit, err := procfs.Text(root, dir+"/max_energy_range_uj"); err == nil {
 			z.wrap = wrapAt(limit)
 		}
 		zones = append(zones, z)
@@ -108,15 +108,9 @@ func wrapAt(limit string) float64 {
 	return float64(n)
 }
 
-// text is what a file of sysfs says, without its newline.
-func text(root fs.FS, name string) (string, error) {
-	data, err := fs.ReadFile(root, name)
-	return string(bytes.TrimSpace(data)), err
-}
-
 // read is the counter in µJ.
 func (z *zone) read(root fs.FS) (float64, error) {
-	s, err := text(root, z.file)
+	s, err := procfs.Text(root, z.file)
 	if err != nil {
 		return 0, err
 	}

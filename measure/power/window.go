@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"llmprof/measure/result"
+	"llmprof/measure/wait"
 )
 
 // A sensor measures one thing, or several that are read together.
@@ -177,41 +178,6 @@ func integral(samples []Sample, from, to time.Time) (float64, error) {
 	return sum, nil
 }
 
-// Pause waits, or until ctx is done, whose cause is then the error.
-func Pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// Every calls do at each period's end, in a goroutine of its own, until it is stopped.
-func Every(ctx context.Context, period time.Duration, do func(context.Context)) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(period)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				do(ctx)
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
-}
-
 // A loop reads a sensor again and again in a goroutine of its own, until it is ended or a read fails.
 type loop struct {
 	stop context.CancelFunc
@@ -225,7 +191,7 @@ func (l *loop) run(ctx context.Context, period func(i int) time.Duration, read f
 	l.done = make(chan struct{})
 	go func() {
 		defer close(l.done)
-		for i := 0; l.err == nil && (period(i) == 0 || Pause(ctx, period(i)) == nil); i++ {
+		for i := 0; l.err == nil && (period(i) == 0 || wait.For(ctx, period(i)) == nil); i++ {
 			l.err = read()
 		}
 	}()
