@@ -145,7 +145,6 @@ type railWatch struct {
 	*railSensor
 	loop
 	samples map[string][]Sample
-	slowest time.Duration
 }
 
 func (s *railSensor) begin(ctx context.Context) (watch, error) {
@@ -160,24 +159,17 @@ func (s *railSensor) begin(ctx context.Context) (watch, error) {
 func (w *railWatch) read() error {
 	for i := range w.inputs {
 		in := &w.inputs[i]
-		begin := time.Now()
-		watts, err := in.watts(w.root)
+		at, watts, err := w.timed(func() (float64, error) { return in.watts(w.root) })
 		if err != nil {
 			return fmt.Errorf("rail %s: %w", in.name, err)
 		}
-		took := time.Since(begin)
-		w.slowest = max(w.slowest, took)
-		w.samples[in.name] = append(w.samples[in.name], Sample{Time: begin.Add(took / 2), Domain: in.name, Watts: watts})
+		w.samples[in.name] = append(w.samples[in.name], Sample{Time: at, Domain: in.name, Watts: watts})
 	}
 	return nil
 }
 
 func (w *railWatch) end(context.Context) (*reading, error) {
-	err := w.finish()
-	if err == nil {
-		err = w.read()
-	}
-	if err != nil {
+	if err := w.last(w.read); err != nil {
 		return nil, err
 	}
 	r, err := railDomains(w.rails, w.sensor, w.samples)

@@ -131,11 +131,10 @@ type raplSensor struct {
 type raplWatch struct {
 	*raplSensor
 	loop
-	first, last time.Time
-	at          []float64 // µJ last read
-	sum         []float64 // µJ since the beginning
-	reads       int
-	slowest     time.Duration
+	begun, ended time.Time // of the first and of the last read
+	at           []float64 // µJ last read
+	sum          []float64 // µJ since the beginning
+	reads        int
 }
 
 func (s *raplSensor) begin(ctx context.Context) (watch, error) {
@@ -143,14 +142,19 @@ func (s *raplSensor) begin(ctx context.Context) (watch, error) {
 	if err := w.read(); err != nil {
 		return nil, err
 	}
-	w.first = w.last
+	w.begun = w.ended
 	w.run(ctx, func(int) time.Duration { return raplPeriod }, w.read)
 	return w, nil
 }
 
-// read adds what has gone by since the last time.
-func (w *raplWatch) read() error {
-	begin := time.Now()
+// read reads all counters, at the time that lies in the middle of doing so.
+func (w *raplWatch) read() (err error) {
+	w.ended, _, err = w.timed(func() (float64, error) { return 0, w.add() })
+	return err
+}
+
+// add adds what has gone by since the last time.
+func (w *raplWatch) add() error {
 	for i := range w.zones {
 		z := &w.zones[i]
 		now, err := z.read(w.root)
@@ -169,26 +173,19 @@ func (w *raplWatch) read() error {
 		}
 		w.at[i] = now
 	}
-	took := time.Since(begin)
-	w.slowest = max(w.slowest, took)
-	w.last = begin.Add(took / 2)
 	w.reads++
 	return nil
 }
 
 func (w *raplWatch) end(context.Context) (*reading, error) {
-	err := w.finish()
-	if err == nil {
-		err = w.read()
-	}
-	if err != nil {
+	if err := w.last(w.read); err != nil {
 		return nil, err
 	}
-	seconds := w.last.Sub(w.first).Seconds()
+	seconds := w.ended.Sub(w.begun).Seconds()
 	if seconds <= 0 {
 		return nil, fmt.Errorf("RAPL: a window of %v s", seconds)
 	}
-	r := &reading{begin: w.first, end: w.last, readS: w.slowest.Seconds()}
+	r := &reading{begin: w.begun, end: w.ended, readS: w.slowest.Seconds()}
 	for i := range w.zones {
 		z := &w.zones[i]
 		joules := w.sum[i] / 1e6

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"llmprof/measure/result"
-	"llmprof/measure/wait"
 )
 
 // A sensor measures one thing, or several that are read together.
@@ -176,49 +175,4 @@ func integral(samples []Sample, from, to time.Time) (float64, error) {
 	}
 	add(to, at(to))
 	return sum, nil
-}
-
-// A loop reads a sensor again and again in a goroutine of its own, until it is ended or a read fails.
-type loop struct {
-	stop context.CancelFunc
-	done chan struct{}
-	err  error
-}
-
-// run waits for the i-th period before each read; there is no wait for a period of 0.
-func (l *loop) run(ctx context.Context, period func(i int) time.Duration, read func() error) {
-	ctx, l.stop = context.WithCancel(ctx)
-	l.done = make(chan struct{})
-	go func() {
-		defer close(l.done)
-		for i := 0; l.err == nil && (period(i) == 0 || wait.For(ctx, period(i)) == nil); i++ {
-			l.err = read()
-		}
-	}()
-}
-
-// finish ends the loop, and says what went wrong in it.
-func (l *loop) finish() error {
-	l.stop()
-	<-l.done
-	return l.err
-}
-
-// spread is the i-th pause: from half to one and a half times the period, evenly
-// spread by the golden ratio, whose multiples modulo 1 fall nowhere twice. The pauses differ, so
-// that a board that does the same again and again is not always looked at in the same moment.
-func spread(period time.Duration, i int) time.Duration {
-	const golden = 0.6180339887498949
-	x := golden * float64(i)
-	return time.Duration(float64(period) * (0.5 + x - float64(int(x))))
-}
-
-// atOnce are such pauses after a first read without one.
-func atOnce(period time.Duration) func(i int) time.Duration {
-	return func(i int) time.Duration {
-		if i == 0 {
-			return 0
-		}
-		return spread(period, i-1)
-	}
 }
