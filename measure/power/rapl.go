@@ -46,14 +46,14 @@ func (m *Monitor) openRAPL(_ context.Context, o *Options) error {
 		}
 		use = append(use, z)
 	}
-	if len(use) == 0 {
-		return fmt.Errorf("none of the %d RAPL zones can be read", len(zones))
-	}
 	var names []string
 	for _, z := range use {
 		if z.summed {
 			names = append(names, z.name)
 		}
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("no package and no memory among the %d RAPL zones can be read", len(zones))
 	}
 	m.sensors = append(m.sensors, &raplSensor{root: o.Root, zones: use})
 	m.scope = append(m.scope, strings.Join(names, ", ")+" (RAPL)")
@@ -189,8 +189,11 @@ func (w *raplWatch) end(context.Context) (*reading, error) {
 	for i := range w.zones {
 		z := &w.zones[i]
 		joules := w.sum[i] / 1e6
-		if z.summed && joules == 0 {
+		switch {
+		case joules == 0 && z.summed:
 			return nil, fmt.Errorf("RAPL zone %s did not move in %.3g s", z.name, seconds)
+		case joules == 0: // some processors have zones that never move
+			continue
 		}
 		r.domains = append(r.domains, result.Domain{
 			Name: z.name, Kind: z.kind, Sensor: "rapl", Includes: []string{}, Summed: z.summed, EnergyJ: joules, CounterJ: &joules,
