@@ -204,10 +204,7 @@ func (v *memoryView) Plot(c draw.Canvas, p *plot.Plot) {
 			base[i] += float64(l.of(&v.points[i].Estimate.Memory))
 			over = append(over, vg.Point{X: x, Y: ty(base[i])})
 		}
-		for i := len(under) - 1; i >= 0; i-- {
-			over = append(over, under[i])
-		}
-		if area := c.ClipPolygonXY(over); len(area) > 2 {
+		if area := c.ClipPolygonXY(between(over, under)); len(area) > 2 {
 			c.FillPolygon(l.ink, area)
 			c.StrokeLines(Line(0.5, colors.Paper()), c.ClipLinesXY(under)...)
 		}
@@ -337,5 +334,5 @@ func (v *memoryView) put(c *draw.Canvas, q *placer, style draw.TextStyle, text s
 		return
 	}
 	fill(c, boxAt(box, w, h), colors.Paper())
-	c.FillText(style, vg.Point{X: box.X + 2, Y: box.Y + 0.5 - descent(style)}, text)
+	write(c, style, box.X+2, box.Y+0.5-descent(style), text)
 }
