@@ -70,23 +70,46 @@ func fill(c *draw.Canvas, r vg.Rectangle, ink color.Color) {
 	c.Fill(r.Path())
 }
 
-// slanted draws lines over a rectangle that fall to the right.
+// hatch draws falling lines over a convex area.
+func hatch(area []vg.Point, gap vg.Length, stroke func(from, to vg.Point)) {
+	low, high := area[0], area[0]
+	for _, p := range area {
+		low = vg.Point{X: min(low.X, p.X), Y: min(low.Y, p.Y)}
+		high = vg.Point{X: max(high.X, p.X), Y: max(high.Y, p.Y)}
+	}
+	for d := gap; d < high.X-low.X+high.Y-low.Y; d += gap {
+		if from, to, ok := within(area, vg.Point{X: low.X + d, Y: low.Y}, vg.Point{X: low.X, Y: low.Y + d}); ok {
+			stroke(from, to)
+		}
+	}
+}
+
+// slanted hatches a rectangle.
 func slanted(c *draw.Canvas, r vg.Rectangle, line draw.LineStyle, gap vg.Length) {
-	w, h := r.Max.X-r.Min.X, r.Max.Y-r.Min.Y
-	if w <= 0 || h <= 0 {
-		return
-	}
-	for d := gap; d < w+h; d += gap {
-		x0, y0 := d, vg.Length(0)
-		if d > w {
-			x0, y0 = w, d-w
+	corners := []vg.Point{r.Min, {X: r.Max.X, Y: r.Min.Y}, r.Max, {X: r.Min.X, Y: r.Max.Y}}
+	hatch(corners, gap, func(from, to vg.Point) { c.StrokeLine2(line, from.X, from.Y, to.X, to.Y) })
+}
+
+// within is the part of the line from a to b that lies in a polygon, from the first
+// crossing with its border to the last.
+func within(area []vg.Point, a, b vg.Point) (from, to vg.Point, ok bool) {
+	first, last := 1.0, 0.0
+	for i, p := range area {
+		q := area[(i+1)%len(area)]
+		d := float64((b.X-a.X)*(q.Y-p.Y) - (b.Y-a.Y)*(q.X-p.X))
+		if d == 0 {
+			continue
 		}
-		x1, y1 := vg.Length(0), d
-		if d > h {
-			x1, y1 = d-h, h
+		t := float64((p.X-a.X)*(q.Y-p.Y)-(p.Y-a.Y)*(q.X-p.X)) / d
+		u := float64((p.X-a.X)*(b.Y-a.Y)-(p.Y-a.Y)*(b.X-a.X)) / d
+		if t >= 0 && t <= 1 && u >= 0 && u <= 1 {
+			first, last = min(first, t), max(last, t)
 		}
-		c.StrokeLine2(line, r.Min.X+x0, r.Min.Y+y0, r.Min.X+x1, r.Min.Y+y1)
 	}
+	at := func(t float64) vg.Point {
+		return vg.Point{X: a.X + (b.X-a.X)*vg.Length(t), Y: a.Y + (b.Y-a.Y)*vg.Length(t)}
+	}
+	return at(first), at(last), last > first
 }
 
 // between is the outline of the area between two lines.
