@@ -181,8 +181,8 @@ func (c *batchCosts) prompt(tokens float64) *Cost {
 // current is the costs beside as many sequences as decode.
 func (w *path) current() *batchCosts {
 	n := w.running
-	for len(w.batches) <= n {
-		w.batches = append(w.batches, nil)
+	if more := n + 1 - len(w.batches); more > 0 {
+		w.batches = append(w.batches, make([]*batchCosts, more+n)...)
 	}
 	if c := w.batches[n]; c != nil {
 		return c
@@ -326,7 +326,7 @@ func (w *path) admit(left float64) (tokens float64, came span) {
 	}
 	came = span{w.next, w.next}
 	if w.rest > 0 {
-		if tokens = min(w.rest, left); tokens < w.rest {
+		if tokens = unit.Smaller(w.rest, left); tokens < w.rest {
 			w.rest -= tokens
 			return tokens, span{}
 		}
@@ -362,11 +362,11 @@ func (w *path) run(c *Cost, prompts bool) {
 	if w.ahead {
 		launch += float64(c.Before)
 	}
-	ahead := min(w.now-launch, float64(c.Waits))
+	ahead := unit.Smaller(w.now-launch, float64(c.Waits)) // min and max take longer in a browser
 	end := w.now + float64(c.Time) - ahead
-	launched := min(launch+float64(c.Launch), end)
+	launched := unit.Smaller(launch+float64(c.Launch), end)
 	if w.ahead && prompts { // the host keeps the tokens of the step before while it launches them
-		out = max(out, launched)
+		out = unit.Larger(out, launched)
 	}
 	w.sums.after += w.done.n * (end - out)
 	w.emit(out)
@@ -374,7 +374,7 @@ func (w *path) run(c *Cost, prompts bool) {
 	w.sums.energy += float64(c.Energy) - w.idle*ahead
 	w.formed = end
 	if w.ahead = w.server.Scheduler.Async; w.ahead {
-		w.formed = max(w.now, launched)
+		w.formed = unit.Larger(w.now, launched)
 	}
 	w.now, w.rested = end, 0
 }
