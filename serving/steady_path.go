@@ -128,8 +128,8 @@ type path struct {
 	gained  int         // sequences that gained a token by the step that ran last
 	rest    float64     // tokens left of the prompt before it
 	running int         // sequences that decode
-	decoded int         // steps so far that decode
 	ends    []ending    // with the next steps that decode, a ring
+	ring    int         // place of the last step that decoded in the ring
 	came    span        // jobs whose first token comes with the step that ran last
 	done    ending      // with that step
 	sums    pathSums
@@ -299,7 +299,7 @@ func (w *path) step() {
 	w.gained = 0
 	if w.came = came; decodes {
 		w.gained = w.running
-		w.decoded++
+		w.ring = w.place(1)
 		e := w.end(0)
 		w.done, *e = *e, ending{}
 		w.running -= int(w.done.n)
@@ -316,7 +316,16 @@ func (w *path) step() {
 }
 
 // end is the jobs that end with a step that decodes, so many after the last one.
-func (w *path) end(steps int) *ending { return &w.ends[(w.decoded+steps)%len(w.ends)] }
+func (w *path) end(steps int) *ending { return &w.ends[w.place(steps)] }
+
+// place is the place in the ring of a step that decodes, so many after the last one.
+func (w *path) place(steps int) int {
+	at := w.ring + steps
+	if at >= len(w.ends) {
+		at -= len(w.ends)
+	}
+	return at
+}
 
 // admit lets prompts begin that have come and fit into the step, and gives the tokens of prompts in it and the jobs whose prompts it ends.
 func (w *path) admit(left float64) (tokens float64, came span) {
@@ -401,7 +410,7 @@ func (w *path) repeat(c *Cost) {
 	for next = min(next, w.horizon); w.formed < next && w.end(1).n == 0; {
 		w.now += length
 		w.formed = w.now - lead
-		w.decoded++
+		w.ring = w.place(1)
 		steps++
 	}
 	w.sums.busy += steps * length
