@@ -193,6 +193,7 @@ func (w *path) arrivals(time float64) {
 
 // enter sends the jobs of an open loop through the API server.
 func (w *path) enter() {
+	w.api.coming = make([]float64, 0, len(w.jobs))
 	for i := range w.jobs {
 		v := &w.jobs[i]
 		w.api.coming = append(w.api.coming, v.at+w.api.way)

@@ -51,11 +51,14 @@ type occupancy struct {
 
 // A stepTimes is the steps that were priced.
 type stepTimes struct {
-	prices  *prices
-	draft   *prices
-	graphs  float64 // up to how many tokens of a step graphs launch it
-	levels  map[int]*level
-	tables  map[[2]int]*tokenCosts
+	prices *prices
+	draft  *prices
+	graphs float64 // up to how many tokens of a step graphs launch it
+	levels map[int]*level
+	tables map[[2]int]*tokenCosts
+
+	someTokens []float64 // of the curve that was made last
+
 	known   stepCosts     // that flows of the same predictor, prompts and drafts share
 	batches []*batchCosts // of steps beside 0, 1, 2, ... sequences of a sample path; nil where they are not known
 }

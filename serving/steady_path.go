@@ -128,8 +128,8 @@ type path struct {
 	gained  int         // sequences that gained a token by the step that ran last
 	rest    float64     // tokens left of the prompt before it
 	running int         // sequences that decode
-	decoded int         // steps so far that decode
 	ends    []ending    // with the next steps that decode, a ring
+	ring    int         // place of the last step that decoded in the ring
 	came    span        // jobs whose first token comes with the step that ran last
 	done    ending      // with that step
 	sums    pathSums
@@ -181,8 +181,8 @@ func (c *batchCosts) prompt(tokens float64) *Cost {
 // current is the costs beside as many sequences as decode.
 func (w *path) current() *batchCosts {
 	n := w.running
-	for len(w.batches) <= n {
-		w.batches = append(w.batches, nil)
+	if more := n + 1 - len(w.batches); more > 0 {
+		w.batches = append(w.batches, make([]*batchCosts, more+n)...)
 	}
 	if c := w.batches[n]; c != nil {
 		return c
@@ -299,7 +299,7 @@ func (w *path) step() {
 	w.gained = 0
 	if w.came = came; decodes {
 		w.gained = w.running
-		w.decoded++
+		w.ring = w.place(1)
 		e := w.end(0)
 		w.done, *e = *e, ending{}
 		w.running -= int(w.done.n)
@@ -316,7 +316,16 @@ func (w *path) step() {
 }
 
 // end is the jobs that end with a step that decodes, so many after the last one.
-func (w *path) end(steps int) *ending { return &w.ends[(w.decoded+steps)%len(w.ends)] }
+func (w *path) end(steps int) *ending { return &w.ends[w.place(steps)] }
+
+// place is the place in the ring of a step that decodes, so many after the last one.
+func (w *path) place(steps int) int {
+	at := w.ring + steps
+	if at >= len(w.ends) {
+		at -= len(w.ends)
+	}
+	return at
+}
 
 // admit lets prompts begin that have come and fit into the step, and gives the tokens of prompts in it and the jobs whose prompts it ends.
 func (w *path) admit(left float64) (tokens float64, came span) {
@@ -326,7 +335,7 @@ func (w *path) admit(left float64) (tokens float64, came span) {
 	}
 	came = span{w.next, w.next}
 	if w.rest > 0 {
-		if tokens = min(w.rest, left); tokens < w.rest {
+		if tokens = unit.Smaller(w.rest, left); tokens < w.rest {
 			w.rest -= tokens
 			return tokens, span{}
 		}
@@ -362,11 +371,11 @@ func (w *path) run(c *Cost, prompts bool) {
 	if w.ahead {
 		launch += float64(c.Before)
 	}
-	ahead := min(w.now-launch, float64(c.Waits))
+	ahead := unit.Smaller(w.now-launch, float64(c.Waits)) // min and max take longer in a browser
 	end := w.now + float64(c.Time) - ahead
-	launched := min(launch+float64(c.Launch), end)
+	launched := unit.Smaller(launch+float64(c.Launch), end)
 	if w.ahead && prompts { // the host keeps the tokens of the step before while it launches them
-		out = max(out, launched)
+		out = unit.Larger(out, launched)
 	}
 	w.sums.after += w.done.n * (end - out)
 	w.emit(out)
@@ -374,7 +383,7 @@ func (w *path) run(c *Cost, prompts bool) {
 	w.sums.energy += float64(c.Energy) - w.idle*ahead
 	w.formed = end
 	if w.ahead = w.server.Scheduler.Async; w.ahead {
-		w.formed = max(w.now, launched)
+		w.formed = unit.Larger(w.now, launched)
 	}
 	w.now, w.rested = end, 0
 }
@@ -401,7 +410,7 @@ func (w *path) repeat(c *Cost) {
 	for next = min(next, w.horizon); w.formed < next && w.end(1).n == 0; {
 		w.now += length
 		w.formed = w.now - lead
-		w.decoded++
+		w.ring = w.place(1)
 		steps++
 	}
 	w.sums.busy += steps * length
