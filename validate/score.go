@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"llmprof/analytic"
+	"llmprof/input"
 	"llmprof/operator"
 	"llmprof/unit"
 )
@@ -201,16 +199,7 @@ func (s *Scorer) predictAhead(all []Observation) {
 		todo = append(todo, c)
 	}
 	answers := make([]found[prediction], len(todo))
-	var workers sync.WaitGroup
-	var next atomic.Int64
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(todo); i = int(next.Add(1)) - 1 {
-				answers[i].value, answers[i].err = s.estimate(todo[i])
-			}
-		})
-	}
-	workers.Wait()
+	input.Each(len(todo), func(i int) { answers[i].value, answers[i].err = s.estimate(todo[i]) })
 	if s.answers == nil {
 		s.answers = make(map[Config]found[prediction], len(todo))
 	}
