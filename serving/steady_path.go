@@ -76,7 +76,12 @@ func (f *flow) drawJobs(jobs int) *[]job {
 		}
 	}
 	for i := range all {
-		all[i].steps = f.server.stepsOf(all[i].gaps, random)
+		all[i].steps = all[i].gaps
+	}
+	if f.server.Drafts > 0 {
+		for i := range all {
+			all[i].steps = f.server.stepsOf(all[i].gaps, random)
+		}
 	}
 	return buffer
 }
