@@ -406,8 +406,8 @@ func (w *path) repeat(c *Cost) {
 		}
 	}
 	next, steps := w.jobs[w.next].at, 0.0
-	if w.api != nil && len(w.api.coming) > 0 { // a request meets the tokens of the last step in the API server, which steps that are passed over do not hand to it
-		next = min(next, w.api.coming[0]-2*length)
+	if w.api != nil && w.api.come < len(w.api.coming) { // a request meets the tokens of the last step in the API server, which steps that are passed over do not hand to it
+		next = min(next, w.api.coming[w.api.come]-2*length)
 	}
 	if w.running >= w.most {
 		next = math.Inf(1)
