@@ -76,7 +76,12 @@ func (f *flow) drawJobs(jobs int) *[]job {
 		}
 	}
 	for i := range all {
-		all[i].steps = f.server.stepsOf(all[i].gaps, random)
+		all[i].steps = all[i].gaps
+	}
+	if f.server.Drafts > 0 {
+		for i := range all {
+			all[i].steps = f.server.stepsOf(all[i].gaps, random)
+		}
 	}
 	return buffer
 }
@@ -155,8 +160,8 @@ type batchCosts struct {
 	decode  Cost // without prompts; zero before it is asked for, as beside many sequences hardly a step is without
 	prompts *tokenCosts
 	left    float64 // tokens of prompts that a step takes
-	last    [4]promptCost
-	oldest  int // of the last ones
+	each    float64 // tokens of a mean prompt
+	known   [8]promptCost
 }
 
 // A promptCost is the cost of a step with tokens of prompts.
@@ -165,17 +170,13 @@ type promptCost struct {
 	cost   Cost
 }
 
-// prompt is the cost of a step with tokens of prompts. Most steps have the tokens of one of the last ones.
+// prompt is the cost of a step with tokens of prompts. Most steps have the tokens of the last one with about as many prompts.
 func (c *batchCosts) prompt(tokens float64) *Cost {
-	for i := range c.last {
-		if c.last[i].tokens == tokens {
-			return &c.last[i].cost
-		}
+	k := &c.known[int(tokens/c.each)%len(c.known)]
+	if k.tokens != tokens {
+		k.tokens, k.cost = tokens, c.prompts.at(tokens)
 	}
-	l := &c.last[c.oldest]
-	l.tokens, l.cost = tokens, c.prompts.at(tokens)
-	c.oldest = (c.oldest + 1) % len(c.last)
-	return &l.cost
+	return &k.cost
 }
 
 // current is the costs beside as many sequences as decode.
@@ -188,7 +189,7 @@ func (w *path) current() *batchCosts {
 		return c
 	}
 	beside := w.besides(n)
-	c := &batchCosts{prompts: w.table(beside, 0), left: w.left(beside, 0)}
+	c := &batchCosts{prompts: w.table(beside, 0), left: w.left(beside, 0), each: w.uncached.mean}
 	w.batches[n] = c
 	return c
 }
@@ -401,18 +402,19 @@ func (w *path) repeat(c *Cost) {
 		}
 	}
 	next, steps := w.jobs[w.next].at, 0.0
-	if w.api != nil && len(w.api.coming) > 0 { // a request meets the tokens of the last step in the API server, which steps that are passed over do not hand to it
-		next = min(next, w.api.coming[0]-2*length)
+	if w.api != nil && w.api.come < len(w.api.coming) { // a request meets the tokens of the last step in the API server, which steps that are passed over do not hand to it
+		next = min(next, w.api.coming[w.api.come]-2*length)
 	}
 	if w.running >= w.most {
 		next = math.Inf(1)
 	}
-	for next = min(next, w.horizon); w.formed < next && w.end(1).n == 0; {
-		w.now += length
-		w.formed = w.now - lead
-		w.ring = w.place(1)
+	now, formed := w.now, w.formed
+	for next = min(next, w.horizon); formed < next && w.end(1).n == 0; w.ring = w.place(1) {
+		now += length
+		formed = now - lead
 		steps++
 	}
+	w.now, w.formed = now, formed
 	w.sums.busy += steps * length
 	w.sums.energy += steps * (float64(c.Energy) - w.idle*(float64(c.Time)-length))
 }
