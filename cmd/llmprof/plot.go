@@ -385,7 +385,6 @@ func (a *app) timedPhases(ctx context.Context, d *drawing) ([]validate.OperatorP
 	return phases, nil
 }
 
-// mostOfResult is larger than any result.
 const mostOfResult = 256 << 20
 
 // isResult reports whether a file is a result rather than a trace. What is neither is a mistake

@@ -20,7 +20,6 @@ import (
 	"llmprof/validate"
 )
 
-// defaultResults is where results are stored.
 const defaultResults = "results"
 
 func resultsFlag(cmd *cobra.Command, dir *string) {
@@ -74,7 +73,6 @@ func resultSet(all []*result.Result, failures []experiment.Failure) forms {
 	}
 }
 
-// ofID picks the results of one experiment.
 func ofID(all []*result.Result, id string) ([]*result.Result, error) {
 	var found []*result.Result
 	var known []string

@@ -117,7 +117,6 @@ func complete(cmd *cobra.Command) {
 	}
 }
 
-// helpCommand shows the help of another command.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
@@ -154,7 +153,6 @@ func needCommand(cmd *cobra.Command, _ []string) error {
 	return usage("%s needs a command:%s; see \"%s --help\"", cmd.CommandPath(), names, cmd.CommandPath())
 }
 
-// logf writes a remark to standard error.
 func (a *app) logf(format string, args ...any) {
 	text := printable.Text(a.secrets.Text(fmt.Sprintf(format, args...)))
 	if a.ascii() {
