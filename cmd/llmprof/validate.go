@@ -36,12 +36,6 @@ type comparison struct {
 	given    func(flag string) bool
 }
 
-// validate is the command that compares predictions with observations.
-func (a *app) validate() *cobra.Command {
-	v := &comparison{live: liveFlags{gpus: thisMachine}}
-	return a.validateCommand(v)
-}
-
 func (a *app) validateCommand(v *comparison) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [FILE...]",
