@@ -64,14 +64,12 @@ func (k *kernelSums) total(parts []sums) {
 	parts[layers].add(&k.attends)
 }
 
-// set copies sums.
 func (s *sums) set(from *sums) {
 	shifts := append(s.shifts[:0], from.shifts...)
 	*s = *from
 	s.shifts = shifts
 }
 
-// add adds sums.
 func (s *sums) add(u *sums) {
 	s.Add(&u.Sum, 1)
 	s.Piece.Mark(uint64(u.Piece))
@@ -217,7 +215,6 @@ func (l *Lowering) scatter(i int, m *Machine) {
 	}
 }
 
-// add counts the operators of a part of a step, and what their kernels cost.
 func (p *Predictor) add(t *kernelSums, l *Lowering, see Visit) {
 	fixed, attends := p.sumsOf(&t.fixed, l.Part), l.attends()
 	for i := range l.Ops {
