@@ -62,7 +62,7 @@ func (l *Load) block() render.Fields {
 		{Name: "GPUs", Lines: []string{gpus}},
 		{Name: "At most", Lines: []string{fmt.Sprintf("%s requests/s, bound by %s", three(s.Capacity.Rate), s.Capacity.Bound)}},
 	}
-	return render.Fields{Title: name, Rows: rows}
+	return render.Fields{Title: name, Rows: append(rows, drafts("Drafts", l.Server)...)}
 }
 
 // hour is the price of all replicas for an hour; 0 where none is known.
