@@ -31,8 +31,8 @@ const promptScatter, decodeScatter = 0.37, 0.38
 
 // known has the timed releases of each engine.
 var known = map[string]releases{
-	"vllm":         {timed: []string{"0.24", "0.25"}, scatter: scatter{experts: 0.20, reduce: 0.36}},
-	"sglang":       {timed: []string{"0.5.14"}, scatter: scatter{experts: 0.54, reduce: 0.75}},
+	"vllm":         {timed: []string{"0.24", "0.25"}, scatter: scatter{experts: 0.19, reduce: 0.36}},
+	"sglang":       {timed: []string{"0.5.14"}, scatter: scatter{experts: 0.52, reduce: 0.75}},
 	"tensorrt-llm": {timed: []string{"1.3.0rc20"}, scatter: scatter{experts: 0.14, reduce: 0.16}},
 }
 
