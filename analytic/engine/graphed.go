@@ -30,6 +30,7 @@ type graphed struct {
 	foreign     func(g *hardware.GPU, s roofline.Scheme) bool            // a rank of EP multiplies the pairs of all ranks; nil where it never does
 	triton      bool                                                     // experts in MXFP4 run by OpenAI's Triton kernels on Hopper; a rank of EP tells its own from others by kernels of PyTorch before
 	contiguous  bool                                                     // experts in FP8 by blocks run by DeepGEMM in its contiguous layout
+	joined      func(l *analytic.Lowering) bool                          // the grouped GEMM of a layer has the shared expert among its experts; nil where it never does
 	oneCall     bool                                                     // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
 }
 
@@ -73,6 +74,10 @@ func (e *graphed) Lower(l *analytic.Lowering) {
 // lower appends the kernels of operator i.
 func (e *graphed) lower(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
+	if o.Shared && e.joined != nil && e.joined(l) {
+		join(l, i)
+		return
+	}
 	switch o.Type {
 	case operator.Rotary:
 		e.rotary(l, i)
