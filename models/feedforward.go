@@ -61,6 +61,17 @@ func (r *reader) moeBlock(_ kind) Block {
 	return b
 }
 
+// narrow has experts work on a stream of another width, with projections into it and out of it.
+func (r *reader) narrow(e *Experts, width int, into, out string, bias bool) {
+	for i := range e.In {
+		e.In[i].In = width
+	}
+	e.Out[0].Out = width
+	e.Router = append(e.Router,
+		Linear{Name: into, In: r.hidden, Out: width, Bias: bias, Split: Replicated},
+		Linear{Name: out, In: width, Out: r.hidden, Bias: bias, Split: Replicated})
+}
+
 // expertsPerToken reads how many experts a token takes. The defaults of
 // transformers leave it open for DeepSeek-V2; every published config states it.
 func (r *reader) expertsPerToken() int {

@@ -53,9 +53,9 @@ func legend(c *draw.Canvas, keys []key) {
 		y -= legendRow
 		x := c.Min.X
 		for _, k := range row {
-			k.draw(c, vg.Rectangle{Min: vg.Point{X: x, Y: y}, Max: vg.Point{X: x + keyWidth, Y: y + keyHeight}})
+			k.draw(c, rect(x, y, x+keyWidth, y+keyHeight))
 			x += keyWidth + 3
-			c.FillText(style, vg.Point{X: x, Y: y + (keyHeight-ascent(style))/2}, k.text)
+			write(c, style, x, y+(keyHeight-ascent(style))/2, k.text)
 			x += style.Width(k.text) + keyGap
 		}
 	}
