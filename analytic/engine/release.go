@@ -72,6 +72,9 @@ func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	// DeepGEMM took experts in FP8 by blocks on Hopper at every number of rows from when scales in E8M0 were the default
 	// there (vllm-project/vllm, pull request 26197; triton_deep_gemm_moe.py) until backends were ranked (32414), which by its date is 0.15.
 	at.contiguous = name == vllm.profile.Name && !number.before(11, 1) && number.before(15, 0)
+	if name == vllm.profile.Name && number.before(11, 1) {
+		at.beside = 0 // vllm-project/vllm, pull request 26440
+	}
 	switch {
 	case name == sglang.profile.Name && number.before(5, 10):
 		at.pieces = nil // --enable-piecewise-cuda-graph is off by default: python/sglang/srt/server_args.py of 0.5.9

@@ -215,3 +215,36 @@ func TestSharedExpertJoins(t *testing.T) {
 		}
 	}
 }
+
+// Shared experts of a decode step run beside the routed ones up to so many sequences, and the interval reaches down by their time.
+func TestSharedExpertsBeside(t *testing.T) {
+	for _, x := range []struct {
+		engine string
+		batch  int
+		beside bool
+	}{
+		{"tensorrt-llm", 16, true}, {"tensorrt-llm", 512, true}, {"sglang", 16, true}, {"vllm", 256, true}, {"vllm", 264, false}, {"vllm@0.10.2", 16, false}, {"vllm@0.12.0", 16, true},
+	} {
+		c := casetest.Case(t, "deepseek-r1", "b200", x.batch, 8)
+		c.Machine, c.Scheme = casetest.Machine(t, "b200", x.engine), casetest.Scheme(t, "fp8-block", c.Machine.GPU)
+		p, err := analytic.NewPredictor(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var shared, beside unit.Seconds
+		s := p.Step(float64(x.batch), 1, 100, 1)
+		p.Walk(&s, func(l *analytic.Lowering, costs []roofline.Cost) {
+			for i := range l.Kernels {
+				if k := &l.Kernels[i]; l.Ops[k.Main].Shared {
+					shared += costs[i].Time
+					if k.Beside {
+						beside += costs[i].Time
+					}
+				}
+			}
+		})
+		if want := shared; !x.beside && beside != 0 || x.beside && (beside != want || beside == 0) {
+			t.Errorf("%s, %d sequences: %v of %v run beside the routed experts", x.engine, x.batch, beside, shared)
+		}
+	}
+}
