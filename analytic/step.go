@@ -210,7 +210,7 @@ func (l *Lowering) price(i int, m *Machine) {
 	m.prices.Price(c, &k.Kernel)
 	l.each[i].set(k, c, m)
 	if k.off, k.alike, k.uneven = 0, 0, 0; !l.bare {
-		k.uneven = l.ofText(k, c, m)
+		k.uneven = l.less(k, c, m)
 		l.scatter(i, m)
 	}
 }
