@@ -108,14 +108,14 @@ type Client struct {
 	ServedTP      int    `json:"served_tp"`      // tensor parallelism of the server; 0 for what the server says
 }
 
-// DefaultMaxFailures is the share of requests that may fail where a point gives none:
+// defaultMaxFailures is the share of requests that may fail where a point gives none:
 // percentiles up to the 99th are then those of requests that were completed.
-const DefaultMaxFailures = 0.01
+const defaultMaxFailures = 0.01
 
 // FailuresAllowed is the share of requests that may fail.
 func (c *Client) FailuresAllowed() float64 {
 	if c.MaxFailures == nil {
-		return DefaultMaxFailures
+		return defaultMaxFailures
 	}
 	return *c.MaxFailures
 }

@@ -133,7 +133,7 @@ func (e *Engine) runOnce(decode bool) error {
 	if err := e.SetPrompts(prompts); err != nil {
 		return err
 	}
-	if err := e.QueuePrefill(); err != nil {
+	if err := e.queuePrefill(); err != nil {
 		return err
 	}
 	if decode {
@@ -169,13 +169,13 @@ func (b *Bencher) launched(q *Query) (t Times, err error) {
 		return t, err
 	}
 	before := e.s.Queued()
-	g, err := e.s.Record(e.QueuePrefill)
+	g, err := e.s.Record(e.queuePrefill)
 	if err != nil {
 		return t, err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
 	kernels := e.s.Queued() - before
-	ways := [2]func() error{func() error { return g.Launch(e.s) }, e.QueuePrefill}
+	ways := [2]func() error{func() error { return g.Launch(e.s) }, e.queuePrefill}
 	var times [2][]float64
 	for range max(2*q.Samples, 3) {
 		for i, way := range ways {

@@ -40,7 +40,7 @@ type OperatorTimes struct {
 func (e *Engine) ReplayPrefill() (*Replay, error) {
 	e.left = 0
 	return e.replay(e.prefill, func() error { return nil }, func() error {
-		return e.QueuePrefill()
+		return e.queuePrefill()
 	})
 }
 
