@@ -23,8 +23,8 @@ const (
 // orders lists them.
 func orders() []string { return []string{string(Sequential), string(Interleaved), string(Shuffled)} }
 
-// ParseOrder reads the name of an order.
-func ParseOrder(name string) (Order, error) {
+// parseOrder reads the name of an order.
+func parseOrder(name string) (Order, error) {
 	if !slices.Contains(orders(), name) {
 		return Sequential, fmt.Errorf("%q is not an order; %s", name, spelling.Hint(name, orders()))
 	}
