@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"llmprof/workload"
 )
@@ -186,11 +185,7 @@ func (b *Bencher) launched(q *Query) (t Times, err error) {
 			times[i] = append(times[i], float64(d))
 		}
 	}
-	for i := range times {
-		slices.Sort(times[i])
-	}
-	middle := len(times[0]) / 2
-	more := (times[1][middle] - times[0][middle]) / float64(kernels)
+	more := (medianOf(times[1]) - medianOf(times[0])) / float64(kernels)
 	if more <= 0 {
 		return t, unsupported("a prompt of %v takes no longer launched than in a graph: time it again", q.Shape)
 	}
