@@ -107,13 +107,7 @@ func latentExperts(r *reader, k kind, b []Block) []Block {
 		return b
 	}
 	latent, moe := r.size("routed_expert_hidden_size"), &b[1]
-	for i := range moe.Experts.In {
-		moe.Experts.In[i].In = latent
-	}
-	moe.Experts.Out[0].Out = latent
-	moe.Experts.Router = append(moe.Experts.Router,
-		Linear{Name: "routed_expert_down_proj", In: r.hidden, Out: latent, Split: Replicated},
-		Linear{Name: "routed_expert_up_proj", In: latent, Out: r.hidden, Split: Replicated})
+	r.narrow(moe.Experts, latent, "routed_expert_down_proj", "routed_expert_up_proj", false)
 	if r.flag("latent_moe_use_norm") {
 		moe.Extra += int64(latent)
 	}

@@ -163,16 +163,13 @@ func (p *followPanel) Plot(c draw.Canvas, pl *plot.Plot) {
 	tx, ty := pl.Transforms(&c)
 	place := func(x int, y float64) vg.Point { return vg.Point{X: tx(float64(x)), Y: ty(max(y, pl.Y.Min))} }
 	for _, o := range p.courses { // all bands under all lines
-		var band []vg.Point
+		var high, low []vg.Point
 		for _, s := range o.Predicted {
-			band = append(band, place(s.Prompt, float64(s.High)))
-		}
-		for _, s := range slices.Backward(o.Predicted) {
-			band = append(band, place(s.Prompt, float64(s.Low)))
+			high, low = append(high, place(s.Prompt, float64(s.High))), append(low, place(s.Prompt, float64(s.Low)))
 		}
 		if len(o.Predicted) > 1 {
 			ink, _, _ := Series(slices.Index(p.batches, o.Batch))
-			c.FillPolygon(ink.Faded(38), band)
+			c.FillPolygon(ink.Faded(38), between(high, low))
 		}
 	}
 	for _, o := range p.courses {
@@ -230,16 +227,14 @@ func (v *followView) legend() (keys []key) {
 func (v *followView) draw(c draw.Canvas) {
 	legend(&c, v.keys)
 	c = draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X), 0)
-	const gap = 14
-	wide, high := (c.Max.X-c.Min.X-gap)/2, (c.Max.Y-c.Min.Y)/vg.Length(len(v.engines))
-	for i, p := range v.panels {
-		if p.plot == nil {
-			continue
-		}
-		left, top := (wide+gap)*vg.Length(i%2), high*vg.Length(i/2)
-		box := draw.Canvas{Canvas: c.Canvas, Rectangle: vg.Rectangle{
-			Min: vg.Point{X: c.Min.X + left, Y: c.Max.Y - top - high + 4}, Max: vg.Point{X: c.Min.X + left + wide, Y: c.Max.Y - top},
-		}}
-		panel(box, p.plot, p.title, "prompt length (tokens)")
+	whole := c.Max.Y - c.Min.Y
+	high := whole / vg.Length(len(v.engines))
+	for i := range v.engines {
+		top := high * vg.Length(i)
+		inColumns(draw.Crop(c, 0, 0, whole-top-high+4, -top), 2, func(j int, c draw.Canvas) {
+			if p := v.panels[2*i+j]; p.plot != nil {
+				panel(c, p.plot, p.title, "prompt length (tokens)")
+			}
+		})
 	}
 }

@@ -22,7 +22,6 @@ type question struct {
 	output  output
 }
 
-// An answer is an estimate with the question that it answers.
 type answer = ask.Answer
 
 // check refuses flags that contradict each other before anything is read.
@@ -36,7 +35,6 @@ func (q *question) check() error {
 	return nil
 }
 
-// answer computes what was asked.
 func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 	ans, err := q.Answer(ctx, a)
 	if err == nil {

@@ -213,7 +213,7 @@ const (
 	chartLow   = 1e-3 // requests a second, which any server answers
 	chartSteps = 7    // rates before the last but one
 	chartStep  = 1.5  // a rate over the one before
-	chartTop   = 0.9  // the highest rate over the most that the server answers: states close to it take long, and rise without end
+	chartTop   = 0.85 // the highest rate over the most that the server answers: states close to it take long, and rise without end
 )
 
 // Chart is the steady states at rates up to almost the most that the server answers, and by how much longer than expected everything takes at the slow

@@ -90,7 +90,6 @@ func (s *Simulation) notes() []string {
 		", not those that fill the server and those that are answered when no more come. --warmup 0 counts all.")
 }
 
-// gpusOf counts the GPUs of all replicas.
 func gpusOf(s *serving.Server) int {
 	each, _ := s.Predictor.Replica()
 	return each * (s.Replicas + s.Prefillers)
