@@ -58,7 +58,6 @@ func (r *reader) heads(k kind) Attention {
 	return a
 }
 
-// attention builds softmax attention with its projections.
 func attention(r *reader, k kind) []Block {
 	return []Block{r.attend(k, r.heads(k))}
 }

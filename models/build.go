@@ -170,7 +170,6 @@ func (r *reader) layer(k kind) []Block {
 	return blocks
 }
 
-// streamNorms are norms of the residual stream.
 func (r *reader) streamNorms(names []string) []Norm {
 	norms := make([]Norm, 0, len(names))
 	for _, name := range names {

@@ -10,7 +10,7 @@ func singular() []family {
 		},
 		{
 			types: []string{"jetmoe"}, names: map[string]string{"head_dim": "kv_channels"}, moe: moeShape{width: "intermediate_size"},
-			mixers: map[string]mixer{full: mixtureOfAttention}, plan: layerPlan{ffn: every("moe")},
+			mixers: map[string]mixer{full: mixtureOfAttention}, plan: always(),
 			finish: func(r *reader, _ kind, b []Block) []Block {
 				b[0].Extra += int64(r.hidden)
 				b[1].Extra += int64(r.hidden)

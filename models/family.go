@@ -115,7 +115,6 @@ type attentionShape struct {
 	softcap       string // field that is set where the scores are capped
 }
 
-// headNorms are the norms of queries and keys.
 type headNorms struct {
 	on    toggle
 	scope normScope
@@ -150,7 +149,6 @@ const (
 	headGate            // one a head
 )
 
-// An ffnShape says what a dense feed-forward is.
 type ffnShape struct {
 	ungated bool
 	bias    toggle // all matrices have a bias
@@ -180,9 +178,6 @@ const (
 )
 
 // Shapes that several families share.
-
-// wide is an expert's width where all feed-forwards are experts.
-const wide = "intermediate_size"
 
 // biased has biases where attention_bias says so.
 func biased() attentionShape {

@@ -115,7 +115,6 @@ func (d *decoder) name() error {
 	return fmt.Errorf("model_type is missing; want the family's name, such as \"llama\"")
 }
 
-// findFamily finds the family that reads a model_type.
 func findFamily(d decoder) (family, error) {
 	all := families()
 	for _, f := range all {

@@ -105,7 +105,6 @@ func falconHeads(r *reader, _ int, k *kind) {
 	}
 }
 
-// tuneMPT reads MPT's nested attention settings.
 func tuneMPT(r *reader) {
 	r.ffn.times = r.size("expansion_ratio")
 	if v, ok := r.dig("attn_config.alibi"); ok && v == false {

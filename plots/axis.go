@@ -13,7 +13,6 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// A scope is the span of an axis.
 type scope struct{ lo, hi float64 }
 
 // take widens s to hold x; what no logarithmic axis can show is left aside.
@@ -101,7 +100,6 @@ func (d decades) ticks(lo, hi float64, named []int) (ticks []plot.Tick) {
 	return ticks
 }
 
-// roomy reports whether no two labels touch.
 func (d decades) roomy(lo, hi float64, ticks []plot.Tick) bool {
 	v := values{label: d.label, wide: d.wide, log: true}
 	for _, t := range ticks {
@@ -137,7 +135,6 @@ func (v values) Ticks(lo, hi float64) []plot.Tick {
 	return ticks
 }
 
-// roomy reports whether no two labels would touch if each stride-th has one.
 func (v values) roomy(lo, hi float64, stride int) bool {
 	style, free := Sans(TickSize, colors.Ink()), vg.Length(math.Inf(-1))
 	for i := 0; i < len(v.at); i += stride {

@@ -84,7 +84,6 @@ func hatch(area []vg.Point, gap vg.Length, stroke func(from, to vg.Point)) {
 	}
 }
 
-// slanted hatches a rectangle.
 func slanted(c *draw.Canvas, r vg.Rectangle, line draw.LineStyle, gap vg.Length) {
 	corners := []vg.Point{r.Min, {X: r.Max.X, Y: r.Min.Y}, r.Max, {X: r.Min.X, Y: r.Max.Y}}
 	hatch(corners, gap, func(from, to vg.Point) { c.StrokeLine2(line, from.X, from.Y, to.X, to.Y) })

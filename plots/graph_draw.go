@@ -256,7 +256,6 @@ func (g *graph) cells(row vg.Rectangle, i int) cells {
 	return p
 }
 
-// header writes the names of the columns.
 func (g *graph) header(c *draw.Canvas, x, y vg.Length) {
 	s := Sans(CaptionSize, colors.Faint())
 	y -= ascent(s) + 2

@@ -40,7 +40,6 @@ func legendRows(keys []key, room vg.Length) (rows [][]key) {
 	return rows
 }
 
-// legendHeight is what keys take below a drawing.
 func legendHeight(keys []key, room vg.Length) vg.Length {
 	return legendRow*vg.Length(len(legendRows(keys, room))) + 4
 }
@@ -83,8 +82,5 @@ func boundKeys(bounds ...roofline.Bound) (keys []key) {
 }
 
 func phaseKey(m Marker) key {
-	return key{m.phase(), func(c *draw.Canvas, b vg.Rectangle) {
-		p := middle(b)
-		mark(c, m, p, 4, colors.Paper())
-	}}
+	return key{m.phase(), func(c *draw.Canvas, b vg.Rectangle) { mark(c, m, middle(b), 4, colors.Paper()) }}
 }

@@ -164,7 +164,6 @@ func (v *memoryView) check() error {
 	return nil
 }
 
-// layOut chooses the axes and the legend.
 func (v *memoryView) layOut() {
 	first, last := v.points[0], v.points[len(v.points)-1]
 	top := float64(last.Estimate.Memory.Capacity) * 1.06

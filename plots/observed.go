@@ -291,7 +291,6 @@ func (v *accuracyView) frame(c *draw.Canvas, box vg.Rectangle, p *accuracyPanel)
 	outline(c, box, colors.Faint())
 }
 
-// An errorTick is an error with its label.
 type errorTick struct {
 	off  float64
 	text string

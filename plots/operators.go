@@ -145,7 +145,6 @@ type operatorsView struct {
 	keys   []key
 }
 
-// An operatorPanel is one step with its axis.
 type operatorPanel struct {
 	OperatorStep
 	span scope

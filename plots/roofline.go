@@ -102,7 +102,6 @@ func oneByOne(c *analytic.Case, r *breakdown.Report) (*breakdown.Report, error) 
 	return &alone, err
 }
 
-// rooflineAxes is the height of the axes.
 const rooflineAxes = 3.1 * vg.Inch
 
 // A rooflineView is a roofline ready to be drawn, with a table of each phase below.

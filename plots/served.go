@@ -28,7 +28,7 @@ type Distribution struct {
 	Times [4][]Quantile
 }
 
-// A served panel has lines with linear or logarithmic axes.
+// A servedPanel has step functions as lines.
 type servedPanel struct {
 	title string
 	lines []servedLine
@@ -37,7 +37,6 @@ type servedPanel struct {
 type servedLine struct {
 	series int
 	points []Quantile
-	steps  bool
 }
 
 // Plot implements plot.Plotter.
@@ -48,7 +47,7 @@ func (p *servedPanel) Plot(c draw.Canvas, pl *plot.Plot) {
 		var path []vg.Point
 		for i, q := range l.points {
 			at := vg.Point{X: tx(q.Value), Y: ty(q.Share)}
-			if l.steps && i > 0 {
+			if i > 0 {
 				path = append(path, vg.Point{X: at.X, Y: path[len(path)-1].Y})
 			}
 			path = append(path, at)
@@ -90,7 +89,7 @@ func Timeline(caption string, times []ServedTime) (*Figure, error) {
 	}
 	times = coarser(times)
 	line := func(of func(*ServedTime) float64) servedLine {
-		l := servedLine{steps: true}
+		l := servedLine{}
 		for i := range times {
 			l.points = append(l.points, Quantile{times[i].At, of(&times[i])})
 		}
@@ -142,7 +141,7 @@ func Distributions(caption string, loads []Distribution) (*Figure, error) {
 				x.take(q.Value)
 			}
 			if len(l.Times[i]) > 0 {
-				p.lines = append(p.lines, servedLine{series: j, points: l.Times[i], steps: true})
+				p.lines = append(p.lines, servedLine{j, l.Times[i]})
 			}
 		}
 		if x.hi == 0 || math.IsInf(x.hi, 0) {

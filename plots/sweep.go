@@ -68,7 +68,6 @@ func checkCurve(c *Curve, v Variable) error {
 	return nil
 }
 
-// A sample is one point of a panel.
 type sample struct {
 	x    float64
 	span analytic.Span
@@ -158,7 +157,6 @@ func (l *latencyPanel) unfits() (runs []scope) {
 	return runs
 }
 
-// A latencyView is the panels side by side.
 type latencyView struct {
 	variable Variable
 	panels   []*latencyPanel

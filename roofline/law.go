@@ -59,7 +59,6 @@ func (t *Terms) waste(by, and Constant, ideal, data float64) {
 	}
 }
 
-// divide divides the terms of a resource.
 func (t *Terms) divide(r Resource, by float64) {
 	for i := range t.List() {
 		if x := &t.list[i]; x.Resource == r {

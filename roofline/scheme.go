@@ -36,7 +36,6 @@ func (s Scheme) Quantizes() bool {
 	return s == FP8 || s == FP8Block || s == INT8 || s == MXFP4 || s == NVFP4
 }
 
-// schemeHelp says of each scheme what is quantized.
 var schemeHelp = [NumSchemes]string{
 	Unquantized: "in 16 bits", FP8: "in FP8 with a scale for each tensor, row or column; of attention, with the cache in 8 bits",
 	FP8Block: "in FP8 with a scale for each block of 128", INT8: "in INT8", WeightFP8: "with weights alone in FP8", WeightINT8: "with weights alone in INT8",

@@ -108,7 +108,6 @@ func parseVersion(release string) (v version) {
 	return v
 }
 
-// before reports whether the version is before 0.minor.patch.
 func (v version) before(minor, patch int) bool {
 	return slices.Compare(v[:], []int{0, minor, patch}) < 0
 }

@@ -176,7 +176,6 @@ func describe(flags *pflag.FlagSet, word string) (flag string, err error) {
 // mostSide is far more than the JSON of any estimate.
 const mostSide = 64 << 20
 
-// fileSide reads an estimate or a result.
 func fileSide(file string) (s view.Side, err error) {
 	data, err := input.Read(file, mostSide)
 	if err != nil {

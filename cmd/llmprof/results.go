@@ -22,7 +22,6 @@ import (
 	"llmprof/validate"
 )
 
-// defaultResults is where results are stored.
 const defaultResults = "results"
 
 func resultsFlag(cmd *cobra.Command, dir *string) {
@@ -86,7 +85,6 @@ func isID(id string) error {
 		id, printable.ShellWord(name), printable.ShellWord(filepath.Dir(id)))
 }
 
-// ofID picks the results of one experiment.
 func ofID(all []*result.Result, id string) ([]*result.Result, error) {
 	var found []*result.Result
 	var known []string

@@ -52,7 +52,7 @@ func Run(ctx context.Context, o Options) (*Rows, error) {
 		return nil, err
 	}
 	m := r.machine()
-	plan := Plan(o.GPU, o.DType, o.Engine, o.TP, o.Quick)
+	plan := plan(o.GPU, o.DType, o.Engine, o.TP, o.Quick)
 	r.clocks(ctx, &m, plan)
 	r.rows = &Rows{Machine: m}
 	if o.File != "" {
@@ -212,7 +212,7 @@ func (r *run) ahead(plan []Point) (all []engine.Bench) {
 	for i := range plan {
 		p := &plan[i]
 		shape, err := sizes(&p.Shape)
-		if err != nil || p.Kind.power() || p.Kind == GEMM || had.Has(*p) {
+		if err != nil || p.Kind.power() || p.Kind == GEMM || had.has(*p) {
 			continue
 		}
 		b := engine.Bench{Kind: string(p.Kind), Shape: shape}
@@ -226,7 +226,7 @@ func (r *run) ahead(plan []Point) (all []engine.Bench) {
 
 func (r *run) all(ctx context.Context, plan []Point) error {
 	for i, p := range plan {
-		if r.rows.Has(p) {
+		if r.rows.has(p) {
 			continue
 		}
 		if err := context.Cause(ctx); err != nil {
