@@ -8,12 +8,13 @@ import (
 )
 
 // A stepCache has steps that were priced: the last decode step of each of the latest batches and, without counts, the last of all other steps. A step that
-// differs from a cached one in contexts alone has only its attention priced. It serves one goroutine.
+// differs from a cached one in contexts alone has only its attention priced. Without counts a step is cached when a second one like it comes, for to cache it
+// takes a third of the time in which it is priced, and most of those of a steady state come once. It serves one goroutine.
 type stepCache struct {
-	bare    bool // steps are without counts
-	most    int  // batches whose decode steps are cached, of some kB each
-	decodes map[float64]*cachedStep
-	batches []float64 // keys of decodes, in a ring
+	bare    bool                    // steps are without counts
+	most    int                     // batches whose decode steps are cached, of some kB each
+	decodes map[float64]*cachedStep // nil of a batch that came once
+	batches []float64               // keys of decodes, in a ring
 	oldest  int
 	last    cachedStep
 	scratch Lowering
@@ -42,9 +43,7 @@ func (c *stepCache) part(p *Predictor, i int) *Lowering {
 // forget empties the cache, which keeps its memory.
 func (c *stepCache) forget() {
 	for _, batch := range c.batches {
-		k := c.decodes[batch]
-		k.priced = false
-		c.free = append(c.free, k)
+		c.release(c.decodes[batch])
 	}
 	clear(c.decodes)
 	c.batches, c.oldest, c.last.priced, c.scratch.on = c.batches[:0], 0, false, nil
@@ -79,37 +78,59 @@ func (p *Predictor) cached(s *operator.Step) *cachedStep {
 		return c.decode(s.Batch)
 	case !c.bare:
 		return nil
+	case !c.last.alike(s, p):
+		c.last.step, c.last.groups, c.last.priced = *s, append(c.last.groups[:0], s.Groups...), false
+		return nil
 	}
 	return &c.last
 }
 
-// decode is the cached decode step of a batch, or the oldest one, which the step of this batch replaces.
+// release keeps the memory of a step, which is cached no more.
+func (c *stepCache) release(k *cachedStep) {
+	if k != nil {
+		k.priced = false
+		c.free = append(c.free, k)
+	}
+}
+
+// decode is the cached decode step of a batch; nil where it is to be cached when it comes again.
 func (c *stepCache) decode(batch float64) *cachedStep {
-	k := c.decodes[batch]
-	switch {
-	case k != nil:
+	k, again := c.decodes[batch]
+	if k != nil {
 		return k
-	case len(c.batches) < c.most && len(c.free) > 0:
-		k = c.free[len(c.free)-1]
-		c.free = c.free[:len(c.free)-1]
-		c.batches = append(c.batches, batch)
-	case len(c.batches) < c.most:
+	}
+	if !again {
+		c.note(batch)
+	}
+	if c.bare && !again {
+		return nil
+	}
+	if n := len(c.free); n > 0 {
+		k, c.free = c.free[n-1], c.free[:n-1]
+	} else {
 		k = &cachedStep{}
-		c.batches = append(c.batches, batch)
-	default:
-		old := &c.batches[c.oldest]
-		k = c.decodes[*old]
-		delete(c.decodes, *old)
-		*old, c.oldest = batch, (c.oldest+1)%c.most
 	}
 	c.decodes[batch] = k
 	return k
 }
 
-// alike reports whether s differs from the cached step in contexts alone.
+// note notes a batch, in place of the oldest one where there are enough.
+func (c *stepCache) note(batch float64) {
+	if len(c.batches) < c.most {
+		c.batches = append(c.batches, batch)
+	} else {
+		old := &c.batches[c.oldest]
+		c.release(c.decodes[*old])
+		delete(c.decodes, *old)
+		*old, c.oldest = batch, (c.oldest+1)%c.most
+	}
+	c.decodes[batch] = nil
+}
+
+// alike reports whether s differs from the step in contexts alone.
 func (k *cachedStep) alike(s *operator.Step, p *Predictor) bool {
 	o := &k.step
-	return k.priced && o.Batch == s.Batch && o.New == s.New && o.Logits == s.Logits && o.Together == s.Together && (o.Cache == s.Cache || !p.fixedCache) &&
+	return o.Batch == s.Batch && o.New == s.New && o.Logits == s.Logits && o.Together == s.Together && (o.Cache == s.Cache || !p.fixedCache) &&
 		o.Drafted == s.Drafted && o.Decode() == s.Decode() && slices.EqualFunc(k.groups, s.Groups, alikeGroups)
 }
 
@@ -122,7 +143,7 @@ func alikeGroups(a, b operator.Group) bool {
 // walk adds what the kernels of a step cost to sums, and caches the step. It adds in the order of Predictor.walk, so that
 // the sums are equal to the last digit.
 func (k *cachedStep) walk(p *Predictor, sums *kernelSums, s *operator.Step) {
-	alike := k.alike(s, p)
+	alike := k.priced && k.alike(s, p)
 	k.step, k.groups = *s, append(k.groups[:0], s.Groups...)
 	if !alike || !k.follow(p, s) {
 		k.price(p, sums, s)

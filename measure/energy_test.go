@@ -3,6 +3,7 @@ package measure
 import (
 	"context"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -84,6 +85,7 @@ type ticker struct {
 	from       float64
 	others     []int
 	throttled  map[string]float64
+	limit      *float64 // of the board's power
 	dead       bool
 	ownedPIDs  []int
 	integrates float64 // of what the counter says
@@ -115,7 +117,7 @@ func (m *ticker) End(context.Context, power.Mark) (*power.Window, error) {
 			{Name: "GPU 0", Kind: "gpu", ID: "GPU-0", Sensor: "a test", Summed: true, EnergyJ: counter, CounterJ: &counter, IntegralJ: &integral, MeanW: counter / seconds, Seconds: seconds},
 			{Name: "package-0", Kind: "cpu", Sensor: "a test", Summed: true, EnergyJ: 90 * seconds, MeanW: 90, Seconds: seconds},
 		},
-		Conditions: []result.Condition{{UUID: "GPU-0", OtherPIDs: m.others, ThrottledS: m.throttled, Seconds: &seconds}},
+		Conditions: []result.Condition{{UUID: "GPU-0", OtherPIDs: m.others, ThrottledS: m.throttled, Seconds: &seconds, PowerLimitW: m.limit}},
 	}, nil
 }
 
@@ -212,6 +214,19 @@ func TestConditionsMarkTheResult(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A board draws no more than its power limit but for its sensor's accuracy: prefills draw 700 W here, decode steps 300.
+func TestPowerAboveTheLimitIsMarked(t *testing.T) {
+	for limit, wrong := range map[float64]bool{700: false, 680: false, 600: true} {
+		metered(t, func(_ *Settings, _ *sleeper, m *ticker) { m.limit = &limit }, func(t *testing.T, r *result.Result, err error) {
+			testkit.Must(t, err)
+			said := strings.Join(r.Warnings, "\n")
+			if got := strings.Contains(said, "prefill: GPU 0 drew 700.0 W"); got != wrong || got != slices.Contains(r.Marks, "closure") || strings.Contains(said, "decode: GPU 0") {
+				t.Errorf("a limit of %v W: marks %v, warnings %q", limit, r.Marks, said)
+			}
+		})
+	}
 }
 
 // A sensor that goes away is an error with the phase, never zero joules.

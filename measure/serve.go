@@ -145,6 +145,7 @@ func (b *benchmark) energy(ctx context.Context, r *result.Result) error {
 		r.Meter.PeriodS = *gap
 	}
 	saw(r, engine.Request, seen.Conditions)
+	powerKeepsLimit(r)
 	return nil
 }
 

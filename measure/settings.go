@@ -123,7 +123,7 @@ func (l *Lab) settings(ctx context.Context, p *experiment.Point) (*Settings, err
 		Size:        p.Size, TTFT: p.TTFT, TPOT: p.TPOT, TTLT: p.TTLT, Energy: p.Energy, Ops: p.Ops,
 		Repeats: p.Repeats, Warmup: p.Warmup,
 		Theory:      func(tokens int) (*analytic.Memory, error) { return l.theory(m, p, tokens) },
-		WarmupBlock: l.WarmupBlock, WarmupLimit: l.WarmupLimit, Window: cmp.Or(time.Duration(float64(p.Window)*float64(time.Second)), l.Window), Idle: l.idleTime(p),
+		WarmupBlock: l.WarmupBlock, WarmupLimit: l.WarmupLimit, Window: cmp.Or(p.Window.Duration(), l.Window), Idle: l.idleTime(p),
 	}
 	if set.Carbon, err = carbon(p); err != nil {
 		return nil, err

@@ -70,7 +70,7 @@ func deltaHybrids() []family {
 	every4 := layerPlan{mixer: dense4.mixer, ffn: sparseStep}
 	return []family{
 		{
-			types: []string{"qwen3_next"}, names: map[string]string{"num_experts": "num_experts"}, assume: `{"partial_rotary_factor": 0.25}`,
+			types: []string{"qwen3_next"}, names: map[string]string{"num_experts": "num_experts"}, assume: `{"partial_rotary_factor": 0.25, "num_nextn_predict_layers": 1}`,
 			attn: gated, moe: moeShape{shared: sharedWidth, sharedGate: true}, mixers: delta, plan: every4,
 		},
 		{

@@ -17,7 +17,7 @@ func plainMoE() []family {
 		{types: []string{"granite_swa"}, attn: withSinks(biased()), ffn: ffnShape{bias: "mlp_bias"}, plan: layerPlan{mixer: fullFirst("", 4)}},
 		{types: []string{"qwen3_moe", "qwen3_vl_moe_text", "qwen3_omni_moe_text"}, attn: perHead(), plan: layerPlan{mixer: slidingAbove, ffn: sparseStep}},
 		{types: []string{"mellum"}, attn: perHead(), plan: layerPlan{mixer: slidingAbove, ffn: sparseAfterDense}},
-		{types: []string{"minimax_m2"}, attn: attentionShape{norms: headNorms{on: yes, scope: wholeHead}}, moe: moeShape{width: "intermediate_size"}, plan: always()},
+		{types: []string{"minimax_m2"}, attn: attentionShape{norms: headNorms{on: yes, scope: wholeHead}}, moe: moeShape{width: "intermediate_size"}, plan: always(), draftless: true},
 		{
 			types: []string{"gpt_oss"}, attn: withSinks(biased()), moe: moeShape{width: "intermediate_size", bias: yes, routerBias: yes},
 			plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 2), ffn: every("moe")},

@@ -21,7 +21,9 @@ type family struct {
 	ffn    ffnShape
 	moe    moeShape
 	plan   layerPlan
-	mixers map[string]mixer // mixer of each layer type; all families know the sorts of attention
+	// draftless is a family whose checkpoints lack the draft (MTP) layers that their configs name.
+	draftless bool
+	mixers    map[string]mixer // mixer of each layer type; all families know the sorts of attention
 	// tune bends the description where a switch in the config does.
 	tune func(*reader)
 	// finish adds what only this family has to the blocks of a layer.

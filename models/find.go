@@ -109,6 +109,9 @@ func (d *decoder) name() error {
 		}
 		return fmt.Errorf("model_type is missing and the class %s is not known", quote(class))
 	}
+	if schema, ok := d.config["schema"].(string); ok && strings.HasPrefix(schema, "llmprof.") {
+		return fmt.Errorf("it is an output of llmprof (%s) and no model: give a config.json, or the name of a model", quote(schema))
+	}
 	return fmt.Errorf("model_type is missing; want the family's name, such as \"llama\"")
 }
 

@@ -127,8 +127,23 @@ func (y *cycle) toward(z *cycle, x float64) cycle {
 // mostPrompts is how many prompts of a step stand for more than a server computes.
 const mostPrompts = 1 << 12
 
-// mean is the fixed point of a step's length: as long as the mean prompts that come in that time make it.
+// A meanStep is the mean length of a step at a rate, if it has one.
+type meanStep struct {
+	rate, length float64
+	ok           bool
+}
+
+// mean is the mean length of a step, which is kept for the rate that was asked for last.
 func (p *level) mean(rate float64) (c float64, ok bool) {
+	if p.latest.rate != rate {
+		p.latest.rate = rate
+		p.latest.length, p.latest.ok = p.settles(rate)
+	}
+	return p.latest.length, p.latest.ok
+}
+
+// settles is the fixed point of a step's length: as long as the mean prompts that come in that time make it.
+func (p *level) settles(rate float64) (c float64, ok bool) {
 	d := float64(p.decode.Time)
 	if c = d; d == 0 {
 		return p.add(1).time, true

@@ -23,6 +23,7 @@ type level struct {
 	uncached *uncached
 	kinds    []kind  // with up to some number of prompts
 	extras   []added // with 0, 1, 2, ... prompts
+	latest   meanStep
 }
 
 // An added is the time and energy that prompts add to a step.
@@ -312,15 +313,24 @@ func (f *flow) graphed() float64 {
 	if high <= low || few >= many.Times(0.99) {
 		return 0
 	}
-	for high-low > 1 {
-		if middle := (low + high) / 2; f.pass(1, float64(middle-1), 1).Launch < (few + many).Times(0.5) {
-			low = middle
+	try := func(tokens int) {
+		if f.pass(1, float64(tokens-1), 1).Launch < (few + many).Times(0.5) {
+			low = tokens
 		} else {
-			high = middle
+			high = tokens
 		}
+	}
+	for tokens := usualGraph; low < tokens && tokens < high && tokens <= usualGraph+1; tokens++ {
+		try(tokens)
+	}
+	for high-low > 1 {
+		try((low + high) / 2)
 	}
 	return float64(low + f.server.Drafts) // the sequence that decodes has its drafts besides
 }
+
+// usualGraph is the most tokens of the CUDA graphs of most engines: where the search for them begins.
+const usualGraph = 512
 
 // load is the mean number of prompts that come while one is computed.
 func (p *level) load(rate float64) float64 {

@@ -18,7 +18,9 @@ type eventLoop struct {
 	taken    delivery   // outputs that the pass takes apart
 	outputs  []delivery // outputs of steps, not taken apart yet
 	coming   []float64  // times at which requests come to the server
+	come     int        // how many of them have come
 	entering []entrant  // in the order of their arrival
+	passes   int        // that have begun
 	entered  []float64  // times at which requests come to the engine, which it does not know yet
 	due      float64    // answers whose ends are not sent yet
 	sums     loopSums
@@ -34,8 +36,8 @@ func (s *loopSums) add(o *loopSums) {
 
 // An entrant is a request on its way to the engine.
 type entrant struct {
-	sent   float64
-	stages int
+	sent float64
+	last int // pass that it leaves with
 }
 
 // A delivery is the tokens of a step, or of several steps whose tokens are sent together: each sequence has one message then.
@@ -43,7 +45,7 @@ type delivery struct {
 	decodes, firsts, ends float64 // messages: of sequences that had their first token before, with first tokens, and those of both that end answers
 	gain                  float64 // tokens
 	firstsAt, endsAt      float64 // sums of the times at which the engine had the first tokens and the last ones
-	passes                int     // passes that they go through before they are taken apart
+	last                  int     // pass that takes them apart
 }
 
 // newEventLoop is the API server of a flow; nil where it takes no time.
@@ -58,7 +60,7 @@ func (f *flow) newEventLoop(t *roundRobin) *eventLoop {
 // deliver hands over the tokens of a step at a time.
 func (p *eventLoop) deliver(h delivery, at float64) {
 	p.until(at)
-	h.passes = handed
+	h.last = p.passes + handed + 1
 	h.firstsAt, h.endsAt = at*h.firsts, at*h.ends
 	p.due += h.ends
 	p.outputs = append(p.outputs, h)
@@ -69,7 +71,7 @@ func (p *eventLoop) deliver(h delivery, at float64) {
 
 // until lets the passes up to a time end, and requests come.
 func (p *eventLoop) until(time float64) {
-	for next := p.next(); next <= time && !math.IsInf(next, 1); next = p.next() {
+	for next := p.next(); next <= time && next < math.Inf(1); next = p.next() {
 		if p.running {
 			p.finish()
 		}
@@ -82,44 +84,50 @@ func (p *eventLoop) next() float64 {
 	switch {
 	case p.running:
 		return p.end
-	case len(p.coming) > 0:
-		return p.coming[0]
+	case p.come < len(p.coming):
+		return p.coming[p.come]
 	}
 	return math.Inf(1)
 }
 
+// arrive lets the requests enter that have come up to a time.
+func (p *eventLoop) arrive(now float64) {
+	for p.come < len(p.coming) && p.coming[p.come] <= now {
+		p.entering = append(p.entering, entrant{p.coming[p.come] - p.way, p.passes + stages})
+		p.come++
+	}
+	if left := len(p.coming) - p.come; left < p.come { // the room of those that have come is used again
+		copy(p.coming, p.coming[p.come:])
+		p.coming, p.come = p.coming[:left], 0
+	}
+}
+
 // begin begins a pass if there is anything to do.
 func (p *eventLoop) begin(now float64) {
-	come := 0
-	for come < len(p.coming) && p.coming[come] <= now {
-		p.entering = append(p.entering, entrant{p.coming[come] - p.way, stages})
-		come++
+	if p.come < len(p.coming) && p.coming[p.come] <= now {
+		p.arrive(now)
 	}
-	p.coming = p.coming[come:]
 	if len(p.entering)+len(p.outputs) == 0 && p.ready.gain == 0 {
 		return
 	}
-	p.running, p.end = true, p.send(now)
+	p.passes++
+	p.running, p.end = true, now
+	if p.ready.gain > 0 {
+		p.end = p.send(now)
+	}
 	for i := range p.outputs {
-		o := &p.outputs[i]
-		if o.passes--; o.passes < 0 {
+		if o := &p.outputs[i]; o.last <= p.passes {
 			p.end += p.half * o.gain
 			p.taken.join(o)
 		}
 	}
 	p.end += p.intake * float64(len(p.entering)) / stages
-	for i := range p.entering {
-		p.entering[i].stages--
-	}
 }
 
 // send sends the tokens that are ready, from a time on, and gives when it is done: those of sequences that decode, in the order in which they began,
 // before first ones. Those that end answers are at even distances around the rank that such a sequence has in the mean.
 func (p *eventLoop) send(now float64) float64 {
 	r := &p.ready
-	if r.gain == 0 { // it has no tokens
-		return now
-	}
 	p.due -= r.ends
 	for i := 0.5; i < r.ends; i++ {
 		at := now + min(2*p.rank*i/r.ends, 1)*r.decodes*p.half + (i-0.5)*p.closing
@@ -155,16 +163,20 @@ func (p *eventLoop) finish() {
 		p.ready, p.taken = p.taken, delivery{}
 	}
 	n := 0
-	for n < len(p.outputs) && p.outputs[n].passes < 0 {
+	for n < len(p.outputs) && p.outputs[n].last <= p.passes {
 		n++
 	}
-	p.outputs = p.outputs[:copy(p.outputs, p.outputs[n:])]
-	for n = 0; n < len(p.entering) && p.entering[n].stages <= 0; n++ {
+	if n > 0 {
+		p.outputs = p.outputs[:copy(p.outputs, p.outputs[n:])]
+	}
+	for n = 0; n < len(p.entering) && p.entering[n].last <= p.passes; n++ {
 		p.sums.in += p.end - p.entering[n].sent
 		p.sums.entered++
 		p.entered = append(p.entered, p.end)
 	}
-	p.entering = p.entering[:copy(p.entering, p.entering[n:])]
+	if n > 0 {
+		p.entering = p.entering[:copy(p.entering, p.entering[n:])]
+	}
 }
 
 // quiet reports whether no request is in the server and no answer waits to be ended, so that steps with so many tokens that take a time leave the loop
@@ -182,7 +194,9 @@ func (p *eventLoop) delays() (in, later float64) {
 
 // arrivals lets the requests come to the engine that do so up to a time.
 func (w *path) arrivals(time float64) {
-	w.api.until(time)
+	if w.api.until(time); len(w.api.entered) == 0 {
+		return
+	}
 	n := min(len(w.api.entered), len(w.jobs)-w.sent)
 	for _, at := range w.api.entered[:n] {
 		w.jobs[w.sent].at = at
@@ -193,6 +207,7 @@ func (w *path) arrivals(time float64) {
 
 // enter sends the jobs of an open loop through the API server.
 func (w *path) enter() {
+	w.api.coming = make([]float64, 0, len(w.jobs))
 	for i := range w.jobs {
 		v := &w.jobs[i]
 		w.api.coming = append(w.api.coming, v.at+w.api.way)

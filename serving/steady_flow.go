@@ -51,11 +51,14 @@ type occupancy struct {
 
 // A stepTimes is the steps that were priced.
 type stepTimes struct {
-	prices  *prices
-	draft   *prices
-	graphs  float64 // up to how many tokens of a step graphs launch it
-	levels  map[int]*level
-	tables  map[[2]int]*tokenCosts
+	prices *prices
+	draft  *prices
+	graphs float64 // up to how many tokens of a step graphs launch it
+	levels map[int]*level
+	tables map[[2]int]*tokenCosts
+
+	someTokens []float64 // of the curve that was made last
+
 	known   stepCosts     // that flows of the same predictor, prompts and drafts share
 	batches []*batchCosts // of steps beside 0, 1, 2, ... sequences of a sample path; nil where they are not known
 }
@@ -184,7 +187,9 @@ func (f *flow) complete(st *Steady, rate float64, replicas int) (*Steady, error)
 	n := f.units(replicas)
 	st.Rate, st.Throughput = rate, rate*f.gen
 	st.Cache = min(st.Running*f.held+st.otherBlocks, 1)
+	st.Utilization = min(st.Utilization, 1) // a sum of shares, which rounding may lift above 1
 	st.Running, st.Waiting = st.Running*n, st.Waiting*n
+	st.pipelined = f.server.Predictor.Par.MicroBatches > 1
 	gpus, price := f.server.Predictor.Replica()
 	if price > 0 {
 		st.Cost = unit.Dollars(float64(price) * float64(gpus*replicas) / 3600 / rate)

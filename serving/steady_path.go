@@ -76,7 +76,12 @@ func (f *flow) drawJobs(jobs int) *[]job {
 		}
 	}
 	for i := range all {
-		all[i].steps = f.server.stepsOf(all[i].gaps, random)
+		all[i].steps = all[i].gaps
+	}
+	if f.server.Drafts > 0 {
+		for i := range all {
+			all[i].steps = f.server.stepsOf(all[i].gaps, random)
+		}
 	}
 	return buffer
 }
@@ -128,8 +133,8 @@ type path struct {
 	gained  int         // sequences that gained a token by the step that ran last
 	rest    float64     // tokens left of the prompt before it
 	running int         // sequences that decode
-	decoded int         // steps so far that decode
 	ends    []ending    // with the next steps that decode, a ring
+	ring    int         // place of the last step that decoded in the ring
 	came    span        // jobs whose first token comes with the step that ran last
 	done    ending      // with that step
 	sums    pathSums
@@ -155,8 +160,8 @@ type batchCosts struct {
 	decode  Cost // without prompts; zero before it is asked for, as beside many sequences hardly a step is without
 	prompts *tokenCosts
 	left    float64 // tokens of prompts that a step takes
-	last    [4]promptCost
-	oldest  int // of the last ones
+	each    float64 // tokens of a mean prompt
+	known   [8]promptCost
 }
 
 // A promptCost is the cost of a step with tokens of prompts.
@@ -165,30 +170,26 @@ type promptCost struct {
 	cost   Cost
 }
 
-// prompt is the cost of a step with tokens of prompts. Most steps have the tokens of one of the last ones.
+// prompt is the cost of a step with tokens of prompts. Most steps have the tokens of the last one with about as many prompts.
 func (c *batchCosts) prompt(tokens float64) *Cost {
-	for i := range c.last {
-		if c.last[i].tokens == tokens {
-			return &c.last[i].cost
-		}
+	k := &c.known[int(tokens/c.each)%len(c.known)]
+	if k.tokens != tokens {
+		k.tokens, k.cost = tokens, c.prompts.at(tokens)
 	}
-	l := &c.last[c.oldest]
-	l.tokens, l.cost = tokens, c.prompts.at(tokens)
-	c.oldest = (c.oldest + 1) % len(c.last)
-	return &l.cost
+	return &k.cost
 }
 
 // current is the costs beside as many sequences as decode.
 func (w *path) current() *batchCosts {
 	n := w.running
-	for len(w.batches) <= n {
-		w.batches = append(w.batches, nil)
+	if more := n + 1 - len(w.batches); more > 0 {
+		w.batches = append(w.batches, make([]*batchCosts, more+n)...)
 	}
 	if c := w.batches[n]; c != nil {
 		return c
 	}
 	beside := w.besides(n)
-	c := &batchCosts{prompts: w.table(beside, 0), left: w.left(beside, 0)}
+	c := &batchCosts{prompts: w.table(beside, 0), left: w.left(beside, 0), each: w.uncached.mean}
 	w.batches[n] = c
 	return c
 }
@@ -299,7 +300,7 @@ func (w *path) step() {
 	w.gained = 0
 	if w.came = came; decodes {
 		w.gained = w.running
-		w.decoded++
+		w.ring = w.place(1)
 		e := w.end(0)
 		w.done, *e = *e, ending{}
 		w.running -= int(w.done.n)
@@ -316,7 +317,16 @@ func (w *path) step() {
 }
 
 // end is the jobs that end with a step that decodes, so many after the last one.
-func (w *path) end(steps int) *ending { return &w.ends[(w.decoded+steps)%len(w.ends)] }
+func (w *path) end(steps int) *ending { return &w.ends[w.place(steps)] }
+
+// place is the place in the ring of a step that decodes, so many after the last one.
+func (w *path) place(steps int) int {
+	at := w.ring + steps
+	if at >= len(w.ends) {
+		at -= len(w.ends)
+	}
+	return at
+}
 
 // admit lets prompts begin that have come and fit into the step, and gives the tokens of prompts in it and the jobs whose prompts it ends.
 func (w *path) admit(left float64) (tokens float64, came span) {
@@ -326,7 +336,7 @@ func (w *path) admit(left float64) (tokens float64, came span) {
 	}
 	came = span{w.next, w.next}
 	if w.rest > 0 {
-		if tokens = min(w.rest, left); tokens < w.rest {
+		if tokens = unit.Smaller(w.rest, left); tokens < w.rest {
 			w.rest -= tokens
 			return tokens, span{}
 		}
@@ -362,11 +372,11 @@ func (w *path) run(c *Cost, prompts bool) {
 	if w.ahead {
 		launch += float64(c.Before)
 	}
-	ahead := min(w.now-launch, float64(c.Waits))
+	ahead := unit.Smaller(w.now-launch, float64(c.Waits)) // min and max take longer in a browser
 	end := w.now + float64(c.Time) - ahead
-	launched := min(launch+float64(c.Launch), end)
+	launched := unit.Smaller(launch+float64(c.Launch), end)
 	if w.ahead && prompts { // the host keeps the tokens of the step before while it launches them
-		out = max(out, launched)
+		out = unit.Larger(out, launched)
 	}
 	w.sums.after += w.done.n * (end - out)
 	w.emit(out)
@@ -374,7 +384,7 @@ func (w *path) run(c *Cost, prompts bool) {
 	w.sums.energy += float64(c.Energy) - w.idle*ahead
 	w.formed = end
 	if w.ahead = w.server.Scheduler.Async; w.ahead {
-		w.formed = max(w.now, launched)
+		w.formed = unit.Larger(w.now, launched)
 	}
 	w.now, w.rested = end, 0
 }
@@ -392,18 +402,19 @@ func (w *path) repeat(c *Cost) {
 		}
 	}
 	next, steps := w.jobs[w.next].at, 0.0
-	if w.api != nil && len(w.api.coming) > 0 { // a request meets the tokens of the last step in the API server, which steps that are passed over do not hand to it
-		next = min(next, w.api.coming[0]-2*length)
+	if w.api != nil && w.api.come < len(w.api.coming) { // a request meets the tokens of the last step in the API server, which steps that are passed over do not hand to it
+		next = min(next, w.api.coming[w.api.come]-2*length)
 	}
 	if w.running >= w.most {
 		next = math.Inf(1)
 	}
-	for next = min(next, w.horizon); w.formed < next && w.end(1).n == 0; {
-		w.now += length
-		w.formed = w.now - lead
-		w.decoded++
+	now, formed := w.now, w.formed
+	for next = min(next, w.horizon); formed < next && w.end(1).n == 0; w.ring = w.place(1) {
+		now += length
+		formed = now - lead
 		steps++
 	}
+	w.now, w.formed = now, formed
 	w.sums.busy += steps * length
 	w.sums.energy += steps * (float64(c.Energy) - w.idle*(float64(c.Time)-length))
 }

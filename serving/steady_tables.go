@@ -15,6 +15,7 @@ const counted = 8
 type uncached struct {
 	sums   [counted][]float64 // equally likely sums of 1, 2, 3, ... prompts, made when they are asked for
 	rough  []float64          // sums of one prompt in fewer parts
+	any    []float64          // tokens of one prompt and of several, for any number of them; made when they are asked for
 	mean   float64
 	past   float64 // tokens that are cached, mean over those that are not
 	length float64 // of equal prompts whose tokens have as much attention
@@ -64,53 +65,63 @@ func parts(all []float64, n int) []float64 {
 
 // A tokenCosts is the cost of steps beside n sequences as a function of the tokens of prompts, up to as many as a step takes.
 type tokenCosts struct {
-	graphed, eager *tokenCurve
-	limit          float64 // tokens that graphs hold
+	flow           *flow
+	n, prompts     int
+	limit          float64     // tokens that graphs hold
+	graphed, eager *tokenCurve // up to the limit and beyond it; made when they are asked for
 }
 
-func (t *tokenCosts) at(tokens float64) Cost {
-	if tokens <= t.limit {
-		return t.graphed.at(tokens)
-	}
-	return t.eager.at(tokens)
-}
+func (t *tokenCosts) at(tokens float64) Cost { return t.curve(tokens <= t.limit).at(tokens) }
 
 // A tokenCurve is costs at some numbers of tokens, its knots, which are priced when they are asked for. The times of kernels and of launches are linear
 // between knots and beyond them.
 type tokenCurve struct {
-	tokens []float64
-	costs  []Cost
-	known  []bool
-	price  func(tokens float64) Cost
+	knots []tokenKnot
+	price func(tokens float64) Cost
+}
+
+// A tokenKnot is a number of tokens with its cost, once it is known.
+type tokenKnot struct {
+	tokens float64
+	known  bool
+	cost   Cost
 }
 
 func newTokenCurve(tokens []float64, price func(tokens float64) Cost) *tokenCurve {
-	return &tokenCurve{tokens, make([]Cost, len(tokens)), make([]bool, len(tokens)), price}
+	c := &tokenCurve{make([]tokenKnot, len(tokens)), price}
+	for i, v := range tokens {
+		c.knots[i].tokens = v
+	}
+	return c
 }
 
 func (c *tokenCurve) knot(i int) *Cost {
-	if !c.known[i] {
-		c.costs[i], c.known[i] = c.price(c.tokens[i]), true
+	k := &c.knots[i]
+	if !k.known {
+		k.cost, k.known = c.price(k.tokens), true
 	}
-	return &c.costs[i]
+	return &k.cost
 }
 
 func (c *tokenCurve) at(tokens float64) Cost {
-	i, found := slices.BinarySearch(c.tokens, tokens)
-	if found || len(c.tokens) == 1 {
-		return *c.knot(min(i, len(c.tokens)-1))
+	i, last := 0, len(c.knots)-1
+	for i < last && c.knots[i].tokens < tokens {
+		i++
 	}
-	i = min(max(i, 1), len(c.tokens)-1)
-	low, high := c.tokens[i-1], c.tokens[i]
+	if c.knots[i].tokens == tokens || last == 0 {
+		return *c.knot(i)
+	}
+	i = max(i, 1)
+	low, high := c.knots[i-1].tokens, c.knots[i].tokens
 	return launched(toward(c.knot(i-1), c.knot(i), (tokens-low)/(high-low)))
 }
 
 // toward is the costs at a share x of the line from one curve to another.
 func (c *tokenCurve) toward(b *tokenCurve, x float64) func(tokens float64) Cost {
-	if len(b.tokens) == 0 { // no graph holds the steps beside so many sequences
+	if len(b.knots) == 0 { // no graph holds the steps beside so many sequences
 		return c.at
 	}
-	if len(c.tokens) == 0 {
+	if len(c.knots) == 0 {
 		return b.at
 	}
 	return func(tokens float64) Cost {
@@ -132,19 +143,28 @@ const knots = 7
 
 // knots are the tokens above one limit and up to another for which steps are priced: the limits, and the tokens of one prompt and of 2, 4, 8, ...
 // prompts, or the least, the median and the most tokens of a given number of prompts. Of a prompt of several steps they are the tokens that full steps
-// leave to the last one. Steps of several forward passes are priced at the limits of each, for a pass takes long with however few tokens.
-func (f *flow) knots(n int, above, most float64, prompts int) (all []float64) {
-	all = append(all, above+1, most)
+// leave to the last one. Steps of several forward passes are priced at the limits of each, for a pass takes long with however few tokens. They are
+// valid until the next call.
+func (f *flow) knots(n int, above, most float64, prompts int) []float64 {
+	all := f.someTokens[:0]
+	add := func(tokens float64) {
+		if tokens > above && tokens <= most {
+			all = append(all, tokens)
+		}
+	}
+	add(above + 1)
+	add(most)
 	left := f.left(n, prompts)
 	for _, tokens := range f.tokensOf(prompts) {
-		all = append(all, tokens-max(math.Ceil(tokens/left)-1, 0)*left)
+		add(tokens - max(math.Ceil(tokens/left)-1, 0)*left)
 	}
 	if pass := f.prices.pass; pass > 0 {
 		for limit := pass - float64(f.besides(n)*(1+f.server.Drafts)); limit < most; limit += pass {
-			all = append(all, limit, limit+1)
+			add(limit)
+			add(limit + 1)
 		}
 	}
-	all = slices.DeleteFunc(all, func(v float64) bool { return v <= above || v > most })
+	f.someTokens = all
 	slices.Sort(all)
 	return slices.Compact(all)
 }
@@ -155,27 +175,47 @@ func (f *flow) tokensOf(prompts int) []float64 {
 		sums := f.uncached.sum(prompts)
 		return []float64{sums[0], sums[len(sums)/2], sums[len(sums)-1]}
 	}
-	all := slices.Clone(f.uncached.rough)
-	for i := 1; i < knots; i++ {
-		all = append(all, f.uncached.mean*float64(int(1)<<i))
+	u := f.uncached
+	if u.any == nil {
+		u.any = slices.Clone(u.rough)
+		for i := 1; i < knots; i++ {
+			u.any = append(u.any, u.mean*float64(int(1)<<i))
+		}
 	}
-	return all
+	return u.any
 }
 
 // table is the costs of steps beside n sequences with a number of prompts, where 0 stands for any number.
 func (f *flow) table(n, prompts int) *tokenCosts {
-	if t, ok := f.tables[[2]int{n, prompts}]; ok {
-		return t
+	t, ok := f.tables[[2]int{n, prompts}]
+	if !ok {
+		t = &tokenCosts{flow: f, n: n, prompts: prompts, limit: f.limitOf(n, prompts)}
+		f.tables[[2]int{n, prompts}] = t
 	}
-	graphed := func(tokens float64) Cost { return f.pass(n, tokens, prompts) }
-	eager := graphed
+	return t
+}
+
+// curve is the costs up to the limit of the graphs, or beyond it. Beside numbers of sequences between two powers of four they are between the costs beside these.
+func (t *tokenCosts) curve(graphed bool) *tokenCurve {
+	to := &t.eager
+	if graphed {
+		to = &t.graphed
+	}
+	if *to != nil {
+		return *to
+	}
+	f, n, prompts := t.flow, t.n, t.prompts
+	price := func(tokens float64) Cost { return f.pass(n, tokens, prompts) }
 	low := 1 << ((bits.Len(uint(max(n, 1))) - 1) &^ 1)
 	if high := min(4*low, f.most); n > 0 && low < n && n < high {
-		a, b, x := f.table(low, prompts), f.table(high, prompts), float64(n-low)/float64(high-low)
-		graphed, eager = a.graphed.toward(b.graphed, x), a.eager.toward(b.eager, x)
+		price = f.table(low, prompts).curve(graphed).toward(f.table(high, prompts).curve(graphed), float64(n-low)/float64(high-low))
 	}
-	limit, left := f.limitOf(n, prompts), f.left(n, prompts)
-	t := &tokenCosts{newTokenCurve(f.knots(n, 0, min(limit, left), prompts), graphed), newTokenCurve(f.knots(n, max(limit, 0), left, prompts), eager), limit}
-	f.tables[[2]int{n, prompts}] = t
-	return t
+	above, most := 0.0, f.left(n, prompts)
+	if graphed {
+		most = min(t.limit, most)
+	} else {
+		above = max(t.limit, 0)
+	}
+	*to = newTokenCurve(f.knots(n, above, most, prompts), price)
+	return *to
 }

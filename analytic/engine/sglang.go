@@ -25,7 +25,7 @@ var sglang = graphed{profile: analytic.Profile{
 		// read from the models' EntryClass in the wheel of SGLang 0.5.23
 		Not: []string{
 			"bamba", "bloom", "dots1", "ernie4_5", "falcon", "gpt_neo", "gpt_neox", "internlm", "jamba", "minimax_m1", "olmo3",
-			"recurrent_gemma", "seed_oss", "smollm3", "zamba2",
+			"recurrent_gemma", "rwkv", "seed_oss", "smollm3", "zamba2",
 		},
 		Acts: vllmRuns.Acts, KV: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.MXFP4}, Split: sglangSplit, WholeBlocks: true,
 		Builds: map[string][]string{amd: {"gfx942", "gfx950"}}, // setup_rocm.py of sgl-kernel stops at others

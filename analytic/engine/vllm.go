@@ -51,7 +51,7 @@ var vllm2024 = fused{profile: analytic.Profile{
 // (docs/features/quantization); FP8 on AMD needs CDNA or RDNA 4, and NVFP4 CDNA, for which Petit has kernels (supports_fp8
 // and supported_quantization of vllm/platforms/rocm.py); those of XPUs and TPUs have no NVFP4 (platforms/xpu.py, tpu-inference).
 var vllmRuns = analytic.Support{
-	Default: true, Not: []string{"gpt_neo", "recurrent_gemma"}, Vendors: []string{nvidia, amd, intel, google}, Capability: 7.5,
+	Default: true, Not: []string{"gpt_neo", "recurrent_gemma", "rwkv"}, Vendors: []string{nvidia, amd, intel, google}, Capability: 7.5,
 	Acts: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.NVFP4, unit.MXFP4},
 	KV:   []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8}, OwnCache: true, Split: vllmSplit, WholeBlocks: true,
 	Builds: map[string][]string{amd: {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1150", "gfx1151", "gfx1200", "gfx1201"}},

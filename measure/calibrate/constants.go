@@ -70,8 +70,10 @@ func (b *builder) of(kinds ...Kind) []*Row {
 }
 
 func compareShapes(x, y *Shape) int {
-	a := []int{x.N, x.K, x.M, x.Experts, x.Hidden, x.Batch, x.Tokens, x.Context, x.Heads, x.Width, x.Bytes, x.Launches}
-	return slices.Compare(a, []int{y.N, y.K, y.M, y.Experts, y.Hidden, y.Batch, y.Tokens, y.Context, y.Heads, y.Width, y.Bytes, y.Launches})
+	order := func(s *Shape) []int {
+		return []int{s.N, s.K, s.M, s.Experts, s.Hidden, s.Batch, s.Tokens, s.Context, s.Heads, s.Width, s.Bytes, s.Launches}
+	}
+	return slices.Compare(order(x), order(y))
 }
 
 // ranks lists the numbers of GPUs that were timed.

@@ -16,7 +16,9 @@ import (
 	"llmprof/measure/engine/native/worker"
 	"llmprof/measure/engine/transformers"
 	"llmprof/measure/power"
+	"llmprof/measure/procfs"
 	"llmprof/measure/stats"
+	"llmprof/measure/wait"
 	"llmprof/unit"
 )
 
@@ -136,7 +138,7 @@ var errFew = errors.New("too few GPUs")
 // machine says on what the rows are measured.
 func (r *run) machine() Machine {
 	m := Machine{
-		Schema: RowSchema, Kind: machineKind, GPU: r.o.GPU.Key, Device: cmp.Or(power.Processor(r.o.Root), "a processor that /proc does not name"), Engine: r.o.Engine, DType: r.o.DType,
+		Schema: RowSchema, Kind: machineKind, GPU: r.o.GPU.Key, Device: cmp.Or(procfs.Processor(r.o.Root), "a processor that /proc does not name"), Engine: r.o.Engine, DType: r.o.DType,
 		Tools: maps.Clone(r.hello.Versions), Version: r.o.Version, When: time.Now().UTC().Truncate(time.Second),
 	}
 	if m.Tools == nil {
@@ -442,7 +444,7 @@ func (r *run) idle(ctx context.Context) (*engine.Timed, error) {
 		seconds = 0.5
 	}
 	begin := time.Now()
-	err := power.Pause(ctx, time.Duration(seconds*float64(time.Second)))
+	err := wait.For(ctx, time.Duration(seconds*float64(time.Second)))
 	return &engine.Timed{Seconds: []float64{time.Since(begin).Seconds()}, Cold: true}, err
 }
 

@@ -149,6 +149,9 @@ func assignList(v reflect.Value, n *tree.Node) error {
 	return nil
 }
 
+// counts are settings of which there is one at least.
+var counts = map[string]bool{"batch": true, "prompt_len": true, "gen_len": true, "tp": true, "replicas": true, "nodes": true}
+
 // Check says everything that is wrong with the point.
 func (p *Point) Check() error {
 	var found []string
@@ -175,10 +178,11 @@ func (p *Point) problems() []Problem {
 		v, _ := p.Value(key).(string)
 		hold(slices.Contains(known, v), key, "%q; %s", v, spelling.Hint(v, slices.DeleteFunc(slices.Clone(known), func(s string) bool { return s == "" })))
 	}
-	for _, key := range []string{"batch", "prompt_len", "gen_len", "tp", "replicas", "nodes"} {
+	for key := range counts {
 		n, _ := p.Value(key).(int)
 		hold(n >= 1, key, "%d: want at least 1", n)
 	}
+	p.negatives(hold)
 	hold(p.Model != "", "model", "which model? Give a name from \"llmprof models list\", a hub id, a directory or a config.json")
 	hold(p.TTFT || p.TPOT || p.TTLT || p.Size || p.Energy || p.Ops, "ttft", "nothing is to be measured: ttft, tpot, ttlt, size, energy and ops are all false")
 	if p.CarbonRegion != "" {
@@ -189,6 +193,18 @@ func (p *Point) problems() []Problem {
 	p.engineProblems(hold)
 	slices.SortStableFunc(found, func(a, b Problem) int { return slices.Index(settingKeys, a.Key) - slices.Index(settingKeys, b.Key) })
 	return found
+}
+
+// negatives refuses numbers below 0, which files cannot have and flags can.
+func (p *Point) negatives(hold func(bool, string, string, ...any)) {
+	for _, key := range settingKeys {
+		switch v := p.field(key); v.Kind() {
+		case reflect.Int:
+			hold(v.Int() >= 0 || counts[key], key, "%d: want a whole number from 0 up", v.Int())
+		case reflect.Float64:
+			hold(v.Float() >= 0 && v.Float() <= math.MaxFloat64, key, "%g: want a number from 0 up", v.Float())
+		}
+	}
 }
 
 func (p *Point) placementProblems(hold func(bool, string, string, ...any)) {

@@ -174,6 +174,9 @@ func (r *Rates) clients(n int) (*view.Load, error) {
 	if n < 1 {
 		return nil, Usage("--concurrency %d: want at least 1", n)
 	}
+	if err := serving.CheckClients(n); err != nil {
+		return nil, Usage("--concurrency: %w", err)
+	}
 	load := &view.Load{Server: r.server, Concurrency: &n, Prompt: r.prompt, Gen: r.gen}
 	var err error
 	if load.Steady, err = r.all.Clients(n, r.layout()); err == nil {
@@ -210,7 +213,7 @@ const (
 	chartLow   = 1e-3 // requests a second, which any server answers
 	chartSteps = 7    // rates before the last but one
 	chartStep  = 1.5  // a rate over the one before
-	chartTop   = 0.9  // the highest rate over the most that the server answers: states close to it take long, and rise without end
+	chartTop   = 0.85 // the highest rate over the most that the server answers: states close to it take long, and rise without end
 )
 
 // Chart is the steady states at rates up to almost the most that the server answers, and by how much longer than expected everything takes at the slow

@@ -23,9 +23,9 @@ type Load struct {
 func (l *Load) block() render.Fields {
 	s, name := l.Steady, ""
 	if l.Rate != nil {
-		name = fmt.Sprintf("Under load: %g requests a second", *l.Rate)
+		name = fmt.Sprintf("Under load: %s a second", several(*l.Rate, "request"))
 	} else {
-		name = fmt.Sprintf("Under load: %d clients, one request each at a time", *l.Concurrency)
+		name = fmt.Sprintf("Under load: %s, one request each at a time", several(*l.Concurrency, "client"))
 	}
 	if l.Prompt.Kind != "fixed" || l.Gen.Kind != "fixed" {
 		name += fmt.Sprintf(", prompts of %v and answers of %v tokens", &l.Prompt, &l.Gen)
@@ -62,7 +62,7 @@ func (l *Load) block() render.Fields {
 		{Name: "GPUs", Lines: []string{gpus}},
 		{Name: "At most", Lines: []string{fmt.Sprintf("%s requests/s, bound by %s", three(s.Capacity.Rate), s.Capacity.Bound)}},
 	}
-	return render.Fields{Title: name, Rows: rows}
+	return render.Fields{Title: name, Rows: append(rows, drafts("Drafts", l.Server)...)}
 }
 
 // hour is the price of all replicas for an hour; 0 where none is known.

@@ -48,7 +48,7 @@ func (e *Estimate) operatorTables() []render.Block {
 
 func (e *Estimate) title() string {
 	w := &e.Workload
-	return fmt.Sprintf("%s on %s: batch %d, prompt %d, generate %d", e.Model.Name, several(e.GPUs, e.Machine.GPU.Name), w.Batch, w.PromptLen, w.GenLen)
+	return fmt.Sprintf("%s on %s: batch %d, prompt %d, generate %d", e.Model.Name, times(e.GPUs, e.Machine.GPU.Name), w.Batch, w.PromptLen, w.GenLen)
 }
 
 func (e *Estimate) prefillText() string {

@@ -115,7 +115,7 @@ func deviceOf(r *result.Result) string {
 	if len(r.Machine.GPUs) == 0 {
 		return cmp.Or(r.Machine.CPU, "unknown device")
 	}
-	return several(len(r.Machine.GPUs), r.Machine.GPUs[0].Name)
+	return times(len(r.Machine.GPUs), r.Machine.GPUs[0].Name)
 }
 
 // engineText is the engine with what changes its times most.

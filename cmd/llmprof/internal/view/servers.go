@@ -74,7 +74,7 @@ func serverName(r *served.Run) string {
 
 func split(r *served.Run) string {
 	stages := max(r.PP, 1)
-	name := several(r.TP*r.DP*stages, r.GPU)
+	name := times(r.TP*r.DP*stages, r.GPU)
 	if stages > 1 {
 		name += fmt.Sprintf(", pp %d", stages)
 	}

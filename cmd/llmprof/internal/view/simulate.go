@@ -110,7 +110,23 @@ func (s *Simulation) head() []render.Field {
 		}
 		rows = append(rows, render.Field{Name: "replicas", Lines: []string{replicas}})
 	}
-	return rows
+	return append(rows, drafts("drafts", s.Server)...)
+}
+
+// drafts says what drafts the tokens that a server verifies; nothing where it does not speculate.
+func drafts(name string, s *serving.Server) []render.Field {
+	if s.Drafts == 0 {
+		return nil
+	}
+	by := "n-grams, which take no time"
+	switch {
+	case s.Modules > 0:
+		by = "the model's own MTP layer"
+	case s.Drafter != nil:
+		by = s.Drafter.Model.Name
+	}
+	return []render.Field{{Name: name, Lines: []string{fmt.Sprintf("%s a step by %s; each is right with a probability of %g if those before it are",
+		several(s.Drafts, "token"), by, s.Acceptance)}}}
 }
 
 func (s *Simulation) latencies() render.Table {

@@ -106,8 +106,8 @@ type digits float64
 // String is the number in at most four digits.
 func (d digits) String() string { return fmt.Sprintf("%.4g", float64(d)) }
 
-// several is a number of GPUs of one kind, as "8 × H100".
-func several(n int, name string) string {
+// times is a number of GPUs of one kind, as "8 × H100".
+func times(n int, name string) string {
 	if n == 1 {
 		return name
 	}

@@ -212,13 +212,8 @@ func (w *worker) run(r *engine.Run) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(heap))
 	runtime.GC()
-	w.waitUntil(r.StartNS)
 	begin, passes := w.clock(), 0
-	long := func() bool { return float64(w.clock()-begin) >= r.Seconds*1e9 }
-	if r.Phase == engine.Idle {
-		w.idle(long)
-	}
-	for r.Phase != engine.Idle && (passes < r.Passes || !long()) && !w.stopped.Load() && w.broken == nil {
+	for (passes < r.Passes || float64(w.clock()-begin) < r.Seconds*1e9) && !w.stopped.Load() && w.broken == nil {
 		events, err := w.session.pass(r.Phase, passes)
 		if err != nil {
 			return err
@@ -240,24 +235,6 @@ func (w *worker) send(events ...engine.Event) {
 		}
 	}
 	w.broken = errors.Join(w.broken, w.out.Flush())
-}
-
-// waitUntil sleeps until shortly before a time, and spins for the rest.
-func (w *worker) waitUntil(ns int64) {
-	const spin = time.Millisecond
-	if left := time.Duration(ns - w.clock()); left > 2*spin {
-		time.Sleep(left - spin)
-	}
-	for w.clock() < ns && !w.stopped.Load() {
-		runtime.Gosched()
-	}
-}
-
-// idle sleeps until its time is over or the driver asks it to stop.
-func (w *worker) idle(long func() bool) {
-	for !long() && !w.stopped.Load() {
-		time.Sleep(5 * time.Millisecond)
-	}
 }
 
 // Options say how the worker's process is started.
