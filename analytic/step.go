@@ -105,7 +105,7 @@ func (l *Lowering) price(i int, m *Machine) {
 	m.prices.Price(c, &k.Kernel)
 	l.each[i].set(k, c, m)
 	if k.off, k.alike, k.uneven = 0, 0, 0; !l.bare {
-		k.uneven = l.ofText(k, c, m)
+		k.uneven = l.less(k, c, m)
 		l.scatter(i, m)
 	}
 }
@@ -139,15 +139,15 @@ func (l *Lowering) equal(i int, some []Kernel) (n int) {
 // evaluate prices a step, which may be remembered, on a side of an engine's switch.
 func (p *Predictor) evaluate(t *total, s *operator.Step, switched bool) {
 	if p.steps != nil {
-		p.time(t, p.steps.find(s, switched), s)
+		p.time(t, p.own(p.steps.find(s, switched)), s)
 		return
 	}
 	var k kernelSums
 	var parts partSums
 	p.walk(&k, s, nil)
-	all := parts[:p.sumParts()]
-	k.total(all)
-	p.time(t, all, s)
+	from, to := p.asked()
+	k.total(p, parts[from:to])
+	p.time(t, parts[from:to], s)
 }
 
 // time sums the times of the kernels of a step, and adds those of the host.

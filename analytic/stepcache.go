@@ -187,7 +187,8 @@ func (k *cachedStep) price(p *Predictor, sums *kernelSums, s *operator.Step) {
 			l.attention(&to.Lowering)
 		}
 	}
-	for i := range p.sumParts() {
+	from, to := p.asked()
+	for i := from; i < to; i++ {
 		k.fixed[i].set(&sums.fixed[i])
 	}
 }

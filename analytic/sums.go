@@ -12,8 +12,8 @@ type kernelSums struct {
 	attends sums      // sums of attention in the layers, which depends on it
 }
 
-// A partSums is sums by part of the step, or of all parts in the first.
-type partSums [operator.PartLast + 1]sums
+// A partSums is sums by part of the step, and of all parts in the last; only those that are asked for.
+type partSums [operator.PartLast + 2]sums
 
 // A sums is over operators and kernels.
 type sums struct {
@@ -32,31 +32,41 @@ func (k *kernelSums) fixedSums() *partSums {
 	return &k.fixed
 }
 
-// sumParts is the number of parts whose sums are apart: one of all operators, unless the stages of a pipeline are priced apart,
-// as those of several micro-batches and those of a server's steps.
-func (p *Predictor) sumParts() int {
-	if p.Par.MicroBatches > 1 || p.bare && p.Par.PP > 1 {
-		return len(partSums{})
+// whole is the place of the sums of all parts.
+const whole = len(partSums{}) - 1
+
+// apart reports whether the stages of a pipeline are priced apart, as those of several micro-batches and those of a server's steps.
+func (p *Predictor) apart() bool { return p.Par.MicroBatches > 1 || p.bare && p.Par.PP > 1 }
+
+// asked are the first of the sums that a predictor asks for, and the one behind the last: those by part, that of all parts, or both.
+func (p *Predictor) asked() (from, to int) {
+	switch {
+	case p.anyParts && p.Par.PP > 1:
+		return 0, whole + 1
+	case p.apart():
+		return 0, whole
 	}
-	return 1
+	return whole, whole + 1
 }
 
-// sumsOf is the sums of a part of a step.
-func (p *Predictor) sumsOf(fixed *partSums, part operator.Part) *sums {
-	return &fixed[min(int(part), p.sumParts()-1)]
+// own are the sums that a predictor takes of those that were asked for.
+func (p *Predictor) own(sums []sums) []sums {
+	if p.apart() {
+		return sums[:whole]
+	}
+	return sums[len(sums)-1:]
 }
 
 // total is the sums of all operators and kernels, by part or of all parts.
-func (k *kernelSums) total(parts []sums) {
-	layers := 0
-	if len(parts) > 1 {
-		layers = int(operator.PartLayers)
+func (k *kernelSums) total(p *Predictor, to []sums) {
+	from, _ := p.asked()
+	fixed := k.fixedSums()[from:]
+	for i := range to {
+		to[i].set(&fixed[i])
+		if part := from + i; part == int(operator.PartLayers) || part == whole {
+			to[i].add(&k.attends)
+		}
 	}
-	fixed := k.fixedSums()
-	for i := range parts {
-		parts[i].set(&fixed[i])
-	}
-	parts[layers].add(&k.attends)
 }
 
 func (s *sums) set(from *sums) {
@@ -93,14 +103,30 @@ func (k *kernelSums) reset(p *Predictor) {
 		shifts = len(p.moves.machines)
 	}
 	k.cached = nil
-	for i := range p.sumParts() {
+	from, to := p.asked()
+	for i := from; i < to; i++ {
 		k.fixed[i].reset(shifts)
 	}
 	k.attends.reset(shifts)
 }
 
 func (p *Predictor) add(t *kernelSums, l *Lowering, see Visit) {
-	fixed, attends := p.sumsOf(&t.fixed, l.Part), l.attends()
+	from, to := p.asked()
+	if from < whole {
+		p.addFixed(&t.fixed[l.Part], l)
+	}
+	if to > whole {
+		p.addFixed(&t.fixed[whole], l)
+	}
+	p.addAttention(t, l)
+	if see != nil {
+		see(l, l.costs)
+	}
+}
+
+// addFixed adds the operators of a part that do not depend on the context, and their kernels.
+func (p *Predictor) addFixed(fixed *sums, l *Lowering) {
+	attends := l.attends()
 	for i := range l.Ops {
 		if attends&(1<<i) == 0 {
 			p.count(fixed, &l.Ops[i], l)
@@ -110,10 +136,6 @@ func (p *Predictor) add(t *kernelSums, l *Lowering, see Visit) {
 		if l.Kernels[i].Ops&attends == 0 {
 			p.take(fixed, l, i)
 		}
-	}
-	p.addAttention(t, l)
-	if see != nil {
-		see(l, l.costs)
 	}
 }
 

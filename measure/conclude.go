@@ -49,7 +49,7 @@ func (s *session) times() (err error) {
 		if *t.to, err = run.times(t.of, t.by); err != nil {
 			return fmt.Errorf("%s: %w", t.phase, err)
 		}
-		if !run.steady && s.set.Warmup == Steady {
+		if !run.steady && s.set.Warmup == steady {
 			s.warn("unsteady", "%s: times were not steady after %v of warm-up", t.phase, s.set.WarmupLimit)
 		}
 	}

@@ -188,7 +188,7 @@ func (l *Lab) nameGPUs(gpus []result.GPU) {
 
 // idleTime is how long idling is measured.
 func (l *Lab) idleTime(p *experiment.Point) time.Duration {
-	return cmp.Or(p.Idle.Duration(), l.Idle, DefaultIdle)
+	return cmp.Or(p.Idle.Duration(), l.Idle, defaultIdle)
 }
 
 // mostMemory is the most KiB that are believed: more have no number of bytes.

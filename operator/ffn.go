@@ -45,6 +45,9 @@ func (s *Step) shared(dst []Op, e *models.Shared) []Op {
 	dst = s.activation(dst, NonLinear, &e.Activation, s.Tokens(), s.Par.TP)
 	dst = s.linears(dst, Product, s.Scheme, e.Out, s.Tokens(), s.Par.TP)
 	rename(dst[first:], sharedNames)
+	for i := first; i < len(dst); i++ {
+		dst[i].Shared = true
+	}
 	return dst
 }
 

@@ -109,6 +109,7 @@ func (s *search) loaded(ctx context.Context, first bool) {
 	all, nearest, missedAt, beyond := s.open, s.miss, s.missedAt, false
 	s.first, s.cut = first, false
 	defer func() {
+		s.prepared = nil
 		switch s.cut = s.cut && len(s.rows) == 0; {
 		case s.cut:
 			s.open, s.miss, s.missedAt = all, nearest, missedAt
@@ -288,7 +289,6 @@ func (s *search) screen(c *config) (open bool) {
 		s.missed(Miss{err.Error(), infinite, nil})
 		return false
 	}
-	defer func() { s.spare = units }()
 	e, err := units.Fitting(s.q.workload(c.MicroBatches))
 	s.searched++
 	if err != nil {

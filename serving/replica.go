@@ -43,6 +43,7 @@ type replica struct {
 	pool   *pool
 	random *rand.Rand
 	only   bool // it prefills and hands over
+	unsent bool // its tokens go to nobody, as of one that is followed for its steps
 
 	waiting queue
 	running []*sequence
@@ -225,7 +226,9 @@ func (r *replica) decodeLeading(all []*sequence, budget int, now unit.Seconds) (
 	r.batch.decodes += n
 	r.due -= n
 	r.tokens += n
-	r.gains = append(r.gains, all[:n]...)
+	if !r.unsent {
+		r.gains = append(r.gains, all[:n]...)
+	}
 	return n
 }
 
@@ -412,7 +415,9 @@ func (r *replica) advance(q *sequence, n int, decodes bool) (ends bool) {
 	q.generated += q.gain
 	r.due -= q.gain
 	r.tokens += q.gain
-	r.gains = append(r.gains, q)
+	if !r.unsent {
+		r.gains = append(r.gains, q)
+	}
 	if r.pipe != nil {
 		q.turn = r.pipe.turn + r.pipe.most()
 	}

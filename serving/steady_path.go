@@ -86,33 +86,33 @@ func (f *flow) drawJobs(jobs int) *[]job {
 	return buffer
 }
 
-// arriveAt lets jobs come at a rate to one of the queues that a router serves in turn.
+// arriveAt lets jobs come at a rate to one of the queues that a router serves in turn. Their intervals have as many stages as there are queues, which other
+// jobs far away have too.
 func (f *flow) arriveAt(all []job, rate float64) {
-	arrivals := atRandom
-	if f.stages > 1 {
-		arrivals = func() []float64 { return drawArrivals(len(all), f.stages) }
-	}
-	at := arrivals()[:len(all)]
-	each := float64(len(all)) / (at[len(all)-1] * rate)
+	stage, at := stagesDrawn(), 0.0
 	for i := range all {
-		all[i].at = at[i] * each
+		for k := range f.stages {
+			at += stage[(i+k*farAway)%len(stage)]
+		}
+		all[i].at = at
+	}
+	each := float64(len(all)) / (at * rate)
+	for i := range all {
+		all[i].at *= each
 	}
 }
 
-// atRandom are the arrivals of as many jobs as are followed at most, of which fewer have the first.
-var atRandom = sync.OnceValue(func() []float64 { return drawArrivals(mostJobs, 1) })
+// farAway is how many jobs are between two that have the same stage. It has no factor in common with mostJobs, so that all stages of a job are others.
+const farAway = 15013
 
-// drawArrivals draws when requests come, at a rate of about 1, whose intervals have so many stages. Stages are equally likely parts of their distribution, in any order.
-func drawArrivals(n, stages int) []float64 {
-	all, parts, at := make([]float64, n), rand.New(rand.NewPCG(1, 2)).Perm(n*stages), 0.0
-	for i := range all {
-		for _, part := range parts[i*stages : (i+1)*stages] {
-			at -= math.Log1p(-(float64(part)+0.5)/float64(len(parts))) / float64(stages)
-		}
-		all[i] = at
+// stagesDrawn are stages of the intervals of as many jobs as are followed at most: equally likely parts of their distribution, in any order.
+var stagesDrawn = sync.OnceValue(func() []float64 {
+	all := make([]float64, mostJobs)
+	for i, part := range rand.New(rand.NewPCG(1, 2)).Perm(mostJobs) {
+		all[i] = -math.Log1p(-(float64(part) + 0.5) / mostJobs)
 	}
 	return all
-}
+})
 
 // A path is the steps of a replica, one after another.
 type path struct {

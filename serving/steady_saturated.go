@@ -187,7 +187,7 @@ func (w *saturation) begin() {
 	p := w.part
 	r := &replica{
 		server: &Server{Scheduler: p.rules, HitRate: p.hit, Drafts: p.drafts, Acceptance: p.acceptance}, rules: &p.rules, prices: &prices{}, expect: expectLeast,
-		pool: newPool(p.blocks, 0), random: w.random, room: p.room,
+		pool: newPool(p.blocks, 0), random: w.random, room: p.room, unsent: true,
 	}
 	w.replica = r
 	w.longest = max(sort.Search(p.prompt.Longest()+p.gen.Longest()+1, func(n int) bool { return p.room.of(n) > p.blocks })-1, 2)

@@ -139,7 +139,7 @@ func (s *Scorer) without(set []roofline.Constant, rows []Row) ([]Effect, error) 
 	}
 	var effects []Effect
 	for _, fitted := range []bool{false, true} {
-		for _, m := range Metrics() {
+		for _, m := range metrics() {
 			g := group{m, fitted}
 			if n := len(before[g]); n > 0 {
 				effects = append(effects, Effect{m, fitted, n, moved[g], stats.Median(before[g]), stats.Median(after[g])})

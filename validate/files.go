@@ -105,9 +105,9 @@ const filesFile = "files.csv"
 // reduced from.
 func Files() ([]File, error) { return parse[File](filesFile, reduced) }
 
-// Source is the source of the observations that were reduced from the file: results
+// source is the source of the observations that were reduced from the file: results
 // of the native engine are kept apart from those of transformers.
-func (f *File) Source() string {
+func (f *File) source() string {
 	if strings.HasPrefix(f.Engine, "native ") {
 		return "native"
 	}
@@ -119,7 +119,7 @@ var shipped = sync.OnceValues(func() (map[string]string, error) {
 	files, err := Files()
 	sources := map[string]string{}
 	for i := range files {
-		sources[files[i].SHA256] = files[i].Source()
+		sources[files[i].SHA256] = files[i].source()
 	}
 	return sources, err
 })

@@ -83,7 +83,7 @@ func (s *Scorer) Score(all []Observation) *Score {
 		out.Rows = append(out.Rows, row)
 	}
 	slices.SortStableFunc(out.Rows, func(a, b Row) int {
-		return cmp.Or(slices.Index(Metrics(), a.Metric)-slices.Index(Metrics(), b.Metric), byConfig(&a.Config, &b.Config))
+		return cmp.Or(slices.Index(metrics(), a.Metric)-slices.Index(metrics(), b.Metric), byConfig(&a.Config, &b.Config))
 	})
 	out.contradictions()
 	return out

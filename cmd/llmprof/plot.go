@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -341,6 +342,9 @@ func (a *app) timedOperators(ctx context.Context, d *drawing) ([]plots.MeasuredO
 }
 
 func (a *app) timedPhases(ctx context.Context, d *drawing) ([]validate.OperatorPhase, error) {
+	if _, err := os.Stat(d.measured); err != nil {
+		return nil, fmt.Errorf("--measured %s: %w", d.measured, input.Cause(err))
+	}
 	v := &comparison{gpu: d.GPU, constant: d.Calibration, given: d.Given, live: liveFlags{hardware: d.Hardware, offline: d.Offline}}
 	if d.Model != "" {
 		v.models = []string{d.Model}

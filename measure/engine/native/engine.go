@@ -326,8 +326,8 @@ type Footprint struct {
 	Peak    int64 // the most that was allocated at once
 }
 
-// Footprint counts the memory.
-func (e *Engine) Footprint() Footprint {
+// footprint counts the memory.
+func (e *Engine) footprint() Footprint {
 	_, peak := e.dev.Used()
 	return Footprint{
 		Params: e.w.stored, Aligned: int64(e.w.bytes()) - e.w.stored + int64(4*e.shape.headDim/2),

@@ -237,7 +237,7 @@ func (t *Team) SetPrompts(prompts [][]int) error {
 func (t *Team) Footprints() []Footprint {
 	var out []Footprint
 	for _, e := range t.engines {
-		out = append(out, e.Footprint())
+		out = append(out, e.footprint())
 	}
 	return out
 }
