@@ -249,3 +249,19 @@ func TestCarbon(t *testing.T) {
 		}
 	})
 }
+
+// The period of the sensors is the longest that a phase saw, whichever phase comes first.
+func TestMeterPeriod(t *testing.T) {
+	seen := func(gap time.Duration) *phaseRun {
+		at := time.Unix(0, 0)
+		return &phaseRun{window: &power.Window{Samples: []power.Sample{{Domain: "gpu", Time: at}, {Domain: "gpu", Time: at.Add(gap)}}}}
+	}
+	s := &session{clock: func(time.Time) (int64, error) { return 0, nil }, phases: map[engine.Phase]*phaseRun{
+		engine.Prefill: seen(100 * time.Millisecond), engine.Decode: seen(200 * time.Millisecond), engine.Request: seen(120 * time.Millisecond),
+	}}
+	for range 50 {
+		if m := s.meterCost(); m.PeriodS != 0.2 {
+			t.Fatalf("period %v s, want 0.2", m.PeriodS)
+		}
+	}
+}

@@ -123,14 +123,18 @@ func (s *session) overhead() *float64 {
 	return nil
 }
 
-// interval is the median time between samples of power, and nil without any.
-func interval(samples []power.Sample) *float64 {
+// noteReads records the median time between a window's samples of power, and how long a reading took: of several
+// windows the longest.
+func noteReads(m *result.Meter, w *power.Window) {
 	last, gaps := map[string]time.Time{}, []float64{}
-	for _, x := range samples {
+	for _, x := range w.Samples {
 		if before, ok := last[x.Domain]; ok {
 			gaps = append(gaps, x.Time.Sub(before).Seconds())
 		}
 		last[x.Domain] = x.Time
 	}
-	return medianOf(gaps)
+	if len(gaps) > 0 {
+		m.PeriodS = max(m.PeriodS, stats.Median(gaps))
+	}
+	m.ReadS = max(m.ReadS, w.ReadS)
 }

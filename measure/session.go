@@ -41,11 +41,11 @@ type session struct {
 // notWanted is the reason of figures that were not asked for.
 const notWanted = "not asked for"
 
-// replicas loads the model into a worker for each replica, repeats each phase that is
+// runReplicas loads the model into a worker for each replica, repeats each phase that is
 // wanted with all of them busy at once, and returns a result for each; if one fails, all
 // do. A meter is nil where there is no sensor; where no energy is wanted, it is asked for
 // clocks alone. Each line of progress goes to say.
-func replicas(ctx context.Context, set *Settings, workers []Worker, meters []Meter, say func(string)) ([]*result.Result, error) {
+func runReplicas(ctx context.Context, set *Settings, workers []Worker, meters []Meter, say func(string)) ([]*result.Result, error) {
 	if err := set.check(); err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ type mixer func(*reader, kind) []Block
 type kind struct {
 	mixer   string // a layer type of transformers: "full_attention", "mamba"...
 	ffn     string // "mlp", "moe" or "" for none
-	fixed   bool   // no rotary positions
+	noRope  bool   // no rotary positions
 	shared  bool   // reads the cache of an earlier layer
 	follows bool   // reads the keys that an earlier layer's indexer picked
 	first   bool   // lacks what later layers take from the one before
@@ -223,9 +223,9 @@ func gptNames() map[string]string {
 
 // families lists every family that is understood, made once for all models that are read.
 var families = sync.OnceValue(func() []family {
-	return slices.Concat(plainLlamas(), normedLlamas(), ungatedLlamas(), gpts(), parallels(), fairseqs(), aloneClassics(), gemmas(),
-		plainMoE(), sharedMoE(), mixedMoE(), latents(), scans(), mambaHybrids(), deltaHybrids(), otherHybrids(), singular(),
-		remoteLlamas(), remoteClassics(), remoteMoE(), sharers(), linears(), lates(), news(), compressed(), []family{step(), ling()}, lingHybrids())
+	return slices.Concat(plainLlamas(), normedLlamas(), ungatedLlamas(), gpts(), parallels(), fairseqs(), aloneClassics(), gemmas(), layeredGemmas(),
+		plainMoE(), sharedMoE(), mixedMoE(), latents(), gatedLatents(), scans(), mambaHybrids(), deltaHybrids(), otherHybrids(), singular(),
+		remoteLlamas(), remoteClassics(), remoteMoE(), sharers(), linears(), compressed(), []family{step(), ling()}, lingHybrids())
 })
 
 // defaultsJSON has on a line for each model_type what the configuration classes of transformers 5.17

@@ -13,10 +13,11 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-type scope struct{ lo, hi float64 }
+// limits are the ends of a logarithmic axis; those of no values are both 0.
+type limits struct{ lo, hi float64 }
 
 // take widens s to hold x; what no logarithmic axis can show is left aside.
-func (s *scope) take(xs ...float64) {
+func (s *limits) take(xs ...float64) {
 	for _, x := range xs {
 		if !(x > 0) || math.IsInf(x, 0) {
 			continue
@@ -29,12 +30,12 @@ func (s *scope) take(xs ...float64) {
 }
 
 // at is the place of a value on a logarithmic axis from left to right.
-func (s scope) at(v float64, left, right vg.Length) vg.Length {
+func (s limits) at(v float64, left, right vg.Length) vg.Length {
 	return left + (right-left)*vg.Length(math.Log(v/s.lo)/math.Log(s.hi/s.lo))
 }
 
 // padded is s with room at both ends, by factors, at least a factor of wide apart.
-func (s scope) padded(below, above, wide float64) scope {
+func (s limits) padded(below, above, wide float64) limits {
 	s.lo, s.hi = min(max(s.lo, leastShown), mostShown), min(max(s.hi, leastShown), mostShown)
 	s.lo /= below
 	s.hi *= above
@@ -174,7 +175,7 @@ func linear(hi float64) (at []float64) {
 
 // An axis is a range with its ticks, which say whether it is logarithmic.
 type axis struct {
-	scope
+	limits
 	ticks plot.Ticker
 }
 

@@ -172,7 +172,7 @@ func (v *memoryView) layOut() {
 	}
 	x := values{at: linear(last.X), label: func(x float64) string { return strings.ReplaceAll(si(x, ""), " ", "") }, wide: Width - 70}
 	y := values{at: linear(top), label: func(x float64) string { return si(x, "B") }, wide: 1e4}
-	v.plot = newPlot(axis{scope{first.X, last.X}, x}, axis{scope{0, top}, y}, v)
+	v.plot = newPlot(axis{limits{first.X, last.X}, x}, axis{limits{0, top}, y}, v)
 	for _, l := range memoryLayers() {
 		if l.of(&last.Estimate.Memory) > 0 {
 			v.keys = append(v.keys, colorKey(l.name, l.ink))

@@ -131,14 +131,14 @@ func (l *looks) sign(c *draw.Canvas, p vg.Point, gpu string, r vg.Length, faint 
 // An accuracyPanel is the errors of one quantity of one engine.
 type accuracyPanel struct {
 	points []Observed // points, with those that a constant was fitted on first, under the others
-	times  scope      // range of all engines, so that panels above one another compare
+	times  limits     // range of all engines, so that panels above one another compare
 }
 
 // An accuracyView is a row of panels for each engine over the legend.
 type accuracyView struct {
 	looks  *looks
 	panels map[string]*[2]accuracyPanel // TTFT and TPOT by engine
-	times  [2]scope
+	times  [2]limits
 	far    float64 // the largest error that is shown, as a logarithm
 	keys   []key
 }

@@ -147,7 +147,7 @@ type operatorsView struct {
 
 type operatorPanel struct {
 	OperatorStep
-	span scope
+	span limits
 }
 
 func (o *TimedOperator) height() vg.Length {

@@ -128,7 +128,7 @@ func (v *rooflineView) height() vg.Length {
 // layOut chooses axes and legend, and draws once into nowhere to learn how many
 // numbers find no room.
 func (v *rooflineView) layOut(f *Figure) (left int) {
-	var x, y scope
+	var x, y limits
 	for _, d := range append(slices.Clone(v.dots), v.measured...) {
 		x.take(d.x)
 		y.take(d.y)

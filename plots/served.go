@@ -113,7 +113,7 @@ func Timeline(caption string, times []ServedTime) (*Figure, error) {
 		}
 		most = max(1.08*most, 1)
 		x, y := values{at: linear(end), label: plain, wide: Width/2 - 60}, values{at: linear(most), label: plain, wide: Width/2 - 60}
-		v.panels = append(v.panels, titled{newPlot(axis{scope{0, max(end, 1e-6)}, x}, axis{scope{0, most}, y}, p), p.title, "seconds"})
+		v.panels = append(v.panels, titled{newPlot(axis{limits{0, max(end, 1e-6)}, x}, axis{limits{0, most}, y}, p), p.title, "seconds"})
 	}
 	f := &Figure{Title: "A server over time", Caption: caption, body: v.draw}
 	f.hold(4.6 * vg.Inch)
@@ -135,7 +135,7 @@ func Distributions(caption string, loads []Distribution) (*Figure, error) {
 	}
 	for i, title := range []string{"TTFT: time to the first token", "TPOT: time per output token", "ITL: between two tokens", "E2E: time to the last token"} {
 		p := &servedPanel{title: title}
-		var x scope
+		var x limits
 		for j, l := range loads {
 			for _, q := range l.Times[i] {
 				x.take(q.Value)
@@ -148,7 +148,7 @@ func Distributions(caption string, loads []Distribution) (*Figure, error) {
 			continue
 		}
 		shares := values{at: []float64{0, 0.25, 0.5, 0.75, 0.9, 1}, label: func(v float64) string { return fmt.Sprintf("%g %%", 100*v) }, wide: Width/2 - 60}
-		v.panels = append(v.panels, titled{newPlot(axis{x.padded(1.15, 1.15, 3), decades{label: seconds}}, axis{scope{0, 1.02}, shares}, p), title, ""})
+		v.panels = append(v.panels, titled{newPlot(axis{x.padded(1.15, 1.15, 3), decades{label: seconds}}, axis{limits{0, 1.02}, shares}, p), title, ""})
 	}
 	f := &Figure{Title: "Latency under load", Caption: caption, body: v.draw, Notes: []string{"Share of requests (ITL: of tokens) that took no longer than a time. Time axes are logarithmic."}}
 	f.holdOver(4.8*vg.Inch, v.keys)

@@ -81,7 +81,7 @@ type latencyPanel struct {
 	names  []string
 	plot   *plot.Plot
 	column vg.Length // width of the names' column; 0 if the legend has them
-	unfit  []scope   // ranges where no curve fits
+	unfit  []limits  // ranges where no curve fits
 }
 
 // panelHeight is that of a panel with its titles.
@@ -90,7 +90,7 @@ const panelHeight = 2.35 * vg.Inch
 // newLatencyPanel chooses the axes; it is nil if no point can be shown.
 func newLatencyPanel(curves []Curve, title string, of func(*analytic.Estimate) analytic.Span) *latencyPanel {
 	l := &latencyPanel{title: title}
-	var x, y scope
+	var x, y limits
 	var at []float64
 	for _, c := range curves {
 		var line []sample
@@ -136,7 +136,7 @@ func (l *latencyPanel) nameColumn() float64 {
 }
 
 // unfits are the runs of values at which no curve fits.
-func (l *latencyPanel) unfits() (runs []scope) {
+func (l *latencyPanel) unfits() (runs []limits) {
 	fits := map[float64]bool{}
 	for _, line := range l.curves {
 		for _, s := range line {
@@ -151,7 +151,7 @@ func (l *latencyPanel) unfits() (runs []scope) {
 		case open:
 			runs[len(runs)-1].hi = x
 		default:
-			runs, open = append(runs, scope{x, x}), true
+			runs, open = append(runs, limits{x, x}), true
 		}
 	}
 	return runs

@@ -54,6 +54,14 @@ func defineBySchemes(end Scheme, first ...Constant) (all [NumSchemes][]Constant)
 	return all
 }
 
+// The places of the constants in the lists of a scheme: gemmOf, groupedOf, attentionOf and latentOf.
+const (
+	compute, memory, fixed        = 0, 1, 2    // of all classes
+	depth, quantize, row, exposed = 3, 4, 5, 6 // of a GEMM
+	permute, expert               = 3, 4       // of a grouped GEMM
+	ramp, tile                    = 3, 4       // of attention
+)
+
 // defineLike enters constants again in another section; each is replaced by its original where a calibration does not have it.
 func defineLike(section string, first []Constant) (all []Constant) {
 	leader := Constant(len(table))
@@ -79,11 +87,11 @@ func of(all *[NumSchemes][]Constant, s Scheme) []Constant {
 }
 
 // GroupedOf is the constant that a calibration has if it has any of grouped GEMMs in a scheme.
-func GroupedOf(s Scheme) Constant { return groupedOf[s][0] }
+func GroupedOf(s Scheme) Constant { return groupedOf[s][compute] }
 
 // OfScheme reports whether the constant belongs to one scheme or to one kind of attention, as gemm_fp8.compute and
 // latent_attention.memory do, and replaces another constant there.
-func (c Constant) OfScheme() bool { return c >= gemmOf[FP8][0] }
+func (c Constant) OfScheme() bool { return c >= gemmOf[FP8][compute] }
 
 // Variants are the constants that c stands in for where a calibration does not have them.
 func (c Constant) Variants() []Constant { return table[c].variants }

@@ -71,11 +71,16 @@ func (p *eventLoop) deliver(h delivery, at float64) {
 
 // until lets the passes up to a time end, and requests come.
 func (p *eventLoop) until(time float64) {
-	for next := p.next(); next <= time && next < math.Inf(1); next = p.next() {
-		if p.running {
+	for {
+		switch { // as next, which takes longer
+		case p.running && p.end <= time:
 			p.finish()
+			p.begin(p.end)
+		case !p.running && p.come < len(p.coming) && p.coming[p.come] <= time:
+			p.begin(p.coming[p.come])
+		default:
+			return
 		}
-		p.begin(next)
 	}
 }
 
@@ -121,7 +126,9 @@ func (p *eventLoop) begin(now float64) {
 			p.taken.join(o)
 		}
 	}
-	p.end += p.intake * float64(len(p.entering)) / stages
+	if n := len(p.entering); n > 0 {
+		p.end += p.intake * float64(n) / stages
+	}
 }
 
 // send sends the tokens that are ready, from a time on, and gives when it is done: those of sequences that decode, in the order in which they began,

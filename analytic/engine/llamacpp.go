@@ -111,7 +111,7 @@ func (e *ggml) lower(l *analytic.Lowering, i int) {
 	}
 }
 
-// bySequences chooses between the figure of one sequence and that of several.
+// bySequences is one for a step of one sequence, else several.
 func bySequences(s *operator.Step, one, several float64) float64 {
 	if s.Batch > 1 {
 		return several

@@ -223,6 +223,22 @@ func TestPageHasNoBlankLines(t *testing.T) {
 	p.quiet(t)
 }
 
+// No figure of the verdict is wider than its place, those of a load among them.
+func TestPageFiguresFit(t *testing.T) {
+	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&view.load=concurrency&concurrency=1000", &serveOrder{})
+	p.wait(t, settled)
+	for _, width := range []int64{390, 700, 1000, 1280, 1400, 1920, 2560} {
+		p.wide(t, width)
+		p.followed(t)
+		var wide []string
+		p.eval(t, `[...document.querySelectorAll("#verdict .value")].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent)`, &wide)
+		if len(wide) > 0 {
+			t.Errorf("%d px: wider than their places: %q", width, wide)
+		}
+	}
+	p.quiet(t)
+}
+
 // No row of operators that can be read is of the state before, which a screen reader or a search in the page would tell.
 func TestPageRowsAreOfOneState(t *testing.T) {
 	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16", &serveOrder{})

@@ -170,6 +170,7 @@ var everyControl = []string{
 	"engine:sglang,", "gpu:b200-sxm-180gb,h200-sxm-141gb", "model:qwen3-30b-a3b,deepseek-v3", "tp:4,8", "ep:8,1", "dp:2,1", "pp:2", "micro-batches:2,", "gpus-per-node:4,", "pp:1", "sp:,",
 	"expert-skew:0.5,", "weights:bf16,", "kv:fp8,", "act:bf16,", "calibration:,", "batch:%,%", "prompt-len:%,%", "gen-len:%,%", "cached-prefix:50,", "max-num-batched-tokens:4096,", "memory-utilization:0.8,",
 	"price:3,", "target-ttft:500,", "target-tpot:20,", "target-tps:10,", "target-usd:5,", "load=rate:", "rate:2,3", "prefix-hit-rate:0.5,", "prefill-replicas:1,", "load=concurrency:", "concurrency:20,%", "load=batch:", "roof-prefill:", "roof-decode:",
+	"prompt-len:%", "load=concurrency:", "load=rate:", "prompt-len:%", "load=concurrency:", "load=batch:", // for lengths of which no load was asked
 }
 
 // cards prints how long the first chart of all cards takes in a worker that has just started.

@@ -107,7 +107,7 @@ func (b *builder) cache() float64 { return float64(b.gpu.L2) * mebi }
 // buffers were the same in every call and fit there, and moving them is more than a
 // trifle of its time.
 func (b *builder) hot(r *Row, s *sample) bool {
-	f := b.peaks.FloorOf(&s.kernel.Work, r.DType, 1, 1)
+	f := b.peaks.FloorOf(&s.kernel.Work, r.DType)
 	memory := float64(s.kernel.Work.Traffic().Over(b.gpu.Bandwidth))
 	return !r.Cold && r.Bytes < float64(b.gpu.L2) && memory > float64(f.Matrix) && memory > 0.05*s.time
 }
@@ -327,7 +327,7 @@ func (b *builder) sustained() error {
 	from := ""
 	for _, r := range b.of(Sustained) {
 		s := b.sample(r)
-		f := b.peaks.FloorOf(&s.kernel.Work, r.DType, 1, 1)
+		f := b.peaks.FloorOf(&s.kernel.Work, r.DType)
 		shares = append(shares, float64(f.Matrix)/s.time)
 		if from != "" {
 			from += "; "

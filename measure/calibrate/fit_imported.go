@@ -173,7 +173,7 @@ func (b *builder) uncached(samples []sample, what string) []sample {
 		return samples
 	}
 	return b.without(samples, func(s *sample) bool {
-		floor, from := b.peaks.FloorOf(&s.kernel.Work, s.kernel.Format, 1, 1), reads(s)
+		floor, from := b.peaks.FloorOf(&s.kernel.Work, s.kernel.Format), reads(s)
 		short := s.kernel.Class == roofline.GroupedGEMM && memory(s) <= trifle*s.time
 		return from > 0 && float64(from) <= b.cache() && memory(s) > float64(floor.Matrix) && !short
 	}, "%s %s left out, for what they read may have stayed in the L2 cache: %d", what, samples[0].kernel.Scheme.Help())

@@ -52,8 +52,8 @@ func Run(ctx context.Context, o Options) (*Rows, error) {
 		return nil, err
 	}
 	m := r.machine()
-	plan := plan(o.GPU, o.DType, o.Engine, o.TP, o.Quick)
-	r.clocks(ctx, &m, plan)
+	points := plan(o.GPU, o.DType, o.Engine, o.TP, o.Quick)
+	r.clocks(ctx, &m, points)
 	r.rows = &Rows{Machine: m}
 	if o.File != "" {
 		var err error
@@ -63,10 +63,10 @@ func Run(ctx context.Context, o Options) (*Rows, error) {
 		defer r.file.Close()
 	}
 	if len(o.Monitor.GPUs()) == 0 {
-		plan = slices.DeleteFunc(plan, func(p Point) bool { return p.Kind.power() })
+		points = slices.DeleteFunc(points, func(p Point) bool { return p.Kind.power() })
 		r.say("no sensor of a GPU's power is there: what it draws stays the default of its generation")
 	}
-	return r.rows, r.all(ctx, plan)
+	return r.rows, r.all(ctx, points)
 }
 
 // A run is a worker with the rows that came of it.

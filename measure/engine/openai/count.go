@@ -99,18 +99,6 @@ func (r *runner) tokenize(ctx context.Context, ask map[string]any) (int, error) 
 	return n, nil
 }
 
-func (r *runner) post(ctx context.Context, path string, ask, answer any) error {
-	body, err := json.Marshal(ask)
-	if err != nil {
-		return err
-	}
-	said, err := r.call(ctx, http.MethodPost, path, body)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(said, answer)
-}
-
 // TakesTokens reports whether the server takes prompts of tokens: it is asked for one
 // token after a few of them. Whatever else goes wrong will do so again.
 func TakesTokens(ctx context.Context, o Options, p Prompt) (bool, error) {

@@ -135,11 +135,8 @@ func (s *Server) Died() error {
 	default:
 		return nil
 	}
-	hint := ""
-	if s.process.How() == "signal: killed" {
-		hint = "; where nobody killed it, the system had no memory left"
-	}
-	return fmt.Errorf("the server %s ended by itself: %s%s%s", s.name, s.process.How(), hint, child.Quote(s.process.Log()))
+	how := s.process.How()
+	return fmt.Errorf("the server %s ended by itself: %s%s%s", s.name, how, child.Hint(how), child.Quote(s.process.Log()))
 }
 
 // Stop ends the server and all its processes: they are asked to, then killed.
