@@ -118,6 +118,7 @@ type Kernel struct {
 	Main    int     // index of the operator that it is named after, in the part
 	Ops     uint64  // bit i is set for operator i of the part, which has at most 64 operators
 	Helpers float64 // further launches, whose time the law of the kernel includes
+	Beside  bool    // the kernel is of shared experts, which the engine runs in a stream beside those that the router chose
 	Graphed bool    // the kernel is part of a CUDA graph, so that its launch takes the host no time
 	Pieces  float64 // CUDA graphs of other kernels that the host launches before it
 
@@ -132,7 +133,7 @@ type Kernel struct {
 	off    float64      // half-width of its time's interval, in seconds
 	alike  float64      // half-widths of the kernels of equal work before it in the step, whose errors are its own
 	twins  float64      // part of alike of layers that differ in the windows alone
-	uneven unit.Seconds // time that it takes less where experts are chosen as tokens of a text choose them
+	uneven unit.Seconds // time that it takes less where experts are chosen as tokens of a text choose them, or where it hides beside another
 }
 
 // A Lowering is a part of a step whose operators an engine lowers to kernels.

@@ -121,6 +121,15 @@ func (t *timing) share(part unit.Seconds) float64 {
 // give, as a share of the kernels' time.
 func (t *timing) scattered() float64 { return t.share(t.scatter) }
 
+// less is the time that a kernel takes less at the fast end of the interval. Kernels of shared experts take none where they hide beside those that the router chose: servers
+// of some releases are as fast as that, and those of others are not (docs/validation.md).
+func (l *Lowering) less(k *Kernel, c *roofline.Cost, m *Machine) unit.Seconds {
+	if k.Beside {
+		return c.Time
+	}
+	return l.ofText(k, c, m)
+}
+
 // ofText is the time that a kernel of experts takes less if its tokens choose them as those of a text do, which
 // are sent to fewer distinct ones. It is 0 where the popularity of the experts is given.
 func (l *Lowering) ofText(k *Kernel, c *roofline.Cost, m *Machine) unit.Seconds {

@@ -26,15 +26,17 @@ const (
 )
 
 func newStepMemory(base *Predictor) *stepMemory {
-	parts := base.sumParts()
-	return &stepMemory{base: base, prefills: stepTable{parts: parts, most: mostSets}, decodes: stepTable{parts: parts, most: decodeSets}, switched: stepTable{parts: parts, most: mostSets}}
+	m := &stepMemory{prefills: stepTable{most: mostSets}, decodes: stepTable{most: decodeSets}, switched: stepTable{most: mostSets}}
+	m.forget(base)
+	return m
 }
 
 // forget empties the memory, for steps that another predictor prices.
 func (m *stepMemory) forget(base *Predictor) {
 	m.base = base
+	from, to := base.asked()
 	for _, t := range []*stepTable{&m.prefills, &m.decodes, &m.switched} {
-		t.forget(base.sumParts())
+		t.forget(to - from)
 	}
 }
 
@@ -59,7 +61,7 @@ func (m *stepMemory) find(s *operator.Step, switched bool) []sums {
 	if !priced {
 		m.sums.reset(m.base)
 		m.base.walk(&m.sums, s, nil)
-		m.sums.total(all)
+		m.sums.total(m.base, all)
 	}
 	return all
 }
@@ -80,12 +82,13 @@ type stepTable struct {
 	older int // the one of these that was found earlier
 }
 
-// forget empties the table, for steps of so many sums each. It keeps the memory of one set.
+// forget empties the table, for steps of so many sums each. It keeps its memory, of which steps of fewer sums leave some unused.
 func (m *stepTable) forget(parts int) {
-	all := m.sums
-	if *m = (stepTable{parts: parts, most: m.most}); len(all) >= places*parts {
-		m.keys, m.sums = make([][places]stepKey, 1), all[:places*parts]
+	clear(m.keys)
+	if parts*places*len(m.keys) > len(m.sums) {
+		m.keys = nil
 	}
+	*m = stepTable{parts: parts, most: m.most, keys: m.keys, sums: m.sums, full: m.full}
 }
 
 // places is the number of places of a set. The chunks of a prompt differ in the first, in those between and in the last.
@@ -158,7 +161,8 @@ func (m *stepTable) place(key *stepKey) (at int, priced bool) {
 
 // grow doubles the sets. The steps of one set go to two.
 func (m *stepTable) grow() {
-	keys, all := make([][places]stepKey, 2*len(m.keys)), make([]sums, 2*len(m.sums))
+	keys := make([][places]stepKey, 2*len(m.keys))
+	all := make([]sums, len(keys)*places*m.parts)
 	for old := range m.keys {
 		for i, key := range m.keys[old] {
 			if key != (stepKey{}) {

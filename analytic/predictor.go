@@ -18,6 +18,7 @@ type Predictor struct {
 	twins      []bool // layers of each kind differ from those of the kind before in the windows alone
 	footprint  footprint.Footprint
 	bare       bool         // steps have times and energies alone: no counts, floors, and widths of intervals
+	anyParts   bool         // steps have the sums that any number of micro-batches asks for
 	fixedCache bool         // kernels depend on Step.Cache
 	cache      *stepCache   // nil where no step is cached
 	steps      *stepMemory  // steps that were priced on the machine of steps.base; nil where none is remembered

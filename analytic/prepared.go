@@ -39,6 +39,7 @@ func (c *Case) Prepare(all *Machines, on *Machine) (*Prepared, error) {
 // newPrepared answers by one machine, without an interval.
 func newPrepared(p *Predictor, all *Machines) *Prepared {
 	prepared := &Prepared{Predictor: p, caching: p.on(p.machine), remembered: p.on(p.machine), machines: all}
+	prepared.caching.anyParts = true
 	prepared.remembered.steps = newStepMemory(prepared.caching)
 	prepared.interval = prepared
 	return prepared
@@ -65,6 +66,22 @@ func (p *Prepared) Reuse(old *Prepared) {
 	if p.spare = old.caching.cache; p.spare == nil {
 		p.spare = old.spare
 	}
+}
+
+// InParts answers for the case with another number of micro-batches, by the steps that p remembers too: a step of a part of a batch is
+// that of a batch as small. Neither serves while the other does.
+func (p *Prepared) InParts(microBatches int) *Prepared {
+	if p.Par.MicroBatches == microBatches {
+		return p
+	}
+	there := *p.OneBatch()
+	there.Par.MicroBatches = microBatches
+	q := &Prepared{Predictor: &there, caching: p.caching, remembered: there.on(p.machine), machines: p.machines, spare: p.spare}
+	q.remembered.steps = p.remembered.steps
+	if q.interval = q; p.interval != p {
+		q.interval = p.interval.InParts(microBatches)
+	}
+	return q
 }
 
 // on is the predictor on another machine of the same GPU and engine.

@@ -45,7 +45,7 @@ func movedByHand(t *testing.T, c *analytic.Case, g *hardware.GPU, e analytic.Eng
 }
 
 // A series of workloads gets what each of them gets alone, intervals included, whatever it
-// remembers of the workloads before.
+// remembers of the workloads before, in other numbers of micro-batches too.
 func TestPreparedSeries(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, x := range []struct {
@@ -59,9 +59,7 @@ func TestPreparedSeries(t *testing.T) {
 		g, e := casetest.GPU(t, x.gpu), casetest.Engine(t, x.engine)
 		f := builtIn(t, g, x.engine)
 		c := testCase(t, x.model, x.gpu, 1, x.tp)
-		if c.Parallel.PP = x.pp; x.pp > 1 {
-			c.Parallel.MicroBatches = 1 + random.IntN(2)
-		}
+		c.Parallel.PP = x.pp
 		all, err := analytic.NewMachines(g, e, f)
 		if err != nil {
 			t.Fatal(err)
@@ -71,6 +69,10 @@ func TestPreparedSeries(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 40 {
+			if x.pp > 1 {
+				c.Parallel.MicroBatches = 1 + random.IntN(2)
+				series = series.InParts(c.Parallel.MicroBatches)
+			}
 			w := analytic.Workload{Batch: max(c.Parallel.MicroBatches, 1) << random.IntN(7), PromptLen: 512 << random.IntN(2), GenLen: 2 + random.IntN(300), Chunk: 256 * random.IntN(2)}
 			got, err := series.Predict(&w)
 			if err != nil {

@@ -34,8 +34,16 @@ type Spared struct {
 // groups share its GEMMs, and each group has its attention. Together is the number of tokens of all replicas that
 // share the experts; 0 if each replica has as many as this one.
 func (p *Predictor) StepCost(groups []operator.Group, together float64) StepCost {
+	return p.StepBeside(nil, groups, together)
+}
+
+// StepBeside is StepCost where that of the groups that decode, which a pipeline's turn with prompts is worked out from, is known; nil where it is not.
+func (p *Predictor) StepBeside(decodes *StepCost, groups []operator.Group, together float64) StepCost {
 	bare := *p
 	bare.bare, bare.steps = true, nil
+	if p.Par.MicroBatches > 1 {
+		return bare.pipelined(decodes, groups, together)
+	}
 	return bare.cost(groups, together)
 }
 
@@ -46,11 +54,8 @@ func (p *Predictor) Cached() *Predictor {
 	return &q
 }
 
-// cost prices a step of several groups by a predictor without counts.
+// cost prices a step of several groups by a predictor without counts, and without micro-batches.
 func (p *Predictor) cost(groups []operator.Group, together float64) StepCost {
-	if p.Par.MicroBatches > 1 {
-		return p.pipelined(groups, together)
-	}
 	s := p.Mixed(groups)
 	s.Together = together
 	var t total
@@ -80,7 +85,7 @@ func (p *Predictor) cost(groups []operator.Group, together float64) StepCost {
 // pipelined prices a turn of all micro-batches through a full pipeline: a micro-batch comes again once it has gone through all stages, and no
 // sooner than the longest stage has let all through. A prompt takes every stage longer than what decodes does, so the stages wait for each
 // other beside it. Prompts that come meanwhile join one micro-batch; those that come within a turn that only decodes are spread over all.
-func (p *Predictor) pipelined(groups []operator.Group, together float64) StepCost {
+func (p *Predictor) pipelined(known *StepCost, groups []operator.Group, together float64) StepCost {
 	var decodes []operator.Group
 	sequences, prompts := 0.0, 0.0
 	for _, g := range groups {
@@ -95,7 +100,10 @@ func (p *Predictor) pipelined(groups []operator.Group, together float64) StepCos
 		return p.turn(groups, together, parts)
 	}
 	rest, whole := StepCost{}, p.turn(groups, together, parts)
-	if sequences > 0 {
+	switch {
+	case known != nil:
+		rest = *known
+	case sequences > 0:
 		rest = p.turn(decodes, together, parts)
 	}
 	one := float64(whole.Time-rest.Time) / prompts

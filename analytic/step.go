@@ -10,102 +10,6 @@ import (
 	"llmprof/unit"
 )
 
-// A kernelSums is the sums over the operators and kernels of a step.
-type kernelSums struct {
-	cached  *partSums // what takes the place of fixed; nil for fixed itself
-	fixed   partSums  // sums of what does not depend on the context
-	attends sums      // sums of attention in the layers, which depends on it
-}
-
-// A partSums is sums by part of the step, or of all parts in the first.
-type partSums [operator.PartLast + 1]sums
-
-// A sums is over operators and kernels.
-type sums struct {
-	operator.Sum
-	timing
-	constants roofline.Set // constants that the kernels depend on
-	piece     uint64       // sum of the addends of their choices
-	shifts    []shift      // what they take more on each machine of moves; nil where that is not asked for
-}
-
-// fixedSums is the sums of what does not depend on the context.
-func (k *kernelSums) fixedSums() *partSums {
-	if k.cached != nil {
-		return k.cached
-	}
-	return &k.fixed
-}
-
-// sumParts is the number of parts whose sums are apart: one of all operators, unless the stages of a pipeline are priced apart,
-// as those of several micro-batches and those of a server's steps.
-func (p *Predictor) sumParts() int {
-	if p.Par.MicroBatches > 1 || p.bare && p.Par.PP > 1 {
-		return len(partSums{})
-	}
-	return 1
-}
-
-// sumsOf is the sums of a part of a step.
-func (p *Predictor) sumsOf(fixed *partSums, part operator.Part) *sums {
-	return &fixed[min(int(part), p.sumParts()-1)]
-}
-
-// total is the sums of all operators and kernels, by part or of all parts.
-func (k *kernelSums) total(parts []sums) {
-	layers := 0
-	if len(parts) > 1 {
-		layers = int(operator.PartLayers)
-	}
-	fixed := k.fixedSums()
-	for i := range parts {
-		parts[i].set(&fixed[i])
-	}
-	parts[layers].add(&k.attends)
-}
-
-// set copies sums.
-func (s *sums) set(from *sums) {
-	shifts := append(s.shifts[:0], from.shifts...)
-	*s = *from
-	s.shifts = shifts
-}
-
-// add adds sums.
-func (s *sums) add(u *sums) {
-	s.Add(&u.Sum, 1)
-	s.Piece.Mark(uint64(u.Piece))
-	s.timing.add(&u.timing, 1)
-	s.constants |= u.constants
-	s.piece += u.piece
-	for i := range u.shifts {
-		s.shifts[i].Add(&u.shifts[i].Load, 1)
-		s.shifts[i].piece += u.shifts[i].piece
-	}
-}
-
-// reset empties sums, which get room for so many shifts.
-func (s *sums) reset(shifts int) {
-	if cap(s.shifts) < shifts {
-		s.shifts = make([]shift, shifts)
-	}
-	*s = sums{shifts: s.shifts[:shifts]}
-	clear(s.shifts)
-}
-
-// reset empties the sums of a step.
-func (k *kernelSums) reset(p *Predictor) {
-	shifts := 0
-	if p.moves != nil {
-		shifts = len(p.moves.machines)
-	}
-	k.cached = nil
-	for i := range p.sumParts() {
-		k.fixed[i].reset(shifts)
-	}
-	k.attends.reset(shifts)
-}
-
 // lowerings keeps Lowerings, whose slices need not grow again.
 var lowerings = sync.Pool{New: func() any { return new(Lowering) }}
 
@@ -201,7 +105,7 @@ func (l *Lowering) price(i int, m *Machine) {
 	m.prices.Price(c, &k.Kernel)
 	l.each[i].set(k, c, m)
 	if k.off, k.alike, k.uneven = 0, 0, 0; !l.bare {
-		k.uneven = l.ofText(k, c, m)
+		k.uneven = l.less(k, c, m)
 		l.scatter(i, m)
 	}
 }
@@ -214,79 +118,6 @@ func (l *Lowering) scatter(i int, m *Machine) {
 	}
 	if k.off = m.halfWidth(k, &l.costs[i]); k.off != 0 {
 		k.alike = k.twins + k.off*float64(l.equal(i, l.Kernels[:i]))
-	}
-}
-
-// add counts the operators of a part of a step, and what their kernels cost.
-func (p *Predictor) add(t *kernelSums, l *Lowering, see Visit) {
-	fixed, attends := p.sumsOf(&t.fixed, l.Part), l.attends()
-	for i := range l.Ops {
-		if attends&(1<<i) == 0 {
-			p.count(fixed, &l.Ops[i], l)
-		}
-	}
-	for i := range l.Kernels {
-		if l.Kernels[i].Ops&attends == 0 {
-			p.take(fixed, l, i)
-		}
-	}
-	p.addAttention(t, l)
-	if see != nil {
-		see(l, l.costs)
-	}
-}
-
-// addAttention adds the operators of attention of a part, and their kernels.
-func (p *Predictor) addAttention(t *kernelSums, l *Lowering) {
-	attends := l.attends()
-	for i := range l.Ops {
-		if attends&(1<<i) != 0 {
-			p.count(&t.attends, &l.Ops[i], l)
-		}
-	}
-	for i := range l.Kernels {
-		if l.Kernels[i].Ops&attends != 0 {
-			p.take(&t.attends, l, i)
-		}
-	}
-}
-
-// attends has bit i set for operator i of the part if it is one of attention that depends on the context.
-func (l *Lowering) attends() (bits uint64) {
-	for i := range l.Ops {
-		if l.Ops[i].FollowsContext() {
-			bits |= 1 << i
-		}
-	}
-	return bits
-}
-
-// count adds an operator of a part.
-func (p *Predictor) count(s *sums, o *operator.Op, l *Lowering) {
-	if !l.bare {
-		s.AddOp(o, l.Step.Past)
-		o.AddFloor(&s.floor, &p.machine.prices.Peaks, o.Count)
-	}
-}
-
-// take adds kernel i of a part.
-func (p *Predictor) take(s *sums, l *Lowering, i int) {
-	k, c, a := &l.Kernels[i], &l.costs[i], &l.each[i]
-	s.takes(a)
-	if l.bare {
-		return
-	}
-	s.piece += pieceOf(l.at(k), a.choice)
-	s.variance += k.off * (k.off + 2*k.alike)
-	s.uneven += k.uneven
-	if !p.machine.Cal.Fitted[c.Leads] {
-		s.unfitted += c.Time
-	}
-	s.constants |= c.Constants
-	if len(s.shifts) > 0 {
-		for _, j := range p.moves.affected(c.Constants) {
-			p.moves.shift(&s.shifts[j], j, l, i)
-		}
 	}
 }
 
@@ -308,15 +139,15 @@ func (l *Lowering) equal(i int, some []Kernel) (n int) {
 // evaluate prices a step, which may be remembered, on a side of an engine's switch.
 func (p *Predictor) evaluate(t *total, s *operator.Step, switched bool) {
 	if p.steps != nil {
-		p.time(t, p.steps.find(s, switched), s)
+		p.time(t, p.own(p.steps.find(s, switched)), s)
 		return
 	}
 	var k kernelSums
 	var parts partSums
 	p.walk(&k, s, nil)
-	all := parts[:p.sumParts()]
-	k.total(all)
-	p.time(t, all, s)
+	from, to := p.asked()
+	k.total(p, parts[from:to])
+	p.time(t, parts[from:to], s)
 }
 
 // time sums the times of the kernels of a step, and adds those of the host.
@@ -388,74 +219,4 @@ func (t *total) raise(part, small *timing, limit float64) {
 		part.bound[roofline.ByMemory] += more
 		t.Piece.Mark(uint64(limit))
 	}
-}
-
-// launch lifts the time of a stage to the time of the host, if that is longer than the time of
-// the kernels. A kernel outside a CUDA graph begins later than one within, even if the host is
-// ahead of the GPU.
-func (p *Predictor) launch(t *total, stage *timing, s *operator.Step) {
-	m := p.machine
-	stage.least = stage.floor.Time()
-	t.Piece.Mark(stage.floor.Slowest())
-	stage.host = p.host(stage, s)
-	if stage.host > stage.Expected {
-		stage.bound = [roofline.NumBounds]unit.Seconds{roofline.ByLaunch: stage.host}
-		t.Piece.Mark(1 | stage.hide(stage.host-stage.Expected))
-		stage.Expected = stage.host
-	}
-	if !s.Decode() || !m.Engine.Profile().Graph {
-		stage.waitsForHost(m.seconds(roofline.StreamNode).Times(stage.launches))
-	}
-}
-
-// host is the time of the host for a step while the GPU works: launches and, with
-// asynchronous scheduling, the other work for a decode step. The GPU cannot hide that other
-// work for the first step of a prompt.
-func (p *Predictor) host(t *timing, s *operator.Step) unit.Seconds {
-	m := p.machine
-	eager := m.seconds(roofline.HostLaunch).Times(t.launches) + m.seconds(roofline.HostDispatch).Times(t.calls)
-	if !s.Decode() {
-		return eager
-	}
-	if m.Engine.Profile().Graph {
-		return p.async(s)
-	}
-	return p.async(s) + eager
-}
-
-// async is the time of the host for a step besides launches, with asynchronous scheduling.
-func (p *Predictor) async(s *operator.Step) unit.Seconds {
-	if p.machine.Engine.Profile().Blocking {
-		return 0
-	}
-	return p.machine.seconds(roofline.HostAsync) + p.between(s)
-}
-
-// between is the time of the host between two steps of which the second has prompts, with asynchronous scheduling: the host
-// schedules, and gives out the tokens of the first. Beside it such a step takes the host no longer than its launches do
-// (experiments/vllm/between.py).
-func (p *Predictor) between(s *operator.Step) unit.Seconds {
-	if p.machine.Engine.Profile().Blocking {
-		return 0
-	}
-	return p.machine.seconds(roofline.HostSequence).Times(s.Batch)
-}
-
-// waitsForHost adds time of the host that the GPU does not hide.
-func (t *timing) waitsForHost(host unit.Seconds) {
-	t.Expected += host
-	t.bound[roofline.ByLaunch] += host
-}
-
-// hide takes from the cost of slower arithmetic the time that the GPU waits for launches, which
-// hides that much of it. The result identifies the linear piece.
-func (t *timing) hide(wait unit.Seconds) (what uint64) {
-	if wait >= t.Slower {
-		what |= 2
-	}
-	if wait >= t.Slowest {
-		what |= 4
-	}
-	t.Slower, t.Slowest = max(t.Slower-wait, 0), max(t.Slowest-wait, 0)
-	return what
 }

@@ -173,7 +173,6 @@ func (k *cachedStep) follow(p *Predictor, s *operator.Step) bool {
 	return true
 }
 
-// price prices all parts of a step.
 func (k *cachedStep) price(p *Predictor, sums *kernelSums, s *operator.Step) {
 	n := p.parts()
 	k.parts, k.priced = slices.Grow(k.parts[:0], n)[:n], true
@@ -188,7 +187,8 @@ func (k *cachedStep) price(p *Predictor, sums *kernelSums, s *operator.Step) {
 			l.attention(&to.Lowering)
 		}
 	}
-	for i := range p.sumParts() {
+	from, to := p.asked()
+	for i := from; i < to; i++ {
 		k.fixed[i].set(&sums.fixed[i])
 	}
 }

@@ -30,7 +30,7 @@ type timing struct {
 	variance float64      // sum of the squares of the half-widths of a step's kernels
 	scatter  unit.Seconds // half-width of the time of the kernels that their shapes give; a kernel is off by as much in every step
 	unfitted unit.Seconds // time of the kernels whose leading constant was not read off the board
-	uneven   unit.Seconds // time that the kernels take less where experts are chosen as tokens of a text choose them
+	uneven   unit.Seconds // time that the kernels take less where experts are chosen as tokens of a text choose them, and shared ones hide beside others
 
 	energy.Load
 	bound     [roofline.NumBounds]unit.Seconds // expected time by what bounds it

@@ -150,7 +150,6 @@ func (f *CalibrationFile) put(c *roofline.Constants, engine string, value func(r
 	}
 }
 
-// source says where the constants come from.
 func (f *CalibrationFile) source() string {
 	fitted, all := 0, 0
 	for _, v := range f.Values {

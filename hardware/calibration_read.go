@@ -246,7 +246,6 @@ var keysBySection = sync.OnceValue(func() map[string][]string {
 	return all
 })
 
-// values checks every constant.
 func (r *calibrationReader) values(f *CalibrationFile, sections map[string]map[string]valueText) error {
 	given, err := r.known(sections)
 	if err != nil {

@@ -46,6 +46,14 @@ func saw(r *result.Result, phase engine.Phase, conditions []result.Condition) {
 	}
 }
 
+// warn notes what makes a figure doubtful, under a mark if it has one.
+func warn(r *result.Result, mark, format string, args ...any) {
+	if mark != "" && !slices.Contains(r.Marks, mark) {
+		r.Marks = append(r.Marks, mark)
+	}
+	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
+}
+
 // once warns, unless an earlier phase had the same warning.
 func once(r *result.Result, mark, text string) {
 	if !slices.Contains(r.Warnings, text) {

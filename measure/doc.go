@@ -5,8 +5,8 @@
 //
 // Its packages are stats (samples and what follows from them), engine (the worker
 // processes that run a model, and the servers that are asked over HTTP), power
-// (the sensors) and result (the file that a run leaves). This package puts them
-// together: it warms an engine up until it is steady, runs each phase in
+// (the sensors, with procfs for what Linux says of the machine) and result (the file that a
+// run leaves). This package puts them together: it warms an engine up until it is steady, runs each phase in
 // windows that are long enough for the energy counters, tests that the parts
 // add up to the whole, and writes what it saw.
 package measure

@@ -5,9 +5,6 @@ import (
 	"llmprof/measure/result"
 )
 
-// joulesPerKWh is exact.
-const joulesPerKWh = 3.6e6
-
 // energy turns the windows of the phases into joules a prompt, token and request.
 func (s *session) energy() (err error) {
 	if s.meter == nil {
@@ -46,7 +43,7 @@ func emitted(grid *result.CO2, joules float64) *result.CO2 {
 		return nil
 	}
 	c := *grid
-	c.PerRequest = joules / joulesPerKWh * c.GramsPerKWh
+	c.PerRequest = joules / result.JoulesPerKWh * c.GramsPerKWh
 	return &c
 }
 
@@ -91,13 +88,9 @@ func meanPower(w *result.Window) float64 {
 func (s *session) meterCost() *result.Meter {
 	m := &result.Meter{Overhead: s.overhead()}
 	for _, run := range s.phases {
-		if run.window == nil {
-			continue
+		if run.window != nil {
+			noteReads(m, run.window)
 		}
-		if gap := interval(run.window.Samples); gap != nil {
-			m.PeriodS = *gap
-		}
-		m.ReadS = max(m.ReadS, run.window.ReadS)
 	}
 	return m
 }

@@ -3,6 +3,7 @@ package measure
 import (
 	"context"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -84,6 +85,7 @@ type ticker struct {
 	from       float64
 	others     []int
 	throttled  map[string]float64
+	limit      *float64 // of the board's power
 	dead       bool
 	ownedPIDs  []int
 	integrates float64 // of what the counter says
@@ -115,7 +117,7 @@ func (m *ticker) End(context.Context, power.Mark) (*power.Window, error) {
 			{Name: "GPU 0", Kind: "gpu", ID: "GPU-0", Sensor: "a test", Summed: true, EnergyJ: counter, CounterJ: &counter, IntegralJ: &integral, MeanW: counter / seconds, Seconds: seconds},
 			{Name: "package-0", Kind: "cpu", Sensor: "a test", Summed: true, EnergyJ: 90 * seconds, MeanW: 90, Seconds: seconds},
 		},
-		Conditions: []result.Condition{{UUID: "GPU-0", OtherPIDs: m.others, ThrottledS: m.throttled, Seconds: &seconds}},
+		Conditions: []result.Condition{{UUID: "GPU-0", OtherPIDs: m.others, ThrottledS: m.throttled, Seconds: &seconds, PowerLimitW: m.limit}},
 	}, nil
 }
 
@@ -214,6 +216,19 @@ func TestConditionsMarkTheResult(t *testing.T) {
 	})
 }
 
+// A board draws no more than its power limit but for its sensor's accuracy: prefills draw 700 W here, decode steps 300.
+func TestPowerAboveTheLimitIsMarked(t *testing.T) {
+	for limit, wrong := range map[float64]bool{700: false, 680: false, 600: true} {
+		metered(t, func(_ *Settings, _ *sleeper, m *ticker) { m.limit = &limit }, func(t *testing.T, r *result.Result, err error) {
+			testkit.Must(t, err)
+			said := strings.Join(r.Warnings, "\n")
+			if got := strings.Contains(said, "prefill: GPU 0 drew 700.0 W"); got != wrong || got != slices.Contains(r.Marks, "closure") || strings.Contains(said, "decode: GPU 0") {
+				t.Errorf("a limit of %v W: marks %v, warnings %q", limit, r.Marks, said)
+			}
+		})
+	}
+}
+
 // A sensor that goes away is an error with the phase, never zero joules.
 func TestSensorThatIsLost(t *testing.T) {
 	metered(t, func(_ *Settings, _ *sleeper, m *ticker) { m.dead = true }, func(t *testing.T, r *result.Result, err error) {
@@ -233,4 +248,20 @@ func TestCarbon(t *testing.T) {
 			t.Errorf("phases that were not asked for: %+v", r.Energy)
 		}
 	})
+}
+
+// The period of the sensors is the longest that a phase saw, whichever phase comes first.
+func TestMeterPeriod(t *testing.T) {
+	seen := func(gap time.Duration) *phaseRun {
+		at := time.Unix(0, 0)
+		return &phaseRun{window: &power.Window{Samples: []power.Sample{{Domain: "gpu", Time: at}, {Domain: "gpu", Time: at.Add(gap)}}}}
+	}
+	s := &session{clock: func(time.Time) (int64, error) { return 0, nil }, phases: map[engine.Phase]*phaseRun{
+		engine.Prefill: seen(100 * time.Millisecond), engine.Decode: seen(200 * time.Millisecond), engine.Request: seen(120 * time.Millisecond),
+	}}
+	for range 50 {
+		if m := s.meterCost(); m.PeriodS != 0.2 {
+			t.Fatalf("period %v s, want 0.2", m.PeriodS)
+		}
+	}
 }

@@ -123,7 +123,7 @@ func (l *Lab) replicas(ctx context.Context, set *Settings, p *experiment.Point, 
 		}
 	}
 	set.Unloaded = b.meters.idle
-	results, err := Replicas(ctx, set, workers, readers, l.say)
+	results, err := runReplicas(ctx, set, workers, readers, l.say)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"llmprof/measure/engine"
 	"llmprof/measure/experiment"
 	"llmprof/measure/power"
+	"llmprof/measure/procfs"
 	"llmprof/measure/result"
 	"llmprof/unit"
 )
@@ -187,7 +188,7 @@ func (l *Lab) nameGPUs(gpus []result.GPU) {
 
 // idleTime is how long idling is measured.
 func (l *Lab) idleTime(p *experiment.Point) time.Duration {
-	return cmp.Or(time.Duration(float64(p.Idle)*float64(time.Second)), l.Idle, DefaultIdle)
+	return cmp.Or(p.Idle.Duration(), l.Idle, defaultIdle)
 }
 
 // mostMemory is the most KiB that are believed: more have no number of bytes.
@@ -197,8 +198,8 @@ const mostMemory = 1 << 50
 // fs.FS): its processor, its memory, its driver. Names of the machine and of its
 // users are left out.
 func host(root fs.FS) result.Machine {
-	m := result.Machine{OS: runtime.GOOS + "/" + runtime.GOARCH, CPU: power.Processor(root), Cores: runtime.NumCPU(), GPUs: []result.GPU{}}
-	text := power.ProcField(root, "meminfo", "MemTotal")
+	m := result.Machine{OS: runtime.GOOS + "/" + runtime.GOARCH, CPU: procfs.Processor(root), Cores: runtime.NumCPU(), GPUs: []result.GPU{}}
+	text := procfs.Field(root, "meminfo", "MemTotal")
 	if kb, err := strconv.ParseInt(strings.TrimSuffix(text, " kB"), 10, 64); err == nil && kb > 0 && kb < mostMemory {
 		m.MemoryBytes = new(kb << 10)
 	}

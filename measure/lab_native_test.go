@@ -104,7 +104,7 @@ func TestWindowSetting(t *testing.T) {
 		point unit.Seconds
 		lab   time.Duration
 		want  time.Duration
-	}{{0, 0, DefaultWindow}, {2, 0, 2 * time.Second}, {3, time.Second, 3 * time.Second}, {0, time.Second, time.Second}} {
+	}{{0, 0, defaultWindow}, {2, 0, 2 * time.Second}, {3, time.Second, 3 * time.Second}, {0, time.Second, time.Second}} {
 		p.Window, lab.Window = c.point, c.lab
 		set, err := lab.settings(t.Context(), &p)
 		if err != nil || set.Window != c.want {

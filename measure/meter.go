@@ -10,6 +10,7 @@ import (
 	"llmprof/measure/power"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
+	"llmprof/measure/wait"
 )
 
 // A Meter measures energy between two edges of its sensors; a power.Monitor is
@@ -28,14 +29,14 @@ const settle = 2 * time.Second
 
 // idling measures the power of what does nothing for so long.
 func idling(ctx context.Context, meter Meter, how time.Duration) (*result.Window, error) {
-	if err := power.Pause(ctx, settle); err != nil {
+	if err := wait.For(ctx, settle); err != nil {
 		return nil, err
 	}
 	mark, err := meter.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := power.Pause(ctx, how); err != nil {
+	if err := wait.For(ctx, how); err != nil {
 		return nil, err
 	}
 	w, err := meter.End(ctx, mark)
@@ -45,12 +46,15 @@ func idling(ctx context.Context, meter Meter, how time.Duration) (*result.Window
 	return &result.Window{Seconds: w.End.Sub(w.Begin).Seconds(), Domains: w.Domains}, nil
 }
 
+// atRest is the phase that replicas begin together when their workers have nothing to do.
+const atRest engine.Phase = "idle"
+
 // idleLoaded measures the power of the idle engine that has a model in memory.
 func (s *session) idleLoaded(ctx context.Context) (err error) {
 	if s.meter == nil {
 		return nil
 	}
-	if err := s.group.meet(ctx, engine.Idle); err != nil {
+	if err := s.group.meet(ctx, atRest); err != nil {
 		return err
 	}
 	s.say("idle with the weights resident")
@@ -119,14 +123,18 @@ func (s *session) overhead() *float64 {
 	return nil
 }
 
-// interval is the median time between samples of power, and nil without any.
-func interval(samples []power.Sample) *float64 {
+// noteReads records the median time between a window's samples of power, and how long a reading took: of several
+// windows the longest.
+func noteReads(m *result.Meter, w *power.Window) {
 	last, gaps := map[string]time.Time{}, []float64{}
-	for _, x := range samples {
+	for _, x := range w.Samples {
 		if before, ok := last[x.Domain]; ok {
 			gaps = append(gaps, x.Time.Sub(before).Seconds())
 		}
 		last[x.Domain] = x.Time
 	}
-	return medianOf(gaps)
+	if len(gaps) > 0 {
+		m.PeriodS = max(m.PeriodS, stats.Median(gaps))
+	}
+	m.ReadS = max(m.ReadS, w.ReadS)
 }

@@ -48,9 +48,7 @@ func operators(ctx context.Context, w operatorTimer, set *Settings, r *result.Re
 		}
 		c := closes(name, phase.Step.Median, phase.Sum, operatorClosure)
 		r.Closure = append(r.Closure, c)
-		if !c.Passed {
-			warn(r, "closure", "%s is off by %+.1f %%, more than %.0f %%", c.Name, 100*c.Off, 100*c.Limit)
-		}
+		heed(r, c)
 	}
 	r.Operators = found
 	delete(r.Reasons, "operators")
@@ -109,12 +107,4 @@ func (l *Lab) timeOperators(ctx context.Context, set *Settings, w operatorTimer,
 	l.say("no " + err.Error())
 	var failure *engine.Failure
 	return errors.As(err, &failure) && !failure.Fatal, nil
-}
-
-// warn notes what makes a figure doubtful, under a mark if it has one.
-func warn(r *result.Result, mark, format string, args ...any) {
-	if mark != "" && !slices.Contains(r.Marks, mark) {
-		r.Marks = append(r.Marks, mark)
-	}
-	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
 }

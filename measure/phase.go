@@ -188,7 +188,7 @@ func (w *watch) close() {
 // warmed says if the warm-up is over: after the passes asked for, or once times
 // are steady, or when it has taken too long.
 func (w *watch) warmed() bool {
-	if n := w.s.set.Warmup; n != Steady {
+	if n := w.s.set.Warmup; n != steady {
 		return len(w.all) >= n
 	}
 	w.steady = w.add(w.all[len(w.all)-1].seconds())

@@ -140,11 +140,10 @@ func (b *benchmark) energy(ctx context.Context, r *result.Result) error {
 	}
 	e.CO2 = emitted(b.carbon, *e.PerRequest)
 	r.Energy = e
-	r.Meter = &result.Meter{ReadS: seen.ReadS}
-	if gap := interval(seen.Samples); gap != nil {
-		r.Meter.PeriodS = *gap
-	}
+	r.Meter = &result.Meter{}
+	noteReads(r.Meter, seen)
 	saw(r, engine.Request, seen.Conditions)
+	powerKeepsLimit(r)
 	return nil
 }
 

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"llmprof/measure/engine/openai"
-	"llmprof/measure/power"
 	"llmprof/measure/result"
+	"llmprof/measure/wait"
 )
 
 // Defaults of asking a server: enough requests for a 99th percentile to be more than the greatest of a few, and
@@ -43,7 +43,7 @@ func (b *benchmark) options(ctx context.Context) (o openai.Options, err error) {
 		Concurrency: p.Concurrency, RequestRate: p.RequestRate, Requests: p.Requests, Warmup: p.Warmup,
 		GenLen: p.GenLen, IgnoreEOS: p.Prompts == randomPrompts, Seed: b.seed, Connections: p.Connections,
 		Sampling: openai.Sampling{Temperature: p.Temperature},
-		Timeout:  cmp.Or(time.Duration(float64(p.Timeout)*float64(time.Second)), openai.DefaultTimeout), SaveOutputs: p.SaveOutputs,
+		Timeout:  cmp.Or(p.Timeout.Duration(), openai.DefaultTimeout), SaveOutputs: p.SaveOutputs,
 	}
 	if p.RequestRate == 0 {
 		o.Concurrency = cmp.Or(p.Concurrency, 1)
@@ -275,7 +275,7 @@ func (b *benchmark) report(ctx context.Context) (stop func()) {
 	if b.Progress == nil {
 		return func() {}
 	}
-	end := power.Every(ctx, time.Second, func(context.Context) {
+	end := wait.Every(ctx, time.Second, func(context.Context) {
 		if line := b.asked.line(b.asks.Requests, b.asks.Timeout); line != "" {
 			b.Progress(line)
 		}

@@ -1,28 +1,19 @@
 package measure
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"llmprof/measure/experiment"
 	"llmprof/measure/power"
 )
-
-// proc is where Linux describes processes.
-const proc = "/proc"
 
 // here are the addresses of a host name if all of them are this machine's.
 func here(ctx context.Context, host string) ([]netip.Addr, bool) {
@@ -43,122 +34,6 @@ func here(ctx context.Context, host string) ([]netip.Addr, bool) {
 		}
 	}
 	return addresses, true
-}
-
-// usesGPU refuses a port of this machine whose process uses no GPU of it: a port that is forwarded to another host
-// looks like a server of this one. The GPU may be used by the process, by one that it started or, where the process
-// was started by its own program, by another descendant of that parent.
-func usesGPU(at []netip.Addr, port uint16, device func(path string) bool) error {
-	const instead = "have the server started around the run (engine_cmd), or measure as its user where it runs"
-	listeners := listening(at, port)
-	if len(listeners) == 0 {
-		return fmt.Errorf("no process that may be looked at listens on port %d, so that it may be forwarded to another host: %s", port, instead)
-	}
-	parent, open := map[int]int{}, map[int][]string{}
-	for _, pid := range processes() {
-		parent[pid], _ = power.ParentOf(os.DirFS("/"), pid) // 0 if it is not known
-		open[pid] = opened(pid)
-	}
-	name := ""
-	for pid, files := range open {
-		if !slices.ContainsFunc(files, func(f string) bool { return slices.Contains(listeners, f) }) {
-			continue
-		}
-		comm, _ := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "comm"))
-		name = fmt.Sprintf("%s (process %d)", bytes.TrimSpace(comm), pid)
-		root := pid
-		for above := parent[root]; above > 1 && program(above) != "" && program(above) == program(root); above = parent[root] {
-			root = above
-		}
-		for p := range open {
-			if startedBy(p, root, parent) && slices.ContainsFunc(open[p], device) {
-				return nil
-			}
-		}
-	}
-	if name == "" {
-		return fmt.Errorf("the process that listens on port %d is another user's, and may forward it to another host: %s", port, instead)
-	}
-	return fmt.Errorf("%s listens on port %d and uses no GPU of this machine, as where the port is forwarded to another host: %s", name, port, instead)
-}
-
-// gpuDevice reports whether a file is of a GPU.
-func gpuDevice(path string) bool {
-	return slices.ContainsFunc([]string{"/dev/nvidia", "/dev/nvhost", "/dev/nvgpu", "/dev/nvmap", "/dev/kfd"}, func(p string) bool { return strings.HasPrefix(path, p) })
-}
-
-// listening are the sockets that listen on a port of addresses, as links of open files name them.
-func listening(at []netip.Addr, port uint16) (sockets []string) {
-	for _, table := range []string{"tcp", "tcp6"} {
-		text, _ := os.ReadFile(filepath.Join(proc, "net", table))
-		for line := range strings.Lines(string(text)) {
-			f := strings.Fields(line)
-			if len(f) < 10 || f[3] != "0A" {
-				continue
-			}
-			local, ok := address(f[1])
-			if !ok || local.Port() != port {
-				continue
-			}
-			if a := local.Addr(); a.IsUnspecified() || slices.Contains(at, a) || slices.ContainsFunc(at, netip.Addr.IsUnspecified) {
-				sockets = append(sockets, "socket:["+f[9]+"]")
-			}
-		}
-	}
-	return sockets
-}
-
-// address reads an address of /proc/net/tcp: words of the host's order, in hexadecimal digits.
-func address(text string) (netip.AddrPort, bool) {
-	words, digits, _ := strings.Cut(text, ":")
-	raw, err := hex.DecodeString(words)
-	port, failed := strconv.ParseUint(digits, 16, 16)
-	if err != nil || failed != nil || len(raw)%4 != 0 {
-		return netip.AddrPort{}, false
-	}
-	for i := 0; i < len(raw); i += 4 {
-		binary.BigEndian.PutUint32(raw[i:], binary.NativeEndian.Uint32(raw[i:]))
-	}
-	a, ok := netip.AddrFromSlice(raw)
-	return netip.AddrPortFrom(a.Unmap(), uint16(port)), ok
-}
-
-func processes() (pids []int) {
-	entries, _ := os.ReadDir(proc)
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
-// opened are the files that a process has open; none of another user's.
-func opened(pid int) (files []string) {
-	folder := filepath.Join(proc, strconv.Itoa(pid), "fd")
-	entries, _ := os.ReadDir(folder)
-	for _, e := range entries {
-		if file, err := os.Readlink(filepath.Join(folder, e.Name())); err == nil {
-			files = append(files, file)
-		}
-	}
-	return files
-}
-
-// program is what a process runs; "" if it is not known.
-func program(pid int) string {
-	file, _ := os.Readlink(filepath.Join(proc, strconv.Itoa(pid), "exe"))
-	return file
-}
-
-// startedBy reports whether a process is another one, or was started by it or its own.
-func startedBy(pid, root int, parent map[int]int) bool {
-	for ; pid > 1; pid = parent[pid] {
-		if pid == root {
-			return true
-		}
-	}
-	return false
 }
 
 // besideServer finds the sensors of the GPUs that a server runs on which was started on this machine: those that

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"llmprof/analytic"
 	"llmprof/measure/engine"
 	"llmprof/measure/result"
 )
@@ -42,11 +41,11 @@ type session struct {
 // notWanted is the reason of figures that were not asked for.
 const notWanted = "not asked for"
 
-// Replicas loads the model into a worker for each replica, repeats each phase that is
+// runReplicas loads the model into a worker for each replica, repeats each phase that is
 // wanted with all of them busy at once, and returns a result for each; if one fails, all
 // do. A meter is nil where there is no sensor; where no energy is wanted, it is asked for
 // clocks alone. Each line of progress goes to say.
-func Replicas(ctx context.Context, set *Settings, workers []Worker, meters []Meter, say func(string)) ([]*result.Result, error) {
+func runReplicas(ctx context.Context, set *Settings, workers []Worker, meters []Meter, say func(string)) ([]*result.Result, error) {
 	if err := set.check(); err != nil {
 		return nil, err
 	}
@@ -157,80 +156,7 @@ func (s *session) load(ctx context.Context) error {
 	return nil
 }
 
-// size counts memory, after a forward if no phase has run one.
-func (s *session) size(ctx context.Context) error {
-	s.say("size")
-	if len(s.phases) == 0 {
-		if _, err := s.worker.Run(ctx, engine.Run{Phase: engine.Request, Passes: 1}, func(engine.Pass) {}); err != nil {
-			return err
-		}
-	}
-	got, err := s.worker.Size(ctx)
-	if err != nil {
-		return err
-	}
-	s.res.Engine.Notes = append(s.res.Engine.Notes, fmt.Sprintf("the KV cache was counted with room for %d tokens a sequence", got.KVTokens))
-	var want *analytic.Memory
-	if s.set.Theory != nil {
-		if want, err = s.set.Theory(got.KVTokens); err != nil {
-			s.warn("", "no theory of the sizes: %v", err)
-		}
-	}
-	s.res.Sizes = sizes(got, want, s.set.Parallelism.TP)
-	for _, d := range differ(s.res.Sizes) {
-		s.warn("", "%s", d)
-	}
-	return nil
-}
-
 // warn notes what makes a figure doubtful, under a mark if it has one.
 func (s *session) warn(mark, format string, args ...any) {
 	warn(s.res, mark, format, args...)
-}
-
-// A group is the sessions of replicas that are measured side by side. They begin
-// a phase together, and none stops before all have what they need: else the last
-// would be measured on a machine that is half idle.
-type group struct {
-	size int
-	mu   sync.Mutex
-	here map[engine.Phase]int           // sessions that are ready to begin
-	gate map[engine.Phase]chan struct{} // closed when all are
-	done map[engine.Phase]int           // sessions that have what they need
-}
-
-func newGroup(size int) *group {
-	return &group{size: size, here: map[engine.Phase]int{}, gate: map[engine.Phase]chan struct{}{}, done: map[engine.Phase]int{}}
-}
-
-// meet waits until all sessions are ready for the phase.
-func (g *group) meet(ctx context.Context, p engine.Phase) error {
-	g.mu.Lock()
-	if g.gate[p] == nil {
-		g.gate[p] = make(chan struct{})
-	}
-	gate := g.gate[p]
-	if g.here[p]++; g.here[p] == g.size {
-		close(gate)
-	}
-	g.mu.Unlock()
-	select {
-	case <-gate:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// leave notes that a session has what it needs of the phase.
-func (g *group) leave(p engine.Phase) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.done[p]++
-}
-
-func (g *group) over(p engine.Phase) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.done[p] >= g.size
 }

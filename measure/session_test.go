@@ -96,7 +96,7 @@ func settings() *Settings {
 			Workload: workload.Workload{Batch: 4, PromptLen: 16, GenLen: 9},
 		},
 		Size: true, TTFT: true, TPOT: true, TTLT: true,
-		Repeats: 7, Warmup: Steady, WarmupLimit: time.Minute,
+		Repeats: 7, Warmup: steady, WarmupLimit: time.Minute,
 	}
 }
 
@@ -107,7 +107,7 @@ func newClockwork() *clockwork {
 // measureOne measures one replica.
 func measureOne(t *testing.T, set *Settings, w Worker, meter Meter, say func(string)) (*result.Result, error) {
 	t.Helper()
-	all, err := Replicas(t.Context(), set, []Worker{w}, []Meter{meter}, say)
+	all, err := runReplicas(t.Context(), set, []Worker{w}, []Meter{meter}, say)
 	if len(all) != 1 {
 		return nil, err
 	}
@@ -255,7 +255,7 @@ func TestSettingsThatCannotBeMeasured(t *testing.T) {
 func TestReplicas(t *testing.T) {
 	quick, slow := newClockwork(), newClockwork()
 	slow.slow = 8
-	results, err := Replicas(t.Context(), settings(), []Worker{quick, slow}, nil, func(string) {})
+	results, err := runReplicas(t.Context(), settings(), []Worker{quick, slow}, nil, func(string) {})
 	testkit.Must(t, err)
 	for i, r := range results {
 		keepsSchema(t, r)
@@ -264,7 +264,7 @@ func TestReplicas(t *testing.T) {
 		}
 	}
 	slow.fail = errors.New("its GPU fell off the bus")
-	_, err = Replicas(t.Context(), settings(), []Worker{newClockwork(), slow}, nil, func(string) {})
+	_, err = runReplicas(t.Context(), settings(), []Worker{newClockwork(), slow}, nil, func(string) {})
 	if err == nil || !strings.Contains(err.Error(), "replica 1: prefill: its GPU fell off the bus") {
 		t.Errorf("got %v, want what happened to replica 1", err)
 	}

@@ -44,25 +44,25 @@ type Settings struct {
 	Carbon   *result.CO2    // intensity of the power grid; nil if not given
 }
 
-// Steady is the Warmup that ends when times hold still.
-const Steady = 0
+// steady is the Warmup that ends when times hold still.
+const steady = 0
 
 // Defaults of the times. An energy window of 5 s holds 50 ticks of a counter
 // that ticks each 100 ms, so that an edge that is a tick off costs 2 %; edges are
 // found at ticks, so it costs less.
 const (
-	DefaultRepeats     = 10
-	DefaultWarmupBlock = time.Second
-	DefaultWarmupLimit = time.Minute
-	DefaultWindow      = 5 * time.Second
-	DefaultIdle        = 5 * time.Second
+	defaultRepeats     = 10
+	defaultWarmupBlock = time.Second
+	defaultWarmupLimit = time.Minute
+	defaultWindow      = 5 * time.Second
+	defaultIdle        = 5 * time.Second
 )
 
 // defaults fills in what was left to the measurer.
 func (s *Settings) defaults() {
-	s.Repeats = cmp.Or(s.Repeats, DefaultRepeats)
-	s.WarmupBlock, s.WarmupLimit = cmp.Or(s.WarmupBlock, DefaultWarmupBlock), cmp.Or(s.WarmupLimit, DefaultWarmupLimit)
-	s.Window, s.Idle = cmp.Or(s.Window, DefaultWindow), cmp.Or(s.Idle, DefaultIdle)
+	s.Repeats = cmp.Or(s.Repeats, defaultRepeats)
+	s.WarmupBlock, s.WarmupLimit = cmp.Or(s.WarmupBlock, defaultWarmupBlock), cmp.Or(s.WarmupLimit, defaultWarmupLimit)
+	s.Window, s.Idle = cmp.Or(s.Window, defaultWindow), cmp.Or(s.Idle, defaultIdle)
 }
 
 // check refuses settings that cannot be measured.
@@ -123,7 +123,7 @@ func (l *Lab) settings(ctx context.Context, p *experiment.Point) (*Settings, err
 		Size:        p.Size, TTFT: p.TTFT, TPOT: p.TPOT, TTLT: p.TTLT, Energy: p.Energy, Ops: p.Ops,
 		Repeats: p.Repeats, Warmup: p.Warmup,
 		Theory:      func(tokens int) (*analytic.Memory, error) { return l.theory(m, p, tokens) },
-		WarmupBlock: l.WarmupBlock, WarmupLimit: l.WarmupLimit, Window: cmp.Or(time.Duration(float64(p.Window)*float64(time.Second)), l.Window), Idle: l.idleTime(p),
+		WarmupBlock: l.WarmupBlock, WarmupLimit: l.WarmupLimit, Window: cmp.Or(p.Window.Duration(), l.Window), Idle: l.idleTime(p),
 	}
 	if set.Carbon, err = carbon(p); err != nil {
 		return nil, err

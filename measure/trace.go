@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"llmprof/atomicfile"
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/native/worker"
 	"llmprof/measure/experiment"
@@ -88,8 +89,8 @@ func traceTo(ctx context.Context, name string, phase engine.Phase, w *engine.Wor
 	}
 	kernels := trace.Kernels()
 	return errors.Join(
-		writeTo(name+"-kernels.csv", func(to io.Writer) error { return tracefile.WriteKernels(to, kernels) }),
-		writeTo(name+"-types.csv", func(to io.Writer) error { return tracefile.WriteTypes(to, kernels) }))
+		atomicfile.Write(name+"-kernels.csv", 0o666, func(to io.Writer) error { return tracefile.WriteKernels(to, kernels) }),
+		atomicfile.Write(name+"-types.csv", 0o666, func(to io.Writer) error { return tracefile.WriteTypes(to, kernels) }))
 }
 
 // workerTime is a moment on the clock that workers use.
@@ -119,16 +120,4 @@ func powerTracks(samples []power.Sample) ([]tracefile.Counter, error) {
 		tracks = append(tracks, *c)
 	}
 	return tracks, nil
-}
-
-// writeTo writes a file that is removed again if it cannot be written whole.
-func writeTo(path string, write func(io.Writer) error) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(write(file), file.Close()); err != nil {
-		return errors.Join(err, os.Remove(path))
-	}
-	return nil
 }

@@ -58,7 +58,6 @@ func (r *reader) heads(k kind) Attention {
 	return a
 }
 
-// attention builds softmax attention with its projections.
 func attention(r *reader, k kind) []Block {
 	return []Block{r.attend(k, r.heads(k))}
 }
@@ -69,7 +68,7 @@ func (r *reader) attend(k kind, a Attention) Block {
 	a.Shared = k.shared
 	a.Softcap = s.softcap != "" && r.has(s.softcap)
 	a.ALiBi = s.positions == alibi
-	if s.positions == rotary && !k.fixed {
+	if s.positions == rotary && !k.noRope {
 		if a.RotaryDim = k.rotated; a.RotaryDim == 0 {
 			a.RotaryDim = r.rotaryDim(k, a.KeyDim)
 		}

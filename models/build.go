@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,17 +42,23 @@ func (r *reader) model() *Model {
 	return m
 }
 
-// noteDraft says of draft (MTP) layers where they are counted.
+// noteDraft counts the draft (MTP) layers that checkpoints have, and says where they enter. A config that names their
+// number twice has the layers of its checkpoint first, those that the model was trained with second.
 func (r *reader) noteDraft(m *Model) {
 	var fields []string
 	for _, field := range []string{"num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers"} {
 		if n := r.countOr(field, 0); n > 0 {
-			m.Drafts, fields = n, append(fields, field)
+			m.Drafts, fields = cmp.Or(m.Drafts, n), append(fields, field)
 		}
 	}
-	if fields != nil {
-		m.Notes = append(m.Notes, "the draft (MTP) layers ("+strings.Join(fields, ", ")+") are counted only under a load with speculation")
+	said := "are counted only under a load with speculation"
+	switch {
+	case fields == nil:
+		return
+	case r.draftless:
+		m.Drafts, said = 0, "are not counted: published checkpoints have no weights of them"
 	}
+	m.Notes = append(m.Notes, "the draft (MTP) layers ("+strings.Join(fields, ", ")+") "+said)
 }
 
 // embedding reads what comes before the first layer.
@@ -163,7 +170,6 @@ func (r *reader) layer(k kind) []Block {
 	return blocks
 }
 
-// streamNorms are norms of the residual stream.
 func (r *reader) streamNorms(names []string) []Norm {
 	norms := make([]Norm, 0, len(names))
 	for _, name := range names {
@@ -213,7 +219,7 @@ func check(m *Model) error {
 		add(l, 1)
 	}
 	for layer, b := range m.Blocks() {
-		b.each(func(l Linear, copies, _ int) { add(l, float64(layer.Count)*float64(copies)) })
+		b.each(func(l Linear, copies int, _ float64) { add(l, float64(layer.Count)*float64(copies)) })
 		total += float64(b.Extra) * float64(layer.Count)
 	}
 	if bad == nil && total+float64(m.Embedding.Extra) > maxParams {

@@ -7,11 +7,11 @@ import (
 )
 
 // each calls f for every matrix of the block, with how many copies of it are
-// in memory and how many a token takes part in.
-func (b Block) each(f func(l Linear, copies, active int)) {
+// in memory and how many a token takes part in, on average.
+func (b Block) each(f func(l Linear, copies int, active float64)) {
 	_ = b.visit(func(p part, l *Linear) error {
 		if p == expertPart {
-			f(*l, b.Experts.Count, b.Experts.TopK)
+			f(*l, b.Experts.Count, b.Experts.Busy())
 		} else {
 			f(*l, 1, 1)
 		}
@@ -31,9 +31,9 @@ func (b Block) params() (total, active int64) {
 	if b.Reused {
 		return 0, 0
 	}
-	b.each(func(l Linear, copies, taken int) {
+	b.each(func(l Linear, copies int, taken float64) {
 		total += l.Params() * int64(copies)
-		active += l.Params() * int64(taken)
+		active += int64(math.Round(float64(l.Params()) * taken))
 	})
 	small := b.Extra + normParams(b.Norms)
 	return total + small, active + small
@@ -54,7 +54,7 @@ func (m *Model) Params() int64 {
 }
 
 // ActiveParams counts the parameters that one token takes part in: of the
-// experts those it is sent to and the shared ones, of everything else all,
+// experts those it is sent to on average and the shared ones, of everything else all,
 // embedding and head included, as model cards count it. Weights that several
 // layers share count once.
 func (m *Model) ActiveParams() int64 {

@@ -30,3 +30,18 @@ func TestDraftModule(t *testing.T) {
 		t.Errorf("qwen3-8b has a draft module: %v", err)
 	}
 }
+
+// MiniMax-M3's checkpoint has one module for drafts (num_nextn_predict_layers) of the seven that it was trained with
+// (num_mtp_modules); those of M2 and its like have none, whatever the config says. Sources: NeMo AutoModel's
+// minimax_m3_vl/mtp, https://github.com/MiniMax-AI/MiniMax-M2.7/issues/16.
+func TestDraftModulesThatCheckpointsHave(t *testing.T) {
+	table, err := models.Load(llmprof.ModelsJSON)
+	testkit.Must(t, err)
+	for name, want := range map[string]int{"minimax-m3": 1, "minimax-m2": 0, "minimax-m2.5": 0, "step-3.5-flash": 3, "deepseek-v3": 1, "qwen3-next-80b-a3b": 1, "qwen3-8b": 0} {
+		m, err := table.Model(name)
+		testkit.Must(t, err)
+		if m.Drafts != want {
+			t.Errorf("%s: %d draft layers, want %d", name, m.Drafts, want)
+		}
+	}
+}

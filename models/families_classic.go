@@ -108,7 +108,6 @@ func fairseqs() []family {
 	}
 }
 
-// aloneClassics stand alone.
 func aloneClassics() []family {
 	return []family{
 		{

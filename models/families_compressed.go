@@ -235,3 +235,15 @@ func blockSparseAttention(r *reader, k kind) []Block {
 	b.Norms = append(b.Norms, scaleOnly.norm("indexer.q_norm", x.Dim, x.Heads), scaleOnly.norm("indexer.k_norm", x.Dim, 1))
 	return blocks
 }
+
+// minimaxFFN: all layers have experts unless mlp_layer_types or
+// moe_layer_freq say which have not.
+func minimaxFFN(r *reader, i int) string {
+	if ffn, ok := r.listedFFN(i); ok {
+		return ffn
+	}
+	if r.has("moe_layer_freq") {
+		return r.marked("moe_layer_freq", i)
+	}
+	return "moe"
+}

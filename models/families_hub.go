@@ -81,11 +81,11 @@ func remoteMoE() []family {
 				"num_key_value_heads": "attn_config.kv_n_heads", "moe_intermediate_size": "ffn_config.ffn_hidden_size",
 				"num_experts": "ffn_config.moe_num_experts", "num_experts_per_tok": "ffn_config.moe_top_k",
 			},
-			plan: layerPlan{ffn: every("moe")},
+			plan: always(),
 		},
 		{
 			types: []string{"hunyuan_v1_moe"}, names: map[string]string{"num_experts_per_tok": "moe_topk"}, attn: perHead(),
-			moe: moeShape{width: "intermediate_size", shared: sharedExpert}, plan: layerPlan{ffn: every("moe")},
+			moe: moeShape{width: "intermediate_size", shared: sharedExpert}, plan: always(),
 			tune: func(r *reader) { r.uniform("num_experts", "num_experts_per_tok", "intermediate_size") },
 		},
 		{

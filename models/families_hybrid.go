@@ -1,15 +1,5 @@
 package models
 
-// mamba2Names are the names of a Mamba-2 mixer in Mamba2's own config, by
-// those of the hybrids.
-func mamba2Names() map[string]string {
-	return map[string]string{
-		"mamba_n_heads": "num_heads", "mamba_d_head": "head_dim", "mamba_d_state": "state_size", "mamba_n_groups": "n_groups",
-		"mamba_d_conv": "conv_kernel", "mamba_chunk_size": "chunk_size", "mamba_conv_bias": "use_conv_bias",
-		"mamba_proj_bias": "use_bias", "mamba_expand": "expand",
-	}
-}
-
 // scans are the families without attention.
 func scans() []family {
 	one := normPlan{mixer: []string{"norm"}}
@@ -26,7 +16,12 @@ func scans() []family {
 		mamba1.like("mamba", nil),
 		mamba1.like("falcon_mamba", nil),
 		{
-			types: []string{"mamba2"}, names: mamba2Names(),
+			types: []string{"mamba2"},
+			names: map[string]string{
+				"mamba_n_heads": "num_heads", "mamba_d_head": "head_dim", "mamba_d_state": "state_size", "mamba_n_groups": "n_groups",
+				"mamba_d_conv": "conv_kernel", "mamba_chunk_size": "chunk_size", "mamba_conv_bias": "use_conv_bias",
+				"mamba_proj_bias": "use_bias", "mamba_expand": "expand",
+			},
 			assume: `{"mamba_conv_bias": true, "mamba_d_state": 128, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_d_head": 64}`, norms: one,
 			mixers: map[string]mixer{linear: mamba2Scan}, plan: only(linear),
 		},
@@ -75,7 +70,7 @@ func deltaHybrids() []family {
 	every4 := layerPlan{mixer: dense4.mixer, ffn: sparseStep}
 	return []family{
 		{
-			types: []string{"qwen3_next"}, names: map[string]string{"num_experts": "num_experts"}, assume: `{"partial_rotary_factor": 0.25}`,
+			types: []string{"qwen3_next"}, names: map[string]string{"num_experts": "num_experts"}, assume: `{"partial_rotary_factor": 0.25, "num_nextn_predict_layers": 1}`,
 			attn: gated, moe: moeShape{shared: sharedWidth, sharedGate: true}, mixers: delta, plan: every4,
 		},
 		{

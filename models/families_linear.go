@@ -42,6 +42,26 @@ func linears() []family {
 				}
 			},
 		},
+		{
+			types:  []string{"xlstm"},
+			names:  map[string]string{"hidden_size": "hidden_size|embedding_dim", "num_hidden_layers": "num_hidden_layers|num_blocks"},
+			assume: `{"inference_state_dtype": "float32"}`, norms: normPlan{mixer: []string{"norm_mlstm"}, ffn: []string{"norm_ffn"}},
+			ffn: ffnShape{bias: "use_bias"}, mixers: map[string]mixer{linear: matrixLSTM},
+			plan: layerPlan{mixer: every(linear), alter: func(r *reader, _ int, k *kind) {
+				k.width = roundUp(r.ratio("ffn_proj_factor")*float64(r.hidden), r.size("ffn_round_up_to_multiple_of"))
+			}},
+			tune: func(r *reader) {
+				if r.flag("use_bias") {
+					r.norms.shape = scaleAndShift
+				}
+				r.embed.final = "-"
+			},
+			amend: func(r *reader, m *Model) {
+				if r.flag("add_out_norm") {
+					m.FinalNorms = []Norm{scaleOnly.norm("out_norm", r.hidden, 0)}
+				}
+			},
+		},
 	}
 }
 
@@ -107,13 +127,7 @@ func latentExperts(r *reader, k kind, b []Block) []Block {
 		return b
 	}
 	latent, moe := r.size("routed_expert_hidden_size"), &b[1]
-	for i := range moe.Experts.In {
-		moe.Experts.In[i].In = latent
-	}
-	moe.Experts.Out[0].Out = latent
-	moe.Experts.Router = append(moe.Experts.Router,
-		Linear{Name: "routed_expert_down_proj", In: r.hidden, Out: latent, Split: Replicated},
-		Linear{Name: "routed_expert_up_proj", In: latent, Out: r.hidden, Split: Replicated})
+	r.narrow(moe.Experts, latent, "routed_expert_down_proj", "routed_expert_up_proj", false)
 	if r.flag("latent_moe_use_norm") {
 		moe.Extra += int64(latent)
 	}
@@ -144,4 +158,39 @@ func rwkvTime(r *reader, _ kind) []Block {
 		Out:   []Linear{{Name: "output", In: inner, Out: r.hidden, Split: Rows}},
 		Extra: 2*int64(inner) + 3*int64(r.hidden),
 	}}
+}
+
+// matrixLSTM builds the mLSTM of xLSTM (arXiv:2503.13427, section 3), whose
+// state is a matrix of keys by values for each head.
+func matrixLSTM(r *reader, _ kind) []Block {
+	heads := r.size("num_heads")
+	keys := roundUp(r.ratio("qk_dim_factor")*float64(r.hidden), 64)
+	values := roundUp(r.ratio("v_dim_factor")*float64(r.hidden), 64)
+	bias := r.flag("use_bias")
+	s := Scan{
+		Kind: Linear1, Heads: heads, HeadDim: r.divide(values, heads, "v_dim_factor", "num_heads"),
+		StateDim: r.divide(keys, heads, "qk_dim_factor", "num_heads"), Groups: heads, Chunk: r.countOr("chunk_size", 0),
+	}
+	s.StateFormat = r.stateFormat("inference_state_dtype")
+	norm := r.norms.shape.norm("multihead_norm", values, 1)
+	return []Block{{
+		Name:  "linear attention",
+		Norms: []Norm{norm},
+		In: []Linear{
+			{Name: "q", In: r.hidden, Out: keys, Bias: bias, Heads: heads},
+			{Name: "k", In: r.hidden, Out: keys, Bias: bias, Heads: heads},
+			{Name: "v", In: r.hidden, Out: values, Bias: bias, Heads: heads},
+			{Name: "ogate", In: r.hidden, Out: values, Bias: bias, Heads: heads},
+			{Name: "igate", In: r.hidden, Out: heads, Bias: true, Heads: heads},
+			{Name: "fgate", In: r.hidden, Out: heads, Bias: true, Heads: heads},
+		},
+		Scan: &s,
+		Out:  []Linear{{Name: "out_proj", In: values, Out: r.hidden, Bias: bias, Split: Rows, Heads: heads}},
+	}}
+}
+
+// roundUp rounds v up to a multiple of n, ignoring what is below 1 as
+// transformers does.
+func roundUp(v float64, n int) int {
+	return max(1, (int(v)+n-1)/n*n)
 }

@@ -114,16 +114,16 @@ func perLayer(n int64) func(*reader, kind, []Block) []Block {
 func someUnrotated(r *reader, i int, k *kind) {
 	if marks := r.numbersOf("no_rope_layers"); len(marks) > 0 {
 		mark, _ := layerEntry(r, "no_rope_layers", marks, i)
-		k.fixed = mark == 0
+		k.noRope = mark == 0
 		return
 	}
-	k.fixed = (i+1)%r.sizeOr("no_rope_layer_interval", 4) == 0
+	k.noRope = (i+1)%r.sizeOr("no_rope_layer_interval", 4) == 0
 }
 
 // unrotatedFull leaves the rotary positions out of layers without a window,
 // in models that have windows (Cohere 2, EXAONE 4).
 func unrotatedFull(r *reader, _ int, k *kind) {
-	k.fixed = k.mixer == full && r.has("sliding_window")
+	k.noRope = k.mixer == full && r.has("sliding_window")
 }
 
 // exaonePattern reads sliding_window_pattern as a number or a text of L and G.
@@ -138,26 +138,4 @@ func exaonePattern(r *reader, i int) string {
 	}
 	// The last layer always sees the whole context.
 	return choose(i == r.layers-1 || pattern[i%len(pattern)] == 'G', full, sliding)
-}
-
-// gemmas are Google's families: tied heads, heads wider than hidden/heads,
-// norms around each block, layers with and without window in turns.
-func gemmas() []family {
-	capped := attentionShape{bias: attentionBias, outBias: attentionBias, softcap: "attn_logit_softcapping"}
-	pattern := map[string]string{"sliding_window_pattern": "sliding_window_pattern|_sliding_window_pattern"}
-	return []family{
-		{types: []string{"gemma"}, attn: biased()},
-		{types: []string{"gemma2"}, norms: prePostNorm(), attn: capped, plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 2)}},
-		{
-			types: []string{"vaultgemma"}, norms: normPlan{mixer: []string{"input_layernorm"}, ffn: []string{"pre_feedforward_layernorm"}}, attn: capped,
-			plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 2)},
-		},
-		{
-			types: []string{"gemma3_text", "gemma3"}, names: pattern,
-			assume: `{"vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "sliding_window": 4096, "max_position_embeddings": 131072}`,
-			norms:  prePostNorm(),
-			attn:   attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes}, softcap: "attn_logit_softcapping"},
-			plan:   layerPlan{mixer: fullEvery("sliding_window_pattern", 6)},
-		},
-	}
 }

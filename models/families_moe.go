@@ -5,21 +5,21 @@ import "slices"
 // plainMoE have experts in every layer and no expert that all tokens take.
 func plainMoE() []family {
 	return []family{
-		{types: []string{"mixtral"}, moe: moeShape{width: wide}, plan: layerPlan{mixer: slidingEverywhere, ffn: every("moe")}},
+		{types: []string{"mixtral"}, moe: moeShape{width: "intermediate_size"}, plan: layerPlan{mixer: slidingEverywhere, ffn: every("moe")}},
 		{
-			types: []string{"phimoe"}, norms: preNorm(scaleAndShift), attn: biased(), moe: moeShape{width: wide},
+			types: []string{"phimoe"}, norms: preNorm(scaleAndShift), attn: biased(), moe: moeShape{width: "intermediate_size"},
 			embed: embedShape{headBias: "lm_head_bias"}, plan: layerPlan{mixer: slidingEverywhere, ffn: every("moe")},
 		},
-		{types: []string{"olmoe"}, attn: whole(), moe: moeShape{width: wide}, plan: always()},
-		{types: []string{"flex_olmo"}, norms: postNorm(), attn: whole(), moe: moeShape{width: wide}, plan: always()},
-		{types: []string{"granitemoe"}, attn: biased(), moe: moeShape{width: wide}, plan: always()},
-		{types: []string{"granitemoe_swa"}, attn: withSinks(biased()), moe: moeShape{width: wide}, plan: layerPlan{mixer: fullFirst("", 4), ffn: every("moe")}},
+		{types: []string{"olmoe"}, attn: whole(), moe: moeShape{width: "intermediate_size"}, plan: always()},
+		{types: []string{"flex_olmo"}, norms: postNorm(), attn: whole(), moe: moeShape{width: "intermediate_size"}, plan: always()},
+		{types: []string{"granitemoe"}, attn: biased(), moe: moeShape{width: "intermediate_size"}, plan: always()},
+		{types: []string{"granitemoe_swa"}, attn: withSinks(biased()), moe: moeShape{width: "intermediate_size"}, plan: layerPlan{mixer: fullFirst("", 4), ffn: every("moe")}},
 		{types: []string{"granite_swa"}, attn: withSinks(biased()), ffn: ffnShape{bias: "mlp_bias"}, plan: layerPlan{mixer: fullFirst("", 4)}},
 		{types: []string{"qwen3_moe", "qwen3_vl_moe_text", "qwen3_omni_moe_text"}, attn: perHead(), plan: layerPlan{mixer: slidingAbove, ffn: sparseStep}},
 		{types: []string{"mellum"}, attn: perHead(), plan: layerPlan{mixer: slidingAbove, ffn: sparseAfterDense}},
-		{types: []string{"minimax_m2"}, attn: attentionShape{norms: headNorms{on: yes, scope: wholeHead}}, moe: moeShape{width: wide}, plan: always()},
+		{types: []string{"minimax_m2"}, attn: attentionShape{norms: headNorms{on: yes, scope: wholeHead}}, moe: moeShape{width: "intermediate_size"}, plan: always(), draftless: true},
 		{
-			types: []string{"gpt_oss"}, attn: withSinks(biased()), moe: moeShape{width: wide, bias: yes, routerBias: yes},
+			types: []string{"gpt_oss"}, attn: withSinks(biased()), moe: moeShape{width: "intermediate_size", bias: yes, routerBias: yes},
 			plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 2), ffn: every("moe")},
 		},
 	}
@@ -28,7 +28,7 @@ func plainMoE() []family {
 // sharedMoE have a feed-forward beside the experts that all tokens take.
 func sharedMoE() []family {
 	return []family{
-		{types: []string{"granitemoeshared"}, names: graniteNames(), attn: biased(), moe: moeShape{width: wide, shared: sharedWidth}, plan: always()},
+		{types: []string{"granitemoeshared"}, names: graniteNames(), attn: biased(), moe: moeShape{width: "intermediate_size", shared: sharedWidth}, plan: always()},
 		{
 			types: []string{"qwen2_moe"}, attn: attentionShape{bias: "qkv_bias"}, moe: moeShape{shared: sharedWidth, sharedGate: true},
 			plan: layerPlan{mixer: slidingAbove, ffn: sparseStep},
@@ -68,7 +68,7 @@ func mixedMoE() []family {
 			types:  []string{"llama4_text", "llama4"},
 			assume: `{"head_dim": 128, "attention_chunk_size": 8192, "interleave_moe_layer_step": 1, "use_qk_norm": true}`,
 			attn:   attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: "use_qk_norm", shape: weightless}},
-			moe:    moeShape{width: wide, shared: sharedExpert}, plan: layerPlan{mixer: chunkedUnlessFixed, ffn: interleaved, alter: llama4Layer},
+			moe:    moeShape{width: "intermediate_size", shared: sharedExpert}, plan: layerPlan{mixer: chunkedUnlessFixed, ffn: interleaved, alter: llama4Layer},
 		},
 		{
 			types: []string{"afmoe"}, names: map[string]string{"first_k_dense_replace": "num_dense_layers"}, norms: prePostNorm(),
@@ -79,11 +79,11 @@ func mixedMoE() []family {
 		{
 			types: []string{"aria_text"},
 			names: map[string]string{"num_experts": "moe_num_experts", "n_shared_experts": "moe_num_shared_experts", "num_experts_per_tok": "moe_topk"},
-			attn:  biased(), ffn: ffnShape{bias: "mlp_bias"}, moe: moeShape{width: wide, shared: sharedCount, sharedBias: "mlp_bias"}, plan: always(),
+			attn:  biased(), ffn: ffnShape{bias: "mlp_bias"}, moe: moeShape{width: "intermediate_size", shared: sharedCount, sharedBias: "mlp_bias"}, plan: always(),
 		},
 		{
 			types: []string{"cohere2_moe"}, norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes, joined: true}, attn: biased(),
-			moe:  moeShape{width: wide, shared: sharedCount},
+			moe:  moeShape{width: "intermediate_size", shared: sharedCount},
 			plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 4), ffn: sparseAfterDense, alter: unrotatedFull},
 		},
 		{
@@ -99,7 +99,6 @@ func mixedMoE() []family {
 	}
 }
 
-// graniteNames are Granite's names for its shared feed-forward.
 func graniteNames() map[string]string {
 	return map[string]string{"shared_expert_intermediate_size": "shared_intermediate_size"}
 }
@@ -136,7 +135,7 @@ func interleaved(r *reader, i int) string {
 func chunkedUnlessFixed(r *reader, i int) string {
 	var k kind
 	someUnrotated(r, i, &k)
-	return choose(k.fixed, full, chunked)
+	return choose(k.noRope, full, chunked)
 }
 
 // llama4Layer: dense layers are wider than experts.
@@ -179,38 +178,4 @@ func mimoPattern(r *reader, i int) string {
 		return choose(r.marked("hybrid_layer_pattern", i) == "moe", sliding, full)
 	}
 	return choose(i == 0 || (i+1)%6 == 0, full, sliding)
-}
-
-// latents are the families with multi-head latent attention.
-func latents() []family {
-	mixers := map[string]mixer{full: latentAttention, "deepseek_sparse_attention": sparseLatentAttention}
-	deepseek := family{
-		assume: `{"first_k_dense_replace": 3, "n_shared_experts": 1}`,
-		attn:   biased(), moe: moeShape{shared: sharedCount}, mixers: mixers, plan: layerPlan{ffn: sparseAfterDense},
-	}
-	return []family{
-		deepseek.like("deepseek_v2", func(f *family) {
-			f.assume = `{"first_k_dense_replace": 0, "n_shared_experts": 2}`
-			f.ffn.bias, f.moe.sharedBias = "mlp_bias", "mlp_bias"
-		}),
-		deepseek.like("deepseek_v3", func(f *family) { f.types = append(f.types, "kimi_k2", "kimi_k25", "deepseek_vl_v2_text") }),
-		deepseek.like("axk1", func(f *family) { f.finish = normAfterMoE }),
-		deepseek.like("deepseek_v32", func(f *family) { f.plan.mixer = every("deepseek_sparse_attention") }),
-		deepseek.like("glm_moe_dsa", func(f *family) {
-			f.plan.mixer, f.plan.alter = every("deepseek_sparse_attention"), indexerOnce(glmIndexer)
-		}),
-		deepseek.like("glm4_moe_lite", func(f *family) {
-			f.assume = `{"first_k_dense_replace": 1, "n_shared_experts": 1}`
-		}),
-		{types: []string{"minicpm3"}, attn: biased(), mixers: mixers},
-		{types: []string{"youtu"}, attn: biased(), mixers: mixers},
-	}
-}
-
-// normAfterMoE adds the norm that A.X-K1 has behind its experts.
-func normAfterMoE(r *reader, k kind, b []Block) []Block {
-	if k.ffn == "moe" {
-		b[1].Norms = append(b[1].Norms, scaleOnly.norm("post_mlp_layernorm", r.hidden, 1))
-	}
-	return b
 }

@@ -1,16 +1,13 @@
 package models
 
+import "slices"
+
 // singular are the families whose layers have parts that no other has.
 func singular() []family {
 	return []family{
 		{
-			types: []string{"axk2"}, assume: `{"first_k_dense_replace": 1}`, attn: biased(), moe: moeShape{shared: sharedCount},
-			mixers: map[string]mixer{"deepseek_sparse_attention": gatedLatent},
-			plan:   layerPlan{mixer: every("deepseek_sparse_attention"), ffn: sparseAfterDense}, finish: gatedNorms,
-		},
-		{
 			types: []string{"jetmoe"}, names: map[string]string{"head_dim": "kv_channels"}, moe: moeShape{width: "intermediate_size"},
-			mixers: map[string]mixer{full: mixtureOfAttention}, plan: layerPlan{ffn: every("moe")},
+			mixers: map[string]mixer{full: mixtureOfAttention}, plan: always(),
 			finish: func(r *reader, _ kind, b []Block) []Block {
 				b[0].Extra += int64(r.hidden)
 				b[1].Extra += int64(r.hidden)
@@ -47,35 +44,18 @@ func singular() []family {
 			types: []string{"doge"}, ffn: ffnShape{bias: "mlp_bias"},
 			attn: perHead(), finish: finishDoge,
 		},
+		{
+			types: []string{"modernbert-decoder"}, names: map[string]string{"sliding_window": "sliding_window"},
+			norms: normPlan{ffn: []string{"mlp_norm"}}, attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
+			embed: embedShape{norms: []string{"norm"}, headBias: "decoder_bias"},
+			plan:  layerPlan{mixer: fullFirst("global_attn_every_n_layers", 3), alter: func(_ *reader, i int, k *kind) { k.first = i == 0 }},
+			tune:  tuneModernBERT, finish: normsButFirst, amend: denseBeforeHead,
+		},
+		{
+			types: []string{"mllama_text_model"}, assume: `{"cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]}`,
+			mixers: map[string]mixer{"cross_attention": crossAttention}, plan: layerPlan{mixer: mllamaLayer}, finish: finishMllama, amend: amendMllama,
+		},
 	}
-}
-
-// gatedLatent is sparse latent attention whose queries come with a gate for
-// the output, both made of the low-rank query before and after its norm.
-func gatedLatent(r *reader, k kind) []Block {
-	blocks := sparseLatentAttention(r, k)
-	a, rank := blocks[0].Attention, r.size("q_lora_rank")
-	for i, l := range blocks[0].In {
-		if l.Name == "q_b_proj" {
-			blocks[0].In[i] = Linear{Name: "q_gate_proj", In: 2 * rank, Out: a.Heads * (a.KeyDim + a.ValueDim), Heads: a.Heads}
-		}
-	}
-	return blocks
-}
-
-// gatedNorms adds the low-rank gates of A.X-K2's norms; the norm before a
-// dense feed-forward has none.
-func gatedNorms(r *reader, k kind, blocks []Block) []Block {
-	rank := r.size("gated_norm_rank")
-	for i := range blocks {
-		if i == 1 && k.ffn == "mlp" {
-			continue
-		}
-		blocks[i].In = append(blocks[i].In,
-			Linear{Name: "norm_gate_in", In: r.hidden, Out: rank, Split: Replicated},
-			Linear{Name: "norm_gate_out", In: rank, Out: r.hidden, Split: Replicated})
-	}
-	return blocks
 }
 
 // mixtureOfAttention: each expert is a query and an output projection; keys
@@ -169,4 +149,70 @@ func finishDoge(r *reader, _ kind, b []Block) []Block {
 	b[0].Extra += int64(a.KVHeads) + int64(r.hidden)
 	b[1].Extra += int64(r.hidden)
 	return b
+}
+
+// tuneModernBERT: its sliding_window is half the window it was trained with.
+func tuneModernBERT(r *reader) {
+	if !r.has("sliding_window") {
+		r.set("sliding_window", asNumber(max(1, r.size("local_attention")/2)))
+	}
+	if r.flag("norm_bias") {
+		r.norms.shape = scaleAndShift
+	}
+}
+
+// normsButFirst gives attention a norm in all layers but the first, which the
+// norm of the embedding serves.
+func normsButFirst(r *reader, k kind, b []Block) []Block {
+	if !k.first {
+		b[0].Norms = append(r.streamNorms([]string{"attn_norm"}), b[0].Norms...)
+	}
+	return b
+}
+
+// denseBeforeHead adds the matrix and norm between the last layer and the head.
+func denseBeforeHead(r *reader, m *Model) {
+	m.Embedding.Project = append(m.Embedding.Project, Linear{
+		Name: "head.dense", In: r.hidden, Out: r.hidden, Bias: r.flag("classifier_bias"), Split: Replicated,
+	})
+	m.FinalNorms = append(m.FinalNorms, r.norms.shape.norm("head.norm", r.hidden, 1))
+}
+
+// mllamaLayer reads which layers look at the image instead of the text.
+func mllamaLayer(r *reader, i int) string {
+	return choose(slices.Contains(r.numbersOf("cross_attention_layers"), i), "cross_attention", full)
+}
+
+// crossAttention reads keys and values made once from the image; text adds
+// nothing to its cache.
+func crossAttention(r *reader, k kind) []Block {
+	b := r.attend(k, r.heads(k))
+	b.Attention.Shared, b.Attention.RotaryDim = true, 0
+	b.Name = "cross attention"
+	s := r.attn.norms
+	r.attn.norms = headNorms{on: yes}
+	a := *b.Attention
+	a.Shared = false
+	b.Norms = r.headNorms(a)
+	r.attn.norms = s
+	return []Block{b}
+}
+
+func finishMllama(_ *reader, k kind, b []Block) []Block {
+	if k.mixer == "cross_attention" {
+		b[0].Extra++
+		b[1].Extra++
+	}
+	return b
+}
+
+// amendMllama: the embedding has eight rows for images that the head has not, and layers that see an image are skipped
+// where there is none (modeling_mllama.py, MllamaTextModel.forward).
+func amendMllama(r *reader, m *Model) {
+	m.Embedding.Extra += 8 * int64(r.hidden)
+	m.TiedHead = false
+	for i := range m.Layers {
+		m.Layers[i].Idle = m.Layers[i].Blocks[0].Name == "cross attention"
+	}
+	m.Notes = append(m.Notes, "layers with cross-attention see an image: of text alone no token runs them, and an image's keys and values are not counted")
 }

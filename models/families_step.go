@@ -99,6 +99,6 @@ func stepLayer(r *reader, i int, k *kind) {
 	}
 	if marks := r.list("use_rope_layers"); len(marks) > 0 {
 		mark, _ := layerEntry(r, "use_rope_layers", marks, i)
-		k.fixed = mark == false
+		k.noRope = mark == false
 	}
 }

@@ -21,7 +21,9 @@ type family struct {
 	ffn    ffnShape
 	moe    moeShape
 	plan   layerPlan
-	mixers map[string]mixer // mixer of each layer type; all families know the sorts of attention
+	// draftless is a family whose checkpoints lack the draft (MTP) layers that their configs name.
+	draftless bool
+	mixers    map[string]mixer // mixer of each layer type; all families know the sorts of attention
 	// tune bends the description where a switch in the config does.
 	tune func(*reader)
 	// finish adds what only this family has to the blocks of a layer.
@@ -46,7 +48,7 @@ type mixer func(*reader, kind) []Block
 type kind struct {
 	mixer   string // a layer type of transformers: "full_attention", "mamba"...
 	ffn     string // "mlp", "moe" or "" for none
-	fixed   bool   // no rotary positions
+	noRope  bool   // no rotary positions
 	shared  bool   // reads the cache of an earlier layer
 	follows bool   // reads the keys that an earlier layer's indexer picked
 	first   bool   // lacks what later layers take from the one before
@@ -113,7 +115,6 @@ type attentionShape struct {
 	softcap       string // field that is set where the scores are capped
 }
 
-// headNorms are the norms of queries and keys.
 type headNorms struct {
 	on    toggle
 	scope normScope
@@ -148,7 +149,6 @@ const (
 	headGate            // one a head
 )
 
-// An ffnShape says what a dense feed-forward is.
 type ffnShape struct {
 	ungated bool
 	bias    toggle // all matrices have a bias
@@ -178,9 +178,6 @@ const (
 )
 
 // Shapes that several families share.
-
-// wide is an expert's width where all feed-forwards are experts.
-const wide = "intermediate_size"
 
 // biased has biases where attention_bias says so.
 func biased() attentionShape {
@@ -226,9 +223,9 @@ func gptNames() map[string]string {
 
 // families lists every family that is understood, made once for all models that are read.
 var families = sync.OnceValue(func() []family {
-	return slices.Concat(plainLlamas(), normedLlamas(), ungatedLlamas(), gpts(), parallels(), fairseqs(), aloneClassics(), gemmas(),
-		plainMoE(), sharedMoE(), mixedMoE(), latents(), scans(), mambaHybrids(), deltaHybrids(), otherHybrids(), singular(),
-		remoteLlamas(), remoteClassics(), remoteMoE(), sharers(), linears(), lates(), news(), compressed(), []family{step(), ling()}, lingHybrids())
+	return slices.Concat(plainLlamas(), normedLlamas(), ungatedLlamas(), gpts(), parallels(), fairseqs(), aloneClassics(), gemmas(), layeredGemmas(),
+		plainMoE(), sharedMoE(), mixedMoE(), latents(), gatedLatents(), scans(), mambaHybrids(), deltaHybrids(), otherHybrids(), singular(),
+		remoteLlamas(), remoteClassics(), remoteMoE(), sharers(), linears(), compressed(), []family{step(), ling()}, lingHybrids())
 })
 
 // defaultsJSON has on a line for each model_type what the configuration classes of transformers 5.17

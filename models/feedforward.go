@@ -1,8 +1,10 @@
 package models
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
-// width reads the width of the dense feed-forward.
 func (r *reader) width(k kind) int {
 	if k.width > 0 {
 		return k.width
@@ -13,13 +15,8 @@ func (r *reader) width(k kind) int {
 	return r.size("intermediate_size")
 }
 
-// mlp builds a dense feed-forward.
 func (r *reader) mlp(k kind) Block {
-	return r.feedForward(r.width(k))
-}
-
-// feedForward builds a dense feed-forward of a known width.
-func (r *reader) feedForward(width int) Block {
+	width := r.width(k)
 	in, out := r.projections(width, !r.ffn.ungated, r.on(r.ffn.bias))
 	return Block{Name: "mlp", In: in, Out: out, Activation: Activation{Width: width, Gated: !r.ffn.ungated, Spelled: r.spelled()}}
 }
@@ -48,7 +45,7 @@ func (r *reader) moeBlock(_ kind) Block {
 	if e.TopK > e.Count {
 		r.fail("%s (%d) is more than %s (%d)", r.name("num_experts_per_tok"), e.TopK, r.name("num_experts"), e.Count)
 	}
-	width := r.expertWidth()
+	width := r.size(cmp.Or(s.width, "moe_intermediate_size"))
 	bias := r.on(s.bias)
 	e.Router = []Linear{{Name: "router", In: r.hidden, Out: e.Count, Bias: r.on(s.routerBias), Split: Replicated}}
 	e.In, e.Out = r.projections(width, !s.ungated, bias)
@@ -61,6 +58,17 @@ func (r *reader) moeBlock(_ kind) Block {
 	return b
 }
 
+// narrow has experts work on a stream of another width, with projections into it and out of it.
+func (r *reader) narrow(e *Experts, width int, into, out string, bias bool) {
+	for i := range e.In {
+		e.In[i].In = width
+	}
+	e.Out[0].Out = width
+	e.Router = append(e.Router,
+		Linear{Name: into, In: r.hidden, Out: width, Bias: bias, Split: Replicated},
+		Linear{Name: out, In: width, Out: r.hidden, Bias: bias, Split: Replicated})
+}
+
 // expertsPerToken reads how many experts a token takes. The defaults of
 // transformers leave it open for DeepSeek-V2; every published config states it.
 func (r *reader) expertsPerToken() int {
@@ -69,13 +77,6 @@ func (r *reader) expertsPerToken() int {
 		return 1
 	}
 	return r.size("num_experts_per_tok")
-}
-
-func (r *reader) expertWidth() int {
-	if r.moe.width != "" {
-		return r.size(r.moe.width)
-	}
-	return r.size("moe_intermediate_size")
 }
 
 // sharedExperts builds the feed-forward that every token takes, or nil.

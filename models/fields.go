@@ -29,7 +29,6 @@ type fields struct {
 	left    []string        // notes of the fields that were left out
 }
 
-// fail keeps the first error.
 func (f *fields) fail(format string, args ...any) {
 	if f.err == nil {
 		f.err = fmt.Errorf(format, args...)

@@ -109,10 +109,12 @@ func (d *decoder) name() error {
 		}
 		return fmt.Errorf("model_type is missing and the class %s is not known", quote(class))
 	}
+	if schema, ok := d.config["schema"].(string); ok && strings.HasPrefix(schema, "llmprof.") {
+		return fmt.Errorf("it is an output of llmprof (%s) and no model: give a config.json, or the name of a model", quote(schema))
+	}
 	return fmt.Errorf("model_type is missing; want the family's name, such as \"llama\"")
 }
 
-// findFamily finds the family that reads a model_type.
 func findFamily(d decoder) (family, error) {
 	all := families()
 	for _, f := range all {

@@ -60,7 +60,7 @@ func checkBlock(t *testing.T, b Block) {
 	if b.Params() < 0 {
 		t.Errorf("block %q has %d parameters", b.Name, b.Params())
 	}
-	b.each(func(l Linear, _, _ int) {
+	b.each(func(l Linear, _ int, _ float64) {
 		if l.In < 1 || l.Out < 1 || l.Heads < 0 {
 			t.Errorf("block %q: %s is %d by %d, %d heads", b.Name, l.Name, l.Out, l.In, l.Heads)
 		}

@@ -265,12 +265,3 @@ func ggufList(h *gguf.Header, key string) ([]int64, error) {
 	}
 	return list.Numbers, nil
 }
-
-// ggufJSON is for the reader of config.json.
-func ggufJSON(h *gguf.Header) ([]byte, error) {
-	c, err := ggufConfig(h)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(c)
-}

@@ -17,17 +17,18 @@ func ReadGGUF(name string, headers ...*gguf.Header) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	config, err := ggufJSON(h)
+	config, err := ggufConfig(h)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	m, err := Checkpoint{Config: config, tensors: true}.Read(name)
-	if err != nil {
-		return nil, err
+	m, err := readModel(config, false, true)
+	if err == nil {
+		err = newTensorTable(m, h).apply()
 	}
-	if err := newTensorTable(m, h).apply(); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	m.Name = name
 	m.Stored.Method, m.Stored.Plain, m.Stored.Vectors = "gguf", unit.BF16, unit.FP32
 	m.Cache = unit.NoFormat
 	if kind, ok := h.Values["general.file_type"].(int64); ok {

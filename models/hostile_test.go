@@ -30,6 +30,7 @@ func TestReadRefuses(t *testing.T) {
 		{"two commas", replace(`,`, `,,`), "not valid JSON"},
 		{"a key twice", replace(`"vocab_size"`, `"hidden_size"`), `key "hidden_size" twice`},
 		{"deep nesting", replace(`32000`, strings.Repeat(`[`, 10000)), "nested more than 32 deep"},
+		{"an output of llmprof", `{"schema":"llmprof.measure/v1"}`, `it is an output of llmprof ("llmprof.measure/v1") and no model`},
 		{"no model type", replace(`"model_type":"llama",`, ``), "model_type is missing"},
 		{"model type a number", replace(`"llama"`, `7`), "model_type is 7; want a text"},
 		{"misspelt model type", replace(`"llama"`, `"lama"`), "near: llama"},

@@ -17,7 +17,6 @@ import (
 // blobID is what an ETag must look like to be a file's name.
 var blobID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{7,127}$`) })
 
-// folder is the repository's place in the cache.
 func (h Hub) folder(id HubID) string {
 	return filepath.Join(h.CacheDir, "models--"+id.Org+"--"+id.Name)
 }

@@ -54,7 +54,6 @@ func (h Hub) fetch(ctx context.Context, id HubID) (fetched, error) {
 	return fetched{}, fmt.Errorf("fetching %s: %w", id, err)
 }
 
-// base is the endpoint's address.
 func (h Hub) base() (*url.URL, error) {
 	endpoint := cmp.Or(h.Endpoint, DefaultEndpoint)
 	u, err := url.Parse(strings.TrimRight(endpoint, "/"))

@@ -126,15 +126,7 @@ func nemotronExperts(r *reader, k kind) []Block {
 	if !r.has("moe_latent_size") {
 		return []Block{b}
 	}
-	latent := r.size("moe_latent_size")
-	for i := range b.Experts.In {
-		b.Experts.In[i].In = latent
-	}
-	b.Experts.Out[0].Out = latent
-	bias := r.on(r.moe.sharedBias)
-	b.Experts.Router = append(b.Experts.Router,
-		Linear{Name: "latent_in_proj", In: r.hidden, Out: latent, Bias: bias, Split: Replicated},
-		Linear{Name: "latent_out_proj", In: latent, Out: r.hidden, Bias: bias, Split: Replicated})
+	r.narrow(b.Experts, r.size("moe_latent_size"), "latent_in_proj", "latent_out_proj", r.on(r.moe.sharedBias))
 	return []Block{b}
 }
 

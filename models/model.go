@@ -237,6 +237,11 @@ type Experts struct {
 	Shared      *Shared // taken by every token
 }
 
+// Busy is how many experts that do something a token takes on average.
+func (e *Experts) Busy() float64 {
+	return float64(e.TopK) * float64(e.Count) / float64(e.Count+e.Idle)
+}
+
 // Shared is the feed-forward of a MoE layer that every token takes.
 type Shared struct {
 	In, Out    []Linear

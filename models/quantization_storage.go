@@ -53,7 +53,11 @@ func mxfp8() *Storage {
 // integer has 16-bit scales for groups of inputs, or for whole rows if group is 0, and zero points of
 // as many bits as a value where zero is set.
 func integer(bits, group int, zero bool) *Storage {
-	s := &Storage{Name: fmt.Sprintf("int%d", bits), Format: integerFormat(bits), Bits: float64(bits), BlockIn: group, BlockOut: 1, Scale: 2}
+	format := unit.INT8
+	if bits <= 4 {
+		format = unit.INT4
+	}
+	s := &Storage{Name: fmt.Sprintf("int%d", bits), Format: format, Bits: float64(bits), BlockIn: group, BlockOut: 1, Scale: 2}
 	if group > 0 {
 		s.Name += fmt.Sprintf(" g%d", group)
 	}
@@ -61,13 +65,6 @@ func integer(bits, group int, zero bool) *Storage {
 		s.Scale += float64(bits) / 8
 	}
 	return s
-}
-
-func integerFormat(bits int) unit.Format {
-	if bits <= 4 {
-		return unit.INT4
-	}
-	return unit.INT8
 }
 
 // gptq has, beside scales and zero points, the group of each input.

@@ -13,7 +13,6 @@ import (
 type Checkpoint struct {
 	Config  []byte // config.json
 	Quant   []byte // hf_quant_config.json, which NVIDIA's checkpoints have beside it; may be nil
-	tensors bool   // a table of tensors accounts for what Config says
 	Lenient bool   // note what is not understood and leave it out of account, instead of an error
 }
 
@@ -33,7 +32,7 @@ func (c Checkpoint) Read(name string) (*Model, error) {
 	if err := c.addQuantization(object); err != nil {
 		return nil, fmt.Errorf("%s: hf_quant_config.json: %w", name, err)
 	}
-	m, err := readModel(object, c.Lenient, c.tensors)
+	m, err := readModel(object, c.Lenient, false)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -81,6 +80,7 @@ func (c Checkpoint) addQuantization(object map[string]any) error {
 	return nil
 }
 
+// readModel reads the shape that a config describes. Tensors says that a table of tensors accounts for what the config says.
 func readModel(object map[string]any, lenient, tensors bool) (*Model, error) {
 	d, err := findDecoder(object)
 	if err != nil {

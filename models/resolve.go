@@ -60,11 +60,11 @@ func isPath(name string) bool {
 // ReadFile reads a config.json, whatever its name, or the header of a GGUF file. If
 // lenient, it notes what of a config.json is not understood instead of refusing it.
 func ReadFile(path string, lenient bool) (*Model, error) {
-	if strings.EqualFold(filepath.Ext(path), ".gguf") {
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".gguf":
 		return fromGGUF(path)
-	}
-	if err := weights(path); err != nil {
-		return nil, err
+	case ".safetensors", ".bin", ".pt", ".pth":
+		return nil, fmt.Errorf("%s is a file of weights: a config.json is needed, the one of the model's original repository", path)
 	}
 	config, err := input.Read(path, maxConfig)
 	if err != nil {
@@ -110,15 +110,6 @@ func fromGGUF(path string) (*Model, error) {
 	return m, nil
 }
 
-// weights refuses a file of weights by its name.
-func weights(path string) error {
-	switch strings.ToLower(filepath.Ext(path)) {
-	case ".safetensors", ".bin", ".pt", ".pth":
-		return fmt.Errorf("%s is a file of weights: a config.json is needed, the one of the model's original repository", path)
-	}
-	return nil
-}
-
 // nameOf is what to call the model of a file: its directory's name if the file
 // has the usual one, and its own otherwise, as in a root, which has no name.
 func nameOf(path string) string {
@@ -137,7 +128,6 @@ func nameOf(path string) string {
 	return filepath.Base(dir)
 }
 
-// fromDir reads the config.json of a directory.
 func fromDir(dir string, lenient bool) (*Model, error) {
 	path := filepath.Join(dir, configFile)
 	config, err := input.Read(path, maxConfig)

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -51,21 +52,13 @@ func (m *Model) checkTensors(dir string, lenient bool) error {
 	want := float64(m.StoredBytes())
 	if off := (want - float64(total)) / float64(total); off > mostOff || off < -mostOff {
 		err := fmt.Errorf("config.json makes %.4g GB of weights (%s); the tensors beside it have %.4g GB (%+.1f %%): the files are not of one checkpoint, "+
-			"or a format is not understood; --lenient goes on with the former", want/1e9, m.storedName(), float64(total)/1e9, 100*off)
+			"or a format is not understood; --lenient goes on with the former", want/1e9, cmp.Or(m.Stored.Method, m.Stored.Plain.String()), float64(total)/1e9, 100*off)
 		if !lenient {
 			return err
 		}
 		m.Notes = append(m.Notes, err.Error())
 	}
 	return nil
-}
-
-// storedName names the formats for people.
-func (m *Model) storedName() string {
-	if m.Stored.Method == "" {
-		return m.Stored.Plain.String()
-	}
-	return m.Stored.Method
 }
 
 // A tensorIndex is model.safetensors.index.json: in which file each tensor is, and the bytes of all.

@@ -113,7 +113,6 @@ func gatedDelta(r *reader, _ kind) []Block {
 	}}
 }
 
-// shortConv builds the gated short convolution of LFM2.
 func shortConv(r *reader, _ kind) []Block {
 	bias := r.flag("conv_bias")
 	kernel := r.size("conv_L_cache")

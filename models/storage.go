@@ -92,7 +92,7 @@ func (m *Model) storedBlockBytes(b *Block) unit.Bytes {
 		return 0
 	}
 	total := m.vectors().Bytes(float64(b.Extra+normParams(b.Norms)), 1)
-	b.each(func(l Linear, copies, _ int) {
+	b.each(func(l Linear, copies int, _ float64) {
 		total += m.storedLinearBytes(&l).Times(float64(copies))
 	})
 	return total

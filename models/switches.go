@@ -13,7 +13,7 @@ func multiQuery(r *reader, _ int, k *kind) {
 // localLayers reads attention_layers of GPT-Neo, or the runs of them that
 // attention_types describes: [[["global", "local"], 12]].
 func localLayers(r *reader, i int) string {
-	names := r.attentionRuns()
+	names := memoized(&r.lists, "attention_layers", r.attentionRuns)
 	if i >= len(names) {
 		r.fail("attention_types describe %d layers of %d", len(names), r.layers)
 		return full
@@ -21,14 +21,10 @@ func localLayers(r *reader, i int) string {
 	return choose(names[i] == "local", sliding, full)
 }
 
-func (r *reader) attentionRuns() []string {
-	if r.has("attention_layers") {
-		return r.listOf("attention_layers")
+func (r *reader) attentionRuns(stated string) (names []string) {
+	if r.has(stated) {
+		return r.texts(stated)
 	}
-	if names, ok := r.lists["attention_types"]; ok {
-		return names
-	}
-	var names []string
 	for _, v := range r.list("attention_types") {
 		run, ok := v.([]any)
 		if !ok || len(run) != 2 {
@@ -47,10 +43,6 @@ func (r *reader) attentionRuns() []string {
 			}
 		}
 	}
-	if r.lists == nil {
-		r.lists = make(map[string][]string)
-	}
-	r.lists["attention_types"] = names
 	return names
 }
 
@@ -113,7 +105,6 @@ func falconHeads(r *reader, _ int, k *kind) {
 	}
 }
 
-// tuneMPT reads MPT's nested attention settings.
 func tuneMPT(r *reader) {
 	r.ffn.times = r.size("expansion_ratio")
 	if v, ok := r.dig("attn_config.alibi"); ok && v == false {

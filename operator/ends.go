@@ -36,7 +36,6 @@ func (s *Step) AppendLast(dst []Op) []Op {
 	return once(dst, first)
 }
 
-// head appends the LM head and sampling.
 func (s *Step) head(dst []Op) []Op {
 	m, rows := s.Model, s.Batch*s.Logits
 	v, tp := float64(m.Head.Out), float64(s.Par.TP)

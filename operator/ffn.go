@@ -45,6 +45,9 @@ func (s *Step) shared(dst []Op, e *models.Shared) []Op {
 	dst = s.activation(dst, NonLinear, &e.Activation, s.Tokens(), s.Par.TP)
 	dst = s.linears(dst, Product, s.Scheme, e.Out, s.Tokens(), s.Par.TP)
 	rename(dst[first:], sharedNames)
+	for i := first; i < len(dst); i++ {
+		dst[i].Shared = true
+	}
 	return dst
 }
 
@@ -84,12 +87,11 @@ func (s *Step) routed(dst []Op, e *models.Experts) []Op {
 // experts appends the grouped GEMMs of the chosen experts.
 func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 	p := s.Par
-	busy := float64(e.TopK) / float64(e.Count+e.Idle) * float64(e.Count) // experts of a token, without idle ones
 	group := s.Together
 	if group == 0 {
 		group = s.Tokens() * float64(p.ExpertReplicas())
 	}
-	shape := roofline.Shape{Experts: float64(e.Count), TopK: busy, Tokens: group}
+	shape := roofline.Shape{Experts: float64(e.Count), TopK: e.Busy(), Tokens: group}
 	shape.Hit, shape.Pairs = s.Chosen(&shape, group)
 	first := len(dst)
 	dst = s.grouped(dst, e.In, &shape)

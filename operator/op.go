@@ -24,6 +24,7 @@ type Op struct {
 	HalfSums bool // the engine sums the products in FP16, at twice the rate of sums in FP32, of which the GPU's peak is
 
 	Decode  bool   // attention of few queries, which splits the keys over the GPU
+	Shared  bool   // part of experts that every token takes
 	Variant uint32 // number of the formula where there are several: a run of steps is linear within one
 
 	Block      *models.Block      // nil outside of the layers

@@ -32,6 +32,7 @@ func (h *hunt) run(ctx context.Context) {
 	h.each(all, func(s *search) {
 		s.begin(ctx)
 		if h.q.Top > 0 && len(s.open) > 0 {
+			s.prepared = nil
 			return
 		}
 		s.loaded(ctx, false)
@@ -268,6 +269,7 @@ func (s *search) rivals(rows []Row) bool {
 	if s.card.Price == 0 || s.cut { // whose rows all cost more
 		return false
 	}
+	defer func() { s.prepared = nil }()
 	for i := 0; i < len(s.open); {
 		switch c := s.open[i]; {
 		case !s.rival(c, rows):

@@ -239,6 +239,9 @@ func tensorRT(r *Row, q *Request, checkpoint string) Launch {
 	if r.Formats.KV == unit.FP8 {
 		a.note("give kv_cache_config: {dtype: fp8} in a file for --extra_llm_api_options: the command has no flag for it")
 	}
+	if r.Formats.Weights == "nvfp4" && r.Card.Model.HasExperts() && strings.HasPrefix(r.Card.GPU.ComputeCapability, "10.") {
+		a.note("give moe_config: {backend: TRTLLM} in a file for --extra_llm_api_options: the default runs experts in NVFP4 by CUTLASS, which takes two to four times as long for few tokens")
+	}
 	if a.number("--max_num_tokens", r.budget()); r.budget() < q.Prompt.Longest() {
 		a.add("--enable_chunked_prefill") // else a prompt has to fit a step
 	}

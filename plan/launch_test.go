@@ -128,6 +128,22 @@ func TestLaunchOfCutExperts(t *testing.T) {
 	}
 }
 
+// Experts in NVFP4 on Blackwell are predicted by generated kernels, for which TensorRT-LLM has to be told.
+func TestLaunchBackendOfExperts(t *testing.T) {
+	for _, x := range []struct {
+		model, gpu, weights string
+		want                bool
+	}{{"qwen3-30b-a3b", "b200", "nvfp4", true}, {"qwen3-30b-a3b", "b200", "fp8-block", false}, {"qwen3-8b", "b200", "nvfp4", false}, {"qwen3-30b-a3b", "rtx-pro-6000-server-96gb", "nvfp4", false}} {
+		q := requestOn(t, "tensorrt-llm", x.model, x.gpu)
+		r := Row{Card: &q.Cards[0], Formats: Formats{Weights: x.weights, KV: unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Batch: 8, GPUs: 1}
+		for _, l := range Launches(&r, q, "org/model") {
+			if l.Engine == "tensorrt-llm" && strings.Contains(strings.Join(l.Notes, "\n"), "backend: TRTLLM") != x.want {
+				t.Errorf("%s in %s on %s: notes %q", x.model, x.weights, x.gpu, l.Notes)
+			}
+		}
+	}
+}
+
 // Servers that are predicted with DeepEP are started with it, and no others.
 func TestLaunchDeepEP(t *testing.T) {
 	for by, want := range map[string]bool{"vllm": false, "vllm+deepep": true, "sglang+deepep": true} {

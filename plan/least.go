@@ -173,21 +173,24 @@ func (w *wave) adds(decodes ...decoding) (mean analytic.StepCost) {
 // The host launches it while the step before runs. Prompts in all batches of a pipeline follow each other from stage to stage.
 func (w *wave) added(tokens float64, decodes []decoding) (time unit.Seconds, energy unit.Joules) {
 	time, energy = unit.Seconds(math.Inf(1)), unit.Joules(math.Inf(1))
+	var chunks []float64
 	for i := range decodes {
 		d := &decodes[i]
+		chunks = chunks[:0]
 		for _, budget := range w.budgets {
 			room := max(float64(budget)-d.batch, float64(budget)/64, 1)
-			one, many := min(tokens, room), min(max(math.Floor(room/tokens), 1)*tokens, room)
-			for _, chunk := range slices.Compact([]float64{one, many}) {
-				groups := []operator.Group{{Batch: d.batch, New: 1, Past: w.context(), Logits: 1}, {Batch: chunk / min(chunk, tokens), New: min(chunk, tokens), Past: max(tokens-chunk, 0) / 2, Logits: 1}}
-				if w.q.steps() == 0 {
-					groups = groups[1:]
-				}
-				c := w.p.StepCost(groups, 0)
-				each := tokens / chunk
-				time = min(time, max(c.Time-c.Waits-d.Time, 0).Times(each))
-				energy = min(energy, max(w.beyond(&c)-w.beyond(&d.StepCost), 0).Times(each))
+			chunks = append(chunks, min(tokens, room), min(max(math.Floor(room/tokens), 1)*tokens, room))
+		}
+		slices.Sort(chunks)
+		for _, chunk := range slices.Compact(chunks) {
+			groups := []operator.Group{{Batch: d.batch, New: 1, Past: w.context(), Logits: 1}, {Batch: chunk / min(chunk, tokens), New: min(chunk, tokens), Past: max(tokens-chunk, 0) / 2, Logits: 1}}
+			if w.q.steps() == 0 {
+				groups = groups[1:]
 			}
+			c := w.p.StepBeside(&d.StepCost, groups, 0)
+			each := tokens / chunk
+			time = min(time, max(c.Time-c.Waits-d.Time, 0).Times(each))
+			energy = min(energy, max(w.beyond(&c)-w.beyond(&d.StepCost), 0).Times(each))
 		}
 	}
 	return time.Times(1 / float64(w.p.Par.MicroBatches)), energy

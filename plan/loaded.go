@@ -109,6 +109,7 @@ func (s *search) loaded(ctx context.Context, first bool) {
 	all, nearest, missedAt, beyond := s.open, s.miss, s.missedAt, false
 	s.first, s.cut = first, false
 	defer func() {
+		s.prepared = nil
 		switch s.cut = s.cut && len(s.rows) == 0; {
 		case s.cut:
 			s.open, s.miss, s.missedAt = all, nearest, missedAt
@@ -271,12 +272,14 @@ func (s *search) configs(f Formats, split Split) {
 	if split.TP*split.PP*unitDP > s.q.MaxGPUs {
 		return
 	}
+	var single Spans // of a request alone, which has a pipeline for itself in any case
 	for _, parts := range microBatches(split) {
 		s.at++
-		c := &config{Row: Row{Card: s.card, Formats: f, Split: split, DP: unitDP, MicroBatches: parts, GPUs: split.TP * split.PP * unitDP}}
+		c := &config{Row: Row{Card: s.card, Formats: f, Split: split, DP: unitDP, MicroBatches: parts, GPUs: split.TP * split.PP * unitDP}, single: single}
 		if s.screen(c) {
 			s.candidate(c)
 		}
+		single = c.single
 	}
 }
 
@@ -288,7 +291,6 @@ func (s *search) screen(c *config) (open bool) {
 		s.missed(Miss{err.Error(), infinite, nil})
 		return false
 	}
-	defer func() { s.spare = units }()
 	e, err := units.Fitting(s.q.workload(c.MicroBatches))
 	s.searched++
 	if err != nil {
@@ -309,7 +311,9 @@ func (s *search) screen(c *config) (open bool) {
 	if c.slower = 1; !s.q.Expected {
 		c.slower = Slower(&e)
 	}
-	c.single, c.least = s.single(c, units, &e), 1
+	if c.least = 1; c.single == (Spans{}) {
+		c.single = s.single(c, units, &e)
+	}
 	if parts := c.MicroBatches; parts == 1 {
 		alone := c.Row
 		alone.fill(s.q, &e)

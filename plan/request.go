@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -132,6 +133,12 @@ func (r *Request) finite() error {
 			return fmt.Errorf("a %s of %g: want a number above 0", f.name, f.value)
 		}
 	}
+	switch rate := r.rate(); {
+	case r.Load.Concurrency != 0:
+		return serving.CheckClients(r.Load.Concurrency)
+	case rate != 0 || r.Load.Throughput != 0:
+		return serving.CheckRate(rate)
+	}
 	return nil
 }
 
@@ -161,7 +168,7 @@ func (r *Request) check() error {
 	case len(r.Budgets) > 0 && (slices.Min(r.Budgets) < 1 || slices.Max(r.Budgets) > 1<<20):
 		return fmt.Errorf("steps of at most %d tokens: want from 1 to %d", r.Budgets, 1<<20)
 	}
-	if err := errors.Join(r.Prompt.Check(), r.Gen.Check(), r.finite()); err != nil {
+	if err := cmp.Or(r.Prompt.Check(), r.Gen.Check(), r.finite()); err != nil {
 		return err
 	}
 	for i := range r.Cards {

@@ -95,7 +95,8 @@ type search struct {
 	rows     []Row
 	pruned   int                // rows that were kept when they were pruned last
 	found    []Row              // rows that count for other cards while further ones are searched
-	spare    *analytic.Prepared // of a deployment that is done; nil for none
+	prepared *analytic.Prepared // the latest deployment's; nil for none
+	last     Row                // that deployment
 	miss     Miss
 	searched int
 	open     []*config // under a load, deployments that may qualify, the best first
@@ -163,7 +164,6 @@ func (s *search) split(f Formats, split Split) {
 				break
 			}
 		}
-		s.spare = p
 	}
 }
 
@@ -175,18 +175,27 @@ func microBatches(s Split) []int {
 	return []int{1, s.PP}
 }
 
-// prepare prepares the estimates of a deployment.
+// prepare prepares the estimates of a deployment, which replace those of the one before. Deployments that differ in the micro-batches alone
+// share the steps that are priced.
 func (s *search) prepare(r *Row) (*analytic.Prepared, error) {
+	if l := &s.last; s.prepared != nil && l.Formats == r.Formats && l.Split == r.Split && l.DP == r.DP {
+		r.Scheme = l.Scheme
+		s.prepared = s.prepared.InParts(r.MicroBatches)
+		return s.prepared, nil
+	}
 	c, err := s.caseOf(r)
 	if err != nil {
 		return nil, err
 	}
 	p, err := c.Prepare(s.card.Machines, c.Machine)
-	if err == nil && s.spare != nil {
-		p.Reuse(s.spare)
-		s.spare = nil
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	if s.prepared != nil {
+		p.Reuse(s.prepared)
+	}
+	s.prepared, s.last = p, *r
+	return p, nil
 }
 
 // caseOf is the case of a deployment.

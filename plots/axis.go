@@ -3,11 +3,8 @@
 package plots
 
 import (
-	"fmt"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	"llmprof/plots/colors"
 
@@ -16,11 +13,11 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// A scope is the span of an axis.
-type scope struct{ lo, hi float64 }
+// limits are the ends of a logarithmic axis; those of no values are both 0.
+type limits struct{ lo, hi float64 }
 
 // take widens s to hold x; what no logarithmic axis can show is left aside.
-func (s *scope) take(xs ...float64) {
+func (s *limits) take(xs ...float64) {
 	for _, x := range xs {
 		if !(x > 0) || math.IsInf(x, 0) {
 			continue
@@ -32,15 +29,13 @@ func (s *scope) take(xs ...float64) {
 	}
 }
 
-// The least and the greatest that axes show: beyond any quantity, and far
-// enough from the limits of float64 to be multiplied.
-const (
-	leastShown = 1e-100
-	mostShown  = 1e100
-)
+// at is the place of a value on a logarithmic axis from left to right.
+func (s limits) at(v float64, left, right vg.Length) vg.Length {
+	return left + (right-left)*vg.Length(math.Log(v/s.lo)/math.Log(s.hi/s.lo))
+}
 
 // padded is s with room at both ends, by factors, at least a factor of wide apart.
-func (s scope) padded(below, above, wide float64) scope {
+func (s limits) padded(below, above, wide float64) limits {
 	s.lo, s.hi = min(max(s.lo, leastShown), mostShown), min(max(s.hi, leastShown), mostShown)
 	s.lo /= below
 	s.hi *= above
@@ -49,36 +44,6 @@ func (s scope) padded(below, above, wide float64) scope {
 		s.lo, s.hi = s.lo/by, s.hi*by
 	}
 	return s
-}
-
-// si is v with three digits and a decimal prefix, without trailing zeros.
-func si(v float64, unit string) string {
-	number, prefix := prefixed(v)
-	if strings.Contains(number, ".") {
-		number = strings.TrimRight(strings.TrimRight(number, "0"), ".")
-	}
-	return number + " " + prefix + unit
-}
-
-// measured is si with its trailing zeros, as results are written.
-func measured(v float64, unit string) string {
-	number, prefix := prefixed(v)
-	return number + " " + prefix + unit
-}
-
-// prefixed is v in three digits and a decimal prefix.
-func prefixed(v float64) (number, prefix string) {
-	if v == 0 {
-		return "0", ""
-	}
-	prefixes := []string{"f", "p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E"}
-	r, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'e', 2, 64), 64)
-	digits := int(math.Floor(math.Log10(math.Abs(r)) + 1e-9))
-	group := int(math.Floor(float64(digits) / 3))
-	if group < -5 || group > 6 {
-		return fmt.Sprintf("%.3g", v), ""
-	}
-	return strconv.FormatFloat(r/math.Pow(1000, float64(group)), 'f', 2-(digits-3*group), 64), prefixes[group+5]
 }
 
 // decades places ticks on a logarithmic axis: at powers of ten if it spans
@@ -136,7 +101,6 @@ func (d decades) ticks(lo, hi float64, named []int) (ticks []plot.Tick) {
 	return ticks
 }
 
-// roomy reports whether no two labels touch.
 func (d decades) roomy(lo, hi float64, ticks []plot.Tick) bool {
 	v := values{label: d.label, wide: d.wide, log: true}
 	for _, t := range ticks {
@@ -172,7 +136,6 @@ func (v values) Ticks(lo, hi float64) []plot.Tick {
 	return ticks
 }
 
-// roomy reports whether no two labels would touch if each stride-th has one.
 func (v values) roomy(lo, hi float64, stride int) bool {
 	style, free := Sans(TickSize, colors.Ink()), vg.Length(math.Inf(-1))
 	for i := 0; i < len(v.at); i += stride {
@@ -212,7 +175,7 @@ func linear(hi float64) (at []float64) {
 
 // An axis is a range with its ticks, which say whether it is logarithmic.
 type axis struct {
-	scope
+	limits
 	ticks plot.Ticker
 }
 
@@ -237,10 +200,6 @@ func (x axis) lay(a *plot.Axis) {
 		a.Scale = plot.LogScale{}
 	}
 }
-
-// plain is a number without a unit, and seconds a time.
-func plain(v float64) string   { return fmt.Sprintf("%g", v) }
-func seconds(v float64) string { return si(v, "s") }
 
 // inColumns divides a canvas into n columns of the same width and draws each.
 func inColumns(c draw.Canvas, n int, column func(i int, c draw.Canvas)) {
@@ -294,8 +253,8 @@ func panel(c draw.Canvas, p *plot.Plot, above, below string) {
 	inner := draw.Crop(c, 0, 0, lineHeight(style)+1, -lineHeight(style)-3)
 	data := p.DataCanvas(inner)
 	x := (data.Min.X+data.Max.X)/2 - style.Width(below)/2
-	c.FillText(style, vg.Point{X: c.Min.X, Y: c.Max.Y - ascent(style)}, above)
-	c.FillText(style, vg.Point{X: min(max(x, c.Min.X), c.Max.X-style.Width(below)), Y: c.Min.Y - descent(style)}, below)
+	write(&c, style, c.Min.X, c.Max.Y-ascent(style), above)
+	write(&c, style, min(max(x, c.Min.X), c.Max.X-style.Width(below)), c.Min.Y-descent(style), below)
 	p.Draw(inner)
 }
 

@@ -4,7 +4,6 @@ package plots
 
 import (
 	"fmt"
-	"math"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -136,15 +135,6 @@ func (c *quantity) sum() error {
 	return nil
 }
 
-// percent is a share without digits that mean nothing.
-func percent(share float64) string {
-	p := 100 * share
-	if p < 0.95 {
-		return "<1 %"
-	}
-	return fmt.Sprintf("%.0f %%", math.Round(p))
-}
-
 // A breakdownView is the layout of the table.
 type breakdownView struct {
 	columns []quantity
@@ -249,7 +239,7 @@ func (v *breakdownView) draw(c draw.Canvas) {
 	y := c.Max.Y - breakdownHead
 	name := Sans(LabelSize-0.3, colors.Ink())
 	for _, g := range v.rows {
-		c.FillText(name, vg.Point{X: c.Min.X, Y: y - breakdownRow/2 - ascent(name)/2}, g.String())
+		write(&c, name, c.Min.X, y-breakdownRow/2-ascent(name)/2, g.String())
 		for i := range v.columns {
 			v.columns[i].cell(&c, g, vg.Point{X: c.Min.X + v.left[i], Y: y}, v.width)
 		}
@@ -265,14 +255,14 @@ func (v *breakdownView) heads(c *draw.Canvas) {
 	for i := range v.columns {
 		col, x := &v.columns[i], c.Min.X+v.left[i]
 		if i == 0 || v.columns[i-1].section != col.section {
-			c.FillText(section, vg.Point{X: x, Y: c.Max.Y - ascent(section)}, col.section)
+			write(c, section, x, c.Max.Y-ascent(section), col.section)
 		}
-		c.FillText(phase, vg.Point{X: x, Y: c.Max.Y - 18}, col.phase)
-		c.FillText(total, vg.Point{X: x, Y: c.Max.Y - 29}, col.text(col.total))
+		write(c, phase, x, c.Max.Y-18, col.phase)
+		write(c, total, x, c.Max.Y-29, col.text(col.total))
 	}
 	y := c.Max.Y - breakdownHead + 2.5
 	c.StrokeLine2(Line(0.7, colors.Faint()), c.Min.X, y, c.Max.X, y)
-	c.FillText(total, vg.Point{X: c.Min.X, Y: c.Max.Y - 29}, "total")
+	write(c, total, c.Min.X, c.Max.Y-29, "total")
 }
 
 // cell draws what a group has of a column: its share, and a bar of it.
@@ -285,12 +275,12 @@ func (c *quantity) cell(to *draw.Canvas, g group, at vg.Point, width vg.Length) 
 	}
 	fill(to, bar, colors.Panel())
 	style := Sans(TickSize-0.5, colors.Ink())
-	to.FillText(style, vg.Point{X: at.X, Y: bar.Max.Y + 1.8}, percent(p.value/c.total))
+	write(to, style, at.X, bar.Max.Y+1.8, percent(p.value/c.total))
 	x := bar.Min.X
 	for _, part := range c.parts(p) {
 		w := width * vg.Length(part.value/c.total)
-		fill(to, vg.Rectangle{Min: vg.Point{X: x, Y: bar.Min.Y}, Max: vg.Point{X: x + max(w, 0.4), Y: bar.Max.Y}}, part.ink)
-		outline(to, vg.Rectangle{Min: vg.Point{X: x, Y: bar.Min.Y}, Max: vg.Point{X: x + max(w, 0.4), Y: bar.Max.Y}}, colors.Faint())
+		fill(to, rect(x, bar.Min.Y, x+max(w, 0.4), bar.Max.Y), part.ink)
+		outline(to, rect(x, bar.Min.Y, x+max(w, 0.4), bar.Max.Y), colors.Faint())
 		x += w
 	}
 }

@@ -23,10 +23,7 @@ func SweepCaption(v Variable, cases ...*analytic.Case) string {
 	var parts []string
 	for _, of := range []func(*analytic.Case, Variable) string{
 		func(c *analytic.Case, _ Variable) string { return c.Model.Name },
-		gpusPart,
-		func(c *analytic.Case, _ Variable) string { return enginePart(c) },
-		splitsPart, batchPart, contextPart,
-		func(c *analytic.Case, _ Variable) string { return formatsPart(c) },
+		gpusPart, enginePart, splitsPart, batchPart, contextPart, formatsPart,
 	} {
 		var texts []string
 		for _, c := range cases {
@@ -55,7 +52,7 @@ func gpusPart(c *analytic.Case, v Variable) string {
 	return c.Machine.GPU.Name
 }
 
-func enginePart(c *analytic.Case) string {
+func enginePart(c *analytic.Case, _ Variable) string {
 	if e := c.Machine.Engine.Profile().Name; e != "" {
 		return e + " engine"
 	}
@@ -120,7 +117,7 @@ func contextPart(c *analytic.Case, v Variable) string {
 }
 
 // formatsPart returns the number formats, and the scheme's name if they alone do not identify it.
-func formatsPart(c *analytic.Case) string {
+func formatsPart(c *analytic.Case, _ Variable) string {
 	s := c.Scheme.For(c.Machine.GPU)
 	weights := s.Weights.String()
 	if s.Name != weights && (s.Group > 0 || s.Experts || s.Zero) {

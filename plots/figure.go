@@ -154,17 +154,17 @@ func (f *Figure) Draw(s vg.CanvasSizer) {
 	fill(&c, c.Rectangle, colors.Paper())
 	c = draw.Crop(c, Margin, -Margin, Margin, -Margin)
 	title := Bold(TitleSize, colors.Ink())
-	c.FillText(title, vg.Point{X: c.Min.X, Y: c.Max.Y - ascent(title)}, fit(title, f.Title, c.Max.X-c.Min.X))
+	write(&c, title, c.Min.X, c.Max.Y-ascent(title), fit(title, f.Title, c.Max.X-c.Min.X))
 	config := captionText()
 	for i, l := range f.captionLines() {
 		y := c.Max.Y - 1.55*TitleSize - ascent(config) - lineHeight(config)*vg.Length(i)
-		c.FillText(config, vg.Point{X: c.Min.X, Y: y}, l)
+		write(&c, config, c.Min.X, y, l)
 	}
 	note := Sans(CaptionSize, colors.Faint())
 	lines := f.noteLines()
 	y := c.Min.Y + lineHeight(note)*vg.Length(len(lines)-1) - descent(note)
 	for _, l := range lines {
-		c.FillText(note, vg.Point{X: c.Min.X, Y: y}, l)
+		write(&c, note, c.Min.X, y, l)
 		y -= lineHeight(note)
 	}
 	f.body(draw.Crop(c, 0, 0, f.below(), -f.above()))

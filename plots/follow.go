@@ -14,25 +14,25 @@ import (
 	"llmprof/plots/colors"
 )
 
-// A Course is one batch of a model over the length of the prompt, by one engine:
+// A BatchLine is one batch of a model over the length of the prompt, by one engine:
 // what is predicted, and what was observed.
-type Course struct {
+type BatchLine struct {
 	Engine    string // a row of panels each
 	Decode    bool   // TPOT rather than TTFT
 	Batch     int
-	Predicted []Step
-	Observed  []Sight
+	Predicted []PredictedAt
+	Observed  []ObservedAt
 }
 
-// A Step is a prediction at one length of the prompt.
-type Step struct {
+// A PredictedAt is the predicted time at one length of the prompt.
+type PredictedAt struct {
 	Prompt int
 	analytic.Span
 }
 
-// A Sight is an observation at one length of the prompt, in seconds. Low and High
+// An ObservedAt is the observed time at one length of the prompt, in seconds. Low and High
 // are the ends of its interval, or both zero if that is not known.
-type Sight struct {
+type ObservedAt struct {
 	Prompt           int
 	Value, Low, High float64
 }
@@ -40,9 +40,9 @@ type Sight struct {
 // Follow draws TTFT and TPOT of one model over the length of the prompt, a line
 // a batch and a row of panels an engine: floor, expected with its interval, and
 // observed.
-func Follow(caption string, courses []Course) (*Figure, error) {
+func Follow(caption string, lines []BatchLine) (*Figure, error) {
 	v := &followView{}
-	for _, c := range courses {
+	for _, c := range lines {
 		if err := c.check(); err != nil {
 			return nil, err
 		}
@@ -55,7 +55,7 @@ func Follow(caption string, courses []Course) (*Figure, error) {
 	}
 	slices.Sort(v.batches)
 	switch {
-	case len(courses) == 0:
+	case len(lines) == 0:
 		return nil, fmt.Errorf("follow: there is nothing to draw")
 	case len(v.engines) > mostRows:
 		return nil, fmt.Errorf("follow: %d engines: at most %d fit in one picture", len(v.engines), mostRows)
@@ -63,12 +63,12 @@ func Follow(caption string, courses []Course) (*Figure, error) {
 	notes := []string{"Marks: median of the observations, with its 95 % interval where that is wider than the mark. Bands: 90 % interval of the expected time. Floor: data-sheet peaks at perfect overlap. Both axes are logarithmic."}
 	if left := len(v.batches) - mostBatches; left > 0 {
 		v.batches = spread(v.batches, mostBatches)
-		courses = slices.DeleteFunc(slices.Clone(courses), func(c Course) bool { return !slices.Contains(v.batches, c.Batch) })
+		lines = slices.DeleteFunc(slices.Clone(lines), func(c BatchLine) bool { return !slices.Contains(v.batches, c.Batch) })
 		notes = append(notes, fmt.Sprintf("%d other batches are left out.", left))
 	}
 	for _, e := range v.engines {
 		for _, decode := range []bool{false, true} {
-			v.panels = append(v.panels, newFollowPanel(courses, e, decode, v.batches))
+			v.panels = append(v.panels, newFollowPanel(lines, e, decode, v.batches))
 		}
 	}
 	v.keys = v.legend()
@@ -95,7 +95,7 @@ const mostBatches = 6
 // mostRows is how many engines fit on a page.
 const mostRows = 4
 
-func (c *Course) check() error {
+func (c *BatchLine) check() error {
 	for i := range c.Predicted {
 		s := &c.Predicted[i]
 		if s.Prompt < 1 || !finite(float64(s.Floor), float64(s.Expected), float64(s.Low), float64(s.High)) || !shown(float64(s.Expected)) {
@@ -116,23 +116,23 @@ func (c *Course) check() error {
 // A followPanel is one quantity by one engine.
 type followPanel struct {
 	title   string
-	courses []Course
+	lines   []BatchLine
 	batches []int // batches of all panels, so that each batch has one look
 	plot    *plot.Plot
 }
 
-func newFollowPanel(courses []Course, engine string, decode bool, batches []int) *followPanel {
+func newFollowPanel(lines []BatchLine, engine string, decode bool, batches []int) *followPanel {
 	p := &followPanel{title: engine + ": TTFT", batches: batches}
 	if decode {
 		p.title = engine + ": TPOT"
 	}
-	var x, y scope
+	var x, y limits
 	var at []float64
-	for _, c := range courses {
+	for _, c := range lines {
 		if c.Engine != engine || c.Decode != decode {
 			continue
 		}
-		p.courses = append(p.courses, c)
+		p.lines = append(p.lines, c)
 		for _, s := range c.Predicted {
 			x.take(float64(s.Prompt))
 			y.take(float64(s.Floor), float64(s.Low), float64(s.High))
@@ -143,12 +143,12 @@ func newFollowPanel(courses []Course, engine string, decode bool, batches []int)
 			at = append(at, float64(s.Prompt))
 		}
 	}
-	if len(p.courses) == 0 {
+	if len(p.lines) == 0 {
 		return p
 	}
 	slices.Sort(at)
 	if at = slices.Compact(at); len(at) == 1 { // one tick makes no scale
-		for _, s := range p.courses[0].Predicted {
+		for _, s := range p.lines[0].Predicted {
 			at = append(at, float64(s.Prompt))
 		}
 		slices.Sort(at)
@@ -162,25 +162,22 @@ func newFollowPanel(courses []Course, engine string, decode bool, batches []int)
 func (p *followPanel) Plot(c draw.Canvas, pl *plot.Plot) {
 	tx, ty := pl.Transforms(&c)
 	place := func(x int, y float64) vg.Point { return vg.Point{X: tx(float64(x)), Y: ty(max(y, pl.Y.Min))} }
-	for _, o := range p.courses { // all bands under all lines
-		var band []vg.Point
+	for _, o := range p.lines { // all bands under all lines
+		var high, low []vg.Point
 		for _, s := range o.Predicted {
-			band = append(band, place(s.Prompt, float64(s.High)))
-		}
-		for _, s := range slices.Backward(o.Predicted) {
-			band = append(band, place(s.Prompt, float64(s.Low)))
+			high, low = append(high, place(s.Prompt, float64(s.High))), append(low, place(s.Prompt, float64(s.Low)))
 		}
 		if len(o.Predicted) > 1 {
 			ink, _, _ := Series(slices.Index(p.batches, o.Batch))
-			c.FillPolygon(ink.Faded(38), band)
+			c.FillPolygon(ink.Faded(38), between(high, low))
 		}
 	}
-	for _, o := range p.courses {
-		p.course(&c, &o, place)
+	for _, o := range p.lines {
+		p.drawLine(&c, &o, place)
 	}
 }
 
-func (p *followPanel) course(c *draw.Canvas, o *Course, place func(int, float64) vg.Point) {
+func (p *followPanel) drawLine(c *draw.Canvas, o *BatchLine, place func(int, float64) vg.Point) {
 	n := slices.Index(p.batches, o.Batch)
 	ink, _, _ := Series(n)
 	var expected, floor []vg.Point
@@ -230,16 +227,14 @@ func (v *followView) legend() (keys []key) {
 func (v *followView) draw(c draw.Canvas) {
 	legend(&c, v.keys)
 	c = draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X), 0)
-	const gap = 14
-	wide, high := (c.Max.X-c.Min.X-gap)/2, (c.Max.Y-c.Min.Y)/vg.Length(len(v.engines))
-	for i, p := range v.panels {
-		if p.plot == nil {
-			continue
-		}
-		left, top := (wide+gap)*vg.Length(i%2), high*vg.Length(i/2)
-		box := draw.Canvas{Canvas: c.Canvas, Rectangle: vg.Rectangle{
-			Min: vg.Point{X: c.Min.X + left, Y: c.Max.Y - top - high + 4}, Max: vg.Point{X: c.Min.X + left + wide, Y: c.Max.Y - top},
-		}}
-		panel(box, p.plot, p.title, "prompt length (tokens)")
+	whole := c.Max.Y - c.Min.Y
+	high := whole / vg.Length(len(v.engines))
+	for i := range v.engines {
+		top := high * vg.Length(i)
+		inColumns(draw.Crop(c, 0, 0, whole-top-high+4, -top), 2, func(j int, c draw.Canvas) {
+			if p := v.panels[2*i+j]; p.plot != nil {
+				panel(c, p.plot, p.title, "prompt length (tokens)")
+			}
+		})
 	}
 }

@@ -193,17 +193,17 @@ func (g *graph) frame(c *draw.Canvas, cl *cluster, x, y vg.Length) {
 	if cl.title == "" {
 		return
 	}
-	box := vg.Rectangle{Min: vg.Point{X: c.Min.X, Y: y - cl.height()}, Max: vg.Point{X: c.Max.X, Y: y}}
+	box := rect(c.Min.X, y-cl.height(), c.Max.X, y)
 	fill(c, box, colors.Panel())
 	outline(c, box, colors.Faint())
 	s := Bold(LabelSize, colors.Ink())
 	base := y - 3.5 - ascent(s)
 	if len(g.strip.order) > 0 {
-		chip := vg.Rectangle{Min: vg.Point{X: x, Y: base - 2}, Max: vg.Point{X: x + cellHeight, Y: base - 2 + cellHeight}}
+		chip := rect(x, base-2, x+cellHeight, base-2+cellHeight)
 		g.strip.cells(c, chip, cl.kind, 1)
 		x += cellHeight + 4
 	}
-	c.FillText(s, vg.Point{X: x, Y: base}, fit(s, g.heading(cl), c.Max.X-x-4))
+	write(c, s, x, base, fit(s, g.heading(cl), c.Max.X-x-4))
 }
 
 // stream is from where to where the residual stream runs: from the first node
@@ -256,28 +256,23 @@ func (g *graph) cells(row vg.Rectangle, i int) cells {
 	return p
 }
 
-// header writes the names of the columns.
 func (g *graph) header(c *draw.Canvas, x, y vg.Length) {
 	s := Sans(CaptionSize, colors.Faint())
 	y -= ascent(s) + 2
-	c.FillText(s, vg.Point{X: x + rowPad, Y: y}, "operator")
-	c.FillText(s, vg.Point{X: x + nameWidth, Y: y}, "shape")
+	write(c, s, x+rowPad, y, "operator")
+	write(c, s, x+nameWidth, y, "shape")
 	row := vg.Rectangle{Min: vg.Point{X: x}, Max: vg.Point{X: c.Max.X - 4}}
 	for i, col := range g.columns {
 		p := g.cells(row, i)
-		c.FillText(Bold(CaptionSize, colors.Ink()), vg.Point{X: p.mark, Y: y}, col.name)
+		write(c, Bold(CaptionSize, colors.Ink()), p.mark, y, col.name)
 		if p.time > 0 {
-			right(c, s, p.time, y, "time")
+			writeUpTo(c, s, p.time, y, "time")
 		}
-		right(c, s, p.share, y, "share")
-		right(c, s, p.flops, y, "FLOP")
-		right(c, s, p.bytes, y, "B")
-		right(c, s, p.rate, y, "FLOP/B")
+		writeUpTo(c, s, p.share, y, "share")
+		writeUpTo(c, s, p.flops, y, "FLOP")
+		writeUpTo(c, s, p.bytes, y, "B")
+		writeUpTo(c, s, p.rate, y, "FLOP/B")
 	}
-}
-
-func right(c *draw.Canvas, s draw.TextStyle, x, y vg.Length, text string) {
-	c.FillText(s, vg.Point{X: x - s.Width(text), Y: y}, text)
 }
 
 func (g *graph) node(c *draw.Canvas, n *GraphNode, box vg.Rectangle) {
@@ -300,7 +295,7 @@ func (g *graph) node(c *draw.Canvas, n *GraphNode, box vg.Rectangle) {
 	}
 	if n.More != "" {
 		faint := Sans(CaptionSize, colors.Faint())
-		c.FillText(faint, vg.Point{X: box.Min.X + rowPad, Y: base - moreHeight}, fit(faint, n.More, box.Max.X-box.Min.X-2*rowPad))
+		write(c, faint, box.Min.X+rowPad, base-moreHeight, fit(faint, n.More, box.Max.X-box.Min.X-2*rowPad))
 	}
 }
 
@@ -314,31 +309,31 @@ func (g *graph) label(c *draw.Canvas, s draw.TextStyle, n *GraphNode, at vg.Poin
 		room = max(room-small.Width(shape)-apart, nameWidth-rowPad-apart)
 	}
 	name := fit(s, strings.Replace(n.Name, "layernorm", "norm", 1), room)
-	c.FillText(s, vg.Point{X: at.X + rowPad, Y: at.Y}, name)
-	c.FillText(small, vg.Point{X: at.X + max(nameWidth, rowPad+s.Width(name)+apart), Y: at.Y}, shape)
+	write(c, s, at.X+rowPad, at.Y, name)
+	write(c, small, at.X+max(nameWidth, rowPad+s.Width(name)+apart), at.Y, shape)
 }
 
 // work draws the figures of one phase on a line.
 func (g *graph) work(c *draw.Canvas, w *GraphWork, wire bool, at cells, y vg.Length) {
 	s := Sans(CaptionSize, colors.Ink())
 	boundMark(c, w.Bound, vg.Point{X: at.mark, Y: y - 1.6})
-	bar := vg.Rectangle{Min: vg.Point{X: at.bar, Y: y - 0.4}, Max: vg.Point{X: at.barEnd, Y: y + 5.6}}
+	bar := rect(at.bar, y-0.4, at.barEnd, y+5.6)
 	fill(c, bar, colors.Rule())
 	bar.Max.X = bar.Min.X + (bar.Max.X-bar.Min.X)*vg.Length(w.Share/g.most)
 	fill(c, bar, colors.Bound(w.Bound))
 	outline(c, bar, colors.Faint())
 	if at.time > 0 {
-		right(c, s, at.time, y, w.Expected.String())
+		writeUpTo(c, s, at.time, y, w.Expected.String())
 	}
-	right(c, s, at.share, y, shareText(w.Share))
+	writeUpTo(c, s, at.share, y, shareText(w.Share))
 	if w.FLOPs > 0 {
-		right(c, s, at.flops, y, engineering(float64(w.FLOPs)))
+		writeUpTo(c, s, at.flops, y, engineering(float64(w.FLOPs)))
 	}
 	if w.Bytes > 0 {
-		right(c, s, at.bytes, y, engineering(float64(w.Bytes)))
+		writeUpTo(c, s, at.bytes, y, engineering(float64(w.Bytes)))
 	}
 	if w.FLOPs > 0 && w.Bytes > 0 && !wire {
-		right(c, s, at.rate, y, engineering(w.intensity()))
+		writeUpTo(c, s, at.rate, y, engineering(w.intensity()))
 	}
 }
 
@@ -350,7 +345,7 @@ func boundMark(c *draw.Canvas, b roofline.Bound, at vg.Point) {
 	outline(c, box, colors.Faint())
 	s := Bold(CaptionSize, colors.Bound(b).On())
 	text := strings.ToUpper(b.String()[:1])
-	c.FillText(s, vg.Point{X: at.X + (swatch-s.Width(text))/2, Y: at.Y + (swatch-ascent(s))/2}, text)
+	write(c, s, at.X+(swatch-s.Width(text))/2, at.Y+(swatch-ascent(s))/2, text)
 }
 
 // gap is the height of gap i: three lines cross it at most in the height of the
@@ -380,7 +375,7 @@ func (cl *cluster) place(x, right, y vg.Length) rows {
 	p := rows{top: y}
 	for i, n := range cl.nodes {
 		y -= cl.gap(i)
-		box := vg.Rectangle{Min: vg.Point{X: x, Y: y - n.height()}, Max: vg.Point{X: right, Y: y}}
+		box := rect(x, y-n.height(), right, y)
 		p.node = append(p.node, box)
 		p.port = append(p.port, y-nodeHeight/2)
 		y -= n.height()

@@ -52,17 +52,14 @@ func (s *strip) draw(c *draw.Canvas, y vg.Length) {
 		for j < len(s.order) && s.order[j] == s.order[i] {
 			j++
 		}
-		box := vg.Rectangle{
-			Min: vg.Point{X: c.Min.X + wide*vg.Length(i), Y: y - cellHeight},
-			Max: vg.Point{X: c.Min.X + wide*vg.Length(j), Y: y},
-		}
+		box := rect(c.Min.X+wide*vg.Length(i), y-cellHeight, c.Min.X+wide*vg.Length(j), y)
 		s.cells(c, box, s.order[i], j-i)
 		i = j
 	}
 	style := Sans(CaptionSize, colors.Ink())
 	y -= cellHeight + stripBelow
 	for _, l := range s.lines(room) {
-		c.FillText(style, vg.Point{X: c.Min.X, Y: y - ascent(style)}, l)
+		write(c, style, c.Min.X, y-ascent(style), l)
 		y -= lineHeight(style)
 	}
 }
@@ -81,7 +78,7 @@ func (s *strip) cells(c *draw.Canvas, box vg.Rectangle, kind, n int) {
 	}
 	outline(c, box, colors.Faint())
 	middle := func(lo, hi vg.Length) {
-		c.FillText(style, vg.Point{X: (lo + hi - style.Width(name)) / 2, Y: box.Min.Y + (cellHeight-ascent(style))/2}, name)
+		write(c, style, (lo+hi-style.Width(name))/2, box.Min.Y+(cellHeight-ascent(style))/2, name)
 	}
 	switch {
 	case each:

@@ -40,7 +40,6 @@ func legendRows(keys []key, room vg.Length) (rows [][]key) {
 	return rows
 }
 
-// legendHeight is what keys take below a drawing.
 func legendHeight(keys []key, room vg.Length) vg.Length {
 	return legendRow*vg.Length(len(legendRows(keys, room))) + 4
 }
@@ -53,9 +52,9 @@ func legend(c *draw.Canvas, keys []key) {
 		y -= legendRow
 		x := c.Min.X
 		for _, k := range row {
-			k.draw(c, vg.Rectangle{Min: vg.Point{X: x, Y: y}, Max: vg.Point{X: x + keyWidth, Y: y + keyHeight}})
+			k.draw(c, rect(x, y, x+keyWidth, y+keyHeight))
 			x += keyWidth + 3
-			c.FillText(style, vg.Point{X: x, Y: y + (keyHeight-ascent(style))/2}, k.text)
+			write(c, style, x, y+(keyHeight-ascent(style))/2, k.text)
 			x += style.Width(k.text) + keyGap
 		}
 	}
@@ -83,8 +82,5 @@ func boundKeys(bounds ...roofline.Bound) (keys []key) {
 }
 
 func phaseKey(m Marker) key {
-	return key{m.phase(), func(c *draw.Canvas, b vg.Rectangle) {
-		p := middle(b)
-		mark(c, m, p, 4, colors.Paper())
-	}}
+	return key{m.phase(), func(c *draw.Canvas, b vg.Rectangle) { mark(c, m, middle(b), 4, colors.Paper()) }}
 }

@@ -106,7 +106,7 @@ func newLoadPanel(curves []LoadCurve, decode bool) *loadPanel {
 	if decode {
 		p.title = "TPOT: time per output token"
 	}
-	var y scope
+	var y limits
 	most := 0.
 	for i := range curves {
 		for j := range curves[i].Loads {
@@ -122,7 +122,7 @@ func newLoadPanel(curves []LoadCurve, decode bool) *loadPanel {
 		return nil
 	}
 	ticks := values{at: linear(1.1 * most), label: plain, wide: Width/2 - 60}
-	p.plot = newPlot(axis{scope{0, 1.1 * most}, ticks}, axis{y.padded(1.4, 1.4, 4), decades{label: seconds}}, p)
+	p.plot = newPlot(axis{limits{0, 1.1 * most}, ticks}, axis{y.padded(1.4, 1.4, 4), decades{label: seconds}}, p)
 	return p
 }
 

@@ -17,41 +17,12 @@ func mark(c *draw.Canvas, m Marker, p vg.Point, r vg.Length, ink color.Color) {
 	paint(c, m.path(p, r), ink, Line(0.7, colors.Ink()))
 }
 
-func paint(c *draw.Canvas, path vg.Path, ink color.Color, border draw.LineStyle) {
-	c.SetColor(ink)
-	c.Fill(path)
-	c.SetLineStyle(border)
-	c.Stroke(path)
-}
-
-func circle(p vg.Point, r vg.Length) (path vg.Path) {
-	path.Move(vg.Point{X: p.X + r, Y: p.Y})
-	path.Arc(p, r, 0, 2*math.Pi)
-	path.Close()
-	return path
-}
-
-// closed is the outline of a figure with these corners.
-func closed(corners ...vg.Point) (path vg.Path) {
-	path.Move(corners[0])
-	for _, q := range corners[1:] {
-		path.Line(q)
-	}
-	path.Close()
-	return path
-}
-
 // half is how far the mark of a phase reaches from its middle to each side: a square has the area of a circle.
 func half(m Marker, r vg.Length) vg.Length {
 	if m == prefillMark {
 		return r
 	}
 	return r * vg.Length(math.Sqrt(math.Pi)/2)
-}
-
-func outline(c *draw.Canvas, r vg.Rectangle, ink color.Color) {
-	c.SetLineStyle(Line(0.5, ink))
-	c.Stroke(r.Path())
 }
 
 // A Marker is the shape of the points of a line. All six are areas, so that a
@@ -99,3 +70,44 @@ func (m Marker) hollow(c *draw.Canvas, p vg.Point) {
 }
 
 const markerRadius vg.Length = 2.6
+
+// A sides is a regular figure: how many corners, and where the first is, in turns
+// from the right; a star has every other corner nearer to the middle.
+type sides struct {
+	corners int
+	turn    float64
+	inner   float64 // 0 for none
+	wide    float64 // width over height; 0 for 1
+}
+
+// signs are told apart by their outlines at a radius of three points.
+var signs = [...]sides{
+	{corners: 14},                            // circle
+	{corners: 4, turn: 0.125},                // square
+	{corners: 3, turn: 0.25},                 // triangle
+	{corners: 4},                             // diamond
+	{corners: 3, turn: 0.75},                 // triangle on its tip
+	{corners: 8, turn: 0.25, inner: 0.33},    // star of four rays
+	{corners: 8, turn: 0.125, inner: 0.33},   // star of four rays, turned
+	{corners: 4, turn: 0.125, wide: 2.6},     // bar
+	{corners: 4, turn: 0.125, wide: 1 / 2.6}, // upright bar
+}
+
+// polygon is the outline of a sign with the area of a circle of radius r, about.
+func polygon(s sides, p vg.Point, r vg.Length) vg.Path {
+	r *= vg.Length(math.Sqrt(math.Pi / (float64(s.corners) / 2 * math.Sin(2*math.Pi/float64(s.corners)))))
+	wide := vg.Length(1)
+	if s.wide > 0 {
+		wide = vg.Length(math.Sqrt(s.wide))
+	}
+	corners := make([]vg.Point, s.corners)
+	for i := range corners {
+		at := r
+		if s.inner > 0 && i%2 == 1 {
+			at *= vg.Length(s.inner)
+		}
+		sin, cos := math.Sincos(2 * math.Pi * (s.turn + float64(i)/float64(s.corners)))
+		corners[i] = vg.Point{X: p.X + at*wide*vg.Length(cos), Y: p.Y + at/wide*vg.Length(sin)}
+	}
+	return closed(corners...)
+}

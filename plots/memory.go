@@ -164,7 +164,6 @@ func (v *memoryView) check() error {
 	return nil
 }
 
-// layOut chooses the axes and the legend.
 func (v *memoryView) layOut() {
 	first, last := v.points[0], v.points[len(v.points)-1]
 	top := float64(last.Estimate.Memory.Capacity) * 1.06
@@ -173,7 +172,7 @@ func (v *memoryView) layOut() {
 	}
 	x := values{at: linear(last.X), label: func(x float64) string { return strings.ReplaceAll(si(x, ""), " ", "") }, wide: Width - 70}
 	y := values{at: linear(top), label: func(x float64) string { return si(x, "B") }, wide: 1e4}
-	v.plot = newPlot(axis{scope{first.X, last.X}, x}, axis{scope{0, top}, y}, v)
+	v.plot = newPlot(axis{limits{first.X, last.X}, x}, axis{limits{0, top}, y}, v)
 	for _, l := range memoryLayers() {
 		if l.of(&last.Estimate.Memory) > 0 {
 			v.keys = append(v.keys, colorKey(l.name, l.ink))
@@ -204,10 +203,7 @@ func (v *memoryView) Plot(c draw.Canvas, p *plot.Plot) {
 			base[i] += float64(l.of(&v.points[i].Estimate.Memory))
 			over = append(over, vg.Point{X: x, Y: ty(base[i])})
 		}
-		for i := len(under) - 1; i >= 0; i-- {
-			over = append(over, under[i])
-		}
-		if area := c.ClipPolygonXY(over); len(area) > 2 {
+		if area := c.ClipPolygonXY(between(over, under)); len(area) > 2 {
 			c.FillPolygon(l.ink, area)
 			c.StrokeLines(Line(0.5, colors.Paper()), c.ClipLinesXY(under)...)
 		}
@@ -227,59 +223,22 @@ func (v *memoryView) Plot(c draw.Canvas, p *plot.Plot) {
 // curve, from the capacity up to the total.
 func (v *memoryView) beyond(c *draw.Canvas, tx, ty func(float64) vg.Length) {
 	capacity := float64(v.points[0].Estimate.Memory.Usable)
-	var over []vg.Point
+	var area []vg.Point
 	for i, p := range v.points {
 		total := float64(p.Estimate.Memory.Total)
 		if total <= capacity {
 			continue
 		}
-		if i > 0 && len(over) == 0 {
-			over = append(over, vg.Point{X: tx(min(v.most, p.X)), Y: ty(capacity)})
+		if i > 0 && len(area) == 0 {
+			area = append(area, vg.Point{X: tx(min(v.most, p.X)), Y: ty(capacity)})
 		}
-		over = append(over, vg.Point{X: tx(p.X), Y: ty(total)})
+		area = append(area, vg.Point{X: tx(p.X), Y: ty(total)})
 	}
-	if len(over) < 2 {
+	if len(area) < 2 {
 		return
 	}
-	over = append(over, vg.Point{X: over[len(over)-1].X, Y: ty(capacity)}, vg.Point{X: over[0].X, Y: ty(capacity)})
-	hatchArea(c, over, 11)
-}
-
-// hatchArea draws falling lines over a polygon that rises to the right.
-func hatchArea(c *draw.Canvas, area []vg.Point, gap vg.Length) {
-	low, high := area[0], area[0]
-	for _, p := range area {
-		low = vg.Point{X: min(low.X, p.X), Y: min(low.Y, p.Y)}
-		high = vg.Point{X: max(high.X, p.X), Y: max(high.Y, p.Y)}
-	}
-	for d := gap; d < high.X-low.X+high.Y-low.Y; d += gap {
-		a, b := vg.Point{X: low.X, Y: low.Y + d}, vg.Point{X: low.X + d, Y: low.Y}
-		if from, to, ok := within(area, a, b); ok {
-			over(c, Line(0.5, colors.Alarm()), from, to)
-		}
-	}
-}
-
-// within is the part of the line from a to b that lies in a polygon, from the first
-// crossing with its border to the last.
-func within(area []vg.Point, a, b vg.Point) (from, to vg.Point, ok bool) {
-	first, last := 1.0, 0.0
-	for i, p := range area {
-		q := area[(i+1)%len(area)]
-		d := float64((b.X-a.X)*(q.Y-p.Y) - (b.Y-a.Y)*(q.X-p.X))
-		if d == 0 {
-			continue
-		}
-		t := float64((p.X-a.X)*(q.Y-p.Y)-(p.Y-a.Y)*(q.X-p.X)) / d
-		u := float64((p.X-a.X)*(b.Y-a.Y)-(p.Y-a.Y)*(b.X-a.X)) / d
-		if t >= 0 && t <= 1 && u >= 0 && u <= 1 {
-			first, last = min(first, t), max(last, t)
-		}
-	}
-	at := func(t float64) vg.Point {
-		return vg.Point{X: a.X + (b.X-a.X)*vg.Length(t), Y: a.Y + (b.Y-a.Y)*vg.Length(t)}
-	}
-	return at(first), at(last), last > first
+	area = append(area, vg.Point{X: area[len(area)-1].X, Y: ty(capacity)}, vg.Point{X: area[0].X, Y: ty(capacity)})
+	hatch(area, 11, func(from, to vg.Point) { over(c, Line(0.5, colors.Alarm()), to, from) })
 }
 
 // unfitHatch hatches what does not fit so that it shows on dark and on light.
@@ -337,5 +296,5 @@ func (v *memoryView) put(c *draw.Canvas, q *placer, style draw.TextStyle, text s
 		return
 	}
 	fill(c, boxAt(box, w, h), colors.Paper())
-	c.FillText(style, vg.Point{X: box.X + 2, Y: box.Y + 0.5 - descent(style)}, text)
+	write(c, style, box.X+2, box.Y+0.5-descent(style), text)
 }

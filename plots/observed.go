@@ -128,58 +128,17 @@ func (l *looks) sign(c *draw.Canvas, p vg.Point, gpu string, r vg.Length, faint 
 	c.Fill(polygon(signs[n%len(signs)], p, r))
 }
 
-// A sides is a regular figure: how many corners, and where the first is, in turns
-// from the right; a star has every other corner nearer to the middle.
-type sides struct {
-	corners int
-	turn    float64
-	inner   float64 // 0 for none
-	wide    float64 // width over height; 0 for 1
-}
-
-// signs are told apart by their outlines at a radius of three points.
-var signs = [...]sides{
-	{corners: 14},                            // circle
-	{corners: 4, turn: 0.125},                // square
-	{corners: 3, turn: 0.25},                 // triangle
-	{corners: 4},                             // diamond
-	{corners: 3, turn: 0.75},                 // triangle on its tip
-	{corners: 8, turn: 0.25, inner: 0.33},    // star of four rays
-	{corners: 8, turn: 0.125, inner: 0.33},   // star of four rays, turned
-	{corners: 4, turn: 0.125, wide: 2.6},     // bar
-	{corners: 4, turn: 0.125, wide: 1 / 2.6}, // upright bar
-}
-
-// polygon is the outline of a sign with the area of a circle of radius r, about.
-func polygon(s sides, p vg.Point, r vg.Length) vg.Path {
-	r *= vg.Length(math.Sqrt(math.Pi / (float64(s.corners) / 2 * math.Sin(2*math.Pi/float64(s.corners)))))
-	wide := vg.Length(1)
-	if s.wide > 0 {
-		wide = vg.Length(math.Sqrt(s.wide))
-	}
-	corners := make([]vg.Point, s.corners)
-	for i := range corners {
-		at := r
-		if s.inner > 0 && i%2 == 1 {
-			at *= vg.Length(s.inner)
-		}
-		sin, cos := math.Sincos(2 * math.Pi * (s.turn + float64(i)/float64(s.corners)))
-		corners[i] = vg.Point{X: p.X + at*wide*vg.Length(cos), Y: p.Y + at/wide*vg.Length(sin)}
-	}
-	return closed(corners...)
-}
-
 // An accuracyPanel is the errors of one quantity of one engine.
 type accuracyPanel struct {
 	points []Observed // points, with those that a constant was fitted on first, under the others
-	times  scope      // range of all engines, so that panels above one another compare
+	times  limits     // range of all engines, so that panels above one another compare
 }
 
 // An accuracyView is a row of panels for each engine over the legend.
 type accuracyView struct {
 	looks  *looks
 	panels map[string]*[2]accuracyPanel // TTFT and TPOT by engine
-	times  [2]scope
+	times  [2]limits
 	far    float64 // the largest error that is shown, as a logarithm
 	keys   []key
 }
@@ -257,7 +216,7 @@ func (v *accuracyView) draw(c draw.Canvas) {
 	for _, engine := range v.looks.engines {
 		for i := range v.panels[engine] {
 			left := c.Min.X + errorLabels + (errorLabels+errorBetween+wide)*vg.Length(i)
-			box := vg.Rectangle{Min: vg.Point{X: left, Y: y - errorTitle - errorHigh}, Max: vg.Point{X: left + wide, Y: y - errorTitle}}
+			box := rect(left, y-errorTitle-errorHigh, left+wide, y-errorTitle)
 			p := &v.panels[engine][i]
 			p.head(&c, engine+[2]string{": TTFT", ": TPOT"}[i], box)
 			v.frame(&c, box, p)
@@ -277,10 +236,10 @@ func (p *accuracyPanel) head(c *draw.Canvas, title string, box vg.Rectangle) {
 	style, small := Bold(TickSize, colors.Ink()), Sans(TickSize-0.5, colors.Faint())
 	y := box.Max.Y + 3.5
 	left := box.Min.X - errorLabels
-	c.FillText(style, vg.Point{X: left, Y: y}, title)
+	write(c, style, left, y, title)
 	text := p.summary()
 	if x := box.Max.X - small.Width(text); x > left+style.Width(title)+4 {
-		c.FillText(small, vg.Point{X: x, Y: y}, text)
+		write(c, small, x, y, text)
 	}
 }
 
@@ -315,7 +274,7 @@ func (p *accuracyPanel) summary() string {
 func (v *accuracyView) frame(c *draw.Canvas, box vg.Rectangle, p *accuracyPanel) {
 	for _, t := range (decades{label: seconds, wide: box.Max.X - box.Min.X}).Ticks(p.times.lo, p.times.hi) {
 		if t.Label != "" {
-			x := timeAt(p.times, t.Value, box.Min.X, box.Max.X)
+			x := p.times.at(t.Value, box.Min.X, box.Max.X)
 			c.StrokeLine2(Line(0.5, colors.Rule()), x, box.Min.Y, x, box.Max.Y)
 		}
 	}
@@ -327,12 +286,11 @@ func (v *accuracyView) frame(c *draw.Canvas, box vg.Rectangle, p *accuracyPanel)
 			line = Line(0.7, colors.Faint())
 		}
 		c.StrokeLine2(line, box.Min.X, y, box.Max.X, y)
-		c.FillText(style, vg.Point{X: box.Min.X - 3 - style.Width(t.text), Y: y - ascent(style)/2}, t.text)
+		writeUpTo(c, style, box.Min.X-3, y-ascent(style)/2, t.text)
 	}
 	outline(c, box, colors.Faint())
 }
 
-// An errorTick is an error with its label.
 type errorTick struct {
 	off  float64
 	text string
@@ -354,24 +312,20 @@ func (v *accuracyView) at(off float64, box vg.Rectangle) vg.Length {
 	return (box.Min.Y+box.Max.Y)/2 + (box.Max.Y-box.Min.Y)/2*vg.Length(off/v.far)
 }
 
-func timeAt(s scope, v float64, left, right vg.Length) vg.Length {
-	return left + (right-left)*vg.Length(math.Log(v/s.lo)/math.Log(s.hi/s.lo))
-}
-
 // timeAxis labels the times of a column of panels.
 func (v *accuracyView) timeAxis(c *draw.Canvas, i int, left, right, y vg.Length) {
 	style, title := Sans(TickSize, colors.Ink()), Sans(LabelSize-0.5, colors.Ink())
 	for _, t := range (decades{label: seconds, wide: right - left}).Ticks(v.times[i].lo, v.times[i].hi) {
-		x := timeAt(v.times[i], t.Value, left, right)
+		x := v.times[i].at(t.Value, left, right)
 		long := vg.Length(2)
 		if t.Label != "" {
 			long = 3.5
-			c.FillText(style, vg.Point{X: x - style.Width(t.Label)/2, Y: y - 5 - ascent(style)}, t.Label)
+			writeAround(c, style, x, y-5-ascent(style), t.Label)
 		}
 		c.StrokeLine2(Line(0.5, colors.Ink()), x, y, x, y-long)
 	}
 	text := "observed " + [2]string{"TTFT", "TPOT"}[i]
-	c.FillText(title, vg.Point{X: (left+right)/2 - title.Width(text)/2, Y: y - errorAxis + 3}, text)
+	writeAround(c, title, (left+right)/2, y-errorAxis+3, text)
 }
 
 func intervalLine(holds bool) draw.LineStyle {
@@ -390,7 +344,7 @@ func (v *accuracyView) errors(c *draw.Canvas, box vg.Rectangle, p *accuracyPanel
 	}
 	q := &placer{bounds: box}
 	place := func(o *Observed) vg.Point {
-		return vg.Point{X: timeAt(p.times, o.Observed, box.Min.X, box.Max.X), Y: v.at(o.off(), box)}
+		return vg.Point{X: p.times.at(o.Observed, box.Min.X, box.Max.X), Y: v.at(o.off(), box)}
 	}
 	for i := range p.points {
 		o := &p.points[i]
@@ -427,18 +381,4 @@ func (p *accuracyPanel) farthest() *Observed {
 		return nil
 	}
 	return &o
-}
-
-// nameMark writes a name near a mark if there is room, with a leader where it is farther than near.
-func nameMark(c *draw.Canvas, q *placer, at vg.Point, r vg.Length, style draw.TextStyle, name string, near vg.Length) {
-	w, h := style.Width(name), ascent(style)-descent(style)
-	corner, ok := q.near(at, r, w, h)
-	if !ok {
-		return
-	}
-	to := nearest(boxAt(corner, w, h), at)
-	if away := math.Hypot(float64(to.X-at.X), float64(to.Y-at.Y)); away > float64(near) {
-		c.StrokeLine2(Line(0.4, colors.Faint()), at.X, at.Y, to.X, to.Y)
-	}
-	c.FillText(style, vg.Point{X: corner.X, Y: corner.Y - descent(style)}, name)
 }

@@ -34,19 +34,19 @@ func observedPoints() (points []Observed) {
 	return points
 }
 
-// courses are made up: three batches of two engines.
-func courses() (all []Course) {
+// batchLines are made up: three batches of two engines.
+func batchLines() (all []BatchLine) {
 	for _, engine := range []string{"graph", "eager"} {
 		for _, decode := range []bool{false, true} {
 			for _, batch := range []int{1, 8, 32} {
-				c := Course{Engine: engine, Decode: decode, Batch: batch}
+				c := BatchLine{Engine: engine, Decode: decode, Batch: batch}
 				for _, prompt := range Doublings(128, 4096) {
 					t := unit.Seconds(0.001*float64(batch)*float64(prompt)/128 + 0.01)
-					c.Predicted = append(c.Predicted, Step{prompt, analytic.Span{Floor: t / 2, Expected: t, Low: t * 0.8, High: t * 1.2}})
+					c.Predicted = append(c.Predicted, PredictedAt{prompt, analytic.Span{Floor: t / 2, Expected: t, Low: t * 0.8, High: t * 1.2}})
 				}
 				for _, prompt := range []int{128, 1024, 4096} {
 					v := 1.1 * (0.001*float64(batch)*float64(prompt)/128 + 0.01)
-					c.Observed = append(c.Observed, Sight{prompt, v, v * 0.8, v * 1.1})
+					c.Observed = append(c.Observed, ObservedAt{prompt, v, v * 0.8, v * 1.1})
 				}
 				all = append(all, c)
 			}
@@ -59,7 +59,7 @@ func courses() (all []Course) {
 func TestObservedGolden(t *testing.T) {
 	for _, p := range []picture{
 		{"accuracy", func() (*Figure, error) { return Accuracy("made up · llmprof", observedPoints()) }},
-		{"follow", func() (*Figure, error) { return Follow("made up · llmprof", courses()) }},
+		{"follow", func() (*Figure, error) { return Follow("made up · llmprof", batchLines()) }},
 	} {
 		f, err := p.make()
 		testkit.Must(t, err)
@@ -162,8 +162,8 @@ func TestObservedOdd(t *testing.T) {
 		if _, err := Accuracy("", []Observed{{Name: "a", Predicted: 1, Observed: v}}); err == nil {
 			t.Errorf("observed %v is drawn", v)
 		}
-		if _, err := Follow("", []Course{{Batch: 1, Observed: []Sight{{Prompt: 1, Value: v}}}}); err == nil {
-			t.Errorf("a sight of %v is drawn", v)
+		if _, err := Follow("", []BatchLine{{Batch: 1, Observed: []ObservedAt{{Prompt: 1, Value: v}}}}); err == nil {
+			t.Errorf("an observation of %v is drawn", v)
 		}
 	}
 	if _, err := Accuracy("", nil); err == nil {
@@ -172,15 +172,15 @@ func TestObservedOdd(t *testing.T) {
 	if _, err := Follow("", nil); err == nil {
 		t.Error("nothing is followed")
 	}
-	falling := courses()[:1]
+	falling := batchLines()[:1]
 	slices.Reverse(falling[0].Predicted)
 	if _, err := Follow("", falling); err == nil {
-		t.Error("a course that turns back is drawn")
+		t.Error("a line that turns back is drawn")
 	}
-	one := []Course{{Engine: "a", Batch: 1, Observed: []Sight{{Prompt: 128, Value: 1}}}}
+	one := []BatchLine{{Engine: "a", Batch: 1, Observed: []ObservedAt{{Prompt: 128, Value: 1}}}}
 	for name, make := range map[string]func() (*Figure, error){
-		"one point": func() (*Figure, error) { return Accuracy("", []Observed{{Name: "a", Predicted: 1, Observed: 1}}) },
-		"one sight": func() (*Figure, error) { return Follow("", one) },
+		"one point":       func() (*Figure, error) { return Accuracy("", []Observed{{Name: "a", Predicted: 1, Observed: 1}}) },
+		"one observation": func() (*Figure, error) { return Follow("", one) },
 		"far apart": func() (*Figure, error) {
 			return Accuracy("", []Observed{{Name: "a", Predicted: 1e-9, Observed: 1e9}, {Decode: true, Predicted: 1e9, Observed: 1e-9}})
 		},

@@ -145,10 +145,9 @@ type operatorsView struct {
 	keys   []key
 }
 
-// An operatorPanel is one step with its axis.
 type operatorPanel struct {
 	OperatorStep
-	span scope
+	span limits
 }
 
 func (o *TimedOperator) height() vg.Length {
@@ -184,7 +183,7 @@ func operatorKeys(predicted bool) []key {
 	return append(keys,
 		key{"expected", func(c *draw.Canvas, b vg.Rectangle) { expectedBar(c, middle(b)) }},
 		key{"90 % interval", func(c *draw.Canvas, b vg.Rectangle) {
-			fill(c, vg.Rectangle{Min: vg.Point{X: b.Min.X, Y: b.Min.Y + 1}, Max: vg.Point{X: b.Max.X, Y: b.Max.Y - 1}}, intervalInk())
+			fill(c, rect(b.Min.X, b.Min.Y+1, b.Max.X, b.Max.Y-1), intervalInk())
 		}},
 		key{"floor", func(c *draw.Canvas, b vg.Rectangle) { floorTick(c, middle(b)) }},
 	)
@@ -224,9 +223,9 @@ func (p *operatorPanel) draw(c *draw.Canvas, y vg.Length) {
 	}
 	right -= 4
 	title := Bold(LabelSize, colors.Ink())
-	c.FillText(title, vg.Point{X: c.Min.X, Y: y - 6 - ascent(title)}, fit(title, p.Title, c.Max.X-c.Min.X))
+	write(c, title, c.Min.X, y-6-ascent(title), fit(title, p.Title, c.Max.X-c.Min.X))
 	style := Sans(TickSize-0.5, colors.Faint())
-	c.FillText(style, vg.Point{X: left, Y: y - operatorHead + 5}, "time of all layers together")
+	write(c, style, left, y-operatorHead+5, "time of all layers together")
 	p.heads(c, right+4, y-operatorHead+5)
 	y -= operatorHead
 	bottom := y
@@ -248,13 +247,8 @@ func (p *operatorPanel) heads(c *draw.Canvas, x, y vg.Length) {
 	style := Sans(TickSize-0.5, colors.Faint())
 	for i, text := range []string{"observed", "share", "over floor", "error"} {
 		x += figureColumns[i]
-		c.FillText(style, vg.Point{X: x - style.Width(text), Y: y}, text)
+		writeUpTo(c, style, x, y, text)
 	}
-}
-
-// at is the place of a time on the axis from left to right.
-func (p *operatorPanel) at(v float64, left, right vg.Length) vg.Length {
-	return left + (right-left)*vg.Length(math.Log(v/p.span.lo)/math.Log(p.span.hi/p.span.lo))
 }
 
 // axis draws the grid of the times and their labels below.
@@ -262,7 +256,7 @@ func (p *operatorPanel) axis(c *draw.Canvas, left, right, top, bottom vg.Length)
 	style := Sans(TickSize, colors.Ink())
 	free := vg.Length(math.Inf(-1))
 	for _, t := range (decades{label: seconds}).Ticks(p.span.lo, p.span.hi) {
-		x := p.at(t.Value, left, right)
+		x := p.span.at(t.Value, left, right)
 		if t.Label == "" {
 			c.StrokeLine2(Line(0.5, colors.Ink()), x, bottom, x, bottom-2)
 			continue
@@ -271,7 +265,7 @@ func (p *operatorPanel) axis(c *draw.Canvas, left, right, top, bottom vg.Length)
 		c.StrokeLine2(Line(0.5, colors.Ink()), x, bottom, x, bottom-3.5)
 		w := style.Width(t.Label)
 		if from := x - w/2; from > free {
-			c.FillText(style, vg.Point{X: from, Y: bottom - 5 - ascent(style)}, t.Label)
+			write(c, style, from, bottom-5-ascent(style), t.Label)
 			free = x + w/2 + 3
 		}
 	}
@@ -284,22 +278,22 @@ func (p *operatorPanel) row(c *draw.Canvas, o *TimedOperator, left, right, y vg.
 		name = Bold(LabelSize-0.3, colors.Ink())
 	}
 	base := y - operatorRow/2 - ascent(name)/2
-	c.FillText(name, vg.Point{X: c.Min.X, Y: base}, fit(name, o.Name, operatorNames-6))
+	write(c, name, c.Min.X, base, fit(name, o.Name, operatorNames-6))
 	if len(o.Includes) > 0 { // what else the row's kernels do
-		c.FillText(small, vg.Point{X: c.Min.X + 6, Y: base - operatorWith}, fit(small, "with "+strings.Join(o.Includes, ", "), operatorNames-10))
+		write(c, small, c.Min.X+6, base-operatorWith, fit(small, "with "+strings.Join(o.Includes, ", "), operatorNames-10))
 	}
 	mid := y - o.height()/2
 	if o.predicted() {
-		from, to := p.at(max(float64(o.Low), p.span.lo), left, right), p.at(float64(o.High), left, right)
-		fill(c, vg.Rectangle{Min: vg.Point{X: from, Y: mid - 3}, Max: vg.Point{X: to, Y: mid + 3}}, intervalInk())
+		from, to := p.span.at(max(float64(o.Low), p.span.lo), left, right), p.span.at(float64(o.High), left, right)
+		fill(c, rect(from, mid-3, to, mid+3), intervalInk())
 		if floor := float64(o.Floor); floor >= p.span.lo {
-			floorTick(c, vg.Point{X: p.at(floor, left, right), Y: mid})
+			floorTick(c, vg.Point{X: p.span.at(floor, left, right), Y: mid})
 		} else if floor > 0 {
 			beyond(c, vg.Point{X: left + 1, Y: mid})
 		}
-		expectedBar(c, vg.Point{X: p.at(float64(o.Expected), left, right), Y: mid})
+		expectedBar(c, vg.Point{X: p.span.at(float64(o.Expected), left, right), Y: mid})
 	}
-	observedDot(c, vg.Point{X: p.at(o.Observed, left, right), Y: mid})
+	observedDot(c, vg.Point{X: p.span.at(o.Observed, left, right), Y: mid})
 	x := right + 4
 	for i, text := range o.figures(p.whole()) {
 		style := Sans(LabelSize-0.3, colors.Ink())
@@ -307,6 +301,6 @@ func (p *operatorPanel) row(c *draw.Canvas, o *TimedOperator, left, right, y vg.
 			style.Color = colors.Alarm()
 		}
 		x += figureColumns[i]
-		c.FillText(style, vg.Point{X: x - style.Width(text), Y: mid - ascent(style)/2}, text)
+		writeUpTo(c, style, x, mid-ascent(style)/2, text)
 	}
 }

@@ -97,7 +97,7 @@ func newParetoPanel(all []Deployment, names []string, of func(*Deployment) (x, y
 			groups[g] = append(groups[g], paretoPoint{a, b, g})
 		}
 	}
-	var x, y scope
+	var x, y limits
 	var best []paretoPoint
 	for _, points := range groups {
 		if len(points) == 0 {

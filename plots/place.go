@@ -7,6 +7,9 @@ import (
 	"slices"
 
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"llmprof/plots/colors"
 )
 
 // A placer finds places for labels, one after the other, where they touch no
@@ -66,7 +69,7 @@ func (q *placer) best(p vg.Point, r, w, h vg.Length) (vg.Point, float64) {
 			at := vg.Point{ // the middle of the box
 				X: p.X + vg.Length(cos)*(r+gap+w/2), Y: p.Y + vg.Length(sin)*(r+gap+h/2),
 			}
-			box := vg.Rectangle{Min: vg.Point{X: at.X - w/2, Y: at.Y - h/2}, Max: vg.Point{X: at.X + w/2, Y: at.Y + h/2}}
+			box := rect(at.X-w/2, at.Y-h/2, at.X+w/2, at.Y+h/2)
 			if !q.free(box) || q.through(p, nearest(box, p)) {
 				continue
 			}
@@ -138,26 +141,6 @@ func overlap(a, b vg.Rectangle) bool {
 	return a.Min.X < b.Max.X && b.Min.X < a.Max.X && a.Min.Y < b.Max.Y && b.Min.Y < a.Max.Y
 }
 
-func nearest(b vg.Rectangle, p vg.Point) vg.Point {
-	return vg.Point{X: min(max(p.X, b.Min.X), b.Max.X), Y: min(max(p.Y, b.Min.Y), b.Max.Y)}
-}
-
-// square is the rectangle that reaches r from p to each side.
-func square(p vg.Point, r vg.Length) vg.Rectangle {
-	return vg.Rectangle{Min: vg.Point{X: p.X - r, Y: p.Y - r}, Max: vg.Point{X: p.X + r, Y: p.Y + r}}
-}
-
-// boxAt is the rectangle of w by h with its lower left corner at p.
-func boxAt(p vg.Point, w, h vg.Length) vg.Rectangle {
-	return vg.Rectangle{Min: p, Max: vg.Point{X: p.X + w, Y: p.Y + h}}
-}
-
-func middle(b vg.Rectangle) vg.Point {
-	return vg.Point{X: (b.Min.X + b.Max.X) / 2, Y: (b.Min.Y + b.Max.Y) / 2}
-}
-
-func inside(b vg.Rectangle, p vg.Point) bool { return nearest(b, p) == p }
-
 // cuts reports whether the line from p to q passes through a rectangle.
 func cuts(b vg.Rectangle, p, q vg.Point) bool {
 	if inside(b, p) || inside(b, q) {
@@ -171,4 +154,18 @@ func cuts(b vg.Rectangle, p, q vg.Point) bool {
 func cross(a, b, c, d vg.Point) bool {
 	side := func(p, q, r vg.Point) vg.Length { return (q.X-p.X)*(r.Y-p.Y) - (q.Y-p.Y)*(r.X-p.X) }
 	return side(a, b, c)*side(a, b, d) < 0 && side(c, d, a)*side(c, d, b) < 0
+}
+
+// nameMark writes a name near a mark if there is room, with a leader where it is farther than near.
+func nameMark(c *draw.Canvas, q *placer, at vg.Point, r vg.Length, style draw.TextStyle, name string, near vg.Length) {
+	w, h := style.Width(name), ascent(style)-descent(style)
+	corner, ok := q.near(at, r, w, h)
+	if !ok {
+		return
+	}
+	to := nearest(boxAt(corner, w, h), at)
+	if away := math.Hypot(float64(to.X-at.X), float64(to.Y-at.Y)); away > float64(near) {
+		c.StrokeLine2(Line(0.4, colors.Faint()), at.X, at.Y, to.X, to.Y)
+	}
+	write(c, style, corner.X, corner.Y-descent(style), name)
 }

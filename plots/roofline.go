@@ -102,14 +102,6 @@ func oneByOne(c *analytic.Case, r *breakdown.Report) (*breakdown.Report, error) 
 	return &alone, err
 }
 
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// rooflineAxes is the height of the axes.
 const rooflineAxes = 3.1 * vg.Inch
 
 // A rooflineView is a roofline ready to be drawn, with a table of each phase below.
@@ -136,7 +128,7 @@ func (v *rooflineView) height() vg.Length {
 // layOut chooses axes and legend, and draws once into nowhere to learn how many
 // numbers find no room.
 func (v *rooflineView) layOut(f *Figure) (left int) {
-	var x, y scope
+	var x, y limits
 	for _, d := range append(slices.Clone(v.dots), v.measured...) {
 		x.take(d.x)
 		y.take(d.y)
@@ -188,14 +180,6 @@ func (v *rooflineView) draw(c draw.Canvas) {
 	}
 }
 
-// intensity is one in three digits or more, without an exponent where people read it.
-func intensity(x float64) string {
-	if x >= 100 && x < 1e6 {
-		return fmt.Sprintf("%.0f", x)
-	}
-	return fmt.Sprintf("%.3g", x)
-}
-
 func roofStyle(achieved bool) draw.LineStyle {
 	if achieved {
 		return Line(0.8, colors.Faint(), 4, 2)
@@ -206,9 +190,7 @@ func roofStyle(achieved bool) draw.LineStyle {
 // Plot draws roofs, marks and labels; it implements plot.Plotter.
 func (v *rooflineView) Plot(c draw.Canvas, p *plot.Plot) {
 	tx, ty := p.Transforms(&c)
-	q := &placer{bounds: vg.Rectangle{
-		Min: vg.Point{X: c.Min.X + 2, Y: c.Min.Y + 2}, Max: vg.Point{X: c.Max.X - 1, Y: c.Max.Y - 1},
-	}}
+	q := &placer{bounds: rect(c.Min.X+2, c.Min.Y+2, c.Max.X-1, c.Max.Y-1)}
 	for i := range v.roofs {
 		v.roof(&c, q, &v.roofs[i], p)
 	}

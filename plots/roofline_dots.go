@@ -84,9 +84,6 @@ func dots(lines []breakdown.Operator, m Marker) (ds []dot, err error) {
 	return ds, nil
 }
 
-// shown reports whether a logarithmic axis can show x.
-func shown(x float64) bool { return x >= leastShown && x <= mostShown }
-
 // roofs are those of the formats that the report's GEMMs run in, highest first.
 func roofs(m *analytic.Machine, r *breakdown.Report) (rs []roof) {
 	var seen [unit.NumFormats]bool

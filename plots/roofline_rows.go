@@ -113,9 +113,9 @@ func (t *phaseTable) draw(c *draw.Canvas) {
 		right, heads = append(right, c.Max.X), append(heads, "measured")
 	}
 	ends := func(s draw.TextStyle, i int, y vg.Length, text string) {
-		c.FillText(s, vg.Point{X: right[i] - s.Width(text), Y: y}, text)
+		writeUpTo(c, s, right[i], y, text)
 	}
-	c.FillText(title, vg.Point{X: c.Min.X, Y: c.Max.Y - ascent(title)}, t.mark.phase()+": "+measured(t.time, "s"))
+	write(c, title, c.Min.X, c.Max.Y-ascent(title), t.mark.phase()+": "+measured(t.time, "s"))
 	for i, h := range heads {
 		ends(head, i, c.Max.Y-phaseHead+6, h)
 	}
@@ -138,7 +138,7 @@ func (t *phaseTable) draw(c *draw.Canvas) {
 		if !t.timed {
 			nameEnd -= listedBar
 		}
-		c.FillText(text, vg.Point{X: name, Y: base}, fit(text, strings.Replace(r.name, "layernorm", "norm", 1), nameEnd-name-3))
+		write(c, text, name, base, fit(text, strings.Replace(r.name, "layernorm", "norm", 1), nameEnd-name-3))
 		if !t.timed {
 			r.bar(c, vg.Point{X: nameEnd, Y: y}, ink)
 		}
@@ -155,7 +155,7 @@ func (t *phaseTable) draw(c *draw.Canvas) {
 
 // bar draws the row's share of the phase's time.
 func (r *phaseRow) bar(c *draw.Canvas, at vg.Point, ink colors.Color) {
-	bar := vg.Rectangle{Min: vg.Point{X: at.X, Y: at.Y + 3.4}, Max: vg.Point{X: at.X + listedBar, Y: at.Y + listedRow - 3.4}}
+	bar := rect(at.X, at.Y+3.4, at.X+listedBar, at.Y+listedRow-3.4)
 	fill(c, bar, colors.Panel())
 	bar.Max.X = bar.Min.X + max(listedBar*vg.Length(min(r.share, 1)), 0.5)
 	fill(c, bar, ink)
@@ -166,5 +166,5 @@ func (t *phaseTable) badge(c *draw.Canvas, at vg.Point, number int, ink colors.C
 	mark(c, t.mark, at, badge, ink)
 	style := Bold(TickSize-0.5, ink.On())
 	text := fmt.Sprint(number)
-	c.FillText(style, vg.Point{X: at.X - style.Width(text)/2, Y: at.Y - ascent(style)/2}, text)
+	writeAround(c, style, at.X, at.Y-ascent(style)/2, text)
 }

@@ -28,7 +28,7 @@ type Distribution struct {
 	Times [4][]Quantile
 }
 
-// A served panel has lines with linear or logarithmic axes.
+// A servedPanel has step functions as lines.
 type servedPanel struct {
 	title string
 	lines []servedLine
@@ -37,7 +37,6 @@ type servedPanel struct {
 type servedLine struct {
 	series int
 	points []Quantile
-	steps  bool
 }
 
 // Plot implements plot.Plotter.
@@ -48,7 +47,7 @@ func (p *servedPanel) Plot(c draw.Canvas, pl *plot.Plot) {
 		var path []vg.Point
 		for i, q := range l.points {
 			at := vg.Point{X: tx(q.Value), Y: ty(q.Share)}
-			if l.steps && i > 0 {
+			if i > 0 {
 				path = append(path, vg.Point{X: at.X, Y: path[len(path)-1].Y})
 			}
 			path = append(path, at)
@@ -90,7 +89,7 @@ func Timeline(caption string, times []ServedTime) (*Figure, error) {
 	}
 	times = coarser(times)
 	line := func(of func(*ServedTime) float64) servedLine {
-		l := servedLine{steps: true}
+		l := servedLine{}
 		for i := range times {
 			l.points = append(l.points, Quantile{times[i].At, of(&times[i])})
 		}
@@ -114,7 +113,7 @@ func Timeline(caption string, times []ServedTime) (*Figure, error) {
 		}
 		most = max(1.08*most, 1)
 		x, y := values{at: linear(end), label: plain, wide: Width/2 - 60}, values{at: linear(most), label: plain, wide: Width/2 - 60}
-		v.panels = append(v.panels, titled{newPlot(axis{scope{0, max(end, 1e-6)}, x}, axis{scope{0, most}, y}, p), p.title, "seconds"})
+		v.panels = append(v.panels, titled{newPlot(axis{limits{0, max(end, 1e-6)}, x}, axis{limits{0, most}, y}, p), p.title, "seconds"})
 	}
 	f := &Figure{Title: "A server over time", Caption: caption, body: v.draw}
 	f.hold(4.6 * vg.Inch)
@@ -136,20 +135,20 @@ func Distributions(caption string, loads []Distribution) (*Figure, error) {
 	}
 	for i, title := range []string{"TTFT: time to the first token", "TPOT: time per output token", "ITL: between two tokens", "E2E: time to the last token"} {
 		p := &servedPanel{title: title}
-		var x scope
+		var x limits
 		for j, l := range loads {
 			for _, q := range l.Times[i] {
 				x.take(q.Value)
 			}
 			if len(l.Times[i]) > 0 {
-				p.lines = append(p.lines, servedLine{series: j, points: l.Times[i], steps: true})
+				p.lines = append(p.lines, servedLine{j, l.Times[i]})
 			}
 		}
 		if x.hi == 0 || math.IsInf(x.hi, 0) {
 			continue
 		}
 		shares := values{at: []float64{0, 0.25, 0.5, 0.75, 0.9, 1}, label: func(v float64) string { return fmt.Sprintf("%g %%", 100*v) }, wide: Width/2 - 60}
-		v.panels = append(v.panels, titled{newPlot(axis{x.padded(1.15, 1.15, 3), decades{label: seconds}}, axis{scope{0, 1.02}, shares}, p), title, ""})
+		v.panels = append(v.panels, titled{newPlot(axis{x.padded(1.15, 1.15, 3), decades{label: seconds}}, axis{limits{0, 1.02}, shares}, p), title, ""})
 	}
 	f := &Figure{Title: "Latency under load", Caption: caption, body: v.draw, Notes: []string{"Share of requests (ITL: of tokens) that took no longer than a time. Time axes are logarithmic."}}
 	f.holdOver(4.8*vg.Inch, v.keys)

@@ -68,7 +68,6 @@ func checkCurve(c *Curve, v Variable) error {
 	return nil
 }
 
-// A sample is one point of a panel.
 type sample struct {
 	x    float64
 	span analytic.Span
@@ -82,7 +81,7 @@ type latencyPanel struct {
 	names  []string
 	plot   *plot.Plot
 	column vg.Length // width of the names' column; 0 if the legend has them
-	unfit  []scope   // ranges where no curve fits
+	unfit  []limits  // ranges where no curve fits
 }
 
 // panelHeight is that of a panel with its titles.
@@ -91,7 +90,7 @@ const panelHeight = 2.35 * vg.Inch
 // newLatencyPanel chooses the axes; it is nil if no point can be shown.
 func newLatencyPanel(curves []Curve, title string, of func(*analytic.Estimate) analytic.Span) *latencyPanel {
 	l := &latencyPanel{title: title}
-	var x, y scope
+	var x, y limits
 	var at []float64
 	for _, c := range curves {
 		var line []sample
@@ -137,7 +136,7 @@ func (l *latencyPanel) nameColumn() float64 {
 }
 
 // unfits are the runs of values at which no curve fits.
-func (l *latencyPanel) unfits() (runs []scope) {
+func (l *latencyPanel) unfits() (runs []limits) {
 	fits := map[float64]bool{}
 	for _, line := range l.curves {
 		for _, s := range line {
@@ -152,13 +151,12 @@ func (l *latencyPanel) unfits() (runs []scope) {
 		case open:
 			runs[len(runs)-1].hi = x
 		default:
-			runs, open = append(runs, scope{x, x}), true
+			runs, open = append(runs, limits{x, x}), true
 		}
 	}
 	return runs
 }
 
-// A latencyView is the panels side by side.
 type latencyView struct {
 	variable Variable
 	panels   []*latencyPanel
@@ -266,18 +264,12 @@ func (l *latencyPanel) traces(c *draw.Canvas, p *plot.Plot) []trace {
 func (l *latencyPanel) Plot(c draw.Canvas, p *plot.Plot) {
 	tx, _ := p.Transforms(&c)
 	for _, u := range l.unfit {
-		slanted(&c, vg.Rectangle{
-			Min: vg.Point{X: max(tx(u.lo)-6, c.Min.X), Y: c.Min.Y}, Max: vg.Point{X: min(tx(u.hi)+6, c.Max.X), Y: c.Max.Y},
-		}, Line(0.5, colors.Alarm().Faded(110)), 7)
+		slanted(&c, rect(max(tx(u.lo)-6, c.Min.X), c.Min.Y, min(tx(u.hi)+6, c.Max.X), c.Max.Y), Line(0.5, colors.Alarm().Faded(110)), 7)
 	}
 	all := l.traces(&c, p)
 	for i, t := range all { // all bands under all lines
-		band := slices.Clone(t.high)
-		for _, q := range slices.Backward(t.low) {
-			band = append(band, q)
-		}
-		if ink, _, _ := Series(i); len(band) > 0 {
-			c.FillPolygon(ink.Faded(45), band)
+		if ink, _, _ := Series(i); len(t.at) > 0 {
+			c.FillPolygon(ink.Faded(45), between(t.high, t.low))
 			if len(all) > 1 {
 				t.hatch(&c, ink)
 			}
@@ -352,6 +344,6 @@ func (l *latencyPanel) label(c *draw.Canvas, ends []vg.Point) {
 		style.Color, _, _ = Series(i)
 		x := c.Max.X - l.column
 		c.StrokeLine2(Line(0.4, colors.Faint()), ends[i].X+4, ends[i].Y, x-2, ys[k])
-		c.FillText(style, vg.Point{X: x, Y: ys[k] - ascent(style)/2}, l.names[i])
+		write(c, style, x, ys[k]-ascent(style)/2, l.names[i])
 	}
 }

@@ -154,12 +154,12 @@ func TestUnfitIsHatched(t *testing.T) {
 		model, gpu string
 		v          Variable
 		values     []int
-		want       []scope // values
+		want       []limits // values
 	}{
 		{"llama3.1-8b", "h200", ByBatch, []int{1, 2, 4}, nil},
-		{"llama3.1-8b", "a40", ByBatch, []int{1, 16, 256, 512}, []scope{{256, 512}}},
-		{"deepseek-v3", "h200", ByTP, []int{1, 2, 4, 8}, []scope{{1, 4}}},
-		{"llama2-70b", "l4", ByTP, []int{1, 2}, []scope{{1, 2}}},
+		{"llama3.1-8b", "a40", ByBatch, []int{1, 16, 256, 512}, []limits{{256, 512}}},
+		{"deepseek-v3", "h200", ByTP, []int{1, 2, 4, 8}, []limits{{1, 4}}},
+		{"llama2-70b", "l4", ByTP, []int{1, 2}, []limits{{1, 2}}},
 	} {
 		curve, err := Sweep(testCase(t, q.model, q.gpu, 1, 1), q.v, q.values, "")
 		testkit.Must(t, err)

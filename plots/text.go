@@ -3,17 +3,11 @@
 package plots
 
 import (
-	"image/color"
 	"strings"
 	"unicode/utf8"
 
-	xfont "golang.org/x/image/font"
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-
-	"llmprof/plots/colors"
 )
 
 // Text is placed by its baseline, so these are what a line takes above and below
@@ -77,80 +71,5 @@ func beginning(s draw.TextStyle, word string, room vg.Length) string {
 
 // textBox is the ink of text whose baseline begins at p.
 func textBox(s draw.TextStyle, p vg.Point, text string) vg.Rectangle {
-	return vg.Rectangle{
-		Min: vg.Point{X: p.X, Y: p.Y + descent(s)},
-		Max: vg.Point{X: p.X + s.Width(text), Y: p.Y + ascent(s)},
-	}
-}
-
-func fill(c *draw.Canvas, r vg.Rectangle, ink color.Color) {
-	c.SetColor(ink)
-	c.Fill(r.Path())
-}
-
-// slanted draws lines over a rectangle that fall to the right.
-func slanted(c *draw.Canvas, r vg.Rectangle, line draw.LineStyle, gap vg.Length) {
-	w, h := r.Max.X-r.Min.X, r.Max.Y-r.Min.Y
-	if w <= 0 || h <= 0 {
-		return
-	}
-	for d := gap; d < w+h; d += gap {
-		x0, y0 := d, vg.Length(0)
-		if d > w {
-			x0, y0 = w, d-w
-		}
-		x1, y1 := vg.Length(0), d
-		if d > h {
-			x1, y1 = d-h, h
-		}
-		c.StrokeLine2(line, r.Min.X+x0, r.Min.Y+y0, r.Min.X+x1, r.Min.Y+y1)
-	}
-}
-
-// The sizes of a figure: as wide as the text of a page, so that it is neither
-// shrunk in print nor has letters below six points when it is set a little
-// smaller.
-const (
-	Width  vg.Length = 6.5 * vg.Inch
-	Margin vg.Length = 8
-	DPI              = 200 // resolution of pictures in pixels
-)
-
-// The sizes of letters.
-const (
-	TitleSize   vg.Length = 11
-	LabelSize   vg.Length = 8
-	TickSize    vg.Length = 7.5
-	CaptionSize vg.Length = 7
-)
-
-// NumSeries is how many lines that share a picture are told apart.
-const NumSeries = 6
-
-// Series is the n-th of the looks of lines that share a picture. Colour, dash and
-// marker change together, so that any one of them is enough.
-func Series(n int) (colors.Color, []vg.Length, Marker) {
-	dashes := [NumSeries][]vg.Length{nil, {7, 2.5}, {3, 1.5}, {8, 2, 2, 2}, {4.5, 4}, {9, 2, 2, 2, 2, 2}}
-	n = max(n, 0) % NumSeries
-	return colors.Series(n), dashes[n], Marker(n)
-}
-
-// Sans is Liberation Sans in a size and colour. It comes with the program, so
-// that text is measured as it is drawn.
-func Sans(size vg.Length, c color.Color) draw.TextStyle {
-	return draw.TextStyle{
-		Color: c, Font: font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}, Handler: plot.DefaultTextHandler,
-	}
-}
-
-// Bold is Sans in bold.
-func Bold(size vg.Length, c color.Color) draw.TextStyle {
-	s := Sans(size, c)
-	s.Font.Weight = xfont.WeightBold
-	return s
-}
-
-// Line is a plain stroke.
-func Line(width vg.Length, c color.Color, dash ...vg.Length) draw.LineStyle {
-	return draw.LineStyle{Color: c, Width: width, Dashes: dash}
+	return rect(p.X, p.Y+descent(s), p.X+s.Width(text), p.Y+ascent(s))
 }

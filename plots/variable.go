@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"llmprof/analytic"
-	"llmprof/unit"
 )
 
 // A Variable is what a sweep varies.
@@ -90,19 +89,4 @@ func Doublings(lo, hi int) (xs []int) {
 		}
 	}
 	return append(xs, hi)
-}
-
-// counted is a number of sequences or tokens as ticks show it.
-func counted(x float64) string {
-	if x < 1e6 && x == math.Trunc(x) {
-		return fmt.Sprintf("%.0f", x)
-	}
-	digits, prefix := strings.TrimRight(unit.Count(x), "KMBT"), ""
-	if t := unit.Count(x); len(t) > len(digits) {
-		prefix = t[len(digits):]
-	}
-	if strings.Contains(digits, ".") {
-		digits = strings.TrimRight(strings.TrimRight(digits, "0"), ".")
-	}
-	return digits + prefix
 }

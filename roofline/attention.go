@@ -19,14 +19,14 @@ func prefillAttention(constants *[NumSchemes][]Constant, mma Constant) Law {
 		Equation: "fixed + tiles × tile + max((FLOPs + ramp/2 × FLOPs a key) / (" + share + " × peak), bytes / (memory × bandwidth))",
 		List: func(t *Terms, k *Kernel, p *Peaks) {
 			c := of(constants, k.Scheme)
-			compute := c[0]
+			arithmetic := c[compute]
 			if mma != None {
-				compute = mma
+				arithmetic = mma
 			}
-			t.once(k, p, compute, c[1], c[2])
+			t.once(k, p, arithmetic, c[memory], c[fixed])
 			key := 2 * k.Shape.M * k.Shape.K / float64(p.matrix(k.Format)) // one more key for every query
-			t.waste(compute, c[3], key/2, key*TileQueries/2)
-			t.add(Fixed, c[4], None, k.Launches*k.Shape.Tiles)
+			t.waste(arithmetic, c[ramp], key/2, key*TileQueries/2)
+			t.add(Fixed, c[tile], k.Launches*k.Shape.Tiles)
 		},
 		Power: PowerAttention,
 	}
@@ -39,8 +39,8 @@ func decodeAttention(constants *[NumSchemes][]Constant) Law {
 		Equation: "fixed + tiles × tile + max(FLOPs / (compute × peak), bytes / (memory × bandwidth))",
 		List: func(t *Terms, k *Kernel, p *Peaks) {
 			c := of(constants, k.Scheme)
-			t.once(k, p, c[0], c[1], c[2])
-			t.add(Fixed, c[4], None, k.Launches*k.Shape.Tiles)
+			t.once(k, p, c[compute], c[memory], c[fixed])
+			t.add(Fixed, c[tile], k.Launches*k.Shape.Tiles)
 		},
 		Power: PowerAttention,
 	}
@@ -51,7 +51,7 @@ var chunkedScan = Law{
 	Equation: "fixed + chunks × chunk + max(FLOPs / (compute × peak), bytes / (memory × bandwidth))",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
 		t.once(k, p, ScanCompute, ScanMemory, ScanFixed)
-		t.add(Fixed, ScanChunk, None, k.Shape.Tiles)
+		t.add(Fixed, ScanChunk, k.Shape.Tiles)
 	},
 	Power: PowerAttention,
 }

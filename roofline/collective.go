@@ -8,12 +8,12 @@ func ring(share, base, perGPU Constant) Law {
 	return Law{
 		Equation: "base + n × per_gpu + bytes sent / (share × link)",
 		List: func(t *Terms, k *Kernel, p *Peaks) {
-			t.add(Network, share, None, seconds(k.Work.Wire, p.LinkAmong(k.Shape.Ranks)))
-			t.add(Fixed, base, None, k.Launches)
-			t.add(Fixed, perGPU, None, k.Launches*k.Shape.Ranks)
+			t.add(Network, share, seconds(k.Work.Wire, p.LinkAmong(k.Shape.Ranks)))
+			t.add(Fixed, base, k.Launches)
+			t.add(Fixed, perGPU, k.Launches*k.Shape.Ranks)
 			if k.Work.NodeWire > 0 {
-				t.add(Network, InterNodeShare, None, seconds(k.Work.NodeWire, p.NIC))
-				t.add(Fixed, InterNodeBase, None, k.Launches)
+				t.add(Network, InterNodeShare, seconds(k.Work.NodeWire, p.NIC))
+				t.add(Fixed, InterNodeBase, k.Launches)
 			}
 		},
 	}
@@ -31,7 +31,7 @@ func peerReduce() Law {
 				return
 			}
 			twice.List(t, k, p)
-			t.add(Fixed, OneShotSecond, None, k.Launches*k.Sliced)
+			t.add(Fixed, OneShotSecond, k.Launches*k.Sliced)
 		},
 	}
 }
@@ -52,9 +52,9 @@ var hostCopy = Law{
 	Equation: "max(FLOPs / (compute × vector peak), bytes / (memory × bandwidth)) + bytes / (share × PCIe)",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
 		t.arithmetic(k, p, ElementwiseCompute)
-		t.add(Memory, ElementwiseMemory, None, seconds(k.Work.Traffic(), p.Memory))
+		t.add(Memory, ElementwiseMemory, seconds(k.Work.Traffic(), p.Memory))
 		if p.PCIe > 0 {
-			t.add(Serial, PCIeShare, None, seconds(k.Work.Acts, p.PCIe))
+			t.add(Serial, PCIeShare, seconds(k.Work.Acts, p.PCIe))
 		}
 	},
 }

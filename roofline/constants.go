@@ -247,7 +247,7 @@ var quantities = [...]struct {
 	above, most float64
 	want        string
 }{
-	Share:    {0, 1, "a share of the data-sheet peak, above 0 and at most 1"},
+	Share:    {1e-6, 1, "a share of the data-sheet peak, above 1e-6 and at most 1"},
 	Time:     {0, 0.1, "a time above 0 and at most 100 ms, with its unit, as \"3.8 µs\""},
 	Delay:    {belowZero, 0.1, "a time from 0 to 100 ms, with its unit, as \"90 ns\""},
 	Tokens:   {belowZero, 1e5, "a number of tokens, from 0 to 100000"},

@@ -197,7 +197,8 @@ func TestFloor(t *testing.T) {
 		default:
 			w.Wire, w.NodeWire = 0, 0
 		}
-		f := m.Peaks.FloorOf(&w, k.Format, k.Shape.Ranks, k.Count)
+		var f Floor
+		f.AddWork(&m.Peaks, &w, k.Format, k.Shape.Ranks, k.Count)
 		if got := m.Cost(k).Time; got < f.Time() {
 			t.Errorf("class %d takes %v, less than the floor %v", k.Class, got, f.Time())
 		}

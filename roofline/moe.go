@@ -12,9 +12,9 @@ var moeDecode = Law{
 			fixed = MoEDecodeBatched
 		}
 		t.arithmetic(k, p, GEMMCompute)
-		t.add(Memory, MoEDecodeMemory, None, seconds(k.Work.Weights+k.Reread, p.Memory))
-		t.add(Memory, MoEDecodeReload, None, seconds(k.Reload, p.Memory))
-		t.add(Fixed, fixed, None, 1)
+		t.add(Memory, MoEDecodeMemory, seconds(k.Work.Weights+k.Reread, p.Memory))
+		t.add(Memory, MoEDecodeReload, seconds(k.Reload, p.Memory))
+		t.add(Fixed, fixed, 1)
 	},
 	Power: PowerMoEDecode,
 }
@@ -24,9 +24,9 @@ var moeDecode = Law{
 var moeRouting = Law{
 	Equation: "fixed + pairs × pair + experts × expert",
 	List: func(t *Terms, k *Kernel, _ *Peaks) {
-		t.add(Fixed, RoutingPair, None, k.Shape.Pairs)
-		t.add(Fixed, RoutingExpert, None, k.Shape.Experts)
-		t.add(Fixed, RoutingFixed, None, k.Launches)
+		t.add(Fixed, RoutingPair, k.Shape.Pairs)
+		t.add(Fixed, RoutingExpert, k.Shape.Experts)
+		t.add(Fixed, RoutingFixed, k.Launches)
 	},
 	Power: PowerMemory,
 }
@@ -39,10 +39,10 @@ var moePrefill = Law{
 	Equation: "gemm.fixed + √(C² + M²) + (permute or unpermute) × bytes of the pairs / bandwidth, C = FLOPs / (compute × peak), M = bytes of weights / (memory × bandwidth)",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
 		t.arithmetic(k, p, MoEPrefillCompute)
-		t.add(Memory, MoEPrefillMemory, None, seconds(k.Work.Weights+k.Reread, p.Memory))
-		t.add(Serial, MoEPrefillPermute, None, seconds(k.Permuted, p.Memory))
-		t.add(Serial, MoEPrefillUnpermute, None, seconds(k.Unpermuted, p.Memory))
-		t.add(Fixed, GEMMFixed, None, k.Launches)
+		t.add(Memory, MoEPrefillMemory, seconds(k.Work.Weights+k.Reread, p.Memory))
+		t.add(Serial, MoEPrefillPermute, seconds(k.Permuted, p.Memory))
+		t.add(Serial, MoEPrefillUnpermute, seconds(k.Unpermuted, p.Memory))
+		t.add(Fixed, GEMMFixed, k.Launches)
 	},
 	Exposed: 1,
 	Power:   PowerMemory,

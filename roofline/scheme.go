@@ -36,7 +36,6 @@ func (s Scheme) Quantizes() bool {
 	return s == FP8 || s == FP8Block || s == INT8 || s == MXFP4 || s == NVFP4
 }
 
-// schemeHelp says of each scheme what is quantized.
 var schemeHelp = [NumSchemes]string{
 	Unquantized: "in 16 bits", FP8: "in FP8 with a scale for each tensor, row or column; of attention, with the cache in 8 bits",
 	FP8Block: "in FP8 with a scale for each block of 128", INT8: "in INT8", WeightFP8: "with weights alone in FP8", WeightINT8: "with weights alone in INT8",
@@ -54,6 +53,14 @@ func defineBySchemes(end Scheme, first ...Constant) (all [NumSchemes][]Constant)
 	}
 	return all
 }
+
+// The places of the constants in the lists of a scheme: gemmOf, groupedOf, attentionOf and latentOf.
+const (
+	compute, memory, fixed        = 0, 1, 2    // of all classes
+	depth, quantize, row, exposed = 3, 4, 5, 6 // of a GEMM
+	permute, expert               = 3, 4       // of a grouped GEMM
+	ramp, tile                    = 3, 4       // of attention
+)
 
 // defineLike enters constants again in another section; each is replaced by its original where a calibration does not have it.
 func defineLike(section string, first []Constant) (all []Constant) {
@@ -80,11 +87,11 @@ func of(all *[NumSchemes][]Constant, s Scheme) []Constant {
 }
 
 // GroupedOf is the constant that a calibration has if it has any of grouped GEMMs in a scheme.
-func GroupedOf(s Scheme) Constant { return groupedOf[s][0] }
+func GroupedOf(s Scheme) Constant { return groupedOf[s][compute] }
 
 // OfScheme reports whether the constant belongs to one scheme or to one kind of attention, as gemm_fp8.compute and
 // latent_attention.memory do, and replaces another constant there.
-func (c Constant) OfScheme() bool { return c >= gemmOf[FP8][0] }
+func (c Constant) OfScheme() bool { return c >= gemmOf[FP8][compute] }
 
 // Variants are the constants that c stands in for where a calibration does not have them.
 func (c Constant) Variants() []Constant { return table[c].variants }

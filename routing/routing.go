@@ -90,8 +90,7 @@ func (p *Popularity) Routings(m *models.Model, ranks int) (all Routings) {
 }
 
 func (p *Popularity) routing(e *models.Experts, ranks int) Routing {
-	busy := float64(e.TopK) / float64(e.Count+e.Idle) * float64(e.Count)
-	chance := inclusion(p.weights(e.Count, ranks), busy)
+	chance := inclusion(p.weights(e.Count, ranks), e.Busy())
 	each := e.Count / ranks
 	r := Routing{of: e}
 	var busiest []float64
@@ -107,7 +106,7 @@ func (p *Popularity) routing(e *models.Experts, ranks int) Routing {
 	for _, v := range busiest {
 		r.logs = append(r.logs, math.Log1p(-min(v, 1-1e-12)))
 	}
-	r.Uneven = r.Pairs * float64(ranks) / busy
+	r.Uneven = r.Pairs * float64(ranks) / e.Busy()
 	return r
 }
 

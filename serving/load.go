@@ -18,6 +18,29 @@ type Source interface {
 	Err() error
 }
 
+// What a load may be. No server has so few requests, of which each takes the energy of all the time until the next, nor so
+// many.
+const (
+	LeastRate, MostRate = 1e-9, 1e6 // requests a second
+	MostClients         = 1 << 20
+)
+
+// CheckRate refuses requests a second that no server has.
+func CheckRate(rate float64) error {
+	if rate >= LeastRate && rate <= MostRate {
+		return nil
+	}
+	return fmt.Errorf("%g requests a second: want from 1e-9 to 1e6", rate)
+}
+
+// CheckClients refuses numbers of clients that no server has.
+func CheckClients(n int) error {
+	if n >= 1 && n <= MostClients {
+		return nil
+	}
+	return fmt.Errorf("%d clients: want from 1 to %d", n, MostClients)
+}
+
 // An Arrival says how requests arrive.
 type Arrival struct {
 	Kind        string  // "poisson", "gamma", "constant", "ramp" or "closed"
@@ -42,12 +65,12 @@ func (l *Load) check() error {
 	a := &l.Arrival
 	switch a.Kind {
 	case "closed":
-		if a.Concurrency < 1 || a.Concurrency > 1<<20 {
-			return fmt.Errorf("a concurrency of %d: want from 1 to %d", a.Concurrency, 1<<20)
+		if err := CheckClients(a.Concurrency); err != nil {
+			return err
 		}
 	case "ramp":
-		if !(a.From > 0 && a.From <= 1e6) {
-			return fmt.Errorf("a ramp from %g requests a second: want above 0 and at most 1e6", a.From)
+		if err := CheckRate(a.From); err != nil {
+			return fmt.Errorf("a ramp from %w", err)
 		}
 	case "gamma":
 		if !(a.Burstiness > 0 && a.Burstiness <= 1000) {
@@ -57,8 +80,10 @@ func (l *Load) check() error {
 	default:
 		return fmt.Errorf("arrivals are %q: want poisson, gamma, constant, ramp or closed", a.Kind)
 	}
-	if a.Kind != "closed" && !(a.Rate > 0 && a.Rate <= 1e6) {
-		return fmt.Errorf("%g requests a second: want above 0 and at most 1e6", a.Rate)
+	if a.Kind != "closed" {
+		if err := CheckRate(a.Rate); err != nil {
+			return err
+		}
 	}
 	if l.Requests < 1 {
 		return fmt.Errorf("%d requests: want at least 1", l.Requests)

@@ -130,11 +130,12 @@ type Result struct {
 
 // A Bin is a part of the timeline.
 type Bin struct {
-	Begin, End unit.Seconds
-	Waiting    float64 // requests, mean
-	Running    float64
-	Cache      float64 // share of the KV blocks
-	Tokens     float64 // processed, prompt and generated, a second
+	Begin   unit.Seconds `json:"begin_s"`
+	End     unit.Seconds `json:"end_s"`
+	Waiting float64      `json:"waiting"` // requests, mean
+	Running float64      `json:"running"`
+	Cache   float64      `json:"kv_cache_share"`
+	Tokens  float64      `json:"tok_s"` // processed, prompt and generated, a second
 }
 
 // arrive enters a request that arrives when so many were answered or refused.
@@ -250,13 +251,12 @@ func (t *timeline) add(begin, end unit.Seconds, s sample) {
 }
 
 // all is the bins, of so many replicas together.
-func (t *timeline) all(replicas float64) []Bin {
-	bins := make([]Bin, len(t.sums))
+func (t *timeline) all(replicas float64) (bins []Bin) {
 	for i, s := range t.sums {
-		bins[i] = Bin{
+		bins = append(bins, Bin{
 			Begin: unit.Seconds(float64(i) * t.width), End: unit.Seconds(float64(i+1) * t.width),
 			Waiting: s.waiting / t.width, Running: s.running / t.width, Cache: s.cache / t.width / replicas, Tokens: s.tokens / t.width,
-		}
+		})
 	}
 	return bins
 }

@@ -70,9 +70,10 @@ func (t *Steadies) Rate(rate float64, l Layout) (*Steady, error) {
 
 // check refuses rates and layouts that no steady state is of, and prepares for the layout.
 func (t *Steadies) check(rate float64, l *Layout) error {
+	if err := CheckRate(rate); err != nil {
+		return err
+	}
 	switch {
-	case !(rate > 0 && rate <= 1e6):
-		return fmt.Errorf("%g requests a second: want above 0 and at most 1e6", rate)
 	case l.Prefillers == 0:
 		return nil
 	case t.gen.MeanLength() < 2:
@@ -147,8 +148,8 @@ func (t *Steadies) Stable(rate float64, l Layout) error {
 
 // Concurrency is the steady state of a closed loop of clients that have one request each at a time, without the capacity.
 func (t *Steadies) Concurrency(clients, replicas int) (*Steady, error) {
-	if clients < 1 || clients > 1<<20 {
-		return nil, fmt.Errorf("a concurrency of %d: want from 1 to %d", clients, 1<<20)
+	if err := CheckClients(clients); err != nil {
+		return nil, err
 	}
 	limit := crowd * t.flow.most * int(math.Ceil(t.flow.units(replicas)))
 	st, err := t.loop(min(clients, limit), replicas)

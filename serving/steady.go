@@ -34,6 +34,7 @@ type Steady struct {
 
 	apiLoad     float64 // share of its time that the API server is busy with an open load, where requests are not followed through it
 	otherBlocks float64 // share of a replica's KV blocks that requests hold which do not decode yet, or no more
+	pipelined   bool    // several batches are on their way through the stages of a replica
 }
 
 // nearFull is the share of the largest stable rate beyond which a KV cache that fills at times makes TTFT uncertain.
@@ -42,12 +43,18 @@ const nearFull = 0.85
 // inGroups is the share of its time from which on an API server lets so many requests come in groups that a steady state without them is uncertain.
 const inGroups = 0.5
 
+// filledPipeline is the share of the largest stable rate beyond which batches of a pipeline often wait for each other (go test ./serving -run SteadyPipeline).
+const filledPipeline = 0.4
+
 // Warning says what makes a steady state uncertain; "" if nothing does.
 func (st *Steady) Warning() string {
 	c := &st.Capacity
 	if st.apiLoad > inGroups {
 		return fmt.Sprintf("the API server is busy for %.0f %% of its time, and lets requests come to the engine in groups: means may be several times as long as simulated or as short; llmprof simulate --rate has them",
 			100*min(st.apiLoad, 1))
+	}
+	if st.pipelined && st.Rate > filledPipeline*c.Rate {
+		return "the batches of a pipeline often wait for each other: the mean TTFT is up to half as long again as simulated, TPOT a sixth; llmprof simulate --rate has them"
 	}
 	if st.Rate <= nearFull*c.Rate || c.Bound != preemption && c.Bound != "KV blocks" {
 		return ""

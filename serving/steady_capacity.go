@@ -11,9 +11,9 @@ import (
 
 // A Capacity is the largest rate that is stable, and what bounds it.
 type Capacity struct {
-	Rate    float64
-	Bound   string // "compute", "KV blocks", "preemption", "sequences", "prefill" or "API server"
-	Running int    // sequences of one replica that fit at once
+	Rate    float64 `json:"requests_s"`
+	Bound   string  `json:"bound"`           // "compute", "KV blocks", "preemption", "sequences", "prefill" or "API server"
+	Running int     `json:"running_replica"` // sequences of one replica that fit at once
 }
 
 // prefillCapacity is the largest stable rate of so many replicas that only prefill.

@@ -62,7 +62,7 @@ func (st *Steady) toward(o *Steady, share float64) {
 
 // followed is the steady state of replicas whose clients' requests are followed; nil where a KV cache may be full.
 func (f *flow) followed(clients, replicas int) *Steady {
-	if f.handed || f.peers > 1 || f.answers.Kind == "fixed" && f.gen > 1 || !f.holds((clients+replicas-1)/replicas) {
+	if f.handed || f.peers > 1 || f.answers.Kind == "fixed" || !f.holds((clients+replicas-1)/replicas) {
 		return nil
 	}
 	all := f.newRoundRobin(clients, replicas)

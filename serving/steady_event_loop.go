@@ -136,8 +136,15 @@ func (p *eventLoop) begin(now float64) {
 func (p *eventLoop) send(now float64) float64 {
 	r := &p.ready
 	p.due -= r.ends
+	each, rank, before := r.decodes*p.half, 2*p.rank, r.ends*p.closing
+	if r.decodes == 0 { // answers of one token: streams end between the first tokens of others
+		each, rank, before = r.firsts*p.half, 1, 0
+	}
 	for i := 0.5; i < r.ends; i++ {
-		at := now + min(2*p.rank*i/r.ends, 1)*r.decodes*p.half + (i-0.5)*p.closing
+		at := now + min(rank*i/r.ends, 1)*each + (i-0.5)*p.closing
+		if r.decodes == 0 {
+			at += p.half / 2 // its own message is sent
+		}
 		p.sums.ends += at
 		if p.turns != nil {
 			p.turns.send(at + 2*p.way)
@@ -145,10 +152,10 @@ func (p *eventLoop) send(now float64) float64 {
 	}
 	p.sums.ends -= r.endsAt
 	p.sums.ended += r.ends
-	now += r.decodes*p.half + r.ends*p.closing
-	p.sums.firsts += r.firsts*(now+(r.firsts+1)/2*p.half) - r.firstsAt
+	now += r.decodes*p.half + before
+	p.sums.firsts += r.firsts*(now+(r.firsts+1)/2*p.half) + (r.firsts-1)/2*(r.ends*p.closing-before) - r.firstsAt
 	p.sums.began += r.firsts
-	now += r.firsts * p.half
+	now += r.firsts*p.half + r.ends*p.closing - before
 	p.ready = delivery{}
 	return now
 }

@@ -26,3 +26,32 @@ func TestSteadyOfBusyFrontends(t *testing.T) {
 		agree(t, what+"E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
 	}
 }
+
+// Clients whose answers have one token are as many as wait for one: the end of a stream comes after its token, and the next token waits for it.
+func TestClientsOfOneToken(t *testing.T) {
+	for _, x := range []struct {
+		model, gpu string
+		tp         int
+		clients    int
+		tolerance  float64
+	}{{"llama3.2-1b", "h100", 1, 1, 1e-3}, {"llama3.2-1b", "h100", 1, 16, 0.02}, {"llama3.1-8b", "h100", 8, 4, 0.02}, {"llama3.1-70b", "h100", 4, 16, 0.02}, {"falcon-mamba-7b", "h200", 1, 200, 0.02}} {
+		s := engineServer(t, x.model, x.gpu, x.tp, "vllm", "vllm")
+		st, err := s.SteadyConcurrency(x.clients, Fixed(128), Fixed(1))
+		testkit.Must(t, err)
+		r := simulate(t, s, Load{Arrival: Arrival{Kind: "closed", Concurrency: x.clients}, Prompt: Fixed(128), Gen: Fixed(1), Requests: 40 * x.clients}, Options{Warmup: 10 * x.clients})
+		what := fmt.Sprintf("%s on %s, %d clients: ", x.model, x.gpu, x.clients)
+		agree(t, what+"Little's law", st.Rate*float64(st.E2E), float64(x.clients), x.tolerance)
+		agree(t, what+"TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05)
+	}
+}
+
+// At a rate the end of a stream is after its only token too.
+func TestRatesOfOneToken(t *testing.T) {
+	s := engineServer(t, "llama3.2-1b", "h100", 1, "vllm", "vllm")
+	for _, rate := range []float64{20, 250} { // followed by steps alone, and through the API server
+		st, err := s.SteadyRate(rate, Fixed(128), Fixed(1))
+		testkit.Must(t, err)
+		r := simulate(t, s, Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: Fixed(128), Gen: Fixed(1), Requests: 6000}, Options{Warmup: 500})
+		agree(t, fmt.Sprintf("%g requests a second: TTFT", rate), float64(st.TTFT), r.TTFT.Mean(), 0.05)
+	}
+}

@@ -178,8 +178,9 @@ func (w *loop) steady(from, to int) *Steady {
 	time, busy := b.time-a.time, b.busy-a.busy
 	idle := w.server.idle().For(unit.Seconds(max(time*replicas-busy, 0)))
 	units := time * replicas / w.server.peers()
+	rate := float64(w.clients) * w.server.peers() / replicas / ((b.e2e - a.e2e) / n) // by Little's law: time has parts of waves
 	st := &Steady{
-		Rate: n / units, Waiting: (b.ttft - a.ttft) / units, Running: (b.e2e - a.e2e - b.ttft + a.ttft) / units, // by Little's law
+		Rate: rate, Waiting: rate * (b.ttft - a.ttft) / n, Running: rate * (b.e2e - a.e2e - b.ttft + a.ttft) / n,
 		TTFT: unit.Seconds((b.ttft - a.ttft) / n), TPOT: unit.Seconds((b.tpot - a.tpot) / max(b.several-a.several, 1)), E2E: unit.Seconds((b.e2e - a.e2e) / n),
 		Utilization: min(busy/(time*replicas), 1), Energy: (unit.Joules(b.energy-a.energy) + idle).Times(1 / n),
 	}

@@ -39,7 +39,7 @@ type Setting struct {
 	Act          string  `parquet:"act,dict,optional"`
 	KV           string  `parquet:"kv,dict,optional"`
 	AllLogits    bool    `parquet:"all_logits"`
-	Other        string  `parquet:"other,dict,optional"` // settings without a column of their own, as flags
+	Other        string  `parquet:"other,dict,optional"` // settings without a column of their own, as flag=value
 	PerHour      float64 `parquet:"usd_h,optional"`
 	Rate         float64 `parquet:"rate_hz,optional"` // request rate of the load
 	Concurrency  int     `parquet:"concurrency,optional"`

@@ -6,7 +6,10 @@
 // here: FLOPs.Over(FLOPsPerSec) is Seconds.
 package unit
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // Quantities of work, data, time, power, energy and money.
 type (
@@ -53,6 +56,9 @@ func (w Watts) For(t Seconds) Joules { return Joules(float64(w) * float64(t)) }
 
 // For is the money that p charges for t.
 func (p DollarsPerHour) For(t Seconds) Dollars { return Dollars(float64(p) * float64(t) / 3600) }
+
+// Duration is s as package time counts.
+func (s Seconds) Duration() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
 
 // Times is n of the quantity.
 func (f FLOPs) Times(n float64) FLOPs     { return FLOPs(float64(f) * n) }

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"runtime"
 	"slices"
 	"sync"
 
 	"llmprof/analytic"
+	"llmprof/input"
 	"llmprof/measure/stats"
 	"llmprof/roofline"
 )
@@ -82,23 +82,16 @@ func (s *Scorer) Ablate(rows []Row) ([]Ablation, *Ablation, error) {
 	}
 	sets = append(sets, roofline.All())
 	found, errs := make([]Ablation, len(sets)), make([]error, len(sets))
-	var all sync.WaitGroup
-	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	var told sync.Mutex
 	done := 0
-	for i, set := range sets {
-		all.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			found[i].Effects, errs[i] = s.without(set, rows)
-			told.Lock()
-			defer told.Unlock()
-			if done++; s.Progress != nil {
-				s.Progress(done, len(sets))
-			}
-		})
-	}
-	all.Wait()
+	input.Each(len(sets), func(i int) {
+		found[i].Effects, errs[i] = s.without(sets[i], rows)
+		told.Lock()
+		defer told.Unlock()
+		if done++; s.Progress != nil {
+			s.Progress(done, len(sets))
+		}
+	})
 	for i, err := range errs {
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", sets[i][0], err)
@@ -146,7 +139,7 @@ func (s *Scorer) without(set []roofline.Constant, rows []Row) ([]Effect, error) 
 	}
 	var effects []Effect
 	for _, fitted := range []bool{false, true} {
-		for _, m := range Metrics() {
+		for _, m := range metrics() {
 			g := group{m, fitted}
 			if n := len(before[g]); n > 0 {
 				effects = append(effects, Effect{m, fitted, n, moved[g], stats.Median(before[g]), stats.Median(after[g])})

@@ -14,7 +14,7 @@ import (
 	"llmprof/printable"
 )
 
-// A cell is a value of an observation, or of a File, in CSV, under the name of its column.
+// A cell is a value of a record in CSV, under the name of its column.
 type cell struct {
 	name string
 	to   any  // *string, *[]string, *time.Time, *bool, *int, *int64, *float64 or **float64; empty for zero and nil
@@ -40,9 +40,6 @@ func (o *Observation) cells() []cell {
 	}
 }
 
-// columns are all that a file of observations may have.
-var columns = names(new(Observation).cells())
-
 func names(cells []cell) (all []string) {
 	for _, c := range cells {
 		all = append(all, c.name)
@@ -54,6 +51,17 @@ func names(cells []cell) (all []string) {
 // with #. It is strict: the header is one that WriteCSV writes, and the first line with a
 // mistake is an error that names it.
 func Parse(name string, data []byte) ([]Observation, error) {
+	return parse[Observation](name, data)
+}
+
+// A tabular is a pointer to what a line of a table holds: an observation, or where some are from.
+type tabular[T any] interface {
+	*T
+	cells() []cell
+	Check() error
+}
+
+func parse[T any, R tabular[T]](name string, data []byte) ([]T, error) {
 	r := csv.NewReader(bytes.NewReader(data))
 	r.ReuseRecord, r.Comment = true, '#'
 	head, err := r.Read()
@@ -66,7 +74,7 @@ func Parse(name string, data []byte) ([]Observation, error) {
 	line, _ := r.FieldPos(0)
 	head = slices.Clone(head)
 	absent := func(c cell) bool { return c.rare && !slices.Contains(head, c.name) }
-	known := names(slices.DeleteFunc(new(Observation).cells(), absent))
+	known := names(slices.DeleteFunc(R(new(T)).cells(), absent))
 	if len(head) != len(known) {
 		return nil, fmt.Errorf("%s:%d: %d columns: want %s", name, line, len(head), strings.Join(known, ","))
 	}
@@ -75,29 +83,29 @@ func Parse(name string, data []byte) ([]Observation, error) {
 			return nil, fmt.Errorf("%s:%d: column %d is %.40q: want %q", name, line, i+1, head[i], want)
 		}
 	}
-	var all []Observation
+	var all []T
 	for {
-		record, err := r.Read()
+		fields, err := r.Read()
 		if errors.Is(err, io.EOF) {
 			return all, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		var o Observation
-		for i, c := range slices.DeleteFunc(o.cells(), absent) {
-			if err = c.read(strings.Clone(printable.FromCell(record[i]))); err != nil {
+		var one T
+		for i, c := range slices.DeleteFunc(R(&one).cells(), absent) {
+			if err = c.read(strings.Clone(printable.FromCell(fields[i]))); err != nil {
 				break
 			}
 		}
 		if err == nil {
-			err = o.Check()
+			err = R(&one).Check()
 		}
 		if err != nil {
 			line, _ := r.FieldPos(0)
 			return nil, fmt.Errorf("%s:%d: %w", name, line, err)
 		}
-		all = append(all, o)
+		all = append(all, one)
 	}
 }
 
@@ -173,23 +181,25 @@ func (c *cell) text() string {
 }
 
 // WriteCSV writes observations in the form that Parse reads.
-func WriteCSV(w io.Writer, all []Observation) error {
+func WriteCSV(w io.Writer, all []Observation) error { return write(w, all) }
+
+func write[T any, R tabular[T]](w io.Writer, all []T) error {
 	given := map[string]bool{}
 	for i := range all {
-		for _, c := range all[i].cells() {
+		for _, c := range R(&all[i]).cells() {
 			given[c.name] = given[c.name] || c.text() != ""
 		}
 	}
 	absent := func(c cell) bool { return c.rare && !given[c.name] }
-	records := [][]string{names(slices.DeleteFunc(new(Observation).cells(), absent))}
+	lines := [][]string{names(slices.DeleteFunc(R(new(T)).cells(), absent))}
 	for i := range all {
-		var record []string
-		for _, c := range slices.DeleteFunc(all[i].cells(), absent) {
-			record = append(record, printable.Cell(c.text()))
+		var line []string
+		for _, c := range slices.DeleteFunc(R(&all[i]).cells(), absent) {
+			line = append(line, printable.Cell(c.text()))
 		}
-		records = append(records, record)
+		lines = append(lines, line)
 	}
-	return csv.NewWriter(w).WriteAll(records)
+	return csv.NewWriter(w).WriteAll(lines)
 }
 
 // decimal is the shortest text that reads back as *v.

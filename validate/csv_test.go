@@ -9,6 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// columns are all that a file of observations may have.
+var columns = names(new(Observation).cells())
+
 // TestRoundTrip writes the embedded observations and reads them back.
 func TestRoundTrip(t *testing.T) {
 	all := embedded(t)

@@ -20,8 +20,8 @@ const (
 	EnergyPerRequest Metric = "energy_per_request_j"
 )
 
-// Metrics lists the metrics in the order of tables.
-func Metrics() []Metric {
+// metrics lists the metrics in the order of tables.
+func metrics() []Metric {
 	return []Metric{TTFT, TPOT, TTLT, EnergyPerPrompt, EnergyPerToken, EnergyPerRequest}
 }
 
@@ -57,8 +57,8 @@ const (
 	Varied Load = "closed-varied"
 )
 
-// Loads lists the loads.
-func Loads() []Load { return []Load{Static, Closed, Varied} }
+// loads lists the loads.
+func loads() []Load { return []Load{Static, Closed, Varied} }
 
 // clients reports whether requests come from clients in a closed loop.
 func (l Load) clients() bool { return l == Closed || l == Varied }
@@ -180,8 +180,8 @@ func (o *Observation) Check() error {
 			return fmt.Errorf("%s is %d: want 1 to %d, or nothing", n.key, n.n, most)
 		}
 	}
-	if !slices.Contains(Loads(), o.Load) {
-		return fmt.Errorf("load %.40q: want %s", o.Load, strings.Join(texts(Loads()), ", "))
+	if !slices.Contains(loads(), o.Load) {
+		return fmt.Errorf("load %.40q: want %s", o.Load, strings.Join(texts(loads()), ", "))
 	}
 	if o.Mode != "" && o.Mode != "graph" && o.Mode != "eager" {
 		return fmt.Errorf("mode %.40q: want \"graph\", \"eager\" or nothing", o.Mode)
@@ -199,7 +199,7 @@ const (
 )
 
 func (o *Observation) checkValues() error {
-	if _, err := known("metric", string(o.Metric), Metrics()); err != nil {
+	if _, err := known("metric", string(o.Metric), metrics()); err != nil {
 		return err
 	}
 	for _, v := range []struct {

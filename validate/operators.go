@@ -101,11 +101,7 @@ func (s *Scorer) operatorPhase(r *result.Result, p *result.OperatorPhase, decode
 		})
 		out.Sum.Kernels += o.Kernels
 	}
-	out.Sum.Name, out.Sum.Observed = "sum of operators", p.Sum
-	out.Step = OperatorRow{Name: "step", Kernels: out.Sum.Kernels, Observed: p.Step.Median}
-	if !decode {
-		out.Step.Name = "prefill"
-	}
+	out.Whole(p.Sum, p.Step.Median)
 	config, err := reduceConfig(r)
 	if err == nil {
 		out.Config = s.Canonical(config)
@@ -113,6 +109,15 @@ func (s *Scorer) operatorPhase(r *result.Result, p *result.OperatorPhase, decode
 	}
 	out.Why = err
 	return out
+}
+
+// Whole sets the sum of the rows and the step as it runs, in seconds.
+func (p *OperatorPhase) Whole(sum, step float64) {
+	p.Sum.Name, p.Sum.Observed = "sum of operators", sum
+	p.Step = OperatorRow{Name: "step", Kernels: p.Sum.Kernels, Observed: step}
+	if !p.Decode {
+		p.Step.Name = "prefill"
+	}
 }
 
 // report is the estimate of the very step that was timed.

@@ -83,7 +83,7 @@ func (s *Scorer) Forecast(c Config) ([]Figure, error) {
 		return nil, err
 	}
 	var all []Figure
-	for _, m := range Metrics() {
+	for _, m := range metrics() {
 		span, err := p.of(&c, m)
 		if err != nil {
 			return nil, err
@@ -279,7 +279,7 @@ func (p *Predictions) check(file string) error {
 			return fmt.Errorf("%s: point %d: want figures, or the reason why there are none", file, i)
 		}
 		for _, f := range point.Figures {
-			if !slices.Contains(Metrics(), f.Metric) || !(f.Expected > 0) {
+			if !slices.Contains(metrics(), f.Metric) || !(f.Expected > 0) {
 				return fmt.Errorf("%s: point %d: %q is predicted as %v: want a metric and a number above 0", file, i, f.Metric, f.Expected)
 			}
 		}

@@ -35,20 +35,20 @@ func TestForecast(t *testing.T) {
 	if c := p.Calibrations; len(c) != 1 || c[0].Name != "default for hopper" || *p.Points[0].Calibration != c[0].Name || p.Points[1].Calibration != nil {
 		t.Errorf("calibrations %v", c)
 	}
-	if n := len(p.Points[0].Figures); n != len(Metrics()) || p.Points[0].Reason != nil {
-		t.Errorf("%d figures, want %d", n, len(Metrics()))
+	if n := len(p.Points[0].Figures); n != len(metrics()) || p.Points[0].Reason != nil {
+		t.Errorf("%d figures, want %d", n, len(metrics()))
 	}
 	if p.Points[1].Reason == nil || !strings.Contains(*p.Points[1].Reason, string(DoesNotFit)) || len(p.Points[1].Figures) != 0 {
 		t.Errorf("%+v: want the reason that it does not fit", p.Points[1])
 	}
 	var all []Observation
-	for _, m := range Metrics() {
+	for _, m := range metrics() {
 		o := observation()
 		o.Metric = m
 		all = append(all, o)
 	}
 	rows := s.Score(all).Rows
-	if err := p.Hold(rows); err != nil || len(rows) != len(Metrics()) {
+	if err := p.Hold(rows); err != nil || len(rows) != len(metrics()) {
 		t.Errorf("%d rows: %v", len(rows), err)
 	}
 	p.Points[0].Figures[1].Expected *= 1 + 1e-15

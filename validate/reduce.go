@@ -64,11 +64,14 @@ func energies(base *Observation, e *result.Energy) (all []Observation) {
 func reduceConfig(r *result.Result) (c Config, err error) {
 	switch p := &r.Parallelism; {
 	case r.Serving != nil:
-		return servedConfig(r)
+		err = alone(r)
 	case p.PP > 1 || p.EP > 1:
-		return c, fmt.Errorf("it is split by pipeline (PP %d) or experts (EP %d): only TP is compared", p.PP, p.EP)
+		err = fmt.Errorf("it is split by pipeline (PP %d) or experts (EP %d): only TP is compared", p.PP, p.EP)
 	case len(r.Machine.GPUs) == 0:
-		return c, fmt.Errorf("it was not measured on a GPU")
+		err = errors.New("it was not measured on a GPU")
+	}
+	if err != nil {
+		return c, err
 	}
 	name, err := gpuOf(r)
 	if err != nil {
@@ -81,6 +84,9 @@ func reduceConfig(r *result.Result) (c Config, err error) {
 	}
 	if r.Workload.KV != r.Workload.Act {
 		c.KV = r.Workload.KV
+	}
+	if r.Serving != nil {
+		return c, c.serve(r)
 	}
 	switch r.Engine.Options["graph"] {
 	case "true":
@@ -102,28 +108,13 @@ func gpuOf(r *result.Result) (string, error) {
 	return cmp.Or(gpu.Key, gpu.Name), nil // unknown to the table when it was measured, it may be known now
 }
 
-// servedConfig is what a server's result is of: a batch of one, where requests came
-// one after the other. With more of them under way a server makes batches of its own,
-// which no estimate is of.
-func servedConfig(r *result.Result) (c Config, err error) {
-	if err := alone(r); err != nil {
-		return c, err
+// serve sets what a server's result is of: a batch of one, where requests came one after the other. With more of
+// them under way a server makes batches of its own, which no estimate is of.
+func (c *Config) serve(r *result.Result) (err error) {
+	if c.Engine, err = servedBy(r); err != nil {
+		return err
 	}
-	name, err := gpuOf(r)
-	if err != nil {
-		return c, err
-	}
-	engine, err := servedBy(r)
-	if err != nil {
-		return c, err
-	}
-	c = Config{
-		Model: r.Model.Name, GPU: name, Engine: engine, TP: r.Parallelism.TP, Batch: 1, Prompt: r.Workload.PromptLen, Gen: r.Workload.GenLen,
-		Weights: r.Workload.Weights, Load: Static, Params: r.Model.ParamsTotal,
-	}
-	if r.Workload.KV != "" && r.Workload.KV != r.Workload.Act {
-		c.KV = r.Workload.KV
-	}
+	c.Batch = 1
 	for _, n := range []struct {
 		to *int
 		of *stats.Summary
@@ -132,7 +123,7 @@ func servedConfig(r *result.Result) (c Config, err error) {
 			*n.to = int(math.Round(n.of.Mean))
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // alone says what of a server's result keeps it from being compared.

@@ -80,7 +80,7 @@ func TestClosedLoop(t *testing.T) {
 	times := map[Load]Row{}
 	o := observation()
 	o.Engine, o.Batch, o.Prompt, o.Gen = "vllm", 16, 128, 128
-	for _, o.Load = range Loads() {
+	for _, o.Load = range loads() {
 		row, err := s.row(&o)
 		if err != nil {
 			t.Fatal(err)
@@ -138,7 +138,7 @@ func TestClosedLoopOfPromptsApart(t *testing.T) {
 	times := map[Load]float64{}
 	o := observation()
 	o.Engine, o.Batch, o.Prompt, o.Gen, o.Budget = "sglang", 8, 1024, 128, 1024
-	for _, o.Load = range Loads() {
+	for _, o.Load = range loads() {
 		row, err := s.row(&o)
 		if err != nil {
 			t.Fatal(err)

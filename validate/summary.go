@@ -25,14 +25,14 @@ const (
 	BySource Dimension = "source"
 )
 
-// Dimensions lists them.
-func Dimensions() []Dimension {
+// dimensions lists them.
+func dimensions() []Dimension {
 	return []Dimension{ByEngine, ByGPU, ByTP, ByModel, ByBatch, BySource}
 }
 
 // ParseDimension finds a dimension by name.
 func ParseDimension(name string) (Dimension, error) {
-	return known("dimension", name, Dimensions())
+	return known("dimension", name, dimensions())
 }
 
 // A Group is what rows have in common; nil where they were not told apart by it.
@@ -94,7 +94,7 @@ func (g *Group) order(other *Group) int {
 		return 0
 	}
 	return cmp.Or(
-		slices.Index(Metrics(), g.Metric)-slices.Index(Metrics(), other.Metric), fitted(g)-fitted(other),
+		slices.Index(metrics(), g.Metric)-slices.Index(metrics(), other.Metric), fitted(g)-fitted(other),
 		compare(g.Source, other.Source), compare(g.GPU, other.GPU), compare(g.Engine, other.Engine), compare(g.TP, other.TP),
 		compare(g.Model, other.Model), compare(g.Batch, other.Batch),
 	)

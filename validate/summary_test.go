@@ -74,11 +74,11 @@ func TestSummarizeGroups(t *testing.T) {
 func TestSummarizeAgain(t *testing.T) {
 	rows := scorer(t).Score(embedded(t)).Rows
 	total, weighted := map[Metric]int{}, map[Metric]float64{}
-	for _, s := range Summarize(rows, Dimensions()...) {
+	for _, s := range Summarize(rows, dimensions()...) {
 		total[s.Metric] += s.N
 		weighted[s.Metric] += s.MeanAPE * float64(s.N)
 	}
-	for _, m := range Metrics() {
+	for _, m := range metrics() {
 		var n int
 		var sum float64
 		for i := range rows {
@@ -106,7 +106,7 @@ func TestSummarizeAgain(t *testing.T) {
 }
 
 func TestParseDimension(t *testing.T) {
-	for _, d := range Dimensions() {
+	for _, d := range dimensions() {
 		if got, err := ParseDimension(string(d)); err != nil || got != d {
 			t.Errorf("%s: %v, %v", d, got, err)
 		}

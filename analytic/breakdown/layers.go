@@ -53,7 +53,7 @@ func Fused(m *analytic.Machine, ops ...*Operator) (sum Operator) {
 		} else {
 			sum.Acts = acts
 		}
-		floor := m.Peaks().FloorOf(&l.Work, l.Format, 1, 1)
+		floor := m.Peaks().FloorOf(&l.Work, l.Format)
 		if l.Format != unit.NoFormat {
 			sum.Format = l.Format
 		}

@@ -25,7 +25,7 @@ var llamaCPP = ggml{profile: analytic.Profile{
 	State: unit.FP32, Conv: unit.FP32, // recurrent_type_r and recurrent_type_s (src/llama-model.cpp), which no flag changes
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia, amd, intel, apple}, Capability: 6,
-		Not:     []string{"bailing_moe_linear", "bailing_moe_v2_5", "bamba", "gpt_neo", "gptj", "internlm", "minimax_m1", "opt", "recurrent_gemma", "zamba2"},
+		Not:     []string{"bailing_moe_linear", "bailing_moe_v2_5", "bamba", "gpt_neo", "gptj", "internlm", "minimax_m1", "opt", "recurrent_gemma", "rwkv", "zamba2"},
 		Weights: ggmlWeights, Mixes: analytic.MixesAlone, Lacks: map[string][]unit.Format{"gaudi3": ggmlWeights}, // no backend reaches Gaudi
 		Acts: []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8},
 		KV:   []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8, unit.INT4},
@@ -111,7 +111,7 @@ func (e *ggml) lower(l *analytic.Lowering, i int) {
 	}
 }
 
-// bySequences chooses between the figure of one sequence and that of several.
+// bySequences is one for a step of one sequence, else several.
 func bySequences(s *operator.Step, one, several float64) float64 {
 	if s.Batch > 1 {
 		return several

@@ -165,7 +165,6 @@ func (n *nativeStep) class(skinny bool) roofline.Class {
 	return roofline.GEMM
 }
 
-// join fuses operator i into a kernel.
 func (n *nativeStep) join(k *analytic.Kernel, i int) {
 	n.Fuse(k, i)
 	n.fused |= 1 << i

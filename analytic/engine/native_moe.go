@@ -63,7 +63,6 @@ func MoEDecodeReads(k *roofline.Kernel, o *operator.Op, first bool) {
 	k.Reread += expert.Times(Groups(s.Experts, s.TopK, s.Tokens, GroupPairs)*share - s.Hit)
 }
 
-// topK lowers the choice of the experts.
 func (n *nativeStep) topK(i int) {
 	class := roofline.Elementwise
 	if n.prompt() && n.known(roofline.RoutingFixed) {

@@ -57,7 +57,6 @@ func parseOperators(rows string) (all []operatorConstant, err error) {
 	return all, nil
 }
 
-// number reads a number; empty is 0.
 func number(text string) (float64, error) {
 	if text == "" {
 		return 0, nil

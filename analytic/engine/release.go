@@ -31,8 +31,8 @@ const promptScatter, decodeScatter = 0.37, 0.38
 
 // known has the timed releases of each engine.
 var known = map[string]releases{
-	"vllm":         {timed: []string{"0.24", "0.25"}, scatter: scatter{experts: 0.20, reduce: 0.36}},
-	"sglang":       {timed: []string{"0.5.14"}, scatter: scatter{experts: 0.54, reduce: 0.75}},
+	"vllm":         {timed: []string{"0.24", "0.25"}, scatter: scatter{experts: 0.19, reduce: 0.36}},
+	"sglang":       {timed: []string{"0.5.14"}, scatter: scatter{experts: 0.52, reduce: 0.75}},
 	"tensorrt-llm": {timed: []string{"1.3.0rc20"}, scatter: scatter{experts: 0.14, reduce: 0.16}},
 }
 
@@ -72,6 +72,9 @@ func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	// DeepGEMM took experts in FP8 by blocks on Hopper at every number of rows from when scales in E8M0 were the default
 	// there (vllm-project/vllm, pull request 26197; triton_deep_gemm_moe.py) until backends were ranked (32414), which by its date is 0.15.
 	at.contiguous = name == vllm.profile.Name && !number.before(11, 1) && number.before(15, 0)
+	if name == vllm.profile.Name && number.before(11, 1) {
+		at.beside = 0 // vllm-project/vllm, pull request 26440
+	}
 	switch {
 	case name == sglang.profile.Name && number.before(5, 10):
 		at.pieces = nil // --enable-piecewise-cuda-graph is off by default: python/sglang/srt/server_args.py of 0.5.9
@@ -105,7 +108,6 @@ func parseVersion(release string) (v version) {
 	return v
 }
 
-// before reports whether the version is before 0.minor.patch.
 func (v version) before(minor, patch int) bool {
 	return slices.Compare(v[:], []int{0, minor, patch}) < 0
 }

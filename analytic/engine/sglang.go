@@ -7,6 +7,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/hardware"
 	"llmprof/models"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -25,13 +26,13 @@ var sglang = graphed{profile: analytic.Profile{
 		// read from the models' EntryClass in the wheel of SGLang 0.5.23
 		Not: []string{
 			"bamba", "bloom", "dots1", "ernie4_5", "falcon", "gpt_neo", "gpt_neox", "internlm", "jamba", "minimax_m1", "olmo3",
-			"recurrent_gemma", "seed_oss", "smollm3", "zamba2",
+			"recurrent_gemma", "rwkv", "seed_oss", "smollm3", "zamba2",
 		},
 		Acts: vllmRuns.Acts, KV: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.MXFP4}, Split: sglangSplit, WholeBlocks: true,
 		Builds: map[string][]string{amd: {"gfx942", "gfx950"}}, // setup_rocm.py of sgl-kernel stops at others
 		Lacks:  vllmRuns.Lacks,
 	},
-}, rows: sglangRows, pieces: sglangPieces, sampling: 30, gathers: true, sumsPrompts: true, grouped: sglangExpertTile, grain: sglangExpertGrain, untuned: sglangUntuned}
+}, rows: sglangRows, pieces: sglangPieces, sampling: 30, beside: 1024, gathers: true, sumsPrompts: true, grouped: sglangExpertTile, grain: sglangExpertGrain, untuned: sglangUntuned, joined: sglangJoined}
 
 // SGLang runs prompts and decodes in separate steps, or in the same with --enable-mixed-chunk.
 var (
@@ -166,4 +167,25 @@ func sglangUntuned(g *hardware.GPU, k *roofline.Kernel) bool {
 	}
 	s := &k.Shape
 	return !slices.Contains(sglangTuned[g.Key][s.Experts/max(1, s.Ranks)], s.N/max(1, s.Matrices))
+}
+
+// join adds an operator of a shared expert to the grouped GEMM of the routed ones, which copies the inputs of one more pair of each token.
+func join(l *analytic.Lowering, i int) {
+	k := groupedKernel(l)
+	l.Beside(k, i)
+	if o := &l.Ops[i]; o.Type == operator.NonLinear {
+		k.Permuted += l.Step.Bytes(o.Shape.M * float64(l.Step.Model.Hidden))
+	}
+}
+
+// sglangJoined reports whether SGLang's Triton kernel has the shared expert as one more of a layer's experts, which every token takes (determine_num_fused_shared_experts of
+// deepseek_v2.py and glm4_moe.py). FlashInfer's kernels, which run on Blackwell's data centre GPUs, have no such expert, and EP excludes it.
+func sglangJoined(l *analytic.Lowering) bool {
+	k, m := groupedKernel(l), l.Step.Model
+	if k == nil || l.Step.Par.EP > 1 || l.GPU.Vendor != nvidia || capability(l.GPU) < 8 || dataCentreBlackwell(l.GPU) {
+		return false
+	}
+	e := l.Ops[k.Main].Block.Experts
+	one := e.Shared != nil && e.Shared.Activation.Width == e.Activation.Width
+	return one && (m.Family == "glm4_moe" || e.Count == 256 && (m.Family == "deepseek_v3" || m.Family == "deepseek_v32" || m.Family == "glm_moe_dsa"))
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/operator"
@@ -170,5 +171,80 @@ func TestStatesInFloat32(t *testing.T) {
 	}
 	if wide, narrow := state("sglang"), state("vllm"); narrow == 0 || wide != 2*narrow {
 		t.Errorf("a decode step moves %v of states on SGLang and %v on vLLM: want twice as much", wide, narrow)
+	}
+}
+
+// SGLang's Triton kernel has DeepSeek's shared expert among those of a layer, and FlashInfer's and ranks of EP do not. Either way all weights of the layer are read.
+func TestSharedExpertJoins(t *testing.T) {
+	for _, x := range []struct {
+		engine, model, gpu string
+		ep                 int
+		joins              bool
+	}{
+		{"sglang", "deepseek-r1", "h200", 1, true},
+		{"sglang", "deepseek-r1", "h200", 8, false},
+		{"sglang", "deepseek-r1", "b200", 1, false},
+		{"sglang", "glm-4.5", "h200", 1, true},
+		{"sglang", "deepseek-v2", "h200", 1, false},
+		{"vllm", "deepseek-r1", "h200", 1, false},
+	} {
+		c := casetest.Case(t, x.model, x.gpu, 16, 8)
+		c.Machine, c.Parallel.EP = casetest.Machine(t, x.gpu, x.engine), x.ep
+		c.Scheme = casetest.Scheme(t, "fp8-block", c.Machine.GPU)
+		p, err := analytic.NewPredictor(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ops, kernels unit.Bytes
+		joins := true
+		s := p.Step(16, 1, 100, 1)
+		p.Walk(&s, func(l *analytic.Lowering, _ []roofline.Cost) {
+			if l.Part != operator.PartLayers {
+				return
+			}
+			for i := range l.Ops {
+				ops += l.Ops[i].Work.Weights
+			}
+			for i := range l.Kernels {
+				kernels += l.Kernels[i].Work.Weights
+				joins = joins && !l.Ops[l.Kernels[i].Main].Shared
+			}
+		})
+		if joins != x.joins || math.Abs(float64(kernels/ops-1)) > 1e-9 {
+			t.Errorf("%s, %s on %s, EP %d: the shared expert joins the others: %v, want %v; kernels read %v of %v", x.engine, x.model, x.gpu, x.ep, joins, x.joins, kernels, ops)
+		}
+	}
+}
+
+// Shared experts of a decode step run beside the routed ones up to so many sequences, and the interval reaches down by their time.
+func TestSharedExpertsBeside(t *testing.T) {
+	for _, x := range []struct {
+		engine string
+		batch  int
+		beside bool
+	}{
+		{"tensorrt-llm", 16, true}, {"tensorrt-llm", 512, true}, {"sglang", 16, true}, {"vllm", 256, true}, {"vllm", 264, false}, {"vllm@0.10.2", 16, false}, {"vllm@0.12.0", 16, true},
+	} {
+		c := casetest.Case(t, "deepseek-r1", "b200", x.batch, 8)
+		c.Machine, c.Scheme = casetest.Machine(t, "b200", x.engine), casetest.Scheme(t, "fp8-block", c.Machine.GPU)
+		p, err := analytic.NewPredictor(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var shared, beside unit.Seconds
+		s := p.Step(float64(x.batch), 1, 100, 1)
+		p.Walk(&s, func(l *analytic.Lowering, costs []roofline.Cost) {
+			for i := range l.Kernels {
+				if k := &l.Kernels[i]; l.Ops[k.Main].Shared {
+					shared += costs[i].Time
+					if k.Beside {
+						beside += costs[i].Time
+					}
+				}
+			}
+		})
+		if want := shared; !x.beside && beside != 0 || x.beside && (beside != want || beside == 0) {
+			t.Errorf("%s, %d sequences: %v of %v run beside the routed experts", x.engine, x.batch, beside, shared)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
+	"llmprof/internal/testkit"
 	"llmprof/models"
 	"llmprof/unit"
 )
@@ -106,6 +107,28 @@ func TestRefusals(t *testing.T) {
 		case x.instead != "" && (instead.Profile().Name != x.instead || !strings.Contains(err.Error(), x.instead) || engine.Runs(instead, m, &g, &s) != nil):
 			t.Errorf("%s, %s, %s, %s: %v; by default %s, want %s", x.engine, x.model, x.gpu, x.weights, err, instead.Profile().Name, x.instead)
 		}
+	}
+}
+
+// TestRecurrentFamilies checks that RWKV-4 runs by transformers alone: registries of vLLM 0.32 and SGLang 0.5.23 have no
+// class of it, and llama.cpp has versions 6 and 7.
+func TestRecurrentFamilies(t *testing.T) {
+	m, err := models.Read("rwkv", []byte(`{"model_type":"rwkv","hidden_size":4096,"num_hidden_layers":32,"vocab_size":50277,"context_length":1024}`))
+	testkit.Must(t, err)
+	_, gpus := casetest.Tables(t)
+	g, err := gpus.GPU("h100")
+	testkit.Must(t, err)
+	s, err := models.ParseScheme("bf16")
+	testkit.Must(t, err)
+	for _, name := range []string{"vllm", "sglang", "tensorrt-llm", "llama.cpp", "native"} {
+		e, err := engine.Parse(name)
+		testkit.Must(t, err)
+		if engine.Runs(e, m, &g, &s) == nil {
+			t.Errorf("%s runs RWKV-4", name)
+		}
+	}
+	if e, _ := engine.Default(m, &g, &s); e.Profile().Name != "transformers" {
+		t.Errorf("%s is the default for RWKV-4, want transformers", e.Profile().Name)
 	}
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"slices"
 
 	"llmprof/analytic"
@@ -18,7 +19,7 @@ var tensorRT = graphed{profile: analytic.Profile{
 	Source: "TensorRT-LLM 1.3: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has measured with TensorRT-LLM; " +
 		"the memory of vllm",
 	Constants: vllmConstants, Operators: tabled("tensorrt-llm"), Padding: func(g *hardware.GPU) footprint.Grain { return tensorRTExpertGrain(g, roofline.MXFP4) }, Reserve: 1.1e9, Budget: budget("tensorrt-llm"), Utilization: taking(0.9), HostError: eagerHostError, Support: tensorRTRuns,
-}, rows: exactRows, sampling: 10, static: true, rotates: true, oneCall: true, grouped: tensorRTExpertTile, grain: tensorRTExpertGrain, foreign: tensorRTForeign}
+}, rows: exactRows, sampling: 10, static: true, rotates: true, beside: math.Inf(1), oneCall: true, grouped: tensorRTExpertTile, grain: tensorRTExpertGrain, foreign: tensorRTForeign}
 
 // exactRows gives a CUDA graph of every batch: cuda_graph_config.enable_padding is off by default.
 func exactRows(_ *analytic.Lowering, batch float64) (rows float64, ok bool) { return batch, true }
@@ -76,6 +77,8 @@ func tensorRTExpertTile(g *hardware.GPU, k *roofline.Kernel) float64 {
 		return ragged(k)
 	case dataCentreBlackwell(g) && k.Scheme == roofline.MXFP4:
 		return generatedRows(k, 256)
+	case tensorRTGenerated(g, k.Scheme):
+		return flashInferRows(g, k)
 	case tunedCUTLASS(g, k.Scheme):
 		return 16
 	}
@@ -89,8 +92,19 @@ func tunedCUTLASS(g *hardware.GPU, s roofline.Scheme) bool {
 	return g.Vendor == nvidia && (major == 9 || major == 10) && (s == roofline.Unquantized || s == roofline.FP8)
 }
 
-// tensorRTExpertGrain is the multiples to which TensorRT-LLM pads experts in MXFP4 on Blackwell (MXFP4WeightTRTLLMGenFusedMoEMethod of fused_moe/quantization.py).
+// tensorRTGenerated reports whether experts have the constants and tiles of the generated kernels that SGLang calls by FlashInfer. In FP8 by blocks TensorRT-LLM
+// chooses them itself (resolve_moe_backend of model_config.py, 1.3.0rc20), in NVFP4 where moe_config has the backend TRTLLM, which takes a half to a quarter of the
+// time of the default's CUTLASS for few tokens. Its tables have DeepGEMM and CUTLASS.
+func tensorRTGenerated(g *hardware.GPU, s roofline.Scheme) bool {
+	return dataCentreBlackwell(g) && (s == roofline.FP8Block || s == roofline.NVFP4)
+}
+
+// tensorRTExpertGrain is the multiples to which TensorRT-LLM pads experts in MXFP4 on Blackwell (MXFP4WeightTRTLLMGenFusedMoEMethod of fused_moe/quantization.py),
+// and those to which the generated kernels round others up.
 func tensorRTExpertGrain(g *hardware.GPU, s roofline.Scheme) footprint.Grain {
+	if tensorRTGenerated(g, s) {
+		return sglangExpertGrain(g, s)
+	}
 	if dataCentreBlackwell(g) && s == roofline.MXFP4 {
 		return footprint.Grain{Hidden: 128, Width: 128}
 	}

@@ -20,7 +20,7 @@ var vllm = graphed{profile: analytic.Profile{
 		"on an H200 and an H100 (experiments/h200-vllm); 92 % of the memory, 1.1 GB of it for graphs and buffers, as the KV cache that it had left says",
 	Constants: vllmServerConstants, Operators: tabled("vllm"), Reserve: 1.1e9, Budget: budget("vllm"), Utilization: taking(0.92), HostError: vllmHostError,
 	Support: vllmRuns, Padding: vllmPadding, Sampler: sortedLogits,
-}, rows: vllmGraphs, pieces: vllmGraphs, sampling: 30, gathers: true, tiles: vllmTile, grouped: vllmExpertTile, grain: vllmExpertGrain, triton: true}
+}, rows: vllmGraphs, pieces: vllmGraphs, sampling: 30, beside: 256, gathers: true, tiles: vllmTile, grouped: vllmExpertTile, grain: vllmExpertGrain, triton: true}
 
 // vllmScheduler takes steps of 8192 tokens and 1024 sequences, but of 2048 and 256 on GPUs with less than 70 GiB and on
 // every A100, whose throughput larger steps reduce (vllm/engine/arg_utils.py since pull request 17885).
@@ -51,7 +51,7 @@ var vllm2024 = fused{profile: analytic.Profile{
 // (docs/features/quantization); FP8 on AMD needs CDNA or RDNA 4, and NVFP4 CDNA, for which Petit has kernels (supports_fp8
 // and supported_quantization of vllm/platforms/rocm.py); those of XPUs and TPUs have no NVFP4 (platforms/xpu.py, tpu-inference).
 var vllmRuns = analytic.Support{
-	Default: true, Not: []string{"gpt_neo", "recurrent_gemma"}, Vendors: []string{nvidia, amd, intel, google}, Capability: 7.5,
+	Default: true, Not: []string{"gpt_neo", "recurrent_gemma", "rwkv"}, Vendors: []string{nvidia, amd, intel, google}, Capability: 7.5,
 	Acts: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.NVFP4, unit.MXFP4},
 	KV:   []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8}, OwnCache: true, Split: vllmSplit, WholeBlocks: true,
 	Builds: map[string][]string{amd: {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1150", "gfx1151", "gfx1200", "gfx1201"}},

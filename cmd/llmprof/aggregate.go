@@ -32,6 +32,11 @@ func (a *app) aggregate() *cobra.Command {
 			if (len(args) == 1) == all {
 				return usage("aggregate what? Give the ID of an experiment, or --all")
 			}
+			if !all {
+				if err := isID(args[0]); err != nil {
+					return err
+				}
+			}
 			results, broken := result.ReadFolder(dir)
 			if results == nil && broken != nil {
 				return broken

@@ -110,7 +110,6 @@ func (c *fitting) flags(f *pflag.FlagSet) {
 	f.StringVarP(&c.file, "output", "o", "", "write the calibration to `FILE`, whole or not at all")
 }
 
-// check refuses flags that contradict each other.
 func (c *fitting) check() error {
 	switch {
 	case c.Engine != "" && c.Engine != calibrate.Native && c.Engine != calibrate.Transformers:

@@ -169,7 +169,6 @@ func (a *app) refitServed(ctx context.Context, c *fitting, table *hardware.Table
 	return a.fitServed(c, served, rows)
 }
 
-// fitServed fits constants to points and writes them.
 func (a *app) fitServed(c *fitting, s *calibrate.Served, rows *calibrate.ServedRows) error {
 	of := &rows.Server
 	s.Name, s.Version, s.Made, s.Kernels, s.Tools, s.Notes = c.called(), of.Version, of.When, of.Kernels, of.Tools, slices.Clone(of.Notes)

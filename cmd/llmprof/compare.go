@@ -17,6 +17,7 @@ import (
 	"llmprof/analytic/engine"
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/input"
 	record "llmprof/measure/result"
@@ -63,6 +64,9 @@ func (a *app) runCompare(cmd *cobra.Command, base *question, args []string, top 
 		}
 		args = args[1:]
 	}
+	if top < 0 {
+		return usage("--top %d: want a number of operators, or 0 for all", top)
+	}
 	c := &view.Comparison{Top: top}
 	for _, text := range args {
 		side, err := a.side(cmd.Context(), cmd.Flags(), text)
@@ -92,6 +96,7 @@ func (a *app) side(ctx context.Context, base *pflag.FlagSet, text string) (s vie
 	err = nil
 	q := &question{}
 	flags := ask.Flags(&q.Question)
+	flags.VisitAll(count.Lenient)
 	given := map[string]bool{}
 	base.Visit(func(f *pflag.Flag) {
 		if own := flags.Lookup(f.Name); own != nil && err == nil {
@@ -157,11 +162,11 @@ func describe(flags *pflag.FlagSet, word string) (flag string, err error) {
 	case flag == "rate" || flag == "concurrency":
 		return "", fmt.Errorf("%q: llmprof compare takes no load; llmprof sweep and plan do", word)
 	default:
-		return "", fmt.Errorf("%q: llmprof estimate has no flag --%s", word, flag)
+		return "", fmt.Errorf("%q: a deployment has no flag --%s", word, flag)
 	}
 	if err := flags.Set(flag, value); err != nil {
 		if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-			err = fmt.Errorf("--%s %.40q: %w", flag, value, invalid.Unwrap())
+			err = fmt.Errorf("--%s %.40q: %w", flag, value, ask.Plain(flags.Lookup(flag), invalid.Unwrap()))
 		}
 		return "", err
 	}
@@ -171,7 +176,6 @@ func describe(flags *pflag.FlagSet, word string) (flag string, err error) {
 // mostSide is far more than the JSON of any estimate.
 const mostSide = 64 << 20
 
-// fileSide reads an estimate or a result.
 func fileSide(file string) (s view.Side, err error) {
 	data, err := input.Read(file, mostSide)
 	if err != nil {

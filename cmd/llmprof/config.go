@@ -20,8 +20,9 @@ import (
 func (a *app) configValidate() *cobra.Command {
 	o := &output{}
 	cmd := &cobra.Command{
-		Use:   "validate FILE...",
-		Short: "Say all that is wrong with experiment files",
+		Use:     "validate FILE...",
+		Aliases: []string{"check"}, // as of models and gpus
+		Short:   "Say all that is wrong with experiment files",
 		Long: "Read experiment files (TOML, YAML or JSON) with all that they extend, and say everything that\n" +
 			"is wrong, at its place: in them, in files that they name, with models and their lengths. Nothing is\n" +
 			"fetched. Warnings are of what runs, and is probably not meant. The names of LLM Energy Measure's\n" +

@@ -22,7 +22,6 @@ type question struct {
 	output  output
 }
 
-// An answer is an estimate with the question that it answers.
 type answer = ask.Answer
 
 // check refuses flags that contradict each other before anything is read.
@@ -36,7 +35,6 @@ func (q *question) check() error {
 	return nil
 }
 
-// answer computes what was asked.
 func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 	ans, err := q.Answer(ctx, a)
 	if err == nil {
@@ -106,8 +104,8 @@ func (a *app) runEstimate(ctx context.Context, q *question) error {
 	if err := q.check(); err != nil {
 		return err
 	}
-	if s := &q.shows; (s.ops || s.explain || s.full) && (q.output.format == "json" || q.output.format == "csv") {
-		return usage("--ops, --explain and --full are about a table: %s has all of it", q.output.format)
+	if err := q.fits(); err != nil {
+		return err
 	}
 	ans, err := a.answer(ctx, q)
 	if err != nil {
@@ -127,6 +125,20 @@ func (a *app) runEstimate(ctx context.Context, q *question) error {
 		return errors.New(v.Text)
 	}
 	return err
+}
+
+// fits refuses flags of what the form of the output does not have, or always has.
+func (q *question) fits() error {
+	s, form := &q.shows, q.output.format
+	switch {
+	case (s.ops || s.explain || s.full) && form == "json":
+		return usage("--ops, --explain and --full are about a table: json has all of it")
+	case (s.ops || s.explain || s.full) && form == "csv":
+		return usage("--ops, --explain and --full are about a table: csv has the operators alone")
+	case (q.Given("rate") || q.Given("concurrency")) && form == "csv":
+		return usage("--format csv has the operators, which no load changes: give --format json, or \"llmprof sweep\" for a row with the load")
+	}
+	return nil
 }
 
 // page is as much of the estimate as is asked for.

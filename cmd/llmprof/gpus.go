@@ -74,7 +74,6 @@ func (a *app) gpusShow() *cobra.Command {
 	return cmd
 }
 
-// completeGPUs offers the names of the built-in GPUs.
 func completeGPUs(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	table, err := hardware.Load(llmprof.HardwareTOML)
 	if err != nil {
@@ -251,7 +250,6 @@ func memTotal(meminfo string) *unit.Bytes {
 	return nil
 }
 
-// nvidiaSMI asks the driver's tool.
 func nvidiaSMI(ctx context.Context) (found []device) {
 	all, _ := power.List(ctx) // The tool is there or not.
 	for _, g := range all {

@@ -102,7 +102,6 @@ func manPage(cmd *cobra.Command) string {
 	return b.String()
 }
 
-// manOptions are the flags, by their groups.
 func manOptions(cmd *cobra.Command) string {
 	list, _ := cli.Sections(cmd, true)
 	if len(list) == 0 {

@@ -45,7 +45,6 @@ func (t *trial) engineFlags(f *pflag.FlagSet) {
 	f.BoolVar(&t.offline, "offline", false, "never use the network")
 }
 
-// workloadFlags are about what the engine is given.
 func (t *trial) workloadFlags(f *pflag.FlagSet) {
 	p := &t.point
 	f.IntVarP(&p.Batch, "batch", "b", p.Batch, "`sequences` that run together")

@@ -124,7 +124,6 @@ func (a *app) modelsShow() *cobra.Command {
 	return cmd
 }
 
-// completeModels offers the names of the built-in models.
 func completeModels(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -59,9 +60,9 @@ func (a *app) plot() *cobra.Command {
 	}
 	cmd.AddCommand(
 		a.drawingCommand("roofline", "Draw every operator under the roofs of the GPU",
-			"Draw FLOPs by time over FLOPs by memory traffic of every operator, under what the GPU can do\nat its data-sheet peaks and what its kernels achieve.", a.drawRoofline),
+			"Draw FLOPs by time over FLOPs by memory traffic of every operator, under what the GPU can do\nat its data-sheet peaks and what its kernels achieve.", a.ofEstimate(drawRoofline)),
 		a.drawingCommand("breakdown", "Draw what parameters, FLOPs, traffic, time and energy are made of",
-			"Draw bars of the parameters, and of FLOPs, memory traffic, time and energy of either phase, by\ngroups of operators.", a.drawBreakdown),
+			"Draw bars of the parameters, and of FLOPs, memory traffic, time and energy of either phase, by\ngroups of operators.", a.ofEstimate(drawBreakdown)),
 		a.drawingCommand("memory", "Draw the memory of a GPU over batch or context",
 			"Draw what the memory of a GPU is used for over batch or context, and how much fits.", a.drawMemory),
 		a.drawingCommand("sweep", "Draw TTFT and TPOT over batch, context or tensor parallelism",
@@ -171,21 +172,25 @@ func (a *app) runPlot(ctx context.Context, d *drawing) error {
 	return a.put("picture", d.file, b.Bytes())
 }
 
-func (a *app) drawRoofline(ctx context.Context, d *drawing) (picture, error) {
-	ans, err := a.answer(ctx, &d.question)
-	if err != nil {
-		return nil, err
+// ofEstimate draws one estimate, of which it writes the warnings to standard error.
+func (a *app) ofEstimate(draw func(*drawing, *answer) (picture, error)) func(context.Context, *drawing) (picture, error) {
+	return func(ctx context.Context, d *drawing) (picture, error) {
+		ans, err := a.answer(ctx, &d.question)
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range ans.Warnings {
+			a.logf("warning: %s", w)
+		}
+		return draw(d, ans)
 	}
-	a.warn(ans)
+}
+
+func drawRoofline(d *drawing, ans *answer) (picture, error) {
 	return plots.Roofline(&ans.Case, &ans.Report, d.timed)
 }
 
-func (a *app) drawBreakdown(ctx context.Context, d *drawing) (picture, error) {
-	ans, err := a.answer(ctx, &d.question)
-	if err != nil {
-		return nil, err
-	}
-	a.warn(ans)
+func drawBreakdown(_ *drawing, ans *answer) (picture, error) {
 	return plots.Breakdown(&ans.Case, &ans.Report)
 }
 
@@ -230,19 +235,8 @@ func (a *app) drawGraph(ctx context.Context, d *drawing) (picture, error) {
 	if err != nil {
 		return nil, usage("--phase %.40q: %s", d.phase, spelling.Hint(d.phase, plots.PhaseNames()))
 	}
-	ans, err := a.answer(ctx, &d.question)
-	if err != nil {
-		return nil, err
-	}
-	a.warn(ans)
-	return modelGraph{ans, phases}, nil
-}
-
-// warn writes to standard error what a reader of the picture has to know.
-func (a *app) warn(ans *answer) {
-	for _, w := range ans.Warnings {
-		a.logf("warning: %s", w)
-	}
+	draw := a.ofEstimate(func(_ *drawing, ans *answer) (picture, error) { return modelGraph{ans, phases}, nil })
+	return draw(ctx, d)
 }
 
 // steps are the values to try: the given ones, or doublings of the variable.
@@ -348,6 +342,9 @@ func (a *app) timedOperators(ctx context.Context, d *drawing) ([]plots.MeasuredO
 }
 
 func (a *app) timedPhases(ctx context.Context, d *drawing) ([]validate.OperatorPhase, error) {
+	if _, err := os.Stat(d.measured); err != nil {
+		return nil, fmt.Errorf("--measured %s: %w", d.measured, input.Cause(err))
+	}
 	v := &comparison{gpu: d.GPU, constant: d.Calibration, given: d.Given, live: liveFlags{hardware: d.Hardware, offline: d.Offline}}
 	if d.Model != "" {
 		v.models = []string{d.Model}
@@ -385,7 +382,6 @@ func (a *app) timedPhases(ctx context.Context, d *drawing) ([]validate.OperatorP
 	return phases, nil
 }
 
-// mostOfResult is larger than any result.
 const mostOfResult = 256 << 20
 
 // isResult reports whether a file is a result rather than a trace. What is neither is a mistake

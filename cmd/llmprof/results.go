@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,11 +17,11 @@ import (
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/plots"
+	"llmprof/printable"
 	"llmprof/spelling"
 	"llmprof/validate"
 )
 
-// defaultResults is where results are stored.
 const defaultResults = "results"
 
 func resultsFlag(cmd *cobra.Command, dir *string) {
@@ -74,7 +75,16 @@ func resultSet(all []*result.Result, failures []experiment.Failure) forms {
 	}
 }
 
-// ofID picks the results of one experiment.
+// isID refuses a file where the ID of an experiment is wanted.
+func isID(id string) error {
+	if filepath.Ext(id) != result.Extension {
+		return nil
+	}
+	name, _, _ := strings.Cut(filepath.Base(id), ".p")
+	return usage("%.80q is not an ID, which looks like a file: give the ID that \"llmprof results list\" has and its folder, as in %s --results %s",
+		id, printable.ShellWord(name), printable.ShellWord(filepath.Dir(id)))
+}
+
 func ofID(all []*result.Result, id string) ([]*result.Result, error) {
 	var found []*result.Result
 	var known []string
@@ -89,8 +99,6 @@ func ofID(all []*result.Result, id string) ([]*result.Result, error) {
 	switch {
 	case len(found) > 0:
 		return found, nil
-	case filepath.Ext(id) == result.Extension:
-		return nil, fmt.Errorf("no result with id %.80q, which looks like a file: give the id that \"llmprof results list\" has, and its folder by --results", id)
 	case len(known) == 0:
 		return nil, fmt.Errorf("no result with id %.80q: the folder has none", id)
 	case len(spelling.Near(id, known)) > 0:
@@ -112,6 +120,9 @@ func (a *app) resultsShow() *cobra.Command {
 		Example: "  llmprof results show example-c0\n  llmprof results show example-c0 --raw --format csv",
 		Args:    cli.Needs("ID", 1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if err := isID(args[0]); err != nil {
+				return err
+			}
 			all, broken := result.ReadFolder(dir)
 			if all == nil && broken != nil {
 				return broken

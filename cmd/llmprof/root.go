@@ -71,7 +71,7 @@ func (a *app) root() *cobra.Command {
 	root.SetHelpCommand(helpCommand())
 	cobra.EnableCommandSorting = false // they stand as they are added
 	group(root, "Predict", a.estimate(), a.planCommand(), a.compare(), a.sweepCommand(), a.simulate(), a.report(), a.graph(), a.plot(), a.serve())
-	group(root, "Measure", a.measure(), a.validate(), a.calibrate())
+	group(root, "Measure", a.measure(), a.validateCommand(&comparison{live: liveFlags{gpus: thisMachine}}), a.calibrate())
 	group(root, "Experiments", a.runCommand(a.measurer),
 		parent("config", "Check or show experiment files", a.configValidate(), a.configShow()),
 		a.aggregate(),
@@ -117,7 +117,6 @@ func complete(cmd *cobra.Command) {
 	}
 }
 
-// helpCommand shows the help of another command.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
@@ -154,7 +153,6 @@ func needCommand(cmd *cobra.Command, _ []string) error {
 	return usage("%s needs a command:%s; see \"%s --help\"", cmd.CommandPath(), names, cmd.CommandPath())
 }
 
-// logf writes a remark to standard error.
 func (a *app) logf(format string, args ...any) {
 	text := printable.Text(a.secrets.Text(fmt.Sprintf(format, args...)))
 	if a.ascii() {

@@ -83,7 +83,6 @@ func (s *simulation) outputFlags(cmd *cobra.Command) {
 	f.StringVar(&s.records, "records", "", "write a line of JSON for every request to `FILE`")
 }
 
-// loadFlags are about the model and the requests.
 func (s *simulation) loadFlags(f *pflag.FlagSet) {
 	f.Var(ask.RatesFlag(&s.rates, &s.span), "rate", "`requests` a second, or several, as 1,2,4; 1..32 finds the knee")
 	f.IntSliceVar(&s.concurrencies, "concurrency", nil, "`clients` that each have one request at a time, or several, as 1,8,32")

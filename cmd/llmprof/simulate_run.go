@@ -102,7 +102,6 @@ func (s *simulator) one(ctx context.Context, follow *follower, p point) error {
 	return nil
 }
 
-// searchKnee simulates rates until the knee is found.
 func (s *simulator) searchKnee(ctx context.Context, follow *follower) error {
 	var light serving.Light
 	limited := s.slo != ""
@@ -132,7 +131,6 @@ func (s *simulator) searchKnee(ctx context.Context, follow *follower) error {
 	return err
 }
 
-// replayTrace runs the requests of a file.
 func (s *simulator) replayTrace(ctx context.Context, follow *follower) error {
 	f, _, err := input.Open(s.trace)
 	if err != nil {

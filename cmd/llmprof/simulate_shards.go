@@ -20,7 +20,6 @@ type savedPoint struct {
 	Result *serving.Result `json:"result"`
 }
 
-// checkShards refuses what cannot be split.
 func (s *simulation) checkShards() error {
 	split := s.machines.to != "" || s.machines.shard != ""
 	switch {

@@ -57,7 +57,6 @@ func (s *submission) flags(cmd *cobra.Command, of string) {
 	cli.Rare(cmd, "shards", "shard-dir", "submit-options", "image", "volume-claim", "pod-gpus")
 }
 
-// check refuses what does not go together.
 func (s *submission) check() error {
 	given := s.cmd.Flags().Changed
 	switch {

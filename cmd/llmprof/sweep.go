@@ -106,7 +106,6 @@ func (o *gridOrder) form() (sweep.Format, error) {
 	return sweep.Format(form), nil
 }
 
-// check refuses what does not go together.
 func (o *gridOrder) check() error {
 	switch {
 	case o.plot != "" && (o.to != "" || o.shard != ""):

@@ -36,12 +36,6 @@ type comparison struct {
 	given    func(flag string) bool
 }
 
-// validate is the command that compares predictions with observations.
-func (a *app) validate() *cobra.Command {
-	v := &comparison{live: liveFlags{gpus: thisMachine}}
-	return a.validateCommand(v)
-}
-
 func (a *app) validateCommand(v *comparison) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [FILE...]",
@@ -94,7 +88,6 @@ func (v *comparison) outputFlags(cmd *cobra.Command) {
 	f.IntVar(&v.Worst, "worst", 10, "show the `N` observations that are farthest off")
 }
 
-// check refuses flags that contradict each other.
 func (v *comparison) check() error {
 	if err := v.checkLive(); err != nil {
 		return wrong(err)
@@ -182,7 +175,6 @@ func (a *app) writeComparison(v *comparison) error {
 	return v.output.write(a, forms{page: v.Page, table: v.Table, data: v.JSON, chart: v.figure})
 }
 
-// figure is the chart that was asked for.
 func (v *comparison) figure() (f *plots.Figure, err error) {
 	switch v.chart {
 	case "follow":

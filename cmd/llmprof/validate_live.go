@@ -54,7 +54,6 @@ var (
 // traceToo are those of them that say what a trace is of, too.
 var traceToo = []string{"batch", "prompt-len", "offline"}
 
-// checkLive refuses flags that contradict each other.
 func (v *comparison) checkLive() error {
 	l := &v.live
 	switch {
@@ -84,7 +83,6 @@ func (v *comparison) checkLive() error {
 	return nil
 }
 
-// runLive predicts, measures and compares.
 func (a *app) runLive(ctx context.Context, v *comparison) error {
 	made, err := a.compareLive(ctx, v)
 	if asked := (live.RequestError{}); errors.As(err, &asked) {

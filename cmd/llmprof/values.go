@@ -71,7 +71,6 @@ func drawnFlag(number pflag.Value, lengths *serving.Lengths, drawn pflag.Value) 
 	})
 }
 
-// traceLengths reads the lengths of a recorded trace.
 func traceLengths(file string) (prompt, gen serving.Lengths, err error) {
 	f, _, err := input.Open(file)
 	if err != nil {

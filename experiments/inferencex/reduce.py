@@ -21,6 +21,7 @@ MTP = "speculative decoding (MTP) was on, and how many drafts were accepted is n
 DP = "attention was data-parallel"
 CLIENTS = "the batch is not the concurrency of its name"
 ABSENT = "no list of the day has so many clients, and the time is below that of their steps"
+DEEPGEMM = "moe_config chose DeepGEMM for the experts, in place of the generated kernels that the engine takes"
 NO_SPEED = "no time per token"
 
 # Tokens of a prompt of DeepSeek-R1 that reached SGLang for one that the client counted, while the client's tokenizer was that of transformers 5: see README.md.
@@ -61,6 +62,8 @@ def settings(r):
             return 1, budget, "fp8", DP
         most = 32 if tp == 4 else 16 if int(r["osl"]) == 8192 else 8 if prompt == 1024 else 32
         return tp if batch > most or tp == 4 and prompt == 8192 else 1, budget, "fp8", None
+    if r["precision"] == "fp8" and day < "2026-01-29":
+        return tp, budget, "fp8", DEEPGEMM
     return 1, budget, "fp8", None
 
 

@@ -6,6 +6,7 @@ experts.py LLMPROF aiconfigurator_core/systems/data FOLDER [--write]        (aic
 LLMPROF is the program. The calibration of each GPU and engine is put into FOLDER by "llmprof calibrate --import", unless it is there. The script prints the table of
 docs/calibration.md: median errors of shapes held out, in %, with an asterisk where analytic/engine/operators.csv has no constants of that GPU, engine and scheme. With
 --write it gives the sections that are there the values of the fits, and the 90th percentiles of the errors. Those of vLLM's MXFP4 stay, which skewed.py has of more rows.
+TensorRT-LLM has the values of SGLang's fits where its servers run the generated kernels that SGLang calls, and its tables have others.
 """
 import os
 import pathlib
@@ -19,6 +20,9 @@ ENGINES = {"vllm": ("vLLM", "vllm", "0.24.0"), "sglang": ("SGLang", "sglang", "0
 OLDER = {("a100_sxm", "sglang"): "0.5.10"}  # an A100 has no newer one
 SCHEMES = {"": "16 bits", "_untuned": "16 bits, untuned", "_fp8": "FP8", "_fp8_block": "FP8 by blocks", "_w4a16": "INT4, weights alone", "_w4a16_mxfp4": "MXFP4, weights alone", "_mxfp4": "MXFP4", "_nvfp4": "NVFP4"}
 UNITS = {"s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9, "ps": 1e-12}
+# TensorRT-LLM's servers run these by its generated kernels (resolve_moe_backend of model_config.py; the launch files of NVIDIA in InferenceX). Its tables have DeepGEMM's
+# and CUTLASS's, and of the generated ones only rows whose tokens go to half of the experts.
+GENERATED = [("tensorrt-llm", gpu, scheme) for gpu in ("b200_sxm", "b300_sxm", "gb200") for scheme in ("_fp8_block", "_nvfp4")]
 CONSTANTS = ("compute", "memory", "fixed", "permute", "expert")
 TABLE = pathlib.Path(__file__).parents[2] / "analytic/engine/operators.csv"
 
@@ -56,9 +60,10 @@ def lines(fit, engine, key, generation, section, kept):
 
 def write(found):
     text = TABLE.read_text().splitlines()
-    for (gpu, engine), fit in found.items():
+    for (gpu, engine), of in found.items():
         for scheme in SCHEMES:
             section = "grouped_gemm" + scheme
+            fit = found[gpu, "sglang"] if (engine, gpu, scheme) in GENERATED else of
             own = [i for i, line in enumerate(text) if line.startswith(f"{engine},{GPUS[gpu]},") and line.split(",")[3].rpartition(".")[0] == section]
             if own and section in fit.get("operators", {}):
                 rows = [text[i].split(",") for i in own]
@@ -75,6 +80,7 @@ def main(program, data, folder, *flags):
     if "--write" in flags:
         write(found)
     ships = {tuple(line.split(",")[i] for i in (0, 1, 3)) for line in TABLE.read_text().splitlines() if line[0] != "#"}
+    ships -= {(engine, GPUS[gpu], f"grouped_gemm{scheme}.compute") for engine, gpu, scheme in GENERATED}
     print("| | | " + " | ".join(g.removesuffix("_server").removesuffix("_sxm").replace("_", " ").upper() for g in GPUS) + " |\n" + "|---" * (len(GPUS) + 2) + "|")
     for engine, (title, _, _) in ENGINES.items():
         for scheme, what in SCHEMES.items():

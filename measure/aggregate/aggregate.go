@@ -147,7 +147,7 @@ func Make(results []*result.Result, o Options) (*Report, error) {
 	report := &Report{Schema: Schema, Experiments: []Aggregate{}}
 	var errs []error
 	for _, id := range order {
-		a, err := Of(byID[id], o)
+		a, err := build(byID[id], o)
 		if err != nil {
 			errs = append(errs, err)
 			continue

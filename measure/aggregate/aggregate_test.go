@@ -62,7 +62,7 @@ func want(t *testing.T, name string, got *float64, want float64) {
 // TestByHand works two processes out by hand: 40 passes of 8 sequences of 1024
 // and 128 tokens in 46.04 s at 588 W each, 118 W of idling.
 func TestByHand(t *testing.T) {
-	a, err := Of([]*result.Result{fixture(t, 1, 2), fixture(t, 0, 2)}, Options{FLOPs: analyticFLOPs(t)})
+	a, err := build([]*result.Result{fixture(t, 1, 2), fixture(t, 0, 2)}, Options{FLOPs: analyticFLOPs(t)})
 	testkit.Must(t, err)
 	const seconds, joules = 46.04, 46.04 * 588
 	want(t, "total_input_tokens", a.Totals.InputTokens, 2*40*8*1024)
@@ -99,7 +99,7 @@ func TestByHand(t *testing.T) {
 
 // TestIdentities checks what must be so whatever the figures.
 func TestIdentities(t *testing.T) {
-	a, err := Of([]*result.Result{fixture(t, 0, 2), fixture(t, 1, 2)}, Options{FLOPs: analyticFLOPs(t)})
+	a, err := build([]*result.Result{fixture(t, 0, 2), fixture(t, 1, 2)}, Options{FLOPs: analyticFLOPs(t)})
 	testkit.Must(t, err)
 	e := &a.Efficiency
 	want(t, "tokens/J × J/token", times(e.TokensPerJoule, e.JoulesPerToken), 1)
@@ -150,7 +150,7 @@ func TestFLOPs(t *testing.T) {
 func TestPercentiles(t *testing.T) {
 	a, b := fixture(t, 0, 2), fixture(t, 1, 2)
 	a.TTLT, b.TTLT = times5(t, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), times5(t, 100)
-	got, err := Of([]*result.Result{a, b}, Options{})
+	got, err := build([]*result.Result{a, b}, Options{})
 	testkit.Must(t, err)
 	if s := got.Latency.TTLT; s.N != 11 || s.Median != 6 || s.P95 != 55 || s.Max != 100 {
 		t.Errorf("%+v", s)
@@ -202,7 +202,7 @@ func TestChecks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, b := fixture(t, 0, 2), fixture(t, 1, 2)
 			test.spoil(a, b)
-			got, err := Of([]*result.Result{a, b}, test.options)
+			got, err := build([]*result.Result{a, b}, test.options)
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) {
 					t.Errorf("got %v, want %s", err, test.err)
@@ -284,7 +284,7 @@ func servedResult(t testing.TB) *result.Result {
 
 // TestServed counts the tokens of requests that were completed.
 func TestServed(t *testing.T) {
-	a, err := Of([]*result.Result{servedResult(t)}, Options{})
+	a, err := build([]*result.Result{servedResult(t)}, Options{})
 	testkit.Must(t, err)
 	want(t, "total_tokens", a.Totals.Tokens, 180)
 	want(t, "tokens_per_second", a.Totals.TokensPerS, 30/4.)
@@ -293,7 +293,7 @@ func TestServed(t *testing.T) {
 	explained(t, a)
 	r := servedResult(t)
 	r.Serving.Records[0].Generated = nil
-	if a, err = Of([]*result.Result{r}, Options{}); err != nil || a.Totals.OutputTokens != nil {
+	if a, err = build([]*result.Result{r}, Options{}); err != nil || a.Totals.OutputTokens != nil {
 		t.Errorf("tokens of a request that are not known: %v, %v", a.Totals.OutputTokens, err)
 	}
 	explained(t, a)
@@ -410,7 +410,7 @@ func TestClass(t *testing.T) {
 	for cv, want := range map[float64]string{
 		0: "excellent", 0.0499: "excellent", 0.05: "good", 0.0999: "good", 0.10: "fair", 0.20: "fair", 0.2001: "bad", 3: "bad",
 	} {
-		if got := Class(cv); got != want {
+		if got := class(cv); got != want {
 			t.Errorf("%v: %s, want %s", cv, got, want)
 		}
 	}

@@ -16,8 +16,8 @@ type Options struct {
 	FLOPs        FLOPs // counts a process's work; nil for none
 }
 
-// Of makes the aggregate of one experiment's processes.
-func Of(results []*result.Result, o Options) (*Aggregate, error) {
+// build makes the aggregate of one experiment's processes.
+func build(results []*result.Result, o Options) (*Aggregate, error) {
 	if len(results) == 0 {
 		return nil, fmt.Errorf("no result to aggregate")
 	}

@@ -127,13 +127,13 @@ func spread(name string, values []float64) (Spread, error) {
 		out.SE, out.TCritical = &se, new(stats.TCritical(s.N))
 	}
 	if s.CV != nil {
-		out.Class = new(Class(*s.CV))
+		out.Class = new(class(*s.CV))
 	}
 	return out, nil
 }
 
-// Class is AIPerf's word for a coefficient of variation.
-func Class(cv float64) string {
+// class is AIPerf's word for a coefficient of variation.
+func class(cv float64) string {
 	switch {
 	case cv < 0.05:
 		return "excellent"

@@ -7,8 +7,6 @@ import (
 	"llmprof/measure/result"
 )
 
-const joulesPerKWh = 3.6e6
-
 // energy sums a process's energy while it ran requests, by kind of domain. A
 // domain that is a part of another is left out of every sum.
 func energy(r *result.Result, tokens *float64) EnergyMetrics {
@@ -37,7 +35,7 @@ func energy(r *result.Result, tokens *float64) EnergyMetrics {
 	m.GPUPower, m.CPUPower, m.RAMPower = over(m.GPU, m.DurationS), over(m.CPU, m.DurationS), over(m.RAM, m.DurationS)
 	m.PerToken = over(m.Total, tokens)
 	if c := r.Energy.CO2; c != nil {
-		m.EmissionsKg = times(m.Total, new(c.GramsPerKWh/1000/joulesPerKWh))
+		m.EmissionsKg = times(m.Total, new(c.GramsPerKWh/1000/result.JoulesPerKWh))
 	}
 	m.baseline = baseline(r.Energy, w)
 	return m

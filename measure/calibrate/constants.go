@@ -70,8 +70,10 @@ func (b *builder) of(kinds ...Kind) []*Row {
 }
 
 func compareShapes(x, y *Shape) int {
-	a := []int{x.N, x.K, x.M, x.Experts, x.Hidden, x.Batch, x.Tokens, x.Context, x.Heads, x.Width, x.Bytes, x.Launches}
-	return slices.Compare(a, []int{y.N, y.K, y.M, y.Experts, y.Hidden, y.Batch, y.Tokens, y.Context, y.Heads, y.Width, y.Bytes, y.Launches})
+	order := func(s *Shape) []int {
+		return []int{s.N, s.K, s.M, s.Experts, s.Hidden, s.Batch, s.Tokens, s.Context, s.Heads, s.Width, s.Bytes, s.Launches}
+	}
+	return slices.Compare(order(x), order(y))
 }
 
 // ranks lists the numbers of GPUs that were timed.
@@ -105,7 +107,7 @@ func (b *builder) cache() float64 { return float64(b.gpu.L2) * mebi }
 // buffers were the same in every call and fit there, and moving them is more than a
 // trifle of its time.
 func (b *builder) hot(r *Row, s *sample) bool {
-	f := b.peaks.FloorOf(&s.kernel.Work, r.DType, 1, 1)
+	f := b.peaks.FloorOf(&s.kernel.Work, r.DType)
 	memory := float64(s.kernel.Work.Traffic().Over(b.gpu.Bandwidth))
 	return !r.Cold && r.Bytes < float64(b.gpu.L2) && memory > float64(f.Matrix) && memory > 0.05*s.time
 }
@@ -325,7 +327,7 @@ func (b *builder) sustained() error {
 	from := ""
 	for _, r := range b.of(Sustained) {
 		s := b.sample(r)
-		f := b.peaks.FloorOf(&s.kernel.Work, r.DType, 1, 1)
+		f := b.peaks.FloorOf(&s.kernel.Work, r.DType)
 		shares = append(shares, float64(f.Matrix)/s.time)
 		if from != "" {
 			from += "; "

@@ -351,22 +351,34 @@ func (f *fit) leaveOut() {
 // samples where it bounds none any more. Where too few samples could be left out,
 // they are the errors of the fit itself.
 func (f *fit) heldOut(k int) []float64 {
-	var bound, all []float64
+	errs := f.errors
+	if errs == nil {
+		errs = f.errorsOf(f.samples)
+	}
+	return slices.Sorted(slices.Values(f.boundBy(k, bearing, f.samples, errs)))
+}
+
+// errorsOf is by how much each sample's time is missed, as a share of it.
+func (f *fit) errorsOf(samples []sample) []float64 {
 	parts := make([]float64, len(f.keys))
-	for i := range f.samples {
-		s := &f.samples[i]
-		t := f.parts(f.value, s, parts)
-		off := math.Abs(t/s.time - 1)
-		if f.errors != nil {
-			off = f.errors[i]
-		}
-		if all = append(all, off); parts[k] > 0 && parts[k] >= bearing*t {
-			bound = append(bound, off)
+	out := make([]float64, len(samples))
+	for i := range samples {
+		out[i] = math.Abs(f.parts(f.value, &samples[i], parts)/samples[i].time - 1)
+	}
+	return out
+}
+
+// boundBy returns the errors of those samples of whose time a constant accounts for a share, and of all
+// samples where there are none.
+func (f *fit) boundBy(k int, share float64, samples []sample, errs []float64) (out []float64) {
+	parts := make([]float64, len(f.keys))
+	for i := range samples {
+		if t := f.parts(f.value, &samples[i], parts); parts[k] > 0 && parts[k] >= share*t {
+			out = append(out, errs[i])
 		}
 	}
-	if len(bound) == 0 {
-		bound = all
+	if len(out) == 0 {
+		return errs
 	}
-	slices.Sort(bound)
-	return bound
+	return out
 }

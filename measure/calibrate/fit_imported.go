@@ -108,7 +108,7 @@ func (b *builder) imported(s *importedSection) {
 			}
 		}
 		inTurn(samples)
-		samples = b.drawing(b.uncached(b.padded(samples), s.what), s.what)
+		samples = b.drawing(b.uncached(b.padded(samples, scheme), s.what), s.what)
 		if len(samples) < folds*least {
 			continue
 		}
@@ -122,16 +122,20 @@ func (b *builder) imported(s *importedSection) {
 
 // padded leaves out quantized GEMMs of rows that are no multiple of 8, unless their tiles are known: decode
 // batches are padded to one.
-func (b *builder) padded(samples []sample) []sample {
-	before := len(samples)
-	samples = slices.DeleteFunc(samples, func(s sample) bool {
+func (b *builder) padded(samples []sample, scheme roofline.Scheme) []sample {
+	return b.without(samples, func(s *sample) bool {
 		k := &s.kernel
 		return k.Class == roofline.GEMM && k.Scheme.Quantizes() && k.Tile.Rows == 0 && k.Shape.M > 16 && math.Mod(k.Shape.M, 8) != 0
-	})
-	if left := before - len(samples); left > 0 {
-		b.note("products %s of more than 16 rows that are no multiple of 8 left out: %d", samples[0].kernel.Scheme.Help(), left)
+	}, "products %s of more than 16 rows that are no multiple of 8 left out: %d", scheme.Help())
+}
+
+// without leaves samples out, and notes how many with the text of format.
+func (b *builder) without(samples []sample, out func(*sample) bool, format string, args ...any) []sample {
+	kept := slices.DeleteFunc(samples, func(s sample) bool { return out(&s) })
+	if left := len(samples) - len(kept); left > 0 {
+		b.note(format, append(args, left)...)
 	}
-	return samples
+	return kept
 }
 
 // mebi is how much more a megabyte of a cache is than one of memory: caches have 2²⁰ bytes for it. KV caches of exactly
@@ -168,29 +172,19 @@ func (b *builder) uncached(samples []sample, what string) []sample {
 	if !slices.ContainsFunc(samples, func(s sample) bool { return reads(&s) > 0 && (s.copies > 0 || memory(&s) > s.time) }) {
 		return samples
 	}
-	before, scheme := len(samples), samples[0].kernel.Scheme
-	samples = slices.DeleteFunc(samples, func(s sample) bool {
-		floor, from := b.peaks.FloorOf(&s.kernel.Work, s.kernel.Format, 1, 1), reads(&s)
-		short := s.kernel.Class == roofline.GroupedGEMM && memory(&s) <= trifle*s.time
-		return from > 0 && float64(from) <= b.cache() && memory(&s) > float64(floor.Matrix) && !short
-	})
-	if left := before - len(samples); left > 0 {
-		b.note("%s %s left out, for what they read may have stayed in the L2 cache: %d", what, scheme.Help(), left)
-	}
-	return samples
+	return b.without(samples, func(s *sample) bool {
+		floor, from := b.peaks.FloorOf(&s.kernel.Work, s.kernel.Format), reads(s)
+		short := s.kernel.Class == roofline.GroupedGEMM && memory(s) <= trifle*s.time
+		return from > 0 && float64(from) <= b.cache() && memory(s) > float64(floor.Matrix) && !short
+	}, "%s %s left out, for what they read may have stayed in the L2 cache: %d", what, samples[0].kernel.Scheme.Help())
 }
 
 // drawing leaves out GEMMs in 16 bits that ran into the power limit with weights whose values are not known. vLLM's collector multiplies by what the memory held before: on an L40S such
 // GEMMs take from 0.6 of the time of SGLang's random weights, as zeros draw little power, to all of it (experiments/operators/power.py).
 func (b *builder) drawing(samples []sample, what string) []sample {
-	before := len(samples)
-	samples = slices.DeleteFunc(samples, func(s sample) bool {
+	return b.without(samples, func(s *sample) bool {
 		return s.kernel.Class == roofline.GEMM && s.kernel.Scheme == roofline.Unquantized && !s.random && s.atBurst(s.time, 0) < 1
-	})
-	if left := before - len(samples); left > 0 {
-		b.note("%s in 16 bits left out, for weights of unknown values draw unknown power at its limit: %d", what, left)
-	}
-	return samples
+	}, "%s in 16 bits left out, for weights of unknown values draw unknown power at its limit: %d", what)
 }
 
 // section fits the constants of a section to samples, but for those that are held.
@@ -231,13 +225,13 @@ func (b *builder) section(name string, samples []sample, what string, held ...ro
 		}
 	}
 	b.put(whole, what)
-	fitted, left := errorsOf(whole, samples), errorsOf(first, halves[1])
+	fitted, left := whole.errorsOf(samples), first.errorsOf(halves[1])
 	for k, c := range keys {
 		if v := b.file.Values[c.String()]; v.N > 0 {
 			v.From = fmt.Sprintf("%d of %d %s", len(whole.samples), len(samples), what)
 			b.file.Values[c.String()] = v
 			if c.Relative() {
-				b.file.HeldOut[c.String()] = residual(boundBy(first, k, halves[1], left))
+				b.file.HeldOut[c.String()] = residual(first.boundBy(k, 0.5, halves[1], left))
 			}
 		}
 	}
@@ -343,30 +337,6 @@ func fitHalf(e equation, samples []sample, start []float64, hold []roofline.Cons
 	f := newFit(e, samples, start, hold)
 	f.nearest(samples, start)
 	return f
-}
-
-func errorsOf(f *fit, samples []sample) []float64 {
-	parts := make([]float64, len(f.keys))
-	out := make([]float64, len(samples))
-	for i := range samples {
-		out[i] = math.Abs(f.parts(f.value, &samples[i], parts)/samples[i].time - 1)
-	}
-	return out
-}
-
-// boundBy returns the errors of those samples whose time a constant bounds, and of all
-// samples where it bounds none.
-func boundBy(f *fit, k int, samples []sample, errs []float64) (out []float64) {
-	parts := make([]float64, len(f.keys))
-	for i := range samples {
-		if t := f.parts(f.value, &samples[i], parts); parts[k] >= 0.5*t {
-			out = append(out, errs[i])
-		}
-	}
-	if len(out) == 0 {
-		return errs
-	}
-	return out
 }
 
 // residual is the median and the 90th percentile of errors.

@@ -56,7 +56,7 @@ func rested(law equation, samples []sample, start []float64, hold []roofline.Con
 	}
 	for r := range rests {
 		of := governed(law, r)
-		if sum := loss(errorsOf(fitHalf(of, samples, start, hold), samples)); sum < least {
+		if sum := loss(fitHalf(of, samples, start, hold).errorsOf(samples)); sum < least {
 			best, least = of, sum
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"llmprof/unit"
 )
 
-// stored is the format of weights, and sixteen that of what is not quantized.
+// stored is the format of quantized weights.
 var stored = [roofline.NumSchemes]unit.Format{
-	roofline.Unquantized: unit.BF16, roofline.FP8: unit.FP8, roofline.FP8Block: unit.FP8, roofline.INT8: unit.INT8,
+	roofline.FP8: unit.FP8, roofline.FP8Block: unit.FP8, roofline.INT8: unit.INT8,
 	roofline.WeightFP8: unit.FP8, roofline.WeightINT8: unit.INT8, roofline.WeightINT4: unit.INT4,
 	roofline.WeightMXFP4: unit.MXFP4, roofline.MXFP4: unit.MXFP4, roofline.NVFP4: unit.NVFP4,
 }
@@ -22,48 +22,47 @@ const groupScale = 2.0 / 128
 
 // weights is the memory of n weights in the point's scheme.
 func (p *Point) weights(n float64) unit.Bytes {
-	b := stored[p.Scheme].Bytes(n)
-	if p.Scheme == roofline.WeightINT4 {
-		b += unit.Bytes(groupScale * n)
+	switch p.Scheme {
+	case roofline.Unquantized:
+		return p.DType.Bytes(n)
+	case roofline.WeightINT4:
+		return stored[p.Scheme].Bytes(n) + unit.Bytes(groupScale*n)
 	}
-	return b
+	return stored[p.Scheme].Bytes(n)
 }
 
-// imported is the work of points that tables have in more formats than are timed here, as
-// package analytic counts it: inputs in the format of the product, results in 16 bits.
-func (p *Point) imported() (w roofline.Work) {
-	s := &p.Shape
-	f := func(n int) float64 { return float64(n) }
-	sixteen := unit.BF16.Bytes
-	cache := sixteen
-	if p.Scheme != roofline.Unquantized {
-		cache = unit.FP8.Bytes
+// results is the memory of n values that no product quantizes, and cache that of n values of a KV cache.
+func (p *Point) results(n float64) unit.Bytes {
+	if p.Scheme == roofline.Unquantized {
+		return p.DType.Bytes(n)
 	}
+	return unit.BF16.Bytes(n)
+}
+
+func (p *Point) cache(n float64) unit.Bytes {
+	if p.Scheme == roofline.Unquantized {
+		return p.DType.Bytes(n)
+	}
+	return unit.FP8.Bytes(n)
+}
+
+// tableWork is the Work of kinds that tables have and no engine times here.
+func (p *Point) tableWork() roofline.Work {
+	s := &p.Shape
+	b, t, c, q, kv, d := float64(s.Batch), float64(s.Tokens), float64(s.Context), float64(s.Heads), float64(s.KVHeads), float64(s.HeadDim)
 	switch p.Kind {
-	case GEMM:
-		m, n, k := f(s.M), f(s.N), f(s.K)
-		w = roofline.Work{FLOPs: unit.FLOPs(2 * m * n * k), Weights: p.weights(n * k), Acts: p.DType.Bytes(m*k) + sixteen(m*n)}
-	case AttentionPrefill:
-		t, q, kv, d, b := f(s.Tokens), f(s.Heads), f(s.KVHeads), f(s.HeadDim), f(max(s.Batch, 1))
-		w = roofline.Work{FLOPs: unit.FLOPs(4 * q * d * b * t * (t + 1) / 2), KV: cache(2 * b * t * d * kv), Acts: sixteen(2 * b * t * d * q)}
-	case AttentionDecode:
-		b, c, q, kv, d := f(s.Batch), f(s.Context), f(s.Heads), f(s.KVHeads), f(s.HeadDim)
-		w = roofline.Work{FLOPs: unit.FLOPs(4 * q * d * c * b), KV: cache(2 * kv * d * c * b), Acts: sixteen(2 * q * d * b)}
 	case LatentPrefill:
-		b, t, q := f(s.Batch), f(s.Tokens), f(s.Heads)
-		w = roofline.Work{FLOPs: unit.FLOPs(2 * q * expandedDims * b * t * (t + 1) / 2), KV: cache(b * t * compressed), Acts: sixteen(2 * b * t * q * expandedDims)}
+		return roofline.Work{FLOPs: unit.FLOPs(2 * q * expandedDims * b * t * (t + 1) / 2), KV: p.cache(b * t * compressed), Acts: p.results(2 * b * t * q * expandedDims)}
 	case LatentDecode:
-		b, c, q := f(s.Batch), f(s.Context), f(s.Heads)
-		w = roofline.Work{FLOPs: unit.FLOPs(2 * q * (compressed + latentRank) * b * c), KV: cache(b * c * compressed), Acts: sixteen(b * q * (compressed + latentRank))}
+		return roofline.Work{FLOPs: unit.FLOPs(2 * q * (compressed + latentRank) * b * c), KV: p.cache(b * c * compressed), Acts: p.results(b * q * (compressed + latentRank))}
 	case ScanPrefill:
-		b, t, v, k, d := f(s.Batch), f(s.Tokens), f(s.Heads), f(s.KVHeads), f(s.HeadDim)
 		scan := models.Scan{Kind: models.GatedDelta, Heads: s.Heads, HeadDim: s.HeadDim, StateDim: s.HeadDim, Groups: s.KVHeads}
-		w = roofline.Work{FLOPs: unit.FLOPs(b * t * operator.ChunkedFLOPs(&scan, p.chunk())), State: unit.FP32.Bytes(2 * b * v * d * d), Acts: sixteen(2 * b * t * d * (v + k))}
+		return roofline.Work{FLOPs: unit.FLOPs(b * t * operator.ChunkedFLOPs(&scan, p.chunk())), State: unit.FP32.Bytes(2 * b * q * d * d), Acts: p.results(2 * b * t * d * (q + kv))}
 	case Mixture:
 		pairs, hit, expert := p.spread()
-		w = roofline.Work{FLOPs: unit.FLOPs(2 * pairs * expert), Weights: p.weights(hit * expert)}
+		return roofline.Work{FLOPs: unit.FLOPs(2 * pairs * expert), Weights: p.weights(hit * expert)}
 	}
-	return w
+	return roofline.Work{}
 }
 
 // The sizes of DeepSeek-V3's latent attention, which tables have alone.

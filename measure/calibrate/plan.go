@@ -135,8 +135,8 @@ const (
 	mostTime  = 0.05
 )
 
-// Plan lists what is timed for a calibration of g with an engine and up to tp GPUs.
-func Plan(g *hardware.GPU, dtype unit.Format, engine string, tp int, fast bool) []Point {
+// plan lists what is timed for a calibration of g with an engine and up to tp GPUs.
+func plan(g *hardware.GPU, dtype unit.Format, engine string, tp int, fast bool) []Point {
 	s := whole()
 	if fast {
 		s = quick()

@@ -181,7 +181,8 @@ func (p *Point) check() error {
 	return nil
 }
 
-// Work counts what one call of the point has to do, as package analytic counts it.
+// Work counts what one call of the point has to do, as package analytic counts it: weights in the
+// point's scheme, results of quantized products in 16 bits.
 //
 //	product    2·m·n·k FLOPs; weights, input and output once
 //	prefill    4·heads·d FLOPs a pair under the causal mask; q, k, v and output once
@@ -197,21 +198,17 @@ func (p *Point) check() error {
 func (p *Point) Work() roofline.Work {
 	s := &p.Shape
 	f := func(n int) float64 { return float64(n) }
-	switch {
-	case p.Scheme != roofline.Unquantized, p.Kind == Mixture, p.Kind == LatentPrefill, p.Kind == LatentDecode, p.Kind == ScanPrefill, p.Shape.Batch > 0 && p.Kind == AttentionPrefill:
-		return p.imported()
-	}
-	size := func(n float64) unit.Bytes { return p.DType.Bytes(n) }
+	size := p.DType.Bytes
 	switch p.Kind.times() {
 	case GEMM, Sustained, QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
 		m, n, k := p.product()
-		return roofline.Work{FLOPs: unit.FLOPs(2 * f(m) * f(n) * f(k)), Weights: size(f(n) * f(k)), Acts: size(f(m) * (f(n) + f(k)))}
+		return roofline.Work{FLOPs: unit.FLOPs(2 * f(m) * f(n) * f(k)), Weights: p.weights(f(n) * f(k)), Acts: size(f(m)*f(k)) + p.results(f(m)*f(n))}
 	case AttentionPrefill:
-		t, q, kv, d := f(s.Tokens), f(s.Heads), f(s.KVHeads), f(s.HeadDim)
-		return roofline.Work{FLOPs: unit.FLOPs(4 * q * d * t * (t + 1) / 2), Acts: size(2 * t * d * (q + kv))}
+		b, t, q, kv, d := f(max(s.Batch, 1)), f(s.Tokens), f(s.Heads), f(s.KVHeads), f(s.HeadDim)
+		return roofline.Work{FLOPs: unit.FLOPs(4 * q * d * b * t * (t + 1) / 2), KV: p.cache(2 * b * t * d * kv), Acts: p.results(2 * b * t * d * q)}
 	case AttentionDecode:
 		b, c, q, kv, d := f(s.Batch), f(s.Context), f(s.Heads), f(s.KVHeads), f(s.HeadDim)
-		return roofline.Work{FLOPs: unit.FLOPs(4 * q * d * c * b), KV: size(2 * kv * d * c * b), Acts: size(2 * q * d * b)}
+		return roofline.Work{FLOPs: unit.FLOPs(4 * q * d * c * b), KV: p.cache(2 * kv * d * c * b), Acts: p.results(2 * q * d * b)}
 	case MixtureDecode:
 		b, e, h, top := f(s.Batch), f(s.Experts), f(s.Hidden), f(s.TopK)
 		expert := 3 * h * f(s.Width)
@@ -233,7 +230,7 @@ func (p *Point) Work() roofline.Work {
 		n := f(p.Ranks)
 		return roofline.Work{Wire: unit.Bytes(2 * (n - 1) / n * f(s.Bytes))}
 	}
-	return roofline.Work{}
+	return p.tableWork()
 }
 
 // kernel is the kernel that the point times on a GPU, of an engine that multiplies up to

@@ -231,8 +231,8 @@ func (out *Rows) line(kind string, strict *json.Decoder) error {
 	return r.check()
 }
 
-// Has reports whether the point was measured.
-func (out *Rows) Has(p Point) bool {
+// has reports whether the point was measured.
+func (out *Rows) has(p Point) bool {
 	return slices.ContainsFunc(out.Rows, func(r Row) bool { return r.Point() == p })
 }
 

@@ -213,7 +213,7 @@ func synthetic(t *testing.T, engine string, g *hardware.GPU, truth *roofline.Con
 	random := rand.New(rand.NewPCG(1, 2))
 	h := newByHand(engine, g, truth)
 	rows := &Rows{Machine: h200Machine(engine)}
-	for _, p := range Plan(g, unit.BF16, engine, 8, false) {
+	for _, p := range plan(g, unit.BF16, engine, 8, false) {
 		s := h.seconds(&p) * math.Exp(noise*random.NormFloat64())
 		row, err := newRow(&p, []float64{s, s})
 		if err != nil {
@@ -395,7 +395,7 @@ func TestRowMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := string(machine) + "\n" + string(line) + "\n"
-	if rows, err := parseRows("r", []byte(good+"\n"+`{"sch`)); err != nil || len(rows.Rows) != 1 || rows.Torn != 5 || !rows.Has(p) {
+	if rows, err := parseRows("r", []byte(good+"\n"+`{"sch`)); err != nil || len(rows.Rows) != 1 || rows.Torn != 5 || !rows.has(p) {
 		t.Fatalf("%+v, %v", rows, err)
 	}
 	for _, c := range []struct{ old, new, says string }{
@@ -481,7 +481,7 @@ func TestPlan(t *testing.T) {
 		g := board(t, name)
 		for _, engine := range []string{Native, Transformers} {
 			seen := map[Point]bool{}
-			for _, p := range Plan(g, unit.BF16, engine, 8, false) {
+			for _, p := range plan(g, unit.BF16, engine, 8, false) {
 				if err := p.check(); err != nil || seen[p] {
 					t.Errorf("%s: %v is twice in the plan, or wrong: %v", name, p, err)
 				}
@@ -538,7 +538,7 @@ func FuzzFit(f *testing.F) {
 		}
 		g := board(t, "h200")
 		random := rand.New(rand.NewPCG(seed, 0))
-		plan := Plan(g, unit.BF16, Transformers, 4, true)
+		plan := plan(g, unit.BF16, Transformers, 4, true)
 		rows := &Rows{Machine: h200Machine(Transformers)}
 		for range int(count) % 40 {
 			p := plan[random.IntN(len(plan))]

@@ -16,7 +16,9 @@ import (
 	"llmprof/measure/engine/native/worker"
 	"llmprof/measure/engine/transformers"
 	"llmprof/measure/power"
+	"llmprof/measure/procfs"
 	"llmprof/measure/stats"
+	"llmprof/measure/wait"
 	"llmprof/unit"
 )
 
@@ -50,8 +52,8 @@ func Run(ctx context.Context, o Options) (*Rows, error) {
 		return nil, err
 	}
 	m := r.machine()
-	plan := Plan(o.GPU, o.DType, o.Engine, o.TP, o.Quick)
-	r.clocks(ctx, &m, plan)
+	points := plan(o.GPU, o.DType, o.Engine, o.TP, o.Quick)
+	r.clocks(ctx, &m, points)
 	r.rows = &Rows{Machine: m}
 	if o.File != "" {
 		var err error
@@ -61,10 +63,10 @@ func Run(ctx context.Context, o Options) (*Rows, error) {
 		defer r.file.Close()
 	}
 	if len(o.Monitor.GPUs()) == 0 {
-		plan = slices.DeleteFunc(plan, func(p Point) bool { return p.Kind.power() })
+		points = slices.DeleteFunc(points, func(p Point) bool { return p.Kind.power() })
 		r.say("no sensor of a GPU's power is there: what it draws stays the default of its generation")
 	}
-	return r.rows, r.all(ctx, plan)
+	return r.rows, r.all(ctx, points)
 }
 
 // A run is a worker with the rows that came of it.
@@ -136,7 +138,7 @@ var errFew = errors.New("too few GPUs")
 // machine says on what the rows are measured.
 func (r *run) machine() Machine {
 	m := Machine{
-		Schema: RowSchema, Kind: machineKind, GPU: r.o.GPU.Key, Device: cmp.Or(power.Processor(r.o.Root), "a processor that /proc does not name"), Engine: r.o.Engine, DType: r.o.DType,
+		Schema: RowSchema, Kind: machineKind, GPU: r.o.GPU.Key, Device: cmp.Or(procfs.Processor(r.o.Root), "a processor that /proc does not name"), Engine: r.o.Engine, DType: r.o.DType,
 		Tools: maps.Clone(r.hello.Versions), Version: r.o.Version, When: time.Now().UTC().Truncate(time.Second),
 	}
 	if m.Tools == nil {
@@ -210,7 +212,7 @@ func (r *run) ahead(plan []Point) (all []engine.Bench) {
 	for i := range plan {
 		p := &plan[i]
 		shape, err := sizes(&p.Shape)
-		if err != nil || p.Kind.power() || p.Kind == GEMM || had.Has(*p) {
+		if err != nil || p.Kind.power() || p.Kind == GEMM || had.has(*p) {
 			continue
 		}
 		b := engine.Bench{Kind: string(p.Kind), Shape: shape}
@@ -224,7 +226,7 @@ func (r *run) ahead(plan []Point) (all []engine.Bench) {
 
 func (r *run) all(ctx context.Context, plan []Point) error {
 	for i, p := range plan {
-		if r.rows.Has(p) {
+		if r.rows.has(p) {
 			continue
 		}
 		if err := context.Cause(ctx); err != nil {
@@ -442,7 +444,7 @@ func (r *run) idle(ctx context.Context) (*engine.Timed, error) {
 		seconds = 0.5
 	}
 	begin := time.Now()
-	err := power.Pause(ctx, time.Duration(seconds*float64(time.Second)))
+	err := wait.For(ctx, time.Duration(seconds*float64(time.Second)))
 	return &engine.Timed{Seconds: []float64{time.Since(begin).Seconds()}, Cold: true}, err
 }
 

@@ -79,7 +79,7 @@ func TestRunGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err, said)
 	}
-	plan := Plan(board(t, "h200"), unit.BF16, Transformers, 1, true)
+	plan := plan(board(t, "h200"), unit.BF16, Transformers, 1, true)
 	steps := 0
 	for _, p := range plan {
 		if p.Kind == HostStep || p.Kind == EagerStep || p.Kind.power() { // there is no sensor either

@@ -224,20 +224,11 @@ func (v *evaluator) sustained(compute float64) float64 {
 	return b[roofline.GEMMSustained] * compute / b[roofline.GEMMCompute]
 }
 
+// fast is the time of a sample with some constants. A fit tries constants that cannot be too: with these it takes for ever.
 func (v *evaluator) fast(keys []roofline.Constant) func(p []float64, s *sample) float64 {
-	var last []float64
-	var of *analytic.Predictor
-	var err error
 	return func(p []float64, s *sample) float64 {
-		if !slices.Equal(last, p) { // all samples are evaluated at one point, and then at the next
-			last = append(last[:0], p...)
-			of, err = v.predictor(v.with(keys, p))
-		}
-		if err != nil { // constants that cannot be, which a fit tries
-			return 1e6
-		}
-		t, failed := s.point.time(of)
-		if failed != nil {
+		t, err := v.time(v.with(keys, p), s.point)
+		if err != nil {
 			return 1e6
 		}
 		return float64(t)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"llmprof/measure/engine/child"
@@ -26,10 +25,7 @@ type Crash struct {
 }
 
 func (c *Crash) Error() string {
-	hint := ""
-	if strings.Contains(c.State, "killed") {
-		hint = "; where nobody killed it, the system had no memory left"
-	}
+	hint := child.Hint(c.State)
 	if c.GPU != "" {
 		hint += "; " + c.GPU
 	}

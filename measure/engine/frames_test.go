@@ -22,7 +22,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add([]byte(token(0, 0, 500)+step("prefill", 0, 0, 5)+token(1, 0, 600)), uint8(0))
 	f.Add([]byte(step("request", 0, 0, 5)+`{"event":"error","error":{"kind":"internal","message":"x"}}`), uint8(2))
 	f.Add([]byte(strings.Repeat("x", 70<<10)), uint8(3))
-	phases := []Phase{Prefill, Decode, Request, Idle}
+	phases := []Phase{Prefill, Decode, Request, "idle"}
 	f.Fuzz(func(t *testing.T, in []byte, phase uint8) {
 		p := &process{events: make(chan message, 4), quiet: make(chan struct{})}
 		go func() {

@@ -4,7 +4,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 
@@ -24,32 +23,15 @@ func group(t *testing.T, modes ...string) (engine.Group, error) {
 	return g, err
 }
 
+// Close ends every replica, and a command that comes later says so.
 func TestGroup(t *testing.T) {
 	g, err := group(t, "good", "good", "good")
 	testkit.Must(t, err)
-	ready, err := g.Load(t.Context(), engine.Load{})
-	if err != nil || len(ready) != 3 || ready[2].PromptLen != 4 {
-		t.Fatalf("%+v, %v", ready, err)
-	}
-	passes := map[int]int{}
-	done, err := g.Run(t.Context(), engine.Run{Phase: engine.Prefill, Passes: 4}, func(replica int, _ engine.Pass) { passes[replica]++ })
-	if err != nil || len(done) != 3 || passes[0] != 4 || passes[1] != 4 || passes[2] != 4 {
-		t.Errorf("%v, %v, %v", done, passes, err)
-	}
-}
-
-// The replica that fails is named, and what the others finished is kept.
-func TestGroupWithABrokenReplica(t *testing.T) {
-	g, err := group(t, "good", "crash")
-	testkit.Must(t, err)
-	passes := map[int]int{}
-	done, err := g.Run(t.Context(), engine.Run{Phase: engine.Decode, Seconds: 600}, func(replica int, _ engine.Pass) { passes[replica]++ })
-	var crash *engine.Crash
-	if !errors.As(err, &crash) || !strings.Contains(err.Error(), "replica 1: ") {
-		t.Errorf("got %v", err)
-	}
-	if done[0] == nil || done[0].Passes != passes[0] || passes[0] < 1 || passes[1] != 2 {
-		t.Errorf("%+v, %v", done[0], passes)
+	g.Close()
+	for i, w := range g {
+		if err := w.Prepare(t.Context(), engine.Prefill); len(g) != 3 || err == nil || !strings.Contains(err.Error(), "closed") {
+			t.Errorf("replica %d of %d: %v", i, len(g), err)
+		}
 	}
 }
 

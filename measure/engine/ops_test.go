@@ -20,7 +20,7 @@ func TestOps(t *testing.T) {
 		t.Errorf("%+v", ops)
 	}
 	for _, o := range []engine.Ops{
-		{Phase: engine.Request, Rounds: 1}, {Phase: engine.Idle, Seconds: 1}, {Phase: engine.Decode}, {Phase: engine.Decode, Rounds: -1}, {Phase: engine.Prefill, Seconds: -1},
+		{Phase: engine.Request, Rounds: 1}, {Phase: "idle", Seconds: 1}, {Phase: engine.Decode}, {Phase: engine.Decode, Rounds: -1}, {Phase: engine.Prefill, Seconds: -1},
 	} {
 		var failure *engine.Failure
 		if _, err := w.Ops(t.Context(), o); !errors.As(err, &failure) || failure.Kind != engine.Invalid {

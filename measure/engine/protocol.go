@@ -35,13 +35,11 @@ type Phase string
 // The phases. A pass of Prefill reads the prompt and samples the first token; a
 // pass of Decode generates the others after a prompt that is in the cache
 // already, the context growing with each, and leaves the cache as it found it;
-// a pass of Request is a prefill with all its decode steps; Idle keeps the model
-// resident and does nothing.
+// a pass of Request is a prefill with all its decode steps.
 const (
 	Prefill Phase = "prefill"
 	Decode  Phase = "decode"
 	Request Phase = "request"
-	Idle    Phase = "idle"
 )
 
 // A Command is what the driver asks of a worker: one of its fields beside Do.
@@ -89,7 +87,6 @@ type Run struct {
 	Phase   Phase   `json:"phase"`
 	Passes  int     `json:"passes"`
 	Seconds float64 `json:"seconds"`
-	StartNS int64   `json:"start_ns,omitempty"` // wait until then, so that several workers begin together
 }
 
 // Trace asks for passes of a phase under the engine's profiler.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // A Pass is one repeat of a phase, whole.
@@ -27,13 +26,9 @@ func (w *Worker) Run(ctx context.Context, r Run, each func(Pass)) (*Done, error)
 		return nil, err
 	}
 	during := "run " + string(r.Phase)
-	limit := w.limits.Silence
-	if r.Phase == Idle { // an idle run is silent until its end
-		limit += time.Duration(r.Seconds * float64(time.Second))
-	}
 	passes := assembly{phase: r.Phase, each: each}
 	for {
-		e, err := w.answer(ctx, during, limit)
+		e, err := w.answer(ctx, during, w.limits.Silence)
 		if err != nil {
 			passes.close()
 			return nil, err
@@ -49,11 +44,11 @@ func (w *Worker) Run(ctx context.Context, r Run, each func(Pass)) (*Done, error)
 
 func (r Run) check() error {
 	switch {
-	case r.Phase != Prefill && r.Phase != Decode && r.Phase != Request && r.Phase != Idle:
-		return Invalidf("no phase %q: there are prefill, decode, request, idle", r.Phase)
+	case r.Phase != Prefill && r.Phase != Decode && r.Phase != Request:
+		return Invalidf("no phase %q: there are prefill, decode, request", r.Phase)
 	case r.Passes < 0 || !duration(r.Seconds):
 		return Invalidf("a run of %d passes and %v s", r.Passes, r.Seconds)
-	case r.Phase == Idle && r.Seconds == 0, r.Phase != Idle && r.Passes == 0 && r.Seconds == 0:
+	case r.Passes == 0 && r.Seconds == 0:
 		return Invalidf("a run needs a number of passes or of seconds")
 	}
 	return nil

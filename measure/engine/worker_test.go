@@ -263,7 +263,7 @@ func TestRunRefuses(t *testing.T) {
 	w := started(t, "good", engine.Limits{})
 	for _, r := range []engine.Run{
 		{Phase: "training", Passes: 1}, {Phase: engine.Decode}, {Phase: engine.Decode, Passes: -1},
-		{Phase: engine.Idle, Passes: 3}, {Phase: engine.Prefill, Seconds: -1},
+		{Phase: "idle", Passes: 3}, {Phase: engine.Prefill, Seconds: -1},
 	} {
 		var failure *engine.Failure
 		if _, err := w.Run(t.Context(), r, nil); !errors.As(err, &failure) || failure.Kind != engine.Invalid {

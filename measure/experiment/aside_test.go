@@ -83,7 +83,7 @@ func TestMaxFailures(t *testing.T) {
 	e := mustLoad(t, "f.toml", "-- f.toml --\nmodel = \"m\"\nengine = \"openai\"\nbase_url = \"http://h/v1\"\ngrid = {max_failures = [0, 0.05, 1]}\n"+
 		"points = [{concurrency = 1}]\n")
 	hashes := map[string]bool{}
-	for i, want := range []float64{0, 0.05, 1, DefaultMaxFailures} {
+	for i, want := range []float64{0, 0.05, 1, defaultMaxFailures} {
 		p := &e.Points[i]
 		if got := p.FailuresAllowed(); got != want {
 			t.Errorf("point %d allows %v, want %v", i, got, want)

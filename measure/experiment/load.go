@@ -31,12 +31,6 @@ const (
 	mostCycles = 10_000
 )
 
-// A Problem is what is wrong with a setting of a point, or only probably not meant.
-type Problem struct {
-	Key, Text string
-	Warning   bool
-}
-
 // Load reads an experiment. What is wrong with it is one error, Mistakes, with
 // all that was found; beside it the experiment has warnings alone. Checks, if there are
 // any, find what the files alone do not show: of models, or of other files that settings
@@ -94,7 +88,7 @@ func (r *reader) frame(e *Experiment, n *tree.Node) {
 	if v := n.Take("order"); v != nil {
 		var err error
 		text, _ := v.Scalar.(string)
-		if e.Order, err = ParseOrder(text); err != nil {
+		if e.Order, err = parseOrder(text); err != nil {
 			r.wrong(v.At.Mistake("order: %v", err))
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"llmprof/measure/power"
 	"llmprof/measure/result"
+	"llmprof/measure/wait"
 	"llmprof/unit"
 )
 
@@ -223,5 +223,5 @@ func (r *runner) rest(ctx context.Context) error {
 	if !r.ran || r.Gap <= 0 {
 		return nil
 	}
-	return power.Pause(ctx, time.Duration(float64(r.Gap)*float64(time.Second)))
+	return wait.For(ctx, r.Gap.Duration())
 }

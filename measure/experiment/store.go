@@ -26,8 +26,8 @@ const failureExtension = ".failed"
 // mostFailure bounds the file of a failure, which ends with the log of an engine.
 const mostFailure = 4 << 20
 
-// FailureSchema names the form of a failure.
-const FailureSchema = "llmprof.failure/v1"
+// failureSchema names the form of a failure.
+const failureSchema = "llmprof.failure/v1"
 
 // A Failure is a run that gave no result. Its file goes when the run succeeds.
 type Failure struct {
@@ -100,8 +100,8 @@ func readFailure(file string) (f Failure, err error) {
 	if err == nil {
 		err = json.Unmarshal(data, &f)
 	}
-	if err == nil && f.Schema != FailureSchema {
-		err = fmt.Errorf("schema %.60q: this version reads %q", f.Schema, FailureSchema)
+	if err == nil && f.Schema != failureSchema {
+		err = fmt.Errorf("schema %.60q: this version reads %q", f.Schema, failureSchema)
 	}
 	return f, err
 }
@@ -127,7 +127,7 @@ func (s Store) Failures() ([]Failure, error) {
 
 func (s Store) fail(t *Trial, started time.Time, cause error) error {
 	f := Failure{
-		Schema: FailureSchema, ID: t.ID, Cycle: t.Cycle, Hash: t.Hash, Settings: t.Settings,
+		Schema: failureSchema, ID: t.ID, Cycle: t.Cycle, Hash: t.Hash, Settings: t.Settings,
 		Started: started, Ended: time.Now().UTC(), Attempts: 1, Errors: t.Point.secrets().Words(chain(cause)),
 	}
 	if before := s.failure(t); before != nil {
@@ -217,11 +217,11 @@ func (t *Trial) owns(r *result.Result, process int) bool {
 	return r.Provenance.Hash == t.Hash && r.Cycle == t.Cycle && r.ID == t.ID && r.Process == process
 }
 
-// PartialFolder is the folder within a store of what runs saw that failed or were
+// partialFolder is the folder within a store of what runs saw that failed or were
 // interrupted. They are results in form, and of no finished run.
-const PartialFolder = "partial"
+const partialFolder = "partial"
 
-func (s Store) partial() string { return filepath.Join(s.Dir, PartialFolder) }
+func (s Store) partial() string { return filepath.Join(s.Dir, partialFolder) }
 
 // keepPartial stores what a run saw that did not finish, in the place of what an
 // earlier attempt saw.

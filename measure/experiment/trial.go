@@ -20,13 +20,13 @@ const (
 	Shuffled    Order = "shuffled"
 )
 
-// Orders lists them.
-func Orders() []string { return []string{string(Sequential), string(Interleaved), string(Shuffled)} }
+// orders lists them.
+func orders() []string { return []string{string(Sequential), string(Interleaved), string(Shuffled)} }
 
-// ParseOrder reads the name of an order.
-func ParseOrder(name string) (Order, error) {
-	if !slices.Contains(Orders(), name) {
-		return Sequential, fmt.Errorf("%q is not an order; %s", name, spelling.Hint(name, Orders()))
+// parseOrder reads the name of an order.
+func parseOrder(name string) (Order, error) {
+	if !slices.Contains(orders(), name) {
+		return Sequential, fmt.Errorf("%q is not an order; %s", name, spelling.Hint(name, orders()))
 	}
 	return Order(name), nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"llmprof/measure/result"
+	"llmprof/measure/wait"
 )
 
 // A board is a GPU, through NVML or nvidia-smi. Its methods may be called from
@@ -52,17 +53,20 @@ type gpuSensor struct {
 // A gpuWatch is a board inside of a window.
 type gpuWatch struct {
 	*gpuSensor
-	log
-	begin time.Time
-	from  float64 // joules at the first edge
-	held0 map[string]float64
-	first error // why it has no counter
+	loop
+	samples []Sample
+	states  []state
+	looked  time.Time // time of the last state
+	begin   time.Time
+	from    float64 // joules at the first edge
+	held0   map[string]float64
+	first   error // why it has no counter
 }
 
 func (s *gpuSensor) begin(ctx context.Context) (watch, error) {
 	w := &gpuWatch{gpuSensor: s}
-	w.start(ctx, s)
-	w.begin, w.from, w.first = s.edge(ctx, &w.log, 0)
+	w.run(ctx, atOnce(s.period), w.sample)
+	w.begin, w.from, w.first = w.edge(ctx, 0)
 	if w.first != nil && !errors.Is(w.first, errNoCounter) {
 		return nil, errors.Join(w.first, w.finish())
 	}
@@ -70,32 +74,50 @@ func (s *gpuSensor) begin(ctx context.Context) (watch, error) {
 	return w, nil
 }
 
+// sample reads the power, and the state where that is due.
+func (w *gpuWatch) sample() error {
+	at, watts, err := w.timed(w.board.watts) // the sample's time is the middle of the read
+	if err != nil {
+		return err
+	}
+	w.samples = append(w.samples, Sample{Time: at, Domain: w.name, Watts: watts})
+	if time.Since(w.looked) < statePeriod {
+		return nil
+	}
+	w.looked = time.Now()
+	st, err := w.board.state()
+	if err == nil {
+		w.states = append(w.states, *st)
+	}
+	return err
+}
+
 // edge is the next tick of the counter, or now where there is none. The counter
 // has been at least at so many joules before.
-func (s *gpuSensor) edge(ctx context.Context, l *log, least float64) (at time.Time, joules float64, err error) {
-	before, joules, err := l.timed(s.board.joules)
+func (w *gpuWatch) edge(ctx context.Context, least float64) (at time.Time, joules float64, err error) {
+	before, joules, err := w.timed(w.board.joules)
 	switch {
 	case err != nil:
 		return before, 0, err
 	case joules < least:
-		return before, 0, s.wentBack(least, joules)
+		return before, 0, w.wentBack(least, joules)
 	}
 	for limit := before.Add(edgeLimit); before.Before(limit); {
-		if err := Pause(ctx, edgePause); err != nil {
+		if err := wait.For(ctx, edgePause); err != nil {
 			return before, 0, err
 		}
-		now, got, err := l.timed(s.board.joules)
+		now, got, err := w.timed(w.board.joules)
 		switch {
 		case err != nil:
 			return now, 0, err
 		case got < joules:
-			return now, 0, s.wentBack(joules, got)
+			return now, 0, w.wentBack(joules, got)
 		case got > joules:
 			return before.Add(now.Sub(before) / 2), got, nil
 		}
 		before = now
 	}
-	return before, 0, fmt.Errorf("%s: its energy counter did not move from %v J in %v", s.board.id(), joules, edgeLimit)
+	return before, 0, fmt.Errorf("%s: its energy counter did not move from %v J in %v", w.board.id(), joules, edgeLimit)
 }
 
 func (s *gpuSensor) wentBack(from, to float64) error {
@@ -103,7 +125,7 @@ func (s *gpuSensor) wentBack(from, to float64) error {
 }
 
 func (w *gpuWatch) end(ctx context.Context) (*reading, error) {
-	end, to, err := w.edge(ctx, &w.log, w.from)
+	end, to, err := w.edge(ctx, w.from)
 	if errors.Is(err, errNoCounter) {
 		err = nil
 		end = time.Now()

@@ -1,15 +1,14 @@
 package power
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
 
+	"llmprof/measure/procfs"
 	"llmprof/measure/result"
 )
 
@@ -163,25 +162,11 @@ func (m *Monitor) ours(pid int) bool {
 		if m.own[pid] {
 			return true
 		}
-		parent, err := ParentOf(m.root, pid)
-		if err != nil || parent <= 1 {
+		s, err := procfs.StatOf(m.root, pid)
+		if err != nil || s.Parent <= 1 {
 			return false
 		}
-		pid = parent
+		pid = s.Parent
 	}
 	return false
-}
-
-// ParentOf is the process that started one: the fourth field of /proc/PID/stat, whose second
-// field is a name in parentheses that may hold anything.
-func ParentOf(root fs.FS, pid int) (int, error) {
-	text, err := fs.ReadFile(root, fmt.Sprintf("proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("proc/%d/stat: %.80q is cut off", pid, text)
-	}
-	return strconv.Atoi(string(fields[1]))
 }

@@ -1,7 +1,6 @@
 package power
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,30 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"llmprof/measure/procfs"
 	"llmprof/measure/result"
 )
-
-// Processor is the name of a machine's processor, or of the board where its processor has none; "" if it is not known.
-func Processor(root fs.FS) string {
-	return cmp.Or(ProcField(root, "cpuinfo", "model name"), treeModel(root))
-}
-
-// ProcField is the value of the first line "name : value" of a file in /proc; "" if there is none.
-func ProcField(root fs.FS, file, name string) string {
-	lines, _ := text(root, "proc/"+file) // what cannot be read has no such line
-	for line := range strings.Lines(lines) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
-}
-
-// treeModel is what the device tree calls the board; "" if there is none.
-func treeModel(root fs.FS) string {
-	name, _ := text(root, "proc/device-tree/model")
-	return strings.TrimRight(name, "\x00\n")
-}
 
 // isJetson reports whether the device tree's name of a board is that of a Jetson.
 func isJetson(model string) bool { return strings.Contains(strings.ToLower(model), "jetson") }
@@ -42,7 +20,7 @@ func isJetson(model string) bool { return strings.Contains(strings.ToLower(model
 // openJetson finds the sensors of a Jetson's rails, or the program tegrastats
 // where the files of the sensors may not be read.
 func (m *Monitor) openJetson(ctx context.Context, o *Options) error {
-	name := treeModel(o.Root)
+	name := procfs.Board(o.Root)
 	if !isJetson(name) {
 		return errors.New("no Jetson")
 	}
@@ -81,7 +59,7 @@ type input struct {
 // watts reads a rail. Volts and amperes are in thousandths.
 func (in *input) watts(root fs.FS) (float64, error) {
 	number := func(file string) (float64, error) {
-		s, err := text(root, file)
+		s, err := procfs.Text(root, file)
 		if err != nil {
 			return 0, err
 		}
@@ -107,7 +85,7 @@ func (in *input) watts(root fs.FS) (float64, error) {
 // change from boot to boot, so their names are looked for.
 func railInputs(root fs.FS) (inputs []input, sensor string, err error) {
 	for _, dir := range found(root, "sys/class/hwmon/hwmon*") {
-		switch chip, _ := text(root, dir+"/name"); chip {
+		switch chip, _ := procfs.Text(root, dir+"/name"); chip {
 		case "ina3221":
 			inputs, sensor = append(inputs, channels(root, dir)...), chip
 		case "ina238":
@@ -132,7 +110,7 @@ func railInputs(root fs.FS) (inputs []input, sensor string, err error) {
 // that is not connected is called NC, and reading it fails.
 func channels(root fs.FS, dir string) (inputs []input) {
 	for n := 1; n <= 3; n++ {
-		name, err := text(root, fmt.Sprintf("%s/in%d_label", dir, n))
+		name, err := procfs.Text(root, fmt.Sprintf("%s/in%d_label", dir, n))
 		if err != nil || name == "" || name == "NC" {
 			continue
 		}
@@ -144,7 +122,7 @@ func channels(root fs.FS, dir string) (inputs []input) {
 // oldRails are those of JetPack 4, which writes mW.
 func oldRails(root fs.FS) (inputs []input) {
 	for _, file := range found(root, "sys/bus/i2c/drivers/ina3221x/*/iio:device*/rail_name_*") {
-		name, err := text(root, file)
+		name, err := procfs.Text(root, file)
 		if err != nil || name == "" || name == "NC" {
 			continue
 		}
@@ -167,7 +145,6 @@ type railWatch struct {
 	*railSensor
 	loop
 	samples map[string][]Sample
-	slowest time.Duration
 }
 
 func (s *railSensor) begin(ctx context.Context) (watch, error) {
@@ -182,24 +159,17 @@ func (s *railSensor) begin(ctx context.Context) (watch, error) {
 func (w *railWatch) read() error {
 	for i := range w.inputs {
 		in := &w.inputs[i]
-		begin := time.Now()
-		watts, err := in.watts(w.root)
+		at, watts, err := w.timed(func() (float64, error) { return in.watts(w.root) })
 		if err != nil {
 			return fmt.Errorf("rail %s: %w", in.name, err)
 		}
-		took := time.Since(begin)
-		w.slowest = max(w.slowest, took)
-		w.samples[in.name] = append(w.samples[in.name], Sample{Time: begin.Add(took / 2), Domain: in.name, Watts: watts})
+		w.samples[in.name] = append(w.samples[in.name], Sample{Time: at, Domain: in.name, Watts: watts})
 	}
 	return nil
 }
 
 func (w *railWatch) end(context.Context) (*reading, error) {
-	err := w.finish()
-	if err == nil {
-		err = w.read()
-	}
-	if err != nil {
+	if err := w.last(w.read); err != nil {
 		return nil, err
 	}
 	r, err := railDomains(w.rails, w.sensor, w.samples)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"llmprof/measure/procfs"
 )
 
 // A jetsonGPU is the GPU of a module as sysfs has it. NVIDIA's Jetson Linux developer guide
@@ -42,12 +44,12 @@ func openJetsonGPU(root fs.FS) *jetsonGPU {
 		return nil
 	}
 	for _, file := range found(root, "sys/class/thermal/thermal_zone*/type") {
-		if name, err := text(root, file); err == nil && strings.HasPrefix(strings.ToLower(name), "gpu") && g.zone == "" {
+		if name, err := procfs.Text(root, file); err == nil && strings.HasPrefix(strings.ToLower(name), "gpu") && g.zone == "" {
 			g.zone = path.Dir(file) + "/temp"
 		}
 	}
 	for _, file := range found(root, "sys/class/thermal/cooling_device*/type") {
-		if name, err := text(root, file); err == nil && strings.HasPrefix(name, "gpu-throttle") {
+		if name, err := procfs.Text(root, file); err == nil && strings.HasPrefix(name, "gpu-throttle") {
 			g.cooling = path.Dir(file) + "/cur_state"
 		}
 	}
@@ -69,7 +71,7 @@ func found(root fs.FS, pattern string) []string {
 
 // number is the number in a file, nil if there is none.
 func (g *jetsonGPU) number(file string) *float64 {
-	s, err := text(g.root, file)
+	s, err := procfs.Text(g.root, file)
 	if err != nil {
 		return nil
 	}
@@ -123,7 +125,7 @@ func (g *jetsonGPU) state() (*state, error) {
 // most is the highest clock of the GPU; the power mode may allow less.
 func (g *jetsonGPU) most() *float64 {
 	most := 0.
-	if list, err := text(g.root, g.devfreq+"/available_frequencies"); err == nil {
+	if list, err := procfs.Text(g.root, g.devfreq+"/available_frequencies"); err == nil {
 		for word := range strings.FieldsSeq(list) {
 			if hz, err := strconv.ParseUint(word, 10, 48); err == nil {
 				most = max(most, float64(hz))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"llmprof/measure/procfs"
 	"llmprof/measure/result"
 )
 
@@ -231,7 +232,7 @@ func (b *nvmlBoard) processes() ([]Process, error) {
 	}
 	var all []Process
 	for i := range running {
-		name, _ := text(b.root, fmt.Sprintf("proc/%d/comm", running[i].Pid)) // "" if it cannot be read
+		name, _ := procfs.Text(b.root, fmt.Sprintf("proc/%d/comm", running[i].Pid)) // "" if it cannot be read
 		p := Process{UUID: b.uuid, PID: int(running[i].Pid), Name: name}
 		if used := running[i].UsedGpuMemory; used != noMemory {
 			p.MemoryBytes = new(int64(used))

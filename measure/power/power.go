@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"llmprof/measure/procfs"
 	"llmprof/measure/result"
 	"llmprof/unit"
 )
@@ -70,7 +71,7 @@ func Open(ctx context.Context, o Options) (*Monitor, error) {
 	o = o.withDefaults()
 	m := &Monitor{own: map[int]bool{}, root: o.Root, shut: func() error { return nil }}
 	var missing []error
-	if !o.NoGPUs && !isJetson(treeModel(o.Root)) { // a Jetson's NVML has no sensor, or sees one rail of them
+	if !o.NoGPUs && !isJetson(procfs.Board(o.Root)) { // a Jetson's NVML has no sensor, or sees one rail of them
 		if err := m.openGPUs(ctx, &o); err != nil {
 			if len(o.GPUs) > 0 && !errors.Is(err, errNoDriver) {
 				return nil, err

@@ -1,7 +1,6 @@
 package power
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"llmprof/measure/procfs"
 	"llmprof/measure/result"
 )
 
@@ -46,14 +46,14 @@ func (m *Monitor) openRAPL(_ context.Context, o *Options) error {
 		}
 		use = append(use, z)
 	}
-	if len(use) == 0 {
-		return fmt.Errorf("none of the %d RAPL zones can be read", len(zones))
-	}
 	var names []string
 	for _, z := range use {
 		if z.summed {
 			names = append(names, z.name)
 		}
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("no package and no memory among the %d RAPL zones can be read", len(zones))
 	}
 	m.sensors = append(m.sensors, &raplSensor{root: o.Root, zones: use})
 	m.scope = append(m.scope, strings.Join(names, ", ")+" (RAPL)")
@@ -66,7 +66,7 @@ func raplZones(root fs.FS) ([]zone, error) {
 	var zones []zone
 	inPackage := map[string]string{}
 	for _, dir := range found(root, "sys/class/powercap/intel-rapl:*") {
-		name, err := text(root, dir+"/name")
+		name, err := procfs.Text(root, dir+"/name")
 		if err != nil {
 			continue
 		}
@@ -86,7 +86,7 @@ func raplZones(root fs.FS) ([]zone, error) {
 		if isPart {
 			z.name = inPackage[number] + " " + name
 		}
-		if limit, err := text(root, dir+"/max_energy_range_uj"); err == nil {
+		if limit, err := procfs.Text(root, dir+"/max_energy_range_uj"); err == nil {
 			z.wrap = wrapAt(limit)
 		}
 		zones = append(zones, z)
@@ -108,15 +108,9 @@ func wrapAt(limit string) float64 {
 	return float64(n)
 }
 
-// text is what a file of sysfs says, without its newline.
-func text(root fs.FS, name string) (string, error) {
-	data, err := fs.ReadFile(root, name)
-	return string(bytes.TrimSpace(data)), err
-}
-
 // read is the counter in µJ.
 func (z *zone) read(root fs.FS) (float64, error) {
-	s, err := text(root, z.file)
+	s, err := procfs.Text(root, z.file)
 	if err != nil {
 		return 0, err
 	}
@@ -137,11 +131,10 @@ type raplSensor struct {
 type raplWatch struct {
 	*raplSensor
 	loop
-	first, last time.Time
-	at          []float64 // µJ last read
-	sum         []float64 // µJ since the beginning
-	reads       int
-	slowest     time.Duration
+	begun, ended time.Time // of the first and of the last read
+	at           []float64 // µJ last read
+	sum          []float64 // µJ since the beginning
+	reads        int
 }
 
 func (s *raplSensor) begin(ctx context.Context) (watch, error) {
@@ -149,14 +142,19 @@ func (s *raplSensor) begin(ctx context.Context) (watch, error) {
 	if err := w.read(); err != nil {
 		return nil, err
 	}
-	w.first = w.last
+	w.begun = w.ended
 	w.run(ctx, func(int) time.Duration { return raplPeriod }, w.read)
 	return w, nil
 }
 
-// read adds what has gone by since the last time.
-func (w *raplWatch) read() error {
-	begin := time.Now()
+// read reads all counters, at the time that lies in the middle of doing so.
+func (w *raplWatch) read() (err error) {
+	w.ended, _, err = w.timed(func() (float64, error) { return 0, w.add() })
+	return err
+}
+
+// add adds what has gone by since the last time.
+func (w *raplWatch) add() error {
 	for i := range w.zones {
 		z := &w.zones[i]
 		now, err := z.read(w.root)
@@ -175,31 +173,27 @@ func (w *raplWatch) read() error {
 		}
 		w.at[i] = now
 	}
-	took := time.Since(begin)
-	w.slowest = max(w.slowest, took)
-	w.last = begin.Add(took / 2)
 	w.reads++
 	return nil
 }
 
 func (w *raplWatch) end(context.Context) (*reading, error) {
-	err := w.finish()
-	if err == nil {
-		err = w.read()
-	}
-	if err != nil {
+	if err := w.last(w.read); err != nil {
 		return nil, err
 	}
-	seconds := w.last.Sub(w.first).Seconds()
+	seconds := w.ended.Sub(w.begun).Seconds()
 	if seconds <= 0 {
 		return nil, fmt.Errorf("RAPL: a window of %v s", seconds)
 	}
-	r := &reading{begin: w.first, end: w.last, readS: w.slowest.Seconds()}
+	r := &reading{begin: w.begun, end: w.ended, readS: w.slowest.Seconds()}
 	for i := range w.zones {
 		z := &w.zones[i]
 		joules := w.sum[i] / 1e6
-		if z.summed && joules == 0 {
+		switch {
+		case joules == 0 && z.summed:
 			return nil, fmt.Errorf("RAPL zone %s did not move in %.3g s", z.name, seconds)
+		case joules == 0: // some processors have zones that never move
+			continue
 		}
 		r.domains = append(r.domains, result.Domain{
 			Name: z.name, Kind: z.kind, Sensor: "rapl", Includes: []string{}, Summed: z.summed, EnergyJ: joules, CounterJ: &joules,

@@ -113,6 +113,38 @@ func TestRAPLStandsStill(t *testing.T) {
 	})
 }
 
+// A part of a package whose counter stands still is left out: 0 J would be a figure.
+func TestRAPLPartStandsStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcessor()
+		p.watts["intel-rapl:0:0"] = 0
+		_, w := p.measure(t, time.Second)
+		for _, d := range w.Domains {
+			if d.EnergyJ == 0 || d.Name == "package-0 core" {
+				t.Errorf("%s has %v J", d.Name, d.EnergyJ)
+			}
+		}
+		if math.Abs(energyOf(w)-170) > 1e-3 {
+			t.Errorf("%v J", energyOf(w))
+		}
+	})
+}
+
+// Zones of which none counts towards the energy are no sensor: their sum would be 0 J.
+func TestRAPLWithoutPackage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcessor()
+		for name := range p.tree {
+			if !strings.Contains(name, "intel-rapl:2/") {
+				delete(p.tree, name)
+			}
+		}
+		if m, err := Open(t.Context(), Options{Root: p, NoGPUs: true}); !errors.Is(err, ErrNoSensor) || !strings.Contains(err.Error(), "package") {
+			t.Errorf("%v, %v", m, err)
+		}
+	})
+}
+
 func TestNoSensor(t *testing.T) {
 	t.Run("none", func(t *testing.T) {
 		t.Setenv("PATH", t.TempDir())

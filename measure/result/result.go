@@ -169,6 +169,9 @@ type NetEnergy struct {
 	PerRequest *float64 `json:"per_request_j"`
 }
 
+// JoulesPerKWh is exact.
+const JoulesPerKWh = 3.6e6
+
 // CO2 is what the energy of a request stands for.
 type CO2 struct {
 	GramsPerKWh float64 `json:"g_per_kwh"`

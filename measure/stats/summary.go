@@ -12,8 +12,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Confidence is the level of every interval in a Summary.
-const Confidence = 0.95
+// confidence is the level of every interval in a Summary.
+const confidence = 0.95
 
 // greatest is the magnitude up to which a sample's squares can be summed.
 const greatest = 1e150
@@ -105,7 +105,7 @@ func (sum *Summary) spread(sorted []float64) {
 // TCritical is how many standard errors the interval of a mean of n values, two
 // or more, reaches to either side.
 func TCritical(n int) float64 {
-	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)}.Quantile(0.5 + Confidence/2)
+	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)}.Quantile(0.5 + confidence/2)
 }
 
 // StdErr is the standard error of a mean of n values.
@@ -118,7 +118,7 @@ func StdErr(sd float64, n int) float64 { return sd / math.Sqrt(float64(n)) }
 // 1991, section 5.2.)
 func medianRank(n int) int {
 	d := distuv.Binomial{N: float64(n), P: 0.5}
-	return sort.Search((n+1)/2, func(k int) bool { return 2*d.CDF(float64(k)) > 1-Confidence }) - 1
+	return sort.Search((n+1)/2, func(k int) bool { return 2*d.CDF(float64(k)) > 1-confidence }) - 1
 }
 
 // Median is the middle of a sample in any order, which has a value at least.

@@ -138,10 +138,10 @@ func TestMedianRank(t *testing.T) {
 	}
 	for n := 1; n <= 16; n++ {
 		k := medianRank(n)
-		if k >= 0 && covered(n, k) < Confidence {
+		if k >= 0 && covered(n, k) < confidence {
 			t.Errorf("n = %d: ranks %d and %d cover %v", n, k, n-1-k, covered(n, k))
 		}
-		if k+1 <= n-2-k && covered(n, k+1) >= Confidence {
+		if k+1 <= n-2-k && covered(n, k+1) >= confidence {
 			t.Errorf("n = %d: rank %d is not the narrowest: %d covers %v", n, k, k+1, covered(n, k+1))
 		}
 	}

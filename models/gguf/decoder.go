@@ -77,7 +77,6 @@ func (d *decoder) ended(err error) {
 func (d *decoder) uint32() uint32 { return binary.LittleEndian.Uint32(d.bytes(4)) }
 func (d *decoder) uint64() uint64 { return binary.LittleEndian.Uint64(d.bytes(8)) }
 
-// version reads the magic bytes and the version.
 func (d *decoder) version() int {
 	if magic := d.bytes(4); d.err == nil && string(magic) != "GGUF" {
 		d.fail("it begins with %q; want \"GGUF\"", magic)
@@ -123,7 +122,6 @@ func (d *decoder) text(most uint64, what string) string {
 	return s
 }
 
-// values reads keys and their values.
 func (d *decoder) values(n int) map[string]any {
 	all := make(map[string]any)
 	for range n {

@@ -131,7 +131,6 @@ func (h *Header) alignment() (int64, error) {
 
 func padded(n, align int64) int64 { return (n + align - 1) / align * align }
 
-// tensor reads one entry of the table.
 func (d *decoder) tensor() Tensor {
 	t := Tensor{Name: d.text(maxName, "the name of a tensor")}
 	n := d.uint32()

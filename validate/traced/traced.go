@@ -248,11 +248,7 @@ func (t *kernelTimes) rows(p *Phase, lines []breakdown.Operator) {
 	}
 	p.Busy = t.busy / n
 	p.Overlap = max(t.sum/n-p.Busy, 0)
-	p.Sum.Name = "sum of operators"
-	p.Step = validate.OperatorRow{Name: "step", Kernels: p.Sum.Kernels, Observed: p.Span}
-	if !p.Decode {
-		p.Step.Name = "prefill"
-	}
+	p.Whole(p.Sum.Observed, p.Span)
 	for _, o := range t.other {
 		o.Seconds /= n
 		o.Kernels = int(float64(o.Kernels)/n + 0.5)

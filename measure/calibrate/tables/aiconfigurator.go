@@ -143,6 +143,24 @@ func scanRow(r *record) (row calibrate.Row, ok bool) {
 // tables do not say how many matrices there are; with three these rows read weights up to a third faster than memory does.
 var ungated = map[[2]int]bool{{2688, 1856}: true, {4096, 2688}: true, {1024, 2688}: true, {8192, 5120}: true, {2048, 5120}: true}
 
+// grouped reports whether a collector let a router choose among groups of experts, as DeepSeek-V3's does: a token goes to the best 4 of 8 groups. Logits that spread
+// tokens evenly have one expert of a token in each group, and the router takes the same four groups for every token, so that half of the experts have none. Read as
+// even, such rows move weights at 1.5 times the bandwidth of the memory. vLLM's and SGLang's collectors do so for that model since 0.24 and 0.5.14, and
+// TensorRT-LLM's for all models that it runs by generated kernels of least latency (collect_moe.py).
+func grouped(r *record, s *calibrate.Shape, inner int) bool {
+	since := "0.24"
+	switch strings.ToLower(r.text("framework")) {
+	case "trtllm":
+		return strings.HasSuffix(r.text("kernel_source"), "min_latency")
+	case "sglang":
+		since = "0.5.14"
+	case "vllm":
+	default:
+		return false
+	}
+	return s.Experts == 256 && s.TopK == 8 && s.Hidden == 7168 && inner == 2048 && !older(r.text("version"), since)
+}
+
 // mixtureRow reads mixtures whose tokens go to all experts alike: how many experts have
 // tokens is known of these alone. An inner width that is cut to no whole number of 64 runs by
 // kernels that engines avoid. In rows of SGLang before 0.5.14 a rank of EP multiplies the pairs of all ranks: with 16384 tokens eight ranks take as long as one, which
@@ -165,7 +183,7 @@ func mixtureRow(r *record) (row calibrate.Row, ok bool) {
 	padded := q.scheme == roofline.WeightMXFP4 || q.scheme == roofline.MXFP4 // to whole tiles, whatever the width
 	whole := (padded || inner%(64*tp) == 0) && s.Tokens*s.TopK >= s.EP && s.EP <= 8
 	all := strings.EqualFold(r.text("framework"), "sglang") && older(r.text("version"), "0.5.14") && s.EP > 1
-	return row, ok && whole && !all && r.text("distribution") == "balanced"
+	return row, ok && whole && !all && !grouped(r, s, inner) && r.text("distribution") == "balanced"
 }
 
 // mostOneShot is the largest message in bytes of engines' own all-reduces.

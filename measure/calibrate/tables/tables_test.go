@@ -271,3 +271,29 @@ func TestPairsOfOtherRanks(t *testing.T) {
 		}
 	}
 }
+
+// Collectors that route DeepSeek-V3's tokens by groups of experts send them to half of the experts, and TensorRT-LLM's does so for every model that it runs by kernels
+// of least latency: such rows are left out.
+func TestGroupedRouting(t *testing.T) {
+	const head = "framework,version,kernel_source,moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,distribution,latency\n"
+	const deepseek, qwen = ",fp8_block,64,7168,2048,8,256,8,1,balanced,0.2\n", ",fp8_block,64,4096,1536,8,128,1,1,balanced,0.5\n"
+	for kernel, want := range map[string]int{
+		"SGLang,0.5.14,sglang_flashinfer_trtllm_moe": 1, "SGLang,0.5.10,sglang_fused_moe_triton": 2,
+		"VLLM,0.24.0,vllm_fp8moe_triton_tritonexperts": 1, "VLLM,0.19.0,vllm_fused_moe": 2,
+		"TRTLLM,1.3.0rc20,deepgemm": 2, "TRTLLM,1.3.0rc20,moe_torch_flow_min_latency": 0,
+	} {
+		path := filepath.Join(t.TempDir(), "moe_perf.csv")
+		if err := os.WriteFile(path, []byte(head+kernel+deepseek+kernel+qwen), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Import(path, "sglang")
+		if err != nil && want > 0 {
+			t.Fatal(err)
+		}
+		if n := 0; got != nil {
+			if n = len(got.Rows); n != want {
+				t.Errorf("%s: %d rows are taken, want %d", kernel, n, want)
+			}
+		}
+	}
+}

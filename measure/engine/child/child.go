@@ -179,6 +179,14 @@ func (c *Child) How() string {
 	return c.state.Error()
 }
 
+// Hint is what the kill of a program may be of that nobody meant to kill, for an error's text; "" for another end.
+func Hint(how string) string {
+	if !strings.Contains(how, "killed") {
+		return ""
+	}
+	return "; where nobody killed it, the system had no memory left"
+}
+
 // Quote puts what is kept of a log at the end of an error's text.
 func Quote(lines []string) string {
 	if len(lines) == 0 {

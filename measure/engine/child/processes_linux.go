@@ -2,13 +2,15 @@ package child
 
 import (
 	"fmt"
-	"iter"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"llmprof/measure/procfs"
 )
 
 // dieWithUs has the system signal the process when the thread that started it has
@@ -23,63 +25,40 @@ func dieWithUs(attr *syscall.SysProcAttr, guarded bool) {
 // mark is the assignment that marks this program's children.
 func mark() string {
 	pid := os.Getpid()
-	return fmt.Sprintf("%s=%d:%s", startedBy, pid, bornAt(strconv.Itoa(pid)))
+	return fmt.Sprintf("%s=%d:%s", startedBy, pid, bornAt(pid))
 }
+
+// machine has the files of this machine.
+var machine = os.DirFS("/")
 
 // bornAt is when a process was started, in ticks since the system was; "" if there
-// is no such process. A number that is given out again has another time.
-func bornAt(pid string) string {
-	if f := fieldsOf(read(pid, "stat")); len(f) > startField {
-		return f[startField]
-	}
-	return ""
+// is no such process.
+func bornAt(pid int) string {
+	s, _ := procfs.StatOf(machine, pid)
+	return s.Started
 }
-
-// Fields of a process's stat after the name (proc_pid_stat(5)).
-const (
-	stateField  = 0
-	parentField = 1
-	groupField  = 2
-	startField  = 19
-)
 
 // read is a file of a process, "" where there is none that may be read.
-func read(pid, file string) string {
-	text, _ := os.ReadFile("/proc/" + pid + "/" + file)
+func read(pid int, file string) string {
+	text, _ := fs.ReadFile(machine, procfs.Of(pid, file))
 	return string(text)
-}
-
-// fieldsOf are the fields of a process's stat after its name in parentheses, which may hold anything.
-func fieldsOf(stat string) []string { return strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) }
-
-// processes are all that there are, with what their stat says.
-func processes() iter.Seq2[int, string] {
-	return func(yield func(int, string) bool) {
-		entries, _ := os.ReadDir("/proc")
-		for _, e := range entries {
-			if pid, err := strconv.Atoi(e.Name()); err == nil && !yield(pid, read(e.Name(), "stat")) {
-				return
-			}
-		}
-	}
 }
 
 // Left lists the processes of this user that an llmprof started which has ended.
 func Left() (left []Leftover) {
-	for pid, stat := range processes() {
-		name := strconv.Itoa(pid)
-		by, born, ok := strings.Cut(starter(name), ":")
-		if !ok || bornAt(by) == born {
+	for _, pid := range procfs.Processes(machine) {
+		by, born, ok := strings.Cut(starter(pid), ":")
+		if number, _ := strconv.Atoi(by); !ok || bornAt(number) == born {
 			continue
 		}
-		k, ok := kinOf(stat)
-		if !ok || fieldsOf(stat)[stateField] == "Z" {
+		s, err := procfs.StatOf(machine, pid)
+		if err != nil || s.State == "Z" {
 			continue
 		}
-		i := slices.IndexFunc(left, func(l Leftover) bool { return l.Group == k.group })
+		i := slices.IndexFunc(left, func(l Leftover) bool { return l.Group == s.Group })
 		if i < 0 {
 			i = len(left)
-			left = append(left, Leftover{Group: k.group, Command: commandOf(name), By: by})
+			left = append(left, Leftover{Group: s.Group, Command: commandOf(pid), By: by})
 		}
 		left[i].PIDs = append(left[i].PIDs, pid)
 	}
@@ -87,7 +66,7 @@ func Left() (left []Leftover) {
 }
 
 // starter is the value of the variable in a process's environment, "" for none.
-func starter(pid string) string {
+func starter(pid int) string {
 	for variable := range strings.SplitSeq(read(pid, "environ"), "\x00") {
 		if value, ok := strings.CutPrefix(variable, startedBy+"="); ok {
 			return value
@@ -97,7 +76,7 @@ func starter(pid string) string {
 }
 
 // commandOf is the beginning of a process's command line.
-func commandOf(pid string) string {
+func commandOf(pid int) string {
 	const most = 100
 	text := strings.TrimSpace(strings.ReplaceAll(read(pid, "cmdline"), "\x00", " "))
 	if len(text) > most {
@@ -114,32 +93,19 @@ func (c *Child) PIDs() []int {
 		return nil
 	default:
 	}
-	ours, others := map[int]bool{c.PID(): true}, map[int]kin{}
-	for pid, stat := range processes() {
-		if k, ok := kinOf(stat); ok {
-			others[pid] = k
+	ours, others := map[int]bool{c.PID(): true}, map[int]procfs.Stat{}
+	for _, pid := range procfs.Processes(machine) {
+		if s, err := procfs.StatOf(machine, pid); err == nil {
+			others[pid] = s
 		}
 	}
 	for grown := true; grown; {
 		grown = false
 		for pid, p := range others {
-			if !ours[pid] && (p.group == c.PID() || ours[p.parent]) {
+			if !ours[pid] && (p.Group == c.PID() || ours[p.Parent]) {
 				ours[pid], grown = true, true
 			}
 		}
 	}
 	return slices.Sorted(maps.Keys(ours))
-}
-
-type kin struct{ parent, group int }
-
-// kinOf reads the parent and the group from a process's stat.
-func kinOf(stat string) (k kin, ok bool) {
-	f := fieldsOf(stat)
-	if len(f) <= groupField {
-		return kin{}, false
-	}
-	parent, err1 := strconv.Atoi(f[parentField])
-	group, err2 := strconv.Atoi(f[groupField])
-	return kin{parent, group}, err1 == nil && err2 == nil
 }

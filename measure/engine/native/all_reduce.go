@@ -114,18 +114,6 @@ func (e *Engine) onRanks(names ...string) []string {
 	return names
 }
 
-// blockOut is where the last GEMM of a block writes its sums: to the stream, or to a buffer if an
-// all-reduce or a norm comes before.
-func (e *Engine) blockOut(b block) cuda.Ptr {
-	switch {
-	case e.shape.ranks > 1:
-		return e.b.exchange[b]
-	case e.shape.outputNorm:
-		return e.b.branch
-	}
-	return e.b.x
-}
-
 // llBytes is the size of an LL packet: a value and its epoch. The wgmma GEMM sends two values in a
 // packet.
 const llBytes = 8

@@ -254,20 +254,34 @@ func (b *Bencher) Time(q *Query) (t Times, err error) {
 	}
 	overhead := 0.0
 	if op.overhead != nil {
-		less, err := op.time(q, op.overhead)
+		times, err := op.time(q, op.overhead)
 		if err != nil {
 			return t, err
 		}
-		slices.Sort(less)
-		overhead = less[len(less)/2]
+		overhead = medianOf(times)
 	}
-	for i := range t.Seconds {
-		if t.Seconds[i] -= overhead; t.Seconds[i] <= 0 {
-			return Times{}, unsupported("%s of %v takes no longer than what is done beside it: time it again", q.Kind, q.Shape)
-		}
-		t.Seconds[i] /= float64(op.calls)
+	if !t.perCall(op.calls, overhead) {
+		return Times{}, unsupported("%s of %v takes no longer than what is done beside it: time it again", q.Kind, q.Shape)
 	}
 	return t, nil
+}
+
+// perCall makes times of one call out of those of so many, less an overhead that each sample has. It reports false if
+// nothing is left of a sample.
+func (t *Times) perCall(calls int, overhead float64) bool {
+	for i := range t.Seconds {
+		if t.Seconds[i] -= overhead; t.Seconds[i] <= 0 {
+			return false
+		}
+		t.Seconds[i] /= float64(calls)
+	}
+	return true
+}
+
+// medianOf sorts times and returns the one in the middle, the greater of two.
+func medianOf(times []float64) float64 {
+	slices.Sort(times)
+	return times[len(times)/2]
 }
 
 func (op *operation) time(q *Query, queue func() error) (seconds []float64, err error) {
@@ -321,21 +335,31 @@ const (
 // replaysOf is how many replays of a graph that takes t seconds make a sample of a query that asks for a duration.
 func replaysOf(t float64) int { return 1 + int(benchBusy/max(t, 1e-6)) }
 
+// timeReplays is the mean time of so many launches of a graph.
+func timeReplays(s *cuda.Stream, g *cuda.Graph, replays int) (float64, error) {
+	t, err := s.Once(func() (err error) {
+		for i := 0; i < replays && err == nil; i++ {
+			err = g.Launch(s)
+		}
+		return err
+	})
+	return float64(t) / float64(replays), err
+}
+
+// enough reports whether a query has enough samples, so long after it began.
+func (q *Query) enough(samples int, since time.Duration) bool {
+	s := since.Seconds()
+	return samples >= q.Samples && s >= q.Seconds ||
+		samples == maxSamples && q.Seconds < benchLong ||
+		samples >= 3 && s > max(benchPatience, 10*q.Seconds)
+}
+
 // repeat launches a graph until its time is steady, for half of the query's time at most, and then for
 // the samples.
 func repeat(s *cuda.Stream, g *cuda.Graph, q *Query) ([]float64, error) {
 	begin, replays := time.Now(), 1
-	one := func() (float64, error) {
-		t, err := s.Once(func() (err error) {
-			for i := 0; i < replays && err == nil; i++ {
-				err = g.Launch(s)
-			}
-			return err
-		})
-		return float64(t) / float64(replays), err
-	}
 	if q.Seconds >= benchLong {
-		first, err := one()
+		first, err := timeReplays(s, g, replays)
 		if err != nil {
 			return nil, err
 		}
@@ -345,25 +369,19 @@ func repeat(s *cuda.Stream, g *cuda.Graph, q *Query) ([]float64, error) {
 		var block [3]float64
 		for i := range block {
 			var err error
-			if block[i], err = one(); err != nil {
+			if block[i], err = timeReplays(s, g, replays); err != nil {
 				return nil, err
 			}
 		}
-		slices.Sort(block[:])
-		if math.Abs(block[1]/before-1) <= benchSteady || time.Since(begin).Seconds() > q.Seconds/2 {
+		now := medianOf(block[:])
+		if math.Abs(now/before-1) <= benchSteady || time.Since(begin).Seconds() > q.Seconds/2 {
 			break
 		}
-		before = block[1]
+		before = now
 	}
 	var out []float64
-	for len(out) < q.Samples || time.Since(begin).Seconds() < q.Seconds {
-		if len(out) == maxSamples && q.Seconds < benchLong {
-			break
-		}
-		if len(out) >= 3 && time.Since(begin).Seconds() > max(benchPatience, 10*q.Seconds) {
-			break
-		}
-		t, err := one()
+	for !q.enough(len(out), time.Since(begin)) {
+		t, err := timeReplays(s, g, replays)
 		if err != nil {
 			return nil, err
 		}

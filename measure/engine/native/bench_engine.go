@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"llmprof/workload"
 )
@@ -133,7 +132,7 @@ func (e *Engine) runOnce(decode bool) error {
 	if err := e.SetPrompts(prompts); err != nil {
 		return err
 	}
-	if err := e.QueuePrefill(); err != nil {
+	if err := e.queuePrefill(); err != nil {
 		return err
 	}
 	if decode {
@@ -169,13 +168,13 @@ func (b *Bencher) launched(q *Query) (t Times, err error) {
 		return t, err
 	}
 	before := e.s.Queued()
-	g, err := e.s.Record(e.QueuePrefill)
+	g, err := e.s.Record(e.queuePrefill)
 	if err != nil {
 		return t, err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
 	kernels := e.s.Queued() - before
-	ways := [2]func() error{func() error { return g.Launch(e.s) }, e.QueuePrefill}
+	ways := [2]func() error{func() error { return g.Launch(e.s) }, e.queuePrefill}
 	var times [2][]float64
 	for range max(2*q.Samples, 3) {
 		for i, way := range ways {
@@ -186,11 +185,7 @@ func (b *Bencher) launched(q *Query) (t Times, err error) {
 			times[i] = append(times[i], float64(d))
 		}
 	}
-	for i := range times {
-		slices.Sort(times[i])
-	}
-	middle := len(times[0]) / 2
-	more := (times[1][middle] - times[0][middle]) / float64(kernels)
+	more := (medianOf(times[1]) - medianOf(times[0])) / float64(kernels)
 	if more <= 0 {
 		return t, unsupported("a prompt of %v takes no longer launched than in a graph: time it again", q.Shape)
 	}

@@ -47,8 +47,7 @@ func (a *arena) free() error {
 func (b *Bencher) random(a *arena, what string, n int) cuda.Ptr {
 	p := a.take(what, 2*n)
 	if a.err == nil {
-		l := cuda.Launch{Grid: cuda.Dim{X: min((n+1023)/1024, 4096)}, Block: cuda.Dim{X: 256}}
-		a.err = b.p.fillRandom.Queue(b.s, l, p, uint64(n), tensorSeed(1, what), randomScale)
+		a.err = b.p.fillRandom.Queue(b.s, filling(uint64(n)), p, uint64(n), tensorSeed(1, what), randomScale)
 	}
 	return p
 }
@@ -225,8 +224,8 @@ type span struct {
 
 func (e *Engine) queueRandom(spans ...span) error {
 	for i, t := range spans {
-		l := cuda.Launch{Grid: cuda.Dim{X: min((t.values+1023)/1024, 4096)}, Block: cuda.Dim{X: 256}}
-		if err := e.p.fillRandom.Queue(e.s, l, t.at, uint64(t.values), uint64(i+1), float32(1)); err != nil {
+		n := uint64(t.values)
+		if err := e.p.fillRandom.Queue(e.s, filling(n), t.at, n, uint64(i+1), float32(1)); err != nil {
 			return err
 		}
 	}

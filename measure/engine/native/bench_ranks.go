@@ -59,11 +59,8 @@ func (b *Bencher) timeAllReduce(q *Query) (t Times, err error) {
 	if err != nil {
 		return t, err
 	}
-	for i := range t.Seconds {
-		if t.Seconds[i] -= less; t.Seconds[i] <= 0 {
-			return Times{}, unsupported("an all-reduce of %d bytes is fused into a GEMM here, which takes no longer with it than without: time it again", q.Shape["bytes"])
-		}
-		t.Seconds[i] /= float64(calls)
+	if !t.perCall(calls, less) {
+		return Times{}, unsupported("an all-reduce of %d bytes is fused into a GEMM here, which takes no longer with it than without: time it again", q.Shape["bytes"])
 	}
 	return t, nil
 }
@@ -95,8 +92,7 @@ func (b *Bencher) withoutAllReduce(team *Team, q *Query, rows, calls int) (float
 	if err != nil {
 		return 0, err
 	}
-	slices.Sort(times)
-	return times[len(times)/2], nil
+	return medianOf(times), nil
 }
 
 // timeShared times a graph of what every rank queues.
@@ -155,15 +151,9 @@ func repeatShared(team *Team, graphs []*cuda.Graph, q *Query) ([]float64, error)
 	var out []float64
 	times, replays := make([]float64, team.Ranks()), 1
 	const warm = 5
-	for n := 0; n < warm+q.Samples || time.Since(begin).Seconds() < q.Seconds; n++ {
-		err := team.Each(func(rank int, e *Engine) error {
-			d, err := e.s.Once(func() (err error) {
-				for i := 0; i < replays && err == nil; i++ {
-					err = graphs[rank].Launch(e.s)
-				}
-				return err
-			})
-			times[rank] = float64(d) / float64(replays)
+	for n := 0; !q.enough(len(out), time.Since(begin)); n++ {
+		err := team.Each(func(rank int, e *Engine) (err error) {
+			times[rank], err = timeReplays(e.s, graphs[rank], replays)
 			return err
 		})
 		if err != nil {
@@ -173,9 +163,6 @@ func repeatShared(team *Team, graphs []*cuda.Graph, q *Query) ([]float64, error)
 			out = append(out, slices.Min(times))
 		} else if q.Seconds >= benchLong {
 			replays = replaysOf(slices.Min(times))
-		}
-		if len(out) == maxSamples && q.Seconds < benchLong || len(out) >= 3 && time.Since(begin).Seconds() > max(benchPatience, 10*q.Seconds) {
-			break
 		}
 	}
 	return out, nil

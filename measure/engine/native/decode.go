@@ -157,7 +157,7 @@ func (e *Engine) Prefill() ([]int32, error) {
 
 // StartPrefill queues a prefill. Its last kernel writes the tokens to the host's memory.
 func (e *Engine) StartPrefill() error {
-	if err := e.QueuePrefill(); err != nil {
+	if err := e.queuePrefill(); err != nil {
 		return err
 	}
 	e.left = e.opt.GenLen - 1

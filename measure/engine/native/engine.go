@@ -101,25 +101,15 @@ type Engine struct {
 // Open loads a model on one GPU, compiles the kernels unless the cache has them, and prepares
 // everything for Prefill. It refuses what it cannot run or read before it touches the GPU, and what
 // does not fit before it allocates memory.
-func Open(opt Options) (e *Engine, err error) {
+func Open(opt Options) (*Engine, error) {
 	if opt.ranks() != 1 {
 		return nil, unsupported("tp %d is of a Team: an engine by itself has the whole model", opt.TP)
 	}
-	ckpt, err := opt.open()
+	t, err := OpenTeam(opt)
 	if err != nil {
 		return nil, err
 	}
-	defer ckpt.Close()
-	if e, err = newEngine(opt, 0); err != nil {
-		return nil, err
-	}
-	if e.dev, err = cuda.Open(opt.device, opt.Libraries); err != nil {
-		return nil, err
-	}
-	if err := e.load(ckpt, e.compile); err != nil {
-		return nil, errors.Join(err, e.Close())
-	}
-	return e, nil
+	return t.Lead(), nil
 }
 
 // open checks all that can be checked without a GPU, and opens the checkpoint; it returns nil for
@@ -193,7 +183,7 @@ func (s *shape) leastBytes(batch, context int) float64 {
 }
 
 // load does all that needs the GPU; compile makes its kernels.
-func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error {
+func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func(*Engine) error) error {
 	if e.opt.like != nil {
 		e.opt.like(&e.dev.Properties)
 	}
@@ -210,7 +200,7 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 		return err
 	}
 	e.held = append(e.held, e.s.Close)
-	if err := compile(); err != nil {
+	if err := compile(e); err != nil {
 		return err
 	}
 	e.held = append(e.held, e.p.module.Close)
@@ -336,8 +326,8 @@ type Footprint struct {
 	Peak    int64 // the most that was allocated at once
 }
 
-// Footprint counts the memory.
-func (e *Engine) Footprint() Footprint {
+// footprint counts the memory.
+func (e *Engine) footprint() Footprint {
 	_, peak := e.dev.Used()
 	return Footprint{
 		Params: e.w.stored, Aligned: int64(e.w.bytes()) - e.w.stored + int64(4*e.shape.headDim/2),

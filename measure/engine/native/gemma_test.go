@@ -54,7 +54,7 @@ func TestWindows(t *testing.T) {
 				}
 				kv += 2 * 2 * 2 * tokens * e.shape.kvHeads * e.shape.headDim // keys and values, bytes, sequences
 			}
-			if got := e.Footprint().KV; got != int64(kv) {
+			if got := e.footprint().KV; got != int64(kv) {
 				t.Errorf("the cache takes %d bytes, want %d", got, kv)
 			}
 		})

@@ -6,8 +6,8 @@ import (
 	"llmprof/measure/engine/native/cuda"
 )
 
-// CheckPrompts returns why prompts are not a batch that the engine takes.
-func (e *Engine) CheckPrompts(prompts [][]int) error {
+// checkPrompts returns why prompts are not a batch that the engine takes.
+func (e *Engine) checkPrompts(prompts [][]int) error {
 	if len(prompts) != e.opt.Batch {
 		return fmt.Errorf("native: %d prompts for a batch of %d", len(prompts), e.opt.Batch)
 	}
@@ -26,7 +26,7 @@ func (e *Engine) CheckPrompts(prompts [][]int) error {
 
 // SetPrompts queues the copy of the prompts' token ids to the GPU.
 func (e *Engine) SetPrompts(prompts [][]int) error {
-	if err := e.CheckPrompts(prompts); err != nil {
+	if err := e.checkPrompts(prompts); err != nil {
 		return err
 	}
 	if err := e.s.Sync(); err != nil { // An earlier copy may still read the same memory.
@@ -40,8 +40,8 @@ func (e *Engine) SetPrompts(prompts [][]int) error {
 	return cuda.Send(e.s, e.b.tokens, e.in)
 }
 
-// QueuePrefill queues the prefill, up to the first generated token of each sequence.
-func (e *Engine) QueuePrefill() error { return e.prefill.queue() }
+// queuePrefill queues the prefill, up to the first generated token of each sequence.
+func (e *Engine) queuePrefill() error { return e.prefill.queue() }
 
 // prefillSequence is the calls of a prefill: groups of prompts go through the layers one after the
 // other, then the LM head scores all.

@@ -39,9 +39,7 @@ type OperatorTimes struct {
 // Round overwrites the cache, and Step then needs a new prefill.
 func (e *Engine) ReplayPrefill() (*Replay, error) {
 	e.left = 0
-	return e.replay(e.prefill, func() error { return nil }, func() error {
-		return e.QueuePrefill()
-	})
+	return e.replay(e.prefill, func() error { return nil }, e.queuePrefill)
 }
 
 // ReplayStep prepares the operators of the decode step in the middle of the generated length, after as

@@ -252,7 +252,7 @@ func TestLaunchOrder(t *testing.T) {
 	e, s := standIn(t, tinyLlama, Options{Workload: workload.Workload{Batch: 1, PromptLen: 30, GenLen: 8}})
 	group := join([]string{"embedding"}, repeat(2, prefillLayer...), []string{"rms_norm"})
 	tail := []string{"gemm", "fill", "sampling"}
-	if diff := cmp.Diff(join(group, tail), kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
+	if diff := cmp.Diff(join(group, tail), kernelsOf(queued(t, s, e.queuePrefill))); diff != "" {
 		t.Errorf("prefill (-want +got):\n%s", diff)
 	}
 	layer := []string{"skinny_norm_1", "attention_decode", "skinny_residual_1", "skinny_swiglu_1", "skinny_residual_1"}
@@ -268,7 +268,7 @@ func TestLaunchOrder(t *testing.T) {
 	}
 	layer = []string{"rms_norm", "dequantize", "gemm", "rotary", "attention_prefill_hopper", "dequantize", "gemm", "rms_norm", "dequantize", "gemm", "activation", "dequantize", "gemm"}
 	want = join([]string{"embedding"}, repeat(2, layer...), []string{"rms_norm"}, tail)
-	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
+	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queuePrefill))); diff != "" {
 		t.Errorf("prefill with fp8 weights (-want +got):\n%s", diff)
 	}
 	e, s = standIn(t, tinyLlama, Options{Workload: workload.Workload{Batch: 33, PromptLen: 30, GenLen: 8}})
@@ -284,7 +284,7 @@ func TestLaunchOrder(t *testing.T) {
 		t.Errorf("decode of a rank by wgmma GEMMs (-want +got):\n%s", diff)
 	}
 	e, s = standIn(t, tinyLlama, Options{Workload: workload.Workload{Batch: 65, PromptLen: 500, GenLen: 8}})
-	if diff := cmp.Diff(join(repeat(3, group...), tail), kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
+	if diff := cmp.Diff(join(repeat(3, group...), tail), kernelsOf(queued(t, s, e.queuePrefill))); diff != "" {
 		t.Errorf("prefill of three groups (-want +got):\n%s", diff)
 	}
 	layer = []string{"rms_norm", "gemm", "attention_decode", "gemm", "rms_norm", "gemm", "activation", "gemm"}
@@ -342,7 +342,7 @@ func TestReplaysMakeUpTheStep(t *testing.T) {
 			compareReplay(t, name, s, step, whole, parts)
 			prefill, err := e.ReplayPrefill()
 			testkit.Must(t, err)
-			whole = queued(t, s, e.QueuePrefill)
+			whole = queued(t, s, e.queuePrefill)
 			compareReplay(t, name, s, prefill, whole, whole)
 		}
 	}

@@ -393,7 +393,7 @@ func (m *meter) prefill(length int, shape string) {
 	e := open(m.t, m.model, opt)
 	m.ceilings(e)
 	m.must(e.SetPrompts(randomPrompts(1, 1, length, e.shape.vocab)))
-	ms := m.median(e, 5, e.QueuePrefill)
+	ms := m.median(e, 5, e.queuePrefill)
 	var host []float64
 	for range 5 {
 		start := time.Now()

@@ -14,7 +14,7 @@ func OnStandIn(opt Options, s *cuda.StandIn) (*Engine, error) {
 		return nil, err
 	}
 	e.dev = s.Device
-	if err := e.load(nil, e.compileNothing); err != nil {
+	if err := e.load(nil, (*Engine).compileNothing); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
 	return e, nil

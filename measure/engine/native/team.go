@@ -78,7 +78,7 @@ func (t *Team) load(ckpt *safetensors.Checkpoint, open func(rank int) (*cuda.Dev
 		err = t.first(compile)
 	}
 	if err == nil {
-		err = t.Each(func(_ int, e *Engine) error { return e.load(ckpt, func() error { return compile(e) }) })
+		err = t.Each(func(_ int, e *Engine) error { return e.load(ckpt, compile) })
 	}
 	if err == nil && t.Ranks() > 1 {
 		err = t.Each(func(_ int, e *Engine) error { return e.link(t.engines) })
@@ -237,7 +237,7 @@ func (t *Team) SetPrompts(prompts [][]int) error {
 func (t *Team) Footprints() []Footprint {
 	var out []Footprint
 	for _, e := range t.engines {
-		out = append(out, e.Footprint())
+		out = append(out, e.footprint())
 	}
 	return out
 }

@@ -39,8 +39,9 @@ func (w *weights) placeLinear(quant Quantization, ts ...tensor) cuda.Ptr {
 		q.zeros = w.room(zeros)
 	}
 	w.quantized[begin] = q
-	for i := range w.tensors[len(w.tensors)-len(ts):] {
-		w.tensors[len(w.tensors)-len(ts)+i].scaled = q
+	placed := w.tensors[len(w.tensors)-len(ts):]
+	for i := range placed {
+		placed[i].scaled = q
 	}
 	return begin
 }

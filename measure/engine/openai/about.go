@@ -1,16 +1,11 @@
 package openai
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"strings"
-	"time"
 )
 
 // About is what a server says of itself and of what it runs. What it does not say is
@@ -67,51 +62,6 @@ func Inquire(ctx context.Context, o Options) (*About, error) {
 		}
 	}
 	return a, nil
-}
-
-// side is the URL of a page beside the API: below what comes before /v1.
-func (at *endpoint) side(path string) *url.URL {
-	u := *at.base
-	u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/v1"), ""
-	return u.JoinPath(path)
-}
-
-// page gets one.
-func (r *runner) page(ctx context.Context, path string) ([]byte, error) {
-	return r.call(ctx, http.MethodGet, path, nil)
-}
-
-// call asks for a page beside the API, or posts to it.
-func (r *runner) call(ctx context.Context, method, path string, body []byte) ([]byte, error) {
-	_, said, err := r.fetch(ctx, r.clients.of(0), method, r.endpoint.side(path), body)
-	return said, err
-}
-
-// fetch is call for any URL, with the status of what was answered. An error of the connection, or a status that is none of
-// success, is a *Failure.
-func (r *runner) fetch(ctx context.Context, by *http.Client, method string, at *url.URL, body []byte) (status int, said []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, at.String(), bytes.NewReader(body))
-	if err != nil {
-		return 0, nil, fmt.Errorf("nothing can be asked of %s", bare(at))
-	}
-	r.head(req.Header)
-	req.Header.Set("Accept", "*/*")
-	resp, err := by.Do(req)
-	if err != nil {
-		return 0, nil, broken(ctx, err, false)
-	}
-	defer resp.Body.Close()
-	if said, err = io.ReadAll(io.LimitReader(resp.Body, 4<<20)); err != nil {
-		return 0, nil, broken(ctx, err, true)
-	}
-	if resp.StatusCode < 200 || resp.StatusCode >= 300 {
-		f := refused(resp.StatusCode, resp.Status, said)
-		r.options.redact(f)
-		err = f
-	}
-	return resp.StatusCode, said, err
 }
 
 // first sets a text that is not known yet.

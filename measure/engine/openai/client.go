@@ -93,19 +93,3 @@ func follow(next *http.Request, via []*http.Request) error {
 	}
 	return nil
 }
-
-// visit is a runner for pages that are asked for rarely.
-func (o Options) visit() (*runner, error) {
-	at, err := newEndpoint(o.BaseURL, o.API)
-	if err != nil {
-		return nil, err
-	}
-	return &runner{options: o, endpoint: at, clients: o.visitor()}, nil
-}
-
-// visitor makes the client for pages that are asked for rarely, as /metrics is.
-func (o *Options) visitor() *clients {
-	alone := *o
-	alone.Concurrency, alone.Connections = 1, Pooled
-	return alone.clients()
-}

@@ -16,12 +16,9 @@ import (
 // a chat, and with what begins every prompt.
 type Counter struct {
 	How   string // "/tokenize", or "usage" where the server offers no count
-	count func(context.Context, string) (int, error)
+	Count func(ctx context.Context, text string) (int, error)
 	free  func()
 }
-
-// Count is the tokens of a prompt of this text.
-func (c *Counter) Count(ctx context.Context, text string) (int, error) { return c.count(ctx, text) }
 
 // Close lets go of its connections.
 func (c *Counter) Close() { c.free() }
@@ -38,14 +35,14 @@ func NewCounter(ctx context.Context, o Options) (*Counter, error) {
 	const words = "of the people"
 	for _, way := range r.tokenizers() {
 		if n, err := way(ctx, words); err == nil && n > 0 {
-			return &Counter{How: "/tokenize", count: way, free: r.clients.free}, nil
+			return &Counter{How: "/tokenize", Count: way, free: r.clients.free}, nil
 		}
 	}
 	if _, err := r.byUsage(ctx, words); err != nil {
 		r.clients.free()
 		return nil, err
 	}
-	return &Counter{How: fromUsage, count: r.byUsage, free: r.clients.free}, nil
+	return &Counter{How: fromUsage, Count: r.byUsage, free: r.clients.free}, nil
 }
 
 // byUsage asks for an answer of one token.
@@ -100,18 +97,6 @@ func (r *runner) tokenize(ctx context.Context, ask map[string]any) (int, error) 
 		return 0, errors.New("/tokenize counts no token")
 	}
 	return n, nil
-}
-
-func (r *runner) post(ctx context.Context, path string, ask, answer any) error {
-	body, err := json.Marshal(ask)
-	if err != nil {
-		return err
-	}
-	said, err := r.call(ctx, http.MethodPost, path, body)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(said, answer)
 }
 
 // TakesTokens reports whether the server takes prompts of tokens: it is asked for one

@@ -9,7 +9,6 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -217,13 +216,6 @@ func (o *outcome) answer(ctx context.Context, resp *http.Response, from io.Reade
 		return &Failure{Kind: ContentType, Words: fmt.Sprintf("the answer is compressed with %q, unasked", coding)}
 	}
 	return o.stream(ctx, newEvents(from, o.since), save)
-}
-
-// bare is a URL without user and query.
-func bare(u *url.URL) string {
-	b := *u
-	b.User, b.RawQuery, b.Fragment = nil, "", ""
-	return b.String()
 }
 
 // limited reads as much of an error as anybody wants to know.

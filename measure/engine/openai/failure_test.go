@@ -69,7 +69,7 @@ func TestFailures(t *testing.T) {
 		"cut in a chunk":    {cut(head+"40\r\n"+role[:20], false), CutStream, "unexpected EOF"},
 		"cut after tokens":  {cut(head+chunked(role+content("x")), false), CutStream, "unexpected EOF"},
 		"not HTTP":          {cut("SSH-2.0-OpenSSH_9.2\r\n", false), Connection, "malformed HTTP"},
-		"big event":         {func(w http.ResponseWriter, _ *http.Request) { stream(w, "data: "+strings.Repeat("x", MaxEvent+100)) }, TooLarge, "a line is longer than 8388608 bytes"},
+		"big event":         {func(w http.ResponseWriter, _ *http.Request) { stream(w, "data: "+strings.Repeat("x", maxEvent+100)) }, TooLarge, "a line is longer than 8388608 bytes"},
 		"more than asked": {func(w http.ResponseWriter, r *http.Request) {
 			stream(w, role)
 			for r.Context().Err() == nil {

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"llmprof/measure/power"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
+	"llmprof/measure/wait"
 )
 
 // kinds are the prefixes of metrics and the servers that they are of.
@@ -162,7 +162,7 @@ func (s *sampler) begin(ctx context.Context, start time.Time) {
 		return
 	}
 	s.start = start
-	s.stop = power.Every(ctx, s.period, func(ctx context.Context) { s.read(ctx) })
+	s.stop = wait.Every(ctx, s.period, func(ctx context.Context) { s.read(ctx) })
 }
 
 func (s *sampler) read(ctx context.Context) (ok bool) {

@@ -128,12 +128,7 @@ func (o *Options) openLoop() bool { return o.RequestRate > 0 || len(o.Arrivals) 
 // asked is the tokens that a request asks for.
 func (o *Options) asked(p *Prompt) int { return cmp.Or(p.Gen, o.GenLen) }
 
-func (o *Options) timeout() time.Duration {
-	if o.Timeout == 0 {
-		return DefaultTimeout
-	}
-	return o.Timeout
-}
+func (o *Options) timeout() time.Duration { return cmp.Or(o.Timeout, DefaultTimeout) }
 
 // prompt gives the one of the n-th request, the warm-up's counted.
 func (o *Options) prompt(n int) *Prompt { return &o.Prompts[n%len(o.Prompts)] }

@@ -19,6 +19,9 @@ little very good make world still see own work men day get here old life both be
 another while us might great go come since against right came take used himself few house during without again place around
 however home small found went say part once general high upon school every does got united left number course war until always`
 
+// tokenStream is "tokens": tokens have random numbers of their own.
+const tokenStream = 0x746f6b656e73
+
 // RandomTokens makes n prompts of tokens drawn from a vocabulary, no two alike
 // to a cache of prefixes. Ids below first are passed over: special tokens are
 // among the lowest in many vocabularies.
@@ -26,7 +29,7 @@ func RandomTokens(n, length, first, vocab int, seed uint64) []Prompt {
 	if length < 1 || first < 0 || vocab <= first {
 		return nil
 	}
-	random := rand.New(rand.NewPCG(seed, 0x746f6b656e73)) // "tokens": a stream of its own
+	random := rand.New(rand.NewPCG(seed, tokenStream))
 	prompts := make([]Prompt, max(n, 0))
 	for i := range prompts {
 		prompts[i].Tokens = make([]int, length)
@@ -59,7 +62,7 @@ func TokensOf(lengths []Length, first, vocab int, seed uint64) []Prompt {
 	prompts := make([]Prompt, len(lengths))
 	for i, l := range lengths {
 		tokens := make([]int, max(l.Prompt, 1))
-		fill(tokens, uint64(i)+0x746f6b656e73, seed)
+		fill(tokens, uint64(i)+tokenStream, seed)
 		for k, hash := range l.Hashes {
 			if begin := k * l.HashTokens; begin < len(tokens) {
 				fill(tokens[begin:min(begin+l.HashTokens, len(tokens))], hash, ^seed)
@@ -96,7 +99,7 @@ func RandomText(n, words int, seed uint64) []Prompt {
 const (
 	fromUsage   = "usage"
 	fromMetrics = "metrics"
-	FromControl = "control prompts"
+	fromControl = "control prompts"
 	fromUnknown = "unknown"
 )
 
@@ -155,6 +158,6 @@ func Control(ctx context.Context, o Options, s *result.Serving, prompts []Prompt
 	if control == nil || ttft == nil {
 		return false, nil
 	}
-	s.PrefixCache = &result.PrefixCache{Source: FromControl, ControlTTFT: &control.Median}
+	s.PrefixCache = &result.PrefixCache{Source: fromControl, ControlTTFT: &control.Median}
 	return ttft.Median < hastened*control.Median, nil
 }

@@ -92,7 +92,7 @@ func TestLlamaCache(t *testing.T) {
 		t.Errorf("by its counters: %+v", c)
 	}
 	hit, err := Control(t.Context(), o, s, RandomTokens(5, 1500, 500, 1000, 2))
-	if err != nil || !hit || s.PrefixCache.Source != FromControl || *s.PrefixCache.ControlTTFT <= 0 {
+	if err != nil || !hit || s.PrefixCache.Source != fromControl || *s.PrefixCache.ControlTTFT <= 0 {
 		t.Errorf("by control prompts: %v, %+v, %v", hit, s.PrefixCache, err)
 	}
 	o.Prompts = RandomTokens(22, 1500, 500, 1000, 3)

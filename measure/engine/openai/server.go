@@ -125,9 +125,6 @@ func split(line string) (env, command []string, err error) {
 // PIDs lists the server's processes, to which energy and memory are attributed.
 func (s *Server) PIDs() []int { return s.process.PIDs() }
 
-// Log gives the last lines of the server's log.
-func (s *Server) Log() []string { return s.process.Log() }
-
 // Died says how the server ended, if it did so without being asked to by Stop.
 func (s *Server) Died() error {
 	if s.stopped.Load() {
@@ -138,11 +135,8 @@ func (s *Server) Died() error {
 	default:
 		return nil
 	}
-	hint := ""
-	if s.process.How() == "signal: killed" {
-		hint = "; where nobody killed it, the system had no memory left"
-	}
-	return fmt.Errorf("the server %s ended by itself: %s%s%s", s.name, s.process.How(), hint, child.Quote(s.Log()))
+	how := s.process.How()
+	return fmt.Errorf("the server %s ended by itself: %s%s%s", s.name, how, child.Hint(how), child.Quote(s.process.Log()))
 }
 
 // Stop ends the server and all its processes: they are asked to, then killed.

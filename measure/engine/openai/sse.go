@@ -10,8 +10,8 @@ import (
 
 // Bounds of what is taken from a server, in bytes.
 const (
-	MaxEvent  = 8 << 20   // limit of one event's data
-	MaxStream = 256 << 20 // limit of one answer
+	maxEvent  = 8 << 20   // limit of one event's data
+	maxStream = 256 << 20 // limit of one answer
 )
 
 var errTooLarge = errors.New("too large")
@@ -74,8 +74,8 @@ func (e *events) field(line []byte) error {
 	}
 	e.named = true
 	e.data = append(e.data, value...)
-	if len(e.data) > MaxEvent {
-		return fmt.Errorf("%w: an event is longer than %d bytes", errTooLarge, MaxEvent)
+	if len(e.data) > maxEvent {
+		return fmt.Errorf("%w: an event is longer than %d bytes", errTooLarge, maxEvent)
 	}
 	return nil
 }
@@ -97,8 +97,8 @@ func (e *events) line() ([]byte, error) {
 			e.start += i + 1
 			return e.unmarked(held[:i]), nil
 		}
-		if seen = len(held); seen > MaxEvent+len("data: ") {
-			return nil, fmt.Errorf("%w: a line is longer than %d bytes", errTooLarge, MaxEvent)
+		if seen = len(held); seen > maxEvent+len("data: ") {
+			return nil, fmt.Errorf("%w: a line is longer than %d bytes", errTooLarge, maxEvent)
 		}
 		if err := e.fill(); err != nil {
 			return nil, err
@@ -138,8 +138,8 @@ func (e *events) fill() error {
 		if n > 0 {
 			e.at = e.now()
 			e.end += n
-			if e.total += n; e.total > MaxStream {
-				return fmt.Errorf("%w: an answer is longer than %d bytes", errTooLarge, MaxStream)
+			if e.total += n; e.total > maxStream {
+				return fmt.Errorf("%w: an answer is longer than %d bytes", errTooLarge, maxStream)
 			}
 			return nil // an error comes again with the next read
 		}

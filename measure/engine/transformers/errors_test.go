@@ -134,6 +134,10 @@ func TestPythonWithoutTorch(t *testing.T) {
 	defer w.Close()
 	_, err = w.Load(t.Context(), tinyLoad(t, "llama"))
 	wantFailure(t, "no torch", err, engine.Missing, "has no torch: install torch 2.5 or later there")
+	_, err = transformers.Start(t.Context(), transformers.Options{Python: filepath.Join(bare, "bin", "python"), TP: 2})
+	if err == nil || !strings.Contains(err.Error(), "has no torch: install torch 2.5 or later there") || strings.Contains(err.Error(), "Traceback") {
+		t.Errorf("torchrun without torch: %v", err)
+	}
 }
 
 // Versions are read from what is installed, so a made-up one will do.

@@ -171,7 +171,7 @@ func TestGPUTensorParallel(t *testing.T) {
 	}
 }
 
-// Replicas on GPUs of their own begin together.
+// Replicas run on GPUs of their own.
 func TestGPUReplicas(t *testing.T) {
 	onGPU(t)
 	two, err := engine.StartGroup(t.Context(), 2, func(ctx context.Context, i int) (*engine.Worker, error) {
@@ -181,14 +181,12 @@ func TestGPUReplicas(t *testing.T) {
 	defer two.Close()
 	l := tinyLoad(t, "llama3.1-8b")
 	l.DType, l.Device, l.Batch, l.PromptLen, l.GenLen, l.Graph = "bf16", "cuda", 1, 1024, 17, true
-	ready, err := two.Load(t.Context(), l)
-	testkit.Must(t, err)
-	if ready[0].Devices[0].UUID == ready[1].Devices[0].UUID {
-		t.Errorf("both replicas use %+v", ready[0].Devices)
+	if one, other := load(t, two[0], l), load(t, two[1], l); one.Devices[0].UUID == other.Devices[0].UUID {
+		t.Errorf("both replicas use %+v", one.Devices)
 	}
-	done, err := two.Run(t.Context(), engine.Run{Phase: engine.Decode, Passes: 5}, nil)
-	testkit.Must(t, err)
-	t.Logf("the replicas began %d ns apart", done[1].BeginNS-done[0].BeginNS)
+	for _, w := range two {
+		repeat(t, w, engine.Decode, 5)
+	}
 }
 
 // shared says how many tokens of two runs are equal.

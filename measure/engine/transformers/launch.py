@@ -13,7 +13,10 @@ def main() -> None:
     if here not in sys.path:
         sys.path.insert(0, here)
     if sys.argv[1:2] == ["torchrun"]:
-        from torch.distributed.run import main as torchrun
+        try:
+            from torch.distributed.run import main as torchrun
+        except ModuleNotFoundError as missing:
+            sys.exit(f"the Python {sys.executable} has no {missing.name}: install torch 2.5 or later there, or name another Python")
 
         torchrun(sys.argv[2:])
         return

@@ -23,8 +23,8 @@ var line = regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{1,32})\): ([0
 // mostText is how many bytes of a line are kept.
 const mostText = 200
 
-// Parse finds a report in a message of the kernel.
-func Parse(message string) (Event, bool) {
+// parse finds a report in a message of the kernel.
+func parse(message string) (Event, bool) {
 	at := line.FindStringSubmatchIndex(message)
 	if at == nil {
 		return Event{}, false
@@ -60,7 +60,7 @@ func parseRecord(record string) (at time.Duration, e Event, ok bool) {
 	if err != nil || us < 0 || us > int64(1<<63-1)/int64(time.Microsecond) {
 		return 0, Event{}, false
 	}
-	e, ok = Parse(message)
+	e, ok = parse(message)
 	return time.Duration(us) * time.Microsecond, e, ok
 }
 

@@ -29,8 +29,8 @@ func TestParseRecord(t *testing.T) {
 }
 
 func TestReport(t *testing.T) {
-	off, _ := Parse("NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus.")
-	unknown, _ := Parse("NVRM: Xid (PCI:0000:18:00): 999, what")
+	off, _ := parse("NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus.")
+	unknown, _ := parse("NVRM: Xid (PCI:0000:18:00): 999, what")
 	for want, got := range map[string]string{
 		"Xid 79 of the GPU at 0000:18:00: the GPU has fallen off the bus": report([]Event{off}, nil),
 		"power, temperature and PCIe slot":                                report([]Event{off}, nil),

@@ -114,7 +114,6 @@ func (q *Question) SkewFlag(f *pflag.FlagSet) {
 	f.StringVar(&q.Skew, "expert-skew", "", "`exponent` of a Zipf law by which experts are chosen, \"text\" for the loads of a text, or a file of loads (default: evenly)")
 }
 
-// skewLimits bound a file of loads.
 var skewLimits = input.Limits{Bytes: 1 << 20, Depth: 2, Values: 1 << 16}
 
 // popularity is how unevenly experts are chosen: an exponent, "text", or a file with a JSON array, or with

@@ -104,13 +104,18 @@ func try(f *pflag.Flag, value string) error {
 	if err == nil {
 		return nil
 	}
-	switch f.Value.Type() { // types whose errors are those of package strconv
+	return fmt.Errorf("%.60q: %w", value, Plain(f, err))
+}
+
+// Plain says what a flag wants whose type has errors of package strconv.
+func Plain(f *pflag.Flag, err error) error {
+	switch f.Value.Type() {
 	case "bool":
-		err = errors.New("want true or false")
+		return errors.New("want true or false")
 	case "float64":
-		err = errors.New("want a number, as 0.5")
+		return errors.New("want a number, as 0.5")
 	}
-	return fmt.Errorf("%.60q: %w", value, err)
+	return err
 }
 
 // A GridSource prepares the settings of a grid through the flags of "llmprof estimate", so
@@ -255,11 +260,11 @@ func (s *GridSource) asked(values []string) sweep.Setting {
 	}
 }
 
-// other are the values of the lists that have no column of their own.
+// other are the values of the lists that have no column of their own, as flag=value. Dashes before a flag would be an apostrophe more in CSV.
 func (s *GridSource) other(values []string) string {
 	var all []string
 	for _, i := range s.lists {
-		all = append(all, "--"+s.grid.Axes[i].Name+"="+values[i])
+		all = append(all, s.grid.Axes[i].Name+"="+values[i])
 	}
 	return strings.Join(all, " ")
 }

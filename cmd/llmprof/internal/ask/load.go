@@ -174,6 +174,9 @@ func (r *Rates) clients(n int) (*view.Load, error) {
 	if n < 1 {
 		return nil, Usage("--concurrency %d: want at least 1", n)
 	}
+	if err := serving.CheckClients(n); err != nil {
+		return nil, Usage("--concurrency: %w", err)
+	}
 	load := &view.Load{Server: r.server, Concurrency: &n, Prompt: r.prompt, Gen: r.gen}
 	var err error
 	if load.Steady, err = r.all.Clients(n, r.layout()); err == nil {

@@ -125,7 +125,7 @@ func (o *Planned) targets(q *plan.Request) error {
 	}{
 		{"ttft", o.ttft, &q.Targets.TTFT, &q.Tails.TTFT}, {"tpot", o.tpot, &q.Targets.TPOT, &q.Tails.TPOT}, {"e2e", o.e2e, &q.Targets.E2E, &q.Tails.E2E},
 	} {
-		text, tail := strings.CutPrefix(t.text, "p99=")
+		text, tail := strings.CutPrefix(strings.TrimSpace(t.text), "p99=")
 		if text == "" && !tail {
 			continue
 		}

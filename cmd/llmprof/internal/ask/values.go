@@ -57,12 +57,18 @@ func Given(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
+// leastShare is below any share of a peak that anything reaches; of less a time may be infinite.
+const leastShare = 1e-6
+
 // shareFlag reads a share of a peak above 0 and up to 1. The zero share is one not given.
 func shareFlag(to *float64) pflag.Value {
 	return Flag(func() string { return Given(*to) }, func(s string) error {
 		v, err := strconv.ParseFloat(s, 64)
 		if err != nil || !(v > 0 && v <= 1) {
 			return fmt.Errorf("want a share above 0 and at most 1, as 0.8")
+		}
+		if v < leastShare {
+			return fmt.Errorf("want a share of at least %g", leastShare)
 		}
 		*to = v
 		return nil
@@ -109,9 +115,6 @@ func priceFlag(to *unit.DollarsPerHour) pflag.Value {
 	})
 }
 
-// No server has so few requests, of which each takes the energy of all the time until the next, nor so many.
-const leastRate, mostRate = 1e-9, 1e6
-
 // RatesFlag reads rates, as "2.5" or "1,2,4", and a range that a knee is searched in, as "1..32", unless span is nil.
 func RatesFlag(rates *[]float64, span *[2]float64) pflag.Value {
 	return Flag(func() string {
@@ -124,7 +127,7 @@ func RatesFlag(rates *[]float64, span *[2]float64) pflag.Value {
 		if low, high, ok := strings.Cut(s, ".."); ok && span != nil {
 			a, failed := strconv.ParseFloat(strings.TrimSpace(low), 64)
 			b, wrong := strconv.ParseFloat(strings.TrimSpace(high), 64)
-			if failed != nil || wrong != nil || !(a >= leastRate && a < b && b <= mostRate) {
+			if failed != nil || wrong != nil || !(a >= serving.LeastRate && a < b && b <= serving.MostRate) {
 				return fmt.Errorf("%.40q: want two rates above 0, the smaller first, as 1..32", s)
 			}
 			*span = [2]float64{a, b}
@@ -132,7 +135,7 @@ func RatesFlag(rates *[]float64, span *[2]float64) pflag.Value {
 		}
 		for part := range strings.SplitSeq(s, ",") {
 			v, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
-			if err != nil || !(v >= leastRate && v <= mostRate) {
+			if err != nil || serving.CheckRate(v) != nil {
 				return fmt.Errorf("want requests a second, from 1e-9 to 1e6, or several, as 1,2.5,5")
 			}
 			*rates = append(*rates, v)

@@ -86,6 +86,7 @@ var elsewhere = map[string]string{
 	"batch-size": "batch", "max-num-seqs": "batch", "bs": "batch",
 	"quantization": "weights", "quant": "weights", "dtype": "weights", "kv-cache-dtype": "kv",
 	"gpu-memory-utilization": "memory-utilization", "mem-fraction-static": "memory-utilization", "num-gpus": "tp", "gpus": "tp",
+	"nodes": "gpus-per-node with --tp, --pp or --dp", "nnodes": "gpus-per-node with --tp, --pp or --dp", "num-nodes": "gpus-per-node with --tp, --pp or --dp",
 	"json": "format json", "csv": "format csv", "backend": "engine", "model-path": "model",
 }
 

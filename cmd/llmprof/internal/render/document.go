@@ -125,7 +125,6 @@ type Painted struct {
 // A Bar is a share of one, drawn as a bar.
 type Bar float64
 
-// plain is the cell without its colour.
 func plain(cell any) any {
 	if p, ok := cell.(Painted); ok {
 		return p.Value
@@ -173,7 +172,6 @@ func raw(cell any) string {
 // missing is printed where there is no value.
 const missing = "–"
 
-// barWidth is the length of a full Bar.
 const barWidth = 20
 
 // String draws the bar in eighths of a character.

@@ -13,7 +13,6 @@ import (
 	"llmprof/printable"
 )
 
-// A markdownWriter gathers Markdown.
 type markdownWriter struct {
 	strings.Builder
 	title int // level of the document's title

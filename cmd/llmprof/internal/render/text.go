@@ -42,7 +42,6 @@ func Text(w io.Writer, d *Document, s Style) error {
 	return err
 }
 
-// A textWriter collects lines.
 type textWriter struct {
 	strings.Builder
 	Style

@@ -34,7 +34,6 @@ type batch struct {
 // A Queue reports the states of the shards that are neither finished nor abandoned.
 type Queue struct{ Running, Waiting int }
 
-// call runs a command of Slurm.
 func call(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var out, failed bytes.Buffer

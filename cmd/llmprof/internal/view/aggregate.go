@@ -33,7 +33,6 @@ func AggregatePage(r *aggregate.Report) *render.Document {
 	return d
 }
 
-// cycleTable compares the repeats of a configuration.
 func cycleTable(c *aggregate.Cycles) render.Table {
 	t := render.Table{Title: fmt.Sprintf("%d cycles of %s", c.N, c.Experiment), Columns: []render.Column{
 		{Title: "metric", Left: true}, {Title: "mean"}, {Title: "±95 %"}, {Title: "std"}, {Title: "min"}, {Title: "max"}, {Title: "CV, %"}, {Title: "class", Left: true},
@@ -130,7 +129,6 @@ func figureTable(e *aggregate.Aggregate) render.Table {
 	return t
 }
 
-// whole is a number without a fraction.
 type whole float64
 
 // String is the number in decimal digits.

@@ -109,14 +109,18 @@ func (e *Estimate) Verdict() Verdict {
 	return v
 }
 
+// several is a number with what is counted, in the plural but for one.
+func several[N int | float64](n N, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%v %ss", n, one)
+}
+
 // overText says by how much the context is too long.
 func (e *Estimate) overText(over int) string {
-	tokens := "tokens"
-	if over == 1 {
-		tokens = "token"
-	}
-	return fmt.Sprintf("context too long by %d %s: prompt and answer are %d, %s takes %d",
-		over, tokens, e.Workload.PromptLen+e.Workload.GenLen, e.Model.Name, e.Model.MaxContext)
+	return fmt.Sprintf("context too long by %s: prompt and answer are %d, %s takes %d",
+		several(over, "token"), e.Workload.PromptLen+e.Workload.GenLen, e.Model.Name, e.Model.MaxContext)
 }
 
 // mostStages is how far a larger split is looked for.

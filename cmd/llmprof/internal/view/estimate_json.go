@@ -106,7 +106,7 @@ type calibrationJSON struct {
 	WaitingShare float64 `json:"waiting_power"`
 }
 
-// A memoryJSON is of one GPU.
+// A memoryJSON is what the memory of one GPU holds, and how much more fits.
 type memoryJSON struct {
 	Weights         unit.Bytes `json:"weights_bytes"`
 	KV              unit.Bytes `json:"kv_bytes"`

@@ -23,9 +23,9 @@ type Load struct {
 func (l *Load) block() render.Fields {
 	s, name := l.Steady, ""
 	if l.Rate != nil {
-		name = fmt.Sprintf("Under load: %g requests a second", *l.Rate)
+		name = fmt.Sprintf("Under load: %s a second", several(*l.Rate, "request"))
 	} else {
-		name = fmt.Sprintf("Under load: %d clients, one request each at a time", *l.Concurrency)
+		name = fmt.Sprintf("Under load: %s, one request each at a time", several(*l.Concurrency, "client"))
 	}
 	if l.Prompt.Kind != "fixed" || l.Gen.Kind != "fixed" {
 		name += fmt.Sprintf(", prompts of %v and answers of %v tokens", &l.Prompt, &l.Gen)
@@ -62,7 +62,7 @@ func (l *Load) block() render.Fields {
 		{Name: "GPUs", Lines: []string{gpus}},
 		{Name: "At most", Lines: []string{fmt.Sprintf("%s requests/s, bound by %s", three(s.Capacity.Rate), s.Capacity.Bound)}},
 	}
-	return render.Fields{Title: name, Rows: rows}
+	return render.Fields{Title: name, Rows: append(rows, drafts("Drafts", l.Server)...)}
 }
 
 // hour is the price of all replicas for an hour; 0 where none is known.
@@ -72,27 +72,27 @@ func (l *Load) hour() unit.Dollars {
 }
 
 type loadJSON struct {
-	Rate        *float64     `json:"request_rate_hz"`
-	Concurrency *int         `json:"concurrency"`
-	PromptLens  string       `json:"prompt_lengths"`
-	GenLens     string       `json:"gen_lengths"`
-	Scheduler   string       `json:"scheduler"`
-	TTFT        float64      `json:"ttft_s"`
-	TPOT        *float64     `json:"tpot_s"` // null of answers of one token
-	E2E         float64      `json:"e2e_s"`
-	Requests    float64      `json:"requests_s"`
-	Generated   float64      `json:"generated_tok_s"`
-	Running     float64      `json:"running"`
-	Waiting     float64      `json:"waiting"`
-	Utilization float64      `json:"utilization"`
-	KVTokens    int          `json:"kv_cache_tokens"`
-	KV          float64      `json:"kv_cache_share"`
-	Energy      float64      `json:"energy_j_request"`
-	Cost        *float64     `json:"cost_usd_request"`
-	GPUs        int          `json:"gpus"` // GPUs of all replicas, with those that only prefill
-	Hour        *float64     `json:"cost_usd_hour"`
-	Capacity    capacityJSON `json:"capacity"`
-	High        *highJSON    `json:"high"` // null where the slow end is not stable
+	Rate        *float64         `json:"request_rate_hz"`
+	Concurrency *int             `json:"concurrency"`
+	PromptLens  string           `json:"prompt_lengths"`
+	GenLens     string           `json:"gen_lengths"`
+	Scheduler   string           `json:"scheduler"`
+	TTFT        float64          `json:"ttft_s"`
+	TPOT        *float64         `json:"tpot_s"` // null of answers of one token
+	E2E         float64          `json:"e2e_s"`
+	Requests    float64          `json:"requests_s"`
+	Generated   float64          `json:"generated_tok_s"`
+	Running     float64          `json:"running"`
+	Waiting     float64          `json:"waiting"`
+	Utilization float64          `json:"utilization"`
+	KVTokens    int              `json:"kv_cache_tokens"`
+	KV          float64          `json:"kv_cache_share"`
+	Energy      float64          `json:"energy_j_request"`
+	Cost        *float64         `json:"cost_usd_request"`
+	GPUs        int              `json:"gpus"` // GPUs of all replicas, with those that only prefill
+	Hour        *float64         `json:"cost_usd_hour"`
+	Capacity    serving.Capacity `json:"capacity"`
+	High        *highJSON        `json:"high"` // null where the slow end is not stable
 }
 
 type highJSON struct {
@@ -100,12 +100,6 @@ type highJSON struct {
 	TPOT      *float64 `json:"tpot_s"`
 	E2E       float64  `json:"e2e_s"`
 	Generated float64  `json:"generated_tok_s"`
-}
-
-type capacityJSON struct {
-	Requests float64 `json:"requests_s"`
-	Bound    string  `json:"bound"`
-	Running  int     `json:"running_replica"`
 }
 
 // document is the steady state for programs; nil if none was asked for.
@@ -117,7 +111,7 @@ func (l *Load) document() *loadJSON {
 	j := &loadJSON{
 		Rate: l.Rate, Concurrency: l.Concurrency, PromptLens: l.Prompt.String(), GenLens: l.Gen.String(), Scheduler: l.Server.Scheduler.Name, TTFT: float64(s.TTFT), TPOT: OrNull(float64(s.TPOT)), E2E: float64(s.E2E),
 		Requests: s.Rate, Generated: s.Throughput, Running: s.Running, Waiting: s.Waiting, Utilization: s.Utilization, KVTokens: l.Server.Tokens(), KV: s.Cache,
-		Energy: float64(s.Energy), Cost: OrNull(float64(s.Cost)), GPUs: gpusOf(l.Server), Hour: OrNull(float64(l.hour())), Capacity: capacityJSON{s.Capacity.Rate, s.Capacity.Bound, s.Capacity.Running},
+		Energy: float64(s.Energy), Cost: OrNull(float64(s.Cost)), GPUs: gpusOf(l.Server), Hour: OrNull(float64(l.hour())), Capacity: s.Capacity,
 	}
 	if h := l.High; h != nil {
 		j.High = &highJSON{float64(h.TTFT), OrNull(float64(h.TPOT)), float64(h.E2E), h.Throughput}

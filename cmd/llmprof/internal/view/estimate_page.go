@@ -48,14 +48,7 @@ func (e *Estimate) operatorTables() []render.Block {
 
 func (e *Estimate) title() string {
 	w := &e.Workload
-	return fmt.Sprintf("%s on %s: batch %d, prompt %d, generate %d", e.Model.Name, e.gpusText(), w.Batch, w.PromptLen, w.GenLen)
-}
-
-func (e *Estimate) gpusText() string {
-	if e.GPUs == 1 {
-		return e.Machine.GPU.Name
-	}
-	return fmt.Sprintf("%d × %s", e.GPUs, e.Machine.GPU.Name)
+	return fmt.Sprintf("%s on %s: batch %d, prompt %d, generate %d", e.Model.Name, times(e.GPUs, e.Machine.GPU.Name), w.Batch, w.PromptLen, w.GenLen)
 }
 
 func (e *Estimate) prefillText() string {
@@ -194,7 +187,6 @@ func (e *Estimate) throttling() string {
 	return fmt.Sprintf("%v per GPU %s", e.Machine.GPU.TDP, strings.Join(all, " and "))
 }
 
-// rates are throughput, utilization, work, energy and cost.
 func (e *Estimate) rates() render.Fields {
 	energy, gpus := &e.Energy, float64(e.GPUs)
 	f := render.Fields{Rows: []render.Field{
@@ -300,11 +292,7 @@ func (e *Estimate) memoryTable() render.Table {
 	}
 	add(render.Plain, "activations", m.Activations, nil)
 	add(render.Plain, "reserve", m.Reserve, nil)
-	verdict := render.Painted{Value: "fits", Color: render.Good}
-	if !m.Fits() {
-		verdict = render.Painted{Value: "does not fit", Color: render.Bad}
-	}
-	add(render.Total, "total", m.Total, verdict)
+	add(render.Total, "total", m.Total, judged(m.Fits(), "fits", "does not fit"))
 	if m.Usable < m.Capacity {
 		add(render.Plain, "usable by "+e.Machine.Engine.Profile().Name, m.Usable, "")
 	}

@@ -69,6 +69,10 @@ func GPUPage(g *hardware.GPU, name string, c *hardware.Calibration) *render.Docu
 	if m, ok := g.DriverMemory(); ok {
 		memory = fmt.Sprintf("%v by its driver, sold as %v,", m, g.Memory)
 	}
+	price := or(nil)
+	if p, ok := g.Price(); ok {
+		price = fmt.Sprintf("%v (%s)", p, g.PriceSource)
+	}
 	f := render.Fields{Rows: []render.Field{
 		{Name: "Key", Lines: []string{strings.Join(append([]string{g.Key}, g.Aliases...), ", ")}},
 		{Name: "Chip", Lines: []string{fmt.Sprintf("%s %s, %s, %d SMs at up to %v", g.Vendor, g.Generation, g.ComputeCapability, g.SMs, g.Clock)}},
@@ -77,21 +81,13 @@ func GPUPage(g *hardware.GPU, name string, c *hardware.Calibration) *render.Docu
 		{Name: "PCIe", Lines: []string{pcie}},
 		{Name: "Node", Lines: []string{node}},
 		{Name: "Power", Lines: []string{fmt.Sprintf("%v, idle %s", g.TDP, or(Known(g.Idle())))}},
-		{Name: "Price", Lines: []string{priceText(g)}},
+		{Name: "Price", Lines: []string{price}},
 		{Name: "Source", Lines: []string{g.Source}},
 	}}
 	return &render.Document{Title: asked(name, g.Name) + g.Name, Blocks: []render.Block{
 		f, PeaksTable(g), calibrationFields(g, c),
 		render.Notes{Title: "Notes", Items: g.Notes}, render.Notes{Title: "Traps", Items: g.Traps},
 	}}
-}
-
-func priceText(g *hardware.GPU) string {
-	p, ok := g.Price()
-	if !ok {
-		return "n/a: no source gives it"
-	}
-	return fmt.Sprintf("%v (%s)", p, g.PriceSource)
 }
 
 // PeaksTable lists what a GPU computes at most in each format.
@@ -256,11 +252,7 @@ func HardwareChecksTable(checks []HardwareCheck) *render.Table {
 	}}
 	for i := range checks {
 		c := &checks[i]
-		if !c.OK {
-			t.Add(c.File, render.Painted{Value: "no", Color: render.Bad}, nil, nil, *c.Error)
-			continue
-		}
-		t.Add(c.File, render.Painted{Value: "yes", Color: render.Good}, len(c.Added), *c.GPUs, nil)
+		t.Add(c.File, judged(c.OK, "yes", "no"), Known(len(c.Added), c.OK), Cell(c.GPUs), Cell(c.Error))
 	}
 	return t
 }

@@ -211,10 +211,10 @@ func ModelChecksTable(checks []ModelCheck) *render.Table {
 	for i := range checks {
 		c := &checks[i]
 		if !c.OK {
-			t.Add(c.File, render.Painted{Value: "no", Color: render.Bad}, nil, nil, nil, nil, nil, nil, nil, *c.Error)
+			t.Add(c.File, judged(false, "yes", "no"), nil, nil, nil, nil, nil, nil, nil, *c.Error)
 			continue
 		}
-		t.Add(c.File, render.Painted{Value: "yes", Color: render.Good}, *c.Name, *c.Family, render.Count(*c.ParamsTotal), render.Count(*c.ParamsActive),
+		t.Add(c.File, judged(true, "yes", "no"), *c.Name, *c.Family, render.Count(*c.ParamsTotal), render.Count(*c.ParamsActive),
 			*c.KVPerToken, *c.State, kindsText(c.LayerKinds), nil)
 	}
 	return t

@@ -261,8 +261,8 @@ func (p *Plan) best() render.Fields {
 	if s := p.simpler(); s != nil {
 		f.Add("Simpler", s.String()+": without replicas that only prefill (--aggregated)")
 	}
-	f.Add("Searched", fmt.Sprintf("%d deployments of %d GPUs in %v; * is in the Pareto set of price, TTFT and TPOT",
-		p.Result.Searched, p.searched(), p.Took))
+	f.Add("Searched", fmt.Sprintf("%s of %s in %v; * is in the Pareto set of price, TTFT and TPOT",
+		several(p.Result.Searched, "deployment"), several(p.searched(), "kind")+" of GPU", p.Took))
 	return f
 }
 

@@ -270,7 +270,7 @@ func resultEngine(r *result.Result) string {
 	return r.Engine.Name
 }
 
-// pageEngine is the same of an estimate's engine.
+// pageEngine is the engine of an estimate by the name that resultEngine gives it.
 func pageEngine(name string) string {
 	switch name {
 	case "transformers":

@@ -208,11 +208,7 @@ func closureTable(all []result.Closure) render.Table {
 	}}
 	for i := range all {
 		c := &all[i]
-		verdict := render.Painted{Value: "closes", Color: render.Good}
-		if !c.Passed {
-			verdict = render.Painted{Value: "does not close", Color: render.Bad}
-		}
-		t.Add(c.Name, 100*c.Off, 100*c.Limit, verdict)
+		t.Add(c.Name, 100*c.Off, 100*c.Limit, judged(c.Passed, "closes", "does not close"))
 	}
 	return t
 }

@@ -115,10 +115,7 @@ func deviceOf(r *result.Result) string {
 	if len(r.Machine.GPUs) == 0 {
 		return cmp.Or(r.Machine.CPU, "unknown device")
 	}
-	if n := len(r.Machine.GPUs); n > 1 {
-		return fmt.Sprintf("%d × %s", n, r.Machine.GPUs[0].Name)
-	}
-	return r.Machine.GPUs[0].Name
+	return times(len(r.Machine.GPUs), r.Machine.GPUs[0].Name)
 }
 
 // engineText is the engine with what changes its times most.
@@ -139,7 +136,6 @@ func engineText(r *result.Result) string {
 	return text
 }
 
-// pooled summarizes the samples of several results together.
 func pooled(of []*result.Result, pick func(*result.Result) *result.Times) *stats.Summary {
 	var samples []float64
 	for _, r := range of {

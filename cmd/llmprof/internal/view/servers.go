@@ -74,11 +74,7 @@ func serverName(r *served.Run) string {
 
 func split(r *served.Run) string {
 	stages := max(r.PP, 1)
-	n := r.TP * r.DP * stages
-	if n == 1 {
-		return r.GPU
-	}
-	name := fmt.Sprintf("%d × %s", n, r.GPU)
+	name := times(r.TP*r.DP*stages, r.GPU)
 	if stages > 1 {
 		name += fmt.Sprintf(", pp %d", stages)
 	}

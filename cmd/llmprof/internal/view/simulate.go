@@ -90,7 +90,6 @@ func (s *Simulation) notes() []string {
 		", not those that fill the server and those that are answered when no more come. --warmup 0 counts all.")
 }
 
-// gpusOf counts the GPUs of all replicas.
 func gpusOf(s *serving.Server) int {
 	each, _ := s.Predictor.Replica()
 	return each * (s.Replicas + s.Prefillers)
@@ -111,7 +110,23 @@ func (s *Simulation) head() []render.Field {
 		}
 		rows = append(rows, render.Field{Name: "replicas", Lines: []string{replicas}})
 	}
-	return rows
+	return append(rows, drafts("drafts", s.Server)...)
+}
+
+// drafts says what drafts the tokens that a server verifies; nothing where it does not speculate.
+func drafts(name string, s *serving.Server) []render.Field {
+	if s.Drafts == 0 {
+		return nil
+	}
+	by := "n-grams, which take no time"
+	switch {
+	case s.Modules > 0:
+		by = "the model's own MTP layer"
+	case s.Drafter != nil:
+		by = s.Drafter.Model.Name
+	}
+	return []render.Field{{Name: name, Lines: []string{fmt.Sprintf("%s a step by %s; each is right with a probability of %g if those before it are",
+		several(s.Drafts, "token"), by, s.Acceptance)}}}
 }
 
 func (s *Simulation) latencies() render.Table {

@@ -42,29 +42,29 @@ type simulatedOne struct {
 }
 
 type simulated struct {
-	TTFT        *sketchJSON `json:"ttft_s"`
-	TPOT        *sketchJSON `json:"tpot_s"`
-	ITL         *sketchJSON `json:"itl_s"`
-	E2E         *sketchJSON `json:"e2e_s"`
-	Generated   float64     `json:"generated_tok_s"`
-	Requests    float64     `json:"requests_s"`
-	Goodput     *float64    `json:"goodput_s"`
-	Completed   int         `json:"completed"`
-	Counted     int         `json:"counted"`
-	Steady      *steadyJSON `json:"steady_state"` // null where none was looked for
-	Refused     int         `json:"refused"`
-	Preempted   int         `json:"preempted"`
-	Duration    float64     `json:"duration_s"`
-	Steps       int         `json:"steps"`
-	Running     float64     `json:"running"`
-	Utilization float64     `json:"utilization"`
-	KV          float64     `json:"kv_cache_share"`
-	HitRate     float64     `json:"prefix_hit_rate"`
-	Energy      float64     `json:"energy_j"`
-	PerRequest  float64     `json:"energy_j_request"`
-	Cost        *float64    `json:"cost_usd_request"`
-	Interrupted bool        `json:"interrupted"`
-	Timeline    []binJSON   `json:"timeline"`
+	TTFT        *sketchJSON   `json:"ttft_s"`
+	TPOT        *sketchJSON   `json:"tpot_s"`
+	ITL         *sketchJSON   `json:"itl_s"`
+	E2E         *sketchJSON   `json:"e2e_s"`
+	Generated   float64       `json:"generated_tok_s"`
+	Requests    float64       `json:"requests_s"`
+	Goodput     *float64      `json:"goodput_s"`
+	Completed   int           `json:"completed"`
+	Counted     int           `json:"counted"`
+	Steady      *steadyJSON   `json:"steady_state"` // null where none was looked for
+	Refused     int           `json:"refused"`
+	Preempted   int           `json:"preempted"`
+	Duration    float64       `json:"duration_s"`
+	Steps       int           `json:"steps"`
+	Running     float64       `json:"running"`
+	Utilization float64       `json:"utilization"`
+	KV          float64       `json:"kv_cache_share"`
+	HitRate     float64       `json:"prefix_hit_rate"`
+	Energy      float64       `json:"energy_j"`
+	PerRequest  float64       `json:"energy_j_request"`
+	Cost        *float64      `json:"cost_usd_request"`
+	Interrupted bool          `json:"interrupted"`
+	Timeline    []serving.Bin `json:"timeline"`
 }
 
 // A steadyJSON says which requests count, from begin to before end in the order of their arrival.
@@ -81,15 +81,6 @@ type sketchJSON struct {
 	P90  float64 `json:"p90"`
 	P95  float64 `json:"p95"`
 	P99  float64 `json:"p99"`
-}
-
-type binJSON struct {
-	Begin   float64 `json:"begin_s"`
-	End     float64 `json:"end_s"`
-	Waiting float64 `json:"waiting"`
-	Running float64 `json:"running"`
-	KV      float64 `json:"kv_cache_share"`
-	Tokens  float64 `json:"tok_s"`
 }
 
 // A RecordJSON is what became of one request.
@@ -144,7 +135,7 @@ func (s *Simulation) simulated(r *serving.Result) simulated {
 		TTFT: sketchOf(&r.TTFT), TPOT: sketchOf(&r.TPOT), ITL: sketchOf(&r.ITL), E2E: sketchOf(&r.E2E),
 		Generated: r.Throughput(), Requests: r.Rate(), Completed: r.Completed, Counted: r.Counted(), Refused: r.Refused, Preempted: r.Preempted,
 		Duration: float64(r.Duration), Steps: r.Steps, Running: r.MeanRunning, Utilization: r.Busy, KV: r.MeanCache,
-		HitRate: float64(r.Cached) / float64(max(r.Prompt, 1)), Energy: float64(r.Energy), PerRequest: float64(r.Energy) / float64(max(r.Completed, 1)), Interrupted: r.Interrupted,
+		HitRate: float64(r.Cached) / float64(max(r.Prompt, 1)), Energy: float64(r.Energy), PerRequest: float64(r.Energy) / float64(max(r.Completed, 1)), Interrupted: r.Interrupted, Timeline: r.Timeline,
 	}
 	if x := r.Transient; x != nil {
 		j.Steady = &steadyJSON{serving.Method, x.Steady, x.Begin, x.End}
@@ -154,9 +145,6 @@ func (s *Simulation) simulated(r *serving.Result) simulated {
 	}
 	if _, price := s.Server.Predictor.Replica(); price > 0 {
 		j.Cost = new(float64(price) * float64(gpusOf(s.Server)) / 3600 / r.Rate())
-	}
-	for _, b := range r.Timeline {
-		j.Timeline = append(j.Timeline, binJSON{float64(b.Begin), float64(b.End), b.Waiting, b.Running, b.Cache, b.Tokens})
 	}
 	return j
 }

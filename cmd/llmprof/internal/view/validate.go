@@ -113,7 +113,6 @@ func groupCell(s *validate.Summary, d validate.Dimension) any {
 	return Cell(s.Source)
 }
 
-// worstTable lists the observations that are farthest off.
 func (v *Validation) worstTable() render.Table {
 	t := render.Table{Title: "Farthest off", Columns: []render.Column{
 		{Title: "metric", Left: true}, {Title: "model", Left: true, Max: 18}, {Title: "GPU", Left: true, Max: 14, Drop: 1}, {Title: "engine", Left: true, Max: 13},

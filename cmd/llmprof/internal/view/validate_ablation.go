@@ -115,28 +115,16 @@ func effectsOf(k *validate.Ablation, fitted bool) []validate.Effect {
 // Table has a row for each effect.
 func (b *Ablation) Table() *render.Table {
 	t := render.Keyed("constant", "ideal", "metric", "fitted", "n", "moved", "median_ape", "ideal_median_ape", "buys", "about")
-	for _, k := range b.list() {
+	add := func(k *validate.Ablation, ideal any) {
 		for _, e := range k.Effects {
-			t.Add(k.Name, ideal(k, b.All), string(e.Metric), e.Fitted, e.N, e.Moved, e.Median, e.Ideal, e.Buys(), k.About)
+			t.Add(k.Name, ideal, string(e.Metric), e.Fitted, e.N, e.Moved, e.Median, e.Ideal, e.Buys(), k.About)
 		}
 	}
-	return t
-}
-
-// list has each constant by itself, then all of them together.
-func (b *Ablation) list() (all []*validate.Ablation) {
 	for i := range b.Each {
-		all = append(all, &b.Each[i])
+		add(&b.Each[i], b.Each[i].Ideal)
 	}
-	return append(all, b.All)
-}
-
-// ideal is the value that the constant was set to, nil for all constants together.
-func ideal(k, all *validate.Ablation) any {
-	if k == all {
-		return nil
-	}
-	return k.Ideal
+	add(b.All, nil)
+	return t
 }
 
 // An AblationDocument is an ablation for programs.

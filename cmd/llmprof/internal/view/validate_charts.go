@@ -82,19 +82,19 @@ func (v *Validation) Follow() (*plots.Figure, error) {
 		lines[l] = append(lines[l], r)
 	}
 	slices.SortFunc(order, func(a, b line) int { return cmp.Or(-cmp.Compare(a.runs, b.runs), cmp.Compare(a.batch, b.batch)) })
-	var courses []plots.Course
+	var drawn []plots.BatchLine
 	for _, l := range order {
-		c, err := v.course(lines[l])
+		b, err := v.batchLine(lines[l])
 		if err != nil {
 			return nil, err
 		}
-		courses = append(courses, c)
+		drawn = append(drawn, b)
 	}
 	parts := []string{t.model, v.Scorer.GPUName(t.gpu), fmt.Sprintf("%d tokens generated", t.gen), t.weights, "llmprof"}
 	if t.tp > 1 {
 		parts = slices.Insert(parts, 2, fmt.Sprintf("TP %d", t.tp))
 	}
-	return plots.Follow(strings.Join(parts, " · "), courses)
+	return plots.Follow(strings.Join(parts, " · "), drawn)
 }
 
 func (v *Validation) followed(r *validate.Row) bool {
@@ -125,15 +125,15 @@ func (v *Validation) longest() (best track, ok bool) {
 	return best, ok
 }
 
-// course is one line of the chart: its observations, and predictions at their prompt
+// batchLine is one line of the chart: its observations, and predictions at their prompt
 // lengths and at the powers of two between them.
-func (v *Validation) course(rows []*validate.Row) (plots.Course, error) {
+func (v *Validation) batchLine(rows []*validate.Row) (plots.BatchLine, error) {
 	first := rows[0]
-	c := plots.Course{Engine: first.Runs(), Decode: first.Metric == validate.TPOT, Batch: first.Batch}
+	c := plots.BatchLine{Engine: first.Runs(), Decode: first.Metric == validate.TPOT, Batch: first.Batch}
 	var prompts []int
 	for _, r := range rows {
 		prompts = append(prompts, r.Prompt)
-		s := plots.Sight{Prompt: r.Prompt, Value: r.Value}
+		s := plots.ObservedAt{Prompt: r.Prompt, Value: r.Value}
 		if r.Low != nil && r.High != nil {
 			s.Low, s.High = *r.Low, *r.High
 		}
@@ -155,7 +155,7 @@ func (v *Validation) course(rows []*validate.Row) (plots.Course, error) {
 		case err != nil:
 			return c, err
 		}
-		c.Predicted = append(c.Predicted, plots.Step{Prompt: p, Span: span})
+		c.Predicted = append(c.Predicted, plots.PredictedAt{Prompt: p, Span: span})
 	}
 	return c, nil
 }

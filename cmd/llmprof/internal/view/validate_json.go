@@ -124,7 +124,6 @@ func skipOf(s *validate.Skip) SkipDocument {
 	return j
 }
 
-// missingNotes lists the points without a result.
 func missingNotes(c *live.Comparison) render.Notes {
 	n := render.Notes{}
 	if len(c.Missing) > 0 {

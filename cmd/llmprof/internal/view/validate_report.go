@@ -119,8 +119,6 @@ func insideCell(r *validate.Row) any {
 		return render.Painted{Value: "faster than the floor", Color: render.Bad}
 	case !ok:
 		return nil // an energy has none
-	case inside:
-		return render.Painted{Value: "inside", Color: render.Good}
 	}
-	return render.Painted{Value: "outside", Color: render.Bad}
+	return judged(inside, "inside", "outside")
 }

@@ -106,6 +106,22 @@ type digits float64
 // String is the number in at most four digits.
 func (d digits) String() string { return fmt.Sprintf("%.4g", float64(d)) }
 
+// times is a number of GPUs of one kind, as "8 × H100".
+func times(n int, name string) string {
+	if n == 1 {
+		return name
+	}
+	return fmt.Sprintf("%d × %s", n, name)
+}
+
+// judged is a good word where something holds, and else a bad one.
+func judged(holds bool, good, bad string) render.Painted {
+	if holds {
+		return render.Painted{Value: good, Color: render.Good}
+	}
+	return render.Painted{Value: bad, Color: render.Bad}
+}
+
 // named is a value and what it is called.
 type named[T any] struct {
 	name string

@@ -3,7 +3,10 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"math"
 	"unsafe"
+
+	"llmprof/unit"
 )
 
 // cublas holds cuBLASLt, a handle of it, and its scratch memory.
@@ -134,8 +137,7 @@ func (dev *Device) Plan(m Matmul) (*Matmul, error) {
 	if m.Rows < 1 || m.In < 1 || m.Out < 1 {
 		return nil, fmt.Errorf("cuda: a GEMM of %d×%d and %d×%d is empty", m.Rows, m.In, m.In, m.Out)
 	}
-	m.dev, m.alpha, m.beta = dev, new(float32), new(float32)
-	*m.alpha, *m.beta = 1, m.Beta
+	m.dev, m.alpha, m.beta = dev, new(float32(1)), new(m.Beta)
 	err = m.describe(b)
 	if err == nil {
 		err = m.search(b)
@@ -151,16 +153,12 @@ func (m *Matmul) describe(b *cublas) error {
 	if err := b.check("cublasLtMatmulDescCreate", b.fn.descCreate(&m.desc, compute32F, int32(Float32))); err != nil {
 		return err
 	}
-	t := new(int32)
-	*t = transpose
-	if err := b.check("cublasLtMatmulDescSetAttribute", b.fn.descSet(m.desc, transA, unsafe.Pointer(t), 4)); err != nil {
+	if err := b.check("cublasLtMatmulDescSetAttribute", b.fn.descSet(m.desc, transA, unsafe.Pointer(new(int32(transpose))), 4)); err != nil {
 		return err
 	}
 	if m.Bias != 0 {
 		const epilogue, addBias = 7, 4 // CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS
-		e := new(int32)
-		*e = addBias
-		if err := b.check("cublasLtMatmulDescSetAttribute", b.fn.descSet(m.desc, epilogue, unsafe.Pointer(e), 4)); err != nil {
+		if err := b.check("cublasLtMatmulDescSetAttribute", b.fn.descSet(m.desc, epilogue, unsafe.Pointer(new(int32(addBias))), 4)); err != nil {
 			return err
 		}
 		if err := m.SetBias(m.Bias); err != nil {
@@ -187,10 +185,8 @@ func (m *Matmul) SetBias(p Ptr) error {
 	}
 	const biasPointer = 8 // CUBLASLT_MATMUL_DESC_BIAS_POINTER
 	m.Bias = p
-	v := new(uint64)
-	*v = uint64(p)
 	b := m.dev.lt
-	return b.check("cublasLtMatmulDescSetAttribute", b.fn.descSet(m.desc, biasPointer, unsafe.Pointer(v), 8))
+	return b.check("cublasLtMatmulDescSetAttribute", b.fn.descSet(m.desc, biasPointer, unsafe.Pointer(new(uint64(p))), 8))
 }
 
 // candidates is how many ways of doing a GEMM are kept for Tune.
@@ -202,10 +198,8 @@ func (m *Matmul) search(b *cublas) error {
 		return err
 	}
 	defer b.fn.prefDestroy(pref)
-	size := new(uint64)
-	*size = WorkspaceBytes
 	const maxWorkspace = 1 // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
-	if err := b.check("cublasLtMatmulPreferenceSetAttribute", b.fn.prefSet(pref, maxWorkspace, unsafe.Pointer(size), 8)); err != nil {
+	if err := b.check("cublasLtMatmulPreferenceSetAttribute", b.fn.prefSet(pref, maxWorkspace, unsafe.Pointer(new(uint64(WorkspaceBytes))), 8)); err != nil {
 		return err
 	}
 	m.algos = make([]heuristicResult, candidates)
@@ -229,19 +223,18 @@ func (m *Matmul) Queue(s *Stream, y, x, w Ptr) error {
 // Tune times the ways that cuBLASLt proposed, on y, which is overwritten, and
 // keeps the fastest.
 func (m *Matmul) Tune(s *Stream, y, x, w Ptr) error {
-	best := -1.0
-	choice := m.chosen
+	best, fastest := unit.Seconds(math.Inf(1)), 0
 	for i := range m.algos {
 		m.chosen = i
 		t, err := s.Time(3, func() error { return m.Queue(s, y, x, w) })
 		if err != nil {
 			return err
 		}
-		if best < 0 || float64(t) < best {
-			best, choice = float64(t), i
+		if t < best {
+			best, fastest = t, i
 		}
 	}
-	m.chosen = choice
+	m.chosen = fastest
 	return nil
 }
 

@@ -14,11 +14,9 @@ type Properties struct {
 	Major, Minor  int    // compute capability
 	SMs           int
 	L2Bytes       int
-	SharedPerSM   int
-	SharedOptIn   int // most shared memory of one block
-	MemoryBytes   uint64
+	SharedOptIn   int    // most shared memory of one block
 	DriverVersion int    // CUDA version the driver speaks: 13000 for 13.0
-	Code          string // Architecture of its compute capability
+	Code          string // NVRTC's name of the machine code for its compute capability
 }
 
 // A Device is one GPU with its primary context current on this thread, and the
@@ -111,26 +109,19 @@ func (dev *Device) find(ordinal int) error {
 	if err := dev.names(); err != nil {
 		return err
 	}
-	var version int32
-	if err := d.check("cuDriverGetVersion", d.driverVersion(&version)); err != nil {
-		return err
-	}
-	dev.DriverVersion = int(version)
-	if err := d.check("cuDeviceTotalMem", d.deviceMem(&dev.MemoryBytes, dev.ord)); err != nil {
-		return err
-	}
+	dev.DriverVersion = int(d.version)
 	// CUdevice_attribute of cuda.h.
 	for _, a := range []struct {
 		attr int32
 		to   *int
-	}{{75, &dev.Major}, {76, &dev.Minor}, {16, &dev.SMs}, {38, &dev.L2Bytes}, {81, &dev.SharedPerSM}, {97, &dev.SharedOptIn}} {
+	}{{75, &dev.Major}, {76, &dev.Minor}, {16, &dev.SMs}, {38, &dev.L2Bytes}, {97, &dev.SharedOptIn}} {
 		var v int32
 		if err := d.check("cuDeviceGetAttribute", d.deviceAttr(&v, a.attr, dev.ord)); err != nil {
 			return err
 		}
 		*a.to = int(v)
 	}
-	dev.Code = Architecture(dev.Major, dev.Minor)
+	dev.Code = architecture(dev.Major, dev.Minor)
 	return nil
 }
 

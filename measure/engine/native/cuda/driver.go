@@ -9,7 +9,8 @@ import (
 // uint64; every function returns a CUresult. The _v2 of a symbol is what cuda.h makes of
 // the name.
 type driver struct {
-	file string // path of the library that was loaded
+	file    string // path of the library that was loaded
+	version int32  // CUDA version that the driver speaks: 13000 for 13.0
 
 	init              func(flags uint32) int32                                                                                                                             `symbol:"cuInit"`
 	driverVersion     func(v *int32) int32                                                                                                                                 `symbol:"cuDriverGetVersion"`
@@ -19,7 +20,6 @@ type driver struct {
 	deviceGet         func(dev *int32, ordinal int32) int32                                                                                                                `symbol:"cuDeviceGet"`
 	deviceName        func(name *byte, size, dev int32) int32                                                                                                              `symbol:"cuDeviceGetName"`
 	deviceUUID        func(uuid *byte, dev int32) int32                                                                                                                    `symbol:"cuDeviceGetUuid_v2"`
-	deviceMem         func(size *uint64, dev int32) int32                                                                                                                  `symbol:"cuDeviceTotalMem_v2"`
 	deviceAttr        func(v *int32, attr, dev int32) int32                                                                                                                `symbol:"cuDeviceGetAttribute"`
 	primaryRetain     func(ctx *uintptr, dev int32) int32                                                                                                                  `symbol:"cuDevicePrimaryCtxRetain"`
 	primaryRelease    func(dev int32) int32                                                                                                                                `symbol:"cuDevicePrimaryCtxRelease_v2"`
@@ -77,11 +77,10 @@ func openDriver(folder string) (*driver, error) {
 	if err := d.check("cuInit", d.init(0)); err != nil {
 		return nil, fmt.Errorf("%w; is there an NVIDIA GPU that CUDA_VISIBLE_DEVICES does not hide, and may this user open /dev/nvidia*?", err)
 	}
-	var v int32
-	if err := d.check("cuDriverGetVersion", d.driverVersion(&v)); err != nil {
+	if err := d.check("cuDriverGetVersion", d.driverVersion(&d.version)); err != nil {
 		return nil, err
 	}
-	if v < oldestDriver {
+	if v := d.version; v < oldestDriver {
 		return nil, &DeviceError{fmt.Sprintf("the driver speaks CUDA %d.%d; 12.3 or newer is needed: install driver 545 or newer", v/1000, v%1000/10)}
 	}
 	return d, nil

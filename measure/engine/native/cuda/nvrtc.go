@@ -55,9 +55,9 @@ func (c *Compiler) check(call string, code int32) error {
 	return &Error{Call: call, Code: int(code), Name: name, Text: "from NVRTC " + c.Version}
 }
 
-// Architecture is NVRTC's name of a GPU's machine code. Hopper's own
+// architecture is NVRTC's name of a GPU's machine code. Hopper's own
 // instructions need the a (architecture-specific) form.
-func Architecture(major, minor int) string {
+func architecture(major, minor int) string {
 	if major == 9 {
 		return fmt.Sprintf("sm_%d%da", major, minor)
 	}

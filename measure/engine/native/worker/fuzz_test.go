@@ -47,7 +47,7 @@ func tame(c *engine.Command, folder string) {
 	}
 	if r := c.Run; r != nil {
 		least(&r.Passes, 3)
-		r.Seconds, r.StartNS = min(r.Seconds, 0.01), 0
+		r.Seconds = min(r.Seconds, 0.01)
 	}
 	if o := c.Ops; o != nil {
 		least(&o.Rounds, 2)
@@ -74,7 +74,7 @@ func FuzzCommands(f *testing.F) {
 {"do":"bench","bench":{"kind":"read","shape":{"bytes":16},"dtype":"bf16","samples":1}}
 {"do":"quit"}`...))
 	f.Add([]byte(`{"do":"run"}` + "\n" + `{"do":"load","load":{}}` + "\n" + `{"do":"stop"}` + "\n{"))
-	f.Add([]byte(`{"do":"run","run":{"phase":"idle","seconds":0.001}}null[]`))
+	f.Add([]byte(`{"do":"run","run":{"phase":"prefill","seconds":0.001}}null[]`))
 	ready := cuda.Ready("") == nil
 	f.Fuzz(func(t *testing.T, text []byte) {
 		folder := t.TempDir()

@@ -100,7 +100,7 @@ func TestTrace(t *testing.T) {
 		}
 	}
 	for name, bad := range map[string]engine.Trace{
-		"no file": {Phase: engine.Decode, Passes: 1}, "no pass": {Phase: engine.Decode, File: "t"}, "idle": {Phase: engine.Idle, Passes: 1, File: "t"},
+		"no file": {Phase: engine.Decode, Passes: 1}, "no pass": {Phase: engine.Decode, File: "t"}, "no phase": {Phase: "idle", Passes: 1, File: "t"},
 		"no folder": {Phase: engine.Decode, Passes: 1, File: filepath.Join(t.TempDir(), "none", "t.json")},
 	} {
 		var failure *engine.Failure

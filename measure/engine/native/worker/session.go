@@ -152,8 +152,6 @@ func (s *session) fill() error {
 // prepare does the work that a phase needs once.
 func (s *session) prepare(p engine.Phase) error {
 	switch p {
-	case engine.Idle:
-		return nil
 	case engine.Prefill, engine.Request:
 		s.first = nil // a pass overwrites the cache
 		return nil
@@ -166,7 +164,7 @@ func (s *session) prepare(p engine.Phase) error {
 		}
 		return s.fill()
 	}
-	return engine.Invalidf("no phase %q: there are prefill, decode, request, idle", p)
+	return engine.Invalidf("no phase %q: there are prefill, decode, request", p)
 }
 
 // pass runs one pass of a phase and returns the events of rank 0. All ranks generate the same

@@ -29,9 +29,6 @@ func (s *session) trace(t *engine.Trace) (done *engine.Traced, err error) {
 	if t.File == "" || t.Passes < 1 {
 		return nil, engine.Invalidf("a trace of %d passes to %q: want a pass and a file", t.Passes, t.File)
 	}
-	if t.Phase == engine.Idle {
-		return nil, engine.Invalidf("a trace of the phase %q: there are prefill, decode, request", t.Phase)
-	}
 	if err := s.prepare(t.Phase); err != nil {
 		return nil, err
 	}

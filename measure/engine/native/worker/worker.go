@@ -9,20 +9,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/native"
-	"llmprof/measure/engine/native/cuda"
-	"llmprof/models/safetensors"
 )
 
 // Name is the engine's in results.
@@ -212,13 +208,8 @@ func (w *worker) run(r *engine.Run) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(heap))
 	runtime.GC()
-	w.waitUntil(r.StartNS)
 	begin, passes := w.clock(), 0
-	long := func() bool { return float64(w.clock()-begin) >= r.Seconds*1e9 }
-	if r.Phase == engine.Idle {
-		w.idle(long)
-	}
-	for r.Phase != engine.Idle && (passes < r.Passes || !long()) && !w.stopped.Load() && w.broken == nil {
+	for (passes < r.Passes || float64(w.clock()-begin) < r.Seconds*1e9) && !w.stopped.Load() && w.broken == nil {
 		events, err := w.session.pass(r.Phase, passes)
 		if err != nil {
 			return err
@@ -240,85 +231,4 @@ func (w *worker) send(events ...engine.Event) {
 		}
 	}
 	w.broken = errors.Join(w.broken, w.out.Flush())
-}
-
-// waitUntil sleeps until shortly before a time, and spins for the rest.
-func (w *worker) waitUntil(ns int64) {
-	const spin = time.Millisecond
-	if left := time.Duration(ns - w.clock()); left > 2*spin {
-		time.Sleep(left - spin)
-	}
-	for w.clock() < ns && !w.stopped.Load() {
-		runtime.Gosched()
-	}
-}
-
-// idle sleeps until its time is over or the driver asks it to stop.
-func (w *worker) idle(long func() bool) {
-	for !long() && !w.stopped.Load() {
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-// Options say how the worker's process is started.
-type Options struct {
-	Command []string // this program, as it serves; Serve has to be what it runs
-	GPUs    []string // UUIDs of those that it may see; nil for what this program sees
-}
-
-// Start starts a worker.
-func Start(ctx context.Context, o Options) (*engine.Worker, error) {
-	if len(o.Command) == 0 {
-		return nil, errors.New("the native engine's program is not known")
-	}
-	env := []string{"CUDA_DEVICE_ORDER=PCI_BUS_ID"}
-	if len(o.GPUs) > 0 {
-		env = append(env, "CUDA_VISIBLE_DEVICES="+strings.Join(o.GPUs, ","))
-	}
-	return engine.Start(ctx, engine.Spec{Command: o.Command, Env: env})
-}
-
-// classify makes a failure of the protocol of any error. One of the GPU's own
-// ends the worker: after most of them no call works any more.
-func classify(err error) *engine.Failure {
-	if known, ok := errors.AsType[*engine.Failure](err); ok {
-		return known
-	}
-	kind := kindOf(err)
-	return &engine.Failure{Kind: kind, Message: err.Error(), Fatal: kind == engine.Internal || kind == engine.GPUFailed}
-}
-
-func kindOf(err error) string {
-	var (
-		unsupported *native.UnsupportedError
-		format      *safetensors.FormatError
-		weights     *native.WeightsError
-		numbers     *native.NumbersError
-		library     *cuda.MissingError
-		device      *cuda.DeviceError
-		memory      *cuda.MemoryError
-		call        *cuda.Error
-	)
-	switch {
-	case errors.As(err, &unsupported), errors.As(err, &format):
-		return engine.Unsupported
-	case errors.As(err, &library), errors.As(err, &device):
-		return engine.Missing
-	case errors.As(err, &memory):
-		return engine.OutOfMemory
-	case errors.As(err, &call):
-		switch {
-		case call.Name == "CUDA_ERROR_OUT_OF_MEMORY":
-			return engine.OutOfMemory
-		case call.Call == "cuInit":
-			return engine.Missing
-		case call.Fatal():
-			return engine.GPUFailed
-		}
-	case errors.Is(err, fs.ErrNotExist):
-		return engine.NotFound
-	case errors.As(err, &weights), errors.As(err, &numbers):
-		return engine.Invalid
-	}
-	return engine.Internal
 }

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,7 @@ from .prompts import make_prompts
 from .ranks import Rank
 from .steps import TIMER, Stepper
 
-PHASES = ("prefill", "decode", "request", "idle")
+PHASES = ("prefill", "decode", "request")
 ANCHOR = "llmprof clock"
 
 
@@ -141,12 +140,7 @@ class Session:
     def run(self, run: dict[str, Any], channel: Channel) -> None:
         self.prepare(run["phase"])
         gc.collect()
-        wait_until(run.get("start_ns") or 0)
         begin = now()
-        if run["phase"] == "idle":
-            self.idle(run["seconds"], channel)
-            channel.send("done", passes=0, begin_ns=begin, end_ns=now())
-            return
         done = 0
         gc.disable()
         try:
@@ -165,10 +159,6 @@ class Session:
             return not enough and not channel.stopped.is_set()
 
         return self.rank.share(decide)
-
-    def idle(self, seconds: float, channel: Channel) -> None:
-        if self.rank.leads:
-            channel.stopped.wait(seconds)
 
     def one_pass(self, phase: str, index: int) -> list[tuple[str, dict[str, Any]]]:
         """Runs a pass and returns its events."""
@@ -269,15 +259,6 @@ class Session:
             profiler.export_chrome_trace(trace["file"])
         anchor = (before + after) // 2
         return {"file": trace["file"], "anchor": ANCHOR, "anchor_ns": anchor, "begin_ns": begin, "end_ns": end}
-
-
-def wait_until(ns: int) -> None:
-    """Sleeps, then spins for the last millisecond."""
-    left = ns - now()
-    if left > 2_000_000:
-        time.sleep((left - 1_000_000) / 1e9)
-    while now() < ns:
-        pass
 
 
 def describe_device(device: torch.device) -> dict[str, Any]:

@@ -1,10 +1,29 @@
 package models
 
-import "slices"
+// gemmas are Google's families: tied heads, heads wider than hidden/heads,
+// norms around each block, layers with and without window in turns.
+func gemmas() []family {
+	capped := attentionShape{bias: attentionBias, outBias: attentionBias, softcap: "attn_logit_softcapping"}
+	pattern := map[string]string{"sliding_window_pattern": "sliding_window_pattern|_sliding_window_pattern"}
+	return []family{
+		{types: []string{"gemma"}, attn: biased()},
+		{types: []string{"gemma2"}, norms: prePostNorm(), attn: capped, plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 2)}},
+		{
+			types: []string{"vaultgemma"}, norms: normPlan{mixer: []string{"input_layernorm"}, ffn: []string{"pre_feedforward_layernorm"}}, attn: capped,
+			plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 2)},
+		},
+		{
+			types: []string{"gemma3_text", "gemma3"}, names: pattern,
+			assume: `{"vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "sliding_window": 4096, "max_position_embeddings": 131072}`,
+			norms:  prePostNorm(),
+			attn:   attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes}, softcap: "attn_logit_softcapping"},
+			plan:   layerPlan{mixer: fullEvery("sliding_window_pattern", 6)},
+		},
+	}
+}
 
-// lates are families of 2025 and after whose layers look up tables, share
-// caches or see images by cross-attention.
-func lates() []family {
+// layeredGemmas have layers that look up an embedding of their own for each token, and that read caches of earlier ones.
+func layeredGemmas() []family {
 	return []family{
 		{
 			types: []string{"gemma3n_text", "gemma3n"},
@@ -21,17 +40,6 @@ func lates() []family {
 			mixers: map[string]mixer{full: globalAttention}, plan: layerPlan{mixer: fullEvery("", 6), alter: gemma4Layer}, finish: finishGemma4,
 			amend: lookupTable,
 		},
-		{
-			types: []string{"modernbert-decoder"}, names: map[string]string{"sliding_window": "sliding_window"},
-			norms: normPlan{ffn: []string{"mlp_norm"}}, attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
-			embed: embedShape{norms: []string{"norm"}, headBias: "decoder_bias"},
-			plan:  layerPlan{mixer: fullFirst("global_attn_every_n_layers", 3), alter: func(_ *reader, i int, k *kind) { k.first = i == 0 }},
-			tune:  tuneModernBERT, finish: normsButFirst, amend: denseBeforeHead,
-		},
-		{
-			types: []string{"mllama_text_model"}, assume: `{"cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]}`,
-			mixers: map[string]mixer{"cross_attention": crossAttention}, plan: layerPlan{mixer: mllamaLayer}, finish: finishMllama, amend: amendMllama,
-		},
 	}
 }
 
@@ -44,6 +52,14 @@ func gemma3nLayer(r *reader, i int, k *kind) {
 		return
 	}
 	k.width, _ = layerEntry(r, "intermediate_size", r.numbersOf("intermediate_size"), i)
+}
+
+// gemma4Layer: layers that read another's cache may be twice as wide.
+func gemma4Layer(r *reader, i int, k *kind) {
+	sharesCache(r, i, k)
+	if k.shared && r.flag("use_double_wide_mlp") {
+		k.width = 2 * r.size("intermediate_size")
+	}
 }
 
 // sharesCache marks the last num_kv_shared_layers layers, which have no keys and values and read
@@ -68,6 +84,22 @@ func finishGemma3n(r *reader, _ kind, b []Block) []Block {
 	return b
 }
 
+// finishGemma4 adds the experts beside the dense feed-forward, and the gate
+// for the embedding of each layer.
+func finishGemma4(r *reader, k kind, b []Block) []Block {
+	if r.modelType != "gemma4_unified_text" {
+		r.lookupGate(&b[1])
+	}
+	if !r.flag("enable_moe_block") {
+		return b
+	}
+	moe := r.moeBlock(k)
+	moe.Norms = r.streamNorms([]string{"post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2"})
+	moe.Extra += int64(r.hidden) + int64(moe.Experts.Count)
+	moe.Parallel = true
+	return append(b, moe)
+}
+
 // lookupGate adds what takes a layer's own embedding into the stream.
 func (r *reader) lookupGate(b *Block) {
 	width := r.countOr("hidden_size_per_layer_input", 0)
@@ -77,17 +109,6 @@ func (r *reader) lookupGate(b *Block) {
 	b.In = append(b.In, Linear{Name: "per_layer_input_gate", In: r.hidden, Out: width, Split: Replicated})
 	b.Out = append(b.Out, Linear{Name: "per_layer_projection", In: width, Out: r.hidden, Split: Replicated})
 	b.Norms = append(b.Norms, scaleOnly.norm("post_per_layer_input_norm", r.hidden, 1))
-}
-
-func amendGemma3n(r *reader, m *Model) {
-	lookupTable(r, m)
-	streams := r.size("altup_num_inputs") - 1
-	if streams < 1 {
-		return
-	}
-	m.Embedding.Project = append(m.Embedding.Project,
-		Linear{Name: "altup_projections", In: r.hidden, Out: r.hidden, Times: streams, Split: Replicated},
-		Linear{Name: "altup_unembed_projections", In: r.hidden, Out: r.hidden, Times: streams, Split: Replicated})
 }
 
 // lookupTable adds the table with an embedding of each token for each layer.
@@ -102,12 +123,15 @@ func lookupTable(r *reader, m *Model) {
 	m.Embedding.Norms = append(m.Embedding.Norms, scaleOnly.norm("per_layer_projection_norm", width, r.layers))
 }
 
-// gemma4Layer: layers that read another's cache may be twice as wide.
-func gemma4Layer(r *reader, i int, k *kind) {
-	sharesCache(r, i, k)
-	if k.shared && r.flag("use_double_wide_mlp") {
-		k.width = 2 * r.size("intermediate_size")
+func amendGemma3n(r *reader, m *Model) {
+	lookupTable(r, m)
+	streams := r.size("altup_num_inputs") - 1
+	if streams < 1 {
+		return
 	}
+	m.Embedding.Project = append(m.Embedding.Project,
+		Linear{Name: "altup_projections", In: r.hidden, Out: r.hidden, Times: streams, Split: Replicated},
+		Linear{Name: "altup_unembed_projections", In: r.hidden, Out: r.hidden, Times: streams, Split: Replicated})
 }
 
 // globalAttention has wider heads, and may take its keys for values.
@@ -137,98 +161,4 @@ func (r *reader) globalFigure(inner, outer string, def int) int {
 		}
 	}
 	return r.sizeOr(outer, def)
-}
-
-// finishGemma4 adds the experts beside the dense feed-forward, and the gate
-// for the embedding of each layer.
-func finishGemma4(r *reader, k kind, b []Block) []Block {
-	if r.modelType != "gemma4_unified_text" {
-		r.lookupGate(&b[1])
-	}
-	if !r.flag("enable_moe_block") {
-		return b
-	}
-	moe := r.moeBlock(k)
-	moe.Norms = r.streamNorms([]string{"post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2"})
-	moe.Extra += int64(r.hidden) + int64(moe.Experts.Count)
-	moe.Parallel = true
-	return append(b, moe)
-}
-
-// tuneModernBERT: its sliding_window is half the window it was trained with.
-func tuneModernBERT(r *reader) {
-	if !r.has("sliding_window") {
-		r.set("sliding_window", asNumber(max(1, r.size("local_attention")/2)))
-	}
-	if r.flag("norm_bias") {
-		r.norms.shape = scaleAndShift
-	}
-}
-
-// normsButFirst gives attention a norm in all layers but the first, which the
-// norm of the embedding serves.
-func normsButFirst(r *reader, k kind, b []Block) []Block {
-	if !k.first {
-		b[0].Norms = append(r.streamNorms([]string{"attn_norm"}), b[0].Norms...)
-	}
-	return b
-}
-
-// denseBeforeHead adds the matrix and norm between the last layer and the head.
-func denseBeforeHead(r *reader, m *Model) {
-	m.Embedding.Project = append(m.Embedding.Project, Linear{
-		Name: "head.dense", In: r.hidden, Out: r.hidden, Bias: r.flag("classifier_bias"), Split: Replicated,
-	})
-	m.FinalNorms = append(m.FinalNorms, r.norms.shape.norm("head.norm", r.hidden, 1))
-}
-
-// minimaxFFN: all layers have experts unless mlp_layer_types or
-// moe_layer_freq say which have not.
-func minimaxFFN(r *reader, i int) string {
-	if ffn, ok := r.listedFFN(i); ok {
-		return ffn
-	}
-	if r.has("moe_layer_freq") {
-		return r.marked("moe_layer_freq", i)
-	}
-	return "moe"
-}
-
-// mllamaLayer reads which layers look at the image instead of the text.
-func mllamaLayer(r *reader, i int) string {
-	return choose(slices.Contains(r.numbersOf("cross_attention_layers"), i), "cross_attention", full)
-}
-
-// crossAttention reads keys and values made once from the image; text adds
-// nothing to its cache.
-func crossAttention(r *reader, k kind) []Block {
-	b := r.attend(k, r.heads(k))
-	b.Attention.Shared, b.Attention.RotaryDim = true, 0
-	b.Name = "cross attention"
-	s := r.attn.norms
-	r.attn.norms = headNorms{on: yes}
-	a := *b.Attention
-	a.Shared = false
-	b.Norms = r.headNorms(a)
-	r.attn.norms = s
-	return []Block{b}
-}
-
-func finishMllama(_ *reader, k kind, b []Block) []Block {
-	if k.mixer == "cross_attention" {
-		b[0].Extra++
-		b[1].Extra++
-	}
-	return b
-}
-
-// amendMllama: the embedding has eight rows for images that the head has not, and layers that see an image are skipped
-// where there is none (modeling_mllama.py, MllamaTextModel.forward).
-func amendMllama(r *reader, m *Model) {
-	m.Embedding.Extra += 8 * int64(r.hidden)
-	m.TiedHead = false
-	for i := range m.Layers {
-		m.Layers[i].Idle = m.Layers[i].Blocks[0].Name == "cross attention"
-	}
-	m.Notes = append(m.Notes, "layers with cross-attention see an image: of text alone no token runs them, and an image's keys and values are not counted")
 }

@@ -1,0 +1,116 @@
+package roofline
+
+import "llmprof/unit"
+
+// A Machine is a GPU with its constants.
+type Machine struct {
+	Peaks     Peaks
+	constants Constants
+	stretch   [NumConstants]float64 // factor by which each constant multiplies a term
+	repeats   [NumConstants]float64 // the same but for shares of a peak: how often bytes are moved
+}
+
+// NewMachine prepares to price kernels.
+func NewMachine(p *Peaks, c *Constants) *Machine {
+	m := &Machine{Peaks: *p, constants: *c}
+	m.stretch[None], m.repeats[None] = 1, 1
+	for k := Constant(1); int(k) < len(table); k++ {
+		if table[k].Base == None {
+			m.resolve(k)
+		}
+	}
+	return m
+}
+
+// Set changes a constant, and the constants that it stands in for.
+func (m *Machine) Set(k Constant, v float64) {
+	m.constants[k] = v
+	m.resolve(k)
+}
+
+// resolve works out the factors of a constant and of the constants that it stands in for.
+func (m *Machine) resolve(k Constant) {
+	v := m.Constant(k)
+	if m.stretch[k], m.repeats[k] = v, v; table[k].Quantity == Share {
+		m.stretch[k], m.repeats[k] = 1/v, 1
+	}
+	for _, variant := range table[k].variants {
+		m.resolve(variant)
+	}
+}
+
+// Constant is the value of a constant, or of the constant that stands in for it.
+func (m *Machine) Constant(k Constant) float64 { return m.constants[m.effective(k)] }
+
+// effective is a constant, or the constant that stands in for it.
+func (m *Machine) effective(k Constant) Constant {
+	if i := &table[k]; i.Base != None && m.constants[i.Leader] == 0 {
+		return m.effective(i.Base)
+	}
+	return k
+}
+
+// terms lists the terms of a kernel on the machine.
+func (m *Machine) terms(t *Terms, k *Kernel) {
+	law := &laws[k.Class]
+	if law.List(t, k, &m.Peaks); law.Choose != nil {
+		law.Choose(m, t, k)
+	}
+}
+
+// Times is how long one occurrence of a kernel keeps each resource busy.
+func (m *Machine) Times(k *Kernel) Times {
+	var terms Terms
+	m.terms(&terms, k)
+	return m.times(&terms)
+}
+
+// times is how long the terms of a kernel keep each resource busy.
+func (m *Machine) times(terms *Terms) (t Times) {
+	for i := range terms.n {
+		x := &terms.list[i]
+		t[x.Resource] += unit.Seconds(x.Ideal * m.stretch[x.By] * m.stretch[x.And])
+	}
+	return t
+}
+
+// Time is how long one occurrence of a kernel takes.
+func (m *Machine) Time(k *Kernel) unit.Seconds {
+	var terms Terms
+	m.terms(&terms, k)
+	t := m.times(&terms)
+	return t.overlapped(m.exposed(k.Class, &terms))
+}
+
+// exposed is how far arithmetic and memory traffic of a kernel hide each other.
+func (m *Machine) exposed(c Class, t *Terms) float64 {
+	if t.exposed != None {
+		return m.stretch[t.exposed]
+	}
+	return laws[c].Exposed
+}
+
+// A Part is how much of a kernel's time a term accounts for.
+type Part struct {
+	Term
+	Time float64 // seconds
+}
+
+// Parts appends the terms of a kernel, with the constants in effect and the part of its time that each accounts
+// for, and returns that time, of one occurrence. Behind them is the constant of what arithmetic and memory
+// traffic do not hide of each other, with the part of the terms' times that shows because of it.
+func (m *Machine) Parts(k *Kernel, dst []Part) (unit.Seconds, []Part) {
+	var terms Terms
+	m.terms(&terms, k)
+	t, exposed := m.times(&terms), m.exposed(k.Class, &terms)
+	for _, x := range terms.List() {
+		time := x.Ideal * m.stretch[x.By] * m.stretch[x.And]
+		x.By, x.And = m.effective(x.By), m.effective(x.And)
+		dst = append(dst, Part{x, time * t.share(x.Resource, exposed)})
+	}
+	time := t.overlapped(exposed)
+	if terms.exposed != None {
+		dst = append(dst, Part{Term{By: m.effective(terms.exposed)}, float64(time - t.overlapped(0))})
+	}
+	return time, dst
+}
