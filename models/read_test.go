@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"llmprof/internal/testkit"
@@ -92,6 +93,17 @@ func BenchmarkRead(b *testing.B) {
 	for b.Loop() {
 		if _, err := Read("x", config); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// A config.json is named after its folder, and one of a root after itself: a file that is dropped on the page has no folder.
+func TestNamesOfFiles(t *testing.T) {
+	for path, want := range map[string]string{
+		"/config.json": "config", "/org/name/config.json": "name", "name/config.json": "name", "/org/small.json": "small", "small.gguf": "small",
+	} {
+		if got := nameOf(filepath.FromSlash(path)); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
 		}
 	}
 }

@@ -111,16 +111,21 @@ func fromGGUF(path string) (*Model, error) {
 }
 
 // nameOf is what to call the model of a file: its directory's name if the file
-// has the usual one, and its own otherwise.
+// has the usual one, and its own otherwise, as in a root, which has no name.
 func nameOf(path string) string {
 	base := filepath.Base(path)
+	own := strings.TrimSuffix(base, filepath.Ext(base))
 	if base != configFile {
-		return strings.TrimSuffix(base, filepath.Ext(base))
+		return own
 	}
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
-	return filepath.Base(filepath.Dir(path))
+	dir := filepath.Dir(path)
+	if dir == filepath.Dir(dir) {
+		return own
+	}
+	return filepath.Base(dir)
 }
 
 func fromDir(dir string, lenient bool) (*Model, error) {

@@ -521,6 +521,8 @@ func TestPageTakesFiles(t *testing.T) {
 	p := browse(t, "", &serveOrder{})
 	p.wait(t, settled)
 	const config = `{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":2048,"intermediate_size":8192,"num_hidden_layers":16,"num_attention_heads":32,"num_key_value_heads":8,"vocab_size":128256,"max_position_embeddings":131072,"rms_norm_eps":1e-5,"rope_theta":500000.0,"tie_word_embeddings":true,"hidden_act":"silu","torch_dtype":"bfloat16","head_dim":64}`
+	p.drop(t, "config.json", config)
+	p.wait(t, `document.querySelector("#verdict .verdict").textContent.includes("config on 1")`)
 	p.drop(t, "small.json", config)
 	p.wait(t, `document.querySelector("#verdict .command").textContent.includes("--model ./small.json") && document.querySelector("#verdict .verdict").textContent.includes("small on 1")`)
 	results, err := filepath.Glob("../../experiments/h200-native/h200-native-short-*.json")
