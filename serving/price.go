@@ -319,6 +319,10 @@ func rested(c Cost, share float64) Cost {
 
 // toward is a share of the way from one cost to another.
 func toward(a, b *Cost, share float64) Cost {
-	way := plus(b, a, -1)
-	return plus(a, &way, share)
+	return Cost{ // without a cost between, for simulations interpolate each step
+		Time: a.Time + (b.Time - a.Time).Times(share), Energy: a.Energy + (b.Energy - a.Energy).Times(share),
+		Before: a.Before + (b.Before - a.Before).Times(share), Launch: a.Launch + (b.Launch - a.Launch).Times(share),
+		Waits: a.Waits + (b.Waits - a.Waits).Times(share), Stage: a.Stage + (b.Stage - a.Stage).Times(share),
+		Spared: analytic.Spared{Time: a.Spared.Time + (b.Spared.Time - a.Spared.Time).Times(share), Energy: a.Spared.Energy + (b.Spared.Energy - a.Spared.Energy).Times(share)},
+	}
 }
