@@ -39,7 +39,6 @@ func (c *Case) Prepare(all *Machines, on *Machine) (*Prepared, error) {
 // newPrepared answers by one machine, without an interval.
 func newPrepared(p *Predictor, all *Machines) *Prepared {
 	prepared := &Prepared{Predictor: p, caching: p.on(p.machine), remembered: p.on(p.machine), machines: all}
-	prepared.caching.anyParts = true
 	prepared.remembered.steps = newStepMemory(prepared.caching)
 	prepared.interval = prepared
 	return prepared
@@ -68,12 +67,21 @@ func (p *Prepared) Reuse(old *Prepared) {
 	}
 }
 
+// AnyParts makes p remember steps from now on as any number of micro-batches needs them, which takes more memory.
+func (p *Prepared) AnyParts() {
+	if !p.caching.anyParts {
+		p.caching.anyParts, p.caching.cache = true, nil
+		p.remembered.steps.forget(p.caching)
+	}
+}
+
 // InParts answers for the case with another number of micro-batches, by the steps that p remembers too: a step of a part of a batch is
 // that of a batch as small. Neither serves while the other does.
 func (p *Prepared) InParts(microBatches int) *Prepared {
 	if p.Par.MicroBatches == microBatches {
 		return p
 	}
+	p.AnyParts()
 	there := *p.OneBatch()
 	there.Par.MicroBatches = microBatches
 	q := &Prepared{Predictor: &there, caching: p.caching, remembered: there.on(p.machine), machines: p.machines, spare: p.spare}

@@ -191,6 +191,7 @@ func (s *search) prepare(r *Row) (*analytic.Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.AnyParts()
 	if s.prepared != nil {
 		p.Reuse(s.prepared)
 	}
