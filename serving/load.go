@@ -21,8 +21,9 @@ type Source interface {
 // What a load may be. No server has so few requests, of which each takes the energy of all the time until the next, nor so
 // many.
 const (
-	LeastRate, MostRate = 1e-9, 1e6 // requests a second
-	MostClients         = 1 << 20
+	LeastRate   = 1e-9 // requests a second
+	MostRate    = 1e6
+	MostClients = 1 << 20
 )
 
 // CheckRate refuses requests a second that no server has.
