@@ -115,12 +115,12 @@ type Support struct {
 // A Kernel is a kernel of an engine and the operators that it does.
 type Kernel struct {
 	roofline.Kernel
-	Main    int     // index of the operator that it is named after, in the part
-	Ops     uint64  // bit i is set for operator i of the part, which has at most 64 operators
-	Helpers float64 // further launches, whose time the law of the kernel includes
-	Beside  bool    // the kernel is of shared experts, which the engine runs in a stream beside those that the router chose
-	Graphed bool    // the kernel is part of a CUDA graph, so that its launch takes the host no time
-	Pieces  float64 // CUDA graphs of other kernels that the host launches before it
+	Main       int     // index of the operator that it is named after, in the part
+	Ops        uint64  // bit i is set for operator i of the part, which has at most 64 operators
+	Helpers    float64 // further launches, whose time the law of the kernel includes
+	Overlapped bool    // the kernel is of shared experts, which the engine runs in a stream beside those that the router chose
+	Graphed    bool    // the kernel is part of a CUDA graph, so that its launch takes the host no time
+	Pieces     float64 // CUDA graphs of other kernels that the host launches before it
 
 	HalfSums bool // products are summed in FP16, for which the kernel's FLOPs are halved
 

@@ -124,7 +124,7 @@ func (t *timing) scattered() float64 { return t.share(t.scatter) }
 // less is the time that a kernel takes less at the fast end of the interval. Kernels of shared experts take none where they hide beside those that the router chose: servers
 // of some releases are as fast as that, and those of others are not (docs/validation.md).
 func (l *Lowering) less(k *Kernel, c *roofline.Cost, m *Machine) unit.Seconds {
-	if k.Beside {
+	if k.Overlapped {
 		return c.Time
 	}
 	return l.ofText(k, c, m)

@@ -30,7 +30,7 @@ type graphed struct {
 	foreign     func(g *hardware.GPU, s roofline.Scheme) bool            // a rank of EP multiplies the pairs of all ranks; nil where it never does
 	triton      bool                                                     // experts in MXFP4 run by OpenAI's Triton kernels on Hopper; a rank of EP tells its own from others by kernels of PyTorch before
 	contiguous  bool                                                     // experts in FP8 by blocks run by DeepGEMM in its contiguous layout
-	beside      float64                                                  // most tokens of a decode step whose shared experts run in a stream beside the routed ones
+	overlaps    float64                                                  // most tokens of a decode step whose shared experts run in a stream beside the routed ones
 	joined      func(l *analytic.Lowering) bool                          // the grouped GEMM of a layer has the shared expert among its experts; nil where it never does
 	oneCall     bool                                                     // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
 }
@@ -70,16 +70,16 @@ func (e *graphed) Lower(l *analytic.Lowering) {
 	e.align(l)
 	exchanges(l)
 	e.tile(l)
-	if ok && l.Step.Decode() && l.Step.Tokens() <= e.beside && groupedKernel(l) != nil {
-		besides(l)
+	if ok && l.Step.Decode() && l.Step.Tokens() <= e.overlaps && groupedKernel(l) != nil {
+		overlapShared(l)
 	}
 }
 
-// besides marks the kernels of shared experts, which run in a stream beside those that the router chose within the CUDA graph of a decode step: maybe_execute_in_parallel of
+// overlapShared marks the kernels of shared experts, which run in a stream beside those that the router chose within the CUDA graph of a decode step: maybe_execute_in_parallel of
 // TensorRT-LLM, forward_normal_dual_stream of SGLang, MULTI_STREAM_OVERLAPPED of vLLM.
-func besides(l *analytic.Lowering) {
+func overlapShared(l *analytic.Lowering) {
 	for i := range l.Kernels {
-		l.Kernels[i].Beside = l.Ops[l.Kernels[i].Main].Shared
+		l.Kernels[i].Overlapped = l.Ops[l.Kernels[i].Main].Shared
 	}
 }
 

@@ -73,7 +73,7 @@ func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	// there (vllm-project/vllm, pull request 26197; triton_deep_gemm_moe.py) until backends were ranked (32414), which by its date is 0.15.
 	at.contiguous = name == vllm.profile.Name && !number.before(11, 1) && number.before(15, 0)
 	if name == vllm.profile.Name && number.before(11, 1) {
-		at.beside = 0 // vllm-project/vllm, pull request 26440
+		at.overlaps = 0 // vllm-project/vllm, pull request 26440
 	}
 	switch {
 	case name == sglang.profile.Name && number.before(5, 10):

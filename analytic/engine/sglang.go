@@ -32,7 +32,7 @@ var sglang = graphed{profile: analytic.Profile{
 		Builds: map[string][]string{amd: {"gfx942", "gfx950"}}, // setup_rocm.py of sgl-kernel stops at others
 		Lacks:  vllmRuns.Lacks,
 	},
-}, rows: sglangRows, pieces: sglangPieces, sampling: 30, beside: 1024, gathers: true, sumsPrompts: true, grouped: sglangExpertTile, grain: sglangExpertGrain, untuned: sglangUntuned, joined: sglangJoined}
+}, rows: sglangRows, pieces: sglangPieces, sampling: 30, overlaps: 1024, gathers: true, sumsPrompts: true, grouped: sglangExpertTile, grain: sglangExpertGrain, untuned: sglangUntuned, joined: sglangJoined}
 
 // SGLang runs prompts and decodes in separate steps, or in the same with --enable-mixed-chunk.
 var (

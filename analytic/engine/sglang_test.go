@@ -237,7 +237,7 @@ func TestSharedExpertsBeside(t *testing.T) {
 			for i := range l.Kernels {
 				if k := &l.Kernels[i]; l.Ops[k.Main].Shared {
 					shared += costs[i].Time
-					if k.Beside {
+					if k.Overlapped {
 						beside += costs[i].Time
 					}
 				}

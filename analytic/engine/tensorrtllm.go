@@ -19,7 +19,7 @@ var tensorRT = graphed{profile: analytic.Profile{
 	Source: "TensorRT-LLM 1.3: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has measured with TensorRT-LLM; " +
 		"the memory of vllm",
 	Constants: vllmConstants, Operators: tabled("tensorrt-llm"), Padding: func(g *hardware.GPU) footprint.Grain { return tensorRTExpertGrain(g, roofline.MXFP4) }, Reserve: 1.1e9, Budget: budget("tensorrt-llm"), Utilization: taking(0.9), HostError: eagerHostError, Support: tensorRTRuns,
-}, rows: exactRows, sampling: 10, static: true, rotates: true, beside: math.Inf(1), oneCall: true, grouped: tensorRTExpertTile, grain: tensorRTExpertGrain, foreign: tensorRTForeign}
+}, rows: exactRows, sampling: 10, static: true, rotates: true, overlaps: math.Inf(1), oneCall: true, grouped: tensorRTExpertTile, grain: tensorRTExpertGrain, foreign: tensorRTForeign}
 
 // exactRows gives a CUDA graph of every batch: cuda_graph_config.enable_padding is off by default.
 func exactRows(_ *analytic.Lowering, batch float64) (rows float64, ok bool) { return batch, true }

@@ -20,7 +20,7 @@ var vllm = graphed{profile: analytic.Profile{
 		"on an H200 and an H100 (experiments/h200-vllm); 92 % of the memory, 1.1 GB of it for graphs and buffers, as the KV cache that it had left says",
 	Constants: vllmServerConstants, Operators: tabled("vllm"), Reserve: 1.1e9, Budget: budget("vllm"), Utilization: taking(0.92), HostError: vllmHostError,
 	Support: vllmRuns, Padding: vllmPadding, Sampler: sortedLogits,
-}, rows: vllmGraphs, pieces: vllmGraphs, sampling: 30, beside: 256, gathers: true, tiles: vllmTile, grouped: vllmExpertTile, grain: vllmExpertGrain, triton: true}
+}, rows: vllmGraphs, pieces: vllmGraphs, sampling: 30, overlaps: 256, gathers: true, tiles: vllmTile, grouped: vllmExpertTile, grain: vllmExpertGrain, triton: true}
 
 // vllmScheduler takes steps of 8192 tokens and 1024 sequences, but of 2048 and 256 on GPUs with less than 70 GiB and on
 // every A100, whose throughput larger steps reduce (vllm/engine/arg_utils.py since pull request 17885).
