@@ -12,19 +12,19 @@ import (
 // split Par, and the formats Scheme, Dense and Plain.
 type Predictor struct {
 	operator.Shard
-	machine    *Machine
-	price      unit.DollarsPerHour
-	layers     int
-	twins      []bool // layers of each kind differ from those of the kind before in the windows alone
-	footprint  footprint.Footprint
-	bare       bool         // steps have times and energies alone: no counts, floors, and widths of intervals
-	anyParts   bool         // steps have the sums that any number of micro-batches asks for
-	fixedCache bool         // kernels depend on Step.Cache
-	cache      *stepCache   // nil where no step is cached
-	steps      *stepMemory  // steps that were priced on the machine of steps.base; nil where none is remembered
-	changed    roofline.Set // constants in which the machine differs from that one
-	shifted    int          // number of the machine in moves of steps.base, from 1; 0 where it is that of steps.base
-	moves      *moves       // machines on which kernels are priced too; nil without any
+	machine         *Machine
+	price           unit.DollarsPerHour
+	layers          int
+	twins           []bool // layers of each kind differ from those of the kind before in the windows alone
+	footprint       footprint.Footprint
+	bare            bool         // steps have times and energies alone: no counts, floors, and widths of intervals
+	anyMicroBatches bool         // steps have the sums that any number of micro-batches asks for
+	fixedCache      bool         // kernels depend on Step.Cache
+	cache           *stepCache   // nil where no step is cached
+	steps           *stepMemory  // steps that were priced on the machine of steps.base; nil where none is remembered
+	changed         roofline.Set // constants in which the machine differs from that one
+	shifted         int          // number of the machine in moves of steps.base, from 1; 0 where it is that of steps.base
+	moves           *moves       // machines on which kernels are priced too; nil without any
 }
 
 // NewPredictor prepares for estimates of c, whatever its Workload.

@@ -67,27 +67,27 @@ func (p *Prepared) Reuse(old *Prepared) {
 	}
 }
 
-// AnyParts makes p remember steps from now on as any number of micro-batches needs them, which takes more memory.
-func (p *Prepared) AnyParts() {
-	if !p.caching.anyParts {
-		p.caching.anyParts, p.caching.cache = true, nil
+// AnyMicroBatches makes p remember steps from now on as any number of micro-batches needs them, which takes more memory.
+func (p *Prepared) AnyMicroBatches() {
+	if !p.caching.anyMicroBatches {
+		p.caching.anyMicroBatches, p.caching.cache = true, nil
 		p.remembered.steps.forget(p.caching)
 	}
 }
 
-// InParts answers for the case with another number of micro-batches, by the steps that p remembers too: a step of a part of a batch is
+// WithMicroBatches answers for the case with another number of micro-batches, by the steps that p remembers too: a step of a part of a batch is
 // that of a batch as small. Neither serves while the other does.
-func (p *Prepared) InParts(microBatches int) *Prepared {
+func (p *Prepared) WithMicroBatches(microBatches int) *Prepared {
 	if p.Par.MicroBatches == microBatches {
 		return p
 	}
-	p.AnyParts()
+	p.AnyMicroBatches()
 	there := *p.OneBatch()
 	there.Par.MicroBatches = microBatches
 	q := &Prepared{Predictor: &there, caching: p.caching, remembered: there.on(p.machine), machines: p.machines, spare: p.spare}
 	q.remembered.steps = p.remembered.steps
 	if q.interval = q; p.interval != p {
-		q.interval = p.interval.InParts(microBatches)
+		q.interval = p.interval.WithMicroBatches(microBatches)
 	}
 	return q
 }

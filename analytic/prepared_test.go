@@ -71,7 +71,7 @@ func TestPreparedSeries(t *testing.T) {
 		for range 40 {
 			if x.pp > 1 {
 				c.Parallel.MicroBatches = 1 + random.IntN(2)
-				series = series.InParts(c.Parallel.MicroBatches)
+				series = series.WithMicroBatches(c.Parallel.MicroBatches)
 			}
 			w := analytic.Workload{Batch: max(c.Parallel.MicroBatches, 1) << random.IntN(7), PromptLen: 512 << random.IntN(2), GenLen: 2 + random.IntN(300), Chunk: 256 * random.IntN(2)}
 			got, err := series.Predict(&w)

@@ -41,7 +41,7 @@ func (p *Predictor) apart() bool { return p.Par.MicroBatches > 1 || p.bare && p.
 // asked are the first of the sums that a predictor asks for, and the one behind the last: those by part, that of all parts, or both.
 func (p *Predictor) asked() (from, to int) {
 	switch {
-	case p.anyParts && p.Par.PP > 1:
+	case p.anyMicroBatches && p.Par.PP > 1:
 		return 0, whole + 1
 	case p.apart():
 		return 0, whole

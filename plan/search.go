@@ -180,7 +180,7 @@ func microBatches(s Split) []int {
 func (s *search) prepare(r *Row) (*analytic.Prepared, error) {
 	if l := &s.last; s.prepared != nil && l.Formats == r.Formats && l.Split == r.Split && l.DP == r.DP {
 		r.Scheme = l.Scheme
-		s.prepared = s.prepared.InParts(r.MicroBatches)
+		s.prepared = s.prepared.WithMicroBatches(r.MicroBatches)
 		return s.prepared, nil
 	}
 	c, err := s.caseOf(r)
@@ -191,7 +191,7 @@ func (s *search) prepare(r *Row) (*analytic.Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.AnyParts()
+	p.AnyMicroBatches()
 	if s.prepared != nil {
 		p.Reuse(s.prepared)
 	}
