@@ -75,8 +75,8 @@ func (p *Prepared) AnyMicroBatches() {
 	}
 }
 
-// WithMicroBatches answers for the case with another number of micro-batches, by the steps that p remembers too: a step of a part of a batch is
-// that of a batch as small. Neither serves while the other does.
+// WithMicroBatches is p for another number of micro-batches. Both share the steps that were priced, since a micro-batch is priced as a batch of its size. The two must
+// not be used by two goroutines at once.
 func (p *Prepared) WithMicroBatches(microBatches int) *Prepared {
 	if p.Par.MicroBatches == microBatches {
 		return p

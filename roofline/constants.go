@@ -241,13 +241,16 @@ func (c Constant) Slower(v, x float64) float64 {
 	return v * (1 + x)
 }
 
+// LeastShare is below any share of a peak that a kernel reaches; with a smaller one a time may be infinite.
+const LeastShare = 1e-6
+
 // quantities has what a constant of each quantity can be: above the first figure and up to
 // the second, and the same in words.
 var quantities = [...]struct {
 	above, most float64
 	want        string
 }{
-	Share:    {1e-6, 1, "a share of the data-sheet peak, above 1e-6 and at most 1"},
+	Share:    {LeastShare, 1, "a share of the data-sheet peak, above 1e-6 and at most 1"},
 	Time:     {0, 0.1, "a time above 0 and at most 100 ms, with its unit, as \"3.8 µs\""},
 	Delay:    {belowZero, 0.1, "a time from 0 to 100 ms, with its unit, as \"90 ns\""},
 	Tokens:   {belowZero, 1e5, "a number of tokens, from 0 to 100000"},

@@ -21,7 +21,7 @@ func (a *app) configValidate() *cobra.Command {
 	o := &output{}
 	cmd := &cobra.Command{
 		Use:     "validate FILE...",
-		Aliases: []string{"check"}, // as of models and gpus
+		Aliases: []string{"check"}, // the name of this command of "models" and "gpus"
 		Short:   "Say all that is wrong with experiment files",
 		Long: "Read experiment files (TOML, YAML or JSON) with all that they extend, and say everything that\n" +
 			"is wrong, at its place: in them, in files that they name, with models and their lengths. Nothing is\n" +

@@ -279,9 +279,8 @@ func match(table *hardware.Table, found []device) (unknown int) {
 
 func thisMachine(ctx context.Context) []device { return detect(ctx, os.DirFS("/"), true) }
 
-// target is the GPU that is measured, and the UUIDs of those to use where not all
-// of the machine's are of that kind. On a processor ("cpu") it is what name describes,
-// else what gpus lists, of the kind that is called name if that is not empty.
+// target is the kind of GPU that is measured. Where the machine has other kinds too, uuids are those to use. The kind is
+// the one that is called name, else the one that gpus lists; on a processor ("cpu") name describes it.
 func target(ctx context.Context, table *hardware.Table, on, name string, gpus func(context.Context) []device) (g hardware.GPU, uuids []string, err error) {
 	if name != "" {
 		if g, err = table.GPU(name); err != nil {

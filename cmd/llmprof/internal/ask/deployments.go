@@ -166,8 +166,8 @@ func (d *Deployments) settled(ctx context.Context, q *Question) (*Answer, *analy
 // noCalibration asks for the defaults of the GPU's generation.
 const noCalibration = "default"
 
-// A Calibrations finds what a GPU and an engine reach in practice: by the file
-// that was named, else by one that comes with the program.
+// A Calibrations finds what a GPU and an engine reach in practice. A file that was named
+// comes before those that come with the program.
 type Calibrations struct {
 	none  bool                      // the generation's defaults are asked for
 	named *hardware.CalibrationFile // nil if none was

@@ -118,8 +118,8 @@ func Plain(f *pflag.Flag, err error) error {
 	return err
 }
 
-// A GridSource prepares the settings of a grid through the flags of "llmprof estimate", so
-// that a point is what estimate says of it.
+// A GridSource prepares the settings of a grid through the flags of "llmprof estimate". A point
+// has the figures that estimate gives.
 type GridSource struct {
 	ctx   context.Context
 	known *Deployments

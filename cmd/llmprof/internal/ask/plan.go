@@ -25,7 +25,7 @@ type Planned struct {
 	Given  func(flag string) bool
 	Trace  TraceReader // nil where no traces are read
 
-	request         plan.Request // as the flags say it, but for what follows
+	request         plan.Request // what the flags say, without the fields below
 	ttft, tpot, e2e string
 	p99             bool
 	limits, drafts  []int

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"llmprof/roofline"
 	"llmprof/serving"
 	"llmprof/unit"
 )
@@ -57,9 +58,6 @@ func Given(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// leastShare is below any share of a peak that anything reaches; of less a time may be infinite.
-const leastShare = 1e-6
-
 // shareFlag reads a share of a peak above 0 and up to 1. The zero share is one not given.
 func shareFlag(to *float64) pflag.Value {
 	return Flag(func() string { return Given(*to) }, func(s string) error {
@@ -67,8 +65,8 @@ func shareFlag(to *float64) pflag.Value {
 		if err != nil || !(v > 0 && v <= 1) {
 			return fmt.Errorf("want a share above 0 and at most 1, as 0.8")
 		}
-		if v < leastShare {
-			return fmt.Errorf("want a share of at least %g", leastShare)
+		if v <= roofline.LeastShare {
+			return fmt.Errorf("want a share above %g", roofline.LeastShare)
 		}
 		*to = v
 		return nil

@@ -35,7 +35,7 @@ const (
 const (
 	groupKey = "llmprof_group"
 	rareKey  = "llmprof_rare"
-	askedKey = "llmprof_asked" // of --help-all
+	askedKey = "llmprof_asked" // --help-all was given
 )
 
 // Define puts the flags that define adds to the command into a group.

@@ -22,8 +22,7 @@ type markdownWriter struct {
 // Markdown writes a document in GitHub's dialect.
 func Markdown(w io.Writer, d *Document, s Style) error { return MarkdownBelow(w, d, s, 1) }
 
-// MarkdownBelow writes a document whose title is a heading of that level: a part
-// of a longer one, say.
+// MarkdownBelow writes a document as a part of a longer one: its title is a heading of that level.
 func MarkdownBelow(w io.Writer, d *Document, s Style, level int) error {
 	b := &markdownWriter{title: level, style: s}
 	b.heading(0, d.Title)
@@ -196,8 +195,8 @@ var latexSpecial = strings.NewReplacer(
 // latexText keeps a text from being read as commands.
 func latexText(s string) string { return latexSpecial.Replace(printable.Line(s)) }
 
-// CSV writes the plain rows of a table under its keys: numbers in the SI unit
-// that the key names, and nothing where there is no value.
+// CSV writes the plain rows of a table under its keys. A number is in the SI unit that its key names; a value that
+// does not exist is an empty field.
 func CSV(w io.Writer, t *Table) error {
 	out := csv.NewWriter(w)
 	record := make([]string, len(t.Columns))

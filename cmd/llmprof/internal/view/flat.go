@@ -42,7 +42,7 @@ func flat[T any](rows []T, columns ...string) *render.Table {
 type keyed struct {
 	key   string
 	value any
-	list  bool // of texts, which one cell has
+	list  bool // the value is a list of texts, which one cell holds
 }
 
 // flatten lists the values of a struct that is written as JSON, without its maps and lists other than of texts. All

@@ -8,8 +8,8 @@ import (
 	"llmprof/workload"
 )
 
-// TestFlat holds which values of a document have a column, under which names, and that a document
-// that is missing has the columns of one that is there.
+// TestFlat checks which values of a document have a column, under which names, and that a missing document
+// leaves its columns empty.
 func TestFlat(t *testing.T) {
 	type inner struct {
 		Mean float64  `json:"mean"`
