@@ -72,12 +72,13 @@ type Config struct {
 	Mode    string // "graph" or "eager" where the engine has both
 	Release string // release of the engine; empty for the release of its constants, "unknown" where the source names none
 	TP      int
-	EP      int // ranks of TP that each hold some of the experts whole; 0 or 1 for none
-	Budget  int // most tokens of a step; 0 for the engine's default
-	Graphs  int // most tokens of a step that CUDA graphs hold; 0 for the engine's default
-	Batch   int // sequences together, or clients
-	Prompt  int // tokens of each prompt
-	Gen     int // tokens generated for each
+	EP      int    // ranks of TP that each hold some of the experts whole; 0 or 1 for none
+	Budget  int    // most tokens of a step; 0 for the engine's default
+	Graphs  int    // most tokens of a step that CUDA graphs hold; 0 for the engine's default
+	With    string // option that the engine was started with, as "flashinfer-gemm" (engine.With)
+	Batch   int    // sequences together, or clients
+	Prompt  int    // tokens of each prompt
+	Gen     int    // tokens generated for each
 	Weights string
 	KV      string // empty: as the stream
 	Load    Load
@@ -106,6 +107,9 @@ func (c *Config) String() string {
 	}
 	if c.Graphs > 0 {
 		s += fmt.Sprintf(", graphs of up to %d tokens", c.Graphs)
+	}
+	if c.With != "" {
+		s += ", with " + c.With
 	}
 	return s
 }
