@@ -75,6 +75,7 @@ type Config struct {
 	EP      int    // ranks of TP that each hold some of the experts whole; 0 or 1 for none
 	Budget  int    // most tokens of a step; 0 for the engine's default
 	Graphs  int    // most tokens of a step that CUDA graphs hold; 0 for the engine's default
+	Looks   int    // decode steps after which the engine looks for new requests; 0 for one
 	With    string // option that the engine was started with, as "flashinfer-gemm" (engine.With)
 	Batch   int    // sequences together, or clients
 	Prompt  int    // tokens of each prompt
@@ -107,6 +108,9 @@ func (c *Config) String() string {
 	}
 	if c.Graphs > 0 {
 		s += fmt.Sprintf(", graphs of up to %d tokens", c.Graphs)
+	}
+	if c.Looks > 1 {
+		s += fmt.Sprintf(", new requests every %d steps", c.Looks)
 	}
 	if c.With != "" {
 		s += ", with " + c.With
@@ -179,7 +183,7 @@ func (o *Observation) Check() error {
 	for _, n := range []struct {
 		key string
 		n   int
-	}{{columnEP, o.EP}, {columnBudget, o.Budget}, {columnGraphs, o.Graphs}} {
+	}{{columnEP, o.EP}, {columnBudget, o.Budget}, {columnGraphs, o.Graphs}, {columnLooks, o.Looks}} {
 		if n.n < 0 || n.n > most {
 			return fmt.Errorf("%s is %d: want 1 to %d, or nothing", n.key, n.n, most)
 		}
