@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"llmprof/analytic"
-	"llmprof/hardware"
-	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -20,32 +18,17 @@ func withFlashInferGEMM(e analytic.Engine) (analytic.Engine, error) {
 	if !ok || g.profile.Engine() != sglang.profile.Name || strings.Contains(g.profile.Name, "+") {
 		return nil, fmt.Errorf("%s%s: only sglang runs dense products in FP8 by FlashInfer", e.Profile().Name, flashInferGEMM)
 	}
-	with, tables := *g, g.profile.Operators
+	with := *g
 	p := &with.profile
 	p.Name += flashInferGEMM
 	p.Source = "dense products in FP8 by blocks by FlashInfer's generated kernels: " + p.Source
 	p.Support.Vendors, p.Support.Builds = []string{nvidia}, map[string][]string{nvidia: {"10.0", "10.3"}}
 	p.Support.Weights, p.Support.Blocks = []unit.Format{unit.FP8}, true
-	p.Operators = func(g *hardware.GPU, c *hardware.Calibration) {
-		file := c.Constants[roofline.GEMMOf(roofline.FP8Block)] != 0 // of a server whose kernels were timed as they ran
-		if tables(g, c); !file {
-			replace(sglang.profile.Name+flashInferGEMM, g, c)
-		}
-	}
+	p.Operators = over(p.Operators, sglang.profile.Name+flashInferGEMM)
 	return &with, nil
 }
 
 // MultipliesByFlashInfer reports whether an engine is SGLang with dense products by FlashInfer.
 func MultipliesByFlashInfer(e analytic.Engine) bool {
 	return strings.HasSuffix(e.Profile().Name, flashInferGEMM)
-}
-
-// replace sets the constants of an engine's rows in place of others. None was read off the board of a user.
-func replace(engine string, g *hardware.GPU, c *hardware.Calibration) {
-	for _, o := range operatorsOf(engine, g) {
-		c.Constants[o.constant], c.Fitted[o.constant] = o.value, false
-		if o.p90 != 0 {
-			c.Residuals[o.constant] = o.p90
-		}
-	}
 }
