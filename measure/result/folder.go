@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"llmprof/input"
+	"llmprof/concurrent"
 )
 
 // ReadFolder reads all results of a folder, in the order of their files' names.
@@ -25,7 +25,7 @@ func ReadFolder(dir string) ([]*Result, error) {
 		return e.IsDir() || strings.HasPrefix(e.Name(), ".") || filepath.Ext(e.Name()) != Extension || IsPredictions(e.Name())
 	})
 	read, errs := make([]*Result, len(entries)), make([]error, len(entries))
-	input.Each(len(read), func(i int) { read[i], errs[i] = readNamed(dir, entries[i].Name()) })
+	concurrent.Each(len(read), func(i int) { read[i], errs[i] = readNamed(dir, entries[i].Name()) })
 	return slices.DeleteFunc(read, func(r *Result) bool { return r == nil }), errors.Join(errs...)
 }
 
