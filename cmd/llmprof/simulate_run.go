@@ -177,7 +177,7 @@ func (s *simulation) recordFile() (*json.Encoder, func(keep bool) error, error) 
 	}
 	f, err := atomicfile.Replace(s.records, 0o666)
 	if err != nil {
-		return nil, nil, fmt.Errorf("writing %s: %w", s.records, input.Cause(err))
+		return nil, nil, fmt.Errorf("--records %s: %w", s.records, input.Cause(err))
 	}
 	b := bufio.NewWriter(f)
 	return json.NewEncoder(b), func(keep bool) error {
