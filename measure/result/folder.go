@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"llmprof/concurrent"
+	"llmprof/input"
 )
 
 // ReadFolder reads all results of a folder, in the order of their files' names.
@@ -19,7 +20,7 @@ import (
 func ReadFolder(dir string) ([]*Result, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("reading the results: %w", err)
+		return nil, fmt.Errorf("no results in the folder %s: %w", dir, input.Cause(err))
 	}
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool {
 		return e.IsDir() || strings.HasPrefix(e.Name(), ".") || filepath.Ext(e.Name()) != Extension || IsPredictions(e.Name())
