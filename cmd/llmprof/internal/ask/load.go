@@ -216,9 +216,18 @@ const (
 	chartTop   = 0.85 // the highest rate over the most that the server answers: states close to it take long, and rise without end
 )
 
+// A ChartPart is a part of the rates of a chart, for workers that share it: the highest rate takes as long as all others.
+type ChartPart string
+
+// Parts of a chart; "" is all of it.
+const (
+	ChartTop   ChartPart = "top"
+	ChartBelow ChartPart = "below"
+)
+
 // Chart is the steady states at rates up to almost the most that the server answers, and by how much longer than expected everything takes at the slow
 // end of the interval: the slow end at a rate is the state of a rate so many times as high, stretched by as much.
-func (r *Rates) Chart() (all []ChartRate, slower float64, err error) {
+func (r *Rates) Chart(part ChartPart) (all []ChartRate, slower float64, err error) {
 	layout := r.layout()
 	if err := r.all.Stable(chartLow, layout); err != nil {
 		return nil, 0, err
@@ -227,7 +236,14 @@ func (r *Rates) Chart() (all []ChartRate, slower float64, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	for _, rate := range spread(chartTop * most.Rate) {
+	rates := spread(chartTop * most.Rate)
+	switch last := len(rates) - 1; part {
+	case ChartTop:
+		rates = rates[last:]
+	case ChartBelow:
+		rates = rates[:last]
+	}
+	for _, rate := range rates {
 		at := ChartRate{Rate: rate}
 		at.Steady, at.Err = r.all.Rate(rate, layout)
 		all = append(all, at)
