@@ -164,7 +164,7 @@ export function figures() {
   const main = answer("estimate"), pinned = answer("pinned"), under = answer("load"), list = (kind) => answer(kind).list ?? EMPTY;
   return {
     flags, error: main.error ?? null, noState: (!main.error && requests.under && under.id === asks.get("load").id && under.error) || null,
-    doc: main.doc ?? null, words: main.words ?? null, graph: main.graph ?? null, old: pinned.doc ?? null, oldWords: pinned.words ?? null, oldGraph: pinned.graph ?? null,
+    doc: main.doc ?? null, words: main.words ?? null, graph: main.graph ?? null, old: pinned.doc ?? null, oldError: pinned.error ?? null, oldWords: pinned.words ?? null, oldGraph: pinned.graph ?? null,
     under: under.under ?? null, oldUnder: answer("load of A").under ?? null, curve: list("batch"), oldCurve: list("batch of A"),
     rates: list("rate"), oldRates: list("rate of A"), pareto: list("cards"), oldPareto: list("cards of A"), refused: refusedNow(),
   };
