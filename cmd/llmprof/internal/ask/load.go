@@ -213,7 +213,9 @@ const (
 	chartLow   = 1e-3 // requests a second, which any server answers
 	chartSteps = 7    // rates before the last but one
 	chartStep  = 1.5  // a rate over the one before
-	chartTop   = 0.85 // the highest rate over the most that the server answers: states close to it take long, and rise without end
+
+	// ChartTop is the highest rate over the most that the server answers: states close to it take long, and rise without end.
+	ChartTop = 0.85
 )
 
 // A ChartPart is a part of the rates of a chart, for workers that share it: the highest rate takes as long as all others.
@@ -221,8 +223,8 @@ type ChartPart string
 
 // Parts of a chart; "" is all of it.
 const (
-	ChartTop   ChartPart = "top"
-	ChartBelow ChartPart = "below"
+	PartTop   ChartPart = "top"
+	PartBelow ChartPart = "below"
 )
 
 // Chart is the steady states at rates up to almost the most that the server answers, and by how much longer than expected everything takes at the slow
@@ -236,11 +238,11 @@ func (r *Rates) Chart(part ChartPart) (all []ChartRate, slower float64, err erro
 	if err != nil {
 		return nil, 0, err
 	}
-	rates := spread(chartTop * most.Rate)
+	rates := spread(ChartTop * most.Rate)
 	switch last := len(rates) - 1; part {
-	case ChartTop:
+	case PartTop:
 		rates = rates[last:]
-	case ChartBelow:
+	case PartBelow:
 		rates = rates[:last]
 	}
 	for _, rate := range rates {

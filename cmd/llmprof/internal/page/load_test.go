@@ -82,7 +82,7 @@ func TestSlowEndsOfRates(t *testing.T) {
 // Workers that share a chart over the rate answer together what one answers alone.
 func TestPartsOfRates(t *testing.T) {
 	points := map[ask.ChartPart][]any{}
-	for _, part := range []ask.ChartPart{"", ask.ChartBelow, ask.ChartTop} {
+	for _, part := range []ask.ChartPart{"", ask.PartBelow, ask.PartTop} {
 		request, err := json.Marshal(page.Request{Do: "load", Part: part, Flags: map[string]string{"model": "deepseek-v3", "gpu": "h200", "tp": "8"}})
 		if err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func TestPartsOfRates(t *testing.T) {
 		}
 		points[part] = answer.Data.Points
 	}
-	if both := append(points[ask.ChartBelow], points[ask.ChartTop]...); len(points[ask.ChartTop]) == 0 || !reflect.DeepEqual(both, points[""]) {
+	if both := append(points[ask.PartBelow], points[ask.PartTop]...); len(points[ask.PartTop]) == 0 || !reflect.DeepEqual(both, points[""]) {
 		t.Errorf("in parts %v, as a whole %v", both, points[""])
 	}
 }
