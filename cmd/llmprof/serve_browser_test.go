@@ -513,9 +513,9 @@ func TestPageGraphLinks(t *testing.T) {
 
 // What cannot be says why beside what can: a setting that is pinned, and charts without any point.
 func TestPageSaysWhatCannotBe(t *testing.T) {
-	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=2&pin.model=nosuch&pin.gpu=h200-sxm-141gb", &serveOrder{})
+	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=2&pin.model=deepseek-v3&pin.gpu=h200-sxm-141gb&pin.batch=-5", &serveOrder{})
 	p.wait(t, `document.querySelector("#verdict .verdict").textContent.includes("Does not run")`)
-	p.wait(t, `/A is not possible: unknown model "nosuch"/.test(document.querySelector("#compare").textContent)`)
+	p.wait(t, `/A is not possible: batch is -5/.test(document.querySelector("#compare").textContent)`)
 	p.eval(t, `document.getElementById("rates").scrollIntoView(); 0`, nil)
 	p.wait(t, `document.querySelector("#rates .about").textContent.startsWith("No steady state: nothing is left") && document.querySelectorAll("#rates .chart svg").length === 2`)
 	p.followed(t)
