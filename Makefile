@@ -71,7 +71,7 @@ web: page-program
 
 # Packages that no estimate waits for are compiled without inlining, which makes the page's program 5 % smaller.
 SMALL := fmt time os io/... flag sort internal/poll internal/fmtsort syscall path/filepath github.com/... gonum.org/... net net/... regexp/... crypto/... encoding/csv \
-  encoding/base64 encoding/binary encoding/hex html/... log/... mime/... internal/godebug internal/reflectlite llmprof/redact llmprof/spelling llmprof/input llmprof/printable llmprof/footprint \
+  encoding/base64 encoding/binary encoding/hex html/... log/... mime/... internal/godebug internal/reflectlite llmprof/redact llmprof/spelling llmprof/input llmprof/concurrent llmprof/printable llmprof/footprint \
   bufio bytes compress/... context hash/... math/big strings text/... unicode/... llmprof/models/... llmprof/hardware llmprof/plan llmprof/plots llmprof/validate llmprof/measure/... llmprof/cmd/... \
   encoding encoding/json reflect sync internal/sync internal/bisect strconv unique llmprof/analytic/breakdown llmprof/analytic/sensitivity llmprof/parallel llmprof/workload llmprof/routing llmprof/sweep
 

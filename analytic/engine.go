@@ -109,6 +109,7 @@ type Support struct {
 	OwnCache   bool // a model whose checkpoint names a format of its KV cache runs with that alone
 
 	Split       func(*Parallelism) string // why the engine cannot split experts so, "" if it can; nil where replicas share whole experts alone
+	Blocks      bool                      // weights in FP8 have a scale for each block of 128
 	WholeBlocks bool                      // experts in FP8 are cut between their blocks of scales alone
 }
 

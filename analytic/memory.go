@@ -1,7 +1,7 @@
 package analytic
 
 import (
-	"math"
+	"maps"
 
 	"llmprof/operator"
 )
@@ -19,14 +19,14 @@ type stepMemory struct {
 	sums     kernelSums // The step at hand is summed here.
 }
 
-// Sets of places at most of the tables of a memory. Those of decode steps have the steps of a workload or two.
+// Steps at most in the tables of a memory. The table of decode steps has the steps of a workload or two.
 const (
-	mostSets   = 4096
-	decodeSets = 64
+	mostSteps       = 1 << 14
+	mostDecodeSteps = 1 << 8
 )
 
 func newStepMemory(base *Predictor) *stepMemory {
-	m := &stepMemory{prefills: stepTable{most: mostSets}, decodes: stepTable{most: decodeSets}, switched: stepTable{most: mostSets}}
+	m := &stepMemory{prefills: stepTable{most: mostSteps}, decodes: stepTable{most: mostDecodeSteps}, switched: stepTable{most: mostSteps}}
 	m.forget(base)
 	return m
 }
@@ -66,112 +66,51 @@ func (m *stepMemory) find(s *operator.Step, switched bool) []sums {
 	return all
 }
 
-// A stepTable has steps in places of sets, which are found by a hash. Where a set is full one of its steps is replaced, or there are more sets
-// once that was often so: few batches of each of many deployments, as a search has, are not worth the room.
+// A stepTable has the sums of steps. A full table forgets any one of them for each that comes.
 type stepTable struct {
-	parts int // sums of each step
-	most  int // sets; a power of two
-	keys  [][places]stepKey
+	parts int             // sums of each step
+	most  int             // steps
+	at    map[stepKey]int // place of each step in sums
 	sums  []sums
-	next  int         // place of the next step that is replaced
-	full  int         // how often a set was full
-	last  [2]struct { // the last steps that were found, as a run of steps has a first and a last one
-		key stepKey
-		at  int
-	}
-	older int // the one of these that was found earlier
 }
 
-// forget empties the table, for steps of so many sums each. It keeps its memory, of which steps of fewer sums leave some unused.
+// forget empties the table, for steps of so many sums each. It keeps its memory.
 func (m *stepTable) forget(parts int) {
-	clear(m.keys)
-	if parts*places*len(m.keys) > len(m.sums) {
-		m.keys = nil
-	}
-	*m = stepTable{parts: parts, most: m.most, keys: m.keys, sums: m.sums, full: m.full}
+	clear(m.at)
+	m.parts = parts
 }
-
-// places is the number of places of a set. The chunks of a prompt differ in the first, in those between and in the last.
-const places = 4
-
-// patience is how often a set may be full before there are more.
-const patience = 64
 
 // A stepKey is what steps of one Prepared differ in.
 type stepKey struct{ batch, fresh, past, logits, cache float64 }
 
-// set is one of n sets, where n is a power of two.
-func (k *stepKey) set(n int) int {
-	h := uint64(0)
-	for _, x := range [...]float64{k.batch, k.fresh, k.past, k.logits, k.cache} {
-		h = (h ^ math.Float64bits(x)) * 0x9e3779b97f4a7c15
-		h ^= h >> 29
-	}
-	return int(h & uint64(n-1))
-}
-
 // find is where the sums of a step are kept, and whether it was priced already.
 func (m *stepTable) find(key *stepKey) (all []sums, priced bool) {
-	for i := range m.last {
-		if l := &m.last[i]; l.key == *key {
-			return m.at(l.at), true
-		}
+	at, priced := m.at[*key]
+	if !priced {
+		at = m.place()
+		m.at[*key] = at
 	}
-	at, priced := m.place(key)
-	for i := range m.last {
-		if l := &m.last[i]; l.at == at { // The step there was replaced.
-			l.key = stepKey{}
-		}
-	}
-	l := &m.last[m.older]
-	l.key, l.at, m.older = *key, at, 1-m.older
-	return m.at(at), priced
+	return m.sums[at*m.parts : (at+1)*m.parts], priced
 }
 
-// at is the sums at a place.
-func (m *stepTable) at(place int) []sums { return m.sums[place*m.parts : (place+1)*m.parts] }
-
-// place is the place of a step, and whether it has it already.
-func (m *stepTable) place(key *stepKey) (at int, priced bool) {
-	if m.keys == nil {
-		m.keys, m.sums = make([][places]stepKey, 1), make([]sums, places*m.parts)
-	}
-	for {
-		set := key.set(len(m.keys))
-		keys, free := &m.keys[set], -1
-		for i := range keys {
-			if keys[i] == *key {
-				return set*places + i, true
-			}
-			if free < 0 && keys[i] == (stepKey{}) {
-				free = i
-			}
-		}
-		if free < 0 {
-			if m.full++; m.full > patience && len(m.keys) < m.most {
-				m.grow()
-				continue
-			}
-			free, m.next = m.next, (m.next+1)%places
-		}
-		keys[free] = *key
-		return set*places + free, false
-	}
-}
-
-// grow doubles the sets. The steps of one set go to two.
-func (m *stepTable) grow() {
-	keys := make([][places]stepKey, 2*len(m.keys))
-	all := make([]sums, len(keys)*places*m.parts)
-	for old := range m.keys {
-		for i, key := range m.keys[old] {
-			if key != (stepKey{}) {
-				set := key.set(len(keys))
-				keys[set][i] = key
-				copy(all[(set*places+i)*m.parts:], m.sums[(old*places+i)*m.parts:][:m.parts])
-			}
+// place is a place for a further step, that of any other one where the table is full. From some steps on there are as many places as
+// there can be, so that memory does not grow with a grid: few batches of each of many deployments, as a search has, are not worth the room.
+func (m *stepTable) place() int {
+	n := len(m.at)
+	if n == m.most {
+		for key, at := range m.at {
+			delete(m.at, key)
+			return at
 		}
 	}
-	m.keys, m.sums = keys, all
-	clear(m.last[:])
+	if (n+1)*m.parts > len(m.sums) {
+		places := mostDecodeSteps
+		if n > 0 {
+			places = m.most
+		}
+		all := make(map[stepKey]int, places)
+		maps.Copy(all, m.at)
+		m.at, m.sums = all, append(m.sums, make([]sums, places*m.parts-len(m.sums))...)
+	}
+	return n
 }

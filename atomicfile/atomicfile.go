@@ -15,7 +15,7 @@ import (
 // A File is written under a temporary name beside its own, which Keep gives it.
 type File struct {
 	*os.File
-	path string
+	path string // "" of what is written to where it is
 }
 
 // Create begins a file that will replace what path has. It has the permissions that
@@ -29,9 +29,38 @@ func Create(path string, perm os.FileMode) (*File, error) {
 	return &File{f, path}, nil
 }
 
+// Replace begins a file that a user named: it keeps the permissions of the one that it replaces, a link goes on
+// pointing to where it does, and what is no regular file, as /dev/null or a named pipe, is written to.
+func Replace(path string, perm os.FileMode) (*File, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+	case info.IsDir():
+		return nil, errors.New("it is a directory; give the name of a file in it")
+	case !info.Mode().IsRegular():
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return nil, err
+		}
+		return &File{f, ""}, nil
+	default:
+		if path, err = filepath.EvalSymlinks(path); err != nil {
+			return nil, err
+		}
+	}
+	f, created := Create(path, perm)
+	if created == nil && err == nil {
+		_ = f.Chmod(info.Mode().Perm())
+	}
+	return f, created
+}
+
 // Keep puts the file on the disk and only then under its name. One that cannot be
 // kept is removed.
 func (f *File) Keep() error {
+	if f.path == "" {
+		return f.Close()
+	}
 	err := errors.Join(f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), f.path)
@@ -43,7 +72,12 @@ func (f *File) Keep() error {
 }
 
 // Drop removes a file that is not kept.
-func (f *File) Drop() error { return errors.Join(f.Close(), os.Remove(f.Name())) }
+func (f *File) Drop() error {
+	if f.path == "" {
+		return f.Close()
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
 
 // Write replaces a file by what write writes.
 func Write(path string, perm os.FileMode, write func(io.Writer) error) error {

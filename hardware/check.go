@@ -2,7 +2,10 @@ package hardware
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
+	"llmprof/spelling"
 	"llmprof/unit"
 )
 
@@ -16,6 +19,33 @@ type bound struct {
 	shown       fmt.Stringer
 }
 
+// checkNames refuses a vendor or generation that is nearly a known one, on which engines and constants hang. Another
+// one may be a processor that is not known here.
+func checkNames(g *GPU) (field string, err error) {
+	known := generations()
+	vendors := slices.Sorted(maps.Keys(known))
+	for _, n := range []struct {
+		field, value string
+		known        []string
+	}{{"vendor", g.Vendor, vendors}, {"generation", g.Generation, known[g.Vendor]}} {
+		if !slices.Contains(n.known, n.value) && len(spelling.Near(n.value, n.known)) > 0 {
+			return n.field, fmt.Errorf("%s %.60q is not known; %s", n.field, n.value, spelling.Hint(n.value, n.known))
+		}
+	}
+	return "", nil
+}
+
+// generations lists those of each vendor.
+func generations() map[string][]string {
+	return map[string][]string{
+		"nvidia": {"maxwell", "pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell", "rubin"},
+		"amd":    {"vega20", "cdna", "cdna2", "cdna3", "cdna4", "rdna2", "rdna3", "rdna4"},
+		"intel":  {"xe-hpg", "xe2", "gaudi3"},
+		"apple":  {"apple7", "apple8", "apple9", "apple10"},
+		"google": {"tpu"},
+	}
+}
+
 // check reports the first field of g that cannot be right.
 func check(g *GPU) (field string, err error) {
 	for _, s := range []struct{ field, value string }{
@@ -24,6 +54,9 @@ func check(g *GPU) (field string, err error) {
 		if s.value == "" {
 			return s.field, fmt.Errorf("GPU %s has no %s", g.Key, s.field)
 		}
+	}
+	if field, err := checkNames(g); err != nil {
+		return field, err
 	}
 	for _, b := range bounds(g) {
 		switch {

@@ -133,6 +133,8 @@ func TestMistakes(t *testing.T) {
 		{"upper case", `[gpu.x1]`, `[gpu.X1]`, `"X1" cannot be the key of a GPU: write it in lower case`},
 		{"unknown base", `[gpu.x1]`, "[gpu.x1]\nbase = \"h100\"", `hardware.toml:2:8: GPU "h100" is not known`},
 		{"not TOML", `[gpu.x1]`, `[gpu.x1`, "hardware.toml:2:8: expected"},
+		{"unknown vendor", `vendor = "nvidia"`, `vendor = "nvidai"`, `hardware.toml:2:10: vendor "nvidai" is not known; did you mean "nvidia"?`},
+		{"unknown generation", `generation = "hopper"`, `generation = "hoper"`, `generation "hoper" is not known; did you mean "hopper"?`},
 		{"wrong type", `vendor = "nvidia"`, `vendor = 3`, "hardware.toml:2:10: incompatible types"},
 		{"gpu is no table", complete, `gpu = 3`, "hardware.toml"},
 		{"peak is no table", "peak.fp32 = \"66.9 TFLOP/s\"\npeak.fp16 = \"989.4 TFLOP/s\"", "peak = 3", "hardware.toml:7:8: peak has to name formats"},
@@ -147,6 +149,16 @@ func TestMistakes(t *testing.T) {
 				t.Errorf("got\n%v\nwant\n%s", err, tt.want)
 			}
 		})
+	}
+}
+
+// A processor of another vendor, or of a generation to come, may be described.
+func TestOtherProcessors(t *testing.T) {
+	for _, other := range []string{`vendor = "none"`, `vendor = "nvidia"`} {
+		text := strings.NewReplacer(`vendor = "nvidia"`, other, `"hopper"`, `"processor"`).Replace(complete)
+		if _, err := hardware.Load(text); err != nil {
+			t.Errorf("%s: %v", other, err)
+		}
 	}
 }
 

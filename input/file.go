@@ -13,10 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 )
 
 // Open opens a regular file and says how many bytes it has. A pipe or a device may
@@ -52,20 +49,6 @@ func Files(folder, pattern string) ([]string, error) {
 		names[i] = filepath.Join(folder, filepath.FromSlash(name))
 	}
 	return names, err
-}
-
-// Each has do called with all numbers below n, on all processors at once.
-func Each(n int, do func(i int)) {
-	var workers sync.WaitGroup
-	var next atomic.Int64
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				do(i)
-			}
-		})
-	}
-	workers.Wait()
 }
 
 // Read reads a regular file of at most the given bytes, without the byte order mark that editors of Windows put before a text.

@@ -260,8 +260,13 @@ func TestMeterPeriod(t *testing.T) {
 		engine.Prefill: seen(100 * time.Millisecond), engine.Decode: seen(200 * time.Millisecond), engine.Request: seen(120 * time.Millisecond),
 	}}
 	for range 50 {
-		if m := s.meterCost(); m.PeriodS != 0.2 {
+		if m := s.meterCost(); m.PeriodS == nil || *m.PeriodS != 0.2 {
 			t.Fatalf("period %v s, want 0.2", m.PeriodS)
 		}
+	}
+	// A counter of energy alone gives no samples of power, and so no period.
+	s.phases = map[engine.Phase]*phaseRun{engine.Decode: {window: &power.Window{ReadS: 0.004}}}
+	if m := s.meterCost(); m.PeriodS != nil || m.ReadS != 0.004 {
+		t.Errorf("%+v without samples", m)
 	}
 }

@@ -134,7 +134,9 @@ func noteReads(m *result.Meter, w *power.Window) {
 		last[x.Domain] = x.Time
 	}
 	if len(gaps) > 0 {
-		m.PeriodS = max(m.PeriodS, stats.Median(gaps))
+		if gap := stats.Median(gaps); m.PeriodS == nil || gap > *m.PeriodS {
+			m.PeriodS = &gap
+		}
 	}
 	m.ReadS = max(m.ReadS, w.ReadS)
 }

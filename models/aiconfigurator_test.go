@@ -112,7 +112,7 @@ func TestQuantizationsRefused(t *testing.T) {
 	for config, want := range map[string]string{
 		`"quantization_config":{"quant_method":"exl3"}`:                                       `quant_method is "exl3", which is not understood`,
 		`"quantization_config":{"quant_method":"modelopt","quant_algo":"FP2"}`:                `quant_algo is "FP2", which is not understood`,
-		`"quantization_config":{"quant_method":"gptq","bits":16}`:                             "bits is 16; want 2 to 8",
+		`"quantization_config":{"quant_method":"gptq","bits":16}`:                             "bits is 16; want one of [2 3 4 8]",
 		`"quantization_config":{"quant_method":"fp8","weight_block_size":[128]}`:              "weight_block_size is [128]; want two sizes",
 		`"quantization_config":{"quant_method":"compressed-tensors"}`:                         "config_groups is null; want the format of each group",
 		`"quantization_config":{"quant_method":"fp8","ignore":["re:("]}`:                      "no regular expression",

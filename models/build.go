@@ -18,7 +18,7 @@ func (r *reader) model() *Model {
 		Family:     r.modelType,
 		Vocab:      r.size("vocab_size"),
 		Hidden:     r.hidden,
-		MaxContext: r.countOr("max_position_embeddings", 0),
+		MaxContext: r.context(),
 		TiedHead:   r.flag("tie_word_embeddings"),
 	}
 	if r.err != nil {
@@ -40,6 +40,35 @@ func (r *reader) model() *Model {
 	r.knownActivation()
 	r.knownWindow()
 	return m
+}
+
+// context is how many tokens the positions reach. Rotary positions that are scaled reach further by the factor, as vLLM
+// works it out (_get_and_verify_max_len); Llama 3.1's and LongRoPE's configs state the number that they reach, and so do Gemma 3's.
+func (r *reader) context() int {
+	most := r.countOr("max_position_embeddings", 0)
+	v, as, _ := r.look("rope_parameters")
+	if v != nil && !isObject(v) {
+		r.fail("%s is %s; want an object with a rope_type, or null", as, kindOf(v))
+	}
+	rope, _ := v.(map[string]any)
+	kind := rope["rope_type"]
+	if kind == nil {
+		kind = rope["type"]
+	}
+	if rope["factor"] == nil || strings.HasPrefix(r.types[0], "gemma3") {
+		return most
+	}
+	reach := most
+	switch kind {
+	case "yarn":
+		if n := rope["original_max_position_embeddings"]; n != nil {
+			reach = r.whole(n, as+".original_max_position_embeddings", 1, maxSize)
+		}
+	case "linear", "dynamic":
+	default:
+		return most
+	}
+	return max(most, int(min(float64(reach)*r.fraction(rope["factor"], as+".factor"), maxSize)))
 }
 
 // noteDraft counts the draft (MTP) layers that checkpoints have, and says where they enter. A config that names their

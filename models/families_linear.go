@@ -154,7 +154,10 @@ func rwkvTime(r *reader, _ kind) []Block {
 			{Name: "key", In: r.hidden, Out: inner},
 			{Name: "value", In: r.hidden, Out: inner},
 		},
-		Scan:  &Scan{Kind: Linear1, Heads: 1, HeadDim: inner, StateDim: 3, Groups: 1, Conv: 2 * r.hidden, Kernel: 1},
+		Scan: &Scan{
+			Kind: Linear1, Heads: 1, HeadDim: inner, StateDim: 3, Groups: 1, Conv: 2 * r.hidden, Kernel: 1,
+			StateFormat: unit.FP32, // RwkvModel.forward of transformers; the tokens before are in the format of the model
+		},
 		Out:   []Linear{{Name: "output", In: inner, Out: r.hidden, Split: Rows}},
 		Extra: 2*int64(inner) + 3*int64(r.hidden),
 	}}

@@ -22,6 +22,33 @@ func step() family {
 	}
 }
 
+// step3 is Step-3 (arXiv:2507.19427): its queries are factorized, and the keys and values of all heads are one.
+func step3() family {
+	f := step()
+	f.types, f.assume, f.tune = []string{"step3_text"}, `{"head_dim": 256}`, nil
+	f.attn, f.plan.alter = attentionShape{}, nil
+	f.mixers = map[string]mixer{full: factorizedAttention}
+	return f
+}
+
+// factorizedAttention is multi-matrix factorization attention (arXiv:2412.19255): a narrow query that the heads share
+// is widened to one of each. Engines keep the narrow query, the key and the value on every rank.
+func factorizedAttention(r *reader, k kind) []Block {
+	blocks := attention(r, k)
+	a, rank := blocks[0].Attention, r.size("share_q_dim")
+	if a.KVHeads != 1 {
+		r.fail("num_attention_groups is %d; want 1, as the heads share a key and a value", a.KVHeads)
+	}
+	blocks[0].In = []Linear{
+		{Name: "q_a_proj", In: r.hidden, Out: rank, Split: Replicated},
+		{Name: "k_proj", In: r.hidden, Out: a.KeyDim, Split: Replicated},
+		{Name: "v_proj", In: r.hidden, Out: a.ValueDim, Split: Replicated},
+		{Name: "q_b_proj", In: rank, Out: a.Heads * a.KeyDim, Heads: a.Heads},
+	}
+	blocks[0].Norms = append(blocks[0].Norms, scaleOnly.norm("q_a_layernorm", rank, 1))
+	return blocks
+}
+
 // tuneStep reads the switches, and cuts the lists that go on over the draft layers.
 func tuneStep(r *reader) {
 	if r.flag("use_head_wise_attn_gate") {

@@ -225,7 +225,7 @@ func gptNames() map[string]string {
 var families = sync.OnceValue(func() []family {
 	return slices.Concat(plainLlamas(), normedLlamas(), ungatedLlamas(), gpts(), parallels(), fairseqs(), aloneClassics(), gemmas(), layeredGemmas(),
 		plainMoE(), sharedMoE(), mixedMoE(), latents(), gatedLatents(), scans(), mambaHybrids(), deltaHybrids(), otherHybrids(), singular(),
-		remoteLlamas(), remoteClassics(), remoteMoE(), sharers(), linears(), compressed(), []family{step(), ling()}, lingHybrids())
+		remoteLlamas(), remoteClassics(), remoteMoE(), sharers(), linears(), compressed(), []family{step(), step3(), ling()}, lingHybrids())
 })
 
 // defaultsJSON has on a line for each model_type what the configuration classes of transformers 5.17

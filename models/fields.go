@@ -277,3 +277,9 @@ func (f *fields) divide(a, b int, aName, bName string) int {
 	}
 	return a / b
 }
+
+// isObject reports whether a value is a JSON object.
+func isObject(v any) bool {
+	_, ok := v.(map[string]any)
+	return ok
+}

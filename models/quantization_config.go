@@ -12,9 +12,16 @@ import (
 
 const quantField = "quantization_config."
 
+// quantMethods names the methods that are understood.
+const quantMethods = "awq, bitsandbytes, compressed-tensors, fp8, fbgemm_fp8, gptq, auto-round, modelopt, mxfp4, quark"
+
 // quantization reads quantization_config. What it does not understand is an error: bytes and speed of
 // the whole model hang on it.
 func (r *reader) quantization() *quantization {
+	if v, as, _ := r.look("quantization_config"); !isObject(v) {
+		r.fail("%s is %s; want an object whose quant_method is one of %s", as, kindOf(v), quantMethods)
+		return nil
+	}
 	method := r.text(quantField + "quant_method")
 	if method == "" && r.has(quantField+"quant_algo") {
 		method = "modelopt"
@@ -29,17 +36,20 @@ func (r *reader) quantization() *quantization {
 	case "gptq", "gptq_v2", "auto-round", "intel/auto-round", "auto_round":
 		r.readGPTQ(q)
 	case "awq", "gemm", "marlin":
-		q.general = integer(r.bits(), r.group(), true)
+		q.general = integer(r.bits(4), r.group(), true)
 	case "bitsandbytes":
-		q.general = bitsAndBytes(r.flag(quantField+"load_in_4bit") || r.flag(quantField+"_load_in_4bit"), r.flag(quantField+"bnb_4bit_use_double_quant"))
+		r.readBitsAndBytes(q)
 	case "compressed-tensors":
 		r.readGroups(q)
 	case "modelopt", "modelopt_fp4", "modelopt_mixed", "NVFP4", "nvfp4":
 		r.readModelOpt(q, method)
 	case "quark":
 		r.readQuark(q)
+	case "":
+		r.doubt("quantization_config.quant_method is missing; want one of %s", quantMethods)
+		return nil
 	default:
-		r.doubt("quantization_config.quant_method is %s, which is not understood (known: awq, bitsandbytes, compressed-tensors, fp8, fbgemm_fp8, gptq, auto-round, modelopt, mxfp4, quark)", quote(method))
+		r.doubt("quantization_config.quant_method is %s, which is not understood (known: %s)", quote(method), quantMethods)
 		return nil
 	}
 	if q.method == "FP8" {
@@ -174,14 +184,24 @@ func integerAlgorithm(name string, group int) *Storage {
 	return s
 }
 
-func (r *reader) bits() int {
+// readBitsAndBytes reads which of its two formats bitsandbytes wrote.
+func (r *reader) readBitsAndBytes(q *quantization) {
+	four := r.flag(quantField+"load_in_4bit") || r.flag(quantField+"_load_in_4bit")
+	if eight := r.flag(quantField+"load_in_8bit") || r.flag(quantField+"_load_in_8bit"); four == eight {
+		r.fail("quantization_config sets %s of load_in_4bit and load_in_8bit; want one", choose(four, "both", "neither"))
+	}
+	q.general = bitsAndBytes(four, r.flag(quantField+"bnb_4bit_use_double_quant"))
+}
+
+// bits reads the bits of a value, of which the method packs those in packed.
+func (r *reader) bits(packed ...int) int {
 	for _, field := range []string{"bits", "w_bit", "weight_bits"} {
 		if !r.has(quantField + field) {
 			continue
 		}
 		n := r.size(quantField + field)
-		if n < 2 || n > 8 {
-			r.fail("quantization_config.%s is %d; want 2 to 8", field, n)
+		if !slices.Contains(packed, n) {
+			r.doubt("quantization_config.%s is %d; want one of %v", field, n, packed)
 		}
 		return n
 	}
@@ -191,8 +211,12 @@ func (r *reader) bits() int {
 // group reads the group size; 0 stands for a whole row, which -1 or no value means.
 func (r *reader) group() int {
 	const name = quantField + "group_size"
-	if v, _, _ := r.look(name); v == nil || v == asNumber(-1) {
+	v, _, _ := r.look(name)
+	if v == nil || v == asNumber(-1) {
 		return 0
+	}
+	if v == asNumber(0) {
+		r.fail("%s is 0; want the values of a group, or -1 for a whole row", name)
 	}
 	return r.countOr(name, 0)
 }

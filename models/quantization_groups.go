@@ -57,6 +57,9 @@ func (r *reader) groupStorage(name string, group map[string]any) *Storage {
 	a := args{bits: r.argument(w, where, "num_bits", 8), group: r.argument(w, where, "group_size", 0)}
 	a.kind, _ = w["type"].(string)
 	a.strategy, _ = w["strategy"].(string)
+	if a.strategy == "group" && a.group == 0 {
+		r.fail("quantization_config.%sgroup_size is %s; want the values of a group, as the strategy is \"group\"", where, kindOf(w["group_size"]))
+	}
 	a.symmetric = w["symmetric"] != false
 	a.ordered = w["actorder"] != nil && w["actorder"] != false && w["actorder"] != "static" && w["actorder"] != "weight"
 	a.micro = w["scale_dtype"] == "torch.uint8" || group["format"] == "mxfp4-pack-quantized" || group["format"] == "mxfp4" || group["format"] == "mxfp8-quantized"

@@ -17,7 +17,7 @@ func (r *reader) readGPTQ(q *quantization) {
 	if kind := r.text(quantField + "data_type"); kind != "" && kind != "int" {
 		r.doubt("quantization_config.data_type is %s, which is not understood (known: int)", quote(kind))
 	}
-	q.general, q.head = gptq(r.bits(), r.group()), r.flag(quantField+"lm_head")
+	q.general, q.head = gptq(r.bits(2, 3, 4, 8), r.group()), r.flag(quantField+"lm_head")
 	r.readOnly(q)
 	r.readDynamic(q)
 	r.readExtra(q)
@@ -97,7 +97,7 @@ func (r *reader) override(where string, v any) *Storage {
 		r.fail("%s is %s; want an object", where, kindOf(v))
 		return nil
 	}
-	bits, group := r.argument(o, where+".", "bits", r.bits()), r.argument(o, where+".", "group_size", r.group())
+	bits, group := r.argument(o, where+".", "bits", r.bits(2, 3, 4, 8)), r.argument(o, where+".", "group_size", r.group())
 	if o["group_size"] == asNumber(-1) {
 		group = 0
 	}

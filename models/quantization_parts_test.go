@@ -69,6 +69,15 @@ func TestPartsOfQuantizationsRefused(t *testing.T) {
 		`{"quant_method":"compressed-tensors","format":"marlin-24",` + groups + `}`:                             "marlin-24",
 		`{"quant_method":"compressed-tensors","sparsity_config":{"format":"sparse-24-bitmask"},` + groups + `}`: "sparse-24-bitmask",
 		`{"quant_method":"awq","bits_by_layer":{"model.layers.0":8}}`:                                           "quantization_config.bits_by_layer (an object)",
+		`"fp8"`:                      `quantization_config is the text "fp8"; want an object`,
+		`["fp8"]`:                    "quantization_config is a list; want an object",
+		`{"group_size":64,"bits":4}`: "quantization_config.quant_method is missing; want one of",
+		`{"quant_method":"gptq","bits":4,"group_size":0}`:                           "quantization_config.group_size is 0; want the values of a group, or -1 for a whole row",
+		`{"quant_method":"awq","bits":4,"group_size":0}`:                            "quantization_config.group_size is 0",
+		`{"quant_method":"gptq","bits":5,"group_size":128}`:                         "quantization_config.bits is 5; want one of [2 3 4 8]",
+		`{"quant_method":"awq","bits":3,"group_size":128}`:                          "quantization_config.bits is 3; want one of [4]",
+		`{"quant_method":"bitsandbytes","load_in_4bit":false,"load_in_8bit":false}`: "quantization_config sets neither of load_in_4bit and load_in_8bit; want one",
+		`{"quant_method":"compressed-tensors","config_groups":{"group_0":{"targets":["Linear"],"weights":{"num_bits":4,"type":"int","strategy":"group"}}}}`: "config_groups.group_0.weights.group_size is null; want the values of a group",
 	} {
 		if _, err := models.Read("x", fmt.Appendf(nil, partsConfig, quantization)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", quantization, err, want)

@@ -194,3 +194,20 @@ func TestIntegerCachesHaveScales(t *testing.T) {
 		}
 	}
 }
+
+// RWKV-4 keeps the sums of its channels and their maximum in float32, and the two tokens before in the model's format
+// (RwkvModel.forward of transformers).
+func TestRWKVState(t *testing.T) {
+	for _, c := range readCounted(t, "testdata/more.jsonl") {
+		if c.ModelType != "rwkv" {
+			continue
+		}
+		m, err := Read("x", c.Config)
+		testkit.Must(t, err)
+		if got, want := m.StateBytes(unit.BF16), unit.Bytes(32*(3*4096*4+2*4096*2)); got != want {
+			t.Errorf("%v, want %v", got, want)
+		}
+		return
+	}
+	t.Error("no RWKV in the data")
+}

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"llmprof/input"
+	"llmprof/concurrent"
 )
 
 // A Table is the built-in models by name. It builds the one that is asked for:
@@ -155,7 +155,7 @@ func (t *Table) Model(name string) (*Model, error) {
 // All builds every model; the error names each that fails.
 func (t *Table) All() ([]*Model, error) {
 	built, errs := make([]*Model, len(t.entries)), make([]error, len(t.entries))
-	input.Each(len(built), func(i int) { built[i], errs[i] = t.entries[i].build() })
+	concurrent.Each(len(built), func(i int) { built[i], errs[i] = t.entries[i].build() })
 	return slices.DeleteFunc(built, func(m *Model) bool { return m == nil }), errors.Join(errs...)
 }
 

@@ -36,7 +36,7 @@ func (s *Step) Reattend(ops []Op, of, l *models.Layer) {
 	for j := range l.Blocks {
 		b, from, to := &l.Blocks[j], -1, -1
 		for ; at < len(ops) && ops[at].Block == &of.Blocks[j]; at++ {
-			ops[at].Block, ops[at].Layer, ops[at].Count = b, l.Name, float64(l.Count)
+			ops[at].place(l, j)
 			if b.Attention != nil && ops[at].Type.Attends() {
 				if to = at + 1; from < 0 {
 					from = at
@@ -53,7 +53,7 @@ func (s *Step) Reattend(ops []Op, of, l *models.Layer) {
 			s.mixOne(ops[:from], b)
 		}
 		for k := from; k < to; k++ {
-			ops[k].Block, ops[k].Layer, ops[k].Count = b, l.Name, float64(l.Count)
+			ops[k].place(l, j)
 		}
 	}
 }

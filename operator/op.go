@@ -25,6 +25,7 @@ type Op struct {
 
 	Decode  bool   // attention of few queries, which splits the keys over the GPU
 	Shared  bool   // part of experts that every token takes
+	At      uint8  // number of its block in the layer
 	Variant uint32 // number of the formula where there are several: a run of steps is linear within one
 
 	Block      *models.Block      // nil outside of the layers

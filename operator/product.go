@@ -17,7 +17,7 @@ func (s *Step) linears(dst []Op, t Type, f *models.Scheme, ls []models.Linear, r
 			j++
 		}
 		var o *Op
-		dst, o = add(dst, fusedName(ls[i:j]), t)
+		dst, o = add(dst, FusedName(ls[i:j]), t)
 		s.gemm(o, f, ls[i:j], rows, tp)
 		i = j
 	}
@@ -48,8 +48,8 @@ func (s *Step) gemm(o *Op, f *models.Scheme, ls []models.Linear, rows float64, t
 	o.Work.Acts = act.Bytes(rows*in) + f.Stream().Bytes(rows*out)
 }
 
-// fusedName is the name that engines give a fused GEMM.
-func fusedName(ls []models.Linear) string {
+// FusedName is the name that engines give a fused GEMM.
+func FusedName(ls []models.Linear) string {
 	first, last := ls[0].Name, ls[len(ls)-1].Name
 	switch {
 	case len(ls) == 1:

@@ -56,20 +56,21 @@ func (s *Step) AppendLayer(dst []Op, l *models.Layer) []Op {
 	if l.Idle {
 		return dst
 	}
-	first := len(dst)
 	for j := range l.Blocks {
 		b, begin := &l.Blocks[j], len(dst)
 		dst = s.before(dst, b)
 		dst = s.core(dst, b)
 		dst = s.after(dst, b, joined(l, j))
 		for k := begin; k < len(dst); k++ {
-			dst[k].Block = b
+			dst[k].place(l, j)
 		}
 	}
-	for k := first; k < len(dst); k++ {
-		dst[k].Layer, dst[k].Count = l.Name, float64(l.Count)
-	}
 	return dst
+}
+
+// place says that the operator belongs to block j of a kind of layer.
+func (o *Op) place(l *models.Layer, j int) {
+	o.Layer, o.Count, o.Block, o.At = l.Name, float64(l.Count), &l.Blocks[j], uint8(j)
 }
 
 // joined reports whether the next block is summed over the ranks together with block j.

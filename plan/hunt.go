@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"llmprof/concurrent"
 	"llmprof/unit"
 )
 
@@ -29,7 +30,8 @@ const together = 4
 func (h *hunt) run(ctx context.Context) {
 	var left []*search
 	all := h.every()
-	h.each(all, func(s *search) {
+	concurrent.Each(len(all), func(i int) {
+		s := all[i]
 		s.begin(ctx)
 		if h.q.Top > 0 && len(s.open) > 0 {
 			s.prepared = nil
@@ -60,7 +62,8 @@ func (h *hunt) run(ctx context.Context) {
 	})
 	left = slices.DeleteFunc(left, func(s *search) bool { s.limit = math.Inf(1); return len(s.open) == 0 }) // some were searched up to the limit
 	left = h.search(ctx, left, func(s *search) bool { return s.rivals(h.marked()) })
-	h.each(left, func(s *search) {
+	concurrent.Each(len(left), func(i int) {
+		s := left[i]
 		if len(s.rows) > 0 {
 			return
 		}
@@ -109,24 +112,6 @@ func (h *hunt) every() (all []*search) {
 		all = append(all, &h.found[i])
 	}
 	return all
-}
-
-// each does something for each of some cards.
-func (h *hunt) each(some []*search, do func(*search)) {
-	next := make(chan *search)
-	var team sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(some)) {
-		team.Go(func() {
-			for s := range next {
-				do(s)
-			}
-		})
-	}
-	for _, s := range some {
-		next <- s
-	}
-	close(next)
-	team.Wait()
 }
 
 // progress reports that one card more is done.

@@ -194,6 +194,9 @@ func sglang(r *Row, q *Request, checkpoint string) Launch {
 	if r.deepEP() {
 		a.add("--moe-a2a-backend", "deepep")
 	}
+	if engine.MultipliesByFlashInfer(r.Card.Machines.Machine.Engine) {
+		a.add("--fp8-gemm-backend", "flashinfer_trtllm")
+	}
 	r.quantize(a, "--quantization", map[unit.Format]string{unit.FP8: "fp8", unit.INT8: "w8a8_int8"})
 	if r.Formats.KV == unit.FP8 {
 		a.add("--kv-cache-dtype", "fp8_e4m3")

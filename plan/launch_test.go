@@ -157,6 +157,17 @@ func TestLaunchDeepEP(t *testing.T) {
 	}
 }
 
+// SGLang is started with FlashInfer's dense products where it is predicted with them.
+func TestLaunchFlashInferGEMM(t *testing.T) {
+	for by, want := range map[string]bool{"sglang": false, "sglang+flashinfer-gemm": true} {
+		q := requestOn(t, by, "deepseek-r1", "b200")
+		r := Row{Card: &q.Cards[0], Formats: Formats{KV: unit.FP8}, Split: Split{8, 1, 1, 0}, DP: 1, Batch: 8, GPUs: 8}
+		if l := Launches(&r, q, "org/model")[1]; strings.Contains(strings.Join(l.Args, " "), "--fp8-gemm-backend flashinfer_trtllm") != want {
+			t.Errorf("%s as predicted for %s is started by %q", l.Engine, by, l.Args)
+		}
+	}
+}
+
 // The other engines have the flags of their launch commands.
 func TestFlags(t *testing.T) {
 	for i, all := range launched(t) {

@@ -45,6 +45,7 @@ type GraphNode struct {
 	Decode    *GraphWork  `json:"decode"`
 
 	apart bool // neither reads the stream nor adds to it
+	block int  // number of its block in the layer
 }
 
 // A GraphWork is what a node does in one phase.
@@ -161,6 +162,7 @@ func drawable(r *breakdown.Report) error {
 type op struct {
 	name, layer     string
 	kind            operator.Kind
+	block           int // number of its block in the layer
 	prefill, decode *breakdown.Operator
 }
 
@@ -170,20 +172,15 @@ func merge(prefill, decode []breakdown.Operator) []op {
 	ops := make([]op, 0, len(prefill)+1)
 	for i := range prefill {
 		l := &prefill[i]
-		ops = append(ops, op{name: l.Name, layer: l.Layer, kind: l.Kind, prefill: l})
+		ops = append(ops, op{name: l.Name, layer: l.Layer, kind: l.Kind, block: l.Block, prefill: l})
 	}
 	at := -1
 	for i := range decode {
 		l := &decode[i]
-		found := -1
-		for k := range ops {
-			if ops[k].name == l.Name && ops[k].layer == l.Layer {
-				found = k
-			}
-		}
+		found := slices.IndexFunc(ops, func(o op) bool { return o.name == l.Name && o.layer == l.Layer })
 		if found < 0 {
 			found = at + 1
-			ops = append(ops[:found], append([]op{{name: l.Name, layer: l.Layer, kind: l.Kind}}, ops[found:]...)...)
+			ops = slices.Insert(ops, found, op{name: l.Name, layer: l.Layer, kind: l.Kind, block: l.Block})
 		}
 		ops[found].decode, at = l, found
 	}
@@ -205,7 +202,7 @@ func layered(ops []op) (first, last int) {
 }
 
 func (o *op) node(part float64) *GraphNode {
-	n := &GraphNode{Name: printable(o.name), Wire: o.kind == operator.Collective}
+	n := &GraphNode{Name: printable(o.name), Wire: o.kind == operator.Collective, block: o.block}
 	n.take(o, part)
 	return n
 }

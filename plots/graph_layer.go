@@ -26,12 +26,13 @@ func layerCluster(c *analytic.Case, l *models.Layer, ops []op) cluster {
 		n := o.node(1)
 		if ofMoE(o) {
 			n.Name = "mixture of experts"
-			n.More = expertsText(c, l)
+			n.More = expertsText(c, o.in(l).Experts)
 			folded = n
 		}
-		n.Shape = shapeOf(c, l, n)
-		if w := window(l); w > 0 && o.kind == operator.Attention {
-			n.More = fmt.Sprintf("looks back on %d positions at most", w)
+		b := o.in(l)
+		n.Shape = shapeOf(c, b, n)
+		if a := b.Attention; a != nil && a.Window > 0 && o.kind == operator.Attention {
+			n.More = fmt.Sprintf("looks back on %d positions at most", a.Window)
 		}
 		cl.nodes = append(cl.nodes, n)
 	}
@@ -46,14 +47,12 @@ func layerCluster(c *analytic.Case, l *models.Layer, ops []op) cluster {
 // dispatches are the exchanges that bring tokens to the experts.
 var dispatches = map[string]bool{"all_to_all_dispatch": true, "all_gather_tokens": true}
 
-// window is how far the attention of a layer looks back, 0 for all the way.
-func window(l *models.Layer) int {
-	for i := range l.Blocks {
-		if a := l.Blocks[i].Attention; a != nil {
-			return a.Window
-		}
+// in is the block that an operator belongs to, an empty one where the report is of other layers than the model's.
+func (o *op) in(l *models.Layer) *models.Block {
+	if o.block < len(l.Blocks) {
+		return &l.Blocks[o.block]
 	}
-	return 0
+	return &models.Block{}
 }
 
 // ofMoE reports whether an operator is part of the folded node. What moves
@@ -67,29 +66,25 @@ func ofMoE(o *op) bool {
 }
 
 // expertsText says how many experts a token and a step take.
-func expertsText(c *analytic.Case, l *models.Layer) string {
-	for i := range l.Blocks {
-		e := l.Blocks[i].Experts
-		if e == nil {
-			continue
-		}
-		s := fmt.Sprintf("%d of %d experts a token", e.TopK, e.Count+e.Idle)
-		if e.Shared != nil {
-			s += " and a shared one"
-		}
-		w := &c.Workload
-		batch := float64(w.Batch) / float64(max(c.Parallel.MicroBatches, 1)) * float64(c.Parallel.ExpertReplicas())
-		fresh := w.PromptLen - w.CachedPrefix
-		if w.Chunk > 0 {
-			fresh = min(fresh, w.Chunk)
-		}
-		s += fmt.Sprintf("; distinct in a step: %.0f in prefill", distinctExperts(e, batch*float64(fresh)))
-		if w.GenLen > 1 {
-			s += fmt.Sprintf(", %.0f in decode", distinctExperts(e, batch))
-		}
-		return s
+func expertsText(c *analytic.Case, e *models.Experts) string {
+	if e == nil {
+		return ""
 	}
-	return ""
+	s := fmt.Sprintf("%d of %d experts a token", e.TopK, e.Count+e.Idle)
+	if e.Shared != nil {
+		s += " and a shared one"
+	}
+	w := &c.Workload
+	batch := float64(w.Batch) / float64(max(c.Parallel.MicroBatches, 1)) * float64(c.Parallel.ExpertReplicas())
+	fresh := w.PromptLen - w.CachedPrefix
+	if w.Chunk > 0 {
+		fresh = min(fresh, w.Chunk)
+	}
+	s += fmt.Sprintf("; distinct in a step: %.0f in prefill", distinctExperts(e, batch*float64(fresh)))
+	if w.GenLen > 1 {
+		s += fmt.Sprintf(", %.0f in decode", distinctExperts(e, batch))
+	}
+	return s
 }
 
 // distinctExperts is the expected number of a layer's experts that tokens touch, where the
@@ -152,7 +147,7 @@ func (cl *cluster) ends(l *models.Layer) (ends []int) {
 
 // connect finds the blocks and the branches beside them.
 func (cl *cluster) connect(l *models.Layer) {
-	starts := cl.starts(l)
+	starts, before := cl.starts(l), 0
 	for j, s := range starts {
 		if s < 0 {
 			continue
@@ -164,11 +159,12 @@ func (cl *cluster) connect(l *models.Layer) {
 				break
 			}
 		}
-		if l.Blocks[j].Parallel && j > 0 && s > 0 {
-			cl.fork(s, max(starts[j-1], 0), end, leadNorm(&l.Blocks[j]) == "")
-			continue
+		if l.Blocks[j].Parallel && s > 0 {
+			cl.fork(s, before, end, !leads(&l.Blocks[j]))
+		} else {
+			cl.residual = append(cl.residual, span{s, end})
 		}
-		cl.residual = append(cl.residual, span{s, end})
+		before = s
 	}
 	at := slices.IndexFunc(cl.nodes, func(n *GraphNode) bool { return n.Name == "kv_a_proj" })
 	meet := slices.IndexFunc(cl.nodes, func(n *GraphNode) bool { return n.Name == "rotary" || strings.HasSuffix(n.Name, "attention") })
@@ -189,39 +185,13 @@ func (cl *cluster) fork(s, before, end int, afterNorm bool) {
 	cl.branches = append(cl.branches, branch{fork: before, from: s, to: end})
 }
 
-// starts are the first nodes of the blocks, -1 for one that is not found.
+// starts are the first nodes of the blocks, -1 for one whose operators are all in lines of earlier blocks.
 func (cl *cluster) starts(l *models.Layer) []int {
 	starts := make([]int, len(l.Blocks))
-	from := 0
-	for j := range l.Blocks {
-		starts[j] = cl.start(&l.Blocks[j], from)
-		if j == 0 && starts[j] < 0 {
-			starts[j] = 0
-		}
-		from = max(from, starts[j]+1)
+	for j := range starts {
+		starts[j] = slices.IndexFunc(cl.nodes, func(n *GraphNode) bool { return n.block == j })
 	}
 	return starts
-}
-
-// start is the first node of a block from node from on: its norm or, if that is
-// a line with that of an earlier block or there is none, its first GEMM.
-func (cl *cluster) start(b *models.Block, from int) int {
-	names := []string{leadNorm(b)}
-	if len(b.In) > 0 {
-		names = append(names, b.In[0].Name)
-	}
-	if b.Experts != nil {
-		names = append(names, "all_to_all_dispatch", "all_gather_tokens", "mixture of experts")
-	}
-	for _, name := range names {
-		for i := from; i < len(cl.nodes); i++ {
-			n := cl.nodes[i].Name
-			if name != "" && (n == name || name == "q_proj" && n == "qkv_proj" || name == "gate_proj" && n == "gate_up_proj") {
-				return i
-			}
-		}
-	}
-	return -1
 }
 
 // The report lists most norms of a block first, and those of queries, keys and low
@@ -255,53 +225,42 @@ func maker(b *models.Block, k int) (name string, inside bool) {
 	return "", false
 }
 
-// leads reports whether a block of a layer has a norm of that name that reads the stream.
-func leads(l *models.Layer, name string) bool {
-	for i := range l.Blocks {
-		b := &l.Blocks[i]
-		for k := range b.Norms {
-			if _, inside := maker(b, k); !inside && b.Norms[k].Name == name {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// leadNorm is the norm by which a block reads the stream, "" if it has none.
-func leadNorm(b *models.Block) string {
+// leads reports whether a block has a norm by which it reads the stream.
+func leads(b *models.Block) bool {
 	if len(b.Norms) == 0 {
-		return ""
+		return false
 	}
-	if _, inside := maker(b, 0); inside {
-		return ""
-	}
-	return b.Norms[0].Name
+	_, inside := maker(b, 0)
+	return !inside
 }
 
 // settleNorms moves the norms that read what their block has made right behind what
 // makes it, or behind the collective that sums that.
 func settleNorms(l *models.Layer, ops []op) []op {
-	ops = slices.Clone(ops)
-	for i := range l.Blocks {
-		b := &l.Blocks[i]
-		for k := len(b.Norms) - 1; k >= 0; k-- {
-			name := b.Norms[k].Name
-			from := slices.IndexFunc(ops, func(o op) bool { return o.name == name })
-			by, inside := maker(b, k)
-			if from < 0 || !inside || leads(l, name) {
-				continue
-			}
-			o := ops[from]
-			switch to := madeAt(ops, from, by); {
-			case to > from:
-				ops = slices.Insert(slices.Delete(ops, from, from+1), to, o)
-			case to >= 0 && to < from:
-				ops = slices.Insert(slices.Delete(ops, from, from+1), to+1, o)
+	settled := slices.Clone(ops)
+	for _, o := range slices.Backward(ops) {
+		b := o.in(l)
+		by, inside := "", false
+		for k := range b.Norms {
+			if b.Norms[k].Name == o.name {
+				if by, inside = maker(b, k); !inside {
+					break // The line is of a norm that reads the stream, too.
+				}
 			}
 		}
+		if !inside {
+			continue
+		}
+		from := slices.IndexFunc(settled, func(x op) bool { return x.name == o.name })
+		to := madeAt(settled, from, by)
+		switch {
+		case to > from:
+			settled = slices.Insert(slices.Delete(settled, from, from+1), to, o)
+		case to >= 0 && to < from:
+			settled = slices.Insert(slices.Delete(settled, from, from+1), to+1, o)
+		}
 	}
-	return ops
+	return settled
 }
 
 // madeAt is where the operator by is: the first behind operator from, else the last
@@ -324,29 +283,23 @@ func madeAt(ops []op, from int, by string) int {
 	return at
 }
 
-// shapeOf returns the shape of a node in a layer, with the dimension that tensor parallelism splits
+// shapeOf returns the shape of a node of a block, with the dimension that tensor parallelism splits
 // as "8192 to 28672/8". It is empty for a node without a shape.
-func shapeOf(c *analytic.Case, l *models.Layer, n *GraphNode) string {
+func shapeOf(c *analytic.Case, b *models.Block, n *GraphNode) string {
 	if n.Wire {
 		return wireShape(n.Name, c)
 	}
-	for j := range l.Blocks {
-		b := &l.Blocks[j]
-		for _, ls := range [][]models.Linear{b.In, b.Out} {
-			if s := fused(ls, n.Name, c.Parallel.TP); s != "" {
-				return s
-			}
-		}
-		for _, norm := range b.Norms {
-			if norm.Name == n.Name {
-				return fmt.Sprint(norm.Width)
-			}
-		}
-		if s := coreShape(c, b, n.Name); s != "" {
+	for _, ls := range [][]models.Linear{b.In, b.Out} {
+		if s := fused(ls, n.Name, c.Parallel.TP); s != "" {
 			return s
 		}
 	}
-	return ""
+	for _, norm := range b.Norms {
+		if norm.Name == n.Name {
+			return fmt.Sprint(norm.Width)
+		}
+	}
+	return coreShape(c, b, n.Name)
 }
 
 // coreShape is that of what is no GEMM of the block.
@@ -377,9 +330,7 @@ func fused(ls []models.Linear, name string, tp int) string {
 		for j < len(ls) && ls[j].In == ls[i].In && ls[j].Split == ls[i].Split {
 			j++
 		}
-		first := ls[i].Name
-		if first == name || j > i+1 && (first == "q_proj" && name == "qkv_proj" ||
-			first == "gate_proj" && name == "gate_up_proj" || first == "q_a_proj" && name == "qkv_a_proj") {
+		if ls[i].Name == name || operator.FusedName(ls[i:j]) == name {
 			return gemmShape(ls[i:j], tp)
 		}
 		i = j

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"llmprof/analytic"
-	"llmprof/input"
+	"llmprof/concurrent"
 	"llmprof/measure/stats"
 	"llmprof/roofline"
 )
@@ -84,7 +84,7 @@ func (s *Scorer) Ablate(rows []Row) ([]Ablation, *Ablation, error) {
 	found, errs := make([]Ablation, len(sets)), make([]error, len(sets))
 	var told sync.Mutex
 	done := 0
-	input.Each(len(sets), func(i int) {
+	concurrent.Each(len(sets), func(i int) {
 		found[i].Effects, errs[i] = s.without(sets[i], rows)
 		told.Lock()
 		defer told.Unlock()

@@ -142,7 +142,7 @@ func (s *Scorer) estimate(c Config) (p prediction, err error) {
 			return p, &mismatch{Impossible, err}
 		}
 		name := question.Machine.Engine.Profile().Engine()
-		p.together = c.Load.together(&question.Workload, predictor, !cuts(name))
+		p.together = c.together(&question.Workload, predictor, !cuts(name))
 		scheduler, err := engine.SchedulerOf(name, question.Machine.GPU)
 		if p.apart = err == nil && !scheduler.Mixed; p.apart {
 			p.joins = goes(predictor, &question.Workload, p.together)
@@ -257,6 +257,6 @@ func byConfig(a, b *Config) int {
 	return cmp.Or(
 		cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Release, b.Release), cmp.Compare(a.Model, b.Model),
 		cmp.Compare(a.TP, b.TP), cmp.Compare(a.EP, b.EP), cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Prompt, b.Prompt), cmp.Compare(a.Gen, b.Gen),
-		cmp.Compare(a.Weights, b.Weights), cmp.Compare(a.KV, b.KV), cmp.Compare(a.Load, b.Load), cmp.Compare(a.Graphs, b.Graphs),
+		cmp.Compare(a.Weights, b.Weights), cmp.Compare(a.KV, b.KV), cmp.Compare(a.Load, b.Load), cmp.Compare(a.Graphs, b.Graphs), cmp.Compare(a.Looks, b.Looks), cmp.Compare(a.With, b.With),
 	)
 }

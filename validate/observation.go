@@ -72,12 +72,14 @@ type Config struct {
 	Mode    string // "graph" or "eager" where the engine has both
 	Release string // release of the engine; empty for the release of its constants, "unknown" where the source names none
 	TP      int
-	EP      int // ranks of TP that each hold some of the experts whole; 0 or 1 for none
-	Budget  int // most tokens of a step; 0 for the engine's default
-	Graphs  int // most tokens of a step that CUDA graphs hold; 0 for the engine's default
-	Batch   int // sequences together, or clients
-	Prompt  int // tokens of each prompt
-	Gen     int // tokens generated for each
+	EP      int    // ranks of TP that each hold some of the experts whole; 0 or 1 for none
+	Budget  int    // most tokens of a step; 0 for the engine's default
+	Graphs  int    // most tokens of a step that CUDA graphs hold; 0 for the engine's default
+	Looks   int    // decode steps after which the engine looks for new requests; 0 for one
+	With    string // option that the engine was started with, as "flashinfer-gemm" (engine.With)
+	Batch   int    // sequences together, or clients
+	Prompt  int    // tokens of each prompt
+	Gen     int    // tokens generated for each
 	Weights string
 	KV      string // empty: as the stream
 	Load    Load
@@ -106,6 +108,12 @@ func (c *Config) String() string {
 	}
 	if c.Graphs > 0 {
 		s += fmt.Sprintf(", graphs of up to %d tokens", c.Graphs)
+	}
+	if c.Looks > 1 {
+		s += fmt.Sprintf(", new requests every %d steps", c.Looks)
+	}
+	if c.With != "" {
+		s += ", with " + c.With
 	}
 	return s
 }
@@ -175,7 +183,7 @@ func (o *Observation) Check() error {
 	for _, n := range []struct {
 		key string
 		n   int
-	}{{columnEP, o.EP}, {columnBudget, o.Budget}, {columnGraphs, o.Graphs}} {
+	}{{columnEP, o.EP}, {columnBudget, o.Budget}, {columnGraphs, o.Graphs}, {columnLooks, o.Looks}} {
 		if n.n < 0 || n.n > most {
 			return fmt.Errorf("%s is %d: want 1 to %d, or nothing", n.key, n.n, most)
 		}

@@ -12,15 +12,18 @@ import (
 
 // A runner is an engine on a GPU, by the names that an observation has.
 type runner struct {
-	gpu, engine, mode, release string
-	graphs                     int
+	gpu, engine, mode, release, with string
+	graphs                           int
 }
 
-// parse is the engine in its mode, with the graphs that it was told to capture.
+// parse is the engine in its mode, with the option that it was started with and the graphs that it was told to capture.
 func (r runner) parse() (analytic.Engine, error) {
 	e, err := engine.ParseMode(r.engine, r.mode)
 	if err == nil && r.release != "" {
 		e, err = engine.AtRelease(e, r.release)
+	}
+	if err == nil && r.with != "" {
+		e, err = engine.With(e, r.with)
 	}
 	if err != nil || r.graphs == 0 {
 		return e, err
@@ -40,7 +43,7 @@ func (s *Scorer) machine(c *analytic.Case, config *Config) (*analytic.Machine, e
 	return c.On(all), nil
 }
 
-func (c *Config) runner() runner { return runner{c.GPU, c.Engine, c.Mode, c.Release, c.Graphs} }
+func (c *Config) runner() runner { return runner{c.GPU, c.Engine, c.Mode, c.Release, c.With, c.Graphs} }
 
 // prepare is an engine on a GPU with the calibration of both.
 func (s *Scorer) prepare(r runner) (*analytic.Machines, error) {

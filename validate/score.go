@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"llmprof/input"
+	"llmprof/concurrent"
 )
 
 // A Row is an observation beside its prediction.
@@ -195,7 +195,7 @@ func (s *Scorer) predictAhead(all []Observation) {
 		todo = append(todo, c)
 	}
 	answers := make([]found[prediction], len(todo))
-	input.Each(len(todo), func(i int) { answers[i].value, answers[i].err = s.estimate(todo[i]) })
+	concurrent.Each(len(todo), func(i int) { answers[i].value, answers[i].err = s.estimate(todo[i]) })
 	if s.answers == nil {
 		s.answers = make(map[Config]found[prediction], len(todo))
 	}

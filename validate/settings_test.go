@@ -8,7 +8,7 @@ import (
 // TestServerSettings holds that the rows of servers have the settings of their launch scripts, where
 // these changed from one release of an engine to the next.
 func TestServerSettings(t *testing.T) {
-	minimax, deepseek, own := 0, 0, 0
+	minimax, deepseek, flash, own := 0, 0, 0, 0
 	for _, o := range embedded(t) {
 		switch {
 		case o.Model == "minimax-m2.5" && strings.Contains(o.Note, "0.19.0"): // vllm/vllm-openai:v0.19.0 came with a new script
@@ -24,6 +24,11 @@ func TestServerSettings(t *testing.T) {
 			if o.Budget < 8192 {
 				t.Errorf("%s: steps of %d tokens, want at least 8192", o.ID, o.Budget)
 			}
+		case o.Engine == "sglang" && o.Weights == "fp8-block" && strings.HasPrefix(o.GPU, "b"): // SGL_ENABLE_JIT_DEEPGEMM=false
+			flash++
+			if o.With != "flashinfer-gemm" {
+				t.Errorf("%s: dense products by %q, want FlashInfer's", o.ID, o.With)
+			}
 		case o.Load == Closed && o.Engine != "sglang":
 			own++
 			if o.Budget != o.Batch+o.Prompt+1500 {
@@ -31,7 +36,7 @@ func TestServerSettings(t *testing.T) {
 			}
 		}
 	}
-	if minimax == 0 || deepseek == 0 || own == 0 {
-		t.Errorf("%d rows of MiniMax, %d of DeepSeek and %d of aiconfigurator's own: want some of each", minimax, deepseek, own)
+	if minimax == 0 || deepseek == 0 || flash == 0 || own == 0 {
+		t.Errorf("%d rows of MiniMax, %d and %d of DeepSeek and %d of aiconfigurator's own: want some of each", minimax, deepseek, flash, own)
 	}
 }

@@ -34,6 +34,7 @@ type Operator struct {
 	Layer  string // kind of layer; "" outside of the layers
 	Layers float64
 	Kind   operator.Kind
+	Block  int         // number in the layer of the first block that has it
 	In     string      // operator whose kernel computes it too; "" if it has a separate kernel
 	Format unit.Format // format that its GEMMs run in; NoFormat without any
 
@@ -230,7 +231,7 @@ func sumOf(sum []Operator, o *operator.Op) ([]Operator, *Operator) {
 			at = i + 1
 		}
 	}
-	sum = slices.Insert(sum, at, Operator{Name: o.Name, Layer: o.Layer, Kind: o.Type.Kind()})
+	sum = slices.Insert(sum, at, Operator{Name: o.Name, Layer: o.Layer, Kind: o.Type.Kind(), Block: int(o.At)})
 	return sum, &sum[at]
 }
 

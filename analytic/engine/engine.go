@@ -28,14 +28,16 @@ func Names() []string {
 	return names
 }
 
-// Parse finds an engine by name or alias, ignoring case. A release may follow, as in vllm@0.19.0, and then +deepep.
+// Parse finds an engine by name or alias, ignoring case. A release may follow, as in vllm@0.19.0, and then an option, as +deepep.
 func Parse(name string) (analytic.Engine, error) {
-	if at := len(name) - len(deepEP); at > 0 && strings.EqualFold(name[at:], deepEP) {
-		e, err := Parse(name[:at])
-		if err != nil {
-			return nil, err
+	for option, with := range options() {
+		if at := len(name) - len(option); at > 0 && strings.EqualFold(name[at:], option) {
+			e, err := Parse(name[:at])
+			if err != nil {
+				return nil, err
+			}
+			return with(e)
 		}
-		return withDeepEP(e)
 	}
 	if name, release, given := strings.Cut(name, "@"); given {
 		e, err := Parse(name)
@@ -51,6 +53,20 @@ func Parse(name string) (analytic.Engine, error) {
 		}
 	}
 	return nil, fmt.Errorf("unknown engine %.40q; %s", name, spelling.Hint(name, Names()))
+}
+
+// options are what may end an engine's name, and make it the engine with that option.
+func options() map[string]func(analytic.Engine) (analytic.Engine, error) {
+	return map[string]func(analytic.Engine) (analytic.Engine, error){deepEP: withDeepEP, flashInferGEMM: withFlashInferGEMM}
+}
+
+// With is an engine with an option that its servers were started with, as "deepep".
+func With(e analytic.Engine, option string) (analytic.Engine, error) {
+	with, ok := options()["+"+option]
+	if !ok {
+		return nil, fmt.Errorf("unknown option %.40q of %s; options are deepep and flashinfer-gemm", option, e.Profile().Name)
+	}
+	return with(e)
 }
 
 // ParseMode finds an engine by name and by how it ran, as a graph.

@@ -32,6 +32,7 @@ type graphed struct {
 	contiguous  bool                                                     // experts in FP8 by blocks run by DeepGEMM in its contiguous layout
 	overlaps    float64                                                  // most tokens of a decode step whose shared experts run in a stream beside the routed ones
 	joined      func(l *analytic.Lowering) bool                          // the grouped GEMM of a layer has the shared expert among its experts; nil where it never does
+	quantizes   bool                                                     // times of products in FP8 by blocks on Blackwell's GPUs of data centres have the kernel in them that quantizes their inputs
 	oneCall     bool                                                     // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
 }
 
@@ -198,6 +199,10 @@ func (e *graphed) product(l *analytic.Lowering, i int) {
 		return
 	}
 	if stream := l.Step.Scheme.Stream(); o.Format != stream && o.Format != unit.NoFormat && (!e.static || !scaled(l, i)) {
+		if e.quantizes && o.Scheme == roofline.FP8Block && dataCentreBlackwell(l.GPU) {
+			l.Launch(i, roofline.GEMM, 1).Quantized = o.Shape.M
+			return
+		}
 		k := l.Launch(i, roofline.Elementwise, 1)
 		values := o.Shape.M * o.Shape.K
 		k.Work = roofline.Work{Acts: stream.Bytes(values) + o.Format.Bytes(values)}

@@ -95,6 +95,24 @@ func tabled(engine string) func(*hardware.GPU, *hardware.Calibration) {
 	}
 }
 
+// over is the constants of an engine with those of other tables in place of theirs, but for those of a calibration. The other tables are of
+// another release or another setting than was timed, so that none is of a user's board.
+func over(operators func(*hardware.GPU, *hardware.Calibration), tables string) func(*hardware.GPU, *hardware.Calibration) {
+	return func(g *hardware.GPU, c *hardware.Calibration) {
+		file := c.Constants
+		operators(g, c)
+		for _, o := range operatorsOf(tables, g) {
+			if file[o.constant.Info().Leader] != 0 {
+				continue
+			}
+			c.Constants[o.constant], c.Fitted[o.constant] = o.value, false
+			if o.p90 != 0 {
+				c.Residuals[o.constant] = o.p90
+			}
+		}
+	}
+}
+
 // operatorsOf lists the constants of an engine on a GPU: section by section those of the GPU, else those of its generation.
 func operatorsOf(engine string, g *hardware.GPU) (list []operatorConstant) {
 	own, all := map[string]bool{}, operators(engine, g)

@@ -76,6 +76,8 @@ func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 		at.overlaps = 0 // vllm-project/vllm, pull request 26440
 	}
 	switch {
+	case name == tensorRT.profile.Name && number.older(1, 3):
+		p.Operators, at.quantizes = over(p.Operators, tensorRT12), true
 	case name == sglang.profile.Name && number.before(5, 10):
 		at.pieces = nil // --enable-piecewise-cuda-graph is off by default: python/sglang/srt/server_args.py of 0.5.9
 	case name == vllm.profile.Name && number.before(14, 0):
@@ -83,6 +85,10 @@ func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	}
 	return &at, nil
 }
+
+// tensorRT12 names the rows of the tables of TensorRT-LLM 1.2.0rc5 that differ from those of 1.3.0rc20: products in FP8 by blocks on Blackwell's GPUs of data
+// centres, whose inputs a slower kernel quantizes, and experts in FP8 by blocks on an H200.
+const tensorRT12 = "tensorrt-llm@1.2.0rc5"
 
 // blockingConstants sets the constants of vLLM without asynchronous scheduling, which is the default since 0.14
 // (vllm-project/vllm, pull request 27614). Without it, steps of llama3.1-8b by 0.25.1 take longer by these times, and
@@ -106,6 +112,11 @@ func parseVersion(release string) (v version) {
 	}
 	fmt.Sscanf(release, "%d.%d.%d", &v[0], &v[1], &v[2]) //nolint:errcheck // 0.14 is 0.14.0
 	return v
+}
+
+// older reports whether a release is of a series before one.
+func (v version) older(major, minor int) bool {
+	return slices.Compare(v[:], []int{major, minor}) < 0
 }
 
 func (v version) before(minor, patch int) bool {

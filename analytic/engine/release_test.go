@@ -7,6 +7,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -69,5 +70,35 @@ func TestOneRelease(t *testing.T) {
 	}
 	if _, err := engine.AtRelease(e, "0.19.0"); err == nil || !strings.Contains(err.Error(), "has a release already") {
 		t.Errorf("vllm@0.12.0 at 0.19.0: error %v", err)
+	}
+}
+
+// Products in FP8 by blocks of TensorRT-LLM before 1.3 have the slower kernel in them that quantizes their inputs, on Blackwell's GPUs of data centres alone.
+func TestOlderProductsQuantize(t *testing.T) {
+	for _, x := range []struct {
+		gpu, engine string
+		within      bool
+	}{
+		{"b200", "tensorrt-llm@1.2.0rc6.post2", true}, {"b200", "tensorrt-llm@1.3.0rc20", false}, {"b200", "tensorrt-llm", false},
+		{"h200", "tensorrt-llm@1.2.0rc6.post2", false}, {"b200", "sglang@0.5.9", false},
+	} {
+		c := casetest.Case(t, "deepseek-r1", x.gpu, 1, 8)
+		c.Machine, c.Scheme = casetest.Machine(t, x.gpu, x.engine), casetest.Scheme(t, "fp8-block", c.Machine.GPU)
+		p, err := analytic.NewPredictor(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, launches := 0.0, 0
+		s := p.Step(1, 64, 0, 1)
+		p.Walk(&s, func(l *analytic.Lowering, _ []roofline.Cost) {
+			for i := range l.Kernels {
+				if k := &l.Kernels[i]; l.Ops[k.Main].Name == "o_proj" {
+					rows, launches = rows+k.Quantized, launches+1
+				}
+			}
+		})
+		if x.within != (rows > 0) || rows != 0 && rows != 64*float64(launches) {
+			t.Errorf("%s on %s: products quantize %g rows in %d kernels, want %v", x.engine, x.gpu, rows, launches, x.within)
+		}
 	}
 }

@@ -70,6 +70,8 @@ func refusal(s *analytic.Support, m *models.Model, g *hardware.GPU, scheme *mode
 		return unfit(s, g)
 	case s.Weights != nil && !slices.Contains(s.Weights, scheme.Weights):
 		return fmt.Sprintf("has no weights in %v: it has %s", scheme.Weights, unit.ListFormats(s.Weights))
+	case s.Blocks && scheme.Group == 0:
+		return "has weights in FP8 by blocks alone"
 	case g.Vendor == nvidia && capability(g) < s.Since[scheme.Weights]:
 		return fmt.Sprintf("has no weights in %v on %s: they need compute capability %.1f or newer", scheme.Weights, g.Name, s.Since[scheme.Weights])
 	case slices.Contains(s.Lacks[g.Generation], scheme.Weights):

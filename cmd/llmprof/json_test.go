@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"path/filepath"
 	"slices"
@@ -156,5 +157,33 @@ func TestServingSchemas(t *testing.T) {
 			continue
 		}
 		checkSchema(t, schema(t, x.schema), got.stdout)
+	}
+}
+
+// The JSON of a load says how many tokens are drafted, by what, and how many of them are right.
+func TestSpeculationInJSON(t *testing.T) {
+	const own = "estimate --model deepseek-v3 --gpu h200 --tp 8 --rate 1"
+	for args, want := range map[string]string{
+		own: "null",
+		own + " --speculative-tokens 1 --acceptance 0.8":                                                                             `{"speculative_tokens":1,"acceptance":0.8,"draft_model":"mtp"}`,
+		own + " --speculative-tokens 2 --acceptance 0.5 --draft-model ngram":                                                         `{"speculative_tokens":2,"acceptance":0.5,"draft_model":"ngram"}`,
+		"estimate --model llama3.1-70b --gpu h100 --tp 4 --rate 1 --speculative-tokens 3 --acceptance 0.7 --draft-model llama3.2-1b": `{"speculative_tokens":3,"acceptance":0.7,"draft_model":"llama3.2-1b"}`,
+		"simulate --model llama3.1-8b --gpu h200 --rate 2 --requests 20 --speculative-tokens 3 --acceptance 0.7":                     `{"speculative_tokens":3,"acceptance":0.7,"draft_model":"ngram"}`,
+	} {
+		command := strings.Fields(args)
+		got := try(t, append(command, "--format", "json")...)
+		checkSchema(t, schema(t, command[0]+".v1.json"), got.stdout)
+		var d struct {
+			Speculation json.RawMessage `json:"speculation"`
+			Load        struct {
+				Speculation json.RawMessage `json:"speculation"`
+			} `json:"load"`
+		}
+		testkit.Must(t, json.Unmarshal([]byte(got.stdout), &d))
+		var flat bytes.Buffer
+		testkit.Must(t, json.Compact(&flat, slices.Concat(d.Speculation, d.Load.Speculation)))
+		if flat.String() != want {
+			t.Errorf("%s: %s, want %s", args, &flat, want)
+		}
 	}
 }

@@ -83,6 +83,9 @@ func (t *trial) settle() error {
 	if t.records != "" && p.Engine != experiment.OpenAI {
 		return usage("--records %s: only a server's requests are recorded one by one: it is for --engine %s", t.records, experiment.OpenAI)
 	}
+	if t.given("speed") && p.Speed == 0 {
+		return usage("--speed 0: want above 0 and at most 1e9")
+	}
 	if t.output.picture() != "" && p.Engine != experiment.OpenAI {
 		return usage("-o %s: the chart is of the loads of a server, with --engine openai", t.output.file)
 	}

@@ -240,21 +240,11 @@ func (o *output) style(a *app) render.Style {
 }
 
 // writeFile replaces a file in one step, so that a reader finds the old content
-// or the new, and never a part. What is no regular file, as /dev/null, is
-// written to.
+// or the new, and never a part.
 func writeFile(path string, data []byte) error {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return writeDevice(path, info, data)
-	}
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-	}
-	f, err := atomicfile.Create(path, 0o666)
+	f, err := atomicfile.Replace(path, 0o666)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, input.Cause(err))
-	}
-	if info, err := os.Stat(path); err == nil {
-		_ = f.Chmod(info.Mode().Perm())
 	}
 	if _, err := f.Write(data); err != nil {
 		return errors.Join(fmt.Errorf("writing %s: %w", path, input.Cause(err)), f.Drop())
@@ -269,19 +259,4 @@ func writeFigure(f *plots.Figure, file, kind string) error {
 		return err
 	}
 	return writeFile(file, b.Bytes())
-}
-
-func writeDevice(path string, info os.FileInfo, data []byte) error {
-	if info.IsDir() {
-		return fmt.Errorf("writing %s: it is a directory; give the name of a file in it", path)
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	return nil
 }

@@ -140,6 +140,8 @@ func (s *simulation) points() ([]serving.Load, error) {
 		return nil, usage("--routing: one replica needs none; give --dp")
 	case s.trace == "" && s.Given("speed"):
 		return nil, usage("--speed is of a --trace")
+	case s.Given("speed") && !(s.speed > 0 && s.speed <= 1e9):
+		return nil, usage("--speed %g: want above 0 and at most 1e9", s.speed)
 	case s.Given("burstiness") && s.arrival != "gamma":
 		return nil, usage("--burstiness is of --arrival gamma")
 	case s.Given("ramp-from") != (s.arrival == "ramp"):

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"llmprof/atomicfile"
@@ -176,12 +175,9 @@ func (s *simulation) recordFile() (*json.Encoder, func(keep bool) error, error) 
 	if s.records == "" {
 		return nil, func(bool) error { return nil }, nil
 	}
-	if info, err := os.Stat(s.records); err == nil && info.IsDir() {
-		return nil, nil, fmt.Errorf("--records %s: it is a directory; give the name of a file in it", s.records)
-	}
-	f, err := atomicfile.Create(s.records, 0o666)
+	f, err := atomicfile.Replace(s.records, 0o666)
 	if err != nil {
-		return nil, nil, fmt.Errorf("writing %s: %w", s.records, input.Cause(err))
+		return nil, nil, fmt.Errorf("--records %s: %w", s.records, input.Cause(err))
 	}
 	b := bufio.NewWriter(f)
 	return json.NewEncoder(b), func(keep bool) error {

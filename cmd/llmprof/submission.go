@@ -210,10 +210,7 @@ func (a *app) whole(file string, join func(io.Writer) error) (err error) {
 	if file == "" || file == "-" {
 		return join(a.stdout)
 	}
-	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
-		return usage("-o %s: want a file, into which the shards are put together", file)
-	}
-	f, err := atomicfile.Create(file, 0o666)
+	f, err := atomicfile.Replace(file, 0o666)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", file, input.Cause(err))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,6 +18,7 @@ import (
 	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/plots"
+	"llmprof/spelling"
 	"llmprof/validate"
 )
 
@@ -262,6 +264,16 @@ func (v *comparison) only(s *validate.Scorer, all []validate.Observation) ([]val
 			}
 		}
 	}
+	engines := map[string]bool{}
+	for i := range all {
+		engines[all[i].Config.Engine] = true
+	}
+	for _, name := range v.engines {
+		known := slices.Sorted(maps.Keys(engines))
+		if !slices.ContainsFunc(all, func(o validate.Observation) bool { return runs(s.Canonical(o.Config), name) }) {
+			return nil, usage("no observation is of the engine %.60q; %s", name, spelling.Hint(name, known))
+		}
+	}
 	kept := slices.DeleteFunc(all, func(o validate.Observation) bool { return !v.wants(s.Canonical(o.Config)) })
 	if len(kept) == 0 && (len(v.models) > 0 || v.gpu != "" || len(v.engines) > 0) {
 		return nil, usage("no observation is of%s", v.wanted())
@@ -281,7 +293,12 @@ func (v *comparison) wanted() (flags string) {
 
 func (v *comparison) wants(c validate.Config) bool {
 	return (len(v.models) == 0 || slices.Contains(v.models, c.Model)) && (v.gpu == "" || c.GPU == v.gpu) &&
-		(len(v.engines) == 0 || slices.ContainsFunc(v.engines, func(e string) bool { return strings.EqualFold(c.Engine, e) || strings.EqualFold(c.Runs(), e) }))
+		(len(v.engines) == 0 || slices.ContainsFunc(v.engines, func(e string) bool { return runs(c, e) }))
+}
+
+// runs reports whether an engine of a name runs a configuration.
+func runs(c validate.Config, engine string) bool {
+	return strings.EqualFold(c.Engine, engine) || strings.EqualFold(c.Runs(), engine)
 }
 
 // verdict is an error where a group is off by more than --fail-over, or where

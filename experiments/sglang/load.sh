@@ -41,10 +41,17 @@ m() { # load, seconds it needs, and flags: one result, unless too little time is
 c() { m "batch$1" 15 --concurrency "$1" --requests "$2" --prompt-len 1024 --gen-len 128; }
 p() { m "prompt$1" 8 --concurrency 1 --requests 16 --prompt-len "$1" --gen-len 16; }
 t() { m "$1" 32 --trace "$here/../vllm-load-mixed/traces/$1.jsonl"; }
+profile() { # traces of the steps of a prompt and of decode, which no load is scored on
+  [ "$(left)" -gt 25 ] || { echo "no time for traces"; return; }
+  curl -s -m 10 -X POST $url/start_profile -H 'Content-Type: application/json' -d "{\"output_dir\": \"$RESULTS/trace-$run\", \"num_steps\": 6, \"activities\": [\"CPU\", \"GPU\"], \"profile_by_stage\": true}"
+  "$LLMPROF" measure --engine openai --base-url $url/v1 --model "$model" --concurrency 1 --requests 8 --prompt-len 1000 --gen-len 24 --format json > /dev/null 2>&1
+  ls -la "$RESULTS/trace-$run"; echo "traces at $((SECONDS - start)) s"
+}
 loads() { # name and model of the server, and loads
   run=$1 model=$2
   m warm 10 --prompt-len 1024 --gen-len 64 --concurrency 16 --requests 64
   c 1 12; c 16 64; c 64 256; c 4 16; p 1024; p 128; p 4096; p 8192
+  profile
   for l in "${@:3}"; do t "$l"; done
 }
 save() { # all so far in one file

@@ -126,6 +126,8 @@ func (r *reader) parse(name string, from tree.Place) (*tree.Node, error) {
 	}
 	data, err := r.open(name)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && from.Source.Name == name:
+		return nil, from.Mistake("no such file")
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, from.Mistake("%s: no such file", name)
 	case err != nil:

@@ -45,7 +45,7 @@ func fixture(t testing.TB) *Result {
 			Utilization: summary(t, 0.97, 0.98, 0.99), MemoryUtil: summary(t, 0.6, 0.62), Temperature: summary(t, 51, 55),
 			ThrottledS: map[string]float64{"power": 0.4},
 		}},
-		Meter:      &Meter{PeriodS: 0.1, ReadS: 0.004, Overhead: new(-0.0003)},
+		Meter:      &Meter{PeriodS: new(0.1), ReadS: 0.004, Overhead: new(-0.0003)},
 		Provenance: Provenance{Version: "test", Command: []string{"llmprof", "measure"}, Seed: 7},
 		Reasons:    map[string]string{"step_s": "the engine does not say its steps", "serving": "the engine is not asked over HTTP", "operators": "not asked for"},
 		Warnings:   []string{"fixture: made up for tests, not measured"},

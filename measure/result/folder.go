@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"llmprof/concurrent"
 	"llmprof/input"
 )
 
@@ -19,13 +20,13 @@ import (
 func ReadFolder(dir string) ([]*Result, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("reading the results: %w", err)
+		return nil, fmt.Errorf("no results in the folder %s: %w", dir, input.Cause(err))
 	}
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool {
 		return e.IsDir() || strings.HasPrefix(e.Name(), ".") || filepath.Ext(e.Name()) != Extension || IsPredictions(e.Name())
 	})
 	read, errs := make([]*Result, len(entries)), make([]error, len(entries))
-	input.Each(len(read), func(i int) { read[i], errs[i] = readNamed(dir, entries[i].Name()) })
+	concurrent.Each(len(read), func(i int) { read[i], errs[i] = readNamed(dir, entries[i].Name()) })
 	return slices.DeleteFunc(read, func(r *Result) bool { return r == nil }), errors.Join(errs...)
 }
 

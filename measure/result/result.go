@@ -78,7 +78,7 @@ type Closure struct {
 
 // Meter is what metering itself cost.
 type Meter struct {
-	PeriodS  float64  `json:"period_s"`
+	PeriodS  *float64 `json:"period_s"`      // median time between two samples of power; null where no sensor gives two
 	ReadS    float64  `json:"read_s"`        // time of one reading of all sensors
 	Overhead *float64 `json:"tpot_overhead"` // TPOT with it over TPOT without, less 1; null if not tried
 }

@@ -130,7 +130,12 @@ func (t *Trace) Next() (serving.Request, bool) {
 		}
 		t.last = w.at
 		t.sent++
-		r := serving.Request{At: unit.Seconds((w.at - t.first) / t.options.Speed), Prompt: w.prompt, Gen: w.gen}
+		at := (w.at - t.first) / t.options.Speed
+		if at > mostSeconds {
+			t.err = fmt.Errorf("request %d comes %.4g s after the first: at most %g s are replayed", t.sent+t.Skipped, at, float64(mostSeconds))
+			return serving.Request{}, false
+		}
+		r := serving.Request{At: unit.Seconds(at), Prompt: w.prompt, Gen: w.gen}
 		if len(w.hashes) > 0 {
 			r.Hashes, r.HashTokens = w.hashes, mooncakeBlock
 		}
@@ -138,6 +143,9 @@ func (t *Trace) Next() (serving.Request, bool) {
 	}
 	return serving.Request{}, false
 }
+
+// mostSeconds is the longest trace: 300 years, in which a float64 still tells 2 µs apart.
+const mostSeconds = 1e10
 
 // mooncakeBlock is the tokens of a block that Mooncake's traces have a hash of.
 const mooncakeBlock = 512

@@ -135,6 +135,18 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// Requests that come so late that the clock could not tell their steps apart are refused.
+func TestSlowTrace(t *testing.T) {
+	tr, err := Read(strings.NewReader("time,prompt,generated\n0,2,3\n2.5,2,3\n"), Options{Speed: 1e-12})
+	testkit.Must(t, err)
+	for ok := true; ok; {
+		_, ok = tr.Next()
+	}
+	if err := tr.Err(); err == nil || !strings.Contains(err.Error(), "request 2 comes 2.5e+12 s after the first: at most 1e+10 s are replayed") {
+		t.Error(err)
+	}
+}
+
 // FuzzRead checks that no text panics, and that every request that comes out is possible.
 func FuzzRead(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.[cj]s*")

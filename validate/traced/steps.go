@@ -55,6 +55,9 @@ func split(l *tracefile.Timeline, layers int) (steps []step) {
 		s := step{kernels: kernels[from:to], next: next}
 		s.load, s.decode = marked(l, &s)
 		for _, k := range s.kernels {
+			if next > 0 {
+				k.Dur = min(k.Dur, next-k.TS) // the rest is time of the next step
+			}
 			s.graph = s.graph || k.class == attention && l.Graphs[k.Correlation]
 			if s.load == (load{}) {
 				s.decode = s.decode || s.graph || k.class == combine

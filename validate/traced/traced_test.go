@@ -106,6 +106,31 @@ func TestRealTraces(t *testing.T) {
 	}
 }
 
+// A kernel that still runs when the next step begins counts in its own step until then.
+func TestStepsThatOverlap(t *testing.T) {
+	l, q := trace(t, "h100-vllm", "llama3.1-8b-decode-b32")
+	begins := 0
+	for i := 1; i < len(l.Kernels); i++ {
+		if classOf(l.Kernels[i].Name) == embedding {
+			last := &l.Kernels[i-1]
+			last.Dur = l.Kernels[i].TS + 500 - last.TS
+			begins++
+		}
+	}
+	phases, err := Explain(l, q, scorer(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &phases[0]
+	sum := p.Sum.Observed
+	for _, o := range p.Others {
+		sum += o.Seconds
+	}
+	if off := p.Busy + p.Idle() - p.Span; begins == 0 || math.Abs(off) > 1e-9 || math.Abs(sum-p.Overlap-p.Busy) > 1e-9 {
+		t.Errorf("%d steps of %v s: kernels of %v s, of which %v side by side, run for %v", begins, p.Span, sum, p.Overlap, p.Busy)
+	}
+}
+
 // A prompt that was traced alone takes what is expected less the time of the power limit, which the estimate has for
 // prompts that follow each other: 14 % more without that.
 func TestTracedBurst(t *testing.T) {

@@ -80,7 +80,7 @@ const without = (flags, ...names) => ordered(Object.entries(flags).filter(([k]) 
 const withAll = (flags, more) => ordered(Object.entries({ ...flags, ...more }));
 const estimate = ({ data: { figures, words, graph } }) => ({ doc: figures, words, graph });
 const points = (a) => ({ list: Object.assign(a.data.points, { of: a.data.of }) });
-const rates = (a) => ({ list: Object.assign(a.data.points, { slower: a.data.slower }) });
+const rates = (a) => ({ list: Object.assign(a.data.points, { slower: a.data.slower, top: a.data.top }) });
 const given = (a) => ({ list: a.data }), steady = (a) => ({ under: a.data });
 export const EMPTY = [];
 

@@ -32,7 +32,7 @@ export const Latency = kept(function Latency({ curve, oldCurve, batch, load, set
 
 export const Rates = kept(function Rates({ rates, oldRates, rate, set, targets, under }) {
   const rows = rates.filter((r) => r.ttft_s), old = oldRates.filter((r) => r.ttft_s), adopt = (r) => set((s) => { s.view.load = "rate"; s.flags.rate = String(Number(r.rate.toPrecision(3))); }), why = rates.find((r) => r.error)?.error;
-  return html`<${Panel} id="rates" title="Latency over rate" about=${why && !rows.length ? `No steady state: ${why}` : "Means of the steady state with Poisson arrivals, up to 85 % of what the server takes at most. The band goes to the slow end of the interval, as far as that is within."} more=${lines(old, targets)} press=${!(why && !rows.length) && "Click a point to take its rate."}>
+  return html`<${Panel} id="rates" title="Latency over rate" about=${why && !rows.length ? `No steady state: ${why}` : `Means of the steady state with Poisson arrivals${rates.top ? `, up to ${Math.round(100 * rates.top)} % of what the server takes at most` : ""}. The band goes to the slow end of the interval, as far as that is within.`} more=${lines(old, targets)} press=${!(why && !rows.length) && "Click a point to take its rate."}>
       <div class="pair">${KEYS.map((k) => html`<${Chart} key=${k} height=${230} label=${`${k.toUpperCase()} over rate`} ready=${rates !== EMPTY} on=${[rates, oldRates, targets[k]]} signs=${[rate, under]} sign=${(f) => charts.point(f, k, "rate", rate, under?.load[`${k}_s`])}
         draw=${(width, height) => charts.curve({ rows, slower: rates.slower, key: k, x: "rate", xlabel: "requests a second", measured: [], pinned: old, limit: limitOf(targets, k), width, height, chosen: adopt })} />`)}</div>
     <//>`;

@@ -213,7 +213,9 @@ const (
 	chartLow   = 1e-3 // requests a second, which any server answers
 	chartSteps = 7    // rates before the last but one
 	chartStep  = 1.5  // a rate over the one before
-	chartTop   = 0.85 // the highest rate over the most that the server answers: states close to it take long, and rise without end
+
+	// ChartTop is the highest rate over the most that the server answers: states close to it take long, and rise without end.
+	ChartTop = 0.85
 )
 
 // Chart is the steady states at rates up to almost the most that the server answers, and by how much longer than expected everything takes at the slow
@@ -227,7 +229,7 @@ func (r *Rates) Chart() (all []ChartRate, slower float64, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	for _, rate := range spread(chartTop * most.Rate) {
+	for _, rate := range spread(ChartTop * most.Rate) {
 		at := ChartRate{Rate: rate}
 		at.Steady, at.Err = r.all.Rate(rate, layout)
 		all = append(all, at)

@@ -107,6 +107,7 @@ func (p *Page) under(ctx context.Context, r *Request) (*Answer, error) {
 type Rates struct {
 	Points []loadPoint `json:"points"`
 	Slower float64     `json:"slower,omitempty"` // by how much longer everything takes at the slow end of the interval
+	Top    float64     `json:"top,omitempty"`    // the highest rate over the most that the server answers
 }
 
 // A loadPoint is the steady state at a rate, or why there is none.
@@ -146,7 +147,7 @@ func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
 			point.TTFT, point.TPOT = at.Steady.TTFT, at.Steady.TPOT
 		}
 	}
-	return &Answer{Data: &Rates{all, slower}}, nil
+	return &Answer{Data: &Rates{all, slower, ask.ChartTop}}, nil
 }
 
 // noState is why there is no steady state at any rate.

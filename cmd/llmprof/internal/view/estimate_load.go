@@ -77,6 +77,7 @@ type loadJSON struct {
 	PromptLens  string           `json:"prompt_lengths"`
 	GenLens     string           `json:"gen_lengths"`
 	Scheduler   string           `json:"scheduler"`
+	Speculation *speculationJSON `json:"speculation"` // null where nothing is drafted
 	TTFT        float64          `json:"ttft_s"`
 	TPOT        *float64         `json:"tpot_s"` // null of answers of one token
 	E2E         float64          `json:"e2e_s"`
@@ -109,7 +110,7 @@ func (l *Load) document() *loadJSON {
 	}
 	s := l.Steady
 	j := &loadJSON{
-		Rate: l.Rate, Concurrency: l.Concurrency, PromptLens: l.Prompt.String(), GenLens: l.Gen.String(), Scheduler: l.Server.Scheduler.Name, TTFT: float64(s.TTFT), TPOT: OrNull(float64(s.TPOT)), E2E: float64(s.E2E),
+		Rate: l.Rate, Concurrency: l.Concurrency, PromptLens: l.Prompt.String(), GenLens: l.Gen.String(), Scheduler: l.Server.Scheduler.Name, Speculation: speculationOf(l.Server), TTFT: float64(s.TTFT), TPOT: OrNull(float64(s.TPOT)), E2E: float64(s.E2E),
 		Requests: s.Rate, Generated: s.Throughput, Running: s.Running, Waiting: s.Waiting, Utilization: s.Utilization, KVTokens: l.Server.Tokens(), KV: s.Cache,
 		Energy: float64(s.Energy), Cost: OrNull(float64(s.Cost)), GPUs: gpusOf(l.Server), Hour: OrNull(float64(l.hour())), Capacity: s.Capacity,
 	}

@@ -138,7 +138,11 @@ func rateFields(r *result.Result) render.Fields {
 		}
 	}
 	if m := r.Meter; m != nil && m.Overhead != nil {
-		f.Add("Meter", fmt.Sprintf("changes TPOT by %+.2f %%; power each %v", 100**m.Overhead, unit.Seconds(m.PeriodS)))
+		text := fmt.Sprintf("changes TPOT by %+.2f %%", 100**m.Overhead)
+		if m.PeriodS != nil {
+			text += fmt.Sprintf("; power each %v", unit.Seconds(*m.PeriodS))
+		}
+		f.Add("Meter", text)
 	}
 	return f
 }

@@ -83,8 +83,12 @@ func (s *Simulation) Page() *render.Document {
 
 // notes are the warnings, and what the requests that count are.
 func (s *Simulation) notes() []string {
-	if !slices.ContainsFunc(s.Points, func(p SimulatedPoint) bool { return p.Result.Counted() < p.Result.Completed }) {
+	i := slices.IndexFunc(s.Points, func(p SimulatedPoint) bool { return p.Result.Counted() < p.Result.Completed })
+	switch {
+	case i < 0:
 		return s.Warnings
+	case s.Points[i].Result.Transient == nil:
+		return append(slices.Clone(s.Warnings), "Latency and throughput are of the requests after those that --warmup leaves out.")
 	}
 	return append(slices.Clone(s.Warnings), "Latency and throughput are of the requests counted: those in the steady state by "+serving.Method+
 		", not those that fill the server and those that are answered when no more come. --warmup 0 counts all.")

@@ -11,19 +11,20 @@ const SimulationSchema = "llmprof.simulate/v1"
 // A SimulationDocument is a simulation as JSON; its figures are of the first load where there
 // are several, and all loads are in points.
 type SimulationDocument struct {
-	Schema    string         `json:"schema"`
-	Model     string         `json:"model"`
-	GPU       string         `json:"gpu"`
-	GPUs      int            `json:"gpus"`
-	Engine    string         `json:"engine"`
-	Scheduler schedulerJSON  `json:"scheduler"`
-	Replicas  int            `json:"replicas"`
-	Prefill   int            `json:"prefill_replicas"`
-	KVTokens  int            `json:"kv_cache_tokens"`
-	Seed      uint64         `json:"seed"`
-	simulated                // figures of the first load
-	Points    []simulatedOne `json:"points"`
-	Warnings  []string       `json:"warnings"`
+	Schema      string           `json:"schema"`
+	Model       string           `json:"model"`
+	GPU         string           `json:"gpu"`
+	GPUs        int              `json:"gpus"`
+	Engine      string           `json:"engine"`
+	Scheduler   schedulerJSON    `json:"scheduler"`
+	Speculation *speculationJSON `json:"speculation"` // null where nothing is drafted
+	Replicas    int              `json:"replicas"`
+	Prefill     int              `json:"prefill_replicas"`
+	KVTokens    int              `json:"kv_cache_tokens"`
+	Seed        uint64           `json:"seed"`
+	simulated                    // figures of the first load
+	Points      []simulatedOne   `json:"points"`
+	Warnings    []string         `json:"warnings"`
 }
 
 type schedulerJSON struct {
@@ -32,6 +33,27 @@ type schedulerJSON struct {
 	Seqs   int    `json:"max_num_seqs"`
 	Block  int    `json:"block_size"`
 	Async  bool   `json:"async_scheduling"`
+}
+
+// A speculationJSON says what is drafted in a step: by "mtp", the model's own layer, by "ngram", or by another model.
+type speculationJSON struct {
+	Tokens     int     `json:"speculative_tokens"`
+	Acceptance float64 `json:"acceptance"`
+	DraftModel string  `json:"draft_model"`
+}
+
+func speculationOf(s *serving.Server) *speculationJSON {
+	if s.Drafts == 0 {
+		return nil
+	}
+	j := &speculationJSON{s.Drafts, s.Acceptance, "ngram"}
+	switch {
+	case s.Modules > 0:
+		j.DraftModel = "mtp"
+	case s.Drafter != nil:
+		j.DraftModel = s.Drafter.Model.Name
+	}
+	return j
 }
 
 type simulatedOne struct {
@@ -115,8 +137,8 @@ func (s *Simulation) Document() *SimulationDocument {
 	r := &s.Server.Scheduler
 	d := &SimulationDocument{
 		Schema: SimulationSchema, Model: s.Estimate.Model.Name, GPU: s.Estimate.Machine.GPU.Name, GPUs: gpusOf(s.Server), Engine: s.Estimate.Machine.Engine.Profile().Name,
-		Scheduler: schedulerJSON{r.Name, r.Budget, r.MaxSeqs, r.Block, r.Async},
-		Replicas:  s.Server.Replicas, Prefill: s.Server.Prefillers, KVTokens: s.Server.Tokens(), Seed: s.Seed, Warnings: append([]string{}, s.Warnings...),
+		Scheduler: schedulerJSON{r.Name, r.Budget, r.MaxSeqs, r.Block, r.Async}, Speculation: speculationOf(s.Server),
+		Replicas: s.Server.Replicas, Prefill: s.Server.Prefillers, KVTokens: s.Server.Tokens(), Seed: s.Seed, Warnings: append([]string{}, s.Warnings...),
 	}
 	for _, p := range s.Points {
 		one := simulatedOne{Load: p.Name, simulated: s.simulated(p.Result)}

@@ -1,0 +1,52 @@
+//go:build unix
+
+package atomicfile
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// A named pipe is written to and stays one, and so does a link.
+func TestReplaceKeepsPipesAndLinks(t *testing.T) {
+	dir := t.TempDir()
+	pipe, link, file := filepath.Join(dir, "pipe"), filepath.Join(dir, "link"), filepath.Join(dir, "file")
+	for _, err := range []error{syscall.Mkfifo(pipe, 0o600), os.WriteFile(file, []byte("old"), 0o640), os.Symlink(file, link)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := make(chan string, 1)
+	go func() {
+		data, _ := os.ReadFile(pipe)
+		read <- string(data)
+	}()
+	for _, path := range []string{pipe, link} {
+		f, err := Replace(path, 0o666)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(f, "new"); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Keep(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := os.ReadFile(file)
+	if got := <-read; err != nil || got != "new" || string(data) != "new" {
+		t.Errorf("%q from the pipe, %q in the file, %v", got, data, err)
+	}
+	for path, want := range map[string]fs.FileMode{pipe: fs.ModeNamedPipe | 0o600, link: fs.ModeSymlink, file: 0o640} {
+		if info, err := os.Lstat(path); err != nil || info.Mode()&(fs.ModeType|want.Perm()) != want {
+			t.Errorf("%s: %v, %v, want %v", filepath.Base(path), info.Mode(), err, want)
+		}
+	}
+	if _, err := Replace(dir, 0o666); err == nil {
+		t.Error("a directory was replaced")
+	}
+}
