@@ -18,6 +18,9 @@ func TestShareOfAllBatches(t *testing.T) {
 			s := search{q: &q, card: &q.Cards[i], miss: noMiss(), missedAt: math.MaxInt}
 			for _, f := range s.card.Formats {
 				for _, split := range []Split{{1, 1, 1, 0}, {4, 2, 1, 0}} {
+					if split.TP*split.PP > s.card.GPU.GPUsPerNode {
+						continue
+					}
 					p, err := s.prepare(&Row{Card: s.card, Formats: f, Split: split, DP: 1, MicroBatches: split.PP})
 					testkit.Must(t, err)
 					w := wave{p: p.Predictor, q: &q}
