@@ -19,23 +19,23 @@ const CalibrationSchema = "llmprof.calibration/v1"
 // far they can be trusted, and where, when and with what they were measured. It
 // names the GPU by its key in the table, never by a UUID.
 type CalibrationFile struct {
-	File    string // path of the file, for messages
-	Name    string
-	GPU     string      // key in the table
-	Engine  string      // engine of the host constants; "" for none
-	Kernels string      // kernels that were timed: "torch 2.11 (cuBLAS, cuDNN)"
-	DType   unit.Format // format of GEMMs and attention
-	TP      []int       // numbers of GPUs that all-reduces were timed over, 1 among them
-	Made    time.Time
-	Version string            // version of llmprof
-	Tools   map[string]string // versions: driver, cuda, torch, ...
-	Device  CalibratedDevice
-	Values  map[string]Value    // constants by their keys
-	HeldOut map[string]Residual // errors of rows left out of the fit, by the key of the constant that bounds them
-	Notes   []string
+	File    string              `toml:"-"` // path of the file, for messages
+	Name    string              `toml:"name"`
+	GPU     string              `toml:"gpu"`     // key in the table
+	Engine  string              `toml:"engine"`  // engine of the host constants; "" for none
+	Kernels string              `toml:"kernels"` // kernels that were timed: "torch 2.11 (cuBLAS, cuDNN)"
+	DType   unit.Format         `toml:"-"`       // format of GEMMs and attention
+	TP      []int               `toml:"tp"`      // numbers of GPUs that all-reduces were timed over, 1 among them
+	Made    time.Time           `toml:"made"`
+	Version string              `toml:"llmprof"`  // version of llmprof
+	Tools   map[string]string   `toml:"versions"` // versions: driver, cuda, torch, ...
+	Device  CalibratedDevice    `toml:"device"`
+	Values  map[string]Value    `toml:"-"`        // constants by their keys
+	HeldOut map[string]Residual `toml:"held_out"` // errors of rows left out of the fit, by the key of the constant that bounds them
+	Notes   []string            `toml:"notes"`
 
-	Tables    *Tables              // tables that rows were imported from; nil where they were measured
-	Operators map[string]Operators // imported rows, by the section of their constants
+	Tables    *Tables              `toml:"tables"` // tables that rows were imported from; nil where they were measured
+	Operators map[string]Operators `toml:"-"`      // imported rows, by the section of their constants
 }
 
 // Tables are published tables of operator times that constants were fitted to.

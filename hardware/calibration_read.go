@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/BurntSushi/toml"
 
@@ -19,22 +18,10 @@ import (
 
 // A calibrationText is a calibration file as TOML has it.
 type calibrationText struct {
-	Schema  string            `toml:"schema"`
-	Name    string            `toml:"name"`
-	GPU     string            `toml:"gpu"`
-	Engine  string            `toml:"engine"`
-	Kernels string            `toml:"kernels"`
-	DType   string            `toml:"dtype"`
-	TP      []int             `toml:"tp"`
-	Made    time.Time         `toml:"made"`
-	Version string            `toml:"llmprof"`
-	Notes   []string          `toml:"notes"`
-	Tools   map[string]string `toml:"versions"`
-	Device  CalibratedDevice  `toml:"device"`
-
-	HeldOut   map[string]Residual      `toml:"held_out"`
-	Tables    *Tables                  `toml:"tables"`
+	Schema    string                   `toml:"schema"`
+	DType     string                   `toml:"dtype"`
 	Operators map[string]operatorsText `toml:"operators"`
+	CalibrationFile
 }
 
 type operatorsText struct {
@@ -128,20 +115,18 @@ func ParseCalibration(file, text string) (*CalibrationFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &CalibrationFile{
-		File: file, Name: t.Name, GPU: t.GPU, Engine: t.Engine, Kernels: t.Kernels, TP: t.TP, Made: t.Made.UTC(), Version: t.Version, Tools: t.Tools,
-		Notes: t.Notes, Device: t.Device, Values: map[string]Value{}, HeldOut: map[string]Residual{},
-	}
-	if err := r.head(f, &t); err != nil {
+	f, heldOut := &t.CalibrationFile, t.HeldOut
+	f.File, f.Made, f.Values, f.HeldOut = file, t.Made.UTC(), map[string]Value{}, map[string]Residual{}
+	if err := r.head(f, t.DType); err != nil {
 		return nil, err
 	}
 	if err := r.values(f, sections); err != nil {
 		return nil, err
 	}
-	if err := r.heldOut(f, t.HeldOut); err != nil {
+	if err := r.heldOut(f, heldOut); err != nil {
 		return nil, err
 	}
-	return f, r.tables(f, &t)
+	return f, r.tables(f, t.Operators)
 }
 
 // A calibrationReader makes errors that name a place.
@@ -169,16 +154,16 @@ func (r *calibrationReader) unknown(key toml.Key, meta *toml.MetaData) error {
 }
 
 // head checks what stands before the constants.
-func (r *calibrationReader) head(f *CalibrationFile, t *calibrationText) (err error) {
+func (r *calibrationReader) head(f *CalibrationFile, dtype string) (err error) {
 	for _, s := range []struct{ key, value, example string }{
 		{"name", f.Name, "h200"}, {"gpu", f.GPU, "h200-sxm-141gb"}, {"kernels", f.Kernels, "torch 2.11.0 (cuBLAS, cuDNN)"},
-		{"dtype", t.DType, "bf16"}, {"llmprof", f.Version, "v0.1.0"}, {"device.name", f.Device.Name, "NVIDIA H200"},
+		{"dtype", dtype, "bf16"}, {"llmprof", f.Version, "v0.1.0"}, {"device.name", f.Device.Name, "NVIDIA H200"},
 	} {
 		if s.value == "" {
 			return r.at(s.key, "the file has no %s, or an empty one: want %s = %q", s.key, s.key, s.example)
 		}
 	}
-	if f.DType, err = unit.ParseFormat(t.DType); err != nil {
+	if f.DType, err = unit.ParseFormat(dtype); err != nil {
 		return r.at("dtype", "%v", err)
 	}
 	d := &f.Device
@@ -355,9 +340,8 @@ func (r *calibrationReader) heldOut(f *CalibrationFile, all map[string]Residual)
 }
 
 // tables checks where imported rows come from, and what the laws make of them.
-func (r *calibrationReader) tables(f *CalibrationFile, t *calibrationText) error {
-	if t.Tables != nil {
-		f.Tables = t.Tables
+func (r *calibrationReader) tables(f *CalibrationFile, operators map[string]operatorsText) error {
+	if f.Tables != nil {
 		if f.Tables.Package == "" || f.Tables.Version == "" || f.Tables.Licence == "" || len(f.Tables.Files) == 0 {
 			return r.at("tables", "the tables lack package, version, licence or files: want where the rows come from, and by which licence")
 		}
@@ -367,7 +351,7 @@ func (r *calibrationReader) tables(f *CalibrationFile, t *calibrationText) error
 			}
 		}
 	}
-	for section, o := range t.Operators {
+	for section, o := range operators {
 		if len(constantsIn(section)) == 0 {
 			return r.at("operators."+section, "%q is no section of constants", section)
 		}

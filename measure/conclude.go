@@ -111,7 +111,7 @@ func summarize(t *result.Times, device []float64) error {
 	if err != nil {
 		return err
 	}
-	t.Summary, t.Device = *sum, medianOf(device)
+	t.Summary, t.Device = *sum, stats.MedianOf(device)
 	return nil
 }
 
@@ -148,12 +148,4 @@ func (s *session) rates() {
 	if r.TTLT != nil || r.TPOT != nil || r.TTFT != nil {
 		r.Throughput = rates
 	}
-}
-
-// medianOf is the median of any sample, nil of none.
-func medianOf(xs []float64) *float64 {
-	if len(xs) == 0 {
-		return nil
-	}
-	return new(stats.Median(xs))
 }

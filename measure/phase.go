@@ -9,6 +9,7 @@ import (
 
 	"llmprof/measure/engine"
 	"llmprof/measure/power"
+	"llmprof/measure/stats"
 	"llmprof/unit"
 )
 
@@ -33,7 +34,7 @@ func (r *phaseRun) line(p engine.Phase) string {
 		times = append(times, r.passes[i].seconds())
 	}
 	text := fmt.Sprintf("%s: %s after %d passes; %d more", p, state, r.warmups, len(r.passes))
-	if m := medianOf(times); m != nil {
+	if m := stats.MedianOf(times); m != nil {
 		text += fmt.Sprintf(" of %v", unit.Seconds(*m))
 	}
 	return text

@@ -282,7 +282,7 @@ func alikeLatent(a, b *Latent) bool {
 }
 
 func alikeExperts(a, b *Experts) bool {
-	return a.Count == b.Count && a.TopK == b.TopK && a.Idle == b.Idle && a.Activation == b.Activation &&
+	return a.Count == b.Count && a.TopK == b.TopK && a.Idle == b.Idle && a.Groups == b.Groups && a.TopGroups == b.TopGroups && a.Activation == b.Activation &&
 		alikeLinears(a.Router, b.Router) && alikeLinears(a.In, b.In) && alikeLinears(a.Out, b.Out) && both(a.Shared, b.Shared, alikeShared)
 }
 

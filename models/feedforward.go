@@ -45,6 +45,7 @@ func (r *reader) moeBlock(_ kind) Block {
 	if e.TopK > e.Count {
 		r.fail("%s (%d) is more than %s (%d)", r.name("num_experts_per_tok"), e.TopK, r.name("num_experts"), e.Count)
 	}
+	r.limitGroups(e)
 	width := r.size(cmp.Or(s.width, "moe_intermediate_size"))
 	bias := r.on(s.bias)
 	e.Router = []Linear{{Name: "router", In: r.hidden, Out: e.Count, Bias: r.on(s.routerBias), Split: Replicated}}
@@ -56,6 +57,25 @@ func (r *reader) moeBlock(_ kind) Block {
 		b.Extra = int64(e.Count)
 	}
 	return b
+}
+
+// limitGroups reads to how many groups of experts a token is sent at most (DeepSeek-V2, arXiv:2405.04434, section 2.2.2).
+func (r *reader) limitGroups(e *Experts) {
+	groups, top := r.value("n_group"), r.value("topk_group")
+	if groups == nil || top == nil || r.value("topk_method") == "greedy" {
+		return
+	}
+	n, limit := r.whole(groups, "n_group", 0, maxSize), r.whole(top, "topk_group", 0, maxSize)
+	switch {
+	case n <= 1 || limit == 0 || limit >= n:
+		return
+	case e.Count%n != 0:
+		r.fail("%s (%d) is not a multiple of n_group (%d)", r.name("num_experts"), e.Count, n)
+	case e.Count/n*limit < e.TopK:
+		r.fail("%s is %d, and topk_group leaves %d experts to choose among", r.name("num_experts_per_tok"), e.TopK, e.Count/n*limit)
+	default:
+		e.Groups, e.TopGroups = n, limit
+	}
 }
 
 // narrow has experts work on a stream of another width, with projections into it and out of it.

@@ -114,8 +114,13 @@ func dig(object map[string]any, path string) (any, bool) {
 	return dig(inner, rest)
 }
 
-// name is what the family calls a field, for errors.
+// name is what the config calls a field, or else the family, for errors.
 func (f *fields) name(name string) string {
+	for _, own := range f.names[name] {
+		if _, found := dig(f.config, own); found {
+			return own
+		}
+	}
 	if own := f.names[name]; len(own) > 0 {
 		return own[0]
 	}

@@ -231,6 +231,8 @@ func (k ScanKind) String() string { return scanNames[k] }
 type Experts struct {
 	Count, TopK int
 	Idle        int      // further experts that the router may choose and that do nothing (LongCat-Flash)
+	Groups      int      // groups of experts that follow each other; 0 where a token takes its experts among all
+	TopGroups   int      // groups among which a token takes them
 	Router      []Linear // projections of the residual stream to Count scores
 	In, Out     []Linear // matrices of one expert
 	Activation  Activation

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -210,4 +211,35 @@ func TestRWKVState(t *testing.T) {
 		return
 	}
 	t.Error("no RWKV in the data")
+}
+
+// Routers that limit a token's experts to some groups say so; those that choose "greedily" have groups that limit nothing.
+func TestLimitedGroups(t *testing.T) {
+	const config = `{"model_type": "deepseek_v2", "hidden_size": 64, "intermediate_size": 128, "moe_intermediate_size": 32, "num_hidden_layers": 2,
+		"num_attention_heads": 4, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8, "vocab_size": 256,
+		"n_routed_experts": 16, "num_experts_per_tok": 6, %s}`
+	for fields, want := range map[string][2]int{
+		`"n_group": 8, "topk_group": 3, "topk_method": "group_limited_greedy"`: {8, 3},
+		`"n_group": 8, "topk_group": 3, "topk_method": "greedy"`:               {},
+		`"n_group": 1, "topk_group": 1`:                                        {},
+		`"n_group": 8, "topk_group": 8`:                                        {},
+		`"n_group": null, "topk_group": 3`:                                     {},
+	} {
+		m, err := Read("x", fmt.Appendf(nil, config, fields))
+		testkit.Must(t, err)
+		for _, b := range m.Blocks() {
+			if e := b.Experts; e != nil && [2]int{e.Groups, e.TopGroups} != want {
+				t.Errorf("%s: %d of %d groups, want %v", fields, e.TopGroups, e.Groups, want)
+			}
+		}
+	}
+	for fields, want := range map[string]string{
+		`"n_group": 5, "topk_group": 3`:   "n_routed_experts (16) is not a multiple of n_group (5)",
+		`"n_group": 8, "topk_group": 2`:   "num_experts_per_tok is 6, and topk_group leaves 4 experts",
+		`"n_group": "8", "topk_group": 2`: `n_group is the text "8"; want a whole number`,
+	} {
+		if _, err := Read("x", fmt.Appendf(nil, config, fields)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %s", fields, err, want)
+		}
+	}
 }

@@ -45,12 +45,12 @@ func (s *Step) ring(dst []Op, t Type, name string, size unit.Bytes, passes float
 func (s *Step) allToAll(dst []Op, name string, e *models.Experts, size unit.Bytes) []Op {
 	n := float64(s.Par.EP)
 	near := min(n, float64(s.Par.GPUsPerNode))
-	count, each, uneven := float64(e.Count+e.Idle), float64(e.Count)/n, 1.0
+	each, uneven := float64(e.Count)/n, 1.0
 	if r := s.routings.Of(e); r != nil {
 		uneven = r.Uneven // of the busiest rank
 	}
-	rank := min(routing.Reached(count, float64(e.TopK), each)*uneven, 1)
-	node := min(routing.Reached(count, float64(e.TopK), each*near)*uneven, 1)
+	rank := min(routing.ReachedOf(e, each)*uneven, 1)
+	node := min(routing.ReachedOf(e, each*near)*uneven, 1)
 	far := (n/near - 1) * node
 	dst, o := add(dst, name, Shuffle)
 	o.Shape.Ranks, o.Work.Wire, o.Work.NodeWire = near, size.Times((n-1)*rank-far), size.Times(far)

@@ -13,10 +13,10 @@ import (
 
 // A Launch is how an engine is started as a row says.
 type Launch struct {
-	Engine string
-	Text   string   // a command line, or a file
-	Args   []string // words of the command line; nil for a file
-	Notes  []string // what the engine does otherwise than the row has it
+	Engine string   `json:"engine"`
+	Text   string   `json:"text"`  // a command line, or a file
+	Args   []string `json:"-"`     // words of the command line; nil for a file
+	Notes  []string `json:"notes"` // what the engine does otherwise than the row has it
 }
 
 // Launches are the commands that start one machine's part of a deployment with the engines

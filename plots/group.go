@@ -61,40 +61,19 @@ func groupOf(m *models.Model, l *breakdown.Operator) group {
 	return groupOfGEMM(m, l)
 }
 
-// groupOfGEMM finds the group of a GEMM with weights. Fused GEMMs are
-// named for their first matrix.
+// groupOfGEMM finds the group of a GEMM with weights.
 func groupOfGEMM(m *models.Model, l *breakdown.Operator) group {
-	switch {
+	switch at := slices.IndexFunc(m.Layers, func(k models.Layer) bool { return k.Name == l.Layer }); {
 	case strings.HasPrefix(l.Name, "experts"):
 		return experts
 	case strings.HasPrefix(l.Name, "shared"):
 		return sharedExperts
-	case l.Name == "qkv_proj" || l.Name == "qkv_a_proj" || l.Name == "kv_b_proj":
-		return attentionProjections
-	case l.Name == "gate_up_proj":
-		return feedForward
-	}
-	for i := range m.Layers {
-		if m.Layers[i].Name != l.Layer {
-			continue
-		}
-		for j := range m.Layers[i].Blocks {
-			if b := &m.Layers[i].Blocks[j]; has(b, l.Name) {
-				return groupOfBlock(b)
-			}
-		}
-	}
-	if strings.HasPrefix(l.Name, "router") {
+	case strings.HasPrefix(l.Name, "router"):
 		return routers
+	case at >= 0 && l.Block < len(m.Layers[at].Blocks):
+		return groupOfBlock(&m.Layers[at].Blocks[l.Block])
 	}
 	return other
-}
-
-// has reports whether a block has a matrix of that name, or one that a fused
-// GEMM is named for.
-func has(b *models.Block, name string) bool {
-	named := func(l models.Linear) bool { return l.Name != "" && strings.HasPrefix(name, l.Name) }
-	return slices.ContainsFunc(b.In, named) || slices.ContainsFunc(b.Out, named)
 }
 
 // groupOfBlock is the group of the matrices of a block, its experts aside.

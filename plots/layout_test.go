@@ -131,6 +131,21 @@ func TestParamsByGroup(t *testing.T) {
 	}
 }
 
+// TestGroupsOfLinearAttention finds the products of a linear attention among those of scans, as its parameters are, and those
+// around experts in a narrower stream among the feed-forward's.
+func TestGroupsOfLinearAttention(t *testing.T) {
+	for _, x := range []struct {
+		model, name string
+		want        group
+	}{{"minimax-m1", "qkv_proj", scanProjections}, {"nemotron-3-super-120b-a12b", "latent_out_proj", feedForward}} {
+		c := testCase(t, x.model, "h200", 1, 8)
+		found := slices.ContainsFunc(explain(t, c).PrefillOps, func(l breakdown.Operator) bool { return l.Name == x.name && groupOf(c.Model, &l) == x.want })
+		if !found {
+			t.Errorf("%s: no operator %s is in the group %v", x.model, x.name, x.want)
+		}
+	}
+}
+
 // TestLongOperatorsAreNamed finds a row for each operator that takes a
 // twentieth of its phase or more.
 func TestLongOperatorsAreNamed(t *testing.T) {

@@ -2,18 +2,18 @@ package roofline
 
 import "llmprof/unit"
 
-// Work is what has to be done, whoever does it.
+// Work is what has to be done, whoever does it. As JSON it is that of a report, whose wire includes what is sent to other nodes.
 type Work struct {
-	FLOPs  unit.FLOPs // FLOPs of matrix products; a multiply-add is two
-	Vector unit.FLOPs // FLOPs of everything else, on the FP32 units
+	FLOPs  unit.FLOPs `json:"flops"`        // FLOPs of matrix products; a multiply-add is two
+	Vector unit.FLOPs `json:"vector_flops"` // FLOPs of everything else, on the FP32 units
 
-	Weights unit.Bytes // weights read from memory
-	KV      unit.Bytes // KV cache, read and written
-	State   unit.Bytes // state of scans and convolutions, read and written
-	Acts    unit.Bytes // activations, read and written
+	Weights unit.Bytes `json:"weight_bytes"` // weights read from memory
+	KV      unit.Bytes `json:"kv_bytes"`     // KV cache, read and written
+	State   unit.Bytes `json:"state_bytes"`  // state of scans and convolutions, read and written
+	Acts    unit.Bytes `json:"act_bytes"`    // activations, read and written
 
-	Wire     unit.Bytes // bytes that one GPU sends to others of its node
-	NodeWire unit.Bytes // bytes that one GPU sends to other nodes
+	Wire     unit.Bytes `json:"wire_bytes"` // bytes that one GPU sends to others of its node
+	NodeWire unit.Bytes `json:"-"`          // bytes that one GPU sends to other nodes
 }
 
 // Compulsory is the traffic that no engine can avoid. Activations are not in it:

@@ -211,6 +211,22 @@ func Reached(count, k, some float64) float64 {
 	return 1 - missed
 }
 
+// ReachedOf is the probability that a token takes at least one of some experts of a mixture, which follow each other. A
+// router that limits the groups of a token's experts takes each group as likely as another. It takes those with the best
+// experts, so each of them has about as many of the token's.
+func ReachedOf(e *models.Experts, some float64) float64 {
+	if e.Groups == 0 {
+		return Reached(float64(e.Count+e.Idle), float64(e.TopK), some)
+	}
+	groups, top := float64(e.Groups), float64(e.TopGroups)
+	each := float64(e.Count+e.Idle) / groups
+	if some > each {
+		return Reached(groups, top, some/each)
+	}
+	own, part := math.Modf(float64(e.TopK) / top)
+	return top / groups * ((1-part)*Reached(each, own, some) + part*Reached(each, own+1, some))
+}
+
 // Distinct is the expected number of distinct experts among count that tokens are sent to
 // when each takes k at random: E·(1 − (1 − k/E)^T).
 func Distinct(count, k, tokens float64) float64 {

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -109,5 +110,47 @@ func TestDistinctExperts(t *testing.T) {
 	}
 	if got := Distinct(8, 8, 1); got != 8 {
 		t.Errorf("all experts chosen: %v of 8 touched", got)
+	}
+}
+
+// DeepSeek-V3's router sums the two best scores of each group and takes its experts in the best groups. Of equal experts
+// the law reaches as many ranks as draws of their scores say, within 7 %; without groups it is 33 % more over 8 ranks.
+func TestReachedByGroups(t *testing.T) {
+	e := &models.Experts{Count: 256, TopK: 8, Groups: 8, TopGroups: 4}
+	rng := rand.New(rand.NewPCG(1, 2))
+	const draws = 3000
+	each, hit := e.Count/e.Groups, map[int]float64{4: 0, 16: 0, 32: 0, 64: 0}
+	for range draws {
+		scores := make([]float64, e.Count)
+		for i := range scores {
+			scores[i] = rng.NormFloat64()
+		}
+		best := func(among []int) []int {
+			slices.SortFunc(among, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
+			return among
+		}
+		groups := make([][]int, e.Groups)
+		for i := range scores {
+			groups[i/each] = append(groups[i/each], i)
+		}
+		for _, g := range groups {
+			best(g)
+		}
+		slices.SortFunc(groups, func(a, b []int) int {
+			return cmp.Compare(scores[b[0]]+scores[b[1]], scores[a[0]]+scores[a[1]])
+		})
+		chosen := best(slices.Concat(groups[:e.TopGroups]...))[:e.TopK]
+		for some := range hit {
+			ranks := map[int]bool{}
+			for _, i := range chosen {
+				ranks[i/some] = true
+			}
+			hit[some] += float64(len(ranks)) * float64(some) / float64(e.Count) / draws
+		}
+	}
+	for some, want := range hit {
+		if got := ReachedOf(e, float64(some)); math.Abs(got/want-1) > 0.07 {
+			t.Errorf("%d experts: %v, want %v", some, got, want)
+		}
 	}
 }

@@ -75,6 +75,9 @@ func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	if name == vllm.profile.Name && number.before(11, 1) {
 		at.overlaps = 0 // vllm-project/vllm, pull request 26440
 	}
+	if name == sglang.profile.Name && number.before(5, 9) {
+		p.Operators = over(p.Operators, sglang056)
+	}
 	switch {
 	case name == tensorRT.profile.Name && number.older(1, 3):
 		p.Operators, at.quantizes = over(p.Operators, tensorRT12), true
@@ -86,9 +89,13 @@ func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	return &at, nil
 }
 
-// tensorRT12 names the rows of the tables of TensorRT-LLM 1.2.0rc5 that differ from those of 1.3.0rc20: products in FP8 by blocks on Blackwell's GPUs of data
-// centres, whose inputs a slower kernel quantizes, and experts in FP8 by blocks on an H200.
-const tensorRT12 = "tensorrt-llm@1.2.0rc5"
+// The names of rows of older tables that differ from those of the timed releases. Products in FP8 by blocks on Blackwell's GPUs of data centres had a slower kernel
+// that quantizes their inputs in TensorRT-LLM, and experts and latent attention took longer on an H200; so did attention in SGLang, which starts in 19 µs
+// for 9.
+const (
+	tensorRT12 = "tensorrt-llm@1.2.0rc5"
+	sglang056  = "sglang@0.5.6.post2"
+)
 
 // blockingConstants sets the constants of vLLM without asynchronous scheduling, which is the default since 0.14
 // (vllm-project/vllm, pull request 27614). Without it, steps of llama3.1-8b by 0.25.1 take longer by these times, and

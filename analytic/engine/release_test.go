@@ -102,3 +102,24 @@ func TestOlderProductsQuantize(t *testing.T) {
 		}
 	}
 }
+
+// Older releases have the constants of tables of their own on the boards that these are of, and no others.
+func TestOlderTables(t *testing.T) {
+	constant := func(gpu, name, key string) float64 {
+		return casetest.Machine(t, gpu, name).Cal.Constants[roofline.ConstantOf(key)]
+	}
+	for _, x := range []struct {
+		gpu, older, newer, key string
+		differ                 bool
+	}{
+		{"h200", "sglang@0.5.6.post2", "sglang@0.5.9", "attention.fixed", true}, {"h200", "sglang@0.5.9", "sglang", "attention.fixed", false},
+		{"h100", "sglang@0.5.6.post2", "sglang", "attention.fixed", false}, {"h200", "tensorrt-llm@1.1.0rc2", "tensorrt-llm", "latent_attention_fp8.fixed", true},
+		{"h100", "tensorrt-llm@1.0.0rc3", "tensorrt-llm", "latent_attention_fp8.fixed", false}, {"h200", "tensorrt-llm@1.3.0rc10", "tensorrt-llm", "latent_attention_fp8.fixed", false},
+		{"h200", "tensorrt-llm@unknown", "tensorrt-llm", "grouped_gemm_fp8_block.expert", false}, {"h200", "tensorrt-llm@1.2.0", "tensorrt-llm", "grouped_gemm_fp8_block.expert", true},
+	} {
+		a, b := constant(x.gpu, x.older, x.key), constant(x.gpu, x.newer, x.key)
+		if (a != b) != x.differ || x.differ && a <= b {
+			t.Errorf("%s on %s: %g by %s and %g by %s, want the older slower: %v", x.key, x.gpu, a, x.older, b, x.newer, x.differ)
+		}
+	}
+}

@@ -198,14 +198,6 @@ func accuracyOf(r *plan.Row, rows []validate.Row) (a view.Accuracy) {
 			on = append(on, off)
 		}
 	}
-	a.N, a.Median, a.Engine, a.EngineBy = len(on), median(on), len(anywhere), median(anywhere)
+	a.N, a.MedianAPE, a.EngineN, a.EngineAPE = len(on), stats.MedianOf(on), len(anywhere), stats.MedianOf(anywhere)
 	return a
-}
-
-// median is the middle of some numbers, 0 of none.
-func median(xs []float64) float64 {
-	if len(xs) == 0 {
-		return 0
-	}
-	return stats.Median(xs)
 }

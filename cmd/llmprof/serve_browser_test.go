@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	cdplog "github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	devtools "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
@@ -131,6 +132,10 @@ func newTab(t *testing.T, address, own string) *tab {
 		switch e := event.(type) {
 		case *runtime.EventConsoleAPICalled:
 			p.complain("console: %s %s", e.Type, e.Args[0].Value)
+		case *cdplog.EventEntryAdded:
+			if e.Entry.Level == cdplog.LevelError {
+				p.complain("log: %s %s", e.Entry.Text, e.Entry.URL)
+			}
 		case *runtime.EventExceptionThrown:
 			p.complain("%s", e.ExceptionDetails.Error())
 		case *devtools.EventJavascriptDialogOpening:
@@ -141,7 +146,7 @@ func newTab(t *testing.T, address, own string) *tab {
 			}
 		}
 	})
-	p.do(t, network.Enable(), runtime.Enable(), devtools.Enable(), chromedp.Navigate(address))
+	p.do(t, network.Enable(), runtime.Enable(), cdplog.Enable(), devtools.Enable(), chromedp.Navigate(address))
 	p.wait(t, `document.querySelector("#verdict .value") && !document.querySelector("#verdict .verdict").textContent.includes("is loading")`)
 	return p
 }
@@ -506,6 +511,17 @@ func TestPageGraphLinks(t *testing.T) {
 	p.quiet(t)
 }
 
+// What cannot be says why beside what can: a setting that is pinned, and charts without any point.
+func TestPageSaysWhatCannotBe(t *testing.T) {
+	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=2&pin.model=deepseek-v3&pin.gpu=h200-sxm-141gb&pin.batch=-5", &serveOrder{})
+	p.wait(t, `document.querySelector("#verdict .verdict").textContent.includes("Does not run")`)
+	p.wait(t, `/A is not possible: batch is -5/.test(document.querySelector("#compare").textContent)`)
+	p.eval(t, `document.getElementById("rates").scrollIntoView(); 0`, nil)
+	p.wait(t, `document.querySelector("#rates .about").textContent.startsWith("No steady state: nothing is left") && document.querySelectorAll("#rates .chart svg").length === 2`)
+	p.followed(t)
+	p.quiet(t)
+}
+
 // A load without a steady state leaves the views of a request alone, and a point of least cost is adopted by keyboard.
 func TestPageWithoutSteadyState(t *testing.T) {
 	p := browse(t, "#model=llama3.1-8b&gpu=l4-24gb&view.load=rate&rate=50", &serveOrder{})
@@ -555,10 +571,14 @@ func TestPageTakesFiles(t *testing.T) {
 		"values.json":                       strings.Replace(config, `"llama"`, `"llama",`+strings.Repeat(`"<b>":[0],`, 100000)+`"x":0`, 1),
 		"weights.gguf":                      "GGUF\x03\x00\x00\x00" + strings.Repeat("\xff", 64),
 		"bad.toml":                          "x = [[[[",
+		"estimate.json":                     `{"schema": "llmprof.estimate/v1"}`,
 	} {
 		p.drop(t, name, hostile)
 		said, _ := json.Marshal(name)
 		p.wait(t, fmt.Sprintf(`document.querySelector("header .note").textContent.startsWith(%s)`, said))
+		if name == "estimate.json" && !strings.Contains(p.text(t, "header .note"), "it is a document llmprof.estimate/v1: want a config.json") {
+			t.Errorf("%s: %s", name, p.text(t, "header .note"))
+		}
 		p.eval(t, `location.hash = "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=2"`, nil)
 		p.wait(t, settled+` && document.querySelector("#verdict .verdict").textContent.includes("llama3.1-8b on 1")`)
 	}

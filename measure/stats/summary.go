@@ -124,6 +124,14 @@ func medianRank(n int) int {
 // Median is the middle of a sample in any order, which has a value at least.
 func Median(xs []float64) float64 { return Percentile(slices.Sorted(slices.Values(xs)), 50) }
 
+// MedianOf is the median of any sample, nil of none.
+func MedianOf(xs []float64) *float64 {
+	if len(xs) == 0 {
+		return nil
+	}
+	return new(Median(xs))
+}
+
 // Percentile is the p-th percentile of a sorted sample, with values between
 // ranks interpolated linearly (Hyndman and Fan's type 7, the default of NumPy).
 func Percentile(sorted []float64, p float64) float64 {

@@ -69,7 +69,7 @@ const PAUSE = 1000; // ms between changes that the back button takes back one by
 function readLink(tell) {
   const left = [];
   const found = read(location.hash, (key) => left.push(key));
-  if (left.length) tell(`The link also has ${left.slice(0, 3).map((k) => k.slice(0, 30)).join(", ")}${left.length > 3 ? ` and ${left.length - 3} more` : ""}, which this version does not know.`);
+  if (left.length) tell(`The link also has ${left.slice(0, 3).map((k) => k.slice(0, 30)).join(", ")}${left.length > 3 ? ` and ${left.length - 3} more` : ""}, which this version cannot read.`);
   return found;
 }
 

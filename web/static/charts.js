@@ -178,7 +178,7 @@ export function curve({ rows, slower, key, measured, pinned, limit, xlabel = "ba
   const dom = span([...shown, ...old].flatMap((r) => [r[time], r[floor]]).concat(shown.flatMap((r) => (slower ? [r[time] * slower] : [r[low], r[high]])), measured.map((m) => m.value), limit ? [limit] : []), 1.15, 1.15);
   const at = [...shown, ...old].map((r) => r[x]), wide = at.length ? [Math.min(...at), Math.max(...at)] : [1, 2], by = wide[0] === wide[1] ? 1.4 : (wide[1] / wide[0]) ** 0.03, ends = [wide[0] / by, wide[1] * by]; // marks stand beside the axes
   const batches = shown.map((r) => r[x]).filter((_, i, all) => all.length < 8 || width > 480 || i % 2 === 0);
-  const axis = { domain: ends, ticks: x === "batch" || !at.length ? batches : doublings(ends), format: plain, label: xlabel }, upward = { ...up(dom, name, (v) => si(v, "s"), height), ...(!at.length && { ticks: [] }) };
+  const axis = { domain: ends, ticks: x === "batch" || !at.length ? batches : doublings(ends), format: plain, label: at.length ? xlabel : "" }, upward = { ...up(dom, name, (v) => si(v, "s"), height), ...(!at.length && { ticks: [], label: "" }) };
   const scales = scaled(width, height, axis, upward), along = (list, of, slower = 1) => list.map((r) => [scales.x.apply(r[x] / slower), scales.y.apply(r[of] * slower)]);
   const frame = framed(width, height, axis, upward, scales, [
     group("area", { fill: color, "fill-opacity": 0.18 }, [node("path", { d: strip(shown, slower, along, time, low, high) })]),

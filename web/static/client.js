@@ -76,6 +76,8 @@ export class Client {
     });
   }
 
+  busy() { return this.running.size + this.waiting.size > 0; }
+
   next() {
     while (this.ready && this.running.size < this.ahead && this.waiting.size) {
       const [kind, job] = this.waiting.entries().next().value;

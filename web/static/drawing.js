@@ -31,8 +31,8 @@ const short = (v) => Math.round(v * 100) / 100;
 const drawnBy = (path) => (points) => path(points) ?? "";
 export const straight = drawnBy(path().digits(2)), stepped = drawnBy(path().digits(2).curve(curveStepBefore)), smooth = drawnBy(path().digits(2).curve(curveMonotoneX));
 
-// between is the area between two smooth lines.
-export const between = (above, below) => smooth(above) + smooth([...below].reverse()).replace("M", "L") + "Z";
+// between is the area between two smooth lines; "" where they have no points.
+export const between = (above, below) => (above.length ? smooth(above) + smooth([...below].reverse()).replace("M", "L") + "Z" : "");
 
 // cut is the part of a line from one place to another, with its ends on the straight lines between the points around them.
 export function cut(points, from, to) {

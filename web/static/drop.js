@@ -2,6 +2,7 @@
 
 import { finish } from "./order.js";
 
+const WANT = "want a config.json, the header of a .gguf, a result of llmprof measure or a calibration (.toml)";
 const LARGEST = 8 << 20, HEADER = 48 << 20; // bytes: of a text, and of a GGUF's header
 const DEEPEST = 1000; // brackets within brackets of a JSON, which the browser would read for seconds
 
@@ -35,7 +36,7 @@ async function one(file, { set, clients, addFile, second, setOwn }) {
     set((s) => { s.flags.model = name; delete s.flags.weights; });
     return `${file.name}: the model of its header.`;
   }
-  if (file.size > LARGEST) throw new Error(`${file.size} bytes are too many: want a config.json, a .gguf, a result of llmprof measure or a calibration`);
+  if (file.size > LARGEST) throw new Error(`${file.size} bytes are too many: ${WANT}`);
   const text = await file.text();
   const take = () => addFile(clients, name, new Blob([text]));
   if (/\.toml$/i.test(name)) {
@@ -45,13 +46,15 @@ async function one(file, { set, clients, addFile, second, setOwn }) {
   }
   nested(text);
   let value;
-  try { value = JSON.parse(text); } catch (e) { throw new Error(`it is no JSON: ${e.message}`); }
-  if (typeof value?.schema === "string" && value.schema.startsWith("llmprof.measure/")) {
+  try { value = JSON.parse(text); } catch (e) { throw new Error(`it is no JSON (${e.message}): ${WANT}`); }
+  const schema = typeof value?.schema === "string" && value.schema.startsWith("llmprof.") ? value.schema : "";
+  if (schema.startsWith("llmprof.measure/")) {
     const answer = await second.ask("result " + file.name, { do: "result", file: text, name: file.name });
     setOwn((all) => [...all.filter((o) => o.file !== file.name), ...answer.data.map((o) => ({ ...o, file: file.name }))]);
     const why = answer.text ? ` None is scored: ${answer.text}.` : "";
     return `${file.name}: ${answer.data.length} measured figures are drawn over the predicted ones, where model and lengths are the same.${why}`;
   }
+  if (schema) throw new Error(`it is a document ${schema.slice(0, 40)}: ${WANT}`);
   take();
   set((s) => { s.flags.model = name; delete s.flags.weights; });
   return `${file.name}: the model of this config.json.`;

@@ -1,7 +1,7 @@
 // What the page asks the estimator, and what it has been answered.
 import { OF_LOAD, WORKLOAD, asked } from "./state.js";
 import { Client } from "./client.js";
-import { arrived, awaits, cancel, idle, schedule } from "./order.js";
+import { arrived, awaits, cancel, few, idle, schedule } from "./order.js";
 import { answered, times } from "./times.js";
 
 // One worker answers what the verdict shows and the chart over the batch, which is quick, one the other charts, one loads and the
@@ -11,7 +11,7 @@ export const first = new Client(2000, { ahead: 2 });
 export const shown = first.answered.then(() => new Promise((painted) => requestAnimationFrame(() => setTimeout(painted))));
 export const second = new Client(10000, { hold: shown }), loads = new Client(10000, { hold: shown }), planner = new Client(60000, { late: true });
 export const clients = [first, second, loads, planner];
-times.idle = () => idle() && !clients.some((c) => c.running.size || c.waiting.size);
+times.idle = () => idle() && !clients.some((c) => c.busy());
 
 // known are the latest answers by what was asked: going back and comparing ask nothing anew.
 const known = new Map(), MOST = 60;
@@ -99,12 +99,25 @@ const overBatch = (flags, again) => ({ do: "sweep", flags: withAll(without(flags
 const overRate = (flags, again) => ({ do: "load", flags: withAll(without(flags, "batch", "chunk", "cached-prefix", "rate", "concurrency", "price"), least(flags)), again });
 const overCards = (flags, cards, again) => ({ do: "sweep", expected: true, flags: withAll(without(flags, ...OF_LOAD, ...OF_SPLIT), { gpu: cards.join(","), tp: "1,2,4,8", batch: "1..1024x4" }), again });
 
-// requestsOf are what the views of some flags ask. Clients may take the worker of loads long, so that the chart over the
-// rate has the other one then.
+// spare is the second worker where nothing else keeps it and there is a processor for it.
+const spare = () => (few || second.busy() ? loads : second);
+// PLACES are the workers that have the chart over the rate but for its highest rate, which takes as long as all others, and that rate: they share the
+// chart where two may. With a rate the worker of loads is at its steady state first; clients may take that worker long.
+const PLACES = { batch: () => [loads, spare()], rate: () => [spare(), loads], concurrency: () => [second, second] };
+const chartBy = (places) => ({
+  async ask(kind, request) {
+    const [below, top] = places();
+    if (below === top) return below.ask(kind, request);
+    const all = await Promise.all([below.ask(kind, { ...request, part: "below" }), top.ask(`top ${kind}`, { ...request, part: "top" })]);
+    return all.every(Boolean) && { data: { ...all[0].data, points: all.flatMap((a) => a.data.points) } };
+  },
+});
+
+// requestsOf are what the views of some flags ask.
 function requestsOf(flags, cards, again) {
   return flags && {
     alone: alone(flags, again), under: loaded(flags) && { do: "under", flags, again }, batch: overBatch(flags, again),
-    cards: cards && overCards(flags, cards, again), rate: overRate(flags, again), free: loaded(flags) && !flags.rate ? second : loads,
+    cards: cards && overCards(flags, cards, again), rate: overRate(flags, again),
   };
 }
 
@@ -115,16 +128,16 @@ export function ask(state, catalog, came) {
   draw = came;
   const pin = state.pin, again = state.again, next = asked(state); // again: files that came meanwhile
   if (JSON.stringify(next) !== JSON.stringify(flags)) flags = next;
-  const cards = catalog && paretoCards(flags.gpu, pin?.gpu, catalog), b = (requests = requestsOf(flags, cards, again)), a = requestsOf(pin, cards, again);
+  const cards = catalog && paretoCards(flags.gpu, pin?.gpu, catalog), b = (requests = requestsOf(flags, cards, again)), a = requestsOf(pin, cards, again), chart = chartBy(PLACES[state.view.load]);
   follow(first, null, "estimate", b.alone, estimate, true);
   follow(first, null, "pinned", a?.alone, estimate);
   follow(loads, "under", "load", b.under, steady);
   follow(loads, "under", "load of A", a?.under, steady);
   follow(first, "latency", "batch", b.batch, points);
-  follow(b.free, "rates", "rate", b.rate, rates);
+  follow(chart, "rates", "rate", b.rate, rates);
   follow(second, "pareto", "cards", b.cards, points);
   follow(second, "latency", "batch of A", a?.batch, points);
-  follow(b.free, "rates", "rate of A", a?.rate, rates);
+  follow(chart, "rates", "rate of A", a?.rate, rates);
   follow(second, "pareto", "cards of A", a?.cards, points);
   if (catalog) askChoices(catalog, again);
 }
@@ -151,7 +164,7 @@ export function figures() {
   const main = answer("estimate"), pinned = answer("pinned"), under = answer("load"), list = (kind) => answer(kind).list ?? EMPTY;
   return {
     flags, error: main.error ?? null, noState: (!main.error && requests.under && under.id === asks.get("load").id && under.error) || null,
-    doc: main.doc ?? null, words: main.words ?? null, graph: main.graph ?? null, old: pinned.doc ?? null, oldWords: pinned.words ?? null, oldGraph: pinned.graph ?? null,
+    doc: main.doc ?? null, words: main.words ?? null, graph: main.graph ?? null, old: pinned.doc ?? null, oldError: pinned.error ?? null, oldWords: pinned.words ?? null, oldGraph: pinned.graph ?? null,
     under: under.under ?? null, oldUnder: answer("load of A").under ?? null, curve: list("batch"), oldCurve: list("batch of A"),
     rates: list("rate"), oldRates: list("rate of A"), pareto: list("cards"), oldPareto: list("cards of A"), refused: refusedNow(),
   };

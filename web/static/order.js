@@ -10,7 +10,8 @@ let early = []; // views that are followed once the first figures are painted, w
 const FIRST = "estimate";
 
 // LAST is the view with the most points, which lets the answers of others go first where workers share few processors.
-const LAST = "pareto", few = navigator.hardwareConcurrency <= 2;
+const LAST = "pareto";
+export const few = navigator.hardwareConcurrency <= 2;
 
 // awaits and arrived say that an answer of a kind is waited for, and no more.
 export function awaits(view, kind) { if (view === null || inside.has(view)) awaited.add(kind); }

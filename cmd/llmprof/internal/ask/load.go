@@ -218,9 +218,18 @@ const (
 	ChartTop = 0.85
 )
 
+// A ChartPart is a part of the rates of a chart, for workers that share it: the highest rate takes as long as all others.
+type ChartPart string
+
+// Parts of a chart; "" is all of it.
+const (
+	PartTop   ChartPart = "top"
+	PartBelow ChartPart = "below"
+)
+
 // Chart is the steady states at rates up to almost the most that the server answers, and by how much longer than expected everything takes at the slow
 // end of the interval: the slow end at a rate is the state of a rate so many times as high, stretched by as much.
-func (r *Rates) Chart() (all []ChartRate, slower float64, err error) {
+func (r *Rates) Chart(part ChartPart) (all []ChartRate, slower float64, err error) {
 	layout := r.layout()
 	if err := r.all.Stable(chartLow, layout); err != nil {
 		return nil, 0, err
@@ -229,7 +238,14 @@ func (r *Rates) Chart() (all []ChartRate, slower float64, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	for _, rate := range spread(ChartTop * most.Rate) {
+	rates := spread(ChartTop * most.Rate)
+	switch last := len(rates) - 1; part {
+	case PartTop:
+		rates = rates[last:]
+	case PartBelow:
+		rates = rates[:last]
+	}
+	for _, rate := range rates {
 		at := ChartRate{Rate: rate}
 		at.Steady, at.Err = r.all.Rate(rate, layout)
 		all = append(all, at)

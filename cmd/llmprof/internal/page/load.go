@@ -118,7 +118,7 @@ type loadPoint struct {
 	Error string       `json:"error,omitempty"`
 }
 
-// load is "llmprof estimate --rate" at several rates, up to almost the highest that the server sustains.
+// load is "llmprof estimate --rate" at several rates, up to almost the highest that the server sustains, or at a part of them.
 func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
 	q, l, err := question(r.Flags)
 	if err != nil {
@@ -132,7 +132,7 @@ func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
 	if err != nil {
 		return noState(err), nil
 	}
-	rates, slower, err := server.Chart()
+	rates, slower, err := server.Chart(r.Part)
 	if err != nil {
 		return noState(err), nil
 	}

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"testing"
 
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/page"
 )
 
@@ -74,5 +76,24 @@ func TestSlowEndsOfRates(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Workers that share a chart over the rate answer together what one answers alone.
+func TestPartsOfRates(t *testing.T) {
+	points := map[ask.ChartPart][]any{}
+	for _, part := range []ask.ChartPart{"", ask.PartBelow, ask.PartTop} {
+		request, err := json.Marshal(page.Request{Do: "load", Part: part, Flags: map[string]string{"model": "deepseek-v3", "gpu": "h200", "tp": "8"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer struct{ Data struct{ Points []any } }
+		if err := json.Unmarshal(page.New().Handle(t.Context(), request), &answer); err != nil {
+			t.Fatal(err)
+		}
+		points[part] = answer.Data.Points
+	}
+	if both := append(points[ask.PartBelow], points[ask.PartTop]...); len(points[ask.PartTop]) == 0 || !reflect.DeepEqual(both, points[""]) {
+		t.Errorf("in parts %v, as a whole %v", both, points[""])
 	}
 }

@@ -148,16 +148,10 @@ type layerSumJSON struct {
 }
 
 type opJSON struct {
-	Name      string         `json:"name"`
-	Layer     string         `json:"layer"`
-	Layers    float64        `json:"layers"`
-	FLOPs     unit.FLOPs     `json:"flops"`
-	Vector    unit.FLOPs     `json:"vector_flops"`
-	Weights   unit.Bytes     `json:"weight_bytes"`
-	KV        unit.Bytes     `json:"kv_bytes"`
-	State     unit.Bytes     `json:"state_bytes"`
-	Acts      unit.Bytes     `json:"act_bytes"`
-	Wire      unit.Bytes     `json:"wire_bytes"`
+	Name   string  `json:"name"`
+	Layer  string  `json:"layer"`
+	Layers float64 `json:"layers"`
+	roofline.Work
 	Intensity *float64       `json:"intensity"`
 	Bound     roofline.Bound `json:"bound"`
 	Floor     unit.Seconds   `json:"floor_s"`
@@ -317,9 +311,7 @@ func (e *Estimate) phaseOf(p *analytic.Phase, lines []breakdown.Operator) *phase
 	for i := range shown {
 		l := &shown[i]
 		j.Ops[i] = opJSON{
-			Name: l.Name, Layer: l.Layer, Layers: l.Layers, FLOPs: l.FLOPs, Vector: l.Vector,
-			Weights: l.Weights, KV: l.KV, State: l.State, Acts: l.Acts, Wire: l.Wire, Intensity: finite(l.Intensity()),
-			Bound: l.Bound, Floor: l.Floor, Expected: l.Expected, Share: l.Share, Energy: l.Energy, In: l.In,
+			Name: l.Name, Layer: l.Layer, Layers: l.Layers, Work: l.Work, Intensity: finite(l.Intensity()), Bound: l.Bound, Floor: l.Floor, Expected: l.Expected, Share: l.Share, Energy: l.Energy, In: l.In,
 		}
 	}
 	return j

@@ -24,11 +24,11 @@ type Plan struct {
 // An Accuracy is what stands behind a row: how far the predictions of its engine on its
 // GPU are from observations.
 type Accuracy struct {
-	N        int     // observations
-	Median   float64 // absolute error, as a share
-	Engine   int     // observations of the engine on any GPU
-	EngineBy float64 // median absolute error of the engine's predictions
-	Measured bool    // the constants were measured on a GPU of the kind
+	Measured  bool     `json:"measured"`   // The constants were measured on a GPU of the kind.
+	N         int      `json:"n"`          // observations
+	MedianAPE *float64 `json:"median_ape"` // median absolute error, as a share; nil of none
+	EngineN   int      `json:"engine_n"`   // observations of the engine on any GPU
+	EngineAPE *float64 `json:"engine_median_ape"`
 }
 
 // String says it in a few words.
@@ -39,9 +39,9 @@ func (a Accuracy) String() string {
 	}
 	switch {
 	case a.N > 0:
-		return fmt.Sprintf("%d observations of this engine on this GPU, median error %.1f %%; %s", a.N, 100*a.Median, constants)
-	case a.Engine > 0:
-		return fmt.Sprintf("no observation of this engine on this GPU (%d on others, median error %.1f %%); %s", a.Engine, 100*a.EngineBy, constants)
+		return fmt.Sprintf("%d observations of this engine on this GPU, median error %.1f %%; %s", a.N, 100**a.MedianAPE, constants)
+	case a.EngineN > 0:
+		return fmt.Sprintf("no observation of this engine on this GPU (%d on others, median error %.1f %%); %s", a.EngineN, 100**a.EngineAPE, constants)
 	}
 	return "no observation of this engine; " + constants
 }
@@ -50,7 +50,7 @@ func (a Accuracy) short() string {
 	if a.N == 0 {
 		return "not observed"
 	}
-	return fmt.Sprintf("±%.0f %% of %d", 100*a.Median, a.N)
+	return fmt.Sprintf("±%.0f %% of %d", 100**a.MedianAPE, a.N)
 }
 
 // Page is the plan for people.

@@ -21,7 +21,7 @@ type PlanDocument struct {
 	Searched int              `json:"searched"`
 	Rows     []planRowJSON    `json:"rows"`
 	Rejected []planRejectJSON `json:"rejected"`
-	Launch   []planLaunchJSON `json:"launch"`
+	Launch   []plan.Launch    `json:"launch"`
 	Check    []string         `json:"check"`
 }
 
@@ -47,38 +47,38 @@ type planAskedJSON struct {
 }
 
 type planRowJSON struct {
-	Model        string           `json:"model"`
-	GPU          string           `json:"gpu"`
-	Count        int              `json:"count"`
-	TP           int              `json:"tp"`
-	PP           int              `json:"pp"`
-	DP           int              `json:"dp"`
-	EP           int              `json:"ep"`
-	MoETP        *int             `json:"moe_tp"`
-	MicroBatches int              `json:"micro_batches"`
-	Engine       string           `json:"engine"`
-	Weights      string           `json:"weights"`
-	KV           string           `json:"kv"`
-	Batch        int              `json:"batch"`
-	Prefill      int              `json:"prefill_replicas"`
-	Budget       *int             `json:"max_num_batched_tokens"`
-	Limit        *int             `json:"max_num_seqs"`
-	Drafts       int              `json:"speculative_tokens"`
-	TTFT         unit.Seconds     `json:"ttft_s"`
-	TPOT         *unit.Seconds    `json:"tpot_s"`
-	E2E          unit.Seconds     `json:"e2e_s"`
-	Expected     planTimesJSON    `json:"expected"`
-	P99          *planTimesJSON   `json:"p99"`
-	TokS         float64          `json:"tok_s"`
-	TokSGPU      float64          `json:"tok_s_gpu"`
-	Running      *float64         `json:"running"`
-	PerHour      *unit.Dollars    `json:"usd_h"`
-	PerMillion   *unit.Dollars    `json:"usd_mtok"`
-	JToken       unit.Joules      `json:"j_token"`
-	Pareto       bool             `json:"pareto"`
-	Accuracy     planAccuracyJSON `json:"accuracy"`
-	Command      string           `json:"command"`
-	EstimateArgs []string         `json:"estimate_args"`
+	Model        string         `json:"model"`
+	GPU          string         `json:"gpu"`
+	Count        int            `json:"count"`
+	TP           int            `json:"tp"`
+	PP           int            `json:"pp"`
+	DP           int            `json:"dp"`
+	EP           int            `json:"ep"`
+	MoETP        *int           `json:"moe_tp"`
+	MicroBatches int            `json:"micro_batches"`
+	Engine       string         `json:"engine"`
+	Weights      string         `json:"weights"`
+	KV           string         `json:"kv"`
+	Batch        int            `json:"batch"`
+	Prefill      int            `json:"prefill_replicas"`
+	Budget       *int           `json:"max_num_batched_tokens"`
+	Limit        *int           `json:"max_num_seqs"`
+	Drafts       int            `json:"speculative_tokens"`
+	TTFT         unit.Seconds   `json:"ttft_s"`
+	TPOT         *unit.Seconds  `json:"tpot_s"`
+	E2E          unit.Seconds   `json:"e2e_s"`
+	Expected     planTimesJSON  `json:"expected"`
+	P99          *planTimesJSON `json:"p99"`
+	TokS         float64        `json:"tok_s"`
+	TokSGPU      float64        `json:"tok_s_gpu"`
+	Running      *float64       `json:"running"`
+	PerHour      *unit.Dollars  `json:"usd_h"`
+	PerMillion   *unit.Dollars  `json:"usd_mtok"`
+	JToken       unit.Joules    `json:"j_token"`
+	Pareto       bool           `json:"pareto"`
+	Accuracy     Accuracy       `json:"accuracy"`
+	Command      string         `json:"command"`
+	EstimateArgs []string       `json:"estimate_args"`
 }
 
 type planTimesJSON struct {
@@ -87,31 +87,17 @@ type planTimesJSON struct {
 	E2E  unit.Seconds  `json:"e2e_s"`
 }
 
-type planAccuracyJSON struct {
-	Measured  bool     `json:"measured"`
-	N         int      `json:"n"`
-	MedianAPE *float64 `json:"median_ape"`
-	EngineN   int      `json:"engine_n"`
-	EngineAPE *float64 `json:"engine_median_ape"`
-}
-
 type planRejectJSON struct {
 	Model  string `json:"model"`
 	GPU    string `json:"gpu"`
 	Reason string `json:"reason"`
 }
 
-type planLaunchJSON struct {
-	Engine string   `json:"engine"`
-	Text   string   `json:"text"`
-	Notes  []string `json:"notes"`
-}
-
 // Document is the plan for programs.
 func (p *Plan) Document() *PlanDocument {
 	q := p.Request
 	j := &PlanDocument{
-		Schema: PlanSchema, Model: strings.Join(p.models(), ","), Models: p.models(), Searched: p.Result.Searched, Rows: []planRowJSON{}, Rejected: []planRejectJSON{}, Launch: []planLaunchJSON{},
+		Schema: PlanSchema, Model: strings.Join(p.models(), ","), Models: p.models(), Searched: p.Result.Searched, Rows: []planRowJSON{}, Rejected: []planRejectJSON{}, Launch: []plan.Launch{},
 		Check: append([]string{}, p.Checks...),
 		Asked: planAskedJSON{
 			PromptLen: mean(&q.Prompt), GenLen: mean(&q.Gen), Prompt: q.Prompt.String(), Gen: q.Gen.String(), TTFT: OrNull(q.Targets.TTFT), TPOT: OrNull(q.Targets.TPOT), E2E: OrNull(q.Targets.E2E),
@@ -130,7 +116,8 @@ func (p *Plan) Document() *PlanDocument {
 		j.Rejected = append(j.Rejected, planRejectJSON{x.Card.Model.Name, x.Card.GPU.Key, x.Miss.Reason})
 	}
 	for _, l := range p.Launch {
-		j.Launch = append(j.Launch, planLaunchJSON{l.Engine, l.Text, append([]string{}, l.Notes...)})
+		l.Notes = append([]string{}, l.Notes...)
+		j.Launch = append(j.Launch, l)
 	}
 	return j
 }
@@ -145,16 +132,10 @@ func (p *Plan) row(r *plan.Row, a *Accuracy) planRowJSON {
 		TokS: r.Throughput, TokSGPU: r.Throughput / float64(r.GPUs), PerHour: OrNull(r.PerHour), PerMillion: OrNull(r.PerMillion), JToken: r.JToken,
 		Expected: planTimesJSON{r.Estimate.TTFT.Expected, OrNull(r.Estimate.TPOT.Expected), r.Estimate.E2E.Expected},
 		Pareto:   r.Pareto, Running: OrNull(r.Running), Command: "estimate", EstimateArgs: r.Args(p.Request),
-		Accuracy: planAccuracyJSON{Measured: a.Measured, N: a.N, EngineN: a.Engine},
+		Accuracy: *a,
 	}
 	if t := &r.Tail; t.TTFT > 0 {
 		j.P99 = &planTimesJSON{t.TTFT, OrNull(t.TPOT), t.E2E}
-	}
-	if a.N > 0 {
-		j.Accuracy.MedianAPE = &a.Median
-	}
-	if a.Engine > 0 {
-		j.Accuracy.EngineAPE = &a.EngineBy
 	}
 	return j
 }

@@ -25,17 +25,10 @@ func (t *Traced) Page() *render.Document {
 	for i := range t.Phases {
 		p := &t.Phases[i]
 		table := operatorTable(&p.OperatorPhase)
-		table.Title += fmt.Sprintf(", batch %d, the mean of %s", p.Config.Batch, steps(p.Steps))
+		table.Title += fmt.Sprintf(", batch %d, the mean of %s", p.Config.Batch, several(p.Steps, "step"))
 		d.Blocks = append(d.Blocks, table, othersTable(p), tracedNotes(p))
 	}
 	return d
-}
-
-func steps(n int) string {
-	if n == 1 {
-		return "1 step"
-	}
-	return fmt.Sprintf("%d steps", n)
 }
 
 // mostOthers are listed of what no operator explains.
@@ -85,7 +78,7 @@ func tracedNotes(p *traced.Phase) render.Notes {
 	n := render.Notes{Items: []string{fmt.Sprintf("A %s takes %v from its first kernel to the next step's: %v of kernels, %v of them at the same time as others, %v idle; %s.",
 		phaseName(&p.OperatorPhase), unit.Seconds(p.Span), unit.Seconds(p.Sum.Observed+othersTime(p)), unit.Seconds(p.Overlap), unit.Seconds(p.Idle()), by)}}
 	if p.Partial > 0 {
-		n.Items = append(n.Items, fmt.Sprintf("Left out, for layers are missing: %s.", steps(p.Partial)))
+		n.Items = append(n.Items, fmt.Sprintf("Left out, for layers are missing: %s.", several(p.Partial, "step")))
 	}
 	if len(p.Untimed) > 0 {
 		n.Items = append(n.Items, fmt.Sprintf("Of the estimate, not found: %s", joined(p.Untimed)))
