@@ -266,7 +266,7 @@ func (v *comparison) only(s *validate.Scorer, all []validate.Observation) ([]val
 	}
 	engines := map[string]bool{}
 	for i := range all {
-		engines[all[i].Config.Engine] = true
+		engines[all[i].Engine] = true
 	}
 	for _, name := range v.engines {
 		known := slices.Sorted(maps.Keys(engines))
