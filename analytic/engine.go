@@ -158,6 +158,8 @@ type Lowering struct {
 	changed uint64          // bit i is set where kernel i differs from the one before
 	bare    bool            // Predictor.bare
 	text    roofline.Kernel // ofText prices it
+
+	textCost roofline.Cost // of text
 }
 
 // Launch appends a kernel of a class that does operator i.

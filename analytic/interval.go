@@ -141,9 +141,8 @@ func (l *Lowering) ofText(k *Kernel, c *roofline.Cost, m *Machine) unit.Seconds 
 	*text = k.Kernel
 	text.Work.Weights = text.Work.Weights.Times(share)
 	text.Shape.Hit *= share
-	var cost roofline.Cost
-	m.prices.Price(&cost, text)
-	return max(c.Time-cost.Time, 0)
+	m.prices.Price(&l.textCost, text)
+	return max(c.Time-l.textCost.Time, 0)
 }
 
 // An ends is the distances of both ends of an interval from the expected time, as shares of that time.

@@ -23,24 +23,37 @@ type Prepared struct {
 // Prepare prepares for estimates of c, whatever its Workload, on the machine of all or on one
 // with other constants.
 func (c *Case) Prepare(all *Machines, on *Machine) (*Prepared, error) {
+	return c.PrepareAfter(nil, all, on)
+}
+
+// PrepareAfter is Prepare with the memory of what another Prepared remembers, which answers no more; nil for none.
+func (c *Case) PrepareAfter(old *Prepared, all *Machines, on *Machine) (*Prepared, error) {
 	there := *c
 	there.Machine = on
 	p, err := NewPredictor(&there)
 	if err != nil {
 		return nil, err
 	}
-	prepared := newPrepared(p, all)
+	prepared := newPrepared(p, all, old)
 	if on != all.Machine {
-		prepared.interval = newPrepared(p.on(all.Machine), all)
+		prepared.interval = newPrepared(p.on(all.Machine), all, nil)
 	}
 	return prepared, nil
 }
 
 // newPrepared answers by one machine, without an interval.
-func newPrepared(p *Predictor, all *Machines) *Prepared {
+func newPrepared(p *Predictor, all *Machines, old *Prepared) *Prepared {
 	prepared := &Prepared{Predictor: p, caching: p.on(p.machine), remembered: p.on(p.machine), machines: all}
-	prepared.remembered.steps = newStepMemory(prepared.caching)
 	prepared.interval = prepared
+	if old == nil {
+		prepared.remembered.steps = newStepMemory(prepared.caching)
+		return prepared
+	}
+	prepared.remembered.steps = old.remembered.steps
+	prepared.remembered.steps.forget(prepared.caching)
+	if prepared.spare = old.caching.cache; prepared.spare == nil {
+		prepared.spare = old.spare
+	}
 	return prepared
 }
 
@@ -55,15 +68,6 @@ func (p *Prepared) move() {
 		moved := p.on(m.Machine)
 		moved.steps, moved.changed, moved.shifted = p.remembered.steps, m.changed, i+1
 		p.moved = append(p.moved, moved)
-	}
-}
-
-// Reuse takes the memory of what another Prepared remembers, which answers no more.
-func (p *Prepared) Reuse(old *Prepared) {
-	p.remembered.steps = old.remembered.steps
-	p.remembered.steps.forget(p.caching)
-	if p.spare = old.caching.cache; p.spare == nil {
-		p.spare = old.spare
 	}
 }
 

@@ -193,7 +193,7 @@ func (s *search) prune() {
 		keep[r.order] = i < most || r.Pareto || r.Prefill == 0 && !plain
 		plain = plain || r.Prefill == 0
 	}
-	var kept []Row
+	kept := s.rows[:0]
 	for i := range s.rows {
 		if keep[i] {
 			kept = append(kept, s.rows[i])

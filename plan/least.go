@@ -99,19 +99,44 @@ func (q *Request) roomless(batch, fits int) int {
 // among is the least where on average one of these batches decodes, of rising size, and none beyond the first whose step takes longer than the
 // target, by so much slower than expected.
 func (w *wave) among(all []decoding, slower float64) (took unit.Seconds, energy unit.Joules) {
-	took, energy = unit.Seconds(math.Inf(1)), unit.Joules(math.Inf(1))
-	n, target := w.q.steps(), w.q.Targets.TPOT
-	for i := range all {
-		d := &all[i]
-		d.StepCost = w.decode(d.batch)
-		took, energy = min(took, d.Time.Times(n/d.batch)), min(energy, w.beyond(&d.StepCost).Times(n/d.batch))
-		if target > 0 && d.Time.Times(slower) > target {
-			all = all[:i+1]
-			break
-		}
+	if target := w.q.Targets.TPOT; target > 0 {
+		first := sort.Search(len(all)-1, func(i int) bool { return w.decode(all[i].batch).Time.Times(slower) > target })
+		all = all[:first+1]
 	}
+	took, energy = w.share(all)
 	w.prompt = w.adds(all[0], all[len(all)-1])
 	return took + w.prompt.Time, energy + w.prompt.Energy
+}
+
+// share is the least that the steps of an answer take for each of the sequences that decode. A larger batch shortens no step and saves no energy, so that
+// batches between two are not priced where a step of the smaller one takes more than the least even if it is shared by as many as they have at most.
+func (w *wave) share(all []decoding) (took unit.Seconds, energy unit.Joules) {
+	took, energy = unit.Seconds(math.Inf(1)), unit.Joules(math.Inf(1))
+	each := func(d *decoding, batch float64) (unit.Seconds, unit.Joules) {
+		return d.Time.Times(w.q.steps() / batch), w.beyond(&d.StepCost).Times(w.q.steps() / batch)
+	}
+	price := func(d *decoding) {
+		d.StepCost = w.decode(d.batch)
+		time, joules := each(d, d.batch)
+		took, energy = min(took, time), min(energy, joules)
+	}
+	var between func(some []decoding)
+	between = func(some []decoding) {
+		last := len(some) - 1
+		if last < 2 {
+			return
+		}
+		if time, joules := each(&some[0], some[last-1].batch); time >= took && joules >= energy {
+			return
+		}
+		price(&some[last/2])
+		between(some[last/2:])
+		between(some[:last/2+1])
+	}
+	price(&all[0])
+	price(&all[len(all)-1])
+	between(all)
+	return took, energy
 }
 
 // A decoding is a step in which a batch decodes and nothing else is.

@@ -187,14 +187,11 @@ func (s *search) prepare(r *Row) (*analytic.Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.Prepare(s.card.Machines, c.Machine)
+	p, err := c.PrepareAfter(s.prepared, s.card.Machines, c.Machine)
 	if err != nil {
 		return nil, err
 	}
 	p.AnyMicroBatches()
-	if s.prepared != nil {
-		p.Reuse(s.prepared)
-	}
 	s.prepared, s.last = p, *r
 	return p, nil
 }

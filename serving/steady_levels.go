@@ -96,8 +96,12 @@ func (f *flow) likely(rate float64) int {
 		some = append(some, grid)
 	}
 	i, _ := slices.BinarySearchFunc(some, 1, func(n int, _ int) int {
-		c, ok := f.level(n).mean(rate)
-		if ok && rate*f.steps*c > float64(n) {
+		more := func(step float64) bool { return rate*f.steps*step > float64(n) }
+		p := f.level(n)
+		if more(float64(p.decode.Time)) { // a mean step, which has prompts to price, is longer
+			return -1
+		}
+		if c, ok := p.mean(rate); ok && more(c) {
 			return -1
 		}
 		return 1
