@@ -48,6 +48,7 @@ type Profile struct {
 	FixedCache  func(*models.Model) bool        // reports whether its kernels for a model depend on Step.Cache; nil if none do
 	Budget      func(g *hardware.GPU) int       // default of the most tokens of a step; nil for no limit
 	Utilization func(memory unit.Bytes) float64 // default of the share of a GPU's memory that it takes; nil for all of it
+	Static      bool                            // that share is of weights and caches alone; activations and CUDA graphs take of the rest
 
 	// Switches are the batch sizes up to which kernels for small batches decode. A larger batch
 	// is taken to be no faster than one of this size: if other kernels were faster, the engine

@@ -30,7 +30,18 @@ type Memory struct {
 func (m *Memory) Fits() bool { return m.Total <= m.Usable }
 
 // Room is the memory of a GPU, and the part of it that the engine takes.
-type Room struct{ Capacity, Usable unit.Bytes }
+type Room struct {
+	Capacity, Usable unit.Bytes
+	Static           bool // the part is of weights and caches alone: activations lie beside it
+}
+
+// within is the part of activations that lies in the part of the memory that the engine takes.
+func (r Room) within(activations unit.Bytes) unit.Bytes {
+	if r.Static {
+		return max(activations-(r.Capacity-r.Usable), 0)
+	}
+	return activations
+}
 
 // Memory is the memory of a workload whose steps have at most budget tokens (0 for no
 // limit), and how much more fits into the room. Without a room it says nothing of what fits.
@@ -47,15 +58,18 @@ func (f *Footprint) Memory(w *workload.Workload, budget int, room Room) (m Memor
 	if room.Capacity == 0 {
 		return m
 	}
-	m.Capacity, m.Usable = room.Capacity, room.Usable
-
-	left := m.Usable - m.Weights - m.Reserve
-	m.MaxPrefillBatch = howMany(left, f.Cached(float64(w.PromptLen))+f.state, act, most)
-	m.MaxDecodeBatch = howMany(left, kv+f.state+f.Activations(1, 1), 0, 0)
-	m.MaxBatch = min(howMany(left, kv+f.state, act, most), m.MaxDecodeBatch)
+	held, stepped, decoded := room.within(m.Activations), act, f.Activations(1, 1)
+	if room.Static {
+		stepped, decoded = 0, 0
+	}
+	m.Capacity, m.Usable = room.Capacity, room.Usable+m.Activations-held
+	left := room.Usable - m.Weights - m.Reserve
+	m.MaxPrefillBatch = howMany(left, f.Cached(float64(w.PromptLen))+f.state, stepped, most)
+	m.MaxDecodeBatch = howMany(left, kv+f.state+decoded, 0, 0)
+	m.MaxBatch = min(howMany(left, kv+f.state, stepped, most), m.MaxDecodeBatch)
 	m.Unbounded = f.Cached(2*workload.MaxTokens) == f.Cached(workload.MaxTokens)
 	if !m.Unbounded {
-		m.MaxTokens = w.Batch * f.Longest((left - m.State - m.Activations).Times(1/batch))
+		m.MaxTokens = w.Batch * f.Longest((left - m.State - held).Times(1/batch))
 	}
 	return m
 }
@@ -63,7 +77,7 @@ func (f *Footprint) Memory(w *workload.Workload, budget int, room Room) (m Memor
 // ForCache is the part of the room that remains for the KV cache and the state of sequences, where
 // a step has up to the given number of tokens and of sequences.
 func (f *Footprint) ForCache(room Room, tokens, sequences int) unit.Bytes {
-	return room.Usable - (f.weights + f.reserve + f.Activations(float64(tokens), float64(sequences)))
+	return room.Usable - f.weights - f.reserve - room.within(f.Activations(float64(tokens), float64(sequences)))
 }
 
 // Activations is the most that one sequence of a step of fresh tokens has alive at

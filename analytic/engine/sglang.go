@@ -20,7 +20,7 @@ var sglang = graphed{profile: analytic.Profile{
 	Source: "SGLang 0.5.14: overlap scheduler, CUDA graphs of decode steps and, in pieces, of prompts; the host time of vllm, which nobody here has measured with SGLang; " +
 		"the share of the memory that its server computes",
 	Constants: vllmConstants, Operators: tabled("sglang"), Padding: sglangPadding, State: unit.FP32, // --mamba-ssm-dtype
-	Budget: budget("sglang"), Utilization: sglangShare, HostError: eagerHostError,
+	Budget: budget("sglang"), Utilization: sglangShare, Static: true, Reserve: sglangReserve, HostError: eagerHostError,
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia, amd, intel}, Capability: 7.5, // TPUs run SGLang-JAX, another engine
 		// read from the models' EntryClass in the wheel of SGLang 0.5.23
@@ -68,6 +68,10 @@ func sglangSizes(memory unit.Bytes, tp int) (budget int, graphs float64) {
 	}
 	return 16384, 512
 }
+
+// sglangReserve is what SGLang takes of a GPU beside its CUDA context before it loads weights: 1.16 GiB with the context on an H100, 1.27 on an
+// H200 (experiments/sglang, memory before and after "Load weight" in the servers' logs).
+const sglangReserve = unit.Bytes(0.65e9)
 
 // sglangShare is the share of a GPU's memory that SGLang gives weights and KV cache. It reserves a
 // constant, activations of 1.5 MiB a token, CUDA graphs of decode steps of 2 MiB a sequence and of

@@ -12,10 +12,37 @@ import (
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
+
+// TestSGLangCache holds the KV cache to the tokens that servers of SGLang 0.5.14 wrote (experiments/sglang, max_total_num_tokens).
+func TestSGLangCache(t *testing.T) {
+	for _, x := range []struct {
+		model, gpu, scheme string
+		tp                 int
+		logged             float64
+	}{
+		{"llama3.1-8b", "h200", "w16a16", 1, 906051},
+		{"llama3.1-8b", "h200", "fp8", 1, 957155},
+		{"qwen3-30b-a3b", "h200", "w16a16", 1, 750511},
+		{"llama3.1-8b", "h100", "w16a16", 1, 410620},
+		{"llama3.1-8b", "h100", "fp8", 1, 461724},
+		{"qwen3-30b-a3b", "h100", "w16a16", 1, 89915},
+		{"qwen3-32b", "h100", "w16a16", 2, 276069},
+	} {
+		c := casetest.Case(t, x.model, x.gpu, 1, x.tp)
+		c.Machine = casetest.Machine(t, x.gpu, "sglang")
+		c.Scheme = casetest.Scheme(t, x.scheme, c.Machine.GPU)
+		p, err := analytic.NewPredictor(c)
+		testkit.Must(t, err)
+		tokens := float64(p.CacheRoom(8192, 4096)) / float64(p.SequenceBytes(1000)) * 1000
+		near(t, x.model+" on "+x.gpu+", "+x.scheme, tokens, x.logged, 0.015)
+		near(t, "beside the prompts of an estimate", float64(predict(t, c).Memory.MaxTokens), tokens, 0.001)
+	}
+}
 
 // TestSGLangAsLogged holds the graphs, the cache and the steps of SGLang 0.5.14 to what its server wrote
 // on an H200: a prompt and a decode step run on the rows of the smallest graph that it captured.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reduce the loads of SGLang whose prediction is an estimate to observations: reduce.py h200 > ../../validate/observations/h200-sglang.csv
+"""Reduce the loads of SGLang whose prediction is an estimate to observations: reduce.py h200 > ../../validate/observations/h200-sglang.csv, and so for h100
 
 These are requests one at a time (TTFT and TPOT, medians with their 95 % intervals) and closed loops (mean TPOT). The other loads
 are scored by "llmprof validate servers".
@@ -9,6 +9,7 @@ import json
 import pathlib
 import sys
 
+GPUS = {"h200": "h200-sxm-141gb", "h100": "h100-sxm-80gb"}
 COLUMNS = "source,id,model,gpu,engine,mode,release,tp,batch,prompt_len,gen_len,weights,kv,load,all_logits,params,metric,value,low,high,device,samples,marks,note".split(",")
 
 
@@ -19,7 +20,8 @@ def rows(path):
     weights = "fp8" if server == "fp8" else "bf16"
     d = json.load(open(path))
     clients = d["serving"]["concurrency"]
-    row = {"source": "h200-sglang", "id": path.name, "model": d["model"]["name"], "gpu": "h200-sxm-141gb", "engine": "sglang", "tp": 1, "release": d["engine"]["version"], "batch": clients,
+    gpu = path.parent.name
+    row = {"source": f"{gpu}-sglang", "id": path.name, "model": d["model"]["name"], "gpu": GPUS[gpu], "engine": "sglang", "tp": 2 if server == "tp2" else 1, "release": d["engine"]["version"], "batch": clients,
            "prompt_len": d["workload"]["prompt_len"], "gen_len": d["workload"]["gen_len"], "weights": weights, "load": "static" if clients == 1 else "closed",
            "params": d["model"]["params_total"], "samples": d["serving"]["completed"], "note": f"SGLang {d['engine']['version']}, HTTP server"}
     for metric in ("ttft_s", "tpot_s"):
@@ -32,5 +34,5 @@ def rows(path):
 
 out = csv.DictWriter(sys.stdout, COLUMNS, restval="", lineterminator="\n")
 out.writeheader()
-for file in sorted(pathlib.Path(sys.argv[1]).glob("*.json")):
+for file in sorted(pathlib.Path(sys.argv[1]).resolve().glob("*.json")):
     out.writerows(rows(file))

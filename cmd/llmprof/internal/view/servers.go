@@ -40,7 +40,7 @@ func (s *Servers) Page() *render.Document {
 	}
 	return &render.Document{Title: "Servers under load, simulated and measured", Blocks: []render.Block{t, render.Notes{Title: "Notes", Items: []string{
 		"The load is requests at a time, requests a second (/s), or the arrivals of a log. The last rows are medians of the absolute error.",
-		"vLLM 0.25.1 on an H200 and an H100, and SGLang 0.5.14 on an H200, were measured for this project (experiments/h200-vllm, h100-vllm, vllm-load, vllm-load-mixed, vllm-load-models, vllm-load-parallel, vllm-host, sglang); the logs of vLLM 0.19 on an RTX 4090 and RTX PRO 6000 are those of LLMServingSim (MIT).",
+		"vLLM 0.25.1 and SGLang 0.5.14 on an H200 and on H100s were measured for this project (experiments/h200-vllm, h100-vllm, vllm-load, vllm-load-mixed, vllm-load-models, vllm-load-parallel, vllm-host, sglang); the logs of vLLM 0.19 on an RTX 4090 and RTX PRO 6000 are those of LLMServingSim (MIT).",
 	}}}}
 }
 
