@@ -93,8 +93,8 @@ func (m *stepTable) find(key *stepKey) (all []sums, priced bool) {
 	return m.sums[at*m.parts : (at+1)*m.parts], priced
 }
 
-// place is a place for a further step, that of any other one where the table is full. From some steps on there are as many places as
-// there can be, so that memory does not grow with a grid: few batches of each of many deployments, as a search has, are not worth the room.
+// place is a place for a further step, that of any other one where the table is full. Places grow fourfold, since few batches of each of
+// many deployments, as a search has, are not worth the room of a grid.
 func (m *stepTable) place() int {
 	n := len(m.at)
 	if n == m.most {
@@ -104,10 +104,7 @@ func (m *stepTable) place() int {
 		}
 	}
 	if (n+1)*m.parts > len(m.sums) {
-		places := mostDecodeSteps
-		if n > 0 {
-			places = m.most
-		}
+		places := min(max(4*n, mostDecodeSteps), m.most)
 		all := make(map[stepKey]int, places)
 		maps.Copy(all, m.at)
 		m.at, m.sums = all, append(m.sums, make([]sums, places*m.parts-len(m.sums))...)
