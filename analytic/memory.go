@@ -19,10 +19,11 @@ type stepMemory struct {
 	sums     kernelSums // The step at hand is summed here.
 }
 
-// Steps at most in the tables of a memory. The table of decode steps has the steps of a workload or two.
+// Steps in the tables of a memory: at most, at most in the table of decode steps, which has those of a workload or two, and at first.
 const (
 	mostSteps       = 1 << 14
 	mostDecodeSteps = 1 << 8
+	fewSteps        = 1 << 3
 )
 
 func newStepMemory(base *Predictor) *stepMemory {
@@ -93,8 +94,8 @@ func (m *stepTable) find(key *stepKey) (all []sums, priced bool) {
 	return m.sums[at*m.parts : (at+1)*m.parts], priced
 }
 
-// place is a place for a further step, that of any other one where the table is full. Places grow fourfold, since few batches of each of
-// many deployments, as a search has, are not worth the room of a grid.
+// place is a place for a further step, that of any other one where the table is full. Places grow fourfold from a few, since the few
+// steps of a single estimate, or of each deployment of a search, are not worth the room of a grid.
 func (m *stepTable) place() int {
 	n := len(m.at)
 	if n == m.most {
@@ -104,7 +105,7 @@ func (m *stepTable) place() int {
 		}
 	}
 	if (n+1)*m.parts > len(m.sums) {
-		places := min(max(4*n, mostDecodeSteps), m.most)
+		places := min(max(4*n, fewSteps), m.most)
 		all := make(map[stepKey]int, places)
 		maps.Copy(all, m.at)
 		m.at, m.sums = all, append(m.sums, make([]sums, places*m.parts-len(m.sums))...)
