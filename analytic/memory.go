@@ -94,8 +94,8 @@ func (m *stepTable) find(key *stepKey) (all []sums, priced bool) {
 	return m.sums[at*m.parts : (at+1)*m.parts], priced
 }
 
-// place is a place for a further step, that of any other one where the table is full. Places grow fourfold from a few, since the few
-// steps of a single estimate, or of each deployment of a search, are not worth the room of a grid.
+// place is a place for a further step, that of any other one where the table is full. There are few places for the steps of one estimate,
+// more for those of a workload or two, and from then on as many as there can be, so that memory does not grow with a grid.
 func (m *stepTable) place() int {
 	n := len(m.at)
 	if n == m.most {
@@ -105,7 +105,13 @@ func (m *stepTable) place() int {
 		}
 	}
 	if (n+1)*m.parts > len(m.sums) {
-		places := min(max(4*n, fewSteps), m.most)
+		places := m.most
+		switch {
+		case n == 0:
+			places = fewSteps
+		case n < mostDecodeSteps:
+			places = mostDecodeSteps
+		}
 		all := make(map[stepKey]int, places)
 		maps.Copy(all, m.at)
 		m.at, m.sums = all, append(m.sums, make([]sums, places*m.parts-len(m.sums))...)
