@@ -48,7 +48,7 @@ type Profile struct {
 	FixedCache  func(*models.Model) bool        // reports whether its kernels for a model depend on Step.Cache; nil if none do
 	Budget      func(g *hardware.GPU) int       // default of the most tokens of a step; nil for no limit
 	Utilization func(memory unit.Bytes) float64 // default of the share of a GPU's memory that it takes; nil for all of it
-	Static      bool                            // that share is of weights and caches alone; activations and CUDA graphs take of the rest
+	Static      bool                            // Utilization is of weights and caches alone; activations and CUDA graphs lie in the rest
 
 	// Switches are the batch sizes up to which kernels for small batches decode. A larger batch
 	// is taken to be no faster than one of this size: if other kernels were faster, the engine
@@ -110,7 +110,7 @@ type Support struct {
 	OwnCache   bool // a model whose checkpoint names a format of its KV cache runs with that alone
 
 	Split       func(*Parallelism) string // why the engine cannot split experts so, "" if it can; nil where replicas share whole experts alone
-	Blocks      bool                      // weights in FP8 have a scale for each block of 128
+	Blocks      bool                      // weights in FP8 run only with a scale for each block of 128
 	WholeBlocks bool                      // experts in FP8 are cut between their blocks of scales alone
 }
 

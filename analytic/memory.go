@@ -19,7 +19,7 @@ type stepMemory struct {
 	sums     kernelSums // The step at hand is summed here.
 }
 
-// Steps in the tables of a memory: at most, at most in the table of decode steps, which has those of a workload or two, and at first.
+// The tables of a memory hold mostSteps and mostDecodeSteps at most and fewSteps at first. The table of decode steps has those of a workload or two.
 const (
 	mostSteps       = 1 << 14
 	mostDecodeSteps = 1 << 8

@@ -26,7 +26,7 @@ func (c *Case) Prepare(all *Machines, on *Machine) (*Prepared, error) {
 	return c.PrepareAfter(nil, all, on)
 }
 
-// PrepareAfter is Prepare with the memory of what another Prepared remembers, which answers no more; nil for none.
+// PrepareAfter is Prepare, and takes over the memory of old, which must not be asked any more; old may be nil.
 func (c *Case) PrepareAfter(old *Prepared, all *Machines, on *Machine) (*Prepared, error) {
 	there := *c
 	there.Machine = on

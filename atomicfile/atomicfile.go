@@ -15,7 +15,7 @@ import (
 // A File is written under a temporary name beside its own, which Keep gives it.
 type File struct {
 	*os.File
-	path string // "" of what is written to where it is
+	path string // "" where the file is written in place
 }
 
 // Create begins a file that will replace what path has. It has the permissions that
@@ -30,7 +30,7 @@ func Create(path string, perm os.FileMode) (*File, error) {
 }
 
 // Replace begins a file that a user named: it keeps the permissions of the one that it replaces, a link goes on
-// pointing to where it does, and what is no regular file, as /dev/null or a named pipe, is written to.
+// pointing to its target, and what is no regular file, as /dev/null or a named pipe, is written in place.
 func Replace(path string, perm os.FileMode) (*File, error) {
 	info, err := os.Stat(path)
 	switch {

@@ -17,7 +17,7 @@ type Memory struct {
 	Reserve     unit.Bytes // CUDA context, communication buffers, buffers of the engine
 	Total       unit.Bytes
 	Capacity    unit.Bytes // memory of the GPU
-	Usable      unit.Bytes // part of the capacity that the engine takes
+	Usable      unit.Bytes // part of the capacity that the engine takes, with activations that lie beside it
 
 	MaxBatch        int  // sequences of one replica that fit, prompt and answer
 	MaxPrefillBatch int  // sequences that fit while prompts run
@@ -32,15 +32,17 @@ func (m *Memory) Fits() bool { return m.Total <= m.Usable }
 // Room is the memory of a GPU, and the part of it that the engine takes.
 type Room struct {
 	Capacity, Usable unit.Bytes
-	Static           bool // the part is of weights and caches alone: activations lie beside it
+	Static           bool // The part is of weights and caches alone, and activations lie beside it.
 }
 
-// within is the part of activations that lies in the part of the memory that the engine takes.
-func (r Room) within(activations unit.Bytes) unit.Bytes {
-	if r.Static {
-		return max(activations-(r.Capacity-r.Usable), 0)
+// beside is what lies beside the part of the memory that the engine takes: activations, as far as there is room, and the share of the
+// reserve, since the engine takes its part of the memory that is free before it loads weights.
+func (r Room) beside(reserve, activations unit.Bytes) unit.Bytes {
+	if !r.Static {
+		return 0
 	}
-	return activations
+	rest := r.Capacity - r.Usable
+	return reserve.Times(float64(rest/r.Capacity)) + min(activations, rest)
 }
 
 // Memory is the memory of a workload whose steps have at most budget tokens (0 for no
@@ -58,12 +60,12 @@ func (f *Footprint) Memory(w *workload.Workload, budget int, room Room) (m Memor
 	if room.Capacity == 0 {
 		return m
 	}
-	held, stepped, decoded := room.within(m.Activations), act, f.Activations(1, 1)
-	if room.Static {
-		stepped, decoded = 0, 0
+	beside := room.beside(m.Reserve, m.Activations)
+	m.Capacity, m.Usable = room.Capacity, room.Usable+beside
+	left, held, stepped, decoded := m.Usable-m.Weights-m.Reserve, m.Activations, act, f.Activations(1, 1)
+	if room.Static { // activations take nothing of what a larger batch would have for its caches
+		left, held, stepped, decoded = left-held, 0, 0, 0
 	}
-	m.Capacity, m.Usable = room.Capacity, room.Usable+m.Activations-held
-	left := room.Usable - m.Weights - m.Reserve
 	m.MaxPrefillBatch = howMany(left, f.Cached(float64(w.PromptLen))+f.state, stepped, most)
 	m.MaxDecodeBatch = howMany(left, kv+f.state+decoded, 0, 0)
 	m.MaxBatch = min(howMany(left, kv+f.state, stepped, most), m.MaxDecodeBatch)
@@ -77,7 +79,8 @@ func (f *Footprint) Memory(w *workload.Workload, budget int, room Room) (m Memor
 // ForCache is the part of the room that remains for the KV cache and the state of sequences, where
 // a step has up to the given number of tokens and of sequences.
 func (f *Footprint) ForCache(room Room, tokens, sequences int) unit.Bytes {
-	return room.Usable - f.weights - f.reserve - room.within(f.Activations(float64(tokens), float64(sequences)))
+	activations := f.Activations(float64(tokens), float64(sequences))
+	return room.Usable + room.beside(f.reserve, activations) - f.weights - f.reserve - activations
 }
 
 // Activations is the most that one sequence of a step of fresh tokens has alive at

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"llmprof/spelling"
 	"llmprof/unit"
@@ -20,7 +21,7 @@ type bound struct {
 }
 
 // checkNames refuses a vendor or generation that is nearly a known one, on which engines and constants hang. Another
-// one may be a processor that is not known here.
+// one may be a processor that is not known here; a number or a further word makes another generation, as cdna5 and blackwell-ultra.
 func checkNames(g *GPU) (field string, err error) {
 	known := generations()
 	vendors := slices.Sorted(maps.Keys(known))
@@ -28,7 +29,7 @@ func checkNames(g *GPU) (field string, err error) {
 		field, value string
 		known        []string
 	}{{"vendor", g.Vendor, vendors}, {"generation", g.Generation, known[g.Vendor]}} {
-		if !slices.Contains(n.known, n.value) && len(spelling.Near(n.value, n.known)) > 0 {
+		if !slices.Contains(n.known, n.value) && !strings.ContainsAny(n.value, "0123456789-") && len(spelling.Near(n.value, n.known)) > 0 {
 			return n.field, fmt.Errorf("%s %.60q is not known; %s", n.field, n.value, spelling.Hint(n.value, n.known))
 		}
 	}

@@ -43,7 +43,7 @@ func (r *reader) model() *Model {
 }
 
 // context is how many tokens the positions reach. Rotary positions that are scaled reach further by the factor, as vLLM
-// works it out (_get_and_verify_max_len); Llama 3.1's and LongRoPE's configs state the number that they reach, and so do Gemma 3's.
+// works it out (_get_and_verify_max_len), but never less than the config states; Llama 3.1's and LongRoPE's configs state the number that they reach, and so do Gemma 3's.
 func (r *reader) context() int {
 	most := r.countOr("max_position_embeddings", 0)
 	v, as, _ := r.look("rope_parameters")

@@ -11,11 +11,11 @@ import (
 // together is how many prompts of clients in a closed loop come with one step. Those of answers of
 // one length end together, and so do their prompts: as many share a step as its budget of tokens
 // holds, where prompts are not cut into chunks as many whole ones. Others ask one after the other, where not several do during one step,
-// or during the decode steps after which the engine looks for new requests.
+// or during the decode steps after which the engine receives new requests.
 func (c *Config) together(w *analytic.Workload, p *analytic.Predictor, whole bool) float64 {
 	n := float64(w.Batch)
 	if c.Load == Varied {
-		return max(n/float64(w.GenLen)*float64(max(c.Looks, 1)), 1)
+		return max(n/float64(w.GenLen)*float64(max(c.RecvInterval, 1)), 1)
 	}
 	holds := (stepBudget(w, p) - n) / float64(w.PromptLen)
 	if whole {

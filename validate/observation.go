@@ -66,25 +66,25 @@ func (l Load) clients() bool { return l == Closed || l == Varied }
 // A Config is what was run. Observations of one configuration have an estimate
 // in common.
 type Config struct {
-	Model   string // a name that the table of models knows
-	GPU     string // a name that the table of GPUs knows
-	Engine  string // engine that was measured: "transformers", "vllm", ...
-	Mode    string // "graph" or "eager" where the engine has both
-	Release string // release of the engine; empty for the release of its constants, "unknown" where the source names none
-	TP      int
-	EP      int    // ranks of TP that each hold some of the experts whole; 0 or 1 for none
-	Budget  int    // most tokens of a step; 0 for the engine's default
-	Graphs  int    // most tokens of a step that CUDA graphs hold; 0 for the engine's default
-	Looks   int    // decode steps after which the engine looks for new requests; 0 for one
-	With    string // option that the engine was started with, as "flashinfer-gemm" (engine.With)
-	Batch   int    // sequences together, or clients
-	Prompt  int    // tokens of each prompt
-	Gen     int    // tokens generated for each
-	Weights string
-	KV      string // empty: as the stream
-	Load    Load
-	Logits  bool  // the LM head ran on every position of the prompt
-	Params  int64 // parameters that the engine counted; 0 if it did not
+	Model        string // a name that the table of models knows
+	GPU          string // a name that the table of GPUs knows
+	Engine       string // engine that was measured: "transformers", "vllm", ...
+	Mode         string // "graph" or "eager" where the engine has both
+	Release      string // release of the engine; empty for the release of its constants, "unknown" where the source names none
+	TP           int
+	EP           int    // ranks of TP that each hold some of the experts whole; 0 or 1 for none
+	Budget       int    // most tokens of a step; 0 for the engine's default
+	Graphs       int    // most tokens of a step that CUDA graphs hold; 0 for the engine's default
+	RecvInterval int    // decode steps after which the engine receives new requests; 0 for one
+	Option       string // option that the engine was started with, as "flashinfer-gemm" (engine.With)
+	Batch        int    // sequences together, or clients
+	Prompt       int    // tokens of each prompt
+	Gen          int    // tokens generated for each
+	Weights      string
+	KV           string // empty: as the stream
+	Load         Load
+	Logits       bool  // the LM head ran on every position of the prompt
+	Params       int64 // parameters that the engine counted; 0 if it did not
 }
 
 // String names the configuration in one line.
@@ -109,11 +109,11 @@ func (c *Config) String() string {
 	if c.Graphs > 0 {
 		s += fmt.Sprintf(", graphs of up to %d tokens", c.Graphs)
 	}
-	if c.Looks > 1 {
-		s += fmt.Sprintf(", new requests every %d steps", c.Looks)
+	if c.RecvInterval > 1 {
+		s += fmt.Sprintf(", new requests every %d steps", c.RecvInterval)
 	}
-	if c.With != "" {
-		s += ", with " + c.With
+	if c.Option != "" {
+		s += ", with " + c.Option
 	}
 	return s
 }
@@ -183,7 +183,7 @@ func (o *Observation) Check() error {
 	for _, n := range []struct {
 		key string
 		n   int
-	}{{columnEP, o.EP}, {columnBudget, o.Budget}, {columnGraphs, o.Graphs}, {columnLooks, o.Looks}} {
+	}{{columnEP, o.EP}, {columnBudget, o.Budget}, {columnGraphs, o.Graphs}, {columnRecvInterval, o.RecvInterval}} {
 		if n.n < 0 || n.n > most {
 			return fmt.Errorf("%s is %d: want 1 to %d, or nothing", n.key, n.n, most)
 		}

@@ -218,12 +218,12 @@ func TestPromptsOfOneLookShareAStep(t *testing.T) {
 	s, times := scorer(t), map[int]float64{}
 	o := observation()
 	o.Engine, o.Batch, o.Prompt, o.Gen, o.Load = "sglang", 64, 128, 512, Varied
-	for _, o.Looks = range []int{0, 1, 8, 32} { // 8 steps have one of 64 requests for 512 steps, 32 have four
+	for _, o.RecvInterval = range []int{0, 1, 8, 32} { // 8 steps have one of 64 requests for 512 steps, 32 have four
 		row, err := s.row(&o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		times[o.Looks] = row.Predicted
+		times[o.RecvInterval] = row.Predicted
 	}
 	if times[1] != times[0] || times[8] != times[0] || times[32] > 0.95*times[0] {
 		t.Errorf("%v s a token by the steps between looks: want the first three equal and the last less", times)

@@ -26,8 +26,8 @@ func TestServerSettings(t *testing.T) {
 			}
 		case o.Engine == "sglang" && o.Weights == "fp8-block" && strings.HasPrefix(o.GPU, "b"): // SGL_ENABLE_JIT_DEEPGEMM=false
 			flash++
-			if o.With != "flashinfer-gemm" {
-				t.Errorf("%s: dense products by %q, want FlashInfer's", o.ID, o.With)
+			if o.Option != "flashinfer-gemm" {
+				t.Errorf("%s: dense products by %q, want FlashInfer's", o.ID, o.Option)
 			}
 		case o.Load == Closed && o.Engine != "sglang":
 			own++

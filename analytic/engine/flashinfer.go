@@ -14,8 +14,11 @@ const flashInferGEMM = "+flashinfer-gemm"
 // withFlashInferGEMM is SGLang with --fp8-gemm-backend flashinfer_trtllm, or with SGLANG_ENABLE_JIT_DEEPGEMM=false, after which it takes that backend on GPUs of
 // data centres (dispatch_w8a8_block_fp8_linear of fp8_utils.py). The kernels are made for few rows, and reach a tenth of the peak.
 func withFlashInferGEMM(e analytic.Engine) (analytic.Engine, error) {
+	if name := e.Profile().Name; strings.Contains(name, "+") {
+		return nil, fmt.Errorf("%s%s: an engine has one option", name, flashInferGEMM)
+	}
 	g, ok := e.(*graphed)
-	if !ok || g.profile.Engine() != sglang.profile.Name || strings.Contains(g.profile.Name, "+") {
+	if !ok || g.profile.Engine() != sglang.profile.Name {
 		return nil, fmt.Errorf("%s%s: only sglang runs dense products in FP8 by FlashInfer", e.Profile().Name, flashInferGEMM)
 	}
 	with := *g

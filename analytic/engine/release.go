@@ -42,7 +42,7 @@ var spelled = sync.OnceValue(func() *regexp.Regexp {
 })
 
 // AtRelease is an engine at a release, with the known differences of older releases. Its constants are those of the
-// timed releases. The intervals of another release include the scatter of operators between releases, and the error
+// timed releases, but where tables of an older one differ. The intervals of another release include the scatter of operators between releases, and the error
 // of a host that nobody measured.
 func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	g, served := e.(*graphed)
@@ -67,8 +67,7 @@ func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	}
 	p.Source = "release " + release + ", by the constants of other releases: " + p.Source
 	p.HostError = max(p.HostError, eagerHostError)
-	p.Operators = of.widen(p.Operators)
-	number := parseVersion(release)
+	number, older := parseVersion(release), ""
 	// DeepGEMM took experts in FP8 by blocks on Hopper at every number of rows from when scales in E8M0 were the default
 	// there (vllm-project/vllm, pull request 26197; triton_deep_gemm_moe.py) until backends were ranked (32414), which by its date is 0.15.
 	at.contiguous = name == vllm.profile.Name && !number.before(11, 1) && number.before(15, 0)
@@ -76,20 +75,25 @@ func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 		at.overlaps = 0 // vllm-project/vllm, pull request 26440
 	}
 	if name == sglang.profile.Name && number.before(5, 9) {
-		p.Operators = over(p.Operators, sglang056)
+		older = sglang056
 	}
 	switch {
 	case name == tensorRT.profile.Name && number.older(1, 3):
-		p.Operators, at.quantizes = over(p.Operators, tensorRT12), true
+		older, at.quantizes = tensorRT12, true
 	case name == sglang.profile.Name && number.before(5, 10):
 		at.pieces = nil // --enable-piecewise-cuda-graph is off by default: python/sglang/srt/server_args.py of 0.5.9
 	case name == vllm.profile.Name && number.before(14, 0):
 		p.Blocking, p.Constants = true, blockingConstants
 	}
+	if p.Name == older { // its own tables need no scatter between releases
+		p.Operators = over(of.widen(p.Operators), older)
+	} else {
+		p.Operators = of.widen(over(p.Operators, older))
+	}
 	return &at, nil
 }
 
-// The names of rows of older tables that differ from those of the timed releases. Products in FP8 by blocks on Blackwell's GPUs of data centres had a slower kernel
+// These name rows of tables of older releases, where they differ from the timed ones. Products in FP8 by blocks on Blackwell's GPUs of data centres had a slower kernel
 // that quantizes their inputs in TensorRT-LLM, and experts and latent attention took longer on an H200; so did attention in SGLang, which starts in 19 µs
 // for 9.
 const (

@@ -116,6 +116,7 @@ func TestOlderTables(t *testing.T) {
 		{"h100", "sglang@0.5.6.post2", "sglang", "attention.fixed", false}, {"h200", "tensorrt-llm@1.1.0rc2", "tensorrt-llm", "latent_attention_fp8.fixed", true},
 		{"h100", "tensorrt-llm@1.0.0rc3", "tensorrt-llm", "latent_attention_fp8.fixed", false}, {"h200", "tensorrt-llm@1.3.0rc10", "tensorrt-llm", "latent_attention_fp8.fixed", false},
 		{"h200", "tensorrt-llm@unknown", "tensorrt-llm", "grouped_gemm_fp8_block.expert", false}, {"h200", "tensorrt-llm@1.2.0", "tensorrt-llm", "grouped_gemm_fp8_block.expert", true},
+		{"b300", "tensorrt-llm@1.2.0", "tensorrt-llm", "gemm_fp8_block.fixed", true}, {"rtx-pro-6000-server", "tensorrt-llm@1.2.0", "tensorrt-llm", "gemm_fp8_block.fixed", false},
 	} {
 		a, b := constant(x.gpu, x.older, x.key), constant(x.gpu, x.newer, x.key)
 		if (a != b) != x.differ || x.differ && a <= b {

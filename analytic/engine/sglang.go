@@ -69,9 +69,9 @@ func sglangSizes(memory unit.Bytes, tp int) (budget int, graphs float64) {
 	return 16384, 512
 }
 
-// sglangReserve is what SGLang takes of a GPU beside its CUDA context before it loads weights: 1.16 GiB with the context on an H100, 1.27 on an
-// H200 (experiments/sglang, memory before and after "Load weight" in the servers' logs).
-const sglangReserve = unit.Bytes(0.65e9)
+// sglangReserve is what SGLang takes of a GPU beside its CUDA context before it loads weights: the capacity less the memory before "Load weight end"
+// in the servers' logs is 1.15 GiB with the context on an H100 and 1.27 on an H200 (experiments/sglang).
+const sglangReserve = unit.Bytes(0.8e9)
 
 // sglangShare is the share of a GPU's memory that SGLang gives weights and KV cache. It reserves a
 // constant, activations of 1.5 MiB a token, CUDA graphs of decode steps of 2 MiB a sequence and of

@@ -23,15 +23,15 @@ func TestSGLangCache(t *testing.T) {
 	for _, x := range []struct {
 		model, gpu, scheme string
 		tp                 int
-		logged             float64
+		logged, within     float64
 	}{
-		{"llama3.1-8b", "h200", "w16a16", 1, 906051},
-		{"llama3.1-8b", "h200", "fp8", 1, 957155},
-		{"qwen3-30b-a3b", "h200", "w16a16", 1, 750511},
-		{"llama3.1-8b", "h100", "w16a16", 1, 410620},
-		{"llama3.1-8b", "h100", "fp8", 1, 461724},
-		{"qwen3-30b-a3b", "h100", "w16a16", 1, 89915},
-		{"qwen3-32b", "h100", "w16a16", 2, 276069},
+		{"llama3.1-8b", "h200", "w16a16", 1, 906051, 0.006},
+		{"llama3.1-8b", "h200", "fp8", 1, 957155, 0.006},
+		{"qwen3-30b-a3b", "h200", "w16a16", 1, 750511, 0.006},
+		{"llama3.1-8b", "h100", "w16a16", 1, 410620, 0.006},
+		{"llama3.1-8b", "h100", "fp8", 1, 461724, 0.006},
+		{"qwen3-30b-a3b", "h100", "w16a16", 1, 89915, 0.006},
+		{"qwen3-32b", "h100", "w16a16", 2, 276069, 0.017}, // TP takes 0.84 GiB there, of which 0.36 are predicted
 	} {
 		c := casetest.Case(t, x.model, x.gpu, 1, x.tp)
 		c.Machine = casetest.Machine(t, x.gpu, "sglang")
@@ -39,7 +39,7 @@ func TestSGLangCache(t *testing.T) {
 		p, err := analytic.NewPredictor(c)
 		testkit.Must(t, err)
 		tokens := float64(p.CacheRoom(8192, 4096)) / float64(p.SequenceBytes(1000)) * 1000
-		near(t, x.model+" on "+x.gpu+", "+x.scheme, tokens, x.logged, 0.015)
+		near(t, x.model+" on "+x.gpu+", "+x.scheme, tokens, x.logged, x.within)
 		near(t, "beside the prompts of an estimate", float64(predict(t, c).Memory.MaxTokens), tokens, 0.001)
 	}
 }

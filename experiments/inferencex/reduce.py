@@ -14,7 +14,7 @@ MODELS = {"deepseek-ai/DeepSeek-R1": "deepseek-r1", "MiniMaxAI/MiniMax-M2.5": "m
           "openai/gpt-oss-120b": "gpt-oss-120b", "Qwen/Qwen3-235B-A22B-FP8": "qwen3-235b-a22b"}
 GPUS = {"h100_sxm": "h100-sxm-80gb", "h200_sxm": "h200-sxm-141gb", "b200_sxm": "b200-sxm-180gb", "b300_sxm": "b300-sxm-288gb"}
 ENGINES = {"trtllm": "tensorrt-llm", "vllm": "vllm", "sglang": "sglang"}
-COLUMNS = ("source,id,model,gpu,engine,mode,release,tp,ep,max_batched_tokens,graph_tokens,recv_interval,with,batch,prompt_len,gen_len,weights,kv,load,all_logits,params,metric,value,low,high,"
+COLUMNS = ("source,id,model,gpu,engine,mode,release,tp,ep,max_batched_tokens,graph_tokens,recv_interval,option,batch,prompt_len,gen_len,weights,kv,load,all_logits,params,metric,value,low,high,"
            "device,samples,marks,note").split(",")
 
 MTP = "speculative decoding (MTP) was on, and how many drafts were accepted is not published"
@@ -70,7 +70,7 @@ def settings(r):
 def split(r):
     """Ranks of TP of a row, and of EP where the row states them: some rows have the ranks of TP times those of EP for the former."""
     tp, moe_tp, moe_ep = (int(r[k] or 1) for k in ("tp_size", "moe_tp_size", "moe_ep_size"))
-    if moe_tp == moe_ep > 1 and tp == moe_tp * moe_ep:
+    if moe_tp == moe_ep and tp == moe_tp * moe_ep in (16, 64):
         return moe_tp, moe_ep
     return tp, tp if moe_tp == 1 and moe_ep == tp else 0
 
@@ -102,7 +102,7 @@ def option(r):
     return "flashinfer-gemm" if r["backend"] == "sglang" and r["system"][0] == "b" and r["precision"] == "fp8" and scripted(r) else ""
 
 
-def looks(r):
+def recv_interval(r):
     """SGLang's --scheduler-recv-interval, as dsr1_fp*_b*.sh set it."""
     if r["backend"] != "sglang" or r["system"][0] != "b" or not scripted(r):
         return ""
@@ -154,7 +154,7 @@ def main():
         mean = 0.9 if scripted(r) else 1  # of the lengths that the id names
         note = "mean" + (f"; version {r['backend_version']}" if r["backend_version"] else "") + ("; lengths of 0.8 to 1 times those of the id" if scripted(r) else "")
         note += "; prompts 5.03 times as long" if reached(r) > 1 else ""
-        out.writerow(["aiconfigurator-moe", r["id"], MODELS[r["model_path"]], GPUS[r["system"]], ENGINES[r["backend"]], "", release(r), r["tp_size"], ep if ep > 1 else "", budget, graphs(r), looks(r), option(r),
+        out.writerow(["aiconfigurator-moe", r["id"], MODELS[r["model_path"]], GPUS[r["system"]], ENGINES[r["backend"]], "", release(r), r["tp_size"], ep if ep > 1 else "", budget, graphs(r), recv_interval(r), option(r),
                       r["batch_size"], round(mean * reached(r) * int(r["isl"])), round(mean * int(r["osl"])), weights(r), kv, "closed-varied" if scripted(r) else "closed", "", "", "tpot_s",
                       f"{float(r['silicon_tpot_ms']) / 1e3:.6g}", "", "", "", "", "", note])
 
