@@ -43,7 +43,9 @@ func (s *Scorer) machine(c *analytic.Case, config *Config) (*analytic.Machine, e
 	return c.On(all), nil
 }
 
-func (c *Config) runner() runner { return runner{c.GPU, c.Engine, c.Mode, c.Release, c.Option, c.Graphs} }
+func (c *Config) runner() runner {
+	return runner{c.GPU, c.Engine, c.Mode, c.Release, c.Option, c.Graphs}
+}
 
 // prepare is an engine on a GPU with the calibration of both.
 func (s *Scorer) prepare(r runner) (*analytic.Machines, error) {
