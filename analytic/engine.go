@@ -159,7 +159,7 @@ type Lowering struct {
 	bare    bool            // Predictor.bare
 	text    roofline.Kernel // ofText prices it
 
-	textCost roofline.Cost // of text
+	textCost roofline.Cost // cost of the kernel text
 }
 
 // Launch appends a kernel of a class that does operator i.

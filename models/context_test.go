@@ -12,7 +12,7 @@ func TestContextOfScaledPositions(t *testing.T) {
 		"num_key_value_heads": 2, "vocab_size": 256, "max_position_embeddings": 40960, "rope_scaling": %s}`
 	for rope, want := range map[string]int{
 		`null`: 40960,
-		`{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}`: 131072, // as Qwen's model cards say
+		`{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}`: 131072, // Qwen's model cards state this.
 		`{"type": "yarn", "factor": 4}`: 163840,
 		`{"rope_type": "yarn", "factor": 1.0, "original_max_position_embeddings": 4096}`:   40960,
 		`{"type": "linear", "factor": 4.0}`:                                                163840,

@@ -47,7 +47,7 @@ func (s *Step) Reattend(ops []Op, of, l *models.Layer) {
 			continue
 		}
 		if len(s.Groups) > 0 { // whose operators may be joined after they were appended
-			var room [8]Op // which groups of decodes and prompts fill in most cases: nothing is allocated
+			var room [8]Op // Groups of decodes and prompts fit in most cases, so that nothing is allocated.
 			copy(ops[from:to], s.mix(room[:0], b))
 		} else {
 			s.mixOne(ops[:from], b)

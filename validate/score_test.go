@@ -212,9 +212,9 @@ func BenchmarkEmbedded(b *testing.B) {
 	}
 }
 
-// TestPromptsOfOneLookShareAStep holds that prompts share a step which come between two looks of the engine for new requests, and
-// that nothing changes where no two do.
-func TestPromptsOfOneLookShareAStep(t *testing.T) {
+// TestRecvInterval holds that prompts share a step which come before the engine receives new requests again. Nothing changes where
+// no two of them do.
+func TestRecvInterval(t *testing.T) {
 	s, times := scorer(t), map[int]float64{}
 	o := observation()
 	o.Engine, o.Batch, o.Prompt, o.Gen, o.Load = "sglang", 64, 128, 512, Varied

@@ -93,9 +93,8 @@ func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	return &at, nil
 }
 
-// These name rows of tables of older releases, where they differ from the timed ones. Products in FP8 by blocks on Blackwell's GPUs of data centres had a slower kernel
-// that quantizes their inputs in TensorRT-LLM, and experts and latent attention took longer on an H200; so did attention in SGLang, which starts in 19 µs
-// for 9.
+// These name rows of tables of older releases, where they differ from the timed ones. TensorRT-LLM had a slower kernel that quantizes the inputs of products
+// in FP8 by blocks on Blackwell's GPUs of data centres, and slower experts and latent attention on an H200. SGLang's attention started in 19 µs there, and takes 9 since.
 const (
 	tensorRT12 = "tensorrt-llm@1.2.0rc5"
 	sglang056  = "sglang@0.5.6.post2"

@@ -107,7 +107,7 @@ type Request struct {
 	Do       string              `json:"do"`
 	Flags    map[string]string   `json:"flags"`    // flags of the command line by their names
 	Expected bool                `json:"expected"` // the points of a sweep have expected times alone, without intervals
-	Part     ask.ChartPart       `json:"part"`     // of the chart over the rate
+	Part     ask.ChartPart       `json:"part"`     // part of the chart over the rate that is asked for
 	Try      map[string][]string `json:"try"`      // values of flags that are to be tried in place of those given
 	File     string              `json:"file"`     // the text of a result file
 	Name     string              `json:"name"`     // name of the file
