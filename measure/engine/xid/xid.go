@@ -6,6 +6,7 @@ package xid
 import (
 	"fmt"
 	"regexp"
+	"sync"
 	"strconv"
 	"strings"
 	"time"
@@ -18,14 +19,14 @@ type Event struct {
 	Text string // the whole line, cut
 }
 
-var line = regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{1,32})\): ([0-9]{1,4})\b`)
+var line = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{1,32})\): ([0-9]{1,4})\b`) })
 
 // mostText is how many bytes of a line are kept.
 const mostText = 200
 
 // parse finds a report in a message of the kernel.
 func parse(message string) (Event, bool) {
-	at := line.FindStringSubmatchIndex(message)
+	at := line().FindStringSubmatchIndex(message)
 	if at == nil {
 		return Event{}, false
 	}
