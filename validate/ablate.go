@@ -113,7 +113,10 @@ func (s *Scorer) Ablate(rows []Row) ([]Ablation, *Ablation, error) {
 
 // without are the effects of putting some constants to their ideals.
 func (s *Scorer) without(set []roofline.Constant, rows []Row) ([]Effect, error) {
-	other := &Scorer{Model: s.Model, GPU: s.GPU, Calibration: s.Calibration, models: maps.Clone(s.models), gpus: maps.Clone(s.gpus), stored: maps.Clone(s.stored)}
+	other := &Scorer{
+		Model: s.Model, GPU: s.GPU, Calibration: s.Calibration,
+		models: maps.Clone(s.models), gpus: maps.Clone(s.gpus), stored: maps.Clone(s.stored), engines: maps.Clone(s.engines),
+	}
 	other.change = func(c *roofline.Constants) {
 		for _, k := range set {
 			idealize(c, k)
