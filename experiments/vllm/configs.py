@@ -9,7 +9,7 @@ import sys
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
                  "qwen3_moe": "Qwen3MoeForCausalLM", "mistral": "MistralForCausalLM", "mixtral": "MixtralForCausalLM",
-                 "gpt_oss": "GptOssForCausalLM"}
+                 "gpt_oss": "GptOssForCausalLM", "olmoe": "OlmoeForCausalLM"}
 
 
 def write(folder, model, tokenizer):
@@ -28,7 +28,7 @@ def write(folder, model, tokenizer):
 
 
 def main():
-    table = {m["name"]: m for m in json.load(open(pathlib.Path(__file__).parents[2] / "models.json"))}
+    table = {m["name"]: m for m in json.load(open(pathlib.Path(__file__).resolve().parents[2] / "models.json"))}
     for name in sys.argv[2:]:
         write(pathlib.Path(sys.argv[1]) / name.removesuffix("+tokenizer"), table[name.removesuffix("+tokenizer")], name.endswith("+tokenizer"))
 
