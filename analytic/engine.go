@@ -32,6 +32,7 @@ type Profile struct {
 	Operators func(g *hardware.GPU, c *hardware.Calibration) // sets the constants of its kernels on a GPU that no calibration has; nil if none are known
 	Pipelined bool                                           // a server has as many batches in its pipeline as there are stages
 	Blocking  bool                                           // the host schedules a step after the one before has ended, so that nothing hides that time
+	Ahead     bool                                           // the host launches the next step before it hands out the tokens of a step, so a first token waits for that launch too
 	Graph     bool                                           // a decode step is one CUDA graph, whose launches take the host no time
 	State     unit.Format                                    // format of recurrent states where the model's config names none; NoFormat for that of the residual stream
 	Conv      unit.Format                                    // format of the inputs that convolutions remember; NoFormat for that of the residual stream

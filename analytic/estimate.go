@@ -183,7 +183,9 @@ func (r *runner) prefill(all *total, runs *[2]operator.Run) {
 			all.add(&sum, run.Times)
 		}
 	}
-	all.waitsForHost(r.p.RequestTime())
+	request := r.p.RequestTime()
+	all.waitsForHost(request)
+	all.exposed += request
 }
 
 // assemble turns the sums into the answer.

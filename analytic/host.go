@@ -25,15 +25,15 @@ func (p *Predictor) launch(t *total, stage *timing, s *operator.Step) {
 }
 
 // host is the time of the host for a step while the GPU works: launches and, with
-// asynchronous scheduling, the other work for a decode step. The GPU cannot hide that other
-// work for the first step of a prompt.
+// asynchronous scheduling, the other work for a decode step. A step of prompts has that work beside its
+// launches where the next step is launched before the tokens are handed out.
 func (p *Predictor) host(t *timing, s *operator.Step) unit.Seconds {
 	m := p.machine
 	eager := m.seconds(roofline.HostLaunch).Times(t.launches) + m.seconds(roofline.HostDispatch).Times(t.calls)
-	if !s.Decode() {
+	switch e := m.Engine.Profile(); {
+	case !s.Decode() && !e.Ahead:
 		return eager
-	}
-	if m.Engine.Profile().Graph {
+	case s.Decode() && e.Graph:
 		return p.async(s)
 	}
 	return p.async(s) + eager

@@ -158,14 +158,13 @@ func (p *Predictor) hostError(t *total, off float64) ends {
 	if p.machine.hostKnown || x == 0 { // a calibration timed this host: its error is within off
 		return ends{fast, off}
 	}
+	exposed := float64(t.exposed) * x
 	if host <= kernels {
-		exposed := float64(t.exposed) * x
 		return ends{math.Hypot(fast, exposed/(1+x)/all), math.Hypot(off, (exposed+max(host*(1+x)-kernels, 0))/all)}
 	}
-	shown := max(all-max(kernels, host), 0) * x // host time that no kernel hides
 	return ends{
-		low:  (min(host*x, host*(1+x)-kernels*(1-fast)*(1+x)) + shown) / (1 + x) / all, // the host may be 1+x times faster, as it may be 1+x times slower
-		high: (math.Hypot(host*x, max(kernels*(1+off)-host, 0)) + shown) / all,
+		low:  (min(host*x, host*(1+x)-kernels*(1-fast)*(1+x)) + exposed) / (1 + x) / all, // the host may be 1+x times faster, as it may be 1+x times slower
+		high: (math.Hypot(host*x, max(kernels*(1+off)-host, 0)) + exposed) / all,
 	}
 }
 

@@ -167,8 +167,8 @@ func (p *Predictor) time(t *total, parts []sums, s *operator.Step) {
 	host := p.machine.seconds(roofline.HostStep)
 	if p.machine.Engine.Profile().Blocking {
 		host += p.machine.seconds(roofline.HostSequence).Times(s.Batch)
-		t.exposed = host
 	}
+	t.exposed = host
 	if len(parts) > 1 {
 		all := p.timings(parts)
 		t.stages(&all, p.Par.PP, p.layers)

@@ -24,7 +24,7 @@ type timing struct {
 	launches float64      // launches by the host
 	calls    float64      // Python calls for operators and compiled pieces
 	host     unit.Seconds // time of the host, hidden or not
-	exposed  unit.Seconds // time that the GPU waits for the host to schedule
+	exposed  unit.Seconds // time of the host beside its launches that no kernel hides
 
 	kernels  unit.Seconds // expected time of the kernels, one after the other
 	variance float64      // sum of the squares of the half-widths of a step's kernels

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Start SGLang's HTTP server with its defaults and random weights, and measure it with llmprof under the loads that predict.sh predicts.
 # Needs LLMPROF, OUT, and SITE, the folder of SGLang's packages. LIMIT is the seconds that all of it may take (default 330): llama3.1-8b in bf16 first,
-# then with --quantization fp8, then qwen3-30b-a3b where time allows. SERVERS names other ones. Several run side by side on GPUs of one machine with
+# then with --quantization fp8, then qwen3-30b-a3b where time allows. SERVERS names other ones, STEADY and TRACES some of their loads. Several run side by side on GPUs of one machine with
 # CUDA_VISIBLE_DEVICES, and with PORT, RESULTS and CONFIGS of their own.
 # A server that does not start with its defaults is started once more without CUDA graphs of prompts, and then with attention in Triton; the log says so.
 set -u
@@ -50,8 +50,13 @@ profile() { # traces of the steps of a prompt and of decode, which no load is sc
 loads() { # name and model of the server, and loads
   run=$1 model=$2
   m warm 10 --prompt-len 1024 --gen-len 64 --concurrency 16 --requests 64
-  c 1 12; c 16 64; c 64 256; c 4 16; p 1024; p 128; p 4096; p 8192
-  profile
+  for l in ${STEADY:-batch1 batch16 batch64 batch4 prompt1024 prompt128 prompt4096 prompt8192 profile}; do
+    case $l in
+    batch*) c "${l#batch}" $((4 * ${l#batch} < 12 ? 12 : 4 * ${l#batch})) ;;
+    prompt*) p "${l#prompt}" ;;
+    profile) profile ;;
+    esac
+  done
   for l in "${@:3}"; do t "$l"; done
 }
 save() { # all so far in one file
@@ -68,7 +73,7 @@ for s in ${SERVERS:-bf16 fp8 moe}; do
   esac
   [ "$(left)" -gt $needs ] || { echo "no time for $s"; continue; }
   serve "$s" $flags || continue
-  loads "$s" "${flags%% *}" $traces
+  loads "$s" "${flags%% *}" ${TRACES:-$traces}
   end; save
 done
 kill $smi; save; ls -la "$OUT"

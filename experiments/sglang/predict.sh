@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Predict every load before it is measured: predict.sh FOLDER writes FOLDER/predictions-SHA256.jsonl. Needs LLMPROF, and the traces of experiments/vllm-load-mixed.
+# SERVERS names some of the servers.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd); to=$(realpath "$1"); llmprof=${LLMPROF:-llmprof}; tmp=$(mktemp); gpu=${GPU:-h200}
 cd "$here/../vllm-load-mixed"
@@ -19,5 +20,6 @@ both() { # name, model and its flags: the loads of one server
   done
   for l in load20 load50 load80 load95 mixed50; do line "$server-$l" simulate -m "$@" --trace traces/$l.jsonl; done
 }
-{ both bf16 llama3.1-8b; both fp8 llama3.1-8b --weights fp8; both moe qwen3-30b-a3b; both tp2 qwen3-32b --tp 2; } > "$tmp"
+declare -A flags=([bf16]="llama3.1-8b" [fp8]="llama3.1-8b --weights fp8" [moe]="qwen3-30b-a3b" [tp2]="qwen3-32b --tp 2")
+for s in ${SERVERS:-bf16 fp8 moe tp2}; do both $s ${flags[$s]}; done > "$tmp"
 mv "$tmp" "$to/predictions-$(sha256sum < "$tmp" | cut -d' ' -f1).jsonl"; ls "$to"/predictions-*
