@@ -69,8 +69,7 @@ func (m *Machine) Runs(f unit.Format) (unit.Format, unit.FLOPsPerSec) { return m
 
 // room is the memory of the GPU.
 func (m *Machine) room() footprint.Room {
-	capacity := m.GPU.Capacity()
-	return footprint.Room{Capacity: capacity, Usable: capacity.Times(m.Utilization), Static: m.Engine.Profile().Static}
+	return footprint.Room{Capacity: m.GPU.Capacity(), Share: m.Utilization, Static: m.Engine.Profile().Static}
 }
 
 // seconds is the value of a constant that is a time.

@@ -23,7 +23,7 @@ func memoryOf(t *testing.T, m *models.Model, tp int, w workload.Workload) footpr
 	t.Helper()
 	f := rankOf(t, m, tp)
 	capacity := casetest.GPU(t, "h200").Capacity()
-	return f.Memory(&w, 0, footprint.Room{Capacity: capacity, Usable: capacity})
+	return f.Memory(&w, 0, footprint.Room{Capacity: capacity, Share: 1})
 }
 
 // The weights of a rank, over all ranks, are the model's: split matrices add up to the whole, and only

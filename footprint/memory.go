@@ -18,6 +18,7 @@ type Memory struct {
 	Total       unit.Bytes
 	Capacity    unit.Bytes // memory of the GPU
 	Usable      unit.Bytes // part of the capacity that the engine takes, with activations that lie beside it
+	Share       float64    // of the capacity that the engine takes, without those
 
 	MaxBatch        int  // sequences of one replica that fit, prompt and answer
 	MaxPrefillBatch int  // sequences that fit while prompts run
@@ -29,11 +30,15 @@ type Memory struct {
 // Fits reports whether the memory of the GPU suffices.
 func (m *Memory) Fits() bool { return m.Total <= m.Usable }
 
-// Room is the memory of a GPU, and the part of it that the engine takes.
+// Room is the memory of a GPU, and the share of it that the engine takes.
 type Room struct {
-	Capacity, Usable unit.Bytes
-	Static           bool // The part is of weights and caches alone, and activations lie beside it.
+	Capacity unit.Bytes
+	Share    float64
+	Static   bool // The share is of weights and caches alone, and activations lie beside it.
 }
+
+// usable is the part of the memory that the engine takes.
+func (r Room) usable() unit.Bytes { return r.Capacity.Times(r.Share) }
 
 // beside is what lies beside the part of the memory that the engine takes: activations, as far as there is room, and the share of the
 // reserve, since the engine takes its part of the memory that is free before it loads weights.
@@ -41,7 +46,7 @@ func (r Room) beside(reserve, activations unit.Bytes) unit.Bytes {
 	if !r.Static {
 		return 0
 	}
-	rest := r.Capacity - r.Usable
+	rest := r.Capacity - r.usable()
 	return reserve.Times(float64(rest/r.Capacity)) + min(activations, rest)
 }
 
@@ -61,7 +66,7 @@ func (f *Footprint) Memory(w *workload.Workload, budget int, room Room) (m Memor
 		return m
 	}
 	beside := room.beside(m.Reserve, m.Activations)
-	m.Capacity, m.Usable = room.Capacity, room.Usable+beside
+	m.Capacity, m.Usable, m.Share = room.Capacity, room.usable()+beside, room.Share
 	left, held, stepped, decoded := m.Usable-m.Weights-m.Reserve, m.Activations, act, f.Activations(1, 1)
 	if room.Static { // activations take nothing of what a larger batch would have for its caches
 		left, held, stepped, decoded = left-held, 0, 0, 0
@@ -80,7 +85,7 @@ func (f *Footprint) Memory(w *workload.Workload, budget int, room Room) (m Memor
 // a step has up to the given number of tokens and of sequences.
 func (f *Footprint) ForCache(room Room, tokens, sequences int) unit.Bytes {
 	activations := f.Activations(float64(tokens), float64(sequences))
-	return room.Usable + room.beside(f.reserve, activations) - f.weights - f.reserve - activations
+	return room.usable() + room.beside(f.reserve, activations) - f.weights - f.reserve - activations
 }
 
 // Activations is the most that one sequence of a step of fresh tokens has alive at

@@ -5,6 +5,7 @@ package plots
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -208,36 +209,50 @@ func (v *memoryView) Plot(c draw.Canvas, p *plot.Plot) {
 			c.StrokeLines(Line(0.5, colors.Paper()), c.ClipLinesXY(under)...)
 		}
 	}
-	capacity := v.points[0].Estimate.Memory.Usable
-	full := ty(float64(capacity))
+	full := v.capacity(tx, ty)
 	v.beyond(&c, tx, ty)
-	over(&c, Line(1.3, colors.Alarm()), vg.Point{X: c.Min.X, Y: full}, vg.Point{X: c.Max.X, Y: full})
-	q := &placer{bounds: c.Rectangle}
-	v.marks(&c, q, tx, full)
-	text := "capacity " + capacity.String()
+	for i, to := range full[1:] {
+		over(&c, Line(1.3, colors.Alarm()), full[i], to)
+	}
+	q, least := &placer{bounds: c.Rectangle}, full[0].Y
+	v.marks(&c, q, tx, least)
+	text := "capacity " + v.points[0].Estimate.Memory.Usable.String()
+	if most := v.points[len(v.points)-1].Estimate.Memory.Usable.String(); !strings.HasSuffix(text, " "+most) {
+		text += " to " + most
+	}
 	style := Bold(TickSize, colors.Alarm())
-	v.put(&c, q, style, text, vg.Point{X: c.Min.X + style.Width(text)/2 + 4, Y: full})
+	v.put(&c, q, style, text, vg.Point{X: c.Min.X + style.Width(text)/2 + 4, Y: least})
+}
+
+// capacity is the line of what the engine takes of the memory, with activations beside it: the points at which it bends.
+func (v *memoryView) capacity(tx, ty func(float64) vg.Length) (line []vg.Point) {
+	for i, p := range v.points {
+		y := ty(float64(p.Estimate.Memory.Usable))
+		if n := len(line); n > 1 && line[n-1].Y == y && line[n-2].Y == y {
+			line = line[:n-1]
+		}
+		line = append(line, vg.Point{X: tx(v.points[i].X), Y: y})
+	}
+	return line
 }
 
 // beyond hatches what is used beyond the capacity: strips as wide as a step of the
 // curve, from the capacity up to the total.
 func (v *memoryView) beyond(c *draw.Canvas, tx, ty func(float64) vg.Length) {
-	capacity := float64(v.points[0].Estimate.Memory.Usable)
-	var area []vg.Point
-	for i, p := range v.points {
-		total := float64(p.Estimate.Memory.Total)
-		if total <= capacity {
-			continue
-		}
-		if i > 0 && len(area) == 0 {
-			area = append(area, vg.Point{X: tx(min(v.most, p.X)), Y: ty(capacity)})
-		}
-		area = append(area, vg.Point{X: tx(p.X), Y: ty(total)})
-	}
-	if len(area) < 2 {
+	first := slices.IndexFunc(v.points, func(p Point) bool { return !p.Estimate.Memory.Fits() })
+	if first < 0 {
 		return
 	}
-	area = append(area, vg.Point{X: area[len(area)-1].X, Y: ty(capacity)}, vg.Point{X: area[0].X, Y: ty(capacity)})
+	var total []vg.Point
+	unfit := memoryView{points: v.points[first:]}
+	for _, p := range unfit.points {
+		total = append(total, vg.Point{X: tx(p.X), Y: ty(float64(p.Estimate.Memory.Total))})
+	}
+	full := unfit.capacity(tx, ty)
+	if first > 0 { // the total meets the capacity before that point
+		full = slices.Insert(full, 0, vg.Point{X: tx(min(v.most, v.points[first].X)), Y: full[0].Y})
+	}
+	area := between(total, full)
 	hatch(area, 11, func(from, to vg.Point) { over(c, Line(0.5, colors.Alarm()), to, from) })
 }
 

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"llmprof/analytic"
+	"llmprof/analytic/casetest"
 	"llmprof/internal/testkit"
 	"llmprof/plots/colors"
 )
@@ -30,6 +31,39 @@ func TestMostThatFitsIsMarked(t *testing.T) {
 				noun, most = "prompt", longest(t, c)
 			}
 			checkMost(t, name, f, noun, most)
+		}
+	}
+}
+
+// Activations lie beside the share of SGLang, up to what is left of the memory: the line of the capacity rises with them.
+func TestCapacityRisesWithActivations(t *testing.T) {
+	c := testCase(t, "llama3.1-8b", "h200", 1, 1)
+	for engine, rises := range map[string]bool{"vllm": false, "sglang": true} {
+		c.Machine = casetest.Machine(t, "h200", engine)
+		curve, err := MemorySweep(c, ByContext)
+		testkit.Must(t, err)
+		f, err := Memory(c, ByContext, curve)
+		testkit.Must(t, err)
+		checkLayout(t, f)
+		first, last := &curve.Points[0].Estimate.Memory, &curve.Points[len(curve.Points)-1].Estimate.Memory
+		if (last.Usable > first.Usable) != rises {
+			t.Fatalf("%s: %v usable at first, then %v", engine, first.Usable, last.Usable)
+		}
+		all, next := strokes(f, colors.Alarm()), map[vg.Point]vg.Point{}
+		left := all[0][0]
+		for _, s := range all {
+			if s[1].X > s[0].X && s[0].Y > 60 { // not the legend's
+				if next[s[0]] = s[1]; s[0].X < left.X {
+					left = s[0]
+				}
+			}
+		}
+		right := left
+		for to, on := next[right]; on; to, on = next[right] {
+			right = to
+		}
+		if (right.Y > left.Y+0.1) != rises {
+			t.Errorf("%s: the line of the capacity goes from %v to %v", engine, left, right)
 		}
 	}
 }

@@ -133,7 +133,7 @@ func TestPageStaysInPlace(t *testing.T) {
 
 // Printed, the page is on light ground, has its views and leaves out what nobody can press on paper.
 func TestPagePrints(t *testing.T) {
-	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&target.tpot=30&view.theme=dark", &serveOrder{})
+	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&prompt-len=1025&gen-len=129&max-num-batched-tokens=8192&memory-utilization=0.92&kv=fp8&target.tpot=30&view.theme=dark", &serveOrder{})
 	p.wait(t, settled+` && llmprofTimes.answered.cards && llmprofTimes.answered.rate`)
 	var pdf []byte
 	p.do(t, chromedp.ActionFunc(func(ctx context.Context) (err error) {
@@ -148,6 +148,14 @@ func TestPagePrints(t *testing.T) {
 	p.eval(t, `({ text: document.body.innerText, ground: getComputedStyle(document.body).backgroundColor, ink: getComputedStyle(document.body).color })`, &printed)
 	p.wait(t, `[...document.querySelectorAll("#graph svg.export .node")].every((e) => { const a = e.getBoundingClientRect(), b = e.ownerSVGElement.getBoundingClientRect();
 		return a.left >= b.left && a.right <= b.right && a.top >= b.top && a.bottom <= b.bottom; })`) // the whole graph
+	var cut []string
+	p.eval(t, `[document.querySelector(".command"), ...document.querySelectorAll(".warnings li")].filter((e) => !e.checkVisibility() || e.scrollWidth > e.clientWidth).map((e) => e.textContent).concat(
+		[...document.querySelectorAll("th")].filter((e) => getComputedStyle(e).position !== "static").map((e) => "heading " + e.textContent),
+		[...document.querySelectorAll("thead button")].filter((e) => getComputedStyle(e).display !== "contents").map((e) => "button " + e.textContent),
+		[...document.querySelectorAll(".chart svg")].filter((e) => e.getBoundingClientRect().width > e.getAttribute("width") * 1.01).map((e) => "enlarged chart of " + e.closest("section").id))`, &cut)
+	if len(cut) > 0 {
+		t.Errorf("paper cuts off, moves or enlarges %q", cut)
+	}
 	for _, want := range []string{"Fits", "meets 30 ms", "llmprof estimate --model deepseek-v3", "Roofline", "experts_gate_up", "Latency over rate", "Cost over speed", "Accuracy"} {
 		if !strings.Contains(printed.Text, want) {
 			t.Errorf("paper lacks %q", want)
@@ -181,6 +189,38 @@ func TestPageFollowsTheSystem(t *testing.T) {
 	if p.eval(t, ground, &color); brightness(t, color) < 240 {
 		t.Errorf("the ground is %s", color)
 	}
+}
+
+// The memory bar stands out in the dark: the KV cache has a contrast of 3 at least.
+func TestPageMemoryStandsOut(t *testing.T) {
+	p := browse(t, "#model=llama3.1-8b&gpu=l4-24gb&weights=fp8&engine=sglang&batch=16&view.theme=dark", &serveOrder{})
+	p.wait(t, settled)
+	var contrast float64
+	p.eval(t, `(() => {
+		const light = (color) => { const [r, g, b] = color.match(/[\d.]+/g).map((v) => ((v / 255 + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05; };
+		const key = [...document.querySelectorAll("#memory .legend span")].find((e) => e.textContent.includes("KV cache"));
+		const part = document.querySelector(key.querySelector("rect").getAttribute("fill").slice(4, -1));
+		return light(getComputedStyle(part.querySelector("rect")).fill) / light(getComputedStyle(document.body).backgroundColor);
+	})()`, &contrast)
+	if contrast < 3 {
+		t.Errorf("the KV cache has a contrast of %.1f", contrast)
+	}
+	p.quiet(t)
+}
+
+// The share of the memory that the page shows for an engine gives the same batch where it is given: activations that lie beside SGLang's are no part of it.
+func TestPageShareOfMemory(t *testing.T) {
+	p := browse(t, "#model=llama3.1-8b&gpu=l4-24gb&weights=fp8&engine=sglang&batch=16", &serveOrder{})
+	p.wait(t, settled)
+	var share string
+	p.eval(t, `document.getElementById("memory-utilization").placeholder`, &share)
+	most := p.text(t, "#memory .legend > :last-child b")
+	p.set(t, "memory-utilization", share)
+	p.followed(t)
+	if same := p.text(t, "#memory .legend > :last-child b"); share == "" || most != same {
+		t.Errorf("with %s of the memory %q, without %q", share, same, most)
+	}
+	p.quiet(t)
 }
 
 // brightness is the mean of the parts of a colour as a browser writes it.

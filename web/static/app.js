@@ -143,7 +143,7 @@ function useDarkness() {
 }
 
 // shareOf is the share of the memory that the engine of an estimate takes.
-const shareOf = (doc) => (doc ? String(Math.round((100 * doc.memory.usable_bytes) / doc.memory.capacity_bytes) / 100) : "");
+const shareOf = (doc) => (doc ? String(Math.round(1000 * doc.memory.utilization) / 1000) : "");
 
 // cardOf is the GPU of the catalog that a name stands for, which an estimate says where it is another name.
 const cardOf = (catalog, name, { doc, error }) => catalog?.gpus.find((g) => g.key === name) ?? (!error && catalog?.gpus.find((g) => g.key === doc?.gpu.key)) ?? undefined;

@@ -4,7 +4,7 @@ import { si } from "./charts.js";
 import { kept } from "./kept.js";
 import { Panel } from "./panel.js";
 
-const PARTS = [["weights_bytes", "weights"], ["kv_bytes", "KV cache"], ["state_bytes", "state"], ["activations_bytes", "activations"], ["reserve_bytes", "reserve"]];
+const PARTS = [["weights_bytes", "weights"], ["reserve_bytes", "reserve"], ["kv_bytes", "KV cache"], ["state_bytes", "state"], ["activations_bytes", "activations"]]; // as in "llmprof plot memory"
 
 function Bar({ memory, y, name, most }) {
   let x = 0;

@@ -116,6 +116,7 @@ type memoryJSON struct {
 	Total           unit.Bytes `json:"total_bytes"`
 	Capacity        unit.Bytes `json:"capacity_bytes"`
 	Usable          unit.Bytes `json:"usable_bytes"`
+	Share           float64    `json:"utilization"`
 	Fits            bool       `json:"fits"`
 	MaxBatch        int        `json:"max_batch"`
 	MaxPrefillBatch int        `json:"max_prefill_batch"`
@@ -290,7 +291,7 @@ func modelOf(m *models.Model) modelJSON {
 func memoryOf(m *analytic.Memory) memoryJSON {
 	j := memoryJSON{
 		Weights: m.Weights, KV: m.KV, State: m.State, Activations: m.Activations, Reserve: m.Reserve,
-		Total: m.Total, Capacity: m.Capacity, Usable: m.Usable, Fits: m.Fits(),
+		Total: m.Total, Capacity: m.Capacity, Usable: m.Usable, Share: m.Share, Fits: m.Fits(),
 		MaxBatch: m.MaxBatch, MaxPrefillBatch: m.MaxPrefillBatch, MaxDecodeBatch: m.MaxDecodeBatch,
 	}
 	if !m.Unbounded {
