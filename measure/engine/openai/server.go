@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
-	"sync"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 

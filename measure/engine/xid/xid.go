@@ -6,9 +6,9 @@ package xid
 import (
 	"fmt"
 	"regexp"
-	"sync"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -19,7 +19,9 @@ type Event struct {
 	Text string // the whole line, cut
 }
 
-var line = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{1,32})\): ([0-9]{1,4})\b`) })
+var line = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{1,32})\): ([0-9]{1,4})\b`)
+})
 
 // mostText is how many bytes of a line are kept.
 const mostText = 200
