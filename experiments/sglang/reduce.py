@@ -21,7 +21,7 @@ def rows(path):
     d = json.load(open(path))
     clients = d["serving"]["concurrency"]
     gpu = path.parent.name
-    row = {"source": f"{gpu}-sglang", "id": path.name, "model": d["model"]["name"], "gpu": GPUS[gpu], "engine": "sglang", "tp": 2 if server == "tp2" else 1, "release": d["engine"]["version"], "batch": clients,
+    row = {"source": f"{gpu}-sglang", "id": path.name, "model": d["model"]["name"], "gpu": GPUS[gpu], "engine": "sglang", "tp": 2 if server.startswith("tp2") else 1, "release": d["engine"]["version"], "batch": clients,
            "prompt_len": d["workload"]["prompt_len"], "gen_len": d["workload"]["gen_len"], "weights": weights, "load": "static" if clients == 1 else "closed",
            "params": d["model"]["params_total"], "samples": d["serving"]["completed"], "note": f"SGLang {d['engine']['version']}, HTTP server"}
     for metric in ("ttft_s", "tpot_s"):
