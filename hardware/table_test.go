@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"llmprof"
@@ -13,9 +14,12 @@ import (
 	"llmprof/unit"
 )
 
+// builtIn is read once: a table does not change once it is loaded.
+var builtIn = sync.OnceValues(func() (*hardware.Table, error) { return hardware.Load(llmprof.HardwareTOML) })
+
 func load(t testing.TB) *hardware.Table {
 	t.Helper()
-	table, err := hardware.Load(llmprof.HardwareTOML)
+	table, err := builtIn()
 	testkit.Must(t, err)
 	return table
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/google/shlex"
 
@@ -45,7 +46,7 @@ func (l *Lab) Problems(ctx context.Context, p *experiment.Point) (found []experi
 }
 
 // hubID is the form of the name of a repository on a hub.
-var hubID = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]+(@.+)?$`)
+var hubID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]+(@.+)?$`) })
 
 // modelProblems are about the model. A server may have one that is not known here, and
 // a hub one that was not fetched yet.
@@ -57,7 +58,7 @@ func (l *Lab) modelProblems(ctx context.Context, p *experiment.Point, note func(
 	switch {
 	case err != nil && p.Engine == experiment.OpenAI:
 		note(true, "model", "%v; the server may know it, but prompts are texts then, and nothing is predicted", err)
-	case err != nil && hubID.MatchString(p.Model):
+	case err != nil && hubID().MatchString(p.Model):
 		note(true, "model", "it is not checked, for nothing is fetched: %v", err)
 	case err != nil:
 		note(false, "model", "%v", err)

@@ -72,6 +72,9 @@ func (r *replica) alike(n int, now unit.Seconds) int {
 // blocksFor is in how many of the next n steps that decode there are free blocks for all sequences, or a few less where sequences hold a state, whose
 // blocks are not in proportion to their context.
 func (r *replica) blocksFor(n int) int {
+	if r.pool.free >= len(r.running)*(1+n/r.room.size) { // more than all of them may need
+		return n
+	}
 	var need [mostAhead]int // blocks of sequences that need one in the step after so many others
 	for _, q := range r.running {
 		if left := q.holds - q.computed; left < n {

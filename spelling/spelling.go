@@ -105,5 +105,10 @@ func Hint(name string, known []string) string {
 
 // fold drops what names are often spelt differently in: case, "-", "_", "." and blanks.
 func fold(s string) string {
-	return strings.NewReplacer("-", "", "_", "", ".", "", " ", "").Replace(strings.ToLower(s))
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune("-_. ", r) {
+			return -1
+		}
+		return r
+	}, strings.ToLower(s))
 }

@@ -111,14 +111,21 @@ func (s *Scorer) Ablate(rows []Row) ([]Ablation, *Ablation, error) {
 	return each, together, nil
 }
 
+// changing is a scorer whose estimates have altered constants. It has what s has looked up.
+func (s *Scorer) changing(change func(*roofline.Constants)) *Scorer {
+	return &Scorer{
+		Model: s.Model, GPU: s.GPU, Calibration: s.Calibration, change: change,
+		models: maps.Clone(s.models), gpus: maps.Clone(s.gpus), stored: maps.Clone(s.stored), engines: maps.Clone(s.engines),
+	}
+}
+
 // without are the effects of putting some constants to their ideals.
 func (s *Scorer) without(set []roofline.Constant, rows []Row) ([]Effect, error) {
-	other := &Scorer{Model: s.Model, GPU: s.GPU, Calibration: s.Calibration, models: maps.Clone(s.models), gpus: maps.Clone(s.gpus), stored: maps.Clone(s.stored)}
-	other.change = func(c *roofline.Constants) {
+	other := s.changing(func(c *roofline.Constants) {
 		for _, k := range set {
 			idealize(c, k)
 		}
-	}
+	})
 	type group struct {
 		Metric
 		fitted bool
@@ -149,10 +156,9 @@ func (s *Scorer) without(set []roofline.Constant, rows []Row) ([]Effect, error) 
 	return effects, nil
 }
 
-// anew is the prediction of a row with the constants altered. Where the engine on that GPU
-// has the altered values already, it is the one that the row has.
-func (s *Scorer) anew(r *Row) (expected float64, err error) {
-	alters, err := once(&s.alters, r.runner(), func(r runner) (bool, error) {
+// altering reports whether change alters a constant of an engine on a GPU.
+func (s *Scorer) altering(r runner) (bool, error) {
+	return once(&s.alters, r, func(r runner) (bool, error) {
 		g, e, file, err := s.calibrated(r)
 		if err != nil {
 			return false, err
@@ -162,7 +168,12 @@ func (s *Scorer) anew(r *Row) (expected float64, err error) {
 		s.change(&cal.Constants)
 		return cal.Constants != before, err
 	})
-	if err != nil || !alters {
+}
+
+// anew is the prediction of a row with the constants altered. Where the engine on that GPU
+// has the altered values already, it is the one that the row has.
+func (s *Scorer) anew(r *Row) (expected float64, err error) {
+	if alters, err := s.altering(r.runner()); err != nil || !alters {
 		return r.Predicted, err
 	}
 	p, err := s.predict(r.Config)

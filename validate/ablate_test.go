@@ -57,10 +57,10 @@ func TestIdealize(t *testing.T) {
 // the floor, and that all of them together make none slower: else they are no
 // ideals.
 func TestIdealIsFaster(t *testing.T) {
-	rows := scorer(t).Score(embedded(t)).Rows
+	before := scorer(t)
+	rows := before.Score(embedded(t)).Rows
 	for _, k := range append(roofline.All(), roofline.None) { // None stands for all of them
-		s := scorer(t)
-		s.change = func(c *roofline.Constants) {
+		s := before.changing(func(c *roofline.Constants) {
 			set := []roofline.Constant{k}
 			if k == roofline.None {
 				set = roofline.All()
@@ -68,19 +68,20 @@ func TestIdealIsFaster(t *testing.T) {
 			for _, k := range set {
 				idealize(c, k)
 			}
-		}
+		})
 		for i := range rows {
 			if testkit.Brief() && k != roofline.None && i%24 != int(k)%24 {
 				continue
 			}
 			r := &rows[i]
-			p, err := s.predict(r.Config)
-			if err != nil {
+			now := span{expected: r.Predicted, floor: r.Floor}
+			if alters, err := s.altering(r.runner()); err != nil {
 				t.Fatal(err)
-			}
-			now, err := p.of(&r.Config, r.Metric)
-			if err != nil {
-				t.Fatal(err)
+			} else if alters {
+				p, err := s.predict(r.Config)
+				testkit.Must(t, err)
+				now, err = p.of(&r.Config, r.Metric)
+				testkit.Must(t, err)
 			}
 			if k == roofline.None && !r.Metric.Energy() && now.expected > r.Predicted*(1+1e-12) {
 				t.Errorf("all ideal: %s takes %v, before %v", r.name(), now.expected, r.Predicted)

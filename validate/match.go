@@ -34,6 +34,7 @@ type Scorer struct {
 	models   map[string]found[*models.Model]
 	gpus     map[string]found[*hardware.GPU]
 	stored   map[storage]found[stored]
+	engines  map[runner]found[analytic.Engine]
 	machines map[runner]found[*analytic.Machines]
 	alters   map[runner]found[bool]              // whether change alters a constant of it
 	altered  map[runner]found[*analytic.Machine] // machines with a changed constant
@@ -178,7 +179,7 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	if err != nil {
 		return nil, &mismatch{UnknownGPU, err}
 	}
-	runs, err := c.runner().parse()
+	runs, err := s.runs(c.runner())
 	if err != nil {
 		return nil, &mismatch{UnknownEngine, err}
 	}

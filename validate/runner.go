@@ -31,6 +31,9 @@ func (r runner) parse() (analytic.Engine, error) {
 	return engine.WithGraphs(e, r.graphs)
 }
 
+// runs is the engine of a runner.
+func (s *Scorer) runs(r runner) (analytic.Engine, error) { return once(&s.engines, r, runner.parse) }
+
 // machine is what the case runs on, by the calibration of its GPU and engine.
 func (s *Scorer) machine(c *analytic.Case, config *Config) (*analytic.Machine, error) {
 	if s.change != nil {
@@ -61,7 +64,7 @@ func (s *Scorer) calibrated(r runner) (g *hardware.GPU, e analytic.Engine, file 
 	if g, err = once(&s.gpus, r.gpu, s.GPU); err != nil {
 		return nil, nil, nil, err
 	}
-	if e, err = r.parse(); err != nil || s.Calibration == nil {
+	if e, err = s.runs(r); err != nil || s.Calibration == nil {
 		return g, e, nil, err
 	}
 	file, err = s.Calibration(g, e.Profile().Engine())

@@ -71,8 +71,10 @@ func With(e analytic.Engine, option string) (analytic.Engine, error) {
 
 // ParseMode finds an engine by name and by how it ran, as a graph.
 func ParseMode(name, mode string) (analytic.Engine, error) {
-	if e, err := Parse(name + "-" + mode); mode != "" && err == nil {
-		return e, nil
+	if mode != "" {
+		if e, err := Parse(name + "-" + mode); err == nil {
+			return e, nil
+		}
 	}
 	return Parse(name)
 }

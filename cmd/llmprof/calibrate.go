@@ -85,7 +85,6 @@ func (a *app) calibrate() *cobra.Command {
 	cli.Define(cmd, "Server (--engine openai)", c.server.flags)
 	cli.Rare(cmd, "served-engine", "served-model", "served-weights", "served-kv", "api", "max-batch", "max-tokens", "seed", "offline",
 		"python", "cuda-libs", "shared", "device", "quick", "source", "name")
-	cmd.Flags().SortFlags = false
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -133,13 +134,13 @@ func (a *app) side(ctx context.Context, base *pflag.FlagSet, text string) (s vie
 }
 
 // numbered matches a word that is a flag and its number.
-var numbered = regexp.MustCompile(`^(tp|pp|ep|dp|b|batch|in|out)=?([0-9].*)$`)
+var numbered = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(tp|pp|ep|dp|b|batch|in|out)=?([0-9].*)$`) })
 
 // describe sets the flag that a word of a description stands for.
 func describe(flags *pflag.FlagSet, word string) (flag string, err error) {
 	names := map[string]string{"b": "batch", "in": "prompt-len", "out": "gen-len"}
 	value := word
-	if m := numbered.FindStringSubmatch(strings.ToLower(word)); m != nil {
+	if m := numbered().FindStringSubmatch(strings.ToLower(word)); m != nil {
 		if flag, value = m[1], m[2]; names[flag] != "" {
 			flag = names[flag]
 		}

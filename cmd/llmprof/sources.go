@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"strings"
 
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/ask"
@@ -14,6 +15,11 @@ import (
 
 // Model reads the model that a name stands for and, if lenient, notes what of its config is not understood.
 func (a *app) Model(ctx context.Context, name string, offline, lenient bool) (*models.Model, error) {
+	if !strings.ContainsAny(name, `/\`) { // otherwise it is a path or a hub id
+		if m, err := models.Find(llmprof.ModelsJSON, name); m != nil || err != nil {
+			return m, err
+		}
+	}
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {
 		return nil, err

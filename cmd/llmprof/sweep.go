@@ -69,7 +69,6 @@ func (a *app) sweepCommand() *cobra.Command {
 	f.StringVar(&o.plot, "plot", "", "draw TTFT and TPOT over one or two lists to `FILE` (.svg, .png or .pdf)")
 	cli.Define(cmd, "Grid", func(*pflag.FlagSet) {}) // all flags so far
 	o.submission.flags(cmd, "rows")
-	f.SortFlags = false
 	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate"}, serverFlags...)...)
 	cli.Rare(cmd, "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens", "memory-utilization",
 		"compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline", "lenient", "price", "cached-prefix", "chunk", "expert-skew", "from")

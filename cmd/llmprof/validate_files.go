@@ -164,7 +164,6 @@ func (a *app) validateReduce() *cobra.Command {
 	f.StringVar(&source, "source", "", "`name` of where they are from (default: each file's own)")
 	f.StringVarP(&file, "output", "o", "", "write to `FILE`, whole or not at all")
 	f.BoolVar(&conditions, "conditions", false, "write conditions and versions instead of observations")
-	f.SortFlags = false
 	return cmd
 }
 

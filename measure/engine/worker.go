@@ -217,7 +217,9 @@ func (w *Worker) failed(f Failure) error {
 }
 
 // gpuErrors matches what CUDA, torch and NCCL say of a GPU on which nothing works any more.
-var gpuErrors = regexp.MustCompile(`(?i)CUDA_ERROR_|CUDA error|unhandled cuda error|fallen off the bus|GPU is lost|uncorrectable ECC`)
+var gpuErrors = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)CUDA_ERROR_|CUDA error|unhandled cuda error|fallen off the bus|GPU is lost|uncorrectable ECC`)
+})
 
 // gpuReport says which GPUs a worker had, why the driver says that one failed, and where to
 // look. The kernel's log is that of this machine, as the worker is.
@@ -240,7 +242,7 @@ func (w *Worker) gpuReport() string {
 // crashed is the error of a worker that ended unasked.
 func (w *Worker) crashed(during string) *Crash {
 	c := &Crash{Engine: w.process.name, State: w.process.How(), During: during, Log: w.process.Log()}
-	if gpuErrors.MatchString(strings.Join(c.Log, "\n")) {
+	if gpuErrors().MatchString(strings.Join(c.Log, "\n")) {
 		c.GPU = w.gpuReport()
 	}
 	return c

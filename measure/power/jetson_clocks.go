@@ -30,13 +30,13 @@ type jetsonGPU struct {
 
 // gpuClock matches names under /sys/class/devfreq: 17000000.ga10b, 57000000.gpu and, on Thor,
 // gpu-gpc-0; gpu-nvd-0 is its video decoder.
-var gpuClock = regexp.MustCompile(`\.(gpu|g[a-z]\d+b)$|^gpu-gpc-`)
+var gpuClock = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\.(gpu|g[a-z]\d+b)$|^gpu-gpc-`) })
 
 // openJetsonGPU finds the clocks of a module's GPU, nil if the system does not report them.
 func openJetsonGPU(root fs.FS) *jetsonGPU {
 	g := &jetsonGPU{root: root}
 	for _, dir := range found(root, "sys/class/devfreq/*") {
-		if gpuClock.MatchString(path.Base(dir)) && g.devfreq == "" {
+		if gpuClock().MatchString(path.Base(dir)) && g.devfreq == "" {
 			g.devfreq = dir
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -140,8 +141,10 @@ type railPower struct {
 // Words of a line of tegrastats. A rail is a name followed by its power: now and
 // mean, and from JetPack 7.2 on the peak too. It can be below zero on an idle Thor.
 var (
-	railName  = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
-	railWatts = regexp.MustCompile(`^(-?\d{1,9})(mW)?/(-?\d{1,9})(mW)?(/(-?\d{1,9})(mW)?)?$`)
+	railName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`) })
+	railWatts = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(-?\d{1,9})(mW)?/(-?\d{1,9})(mW)?(/(-?\d{1,9})(mW)?)?$`)
+	})
 )
 
 // parseTegrastats finds the rails of a line and their power at the moment, those
@@ -150,10 +153,10 @@ func parseTegrastats(line string) []railPower {
 	var found []railPower
 	words := strings.Fields(line)
 	for i := 1; i < len(words); i++ {
-		if !railName.MatchString(words[i-1]) || words[i-1] == "NC" {
+		if !railName().MatchString(words[i-1]) || words[i-1] == "NC" {
 			continue
 		}
-		m := railWatts.FindStringSubmatch(words[i])
+		m := railWatts().FindStringSubmatch(words[i])
 		if m == nil {
 			continue
 		}

@@ -3,6 +3,7 @@ package traced
 import (
 	"regexp"
 	"strconv"
+	"sync"
 
 	"llmprof/measure/tracefile"
 )
@@ -30,7 +31,9 @@ func (k *kernel) end() float64 { return k.TS + k.Dur }
 
 // forward matches vLLM's mark of a forward pass: requests with a prompt and their tokens, and those that
 // decode.
-var forward = regexp.MustCompile(`^execute_context_(\d{1,7})\((\d{1,9})\)_generation_(\d{1,7})\((\d{1,9})\)`)
+var forward = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^execute_context_(\d{1,7})\((\d{1,9})\)_generation_(\d{1,7})\((\d{1,9})\)`)
+})
 
 // split cuts a time line into steps. A step begins with the gather of the embedding; where no
 // name tells of one, after the inputs were prepared ahead of each whole number of layers.
@@ -94,7 +97,7 @@ func marked(l *tracefile.Timeline, s *step) (of load, decode bool) {
 		if !m.Device || m.TS > begin || m.TS+m.Dur < begin {
 			continue
 		}
-		parts := forward.FindStringSubmatch(m.Name)
+		parts := forward().FindStringSubmatch(m.Name)
 		if parts == nil {
 			continue
 		}

@@ -22,7 +22,9 @@ const leftOut = "[... "
 
 // dumps matches the first line of what a program writes when it dies: of Go and its
 // signals, of Python, of C++ and of the C library.
-var dumps = regexp.MustCompile(`^(panic: |fatal error: |runtime: |SIG[A-Z]+: |unexpected fault address|Fatal Python error: |Traceback \(most recent call last\):|terminate called |\*\*\* )`)
+var dumps = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(panic: |fatal error: |runtime: |SIG[A-Z]+: |unexpected fault address|Fatal Python error: |Traceback \(most recent call last\):|terminate called |\*\*\* )`)
+})
 
 // A tail keeps the end of what is written to it, and the first lines of the dump that the
 // end is part of, or of all where there is no dump.
@@ -63,7 +65,7 @@ func (t *tail) text() string {
 
 // add keeps a line. A dump that begins while the head of another is read is part of it.
 func (t *tail) add(line string) {
-	if dumps.MatchString(line) && (!t.dump || len(t.head) == headLines) {
+	if dumps().MatchString(line) && (!t.dump || len(t.head) == headLines) {
 		t.head, t.first, t.dump = nil, t.count, true
 	}
 	if len(t.head) < headLines {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -101,14 +102,14 @@ func (s *Server) await(ctx context.Context, spec ServerSpec) error {
 }
 
 // assignment is a word that sets a variable, as POSIX has it.
-var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+var assignment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`) })
 
 func split(line string) (env, command []string, err error) {
 	words, err := shlex.Split(line)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the server's command %q: %w", line, err)
 	}
-	for len(words) > 0 && assignment.MatchString(words[0]) {
+	for len(words) > 0 && assignment().MatchString(words[0]) {
 		env, words = append(env, words[0]), words[1:]
 	}
 	if len(words) == 0 {

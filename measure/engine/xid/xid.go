@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -18,14 +19,16 @@ type Event struct {
 	Text string // the whole line, cut
 }
 
-var line = regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{1,32})\): ([0-9]{1,4})\b`)
+var line = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{1,32})\): ([0-9]{1,4})\b`)
+})
 
 // mostText is how many bytes of a line are kept.
 const mostText = 200
 
 // parse finds a report in a message of the kernel.
 func parse(message string) (Event, bool) {
-	at := line.FindStringSubmatchIndex(message)
+	at := line().FindStringSubmatchIndex(message)
 	if at == nil {
 		return Event{}, false
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"regexp"
 	"strings"
+	"sync"
 
 	yaml "github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -137,7 +138,7 @@ func (y *yamlParser) node(n ast.Node, depth int) (*Node, error) {
 }
 
 // exponent is a number that the parser takes for a text.
-var exponent = regexp.MustCompile(`^[-+]?(\.\d+|\d+(\.\d*)?)[eE][-+]?\d+$`)
+var exponent = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[-+]?(\.\d+|\d+(\.\d*)?)[eE][-+]?\d+$`) })
 
 // scalar reads one value. The parser takes "4e2" for a text, which YAML 1.2.2
 // (section 10.3.2) has as a number.
@@ -156,7 +157,7 @@ func (y *yamlParser) scalar(n ast.Node) (*Node, error) {
 		out.Scalar = v.Value
 	case *ast.StringNode:
 		out.Scalar = v.Value
-		if exponent.MatchString(v.Value) && v.GetToken().Type == token.StringType {
+		if exponent().MatchString(v.Value) && v.GetToken().Type == token.StringType {
 			f, err := number(v.Value)
 			if err != nil {
 				return nil, out.At.Mistake("%v", err)

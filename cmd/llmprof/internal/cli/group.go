@@ -40,6 +40,7 @@ const (
 
 // Define puts the flags that define adds to the command into a group.
 func Define(cmd *cobra.Command, group Group, define func(*pflag.FlagSet)) {
+	cmd.Flags().SortFlags = false // VisitAll would sort them each time
 	define(cmd.Flags())
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if _, ok := f.Annotations[groupKey]; !ok {

@@ -91,6 +91,7 @@ inline u32 dynamic;            // the bytes of dynamic shared memory of a block
 inline Static statics;
 inline Thread *current;
 inline bool trapped;
+inline u32 looks; // how many threads have looked for what another GPU writes since the others had their turn
 inline void *scheduler; // the scheduler's stack pointer while a thread runs
 inline u8 *stacks, *first_end, *shared_end, *shared;
 inline void (*body)(void **);
@@ -129,8 +130,19 @@ inline void wait(State s) {
 
 // look_again yields to other threads before a thread polls again for what another GPU writes.
 inline void look_again() {
-  sched_yield();
+  looks++;
   wait(READY);
+}
+
+// let_others gives the processor to other GPUs after all threads of a block or cluster had their turn,
+// for a while if many turns had threads that look for what these write, and no others.
+inline void let_others(u32 turns) {
+  static u32 idle;
+  idle = looks && looks == turns ? idle + 1 : 0;
+  const timespec a_while = {0, 100000};
+  if (idle > 16) nanosleep(&a_while, nullptr);
+  else if (looks) sched_yield();
+  looks = 0;
 }
 
 // trap ends the kernel, as the instruction trap does.
@@ -335,7 +347,7 @@ inline void run_cluster(int n, u64 first, bool reverse) {
   inside = 0, blockIdx = blocks[0].index, shared_end = first_end, shared = first_end - dynamic;
   memset(statics.at, 0xff, statics.size);
   for (bool some = true; some && !trapped;) {
-    bool any = false;
+    u32 turns = 0;
     some = false;
     for (int k = 0; k < n * (int)cluster && !trapped; k++) {
       int i = reverse ? n * cluster - 1 - k : k;
@@ -344,10 +356,11 @@ inline void run_cluster(int n, u64 first, bool reverse) {
       some = true;
       enter(t.block);
       if (!can_go_on(t, i)) continue;
-      any = true;
+      turns++;
       go_on(t);
     }
-    if (some && !any && !trapped) fail("all threads wait");
+    if (some && !turns && !trapped) fail("all threads wait");
+    let_others(turns);
   }
   for (int i = 0; trapped && i < n * (int)cluster; i++) threads[i].stack = nullptr; // No thread continues after a trap.
 }
