@@ -7,7 +7,6 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/operator"
-	"llmprof/serving"
 	"llmprof/unit"
 )
 
@@ -404,7 +403,7 @@ func (s *search) leastOpenMiss(c *config, units int) float64 {
 		return 0
 	}
 	w := *c.wave
-	w.gain = c.server.Yields()
+	w.gain = s.yields(c.Drafts)
 	decode := w.decodes(s.q.rate()*c.slower/float64(units*c.DP), 0)
 	return less * float64(decode/s.q.Targets.TPOT) * c.slower / s.q.steps()
 }
@@ -438,6 +437,13 @@ func (s *search) gain() float64 {
 	if len(s.q.Drafts) == 0 || s.q.rate() == 0 {
 		return 1
 	}
-	most := serving.Server{Drafts: slices.Max(s.q.Drafts), Acceptance: s.q.Acceptance}
-	return most.Yields()
+	return s.yields(slices.Max(s.q.Drafts))
+}
+
+// yields is the mean of the tokens that a decode step gains for a sequence: a draft is right only if those before it are.
+func (s *search) yields(drafts int) (tokens float64) {
+	for i := range drafts + 1 {
+		tokens += math.Pow(s.q.Acceptance, float64(i))
+	}
+	return tokens
 }

@@ -143,8 +143,8 @@ func (s *Server) longest(r *room) int {
 	return low
 }
 
-// Yields is the mean of the tokens that a decode step gains for a sequence.
-func (s *Server) Yields() float64 {
+// yields is the mean of the tokens that a decode step gains for a sequence.
+func (s *Server) yields() float64 {
 	if s.Drafts == 0 {
 		return 1
 	}
