@@ -13,8 +13,7 @@ import (
 // atLeast bounds from below how many units the load takes, the energy, and the time of a request: no request takes less of a replica
 // than its share of steps with as many sequences as the memory has room for. Of clients that wait for their answers there are no more
 // in a step than there are.
-func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (open bool) {
-	w := wave{p: units.Predictor, q: s.q, budgets: s.budgets(units.Predictor)}
+func (s *search) atLeast(c *config, w *wave, fits int) (open bool) {
 	if s.q.rate() == 0 {
 		if !w.enough(s, c) {
 			return false
@@ -24,7 +23,6 @@ func (s *search) atLeast(c *config, units *analytic.Prepared, fits int) (open bo
 		}
 	}
 	took, energy := w.least(s, c, fits)
-	took, energy = took.Times(1/s.gain()), energy.Times(1/s.gain())
 	busy := took
 	c.rate = float64(c.DP) / float64(took) / c.slower
 	if s.q.rate() > 0 {
@@ -58,10 +56,19 @@ type wave struct {
 	p       *analytic.Predictor
 	q       *Request
 	budgets []int                            // most tokens of a step that servers of the search have
+	gain    float64                          // tokens of a decode step, by speculation more than one
 	prompt  analytic.StepCost                // what a prompt adds to steps at the least
 	full    unit.Seconds                     // time of a step that is full of prompts; 0 before it is known
 	known   map[[2]float64]analytic.StepCost // decode steps, by their batch and context
 }
+
+// wave prices the steps that deployments are bounded by, which are the same for any number of units.
+func (s *search) wave(p *analytic.Predictor) *wave {
+	return &wave{p: p, q: s.q, budgets: s.budgets(p), gain: s.gain()}
+}
+
+// forget frees the steps that were priced, and the predictor.
+func (w *wave) forget() { w.p, w.known = nil, nil }
 
 // least bounds the time of a replica that a request takes, and the energy beyond that of GPUs that wait.
 func (w *wave) least(s *search, c *config, fits int) (took unit.Seconds, energy unit.Joules) {
@@ -71,7 +78,7 @@ func (w *wave) least(s *search, c *config, fits int) (took unit.Seconds, energy 
 	} else if t := s.q.Targets.TPOT; t > 0 { // no more decode on average than come while one does
 		most = max(s.q.rate()*s.q.steps()*float64(t)/float64(c.DP), 1)
 	}
-	return w.among(w.upTo(c.Batch, min(most, float64(w.q.roomless(c.Batch, fits)))), c.slower/s.gain())
+	return w.among(w.upTo(c.Batch, min(most, float64(w.q.roomless(c.Batch, fits)))), c.slower/w.gain)
 }
 
 // upTo are steps of the sizes up to the first that has as many sequences as decode at most.
@@ -105,7 +112,7 @@ func (w *wave) among(all []decoding, slower float64) (took unit.Seconds, energy 
 	}
 	took, energy = w.share(all)
 	w.prompt = w.adds(all[0], all[len(all)-1])
-	return took + w.prompt.Time, energy + w.prompt.Energy
+	return took.Times(1/w.gain) + w.prompt.Time, energy.Times(1/w.gain) + w.prompt.Energy
 }
 
 // share is the least that the steps of an answer take for each of the sequences that decode. A larger batch shortens no step and saves no energy, so that
@@ -244,7 +251,7 @@ func (w *wave) longest(s *search, c *config) unit.Seconds {
 		time := step.Time.Times(n) + w.prompt.Time.Times(each)
 		return time
 	}
-	if s.gain() > 1 || n == 0 {
+	if n == 0 {
 		return 0
 	}
 	c.mixed = c.single.TTFT.Expected + w.decodes(s.q.rate()*c.slower/replicas, w.prompt.Time)
@@ -271,7 +278,7 @@ func (w *wave) decodes(rate float64, prompt unit.Seconds) (time unit.Seconds) {
 	batch := 1.0
 	for range 4 {
 		step := w.fewer(batch)
-		time = step.Time.Times(w.q.steps() / share)
+		time = step.Time.Times(w.q.steps() / w.gain / share)
 		batch = max(rate*float64(time), 1)
 	}
 	return time
@@ -360,9 +367,20 @@ func (s *search) dividedTPOT(c *config, units int) unit.Seconds {
 	return st.TPOT.Times(0.97 * c.slower)
 }
 
-// farther reports whether clients that wait for their answers miss the targets with so many units of a deployment, and no row or miss of the
-// card depends on by how much. The steady state need not be simulated then.
-func (s *search) farther(c *config, units int) bool {
+// farther reports whether the targets are missed with so many units of a deployment, and no row or miss of the card depends on by how much. The steady state
+// need not be worked out then.
+func (s *search) farther(c *config, units int) bool { return s.outdone(s.leastMiss(c, units)) }
+
+// outdone reports whether a miss by at least so much is no nearer than another one of the card, or than a row.
+func (s *search) outdone(by float64) bool {
+	return by > 1 && (len(s.rows) > 0 || by >= s.miss.By)
+}
+
+// leastMiss bounds by how many times too much a time is, with so many units of a deployment.
+func (s *search) leastMiss(c *config, units int) float64 {
+	if s.q.rate() > 0 {
+		return s.leastOpenMiss(c, units)
+	}
 	t := &s.q.Targets
 	longest := t.TTFT + t.TPOT.Times(s.q.steps())
 	if t.TTFT == 0 || t.TPOT == 0 {
@@ -371,11 +389,23 @@ func (s *search) farther(c *config, units int) bool {
 	if t.E2E > 0 {
 		longest = min(longest, t.E2E)
 	}
-	if s.q.Load.Concurrency == 0 || math.IsInf(float64(longest), 1) || s.q.By == Energy || len(s.q.Limits) > 0 {
-		return false
+	if math.IsInf(float64(longest), 1) || s.q.By == Energy || len(s.q.Limits) > 0 {
+		return 0
 	}
-	by := float64(s.leastE2E(c, units) / longest)
-	return by > 1 && (len(s.rows) > 0 || by >= s.miss.By)
+	return float64(s.leastE2E(c, units) / longest)
+}
+
+// leastOpenMiss bounds by how many times too much the time per token is at a rate, where so many units decode: by steps without prompts. Random cases come to
+// 1 % less (TestBounds), and to less still where lengths differ or batches of a pipeline wait for each other.
+func (s *search) leastOpenMiss(c *config, units int) float64 {
+	const less = 0.97
+	if s.q.Targets.TPOT == 0 || s.q.steps() == 0 || !s.q.fixed() || c.MicroBatches > 1 {
+		return 0
+	}
+	w := *c.wave
+	w.gain = s.yields(c.Drafts)
+	decode := w.decodes(s.q.rate()*c.slower/float64(units*c.DP), 0)
+	return less * float64(decode/s.q.Targets.TPOT) * c.slower / s.q.steps()
 }
 
 // leastE2E bounds the time of a request of clients that wait for their answers, at the end of the interval that is asked for. By
@@ -387,7 +417,7 @@ func (s *search) leastE2E(c *config, units int) unit.Seconds {
 		return 0
 	}
 	each := max(float64(s.q.Load.Concurrency)/float64(units*c.DP), 1)
-	w := wave{p: c.server.Predictor, q: s.q, budgets: s.budgets(c.server.Predictor)}
+	w := *c.wave
 	took, _ := w.among(w.upTo(c.Batch, each), 0)
 	return took.Times(each * c.slower * less)
 }
@@ -407,5 +437,13 @@ func (s *search) gain() float64 {
 	if len(s.q.Drafts) == 0 || s.q.rate() == 0 {
 		return 1
 	}
-	return float64(1 + slices.Max(s.q.Drafts))
+	return s.yields(slices.Max(s.q.Drafts))
+}
+
+// yields is the mean of the tokens that a decode step gains for a sequence: a draft is right only if those before it are.
+func (s *search) yields(drafts int) (tokens float64) {
+	for i := range drafts + 1 {
+		tokens += math.Pow(s.q.Acceptance, float64(i))
+	}
+	return tokens
 }

@@ -31,6 +31,7 @@ type config struct {
 	latency  unit.Seconds            // that a request takes at least under the load, as expected
 	mixed    unit.Seconds            // the same where no replicas only prefill; 0 where it is not known
 	fits     int                     // sequences that the memory has room for
+	wave     *wave                   // steps by which it is bounded
 	place    int                     // in the list of all deployments
 	bounded  bool                    // by the load
 }
@@ -158,6 +159,7 @@ func (s *search) loaded(ctx context.Context, first bool) {
 		for _, r := range s.extras(c, best, plain, least) {
 			keep(&r)
 		}
+		c.wave.forget()
 		c.steadies, c.waves, c.server = nil, nil, serving.Server{} // frees the times of its steps
 	}
 }
@@ -326,8 +328,9 @@ func (s *search) screen(c *config) (open bool) {
 			return false
 		}
 	}
-	w := wave{p: units.Predictor, q: s.q}
-	w.waits(c)
+	c.wave = s.wave(units.Predictor)
+	c.wave.waits(c)
+	c.wave.forget()
 	c.fits = e.Memory.MaxBatch
 	return true
 }
@@ -400,7 +403,7 @@ func (s *search) ready(c *config) error {
 	}
 	server, err := s.q.server(s.card, units, &c.Row)
 	if err == nil {
-		c.server = *server
+		c.server, c.wave.p = *server, server.Predictor
 	}
 	return err
 }
@@ -473,7 +476,7 @@ func (s *search) answering(c *config, first, last int, least float64) (r Row, ok
 		units = []int{last}
 	}
 	if target := s.q.Targets.TPOT; target > 0 {
-		w := wave{p: c.server.Predictor, q: s.q}
+		w := c.wave
 		few := sort.Search(len(units)-1, func(i int) bool { return w.leastTPOT(s, c, units[i]) <= target })
 		units = units[few:]
 	}
@@ -561,9 +564,8 @@ func (s *search) steady(c *config, units int) (r Row, ok bool) {
 func (s *search) unpreempted(c *config, units int) (r Row, ok bool) {
 	r = c.Row
 	s.sized(&r, units)
-	if target := s.q.Targets.TPOT; target > 0 {
-		w := wave{p: c.server.Predictor, q: s.q}
-		least := w.leastTPOT(s, c, units)
+	if target := s.q.Targets.TPOT; target > 0 && s.q.rate() == 0 {
+		least := c.wave.leastTPOT(s, c, units)
 		if least <= target {
 			least = max(least, s.dividedTPOT(c, units))
 		}
@@ -573,6 +575,7 @@ func (s *search) unpreempted(c *config, units int) (r Row, ok bool) {
 		}
 	}
 	if s.farther(c, units) {
+		r.TTFT = c.single.TTFT.Expected.Times(c.slower) // at least
 		return r, false
 	}
 	return s.settled(c, r)

@@ -286,8 +286,7 @@ func TestBounds(t *testing.T) {
 						if alone := c.single.TTFT.Expected.Times(c.slower); q.Load.Rate > 0 && alone > r.TTFT.Times(1.03) {
 							t.Errorf("%v + %v tokens, %+v: %v has a TTFT of %v, and alone %v", &q.Prompt, &q.Gen, q.Load, &r, r.TTFT, alone)
 						}
-						w := wave{p: c.server.Predictor, q: &q}
-						if least := max(w.leastTPOT(&s, c, units), s.dividedTPOT(c, units)); least > r.TPOT {
+						if least := max(c.wave.leastTPOT(&s, c, units), s.dividedTPOT(c, units)); least > r.TPOT {
 							t.Errorf("%v + %v tokens, %+v: %v has a TPOT of %v, and at least %v", &q.Prompt, &q.Gen, q.Load, &r, r.TPOT, least)
 						}
 						if least := s.leastE2E(c, units); q.Load.Concurrency > 0 && least > r.E2E {
@@ -299,6 +298,9 @@ func TestBounds(t *testing.T) {
 						if q.By == Energy && c.energy(units) > s.figure(&r)*(1+1e-9) {
 							t.Errorf("%v + %v tokens, %+v: %v takes %g J/token, and at least %g", &q.Prompt, &q.Gen, q.Load, &r, s.figure(&r), c.energy(units))
 						}
+						if q.Load.Rate > 0 {
+							boundsAtRate(t, &s, c, &r, units)
+						}
 						if s.bound(c) > s.figure(&r)*(1+1e-9) && s.figure(&r) > 0 || s.bound(c) > s.figure(&r)*(1-1e-9) && s.figure(&r) < 0 {
 							t.Errorf("by %s, %v + %v tokens, %+v: %v ranks by %g, its bound is %g", q.By, &q.Prompt, &q.Gen, q.Load, &r, s.figure(&r), s.bound(c))
 						}
@@ -306,5 +308,17 @@ func TestBounds(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// boundsAtRate compares what deployments at a rate are left out by with their steady state.
+func boundsAtRate(t *testing.T, s *search, c *config, r *Row, units int) {
+	t.Helper()
+	q := *s.q
+	q.Targets.TPOT = max(r.TPOT, 1e-9)
+	at := *s
+	at.q = &q
+	if by := at.leastOpenMiss(c, units); by > 1 {
+		t.Errorf("%v + %v tokens, %+v: %v has a TPOT of %v, and %g times as much at least", &q.Prompt, &q.Gen, q.Load, r, r.TPOT, by)
 	}
 }

@@ -29,7 +29,12 @@ func (s *search) refine(c *config) bool {
 	s.at, c.bounded = c.place, true
 	defer func() { s.at = before }()
 	units, err := s.prepare(&c.Row)
-	return err == nil && s.atLeast(c, units, c.fits)
+	if err != nil {
+		return false
+	}
+	c.wave.p = units.Predictor
+	defer c.wave.forget() // those of all deployments take more memory than there is use for
+	return s.atLeast(c, c.wave, c.fits)
 }
 
 // before compares two deployments in the order in which they are searched.

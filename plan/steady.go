@@ -121,12 +121,11 @@ var prefillUnits = []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32}
 // apart finds the fewest units of which some only prefill and the others decode.
 func (s *search) apart(c *config, best, least float64) (found Row, ok bool) {
 	most := s.mostUnits(c, best, least)
-	w := wave{p: c.server.Predictor, q: s.q}
 	for _, prefill := range prefillUnits {
 		if prefill >= most || s.fewestGPUs() && ok && (prefill+1)*c.GPUs > found.GPUs {
 			break
 		}
-		if s.q.By == Latency && c.Drafts == 0 && float64(w.apart(s, c, prefill))*c.slower > least {
+		if s.q.By == Latency && c.Drafts == 0 && float64(c.wave.apart(s, c, prefill))*c.slower > least {
 			break // with more that prefill fewer decode
 		}
 		first, last := max(c.least-prefill, 1), most-prefill
@@ -135,6 +134,9 @@ func (s *search) apart(c *config, best, least float64) (found Row, ok bool) {
 		}
 		if s.fewestGPUs() && ok {
 			last = min(last, found.GPUs/c.GPUs-prefill)
+		}
+		if last > 0 && s.outdone(s.leastOpenMiss(c, last)) {
+			break // with more that prefill fewer decode
 		}
 		r, good := s.decoders(c, prefill, first, last)
 		if !good && s.q.decodesLate(&r) {
