@@ -80,7 +80,7 @@ type roundRobin struct {
 // newRoundRobin is the paths of replicas before the first step, when all clients send their first requests.
 func (f *flow) newRoundRobin(clients, replicas int) *roundRobin {
 	t := &roundRobin{next: clients}
-	drawn := f.drawJobs(groupedJobs + 30*clients)
+	drawn := f.drawJobs(fewestJobs + 30*clients)
 	defer jobBuffers.Put(drawn)
 	jobs := *drawn
 	for i := range replicas {

@@ -98,8 +98,8 @@ func TestCapacityOfAnswersThatDiffer(t *testing.T) {
 	agree(t, fmt.Sprintf("%+v", c), c.Rate, rate, 0.05)
 }
 
-// Where the API server is busy it lets the requests of an open load come to the engine in groups. Those of seeds 13, 17 and 55 would be busy for more than
-// all of the time, if they did not send tokens of several steps together; such a server takes long to come to its steady state.
+// Where the API server is busy it lets the requests of an open load come to the engine in groups. Those of seeds 13, 17, 19 and 55 would be busy for more
+// than 90 % of the time, if they did not send tokens of several steps together; such a server takes long to come to its steady state.
 func TestSteadyOfBusyServers(t *testing.T) {
 	for _, seed := range []int{9, 55, 19, 25, 42, 13, 17}[:testkit.Cases(2, 7)] {
 		random := rand.New(rand.NewPCG(uint64(seed), 77771127))
@@ -107,7 +107,7 @@ func TestSteadyOfBusyServers(t *testing.T) {
 		st, err := s.SteadyRate(rate, prompt, gen)
 		testkit.Must(t, err)
 		seen := &answers{from: 2000}
-		if front := s.frontend(); front.load(rate, gen.MeanLength()) > 1 {
+		if front := s.frontend(); front.load(rate, gen.MeanLength()) > 0.9 {
 			seen.from = 15000
 		}
 		l := Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: prompt, Gen: gen, Requests: 5000 + 2*seen.from, Seed: uint64(seed)}

@@ -230,10 +230,15 @@ func (w *path) enter() {
 }
 
 // grouping is the share of its time from which on an API server lets prompts come in groups, which the product form of Poisson arrivals does not have.
-const grouping = 0.4
+// Groups matter sooner where prompts have steps of their own, for which all sequences wait.
+const grouping, groupingHeldUp = 0.4, 0.2
 
 // groupsArrivals reports whether the API server of a replica lets prompts come in groups at a rate, so that requests are followed through it. Replicas that share
 // experts or get the cache of prompts are not followed.
 func (f *flow) groupsArrivals(rate float64) bool {
-	return !f.handed && f.peers == 1 && f.front.load(rate, f.gen) >= grouping
+	from := grouping
+	if !f.server.Scheduler.Mixed {
+		from = groupingHeldUp
+	}
+	return !f.handed && f.peers == 1 && f.front.load(rate, f.gen) >= from
 }

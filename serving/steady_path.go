@@ -36,17 +36,17 @@ func (f *flow) shortAnswers(rate float64) bool {
 	return f.steps*float64(f.decode(1).Time) < times*prompt*math.Exp(rate*prompt)
 }
 
-// jobs is how many requests are followed: the more the nearer a server is to its largest rate, for the longer its busy periods are then. Means are about as
-// near to those of very many requests at each load: half a percent. Requests that come in groups vary more, and more of them are followed.
+// jobs is how many requests are followed: the more the nearer a server, or the thread of its API server, is to its largest rate, for the longer its busy
+// periods are then.
 func (f *flow) jobs(rate float64) int {
-	idle := max(1-rate/f.unpreempted().Rate, 1e-3)
+	idle := 1 - rate/f.unpreempted().Rate
 	if f.groupsArrivals(rate) {
-		return int(min(groupedJobs/idle, mostJobs))
+		idle = min(idle, 1-f.front.load(rate, f.gen))
 	}
-	return int(min(fewestJobs/(idle*math.Sqrt(idle)), mostJobs))
+	return int(min(fewestJobs/max(idle, 1e-3), mostJobs))
 }
 
-const fewestJobs, groupedJobs, mostJobs = 1500, 4000, 40000
+const fewestJobs, mostJobs = 4000, 40000
 
 // A job is a request that is followed.
 type job struct {

@@ -127,11 +127,10 @@ type saturatedStep struct {
 	times   float64
 }
 
-// Generations of sequences over which a part is followed: those after which groups that began together have formed, and those that are counted. Twice as many
-// of both bring the rate no nearer to that of a replica with eight times as many sequences, which is 3 % away.
+// Generations of sequences over which a part is followed: those after which groups that began together have formed, and those that are counted.
 const (
-	fillingGenerations = 6
-	countedGenerations = 6
+	fillingGenerations = 12
+	countedGenerations = 8
 )
 
 // follow runs the scheduler of the simulation on the part, for which requests always wait.
