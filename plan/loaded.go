@@ -159,9 +159,14 @@ func (s *search) loaded(ctx context.Context, first bool) {
 		for _, r := range s.extras(c, best, plain, least) {
 			keep(&r)
 		}
-		c.wave.forget()
-		c.steadies, c.waves, c.server = nil, nil, serving.Server{} // frees the times of its steps
+		c.forget()
 	}
+}
+
+// forget frees the times of a deployment's steps.
+func (c *config) forget() {
+	c.wave.forget()
+	c.steadies, c.waves, c.server = nil, nil, serving.Server{}
 }
 
 // sure reports whether a deployment qualifies whatever its times are: clients that wait for their answers need no more
