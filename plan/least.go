@@ -329,10 +329,10 @@ func (w *wave) prompts(n float64) unit.Seconds {
 // leastTPOT bounds the time per token of clients that wait for their answers, at the end of the interval that is asked for: of the time of a
 // request, which longest bounds, the prompts of all clients of a replica may take a part, in full steps and in the two at either end. By Little's law no
 // larger part of the clients waits for first tokens, and the steps of the others have as many sequences. The host keeps a first
-// token for as long as it launches the next step, which takes less than a prompt does.
+// token for as long as it launches the next step, which takes less than a prompt does. It is 0, for no bound, where answers are too short for that.
 func (w *wave) leastTPOT(s *search, c *config, units int) unit.Seconds {
 	n := s.q.steps()
-	if s.q.Load.Concurrency == 0 || n == 0 {
+	if s.q.Load.Concurrency == 0 || n < fewestSteps {
 		return 0
 	}
 	each, ttft := w.clients(c, units), c.single.TTFT.Expected
@@ -341,6 +341,9 @@ func (w *wave) leastTPOT(s *search, c *config, units int) unit.Seconds {
 	decodes := max(least, w.mean(1, each)).Times(n)
 	return max(least, w.mean(each*float64(decodes/(before+decodes)), each)-ttft.Times(1/n)).Times(c.slower)
 }
+
+// fewestSteps is the steps of the shortest answers whose time per token is bounded.
+const fewestSteps = 8
 
 // mean bounds the mean step of an answer that decodes beside between few and many sequences: half of its steps have no less than the mean context, and the
 // others no less than that of a prompt. Where an engine changes kernels many may take less time than few. Prompts may let the host launch steps ahead.
@@ -357,7 +360,7 @@ func (w *wave) mean(few, many float64) unit.Seconds {
 // clients of one: one such replica is simulated in a hundredth of the time. Random cases come to 1.4 % less (TestBounds).
 func (s *search) dividedTPOT(c *config, units int) unit.Seconds {
 	clients, replicas := s.q.Load.Concurrency, units*c.DP
-	if clients < replicas || clients%units == 0 || s.q.Gen.Kind != "fixed" || s.q.prepare(c) != nil {
+	if clients < replicas || clients%units == 0 || s.q.steps() < fewestSteps || s.q.Gen.Kind != "fixed" || s.q.prepare(c) != nil {
 		return 0
 	}
 	st, err := c.steadies.Concurrency(clients/replicas*c.DP, c.DP)

@@ -311,6 +311,23 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// Prompts are so much of the time of short answers that replicas with the fewest clients need not be the fastest.
+func TestBoundsOfShortAnswers(t *testing.T) {
+	q := request(t, "qwen3-30b-a3b", "h200")
+	q.Batches, q.MaxGPUs = DefaultBatches(), 8
+	q.Prompt, q.Gen, q.Load = serving.Fixed(2959), serving.Fixed(4), Load{Concurrency: 13}
+	s := search{q: q, card: &q.Cards[0], miss: noMiss(), missedAt: math.MaxInt}
+	s.configs(q.Cards[0].Formats[0], Split{2, 1, 1, 0})
+	c := s.open[0]
+	if !s.refine(c) || s.ready(c) != nil {
+		t.Fatalf("%+v does not run", c.Row)
+	}
+	r, ok := s.steady(c, 3)
+	if least := max(c.wave.leastTPOT(&s, c, 3), s.dividedTPOT(c, 3)); !ok || least > r.TPOT {
+		t.Errorf("TPOT is %v (%v), and at least %v", r.TPOT, ok, least)
+	}
+}
+
 // boundsAtRate compares what deployments at a rate are left out by with their steady state.
 func boundsAtRate(t *testing.T, s *search, c *config, r *Row, units int) {
 	t.Helper()
