@@ -330,6 +330,7 @@ func (w *wave) prompts(n float64) unit.Seconds {
 // request, which longest bounds, the prompts of all clients of a replica may take a part, in full steps and in the two at either end. By Little's law no
 // larger part of the clients waits for first tokens, and the steps of the others have as many sequences. The host keeps a first
 // token for as long as it launches the next step, which takes less than a prompt does. It is 0, for no bound, where answers are too short for that.
+// Clients of a pipeline of several batches that come back together are all in one of them, and may take less: the deployment with one batch has as good a row then.
 func (w *wave) leastTPOT(s *search, c *config, units int) unit.Seconds {
 	n := s.q.steps()
 	if s.q.Load.Concurrency == 0 || n < fewestSteps {
