@@ -122,7 +122,7 @@ func (t *timing) share(part unit.Seconds) float64 {
 func (t *timing) scattered() float64 { return t.share(t.scatter) }
 
 // less is the time that a kernel takes less at the fast end of the interval. Kernels of shared experts take no time there where they overlap with
-// those that the router chose. Some releases of an engine are that fast and others are not (docs/validation.md).
+// the routed experts. Some releases of an engine overlap them and others do not (docs/validation.md).
 func (l *Lowering) less(k *Kernel, c *roofline.Cost, m *Machine) unit.Seconds {
 	if k.Overlapped {
 		return c.Time

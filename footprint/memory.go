@@ -18,7 +18,7 @@ type Memory struct {
 	Total       unit.Bytes
 	Capacity    unit.Bytes // memory of the GPU
 	Usable      unit.Bytes // part of the capacity that the engine takes, with activations that lie beside it
-	Share       float64    // of the capacity that the engine takes, without those
+	Share       float64    // share of the capacity that the engine takes, without activations beside it
 
 	MaxBatch        int  // sequences of one replica that fit, prompt and answer
 	MaxPrefillBatch int  // sequences that fit while prompts run

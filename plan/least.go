@@ -7,6 +7,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/operator"
+	"llmprof/serving"
 	"llmprof/unit"
 )
 
@@ -444,10 +445,7 @@ func (s *search) gain() float64 {
 	return s.yields(slices.Max(s.q.Drafts))
 }
 
-// yields is the mean of the tokens that a decode step gains for a sequence: a draft is right only if those before it are.
-func (s *search) yields(drafts int) (tokens float64) {
-	for i := range drafts + 1 {
-		tokens += math.Pow(s.q.Acceptance, float64(i))
-	}
-	return tokens
+// yields is the mean of the tokens that a decode step with so many drafts gains for a sequence.
+func (s *search) yields(drafts int) float64 {
+	return (&serving.Server{Drafts: drafts, Acceptance: s.q.Acceptance}).Yields()
 }

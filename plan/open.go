@@ -33,7 +33,7 @@ func (s *search) refine(c *config) bool {
 		return false
 	}
 	c.wave.p = units.Predictor
-	defer c.wave.forget() // those of all deployments take more memory than there is use for
+	defer c.wave.forget() // the priced steps of all deployments together would take too much memory
 	return s.atLeast(c, c.wave, c.fits)
 }
 

@@ -132,7 +132,7 @@ func TestSpeculation(t *testing.T) {
 	s.Drafts, s.Acceptance = 3, 0.7
 	plain := server(t, "llama3.1-8b", "h200", 1, "vllm")
 	l := poisson(1, 500, 400, 300)
-	got, want := simulate(t, s, l, Options{}).TPOT.Mean(), simulate(t, plain, l, Options{}).TPOT.Mean()/s.yields()
+	got, want := simulate(t, s, l, Options{}).TPOT.Mean(), simulate(t, plain, l, Options{}).TPOT.Mean()/s.Yields()
 	if got < want || got > 1.25*want {
 		t.Errorf("TPOT %g s with 3 drafted tokens, want a little over %g s", got, want)
 	}

@@ -143,8 +143,8 @@ func (s *Server) longest(r *room) int {
 	return low
 }
 
-// yields is the mean of the tokens that a decode step gains for a sequence.
-func (s *Server) yields() float64 {
+// Yields is the mean of the tokens that a decode step gains for a sequence: a draft is right only if those before it are.
+func (s *Server) Yields() float64 {
 	if s.Drafts == 0 {
 		return 1
 	}

@@ -11,7 +11,7 @@ import (
 
 // exceeds is the mean number of tokens by which the last step of an answer gains too many, and the variance of the gain of a step.
 func (s *Server) exceeds() (mean, variance float64) {
-	gain, square, chance := s.yields(), 0.0, 1.0
+	gain, square, chance := s.Yields(), 0.0, 1.0
 	for k := 1.0; k <= float64(s.Drafts); k++ {
 		square += chance * (1 - s.Acceptance) * k * k
 		chance *= s.Acceptance
@@ -22,7 +22,7 @@ func (s *Server) exceeds() (mean, variance float64) {
 
 // meanSteps is in how many steps answers are decoded on average, whose lengths are equally likely.
 func (s *Server) meanSteps(answers []int) (mean float64) {
-	each, gain := 1/float64(len(answers)), s.yields()
+	each, gain := 1/float64(len(answers)), s.Yields()
 	excess, _ := s.exceeds()
 	few := s.stepsOfFew()
 	for _, answer := range answers {
@@ -60,7 +60,7 @@ func (s *Server) stepsOf(tokens int32, random *rand.Rand) (steps int32) {
 	case s.Drafts == 0 || s.Acceptance == 0:
 		return tokens
 	case tokens >= manyTokens:
-		gain := s.yields()
+		gain := s.Yields()
 		excess, variance := s.exceeds()
 		mean, deviation := (float64(tokens)+excess)/gain, math.Sqrt(float64(tokens)*variance/(gain*gain*gain))
 		return min(max(int32(math.Round(mean+deviation*random.NormFloat64())), 1), tokens)

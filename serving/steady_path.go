@@ -395,7 +395,7 @@ func (w *path) run(c *Cost, prompts bool) {
 
 // repeat runs further steps that only decode and are like the last one: up to the next one which may have a prompt or with which a job ends.
 func (w *path) repeat(c *Cost) {
-	if w.rest > 0 || w.done.n > 0 || w.next == len(w.jobs) || w.api != nil && !w.api.quiet(float64(w.running), w.server.yields(), float64(c.Time-c.Waits)) {
+	if w.rest > 0 || w.done.n > 0 || w.next == len(w.jobs) || w.api != nil && !w.api.quiet(float64(w.running), w.server.Yields(), float64(c.Time-c.Waits)) {
 		return
 	}
 	length, lead := float64(c.Time), 0.0
@@ -447,7 +447,7 @@ func (w *path) emit(at float64) {
 	s.answered += float64(ended)
 	if w.api != nil {
 		firsts, decodes := float64(w.came.to-w.came.from), float64(w.gained)
-		w.api.deliver(delivery{decodes: decodes, firsts: firsts, ends: float64(ended), gain: decodes*w.server.yields() + firsts}, at)
+		w.api.deliver(delivery{decodes: decodes, firsts: firsts, ends: float64(ended), gain: decodes*w.server.Yields() + firsts}, at)
 	}
 	w.came, w.done, w.gained = span{}, ending{}, 0
 	if w.turns != nil && w.api == nil {

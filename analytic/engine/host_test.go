@@ -9,8 +9,8 @@ import (
 	"llmprof/roofline"
 )
 
-// TestRequestErrorShows holds that the error of the host's time for a request widens the interval
-// of TTFT, though kernels bound the prompt: nothing hides that time.
+// TestRequestErrorShows holds that the error of the host's time for a request widens the interval of TTFT
+// where kernels bound the prompt. No kernel hides that time.
 func TestRequestErrorShows(t *testing.T) {
 	for _, name := range []string{"vllm", "sglang"} {
 		e := casetest.Engine(t, name).Profile()
