@@ -166,9 +166,9 @@ func (t *Steadies) Concurrency(clients, replicas int) (*Steady, error) {
 // crowd is how many times as many clients as sequences run at once keep a server busy at all times. Those beyond wait for longer and change nothing else.
 const crowd = 6
 
-// loop is the steady state of one queue of a closed loop.
+// loop is the steady state of one queue of a closed loop. Requests that are alike stay together in waves, unless their drafts are accepted at random.
 func (t *Steadies) loop(clients, replicas int) (*Steady, error) {
-	if t.gen.Kind == "fixed" && t.prompt.Kind == "fixed" && t.gen.Mean > 1 {
+	if t.gen.Kind == "fixed" && t.prompt.Kind == "fixed" && t.gen.Mean > 1 && !t.server.gainsVary() {
 		return t.waves(clients, replicas)
 	}
 	return t.closed(clients, replicas)
