@@ -104,6 +104,27 @@ func TestSteadyConcurrencyOfDrafts(t *testing.T) {
 	}
 }
 
+// Clients of a pipeline are simulated, because batches that wait for each other have no sample path: short answers took up to half as long again on one.
+func TestSteadyConcurrencyOfPipelines(t *testing.T) {
+	s := pipelined(t, "deepseek-v2-lite", "h200", 2, 2)
+	for _, x := range []struct {
+		low, high float64
+		clients   int
+	}{{2, 4, 3}, {100, 200, 16}} {
+		prompt, gen := Lengths{Kind: "uniform", Low: 512, High: 2048}, Lengths{Kind: "uniform", Low: x.low, High: x.high}
+		st, err := s.SteadyConcurrency(x.clients, prompt, gen)
+		testkit.Must(t, err)
+		_, rate, seen := simulateClients(t, s, prompt, gen, x.clients)
+		what := fmt.Sprintf("%d clients, answers of %v: ", x.clients, &gen)
+		agree(t, what+"rate", st.Rate, rate, 0.03)
+		agree(t, what+"TTFT", float64(st.TTFT), average(seen.ttft), 0.04)
+		agree(t, what+"TPOT", float64(st.TPOT), average(seen.tpot), 0.04)
+		if w := st.Warning(); w != "" {
+			t.Errorf("%swarns of %s", what, w)
+		}
+	}
+}
+
 // With guaranteed no evict long answers hold blocks for longer, so that fewer sequences fit than of mean length.
 func TestCapacityOfAnswersThatDiffer(t *testing.T) {
 	s := engineServer(t, "gemma2-9b", "rtx-4090", 2, "trtllm", "tensorrt-llm")

@@ -45,7 +45,7 @@ func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &Steady{TTFT: first.TTFT, E2E: first.TTFT + rest.E2E, TPOT: rest.E2E.Times(1 / (t.gen.MeanLength() - 1)), Running: rest.Running, Energy: first.Energy + rest.Energy, apiLoad: rest.apiLoad}
+	st := &Steady{TTFT: first.TTFT, E2E: first.TTFT + rest.E2E, TPOT: rest.E2E.Times(1 / (t.gen.MeanLength() - 1)), Running: rest.Running, Energy: first.Energy + rest.Energy, apiLoad: rest.apiLoad, pipelined: rest.pipelined}
 	if st, err = t.decode.complete(st, rate, replicas); err != nil {
 		return nil, err
 	}
