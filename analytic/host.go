@@ -25,18 +25,20 @@ func (p *Predictor) launch(t *total, stage *timing, s *operator.Step) {
 }
 
 // host is the time of the host for a step while the GPU works: launches and, with
-// asynchronous scheduling, the other work for a decode step. A step of prompts has that work beside its
-// launches where the next step is launched before the tokens are handed out.
+// asynchronous scheduling, the other work for a decode step. That work hides behind launches where there is no CUDA graph, as in
+// steps with prompts, which have it beside their launches where the next step is launched before the tokens are handed out.
 func (p *Predictor) host(t *timing, s *operator.Step) unit.Seconds {
 	m := p.machine
 	eager := m.seconds(roofline.HostLaunch).Times(t.launches) + m.seconds(roofline.HostDispatch).Times(t.calls)
 	switch e := m.Engine.Profile(); {
-	case !s.Decode() && !e.Ahead:
-		return eager
 	case s.Decode() && e.Graph:
 		return p.async(s)
+	case s.Decode() && !e.Blocking:
+		return max(m.seconds(roofline.HostAsync), eager) + p.between(s)
+	case e.Ahead:
+		return p.async(s) + eager
 	}
-	return p.async(s) + eager
+	return eager
 }
 
 // async is the time of the host for a step besides launches, with asynchronous scheduling.

@@ -45,21 +45,24 @@ func Tiles(l2, expert unit.Bytes, pairs, tile float64) float64 {
 	return 1 + (max(1, pairs/tile)-1)*max(0, 1-float64(l2/expert))
 }
 
-// expertCalls is the Python calls of a kernel of routing or of experts outside of CUDA graphs: one, or one for each of
-// OpenAI's Triton kernels, which Python launches: four of the routing (top-k, rows of the bit matrix, and two that
-// sort), two GEMMs, and the sum of their results. A trace of a prompt of gpt-oss-20b shows that these seven take the host 40 times
-// the launch of a compiled kernel (experiments/h100-vllm-ep). A call takes five launches.
-func (e *graphed) expertCalls(l *analytic.Lowering, t operator.Type) float64 {
+// expertCalls is the Python calls of a kernel of routing or of experts outside of CUDA graphs: one of the routing and one of each GEMM. OpenAI's
+// Triton kernels take two calls each, of the function that prepares the kernel and of Triton's launcher: four kernels of the routing (top-k, rows of the bit matrix, and two that
+// sort), two GEMMs, and the sum of their results. A trace of a prompt of gpt-oss-20b shows that these seven take the host 34 times
+// the launch of a compiled kernel (experiments/h100-vllm-ep).
+func (e *graphed) expertCalls(l *analytic.Lowering, t operator.Type, gemms float64) float64 {
 	experts := l.Next(0, operator.ExpertProduct)
 	switch {
 	case e.oneCall:
 		return 0
-	case !e.triton || experts < 0 || !tritonMXFP4(l.GPU, l.Ops[experts].Scheme):
-		return 1
+	case e.triton && experts >= 0 && tritonMXFP4(l.GPU, l.Ops[experts].Scheme):
+		if t == operator.TopK {
+			return 2 * 4
+		}
+		return 2 * (gemms + 1)
 	case t == operator.TopK:
-		return 4
+		return 1
 	}
-	return 3
+	return gemms
 }
 
 // alignment is the rows that DeepGEMM's contiguous layout gives each expert a multiple of.

@@ -12,9 +12,9 @@ import sys
 
 import host
 
-LAUNCH, SEQUENCE = 36e-3, 20e-3  # ms, vLLM's constants
+LAUNCH, CALL, SEQUENCE = 51e-3, 108e-3, 20e-3  # ms, vLLM's constants
 
-print("| phase | steps | sequences | tokens | execute_model and sampling, ms | launches, by the constant | between two steps, ms | 20 µs a sequence |\n|---|---|---|---|---|---|---|---|")
+print("| phase | steps | sequences | tokens | execute_model and sampling, ms | launches and calls, by the constants | between two steps, ms | 20 µs a sequence |\n|---|---|---|---|---|---|---|---|")
 took = []  # medians of the phases with prompts of 1024 tokens and more
 for line in gzip.open(pathlib.Path(sys.argv[1]) / "clocks.jsonl.gz"):
     phase = json.loads(line)
@@ -28,8 +28,9 @@ for line in gzip.open(pathlib.Path(sys.argv[1]) / "clocks.jsonl.gz"):
     between = statistics.quantiles([1e3 * (b[0] - a[0]) - a[6] for a, b in steps], n=4)[0]
     if between > 5:
         continue  # the host waits for the GPU
+    launches, calls = host.launches("llama3.1-8b", tokens)
     print(f"| {phase['phase']} | {len(steps)} | {sequences:.0f} | {tokens:.0f} | {statistics.median(a[6] for a, _ in steps):.1f} | "
-          f"{LAUNCH * host.launches('llama3.1-8b', tokens):.1f} | {between:.1f} | {SEQUENCE * sequences:.1f} |")
+          f"{LAUNCH * launches + CALL * calls:.1f} | {between:.1f} | {SEQUENCE * sequences:.1f} |")
     if tokens > 512:
         took.append(statistics.median(a[6] for a, _ in steps))
 print(f"more than 512 tokens: {statistics.median(took):.1f} ms in the median of phases ({min(took):.1f} to {max(took):.1f})")

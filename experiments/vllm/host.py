@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Work out what vLLM's host takes for the step of a prompt: host.py EXPERIMENT... (experiments/h200-vllm experiments/h100-vllm).
+"""Work out what vLLM's host takes for the step of a prompt: host.py EXPERIMENT... (experiments/h200-vllm experiments/h100-vllm experiments/vllm-host).
 
 From the traces of prompts: the time of a launch between two kernels of a compiled piece, and how many of them attention, the
-way from attention to the next product and the experts take beyond their own launches. From steps.jsonl.gz: the launch of
-steps that are not scored (several prompts at once; prompts of 4096 and more, whose time is the kernels'; llama3.2-1b), fitted
-as fixed + per request + launch x (launches + 5 calls) with the least absolute error of the logarithm.
+way from attention to the next product and the experts take beyond their own launches. From steps.jsonl.gz and processes.csv: the launch of
+steps that are not scored (several prompts at once; prompts of 4096 and more, whose time is the kernels'; a process that was kept busy,
+clocks.jsonl.gz; small models), fitted as fixed + per request + launch x launches + call x calls with the least absolute error of the
+logarithm, in which every process counts as one.
 
 Then, of the prompts that are scored and wait for the host: how far TTFT is off by these constants, and by the launch that the
 host was seen to take for the same prompt, the way of a request added to both; by these constants times what the launches of the other
 prompts of the same process take of them (what a calibration on the user's own server can know); and how far launches lie apart
-between processes, and within one. Last, the same fit of dense models alone, in which every process counts as one, with the steps of a
-process that was kept busy (clocks.jsonl.gz) among them: whether the constants would be others.
+between processes, and within one. Last, how far the TTFT of one process is from that of another at the same point, which is what a
+prediction of either can reach.
 """
 import collections
 import csv
@@ -21,9 +22,10 @@ import pathlib
 import statistics
 import sys
 
-LAYERS = {"llama3.2-1b": 16, "llama3.2-3b": 28, "llama3.1-8b": 32, "qwen2.5-7b": 28, "qwen3-8b": 36, "qwen3-30b-a3b": 48}
+LAYERS = {"llama3.2-1b": 16, "llama3.2-3b": 28, "llama3.1-8b": 32, "qwen2.5-7b": 28, "qwen3-8b": 36, "qwen3-30b-a3b": 48}  # of the models that are measured whole
 MOE = ("topkGating", "moe_align", "count_and_sort", "fused_moe_kernel", "act_and_mul", "moe_sum", "DtoD",
        "_topk_forward", "_bitmatrix_", "_combined_routing", "_matmul_ogs", "_reduce_grouped")  # OpenAI's Triton kernels
+REPEATED = ["h100-vllm", "h100-vllm-fp8", "h100-vllm-again", "h200-vllm", "h200-vllm-fp8", "h200-vllm-again"]  # points that two processes ran
 REQUEST = 2.4e-3  # the way of a request and of its first token, beside its step
 ATTENTION = ("FlashAttnFwdSm90", "flash::enable", "reshape_and_cache")
 
@@ -65,7 +67,7 @@ def trace(path):
 
 
 def steps(folder):
-    for line in gzip.open(folder / "steps.jsonl.gz"):
+    for line in lines(folder / "steps.jsonl.gz"):
         point = json.loads(line)
         if point["kind"] != "prompts" or not (point["batch"] > 1 or point["prompt"] >= 4096 or point["model"] == "llama3.2-1b"):
             continue
@@ -73,23 +75,39 @@ def steps(folder):
             seen = [x for x in repeat["core"] if len(x) > 1]
             if len(seen) > 1:
                 first = seen[0]
-                yield seen[1][0] - first[0], first[2], launches(point["model"], first[3]), (folder.name, point["model"], point["weights"])
+                yield seen[1][0] - first[0], first[2], *launches(point["model"], first[3]), (folder.name, point["model"], point["weights"])
 
 
 def busy(folder):
     """Steps with prompts of a process that is kept busy, by clocks.py; those that wait for the step before are left out."""
-    for line in gzip.open(folder / "clocks.jsonl.gz") if (folder / "clocks.jsonl.gz").exists() else ():
+    for line in lines(folder / "clocks.jsonl.gz"):
         phase = json.loads(line)
         if phase.get("phase", "trace").startswith(("idle", "trace")):
             continue
         for s in phase["steps"][8 if phase.get("decoders") else 2:]:
             if s[6] is not None and s[9] and s[6] < 60:
-                yield s[6] / 1e3, s[9], launches("llama3.1-8b", s[8]), (folder.name, "llama3.1-8b", "busy")
+                yield s[6] / 1e3, s[9], *launches("llama3.1-8b", s[8]), (folder.name, "llama3.1-8b", "busy")
 
 
-def launches(model, tokens):
-    layers, moe, heads = LAYERS[model], model == "qwen3-30b-a3b", "qwen3" in model
-    return layers * (10 + heads + 7 * moe + 5 * (2 + 3 * moe)) if tokens > 512 else layers * (3 + 5)
+def lines(path):
+    return gzip.open(path) if path.exists() else ()
+
+
+def small(folder):
+    """Steps of the small models of processes.py on one GPU. Prompts of the mixture that a CUDA graph covers wait for its kernels and are left out."""
+    for r in csv.DictReader(open(folder / "processes.csv")) if (folder / "processes.csv").exists() else ():
+        if r["prompt_len"] and r["tp"] == "1" and (r["model"] != "olmoe-1b-7b" or int(r["prompt_len"]) > 512):
+            yield float(r["launch_ms"]) / 1e3, 1, *launches(r["model"], int(r["prompt_len"]), int(r["layers"])), (r["process"], r["model"], r["layers"])
+
+
+def launches(model, tokens, layers=None):
+    """Kernels that the host launches and calls of Python. A piece of a prompt that a CUDA graph covers is one launch, beside those of attention and the write to the cache."""
+    layers, moe, heads = layers or LAYERS[model], model in ("qwen3-30b-a3b", "olmoe-1b-7b"), "qwen3" in model
+    return (layers * (10 + heads + 7 * moe), layers * (2 + 3 * moe)) if tokens > 512 else (3 * layers, layers)
+
+
+def expected(c, requests, launches, calls):
+    return c[0] + c[1] * requests + c[2] * launches + c[3] * calls
 
 
 def scored(folder, c):
@@ -98,8 +116,7 @@ def scored(folder, c):
         launch, length = float(row["launch_s"]), int(row["prompt_len"])
         if row["batch"] != "1" or row["gen_len"] != "1" or row["model"] == "llama3.2-1b" or length > 2048 or float(row["first_step_s"]) - launch > 1e-3:
             continue
-        ttft, n = float(row["ttft_s"]), launches(row["model"], length)
-        host = c[0] + c[1] + c[2] * n
+        ttft, host = float(row["ttft_s"]), expected(c, 1, *launches(row["model"], length))
         yield (folder.name, row["model"], row["weights"]), (host + REQUEST) / ttft, (launch + REQUEST) / ttft, launch / host, host, ttft
 
 
@@ -111,14 +128,16 @@ def held_out(seen):
             yield (statistics.median(others) * x[4] + REQUEST) / x[5]
 
 
-def fit(rows, weight=lambda process: 1):
+def fit(rows):
+    count = collections.Counter(process for *_, process in rows)
+
     def cost(c):
-        return sum(weight(p) * abs(math.log(t / (c[0] + c[1] * r + c[2] * n))) for t, r, n, p in rows)
-    c, scale = [2e-3, 1e-3, 36e-6], 0.5
+        return sum(abs(math.log(t / expected(c, *n))) / count[process] for t, *n, process in rows)
+    c, scale = [2e-3, 1e-3, 36e-6, 180e-6], 0.5
     best = cost(c)
     while scale > 1e-3:
         improved = False
-        for i in range(3):
+        for i in range(len(c)):
             for f in (1 + scale, 1 / (1 + scale)):
                 d = c[:i] + [c[i] * f] + c[i + 1:]
                 if (x := cost(d)) < best:
@@ -127,29 +146,46 @@ def fit(rows, weight=lambda process: 1):
     return c
 
 
-if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit("host.py: which experiments? Give folders, as in host.py experiments/h200-vllm experiments/h100-vllm")
-    rows = []
-    for folder in map(pathlib.Path, sys.argv[1:]):
-        for path in sorted(folder.glob("traces/*prompt*.json.gz")):
-            trace(path)
-        rows += steps(folder)
+def apart(folders):
+    """Ratios of the TTFT of one process to that of another at the same point."""
+    points = collections.defaultdict(list)
+    for name in folders:
+        for r in csv.DictReader(open(pathlib.Path("experiments", name, "observations.csv"))):
+            if r["metric"] == "ttft_s":
+                points[r["gpu"], r["model"], r["weights"], r["batch"], r["prompt_len"]].append((name, float(r["value"])))
+    for seen in points.values():
+        yield from (a / b for x, a in seen for y, b in seen if x != y)
+
+
+def said(ratios):
+    off = sorted(abs(x - 1) for x in ratios)
+    return f"{len(off)} prompts: median error {100 * statistics.median(off):.1f} %, p90 {100 * off[int(0.9 * len(off))]:.1f} %"
+
+
+def main(folders):
+    for path in sorted(path for folder in folders for path in folder.glob("traces/*prompt*.json.gz")):
+        trace(path)
+    rows = [x for folder in folders for kind in (steps, busy, small) for x in kind(folder)]
     c = fit(rows)
-    ratio = sorted(t / (c[0] + c[1] * r + c[2] * n) for t, r, n, _ in rows)
-    print(f"{len(rows)} steps: fixed {1e3 * c[0]:.2f} ms, a request {1e3 * c[1]:.2f} ms, a launch {1e6 * c[2]:.1f} µs; 5 % take {ratio[len(ratio) // 20]:.2f} times as long, 95 % {ratio[-len(ratio) // 20]:.2f}")
-    seen = [x for folder in map(pathlib.Path, sys.argv[1:]) for x in scored(folder, c)]
+    ratio = sorted(t / expected(c, *n) for t, *n, _ in rows)
+    processes = collections.defaultdict(list)
+    for t, *n, process in rows:
+        processes[process].append(t / expected(c, *n))
+    print(f"{len(rows)} steps of {len(processes)} processes: fixed {1e3 * c[0]:.2f} ms, a request {1e3 * c[1]:.2f} ms, a launch {1e6 * c[2]:.0f} µs, a call {1e6 * c[3]:.0f} µs; "
+          f"5 % take {ratio[len(ratio) // 20]:.2f} times as long, 95 % {ratio[-len(ratio) // 20]:.2f}")
+    for process in sorted(processes):
+        print(f"  {' '.join(process)}: {statistics.median(processes[process]):.2f} times the constants")
+    seen = [x for folder in folders if (folder / "prompts.csv").exists() for x in scored(folder, c)]
     for k, by in ((1, "these constants"), (2, "the launch that was seen")):
-        off = sorted(abs(x[k] - 1) for x in seen)
-        print(f"TTFT of {len(off)} prompts that wait for the host, by {by}: median error {100 * statistics.median(off):.1f} %, p90 {100 * off[int(0.9 * len(off))]:.1f} %")
-    off = sorted(abs(x - 1) for x in held_out(seen))
-    print(f"TTFT of {len(off)} of them, by launches of the process's other prompts: median error {100 * statistics.median(off):.1f} %, p90 {100 * off[int(0.9 * len(off))]:.1f} %")
+        print(f"TTFT of prompts that wait for the host, by {by}: {said(x[k] for x in seen)}")
+    print(f"by launches of the process's other prompts: {said(held_out(seen))}")
     middle = {key: statistics.median(x[3] for x in seen if x[0] == key) for key in {x[0] for x in seen}}
     within = sorted(abs(x[3] / middle[x[0]] - 1) for x in seen)
     print(f"launches over these constants: {min(middle.values()):.2f} to {max(middle.values()):.2f} by process; within one, p90 {100 * within[int(0.9 * len(within))]:.0f} % from its median")
-    dense = [x for x in rows if x[3][1] != "qwen3-30b-a3b"] + [x for folder in map(pathlib.Path, sys.argv[1:]) for x in busy(folder)]
-    count = collections.Counter(x[3] for x in dense)
-    own = fit(dense, lambda process: 1 / count[process])
-    print(f"dense models, {len(count)} processes alike: fixed {1e3 * own[0]:.2f} ms, a request {1e3 * own[1]:.2f} ms, a launch {1e6 * own[2]:.1f} µs")
-    for process in sorted(count):
-        print(f"  {' '.join(process)}: {statistics.median(t / (c[0] + c[1] * r + c[2] * n) for t, r, n, p in dense if p == process):.2f} times the constants")
+    print(f"TTFT of one process by that of another, {said(apart(REPEATED))}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("host.py: which experiments? Give folders, as in host.py experiments/h200-vllm experiments/h100-vllm experiments/vllm-host")
+    main(list(map(pathlib.Path, sys.argv[1:])))

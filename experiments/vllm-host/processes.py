@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Time prompts and decode steps of many processes of vLLM on one machine, none of them of a model that is scored.
+
+    processes.py CONFIGS RESULTS SECONDS WAVE MODEL[:LAYERS][/TP][+]...
+
+So many processes as WAVE says start together, for a start takes a minute. Once all of them are ready, one after the other measures
+while the rest wait, ROUNDS times in turn, so that what differs from process to process is told from what differs from minute to
+minute. With a + it writes traces of prompts too. RESULTS gets a file of JSON lines for each process, as of experiments/vllm/steps.py.
+"""
+import fcntl
+import json
+import os
+import pathlib
+import signal
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "vllm"))
+import steps  # noqa: E402
+
+LENGTHS = [32, 128, 256, 384, 512, 520, 768, 1024]
+BATCHES = [1, 16, 64]
+ROUNDS = int(os.environ.get("ROUNDS", 3))
+
+
+class Process(steps.Bench):
+    """An engine that measures when it is its turn."""
+
+    def run(self):
+        self.warm(0.0)
+        pathlib.Path(self.results, self.job["name"] + ".ready").touch()
+        while not all(pathlib.Path(self.results, name + ".ready").exists() for name in self.job["wave"]) and self.left(30):
+            time.sleep(0.2)
+        for n in range(ROUNDS):
+            with open(os.path.join(self.results, "turn"), "a") as turn:
+                fcntl.flock(turn, fcntl.LOCK_EX)
+                self.write({"kind": "round", "round": n, "time": time.time()})
+                for length in LENGTHS:
+                    self.prompts(1, length, repeats=8)
+                for batch in BATCHES:
+                    self.decode(batch, 128, repeats=2)
+                fcntl.flock(turn, fcntl.LOCK_UN)
+                time.sleep(0.3)  # another one's turn
+        for length in self.job["traces"]:
+            self.trace(f"prompt-{length}", 1, 0, True, length)
+        self.write({"kind": "end"})
+
+
+def job(folder, wave, number, name):
+    """Write the model's folder, with fewer layers where the name says so, and return the process's job."""
+    traced = name.endswith("+")
+    name, _, tp = name.removesuffix("+").partition("/")
+    model, _, layers = name.partition(":")
+    config = json.loads(pathlib.Path(folder, model, "config.json").read_text())
+    config["num_hidden_layers"] = int(layers or config["num_hidden_layers"])
+    path = pathlib.Path(folder, f"{model}-{config['num_hidden_layers']}")
+    path.mkdir(exist_ok=True)
+    (path / "config.json").write_text(json.dumps(config))
+    args = {"max_model_len": 2048, "tensor_parallel_size": int(tp or 1), "kv_cache_memory_bytes": 2 << 30, "gpu_memory_utilization": 0.1, **json.loads(os.environ.get("ARGS", "{}"))}
+    return {"name": f"{wave}-{number}-{path.name}" + ("-tp" + tp if tp else ""), "model": path.name, "args": args, "traces": [256, 768] if traced else []}
+
+
+def start(job, configs, results, until):
+    pid = os.fork()
+    if pid == 0:
+        steps.run_job(job, configs, results, until, Process)
+    return pid
+
+
+def run(jobs, configs, results, until):
+    """Run the processes of a wave to their end. One that fails holds up none of the others."""
+    running = {start(j, configs, results, until - 4): j["name"] for j in jobs}
+    every = list(running)
+    while running and time.monotonic() < until:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid in running:
+            name = running.pop(pid)
+            print(name, "status", status, flush=True)
+            pathlib.Path(results, name + ".ready").touch()
+        time.sleep(0.05)
+    for pid in every:
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def main():
+    configs, results, seconds, size, *models = sys.argv[1:]
+    end, size, used = time.monotonic() + float(seconds), int(size), steps.gpu_memory()
+    os.makedirs(results, exist_ok=True)
+    steps.plugin(results)
+    import vllm  # noqa: F401
+    import vllm.entrypoints.llm  # noqa: F401
+    import torch._inductor.compile_fx  # noqa: F401
+    steps.hook()
+    for wave in range(0, len(models), size):
+        if end - time.monotonic() < 90:
+            break
+        jobs = [job(configs, wave // size, n, name) for n, name in enumerate(models[wave:wave + size])]
+        for j in jobs:
+            j["wave"] = [other["name"] for other in jobs]
+        begun = time.monotonic()
+        run(jobs, configs, results, end)
+        print(f"wave {wave // size}: {time.monotonic() - begun:.0f} s", flush=True)
+        for _ in range(100):
+            if used is None or used() < 3e9:
+                break
+            time.sleep(0.1)
+
+
+main()
