@@ -54,19 +54,20 @@ func (s *search) dear(c *config, units int) bool {
 
 // A wave is steps of one replica in which sequences decode, with a context that is their mean over time, beside prompts.
 type wave struct {
-	p       *analytic.Predictor
-	q       *Request
-	budgets []int                            // most tokens of a step that servers of the search have
-	gain    float64                          // tokens of a decode step, by speculation more than one
-	drafts  int                              // tokens that a decode step verifies besides those of its own at least
-	prompt  analytic.StepCost                // what a prompt adds to steps at the least
-	full    unit.Seconds                     // time of a step that is full of prompts; 0 before it is known
-	known   map[[4]float64]analytic.StepCost // decode steps, by their batch, context, sequences of all replicas that share experts, and drafts
+	p        *analytic.Predictor
+	q        *Request
+	budgets  []int                            // most tokens of a step that servers of the search have
+	shortest int                              // most tokens of the shortest of steps
+	gain     float64                          // tokens of a decode step, by speculation more than one
+	drafts   int                              // tokens that a decode step verifies besides those of its own at least
+	prompt   analytic.StepCost                // what a prompt adds to steps at the least
+	full     unit.Seconds                     // time of a step that is full of prompts; 0 before it is known
+	known    map[[4]float64]analytic.StepCost // decode steps, by their batch, context, sequences of all replicas that share experts, and drafts
 }
 
 // wave prices the steps that deployments are bounded by, which are the same for any number of units.
 func (s *search) wave(p *analytic.Predictor, sequences int) *wave {
-	return &wave{p: p, q: s.q, budgets: s.budgets(p, sequences), gain: s.gain()}
+	return &wave{p: p, q: s.q, budgets: s.budgets(p), shortest: s.shortest(p, sequences), gain: s.gain()}
 }
 
 // forget frees the steps that were priced, and the predictor.
@@ -239,9 +240,11 @@ func (w *wave) added(tokens float64, decodes []decoding) (time unit.Seconds, ene
 // beyond is the energy of a step beyond that of GPUs that wait.
 func (w *wave) beyond(c *analytic.StepCost) unit.Joules { return c.Energy - w.waiting().For(c.Time) }
 
-// fewer is a step in which one sequence fewer decodes than do on average: the times of steps have stairs, and averages lie between them. Replicas
-// that share experts have the tokens of one sequence fewer for these in all.
-func (w *wave) fewer(batch float64) analytic.StepCost {
+// fewer is a step in which one sequence fewer decodes than do on average: the times of steps have stairs, and averages lie between them.
+func (w *wave) fewer(batch float64) analytic.StepCost { return w.decode(max(math.Floor(batch)-1, 1)) }
+
+// fewerTogether is fewer at a rate, where replicas that share experts have the tokens of one sequence fewer for these in all.
+func (w *wave) fewerTogether(batch float64) analytic.StepCost {
 	peers, each := float64(w.p.Par.ExpertReplicas()), max(math.Floor(batch)-1, 1)
 	return w.step(each, w.context(), max(math.Floor(batch*peers)-1, 1))
 }
@@ -297,7 +300,7 @@ func (w *wave) decodes(rate float64, prompt unit.Seconds) (time unit.Seconds) {
 	}
 	batch := 1 / float64(w.p.Par.ExpertReplicas()) // one sequence of all replicas that share experts
 	for range 8 {
-		step := w.fewer(batch)
+		step := w.fewerTogether(batch)
 		steps := w.q.steps() / w.gain
 		alone := step.Time.Times(steps)
 		time = max(alone, (alone - prompt).Times(1/share))
@@ -321,7 +324,7 @@ func (w *wave) held(rate, batch float64, step *analytic.StepCost, steps float64)
 		return 0
 	}
 	each, sequences := max(math.Floor(batch)-1, 1), max(math.Floor(batch*peers)-1, 1)
-	chunk := operator.Group{Batch: 1, New: min(w.q.Prompt.MeanLength(), max(float64(w.budgets[0])-batch, 1)), Logits: 1}
+	chunk := operator.Group{Batch: 1, New: min(w.q.Prompt.MeanLength(), max(float64(w.shortest)-batch, 1)), Logits: 1}
 	c := w.p.StepCost([]operator.Group{{Batch: each, New: 1, Past: w.context(), Logits: 1}, chunk}, sequences+max(peers-sequences-1, 0)+chunk.New)
 	come := steps*(1-math.Exp(-rate*peers*float64(step.Time))) - 1
 	return max(c.Time-c.Waits-step.Time, 0).Times(max(come, 0))
@@ -426,7 +429,7 @@ func (s *search) outdone(by float64) bool {
 // leastMiss bounds by how many times too much a time is, with so many units of a deployment.
 func (s *search) leastMiss(c *config, units int) float64 {
 	if s.q.rate() > 0 {
-		return s.leastOpenMiss(c, units, c.wave.prompt.Time)
+		return s.leastOpenMiss(c, units)
 	}
 	t := &s.q.Targets
 	longest := t.TTFT + t.TPOT.Times(s.q.steps())
@@ -442,21 +445,19 @@ func (s *search) leastMiss(c *config, units int) float64 {
 	return float64(s.leastE2E(c, units) / longest)
 }
 
-// leastOpenMiss bounds by how many times too much the time per token is at a rate, where so many units decode, and each prompt adds a time to the steps of
-// its replica. Random cases come to 1 % less (TestBounds), and to less still where lengths differ or batches of a pipeline wait for each other, whose prompts
-// are left out therefore.
-func (s *search) leastOpenMiss(c *config, units int, prompt unit.Seconds) float64 {
+// leastOpenMiss bounds by how many times too much the time per token is at a rate, where so many units decode: by steps without prompts. Random cases come to
+// 1 % less (TestBounds), and to less still where lengths differ or batches of a pipeline wait for each other.
+func (s *search) leastOpenMiss(c *config, units int) float64 {
 	less := 0.97
-	prompt = prompt.Times(0.95) // which matters most where prompts take nearly all of the time
 	switch {
 	case s.q.Targets.TPOT == 0 || s.q.steps() == 0 || !s.q.fixed():
 		return 0
 	case c.MicroBatches > 1:
-		less, prompt = 0.9, 0
+		less = 0.9
 	}
 	w := *c.wave
 	w.gain, w.drafts = s.yields(c.Drafts), c.Drafts
-	decode := w.decodes(s.q.rate()*c.slower/float64(units*c.DP), prompt)
+	decode := w.decodes(s.q.rate()*c.slower/float64(units*c.DP), 0)
 	return less * float64(decode/s.q.Targets.TPOT) * c.slower / s.q.steps()
 }
 
@@ -474,17 +475,25 @@ func (s *search) leastE2E(c *config, units int) unit.Seconds {
 	return took.Times(each * c.slower * less)
 }
 
-// budgets are the most tokens of a step that servers of the search have which run so many sequences: the scheduler's, and the least and the largest that is
-// tried with as many.
-func (s *search) budgets(p *analytic.Predictor, sequences int) []int {
-	own := int(p.Budget())
-	least, largest := own, own
+// budgets are the most tokens of a step that servers of the search have: the scheduler's, and the least and the largest that is tried.
+func (s *search) budgets(p *analytic.Predictor) []int {
+	all := []int{int(p.Budget())}
+	if s.q.rate() > 0 && len(s.q.Budgets) > 0 {
+		all = append(all, slices.Min(s.q.Budgets), slices.Max(s.q.Budgets))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// shortest is the most tokens of the shortest steps that are tried with so many sequences.
+func (s *search) shortest(p *analytic.Predictor, sequences int) int {
+	least := int(p.Budget())
 	for _, n := range s.q.Budgets {
-		if s.q.rate() > 0 && n >= 2*sequences {
-			least, largest = min(least, n), max(largest, n)
+		if n >= 2*sequences {
+			least = min(least, n)
 		}
 	}
-	return slices.Compact([]int{least, own, largest})
+	return least
 }
 
 // gain is by how many times speculation may shorten a decode at most.

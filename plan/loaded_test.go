@@ -335,7 +335,7 @@ func boundsAtRate(t *testing.T, s *search, c *config, r *Row, units int) {
 	q.Targets.TPOT = max(r.TPOT, 1e-9)
 	at := *s
 	at.q = &q
-	if by := at.leastOpenMiss(c, units, c.wave.prompt.Time); by > 1 {
+	if by := at.leastOpenMiss(c, units); by > 1 {
 		t.Errorf("%v + %v tokens, %+v: %v has a TPOT of %v, and %g times as much at least", &q.Prompt, &q.Gen, q.Load, r, r.TPOT, by)
 	}
 }

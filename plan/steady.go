@@ -135,7 +135,7 @@ func (s *search) apart(c *config, best, least float64) (found Row, ok bool) {
 		if s.fewestGPUs() && ok {
 			last = min(last, found.GPUs/c.GPUs-prefill)
 		}
-		if last > 0 && s.outdone(s.leastOpenMiss(c, last, 0)) {
+		if last > 0 && s.outdone(s.leastOpenMiss(c, last)) {
 			break // with more that prefill fewer decode
 		}
 		r, good := s.decoders(c, prefill, first, last)
