@@ -126,6 +126,7 @@ func TestMemoryAndLinkTraps(t *testing.T) {
 		{"300 GB/s of a V100 adds both directions", "v100", link, 150e9},
 		{"112.5 GB/s of an A6000 adds both directions", "a6000", link, 56.25e9},
 		{"256 GB/s is of the RTX 2000 Ada of laptops", "rtx-2000-ada", bandwidth, 224e9},
+		{"512 GB/s is of the Arc A770 with 8 GB", "a770", bandwidth, 560e9},
 		{"an A800 is an A100 with fewer links", "a800", link, 200e9},
 		{"no NVLink on an L4", "l4", link, 0},
 		{"no NVLink on an L40S", "l40s", link, 0},

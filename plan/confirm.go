@@ -113,7 +113,9 @@ func Drafter(of *analytic.Case) (*analytic.Predictor, error) {
 		return nil, fmt.Errorf("the draft (MTP) layer of %s has no attention: give --draft-model", of.Model.Name)
 	}
 	c, m := *of, *of.Machine
-	m.Cal.Constants[roofline.HostAsync], m.Cal.Constants[roofline.HostSequence], m.Cal.Constants[roofline.HostStep] = 0, 0, 0
+	for _, k := range []roofline.Constant{roofline.HostAsync, roofline.HostRanks, roofline.HostSequence, roofline.HostStep} {
+		m.Cal.Constants[k] = 0
+	}
 	c.Model, c.Machine, c.Parallel.PP, c.Parallel.MicroBatches = d, &m, 1, 1
 	return analytic.NewPredictor(&c)
 }

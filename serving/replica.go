@@ -322,6 +322,10 @@ func (r *replica) admit(budget *int, now, formed unit.Seconds) {
 			continue
 		}
 		q.blocks += r.pool.must(r.more(q, q.computed+n))
+		if !r.rules.Mixed && q.decoding() { // as its cache was handed over: it decodes with the others
+			r.running = append(r.running, q)
+			continue
+		}
 		*budget -= n
 		if !r.advance(q, n, q.decoding()) {
 			r.running = append(r.running, q)

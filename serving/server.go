@@ -154,6 +154,9 @@ func (s *Server) Yields() float64 {
 	return (1 - math.Pow(s.Acceptance, float64(s.Drafts+1))) / (1 - s.Acceptance)
 }
 
+// gainsVary reports whether steps gain different numbers of tokens for a sequence.
+func (s *Server) gainsVary() bool { return s.Drafts > 0 && s.Acceptance > 0 && s.Acceptance < 1 }
+
 // cached is how many tokens of a prompt a prefix cache has by the hit rate: whole blocks,
 // and not the last token, which has to run to predict the next.
 func (s *Server) cached(prompt int) int {

@@ -110,6 +110,7 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 	if st == nil { // sequences that decode leave too little of the steps to the prompts for a product form
 		return nil, fmt.Errorf("%g requests a second: prompts often come faster than steps of %d tokens take them beside what decodes, of which no closed form is known; llmprof simulate has it", rate, t.server.Scheduler.Budget)
 	}
+	st.pipelined = f.server.Predictor.Par.MicroBatches > 1
 	if each := rate / f.units(replicas); !f.groupsArrivals(each) {
 		st.apiLoad = f.front.load(each, f.gen) / f.peers
 	}
@@ -166,9 +167,9 @@ func (t *Steadies) Concurrency(clients, replicas int) (*Steady, error) {
 // crowd is how many times as many clients as sequences run at once keep a server busy at all times. Those beyond wait for longer and change nothing else.
 const crowd = 6
 
-// loop is the steady state of one queue of a closed loop.
+// loop is the steady state of one queue of a closed loop. Requests that are alike stay together in waves, unless their drafts are accepted at random.
 func (t *Steadies) loop(clients, replicas int) (*Steady, error) {
-	if t.gen.Kind == "fixed" && t.prompt.Kind == "fixed" && t.gen.Mean > 1 {
+	if t.gen.Kind == "fixed" && t.prompt.Kind == "fixed" && t.gen.Mean > 1 && !t.server.gainsVary() {
 		return t.waves(clients, replicas)
 	}
 	return t.closed(clients, replicas)

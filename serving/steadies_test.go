@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"strings"
 	"testing"
 
 	"llmprof/analytic/casetest"
@@ -54,5 +55,28 @@ func steadyDisaggregated(t *testing.T, scheduler string) {
 	}
 	if st, err := s.SteadyRate(1, prompt, Fixed(1)); err == nil {
 		t.Errorf("answers of one token have the state %+v", st)
+	}
+}
+
+// Sequences whose cache is handed over have no prompt to compute, so that those which decode already do not wait for them.
+func TestHandedOverSequencesJoinTheOthers(t *testing.T) {
+	s := engineServer(t, "gpt-oss-20b", "b200", 2, "sglang", "sglang")
+	s.Prefillers, s.Link = 2, casetest.GPU(t, "b200").LinkAmong(4)
+	l := Load{Arrival: Arrival{Kind: "poisson", Rate: 130}, Prompt: Fixed(1024), Gen: Fixed(16), Requests: 3000, Seed: 3}
+	st, err := s.SteadyRate(l.Arrival.Rate, l.Prompt, l.Gen)
+	testkit.Must(t, err)
+	agree(t, "TPOT", float64(st.TPOT), simulate(t, s, l, Options{Warmup: 300}).TPOT.Mean(), 0.05)
+}
+
+// Replicas that decode send their tokens through API servers, which hold them up where they are busy.
+func TestSteadyDisaggregatedWarnsOfBusyServer(t *testing.T) {
+	s := engineServer(t, "llama3.2-1b", "b200", 2, "sglang", "sglang")
+	s.Prefillers, s.Link = 2, casetest.GPU(t, "b200").LinkAmong(4)
+	for rate, want := range map[float64]bool{20: false, 140: true} {
+		st, err := s.SteadyRate(rate, Fixed(128), Fixed(128))
+		testkit.Must(t, err)
+		if got := strings.Contains(st.Warning(), "API server"); got != want {
+			t.Errorf("%g/s: the warning %q, want one of the API server: %v", rate, st.Warning(), want)
+		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 )
 
 // A closed loop has no closed form: requests come when answers end, and answers end with steps, so that arrivals and steps depend on each other. Where the
-// KV cache holds none up, sample paths of up to four replicas are followed. Other servers are simulated (steady_waves.go).
+// KV cache holds none up and one batch is under way, sample paths of up to four replicas are followed. Other servers are simulated (steady_waves.go).
 
-// closed is the steady state of one queue of a closed loop whose answers or prompts differ: of all replicas, or of as many of them as stand for all with
+// closed is the steady state of one queue of a closed loop whose answers, prompts or gains of steps differ: of all replicas, or of as many of them as stand for all with
 // their part of the clients.
 func (t *Steadies) closed(clients, replicas int) (*Steady, error) {
 	peers := t.server.Predictor.Par.ExpertReplicas()
@@ -60,9 +60,10 @@ func (st *Steady) toward(o *Steady, share float64) {
 	st.Utilization, st.otherBlocks = line(st.Utilization, o.Utilization), line(st.otherBlocks, o.otherBlocks)
 }
 
-// followed is the steady state of replicas whose clients' requests are followed; nil where a KV cache may be full.
+// followed is the steady state of replicas whose clients' requests are followed; nil where a KV cache may be full, or several batches
+// are under way in a pipeline.
 func (f *flow) followed(clients, replicas int) *Steady {
-	if f.handed || f.peers > 1 || f.answers.Kind == "fixed" || !f.holds((clients+replicas-1)/replicas) {
+	if f.handed || f.peers > 1 || f.server.Predictor.Par.MicroBatches > 1 || f.answers.Kind == "fixed" && !f.server.gainsVary() || !f.holds((clients+replicas-1)/replicas) {
 		return nil
 	}
 	all := f.newRoundRobin(clients, replicas)

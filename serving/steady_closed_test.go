@@ -87,6 +87,44 @@ func TestSteadyConcurrencyInTurn(t *testing.T) {
 	}
 }
 
+// Answers of one length end at different times where drafts are accepted at random: clients that began together spread over time, and meet in turns of
+// the replicas by chance. They spread slowly where many prompts together take hardly longer than one.
+func TestSteadyConcurrencyOfDrafts(t *testing.T) {
+	s := server(t, "gpt-oss-20b", "mi300x", 2, "vllm")
+	s.Drafts, s.Acceptance = 1, 0.7
+	for _, s.Replicas = range []int{1, 2} {
+		clients := 32 * s.Replicas
+		st, err := s.SteadyConcurrency(clients, Fixed(1024), Fixed(128))
+		testkit.Must(t, err)
+		seen := &answers{from: 6000}
+		l := Load{Arrival: Arrival{Kind: "closed", Concurrency: clients}, Prompt: Fixed(1024), Gen: Fixed(128), Requests: 16000, Seed: 1}
+		simulate(t, s, l, Options{Each: seen.add})
+		agree(t, fmt.Sprintf("%d replicas: TTFT", s.Replicas), float64(st.TTFT), average(seen.ttft), 0.08)
+		agree(t, fmt.Sprintf("%d replicas: TPOT", s.Replicas), float64(st.TPOT), average(seen.tpot), 0.06)
+	}
+}
+
+// Clients of a pipeline are simulated, because batches that wait for each other have no sample path: short answers took up to half as long again on one.
+func TestSteadyConcurrencyOfPipelines(t *testing.T) {
+	s := pipelined(t, "deepseek-v2-lite", "h200", 2, 2)
+	for _, x := range []struct {
+		low, high float64
+		clients   int
+	}{{2, 4, 3}, {100, 200, 16}} {
+		prompt, gen := Lengths{Kind: "uniform", Low: 512, High: 2048}, Lengths{Kind: "uniform", Low: x.low, High: x.high}
+		st, err := s.SteadyConcurrency(x.clients, prompt, gen)
+		testkit.Must(t, err)
+		_, rate, seen := simulateClients(t, s, prompt, gen, x.clients)
+		what := fmt.Sprintf("%d clients, answers of %v: ", x.clients, &gen)
+		agree(t, what+"rate", st.Rate, rate, 0.03)
+		agree(t, what+"TTFT", float64(st.TTFT), average(seen.ttft), 0.04)
+		agree(t, what+"TPOT", float64(st.TPOT), average(seen.tpot), 0.04)
+		if w := st.Warning(); w != "" {
+			t.Errorf("%swarns of %s", what, w)
+		}
+	}
+}
+
 // With guaranteed no evict long answers hold blocks for longer, so that fewer sequences fit than of mean length.
 func TestCapacityOfAnswersThatDiffer(t *testing.T) {
 	s := engineServer(t, "gemma2-9b", "rtx-4090", 2, "trtllm", "tensorrt-llm")

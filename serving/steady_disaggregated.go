@@ -45,12 +45,12 @@ func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &Steady{TTFT: first.TTFT, E2E: first.TTFT + rest.E2E, TPOT: rest.E2E.Times(1 / (t.gen.MeanLength() - 1)), Running: rest.Running, Energy: first.Energy + rest.Energy}
+	st := &Steady{TTFT: first.TTFT, E2E: first.TTFT + rest.E2E, TPOT: rest.E2E.Times(1 / (t.gen.MeanLength() - 1)), Running: rest.Running, Energy: first.Energy + rest.Energy, apiLoad: rest.apiLoad, pipelined: rest.pipelined}
 	if st, err = t.decode.complete(st, rate, replicas); err != nil {
 		return nil, err
 	}
 	st.Cache = (st.Cache*float64(replicas) + rate*float64(first.TTFT)*t.prefill.begins/t.prefill.units(1)) / float64(replicas+prefillers)
-	st.Waiting = first.Waiting*t.prefill.units(prefillers) + rest.Waiting*t.decode.units(replicas)
+	st.Waiting, st.Running = rate*float64(st.TTFT), rate*float64(st.E2E-st.TTFT) // by Little's law; those that are handed over have their first token
 	st.Utilization = (first.Utilization*float64(prefillers) + rest.Utilization*float64(replicas)) / float64(replicas+prefillers)
 	if gpus, price := t.server.Predictor.Replica(); price > 0 {
 		st.Cost = unit.Dollars(float64(price) * float64(gpus*(replicas+prefillers)) / 3600 / rate)

@@ -189,7 +189,6 @@ func (f *flow) complete(st *Steady, rate float64, replicas int) (*Steady, error)
 	st.Cache = min(st.Running*f.held+st.otherBlocks, 1)
 	st.Utilization = min(st.Utilization, 1) // a sum of shares, which rounding may lift above 1
 	st.Running, st.Waiting = st.Running*n, st.Waiting*n
-	st.pipelined = f.server.Predictor.Par.MicroBatches > 1
 	gpus, price := f.server.Predictor.Replica()
 	if price > 0 {
 		st.Cost = unit.Dollars(float64(price) * float64(gpus*replicas) / 3600 / rate)

@@ -417,7 +417,14 @@ func TestSteadyLittle(t *testing.T) {
 		testkit.Must(t, err)
 		many, err := s.SteadyConcurrency(64, Fixed(1024), gen)
 		testkit.Must(t, err)
-		for load, st := range map[string]*Steady{"8/s": open, "1 client": one, "64 clients": many} {
+		loads := map[string]*Steady{"8/s": open, "1 client": one, "64 clients": many}
+		if gen.MeanLength() > 1 {
+			apart := *s
+			apart.Prefillers, apart.Link = 2, 1e9
+			loads["8/s, handed over"], err = apart.SteadyRate(8, Fixed(1024), gen)
+			testkit.Must(t, err)
+		}
+		for load, st := range loads {
 			decoding := st.Rate * float64(st.E2E-st.TTFT)
 			if off := st.Running - decoding; math.Abs(off) > 0.02*decoding {
 				t.Errorf("%s, answers of %v: %g sequences decode, by Little's law %g", load, &gen, st.Running, decoding)

@@ -1,12 +1,14 @@
 package engine_test
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
 	"llmprof/roofline"
+	"llmprof/unit"
 )
 
 // TestRequestErrorShows holds that the error of the host's time for a request widens the interval of TTFT
@@ -35,5 +37,15 @@ func TestFirstTokenWaitsForNextStep(t *testing.T) {
 		c.Machine.Engine.Profile().Ahead = true
 		k := &c.Machine.Cal.Constants
 		near(t, "wait for the next step", float64(predict(t, c).TTFT.Expected-without), x.waits*(k[roofline.HostAsync]+k[roofline.HostSequence]), 1e-9)
+	}
+}
+
+// TestRanksAreTold holds decode steps of qwen3-0.6b by SGLang 0.5.14, which wait for the host, to measured ones on an H200 and on two H100s
+// (experiments/sglang/host.csv), in the median of the loads of one sequence.
+func TestRanksAreTold(t *testing.T) {
+	for tp, want := range map[int]unit.Seconds{1: 1.59e-3, 2: 1.85e-3} {
+		c := onEngine(t, "qwen3-0.6b", "sglang", analytic.Workload{Batch: 1, PromptLen: 128, GenLen: 64})
+		c.Parallel.TP = tp
+		near(t, fmt.Sprintf("TPOT over %d GPUs", tp), predict(t, c).TPOT.Expected, want, 0.12)
 	}
 }

@@ -19,7 +19,7 @@ import subprocess
 import sys
 
 LAYERS = {"qwen3-0.6b": 28, "llama3.2-3b": 28, "qwen3-4b": 36, "olmoe-1b-7b": 16}
-COLUMNS = ["process", "model", "layers", "weights", "load", "started", "ttft_ms", "tpot_ms", "kernels_ms"]
+COLUMNS = ["process", "model", "layers", "tp", "weights", "load", "started", "ttft_ms", "tpot_ms", "kernels_ms"]
 
 
 def kernels(model, weights, tokens, share):
@@ -32,14 +32,14 @@ def kernels(model, weights, tokens, share):
 
 def reduce(folder, kernels):
     for path in sorted(folder.glob("*.json")):
-        found = re.match(r"(\d+)-(.*?)(?:-(\d+))?(?:-quantization-(fp8))?-(prompt|batch)(\d+)$", path.stem)
+        found = re.match(r"(\d+)-(.*?)(?:-(\d+))?(?:-quantization-(fp8))?(?:-tp-size-(\d))?-(prompt|batch)(\d+)$", path.stem)
         if not found:
             continue
-        number, model, layers, weights, kind, n = found.groups()
+        number, model, layers, weights, tp, kind, n = found.groups()
         d = json.load(open(path))
-        yield {"process": f"{folder.name}{number}", "model": model, "layers": int(layers or LAYERS[model]), "weights": weights or "bf16", "load": kind + n,
+        yield {"process": f"{folder.name}{number}", "model": model, "layers": int(layers or LAYERS[model]), "tp": tp or 1, "weights": weights or "bf16", "load": kind + n,
                "started": d["started"][:19], "ttft_ms": round(1e3 * d["ttft_s"]["median"], 2), "tpot_ms": round(1e3 * d["tpot_s"]["median"], 3),
-               "kernels_ms": kernels(model, weights, int(n) if kind == "prompt" else 32, int(layers or LAYERS[model]) / LAYERS[model])}
+               "kernels_ms": "" if tp else kernels(model, weights, int(n) if kind == "prompt" else 32, int(layers or LAYERS[model]) / LAYERS[model])}
 
 
 def constants(rows):
@@ -62,6 +62,13 @@ def constants(rows):
         print(f"  {process}: TTFT is {min(of):.2f} to {max(of):.2f} times as long")
 
 
+def ranks(rows):
+    """TTFT and TPOT of one sequence over several GPUs beside the constants of one, by the number of layers."""
+    for r in rows:
+        if r["load"] in ("prompt128", "batch1"):
+            print(f"TP {r['tp']}, {r['model']} with {r['layers']} layers, {r['load']}: TTFT {r['ttft_ms']} ms, TPOT {r['tpot_ms']} ms")
+
+
 def probe(path):
     rows = list(csv.DictReader(open(path)))
     took = sorted(float(r["processor_us"]) for r in rows)
@@ -71,7 +78,9 @@ def probe(path):
 
 def main():
     if len(sys.argv) == 1:
-        return constants(list(csv.DictReader(sys.stdin)))
+        rows = list(csv.DictReader(sys.stdin))
+        constants([r for r in rows if r["tp"] == "1"])
+        return ranks([r for r in rows if r["tp"] != "1"])
     out = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     out.writeheader()
     for folder in map(pathlib.Path, sys.argv[1:]):

@@ -36,6 +36,11 @@ for s in $SERVERS; do
     ask warm --prompt-len 1024 --gen-len 16 --concurrency 8 --requests 24
     for n in $LENGTHS; do ask "prompt$n" --concurrency 1 --requests 24 --prompt-len "$n" --gen-len 4; done
     for c in ${BATCHES:-1 16 64}; do ask "batch$c" --concurrency "$c" --requests $((2 * c < 8 ? 8 : 2 * c)) --prompt-len 32 --gen-len 128; done
+    [ -z "${PROFILE:-}" ] || { # traces of the steps of prompts, of each rank
+      curl -s -m 10 -X POST $url/start_profile -H 'Content-Type: application/json' -d "{\"output_dir\": \"$RESULTS/trace-$run\", \"num_steps\": 4, \"activities\": [\"CPU\", \"GPU\"], \"profile_by_stage\": true}"
+      ask profiled --concurrency 1 --requests 8 --prompt-len 128 --gen-len 8
+      sleep 3
+    }
     date -u +"%FT%TZ measured"
   fi
   kill -- -$server; sleep 2; kill -9 -- -$server; wait $server 2>/dev/null; server=
