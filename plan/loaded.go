@@ -333,7 +333,7 @@ func (s *search) screen(c *config) (open bool) {
 			return false
 		}
 	}
-	c.wave = s.wave(units.Predictor)
+	c.wave = s.wave(units.Predictor, c.Batch)
 	c.wave.waits(c)
 	c.wave.forget()
 	c.fits = e.Memory.MaxBatch
