@@ -211,7 +211,7 @@ inline void look_again() { emulated::look_again(); }
 inline void barrier_arrive(u64 *b); // older.cuh calls it.
 #else
 
-inline void begin_copy(u32 to, const void *from, int bytes, u32 size = 16) {
+OUT_OF_LINE inline void begin_copy(u32 to, const void *from, int bytes, u32 size = 16) {
   if ((u64)from % size || to % size) emulated::fail("a copy of bytes that are not aligned");
   shared_pointer(to + size - 1);
   emulated::current->copies.push_back({shared_pointer(to), from, bytes, size, emulated::current->group});

@@ -29,7 +29,7 @@ inline void whole_warp(int what) {
   emulated::meet(0xffffffffu, what, &v, sizeof v);
 }
 
-inline void queue_product(Product p) {
+OUT_OF_LINE inline void queue_product(Product p) {
   p.group = product_group[emulated::inside][threadIdx.x];
   products[emulated::inside][threadIdx.x].push_back(p);
 }
