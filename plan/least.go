@@ -269,13 +269,14 @@ func (w *wave) longest(s *search, c *config) unit.Seconds {
 	if n == 0 {
 		return 0
 	}
-	const less = 0.98 // random cases come to 1.2 % less (TestBoundsOfLatency)
+	const less = 0.98 // the truth is up to 1.2 % below the bound in random cases (TestBoundsOfLatency)
 	c.mixed = (c.single.TTFT.Expected + w.decodes(s.q.rate()*c.slower/replicas, w.prompt.Time)).Times(less)
 	return min(c.mixed, w.apart(s, c, 1))
 }
 
-// apart is longest where so many units only prefill, and the others that are allowed decode. Random cases come to 5 % less where replicas share experts, of
-// whose steps averages lie below that of an average number, to 14 % less where lengths differ besides, and to 1.4 % less elsewhere (TestBoundsOfLatency).
+// apart is longest where so many units only prefill, and the others that are allowed decode. Without the factor the truth is up to 1.4 % below the
+// bound in random cases, 5 % where replicas share experts, since the mean time of their steps is below that of a mean step, and 14 % where lengths differ
+// besides (TestBoundsOfLatency).
 func (w *wave) apart(s *search, c *config, prefill int) unit.Seconds {
 	units := s.mostUnits(c, infinite, infinite) - prefill
 	if units < 1 || s.q.Together {
