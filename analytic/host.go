@@ -36,7 +36,7 @@ func (p *Predictor) host(t *timing, s *operator.Step) unit.Seconds {
 	case s.Decode() && !e.Blocking:
 		return max(p.scheduling(), eager) + p.between(s)
 	case e.Ahead:
-		return p.async(s) + eager
+		return m.seconds(roofline.HostAsync) + p.between(s) + eager
 	}
 	return eager
 }

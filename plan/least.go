@@ -380,7 +380,7 @@ func (w *wave) prompts(n float64) unit.Seconds {
 // Clients of a pipeline of several batches that come back together are all in one of them, and may take less: the deployment with one batch has as good a row then.
 func (w *wave) leastTPOT(s *search, c *config, units int) unit.Seconds {
 	n := s.q.steps()
-	if s.q.Load.Concurrency == 0 || n < fewestSteps {
+	if s.q.Load.Concurrency == 0 || n < fewestSteps || c.MicroBatches > 1 && !s.q.fixed() { // batches of a pipeline differ with the lengths
 		return 0
 	}
 	each, ttft := w.clients(c, units), c.single.TTFT.Expected
