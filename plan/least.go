@@ -245,8 +245,13 @@ func (w *wave) fewer(batch float64) analytic.StepCost { return w.decode(max(math
 
 // fewerTogether is fewer at a rate, where replicas that share experts have the tokens of one sequence fewer for these in all.
 func (w *wave) fewerTogether(batch float64) analytic.StepCost {
-	peers, each := float64(w.p.Par.ExpertReplicas()), max(math.Floor(batch)-1, 1)
-	return w.step(each, w.context(), max(math.Floor(batch*peers)-1, 1))
+	each, sequences := w.together(batch)
+	return w.step(each, w.context(), sequences)
+}
+
+// together is a sequence fewer than a batch of a replica, and than those of all replicas that share experts.
+func (w *wave) together(batch float64) (each, sequences float64) {
+	return max(math.Floor(batch)-1, 1), max(math.Floor(batch*float64(w.p.Par.ExpertReplicas()))-1, 1)
 }
 
 // waiting is what a replica draws while no step runs.
@@ -300,9 +305,9 @@ func (w *wave) decodes(rate float64, prompt unit.Seconds) (time unit.Seconds) {
 		return 0 // the steady state says that there is none
 	}
 	batch := 1 / float64(w.p.Par.ExpertReplicas()) // one sequence of all replicas that share experts
+	steps := w.q.steps() / w.gain
 	for range 8 {
 		step := w.fewerTogether(batch)
-		steps := w.q.steps() / w.gain
 		alone := step.Time.Times(steps)
 		time = max(alone, (alone - prompt).Times(1/share))
 		if prompt > 0 {
@@ -324,7 +329,7 @@ func (w *wave) held(rate, batch float64, step *analytic.StepCost, steps float64)
 	if peers == 1 || w.p.Par.MicroBatches > 1 {
 		return 0
 	}
-	each, sequences := max(math.Floor(batch)-1, 1), max(math.Floor(batch*peers)-1, 1)
+	each, sequences := w.together(batch)
 	chunk := operator.Group{Batch: 1, New: min(w.q.Prompt.MeanLength(), max(float64(w.shortest)-batch, 1)), Logits: 1}
 	c := w.p.StepCost([]operator.Group{{Batch: each, New: 1, Past: w.context(), Logits: 1}, chunk}, sequences+max(peers-sequences-1, 0)+chunk.New)
 	come := steps*(1-math.Exp(-rate*peers*float64(step.Time))) - 1

@@ -322,7 +322,7 @@ func (r *replica) admit(budget *int, now, formed unit.Seconds) {
 			continue
 		}
 		q.blocks += r.pool.must(r.more(q, q.computed+n))
-		if !r.rules.Mixed && q.decoding() { // as its cache was handed over: it decodes with the others
+		if !r.rules.Mixed && q.decoding() { // its cache was handed over, so it decodes with the others
 			r.running = append(r.running, q)
 			continue
 		}

@@ -307,7 +307,7 @@ func (e *graphed) dispatched(l *analytic.Lowering) {
 				k.Dispatches = 2
 			}
 		case t == operator.Reduce && k.Class == roofline.OneShotAllReduce:
-			k.Launches++ // a copy of its input to memory that the other ranks read (experiments/vllm-host/h100)
+			k.Launches++ // its input is copied to memory that the other ranks read (experiments/vllm-host/h100)
 		case t == operator.TopK || t == operator.ExpertProduct:
 			k.Dispatches = e.expertCalls(l, t, k.Launches)
 			if j := l.Next(0, operator.TopK); j >= 0 && t == operator.ExpertProduct && k.Ops>>j&1 == 1 {

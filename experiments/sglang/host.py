@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Work out what SGLang's host takes from results of host.sh: host.py RESULTS... > host.csv, then host.py < host.csv.
+"""Work out what SGLang's host takes from results of host.sh: host.py RESULTS... > host.csv, then host.py < host.csv;
+host.py TRACE.json.gz... says how fast a rank launches the pieces of a prompt.
 
 Of each process it takes the medians of TTFT and TPOT. The host's time of a step is the TPOT of one sequence of the models with 4 layers, and that
 of a sequence what 16 take more. The server's thread is the limit with 64 sequences, so its time of a token is TPOT / 64. TTFT is fitted as
@@ -9,6 +10,7 @@ of a sequence what 16 take more. The server's thread is the limit with 64 sequen
 with the least mean absolute error of its logarithm, where kernels_ms is what `llmprof estimate` expects of the kernels.
 """
 import csv
+import gzip
 import json
 import math
 import os
@@ -63,10 +65,23 @@ def constants(rows):
 
 
 def ranks(rows):
-    """TTFT and TPOT of one sequence over several GPUs beside the constants of one, by the number of layers."""
+    """TTFT and TPOT of one sequence over several GPUs, in the median of its loads, and what a layer adds to the TTFT of the model with the fewest."""
+    seen = {}
     for r in rows:
-        if r["load"] in ("prompt128", "batch1"):
-            print(f"TP {r['tp']}, {r['model']} with {r['layers']} layers, {r['load']}: TTFT {r['ttft_ms']} ms, TPOT {r['tpot_ms']} ms")
+        if r["load"] == "batch1" or r["load"].startswith("prompt"):
+            seen.setdefault((int(r["layers"]), r["model"], r["tp"]), []).append((float(r["ttft_ms"]), float(r["tpot_ms"])))
+    few = min(seen)
+    least = statistics.median(t for t, _ in seen[few])
+    for (layers, model, tp), of in sorted(seen.items()):
+        ttft, tpot = (statistics.median(x) for x in zip(*of))
+        more = f", {(ttft - least) / (layers - few[0]):.2f} ms a layer" if layers > few[0] else ""
+        print(f"TP {tp}, {model} with {layers} layers: TTFT {ttft:.1f} ms, TPOT {tpot:.2f} ms{more}")
+
+
+def pieces(path):
+    """How long after each other a rank launches the pieces of a prompt."""
+    calls = sorted(e["ts"] for e in json.load(gzip.open(path))["traceEvents"] if "GraphLaunch" in e["name"])
+    print(f"{path.name}: {len(calls)} pieces, {statistics.median(b - a for a, b in zip(calls, calls[1:])):.0f} us apart")
 
 
 def probe(path):
@@ -81,6 +96,8 @@ def main():
         rows = list(csv.DictReader(sys.stdin))
         constants([r for r in rows if r["tp"] == "1"])
         return ranks([r for r in rows if r["tp"] != "1"])
+    if sys.argv[1].endswith(".json.gz"):
+        return [pieces(pathlib.Path(path)) for path in sys.argv[1:]]
     out = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     out.writeheader()
     for folder in map(pathlib.Path, sys.argv[1:]):

@@ -100,6 +100,15 @@ def small(folder):
             yield float(r["launch_ms"]) / 1e3, 1, *launches(r["model"], int(r["prompt_len"]), int(r["layers"])), (r["process"], r["model"], r["layers"])
 
 
+def pairs(folder, c):
+    """TTFT of processes of small models over two GPUs, over that of one GPU of the same machine and the copies of all-reduces that the host launches."""
+    rows = {(r["model"], r["prompt_len"], r["tp"]): r for r in csv.DictReader(open(folder / "processes.csv")) if r["process"].startswith("second") and r["prompt_len"]}
+    for (model, length, tp), r in rows.items():
+        if tp == "2" and (model, length, "1") in rows:
+            copies = 4 * int(r["layers"]) * c[2] if int(length) > 512 else 0
+            yield int(length), float(r["ttft_ms"]) / (float(rows[model, length, "1"]["ttft_ms"]) + 1e3 * copies)
+
+
 def launches(model, tokens, layers=None):
     """Kernels that the host launches and calls of Python. A piece of a prompt that a CUDA graph covers is one launch, beside those of attention and the write to the cache."""
     layers, moe, heads = layers or LAYERS[model], model in ("qwen3-30b-a3b", "olmoe-1b-7b"), "qwen3" in model
@@ -182,6 +191,9 @@ def main(folders):
     middle = {key: statistics.median(x[3] for x in seen if x[0] == key) for key in {x[0] for x in seen}}
     within = sorted(abs(x[3] / middle[x[0]] - 1) for x in seen)
     print(f"launches over these constants: {min(middle.values()):.2f} to {max(middle.values()):.2f} by process; within one, p90 {100 * within[int(0.9 * len(within))]:.0f} % from its median")
+    for folder in folders:
+        for what, of in (("up to 512", [x for n, x in pairs(folder, c) if n <= 512]), ("more", [x for n, x in pairs(folder, c) if n > 512])) if (folder / "processes.csv").exists() else ():
+            print(f"two GPUs, {what} tokens: {min(of):.2f} to {max(of):.2f} times as long as one and the launches of all-reduces, {statistics.median(of):.2f} in the median")
     print(f"TTFT of one process by that of another, {said(apart(REPEATED))}")
 
 
