@@ -53,6 +53,7 @@ const (
 // A Score is every observation with its prediction, or with why it has none.
 type Score struct {
 	Rows     []Row
+	Pooled   int // number of observations that Pool put in Rows; 0 before it
 	Skipped  []Skip
 	Findings []Finding
 }
@@ -134,16 +135,11 @@ const apart = 0.2
 // contradictions finds observations of one configuration that are far apart.
 // They are all scored: which of them is right cannot be known here.
 func (out *Score) contradictions() {
-	type key struct {
-		Config
-		Metric
-	}
-	lowest, highest := map[key]*Row{}, map[key]*Row{}
-	var order []key
+	lowest, highest := map[point]*Row{}, map[point]*Row{}
+	var order []point
 	for i := range out.Rows {
 		r := &out.Rows[i]
-		k := key{r.Config, r.Metric}
-		k.Params = 0
+		k := r.point()
 		if lowest[k] == nil {
 			lowest[k], highest[k] = r, r
 			order = append(order, k)
