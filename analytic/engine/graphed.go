@@ -296,8 +296,7 @@ func piecewise(l *analytic.Lowering) {
 }
 
 // dispatched counts the Python calls of a step without CUDA graphs: attention, the compiled
-// piece after it if the model is compiled in pieces, and those of the experts. An all-reduce is an operator in Python, which takes two launches
-// where its input is copied to memory that the other ranks read (experiments/vllm-host/h100), and runs through as much Python where NCCL is called.
+// piece after it if the model is compiled in pieces, and those of the experts. All-reduces over peer memory take one more launch.
 func (e *graphed) dispatched(l *analytic.Lowering) {
 	called := false
 	for i := range l.Kernels {
@@ -307,8 +306,8 @@ func (e *graphed) dispatched(l *analytic.Lowering) {
 			if k.Dispatches, called = 1, true; e.pieces != nil {
 				k.Dispatches = 2
 			}
-		case t == operator.Reduce:
-			k.Launches++
+		case t == operator.Reduce && k.Class == roofline.OneShotAllReduce:
+			k.Launches++ // its input is copied to memory that the other ranks read (experiments/vllm-host/h100)
 		case t == operator.TopK || t == operator.ExpertProduct:
 			k.Dispatches = e.expertCalls(l, t, k.Launches)
 			if j := l.Next(0, operator.TopK); j >= 0 && t == operator.ExpertProduct && k.Ops>>j&1 == 1 {
