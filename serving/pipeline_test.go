@@ -1,7 +1,6 @@
 package serving
 
 import (
-	"fmt"
 	"testing"
 
 	"llmprof/analytic"
@@ -108,32 +107,5 @@ func TestPipelinesShareExperts(t *testing.T) {
 	r := simulate(t, s, poisson(10, 1000, 100, 500), Options{})
 	if r.Completed != 500 || r.Busy > 1 || r.TPOT.Mean() <= 0 {
 		t.Errorf("%d answers, busy for %v of the time, TPOT %v", r.Completed, r.Busy, r.TPOT.Mean())
-	}
-}
-
-// Prompts whose answers are brief follow each other through a pipeline.
-func TestSteadyPipelineOfBriefAnswers(t *testing.T) {
-	for _, x := range []struct {
-		model    string
-		stages   int
-		gen      int
-		rate     float64
-		replicas int
-	}{{"qwen2.5-0.5b", 2, 2, 50, 1}, {"llama3.1-8b", 2, 2, 20, 1}, {"llama3.1-8b", 4, 1, 20, 1}, {"llama3.1-8b", 2, 4, 40, 2}} {
-		s := pipelined(t, x.model, "h100", x.stages, x.stages)
-		s.Replicas = x.replicas
-		st, err := s.SteadyRate(x.rate, Fixed(1024), Fixed(x.gen))
-		testkit.Must(t, err)
-		seen := &answers{from: 500}
-		r := simulate(t, s, poisson(x.rate, 1024, x.gen, 10000), Options{Warmup: seen.from, Seed: 2, Each: seen.add})
-		what := fmt.Sprintf("%+v: ", x)
-		agree(t, what+"TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.03+2*uncertainty(seen.ttft))
-		agree(t, what+"E2E", float64(st.E2E), r.E2E.Mean(), 0.03+2*uncertainty(seen.e2e))
-		agree(t, what+"energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
-		agree(t, what+"utilization", st.Utilization, r.Busy, 0.05)
-		agree(t, what+"KV cache", st.Cache, r.MeanCache, 0.1)
-		if st.Warning() != "" {
-			t.Errorf("%sit is simulated, and warns: %s", what, st.Warning())
-		}
 	}
 }

@@ -106,9 +106,6 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 		return nil, t.overloaded(f, rate, replicas, c)
 	}
 	f.behindRouter(f.units(replicas))
-	if each := rate / f.units(replicas); t.server.Predictor.Par.MicroBatches > 1 && f.simulates(each) {
-		return t.simulated(f, each)
-	}
 	st := f.open(rate / f.units(replicas))
 	if st == nil { // sequences that decode leave too little of the steps to the prompts for a product form
 		return nil, fmt.Errorf("%g requests a second: prompts often come faster than steps of %d tokens take them beside what decodes, of which no closed form is known; llmprof simulate has it", rate, t.server.Scheduler.Budget)
