@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Time prompts and decode steps of many processes of vLLM on one machine, none of them of a model that is scored.
+"""Time prompts and decode steps of many processes of vLLM on one machine.
 
-    processes.py CONFIGS RESULTS SECONDS WAVE MODEL[:LAYERS][/TP][+]...
+    processes.py CONFIGS RESULTS SECONDS WAVE MODEL[:LAYERS][@WEIGHTS][/TP][+]...
 
 So many processes as WAVE says start together, for a start takes a minute. Once all of them are ready, one after the other measures
 while the rest wait, ROUNDS times in turn, so that what differs from process to process is told from what differs from minute to
-minute. With a + it writes traces of prompts too. RESULTS gets a file of JSON lines for each process, as of experiments/vllm/steps.py.
+minute. LENGTHS and BATCHES choose the points. With a + it writes traces of prompts too. RESULTS gets a file of JSON lines for each process, as of experiments/vllm/steps.py.
 """
 import fcntl
 import json
@@ -18,8 +18,8 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "vllm"))
 import steps  # noqa: E402
 
-LENGTHS = [32, 128, 256, 384, 512, 520, 768, 1024]
-BATCHES = [1, 16, 64]
+LENGTHS = [int(n) for n in os.environ.get("LENGTHS", "32 128 256 384 512 520 768 1024").split()]
+BATCHES = [int(n) for n in os.environ.get("BATCHES", "1 16 64").split()]
 ROUNDS = int(os.environ.get("ROUNDS", 3))
 
 
@@ -50,14 +50,19 @@ def job(folder, wave, number, name):
     """Write the model's folder, with fewer layers where the name says so, and return the process's job."""
     traced = name.endswith("+")
     name, _, tp = name.removesuffix("+").partition("/")
+    name, _, weights = name.partition("@")
     model, _, layers = name.partition(":")
     config = json.loads(pathlib.Path(folder, model, "config.json").read_text())
     config["num_hidden_layers"] = int(layers or config["num_hidden_layers"])
-    path = pathlib.Path(folder, f"{model}-{config['num_hidden_layers']}")
+    label = f"{model}-{config['num_hidden_layers']}"
+    path = pathlib.Path(folder, label if layers else model)
     path.mkdir(exist_ok=True)
     (path / "config.json").write_text(json.dumps(config))
-    args = {"max_model_len": 2048, "tensor_parallel_size": int(tp or 1), "kv_cache_memory_bytes": 2 << 30, "gpu_memory_utilization": 0.1, **json.loads(os.environ.get("ARGS", "{}"))}
-    return {"name": f"{wave}-{number}-{path.name}" + ("-tp" + tp if tp else ""), "model": path.name, "args": args, "traces": [256, 768] if traced else []}
+    args = {"max_model_len": max(2048, max(LENGTHS) + 256), "tensor_parallel_size": int(tp or 1), "kv_cache_memory_bytes": 2 << 30, "gpu_memory_utilization": 0.1,
+            **({"quantization": weights} if weights else {}), **json.loads(os.environ.get("ARGS", "{}"))}
+    weights = weights or ("mxfp4" if "gpt-oss" in model else "bf16")
+    return {"name": f"{wave}-{number}-{label}" + ("-" + weights if weights == "fp8" else "") + ("-tp" + tp if tp else ""), "model": path.name, "weights": weights, "args": args,
+            "traces": [256, 768] if traced else []}
 
 
 def start(job, configs, results, until):
@@ -87,8 +92,12 @@ def run(jobs, configs, results, until):
 
 def main():
     configs, results, seconds, size, *models = sys.argv[1:]
-    end, size, used = time.monotonic() + float(seconds), int(size), steps.gpu_memory()
+    end, size = time.monotonic() + float(seconds), int(size)
     os.makedirs(results, exist_ok=True)
+    watcher = os.fork()
+    if watcher == 0:
+        steps.watch_gpu(os.path.join(results, "gpu.csv"))
+    used = steps.gpu_memory()
     steps.plugin(results)
     import vllm  # noqa: F401
     import vllm.entrypoints.llm  # noqa: F401
@@ -107,6 +116,7 @@ def main():
             if used is None or used() < 3e9:
                 break
             time.sleep(0.1)
+    os.kill(watcher, signal.SIGKILL)
 
 
 main()

@@ -40,6 +40,7 @@ TP2 = {"tensor_parallel_size": 2}
 EP2 = {**TP2, "enable_expert_parallel": True}
 PAIR = decode([1024], [1, 8, 32, 64, 2, 4, 16]) + prompts([1024, 128, 4096, 512, 2048, 8192], TOGETHER[:2]) + decode([4096], [1, 8, 32]) + decode([128], [1, 32, 64])
 EXPERTS = prompts([1024, 512, 4096, 2048, 256], []) + decode([1024], [1, 8, 32, 64])
+PROCESSES = prompts([128, 256, 300, 512, 700, 1024, 2048, 4096], [])  # of experiments/vllm-host/processes.py
 EDGES = decode([128, 1024], [16, 24, 32, 40, 64, 72, 96, 128, 136, 192, 256]) + prompts(together=[])  # rows on both sides of where CUTLASS takes larger tiles
 SERVER = {"name": "server", "command": "bash $HERE/server.sh", "least_s": 150, "most_s": 260}
 JOBS = {
@@ -77,6 +78,9 @@ JOBS = {
                 for m, more in (("gpt-oss-20b", {"weights": "mxfp4"}), ("qwen3-30b-a3b", {"temperature": 1.0})) for args in (EP2, TP2)],
     "h100-oss": [job("gpt-oss-20b", [["trace", "prompt-2048", 1, 0, True, 2048], ["trace", "decode-b1", 1, 1024, False], *EXPERTS, ["prompts", 1, 8192, 1], ["prompts", 1, 1536, 1], ["trace", "decode-b32", 32, 1024, False],
                                   ["trace", "prompt-1024", 1, 0, True, 1024]], weights="mxfp4", temperature=1.0)],
+    **{f"{gpu}-processes": [job(m, PROCESSES, m, **more) for more in ({}, FP8) for m in ("llama3.1-8b", "qwen3-8b", "qwen2.5-7b", "llama3.2-3b")]
+       + [job("qwen3-30b-a3b", PROCESSES), job("gpt-oss-20b", PROCESSES, weights="mxfp4")] for gpu in ("h100", "h200")},
+    "h100-processes-tp2": [job(m, PROCESSES, tp=2, args=TP2, **more) for m, more in (("llama3.1-8b", {}), ("qwen3-8b", {}), ("qwen3-30b-a3b", {}), ("gpt-oss-20b", {"weights": "mxfp4"}))],
     "h100-fp8": [job(m + "-fp8", EDGES, m, **FP8) for m in ("qwen3-8b", "qwen2.5-7b", "llama3.2-3b")],
     "tiny-tp2": [job("tiny", [["decode", 1, 128, {"repeats": 2}], ["prompts", 1, 128, 1], ["trace", "decode-b4", 4, 128, True]], tp=2,
                      args={"enforce_eager": True, "max_model_len": 2048, "tensor_parallel_size": 2})],
