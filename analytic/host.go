@@ -34,7 +34,7 @@ func (p *Predictor) host(t *timing, s *operator.Step) unit.Seconds {
 	case s.Decode() && e.Graph:
 		return p.async(s)
 	case s.Decode() && !e.Blocking:
-		return max(p.scheduling(), eager) + p.between(s)
+		return max(p.machine.seconds(roofline.HostAsync), eager) + p.between(s)
 	case e.Ahead:
 		return p.async(s) + eager
 	}
@@ -46,15 +46,7 @@ func (p *Predictor) async(s *operator.Step) unit.Seconds {
 	if p.machine.Engine.Profile().Blocking {
 		return 0
 	}
-	return p.scheduling() + p.between(s)
-}
-
-// scheduling is the time of the host for a step of any number of sequences, with asynchronous scheduling.
-func (p *Predictor) scheduling() unit.Seconds {
-	if p.Par.TP > 1 {
-		return p.machine.seconds(roofline.HostAsync) + p.machine.seconds(roofline.HostRanks)
-	}
-	return p.machine.seconds(roofline.HostAsync)
+	return p.machine.seconds(roofline.HostAsync) + p.between(s)
 }
 
 // between is the time of the host between two steps of which the second has prompts, with asynchronous scheduling: the host
