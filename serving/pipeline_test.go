@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"strings"
 	"testing"
 
 	"llmprof/analytic"
@@ -107,5 +108,14 @@ func TestPipelinesShareExperts(t *testing.T) {
 	r := simulate(t, s, poisson(10, 1000, 100, 500), Options{})
 	if r.Completed != 500 || r.Busy > 1 || r.TPOT.Mean() <= 0 {
 		t.Errorf("%d answers, busy for %v of the time, TPOT %v", r.Completed, r.Busy, r.TPOT.Mean())
+	}
+}
+
+// A state says that it does not follow prompts with brief answers from stage to stage.
+func TestSteadyPipelineOfBriefAnswersWarns(t *testing.T) {
+	st, err := pipelined(t, "qwen2.5-0.5b", "h100", 2, 2).SteadyRate(50, Fixed(1024), Fixed(2))
+	testkit.Must(t, err)
+	if !strings.Contains(st.Warning(), "short answers") {
+		t.Errorf("TTFT is a quarter too long at an eighth of the largest rate: warning %q", st.Warning())
 	}
 }

@@ -35,6 +35,7 @@ type Steady struct {
 	apiLoad     float64 // share of its time that the API server is busy with an open load, where requests are not followed through it
 	otherBlocks float64 // share of a replica's KV blocks that requests hold which do not decode yet, or no more
 	pipelined   bool    // several batches are on their way through the stages of a replica
+	brief       bool    // answers are short
 }
 
 // nearFull is the share of the largest stable rate beyond which a KV cache that fills at times makes TTFT uncertain.
@@ -52,6 +53,9 @@ func (st *Steady) Warning() string {
 	if st.apiLoad > inGroups {
 		return fmt.Sprintf("the API server is busy for %.0f %% of its time, and lets requests come to the engine in groups: means may be several times as long as simulated or as short; llmprof simulate --rate has them",
 			100*min(st.apiLoad, 1))
+	}
+	if st.pipelined && st.brief {
+		return "prompts with short answers follow each other through a pipeline sooner than counted: the mean TTFT is mostly a tenth to a half too long, near the largest rate twice as long as simulated; llmprof simulate --rate has it"
 	}
 	if st.pipelined && st.Rate > filledPipeline*c.Rate {
 		return "the batches of a pipeline often wait for each other: the mean TTFT is up to half as long again as simulated, TPOT a sixth; llmprof simulate --rate has them"
