@@ -58,6 +58,10 @@ type Profile struct {
 
 	HostError float64 // additional time that another host may take, as a share of the host's time; another host may be faster by this factor too
 
+	// RanksError is the additional time that ranks of TP may take which are processes that schedule, as a share of the
+	// host's time: the slowest of them counts.
+	RanksError float64
+
 	// Older is the additional time that older releases than the one with these constants may
 	// take, as a share of the expected time. It adds to the upper end of the interval alone.
 	Older float64

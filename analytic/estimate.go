@@ -246,5 +246,5 @@ func phase(t *total, share float64) Phase {
 // RequestTime is the time that the first token of a request takes besides the steps of its
 // prompt: the request's way to the engine, and the token's way back.
 func (p *Predictor) RequestTime() unit.Seconds {
-	return p.scheduling() + p.machine.seconds(roofline.HostRequest)
+	return p.machine.seconds(roofline.HostAsync) + p.machine.seconds(roofline.HostRequest)
 }

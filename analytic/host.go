@@ -26,8 +26,7 @@ func (p *Predictor) launch(t *total, stage *timing, s *operator.Step) {
 
 // host is the time of the host for a step while the GPU works: launches and, with
 // asynchronous scheduling, the other work for a decode step. That work hides behind launches where there is no CUDA graph, as in
-// steps with prompts, which have it beside their launches where the next step is launched before the tokens are handed out. The ranks of TP are
-// told of a prompt on the request's way to its step (RequestTime).
+// steps with prompts, which have it beside their launches where the next step is launched before the tokens are handed out.
 func (p *Predictor) host(t *timing, s *operator.Step) unit.Seconds {
 	m := p.machine
 	eager := m.seconds(roofline.HostLaunch).Times(t.launches) + m.seconds(roofline.HostDispatch).Times(t.calls)
@@ -35,9 +34,9 @@ func (p *Predictor) host(t *timing, s *operator.Step) unit.Seconds {
 	case s.Decode() && e.Graph:
 		return p.async(s)
 	case s.Decode() && !e.Blocking:
-		return max(p.scheduling(), eager) + p.between(s)
+		return max(p.machine.seconds(roofline.HostAsync), eager) + p.between(s)
 	case e.Ahead:
-		return m.seconds(roofline.HostAsync) + p.between(s) + eager
+		return p.async(s) + eager
 	}
 	return eager
 }
@@ -47,15 +46,7 @@ func (p *Predictor) async(s *operator.Step) unit.Seconds {
 	if p.machine.Engine.Profile().Blocking {
 		return 0
 	}
-	return p.scheduling() + p.between(s)
-}
-
-// scheduling is the time of the host for a step of any number of sequences, with asynchronous scheduling.
-func (p *Predictor) scheduling() unit.Seconds {
-	if p.Par.TP > 1 {
-		return p.machine.seconds(roofline.HostAsync) + p.machine.seconds(roofline.HostRanks)
-	}
-	return p.machine.seconds(roofline.HostAsync)
+	return p.machine.seconds(roofline.HostAsync) + p.between(s)
 }
 
 // between is the time of the host between two steps of which the second has prompts, with asynchronous scheduling: the host

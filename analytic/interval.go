@@ -155,16 +155,20 @@ func (p *Predictor) hostError(t *total, off float64) ends {
 	e, all := p.machine.Engine.Profile(), float64(t.Expected)
 	fast := math.Hypot(off, t.share(t.uneven)) // Experts are chosen evenly for the expected time, which is the slow end of how a router chooses.
 	kernels, host, x := float64(t.kernels+t.throttled), float64(t.host), e.HostError
+	slow := x
+	if p.Par.TP > 1 {
+		slow = (1+x)*(1+e.RanksError) - 1
+	}
 	if p.machine.hostKnown || x == 0 { // a calibration timed this host: its error is within off
 		return ends{fast, off}
 	}
-	exposed := float64(t.exposed) * x
+	exposed := float64(t.exposed)
 	if host <= kernels {
-		return ends{math.Hypot(fast, exposed/(1+x)/all), math.Hypot(off, (exposed+max(host*(1+x)-kernels, 0))/all)}
+		return ends{math.Hypot(fast, exposed*x/(1+x)/all), math.Hypot(off, (exposed*slow+max(host*(1+slow)-kernels, 0))/all)}
 	}
 	return ends{
-		low:  (min(host*x, host*(1+x)-kernels*(1-fast)*(1+x)) + exposed) / (1 + x) / all, // the host may be 1+x times faster, as it may be 1+x times slower
-		high: (math.Hypot(host*x, max(kernels*(1+off)-host, 0)) + exposed) / all,
+		low:  (min(host*x, host*(1+x)-kernels*(1-fast)*(1+x)) + exposed*x) / (1 + x) / all, // the host may be 1+x times faster, as it may be 1+x times slower
+		high: (math.Hypot(host*slow, max(kernels*(1+off)-host, 0)) + exposed*slow) / all,
 	}
 }
 

@@ -113,7 +113,7 @@ func Drafter(of *analytic.Case) (*analytic.Predictor, error) {
 		return nil, fmt.Errorf("the draft (MTP) layer of %s has no attention: give --draft-model", of.Model.Name)
 	}
 	c, m := *of, *of.Machine
-	for _, k := range []roofline.Constant{roofline.HostAsync, roofline.HostRanks, roofline.HostSequence, roofline.HostStep} {
+	for _, k := range []roofline.Constant{roofline.HostAsync, roofline.HostSequence, roofline.HostStep} {
 		m.Cal.Constants[k] = 0
 	}
 	c.Model, c.Machine, c.Parallel.PP, c.Parallel.MicroBatches = d, &m, 1, 1

@@ -167,7 +167,6 @@ var (
 
 	HostStep        = define(Info{Key: "host.step", Help: "host time of every step that the GPU does not hide", Quantity: Time, Optional: true, Engine: true})
 	HostAsync       = define(Info{Key: "host.async_step", Help: "host time of every step with asynchronous scheduling, which shows where it exceeds the time of the kernels", Quantity: Time, Optional: true, Engine: true})
-	HostRanks       = define(Info{Key: "host.ranks", Help: "host time of every step to tell the ranks of TP of its requests, with asynchronous scheduling", Quantity: Time, Optional: true, Engine: true})
 	HostSequence    = define(Info{Key: "host.async_sequence", Help: "host time of every step that each sequence adds", Quantity: Time, Optional: true, Engine: true})
 	HostRequest     = define(Info{Key: "host.request", Help: "host time from a request's arrival to its first step, and from the first token to the client", Quantity: Time, Optional: true, Engine: true})
 	HostIntake      = define(Info{Key: "host.intake", Help: "part of host.request: the time of the server's thread for a request", Quantity: Time, Optional: true, Engine: true})

@@ -111,9 +111,6 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 		return nil, fmt.Errorf("%g requests a second: prompts often come faster than steps of %d tokens take them beside what decodes, of which no closed form is known; llmprof simulate has it", rate, t.server.Scheduler.Budget)
 	}
 	st.pipelined = f.server.Predictor.Par.MicroBatches > 1
-	if each := rate / f.units(replicas); !f.groupsArrivals(each) {
-		st.apiLoad = f.front.load(each, f.gen) / f.peers
-	}
 	return st, nil
 }
 

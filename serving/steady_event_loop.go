@@ -48,9 +48,10 @@ type delivery struct {
 	last                  int     // pass that takes them apart
 }
 
-// newEventLoop is the API server of a flow; nil where it takes no time.
+// newEventLoop is the API server of a flow; nil where it takes no time, and of replicas that share experts or get the cache of prompts, whose requests
+// are not followed through it.
 func (f *flow) newEventLoop(t *roundRobin) *eventLoop {
-	if f.front.free() {
+	if f.front.free() || f.handed || f.peers > 1 {
 		return nil
 	}
 	front := &f.front
@@ -233,8 +234,7 @@ func (w *path) enter() {
 // Groups matter sooner where prompts have steps of their own, for which all sequences wait.
 const grouping, groupingHeldUp = 0.4, 0.2
 
-// groupsArrivals reports whether the API server of a replica lets prompts come in groups at a rate, so that requests are followed through it. Replicas that share
-// experts or get the cache of prompts are not followed.
+// groupsArrivals reports whether the API server of a replica lets prompts come in groups at a rate, so that requests are followed through it.
 func (f *flow) groupsArrivals(rate float64) bool {
 	from := grouping
 	if !f.server.Scheduler.Mixed {

@@ -108,3 +108,30 @@ func TestStepsAheadOfTheHost(t *testing.T) {
 		agree(t, fmt.Sprintf("%+v: TPOT", x), float64(f.product(x.rate).TPOT), float64(f.sampled(x.rate, nil).TPOT), 0.02)
 	}
 }
+
+// Steps with equal prompts are priced as they are, for how full the last wave of tiles is differs from number to number.
+func TestEqualPromptsArePriced(t *testing.T) {
+	f, err := engineServer(t, "mistral-7b-v0.3", "a100", 8, "sglang", "sglang").flow(Fixed(579), Fixed(12))
+	testkit.Must(t, err)
+	for k := 1; k <= counted; k++ {
+		tokens := float64(k) * 579
+		agree(t, fmt.Sprintf("step with %d prompts", k), float64(f.level(1).once(tokens, 0).Time), float64(f.pass(0, tokens, 0).Time), 1e-9)
+	}
+}
+
+// A path of short answers has the API server, where it is busy for too little of the time to let requests come in groups too.
+func TestBriefAnswersGoThroughTheServer(t *testing.T) {
+	const rate = 170
+	s := server(t, "qwen2.5-0.5b", "h100", 1, "vllm")
+	states, err := s.Steadies(Fixed(1024), Fixed(4))
+	testkit.Must(t, err)
+	if states.flow.groupsArrivals(rate) || !states.flow.shortAnswers(rate) {
+		t.Fatal("another case is wanted, whose answers are short and whose API server has little to do")
+	}
+	st, err := states.Rate(rate, Layout{Replicas: 1})
+	testkit.Must(t, err)
+	l := Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: Fixed(1024), Gen: Fixed(4), Requests: 20000, Seed: 1}
+	r := simulate(t, s, l, Options{Warmup: 1000})
+	agree(t, "TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.02)
+	agree(t, "TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.02)
+}

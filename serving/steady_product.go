@@ -14,13 +14,17 @@ import (
 // open is the steady state of an open queue at a rate; nil where it has none, as where the sequences that decode leave too little of a step to
 // prompts.
 func (f *flow) open(rate float64) *Steady {
-	switch {
-	case f.groupsArrivals(rate):
-		return f.sampled(rate, f.newEventLoop(nil))
-	case f.shortAnswers(rate):
-		return f.sampled(rate, nil)
+	var st *Steady
+	if f.groupsArrivals(rate) || f.shortAnswers(rate) {
+		api := f.newEventLoop(nil)
+		if st = f.sampled(rate, api); api != nil {
+			return st
+		}
+	} else if st = f.product(rate); st == nil {
+		return nil
 	}
-	return f.product(rate)
+	st.apiLoad = f.front.load(rate, f.gen) / f.peers
+	return st
 }
 
 // product is open by the product form.

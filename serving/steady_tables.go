@@ -181,6 +181,11 @@ func (f *flow) tokensOf(prompts int) []float64 {
 		for i := 1; i < knots; i++ {
 			u.any = append(u.any, u.mean*float64(int(1)<<i))
 		}
+		if len(u.rough) == 1 && f.peers == 1 { // steps have whole numbers of equal prompts, whose tiles fill more or less of a wave
+			for i := range counted {
+				u.any = append(u.any, u.mean*float64(i+1))
+			}
+		}
 	}
 	return u.any
 }

@@ -53,6 +53,7 @@ const (
 // A Score is every observation with its prediction, or with why it has none.
 type Score struct {
 	Rows     []Row
+	Pooled   int // number of observations that Pool put in Rows; 0 before it
 	Skipped  []Skip
 	Findings []Finding
 }
@@ -131,35 +132,65 @@ func (s *Scorer) row(o *Observation) (r Row, err error) {
 // which two collections of one operator on one kind of GPU were seen to differ.
 const apart = 0.2
 
-// contradictions finds observations of one configuration that are far apart.
-// They are all scored: which of them is right cannot be known here.
-func (out *Score) contradictions() {
-	type key struct {
-		Config
-		Metric
-	}
-	lowest, highest := map[key]*Row{}, map[key]*Row{}
-	var order []key
+// A spread is the least and the greatest observation of one configuration.
+type spread struct{ least, greatest *Row }
+
+func (s spread) ratio() float64 { return s.greatest.Value / s.least.Value }
+
+func (s spread) String() string {
+	a, b := s.least, s.greatest
+	return fmt.Sprintf("%s of %s: %.4g (%s) and %.4g (%s)", a.Metric, a.Config.String(), a.Value, a.place(), b.Value, b.place())
+}
+
+// spreads are those of all configurations, in the order of the rows.
+func (out *Score) spreads() []spread {
+	index := map[point]int{}
+	var all []spread
 	for i := range out.Rows {
 		r := &out.Rows[i]
-		k := key{r.Config, r.Metric}
-		k.Params = 0
-		if lowest[k] == nil {
-			lowest[k], highest[k] = r, r
-			order = append(order, k)
+		k, seen := index[r.point()]
+		if !seen {
+			k = len(all)
+			index[r.point()] = k
+			all = append(all, spread{r, r})
 		}
-		if r.Value < lowest[k].Value {
-			lowest[k] = r
+		if r.Value < all[k].least.Value {
+			all[k].least = r
 		}
-		if r.Value > highest[k].Value {
-			highest[k] = r
+		if r.Value > all[k].greatest.Value {
+			all[k].greatest = r
 		}
 	}
-	for _, k := range order {
-		if a, b := lowest[k], highest[k]; b.Value > a.Value*(1+apart) {
-			out.Findings = append(out.Findings, Finding{Contradictory, fmt.Sprintf(
-				"%s of %s: %.4g (%s) and %.4g (%s)", k.Metric, k.String(), a.Value, a.place(), b.Value, b.place())})
+	return all
+}
+
+// contradictions finds observations of one configuration that are far apart, and names the farthest of each metric,
+// engine and GPU. They are all scored: which of them is right cannot be known here.
+func (out *Score) contradictions() {
+	type group struct {
+		Metric
+		engine, gpu string
+	}
+	farthest, count := map[group]spread{}, map[group]int{}
+	var order []group
+	for _, s := range out.spreads() {
+		if s.ratio() <= 1+apart {
+			continue
 		}
+		g := group{s.least.Metric, s.least.Runs(), s.least.GPU}
+		if count[g]++; count[g] == 1 {
+			order = append(order, g)
+		}
+		if count[g] == 1 || s.ratio() > farthest[g].ratio() {
+			farthest[g] = s
+		}
+	}
+	for _, g := range order {
+		detail := farthest[g].String()
+		if n := count[g]; n > 1 {
+			detail += fmt.Sprintf("; of %s on %s %d configurations differ by more than %.0f %%", g.engine, g.gpu, n, 100*apart)
+		}
+		out.Findings = append(out.Findings, Finding{Contradictory, detail})
 	}
 }
 

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -69,6 +70,28 @@ func TestScoreFindings(t *testing.T) {
 	}
 	if w := s.Worst(1)[0]; w.ID != "d" {
 		t.Errorf("the worst is %s", w.name())
+	}
+}
+
+// TestContradictionsFarthest holds that of an engine's contradictory configurations on a GPU the farthest is named, and the
+// others are counted.
+func TestContradictionsFarthest(t *testing.T) {
+	var all []Observation
+	for i, times := range [][2]float64{{1, 1.1}, {1, 1.3}, {1, 1.9}, {1, 1.5}} {
+		for k, s := range times {
+			o := observation()
+			o.Prompt, o.ID, o.Value = 1024+i, fmt.Sprint(i, "-", k), s
+			all = append(all, o)
+		}
+	}
+	s := scorer(t).Score(all)
+	if len(s.Findings) != 1 {
+		t.Fatalf("found %+v", s.Findings)
+	}
+	for _, want := range []string{"1026+128: 1 (test: 2-0) and 1.9 (test: 2-1)", "of native on h200-sxm-141gb 3 configurations differ by more than 20 %"} {
+		if !strings.Contains(s.Findings[0].Detail, want) {
+			t.Errorf("%q lacks %q", s.Findings[0].Detail, want)
+		}
 	}
 }
 

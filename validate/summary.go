@@ -57,6 +57,7 @@ type Summary struct {
 	P90APE    float64  `json:"p90_ape"`         // 90th percentile of the absolute error
 	Coverage  *float64 `json:"coverage"`        // share of the observations inside of the predicted interval
 	Noise     *float64 `json:"noise"`           // median half-width of the observations' own intervals, as a share
+	Repeat    *float64 `json:"repeat_p90"`      // 90th percentile of how far an observation is from another of the same configuration
 	Reason    *string  `json:"coverage_reason"` // why Coverage is nil
 }
 
@@ -155,7 +156,7 @@ func groupOf(r *Row, by []Dimension) Group {
 }
 
 func summarize(rows []*Row) Summary {
-	s := Summary{N: len(rows)}
+	s := Summary{N: len(rows), Repeat: repeatability(rows)}
 	signed, absolute := make([]float64, len(rows)), make([]float64, len(rows))
 	var noise []float64
 	var inside, intervals float64

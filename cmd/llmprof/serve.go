@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -346,6 +347,23 @@ type measureOrder struct {
 	Gen    int    `json:"gen"`
 }
 
+func readOrder(r io.Reader) (*measureOrder, error) {
+	var order measureOrder
+	err := json.NewDecoder(io.LimitReader(r, 1<<16)).Decode(&order)
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case ok && wrong.Field != "":
+		want := "a whole number"
+		if wrong.Type.Kind() == reflect.String {
+			want = "a string"
+		}
+		return nil, fmt.Errorf("%s is a %s: want %s", wrong.Field, input.Short(wrong.Value), want)
+	case err != nil:
+		return nil, errors.New(`this is no measurement: want a JSON object, as {"model": "llama3.2-1b", "engine": "native", "tp": 1, "batch": 1, "prompt": 1024, "gen": 128}`)
+	}
+	return &order, nil
+}
+
 func (o *measureOrder) args(s *serveOrder, gpus int) ([]string, error) {
 	switch {
 	case o.Model == "" || strings.HasPrefix(o.Model, "-") || strings.HasPrefix(o.Model, "."):
@@ -371,8 +389,8 @@ func (o *measureOrder) args(s *serveOrder, gpus int) ([]string, error) {
 // measure runs a measurement in a process of this program, reports its progress, and ends it
 // when the page goes away. One runs at a time, since two would disturb each other.
 func (s *pageServer) measure(w http.ResponseWriter, r *http.Request) {
-	var order measureOrder
-	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<16)).Decode(&order); err != nil {
+	order, err := readOrder(r.Body)
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}

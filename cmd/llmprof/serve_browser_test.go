@@ -444,6 +444,13 @@ func TestPageCompares(t *testing.T) {
 	p.wait(t, `document.querySelectorAll('#pareto svg [stroke-dasharray="6,3"]').length === 1`)
 	p.click(t, "Unpin A")
 	p.wait(t, `!document.getElementById("compare")`)
+	p.eval(t, `location.hash = "#model=qwen3-next-80b-a3b&gpu=h200-sxm-141gb&tp=2&pin.model=qwen3-30b-a3b&pin.gpu=h200-sxm-141gb"; 0`, nil)
+	p.wait(t, `document.querySelector("#compare .about")?.textContent.includes("experts_gate_up (")`)
+	var twice []string
+	p.eval(t, `document.querySelector("#compare .about").textContent.split(/: |, /).map((one) => one.split(/ [+−]/)[0]).filter((name, i, all) => all.indexOf(name) < i)`, &twice)
+	if len(twice) > 0 {
+		t.Errorf("operators that differ have one name: %q", twice)
+	}
 	p.quiet(t)
 }
 

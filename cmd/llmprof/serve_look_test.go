@@ -46,6 +46,7 @@ func TestPageLabelsApart(t *testing.T) {
 	for _, link := range []string{
 		"#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16", "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&view.phase=prefill",
 		"#model=qwen3-30b-a3b&gpu=h100-sxm-80gb&batch=32&prompt-len=2048", "#model=nemotron-h-8b&gpu=l40s&batch=4", "#model=llama3.1-8b&gpu=rtx-4090&weights=q4_k_m&engine=llama.cpp",
+		"#model=llama3.1-70b&gpu=a100-sxm-80gb&tp=4&prompt-len=4000&gen-len=400",
 	} {
 		p.eval(t, fmt.Sprintf(`location.hash = %q; 0`, link), nil)
 		p.followed(t)
@@ -63,6 +64,11 @@ func TestPageLabelsApart(t *testing.T) {
 			}))`, &wrong)
 			var through []string
 			p.eval(t, crossed, &through)
+			var twice []string // cards whose name says nothing of which of its points it stands beside
+			p.eval(t, `[...document.querySelectorAll("#pareto [data-mark=label] text")].map((e) => e.textContent).filter((text, i, all) => all.indexOf(text) < i)`, &twice)
+			if len(twice) > 0 {
+				t.Errorf("%s at %d px: cards are named twice: %q", link, width, twice)
+			}
 			for _, w := range append(wrong, through...) {
 				t.Errorf("%s at %d px: %s", link, width, w)
 			}
@@ -263,15 +269,16 @@ func TestPageHasNoBlankLines(t *testing.T) {
 	p.quiet(t)
 }
 
-// No figure of the verdict is wider than its place, those of a load among them.
+// No figure of the verdict is wider than its place, those of a load among them, no bound in the table of operators, also beside A,
+// and no name of a model.
 func TestPageFiguresFit(t *testing.T) {
-	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&view.load=concurrency&concurrency=1000", &serveOrder{})
+	p := browse(t, "#model=qwen3-next-80b-a3b&gpu=h200-sxm-141gb&tp=8&view.load=concurrency&concurrency=1000&pin.model=qwen3-next-80b-a3b&pin.gpu=h200-sxm-141gb", &serveOrder{})
 	p.wait(t, settled)
 	for _, width := range []int64{390, 700, 1000, 1280, 1400, 1920, 2560} {
 		p.wide(t, width)
 		p.followed(t)
 		var wide []string
-		p.eval(t, `[...document.querySelectorAll("#verdict .value")].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent)`, &wide)
+		p.eval(t, `[...document.querySelectorAll("#verdict .value, #operators td:nth-child(4), #model")].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent || e.value)`, &wide)
 		if len(wide) > 0 {
 			t.Errorf("%d px: wider than their places: %q", width, wide)
 		}
@@ -321,6 +328,39 @@ func TestPageWritesWhatChanges(t *testing.T) {
 	var same []string
 	if p.eval(t, `same`, &same); len(same) > 4 {
 		t.Errorf("%d texts are written that stay the same, as %q", len(same), same[:4])
+	}
+	p.quiet(t)
+}
+
+// A view just below the window is not drawn together with those in it, which would be painted later by as much.
+func TestPageDrawsTheWindowFirst(t *testing.T) {
+	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16", &serveOrder{})
+	p.wait(t, settled)
+	p.followed(t)
+	var below float64
+	if p.eval(t, `scrollTo(0, 0); document.getElementById("operators").getBoundingClientRect().top`, &below); below < 0 || below > 1100 {
+		t.Fatalf("operators stand at %.0f pixels", below)
+	}
+	p.sized(t, 1400, int64(below)-20)
+	p.followed(t)
+	p.eval(t, `globalThis.together = []; {
+		const views = ["roofline", "operators"].map((id) => document.getElementById(id));
+		const watch = new MutationObserver((all) => together.push(views.map((v) => all.some((m) => v.contains(m.target)))));
+		for (const v of views) watch.observe(v, { subtree: true, childList: true, characterData: true, attributes: true });
+	} 0`, nil)
+	p.set(t, "batch", "43")
+	p.followed(t)
+	var together [][2]bool
+	p.eval(t, `together`, &together)
+	var roofline, operators bool
+	for _, both := range together {
+		if both[0] && both[1] {
+			t.Error("the table below the window is drawn together with the roofline in it")
+		}
+		roofline, operators = roofline || both[0], operators || both[1]
+	}
+	if !roofline || !operators {
+		t.Errorf("drawn: the roofline %v, the table %v", roofline, operators)
 	}
 	p.quiet(t)
 }

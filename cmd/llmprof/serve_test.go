@@ -168,7 +168,11 @@ func TestServeIsGuarded(t *testing.T) {
 		{"GET", "/hub?id=org/name", own, s.token, "", 404, "not in the hub cache"},
 		{"GET", "/hub?id=../../etc/passwd", own, s.token, "", 404, ""},
 		{"POST", "/measure", own, "", "{}", 403, "token"},
-		{"POST", "/measure", own, s.token, "{", 400, ""},
+		{"POST", "/measure", own, s.token, "{", 400, "this is no measurement: want a JSON object"},
+		{"POST", "/measure", own, s.token, "[1]", 400, "this is no measurement: want a JSON object"},
+		{"POST", "/measure", own, s.token, `{"tp": "two"}`, 400, "tp is a string: want a whole number"},
+		{"POST", "/measure", own, s.token, `{"batch": 1.5}`, 400, "batch is a number 1.5: want a whole number"},
+		{"POST", "/measure", own, s.token, `{"model": 8}`, 400, "model is a number: want a string"},
 		{"POST", "/measure", own, s.token, `{"model": "--help"}`, 400, "built-in model"},
 		{"POST", "/measure", own, s.token, `{"model": "llama3.1-8b", "engine": "vllm", "tp": 1}`, 400, "native or transformers"},
 	} {

@@ -30,6 +30,7 @@ type comparison struct {
 	gpu      string
 	engines  []string
 	ablate   bool
+	pool     bool
 	chart    string
 	constant string // file of constants, "default", or ""
 	live     liveFlags
@@ -47,6 +48,8 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 			"The error is predicted over observed, less 1. Each group has its bias, the median, mean and 90th " +
 			"percentile of its absolute value, the share of observations inside the predicted 90 % interval, and " +
 			"the noise of the observations. Observations that a constant was fitted on are scored separately.\n\n" +
+			"Processes of one engine differ, on one host and from host to host. \"repeat\" is the 90th percentile of how far an " +
+			"observation is from another of the same configuration; --pool compares with their median.\n\n" +
 			"With --live it predicts a grid, measures it on this machine, and compares; --model, --engine and --gpu " +
 			"then say what is measured. What is interrupted goes on when the command is given again.",
 		Example: "  llmprof validate\n" +
@@ -77,6 +80,7 @@ func (v *comparison) chosenFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&v.by, "by", []string{"engine", "gpu", "tp"}, "group by `keys`: engine, gpu, tp, model, batch, source")
 	f.Lookup("by").DefValue = "engine,gpu,tp"
 	ask.CalibrationFlag(f, &v.constant)
+	f.BoolVar(&v.pool, "pool", false, "compare with the median of a configuration's observations")
 	f.BoolVar(&v.ablate, "ablate", false, "say what each constant buys: errors where it is ideal")
 	f.Float64Var(&v.FailOver, "fail-over", 0, "fail where a group's median error is over this `percent`")
 	ask.Words(f, "by", "engine", "gpu", "tp", "model", "batch", "source")
@@ -155,6 +159,9 @@ func (a *app) runValidate(ctx context.Context, v *comparison) error {
 		defer f.progress("")
 	}
 	v.Score = scorer.Score(all)
+	if v.pool {
+		v.Score.Pool()
+	}
 	if gpu := constants.Unused(); gpu != "" {
 		return usage("--calibration %s: it is of %s, and no observation is", v.constant, gpu)
 	}
@@ -319,7 +326,7 @@ func (v *comparison) verdict() error {
 
 // checkAblate refuses what an ablation has no use for.
 func (v *comparison) checkAblate() error {
-	err := ask.Refuse(v.given, []string{"by", "worst", "fail-over", "chart"}, "--%s: --ablate prints errors by metric and constant alone; leave one of the two out")
+	err := ask.Refuse(v.given, []string{"by", "worst", "fail-over", "chart", "pool"}, "--%s: --ablate prints errors by metric and constant alone; leave one of the two out")
 	if err == nil && v.output.picture() != "" {
 		err = usage("-o %.40q: --ablate draws no chart; give a name that ends otherwise", v.output.file)
 	}

@@ -77,6 +77,8 @@ func (v *comparison) checkLive() error {
 		return err
 	case len(v.Files) > 0:
 		return usage("%s: --live compares what it measures; leave the files out, or --live", v.Files[0])
+	case v.pool:
+		return usage("--pool: first measure with --live, then pool the result files")
 	case v.ablate:
 		return usage("--ablate: first measure with --live, then ablate the result files")
 	}

@@ -62,20 +62,17 @@ def constants(rows):
     for process in dict.fromkeys(r["process"] for r in rows):
         of = [math.exp(e) for e, (*_, r) in zip(off(*best[1:]), prompts) if r["process"] == process]
         print(f"  {process}: TTFT is {min(of):.2f} to {max(of):.2f} times as long")
+    return step, *best[1:]
 
 
-def ranks(rows):
-    """TTFT and TPOT of one sequence over several GPUs, in the median of its loads, and what a layer adds to the TTFT of the model with the fewest."""
-    seen = {}
-    for r in rows:
-        if r["load"] == "batch1" or r["load"].startswith("prompt"):
-            seen.setdefault((int(r["layers"]), r["model"], r["tp"]), []).append((float(r["ttft_ms"]), float(r["tpot_ms"])))
-    few = min(seen)
-    least = statistics.median(t for t, _ in seen[few])
-    for (layers, model, tp), of in sorted(seen.items()):
-        ttft, tpot = (statistics.median(x) for x in zip(*of))
-        more = f", {(ttft - least) / (layers - few[0]):.2f} ms a layer" if layers > few[0] else ""
-        print(f"TP {tp}, {model} with {layers} layers: TTFT {ttft:.1f} ms, TPOT {tpot:.2f} ms{more}")
+def ranks(rows, step, request, call):
+    """How many times as long as the constants of one GPU one sequence takes over several, load by load: TTFT, and TPOT where it is the host's."""
+    for process in dict.fromkeys(r["process"] for r in rows):
+        of = [r for r in rows if r["process"] == process and (r["load"] == "batch1" or r["load"].startswith("prompt"))]
+        layers = int(of[0]["layers"])
+        ttft = [float(r["ttft_ms"]) / (request + layers * call + step) for r in of]
+        tpot = [float(r["tpot_ms"]) / step for r in of]
+        print(f"TP {of[0]['tp']}, {of[0]['model']} with {layers} layers: TTFT is " + " ".join(f"{x:.2f}" for x in ttft) + " times as long, TPOT " + " ".join(f"{x:.2f}" for x in tpot))
 
 
 def pieces(path):
@@ -94,8 +91,7 @@ def probe(path):
 def main():
     if len(sys.argv) == 1:
         rows = list(csv.DictReader(sys.stdin))
-        constants([r for r in rows if r["tp"] == "1"])
-        return ranks([r for r in rows if r["tp"] != "1"])
+        return ranks([r for r in rows if r["tp"] != "1"], *constants([r for r in rows if r["tp"] == "1"]))
     if sys.argv[1].endswith(".json.gz"):
         return [pieces(pathlib.Path(path)) for path in sys.argv[1:]]
     out = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")

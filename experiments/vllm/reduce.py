@@ -9,6 +9,7 @@ import glob
 import gzip
 import json
 import os
+import re
 import statistics
 import sys
 
@@ -46,10 +47,15 @@ def predicted(predictions, r, batch, prompt, gen, metric):
     return {f"predicted_{metric}": seconds(p and p["expected"]), "predicted_low_s": seconds(p and p["low"]), "predicted_high_s": seconds(p and p["high"])}
 
 
+def named(r):
+    """The process of a row, without a name where one process ran at a time."""
+    return {**({"process": r["process"]} if r["process"] else {}), "model": r["model"], "weights": r["weights"], "tp": r["tp"], "ep": r["ep"]}
+
+
 def decode_row(r, clocks, predictions):
     reps = r["repeats"]
     flat = [s for x in reps for s in x["step_s"]]
-    row = {"model": r["model"], "weights": r["weights"], "tp": r["tp"], "ep": r["ep"], "batch": r["batch"], "prompt_len": r["context"], "context_tokens": round(statistics.mean(x["context"] for x in reps), 1),
+    row = {**named(r), "batch": r["batch"], "prompt_len": r["context"], "context_tokens": round(statistics.mean(x["context"] for x in reps), 1),
            "temperature": r["temperature"], "repeats": len(reps), "steps": len(flat), **spread([x["tpot_s"] for x in reps], "tpot"),
            "step_median_s": seconds(statistics.median(flat)), "schedule_s": seconds(statistics.median(x["schedule_s"] for x in reps if x["schedule_s"]))}
     return {**row, **clocks.between(reps[0]["sent"], r["t"]), **predicted(predictions, r, r["batch"], r["context"], 32, "tpot_s")}
@@ -70,7 +76,7 @@ def pairs(core):
 def prompts_row(r, clocks, predictions):
     reps = r["repeats"]
     first = [pairs(x["core"])[0] for x in reps]
-    row = {"model": r["model"], "weights": r["weights"], "tp": r["tp"], "ep": r["ep"], "batch": r["batch"], "prompt_len": r["prompt"], "gen_len": r["gen"], "temperature": r["temperature"], "repeats": len(reps),
+    row = {**named(r), "batch": r["batch"], "prompt_len": r["prompt"], "gen_len": r["gen"], "temperature": r["temperature"], "repeats": len(reps),
            **spread([x["ttft_s"] for x in reps], "ttft"), **{f"{k}_s": seconds(statistics.median(x[f"{k}_s"] for x in reps)) for k in ("ttft_first", "ttft_last", "ttlt")},
            "tpot_s": seconds(statistics.median(x["tpot_s"] for x in reps)) if "tpot_s" in reps[0] else "",
            "first_step_tokens": first[-1]["tokens"], "first_step_s": seconds(statistics.median(f["done"] - f["at"] for f in first)),
@@ -90,6 +96,27 @@ def mixed_rows(r, clocks):
                        "step_before_s": seconds(b["done"] - a["done"]), "step_s": seconds(c["done"] - b["done"]), "launch_s": seconds(c["next"] - c["at"])}
 
 
+def merged(path):
+    """The lines of a process, with the repeats of a point that it measured in several rounds in one line."""
+    seen, lines = {}, []
+    for line in open(path):
+        r = json.loads(line)
+        point = tuple(r.get(k) for k in ("kind", "batch", "context", "prompt", "gen", "temperature"))
+        if "repeats" in r and point in seen:
+            seen[point]["repeats"] += r["repeats"]
+            seen[point]["t"] = r["t"]
+        else:
+            seen[point] = r
+            lines.append(r)
+    return lines
+
+
+def process(result, path):
+    """The name of one of several processes that ran together, by processes.py."""
+    number = re.match(r"(\d+-\d+)-", os.path.basename(path))
+    return f"{os.path.basename(os.path.normpath(result))}-{number[1]}" if number else ""
+
+
 def observations(gpu, source, name, rows, metric):
     for r in rows:
         if r["ep"] > 1 or r["model"] == "gpt-oss-20b" and r["batch"] > 1:  # with random weights all tokens of gpt-oss choose the same experts
@@ -98,7 +125,7 @@ def observations(gpu, source, name, rows, metric):
             continue
         if metric == "tpot_s" and r["temperature"] == 0 and r["model"] == "qwen3-30b-a3b":
             continue
-        yield {**dict.fromkeys(OBSERVATION, ""), "source": source, "id": f"{name}:{r['model']}-{r['weights']}-b{r['batch']}-p{r['prompt_len']}" + ("" if r["tp"] == 1 else f"-tp{r['tp']}"), "model": r["model"], "gpu": GPUS[gpu],
+        yield {**dict.fromkeys(OBSERVATION, ""), "source": source, "id": f"{name}:{r['model']}-{r['weights']}-b{r['batch']}-p{r['prompt_len']}" + ("" if r["tp"] == 1 else f"-tp{r['tp']}") + (r.get("process") and "-" + r["process"] or ""), "model": r["model"], "gpu": GPUS[gpu],
                "engine": "vllm", "tp": r["tp"], "batch": r["batch"], "prompt_len": r["prompt_len"], "gen_len": 32, "weights": r["weights"], "load": "static", "params": PARAMS[r["model"]],
                "metric": metric, "value": r[metric], "low": r[metric.replace("_s", "_low_s")], "high": r[metric.replace("_s", "_high_s")], "samples": r["repeats"],
                "note": "vLLM 0.25.1, Python API"}
@@ -123,12 +150,11 @@ def main():
             clocks = Clocks(os.path.join(result, "gpu.csv"))
             for path in sorted(glob.glob(os.path.join(result, "*.jsonl"))):
                 tp = ep = 1
-                for line in open(path):
-                    r = json.loads(line)
+                raw.write(open(path, "rb").read())
+                for r in merged(path):
                     tp = r.get("args", {}).get("tensor_parallel_size", tp)
                     ep = tp if r.get("args", {}).get("enable_expert_parallel") else ep
-                    r["tp"], r["ep"] = tp, ep
-                    raw.write(line.encode())
+                    r["tp"], r["ep"], r["process"] = tp, ep, process(result, path)
                     if r["kind"] == "decode":
                         decode.append(decode_row(r, clocks, predictions))
                     elif r["kind"] == "prompts":
@@ -136,7 +162,7 @@ def main():
                     elif r["kind"] == "mixed":
                         mixed.extend(mixed_rows(r, clocks))
                     elif r["kind"] == "engine":
-                        engines.append({"model": r["model"], "weights": r["weights"], "tp": tp, "ep": ep, "start_s": round(r["start_s"], 1), "kv_tokens": 16 * r["blocks"], "kv_bytes": r["kv_bytes"],
+                        engines.append({**named(r), "start_s": round(r["start_s"], 1), "kv_tokens": 16 * r["blocks"], "kv_bytes": r["kv_bytes"],
                                         "max_model_len": r["max_model_len"], "max_num_seqs": r["max_num_seqs"], "max_num_batched_tokens": r["max_num_batched_tokens"],
                                         "async_scheduling": r["async_scheduling"], "cudagraph_mode": r["cudagraph_mode"], "runner": r["runner"]})
     decode.sort(key=lambda r: (r["model"], r["weights"], r["tp"], r["ep"], r["temperature"], r["prompt_len"], r["batch"]))

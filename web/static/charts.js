@@ -235,8 +235,8 @@ export function pareto({ rows, pinned, priced, width, height, chosen }) {
   const name = (p) => `${p.gpus} × ${p.gpu}`, short = (p) => name(p).replace(/-\d+gb$/, "");
   const over = across(xs, "tokens a second for each user", plain, width), upward = up(ys, priced ? "$ per million generated tokens" : "tokens a second per GPU", plain, height), scales = scaled(width, height, over, upward);
   const xy = (p) => [scales.x.apply(p.user), scales.y.apply(p[y])], at = (p) => ({ x: xy(p)[0], y: xy(p)[1], r: 5 });
-  const named = front.filter((p, i) => front.findIndex((q) => short(q) === short(p)) === i), steps = front.flatMap((p, i) => (i ? [{ user: front[i - 1].user, [y]: p[y] }, p] : [p]));
-  const labels = [front[0], front.at(-1), ...named.slice(1)].filter((p, i, all) => p && all.indexOf(p) === i).map((p) => ({ ...at(p), text: short(p), around: TO_RIGHT }));
+  const steps = front.flatMap((p, i) => (i ? [{ user: front[i - 1].user, [y]: p[y] }, p] : [p]));
+  const labels = [front[0], front.at(-1), ...front].filter((p, i, all) => p && all.findIndex((q) => short(q) === short(p)) === i).map((p) => ({ ...at(p), text: short(p), around: TO_RIGHT }));
   const frame = framed(width, height, over, upward, scales, [
     crowd(points.filter((p) => !on.has(p)).map(xy)),
     old.length && line(stepped(old.map(xy)), { stroke: "var(--faint)", "stroke-width": 1.5, "stroke-dasharray": "6,3" }),

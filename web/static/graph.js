@@ -70,7 +70,7 @@ function beside(doc, old, phase) {
 export function ModelGraph({ doc, phase, selected, onselect, old }) {
   const svg = useRef(), inner = useRef(), zoomed = useRef(), moved = useRef(false);
   const shape = useMemo(() => JSON.stringify([doc.groups.map((g) => [g.nodes.map((n) => n.id), g.sums]), doc.flows]), [doc]);
-  const laid = useMemo(() => arranged(doc), [shape]);
+  const laid = useMemo(() => arranged(doc), [shape]), flows = useMemo(() => drawnFlows(laid), [laid]);
   let kinds = 0; // that are lettered from left to right, where there are several
   const groups = doc.groups.map((g, i) => ({ ...laid.groups[i], ...g, letter: g.title && doc.strip ? `${String.fromCharCode(97 + kinds++)}: ` : "" })), chosen = groups.flatMap((g) => g.nodes).filter((n) => operatorsOf(n).includes(selected)), was = beside(doc, old, phase);
   const printed = () => svg.current.hasAttribute("viewBox");
@@ -126,15 +126,11 @@ export function ModelGraph({ doc, phase, selected, onselect, old }) {
       <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0,0L8,4L0,8z" fill="var(--faint)" /></marker></defs>
       <g ref=${inner}>
         ${groups.map((g, i) => g.title && html`<rect key=${i} x=${g.x} y="0" width=${g.width} height=${g.height} rx="4" fill="var(--panel)" stroke="var(--rule)" />`)}
-        ${laid.between.map((f) => {
-          const [a, b] = [f.from, f.to].map((id) => laid.place.get(id)), out = a.group.x + a.group.width, into = b.group.x, m = (out + into) / 2;
-          return html`<path key=${f.from + f.to} d=${`M${a.x + a.width / 2},${a.y}H${out}C${m},${a.y} ${m},${b.y} ${into},${b.y}H${b.x - b.width / 2}`} fill="none" stroke=${f.residual ? "var(--ink)" : "var(--faint)"} marker-end="url(#arrow)" stroke-width=${f.residual ? 1.8 : 1.2} />`;
-        })}
+        ${flows[0]}
         ${groups.map((g, i) => html`<g key=${i}>
           ${g.title && html`<text x=${g.x + 10} y="17" font-size="12" font-weight="600" fill="var(--ink)">${cut(g.letter + g.title.split(": ")[0], Math.floor(g.width / 7))}</text>
             <text x=${g.x + 10} y="33" font-size="11" fill="var(--faint)">${cut(g.title.split(": ")[1] ?? "", Math.floor(g.width / 5.6))}</text>`}
-          ${g.edges.map((f) => html`<path key=${f.from + f.to} d=${path(f.points)} fill="none" stroke=${f.residual ? "var(--ink)" : "var(--faint)"} stroke-width=${f.residual ? 1.8 : 1.2} stroke-dasharray=${f.branch ? "4,3" : null} marker-end="url(#arrow)" />`)}
-          ${g.sums.map((s) => { const p = laid.place.get(s); return html`<g key=${s}><circle cx=${p.x} cy=${p.y} r="8" fill="var(--paper)" stroke="var(--ink)" /><path d=${`M${p.x - 4},${p.y}h8M${p.x},${p.y - 4}v8`} stroke="var(--ink)" /></g>`; })}
+          ${flows[i + 1]}
           ${g.nodes.map((n) => html`<${Node} key=${n.id} n=${n} p=${laid.place.get(n.id)} work=${n[phase]} was=${was.get(n.id)} selected=${chosen.includes(n)} onselect=${onselect} />`)}
         </g>`)}
       </g>
@@ -142,14 +138,35 @@ export function ModelGraph({ doc, phase, selected, onselect, old }) {
   </div>`;
 }
 
+const look = (f) => ({ fill: "none", stroke: f.residual ? "var(--ink)" : "var(--faint)", "stroke-width": f.residual ? 1.8 : 1.2, "marker-end": "url(#arrow)" });
+
+// drawnFlows are the flows between the groups, and those of each group with the places where they are added: what no change of a
+// workload moves, which Preact leaves as it is where it is the same object.
+function drawnFlows({ groups, between, place }) {
+  return [
+    html`<g>${between.map((f) => {
+      const [a, b] = [f.from, f.to].map((id) => place.get(id)), out = a.group.x + a.group.width, into = b.group.x, m = (out + into) / 2;
+      return html`<path d=${`M${a.x + a.width / 2},${a.y}H${out}C${m},${a.y} ${m},${b.y} ${into},${b.y}H${b.x - b.width / 2}`} ...${look(f)} />`;
+    })}</g>`,
+    ...groups.map((g) => html`<g>
+      ${g.edges.map((f) => html`<path d=${path(f.points)} stroke-dasharray=${f.branch ? "4,3" : null} ...${look(f)} />`)}
+      ${g.sums.map((s) => { const p = place.get(s); return html`<g><circle cx=${p.x} cy=${p.y} r="8" fill="var(--paper)" stroke="var(--ink)" /><path d=${`M${p.x - 4},${p.y}h8M${p.x},${p.y - 4}v8`} stroke="var(--ink)" /></g>`; })}
+    </g>`),
+  ];
+}
+
 function Node({ n, p, work, was, selected, onselect }) {
   const x = p.x - p.width / 2, y = p.y - p.height / 2, share = work?.share ?? 0, bar = Math.max(share * (p.width - 2), work ? 2 : 0);
+  const [box, ...texts] = useMemo(() => [
+    html`<rect x=${x} y=${y} width=${p.width} height=${p.height} rx="3" fill="var(--paper)" stroke=${selected ? "var(--alarm)" : "var(--faint)"} stroke-width=${selected ? 3 : 1} stroke-dasharray=${n.wire ? "5,3" : null} />`,
+    html`<text x=${x + 7} y=${y + 15} font-size="12" font-weight="600" fill="var(--ink)">${cut(n.name, 26)}</text>`,
+    html`<text x=${x + 7} y=${y + 31} font-size="11" fill="var(--faint)">${cut([n.shape, n.more].filter(Boolean).join(", "), was !== undefined ? 17 : 23)}</text>`,
+  ], [p, n.name, n.shape, n.more, n.wire, selected, was === undefined]);
   return html`<g class=${selected ? "node chosen" : "node"} onClick=${() => onselect(operatorsOf(n))}>
     <title>${n.name} ${n.shape} ${n.more}${work ? `: ${(100 * share).toFixed(1)} % of the phase, ${work.bound}-bound` : ": not in this phase"}</title>
-    <rect x=${x} y=${y} width=${p.width} height=${p.height} rx="3" fill="var(--paper)" stroke=${selected ? "var(--alarm)" : "var(--faint)"} stroke-width=${selected ? 3 : 1} stroke-dasharray=${n.wire ? "5,3" : null} />
+    ${box}
     <rect x=${x + 1} y=${y + p.height - 7} width=${bar} height="6" fill=${work ? `var(--${work.bound})` : "none"} />
-    <text x=${x + 7} y=${y + 15} font-size="12" font-weight="600" fill="var(--ink)">${cut(n.name, 26)}</text>
+    ${texts}
     <text x=${x + p.width - 7} y=${y + 31} font-size="11" text-anchor="end" fill="var(--ink)">${work ? `${was !== undefined ? `A ${(100 * was).toFixed(1)}, ` : ""}${(100 * share).toFixed(1)} % ${letterOf(work.bound)}` : "–"}</text>
-    <text x=${x + 7} y=${y + 31} font-size="11" fill="var(--faint)">${cut([n.shape, n.more].filter(Boolean).join(", "), was !== undefined ? 17 : 23)}</text>
   </g>`;
 }

@@ -45,7 +45,7 @@ export const Operators = kept(function Operators({ doc, words, old, phase, set, 
   const chosen = (e) => { const { key } = rows[e.target.closest("tr").rowIndex - 1] ?? {}; if (key) { e.preventDefault(); setOp(op === key ? null : key); } };
   const lines = rows.map((o, i) => html`<tr key=${i} tabindex="0" aria-selected=${op === o.key} class=${hover === o.key ? "hover" : ""}>
     <th scope="row" title=${o.name}>${o.name}${o.in && html`<small> in ${o.in}</small>`}</th>
-    <td class="n">${o.words.expected}</td><td class="n share">${o.share >= 0.005 && html`<span class=${`fill ${o.bound}`} style=${{ width: `${Math.min(100 * o.share, 100)}%` }}></span>`}<span class="over">${o.words.share}</span></td>
+    <td class="n">${o.words.expected}</td><td class="n share">${o.words.share}${o.share >= 0.005 && html`<i class=${`fill ${o.bound}`} style=${{ width: `${Math.min(100 * o.share, 100)}%` }}></i>`}</td>
     <td><i class=${`mark ${o.bound}`} aria-hidden="true"></i> ${o.bound}</td>
     <td title=${o.layer}>${o.layer}${o.layers > 1 ? html` <small>× ${o.layers}</small>` : ""}</td>
     <td class="n">${o.words.floor}</td><td class="n">${o.words.flops}</td><td class="n">${o.words.bytes}</td><td class="n">${o.words.intensity}</td>

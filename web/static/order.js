@@ -39,14 +39,14 @@ const observer = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) {
     if (isIntersecting) { inside.add(target.id); finish(target.id); } else inside.delete(target.id);
   }
-}, { rootMargin: "100px" });
+});
 
 function follow() {
   for (const element of early ?? []) observer.observe(element);
   early = null;
 }
 
-// watch follows whether a view is in the window, or close to it.
+// watch follows whether a view is in the window.
 export function watch(element) {
   if (early) early.push(element);
   else observer.observe(element);

@@ -31,7 +31,7 @@ type Validation struct {
 // Page shows the validation to people.
 func (v *Validation) Page() *render.Document {
 	d := &render.Document{
-		Title: fmt.Sprintf("%d observations, %d of them compared with their predictions", v.Observations, len(v.Score.Rows)),
+		Title: v.title(),
 		Blocks: []render.Block{
 			v.SummaryTable("Error in %, of observations that nothing was fitted on", false),
 			v.SummaryTable("Scored separately: a constant was fitted on these", true),
@@ -49,6 +49,13 @@ func (v *Validation) Page() *render.Document {
 	return d
 }
 
+func (v *Validation) title() string {
+	if n := v.Score.Pooled; n > 0 {
+		return fmt.Sprintf("%d observations, %d of them compared with their predictions, as medians of %d configurations", v.Observations, n, len(v.Score.Rows))
+	}
+	return fmt.Sprintf("%d observations, %d of them compared with their predictions", v.Observations, len(v.Score.Rows))
+}
+
 // SummaryTable has a row for each group and metric, and a row for each metric over
 // all groups, of observations that a constant was fitted on or of the others.
 func (v *Validation) SummaryTable(title string, fitted bool) render.Table {
@@ -60,7 +67,7 @@ func (v *Validation) SummaryTable(title string, fitted bool) render.Table {
 		t.Columns = append(t.Columns, render.Column{Title: string(d), Left: d != validate.ByTP && d != validate.ByBatch})
 	}
 	t.Columns = append(t.Columns, render.Column{Title: "n"}, render.Column{Title: "bias", Drop: 1}, render.Column{Title: "median"},
-		render.Column{Title: "mean", Drop: 2}, render.Column{Title: "p90"}, render.Column{Title: "inside"}, render.Column{Title: "noise", Drop: 3})
+		render.Column{Title: "mean", Drop: 2}, render.Column{Title: "p90"}, render.Column{Title: "inside"}, render.Column{Title: "repeat", Drop: 2}, render.Column{Title: "noise", Drop: 3})
 	for i := range groups {
 		t.Add(v.summaryCells(&groups[i])...)
 	}
@@ -81,7 +88,7 @@ func (v *Validation) summaryCells(s *validate.Summary) []any {
 		cells = append(cells, groupCell(s, d))
 	}
 	return append(cells, s.N, render.Percent(s.Bias), render.Percent(s.MedianAPE), render.Percent(s.MeanAPE),
-		render.Percent(s.P90APE), as[render.Percent](s.Coverage), as[render.Percent](s.Noise))
+		render.Percent(s.P90APE), as[render.Percent](s.Coverage), as[render.Percent](s.Repeat), as[render.Percent](s.Noise))
 }
 
 // MetricTitle is the name of a metric in tables, as "TTFT" or "J/token".
