@@ -59,17 +59,20 @@ func TestSteadyConcurrencyOfManyServers(t *testing.T) {
 		}
 	}
 	for _, seed := range seeds {
-		s, what, prompt, gen, clients := anyClients(t, seed)
-		st, err := s.SteadyConcurrency(clients, prompt, gen)
-		testkit.Must(t, err)
-		r, rate, seen := simulateClients(t, s, prompt, gen, clients)
-		agree(t, what+": rate", st.Rate, rate, 0.05)
-		agree(t, what+": TPOT", float64(st.TPOT), average(seen.tpot), 0.05)
-		agree(t, what+": E2E", float64(st.E2E), average(seen.e2e), 0.05)
-		agree(t, what+": energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
-		if gen.Kind != "fixed" || prompt.Kind == "fixed" {
-			agree(t, what+": TTFT", float64(st.TTFT), average(seen.ttft), 0.1+2*uncertainty(seen.ttft))
-		}
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			s, what, prompt, gen, clients := anyClients(t, seed)
+			st, err := s.SteadyConcurrency(clients, prompt, gen)
+			testkit.Must(t, err)
+			r, rate, seen := simulateClients(t, s, prompt, gen, clients)
+			agree(t, what+": rate", st.Rate, rate, 0.05)
+			agree(t, what+": TPOT", float64(st.TPOT), average(seen.tpot), 0.05)
+			agree(t, what+": E2E", float64(st.E2E), average(seen.e2e), 0.05)
+			agree(t, what+": energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
+			if gen.Kind != "fixed" || prompt.Kind == "fixed" {
+				agree(t, what+": TTFT", float64(st.TTFT), average(seen.ttft), 0.1+2*uncertainty(seen.ttft))
+			}
+		})
 	}
 }
 

@@ -129,10 +129,7 @@ func compareRun(t *testing.T, e runner, opt Options, r *reference, gen int, pois
 	}
 	for _, seq := range slices.Compact([]int{0, opt.Batch / 2, opt.Batch - 1}) {
 		r.reset()
-		var want []float64
-		for _, tok := range prompts[seq] {
-			want = r.next(tok)
-		}
+		want := r.after(prompts[seq])
 		for i := range gen {
 			limit := r.limit()
 			if d := relativeError(logits[i][seq], want); d > limit {

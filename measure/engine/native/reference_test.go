@@ -79,21 +79,22 @@ func randomWeight(f safetensors.Format, seed, i uint64, scale float32) float64 {
 
 func bf16(v uint16) float64 { return float64(math.Float32frombits(uint32(v) << 16)) }
 
-// gemm is the sum of a's values times b's, in four parts that do not wait for
+// product is the sum of a's values times b's, in four parts that do not wait for
 // each other.
 func product(a, b []float64) float64 {
-	var s [4]float64
+	var s0, s1, s2, s3 float64
 	for len(a) >= 4 && len(b) >= 4 {
-		s[0] += a[0] * b[0]
-		s[1] += a[1] * b[1]
-		s[2] += a[2] * b[2]
-		s[3] += a[3] * b[3]
+		u, v := (*[4]float64)(a), (*[4]float64)(b)
+		s0 += u[0] * v[0]
+		s1 += u[1] * v[1]
+		s2 += u[2] * v[2]
+		s3 += u[3] * v[3]
 		a, b = a[4:], b[4:]
 	}
 	for i := range a {
-		s[0] += a[i] * b[i]
+		s0 += a[i] * b[i]
 	}
-	return s[0] + s[1] + s[2] + s[3]
+	return s0 + s1 + s2 + s3
 }
 
 func (r *reference) linear(x []float64, name string) []float64 {
@@ -157,7 +158,19 @@ func (r *reference) head(x []float64, h, layer, pos int, norm string) []float64 
 }
 
 // next runs one token and returns the scores.
-func (r *reference) next(token int) []float64 {
+func (r *reference) next(token int) []float64 { return r.scores(r.advance(token)) }
+
+// after runs several tokens and returns the scores of the last.
+func (r *reference) after(tokens []int) []float64 {
+	var x []float64
+	for _, token := range tokens {
+		x = r.advance(token)
+	}
+	return r.scores(x)
+}
+
+// advance runs one token and returns its stream.
+func (r *reference) advance(token int) []float64 {
 	s, pos := &r.s, r.lastPos
 	r.lastPos++
 	r.last, r.before = 1, min(r.last, r.before)
@@ -196,7 +209,12 @@ func (r *reference) next(token int) []float64 {
 			x[i] += v
 		}
 	}
-	head := "lm_head"
+	return x
+}
+
+// scores are those of every token of the vocabulary.
+func (r *reference) scores(x []float64) []float64 {
+	s, head := &r.s, "lm_head"
 	if s.tied {
 		head = "model.embed_tokens"
 	}

@@ -310,7 +310,7 @@ func limitsOf(t *testing.T, c checkpoint, sequences [][]int, first int) [][]floa
 		r.reset()
 		for pos, token := range tokens {
 			if r.s.experts > 0 {
-				r.next(token)
+				r.advance(token)
 			}
 			if pos >= first {
 				out[i] = append(out[i], r.limit())

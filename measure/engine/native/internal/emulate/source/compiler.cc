@@ -1,26 +1,26 @@
 // This file implements NVRTC's functions by the host's C++ compiler. It replaces ptx.cuh and
-// hopper.cuh in a program's text by device.h and hopper.h, and makes a shared library of it. The
-// parts of a program are compiled in parallel and cached beside this library, because other programs
-// have the same parts.
+// hopper.cuh in a program's text by device.h and hopper.h, and makes shared libraries of its parts,
+// each when a kernel of it is launched first. They are cached beside this library, because other
+// programs have the same parts.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "driver.h"
 #include "parts.h"
 
 namespace {
+
+const std::string part_options = " -include system.h -DEMULATED_KERNEL=";
 
 struct Program {
   std::string source, log, code;
@@ -86,6 +86,7 @@ bool once(const std::string &path, F make) {
   flock(lock, LOCK_EX);
   std::string fresh = path + ".new" + std::to_string(getpid());
   bool done = access(path.c_str(), R_OK) == 0 || (make(fresh) && rename(fresh.c_str(), path.c_str()) == 0);
+  if (!done) unlink(fresh.c_str());
   close(lock);
   return done;
 }
@@ -100,44 +101,38 @@ std::string key(const std::string &s) {
   return out;
 }
 
-// compiled returns the object file of a part, or "" if the part does not compile.
-std::string compiled(const std::string &part, const std::string &log) {
-  const std::string dir = folder() + "/parts", path = dir + "/" + key(part) + ".o", system_header = folder() + "/system.h";
-  mkdir(dir.c_str(), 0700);
+std::string part_path(const std::string &key) { return folder() + "/parts/" + key; }
+
+// stored stores the text of a part under its key.
+bool stored(const std::string &part) {
+  return once(part_path(key(part)) + ".cc", [&](const std::string &to) { return write(to, part); });
+}
+
+// checked reports whether a program has no errors.
+bool checked(const std::string &program, const std::string &log) {
+  const std::string system_header = folder() + "/system.h", path = part_path(key(program));
   once(system_header + ".gch", [&](const std::string &to) { return run(compiler() + " -x c++-header " + quoted(system_header) + " -o " + to + " 2>/dev/null"); });
-  bool done = once(path, [&](const std::string &to) {
-    return write(path + ".cc", part) && run(compiler() + " -include system.h -DEMULATED_KERNEL= -c " + path + ".cc -o " + to + " 2>" + log) && unlink((path + ".cc").c_str()) == 0;
-  });
-  return done ? path : "";
+  return once(path + ".ok", [&](const std::string &to) { return run(compiler() + part_options + " -fsyntax-only -x c++ " + path + ".cc 2>" + log) && write(to, ""); });
 }
 
-// compiled_all returns the object files of parts, with "" for each part that does not compile.
-std::vector<std::string> compiled_all(const std::vector<std::string> &parts, const std::string &log) {
-  std::vector<std::string> objects(parts.size());
-  std::atomic<size_t> next(0);
-  std::vector<std::thread> some;
-  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); i++)
-    some.emplace_back([&] {
-      for (size_t k; (k = next++) < parts.size();) objects[k] = compiled(parts[k], log + std::to_string(k));
-    });
-  for (auto &t : some) t.join();
-  for (size_t k = 0; k < parts.size(); k++) unlink((log + std::to_string(k)).c_str());
-  return objects;
-}
-
-// linked makes a shared library of objects. It fails if one is missing.
-bool linked(const std::vector<std::string> &objects, const std::string &dir, const std::string &log) {
-  std::string link = compiler() + " -shared -Wl,-z,defs -o " + dir + "/kernels.so";
-  for (auto &o : objects) {
-    if (o.empty()) return false;
-    link += " " + o;
+// listing returns the code of a program, which is a line for each part: its key and its kernels.
+std::string listing(const std::vector<std::string> &parts) {
+  const std::string call = " emulated_call_";
+  std::string out;
+  for (auto &p : parts) {
+    out += key(p);
+    for (size_t i = 0; (i = p.find(call, i)) != std::string::npos;) {
+      i += call.size();
+      out += " " + p.substr(i, p.find('(', i) - i);
+    }
+    out += "\n";
   }
-  return run(link + " 2>" + log);
+  return out;
 }
 
-// build makes a shared library of a program. If a part does not compile, build compiles the whole
-// program, whose compiler log then names the error.
-bool build(const std::string &source, const std::string &defines, const std::string &dir) {
+// build makes the code of a program. It only looks for errors: to generate code takes several times as
+// long, and most programs have kernels that no test launches.
+bool build(const std::string &source, const std::string &defines, const std::string &dir, std::string &code) {
   const std::string device = "EMULATED_DEVICE", program = "EMULATED_PROGRAM", log = dir + "/log";
   if (!write(dir + "/kernels.cc", "#include \"system.h\"\n" + device + "\n#include \"device.h\"\n#include \"hopper.h\"\n" + program + "\n" + source)) return false;
   if (!run("cd " + dir + " && " + compiler() + defines + " -E kernels.cc -o kernels.ii 2>log")) return false; // The text then has no path of this folder.
@@ -145,10 +140,26 @@ bool build(const std::string &source, const std::string &defines, const std::str
   text = text.substr(text.find(device + "\n") + device.size() + 1);
   size_t begin = text.find(program + "\n");
   text.erase(begin, program.size() + 1);
-  return linked(compiled_all(parts_of(text, begin), log), dir, log) || linked({compiled(whole(text, begin), log)}, dir, log);
+  mkdir(part_path("").c_str(), 0700);
+  const std::vector<std::string> parts = parts_of(text, begin);
+  for (auto &p : parts)
+    if (!stored(p)) return false;
+  if (!checked(parts[1], log)) return false;
+  code = listing(parts);
+  return true;
 }
 
 } // namespace
+
+bool emulated_known(const std::string &part) { return access((part_path(part) + ".cc").c_str(), R_OK) == 0; }
+
+std::string emulated_library(const std::string &launcher, const std::string &part) {
+  const std::string object = part_path(launcher) + ".o", path = part_path(part) + ".so";
+  auto compile = [](const std::string &key, const std::string &how, const std::string &to) { return run(compiler() + part_options + how + " -x c++ " + part_path(key) + ".cc -o " + to + " 2>/dev/null"); };
+  bool done = once(object, [&](const std::string &to) { return compile(launcher, " -c", to); }) &&
+              once(path, [&](const std::string &to) { return compile(part, " -shared -Wl,-z,defs " + object, to); });
+  return done ? read(path) : "";
+}
 
 extern "C" {
 
@@ -163,12 +174,11 @@ int nvrtcCompileProgram(Program *p, int n, const char **options) {
   if (!mkdtemp(&dir[0])) return 7;
   for (int i = 0; i < n; i++)
     if (strncmp(options[i], "-D", 2) == 0) defines += " " + quoted(options[i]);
-  bool done = build(without(without(p->source, "ptx.cuh"), "hopper.cuh"), defines, dir);
+  bool done = build(without(without(p->source, "ptx.cuh"), "hopper.cuh"), defines, dir, p->code);
   p->log = read(dir + "/log");
-  std::string library = read(dir + "/kernels.so");
-  uint64_t size = library.size();
-  p->code = "EMULATED" + std::string((const char *)&size, 8) + library;
-  for (auto &f : {"/kernels.cc", "/kernels.ii", "/kernels.so", "/log"}) unlink((dir + f).c_str());
+  uint64_t size = p->code.size();
+  p->code = "EMULATED" + std::string((const char *)&size, 8) + p->code;
+  for (auto &f : {"/kernels.cc", "/kernels.ii", "/log"}) unlink((dir + f).c_str());
   rmdir(dir.c_str());
   return done ? 0 : 6;
 }

@@ -7,19 +7,21 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "driver.h"
 
 typedef uint64_t Address;
-enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 101, NOT_FOUND = 500, PEER_ENABLED = 704, FAILED = 719 };
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 101, INVALID_IMAGE = 200, NOT_FOUND = 500, PEER_ENABLED = 704, FAILED = 719 };
 static const uint64_t total_memory = 4ull << 30;
 static const int most_shared = 227 << 10; // the limit of a block's dynamic shared memory
 
@@ -35,9 +37,14 @@ struct Event {
   timespec at;
 };
 struct Module {
-  void *library;
+  std::vector<std::string> keys;            // of the part that launches kernels, of that with all kernels, of the others
+  std::map<std::string, std::string> parts; // [kernel]
+  std::map<std::string, void *> libraries;  // [part]
+  std::mutex lock;
 };
 struct Function {
+  Module *module;
+  std::string name;
   void (*call)(void **);
   int (*sizes)(uint32_t *);
   int (*launch)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, bool, void **);
@@ -101,6 +108,41 @@ void settle() {
 
 void fill32(Address p, uint32_t v, uint64_t n) {
   for (uint64_t i = 0; i < n; i++) ((uint32_t *)p)[i] = v;
+}
+
+// opened loads a shared library. Each module has a copy of its own, for its kernels' static memory.
+void *opened(const std::string &library) {
+  static std::atomic<int> number;
+  const char *dir = getenv("TMPDIR");
+  std::string path = std::string(dir ? dir : "/tmp") + "/emulated-" + std::to_string(getpid()) + "-" + std::to_string(number++) + ".so";
+  FILE *f = fopen(path.c_str(), "wb");
+  if (!f) return nullptr;
+  bool whole = fwrite(library.data(), 1, library.size(), f) == library.size();
+  whole = fclose(f) == 0 && whole;
+  void *out = whole ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+  if (!out) fprintf(stderr, "emulated GPU: %s\n", whole ? dlerror() : "the module could not be written");
+  unlink(path.c_str());
+  return out;
+}
+
+// ready makes and loads the part of a function at its first launch.
+bool ready(Function *f) {
+  Module *m = f->module;
+  std::lock_guard<std::mutex> guard(m->lock);
+  if (f->call) return true;
+  const std::string &part = m->parts[f->name];
+  void *&library = m->libraries[part];
+  if (!library) {
+    std::string made = emulated_library(m->keys[0], part);
+    if (made.empty()) made = emulated_library(m->keys[0], m->keys[1]);
+    library = opened(made);
+  }
+  if (!library) return m->libraries.erase(part), false;
+  auto find = [&](const std::string &name) { return dlsym(library, name.c_str()); };
+  f->sizes = (decltype(f->sizes))find("emulated_sizes_" + f->name);
+  f->launch = (decltype(f->launch))find("emulated_launch");
+  f->call = (decltype(f->call))find("emulated_call_" + f->name);
+  return f->call && f->sizes && f->launch;
 }
 
 } // namespace
@@ -200,36 +242,28 @@ int cuGraphLaunch(Graph *g, void *) {
   return status();
 }
 
-// The code is the length of a shared library, followed by the library (compiler.cc).
+// The code is the length of a listing, followed by the listing (compiler.cc).
 int cuModuleLoadData(Module **m, const void *image) {
-  static int number;
   uint64_t n;
   memcpy(&n, (const char *)image + 8, 8);
-  int count;
-  {
-    std::lock_guard<std::mutex> guard(lock);
-    count = number++;
+  std::istringstream listing(std::string((const char *)image + 16, n));
+  *m = new Module;
+  for (std::string line, key, kernel; std::getline(listing, line);) {
+    std::istringstream words(line);
+    words >> key;
+    if (!emulated_known(key)) return delete *m, INVALID_IMAGE; // Only the user's cache still has this program.
+    (*m)->keys.push_back(key);
+    while (words >> kernel) (*m)->parts[kernel] = key;
   }
-  const char *dir = getenv("TMPDIR");
-  std::string path = std::string(dir ? dir : "/tmp") + "/emulated-" + std::to_string(getpid()) + "-" + std::to_string(count) + ".so";
-  FILE *f = fopen(path.c_str(), "wb");
-  if (!f) return NOT_FOUND;
-  bool whole = fwrite((const char *)image + 16, 1, n, f) == n;
-  whole = fclose(f) == 0 && whole;
-  void *library = whole ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
-  if (!library) fprintf(stderr, "emulated GPU: %s\n", whole ? dlerror() : "the module could not be written");
-  unlink(path.c_str());
-  if (!library) return NOT_FOUND;
-  *m = new Module{library};
   return OK;
 }
-int cuModuleUnload(Module *m) { return dlclose(m->library), delete m, OK; }
+int cuModuleUnload(Module *m) {
+  for (auto &l : m->libraries) dlclose(l.second);
+  return delete m, OK;
+}
 int cuModuleGetFunction(Function **f, Module *m, const char *name) {
-  auto find = [&](const char *prefix) { return dlsym(m->library, (std::string(prefix) + name).c_str()); };
-  void *call = find("emulated_call_"), *sizes = find("emulated_sizes_"), *launch = dlsym(m->library, "emulated_launch");
-  if (!call || !sizes || !launch) return NOT_FOUND;
-  *f = new Function{(void (*)(void **))call, (int (*)(uint32_t *))sizes,
-                    (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, bool, void **))launch, 0, false};
+  if (!m->parts.count(name)) return NOT_FOUND;
+  *f = new Function{m, name};
   return OK;
 }
 // On a GPU a block may use 48 KiB of shared memory, static memory included, unless the host raises the
@@ -267,6 +301,7 @@ int cuOccupancyMaxActiveClusters(int *n, Function *, const Config *c) {
 }
 int cuLaunchKernelEx(const Config *c, Function *f, void **params, void *) {
   Config l = *c;
+  if (!ready(f)) return NOT_FOUND;
   if (l.block[0] * l.block[1] * l.block[2] > 1024 || l.grid[1] > 65535 || l.grid[2] > 65535 || l.shared > f->shared) return INVALID;
   uint32_t cluster = 1;
   bool early = false, together = false;

@@ -1,7 +1,7 @@
 // This file splits a program into its declarations. Each part has a few kernels and all declarations
 // that these use, directly or through others. Programs that differ in other constants alone have the
-// same part, which is compiled once. A part that lacks a declaration does not compile; then the
-// program is compiled as a whole.
+// same part, which is compiled once. A part that lacks a declaration does not compile; then the whole
+// program takes its place.
 #include "parts.h"
 
 #include <algorithm>
@@ -183,10 +183,18 @@ std::string part(const std::string &base, const std::vector<Declaration> &all, c
   return out + entries;
 }
 
-// launches returns the code that runs a kernel, which a program has once for all parts.
+// launches is the code that runs a kernel, which is compiled once for all parts.
 const char *const launches =
     "\nextern \"C\" __attribute__((visibility(\"default\"))) int emulated_launch(void (*call)(void **), const u32 *grid, const u32 *block, u32 bytes, "
     "u32 cluster, bool early, void **p) { return emulated::launch(call, grid, block, bytes, cluster, early, p); }\n";
+
+// whole returns all kernels of a program as one part.
+std::string whole(const std::string &text, const std::vector<Declaration> &all) {
+  std::string entries;
+  for (auto &d : all)
+    if (!d.kernel.empty()) entries += entry(d.kernel);
+  return text + entries;
+}
 
 } // namespace
 
@@ -194,7 +202,7 @@ std::vector<std::string> parts_of(const std::string &text, size_t begin) {
   const std::string base = text.substr(0, begin);
   std::vector<Declaration> all = declarations(text, begin);
   std::map<std::string, std::vector<size_t>> kernels; // [file]
-  std::vector<std::string> out = {base + launches};
+  std::vector<std::string> out = {base + launches, whole(text, all)};
   auto cut = [&](std::vector<size_t> &some) {
     out.push_back(part(base, all, some));
     some.clear();
@@ -208,11 +216,4 @@ std::vector<std::string> parts_of(const std::string &text, size_t begin) {
   for (auto &k : kernels)
     if (!k.second.empty()) cut(k.second);
   return out;
-}
-
-std::string whole(const std::string &text, size_t begin) {
-  std::string entries = launches;
-  for (auto &d : declarations(text, begin))
-    if (!d.kernel.empty()) entries += entry(d.kernel);
-  return text + entries;
 }
