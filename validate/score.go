@@ -139,7 +139,7 @@ func (s spread) ratio() float64 { return s.greatest.Value / s.least.Value }
 
 func (s spread) String() string {
 	a, b := s.least, s.greatest
-	return fmt.Sprintf("%s of %s: %.4g (%s) and %.4g (%s)", a.Metric, a.Config.String(), a.Value, a.place(), b.Value, b.place())
+	return fmt.Sprintf("%s of %s: %.4g (%s) and %.4g (%s)", a.Metric, a.String(), a.Value, a.place(), b.Value, b.place())
 }
 
 // spreads are those of all configurations, in the order of the rows.
