@@ -46,10 +46,9 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 		Long: "Compare predictions with observations: those that come with the program, or else those of the\n" +
 			"given result files, folders of them, or files of \"llmprof validate reduce\". No GPU is needed.\n\n" +
 			"The error is predicted over observed, less 1. Each group has its bias, the median, mean and 90th " +
-			"percentile of its absolute value, the share of observations inside the predicted 90 % interval, and " +
-			"the noise of the observations. Observations that a constant was fitted on are scored separately.\n\n" +
-			"Processes of one engine differ, on one host and from host to host. \"repeat\" is the 90th percentile of how far an " +
-			"observation is from another of the same configuration; --pool compares with their median.\n\n" +
+			"percentile of its absolute value, the share of observations inside the predicted 90 % interval, how far " +
+			"one is from another of its configuration (\"repeat\", 90th percentile), and the observations' noise. Those that a constant was " +
+			"fitted on are scored separately.\n\n" +
 			"With --live it predicts a grid, measures it on this machine, and compares; --model, --engine and --gpu " +
 			"then say what is measured. What is interrupted goes on when the command is given again.",
 		Example: "  llmprof validate\n" +
@@ -74,15 +73,15 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 }
 
 func (v *comparison) chosenFlags(f *pflag.FlagSet) {
-	f.StringSliceVarP(&v.models, "model", "m", nil, "only observations of these `models`; a directory names your own")
-	f.StringVarP(&v.gpu, "gpu", "g", "", "only observations on this `GPU`")
+	f.StringSliceVarP(&v.models, "model", "m", nil, "only of these `models`; a directory names your own")
+	f.StringVarP(&v.gpu, "gpu", "g", "", "only on this `GPU`")
 	f.StringSliceVar(&v.engines, "engine", nil, "only by these `engines`, as \"transformers graph\"")
 	f.StringSliceVar(&v.by, "by", []string{"engine", "gpu", "tp"}, "group by `keys`: engine, gpu, tp, model, batch, source")
 	f.Lookup("by").DefValue = "engine,gpu,tp"
 	ask.CalibrationFlag(f, &v.constant)
-	f.BoolVar(&v.pool, "pool", false, "compare with the median of a configuration's observations")
+	f.BoolVar(&v.pool, "pool", false, "compare with the median of each configuration")
 	f.BoolVar(&v.ablate, "ablate", false, "say what each constant buys: errors where it is ideal")
-	f.Float64Var(&v.FailOver, "fail-over", 0, "fail where a group's median error is over this `percent`")
+	f.Float64Var(&v.FailOver, "fail-over", 0, "fail where a median error is over this `percent`")
 	ask.Words(f, "by", "engine", "gpu", "tp", "model", "batch", "source")
 }
 

@@ -36,7 +36,7 @@ func (l *liveFlags) add(f *pflag.FlagSet) {
 	f.IntVar(&l.gen, "gen-len", 32, "`tokens` generated for each prompt")
 	ask.Choice(f, &l.device, "device", "", "`device` that is measured: %s (default: cuda)", "cuda", "cpu")
 	f.StringVar(&l.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
-	f.StringVar(&l.results, "results", defaultResults, "`FOLDER` of result files and predictions")
+	f.StringVar(&l.results, "results", defaultResults, "`FOLDER` of results and predictions")
 	f.StringVar(&l.python, "python", "", "Python `interpreter` of the transformers engine")
 	f.StringVar(&l.libraries, "cuda-libs", "", "`folder` of the CUDA libraries that the native engine opens")
 	f.BoolVar(&l.shared, "shared", false, "measure although others use the GPU")
