@@ -9,7 +9,7 @@ import (
 	"llmprof/serving"
 )
 
-// No token at a rate takes less energy than the bound by which searches leave deployments out, with drafts, other steps and replicas that only prefill, however many
+// TestBoundsOfEnergy holds that no token at a rate takes less energy than the bound by which searches leave deployments out, with drafts, other steps and replicas that only prefill, however many
 // replicas share experts.
 func TestBoundsOfEnergy(t *testing.T) {
 	random := rand.New(rand.NewPCG(15, 11))

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestPool checks that observations of one configuration become their median, whoever measured them, and that those
-// which differ in anything but the source stay apart.
+// TestPool checks that observations of one configuration become their median, whoever measured them. Observations of
+// other configurations, metrics and fits keep rows of their own.
 func TestPool(t *testing.T) {
 	rows := []Row{
 		rowOf(TTFT, "a", 3, 4, 2, 4), rowOf(TPOT, "a", 1, 2), rowOf(TTFT, "a", 3, 1, 2, 4), rowOf(TTFT, "b", 3, 6, 2, 4),
