@@ -109,15 +109,7 @@ func (s *search) likely(c *config) float64 {
 func (s *search) loaded(ctx context.Context, first bool) {
 	all, nearest, missedAt, ends := s.open, s.miss, s.missedAt, true
 	s.first, s.cut = first, false
-	defer func() {
-		s.prepared = nil
-		switch s.cut = s.cut && len(s.rows) == 0 && !s.qualifies; {
-		case s.cut:
-			s.open, s.miss, s.missedAt = all, nearest, missedAt
-		case ends:
-			s.open = nil
-		}
-	}()
+	defer func() { s.leave(all, nearest, missedAt, ends) }()
 	least := math.Inf(1)                    // that a row ranks by
 	best, plain := math.Inf(1), math.Inf(1) // GPUs of the best row, and of the best without extras
 	for i := range s.rows {
@@ -165,6 +157,17 @@ func (s *search) loaded(ctx context.Context, first bool) {
 			ends = false
 			return
 		}
+	}
+}
+
+// leave leaves the deployments open, and the miss, with which a search began that was cut; else none if it came to its end.
+func (s *search) leave(all []*config, nearest Miss, missedAt int, ends bool) {
+	s.prepared = nil
+	switch s.cut = s.cut && len(s.rows) == 0 && !s.qualifies; {
+	case s.cut:
+		s.open, s.miss, s.missedAt = all, nearest, missedAt
+	case ends:
+		s.open = nil
 	}
 }
 
