@@ -65,6 +65,22 @@ func (e *graphed) expertCalls(l *analytic.Lowering, t operator.Type, gemms float
 	return gemms
 }
 
+// expertHelpers is the kernels beside both grouped GEMMs of a layer, whose times operator tables include but which the host launches one by one.
+// OpenAI's Triton kernels have four for the routing, and the sum of the results (a trace of gpt-oss-20b in experiments/h100-vllm-ep). Those of vLLM and SGLang
+// choose the experts, sort the pairs by two, and have the activation, the sum and a copy (a trace in experiments/vllm-host/h200), and a kernel before
+// each GEMM that quantizes its inputs. Those of one C++ operator were not traced: they count as one.
+func (e *graphed) expertHelpers(l *analytic.Lowering, o *operator.Op) float64 {
+	switch {
+	case e.oneCall:
+		return 1
+	case e.triton && tritonMXFP4(l.GPU, o.Scheme):
+		return 5
+	case o.Format != l.Step.Scheme.Stream():
+		return 6 + 2
+	}
+	return 6
+}
+
 // alignment is the rows that DeepGEMM's contiguous layout gives each expert a multiple of.
 const alignment = 128
 

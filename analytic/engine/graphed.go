@@ -258,8 +258,8 @@ func (e *graphed) experts(l *analytic.Lowering, i int) {
 			pairs = o.Shape.Pairs // it was sent those of its own experts alone
 		}
 		k.Permuted = l.Step.Bytes(pairs * o.Shape.K)
+		k.Helpers = e.expertHelpers(l, o)
 		if j := l.Next(0, operator.TopK); j >= 0 && e.mapped(l, o) == 0 {
-			k.Helpers = 1
 			l.Fuse(k, j)
 		}
 		return

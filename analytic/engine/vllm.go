@@ -16,7 +16,7 @@ import (
 // graphs of decode steps and piecewise CUDA graphs of short prompts.
 var vllm = graphed{profile: analytic.Profile{
 	Name: "vllm", Pipelined: true, // max_concurrent_batches of its executors
-	Source: "vLLM 0.25.1, asynchronous scheduling, CUDA graphs; host time of steps that no prediction is scored on, of 40 processes, and kernels of llama3.1-8b's traces " +
+	Source: "vLLM 0.25.1, asynchronous scheduling, CUDA graphs; host time of steps that no prediction is scored on, of 70 processes, and kernels of llama3.1-8b's traces " +
 		"on an H200 and on H100s (experiments/vllm/host.py); 92 % of the memory, 1.1 GB of it for graphs and buffers, as the KV cache that it had left says",
 	Constants: vllmServerConstants, Operators: tabled("vllm"), Reserve: 1.1e9, Budget: budget("vllm"), Utilization: taking(0.92), HostError: vllmHostError,
 	Support: vllmRuns, Padding: vllmPadding, Sampler: sortedLogits,
@@ -64,13 +64,13 @@ var vllmRuns = analytic.Support{
 // vllmConstants sets the constants of vLLM's host, measured on a Xeon with 16 cores. The host's
 // time of a decode step comes from llama3.2-1b, and that of each sequence from llama3.2-3b in FP8 too, whose kernels take less
 // time than the host (experiments/vllm/sequences.py).
-// The times of a launch and of a call come from steps of 40 processes on four machines, none of which are scored
+// The times of a launch and of a call come from steps of 70 processes on six machines, none of which are scored
 // (experiments/vllm/host.py).
 func vllmConstants(c *roofline.Constants) {
 	setDefault(c, roofline.HostAsync, vllmAsync)
 	setDefault(c, roofline.HostSequence, 20e-6)
-	setDefault(c, roofline.HostLaunch, 51e-6)
-	setDefault(c, roofline.HostDispatch, 108e-6)
+	setDefault(c, roofline.HostLaunch, 40e-6)
+	setDefault(c, roofline.HostDispatch, 131e-6)
 	setDefault(c, roofline.HostRequest, vllmRequest)
 	setDefault(c, roofline.HostSmallKernel, 2.9e-6)
 	setDefault(c, roofline.MoEPrefillCompute, 0.5)
@@ -94,7 +94,7 @@ func sortedLogits(m *models.Model, g *hardware.GPU) unit.Bytes {
 }
 
 // vllmHostError is the relative error of the host's time: 90 % of the launch times of prompts
-// lay between 0.60 and 1.34 times the constants, over repeats, processes and four machines, whose
+// lay between 0.63 and 1.40 times the constants, over repeats, processes and six machines, whose
 // processors take 0.9 to 1.6 ms for the same work as others share them
 // (experiments/vllm/host.py).
 const vllmHostError = 0.5

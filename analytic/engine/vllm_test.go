@@ -90,7 +90,7 @@ func TestLongestGraph(t *testing.T) {
 // head. Up to 512 tokens, a layer is a graph, a cache write and attention. Python calls
 // attention, and beyond 512 tokens the piece of the model behind it.
 func TestPromptLaunches(t *testing.T) {
-	const launch, call, beyond = 51e-6, 108e-6, 2.4e-3 + 2.4e-3
+	const launch, call, beyond = 40e-6, 131e-6, 2.4e-3 + 2.4e-3
 	for prompt, n := range map[int]struct{ launches, calls float64 }{700: {16*10 + 3, 32}, 513: {16*10 + 3, 32}, 512: {16*3 + 1, 16}, 128: {16*3 + 1, 16}} {
 		e := predict(t, onEngine(t, "llama3.2-1b", "vllm", analytic.Workload{Batch: 1, PromptLen: prompt, GenLen: 2}))
 		near(t, "TTFT", e.TTFT.Expected, unit.Seconds(beyond+n.launches*launch+n.calls*call), 1e-9)
@@ -99,12 +99,19 @@ func TestPromptLaunches(t *testing.T) {
 	pair := onEngine(t, "llama3.2-1b", "vllm", analytic.Workload{Batch: 1, PromptLen: 700, GenLen: 2})
 	pair.Parallel.TP = 2
 	near(t, "TTFT over two GPUs", predict(t, pair).TTFT.Expected, unit.Seconds(beyond+(16*14+6)*launch+32*call), 1e-9)
-	// Of each of 24 layers of gpt-oss the router, the routing and two GEMMs of experts are launched besides, without an activation; Python
-	// calls seven Triton kernels of the experts too, each by two calls.
-	c := onEngine(t, "gpt-oss-20b", "vllm", analytic.Workload{Batch: 1, PromptLen: 1025, GenLen: 2})
-	c.Scheme = models.StoredScheme(c.Model)
-	e := predict(t, c)
-	near(t, "TTFT of gpt-oss", e.TTFT.Expected, unit.Seconds(beyond+(24*11+3)*launch+24*16*call), 1e-9)
+	// In place of two products and the activation, a layer of a mixture has the router and its experts' kernels: seven Triton kernels of
+	// gpt-oss, each of which Python calls twice, and eight of Qwen3's, three of them called; FP8 has two more that quantize.
+	for _, x := range []struct {
+		model, scheme           string
+		layers, launches, calls float64
+	}{{"gpt-oss-20b", "", 24, 7 + 1 + 7, 2 + 2*7}, {"qwen3-30b-a3b", "w16a16", 48, 8 + 1 + 8, 2 + 3}, {"qwen3-30b-a3b", "fp8", 48, 8 + 1 + 10, 2 + 3}} {
+		c := onEngine(t, x.model, "vllm", analytic.Workload{Batch: 1, PromptLen: 1025, GenLen: 2})
+		if c.Scheme = models.StoredScheme(c.Model); x.scheme != "" {
+			c.Scheme = casetest.Scheme(t, x.scheme, c.Machine.GPU)
+		}
+		e := predict(t, c)
+		near(t, "TTFT of "+x.model+" "+x.scheme, e.TTFT.Expected, unit.Seconds(beyond+(x.layers*x.launches+3)*launch+x.layers*x.calls*call), 1e-9)
+	}
 }
 
 // TestPeerAllReduce holds small all-reduces of vLLM in a graph to times of vLLM 0.24.0 on H200s, which

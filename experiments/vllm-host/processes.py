@@ -5,7 +5,8 @@
 
 So many processes as WAVE says start together, for a start takes a minute. Once all of them are ready, one after the other measures
 while the rest wait, ROUNDS times in turn, so that what differs from process to process is told from what differs from minute to
-minute. LENGTHS and BATCHES choose the points. With a + it writes traces of prompts too. RESULTS gets a file of JSON lines for each process, as of experiments/vllm/steps.py.
+minute. LENGTHS and BATCHES choose the points. With a + it writes traces of prompts too, with PyTorch's operators where OPERATORS is set. A
+model of SMALL is a mixture of its family with other sizes. RESULTS gets a file of JSON lines for each process, as of experiments/vllm/steps.py.
 """
 import fcntl
 import json
@@ -21,6 +22,11 @@ import steps  # noqa: E402
 LENGTHS = [int(n) for n in os.environ.get("LENGTHS", "32 128 256 384 512 520 768 1024").split()]
 BATCHES = [int(n) for n in os.environ.get("BATCHES", "1 16 64").split()]
 ROUNDS = int(os.environ.get("ROUNDS", 3))
+SMALL = {
+    "gpt-oss-small": ("gpt-oss-20b", {"hidden_size": 1024, "intermediate_size": 1024, "num_hidden_layers": 12, "num_attention_heads": 16, "num_key_value_heads": 4,
+                                      "num_local_experts": 16}),
+    "qwen3-moe-small": ("qwen3-30b-a3b", {"hidden_size": 1024, "moe_intermediate_size": 512, "num_hidden_layers": 12, "num_attention_heads": 16, "num_experts": 32}),
+}
 
 
 class Process(steps.Bench):
@@ -52,10 +58,13 @@ def job(folder, wave, number, name):
     name, _, tp = name.removesuffix("+").partition("/")
     name, _, weights = name.partition("@")
     model, _, layers = name.partition(":")
-    config = json.loads(pathlib.Path(folder, model, "config.json").read_text())
+    base, sizes = SMALL.get(model, (model, {}))
+    config = json.loads(pathlib.Path(folder, base, "config.json").read_text()) | sizes
     config["num_hidden_layers"] = int(layers or config["num_hidden_layers"])
+    if "layer_types" in config:
+        config["layer_types"] = config["layer_types"][:config["num_hidden_layers"]]
     label = f"{model}-{config['num_hidden_layers']}"
-    path = pathlib.Path(folder, label if layers else model)
+    path = pathlib.Path(folder, label if layers or sizes else model)
     path.mkdir(exist_ok=True)
     (path / "config.json").write_text(json.dumps(config))
     args = {"max_model_len": max(2048, max(LENGTHS) + 256), "tensor_parallel_size": int(tp or 1), "kv_cache_memory_bytes": 2 << 30, "gpu_memory_utilization": 0.1,
@@ -103,6 +112,8 @@ def main():
     import vllm.entrypoints.llm  # noqa: F401
     import torch._inductor.compile_fx  # noqa: F401
     steps.hook()
+    if "OPERATORS" in os.environ:
+        steps.KEEP.add("cpu_op")
     for wave in range(0, len(models), size):
         if end - time.monotonic() < 90:
             break

@@ -20,7 +20,7 @@ def probe(folder):
 def reduce(folder):
     worked = probe(folder)
     for path in sorted(folder.glob("*-*.jsonl")):
-        model, layers, tp = re.match(r"\d+-\d+-(.*?)-(\d+)(?:-tp(\d))?$", path.stem).groups()
+        model, layers, weights, tp = re.match(r"\d+-\d+-(.*?)-(\d+)(?:-(fp8))?(?:-tp(\d))?$", path.stem).groups()
         points, times = collections.defaultdict(list), []
         for line in open(path):
             point = json.loads(line)
@@ -30,7 +30,7 @@ def reduce(folder):
                 points[point["kind"], point["batch"], point.get("prompt", "")] += point["repeats"]
         work = [us for t, us in worked if any(0 <= t - begun < 4 for begun in times)]
         for (kind, batch, prompt), repeats in points.items():
-            row = {"process": f"{folder.name}-{path.stem.split('-' + model)[0]}", "model": model, "layers": layers, "tp": tp or 1, "batch": batch, "prompt_len": prompt,
+            row = {"process": f"{folder.name}-{path.stem.split('-' + model)[0]}", "model": model, "weights": weights or ("mxfp4" if "gpt-oss" in model else "bf16"), "layers": layers, "tp": tp or 1, "batch": batch, "prompt_len": prompt,
                    "processor_us": round(statistics.median(work))}
             if kind == "decode":
                 yield {**row, "tpot_ms": round(1e3 * statistics.median(r["tpot_s"] for r in repeats), 3)}
@@ -40,7 +40,7 @@ def reduce(folder):
                    "launch_ms": "" if tp else round(1e3 * statistics.median(s[1] - s[0] for s in launched if len(s) > 1), 2)}
 
 
-out = csv.DictWriter(sys.stdout, ["process", "model", "layers", "tp", "batch", "prompt_len", "ttft_ms", "launch_ms", "tpot_ms", "processor_us"], lineterminator="\n")
+out = csv.DictWriter(sys.stdout, ["process", "model", "weights", "layers", "tp", "batch", "prompt_len", "ttft_ms", "launch_ms", "tpot_ms", "processor_us"], lineterminator="\n")
 out.writeheader()
 for folder in map(pathlib.Path, sys.argv[1:]):
     out.writerows(reduce(folder))

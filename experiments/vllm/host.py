@@ -4,7 +4,7 @@
 From the traces of prompts: the time of a launch between two kernels of a compiled piece, and how many of them attention, the
 way from attention to the next product and the experts take beyond their own launches. From steps.jsonl.gz and processes.csv: the launch of
 steps that are not scored (several prompts at once; prompts of 4096 and more, whose time is the kernels'; a process that was kept busy,
-clocks.jsonl.gz; small models), fitted as fixed + per request + launch x launches + call x calls with the least absolute error of the
+clocks.jsonl.gz; small models), fitted as fixed + per request + launch x launches + call x calls, times a factor for each machine, with the least absolute error of the
 logarithm, in which every process counts as one.
 
 Then, of the prompts that are scored and wait for the host: how far TTFT is off by these constants, and by the launch that the
@@ -25,6 +25,8 @@ import sys
 LAYERS = {"llama3.2-1b": 16, "llama3.2-3b": 28, "llama3.1-8b": 32, "qwen2.5-7b": 28, "qwen3-8b": 36, "qwen3-30b-a3b": 48}  # of the models that are measured whole
 MOE = ("topkGating", "moe_align", "count_and_sort", "fused_moe_kernel", "act_and_mul", "moe_sum", "DtoD",
        "_topk_forward", "_bitmatrix_", "_combined_routing", "_matmul_ogs", "_reduce_grouped")  # OpenAI's Triton kernels
+EXPERTS = {  # kernels of the router and the experts, and their calls; a dense model has two products and an activation
+    **dict.fromkeys(("qwen3-30b-a3b", "qwen3-moe-small", "olmoe-1b-7b"), (9, 3)), **dict.fromkeys(("gpt-oss-20b", "gpt-oss-small"), (8, 14))}
 REPEATED = ["h100-vllm", "h100-vllm-fp8", "h100-vllm-again", "h200-vllm", "h200-vllm-fp8", "h200-vllm-again"]  # points that two processes ran
 REQUEST = 2.4e-3  # the way of a request and of its first token, beside its step
 ATTENTION = ("FlashAttnFwdSm90", "flash::enable", "reshape_and_cache")
@@ -94,10 +96,10 @@ def lines(path):
 
 
 def small(folder):
-    """Steps of the small models of processes.py on one GPU. Prompts of the mixture that a CUDA graph covers wait for its kernels and are left out."""
+    """Steps of the small models of processes.py on one GPU. Prompts of a mixture that a CUDA graph covers wait for its kernels and are left out."""
     for r in csv.DictReader(open(folder / "processes.csv")) if (folder / "processes.csv").exists() else ():
-        if r["prompt_len"] and r["tp"] == "1" and (r["model"] != "olmoe-1b-7b" or int(r["prompt_len"]) > 512):
-            yield float(r["launch_ms"]) / 1e3, 1, *launches(r["model"], int(r["prompt_len"]), int(r["layers"])), (r["process"], r["model"], r["layers"])
+        if r["prompt_len"] and r["tp"] == "1" and (r["model"] not in EXPERTS or int(r["prompt_len"]) > covered(r["model"])):
+            yield float(r["launch_ms"]) / 1e3, 1, *launches(r["model"], int(r["prompt_len"]), int(r["layers"]), r["weights"]), (r["process"], r["model"], r["layers"], r["weights"])
 
 
 def pairs(folder, c):
@@ -109,10 +111,20 @@ def pairs(folder, c):
             yield int(length), float(r["ttft_ms"]) / (float(rows[model, length, "1"]["ttft_ms"]) + 1e3 * copies)
 
 
-def launches(model, tokens, layers=None):
+def covered(model):
+    """The most tokens of a prompt that CUDA graphs cover."""
+    return 1024 if "gpt-oss" in model else 512
+
+
+def launches(model, tokens, layers=None, weights="bf16"):
     """Kernels that the host launches and calls of Python. A piece of a prompt that a CUDA graph covers is one launch, beside those of attention and the write to the cache."""
-    layers, moe, heads = layers or LAYERS[model], model in ("qwen3-30b-a3b", "olmoe-1b-7b"), "qwen3" in model
-    return (layers * (10 + heads + 7 * moe), layers * (2 + 3 * moe)) if tokens > 512 else (3 * layers, layers)
+    layers = layers or LAYERS[model]
+    if tokens <= covered(model):
+        return 3 * layers, layers
+    kernels, calls = EXPERTS.get(model, (3, 0))
+    norms = 2 if model == "olmoe-1b-7b" else "qwen3" in model
+    quantized = 2 * (calls > 0 and weights == "fp8")
+    return layers * (7 + norms + kernels + quantized), layers * (2 + calls)
 
 
 def expected(c, requests, launches, calls):
@@ -137,11 +149,35 @@ def held_out(seen):
             yield (statistics.median(others) * x[4] + REQUEST) / x[5]
 
 
+def machine(process):
+    """The machine of a process: each of the older experiments ran on one, and so did all processes of processes.csv whose names begin alike."""
+    return process[0] if "vllm" in process[0] else process[0].split("-")[0]
+
+
+def middle(pairs):
+    """The median of values with weights."""
+    pairs, below = sorted(pairs), 0.0
+    half = sum(w for _, w in pairs) / 2
+    for value, weight in pairs:
+        below += weight
+        if below >= half:
+            return value
+
+
 def fit(rows):
+    """The constants of the median machine, and how many times as long each machine takes: which models a fast machine ran must not say what launches and calls take."""
     count = collections.Counter(process for *_, process in rows)
+    machines = collections.defaultdict(list)
+    for row in rows:
+        machines[machine(row[-1])].append(row)
+
+    def factors(c):
+        logs = {m: [(math.log(t / expected(c, *n)), 1 / count[process]) for t, *n, process in of] for m, of in machines.items()}
+        return logs, {m: middle(pairs) for m, pairs in logs.items()}
 
     def cost(c):
-        return sum(abs(math.log(t / expected(c, *n))) / count[process] for t, *n, process in rows)
+        logs, middles = factors(c)
+        return sum(w * abs(x - middles[m]) for m, pairs in logs.items() for x, w in pairs)
     c, scale = [2e-3, 1e-3, 36e-6, 180e-6], 0.5
     best = cost(c)
     while scale > 1e-3:
@@ -152,7 +188,9 @@ def fit(rows):
                 if (x := cost(d)) < best:
                     c, best, improved = d, x, True
         scale = scale if improved else scale / 2
-    return c
+    found = factors(c)[1]
+    usual = statistics.median(found.values())
+    return [x * math.exp(usual) for x in c], {m: math.exp(x - usual) for m, x in found.items()}
 
 
 def apart(folders):
@@ -175,13 +213,14 @@ def main(folders):
     for path in sorted(path for folder in folders for path in folder.glob("traces/*prompt*.json.gz")):
         trace(path)
     rows = [x for folder in folders for kind in (steps, busy, small) for x in kind(folder)]
-    c = fit(rows)
+    c, machines = fit(rows)
     ratio = sorted(t / expected(c, *n) for t, *n, _ in rows)
     processes = collections.defaultdict(list)
     for t, *n, process in rows:
         processes[process].append(t / expected(c, *n))
     print(f"{len(rows)} steps of {len(processes)} processes: fixed {1e3 * c[0]:.2f} ms, a request {1e3 * c[1]:.2f} ms, a launch {1e6 * c[2]:.0f} µs, a call {1e6 * c[3]:.0f} µs; "
           f"5 % take {ratio[len(ratio) // 20]:.2f} times as long, 95 % {ratio[-len(ratio) // 20]:.2f}")
+    print("machines take " + ", ".join(f"{x:.2f} ({m})" for m, x in sorted(machines.items())) + " times as long as the median one")
     for process in sorted(processes):
         print(f"  {' '.join(process)}: {statistics.median(processes[process]):.2f} times the constants")
     seen = [x for folder in folders if (folder / "prompts.csv").exists() for x in scored(folder, c)]

@@ -109,7 +109,7 @@ func solvePossible(e equation, samples []sample, start []float64) (f *fit, refus
 
 // hostScales are how many times slower than at the start the host is where a fit begins again. A step takes the
 // longer of host and kernels, so that a fit that begins with the kernels ahead of the host may end there.
-var hostScales = []float64{4, 16}
+var hostScales = []float64{2, 4, 16}
 
 // slowHosts are starts with slower hosts.
 func slowHosts(keys []roofline.Constant) func(start []float64) [][]float64 {
