@@ -13,7 +13,9 @@ type eventLoop struct {
 	turns                      *roundRobin // of clients that send a request when they have an answer; nil in an open loop
 
 	running  bool // a pass runs
+	plain    bool // it sends no tokens and takes none apart
 	end      float64
+	each     float64    // time of a pass without tokens
 	ready    delivery   // tokens to send
 	taken    delivery   // outputs that the pass takes apart
 	outputs  []delivery // outputs of steps, not taken apart yet
@@ -75,6 +77,9 @@ func (p *eventLoop) until(time float64) {
 	for {
 		switch { // as next, which takes longer
 		case p.running && p.end <= time:
+			if p.plain && p.alike(time) {
+				return
+			}
 			p.finish()
 			p.begin(p.end)
 		case !p.running && p.come < len(p.coming) && p.coming[p.come] <= time:
@@ -83,6 +88,27 @@ func (p *eventLoop) until(time float64) {
 			return
 		}
 	}
+}
+
+// alike lets passes up to a time end that are like the one that runs: they take no tokens apart, and no request comes or leaves with them. It reports
+// whether the last of them ends later.
+func (p *eventLoop) alike(time float64) bool {
+	last, end, passes := math.MaxInt, p.end, p.passes
+	if len(p.entering) > 0 {
+		last = p.entering[0].last
+	}
+	if len(p.outputs) > 0 {
+		last = min(last, p.outputs[0].last-1)
+	}
+	next := math.Inf(1)
+	if p.come < len(p.coming) {
+		next = p.coming[p.come]
+	}
+	for ; passes < last && end <= time && end < next; passes++ {
+		end += p.each
+	}
+	p.end, p.passes = end, passes
+	return end > time
 }
 
 // next is when a pass ends, or a request comes to a server that is idle; +Inf if nothing does.
@@ -117,19 +143,19 @@ func (p *eventLoop) begin(now float64) {
 		return
 	}
 	p.passes++
-	p.running, p.end = true, now
+	p.running, p.plain, p.end = true, true, now
 	if p.ready.gain > 0 {
-		p.end = p.send(now)
+		p.plain, p.end = false, p.send(now)
 	}
 	for i := range p.outputs {
 		if o := &p.outputs[i]; o.last <= p.passes {
 			p.end += p.half * o.gain
 			p.taken.join(o)
+			p.plain = false
 		}
 	}
-	if n := len(p.entering); n > 0 {
-		p.end += p.intake * float64(n) / stages
-	}
+	p.each = p.intake * float64(len(p.entering)) / stages
+	p.end += p.each
 }
 
 // send sends the tokens that are ready, from a time on, and gives when it is done: those of sequences that decode, in the order in which they began,

@@ -54,6 +54,7 @@ type prediction struct {
 	joins    unit.Seconds      // time that a prompt adds to a decode step of all clients; only for clients in a closed loop
 	together float64           // prompts that a step has; only of clients in a closed loop
 	apart    bool              // prompts have steps of their own
+	ffn      string            // layers of the model
 }
 
 // A Reason is why an observation is not scored.
@@ -129,6 +130,9 @@ func (s *Scorer) estimate(c Config) (p prediction, err error) {
 	predictor, err := analytic.NewPredictor(question)
 	if err != nil {
 		return p, &mismatch{Impossible, err}
+	}
+	if p.ffn = "dense"; question.Model.HasExperts() {
+		p.ffn = "experts"
 	}
 	if p.Estimate, err = predictor.Predict(&question.Workload); err != nil {
 		return p, &mismatch{Impossible, err}

@@ -21,13 +21,14 @@ const (
 	ByGPU    Dimension = "gpu"
 	ByTP     Dimension = "tp"
 	ByModel  Dimension = "model"
+	ByFFN    Dimension = "ffn" // of the model: dense or experts
 	ByBatch  Dimension = "batch"
 	BySource Dimension = "source"
 )
 
 // dimensions lists them.
 func dimensions() []Dimension {
-	return []Dimension{ByEngine, ByGPU, ByTP, ByModel, ByBatch, BySource}
+	return []Dimension{ByEngine, ByGPU, ByTP, ByModel, ByFFN, ByBatch, BySource}
 }
 
 // ParseDimension finds a dimension by name.
@@ -42,6 +43,7 @@ type Group struct {
 	GPU    *string `json:"gpu"`
 	TP     *int    `json:"tp"`
 	Model  *string `json:"model"`
+	FFN    *string `json:"ffn"`
 	Batch  *int    `json:"batch"`
 	Source *string `json:"source"`
 	Fitted bool    `json:"fitted"` // a constant was fitted on them
@@ -97,7 +99,7 @@ func (g *Group) order(other *Group) int {
 	return cmp.Or(
 		slices.Index(metrics(), g.Metric)-slices.Index(metrics(), other.Metric), fitted(g)-fitted(other),
 		compare(g.Source, other.Source), compare(g.GPU, other.GPU), compare(g.Engine, other.Engine), compare(g.TP, other.TP),
-		compare(g.Model, other.Model), compare(g.Batch, other.Batch),
+		compare(g.Model, other.Model), compare(g.FFN, other.FFN), compare(g.Batch, other.Batch),
 	)
 }
 
@@ -127,6 +129,8 @@ func dimension(r *Row, d Dimension) string {
 		return fmt.Sprint(r.TP)
 	case ByModel:
 		return r.Model
+	case ByFFN:
+		return r.FFN
 	case ByBatch:
 		return fmt.Sprint(r.Batch)
 	}
@@ -146,6 +150,8 @@ func groupOf(r *Row, by []Dimension) Group {
 			g.TP = &r.TP
 		case ByModel:
 			g.Model = &text
+		case ByFFN:
+			g.FFN = &text
 		case ByBatch:
 			g.Batch = &r.Batch
 		case BySource:
@@ -195,7 +201,7 @@ func Over(all []Summary, limit float64) []Summary {
 // String names the group.
 func (g *Group) String() string {
 	parts := []string{string(g.Metric)}
-	for _, p := range []*string{g.Engine, g.GPU, g.Model, g.Source} {
+	for _, p := range []*string{g.Engine, g.GPU, g.Model, g.FFN, g.Source} {
 		if p != nil {
 			parts = append(parts, *p)
 		}

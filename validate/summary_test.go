@@ -57,6 +57,12 @@ func TestSummarizeGroups(t *testing.T) {
 	if got, want := count(ByGPU), []int{1, 1, 1, 1, 1}; !slices.Equal(got, want) {
 		t.Errorf("by GPU %v, want %v", got, want)
 	}
+	for i, ffn := range []string{"dense", "dense", "experts", "dense", "dense"} {
+		rows[i].FFN = ffn
+	}
+	if got, want := count(ByFFN), []int{1, 1, 1, 1, 1}; !slices.Equal(got, want) {
+		t.Errorf("by the kind of layers %v, want %v", got, want)
+	}
 	all := Summarize(rows)
 	if s := all[0]; s.Coverage != nil || s.Reason == nil {
 		t.Errorf("coverage without intervals is %v, reason %v", s.Coverage, s.Reason)

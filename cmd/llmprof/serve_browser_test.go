@@ -451,6 +451,9 @@ func TestPageCompares(t *testing.T) {
 	if len(twice) > 0 {
 		t.Errorf("operators that differ have one name: %q", twice)
 	}
+	p.set(t, "gen-len", "1") // nothing is decoded: the prefill stands beside that of A
+	p.wait(t, `document.querySelector("#roof-decode").disabled && document.querySelector("#roof-prefill").ariaPressed === "true" && !document.querySelector("#compare .about")`)
+	p.wait(t, `[...document.querySelectorAll("#operators td:last-child")].filter((e) => e.textContent > 0).length > 10 && ![...document.querySelectorAll("#graph .node title")].every((e) => e.textContent.endsWith("not in this phase"))`)
 	p.quiet(t)
 }
 

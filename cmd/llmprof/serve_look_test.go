@@ -269,8 +269,8 @@ func TestPageHasNoBlankLines(t *testing.T) {
 	p.quiet(t)
 }
 
-// No figure of the verdict is wider than its place, those of a load among them, no bound in the table of operators, also beside A,
-// and no name of a model.
+// No figure of the verdict is wider than its place, those of a load among them, no bound and no figure in the table of operators, also
+// beside A, and no name of a model.
 func TestPageFiguresFit(t *testing.T) {
 	p := browse(t, "#model=qwen3-next-80b-a3b&gpu=h200-sxm-141gb&tp=8&view.load=concurrency&concurrency=1000&pin.model=qwen3-next-80b-a3b&pin.gpu=h200-sxm-141gb", &serveOrder{})
 	p.wait(t, settled)
@@ -278,7 +278,7 @@ func TestPageFiguresFit(t *testing.T) {
 		p.wide(t, width)
 		p.followed(t)
 		var wide []string
-		p.eval(t, `[...document.querySelectorAll("#verdict .value, #operators td:nth-child(4), #model")].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent || e.value)`, &wide)
+		p.eval(t, `[...document.querySelectorAll("#verdict .value, #operators :is(.n, td:nth-child(4)), #model")].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent || e.value)`, &wide)
 		if len(wide) > 0 {
 			t.Errorf("%d px: wider than their places: %q", width, wide)
 		}

@@ -15,6 +15,6 @@ export const Compare = kept(function Compare({ pin, flags, old, oldError, doc })
     <div class="scroll"><table><thead><tr><th scope="col">Setting</th><th scope="col">A (pinned)</th><th scope="col">B (now)</th></tr></thead>
       <tbody>${names.length ? names.map((n) => html`<tr key=${n}><th scope="row">--${n}</th><td>${pin[n] ?? "default"}</td><td>${flags[n] ?? "default"}</td></tr>`) : html`<tr><td colspan="3">Change a setting: every view then shows B beside A.</td></tr>`}</tbody></table></div>
     ${oldError && html`<p class="about"><b class="no">A is not possible</b>: ${oldError}</p>`}
-    ${old && moved.length > 0 && html`<p class="about">A decode step: ${moved.map((m) => `${nameOf(m.o)} ${m.by > 0 ? "+" : "−"}${si(Math.abs(m.by), "s")}`).join(", ")}.</p>`}
+    ${old?.decode && doc?.decode && moved.length > 0 && html`<p class="about">A decode step: ${moved.map((m) => `${nameOf(m.o)} ${m.by > 0 ? "+" : "−"}${si(Math.abs(m.by), "s")}`).join(", ")}.</p>`}
   <//>`;
 }, null, "pin", "flags", "old", "oldError", "doc");

@@ -94,7 +94,7 @@ const OF_SPLIT = ["gpu", "tp", "pp", "ep", "moe-tp", "dp", "price", "memory-util
 const loaded = (flags) => !!(flags.rate || flags.concurrency);
 // least is the batch of a request that meets no other one.
 const least = (flags) => (flags["micro-batches"] ? { batch: flags["micro-batches"] } : {});
-const alone = (flags, again) => ({ do: "estimate", flags: loaded(flags) ? withAll(without(flags, ...OF_LOAD), least(flags)) : flags, again });
+const alone = (flags, again) => ({ do: "estimate", flags: loaded(flags) ? withAll(without(flags, ...OF_LOAD), { batch: "1", ...least(flags) }) : flags, again });
 const overBatch = (flags, again) => ({ do: "sweep", flags: withAll(without(flags, ...OF_LOAD, "price"), { batch: BATCHES }), again });
 const overRate = (flags, again) => ({ do: "load", flags: withAll(without(flags, "batch", "chunk", "cached-prefix", "rate", "concurrency", "price"), least(flags)), again });
 const overCards = (flags, cards, again) => ({ do: "sweep", expected: true, flags: withAll(without(flags, ...OF_LOAD, ...OF_SPLIT), { gpu: cards.join(","), tp: "1,2,4,8", batch: "1..1024x4" }), again });

@@ -46,10 +46,10 @@ func (l *Load) block() render.Fields {
 	}
 	request, gpus := three(float64(s.Energy))+" J", fmt.Sprint(gpusOf(l.Server))
 	if s.Cost > 0 {
-		request += fmt.Sprintf(", %.3g $", float64(s.Cost))
+		request += fmt.Sprintf(", $%s per thousand", three(1000*float64(s.Cost)))
 	}
 	if hour := l.hour(); hour > 0 {
-		gpus += fmt.Sprintf(", %.2f $/h", float64(hour))
+		gpus += fmt.Sprintf(", $%.2f/h", float64(hour))
 	}
 	rows := []render.Field{
 		{Name: "TTFT", Lines: high(func(s *serving.Steady) unit.Seconds { return s.TTFT })},

@@ -114,6 +114,8 @@ func groupCell(s *validate.Summary, d validate.Dimension) any {
 		return Cell(s.TP)
 	case validate.ByModel:
 		return Cell(s.Model)
+	case validate.ByFFN:
+		return Cell(s.FFN)
 	case validate.ByBatch:
 		return Cell(s.Batch)
 	}
