@@ -73,7 +73,7 @@ bool run(const std::string &command) { return system(command.c_str()) == 0; }
 std::string compiler() {
   const char *cxx = getenv("CXX");
   return std::string(cxx ? cxx : "g++") +
-         " -std=c++17 -w -O2 -ftree-vectorize -fvisibility=hidden -fPIC -fno-strict-aliasing -fno-stack-protector -fno-exceptions -U_FORTIFY_SOURCE -I" + quoted(folder());
+         " -std=c++17 -w -O1 -fvisibility=hidden -fPIC -fno-strict-aliasing -fno-stack-protector -fno-exceptions -U_FORTIFY_SOURCE -I" + quoted(folder());
 }
 
 // once makes a file unless it exists. The first process that asks calls make, which writes the file to
@@ -133,15 +133,18 @@ std::string listing(const std::vector<std::string> &parts) {
 // build makes the code of a program. It only looks for errors: to generate code takes several times as
 // long, and most programs have kernels that no test launches.
 bool build(const std::string &source, const std::string &defines, const std::string &dir, std::string &code) {
-  const std::string device = "EMULATED_DEVICE", program = "EMULATED_PROGRAM", log = dir + "/log";
-  if (!write(dir + "/kernels.cc", "#include \"system.h\"\n" + device + "\n#include \"device.h\"\n#include \"hopper.h\"\n" + program + "\n" + source)) return false;
+  const std::string log = dir + "/log", runtime = "EMULATED_RUNTIME\n", program = "EMULATED_PROGRAM\n", device = "EMULATED_DEVICE\n";
+  if (!write(dir + "/kernels.cc", "#include \"system.h\"\n" + device + "#pragma GCC visibility push(hidden)\n#include \"device.h\"\n#include \"hopper.h\"\n" +
+                                      runtime + "#include \"runtime.h\"\n" + program + source))
+    return false;
   if (!run("cd " + dir + " && " + compiler() + defines + " -E kernels.cc -o kernels.ii 2>log")) return false; // The text then has no path of this folder.
-  std::string text = read(dir + "/kernels.ii");
-  text = text.substr(text.find(device + "\n") + device.size() + 1);
-  size_t begin = text.find(program + "\n");
-  text.erase(begin, program.size() + 1);
+  const std::string text = read(dir + "/kernels.ii");
+  auto between = [&](const std::string &mark, const std::string &next) {
+    size_t begin = text.find(mark) + mark.size();
+    return text.substr(begin, next.empty() ? next.npos : text.find(next) - begin);
+  };
   mkdir(part_path("").c_str(), 0700);
-  const std::vector<std::string> parts = parts_of(text, begin);
+  const std::vector<std::string> parts = parts_of(between(device, runtime), between(runtime, program), between(program, ""));
   for (auto &p : parts)
     if (!stored(p)) return false;
   if (!checked(parts[1], log)) return false;
@@ -153,10 +156,14 @@ bool build(const std::string &source, const std::string &defines, const std::str
 
 bool emulated_known(const std::string &part) { return access((part_path(part) + ".cc").c_str(), R_OK) == 0; }
 
+// emulated_library compiles a part, and at its first call what runs threads, which takes most of the time
+// of a test and does not change: the processor's own instructions and -O3 are worth their time there,
+// where -O1 is enough for the kernels. GCC 12 fails with system.h compiled before at another -O, so another
+// header comes first.
 std::string emulated_library(const std::string &launcher, const std::string &part) {
   const std::string object = part_path(launcher) + ".o", path = part_path(part) + ".so";
-  auto compile = [](const std::string &key, const std::string &how, const std::string &to) { return run(compiler() + part_options + how + " -x c++ " + part_path(key) + ".cc -o " + to + " 2>/dev/null"); };
-  bool done = once(object, [&](const std::string &to) { return compile(launcher, " -c", to); }) &&
+  auto compile = [](const std::string &key, const std::string &how, const std::string &to) { return run(compiler() + how + part_options + " -x c++ " + part_path(key) + ".cc -o " + to + " 2>/dev/null"); };
+  bool done = once(object, [&](const std::string &to) { return compile(launcher, " -O3 -march=native -ffp-contract=off -c -include cstdint", to); }) &&
               once(path, [&](const std::string &to) { return compile(part, " -shared -Wl,-z,defs " + object, to); });
   return done ? read(path) : "";
 }

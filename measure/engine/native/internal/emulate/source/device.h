@@ -156,43 +156,13 @@ inline u8 *shared_pointer(u32 at) {
   return emulated::shared + (at - 1024);
 }
 
-inline void tiles_product(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-  u32 mine[6] = {a0, a1, a2, a3, b0, b1};
-  int turn = 0;
-  emulated::Warp &w = emulated::meet(0xffffffffu, MMA, mine, sizeof mine, turn, [](emulated::Warp &w) {
-    float a[16][16], b[16][8], (*out)[8] = w.products[w.generation & 1];
-    for (int lane = 0; lane < 32; lane++) {
-      const u32 *v = (const u32 *)w.slots[w.generation & 1][lane];
-      int g = lane / 4, t = lane % 4;
-      for (int i = 0; i < 4; i++) {
-        float *to = &a[g + i % 2 * 8][2 * t + i / 2 * 8];
-        to[0] = value16(v[i] & 0xffff), to[1] = value16(v[i] >> 16);
-      }
-      for (int i = 0; i < 2; i++) b[2 * t + 8 * i][g] = value16(v[4 + i] & 0xffff), b[2 * t + 8 * i + 1][g] = value16(v[4 + i] >> 16);
-    }
-    for (int r = 0; r < 16; r++) {
-      float sum[8] = {};
-      for (int k = 0; k < 16; k++)
-        for (int c = 0; c < 8; c++) sum[c] += a[r][k] * b[k][c];
-      for (int c = 0; c < 8; c++) out[r][c] = sum[c];
-    }
-  });
-  int g = lane_id() / 4, t = lane_id() % 4;
-  for (int i = 0; i < 4; i++) c[i] += w.products[turn][g + i / 2 * 8][2 * t + i % 2];
-}
+void tiles_product(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1);
 
 #ifndef OLDER
 inline void mma(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) { tiles_product(c, a0, a1, a2, a3, b0, b1); }
 #endif
 
-inline void load_matrices(u32 r[4], u32 at, bool transposed) {
-  const emulated::Slots &s = emulated::meet(0xffffffffu, LOAD_MATRIX + transposed, &at, sizeof at);
-  int g = lane_id() / 4, t = lane_id() % 4;
-  for (int i = 0; i < 4; i++) {
-    auto value = [&](int row, int col) { return (u32)((const bf16 *)shared_pointer(from_lane<u32>(s, i * 8 + row)))[col]; };
-    r[i] = transposed ? value(2 * t, g) | value(2 * t + 1, g) << 16 : value(g, 2 * t) | value(g, 2 * t + 1) << 16;
-  }
-}
+void load_matrices(u32 r[4], u32 at, bool transposed);
 #if !defined(OLDER) || OLDER >= 75
 inline void ldmatrix(u32 r[4], u32 at) { load_matrices(r, at, false); }
 inline void ldmatrix_transposed(u32 r[4], u32 at) { load_matrices(r, at, true); }
@@ -211,11 +181,7 @@ inline void look_again() { emulated::look_again(); }
 inline void barrier_arrive(u64 *b); // older.cuh calls it.
 #else
 
-OUT_OF_LINE inline void begin_copy(u32 to, const void *from, int bytes, u32 size = 16) {
-  if ((u64)from % size || to % size) emulated::fail("a copy of bytes that are not aligned");
-  shared_pointer(to + size - 1);
-  emulated::current->copies.push_back({shared_pointer(to), from, bytes, size, emulated::current->group});
-}
+void begin_copy(u32 to, const void *from, int bytes, u32 size = 16);
 inline void copy16(u32 to, const void *from) { begin_copy(to, from, 16); }
 inline void copy4(u32 to, const void *from) { begin_copy(to, from, 4, 4); }
 inline u64 evict_first() { return 0; }

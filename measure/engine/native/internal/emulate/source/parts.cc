@@ -102,12 +102,13 @@ void name(Declaration &d) {
 }
 
 // declarations splits the files of a program into their declarations.
-std::vector<Declaration> declarations(const std::string &s, size_t i) {
+std::vector<Declaration> declarations(const std::string &s) {
   std::vector<Declaration> out;
   std::string file, text;
   int depth = 0, line = 1;
   bool function = false; // The open brace is that of a function's body.
   char last = ' ';
+  size_t i = 0;
   auto end = [&] {
     Declaration d = {text, file};
     name(d);
@@ -166,7 +167,7 @@ std::string part(const std::string &base, const std::vector<Declaration> &all, c
   auto need = [&](size_t i) {
     if (all[i].kernel.empty() && in.insert(i).second) next.push_back(i);
   };
-  for (auto &d : declarations(base, 0))
+  for (auto &d : declarations(base))
     for (size_t i = 0; d.promise && i < all.size(); i++)
       if (d.names == all[i].names) need(i);
   while (!next.empty()) {
@@ -198,11 +199,10 @@ std::string whole(const std::string &text, const std::vector<Declaration> &all) 
 
 } // namespace
 
-std::vector<std::string> parts_of(const std::string &text, size_t begin) {
-  const std::string base = text.substr(0, begin);
-  std::vector<Declaration> all = declarations(text, begin);
+std::vector<std::string> parts_of(const std::string &base, const std::string &runtime, const std::string &program) {
+  std::vector<Declaration> all = declarations(program);
   std::map<std::string, std::vector<size_t>> kernels; // [file]
-  std::vector<std::string> out = {base + launches, whole(text, all)};
+  std::vector<std::string> out = {base + runtime + launches, whole(base + program, all)};
   auto cut = [&](std::vector<size_t> &some) {
     out.push_back(part(base, all, some));
     some.clear();

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-// parts_of splits a preprocessed program. The first part has the code that launches kernels, the second
+// parts_of splits a preprocessed program. The first part has the code that runs kernels, the second
 // the whole program. Each of the others has a few kernels of one file, the declarations that they use,
-// and their entries. The files of the program begin at `begin`; every part has the text before it.
-std::vector<std::string> parts_of(const std::string &text, size_t begin);
+// and their entries. Every part has the text of the base before it.
+std::vector<std::string> parts_of(const std::string &base, const std::string &runtime, const std::string &program);
