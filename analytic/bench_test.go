@@ -5,7 +5,9 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
+	"llmprof/analytic/casetest"
 	"llmprof/hardware"
+	"llmprof/operator"
 )
 
 // BenchmarkEstimate is a full estimate of a dense model from nothing but its shape and a
@@ -86,5 +88,32 @@ func BenchmarkExplain(b *testing.B) {
 		if _, err := breakdown.Explain(c); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkStepCost is a step of a server with several groups of sequences, each unlike the one before.
+func BenchmarkStepCost(b *testing.B) {
+	for _, x := range []struct {
+		name, model string
+		decodes     bool
+	}{{"decode", "gpt-oss-120b", true}, {"mixed", "gpt-oss-120b", false}, {"latent", "deepseek-v3", false}, {"dense", "llama3.1-8b", false}} {
+		b.Run(x.name, func(b *testing.B) {
+			c := testCase(b, x.model, "h200", 1, 8)
+			c.Machine = casetest.Machine(b, "h200", "vllm")
+			p, err := analytic.NewPredictor(c)
+			if err != nil {
+				b.Fatal(err)
+			}
+			i := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				i++
+				groups := []operator.Group{{Batch: float64(1 + i%200), New: 1, Past: 2300, Logits: 1}, {Batch: 1, New: float64(500 + i%1000), Logits: 1}}
+				if x.decodes {
+					groups = groups[:1]
+				}
+				p.StepCost(groups, 0)
+			}
+		})
 	}
 }

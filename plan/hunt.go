@@ -25,8 +25,8 @@ type hunt struct {
 // which are searched.
 const together = 4
 
-// run searches the cards. Of those that cannot be shown it finds out whether anything qualifies, and it searches them
-// to the end where a row of theirs may be better than a row of the Pareto set that is shown.
+// run finds out whether anything of a card qualifies, and searches those cards to the end of which a row may be shown, or be better than a row of the Pareto
+// set that is shown.
 func (h *hunt) run(ctx context.Context) {
 	var left []*search
 	all := h.every()
@@ -34,7 +34,12 @@ func (h *hunt) run(ctx context.Context) {
 		s := all[i]
 		s.begin(ctx)
 		if h.q.Top > 0 && len(s.open) > 0 {
-			s.prepared = nil
+			if s.prepared = nil; h.q.rate() > 0 { // of clients that wait a row with the fewest units takes too many simulations
+				s.probe(ctx)
+			}
+			if len(s.open) == 0 {
+				h.progress()
+			}
 			return
 		}
 		s.loaded(ctx, false)
@@ -45,9 +50,10 @@ func (h *hunt) run(ctx context.Context) {
 		return
 	}
 	for _, s := range all {
-		s.found = slices.Clone(s.rows)
 		if len(s.open) > 0 {
 			left = append(left, s)
+		} else {
+			s.found = slices.Clone(s.rows)
 		}
 	}
 	slices.SortStableFunc(left, func(a, b *search) int {
@@ -60,17 +66,24 @@ func (h *hunt) run(ctx context.Context) {
 		}
 		return s.atBest().compare(limit) <= 0
 	})
-	left = slices.DeleteFunc(left, func(s *search) bool { s.limit = math.Inf(1); return len(s.open) == 0 }) // some were searched up to the limit
+	left = slices.DeleteFunc(left, func(s *search) bool { // some were searched up to the limit
+		s.limit, s.found = math.Inf(1), slices.Clone(s.rows)
+		return len(s.open) == 0
+	})
 	left = h.search(ctx, left, func(s *search) bool { return s.rivals(h.marked()) })
 	concurrent.Each(len(left), func(i int) {
-		s := left[i]
-		if len(s.rows) > 0 {
-			return
+		if s := left[i]; !s.qualifies && len(s.rows) == 0 {
+			s.probe(ctx)
 		}
-		s.loaded(ctx, true)
-		s.beaten, s.rows = len(s.rows) > 0, nil
 		h.progress()
 	})
+}
+
+// probe finds one row of the card, if any qualifies: the sooner as many are known as are shown, the less is searched.
+func (s *search) probe(ctx context.Context) {
+	s.loaded(ctx, true)
+	s.qualifies = s.qualifies || len(s.rows) > 0
+	s.found, s.rows = s.rows, nil
 }
 
 // search searches the cards that are wanted, and returns the others. Which are wanted follows from what was found on all

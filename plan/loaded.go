@@ -104,20 +104,12 @@ func (s *search) likely(c *config) float64 {
 }
 
 // loaded works out the steady states of the deployments, until those left cannot be better than the
-// best one found. With first it ends at the first that qualifies. Deployments beyond the limit stay open, which are all where none
-// qualifies within the limit.
+// best one found. With first it ends at the first that qualifies, which stays open with those after it. So do deployments beyond the limit,
+// which are all where none qualifies within the limit and it is not known whether any does.
 func (s *search) loaded(ctx context.Context, first bool) {
-	all, nearest, missedAt, beyond := s.open, s.miss, s.missedAt, false
+	all, nearest, missedAt, ends := s.open, s.miss, s.missedAt, true
 	s.first, s.cut = first, false
-	defer func() {
-		s.prepared = nil
-		switch s.cut = s.cut && len(s.rows) == 0; {
-		case s.cut:
-			s.open, s.miss, s.missedAt = all, nearest, missedAt
-		case !beyond:
-			s.open = nil
-		}
-	}()
+	defer func() { s.leave(all, nearest, missedAt, ends) }()
 	least := math.Inf(1)                    // that a row ranks by
 	best, plain := math.Inf(1), math.Inf(1) // GPUs of the best row, and of the best without extras
 	for i := range s.rows {
@@ -129,20 +121,23 @@ func (s *search) loaded(ctx context.Context, first bool) {
 	}
 	for ; len(s.open) > 0; s.next() {
 		c := s.open[0]
-		if ctx.Err() != nil || first && len(s.rows) > 0 || s.lazy() && s.bound(c) > least {
+		if ctx.Err() != nil {
 			return
 		}
-		if s.bound(c) > least {
+		if s.bound(c) > min(least, s.paidGPUs()) {
+			if s.cut = s.cut || s.bound(c) <= least; s.lazy() {
+				return
+			}
 			continue
 		}
-		if beyond = !s.fewestGPUs() && s.bound(c) > s.limit && !first; beyond {
+		if ends = s.fewestGPUs() || s.bound(c) <= s.limit; !ends {
 			return
 		}
 		if err := s.ready(c); err != nil {
 			continue // it was ready when it was screened
 		}
 		if first && s.sure(c) {
-			s.rows = append(s.rows, c.Row)
+			s.qualifies, ends = true, false
 			return
 		}
 		r, ok := s.serve(c, best, least)
@@ -150,23 +145,36 @@ func (s *search) loaded(ctx context.Context, first bool) {
 			plain = min(plain, float64(r.GPUs))
 			keep(&r)
 		}
-		if first && len(s.rows) > 0 {
+		if !first || !ok {
+			for _, r := range s.limited(c, r, ok, best, least) {
+				keep(&r)
+			}
+			for _, r := range s.extras(c, best, plain, least) {
+				keep(&r)
+			}
+		}
+		if c.forget(); first && len(s.rows) > 0 {
+			ends = false
 			return
 		}
-		for _, r := range s.limited(c, r, ok, best, least) {
-			keep(&r)
-		}
-		for _, r := range s.extras(c, best, plain, least) {
-			keep(&r)
-		}
-		c.forget()
 	}
 }
 
-// forget frees the times of a deployment's steps.
+// leave leaves the deployments open, and the miss, with which a search began that was cut; else none if it came to its end.
+func (s *search) leave(all []*config, nearest Miss, missedAt int, ends bool) {
+	s.prepared = nil
+	switch s.cut = s.cut && len(s.rows) == 0 && !s.qualifies; {
+	case s.cut:
+		s.open, s.miss, s.missedAt = all, nearest, missedAt
+	case ends:
+		s.open = nil
+	}
+}
+
+// forget frees what a deployment's steady states are worked out from.
 func (c *config) forget() {
 	c.wave.forget()
-	c.steadies, c.waves, c.server = nil, nil, serving.Server{}
+	c.steadies, c.server = nil, serving.Server{}
 }
 
 // sure reports whether a deployment qualifies whatever its times are: clients that wait for their answers need no more
@@ -441,7 +449,7 @@ func (s *search) serve(c *config, best, least float64) (r Row, ok bool) {
 	if s.q.By == Latency && float64(c.mixed)*c.slower > least {
 		return r, false
 	}
-	most := s.affordedUnits(c, s.mostUnits(c, best, least))
+	most := s.paidUnits(c, s.mostUnits(c, best, least))
 	if most < c.least {
 		return r, false
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"iter"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -50,6 +51,42 @@ func lengths(random *rand.Rand, mean float64) serving.Lengths {
 		return serving.Lengths{Kind: "lognormal", Mean: mean, Spread: 0.3 + random.Float64()}
 	}
 	return serving.Traced("trace.csv", []int{1, int(mean), int(mean), int(3 * mean)})
+}
+
+// deployments are random ones at a rate, ranked by an objective, which were bounded and are ready: of dense models and mixtures, with drafts in every third
+// case, and lengths that differ in every fifth.
+func deployments(t *testing.T, by Objective, cases int) iter.Seq2[*search, *config] {
+	random := rand.New(rand.NewPCG(15, 11))
+	spaces := []*Request{
+		request(t, "qwen3-30b-a3b", "h200", "l40s"), request(t, "gpt-oss-120b", "h100", "b200"), request(t, "deepseek-v3", "h200"), request(t, "llama3.1-8b", "l40s", "h100"),
+		requestOn(t, "sglang", "llama3.1-8b", "l40s", "h100"),
+	}
+	splits := []Split{{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}, {8, 1, 1, 0}, {2, 2, 1, 0}, {1, 4, 1, 0}, {1, 2, 2, 0}, {1, 1, 4, 0}, {2, 1, 8, 0}, {1, 1, 8, 0}, {2, 1, 1, 8}, {4, 1, 16, 0}}
+	return func(yield func(*search, *config) bool) {
+		for i := range cases {
+			q := *spaces[random.IntN(len(spaces))]
+			q.By, q.MaxGPUs, q.Budgets, q.Limits, q.Batches = by, 8<<random.IntN(4), DefaultBudgets(), DefaultLimits(), DefaultBatches()
+			q.Prompt, q.Gen = serving.Fixed(64+random.IntN(6000)), serving.Fixed(8+random.IntN(600))
+			q.Load = Load{Rate: 40 * random.ExpFloat64() / float64(1+random.IntN(20))}
+			if i%5 == 4 {
+				q.Prompt, q.Gen = lengths(random, q.Prompt.Mean), lengths(random, q.Gen.Mean)
+			}
+			if i%3 == 1 {
+				q.Drafts, q.Acceptance = []int{1 + random.IntN(3)}, 0.3+0.6*random.Float64()
+			}
+			card, split := &q.Cards[random.IntN(len(q.Cards))], splits[random.IntN(len(splits))]
+			if !card.Model.HasExperts() && split.sharing() > 1 {
+				continue
+			}
+			s := search{q: &q, card: card, miss: noMiss(), missedAt: math.MaxInt, limit: infinite}
+			s.configs(card.Formats[random.IntN(len(card.Formats))], split)
+			for _, c := range s.open {
+				if (c.bounded || s.refine(c)) && s.ready(c) == nil && !yield(&s, c) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // best reports whether a deployment qualifies, and fails where the search finds another one first than brute force.

@@ -76,7 +76,7 @@ func gather(q *Request, found []search) *Result {
 			s.rows[j].order = len(r.Rows)
 			r.Rows = append(r.Rows, s.rows[j])
 		}
-		if len(s.rows) == 0 && !s.beaten {
+		if len(s.rows) == 0 && !s.qualifies {
 			r.Rejected = append(r.Rejected, Rejected{s.card, s.miss, s.unpriced()})
 		}
 	}
@@ -88,24 +88,24 @@ func gather(q *Request, found []search) *Result {
 
 // A search is one over the deployments of one card.
 type search struct {
-	q        *Request
-	bounded  bool
-	card     *Card
-	splits   []Split
-	rows     []Row
-	pruned   int                // rows that were kept when they were pruned last
-	found    []Row              // rows that count for other cards while further ones are searched
-	prepared *analytic.Prepared // the latest deployment's; nil for none
-	last     Row                // that deployment
-	miss     Miss
-	searched int
-	open     []*config // under a load, deployments that may qualify, the best first
-	at       int       // place in the list of all of the deployment that is screened; MaxInt after that
-	missedAt int       // of the nearest miss
-	limit    float64   // figure of rows beyond which none can be shown
-	cut      bool      // none qualifies with as many GPUs as that pays for, but some may with more
-	first    bool      // only whether any qualifies is asked
-	beaten   bool      // a row qualifies, but none can be shown
+	q         *Request
+	bounded   bool
+	card      *Card
+	splits    []Split
+	rows      []Row
+	pruned    int                // rows that were kept when they were pruned last
+	found     []Row              // rows that count for other cards while further ones are searched
+	prepared  *analytic.Prepared // the latest deployment's; nil for none
+	last      Row                // that deployment
+	miss      Miss
+	searched  int
+	open      []*config // under a load, deployments that may qualify, the best first
+	at        int       // place in the list of all of the deployment that is screened; MaxInt after that
+	missedAt  int       // of the nearest miss
+	limit     float64   // figure of rows beyond which none can be shown
+	cut       bool      // none qualifies with as many GPUs as that pays for, but some may with more
+	first     bool      // only whether any qualifies is asked
+	qualifies bool      // a row does, though none may be shown
 }
 
 // unpriced reports whether the card falls out for want of a price.

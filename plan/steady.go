@@ -120,7 +120,7 @@ var prefillUnits = []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32}
 
 // apart finds the fewest units of which some only prefill and the others decode.
 func (s *search) apart(c *config, best, least float64) (found Row, ok bool) {
-	most := s.mostUnits(c, best, least)
+	most := s.paidUnits(c, s.mostUnits(c, best, least))
 	for _, prefill := range prefillUnits {
 		if prefill >= most || s.fewestGPUs() && ok && (prefill+1)*c.GPUs > found.GPUs {
 			break
@@ -206,13 +206,18 @@ func (s *search) mostUnits(c *config, best, least float64) int {
 	return most
 }
 
-// affordedUnits is how many of the most units the price of the last row shown pays for: a row that costs more is not shown, and no better than
-// one that is. Of clients that wait for their answers each number of units that is left out saves simulations.
-func (s *search) affordedUnits(c *config, most int) int {
-	if math.IsInf(s.limit, 1) || !s.q.cheapest() || s.q.rate() > 0 || len(s.q.Limits) > 0 {
-		return most
+// paidGPUs is how many GPUs the price of the last row shown pays for: a row that costs more is not shown, and no better than one that is.
+func (s *search) paidGPUs() float64 {
+	if math.IsInf(s.limit, 1) || !s.q.cheapest() {
+		return infinite
 	}
-	pays := int(s.limit * (1 + 1e-9) / (float64(s.card.Price) * float64(c.GPUs)))
-	s.cut = s.cut || pays < most
-	return min(most, pays)
+	return math.Floor(s.limit * (1 + 1e-9) / float64(s.card.Price))
+}
+
+// paidUnits is how many of the most units that price pays for.
+func (s *search) paidUnits(c *config, most int) int {
+	if pays := s.paidGPUs() / float64(c.GPUs); pays < float64(most) {
+		s.cut, most = true, int(pays)
+	}
+	return most
 }

@@ -224,26 +224,9 @@ func (s *Server) left(n int) float64 {
 	return float64(max(budget-n*(1+s.Drafts), budget/64, 1))
 }
 
-// stepCosts are steps that were priced: by the sequences that decode, their context, the tokens of prompts, the tokens of these prompts that are in the
-// cache, and their number. They hold for all settings of the scheduler.
+// stepCosts are steps of a replica that were priced: by the sequences that decode, their context, the tokens of prompts, the tokens of these prompts that are
+// in the cache, and the tokens of all replicas that share experts. They hold for all settings of the scheduler.
 type stepCosts map[[5]float64]Cost
-
-// pass is a step of n decodes and tokens of a number of prompts, where 0 stands for as many as have these tokens.
-func (f *flow) pass(n int, tokens float64, prompts int) Cost {
-	key := [5]float64{float64(n), f.context, tokens, f.before(n), float64(prompts)}
-	if n == 0 {
-		key[1] = 0
-	}
-	if tokens == 0 {
-		key[3] = 0
-	}
-	c, ok := f.known[key]
-	if !ok {
-		c = f.price(n, tokens, prompts)
-		f.known[key] = c
-	}
-	return c
-}
 
 // before is the mean number of tokens of a prompt that are in the cache when a step computes others: those of cached prefixes, and half of the tokens
 // that other steps compute.
@@ -251,7 +234,8 @@ func (f *flow) before(n int) float64 {
 	return f.uncached.past + max(f.uncached.length-f.left(n, 1), 0)/2
 }
 
-func (f *flow) price(n int, tokens float64, prompts int) Cost {
+// pass is a step of n decodes and tokens of a number of prompts, where 0 stands for as many as have these tokens.
+func (f *flow) pass(n int, tokens float64, prompts int) Cost {
 	if f.peers > 1 {
 		return f.lockstep(n, tokens, prompts)
 	}
@@ -284,9 +268,26 @@ func contextShares(windows []float64, prompt, gen Lengths, context float64) []co
 	return all
 }
 
-// replica prices the step of one replica with its decodes and tokens of prompts. All replicas that share its experts have n sequences, and together
+// replica is the step of one replica with its decodes and tokens of prompts. All replicas that share its experts have n sequences, and together
 // tokens in the step.
 func (f *flow) replica(decodes int, tokens float64, n int, together float64) Cost {
+	key := [5]float64{float64(decodes), f.context, tokens, f.before(n), together}
+	if decodes == 0 {
+		key[1] = 0
+	}
+	if tokens == 0 {
+		key[3] = 0
+	}
+	c, ok := f.known[key]
+	if !ok {
+		c = f.price(decodes, tokens, key[3], together)
+		f.known[key] = c
+	}
+	return c
+}
+
+// price prices the step of one replica, of whose prompts so many tokens are in the cache.
+func (f *flow) price(decodes int, tokens, past, together float64) Cost {
 	var b batch
 	b.reset(len(f.prices.windows))
 	b.decodes = decodes
@@ -296,7 +297,7 @@ func (f *flow) replica(decodes int, tokens float64, n int, together float64) Cos
 	b.together = together
 	if tokens > 0 {
 		length := min(f.uncached.length, tokens)
-		b.chunks = append(b.chunks, operator.Group{Batch: tokens / length, New: length, Past: f.before(n), Logits: 1})
+		b.chunks = append(b.chunks, operator.Group{Batch: tokens / length, New: length, Past: past, Logits: 1})
 	}
 	if b.empty() {
 		return Cost{}
@@ -320,8 +321,10 @@ func (f *flow) graphed() float64 {
 			high = tokens
 		}
 	}
-	for tokens := usualGraph; low < tokens && tokens < high && tokens <= usualGraph+1; tokens++ {
-		try(tokens)
+	for _, most := range usualGraphs {
+		for tokens := most; low < tokens && tokens < high && tokens <= most+1; tokens++ {
+			try(tokens)
+		}
 	}
 	for high-low > 1 {
 		try((low + high) / 2)
@@ -329,8 +332,8 @@ func (f *flow) graphed() float64 {
 	return float64(low + f.server.Drafts) // the sequence that decodes has its drafts besides
 }
 
-// usualGraph is the most tokens of the CUDA graphs of most engines: where the search for them begins.
-const usualGraph = 512
+// usualGraphs are the most tokens of the CUDA graphs of most engines: where the search for them begins.
+var usualGraphs = [...]int{512, 1024}
 
 // load is the mean number of prompts that come while one is computed.
 func (p *level) load(rate float64) float64 {
