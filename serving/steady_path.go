@@ -37,13 +37,13 @@ func (f *flow) shortAnswers(rate float64) bool {
 }
 
 // jobs is how many requests are followed: the more the nearer a server, or the thread of its API server, is to its largest rate, for the longer its busy
-// periods are then.
+// periods are then, and the more its answers vary, for few long ones then have a large part of the time.
 func (f *flow) jobs(rate float64) int {
 	idle := 1 - rate/f.unpreempted().Rate
 	if f.groupsArrivals(rate) {
 		idle = min(idle, 1-f.front.load(rate, f.gen))
 	}
-	return int(min(fewestJobs/max(idle, 1e-3), mostJobs))
+	return int(min(fewestJobs*(1+f.spread)*(1+f.spread)/max(idle, 1e-3), mostJobs))
 }
 
 const fewestJobs, mostJobs = 4000, 40000
