@@ -34,7 +34,8 @@ func (h *hunt) run(ctx context.Context) {
 		s := all[i]
 		s.begin(ctx)
 		if h.q.Top > 0 && len(s.open) > 0 {
-			if s.prepared = nil; h.q.rate() > 0 { // of clients that wait a row with the fewest units takes too many simulations
+			s.prepared = nil
+			if h.q.rate() > 0 { // Clients that wait for their answers are simulated, and a probe of them saves less than it takes.
 				s.probe(ctx)
 			}
 			if len(s.open) == 0 {

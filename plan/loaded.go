@@ -104,8 +104,8 @@ func (s *search) likely(c *config) float64 {
 }
 
 // loaded works out the steady states of the deployments, until those left cannot be better than the
-// best one found. With first it ends at the first that qualifies, which stays open with those after it. So do deployments beyond the limit,
-// which are all where none qualifies within the limit and it is not known whether any does.
+// best one found. With first it ends at the first that qualifies, which stays open with those after it. Deployments beyond the limit stay open too.
+// All stay open where none within the limit qualifies and one beyond it may.
 func (s *search) loaded(ctx context.Context, first bool) {
 	all, nearest, missedAt, ends := s.open, s.miss, s.missedAt, true
 	s.first, s.cut = first, false
@@ -125,7 +125,8 @@ func (s *search) loaded(ctx context.Context, first bool) {
 			return
 		}
 		if s.bound(c) > min(least, s.paidGPUs()) {
-			if s.cut = s.cut || s.bound(c) <= least; s.lazy() {
+			s.cut = s.cut || s.bound(c) <= least
+			if s.lazy() {
 				return
 			}
 			continue
@@ -153,7 +154,8 @@ func (s *search) loaded(ctx context.Context, first bool) {
 				keep(&r)
 			}
 		}
-		if c.forget(); first && len(s.rows) > 0 {
+		c.forget()
+		if first && len(s.rows) > 0 {
 			ends = false
 			return
 		}

@@ -96,16 +96,16 @@ type search struct {
 	pruned    int                // rows that were kept when they were pruned last
 	found     []Row              // rows that count for other cards while further ones are searched
 	prepared  *analytic.Prepared // the latest deployment's; nil for none
-	last      Row                // that deployment
+	last      Row                // deployment that prepared is of
 	miss      Miss
 	searched  int
 	open      []*config // under a load, deployments that may qualify, the best first
 	at        int       // place in the list of all of the deployment that is screened; MaxInt after that
-	missedAt  int       // of the nearest miss
+	missedAt  int       // place of the deployment that misses by least
 	limit     float64   // figure of rows beyond which none can be shown
 	cut       bool      // none qualifies with as many GPUs as that pays for, but some may with more
 	first     bool      // only whether any qualifies is asked
-	qualifies bool      // a row does, though none may be shown
+	qualifies bool      // some row qualifies, though perhaps none can be shown
 }
 
 // unpriced reports whether the card falls out for want of a price.

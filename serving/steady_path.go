@@ -37,7 +37,7 @@ func (f *flow) shortAnswers(rate float64) bool {
 }
 
 // jobs is how many requests are followed: the more the nearer a server, or the thread of its API server, is to its largest rate, for the longer its busy
-// periods are then, and the more its answers vary, for few long ones then have a large part of the time.
+// periods are then, and the more its answers vary: one that others meet is 1 + cv² times the mean, and few such ones have most of the time.
 func (f *flow) jobs(rate float64) int {
 	idle := 1 - rate/f.unpreempted().Rate
 	if f.groupsArrivals(rate) {

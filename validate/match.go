@@ -54,7 +54,7 @@ type prediction struct {
 	joins    unit.Seconds      // time that a prompt adds to a decode step of all clients; only for clients in a closed loop
 	together float64           // prompts that a step has; only of clients in a closed loop
 	apart    bool              // prompts have steps of their own
-	ffn      string            // layers of the model
+	ffn      string            // feed-forward layers of the model, as Row.FFN
 }
 
 // A Reason is why an observation is not scored.

@@ -18,7 +18,7 @@ type Row struct {
 	PredictedHigh   *float64
 	Error           float64 // predicted over observed, less 1
 	Fitted          string  // the constant that was fitted on it; empty if none was
-	FFN             string  // layers of the model: "dense", or "experts" of a mixture
+	FFN             string  // feed-forward layers of the model: "dense", or "experts" of a mixture
 	FasterThanFloor bool
 }
 

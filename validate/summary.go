@@ -21,7 +21,7 @@ const (
 	ByGPU    Dimension = "gpu"
 	ByTP     Dimension = "tp"
 	ByModel  Dimension = "model"
-	ByFFN    Dimension = "ffn" // of the model: dense or experts
+	ByFFN    Dimension = "ffn" // tells models with dense feed-forward layers from mixtures of experts
 	ByBatch  Dimension = "batch"
 	BySource Dimension = "source"
 )

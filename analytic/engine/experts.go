@@ -56,7 +56,7 @@ func (e *graphed) expertCalls(l *analytic.Lowering, t operator.Type, gemms float
 		return 0
 	case e.triton && experts >= 0 && tritonMXFP4(l.GPU, l.Ops[experts].Scheme):
 		if t == operator.TopK {
-			return 2 * 4
+			return 2 * tritonRouting
 		}
 		return 2 * (gemms + 1)
 	case t == operator.TopK:
@@ -65,20 +65,23 @@ func (e *graphed) expertCalls(l *analytic.Lowering, t operator.Type, gemms float
 	return gemms
 }
 
+// Kernels that route the tokens of a layer to its experts, and sum the results: those of vLLM, and those of OpenAI's Triton kernels, whose sum is not among them.
+const routingKernels, tritonRouting = 5, 4
+
 // expertHelpers is the kernels beside both grouped GEMMs of a layer, whose times operator tables include but which the host launches one by one.
-// OpenAI's Triton kernels have four for the routing, and the sum of the results (a trace of gpt-oss-20b in experiments/h100-vllm-ep). Those of vLLM and SGLang
-// choose the experts, sort the pairs by two, and have the activation, the sum and a copy (a trace in experiments/vllm-host/h200), and a kernel before
-// each GEMM that quantizes its inputs. Those of one C++ operator were not traced: they count as one.
+// OpenAI's Triton kernels have the routing and the sum (a trace of gpt-oss-20b in experiments/h100-vllm-ep). Those of vLLM have
+// the routing and the activation (a trace in 16 bits in experiments/vllm-host/h200); the kernels of other engines and formats were not traced, and are taken to be as many, with
+// one before each GEMM that quantizes its inputs. A C++ operator that runs all of them was not traced either, and counts as one launch.
 func (e *graphed) expertHelpers(l *analytic.Lowering, o *operator.Op) float64 {
 	switch {
 	case e.oneCall:
 		return 1
 	case e.triton && tritonMXFP4(l.GPU, o.Scheme):
-		return 5
+		return tritonRouting + 1
 	case o.Format != l.Step.Scheme.Stream():
-		return 6 + 2
+		return routingKernels + 1 + 2
 	}
-	return 6
+	return routingKernels + 1
 }
 
 // alignment is the rows that DeepGEMM's contiguous layout gives each expert a multiple of.

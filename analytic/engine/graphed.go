@@ -181,7 +181,7 @@ func (e *graphed) routing(l *analytic.Lowering, i int) {
 	}
 	n := 3.0
 	if l.Step.Tokens() > 1 {
-		n = 5
+		n = routingKernels
 	}
 	l.Launch(i, roofline.Elementwise, n)
 }

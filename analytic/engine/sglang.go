@@ -40,7 +40,7 @@ var sglang = graphed{profile: analytic.Profile{
 func sglangConstants(c *roofline.Constants) {
 	setDefault(c, roofline.HostAsync, 1.2e-3)
 	setDefault(c, roofline.HostSequence, 18e-6)
-	setDefault(c, roofline.HostDispatch, 140e-6)
+	setDefault(c, roofline.HostDispatch, 0.26e-3-3*vllmLaunch)
 	setDefault(c, roofline.HostRequest, 5.2e-3)
 	setDefault(c, roofline.HostToken, 61e-6)
 	vllmServerConstants(c)

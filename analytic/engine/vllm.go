@@ -69,7 +69,7 @@ var vllmRuns = analytic.Support{
 func vllmConstants(c *roofline.Constants) {
 	setDefault(c, roofline.HostAsync, vllmAsync)
 	setDefault(c, roofline.HostSequence, 20e-6)
-	setDefault(c, roofline.HostLaunch, 40e-6)
+	setDefault(c, roofline.HostLaunch, vllmLaunch)
 	setDefault(c, roofline.HostDispatch, 131e-6)
 	setDefault(c, roofline.HostRequest, vllmRequest)
 	setDefault(c, roofline.HostSmallKernel, 2.9e-6)
@@ -79,7 +79,7 @@ func vllmConstants(c *roofline.Constants) {
 	setDefault(c, roofline.MoEPrefillUnpermute, 1.2)
 }
 
-const vllmAsync, vllmRequest = 2.4e-3, 2.4e-3
+const vllmAsync, vllmRequest, vllmLaunch = 2.4e-3, 2.4e-3, 40e-6
 
 // sortedLogits is the memory that vLLM's V1 model runner, which runs mixtures, reserves for
 // sampling with the maximum number of sequences: logits in float32, sorted logits, and
@@ -94,8 +94,7 @@ func sortedLogits(m *models.Model, g *hardware.GPU) unit.Bytes {
 }
 
 // vllmHostError is the relative error of the host's time: 90 % of the launch times of prompts
-// lay between 0.63 and 1.40 times the constants, over repeats, processes and six machines, whose
-// processors take 0.9 to 1.6 ms for the same work as others share them
+// lay between 0.65 and 1.45 times the constants, over repeats, processes and six machines
 // (experiments/vllm/host.py).
 const vllmHostError = 0.5
 

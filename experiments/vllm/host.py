@@ -154,7 +154,7 @@ def machine(process):
     return process[0] if "vllm" in process[0] else process[0].split("-")[0]
 
 
-def middle(pairs):
+def weighted_median(pairs):
     """The median of values with weights."""
     pairs, below = sorted(pairs), 0.0
     half = sum(w for _, w in pairs) / 2
@@ -173,7 +173,7 @@ def fit(rows):
 
     def factors(c):
         logs = {m: [(math.log(t / expected(c, *n)), 1 / count[process]) for t, *n, process in of] for m, of in machines.items()}
-        return logs, {m: middle(pairs) for m, pairs in logs.items()}
+        return logs, {m: weighted_median(pairs) for m, pairs in logs.items()}
 
     def cost(c):
         logs, middles = factors(c)
