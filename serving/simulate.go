@@ -47,6 +47,8 @@ type cluster struct {
 	now       unit.Seconds
 	way       unit.Seconds // time of a request to the engine, and of its tokens back
 	copies    []replica    // copies of replicas whose steps are being worked out ahead
+	fresh     []sequence   // memory for requests
+	toClient  func(*sequence, unit.Seconds)
 }
 
 // Simulate runs the requests of a source through a server. A context that ends stops it; the
@@ -83,6 +85,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 		front = s.frontend()
 	}
 	c := &cluster{server: s, source: source, options: o, way: front.way, turns: map[*replica]int{}}
+	c.toClient, front.sums = c.sent, o.sums
 	r := s.room()
 	c.longest = s.longest(r)
 	prefill, decode := s.Prefillers, s.Replicas
@@ -207,7 +210,7 @@ func (c *cluster) happens(who *replica, what happening) {
 		c.ended(who)
 	case passEnds:
 		who.front.finish(func(q *sequence) { c.enter(who, q) })
-		who.front.begin(c.now, c.sent)
+		who.front.begin(c.now, c.toClient)
 	case outputsDue:
 		if who.pipe != nil {
 			c.leaves(who)
@@ -236,7 +239,12 @@ func (c *cluster) arrive() (to *replica) {
 		c.result.Refused++
 		c.source.Finished(c.now)
 	default:
-		q := &sequence{Record: Record{Index: index, Request: req}, goal: req.Prompt}
+		if len(c.fresh) == 0 {
+			c.fresh = make([]sequence, 64)
+		}
+		q := &c.fresh[0]
+		c.fresh = c.fresh[1:]
+		q.Index, q.Request, q.goal = index, req, req.Prompt
 		to = c.route(c.first, q)
 		c.catchUp(to.peers, c.now, 0)
 		if to.front.free() {
@@ -244,7 +252,7 @@ func (c *cluster) arrive() (to *replica) {
 			break
 		}
 		to.front.entering = append(to.front.entering, entering{q, stages})
-		to.front.begin(c.now, c.sent)
+		to.front.begin(c.now, c.toClient)
 	}
 	c.arrivals.next, c.arrivals.any = c.source.Next()
 	return to
@@ -355,8 +363,8 @@ func (c *cluster) output(r *replica) {
 		}
 	}
 	if !f.free() {
-		f.outputs = append(f.outputs, r.outputs...)
-		f.begin(c.now, c.sent)
+		r.outputs = f.hand(r.outputs)
+		f.begin(c.now, c.toClient)
 	}
 }
 

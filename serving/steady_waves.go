@@ -118,14 +118,14 @@ const passed, counts = 200, 1000
 func (t *Steadies) requests(n, clients int) Source {
 	const block = 100
 	random := rand.New(rand.NewPCG(1, 1))
-	var prompts, answers []int
+	prompts, answers, alike := make([]int, block), make([]int, block), t.prompt.Kind == "fixed" && t.gen.Kind == "fixed"
 	sent := 0
 	return newClients(clients, func(at unit.Seconds) (Request, bool) {
 		i := sent % block
-		if i == 0 {
+		sent++
+		if i == 0 && !alike {
 			prompts, answers = random.Perm(block), random.Perm(block)
 		}
-		sent++
 		return Request{At: at, Prompt: t.prompt.part(prompts[i], block), Gen: t.gen.part(answers[i], block)}, sent <= n
 	})
 }
