@@ -232,7 +232,9 @@ func (c *cluster) arrive() (to *replica) {
 	req := c.arrivals.next
 	index := c.arrivals.sent
 	c.arrivals.sent++
-	c.result.arrive(index, req.At)
+	if !c.options.sums {
+		c.result.arrive(index, req.At)
+	}
 	err := req.check()
 	switch {
 	case err != nil || req.Prompt+req.Gen > c.longest:
@@ -352,17 +354,20 @@ func (c *cluster) ended(r *replica) {
 func (c *cluster) output(r *replica) {
 	f := &r.front
 	r.held = 0
-	for _, o := range r.outputs {
-		q := o.sequence
-		if f.free() {
-			q.complete = o.ended
-			c.sent(q, c.now+c.way)
-		}
-		if r.only && !o.ended {
-			c.handovers.add(c.now+r.move(q.computed, c.server.Link), q)
+	free := f.free()
+	if free || r.only {
+		for _, o := range r.outputs {
+			q := o.sequence
+			if free {
+				q.complete = o.ended
+				c.sent(q, c.now+c.way)
+			}
+			if r.only && !o.ended {
+				c.handovers.add(c.now+r.move(q.computed, c.server.Link), q)
+			}
 		}
 	}
-	if !f.free() {
+	if !free {
 		r.outputs = f.hand(r.outputs)
 		f.begin(c.now, c.toClient)
 	}
