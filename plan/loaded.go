@@ -214,10 +214,7 @@ func (s *search) extras(c *config, best, plain, least float64) (rows []Row) {
 			s.missed(Miss{err.Error(), infinite, nil})
 			continue
 		}
-		for _, budget := range append([]int{0}, s.q.Budgets...) {
-			if budget == 0 && drafts == 0 || !fitsSteps(&c.server.Scheduler, budget, drafts) {
-				continue
-			}
+		for _, budget := range s.steps(base, most, least) {
 			if other := s.stepping(base, budget); !s.hopeless(other) {
 				keep(s.serve(other, most, least))
 			}
@@ -228,6 +225,28 @@ func (s *search) extras(c *config, best, plain, least float64) (rows []Row) {
 	}
 	return rows
 }
+
+// steps are the most tokens of a step that are tried beside those of a deployment, 0 for its scheduler's: none where more requests come than steps of any
+// length may answer.
+func (s *search) steps(c *config, most, least float64) (budgets []int) {
+	for _, n := range append([]int{0}, s.q.Budgets...) {
+		if n+c.Drafts > 0 && fitsSteps(&c.server.Scheduler, n, c.Drafts) {
+			budgets = append(budgets, n)
+		}
+	}
+	if len(budgets) > 2 {
+		longest := s.stepping(c, slices.Max(budgets))
+		units := s.paidUnits(c, s.mostUnits(c, most, least))
+		if s.q.prepare(longest) == nil && s.q.rate()*longest.slower > shorterSteps*longest.steadies.UnpreemptedCapacity(units*c.DP) {
+			return nil
+		}
+	}
+	return budgets
+}
+
+// shorterSteps is how many times as many requests shorter steps may answer as the longest ones. In random cases they answer up to 1.34 times as many
+// (TestCapacityOfSteps).
+const shorterSteps = 1.4
 
 // fitsSteps reports whether a budget differs from the scheduler's, and leaves prompts half of a
 // step where as many sequences decode, and verify drafts, as may run.
