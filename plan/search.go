@@ -156,7 +156,7 @@ func (s *search) split(f Formats, split Split) {
 			continue
 		}
 		for _, batch := range s.q.Batches {
-			if batch%parts != 0 {
+			if batch%parts != 0 || r.Batch > 0 && s.leastOf(&r, batch) > s.limit {
 				continue
 			}
 			r.Batch = batch
