@@ -33,28 +33,30 @@ func (s *search) atLeast(c *config, w *wave, fits int) (open bool) {
 		}
 		busy = 0
 	}
-	c.work = float64(energy+w.waiting().For(busy)) / s.q.Gen.MeanLength() * w.lone()
+	c.work = float64(energy+w.waiting().For(busy)) / s.q.Gen.MeanLength() * s.lone(&c.Row)
 	if s.q.By == Latency {
 		c.latency = w.longest(s, c)
 	}
 	return true
 }
 
-// waits bounds the energy of a token at a rate by what GPUs draw that wait.
-func (w *wave) waits(c *config) {
-	if rate := w.q.rate(); rate > 0 {
-		c.idle = float64(w.waiting().For(unit.Seconds(float64(c.DP)/rate))) / w.q.Gen.MeanLength() * w.lone()
+// waits is what GPUs of a unit draw that wait, for each token that comes at a rate.
+func (s *search) waits(r *Row) float64 {
+	rate := s.q.rate()
+	if rate == 0 {
+		return 0
 	}
+	return float64(s.card.Machines.Machine.Waiting) * float64(r.GPUs) / rate / s.q.Gen.MeanLength() * s.lone(r)
 }
 
 // lone is the part of the energy that is certain where replicas share experts at a rate: those of all serve a prompt that comes alone, so that it takes less than
 // one of several that each replica has. Random cases come to 13 % less, and with drafts, by which answers take fewer steps beside their prompt, to 19 %
 // (TestBoundsOfEnergy).
-func (w *wave) lone() float64 {
+func (s *search) lone(r *Row) float64 {
 	switch {
-	case w.q.rate() == 0 || w.p.Par.ExpertReplicas() == 1:
+	case s.q.rate() == 0 || r.Split.sharing() == 1:
 		return 1
-	case w.gain > 1:
+	case s.gain() > 1:
 		return 0.8
 	}
 	return 0.85

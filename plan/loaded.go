@@ -33,6 +33,7 @@ type config struct {
 	fits     int                     // sequences that the memory has room for
 	wave     *wave                   // steps by which it is bounded
 	place    int                     // in the list of all deployments
+	whole    bool                    // stands for all deployments of its split, of which no step was priced
 	bounded  bool                    // by the load
 }
 
@@ -85,11 +86,11 @@ func (s *search) candidates(ctx context.Context) {
 	for _, f := range s.card.Formats {
 		for _, split := range s.splits {
 			if ctx.Err() == nil {
-				s.configs(f, split)
+				s.list(f, split)
 			}
 		}
 	}
-	s.at = math.MaxInt
+	s.at, s.certain = math.MaxInt, s.miss
 	s.open = slices.Clip(s.open)
 	slices.SortFunc(s.open, s.before)
 	s.advance()
@@ -107,9 +108,9 @@ func (s *search) likely(c *config) float64 {
 // best one found. With first it ends at the first that qualifies, which stays open with those after it. Deployments beyond the limit stay open too.
 // All stay open where none within the limit qualifies and one beyond it may.
 func (s *search) loaded(ctx context.Context, first bool) {
-	all, nearest, missedAt, ends := s.open, s.miss, s.missedAt, true
+	ends := true
 	s.first, s.cut = first, false
-	defer func() { s.leave(all, nearest, missedAt, ends) }()
+	defer func() { s.leave(ends) }()
 	least := math.Inf(1)                    // that a row ranks by
 	best, plain := math.Inf(1), math.Inf(1) // GPUs of the best row, and of the best without extras
 	for i := range s.rows {
@@ -162,15 +163,15 @@ func (s *search) loaded(ctx context.Context, first bool) {
 	}
 }
 
-// leave leaves the deployments open, and the miss, with which a search began that was cut; else none if it came to its end.
-func (s *search) leave(all []*config, nearest Miss, missedAt int, ends bool) {
-	s.prepared = nil
+// leave opens the deployments again that a search passed which was cut; it leaves none open if it came to its end.
+func (s *search) leave(ends bool) {
 	switch s.cut = s.cut && len(s.rows) == 0 && !s.qualifies; {
 	case s.cut:
-		s.open, s.miss, s.missedAt = all, nearest, missedAt
+		s.open, s.miss = append(s.passed, s.open...), s.certain
 	case ends:
 		s.open = nil
 	}
+	s.prepared, s.passed = nil, nil
 }
 
 // forget frees what a deployment's steady states are worked out from.
@@ -213,10 +214,7 @@ func (s *search) extras(c *config, best, plain, least float64) (rows []Row) {
 			s.missed(Miss{err.Error(), infinite, nil})
 			continue
 		}
-		for _, budget := range append([]int{0}, s.q.Budgets...) {
-			if budget == 0 && drafts == 0 || !fitsSteps(&c.server.Scheduler, budget, drafts) {
-				continue
-			}
+		for _, budget := range s.steps(base, most, least) {
 			if other := s.stepping(base, budget); !s.hopeless(other) {
 				keep(s.serve(other, most, least))
 			}
@@ -227,6 +225,28 @@ func (s *search) extras(c *config, best, plain, least float64) (rows []Row) {
 	}
 	return rows
 }
+
+// steps are the most tokens of a step that are tried beside those of a deployment, 0 for its scheduler's: none where more requests come than steps of any
+// length may answer.
+func (s *search) steps(c *config, most, least float64) (budgets []int) {
+	for _, n := range append([]int{0}, s.q.Budgets...) {
+		if n+c.Drafts > 0 && fitsSteps(&c.server.Scheduler, n, c.Drafts) {
+			budgets = append(budgets, n)
+		}
+	}
+	if len(budgets) > 2 {
+		longest := s.stepping(c, slices.Max(budgets))
+		units := s.paidUnits(c, s.mostUnits(c, most, least))
+		if s.q.prepare(longest) == nil && s.q.rate()*longest.slower > shorterSteps*longest.steadies.UnpreemptedCapacity(units*c.DP) {
+			return nil
+		}
+	}
+	return budgets
+}
+
+// shorterSteps is how many times as many requests shorter steps may answer as the longest ones. In random cases they answer up to 1.34 times as many
+// (TestCapacityOfSteps).
+const shorterSteps = 1.4
 
 // fitsSteps reports whether a budget differs from the scheduler's, and leaves prompts half of a
 // step where as many sequences decode, and verify drafts, as may run.
@@ -283,23 +303,6 @@ func (s *search) alone(c *config) {
 	}
 }
 
-// configs lists the deployments of a split that may qualify.
-func (s *search) configs(f Formats, split Split) {
-	unitDP := split.sharing()
-	if split.TP*split.PP*unitDP > s.q.MaxGPUs {
-		return
-	}
-	var single Spans // of a request alone, which has a pipeline for itself in any case
-	for _, parts := range microBatches(split) {
-		s.at++
-		c := &config{Row: Row{Card: s.card, Formats: f, Split: split, DP: unitDP, MicroBatches: parts, GPUs: split.TP * split.PP * unitDP}, single: single}
-		if s.screen(c) {
-			s.candidate(c)
-		}
-		single = c.single
-	}
-}
-
 // screen prepares a deployment, and leaves it out if a request that is alone on it is too
 // slow already.
 func (s *search) screen(c *config) (open bool) {
@@ -344,7 +347,6 @@ func (s *search) screen(c *config) (open bool) {
 		}
 	}
 	c.wave = s.wave(units.Predictor, c.Batch)
-	c.wave.waits(c)
 	c.wave.forget()
 	c.fits = e.Memory.MaxBatch
 	return true
