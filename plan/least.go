@@ -280,7 +280,7 @@ func (w *wave) waiting() unit.Watts {
 // are answered in it (Little's law). At a rate a sequence decodes beside as many as come while it does.
 func (w *wave) longest(s *search, c *config) unit.Seconds {
 	n := s.q.steps()
-	replicas := float64(max(s.mostUnits(c, infinite, infinite), 1) * c.DP)
+	replicas := float64(max(s.mostUnits(c, none), 1) * c.DP)
 	if clients := s.q.Load.Concurrency; clients > 0 {
 		each := max(float64(clients)/replicas, 1)
 		step := w.fewer(each)
@@ -302,7 +302,7 @@ func (w *wave) longest(s *search, c *config) unit.Seconds {
 // bound in random cases, 5 % where replicas share experts, since the mean time of their steps is below that of a mean step, and 14 % where lengths differ
 // besides (TestBoundsOfLatency).
 func (w *wave) apart(s *search, c *config, prefill int) unit.Seconds {
-	units := s.mostUnits(c, infinite, infinite) - prefill
+	units := s.mostUnits(c, none) - prefill
 	if units < 1 || s.q.Together {
 		return unit.Seconds(infinite)
 	}
@@ -359,7 +359,7 @@ func (w *wave) held(rate, batch float64, step *analytic.StepCost, steps float64)
 // allowed may do. Other limits of sequences than the scheduler's may shorten steps further.
 func (w *wave) enough(s *search, c *config) bool {
 	target := s.q.Targets.TPOT
-	units := s.q.unlike(c, 1, s.mostUnits(c, infinite, infinite))
+	units := s.q.unlike(c, 1, s.mostUnits(c, none))
 	if target == 0 || len(units) == 0 || len(s.q.Limits) > 0 {
 		return true
 	}
