@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"math"
 	"testing"
 
 	"llmprof/internal/testkit"
@@ -14,8 +13,8 @@ func TestAloneAmongSharedExperts(t *testing.T) {
 	q := *request(t, "qwen3-235b-a22b", "b200")
 	q.Batches, q.MaxGPUs, q.Load = DefaultBatches(), 8, Load{Rate: 1e-3}
 	q.Prompt, q.Gen = serving.Fixed(4000), serving.Fixed(200)
-	s := search{q: &q, card: &q.Cards[0], miss: noMiss(), missedAt: math.MaxInt}
-	s.configs(q.Cards[0].Formats[0], Split{1, 1, 8, 0})
+	s := search{q: &q, card: &q.Cards[0], miss: noMiss()}
+	s.open = s.deployments(s.whole(q.Cards[0].Formats[0], Split{1, 1, 8, 0}))
 	if len(s.open) == 0 {
 		t.Fatal(s.miss.Reason)
 	}

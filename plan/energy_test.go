@@ -25,7 +25,7 @@ func TestBoundsOfEnergy(t *testing.T) {
 				t.Errorf("%v + %v tokens, %+v: %v (%d micro-batches) takes %v a token, and at least %.4f times as much", &q.Prompt, &q.Gen, q.Load, r, r.MicroBatches, r.JToken, least)
 			}
 		}
-		most := s.mostUnits(c, infinite, infinite)
+		most := s.mostUnits(c, none)
 		for _, drafts := range append([]int{0}, q.Drafts...) {
 			d, err := s.drafting(c, drafts)
 			testkit.Must(t, err)

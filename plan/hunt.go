@@ -30,6 +30,7 @@ const together = 4
 func (h *hunt) run(ctx context.Context) {
 	var left []*search
 	all := h.every()
+	h.sample(ctx)
 	concurrent.Each(len(all), func(i int) {
 		s := all[i]
 		s.begin(ctx)
@@ -78,6 +79,21 @@ func (h *hunt) run(ctx context.Context) {
 		}
 		h.progress()
 	})
+}
+
+// sample bounds what rows rank by that may be shown.
+func (h *hunt) sample(ctx context.Context) {
+	if !h.q.samples() {
+		return
+	}
+	concurrent.Each(len(h.found), func(i int) { h.found[i].sample(ctx) })
+	limit := h.limit()
+	for i := range h.found {
+		if s := &h.found[i]; h.q.place(s.card) >= limit.place {
+			s.limit = limit.score
+		}
+		h.found[i].found = nil
+	}
 }
 
 // probe finds one row of the card, if any qualifies: the sooner as many are known as are shown, the less is searched.

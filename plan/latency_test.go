@@ -12,7 +12,7 @@ func TestBoundsOfLatency(t *testing.T) {
 	near, tried := 0, 0
 	for s, c := range deployments(t, Latency, testkit.Cases(24, 1500)) {
 		q := s.q
-		most := s.mostUnits(c, infinite, infinite)
+		most := s.mostUnits(c, none)
 		check := func(what string, r *Row, ok bool, least float64) {
 			if !ok {
 				return

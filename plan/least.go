@@ -33,28 +33,30 @@ func (s *search) atLeast(c *config, w *wave, fits int) (open bool) {
 		}
 		busy = 0
 	}
-	c.work = float64(energy+w.waiting().For(busy)) / s.q.Gen.MeanLength() * w.lone()
+	c.work = float64(energy+w.waiting().For(busy)) / s.q.Gen.MeanLength() * s.lone(&c.Row)
 	if s.q.By == Latency {
 		c.latency = w.longest(s, c)
 	}
 	return true
 }
 
-// waits bounds the energy of a token at a rate by what GPUs draw that wait.
-func (w *wave) waits(c *config) {
-	if rate := w.q.rate(); rate > 0 {
-		c.idle = float64(w.waiting().For(unit.Seconds(float64(c.DP)/rate))) / w.q.Gen.MeanLength() * w.lone()
+// waits is what GPUs of a unit draw that wait, for each token that comes at a rate.
+func (s *search) waits(r *Row) float64 {
+	rate := s.q.rate()
+	if rate == 0 {
+		return 0
 	}
+	return float64(s.card.Machines.Machine.Waiting) * float64(r.GPUs) / rate / s.q.Gen.MeanLength() * s.lone(r)
 }
 
 // lone is the part of the energy that is certain where replicas share experts at a rate: those of all serve a prompt that comes alone, so that it takes less than
 // one of several that each replica has. Random cases come to 13 % less, and with drafts, by which answers take fewer steps beside their prompt, to 19 %
 // (TestBoundsOfEnergy).
-func (w *wave) lone() float64 {
+func (s *search) lone(r *Row) float64 {
 	switch {
-	case w.q.rate() == 0 || w.p.Par.ExpertReplicas() == 1:
+	case s.q.rate() == 0 || r.Split.sharing() == 1:
 		return 1
-	case w.gain > 1:
+	case s.gain() > 1:
 		return 0.8
 	}
 	return 0.85
@@ -278,7 +280,7 @@ func (w *wave) waiting() unit.Watts {
 // are answered in it (Little's law). At a rate a sequence decodes beside as many as come while it does.
 func (w *wave) longest(s *search, c *config) unit.Seconds {
 	n := s.q.steps()
-	replicas := float64(max(s.mostUnits(c, infinite, infinite), 1) * c.DP)
+	replicas := float64(max(s.mostUnits(c, none), 1) * c.DP)
 	if clients := s.q.Load.Concurrency; clients > 0 {
 		each := max(float64(clients)/replicas, 1)
 		step := w.fewer(each)
@@ -300,7 +302,7 @@ func (w *wave) longest(s *search, c *config) unit.Seconds {
 // bound in random cases, 5 % where replicas share experts, since the mean time of their steps is below that of a mean step, and 14 % where lengths differ
 // besides (TestBoundsOfLatency).
 func (w *wave) apart(s *search, c *config, prefill int) unit.Seconds {
-	units := s.mostUnits(c, infinite, infinite) - prefill
+	units := s.mostUnits(c, none) - prefill
 	if units < 1 || s.q.Together {
 		return unit.Seconds(infinite)
 	}
@@ -357,7 +359,7 @@ func (w *wave) held(rate, batch float64, step *analytic.StepCost, steps float64)
 // allowed may do. Other limits of sequences than the scheduler's may shorten steps further.
 func (w *wave) enough(s *search, c *config) bool {
 	target := s.q.Targets.TPOT
-	units := s.q.unlike(c, 1, s.mostUnits(c, infinite, infinite))
+	units := s.q.unlike(c, 1, s.mostUnits(c, none))
 	if target == 0 || len(units) == 0 || len(s.q.Limits) > 0 {
 		return true
 	}

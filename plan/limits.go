@@ -4,33 +4,31 @@ import "llmprof/analytic/engine"
 
 // limited are the deployments with other limits of sequences than the scheduler's. Fewer sequences make steps shorter, and are tried
 // where the time per token is all that is missed. More are tried where the memory has room for them, and the scheduler's limit
-// is near or the deployment does not qualify. Found is the deployment with the scheduler's limit and the fewest
+// is near or the deployment does not qualify. The row is the deployment with the scheduler's limit and the fewest
 // replicas with which it qualifies; where it does not, with the most that are allowed. Where no limits are tried, as for clients that wait
 // for their answers, its state with one unit fewer, which takes a simulation of its own, decides nothing.
-func (s *search) limited(c *config, found Row, ok bool, best, least float64) (rows []Row) {
+func (s *search) limited(c *config, r Row, ok bool, found incumbent) (rows []Row) {
 	if len(s.q.Limits) == 0 {
 		return nil
 	}
-	short := found // with the most replicas that are too few
-	if units := found.GPUs / c.GPUs; ok {
+	short := r // with the most replicas that are too few
+	if units := r.GPUs / c.GPUs; ok {
 		if short = (Row{}); units > c.least && s.q.By != Latency {
 			short, _ = s.unpreempted(c, units-1)
 		}
 		if s.fewestGPUs() {
-			best = min(best, float64(found.GPUs-c.GPUs)) // at the same price the simpler deployment goes first
+			found.gpus = min(found.gpus, float64(r.GPUs-c.GPUs)) // at the same price the simpler deployment goes first
 		}
 	}
 	fewer := s.q.Targets.TPOT > 0 && s.q.decodesLate(&short)
-	more := s.roomy(c) && (!ok || 2*found.Running > float64(c.Batch*found.DP))
+	more := s.roomy(c) && (!ok || 2*r.Running > float64(c.Batch*r.DP))
 	for _, n := range s.q.Limits {
 		if n == c.Batch || n < c.Batch && !fewer || n > c.Batch && !more {
 			continue
 		}
 		other := s.limiting(c, n)
-		if r, good := s.serve(other, best, least); good {
-			rows = append(rows, r)
-			least = min(least, s.figure(&r))
-			best = min(best, float64(r.GPUs))
+		if r, good := s.serve(other, found); good {
+			rows, found = append(rows, r), found.with(s, &r)
 		}
 	}
 	return rows

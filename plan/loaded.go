@@ -8,7 +8,6 @@ import (
 	"sort"
 
 	"llmprof/analytic"
-	"llmprof/analytic/engine"
 	"llmprof/operator"
 	"llmprof/serving"
 	"llmprof/unit"
@@ -33,6 +32,7 @@ type config struct {
 	fits     int                     // sequences that the memory has room for
 	wave     *wave                   // steps by which it is bounded
 	place    int                     // in the list of all deployments
+	whole    bool                    // stands for all deployments of its split, of which no step was priced
 	bounded  bool                    // by the load
 }
 
@@ -85,11 +85,11 @@ func (s *search) candidates(ctx context.Context) {
 	for _, f := range s.card.Formats {
 		for _, split := range s.splits {
 			if ctx.Err() == nil {
-				s.configs(f, split)
+				s.list(f, split)
 			}
 		}
 	}
-	s.at = math.MaxInt
+	s.at, s.certain = math.MaxInt, s.miss
 	s.open = slices.Clip(s.open)
 	slices.SortFunc(s.open, s.before)
 	s.advance()
@@ -103,29 +103,38 @@ func (s *search) likely(c *config) float64 {
 	return s.bound(c)
 }
 
+// An incumbent is what the rows of a card that were found so far rank by at the least.
+type incumbent struct {
+	figure      float64
+	gpus, plain float64 // GPUs of a row, and of one without extras
+}
+
+// none is the incumbent where nothing was found.
+var none = incumbent{infinite, infinite, infinite}
+
+// with is the incumbent with one row more.
+func (b incumbent) with(s *search, r *Row) incumbent {
+	b.figure, b.gpus = min(b.figure, s.figure(r)), min(b.gpus, float64(r.GPUs))
+	if r.extras() == 0 {
+		b.plain = min(b.plain, float64(r.GPUs))
+	}
+	return b
+}
+
 // loaded works out the steady states of the deployments, until those left cannot be better than the
 // best one found. With first it ends at the first that qualifies, which stays open with those after it. Deployments beyond the limit stay open too.
 // All stay open where none within the limit qualifies and one beyond it may.
 func (s *search) loaded(ctx context.Context, first bool) {
-	all, nearest, missedAt, ends := s.open, s.miss, s.missedAt, true
+	ends, found := true, none
 	s.first, s.cut = first, false
-	defer func() { s.leave(all, nearest, missedAt, ends) }()
-	least := math.Inf(1)                    // that a row ranks by
-	best, plain := math.Inf(1), math.Inf(1) // GPUs of the best row, and of the best without extras
+	defer func() { s.leave(ends) }()
 	for i := range s.rows {
-		least = min(least, s.figure(&s.rows[i]))
+		found.figure = min(found.figure, s.figure(&s.rows[i]))
 	}
-	keep := func(r *Row) {
-		best, least = min(best, float64(r.GPUs)), min(least, s.figure(r))
-		s.rows = append(s.rows, *r)
-	}
-	for ; len(s.open) > 0; s.next() {
+	for ; len(s.open) > 0 && ctx.Err() == nil; s.next() {
 		c := s.open[0]
-		if ctx.Err() != nil {
-			return
-		}
-		if s.bound(c) > min(least, s.paidGPUs()) {
-			s.cut = s.cut || s.bound(c) <= least
+		if s.bound(c) > min(found.figure, s.paidGPUs()) {
+			s.cut = s.cut || s.bound(c) <= found.figure
 			if s.lazy() {
 				return
 			}
@@ -141,19 +150,7 @@ func (s *search) loaded(ctx context.Context, first bool) {
 			s.qualifies, ends = true, false
 			return
 		}
-		r, ok := s.serve(c, best, least)
-		if ok {
-			plain = min(plain, float64(r.GPUs))
-			keep(&r)
-		}
-		if !first || !ok {
-			for _, r := range s.limited(c, r, ok, best, least) {
-				keep(&r)
-			}
-			for _, r := range s.extras(c, best, plain, least) {
-				keep(&r)
-			}
-		}
+		found = s.try(c, found)
 		c.forget()
 		if first && len(s.rows) > 0 {
 			ends = false
@@ -162,15 +159,34 @@ func (s *search) loaded(ctx context.Context, first bool) {
 	}
 }
 
-// leave leaves the deployments open, and the miss, with which a search began that was cut; else none if it came to its end.
-func (s *search) leave(all []*config, nearest Miss, missedAt int, ends bool) {
-	s.prepared = nil
+// try adds the rows of a deployment, with the settings that its server starts with and with others.
+func (s *search) try(c *config, found incumbent) incumbent {
+	keep := func(rows ...Row) {
+		for i := range rows {
+			found = found.with(s, &rows[i])
+		}
+		s.rows = append(s.rows, rows...)
+	}
+	r, ok := s.serve(c, found)
+	if ok {
+		keep(r)
+	}
+	if !ok || !s.first {
+		keep(s.limited(c, r, ok, found)...)
+		keep(s.extras(c, found)...)
+	}
+	return found
+}
+
+// leave opens the deployments again that a search passed which was cut; it leaves none open if it came to its end.
+func (s *search) leave(ends bool) {
 	switch s.cut = s.cut && len(s.rows) == 0 && !s.qualifies; {
 	case s.cut:
-		s.open, s.miss, s.missedAt = all, nearest, missedAt
+		s.open, s.miss = append(s.passed, s.open...), s.certain
 	case ends:
 		s.open = nil
 	}
+	s.prepared, s.passed = nil, nil
 }
 
 // forget frees what a deployment's steady states are worked out from.
@@ -182,122 +198,8 @@ func (c *config) forget() {
 // sure reports whether a deployment qualifies whatever its times are: clients that wait for their answers need no more
 // than a server that runs, unless there are targets.
 func (s *search) sure(c *config) bool {
-	return s.q.Load.Concurrency > 0 && s.q.Targets == Targets{} && s.mostUnits(c, infinite, infinite) >= c.least &&
+	return s.q.Load.Concurrency > 0 && s.q.Targets == Targets{} && s.mostUnits(c, none) >= c.least &&
 		c.server.Serves(s.q.Prompt, s.q.Gen) == nil
-}
-
-// extras are the deployments with other settings than a server starts with: speculation, other
-// steps, replicas that only prefill. Where the price counts they have to save a GPU over one without.
-func (s *search) extras(c *config, best, plain, least float64) (rows []Row) {
-	if s.q.rate() == 0 {
-		return nil
-	}
-	most := best
-	if s.fewestGPUs() {
-		if most = min(best, plain-1); float64(c.least*c.GPUs) > most {
-			return nil
-		}
-	}
-	keep := func(r Row, ok bool) {
-		if ok {
-			rows = append(rows, r)
-			least = min(least, s.figure(&r))
-			if s.fewestGPUs() {
-				most = min(most, float64(r.GPUs))
-			}
-		}
-	}
-	for _, drafts := range append([]int{0}, s.q.Drafts...) {
-		base, err := s.drafting(c, drafts)
-		if err != nil {
-			s.missed(Miss{err.Error(), infinite, nil})
-			continue
-		}
-		for _, budget := range append([]int{0}, s.q.Budgets...) {
-			if budget == 0 && drafts == 0 || !fitsSteps(&c.server.Scheduler, budget, drafts) {
-				continue
-			}
-			if other := s.stepping(base, budget); !s.hopeless(other) {
-				keep(s.serve(other, most, least))
-			}
-		}
-		if !s.q.Together && fitsSteps(&c.server.Scheduler, 0, drafts) && !s.hopeless(base) {
-			keep(s.apart(base, most, least))
-		}
-	}
-	return rows
-}
-
-// fitsSteps reports whether a budget differs from the scheduler's, and leaves prompts half of a
-// step where as many sequences decode, and verify drafts, as may run.
-func fitsSteps(rules *engine.Scheduler, budget, drafts int) bool {
-	switch budget {
-	case 0:
-		budget = rules.Budget
-	case rules.Budget:
-		return false
-	}
-	return budget >= 2*rules.MaxSeqs*(1+drafts)
-}
-
-// drafting is the deployment with speculation.
-func (s *search) drafting(c *config, drafts int) (*config, error) {
-	if drafts == 0 {
-		return c, nil
-	}
-	other := *c
-	other.steadies, other.Drafts = nil, drafts
-	return &other, s.q.speculate(&other.server, s.card, &other.Row)
-}
-
-// stepping is the deployment with steps of another length, which cost what is known of them.
-func (s *search) stepping(c *config, budget int) *config {
-	if budget == 0 {
-		return c
-	}
-	other := *c
-	other.steadies, other.Budget, other.server.Scheduler.Budget = nil, budget, budget
-	if s.q.prepare(c) == nil { // else a shorter step may leave room enough
-		other.steadies, _ = c.steadies.WithBudget(budget)
-	}
-	if s.q.Prompt.Longest() > min(budget, c.server.Scheduler.Budget) { // its steps are others, and so is the interval
-		s.alone(&other)
-	}
-	return &other
-}
-
-// alone predicts a request that is alone on a deployment anew, with the steps that it has.
-func (s *search) alone(c *config) {
-	units, err := s.prepare(&c.Row)
-	if err != nil {
-		return // it was prepared before
-	}
-	w := s.q.workload(c.MicroBatches)
-	w.Budget = c.Budget
-	e, err := units.Predict(w)
-	if err != nil {
-		return // the steady state says why
-	}
-	if c.single = s.single(c, units, &e); !s.q.Expected {
-		c.slower = Slower(&e)
-	}
-}
-
-// configs lists the deployments of a split that may qualify.
-func (s *search) configs(f Formats, split Split) {
-	unitDP := split.sharing()
-	if split.TP*split.PP*unitDP > s.q.MaxGPUs {
-		return
-	}
-	var single Spans // of a request alone, which has a pipeline for itself in any case
-	for _, parts := range microBatches(split) {
-		s.at++
-		c := &config{Row: Row{Card: s.card, Formats: f, Split: split, DP: unitDP, MicroBatches: parts, GPUs: split.TP * split.PP * unitDP}, single: single}
-		if s.screen(c) {
-			s.candidate(c)
-		}
-		single = c.single
-	}
 }
 
 // screen prepares a deployment, and leaves it out if a request that is alone on it is too
@@ -344,7 +246,6 @@ func (s *search) screen(c *config) (open bool) {
 		}
 	}
 	c.wave = s.wave(units.Predictor, c.Batch)
-	c.wave.waits(c)
 	c.wave.forget()
 	c.fits = e.Memory.MaxBatch
 	return true
@@ -447,11 +348,11 @@ func (q *Request) rate() float64 {
 
 // serve finds the fewest units with which the deployment qualifies, unless they are more
 // GPUs than the best one has. More units of the same never make anything slower.
-func (s *search) serve(c *config, best, least float64) (r Row, ok bool) {
-	if s.q.By == Latency && float64(c.mixed)*c.slower > least {
+func (s *search) serve(c *config, found incumbent) (r Row, ok bool) {
+	if s.q.By == Latency && float64(c.mixed)*c.slower > found.figure {
 		return r, false
 	}
-	most := s.paidUnits(c, s.mostUnits(c, best, least))
+	most := s.paidUnits(c, s.mostUnits(c, found))
 	if most < c.least {
 		return r, false
 	}
@@ -460,7 +361,7 @@ func (s *search) serve(c *config, best, least float64) (r Row, ok bool) {
 		first = most // more units have shorter queues
 	}
 	if s.q.rate() == 0 {
-		return s.answering(c, first, last, least)
+		return s.answering(c, first, last, found.figure)
 	}
 	if s.fewestGPUs() && first < last { // most deployments do not qualify with any number
 		if r, ok = s.steady(c, last); !ok {
@@ -469,11 +370,11 @@ func (s *search) serve(c *config, best, least float64) (r Row, ok bool) {
 	}
 	for step := 1; first <= last; step *= 2 {
 		units := min(first+step-1, last)
-		if r, ok = s.unpreempted(c, units); s.q.By == Energy && float64(r.JToken) > least {
+		if r, ok = s.unpreempted(c, units); s.q.By == Energy && float64(r.JToken) > found.figure {
 			return r, false // and more units take more energy
 		} else if ok && s.lasts(c, &r) {
 			r = s.fewest(c, r, max(first, units-step/2), units)
-			s.expectBest(c, &r, least)
+			s.expectBest(c, &r, found.figure)
 			return r, true
 		}
 		if units == last {

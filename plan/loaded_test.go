@@ -78,8 +78,8 @@ func deployments(t *testing.T, by Objective, cases int) iter.Seq2[*search, *conf
 			if !card.Model.HasExperts() && split.sharing() > 1 {
 				continue
 			}
-			s := search{q: &q, card: card, miss: noMiss(), missedAt: math.MaxInt, limit: infinite}
-			s.configs(card.Formats[random.IntN(len(card.Formats))], split)
+			s := search{q: &q, card: card, miss: noMiss(), limit: infinite}
+			s.open = s.deployments(s.whole(card.Formats[random.IntN(len(card.Formats))], split))
 			for _, c := range s.open {
 				if (c.bounded || s.refine(c)) && s.ready(c) == nil && !yield(&s, c) {
 					return
@@ -303,10 +303,9 @@ func TestBounds(t *testing.T) {
 			q.Prompt, q.Gen = lengths(random, q.Prompt.Mean), lengths(random, q.Gen.Mean)
 		}
 		for j := range q.Cards {
-			s := search{q: &q, card: &q.Cards[j], miss: noMiss(), missedAt: math.MaxInt}
+			s := search{q: &q, card: &q.Cards[j], miss: noMiss()}
 			for _, split := range splits[i%2] {
-				s.open = nil
-				s.configs(q.Cards[j].Formats[random.IntN(2)], split)
+				s.open = s.deployments(s.whole(q.Cards[j].Formats[random.IntN(2)], split))
 				for _, c := range s.open {
 					if !c.bounded && !s.refine(c) {
 						continue
@@ -353,8 +352,8 @@ func TestBoundsOfShortAnswers(t *testing.T) {
 	q := request(t, "qwen3-30b-a3b", "h200")
 	q.Batches, q.MaxGPUs = DefaultBatches(), 8
 	q.Prompt, q.Gen, q.Load = serving.Fixed(2959), serving.Fixed(4), Load{Concurrency: 13}
-	s := search{q: q, card: &q.Cards[0], miss: noMiss(), missedAt: math.MaxInt}
-	s.configs(q.Cards[0].Formats[0], Split{2, 1, 1, 0})
+	s := search{q: q, card: &q.Cards[0], miss: noMiss()}
+	s.open = s.deployments(s.whole(q.Cards[0].Formats[0], Split{2, 1, 1, 0}))
 	c := s.open[0]
 	if !s.refine(c) || s.ready(c) != nil {
 		t.Fatalf("%+v does not run", c.Row)

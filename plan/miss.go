@@ -16,7 +16,15 @@ var infinite = math.Inf(1)
 // unstable is by how much a deployment misses that has no steady state.
 const unstable = 1e3
 
-func noMiss() Miss { return Miss{Reason: "no split of the model is possible on it", By: math.Inf(1)} }
+// A nearest is the nearest of the misses of a card, and the place of its deployment in the list of all.
+type nearest struct {
+	Miss
+	place int
+}
+
+func noMiss() nearest {
+	return nearest{Miss{Reason: "no split of the model is possible on it", By: math.Inf(1)}, math.MaxInt}
+}
 
 func compareMisses(a, b *Miss) int { return cmp.Compare(a.By, b.By) }
 
@@ -24,13 +32,13 @@ func compareMisses(a, b *Miss) int { return cmp.Compare(a.By, b.By) }
 // the first counts.
 func (s *search) missed(m Miss) {
 	if s.nearer(m.By) || s.miss.Row == nil && math.IsInf(m.By, 1) && s.miss == noMiss() {
-		s.miss, s.missedAt = m, s.at
+		s.miss = nearest{m, s.at}
 	}
 }
 
 // nearer reports whether a miss by so much is nearer than the nearest so far.
 func (s *search) nearer(by float64) bool {
-	return by < s.miss.By || by == s.miss.By && s.at < s.missedAt
+	return by < s.miss.By || by == s.miss.By && s.at < s.miss.place
 }
 
 // falls reports whether a row misses what was asked for, and remembers the nearest one that does. Words are made of that alone.

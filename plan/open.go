@@ -5,16 +5,43 @@ import (
 	"slices"
 )
 
-// Deployments are bounded twice: by what a request alone and GPUs that wait say, and by what shares of steps the load takes, which is priced only for
-// those that come to the head of the queue. The others rank no better than the head, whatever they take.
+// The deployments of a split are bounded three times: by the GPUs of a replica and what these draw that wait, by what a request alone says, and by what shares
+// of steps the load takes. Steps are priced only for those that come to the head of the queue. The others rank no better than the head, whatever they take.
 
-// candidate is a deployment that passed the screen, with its place in the list of all.
-func (s *search) candidate(c *config) {
-	c.place = s.at
-	if !s.lazy() && !s.refine(c) {
+// list lists a split, or its deployments where it takes steps to bound what they rank by.
+func (s *search) list(f Formats, split Split) {
+	c := s.whole(f, split)
+	if c.GPUs > s.q.MaxGPUs {
 		return
 	}
-	s.open = append(s.open, c)
+	if s.at += len(microBatches(split)); s.lazy() && (s.fewestGPUs() || s.q.By == Energy) {
+		s.open = append(s.open, c)
+	} else {
+		s.open = append(s.open, s.deployments(c)...)
+	}
+}
+
+// whole stands for all deployments of a split.
+func (s *search) whole(f Formats, split Split) *config {
+	r := Row{Card: s.card, Formats: f, Split: split, DP: split.sharing(), MicroBatches: 1}
+	r.GPUs = split.TP * split.PP * r.DP
+	return &config{Row: r, least: 1, idle: s.waits(&r), whole: true, place: s.at}
+}
+
+// deployments are those of a split that may qualify, one for each number of micro-batches.
+func (s *search) deployments(split *config) (open []*config) {
+	before := s.at
+	defer func() { s.at = before }()
+	var single Spans // of a request alone, which has a pipeline for itself in any case
+	for i, parts := range microBatches(split.Split) {
+		c := &config{Row: split.Row, single: single, idle: split.idle, place: split.place + i}
+		c.MicroBatches, s.at = parts, c.place
+		if s.screen(c) && (s.lazy() || s.refine(c)) {
+			open = append(open, c)
+		}
+		single = c.single
+	}
+	return open
 }
 
 // lazy reports whether deployments are bounded by the load only at the head of the queue. Those of clients that wait stand in another order
@@ -49,18 +76,34 @@ func (s *search) advance() {
 	}
 }
 
-// sharpen bounds one of the open deployments by the load, and moves it to where it then belongs.
+// sharpen bounds one of the open deployments by the load, or lists those of a split, and moves them to where they then belong.
 func (s *search) sharpen(i int) {
 	c := s.open[i]
 	s.open = slices.Delete(s.open, i, i+1)
-	if s.refine(c) {
+	miss := s.miss
+	s.miss = s.certain
+	for _, c := range s.sharper(c) {
 		to, _ := slices.BinarySearchFunc(s.open, c, s.before)
 		s.open = slices.Insert(s.open, to, c)
 	}
+	if s.certain = s.miss; cmp.Or(compareMisses(&miss.Miss, &s.miss.Miss), cmp.Compare(miss.place, s.miss.place)) < 0 {
+		s.miss = miss
+	}
 }
 
-// next leaves the deployment at the head.
+// sharper is a deployment that is bounded by the load, or those of a split; none that cannot qualify.
+func (s *search) sharper(c *config) []*config {
+	if c.whole {
+		return s.deployments(c)
+	}
+	if s.refine(c) {
+		return []*config{c}
+	}
+	return nil
+}
+
+// next passes the deployment at the head.
 func (s *search) next() {
-	s.open = s.open[1:]
+	s.passed, s.open = append(s.passed, s.open[0]), s.open[1:]
 	s.advance()
 }

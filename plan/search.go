@@ -3,7 +3,6 @@ package plan
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"llmprof/analytic"
@@ -53,7 +52,7 @@ func Search(ctx context.Context, q *Request) (*Result, error) {
 	own.Batches = slices.Sorted(slices.Values(own.Batches))
 	found := make([]search, len(own.Cards))
 	for i := range found {
-		found[i] = search{q: &own, bounded: q.bounded(), card: &own.Cards[i], splits: own.Splits, miss: noMiss(), missedAt: math.MaxInt, limit: infinite}
+		found[i] = search{q: &own, bounded: q.bounded(), card: &own.Cards[i], splits: own.Splits, miss: noMiss(), certain: noMiss(), limit: infinite}
 		if len(own.Splits) == 0 {
 			found[i].splits = DefaultSplits(own.Cards[i].Model, own.MaxGPUs)
 		}
@@ -77,7 +76,7 @@ func gather(q *Request, found []search) *Result {
 			r.Rows = append(r.Rows, s.rows[j])
 		}
 		if len(s.rows) == 0 && !s.qualifies {
-			r.Rejected = append(r.Rejected, Rejected{s.card, s.miss, s.unpriced()})
+			r.Rejected = append(r.Rejected, Rejected{s.card, s.miss.Miss, s.unpriced()})
 		}
 	}
 	q.markPareto(r.Rows)
@@ -97,11 +96,12 @@ type search struct {
 	found     []Row              // rows that count for other cards while further ones are searched
 	prepared  *analytic.Prepared // the latest deployment's; nil for none
 	last      Row                // deployment that prepared is of
-	miss      Miss
+	miss      nearest
+	certain   nearest // of misses that hold however many GPUs the limit pays for
 	searched  int
 	open      []*config // under a load, deployments that may qualify, the best first
+	passed    []*config // and those before them, which the search of the card passed
 	at        int       // place in the list of all of the deployment that is screened; MaxInt after that
-	missedAt  int       // place of the deployment that misses by least
 	limit     float64   // figure of rows beyond which none can be shown
 	cut       bool      // none qualifies with as many GPUs as that pays for, but some may with more
 	first     bool      // only whether any qualifies is asked
@@ -156,7 +156,7 @@ func (s *search) split(f Formats, split Split) {
 			continue
 		}
 		for _, batch := range s.q.Batches {
-			if batch%parts != 0 {
+			if batch%parts != 0 || r.Batch > 0 && s.leastOf(&r, batch) > s.limit {
 				continue
 			}
 			r.Batch = batch

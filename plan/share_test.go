@@ -15,7 +15,7 @@ func TestShareOfAllBatches(t *testing.T) {
 		q := *request(t, model, "h200", "agx-thor", "l40s")
 		q.Batches, q.MaxGPUs = DefaultBatches(), 8
 		for i := range q.Cards {
-			s := search{q: &q, card: &q.Cards[i], miss: noMiss(), missedAt: math.MaxInt}
+			s := search{q: &q, card: &q.Cards[i], miss: noMiss()}
 			for _, f := range s.card.Formats {
 				for _, split := range []Split{{1, 1, 1, 0}, {4, 2, 1, 0}} {
 					if split.TP*split.PP > s.card.GPU.GPUsPerNode {

@@ -119,13 +119,13 @@ func (s *search) hopeless(c *config) bool {
 var prefillUnits = []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32}
 
 // apart finds the fewest units of which some only prefill and the others decode.
-func (s *search) apart(c *config, best, least float64) (found Row, ok bool) {
-	most := s.paidUnits(c, s.mostUnits(c, best, least))
+func (s *search) apart(c *config, found incumbent) (r Row, ok bool) {
+	most := s.paidUnits(c, s.mostUnits(c, found))
 	for _, prefill := range prefillUnits {
-		if prefill >= most || s.fewestGPUs() && ok && (prefill+1)*c.GPUs > found.GPUs {
+		if prefill >= most || s.fewestGPUs() && ok && (prefill+1)*c.GPUs > r.GPUs {
 			break
 		}
-		if s.q.By == Latency && c.Drafts == 0 && float64(c.wave.apart(s, c, prefill))*c.slower > least {
+		if s.q.By == Latency && c.Drafts == 0 && float64(c.wave.apart(s, c, prefill))*c.slower > found.figure {
 			break // with more that prefill fewer decode
 		}
 		first, last := max(c.least-prefill, 1), most-prefill
@@ -133,23 +133,23 @@ func (s *search) apart(c *config, best, least float64) (found Row, ok bool) {
 			first = last
 		}
 		if s.fewestGPUs() && ok {
-			last = min(last, found.GPUs/c.GPUs-prefill)
+			last = min(last, r.GPUs/c.GPUs-prefill)
 		}
 		if last > 0 && s.outdone(s.leastOpenMiss(c, last)) {
 			break // with more that prefill fewer decode
 		}
-		r, good := s.decoders(c, prefill, first, last)
-		if !good && s.q.decodesLate(&r) {
+		other, good := s.decoders(c, prefill, first, last)
+		if !good && s.q.decodesLate(&other) {
 			break // with more that prefill fewer decode
 		}
 		if !good {
 			continue
 		}
-		if s.expectBest(c, &r, least); !ok || s.q.compare(&r, &found) < 0 {
-			found, ok = r, true
+		if s.expectBest(c, &other, found.figure); !ok || s.q.compare(&other, &r) < 0 {
+			r, ok = other, true
 		}
 	}
-	return found, ok
+	return r, ok
 }
 
 // decodesLate reports whether a row misses its targets for its decodes alone.
@@ -191,17 +191,17 @@ func (s *search) decoders(c *config, prefill, first, last int) (r Row, ok bool) 
 	return r, false
 }
 
-// mostUnits is how many units are allowed where the best has so many GPUs, and the least figure is another one's.
-func (s *search) mostUnits(c *config, best, least float64) int {
+// mostUnits is how many units are allowed where one more row has to be no worse than the incumbent.
+func (s *search) mostUnits(c *config, found incumbent) int {
 	most := s.q.MaxGPUs / c.GPUs
 	if s.q.Budget > 0 && s.card.Price > 0 {
 		most = min(most, int(float64(s.q.Budget)/(float64(s.card.Price)*float64(c.GPUs))))
 	}
-	if s.fewestGPUs() && best < float64(1<<30) {
-		most = min(most, int(best)/c.GPUs)
+	if s.fewestGPUs() && found.gpus < float64(1<<30) {
+		most = min(most, int(found.gpus)/c.GPUs)
 	}
-	if s.q.By == Energy && c.idle > 0 && c.energy(most) > least {
-		most = int((least - c.work) / c.idle) // fewer, since so many take more than the least
+	if s.q.By == Energy && c.idle > 0 && c.energy(most) > found.figure {
+		most = int((found.figure - c.work) / c.idle) // fewer, since so many take more than the least
 	}
 	return most
 }

@@ -130,6 +130,11 @@ func (t *Steadies) Capacity(l Layout) (Capacity, error) {
 	return c, nil
 }
 
+// UnpreemptedCapacity is the largest rate of so many replicas that prefill and decode where no sequence is preempted. It takes less work than Capacity.
+func (t *Steadies) UnpreemptedCapacity(replicas int) float64 {
+	return t.flow.unpreempted().Rate * t.flow.units(replicas)
+}
+
 // Stable refuses a rate that a layout cannot answer.
 func (t *Steadies) Stable(rate float64, l Layout) error {
 	if err := t.check(rate, &l); err != nil {
