@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"llmprof/internal/testkit"
 	"llmprof/measure/engine/pythontest"
 	"llmprof/measure/result"
@@ -70,8 +72,9 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// Prompts of a file are read by the model, and what it answers is kept.
-func TestMeasurePrompts(t *testing.T) {
+// Replicas run side by side and leave a result each. Prompts of a file are read by the model, and what it answers
+// is kept: with the same weights, the same of each replica.
+func TestMeasureReplicas(t *testing.T) {
 	py := python(t)
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -79,43 +82,21 @@ func TestMeasurePrompts(t *testing.T) {
 	} {
 		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
-	args := []string{"measure", "--model", dir, "--python", py, "--random-weights", "--device", "cpu", "--dtype", "fp32", "--eager",
-		"--prompt-len", "6", "--gen-len", "3", "--batch", "2", "--warmup", "1", "--repeats", "2", "--ttlt", "--save-outputs", "--format", "json",
-		"--prompts", filepath.Join(dir, "prompts.jsonl")}
-	var outputs [2]string
-	for i := range outputs {
-		var out, errs bytes.Buffer
-		if code := run(args, nil, &out, &errs, os.Getenv); code != 0 {
-			t.Fatalf("exit %d: %s", code, errs.String())
-		}
-		var r result.Result
-		testkit.Must(t, json.Unmarshal(out.Bytes(), &r))
-		if len(r.Outputs) != 2 || len(r.Outputs[0]) != 3 {
-			t.Fatalf("outputs %v, want 3 tokens of 2 sequences", r.Outputs)
-		}
-		text, err := json.Marshal(r.Outputs)
-		testkit.Must(t, err)
-		outputs[i] = string(text)
-	}
-	if outputs[0] != outputs[1] {
-		t.Errorf("the same prompts and weights gave %s, then %s", outputs[0], outputs[1])
-	}
-}
-
-// Replicas run side by side and leave a result each.
-func TestMeasureReplicas(t *testing.T) {
-	py := python(t)
-	dir := t.TempDir()
-	testkit.Must(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(tinyLlama), 0o644))
 	var out, errs bytes.Buffer
 	code := run([]string{"measure", "--model", dir, "--python", py, "--random-weights", "--device", "cpu", "--dtype", "fp32", "--eager",
-		"--prompt-len", "6", "--gen-len", "3", "--replicas", "2", "--warmup", "1", "--repeats", "2", "--ttft",
-		"--results", dir, "--format", "json"}, nil, &out, &errs, os.Getenv)
+		"--prompt-len", "6", "--gen-len", "3", "--batch", "2", "--replicas", "2", "--warmup", "1", "--repeats", "2", "--ttft", "--ttlt", "--save-outputs",
+		"--prompts", filepath.Join(dir, "prompts.jsonl"), "--results", dir, "--format", "json"}, nil, &out, &errs, os.Getenv)
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errs.String())
 	}
 	all, broken := result.ReadFolder(dir)
 	if len(all) != 2 || all[0].ID != all[1].ID || all[1].Process != 1 || all[1].Processes != 2 {
-		t.Errorf("%d results, broken %v", len(all), broken)
+		t.Fatalf("%d results, broken %v", len(all), broken)
+	}
+	if o := all[0].Outputs; len(o) != 2 || len(o[0]) != 3 {
+		t.Errorf("outputs %v, want 3 tokens of 2 sequences", o)
+	}
+	if diff := cmp.Diff(all[0].Outputs, all[1].Outputs); diff != "" {
+		t.Errorf("the same prompts and weights gave other tokens (-one +other):\n%s", diff)
 	}
 }

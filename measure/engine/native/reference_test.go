@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
+
 	"llmprof/internal/testkit"
 	"llmprof/models"
 	"llmprof/models/safetensors"
@@ -79,23 +81,8 @@ func randomWeight(f safetensors.Format, seed, i uint64, scale float32) float64 {
 
 func bf16(v uint16) float64 { return float64(math.Float32frombits(uint32(v) << 16)) }
 
-// product is the sum of a's values times b's, in four parts that do not wait for
-// each other.
-func product(a, b []float64) float64 {
-	var s0, s1, s2, s3 float64
-	for len(a) >= 4 && len(b) >= 4 {
-		u, v := (*[4]float64)(a), (*[4]float64)(b)
-		s0 += u[0] * v[0]
-		s1 += u[1] * v[1]
-		s2 += u[2] * v[2]
-		s3 += u[3] * v[3]
-		a, b = a[4:], b[4:]
-	}
-	for i := range a {
-		s0 += a[i] * b[i]
-	}
-	return s0 + s1 + s2 + s3
-}
+// product is the sum of a's values times b's.
+func product(a, b []float64) float64 { return floats.Dot(a, b) }
 
 func (r *reference) linear(x []float64, name string) []float64 {
 	w := r.w[name+".weight"]

@@ -29,15 +29,15 @@ func Find(t testing.TB) string {
 	return path
 }
 
-// venv finds the Python of "make venv", and checks once that it imports torch and transformers, which
-// takes seconds.
+// venv finds the Python of "make venv", and checks once that it has torch and transformers. To import them
+// takes seconds, and is left to the tests.
 var venv = sync.OnceValues(func() (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(root, ".venv", "bin", "python")
-	return path, exec.Command(path, "-c", "import torch, transformers").Run()
+	return path, exec.Command(path, "-c", "import importlib.metadata as m; m.version('torch'), m.version('transformers')").Run()
 })
 
 // moduleRoot is the nearest folder above the test's with a go.mod.

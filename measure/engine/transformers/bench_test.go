@@ -9,7 +9,7 @@ import (
 // Operators are timed for real on the processor; what needs a GPU, or makes no
 // sense, is refused, and the worker lives on.
 func TestBench(t *testing.T) {
-	w := start(t)
+	w := common(t)
 	bench := func(kind string, shape map[string]int) (*engine.Timed, error) {
 		return w.Bench(t.Context(), engine.Bench{Kind: kind, Shape: shape, DType: "fp32", Device: "cpu", Rotate: 1 << 20, Samples: 4, Seconds: 0.001})
 	}

@@ -25,7 +25,7 @@ func wantFailure(t *testing.T, what string, err error, kind, says string) {
 
 // What cannot be loaded says why, and the worker stays fit for what can.
 func TestLoadRefuses(t *testing.T) {
-	w := start(t)
+	w := common(t)
 	empty := t.TempDir()
 	lone := filepath.Join(t.TempDir(), "config.json")
 	testkit.Must(t, os.WriteFile(lone, tiny(t, "llama"), 0o600))
@@ -100,7 +100,7 @@ for folder, tensor, value, many in zip(*[iter(rest)] * 4):
 	if out, err := exec.Command(pythontest.Find(t), arguments...).CombinedOutput(); err != nil {
 		t.Fatalf("%v, %s", err, out)
 	}
-	w := start(t)
+	w := common(t)
 	for i, c := range cases {
 		l := tinyLoad(t, "llama")
 		l.Model, l.Config, l.RandomWeights = folders[i], nil, false

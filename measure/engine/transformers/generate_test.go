@@ -51,7 +51,7 @@ func TestTokensAreThoseOfGenerate(t *testing.T) {
 	}
 	var tokens [][][]int
 	script(t, &tokens, "generate.py", texts...)
-	w := start(t)
+	w := common(t)
 	for i, l := range loads {
 		for _, static := range []bool{false, true} {
 			l.StaticCache = static

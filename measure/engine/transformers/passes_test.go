@@ -17,7 +17,7 @@ import (
 // Decode steps have the true context, which grows with each and begins anew with
 // each pass; only with a frozen one does it stay.
 func TestContextGrows(t *testing.T) {
-	w := start(t)
+	w := common(t)
 	l := tinyLoad(t, "llama")
 	for _, frozen := range []bool{false, true} {
 		l.FrozenContext = frozen
@@ -40,7 +40,7 @@ func TestContextGrows(t *testing.T) {
 
 // The time to the last token is at least its parts: steps do not overlap.
 func TestPartsMakeUpTheWhole(t *testing.T) {
-	w := start(t)
+	w := common(t)
 	load(t, w, tinyLoad(t, "llama"))
 	for _, pass := range repeat(t, w, engine.Request, 5) {
 		var parts int64
@@ -75,7 +75,7 @@ func TestKilledInARun(t *testing.T) {
 }
 
 func TestStopAndIdle(t *testing.T) {
-	w := start(t)
+	w := common(t)
 	l := tinyLoad(t, "llama")
 	l.SaveOutputs = false
 	load(t, w, l)
@@ -95,7 +95,7 @@ func TestStopAndIdle(t *testing.T) {
 
 // Prompts are taken in turn, a batch a pass, from the start again at the end.
 func TestPromptsInTurn(t *testing.T) {
-	w := start(t)
+	w := common(t)
 	l := tinyLoad(t, "llama")
 	l.PromptLen, l.Batch = 0, 2
 	l.Prompts = [][]int{{1, 2, 3, 4}, {5, 6, 7, 8}, {9, 10, 11, 12}}
@@ -118,8 +118,7 @@ func TestPromptsInTurn(t *testing.T) {
 func TestCheckpoint(t *testing.T) {
 	t.Setenv("HF_HOME", t.TempDir()) // code is copied there before it runs
 	plain, custom := t.TempDir(), t.TempDir()
-	script(t, nil, "checkpoint.py", plain, "testdata/llama.json")
-	script(t, nil, "checkpoint.py", custom, "testdata/llama.json", "code")
+	script(t, nil, "checkpoint.py", "testdata/llama.json", plain, custom)
 	w := start(t)
 	l := tinyLoad(t, "llama")
 	l.Model, l.Config, l.RandomWeights, l.PromptLen = plain, nil, false, 3
@@ -144,7 +143,7 @@ func TestCheckpoint(t *testing.T) {
 // The trace holds an annotation for each pass and step, and its clock is the
 // host's.
 func TestTrace(t *testing.T) {
-	w := start(t)
+	w := common(t)
 	load(t, w, tinyLoad(t, "llama"))
 	file := filepath.Join(t.TempDir(), "trace.json.gz")
 	traced, err := w.Trace(t.Context(), engine.Trace{Phase: engine.Request, Passes: 2, File: file})

@@ -9,7 +9,7 @@ import (
 
 // The worker counts tensors, package models shapes: two routes to one number.
 func TestSizesAgreeWithTheShapes(t *testing.T) {
-	w := start(t)
+	w := common(t)
 	for _, name := range []string{"llama", "qwen3moe", "mamba2", "qwen3next", "bamba", "gemma3"} {
 		model, err := models.Read(name, tiny(t, name))
 		if err != nil {

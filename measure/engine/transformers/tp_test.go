@@ -18,7 +18,7 @@ import (
 // Two ranks choose the tokens that one chooses, and hold together what one holds.
 func TestTensorParallel(t *testing.T) {
 	l := tinyLoad(t, "llama")
-	one := start(t)
+	one := common(t)
 	load(t, one, l)
 	want := ids(repeat(t, one, engine.Request, 1)[0])
 
@@ -77,7 +77,7 @@ func losesARank(t *testing.T, w *engine.Worker, ranks []engine.Device) {
 // that one chooses, and the second ends when the first does.
 func TestNodes(t *testing.T) {
 	l := tinyLoad(t, "llama")
-	one := start(t)
+	one := common(t)
 	load(t, one, l)
 	want := ids(repeat(t, one, engine.Request, 1)[0])
 

@@ -31,17 +31,50 @@ func tinyLoad(t *testing.T, name string) engine.Load {
 	}
 }
 
-// start starts a worker that the test ends. Threads that wait for each other over a
-// tiny model cost a busy machine six times what the work does.
+// start starts a worker that the test ends.
 func start(t *testing.T) *engine.Worker {
+	t.Helper()
+	w := begin(t)
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+// begin starts a worker. Threads that wait for each other over a tiny model cost a busy machine six times
+// what the work does.
+func begin(t *testing.T) *engine.Worker {
 	t.Helper()
 	w, err := transformers.Start(context.Background(), transformers.Options{
 		Python: pythontest.Find(t),
 		Env:    []string{"HF_HUB_OFFLINE=1", "OMP_NUM_THREADS=1"},
 	})
 	testkit.Must(t, err)
-	t.Cleanup(func() { w.Close() })
 	return w
+}
+
+var kept *engine.Worker // shared by tests
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if kept != nil {
+		kept.Close()
+	}
+	os.Exit(code)
+}
+
+// common gives a worker that tests use one after the other, for to import torch and transformers takes seconds.
+// A test that fails ends it.
+func common(t *testing.T) *engine.Worker {
+	t.Helper()
+	if kept == nil {
+		kept = begin(t)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			kept.Close()
+			kept = nil
+		}
+	})
+	return kept
 }
 
 // repeat runs passes of a phase.

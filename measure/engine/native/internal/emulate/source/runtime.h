@@ -386,12 +386,21 @@ void begin_copy(u32 to, const void *from, int bytes, u32 size) {
 std::vector<Product> products[16][emulated::MOST_THREADS]; // [block of the cluster][thread]
 u32 product_group[16][emulated::MOST_THREADS];
 
-// matrix_value reads value i of row r of a matrix in rows of 64 values; d's lead is the distance of its blocks.
-float matrix_value(u64 d, int r, int i) {
+// matrix_at returns where value i of row r of a matrix in rows of 64 values lies; d's lead is the distance of its
+// blocks. The values 8 n to 8 n + 7 lie side by side.
+const bf16 *matrix_at(u64 d, int r, int i) {
   u32 at = (u32)(d & 0x3fff) << 4, lead = (u32)(d >> 16 & 0x3fff) << 4, eight = (u32)(d >> 32 & 0x3fff) << 4;
   at += i / 64 * lead + r / 8 * eight + r % 8 * 128 + i % 64 * 2;
   at ^= (at >> 7 & 7) << 4;
-  return value16(*(const bf16 *)shared_pointer(at));
+  return (const bf16 *)shared_pointer(at);
+}
+
+// matrix_row reads the first 16 values of row r.
+void matrix_row(u64 d, int r, float (&row)[16]) {
+  for (int i = 0; i < 16; i += 8) {
+    const bf16 *at = matrix_at(d, r, i);
+    for (int k = 0; k < 8; k++) row[i + k] = value16(at[k]);
+  }
 }
 
 void queue_product(Product p) {
@@ -400,21 +409,24 @@ void queue_product(Product p) {
 }
 
 void make_product(const Product &p) {
-  float a[2][16];
+  float a[2][16], b[2][16];
   int first = threadIdx.x % 128 / 32 * 16 + lane_id() / 4, t = lane_id() % 4;
   for (int h = 0; h < 2; h++)
-    for (int k = 0; k < 16; k++) a[h][k] = p.registers ? p.rows[h][k] : matrix_value(p.a, first + 8 * h, k);
-  for (int c = 0; c < p.columns / 4; c++) {
-    int column = c / 2 * 8 + 2 * t + c % 2;
-    float sum[2] = {};
-    for (int k = 0; k < 16; k++) {
-      float b = p.registers ? matrix_value(p.b, k, column) : matrix_value(p.b, column, k);
-      sum[0] += a[0][k] * b, sum[1] += a[1][k] * b;
+    if (p.registers)
+      memcpy(a[h], p.rows[h], sizeof a[h]);
+    else
+      matrix_row(p.a, first + 8 * h, a[h]);
+  for (int c = 0; c < p.columns / 8; c++) {
+    int column = c * 8 + 2 * t; // and the one after it
+    for (int i = 0; i < 2 && !p.registers; i++) matrix_row(p.b, column + i, b[i]);
+    for (int k = 0; k < 16 && p.registers; k++) {
+      const bf16 *at = matrix_at(p.b, k, column);
+      b[0][k] = value16(at[0]), b[1][k] = value16(at[1]);
     }
-    for (int h = 0; h < 2; h++) {
-      float *d = &p.d[c / 2 * 4 + 2 * h + c % 2];
-      *d = p.add ? *d + sum[h] : sum[h];
-    }
+    float sum[4] = {};
+    for (int k = 0; k < 16; k++)
+      for (int i = 0; i < 4; i++) sum[i] += a[i / 2][k] * b[i % 2][k];
+    for (int i = 0; i < 4; i++) p.d[c * 4 + i] = p.add ? p.d[c * 4 + i] + sum[i] : sum[i];
   }
 }
 
