@@ -198,14 +198,18 @@ func (t *Steadies) Idle() *Steady {
 
 // overloaded says that so many replicas of one kind cannot answer a rate.
 func (t *Steadies) overloaded(f *flow, rate float64, replicas int, c Capacity) error {
-	what := "replicas"
-	if f.handed {
-		what = "replicas that decode"
+	where, why := "", ""
+	switch {
+	case f.handed && replicas == 1:
+		where = " in the replica that decodes"
+	case f.handed:
+		where = fmt.Sprintf(" in each of %d replicas that decode", replicas)
+	case replicas > 1:
+		where = fmt.Sprintf(" in each of %d replicas", replicas)
 	}
-	why := ""
 	if c.Bound == preemption {
 		why = ": once its KV cache is full, sequences that outgrow it are computed again"
 	}
-	return fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d sequences at once in each of %d %s)%s",
-		rate, f.units(replicas)*c.Rate, c.Bound, c.Running, replicas, what, why)
+	return fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d sequences at once%s)%s",
+		rate, f.units(replicas)*c.Rate, c.Bound, c.Running, where, why)
 }

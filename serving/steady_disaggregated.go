@@ -77,7 +77,7 @@ func (t *Steadies) firstTokens(rate float64, replicas int) (*Steady, error) {
 		return st, nil
 	}
 	if c := t.prefill.prefillCapacity(replicas); rate*t.prefill.units(replicas) >= c.Rate {
-		return nil, fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by prefill (in each of %d replicas that prefill)",
+		return nil, fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by prefill (replicas that prefill: %d)",
 			rate*t.prefill.units(replicas), c.Rate, replicas)
 	}
 	t.prefill.behindRouter(math.Ceil(t.prefill.units(replicas)))
