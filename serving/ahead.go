@@ -47,7 +47,7 @@ func (c *cluster) alike(peers []*replica) int {
 func (r *replica) decodes() bool {
 	f := &r.front
 	return r.busy && r.draft == nil && r.server.Drafts == 0 && len(r.batch.chunks) == 0 && r.batch.decodes == len(r.running) && len(r.ending) == 0 && r.held == 0 &&
-		!f.passing && len(f.entering)+len(f.outputs)+len(f.ready) == 0 && (r.waiting.n == 0 || len(r.running) >= r.rules.MaxSeqs)
+		!f.passing && !f.busy() && (r.waiting.n == 0 || len(r.running) >= r.rules.MaxSeqs)
 }
 
 // alike is how many of the next n steps end no answer, have no sequence whose context passes the end of a window, and need no block that is not
@@ -95,11 +95,12 @@ func (r *replica) blocksFor(n int) int {
 
 // foresee works out the next n steps of replicas, or as many until the API server takes longer than a step.
 func (c *cluster) foresee(peers []*replica, n int) {
-	c.copies = c.copies[:0]
-	for _, p := range peers {
-		one := *p
-		one.batch.byWin = slices.Clone(one.batch.byWin)
-		c.copies = append(c.copies, one)
+	c.copies = slices.Grow(c.copies[:0], len(peers))[:len(peers)]
+	for i, p := range peers {
+		one := &c.copies[i]
+		byWin := one.batch.byWin
+		*one = *p
+		one.batch.byWin = append(byWin[:0], p.batch.byWin...)
 	}
 	lead := &c.copies[0]
 	for range n {

@@ -16,9 +16,11 @@ type frontend struct {
 	passing  bool         // a pass runs
 	end      unit.Seconds // end of the pass that runs
 	entering []entering   // in the order of their arrival
-	outputs  []output     // outputs of steps, not taken apart yet
+	steps    []delivered  // outputs of steps, not taken apart yet
 	ready    []*sequence  // sequences that have tokens to send
-	taken    int          // outputs that the pass takes apart
+	taken    int          // steps whose outputs the pass takes apart
+	spare    [][]output   // memory for outputs
+	sums     bool         // nobody asks when tokens between the first and the last ones come
 }
 
 // stages is in how many passes of the loop a request goes through vLLM's API server to the engine. In
@@ -40,8 +42,29 @@ type output struct {
 	sequence *sequence
 	gain     int
 	ended    bool
-	passes   int // passes that it goes through before it is taken apart
 }
+
+// A delivered is the outputs of a step with their tokens, and how many passes they go through before they are taken apart.
+type delivered struct {
+	outputs      []output
+	gain, passes int
+}
+
+// hand takes the outputs of a step, and gives memory for those of another one.
+func (f *frontend) hand(outputs []output) (spare []output) {
+	gain := 0
+	for i := range outputs {
+		gain += outputs[i].gain
+	}
+	f.steps = append(f.steps, delivered{outputs, gain, handed})
+	if n := len(f.spare); n > 0 {
+		spare, f.spare = f.spare[n-1], f.spare[:n-1]
+	}
+	return spare
+}
+
+// busy reports whether there is anything to do.
+func (f *frontend) busy() bool { return len(f.entering)+len(f.steps)+len(f.ready) > 0 }
 
 // frontend is the server's process as the engine's constants say. A request's time beyond its steps is that
 // of an idle server: what the process does not take of it is the way, half of it in each direction.
@@ -63,13 +86,17 @@ func (f *frontend) load(rate, gen float64) float64 {
 // begin begins a pass if there is anything to do, and gives sent the sequences whose tokens it sends, with
 // the time at which each client has them.
 func (f *frontend) begin(now unit.Seconds, sent func(*sequence, unit.Seconds)) {
-	if f.passing || len(f.entering)+len(f.outputs)+len(f.ready) == 0 {
+	if f.passing || !f.busy() {
 		return
 	}
 	half := f.token.Times(0.5)
 	at := now
 	for _, q := range f.ready {
 		at += half
+		if f.sums && q.last > 0 && !q.complete {
+			q.unsent = 0
+			continue
+		}
 		sent(q, at+f.way)
 		if q.complete {
 			at += f.closing
@@ -78,10 +105,10 @@ func (f *frontend) begin(now unit.Seconds, sent func(*sequence, unit.Seconds)) {
 	f.ready = f.ready[:0]
 	gain := 0
 	f.taken = 0
-	for i := range f.outputs { // in their order, so that those that are taken apart come first
-		o := &f.outputs[i]
-		if o.passes--; o.passes < 0 {
-			gain += o.gain
+	for i := range f.steps { // in their order, so that those that are taken apart come first
+		s := &f.steps[i]
+		if s.passes--; s.passes < 0 {
+			gain += s.gain
 			f.taken++
 		}
 	}
@@ -95,14 +122,19 @@ func (f *frontend) begin(now unit.Seconds, sent func(*sequence, unit.Seconds)) {
 // finish ends the pass that runs, and gives enter the requests that have gone through all stages.
 func (f *frontend) finish(enter func(*sequence)) {
 	f.passing = false
-	for _, o := range f.outputs[:f.taken] {
-		if o.sequence.unsent == 0 {
-			f.ready = append(f.ready, o.sequence)
+	for _, s := range f.steps[:f.taken] {
+		for i := range s.outputs {
+			o := &s.outputs[i]
+			q := o.sequence
+			if q.unsent == 0 {
+				f.ready = append(f.ready, q)
+			}
+			q.unsent += o.gain
+			q.complete = o.ended
 		}
-		o.sequence.unsent += o.gain
-		o.sequence.complete = o.ended
+		f.spare = append(f.spare, s.outputs[:0])
 	}
-	f.outputs = f.outputs[:copy(f.outputs, f.outputs[f.taken:])]
+	f.steps = f.steps[:copy(f.steps, f.steps[f.taken:])]
 	n := 0
 	for n < len(f.entering) && f.entering[n].stages <= 0 {
 		n++

@@ -42,9 +42,11 @@ func TestStreams(t *testing.T) {
 		all[i] = &sequence{}
 	}
 	step := func() {
-		for _, q := range all {
-			f.outputs = append(f.outputs, output{q, 1, false, handed})
+		outputs := make([]output, len(all))
+		for i, q := range all {
+			outputs[i] = output{q, 1, false}
 		}
+		f.hand(outputs)
 	}
 	step()
 	step()
@@ -73,7 +75,7 @@ func TestStreams(t *testing.T) {
 // A stream that ends delays the tokens that are sent after its last one.
 func TestEndOfStream(t *testing.T) {
 	f := &frontend{token: 1e-4, closing: 1e-3}
-	f.outputs = []output{{&sequence{}, 1, true, 0}, {&sequence{}, 1, false, 0}}
+	f.hand([]output{{&sequence{}, 1, true}, {&sequence{}, 1, false}})
 	_, sent := passes(f, 1)
 	if len(sent) != 2 {
 		t.Fatalf("%d tokens were sent, want 2", len(sent))

@@ -138,7 +138,7 @@ func (r *replica) run(now, launch unit.Seconds) {
 func (r *replica) gained() {
 	r.outputs = r.outputs[:0]
 	for _, q := range r.gains {
-		r.outputs = append(r.outputs, output{q, q.gain, q.generated == q.Request.Gen, handed})
+		r.outputs = append(r.outputs, output{q, q.gain, q.generated == q.Request.Gen})
 	}
 }
 
@@ -250,10 +250,12 @@ func (r *replica) grow(q *sequence, n, i int, now unit.Seconds) bool {
 // gets takes the blocks for n more tokens of a sequence, if there are enough.
 func (r *replica) gets(q *sequence, n int) bool {
 	more := r.more(q, q.computed+n)
-	if more > 0 && !r.pool.take(more) {
-		return false
+	if more > 0 {
+		if !r.pool.take(more) {
+			return false
+		}
+		q.blocks += more
 	}
-	q.blocks += max(more, 0)
 	q.holds = r.room.whole(q.computed + n)
 	return true
 }

@@ -47,6 +47,8 @@ type cluster struct {
 	now       unit.Seconds
 	way       unit.Seconds // time of a request to the engine, and of its tokens back
 	copies    []replica    // copies of replicas whose steps are being worked out ahead
+	fresh     []sequence   // memory for requests
+	toClient  func(*sequence, unit.Seconds)
 }
 
 // Simulate runs the requests of a source through a server. A context that ends stops it; the
@@ -83,6 +85,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 		front = s.frontend()
 	}
 	c := &cluster{server: s, source: source, options: o, way: front.way, turns: map[*replica]int{}}
+	c.toClient, front.sums = c.sent, o.sums
 	r := s.room()
 	c.longest = s.longest(r)
 	prefill, decode := s.Prefillers, s.Replicas
@@ -207,7 +210,7 @@ func (c *cluster) happens(who *replica, what happening) {
 		c.ended(who)
 	case passEnds:
 		who.front.finish(func(q *sequence) { c.enter(who, q) })
-		who.front.begin(c.now, c.sent)
+		who.front.begin(c.now, c.toClient)
 	case outputsDue:
 		if who.pipe != nil {
 			c.leaves(who)
@@ -229,14 +232,21 @@ func (c *cluster) arrive() (to *replica) {
 	req := c.arrivals.next
 	index := c.arrivals.sent
 	c.arrivals.sent++
-	c.result.arrive(index, req.At)
+	if !c.options.sums {
+		c.result.arrive(index, req.At)
+	}
 	err := req.check()
 	switch {
 	case err != nil || req.Prompt+req.Gen > c.longest:
 		c.result.Refused++
 		c.source.Finished(c.now)
 	default:
-		q := &sequence{Record: Record{Index: index, Request: req}, goal: req.Prompt}
+		if len(c.fresh) == 0 {
+			c.fresh = make([]sequence, 64)
+		}
+		q := &c.fresh[0]
+		c.fresh = c.fresh[1:]
+		q.Index, q.Request, q.goal = index, req, req.Prompt
 		to = c.route(c.first, q)
 		c.catchUp(to.peers, c.now, 0)
 		if to.front.free() {
@@ -244,7 +254,7 @@ func (c *cluster) arrive() (to *replica) {
 			break
 		}
 		to.front.entering = append(to.front.entering, entering{q, stages})
-		to.front.begin(c.now, c.sent)
+		to.front.begin(c.now, c.toClient)
 	}
 	c.arrivals.next, c.arrivals.any = c.source.Next()
 	return to
@@ -344,19 +354,22 @@ func (c *cluster) ended(r *replica) {
 func (c *cluster) output(r *replica) {
 	f := &r.front
 	r.held = 0
-	for _, o := range r.outputs {
-		q := o.sequence
-		if f.free() {
-			q.complete = o.ended
-			c.sent(q, c.now+c.way)
-		}
-		if r.only && !o.ended {
-			c.handovers.add(c.now+r.move(q.computed, c.server.Link), q)
+	free := f.free()
+	if free || r.only {
+		for _, o := range r.outputs {
+			q := o.sequence
+			if free {
+				q.complete = o.ended
+				c.sent(q, c.now+c.way)
+			}
+			if r.only && !o.ended {
+				c.handovers.add(c.now+r.move(q.computed, c.server.Link), q)
+			}
 		}
 	}
-	if !f.free() {
-		f.outputs = append(f.outputs, r.outputs...)
-		f.begin(c.now, c.sent)
+	if !free {
+		r.outputs = f.hand(r.outputs)
+		f.begin(c.now, c.toClient)
 	}
 }
 

@@ -9,11 +9,12 @@ import (
 )
 
 // A closed loop whose requests are alike runs in waves: clients that began together end together. Waves are simulated until one repeats an earlier
-// one, or until their means are steady. Where requests differ a wave is as many answers as there are clients, and some of them are simulated.
+// one, or until their means are steady. Of those that do neither the first ones do not count, which still follow from all clients beginning together. Where requests differ a wave is as many answers as there are clients, and some of them are simulated.
 const (
 	periods = 8    // waves between those that are alike, at most
 	enough  = 12   // waves where none are alike, at least
-	most    = 44   // and at most
+	most    = 36   // and at most
+	begun   = 6    // of these, the wave after which they count
 	settled = 2e-3 // by which means over the second third of the waves and over the last differ then, at most
 )
 
@@ -104,11 +105,11 @@ func (w *loop) answered(q *Record) {
 	}
 	r := w.result
 	w.sum.energy, w.sum.busy, w.sum.running = float64(r.Energy), r.busy, r.running
-	w.waves = append(w.waves, wave{w.times, w.sum})
-	w.times = nil
 	if w.to > 0 {
-		w.waves[len(w.waves)-1].times = nil
+		w.waves, w.times = append(w.waves, wave{end: w.sum}), w.times[:0]
+		return
 	}
+	w.waves, w.times = append(w.waves, wave{w.times, w.sum}), make([]float64, 0, cap(w.times))
 }
 
 // Answers of a loop whose requests differ that are passed over, and those that count, besides some waves of each.
@@ -118,14 +119,14 @@ const passed, counts = 200, 1000
 func (t *Steadies) requests(n, clients int) Source {
 	const block = 100
 	random := rand.New(rand.NewPCG(1, 1))
-	var prompts, answers []int
+	prompts, answers, alike := make([]int, block), make([]int, block), t.prompt.Kind == "fixed" && t.gen.Kind == "fixed"
 	sent := 0
 	return newClients(clients, func(at unit.Seconds) (Request, bool) {
 		i := sent % block
-		if i == 0 {
+		sent++
+		if i == 0 && !alike {
 			prompts, answers = random.Perm(block), random.Perm(block)
 		}
-		sent++
 		return Request{At: at, Prompt: t.prompt.part(prompts[i], block), Gen: t.gen.part(answers[i], block)}, sent <= n
 	})
 }
@@ -144,8 +145,11 @@ func (w *loop) begins() int {
 			return before
 		}
 	}
-	if n := last + 1; n == most || n >= enough && w.settled(n/3, 2*n/3, last) {
+	switch n := last + 1; {
+	case n >= enough && w.settled(n/3, 2*n/3, last):
 		return n / 3
+	case n == most:
+		return begun
 	}
 	return -1
 }

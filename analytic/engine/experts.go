@@ -26,7 +26,7 @@ func wholeGroups(count, k float64, tokens, size int) float64 {
 		return count * float64((tokens+size-1)/size)
 	}
 	odds := k / (count - k)
-	p := math.Exp(float64(tokens) * math.Log1p(-k/count)) // probability that no token takes the expert
+	p := math.Pow(1-k/count, float64(tokens)) // probability that no token takes the expert; a whole power rounds alike on every processor, as math.Exp does not
 	sum := 0.0
 	for n := 1; n <= tokens; n++ {
 		p *= odds * float64(tokens-n+1) / float64(n)

@@ -9,9 +9,9 @@ import { Chart, Panel } from "./panel.js";
 // observed are the measured points of the model, the card, the engine and the lengths.
 function observed(accuracy, doc, key) {
   if (!accuracy || !doc) return [];
-  const w = doc.workload;
-  return accuracy.filter((o) => o.metric === `${key}_s` && o.load === "static" && o.model === doc.model.name && o.gpu === doc.gpu.key && o.engine.startsWith(doc.engine) && o.tp === doc.parallelism.tp &&
-    o.prompt === w.prompt_len && (key === "ttft" || o.gen === w.gen_len || o.gen > 1) && (o.weights === w.scheme || o.weights === w.weights));
+  const w = doc.workload, metric = `${key}_s`;
+  return accuracy.filter((o) => o.prompt === w.prompt_len && o.metric === metric && o.load === "static" && o.model === doc.model.name && o.gpu === doc.gpu.key && o.engine.startsWith(doc.engine) &&
+    o.tp === doc.parallelism.tp && (key === "ttft" || o.gen === w.gen_len || o.gen > 1) && (o.weights === w.scheme || o.weights === w.weights));
 }
 
 const limitOf = (targets, k) => (Number(targets[k]) || 0) / 1000;
