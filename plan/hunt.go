@@ -81,7 +81,7 @@ func (h *hunt) run(ctx context.Context) {
 	})
 }
 
-// sample bounds what rows rank by that may be shown.
+// sample gives each search the standing of the last row that would be shown of a sample: none that ranks behind it is shown.
 func (h *hunt) sample(ctx context.Context) {
 	if !h.q.samples() {
 		return

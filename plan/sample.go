@@ -44,6 +44,7 @@ func (s *search) sample(ctx context.Context) {
 	s.found, s.rows, s.prepared, s.miss = s.rows, nil, nil, noMiss()
 }
 
+// sampleOf adds that row of a deployment, if any batch of it qualifies.
 func (s *search) sampleOf(r *Row) {
 	p, err := s.prepare(r)
 	if err != nil {
