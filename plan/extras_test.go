@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 
 	"llmprof/internal/testkit"
@@ -13,7 +14,7 @@ func TestCapacityOfSteps(t *testing.T) {
 		for _, drafts := range append([]int{0}, s.q.Drafts...) {
 			base, err := s.drafting(c, drafts)
 			testkit.Must(t, err)
-			shorter := 0.0
+			var rates []float64
 			for _, budget := range append([]int{0}, s.q.Budgets...) {
 				if !fitsSteps(&c.server.Scheduler, budget, drafts) {
 					continue
@@ -23,11 +24,11 @@ func TestCapacityOfSteps(t *testing.T) {
 					continue
 				}
 				rate := other.steadies.UnpreemptedCapacity(c.DP) / other.slower
-				if budget == DefaultBudgets()[len(DefaultBudgets())-1] {
-					most = max(most, shorter/rate)
-					tried++
-				}
-				shorter = max(shorter, rate)
+				rates = append(rates, rate)
+			}
+			if n := len(rates) - 1; n > 0 {
+				most = max(most, slices.Max(rates[:n])/rates[n])
+				tried++
 			}
 		}
 	}

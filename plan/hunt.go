@@ -63,9 +63,7 @@ func (h *hunt) run(ctx context.Context) {
 	})
 	h.search(ctx, left, func(s *search) bool {
 		limit := h.limit()
-		if s.limit = limit.score; h.q.place(s.card) < limit.place {
-			s.limit = math.Inf(1)
-		}
+		s.within(limit)
 		return s.atBest().compare(limit) <= 0
 	})
 	left = slices.DeleteFunc(left, func(s *search) bool { // some were searched up to the limit
@@ -89,10 +87,15 @@ func (h *hunt) sample(ctx context.Context) {
 	concurrent.Each(len(h.found), func(i int) { h.found[i].sample(ctx) })
 	limit := h.limit()
 	for i := range h.found {
-		if s := &h.found[i]; h.q.place(s.card) >= limit.place {
-			s.limit = limit.score
-		}
+		h.found[i].within(limit)
 		h.found[i].found = nil
+	}
+}
+
+// within limits a search to rows that do not rank behind a standing.
+func (s *search) within(limit standing) {
+	if s.limit = limit.score; s.q.place(s.card) < limit.place {
+		s.limit = math.Inf(1)
 	}
 }
 

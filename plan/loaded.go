@@ -32,7 +32,7 @@ type config struct {
 	fits     int                     // sequences that the memory has room for
 	wave     *wave                   // steps by which it is bounded
 	place    int                     // in the list of all deployments
-	whole    bool                    // stands for all deployments of its split, of which no step was priced
+	whole    bool                    // it stands for all deployments of its split, of which no step was priced
 	bounded  bool                    // by the load
 }
 
@@ -106,7 +106,7 @@ func (s *search) likely(c *config) float64 {
 // An incumbent is what the rows of a card that were found so far rank by at the least.
 type incumbent struct {
 	figure      float64
-	gpus, plain float64 // GPUs of a row, and of one without extras
+	gpus, plain float64 // fewest GPUs of any row, and of a row without extras
 }
 
 // none is the incumbent where nothing was found.

@@ -22,6 +22,9 @@ type nearest struct {
 	place int
 }
 
+// nearer reports whether a miss is nearer than another one, or as near and of an earlier deployment.
+func (n *nearest) nearer(o *nearest) bool { return n.By < o.By || n.By == o.By && n.place < o.place }
+
 func noMiss() nearest {
 	return nearest{Miss{Reason: "no split of the model is possible on it", By: math.Inf(1)}, math.MaxInt}
 }
@@ -38,7 +41,7 @@ func (s *search) missed(m Miss) {
 
 // nearer reports whether a miss by so much is nearer than the nearest so far.
 func (s *search) nearer(by float64) bool {
-	return by < s.miss.By || by == s.miss.By && s.at < s.miss.place
+	return (&nearest{Miss{By: by}, s.at}).nearer(&s.miss)
 }
 
 // falls reports whether a row misses what was asked for, and remembers the nearest one that does. Words are made of that alone.

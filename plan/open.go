@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// The deployments of a split are bounded three times: by the GPUs of a replica and what these draw that wait, by what a request alone says, and by what shares
-// of steps the load takes. Steps are priced only for those that come to the head of the queue. The others rank no better than the head, whatever they take.
+// The deployments of a split are bounded three times: first by the GPUs of a replica and the power of those that wait, then by the time of a request alone,
+// and last by the share of its steps that the load takes.
+// The search prices steps of the deployment at the head of the queue only, because the others rank no better than the head, whatever their steps cost.
 
 // list lists a split, or its deployments where it takes steps to bound what they rank by.
 func (s *search) list(f Formats, split Split) {
@@ -23,8 +24,7 @@ func (s *search) list(f Formats, split Split) {
 
 // whole stands for all deployments of a split.
 func (s *search) whole(f Formats, split Split) *config {
-	r := Row{Card: s.card, Formats: f, Split: split, DP: split.sharing(), MicroBatches: 1}
-	r.GPUs = split.TP * split.PP * r.DP
+	r := s.unit(f, split)
 	return &config{Row: r, least: 1, idle: s.waits(&r), whole: true, place: s.at}
 }
 
@@ -32,7 +32,7 @@ func (s *search) whole(f Formats, split Split) *config {
 func (s *search) deployments(split *config) (open []*config) {
 	before := s.at
 	defer func() { s.at = before }()
-	var single Spans // of a request alone, which has a pipeline for itself in any case
+	var single Spans // a request alone has the pipeline for itself, however many micro-batches there are
 	for i, parts := range microBatches(split.Split) {
 		c := &config{Row: split.Row, single: single, idle: split.idle, place: split.place + i}
 		c.MicroBatches, s.at = parts, c.place
@@ -86,7 +86,7 @@ func (s *search) sharpen(i int) {
 		to, _ := slices.BinarySearchFunc(s.open, c, s.before)
 		s.open = slices.Insert(s.open, to, c)
 	}
-	if s.certain = s.miss; cmp.Or(compareMisses(&miss.Miss, &s.miss.Miss), cmp.Compare(miss.place, s.miss.place)) < 0 {
+	if s.certain = s.miss; miss.nearer(&s.miss) {
 		s.miss = miss
 	}
 }

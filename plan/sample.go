@@ -2,7 +2,6 @@ package plan
 
 import (
 	"context"
-	"math"
 	"sort"
 )
 
@@ -17,12 +16,9 @@ func (q *Request) samples() bool {
 // lessOfLarger is how many times as long a larger batch takes at least. In random cases none takes less time than a smaller one (TestLargerBatches).
 const lessOfLarger = 0.999
 
-// leastOf bounds what a larger batch than that of a row ranks by.
+// leastOf bounds what a larger batch than that of a row ranks by, where the search has a limit: by cost or latency.
 func (s *search) leastOf(r *Row, batch int) float64 {
-	switch {
-	case !s.q.samples():
-		return math.Inf(-1)
-	case s.q.By == Latency:
+	if s.q.By == Latency {
 		return lessOfLarger * float64(r.E2E)
 	}
 	return lessOfLarger * float64(r.PerMillion) * float64(r.Batch) / float64(batch)
@@ -35,8 +31,8 @@ func (s *search) sample(ctx context.Context) {
 	}
 	for _, f := range s.card.Formats {
 		for _, split := range s.splits {
-			if ctx.Err() == nil && split.PP == 1 && split.TP*split.sharing() <= s.q.MaxGPUs {
-				s.sampleOf(&Row{Card: s.card, Formats: f, Split: split, DP: split.sharing(), MicroBatches: 1})
+			if r := s.unit(f, split); ctx.Err() == nil && split.PP == 1 && r.GPUs <= s.q.MaxGPUs {
+				s.sampleOf(&r)
 			}
 		}
 	}

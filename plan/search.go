@@ -97,10 +97,10 @@ type search struct {
 	prepared  *analytic.Prepared // the latest deployment's; nil for none
 	last      Row                // deployment that prepared is of
 	miss      nearest
-	certain   nearest // of misses that hold however many GPUs the limit pays for
+	certain   nearest // nearest of the misses that hold however many GPUs the limit pays for
 	searched  int
 	open      []*config // under a load, deployments that may qualify, the best first
-	passed    []*config // and those before them, which the search of the card passed
+	passed    []*config // deployments that stood before the open ones, and that the search of the card has passed
 	at        int       // place in the list of all of the deployment that is screened; MaxInt after that
 	limit     float64   // figure of rows beyond which none can be shown
 	cut       bool      // none qualifies with as many GPUs as that pays for, but some may with more
@@ -144,12 +144,13 @@ func (s *search) batches(ctx context.Context) {
 // split searches the batches of one split. The estimates are of one replica, or of as many
 // as share the experts; more replicas change neither times nor what a GPU does.
 func (s *search) split(f Formats, split Split) {
-	unitDP := split.sharing()
-	if split.TP*split.PP*unitDP > s.q.MaxGPUs {
+	unit := s.unit(f, split)
+	if unit.GPUs > s.q.MaxGPUs {
 		return
 	}
 	for _, parts := range microBatches(split) {
-		r := Row{Card: s.card, Formats: f, Split: split, DP: unitDP, MicroBatches: parts}
+		r := unit
+		r.MicroBatches = parts
 		p, err := s.prepare(&r)
 		if err != nil {
 			s.missed(Miss{err.Error(), infinite, nil})
@@ -160,11 +161,18 @@ func (s *search) split(f Formats, split Split) {
 				continue
 			}
 			r.Batch = batch
-			if larger := s.batch(p, &r, unitDP); !larger {
+			if larger := s.batch(p, &r, unit.DP); !larger {
 				break
 			}
 		}
 	}
+}
+
+// unit is the row of one replica, or of as many as share experts.
+func (s *search) unit(f Formats, split Split) Row {
+	r := Row{Card: s.card, Formats: f, Split: split, DP: split.sharing(), MicroBatches: 1}
+	r.GPUs = split.TP * split.PP * r.DP
+	return r
 }
 
 // microBatches are the numbers of parts in which a batch goes through a pipeline.

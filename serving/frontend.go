@@ -20,7 +20,7 @@ type frontend struct {
 	ready    []*sequence  // sequences that have tokens to send
 	taken    int          // steps whose outputs the pass takes apart
 	spare    [][]output   // memory for outputs
-	sums     bool         // nobody asks when tokens between the first and the last ones come
+	sums     bool         // only the times of first and last tokens are asked for
 }
 
 // stages is in how many passes of the loop a request goes through vLLM's API server to the engine. In

@@ -9,12 +9,13 @@ import (
 )
 
 // A closed loop whose requests are alike runs in waves: clients that began together end together. Waves are simulated until one repeats an earlier
-// one, or until their means are steady. Of those that do neither the first ones do not count, which still follow from all clients beginning together. Where requests differ a wave is as many answers as there are clients, and some of them are simulated.
+// one, or until their means are steady. Where they do neither, the first waves do not count, because they still follow from all clients beginning together.
+// Where requests differ a wave is as many answers as there are clients, and some of them are simulated.
 const (
 	periods = 8    // waves between those that are alike, at most
 	enough  = 12   // waves where none are alike, at least
-	most    = 36   // and at most
-	begun   = 6    // of these, the wave after which they count
+	most    = 36   // waves where none are alike, at most
+	begun   = 6    // first waves that do not count where means are not steady after the most waves
 	settled = 2e-3 // by which means over the second third of the waves and over the last differ then, at most
 )
 

@@ -26,7 +26,8 @@ func wholeGroups(count, k float64, tokens, size int) float64 {
 		return count * float64((tokens+size-1)/size)
 	}
 	odds := k / (count - k)
-	p := math.Pow(1-k/count, float64(tokens)) // probability that no token takes the expert; a whole power rounds alike on every processor, as math.Exp does not
+	// p is the probability that no token takes the expert. math.Exp is assembly on amd64 and rounds otherwise in a browser, which math.Pow of a whole number does not.
+	p := math.Pow(1-k/count, float64(tokens))
 	sum := 0.0
 	for n := 1; n <= tokens; n++ {
 		p *= odds * float64(tokens-n+1) / float64(n)

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
+
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/models/safetensors"
@@ -176,7 +178,7 @@ func near[T float32 | float64](t testing.TB, what string, got []T, want []float6
 func silu(v float64) float64 { return v / (1 + math.Exp(-v)) }
 
 // dot is the product of a row of w [][k] and a row of x [][k].
-func dot(w, x []float64, i, j, k int) float64 { return product(w[i*k:(i+1)*k], x[j*k:(j+1)*k]) }
+func dot(w, x []float64, i, j, k int) float64 { return floats.Dot(w[i*k:(i+1)*k], x[j*k:(j+1)*k]) }
 
 var plain = shape{heads: 4, kvHeads: 1, headDim: 64}
 

@@ -81,14 +81,11 @@ func randomWeight(f safetensors.Format, seed, i uint64, scale float32) float64 {
 
 func bf16(v uint16) float64 { return float64(math.Float32frombits(uint32(v) << 16)) }
 
-// product is the sum of a's values times b's.
-func product(a, b []float64) float64 { return floats.Dot(a, b) }
-
 func (r *reference) linear(x []float64, name string) []float64 {
 	w := r.w[name+".weight"]
 	y := make([]float64, len(w)/len(x))
 	for i := range y {
-		y[i] = product(w[i*len(x):(i+1)*len(x)], x)
+		y[i] = floats.Dot(w[i*len(x):(i+1)*len(x)], x)
 	}
 	for i, b := range r.w[name+".bias"] {
 		y[i] += b
@@ -227,7 +224,7 @@ func (r *reference) attend(h []float64, l, pos int, p string) []float64 {
 		scores := make([]float64, pos+1)
 		peak := math.Inf(-1)
 		for j := range scores {
-			scores[j] = soften(product(qh, r.k[l][j][at:at+d])*float64(s.scale()), s.attSoftcap)
+			scores[j] = soften(floats.Dot(qh, r.k[l][j][at:at+d])*float64(s.scale()), s.attSoftcap)
 			if w := r.windows[l]; w > 0 && pos-j >= w {
 				scores[j] = math.Inf(-1)
 			}
