@@ -16,7 +16,10 @@ import (
 func (f *flow) open(rate float64) *Steady {
 	var st *Steady
 	if f.groupsArrivals(rate) || f.shortAnswers(rate) {
-		api := f.newEventLoop(nil)
+		var api *eventLoop
+		if f.apiBusy(noticeable, rate) {
+			api = f.newEventLoop(nil)
+		}
 		if st = f.sampled(rate, api); api != nil {
 			return st
 		}
