@@ -200,7 +200,8 @@ func (f *flow) table(n, prompts int) *tokenCosts {
 	return t
 }
 
-// curve is the costs up to the limit of the graphs, or beyond it. Beside numbers of sequences between two powers of four they are between the costs beside these.
+// curve is the costs up to the limit of the graphs, or beyond it. Beside numbers of sequences between two powers of four they are between the costs beside these,
+// and so beside more than are never preempted.
 func (t *tokenCosts) curve(graphed bool) *tokenCurve {
 	to := &t.eager
 	if graphed {
@@ -211,8 +212,11 @@ func (t *tokenCosts) curve(graphed bool) *tokenCurve {
 	}
 	f, n, prompts := t.flow, t.n, t.prompts
 	price := func(tokens float64) Cost { return f.pass(n, tokens, prompts) }
-	low := 1 << ((bits.Len(uint(max(n, 1))) - 1) &^ 1)
-	if high := min(4*low, f.most); n > 0 && low < n && n < high {
+	low, top := 1<<((bits.Len(uint(max(n, 1)))-1)&^1), f.most
+	if n > f.most { // as where sequences are preempted
+		low, top = f.most, f.server.Scheduler.MaxSeqs
+	}
+	if high := min(4*low, top); n > 0 && low < n && n < high {
 		price = f.table(low, prompts).curve(graphed).toward(f.table(high, prompts).curve(graphed), float64(n-low)/float64(high-low))
 	}
 	above, most := 0.0, f.left(n, prompts)
