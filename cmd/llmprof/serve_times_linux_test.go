@@ -137,6 +137,8 @@ func TestPageTimes(t *testing.T) {
 	p.eval(t, `llmprofTimes`, &times)
 	t.Logf("load %s: first figures %.0f ms, all cards %.0f ms after the page was opened; processor time %v", machineLoad(), times.First, times.Answered["cards"][0], p.spent(t))
 	p.cards(t)
+	p.wait(t, "llmprofTimes.warm")
+	p.rest(t)
 	all := map[string]*taken{}
 	for _, view := range []string{"verdict", "rates"} {
 		p.eval(t, fmt.Sprintf(`document.getElementById(%q).scrollIntoView({ block: "center" }); 0`, view), nil)

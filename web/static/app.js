@@ -16,6 +16,7 @@ import { Pareto } from "./pareto.js";
 import { Accuracy } from "./accuracy.js";
 import { Plan } from "./plan.js";
 import { save } from "./save.js";
+import { warm } from "./warm.js";
 import { opened } from "./drop.js";
 
 // useMeasuring runs a measurement by the server, and takes its result.
@@ -100,22 +101,23 @@ function linked(page, setNote) {
   return { came, wrote: () => later("address", put) };
 }
 
-const PATIENCE = 12; // ms after which a change is drawn without answers that are late; the figures have as long again
+const PATIENCE = 12; // ms that what has changed or come waits for answers that views in the window wait for; for the figures as long again
 
-// useChanges is the state and what changes it. A change asks at once and is drawn with its answers, as two drawings take
-// the browser twice as long.
+// useChanges is the state and what changes it. A change asks at once and is drawn with its answers, those that come soon after each other together,
+// as two drawings take the browser twice as long.
 function useChanges(catalog, setNote) {
   const [, redraw] = useState(0);
   const page = useMemo(() => {
     const page = { state: readLink(setNote), catalog: null }, link = linked(page, setNote);
-    let timer = 0, late = false;
-    const draw = () => { clearTimeout(timer); timer = 0; late = false; redraw((n) => n + 1); };
-    const tire = () => { if (figuring()) { late = true; timer = setTimeout(draw, PATIENCE); } else draw(); };
-    page.follow = () => ask(page.state, page.catalog, () => { if (!timer || !awaiting() || (late && !figuring())) draw(); });
+    let timer = 0;
+    const draw = () => { clearTimeout(timer); timer = 0; redraw((n) => n + 1); };
+    const wait = (then) => { timer ||= setTimeout(then, PATIENCE); };
+    const tire = () => { timer = 0; if (figuring()) wait(draw); else draw(); };
+    page.follow = () => ask(page.state, page.catalog, () => { if (awaiting()) wait(draw); else draw(); });
     page.set = (change) => {
       begins();
       page.state = changed(page.state, change);
-      timer ||= setTimeout(tire, PATIENCE);
+      wait(tire);
       page.follow();
       if (!awaiting()) draw();
       link.wrote();
@@ -233,3 +235,4 @@ const Head = kept(function Head({ state, set, flags, error, noState, doc, setNot
 const root = document.getElementById("app");
 root.replaceChildren();
 render(html`<${App} />`, root);
+warm();

@@ -134,11 +134,15 @@ export class Client {
   // stop ends what runs, if anything does.
   stop() {
     const jobs = this.unanswered();
-    if (!jobs.length) return;
+    if (jobs.length) this.end();
+    for (const job of jobs) job.resolve(null);
+  }
+
+  // end ends the worker, until the next request.
+  end() {
     this.worker?.terminate();
     this.worker = null;
     this.started = false;
-    for (const job of jobs) job.resolve(null);
   }
 
   // unanswered takes all requests.

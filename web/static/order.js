@@ -1,9 +1,9 @@
 // What is done first after a change. Views in the window follow it at once. The work of other views waits until no
 // change has come for a moment and views in the window have their answers, or until the view comes into the window.
 const QUIET = 50; // ms without a change: a slider that is drawn changes more often
-const inside = new Set(), waiting = new Map(); // views by their name; work by its key, the latest last
+const inside = new Set(["verdict"]), waiting = new Map(); // views by their name; work by its key, the latest last
 
-const awaited = new Set(); // kinds of answers that views in the window wait for
+const awaited = new Map(); // kinds of answers that views in the window wait for, with the view
 let early = []; // views that are followed once the first figures are painted, which are the verdict's
 
 // FIRST is the kind of the first answer.
@@ -14,7 +14,7 @@ const LAST = "pareto";
 export const few = navigator.hardwareConcurrency <= 2;
 
 // awaits and arrived say that an answer of a kind is waited for, and no more.
-export function awaits(view, kind) { if (view === null || inside.has(view)) awaited.add(kind); }
+export function awaits(view, kind) { if (view === null || inside.has(view)) awaited.set(kind, view); }
 export function arrived(kind) {
   if (!awaited.delete(kind)) return;
   if (early && kind === FIRST) requestAnimationFrame(() => setTimeout(follow));
@@ -22,8 +22,8 @@ export function arrived(kind) {
   if (waiting.size) wake();
 }
 
-// awaiting reports whether a view in the window waits for an answer.
-export const awaiting = () => awaited.size > 0;
+// awaiting reports whether a view in the window waits for an answer, but for the last view, which others are drawn without.
+export const awaiting = () => [...awaited.values()].some((view) => view !== LAST);
 
 // figuring reports whether the figures of the verdict are waited for.
 export const figuring = () => awaited.has(FIRST);
@@ -53,7 +53,7 @@ export function watch(element) {
   return () => { observer.unobserve(element); inside.delete(element.id); };
 }
 
-// visible reports whether a view is in the window; the verdict and what it has of a load always count as in it.
+// visible reports whether a view is in the window, as the verdict is at first; what the verdict has of a load always counts as in it.
 export const visible = (view) => view === null || view === "under" || inside.has(view);
 
 // schedule does the work of a view now where the view is visible, else later, in place of earlier work of the same key.

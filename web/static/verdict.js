@@ -1,7 +1,9 @@
 // The verdict: whether it fits and meets the targets, and its headline figures.
+import { useLayoutEffect, useRef } from "./libraries.js";
 import { html } from "./html.js";
 import { command } from "./state.js";
 import { kept } from "./kept.js";
+import { watch } from "./order.js";
 
 const ratio = (now, before) => {
   if (!(now > 0) || !(before > 0)) return "";
@@ -111,9 +113,11 @@ function Line({ all, held }) {
 }
 
 export const Verdict = kept(function Verdict(all) {
+  const box = useRef();
+  useLayoutEffect(() => watch(box.current), []);
   const { error, noState, doc, words, oldWords, flags, under, oldUnder } = all;
   const now = error ? null : words, loaded = flags.rate || flags.concurrency, held = heldOf(all), notes = error ? [] : [...(doc?.warnings ?? []), ...(loaded && under?.warning ? [under.warning] : [])];
-  return html`<section id="verdict" class="wide" tabindex="-1" aria-labelledby="verdict-title">
+  return html`<section id="verdict" ref=${box} class="wide" tabindex="-1" aria-labelledby="verdict-title">
     <h2 id="verdict-title" class="sr">Verdict</h2>
     <${Line} all=${all} held=${held} />
     ${loaded && !error && !noState && html`<${Load} rows=${under?.words} old=${oldUnder?.words} held=${held} />`}
@@ -124,4 +128,4 @@ export const Verdict = kept(function Verdict(all) {
     <details class=${`warnings ${notes.length ? "" : "none"}`}><summary>${notes.length} note${notes.length === 1 ? "" : "s"}</summary><ul>${notes.map((w) => html`<li key=${w}>${w}</li>`)}</ul></details>
     <p class="command" tabindex="0" role="group" aria-label="Command line"><code>${command(flags)}</code></p>
   </section>`;
-}, null, "targets", "error", "noState", "doc", "words", "oldWords", "flags", "under", "oldUnder");
+}, "verdict", "targets", "error", "noState", "doc", "words", "oldWords", "flags", "under", "oldUnder");
