@@ -257,11 +257,12 @@ func (w *path) enter() {
 }
 
 // An API server is noticeable in the path of requests from some share of its time on, and lets prompts come in groups, which the product form of Poisson
-// arrivals does not have, from a larger one. Both are half as large where prompts have steps of their own, for which all sequences wait. Below noticeable
-// its time is added to that of a path without it (go test ./serving -run SeldomBusy).
+// arrivals does not have, from a larger one. Both are half as large where prompts have steps of their own, for which all sequences wait. Below the
+// first share its time is added to that of a path without it (go test ./serving -run SeldomBusy).
 const noticeable, grouping, heldUp = 0.125, 0.4, 0.5
 
-// apiBusy reports whether the API server of a replica, through which requests are followed, is busy for a share of its time at a rate.
+// apiBusy reports whether the API server of a replica is busy for a share of its time at a rate, or for half of that share where prompts have steps of
+// their own. Requests of replicas that share experts or get the cache of prompts are not followed through it.
 func (f *flow) apiBusy(share, rate float64) bool {
 	if !f.server.Scheduler.Mixed {
 		share *= heldUp

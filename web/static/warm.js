@@ -1,5 +1,5 @@
-// A browser compiles a function well once it has run for some time, until when it takes two to three times as long. Workers share what is
-// compiled, so that one of its own asks, once the page rests, what changes ask: the first changes of a reader are then as quick as later ones.
+// A browser compiles a function well once it has run for some time, until when it takes two to three times as long. Workers share compiled
+// code: once the page rests, a worker of its own asks what changes ask, so that a reader's first changes are as quick as later ones.
 import { Client } from "./client.js";
 import { shown } from "./figures.js";
 import { change } from "./order.js";
