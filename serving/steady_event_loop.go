@@ -50,10 +50,13 @@ type delivery struct {
 	last                  int     // pass that takes them apart
 }
 
-// newEventLoop is the API server of a flow; nil where it takes no time, and of replicas that share experts or get the cache of prompts, whose requests
-// are not followed through it.
+// followsAPI reports whether requests can be followed through the API server: it takes time, and replicas neither share experts nor get the cache of
+// prompts.
+func (f *flow) followsAPI() bool { return !f.front.free() && !f.handed && f.peers == 1 }
+
+// newEventLoop is the API server of a flow; nil where requests are not followed through it.
 func (f *flow) newEventLoop(t *roundRobin) *eventLoop {
-	if f.front.free() || f.handed || f.peers > 1 {
+	if !f.followsAPI() {
 		return nil
 	}
 	front := &f.front
@@ -262,12 +265,12 @@ func (w *path) enter() {
 const noticeable, grouping, heldUp = 0.125, 0.4, 0.5
 
 // apiBusy reports whether the API server of a replica is busy for a share of its time at a rate, or for half of that share where prompts have steps of
-// their own. Requests of replicas that share experts or get the cache of prompts are not followed through it.
+// their own.
 func (f *flow) apiBusy(share, rate float64) bool {
 	if !f.server.Scheduler.Mixed {
 		share *= heldUp
 	}
-	return !f.handed && f.peers == 1 && f.front.load(rate, f.gen) >= share
+	return f.followsAPI() && f.front.load(rate, f.gen) >= share
 }
 
 // groupsArrivals reports whether the API server of a replica lets prompts come in groups at a rate, so that requests are followed through it.

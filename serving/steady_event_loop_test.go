@@ -52,6 +52,9 @@ func TestSeldomBusy(t *testing.T) {
 		}
 		compared++
 	}
+	if compared < testkit.Cases(25, 250) {
+		t.Errorf("only %d servers are seldom busy", compared)
+	}
 	t.Logf("%d servers, at most %.1f %% apart", compared, 100*most)
 }
 

@@ -119,14 +119,14 @@ func TestEqualPromptsArePriced(t *testing.T) {
 	}
 }
 
-// A path of short answers has the API server, where it is busy for too little of the time to let requests come in groups too.
+// A path of short answers has the API server too where that is noticeable, but busy for too little of the time to let requests come in groups.
 func TestBriefAnswersGoThroughTheServer(t *testing.T) {
 	const rate = 170
 	s := server(t, "qwen2.5-0.5b", "h100", 1, "vllm")
 	states, err := s.Steadies(Fixed(1024), Fixed(4))
 	testkit.Must(t, err)
-	if states.flow.groupsArrivals(rate) || !states.flow.shortAnswers(rate) {
-		t.Fatal("another case is wanted, whose answers are short and whose API server has little to do")
+	if f := states.flow; f.groupsArrivals(rate) || !f.apiBusy(noticeable, rate) || !f.shortAnswers(rate) {
+		t.Fatalf("another case is wanted, whose answers are short and whose API server is noticeable without grouping requests; it is busy for %.2f of the time", f.front.load(rate, f.gen))
 	}
 	st, err := states.Rate(rate, Layout{Replicas: 1})
 	testkit.Must(t, err)

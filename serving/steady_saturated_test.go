@@ -168,3 +168,25 @@ func TestFittingBeyondLikelyNumbers(t *testing.T) {
 		}
 	}
 }
+
+// Steps beside more sequences than are never preempted are interpolated, near what they cost.
+func TestStepsBesidePreemptedSequences(t *testing.T) {
+	for _, x := range []struct {
+		model, gpu  string
+		tp          int
+		prompt, gen int
+	}{{"llama3.1-8b", "h100", 1, 1024, 400}, {"qwen3-30b-a3b", "h200", 1, 1024, 900}, {"gemma2-9b", "rtx-pro-6000", 2, 2000, 900}} {
+		f, err := server(t, x.model, x.gpu, x.tp, "vllm").flow(Fixed(x.prompt), Fixed(x.gen))
+		testkit.Must(t, err)
+		most := f.server.Scheduler.MaxSeqs
+		if f.most >= most-10 {
+			t.Fatalf("%+v: want a cache that holds less than %d sequences", x, most)
+		}
+		for i := 1; i <= 4; i++ {
+			n := f.most + i*(most-f.most)/5
+			for _, tokens := range []float64{float64(x.prompt), 3 * float64(x.prompt)} {
+				agree(t, fmt.Sprintf("%+v, %d sequences, %.0f tokens of prompts", x, n, tokens), float64(f.table(n, 0).at(tokens).Time), float64(f.pass(n, tokens, 0).Time), 0.01)
+			}
+		}
+	}
+}

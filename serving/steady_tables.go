@@ -200,8 +200,8 @@ func (f *flow) table(n, prompts int) *tokenCosts {
 	return t
 }
 
-// curve is the costs up to the limit of the graphs, or beyond it. Beside numbers of sequences between two powers of four they are between the costs beside these,
-// and so beside more than are never preempted.
+// curve is the costs up to the limit of the graphs, or beyond it. Beside numbers of sequences between two powers of four, or above the most that are never
+// preempted, they are interpolated.
 func (t *tokenCosts) curve(graphed bool) *tokenCurve {
 	to := &t.eager
 	if graphed {
@@ -213,7 +213,7 @@ func (t *tokenCosts) curve(graphed bool) *tokenCurve {
 	f, n, prompts := t.flow, t.n, t.prompts
 	price := func(tokens float64) Cost { return f.pass(n, tokens, prompts) }
 	low, top := 1<<((bits.Len(uint(max(n, 1)))-1)&^1), f.most
-	if n > f.most { // as where sequences are preempted
+	if n > f.most { // a saturated replica runs more sequences, some of which it preempts
 		low, top = f.most, f.server.Scheduler.MaxSeqs
 	}
 	if high := min(4*low, top); n > 0 && low < n && n < high {

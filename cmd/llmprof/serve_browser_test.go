@@ -236,7 +236,23 @@ func TestPageFirstView(t *testing.T) {
 	var first float64
 	p.eval(t, `llmprofTimes.first`, &first)
 	t.Logf("first figures after %.0f ms", first)
+	p.warm(t)
 	p.quiet(t)
+}
+
+// warm waits until the page has asked ahead what changes ask, of which nothing is refused. It gives the milliseconds that took, by lengths.
+func (p *tab) warm(t *testing.T) []float64 {
+	t.Helper()
+	p.wait(t, `llmprofTimes.warm`)
+	var warm struct {
+		Refused []string
+		Took    []float64
+	}
+	p.eval(t, `llmprofTimes.warm`, &warm)
+	if len(warm.Refused) > 0 {
+		t.Errorf("what the page asks ahead is refused: %q", warm.Refused)
+	}
+	return warm.Took
 }
 
 // Every control changes the command line, and the figures follow.

@@ -137,7 +137,8 @@ func TestPageTimes(t *testing.T) {
 	p.eval(t, `llmprofTimes`, &times)
 	t.Logf("load %s: first figures %.0f ms, all cards %.0f ms after the page was opened; processor time %v", machineLoad(), times.First, times.Answered["cards"][0], p.spent(t))
 	p.cards(t)
-	p.wait(t, "llmprofTimes.warm")
+	warm := p.warm(t)
+	t.Logf("load %s: what changes ask takes %.0f ms at first, and %.0f ms for other lengths after it", machineLoad(), warm[0], warm[1])
 	p.rest(t)
 	all := map[string]*taken{}
 	for _, view := range []string{"verdict", "rates"} {

@@ -101,7 +101,7 @@ function linked(page, setNote) {
   return { came, wrote: () => later("address", put) };
 }
 
-const PATIENCE = 12; // ms that what has changed or come waits for answers that views in the window wait for; for the figures as long again
+const PATIENCE = 12; // ms for which a change or an answer waits for further answers to views in the window; a change waits as long again for the figures
 
 // useChanges is the state and what changes it. A change asks at once and is drawn with its answers, those that come soon after each other together,
 // as two drawings take the browser twice as long.

@@ -114,7 +114,7 @@ const chartBy = (places) => ({
 });
 
 // requestsOf are what the views of some flags ask.
-function requestsOf(flags, cards, again) {
+export function requestsOf(flags, cards, again) {
   return flags && {
     alone: alone(flags, again), under: loaded(flags) && { do: "under", flags, again }, batch: overBatch(flags, again),
     cards: cards && overCards(flags, cards, again), rate: overRate(flags, again),

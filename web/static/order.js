@@ -1,7 +1,7 @@
 // What is done first after a change. Views in the window follow it at once. The work of other views waits until no
 // change has come for a moment and views in the window have their answers, or until the view comes into the window.
 const QUIET = 50; // ms without a change: a slider that is drawn changes more often
-const inside = new Set(["verdict"]), waiting = new Map(); // views by their name; work by its key, the latest last
+const inside = new Set(["verdict"]), waiting = new Map(); // views in the window by their name, at first the verdict; work by its key, the latest last
 
 const awaited = new Map(); // kinds of answers that views in the window wait for, with the view
 let early = []; // views that are followed once the first figures are painted, which are the verdict's

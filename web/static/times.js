@@ -1,9 +1,9 @@
 // How long changes take, for the tests: when what was answered and drawn has been painted, in milliseconds since the
-// latest change. first: until the first figures, since the page was opened. idle: whether all views have followed. warm: whether
-// the browser has compiled well what changes run.
+// latest change. first: until the first figures, since the page was opened. idle: whether all views have followed. warm: what
+// warm.js ended with.
 import { change } from "./order.js";
 
-export const times = (globalThis.llmprofTimes = { first: null, warm: false, answered: {}, drawn: {}, change: () => change });
+export const times = (globalThis.llmprofTimes = { first: null, warm: null, answered: {}, drawn: {}, change: () => change });
 
 function painted(list) {
   const began = change;

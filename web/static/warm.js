@@ -1,7 +1,7 @@
-// A browser compiles a function well once it has run for some time, until when it takes two to three times as long. Workers share compiled
-// code: once the page rests, a worker of its own asks what changes ask, so that a reader's first changes are as quick as later ones.
+// A browser compiles a function well only once it has run for some time. Workers share compiled code: once the page rests, a worker of its own asks what
+// changes ask, so that a reader's first changes find compiled functions.
 import { Client } from "./client.js";
-import { shown } from "./figures.js";
+import { requestsOf, shown } from "./figures.js";
 import { change } from "./order.js";
 import { times } from "./times.js";
 
@@ -14,17 +14,9 @@ const DEPLOYMENTS = [
 ];
 const LENGTHS = [{}, { "prompt-len": "300", "gen-len": "300" }];
 
-// requests are what the views of some deployments ask.
-function* requests() {
-  for (const lengths of LENGTHS) {
-    for (const [i, deployment] of DEPLOYMENTS.entries()) {
-      const flags = { model: "deepseek-v3", gpu: "h200-sxm-141gb", tp: "8", ...deployment, ...lengths };
-      yield { do: "load", flags };
-      yield { do: "estimate", flags };
-      yield { do: "sweep", flags: { ...flags, batch: "1..1024x2" } };
-      if (i % 4 === 0) yield { do: "under", flags: { ...flags, concurrency: "60" } };
-    }
-  }
+// settings are flags of each deployment, some of them of clients.
+function settings(lengths) {
+  return DEPLOYMENTS.map((deployment, i) => ({ model: "deepseek-v3", gpu: "h200-sxm-141gb", tp: "8", ...deployment, ...lengths, ...(i % 4 === 0 && { concurrency: "60" }) }));
 }
 
 const resting = () => !document.hidden && times.idle() && performance.now() - change >= REST;
@@ -34,13 +26,20 @@ async function rest() {
   while (!resting()) await new Promise((done) => setTimeout(done, REST / 4));
 }
 
+// warm ends with what was refused, which none should be, and the milliseconds in which each of the lengths was answered.
 export async function warm() {
   await shown;
-  const client = new Client(10000, { late: true });
-  for (const request of requests()) {
-    await rest();
-    await client.ask("warm", request).catch(() => {}); // as of a model that a later table lacks
+  const client = new Client(10000, { late: true }), refused = [], took = [];
+  for (const lengths of LENGTHS) {
+    let sum = 0;
+    for (const request of settings(lengths).flatMap((flags) => Object.values(requestsOf(flags)).filter(Boolean))) {
+      await rest();
+      const began = performance.now();
+      await client.ask("warm", request).catch((e) => refused.push(e.message));
+      sum += performance.now() - began;
+    }
+    took.push(sum);
   }
   client.end();
-  times.warm = true;
+  times.warm = { refused, took };
 }
