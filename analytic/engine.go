@@ -135,12 +135,6 @@ type Kernel struct {
 
 	Partial bool   // the engine does only a part of the main operator, as the final norm of the last token
 	Phase   string // persistent kernel that it is a phase of, with whose launch it starts; "" for a separate launch
-
-	at     int          // place among the kernels of the part
-	off    float64      // half-width of its time's interval, in seconds
-	alike  float64      // half-widths of the kernels of equal work before it in the step, whose errors are its own
-	twins  float64      // part of alike of layers that differ in the windows alone
-	uneven unit.Seconds // time that it takes less where experts are chosen as tokens of a text choose them, or where it hides beside another
 }
 
 // A Lowering is a part of a step whose operators an engine lowers to kernels.
@@ -152,19 +146,15 @@ type Lowering struct {
 	Constants *roofline.Constants
 	Kernels   []Kernel
 
-	step  operator.Step // Step points to it
-	layer *models.Layer // kind of layers that the part is; nil if it is none
-	costs []roofline.Cost
-	each  []addend // what each kernel adds
-	place int      // place of the part in the step
+	step   operator.Step // Step points to it
+	costs  []roofline.Cost
+	each   []addend      // what each kernel adds
+	errors []kernelError // half-widths of the kernels of the step that were priced, those of equal work together
+	place  int           // place of the part in the step
+	bare   bool          // Predictor.bare
 
-	before  []Kernel        // kernels that were priced before
-	on      *Machine        // machine on which they were; nil where they are of another model
-	changed uint64          // bit i is set where kernel i differs from the one before
-	bare    bool            // Predictor.bare
-	text    roofline.Kernel // ofText prices it
-
-	textCost roofline.Cost // cost of the kernel text
+	text     roofline.Kernel // ofText prices it
+	textCost roofline.Cost   // cost of the kernel text
 }
 
 // Launch appends a kernel of a class that does operator i.

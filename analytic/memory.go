@@ -15,8 +15,8 @@ type stepMemory struct {
 	base     *Predictor // prices the steps
 	prefills stepTable
 	decodes  stepTable
-	switched stepTable  // decode steps of the largest batches before the switches
-	sums     kernelSums // The step at hand is summed here.
+	switched stepTable // decode steps of the largest batches before the switches
+	sums     partSums  // The step at hand is summed here.
 }
 
 // The tables of a memory hold mostSteps and mostDecodeSteps at most and fewSteps at first. The table of decode steps has those of a workload or two.
@@ -62,7 +62,10 @@ func (m *stepMemory) find(s *operator.Step, switched bool) []sums {
 	if !priced {
 		m.sums.reset(m.base)
 		m.base.walk(&m.sums, s, nil)
-		m.sums.total(m.base, all)
+		from, to := m.base.asked()
+		for i, s := range m.sums[from:to] {
+			all[i].set(&s)
+		}
 	}
 	return all
 }

@@ -45,7 +45,7 @@ func (m *moves) shift(s *shift, j int, l *Lowering, i int) {
 		cost = &m.cost
 	}
 	var load energy.Load
-	s.piece += pieceOf(l.at(k), cost.Piece()|on.Take(&load, cost)) - pieceOf(l.at(k), a.choice)
+	s.piece += pieceOf(l.at(i), cost.Piece()|on.Take(&load, cost)) - pieceOf(l.at(i), a.choice)
 	s.Add(&load, 1)
 	s.Add(&a.load, -1)
 }

@@ -15,12 +15,10 @@ type Predictor struct {
 	machine         *Machine
 	price           unit.DollarsPerHour
 	layers          int
-	twins           []bool // layers of each kind differ from those of the kind before in the windows alone
 	footprint       footprint.Footprint
 	bare            bool         // steps have times and energies alone: no counts, floors, and widths of intervals
 	anyMicroBatches bool         // steps have the sums that any number of micro-batches asks for
 	fixedCache      bool         // kernels depend on Step.Cache
-	cache           *stepCache   // nil where no step is cached
 	steps           *stepMemory  // steps that were priced on the machine of steps.base; nil where none is remembered
 	changed         roofline.Set // constants in which the machine differs from that one
 	shifted         int          // number of the machine in moves of steps.base, from 1; 0 where it is that of steps.base
@@ -46,9 +44,6 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	if e.Padding != nil && scheme.Weights == unit.MXFP4 {
 		p.Grain = e.Padding(g)
 	}
-	for i := range c.Model.Layers {
-		p.twins = append(p.twins, i > 0 && c.Model.Layers[i-1].AlikeButWindows(&c.Model.Layers[i]))
-	}
 	p.fixedCache = e.FixedCache != nil && e.FixedCache(c.Model)
 	p.footprint = footprint.Of(&p.Rank, footprint.Reserve(p.Par, g.System(), reserved))
 	return p, nil
@@ -65,8 +60,8 @@ type Visit func(l *Lowering, costs []roofline.Cost)
 
 // Walk shows the kernels of a step, part by part.
 func (p *Predictor) Walk(s *operator.Step, see Visit) {
-	var k kernelSums
-	p.walk(&k, s, see)
+	var all partSums
+	p.walk(&all, s, see)
 }
 
 // StepTime is the time of a step in which each of batch sequences gains fresh tokens after

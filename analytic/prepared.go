@@ -2,21 +2,19 @@ package analytic
 
 // A Prepared answers for many workloads of one case, each with the interval of Calibrated.
 // It remembers steps, and the prefill of the workload before: workloads that differ only in their generated length share it.
-// From the second workload on it caches decode steps: a step that differs from one of them in its
-// context alone has only its attention priced. It serves one goroutine.
+// It serves one goroutine.
 type Prepared struct {
 	*Predictor // predicts on the machine that was asked for
 	machines   *Machines
-	caching    *Predictor   // predicts on that machine, and caches decode steps
-	remembered *Predictor   // predicts on that machine by the steps that it remembers of caching
+	priced     *Predictor   // prices the steps that are remembered
+	remembered *Predictor   // predicts on that machine by the steps that it remembers
 	interval   *Prepared    // gives the intervals: p itself, or the calibrated machine if the user set constants
 	moved      []*Predictor // predicts by the same steps with one uncertain constant of the calibration at the slow end of its interval, each
 
 	last      Workload // workload whose prefill is remembered; zero if there is none
 	prompt    total
 	promptOff float64
-	spare     *stepCache // memory for the cache of caching; nil for none
-	run       Workload   // workload whose decode steps are remembered; zero if there is none
+	run       Workload // workload whose decode steps are remembered; zero if there is none
 	decoded   total
 }
 
@@ -43,17 +41,14 @@ func (c *Case) PrepareAfter(old *Prepared, all *Machines, on *Machine) (*Prepare
 
 // newPrepared answers by one machine, without an interval.
 func newPrepared(p *Predictor, all *Machines, old *Prepared) *Prepared {
-	prepared := &Prepared{Predictor: p, caching: p.on(p.machine), remembered: p.on(p.machine), machines: all}
+	prepared := &Prepared{Predictor: p, priced: p.on(p.machine), remembered: p.on(p.machine), machines: all}
 	prepared.interval = prepared
 	if old == nil {
-		prepared.remembered.steps = newStepMemory(prepared.caching)
+		prepared.remembered.steps = newStepMemory(prepared.priced)
 		return prepared
 	}
 	prepared.remembered.steps = old.remembered.steps
-	prepared.remembered.steps.forget(prepared.caching)
-	if prepared.spare = old.caching.cache; prepared.spare == nil {
-		prepared.spare = old.spare
-	}
+	prepared.remembered.steps.forget(prepared.priced)
 	return prepared
 }
 
@@ -62,7 +57,7 @@ func (p *Prepared) move() {
 	if len(p.moved) == len(p.machines.moved) {
 		return
 	}
-	p.caching.moves = newMoves(p.machines.moved, p.machine)
+	p.priced.moves = newMoves(p.machines.moved, p.machine)
 	for i := range p.machines.moved {
 		m := &p.machines.moved[i]
 		moved := p.on(m.Machine)
@@ -73,9 +68,9 @@ func (p *Prepared) move() {
 
 // AnyMicroBatches makes p remember steps from now on as any number of micro-batches needs them, which takes more memory.
 func (p *Prepared) AnyMicroBatches() {
-	if !p.caching.anyMicroBatches {
-		p.caching.anyMicroBatches, p.caching.cache = true, nil
-		p.remembered.steps.forget(p.caching)
+	if !p.priced.anyMicroBatches {
+		p.priced.anyMicroBatches = true
+		p.remembered.steps.forget(p.priced)
 	}
 }
 
@@ -88,7 +83,7 @@ func (p *Prepared) WithMicroBatches(microBatches int) *Prepared {
 	p.AnyMicroBatches()
 	there := *p.OneBatch()
 	there.Par.MicroBatches = microBatches
-	q := &Prepared{Predictor: &there, caching: p.caching, remembered: there.on(p.machine), machines: p.machines, spare: p.spare}
+	q := &Prepared{Predictor: &there, priced: p.priced, remembered: there.on(p.machine), machines: p.machines}
 	q.remembered.steps = p.remembered.steps
 	if q.interval = q; p.interval != p {
 		q.interval = p.interval.WithMicroBatches(microBatches)
@@ -166,21 +161,9 @@ func (p *Prepared) prefills(w *Workload) {
 
 func (p *Prepared) decodes(w *Workload) *total {
 	if p.run != *w {
-		if p.caching.cache == nil && p.run.GenLen > 0 { // its room is worth taking for several workloads alone
-			p.caching.cache = p.spareCache()
-		}
 		run := p.decoding(w)
 		p.decoded = p.remembered.decode(&run)
 		p.run = *w
 	}
 	return &p.decoded
-}
-
-// spareCache is an empty cache of decode steps.
-func (p *Prepared) spareCache() *stepCache {
-	if p.spare == nil {
-		return newStepCache(false, sweptBatches)
-	}
-	p.spare.forget()
-	return p.spare
 }

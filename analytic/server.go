@@ -47,13 +47,6 @@ func (p *Predictor) StepBeside(decodes *StepCost, groups []operator.Group, toget
 	return bare.cost(groups, together)
 }
 
-// Cached is the predictor with a cache of the steps that StepCost prices. It serves one goroutine.
-func (p *Predictor) Cached() *Predictor {
-	q := *p
-	q.cache = newStepCache(true, servedBatches)
-	return &q
-}
-
 // cost prices a step of several groups by a predictor without counts, and without micro-batches.
 func (p *Predictor) cost(groups []operator.Group, together float64) StepCost {
 	s := p.Mixed(groups)
@@ -134,7 +127,7 @@ func (p *Predictor) turn(groups []operator.Group, together, parts float64) StepC
 func (p *Predictor) OneBatch() *Predictor {
 	one, par := *p, *p.Par
 	par.MicroBatches = 1
-	one.Par, one.cache, one.steps, one.moves, one.shifted = &par, nil, nil, nil, 0
+	one.Par, one.steps, one.moves, one.shifted = &par, nil, nil, 0
 	return &one
 }
 

@@ -5,7 +5,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"testing"
 
@@ -138,27 +137,5 @@ func TestDecodeStepsOfMany(t *testing.T) {
 	}
 	if seen < 20 {
 		t.Errorf("%d kinds of decode steps were read", seen)
-	}
-}
-
-// A predictor with a cache has decode steps by their batch, and prices each step as one without does: to the last digit, in any order.
-func TestCachedDecodes(t *testing.T) {
-	for _, x := range append(slices.Clip(mixedModels), mixedModel{"deepseek-v3.2", "h200", 8}, mixedModel{"gpt-oss-20b", "h100", 1}) {
-		p := casetest.Predictor(t, x.model, x.gpu, x.tp)
-		kept := p.Cached()
-		for _, together := range []float64{0, 500} {
-			for _, context := range []float64{100, 5000, 4096.5, 100, 1 << 17} {
-				for _, batch := range []float64{1, 17, 64, 65, 300, 1024, 17} {
-					groups := []operator.Group{{Batch: batch, New: 1, Past: context, Logits: 1}}
-					if got, want := kept.StepCost(groups, together), p.StepCost(groups, together); got != want {
-						t.Fatalf("%s: %g sequences at %g tokens cost %+v, want %+v", x.model, batch, context, got, want)
-					}
-					groups = append(groups, operator.Group{Batch: 1, New: 300, Logits: 1})
-					if got, want := kept.StepCost(groups, together), p.StepCost(groups, together); got != want {
-						t.Fatalf("%s: %g sequences at %g tokens beside a prompt cost %+v, want %+v", x.model, batch, context, got, want)
-					}
-				}
-			}
-		}
 	}
 }

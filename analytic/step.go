@@ -14,22 +14,14 @@ import (
 var lowerings = sync.Pool{New: func() any { return new(Lowering) }}
 
 // walk lists the operators of each part of a step, all stages of the pipeline one after
-// the other, lets the engine lower them to kernels, and adds what these cost to k. Every
+// the other, lets the engine lower them to kernels, and adds what these cost to all. Every
 // estimate and every report is such a walk.
-func (p *Predictor) walk(k *kernelSums, s *operator.Step, see Visit) {
-	if cached := p.cached(s); cached != nil {
-		cached.walk(p, k, s)
-		return
-	}
+func (p *Predictor) walk(all *partSums, s *operator.Step, see Visit) {
 	l := lowerings.Get().(*Lowering)
-	l.on = nil
-	at := l
+	l.errors = l.errors[:0]
 	for i := range p.parts() {
-		if p.cache != nil && p.cache.bare == p.bare && !p.twin(i) {
-			at = p.cache.part(p, i)
-		}
-		p.lower(at, s, i)
-		p.add(k, at, see)
+		p.lower(l, s, i)
+		p.add(all, l, see)
 	}
 	lowerings.Put(l)
 }
@@ -44,96 +36,61 @@ func (p *Predictor) parts() int {
 	return n
 }
 
-// twin reports whether part i of a step is of layers that differ from those of the part before in the windows alone.
-func (p *Predictor) twin(i int) bool { return i > 0 && i <= len(p.twins) && p.twins[i-1] }
-
-// lower lists the operators of part i of a step, and prices the kernels that the engine lowers them to. The part before it, of the same step, is in l.
-// Layers that differ from those of that part in the windows alone have its kernels.
+// lower lists the operators of part i of a step, and prices the kernels that the engine lowers them to.
 func (p *Predictor) lower(l *Lowering, s *operator.Step, i int) {
 	l.GPU, l.Constants, l.bare, l.place = p.machine.GPU, &p.machine.Cal.Constants, p.bare, i
 	l.step = *s
 	l.Step, l.Part = &l.step, operator.PartLayers
-	if p.twin(i) && l.copiesAttention(false) {
-		l.twin()
-		l.reattend(&p.Model.Layers[i-1], p.machine)
-		return
-	}
-	l.layer = nil
 	switch {
 	case i == 0:
 		l.Part, l.Ops = operator.PartFirst, s.AppendFirst(l.Ops[:0])
 	case i <= len(p.Model.Layers):
-		l.layer = &p.Model.Layers[i-1]
-		l.Ops = s.AppendLayer(l.Ops[:0], l.layer)
+		l.Ops = s.AppendLayer(l.Ops[:0], &p.Model.Layers[i-1])
 	case i < p.parts()-1:
 		l.Ops = s.AppendHops(l.Ops[:0])
 	default:
 		l.Part, l.Ops = operator.PartLast, s.AppendLast(l.Ops[:0])
 	}
-	l.before, l.Kernels = l.Kernels, slices.Grow(l.before[:0], len(l.Ops))
+	l.Kernels = slices.Grow(l.Kernels[:0], len(l.Ops))
 	p.machine.Engine.Lower(l)
 	l.correctOps()
-	l.priceAll(p.machine)
+	l.price(p.machine)
 }
 
-// priceAll prices all kernels. One that is equal to the kernel in its place before keeps its cost.
-func (l *Lowering) priceAll(m *Machine) {
+// price prices the kernels of a part.
+func (l *Lowering) price(m *Machine) {
 	more := max(len(l.Kernels)-len(l.costs), 0)
 	l.costs, l.each = slices.Grow(l.costs, more)[:len(l.Kernels)], slices.Grow(l.each, more)[:len(l.Kernels)]
-	l.changed = 0
 	for i := range l.Kernels {
-		k := &l.Kernels[i]
-		k.at = i
-		if l.on == m && i < len(l.before) {
-			before := &l.before[i]
-			k.off, k.alike, k.twins, k.uneven = before.off, before.alike, before.twins, before.uneven
-			equal := *k == *before
-			if k.twins = 0; equal {
-				l.scatter(i, m)
-				continue
-			}
-		}
-		l.changed |= 1 << i
-		l.price(i, m)
-	}
-	l.on = m
-}
-
-// price prices kernel i, after those before it.
-func (l *Lowering) price(i int, m *Machine) {
-	k, c := &l.Kernels[i], &l.costs[i]
-	m.prices.Price(c, &k.Kernel)
-	l.each[i].set(k, c, m)
-	if k.off, k.alike, k.uneven = 0, 0, 0; !l.bare {
-		k.uneven = l.less(k, c, m)
-		l.scatter(i, m)
-	}
-}
-
-// scatter works out by how much kernel i may be off, and with which others it is.
-func (l *Lowering) scatter(i int, m *Machine) {
-	k := &l.Kernels[i]
-	if l.bare {
-		return
-	}
-	if k.off = m.halfWidth(k, &l.costs[i]); k.off != 0 {
-		k.alike = k.twins + k.off*float64(l.equal(i, l.Kernels[:i]))
-	}
-}
-
-// at is the place of a kernel in a step.
-func (l *Lowering) at(k *Kernel) int { return l.place<<6 | k.at }
-
-// equal counts the kernels of some of the part whose work is equal to that of kernel i, as that of both all-reduces of a
-// layer is: their errors are equal too, and so add up before they are squared.
-func (l *Lowering) equal(i int, some []Kernel) (n int) {
-	k := &l.Kernels[i].Kernel
-	for j := range some {
-		if o := &some[j].Kernel; o.Class == k.Class && o.Count == k.Count && o.Scheme == k.Scheme && o.Work == k.Work && o.Shape == k.Shape {
-			n++
+		k, c, a := &l.Kernels[i], &l.costs[i], &l.each[i]
+		m.prices.Price(c, &k.Kernel)
+		if a.set(k, c, m); !l.bare {
+			off := m.halfWidth(k, c)
+			a.variance, a.uneven = off*(off+2*l.sharedError(&k.Kernel, off)), l.less(k, c, m)
 		}
 	}
-	return n
+}
+
+// A kernelError is the half-widths of the times of kernels of equal work, which add up.
+type kernelError struct {
+	class  roofline.Class
+	scheme roofline.Scheme
+	shape  roofline.Shape
+	work   roofline.Work
+	off    float64
+}
+
+// sharedError is the half-widths of the kernels of the step before k whose work is equal to that of k, as that of both
+// all-reduces of a layer is. Their errors are equal too, and so add up before they are squared.
+func (l *Lowering) sharedError(k *roofline.Kernel, off float64) (before float64) {
+	for i := range l.errors {
+		if e := &l.errors[i]; e.class == k.Class && e.scheme == k.Scheme && e.shape == k.Shape && e.work == k.Work {
+			before, e.off = e.off, e.off+off
+			return before
+		}
+	}
+	l.errors = append(l.errors, kernelError{k.Class, k.Scheme, k.Shape, k.Work, off})
+	return 0
 }
 
 // evaluate prices a step, which may be remembered, on a side of an engine's switch.
@@ -142,11 +99,9 @@ func (p *Predictor) evaluate(t *total, s *operator.Step, switched bool) {
 		p.time(t, p.own(p.steps.find(s, switched)), s)
 		return
 	}
-	var k kernelSums
 	var parts partSums
-	p.walk(&k, s, nil)
+	p.walk(&parts, s, nil)
 	from, to := p.asked()
-	k.total(p, parts[from:to])
 	p.time(t, parts[from:to], s)
 }
 

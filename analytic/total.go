@@ -83,7 +83,9 @@ type addend struct {
 	bound           roofline.Bound
 	launches, calls float64
 	load            energy.Load
-	choice          uint64 // resources that the kernel waits for at the clocks of bursts and at those of the power limit
+	variance        float64      // square of the half-width of its time, with the products by those of kernels that share its error
+	uneven          unit.Seconds // time that it takes less where experts are chosen as tokens of a text choose them, or where it hides beside another
+	choice          uint64       // resources that the kernel waits for at the clocks of bursts and at those of the power limit
 }
 
 func (a *addend) set(k *Kernel, c *roofline.Cost, m *Machine) {
@@ -99,6 +101,8 @@ func (t *timing) takes(a *addend) {
 	t.bound[a.bound] += a.load.Expected
 	t.launches += a.launches
 	t.calls += a.calls
+	t.variance += a.variance
+	t.uneven += a.uneven
 	t.Add(&a.load, 1)
 }
 

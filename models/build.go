@@ -257,12 +257,6 @@ func check(m *Model) error {
 	return bad
 }
 
-// AlikeButWindows reports whether layers of two kinds differ in their names, in how many there are, and in the windows of their attention alone.
-// Every case of a search asks, so that the fields are compared without reflection.
-func (l *Layer) AlikeButWindows(o *Layer) bool {
-	return l.Idle == o.Idle && slices.EqualFunc(l.Blocks, o.Blocks, alikeBlocks)
-}
-
 func alikeBlocks(a, b Block) bool {
 	return a.Name == b.Name && a.Extra == b.Extra && a.Reused == b.Reused && a.Parallel == b.Parallel && a.Joined == b.Joined && a.Activation == b.Activation &&
 		both(a.Attention, b.Attention, alikeAttention) && same(a.Scan, b.Scan) && both(a.Experts, b.Experts, alikeExperts) &&

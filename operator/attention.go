@@ -29,41 +29,8 @@ func (s *Step) attention(dst []Op, b *models.Block) []Op {
 	return dst
 }
 
-// Reattend rewrites operators of layers of one kind, of a step that differs from this one in the context alone, for layers which differ from these in the
-// windows of attention alone: the operators of attention depend on context and window, and no others do.
-func (s *Step) Reattend(ops []Op, of, l *models.Layer) {
-	at := 0
-	for j := range l.Blocks {
-		b, from, to := &l.Blocks[j], -1, -1
-		for ; at < len(ops) && ops[at].Block == &of.Blocks[j]; at++ {
-			ops[at].place(l, j)
-			if b.Attention != nil && ops[at].Type.Attends() {
-				if to = at + 1; from < 0 {
-					from = at
-				}
-			}
-		}
-		if from < 0 {
-			continue
-		}
-		if len(s.Groups) > 0 { // whose operators may be joined after they were appended
-			var room [8]Op // Groups of decodes and prompts fit in most cases, so that nothing is allocated.
-			copy(ops[from:to], s.mix(room[:0], b))
-		} else {
-			s.mixOne(ops[:from], b)
-		}
-		for k := from; k < to; k++ {
-			ops[k].place(l, j)
-		}
-	}
-}
-
 // Attends reports whether operators of the type are part of attention.
 func (t Type) Attends() bool { return t == Attend || t == Index || t == Expand }
-
-// FollowsContext reports whether the operator is part of attention and its work depends on the context. A decode step that absorbs the expansion of
-// latent keys and values expands its own tokens alone.
-func (o *Op) FollowsContext() bool { return o.Type.Attends() && (o.Type != Expand || !o.Decode) }
 
 // attend is the arithmetic of heads heads over pairs pairs of query and key:
 // 2·d_k for the score, 2·d_v for the mixing, about 5 for the softmax.

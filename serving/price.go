@@ -41,7 +41,7 @@ func newPrices(p *analytic.Predictor, pass int, drafted bool) *prices {
 
 // prices prices the steps of the server, of a pipeline those of one batch.
 func (s *Server) prices() *prices {
-	return newPrices(s.Predictor.OneBatch().Cached(), s.Scheduler.Pass, s.Drafts > 0)
+	return newPrices(s.Predictor.OneBatch(), s.Scheduler.Pass, s.Drafts > 0)
 }
 
 // A mixture is a step of up to four groups, and the tokens of all replicas that share its experts.

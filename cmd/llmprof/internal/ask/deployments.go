@@ -116,7 +116,7 @@ func (d *Deployment) Predict(q *Question) (*Answer, error) {
 		return nil, UsageError{err}
 	}
 	if d.serving == nil {
-		d.serving = d.prepared.Cached()
+		d.serving = d.prepared.Predictor
 	}
 	ans := *d.Answer
 	ans.Q, ans.Workload, ans.Estimate.Estimate = q, w, e
