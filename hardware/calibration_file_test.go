@@ -261,47 +261,6 @@ func TestCalibrationMistakes(t *testing.T) {
 	}
 }
 
-// Files of earlier versions, whose keys were others, are read as what they are now
-// called; a file that has both is refused.
-func TestFormerKeys(t *testing.T) {
-	f := measured(t)
-	for _, c := range roofline.All() {
-		if i := c.Info(); i.Optional && !i.Unfiled {
-			f.Values[i.Key] = hardware.Value{Value: 1e-3, From: "default for hopper"}
-		}
-	}
-	text := f.Text()
-	former := text
-	for _, c := range roofline.All() {
-		i := c.Info()
-		if i.Formerly == "" {
-			continue
-		}
-		section, key, _ := strings.Cut(i.Key, ".")
-		formerSection, formerKey, _ := strings.Cut(i.Formerly, ".")
-		former = strings.Replace(former, "\n["+section+"]\n", "\n["+formerSection+"]\n", 1)
-		_, rest, ok := strings.Cut(former, "\n["+formerSection+"]\n")
-		if !ok {
-			t.Fatalf("no section %s", formerSection)
-		}
-		renamed := strings.Replace("\n"+rest, "\n"+key+" = ", "\n"+formerKey+" = ", 1)[1:]
-		former = strings.TrimSuffix(former, rest) + renamed
-	}
-	if former == text || strings.Contains(former, "[skinny_gemm]") {
-		t.Fatal("nothing was renamed")
-	}
-	former = strings.Replace(former, "\n[mixture]\n", "\n[mixture]\nrow = {value = 0.01, n = 0, from = \"default for hopper\"}\n", 1) // which no law has any more
-	back, err := hardware.ParseCalibration("mine.toml", former)
-	testkit.Must(t, err)
-	if got := back.Text(); got != text {
-		t.Errorf("by former keys:\n%s", cmp.Diff(text, got))
-	}
-	both := strings.Replace(text, "\n[skinny_gemm]\n", "\n[own]\nmemory = {value = 0.5, n = 0, from = \"default\"}\n[skinny_gemm]\n", 1)
-	if _, err := hardware.ParseCalibration("mine.toml", both); err == nil || !strings.Contains(err.Error(), "are one constant: give it once") {
-		t.Errorf("a constant by two keys: %v", err)
-	}
-}
-
 func FuzzParseCalibration(f *testing.F) {
 	good := measured(f).Text()
 	f.Add(good)

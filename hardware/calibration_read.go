@@ -40,8 +40,7 @@ type valueText struct {
 	From        string `toml:"from"`
 }
 
-// calibrationSections reads the tables of constants, by the names that they have now or had
-// formerly.
+// calibrationSections reads the tables of constants.
 func (r *calibrationReader) calibrationSections() (map[string]map[string]valueText, error) {
 	var all map[string]toml.Primitive
 	meta, err := toml.Decode(r.text, &all)
@@ -68,15 +67,10 @@ func (r *calibrationReader) calibrationSections() (map[string]map[string]valueTe
 	return out, nil
 }
 
-// sectionNames lists the tables of constants, those of earlier versions last.
+// sectionNames lists the tables of constants.
 var sectionNames = sync.OnceValue(func() (names []string) {
 	for _, s := range calibrationSections() {
 		names = append(names, s[0])
-	}
-	for _, c := range roofline.All() {
-		if section, _, _ := strings.Cut(c.Info().Formerly, "."); section != "" && !slices.Contains(names, section) {
-			names = append(names, section)
-		}
 	}
 	return slices.Clip(names)
 })
@@ -192,23 +186,14 @@ func (r *calibrationReader) head(f *CalibrationFile, dtype string) (err error) {
 // whole are sections of optional constants of which one alone is of no use.
 var whole = []string{"wgmma_gemm", "moe_prefill", "moe_routing", "grouped_gemm"}
 
-// retired is a constant of earlier files that no law has any more.
-const retired = "mixture.row"
-
-// known sorts the constants of a file by what they are called now.
+// known are the constants of a file.
 func (r *calibrationReader) known(sections map[string]map[string]valueText) (map[roofline.Constant]valueText, error) {
 	out := map[roofline.Constant]valueText{}
 	for _, name := range slices.Sorted(maps.Keys(sections)) {
 		for _, key := range slices.Sorted(maps.Keys(sections[name])) {
-			if name+"."+key == retired {
-				continue
-			}
 			c := roofline.ConstantOf(name + "." + key)
 			if c == roofline.None || c.Info().Unfiled {
 				return nil, r.at(name+"."+key, "%q is not a constant of %s; %s", key, name, spelling.Hint(key, constantsIn(name)))
-			}
-			if _, twice := out[c]; twice {
-				return nil, r.at(name+"."+key, "%s.%s and %s are one constant: give it once", name, key, c)
 			}
 			out[c] = sections[name][key]
 		}
@@ -222,10 +207,8 @@ func constantsIn(section string) []string { return keysBySection()[section] }
 var keysBySection = sync.OnceValue(func() map[string][]string {
 	all := map[string][]string{}
 	for _, c := range roofline.All() {
-		for _, key := range []string{c.Info().Key, c.Info().Formerly} {
-			if section, k, _ := strings.Cut(key, "."); key != "" && !c.Info().Unfiled {
-				all[section] = append(all[section], k)
-			}
+		if section, k, _ := strings.Cut(c.Info().Key, "."); !c.Info().Unfiled {
+			all[section] = append(all[section], k)
 		}
 	}
 	return all

@@ -61,7 +61,6 @@ const MaxBurst = 3
 // An Info says what a constant is.
 type Info struct {
 	Key      string // section and name of a calibration file: "gemm.compute"
-	Formerly string // key in files of earlier versions, where that was another
 	Help     string
 	Quantity Quantity
 	Ideal    float64    // value of ideal hardware and an ideal engine
@@ -85,29 +84,29 @@ var (
 	GEMMExposed   = define(Info{Key: "gemm.exposed", Help: "how much of the lesser of arithmetic and memory traffic shows: 0 where they hide each other wholly, 1 for the root of the sum of squares", Quantity: Exposure, Optional: true})
 	GEMMIdle      = define(Info{Key: "gemm.tile_idle", Help: "share of the time of SMs without a tile that shows, of kernels for mma: Ampere's, Ada's and those of Blackwell's graphics cards", Quantity: Shown, Optional: true})
 
-	SkinnyGEMMMemory = define(Info{Key: "skinny_gemm.memory", Formerly: "own.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
-	SkinnyGEMMRow    = define(Info{Key: "skinny_gemm.row", Formerly: "own.row", Help: "what each row adds, of the time that the weights take at the bandwidth", Quantity: Growth, Optional: true})
-	SkinnyGEMMFixed  = define(Info{Key: "skinny_gemm.fixed", Formerly: "own.fixed", Help: "time of a launch that no size takes away", Quantity: Time, Optional: true})
+	SkinnyGEMMMemory = define(Info{Key: "skinny_gemm.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
+	SkinnyGEMMRow    = define(Info{Key: "skinny_gemm.row", Help: "what each row adds, of the time that the weights take at the bandwidth", Quantity: Growth, Optional: true})
+	SkinnyGEMMFixed  = define(Info{Key: "skinny_gemm.fixed", Help: "time of a launch that no size takes away", Quantity: Time, Optional: true})
 
-	WGMMAMemory = define(Info{Key: "wgmma_gemm.memory", Formerly: "wide.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
-	WGMMAReload = define(Info{Key: "wgmma_gemm.reload", Formerly: "wide.again", Help: "how often inputs and results are moved", Quantity: Repeats, Optional: true})
-	WGMMAFixed  = define(Info{Key: "wgmma_gemm.fixed", Formerly: "wide.fixed", Help: "time of a launch that no size takes away", Quantity: Time, Optional: true})
+	WGMMAMemory = define(Info{Key: "wgmma_gemm.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
+	WGMMAReload = define(Info{Key: "wgmma_gemm.reload", Help: "how often inputs and results are moved", Quantity: Repeats, Optional: true})
+	WGMMAFixed  = define(Info{Key: "wgmma_gemm.fixed", Help: "time of a launch that no size takes away", Quantity: Time, Optional: true})
 
 	VectorGEMMCompute = define(Info{Key: "vector_gemm.compute", Help: "share of the FP32 vector peak that products in FP32 sustain", Ideal: 1, Optional: true, Engine: true, Unfiled: true, Base: GEMMCompute})
 
-	MoEDecodeMemory  = define(Info{Key: "moe_decode.memory", Formerly: "mixture.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
-	MoEDecodeReload  = define(Info{Key: "moe_decode.reload", Formerly: "mixture.again", Help: "time of weights that are read again, of what they take at the bandwidth", Quantity: Repeats, Optional: true})
-	MoEDecodeFixed   = define(Info{Key: "moe_decode.fixed", Formerly: "mixture.fixed", Help: "time of router, top-k and experts that no size takes away, of one sequence", Quantity: Time, Optional: true})
-	MoEDecodeBatched = define(Info{Key: "moe_decode.batched", Formerly: "mixture.several", Help: "time of router, top-k and experts that no size takes away, of several sequences, whose pairs are sorted by expert", Quantity: Time, Optional: true})
+	MoEDecodeMemory  = define(Info{Key: "moe_decode.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
+	MoEDecodeReload  = define(Info{Key: "moe_decode.reload", Help: "time of weights that are read again, of what they take at the bandwidth", Quantity: Repeats, Optional: true})
+	MoEDecodeFixed   = define(Info{Key: "moe_decode.fixed", Help: "time of router, top-k and experts that no size takes away, of one sequence", Quantity: Time, Optional: true})
+	MoEDecodeBatched = define(Info{Key: "moe_decode.batched", Help: "time of router, top-k and experts that no size takes away, of several sequences, whose pairs are sorted by expert", Quantity: Time, Optional: true})
 
-	MoEPrefillCompute   = define(Info{Key: "moe_prefill.compute", Formerly: "experts.compute", Help: "share of the matrix peak", Ideal: 1, Optional: true})
-	MoEPrefillMemory    = define(Info{Key: "moe_prefill.memory", Formerly: "experts.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
-	MoEPrefillPermute   = define(Info{Key: "moe_prefill.permute", Formerly: "experts.gather", Help: "how often the pairs' inputs are moved", Quantity: Repeats, Optional: true})
-	MoEPrefillUnpermute = define(Info{Key: "moe_prefill.unpermute", Formerly: "experts.sum", Help: "how often the pairs' results are moved", Quantity: Repeats, Optional: true})
+	MoEPrefillCompute   = define(Info{Key: "moe_prefill.compute", Help: "share of the matrix peak", Ideal: 1, Optional: true})
+	MoEPrefillMemory    = define(Info{Key: "moe_prefill.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
+	MoEPrefillPermute   = define(Info{Key: "moe_prefill.permute", Help: "how often the pairs' inputs are moved", Quantity: Repeats, Optional: true})
+	MoEPrefillUnpermute = define(Info{Key: "moe_prefill.unpermute", Help: "how often the pairs' results are moved", Quantity: Repeats, Optional: true})
 
-	RoutingPair   = define(Info{Key: "moe_routing.pair", Formerly: "choice.pair", Help: "time of a pair of a token and an expert", Quantity: Time, Optional: true})
-	RoutingExpert = define(Info{Key: "moe_routing.expert", Formerly: "choice.expert", Help: "time of an expert", Quantity: Time, Optional: true})
-	RoutingFixed  = define(Info{Key: "moe_routing.fixed", Formerly: "choice.fixed", Help: "time that no number of pairs or experts takes away", Quantity: Time, Optional: true})
+	RoutingPair   = define(Info{Key: "moe_routing.pair", Help: "time of a pair of a token and an expert", Quantity: Time, Optional: true})
+	RoutingExpert = define(Info{Key: "moe_routing.expert", Help: "time of an expert", Quantity: Time, Optional: true})
+	RoutingFixed  = define(Info{Key: "moe_routing.fixed", Help: "time that no number of pairs or experts takes away", Quantity: Time, Optional: true})
 
 	AttentionCompute = define(Info{Key: "attention.compute", Help: "share of the matrix peak, prefill", Ideal: 1})
 	AttentionMemory  = define(Info{Key: "attention.memory", Help: "share of the memory bandwidth, decode", Ideal: 1})
@@ -146,8 +145,8 @@ var (
 	OneShotBase          = define(Info{Key: "one_shot.base", Help: "latency of a small all-reduce over peer memory: base + n × per_gpu", Quantity: Time})
 	OneShotPerGPU        = define(Info{Key: "one_shot.per_gpu", Help: "latency that each GPU adds to a small all-reduce over peer memory", Quantity: Time})
 	OneShotSecond        = define(Info{Key: "one_shot.second", Help: "latency that a second exchange adds to a small all-reduce over peer memory, of which each rank then sums a slice", Quantity: Delay, Optional: true})
-	FusedAllReduceBase   = define(Info{Key: "fused_all_reduce.base", Formerly: "posted.base", Help: "latency of an all-reduce that GEMMs do themselves: base + n × per_gpu", Quantity: Time, Optional: true})
-	FusedAllReducePerGPU = define(Info{Key: "fused_all_reduce.per_gpu", Formerly: "posted.per_gpu", Help: "latency that each GPU adds to an all-reduce that GEMMs do themselves", Quantity: Delay, Optional: true})
+	FusedAllReduceBase   = define(Info{Key: "fused_all_reduce.base", Help: "latency of an all-reduce that GEMMs do themselves: base + n × per_gpu", Quantity: Time, Optional: true})
+	FusedAllReducePerGPU = define(Info{Key: "fused_all_reduce.per_gpu", Help: "latency that each GPU adds to an all-reduce that GEMMs do themselves", Quantity: Delay, Optional: true})
 	PCIeShare            = define(Info{Key: "pcie.share", Help: "share of PCIe that a large all-reduce reaches", Ideal: 1, Unfiled: true})
 	PCIeBase             = define(Info{Key: "pcie.base", Help: "latency of an all-reduce over PCIe: base + n × per_gpu", Quantity: Time, Unfiled: true})
 	PCIePerGPU           = define(Info{Key: "pcie.per_gpu", Help: "latency that each GPU adds to an all-reduce over PCIe", Quantity: Time, Unfiled: true})
@@ -157,7 +156,7 @@ var (
 	PowerWaiting    = define(Info{Key: "power.waiting", Help: "power at full clocks with nothing to do, as a share of what lies between idle power and limit", Quantity: Power, Optional: true})
 	PowerMatrix     = define(Info{Key: "power.matrix", Help: "power of arithmetic at the matrix peak and full clocks", Quantity: Burst, Optional: true, Unfiled: true})
 	PowerMemory     = define(Info{Key: "power.memory", Help: "power while GEMMs of a library read their weights", Quantity: Power, Optional: true})
-	PowerSkinnyGEMM = define(Info{Key: "power.skinny_gemm", Formerly: "power.own", Help: "power while skinny GEMMs read their weights", Quantity: Burst, Optional: true})
+	PowerSkinnyGEMM = define(Info{Key: "power.skinny_gemm", Help: "power while skinny GEMMs read their weights", Quantity: Burst, Optional: true})
 	PowerWGMMA      = define(Info{Key: "power.wgmma_gemm", Help: "power while GEMMs of a decode step of many sequences by wgmma read their weights", Quantity: Burst, Optional: true, Base: PowerMemory})
 	PowerMoEDecode  = define(Info{Key: "power.moe_decode", Help: "power while the MoE kernel of a decode step reads its weights", Quantity: Burst, Optional: true, Base: PowerSkinnyGEMM})
 	PowerAttention  = define(Info{Key: "power.attention", Help: "power while decode attention reads the KV cache", Quantity: Burst, Optional: true})
@@ -200,11 +199,10 @@ func All() []Constant {
 	return all
 }
 
-// ConstantOf finds a constant by its key, or by the one that it had formerly; None
-// where there is no such constant.
+// ConstantOf finds a constant by its key; None where there is no such constant.
 func ConstantOf(key string) Constant {
 	for _, c := range All() {
-		if table[c].Key == key || key != "" && table[c].Formerly == key {
+		if table[c].Key == key {
 			return c
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Every constant has an entry, with a key of its own that no other has or had.
+// Every constant has an entry, with a key of its own.
 func TestEveryConstantHasAnEntry(t *testing.T) {
 	seen := map[string]Constant{}
 	for _, c := range All() {
@@ -18,13 +18,11 @@ func TestEveryConstantHasAnEntry(t *testing.T) {
 		if !ok || section == "" || name == "" || i.Help == "" {
 			t.Errorf("constant %d: %+v", c, i)
 		}
-		for _, key := range []string{i.Key, i.Formerly} {
-			if other, twice := seen[key]; twice && key != "" {
-				t.Errorf("%q is the key of %v and of %v", key, other, c)
-			}
-			if seen[key] = c; key != "" && ConstantOf(key) != c {
-				t.Errorf("%q is taken for %v, want %v", key, ConstantOf(key), c)
-			}
+		if other, twice := seen[i.Key]; twice {
+			t.Errorf("%q is the key of %v and of %v", i.Key, other, c)
+		}
+		if seen[i.Key] = c; ConstantOf(i.Key) != c {
+			t.Errorf("%q is taken for %v, want %v", i.Key, ConstantOf(i.Key), c)
 		}
 		if i.Quantity == Share && i.Ideal != 1 || i.Quantity != Share && i.Ideal != 0 {
 			t.Errorf("%s: the ideal of a share is 1, of all else 0: %v", c, i.Ideal)

@@ -68,7 +68,7 @@ func defineLike(section string, first []Constant) (all []Constant) {
 	for _, c := range first {
 		i := table[c]
 		_, name, _ := strings.Cut(i.Key, ".")
-		i.Key, i.Formerly, i.Optional, i.variants = section+"."+name, "", true, nil
+		i.Key, i.Optional, i.variants = section+"."+name, true, nil
 		i.Base, i.Leader = c, leader
 		all = append(all, define(i))
 	}
