@@ -134,10 +134,11 @@ func (k *cachedStep) alike(s *operator.Step, p *Predictor) bool {
 		o.Drafted == s.Drafted && o.Decode() == s.Decode() && slices.EqualFunc(k.groups, s.Groups, alikeGroups)
 }
 
-// alikeGroups reports whether two groups differ in the context alone.
+// alikeGroups reports whether two groups differ in the context alone, which both have or neither.
 func alikeGroups(a, b operator.Group) bool {
+	begun := (a.Past > 0) == (b.Past > 0)
 	a.Past = b.Past
-	return a == b
+	return begun && a == b
 }
 
 // walk adds what the kernels of a step cost to sums, and caches the step. It adds in the order of Predictor.walk, so that
