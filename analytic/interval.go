@@ -149,27 +149,25 @@ func (l *Lowering) ofText(k *Kernel, c *roofline.Cost, m *Machine) unit.Seconds 
 type ends struct{ low, high float64 }
 
 // hostError widens the kernels' relative error off by the
-// scatter of the host's time between machines and runs. Kernels and host run side by side:
-// the faster of the two changes an end of the interval only where it can become the slower one.
+// scatter of the host's time between machines and runs. Kernels and host run side by side, so a phase takes at
+// each end as long as the slower of the two there. One regime goes over into the other without a step.
 func (p *Predictor) hostError(t *total, off float64) ends {
 	e, all := p.machine.Engine.Profile(), float64(t.Expected)
 	fast := math.Hypot(off, t.share(t.uneven)) // Experts are chosen evenly for the expected time, which is the slow end of how a router chooses.
-	kernels, host, x := float64(t.kernels+t.throttled), float64(t.host), e.HostError
+	x := e.HostError
+	if p.machine.hostKnown || x == 0 { // a calibration timed this host: its error is within off
+		return ends{fast, off}
+	}
 	slow := x
 	if p.Par.TP > 1 {
 		slow = (1+x)*(1+e.RanksError) - 1
 	}
-	if p.machine.hostKnown || x == 0 { // a calibration timed this host: its error is within off
-		return ends{fast, off}
-	}
-	exposed := float64(t.exposed)
-	if host <= kernels {
-		return ends{math.Hypot(fast, exposed*x/(1+x)/all), math.Hypot(off, (exposed*slow+max(host*(1+slow)-kernels, 0))/all)}
-	}
-	return ends{
-		low:  (min(host*x, host*(1+x)-kernels*(1-fast)*(1+x)) + exposed*x) / (1 + x) / all, // the host may be 1+x times faster, as it may be 1+x times slower
-		high: (math.Hypot(host*slow, max(kernels*(1+off)-host, 0)) + exposed*slow) / all,
-	}
+	kernels, host, exposed := float64(t.kernels+t.throttled), float64(t.host), float64(t.exposed)
+	rest := exposed + float64(p.machine.seconds(roofline.StreamNode).Times(t.launches))
+	byKernels, byHost := min(kernels+rest, all), min(host+rest, all)                  // Times of the phase by either of the two: each step waits for the slower.
+	least := max(byKernels-math.Hypot(fast*byKernels, exposed*x/(1+x)), byHost/(1+x)) // The host may be 1+x times faster, as it may be 1+x times slower.
+	more := math.Hypot(max(byKernels*(1+off)-all, 0), max(byHost+(byHost-exposed)*slow-all, 0)+exposed*slow)
+	return ends{low: max(1-least/all, 0), high: more / all}
 }
 
 // span is the expected time with its interval, no part of which lies below the floor.

@@ -131,8 +131,7 @@ func (t *total) pipeline(m float64, prefill bool) {
 	t.Work, t.Model = t.Work.Scale(m), t.Model.Times(m)
 	one := t.floor
 	t.floor.Add(&one, m-1)
-	t.launches, t.calls = t.launches*m, t.calls*m
-	t.host, t.exposed = t.host.Times(m), t.exposed.Times(m)
+	t.eachAlone(m, prefill)
 	t.Busy = t.Times(m)
 	longest, least := &t.stage[0], unit.Seconds(0)
 	for i := range t.stage[:t.numStages] {
@@ -152,6 +151,26 @@ func (t *total) pipeline(m float64, prefill bool) {
 		t.Expected, t.throttled, t.raised, t.bound = 0, 0, 0, [roofline.NumBounds]unit.Seconds{}
 		t.waits(longest, m)
 	}
+}
+
+// eachAlone sets what all micro-batches take by the kernels alone and by the host alone.
+func (t *total) eachAlone(m float64, prefill bool) {
+	var longest timing
+	for i := range t.stage[:t.numStages] {
+		s := &t.stage[i]
+		longest.kernels, longest.host, longest.launches = max(longest.kernels, s.kernels), max(longest.host, s.host), max(longest.launches, s.launches)
+	}
+	all := func(one, longest float64) float64 {
+		if prefill {
+			return one + (m-1)*longest
+		}
+		return max(one, m*longest)
+	}
+	if t.kernels > 0 {
+		by := all(float64(t.kernels), float64(longest.kernels)) / float64(t.kernels)
+		t.kernels, t.scatter, t.unfitted, t.uneven = t.kernels.Times(by), t.scatter.Times(by), t.unfitted.Times(by), t.uneven.Times(by)
+	}
+	t.host, t.launches = unit.Seconds(all(float64(t.host), float64(longest.host))), all(t.launches, longest.launches)
 }
 
 func (t *timing) waits(u *timing, n float64) {

@@ -62,25 +62,6 @@ func (f *Footprint) Cached(context float64) (b unit.Bytes) {
 	return b
 }
 
-// Longest is the longest context whose KV cache fits into left. A token takes room in all
-// caches until the shortest window is full, then in the other caches.
-func (f *Footprint) Longest(left unit.Bytes) int {
-	var slope unit.Bytes
-	for _, c := range f.caches {
-		slope += c.each
-	}
-	context := 0.0
-	for _, c := range f.caches {
-		if left < slope.Times(c.window-context) {
-			break
-		}
-		left -= slope.Times(c.window - context)
-		context = c.window
-		slope -= c.each
-	}
-	return int(context) + howMany(left, slope, 0, 0)
-}
-
 // caches are the KV caches of one sequence in a share of the layers, by window.
 func (r *Rank) caches(share float64) (all []cache) {
 	for l, b := range r.Model.Blocks() {

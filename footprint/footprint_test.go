@@ -67,22 +67,6 @@ func TestState(t *testing.T) {
 	}
 }
 
-// The longest context fits, and one token more does not.
-func TestLongestContext(t *testing.T) {
-	for _, m := range casetest.Models(t) {
-		f := rankOf(t, m, 1)
-		if f.Cached(1<<30) == f.Cached(1<<31) {
-			continue // The cache of this model does not grow with the context.
-		}
-		for _, left := range []unit.Bytes{1, 1e5, 3e6, 1e8, 7e9, 5e11} {
-			n := float64(f.Longest(left))
-			if f.Cached(n) > left || f.Cached(n+1) <= left {
-				t.Errorf("%s: %.0f tokens in %v: they take %v, one more %v", m.Name, n, left, f.Cached(n), f.Cached(n+1))
-			}
-		}
-	}
-}
-
 // A prefill has the residual stream and its normed copy alive beside the values of the widest block,
 // which is the MLP of 14336, or beside all scores in FP32.
 func TestActivations(t *testing.T) {

@@ -53,42 +53,101 @@ func (r Room) beside(reserve, activations unit.Bytes) unit.Bytes {
 // Memory is the memory of a workload whose steps have at most budget tokens (0 for no
 // limit), and how much more fits into the room. Without a room it says nothing of what fits.
 func (f *Footprint) Memory(w *workload.Workload, budget int, room Room) (m Memory) {
-	batch, logits := float64(w.Batch), 1.0
-	most, tokens := w.Step(budget)
-	if w.AllLogits {
-		logits = tokens
-	}
-	kv, act := f.Cached(float64(w.Context())), f.Activations(tokens, logits)
+	batch, context, steps := float64(w.Batch), f.Cached(float64(w.Context())), f.stepsOf(w, budget)
 	m.Weights, m.Reserve = f.weights, f.reserve
-	m.KV, m.State, m.Activations = kv.Times(batch), f.state.Times(batch), max(act.Times(min(batch, most)), f.Activations(1, 1).Times(batch))
-	m.Total = m.Weights + m.KV + m.State + m.Activations + m.Reserve
+	m.KV, m.State, m.Activations = context.Times(batch), f.state.Times(batch), steps.activations(batch)
+	m.Total = f.total(batch, context, m.Activations)
 	if room.Capacity == 0 {
 		return m
 	}
-	beside := room.beside(m.Reserve, m.Activations)
-	m.Capacity, m.Usable, m.Share = room.Capacity, room.usable()+beside, room.Share
-	left, held, stepped, decoded := m.Usable-m.Weights-m.Reserve, m.Activations, act, f.Activations(1, 1)
-	if room.Static { // activations take nothing of what a larger batch would have for its caches
-		left, held, stepped, decoded = left-held, 0, 0, 0
+	m.Capacity, m.Usable, m.Share = room.Capacity, room.with(f.reserve, m.Activations), room.Share
+	spare := func(batch float64, cached, activations unit.Bytes) unit.Bytes {
+		return room.with(f.reserve, activations) - f.total(batch, cached, activations)
 	}
-	m.MaxPrefillBatch = howMany(left, f.Cached(float64(w.PromptLen))+f.state, stepped, most)
-	m.MaxDecodeBatch = howMany(left, kv+f.state+decoded, 0, 0)
-	m.MaxBatch = min(howMany(left, kv+f.state, stepped, most), m.MaxDecodeBatch)
+	prompt := f.Cached(float64(w.PromptLen))
+	m.MaxBatch = most(func(n float64) unit.Bytes { return spare(n, context, steps.activations(n)) })
+	m.MaxPrefillBatch = most(func(n float64) unit.Bytes { return spare(n, prompt, steps.prefilling(n)) })
+	m.MaxDecodeBatch = most(func(n float64) unit.Bytes { return spare(n, context, f.Activations(n, n)) })
 	m.Unbounded = f.Cached(2*workload.MaxTokens) == f.Cached(workload.MaxTokens)
 	if !m.Unbounded {
-		m.MaxTokens = w.Batch * f.Longest((left - m.State - held).Times(1/batch))
+		m.MaxTokens = w.Batch * most(func(n float64) unit.Bytes { return spare(batch, f.Cached(n), m.Activations) })
 	}
 	return m
+}
+
+// total is the memory of a batch of sequences, each with so much of the KV cache, beside activations.
+func (f *Footprint) total(batch float64, cached, activations unit.Bytes) unit.Bytes {
+	return f.weights + f.reserve + cached.Times(batch) + f.state.Times(batch) + activations
+}
+
+// with is the part of the memory that the engine takes, with what lies beside it.
+func (r Room) with(reserve, activations unit.Bytes) unit.Bytes {
+	return r.usable() + r.beside(reserve, activations)
+}
+
+// A steps is the prefill steps of a workload.
+type steps struct {
+	*Footprint
+	sequences float64 // most sequences of a step
+	fresh     float64 // tokens of each
+	all       bool    // each token has scores
+}
+
+func (f *Footprint) stepsOf(w *workload.Workload, budget int) steps {
+	s := steps{Footprint: f, all: w.AllLogits}
+	s.sequences, s.fresh = w.Step(budget)
+	return s
+}
+
+// prefilling is the activations of a batch at the peak of its prefill. A step is filled with pieces of prompts, and
+// any of its sequences may end its prompt in it, with the scores of the last position.
+func (s *steps) prefilling(batch float64) unit.Bytes {
+	tokens := s.fresh * min(batch, s.sequences)
+	if s.all {
+		return s.Activations(tokens, tokens)
+	}
+	return s.Activations(tokens, min(batch, tokens))
+}
+
+// activations is those of a batch at the peak of its prefill, or in a decode step.
+func (s *steps) activations(batch float64) unit.Bytes {
+	return max(s.prefilling(batch), s.Activations(batch, batch))
+}
+
+// most is the largest number that leaves no less than nothing spare, at most what an int32 counts. A larger number leaves no more than a
+// smaller one, and what is left falls almost in proportion, so that few are tried.
+func most(spare func(float64) unit.Bytes) int {
+	low, high := 0.0, float64(math.MaxInt32)
+	some, none := spare(low), spare(high)
+	switch {
+	case some < 0:
+		return 0
+	case none >= 0:
+		return math.MaxInt32
+	}
+	for try := 1; high-low > 1; try++ {
+		n := math.Floor(low + (high-low)*float64(some/(some-none)))
+		if try%4 == 0 {
+			n = math.Floor((low + high) / 2)
+		}
+		n = min(max(n, low+1), high-1)
+		if left := spare(n); left >= 0 {
+			low, some = n, left
+		} else {
+			high, none = n, left
+		}
+	}
+	return int(low)
 }
 
 // ForCache is the part of the room that remains for the KV cache and the state of sequences, where
 // a step has up to the given number of tokens and of sequences.
 func (f *Footprint) ForCache(room Room, tokens, sequences int) unit.Bytes {
 	activations := f.Activations(float64(tokens), float64(sequences))
-	return room.usable() + room.beside(f.reserve, activations) - f.weights - f.reserve - activations
+	return room.with(f.reserve, activations) - f.weights - f.reserve - activations
 }
 
-// Activations is the most that one sequence of a step of fresh tokens has alive at
+// Activations is the most that a step of fresh tokens, with the scores of logits positions, has alive at
 // once: the residual stream and its normed copy, and either the widest block's
 // intermediate values or the logits, which sampling wants in FP32.
 func (f *Footprint) Activations(fresh, logits float64) unit.Bytes {
@@ -96,19 +155,6 @@ func (f *Footprint) Activations(fresh, logits float64) unit.Bytes {
 	values := r.Bytes(fresh * f.widest)
 	scores := unit.FP32.Bytes(logits * float64(r.Model.Head.Out) / float64(r.Par.TP))
 	return r.Bytes(2*fresh*float64(r.Model.Hidden)) + max(values, scores)
-}
-
-// howMany is the number of sequences that fit into left, at most what an int32 counts. Each takes
-// some bytes, and each of those that a step takes together takes further bytes.
-func howMany(left, each, stepped unit.Bytes, most float64) int {
-	if left <= 0 || each+stepped <= 0 {
-		return 0
-	}
-	n := math.Floor(float64(left) / float64(each+stepped))
-	if n > most && stepped > 0 {
-		n = max(most, math.Floor(float64(left-stepped.Times(most))/float64(each)))
-	}
-	return int(min(n, math.MaxInt32))
 }
 
 // contextBytes is the memory of the CUDA context once a program has loaded its kernels; 0.3

@@ -19,7 +19,8 @@ import (
 // Limits on the files of a checkpoint and on their index.
 const (
 	maxTensorFiles = 2000
-	maxIndex       = 100_000_000
+	maxHeaders     = 64 << 20 // bytes of the headers of all files
+	maxIndex       = 64 << 20 // bytes
 )
 
 // mostOff is how far the bytes of a shape may be from those of the tensors beside it.
@@ -33,11 +34,14 @@ func (m *Model) checkTensors(dir string, lenient bool) error {
 	if err != nil || len(paths) > maxTensorFiles || m.Stored.Plain == unit.NoFormat {
 		return err
 	}
-	var total int64
+	var total, headers int64
 	switch {
 	case len(paths) > 0 && !index.lacks(paths):
 		for _, path := range paths {
-			n, err := m.tensorBytes(path)
+			n, header, err := m.tensorBytes(path)
+			if headers += header; err == nil && headers > maxHeaders {
+				err = fmt.Errorf("the headers of the files beside it take %d bytes; at most %d are read of a checkpoint", headers, maxHeaders)
+			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
@@ -75,7 +79,7 @@ func readIndex(dir string) (index tensorIndex) {
 	if err != nil {
 		return tensorIndex{}
 	}
-	limits := input.Limits{Bytes: maxIndex, Depth: 4, Values: 5_000_000}
+	limits := input.Limits{Bytes: maxIndex, Depth: 4, Values: 2_000_000}
 	if limits.JSON(string(data)) != nil || json.Unmarshal(data, &index) != nil {
 		return tensorIndex{}
 	}
@@ -106,24 +110,23 @@ func (x *tensorIndex) decoderAlone(m *Model) bool {
 	return x.Metadata.Total > 0 && len(x.Files) > 0
 }
 
-// tensorBytes is the memory of the decoder's tensors in a file.
-func (m *Model) tensorBytes(path string) (int64, error) {
+// tensorBytes is the memory of the decoder's tensors in a file, and the bytes of its header.
+func (m *Model) tensorBytes(path string) (total, header int64, err error) {
 	f, size, err := input.Open(path)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer f.Close()
-	entries, _, err := safetensors.ReadHeader(f, size)
+	entries, header, err := safetensors.ReadHeader(f, size)
 	if err != nil {
-		return 0, err
+		return 0, header, err
 	}
-	var total int64
 	for name, e := range entries {
 		if m.isDecoders(name) {
 			total += e.Offsets[1] - e.Offsets[0]
 		}
 	}
-	return total, nil
+	return total, header, nil
 }
 
 // layerNumber finds the number of the layer in the name of a tensor.

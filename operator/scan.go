@@ -32,7 +32,7 @@ func (s *Step) scan(dst []Op, c *models.Scan) []Op {
 		Work: roofline.Work{State: s.StateFormat(c).Bytes(2 * s.Batch * elements), Acts: stream.Bytes(t * (2*width + gates))},
 	}
 	flops := t * elements * scans[c.Kind].flops
-	if chunk := s.chunkLen(c); chunk > 1 {
+	if chunk := s.chunkLen(c); chunk > 0 {
 		op.Type, op.Work.FLOPs = ChunkedScan, unit.FLOPs(t*ChunkedFLOPs(c, chunk)/tp)
 		op.Shape.Tiles = s.New / chunk
 		op.Model = op.Work.FLOPs.Times(tp)
@@ -56,11 +56,11 @@ var scans = [...]struct {
 	models.LinearRNN:  {"linear_rnn_scan", 6},
 }
 
-// chunkLen is the number of tokens of a chunk of the parallel form. It is 1 where the recurrence
+// chunkLen is the number of tokens of a chunk of the parallel form. It is 0 where the recurrence
 // runs token by token: in decode, and where there is no parallel form on matrix units.
 func (s *Step) chunkLen(c *models.Scan) float64 {
-	if s.New == 1 || (c.Kind != models.Mamba2 && c.Kind != models.GatedDelta && c.Kind != models.Linear1) {
-		return 1
+	if s.New == 1 && s.Past > 0 || (c.Kind != models.Mamba2 && c.Kind != models.GatedDelta && c.Kind != models.Linear1) {
+		return 0
 	}
 	return min(float64(cmp.Or(c.Chunk, 64)), s.New) // 64 is the default of flash-linear-attention
 }

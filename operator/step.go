@@ -24,8 +24,8 @@ type Step struct {
 func (s *Step) Decode() bool { return s.splitsKeys() && s.Past > 0 }
 
 // splitsKeys reports whether attention splits the keys over the GPU (FlashDecoding), because
-// there are too few queries to fill it.
-func (s *Step) splitsKeys() bool { return s.New == 1 || s.Drafted }
+// there are too few queries to fill it. A prompt of one token has the kernels of longer ones.
+func (s *Step) splitsKeys() bool { return s.New == 1 && s.Past > 0 || s.Drafted }
 
 // Tokens is the number of rows that every projection has.
 func (s *Step) Tokens() float64 { return s.Batch * s.New }

@@ -20,11 +20,12 @@ func ring(share, base, perGPU Constant) Law {
 }
 
 // peerReduce is the law of an all-reduce over peer memory. In one exchange each rank reads the whole
-// message of all others; in two it sums a slice of the message, and reads the other sums.
+// message of all others; in two it sums a slice of the message, and reads the other sums. A message that takes two exchanges
+// takes no less than the largest one that takes one: if two were faster, they would be taken earlier.
 func peerReduce() Law {
 	once, twice := ring(OneShotShare, OneShotBase, OneShotPerGPU), ring(OneShotSlicedShare, OneShotBase, OneShotPerGPU)
 	return Law{
-		Equation: once.Equation + "; in two exchanges bytes sent / (sliced_share × link) + second",
+		Equation: once.Equation + "; in two exchanges bytes sent / (sliced_share × link) + second, and no less than the largest message of one exchange",
 		List: func(t *Terms, k *Kernel, p *Peaks) {
 			if k.Sliced == 0 {
 				once.List(t, k, p)
@@ -32,6 +33,20 @@ func peerReduce() Law {
 			}
 			twice.List(t, k, p)
 			t.add(Fixed, OneShotSecond, k.Launches*k.Sliced)
+		},
+		Choose: func(m *Machine, t *Terms, k *Kernel) {
+			if k.Sliced == 0 {
+				return
+			}
+			var largest Terms // of the messages of one exchange
+			least := *k
+			least.Sliced, least.Work.Wire = 0, k.Once
+			once.List(&largest, &least, &m.Peaks)
+			a, b := m.times(t), m.times(&largest)
+			if t.chosen = true; b.overlapped(0) > a.overlapped(0) {
+				largest.chosen = true
+				*t = largest
+			}
 		},
 	}
 }
@@ -41,7 +56,8 @@ func peerReduce() Law {
 func (k *Kernel) Exchange(most func(ranks int) unit.Bytes) {
 	n := k.Shape.Ranks
 	message := k.Work.Wire.Times(n / (2 * (n - 1)))
-	if k.Sliced = 1; message <= most(int(n)) {
+	k.Sliced, k.Once = 1, most(int(n)).Times(n-1)
+	if message <= most(int(n)) {
 		k.Sliced, k.Work.Wire = 0, message.Times(n-1)
 	}
 }

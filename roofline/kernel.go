@@ -71,8 +71,9 @@ type Kernel struct {
 
 	Tile Tile // tile of a GEMM, zero where it is not known; a grouped GEMM has the rows alone
 
-	Quantized float64 // rows of inputs that a separate kernel quantizes
-	Sliced    float64 // 1 for an all-reduce over peer memory in two exchanges, where each rank sums a slice; else 0
+	Quantized float64    // rows of inputs that a separate kernel quantizes
+	Once      unit.Bytes // bytes that a rank sends for the largest message of one exchange, of an all-reduce over peer memory
+	Sliced    float64    // 1 for an all-reduce over peer memory in two exchanges, where each rank sums a slice; else 0
 
 	Launches float64 // kernel starts, each with the class's fixed time
 	Count    float64 // occurrences in a step

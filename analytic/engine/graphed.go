@@ -223,7 +223,7 @@ func joins(l *analytic.Lowering, i int) bool {
 		l.Beside(k, i)
 		k.Work.Acts -= o.Format.Bytes(o.Shape.M * o.Shape.K)
 		k.Shape.N += o.Shape.N
-		return true
+		return l.Part != operator.PartLast
 	}
 	return false
 }
@@ -236,7 +236,7 @@ func scaled(l *analytic.Lowering, i int) bool {
 	}
 	switch l.Ops[i-1].Type {
 	case operator.Attend, operator.NonLinear:
-		return true
+		return l.Part != operator.PartLast
 	case operator.Norm:
 		return l.Step.Model.Family == "llama" && l.Step.Par.TP > 1
 	}
@@ -289,7 +289,7 @@ func piecewise(l *analytic.Lowering) {
 		switch t := l.Ops[k.Main].Type; {
 		case t.Kind() == operator.Attention && !called:
 			k.Pieces, k.Dispatches, called = 1, 1, true
-		case padded(t):
+		case padded(l, k.Main):
 			k.Graphed = true
 		}
 	}
@@ -317,10 +317,17 @@ func (e *graphed) dispatched(l *analytic.Lowering) {
 	}
 }
 
-// padded reports whether an operator also computes the padding rows of a CUDA graph. Attention
-// skips them, and the LM head runs outside of the graph.
-func padded(t operator.Type) bool {
-	return t.Kind() != operator.Attention && t != operator.CacheWrite && t != operator.Head && t != operator.Sampling
+// padded reports whether operator i of a part also computes the padding rows of a CUDA graph. Attention
+// skips them, and the LM head and the all-gather of its scores run outside of the graph.
+func padded(l *analytic.Lowering, i int) bool {
+	switch t := l.Ops[i].Type; t {
+	case operator.CacheWrite, operator.Head, operator.Sampling:
+		return false
+	case operator.Gather:
+		return l.Part != operator.PartLast
+	default:
+		return t.Kind() != operator.Attention
+	}
 }
 
 // padAll lets the kernels of a CUDA graph run on all of its rows.
@@ -330,7 +337,11 @@ func padAll(l *analytic.Lowering, rows float64) {
 		return
 	}
 	for i := range l.Kernels {
-		if k := &l.Kernels[i]; padded(l.Ops[k.Main].Type) {
+		k := &l.Kernels[i]
+		if l.Ops[k.Main].Type == operator.Expand && !l.Step.Decode() {
+			continue // Most of its rows are cached tokens, of which none is padding.
+		}
+		if padded(l, k.Main) {
 			pad(k, l.Step, rows, tokens)
 			if l.Ops[k.Main].Type == operator.Embedding { // it reads the rows of its tokens
 				k.Work.Weights = k.Work.Weights.Times(rows / tokens)

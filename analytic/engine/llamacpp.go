@@ -285,7 +285,8 @@ func ggmlExperts(l *analytic.Lowering, i int) {
 		k.Work.Vector = unit.FLOPs(weights * o.Shape.Pairs * single(o, 1))
 		return
 	}
-	k.Work.Vector = unit.FLOPs(weights * o.Shape.Hit * tiled(o, o.Shape.Pairs/o.Shape.Hit, leastExpert))
+	few := o.Shape.Pairs * vecRows / tokens * single(o, 1) // If tiles were faster for fewer tokens, they would be taken there.
+	k.Work.Vector = unit.FLOPs(weights * max(few, o.Shape.Hit*tiled(o, o.Shape.Pairs/o.Shape.Hit, leastExpert)))
 }
 
 // ggmlAttention makes the kernels of attention. A token of one sequence takes a kernel that reads

@@ -15,7 +15,10 @@ type decoder struct {
 	r    *bufio.Reader
 	at   int64 // bytes read
 	most int64 // most bytes to read
+	all  bool  // they are all of the file
+	kept int64 // bytes that may be kept yet
 	err  error
+	buf  [8]byte
 }
 
 func (d *decoder) fail(format string, args ...any) {
@@ -32,24 +35,46 @@ func (d *decoder) has(n int64) bool {
 		return false
 	case n <= d.most-d.at:
 		return true
-	case d.most == maxHeader:
-		d.fail("it has more than %d bytes, the most that is read of a header", maxHeader)
+	case !d.all:
+		d.fail("it has more than %d bytes, the most that is read of the headers of a model", maxHeader)
 	default:
 		d.err = fmt.Errorf("it needs %d bytes more and %d are left: the file is cut off (%w)", n, d.most-d.at, io.ErrUnexpectedEOF)
 	}
 	return false
 }
 
-// bytes reads n of them.
-func (d *decoder) bytes(n int64) []byte {
-	if !d.has(n) {
-		return make([]byte, min(n, 8))
+// keeps takes n bytes off those that may be kept, and reports whether there are as many.
+func (d *decoder) keeps(n int64) bool {
+	if d.err == nil && n > d.kept {
+		d.fail("its keys, values and tensors take more than %d bytes, the most that is kept of a model", maxKept)
+	}
+	d.kept -= n
+	return d.err == nil
+}
+
+// string reads n bytes.
+func (d *decoder) string(n int64) string {
+	if !d.has(n) || !d.keeps(n) {
+		return ""
 	}
 	buf := make([]byte, n)
+	d.read(buf)
+	return string(buf)
+}
+
+func (d *decoder) read(buf []byte) {
 	read, err := io.ReadFull(d.r, buf)
 	d.at += int64(read)
 	d.ended(err)
-	return buf
+}
+
+// number reads a number of n bytes.
+func (d *decoder) number(n int64) uint64 {
+	d.buf = [8]byte{}
+	if d.has(n) {
+		d.read(d.buf[:n])
+	}
+	return binary.LittleEndian.Uint64(d.buf[:])
 }
 
 // skip reads n bytes and keeps none.
@@ -74,11 +99,11 @@ func (d *decoder) ended(err error) {
 	}
 }
 
-func (d *decoder) uint32() uint32 { return binary.LittleEndian.Uint32(d.bytes(4)) }
-func (d *decoder) uint64() uint64 { return binary.LittleEndian.Uint64(d.bytes(8)) }
+func (d *decoder) uint32() uint32 { return uint32(d.number(4)) }
+func (d *decoder) uint64() uint64 { return d.number(8) }
 
 func (d *decoder) version() int {
-	if magic := d.bytes(4); d.err == nil && string(magic) != "GGUF" {
+	if magic := d.string(4); d.err == nil && magic != "GGUF" {
 		d.fail("it begins with %q; want \"GGUF\"", magic)
 	}
 	v := d.uint32()
@@ -115,7 +140,7 @@ func (d *decoder) text(most uint64, what string) string {
 	if d.err != nil {
 		return ""
 	}
-	s := string(d.bytes(int64(n)))
+	s := d.string(int64(n))
 	if d.err == nil && !utf8.ValidString(s) {
 		d.fail("%s is no text: %.40q", what, s)
 	}
@@ -192,9 +217,7 @@ func (d *decoder) whole(kind uint32, key string) int64 {
 		d.fail("the key %.80q has a value of the type %d, which is not known", key, kind)
 		return 0
 	}
-	var buf [8]byte
-	copy(buf[:], d.bytes(n))
-	v := binary.LittleEndian.Uint64(buf[:])
+	v := d.number(n)
 	switch kind {
 	case typeInt8:
 		return int64(int8(v))
@@ -224,7 +247,7 @@ func (d *decoder) longText(key string) string {
 		d.skip(int64(n))
 		return ""
 	}
-	return string(d.bytes(int64(n)))
+	return d.string(int64(n))
 }
 
 func (d *decoder) list(key string) List {
@@ -253,7 +276,8 @@ func (d *decoder) list(key string) List {
 		d.fail("the key %.80q has a list of values of the type %d, which is not read", key, kind)
 	case kind == typeFloat32 || kind == typeFloat64 || n > maxList:
 		d.skip(int64(n) * size)
-	case d.has(int64(n) * size):
+	case d.has(int64(n)*size) && d.keeps(8*int64(n)):
+		l.Numbers = make([]int64, 0, n)
 		for range n {
 			l.Numbers = append(l.Numbers, d.whole(kind, key))
 		}

@@ -15,14 +15,16 @@ import (
 // Limits on a header. Published ones have some 50 keys, at most 20 MB of tokens and
 // at most 3,000 tensors.
 const (
-	maxHeader  = 256 << 20 // bytes
+	maxHeader  = 256 << 20 // bytes, of all parts together
+	maxKept    = 64 << 20  // bytes of keys, values and names that are kept, of all parts together
 	maxKeys    = 10_000
 	maxTensors = 200_000
 	maxName    = 1 << 16 // bytes of a key or of the name of a tensor
 	maxText    = 1 << 16 // bytes of a value that is kept
-	maxList    = 1 << 16 // numbers of a list that are kept
+	maxList    = 1 << 14 // numbers of a list that are kept: more than a model has layers
 	maxItems   = 1 << 26 // items of a list, kept or not
 	maxDims    = 4
+	perTensor  = 128     // bytes of an entry of the table, beside the name
 	maxBytes   = 1 << 50 // size of all weights
 )
 
@@ -62,9 +64,16 @@ func (t *Tensor) Elements() int64 {
 // Bytes is the memory of the values with their scales.
 func (t *Tensor) Bytes() int64 { return t.Elements() / t.Type.Block * t.Type.Size }
 
+// A budget is what may be read yet, and how much of it may be kept.
+type budget struct{ header, kept int64 }
+
 // Parse reads the header of a file of size bytes.
 func Parse(r io.Reader, size int64) (*Header, error) {
-	d := &decoder{r: bufio.NewReaderSize(r, 1<<16), most: min(size, maxHeader)}
+	return parse(r, size, &budget{maxHeader, maxKept})
+}
+
+func parse(r io.Reader, size int64, left *budget) (*Header, error) {
+	d := &decoder{r: bufio.NewReaderSize(r, 1<<16), most: min(size, left.header), all: size <= left.header, kept: left.kept}
 	h := &Header{}
 	h.Version = d.version()
 	tensors, keys := d.count("tensors", maxTensors), d.count("keys", maxKeys)
@@ -78,6 +87,7 @@ func Parse(r io.Reader, size int64) (*Header, error) {
 	if d.err != nil {
 		return nil, fmt.Errorf("the header at byte %d: %w", d.at, d.err)
 	}
+	left.header, left.kept = left.header-d.at, d.kept
 	if err := h.place(d.at, size); err != nil {
 		return nil, err
 	}
@@ -133,6 +143,7 @@ func padded(n, align int64) int64 { return (n + align - 1) / align * align }
 
 func (d *decoder) tensor() Tensor {
 	t := Tensor{Name: d.text(maxName, "the name of a tensor")}
+	d.keeps(perTensor)
 	n := d.uint32()
 	if d.err == nil && (n < 1 || n > maxDims) {
 		d.fail("the tensor %.80q has %d dimensions; want 1 to %d", t.Name, n, maxDims)
@@ -173,21 +184,22 @@ func Open(path string) ([]*Header, error) {
 		return nil, err
 	}
 	headers := make([]*Header, len(paths))
+	left := budget{maxHeader, maxKept}
 	for i, p := range paths {
-		if headers[i], err = openOne(p); err != nil {
+		if headers[i], err = openOne(p, &left); err != nil {
 			return nil, err
 		}
 	}
 	return headers, nil
 }
 
-func openOne(path string) (*Header, error) {
+func openOne(path string, left *budget) (*Header, error) {
 	f, size, err := input.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	h, err := Parse(f, size)
+	h, err := parse(f, size, left)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

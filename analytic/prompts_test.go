@@ -1,0 +1,110 @@
+package analytic_test
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"testing"
+
+	"llmprof"
+	"llmprof/analytic"
+	"llmprof/hardware"
+	"llmprof/operator"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// prepared is a case with the intervals that users see.
+func prepared(t *testing.T, c *analytic.Case) *analytic.Prepared {
+	t.Helper()
+	g, e := c.Machine.GPU, c.Machine.Engine
+	f, err := hardware.BuiltIn(llmprof.Calibrations, g, e.Profile().Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := analytic.NewMachines(g, e, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.Prepare(all, all.Machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// leastEnd is what is allowed of the ends of an interval: the residual of a kernel's law is that of its leading constant, and another one may lead.
+const leastEnd = 0.995
+
+// TestLongerPromptsTakeNoLess holds that a longer prompt lowers neither TTFT nor its floor nor either end of its interval, whatever the
+// model, the GPU, the engine and the split, unless the engine chooses other kernels for it by thresholds of its own. LLMPROF_TEST_LONG=1 draws more.
+func TestLongerPromptsTakeNoLess(t *testing.T) {
+	d := newDraw(t, 7)
+	count := 2000
+	if os.Getenv("LLMPROF_TEST_LONG") != "" {
+		count = 40000
+	}
+	for range count {
+		c := d.next()
+		p, w := prepared(t, c), c.Workload
+		w.GenLen, w.PromptLen = 1, 1+d.IntN(1<<d.IntN(13))
+		var last analytic.Span
+		was := ""
+		for i := range 8 {
+			e, err := p.Predict(&w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			now := thresholds(p, &w)
+			if s := e.TTFT; i > 0 && was == now && (s.Floor < last.Floor.Times(least) || s.Expected < last.Expected.Times(least) || s.Low < last.Low.Times(leastEnd) || s.High < last.High.Times(leastEnd)) {
+				t.Errorf("%s: TTFT %+v, of a shorter prompt %+v", describe(&analytic.Case{Model: c.Model, Machine: c.Machine, Scheme: c.Scheme, Workload: w, Parallel: c.Parallel}), s, last)
+			}
+			last, was = e.TTFT, now
+			w.PromptLen += pick(d, 1, 1, 2, 7, 64, 1+d.IntN(500), int(math.Ceil(float64(w.PromptLen)*d.Float64())))
+		}
+	}
+}
+
+// thresholds says what an engine chooses for the steps of a prompt by thresholds of its own: how ranks sum, tiles of known sizes, whose empty rows may take
+// longer than rows of data, and the kernels of decode steps for a last chunk of one token (docs/theory.md).
+func thresholds(p *analytic.Prepared, w *analytic.Workload) (all string) {
+	for _, r := range p.Prefill(w) {
+		if r.Steps == 0 {
+			continue
+		}
+		all += fmt.Sprint(r.First.Decode())
+		p.Walk(&r.First, func(l *analytic.Lowering, _ []roofline.Cost) {
+			for i := range l.Kernels {
+				switch k := &l.Kernels[i]; {
+				case l.Ops[k.Main].Type == operator.Reduce:
+					all += fmt.Sprint(" sum ", k.Class)
+				case k.Class == roofline.GEMM && k.Tile.Rows > 0:
+					all += fmt.Sprint(" rows ", k.Shape.M)
+				case k.Tile.Rows > 0:
+					all += fmt.Sprint(" tile ", k.Tile.Rows, k.Scheme)
+				}
+			}
+		})
+	}
+	return all
+}
+
+// TestHostBehindKernels checks that the ends of TTFT's interval do not jump where the kernels of a longer prompt take longer than the host.
+func TestHostBehindKernels(t *testing.T) {
+	for _, name := range []string{"transformers", "sglang", "vllm"} {
+		c := testCase(t, "gpt2", "agx-orin-64gb", 32, 1)
+		c.Machine = newDraw(t, 0).machine(c.Machine.GPU, name)
+		p := prepared(t, c)
+		var last unit.Seconds
+		for prompt := 1; prompt < 40; prompt++ {
+			e, err := p.Predict(&analytic.Workload{Batch: 32, PromptLen: prompt, GenLen: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.TTFT.Low < last.Times(least) {
+				t.Errorf("%s: the low end of TTFT is %v for %d tokens, %v for one token less", name, e.TTFT.Low, prompt, last)
+			}
+			last = e.TTFT.Low
+		}
+	}
+}
