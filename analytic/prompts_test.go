@@ -66,7 +66,7 @@ func TestLongerPromptsTakeNoLess(t *testing.T) {
 }
 
 // thresholds says what an engine chooses for the steps of a prompt by thresholds of its own: how ranks sum, tiles of known sizes, whose empty rows may take
-// longer than rows of data, and the kernels of decode steps for a last chunk of one token (docs/theory.md).
+// longer than rows of data, and the kernels of decode steps for a last chunk of one token (docs/operator-tables.md).
 func thresholds(p *analytic.Prepared, w *analytic.Workload) (all string) {
 	for _, r := range p.Prefill(w) {
 		if r.Steps == 0 {
