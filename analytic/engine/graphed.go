@@ -308,6 +308,8 @@ func (e *graphed) dispatched(l *analytic.Lowering) {
 			}
 		case t == operator.Reduce && k.Class == roofline.OneShotAllReduce:
 			k.Launches++ // its input is copied to memory that the other ranks read (experiments/vllm-host/h100)
+		case t == operator.Reduce && k.Class == roofline.AllReduce:
+			k.Helpers++ // The enqueueing of a call of NCCL takes the host no less than that copy; no trace has it alone.
 		case t == operator.TopK || t == operator.ExpertProduct:
 			k.Dispatches = e.expertCalls(l, t, k.Launches)
 			if j := l.Next(0, operator.TopK); j >= 0 && t == operator.ExpertProduct && k.Ops>>j&1 == 1 {

@@ -9,6 +9,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
+	"llmprof/analytic/engine"
 	"llmprof/models"
 )
 
@@ -42,6 +43,19 @@ func TestCacheAsLogged(t *testing.T) {
 				t.Errorf("%s %s %s: %.0f tokens, vLLM had %.0f (%+.1f %%)", gpu, r[0], r[1], got, logged, 100*off)
 			} else {
 				t.Logf("%s %s %s: %+.1f %%", gpu, r[0], r[1], 100*off)
+			}
+		}
+	}
+}
+
+// TestUtilization holds that every engine takes a share of every GPU's memory.
+func TestUtilization(t *testing.T) {
+	for _, gpu := range casetest.GPUs(t) {
+		for _, name := range engine.Names() {
+			if share := casetest.Engine(t, name).Profile().Utilization; share != nil {
+				if x := share(casetest.GPU(t, gpu).Capacity()); x < 0 || x > 1 {
+					t.Errorf("%s takes %v of the memory of %s", name, x, gpu)
+				}
 			}
 		}
 	}

@@ -105,7 +105,7 @@ func sglangShare(memory unit.Bytes) float64 {
 	if memory > 60*1024*mib {
 		reserved = max(reserved, 10*1024)
 	}
-	return 1 - reserved*mib/float64(memory)
+	return max(0, 1-reserved*mib/float64(memory)) // It does not start on a GPU with less memory than that.
 }
 
 // sglangRows gives the CUDA graphs of decode steps: of 1, 2, 4, 8 and 12 sequences, of multiples of 8 up to 256
