@@ -271,3 +271,26 @@ func TestServeOpensByFile(t *testing.T) {
 		t.Error(fmt.Sprint("the address is ", s.address()))
 	}
 }
+
+// FuzzOrder reads what a page may send: what is taken is a measurement within bounds, of what the page lists.
+func FuzzOrder(f *testing.F) {
+	for _, text := range []string{order, "", "null", "{}", "[[[[", `{"model": "../x"}`, `{"model": "/etc/passwd"}`, `{"tp": 1e400}`, `{"of": {}}`, order + " x", strings.Replace(order, "llama3.2-1b", "org/name@main", 1)} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		o, err := readOrder(strings.NewReader(text))
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") || len(err.Error()) > 300 {
+				t.Errorf("%q: %v", text, err)
+			}
+			return
+		}
+		args, err := o.args(&serveOrder{results: "results"}, 1)
+		if err != nil {
+			return
+		}
+		if args[1] != o.Model || strings.HasPrefix(o.Model, "-") || filepath.IsAbs(o.Model) || strings.Contains(o.Model, "..") || o.TP < 1 || o.Gen < 1 {
+			t.Errorf("%q becomes %q", text, args)
+		}
+	})
+}
