@@ -19,6 +19,7 @@ type Resolver struct {
 	Table   *Table
 	Hub     Hub
 	Lenient bool // fields of a config.json that are not understood are noted instead of refused
+	NoFiles bool // a name is that of a built-in model or a hub id, whatever files there are
 }
 
 // Resolve reads the model that name stands for. A name without a slash is a
@@ -31,6 +32,12 @@ func (r Resolver) Resolve(ctx context.Context, name string) (*Model, error) {
 		return nil, errors.New("no model given: want a built-in name, a hub id (org/name), a directory or a config.json")
 	}
 	if !strings.ContainsAny(name, `/\`) && r.Table.Has(name) {
+		return r.Table.Model(name)
+	}
+	if r.NoFiles {
+		if strings.Contains(name, "/") {
+			return r.fromHub(ctx, name)
+		}
 		return r.Table.Model(name)
 	}
 	if info, err := os.Stat(name); err == nil {

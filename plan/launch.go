@@ -23,6 +23,7 @@ type Launch struct {
 // that people run and that run on its GPU, and a Kubernetes manifest for vLLM. Checkpoint is the name or
 // the folder of the weights.
 func Launches(r *Row, q *Request, checkpoint string) (all []Launch) {
+	checkpoint = printable.Operand(checkpoint)
 	for _, l := range []Launch{vllm(r, q, checkpoint), sglang(r, q, checkpoint), tensorRT(r, q, checkpoint), llamaCPP(r, q, checkpoint)} {
 		if engine.RunsOn(l.Engine, r.Card.GPU) {
 			all = append(all, l)
@@ -265,7 +266,11 @@ func tensorRT(r *Row, q *Request, checkpoint string) Launch {
 
 // llamaCPP is llama-server. Its slots share a context of fixed size.
 func llamaCPP(r *Row, q *Request, checkpoint string) Launch {
-	a := &args{list: []string{"llama-server", "--model", lastPart(checkpoint) + ".gguf", "--n-gpu-layers", "999"}}
+	file := checkpoint
+	if !isGGUF(file) {
+		file = printable.Operand(lastPart(checkpoint)) + ".gguf"
+	}
+	a := &args{list: []string{"llama-server", "--model", file, "--n-gpu-layers", "999"}}
 	each := r.Split.sharing() // replicas that share the experts, which are one server
 	slots := r.slots(q, each)
 	a.number("--parallel", slots)
@@ -297,6 +302,7 @@ func llamaCPP(r *Row, q *Request, checkpoint string) Launch {
 		a.note("llama.cpp has no FP8 cache: Q8_0 takes a sixteenth more")
 	}
 	switch {
+	case isGGUF(checkpoint) && r.stored():
 	case models.IsMix(r.Formats.Weights):
 		a.note("convert the checkpoint to GGUF first, and quantize it: llama-quantize FILE %s", strings.ToUpper(r.Formats.Weights))
 	case r.stored():
@@ -321,5 +327,7 @@ func (r *Row) slots(q *Request, replicas int) int {
 	}
 	return max(min(n*replicas, mostSlots), 1)
 }
+
+func isGGUF(path string) bool { return strings.HasSuffix(strings.ToLower(path), ".gguf") }
 
 func lastPart(path string) string { return path[strings.LastIndexAny(path, `/\`)+1:] }

@@ -283,3 +283,38 @@ func TestLaunchNotes(t *testing.T) {
 		}
 	}
 }
+
+// A checkpoint is no option of what it is given to, whatever its name, and a shell reads the words as they are.
+func TestLaunchesNameCheckpoints(t *testing.T) {
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("no shell")
+	}
+	q := request(t, "llama3.1-8b", "h100")
+	row := Row{Card: &q.Cards[0], Formats: Formats{"", unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Batch: 1, GPUs: 1}
+	for checkpoint, want := range map[string][2]string{
+		"-q": {"./-q", "./-q.gguf"}, "--help": {"./--help", "./--help.gguf"}, "a b/-n": {"a b/-n", "./-n.gguf"}, "./-x.gguf": {"./-x.gguf", "./-x.gguf"},
+		"-x.gguf": {"./-x.gguf", "./-x.gguf"}, "it's $(x); rm\n`x`": {"it's $(x); rm\n`x`", "it's $(x); rm\n`x`.gguf"}, "org/name": {"org/name", "name.gguf"}, "d/x.gguf": {"d/x.gguf", "d/x.gguf"},
+	} {
+		for _, l := range Launches(&row, q, checkpoint) {
+			if l.Args == nil {
+				continue
+			}
+			word := want[0]
+			if l.Engine == "llama.cpp" {
+				word = want[1]
+			}
+			if !slices.Contains(l.Args, word) || slices.Contains(l.Args, checkpoint) && checkpoint != word {
+				t.Errorf("%s of %q: %q, want the word %q", l.Engine, checkpoint, l.Args, word)
+			}
+			out, err := exec.Command(shell, "-c", `printf '%s\0' `+l.Text).Output()
+			if words := strings.Split(string(out), "\x00"); err != nil || !slices.Equal(words[:len(words)-1], l.Args) {
+				t.Errorf("a shell reads %q of %s, want %q", out, l.Text, l.Args)
+			}
+		}
+	}
+	row.Card.Name = "-x.json"
+	if words := row.Args(q); words[1] != "./-x.json" {
+		t.Errorf("the estimate of it is %q", words)
+	}
+}

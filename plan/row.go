@@ -114,7 +114,7 @@ func (r *Row) Same(q *Request) string {
 
 // Args are the arguments of "llmprof estimate" that give the figures of the row.
 func (r *Row) Args(q *Request) []string {
-	args := []string{"--model", r.Card.Name, "--gpu", r.Card.GPU.Key, "--engine", r.Engine()}
+	args := []string{"--model", printable.Operand(r.Card.Name), "--gpu", r.Card.GPU.Key, "--engine", r.Engine()}
 	if r.Card.Model.CacheBytes(1, r.Formats.KV) > 0 {
 		args = append(args, "--kv", r.Formats.KV.String())
 	}

@@ -74,6 +74,14 @@ func ShellWord(w string) string {
 	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 }
 
+// Operand is a name or a path as an argument that no command takes for an option: one that begins with a dash has its folder before it.
+func Operand(s string) string {
+	if strings.HasPrefix(s, "-") {
+		return "./" + s
+	}
+	return s
+}
+
 // plain has what stands for characters that the program itself prints. Those of tables
 // and bars are one character for one, so that columns stay where they are.
 var plain = strings.NewReplacer(

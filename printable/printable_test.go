@@ -59,3 +59,11 @@ func TestShellWord(t *testing.T) {
 		}
 	}
 }
+
+func TestOperand(t *testing.T) {
+	for name, want := range map[string]string{"-x.gguf": "./-x.gguf", "--help": "./--help", "a/-x": "a/-x", "./-x": "./-x", "": "", "org/name": "org/name"} {
+		if got := Operand(name); got != want {
+			t.Errorf("%q: %s, want %s", name, got, want)
+		}
+	}
+}

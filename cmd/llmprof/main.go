@@ -21,7 +21,10 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"golang.org/x/term"
+
 	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/printable"
 	"llmprof/redact"
 )
 
@@ -39,7 +42,12 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 	var i interruption
 	ctx, stop := i.watch(context.Background())
 	defer stop()
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, env: env, secrets: redact.Of(args...), args: args}
+	a := &app{stdin: stdin, stdout: stdout, styled: stdout, stderr: stderr, env: env, secrets: redact.Of(args...), args: args}
+	if onTerminal(stdout) {
+		harmless := &printable.Writer{To: stdout}
+		defer func() { _ = harmless.Flush() }() // what began a character is no result
+		a.stdout = harmless
+	}
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -60,6 +68,12 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 		return 2
 	}
 	return 1
+}
+
+// onTerminal reports whether what is written is shown at once.
+func onTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // wrong is an error as a mistake in the command line.

@@ -26,6 +26,7 @@ type trial struct {
 	point   experiment.Point
 	eager   bool
 	offline bool
+	named   bool // the model is no file
 	shared  bool
 	node    int // this host, of several
 
@@ -116,6 +117,7 @@ func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 	if err != nil {
 		return err
 	}
+	lab.Models.NoFiles = t.named
 	lab.Shared, lab.NeedEnergy, lab.Node = t.shared, t.given("energy"), t.node
 	if !t.given("engine") && p.Engine != experiment.Native {
 		p.Engine = lab.Engine(ctx, *p)

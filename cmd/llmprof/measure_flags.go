@@ -9,6 +9,9 @@ import (
 	"llmprof/measure/experiment"
 )
 
+// namedModel is the flag of measurements that the page asks for, which are of no file.
+const namedModel = "named-model"
+
 // flags are those of a measurement, the engine first: the others depend on it.
 func (t *trial) flags(cmd *cobra.Command) {
 	cli.Define(cmd, "Engine and model", t.engineFlags)
@@ -43,6 +46,8 @@ func (t *trial) engineFlags(f *pflag.FlagSet) {
 	f.StringVar(&p.Libraries, "cuda-libs", "", "`folder` of the CUDA libraries that the native engine opens")
 	f.BoolVar(&p.TrustRemoteCode, "trust-remote-code", false, "run Python code that the model's repository brings")
 	f.BoolVar(&t.offline, "offline", false, "never use the network")
+	f.BoolVar(&t.named, namedModel, false, "take the model for a built-in one or a hub id, whatever files there are")
+	_ = f.MarkHidden(namedModel)
 }
 
 func (t *trial) workloadFlags(f *pflag.FlagSet) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -179,6 +180,7 @@ func checkFiles[T any](a *app, o *output, files []string, failure string, check 
 func (o *output) writeText(a *app, r forms) error {
 	var b bytes.Buffer
 	var err error
+	out := a.stdout
 	switch o.format {
 	case "json":
 		err = render.JSON(&b, r.data())
@@ -189,6 +191,7 @@ func (o *output) writeText(a *app, r forms) error {
 	case "markdown":
 		err = render.Markdown(&b, r.page(), o.style(a))
 	default:
+		out = a.styled
 		err = render.Text(&b, r.page(), o.style(a))
 		if o.file == "" && a.ascii() {
 			plain := printable.ASCII(b.String())
@@ -199,15 +202,17 @@ func (o *output) writeText(a *app, r forms) error {
 	if err != nil {
 		return fmt.Errorf("writing the result: %w", err)
 	}
-	return a.put("result", o.file, b.Bytes())
+	return putOn(out, "result", o.file, b.Bytes())
 }
 
 // put writes all of what is called so to a file, or to standard output where none or "-" is named.
-func (a *app) put(what, file string, data []byte) error {
+func (a *app) put(what, file string, data []byte) error { return putOn(a.stdout, what, file, data) }
+
+func putOn(out io.Writer, what, file string, data []byte) error {
 	if file != "" && file != "-" {
 		return writeFile(file, data)
 	}
-	if _, err := a.stdout.Write(data); err != nil {
+	if _, err := out.Write(data); err != nil {
 		return fmt.Errorf("writing the %s: %w", what, err)
 	}
 	return nil
@@ -226,8 +231,8 @@ func (o *output) style(a *app) render.Style {
 	if n, err := strconv.Atoi(a.env("COLUMNS")); err == nil && n > 0 {
 		s.Width = min(max(n, leastPage), pageWidth)
 	}
-	file, ok := a.stdout.(*os.File)
-	if !ok || o.file != "" || !term.IsTerminal(int(file.Fd())) {
+	file, ok := a.styled.(*os.File)
+	if !ok || o.file != "" || !onTerminal(file) {
 		return s
 	}
 	if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {

@@ -15,6 +15,7 @@ import (
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/stats"
 	"llmprof/plan"
+	"llmprof/printable"
 	"llmprof/serving"
 	"llmprof/unit"
 	"llmprof/validate"
@@ -149,7 +150,7 @@ func checks(r *plan.Row, q *plan.Request) []string {
 		load = fmt.Sprintf("--rate %.4g --requests %d", rate, max(int(120*rate), 32)) // two minutes
 	}
 	return []string{fmt.Sprintf("llmprof measure --engine openai --base-url http://127.0.0.1:8000/v1 --model %s %s --prompt-len %s --gen-len %s",
-		checkpoint(r.Card), load, lengthsOf(&q.Prompt), lengthsOf(&q.Gen))}
+		printable.ShellWord(printable.Operand(checkpoint(r.Card))), load, lengthsOf(&q.Prompt), lengthsOf(&q.Gen))}
 }
 
 // lengthsOf are lengths as "llmprof measure" takes them, which reads no traces.

@@ -3,12 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/term"
+	"llmprof/printable"
 )
 
 // A follower reports progress: on a terminal in the last line, which it writes anew each
@@ -26,8 +25,7 @@ const plainly = 10 * time.Second
 
 // follow makes a follower that writes to standard error.
 func (a *app) follow() *follower {
-	file, ok := a.stderr.(*os.File)
-	return &follower{to: a.stderr, terminal: ok && term.IsTerminal(int(file.Fd())), last: time.Now()}
+	return &follower{to: a.stderr, terminal: onTerminal(a.stderr), last: time.Now()}
 }
 
 // say writes a line that stays.
@@ -35,11 +33,12 @@ func (f *follower) say(line string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.clear()
-	fmt.Fprintln(f.to, "llmprof: "+line)
+	fmt.Fprintln(f.to, "llmprof: "+printable.Text(line))
 }
 
 // progress shows a state; "" removes it.
 func (f *follower) progress(line string) {
+	line = printable.Line(line)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {

@@ -115,7 +115,7 @@ func (a *app) runReport(ctx context.Context, p *paper) error {
 	if p.GPU == "" {
 		if _, err := readStored(p.Model); err == nil {
 			return usage("%s is a stored result: set it beside an estimate, as in llmprof report llama3.1-8b h200 --results %[1]s -o report.html",
-				printable.ShellWord(p.Model))
+				printable.ShellWord(printable.Operand(p.Model)))
 		}
 	}
 	kind, err := p.kind()

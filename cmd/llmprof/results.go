@@ -82,7 +82,7 @@ func isID(id string) error {
 	}
 	name, _, _ := strings.Cut(filepath.Base(id), ".p")
 	return usage("%.80q is not an ID, which looks like a file: give the ID that \"llmprof results list\" has and its folder, as in %s --results %s",
-		id, printable.ShellWord(name), printable.ShellWord(filepath.Dir(id)))
+		id, printable.ShellWord(name), printable.ShellWord(printable.Operand(filepath.Dir(id))))
 }
 
 func ofID(all []*result.Result, id string) ([]*result.Result, error) {

@@ -20,7 +20,8 @@ import (
 // An app is one run of the program and what it is connected to.
 type app struct {
 	stdin          io.Reader
-	stdout, stderr io.Writer
+	stdout, stderr io.Writer // stdout makes harmless what it writes where that is a terminal
+	styled         io.Writer // stdout for a text that package render has made harmless before it added colours
 	env            func(string) string
 	started        bool            // the command line was understood
 	secrets        redact.Redactor // secrets of the command line

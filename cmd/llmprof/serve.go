@@ -1,11 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +18,7 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -33,6 +34,7 @@ import (
 	"llmprof/cmd/llmprof/internal/page"
 	"llmprof/hardware"
 	"llmprof/input"
+	"llmprof/measure/engine/child"
 	"llmprof/measure/result"
 	"llmprof/models"
 	"llmprof/validate"
@@ -89,7 +91,6 @@ func (a *app) pageFiles() (map[string][]byte, error) {
 
 // derive adds the files that follow from the program's tables.
 func (a *app) derive(files map[string][]byte) error {
-	files["here.json"] = []byte("null") // a server has a document here, a static folder none
 	files["colors.css"] = []byte(page.Colors())
 	catalog, err := page.NewCatalog(versionText())
 	if err != nil {
@@ -127,19 +128,13 @@ func (a *app) runServe(ctx context.Context, o *serveOrder) error {
 		return fmt.Errorf("--port %d: %w", o.port, err)
 	}
 	s := newPageServer(a, o, files, listener.Addr().String())
-	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
-	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stopped()
 	if _, err := fmt.Fprintln(a.stdout, s.address()); err != nil {
 		return err
 	}
 	if !o.noOpen {
-		openBrowser(ctx, s.address())
+		defer openBrowser(ctx, s.address())()
 	}
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return s.answer(ctx, s.server(ctx), listener)
 }
 
 func writePage(folder string, files map[string][]byte) error {
@@ -166,17 +161,23 @@ type pageServer struct {
 	files map[string][]byte
 	tags  map[string]string // the entity tag of each file, so that a browser fetches no file again that it has
 	host  string
-	token string // token of requests that do more than read
+	token string // what every request has that is answered from this machine
 	mux   *http.ServeMux
+	gpus  func() []hereGPU
 
+	program   string // what measures; "" for this program
 	measuring sync.Mutex
 }
+
+// tokenHeader has the token. No other site's page can send it, as it could a cookie.
+const tokenHeader = "X-Llmprof-Token"
 
 // stopTime is how long a measurement may take to stop.
 const stopTime = 10 * time.Second
 
 func newPageServer(a *app, o *serveOrder, files map[string][]byte, host string) *pageServer {
 	s := &pageServer{a: a, order: o, files: files, tags: map[string]string{}, host: host, token: rand.Text(), mux: http.NewServeMux()}
+	s.gpus = sync.OnceValue(gpusHere)
 	for name, text := range files {
 		s.tags[name] = fmt.Sprintf(`"%x"`, sha256.Sum256(text))
 	}
@@ -185,7 +186,8 @@ func newPageServer(a *app, o *serveOrder, files map[string][]byte, host string) 
 	return s
 }
 
-func (s *pageServer) address() string { return "http://" + s.host + "/" }
+// address opens the page with all that it can do here. It alone has the token: no answer does.
+func (s *pageServer) address() string { return "http://" + s.host + "/?token=" + s.token }
 
 // ServeHTTP refuses requests that other pages make by a name of their own for the loopback.
 func (s *pageServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -235,42 +237,71 @@ func contentType(name string) string {
 	return "text/plain; charset=utf-8"
 }
 
-// openBrowser asks the desktop to open the page; where there is none, the address that
-// was printed serves.
-func openBrowser(ctx context.Context, address string) {
-	name, args := "xdg-open", []string{address}
-	switch runtime.GOOS {
-	case "darwin":
-		name = "open"
-	case "windows":
-		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", address}
+// openBrowser asks the desktop to open the page; where there is none, the address that was printed serves. Every user of a
+// machine sees the command lines of all processes, so that the address is in a file that only this user reads, which forget removes.
+func openBrowser(ctx context.Context, address string) (forget func()) {
+	folder, err := os.MkdirTemp("", "llmprof-")
+	if err != nil {
+		return func() {}
 	}
-	_ = exec.CommandContext(ctx, name, args...).Start()
+	file := filepath.Join(folder, "open.html")
+	if os.WriteFile(file, []byte(`<!doctype html><meta http-equiv="refresh" content="0; url=`+address+`"><title>llmprof</title>`), 0o600) == nil {
+		name, args := "xdg-open", []string{file}
+		switch runtime.GOOS {
+		case "darwin":
+			name = "open"
+		case "windows":
+			name, args = "rundll32", []string{"url.dll,FileProtocolHandler", file}
+		}
+		_ = exec.CommandContext(ctx, name, args...).Start()
+	}
+	return func() { _ = os.RemoveAll(folder) }
 }
 
-// local adds what a page alone cannot do. All of it asks for the token, which a page of
-// another origin cannot read.
+// local adds what a page alone cannot do.
 func (s *pageServer) local() {
-	s.mux.HandleFunc("GET /here.json", s.here)
-	s.mux.Handle("GET /hub", s.guarded(s.hub))
-	s.mux.Handle("GET /results/{name}", s.guarded(s.result))
-	s.mux.Handle("POST /measure", s.guarded(s.measure))
+	s.guarded("GET /here.json", s.here)
+	s.guarded("GET /hub", s.hub)
+	s.guarded("GET /results/{name}", s.result)
+	s.guarded("POST /measure", s.measure)
 }
 
-// guarded answers requests that have the token.
-func (s *pageServer) guarded(do http.HandlerFunc) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("X-Llmprof-Token") != s.token {
-			http.Error(w, "this needs the token of the page", http.StatusForbidden)
+// guarded answers requests that have the token, before anything else is read of them.
+func (s *pageServer) guarded(pattern string, do http.HandlerFunc) {
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if subtle.ConstantTimeCompare([]byte(r.Header.Get(tokenHeader)), []byte(s.token)) != 1 {
+			http.Error(w, "this needs the token: open the address that llmprof serve printed", http.StatusForbidden)
 			return
 		}
+		known(r)
 		do(w, r)
 	})
 }
 
+// fail answers with an error. What it says of files is for this program's terminal alone.
+func (s *pageServer) fail(w http.ResponseWriter, status int, err error) {
+	http.Error(w, s.said(err.Error()), status)
+}
+
+// filePath is a path of this machine in a sentence, with what follows in the clause, since a path may have spaces.
+var filePath = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("(^|[\\s\"'`(=\\[])(?:~|[A-Za-z]:)?[/\\\\][^\\s:;\"'][^:;\"'\\n]*")
+})
+
+// withoutPaths is a text that tells no path of this machine.
+func withoutPaths(text string) string { return filePath().ReplaceAllString(text, "$1(file)") }
+
+// said is a text without paths of this machine; the terminal has it whole where it has any.
+func (s *pageServer) said(text string) string {
+	without := withoutPaths(text)
+	if without != text {
+		s.a.logf("%s", strings.TrimPrefix(text, "llmprof: "))
+	}
+	return without
+}
+
 // A hereDocument is what the machine has.
 type hereDocument struct {
-	Token   string    `json:"token"`
 	GPUs    []hereGPU `json:"gpus"`
 	Results []string  `json:"results"` // files of results and of calibrations
 }
@@ -281,23 +312,32 @@ type hereGPU struct {
 	UUID *string `json:"uuid"`
 }
 
-func (s *pageServer) here(w http.ResponseWriter, r *http.Request) {
-	d := hereDocument{Token: s.token, GPUs: []hereGPU{}, Results: s.results()}
-	if table, err := hardware.Load(llmprof.HardwareTOML); err == nil {
-		found := thisMachine(r.Context())
-		match(table, found)
-		for _, g := range found {
-			d.GPUs = append(d.GPUs, hereGPU{g.Name, g.Key, g.UUID})
-		}
+// gpusHere asks the machine for its GPUs, which starts a process.
+func gpusHere() []hereGPU {
+	all := []hereGPU{}
+	table, err := hardware.Load(llmprof.HardwareTOML)
+	if err != nil {
+		return all
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	found := thisMachine(ctx)
+	match(table, found)
+	for _, g := range found {
+		all = append(all, hereGPU{g.Name, g.Key, g.UUID})
+	}
+	return all
+}
+
+func (s *pageServer) here(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(d)
+	_ = json.NewEncoder(w).Encode(hereDocument{s.gpus(), s.results()})
 }
 
 func (s *pageServer) results() []string {
 	all := []string{}
 	for _, pattern := range []string{"*" + result.Extension, "*.toml"} {
-		paths, _ := filepath.Glob(filepath.Join(s.order.results, pattern)) // the pattern is well-formed
+		paths, _ := input.Files(s.order.results, pattern) // the pattern is well-formed
 		for _, p := range paths {
 			if name := filepath.Base(p); !result.IsPredictions(name) && !strings.HasPrefix(name, ".") {
 				all = append(all, name)
@@ -317,7 +357,7 @@ func (s *pageServer) result(w http.ResponseWriter, r *http.Request) {
 	const most = 32 << 20
 	text, err := input.Read(filepath.Join(s.order.results, name), most)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		s.fail(w, http.StatusInternalServerError, err)
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -330,7 +370,7 @@ func (s *pageServer) hub(w http.ResponseWriter, r *http.Request) {
 	hub.Offline = hub.Offline || s.order.offline
 	config, err := models.Resolver{Hub: hub}.HubConfig(r.Context(), r.URL.Query().Get("id"))
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusNotFound)
+		s.fail(w, http.StatusNotFound, err)
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -347,9 +387,20 @@ type measureOrder struct {
 	Gen    int    `json:"gen"`
 }
 
+// An orderSize bounds the JSON of a measurement, in bytes, and orderTime how long it may take to come.
+const (
+	orderSize = 1 << 16
+	orderTime = 10 * time.Second
+)
+
 func readOrder(r io.Reader) (*measureOrder, error) {
 	var order measureOrder
-	err := json.NewDecoder(io.LimitReader(r, 1<<16)).Decode(&order)
+	d := json.NewDecoder(r)
+	d.DisallowUnknownFields()
+	err := d.Decode(&order)
+	if err == nil && d.More() {
+		err = errors.New("more than one value")
+	}
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
 	case ok && wrong.Field != "":
@@ -364,9 +415,18 @@ func readOrder(r io.Reader) (*measureOrder, error) {
 	return &order, nil
 }
 
+// listed reports whether the page lists a model: a built-in one, or one of the hub.
+func listed(model string) bool {
+	if table, err := models.Load(llmprof.ModelsJSON); err == nil && table.Has(model) {
+		return true
+	}
+	_, err := models.ParseHubID(model)
+	return err == nil
+}
+
 func (o *measureOrder) args(s *serveOrder, gpus int) ([]string, error) {
 	switch {
-	case o.Model == "" || strings.HasPrefix(o.Model, "-") || strings.HasPrefix(o.Model, "."):
+	case !listed(o.Model):
 		return nil, errors.New("measuring needs a built-in model or a hub id")
 	case o.Engine != "native" && o.Engine != "transformers":
 		return nil, errors.New("measuring needs the engine native or transformers: others are servers, which llmprof measure --engine openai asks")
@@ -374,8 +434,11 @@ func (o *measureOrder) args(s *serveOrder, gpus int) ([]string, error) {
 		return nil, errors.New("measuring needs numbers above 0")
 	}
 	args := []string{
-		"measure", o.Model, "--engine", o.Engine, "--random-weights", "--tp", strconv.Itoa(o.TP), "--batch", strconv.Itoa(o.Batch),
+		"measure", o.Model, "--" + namedModel, "--engine", o.Engine, "--random-weights", "--tp", strconv.Itoa(o.TP), "--batch", strconv.Itoa(o.Batch),
 		"--prompt-len", strconv.Itoa(o.Prompt), "--gen-len", strconv.Itoa(o.Gen), "--results", s.results, "--format", "json",
+	}
+	if s.offline {
+		args = append(args, "--offline")
 	}
 	if s.python != "" {
 		args = append(args, "--python", s.python)
@@ -389,12 +452,15 @@ func (o *measureOrder) args(s *serveOrder, gpus int) ([]string, error) {
 // measure runs a measurement in a process of this program, reports its progress, and ends it
 // when the page goes away. One runs at a time, since two would disturb each other.
 func (s *pageServer) measure(w http.ResponseWriter, r *http.Request) {
-	order, err := readOrder(r.Body)
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(orderTime)) // a writer of tests has no deadlines
+	order, err := readOrder(http.MaxBytesReader(w, r.Body, orderSize))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	args, err := order.args(s.order, len(thisMachine(r.Context())))
+	_ = control.SetReadDeadline(time.Time{}) // what is read from here on is that the page goes away
+	args, err := order.args(s.order, len(s.gpus()))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -404,13 +470,13 @@ func (s *pageServer) measure(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.measuring.Unlock()
-	flush := http.NewResponseController(w).Flush
 	send := func(kind, text string) { // a JSON object a line, at once
+		_ = control.SetWriteDeadline(time.Now().Add(orderTime))
 		_ = json.NewEncoder(w).Encode(map[string]string{kind: text})
-		_ = flush()
+		_ = control.Flush()
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	text, err := s.run(r.Context(), args, func(line string) { send("progress", line) })
+	text, err := s.run(r.Context(), args, func(line string) { send("progress", s.said(line)) })
 	if err != nil {
 		send("error", err.Error())
 		return
@@ -420,29 +486,35 @@ func (s *pageServer) measure(w http.ResponseWriter, r *http.Request) {
 
 // run runs the program, with each line of its standard error as progress.
 func (s *pageServer) run(ctx context.Context, args []string, progressed func(line string)) (string, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return "", err
+	program := s.program
+	if program == "" {
+		var err error
+		if program, err = os.Executable(); err != nil {
+			return "", err
+		}
 	}
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // the measurement ends its engine
-	cmd.WaitDelay = stopTime
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
 	var stdout bytes.Buffer
-	cmd.Stdout = &stdout
-	progress, err := cmd.StderrPipe()
+	c, err := child.Start(child.Spec{
+		Command: append([]string{program}, args...), Grace: stopTime, Line: progressed,
+		Output: func(r io.Reader) { _, _ = io.Copy(&stdout, r) },
+	})
 	if err != nil {
-		return "", err
+		return "", errors.New(s.said(err.Error()))
 	}
-	if err := cmd.Start(); err != nil {
-		return "", err
+	select {
+	case <-c.Ended():
+	case <-ctx.Done():
+		c.End(context.Background())
 	}
-	last := ""
-	for lines := bufio.NewScanner(progress); lines.Scan(); {
-		last = lines.Text()
-		progressed(last)
-	}
-	if err := cmd.Wait(); err != nil {
-		return "", errors.New(strings.TrimPrefix(last, "llmprof: ") + " (" + err.Error() + ")")
+	if how := c.How(); how != child.Well {
+		last := ""
+		if log := c.Log(); len(log) > 0 {
+			last = withoutPaths(strings.TrimPrefix(log[len(log)-1], "llmprof: ")) // it was progress, too
+		}
+		return "", errors.New(last + " (" + how + ")")
 	}
 	return stdout.String(), nil
 }

@@ -12,7 +12,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,9 +94,9 @@ func browse(t *testing.T, fragment string, order *serveOrder) *tab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newPageServer(&app{env: func(string) string { return "" }}, order, files, listener.Addr().String())
-	server := &http.Server{Handler: s}
-	go func() { _ = server.Serve(listener) }()
+	s := newPageServer(&app{env: func(string) string { return "" }, stderr: io.Discard}, order, files, listener.Addr().String())
+	server := s.server(context.Background())
+	go func() { _ = s.answer(context.Background(), server, listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return newTab(t, s.address()+fragment, "http://"+listener.Addr().String()+"/")
 }

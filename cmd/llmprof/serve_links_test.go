@@ -63,6 +63,16 @@ func TestPageLongLinks(t *testing.T) {
 	p.quiet(t)
 }
 
+// The address loses the token, which the tab keeps, so that the page reloads with all that it can do and its links give nothing away.
+func TestPageKeepsToken(t *testing.T) {
+	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
+	for range 2 {
+		p.wait(t, settled+` && !location.href.includes("token") && location.hash.includes("batch=16") && [...document.querySelectorAll("button")].some((b) => b.textContent === "Measure here")`)
+		p.do(t, chromedp.Reload())
+	}
+	p.quiet(t)
+}
+
 // Two tabs of one server are two pages: what one changes the other keeps.
 func TestPageTwoTabs(t *testing.T) {
 	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})

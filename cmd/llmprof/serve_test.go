@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http/httptest"
@@ -13,6 +15,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/page"
 	"llmprof/internal/testkit"
+	"llmprof/models"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -125,7 +128,9 @@ func sameFigures(t *testing.T, a, b string) bool {
 // local is a server of the page, without a browser.
 func local(t *testing.T, folder string) *pageServer {
 	t.Helper()
-	return newPageServer(&app{env: func(string) string { return "" }}, &serveOrder{results: folder, offline: true}, map[string][]byte{"index.html": []byte("<!doctype html>")}, "127.0.0.1:1")
+	s := newPageServer(&app{env: func(string) string { return "" }, stderr: io.Discard}, &serveOrder{results: folder, offline: true}, map[string][]byte{"index.html": []byte("<!doctype html>")}, "127.0.0.1:1")
+	s.program = "false" // what a test measures with it says itself
+	return s
 }
 
 // answered is what a server answers.
@@ -140,8 +145,8 @@ func answered(s *pageServer, method, target, host, token, body string) *httptest
 	return w
 }
 
-// The server answers its own name alone, with headers that let nothing else in, and does
-// more than read only for the token.
+// The server answers its own name alone, with headers that let nothing else in, and what it knows of the machine only to who has
+// the token, which no answer holds. It measures what the page lists, and says nothing of files.
 func TestServeIsGuarded(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.WriteFile(filepath.Join(folder, "one.json"), []byte(`{"schema":"x"}`), 0o600); err != nil {
@@ -161,7 +166,14 @@ func TestServeIsGuarded(t *testing.T) {
 		{"GET", "/", "localhost:1", "", "", 200, "doctype"},
 		{"GET", "/", "evil.example", "", "", 421, "this page is at"},
 		{"GET", "/nothing", own, "", "", 404, ""},
-		{"GET", "/here.json", own, "", "", 200, s.token},
+		{"GET", "/here.json", own, "", "", 403, "needs the token"},
+		{"GET", "/here.json?token=" + s.token[:5], own, "", "", 403, "needs the token"},
+		{"GET", "/here.json", own, s.token + "x", "", 403, "needs the token"},
+		{"GET", "/here.json", "evil.example", s.token, "", 421, "this page is at"},
+		{"GET", "/here.json", own, s.token, "", 200, "one.json"},
+		{"POST", "/here.json", own, s.token, "", 405, ""},
+		{"GET", "/hub?id=org/name", own, "", "", 403, "token"},
+		{"GET", "/results/none.json", own, "", "", 403, "token"},
 		{"GET", "/results/one.json", own, "", "", 403, "token"},
 		{"GET", "/results/one.json", own, s.token, "", 200, "schema"},
 		{"GET", "/results/..%2foutside.json", own, s.token, "", 404, ""},
@@ -169,6 +181,10 @@ func TestServeIsGuarded(t *testing.T) {
 		{"GET", "/hub?id=../../etc/passwd", own, s.token, "", 404, ""},
 		{"POST", "/measure", own, "", "{}", 403, "token"},
 		{"POST", "/measure", own, s.token, "{", 400, "this is no measurement: want a JSON object"},
+		{"POST", "/measure", own, s.token, `{} {}`, 400, "this is no measurement: want a JSON object"},
+		{"POST", "/measure", own, s.token, `{"of": 1}`, 400, "this is no measurement: want a JSON object"},
+		{"POST", "/measure", own, s.token, strings.Repeat("[", 1<<15), 400, "this is no measurement: want a JSON object"},
+		{"POST", "/measure", own, s.token, `{"model": "` + strings.Repeat("a", 1<<20), 400, "this is no measurement: want a JSON object"},
 		{"POST", "/measure", own, s.token, "[1]", 400, "this is no measurement: want a JSON object"},
 		{"POST", "/measure", own, s.token, `{"tp": "two"}`, 400, "tp is a string: want a whole number"},
 		{"POST", "/measure", own, s.token, `{"batch": 1.5}`, 400, "batch is a number 1.5: want a whole number"},
@@ -180,8 +196,56 @@ func TestServeIsGuarded(t *testing.T) {
 		if w.Code != c.code || !strings.Contains(w.Body.String(), c.holds) {
 			t.Errorf("%s %s of %s: %d %.200s, want %d with %q", c.method, c.target, c.host, w.Code, w.Body, c.code, c.holds)
 		}
+		if strings.Contains(w.Body.String(), s.token) || strings.Contains(w.Body.String(), folder) {
+			t.Errorf("%s %s tells %.300s", c.method, c.target, w.Body)
+		}
 		if c.host == own && !strings.Contains(w.Header().Get("Content-Security-Policy"), "default-src 'none'") {
 			t.Errorf("%s %s: headers %v", c.method, c.target, w.Header())
+		}
+	}
+}
+
+// Models that the page does not list are refused alike, whether there is such a file or not.
+func TestServeMeasuresListed(t *testing.T) {
+	folder := t.TempDir()
+	t.Chdir(folder)
+	testkit.Must(t, os.MkdirAll("org", 0o700))
+	testkit.Must(t, os.WriteFile("org/name", []byte("secret"), 0o600))
+	testkit.Must(t, os.WriteFile("name", []byte("secret"), 0o600))
+	s := local(t, folder)
+	answers := map[string]bool{}
+	for _, model := range []string{"", "/etc/hostname", "/etc/none", "name", "none", "./name", "./none", "../x/y", "~/x", "a/b/c", `org\name`, "-m", "org/name.json/x", "org/..", "file:///etc/hostname"} {
+		body, err := json.Marshal(measureOrder{model, "native", 1, 1, 8, 2})
+		testkit.Must(t, err)
+		w := answered(s, "POST", "/measure", "127.0.0.1:1", s.token, string(body))
+		answers[fmt.Sprint(w.Code, w.Body)] = true
+	}
+	if len(answers) != 1 || !answers["400 measuring needs a built-in model or a hub id\n"] {
+		t.Errorf("answers differ: %q", slices.Collect(maps.Keys(answers)))
+	}
+	for _, model := range []string{"llama3.1-8b", "meta-llama/Llama-3.1-8B", "org/name", "org/name@main"} {
+		if args, err := (&measureOrder{model, "native", 1, 1, 8, 2}).args(s.order, 0); err != nil || !slices.Contains(args, "--named-model") || !slices.Contains(args, "--offline") {
+			t.Errorf("%s: %v, %v", model, args, err)
+		}
+	}
+	if _, err := (models.Resolver{Table: &models.Table{}, Hub: models.Hub{Offline: true}, NoFiles: true}).Resolve(t.Context(), "org/name"); err == nil || !strings.Contains(err.Error(), "hub cache") {
+		t.Errorf("a hub id that is a file's name too: %v", err)
+	}
+}
+
+// Paths of the machine stay on its terminal, and the rest of what went wrong reaches the page.
+func TestServeSaysNoPaths(t *testing.T) {
+	s := local(t, t.TempDir())
+	for text, want := range map[string]string{
+		"reading the hub cache: open /home/some user/x: permission denied": "reading the hub cache: open (file): permission denied",
+		`writing "/r/x.json": no space`:                                    `writing "(file)": no space`,
+		`C:\Users\x is no directory`:                                       "(file)",
+		"~/.cache/x: no such file":                                         "(file): no such file",
+		"meta-llama/Llama-3.1-8B at 3 tok/s, 4 / 5":                        "meta-llama/Llama-3.1-8B at 3 tok/s, 4 / 5",
+		"see https://huggingface.co/org/name":                              "see https://huggingface.co/org/name",
+	} {
+		if got := s.said(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
 	}
 }

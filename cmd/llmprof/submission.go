@@ -169,9 +169,13 @@ func (a *app) elsewhere(ctx context.Context, s *submission, f *submit.Folder, mi
 }
 
 // task is the command line of a task: that of this process, with what makes it a shard. Flags
-// that come later count.
+// that come later count, but for those behind a "--", which are none.
 func (a *app) task(f *submit.Folder) []string {
-	return append(slices.Clone(a.args), "--submit=", fmt.Sprintf("--shard=auto/%d", f.Shards), "--part="+f.Dir)
+	end := slices.Index(a.args, "--")
+	if end < 0 {
+		end = len(a.args)
+	}
+	return slices.Insert(slices.Clone(a.args), end, "--submit=", fmt.Sprintf("--shard=auto/%d", f.Shards), "--part="+f.Dir)
 }
 
 // manifest writes an Indexed Job, unless all shards are finished.

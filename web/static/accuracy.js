@@ -28,7 +28,7 @@ export const Accuracy = kept(function Accuracy({ accuracy, doc, old, own, here: 
     ${was && html`<p class="about">A: <${Badge} of=${was} /><span class="line">${alone ? `${was.text}, grey.` : "The same engine and card."}</span></p>`}
     <${Chart} height=${380} label="Predicted over measured times" ready=${accuracy && !!doc} on=${[accuracy, doc?.engine, doc?.gpu.key, alone && old.engine, alone && old.gpu.key, own]} draw=${(width, height) => charts.accuracy({ points: now.points, pinned: alone ? was.points : [], own: own.filter((o) => o.predicted > 0), width, height })} />
     <p class="legend">${charts.METRICS.map(([key, name, color, , sign]) => html`<span key=${key}><i style=${{ color }} aria-hidden="true">${sign}</i>${name}</span>`)}<span><i class="own" aria-hidden="true">×</i>your files</span></p>
-    ${machine?.token && html`<div class="row tools">
+    ${machine && html`<div class="row tools">
       ${machine.results.length > 0 && html`<label>Local result <select onChange=${(e) => e.target.value && openResult(e.target.value)}><option value="">choose</option>${machine.results.map((n) => html`<option key=${n}>${n}</option>`)}</select></label>`}
       ${measuring.running ? html`<button type="button" onClick=${() => measuring.running.abort()}>Stop measuring</button>`
         : html`<button type="button" disabled=${!order || !["native", "transformers"].includes(engine)} onClick=${() => measuring.start(order)} title="Runs llmprof measure on this machine, with random weights; the engine has to be native or transformers">Measure here</button>`}

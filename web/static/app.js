@@ -19,8 +19,29 @@ import { save } from "./save.js";
 import { warm } from "./warm.js";
 import { opened } from "./drop.js";
 
+// secret is the token that the address printed by "llmprof serve" brings. The tab keeps it, and the address loses it.
+function secret() {
+  const address = new URL(location.href), token = address.searchParams.get("token");
+  try {
+    if (token) sessionStorage.setItem("token", token);
+    else return sessionStorage.getItem("token");
+  } catch { /* a browser that keeps nothing forgets it with the page */ }
+  address.searchParams.delete("token");
+  history.replaceState(history.state, "", address);
+  return token;
+}
+
+const token = secret();
+
+// local asks what the server answers from its machine.
+async function local(path, options) {
+  const response = await fetch(path, { headers: { "X-Llmprof-Token": token }, ...options });
+  if (!response.ok) throw new Error((await response.text()).trim());
+  return response;
+}
+
 // useMeasuring runs a measurement by the server, and takes its result.
-function useMeasuring(local, take, setNote) {
+function useMeasuring(take, setNote) {
   const [running, set] = useState(null);
   const start = useCallback(async (order) => {
     const stop = new AbortController();
@@ -41,7 +62,7 @@ function useMeasuring(local, take, setNote) {
       }
     } catch (e) { setNote(stop.signal.aborted ? "The measurement was stopped." : e.message); }
     set(null);
-  }, [local, take]);
+  }, [take]);
   return useMemo(() => ({ running, start }), [running, start]);
 }
 
@@ -54,12 +75,12 @@ function observations(columns) {
   });
 }
 
-function useCatalog() {
+function useCatalog(setNote) {
   const [catalog, set] = useState(null), [accuracy, setAccuracy] = useState(null), [here, setHere] = useState(null);
   useEffect(() => {
     fetch("catalog.json").then((r) => r.json()).then(set);
     shown.then(() => fetch("accuracy.json")).then((r) => r.json()).then((columns) => setAccuracy(observations(columns)), () => setAccuracy([]));
-    fetch("here.json").then((r) => (r.ok ? r.json() : null)).then(setHere, () => {});
+    if (token) local("here.json").then((r) => r.json()).then(setHere, (e) => setNote(e.message));
   }, []);
   return { catalog, accuracy, here };
 }
@@ -153,29 +174,23 @@ const cardOf = (catalog, name, { doc, error }) => catalog?.gpus.find((g) => g.ke
 function App() {
   const [op, setOp] = useState(null), [hover, setHover] = useState(null);
   const [own, setOwn] = useState([]), [note, setNote] = useState("");
-  const { catalog, accuracy, here } = useCatalog(), [state, set] = useChanges(catalog, setNote), now = figures();
+  const { catalog, accuracy, here } = useCatalog(setNote), [state, set] = useChanges(catalog, setNote), now = figures();
   useEffect(() => { document.documentElement.style.colorScheme = state.view.theme ?? ""; }, [state.view.theme]);
-  const token = here?.token;
-  const local = useCallback(async (path, options) => {
-    const response = await fetch(path, { headers: { "X-Llmprof-Token": token ?? "" }, ...options });
-    if (!response.ok) throw new Error((await response.text()).trim());
-    return response;
-  }, [token]);
   // A model of the hub is fetched by the server, which hands its config.json on.
   const hub = useRef(new Set());
   useEffect(() => {
     const id = state.flags.model;
-    if (!token || !/^[\w-][\w.-]*\/[\w.@-]+$/.test(id) || hub.current.has(id) || catalog?.models.some((m) => m.aliases.includes(id))) return;
+    if (!here || !/^[\w-][\w.-]*\/[\w.@-]+$/.test(id) || hub.current.has(id) || catalog?.models.some((m) => m.aliases.includes(id))) return;
     hub.current.add(id);
     local(`hub?id=${encodeURIComponent(id)}`).then((r) => r.blob()).then((b) => {
       addFile(clients, `hub/${id.replaceAll("/", "--")}.json`, b);
       setNote(`${id}: read from the hub.`);
       set((s) => { s.again = (s.again ?? 0) + 1; });
     }, (e) => setNote(e.message));
-  }, [state.flags.model, token, catalog]);
+  }, [state.flags.model, here, catalog]);
   const take = useCallback((list) => opened(list, { set, clients, addFile, second, setOwn, setNote }), []);
-  const openResult = useCallback((name) => local(`results/${encodeURIComponent(name)}`).then((r) => r.blob()).then((b) => take([new File([b], name)]), (e) => setNote(e.message)), [local]);
-  const measuring = useMeasuring(local, take, setNote);
+  const openResult = useCallback((name) => local(`results/${encodeURIComponent(name)}`).then((r) => r.blob()).then((b) => take([new File([b], name)]), (e) => setNote(e.message)), [take]);
+  const measuring = useMeasuring(take, setNote);
   useEffect(() => {
     const over = (e) => { e.preventDefault(); document.body.classList.add("dropping"); };
     const out = (e) => { if (!e.relatedTarget) document.body.classList.remove("dropping"); };

@@ -23,6 +23,7 @@ type Spec struct {
 	Env     []string        // added to this program's own
 	Input   bool            // Standard input is a pipe to write to; else it is empty.
 	Output  func(io.Reader) // reads its standard output, until its end; nil if that is part of the log
+	Line    func(string)    // is given each line of its log, cut, as it ends; nil for none
 	Grace   time.Duration   // from the request to end until it is killed
 	Cleanup func()          // once it has ended
 }
@@ -47,7 +48,7 @@ func Start(spec Spec) (*Child, error) {
 	}
 	c := &Child{
 		cmd: exec.Command(spec.Command[0], spec.Command[1:]...), grace: spec.Grace,
-		log: &tail{}, ended: make(chan struct{}),
+		log: &tail{each: spec.Line}, ended: make(chan struct{}),
 	}
 	c.cmd.Env = append(append(os.Environ(), spec.Env...), mark())
 	started := make(chan error)

@@ -29,7 +29,8 @@ var dumps = sync.OnceValue(func() *regexp.Regexp {
 // A tail keeps the end of what is written to it, and the first lines of the dump that the
 // end is part of, or of all where there is no dump.
 type tail struct {
-	mu sync.Mutex
+	mu   sync.Mutex
+	each func(line string) // is given each line as it ends; nil for none
 
 	line  []byte   // unfinished last line, cut
 	count int      // lines that have ended so far
@@ -48,7 +49,11 @@ func (t *tail) Write(p []byte) (int, error) {
 		part, rest, ended := bytes.Cut(p, []byte("\n"))
 		t.line = append(t.line, part[:min(len(part), lineBytes+1-len(t.line))]...)
 		if p = rest; ended {
-			t.add(t.text())
+			line := t.text()
+			t.add(line)
+			if t.each != nil {
+				t.each(line)
+			}
 			t.line = t.line[:0]
 		}
 	}

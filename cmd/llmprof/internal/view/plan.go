@@ -250,7 +250,7 @@ func (p *Plan) best() render.Fields {
 	f := render.Fields{Rows: []render.Field{
 		{Name: "Best", Lines: []string{r.String() + ", " + r.Engine()}},
 		{Name: "Rests on", Lines: []string{p.Accuracy[0].String()}},
-		{Name: "Same by", Lines: []string{"llmprof estimate " + strings.Join(r.Args(p.Request), " ")}},
+		{Name: "Same by", Lines: []string{"llmprof " + r.Same(p.Request)}},
 	}}
 	if r.Tail.TTFT > 0 {
 		f.Add("At p99", fmt.Sprintf("TTFT %v, TPOT %v, E2E %v, simulated", r.Tail.TTFT, r.Tail.TPOT, r.Tail.E2E))
