@@ -37,6 +37,7 @@ func Search(ctx context.Context, q *Request) (*Result, error) {
 		return nil, err
 	}
 	own := *q
+	own.ctx = ctx
 	if len(own.Batches) == 0 {
 		own.Batches = DefaultBatches()
 	}

@@ -92,7 +92,7 @@ func (q *Request) closed(c *config, replicas int) (*serving.Steady, error) {
 // prepare prepares the steady states of a deployment at any rate. Those of other steps share the costs that are known.
 func (q *Request) prepare(c *config) (err error) {
 	if c.steadies == nil {
-		c.steadies, err = c.server.Steadies(q.Prompt, q.Gen)
+		c.steadies, err = c.server.Steadies(q.ctx, q.Prompt, q.Gen)
 	}
 	return err
 }

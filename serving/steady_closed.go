@@ -132,11 +132,11 @@ func later(all []float64, at float64) []float64 {
 	return all
 }
 
-// run follows the paths until one of them has no further jobs. Those of each before some do not count.
+// run follows the paths until one of them has no further jobs, or their context ends. Those of each before some do not count.
 func (t *roundRobin) run(before int) {
 	for {
 		w := t.first()
-		if w == nil || w.next == len(w.jobs) {
+		if w == nil || w.next == len(w.jobs) || w.ctx.Err() != nil {
 			return
 		}
 		w.counts(before)

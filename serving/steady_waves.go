@@ -76,6 +76,9 @@ func (t *Steadies) wave(clients, replicas int) (*Steady, error) {
 	w.cluster = newCluster(&part, t.requests(requests, clients), &Options{Each: w.answered, sums: true, stepwise: t.stepwise, priced: t.priced})
 	for {
 		ended := len(w.waves)
+		if err := t.ctx.Err(); err != nil {
+			return nil, err
+		}
 		if !w.step() {
 			return nil, fmt.Errorf("%d clients: only %d requests are answered", clients, w.result.Completed)
 		}
