@@ -96,14 +96,17 @@ func (r *replica) form(now, formed unit.Seconds) bool {
 	}
 	if r.batch.empty() && !r.rules.Mixed {
 		r.continueRunning(&budget, now, false)
+	}
+	if len(r.batch.chunks) == 0 && r.batch.decodes > 0 {
 		r.settles()
 	}
 	return !r.batch.empty()
 }
 
-// settles lowers the share of the answers that SGLang reserves room for, at a step that only decodes.
+// settles lowers the share of the answers that SGLang reserves room for, at a step that only decodes: update_running_batch of its scheduler
+// (python/sglang/srt/managers/scheduler.py) runs where no prompts do, with mixed chunks or without.
 func (r *replica) settles() {
-	if !r.rules.Mixed {
+	if r.rules.Admission == engine.ForExpected {
 		r.expect = max(r.expect-expectFalls, expectLeast)
 	}
 }
