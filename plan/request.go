@@ -38,7 +38,8 @@ type Request struct {
 	// Progress, if not nil, is told how many of the cards are done, by one goroutine at a time.
 	Progress func(done, of int)
 
-	ctx context.Context // ends the steady states of a search
+	ctx    context.Context // ends the steady states of a search
+	events map[*Card]*int  // that loads of clients may still be simulated for on each card
 
 	Limits []int // most sequences at once that are tried under a load beside the scheduler's; DefaultLimits under a rate where it is nil
 

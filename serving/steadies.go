@@ -29,6 +29,7 @@ type Steadies struct {
 	known    stepCosts
 	priced   *prices // steps of simulated waves
 	stepwise bool    // they are simulated step by step
+	events   *int    // that closed loops may still be simulated for; nil where these are not bounded
 }
 
 // Steadies prepares for steady states with requests of these lengths.

@@ -43,8 +43,11 @@ const turning = 4
 
 // ofReplicas is the steady state of replicas with so many clients.
 func (t *Steadies) ofReplicas(clients, replicas int) (*Steady, error) {
-	if st := t.flow.followed(clients, replicas); st != nil {
-		return st, nil
+	if jobs := fewestJobs + 30*clients; jobs <= t.share() {
+		if st := t.flow.followed(clients, replicas); st != nil {
+			t.spend(jobs)
+			return st, nil
+		}
 	}
 	return t.wave(clients, replicas)
 }
