@@ -54,7 +54,7 @@ func Search(ctx context.Context, q *Request) (*Result, error) {
 	found := make([]search, len(own.Cards))
 	own.events = map[*Card]*int{}
 	for i := range found {
-		events := max(simulatedEvents/len(own.Cards), fewestEvents)
+		events := simulatedEvents
 		own.events[&own.Cards[i]] = &events
 		found[i] = search{q: &own, bounded: q.bounded(), card: &own.Cards[i], splits: own.Splits, miss: noMiss(), certain: noMiss(), limit: infinite}
 		if len(own.Splits) == 0 {
@@ -69,11 +69,8 @@ func Search(ctx context.Context, q *Request) (*Result, error) {
 	return gather(q, found), nil
 }
 
-// Events that loads of clients are simulated for, of all cards and of each card at least: they bound how long a search takes, on every machine alike.
-const (
-	simulatedEvents = 2_000_000
-	fewestEvents    = 50_000
-)
+// simulatedEvents is how many events loads of clients are simulated for on each card: they bound how long a search takes, on every machine alike.
+const simulatedEvents = 2_000_000
 
 // gather ranks what was found on all cards.
 func gather(q *Request, found []search) *Result {
