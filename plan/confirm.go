@@ -23,6 +23,7 @@ const confirmRequests = 2000
 // long as the budget allows, and is left out where that does not help. Left says why.
 func Confirm(ctx context.Context, q *Request, rows []Row) (kept []Row, left []Rejected, err error) {
 	own := *q
+	own.ctx = ctx
 	if own.MaxGPUs == 0 {
 		own.MaxGPUs = DefaultGPUs
 	}
@@ -137,6 +138,9 @@ func simulate(ctx context.Context, q *Request, r *Row) (t Tail, err error) {
 		return t, err
 	}
 	result, err := serving.Simulate(ctx, server, source, serving.Options{Warmup: fills})
+	if err == nil && result.Interrupted {
+		err = ctx.Err()
+	}
 	if err != nil {
 		return t, err
 	}

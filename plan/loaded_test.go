@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"context"
 	"iter"
 	"math"
 	"math/rand/v2"
@@ -242,7 +243,7 @@ func served(q *Request, r *Row, all **serving.Steadies) bool {
 	}
 	x := Slower(&e)
 	if *all == nil {
-		if *all, err = server.Steadies(q.Prompt, q.Gen); err != nil {
+		if *all, err = server.Steadies(context.Background(), q.Prompt, q.Gen); err != nil {
 			return false
 		}
 	}

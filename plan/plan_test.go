@@ -40,7 +40,7 @@ func request(t testing.TB, model string, gpus ...string) *Request {
 
 func requestOn(t testing.TB, by, model string, gpus ...string) *Request {
 	t.Helper()
-	q := &Request{Prompt: serving.Fixed(1024), Gen: serving.Fixed(256), By: Cost}
+	q := &Request{ctx: t.Context(), Prompt: serving.Fixed(1024), Gen: serving.Fixed(256), By: Cost}
 	for _, gpu := range gpus {
 		c := card(t, gpu, by)
 		c.Model, c.Name = casetest.Model(t, model), model

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -36,6 +37,9 @@ type Request struct {
 
 	// Progress, if not nil, is told how many of the cards are done, by one goroutine at a time.
 	Progress func(done, of int)
+
+	ctx    context.Context // ends the steady states of a search
+	events map[*Card]*int  // that loads of clients may still be simulated for on each card
 
 	Limits []int // most sequences at once that are tried under a load beside the scheduler's; DefaultLimits under a rate where it is nil
 

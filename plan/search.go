@@ -37,6 +37,7 @@ func Search(ctx context.Context, q *Request) (*Result, error) {
 		return nil, err
 	}
 	own := *q
+	own.ctx = ctx
 	if len(own.Batches) == 0 {
 		own.Batches = DefaultBatches()
 	}
@@ -51,7 +52,10 @@ func Search(ctx context.Context, q *Request) (*Result, error) {
 	}
 	own.Batches = slices.Sorted(slices.Values(own.Batches))
 	found := make([]search, len(own.Cards))
+	own.events = map[*Card]*int{}
 	for i := range found {
+		events := simulatedEvents
+		own.events[&own.Cards[i]] = &events
 		found[i] = search{q: &own, bounded: q.bounded(), card: &own.Cards[i], splits: own.Splits, miss: noMiss(), certain: noMiss(), limit: infinite}
 		if len(own.Splits) == 0 {
 			found[i].splits = DefaultSplits(own.Cards[i].Model, own.MaxGPUs)
@@ -64,6 +68,9 @@ func Search(ctx context.Context, q *Request) (*Result, error) {
 	}
 	return gather(q, found), nil
 }
+
+// simulatedEvents is how many events loads of clients are simulated for on each card: they bound how long a search takes, on every machine alike.
+const simulatedEvents = 2_000_000
 
 // gather ranks what was found on all cards.
 func gather(q *Request, found []search) *Result {

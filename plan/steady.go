@@ -92,7 +92,9 @@ func (q *Request) closed(c *config, replicas int) (*serving.Steady, error) {
 // prepare prepares the steady states of a deployment at any rate. Those of other steps share the costs that are known.
 func (q *Request) prepare(c *config) (err error) {
 	if c.steadies == nil {
-		c.steadies, err = c.server.Steadies(q.Prompt, q.Gen)
+		if c.steadies, err = c.server.Steadies(q.ctx, q.Prompt, q.Gen); err == nil {
+			c.steadies.Within(q.events[c.Card])
+		}
 	}
 	return err
 }

@@ -107,7 +107,7 @@ func TestWavesAhead(t *testing.T) {
 		prompt, gen := Fixed(64+random.IntN(3000)), Fixed(2+random.IntN(200))
 		var all [2]*Steady
 		for i := range all {
-			states, err := s.Steadies(prompt, gen)
+			states, err := s.Steadies(t.Context(), prompt, gen)
 			testkit.Must(t, err)
 			states.stepwise = i == 0
 			all[i], err = states.Concurrency(clients, replicas)

@@ -84,7 +84,7 @@ func TestSteadyPipeline(t *testing.T) {
 		{"qwen3-32b", 2, 3, 0.1, 0.05}, {"qwen3-32b", 4, 6, 0.3, 0.12},
 	} {
 		s := pipelined(t, x.model, "h100", x.stages, x.stages)
-		st, err := s.SteadyRate(x.rate, Fixed(1024), Fixed(128))
+		st, err := s.SteadyRate(t.Context(), x.rate, Fixed(1024), Fixed(128))
 		testkit.Must(t, err)
 		r := simulate(t, s, poisson(x.rate, 1024, 128, 4000), Options{Warmup: 500})
 		casetest.Near(t, x.model+": TTFT", st.TTFT, unit.Seconds(r.TTFT.Mean()), x.ttft)
@@ -113,7 +113,7 @@ func TestPipelinesShareExperts(t *testing.T) {
 
 // A state says that it does not follow prompts with brief answers from stage to stage.
 func TestSteadyPipelineOfBriefAnswersWarns(t *testing.T) {
-	st, err := pipelined(t, "qwen2.5-0.5b", "h100", 2, 2).SteadyRate(50, Fixed(1024), Fixed(2))
+	st, err := pipelined(t, "qwen2.5-0.5b", "h100", 2, 2).SteadyRate(t.Context(), 50, Fixed(1024), Fixed(2))
 	testkit.Must(t, err)
 	if !strings.Contains(st.Warning(), "short answers") {
 		t.Errorf("TTFT is a quarter too long at an eighth of the largest rate: warning %q", st.Warning())

@@ -118,7 +118,7 @@ func TestDraftModule(t *testing.T) {
 	if with.TTFT.Mean() <= without.TTFT.Mean() || with.TPOT.Mean() <= without.TPOT.Mean() {
 		t.Errorf("TTFT %g and TPOT %g s with the module, %g and %g without", with.TTFT.Mean(), with.TPOT.Mean(), without.TTFT.Mean(), without.TPOT.Mean())
 	}
-	st, err := own.SteadyRate(2, l.Prompt, l.Gen)
+	st, err := own.SteadyRate(t.Context(), 2, l.Prompt, l.Gen)
 	if err != nil {
 		t.Fatal(err)
 	}

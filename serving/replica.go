@@ -32,18 +32,19 @@ func (q *sequence) decoding() bool { return q.generated > 0 && q.goal-q.computed
 
 // A replica is one instance of the model with its scheduler's state.
 type replica struct {
-	server *Server
-	index  int
-	peers  []*replica // replicas that share its experts, itself among them: their steps run side by side
-	front  frontend
-	rules  *engine.Scheduler
-	prices *prices
-	draft  *prices
-	room   *room
-	pool   *pool
-	random *rand.Rand
-	only   bool // it prefills and hands over
-	unsent bool // its tokens go to nobody, as of one that is followed for its steps
+	server  *Server
+	index   int
+	peers   []*replica // replicas that share its experts, itself among them: their steps run side by side
+	front   frontend
+	rules   *engine.Scheduler
+	prices  *prices
+	draft   *prices
+	room    *room
+	pool    *pool
+	random  *rand.Rand
+	only    bool // it prefills and hands over
+	longest int  // tokens of a sequence, prompt and answer
+	unsent  bool // its tokens go to nobody, as of one that is followed for its steps
 
 	waiting queue
 	running []*sequence
@@ -69,7 +70,8 @@ type replica struct {
 	cost      Cost
 	tokens    int
 	preempted int
-	ahead     []foreseen // steps that were worked out ahead
+	ahead     []foreseen  // steps that were worked out ahead
+	refused   []*sequence // sequences that can never begin, until the cluster takes them
 }
 
 // New token ratio of SGLang: it begins at 0.7 and falls to 0.14 of that within 600 steps
@@ -94,14 +96,17 @@ func (r *replica) form(now, formed unit.Seconds) bool {
 	}
 	if r.batch.empty() && !r.rules.Mixed {
 		r.continueRunning(&budget, now, false)
+	}
+	if len(r.batch.chunks) == 0 && r.batch.decodes > 0 {
 		r.settles()
 	}
 	return !r.batch.empty()
 }
 
-// settles lowers the share of the answers that SGLang reserves room for, at a step that only decodes.
+// settles lowers the share of the answers that SGLang reserves room for, at a step that only decodes: update_running_batch of its scheduler
+// (python/sglang/srt/managers/scheduler.py) runs where no prompts do, with mixed chunks or without.
 func (r *replica) settles() {
-	if !r.rules.Mixed {
+	if r.rules.Admission == engine.ForExpected {
 		r.expect = max(r.expect-expectFalls, expectLeast)
 	}
 }
@@ -191,7 +196,7 @@ func (r *replica) continueRunning(budget *int, now unit.Seconds, prompts bool) {
 		n := q.goal - q.computed
 		decodes := q.decoding()
 		if decodes {
-			n += r.server.Drafts
+			n = min(n+r.server.Drafts, max(r.longest-q.computed, n)) // drafts go no further than a sequence may
 		}
 		n = min(n, *budget)
 		if n == 0 || q.ready > now || decodes && (prompts || r.pipe != nil && q.turn > r.pipe.turn) {
@@ -315,7 +320,12 @@ func (r *replica) admit(budget *int, now, formed unit.Seconds) {
 			return
 		}
 		if !r.fits(q, gpu) {
-			return
+			if r.room.of(q.goal) <= r.pool.total-r.server.kept(r.pool.total) {
+				return
+			}
+			r.waiting.popFront() // as vLLM ignores a request that not even an empty cache could admit
+			r.refused = append(r.refused, q)
+			continue
 		}
 		r.waiting.popFront()
 		r.start(q, gpu, host, now)
@@ -365,7 +375,7 @@ func (r *replica) found(q *sequence, hashes int) int {
 func (r *replica) fits(q *sequence, gpu int) bool {
 	left := q.Request.Gen - q.generated
 	need := r.room.of(q.goal) - gpu*r.entryBlocks(q)
-	room := r.pool.available() - int(r.rules.Watermark*float64(r.pool.total))
+	room := r.pool.available() - r.server.kept(r.pool.total)
 	room -= r.pool.idleOf(q.Request.Hashes[:gpu])
 	switch r.rules.Admission {
 	case engine.ForAll:

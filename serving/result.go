@@ -107,9 +107,10 @@ type Result struct {
 	Figures                // figures of the requests that count
 	Transient   *Transient // nil where no steady state was looked for
 	Completed   int
-	Refused     int  // longer than the model or the cache
-	Preempted   int  // times
-	Limited     bool // there is an SLO
+	Refused     int    // longer than the model or the cache
+	Refusal     string // which was refused first, and why
+	Preempted   int    // times
+	Limited     bool   // there is an SLO
 	Energy      unit.Joules
 	Steps       int
 	Busy        float64 // share of the time in which a replica ran a step

@@ -143,6 +143,15 @@ func (s *Server) longest(r *room) int {
 	return low
 }
 
+// kept is how many of the KV blocks stay free when a sequence begins.
+func (s *Server) kept(blocks int) int { return int(s.Scheduler.Watermark * float64(blocks)) }
+
+// beyondWatermark says that no request of so many tokens can begin, however empty the cache is.
+func (s *Server) beyondWatermark(r *room, tokens int) error {
+	return fmt.Errorf("%d tokens take %d KV blocks, and a watermark of %g lets a request begin in at most %d of %d",
+		tokens, r.of(tokens), s.Scheduler.Watermark, r.blocks-s.kept(r.blocks), r.blocks)
+}
+
 // Yields is the mean of the tokens that a decode step gains for a sequence: a draft is right only if those before it are.
 func (s *Server) Yields() float64 {
 	if s.Drafts == 0 {

@@ -2,11 +2,13 @@ package serving
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/unit"
 )
 
@@ -59,24 +61,62 @@ func Simulate(ctx context.Context, s *Server, source Source, o Options) (*Result
 	}
 	c := newCluster(s, source, &o)
 	for steps := 0; c.step(); steps++ {
-		if steps%1024 == 0 {
-			if ctx.Err() != nil {
-				c.result.Interrupted = true
-				break
-			}
-			if o.Progress != nil {
-				o.Progress(c.result.Completed, c.now)
-			}
+		if ctx.Err() != nil {
+			c.result.Interrupted = true
+			break
+		}
+		if steps%1024 == 0 && o.Progress != nil {
+			o.Progress(c.result.Completed, c.now)
 		}
 	}
 	if err := source.Err(); err != nil && !c.result.Interrupted {
 		return nil, err
 	}
-	if c.result.Completed == 0 && c.result.Refused > 0 {
-		return nil, fmt.Errorf("all %d requests were refused: the longest that fits has %d tokens, prompt and answer", c.result.Refused, c.longest)
+	if err := c.unanswered(); err != nil {
+		return nil, err
 	}
 	c.result.finish(c.mixed, c.first, c.now, o.Steady)
+	if c.result.Counted() == 0 && !c.result.Interrupted {
+		return nil, fmt.Errorf("none of the %d requests answered counts: the first %d that came are left out", c.result.Completed, o.Warmup)
+	}
 	return c.result, nil
+}
+
+// unanswered is an error where no request was answered, for there are no figures of none, or where a request was neither answered nor refused.
+func (c *cluster) unanswered() error {
+	r := c.result
+	switch left := c.arrivals.sent - r.Completed - r.Refused; {
+	case r.Interrupted:
+		return nil
+	case left > 0:
+		return fmt.Errorf("%d of %d requests are never answered, for the scheduler cannot go on with any of them", left, c.arrivals.sent)
+	case c.arrivals.sent == 0:
+		return errors.New("no request came: there is nothing to serve")
+	case r.Completed == 0:
+		return fmt.Errorf("all %d requests were refused: %s", r.Refused, r.Refusal)
+	}
+	return nil
+}
+
+// refuse ends a request that cannot be answered.
+func (c *cluster) refuse(index int, req *Request, why error) {
+	if c.result.Refused++; c.result.Refusal == "" {
+		c.result.Refusal = fmt.Sprintf("request %d of %d + %d tokens: %v", index+1, req.Prompt, req.Gen, why)
+	}
+	c.source.Finished(c.now)
+}
+
+// tooLong is why a request of so many tokens does not fit; nil if it does.
+func (c *cluster) tooLong(tokens int) error {
+	switch {
+	case tokens <= c.longest:
+		return nil
+	case c.longest == c.server.Context:
+		return fmt.Errorf("the model takes at most %d tokens, prompt and answer", c.longest)
+	case c.server.Scheduler.Admission == engine.ForSlot:
+		return fmt.Errorf("a slot of the KV cache holds at most %d tokens, prompt and answer: the cache of a replica is divided among %d", c.longest, c.server.Scheduler.MaxSeqs)
+	}
+	return fmt.Errorf("the KV cache of a replica holds at most %d tokens of a sequence, prompt and answer", c.longest)
 }
 
 func newCluster(s *Server, source Source, o *Options) *cluster {
@@ -99,7 +139,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	}
 	for i := range decode + prefill {
 		one := &replica{
-			server: s, index: i, front: front, rules: &s.Scheduler, prices: priced, draft: draft, room: r, expect: expectFirst, only: i >= decode, stopped: -analytic.Window,
+			server: s, index: i, front: front, rules: &s.Scheduler, prices: priced, draft: draft, room: r, longest: c.longest, expect: expectFirst, only: i >= decode, stopped: -analytic.Window,
 			pipe: s.pipeline(), pool: newPool(r.blocks, int(float64(s.Offload)/float64(r.each))), random: rand.New(rand.NewPCG(o.Seed, uint64(i)+1)),
 		}
 		if one.only {
@@ -236,10 +276,12 @@ func (c *cluster) arrive() (to *replica) {
 		c.result.arrive(index, req.At)
 	}
 	err := req.check()
+	if err == nil {
+		err = c.tooLong(req.Prompt + req.Gen)
+	}
 	switch {
-	case err != nil || req.Prompt+req.Gen > c.longest:
-		c.result.Refused++
-		c.source.Finished(c.now)
+	case err != nil:
+		c.refuse(index, &req, err)
 	default:
 		if len(c.fresh) == 0 {
 			c.fresh = make([]sequence, 64)
@@ -278,6 +320,7 @@ func (c *cluster) start(r *replica, seen unit.Seconds) {
 			seen = p.forms(c.now)
 		}
 		work = p.form(c.now, seen) || work
+		c.refuseThose(p)
 		tokens += max(p.batch.tokens(p.server.Drafts), 1)
 		wakes = min(wakes, p.wakes(c.now))
 		p.busy, p.end, p.cost = false, 0, Cost{}
@@ -308,6 +351,17 @@ func (c *cluster) start(r *replica, seen unit.Seconds) {
 		p.launch(c.now, seen, &whole)
 		c.result.step(p, c.options)
 	}
+}
+
+// refuseThose ends the requests that a replica can never begin.
+func (c *cluster) refuseThose(r *replica) {
+	for _, q := range r.refused {
+		c.refuse(q.Index, &q.Request, c.server.beyondWatermark(r.room, q.goal))
+	}
+	if len(r.refused) > 0 && !c.arrivals.any {
+		c.arrivals.next, c.arrivals.any = c.source.Next()
+	}
+	r.refused = r.refused[:0]
 }
 
 // ended is the end of a step. With asynchronous scheduling the next one was formed before, and knows neither

@@ -65,7 +65,7 @@ func TestLoneRequestIsEstimate(t *testing.T) {
 		for _, prompt := range []int{64, 1024, 2000} {
 			e, err := s.Predictor.Predict(&analytic.Workload{Batch: 1, PromptLen: prompt, GenLen: 1})
 			testkit.Must(t, err)
-			all, err := s.Steadies(Fixed(prompt), Fixed(2))
+			all, err := s.Steadies(t.Context(), Fixed(prompt), Fixed(2))
 			testkit.Must(t, err)
 			var first unit.Seconds
 			r := simulate(t, s, Load{Arrival: Arrival{Kind: "constant", Rate: 2}, Prompt: Fixed(prompt), Gen: Fixed(1), Requests: 40}, Options{Each: func(q *Record) { first = q.TTFT() }})
@@ -200,17 +200,17 @@ func TestEveryOptionCounts(t *testing.T) {
 // What cannot be is refused in words.
 func TestRefusals(t *testing.T) {
 	for want, change := range map[string]func(*Server){
-		"hit rate":        func(s *Server) { s.HitRate = 1 },
-		"link":            func(s *Server) { s.Prefillers = 1 },
-		"host":            func(s *Server) { s.Scheduler.Swap = true },
-		"acceptance":      func(s *Server) { s.Drafts, s.Acceptance = 1, 1.5 },
-		"routing":         func(s *Server) { s.Routing = "random" },
-		"replicas":        func(s *Server) { s.Replicas = 0 },
-		"at most 0":       func(s *Server) { s.Scheduler.Budget = 0 },
-		"longest":         func(s *Server) { s.Context = 100 },
-		"watermark":       func(s *Server) { s.Scheduler.Watermark = 1 },
-		"for a KV cache":  func(s *Server) { s.Scheduler.Budget = 1 << 25 },
-		"sequences: want": func(s *Server) { s.Scheduler.MaxSeqs = 0 },
+		"hit rate":          func(s *Server) { s.HitRate = 1 },
+		"link":              func(s *Server) { s.Prefillers = 1 },
+		"host":              func(s *Server) { s.Scheduler.Swap = true },
+		"acceptance":        func(s *Server) { s.Drafts, s.Acceptance = 1, 1.5 },
+		"routing":           func(s *Server) { s.Routing = "random" },
+		"replicas":          func(s *Server) { s.Replicas = 0 },
+		"at most 0":         func(s *Server) { s.Scheduler.Budget = 0 },
+		"takes at most 100": func(s *Server) { s.Context = 100 },
+		"watermark":         func(s *Server) { s.Scheduler.Watermark = 1 },
+		"for a KV cache":    func(s *Server) { s.Scheduler.Budget = 1 << 25 },
+		"sequences: want":   func(s *Server) { s.Scheduler.MaxSeqs = 0 },
 	} {
 		s := server(t, "llama3.1-8b", "h200", 1, "vllm")
 		change(s)

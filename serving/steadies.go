@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"context"
 	"fmt"
 	"math"
 
@@ -15,8 +16,9 @@ type Layout struct {
 }
 
 // Steadies are the steady states of a server at any rate or with any number of clients, with any number of replicas, which
-// share the times of its steps. It is for one goroutine.
+// share the times of its steps. It is for one goroutine, and for the time until its context ends: what is asked then is the error of that.
 type Steadies struct {
+	ctx      context.Context
 	server   Server
 	flow     *flow // of replicas that prefill and decode
 	prompt   Lengths
@@ -27,33 +29,52 @@ type Steadies struct {
 	known    stepCosts
 	priced   *prices // steps of simulated waves
 	stepwise bool    // they are simulated step by step
+	events   *int    // that closed loops may still be simulated for; nil where these are not bounded
 }
 
 // Steadies prepares for steady states with requests of these lengths.
-func (s *Server) Steadies(prompt, gen Lengths) (*Steadies, error) {
-	return s.steadies(prompt, gen, stepCosts{})
+func (s *Server) Steadies(ctx context.Context, prompt, gen Lengths) (*Steadies, error) {
+	return s.steadies(ctx, prompt, gen, stepCosts{})
 }
 
-func (s *Server) steadies(prompt, gen Lengths, known stepCosts) (*Steadies, error) {
-	f, err := s.flowWith(prompt, gen, known)
+func (s *Server) steadies(ctx context.Context, prompt, gen Lengths, known stepCosts) (*Steadies, error) {
+	f, err := s.flowWith(ctx, prompt, gen, known)
 	if err != nil {
 		return nil, err
 	}
-	return &Steadies{server: *s, flow: f, prompt: prompt, gen: gen, firsts: map[[2]float64]*Steady{}, known: known}, nil
+	return &Steadies{ctx: ctx, server: *s, flow: f, prompt: prompt, gen: gen, firsts: map[[2]float64]*Steady{}, known: known}, nil
 }
 
 // WithBudget is the steady states of the server with steps of so many tokens at most. Both share the times of their steps.
 func (t *Steadies) WithBudget(tokens int) (*Steadies, error) {
 	other := t.server
 	other.Scheduler.Budget = tokens
-	return other.steadies(t.prompt, t.gen, t.known)
+	return other.steadies(t.ctx, t.prompt, t.gen, t.known)
 }
 
 // WithLimit is the steady states of the server with so many sequences at once at most. Both share the times of their steps.
 func (t *Steadies) WithLimit(sequences int) (*Steadies, error) {
 	other := t.server
 	other.Scheduler.MaxSeqs = sequences
-	return other.steadies(t.prompt, t.gen, t.known)
+	return other.steadies(t.ctx, t.prompt, t.gen, t.known)
+}
+
+// During lets a context end what is asked from now on.
+func (t *Steadies) During(ctx context.Context) {
+	t.ctx = ctx
+	for _, f := range []*flow{t.flow, t.prefill, t.decode} {
+		if f != nil {
+			f.ctx = ctx
+		}
+	}
+}
+
+// halted makes the error that of the context if that has ended: what was worked out then is of a part alone.
+func (t *Steadies) halted(err *error) {
+	if ended := t.ctx.Err(); ended != nil {
+		clear(t.firsts)
+		*err = ended
+	}
 }
 
 // Rate is the steady state with Poisson arrivals at a rate. A rate that is not stable is an error that names the largest that is.
@@ -86,15 +107,15 @@ func (t *Steadies) check(rate float64, l *Layout) error {
 
 // Unpreempted is Rate without its check that the rate is stable with preemption, which takes longer than the state itself: Stable checks it. A rate
 // beyond the capacity without preemption is an error here too.
-func (t *Steadies) Unpreempted(rate float64, l Layout) (*Steady, error) {
+func (t *Steadies) Unpreempted(rate float64, l Layout) (st *Steady, err error) {
+	defer t.halted(&err)
 	if err := t.check(rate, &l); err != nil {
 		return nil, err
 	}
 	if l.Prefillers > 0 {
 		return t.disaggregated(rate, &l)
 	}
-	st, err := t.open(t.flow, rate, l.Replicas)
-	if err != nil {
+	if st, err = t.open(t.flow, rate, l.Replicas); err != nil {
 		return nil, err
 	}
 	return t.flow.complete(st, rate, l.Replicas)
@@ -116,14 +137,15 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 }
 
 // Capacity is the largest stable rate of a layout.
-func (t *Steadies) Capacity(l Layout) (Capacity, error) {
+func (t *Steadies) Capacity(l Layout) (c Capacity, err error) {
+	defer t.halted(&err)
 	if l.Prefillers == 0 {
 		return t.flow.capacityOf(l.Replicas), nil
 	}
 	if err := t.pools(); err != nil {
 		return Capacity{}, err
 	}
-	c := t.decode.capacityOf(l.Replicas)
+	c = t.decode.capacityOf(l.Replicas)
 	if first := t.prefill.prefillCapacity(l.Prefillers); first.Rate < c.Rate {
 		return first, nil
 	}
@@ -136,7 +158,8 @@ func (t *Steadies) UnpreemptedCapacity(replicas int) float64 {
 }
 
 // Stable refuses a rate that a layout cannot answer.
-func (t *Steadies) Stable(rate float64, l Layout) error {
+func (t *Steadies) Stable(rate float64, l Layout) (err error) {
+	defer t.halted(&err)
 	if err := t.check(rate, &l); err != nil {
 		return err
 	}
@@ -151,13 +174,13 @@ func (t *Steadies) Stable(rate float64, l Layout) error {
 }
 
 // Concurrency is the steady state of a closed loop of clients that have one request each at a time, without the capacity.
-func (t *Steadies) Concurrency(clients, replicas int) (*Steady, error) {
+func (t *Steadies) Concurrency(clients, replicas int) (st *Steady, err error) {
+	defer t.halted(&err)
 	if err := CheckClients(clients); err != nil {
 		return nil, err
 	}
 	limit := crowd * t.flow.most * int(math.Ceil(t.flow.units(replicas)))
-	st, err := t.loop(min(clients, limit), replicas)
-	if err != nil {
+	if st, err = t.loop(min(clients, limit), replicas); err != nil {
 		return nil, err
 	}
 	if more := float64(clients-limit) / t.flow.units(replicas); more > 0 {

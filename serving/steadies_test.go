@@ -20,7 +20,7 @@ func TestSteadyOfPrefillersInTurn(t *testing.T) {
 	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
 	s.Replicas, s.Prefillers, s.Link = 4, 3, casetest.GPU(t, "h100").LinkAmong(7)
 	l := Load{Arrival: Arrival{Kind: "poisson", Rate: 30}, Prompt: Fixed(2048), Gen: Fixed(200), Requests: 6000, Seed: 3}
-	st, err := s.SteadyRate(l.Arrival.Rate, l.Prompt, l.Gen)
+	st, err := s.SteadyRate(t.Context(), l.Arrival.Rate, l.Prompt, l.Gen)
 	testkit.Must(t, err)
 	if ttft := simulate(t, s, l, Options{Warmup: 300}).TTFT.Mean(); float64(st.TTFT) > 1.03*ttft || float64(st.TTFT) < 0.97*ttft {
 		t.Errorf("TTFT %v, simulated %g", st.TTFT, ttft)
@@ -32,7 +32,7 @@ func steadyDisaggregated(t *testing.T, scheduler string) {
 	s.Replicas, s.Prefillers, s.Link = 2, 1, casetest.GPU(t, "h100").LinkAmong(3)
 	prompt, gen := Fixed(2048), Fixed(256)
 	for _, rate := range []float64{1, 6, 12} {
-		st, err := s.SteadyRate(rate, prompt, gen)
+		st, err := s.SteadyRate(t.Context(), rate, prompt, gen)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,10 +50,10 @@ func steadyDisaggregated(t *testing.T, scheduler string) {
 			}
 		}
 	}
-	if st, err := s.SteadyRate(1e5, prompt, gen); err == nil {
+	if st, err := s.SteadyRate(t.Context(), 1e5, prompt, gen); err == nil {
 		t.Errorf("a rate beyond any server has the state %+v", st)
 	}
-	if st, err := s.SteadyRate(1, prompt, Fixed(1)); err == nil {
+	if st, err := s.SteadyRate(t.Context(), 1, prompt, Fixed(1)); err == nil {
 		t.Errorf("answers of one token have the state %+v", st)
 	}
 }
@@ -63,7 +63,7 @@ func TestHandedOverSequencesJoinTheOthers(t *testing.T) {
 	s := engineServer(t, "gpt-oss-20b", "b200", 2, "sglang", "sglang")
 	s.Prefillers, s.Link = 2, casetest.GPU(t, "b200").LinkAmong(4)
 	l := Load{Arrival: Arrival{Kind: "poisson", Rate: 130}, Prompt: Fixed(1024), Gen: Fixed(16), Requests: 3000, Seed: 3}
-	st, err := s.SteadyRate(l.Arrival.Rate, l.Prompt, l.Gen)
+	st, err := s.SteadyRate(t.Context(), l.Arrival.Rate, l.Prompt, l.Gen)
 	testkit.Must(t, err)
 	agree(t, "TPOT", float64(st.TPOT), simulate(t, s, l, Options{Warmup: 300}).TPOT.Mean(), 0.05)
 }
@@ -73,7 +73,7 @@ func TestSteadyDisaggregatedWarnsOfBusyServer(t *testing.T) {
 	s := engineServer(t, "llama3.2-1b", "b200", 2, "sglang", "sglang")
 	s.Prefillers, s.Link = 2, casetest.GPU(t, "b200").LinkAmong(4)
 	for rate, want := range map[float64]bool{20: false, 140: true} {
-		st, err := s.SteadyRate(rate, Fixed(128), Fixed(128))
+		st, err := s.SteadyRate(t.Context(), rate, Fixed(128), Fixed(128))
 		testkit.Must(t, err)
 		if got := strings.Contains(st.Warning(), "API server"); got != want {
 			t.Errorf("%g/s: the warning %q, want one of the API server: %v", rate, st.Warning(), want)

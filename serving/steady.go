@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"context"
 	"fmt"
 
 	"llmprof/unit"
@@ -69,8 +70,8 @@ func (st *Steady) Warning() string {
 
 // SteadyRate is the steady state with Poisson arrivals at a rate. A rate that is not stable
 // is an error that names the largest that is.
-func (s *Server) SteadyRate(rate float64, prompt, gen Lengths) (*Steady, error) {
-	all, err := s.Steadies(prompt, gen)
+func (s *Server) SteadyRate(ctx context.Context, rate float64, prompt, gen Lengths) (*Steady, error) {
+	all, err := s.Steadies(ctx, prompt, gen)
 	if err != nil {
 		return nil, err
 	}

@@ -144,17 +144,22 @@ func (f *flow) capacity() Capacity {
 	if f.stable.Rate > 0 {
 		return f.stable
 	}
-	f.stable = f.unpreempted()
+	c := f.unpreempted()
 	if !f.outgrows() {
-		return f.stable
+		f.stable = c
+		return c
 	}
 	rate := f.saturated()
-	if rate < alikeRates*f.stable.Rate {
-		f.stable.Rate, f.stable.Bound = rate, preemption
-	} else if f.stable.Bound == "KV blocks" {
-		f.stable.Rate = min(rate, f.stable.Rate)
+	if f.ctx.Err() != nil {
+		return Capacity{}
 	}
-	return f.stable
+	if rate < alikeRates*c.Rate {
+		c.Rate, c.Bound = rate, preemption
+	} else if c.Bound == "KV blocks" {
+		c.Rate = min(rate, c.Rate)
+	}
+	f.stable = c
+	return c
 }
 
 // alikeRates is the ratio from which on the rate of a saturated replica, which is known to some percent, is not called lower than another.

@@ -43,8 +43,11 @@ const turning = 4
 
 // ofReplicas is the steady state of replicas with so many clients.
 func (t *Steadies) ofReplicas(clients, replicas int) (*Steady, error) {
-	if st := t.flow.followed(clients, replicas); st != nil {
-		return st, nil
+	if jobs := fewestJobs + 30*clients; jobs <= t.share() {
+		if st := t.flow.followed(clients, replicas); st != nil {
+			t.spend(jobs)
+			return st, nil
+		}
 	}
 	return t.wave(clients, replicas)
 }
@@ -132,11 +135,11 @@ func later(all []float64, at float64) []float64 {
 	return all
 }
 
-// run follows the paths until one of them has no further jobs. Those of each before some do not count.
+// run follows the paths until one of them has no further jobs, or their context ends. Those of each before some do not count.
 func (t *roundRobin) run(before int) {
 	for {
 		w := t.first()
-		if w == nil || w.next == len(w.jobs) {
+		if w == nil || w.next == len(w.jobs) || w.ctx.Err() != nil {
 			return
 		}
 		w.counts(before)

@@ -132,7 +132,7 @@ func TestSteadyConcurrencyOfPipelines(t *testing.T) {
 func TestCapacityOfAnswersThatDiffer(t *testing.T) {
 	s := engineServer(t, "gemma2-9b", "rtx-4090", 2, "trtllm", "tensorrt-llm")
 	prompt, gen := Fixed(800), Lengths{Kind: "lognormal", Mean: 600, Spread: 0.8}
-	all, err := s.Steadies(prompt, gen)
+	all, err := s.Steadies(t.Context(), prompt, gen)
 	testkit.Must(t, err)
 	c := all.flow.capacity()
 	_, rate, _ := simulateClients(t, s, prompt, gen, 3*c.Running)
@@ -145,7 +145,7 @@ func TestSteadyOfBusyServers(t *testing.T) {
 	for _, seed := range []int{9, 55, 19, 25, 42, 13, 17}[:testkit.Cases(2, 7)] {
 		random := rand.New(rand.NewPCG(uint64(seed), 77771127))
 		s, what, prompt, gen, rate := busyServer(t, random)
-		st, err := s.SteadyRate(rate, prompt, gen)
+		st, err := s.SteadyRate(t.Context(), rate, prompt, gen)
 		testkit.Must(t, err)
 		seen := &answers{from: 2000}
 		if front := s.frontend(); front.load(rate, gen.MeanLength()) > 0.9 {

@@ -21,11 +21,11 @@ func (t *Steadies) pools() error {
 	if t.server.Drafts > 0 {
 		known = stepCosts{}
 	}
-	prefill, err := first.flowWith(t.prompt, Fixed(1), known)
+	prefill, err := first.flowWith(t.ctx, t.prompt, Fixed(1), known)
 	if err != nil {
 		return err
 	}
-	decode, err := t.server.flowWith(t.prompt, t.gen, t.known)
+	decode, err := t.server.flowWith(t.ctx, t.prompt, t.gen, t.known)
 	if err != nil {
 		return err
 	}

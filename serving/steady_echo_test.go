@@ -5,7 +5,7 @@ import "testing"
 // Where a step with more prompts takes less time, the steady state has numbers, too.
 func TestSteadyNumbers(t *testing.T) {
 	for _, rate := range []float64{8, 9.5, 10, 11} {
-		st, err := server(t, "qwen3-235b-a22b", "b200", 8, "vllm").SteadyRate(rate, Fixed(2048), Fixed(512))
+		st, err := server(t, "qwen3-235b-a22b", "b200", 8, "vllm").SteadyRate(t.Context(), rate, Fixed(2048), Fixed(512))
 		if err != nil {
 			t.Fatal(err)
 		}

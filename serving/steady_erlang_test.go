@@ -38,7 +38,7 @@ func TestSteadyOfReplicasInTurn(t *testing.T) {
 			f, err := s.flow(x.prompt, x.gen)
 			testkit.Must(t, err)
 			rate := x.share * f.capacity().Rate * float64(x.replicas)
-			st, err := s.SteadyRate(rate, x.prompt, x.gen)
+			st, err := s.SteadyRate(t.Context(), rate, x.prompt, x.gen)
 			testkit.Must(t, err)
 			l := Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: x.prompt, Gen: x.gen, Requests: 5000 * x.replicas, Seed: 1}
 			r := simulate(t, s, l, Options{Warmup: 500 * x.replicas})
@@ -59,7 +59,7 @@ func TestSteadyOfSeldomRequestsInTurn(t *testing.T) {
 		s.Replicas = replicas
 		last := 0.0
 		for _, rate := range []float64{1e-9, 1e-6, 1e-4, 1e-3, 0.0118, 0.03, 0.1, 0.3} {
-			st, err := s.SteadyRate(rate, Fixed(1024), Fixed(256))
+			st, err := s.SteadyRate(t.Context(), rate, Fixed(1024), Fixed(256))
 			if err != nil {
 				t.Fatalf("%d replicas: %v", replicas, err)
 			}

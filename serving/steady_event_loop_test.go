@@ -19,7 +19,7 @@ func TestSteadyOfBusyFrontends(t *testing.T) {
 		rate        float64
 	}{{"llama3.2-1b", "h200", 1, 500, 400, 40}, {"llama3.2-1b", "h200", 1, 500, 400, 48}, {"qwen3-0.6b", "h100", 2, 758, 399, 28}} {
 		s := server(t, x.model, x.gpu, x.tp, "vllm")
-		all, err := s.Steadies(Fixed(x.prompt), Fixed(x.gen))
+		all, err := s.Steadies(t.Context(), Fixed(x.prompt), Fixed(x.gen))
 		testkit.Must(t, err)
 		st, err := all.Rate(x.rate, Layout{Replicas: 1})
 		testkit.Must(t, err)
@@ -80,7 +80,7 @@ func TestClientsOfOneToken(t *testing.T) {
 func TestRatesOfOneToken(t *testing.T) {
 	s := engineServer(t, "llama3.2-1b", "h100", 1, "vllm", "vllm")
 	for _, rate := range []float64{20, 250} { // followed by steps alone, and through the API server
-		st, err := s.SteadyRate(rate, Fixed(128), Fixed(1))
+		st, err := s.SteadyRate(t.Context(), rate, Fixed(128), Fixed(1))
 		testkit.Must(t, err)
 		r := simulate(t, s, Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: Fixed(128), Gen: Fixed(1), Requests: 6000}, Options{Warmup: 500})
 		agree(t, fmt.Sprintf("%g requests a second: TTFT", rate), float64(st.TTFT), r.TTFT.Mean(), 0.05)

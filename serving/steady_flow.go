@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"math"
@@ -14,6 +15,7 @@ import (
 // A flow is the queue of one replica: what its steady state is worked out from. Replicas that share experts are one queue, for their steps run side
 // by side, and a prompt of one lengthens the steps of all.
 type flow struct {
+	ctx    context.Context // where it ends, what is followed step by step ends early, and says nothing
 	server *Server
 	peers  float64 // replicas that share experts; 1 if none do
 	stages int     // stages of the Erlang distribution of the intervals between arrivals; 1 for Poisson arrivals
@@ -75,11 +77,11 @@ type solution struct {
 const quantiles = 16
 
 // flowWith prepares the steady state of a server, where some steps were priced already.
-func (s *Server) flowWith(prompt, gen Lengths, known stepCosts) (*flow, error) {
+func (s *Server) flowWith(ctx context.Context, prompt, gen Lengths, known stepCosts) (*flow, error) {
 	if err := s.Serves(prompt, gen); err != nil {
 		return nil, err
 	}
-	f := &flow{server: s, peers: s.peers(), front: s.frontend(), stages: 1, solution: solution{cycles: map[*level]*cycle{}}}
+	f := &flow{ctx: ctx, server: s, peers: s.peers(), front: s.frontend(), stages: 1, solution: solution{cycles: map[*level]*cycle{}}}
 	f.stepTimes = stepTimes{prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), levels: map[int]*level{}, tables: map[[2]int]*tokenCosts{}, known: known}
 	f.prices.once = true
 	if s.Drafter != nil {
@@ -116,8 +118,12 @@ func (s *Server) Serves(prompt, gen Lengths) error {
 	if err := gen.check("generated"); err != nil {
 		return err
 	}
-	if longest := s.longest(s.room()); prompt.MeanLength()+gen.MeanLength() > float64(longest) {
+	r := s.room()
+	if longest := s.longest(r); prompt.MeanLength()+gen.MeanLength() > float64(longest) {
 		return fmt.Errorf("requests of %g + %g tokens do not fit: the longest that does has %d, prompt and answer", prompt.MeanLength(), gen.MeanLength(), longest)
+	}
+	if tokens := int(math.Ceil(prompt.MeanLength())); r.of(tokens) > r.blocks-s.kept(r.blocks) {
+		return s.beyondWatermark(r, tokens)
 	}
 	return nil
 }
@@ -186,6 +192,9 @@ func aged(prompt, gen Lengths, ages ...float64) iter.Seq2[float64, float64] {
 func (f *flow) complete(st *Steady, rate float64, replicas int) (*Steady, error) {
 	n := f.units(replicas)
 	st.Rate, st.Throughput = rate, rate*f.gen
+	if st.Running = max(st.Running, 0); f.steps == 0 { // a difference of times, which rounding leaves beside 0
+		st.Running = 0
+	}
 	st.Cache = min(st.Running*f.held+st.otherBlocks, 1)
 	st.Utilization = min(st.Utilization, 1) // a sum of shares, which rounding may lift above 1
 	st.Running, st.Waiting = st.Running*n, st.Waiting*n

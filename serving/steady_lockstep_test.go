@@ -41,7 +41,7 @@ func TestSteadyOfSharedExperts(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s %s %s %d %v", x.model, x.gpu, x.policy, x.replicas, x.rate), func(t *testing.T) {
 			s := sharing(t, x.model, x.gpu, x.policy, x.tp, x.replicas, x.group)
-			st, err := s.SteadyRate(x.rate, x.prompt, x.gen)
+			st, err := s.SteadyRate(t.Context(), x.rate, x.prompt, x.gen)
 			testkit.Must(t, err)
 			l := Load{Arrival: Arrival{Kind: "poisson", Rate: x.rate}, Prompt: x.prompt, Gen: x.gen, Requests: 3000 + int(10*st.Running), Seed: 1}
 			r := simulate(t, s, l, Options{Warmup: 500 + int(5*st.Running)})

@@ -221,7 +221,7 @@ func (f *flow) follow(all []job, before int, api *eventLoop) *path {
 	if w.api = api; api != nil {
 		w.enter()
 	}
-	for w.next < len(all) {
+	for w.next < len(all) && f.ctx.Err() == nil {
 		w.counts(before)
 		if w.step(); w.stuck {
 			w.arrivals(api.next())

@@ -34,7 +34,7 @@ func TestSteadyOfBriefAnswers(t *testing.T) {
 		x := &all[i]
 		s := engineServer(t, x.model, x.gpu, x.tp, x.engine, x.scheduler)
 		s.Drafts, s.Acceptance = x.drafts, 0.7
-		states, err := s.Steadies(x.prompt, x.gen)
+		states, err := s.Steadies(t.Context(), x.prompt, x.gen)
 		testkit.Must(t, err)
 		for _, share := range shares {
 			rate := share * states.flow.capacity().Rate
@@ -123,7 +123,7 @@ func TestEqualPromptsArePriced(t *testing.T) {
 func TestBriefAnswersGoThroughTheServer(t *testing.T) {
 	const rate = 170
 	s := server(t, "qwen2.5-0.5b", "h100", 1, "vllm")
-	states, err := s.Steadies(Fixed(1024), Fixed(4))
+	states, err := s.Steadies(t.Context(), Fixed(1024), Fixed(4))
 	testkit.Must(t, err)
 	if f := states.flow; f.groupsArrivals(rate) || !f.apiBusy(noticeable, rate) || !f.shortAnswers(rate) {
 		t.Fatalf("another case is wanted, whose answers are short and whose API server is noticeable without grouping requests; it is busy for %.2f of the time", f.front.load(rate, f.gen))

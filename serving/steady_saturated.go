@@ -2,6 +2,7 @@ package serving
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"sync"
 
 	"llmprof/analytic/engine"
+	"llmprof/unit"
 )
 
 // A scheduler that admits a sequence with room for less than its whole answer fills the KV cache where requests always wait: sequences outgrow it, and
@@ -19,7 +21,10 @@ import (
 // saturated is the rate of answers where requests always wait: the steps are those of a part of a replica, each of whose sequences stands for several.
 func (f *flow) saturated() float64 {
 	part, scale := f.part()
-	b := part.steps()
+	b := part.steps(f.ctx)
+	if b == nil || len(b.steps) == 0 {
+		return 0 // its context has ended, or no request can begin
+	}
 	lead := 0.0
 	if f.server.Scheduler.Async { // a step is formed when one that only decodes begins
 		c := f.decode(f.most)
@@ -90,8 +95,8 @@ var followedParts = struct {
 
 const mostFollowed = 256
 
-// steps are those of the part, which is followed once.
-func (p *part) steps() *saturatedSteps {
+// steps are those of the part, which is followed once; nil if the context ends before.
+func (p *part) steps(ctx context.Context) *saturatedSteps {
 	key := fmt.Sprint(p.rules, p.prompt.key(), p.gen.key(), p.hit, p.drafts, p.acceptance, p.handed, p.blocks)
 	for context := p.rules.Block; context < maxLength/2; context *= 2 { // what a sequence holds
 		key += fmt.Sprint(" ", p.room.of(context))
@@ -103,7 +108,9 @@ func (p *part) steps() *saturatedSteps {
 	if b != nil {
 		return b
 	}
-	b = p.follow()
+	if b = p.follow(ctx); b == nil {
+		return nil
+	}
 	all.Lock()
 	defer all.Unlock()
 	if len(all.steps) >= mostFollowed {
@@ -133,18 +140,17 @@ const (
 	countedGenerations = 8
 )
 
-// follow runs the scheduler of the simulation on the part, for which requests always wait.
-func (p *part) follow() *saturatedSteps {
+// follow runs the scheduler of the simulation on the part, for which requests always wait. It is nil if the context ends before.
+func (p *part) follow(ctx context.Context) *saturatedSteps {
 	w := &saturation{part: p, random: rand.New(rand.NewPCG(1, 2)), counts: map[[2]int]*saturatedStep{}}
 	w.begin()
 	each := float64(len(w.replica.running))
-	for w.answers < fillingGenerations*each {
-		w.step()
-	}
+	w.until(ctx, fillingGenerations*each)
 	filled, tokens := w.answers, w.tokens()
 	clear(w.counts)
-	for w.answers < filled+countedGenerations*each {
-		w.step()
+	w.until(ctx, filled+countedGenerations*each)
+	if ctx.Err() != nil {
+		return nil
 	}
 	b := &saturatedSteps{answers: (w.tokens() - tokens) / p.gen.MeanLength()}
 	for _, x := range w.counts {
@@ -155,6 +161,16 @@ func (p *part) follow() *saturatedSteps {
 		return cmp.Or(cmp.Compare(x.decodes, y.decodes), cmp.Compare(x.chunks, y.chunks))
 	})
 	return b
+}
+
+// mostSteps bounds the steps of each of the two spans, where steps that are alike are one: long answers with drafts, of which no two steps are, end
+// after it with what was counted.
+const mostSteps = 1 << 18
+
+// until runs steps until so many answers were given, no step is left that does anything, or the context ends.
+func (w *saturation) until(ctx context.Context, answers float64) {
+	for steps := 0; w.answers < answers && steps < mostSteps && ctx.Err() == nil && w.step(); steps++ {
+	}
 }
 
 // A saturation is a part of a replica for which requests always wait.
@@ -182,15 +198,19 @@ func (w *saturation) request() *sequence {
 	return q
 }
 
+// immediately is the rate of the link to the host: what goes over it takes no time of a step.
+var immediately = unit.BytesPerSec(math.Inf(1))
+
 // begin fills the part with sequences whose ages are those of a stationary process: each answer is met in proportion to its length, at any of its tokens.
 func (w *saturation) begin() {
 	p := w.part
 	r := &replica{
-		server: &Server{Scheduler: p.rules, HitRate: p.hit, Drafts: p.drafts, Acceptance: p.acceptance}, rules: &p.rules, prices: &prices{}, expect: expectLeast,
+		server: &Server{Scheduler: p.rules, HitRate: p.hit, Drafts: p.drafts, Acceptance: p.acceptance, ToHost: immediately}, rules: &p.rules, prices: &prices{}, expect: expectLeast,
 		pool: newPool(p.blocks, 0), random: w.random, room: p.room, unsent: true,
 	}
 	w.replica = r
 	w.longest = max(sort.Search(p.prompt.Longest()+p.gen.Longest()+1, func(n int) bool { return p.room.of(n) > p.blocks })-1, 2)
+	r.longest = w.longest
 	w.waits = 2 + p.rules.Budget/max(p.prompt.Quantiles()[0], 1)
 	longest := float64(p.gen.Longest())
 	for len(r.running) < p.rules.MaxSeqs {
@@ -224,14 +244,17 @@ func (w *saturation) tokens() float64 {
 	return float64(sum)
 }
 
-// step runs a step, and those after it that are alike but for a token more of each sequence.
-func (w *saturation) step() {
+// step runs a step, and those after it that are alike but for a token more of each sequence. It reports whether there was anything to do.
+func (w *saturation) step() bool {
 	r := w.replica
 	for r.waiting.n < w.waits {
 		r.waiting.pushBack(w.request())
 	}
 	preempted, freed := r.preempted, w.ended
-	r.form(0, 0)
+	r.refused = r.refused[:0] // others come in their place
+	if !r.form(0, 0) && len(freed) == 0 && preempted == r.preempted {
+		return len(r.refused) > 0
+	}
 	w.ended = slices.Clone(r.ending)
 	if !r.rules.Async {
 		freed = w.ended
@@ -246,6 +269,7 @@ func (w *saturation) step() {
 		n = w.alike()
 	}
 	w.count(1 + n)
+	return true
 }
 
 // alike passes over the steps that are alike but for a token more of each sequence, and gives their number.

@@ -16,7 +16,7 @@ func BenchmarkSaturated(b *testing.B) {
 			testkit.Must(b, err)
 			p, _ := f.part()
 			for b.Loop() {
-				p.follow()
+				p.follow(b.Context())
 			}
 		})
 	}

@@ -80,14 +80,14 @@ func TestSteadyOfFullCache(t *testing.T) {
 
 func (x *fullCache) agrees(t *testing.T) {
 	s := x.server(t)
-	all, err := s.Steadies(x.prompt, x.gen)
+	all, err := s.Steadies(t.Context(), x.prompt, x.gen)
 	testkit.Must(t, err)
 	nominal, c := all.flow.unpreempted(), all.flow.capacity()
 	answered := x.answered(t, 1.3*nominal.Rate, c.Running)
 	t.Logf("at most %.4g/s, %.4g without preemption; a full server answers %.4g (%+.1f %%)", c.Rate, nominal.Rate, answered, 100*(c.Rate/answered-1))
 	agree(t, "largest rate", c.Rate, answered, 0.06)
 	for _, share := range []float64{0.8, 0.9} {
-		st, err := s.SteadyRate(share*c.Rate, x.prompt, x.gen)
+		st, err := s.SteadyRate(t.Context(), share*c.Rate, x.prompt, x.gen)
 		testkit.Must(t, err)
 		l := Load{Arrival: Arrival{Kind: "poisson", Rate: share * c.Rate}, Prompt: x.prompt, Gen: x.gen, Requests: 20000, Seed: 1}
 		r := simulate(t, s, l, Options{Warmup: 1000})
@@ -107,7 +107,7 @@ func TestShortStepsFillNoCache(t *testing.T) {
 	x := fullCache{"llama3.1-8b", "h100", "vllm", 0, Fixed(1024), Fixed(128), 0}
 	for budget, running := range map[int]int{64: 8, 128: 15, 256: 30, 512: 57, 1024: 113, 2048: 227} {
 		x.budget = budget
-		all, err := x.server(t).Steadies(x.prompt, x.gen)
+		all, err := x.server(t).Steadies(t.Context(), x.prompt, x.gen)
 		testkit.Must(t, err)
 		c, answered := all.flow.capacity(), x.answered(t, 100, running)
 		t.Logf("steps of %d tokens: at most %.4g/s, %.4g without preemption, bound by %s; simulated %.4g/s", budget, c.Rate, all.flow.unpreempted().Rate, c.Bound, answered)
@@ -121,7 +121,7 @@ func TestShortStepsFillNoCache(t *testing.T) {
 // A rate beyond the largest with preemption is refused, though the server would answer it without, and the reason is named.
 func TestSteadyRefusesPreemption(t *testing.T) {
 	x := fullCache{"llama3.1-70b", "h200", "vllm", 0, Fixed(1024), Fixed(900), 0}
-	all, err := x.server(t).Steadies(x.prompt, x.gen)
+	all, err := x.server(t).Steadies(t.Context(), x.prompt, x.gen)
 	testkit.Must(t, err)
 	nominal := all.flow.unpreempted()
 	_, err = all.Rate(0.88*nominal.Rate, Layout{Replicas: 1})
@@ -154,7 +154,7 @@ func TestSaturatedPartsAreShared(t *testing.T) {
 func TestFittingBeyondLikelyNumbers(t *testing.T) {
 	for _, tokens := range []int{20000, 30000, 60000, 100000, 200000} {
 		x := fullCache{"llama3.1-8b", "h100", "vllm", tokens, Lengths{Kind: "uniform", Low: 200, High: 3442}, Lengths{Kind: "uniform", Low: 52, High: 857}, 0}
-		all, err := x.server(t).Steadies(x.prompt, x.gen)
+		all, err := x.server(t).Steadies(t.Context(), x.prompt, x.gen)
 		testkit.Must(t, err)
 		before := 0.0
 		for i := range 40 {

@@ -34,7 +34,7 @@ func TestSteadyOfManyServers(t *testing.T) {
 		if f.front.load(rate, f.gen) > 0.6 {
 			continue // saturated by tokens that are sent
 		}
-		st, err := s.SteadyRate(rate, prompt, gen)
+		st, err := s.SteadyRate(t.Context(), rate, prompt, gen)
 		testkit.Must(t, err)
 		l := Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: prompt, Gen: gen, Requests: 8000 + int(40*st.Running), Seed: uint64(i)}
 		figures, short := steadyAndSimulated(t, s, st, l)

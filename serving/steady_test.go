@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -11,13 +12,13 @@ import (
 )
 
 func (s *Server) flow(prompt, gen Lengths) (*flow, error) {
-	return s.flowWith(prompt, gen, stepCosts{})
+	return s.flowWith(context.Background(), prompt, gen, stepCosts{})
 }
 
 // SteadyConcurrency is the steady state of a closed loop of clients that have one request
 // each at a time.
 func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, error) {
-	all, err := s.Steadies(prompt, gen)
+	all, err := s.Steadies(context.Background(), prompt, gen)
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +27,7 @@ func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, e
 
 // Answers of one token end with their prompt, so that no number of them fills a replica.
 func TestSteadyOfOneToken(t *testing.T) {
-	st, err := server(t, "llama3.1-8b", "h200", 1, "vllm").SteadyRate(2, Fixed(1024), Fixed(1))
+	st, err := server(t, "llama3.1-8b", "h200", 1, "vllm").SteadyRate(t.Context(), 2, Fixed(1024), Fixed(1))
 	if err != nil || st.Capacity.Bound != "prefill" || !(st.Capacity.Rate > 2) || math.IsInf(st.Capacity.Rate, 0) {
 		t.Errorf("%+v, %v", st, err)
 	}
@@ -37,7 +38,7 @@ func TestSteadyOfPromptsAlone(t *testing.T) {
 	for _, scheduler := range []string{"vllm", "sglang"} {
 		s := server(t, "llama3.1-8b", "h200", 1, scheduler)
 		for _, rate := range []float64{8, 20} {
-			st, err := s.SteadyRate(rate, Fixed(1024), Fixed(1))
+			st, err := s.SteadyRate(t.Context(), rate, Fixed(1024), Fixed(1))
 			testkit.Must(t, err)
 			r := simulate(t, s, poisson(rate, 1024, 1, 10000), Options{Warmup: 500})
 			what := fmt.Sprintf("%s at %g/s: ", scheduler, rate)
@@ -63,7 +64,7 @@ func TestSteadyOfNoTime(t *testing.T) {
 func TestSteadyOfFurtherSteps(t *testing.T) {
 	s := engineServer(t, "falcon-mamba-7b", "b200", 8, "sglang", "sglang-mixed")
 	s.Drafts, s.Acceptance = 2, 0.7
-	st, err := s.SteadyRate(1.6, Fixed(4738), Lengths{Kind: "uniform", Low: 1, High: 467})
+	st, err := s.SteadyRate(t.Context(), 1.6, Fixed(4738), Lengths{Kind: "uniform", Low: 1, High: 467})
 	testkit.Must(t, err)
 	if c := st.Capacity.Rate; !(c > 1.6) || math.IsInf(c, 0) {
 		t.Errorf("the largest rate is %g", c)
@@ -89,7 +90,7 @@ func TestSteadyOfHiddenLaunches(t *testing.T) {
 // Where prompts have steps of their own and these are formed ahead, every other step depends on the same ones before: the chain settles all the same.
 func TestSteadyOfStepsApart(t *testing.T) {
 	s := engineServer(t, "mistral-7b-v0.3", "rtx-pro-6000", 8, "sglang", "sglang")
-	st, err := s.SteadyRate(19.3, Fixed(830), Fixed(335))
+	st, err := s.SteadyRate(t.Context(), 19.3, Fixed(830), Fixed(335))
 	testkit.Must(t, err)
 	r := simulate(t, s, poisson(19.3, 830, 335, 24000), Options{Warmup: 4000})
 	agree(t, "TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05)
@@ -119,7 +120,7 @@ func TestSteadyAgreesWithSimulation(t *testing.T) {
 		share := 0.1 + 0.7*random.Float64()
 		rate := loaded(f, share)
 		what := fmt.Sprintf("%d: %s %s %s async %v, %+v + %+v at %.3g of %.3g/s", i, m.name, m.gpu, s.Scheduler.Name, s.Scheduler.Async, prompt, gen, rate, f.capacity().Rate)
-		st, err := s.SteadyRate(rate, prompt, gen)
+		st, err := s.SteadyRate(t.Context(), rate, prompt, gen)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +233,7 @@ func TestSteadyOfMixtures(t *testing.T) {
 		prompt, gen int
 	}{{"qwen3-30b-a3b", "h200", 2, 2317, 125}, {"qwen3-30b-a3b", "h200", 1, 1024, 128}, {"mixtral-8x7b", "h100", 2, 1500, 200}, {"gpt-oss-20b", "h100", 1, 700, 150}} {
 		s := server(t, x.model, x.gpu, x.tp, "vllm")
-		all, err := s.Steadies(Fixed(x.prompt), Fixed(x.gen))
+		all, err := s.Steadies(t.Context(), Fixed(x.prompt), Fixed(x.gen))
 		testkit.Must(t, err)
 		for _, share := range []float64{0.1, 0.35, 0.6, 0.8} {
 			rate := loaded(all.flow, share)
@@ -251,7 +252,7 @@ func TestSteadyOfMixtures(t *testing.T) {
 func TestSteadyOfLongPrompts(t *testing.T) {
 	s := server(t, "gpt-oss-20b", "l40s", 4, "vllm")
 	for _, rate := range []float64{0.05, 0.3, 0.6} {
-		st, err := s.SteadyRate(rate, Fixed(6000), Fixed(128))
+		st, err := s.SteadyRate(t.Context(), rate, Fixed(6000), Fixed(128))
 		testkit.Must(t, err)
 		r := simulate(t, s, poisson(rate, 6000, 128, 40000), Options{Warmup: 200})
 		agree(t, fmt.Sprintf("%g/s: TTFT", rate), float64(st.TTFT), r.TTFT.Mean(), 0.05)
@@ -266,13 +267,13 @@ func BenchmarkSteadyRate(b *testing.B) {
 	for _, prompt := range []Lengths{Fixed(1024), {Kind: "lognormal", Mean: 1024, Spread: 0.8}} {
 		b.Run(prompt.Kind, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := s.SteadyRate(10, prompt, Fixed(128)); err != nil {
+				if _, err := s.SteadyRate(b.Context(), 10, prompt, Fixed(128)); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
 		b.Run(prompt.Kind+"-prepared", func(b *testing.B) {
-			all, err := s.Steadies(prompt, Fixed(128))
+			all, err := s.Steadies(b.Context(), prompt, Fixed(128))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -352,7 +353,7 @@ func TestCapacity(t *testing.T) {
 		{"llama3.1-8b", "h100", 1, "llama.cpp", Fixed(1024), Fixed(128)},
 	} {
 		s := server(t, x.model, x.gpu, x.tp, x.scheduler)
-		st, err := s.Steadies(x.prompt, x.gen)
+		st, err := s.Steadies(t.Context(), x.prompt, x.gen)
 		testkit.Must(t, err)
 		c := st.flow.capacity()
 		var ends [2]float64
@@ -374,7 +375,7 @@ func TestSteadyOfShortAnswers(t *testing.T) {
 		prompt, gen int
 		rate        float64
 	}{{8000, 2, 1}, {30000, 3, 0.27}, {100000, 2, 0.08}, {100000, 8, 0.08}} {
-		st, err := s.SteadyRate(x.rate, Fixed(x.prompt), Fixed(x.gen))
+		st, err := s.SteadyRate(t.Context(), x.rate, Fixed(x.prompt), Fixed(x.gen))
 		testkit.Must(t, err)
 		l := Load{Arrival: Arrival{Kind: "poisson", Rate: x.rate}, Prompt: Fixed(x.prompt), Gen: Fixed(x.gen), Requests: 3000, Seed: 1}
 		r := simulate(t, s, l, Options{Warmup: 100})
@@ -411,7 +412,7 @@ func TestSteadyLittle(t *testing.T) {
 	s := server(t, "llama3.1-8b", "h100", 1, "vllm")
 	s.Replicas = 2
 	for _, gen := range []Lengths{Fixed(1), Fixed(128), {Kind: "uniform", Low: 100, High: 156}} {
-		open, err := s.SteadyRate(8, Fixed(1024), gen)
+		open, err := s.SteadyRate(t.Context(), 8, Fixed(1024), gen)
 		testkit.Must(t, err)
 		one, err := s.SteadyConcurrency(1, Fixed(1024), gen)
 		testkit.Must(t, err)
@@ -421,7 +422,7 @@ func TestSteadyLittle(t *testing.T) {
 		if gen.MeanLength() > 1 {
 			apart := *s
 			apart.Prefillers, apart.Link = 2, 1e9
-			loads["8/s, handed over"], err = apart.SteadyRate(8, Fixed(1024), gen)
+			loads["8/s, handed over"], err = apart.SteadyRate(t.Context(), 8, Fixed(1024), gen)
 			testkit.Must(t, err)
 		}
 		for load, st := range loads {

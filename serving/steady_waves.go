@@ -74,8 +74,17 @@ func (t *Steadies) wave(clients, replicas int) (*Steady, error) {
 		t.priced.known = map[mixture]Cost{}
 	}
 	w.cluster = newCluster(&part, t.requests(requests, clients), &Options{Each: w.answered, sums: true, stepwise: t.stepwise, priced: t.priced})
+	most := t.share()
+	left := most
+	defer func() { t.spend(most - max(left, 0)) }()
 	for {
 		ended := len(w.waves)
+		if err := t.ctx.Err(); err != nil {
+			return nil, err
+		}
+		if left--; left < 0 {
+			return t.byLittle(clients, replicas)
+		}
 		if !w.step() {
 			return nil, fmt.Errorf("%d clients: only %d requests are answered", clients, w.result.Completed)
 		}

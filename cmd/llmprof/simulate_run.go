@@ -94,7 +94,10 @@ func (s *simulator) one(ctx context.Context, follow *follower, p point) error {
 	if err != nil {
 		return err
 	}
-	s.results.Add(p.name, p.load, r)
+	if r.Interrupted && r.Counted() == 0 { // there are no figures of none
+		return context.Canceled
+	}
+	s.results.Add(ctx, p.name, p.load, r)
 	if r.Interrupted {
 		return context.Canceled
 	}

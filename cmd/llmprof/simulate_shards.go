@@ -119,7 +119,7 @@ func (s *simulator) submit(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("reading the shards in %s: %w", f.Dir, err)
 		}
-		s.results.Add(p.Name, p.Load, p.Result)
+		s.results.Add(ctx, p.Name, p.Load, p.Result)
 	}
 	if s.records != "" {
 		if err := s.app.whole(s.records, func(w io.Writer) error { return f.Join(w, "records") }); err != nil {

@@ -155,9 +155,12 @@ func (l *SteadyLoad) Rates(ctx context.Context, from Sources, ans *Answer) (*Rat
 		return nil, err
 	}
 	prompt, gen := l.lengths(ans)
-	all, err := server.Steadies(prompt, gen)
+	all, err := server.Steadies(ctx, prompt, gen)
 	return &Rates{server, prompt, gen, all, plan.Slower(&ans.Estimate.Estimate)}, err
 }
+
+// During lets a context end what is asked from now on.
+func (r *Rates) During(ctx context.Context) { r.all.During(ctx) }
 
 // At is the steady state at a rate, with that at the slow end of the interval where that is stable.
 func (r *Rates) At(rate float64) (*view.Load, error) {

@@ -59,6 +59,7 @@ func (p *Page) serve(ctx context.Context, q *ask.Question, flags map[string]stri
 func (s *served) of(ctx context.Context, p *Page, q *ask.Question, l *ask.SteadyLoad, flags map[string]string) (*ask.Rates, error) {
 	server := fmt.Sprint(others(flags, ofLoad), q.Workload.Batch)
 	if s.server == server {
+		s.states.During(ctx)
 		return s.states, nil
 	}
 	ans, err := s.deployment.Predict(q)

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -27,22 +28,23 @@ type SimulatedPoint struct {
 }
 
 // Add adds a load. What is wrong with it is a warning.
-func (s *Simulation) Add(name string, l *serving.Load, r *serving.Result) {
+func (s *Simulation) Add(ctx context.Context, name string, l *serving.Load, r *serving.Result) {
 	s.Points = append(s.Points, SimulatedPoint{name, l, r})
 	warn := func(format string, args ...any) {
 		s.Warnings = append(s.Warnings, name+": "+fmt.Sprintf(format, args...))
 	}
 	if r.Refused > 0 {
-		warn("%d requests were refused: they are longer than the model or the KV cache", r.Refused)
+		warn("%d requests were refused; %s", r.Refused, r.Refusal)
 	}
 	if r.Interrupted {
 		warn("interrupted after %d requests", r.Completed)
+		return
 	}
 	if l == nil || l.Arrival.Kind == "closed" {
 		return
 	}
 	if s.Server.Prefillers == 0 || l.Gen.MeanLength() >= 2 { // An answer of one token has no decode.
-		if _, err := s.Server.SteadyRate(l.Arrival.Rate, l.Prompt, l.Gen); err != nil {
+		if _, err := s.Server.SteadyRate(ctx, l.Arrival.Rate, l.Prompt, l.Gen); err != nil {
 			warn("%v; the times grow with the number of requests", err)
 			return
 		}
