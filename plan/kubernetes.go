@@ -23,8 +23,8 @@ func kubernetes(r *Row, vllm *Launch, checkpoint string) Launch {
 		l.Notes = append(l.Notes, fmt.Sprintf("a pod of %d GPUs is on no machine of %d: use a LeaderWorkerSet (lws.sigs.k8s.io)", gpus, per))
 	}
 	var args strings.Builder
-	for _, w := range words {
-		args.WriteString("\n            - " + strconv.Quote(w))
+	for _, w := range words { // Kubernetes replaces $(NAME) by a variable, which may be a secret.
+		args.WriteString("\n            - " + strconv.Quote(strings.ReplaceAll(w, "$(", "$$(")))
 	}
 	resource, image := "nvidia.com/gpu", "vllm/vllm-openai:latest"
 	switch r.Card.GPU.Vendor {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"llmprof/internal/testkit/kube"
+	"llmprof/unit"
 )
 
 type labels map[string]string
@@ -67,6 +68,16 @@ func TestManifest(t *testing.T) {
 		if c.VolumeMounts[0].Name != pod.Spec.Volumes[0].Name || c.StartupProbe.HTTPGet.Port != c.Ports[0].ContainerPort {
 			t.Errorf("%d: %+v", i, c)
 		}
+	}
+}
+
+// Kubernetes puts no variable of the pod into a name, as it would a token of the hub for $(HF_TOKEN).
+func TestManifestKeepsNames(t *testing.T) {
+	q := request(t, "llama3.1-8b", "h100")
+	row := Row{Formats: Formats{"", unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Batch: 1, GPUs: 1, Card: &q.Cards[0]}
+	all := Launches(&row, q, "./$(HF_TOKEN)/m")
+	if text := all[len(all)-1].Text; !strings.Contains(text, `"./$$(HF_TOKEN)/m"`) {
+		t.Errorf("the folder's name is a variable:\n%s", text)
 	}
 }
 

@@ -77,7 +77,7 @@ func sourceOf(path, given string) (s hardware.Tables, err error) {
 	}
 	for range 8 {
 		dir = filepath.Dir(dir)
-		found, _ := filepath.Glob(filepath.Join(dir, "*.dist-info", "METADATA"))
+		found, _ := input.Files(dir, "*.dist-info/METADATA") // the pattern is well formed
 		for _, file := range found {
 			if inside(path, file) {
 				return distribution(file)

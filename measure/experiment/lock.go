@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"llmprof/input"
 )
 
 // lockFile holds the process that runs in a store. The system's lock on the open
@@ -32,7 +34,7 @@ func (s Store) lock(shard string) (*lock, error) {
 		if err != nil {
 			return nil, err
 		}
-		others, _ := filepath.Glob(filepath.Join(s.Dir, ".llmprof-*"+lockFile[len(".llmprof"):]))
+		others, _ := input.Files(s.Dir, ".llmprof-*"+lockFile[len(".llmprof"):]) // the pattern is well formed
 		for _, other := range others {
 			if err := s.free(filepath.Base(other)); err != nil {
 				return nil, errors.Join(err, l.release())

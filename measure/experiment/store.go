@@ -173,7 +173,8 @@ func (s Store) keep(t *Trial, file string, results []*result.Result) error {
 			return err
 		}
 	}
-	stale, err := input.Files(s.partial(), t.ID+".p*"+result.Extension)
+	stale, err := input.Files(s.partial(), "*"+result.Extension)
+	stale = slices.DeleteFunc(stale, func(file string) bool { return !strings.HasPrefix(filepath.Base(file), t.ID+".p") })
 	if err != nil {
 		return fmt.Errorf("forgetting an old failure: %w", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"llmprof/input"
 )
 
 // A MissingError says that none of a library's names could be opened.
@@ -95,7 +97,7 @@ func (l library) before(path string) {
 	if l.beside == "" || !strings.Contains(path, "/") {
 		return
 	}
-	found, _ := filepath.Glob(filepath.Join(filepath.Dir(path), l.beside)) // a folder with [ matches nothing
+	found, _ := input.Files(filepath.Dir(path), l.beside) // the pattern is well formed
 	for _, f := range found {
 		_, _ = load(f) // the library itself says if it lacks it
 	}
@@ -199,7 +201,7 @@ func sitePackages() []string {
 	var sites []string
 	for _, r := range absolute(roots) {
 		for _, name := range []string{"site-packages", "dist-packages"} {
-			found, _ := filepath.Glob(filepath.Join(r, "lib", "python3*", name)) // a root with [ matches nothing
+			found, _ := input.Files(filepath.Join(r, "lib"), "python3*/"+name) // the pattern is well formed
 			sites = append(sites, found...)
 		}
 	}
