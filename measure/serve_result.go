@@ -46,8 +46,12 @@ func (b *benchmark) measure(ctx context.Context) (*result.Result, error) {
 		r.Reasons["energy"] = "the run stopped before its last request"
 		return r, err
 	}
-	if err := b.energy(ctx, r); err != nil {
-		return r, err
+	if err := b.energy(r); err != nil {
+		r.Reasons["energy"] = err.Error()
+		if b.NeedEnergy {
+			return r, err
+		}
+		warn(r, "", "energy was not measured: %v", err)
 	}
 	if err := b.control(ctx, r); err != nil && ctx.Err() == nil {
 		warn(r, "", "whether the server answered from a cache of prefixes is not known: %v", err)

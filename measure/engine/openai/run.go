@@ -64,8 +64,12 @@ func Run(ctx context.Context, o Options, progress func(done, failed int)) (*resu
 	} else {
 		r.closed(ctx, o.Requests, o.Warmup, keep)
 	}
+	if o.End != nil {
+		o.End()
+	}
 	c.metrics = metrics.end(ctx)
 	c.note(r.dialect.Load().notes()...)
+	c.note(metrics.notes()...)
 	return c.serving(ctx)
 }
 
