@@ -41,6 +41,9 @@ func (b *benchmark) measure(ctx context.Context) (*result.Result, error) {
 	if x := s.Steady; x != nil && !x.Reached {
 		r.Marks = append(r.Marks, "unsteady") // a note of the requests says why
 	}
+	if u := s.Usage; u != nil && u.FirstUnknown > 0 {
+		r.Marks = append(r.Marks, "bundled") // likewise
+	}
 	b.counts(r)
 	if err != nil {
 		r.Reasons["energy"] = "the run stopped before its last request"

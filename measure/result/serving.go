@@ -118,6 +118,10 @@ type UsageCheck struct {
 	TokensPerChunk *float64 `json:"tokens_per_chunk"` // null where no answer has usage
 	Missing        int      `json:"missing"`          // requests whose server gave no usage
 	Discrepant     int      `json:"discrepant"`       // requests whose tokens are not what was asked for
+
+	// FirstUnknown counts requests whose first chunk may hold several tokens, so many that TPOT would be more than
+	// 1 % longer: they have fewer chunks than tokens, and the tokens of the first one are not known. TPOT takes it for one.
+	FirstUnknown int `json:"first_chunk_unknown" late:"true"`
 }
 
 // A Record is one request. Times are seconds from when it was begun or, where
@@ -134,8 +138,9 @@ type Record struct {
 	DoneS        *float64 `json:"done_s"`
 	Prompt       *int     `json:"prompt_tokens"`
 	Generated    *int     `json:"generated_tokens"`
-	Cached       *int     `json:"cached_tokens,omitempty"` // cached tokens of the prompt, by the server's count
-	Chunks       int      `json:"chunks"`                  // chunks with a token in them
+	Cached       *int     `json:"cached_tokens,omitempty"`      // cached tokens of the prompt, by the server's count
+	FirstTokens  *int     `json:"first_chunk_tokens,omitempty"` // generated tokens of the first chunk with a token; absent where they were not counted
+	Chunks       int      `json:"chunks"`                       // chunks with a token in them
 	Status       int      `json:"status"`
 	Failure      string   `json:"failure"`         // "" if it was completed
 	Error        string   `json:"error,omitempty"` // error message of the server or the system

@@ -27,7 +27,8 @@ type outcome struct {
 	failure *Failure      // nil if it was completed
 	refusal string        // all that the server said with a status of 400 or 422
 	output  strings.Builder
-	asked   int // tokens
+	asked   int    // tokens
+	first   string // text of the first chunk with a token
 
 	barren   *time.Timer   // ends an answer that goes on without tokens
 	patience time.Duration // Every token sets barren to it.
@@ -254,6 +255,9 @@ func (o *outcome) stream(ctx context.Context, from *events, save bool) *Failure 
 		l := c.look()
 		finished = finished || l.finished
 		if l.output || l.reasoning {
+			if o.record.Chunks == 0 {
+				o.opening(&c)
+			}
 			o.token(at, last, l.output)
 			last = at
 			if most := mostChunks * (o.asked + 1); o.record.Chunks > most {
@@ -279,6 +283,21 @@ func (o *outcome) ended(at time.Duration, whole bool, why string) *Failure {
 	}
 	o.record.DoneS = seconds(at)
 	return nil
+}
+
+// mostOpening is the most bytes of a first chunk's text that are kept, of some thousands of tokens.
+const mostOpening = 16 << 10
+
+// opening keeps what says how many tokens the first chunk with a token has: the usage in it, or its text.
+func (o *outcome) opening(c *chunk) {
+	if c.Usage != nil && c.Usage.Generated != nil {
+		o.record.FirstTokens = c.Usage.Generated
+		return
+	}
+	var text strings.Builder
+	if c.appendText(&text); text.Len() <= mostOpening {
+		o.first = text.String()
+	}
 }
 
 // mostChunks is how many chunks with tokens an answer may have for each token that was asked for. A token whose

@@ -68,6 +68,7 @@ func Run(ctx context.Context, o Options, progress func(done, failed int)) (*resu
 		o.End()
 	}
 	c.metrics = metrics.end(ctx)
+	r.countFirst(ctx, c.outcomes)
 	c.note(r.dialect.Load().notes()...)
 	c.note(metrics.notes()...)
 	return c.serving(ctx)
