@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -128,6 +130,10 @@ func (b *benchmark) energy(r *result.Result) error {
 		return b.err
 	}
 	seen, s := b.window, r.Serving
+	if len(s.Redirected) > 0 {
+		return fmt.Errorf("requests were redirected to other hosts, whose energy this machine's sensors do not measure: %s",
+			strings.Join(slices.Sorted(maps.Keys(s.Redirected)), ", "))
+	}
 	if seen == nil {
 		return errors.New("the run was stopped before the meter was read")
 	}

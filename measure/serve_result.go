@@ -79,6 +79,9 @@ func (b *benchmark) blank() *result.Result {
 			"operators": "a server does not say its operators",
 		},
 	}
+	for _, host := range b.about.Away {
+		warn(r, "", "what the server runs was answered by %s, to which it redirects", host)
+	}
 	if m := b.model; m != nil {
 		r.Model = result.Model{Name: m.Name, Source: m.Source, Family: m.Family, ParamsTotal: m.Params()}
 	}

@@ -21,12 +21,13 @@ type Serving struct {
 	Notes       []string       `json:"notes"` // options that the server refused, and reasons to doubt figures
 	Records     []Record       `json:"records"`
 
-	Arrivals    string  `json:"arrivals" late:"true"`         // "closed", "poisson" or "trace"
-	ServedModel string  `json:"served_model" late:"true"`     // the name of the model in requests
-	Connections string  `json:"connections" late:"true"`      // "pooled": a kept one for any request, "new": one a request, "worker": one a client
-	Reconnects  int     `json:"reconnects" late:"true"`       // requests sent once more, because the server had closed the kept connection
-	TimeoutS    float64 `json:"timeout_s" late:"true"`        // longest silence until the first byte and between two events
-	PromptAsked int     `json:"prompt_len_asked" late:"true"` // tokens that a prompt was meant to have; 0 for prompts of a file
+	Arrivals    string         `json:"arrivals" late:"true"`         // "closed", "poisson" or "trace"
+	ServedModel string         `json:"served_model" late:"true"`     // the name of the model in requests
+	Connections string         `json:"connections" late:"true"`      // "pooled": a kept one for any request, "new": one a request, "worker": one a client
+	Reconnects  int            `json:"reconnects" late:"true"`       // requests sent once more, because the server had closed the kept connection
+	Redirected  map[string]int `json:"redirected" late:"true"`       // other hosts that answered, after a redirect, to the number of requests
+	TimeoutS    float64        `json:"timeout_s" late:"true"`        // longest silence until the first byte and between two events
+	PromptAsked int            `json:"prompt_len_asked" late:"true"` // tokens that a prompt was meant to have; 0 for prompts of a file
 
 	PromptTokens    *stats.Summary `json:"prompt_tokens" late:"true"`    // prompt tokens of completed requests, by the server's count
 	GeneratedTokens *stats.Summary `json:"generated_tokens" late:"true"` // generated tokens of a request

@@ -80,6 +80,21 @@ func TestUsage(t *testing.T) {
 		"no details": {
 			content("x") + content("y") + `data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3,"prompt_tokens_details":null}}` + "\n\n" + done, 3, bundled,
 		},
+		"whole numbers as fractions": {
+			content("x") + content("y") + content("z") + `data: {"choices":[],"usage":{"prompt_tokens":5.0,"completion_tokens":3e0,"prompt_tokens_details":{"cached_tokens":0.0}}}` + "\n\n" + done, 3, "",
+		},
+		"more in the cache than in the prompt": {
+			content("x") + content("y") + content("z") + `data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":1000000}}}` + "\n\n" + done, 3,
+			"the usage of 4 answers says what cannot be, which was dropped: 1000000 cached tokens of a prompt of 5",
+		},
+		"twice, then more than there can be": {
+			content("x") + content("y") + content("z") + counts + `data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":4000}}` + "\n\n" + done, 3,
+			"which was dropped: 4000 generated tokens, where there can be no more than",
+		},
+		"more than there can be": {
+			content("x") + content("y") + `data: {"choices":[],"usage":{"prompt_tokens":1073741824,"completion_tokens":1073741824}}` + "\n\n" + done, 0,
+			"the usage of 4 answers says what cannot be, which was dropped: 1073741824 prompt tokens",
+		},
 		"two in one, then one": {content("x y") + content("z") + stop + counts + done, 3, bundled},
 	}
 	for name, test := range tests {
@@ -131,4 +146,21 @@ func FuzzChunk(f *testing.F) {
 			t.Errorf("%q is no short line", line)
 		}
 	})
+}
+
+// Counts that are no whole numbers are refused in words.
+func TestUsageThatCannotBe(t *testing.T) {
+	for said, want := range map[string]string{
+		"16": "", "16.0": "", "1.6e1": "", `"16"`: "", "null": "", "0": "",
+		"16.5": "usage counts 16.5 tokens", "-1": "usage counts -1 tokens", "1e999": "usage counts 1e999 tokens", "1073741825": "usage counts 1073741825", "[]": "json", `"x"`: "x",
+	} {
+		var c chunk
+		err := c.parse([]byte(`{"usage":{"completion_tokens":` + said + `}}`))
+		if want == "" && err != nil || want != "" && !says(err, want) {
+			t.Errorf("%s: %v", said, err)
+		}
+		if n := c.Usage; want == "" && said != "null" && said != "0" && (n.Generated == nil || *n.Generated != 16) {
+			t.Errorf("%s: %+v", said, n)
+		}
+	}
 }

@@ -78,7 +78,7 @@ func (c *collector) serving(ctx context.Context) (*result.Serving, error) {
 	o := c.options
 	s := &result.Serving{
 		Endpoint: c.endpoint, API: o.API, Concurrency: o.Concurrency, Requests: len(c.outcomes), Warmups: o.Warmup,
-		Completed: c.completed, Failures: map[string]int{}, Records: make([]result.Record, len(c.outcomes)),
+		Completed: c.completed, Failures: map[string]int{}, Redirected: map[string]int{}, Records: make([]result.Record, len(c.outcomes)),
 		ServedModel: o.Model, Connections: cmp.Or(o.Connections, Pooled), TimeoutS: o.timeout().Seconds(), PromptAsked: o.PromptLen,
 	}
 	if o.RequestRate > 0 {
@@ -89,6 +89,9 @@ func (c *collector) serving(ctx context.Context) (*result.Serving, error) {
 		s.Records[i] = x.record
 		if x.failure != nil {
 			s.Failures[x.failure.Kind]++
+		}
+		if x.away != "" {
+			s.Redirected[x.away]++
 		}
 		if x.reconnected {
 			s.Reconnects++

@@ -1,7 +1,9 @@
 package openai
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -51,8 +53,27 @@ func (c *collector) remarks(s *result.Serving) {
 		}
 		c.note(fmt.Sprintf("%d answers do not have the %stokens that were asked for", u.Discrepant, asked))
 	}
+	c.serverRemarks(s)
 	c.chunkRemarks(s)
 	c.promptRemarks(s)
+}
+
+// serverRemarks notes answers that came from elsewhere, and counts that cannot be.
+func (c *collector) serverRemarks(s *result.Serving) {
+	for _, host := range slices.Sorted(maps.Keys(s.Redirected)) {
+		c.note(fmt.Sprintf("%d requests were redirected to %s, which is not the host and port of the base URL and never gets the API key: "+
+			"the times are of that server, and have the redirect in them", s.Redirected[host], host))
+	}
+	odd, first := 0, ""
+	for _, o := range c.outcomes {
+		if o.odd != "" {
+			odd++
+			first = cmp.Or(first, o.odd)
+		}
+	}
+	if odd > 0 {
+		c.note(fmt.Sprintf("the usage of %d answers says what cannot be, which was dropped: %s", odd, first))
+	}
 }
 
 // chunkRemarks notes where chunks hold several tokens: the first, which TPOT leaves out or cannot, and all, of whose
