@@ -98,6 +98,41 @@ func TestSMIWarns(t *testing.T) {
 	}
 }
 
+// What cannot be shown or read is refused, and figures that are none stay away.
+func TestSMIPrintsNonsense(t *testing.T) {
+	for _, name := range []string{"\x1b[2JEvil", "Evil\u202e H100", "\xff\xfe", strings.Repeat("x", 1<<20)} {
+		o := Options{Run: smi(map[string]string{"--query-gpu=uuid": "GPU-1, " + name + ", nan, nan, nan, nan, nan, nan\n"})}.withDefaults()
+		_, err := openSMI(t.Context(), &o)
+		if err == nil || strings.ContainsAny(err.Error(), "\x1b\u202e") || len(err.Error()) > 1000 {
+			t.Errorf("%.40q: %v", name, err)
+		}
+	}
+	o := Options{Run: smi(map[string]string{"--query-gpu=uuid": "GPU-1, NVIDIA H200, 1e300, nan, nan, nan, nan, nan\n"})}.withDefaults()
+	d, err := openSMI(t.Context(), &o)
+	if err != nil || d.gpus[0].MemoryBytes != nil || d.gpus[0].PowerLimitW != nil || d.gpus[0].MIG != nil {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// A reading that hangs ends with the command.
+func TestSMIEndsWithTheCommand(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	hang := func(ctx context.Context, _ string, args ...string) ([]byte, error) {
+		if strings.HasPrefix(args[0], "--query-gpu=uuid") {
+			return []byte(h200["--query-gpu=uuid"]), nil
+		}
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	o := Options{Run: hang}.withDefaults()
+	d, err := openSMI(ctx, &o)
+	testkit.Must(t, err)
+	time.AfterFunc(10*time.Millisecond, cancel)
+	if _, err := d.boards[0].watts(); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
 func FuzzSMI(f *testing.F) {
 	for _, text := range h200 {
 		f.Add(text)
