@@ -429,19 +429,21 @@ func (s *pageServer) run(ctx context.Context, args []string, progressed func(lin
 	cmd.WaitDelay = stopTime
 	var stdout bytes.Buffer
 	cmd.Stdout = &stdout
-	progress, err := cmd.StderrPipe()
+	progress, in := io.Pipe() // A pipe of the process would be read for as long as a child of it has it.
+	cmd.Stderr = in
+	last, read := "", make(chan struct{})
+	go func() {
+		defer close(read)
+		for lines := bufio.NewScanner(progress); lines.Scan(); {
+			last = lines.Text()
+			progressed(last)
+		}
+		_, _ = io.Copy(io.Discard, progress) // what follows a line that is too long
+	}()
+	err = cmd.Run()
+	_ = in.Close() // It never fails.
+	<-read
 	if err != nil {
-		return "", err
-	}
-	if err := cmd.Start(); err != nil {
-		return "", err
-	}
-	last := ""
-	for lines := bufio.NewScanner(progress); lines.Scan(); {
-		last = lines.Text()
-		progressed(last)
-	}
-	if err := cmd.Wait(); err != nil {
 		return "", errors.New(strings.TrimPrefix(last, "llmprof: ") + " (" + err.Error() + ")")
 	}
 	return stdout.String(), nil
