@@ -25,9 +25,9 @@ func TestFitByALiar(t *testing.T) {
 		"one":                    {func(string, int) int { return 1 }, "prompts cannot be given a length by it"},
 		"honest twice":           {func(s string, asked int) int { return words(s) / max(1, 1000*(asked-2)) }, "prompts"},
 		"less and less":          {func(s string, asked int) int { return words(s) - asked*words(s)/100 }, "prompts"},
-		"always one short":       {func(s string, asked int) int { return min(words(s), 511) }, "511 tokens in"},
+		"always one short":       {func(s string, _ int) int { return min(words(s), 511) }, "511 tokens in"},
 		"more with each":         {func(s string, asked int) int { return words(s) + asked }, "prompts"},
-		"no more than a billion": {func(s string, asked int) int { return 1_000_000_000 * words(s) }, "the server's template alone"},
+		"no more than a billion": {func(s string, _ int) int { return 1_000_000_000 * words(s) }, "the server's template alone"},
 	} {
 		var asked, longest atomic.Int64
 		c := &Counter{How: "/tokenize", free: func() {}, Count: func(_ context.Context, text string) (int, error) {
