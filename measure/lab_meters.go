@@ -157,7 +157,8 @@ func (l *Lab) describe(r *result.Result, m *meters, replica int) {
 	}
 	r.Warnings = append(r.Warnings, one.Warnings()...)
 	if r.Energy == nil {
-		r.Reasons["energy"], r.Reasons["meter"] = notWanted, notWanted
+		r.Reasons["energy"] = cmp.Or(r.Reasons["energy"], notWanted)
+		r.Reasons["meter"] = r.Reasons["energy"]
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +28,8 @@ type benchmark struct {
 	meters *meters
 	carbon *result.CO2 // intensity of the grid; nil if not known
 	mark   power.Mark
-	err    error                              // error at the meter's first edge
+	window *power.Window                      // what the meter saw of the requests
+	err    error                              // error at an edge of it
 	looked func() ([]result.Condition, error) // ends the reading of clocks where no energy is measured
 	seed   uint64
 	asked  progress
@@ -118,7 +121,7 @@ func (b *benchmark) environment() []string {
 
 // energy closes the window around the requests. Prefill and decode of different
 // requests run at once, so there is energy of a request, and none of a phase.
-func (b *benchmark) energy(ctx context.Context, r *result.Result) error {
+func (b *benchmark) energy(r *result.Result) error {
 	m := b.meters.of(0)
 	if m == nil || !b.point.Energy {
 		return nil
@@ -126,11 +129,14 @@ func (b *benchmark) energy(ctx context.Context, r *result.Result) error {
 	if b.err != nil {
 		return b.err
 	}
-	seen, err := m.End(ctx, b.mark)
-	if err != nil {
-		return err
+	seen, s := b.window, r.Serving
+	if len(s.Redirected) > 0 {
+		return fmt.Errorf("requests were redirected to other hosts, whose energy this machine's sensors do not measure: %s",
+			strings.Join(slices.Sorted(maps.Keys(s.Redirected)), ", "))
 	}
-	s := r.Serving
+	if seen == nil {
+		return errors.New("the run was stopped before the meter was read")
+	}
 	w := &result.Window{Seconds: seen.End.Sub(seen.Begin).Seconds(), Passes: float64(s.Completed), Domains: seen.Domains}
 	e := &result.Energy{Scope: m.Scope(), Request: w, Idle: b.meters.idle}
 	joules := meanPower(w) * w.Seconds
@@ -155,5 +161,6 @@ func (b *benchmark) finish(started time.Time, r *result.Result, err error) ([]*r
 	r.Started, r.Ended = started, time.Now()
 	r.Provenance = result.Provenance{Version: b.Version, Command: b.Command, Seed: b.seed}
 	b.describe(r, b.meters, 0)
+	result.Sift(r)
 	return []*result.Result{r}, err
 }

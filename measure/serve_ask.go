@@ -67,6 +67,15 @@ func (b *benchmark) options(ctx context.Context) (o openai.Options, err error) {
 		b.say(fmt.Sprintf("%d requests; one that hears nothing for %v has failed", b.asks.Requests, o.Timeout))
 		b.asked.begin()
 	}
+	o.End = func() {
+		if b.looked != nil {
+			seen, err := b.looked()
+			b.looked = func() ([]result.Condition, error) { return seen, err }
+		}
+		if m := b.meters.of(0); m != nil && p.Energy && b.err == nil && ctx.Err() == nil {
+			b.window, b.err = m.End(ctx, b.mark)
+		}
+	}
 	if b.Records != nil {
 		o.Each = b.record
 	}

@@ -41,13 +41,20 @@ func (b *benchmark) measure(ctx context.Context) (*result.Result, error) {
 	if x := s.Steady; x != nil && !x.Reached {
 		r.Marks = append(r.Marks, "unsteady") // a note of the requests says why
 	}
+	if u := s.Usage; u != nil && u.FirstUnknown > 0 {
+		r.Marks = append(r.Marks, "bundled") // likewise
+	}
 	b.counts(r)
 	if err != nil {
 		r.Reasons["energy"] = "the run stopped before its last request"
 		return r, err
 	}
-	if err := b.energy(ctx, r); err != nil {
-		return r, err
+	if err := b.energy(r); err != nil {
+		r.Reasons["energy"] = err.Error()
+		if b.NeedEnergy {
+			return r, err
+		}
+		warn(r, "", "energy was not measured: %v", err)
 	}
 	if err := b.control(ctx, r); err != nil && ctx.Err() == nil {
 		warn(r, "", "whether the server answered from a cache of prefixes is not known: %v", err)
@@ -71,6 +78,9 @@ func (b *benchmark) blank() *result.Result {
 			"step_s": "a server does not say its steps", "sizes_bytes": "a server does not say what it holds",
 			"operators": "a server does not say its operators",
 		},
+	}
+	for _, host := range b.about.Away {
+		warn(r, "", "what the server runs was answered by %s, to which it redirects", host)
 	}
 	if m := b.model; m != nil {
 		r.Model = result.Model{Name: m.Name, Source: m.Source, Family: m.Family, ParamsTotal: m.Params()}

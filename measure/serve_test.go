@@ -163,6 +163,37 @@ func (r rapl) Open(name string) (fs.File, error) {
 	}.Open(name)
 }
 
+// A breaking counter says nonsense from a moment on.
+type breaking struct {
+	rapl
+	from time.Time
+}
+
+// Open opens a file or a folder of it.
+func (b breaking) Open(name string) (fs.File, error) {
+	if strings.HasSuffix(name, "/energy_uj") && time.Now().After(b.from) {
+		return fstest.MapFS{name: {Data: []byte("-1e999\n")}}.Open(name)
+	}
+	return b.rapl.Open(name)
+}
+
+// A sensor that breaks while requests run costs the energy, and not the requests.
+func TestServeBesideABreakingSensor(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(stream))
+	defer server.Close()
+	l := newLab(t)
+	l.Root = breaking{rapl{time.Now()}, time.Now().Add(500 * time.Millisecond)}
+	p := servingPoint(server.URL)
+	p.Requests = 200
+	results, err := l.Measure(t.Context(), p)
+	testkit.Must(t, err)
+	r := results[0]
+	if r.Energy != nil || !strings.Contains(r.Reasons["energy"], "energy_uj") || r.Serving.Completed != 200 || len(r.Marks) > 0 {
+		t.Errorf("energy %+v, because %q; %d completed, marks %v", r.Energy, r.Reasons["energy"], r.Serving.Completed, r.Marks)
+	}
+	checked(t, r)
+}
+
 func TestServeFails(t *testing.T) {
 	l := newLab(t)
 	for want, change := range map[string]func(*experiment.Point){

@@ -133,7 +133,7 @@ func (w *gpuWatch) end(ctx context.Context) (*reading, error) {
 	if err := errors.Join(err, w.finish()); err != nil {
 		return nil, err
 	}
-	r := &reading{begin: w.begin, end: end, samples: w.samples, readS: w.slowest.Seconds()}
+	r := &reading{begin: w.begin, end: end, samples: w.samples, readS: w.slowest.Seconds(), notes: w.notes(w.board.id())}
 	seconds := end.Sub(w.begin).Seconds()
 	if seconds <= 0 {
 		return nil, fmt.Errorf("%s: a window of %v s", w.board.id(), seconds)

@@ -174,7 +174,7 @@ func (w *railWatch) end(context.Context) (*reading, error) {
 	}
 	r, err := railDomains(w.rails, w.sensor, w.samples)
 	if err == nil {
-		r.readS = w.slowest.Seconds()
+		r.readS, r.notes = w.slowest.Seconds(), w.notes("rails")
 	}
 	return r, err
 }

@@ -179,6 +179,33 @@ func TestTegrastatsRuns(t *testing.T) {
 	}
 }
 
+// A program that prints without a pause, or whose child holds its pipe, neither fills the memory nor is waited for.
+func TestTegrastatsMisbehaves(t *testing.T) {
+	const line = "'VDD_GPU 2000mW/1mW VIN 20000mW/1mW'"
+	for name, script := range map[string]string{
+		"no pause":       "exec yes " + line,
+		"a child":        "sleep 60 & while :; do echo " + line + "; sleep 0.02; done",
+		"an endless one": "echo " + line + "; exec cat /dev/zero",
+	} {
+		dir := t.TempDir()
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, "tegrastats"), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+		t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+		begun := time.Now()
+		m, err := Open(t.Context(), Options{Root: fstest.MapFS{"proc/device-tree/model": file("NVIDIA Jetson AGX Thor")}})
+		testkit.Must(t, err)
+		mark, err := m.Begin(t.Context())
+		testkit.Must(t, err)
+		time.Sleep(300 * time.Millisecond)
+		w, err := m.End(t.Context(), mark)
+		if (err == nil) != (name != "an endless one") || err == nil && len(w.Samples) > 1000 {
+			t.Errorf("%s: %v", name, err)
+		}
+		if took := time.Since(begun); took > 20*time.Second {
+			t.Errorf("%s: it took %v", name, took)
+		}
+	}
+}
+
 func FuzzTegrastats(f *testing.F) {
 	f.Add("VDD_IN 2532/2698 VDD_CPU 76/178 NC 0mW/0mW VDD_GPU -392mW/-392mW VIN 87426mW/43713mW/87426mW")
 	f.Fuzz(func(t *testing.T, line string) {

@@ -1,6 +1,7 @@
 package power
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,7 @@ func (m *Monitor) Look(ctx context.Context) (end func() ([]result.Condition, err
 				continue
 			}
 			m.disown(r.condition)
+			m.warnings = append(m.warnings, r.notes...)
 			all = append(all, *r.condition)
 		}
 		return all, err
@@ -124,7 +126,7 @@ func (w *clockWatch) end(context.Context) (*reading, error) {
 	}
 	now := time.Now()
 	c, err := condition(w.of, w.states, w.held0, now.Sub(w.begun).Seconds())
-	return &reading{begin: w.begun, end: now, condition: c}, err
+	return &reading{begin: w.begun, end: now, condition: c, notes: w.notes("clocks of " + cmp.Or(w.of.id(), "the GPU"))}, err
 }
 
 // condition sums up the states that a GPU was in for so many seconds.

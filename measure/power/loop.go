@@ -1,18 +1,28 @@
 package power
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	"llmprof/measure/wait"
 )
 
-// A loop reads a sensor again and again in a goroutine of its own, until it is ended or a read fails.
+// mostInARow is how many reads in a row may fail. A sensor that stops goes on to fail; one that once says what is no
+// figure does not.
+const mostInARow = 3
+
+// A loop reads a sensor again and again in a goroutine of its own, until it is ended or reads fail.
 type loop struct {
 	stop context.CancelFunc
 	done chan struct{}
 	err  error
+
+	dropped int   // reads that failed
+	why     error // why the first of them did
+	inARow  int   // failed reads since one that did not
 
 	mu      sync.Mutex // guards slowest
 	slowest time.Duration
@@ -25,16 +35,41 @@ func (l *loop) run(ctx context.Context, period func(i int) time.Duration, read f
 	go func() {
 		defer close(l.done)
 		for i := 0; l.err == nil && (period(i) == 0 || wait.For(ctx, period(i)) == nil); i++ {
-			l.err = read()
+			l.heed(read())
 		}
 	}()
+}
+
+// heed counts a read that failed; too many in a row end the loop.
+func (l *loop) heed(err error) {
+	if err == nil {
+		l.inARow = 0
+		return
+	}
+	l.dropped++
+	l.inARow++
+	l.why = cmp.Or(l.why, err)
+	if l.inARow == mostInARow {
+		l.err = err
+	}
 }
 
 // finish ends the loop, and says what went wrong in it.
 func (l *loop) finish() error {
 	l.stop()
 	<-l.done
+	if l.err == nil && l.inARow > 0 { // It may have stopped.
+		return l.why
+	}
 	return l.err
+}
+
+// notes says which reads were left out, of a sensor that has ended.
+func (l *loop) notes(sensor string) []string {
+	if l.dropped == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s: a reading is left out where the sensor gave none, %d in all: %v", sensor, l.dropped, l.why)}
 }
 
 // last ends the loop, and reads once more unless something went wrong in it.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os/exec"
 	"strings"
 	"time"
 
 	"llmprof/measure/procfs"
+	"llmprof/measure/program"
 	"llmprof/measure/result"
 	"llmprof/unit"
 )
@@ -97,13 +97,18 @@ const (
 	coarsePeriod = 200 * time.Millisecond // period where each sample starts a process
 )
 
+// programLimit bounds the time of a program that prints what sensors say: nvidia-smi is slow where the driver has to wake
+// the GPU.
+const programLimit = 10 * time.Second
+
 func (o Options) withDefaults() Options {
 	if o.Env == nil {
 		o.Env = func(string) string { return "" }
 	}
 	if o.Run == nil {
 		o.Run = func(ctx context.Context, name string, args ...string) ([]byte, error) {
-			return exec.CommandContext(ctx, name, args...).Output()
+			out, _, err := program.Output(ctx, programLimit, name, args...)
+			return out, err
 		}
 	}
 	return o

@@ -185,7 +185,7 @@ func (w *raplWatch) end(context.Context) (*reading, error) {
 	if seconds <= 0 {
 		return nil, fmt.Errorf("RAPL: a window of %v s", seconds)
 	}
-	r := &reading{begin: w.begun, end: w.ended, readS: w.slowest.Seconds()}
+	r := &reading{begin: w.begun, end: w.ended, readS: w.slowest.Seconds(), notes: w.notes("RAPL")}
 	for i := range w.zones {
 		z := &w.zones[i]
 		joules := w.sum[i] / 1e6

@@ -9,14 +9,11 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"llmprof/measure/result"
 	"llmprof/unit"
 )
-
-// smiLimit bounds the time of nvidia-smi: it is slow where the driver has to
-// wake the GPU.
-const smiLimit = 10 * time.Second
 
 // nvidia-smi is asked for these, once for a board and at each sample. An older driver
 // answers names that it does not know with an error that names them.
@@ -61,16 +58,24 @@ func openSMI(ctx context.Context, o *Options) (*driver, error) {
 		g.MemoryBytes, g.PowerLimitW = mebibytes(row[2]), scaled(row[3], 1)
 		g.Persistence, g.MIG, g.ECC = enabled(row[4]), enabled(row[5]), enabled(row[6])
 		d.version = row[7]
-		d.boards = append(d.boards, &smiBoard{uuid: g.UUID, run: o.Run})
+		d.boards = append(d.boards, &smiBoard{uuid: g.UUID, run: within(ctx, o.Run)})
 		d.gpus = append(d.gpus, g)
 	}
 	return d, nil
 }
 
+// within is a runner whose programs end with a context: readings that are under way do not outlast the command.
+func within(outer context.Context, run Runner) Runner {
+	return func(ctx context.Context, name string, args ...string) ([]byte, error) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(outer, func() { cancel(context.Cause(outer)) })()
+		return run(ctx, name, args...)
+	}
+}
+
 // askSMI asks nvidia-smi for fields and returns a row for each board or process.
 func askSMI(ctx context.Context, run Runner, query string, fields []string, more ...string) ([][]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, smiLimit)
-	defer cancel()
 	out, err := run(ctx, "nvidia-smi", append([]string{query + strings.Join(fields, ","), "--format=csv,noheader,nounits"}, more...)...)
 	if err != nil {
 		return nil, fmt.Errorf("nvidia-smi: %w%s", err, clip(string(out)))
@@ -103,10 +108,16 @@ func parseSMI(text string, fields int) ([][]string, error) {
 		}
 		for i := range row {
 			row[i] = strings.TrimSpace(row[i])
+			if hidden := strings.IndexFunc(row[i], func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }); hidden >= 0 || len(row[i]) > mostField {
+				return nil, fmt.Errorf("nvidia-smi printed %.60q, %d bytes long: want at most %d, all of them printable", row[i], len(row[i]), mostField)
+			}
 		}
 	}
 	return rows, nil
 }
+
+// mostField is the most bytes of a field: of names of processes, paths are the longest.
+const mostField = 4096
 
 // scaled reads a number of a unit, nil if there is none.
 func scaled(text string, unit float64) *float64 {
@@ -118,7 +129,7 @@ func scaled(text string, unit float64) *float64 {
 
 // mebibytes reads a number of MiB.
 func mebibytes(text string) *int64 {
-	if mib, ok := quantity(text); ok {
+	if mib, ok := quantity(text); ok && mib < 1<<40 {
 		return new(int64(mib) << 20)
 	}
 	return nil

@@ -98,6 +98,81 @@ func TestSMIWarns(t *testing.T) {
 	}
 }
 
+// What cannot be shown or read is refused, and figures that are none stay away.
+func TestSMIPrintsNonsense(t *testing.T) {
+	for _, name := range []string{"\x1b[2JEvil", "Evil\u202e H100", "\xff\xfe", strings.Repeat("x", 1<<20)} {
+		o := Options{Run: smi(map[string]string{"--query-gpu=uuid": "GPU-1, " + name + ", nan, nan, nan, nan, nan, nan\n"})}.withDefaults()
+		_, err := openSMI(t.Context(), &o)
+		if err == nil || strings.ContainsAny(err.Error(), "\x1b\u202e") || len(err.Error()) > 1000 {
+			t.Errorf("%.40q: %v", name, err)
+		}
+	}
+	o := Options{Run: smi(map[string]string{"--query-gpu=uuid": "GPU-1, NVIDIA H200, 1e300, nan, nan, nan, nan, nan\n"})}.withDefaults()
+	d, err := openSMI(t.Context(), &o)
+	if err != nil || d.gpus[0].MemoryBytes != nil || d.gpus[0].PowerLimitW != nil || d.gpus[0].MIG != nil {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// A reading that fails once is left out and noted, and a sensor that stops is an error.
+func TestSMIFailsOnce(t *testing.T) {
+	for name, test := range map[string]struct {
+		fails func(read int) bool
+		kept  bool
+	}{
+		"one":        {func(read int) bool { return read == 5 }, true},
+		"now, then":  {func(read int) bool { return read%4 == 3 }, true},
+		"from there": {func(read int) bool { return read >= 5 }, false},
+		"the last":   {func(read int) bool { return read >= 15 }, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			read := 0
+			flaky := func(ctx context.Context, name string, args ...string) ([]byte, error) {
+				if strings.HasPrefix(args[0], "--query-gpu=power") {
+					if read++; test.fails(read) {
+						return []byte("nan" + strings.TrimPrefix(h200["--query-gpu=power"], "350.50")), nil
+					}
+				}
+				return smi(h200)(ctx, name, args...)
+			}
+			o := Options{Run: flaky, Root: fstest.MapFS{}}.withDefaults()
+			d, err := openSMI(t.Context(), &o)
+			testkit.Must(t, err)
+			m := &Monitor{own: map[int]bool{}, root: o.Root}
+			testkit.Must(t, m.choose(d, &o))
+			mark, err := m.Begin(t.Context())
+			testkit.Must(t, err)
+			time.Sleep(3 * time.Second)
+			w, err := m.End(t.Context(), mark)
+			if (err == nil) != test.kept || err == nil && math.Abs(w.Domains[0].MeanW-350.5) > 1e-9 {
+				t.Errorf("%s: %+v, %v", name, w, err)
+			}
+			if said := strings.Join(m.Warnings(), " "); strings.Contains(said, "a reading is left out") != test.kept {
+				t.Errorf("%s: %s", name, said)
+			}
+		})
+	}
+}
+
+// A reading that hangs ends with the command.
+func TestSMIEndsWithTheCommand(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	hang := func(ctx context.Context, _ string, args ...string) ([]byte, error) {
+		if strings.HasPrefix(args[0], "--query-gpu=uuid") {
+			return []byte(h200["--query-gpu=uuid"]), nil
+		}
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	o := Options{Run: hang}.withDefaults()
+	d, err := openSMI(ctx, &o)
+	testkit.Must(t, err)
+	time.AfterFunc(10*time.Millisecond, cancel)
+	if _, err := d.boards[0].watts(); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
 func FuzzSMI(f *testing.F) {
 	for _, text := range h200 {
 		f.Add(text)

@@ -30,8 +30,6 @@ type tegraSensor struct {
 
 // openTegrastats runs the program once, to see which rails it prints.
 func openTegrastats(ctx context.Context) (*tegraSensor, error) {
-	ctx, cancel := context.WithTimeout(ctx, tegraLimit)
-	defer cancel()
 	w, err := runTegrastats(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -60,19 +58,26 @@ func runTegrastats(ctx context.Context, s *tegraSensor) (*tegraWatch, error) {
 	ctx, stop := context.WithCancel(ctx)
 	cmd := exec.CommandContext(ctx, "tegrastats", "--interval", strconv.FormatInt(tegraPeriod.Milliseconds(), 10))
 	cmd.WaitDelay = time.Second
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
+	out, in := io.Pipe() // A pipe of the process would be waited for as long as a child of it has it.
+	cmd.Stdout = in
+	if err := cmd.Start(); err != nil {
 		stop()
 		return nil, fmt.Errorf("tegrastats: %w", err)
 	}
 	w := &tegraWatch{tegraSensor: s, samples: map[string][]Sample{}, loop: loop{stop: stop, done: make(chan struct{})}, any: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		w.err = w.read(out)
-		if err := cmd.Wait(); err != nil && ctx.Err() == nil {
+		ended := make(chan error, 1)
+		go func() {
+			err := cmd.Wait()
+			_ = in.Close() // It never fails.
+			ended <- err
+		}()
+		if w.err = w.read(out); w.err != nil {
+			stop()
+		}
+		_ = out.Close() // likewise
+		if err := <-ended; err != nil && ctx.Err() == nil {
 			w.err = errors.Join(w.err, fmt.Errorf("tegrastats: %w", err))
 		}
 	}()
@@ -82,8 +87,14 @@ func runTegrastats(ctx context.Context, s *tegraSensor) (*tegraWatch, error) {
 // read takes lines as they come; a line's time is when it came.
 func (w *tegraWatch) read(out io.Reader) error {
 	lines := bufio.NewScanner(out)
+	var last time.Time
 	for lines.Scan() {
-		now, powers := time.Now(), parseTegrastats(lines.Text())
+		now := time.Now()
+		if now.Sub(last) < tegraPeriod/10 { // A program that prints without a pause would fill the memory.
+			continue
+		}
+		last = now
+		powers := parseTegrastats(lines.Text())
 		for _, p := range powers {
 			w.samples[p.rail] = append(w.samples[p.rail], Sample{Time: now, Domain: p.rail, Watts: p.watts})
 		}
@@ -102,13 +113,17 @@ func (w *tegraWatch) read(out io.Reader) error {
 
 // first waits for a line.
 func (w *tegraWatch) first(ctx context.Context) error {
+	limit := time.NewTimer(tegraLimit)
+	defer limit.Stop()
 	select {
 	case <-w.any:
 		return nil
 	case <-w.done:
 		return errors.Join(w.err, errors.New("tegrastats printed no power of any rail"))
+	case <-limit.C:
+		return fmt.Errorf("tegrastats printed no power in %v", tegraLimit)
 	case <-ctx.Done():
-		return fmt.Errorf("tegrastats printed no power in %v: %w", tegraLimit, context.Cause(ctx))
+		return fmt.Errorf("tegrastats printed no power: %w", context.Cause(ctx))
 	}
 }
 
@@ -118,7 +133,7 @@ func (s *tegraSensor) begin(ctx context.Context) (watch, error) {
 		return nil, err
 	}
 	if err := w.first(ctx); err != nil {
-		w.stop()
+		_ = w.finish() // its end was asked for
 		return nil, err
 	}
 	return w, nil

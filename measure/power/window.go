@@ -31,6 +31,7 @@ type reading struct {
 	condition  *result.Condition
 	samples    []Sample
 	readS      float64 // the longest read
+	notes      []string
 }
 
 // A Sample is the power of a domain at a moment.
@@ -100,6 +101,7 @@ func (m *Monitor) window(readings []*reading) (*Window, error) {
 		w.Domains = append(w.Domains, r.domains...)
 		w.Samples = append(w.Samples, r.samples...)
 		w.ReadS = max(w.ReadS, r.readS)
+		m.warnings = append(m.warnings, r.notes...)
 		if r.condition != nil {
 			w.Conditions = append(w.Conditions, *r.condition)
 		}

@@ -77,17 +77,21 @@ func (c *checker) times(r *Result) {
 		c.summary(t.key, t.times)
 	}
 	for i := range r.Conditions {
-		d := &r.Conditions[i]
-		for key, s := range map[string]*stats.Summary{
-			"sm_clock_hz": d.SMClockHz, "memory_clock_hz": d.MemClockHz, "temperature_c": d.Temperature,
-			"utilization": d.Utilization, "memory_utilization": d.MemoryUtil,
-		} {
-			if s != nil {
-				at := fmt.Sprintf("conditions[%d].%s", i, key)
-				c.hold(s.N >= 1, "%s.n is %d: want at least 1", at, s.N)
-				c.hold(s.Max <= 1 || !strings.Contains(key, "utilization"), "%s.max is %v: want a share of the time, 0 to 1", at, s.Max)
-				c.hold(s.Min <= s.Median && s.Median <= s.Max, "%s: its median %v is not between %v and %v", at, s.Median, s.Min, s.Max)
-			}
+		c.condition(fmt.Sprintf("conditions[%d]", i), &r.Conditions[i])
+	}
+}
+
+// condition checks the summaries of clocks and the like.
+func (c *checker) condition(path string, d *Condition) {
+	for key, s := range map[string]*stats.Summary{
+		"sm_clock_hz": d.SMClockHz, "memory_clock_hz": d.MemClockHz, "temperature_c": d.Temperature,
+		"utilization": d.Utilization, "memory_utilization": d.MemoryUtil,
+	} {
+		if s != nil {
+			at := path + "." + key
+			c.hold(s.N >= 1, "%s.n is %d: want at least 1", at, s.N)
+			c.hold(s.Max <= 1 || !strings.Contains(key, "utilization"), "%s.max is %v: want a share of the time, 0 to 1", at, s.Max)
+			c.hold(s.Min <= s.Median && s.Median <= s.Max, "%s: its median %v is not between %v and %v", at, s.Median, s.Min, s.Max)
 		}
 	}
 }

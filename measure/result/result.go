@@ -30,7 +30,7 @@ type Result struct {
 	Workload    Workload    `json:"workload"`
 
 	TTFT       *Times   `json:"ttft_s"`
-	TPOT       *Times   `json:"tpot_s"` // one value a pass: (TTLT - TTFT) / (generated - 1)
+	TPOT       *Times   `json:"tpot_s"` // one value a pass: (TTLT - TTFT) / (generated - 1), or less the tokens of a server's first chunk
 	TTLT       *Times   `json:"ttlt_s"`
 	StepTime   *Times   `json:"step_s"` // every decode step
 	Throughput *Rates   `json:"throughput_tok_s"`

@@ -21,12 +21,13 @@ type Serving struct {
 	Notes       []string       `json:"notes"` // options that the server refused, and reasons to doubt figures
 	Records     []Record       `json:"records"`
 
-	Arrivals    string  `json:"arrivals" late:"true"`         // "closed", "poisson" or "trace"
-	ServedModel string  `json:"served_model" late:"true"`     // the name of the model in requests
-	Connections string  `json:"connections" late:"true"`      // "pooled": a kept one for any request, "new": one a request, "worker": one a client
-	Reconnects  int     `json:"reconnects" late:"true"`       // requests sent once more, because the server had closed the kept connection
-	TimeoutS    float64 `json:"timeout_s" late:"true"`        // longest silence until the first byte and between two events
-	PromptAsked int     `json:"prompt_len_asked" late:"true"` // tokens that a prompt was meant to have; 0 for prompts of a file
+	Arrivals    string         `json:"arrivals" late:"true"`         // "closed", "poisson" or "trace"
+	ServedModel string         `json:"served_model" late:"true"`     // the name of the model in requests
+	Connections string         `json:"connections" late:"true"`      // "pooled": a kept one for any request, "new": one a request, "worker": one a client
+	Reconnects  int            `json:"reconnects" late:"true"`       // requests sent once more, because the server had closed the kept connection
+	Redirected  map[string]int `json:"redirected" late:"true"`       // other hosts that answered, after a redirect, to the number of requests
+	TimeoutS    float64        `json:"timeout_s" late:"true"`        // longest silence until the first byte and between two events
+	PromptAsked int            `json:"prompt_len_asked" late:"true"` // tokens that a prompt was meant to have; 0 for prompts of a file
 
 	PromptTokens    *stats.Summary `json:"prompt_tokens" late:"true"`    // prompt tokens of completed requests, by the server's count
 	GeneratedTokens *stats.Summary `json:"generated_tokens" late:"true"` // generated tokens of a request
@@ -118,6 +119,10 @@ type UsageCheck struct {
 	TokensPerChunk *float64 `json:"tokens_per_chunk"` // null where no answer has usage
 	Missing        int      `json:"missing"`          // requests whose server gave no usage
 	Discrepant     int      `json:"discrepant"`       // requests whose tokens are not what was asked for
+
+	// FirstUnknown counts requests whose first chunk may hold several tokens, so many that TPOT would be more than
+	// 1 % longer: they have fewer chunks than tokens, and the tokens of the first one are not known. TPOT takes it for one.
+	FirstUnknown int `json:"first_chunk_unknown" late:"true"`
 }
 
 // A Record is one request. Times are seconds from when it was begun or, where
@@ -134,8 +139,9 @@ type Record struct {
 	DoneS        *float64 `json:"done_s"`
 	Prompt       *int     `json:"prompt_tokens"`
 	Generated    *int     `json:"generated_tokens"`
-	Cached       *int     `json:"cached_tokens,omitempty"` // cached tokens of the prompt, by the server's count
-	Chunks       int      `json:"chunks"`                  // chunks with a token in them
+	Cached       *int     `json:"cached_tokens,omitempty"`      // cached tokens of the prompt, by the server's count
+	FirstTokens  *int     `json:"first_chunk_tokens,omitempty"` // generated tokens of the first chunk with a token; absent where they were not counted
+	Chunks       int      `json:"chunks"`                       // chunks with a token in them
 	Status       int      `json:"status"`
 	Failure      string   `json:"failure"`         // "" if it was completed
 	Error        string   `json:"error,omitempty"` // error message of the server or the system

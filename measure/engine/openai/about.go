@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -22,6 +23,7 @@ type About struct {
 	DP         int               // engines side by side
 	Options    map[string]string // more of how it was started
 	HasMetrics bool              // The server has a page of metrics.
+	Away       []string          // other hosts that the server redirected these questions to
 }
 
 // pages are asked for in turn, each with what reads it. A server has some of them; what the first that knows
@@ -61,6 +63,11 @@ func Inquire(ctx context.Context, o Options) (*About, error) {
 			return nil, fmt.Errorf("%s: %w", r.endpoint.public, refused)
 		}
 	}
+	r.away.Range(func(host, _ any) bool {
+		a.Away = append(a.Away, host.(string))
+		return true
+	})
+	slices.Sort(a.Away)
 	return a, nil
 }
 

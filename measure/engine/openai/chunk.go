@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -41,24 +42,41 @@ type delta struct {
 
 // usage is what the server counted.
 type usage struct {
-	Prompt    *int `json:"prompt_tokens"`
-	Generated *int `json:"completion_tokens"`
-	Details   struct {
-		Cached *int `json:"cached_tokens"` // null of a server that does not count them
-	} `json:"prompt_tokens_details"`
+	Prompt    *int
+	Generated *int
+	Cached    *int // nil of a server that does not count them
+}
+
+// UnmarshalJSON reads counts in any form of a whole number, as 16.0 or 4e0.
+func (u *usage) UnmarshalJSON(text []byte) error {
+	var said struct {
+		Prompt    *json.Number `json:"prompt_tokens"`
+		Generated *json.Number `json:"completion_tokens"`
+		Details   struct {
+			Cached *json.Number `json:"cached_tokens"`
+		} `json:"prompt_tokens_details"`
+	}
+	if err := json.Unmarshal(text, &said); err != nil {
+		return err
+	}
+	for _, n := range []struct {
+		said *json.Number
+		to   **int
+	}{{said.Prompt, &u.Prompt}, {said.Generated, &u.Generated}, {said.Details.Cached, &u.Cached}} {
+		if n.said == nil {
+			continue
+		}
+		x, err := n.said.Float64()
+		if err != nil || x != math.Trunc(x) || x < 0 || x > maxTokens {
+			return fmt.Errorf("usage counts %.40s tokens: want a whole number from 0 to %d", *n.said, maxTokens)
+		}
+		*n.to = new(int(x))
+	}
+	return nil
 }
 
 // maxTokens is the most that usage may say: beyond it, it is a mistake.
 const maxTokens = 1 << 30
-
-func (u *usage) check() error {
-	for _, n := range []*int{u.Prompt, u.Generated, u.Details.Cached} {
-		if n != nil && (*n < 0 || *n > maxTokens) {
-			return fmt.Errorf("usage counts %d tokens", *n)
-		}
-	}
-	return nil
-}
 
 // A value is JSON that is not decoded: a part of the event that it was read
 // from, and good as long as that.
@@ -98,6 +116,9 @@ func (v value) text() string {
 
 var doneMark = []byte("[DONE]")
 
+// maxObjects is the most braces that an event may open: a choice takes some hundred times as much memory as its text.
+const maxObjects = 1 << 14
+
 // parse reads an event's data into c. The values in c are parts of data.
 func (c *chunk) parse(data []byte) error {
 	*c = chunk{Choices: c.Choices[:0]}
@@ -106,6 +127,9 @@ func (c *chunk) parse(data []byte) error {
 	if len(data) == 0 || data[0] != '{' {
 		return errors.New("not a JSON object")
 	}
+	if n := bytes.Count(data, []byte("{")); n > maxObjects {
+		return fmt.Errorf("it has %d objects: want one choice in it", n)
+	}
 	if err := json.Unmarshal(data, c); err != nil {
 		return err
 	}
@@ -113,9 +137,6 @@ func (c *chunk) parse(data []byte) error {
 		if c.Usage == nil {
 			c.Usage = c.Choices[i].Usage
 		}
-	}
-	if c.Usage != nil {
-		return c.Usage.check()
 	}
 	return nil
 }

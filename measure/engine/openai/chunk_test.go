@@ -57,17 +57,18 @@ func TestUsage(t *testing.T) {
 	one := func(n int) string {
 		return fmt.Sprintf(`data: {"choices":[{"delta":{"content":"x"}}],"usage":{"prompt_tokens":5,"completion_tokens":%d}}`+"\n\n", n)
 	}
+	const bundled = "their first chunk may hold several, which the server does not count: TPOT takes it for one token, and may be up to 100 % longer"
 	tests := map[string]struct {
 		text   string
 		tokens int // 0 for none
 		note   string
 	}{
 		"last chunk alone":    {whole(), 3, ""},
-		"with the last token": {content("x") + one(3) + stop + done, 3, ""},
+		"with the last token": {content("x") + one(3) + stop + done, 3, bundled},
 		"with every chunk":    {one(1) + one(2) + one(3) + stop + done, 3, ""},
-		"in the choice":       {content("x") + content("y") + `data: {"choices":[{"delta":{},"finish_reason":"stop","usage":{"completion_tokens":3}}]}` + "\n\n" + done, 3, ""},
-		"without [DONE]":      {content("x") + content("y") + counts + stop, 3, ""},
-		"no finish_reason":    {content("x") + content("y") + counts + done, 3, ""},
+		"in the choice":       {content("x") + content("y") + `data: {"choices":[{"delta":{},"finish_reason":"stop","usage":{"completion_tokens":3}}]}` + "\n\n" + done, 3, bundled},
+		"without [DONE]":      {content("x") + content("y") + counts + stop, 3, bundled},
+		"no finish_reason":    {content("x") + content("y") + counts + done, 3, bundled},
 		"none":                {content("x") + content("y") + stop + done, 0, "4 answers came without usage: their tokens are not known, and they have no TPOT"},
 		"null":                {content("x") + content("y") + `data: {"choices":[],"usage":{"completion_tokens":null}}` + "\n\n" + done, 0, "without usage"},
 		"fewer":               {content("x") + one(2) + done, 2, "4 answers do not have the 3 tokens that were asked for"},
@@ -77,9 +78,24 @@ func TestUsage(t *testing.T) {
 			"the server took 16 of 20 prompt tokens from its cache of prefixes",
 		},
 		"no details": {
-			content("x") + content("y") + `data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3,"prompt_tokens_details":null}}` + "\n\n" + done, 3, "",
+			content("x") + content("y") + `data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3,"prompt_tokens_details":null}}` + "\n\n" + done, 3, bundled,
 		},
-		"two in one, then one": {content("x y") + content("z") + stop + counts + done, 3, ""},
+		"whole numbers as fractions": {
+			content("x") + content("y") + content("z") + `data: {"choices":[],"usage":{"prompt_tokens":5.0,"completion_tokens":3e0,"prompt_tokens_details":{"cached_tokens":0.0}}}` + "\n\n" + done, 3, "",
+		},
+		"more in the cache than in the prompt": {
+			content("x") + content("y") + content("z") + `data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":1000000}}}` + "\n\n" + done, 3,
+			"the usage of 4 answers says what cannot be, which was dropped: 1000000 cached tokens of a prompt of 5",
+		},
+		"twice, then more than there can be": {
+			content("x") + content("y") + content("z") + counts + `data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":4000}}` + "\n\n" + done, 3,
+			"which was dropped: 4000 generated tokens, where there can be no more than",
+		},
+		"more than there can be": {
+			content("x") + content("y") + `data: {"choices":[],"usage":{"prompt_tokens":1073741824,"completion_tokens":1073741824}}` + "\n\n" + done, 0,
+			"the usage of 4 answers says what cannot be, which was dropped: 1073741824 prompt tokens",
+		},
+		"two in one, then one": {content("x y") + content("z") + stop + counts + done, 3, bundled},
 	}
 	for name, test := range tests {
 		s, err := Run(t.Context(), options(serve(t, func(w http.ResponseWriter, _ *http.Request) { paced(w, test.text) })), nil)
@@ -130,4 +146,21 @@ func FuzzChunk(f *testing.F) {
 			t.Errorf("%q is no short line", line)
 		}
 	})
+}
+
+// Counts that are no whole numbers are refused in words.
+func TestUsageThatCannotBe(t *testing.T) {
+	for said, want := range map[string]string{
+		"16": "", "16.0": "", "1.6e1": "", `"16"`: "", "null": "", "0": "",
+		"16.5": "usage counts 16.5 tokens", "-1": "usage counts -1 tokens", "1e999": "usage counts 1e999 tokens", "1073741825": "usage counts 1073741825", "[]": "json", `"x"`: "x",
+	} {
+		var c chunk
+		err := c.parse([]byte(`{"usage":{"completion_tokens":` + said + `}}`))
+		if want == "" && err != nil || want != "" && !says(err, want) {
+			t.Errorf("%s: %v", said, err)
+		}
+		if n := c.Usage; want == "" && said != "null" && said != "0" && (n.Generated == nil || *n.Generated != 16) {
+			t.Errorf("%s: %+v", said, n)
+		}
+	}
 }

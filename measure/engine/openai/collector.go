@@ -78,7 +78,7 @@ func (c *collector) serving(ctx context.Context) (*result.Serving, error) {
 	o := c.options
 	s := &result.Serving{
 		Endpoint: c.endpoint, API: o.API, Concurrency: o.Concurrency, Requests: len(c.outcomes), Warmups: o.Warmup,
-		Completed: c.completed, Failures: map[string]int{}, Records: make([]result.Record, len(c.outcomes)),
+		Completed: c.completed, Failures: map[string]int{}, Redirected: map[string]int{}, Records: make([]result.Record, len(c.outcomes)),
 		ServedModel: o.Model, Connections: cmp.Or(o.Connections, Pooled), TimeoutS: o.timeout().Seconds(), PromptAsked: o.PromptLen,
 	}
 	if o.RequestRate > 0 {
@@ -89,6 +89,9 @@ func (c *collector) serving(ctx context.Context) (*result.Serving, error) {
 		s.Records[i] = x.record
 		if x.failure != nil {
 			s.Failures[x.failure.Kind]++
+		}
+		if x.away != "" {
+			s.Redirected[x.away]++
 		}
 		if x.reconnected {
 			s.Reconnects++
@@ -226,12 +229,29 @@ func Times(s *result.Serving) (ttft, tpot, ttlt *result.Times) {
 const fastest = 10e-6
 
 // perToken is the TPOT of a request, which takes two tokens by the server's
-// count, and two chunks that they came in, one after the other.
+// count, and two chunks that they came in, one after the other. The tokens of the
+// first chunk came with TTFT; one whose tokens are not known is taken for one.
 func perToken(r *result.Record) *float64 {
 	if r.Generated == nil || *r.Generated < 2 || r.Chunks < 2 || heldBack(r) {
 		return nil
 	}
-	return new((*r.LastTokenS - *r.FirstTokenS) / float64(*r.Generated-1))
+	first := 1
+	if r.FirstTokens != nil {
+		first = *r.FirstTokens
+	}
+	return new((*r.LastTokenS - *r.FirstTokenS) / float64(*r.Generated-first))
+}
+
+// leastShort is by how much TPOT has to be short to be worth a word, relative to itself.
+const leastShort = 0.01
+
+// tpotShort is by how much the TPOT of a request may be short at most where the tokens of its first chunk are not known:
+// each other chunk has a token at least, so that the first has at most the rest.
+func tpotShort(r *result.Record) float64 {
+	if perToken(r) == nil {
+		return 0
+	}
+	return float64(*r.Generated-1)/float64(r.Chunks-1) - 1
 }
 
 // heldBack reports whether an answer in several chunks came all at once.
@@ -260,6 +280,9 @@ func checkUsage(records []result.Record, asked func(*result.Record) int) *result
 			u.Chunks += r.Chunks
 			if *r.Generated != asked(r) {
 				u.Discrepant++
+			}
+			if r.FirstTokens == nil && tpotShort(r) > leastShort {
+				u.FirstUnknown++
 			}
 		}
 		completed++

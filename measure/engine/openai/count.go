@@ -167,6 +167,14 @@ func resized(words []string, n int) []string {
 	return out
 }
 
+// mostWords is the most words of a token that are believed: the words are single tokens in nearly every vocabulary,
+// and a text never grows beyond so many for each token that it is to have.
+const mostWords = 2
+
+// mostCounts is how often a text is counted until it has its length; a count that is about proportional to the words
+// takes less than ten.
+const mostCounts = 64
+
 // A rate is how many tokens a word is, and how many words make up a prompt.
 type rate struct {
 	each  float64
@@ -186,8 +194,9 @@ func (c *Counter) rate(ctx context.Context, words []string, tokens int) (r rate,
 		return r, err
 	}
 	r.each = float64(most-least) / float64(many-few)
-	if r.each <= 0 {
-		return r, fmt.Errorf("the server counts %d tokens in %d words and %d in %d: prompts cannot be given a length by it", least, few, most, many)
+	if r.each < 1./mostWords {
+		return r, fmt.Errorf("the server counts %d tokens in %d words and %d in %d, of words that have one each at least in nearly every vocabulary: prompts cannot be given a length by it",
+			least, few, most, many)
 	}
 	if r.words = int(math.Round(float64(few) + float64(tokens-least)/r.each)); r.words < 1 {
 		return r, fmt.Errorf("a prompt of %d tokens: the server's template alone takes some %.0f", tokens, float64(least)-r.each*float64(few))
@@ -197,8 +206,12 @@ func (c *Counter) rate(ctx context.Context, words []string, tokens int) (r rate,
 
 // fit gives one text the length: by whole words first, then by what is left.
 func (c *Counter) fit(ctx context.Context, words []string, r rate, tokens int) (string, error) {
-	n, low, high, lowTokens := r.words, 0, math.MaxInt, 0 // low words are too few, high ones too many
-	for low+1 < high {
+	most := mostWords*tokens + 1
+	n, low, high, lowTokens := min(r.words, most), 0, most+1, 0 // low words are too few, high ones too many
+	for tries := 0; low+1 < high; tries++ {
+		if tries == mostCounts {
+			return "", fmt.Errorf("the server's count of tokens does not follow the words: %d tokens in %d words, after %d counts; prompts cannot be given a length by it", lowTokens, low, tries)
+		}
 		text := strings.Join(resized(words, n), " ")
 		got, err := c.Count(ctx, text)
 		if err != nil || got == tokens {
@@ -214,12 +227,15 @@ func (c *Counter) fit(ctx context.Context, words []string, r rate, tokens int) (
 		}
 		n = min(max(n+int(float64(tokens-got)/r.each), low+1), high-1)
 	}
+	if low == most {
+		return "", fmt.Errorf("the server counts %d tokens in %d words: prompts of %d tokens cannot be made by it", lowTokens, low, tokens)
+	}
 	return c.topUp(ctx, strings.Join(resized(words, low), " "), lowTokens, tokens)
 }
 
 // topUp adds what gains a token each, and nothing that gains more than is missing.
 func (c *Counter) topUp(ctx context.Context, text string, got, tokens int) (string, error) {
-	for got < tokens {
+	for tries := 0; got < tokens && tries < mostCounts; tries++ {
 		grown := false
 		for _, filler := range fillers {
 			n, err := c.Count(ctx, text+filler)

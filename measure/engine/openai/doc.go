@@ -12,8 +12,10 @@
 //   - TTFT ends with the first chunk that holds a token of any channel: content,
 //     text, reasoning, tool call, refusal. TTFO ends with the first that is no
 //     reasoning.
-//   - TPOT is (last token - first token) / (tokens - 1), with the tokens from the
-//     server's usage. A chunk is not a token: with speculative decoding, parsers
+//   - TPOT is (last token - first token) / (tokens - tokens of the first chunk), with
+//     the tokens from the server's usage. Those of the first chunk are known from
+//     usage in it or from its text by the server's tokenizer; else it is taken for one,
+//     and the result says so. A chunk is not a token: with speculative decoding, parsers
 //     of reasoning and tools, or a busy server, a chunk holds several. The time
 //     between chunks is called the chunk gap.
 //   - Events that came in one read of the connection came at one time.

@@ -49,6 +49,14 @@ func newEndpoint(base, api string) (*endpoint, error) {
 	return finish(u, "/completions"), nil
 }
 
+// away is the host that an answer came from by a redirect, "" for the endpoint's own.
+func (at *endpoint) away(resp *http.Response) string {
+	if to := resp.Request; to != nil && (to.URL.Host != at.base.Host || to.URL.Scheme != at.base.Scheme) {
+		return to.URL.Host
+	}
+	return ""
+}
+
 func finish(base *url.URL, path string) *endpoint {
 	public := *base
 	public.User, public.RawQuery, public.ForceQuery = nil, "", false

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,11 @@ type outcome struct {
 	failure *Failure      // nil if it was completed
 	refusal string        // all that the server said with a status of 400 or 422
 	output  strings.Builder
-	asked   int // tokens
+	asked   int    // tokens
+	sent    int    // bytes of the request
+	odd     string // what its usage says and cannot be, "" for nothing
+	away    string // another host that answered, "" for none
+	first   string // text of the first chunk with a token
 
 	barren   *time.Timer   // ends an answer that goes on without tokens
 	patience time.Duration // Every token sets barren to it.
@@ -66,12 +71,14 @@ func (r *runner) exchange(ctx context.Context, worker int, ask encoded, due time
 	ctx, cancel := context.WithCancelCause(ctx)
 	silence := time.AfterFunc(r.options.timeout(), func() { cancel(errTimeout) })
 	defer silence.Stop()
-	o := &outcome{asked: ask.tokens, patience: barrenTimeouts * r.options.timeout()}
+	o := &outcome{asked: ask.tokens, sent: len(ask.body), patience: barrenTimeouts * r.options.timeout()}
 	o.barren = time.AfterFunc(o.patience, func() { cancel(errBarren) })
 	defer o.barren.Stop()
 	if o.zero = due; due.IsZero() {
 		o.zero = time.Now()
 	}
+	whole := time.AfterFunc(r.options.longest(ask.tokens), func() { cancel(errEndless) })
+	defer whole.Stop()
 	o.lag = o.since()
 	var a attempt
 	resp, err := r.send(ctx, r.clients.of(worker), ask.body, o, &a)
@@ -82,12 +89,13 @@ func (r *runner) exchange(ctx context.Context, worker int, ask encoded, due time
 		resp, err = r.send(ctx, r.clients.fresh, ask.body, o, &a)
 	}
 	if err != nil {
-		o.failure = r.options.silent(ctx, broken(ctx, err, false))
+		o.failure = r.options.silent(ctx, broken(ctx, err, false), o.since())
 		cancel(nil)
 	} else {
 		o.record.Status = resp.StatusCode
+		o.away = r.endpoint.away(resp)
 		from := &watched{resp.Body, silence, r.options.timeout()}
-		o.failure = r.options.silent(ctx, o.answer(ctx, resp, from, r.options.SaveOutputs))
+		o.failure = r.options.silent(ctx, o.answer(ctx, resp, from, r.options.SaveOutputs), o.since())
 		o.mark()
 		r.finish(resp.Body, o.failure == nil, func() { cancel(nil) })
 	}
@@ -250,10 +258,13 @@ func (o *outcome) stream(ctx context.Context, from *events, save bool) *Failure 
 		if words, is := c.failure(); is {
 			return &Failure{Kind: ErrorEvent, Words: words}
 		}
-		o.count(c.Usage)
+		o.count(c.Usage, from.total)
 		l := c.look()
 		finished = finished || l.finished
 		if l.output || l.reasoning {
+			if o.record.Chunks == 0 {
+				o.opening(&c)
+			}
 			o.token(at, last, l.output)
 			last = at
 			if most := mostChunks * (o.asked + 1); o.record.Chunks > most {
@@ -277,8 +288,27 @@ func (o *outcome) ended(at time.Duration, whole bool, why string) *Failure {
 	if g := o.record.Generated; g != nil && *g == 0 { // tokens came: it was not counted
 		o.record.Prompt, o.record.Generated, o.record.Cached = nil, nil, nil
 	}
+	if n, p := o.record.Cached, o.record.Prompt; n != nil && p != nil && *n > *p {
+		o.odd = fmt.Sprintf("%d cached tokens of a prompt of %d", *n, *p)
+		o.record.Cached = nil
+	}
 	o.record.DoneS = seconds(at)
 	return nil
+}
+
+// mostOpening is the most bytes of a first chunk's text that are kept, of some thousands of tokens.
+const mostOpening = 16 << 10
+
+// opening keeps what says how many tokens the first chunk with a token has: the usage in it, or its text.
+func (o *outcome) opening(c *chunk) {
+	if c.Usage != nil && c.Usage.Generated != nil {
+		o.record.FirstTokens = c.Usage.Generated
+		return
+	}
+	var text strings.Builder
+	if c.appendText(&text); text.Len() <= mostOpening {
+		o.first = text.String()
+	}
 }
 
 // mostChunks is how many chunks with tokens an answer may have for each token that was asked for. A token whose
@@ -300,18 +330,32 @@ func (o *outcome) token(at, last time.Duration, output bool) {
 	o.record.Chunks++
 }
 
-// count keeps the latest usage: some servers give it with every chunk.
-func (o *outcome) count(u *usage) {
+// mostTemplate is the most tokens that a server is believed to put around a prompt.
+const mostTemplate = 1 << 20
+
+// count keeps the latest usage: some servers give it with every chunk. A token has a byte of text at least, unless it
+// is one of hidden reasoning, which the tokens asked for bound. Counts beyond that are dropped; came is the bytes of
+// the answer so far.
+func (o *outcome) count(u *usage, came int) {
 	if u == nil {
 		return
 	}
-	if u.Prompt != nil {
-		o.record.Prompt = u.Prompt
-	}
-	if u.Generated != nil {
-		o.record.Generated = u.Generated
-	}
-	if u.Details.Cached != nil {
-		o.record.Cached = u.Details.Cached
+	for _, n := range []struct {
+		what string
+		said *int
+		most int
+		to   **int
+	}{
+		{"prompt", u.Prompt, o.sent + mostTemplate, &o.record.Prompt},
+		{"generated", u.Generated, max(o.asked, came), &o.record.Generated},
+		{"cached", u.Cached, maxTokens, &o.record.Cached},
+	} {
+		switch {
+		case n.said == nil:
+		case *n.said > n.most:
+			o.odd = cmp.Or(o.odd, fmt.Sprintf("%d %s tokens, where there can be no more than %d", *n.said, n.what, n.most))
+		default:
+			*n.to = n.said
+		}
 	}
 }

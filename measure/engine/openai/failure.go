@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // The kinds of failure, as results name them. A status without a kind of its own
@@ -54,14 +55,28 @@ var errBarren = errors.New("no token came")
 // whose requests wait.
 const barrenTimeouts = 10
 
+// errEndless is the cause of a request's end after the longest time that an answer may take.
+var errEndless = errors.New("the answer did not end")
+
+// longest is how long an answer of so many tokens may take: barrenTimeouts until the first, and the timeout for each.
+// A server that trickles bytes is never silent.
+func (o *Options) longest(tokens int) time.Duration {
+	return time.Duration(min(o.timeout().Seconds()*float64(barrenTimeouts+tokens), maxAnswer.Seconds()) * float64(time.Second))
+}
+
+// maxAnswer is the longest time of an answer, of whatever length.
+const maxAnswer = 30 * 24 * time.Hour
+
 // silent says of a timeout how long it was.
-func (o *Options) silent(ctx context.Context, f *Failure) *Failure {
+func (o *Options) silent(ctx context.Context, f *Failure, took time.Duration) *Failure {
 	switch cause := context.Cause(ctx); {
 	case f == nil:
 	case errors.Is(cause, errTimeout):
 		f.Kind, f.Words = Timeout, fmt.Sprintf("the server was silent for %v, the timeout", o.timeout())
 	case errors.Is(cause, errBarren):
 		f.Kind, f.Words = Timeout, fmt.Sprintf("the server sent no token for %v, %d times the timeout, though it sent something else", barrenTimeouts*o.timeout(), barrenTimeouts)
+	case errors.Is(cause, errEndless):
+		f.Kind, f.Words = Timeout, fmt.Sprintf("the answer had not ended after %v: the timeout of %v for each token that was asked for, and %d times the timeout before", took.Round(time.Second), o.timeout(), barrenTimeouts)
 	}
 	return f
 }

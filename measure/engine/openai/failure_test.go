@@ -56,6 +56,7 @@ func TestFailures(t *testing.T) {
 		"only role":         {answer(role + stop + counts + done), Empty, "no token"},
 		"comments":          {answer(": ping\n\n: ping\n\n" + done), Empty, "no token"},
 		"no JSON":           {answer(role + "data: oops\n\n" + done), MalformedEvent, "not a JSON object: oops"},
+		"many choices":      {answer("data: {\"choices\":[" + strings.Repeat(`{"text":"x"},`, 500_000) + "{}]}\n\n" + done), MalformedEvent, "it has 500002 objects: want one choice"},
 		"torn JSON":         {answer("data: {\"choices\":[\n\n" + done), MalformedEvent, "unexpected end of JSON input"},
 		"wrong type":        {answer("data: {\"choices\":{}}\n\n"), MalformedEvent, "cannot unmarshal"},
 		"no tokens":         {answer("data: {\"usage\":{\"completion_tokens\":-1}}\n\n"), MalformedEvent, "usage counts -1 tokens"},
@@ -172,6 +173,31 @@ func TestBarren(t *testing.T) {
 				t.Errorf("it took %v", took)
 			}
 		})
+	}
+}
+
+// A server that trickles bytes is never silent, and not waited for without end.
+func TestTrickle(t *testing.T) {
+	trickle := func(w http.ResponseWriter, r *http.Request) {
+		for text := strings.Repeat(content("x"), 50); text != "" && r.Context().Err() == nil; text = text[1:] {
+			stream(w, text[:1])
+			time.Sleep(200 * time.Millisecond)
+		}
+	}
+	bubble(t, trickle, func(t *testing.T, o Options) {
+		o.Timeout, o.Requests = 3*time.Second, 2
+		begun := time.Now()
+		s, err := Run(t.Context(), o, nil)
+		if s.Failures[Timeout] != 2 || err == nil || !strings.Contains(s.Records[0].Error, "the answer had not ended after 39s: the timeout of 3s for each token") {
+			t.Errorf("got %v, %v, %q", s.Failures, err, s.Records[0].Error)
+		}
+		if took := time.Since(begun); took > 40*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		time.Sleep(time.Hour)
+	})
+	if o := (Options{Timeout: time.Hour}); o.longest(1<<30) != maxAnswer {
+		t.Errorf("an answer of many tokens may take %v", o.longest(1<<30))
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -40,11 +42,12 @@ type metricsPage struct {
 	values map[string]float64
 	lines  map[string]int // lines of each name: one for each engine
 	labels map[string]map[string]string
+	odd    map[string]string // value of a name that is no finite number
 }
 
 // parseMetrics reads a page; lines that are of another form are passed over.
 func parseMetrics(body []byte) metricsPage {
-	m := metricsPage{map[string]float64{}, map[string]int{}, map[string]map[string]string{}}
+	m := metricsPage{map[string]float64{}, map[string]int{}, map[string]map[string]string{}, map[string]string{}}
 	lines := bufio.NewScanner(bytes.NewReader(body))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -66,6 +69,7 @@ func parseMetrics(body []byte) metricsPage {
 		}
 		v, err := strconv.ParseFloat(fields[0], 64)
 		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+			m.odd[name] = fields[0]
 			continue
 		}
 		m.values[name] += v
@@ -96,7 +100,8 @@ func parseLabels(text string) (labels map[string]string, rest string) {
 
 // kind is the prefix of the page's names, "" of a server that is not known.
 func (m metricsPage) kind() string {
-	for name := range m.values {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(m.values)), maps.Keys(m.odd))
+	for _, name := range names {
 		prefix, _, _ := strings.Cut(name, ":")
 		if prefix == name {
 			prefix, _, _ = strings.Cut(name, "_")
@@ -108,23 +113,39 @@ func (m metricsPage) kind() string {
 	return ""
 }
 
-// of is the first of the names that the page has.
-func (m metricsPage) of(names []string) *float64 {
+// of is the first of the names that the page has, "" if it has none of them.
+func (m metricsPage) of(names []string) string {
 	for _, name := range names {
-		if v, ok := m.values[name]; ok {
-			return &v
+		if m.lines[name] > 0 || m.odd[name] != "" {
+			return name
 		}
 	}
-	return nil
+	return ""
 }
 
-// share is the mean of the first of the names that the page has, over its engines.
-func (m metricsPage) share(names []string) *float64 {
-	i := slices.IndexFunc(names, func(name string) bool { return m.lines[name] > 0 })
-	if i < 0 {
-		return nil
+// mostCount is the largest figure that is believed: floating point counts up to it one by one.
+const mostCount = 1 << 53
+
+// dust is how far below zero a figure may be that is a sum of floating point numbers.
+const dust = 1e-6
+
+// figure is the first of the names that the page has: the sum over its engines or, of a share, the mean. It is nil
+// where the page has none, or says what cannot be; why is that value.
+func (m metricsPage) figure(names []string, isShare bool) (v *float64, name, why string) {
+	if name = m.of(names); name == "" {
+		return nil, "", ""
 	}
-	return new(m.values[names[i]] / float64(m.lines[names[i]]))
+	if why = m.odd[name]; why != "" {
+		return nil, name, why
+	}
+	x, most := m.values[name], float64(mostCount)
+	if isShare {
+		x, most = x/float64(m.lines[name]), 1
+	}
+	if !(x >= -dust && x <= most+dust) {
+		return nil, name, strconv.FormatFloat(x, 'g', -1, 64)
+	}
+	return new(min(max(x, 0), most)), name, ""
 }
 
 // A sampler reads a server's metrics again and again.
@@ -138,10 +159,50 @@ type sampler struct {
 	samples     []result.ServerSample
 	reads       []float64
 	failed      int
+	dropped     map[string]*drop // by the name of the metric
+}
+
+// A drop is samples of a metric that cannot be.
+type drop struct {
+	samples int
+	first   string
+}
+
+// heed counts a sample that cannot be.
+func (s *sampler) heed(name, why string) {
+	if why == "" {
+		return
+	}
+	if s.dropped[name] == nil {
+		s.dropped[name] = &drop{first: why}
+	}
+	s.dropped[name].samples++
+}
+
+// gauge is a figure of the last page.
+func (s *sampler) gauge(key string) *float64 {
+	v, name, why := s.last.figure(gauges[key], key == "kv_use")
+	s.heed(name, why)
+	return v
+}
+
+// notes says which samples were dropped.
+func (s *sampler) notes() (all []string) {
+	if s == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.dropped)) {
+		d := s.dropped[name]
+		all = append(all, fmt.Sprintf("the server's metrics gave %.40s for %s, which cannot be: such samples were dropped, %d in all", d.first, name, d.samples))
+	}
+	return all
 }
 
 // samplePeriod is long beside the 10 ms or so of its process that a page of vLLM takes: 0.2 % of the time.
 const samplePeriod = 5 * time.Second
+
+// lastRead is how long the counters after the run may take.
+const lastRead = 10 * time.Second
 
 // sampler reads a server's metrics for the first time; nil where it has none that are
 // known.
@@ -153,7 +214,7 @@ func (r *runner) sampler(ctx context.Context) *sampler {
 		own.clients.free()
 		return nil
 	}
-	return &sampler{runner: own, period: samplePeriod, first: page}
+	return &sampler{runner: own, period: samplePeriod, first: page, dropped: map[string]*drop{}}
 }
 
 // begin reads the metrics from now on.
@@ -162,7 +223,13 @@ func (s *sampler) begin(ctx context.Context, start time.Time) {
 		return
 	}
 	s.start = start
-	s.stop = wait.Every(ctx, s.period, func(ctx context.Context) { s.read(ctx) })
+	s.stop = wait.Every(ctx, s.period, func(ctx context.Context) {
+		if at := time.Since(s.start); s.read(ctx) {
+			s.samples = append(s.samples, result.ServerSample{
+				AtS: at.Seconds(), Running: s.gauge("running"), Waiting: s.gauge("waiting"), KVUse: s.gauge("kv_use"),
+			})
+		}
+	})
 }
 
 func (s *sampler) read(ctx context.Context) (ok bool) {
@@ -177,9 +244,6 @@ func (s *sampler) read(ctx context.Context) (ok bool) {
 	}
 	s.last = parseMetrics(body)
 	s.reads = append(s.reads, time.Since(begun).Seconds())
-	s.samples = append(s.samples, result.ServerSample{
-		AtS: begun.Sub(s.start).Seconds(), Running: s.last.of(gauges["running"]), Waiting: s.last.of(gauges["waiting"]), KVUse: s.last.share(gauges["kv_use"]),
-	})
 	return true
 }
 
@@ -191,29 +255,45 @@ func (s *sampler) end(ctx context.Context) *result.ServerMetrics {
 	}
 	s.stop()
 	defer s.runner.clients.free()
-	during := s.samples
-	counted := s.read(context.WithoutCancel(ctx))
+	last, cancel := context.WithTimeout(ctx, lastRead)
+	if ctx.Err() != nil { // An interrupted run has counters too, but whoever interrupted it does not wait for them.
+		last, cancel = context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	}
+	defer cancel()
+	counted := s.read(last)
 	m := &result.ServerMetrics{
-		Source: s.first.kind(), PeriodS: s.period.Seconds(), Samples: during, Failed: s.failed, Counters: map[string]float64{},
+		Source: s.first.kind(), PeriodS: s.period.Seconds(), Samples: s.samples, Failed: s.failed, Counters: map[string]float64{},
 	}
 	if len(s.reads) > 0 {
 		m.ReadSeconds = stats.Median(s.reads)
 	}
 	if counted {
-		for key, names := range counters {
-			before, after := s.first.of(names), s.last.of(names)
-			if after != nil { // one that counted nothing before may not have been there
-				if before == nil {
-					before = new(float64)
-				}
-				if rise := *after - *before; rise >= 0 { // A fall says that the server was started anew.
-					m.Counters[key] = rise
-				}
-			}
+		s.rises(m.Counters)
+	}
+	m.Running = stats.Of(s.samples, func(x *result.ServerSample) *float64 { return x.Running })
+	m.Waiting = stats.Of(s.samples, func(x *result.ServerSample) *float64 { return x.Waiting })
+	m.KVUse = stats.Of(s.samples, func(x *result.ServerSample) *float64 { return x.KVUse })
+	return m
+}
+
+// rises are the increases of the counters during the run.
+func (s *sampler) rises(to map[string]float64) {
+	for key, names := range counters {
+		after, name, why := s.last.figure(names, false)
+		s.heed(name, why)
+		if after == nil {
+			continue
+		}
+		before, name, why := s.first.figure(names, false)
+		s.heed(name, why)
+		if before == nil && why != "" {
+			continue
+		}
+		if before == nil { // one that counted nothing before may not have been there
+			before = new(float64)
+		}
+		if rise := *after - *before; rise >= 0 { // A fall says that the server was started anew.
+			to[key] = rise
 		}
 	}
-	m.Running = stats.Of(during, func(x *result.ServerSample) *float64 { return x.Running })
-	m.Waiting = stats.Of(during, func(x *result.ServerSample) *float64 { return x.Waiting })
-	m.KVUse = stats.Of(during, func(x *result.ServerSample) *float64 { return x.KVUse })
-	return m
 }

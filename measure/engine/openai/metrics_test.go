@@ -1,9 +1,13 @@
 package openai
 
 import (
+	"fmt"
 	"maps"
 	"math"
+	"net/http"
+	"strings"
 	"testing"
+	"time"
 )
 
 const vllmPage = `# HELP vllm:num_requests_running Number of requests.
@@ -21,10 +25,12 @@ process_cpu_seconds_total 12.5e1
 // Values of several engines are summed, and shares are their mean.
 func TestParseMetrics(t *testing.T) {
 	m := parseMetrics([]byte(vllmPage))
-	if m.kind() != "vllm" || *m.of(gauges["running"]) != 4 || *m.share(gauges["kv_use"]) != 0.5 || m.values["process_cpu_seconds_total"] != 125 {
+	running, _, _ := m.figure(gauges["running"], false)
+	use, _, _ := m.figure(gauges["kv_use"], true)
+	if m.kind() != "vllm" || *running != 4 || *use != 0.5 || m.values["process_cpu_seconds_total"] != 125 {
 		t.Errorf("%+v", m.values)
 	}
-	if m.of(gauges["waiting"]) != nil {
+	if v, name, _ := m.figure(gauges["waiting"], false); v != nil || name != "" {
 		t.Error("a figure that is not on the page")
 	}
 	if want := map[string]string{"block_size": "16", "cache_dtype": "fp8_e4m3", "enable_prefix_caching": "True", "engine": "0"}; !maps.Equal(m.labels["vllm:cache_config_info"], want) {
@@ -42,6 +48,52 @@ func TestParseMetrics(t *testing.T) {
 	}
 	if other := parseMetrics([]byte("go_goroutines 3\n")); other.kind() != "" {
 		t.Errorf("a page of another program is of %q", other.kind())
+	}
+}
+
+// A gauge that cannot be is dropped and counted, and the requests beside it stay.
+func TestMalformedMetrics(t *testing.T) {
+	const running, use = "vllm:num_requests_running", "vllm:kv_cache_usage_perc"
+	for page, test := range map[string]struct {
+		running *float64 // of the samples that are kept
+		note    string
+	}{
+		running + " -5\n":    {nil, "gave -5 for " + running + ", which cannot be: such samples were dropped, 2 in all"},
+		running + " +Inf\n":  {nil, "gave +Inf for " + running + ", which cannot be: such samples were dropped, 2 in all"},
+		running + " 1e999\n": {nil, "gave 1e999 for " + running + ", which cannot be: such samples were dropped, 2 in all"},
+		running + " NaN\n":   {nil, "gave NaN for " + running + ", which cannot be: such samples were dropped, 2 in all"},
+		running + " two\n":   {nil, "gave two for " + running + ", which cannot be: such samples were dropped, 2 in all"},
+		running + "{e=\"0\"} 1.7e308\n" + running + "{e=\"1\"} 1.7e308\n": {nil, "gave +Inf for " + running + ", which cannot be: such samples were dropped, 2 in all"},
+		running + " -2.7e-16\n":                          {new(0.), ""},
+		running + " 2\n" + use + " 17\n":                 {new(2.), "gave 17 for " + use + ", which cannot be: such samples were dropped, 2 in all"},
+		running + " 2\nvllm:prompt_tokens_total 1e300\n": {new(2.), "gave 1e+300 for vllm:prompt_tokens_total, which cannot be: such samples were dropped, 1 in all"},
+	} {
+		handler := func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				fmt.Fprint(w, page)
+				return
+			}
+			time.Sleep(6 * time.Second)
+			stream(w, whole())
+		}
+		bubble(t, handler, func(t *testing.T, o Options) {
+			o.Metrics = true
+			s, err := Run(t.Context(), o, nil)
+			if err != nil || s.Completed != 4 {
+				t.Fatalf("%s: %+v, %v", page, s, err)
+			}
+			if got := s.Metrics.Running; (got == nil) != (test.running == nil) || got != nil && got.Max != *test.running {
+				t.Errorf("%s: running %+v", page, got)
+			}
+			if said := strings.Join(s.Notes, "\n"); !strings.Contains(said, test.note) || test.note == "" && strings.Contains(said, "dropped") {
+				t.Errorf("%s: %s", page, said)
+			}
+			for key, rise := range s.Metrics.Counters {
+				if !(rise >= 0 && rise <= mostCount) {
+					t.Errorf("%s: %s rose by %v", page, key, rise)
+				}
+			}
+		})
 	}
 }
 

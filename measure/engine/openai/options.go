@@ -52,6 +52,8 @@ type Options struct {
 	// Begin is called when the warm-up is over, just before the first request that
 	// counts: what goes along with the run, such as a power meter, begins here.
 	Begin func()
+	// End is called when the last request has ended: what goes along ends here.
+	End func()
 	// Each, if not nil, is called with every request that counts as it ends, never
 	// twice at a time.
 	Each func(*result.Record)

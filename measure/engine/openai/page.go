@@ -62,6 +62,9 @@ func (r *runner) fetch(ctx context.Context, by *http.Client, method string, at *
 		return 0, nil, broken(ctx, err, false)
 	}
 	defer resp.Body.Close()
+	if host := r.endpoint.away(resp); host != "" {
+		r.away.Store(host, true)
+	}
 	if said, err = io.ReadAll(io.LimitReader(resp.Body, 4<<20)); err != nil {
 		return 0, nil, broken(ctx, err, true)
 	}

@@ -1,7 +1,9 @@
 package openai
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -51,7 +53,54 @@ func (c *collector) remarks(s *result.Serving) {
 		}
 		c.note(fmt.Sprintf("%d answers do not have the %stokens that were asked for", u.Discrepant, asked))
 	}
+	c.serverRemarks(s)
+	c.chunkRemarks(s)
 	c.promptRemarks(s)
+}
+
+// serverRemarks notes answers that came from elsewhere, and counts that cannot be.
+func (c *collector) serverRemarks(s *result.Serving) {
+	for _, host := range slices.Sorted(maps.Keys(s.Redirected)) {
+		c.note(fmt.Sprintf("%d requests were redirected to %s, which is not the host and port of the base URL and never gets the API key: "+
+			"the times are of that server, and have the redirect in them", s.Redirected[host], host))
+	}
+	odd, first := 0, ""
+	for _, o := range c.outcomes {
+		if o.odd != "" {
+			odd++
+			first = cmp.Or(first, o.odd)
+		}
+	}
+	if odd > 0 {
+		c.note(fmt.Sprintf("the usage of %d answers says what cannot be, which was dropped: %s", odd, first))
+	}
+}
+
+// chunkRemarks notes where chunks hold several tokens: the first, which TPOT leaves out or cannot, and all, of whose
+// tokens a chunk gap is the time.
+func (c *collector) chunkRemarks(s *result.Serving) {
+	several, tokens, short := 0, 0, 0.
+	for i := range s.Records {
+		r := &s.Records[i]
+		switch {
+		case r.Failure != "" || perToken(r) == nil:
+		case r.FirstTokens == nil:
+			short = max(short, tpotShort(r))
+		case *r.FirstTokens > 1:
+			several++
+			tokens += *r.FirstTokens
+		}
+	}
+	if several > 0 {
+		c.note(fmt.Sprintf("the first chunk of %d answers holds %.3g tokens in the mean: they came with TTFT, and TPOT is of the others", several, float64(tokens)/float64(several)))
+	}
+	if u := s.Usage; u != nil && u.FirstUnknown > 0 {
+		c.note(fmt.Sprintf("%d answers came in fewer chunks than tokens, and their first chunk may hold several, which the server does not count: "+
+			"TPOT takes it for one token, and may be up to %.3g %% longer", u.FirstUnknown, 100*short))
+	}
+	if u := s.Usage; u != nil && s.ChunkGap != nil && u.TokensPerChunk != nil && *u.TokensPerChunk > 1+leastShort {
+		c.note(fmt.Sprintf("a chunk holds %.3g tokens in the mean: a chunk gap is the time of so many", *u.TokensPerChunk))
+	}
 }
 
 // promptRemarks notes where prompts are not what they are meant to be, or not

@@ -22,6 +22,7 @@ type runner struct {
 	start    time.Time               // start of the first request measured
 	ends     sync.WaitGroup          // waits for answers that are read to their end beside the next request
 	lingers  atomic.Bool             // the server does not end an answer after [DONE]
+	away     sync.Map                // other hosts that answered a page beside the requests
 }
 
 // Run asks the server as often as o wants, and gives what it saw. progress, which
@@ -64,8 +65,13 @@ func Run(ctx context.Context, o Options, progress func(done, failed int)) (*resu
 	} else {
 		r.closed(ctx, o.Requests, o.Warmup, keep)
 	}
+	if o.End != nil {
+		o.End()
+	}
 	c.metrics = metrics.end(ctx)
+	r.countFirst(ctx, c.outcomes)
 	c.note(r.dialect.Load().notes()...)
+	c.note(metrics.notes()...)
 	return c.serving(ctx)
 }
 

@@ -106,6 +106,11 @@ func TestRedirects(t *testing.T) {
 		if want == "" && (err != nil || s.Completed != 1) || want != "" && !says(err, want) || strings.Contains(fmt.Sprint(err), secret) {
 			t.Errorf("%s: %v", path, err)
 		}
+		away := strings.TrimPrefix(other, "http://")
+		toOther := strings.HasPrefix(path, "/away") || path == "/far"
+		if said := strings.Join(s.Notes, "\n"); (s.Redirected[away] == 1) != toOther || strings.Contains(said, "redirected to "+away) != toOther {
+			t.Errorf("%s: redirected %v, notes %s", path, s.Redirected, said)
+		}
 	}
 	if len(here.keys) != 1 || here.keys[0] != "Bearer "+secret+server.URL+"/old/chat/completions" {
 		t.Errorf("the same host saw %q", here.keys)

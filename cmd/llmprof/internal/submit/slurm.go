@@ -1,7 +1,6 @@
 package submit
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,9 +10,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"llmprof/atomicfile"
 	"llmprof/input"
+	"llmprof/measure/program"
 	"llmprof/printable"
 )
 
@@ -34,18 +35,18 @@ type batch struct {
 // A Queue reports the states of the shards that are neither finished nor abandoned.
 type Queue struct{ Running, Waiting int }
 
+// callLimit is how long one of Slurm's commands may take: a busy controller lets them wait for minutes.
+const callLimit = 5 * time.Minute
+
 func call(ctx context.Context, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	var out, failed bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &failed
-	err := cmd.Run()
+	out, failed, err := program.Output(ctx, callLimit, name, args...)
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", fmt.Errorf("%s is not here: submit from a machine that has Slurm's commands", name)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s: %s", name, strings.TrimSpace(failed.String()+" ("+err.Error()+")"))
+		return "", fmt.Errorf("%s: %s", name, strings.TrimSpace(string(failed)+" ("+err.Error()+")"))
 	}
-	return strings.TrimSpace(out.String()), nil
+	return strings.TrimSpace(string(out)), nil
 }
 
 func (s *Slurm) submit(ctx context.Context, shards []int) (batch, error) {

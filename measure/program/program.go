@@ -1,0 +1,58 @@
+// Package program runs other programs for what they print. None is waited for longer than its time, nor is more read of
+// one than it can have to say, whatever it or its children do.
+package program
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"time"
+)
+
+// mostOutput is the most bytes that a program may print.
+const mostOutput = 16 << 20
+
+// heldOpen is how long a pipe is waited for that a child of an ended program holds open.
+const heldOpen = time.Second
+
+// Output runs a program for so long at most, and returns what it prints. Where it fails, what it wrote to its standard
+// error is there too.
+func Output(ctx context.Context, limit time.Duration, name string, args ...string) (stdout, stderr []byte, err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	late := time.AfterFunc(limit, func() { stop(fmt.Errorf("it did not end within %v", limit)) })
+	defer late.Stop()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.WaitDelay = heldOpen
+	out := &bounded{full: func() { stop(fmt.Errorf("it printed more than %d bytes", mostOutput)) }}
+	said := &bounded{full: out.full}
+	cmd.Stdout, cmd.Stderr = out, said
+	err = cmd.Run()
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(err, exec.ErrWaitDelay): // It ended well; a child of it has the pipe.
+		err = nil
+	case err != nil && cause != nil:
+		err = cause
+	}
+	return out.b.Bytes(), said.b.Bytes(), err
+}
+
+// A bounded buffer takes as much as a program may print.
+type bounded struct {
+	b    bytes.Buffer
+	full func()
+}
+
+var errFull = errors.New("too much was printed")
+
+// Write keeps what there is room for.
+func (w *bounded) Write(p []byte) (int, error) {
+	if w.b.Len()+len(p) > mostOutput {
+		w.full()
+		return 0, errFull
+	}
+	return w.b.Write(p)
+}
