@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +15,6 @@ import (
 
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
-	"llmprof/input"
 	"llmprof/sweep"
 	"llmprof/unit"
 )
@@ -237,38 +235,13 @@ func (a *app) stream(ctx context.Context, o *gridOrder, g *sweep.Grid, options s
 	if o.file == "" || o.file == "-" {
 		return sweep.Run(ctx, g, options)
 	}
-	file, begin, err := o.open(options.Format)
+	file, err := o.open(o.gridKey(options.Format), options.Format)
 	if err != nil {
 		return summary, err
 	}
-	options.Out = file
+	options.Out = file.File
 	summary, err = sweep.Run(ctx, g, options)
-	if info, failed := file.Stat(); err != nil && failed == nil && info.Mode().IsRegular() && options.Format != sweep.Parquet {
-		err = errors.Join(err, file.Truncate(begin+summary.Bytes))
-	}
-	if closed := file.Close(); closed != nil {
-		err = errors.Join(err, fmt.Errorf("writing %s: %w", o.file, input.Cause(closed)))
-	}
-	if err != nil && options.Format == sweep.Parquet && summary.Written == 0 {
-		_ = os.Remove(o.file) // it has no rows
-	}
-	return summary, err
-}
-
-// open opens the file of the rows, and says where they begin. Nothing can be appended to a
-// file of Parquet, so the rest goes to another one.
-func (o *gridOrder) open(form sweep.Format) (file *os.File, begin int64, err error) {
-	if o.from == 0 {
-		file, err = os.Create(o.file)
-	} else if form == sweep.Parquet {
-		file, err = os.OpenFile(o.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	} else if file, err = os.OpenFile(o.file, os.O_WRONLY, 0); err == nil {
-		begin, err = file.Seek(0, io.SeekEnd)
-	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("writing %s: %w", o.file, input.Cause(err))
-	}
-	return file, begin, nil
+	return summary, file.finish(&summary, options.Format, err)
 }
 
 // streamPart keeps the rows in the folder of the shards.

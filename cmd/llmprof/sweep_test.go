@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/input"
 	"llmprof/internal/testkit"
 	"llmprof/sweep"
 	"llmprof/unit"
@@ -130,10 +131,75 @@ func TestInterruptedSweep(t *testing.T) {
 		if got, err := rows(file); err != nil || got != want || got == 0 {
 			t.Errorf("%s: the file has %d rows, and %d are said to be: %v", form, got, want, err)
 		}
+		if form == "csv" {
+			goesOn(t, file, want)
+		}
 	}
 }
 
-// interruptOnceLarge interrupts this process once a file has so many bytes.
+// goesOn sees that an interrupted sweep goes on from its last whole row, and from no other.
+func goesOn(t *testing.T, file string, done int) {
+	t.Helper()
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
+	testkit.Must(t, err)
+	_, err = f.WriteString("cut,by a crash")
+	testkit.Must(t, errors.Join(err, f.Close()))
+	for _, x := range []struct {
+		from int
+		want string
+	}{{done + 1, "--from " + strconv.Itoa(done)}, {done, ""}} {
+		var out, errs bytes.Buffer
+		code := run([]string{"sweep", "llama3.1-8b", "a100", "--gen-len", "1..8", "--batch", "1..64", "--prompt-len", "1..4000", "-o", file, "--from", strconv.Itoa(x.from)}, nil, &out, &errs, os.Getenv)
+		if (code == 0) != (x.want == "") || !strings.Contains(errs.String(), x.want) {
+			t.Errorf("from %d of %d: exit %d: %s", x.from, done, code, errs.String())
+		}
+	}
+	if got, err := linesOf(file); err != nil || got != 2048000 {
+		t.Errorf("%d rows: %v", got, err)
+	}
+	if _, err := os.Stat(restName(file)); err == nil {
+		t.Error("a whole file has a note of what is left")
+	}
+}
+
+// A file keeps what it has where no row takes its place, rows of another grid are not appended, and a row that was cut is written anew.
+func TestSweepFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "[grid].csv")
+	sweeps := func(args ...string) (int, string) {
+		var out, errs bytes.Buffer
+		return run(append([]string{"sweep", "llama3.1-8b", "--prompt-len", "100", "-o", file}, args...), nil, &out, &errs, os.Getenv), errs.String()
+	}
+	read := func() string {
+		text, err := os.ReadFile(file)
+		testkit.Must(t, err)
+		return string(text)
+	}
+	grid := []string{"--gpu", "h100", "--batch", "1..8"}
+	if code, said := sweeps(grid...); code != 0 {
+		t.Fatalf("exit %d: %s", code, said)
+	}
+	whole := read()
+	if code, said := sweeps("--gpu", "h100", "--batch", "100000000"); code != 1 || read() != whole {
+		t.Errorf("exit %d: %s\nno point is possible, and the file changed", code, said)
+	}
+	lines := strings.SplitAfter(whole, "\n")
+	six := strings.Join(lines[:7], "")
+	testkit.Must(t, os.WriteFile(restName(file), fmt.Appendf(nil, `{"key": "another", "done": 6, "bytes": %d}`, len(six)), 0o644))
+	testkit.Must(t, os.WriteFile(file, []byte(six+lines[7][:20]), 0o644))
+	if code, said := sweeps(append([]string{"--from", "6"}, grid...)...); code != 1 || !strings.Contains(said, "rows of another grid") || read() != six+lines[7][:20] {
+		t.Errorf("rows of another grid: exit %d: %s", code, said)
+	}
+	testkit.Must(t, os.Remove(restName(file)))
+	if code, said := sweeps(append([]string{"--from", "6"}, grid...)...); code != 1 || !strings.Contains(said, "is cut") {
+		t.Errorf("a row that was cut: exit %d: %s", code, said)
+	}
+	testkit.Must(t, os.WriteFile(file, []byte(six), 0o644))
+	if code, said := sweeps(append([]string{"--from", "6"}, grid...)...); code != 0 || read() != whole {
+		t.Errorf("exit %d: %s\n%s", code, said, read())
+	}
+}
+
+// interruptOnceLarge interrupts this process once the rows of a file, which have another name until then, are so many bytes.
 func interruptOnceLarge(file string, size int64, stop <-chan struct{}) {
 	for {
 		select {
@@ -141,8 +207,13 @@ func interruptOnceLarge(file string, size int64, stop <-chan struct{}) {
 			return
 		case <-time.After(time.Millisecond):
 		}
-		info, err := os.Stat(file)
-		if err != nil || info.Size() < size {
+		large := false
+		written, _ := input.Files(filepath.Dir(file), "."+filepath.Base(file)+".*.tmp") // the pattern is well formed
+		for _, part := range written {
+			info, err := os.Stat(part)
+			large = large || err == nil && info.Size() >= size
+		}
+		if !large {
 			continue
 		}
 		if self, err := os.FindProcess(os.Getpid()); err == nil {
