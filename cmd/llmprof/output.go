@@ -17,6 +17,8 @@ import (
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/input"
+	"llmprof/measure/experiment"
+	"llmprof/measure/result"
 	"llmprof/plots"
 	"llmprof/printable"
 )
@@ -120,7 +122,7 @@ func (o *output) check() error {
 	if o.binary && o.format != "table" && o.format != "markdown" {
 		return usage("--binary: %s has bytes as plain numbers; GiB are for table and markdown", o.format)
 	}
-	return nil
+	return writable(o.file)
 }
 
 // write writes the result. If -o names a picture, the chart goes to that file and the result to
@@ -202,13 +204,62 @@ func (o *output) writeText(a *app, r forms) error {
 	return a.put("result", o.file, b.Bytes())
 }
 
-// put writes all of what is called so to a file, or to standard output where none or "-" is named.
+// put writes all of what is called so to a file, or to standard output where none or "-" is named. It is not lost where
+// that fails.
 func (a *app) put(what, file string, data []byte) error {
 	if file != "" && file != "-" {
-		return writeFile(file, data)
+		if err := writeFile(file, data); err != nil {
+			return fmt.Errorf("%w; %s", err, a.spare(filepath.Base(file), data))
+		}
+		return nil
 	}
 	if _, err := a.stdout.Write(data); err != nil {
 		return fmt.Errorf("writing the %s: %w", what, err)
+	}
+	return nil
+}
+
+// spare keeps what could not be written where it should be: in the folder of temporary files, or else on standard error.
+// It says where.
+func (a *app) spare(name string, data []byte) string {
+	dir, err := os.MkdirTemp("", "llmprof-")
+	if err == nil {
+		path := filepath.Join(dir, name)
+		if err = writeFile(path, data); err == nil {
+			return "it is in " + path
+		}
+		_ = os.Remove(dir)
+	}
+	if _, err := a.stderr.Write(data); err != nil {
+		return "it is lost, for standard error takes nothing either"
+	}
+	return "it is above"
+}
+
+// rescue keeps the results that, as err says, could not be stored.
+func (a *app) rescue(err error) {
+	lost := (*experiment.UnstoredError)(nil)
+	if !errors.As(err, &lost) {
+		return
+	}
+	for _, r := range lost.Results {
+		data, err := result.Encode(r)
+		if err != nil {
+			a.logf("the result %s is lost: %v", r.ID, err)
+			continue
+		}
+		name := result.FileName(r.ID, r.Process)
+		a.logf("the result %s was measured and could not be stored; %s", name, a.spare(name, data))
+	}
+}
+
+// writable reports why the file of a result cannot be written, before the result is worked out.
+func writable(file string) error {
+	if file == "" || file == "-" {
+		return nil
+	}
+	if err := atomicfile.Probe(file); err != nil {
+		return fmt.Errorf("writing %s: %w", file, input.Cause(err))
 	}
 	return nil
 }
