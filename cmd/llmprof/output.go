@@ -264,8 +264,7 @@ func writable(file string) error {
 	return nil
 }
 
-// pageWidth is that of a table where there is no terminal to fit it to, and the
-// most that it takes on a wide one.
+// pageWidth is that of a table where there is no terminal to fit it to, leastPage the least of one where there is.
 const (
 	pageWidth = 100
 	leastPage = 60
@@ -275,14 +274,14 @@ const (
 func (o *output) style(a *app) render.Style {
 	s := render.Style{Width: pageWidth, Color: o.color == "always", Binary: o.binary}
 	if n, err := strconv.Atoi(a.env("COLUMNS")); err == nil && n > 0 {
-		s.Width = min(max(n, leastPage), pageWidth)
+		s.Width = max(n, leastPage)
 	}
 	file, ok := a.stdout.(*os.File)
 	if !ok || o.file != "" || !term.IsTerminal(int(file.Fd())) {
 		return s
 	}
 	if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {
-		s.Width = min(max(n, leastPage), pageWidth)
+		s.Width = max(n, leastPage)
 	}
 	if o.color == "auto" {
 		s.Color = a.env("NO_COLOR") == "" && a.env("TERM") != "dumb"
