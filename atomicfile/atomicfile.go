@@ -55,6 +55,22 @@ func Replace(path string, perm os.FileMode) (*File, error) {
 	return f, created
 }
 
+// probeBytes is what a file system without room for anything does not take.
+const probeBytes = 4096
+
+// Probe reports why a file that a user named cannot be written, and changes nothing. It opens no pipe and no device.
+func Probe(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		return nil
+	}
+	f, err := Replace(path, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, probeBytes))
+	return errors.Join(err, f.Drop())
+}
+
 // Keep puts the file on the disk and only then under its name. One that cannot be
 // kept is removed.
 func (f *File) Keep() error {

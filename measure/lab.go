@@ -56,9 +56,12 @@ type bench struct {
 }
 
 // Measure measures one point: it is an experiment.Measure. Results beside an error are
-// those of a server's run that did not finish, or of which too many requests failed.
+// of a server's run that did not finish or of which too many requests failed, or lack their operators or their trace.
 func (l *Lab) Measure(ctx context.Context, p experiment.Point) ([]*result.Result, error) {
 	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	if err := traceable(&p); err != nil {
 		return nil, err
 	}
 	l.sayLeft()
@@ -83,8 +86,12 @@ func (l *Lab) Measure(ctx context.Context, p experiment.Point) ([]*result.Result
 		return nil, err
 	}
 	results, err := l.replicas(ctx, set, &p, b)
+	if err != nil {
+		_ = l.Close() // the next point gets fresh workers, so that no failure reaches from one into another
+		return nil, err
+	}
 	fit := true
-	if err == nil && p.Ops {
+	if p.Ops {
 		fit, err = l.timeOperators(ctx, set, b.workers[0], results)
 	}
 	switch {
@@ -95,12 +102,9 @@ func (l *Lab) Measure(ctx context.Context, p experiment.Point) ([]*result.Result
 		err = l.trace(ctx, set, &p, b, results)
 	}
 	if err != nil || !fit {
-		_ = l.Close() // the next point gets fresh workers, so that no failure reaches from one into another
+		_ = l.Close() // no other point gets a worker that failed
 	}
-	if err != nil {
-		return nil, err
-	}
-	return results, nil
+	return results, err
 }
 
 // Join runs this host's ranks of a point that is measured on node 0, until that

@@ -32,9 +32,6 @@ func (b *benchmark) measure(ctx context.Context) (*result.Result, error) {
 	if s == nil || s.Completed == 0 {
 		return nil, b.named(err)
 	}
-	if b.unwritten != nil {
-		return nil, fmt.Errorf("the requests could not be written: %w", b.unwritten)
-	}
 	r.Serving = s
 	r.TTFT, r.TPOT, r.TTLT = openai.Times(s)
 	r.Warnings = append(r.Warnings, s.Notes...)
@@ -58,6 +55,9 @@ func (b *benchmark) measure(ctx context.Context) (*result.Result, error) {
 	}
 	if err := b.control(ctx, r); err != nil && ctx.Err() == nil {
 		warn(r, "", "whether the server answered from a cache of prefixes is not known: %v", err)
+	}
+	if b.unwritten != nil {
+		return r, fmt.Errorf("the requests could not be written: %w", b.unwritten)
 	}
 	return r, nil
 }

@@ -23,6 +23,21 @@ import (
 // hashInName is how much of a point's hash the names of its traces have.
 const hashInName = 12
 
+// traceable makes the folder of a point's traces, or says why none can be written there, before anything is measured.
+func traceable(p *experiment.Point) error {
+	if p.Trace == "" {
+		return nil
+	}
+	err := os.MkdirAll(p.Trace, 0o777)
+	if err == nil {
+		err = atomicfile.Probe(filepath.Join(p.Trace, "trace.json"))
+	}
+	if err != nil {
+		return fmt.Errorf("the folder of traces: %w", err)
+	}
+	return nil
+}
+
 // trace runs a pass of each phase under the engine's profiler, after everything
 // else was measured, for a profiler slows what it watches. The first replica
 // stands for all. Beside the trace, in which the power of the GPUs is a track,
@@ -35,9 +50,6 @@ func (l *Lab) trace(ctx context.Context, set *Settings, p *experiment.Point, b *
 	folder, err := filepath.Abs(p.Trace) // the worker has a folder of its own
 	if err != nil {
 		return err
-	}
-	if err := os.MkdirAll(folder, 0o777); err != nil {
-		return fmt.Errorf("the folder of traces: %w", err)
 	}
 	for _, phase := range set.phases() {
 		name := filepath.Join(folder, "trace-"+hash[:hashInName]+"-"+string(phase))

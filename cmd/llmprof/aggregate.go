@@ -20,7 +20,7 @@ func (a *app) aggregate() *cobra.Command {
 	var all bool
 	var may aggregate.Options
 	cmd := &cobra.Command{
-		Use:   "aggregate [ID | --all]",
+		Use:   "aggregate [ID|FILE | --all]",
 		Short: "Put the processes of an experiment together",
 		Long: "Put together what the processes of an experiment measured: energies, tokens and FLOPs summed,\n" +
 			"percentiles over the samples of all. It checks that the processes ran at the same time, each on\n" +
@@ -28,25 +28,21 @@ func (a *app) aggregate() *cobra.Command {
 			"(cycles) are compared.",
 		Example: "  llmprof aggregate example-c0\n  llmprof aggregate --all --format json -o aggregate.out",
 		Args:    cli.Needs("ID", 0, 1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(args) == 1) == all {
 				return usage("aggregate what? Give the ID of an experiment, or --all")
 			}
-			if !all {
-				if err := isID(args[0]); err != nil {
+			var results []*result.Result
+			var broken error
+			if all {
+				if results, broken = result.ReadFolder(dir); results == nil && broken != nil {
+					return broken
+				}
+			} else {
+				var err error
+				if results, err = experimentOf(cmd, dir, args[0]); err != nil {
 					return err
 				}
-			}
-			results, broken := result.ReadFolder(dir)
-			if results == nil && broken != nil {
-				return broken
-			}
-			if len(args) == 1 {
-				found, err := ofID(results, args[0])
-				if err != nil {
-					return errors.Join(err, unreadable(broken))
-				}
-				results, broken = found, nil
 			}
 			report, err := a.makeReport(results, may)
 			if report == nil {

@@ -69,6 +69,9 @@ func (a *app) calibrate() *cobra.Command {
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.given = cmd.Flags().Changed
+			if err := writable(c.file); err != nil {
+				return err
+			}
 			if c.Engine == experiment.OpenAI {
 				return a.calibrateServer(cmd.Context(), c)
 			}

@@ -51,6 +51,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	a.rescue(err)
 	if a.sheet.failed != nil {
 		a.logf("%v", a.sheet.failed)
 		return 1

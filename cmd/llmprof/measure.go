@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -212,6 +213,7 @@ func (a *app) lab(offline bool) (*measure.Lab, error) {
 	}
 	hub := models.HubFromEnv(a.env)
 	hub.Offline = hub.Offline || offline
+	debug.SetGCPercent(100) // memory counts for more than it does in the first moments of a command
 	f := a.follow()
 	return &measure.Lab{
 		Models: models.Resolver{Table: table, Hub: hub}, GPUs: gpus, Root: os.DirFS("/"), Env: a.env,

@@ -18,6 +18,8 @@ import (
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/input"
+	"llmprof/measure/experiment"
+	"llmprof/measure/result"
 	"llmprof/plots"
 	"llmprof/printable"
 )
@@ -121,7 +123,7 @@ func (o *output) check() error {
 	if o.binary && o.format != "table" && o.format != "markdown" {
 		return usage("--binary: %s has bytes as plain numbers; GiB are for table and markdown", o.format)
 	}
-	return nil
+	return writable(o.file)
 }
 
 // write writes the result. If -o names a picture, the chart goes to that file and the result to
@@ -202,15 +204,19 @@ func (o *output) writeText(a *app, r forms) error {
 	if err != nil {
 		return fmt.Errorf("writing the result: %w", err)
 	}
-	return putOn(out, "result", o.file, b.Bytes())
+	return a.putOn(out, "result", o.file, b.Bytes())
 }
 
-// put writes all of what is called so to a file, or to standard output where none or "-" is named.
-func (a *app) put(what, file string, data []byte) error { return putOn(a.stdout, what, file, data) }
+// put writes all of what is called so to a file, or to standard output where none or "-" is named. It is not lost where
+// that fails.
+func (a *app) put(what, file string, data []byte) error { return a.putOn(a.stdout, what, file, data) }
 
-func putOn(out io.Writer, what, file string, data []byte) error {
+func (a *app) putOn(out io.Writer, what, file string, data []byte) error {
 	if file != "" && file != "-" {
-		return writeFile(file, data)
+		if err := writeFile(file, data); err != nil {
+			return fmt.Errorf("%w; %s", err, a.spare(filepath.Base(file), data))
+		}
+		return nil
 	}
 	if _, err := out.Write(data); err != nil {
 		return fmt.Errorf("writing the %s: %w", what, err)
@@ -218,8 +224,52 @@ func putOn(out io.Writer, what, file string, data []byte) error {
 	return nil
 }
 
-// pageWidth is that of a table where there is no terminal to fit it to, and the
-// most that it takes on a wide one.
+// spare keeps what could not be written where it should be: in the folder of temporary files, or else on standard error.
+// It says where.
+func (a *app) spare(name string, data []byte) string {
+	dir, err := os.MkdirTemp("", "llmprof-")
+	if err == nil {
+		path := filepath.Join(dir, name)
+		if err = writeFile(path, data); err == nil {
+			return "it is in " + path
+		}
+		_ = os.Remove(dir)
+	}
+	if _, err := a.stderr.Write(data); err != nil {
+		return "it is lost, for standard error takes nothing either"
+	}
+	return "it is above"
+}
+
+// rescue keeps the results that, as err says, could not be stored.
+func (a *app) rescue(err error) {
+	lost := (*experiment.UnstoredError)(nil)
+	if !errors.As(err, &lost) {
+		return
+	}
+	for _, r := range lost.Results {
+		data, err := result.Encode(r)
+		if err != nil {
+			a.logf("the result %s is lost: %v", r.ID, err)
+			continue
+		}
+		name := result.FileName(r.ID, r.Process)
+		a.logf("the result %s was measured and could not be stored; %s", name, a.spare(name, data))
+	}
+}
+
+// writable reports why the file of a result cannot be written, before the result is worked out.
+func writable(file string) error {
+	if file == "" || file == "-" {
+		return nil
+	}
+	if err := atomicfile.Probe(file); err != nil {
+		return fmt.Errorf("writing %s: %w", file, input.Cause(err))
+	}
+	return nil
+}
+
+// pageWidth is that of a table where there is no terminal to fit it to, leastPage the least of one where there is.
 const (
 	pageWidth = 100
 	leastPage = 60
@@ -229,14 +279,14 @@ const (
 func (o *output) style(a *app) render.Style {
 	s := render.Style{Width: pageWidth, Color: o.color == "always", Binary: o.binary}
 	if n, err := strconv.Atoi(a.env("COLUMNS")); err == nil && n > 0 {
-		s.Width = min(max(n, leastPage), pageWidth)
+		s.Width = max(n, leastPage)
 	}
 	file, ok := a.styled.(*os.File)
 	if !ok || o.file != "" || !onTerminal(file) {
 		return s
 	}
 	if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {
-		s.Width = min(max(n, leastPage), pageWidth)
+		s.Width = max(n, leastPage)
 	}
 	if o.color == "auto" {
 		s.Color = a.env("NO_COLOR") == "" && a.env("TERM") != "dumb"

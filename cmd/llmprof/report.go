@@ -122,7 +122,7 @@ func (a *app) runReport(ctx context.Context, p *paper) error {
 	if err != nil {
 		return err
 	}
-	if err := p.check(); err != nil {
+	if err := errors.Join(p.check(), writable(p.file)); err != nil {
 		return err
 	}
 	ans, err := a.answer(ctx, &p.question)

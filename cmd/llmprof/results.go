@@ -3,9 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +17,6 @@ import (
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/plots"
-	"llmprof/printable"
 	"llmprof/spelling"
 	"llmprof/validate"
 )
@@ -75,14 +74,34 @@ func resultSet(all []*result.Result, failures []experiment.Failure) forms {
 	}
 }
 
-// isID refuses a file where the ID of an experiment is wanted.
-func isID(id string) error {
-	if filepath.Ext(id) != result.Extension {
-		return nil
+// experimentOf reads the results of an experiment, of which the ID or the file of a process is given.
+func experimentOf(cmd *cobra.Command, dir, what string) ([]*result.Result, error) {
+	id := what
+	if isFile(what) {
+		if cmd.Flags().Changed("results") {
+			return nil, usage("--results %s: it is the folder of an ID, and %s is a file; leave it out", dir, what)
+		}
+		r, err := result.Read(what)
+		if err != nil || r.Processes == 1 {
+			return []*result.Result{r}, err
+		}
+		dir, id = filepath.Dir(what), r.ID
 	}
-	name, _, _ := strings.Cut(filepath.Base(id), ".p")
-	return usage("%.80q is not an ID, which looks like a file: give the ID that \"llmprof results list\" has and its folder, as in %s --results %s",
-		id, printable.ShellWord(name), printable.ShellWord(printable.Operand(filepath.Dir(id))))
+	all, broken := result.ReadFolder(dir)
+	if all == nil && broken != nil {
+		return nil, broken
+	}
+	found, err := ofID(all, id)
+	if err != nil && broken != nil {
+		err = fmt.Errorf("%w\n%w", err, unreadable(broken))
+	}
+	return found, err
+}
+
+// isFile reports whether a name is that of a file rather than the ID of an experiment.
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return filepath.Base(name) != name || filepath.Ext(name) == result.Extension || err == nil && info.Mode().IsRegular()
 }
 
 func ofID(all []*result.Result, id string) ([]*result.Result, error) {
@@ -113,25 +132,16 @@ func (a *app) resultsShow() *cobra.Command {
 	var raw bool
 	var may aggregate.Options
 	cmd := &cobra.Command{
-		Use:   "show ID",
+		Use:   "show ID|FILE",
 		Short: "Show the result of an experiment",
-		Long: "Show what the processes of an experiment measured, put together. With --raw, show each process\n" +
-			"by itself: as JSON the stored results, as CSV every sample.",
-		Example: "  llmprof results show example-c0\n  llmprof results show example-c0 --raw --format csv",
+		Long: "Show what the processes of an experiment measured, put together; the file of one of them stands for\n" +
+			"the experiment. With --raw, show each process by itself: as JSON the stored results, as CSV every\n" +
+			"sample.",
+		Example: "  llmprof results show example-c0\n  llmprof results show results/example-c0.p0.json --raw --format csv",
 		Args:    cli.Needs("ID", 1, 1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if err := isID(args[0]); err != nil {
-				return err
-			}
-			all, broken := result.ReadFolder(dir)
-			if all == nil && broken != nil {
-				return broken
-			}
-			found, err := ofID(all, args[0])
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, err := experimentOf(cmd, dir, args[0])
 			if err != nil {
-				if broken != nil {
-					err = fmt.Errorf("%w\n%w", err, unreadable(broken))
-				}
 				return err
 			}
 			scorer, err := a.scorer("", "")

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
 )
@@ -82,5 +85,37 @@ func TestAggregateSchema(t *testing.T) {
 	}
 	for _, r := range raw {
 		checkSchema(t, schema(t, "measure.v1.json"), string(r))
+	}
+}
+
+// TestServersAreListed names the models of servers where no width is asked for, gives a wide page all columns, and captions the table of a server with
+// where it is, not with its client's machine.
+func TestServersAreListed(t *testing.T) {
+	r, err := result.Read(fixturePath)
+	testkit.Must(t, err)
+	r.ID, r.Machine.CPU, r.Machine.GPUs, r.Energy, r.Conditions = "measure-20261129T071254-4e64a038810d-c0", "Client 9000", nil, nil, nil
+	r.Serving = &result.Serving{
+		Endpoint: "http://gpu1:8000/v1", API: "chat", Concurrency: 4, Requests: 1, Completed: 1, Failures: map[string]int{}, Duration: 4,
+		Records: []result.Record{{FirstTokenS: new(0.1), LastTokenS: new(2.), Prompt: new(100), Generated: new(20)}},
+	}
+	delete(r.Reasons, "serving")
+	dir := t.TempDir()
+	_, err = result.Write(dir, r)
+	testkit.Must(t, err)
+	in := func(width string, args ...string) string {
+		var out, errs bytes.Buffer
+		env := func(name string) string { return map[string]string{"COLUMNS": width, "LANG": "C.UTF-8"}[name] }
+		if code := run(args, nil, &out, &errs, env); code != 0 {
+			t.Errorf("%v at %s columns: exit %d: %s", args, width, code, errs.String())
+		}
+		return out.String()
+	}
+	for width, whole := range map[string]bool{"": false, "200": true} {
+		if got := in(width, "results", "list", dir); !strings.Contains(got, r.Model.Name) || strings.Contains(got, "left out") == whole {
+			t.Errorf("%s columns:\n%s", width, got)
+		}
+	}
+	if got := in("100", "results", "table", dir); strings.Contains(got, "Client 9000") || !strings.Contains(got, "on "+r.Serving.Endpoint) {
+		t.Error(got)
 	}
 }

@@ -91,10 +91,11 @@ func (a *app) runExperiment(ctx context.Context, e *experiment.Experiment, one e
 	if sum.Trials > 0 {
 		a.logf("%s: %v", e.Name, sum)
 	}
-	if ctx.Err() != nil || sum.Measured+sum.Kept == 0 {
+	lost := &experiment.UnstoredError{}
+	if !errors.As(err, &lost) && (ctx.Err() != nil || sum.Measured+sum.Kept == 0) {
 		return err
 	}
-	return errors.Join(a.listTrials(trials, o, how.Store), err)
+	return errors.Join(a.listTrials(trials, o, how.Store, lost.Results...), err)
 }
 
 // submitExperiment has the runs of an experiment made elsewhere, those that the store lacks, and
@@ -127,8 +128,8 @@ func (a *app) submitExperiment(ctx context.Context, s *submission, e *experiment
 	return a.listTrials(trials, o, store)
 }
 
-// listTrials writes the results and the failures of an experiment.
-func (a *app) listTrials(trials []experiment.Trial, o *output, store experiment.Store) error {
+// listTrials writes the results and the failures of an experiment, with results that could not be stored.
+func (a *app) listTrials(trials []experiment.Trial, o *output, store experiment.Store, more ...*result.Result) error {
 	ours := map[string]bool{}
 	for i := range trials {
 		ours[trials[i].ID] = true
@@ -137,7 +138,7 @@ func (a *app) listTrials(trials []experiment.Trial, o *output, store experiment.
 	all = slices.DeleteFunc(all, func(r *result.Result) bool { return !ours[r.ID] })
 	failures, err := store.Failures()
 	failures = slices.DeleteFunc(failures, func(f experiment.Failure) bool { return !ours[f.ID] })
-	return errors.Join(o.write(a, resultSet(all, failures)), err)
+	return errors.Join(o.write(a, resultSet(append(all, more...), failures)), err)
 }
 
 // A notifier says how far an experiment is, a line an event, with the time left as far as

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -224,6 +225,25 @@ func TestChecks(t *testing.T) {
 }
 
 // explained checks that every null has a reason, by its own key or one above it.
+// TestManyProcesses refuses results that claim more processes than there can be, without a list of those.
+func TestManyProcesses(t *testing.T) {
+	for _, o := range []Options{{}, {AllowMissing: true}} {
+		r := fixture(t, 3, 1_000_000_000)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := build([]*result.Result{r}, o)
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; err == nil || len(err.Error()) > 2000 || used > 10<<20 {
+			t.Fatalf("%+v: %d MB, %v", o, used>>20, err)
+		}
+		for _, want := range []string{"999999999 of 1000000000 processes have no result: ", ".p19.json", ".p20.json and 999999979 more"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: no %q in %v", o, want, err)
+			}
+		}
+	}
+}
+
 func explained(t *testing.T, a *Aggregate) {
 	t.Helper()
 	text, err := json.Marshal(a)

@@ -125,22 +125,41 @@ func differs(a, b *result.Result) string {
 	return ""
 }
 
+// mostMissing is more processes than any experiment lacks, mostNamed how many of them an error names.
+const mostMissing, mostNamed = 100_000, 20
+
+// missing notes the processes that have no result.
 func (b *builder) missing(seen map[int]bool) error {
-	for p := range b.first().Processes {
+	r := b.first()
+	lacks := r.Processes
+	for p := range seen {
+		if p < r.Processes { // mixed processes may count others
+			lacks--
+		}
+	}
+	if lacks == 0 {
+		return nil
+	}
+	var names []string
+	for p := 0; p < r.Processes && len(names) < min(lacks, mostNamed); p++ {
+		if !seen[p] {
+			names = append(names, result.FileName(r.ID, p))
+		}
+	}
+	text := fmt.Sprintf("%d of %d processes have no result: %s", lacks, r.Processes, strings.Join(names, ", "))
+	if lacks > len(names) {
+		text += fmt.Sprintf(" and %d more", lacks-len(names))
+	}
+	switch {
+	case lacks > mostMissing:
+		return fmt.Errorf("%s: %s; want at most %d that lack", r.ID, text, mostMissing)
+	case !b.options.AllowMissing:
+		return fmt.Errorf("%s: %s; give --allow-missing to sum the others all the same", r.ID, text)
+	}
+	for p := range r.Processes {
 		if !seen[p] {
 			b.out.Method.Missing = append(b.out.Method.Missing, p)
 		}
-	}
-	if len(b.out.Method.Missing) == 0 {
-		return nil
-	}
-	names := make([]string, len(b.out.Method.Missing))
-	for i, p := range b.out.Method.Missing {
-		names[i] = result.FileName(b.first().ID, p)
-	}
-	text := fmt.Sprintf("%d of %d processes have no result: %s", len(names), b.first().Processes, strings.Join(names, ", "))
-	if !b.options.AllowMissing {
-		return fmt.Errorf("%s: %s; give --allow-missing to sum the others all the same", b.first().ID, text)
 	}
 	b.out.Method.Warnings = append(b.out.Method.Warnings, text+": the sums are of the others")
 	return nil

@@ -299,10 +299,13 @@ func (out *rowFile) write(v any) error {
 	if err != nil {
 		return err
 	}
-	if _, err := out.Write(append(line, '\n')); err != nil {
-		return err
+	if _, err = out.Write(append(line, '\n')); err == nil {
+		err = out.Sync()
 	}
-	return out.Sync()
+	if err != nil {
+		return fmt.Errorf("rows: %w; the last, which may lack there, is %s", err, line)
+	}
+	return nil
 }
 
 // device is the machine as a calibration file says it.

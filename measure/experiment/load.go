@@ -25,10 +25,11 @@ type Experiment struct {
 	Warnings  []string // settings that are allowed and probably not meant
 }
 
-// mostPoints and mostCycles bound an experiment: each run takes minutes.
+// mostPoints, mostCycles and mostRuns, points times cycles, bound an experiment: each run takes minutes.
 const (
 	mostPoints = 100_000
 	mostCycles = 10_000
+	mostRuns   = 1_000_000
 )
 
 // Load reads an experiment. What is wrong with it is one error, Mistakes, with
@@ -67,6 +68,9 @@ func (r *reader) experiment(e *Experiment, n *tree.Node) {
 	r.frame(e, n)
 	plan.base = n
 	e.Points = r.points(&plan)
+	if runs := len(e.Points) * e.Cycles; runs > mostRuns {
+		r.wrong(n.At.Mistake("%d points in %d cycles are %d runs: want at most %d", len(e.Points), e.Cycles, runs, mostRuns))
+	}
 	for i := range e.Points {
 		r.advise(&e.Points[i], &plan)
 	}

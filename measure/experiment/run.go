@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"llmprof/measure/result"
@@ -18,8 +19,8 @@ type Measure func(context.Context, Point) ([]*result.Result, error)
 
 // Several measures points that no experiment file has, and keeps them in the store if
 // there is one. Results are named after what they are and when they were, so that no
-// other is replaced. One that fails does not keep the next from being measured; those
-// that are marked as failed or interrupted are among the results, and why in the error.
+// other is replaced. One that fails does not keep the next from being measured, unless its results cannot be written;
+// all that was measured is among the results, with what failed, was interrupted or is not stored, and why in the error.
 func Several(ctx context.Context, points []Point, measure Measure, store *Store, notify func(Event)) ([]*result.Result, error) {
 	e := Experiment{Name: "measure-" + time.Now().UTC().Format("20060102T150405"), Points: points, Cycles: 1}
 	trials, err := e.Trials()
@@ -43,7 +44,7 @@ func Several(ctx context.Context, points []Point, measure Measure, store *Store,
 		tell(Started, nil)
 		results, err := one(ctx, t, measure, store)
 		all = append(all, t.sign(results, "")...)
-		if ctx.Err() != nil {
+		if lost := (*UnstoredError)(nil); ctx.Err() != nil || errors.As(err, &lost) {
 			return all, errors.Join(append(errs, err)...)
 		}
 		if err == nil {
@@ -74,10 +75,8 @@ func one(ctx context.Context, t *Trial, measure Measure, store *Store) ([]*resul
 	case err != nil:
 		return results, store.unfinished(ctx, t, started, "", results, err)
 	}
-	if err := store.keep(t, "", results); err != nil {
-		return nil, err
-	}
-	return results, nil
+	err = store.keep(t, "", results)
+	return slices.DeleteFunc(slices.Clone(results), func(r *result.Result) bool { return r == nil }), err
 }
 
 // Options say how an experiment is run.
@@ -129,8 +128,8 @@ func (s Summary) String() string {
 
 // Run measures what the store lacks of the trials, one after the other. A trial
 // that fails is recorded and the next is run; Run's error then counts them. When
-// ctx is done, or a result cannot be written, Run stops, and all that was
-// finished is in the store.
+// ctx is done, or a result cannot be written, Run stops: all that was
+// finished is in the store, or in an UnstoredError.
 func Run(ctx context.Context, trials []Trial, measure Measure, o Options) (sum Summary, err error) {
 	if err := o.Store.open(); err != nil {
 		return sum, err
@@ -197,25 +196,28 @@ func (r *runner) trial(ctx context.Context, t *Trial, at int) error {
 	results, err := r.measure(ctx, t.Point)
 	err = t.Point.secrets().Error(err)
 	r.ran = true
+	lost := (*UnstoredError)(nil)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return r.Store.unfinished(ctx, t, started, r.File, results, ctx.Err())
 	case err == nil:
-		if err = r.Store.keep(t, r.File, results); err == nil {
+		if err = r.Store.keep(t, r.File, results); errors.As(err, &lost) {
+			return err // nothing more is measured that could not be kept
+		}
+		if err == nil {
 			r.sum.Measured++
 			r.tell(Event{Trial: t, At: at, State: Done})
 			return nil
 		}
-		if r.Store.open() != nil { // nothing more can be kept
-			return err
-		}
 	}
 	r.sum.Failed++
 	r.tell(Event{Trial: t, At: at, State: Failed, Err: err})
-	if err := r.Store.keepPartial(t, r.File, results); err != nil {
-		r.tell(Event{Trial: t, At: at, State: Remark, Note: err.Error()})
+	more := r.Store.keepPartial(t, r.File, results)
+	if more != nil && !errors.As(more, &lost) {
+		r.tell(Event{Trial: t, At: at, State: Remark, Note: more.Error()})
+		more = nil
 	}
-	return r.Store.fail(t, started, err)
+	return errors.Join(more, r.Store.fail(t, started, err))
 }
 
 // rest waits for the gap between two runs.

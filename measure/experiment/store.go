@@ -44,13 +44,31 @@ type Failure struct {
 
 func (s Store) open() error {
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
-		return fmt.Errorf("the results folder: %w", err)
+		return fmt.Errorf("the results folder %s: %w", s.Dir, input.Cause(err))
 	}
-	probe, err := os.CreateTemp(s.Dir, ".probe.*.tmp")
-	if err != nil {
+	if err := atomicfile.Probe(filepath.Join(s.Dir, "probe")); err != nil {
 		return fmt.Errorf("the results folder %s cannot be written: %w", s.Dir, input.Cause(err))
 	}
-	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+	return nil
+}
+
+// An UnstoredError has results that were measured and could not be written: who gets the error is the last to have them.
+type UnstoredError struct {
+	Results []*result.Result // as their files would have been
+	Err     error
+}
+
+func (e *UnstoredError) Error() string { return e.Err.Error() }
+
+func (e *UnstoredError) Unwrap() error { return e.Err }
+
+// unstored is err with the results that it keeps from being written, unless it is about what they hold.
+func unstored(results []*result.Result, err error) error {
+	path, link := (*fs.PathError)(nil), (*os.LinkError)(nil)
+	if errors.As(err, &path) || errors.As(err, &link) {
+		return &UnstoredError{results, err}
+	}
+	return err
 }
 
 // Lacks lists the trials that have no results in the store.
@@ -165,12 +183,13 @@ func (s Store) keep(t *Trial, file string, results []*result.Result) error {
 			return fmt.Errorf("process %d of %d gave no result and no error", i, len(results))
 		}
 	}
-	for _, r := range t.sign(results, file) {
+	signed := t.sign(results, file)
+	for _, r := range signed {
 		if err := s.setAside(t, r.Process); err != nil {
-			return err
+			return unstored(signed, err)
 		}
 		if _, err := result.Write(s.Dir, r); err != nil {
-			return err
+			return unstored(signed, err)
 		}
 	}
 	stale, err := input.Files(s.partial(), "*"+result.Extension)
@@ -195,15 +214,15 @@ const asideExtension = ".aside"
 // can read it.
 func (s Store) setAside(t *Trial, process int) error {
 	file := filepath.Join(s.Dir, result.FileName(t.ID, process))
-	if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if _, err := os.Lstat(file); err != nil {
+		return nil //nolint:nilerr // writing there says what else is wrong
 	}
 	if r, err := result.Read(file); err == nil && t.owns(r, process) {
 		return nil
 	}
 	aside := file + asideExtension
 	for n := 2; ; n++ {
-		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(aside); err != nil {
 			break
 		}
 		aside = fmt.Sprintf("%s%s%d", file, asideExtension, n)
@@ -231,15 +250,15 @@ func (s Store) keepPartial(t *Trial, file string, results []*result.Result) erro
 	if len(results) == 0 {
 		return nil
 	}
-	apart := Store{Dir: s.partial()}
-	err := apart.open()
-	for _, r := range t.sign(results, file) {
-		if err == nil {
-			_, err = result.Write(apart.Dir, r)
-		}
+	const what = "keeping what a run saw that did not finish: %w"
+	apart, signed := Store{Dir: s.partial()}, t.sign(results, file)
+	if err := apart.open(); err != nil {
+		return &UnstoredError{signed, fmt.Errorf(what, err)}
 	}
-	if err != nil {
-		return fmt.Errorf("keeping what a run saw that did not finish: %w", err)
+	for _, r := range signed {
+		if _, err := result.Write(apart.Dir, r); err != nil {
+			return unstored(signed, fmt.Errorf(what, err))
+		}
 	}
 	return nil
 }

@@ -176,7 +176,7 @@ func (s *session) measure(ctx context.Context) (err error) {
 	}
 	if ctx.Err() != nil {
 		s.report.Logf("what was measured is kept in %s: the same command goes on from there", s.Results)
-		return ctx.Err()
+		return err
 	}
 	if runs.Trials > 0 && runs.Measured+runs.Kept+runs.Failed == runs.Trials {
 		return nil // each failure was reported with its point

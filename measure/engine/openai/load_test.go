@@ -2,9 +2,12 @@ package openai
 
 import (
 	"net/http"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
+
+	"llmprof/measure/result"
 )
 
 // Prompts of a load have their own lengths, and begin alike as far as their hashes are equal.
@@ -48,5 +51,32 @@ func TestArrivalsOfALoad(t *testing.T) {
 	o.Arrivals = o.Arrivals[:2]
 	if _, err := Run(t.Context(), o, nil); err == nil {
 		t.Error("two arrivals of three requests are taken")
+	}
+}
+
+// Requests that have ended leave their records: neither their contexts nor their connections.
+func TestEndedRequestsAreSmall(t *testing.T) {
+	o := options(serve(t, func(w http.ResponseWriter, _ *http.Request) { stream(w, whole()) }))
+	o.Requests, o.Concurrency = 2000, 4
+	live := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	var before, after uint64
+	o.Each = func(r *result.Record) {
+		switch r.Index {
+		case 100:
+			before = live()
+		case 1900:
+			after = live()
+		}
+	}
+	if _, err := Run(t.Context(), o, nil); err != nil {
+		t.Fatal(err)
+	}
+	if each := (int64(after) - int64(before)) / 1800; each > 640 {
+		t.Errorf("%d bytes a request: want at most 640", each)
 	}
 }

@@ -221,6 +221,7 @@ func (o *outcome) finish(index int, start time.Time, options *Options) {
 	o.record.Index = index
 	o.record.SentS = max(o.zero.Sub(start), 0).Seconds()
 	o.record.Output = o.output.String()
+	o.barren = nil // it would hold the request and its context for as long as the outcome is kept
 	if f := o.failure; f != nil {
 		options.redact(f)
 		o.record.Failure, o.record.Error = f.Kind, f.Words

@@ -18,6 +18,11 @@ type Style struct {
 	Binary bool // bytes in KiB, MiB, GiB
 }
 
+// mostProse is what a line of prose takes on the widest terminal; tables take what they need.
+const mostProse = 100
+
+func (s Style) prose() int { return min(s.Width, mostProse) }
+
 // Text writes a document for a terminal.
 func Text(w io.Writer, d *Document, s Style) error {
 	if d.Width > 0 {
@@ -25,7 +30,7 @@ func Text(w io.Writer, d *Document, s Style) error {
 	}
 	t := &textWriter{Style: s}
 	if d.Title != "" {
-		for _, l := range Wrap(d.Title, s.Width) {
+		for _, l := range Wrap(d.Title, s.prose()) {
 			t.line(t.paint(l, Bold))
 		}
 	}
@@ -68,7 +73,7 @@ func (f Fields) text(w *textWriter) {
 	for _, r := range f.Rows {
 		label := pad(printable.Line(r.Name), name)
 		for _, paragraph := range r.Lines {
-			for _, l := range Wrap(paragraph, w.Width-name-2) {
+			for _, l := range Wrap(paragraph, w.prose()-name-2) {
 				w.line(w.paint(label, r.Color) + "  " + l)
 				label = strings.Repeat(" ", name)
 			}
@@ -84,7 +89,7 @@ func (n Notes) text(w *textWriter) {
 	w.heading(n.Title)
 	for _, item := range n.Items {
 		mark := "• "
-		for _, l := range Wrap(item, w.Width-2) {
+		for _, l := range Wrap(item, w.prose()-2) {
 			w.line(mark + l)
 			mark = "  "
 		}
@@ -113,7 +118,7 @@ func (t Table) text(w *textWriter) {
 		w.line(l.row(w, i, r))
 	}
 	if len(l.dropped) > 0 {
-		for _, line := range Wrap("columns left out at this width: "+strings.Join(l.dropped, ", "), w.Width) {
+		for _, line := range Wrap("columns left out at this width: "+strings.Join(l.dropped, ", "), w.prose()) {
 			w.line(w.paint(line, Faint))
 		}
 	}

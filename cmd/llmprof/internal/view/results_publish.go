@@ -112,7 +112,11 @@ func cacheTokens(r *result.Result) int {
 }
 
 func deviceOf(r *result.Result) string {
-	if len(r.Machine.GPUs) == 0 {
+	switch {
+	case len(r.Machine.GPUs) > 0:
+	case r.Serving != nil:
+		return r.Serving.Endpoint // the machine is its client's
+	default:
 		return cmp.Or(r.Machine.CPU, "unknown device")
 	}
 	return times(len(r.Machine.GPUs), r.Machine.GPUs[0].Name)

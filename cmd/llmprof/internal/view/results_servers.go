@@ -80,9 +80,9 @@ func (l *ServerFigures) load() string {
 // ids is set.
 func ServerTable(rows []ResultRow, ids bool) render.Table {
 	t := render.Table{Title: "Servers", Columns: []render.Column{
-		{Title: "id", Left: true}, {Title: "model", Left: true, Max: 24, Drop: 6}, {Title: "tokens", Drop: 5},
-		{Title: "load"}, {Title: "req/s"}, {Title: "good/s", Drop: 4}, {Title: "tok/s"}, {Title: "TTFT"}, {Title: "p99", Drop: 2}, {Title: "TPOT"},
-		{Title: "failed"}, {Title: "marks", Left: true, Drop: 1, Max: 24},
+		{Title: "id", Left: true}, {Title: "model", Left: true, Max: 24, Drop: 1}, {Title: "tokens", Drop: 6},
+		{Title: "load"}, {Title: "req/s"}, {Title: "good/s", Drop: 4}, {Title: "tok/s", Drop: 5}, {Title: "TTFT"}, {Title: "p99", Drop: 3}, {Title: "TPOT"},
+		{Title: "failed"}, {Title: "marks", Left: true, Drop: 2, Max: 24},
 	}}
 	for _, r := range rows {
 		s := r.Server
