@@ -22,7 +22,7 @@ var fixturePath = filepath.Join("..", "..", "measure", "result", "testdata", "fi
 func tryRun(t *testing.T, fixture *result.Result, args ...string) ran {
 	t.Helper()
 	var out, errs bytes.Buffer
-	a := &app{stdout: &out, stderr: &errs, env: func(string) string { return "" }}
+	a := &app{stdout: &out, styled: &out, stderr: &errs, env: func(string) string { return "" }}
 	cmd := a.runCommand(func(bool) (experiment.Measure, func() error, error) {
 		return func(_ context.Context, p experiment.Point) ([]*result.Result, error) {
 			if p.Batch == 2 {
