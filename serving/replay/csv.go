@@ -5,7 +5,6 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -34,17 +33,18 @@ func column(header, names []string) int {
 }
 
 func (t *Trace) csv(b *bufio.Reader) error {
-	first, err := line(b, 1)
+	number := 0
+	first, err := filled(b, &number)
 	if err != nil {
 		return err
 	}
 	header, err := csv.NewReader(strings.NewReader(first)).Read()
 	if err != nil {
-		return wrong(1, first, "no header of a table, and no JSON")
+		return wrong(number, first, "no header of a table, and no JSON")
 	}
 	at, prompt, gen := column(header, timeNames), column(header, promptNames), column(header, genNames)
 	if at < 0 || prompt < 0 || gen < 0 {
-		return wrong(1, first, "the header has no columns for time, prompt and generated tokens, as in time,prompt,generated")
+		return wrong(number, first, "the header has no columns for time, prompt and generated tokens, as in time,prompt,generated")
 	}
 	switch {
 	case column(header, []string{"contexttokens"}) >= 0:
@@ -56,15 +56,10 @@ func (t *Trace) csv(b *bufio.Reader) error {
 	default:
 		t.Format = "csv"
 	}
-	number := 1
 	t.next = func() (row, error) {
-		number++
-		text, err := line(b, number)
+		text, err := filled(b, &number)
 		if err != nil {
 			return row{}, err
-		}
-		if strings.TrimSpace(text) == "" {
-			return row{}, io.EOF
 		}
 		fields := strings.Split(text, ",")
 		if strings.Contains(text, `"`) {

@@ -23,11 +23,7 @@ var documentLimits = input.Limits{Bytes: mostDocument, Depth: 64, Values: 1 << 2
 func (t *Trace) lines(b *bufio.Reader) error {
 	number := 0
 	read := func() (row, bool, error) {
-		number++
-		text, err := line(b, number)
-		if err == nil && strings.TrimSpace(text) == "" {
-			err = io.EOF
-		}
+		text, err := filled(b, &number)
 		if err != nil {
 			return row{}, false, err
 		}

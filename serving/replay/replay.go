@@ -156,16 +156,23 @@ func (t *Trace) Finished(unit.Seconds) {}
 // Err is why the trace could not be read to its end.
 func (t *Trace) Err() error { return t.err }
 
-// line reads a line; one that is too long is an error.
-func line(b *bufio.Reader, number int) (string, error) {
-	data, err := b.ReadSlice('\n')
-	switch {
-	case errors.Is(err, bufio.ErrBufferFull):
-		return "", fmt.Errorf("line %d is longer than %d bytes, the most that is read of one", number, mostLine)
-	case errors.Is(err, io.EOF) && len(data) > 0, err == nil:
-		return strings.TrimRight(string(data), "\r\n"), nil
+// filled reads the next line that is not blank, and counts lines. One that is too long is an error.
+func filled(b *bufio.Reader, number *int) (string, error) {
+	for {
+		*number++
+		data, err := b.ReadSlice('\n')
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			return "", fmt.Errorf("line %d is longer than %d bytes, the most that is read of one", *number, mostLine)
+		case errors.Is(err, io.EOF) && len(data) == 0:
+			return "", io.EOF
+		case err != nil && !errors.Is(err, io.EOF):
+			return "", fmt.Errorf("line %d: %w", *number, err)
+		}
+		if len(bytes.TrimSpace(data)) > 0 {
+			return strings.TrimRight(string(data), "\r\n"), nil
+		}
 	}
-	return "", err
 }
 
 func wrong(number int, text, format string, args ...any) error {

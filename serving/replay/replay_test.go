@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"llmprof/internal/testkit"
 	"llmprof/serving"
@@ -98,6 +99,25 @@ func TestCompressed(t *testing.T) {
 		}
 		if err == nil {
 			t.Errorf("%d of %d bytes are a whole trace", n, packed.Len())
+		}
+	}
+}
+
+// Blank lines end no trace, wherever they stand, and a trace that ends early says in which line.
+func TestBlankLines(t *testing.T) {
+	for text, want := range map[string]int{
+		"\n\ntime,prompt,generated\n\n0,2,3\n\n \t\n\r\n1,2,3\n\n2,2,3\n\n":                                                                              3,
+		"\n{\"time\": 0, \"prompt\": 2, \"generated\": 3}\n\n \r\n{\"time\": 1, \"prompt\": 2, \"generated\": 3}\n\n":                                    2,
+		"{\"index\":0,\"sent_s\":0,\"prompt_tokens\":2,\"generated_tokens\":3}\n\n{\"index\":1,\"sent_s\":1,\"prompt_tokens\":2,\"generated_tokens\":3}": 2,
+	} {
+		if tr, list := all(t, strings.NewReader(text), Options{}); tr.Err() != nil || len(list) != want {
+			t.Errorf("%q: %d requests, %v; want %d", text, len(list), tr.Err(), want)
+		}
+	}
+	text := "time,prompt,generated\n" + strings.Repeat("0,2,3\n\n", 5000)
+	for _, r := range []io.Reader{io.MultiReader(strings.NewReader(text), iotest.ErrReader(errors.New("broken"))), strings.NewReader(text + "1,2")} {
+		if tr, _ := all(t, r, Options{}); tr.Err() == nil || !strings.Contains(tr.Err().Error(), "line 10002") {
+			t.Errorf("%v, want an error in line 10002", tr.Err())
 		}
 	}
 }
