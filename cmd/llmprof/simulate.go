@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,6 +33,8 @@ type simulation struct {
 	seed          uint64
 	trace         string
 	speed         float64
+	unit          string // of the trace's times
+	block         int    // tokens that a hash of the trace is of
 	slo           string
 	records       string
 	chart         string
@@ -47,9 +50,9 @@ func (a *app) simulate() *cobra.Command {
 		Long: "Run requests over time through the scheduler of a server, step by step, each step as long as the\n" +
 			"estimate says: TTFT, TPOT, ITL and E2E with percentiles, throughput, goodput, queue, KV cache,\n" +
 			"energy. Several rates or concurrencies make a curve with its knee.\n\n" +
-			"A trace is known by its content: Azure's, BurstGPT's, Mooncake's (with the hashes of prefixes),\n" +
-			"ServeGen's, CSV or JSONL of time, prompt and generated tokens, the results of llmprof measure\n" +
-			"--engine openai, and those of vllm bench serve --save-result --save-detailed.",
+			"A trace is known by its content: Azure's, BurstGPT's, Mooncake's, Bailian's, ServeGen's, Vidur's,\n" +
+			"SplitwiseSim's, CSV or JSON of time, prompt and generated tokens, results of llmprof measure --engine\n" +
+			"openai, vllm bench serve --save-result --save-detailed, AIPerf, GuideLLM and inference-perf.",
 		Example: "  llmprof simulate --model llama3.1-8b --gpu h200 --rate 10\n" +
 			"  llmprof simulate -m llama3.1-8b -g h200 --rate 1,4 --slo ttft=500ms -o c.svg\n" +
 			"  llmprof simulate -m qwen3-8b -g h100 --concurrency 32 --prompt-len 512..4096",
@@ -69,7 +72,7 @@ func (a *app) simulate() *cobra.Command {
 	s.machines.flags(cmd, "loads")
 	cli.Rare(cmd, append([]string{
 		"act", "sp", "micro-batches", "gpus-per-node", "hardware", "compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline", "lenient",
-		"arrival", "seed", "prefix-hit-rate", "records", "memory-utilization", "speculative-tokens", "acceptance", "scheduler", "burstiness", "ramp-from", "speed", "warmup", "color", "price", "pp", "ep", "moe-tp", "shard", "expert-skew", "max-num-batched-tokens",
+		"arrival", "seed", "prefix-hit-rate", "records", "memory-utilization", "speculative-tokens", "acceptance", "scheduler", "burstiness", "ramp-from", "speed", "trace-unit", "trace-block", "warmup", "color", "price", "pp", "ep", "moe-tp", "shard", "expert-skew", "max-num-batched-tokens",
 	}, serverFlags...)...)
 	return cmd
 }
@@ -88,6 +91,9 @@ func (s *simulation) loadFlags(f *pflag.FlagSet) {
 	f.IntSliceVar(&s.concurrencies, "concurrency", nil, "`clients` that each have one request at a time, or several, as 1,8,32")
 	f.StringVar(&s.trace, "trace", "", "replay the requests of `FILE`")
 	f.Float64Var(&s.speed, "speed", 1, "`times` as fast as the trace was recorded")
+	f.StringVar(&s.unit, "trace-unit", "", "`unit` of the trace's times: s, ms, us or ns (default: what the trace says)")
+	ask.Words(f, "trace-unit", "s", "ms", "us", "ns")
+	f.IntVar(&s.block, "trace-block", 0, "`tokens` that a hash of the trace is of (default: what the trace says)")
 	f.Var(ask.PromptFlag(&s.prompt, traceLengths), "prompt-len", "`tokens` of prompts: 1024, 512..2048, lognormal:1024,0.8 or trace:FILE")
 	f.Var(ask.AnswerFlag(&s.gen, traceLengths), "gen-len", "`tokens` generated, the first included: as --prompt-len")
 	ask.Choice(f, &s.arrival, "arrival", "poisson", "`arrivals` at a rate: %s", "poisson", "gamma", "constant", "ramp")
@@ -138,8 +144,12 @@ func (s *simulation) points() ([]serving.Load, error) {
 		return nil, usage("--kv-offload and --no-prefix-cache are of prompts that share prefixes: give a --trace with hashes, as Mooncake's, or --prefix-hit-rate")
 	case s.Given("routing") && s.Parallel.DP < 2:
 		return nil, usage("--routing: one replica needs none; give --dp")
-	case s.trace == "" && s.Given("speed"):
-		return nil, usage("--speed is of a --trace")
+	case s.trace == "" && (s.Given("speed") || s.Given("trace-unit") || s.Given("trace-block")):
+		return nil, usage("--speed, --trace-unit and --trace-block are of a --trace")
+	case s.Given("trace-unit") && !slices.Contains([]string{"s", "ms", "us", "ns"}, s.unit):
+		return nil, usage("--trace-unit %.40q: want s, ms, us or ns", s.unit)
+	case s.Given("trace-block") && s.block < 1:
+		return nil, usage("--trace-block %d: want at least 1", s.block)
 	case s.Given("speed") && !(s.speed > 0 && s.speed <= 1e9):
 		return nil, usage("--speed %g: want above 0 and at most 1e9", s.speed)
 	case s.Given("burstiness") && s.arrival != "gamma":

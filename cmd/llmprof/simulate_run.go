@@ -139,14 +139,20 @@ func (s *simulator) replayTrace(ctx context.Context, follow *follower) error {
 		return fmt.Errorf("--trace %s: %w", s.trace, input.Cause(err))
 	}
 	defer f.Close()
-	o := replay.Options{Speed: s.speed}
+	o := replay.Options{Speed: s.speed, Unit: s.unit, Block: s.block}
 	if s.Given("requests") {
 		o.Requests = s.requests
 	}
 	t, err := replay.Read(f, o)
-	if err != nil {
+	switch {
+	case errors.Is(err, replay.ErrUnit):
+		return fmt.Errorf("--trace %s: %w: give --trace-unit s, or ms", s.trace, err)
+	case errors.Is(err, replay.ErrBlock):
+		return fmt.Errorf("--trace %s: %w: give --trace-block", s.trace, err)
+	case err != nil:
 		return fmt.Errorf("--trace %s: %w", s.trace, err)
 	}
+	s.results.Trace = &view.TraceRead{File: s.trace, Format: t.Format, Unit: t.Unit, Block: t.Block, Text: t.Decided()}
 	if err := s.checkPrefixes(t.Hashed); err != nil {
 		return err
 	}

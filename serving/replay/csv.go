@@ -1,126 +1,71 @@
 package replay
 
 import (
-	"bufio"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 )
 
-// Names that columns and fields go by, without case, spaces and underscores.
-var (
-	timeNames   = []string{"timestamp", "time", "times", "arrival", "arrivals", "arrivaltime", "arrivaltimes", "at", "ats", "sents"}
-	promptNames = []string{"contexttokens", "requesttokens", "inputtokens", "inputlength", "prompttokens", "promptlen", "inputtoks", "prompt", "prompts", "input"}
-	genNames    = []string{"generatedtokens", "responsetokens", "outputtokens", "outputlength", "completiontokens", "genlen", "outputtoks", "generated", "output"}
-)
-
-func plain(name string) string {
-	return strings.NewReplacer("_", "", " ", "", "-", "", "\ufeff", "").Replace(strings.ToLower(name))
-}
-
-func column(header, names []string) int {
-	for _, name := range names {
-		if i := slices.IndexFunc(header, func(h string) bool { return plain(h) == name }); i >= 0 {
-			return i
-		}
+// table reads the records of CSV below a header.
+func (t *Trace) table(from *text) error {
+	c := csv.NewReader(from)
+	c.FieldsPerRecord, c.ReuseRecord = -1, true
+	cells, line, err := cellsOf(c, from)
+	if parse := new(csv.ParseError); errors.As(err, &parse) {
+		err = fmt.Errorf("line %d: no header of a table, as time,prompt,generated, and no JSON", parse.Line)
 	}
-	return -1
-}
-
-func (t *Trace) csv(b *bufio.Reader) error {
-	first, err := line(b, 1)
 	if err != nil {
 		return err
 	}
-	header, err := csv.NewReader(strings.NewReader(first)).Read()
-	if err != nil {
-		return wrong(1, first, "no header of a table, and no JSON")
+	header := &record{line: line}
+	for _, key := range cells {
+		if err := header.add(field{strings.Clone(key), plain(key), strings.Clone(key)}); err != nil {
+			return err
+		}
 	}
-	at, prompt, gen := column(header, timeNames), column(header, promptNames), column(header, genNames)
-	if at < 0 || prompt < 0 || gen < 0 {
-		return wrong(1, first, "the header has no columns for time, prompt and generated tokens, as in time,prompt,generated")
+	t.form, t.Format = formOf(header.names()), "csv"
+	if t.form == nil {
+		return header.wrong("the header has no columns for time, prompt and generated tokens, as in time,prompt,generated")
 	}
-	switch {
-	case column(header, []string{"contexttokens"}) >= 0:
-		t.Format = "azure"
-	case column(header, []string{"responsetokens"}) >= 0:
-		t.Format = "burstgpt"
-	case column(header, []string{"requestid"}) >= 0 && column(header, []string{"inputtokens"}) >= 0:
-		t.Format = "servegen"
-	default:
-		t.Format = "csv"
-	}
-	number := 1
-	t.next = func() (row, error) {
-		number++
-		text, err := line(b, number)
+	return t.begin(func() (*record, error) {
+		cells, line, err := cellsOf(c, from)
 		if err != nil {
-			return row{}, err
+			return nil, err
 		}
-		if strings.TrimSpace(text) == "" {
-			return row{}, io.EOF
+		r := &record{line: line, fields: slices.Clone(header.fields)}
+		if len(cells) != len(r.fields) {
+			r.fields = []field{{key: "cells", value: strings.Join(cells, ",")}}
+			return nil, r.wrong("%d columns where the header has %d", len(cells), len(header.fields))
 		}
-		fields := strings.Split(text, ",")
-		if strings.Contains(text, `"`) {
-			if fields, err = csv.NewReader(strings.NewReader(text)).Read(); err != nil {
-				return row{}, wrong(number, text, "not a line of CSV")
-			}
+		for i, cell := range cells {
+			r.fields[i].value = cell
+			r.size += len(cell)
 		}
-		if len(fields) != len(header) {
-			return row{}, wrong(number, text, "%d columns where the header has %d", len(fields), len(header))
-		}
-		w, err := parse(fields[at], fields[prompt], fields[gen])
-		if err != nil && !errors.Is(err, errSkip) {
-			return row{}, wrong(number, text, "%v", err)
-		}
-		return w, err
-	}
-	return nil
+		return r, nil
+	})
 }
 
-// parse reads the fields of a request.
-func parse(at, prompt, gen string) (w row, err error) {
-	if w.at, err = seconds(strings.TrimSpace(at)); err != nil {
-		return w, err
-	}
-	if w.prompt, err = tokens(prompt); err != nil {
-		return w, err
-	}
-	if w.gen, err = tokens(gen); err != nil {
-		return w, err
-	}
-	if w.prompt == 0 || w.gen == 0 {
-		return w, errSkip
-	}
-	return w, nil
-}
-
-func tokens(text string) (int, error) {
-	v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-	if err != nil || !(v >= 0 && v <= 1<<26) || v != math.Trunc(v) {
-		return 0, fmt.Errorf("%.40q is no number of tokens", text)
-	}
-	return int(v), nil
-}
-
-// seconds reads a time: seconds, or a date with a time.
-func seconds(text string) (float64, error) {
-	if v, err := strconv.ParseFloat(text, 64); err == nil {
-		if !(math.Abs(v) < 1e12) {
-			return 0, fmt.Errorf("%.40q is no time in seconds", text)
+// cellsOf reads the next line that is not blank.
+func cellsOf(c *csv.Reader, from *text) ([]string, int, error) {
+	for {
+		from.renew()
+		cells, err := c.Read()
+		from.newlines, from.counted = from.newlines[:0], from.counted+len(from.newlines)
+		parse := new(csv.ParseError)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil, 0, io.EOF
+		case errors.As(err, &parse):
+			return nil, 0, fmt.Errorf("line %d: not a line of CSV: %w", parse.Line, parse)
+		case err != nil:
+			return nil, 0, from.broken(err)
 		}
-		return v, nil
-	}
-	for _, layout := range []string{"2006-01-02 15:04:05.999999999", "2006-01-02 15:04:05.999999999-07:00", time.RFC3339Nano} {
-		if when, err := time.Parse(layout, text); err == nil {
-			return float64(when.Unix()) + float64(when.Nanosecond())*1e-9, nil
+		line, _ := c.FieldPos(0)
+		if slices.ContainsFunc(cells, func(cell string) bool { return strings.TrimSpace(cell) != "" }) {
+			return cells, line, nil
 		}
 	}
-	return 0, fmt.Errorf("%.40q is no time: want seconds, or a date as 2023-11-16 18:15:46.68", text)
 }

@@ -1,9 +1,7 @@
 package replay
 
 import (
-	"bufio"
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,194 +12,377 @@ import (
 	"llmprof/input"
 )
 
-// lineLimits bound a line of a JSONL trace: Mooncake's have a hash for every 512 tokens of a prompt.
-var lineLimits = input.Limits{Bytes: mostLine, Depth: 8, Values: 1 << 18}
+// A document reads JSON: objects one after the other, lists of them, or objects that have lists of them within.
+type document struct {
+	from  *text
+	d     *json.Decoder
+	names map[string]string // plain names of keys
+	lists int               // that are open where records are read
+}
 
-// documentLimits bound the results of a benchmark.
-var documentLimits = input.Limits{Bytes: mostDocument, Depth: 64, Values: 1 << 26}
+func newDocument(from *text) *document {
+	from.json = true
+	d := &document{from: from, d: json.NewDecoder(from), names: map[string]string{}}
+	d.d.UseNumber()
+	from.renew()
+	return d
+}
 
-func (t *Trace) lines(b *bufio.Reader) error {
-	number := 0
-	read := func() (row, bool, error) {
-		number++
-		text, err := line(b, number)
-		if err == nil && strings.TrimSpace(text) == "" {
-			err = io.EOF
+// topNames are the names of the fields of the object that a file begins with, as far as its beginning has them.
+func topNames(head []byte) (names []string) {
+	from := text{b: bufferOf(bytes.NewReader(head))}
+	d := newDocument(&from)
+	if open, err := d.d.Token(); err != nil || open != json.Delim('{') {
+		return nil
+	}
+	for d.d.More() && len(names) < mostFields {
+		key, err := d.token()
+		if err != nil {
+			break
+		}
+		names = append(names, d.plain(key))
+		if d.skip() != nil {
+			break
+		}
+	}
+	return names
+}
+
+// token is the next one. The file may not end before it.
+func (d *document) token() (json.Token, error) {
+	d.from.renew()
+	token, err := d.d.Token()
+	if err != nil {
+		return nil, d.broken(err)
+	}
+	return token, nil
+}
+
+// broken says why the JSON could not be read, at the place up to which it was.
+func (d *document) broken(err error) error {
+	if e := new(json.SyntaxError); !errors.As(err, &e) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return d.from.broken(err)
+	}
+	line := d.line()
+	rest, _ := io.ReadAll(io.LimitReader(d.d.Buffered(), mostRecord))
+	trimmed := bytes.TrimLeft(rest, " \t\r\n,:")
+	line += bytes.Count(rest[:len(rest)-len(trimmed)], []byte("\n"))
+	first, _, _ := bytes.Cut(trimmed, []byte("\n"))
+	return fmt.Errorf("line %d: not JSON: %s:\n%s", line, input.Short(err.Error()), input.Excerpt(string(first[:min(len(first), 1000)]), 1, len(first)))
+}
+
+// line is where the reading is.
+func (d *document) line() int { return d.from.line(d.d.InputOffset()) }
+
+func (d *document) plain(key json.Token) string {
+	text, _ := key.(string)
+	name, ok := d.names[text]
+	if !ok {
+		name = plain(text)
+		if len(d.names) < mostFields {
+			d.names[text] = name
+		}
+	}
+	return name
+}
+
+// skip passes a value over.
+func (d *document) skip() error {
+	for depth := 0; ; {
+		token, err := d.token()
+		if err != nil {
+			return err
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+		if depth == 0 {
+			return nil
+		}
+	}
+}
+
+// next reads the next record: an object, in a list or not.
+func (d *document) next() (*record, error) {
+	for {
+		d.from.renew()
+		token, err := d.d.Token()
+		switch {
+		case errors.Is(err, io.EOF) && d.lists == 0:
+			return nil, io.EOF
+		case err != nil:
+			return nil, d.broken(err)
+		}
+		switch {
+		case token == json.Delim('{'):
+			return d.record()
+		case token == json.Delim('[') && d.lists == 0:
+			d.lists++
+		case token == json.Delim(']'):
+			d.lists--
+		default:
+			return nil, fmt.Errorf("line %d: %.40v where a request begins: want objects, as {\"time\": 0.5, \"prompt\": 1024, \"generated\": 128}", d.line(), token)
+		}
+	}
+}
+
+// record reads an object that was opened.
+func (d *document) record() (*record, error) {
+	r := &record{line: d.line()}
+	for d.d.More() {
+		key, err := d.d.Token()
+		var value json.RawMessage
+		if err == nil {
+			err = d.d.Decode(&value)
 		}
 		if err != nil {
-			return row{}, false, err
+			return nil, d.broken(err)
 		}
-		w, mooncake, err := object(text)
-		if err != nil && !errors.Is(err, errSkip) {
-			return row{}, false, wrong(number, text, "%v", err)
+		if err := d.add(r, "", "", key, value, 0); err != nil {
+			return nil, err
 		}
-		return w, mooncake, err
 	}
-	if head, _ := b.Peek(recordHead); recordLine(head) {
-		return t.records(read)
+	if _, err := d.d.Token(); err != nil {
+		return nil, d.broken(err)
 	}
-	first, mooncake, err := read()
-	if err != nil && !errors.Is(err, errSkip) {
-		return err
-	}
-	t.Format = "jsonl"
-	if mooncake {
-		t.Format = "mooncake"
-	}
-	t.Hashed = len(first.hashes) > 0
-	begun := false
-	t.next = func() (row, error) {
-		if !begun {
-			begun = true
-			return first, err
-		}
-		w, _, err := read()
-		return w, err
-	}
-	return nil
+	return r, nil
 }
 
-// recordHead is how much of a record suffices to distinguish its format from others.
-const recordHead = 4096
+// mostNested is how deep fields of use are within others.
+const mostNested = 3
 
-// recordLine reports whether a file begins with a record that llmprof wrote. It writes them as requests
-// end, so that they have to be sorted.
-func recordLine(head []byte) bool {
-	line, _, _ := bytes.Cut(head, []byte("\n"))
-	return bytes.Contains(line, []byte(`"index"`)) && (bytes.Contains(line, []byte(`"sent_s"`)) || bytes.Contains(line, []byte(`"arrival_s"`)))
-}
-
-// mostRecords bounds how many records are sorted.
-const mostRecords = 1 << 24
-
-// records reads those of llmprof measure and llmprof simulate, with --records.
-func (t *Trace) records(read func() (row, bool, error)) error {
-	t.Format = "records"
-	var rows []row
-	for {
-		w, _, err := read()
-		switch {
-		case errors.Is(err, io.EOF):
-			t.sorted(rows)
-			return nil
-		case errors.Is(err, errSkip):
-			t.Skipped++
-			continue
-		case err != nil:
-			return err
-		case len(rows) == mostRecords:
-			return fmt.Errorf("more than %d records: they are sorted by time, and no more are kept", mostRecords)
+// add takes a field of a record, and those within it.
+func (d *document) add(r *record, above, aboveName string, key json.Token, value json.RawMessage, depth int) error {
+	f := field{key: above + key.(string), name: aboveName + d.plain(key), value: string(value)}
+	switch {
+	case value[0] == '"':
+		if err := json.Unmarshal(value, &f.value); err != nil {
+			return r.wrong("not JSON: %v", err)
 		}
-		rows = append(rows, w)
-	}
-}
-
-// sorted yields rows in the order of their arrival.
-func (t *Trace) sorted(rows []row) {
-	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.at, b.at) })
-	t.next = func() (row, error) {
-		if len(rows) == 0 {
-			return row{}, io.EOF
-		}
-		w := rows[0]
-		rows = rows[1:]
-		if w.prompt < 1 || w.gen < 1 {
-			return w, errSkip
-		}
-		return w, nil
-	}
-}
-
-// object reads a request. Mooncake's have milliseconds and hashes.
-func object(text string) (w row, mooncake bool, err error) {
-	if err := lineLimits.JSON(text); err != nil {
-		return w, false, err
-	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(text), &fields); err != nil {
-		return w, false, fmt.Errorf("not a JSON object: %s", input.Short(err.Error()))
-	}
-	if f := field(fields, []string{"failure"}); f != "" && f != "null" {
-		return w, false, errSkip
-	}
-	at, prompt, gen := field(fields, timeNames), field(fields, promptNames), field(fields, genNames)
-	if prompt == "" || gen == "" {
-		return w, false, fmt.Errorf("no fields for prompt and generated tokens, as in {\"time\": 0.5, \"prompt\": 1024, \"generated\": 128}")
-	}
-	if at == "" {
-		return w, false, fmt.Errorf("no field for the time of arrival: a trace without them cannot be replayed")
-	}
-	w, err = parse(at, prompt, gen)
-	if raw, ok := fields["hash_ids"]; ok && err == nil {
-		if json.Unmarshal(raw, &w.hashes) != nil {
-			return w, true, fmt.Errorf("hash_ids are no list of whole numbers")
-		}
-	}
-	if _, ok := fields["input_length"]; ok {
-		mooncake = true
-		w.at /= 1000
-	}
-	return w, mooncake, err
-}
-
-func field(fields map[string]json.RawMessage, names []string) string {
-	for _, name := range names {
-		for key, raw := range fields {
-			if plain(key) == name {
-				return strings.Trim(string(raw), `"`)
+	case value[0] == '{' && depth < mostNested:
+		within := json.NewDecoder(bytes.NewReader(value))
+		_, err := within.Token()
+		for err == nil && within.More() {
+			var inner json.Token
+			var raw json.RawMessage
+			if inner, err = within.Token(); err == nil {
+				err = within.Decode(&raw)
+			}
+			if err == nil {
+				err = d.add(r, f.key+".", f.name+".", inner, raw, depth+1)
 			}
 		}
+		if err != nil {
+			return err
+		}
+		f.value = "{...}"
 	}
-	return ""
+	return r.add(f)
 }
 
-// results are those of llmprof measure, or of vLLM's benchmark.
-type results struct {
-	Serving *struct {
-		Records []struct {
-			Sent    float64 `json:"sent_s"`
-			Prompt  int     `json:"prompt_tokens"`
-			Gen     int     `json:"generated_tokens"`
-			Failure string  `json:"failure"`
-		} `json:"records"`
-	} `json:"serving"`
-	Inputs  []int     `json:"input_lens"`
-	Outputs []int     `json:"output_lens"`
-	Starts  []float64 `json:"start_times"`
-}
-
-// document reads the results of a benchmark: of llmprof measure, or of vLLM's with
-// --save-detailed.
-func (t *Trace) document(r io.Reader) error {
-	data, err := io.ReadAll(io.LimitReader(r, mostDocument+1))
+// walk calls each for the objects that a path leads to: names of fields, and "[]" for each item of a list.
+func (d *document) walk(path []string, each func() error) error {
+	open, err := d.token()
 	if err != nil {
 		return err
 	}
-	if err := documentLimits.JSON(string(data)); err != nil {
+	if len(path) == 0 {
+		if open != json.Delim('{') {
+			return fmt.Errorf("line %d: %.40v where a request begins: want an object", d.line(), open)
+		}
+		return each()
+	}
+	switch {
+	case open == json.Delim('{') && path[0] != "[]":
+		err = d.members(func(name string) (func() error, bool) {
+			return func() error { return d.walk(path[1:], each) }, name == path[0]
+		})
+	case open == json.Delim('[') && path[0] == "[]":
+		for err == nil && d.d.More() {
+			err = d.walk(path[1:], each)
+		}
+	case open == nil:
+		return nil
+	default:
+		return fmt.Errorf("line %d: %.40v where %s is wanted", d.line(), open, map[bool]string{true: "a list", false: "an object"}[path[0] == "[]"])
+	}
+	if err == nil {
+		_, err = d.token()
+	}
+	return err
+}
+
+// members reads the fields of an object that was opened by what of gives for their names, and passes the others over.
+func (d *document) members(of func(name string) (read func() error, ok bool)) error {
+	seen := map[string]string{}
+	for d.d.More() {
+		key, err := d.token()
+		if err != nil {
+			return err
+		}
+		name := d.plain(key)
+		read, ok := of(name)
+		if !ok {
+			if err := d.skip(); err != nil {
+				return err
+			}
+			continue
+		}
+		if first, again := seen[name]; again {
+			return fmt.Errorf("line %d: %.60q and %.60q are one name: leave one out", d.line(), first, key)
+		}
+		seen[name], _ = key.(string)
+		if err := read(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// results gathers the requests of the results of benchmarks, of which a file may have several.
+func (t *Trace) results(d *document) error {
+	var path []string
+	if t.form.list != "" {
+		path = strings.Split(t.form.list, ".")
+	}
+	for {
+		d.from.renew()
+		open, err := d.d.Token()
+		switch {
+		case errors.Is(err, io.EOF):
+			t.sorted()
+			return nil
+		case err != nil:
+			return d.broken(err)
+		case open != json.Delim('{'):
+			return fmt.Errorf("line %d: %.40v where the results of a benchmark begin: want an object", d.line(), open)
+		}
+		if t.form.columns {
+			err = t.lists(d)
+		} else {
+			err = d.members(func(name string) (func() error, bool) {
+				return func() error { return d.walk(path[1:], func() error { return t.listed(d) }) }, name == path[0]
+			})
+		}
+		if err == nil {
+			_, err = d.token()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// listed takes a record of a list.
+func (t *Trace) listed(d *document) error {
+	r, err := d.record()
+	if err != nil {
 		return err
 	}
-	var d results
-	if err := json.Unmarshal(data, &d); err != nil {
-		return fmt.Errorf("neither a line for each request nor the results of a benchmark: %s", input.Short(err.Error()))
+	return t.gather(r)
+}
+
+// lists reads results that have a list for each field.
+func (t *Trace) lists(d *document) error {
+	var at []float64
+	var prompt, gen []int32
+	lasted := 0.0
+	counts := func(to *[]int32) func() error {
+		return func() error {
+			return d.numbers(func(text string) error {
+				n, err := tokens(text)
+				*to = append(*to, int32(n))
+				return err
+			})
+		}
 	}
-	var rows []row
+	line := d.line()
+	err := d.members(func(name string) (func() error, bool) {
+		switch name {
+		case t.form.at[0]:
+			return func() error {
+				return d.numbers(func(text string) error {
+					v, err := moment(text, t.scale)
+					at = append(at, v)
+					return err
+				})
+			}, true
+		case "duration":
+			return func() error {
+				var value json.RawMessage
+				if err := d.d.Decode(&value); err != nil {
+					return d.broken(err)
+				}
+				if json.Unmarshal(value, &lasted) != nil { // It only orders runs.
+					lasted = 0
+				}
+				return nil
+			}, true
+		case t.form.prompt[0]:
+			return counts(&prompt), true
+		case t.form.gen[0]:
+			return counts(&gen), true
+		}
+		return nil, false
+	})
 	switch {
-	case d.Serving != nil:
-		t.Format = "llmprof"
-		for _, r := range d.Serving.Records {
-			if r.Failure != "" {
-				r.Gen = 0
-			}
-			rows = append(rows, row{at: r.Sent, prompt: r.Prompt, gen: r.Gen})
-		}
-	case len(d.Starts) > 0 && len(d.Starts) == len(d.Inputs) && len(d.Starts) == len(d.Outputs):
-		t.Format = "vllm"
-		for i := range d.Starts {
-			rows = append(rows, row{at: d.Starts[i], prompt: d.Inputs[i], gen: d.Outputs[i]})
-		}
-	default:
-		return fmt.Errorf("a JSON document without records of requests: want those of llmprof measure --engine openai, or of vllm bench serve --save-result --save-detailed")
+	case err != nil:
+		return err
+	case len(at) == 0 && len(prompt) > 0:
+		return fmt.Errorf("line %d: %s without start_times, the times of arrival: %s", line, t.form.what, t.form.available)
+	case len(prompt) == 0 || len(gen) == 0:
+		return t.form.refused()
+	case len(at) != len(prompt) || len(at) != len(gen):
+		return fmt.Errorf("line %d: %s with %d start_times, %d input_lens and %d output_lens: want as many of each", line, t.form.what, len(at), len(prompt), len(gen))
 	}
-	t.sorted(rows)
+	shift := t.follow(at, lasted)
+	for i := range at {
+		if err := t.keep(row{at: at[i] + shift, prompt: int(prompt[i]), gen: int(gen[i])}); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// follow puts a run of a benchmark behind those that the file has before it: their clocks may have begun anew. It
+// gives what its times are later by.
+func (t *Trace) follow(at []float64, lasted float64) (shift float64) {
+	begin, end := slices.Min(at), slices.Max(at)
+	if t.runs++; t.runs > 1 {
+		shift = max(t.ended-begin, 0)
+	}
+	t.ended = shift + max(end, begin+lasted)
+	return shift
+}
+
+// numbers reads a list of numbers.
+func (d *document) numbers(each func(text string) error) error {
+	open, err := d.token()
+	if err != nil {
+		return err
+	}
+	if open != json.Delim('[') {
+		return fmt.Errorf("line %d: %.40v where a list is wanted", d.line(), open)
+	}
+	for n := 0; d.d.More(); n++ {
+		token, err := d.token()
+		switch {
+		case err != nil:
+			return err
+		case n == mostSorted:
+			return errMany
+		}
+		number, ok := token.(json.Number)
+		if !ok {
+			number = json.Number(fmt.Sprint(token))
+		}
+		if err := each(string(number)); err != nil {
+			return fmt.Errorf("line %d: %w", d.line(), err)
+		}
+	}
+	_, err = d.token()
+	return err
 }

@@ -5,37 +5,43 @@ package replay
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"slices"
 
 	"llmprof/input"
 	"llmprof/serving"
 	"llmprof/unit"
 )
 
-// Limits of what is read.
-const (
-	mostLine     = 1 << 20 // bytes of a line
-	mostDocument = 1 << 28 // bytes of a JSON document, as of a benchmark's results
-)
-
-// Options say how a trace is replayed.
+// Options say how a trace is replayed, and what it does not say itself.
 type Options struct {
 	Speed    float64 // how many times faster than it was recorded; 0 for 1
 	Requests int     // at most so many; 0 for all
+	Unit     string  // of its times: "s", "ms", "us" or "ns"; "" for what the trace says
+	Block    int     // tokens that a hash is of; 0 for what the trace says
+
+	lengths bool // times do not matter
 }
 
 // A Trace is the requests of a file in the order of their arrival. It is a serving.Source
 // that reads as it goes.
 type Trace struct {
-	Format  string // "azure", "burstgpt", "mooncake", "servegen", "csv", "jsonl", "records", "llmprof" or "vllm"
-	Hashed  bool   // the first request names the blocks of its prompt
+	Format  string // the name of a form, or "csv" or "jsonl"
+	Unit    string // of its times: "s", "ms", "us", "ns" or "date"
+	Block   int    // tokens that a hash is of; 0 without hashes
+	Hashed  bool   // requests name the blocks of their prompts
 	Skipped int    // requests that generated nothing
 
+	form    *form
+	scale   float64  // seconds of its unit
+	why     []string // by what unit and blocks are known where the form does not say it
 	next    func() (row, error)
+	rows    []sortedRow
+	runs    int     // of benchmarks in the file
+	ended   float64 // when the last of them did
 	options Options
 	first   float64
 	last    float64
@@ -54,54 +60,200 @@ type row struct {
 // errSkip marks a request that failed when it was recorded.
 var errSkip = errors.New("no tokens were generated")
 
+func bufferOf(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, mostRecord) }
+
 // Read recognises a trace by how it begins. It may be compressed by gzip.
 func Read(r io.Reader, o Options) (*Trace, error) {
 	if o.Speed == 0 {
 		o.Speed = 1
 	}
-	if !(o.Speed > 0 && o.Speed <= 1e9) {
+	switch {
+	case !(o.Speed > 0 && o.Speed <= 1e9):
 		return nil, fmt.Errorf("a speed of %g: want above 0 and at most 1e9", o.Speed)
+	case o.Unit != "" && units[o.Unit] == 0:
+		return nil, fmt.Errorf("a unit of %.40q: want s, ms, us or ns", o.Unit)
+	case o.Block < 0:
+		return nil, fmt.Errorf("hashes of %d tokens: want at least 1", o.Block)
 	}
-	b := bufio.NewReaderSize(r, mostLine)
-	if magic, _ := b.Peek(2); bytes.Equal(magic, []byte("\x1f\x8b")) {
-		z, err := gzip.NewReader(b)
-		if err != nil {
-			return nil, err
-		}
-		b = bufio.NewReaderSize(z, mostLine)
-	}
-	head, err := b.Peek(mostLine)
-	if len(head) == 0 {
-		if err == nil || errors.Is(err, io.EOF) {
-			err = fmt.Errorf("the trace is empty")
-		}
+	r, err := input.Unpack(r)
+	if err != nil {
 		return nil, err
 	}
-	t := &Trace{options: o}
-	switch trimmed := bytes.TrimLeft(head, "\ufeff \t\r\n"); {
-	case len(trimmed) == 0 || trimmed[0] != '{':
-		err = t.csv(b)
-	case isLines(trimmed):
-		err = t.lines(b)
-	default:
-		err = t.document(b)
+	b := bufferOf(r)
+	if mark, _ := b.Peek(3); string(mark) == "\ufeff" {
+		_, _ = b.Discard(3)
 	}
-	if err != nil {
+	head, err := b.Peek(mostRecord)
+	trimmed := bytes.TrimLeft(head, " \t\r\n")
+	switch {
+	case len(head) == 0 && (err == nil || errors.Is(err, io.EOF)):
+		return nil, errors.New("the trace is empty")
+	case len(head) == 0:
+		return nil, err
+	case bytes.IndexByte(head, 0) >= 0:
+		return nil, errors.New("no text: want CSV or JSON in UTF-8, compressed by gzip or not")
+	case len(trimmed) == 0 && errors.Is(err, io.EOF):
+		return nil, errors.New("the trace has nothing but blank lines")
+	}
+	t := &Trace{options: o, scale: 1}
+	if err := t.open(&text{b: b}, trimmed); err != nil {
 		return nil, err
 	}
 	return t, nil
 }
 
-// isLines reports whether a file has an object for each request: its first line is one, or
-// ends where another object begins.
-func isLines(head []byte) bool {
-	first, rest, _ := bytes.Cut(head, []byte("\n"))
-	first, rest = bytes.TrimSpace(first), bytes.TrimSpace(rest)
-	if bytes.HasSuffix(first, []byte("}")) && len(rest) > 0 && rest[0] == '{' {
-		return true
+// open begins with a trace whose first bytes are known.
+func (t *Trace) open(from *text, head []byte) error {
+	if len(head) == 0 || head[0] != '{' && head[0] != '[' {
+		return t.table(from)
 	}
-	_, _, err := object(string(first))
-	return err == nil || errors.Is(err, errSkip)
+	d := newDocument(from)
+	if t.form = around(topNames(head)); t.form == nil {
+		return t.begin(d.next)
+	}
+	t.Format = t.form.name
+	if !t.form.columns && t.form.lacks != "" {
+		return t.form.refused()
+	}
+	if err := t.decide(nil); err != nil {
+		return err
+	}
+	return t.results(d)
+}
+
+// refused says what a file lacks that is of a known form.
+func (f *form) refused() error {
+	more := ""
+	if f.available != "" {
+		more = ": " + f.available
+	}
+	return fmt.Errorf("this is %s, which lacks %s%s", f.what, f.lacks, more)
+}
+
+// How many records are looked at to learn what they are.
+const (
+	firstRecords = 256
+	firstBytes   = 4 << 20
+)
+
+// begin looks at the first records of a trace.
+func (t *Trace) begin(next func() (*record, error)) error {
+	var some []*record
+	var end error
+	for size := 0; end == nil && len(some) < firstRecords && size < firstBytes; {
+		var r *record
+		if r, end = next(); end == nil {
+			some = append(some, r)
+			size += r.size
+		}
+	}
+	if len(some) == 0 {
+		if errors.Is(end, io.EOF) {
+			return errors.New("the trace has no requests")
+		}
+		return end
+	}
+	if t.form == nil {
+		if t.form = formOf(some[0].names()); t.form == nil {
+			return some[0].wrong("%s", general().missing(some[0]))
+		}
+		t.Format = "jsonl"
+	}
+	if t.form.lacks != "" {
+		return t.form.refused()
+	}
+	t.Format = cmp.Or(t.form.name, t.Format)
+	if err := t.decide(some); err != nil {
+		return err
+	}
+	pull := func() (*record, error) {
+		switch {
+		case len(some) > 0:
+			r := some[0]
+			some = some[1:]
+			return r, nil
+		case end != nil:
+			return nil, end
+		}
+		return next()
+	}
+	if t.form.ended {
+		return t.all(pull)
+	}
+	t.next = func() (row, error) {
+		r, err := pull()
+		if err != nil {
+			return row{}, err
+		}
+		return t.row(r)
+	}
+	return nil
+}
+
+// mostSorted bounds how many requests are sorted.
+const mostSorted = 1 << 24
+
+var errMany = fmt.Errorf("more than %d requests: they are sorted by time, and no more are kept", mostSorted)
+
+// A sortedRow is a request of those that are sorted, which have no hashes.
+type sortedRow struct {
+	at          float64
+	prompt, gen int32
+}
+
+// all reads a trace that was written as requests ended.
+func (t *Trace) all(pull func() (*record, error)) error {
+	for {
+		r, err := pull()
+		if errors.Is(err, io.EOF) {
+			t.sorted()
+			return nil
+		}
+		if err == nil {
+			err = t.gather(r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// gather takes a record of those that are sorted.
+func (t *Trace) gather(r *record) error {
+	w, err := t.row(r)
+	if errors.Is(err, errSkip) {
+		t.Skipped++
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return t.keep(w)
+}
+
+func (t *Trace) keep(w row) error {
+	switch {
+	case w.prompt < 1 || w.gen < 1:
+		t.Skipped++
+		return nil
+	case len(t.rows) == mostSorted:
+		return errMany
+	}
+	t.rows = append(t.rows, sortedRow{w.at, int32(w.prompt), int32(w.gen)})
+	return nil
+}
+
+// sorted yields requests in the order of their arrival.
+func (t *Trace) sorted() {
+	slices.SortStableFunc(t.rows, func(a, b sortedRow) int { return cmp.Compare(a.at, b.at) })
+	t.next = func() (row, error) {
+		if len(t.rows) == 0 {
+			return row{}, io.EOF
+		}
+		w := t.rows[0]
+		t.rows = t.rows[1:]
+		return row{at: w.at, prompt: int(w.prompt), gen: int(w.gen)}, nil
+	}
 }
 
 // Next is the next request of the trace.
@@ -136,8 +288,8 @@ func (t *Trace) Next() (serving.Request, bool) {
 			return serving.Request{}, false
 		}
 		r := serving.Request{At: unit.Seconds(at), Prompt: w.prompt, Gen: w.gen}
-		if len(w.hashes) > 0 {
-			r.Hashes, r.HashTokens = w.hashes, mooncakeBlock
+		if len(w.hashes) > 0 && t.Block > 0 {
+			r.Hashes, r.HashTokens = w.hashes, t.Block
 		}
 		return r, true
 	}
@@ -147,34 +299,15 @@ func (t *Trace) Next() (serving.Request, bool) {
 // mostSeconds is the longest trace: 300 years, in which a float64 still tells 2 µs apart.
 const mostSeconds = 1e10
 
-// mooncakeBlock is the tokens of a block that Mooncake's traces have a hash of.
-const mooncakeBlock = 512
-
 // Finished is nothing to a trace.
 func (t *Trace) Finished(unit.Seconds) {}
 
 // Err is why the trace could not be read to its end.
 func (t *Trace) Err() error { return t.err }
 
-// line reads a line; one that is too long is an error.
-func line(b *bufio.Reader, number int) (string, error) {
-	data, err := b.ReadSlice('\n')
-	switch {
-	case errors.Is(err, bufio.ErrBufferFull):
-		return "", fmt.Errorf("line %d is longer than %d bytes, the most that is read of one", number, mostLine)
-	case errors.Is(err, io.EOF) && len(data) > 0, err == nil:
-		return strings.TrimRight(string(data), "\r\n"), nil
-	}
-	return "", err
-}
-
-func wrong(number int, text, format string, args ...any) error {
-	return fmt.Errorf("line %d: %s:\n%s", number, fmt.Sprintf(format, args...), input.Excerpt(text, 1, len(text)))
-}
-
 // Lengths are those of the prompts and of the answers of a trace, which file names.
 func Lengths(r io.Reader, file string) (prompt, gen serving.Lengths, err error) {
-	t, err := Read(r, Options{})
+	t, err := Read(r, Options{lengths: true})
 	if err != nil {
 		return prompt, gen, err
 	}

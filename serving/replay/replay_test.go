@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"llmprof/internal/testkit"
 	"llmprof/serving"
@@ -50,6 +53,13 @@ func TestFormats(t *testing.T) {
 		{"testdata/plain.jsonl", "jsonl", 2, 0, 0.75, 1536, 192},
 		{"testdata/records.jsonl", "records", 3, 1, 1.5, 700, 70},
 		{"testdata/vllm.json", "vllm", 2, 0, 0.75, 1536, 192},
+		{"testdata/vidur.csv", "vidur", 3, 0, 5.6, 9645, 343},
+		{"testdata/splitwise.csv", "splitwise", 2, 0, 0.5, 770, 153},
+		{"testdata/bailian.jsonl", "bailian", 4, 0, 1.5, 160, 32},
+		{"testdata/aiperf.jsonl", "aiperf", 3, 1, 0.5, 3072, 192},
+		{"testdata/guidellm.json", "guidellm", 2, 0, 0.5, 506, 256},
+		{"testdata/inference-perf.json", "inference-perf", 2, 0, 0.5, 506, 248},
+		{"testdata/vllm_runs.json", "vllm", 4, 0, 2.75, 3072, 384},
 		{server[0], "llmprof", 24, 0, 8.046, 24 * 1024, 24 * 64},
 	} {
 		f, err := os.Open(x.file)
@@ -102,14 +112,170 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
+// Blank lines end no trace, wherever they stand, and a trace that ends early says in which line.
+func TestBlankLines(t *testing.T) {
+	for text, want := range map[string]int{
+		"\n\ntime,prompt,generated\n\n0,2,3\n\n \t\n\r\n1,2,3\n\n2,2,3\n\n":                                                                              3,
+		"\n{\"time\": 0, \"prompt\": 2, \"generated\": 3}\n\n \r\n{\"time\": 1, \"prompt\": 2, \"generated\": 3}\n\n":                                    2,
+		"{\"index\":0,\"sent_s\":0,\"prompt_tokens\":2,\"generated_tokens\":3}\n\n{\"index\":1,\"sent_s\":1,\"prompt_tokens\":2,\"generated_tokens\":3}": 2,
+	} {
+		if tr, list := all(t, strings.NewReader(text), Options{}); tr.Err() != nil || len(list) != want {
+			t.Errorf("%q: %d requests, %v; want %d", text, len(list), tr.Err(), want)
+		}
+	}
+	text := "time,prompt,generated\n" + strings.Repeat("0,2,3\n\n", 5000)
+	for _, r := range []io.Reader{io.MultiReader(strings.NewReader(text), iotest.ErrReader(errors.New("broken"))), strings.NewReader(text + "1,2")} {
+		if tr, _ := all(t, r, Options{}); tr.Err() == nil || !strings.Contains(tr.Err().Error(), "line 10002") {
+			t.Errorf("%v, want an error in line 10002", tr.Err())
+		}
+	}
+}
+
+// failure is why a text is no trace, at once or later; "" if it is one.
+func failure(text string, o Options) string {
+	tr, err := Read(strings.NewReader(text), o)
+	for err == nil {
+		if _, ok := tr.Next(); !ok {
+			if err = tr.Err(); err == nil {
+				return ""
+			}
+		}
+	}
+	return err.Error()
+}
+
+// Records are found wherever JSON has them: in lines, over lines, in a list, and whole numbers are whole however they
+// are written.
+func TestForms(t *testing.T) {
+	one, two := `{"time": 0.5, "prompt": 16.0, "generated": 4e0}`, `{"time": "0.75", "prompt": 1.6e1, "generated": 4, "note": "a \"NaN\" \\", "nested": {"prompt": 5}}`
+	for _, text := range []string{
+		one + "\n" + two, one + two, "[" + one + "," + two + "]", "[\n" + one + ",\n" + two + "\n]\n", "\ufeff\n" + strings.ReplaceAll(one+two, ",", ",\n"), "[" + one + "]\n[" + two + "]",
+		"time,prompt,generated\n0.5,16.0,4e0\n,,\n\"0.75\",16,4",
+	} {
+		tr, list := all(t, strings.NewReader(text), Options{})
+		if tr.Err() != nil || len(list) != 2 || list[1].At != 0.25 || list[1].Prompt != 16 || list[1].Gen != 4 {
+			t.Errorf("%q: %v, %v", text, list, tr.Err())
+		}
+	}
+}
+
+// Two fields whose names differ in case or separators alone are a mistake that names both, in any place of the file.
+func TestSameNames(t *testing.T) {
+	good := `{"time": 0, "prompt": 10, "generated": 5}` + "\n"
+	for text, want := range map[string]string{
+		good + `{"time": 0, "prompt": 10, "Prompt": 100000, "generated": 5}`:                   `line 2: it has "prompt" and "Prompt"`,
+		`{"time": 0, "prompt": 10, "prompt": 11, "generated": 5}`:                              `"prompt" and "prompt"`,
+		`[{"time": 0, "prompt_tokens": 10, "promptTokens": 9, "generated": 5}]`:                `"prompt_tokens" and "promptTokens"`,
+		"time,prompt,generated,Prompt\n0,1,2,3\n":                                              `"prompt" and "Prompt"`,
+		"time,prompt,generated,time\n0,1,2,3\n":                                                `"time" and "time"`,
+		`{"serving": {"records": []}, "Serving": {"records": []}}`:                             `"serving" and "Serving"`,
+		`{"input_lens": [1], "Input_Lens": [2], "output_lens": [1], "start_times": [0]}`:       `"input_lens" and "Input_Lens"`,
+		`{"benchmarks": [{"requests": {"successful": [{"start_time": 1, "Start_time": 2}]}}]}`: `"start_time" and "Start_time"`,
+	} {
+		for range 20 { // A map has its keys in another order each time.
+			if got := failure(text, Options{}); !strings.Contains(got, want) {
+				t.Fatalf("%s: %q, want %q", text, got, want)
+			}
+		}
+	}
+}
+
+// The unit of times and the tokens of a hash follow from the names of fields, from fractions and from the number of
+// hashes, or they are asked for.
+func TestDecided(t *testing.T) {
+	const mooncake, bailian = `{"timestamp": %v, "input_length": 1024, "output_length": 8, "hash_ids": [%s]}`, `{"chat_id": 1, "timestamp": %v, "input_length": 1024, "output_length": 8, "hash_ids": [%s]}`
+	hashes := func(n int) string { return strings.TrimSuffix(strings.Repeat("7,", n), ",") }
+	of := func(form string, blocks int, times ...any) string {
+		var b strings.Builder
+		for _, at := range times {
+			fmt.Fprintf(&b, form+"\n", at, hashes(blocks))
+		}
+		return b.String()
+	}
+	bare := strings.ReplaceAll(`{"timestamp": 0, "input_length": 9, "output_length": 8};{"timestamp": 2000, "input_length": 9, "output_length": 8}`, ";", "\n")
+	for _, c := range []struct {
+		text    string
+		o       Options
+		decided string
+		last    float64
+		wrong   string
+	}{
+		{of(mooncake, 2, 0, 2000), Options{}, "mooncake, times in milliseconds, hashes of 512 tokens", 2, ""},
+		{of(bailian, 64, 0, 2000), Options{}, "bailian, times in seconds, hashes of 16 tokens", 2000, ""},
+		{of(mooncake, 64, 0, 2000), Options{}, "", 0, "unit of the trace's times is not known"},
+		{of(mooncake, 64, 0, 2.5), Options{}, "mooncake, times in seconds, hashes of 16 tokens (hashes by their number, as 64 hashes of 1024 tokens; times since they are fractions)", 2.5, ""},
+		{of(mooncake, 64, 0, 2000), Options{Unit: "ms"}, "mooncake, times in milliseconds, hashes of 16 tokens (hashes by their number, as 64 hashes of 1024 tokens; times as given)", 2, ""},
+		{of(mooncake, 2, 0, 2.5), Options{}, "", 0, "unit of the trace's times is not known"},
+		{of(bailian, 2, 0, 2000), Options{}, "", 0, "unit of the trace's times is not known"},
+		{of(mooncake, 5, 0, 2000), Options{}, "", 0, "hashes of no one length, as 5 hashes of 1024 tokens"},
+		{of(mooncake, 5, 0, 2000), Options{Block: 205, Unit: "us"}, "mooncake, times in microseconds, hashes of 205 tokens (hashes as given; times as given)", 0.002, ""},
+		{of(mooncake, 2, 0, 2000), Options{Block: 16}, "", 0, "hashes of 16 tokens are not what the trace has: its prompts have hashes of 512 tokens"},
+		{bare, Options{}, "", 0, "unit of the trace's times is not known"},
+		{bare, Options{Unit: "ms"}, "jsonl, times in milliseconds (times as given)", 2, ""},
+		{strings.ReplaceAll(bare, "2000", "2000.5"), Options{}, "jsonl, times in seconds (times since they are fractions)", 2000.5, ""},
+		{strings.ReplaceAll(bare, "timestamp", "arrival_time"), Options{}, "jsonl, times in seconds", 2000, ""},
+		{strings.ReplaceAll(bare, "timestamp", "arrival_time_ms"), Options{}, "jsonl, times in milliseconds", 2, ""},
+		{strings.ReplaceAll(bare, "timestamp", "arrival_ms"), Options{Unit: "s"}, "", 0, "its times are milliseconds, not seconds"},
+		{bare, Options{Unit: "ms", Block: 16}, "", 0, "has no hashes"},
+		{"timestamp,input_length,output_length\n0,9,8\n2000,9,8\n", Options{}, "", 0, "unit of the trace's times is not known"},
+		{"time,prompt,generated\n2023-11-16 18:15:46,9,8\n2023-11-16 18:15:48,9,8\n", Options{}, "csv, times as dates", 2, ""},
+		{"time,prompt,generated\n2023-11-16 18:15:46,9,8\n2023-11-16 18:15:48,9,8\n", Options{Unit: "ms"}, "", 0, "its times are dates"},
+	} {
+		if got := failure(c.text, c.o); got != "" || c.wrong != "" {
+			if c.wrong == "" || !strings.Contains(got, c.wrong) {
+				t.Errorf("%.80s %+v: %q, want %q", c.text, c.o, got, c.wrong)
+			}
+			continue
+		}
+		tr, list := all(t, strings.NewReader(c.text), c.o)
+		if at := float64(list[1].At); tr.Decided() != c.decided || math.Abs(at-c.last) > 1e-9 || list[1].HashTokens != tr.Block {
+			t.Errorf("%.80s %+v: %s, the second at %g; want %s and %g", c.text, c.o, tr.Decided(), at, c.decided, c.last)
+		}
+	}
+}
+
+// A file of a tool that is known and lacks something is refused by the tool's name and what is missing.
+func TestKnownAndRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		`[{"ttft_s":0.2,"number_output_tokens":128,"number_input_tokens":550}]`:                                            "this is individual responses of LLMPerf, which lacks the times of arrival",
+		`{"task_id":0,"input_ids":[1,2,3,4],"output_tokens":128}`:                                                          "this is a dataset of trtllm-bench, which lacks the times of arrival",
+		`{"experiments":[{"requests":[{"timestamp":1,"response_timestamps":[2]}]}]}`:                                       "GenAI-Perf's profile_export.json, which lacks the prompt and generated tokens",
+		`{"request_throughput":{"avg":1},"input_config":{}}`:                                                               "a summary by GenAI-Perf or AIPerf",
+		`{"date":"x","total_input_tokens":5,"request_throughput":1.5}`:                                                     "--save-detailed",
+		`{"input_lens":[5],"output_lens":[5]}`:                                                                             "without start_times",
+		`{"input_lens":[5,6],"output_lens":[5,6],"start_times":[0]}`:                                                       "1 start_times, 2 input_lens",
+		`{"input_lens":[5],"output_lens":[5],"start_times":[NaN]}`:                                                         "is no time",
+		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": 0, \"prompt\": NaN, \"generated\": 5}":                 "line 2: \"NaN\" is no number of tokens",
+		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": -Infinity, \"prompt\": 5, \"generated\": 5}":           "line 2: \"-Infinity\" is no time",
+		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n\n{\"time\": 0, \"prompt\": -5, \"generated\": 5}":                "line 3: \"-5\" is no number of tokens",
+		"[{\"time\": 0, \"prompt\": 5, \"generated\": 5},\n{\"time\": 0, \"prompt\": 5.5, \"generated\": 5}]":              "line 2: \"5.5\" is no number of tokens",
+		"[{\"time\": 0, \"prompt\": 5, \"generated\": 5},\n{\"time\": 0, \"prompt\": 5, \"gen":                             "line 2: the file ends in the middle of a record",
+		"[{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n":                                                                "line 2: the file ends in the middle of a record",
+		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": 0, \"prompt\": 5, \"gen":                               "line 2: the file ends in the middle of a record",
+		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n\n{\"time\": x}":                                                  "line 3: not JSON",
+		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": 0, \"prompt\": \"" + strings.Repeat("x", 2*mostRecord): "line 2 is longer than",
+		`[[0.5,1024,128]]`:             "[ where a request begins",
+		`[]`:                           "no requests",
+		"PAR1\x00\x00":                 "no text",
+		`{"serving": {"records": 5}}`:  "5 where a list is wanted",
+		`{"benchmarks": [`:             "ends in the middle",
+		"  \n\n":                       "nothing but blank lines",
+		"time,prompt,generated\n\"1,2": "line 2: not a line of CSV",
+	} {
+		if got := failure(text, Options{}); !strings.Contains(got, want) {
+			t.Errorf("%.100s: %q, want %q", text, got, want)
+		}
+	}
+}
+
 // What is no trace is refused with the line and what would be right.
 func TestRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                      "empty",
 		"hello\n1\n":                            "no columns for time",
 		"time,prompt\n1,2\n":                    "no columns for time",
-		"{}":                                    "without records",
-		"{\"a\": 1}\n{\"a\": 2}\n":              "no fields for prompt",
+		"{}":                                    "no field for time, prompt tokens, generated tokens",
+		"{\"a\": 1}\n{\"a\": 2}\n":              "no field for time, prompt tokens, generated tokens",
 		"time,prompt,generated\n1,2\n":          "2 columns where the header has 3",
 		"time,prompt,generated\n1,x,3\n":        "no number of tokens",
 		"time,prompt,generated\nnoon,2,3\n":     "no time",
@@ -117,8 +283,8 @@ func TestRefused(t *testing.T) {
 		"time,prompt,generated\n5,2,-3\n":       "no number of tokens",
 		"time,prompt,generated\nNaN,2,3\n":      "no time in seconds",
 		"time,prompt,generated\n1,2,0\n":        "no request that generated",
-		"{\"prompt\": 5, \"generated\": 5}\n{\"prompt\": 5, \"generated\": 5}\n": "no field for the time",
-		"time,prompt,generated\n" + strings.Repeat("1", mostLine+5) + "\n":       "longer than",
+		"{\"prompt\": 5, \"generated\": 5}\n{\"prompt\": 5, \"generated\": 5}\n": "no field for time: want",
+		"time,prompt,generated\n" + strings.Repeat("1", 2*mostRecord) + "\n":     "longer than",
 	} {
 		tr, err := Read(strings.NewReader(text), Options{})
 		if err == nil {

@@ -15,9 +15,19 @@ type Simulation struct {
 	Estimate *Estimate
 	Server   *serving.Server
 	Seed     uint64
+	Trace    *TraceRead // nil where loads are drawn
 	Points   []SimulatedPoint
 	Found    string // result of the search for a knee; "" if none was made
 	Warnings []string
+}
+
+// A TraceRead says what a trace was taken for.
+type TraceRead struct {
+	File   string `json:"file"`
+	Format string `json:"format"`
+	Unit   string `json:"time_unit"`    // s, ms, us, ns or date
+	Block  int    `json:"block_tokens"` // tokens that a hash is of; 0 without hashes
+	Text   string `json:"decided"`
 }
 
 // A SimulatedPoint is one load with what it came to.
@@ -108,6 +118,9 @@ func (s *Simulation) head() []render.Field {
 		{Name: "engine", Lines: []string{s.Estimate.Machine.Engine.Profile().Name}},
 		{Name: "scheduler", Lines: []string{rules}},
 		{Name: "KV cache", Lines: []string{fmt.Sprintf("%d tokens in each replica", s.Server.Tokens())}},
+	}
+	if s.Trace != nil {
+		rows = append(rows, render.Field{Name: "trace", Lines: []string{s.Trace.Text}})
 	}
 	if s.Server.Replicas > 1 || s.Server.Prefillers > 0 {
 		replicas := fmt.Sprintf("%d", s.Server.Replicas)

@@ -22,6 +22,7 @@ type SimulationDocument struct {
 	Prefill     int              `json:"prefill_replicas"`
 	KVTokens    int              `json:"kv_cache_tokens"`
 	Seed        uint64           `json:"seed"`
+	Trace       *TraceRead       `json:"trace"` // null where loads are drawn
 	simulated                    // figures of the first load
 	Points      []simulatedOne   `json:"points"`
 	Warnings    []string         `json:"warnings"`
@@ -138,7 +139,7 @@ func (s *Simulation) Document() *SimulationDocument {
 	d := &SimulationDocument{
 		Schema: SimulationSchema, Model: s.Estimate.Model.Name, GPU: s.Estimate.Machine.GPU.Name, GPUs: gpusOf(s.Server), Engine: s.Estimate.Machine.Engine.Profile().Name,
 		Scheduler: schedulerJSON{r.Name, r.Budget, r.MaxSeqs, r.Block, r.Async}, Speculation: speculationOf(s.Server),
-		Replicas: s.Server.Replicas, Prefill: s.Server.Prefillers, KVTokens: s.Server.Tokens(), Seed: s.Seed, Warnings: append([]string{}, s.Warnings...),
+		Replicas: s.Server.Replicas, Prefill: s.Server.Prefillers, KVTokens: s.Server.Tokens(), Seed: s.Seed, Trace: s.Trace, Warnings: append([]string{}, s.Warnings...),
 	}
 	for _, p := range s.Points {
 		one := simulatedOne{Load: p.Name, simulated: s.simulated(p.Result)}
