@@ -77,7 +77,7 @@ func resultSet(all []*result.Result, failures []experiment.Failure) forms {
 
 // isID refuses a file where the ID of an experiment is wanted.
 func isID(id string) error {
-	if filepath.Ext(id) != result.Extension {
+	if _, file := result.Base(id); !file {
 		return nil
 	}
 	name, _, _ := strings.Cut(filepath.Base(id), ".p")
