@@ -215,7 +215,7 @@ func TestLargestResult(t *testing.T) {
 	if testkit.Brief() {
 		t.Skip("takes long")
 	}
-	files, err := filepath.Glob("../../experiments/vllm-load/h100/rate16.json*")
+	files, err := filepath.Glob("../../experiments/vllm-load/h100/rate16.json.gz")
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}

@@ -1,9 +1,12 @@
 package result
 
 import (
+	"bytes"
 	"cmp"
+	"compress/gzip"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -43,6 +46,27 @@ func Find(dir, id string, process int) string {
 	return file
 }
 
+var processName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\.p[0-9]+$`) })
+
+// packedResult tells packed results from what else is packed, such as traces of profilers: by the name that Write
+// gives, or by how they begin.
+func packedResult(file, base string) bool {
+	if processName().MatchString(base) {
+		return true
+	}
+	f, _, err := input.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	from, err := gzip.NewReader(f)
+	if err != nil {
+		return false
+	}
+	head, _ := io.ReadAll(io.LimitReader(from, 64))
+	return bytes.Contains(head, []byte(`"`+Schema+`"`))
+}
+
 // Files lists the files of a folder that have the name of a result, in order: not those of predictions and not
 // hidden ones, and of one that lies there packed and unpacked the latter.
 func Files(dir string) ([]string, error) {
@@ -57,8 +81,12 @@ func Files(dir string) ([]string, error) {
 		if !ok || e.IsDir() || base == last || strings.HasPrefix(base, ".") || IsPredictions(e.Name()) {
 			continue
 		}
+		file := filepath.Join(dir, e.Name())
+		if strings.EqualFold(filepath.Ext(file), packed) && !packedResult(file, base) {
+			continue
+		}
 		last = base
-		files = append(files, filepath.Join(dir, e.Name()))
+		files = append(files, file)
 	}
 	return files, nil
 }

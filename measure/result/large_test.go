@@ -121,6 +121,12 @@ func TestPacked(t *testing.T) {
 			t.Errorf("%s is found as %s", r.ID, Find(dir, r.ID, 0))
 		}
 	}
+	var trace bytes.Buffer
+	w := gzip.NewWriter(&trace)
+	_, err := w.Write([]byte(`{"traceEvents": []}`))
+	testkit.Must(t, err)
+	testkit.Must(t, w.Close())
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "trace.json.gz"), trace.Bytes(), 0o644))
 	all, err := ReadFolder(dir)
 	testkit.Must(t, err)
 	for _, r := range all {
