@@ -127,7 +127,7 @@ examples: build
 	bin/llmprof plot memory --model llama2-70b --gpu a100 --tp 8 --batch 32 -o docs/memory.svg
 	bin/llmprof plot sweep --model llama3.1-8b --gpu a100,h100,h200 -o docs/sweep.svg
 	bin/llmprof graph --model qwen3-30b-a3b --gpu h100 --batch 16 -o docs/graph.svg
-	bin/llmprof validate -o docs/accuracy.svg >/dev/null
+	bin/llmprof validate -o docs/accuracy.png >/dev/null && go run ./internal/palette docs/accuracy.png
 	bin/llmprof validate servers --gpu h100 -o docs/servers.svg >/dev/null
 	bin/llmprof validate servers --gpu h200 -o docs/servers-h200.svg >/dev/null
 	bin/llmprof validate --chart follow --model llama3.1-8b --gpu h200 --engine native -o docs/follow.svg >/dev/null

@@ -7,6 +7,8 @@ package input
 import (
 	"bytes"
 	"cmp"
+	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -52,8 +54,12 @@ func Files(folder, pattern string) ([]string, error) {
 }
 
 // Read reads a regular file of at most the given bytes, without the byte order mark that editors of Windows put before a text.
+// What gzip packed is unpacked, whatever its name, and has at most so many bytes then.
 func Read(path string, most int64) ([]byte, error) {
 	data, err := read(path, most)
+	if bytes.HasPrefix(data, []byte("\x1f\x8b")) && err == nil {
+		data, err = unpack(path, data, most)
+	}
 	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
 		return nil, fmt.Errorf("%s is in UTF-16: want a text in UTF-8", path)
 	}
@@ -85,6 +91,26 @@ func read(path string, most int64) ([]byte, error) {
 		}
 	}
 	return nil, tooLarge(path, most)
+}
+
+// mostPacked is how many times larger than packed a text can be: what deflate makes of zeros.
+const mostPacked = 1032
+
+// unpack gives what gzip packed. The size that data ends with is believed as far as it can be true.
+func unpack(path string, data []byte, most int64) ([]byte, error) {
+	from, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("%s: unpacking it: %w", path, err)
+	}
+	said := int64(binary.LittleEndian.Uint32(data[len(data)-4:]))
+	out := bytes.NewBuffer(make([]byte, 0, min(said, most, mostPacked*int64(len(data)))+bytes.MinRead))
+	switch _, err := out.ReadFrom(io.LimitReader(from, most+1)); {
+	case err != nil:
+		return nil, fmt.Errorf("%s: unpacking it: %w", path, err)
+	case int64(out.Len()) > most:
+		return nil, tooLarge(path, most)
+	}
+	return out.Bytes(), nil
 }
 
 func tooLarge(path string, most int64) error {

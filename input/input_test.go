@@ -2,6 +2,7 @@ package input
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"os"
@@ -172,6 +173,36 @@ func TestByteOrderMark(t *testing.T) {
 		testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		if _, err := Read(file, 8); err == nil || !strings.Contains(err.Error(), "UTF-16") {
 			t.Errorf("%q: error %v; want one with UTF-16", text, err)
+		}
+	}
+}
+
+// TestPacked reads what gzip packed as the text that it is of, and not more of it than of a text.
+func TestPacked(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.json.gz")
+	pack := func(text string) []byte {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		_, err := w.Write([]byte(text))
+		testkit.Must(t, err)
+		testkit.Must(t, w.Close())
+		return b.Bytes()
+	}
+	whole := strings.Repeat("a", 1000)
+	for text, want := range map[string]string{"": "", "{}": "{}", "\xef\xbb\xbf{}": "{}", whole: whole} {
+		testkit.Must(t, os.WriteFile(file, pack(text), 0o600))
+		if got, err := Read(file, 1000); err != nil || string(got) != want {
+			t.Errorf("%.20q is read as %.20q, %v", text, got, err)
+		}
+	}
+	packed := pack(whole)
+	lying := append(packed[:len(packed)-4:len(packed)-4], 0xff, 0xff, 0xff, 0x7f)
+	for what, text := range map[string][]byte{
+		"larger than 1000 bytes": pack(whole + "a"), "unexpected EOF": packed[:len(packed)-9], "gzip: invalid": lying, "unpacking it": []byte("\x1f\x8b"),
+	} {
+		testkit.Must(t, os.WriteFile(file, text, 0o600))
+		if got, err := Read(file, 1000); err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), file) {
+			t.Errorf("%.20q, error %v; want one with %q", got, err, what)
 		}
 	}
 }

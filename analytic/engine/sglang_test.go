@@ -3,7 +3,6 @@ package engine_test
 import (
 	"encoding/json"
 	"math"
-	"os"
 	"regexp"
 	"strconv"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/input"
 	"llmprof/internal/testkit"
 	"llmprof/operator"
 	"llmprof/roofline"
@@ -47,7 +47,7 @@ func TestSGLangCache(t *testing.T) {
 // TestSGLangAsLogged holds the graphs, the cache and the steps of SGLang 0.5.14 to what its server wrote
 // on an H200: a prompt and a decode step run on the rows of the smallest graph that it captured.
 func TestSGLangAsLogged(t *testing.T) {
-	log, err := os.ReadFile("../../experiments/sglang/h200/settings.txt")
+	log, err := input.Read("../../experiments/sglang/h200/settings.txt.gz", 8<<20)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -91,7 +90,8 @@ func (a *app) side(ctx context.Context, base *pflag.FlagSet, text string) (s vie
 	switch {
 	case err == nil && info.Mode().IsRegular():
 		return fileSide(text)
-	case strings.EqualFold(filepath.Ext(text), ".json"):
+	}
+	if _, file := record.Base(text); file {
 		return s, fmt.Errorf("%s: no such file", text)
 	}
 	err = nil
@@ -174,11 +174,8 @@ func describe(flags *pflag.FlagSet, word string) (flag string, err error) {
 	return flag, nil
 }
 
-// mostSide is far more than the JSON of any estimate.
-const mostSide = 64 << 20
-
 func fileSide(file string) (s view.Side, err error) {
-	data, err := input.Read(file, mostSide)
+	data, err := input.Read(file, record.MaxBytes)
 	if err != nil {
 		return s, err
 	}

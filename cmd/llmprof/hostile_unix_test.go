@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"llmprof/internal/testkit"
+	"llmprof/measure/result"
 )
 
 // hostile are texts that take parsers gigabytes, or forever, by the ends of the
@@ -36,7 +38,7 @@ func hostile(t *testing.T) map[string]string {
 	twice := func(n int, open, inner, end string) string {
 		return strings.Repeat(open, n) + inner + strings.Repeat(end, n)
 	}
-	result := wholeResult(t)
+	whole := wholeResult(t)
 	return map[string]string{
 		"list.toml": "a = " + twice(100_000, "[", "", "]"), "open.toml": "a = " + strings.Repeat("[", 200_000), "table.toml": "a = " + twice(50_000, "{a=", "1", "}"),
 		"dotted.toml": "a" + strings.Repeat(".a", 100_000) + " = 1", "header.toml": "[a" + strings.Repeat(".a", 100_000) + "]", "string.toml": `a = ["""x"""", ` + strings.Repeat("[", 100_000),
@@ -46,11 +48,11 @@ func hostile(t *testing.T) map[string]string {
 		"dashes.yaml": strings.Repeat("- ", 100_000) + "a", "keys.yaml": many(4000, "unknown%d: 1\n"), "tags.yaml": "a: " + strings.Repeat("!a ", 60_000) + "1",
 		"flat.yaml": "a: [" + strings.Repeat("1,", 500_000) + "]", "aliases.yaml": "a0: &a0 [x]\n" + many(11, "b%d: 1\n") + "a1: &a1 [" + strings.Repeat("*a0,", 5000) + "]\na2: [" + strings.Repeat("*a1,", 5000) + "]\n",
 		"list.json": `{"a":` + twice(100_000, "[", "", "]") + "}", "open.json": `{"a":` + strings.Repeat("[", 200_000), "table.json": twice(40_000, `{"a":`, "1", "}"),
-		"keys.json": "{" + many(4000, `"unknown%d":1,`) + `"a":1}`, "numbers.json": `{"a":[` + strings.Repeat("1,", 2_000_000) + "1]}",
-		"reasons.json":  strings.Replace(result, `"reasons": {`, `"reasons": {`+many(200_000, `"r%d":"x",`)+`"r0":"x",`, 1),
-		"samples.json":  strings.Replace(result, `"samples": [`, `"samples": [`+strings.Repeat("-1,", 1_900_000), 1),
-		"warnings.json": strings.Replace(result, `"warnings": [`, `"warnings": [`+strings.Repeat(`"x",`, 1_900_000)+`1,`, 1),
-		"text.json":     strings.Replace(result, `"warnings": [`, `"warnings": ["`+strings.Repeat("x", 30<<20)+`",1,`, 1),
+		"keys.json": "{" + many(4000, `"unknown%d":1,`) + `"a":1}`, "numbers.json": `{"a":[` + strings.Repeat("1,", 5_000_000) + "1]}",
+		"reasons.json":  strings.Replace(whole, `"reasons": {`, `"reasons": {`+many(200_000, `"r%d":"x",`)+`"r0":"x",`, 1),
+		"samples.json":  strings.Replace(whole, `"samples": [`, `"samples": [`+strings.Repeat("-1,", 4_900_000), 1),
+		"warnings.json": strings.Replace(whole, `"warnings": [`, `"warnings": [`+strings.Repeat(`"x",`, 4_900_000)+`1,`, 1),
+		"text.json":     strings.Replace(whole, `"warnings": [`, `"warnings": ["`+strings.Repeat("x", 62<<20)+`",1,`, 1),
 	}
 }
 
@@ -137,8 +139,14 @@ func TestEndlessInput(t *testing.T) {
 	}
 }
 
-// refused runs the command in a process of its own.
+// refused runs a command that has to fail.
 func refused(t *testing.T, args ...string) {
+	t.Helper()
+	bounded(t, 1, args...)
+}
+
+// bounded runs the command in a process of its own, which has to end with a status.
+func bounded(t *testing.T, status int, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // against one that never ends
 	defer cancel()
@@ -147,9 +155,8 @@ func refused(t *testing.T, args ...string) {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	line := strings.Join(args[:2], " ") + " " + filepath.Base(args[len(args)-1])
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
-		t.Errorf("%s: %v, want exit status 1: %.300s", line, err, out.String())
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != status {
+		t.Fatalf("%s: %v, want exit status %d: %.300s", line, err, status, out.String())
 	}
 	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
 	memory := usage.Maxrss
@@ -199,6 +206,44 @@ func TestSecondSignal(t *testing.T) {
 		}
 		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != s {
 			t.Errorf("%v twice: %v", s, cmd.ProcessState)
+		}
+	}
+}
+
+// TestLargestResult reads results of as many requests as a file can have, packed and not, in bounded memory.
+func TestLargestResult(t *testing.T) {
+	if testkit.Brief() {
+		t.Skip("takes long")
+	}
+	files, err := filepath.Glob("../../experiments/vllm-load/h100/rate16.json.gz")
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	r, err := result.Read(files[0])
+	testkit.Must(t, err)
+	s := r.Serving
+	for s.Steady = nil; len(s.Records) < 180_000; {
+		s.Records = append(s.Records, s.Records[:min(len(s.Records), 180_000-len(s.Records))]...)
+	}
+	s.Requests, s.Completed = len(s.Records), len(s.Records)
+	plain, packed := t.TempDir(), t.TempDir()
+	file, err := result.Write(plain, r)
+	testkit.Must(t, err)
+	text, err := os.ReadFile(file)
+	testkit.Must(t, err)
+	t.Logf("%d bytes", len(text))
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, err = w.Write(text)
+	testkit.Must(t, errors.Join(err, w.Close()))
+	testkit.Must(t, os.WriteFile(filepath.Join(packed, filepath.Base(file)+".gz"), b.Bytes(), 0o600))
+	if len(text) < result.MaxBytes*8/10 {
+		t.Errorf("the result has only %d bytes: want one near the limit", len(text))
+	}
+	forgetPeak(t)
+	for _, folder := range []string{plain, packed} {
+		for _, args := range [][]string{{"results", "list", folder}, {"aggregate", "--results", folder, r.ID}, {"results", "show", r.ID, "--results", folder}} {
+			bounded(t, 0, args...)
 		}
 	}
 }

@@ -209,13 +209,10 @@ type stored struct {
 	estimate *view.EstimateDocument
 }
 
-// mostResult bounds a result file: beyond any that llmprof writes.
-const mostResult = 32 << 20
-
 // readStored reads a result file of the kinds that the report knows.
 func readStored(file string) (stored, error) {
 	s := stored{file: file}
-	data, err := input.Read(file, mostResult)
+	data, err := input.Read(file, result.MaxBytes)
 	if err != nil {
 		return s, fmt.Errorf("--results %s: %w", file, input.Cause(err))
 	}

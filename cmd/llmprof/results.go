@@ -101,7 +101,8 @@ func experimentOf(cmd *cobra.Command, dir, what string) ([]*result.Result, error
 // isFile reports whether a name is that of a file rather than the ID of an experiment.
 func isFile(name string) bool {
 	info, err := os.Stat(name)
-	return filepath.Base(name) != name || filepath.Ext(name) == result.Extension || err == nil && info.Mode().IsRegular()
+	_, file := result.Base(name)
+	return filepath.Base(name) != name || file || err == nil && info.Mode().IsRegular()
 }
 
 func ofID(all []*result.Result, id string) ([]*result.Result, error) {

@@ -336,12 +336,11 @@ func (s *pageServer) here(w http.ResponseWriter, _ *http.Request) {
 
 func (s *pageServer) results() []string {
 	all := []string{}
-	for _, pattern := range []string{"*" + result.Extension, "*.toml"} {
-		paths, _ := input.Files(s.order.results, pattern) // the pattern is well-formed
-		for _, p := range paths {
-			if name := filepath.Base(p); !result.IsPredictions(name) && !strings.HasPrefix(name, ".") {
-				all = append(all, name)
-			}
+	measured, _ := result.Files(s.order.results)       // without the folder there are none
+	grids, _ := input.Files(s.order.results, "*.toml") // the pattern is well-formed
+	for _, p := range slices.Concat(measured, grids) {
+		if name := filepath.Base(p); !strings.HasPrefix(name, ".") {
+			all = append(all, name)
 		}
 	}
 	return all
@@ -354,8 +353,7 @@ func (s *pageServer) result(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	const most = 32 << 20
-	text, err := input.Read(filepath.Join(s.order.results, name), most)
+	text, err := input.Read(filepath.Join(s.order.results, name), result.MaxBytes)
 	if err != nil {
 		s.fail(w, http.StatusInternalServerError, err)
 		return

@@ -737,13 +737,10 @@ func TestPageReplacesWorkers(t *testing.T) {
 
 // Nothing is wider than the window, texts stand out and controls have names: by axe-core.
 func TestPageFitsAndReads(t *testing.T) {
-	axe, err := os.ReadFile("../../web/vendor/axe.min.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	axe := axeCore(t)
 	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&target.tpot=5&target.ttft=900&pin.model=deepseek-v3&pin.gpu=b200-sxm-180gb&pin.tp=8", &serveOrder{})
 	p.wait(t, settled)
-	p.do(t, chromedp.Evaluate(string(axe)+";0", nil))
+	p.do(t, chromedp.Evaluate(axe+";0", nil))
 	for _, width := range []int64{390, 1000, 2560} {
 		for _, scheme := range []string{"light", "dark"} {
 			p.do(t, emulation.SetDeviceMetricsOverride(width, 1000, 1, false),

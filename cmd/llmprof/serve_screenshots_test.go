@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"llmprof/internal/testkit"
 )
 
 // The pictures of docs/page.md are taken by LLMPROF_TEST_LONG=1 UPDATE_SCREENSHOTS=1 go test ./cmd/llmprof -run Screenshots. Windows
@@ -34,6 +36,8 @@ func TestScreenshots(t *testing.T) {
 		p.do(t, chromedp.Sleep(3*time.Second))
 		var picture []byte
 		p.do(t, chromedp.CaptureScreenshot(&picture))
+		picture, err := testkit.Paletted(picture)
+		testkit.Must(t, err)
 		if err := os.WriteFile("../../docs/"+shot.file, picture, 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -63,8 +63,7 @@ func expand(paths []string) (all []string, err error) {
 			all = append(all, path)
 			continue
 		}
-		inside, err := input.Files(path, "*"+result.Extension)
-		inside = slices.DeleteFunc(inside, func(file string) bool { return result.IsPredictions(filepath.Base(file)) })
+		inside, err := result.Files(path)
 		if err != nil || len(inside) == 0 {
 			return nil, fmt.Errorf("reading observations: %s has no result files (*%s)", path, result.Extension)
 		}

@@ -107,12 +107,13 @@ func servedRuns(gpu string, files []string) ([]served.Run, error) {
 func runNames(files []string) []string {
 	names, times := make([]string, len(files)), map[string]int{}
 	for i, file := range files {
-		names[i] = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+		names[i], _ = result.Base(filepath.Base(file))
 		times[names[i]]++
 	}
 	for i, file := range files {
 		if times[names[i]] > 1 {
-			names[i] = filepath.ToSlash(strings.TrimSuffix(file, filepath.Ext(file)))
+			path, _ := result.Base(file)
+			names[i] = filepath.ToSlash(path)
 		}
 	}
 	return names

@@ -5,6 +5,7 @@ These are requests one at a time (TTFT and TPOT, medians with their 95 % interva
 are scored by "llmprof validate servers".
 """
 import csv
+import gzip
 import json
 import pathlib
 import sys
@@ -14,14 +15,14 @@ COLUMNS = "source,id,model,gpu,engine,mode,release,tp,batch,prompt_len,gen_len,w
 
 
 def rows(path):
-    server, _, load = path.stem.partition("-")
+    server, _, load = path.name.removesuffix(".json.gz").partition("-")
     if not load.startswith(("batch", "prompt")):
         return
     weights = "fp8" if server == "fp8" else "bf16"
-    d = json.load(open(path))
+    d = json.load(gzip.open(path))
     clients = d["serving"]["concurrency"]
     gpu = path.parent.name
-    row = {"source": f"{gpu}-sglang", "id": path.name, "model": d["model"]["name"], "gpu": GPUS[gpu], "engine": "sglang", "tp": 2 if server.startswith("tp2") else 1, "release": d["engine"]["version"], "batch": clients,
+    row = {"source": f"{gpu}-sglang", "id": path.name.removesuffix(".gz"), "model": d["model"]["name"], "gpu": GPUS[gpu], "engine": "sglang", "tp": 2 if server.startswith("tp2") else 1, "release": d["engine"]["version"], "batch": clients,
            "prompt_len": d["workload"]["prompt_len"], "gen_len": d["workload"]["gen_len"], "weights": weights, "load": "static" if clients == 1 else "closed",
            "params": d["model"]["params_total"], "samples": d["serving"]["completed"], "note": f"SGLang {d['engine']['version']}, HTTP server"}
     for metric in ("ttft_s", "tpot_s"):
@@ -34,5 +35,5 @@ def rows(path):
 
 out = csv.DictWriter(sys.stdout, COLUMNS, restval="", lineterminator="\n")
 out.writeheader()
-for file in sorted(pathlib.Path(sys.argv[1]).resolve().glob("*.json")):
+for file in sorted(pathlib.Path(sys.argv[1]).resolve().glob("*.json.gz")):
     out.writerows(rows(file))

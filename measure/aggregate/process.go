@@ -1,9 +1,11 @@
 package aggregate
 
 import (
+	"slices"
 	"time"
 
 	"llmprof/measure/result"
+	"llmprof/measure/stats"
 )
 
 // A Process is the result of one, in the words of LLM Energy Measure's
@@ -80,16 +82,16 @@ func inference(r *result.Result) InferenceMetrics {
 	}
 	m := InferenceMetrics{batch: float64(r.Workload.Batch), concurrently: float64(r.Workload.Batch), Source: "nothing was run from submission to last token"}
 	if r.TTLT != nil {
-		m.latencies = r.TTLT.Samples
+		m.latencies = slices.Collect(r.TTLT.Values())
 	}
 	switch {
 	case r.Energy != nil && r.Energy.Request != nil && r.Energy.Request.Passes > 0:
 		m.passes, m.TimeS = r.Energy.Request.Passes, &r.Energy.Request.Seconds
 		m.Source = "the passes in the window that energy was metered in"
 	case r.TTLT != nil:
-		m.passes = float64(len(r.TTLT.Samples))
+		m.passes = float64(r.TTLT.N)
 		seconds := 0.
-		for _, s := range r.TTLT.Samples {
+		for _, s := range m.latencies {
 			seconds += s
 		}
 		m.TimeS, m.Source = &seconds, "the timed passes"
@@ -108,6 +110,10 @@ func inference(r *result.Result) InferenceMetrics {
 func served(r *result.Result) InferenceMetrics {
 	s := r.Serving
 	m := InferenceMetrics{Source: "the completed requests", TimeS: &s.Duration, Requests: new(float64(s.Completed))}
+	if len(s.Records) == 0 {
+		m.summed(r)
+		return m
+	}
 	var input, output []*float64
 	busy := 0.
 	for i := range s.Records {
@@ -127,6 +133,25 @@ func served(r *result.Result) InferenceMetrics {
 	m.Input, m.Output = total(input), total(output)
 	m.rates(r)
 	return m
+}
+
+// summed takes the sums from summaries, of a result that has no records of its requests.
+func (m *InferenceMetrics) summed(r *result.Result) {
+	s := r.Serving
+	all := func(of *stats.Summary) *float64 {
+		if of == nil || of.N != s.Completed {
+			return nil
+		}
+		return new(of.Mean * float64(of.N))
+	}
+	m.Input, m.Output = all(s.PromptTokens), all(s.GeneratedTokens)
+	if r.TTLT != nil {
+		m.latencies = slices.Collect(r.TTLT.Values())
+		if s.Duration > 0 {
+			m.concurrently = r.TTLT.Mean * float64(s.Completed) / s.Duration // Little's law
+		}
+	}
+	m.rates(r)
 }
 
 func count(n *int) *float64 {

@@ -1,6 +1,10 @@
 package aggregate
 
-import "llmprof/measure/result"
+import (
+	"slices"
+
+	"llmprof/measure/result"
+)
 
 func (b *builder) column(of func(*Process) *float64) []*float64 {
 	list := make([]*float64, len(b.out.Processes))
@@ -82,7 +86,7 @@ func (b *builder) latency() {
 		var samples []float64
 		for _, r := range b.results {
 			if t := of(r); t != nil {
-				samples = append(samples, t.Samples...)
+				samples = slices.AppendSeq(samples, t.Values())
 			}
 		}
 		b.why("latency."+key, len(samples) == 0, b.reason(key, "not measured"))

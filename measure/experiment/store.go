@@ -86,7 +86,7 @@ func (s Store) Lacks(trials []Trial) (left []int) {
 func (s Store) finished(t *Trial) (done bool, why error) {
 	processes := 1
 	for p := 0; p < processes; p++ {
-		file := filepath.Join(s.Dir, result.FileName(t.ID, p))
+		file := result.Find(s.Dir, t.ID, p)
 		if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
 			return false, nil
 		}
@@ -213,7 +213,7 @@ const asideExtension = ".aside"
 // it is a result of the same trial: it may be of a newer version of llmprof, which
 // can read it.
 func (s Store) setAside(t *Trial, process int) error {
-	file := filepath.Join(s.Dir, result.FileName(t.ID, process))
+	file := result.Find(s.Dir, t.ID, process)
 	if _, err := os.Lstat(file); err != nil {
 		return nil //nolint:nilerr // writing there says what else is wrong
 	}

@@ -15,7 +15,7 @@ import (
 // signed lists the keys whose values may be below zero: differences, the lower
 // ends of intervals, and temperatures in the open.
 func signed(path string) bool {
-	return slices.ContainsFunc([]string{"closure", "energy.net", "tpot_overhead", "temperature_c", "_low", "cycle", "process"}, func(part string) bool {
+	return slices.ContainsFunc([]string{"closure", "energy.net", "tpot_overhead", "temperature_c", "_low", "histogram.first", "cycle", "process"}, func(part string) bool {
 		return strings.Contains(path, part)
 	})
 }
@@ -101,6 +101,13 @@ func (c *checker) summary(key string, t *Times) {
 	if t == nil {
 		return
 	}
+	if h := t.Histogram; h != nil {
+		c.hold(len(t.Samples) == 0, "%s has %d samples and a histogram of them: want one of the two", key, len(t.Samples))
+		if err := h.Holds(&t.Summary); err != nil {
+			c.hold(false, "%s: %w", key, err)
+		}
+		return
+	}
 	if t.N != len(t.Samples) {
 		c.hold(false, "%s.n is %d, but it has %d samples", key, t.N, len(t.Samples))
 		return
@@ -135,8 +142,8 @@ func (c *checker) serving(s *Serving) {
 		failed += n
 	}
 	c.hold(s.Completed+failed == s.Requests, "serving: %d completed and %d failed are not the %d requests", s.Completed, failed, s.Requests)
-	if x := s.Steady; x != nil && (x.Begin < 0 || x.Begin >= x.End || x.End > len(s.Records)) {
-		c.hold(false, "serving.steady_state is of records %d to %d: there are %d", x.Begin, x.End, len(s.Records))
+	if x := s.Steady; x != nil && (x.Begin < 0 || x.Begin >= x.End || x.End > s.recorded()) {
+		c.hold(false, "serving.steady_state is of requests %d to %d: there are %d", x.Begin, x.End, s.recorded())
 	}
 	for key, t := range map[string]*Times{"first_chunk_s": s.FirstChunk, "ttfo_s": s.TTFO, "chunk_gap_s": s.ChunkGap} {
 		c.summary("serving."+key, t)

@@ -8,14 +8,18 @@ import (
 	"io"
 	"reflect"
 	"regexp"
+	"runtime/debug"
 	"sync"
+	"unsafe"
 
 	"llmprof/input"
 )
 
-// limits are those of a result of seven thousand requests with the time of each of
-// their tokens.
-var limits = input.Limits{Bytes: 32 << 20, Depth: 32, Values: 2_000_000}
+// MaxBytes is how large a file of a result is at most, unpacked: what Encode makes is never larger, and
+// Load reads no more. A hundred and fifty thousand requests fit.
+const MaxBytes = 64 << 20
+
+var limits = input.Limits{Bytes: MaxBytes, Depth: 32, Values: 5_000_000}
 
 // Read reads the result in a file. One that is cut off, of another form, or
 // that contradicts itself is an error.
@@ -29,16 +33,30 @@ func Read(file string) (*Result, error) {
 
 // Load is the content of a file that may be a result's, for Decode.
 func Load(file string) ([]byte, error) {
-	data, err := input.Read(file, int64(limits.Bytes))
+	data, err := input.Read(file, MaxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("reading a result: %w", err)
 	}
 	return data, nil
 }
 
+// Files from a size on are decoded one after the other, with a heap that grows slowly meanwhile, since together
+// they would take gigabytes.
+const (
+	large        = 8 << 20
+	largePercent = 50
+)
+
+var oneLarge sync.Mutex
+
 // Decode is Read of a file's content; the name serves errors.
 func Decode(file string, data []byte) (*Result, error) {
-	if err := limits.JSON(string(data)); err != nil {
+	if len(data) > large {
+		oneLarge.Lock()
+		defer oneLarge.Unlock()
+		defer debug.SetGCPercent(debug.SetGCPercent(largePercent))
+	}
+	if err := limits.JSON(unsafe.String(unsafe.SliceData(data), len(data))); err != nil { // A copy would take as much memory again.
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if err := foreign(data); err != nil {

@@ -6,6 +6,8 @@ package result
 
 import (
 	"encoding/json"
+	"iter"
+	"slices"
 	"time"
 
 	"llmprof/measure/stats"
@@ -86,10 +88,30 @@ type Meter struct {
 // Times are repeats of one duration, in seconds.
 type Times struct {
 	stats.Summary
-	Samples []float64 `json:"samples"`
+	Samples []float64 `json:"samples"`       // empty where there are too many: then they are in the histogram
 	Device  *float64  `json:"device_median"` // median by the device's events
 	Warmups int       `json:"warmups"`       // repeats before the first sample
 	Steady  bool      `json:"steady"`        // the warm-up ended because the times were steady
+
+	Histogram *stats.Histogram `json:"histogram,omitempty"`
+}
+
+// Values gives the samples, those of a histogram as precisely as it has them.
+func (t *Times) Values() iter.Seq[float64] {
+	if t.Histogram != nil {
+		return t.Histogram.Values()
+	}
+	return slices.Values(t.Samples)
+}
+
+// InBins is t with its samples in a histogram.
+func (t *Times) InBins() *Times {
+	if t == nil || t.Histogram != nil {
+		return t
+	}
+	own := *t
+	own.Samples, own.Histogram = nil, stats.NewHistogram(t.Samples)
+	return &own
 }
 
 // Rates are tokens a second, of all sequences together.

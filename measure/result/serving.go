@@ -18,8 +18,8 @@ type Serving struct {
 	Usage       *UsageCheck    `json:"usage"`
 	Duration    float64        `json:"duration_s"`
 	RequestRate float64        `json:"completed_hz"`
-	Notes       []string       `json:"notes"` // options that the server refused, and reasons to doubt figures
-	Records     []Record       `json:"records"`
+	Notes       []string       `json:"notes"`   // options that the server refused, and reasons to doubt figures
+	Records     []Record       `json:"records"` // empty where there are more than a file that is read can have
 
 	Arrivals    string         `json:"arrivals" late:"true"`         // "closed", "poisson" or "trace"
 	ServedModel string         `json:"served_model" late:"true"`     // the name of the model in requests
@@ -40,11 +40,22 @@ type Serving struct {
 
 // Counted are the records of the requests that times and goodput are of: all, or those in the steady state.
 func (s *Serving) Counted() []Record {
-	if s.Steady == nil {
+	if s.Steady == nil || len(s.Records) == 0 {
 		return s.Records
 	}
 	return s.Records[s.Steady.Begin:s.Steady.End]
 }
+
+// recorded is how many requests there are records of, or were before the records were left out.
+func (s *Serving) recorded() int {
+	if len(s.Records) == 0 {
+		return s.Requests
+	}
+	return len(s.Records)
+}
+
+// After is how many requests came after the steady state.
+func (s *Serving) After() int { return s.recorded() - s.Steady.End }
 
 // A SteadyState says which requests at a rate saw the server in its steady state: those before fill it, and
 // those after are answered while no more come.

@@ -31,6 +31,9 @@ func Write(dir string, r *Result) (string, error) {
 	return path, nil
 }
 
+// mostIndented is the size up to which a file is made for people to read.
+const mostIndented = 1 << 20
+
 // Encode is the content of r's file.
 func Encode(r *Result) ([]byte, error) {
 	whole := explained(r)
@@ -42,6 +45,9 @@ func Encode(r *Result) ([]byte, error) {
 		return nil, err
 	}
 	data, err := json.MarshalIndent(filled, "", "  ")
+	if len(data) > mostIndented {
+		data, err = json.Marshal(filled)
+	}
 	return append(data, '\n'), err
 }
 
@@ -54,18 +60,84 @@ func explained(r *Result) *Result {
 }
 
 // Complete is a copy of r as its file has it: what is null has a reason, and lists
-// without elements are [], so that null has one meaning alone: not measured.
+// without elements are [], so that null has one meaning alone: not measured. Of what
+// would make the file larger than is read, only summaries are in it.
 func Complete(r *Result) (*Result, error) {
+	for _, lessen := range []func(*Result){withoutTexts, withoutSamples, nil} {
+		filled, err := filledOf(r)
+		if err != nil {
+			return nil, fmt.Errorf("encoding result %s: %w", r.ID, err)
+		}
+		text, err := json.Marshal(filled)
+		if err == nil {
+			err = limits.JSON(string(text) + "\n")
+		}
+		if err == nil || lessen == nil {
+			return filled, err
+		}
+		lessen(filled)
+		r = filled
+	}
+	panic("unreachable")
+}
+
+// filledOf is a copy of r with reasons and without nil lists.
+func filledOf(r *Result) (*Result, error) {
 	text, err := json.Marshal(explained(r))
 	if err != nil {
-		return nil, fmt.Errorf("encoding result %s: %w", r.ID, err)
+		return nil, err
 	}
 	var filled Result // a copy, since fill changes what it walks
 	if err := json.Unmarshal(text, &filled); err != nil {
-		return nil, fmt.Errorf("encoding result %s: %w", r.ID, err)
+		return nil, err
 	}
 	fill(reflect.ValueOf(&filled))
 	return &filled, nil
+}
+
+// withoutTexts leaves out what the model answered.
+func withoutTexts(r *Result) {
+	n := len(r.Outputs)
+	r.Outputs = nil
+	if r.Serving != nil {
+		for i := range r.Serving.Records {
+			if q := &r.Serving.Records[i]; q.Output != "" {
+				q.Output = ""
+				n++
+			}
+		}
+	}
+	if n > 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%d answers are left out: with them the file would be larger than is read (%d MiB); --records writes each", n, limits.Bytes>>20))
+	}
+}
+
+// mostSamples is how many pages of a server's metrics stay where samples are too many.
+const mostSamples = 10_000
+
+// withoutSamples leaves out the requests, and has histograms in place of samples.
+func withoutSamples(r *Result) {
+	for _, t := range []**Times{&r.TTFT, &r.TPOT, &r.TTLT, &r.StepTime} {
+		*t = (*t).InBins()
+	}
+	s := r.Serving
+	if s == nil {
+		return
+	}
+	r.Warnings = append(r.Warnings, fmt.Sprintf("the records of %d requests are left out: with them the file would be larger than is read (%d MiB); --records writes each",
+		len(s.Records), limits.Bytes>>20))
+	s.Records = nil
+	for _, t := range []**Times{&s.FirstChunk, &s.TTFO, &s.ChunkGap} {
+		*t = (*t).InBins()
+	}
+	if m := s.Metrics; m != nil {
+		step := (len(m.Samples) + mostSamples - 1) / mostSamples
+		kept := m.Samples[:0]
+		for i := 0; i < len(m.Samples); i += step {
+			kept = append(kept, m.Samples[i])
+		}
+		m.Samples = kept
+	}
 }
 
 // unexplained stands for a reason that whoever measured did not give.

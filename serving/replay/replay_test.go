@@ -35,7 +35,7 @@ func all(t testing.TB, r io.Reader, o Options) (*Trace, []serving.Request) {
 // Every format is known by its content, and its requests come at the time and with the
 // tokens that it states.
 func TestFormats(t *testing.T) {
-	server, err := filepath.Glob("../../experiments/h200-vllm/server/*.json")
+	server, err := filepath.Glob("../../experiments/h200-vllm/server/*.json.gz")
 	if err != nil || len(server) == 0 {
 		t.Fatal("no results of a server", err)
 	}

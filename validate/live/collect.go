@@ -3,8 +3,6 @@ package live
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"llmprof/measure/experiment"
@@ -77,9 +75,9 @@ func (s *session) observations(t *experiment.Trial, r *result.Result) ([]validat
 		own.Machine.GPUs = []result.GPU{{Key: s.Target.GPU.Key, Name: s.Target.GPU.Name}}
 		r = &own
 	}
-	data, err := os.ReadFile(filepath.Join(s.Results, result.FileName(r.ID, r.Process)))
+	data, err := result.Load(result.Find(s.Results, r.ID, r.Process))
 	if err != nil {
-		return nil, fmt.Errorf("reading a result: %w", err)
+		return nil, err
 	}
 	all, err := validate.ReduceFile(s.Results, data, r)
 	if err != nil {

@@ -300,6 +300,8 @@ func FromResult(name string, d *result.Result, gpu string) (*Run, error) {
 	switch {
 	case s == nil:
 		return nil, fmt.Errorf("%s: no server was asked: want a result of llmprof measure --engine openai", name)
+	case len(s.Records) == 0 && s.Completed > 0:
+		return nil, fmt.Errorf("%s: the result has no records of its %d requests, which are too many for a file: want a run of up to 100,000", name, s.Requests)
 	case s.Completed < len(s.Records) || s.Completed == 0:
 		return nil, fmt.Errorf("%s: %d of %d requests were completed: a run is compared whole", name, s.Completed, len(s.Records))
 	}

@@ -178,7 +178,7 @@ func TestReduced(t *testing.T) {
 
 // A result of a server is a run with the arrivals and the tokens of its records.
 func TestFromResult(t *testing.T) {
-	d, err := result.Read("../../experiments/vllm-load/h100/rate16.json")
+	d, err := result.Read("../../experiments/vllm-load/h100/rate16.json.gz")
 	if err != nil {
 		t.Fatal(err)
 	}

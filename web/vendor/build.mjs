@@ -1,5 +1,5 @@
 // Bundles the libraries of the page into libraries.js and their licences into LICENSES.txt.
-// Run by "make vendor"; what it writes is committed, so that nothing else needs npm.
+// Run by "make vendor"; what it writes is committed, so that no build needs npm.
 import { build } from "esbuild";
 import { readFileSync, writeFileSync, readdirSync, existsSync } from "node:fs";
 
@@ -21,4 +21,3 @@ for (const name of [...packages].sort()) {
   text += `\n${"=".repeat(80)}\n${name} ${about.version}: ${about.license}\n\n${file ? readFileSync(`${dir}/${file}`, "utf8").trim() : `Its package names the licence ${about.license} and brings no text of it.`}\n`;
 }
 writeFileSync("LICENSES.txt", text);
-writeFileSync("axe.min.js", readFileSync("node_modules/axe-core/axe.min.js"));

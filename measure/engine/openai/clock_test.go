@@ -305,14 +305,21 @@ func TestConnecting(t *testing.T) {
 	})
 }
 
-func TestGapsAreThinned(t *testing.T) {
-	o := &outcome{gaps: make([]float64, 2*maxGaps+1)}
+// TestGapsAreInBins checks that gaps are summarized as they were seen, and take a histogram's room however many there are.
+func TestGapsAreInBins(t *testing.T) {
+	o := &outcome{gaps: make([]float64, 20_001)}
 	for i := range o.gaps {
 		o.gaps[i] = 0.0051234567
 	}
 	run := &collector{options: &Options{}, outcomes: []*outcome{o, {failure: &Failure{}, gaps: []float64{1}}}}
-	if got := run.gaps(&result.Serving{}); got.N != len(o.gaps)/3 || got.Max != 0.005123 || got.Min != got.Max {
-		t.Errorf("%d gaps up to %v", got.N, got.Max)
+	got := run.gaps(&result.Serving{})
+	if got.N != len(o.gaps) || got.Max != 0.0051234567 || got.Min != got.Max || len(got.Samples) > 0 || !slices.Equal(got.Histogram.Counts, []int{got.N}) {
+		t.Errorf("%d gaps up to %v, in %+v", got.N, got.Max, got.Histogram)
+	}
+	for x := range got.Values() {
+		if math.Abs(x/got.Max-1) > 0.01 {
+			t.Fatalf("a gap of %v, was %v", x, got.Max)
+		}
 	}
 	if got := run.gaps(&result.Serving{Steady: &result.SteadyState{Begin: 1, End: 1}}); got != nil {
 		t.Errorf("gaps of no request: %+v", got)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"sync"
 
@@ -133,11 +132,7 @@ func (o *Options) process() string {
 	return "closed"
 }
 
-// maxGaps is how many times between chunks a result holds: the 99th percentile of so many is known to 0.1 % of the
-// ranks. Of more, every second, third... stands for its neighbours. They are kept to the microsecond: a client's
-// clock sees when it was woken, not when a chunk came.
-const maxGaps = 10_000
-
+// gaps are the times between the chunks of each answer.
 func (c *collector) gaps(s *result.Serving) *result.Times {
 	var all []float64
 	outcomes := c.outcomes
@@ -149,12 +144,7 @@ func (c *collector) gaps(s *result.Serving) *result.Times {
 			all = append(all, o.gaps...)
 		}
 	}
-	step := (len(all) + maxGaps - 1) / maxGaps
-	var kept []float64
-	for i := 0; i < len(all); i += step {
-		kept = append(kept, math.Round(all[i]*1e6)/1e6)
-	}
-	return summary(kept, before(s))
+	return summary(all, before(s)).InBins()
 }
 
 // tokens summarizes what the server counted of the completed requests; nil where it

@@ -146,6 +146,10 @@ func durationsOf(r *result.Result) []durations {
 	return list
 }
 
+// mostSamples is how many rows stand for the samples of a histogram: of more, every second, third... in
+// the order of their values.
+const mostSamples = 10_000
+
 // SampleTable has a row for every sample of every process.
 func SampleTable(all []*result.Result) *render.Table {
 	t := render.Keyed("id", "process", "metric", "sample", "value")
@@ -154,8 +158,15 @@ func SampleTable(all []*result.Result) *render.Table {
 			if d.times == nil {
 				continue
 			}
-			for i, v := range d.times.Samples {
-				t.Add(r.ID, r.Process, d.key, i, v)
+			step, i := 1, 0
+			if d.times.Histogram != nil {
+				step = (d.times.N + mostSamples - 1) / mostSamples
+			}
+			for v := range d.times.Values() {
+				if i%step == 0 {
+					t.Add(r.ID, r.Process, d.key, i/step, v)
+				}
+				i++
 			}
 		}
 		operatorSamples(t, r)

@@ -144,7 +144,7 @@ func pooled(of []*result.Result, pick func(*result.Result) *result.Times) *stats
 	var samples []float64
 	for _, r := range of {
 		if t := pick(r); t != nil {
-			samples = append(samples, t.Samples...)
+			samples = slices.AppendSeq(samples, t.Values())
 		}
 	}
 	if len(of) == 1 && pick(of[0]) != nil {

@@ -60,7 +60,7 @@ func steadyText(s *result.Serving) string {
 	case !x.Reached:
 		return "none by " + x.Method + ": all requests count"
 	}
-	return fmt.Sprintf("by %s; the first %d requests, which fill the server, and the last %d, which come as it empties, do not count", x.Method, x.Begin, len(s.Records)-x.End)
+	return fmt.Sprintf("by %s; the first %d requests, which fill the server, and the last %d, which come as it empties, do not count", x.Method, x.Begin, s.After())
 }
 
 // serverText names the server's endpoint, its API and the model it serves.
