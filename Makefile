@@ -6,7 +6,7 @@ FUZZTIME := 30s
 # also spent on inputs that are interesting only.
 FUZZMINIMIZE := 5s
 
-GPU_TESTS := measure/power measure/engine/transformers measure/engine/native measure/engine/native/cuda measure/engine/native/worker
+GPU_TESTS := measure/power measure/transformers measure/native measure/native/cuda measure/native/process
 
 # What builds and runs the container.
 CONTAINERS := docker
@@ -52,7 +52,7 @@ fuzz:
 ## venv: a Python with torch, transformers and llama.cpp's server in .venv/, for tests of engines and servers; some 3 minutes and 6 GB once, 9 GB while it installs
 venv: .venv/installed
 
-.venv/installed: measure/engine/transformers/requirements.txt measure/engine/openai/testdata/requirements.txt
+.venv/installed: measure/transformers/requirements.txt measure/openai/testdata/requirements.txt
 	python3 -m venv .venv
 	mkdir -p .venv/tmp
 	TMPDIR=$(CURDIR)/.venv/tmp .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir $(addprefix -r ,$^)
@@ -72,9 +72,9 @@ web: page-program
 # Packages that no estimate waits for are compiled without inlining, and so are the engines, which BenchmarkChange does not show:
 # the page's program is smaller by that.
 SMALL := fmt time os io/... flag sort internal/poll internal/fmtsort syscall path/filepath github.com/... gonum.org/... net net/... regexp/... crypto/... encoding/csv \
-  encoding/base64 encoding/binary encoding/hex html/... log/... mime/... internal/godebug internal/reflectlite llmprof/redact llmprof/spelling llmprof/input llmprof/concurrent llmprof/printable llmprof/footprint \
+  encoding/base64 encoding/binary encoding/hex html/... log/... mime/... internal/godebug internal/reflectlite llmprof/internal/... \
   bufio bytes compress/... context hash/... math/big strings text/... unicode/... llmprof/models/... llmprof/hardware llmprof/plan llmprof/plots llmprof/validate llmprof/measure/... llmprof/cmd/... \
-  encoding encoding/json reflect sync llmprof/analytic/engine internal/sync internal/bisect strconv unique llmprof/analytic/breakdown llmprof/analytic/sensitivity llmprof/parallel llmprof/workload llmprof/routing llmprof/sweep
+  encoding encoding/json reflect sync llmprof/analytic/engine internal/sync internal/bisect strconv unique llmprof/analytic/breakdown llmprof/analytic/sensitivity llmprof/plan/sweep
 
 .PHONY: web page-program vendor
 page-program:

@@ -15,8 +15,8 @@ var ModelsJSON []byte
 //go:embed hardware.toml
 var HardwareTOML string
 
-// Calibrations is a folder of what GPUs reach in practice, calibrations/KEY.toml,
+// Calibrations is a folder of what GPUs reach in practice, hardware/calibrations/KEY.toml,
 // read by hardware.BuiltIn.
 //
-//go:embed calibrations/*.toml
+//go:embed hardware/calibrations/*.toml
 var Calibrations embed.FS

@@ -6,8 +6,8 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
 	"llmprof/analytic/casetest"
+	"llmprof/analytic/operator"
 	"llmprof/hardware"
-	"llmprof/operator"
 )
 
 // BenchmarkEstimate is a full estimate of a dense model from nothing but its shape and a

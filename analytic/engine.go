@@ -4,10 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/footprint"
+	"llmprof/analytic/operator"
 	"llmprof/hardware"
 	"llmprof/models"
-	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -40,7 +39,7 @@ type Profile struct {
 	Reserve   unit.Bytes                                     // memory that it takes besides weights, KV cache and activations
 
 	// Padding is the multiples of the sizes in which it keeps experts in MXFP4; nil for the sizes that they have.
-	Padding func(g *hardware.GPU) footprint.Grain
+	Padding func(g *hardware.GPU) operator.Grain
 
 	// Sampler is the memory that it reserves to sample tokens of the most sequences that may
 	// run; nil for none.

@@ -3,15 +3,11 @@ package analytic
 import (
 	"fmt"
 
-	"llmprof/energy"
-	"llmprof/footprint"
+	"llmprof/analytic/energy"
+	"llmprof/analytic/operator"
 	"llmprof/models"
-	"llmprof/operator"
-	"llmprof/parallel"
 	"llmprof/roofline"
-	"llmprof/routing"
 	"llmprof/unit"
-	"llmprof/workload"
 )
 
 // A Case is one question: what a workload costs with a model, split over GPUs in some way,
@@ -24,17 +20,17 @@ type Case struct {
 	Scheme   models.Scheme
 	Price    unit.DollarsPerHour // price of one GPU; 0 if not known
 
-	Popularity *routing.Popularity // how often each expert is chosen; nil if all are chosen equally often
+	Popularity *operator.Popularity // how often each expert is chosen; nil if all are chosen equally often
 }
 
 // Workload is what the engine is asked to do.
-type Workload = workload.Workload
+type Workload = operator.Workload
 
 // Parallelism is how the model is split.
-type Parallelism = parallel.Parallelism
+type Parallelism = operator.Parallelism
 
 // Memory is what is stored on one GPU.
-type Memory = footprint.Memory
+type Memory = operator.Memory
 
 // A Phase is the sum of the steps of prefill, or the mean step of decode.
 type Phase struct {

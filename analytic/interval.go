@@ -4,8 +4,8 @@ import (
 	"math"
 	"sync"
 
+	"llmprof/analytic/operator"
 	"llmprof/roofline"
-	"llmprof/routing"
 	"llmprof/unit"
 )
 
@@ -137,7 +137,7 @@ func (l *Lowering) ofText(k *Kernel, c *roofline.Cost, m *Machine) unit.Seconds 
 	if s.Hit == 0 || !l.Step.Evenly() {
 		return 0
 	}
-	text, share := &l.text, routing.OfText(s.Experts, s.TopK, s.Tokens)
+	text, share := &l.text, operator.DistinctInText(s.Experts, s.TopK, s.Tokens)
 	*text = k.Kernel
 	text.Work.Weights = text.Work.Weights.Times(share)
 	text.Shape.Hit *= share

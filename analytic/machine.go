@@ -3,8 +3,8 @@ package analytic
 import (
 	"fmt"
 
-	"llmprof/energy"
-	"llmprof/footprint"
+	"llmprof/analytic/energy"
+	"llmprof/analytic/operator"
 	"llmprof/hardware"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -68,8 +68,8 @@ func (m *Machine) Peaks() *roofline.Peaks { return &m.prices.Peaks }
 func (m *Machine) Runs(f unit.Format) (unit.Format, unit.FLOPsPerSec) { return m.GPU.Runs(f) }
 
 // room is the memory of the GPU.
-func (m *Machine) room() footprint.Room {
-	return footprint.Room{Capacity: m.GPU.Capacity(), Share: m.Utilization, Static: m.Engine.Profile().Static}
+func (m *Machine) room() operator.Room {
+	return operator.Room{Capacity: m.GPU.Capacity(), Share: m.Utilization, Static: m.Engine.Profile().Static}
 }
 
 // seconds is the value of a constant that is a time.

@@ -3,7 +3,7 @@ package analytic
 import (
 	"maps"
 
-	"llmprof/operator"
+	"llmprof/analytic/operator"
 )
 
 // A stepMemory has steps that were priced, with what they take more on machines that differ in a constant. It serves one goroutine.

@@ -1,7 +1,7 @@
 package analytic
 
 import (
-	"llmprof/energy"
+	"llmprof/analytic/energy"
 	"llmprof/roofline"
 )
 

@@ -1,21 +1,20 @@
 package analytic
 
 import (
-	"llmprof/footprint"
-	"llmprof/operator"
+	"llmprof/analytic/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
 
 // A Predictor answers for any number of workloads of one model, machine, split and scheme. It
-// serves several goroutines at once. Through Shard and its footprint.Rank it has the Model, its
+// serves several goroutines at once. Through Shard and its operator.Rank it has the Model, its
 // split Par, and the formats Scheme, Dense and Plain.
 type Predictor struct {
 	operator.Shard
 	machine         *Machine
 	price           unit.DollarsPerHour
 	layers          int
-	footprint       footprint.Footprint
+	footprint       operator.Footprint
 	bare            bool         // steps have times and energies alone: no counts, floors, and widths of intervals
 	anyMicroBatches bool         // steps have the sums that any number of micro-batches asks for
 	fixedCache      bool         // kernels depend on Step.Cache
@@ -45,7 +44,7 @@ func NewPredictor(c *Case) (*Predictor, error) {
 		p.Grain = e.Padding(g)
 	}
 	p.fixedCache = e.FixedCache != nil && e.FixedCache(c.Model)
-	p.footprint = footprint.Of(&p.Rank, footprint.Reserve(p.Par, g.System(), reserved))
+	p.footprint = operator.NewFootprint(&p.Rank, operator.Reserve(p.Par, g.System(), reserved))
 	return p, nil
 }
 

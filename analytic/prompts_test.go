@@ -8,8 +8,8 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/operator"
 	"llmprof/hardware"
-	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

@@ -1,6 +1,6 @@
 package analytic
 
-import "llmprof/operator"
+import "llmprof/analytic/operator"
 
 // maxSteps is how many steps a run may price one by one; only windows of a few
 // tokens under answers of millions come near it.

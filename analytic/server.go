@@ -3,8 +3,8 @@ package analytic
 import (
 	"slices"
 
-	"llmprof/energy"
-	"llmprof/operator"
+	"llmprof/analytic/energy"
+	"llmprof/analytic/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"llmprof/analytic/casetest"
-	"llmprof/operator"
+	"llmprof/analytic/operator"
 	"llmprof/unit"
 )
 

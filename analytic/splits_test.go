@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"llmprof/analytic/casetest"
-	"llmprof/routing"
+	"llmprof/analytic/operator"
 	"llmprof/unit"
 )
 
@@ -24,7 +24,7 @@ func TestAllToAll(t *testing.T) {
 	}
 	near(t, "all-gather", float64(line(t, r.DecodeOps, "all_gather").Wire), 48*6*2048*2*1.0/2, 1e-12)
 	// A group of 4 ranks holds the experts once. The busiest of them reads what the tokens of both replicas touch of its own.
-	hit, pairs := routing.Busiest(128, 8, 12, 4)
+	hit, pairs := operator.BusiestRank(128, 8, 12, 4)
 	if mean := 128 * (1 - pow(1-8.0/128, 12)) / 4; hit <= mean || pairs <= 12*8/4 {
 		t.Errorf("the busiest rank has %v experts and %v pairs, a mean one %v and 24", hit, pairs, mean)
 	}

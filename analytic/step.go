@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"llmprof/operator"
+	"llmprof/analytic/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

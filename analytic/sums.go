@@ -1,7 +1,7 @@
 package analytic
 
 import (
-	"llmprof/operator"
+	"llmprof/analytic/operator"
 	"llmprof/roofline"
 )
 

@@ -1,9 +1,8 @@
 package analytic
 
 import (
-	"llmprof/energy"
-	"llmprof/operator"
-	"llmprof/parallel"
+	"llmprof/analytic/energy"
+	"llmprof/analytic/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -114,7 +113,7 @@ func (t *timing) limit(m *Machine) {
 }
 
 // draws is the mean power of one GPU in a phase.
-func (t *timing) draws(m *Machine, p *parallel.Parallelism) unit.Watts {
+func (t *timing) draws(m *Machine, p *operator.Parallelism) unit.Watts {
 	return m.Mean(&t.Load, t.clock, float64(p.PP), float64(p.MicroBatches))
 }
 

@@ -160,7 +160,7 @@ func TestPoint8Splits(t *testing.T) {
 	r8, r16 := testCase(t, "llama2-70b", "h100", 1, 8), testCase(t, "llama2-70b", "h100", 1, 16)
 	near(t, "KV of more ranks than KV heads", explain(t, r16).Memory.KV, explain(t, r8).Memory.KV, 1e-12)
 
-	for _, bad := range []struct { // package parallel tests the other reasons
+	for _, bad := range []struct { // package operator tests the other reasons
 		p    analytic.Parallelism
 		want string
 	}{{analytic.Parallelism{TP: 7}, "does not divide"}, {analytic.Parallelism{PP: 2, MicroBatches: 3}, "do not divide"}} {

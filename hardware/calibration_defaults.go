@@ -240,7 +240,7 @@ type heldBoard struct {
 // heldH200 settled at 670 TFLOP/s, 0.677 of the peak, on a GEMM of 8192 × 8192 ×
 // 8192 in bf16 at 695 of 700 W, where short ones reached 788
 // (testdata/h200_operators.json). heldH100 ran three GEMMs of 8192 rows at 0.72 of the
-// peak and 699 to 710 W (calibrations/h100-sxm-80gb.native.toml). heldL40S is said by its operators' times to do no
+// peak and 699 to 710 W (hardware/calibrations/h100-sxm-80gb.native.toml). heldL40S is said by its operators' times to do no
 // better than 226 of 362 TFLOP/s at 350 W, and an A40 no better than 112 of 150 at 300 W;
 // what they do in bursts is not known.
 var (
@@ -252,7 +252,7 @@ var (
 
 // sustained is the share of its peak that another board of the generation sustains. In bursts that board reaches the
 // share burst. The rate that a power limit leaves goes with the root of
-// the power (energy/energy.go), so it is slowed by the root of the power that the
+// the power (analytic/energy/energy.go), so it is slowed by the root of the power that the
 // known board's rate would cost it. The limit of a GH200 is shared with its
 // processor.
 func (h *heldBoard) sustained(g *GPU, burst float64) float64 {

@@ -237,14 +237,14 @@ func width(v Value, defaults *Calibration) float64 {
 }
 
 // BuiltIn finds the calibration of a GPU among those that come with the program:
-// that of the engine, calibrations/KEY.ENGINE.toml, or of its family (transformers of
-// transformers-graph), else that of no engine, calibrations/KEY.toml. It is nil where
+// that of the engine, hardware/calibrations/KEY.ENGINE.toml, or of its family (transformers of
+// transformers-graph), else that of no engine, hardware/calibrations/KEY.toml. It is nil where
 // there is none, or where the figures of g are not those that the shares are of: a
 // user may have changed them.
 func BuiltIn(files fs.FS, g *GPU, engine string) (*CalibrationFile, error) {
 	family, _, _ := strings.Cut(engine, "-")
 	for _, name := range slices.Compact([]string{g.Key + "." + engine + ".toml", g.Key + "." + family + ".toml", g.Key + ".toml"}) {
-		text, err := fs.ReadFile(files, "calibrations/"+name)
+		text, err := fs.ReadFile(files, "hardware/calibrations/"+name)
 		if err != nil {
 			continue // there is none
 		}

@@ -16,7 +16,7 @@ import (
 
 	"llmprof"
 	"llmprof/hardware"
-	"llmprof/input"
+	"llmprof/internal/fileerror"
 	"llmprof/internal/testkit"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -190,9 +190,9 @@ func TestBuiltInCalibrations(t *testing.T) {
 	plain.Name, plain.Engine = "plain", ""
 	delete(plain.Values, "host.step")
 	files := fstest.MapFS{
-		"calibrations/h200-sxm-141gb.toml":        {Data: []byte(plain.Text())},
-		"calibrations/h200-sxm-141gb.native.toml": {Data: []byte(native.Text())},
-		"calibrations/a100-sxm-80gb.toml":         {Data: []byte("nonsense")},
+		"hardware/calibrations/h200-sxm-141gb.toml":        {Data: []byte(plain.Text())},
+		"hardware/calibrations/h200-sxm-141gb.native.toml": {Data: []byte(native.Text())},
+		"hardware/calibrations/a100-sxm-80gb.toml":         {Data: []byte("nonsense")},
 	}
 	for engine, want := range map[string]string{"native": "mine", "vllm": "plain", "transformers-graph": "plain"} {
 		f, err := hardware.BuiltIn(files, board(t, "h200"), engine)
@@ -254,7 +254,7 @@ func TestCalibrationMistakes(t *testing.T) {
 			continue
 		}
 		_, err := hardware.ParseCalibration("mine.toml", text)
-		var place *input.Mistake
+		var place *fileerror.Error
 		if err == nil || !strings.Contains(err.Error(), c.says) || !errors.As(err, &place) {
 			t.Errorf("%q for %q: got %v, want %q", c.new, c.old, err, c.says)
 		}
@@ -291,7 +291,7 @@ func FuzzParseCalibration(f *testing.F) {
 // The calibrations that come with the program are named for their GPU and
 // engine, and are of the table's figures.
 func TestShippedCalibrations(t *testing.T) {
-	files, err := fs.Glob(llmprof.Calibrations, "calibrations/*.toml")
+	files, err := fs.Glob(llmprof.Calibrations, "hardware/calibrations/*.toml")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
@@ -300,9 +300,9 @@ func TestShippedCalibrations(t *testing.T) {
 		testkit.Must(t, err)
 		f, err := hardware.ParseCalibration(name, string(text))
 		testkit.Must(t, err)
-		want := "calibrations/" + f.GPU + ".toml"
+		want := "hardware/calibrations/" + f.GPU + ".toml"
 		if f.Engine != "" {
-			want = "calibrations/" + f.GPU + "." + f.Engine + ".toml"
+			want = "hardware/calibrations/" + f.GPU + "." + f.Engine + ".toml"
 		}
 		if name != want {
 			t.Errorf("%s holds what %s should", name, want)

@@ -10,9 +10,9 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"llmprof/input"
+	"llmprof/internal/input"
+	"llmprof/internal/spelling"
 	"llmprof/roofline"
-	"llmprof/spelling"
 	"llmprof/unit"
 )
 

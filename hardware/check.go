@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/spelling"
+	"llmprof/internal/spelling"
 	"llmprof/unit"
 )
 

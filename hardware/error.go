@@ -9,8 +9,9 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"llmprof/input"
-	"llmprof/spelling"
+	"llmprof/internal/fileerror"
+	"llmprof/internal/input"
+	"llmprof/internal/spelling"
 )
 
 // readError gives an error of the TOML reader its place in the file.
@@ -23,14 +24,14 @@ func readError(file, text string, err error) error {
 		if key, why, ok := strings.Cut(rest, `"): `); ok {
 			return errorAt(file, text, strings.Split(key, "."), why)
 		}
-		return input.NewMistake(file, "", input.Span{}, "%s", problem)
+		return fileerror.New(file, "", fileerror.Span{}, "%s", problem)
 	}
 	field := ""
 	if key, ok := strings.CutPrefix(parse.LastKey, "gpu."); ok {
 		_, field, _ = strings.Cut(key, ".")
 	}
 	p := parse.Position
-	return input.NewMistake(file, line(text, p.Line), input.Span{Line: p.Line, Column: p.Col, Width: p.Len}, "%s", strings.TrimPrefix(field+": "+parse.Message, ": "))
+	return fileerror.New(file, line(text, p.Line), fileerror.Span{Line: p.Line, Column: p.Col, Width: p.Len}, "%s", strings.TrimPrefix(field+": "+parse.Message, ": "))
 }
 
 // maxDepth and maxValues are limits of a hardware or calibration file, beyond a
@@ -44,15 +45,15 @@ const (
 func within(file, text string) error {
 	err := input.Limits{Bytes: maxFile, Depth: maxDepth, Values: maxValues}.TOML(text)
 	if excess, ok := errors.AsType[*input.Excess](err); ok {
-		return input.NewMistake(file, line(text, excess.Line), input.Span{Line: excess.Line, Column: excess.Column, Width: 1}, "%s", excess.Problem)
+		return fileerror.New(file, line(text, excess.Line), fileerror.Span{Line: excess.Line, Column: excess.Column, Width: 1}, "%s", excess.Problem)
 	}
 	return err
 }
 
 func errorAt(file, text string, key []string, problem string) error {
-	keys := input.FindTOMLKeys(text)
+	keys := fileerror.FindTOMLKeys(text)
 	at := keys.Value(strings.TrimSuffix(strings.Join(key, "."), "."))
-	return input.NewMistake(file, line(text, at.Line), at, "%s", problem)
+	return fileerror.New(file, line(text, at.Line), at, "%s", problem)
 }
 
 func unknownKey(file, text string, key toml.Key) error {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode"
 
-	"llmprof/spelling"
+	"llmprof/internal/spelling"
 	"llmprof/unit"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"llmprof/input"
+	"llmprof/internal/input"
 )
 
 // A Table holds GPUs by name. It does not change once it is loaded.

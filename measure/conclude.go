@@ -3,9 +3,9 @@ package measure
 import (
 	"fmt"
 
-	"llmprof/measure/engine"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
+	"llmprof/measure/worker"
 )
 
 // conclude turns the passes of the phases into the figures of the result.
@@ -34,13 +34,13 @@ func (s *session) conclude() error {
 func (s *session) times() (err error) {
 	for _, t := range []struct {
 		to    **result.Times
-		phase engine.Phase
+		phase worker.Phase
 		of    func(*pass) (float64, bool) // time by the host
 		by    func(*pass) (float64, bool) // time by the device
 	}{
-		{&s.res.TTFT, engine.Prefill, (*pass).ttft, (*pass).device},
-		{&s.res.TPOT, engine.Decode, (*pass).tpot, (*pass).deviceStep},
-		{&s.res.TTLT, engine.Request, (*pass).ttlt, (*pass).device},
+		{&s.res.TTFT, worker.Prefill, (*pass).ttft, (*pass).device},
+		{&s.res.TPOT, worker.Decode, (*pass).tpot, (*pass).deviceStep},
+		{&s.res.TTLT, worker.Request, (*pass).ttlt, (*pass).device},
 	} {
 		run := s.phases[t.phase]
 		if run == nil {
@@ -53,7 +53,7 @@ func (s *session) times() (err error) {
 			s.warn("unsteady", "%s: times were not steady after %v of warm-up", t.phase, s.set.WarmupLimit)
 		}
 	}
-	if run := s.phases[engine.Decode]; run != nil {
+	if run := s.phases[worker.Decode]; run != nil {
 		s.res.StepTime, err = run.stepTimes()
 	}
 	s.explain()
@@ -117,7 +117,7 @@ func summarize(t *result.Times, device []float64) error {
 
 // outputs are the tokens of the last request that was measured, one list for each sequence.
 func (s *session) outputs() {
-	run := s.phases[engine.Request]
+	run := s.phases[worker.Request]
 	if !s.set.Load.SaveOutputs || run == nil || len(run.passes) == 0 {
 		return
 	}

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/measure/engine"
 	"llmprof/measure/power"
 	"llmprof/measure/result"
+	"llmprof/measure/worker"
 	"llmprof/unit"
 )
 
@@ -26,7 +26,7 @@ const throttledShare = 0.01
 
 // saw keeps the conditions of a phase, or of a server's requests, and marks the result
 // where the GPUs were not what they are at their best.
-func saw(r *result.Result, phase engine.Phase, conditions []result.Condition) {
+func saw(r *result.Result, phase worker.Phase, conditions []result.Condition) {
 	for _, c := range conditions {
 		c.Phase = string(phase)
 		r.Conditions = append(r.Conditions, c)
@@ -97,14 +97,14 @@ func (s *session) look(ctx context.Context) {
 }
 
 // seen ends what look began.
-func (s *session) seen(phase engine.Phase) {
+func (s *session) seen(phase worker.Phase) {
 	if s.looked != nil {
 		looked(s.res, phase, s.looked)
 	}
 }
 
 // looked ends the reading of clocks. A sensor that fails costs the conditions, not the times.
-func looked(r *result.Result, phase engine.Phase, end func() ([]result.Condition, error)) {
+func looked(r *result.Result, phase worker.Phase, end func() ([]result.Condition, error)) {
 	conditions, err := end()
 	if err != nil {
 		r.Reasons["conditions"] = err.Error()

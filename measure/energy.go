@@ -1,8 +1,8 @@
 package measure
 
 import (
-	"llmprof/measure/engine"
 	"llmprof/measure/result"
+	"llmprof/measure/worker"
 )
 
 // energy turns the windows of the phases into joules a prompt, token and request.
@@ -13,8 +13,8 @@ func (s *session) energy() (err error) {
 	e := &result.Energy{Scope: s.meter.Scope(), Idle: s.set.Unloaded, IdleLoaded: s.rest}
 	for _, w := range []struct {
 		to    **result.Window
-		phase engine.Phase
-	}{{&e.Prefill, engine.Prefill}, {&e.Decode, engine.Decode}, {&e.Request, engine.Request}} {
+		phase worker.Phase
+	}{{&e.Prefill, worker.Prefill}, {&e.Decode, worker.Decode}, {&e.Request, worker.Request}} {
 		if *w.to, err = s.attribute(w.phase, s.phases[w.phase]); err != nil {
 			return err
 		}

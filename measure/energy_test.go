@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"llmprof/internal/testkit"
-	"llmprof/measure/engine"
 	"llmprof/measure/power"
 	"llmprof/measure/result"
+	"llmprof/measure/worker"
 )
 
 // A board draws a power that is known at every moment.
@@ -48,7 +48,7 @@ type sleeper struct {
 	meter *ticker
 }
 
-func (s *sleeper) Run(_ context.Context, r engine.Run, each func(engine.Pass)) (*engine.Done, error) {
+func (s *sleeper) Run(_ context.Context, r worker.Run, each func(worker.Pass)) (*worker.Done, error) {
 	s.stopped = false
 	n := 0
 	for ; n < r.Passes && !s.stopped; n++ {
@@ -74,7 +74,7 @@ func (s *sleeper) Run(_ context.Context, r engine.Run, each func(engine.Pass)) (
 		p.EndNS = at.UnixNano()
 		each(p)
 	}
-	return &engine.Done{Passes: n}, nil
+	return &worker.Done{Passes: n}, nil
 }
 
 // A ticker is a meter of the board whose counter moves each 100 ms.
@@ -256,8 +256,8 @@ func TestMeterPeriod(t *testing.T) {
 		at := time.Unix(0, 0)
 		return &phaseRun{window: &power.Window{Samples: []power.Sample{{Domain: "gpu", Time: at}, {Domain: "gpu", Time: at.Add(gap)}}}}
 	}
-	s := &session{clock: func(time.Time) (int64, error) { return 0, nil }, phases: map[engine.Phase]*phaseRun{
-		engine.Prefill: seen(100 * time.Millisecond), engine.Decode: seen(200 * time.Millisecond), engine.Request: seen(120 * time.Millisecond),
+	s := &session{clock: func(time.Time) (int64, error) { return 0, nil }, phases: map[worker.Phase]*phaseRun{
+		worker.Prefill: seen(100 * time.Millisecond), worker.Decode: seen(200 * time.Millisecond), worker.Request: seen(120 * time.Millisecond),
 	}}
 	for range 50 {
 		if m := s.meterCost(); m.PeriodS == nil || *m.PeriodS != 0.2 {
@@ -265,7 +265,7 @@ func TestMeterPeriod(t *testing.T) {
 		}
 	}
 	// A counter of energy alone gives no samples of power, and so no period.
-	s.phases = map[engine.Phase]*phaseRun{engine.Decode: {window: &power.Window{ReadS: 0.004}}}
+	s.phases = map[worker.Phase]*phaseRun{worker.Decode: {window: &power.Window{ReadS: 0.004}}}
 	if m := s.meterCost(); m.PeriodS != nil || m.ReadS != 0.004 {
 		t.Errorf("%+v without samples", m)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"llmprof/measure/engine"
+	"llmprof/measure/worker"
 )
 
 // A group is the sessions of replicas that are measured side by side. They begin
@@ -13,17 +13,17 @@ import (
 type group struct {
 	size int
 	mu   sync.Mutex
-	here map[engine.Phase]int           // sessions that are ready to begin
-	gate map[engine.Phase]chan struct{} // closed when all are
-	done map[engine.Phase]int           // sessions that have what they need
+	here map[worker.Phase]int           // sessions that are ready to begin
+	gate map[worker.Phase]chan struct{} // closed when all are
+	done map[worker.Phase]int           // sessions that have what they need
 }
 
 func newGroup(size int) *group {
-	return &group{size: size, here: map[engine.Phase]int{}, gate: map[engine.Phase]chan struct{}{}, done: map[engine.Phase]int{}}
+	return &group{size: size, here: map[worker.Phase]int{}, gate: map[worker.Phase]chan struct{}{}, done: map[worker.Phase]int{}}
 }
 
 // meet waits until all sessions are ready for the phase.
-func (g *group) meet(ctx context.Context, p engine.Phase) error {
+func (g *group) meet(ctx context.Context, p worker.Phase) error {
 	g.mu.Lock()
 	if g.gate[p] == nil {
 		g.gate[p] = make(chan struct{})
@@ -42,13 +42,13 @@ func (g *group) meet(ctx context.Context, p engine.Phase) error {
 }
 
 // leave notes that a session has what it needs of the phase.
-func (g *group) leave(p engine.Phase) {
+func (g *group) leave(p worker.Phase) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.done[p]++
 }
 
-func (g *group) over(p engine.Phase) bool {
+func (g *group) over(p worker.Phase) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.done[p] >= g.size

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"llmprof/hardware"
-	"llmprof/measure/engine"
-	"llmprof/measure/engine/child"
-	"llmprof/measure/engine/native/worker"
-	"llmprof/measure/engine/transformers"
 	"llmprof/measure/experiment"
+	"llmprof/measure/native/process"
 	"llmprof/measure/result"
+	"llmprof/measure/transformers"
+	"llmprof/measure/worker"
+	"llmprof/measure/worker/child"
 	"llmprof/models"
 )
 
@@ -51,7 +51,7 @@ type Lab struct {
 // A bench is workers that run, and the meters beside them.
 type bench struct {
 	wanted  string // settings that the bench was set up for
-	workers engine.Group
+	workers worker.Group
 	meters  *meters
 }
 
@@ -181,12 +181,12 @@ func (l *Lab) setUp(ctx context.Context, p *experiment.Point) (*bench, error) {
 }
 
 // startWorkers starts a worker for each replica, on the GPUs of its own meter.
-func (l *Lab) startWorkers(ctx context.Context, p *experiment.Point, m *meters) (engine.Group, error) {
+func (l *Lab) startWorkers(ctx context.Context, p *experiment.Point, m *meters) (worker.Group, error) {
 	gpus := m.shares(p)
-	return engine.StartGroup(ctx, len(gpus), func(ctx context.Context, i int) (*engine.Worker, error) {
+	return worker.StartGroup(ctx, len(gpus), func(ctx context.Context, i int) (*worker.Worker, error) {
 		switch p.Engine {
 		case experiment.Native:
-			return worker.Start(ctx, worker.Options{Command: l.NativeCommand, GPUs: gpus[i]})
+			return process.Start(ctx, process.Options{Command: l.NativeCommand, GPUs: gpus[i]})
 		case experiment.Transformers:
 			return transformers.Start(ctx, transformers.Options{Python: p.Python, GPUs: gpus[i], TP: p.TP, Nodes: p.Nodes, Rdzv: p.Rdzv})
 		}

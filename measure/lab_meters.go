@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"llmprof/measure/engine"
 	"llmprof/measure/experiment"
 	"llmprof/measure/power"
 	"llmprof/measure/procfs"
 	"llmprof/measure/result"
+	"llmprof/measure/worker"
 	"llmprof/unit"
 )
 
@@ -164,7 +164,7 @@ func (l *Lab) describe(r *result.Result, m *meters, replica int) {
 
 // gpusOf are the GPUs that an engine reports, which are all that is known of them where
 // there is no sensor.
-func gpusOf(devices []engine.Device) []result.GPU {
+func gpusOf(devices []worker.Device) []result.GPU {
 	var gpus []result.GPU
 	for _, d := range devices {
 		if d.Name != "cpu" {

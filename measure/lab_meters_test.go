@@ -5,17 +5,17 @@ import (
 	"errors"
 	"testing"
 
-	"llmprof/measure/engine"
 	"llmprof/measure/result"
+	"llmprof/measure/worker"
 )
 
 // reporting is a worker that says which devices it has.
 type reporting struct {
 	*clockwork
-	devices []engine.Device
+	devices []worker.Device
 }
 
-func (r *reporting) Load(ctx context.Context, l engine.Load) (*engine.Ready, error) {
+func (r *reporting) Load(ctx context.Context, l worker.Load) (*worker.Ready, error) {
 	ready, err := r.clockwork.Load(ctx, l)
 	ready.Devices = r.devices
 	return ready, err
@@ -25,14 +25,14 @@ func (r *reporting) Load(ctx context.Context, l engine.Load) (*engine.Ready, err
 func TestGPUsWithoutSensor(t *testing.T) {
 	lab := nativeLab(t)
 	for name, c := range map[string]struct {
-		devices []engine.Device
+		devices []worker.Device
 		want    []result.GPU
 	}{
 		"two GPUs": {
-			[]engine.Device{{Name: "NVIDIA H200", UUID: "GPU-1", PID: 7}, {Name: "Unheard Of"}},
+			[]worker.Device{{Name: "NVIDIA H200", UUID: "GPU-1", PID: 7}, {Name: "Unheard Of"}},
 			[]result.GPU{{Key: "h200-sxm-141gb", Name: "NVIDIA H200", UUID: "GPU-1"}, {Name: "Unheard Of"}},
 		},
-		"processor": {[]engine.Device{{Name: "cpu", PID: 7}}, nil},
+		"processor": {[]worker.Device{{Name: "cpu", PID: 7}}, nil},
 	} {
 		r := run(t, settings(), &reporting{newClockwork(), c.devices})
 		lab.describe(r, &meters{why: errors.New("there is no NVML")}, 0)

@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"llmprof/input"
-	"llmprof/measure/engine/native/cuda"
-	"llmprof/measure/engine/native/worker"
+	"llmprof/internal/input"
 	"llmprof/measure/experiment"
+	"llmprof/measure/native/cuda"
+	"llmprof/measure/native/process"
 	"llmprof/models"
 	"llmprof/models/safetensors"
 )
@@ -46,7 +46,7 @@ func (l *Lab) settleNative(ctx context.Context, set *Settings, m *models.Model, 
 			return err
 		}
 	}
-	return worker.Check(load)
+	return process.Check(load)
 }
 
 // sayWeights says that weights are random where nobody asked for that.
@@ -66,7 +66,7 @@ func (l *Lab) Engine(ctx context.Context, p experiment.Point) string {
 		return experiment.Transformers
 	}
 	set, err := l.settings(ctx, &p)
-	if err != nil || !p.RandomWeights && set.Load.RandomWeights && strings.ContainsAny(p.Model, `/\`) || !worker.Tried(&set.Load) {
+	if err != nil || !p.RandomWeights && set.Load.RandomWeights && strings.ContainsAny(p.Model, `/\`) || !process.Tried(&set.Load) {
 		return experiment.Transformers
 	}
 	return experiment.Native

@@ -10,8 +10,8 @@ import (
 
 	"llmprof/analytic/casetest"
 	"llmprof/internal/testkit"
-	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/experiment"
+	"llmprof/measure/native/cuda"
 	"llmprof/models"
 	"llmprof/unit"
 )

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"llmprof/internal/testkit"
-	"llmprof/measure/engine/native"
-	"llmprof/measure/engine/native/worker"
 	"llmprof/measure/experiment"
+	"llmprof/measure/native"
+	"llmprof/measure/native/process"
 	"llmprof/measure/result"
 	"llmprof/measure/tracefile"
 )
@@ -24,7 +24,7 @@ import (
 const nativeStandIn = "LLMPROF_TEST_NATIVE_STAND_IN"
 
 func serveStandIn() error {
-	return worker.ServeOn(context.Background(), os.Stdin, os.Stdout, "test", native.TeamOnStandIns)
+	return process.ServeOn(context.Background(), os.Stdin, os.Stdout, "test", native.TeamOnStandIns)
 }
 
 // A whole measurement with operators and traces, by a worker process whose GPU

@@ -6,11 +6,11 @@ import (
 	"math"
 	"time"
 
-	"llmprof/measure/engine"
 	"llmprof/measure/power"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
 	"llmprof/measure/wait"
+	"llmprof/measure/worker"
 )
 
 // A Meter measures energy between two edges of its sensors; a power.Monitor is
@@ -47,7 +47,7 @@ func idling(ctx context.Context, meter Meter, how time.Duration) (*result.Window
 }
 
 // atRest is the phase that replicas begin together when their workers have nothing to do.
-const atRest engine.Phase = "idle"
+const atRest worker.Phase = "idle"
 
 // idleLoaded measures the power of the idle engine that has a model in memory.
 func (s *session) idleLoaded(ctx context.Context) (err error) {
@@ -66,7 +66,7 @@ func (s *session) idleLoaded(ctx context.Context) (err error) {
 
 // attribute gives the window of a phase the passes that ran in it, and notes the
 // state that the GPUs were in.
-func (s *session) attribute(p engine.Phase, run *phaseRun) (*result.Window, error) {
+func (s *session) attribute(p worker.Phase, run *phaseRun) (*result.Window, error) {
 	if run == nil || run.window == nil {
 		return nil, nil
 	}
@@ -90,7 +90,7 @@ func (s *session) attribute(p engine.Phase, run *phaseRun) (*result.Window, erro
 // overhead is what metering cost: the TPOT of passes in the window over that of
 // the passes before and after it, less 1. The mean of both sides cancels a drift.
 func (s *session) overhead() *float64 {
-	run := s.phases[engine.Decode]
+	run := s.phases[worker.Decode]
 	if run == nil || run.window == nil {
 		return nil
 	}

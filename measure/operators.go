@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"slices"
 
-	"llmprof/measure/engine"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
+	"llmprof/measure/worker"
 )
 
 // operatorTimer is a worker that can time its operators one by one.
 type operatorTimer interface {
-	Ops(context.Context, engine.Ops) ([]engine.Op, error)
+	Ops(context.Context, worker.Ops) ([]worker.Op, error)
 }
 
 // operatorsHow is what the times of operators are.
@@ -32,7 +32,7 @@ func operators(ctx context.Context, w operatorTimer, set *Settings, r *result.Re
 	found := &result.Operators{How: operatorsHow}
 	for _, p := range operatorPhases(set) {
 		say(fmt.Sprintf("operators of %s", p))
-		ops, err := w.Ops(ctx, engine.Ops{Phase: p, Rounds: set.Repeats})
+		ops, err := w.Ops(ctx, worker.Ops{Phase: p, Rounds: set.Repeats})
 		if err != nil {
 			return fmt.Errorf("operators of %s: %w", p, err)
 		}
@@ -41,7 +41,7 @@ func operators(ctx context.Context, w operatorTimer, set *Settings, r *result.Re
 			return fmt.Errorf("operators of %s: %w", p, err)
 		}
 		name := "operators of a decode step sum to the step"
-		if p == engine.Decode {
+		if p == worker.Decode {
 			found.Decode = phase
 		} else {
 			found.Prefill, name = phase, "operators of a prefill sum to the prefill"
@@ -56,22 +56,22 @@ func operators(ctx context.Context, w operatorTimer, set *Settings, r *result.Re
 }
 
 // operatorPhases are those of the steps that are measured; where none is, all.
-func operatorPhases(set *Settings) []engine.Phase {
+func operatorPhases(set *Settings) []worker.Phase {
 	measured := set.phases()
-	all := len(measured) == 0 || slices.Contains(measured, engine.Request)
-	var out []engine.Phase
-	if all || slices.Contains(measured, engine.Prefill) {
-		out = append(out, engine.Prefill)
+	all := len(measured) == 0 || slices.Contains(measured, worker.Request)
+	var out []worker.Phase
+	if all || slices.Contains(measured, worker.Prefill) {
+		out = append(out, worker.Prefill)
 	}
-	if (all || slices.Contains(measured, engine.Decode)) && set.Load.GenLen > 1 {
-		out = append(out, engine.Decode)
+	if (all || slices.Contains(measured, worker.Decode)) && set.Load.GenLen > 1 {
+		out = append(out, worker.Decode)
 	}
 	return out
 }
 
 // operatorPhase turns what a worker said, the whole as the last, into a part of
 // the result.
-func operatorPhase(ops []engine.Op) (*result.OperatorPhase, error) {
+func operatorPhase(ops []worker.Op) (*result.OperatorPhase, error) {
 	p := &result.OperatorPhase{Ops: []result.OperatorTime{}}
 	for i := range ops {
 		o := &ops[i]
@@ -105,6 +105,6 @@ func (l *Lab) timeOperators(ctx context.Context, set *Settings, w operatorTimer,
 	r.Reasons["operators"] = err.Error()
 	warn(r, "", "%v", err)
 	l.say("no " + err.Error())
-	var failure *engine.Failure
+	var failure *worker.Failure
 	return errors.As(err, &failure) && !failure.Fatal, nil
 }

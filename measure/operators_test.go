@@ -8,26 +8,26 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"llmprof/measure/engine"
+	"llmprof/analytic/operator"
 	"llmprof/measure/result"
-	"llmprof/workload"
+	"llmprof/measure/worker"
 )
 
 // A bellows is a worker whose operators take the times that it is told.
 type bellows struct {
-	asked []engine.Ops
-	ops   map[engine.Phase][]engine.Op
+	asked []worker.Ops
+	ops   map[worker.Phase][]worker.Op
 	fail  error
 }
 
-func (b *bellows) Ops(_ context.Context, o engine.Ops) ([]engine.Op, error) {
+func (b *bellows) Ops(_ context.Context, o worker.Ops) ([]worker.Op, error) {
 	b.asked = append(b.asked, o)
 	return b.ops[o.Phase], b.fail
 }
 
 // made are operators that nobody measured.
-func made(p engine.Phase, step float64) []engine.Op {
-	return []engine.Op{
+func made(p worker.Phase, step float64) []worker.Op {
+	return []worker.Op{
 		{Phase: p, Name: "qkv_proj", Includes: []string{"input_layernorm"}, Layers: 2, Kernels: 2, Context: 9, SamplesS: []float64{3e-3, 1e-3, 2e-3}},
 		{Phase: p, Name: "o_proj", Layers: 2, Kernels: 2, Context: 9, SamplesS: []float64{5e-3, 5e-3, 5e-3}},
 		{Phase: p, Name: "step", Whole: true, Layers: 1, Kernels: 4, Context: 9, SamplesS: []float64{step, step, step}},
@@ -41,13 +41,13 @@ func blankResult() *result.Result {
 // The operators of both phases come into the result, with their medians' sum and
 // a closure that names the difference.
 func TestOperators(t *testing.T) {
-	w := &bellows{ops: map[engine.Phase][]engine.Op{engine.Prefill: made(engine.Prefill, 7.1e-3), engine.Decode: made(engine.Decode, 8e-3)}}
-	set := &Settings{TTFT: true, TPOT: true, Repeats: 3, Load: engine.Load{Workload: workload.Workload{GenLen: 5}}}
+	w := &bellows{ops: map[worker.Phase][]worker.Op{worker.Prefill: made(worker.Prefill, 7.1e-3), worker.Decode: made(worker.Decode, 8e-3)}}
+	set := &Settings{TTFT: true, TPOT: true, Repeats: 3, Load: worker.Load{Workload: operator.Workload{GenLen: 5}}}
 	r := blankResult()
 	if err := operators(t.Context(), w, set, r, func(string) {}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]engine.Ops{{Phase: engine.Prefill, Rounds: 3}, {Phase: engine.Decode, Rounds: 3}}, w.asked); diff != "" {
+	if diff := cmp.Diff([]worker.Ops{{Phase: worker.Prefill, Rounds: 3}, {Phase: worker.Decode, Rounds: 3}}, w.asked); diff != "" {
 		t.Errorf("-want +asked:\n%s", diff)
 	}
 	d := r.Operators.Decode
@@ -67,11 +67,11 @@ func TestOperators(t *testing.T) {
 
 // Operators are timed of the steps that are measured.
 func TestOperatorPhases(t *testing.T) {
-	both, prefill, decode := []engine.Phase{engine.Prefill, engine.Decode}, []engine.Phase{engine.Prefill}, []engine.Phase{engine.Decode}
+	both, prefill, decode := []worker.Phase{worker.Prefill, worker.Decode}, []worker.Phase{worker.Prefill}, []worker.Phase{worker.Decode}
 	for _, c := range []struct {
 		set  Settings
 		gen  int
-		want []engine.Phase
+		want []worker.Phase
 	}{
 		{Settings{TTFT: true}, 5, prefill}, {Settings{TPOT: true}, 5, decode}, {Settings{TTLT: true}, 5, both}, {Settings{TTLT: true}, 1, prefill},
 		{Settings{Size: true}, 5, both}, {Settings{Energy: true}, 5, both}, {Settings{}, 1, prefill},
@@ -88,8 +88,8 @@ func TestOperatorPhases(t *testing.T) {
 func TestOperatorsFail(t *testing.T) {
 	set := &Settings{TTFT: true, Repeats: 3}
 	for fail, fit := range map[error]bool{
-		&engine.Failure{Kind: engine.Unsupported, Message: "cannot be replayed"}:           true,
-		&engine.Failure{Kind: engine.Internal, Message: "cannot be replayed", Fatal: true}: false,
+		&worker.Failure{Kind: worker.Unsupported, Message: "cannot be replayed"}:           true,
+		&worker.Failure{Kind: worker.Internal, Message: "cannot be replayed", Fatal: true}: false,
 		errors.New("the worker: it cannot be replayed"):                                    false,
 	} {
 		lab := &Lab{}

@@ -1,16 +1,16 @@
 package measure
 
-import "llmprof/measure/engine"
+import "llmprof/measure/worker"
 
 // A pass is one repetition of a phase.
-type pass struct{ engine.Pass }
+type pass struct{ worker.Pass }
 
 func (p *pass) seconds() float64 { return nanoseconds(p.EndNS - p.BeginNS) }
 
 func nanoseconds(ns int64) float64 { return float64(ns) / 1e9 }
 
 // decodes are its steps after the prefill, if it has one.
-func (p *pass) decodes() []engine.Step {
+func (p *pass) decodes() []worker.Step {
 	if len(p.Steps) > 0 && p.Steps[0].Index == 0 {
 		return p.Steps[1:]
 	}

@@ -4,17 +4,17 @@ import (
 	"math"
 	"testing"
 
-	"llmprof/measure/engine"
+	"llmprof/measure/worker"
 )
 
 // step is one forward pass, in milliseconds.
-func step(index int, start, end int64) engine.Step {
-	return engine.Step{Index: index, StartNS: start * 1e6, EndNS: end * 1e6}
+func step(index int, start, end int64) worker.Step {
+	return worker.Step{Index: index, StartNS: start * 1e6, EndNS: end * 1e6}
 }
 
 // passOf is a pass of steps that follow each other.
-func passOf(steps ...engine.Step) pass {
-	return pass{engine.Pass{Steps: steps, BeginNS: steps[0].StartNS, EndNS: steps[len(steps)-1].EndNS}}
+func passOf(steps ...worker.Step) pass {
+	return pass{worker.Pass{Steps: steps, BeginNS: steps[0].StartNS, EndNS: steps[len(steps)-1].EndNS}}
 }
 
 func TestTimesOfARequest(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"math"
 	"time"
 
-	"llmprof/measure/engine"
 	"llmprof/measure/power"
 	"llmprof/measure/stats"
+	"llmprof/measure/worker"
 	"llmprof/unit"
 )
 
@@ -24,7 +24,7 @@ type phaseRun struct {
 	window  *power.Window // nil if energy was not wanted
 }
 
-func (r *phaseRun) line(p engine.Phase) string {
+func (r *phaseRun) line(p worker.Phase) string {
 	state := "steady"
 	if !r.steady {
 		state = "measured"
@@ -59,7 +59,7 @@ type watch struct {
 	ctx context.Context
 	phaseRun
 	steadiness
-	phase  engine.Phase
+	phase  worker.Phase
 	stage  stage
 	from   int       // first measured pass
 	begun  time.Time // start of the measurement
@@ -78,7 +78,7 @@ type edge struct {
 }
 
 // phase repeats one phase until it is steady, and from then on measures.
-func (s *session) phase(ctx context.Context, p engine.Phase) (*phaseRun, error) {
+func (s *session) phase(ctx context.Context, p worker.Phase) (*phaseRun, error) {
 	if err := s.worker.Prepare(ctx, p); err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (s *session) phase(ctx context.Context, p engine.Phase) (*phaseRun, error) 
 	if err := s.group.meet(ctx, p); err != nil {
 		return nil, err
 	}
-	_, err := s.worker.Run(ctx, engine.Run{Phase: p, Passes: math.MaxInt32}, func(p engine.Pass) {
+	_, err := s.worker.Run(ctx, worker.Run{Phase: p, Passes: math.MaxInt32}, func(p worker.Pass) {
 		if w.err == nil {
 			w.err = w.pass(p)
 		}
@@ -108,7 +108,7 @@ func (s *session) phase(ctx context.Context, p engine.Phase) (*phaseRun, error) 
 }
 
 // pass takes a finished pass and moves the watch on.
-func (w *watch) pass(p engine.Pass) error {
+func (w *watch) pass(p worker.Pass) error {
 	w.all = append(w.all, pass{p})
 	w.say()
 	switch w.stage {
@@ -137,7 +137,7 @@ func (w *watch) pass(p engine.Pass) error {
 		default:
 		}
 	case apart:
-		if w.phase != engine.Decode || len(w.all)-w.quiet >= blockPasses && time.Since(w.begun) >= w.s.set.WarmupBlock {
+		if w.phase != worker.Decode || len(w.all)-w.quiet >= blockPasses && time.Since(w.begun) >= w.s.set.WarmupBlock {
 			w.finish()
 		}
 	}

@@ -3,15 +3,15 @@ package measure
 import (
 	"testing"
 
-	"llmprof/measure/engine"
+	"llmprof/analytic/operator"
 	"llmprof/measure/result"
-	"llmprof/workload"
+	"llmprof/measure/worker"
 )
 
 // A rate is there where the time that it comes from is, and never 0 for one that
 // nobody measured.
 func TestRatesOfWhatWasMeasured(t *testing.T) {
-	s := &session{set: &Settings{Load: engine.Load{Workload: workload.Workload{Batch: 2, PromptLen: 100, GenLen: 10}}}, res: &result.Result{}}
+	s := &session{set: &Settings{Load: worker.Load{Workload: operator.Workload{Batch: 2, PromptLen: 100, GenLen: 10}}}, res: &result.Result{}}
 	if s.rates(); s.res.Throughput != nil {
 		t.Errorf("nothing was measured and has the rates %+v", s.res.Throughput)
 	}

@@ -15,7 +15,7 @@ import (
 
 // measureSchema is that of results.
 var measureSchema = sync.OnceValues(func() (*jsonschema.Schema, error) {
-	return jsonschema.NewCompiler().Compile(filepath.Join("..", "schema", "measure.v1.json"))
+	return jsonschema.NewCompiler().Compile(filepath.Join("..", "docs", "schema", "measure.v1.json"))
 })
 
 // keepsSchema holds the JSON of a result to its schema, whatever engine it is of and

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"llmprof/measure/engine"
-	"llmprof/measure/engine/openai"
 	"llmprof/measure/experiment"
+	"llmprof/measure/openai"
 	"llmprof/measure/power"
 	"llmprof/measure/result"
+	"llmprof/measure/worker"
 	"llmprof/models"
 )
 
@@ -148,7 +148,7 @@ func (b *benchmark) energy(r *result.Result) error {
 	r.Energy = e
 	r.Meter = &result.Meter{}
 	noteReads(r.Meter, seen)
-	saw(r, engine.Request, seen.Conditions)
+	saw(r, worker.Request, seen.Conditions)
 	powerKeepsLimit(r)
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"llmprof/measure/engine/openai"
+	"llmprof/measure/openai"
 	"llmprof/measure/result"
 	"llmprof/measure/wait"
 )

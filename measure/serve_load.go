@@ -7,9 +7,9 @@ import (
 	"math"
 	"time"
 
-	"llmprof/input"
-	"llmprof/measure/engine/openai"
+	"llmprof/internal/input"
 	"llmprof/measure/experiment"
+	"llmprof/measure/openai"
 	"llmprof/serving"
 	"llmprof/serving/replay"
 )

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"llmprof/measure/engine"
-	"llmprof/measure/engine/openai"
+	"llmprof/analytic/operator"
 	"llmprof/measure/experiment"
+	"llmprof/measure/openai"
 	"llmprof/measure/result"
-	"llmprof/workload"
+	"llmprof/measure/worker"
 )
 
 // measure asks the server, with the meters around the requests that count.
@@ -27,7 +27,7 @@ func (b *benchmark) measure(ctx context.Context) (*result.Result, error) {
 	s, err := openai.Run(ctx, b.asks, b.asked.count)
 	stop()
 	if b.looked != nil {
-		looked(r, engine.Request, b.looked)
+		looked(r, worker.Request, b.looked)
 	}
 	if s == nil || s.Completed == 0 {
 		return nil, b.named(err)
@@ -73,7 +73,7 @@ func (b *benchmark) blank() *result.Result {
 			Timer: "client clock, from when a request is begun (in an open loop: due) to the arrival of chunks",
 		},
 		Parallelism: result.Parallelism{Replicas: p.Replicas},
-		Workload:    result.Workload{Workload: workload.Workload{PromptLen: p.PromptLen, GenLen: p.GenLen}, Prompts: p.Prompts, Seed: b.seed, Temperature: p.Temperature},
+		Workload:    result.Workload{Workload: operator.Workload{PromptLen: p.PromptLen, GenLen: p.GenLen}, Prompts: p.Prompts, Seed: b.seed, Temperature: p.Temperature},
 		Reasons: map[string]string{
 			"step_s": "a server does not say its steps", "sizes_bytes": "a server does not say what it holds",
 			"operators": "a server does not say its operators",

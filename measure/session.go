@@ -9,18 +9,18 @@ import (
 	"sync"
 	"time"
 
-	"llmprof/measure/engine"
 	"llmprof/measure/result"
+	"llmprof/measure/worker"
 )
 
 // A Worker runs a model; package engine starts them.
 type Worker interface {
-	Hello() engine.Hello
-	Load(context.Context, engine.Load) (*engine.Ready, error)
-	Prepare(context.Context, engine.Phase) error
-	Run(context.Context, engine.Run, func(engine.Pass)) (*engine.Done, error)
+	Hello() worker.Hello
+	Load(context.Context, worker.Load) (*worker.Ready, error)
+	Prepare(context.Context, worker.Phase) error
+	Run(context.Context, worker.Run, func(worker.Pass)) (*worker.Done, error)
 	Stop() error
-	Size(context.Context) (*engine.Sizes, error)
+	Size(context.Context) (*worker.Sizes, error)
 }
 
 // A session is one measurement under way.
@@ -34,7 +34,7 @@ type session struct {
 	group   *group
 	say     func(string)
 	res     *result.Result
-	phases  map[engine.Phase]*phaseRun
+	phases  map[worker.Phase]*phaseRun
 	rest    *result.Window // idle, with the weights resident
 }
 
@@ -90,7 +90,7 @@ func newSession(set *Settings, w Worker, meter Meter, g *group, say func(string)
 }
 
 func (s *session) measure(ctx context.Context) (*result.Result, error) {
-	s.res, s.phases = s.blank(), map[engine.Phase]*phaseRun{}
+	s.res, s.phases = s.blank(), map[worker.Phase]*phaseRun{}
 	if err := s.load(ctx); err != nil {
 		return nil, err
 	}

@@ -9,16 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"llmprof/analytic/operator"
 	"llmprof/internal/testkit"
-	"llmprof/measure/engine"
 	"llmprof/measure/result"
-	"llmprof/workload"
+	"llmprof/measure/worker"
 )
 
 // A clockwork is a worker whose steps take the times that it is told, on a clock
 // of its own, so that what a session makes of them is known to the digit.
 type clockwork struct {
-	load    engine.Load
+	load    worker.Load
 	now     int64
 	prefill int64
 	decode  func(context int) int64
@@ -28,22 +28,22 @@ type clockwork struct {
 	fail    error // instead of the tenth pass
 }
 
-func (c *clockwork) Hello() engine.Hello {
-	return engine.Hello{Protocol: engine.Protocol, Engine: "clockwork", Version: "1"}
+func (c *clockwork) Hello() worker.Hello {
+	return worker.Hello{Protocol: worker.Protocol, Engine: "clockwork", Version: "1"}
 }
 
-func (c *clockwork) Load(_ context.Context, l engine.Load) (*engine.Ready, error) {
+func (c *clockwork) Load(_ context.Context, l worker.Load) (*worker.Ready, error) {
 	c.load = l
-	return &engine.Ready{LoadS: 0.5, Timer: "everything", Params: 1000}, nil
+	return &worker.Ready{LoadS: 0.5, Timer: "everything", Params: 1000}, nil
 }
 
 func (c *clockwork) Stop() error { c.stopped = true; return nil }
 
-func (c *clockwork) Size(context.Context) (*engine.Sizes, error) {
-	return &engine.Sizes{ParamsBytes: 2000, KVBytes: 640}, nil
+func (c *clockwork) Size(context.Context) (*worker.Sizes, error) {
+	return &worker.Sizes{ParamsBytes: 2000, KVBytes: 640}, nil
 }
 
-func (c *clockwork) Run(ctx context.Context, r engine.Run, each func(engine.Pass)) (*engine.Done, error) {
+func (c *clockwork) Run(ctx context.Context, r worker.Run, each func(worker.Pass)) (*worker.Done, error) {
 	c.stopped = false
 	begin := c.now
 	n := 0
@@ -56,11 +56,11 @@ func (c *clockwork) Run(ctx context.Context, r engine.Run, each func(engine.Pass
 		}
 		each(c.pass(r.Phase, n))
 	}
-	return &engine.Done{Passes: n, BeginNS: begin, EndNS: c.now}, nil
+	return &worker.Done{Passes: n, BeginNS: begin, EndNS: c.now}, nil
 }
 
-func (c *clockwork) pass(p engine.Phase, n int) engine.Pass {
-	out := engine.Pass{Index: n, BeginNS: c.now}
+func (c *clockwork) pass(p worker.Phase, n int) worker.Pass {
+	out := worker.Pass{Index: n, BeginNS: c.now}
 	c.passes++
 	factor := int64(1)
 	if c.passes <= c.slow {
@@ -68,9 +68,9 @@ func (c *clockwork) pass(p engine.Phase, n int) engine.Pass {
 	}
 	first, last := 0, c.load.GenLen-1
 	switch p {
-	case engine.Prefill:
+	case worker.Prefill:
 		last = 0
-	case engine.Decode:
+	case worker.Decode:
 		first = 1
 	}
 	for i := first; i <= last; i++ {
@@ -78,7 +78,7 @@ func (c *clockwork) pass(p engine.Phase, n int) engine.Pass {
 		if i > 0 {
 			took = c.decode(c.load.PromptLen + i)
 		}
-		s := engine.Step{Phase: p, Pass: n, Index: i, StartNS: c.now, EndNS: c.now + factor*took}
+		s := worker.Step{Phase: p, Pass: n, Index: i, StartNS: c.now, EndNS: c.now + factor*took}
 		c.now = s.EndNS
 		out.Steps = append(out.Steps, s)
 	}
@@ -86,14 +86,14 @@ func (c *clockwork) pass(p engine.Phase, n int) engine.Pass {
 	return out
 }
 
-func (c *clockwork) Prepare(context.Context, engine.Phase) error { return nil }
+func (c *clockwork) Prepare(context.Context, worker.Phase) error { return nil }
 
 func settings() *Settings {
 	return &Settings{
 		Model: result.Model{Name: "a model", ParamsTotal: 1000},
-		Load:  engine.Load{Workload: workload.Workload{Batch: 4, PromptLen: 16, GenLen: 9}, TP: 1},
+		Load:  worker.Load{Workload: operator.Workload{Batch: 4, PromptLen: 16, GenLen: 9}, TP: 1},
 		Workload: result.Workload{
-			Workload: workload.Workload{Batch: 4, PromptLen: 16, GenLen: 9},
+			Workload: operator.Workload{Batch: 4, PromptLen: 16, GenLen: 9},
 		},
 		Size: true, TTFT: true, TPOT: true, TTLT: true,
 		Repeats: 7, Warmup: steady, WarmupLimit: time.Minute,

@@ -7,20 +7,18 @@ import (
 	"time"
 
 	"llmprof/analytic"
-	"llmprof/measure/engine"
+	"llmprof/analytic/operator"
 	"llmprof/measure/experiment"
 	"llmprof/measure/power"
 	"llmprof/measure/result"
+	"llmprof/measure/worker"
 	"llmprof/models"
-	"llmprof/operator"
-	"llmprof/parallel"
-	"llmprof/workload"
 )
 
 // Settings say what to measure, of what, and how long to look.
 type Settings struct {
 	Model       result.Model
-	Load        engine.Load
+	Load        worker.Load
 	Parallelism result.Parallelism
 	Workload    result.Workload
 
@@ -87,17 +85,17 @@ func (s *Settings) check() error {
 
 // phases are those that the wanted figures come from. Energy alone is energy of
 // everything.
-func (s *Settings) phases() []engine.Phase {
+func (s *Settings) phases() []worker.Phase {
 	all := s.Energy && !s.TTFT && !s.TPOT && !s.TTLT
-	var p []engine.Phase
+	var p []worker.Phase
 	if s.TTFT || all {
-		p = append(p, engine.Prefill)
+		p = append(p, worker.Prefill)
 	}
 	if s.TPOT || all && s.Load.GenLen > 1 {
-		p = append(p, engine.Decode)
+		p = append(p, worker.Decode)
 	}
 	if s.TTLT || all {
-		p = append(p, engine.Request)
+		p = append(p, worker.Request)
 	}
 	return p
 }
@@ -112,7 +110,7 @@ func (l *Lab) settings(ctx context.Context, p *experiment.Point) (*Settings, err
 	set := &Settings{
 		Progress: l.Progress,
 		Model:    result.Model{Name: m.Name, Source: m.Source, Family: m.Family, ParamsTotal: m.Params(), RandomWeights: p.RandomWeights},
-		Load: engine.Load{
+		Load: worker.Load{
 			Model: p.Model, RandomWeights: p.RandomWeights, Weights: p.WeightsDir, DType: p.DType, Quantization: p.Quantization,
 			Attention: p.Attention, Graph: p.Graph, Compile: p.Compile, Device: p.Device, TP: p.TP, TrustRemoteCode: p.TrustRemoteCode,
 			Workload: p.Workload.Workload, Seed: p.Seed, SaveOutputs: p.SaveOutputs,
@@ -171,7 +169,7 @@ func (l *Lab) theory(m *models.Model, p *experiment.Point, tokens int) (*analyti
 	if err != nil {
 		return nil, err
 	}
-	n, err := operator.Count(m, parallel.Parallelism{TP: p.TP}, scheme, &workload.Workload{
+	n, err := operator.Count(m, operator.Parallelism{TP: p.TP}, scheme, &operator.Workload{
 		Batch: p.Batch, PromptLen: max(tokens-1, 1), GenLen: 1, AllLogits: p.Elana,
 	})
 	if err != nil {

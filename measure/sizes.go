@@ -6,15 +6,15 @@ import (
 	"math"
 
 	"llmprof/analytic"
-	"llmprof/measure/engine"
 	"llmprof/measure/result"
+	"llmprof/measure/worker"
 )
 
 // size counts memory, after a forward if no phase has run one.
 func (s *session) size(ctx context.Context) error {
 	s.say("size")
 	if len(s.phases) == 0 {
-		if _, err := s.worker.Run(ctx, engine.Run{Phase: engine.Request, Passes: 1}, func(engine.Pass) {}); err != nil {
+		if _, err := s.worker.Run(ctx, worker.Run{Phase: worker.Request, Passes: 1}, func(worker.Pass) {}); err != nil {
 			return err
 		}
 	}
@@ -43,7 +43,7 @@ const sizeTolerance = 0.01
 // sizes sets what the engine counted beside what the theory says. The counted
 // cache holds as many tokens as the engine made room for, which a static cache
 // does ahead. Counted is what all ranks hold together, the theory of one of them.
-func sizes(got *engine.Sizes, want *analytic.Memory, ranks int) *result.Sizes {
+func sizes(got *worker.Sizes, want *analytic.Memory, ranks int) *result.Sizes {
 	s := &result.Sizes{
 		Params: &got.ParamsBytes, Buffers: &got.BuffersBytes, KV: &got.KVBytes, State: &got.StateBytes,
 		Activations: got.Activations, Peak: got.PeakBytes, Reserved: got.Reserved,

@@ -4,13 +4,13 @@ import (
 	"testing"
 
 	"llmprof/analytic"
-	"llmprof/measure/engine"
+	"llmprof/measure/worker"
 )
 
 // TestSizesOfRanks checks that what all ranks hold is set against the theory of
 // all, which is of one GPU.
 func TestSizesOfRanks(t *testing.T) {
-	counted := &engine.Sizes{ParamsBytes: 1600, KVBytes: 640}
+	counted := &worker.Sizes{ParamsBytes: 1600, KVBytes: 640}
 	each := &analytic.Memory{Weights: 800, KV: 320, Activations: 10}
 	s := sizes(counted, each, 2)
 	if said := differ(s); len(said) > 0 {

@@ -11,13 +11,13 @@ import (
 	"slices"
 	"time"
 
-	"llmprof/atomicfile"
-	"llmprof/measure/engine"
-	"llmprof/measure/engine/native/worker"
+	"llmprof/internal/atomicfile"
 	"llmprof/measure/experiment"
+	"llmprof/measure/native/process"
 	"llmprof/measure/power"
 	"llmprof/measure/result"
 	"llmprof/measure/tracefile"
+	"llmprof/measure/worker"
 )
 
 // hashInName is how much of a point's hash the names of its traces have.
@@ -63,7 +63,7 @@ func (l *Lab) trace(ctx context.Context, set *Settings, p *experiment.Point, b *
 }
 
 // traceTo writes NAME.json, NAME-kernels.csv and NAME-types.csv.
-func traceTo(ctx context.Context, name string, phase engine.Phase, w *engine.Worker, meter *power.Monitor) (err error) {
+func traceTo(ctx context.Context, name string, phase worker.Phase, w *worker.Worker, meter *power.Monitor) (err error) {
 	var mark power.Mark
 	if meter != nil {
 		if mark, err = meter.Begin(ctx); err != nil {
@@ -72,7 +72,7 @@ func traceTo(ctx context.Context, name string, phase engine.Phase, w *engine.Wor
 	}
 	raw := name + ".part" // the worker's trace, without the meters
 	defer func() { err = errors.Join(err, os.RemoveAll(raw)) }()
-	done, err := w.Trace(ctx, engine.Trace{Phase: phase, Passes: 1, File: raw})
+	done, err := w.Trace(ctx, worker.Trace{Phase: phase, Passes: 1, File: raw})
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func traceTo(ctx context.Context, name string, phase engine.Phase, w *engine.Wor
 
 // workerTime is a moment on the clock that workers use.
 func workerTime(t time.Time) (int64, error) {
-	now, err := worker.Monotonic()
+	now, err := process.Monotonic()
 	return now + time.Until(t).Nanoseconds(), err
 }
 

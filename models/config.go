@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"llmprof/input"
+	"llmprof/internal/input"
 )
 
 // Limits on a config.json. Published ones are below 100 KB and nest five deep.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/spelling"
+	"llmprof/internal/spelling"
 )
 
 // A decoder is the part of a config that describes a text decoder.

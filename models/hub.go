@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"llmprof/input"
+	"llmprof/internal/input"
 )
 
 // DefaultEndpoint is the public Hugging Face hub.

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"syscall"
 
-	"llmprof/atomicfile"
-	"llmprof/input"
+	"llmprof/internal/atomicfile"
+	"llmprof/internal/input"
 )
 
 // blobID is what an ETag must look like to be a file's name.

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/input"
+	"llmprof/internal/input"
 	"llmprof/models/gguf"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"llmprof/input"
+	"llmprof/internal/input"
 	"llmprof/models/safetensors"
 	"llmprof/unit"
 )

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"llmprof/concurrent"
+	"llmprof/internal/concurrent"
 )
 
 // A Table is the built-in models by name. It builds the one that is asked for:

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"llmprof/spelling"
+	"llmprof/internal/spelling"
 )
 
 // unknown is the error of a name that the table does not have, with the names

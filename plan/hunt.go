@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"llmprof/concurrent"
+	"llmprof/internal/concurrent"
 	"llmprof/unit"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"llmprof/analytic/engine"
+	"llmprof/internal/printable"
 	"llmprof/models"
-	"llmprof/printable"
 	"llmprof/unit"
 )
 

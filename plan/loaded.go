@@ -8,7 +8,7 @@ import (
 	"sort"
 
 	"llmprof/analytic"
-	"llmprof/operator"
+	"llmprof/analytic/operator"
 	"llmprof/serving"
 	"llmprof/unit"
 )

@@ -10,8 +10,8 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/internal/printable"
 	"llmprof/models"
-	"llmprof/printable"
 	"llmprof/unit"
 )
 

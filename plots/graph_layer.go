@@ -6,9 +6,8 @@ import (
 	"strings"
 
 	"llmprof/analytic"
+	"llmprof/analytic/operator"
 	"llmprof/models"
-	"llmprof/operator"
-	"llmprof/routing"
 )
 
 // layerCluster is one layer of a kind: blocks that each read the stream and add
@@ -91,7 +90,7 @@ func expertsText(c *analytic.Case, e *models.Experts) string {
 // router also sends tokens to experts that compute nothing.
 func distinctExperts(e *models.Experts, tokens float64) float64 {
 	all := float64(e.Count + e.Idle)
-	return float64(e.Count) / all * routing.Distinct(all, float64(e.TopK), tokens)
+	return float64(e.Count) / all * operator.DistinctExperts(all, float64(e.TopK), tokens)
 }
 
 // reduceAgain gives every block its own all-reduce, where the report has one line

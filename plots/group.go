@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"llmprof/analytic/breakdown"
+	"llmprof/analytic/operator"
 	"llmprof/models"
-	"llmprof/operator"
 )
 
 // A group is a kind of operator that breakdowns add up.

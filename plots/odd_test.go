@@ -10,8 +10,8 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
+	"llmprof/analytic/operator"
 	"llmprof/internal/testkit"
-	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

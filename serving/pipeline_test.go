@@ -6,8 +6,8 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
+	"llmprof/analytic/operator"
 	"llmprof/internal/testkit"
-	"llmprof/operator"
 	"llmprof/unit"
 )
 

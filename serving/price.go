@@ -5,7 +5,7 @@ import (
 	"sort"
 
 	"llmprof/analytic"
-	"llmprof/operator"
+	"llmprof/analytic/operator"
 )
 
 // A Cost is what one step takes.

@@ -11,8 +11,8 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
+	"llmprof/analytic/operator"
 	"llmprof/internal/testkit"
-	"llmprof/operator"
 	"llmprof/unit"
 )
 

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"llmprof/operator"
+	"llmprof/analytic/operator"
 )
 
 // What steps cost beside n sequences that decode: those that only decode, and those with prompts, which take the budget of tokens that decodes leave

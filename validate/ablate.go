@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"llmprof/analytic"
-	"llmprof/concurrent"
+	"llmprof/internal/concurrent"
 	"llmprof/measure/stats"
 	"llmprof/roofline"
 )

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"llmprof/printable"
+	"llmprof/internal/printable"
 )
 
 // A cell is a value of a record in CSV, under the name of its column.

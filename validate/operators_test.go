@@ -10,11 +10,11 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
+	"llmprof/analytic/operator"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
 	"llmprof/roofline"
 	"llmprof/unit"
-	"llmprof/workload"
 )
 
 // syntheticTimes are three samples around a time.
@@ -37,7 +37,7 @@ func syntheticOperators(t testing.TB) *result.Result {
 	}
 	return &result.Result{
 		Model: result.Model{Name: "llama3.1-8b"}, Engine: result.Engine{Name: "native", Options: map[string]string{"graph": "true"}},
-		Parallelism: result.Parallelism{TP: 1}, Workload: result.Workload{Workload: workload.Workload{Batch: 1, PromptLen: 1024, GenLen: 128}, Weights: "bf16", KV: "bf16", Act: "bf16"},
+		Parallelism: result.Parallelism{TP: 1}, Workload: result.Workload{Workload: operator.Workload{Batch: 1, PromptLen: 1024, GenLen: 128}, Weights: "bf16", KV: "bf16", Act: "bf16"},
 		Machine: result.Machine{GPUs: []result.GPU{{Key: "h200-sxm-141gb", Name: "NVIDIA H200"}}},
 		Operators: &result.Operators{
 			Prefill: &result.OperatorPhase{Step: syntheticTimes(t, 24e-3), Sum: 2.005e-3, Ops: []result.OperatorTime{op("qkv_proj", 2e-3), op("norm", 5e-6)}},

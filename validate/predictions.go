@@ -12,14 +12,15 @@ import (
 	"slices"
 	"time"
 
-	"llmprof/atomicfile"
-	"llmprof/input"
+	"llmprof/analytic/operator"
+	"llmprof/internal/atomicfile"
+	"llmprof/internal/fileerror"
+	"llmprof/internal/input"
 	"llmprof/measure/result"
-	"llmprof/workload"
 )
 
 // PredictionsSchema names the form of a file of predictions, which
-// schema/predictions.v1.json describes.
+// docs/schema/predictions.v1.json describes.
 const PredictionsSchema = "llmprof.predictions/v1"
 
 // Predictions are what was predicted of the points of an experiment before they
@@ -57,7 +58,7 @@ type Predicted struct {
 	Engine   string          `json:"engine"`
 	Mode     string          `json:"mode"` // "graph", "eager" or ""
 	TP       int             `json:"tp"`
-	workload.Workload
+	operator.Workload
 	Weights     string   `json:"weights"`
 	AllLogits   bool     `json:"all_logits"`
 	Calibration *string  `json:"calibration"` // name of the one that it was predicted with; nil without figures
@@ -119,7 +120,7 @@ func (p *Predicted) Refuse(why string) {
 // predicted is what is predicted of a configuration, or why nothing is.
 func (s *Scorer) predicted(c Config) Predicted {
 	p := Predicted{
-		Model: c.Model, Params: c.Params, Engine: c.Engine, Mode: c.Mode, TP: c.TP, Workload: workload.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen},
+		Model: c.Model, Params: c.Params, Engine: c.Engine, Mode: c.Mode, TP: c.TP, Workload: operator.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen},
 		Weights: c.Weights, AllLogits: c.Logits, Figures: []Figure{},
 	}
 	all, err := s.Forecast(c)
@@ -224,7 +225,7 @@ func (p *Predictions) Keep(dir string) (k Kept, err error) {
 	k.SHA256, k.Written = digest(data), own.Written
 	k.File = filepath.Join(dir, result.PredictionsName(k.SHA256))
 	if err := atomicfile.WriteFile(k.File, data, 0o666); err != nil {
-		return k, fmt.Errorf("writing the predictions: the folder %s cannot be written: %w", dir, input.Cause(err))
+		return k, fmt.Errorf("writing the predictions: the folder %s cannot be written: %w", dir, fileerror.Cause(err))
 	}
 	return k, nil
 }

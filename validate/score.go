@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"llmprof/concurrent"
+	"llmprof/internal/concurrent"
 )
 
 // A Row is an observation beside its prediction.

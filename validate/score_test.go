@@ -8,8 +8,8 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
+	"llmprof/analytic/operator"
 	"llmprof/models"
-	"llmprof/operator"
 )
 
 // TestScoreOdd holds that whatever cannot be scored is among those skipped, with

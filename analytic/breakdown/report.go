@@ -9,9 +9,9 @@ import (
 	"slices"
 
 	"llmprof/analytic"
-	"llmprof/energy"
+	"llmprof/analytic/energy"
+	"llmprof/analytic/operator"
 	"llmprof/models"
-	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

@@ -7,8 +7,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
-	"llmprof/operator"
-	"llmprof/routing"
+	"llmprof/analytic/operator"
 )
 
 // With DeepEP tokens go to the ranks of their experts alone, in FP8 where experts multiply them so, and return in 16 bits.
@@ -32,9 +31,9 @@ func TestDeepEPSends(t *testing.T) {
 				if strings.HasSuffix(o.Name, "dispatch") {
 					each = 1
 				}
-				other := routing.Reached(128, 8, 64) // the chance that one of 8 experts is on the other node
+				other := operator.ReachedExperts(128, 8, 64) // the chance that one of 8 experts is on the other node
 				near(t, name+": "+o.Name+" over nodes", float64(k.Work.NodeWire), values*each*other, 1e-12)
-				near(t, name+": "+o.Name, float64(k.Work.Wire), values*each*(15*routing.Reached(128, 8, 8)-other), 1e-12)
+				near(t, name+": "+o.Name, float64(k.Work.Wire), values*each*(15*operator.ReachedExperts(128, 8, 8)-other), 1e-12)
 			}
 			if exchanges != 2 {
 				t.Errorf("%s: %d exchanges in a layer, want 2", name, exchanges)

@@ -1,6 +1,6 @@
 // Package engine has the inference engines that can be predicted, one file each: which
 // operators their kernels fuse, of which class each kernel is, and what the host adds.
-// Package measure/engine runs engines.
+// Package measure runs engines.
 package engine
 
 import (
@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"llmprof/analytic"
-	"llmprof/spelling"
+	"llmprof/internal/spelling"
 )
 
 // all lists the engines in the order of menus.

@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"llmprof/analytic"
-	"llmprof/operator"
+	"llmprof/analytic/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

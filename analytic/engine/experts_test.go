@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"llmprof/analytic/engine"
-	"llmprof/routing"
+	"llmprof/analytic/operator"
 	"llmprof/unit"
 )
 
@@ -17,7 +17,7 @@ func TestGroups(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, x := range []struct{ experts, k, tokens int }{{128, 8, 64}, {8, 2, 16}, {8, 2, 64}, {64, 6, 40}, {4, 4, 20}, {8, 2, 1}} {
 		count, k, tokens := float64(x.experts), float64(x.k), float64(x.tokens)
-		near(t, fmt.Sprintf("%+v: whole experts", x), engine.Groups(count, k, tokens, x.tokens), routing.Distinct(count, k, tokens), 1e-9)
+		near(t, fmt.Sprintf("%+v: whole experts", x), engine.Groups(count, k, tokens, x.tokens), operator.DistinctExperts(count, k, tokens), 1e-9)
 		near(t, fmt.Sprintf("%+v: pairs", x), engine.Groups(count, k, tokens, 1), k*tokens, 1e-9)
 		const draws = 4000
 		sum := 0

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"llmprof/analytic"
-	"llmprof/operator"
+	"llmprof/analytic/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

@@ -4,10 +4,9 @@ import (
 	"slices"
 
 	"llmprof/analytic"
-	"llmprof/footprint"
+	"llmprof/analytic/operator"
 	"llmprof/hardware"
 	"llmprof/models"
-	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -16,24 +15,24 @@ import (
 // sizes. Method lower says where its kernels differ from those of fused.
 type graphed struct {
 	profile     analytic.Profile
-	rows        captured                                                 // CUDA graphs of decode steps, by batch
-	pieces      captured                                                 // piecewise CUDA graphs of prompts, without attention, by number of tokens; nil without such graphs
-	sampling    float64                                                  // small kernels between the logits and the inputs of the next step
-	static      bool                                                     // weights in FP8 have a static scale for their inputs
-	rotates     bool                                                     // attention writes the cache, and rotates queries and keys that have no norms
-	gathers     bool                                                     // ranks of EP all-gather the tokens, and reduce-scatter the results
-	sumsPrompts bool                                                     // replicas exchange tokens of prompts by all-reduces, for each has another number of them
-	tiles       func(g *hardware.GPU, k *roofline.Kernel) roofline.Tile  // tile of a GEMM; nil where a library chooses
-	grouped     func(g *hardware.GPU, k *roofline.Kernel) float64        // rows of a tile of a grouped GEMM; 0 where it is not known, nil where it never is
-	grain       func(g *hardware.GPU, s roofline.Scheme) footprint.Grain // multiples to which experts are padded; nil where they never are
-	untuned     func(g *hardware.GPU, k *roofline.Kernel) bool           // a grouped GEMM in 16 bits has tiles that nobody tuned for its shape; nil where all are tuned, or it is not known
-	foreign     func(g *hardware.GPU, s roofline.Scheme) bool            // a rank of EP multiplies the pairs of all ranks; nil where it never does
-	triton      bool                                                     // experts in MXFP4 run by OpenAI's Triton kernels on Hopper; a rank of EP tells its own from others by kernels of PyTorch before
-	contiguous  bool                                                     // experts in FP8 by blocks run by DeepGEMM in its contiguous layout
-	overlaps    float64                                                  // most tokens of a decode step whose shared experts run in a stream beside the routed ones
-	joined      func(l *analytic.Lowering) bool                          // the grouped GEMM of a layer has the shared expert among its experts; nil where it never does
-	quantizes   bool                                                     // times of products in FP8 by blocks on Blackwell's GPUs of data centres have the kernel in them that quantizes their inputs
-	oneCall     bool                                                     // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
+	rows        captured                                                // CUDA graphs of decode steps, by batch
+	pieces      captured                                                // piecewise CUDA graphs of prompts, without attention, by number of tokens; nil without such graphs
+	sampling    float64                                                 // small kernels between the logits and the inputs of the next step
+	static      bool                                                    // weights in FP8 have a static scale for their inputs
+	rotates     bool                                                    // attention writes the cache, and rotates queries and keys that have no norms
+	gathers     bool                                                    // ranks of EP all-gather the tokens, and reduce-scatter the results
+	sumsPrompts bool                                                    // replicas exchange tokens of prompts by all-reduces, for each has another number of them
+	tiles       func(g *hardware.GPU, k *roofline.Kernel) roofline.Tile // tile of a GEMM; nil where a library chooses
+	grouped     func(g *hardware.GPU, k *roofline.Kernel) float64       // rows of a tile of a grouped GEMM; 0 where it is not known, nil where it never is
+	grain       func(g *hardware.GPU, s roofline.Scheme) operator.Grain // multiples to which experts are padded; nil where they never are
+	untuned     func(g *hardware.GPU, k *roofline.Kernel) bool          // a grouped GEMM in 16 bits has tiles that nobody tuned for its shape; nil where all are tuned, or it is not known
+	foreign     func(g *hardware.GPU, s roofline.Scheme) bool           // a rank of EP multiplies the pairs of all ranks; nil where it never does
+	triton      bool                                                    // experts in MXFP4 run by OpenAI's Triton kernels on Hopper; a rank of EP tells its own from others by kernels of PyTorch before
+	contiguous  bool                                                    // experts in FP8 by blocks run by DeepGEMM in its contiguous layout
+	overlaps    float64                                                 // most tokens of a decode step whose shared experts run in a stream beside the routed ones
+	joined      func(l *analytic.Lowering) bool                         // the grouped GEMM of a layer has the shared expert among its experts; nil where it never does
+	quantizes   bool                                                    // times of products in FP8 by blocks on Blackwell's GPUs of data centres have the kernel in them that quantizes their inputs
+	oneCall     bool                                                    // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
 }
 
 // captured gives the rows of the smallest CUDA graph for a step of so many tokens; not ok if there

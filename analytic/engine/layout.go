@@ -5,13 +5,13 @@ import (
 	"strings"
 
 	"llmprof/analytic"
+	"llmprof/analytic/operator"
 	"llmprof/models"
-	"llmprof/parallel"
 	"llmprof/unit"
 )
 
 // Splits is nil if an engine can split a model with a scheme over GPUs as p has it. Else it says why not.
-func Splits(e analytic.Engine, m *models.Model, s *models.Scheme, p *parallel.Parallelism) error {
+func Splits(e analytic.Engine, m *models.Model, s *models.Scheme, p *operator.Parallelism) error {
 	profile, w := e.Profile(), p.Whole()
 	if !m.HasExperts() {
 		if SendsByDeepEP(e) {
@@ -35,7 +35,7 @@ func Splits(e analytic.Engine, m *models.Model, s *models.Scheme, p *parallel.Pa
 
 // Apart says that replicas with experts of their own are not those of one server, of an engine whose servers always share
 // them; "" where nothing has to be said.
-func Apart(e analytic.Engine, m *models.Model, p *parallel.Parallelism) string {
+func Apart(e analytic.Engine, m *models.Model, p *operator.Parallelism) string {
 	w := p.Whole()
 	if e.Profile().Engine() != vllm.profile.Name || !m.HasExperts() || w.DP == w.ExpertReplicas() {
 		return ""
@@ -45,7 +45,7 @@ func Apart(e analytic.Engine, m *models.Model, p *parallel.Parallelism) string {
 }
 
 // sharesWhole is the rule of engines without replicas that have parts of the same experts.
-func sharesWhole(p *parallel.Parallelism) string {
+func sharesWhole(p *operator.Parallelism) string {
 	if p.GathersTokens() {
 		return fmt.Sprintf("has no replicas that share experts which are cut: moe-tp %d is more than tp %d leaves; vllm, sglang and tensorrt-llm have them", p.ExpertTP(), p.TP)
 	}
@@ -54,7 +54,7 @@ func sharesWhole(p *parallel.Parallelism) string {
 
 // vllmSplit is the rule of vLLM's FusedMoEParallelConfig.make (vllm/model_executor/layers/fused_moe/config.py): TP and DP
 // make one group of ranks, which has either whole experts or a part of each.
-func vllmSplit(p *parallel.Parallelism) string {
+func vllmSplit(p *operator.Parallelism) string {
 	if p.EP > 1 && p.ExpertTP() > 1 {
 		return fmt.Sprintf("has whole experts on a rank (--enable-expert-parallel) or a part of each, over all ranks of TP and DP: want ep %d, or ep 1 with moe-tp %d, not ep %d with moe-tp %d",
 			p.ExpertRanks(), p.ExpertRanks(), p.EP, p.ExpertTP())
@@ -64,11 +64,11 @@ func vllmSplit(p *parallel.Parallelism) string {
 
 // sglangSplit is the rule of SGLang: an expert is cut over the ranks of TP that EP leaves, whether attention is replicated
 // among them (--enable-dp-attention) or not.
-func sglangSplit(*parallel.Parallelism) string { return "" }
+func sglangSplit(*operator.Parallelism) string { return "" }
 
 // tensorRTSplit is the rule of TensorRT-LLM: its attention is either cut over all ranks or, with enable_attention_dp,
 // replicated on each of them (tensorrt_llm/_torch/modules/attention.py).
-func tensorRTSplit(p *parallel.Parallelism) string {
+func tensorRTSplit(p *operator.Parallelism) string {
 	if p.ExpertReplicas() > 1 && p.TP > 1 {
 		return fmt.Sprintf("replicates attention on every rank or on none (enable_attention_dp): %d replicas that share experts want tp 1, not tp %d", p.ExpertReplicas(), p.TP)
 	}
@@ -118,7 +118,7 @@ func withDeepEP(e analytic.Engine) (analytic.Engine, error) {
 	p := &with.profile
 	p.Name += deepEP
 	p.Source = "tokens of experts sent by DeepEP, of which nothing was measured here: " + p.Source
-	p.Support.Split = func(w *parallel.Parallelism) string {
+	p.Support.Split = func(w *operator.Parallelism) string {
 		if w.ExpertReplicas() == 1 || w.GathersTokens() {
 			return "has no replicas that send tokens to whole experts: want --dp above 1 and as many --ep as --tp × --dp"
 		}
@@ -128,7 +128,7 @@ func withDeepEP(e analytic.Engine) (analytic.Engine, error) {
 }
 
 // Gathers says that ranks over several nodes all-gather their tokens; "" where they do not.
-func Gathers(e analytic.Engine, m *models.Model, p *parallel.Parallelism) string {
+func Gathers(e analytic.Engine, m *models.Model, p *operator.Parallelism) string {
 	g, ok := e.(*graphed)
 	w := p.Whole()
 	if !ok || !g.gathers || !m.HasExperts() || w.ExpertReplicas() == 1 || w.GathersTokens() || w.ExpertRanks() <= w.GPUsPerNode {

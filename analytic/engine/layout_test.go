@@ -7,7 +7,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
-	"llmprof/operator"
+	"llmprof/analytic/operator"
 	"llmprof/unit"
 )
 

@@ -2,8 +2,8 @@ package engine
 
 import (
 	"llmprof/analytic"
+	"llmprof/analytic/operator"
 	"llmprof/hardware"
-	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

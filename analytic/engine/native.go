@@ -4,14 +4,14 @@ import (
 	"math"
 
 	"llmprof/analytic"
+	"llmprof/analytic/operator"
 	"llmprof/models"
-	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
 
 // The largest batch sizes for which the native engine's kernels decode. Package
-// measure/engine/native takes them from here.
+// measure/native takes them from here.
 const (
 	SkinnyRows    = 16 // skinny GEMM, with 16-bit weights
 	WGMMARows     = 64 // wgmma GEMM, with 16-bit weights, of dense models on compute capability 9.0

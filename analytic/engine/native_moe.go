@@ -3,9 +3,9 @@ package engine
 import (
 	"math/bits"
 
+	"llmprof/analytic/operator"
 	"llmprof/hardware"
 	"llmprof/models"
-	"llmprof/operator"
 	"llmprof/roofline"
 )
 

@@ -7,9 +7,9 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
+	"llmprof/analytic/operator"
 	"llmprof/hardware"
 	"llmprof/roofline"
-	"llmprof/routing"
 	"llmprof/unit"
 )
 
@@ -159,7 +159,7 @@ func TestGroupsOfSharedExperts(t *testing.T) {
 	lines := explain(t, with(t, c, moeDecode)).DecodeOps
 	up, down := line(t, lines, "experts_gate_up"), line(t, lines, "experts_down")
 	tokens := 64 * 8.0
-	_, pairs := routing.Busiest(128, 8, tokens, 8)
+	_, pairs := operator.BusiestRank(128, 8, tokens, 8)
 	// The busiest rank has its share of the groups, which is that of the pairs.
 	groups := engine.Groups(128, 8, tokens, engine.GroupPairs) * pairs / (tokens * 8)
 	const expert = 48 * 3 * 2048 * 768 * 2.0

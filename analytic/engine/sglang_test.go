@@ -10,10 +10,10 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
+	"llmprof/analytic/operator"
 	"llmprof/hardware"
-	"llmprof/input"
+	"llmprof/internal/input"
 	"llmprof/internal/testkit"
-	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

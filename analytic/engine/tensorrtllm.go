@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"llmprof/analytic"
-	"llmprof/footprint"
+	"llmprof/analytic/operator"
 	"llmprof/hardware"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -18,7 +18,7 @@ var tensorRT = graphed{profile: analytic.Profile{
 	Name: "tensorrt-llm", Aliases: []string{"trt-llm", "trtllm", "trt", "tensorrt"}, Pipelined: true, // num_micro_batches of its PyExecutor
 	Source: "TensorRT-LLM 1.3: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has measured with TensorRT-LLM; " +
 		"the memory of vllm",
-	Constants: vllmConstants, Operators: tabled("tensorrt-llm"), Padding: func(g *hardware.GPU) footprint.Grain { return tensorRTExpertGrain(g, roofline.MXFP4) }, Reserve: 1.1e9, Budget: budget("tensorrt-llm"), Utilization: taking(0.9), HostError: eagerHostError, Support: tensorRTRuns,
+	Constants: vllmConstants, Operators: tabled("tensorrt-llm"), Padding: func(g *hardware.GPU) operator.Grain { return tensorRTExpertGrain(g, roofline.MXFP4) }, Reserve: 1.1e9, Budget: budget("tensorrt-llm"), Utilization: taking(0.9), HostError: eagerHostError, Support: tensorRTRuns,
 }, rows: exactRows, sampling: 10, static: true, rotates: true, overlaps: math.Inf(1), oneCall: true, grouped: tensorRTExpertTile, grain: tensorRTExpertGrain, foreign: tensorRTForeign}
 
 // exactRows gives a CUDA graph of every batch: cuda_graph_config.enable_padding is off by default.
@@ -101,14 +101,14 @@ func tensorRTGenerated(g *hardware.GPU, s roofline.Scheme) bool {
 
 // tensorRTExpertGrain is the multiples to which TensorRT-LLM pads experts in MXFP4 on Blackwell (MXFP4WeightTRTLLMGenFusedMoEMethod of fused_moe/quantization.py),
 // and those to which the generated kernels round others up.
-func tensorRTExpertGrain(g *hardware.GPU, s roofline.Scheme) footprint.Grain {
+func tensorRTExpertGrain(g *hardware.GPU, s roofline.Scheme) operator.Grain {
 	if tensorRTGenerated(g, s) {
 		return sglangExpertGrain(g, s)
 	}
 	if dataCentreBlackwell(g) && s == roofline.MXFP4 {
-		return footprint.Grain{Hidden: 128, Width: 128}
+		return operator.Grain{Hidden: 128, Width: 128}
 	}
-	return footprint.Grain{}
+	return operator.Grain{}
 }
 
 // tensorRTForeign reports whether a rank of EP multiplies all pairs of a token and an expert. The Triton kernel of experts in FP8 by blocks, which runs on compute

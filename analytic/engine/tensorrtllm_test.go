@@ -6,8 +6,8 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
+	"llmprof/analytic/operator"
 	"llmprof/models"
-	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

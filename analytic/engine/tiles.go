@@ -4,9 +4,8 @@ import (
 	"math"
 
 	"llmprof/analytic"
-	"llmprof/footprint"
+	"llmprof/analytic/operator"
 	"llmprof/hardware"
-	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -157,18 +156,18 @@ func flashInferRows(g *hardware.GPU, k *roofline.Kernel) float64 {
 }
 
 // vllmExpertGrain is that of vLLM for FlashInfer's kernels in MXFP4 (mxfp4_round_up_hidden_size_and_intermediate_size of oracle/mxfp4.py).
-func vllmExpertGrain(g *hardware.GPU, s roofline.Scheme) footprint.Grain {
+func vllmExpertGrain(g *hardware.GPU, s roofline.Scheme) operator.Grain {
 	if dataCentreBlackwell(g) && (s == roofline.MXFP4 || s == roofline.WeightMXFP4) {
-		return footprint.Grain{Hidden: 256, Width: 256}
+		return operator.Grain{Hidden: 256, Width: 256}
 	}
-	return footprint.Grain{}
+	return operator.Grain{}
 }
 
 // sglangExpertGrain is that of SGLang for FlashInfer's kernels: in MXFP4 by its own code (create_weights of quantization/mxfp4.py), in other formats by its operator
 // tables, whose experts of 16 to 96 wide take as long as those of 128, and those of 192 as those of 256.
-func sglangExpertGrain(g *hardware.GPU, s roofline.Scheme) footprint.Grain {
+func sglangExpertGrain(g *hardware.GPU, s roofline.Scheme) operator.Grain {
 	if dataCentreBlackwell(g) && s != roofline.MXFP4 && s != roofline.WeightMXFP4 {
-		return footprint.Grain{Width: 128}
+		return operator.Grain{Width: 128}
 	}
 	return vllmExpertGrain(g, s)
 }
@@ -176,28 +175,28 @@ func sglangExpertGrain(g *hardware.GPU, s roofline.Scheme) footprint.Grain {
 // vllmPadding is what mxfp4_round_up_hidden_size_and_intermediate_size rounds to for FlashInfer's kernels and AMD's, for
 // Triton's on Hopper, and for Marlin's on other GPUs. What padding costs in time is known of FlashInfer alone: the times of
 // the others are fitted to widths without it.
-func vllmPadding(g *hardware.GPU) footprint.Grain {
+func vllmPadding(g *hardware.GPU) operator.Grain {
 	switch {
 	case dataCentreBlackwell(g) || g.Vendor == amd:
-		return footprint.Grain{Hidden: 256, Width: 256}
+		return operator.Grain{Hidden: 256, Width: 256}
 	case g.Vendor == nvidia && int(capability(g)) == 9:
-		return footprint.Grain{Width: 64}
+		return operator.Grain{Width: 64}
 	case g.Vendor == nvidia:
-		return footprint.Grain{Hidden: 256, Width: 128}
+		return operator.Grain{Hidden: 256, Width: 128}
 	}
-	return footprint.Grain{}
+	return operator.Grain{}
 }
 
 // sglangPadding is that of FlashInfer's and of Triton's kernels.
-func sglangPadding(g *hardware.GPU) footprint.Grain {
+func sglangPadding(g *hardware.GPU) operator.Grain {
 	if g.Vendor == nvidia && capability(g) >= 9 && capability(g) < 11 {
 		return vllmPadding(g)
 	}
-	return footprint.Grain{}
+	return operator.Grain{}
 }
 
 // padExperts adds the work of the rows and columns of experts' weights that a grain adds.
-func padExperts(k *roofline.Kernel, n footprint.Grain) {
+func padExperts(k *roofline.Kernel, n operator.Grain) {
 	more := n.Pads(k.Shape.K, k.Shape.N/max(1, k.Shape.Matrices))
 	k.Work.Weights, k.Work.FLOPs = k.Work.Weights.Times(more), k.Work.FLOPs.Times(more)
 }

@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	"llmprof/analytic"
+	"llmprof/analytic/operator"
 	"llmprof/hardware"
 	"llmprof/models"
-	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

@@ -9,7 +9,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
-	"llmprof/operator"
+	"llmprof/analytic/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

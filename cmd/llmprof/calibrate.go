@@ -17,8 +17,8 @@ import (
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/hardware"
 	"llmprof/measure/calibrate"
-	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/experiment"
+	"llmprof/measure/native/cuda"
 	"llmprof/measure/power"
 	"llmprof/unit"
 )

@@ -16,8 +16,8 @@ import (
 	"llmprof/hardware"
 	"llmprof/measure"
 	"llmprof/measure/calibrate"
-	"llmprof/measure/engine/openai"
 	"llmprof/measure/experiment"
+	"llmprof/measure/openai"
 	"llmprof/measure/result"
 	"llmprof/models"
 )

@@ -17,8 +17,8 @@ import (
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/hardware"
 	"llmprof/measure/calibrate"
-	"llmprof/measure/engine/openai"
 	"llmprof/measure/experiment"
+	"llmprof/measure/openai"
 	"llmprof/measure/stats"
 )
 

@@ -206,7 +206,7 @@ func TestCalibrateLlamaServer(t *testing.T) {
 	host, port, _ := net.SplitHostPort(addr)
 	testkit.Must(t, l.Close())
 	dir := t.TempDir()
-	server := exec.Command(python, "../../measure/engine/openai/testdata/llamacpp.py", filepath.Join(dir, "tiny.gguf"), host, port, "4", "the", "of", "and", "to")
+	server := exec.Command(python, "../../measure/openai/testdata/llamacpp.py", filepath.Join(dir, "tiny.gguf"), host, port, "4", "the", "of", "and", "to")
 	testkit.Must(t, server.Start())
 	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
 	for range 300 {

@@ -164,7 +164,7 @@ func TestCalibrateTarget(t *testing.T) {
 func TestRefit(t *testing.T) {
 	rows := "../../measure/calibrate/testdata/h200.jsonl"
 	got := try(t, "calibrate", "--rows", rows, "--name", "h200")
-	want, err := os.ReadFile("../../calibrations/h200-sxm-141gb.toml")
+	want, err := os.ReadFile("../../hardware/calibrations/h200-sxm-141gb.toml")
 	if err != nil || got.code != 0 || got.stdout != string(want) || !strings.Contains(got.stderr, "52 rows of") {
 		t.Errorf("exit %d, %v: %s\n%s", got.code, err, got.stderr, got.stdout)
 	}

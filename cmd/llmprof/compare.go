@@ -19,7 +19,7 @@ import (
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/cmd/llmprof/internal/view"
-	"llmprof/input"
+	"llmprof/internal/input"
 	record "llmprof/measure/result"
 	"llmprof/models"
 	"llmprof/unit"

@@ -203,7 +203,7 @@ func belongings(root, dir string, rows []byte) error {
 		os.Mkdir(filepath.Join(dir, "my-model"), 0o755),
 		os.WriteFile(filepath.Join(dir, "my-model", "config.json"), []byte(tinyLlama), 0o644),
 		os.WriteFile(filepath.Join(dir, "mine.jsonl"), rows, 0o644),
-		os.Symlink(filepath.Join(root, "calibrations", "h200-sxm-141gb.toml"), filepath.Join(dir, "mine.toml")),
+		os.Symlink(filepath.Join(root, "hardware", "calibrations", "h200-sxm-141gb.toml"), filepath.Join(dir, "mine.toml")),
 		os.Symlink(filepath.Join(root, "experiments"), filepath.Join(dir, "experiments")),
 		os.Mkdir(filepath.Join(dir, "mine"), 0o755),
 		os.WriteFile(filepath.Join(dir, "trace.jsonl"), []byte("{\"time\": 0, \"prompt\": 1024, \"generated\": 16}\n{\"time\": 1, \"prompt\": 512, \"generated\": 32}\n"), 0o644),

@@ -18,7 +18,7 @@ import (
 
 func schema(t *testing.T, name string) *jsonschema.Schema {
 	t.Helper()
-	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "schema", name))
+	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "docs", "schema", name))
 	testkit.Must(t, err)
 	return s
 }

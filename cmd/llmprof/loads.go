@@ -10,8 +10,8 @@ import (
 
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
-	"llmprof/measure/engine/openai"
 	"llmprof/measure/experiment"
+	"llmprof/measure/openai"
 	"llmprof/measure/result"
 	"llmprof/plots"
 	"llmprof/serving"

@@ -24,8 +24,8 @@ import (
 	"golang.org/x/term"
 
 	"llmprof/cmd/llmprof/internal/ask"
-	"llmprof/printable"
-	"llmprof/redact"
+	"llmprof/internal/printable"
+	"llmprof/internal/redact"
 )
 
 func main() {

@@ -12,10 +12,10 @@ import (
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/hardware"
-	"llmprof/input"
+	"llmprof/internal/fileerror"
 	"llmprof/measure"
-	"llmprof/measure/engine/native/worker"
 	"llmprof/measure/experiment"
+	"llmprof/measure/native/process"
 	"llmprof/measure/result"
 	"llmprof/models"
 	"llmprof/plots"
@@ -134,7 +134,7 @@ func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 	if t.records != "" {
 		file, err := os.Create(t.records)
 		if err != nil {
-			return fmt.Errorf("writing %s: %w", t.records, input.Cause(err))
+			return fmt.Errorf("writing %s: %w", t.records, fileerror.Cause(err))
 		}
 		defer file.Close() // a line that cannot be written is an error of the measurement
 		lab.Records = file
@@ -233,7 +233,7 @@ func (a *app) engineNative() *cobra.Command {
 		Hidden: true,
 		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return worker.Serve(cmd.Context(), a.stdin, a.stdout, versionText())
+			return process.Serve(cmd.Context(), a.stdin, a.stdout, versionText())
 		},
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"llmprof/internal/testkit"
-	"llmprof/measure/engine/pythontest"
+	"llmprof/internal/testkit/pythontest"
 	"llmprof/measure/result"
 )
 
@@ -33,7 +33,7 @@ func TestMeasure(t *testing.T) {
 	py := python(t)
 	for _, name := range []string{"llama", "qwen3moe", "mamba2"} {
 		t.Run(name, func(t *testing.T) {
-			config, err := filepath.Abs("../../measure/engine/transformers/testdata/" + name + ".json")
+			config, err := filepath.Abs("../../measure/transformers/testdata/" + name + ".json")
 			testkit.Must(t, err)
 			dir := t.TempDir()
 			text, err := os.ReadFile(config)

@@ -14,14 +14,14 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"llmprof/atomicfile"
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/render"
-	"llmprof/input"
+	"llmprof/internal/atomicfile"
+	"llmprof/internal/fileerror"
+	"llmprof/internal/printable"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/plots"
-	"llmprof/printable"
 )
 
 // An output says in which form a result is written, and where to.
@@ -264,7 +264,7 @@ func writable(file string) error {
 		return nil
 	}
 	if err := atomicfile.Probe(file); err != nil {
-		return fmt.Errorf("writing %s: %w", file, input.Cause(err))
+		return fmt.Errorf("writing %s: %w", file, fileerror.Cause(err))
 	}
 	return nil
 }
@@ -299,10 +299,10 @@ func (o *output) style(a *app) render.Style {
 func writeFile(path string, data []byte) error {
 	f, err := atomicfile.Replace(path, 0o666)
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, input.Cause(err))
+		return fmt.Errorf("writing %s: %w", path, fileerror.Cause(err))
 	}
 	if _, err := f.Write(data); err != nil {
-		return errors.Join(fmt.Errorf("writing %s: %w", path, input.Cause(err)), f.Drop())
+		return errors.Join(fmt.Errorf("writing %s: %w", path, fileerror.Cause(err)), f.Drop())
 	}
 	return f.Keep()
 }

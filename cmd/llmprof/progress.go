@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"llmprof/printable"
+	"llmprof/internal/printable"
 )
 
 // A follower reports progress: on a terminal in the last line, which it writes anew each

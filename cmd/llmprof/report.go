@@ -20,11 +20,12 @@ import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/report"
 	"llmprof/cmd/llmprof/internal/view"
-	"llmprof/input"
+	"llmprof/internal/fileerror"
+	"llmprof/internal/input"
+	"llmprof/internal/printable"
 	"llmprof/measure/result"
 	"llmprof/models"
 	"llmprof/plots"
-	"llmprof/printable"
 	"llmprof/validate"
 )
 
@@ -166,7 +167,7 @@ func writeMarkdown(file string, page *report.Page, style render.Style) error {
 		return err
 	}
 	if err := os.Mkdir(folder, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("making the folder %s: %w", folder, input.Cause(err))
+		return fmt.Errorf("making the folder %s: %w", folder, fileerror.Cause(err))
 	}
 	for name, data := range pictures {
 		if err := writeFile(filepath.Join(folder, name), data); err != nil {
@@ -214,7 +215,7 @@ func readStored(file string) (stored, error) {
 	s := stored{file: file}
 	data, err := input.Read(file, result.MaxBytes)
 	if err != nil {
-		return s, fmt.Errorf("--results %s: %w", file, input.Cause(err))
+		return s, fmt.Errorf("--results %s: %w", file, fileerror.Cause(err))
 	}
 	var head struct {
 		Schema string `json:"schema"`

@@ -13,11 +13,11 @@ import (
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/internal/spelling"
 	"llmprof/measure/aggregate"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/plots"
-	"llmprof/spelling"
 	"llmprof/validate"
 )
 
@@ -64,7 +64,7 @@ func unreadable(broken error) error {
 }
 
 // resultSet is a list in all its forms; its chart is of the servers in it.
-func resultSet(all []*result.Result, failures []experiment.Failure) forms {
+func resultSet(all []*result.Result, failures []result.Failure) forms {
 	rows := view.ResultRows(all)
 	return forms{
 		page:  func() *render.Document { return view.ResultPage(rows, failures) },

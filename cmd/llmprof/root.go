@@ -13,8 +13,8 @@ import (
 
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
-	"llmprof/printable"
-	"llmprof/redact"
+	"llmprof/internal/printable"
+	"llmprof/internal/redact"
 )
 
 // An app is one run of the program and what it is connected to.

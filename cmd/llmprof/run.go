@@ -14,7 +14,7 @@ import (
 	"llmprof/measure"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
-	"llmprof/sweep"
+	"llmprof/plan/sweep"
 )
 
 // A measurer prepares for measuring points, and says how to end it.
@@ -137,7 +137,7 @@ func (a *app) listTrials(trials []experiment.Trial, o *output, store experiment.
 	all, _ := result.ReadFolder(store.Dir) // files of others are none of this run's
 	all = slices.DeleteFunc(all, func(r *result.Result) bool { return !ours[r.ID] })
 	failures, err := store.Failures()
-	failures = slices.DeleteFunc(failures, func(f experiment.Failure) bool { return !ours[f.ID] })
+	failures = slices.DeleteFunc(failures, func(f result.Failure) bool { return !ours[f.ID] })
 	return errors.Join(o.write(a, resultSet(append(all, more...), failures)), err)
 }
 

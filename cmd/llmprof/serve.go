@@ -33,9 +33,10 @@ import (
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/page"
 	"llmprof/hardware"
-	"llmprof/input"
-	"llmprof/measure/engine/child"
+	"llmprof/internal/fileerror"
+	"llmprof/internal/input"
 	"llmprof/measure/result"
+	"llmprof/measure/worker/child"
 	"llmprof/models"
 	"llmprof/validate"
 	"llmprof/web"
@@ -139,7 +140,7 @@ func (a *app) runServe(ctx context.Context, o *serveOrder) error {
 
 func writePage(folder string, files map[string][]byte) error {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
-		return fmt.Errorf("--static %s: %w", folder, input.Cause(err))
+		return fmt.Errorf("--static %s: %w", folder, fileerror.Cause(err))
 	}
 	for name, text := range files {
 		if err := writeFile(filepath.Join(folder, name), text); err != nil {
@@ -406,7 +407,7 @@ func readOrder(r io.Reader) (*measureOrder, error) {
 		if wrong.Type.Kind() == reflect.String {
 			want = "a string"
 		}
-		return nil, fmt.Errorf("%s is a %s: want %s", wrong.Field, input.Short(wrong.Value), want)
+		return nil, fmt.Errorf("%s is a %s: want %s", wrong.Field, fileerror.Short(wrong.Value), want)
 	case err != nil:
 		return nil, errors.New(`this is no measurement: want a JSON object, as {"model": "llama3.2-1b", "engine": "native", "tp": 1, "batch": 1, "prompt": 1024, "gen": 128}`)
 	}

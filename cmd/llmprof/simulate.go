@@ -12,7 +12,7 @@ import (
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
-	"llmprof/measure/engine/openai"
+	"llmprof/measure/openai"
 	"llmprof/serving"
 	"llmprof/unit"
 )

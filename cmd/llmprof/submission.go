@@ -15,12 +15,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"llmprof/atomicfile"
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/submit"
-	"llmprof/input"
-	"llmprof/sweep"
+	"llmprof/internal/atomicfile"
+	"llmprof/internal/fileerror"
+	"llmprof/plan/sweep"
 )
 
 // A submission is which part of a command this process has, and where the others run.
@@ -216,7 +216,7 @@ func (a *app) whole(file string, join func(io.Writer) error) (err error) {
 	}
 	f, err := atomicfile.Replace(file, 0o666)
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", file, input.Cause(err))
+		return fmt.Errorf("writing %s: %w", file, fileerror.Cause(err))
 	}
 	if err := join(f); err != nil {
 		return errors.Join(fmt.Errorf("writing %s: %w", file, err), f.Drop())

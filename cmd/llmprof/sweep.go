@@ -15,7 +15,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
-	"llmprof/sweep"
+	"llmprof/plan/sweep"
 	"llmprof/unit"
 )
 

@@ -13,9 +13,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"llmprof/atomicfile"
-	"llmprof/input"
-	"llmprof/sweep"
+	"llmprof/internal/atomicfile"
+	"llmprof/internal/fileerror"
+	"llmprof/internal/input"
+	"llmprof/plan/sweep"
 )
 
 // A gridFile is where the rows of a sweep go: a new file that takes its name once it has rows, or one with the first of them.
@@ -56,7 +57,7 @@ func (o *gridOrder) open(key string, form sweep.Format) (f *gridFile, err error)
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("writing %s: %w", o.file, input.Cause(err))
+		return nil, fmt.Errorf("writing %s: %w", o.file, fileerror.Cause(err))
 	}
 	return f, nil
 }
@@ -65,7 +66,7 @@ func (o *gridOrder) open(key string, form sweep.Format) (f *gridFile, err error)
 func (f *gridFile) resume(from uint64) error {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", f.name, input.Cause(err))
+		return fmt.Errorf("writing %s: %w", f.name, fileerror.Cause(err))
 	}
 	text, err := input.Read(restName(f.name), 1<<16)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,7 +91,7 @@ func (f *gridFile) resume(from uint64) error {
 	}
 	f.begin = rest.Bytes
 	if err := f.Truncate(f.begin); err != nil {
-		return fmt.Errorf("writing %s: %w", f.name, input.Cause(err))
+		return fmt.Errorf("writing %s: %w", f.name, fileerror.Cause(err))
 	}
 	_, err = f.Seek(f.begin, io.SeekStart)
 	return err
@@ -118,7 +119,7 @@ func (f *gridFile) finish(s *sweep.Summary, form sweep.Format, failed error) err
 		err = f.note(s, failed)
 	}
 	if err != nil {
-		err = fmt.Errorf("writing %s: %w", f.name, input.Cause(err))
+		err = fmt.Errorf("writing %s: %w", f.name, fileerror.Cause(err))
 	}
 	return errors.Join(failed, err)
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"llmprof/analytic"
+	"llmprof/plan/sweep"
 	"llmprof/plots"
-	"llmprof/sweep"
 	"llmprof/unit"
 )
 

@@ -18,9 +18,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/ask"
-	"llmprof/input"
+	"llmprof/internal/input"
 	"llmprof/internal/testkit"
-	"llmprof/sweep"
+	"llmprof/plan/sweep"
 	"llmprof/unit"
 )
 

@@ -16,9 +16,9 @@ import (
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
+	"llmprof/internal/spelling"
 	"llmprof/models"
 	"llmprof/plots"
-	"llmprof/spelling"
 	"llmprof/validate"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmprof/input"
+	"llmprof/internal/input"
 	"llmprof/measure/result"
 	"llmprof/validate"
 )

@@ -11,6 +11,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/measure/experiment"
+	"llmprof/validate"
 	"llmprof/validate/live"
 )
 
@@ -104,7 +105,7 @@ func (a *app) runLive(ctx context.Context, v *comparison) error {
 }
 
 // compareLive finds the GPU and the engines of this machine and runs the comparison.
-func (a *app) compareLive(ctx context.Context, v *comparison) (made *live.Comparison, err error) {
+func (a *app) compareLive(ctx context.Context, v *comparison) (made *validate.Comparison, err error) {
 	l := &v.live
 	table, err := a.GPUs(l.hardware)
 	if err != nil {

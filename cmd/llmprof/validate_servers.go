@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmprof/analytic/operator"
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/result"
-	"llmprof/parallel"
 	"llmprof/serving"
 	"llmprof/validate/served"
 )
@@ -127,7 +127,7 @@ func (a *app) serverOf(ctx context.Context, r *served.Run, calibration string) (
 	q.Workload.PromptLen, q.Workload.GenLen = 1024, 2
 	q.Eff.NoP2P = r.NoP2P
 	stages := max(r.PP, 1)
-	q.Parallel = parallel.Parallelism{TP: r.TP, DP: r.DP, EP: r.EP, MoETP: r.MoETP, PP: stages, MicroBatches: stages}
+	q.Parallel = operator.Parallelism{TP: r.TP, DP: r.DP, EP: r.EP, MoETP: r.MoETP, PP: stages, MicroBatches: stages}
 	q.Workload.Batch = stages
 	ans, err := a.answer(ctx, q)
 	if err != nil {

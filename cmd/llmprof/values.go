@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"llmprof/cmd/llmprof/internal/ask"
-	"llmprof/input"
+	"llmprof/internal/input"
 	"llmprof/serving"
 	"llmprof/serving/replay"
 	"llmprof/unit"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"llmprof/atomicfile"
+	"llmprof/internal/atomicfile"
 	"llmprof/internal/testkit"
 )
 

@@ -322,7 +322,7 @@ func TestServed(t *testing.T) {
 // TestJSONSchema holds the schema in the repository: it takes what is written,
 // has every key and refuses others.
 func TestJSONSchema(t *testing.T) {
-	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "schema", "aggregate.v1.json"))
+	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "docs", "schema", "aggregate.v1.json"))
 	testkit.Must(t, err)
 	reports := map[string]*Report{}
 	for name, list := range map[string][]*result.Result{

@@ -3,11 +3,9 @@ package aggregate
 import (
 	"fmt"
 
+	"llmprof/analytic/operator"
 	"llmprof/measure/result"
 	"llmprof/models"
-	"llmprof/operator"
-	"llmprof/parallel"
-	"llmprof/workload"
 )
 
 // FLOPs counts the matrix products that a model needs for one pass of a
@@ -37,7 +35,7 @@ func Analytic(table *models.Table) FLOPs {
 		if err != nil {
 			return w, err
 		}
-		n, err := operator.Count(m, parallel.Parallelism{}, scheme, &workload.Workload{
+		n, err := operator.Count(m, operator.Parallelism{}, scheme, &operator.Workload{
 			Batch: r.Workload.Batch, PromptLen: r.Workload.PromptLen, GenLen: r.Workload.GenLen, AllLogits: r.Workload.Elana,
 		})
 		if err != nil {

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"math"
 
+	"llmprof/analytic/operator"
 	"llmprof/models"
-	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )

@@ -5,10 +5,9 @@ import (
 	"strings"
 
 	"llmprof/analytic/engine"
+	"llmprof/analytic/operator"
 	"llmprof/hardware"
-	"llmprof/operator"
 	"llmprof/roofline"
-	"llmprof/routing"
 	"llmprof/unit"
 )
 
@@ -188,7 +187,7 @@ func (p *Point) check() error {
 //	prefill    4·heads·d FLOPs a pair under the causal mask; q, k, v and output once
 //	decode     4·heads·d FLOPs a key; the keys and values of the context once for each KV head
 //	mixture    the router's E·h weights and 3·h·w of each expert: of those that the tokens are
-//	           expected to choose, read once (routing.Distinct); for each pair of a token and
+//	           expected to choose, read once (operator.DistinctExperts); for each pair of a token and
 //	           an expert 2 FLOPs a weight
 //	choice     the scores of all tokens
 //	experts    of a prompt: 2 FLOPs for each weight of the TopK experts of a token; the weights
@@ -212,11 +211,11 @@ func (p *Point) Work() roofline.Work {
 	case MixtureDecode:
 		b, e, h, top := f(s.Batch), f(s.Experts), f(s.Hidden), f(s.TopK)
 		expert := 3 * h * f(s.Width)
-		return roofline.Work{FLOPs: unit.FLOPs(2 * b * (e*h + top*expert)), Weights: size(e*h + routing.Distinct(e, top, b)*expert)}
+		return roofline.Work{FLOPs: unit.FLOPs(2 * b * (e*h + top*expert)), Weights: size(e*h + operator.DistinctExperts(e, top, b)*expert)}
 	case TopKPrefill:
 		return roofline.Work{Acts: size(f(s.Tokens) * f(s.Experts))}
 	case GateUpPrefill, DownPrefill:
-		hit := routing.Distinct(f(s.Experts), f(s.TopK), f(s.Tokens))
+		hit := operator.DistinctExperts(f(s.Experts), f(s.TopK), f(s.Tokens))
 		return roofline.Work{FLOPs: unit.FLOPs(2 * f(s.Tokens) * f(s.TopK) * p.expert()), Weights: size(hit * p.expert())}
 	case RMSNorm:
 		return roofline.Work{Acts: size(2*f(s.Tokens)*f(s.Width) + f(s.Width))}
@@ -285,7 +284,7 @@ func (p *Point) mixture(tokens int) roofline.Shape {
 	s := &p.Shape
 	e, top, t := float64(s.Experts), float64(s.TopK), float64(tokens)
 	return roofline.Shape{
-		Experts: e, TopK: top, Tokens: t, Pairs: t * top, Hit: routing.Distinct(e, top, t), M: t * top, K: float64(s.Hidden), N: float64(s.Hidden),
+		Experts: e, TopK: top, Tokens: t, Pairs: t * top, Hit: operator.DistinctExperts(e, top, t), M: t * top, K: float64(s.Hidden), N: float64(s.Hidden),
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/energy"
+	"llmprof/analytic/energy"
 	"llmprof/hardware"
 	"llmprof/roofline"
 )

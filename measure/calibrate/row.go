@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"llmprof/hardware"
-	"llmprof/input"
+	"llmprof/internal/input"
 	"llmprof/measure/stats"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
 
 // RowSchema names the form of a line of a file of rows, which
-// schema/bench.v1.json describes.
+// docs/schema/bench.v1.json describes.
 const RowSchema = "llmprof.bench/v1"
 
 // A Row is what was seen of one point: a line of JSON.

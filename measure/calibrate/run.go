@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"llmprof/hardware"
-	"llmprof/measure/engine"
-	"llmprof/measure/engine/native/worker"
-	"llmprof/measure/engine/transformers"
+	"llmprof/measure/native/process"
 	"llmprof/measure/power"
 	"llmprof/measure/procfs"
 	"llmprof/measure/stats"
+	"llmprof/measure/transformers"
 	"llmprof/measure/wait"
+	"llmprof/measure/worker"
 	"llmprof/unit"
 )
 
@@ -73,9 +73,9 @@ func Run(ctx context.Context, o Options) (*Rows, error) {
 type run struct {
 	o     *Options
 	begun time.Time
-	w     *engine.Worker
+	w     *worker.Worker
 	ranks int // ranks of the worker
-	hello engine.Hello
+	hello worker.Hello
 	rows  *Rows
 	file  *rowFile
 
@@ -114,7 +114,7 @@ func (r *run) worker(ctx context.Context, ranks int) (err error) {
 		return err
 	}
 	if r.o.Engine == Native {
-		r.w, err = worker.Start(ctx, worker.Options{Command: r.o.Native, GPUs: uuids})
+		r.w, err = process.Start(ctx, process.Options{Command: r.o.Native, GPUs: uuids})
 	} else {
 		o := transformers.Options{Python: r.o.Python, GPUs: uuids, TP: ranks}
 		if r.o.Quick { // tiny shapes wait for threads longer than they compute
@@ -179,7 +179,7 @@ func (r *run) clocks(ctx context.Context, m *Machine, plan []Point) {
 		r.say("clocks are not known: %v", err)
 		return
 	}
-	b := engine.Bench{
+	b := worker.Bench{
 		Kind: string(Read), Shape: map[string]int{"bytes": 256 << 20}, DType: r.o.DType.String(), Device: r.o.Device,
 		Samples: leastRuns, Seconds: 1, Libraries: r.o.Libraries,
 	}
@@ -204,7 +204,7 @@ func (r *run) clocks(ctx context.Context, m *Machine, plan []Point) {
 }
 
 // ahead is what is left of a plan that may have to be compiled.
-func (r *run) ahead(plan []Point) (all []engine.Bench) {
+func (r *run) ahead(plan []Point) (all []worker.Bench) {
 	had := &Rows{}
 	if rows, err := ReadRows(r.o.File); err == nil { // if there are some; what is wrong with them is said when they are added to
 		had = rows
@@ -215,7 +215,7 @@ func (r *run) ahead(plan []Point) (all []engine.Bench) {
 		if err != nil || p.Kind.power() || p.Kind == GEMM || had.has(*p) {
 			continue
 		}
-		b := engine.Bench{Kind: string(p.Kind), Shape: shape}
+		b := worker.Bench{Kind: string(p.Kind), Shape: shape}
 		if p.Ranks > 1 {
 			b.TP = p.Ranks
 		}
@@ -275,10 +275,10 @@ func (r *run) left(done, of int) string {
 
 // leftOut reports whether one point could not be measured, and others may be.
 func leftOut(err error) bool {
-	var f *engine.Failure
-	var c *engine.Crash
-	var h *engine.Hang
-	return errors.Is(err, errFew) || errors.As(err, &c) || errors.As(err, &h) || errors.As(err, &f) && f.Kind != engine.Missing && f.Kind != engine.Internal
+	var f *worker.Failure
+	var c *worker.Crash
+	var h *worker.Hang
+	return errors.Is(err, errFew) || errors.As(err, &c) || errors.As(err, &h) || errors.As(err, &f) && f.Kind != worker.Missing && f.Kind != worker.Internal
 }
 
 // mostCrashes is how often a worker may end by itself before the run does.
@@ -287,7 +287,7 @@ const mostCrashes = 3
 // again lets go of a worker that has ended, so that the next point starts another,
 // unless that is of no use.
 func (r *run) again(err error) error {
-	var f *engine.Failure
+	var f *worker.Failure
 	if errors.Is(err, errFew) || errors.As(err, &f) && !f.Fatal {
 		return nil
 	}
@@ -345,7 +345,7 @@ func (r *run) point(ctx context.Context, p *Point) (*Row, error) {
 
 // metered times a point, with sensors beside it where it runs for seconds. What
 // they cannot measure is said, and the row is kept.
-func (r *run) metered(ctx context.Context, p *Point) (*engine.Timed, *power.Window, error) {
+func (r *run) metered(ctx context.Context, p *Point) (*worker.Timed, *power.Window, error) {
 	if r.o.Monitor == nil || p.Kind != Sustained && !p.Kind.power() {
 		seen, err := r.time(ctx, p)
 		return seen, nil, err
@@ -400,10 +400,10 @@ func (r *Row) saw(w *power.Window) {
 	slices.Sort(r.Limited)
 }
 
-func (r *run) time(ctx context.Context, p *Point) (*engine.Timed, error) {
+func (r *run) time(ctx context.Context, p *Point) (*worker.Timed, error) {
 	if p.Kind == HostStep || p.Kind == EagerStep {
 		if r.o.Device == "cpu" && p.Kind == HostStep {
-			return nil, &engine.Failure{Kind: engine.Unsupported, Message: "on a processor nothing runs beside the host"}
+			return nil, &worker.Failure{Kind: worker.Unsupported, Message: "on a processor nothing runs beside the host"}
 		}
 		return steps(ctx, r.w, p, r.o)
 	}
@@ -414,7 +414,7 @@ func (r *run) time(ctx context.Context, p *Point) (*engine.Timed, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := engine.Bench{
+	b := worker.Bench{
 		Kind: string(p.Kind.times()), Shape: shape, DType: p.DType.String(), Device: r.o.Device, Rotate: cacheRotate * int(r.o.GPU.L2),
 		Samples: leastRuns, Seconds: usual, Libraries: r.o.Libraries,
 	}
@@ -438,14 +438,14 @@ func (r *run) time(ctx context.Context, p *Point) (*engine.Timed, error) {
 }
 
 // idle lets the GPU do nothing, with the worker's context on it.
-func (r *run) idle(ctx context.Context) (*engine.Timed, error) {
+func (r *run) idle(ctx context.Context) (*worker.Timed, error) {
 	seconds := watched
 	if r.o.Quick {
 		seconds = 0.5
 	}
 	begin := time.Now()
 	err := wait.For(ctx, time.Duration(seconds*float64(time.Second)))
-	return &engine.Timed{Seconds: []float64{time.Since(begin).Seconds()}, Cold: true}, err
+	return &worker.Timed{Seconds: []float64{time.Since(begin).Seconds()}, Cold: true}, err
 }
 
 // sizes are the sizes of a shape by their names.

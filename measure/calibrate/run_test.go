@@ -13,10 +13,10 @@ import (
 	"testing/fstest"
 	"time"
 
-	"llmprof/measure/engine"
 	"llmprof/measure/power"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
+	"llmprof/measure/worker"
 	"llmprof/unit"
 )
 
@@ -30,10 +30,10 @@ func TestMain(m *testing.M) {
 }
 
 func pretend(mode string) int {
-	fmt.Printf(`{"event":"hello","hello":{"protocol":%d,"engine":"transformers","version":"5","pid":%d,"versions":{"torch":"2.0"}}}`+"\n", engine.Protocol, os.Getpid())
+	fmt.Printf(`{"event":"hello","hello":{"protocol":%d,"engine":"transformers","version":"5","pid":%d,"versions":{"torch":"2.0"}}}`+"\n", worker.Protocol, os.Getpid())
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
-		var c engine.Command
+		var c worker.Command
 		if err := json.Unmarshal(lines.Bytes(), &c); err != nil || c.Do == "quit" {
 			return 0
 		}
@@ -153,17 +153,17 @@ func TestRunForPower(t *testing.T) {
 func TestRunEnds(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rows.jsonl")
 	_, said, err := pretended(t, "crashes", file, 0)
-	var crash *engine.Crash
+	var crash *worker.Crash
 	if !errors.As(err, &crash) || !strings.Contains(err.Error(), "gemm 64×256×256: ") {
 		t.Errorf("%v: %v", err, said)
 	}
 	_, _, err = pretended(t, "missing", file, 0)
-	var f *engine.Failure
-	if !errors.As(err, &f) || f.Kind != engine.Missing {
+	var f *worker.Failure
+	if !errors.As(err, &f) || f.Kind != worker.Missing {
 		t.Error(err)
 	}
 	_, _, err = pretended(t, "nonsense", file, 0)
-	var broken *engine.Violation
+	var broken *worker.Violation
 	if !errors.As(err, &broken) {
 		t.Error(err)
 	}

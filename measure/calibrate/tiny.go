@@ -6,10 +6,9 @@ import (
 
 	"llmprof/analytic"
 	engines "llmprof/analytic/engine"
-	"llmprof/measure/engine"
+	"llmprof/analytic/operator"
+	"llmprof/measure/worker"
 	"llmprof/models"
-	"llmprof/operator"
-	"llmprof/workload"
 )
 
 // tinyConfig is a model whose kernels take less than the host takes to launch
@@ -42,20 +41,20 @@ func tinyLaunches(batch int) int {
 
 // steps runs decode steps of the tiny model: in a graph for the host's part of each
 // that the device does not hide, or eagerly for the whole of it.
-func steps(ctx context.Context, w *engine.Worker, p *Point, o *Options) (*engine.Timed, error) {
-	l := engine.Load{
+func steps(ctx context.Context, w *worker.Worker, p *Point, o *Options) (*worker.Timed, error) {
+	l := worker.Load{
 		Model: "tiny", Config: []byte(tinyConfig), RandomWeights: true, DType: p.DType.String(), Device: o.Device, TP: 1,
-		Workload: workload.Workload{Batch: p.Shape.Batch, PromptLen: tinyPrompt, GenLen: tinyGen}, Seed: 1, Graph: p.Kind == HostStep, Libraries: o.Libraries,
+		Workload: operator.Workload{Batch: p.Shape.Batch, PromptLen: tinyPrompt, GenLen: tinyGen}, Seed: 1, Graph: p.Kind == HostStep, Libraries: o.Libraries,
 	}
 	ready, err := w.Load(ctx, l)
 	if err != nil {
 		return nil, err
 	}
-	out := &engine.Timed{Graph: l.Graph}
+	out := &worker.Timed{Graph: l.Graph}
 	if len(ready.Devices) > 0 {
 		out.Device = ready.Devices[0]
 	}
-	_, err = w.Run(ctx, engine.Run{Phase: engine.Decode, Passes: tinyPasses}, func(pass engine.Pass) {
+	_, err = w.Run(ctx, worker.Run{Phase: worker.Decode, Passes: tinyPasses}, func(pass worker.Pass) {
 		for _, s := range pass.Steps {
 			t := float64(s.EndNS-s.StartNS) * 1e-9
 			if p.Kind == HostStep {
@@ -70,7 +69,7 @@ func steps(ctx context.Context, w *engine.Worker, p *Point, o *Options) (*engine
 		}
 	})
 	if err == nil && len(out.Seconds) == 0 {
-		err = &engine.Failure{Kind: engine.Unsupported, Message: fmt.Sprintf("%s: the device has no clock of its own to take from the host's", p.Kind)}
+		err = &worker.Failure{Kind: worker.Unsupported, Message: fmt.Sprintf("%s: the device has no clock of its own to take from the host's", p.Kind)}
 	}
 	return out, err
 }

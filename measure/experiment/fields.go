@@ -7,9 +7,9 @@ import (
 	"reflect"
 	"slices"
 
-	"llmprof/input"
+	"llmprof/internal/fileerror"
+	"llmprof/internal/spelling"
 	"llmprof/measure/experiment/tree"
-	"llmprof/spelling"
 )
 
 // settingFields are the fields of a Point in order, and settingKeys their keys in
@@ -46,7 +46,7 @@ func (p *Point) Value(key string) any {
 }
 
 // set gives a setting the value of a node.
-func (p *Point) set(key string, n *tree.Node) *input.Mistake {
+func (p *Point) set(key string, n *tree.Node) *fileerror.Error {
 	v := p.field(key)
 	if !v.IsValid() {
 		return n.At.Mistake("%.60q is not a setting; %s", key, spelling.Hint(key, settingKeys))

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"strings"
 
-	"llmprof/input"
+	"llmprof/internal/fileerror"
 	"llmprof/measure/experiment/tree"
 	"llmprof/measure/result"
 	"llmprof/unit"
@@ -44,7 +44,7 @@ func load(file string, open func(string) ([]byte, error), checks ...func(*Point)
 	r := &reader{open: open, checks: checks}
 	n, err := r.file(file, tree.Place{}, nil)
 	if err != nil {
-		if m, ok := errors.AsType[*input.Mistake](err); ok {
+		if m, ok := errors.AsType[*fileerror.Error](err); ok {
 			return nil, append(r.mistakes, m)
 		}
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"llmprof/input"
+	"llmprof/internal/input"
 )
 
 // lockFile holds the process that runs in a store. The system's lock on the open

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/input"
+	"llmprof/internal/fileerror"
+	"llmprof/internal/spelling"
 	"llmprof/measure/experiment/tree"
-	"llmprof/spelling"
 )
 
 // A plan is the tables of an experiment that its points come from.
@@ -73,7 +73,7 @@ func (r *reader) lay(p *Point, n *tree.Node, beside []string) {
 	}
 }
 
-func unknown(p tree.Pair, beside []string) *input.Mistake {
+func unknown(p tree.Pair, beside []string) *fileerror.Error {
 	at := p.At
 	known := append(Settings(), beside...)
 	return at.Mistake("%.60q is not a setting; %s", p.Key, spelling.Hint(p.Key, known))
@@ -93,12 +93,12 @@ func (r *reader) hold(p *Point, row, base *tree.Node) {
 				break
 			}
 		}
-		list := (*[]*input.Mistake)(&r.mistakes)
+		list := (*[]*fileerror.Error)(&r.mistakes)
 		if w.Warning {
 			list = &r.warnings
 		}
 		m := at.Mistake("%s: %s", w.Key, w.Text)
-		if !slices.ContainsFunc(*list, func(o *input.Mistake) bool { return reflect.DeepEqual(o, m) }) {
+		if !slices.ContainsFunc(*list, func(o *fileerror.Error) bool { return reflect.DeepEqual(o, m) }) {
 			*list = append(*list, m)
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"reflect"
 
-	"llmprof/redact"
+	"llmprof/analytic/operator"
+	"llmprof/internal/redact"
 	"llmprof/unit"
-	"llmprof/workload"
 )
 
 // A Point is all that one run is made of, in the words of the experiment files.
@@ -56,7 +56,7 @@ type Placement struct {
 
 // Workload is what it is given.
 type Workload struct {
-	workload.Workload
+	operator.Workload
 	Prompts     string  `json:"prompts"`      // "random", or a file of prompts
 	Seed        uint64  `json:"seed"`         // seed of random weights and prompts; 0 for a server draws one each time, which the result has
 	Temperature float64 `json:"temperature"`  // sampling temperature of a server; 0 for greedy decoding
@@ -133,7 +133,7 @@ func Default() Point {
 		Subject:   Subject{DType: "bf16"},
 		Runtime:   Runtime{Engine: Transformers, Graph: true},
 		Placement: Placement{TP: 1, Replicas: 1, Nodes: 1},
-		Workload:  Workload{Workload: workload.Workload{Batch: 1, PromptLen: 1024, GenLen: 128}, Prompts: "random"},
+		Workload:  Workload{Workload: operator.Workload{Batch: 1, PromptLen: 1024, GenLen: 128}, Prompts: "random"},
 		Protocol:  Protocol{TTFT: true, TPOT: true, TTLT: true, Size: true, Energy: true},
 		Client:    Client{API: "completions"},
 	}

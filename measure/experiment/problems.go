@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/measure/engine/openai"
+	"llmprof/internal/spelling"
+	"llmprof/measure/openai"
 	"llmprof/measure/power"
 	"llmprof/serving"
-	"llmprof/spelling"
 	"llmprof/unit"
 )
 

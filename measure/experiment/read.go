@@ -8,17 +8,18 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/input"
+	"llmprof/internal/fileerror"
+	"llmprof/internal/input"
+	"llmprof/internal/spelling"
 	"llmprof/measure/experiment/compat"
 	"llmprof/measure/experiment/tree"
-	"llmprof/spelling"
 )
 
 // A reader reads the files of one experiment.
 type reader struct {
 	open     func(name string) ([]byte, error)
 	checks   []func(*Point) []Problem
-	warnings []*input.Mistake
+	warnings []*fileerror.Error
 	mistakes tree.Mistakes
 	files    int
 }
@@ -32,11 +33,11 @@ const mostMistakes = 20
 // full reports whether there are so many mistakes that one more is of no use.
 func (r *reader) full() bool { return len(r.mistakes) > mostMistakes }
 
-func (r *reader) wrong(m *input.Mistake) {
+func (r *reader) wrong(m *fileerror.Error) {
 	switch {
 	case m == nil || r.full():
 	case len(r.mistakes) == mostMistakes:
-		r.mistakes = append(r.mistakes, &input.Mistake{File: m.File, Problem: fmt.Sprintf("there are more mistakes; the first %d that were found are listed", mostMistakes)})
+		r.mistakes = append(r.mistakes, &fileerror.Error{File: m.File, Problem: fmt.Sprintf("there are more mistakes; the first %d that were found are listed", mostMistakes)})
 	default:
 		r.mistakes = append(r.mistakes, m)
 	}
@@ -155,7 +156,7 @@ func (r *reader) advise(p *Point, from *plan) {
 			}
 		}
 		m := at.Mistake(format, args...)
-		if !slices.ContainsFunc(r.warnings, func(w *input.Mistake) bool { return *w == *m }) {
+		if !slices.ContainsFunc(r.warnings, func(w *fileerror.Error) bool { return *w == *m }) {
 			r.warnings = append(r.warnings, m)
 		}
 	}

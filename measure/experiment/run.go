@@ -114,23 +114,11 @@ const (
 	Remark  State = "remark"
 )
 
-// A Summary counts what became of the trials.
-type Summary struct{ Trials, Measured, Kept, Failed, Skipped int }
-
-// String is the summary in a line.
-func (s Summary) String() string {
-	text := fmt.Sprintf("%d runs: %d measured, %d kept from before, %d failed", s.Trials, s.Measured, s.Kept, s.Failed)
-	if s.Skipped > 0 {
-		text += fmt.Sprintf(", %d left alone that failed before", s.Skipped)
-	}
-	return text
-}
-
 // Run measures what the store lacks of the trials, one after the other. A trial
 // that fails is recorded and the next is run; Run's error then counts them. When
 // ctx is done, or a result cannot be written, Run stops: all that was
 // finished is in the store, or in an UnstoredError.
-func Run(ctx context.Context, trials []Trial, measure Measure, o Options) (sum Summary, err error) {
+func Run(ctx context.Context, trials []Trial, measure Measure, o Options) (sum result.Summary, err error) {
 	if err := o.Store.open(); err != nil {
 		return sum, err
 	}
@@ -139,7 +127,7 @@ func Run(ctx context.Context, trials []Trial, measure Measure, o Options) (sum S
 		return sum, err
 	}
 	defer func() { err = errors.Join(err, l.release()) }()
-	r := &runner{Options: o, measure: measure, sum: Summary{Trials: len(trials)}}
+	r := &runner{Options: o, measure: measure, sum: result.Summary{Trials: len(trials)}}
 	if l.note != "" {
 		r.tell(Event{State: Remark, Note: l.note})
 	}
@@ -160,7 +148,7 @@ func Run(ctx context.Context, trials []Trial, measure Measure, o Options) (sum S
 type runner struct {
 	Options
 	measure Measure
-	sum     Summary
+	sum     result.Summary
 	ran     bool // something was measured, after which a gap is due
 }
 

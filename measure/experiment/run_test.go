@@ -249,14 +249,14 @@ func TestFailure(t *testing.T) {
 	file := filepath.Join(dir, trials[2].ID+".failed")
 	for _, step := range []struct {
 		broken, noRetry bool
-		want            Summary
+		want            result.Summary
 		runs            int
 	}{
-		{true, false, Summary{Trials: 12, Measured: 11, Failed: 1}, 12},
-		{true, false, Summary{Trials: 12, Kept: 11, Failed: 1}, 1},
-		{false, true, Summary{Trials: 12, Kept: 11, Skipped: 1}, 0},
-		{false, false, Summary{Trials: 12, Kept: 11, Measured: 1}, 1},
-		{false, false, Summary{Trials: 12, Kept: 12}, 0},
+		{true, false, result.Summary{Trials: 12, Measured: 11, Failed: 1}, 12},
+		{true, false, result.Summary{Trials: 12, Kept: 11, Failed: 1}, 1},
+		{false, true, result.Summary{Trials: 12, Kept: 11, Skipped: 1}, 0},
+		{false, false, result.Summary{Trials: 12, Kept: 11, Measured: 1}, 1},
+		{false, false, result.Summary{Trials: 12, Kept: 12}, 0},
 	} {
 		broken, measured = step.broken, 0
 		sum, err := Run(t.Context(), trials, measure, Options{Store: Store{dir}, NoRetry: step.noRetry})
@@ -284,7 +284,7 @@ func TestFailure(t *testing.T) {
 // validFailure holds a failure's file against its schema.
 func validFailure(t *testing.T, file string) {
 	t.Helper()
-	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "schema", "failure.v1.json"))
+	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "docs", "schema", "failure.v1.json"))
 	testkit.Must(t, err)
 	text, err := os.ReadFile(file)
 	testkit.Must(t, err)
@@ -355,7 +355,7 @@ func TestStrangeNames(t *testing.T) {
 	trials, err := e.Trials()
 	testkit.Must(t, err)
 	dir := t.TempDir()
-	for _, want := range []Summary{{Trials: 1, Measured: 1}, {Trials: 1, Kept: 1}} {
+	for _, want := range []result.Summary{{Trials: 1, Measured: 1}, {Trials: 1, Kept: 1}} {
 		sum, err := Run(t.Context(), trials, single(func(_ context.Context, p Point) (*result.Result, error) { return fixture(p) }), Options{Store: Store{dir}})
 		if err != nil || sum != want {
 			t.Errorf("%v, %+v, want %+v", err, sum, want)

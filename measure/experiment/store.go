@@ -12,8 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"llmprof/atomicfile"
-	"llmprof/input"
+	"llmprof/internal/atomicfile"
+	"llmprof/internal/fileerror"
+	"llmprof/internal/input"
 	"llmprof/measure/result"
 )
 
@@ -26,28 +27,12 @@ const failureExtension = ".failed"
 // mostFailure bounds the file of a failure, which ends with the log of an engine.
 const mostFailure = 4 << 20
 
-// failureSchema names the form of a failure.
-const failureSchema = "llmprof.failure/v1"
-
-// A Failure is a run that gave no result. Its file goes when the run succeeds.
-type Failure struct {
-	Schema   string          `json:"schema"`
-	ID       string          `json:"id"`
-	Cycle    int             `json:"cycle"`
-	Hash     string          `json:"config_hash"`
-	Settings json.RawMessage `json:"settings"`
-	Started  time.Time       `json:"started"`
-	Ended    time.Time       `json:"ended"`
-	Attempts int             `json:"attempts"`
-	Errors   []string        `json:"errors"` // the whole of it, the outermost first
-}
-
 func (s Store) open() error {
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
-		return fmt.Errorf("the results folder %s: %w", s.Dir, input.Cause(err))
+		return fmt.Errorf("the results folder %s: %w", s.Dir, fileerror.Cause(err))
 	}
 	if err := atomicfile.Probe(filepath.Join(s.Dir, "probe")); err != nil {
-		return fmt.Errorf("the results folder %s cannot be written: %w", s.Dir, input.Cause(err))
+		return fmt.Errorf("the results folder %s cannot be written: %w", s.Dir, fileerror.Cause(err))
 	}
 	return nil
 }
@@ -105,7 +90,7 @@ func (s Store) finished(t *Trial) (done bool, why error) {
 func (s Store) failureFile(t *Trial) string { return filepath.Join(s.Dir, t.ID+failureExtension) }
 
 // failure is what was recorded of a trial that failed before, nil if it did not.
-func (s Store) failure(t *Trial) *Failure {
+func (s Store) failure(t *Trial) *result.Failure {
 	f, err := readFailure(s.failureFile(t))
 	if err != nil || f.Hash != t.Hash {
 		return nil
@@ -113,25 +98,25 @@ func (s Store) failure(t *Trial) *Failure {
 	return &f
 }
 
-func readFailure(file string) (f Failure, err error) {
+func readFailure(file string) (f result.Failure, err error) {
 	data, err := input.Read(file, mostFailure)
 	if err == nil {
 		err = json.Unmarshal(data, &f)
 	}
-	if err == nil && f.Schema != failureSchema {
-		err = fmt.Errorf("schema %.60q: this version reads %q", f.Schema, failureSchema)
+	if err == nil && f.Schema != result.FailureSchema {
+		err = fmt.Errorf("schema %.60q: this version reads %q", f.Schema, result.FailureSchema)
 	}
 	return f, err
 }
 
 // Failures are all runs that failed and were not run again since, by the names
 // of their files.
-func (s Store) Failures() ([]Failure, error) {
+func (s Store) Failures() ([]result.Failure, error) {
 	files, err := input.Files(s.Dir, "*"+failureExtension)
 	if err != nil {
 		return nil, fmt.Errorf("reading the failures: %w", err)
 	}
-	var all []Failure
+	var all []result.Failure
 	var errs []error
 	for _, file := range files {
 		if f, err := readFailure(file); err != nil {
@@ -144,8 +129,8 @@ func (s Store) Failures() ([]Failure, error) {
 }
 
 func (s Store) fail(t *Trial, started time.Time, cause error) error {
-	f := Failure{
-		Schema: failureSchema, ID: t.ID, Cycle: t.Cycle, Hash: t.Hash, Settings: t.Settings,
+	f := result.Failure{
+		Schema: result.FailureSchema, ID: t.ID, Cycle: t.Cycle, Hash: t.Hash, Settings: t.Settings,
 		Started: started, Ended: time.Now().UTC(), Attempts: 1, Errors: t.Point.secrets().Words(chain(cause)),
 	}
 	if before := s.failure(t); before != nil {

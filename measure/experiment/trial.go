@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"llmprof/spelling"
+	"llmprof/internal/spelling"
 )
 
 // An Order is that of the runs of an experiment.

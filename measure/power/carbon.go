@@ -7,7 +7,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"llmprof/spelling"
+	"llmprof/internal/spelling"
 )
 
 //go:embed carbon.toml

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"llmprof/analytic/operator"
 	"llmprof/measure/stats"
-	"llmprof/workload"
 )
 
 // fixture is a result made up by hand for tests, with figures of the size that
@@ -22,7 +22,7 @@ func fixture(t testing.TB) *Result {
 			Options: map[string]string{"graph": "true"}, Timer: "submission to token on the host", LoadS: new(12.5),
 		},
 		Parallelism: Parallelism{TP: 1, PP: 1, EP: 1, DP: 1, Replicas: 1},
-		Workload:    Workload{Workload: workload.Workload{Batch: 8, PromptLen: 1024, GenLen: 128}, Weights: "bf16", KV: "bf16", Act: "bf16", Prompts: "random", Seed: 7},
+		Workload:    Workload{Workload: operator.Workload{Batch: 8, PromptLen: 1024, GenLen: 128}, Weights: "bf16", KV: "bf16", Act: "bf16", Prompts: "random", Seed: 7},
 		TTFT:        sampled(t, 0.212, 0.209, 0.215, 0.211, 0.210),
 		TPOT:        sampled(t, 0.00741, 0.00738, 0.00744, 0.00740, 0.00739),
 		TTLT:        sampled(t, 1.153, 1.146, 1.160, 1.151, 1.149),

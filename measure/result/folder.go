@@ -15,8 +15,9 @@ import (
 	"strings"
 	"sync"
 
-	"llmprof/concurrent"
-	"llmprof/input"
+	"llmprof/internal/concurrent"
+	"llmprof/internal/fileerror"
+	"llmprof/internal/input"
 )
 
 // packed is what follows the name of a file that gzip packed.
@@ -97,7 +98,7 @@ func Files(dir string) ([]string, error) {
 func ReadFolder(dir string) ([]*Result, error) {
 	files, err := Files(dir)
 	if err != nil {
-		return nil, fmt.Errorf("no results in the folder %s: %w", dir, input.Cause(err))
+		return nil, fmt.Errorf("no results in the folder %s: %w", dir, fileerror.Cause(err))
 	}
 	read, errs := make([]*Result, len(files)), make([]error, len(files))
 	concurrent.Each(len(read), func(i int) { read[i], errs[i] = readNamed(files[i]) })

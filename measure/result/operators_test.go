@@ -41,7 +41,7 @@ func TestOperators(t *testing.T) {
 	if diff := cmp.Diff(r.Operators, again.Operators, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("-written +read:\n%s", diff)
 	}
-	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "schema", "measure.v1.json"))
+	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "docs", "schema", "measure.v1.json"))
 	testkit.Must(t, err)
 	if err := validate(s, string(data)); err != nil {
 		t.Errorf("%#v", err)

@@ -1,6 +1,6 @@
 // Package result is the file that a measurement leaves: one process, one
 // configuration, whole or absent. Its form is the JSON Schema
-// schema/measure.v1.json; a value that was not measured is null, and Reasons
+// docs/schema/measure.v1.json; a value that was not measured is null, and Reasons
 // says why.
 package result
 
@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"llmprof/analytic/operator"
 	"llmprof/measure/stats"
-	"llmprof/workload"
 )
 
 // Schema names the form of a result.
@@ -146,7 +146,7 @@ type AnalyticSizes struct {
 // server's prompts are the mean by its own count, where it counts them. The batch
 // and formats that are not known of a server are zero here and null in a file.
 type Workload struct {
-	workload.Workload
+	operator.Workload
 	Weights     string  `json:"weights"`
 	KV          string  `json:"kv"`
 	Act         string  `json:"act"`

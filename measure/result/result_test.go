@@ -167,7 +167,7 @@ func TestShares(t *testing.T) {
 // TestJSONSchema holds the schema in the repository against the writer: it takes
 // what is written, has every key, and refuses others.
 func TestJSONSchema(t *testing.T) {
-	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "schema", "measure.v1.json"))
+	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "docs", "schema", "measure.v1.json"))
 	testkit.Must(t, err)
 	bare := fixture(t)
 	bare.TTFT, bare.TPOT, bare.TTLT, bare.Throughput, bare.Sizes, bare.Energy, bare.Meter = nil, nil, nil, nil, nil, nil, nil

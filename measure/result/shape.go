@@ -8,8 +8,8 @@ import (
 	"strings"
 	"sync"
 
-	"llmprof/input"
-	"llmprof/spelling"
+	"llmprof/internal/fileerror"
+	"llmprof/internal/spelling"
 )
 
 // A shaper walks JSON along a Go type. encoding/json skips a key that it does
@@ -44,7 +44,7 @@ func (s *shaper) fail(format string, args ...any) error {
 // A short error is an error whose text is cut to a length that is read.
 type short struct{ error }
 
-func (s short) Error() string { return input.Short(s.error.Error()) }
+func (s short) Error() string { return fileerror.Short(s.error.Error()) }
 
 func (s short) Unwrap() error { return s.error }
 

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 
-	"llmprof/atomicfile"
+	"llmprof/internal/atomicfile"
 )
 
 // Extension is what the name of a result's file ends with.

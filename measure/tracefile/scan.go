@@ -12,7 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/input"
+	"llmprof/internal/fileerror"
+	"llmprof/internal/input"
 )
 
 // Limits of a trace that others wrote. One of a minute of vLLM has some hundreds of
@@ -181,7 +182,7 @@ func (s *scanner) key(key json.Token) error {
 		}
 		if json.Unmarshal(value, &devices) == nil { // who it was is no figure
 			for _, d := range devices {
-				s.Devices[d.ID] = input.Short(d.Name)
+				s.Devices[d.ID] = fileerror.Short(d.Name)
 			}
 		}
 	}

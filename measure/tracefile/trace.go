@@ -18,7 +18,7 @@ import (
 	"os"
 	"strings"
 
-	"llmprof/atomicfile"
+	"llmprof/internal/atomicfile"
 )
 
 // A Trace is a file's events, each as it was, and what else the file says.

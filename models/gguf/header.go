@@ -9,7 +9,7 @@ import (
 	"io"
 	"math"
 
-	"llmprof/input"
+	"llmprof/internal/input"
 )
 
 // Limits on a header. Published ones have some 50 keys, at most 20 MB of tokens and

@@ -10,7 +10,7 @@ import (
 	"math"
 	"slices"
 
-	"llmprof/input"
+	"llmprof/internal/input"
 )
 
 // maxHeader is the longest header that the format allows.

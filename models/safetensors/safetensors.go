@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/input"
+	"llmprof/internal/input"
 )
 
 // A Checkpoint is the tensors of all files of a folder.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/input"
+	"llmprof/internal/fileerror"
 )
 
 // A document reads JSON: objects one after the other, lists of them, or objects that have lists of them within.
@@ -68,7 +68,7 @@ func (d *document) broken(err error) error {
 	trimmed := bytes.TrimLeft(rest, " \t\r\n,:")
 	line += bytes.Count(rest[:len(rest)-len(trimmed)], []byte("\n"))
 	first, _, _ := bytes.Cut(trimmed, []byte("\n"))
-	return fmt.Errorf("line %d: not JSON: %s:\n%s", line, input.Short(err.Error()), input.Excerpt(string(first[:min(len(first), 1000)]), 1, len(first)))
+	return fmt.Errorf("line %d: not JSON: %s:\n%s", line, fileerror.Short(err.Error()), fileerror.Excerpt(string(first[:min(len(first), 1000)]), 1, len(first)))
 }
 
 // line is where the reading is.

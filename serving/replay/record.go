@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"llmprof/input"
+	"llmprof/internal/fileerror"
 )
 
 // A record is one request as a file has it.
@@ -70,7 +70,7 @@ func (r *record) wrong(format string, args ...any) error {
 		}
 		fmt.Fprintf(&b, "%s%.100s: %.100s", map[bool]string{true: ", "}[b.Len() > 0], f.key, f.value)
 	}
-	return fmt.Errorf("line %d: %s:\n%s", r.line, fmt.Sprintf(format, args...), input.Excerpt(b.String(), 1, b.Len()))
+	return fmt.Errorf("line %d: %s:\n%s", r.line, fmt.Sprintf(format, args...), fileerror.Excerpt(b.String(), 1, b.Len()))
 }
 
 // row reads a record of a form, whose times are in the unit that was decided.

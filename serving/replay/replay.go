@@ -11,7 +11,7 @@ import (
 	"io"
 	"slices"
 
-	"llmprof/input"
+	"llmprof/internal/input"
 	"llmprof/serving"
 	"llmprof/unit"
 )

@@ -41,7 +41,7 @@ func (s *session) collect() error {
 	for i := range s.trials {
 		if t := &s.trials[i]; !have[t.ID] {
 			c := s.config(t)
-			s.made.Missing = append(s.made.Missing, MissingPoint{t.ID, c.String(), s.failure(t)})
+			s.made.Missing = append(s.made.Missing, validate.MissingPoint{ID: t.ID, Name: c.String(), Reason: s.failure(t)})
 		}
 	}
 	s.made.Observations, s.made.Score = len(observed), s.made.Scorer.Score(observed)

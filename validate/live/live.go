@@ -1,6 +1,6 @@
 // Package live predicts the points of a grid, measures them, and compares the two.
 //
-//	grid -> predictions, written to a file -> measurements -> Comparison
+//	grid -> predictions, written to a file -> measurements -> validate.Comparison
 //
 // The predictions are written before the first measurement, to a file that is named
 // after its SHA-256, so that a reader can check that they were not changed
@@ -74,37 +74,11 @@ func (e RequestError) Unwrap() error { return e.error }
 
 func request(format string, args ...any) error { return RequestError{fmt.Errorf(format, args...)} }
 
-// A Comparison is a grid's predictions beside its measurements.
-type Comparison struct {
-	GPU     hardware.GPU
-	Results string // folder of the result files
-	Planned int    // runs of points, each cycle counted
-
-	Predictions *validate.Predictions
-	Kept        validate.Kept // the file of the predictions
-	Scorer      *validate.Scorer
-
-	Observations int // all, those not scored included
-	Score        *validate.Score
-	Operators    []validate.ResultOperators
-
-	Runs    experiment.Summary
-	Older   int // results that are older than the predictions
-	Missing []MissingPoint
-}
-
-// A MissingPoint has no result.
-type MissingPoint struct {
-	ID     string `json:"id"`
-	Name   string `json:"name"`
-	Reason string `json:"reason"`
-}
-
 // A session is a comparison that is being made.
 type session struct {
 	Options
 	report Reporter
-	made   *Comparison
+	made   *validate.Comparison
 
 	exp    *experiment.Experiment
 	trials []experiment.Trial
@@ -114,9 +88,9 @@ type session struct {
 
 // Run predicts every point of the grid, writes the predictions, measures the points,
 // and compares. Points that fail are listed in Missing and are no error.
-func Run(ctx context.Context, o Options, report Reporter) (*Comparison, error) {
+func Run(ctx context.Context, o Options, report Reporter) (*validate.Comparison, error) {
 	s := &session{Options: o, report: report, models: map[string]*models.Model{}, named: map[string]*models.Model{}}
-	s.made = &Comparison{GPU: o.Target.GPU, Results: o.Results, Scorer: s.scorer()}
+	s.made = &validate.Comparison{GPU: o.Target.GPU, Results: o.Results, Scorer: s.scorer()}
 	if err := s.points(ctx); err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func (s *session) predictPoint(ctx context.Context, t *experiment.Trial) (ok boo
 	}
 	s.report.Logf("not measured, since it has no prediction: %s: %s", t.ID, *p.Reason)
 	c := p.Config(s.Target.GPU.Key)
-	s.made.Missing = append(s.made.Missing, MissingPoint{t.ID, c.String(), "no prediction: " + *p.Reason})
+	s.made.Missing = append(s.made.Missing, validate.MissingPoint{ID: t.ID, Name: c.String(), Reason: "no prediction: " + *p.Reason})
 	return false, nil
 }
 

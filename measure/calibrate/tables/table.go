@@ -15,7 +15,8 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
-	"llmprof/input"
+	"llmprof/internal/fileerror"
+	"llmprof/internal/input"
 )
 
 // A table may have at most these.
@@ -124,7 +125,7 @@ func (t *table) parseNumbers() {
 func (t *table) parquet(data []byte) (err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
-			err = fmt.Errorf("the Parquet file is damaged: %v", input.Short(fmt.Sprint(broken)))
+			err = fmt.Errorf("the Parquet file is damaged: %v", fileerror.Short(fmt.Sprint(broken)))
 		}
 	}()
 	file, err := parquet.OpenFile(bytes.NewReader(data), int64(len(data)), parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
@@ -281,7 +282,7 @@ func (r *record) fail(name string) {
 		if cells := r.t.numbers[name]; cells != nil {
 			value = cells[r.i]
 		} else if cells := r.t.texts[name]; cells != nil {
-			value = input.Short(cells[r.i])
+			value = fileerror.Short(cells[r.i])
 		}
 		r.err = fmt.Errorf("table %s, row %d: %s is %v: want a size or a time above 0", r.t.path, r.i+1, name, value)
 	}

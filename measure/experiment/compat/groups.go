@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"llmprof/internal/spelling"
 	"llmprof/measure/experiment/tree"
-	"llmprof/spelling"
 )
 
 // Joined reads LLM Energy Measure's tables whose members have a meaning only

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/input"
+	"llmprof/internal/fileerror"
+	"llmprof/internal/spelling"
 	"llmprof/measure/experiment/tree"
-	"llmprof/spelling"
 )
 
 // The engines of a point that their files can mean.
@@ -24,7 +24,7 @@ const (
 // A Translator turns other names into those of the settings here. Wrong and Warn take
 // what it finds.
 type Translator struct {
-	Wrong func(m *input.Mistake)
+	Wrong func(m *fileerror.Error)
 	Warn  func(at tree.Place, format string, args ...any)
 }
 

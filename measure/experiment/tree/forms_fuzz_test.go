@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"llmprof/input"
+	"llmprof/internal/fileerror"
 )
 
 // depthOf is how deep a tree is nested, and nodesOf how many values it has.
@@ -30,7 +30,7 @@ func parsed(t *testing.T, form func(*Source) (*Node, error), text string) {
 		}
 		return
 	}
-	var m *input.Mistake
+	var m *fileerror.Error
 	if !errors.As(err, &m) {
 		t.Fatalf("no mistake with a place: %v", err)
 	}

@@ -8,7 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"llmprof/input"
+	"llmprof/internal/fileerror"
+	"llmprof/internal/input"
 )
 
 // ParseJSON reads a JSON file.
@@ -119,7 +120,7 @@ func number(text string) (any, error) {
 	}
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
-		return nil, errors.New("want a finite number, not " + strconv.Quote(input.Short(text)))
+		return nil, errors.New("want a finite number, not " + strconv.Quote(fileerror.Short(text)))
 	}
 	return f, nil
 }

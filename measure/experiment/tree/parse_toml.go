@@ -9,7 +9,8 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"llmprof/input"
+	"llmprof/internal/fileerror"
+	"llmprof/internal/input"
 )
 
 // ParseTOML reads a TOML file. Its reader gives no places of what is right, so
@@ -27,7 +28,7 @@ func ParseTOML(s *Source) (*Node, error) {
 		}
 		return nil, Place{Source: s}.Mistake("%s", strings.TrimPrefix(err.Error(), "toml: "))
 	}
-	t := tomlTree{source: s, keys: input.FindTOMLKeys(s.Text), order: map[string]int{}}
+	t := tomlTree{source: s, keys: fileerror.FindTOMLKeys(s.Text), order: map[string]int{}}
 	for i, key := range meta.Keys() {
 		if at := key.String(); t.order[at] == 0 {
 			t.order[at] = i + 1
@@ -38,7 +39,7 @@ func ParseTOML(s *Source) (*Node, error) {
 
 type tomlTree struct {
 	source *Source
-	keys   input.TOMLKeys
+	keys   fileerror.TOMLKeys
 	order  map[string]int // order of the keys in the file
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"llmprof/input"
+	"llmprof/internal/fileerror"
 )
 
 // A Source is the text of a file.
@@ -21,19 +21,19 @@ type Source struct {
 // A Place is where something stands in a file.
 type Place struct {
 	Source *Source
-	input.Span
+	fileerror.Span
 }
 
 func (s *Source) place(line, column, width int) Place {
-	return Place{s, input.Span{Line: line, Column: column, Width: width}}
+	return Place{s, fileerror.Span{Line: line, Column: column, Width: width}}
 }
 
 // Mistake is a mistake at the place.
-func (p Place) Mistake(format string, args ...any) *input.Mistake {
+func (p Place) Mistake(format string, args ...any) *fileerror.Error {
 	if p.Source == nil {
-		return input.NewMistake("", "", p.Span, format, args...)
+		return fileerror.New("", "", p.Span, format, args...)
 	}
-	return input.NewMistake(p.Source.Name, p.Source.lineAt(p.Line), p.Span, format, args...)
+	return fileerror.New(p.Source.Name, p.Source.lineAt(p.Line), p.Span, format, args...)
 }
 
 // String is the place in short.
@@ -88,7 +88,7 @@ func (s *Source) at(offset, width int) Place {
 }
 
 // Mistakes are all that is wrong with an experiment.
-type Mistakes []*input.Mistake
+type Mistakes []*fileerror.Error
 
 // Error is all of them, one after the other.
 func (ms Mistakes) Error() string {
@@ -111,7 +111,7 @@ func (ms Mistakes) Err() error {
 		}
 		return line
 	}
-	slices.SortStableFunc(ms, func(a, b *input.Mistake) int {
+	slices.SortStableFunc(ms, func(a, b *fileerror.Error) int {
 		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(last(a.Line), last(b.Line)), cmp.Compare(a.Column, b.Column))
 	})
 	return ms

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"llmprof/input"
+	"llmprof/internal/input"
 )
 
 // A Node is a value of a file, whatever form the file has: a scalar, a list or

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"llmprof/analytic/engine"
-	"llmprof/input"
+	"llmprof/analytic/operator"
+	"llmprof/internal/input"
 	"llmprof/models"
-	"llmprof/routing"
 )
 
 // Completed is the annotation of a flag with the words that complete it.
@@ -118,21 +118,21 @@ var skewLimits = input.Limits{Bytes: 1 << 20, Depth: 2, Values: 1 << 16}
 
 // popularity is how unevenly experts are chosen: an exponent, "text", or a file with a JSON array, or with
 // a number a line.
-func popularity(text string) (*routing.Popularity, error) {
+func popularity(text string) (*operator.Popularity, error) {
 	switch text {
 	case "":
 		return nil, nil
 	case "text":
-		return &routing.Popularity{Text: true}, nil
+		return &operator.Popularity{Text: true}, nil
 	}
 	if zipf, err := strconv.ParseFloat(text, 64); err == nil {
-		return &routing.Popularity{Zipf: zipf}, nil
+		return &operator.Popularity{Zipf: zipf}, nil
 	}
 	data, err := input.Read(text, int64(skewLimits.Bytes))
 	if err != nil {
 		return nil, fmt.Errorf("--expert-skew %.60q: want an exponent as 0.8, text, or a file of loads: %w", text, err)
 	}
-	p := &routing.Popularity{}
+	p := &operator.Popularity{}
 	if body := strings.TrimSpace(string(data)); strings.HasPrefix(body, "[") {
 		if err = skewLimits.JSON(body); err == nil {
 			err = json.Unmarshal([]byte(body), &p.Loads)

@@ -14,7 +14,7 @@ import (
 	"llmprof/analytic/engine"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/models"
-	"llmprof/sweep"
+	"llmprof/plan/sweep"
 )
 
 // Alone reports whether a flag's value is no list.

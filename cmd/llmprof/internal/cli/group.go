@@ -15,7 +15,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/count"
 	"llmprof/cmd/llmprof/internal/render"
-	"llmprof/printable"
+	"llmprof/internal/printable"
 )
 
 // A Group is a heading of the help, with the flags under it. Groups stand in the order in

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"llmprof/printable"
-	"llmprof/spelling"
+	"llmprof/internal/printable"
+	"llmprof/internal/spelling"
 )
 
 // FlagError says what is wrong with a flag, and which one may have been meant.

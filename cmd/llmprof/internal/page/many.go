@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"llmprof/cmd/llmprof/internal/ask"
-	"llmprof/sweep"
+	"llmprof/plan/sweep"
 	"llmprof/unit"
 )
 

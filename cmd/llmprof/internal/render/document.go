@@ -16,7 +16,7 @@ import (
 	"strconv"
 	"strings"
 
-	"llmprof/printable"
+	"llmprof/internal/printable"
 	"llmprof/unit"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"llmprof/printable"
+	"llmprof/internal/printable"
 )
 
 type markdownWriter struct {

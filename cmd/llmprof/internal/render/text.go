@@ -6,8 +6,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"llmprof/internal/printable"
 	"llmprof/plots/colors"
-	"llmprof/printable"
 	"llmprof/roofline"
 )
 

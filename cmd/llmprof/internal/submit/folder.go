@@ -13,9 +13,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"llmprof/atomicfile"
-	"llmprof/input"
-	"llmprof/sweep"
+	"llmprof/internal/atomicfile"
+	"llmprof/internal/input"
+	"llmprof/plan/sweep"
 )
 
 // A Folder keeps the shards of one command. A shard is finished once its record is

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"llmprof/atomicfile"
-	"llmprof/input"
+	"llmprof/internal/atomicfile"
+	"llmprof/internal/input"
+	"llmprof/internal/printable"
 	"llmprof/measure/program"
-	"llmprof/printable"
 )
 
 // A Slurm is a cluster that sbatch submits to.

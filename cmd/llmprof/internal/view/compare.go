@@ -10,13 +10,13 @@ import (
 	"strings"
 
 	"llmprof/analytic"
+	"llmprof/analytic/operator"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/measure/result"
 	"llmprof/unit"
-	"llmprof/workload"
 )
 
-// CompareSchema names the form of a comparison's JSON, which schema/compare.v1.json
+// CompareSchema names the form of a comparison's JSON, which docs/schema/compare.v1.json
 // describes.
 const CompareSchema = "llmprof.compare/v1"
 
@@ -26,7 +26,7 @@ type Side struct {
 	Kind     string `json:"kind"`     // "predicted" or "measured"
 	Measured bool   `json:"measured"` // The side was measured, or its constants were on a GPU of the kind.
 	Basis    string `json:"basis"`    // source of the figures
-	workload.Workload
+	operator.Workload
 	Figures  []SideFigure   `json:"figures"`
 	Ops      []SideOperator `json:"ops"`
 	Warnings []string       `json:"warnings"`

@@ -3,15 +3,15 @@ package view
 import (
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
+	"llmprof/analytic/operator"
 	"llmprof/analytic/sensitivity"
 	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
-	"llmprof/workload"
 )
 
 // EstimateSchema names the form of an estimate's JSON, which
-// schema/estimate.v1.json describes.
+// docs/schema/estimate.v1.json describes.
 const EstimateSchema = "llmprof.estimate/v1"
 
 // An EstimateDocument is an estimate for programs: SI numbers, null where there is
@@ -81,7 +81,7 @@ type splitJSON struct {
 }
 
 type workloadJSON struct {
-	workload.Workload
+	operator.Workload
 	Chunk        *int        `json:"chunk"`
 	CachedPrefix int         `json:"cached_prefix"`
 	AllLogits    bool        `json:"all_logits"`

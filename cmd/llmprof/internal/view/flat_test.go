@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"llmprof/workload"
+	"llmprof/analytic/operator"
 )
 
 // TestFlat checks which values of a document have a column, under which names, and that a missing document
@@ -16,7 +16,7 @@ func TestFlat(t *testing.T) {
 		Of   []string `json:"of"`
 	}
 	type row struct {
-		workload.Workload
+		operator.Workload
 		Times  *inner   `json:"ttft_s"`
 		Marks  []string `json:"marks"`
 		Bins   []int    `json:"bins"`
@@ -24,7 +24,7 @@ func TestFlat(t *testing.T) {
 		Hidden int      `json:"-"`
 		text   string
 	}
-	rows := []row{{Workload: workload.Workload{Batch: 8}, Times: &inner{Mean: 1.5}, Marks: []string{"a", "b"}, Done: true, text: "x"}, {}}
+	rows := []row{{Workload: operator.Workload{Batch: 8}, Times: &inner{Mean: 1.5}, Marks: []string{"a", "b"}, Done: true, text: "x"}, {}}
 	for _, c := range []struct {
 		columns, want []string
 		cells         [][]any

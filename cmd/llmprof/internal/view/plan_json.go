@@ -9,7 +9,7 @@ import (
 	"llmprof/unit"
 )
 
-// PlanSchema names the form of a plan's JSON, which schema/plan.v1.json describes.
+// PlanSchema names the form of a plan's JSON, which docs/schema/plan.v1.json describes.
 const PlanSchema = "llmprof.plan/v1"
 
 // A PlanDocument is a plan for programs.

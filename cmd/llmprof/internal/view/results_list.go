@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"llmprof/cmd/llmprof/internal/render"
-	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/unit"
 	"llmprof/validate"
@@ -66,7 +65,7 @@ func medianOf(t *result.Times) *unit.Seconds {
 }
 
 // ResultPage lists results for people, those of servers apart, and the runs that failed.
-func ResultPage(rows []ResultRow, failures []experiment.Failure) *render.Document {
+func ResultPage(rows []ResultRow, failures []result.Failure) *render.Document {
 	var notes []string
 	for _, f := range failures {
 		note := f.ID
@@ -79,11 +78,11 @@ func ResultPage(rows []ResultRow, failures []experiment.Failure) *render.Documen
 }
 
 // ResultDocument lists results and the runs that failed, for programs.
-func ResultDocument(rows []ResultRow, failures []experiment.Failure) any {
+func ResultDocument(rows []ResultRow, failures []result.Failure) any {
 	return struct {
-		Results  []ResultRow          `json:"results"`
-		Failures []experiment.Failure `json:"failures"`
-	}{rows, append([]experiment.Failure{}, failures...)}
+		Results  []ResultRow      `json:"results"`
+		Failures []result.Failure `json:"failures"`
+	}{rows, append([]result.Failure{}, failures...)}
 }
 
 // ResultTable lists results for programs.

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"strings"
 
+	"llmprof/analytic/operator"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/measure/result"
 	"llmprof/plots"
 	"llmprof/unit"
 	"llmprof/validate"
-	"llmprof/workload"
 )
 
 // OperatorBlocks compare the operators of results with the estimate's, a table for
@@ -177,7 +177,7 @@ type OperatorPhaseDocument struct {
 	Model  string `json:"model"`
 	GPU    string `json:"gpu"`
 	Engine string `json:"engine"`
-	workload.Workload
+	operator.Workload
 	Context int                `json:"context"`
 	SumS    float64            `json:"sum_s"`
 	StepS   float64            `json:"step_s"`
@@ -217,7 +217,7 @@ func (v *Validation) operatorsJSON() []OperatorPhaseDocument {
 func timedPhase(id string, p *validate.OperatorPhase) OperatorPhaseDocument {
 	c := &p.Config
 	j := OperatorPhaseDocument{
-		ID: id, Phase: "prefill", Model: c.Model, GPU: c.GPU, Engine: c.Runs(), Workload: workload.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen}, Context: p.Context,
+		ID: id, Phase: "prefill", Model: c.Model, GPU: c.GPU, Engine: c.Runs(), Workload: operator.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen}, Context: p.Context,
 		SumS: p.Sum.Observed, StepS: p.Step.Observed, Off: p.Off(), Ops: []OperatorDocument{}, Untimed: append([]string{}, p.Untimed...),
 	}
 	if p.Decode {

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"slices"
 
+	"llmprof/analytic/operator"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
-	"llmprof/workload"
 )
 
 // A Publication is stored results in the shape of a paper's tables: a row for each
@@ -24,7 +24,7 @@ type PublishedRow struct {
 	Device            string         `json:"device"`
 	Engine            string         `json:"engine"`
 	Model             string         `json:"model"`
-	workload.Workload                // a server has a batch of 0, for requests come to it one by one
+	operator.Workload                // a server has a batch of 0, for requests come to it one by one
 	Runs              int            `json:"runs"` // results that the row is made of
 	TTFT              *stats.Summary `json:"ttft_s"`
 	TPOT              *stats.Summary `json:"tpot_s"`

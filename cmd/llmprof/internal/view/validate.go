@@ -10,7 +10,6 @@ import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/unit"
 	"llmprof/validate"
-	"llmprof/validate/live"
 )
 
 // A Validation is predictions beside observations.
@@ -25,7 +24,7 @@ type Validation struct {
 	Score     *validate.Score
 	Operators []validate.ResultOperators
 	Sources   []validate.Source
-	Live      *live.Comparison // nil unless the observations were measured for the comparison
+	Live      *validate.Comparison // nil unless the observations were measured for the comparison
 }
 
 // Page shows the validation to people.

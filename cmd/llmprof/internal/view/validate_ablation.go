@@ -12,7 +12,7 @@ import (
 	"llmprof/validate"
 )
 
-// ablationSchema names the form of an ablation's JSON, which schema/ablate.v2.json
+// ablationSchema names the form of an ablation's JSON, which docs/schema/ablate.v2.json
 // describes.
 const ablationSchema = "llmprof.ablate/v2"
 

@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	"llmprof/analytic/operator"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/validate"
-	"llmprof/validate/live"
-	"llmprof/workload"
 )
 
 // validateSchema names the form of a validation's JSON, which
-// schema/validate.v1.json describes.
+// docs/schema/validate.v1.json describes.
 const validateSchema = "llmprof.validate/v1"
 
 // A ValidationDocument is a validation for programs.
@@ -39,7 +38,7 @@ type RowDocument struct {
 	GPU    string  `json:"gpu"`
 	TP     int     `json:"tp"`
 	Model  string  `json:"model"`
-	workload.Workload
+	operator.Workload
 	Weights       string   `json:"weights"`
 	Load          string   `json:"load"`
 	Fitted        bool     `json:"fitted"`
@@ -99,7 +98,7 @@ func (v *Validation) JSON() any {
 
 func rowOf(r *validate.Row) RowDocument {
 	j := RowDocument{
-		Metric: string(r.Metric), Engine: r.Engine, Mode: OrNull(r.Mode), GPU: r.GPU, TP: r.TP, Model: r.Model, Workload: workload.Workload{Batch: r.Batch, PromptLen: r.Prompt, GenLen: r.Gen}, Weights: r.Weights, Load: string(r.Load),
+		Metric: string(r.Metric), Engine: r.Engine, Mode: OrNull(r.Mode), GPU: r.GPU, TP: r.TP, Model: r.Model, Workload: operator.Workload{Batch: r.Batch, PromptLen: r.Prompt, GenLen: r.Gen}, Weights: r.Weights, Load: string(r.Load),
 		Fitted: r.Fitted != "", FittedBy: OrNull(r.Fitted), Error: r.Error, BelowFloor: r.FasterThanFloor,
 		Source: r.Source, ID: OrNull(r.ID), Samples: OrNull(r.Samples), Marks: append([]string{}, r.Marks...), Note: OrNull(r.Note),
 	}
@@ -124,7 +123,7 @@ func skipOf(s *validate.Skip) SkipDocument {
 	return j
 }
 
-func missingNotes(c *live.Comparison) render.Notes {
+func missingNotes(c *validate.Comparison) render.Notes {
 	n := render.Notes{}
 	if len(c.Missing) > 0 {
 		n.Title = fmt.Sprintf("Not measured: %d of %d points", len(c.Missing), c.Planned)
@@ -136,7 +135,7 @@ func missingNotes(c *live.Comparison) render.Notes {
 }
 
 // liveFields say which predictions the observations are compared with.
-func liveFields(c *live.Comparison) render.Fields {
+func liveFields(c *validate.Comparison) render.Fields {
 	k := &c.Kept
 	written := fmt.Sprintf("written on %s, before the first measurement", k.Written.Format("2006-01-02 15:04:05 MST"))
 	if c.Older > 0 {
@@ -162,26 +161,26 @@ func liveFields(c *live.Comparison) render.Fields {
 
 // A LiveDocument says, for programs, which predictions the observations are compared with.
 type LiveDocument struct {
-	File         string              `json:"predictions_file"`
-	SHA256       string              `json:"sha256"`
-	Written      time.Time           `json:"written"`
-	Earlier      bool                `json:"earlier"`
-	Others       int                 `json:"other_predictions"`
-	Older        int                 `json:"older_results"`
-	GPU          string              `json:"gpu"`
-	Calibrations []string            `json:"calibrations"`
-	Points       int                 `json:"points"`
-	Measured     int                 `json:"measured"`
-	Kept         int                 `json:"kept"`
-	Failed       int                 `json:"failed"`
-	Missing      []live.MissingPoint `json:"not_measured"`
+	File         string                  `json:"predictions_file"`
+	SHA256       string                  `json:"sha256"`
+	Written      time.Time               `json:"written"`
+	Earlier      bool                    `json:"earlier"`
+	Others       int                     `json:"other_predictions"`
+	Older        int                     `json:"older_results"`
+	GPU          string                  `json:"gpu"`
+	Calibrations []string                `json:"calibrations"`
+	Points       int                     `json:"points"`
+	Measured     int                     `json:"measured"`
+	Kept         int                     `json:"kept"`
+	Failed       int                     `json:"failed"`
+	Missing      []validate.MissingPoint `json:"not_measured"`
 }
 
-func liveDocument(c *live.Comparison) *LiveDocument {
+func liveDocument(c *validate.Comparison) *LiveDocument {
 	j := &LiveDocument{
 		File: c.Kept.File, SHA256: c.Kept.SHA256, Written: c.Kept.Written, Earlier: c.Kept.Earlier, Others: c.Kept.Others, Older: c.Older,
 		GPU: c.GPU.Key, Calibrations: []string{}, Points: len(c.Predictions.Points),
-		Measured: c.Runs.Measured, Kept: c.Runs.Kept, Failed: c.Runs.Failed, Missing: append([]live.MissingPoint{}, c.Missing...),
+		Measured: c.Runs.Measured, Kept: c.Runs.Kept, Failed: c.Runs.Failed, Missing: append([]validate.MissingPoint{}, c.Missing...),
 	}
 	for _, cal := range c.Predictions.Calibrations {
 		j.Calibrations = append(j.Calibrations, cal.Name)

@@ -1,0 +1,131 @@
+package operator
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"llmprof/models"
+	"llmprof/unit"
+)
+
+// A Footprint is the memory of a rank, as far as it is known without a workload. The rank is of the
+// pipeline stage with the most layers.
+type Footprint struct {
+	rank    Rank
+	weights unit.Bytes
+	layers  unit.Bytes // weights of the layers
+	reserve unit.Bytes
+	state   unit.Bytes // state of one sequence
+	caches  []cache    // KV caches of one sequence, the shortest window first
+	widest  float64    // most values of a token that a block has alive
+}
+
+// A cache is the KV cache of one sequence in the layers of one window: each bytes for every
+// token of the context, of which the last window tokens are kept.
+type cache struct {
+	window float64 // +Inf for the whole context
+	each   unit.Bytes
+}
+
+// NewFootprint is the footprint of a rank on a GPU with a reserve of memory.
+func NewFootprint(r *Rank, reserve unit.Bytes) Footprint {
+	share := r.Par.StageShare(r.Model.NumLayers())
+	layers, embedding, head := r.weights()
+	ends := embedding + head
+	if r.Par.PP > 1 {
+		if r.Model.TiedHead {
+			head = embedding // the last stage has a copy of the tied embedding
+		}
+		ends = max(embedding, head)
+	}
+	f := Footprint{rank: *r, weights: layers.Times(share) + ends, layers: layers.Times(share), reserve: reserve, state: r.state().Times(share), caches: r.caches(share)}
+	for _, b := range r.Model.Blocks() {
+		f.widest = max(f.widest, r.blockWidth(b))
+	}
+	return f
+}
+
+// Weights is the memory of all weights, and of those of the layers.
+func (f *Footprint) Weights() (all, layers unit.Bytes) { return f.weights, f.layers }
+
+// Sequence is the memory of a sequence of context tokens: its KV cache and its state.
+func (f *Footprint) Sequence(context float64) unit.Bytes { return f.Cached(context) + f.state }
+
+// Cached is the KV cache of a sequence of context tokens.
+func (f *Footprint) Cached(context float64) (b unit.Bytes) {
+	for _, c := range f.caches {
+		b += c.each.Times(min(context, c.window))
+	}
+	return b
+}
+
+// caches are the KV caches of one sequence in a share of the layers, by window.
+func (r *Rank) caches(share float64) (all []cache) {
+	for l, b := range r.Model.Blocks() {
+		a := b.Attention
+		if a == nil || a.Shared {
+			continue
+		}
+		window := math.Inf(1)
+		if a.Window > 0 {
+			window = float64(a.Window)
+		}
+		layers := float64(l.Count) * share
+		each, far := a.CachedBytes(r.Scheme.KV, r.LocalKV(a))
+		if far > 0 {
+			all = withCache(all, cache{math.Inf(1), far.Times(layers)})
+		}
+		all = withCache(all, cache{window, each.Times(layers)})
+	}
+	return all
+}
+
+// withCache adds a cache to the one of its window, or puts it at its place among the others.
+func withCache(all []cache, c cache) []cache {
+	i, found := slices.BinarySearchFunc(all, c.window, func(x cache, window float64) int { return cmp.Compare(x.window, window) })
+	if found {
+		all[i].each += c.each
+		return all
+	}
+	return slices.Insert(all, i, c)
+}
+
+// state is the memory of one sequence on a rank that does not grow with its context.
+func (r *Rank) state() (b unit.Bytes) {
+	for l, block := range r.Model.Blocks() {
+		if c := block.Scan; c != nil {
+			b += r.scanState(c).Times(float64(l.Count))
+		}
+	}
+	return b
+}
+
+// blockWidth is the number of values of a token that a block has alive: the outputs of the GEMMs
+// into the block, and the input of the GEMM out of it.
+func (r *Rank) blockWidth(b *models.Block) float64 {
+	tp := float64(r.Par.TP)
+	var w float64
+	for i := range b.In {
+		w += float64(b.In[i].Out) / float64(max(b.In[i].Parts(r.Par.TP), 1))
+	}
+	switch {
+	case b.Attention != nil:
+		w += float64(b.Attention.Heads*b.Attention.ValueDim) / tp
+	case b.Scan != nil:
+		w += float64(b.Scan.Heads*b.Scan.HeadDim) / tp
+	}
+	w += float64(b.Activation.Width) / tp
+	if e := b.Experts; e != nil {
+		taken := float64(e.TopK) * float64(r.Par.ExpertReplicas()) / float64(r.Par.EP) / float64(r.Par.ExpertTP())
+		in := 1.0
+		if e.Activation.Gated {
+			in = 2
+		}
+		w += taken * ((in + 1) * float64(e.Activation.Width))
+		if r.Par.GathersTokens() { // the tokens of all replicas, and the experts' results for them
+			w += 2 * float64(r.Par.ExpertReplicas()) * float64(r.Model.Hidden)
+		}
+	}
+	return w
+}

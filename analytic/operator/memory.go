@@ -1,0 +1,173 @@
+package operator
+
+import (
+	"math"
+
+	"llmprof/unit"
+)
+
+// Memory is what is stored on one GPU, the fullest one of the pipeline.
+type Memory struct {
+	Weights     unit.Bytes
+	KV          unit.Bytes // KV cache of the whole batch at its longest
+	State       unit.Bytes // state of scans and convolutions
+	Activations unit.Bytes // activations at the peak of the prefill
+	Reserve     unit.Bytes // CUDA context, communication buffers, buffers of the engine
+	Total       unit.Bytes
+	Capacity    unit.Bytes // memory of the GPU
+	Usable      unit.Bytes // part of the capacity that the engine takes, with activations that lie beside it
+	Share       float64    // share of the capacity that the engine takes, without activations beside it
+
+	MaxBatch        int  // sequences of one replica that fit, prompt and answer
+	MaxPrefillBatch int  // sequences that fit while prompts run
+	MaxDecodeBatch  int  // sequences that fit while they decode
+	MaxTokens       int  // tokens of context that the batch can have in all
+	Unbounded       bool // there is no cache that grows: MaxTokens has no meaning
+}
+
+// Fits reports whether the memory of the GPU suffices.
+func (m *Memory) Fits() bool { return m.Total <= m.Usable }
+
+// Room is the memory of a GPU, and the share of it that the engine takes.
+type Room struct {
+	Capacity unit.Bytes
+	Share    float64
+	Static   bool // The share is of weights and caches alone, and activations lie beside it.
+}
+
+// usable is the part of the memory that the engine takes.
+func (r Room) usable() unit.Bytes { return r.Capacity.Times(r.Share) }
+
+// beside is what lies beside the part of the memory that the engine takes: activations, as far as there is room, and the share of the
+// reserve, since the engine takes its part of the memory that is free before it loads weights.
+func (r Room) beside(reserve, activations unit.Bytes) unit.Bytes {
+	if !r.Static {
+		return 0
+	}
+	rest := r.Capacity - r.usable()
+	return reserve.Times(float64(rest/r.Capacity)) + min(activations, rest)
+}
+
+// Memory is the memory of a workload whose steps have at most budget tokens (0 for no
+// limit), and how much more fits into the room. Without a room it says nothing of what fits.
+func (f *Footprint) Memory(w *Workload, budget int, room Room) (m Memory) {
+	batch, context, steps := float64(w.Batch), f.Cached(float64(w.Context())), f.stepsOf(w, budget)
+	m.Weights, m.Reserve = f.weights, f.reserve
+	m.KV, m.State, m.Activations = context.Times(batch), f.state.Times(batch), steps.activations(batch)
+	m.Total = f.total(batch, context, m.Activations)
+	if room.Capacity == 0 {
+		return m
+	}
+	m.Capacity, m.Usable, m.Share = room.Capacity, room.with(f.reserve, m.Activations), room.Share
+	spare := func(batch float64, cached, activations unit.Bytes) unit.Bytes {
+		return room.with(f.reserve, activations) - f.total(batch, cached, activations)
+	}
+	prompt := f.Cached(float64(w.PromptLen))
+	m.MaxBatch = most(func(n float64) unit.Bytes { return spare(n, context, steps.activations(n)) })
+	m.MaxPrefillBatch = most(func(n float64) unit.Bytes { return spare(n, prompt, steps.prefilling(n)) })
+	m.MaxDecodeBatch = most(func(n float64) unit.Bytes { return spare(n, context, f.Activations(n, n)) })
+	m.Unbounded = f.Cached(2*MaxTokens) == f.Cached(MaxTokens)
+	if !m.Unbounded {
+		m.MaxTokens = w.Batch * most(func(n float64) unit.Bytes { return spare(batch, f.Cached(n), m.Activations) })
+	}
+	return m
+}
+
+// total is the memory of a batch of sequences, each with so much of the KV cache, beside activations.
+func (f *Footprint) total(batch float64, cached, activations unit.Bytes) unit.Bytes {
+	return f.weights + f.reserve + cached.Times(batch) + f.state.Times(batch) + activations
+}
+
+// with is the part of the memory that the engine takes, with what lies beside it.
+func (r Room) with(reserve, activations unit.Bytes) unit.Bytes {
+	return r.usable() + r.beside(reserve, activations)
+}
+
+// A steps is the prefill steps of a workload.
+type steps struct {
+	*Footprint
+	sequences float64 // most sequences of a step
+	fresh     float64 // tokens of each
+	all       bool    // each token has scores
+}
+
+func (f *Footprint) stepsOf(w *Workload, budget int) steps {
+	s := steps{Footprint: f, all: w.AllLogits}
+	s.sequences, s.fresh = w.Step(budget)
+	return s
+}
+
+// prefilling is the activations of a batch at the peak of its prefill. A step is filled with pieces of prompts, and
+// any of its sequences may end its prompt in it, with the scores of the last position.
+func (s *steps) prefilling(batch float64) unit.Bytes {
+	tokens := s.fresh * min(batch, s.sequences)
+	if s.all {
+		return s.Activations(tokens, tokens)
+	}
+	return s.Activations(tokens, min(batch, tokens))
+}
+
+// activations is those of a batch at the peak of its prefill, or in a decode step.
+func (s *steps) activations(batch float64) unit.Bytes {
+	return max(s.prefilling(batch), s.Activations(batch, batch))
+}
+
+// most is the largest number that leaves no less than nothing spare, at most what an int32 counts. A larger number leaves no more than a
+// smaller one, and what is left falls almost in proportion, so that few are tried.
+func most(spare func(float64) unit.Bytes) int {
+	low, high := 0.0, float64(math.MaxInt32)
+	some, none := spare(low), spare(high)
+	switch {
+	case some < 0:
+		return 0
+	case none >= 0:
+		return math.MaxInt32
+	}
+	for try := 1; high-low > 1; try++ {
+		n := math.Floor(low + (high-low)*float64(some/(some-none)))
+		if try%4 == 0 {
+			n = math.Floor((low + high) / 2)
+		}
+		n = min(max(n, low+1), high-1)
+		if left := spare(n); left >= 0 {
+			low, some = n, left
+		} else {
+			high, none = n, left
+		}
+	}
+	return int(low)
+}
+
+// ForCache is the part of the room that remains for the KV cache and the state of sequences, where
+// a step has up to the given number of tokens and of sequences.
+func (f *Footprint) ForCache(room Room, tokens, sequences int) unit.Bytes {
+	activations := f.Activations(float64(tokens), float64(sequences))
+	return room.with(f.reserve, activations) - f.weights - f.reserve - activations
+}
+
+// Activations is the most that a step of fresh tokens, with the scores of logits positions, has alive at
+// once: the residual stream and its normed copy, and either the widest block's
+// intermediate values or the logits, which sampling wants in FP32.
+func (f *Footprint) Activations(fresh, logits float64) unit.Bytes {
+	r := &f.rank
+	values := r.Bytes(fresh * f.widest)
+	scores := unit.FP32.Bytes(logits * float64(r.Model.Head.Out) / float64(r.Par.TP))
+	return r.Bytes(2*fresh*float64(r.Model.Hidden)) + max(values, scores)
+}
+
+// contextBytes is the memory of the CUDA context once a program has loaded its kernels; 0.3
+// to 0.5 GB is usual.
+const contextBytes = unit.Bytes(0.5e9)
+
+// ncclBytes is the memory of NCCL's buffers on each GPU of a group; aiconfigurator's
+// system tables (Apache-2.0) have 342 to 392 MB.
+const ncclBytes = unit.Bytes(0.39e9)
+
+// Reserve is the memory that CUDA, NCCL, the system and the engine reserve on a GPU.
+func Reserve(p *Parallelism, system, engine unit.Bytes) unit.Bytes {
+	r := contextBytes + engine + system
+	if max(p.TP*p.PP, p.ExpertRanks()) > 1 {
+		r += ncclBytes
+	}
+	return r
+}
