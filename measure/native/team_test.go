@@ -151,7 +151,8 @@ func TestSharedSameAgain(t *testing.T) {
 // Ranks load their parts of a checkpoint with the random weights, and compute what they compute
 // with random weights, to the bit.
 func TestSharedCheckpoint(t *testing.T) {
-	for _, name := range []string{"qwen2", "llama"}[:testkit.Cases(1, 2)] { // the first has biases, and its LM head is the embedding
+	emulate.Long(t)
+	for _, name := range []string{"qwen2", "llama"}[:emulate.Cases(1, 2)] { // the first has biases, and its LM head is the embedding
 		config := shareable()[name]
 		folder := checkpointOf(t, config, 7)
 		var before string
@@ -235,6 +236,7 @@ func TestSharedSizesAreTheEstimates(t *testing.T) {
 // If a rank does not arrive, the ranks that wait for it return an error that names it. If a rank
 // fails, its reason is returned. Nothing hangs.
 func TestSharedRankFails(t *testing.T) {
+	emulate.Long(t)
 	for device, opt := range map[int]Options{6: {Workload: operator.Workload{Batch: 1}}, 4: asHopper(Options{Workload: operator.Workload{Batch: 17}})} { // what failed a GPU cannot be used after
 		opt.TP, opt.device, opt.PromptLen, opt.GenLen, opt.peerTimeout = 2, device, 5, 4, 200*time.Millisecond
 		t.Run(fmt.Sprint(opt.Batch), func(t *testing.T) {
@@ -308,7 +310,7 @@ func TestOpenAlone(t *testing.T) {
 func TestShards(t *testing.T) {
 	for name, config := range shareable() {
 		m, whole := shapeOf(t, config)
-		for _, ranks := range []int{4, 2, 1}[:testkit.Cases(1, 3)] {
+		for _, ranks := range []int{4, 2, 1}[:emulate.Cases(1, 3)] {
 			var params int64
 			counts := map[string][]int{}
 			for rank := range ranks {

@@ -138,7 +138,7 @@ func withoutSkinny(t *testing.T, src string) string {
 }
 
 // TestKernelsCompile compiles for GPUs with and without Hopper's instructions. A compilation takes
-// some five seconds, so they run in parallel, and without a GPU and LLMPROF_TEST_LONG=1 only one for each architecture.
+// some five seconds, so they run in parallel, and without a GPU and the build tag engine only one for each architecture.
 func TestKernelsCompile(t *testing.T) {
 	c := compiler(t)
 	src, err := kernels.Source()

@@ -13,6 +13,7 @@ import (
 // A GPU that is too old is refused first. The emulated GPU reads its compute capability from the
 // environment of the process.
 func TestReadyKnowsOldGPUs(t *testing.T) {
+	emulate.Long(t)
 	const major = "LLMPROF_EMULATED_MAJOR"
 	folder := emulate.Device(t)
 	if emulate.RealGPU() == nil {

@@ -154,6 +154,7 @@ func TestGPUPromptsInTurn(t *testing.T) {
 // A model that does not fit is refused before memory is allocated, and a missing library is named.
 // The worker keeps running after both.
 func TestGPUErrors(t *testing.T) {
+	emulate.Long(t)
 	onGPU(t)
 	w := start(t)
 	l := tinyLoad()

@@ -113,6 +113,7 @@ func TestOpsOfRanks(t *testing.T) {
 
 // GPUs that cannot share a model are refused with the reason, and the worker keeps running.
 func TestGPUsThatCannotShare(t *testing.T) {
+	emulate.Long(t)
 	for name, c := range map[string]struct{ env, value, want string }{
 		"too few":        {"LLMPROF_EMULATED_GPUS", "1", "tp 2 needs the GPUs 0 to 1: the driver shows 1 of them"},
 		"other kind":     {"LLMPROF_EMULATED_OTHER", "1", "needs GPUs of one kind"},

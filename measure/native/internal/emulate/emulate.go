@@ -76,16 +76,23 @@ func Device(t testing.TB) string {
 	return folder
 }
 
-// Brief reports whether tests run on the emulated GPU without its long cases, of which
-// LLMPROF_TEST_LONG=1 is the switch.
-func Brief() bool { return RealGPU() != nil && os.Getenv("LLMPROF_TEST_LONG") == "" }
+// Brief reports whether tests run on the emulated GPU without its long cases, which the build tag engine adds.
+func Brief() bool { return RealGPU() != nil && !longCases }
+
+// Cases is how many of many like cases a test runs: few, or all of them with the long cases.
+func Cases(few, all int) int {
+	if Brief() {
+		return few
+	}
+	return all
+}
 
 // Long skips a test, or a case of one, that takes long on the emulated GPU. What is left is one case
 // of each family of kernels.
 func Long(t testing.TB) {
 	t.Helper()
 	if Brief() {
-		t.Skip("the emulated GPU takes long: LLMPROF_TEST_LONG=1 runs it")
+		t.Skip("the emulated GPU takes long: -tags engine runs it")
 	}
 }
 

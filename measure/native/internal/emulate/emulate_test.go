@@ -30,6 +30,7 @@ func compiler(t *testing.T) (c *cuda.Compiler, folder string) {
 // Two programs that differ in what one kernel uses have the other compiled once, and
 // a kernel of another file is there with what it uses of the first.
 func TestProgramsShareParts(t *testing.T) {
+	Long(t)
 	c, folder := compiler(t)
 	unique := time.Now().UnixNano() // no other test has these kernels
 	source := fmt.Sprintf(`#line 1 "one.cu"
@@ -85,6 +86,7 @@ func partsWith(t *testing.T, folder, name string) (n int) {
 // What the parts of a program lack, the program has; what it lacks itself is an error
 // that names it.
 func TestProgramsAsAWhole(t *testing.T) {
+	Long(t)
 	c, folder := compiler(t)
 	const source = `#line 1 "one.cu"
 __device__ constexpr int sum(int a, int b) { return a + b; }
