@@ -2,7 +2,7 @@
 package main
 
 import (
-	"fmt"
+	"log"
 	"os"
 
 	"llmprof/internal/atomicfile"
@@ -19,8 +19,7 @@ func main() {
 			err = atomicfile.WriteFile(file, picture, 0o644)
 		}
 		if err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n", file, err)
-			os.Exit(1)
+			log.Fatalf("%s: %v", file, err) //nolint:forbidigo // this is a program
 		}
 	}
 }
