@@ -25,7 +25,8 @@ func TestNotices(t *testing.T) {
 	}
 	got, err := os.ReadFile(file)
 	testkit.Must(t, err)
-	for _, known := range []string{"SIL OPEN FONT LICENSE", "Creative Commons", "github.com/ajstarks/svgo", "NVIDIA/go-nvml", "The Go programming language"} {
+	for _, known := range []string{"SIL OPEN FONT LICENSE", "Creative Commons", "github.com/ajstarks/svgo", "NVIDIA/go-nvml",
+		"The Go programming language"} {
 		if !strings.Contains(string(got), known) {
 			t.Errorf("%s does not mention %q", file, known)
 		}
@@ -76,7 +77,8 @@ func linked(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, system := range []string{"linux CGO_ENABLED=1", "linux CGO_ENABLED=0", "darwin CGO_ENABLED=0", "windows CGO_ENABLED=0"} {
-		cmd := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}|{{.Dir}}{{end}}{{end}}", "./cmd/llmprof")
+		cmd := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}|{{.Dir}}{{end}}{{end}}",
+			"./cmd/llmprof")
 		cmd.Env = append(os.Environ(), strings.Fields("GOOS="+system)...)
 		out, err := cmd.Output()
 		if err != nil {

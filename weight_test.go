@@ -33,7 +33,8 @@ func TestWeight(t *testing.T) {
 		}
 		testkit.Must(t, err)
 		all += info.Size()
-		if table := slices.ContainsFunc(tables, func(table string) bool { return strings.HasPrefix(name, table) }); info.Size() > mostFile && !table {
+		if table := slices.ContainsFunc(tables, func(table string) bool { return strings.HasPrefix(name, table) }); info.Size() > mostFile &&
+			!table {
 			t.Errorf("%s has %d bytes: want at most %d", name, info.Size(), mostFile)
 		}
 	}

@@ -27,7 +27,8 @@ func BenchmarkPrepared(b *testing.B) {
 	for _, x := range []struct {
 		model, gpu string
 		tp         int
-	}{{"llama3.1-8b", "h200", 1}, {"llama2-70b", "a100", 8}, {"gemma2-9b", "h200", 1}, {"qwen3-30b-a3b", "a100", 1}, {"deepseek-v3", "h200", 8}, {"nemotron-h-8b", "a6000", 1}} {
+	}{{"llama3.1-8b", "h200", 1}, {"llama2-70b", "a100", 8}, {"gemma2-9b", "h200", 1}, {"qwen3-30b-a3b", "a100", 1},
+		{"deepseek-v3", "h200", 8}, {"nemotron-h-8b", "a6000", 1}} {
 		b.Run(x.model, func(b *testing.B) {
 			c := testCase(b, x.model, x.gpu, 1, x.tp)
 			p, err := analytic.NewPredictor(c)
@@ -108,7 +109,8 @@ func BenchmarkStepCost(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				i++
-				groups := []operator.Group{{Batch: float64(1 + i%200), New: 1, Past: 2300, Logits: 1}, {Batch: 1, New: float64(500 + i%1000), Logits: 1}}
+				groups := []operator.Group{{Batch: float64(1 + i%200), New: 1, Past: 2300, Logits: 1},
+					{Batch: 1, New: float64(500 + i%1000), Logits: 1}}
 				if x.decodes {
 					groups = groups[:1]
 				}

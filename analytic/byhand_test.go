@@ -96,7 +96,8 @@ func TestByHandDeepSeekV3OnH200(t *testing.T) {
 		if !r.Memory.Fits() {
 			t.Errorf("%d H200: %v do not fit", gpus, r.Memory.Total)
 		}
-		if gpus == 16 && line(t, r.DecodeOps, "all_reduce").Wire <= line(t, explain(t, testCase(t, "deepseek-v3", "h200", 1, 8)).DecodeOps, "all_reduce").Wire {
+		if gpus == 16 && line(t, r.DecodeOps, "all_reduce").Wire <= line(t, explain(t, testCase(t, "deepseek-v3", "h200", 1, 8)).DecodeOps,
+			"all_reduce").Wire {
 			t.Error("an all-reduce over two nodes sends no more than one within a node")
 		}
 	}

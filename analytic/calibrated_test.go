@@ -81,7 +81,8 @@ func TestCalibratedOtherEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := casetest.Machine(t, "h200", "vllm").Cal
-	if own, err := casetest.Calibrated(c, g, casetest.Engine(t, "native"), measured(t, g, "native")); err != nil || m.Cal.DecodeError <= own.Cal.DecodeError || m.Cal.DecodeError < d.Board {
+	if own, err := casetest.Calibrated(c, g, casetest.Engine(t, "native"), measured(t, g, "native")); err != nil ||
+		m.Cal.DecodeError <= own.Cal.DecodeError || m.Cal.DecodeError < d.Board {
 		t.Errorf("±%v and ±%v, of the engine that was timed %+v (%v)", m.Cal.PrefillError, m.Cal.DecodeError, own.Cal.DecodeError, err)
 	}
 	if m.Engine != vllm {
@@ -97,8 +98,9 @@ func TestCalibratedOtherEngine(t *testing.T) {
 }
 
 // TestUnfittedKernels adds up by hand the time of the kernels whose constants neither the file of a library's kernels nor a table of the
-// engine on that board has. GEMMs in 16 bits are of the file, which moves the defaults of element-wise kernels by the error of the board, and attention is of vLLM's
-// table, whose change to another release is known. GEMMs in FP8 are of that table too, and nothing says how far another release's are off.
+// engine on that board has. GEMMs in 16 bits are of the file, which moves the defaults of element-wise kernels by the error of the board,
+// and attention is of vLLM's table, whose change to another release is known. GEMMs in FP8 are of that table too, and nothing says how far
+// another release's are off.
 func TestUnfittedKernels(t *testing.T) {
 	for _, x := range []struct {
 		engine  string

@@ -27,16 +27,18 @@ type Profile struct {
 	Source  string
 
 	Support   Support
-	Constants func(c *roofline.Constants)                    // sets the constants of the engine that no calibration has; nil without any
-	Operators func(g *hardware.GPU, c *hardware.Calibration) // sets the constants of its kernels on a GPU that no calibration has; nil if none are known
-	Pipelined bool                                           // a server has as many batches in its pipeline as there are stages
-	Blocking  bool                                           // the host schedules a step after the one before has ended, so that nothing hides that time
-	Ahead     bool                                           // the host launches the next step before it hands out the tokens of a step, so a first token waits for that launch too
-	Graph     bool                                           // a decode step is one CUDA graph, whose launches take the host no time
-	State     unit.Format                                    // format of recurrent states where the model's config names none; NoFormat for that of the residual stream
-	Conv      unit.Format                                    // format of the inputs that convolutions remember; NoFormat for that of the residual stream
-	Newest    bool                                           // A convolution's newest input is kept too, though the next token needs only those before.
-	Reserve   unit.Bytes                                     // memory that it takes besides weights, KV cache and activations
+	Constants func(c *roofline.Constants) // sets the constants of the engine that no calibration has; nil without any
+	// Sets the constants of its kernels on a GPU that no calibration has; nil if none are known.
+	Operators func(g *hardware.GPU, c *hardware.Calibration)
+	Pipelined bool // a server has as many batches in its pipeline as there are stages
+	Blocking  bool // the host schedules a step after the one before has ended, so that nothing hides that time
+	// The host launches the next step before it hands out the tokens of a step, so a first token waits for that launch too.
+	Ahead   bool
+	Graph   bool        // a decode step is one CUDA graph, whose launches take the host no time
+	State   unit.Format // format of recurrent states where the model's config names none; NoFormat for that of the residual stream
+	Conv    unit.Format // format of the inputs that convolutions remember; NoFormat for that of the residual stream
+	Newest  bool        // A convolution's newest input is kept too, though the next token needs only those before.
+	Reserve unit.Bytes  // memory that it takes besides weights, KV cache and activations
 
 	// Padding is the multiples of the sizes in which it keeps experts in MXFP4; nil for the sizes that they have.
 	Padding func(g *hardware.GPU) operator.Grain
@@ -55,7 +57,8 @@ type Profile struct {
 	// would switch to them earlier.
 	Switches []float64
 
-	HostError float64 // additional time that another host may take, as a share of the host's time; another host may be faster by this factor too
+	// Additional time that another host may take, as a share of the host's time; another host may be faster by this factor too.
+	HostError float64
 
 	// RanksError is the additional time that ranks of TP may take which are processes that schedule, as a share of the
 	// host's time: the slowest of them counts.

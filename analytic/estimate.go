@@ -34,14 +34,18 @@ type Memory = operator.Memory
 
 // A Phase is the sum of the steps of prefill, or the mean step of decode.
 type Phase struct {
-	FLOPs      unit.FLOPs                       `json:"flops"`                   // FLOPs of matrix products that the model needs, of one replica
-	Executed   unit.FLOPs                       `json:"executed_flops_per_rank"` // FLOPs of matrix products that one rank of each stage computes
-	Vector     unit.FLOPs                       `json:"vector_flops"`            // all other FLOPs of one rank of each stage
-	Floor      unit.Seconds                     `json:"floor_s"`
-	Expected   unit.Seconds                     `json:"expected_s"`
-	Throttled  unit.Seconds                     `json:"throttled_s"`     // part of Expected that the GPU's power limit costs
-	Raised     unit.Seconds                     `json:"-"`               // part of Expected by which the batch is lifted to the time of a smaller one
-	Clock      float64                          `json:"throttle_factor"` // factor by which the power limit lengthens arithmetic; 1 below the limit
+	// FLOPs of matrix products that the model needs, of one replica.
+	FLOPs unit.FLOPs `json:"flops"`
+	// FLOPs of matrix products that one rank of each stage computes.
+	Executed  unit.FLOPs   `json:"executed_flops_per_rank"`
+	Vector    unit.FLOPs   `json:"vector_flops"` // all other FLOPs of one rank of each stage
+	Floor     unit.Seconds `json:"floor_s"`
+	Expected  unit.Seconds `json:"expected_s"`
+	Throttled unit.Seconds `json:"throttled_s"` // part of Expected that the GPU's power limit costs
+	// Part of Expected by which the batch is lifted to the time of a smaller one.
+	Raised unit.Seconds `json:"-"`
+	// Factor by which the power limit lengthens arithmetic; 1 below the limit.
+	Clock      float64                          `json:"throttle_factor"`
 	Bound      roofline.Bound                   `json:"bound"`
 	Bounds     [roofline.NumBounds]unit.Seconds `json:"-"`             // expected time by what bounds it
 	Traffic    unit.Bytes                       `json:"traffic_bytes"` // bytes between memory and one rank of each stage
@@ -60,8 +64,9 @@ type Estimate struct {
 	TTFT, TPOT, TTLT Span
 	Throughput       float64 // generated tokens a second, all replicas
 	InputRate        float64 // prompt tokens a second while prefilling, all replicas
-	MFU              float64 // prefill: the model's FLOPs as a share of the GPUs' peak in that time, each product's peak in the format that it runs in
-	MBU              float64 // decode: compulsory bytes as a share of the GPUs' bandwidth in that time
+	// Prefill: the model's FLOPs as a share of the GPUs' peak in that time, each product's peak in the format that it runs in.
+	MFU float64
+	MBU float64 // decode: compulsory bytes as a share of the GPUs' bandwidth in that time
 
 	Energy energy.Energy
 	Money  Money
@@ -69,10 +74,11 @@ type Estimate struct {
 
 // Money is what a request costs; zero where no price is known.
 type Money struct {
-	PerHour             unit.Dollars `json:"per_hour"` // all GPUs
-	PerRequest          unit.Dollars `json:"per_request"`
-	PerMillionGenerated unit.Dollars `json:"per_million_generated_tokens"` // price of a million generated tokens, the cost of the prompts included
-	PerMillionTokens    unit.Dollars `json:"per_million_tokens"`           // price of a million tokens of prompts and answers
+	PerHour    unit.Dollars `json:"per_hour"` // all GPUs
+	PerRequest unit.Dollars `json:"per_request"`
+	// Price of a million generated tokens, the cost of the prompts included.
+	PerMillionGenerated unit.Dollars `json:"per_million_generated_tokens"`
+	PerMillionTokens    unit.Dollars `json:"per_million_tokens"` // price of a million tokens of prompts and answers
 }
 
 // Check returns what is wrong with the case, if anything is.
@@ -97,7 +103,8 @@ func (c *Case) check() error {
 		return fmt.Errorf("%d GPUs: %s has no link to another", par.GPUs(), g.Name)
 	}
 	if together > par.GPUsPerNode && g.NIC == 0 {
-		return fmt.Errorf("%d GPUs over %d nodes of %d: no network is listed for the nodes of %s; give gpus-per-node, or a nic in a hardware file",
+		return fmt.Errorf(
+			"%d GPUs over %d nodes of %d: no network is listed for the nodes of %s; give gpus-per-node, or a nic in a hardware file",
 			par.GPUs(), par.Nodes(), par.GPUsPerNode, g.Name)
 	}
 	return nil
@@ -206,7 +213,8 @@ func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total, w
 	batch := float64(w.Batch) * float64(par.DP)
 	e.Throughput = batch * float64(w.GenLen) / float64(e.TTLT.Expected)
 	e.InputRate = batch * float64(w.PromptLen-w.CachedPrefix) / float64(e.TTFT.Expected)
-	done := float64(prefill.Model) / (float64(prefill.Work.FLOPs) * float64(par.TP*par.PP)) // Padding and replicated products are not the model's.
+	// Padding and replicated products are not the model's.
+	done := float64(prefill.Model) / (float64(prefill.Work.FLOPs) * float64(par.TP*par.PP))
 	e.MFU = done * float64(prefill.floor.Matrix) / float64(prefill.Expected)
 	e.Money = p.money(e, w, batch)
 }
@@ -225,8 +233,9 @@ func (p *Predictor) money(e *Estimate, w *Workload, batch float64) (d Money) {
 
 func phase(t *total, share float64) Phase {
 	p := Phase{
-		Floor: t.least.Times(share), Expected: t.Expected.Times(share), Throttled: t.throttled.Times(share), Clock: t.clock, Raised: t.raised.Times(share),
-		FLOPs: t.Model.Times(share), Executed: t.Work.FLOPs.Times(share), Vector: t.Work.Vector.Times(share),
+		Floor: t.least.Times(share), Expected: t.Expected.Times(share), Throttled: t.throttled.Times(share), Clock: t.clock,
+		Raised: t.raised.Times(share),
+		FLOPs:  t.Model.Times(share), Executed: t.Work.FLOPs.Times(share), Vector: t.Work.Vector.Times(share),
 		Traffic: t.Work.Traffic().Times(share), Compulsory: t.Work.Compulsory().Times(share),
 		Wire: (t.Work.Wire + t.Work.NodeWire).Times(share),
 	}

@@ -79,7 +79,8 @@ func notLess(t *testing.T, c *analytic.Case, w *analytic.Workload, small, large 
 	t.Helper()
 	const slack = 1 - 1e-9
 	fuller := tiled(c) && (w.Batch != c.Workload.Batch || w.PromptLen != c.Workload.PromptLen)
-	if !fuller && large.TTLT.Expected < small.TTLT.Expected*slack || large.TTLT.Floor < small.TTLT.Floor*slack || large.Memory.Total < small.Memory.Total*slack {
+	if !fuller && large.TTLT.Expected < small.TTLT.Expected*slack || large.TTLT.Floor < small.TTLT.Floor*slack ||
+		large.Memory.Total < small.Memory.Total*slack {
 		t.Fatalf("%s %+v: %+v takes less than %+v: %v after %v", c.Model.Name, c.Parallel, *w, c.Workload, large.TTLT, small.TTLT)
 	}
 }

@@ -31,9 +31,11 @@ func (x *goldenCase) build(t *testing.T) *analytic.Case {
 
 var goldenCases = []goldenCase{
 	{"llama2-70b", "a100", "w16a16", analytic.Workload{Batch: 32, PromptLen: 1024, GenLen: 128}, analytic.Parallelism{TP: 8}},
-	{"llama2-70b", "h100", "fp8", analytic.Workload{Batch: 16, PromptLen: 2000, GenLen: 500, Chunk: 512}, analytic.Parallelism{TP: 4, PP: 2, MicroBatches: 4}},
+	{"llama2-70b", "h100", "fp8", analytic.Workload{Batch: 16, PromptLen: 2000, GenLen: 500, Chunk: 512},
+		analytic.Parallelism{TP: 4, PP: 2, MicroBatches: 4}},
 	{"llama3.1-8b", "h200", "w16a16", analytic.Workload{Batch: 1, PromptLen: 1024, GenLen: 128}, analytic.Parallelism{}},
-	{"llama3.1-8b", "rtx-4090", "w4a16-g128", analytic.Workload{Batch: 1, PromptLen: 512, GenLen: 256, CachedPrefix: 256}, analytic.Parallelism{}},
+	{"llama3.1-8b", "rtx-4090", "w4a16-g128", analytic.Workload{Batch: 1, PromptLen: 512, GenLen: 256, CachedPrefix: 256},
+		analytic.Parallelism{}},
 	{"llama3.1-8b", "b200", "nvfp4", analytic.Workload{Batch: 64, PromptLen: 4096, GenLen: 1024}, analytic.Parallelism{DP: 8}},
 	{"llama3.2-1b", "orin-nano", "w16a16", analytic.Workload{Batch: 1, PromptLen: 512, GenLen: 512}, analytic.Parallelism{}},
 	{"gpt2", "v100", "w16a16", analytic.Workload{Batch: 4, PromptLen: 100, GenLen: 100, AllLogits: true}, analytic.Parallelism{}},
@@ -42,7 +44,8 @@ var goldenCases = []goldenCase{
 	{"mixtral-8x7b", "mi300x", "w16a16", analytic.Workload{Batch: 8, PromptLen: 1000, GenLen: 200}, analytic.Parallelism{TP: 2, EP: 2}},
 	{"gpt-oss-120b", "h100", "mxfp4", analytic.Workload{Batch: 1, PromptLen: 1024, GenLen: 1024}, analytic.Parallelism{}},
 	{"deepseek-v3", "h200", "fp8-block", analytic.Workload{Batch: 1, PromptLen: 1024, GenLen: 128}, analytic.Parallelism{TP: 8}},
-	{"deepseek-v3", "h200", "fp8-block", analytic.Workload{Batch: 32, PromptLen: 1024, GenLen: 128}, analytic.Parallelism{TP: 8, EP: 16, DP: 2}},
+	{"deepseek-v3", "h200", "fp8-block", analytic.Workload{Batch: 32, PromptLen: 1024, GenLen: 128},
+		analytic.Parallelism{TP: 8, EP: 16, DP: 2}},
 	{"llama4-scout", "h200", "w16a16", analytic.Workload{Batch: 4, PromptLen: 10000, GenLen: 500}, analytic.Parallelism{TP: 4}},
 	{"mamba2-2.7b", "a6000", "w16a16", analytic.Workload{Batch: 1, PromptLen: 1024, GenLen: 128}, analytic.Parallelism{}},
 	{"nemotron-h-8b", "a6000", "w16a16", analytic.Workload{Batch: 1, PromptLen: 1024, GenLen: 128}, analytic.Parallelism{}},
@@ -140,8 +143,10 @@ func TestGoldenOperators(t *testing.T) {
 			if in == "" {
 				in = "-"
 			}
-			fmt.Fprintf(&b, "  %s %s in=%s count=%g bound=%v flops=%.5g vector=%.5g weights=%.5g kv=%.5g state=%.5g acts=%.5g wire=%.5g floor_s=%.5g expected_s=%.5g fixed_s=%.5g energy_j=%.5g\n",
-				phase, strings.ReplaceAll(name, " ", "_"), in, l.Layers, l.Bound, float64(l.FLOPs), float64(l.Vector), float64(l.Weights), float64(l.KV), float64(l.State),
+			fmt.Fprintf(&b, "  %s %s in=%s count=%g bound=%v flops=%.5g vector=%.5g weights=%.5g kv=%.5g state=%.5g acts=%.5g wire=%.5g "+
+				"floor_s=%.5g expected_s=%.5g fixed_s=%.5g energy_j=%.5g\n",
+				phase, strings.ReplaceAll(name, " ", "_"), in, l.Layers, l.Bound, float64(l.FLOPs), float64(l.Vector), float64(l.Weights),
+				float64(l.KV), float64(l.State),
 				float64(l.Acts), float64(l.Wire), float64(l.Floor), float64(l.Expected), float64(l.Fixed), float64(l.Energy))
 		}
 	}

@@ -42,9 +42,9 @@ func (p *Prepared) widths(w *Workload) (off widths) {
 }
 
 // within is the half-width of an interval where constants are off by so much. An engine's calibration on this kind of GPU knows no
-// other error than that and the scatter of shapes. Without one, the error of the board is added in quadrature, for as much of the time as kernels
-// take whose constants were not read off the board, and for all of it where a file is of the kernels of another engine. Where no operators of the board were timed
-// either, the half-width is at least the error that its generation of GPUs has.
+// other error than that and the scatter of shapes. Without one, the error of the board is added in quadrature, for as much of the time as
+// kernels take whose constants were not read off the board, and for all of it where a file is of the kernels of another engine. Where no
+// operators of the board were timed either, the half-width is at least the error that its generation of GPUs has.
 func (a *Machines) within(t *timing, constants, board, generation float64) float64 {
 	off := math.Hypot(constants, t.scattered())
 	switch {
@@ -121,8 +121,8 @@ func (t *timing) share(part unit.Seconds) float64 {
 // give, as a share of the kernels' time.
 func (t *timing) scattered() float64 { return t.share(t.scatter) }
 
-// less is the time that a kernel takes less at the fast end of the interval. Kernels of shared experts take no time there where they overlap with
-// the routed experts. Some releases of an engine overlap them and others do not (docs/validation.md).
+// less is the time that a kernel takes less at the fast end of the interval. Kernels of shared experts take no time there where they
+// overlap with the routed experts. Some releases of an engine overlap them and others do not (docs/validation.md).
 func (l *Lowering) less(k *Kernel, c *roofline.Cost, m *Machine) unit.Seconds {
 	if k.Overlapped {
 		return c.Time
@@ -153,7 +153,8 @@ type ends struct{ low, high float64 }
 // each end as long as the slower of the two there. One regime goes over into the other without a step.
 func (p *Predictor) hostError(t *total, off float64) ends {
 	e, all := p.machine.Engine.Profile(), float64(t.Expected)
-	fast := math.Hypot(off, t.share(t.uneven)) // Experts are chosen evenly for the expected time, which is the slow end of how a router chooses.
+	// Experts are chosen evenly for the expected time, which is the slow end of how a router chooses.
+	fast := math.Hypot(off, t.share(t.uneven))
 	x := e.HostError
 	if p.machine.hostKnown || x == 0 { // a calibration timed this host: its error is within off
 		return ends{fast, off}
@@ -164,8 +165,10 @@ func (p *Predictor) hostError(t *total, off float64) ends {
 	}
 	kernels, host, exposed := float64(t.kernels+t.throttled), float64(t.host), float64(t.exposed)
 	rest := exposed + float64(p.machine.seconds(roofline.StreamNode).Times(t.launches))
-	byKernels, byHost := min(kernels+rest, all), min(host+rest, all)                  // Times of the phase by either of the two: each step waits for the slower.
-	least := max(byKernels-math.Hypot(fast*byKernels, exposed*x/(1+x)), byHost/(1+x)) // The host may be 1+x times faster, as it may be 1+x times slower.
+	// Times of the phase by either of the two: each step waits for the slower.
+	byKernels, byHost := min(kernels+rest, all), min(host+rest, all)
+	// The host may be 1+x times faster, as it may be 1+x times slower.
+	least := max(byKernels-math.Hypot(fast*byKernels, exposed*x/(1+x)), byHost/(1+x))
 	more := math.Hypot(max(byKernels*(1+off)-all, 0), max(byHost+(byHost-exposed)*slow-all, 0)+exposed*slow)
 	return ends{low: max(1-least/all, 0), high: more / all}
 }

@@ -19,7 +19,8 @@ type stepMemory struct {
 	sums     partSums  // The step at hand is summed here.
 }
 
-// The tables of a memory hold mostSteps and mostDecodeSteps at most and fewSteps at first. The table of decode steps has those of a workload or two.
+// The tables of a memory hold mostSteps and mostDecodeSteps at most and fewSteps at first. The table of decode steps has those of a
+// workload or two.
 const (
 	mostSteps       = 1 << 14
 	mostDecodeSteps = 1 << 8

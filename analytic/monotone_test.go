@@ -75,7 +75,8 @@ func (d *draw) next() *analytic.Case {
 }
 
 func describe(c *analytic.Case) string {
-	return fmt.Sprintf("%s on %s, %s, %s, %+v, %+v", c.Model.Name, c.Machine.GPU.Key, c.Machine.Engine.Profile().Name, c.Scheme.Name, c.Workload, c.Parallel)
+	return fmt.Sprintf("%s on %s, %s, %s, %+v, %+v", c.Model.Name, c.Machine.GPU.Key, c.Machine.Engine.Profile().Name, c.Scheme.Name,
+		c.Workload, c.Parallel)
 }
 
 // least is what of two times of which one should be no less is allowed for rounding.
@@ -134,7 +135,8 @@ func TestBetterHardwareLengthensNothing(t *testing.T) {
 			}
 			e := predict(t, &other)
 			if e.TTFT.Expected > base.TTFT.Expected.Times(slack) || e.TPOT.Expected > base.TPOT.Expected.Times(slack) {
-				t.Errorf("%s: TTFT %v and TPOT %v, with %v times the %s %v and %v", describe(c), base.TTFT.Expected, base.TPOT.Expected, x, what, e.TTFT.Expected, e.TPOT.Expected)
+				t.Errorf("%s: TTFT %v and TPOT %v, with %v times the %s %v and %v", describe(c), base.TTFT.Expected, base.TPOT.Expected, x, what,
+					e.TTFT.Expected, e.TPOT.Expected)
 			}
 		}
 	}
@@ -174,7 +176,8 @@ func TestMoreSequencesAtSwitches(t *testing.T) {
 // others are decode steps of a CUDA graph. They were taken to be linear where both waited for the same resources.
 func TestPromptsInChunksOfOneToken(t *testing.T) {
 	d := newDraw(t, 0)
-	for _, x := range []struct{ model, gpu, engine string }{{"stablelm-2-1.6b", "a30-24gb", "sglang"}, {"olmo2-1b", "a100-sxm-40gb", "tensorrt-llm"}} {
+	for _, x := range []struct{ model, gpu, engine string }{{"stablelm-2-1.6b", "a30-24gb", "sglang"},
+		{"olmo2-1b", "a100-sxm-40gb", "tensorrt-llm"}} {
 		for _, faster := range []float64{1, 1.02, 2, 4} {
 			c := testCase(t, x.model, x.gpu, 1, 1)
 			c.Machine = d.machine(casetest.Upgrade(t, x.gpu, "bandwidth", faster), x.engine)
@@ -226,7 +229,8 @@ func TestStrongerL40S(t *testing.T) {
 		c.Machine = casetest.MachineOf(t, casetest.Upgrade(t, "l40s-48gb", "peak", x), "native")
 		e := predict(t, c)
 		if e.TTFT.Expected > last.TTFT.Expected.Times(1/least) || e.TPOT.Expected > last.TPOT.Expected.Times(1/least) {
-			t.Errorf("%.2f times the peak: TTFT %v and TPOT %v, with less %v and %v", x, e.TTFT.Expected, e.TPOT.Expected, last.TTFT.Expected, last.TPOT.Expected)
+			t.Errorf("%.2f times the peak: TTFT %v and TPOT %v, with less %v and %v", x, e.TTFT.Expected, e.TPOT.Expected, last.TTFT.Expected,
+				last.TPOT.Expected)
 		}
 		last = e
 	}
@@ -241,7 +245,8 @@ func TestHiddenArithmeticAtThePowerLimit(t *testing.T) {
 		p                     analytic.Parallelism
 	}{
 		{"mixtral-8x7b", "elana", "fp32", analytic.Workload{Batch: 82, PromptLen: 2, GenLen: 2}, analytic.Parallelism{TP: 2, GPUsPerNode: 8}},
-		{"llama2-70b", "tensorrt-llm", "w8a16-fp8", analytic.Workload{Batch: 3, PromptLen: 23, GenLen: 1}, analytic.Parallelism{PP: 2, GPUsPerNode: 8}},
+		{"llama2-70b", "tensorrt-llm", "w8a16-fp8", analytic.Workload{Batch: 3, PromptLen: 23, GenLen: 1},
+			analytic.Parallelism{PP: 2, GPUsPerNode: 8}},
 	} {
 		c := testCase(t, x.model, "h200", 1, 1)
 		c.Workload, c.Parallel = x.w, x.p

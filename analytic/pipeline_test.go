@@ -51,7 +51,8 @@ func TestPipelineTurns(t *testing.T) {
 	for _, x := range []struct {
 		model  string
 		layers []float64
-	}{{"llama3.1-8b", []float64{8, 8, 8, 8}}, {"llama3.1-8b", []float64{11, 11, 10}}, {"qwen2.5-7b", []float64{5, 6, 6, 6, 5}}, {"llama3.1-8b", []float64{16, 16}}} {
+	}{{"llama3.1-8b", []float64{8, 8, 8, 8}}, {"llama3.1-8b", []float64{11, 11, 10}}, {"qwen2.5-7b", []float64{5, 6, 6, 6, 5}},
+		{"llama3.1-8b", []float64{16, 16}}} {
 		one := inBursts(t, testCase(t, x.model, "h100", 2, 1)) // a micro-batch of those below
 		one.Parallel.PP = len(x.layers)
 		single := explain(t, one)

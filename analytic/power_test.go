@@ -65,7 +65,8 @@ func TestSkinnyGEMMsDraw(t *testing.T) {
 		plain := onEngine(t, "llama3.1-8b", c.engine, analytic.Workload{Batch: c.batch, PromptLen: 64, GenLen: 2})
 		more := with(t, plain, func(k *roofline.Constants) { k[roofline.PowerSkinnyGEMM] = 0.9 })
 		a, b := predict(t, plain), predict(t, more)
-		if grows := b.Energy.PerToken > a.Energy.PerToken.Times(1.1); grows != c.skinny || b.Energy.PerPrompt != a.Energy.PerPrompt || b.TPOT != a.TPOT {
+		if grows := b.Energy.PerToken > a.Energy.PerToken.Times(1.1); grows != c.skinny || b.Energy.PerPrompt != a.Energy.PerPrompt ||
+			b.TPOT != a.TPOT {
 			t.Errorf("%s, batch %d: %v a token, %v before; %v a prompt, %v before; TPOT %v, %v", c.engine, c.batch,
 				b.Energy.PerToken, a.Energy.PerToken, b.Energy.PerPrompt, a.Energy.PerPrompt, b.TPOT, a.TPOT)
 		}
@@ -101,8 +102,10 @@ func atClock(t *testing.T, c *analytic.Case, x float64) *analytic.Case {
 func TestLimitIsTheBalanceOfClocks(t *testing.T) {
 	for _, engine := range []string{"native", "transformers"} {
 		for _, w := range []analytic.Workload{
-			{Batch: 1, PromptLen: 128, GenLen: 1}, {Batch: 1, PromptLen: 300, GenLen: 1}, {Batch: 1, PromptLen: 1024, GenLen: 1}, {Batch: 8, PromptLen: 4096, GenLen: 1},
-			{Batch: 1, PromptLen: 65536, GenLen: 1}, {Batch: 4, PromptLen: 512, GenLen: 2}, {Batch: 32, PromptLen: 512, GenLen: 2}, {Batch: 128, PromptLen: 512, GenLen: 2}, {Batch: 300, PromptLen: 512, GenLen: 2},
+			{Batch: 1, PromptLen: 128, GenLen: 1}, {Batch: 1, PromptLen: 300, GenLen: 1}, {Batch: 1, PromptLen: 1024, GenLen: 1},
+			{Batch: 8, PromptLen: 4096, GenLen: 1},
+			{Batch: 1, PromptLen: 65536, GenLen: 1}, {Batch: 4, PromptLen: 512, GenLen: 2}, {Batch: 32, PromptLen: 512, GenLen: 2},
+			{Batch: 128, PromptLen: 512, GenLen: 2}, {Batch: 300, PromptLen: 512, GenLen: 2},
 		} {
 			c := onEngine(t, "llama3.1-8b", engine, w)
 			if w.Batch == 8 || w.GenLen == 2 {
@@ -155,7 +158,8 @@ func TestEveryMachineIsSane(t *testing.T) {
 		c := *cases[rng.IntN(len(cases))]
 		c.Machine = machines[rng.IntN(len(machines))]
 		c.Scheme = scheme(t, models.SchemeNames()[rng.IntN(len(models.SchemeNames()))], c.Machine.GPU)
-		c.Workload = analytic.Workload{Batch: 1 + rng.IntN(1<<rng.IntN(10)), PromptLen: 1 + rng.IntN(1<<rng.IntN(14)), GenLen: 1 + rng.IntN(1<<rng.IntN(9)), AllLogits: rng.IntN(2) == 0}
+		c.Workload = analytic.Workload{Batch: 1 + rng.IntN(1<<rng.IntN(10)), PromptLen: 1 + rng.IntN(1<<rng.IntN(14)),
+			GenLen: 1 + rng.IntN(1<<rng.IntN(9)), AllLogits: rng.IntN(2) == 0}
 		if rng.IntN(3) == 0 {
 			c.Parallel = analytic.Parallelism{TP: 1, PP: 2, MicroBatches: 1 + rng.IntN(c.Workload.Batch), GPUsPerNode: 8}
 		}
@@ -174,7 +178,8 @@ func TestEveryMachineIsSane(t *testing.T) {
 			t.Fatalf("%s on %s: %v and %v", c.Model.Name, c.Machine.GPU.Name, e.Energy.Prefill, e.Energy.Decode)
 		}
 		for _, w := range []analytic.Workload{
-			{Batch: 2 * c.Workload.Batch, PromptLen: c.Workload.PromptLen, GenLen: c.Workload.GenLen}, {Batch: c.Workload.Batch, PromptLen: c.Workload.PromptLen, GenLen: c.Workload.GenLen + 1},
+			{Batch: 2 * c.Workload.Batch, PromptLen: c.Workload.PromptLen, GenLen: c.Workload.GenLen},
+			{Batch: c.Workload.Batch, PromptLen: c.Workload.PromptLen, GenLen: c.Workload.GenLen + 1},
 			{Batch: c.Workload.Batch, PromptLen: c.Workload.PromptLen + 1, GenLen: c.Workload.GenLen},
 		} {
 			if w.PromptLen > c.Workload.PromptLen && (c.Model.Family == "llama4_text" || c.Workload.PromptLen == 1) {

@@ -35,7 +35,8 @@ func NewPredictor(c *Case) (*Predictor, error) {
 		scheme.State = e.State
 	}
 	scheme.Conv, scheme.Newest = e.Conv, e.Newest
-	p := &Predictor{Shard: operator.NewShard(c.Model, c.Parallel, scheme, c.Popularity), machine: c.Machine, price: c.Price, layers: c.Model.NumLayers()}
+	p := &Predictor{Shard: operator.NewShard(c.Model, c.Parallel, scheme, c.Popularity), machine: c.Machine, price: c.Price,
+		layers: c.Model.NumLayers()}
 	reserved := e.Reserve
 	if e.Sampler != nil {
 		reserved += e.Sampler(c.Model, g)

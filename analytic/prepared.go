@@ -74,8 +74,8 @@ func (p *Prepared) AnyMicroBatches() {
 	}
 }
 
-// WithMicroBatches is p for another number of micro-batches. Both share the steps that were priced, since a micro-batch is priced as a batch of its size. The two must
-// not be used by two goroutines at once.
+// WithMicroBatches is p for another number of micro-batches. Both share the steps that were priced, since a micro-batch is priced as a
+// batch of its size. The two must not be used by two goroutines at once.
 func (p *Prepared) WithMicroBatches(microBatches int) *Prepared {
 	if p.Par.MicroBatches == microBatches {
 		return p

@@ -23,7 +23,8 @@ func builtIn(t testing.TB, g *hardware.GPU, engine string) *hardware.Calibration
 
 // movedByHand is the spread of a case by its definition: an estimate for every constant
 // of the calibration, relevant or not.
-func movedByHand(t *testing.T, c *analytic.Case, g *hardware.GPU, e analytic.Engine, f *hardware.CalibrationFile) (prefill, decode float64) {
+func movedByHand(t *testing.T, c *analytic.Case, g *hardware.GPU, e analytic.Engine, f *hardware.CalibrationFile) (prefill,
+	decode float64) {
 	t.Helper()
 	base := predict(t, c)
 	moved, err := f.Moved(g, e.Profile().Name)
@@ -73,7 +74,8 @@ func TestPreparedSeries(t *testing.T) {
 				c.Parallel.MicroBatches = 1 + random.IntN(2)
 				series = series.WithMicroBatches(c.Parallel.MicroBatches)
 			}
-			w := analytic.Workload{Batch: max(c.Parallel.MicroBatches, 1) << random.IntN(7), PromptLen: 512 << random.IntN(2), GenLen: 2 + random.IntN(300), Chunk: 256 * random.IntN(2)}
+			w := analytic.Workload{Batch: max(c.Parallel.MicroBatches, 1) << random.IntN(7), PromptLen: 512 << random.IntN(2),
+				GenLen: 2 + random.IntN(300), Chunk: 256 * random.IntN(2)}
 			got, err := series.Predict(&w)
 			if err != nil {
 				t.Fatal(err)

@@ -33,14 +33,17 @@ func prepared(t *testing.T, c *analytic.Case) *analytic.Prepared {
 	return p
 }
 
-// leastExpected is what is allowed of the expected time: tiles of experts that more tokens fill take some 0.01 % less in two of 280,000 steps.
+// leastExpected is what is allowed of the expected time: tiles of experts that more tokens fill take some 0.01 % less in two of 280,000
+// steps.
 const leastExpected = 0.9998
 
-// leastEnd is what is allowed of the ends of an interval: the residual of a kernel's law is that of its leading constant, and another one may lead.
+// leastEnd is what is allowed of the ends of an interval: the residual of a kernel's law is that of its leading constant, and another one
+// may lead.
 const leastEnd = 0.995
 
 // TestLongerPromptsTakeNoLess holds that a longer prompt lowers neither TTFT nor its floor nor either end of its interval, whatever the
-// model, the GPU, the engine and the split, unless the engine chooses other kernels for it by thresholds of its own. LLMPROF_TEST_LONG=1 draws more.
+// model, the GPU, the engine and the split, unless the engine chooses other kernels for it by thresholds of its own. LLMPROF_TEST_LONG=1
+// draws more.
 func TestLongerPromptsTakeNoLess(t *testing.T) {
 	d := newDraw(t, 7)
 	count := 2000

@@ -87,8 +87,8 @@ func TestLowerHalfOfTheInterval(t *testing.T) {
 	}
 }
 
-// All all-reduces of a step send the same message, those of the embedding and of layers with a window and without one too, so that the law is
-// off by the same share in all: where nothing else is uncertain, the half-width is that share of their time.
+// All all-reduces of a step send the same message, those of the embedding and of layers with a window and without one too, so that the law
+// is off by the same share in all: where nothing else is uncertain, the half-width is that share of their time.
 func TestAlikeKernelsAreOffAlike(t *testing.T) {
 	for _, model := range []string{"llama3.1-8b", "gpt-oss-120b", "gemma3-27b"} {
 		c := testCase(t, model, "h200", 1, 4)
@@ -115,7 +115,8 @@ func TestAlikeKernelsAreOffAlike(t *testing.T) {
 	}
 }
 
-// A residual of the fixed time of decode attention is a time: it is as wide after a long context as after a short one, by hand the share of that time.
+// A residual of the fixed time of decode attention is a time: it is as wide after a long context as after a short one, by hand the share
+// of that time.
 func TestDecodeAttentionIsOffByATime(t *testing.T) {
 	c := testCase(t, "llama3.1-8b", "h200", 1, 1)
 	const off = 0.38

@@ -13,7 +13,8 @@ import (
 type StepCost struct {
 	Time   unit.Seconds // time from the first kernel's start to the last kernel's end
 	Energy unit.Joules  // drawn by all GPUs of a replica
-	Before unit.Seconds // host time from the last launch of the step before to the first of this one; if no step runs yet, RequestTime includes it
+	// Host time from the last launch of the step before to the first of this one; if no step runs yet, RequestTime includes it.
+	Before unit.Seconds
 	Launch unit.Seconds // host time from the first launch to the last
 	Waits  unit.Seconds // part of Time in which the GPU waits for the host's launches
 	Stage  unit.Seconds // time of the longest stage of a pipeline whose batches are priced one by one; else 0
@@ -37,7 +38,8 @@ func (p *Predictor) StepCost(groups []operator.Group, together float64) StepCost
 	return p.StepBeside(nil, groups, together)
 }
 
-// StepBeside is StepCost where that of the groups that decode, which a pipeline's turn with prompts is worked out from, is known; nil where it is not.
+// StepBeside is StepCost where that of the groups that decode, which a pipeline's turn with prompts is worked out from, is known; nil
+// where it is not.
 func (p *Predictor) StepBeside(decodes *StepCost, groups []operator.Group, together float64) StepCost {
 	bare := *p
 	bare.bare, bare.steps = true, nil
@@ -75,9 +77,10 @@ func (p *Predictor) cost(groups []operator.Group, together float64) StepCost {
 	return c
 }
 
-// pipelined prices a turn of all micro-batches through a full pipeline: a micro-batch comes again once it has gone through all stages, and no
-// sooner than the longest stage has let all through. A prompt takes every stage longer than what decodes does, so the stages wait for each
-// other beside it. Prompts that come meanwhile join one micro-batch; those that come within a turn that only decodes are spread over all.
+// pipelined prices a turn of all micro-batches through a full pipeline: a micro-batch comes again once it has gone through all stages, and
+// no sooner than the longest stage has let all through. A prompt takes every stage longer than what decodes does, so the stages wait for
+// each other beside it. Prompts that come meanwhile join one micro-batch; those that come within a turn that only decodes are spread over
+// all.
 func (p *Predictor) pipelined(known *StepCost, groups []operator.Group, together float64) StepCost {
 	var decodes []operator.Group
 	sequences, prompts := 0.0, 0.0
@@ -100,7 +103,8 @@ func (p *Predictor) pipelined(known *StepCost, groups []operator.Group, together
 		rest = p.turn(decodes, together, parts)
 	}
 	one := float64(whole.Time-rest.Time) / prompts
-	apart := float64(rest.Time) / (float64(rest.Time) + one) * (1 - 1/float64(p.Par.MicroBatches)) // share of further prompts that another micro-batch has
+	// Share of further prompts that another micro-batch has.
+	apart := float64(rest.Time) / (float64(rest.Time) + one) * (1 - 1/float64(p.Par.MicroBatches))
 	time := rest.Time + (whole.Time - rest.Time).Times(1-apart*max(1-1/prompts, 0))
 	// whole has the prompts in each of its micro-batches.
 	work := func(c *StepCost) unit.Joules { return c.Energy - p.idle(c.Time) }

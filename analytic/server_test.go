@@ -20,13 +20,15 @@ type mixedModel struct {
 }
 
 // mixedModels are of every kind of attention and mixer.
-var mixedModels = []mixedModel{{"llama3.1-8b", "h200", 1}, {"gemma2-9b", "h200", 1}, {"qwen3-30b-a3b", "h200", 1}, {"deepseek-v3", "h200", 8}, {"nemotron-h-8b", "h100", 1}, {"llama2-70b", "a100", 8}}
+var mixedModels = []mixedModel{{"llama3.1-8b", "h200", 1}, {"gemma2-9b", "h200", 1}, {"qwen3-30b-a3b", "h200", 1},
+	{"deepseek-v3", "h200", 8}, {"nemotron-h-8b", "h100", 1}, {"llama2-70b", "a100", 8}}
 
 // A step of one group is the step that estimates are sums of.
 func TestMixedStepOfOneGroup(t *testing.T) {
 	for _, x := range mixedModels {
 		p := casetest.Predictor(t, x.model, x.gpu, x.tp)
-		for _, g := range []operator.Group{{Batch: 1, New: 1, Past: 1024, Logits: 1}, {Batch: 64, New: 1, Past: 5000, Logits: 1}, {Batch: 2, New: 900, Past: 300, Logits: 1}} {
+		for _, g := range []operator.Group{{Batch: 1, New: 1, Past: 1024, Logits: 1}, {Batch: 64, New: 1, Past: 5000, Logits: 1},
+			{Batch: 2, New: 900, Past: 300, Logits: 1}} {
 			got, energy := p.MixedStep([]operator.Group{g})
 			near(t, x.model, got, p.StepTime(g.Batch, g.New, g.Past, g.Logits), 1e-12)
 			if energy <= 0 {

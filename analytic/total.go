@@ -29,7 +29,8 @@ type timing struct {
 	variance float64      // sum of the squares of the half-widths of a step's kernels
 	scatter  unit.Seconds // half-width of the time of the kernels that their shapes give; a kernel is off by as much in every step
 	unfitted unit.Seconds // time of the kernels whose leading constant was not read off the board
-	uneven   unit.Seconds // time that the kernels take less where experts are chosen as tokens of a text choose them, and shared ones hide beside others
+	// Time that the kernels take less where experts are chosen as tokens of a text choose them, and shared ones hide beside others.
+	uneven unit.Seconds
 
 	energy.Load
 	bound     [roofline.NumBounds]unit.Seconds // expected time by what bounds it
@@ -82,9 +83,10 @@ type addend struct {
 	bound           roofline.Bound
 	launches, calls float64
 	load            energy.Load
-	variance        float64      // square of the half-width of its time, with the products by those of kernels that share its error
-	uneven          unit.Seconds // time that it takes less where experts are chosen as tokens of a text choose them, or where it hides beside another
-	choice          uint64       // resources that the kernel waits for at the clocks of bursts and at those of the power limit
+	variance        float64 // square of the half-width of its time, with the products by those of kernels that share its error
+	// Time that it takes less where experts are chosen as tokens of a text choose them, or where it hides beside another.
+	uneven unit.Seconds
+	choice uint64 // resources that the kernel waits for at the clocks of bursts and at those of the power limit
 }
 
 func (a *addend) set(k *Kernel, c *roofline.Cost, m *Machine) {
@@ -157,7 +159,8 @@ func (t *total) eachAlone(m float64, prefill bool) {
 	var longest timing
 	for i := range t.stage[:t.numStages] {
 		s := &t.stage[i]
-		longest.kernels, longest.host, longest.launches = max(longest.kernels, s.kernels), max(longest.host, s.host), max(longest.launches, s.launches)
+		longest.kernels, longest.host, longest.launches = max(longest.kernels, s.kernels), max(longest.host, s.host),
+			max(longest.launches, s.launches)
 	}
 	all := func(one, longest float64) float64 {
 		if prefill {

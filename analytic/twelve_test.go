@@ -148,8 +148,10 @@ func TestPoint8Splits(t *testing.T) {
 	c.Workload.Batch = 1024 // where decoding reads more cache than weights, which each micro-batch reads again
 	pp = explain(t, c)
 	c.Parallel.MicroBatches = 4
-	if mb := explain(t, c); mb.Throughput <= pp.Throughput || mb.TTFT.Expected < pp.TTFT.Expected.Times(7.0/16) || mb.TTFT.Expected >= pp.TTFT.Expected {
-		t.Errorf("micro-batches: %.0f tokens/s and TTFT %v, without %.0f and %v", mb.Throughput, mb.TTFT.Expected, pp.Throughput, pp.TTFT.Expected)
+	if mb := explain(t, c); mb.Throughput <= pp.Throughput || mb.TTFT.Expected < pp.TTFT.Expected.Times(7.0/16) ||
+		mb.TTFT.Expected >= pp.TTFT.Expected {
+		t.Errorf("micro-batches: %.0f tokens/s and TTFT %v, without %.0f and %v", mb.Throughput, mb.TTFT.Expected, pp.Throughput,
+			pp.TTFT.Expected)
 	}
 	c = testCase(t, "llama3.1-8b", "h100", 4, 1)
 	c.Parallel.DP = 4
@@ -181,7 +183,8 @@ func TestPoint9Quantization(t *testing.T) {
 	const matrices = 32 * (4096*(4096+2*1024) + 4096*4096 + 3*4096*14336)
 	near(t, "weights", float64(r.Memory.Weights), matrices*(0.5+2.5/128)+2*(8030261248-matrices), 1e-9)
 	near(t, "head", line(t, r.DecodeOps, "lm_head").Weights, 2*4096*128256, 1e-12)
-	near(t, "prefill FLOPs run in bf16", float64(line(t, r.PrefillOps, "down_proj").Floor), float64(line(t, r.PrefillOps, "down_proj").FLOPs)/312e12, 1e-9)
+	near(t, "prefill FLOPs run in bf16", float64(line(t, r.PrefillOps, "down_proj").Floor),
+		float64(line(t, r.PrefillOps, "down_proj").FLOPs)/312e12, 1e-9)
 
 	c.Scheme = scheme(t, "fp8", c.Machine.GPU)
 	r = explain(t, c)
@@ -193,10 +196,12 @@ func TestPoint9Quantization(t *testing.T) {
 	h.Scheme = scheme(t, "fp8", h.Machine.GPU)
 	for _, name := range []string{"nvfp4", "w4a4-mxfp4"} { // Marlin in vLLM multiplies them in 16 bits, not in fp8
 		h.Scheme = scheme(t, name, h.Machine.GPU)
-		near(t, name+" on a GPU without it", line(t, explain(t, h).PrefillOps, "down_proj").Floor, unit.Seconds(2*1024*32*4096*14336/989.4e12), 1e-3)
+		near(t, name+" on a GPU without it", line(t, explain(t, h).PrefillOps, "down_proj").Floor, unit.Seconds(2*1024*32*4096*14336/989.4e12),
+			1e-3)
 	}
 	h.Scheme = scheme(t, "fp8", h.Machine.GPU)
-	near(t, "fp8 where there is a unit", line(t, explain(t, h).PrefillOps, "down_proj").Floor, unit.Seconds(2*1024*32*4096*14336/1978.9e12), 1e-3)
+	near(t, "fp8 where there is a unit", line(t, explain(t, h).PrefillOps, "down_proj").Floor, unit.Seconds(2*1024*32*4096*14336/1978.9e12),
+		1e-3)
 
 	v := testCase(t, "llama3.1-8b", "v100", 1, 1)
 	if v.Scheme.Weights != unit.FP16 || v.Scheme.KV != unit.FP16 {

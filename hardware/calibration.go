@@ -68,11 +68,13 @@ func (c *Calibration) gemm(compute, memory float64, fixed unit.Seconds) {
 }
 
 func (c *Calibration) attention(compute, memory float64, fixed unit.Seconds) {
-	c.Constants[roofline.AttentionCompute], c.Constants[roofline.AttentionMemory], c.Constants[roofline.AttentionFixed] = compute, memory, float64(fixed)
+	c.Constants[roofline.AttentionCompute], c.Constants[roofline.AttentionMemory], c.Constants[roofline.AttentionFixed] = compute, memory,
+		float64(fixed)
 }
 
 func (c *Calibration) element(memory float64, fixed unit.Seconds) {
-	c.Constants[roofline.ElementwiseCompute], c.Constants[roofline.ElementwiseMemory], c.Constants[roofline.ElementwiseFixed] = 0.5, memory, float64(fixed)
+	c.Constants[roofline.ElementwiseCompute], c.Constants[roofline.ElementwiseMemory], c.Constants[roofline.ElementwiseFixed] = 0.5, memory,
+		float64(fixed)
 }
 
 // link sets the share of the link and the latency of an all-reduce.

@@ -87,14 +87,14 @@ func DefaultCalibration(g *GPU) Calibration {
 
 // card sets the constants of single cards whose operators are public. Products are fitted by
 // "llmprof calibrate --import", with errors on held-out shapes, in % (median and 90th percentile), of 4.8 and 14 on an
-// A100 (SGLang of aiconfigurator-core 0.12.0, whose weights are random) and 4.9 and 12 on a B200 (its vLLM), of 3.0 and 8.9 on an RTX 4090, of 3.0 and 8.2 on an RTX PRO
-// 6000 at 1597 GB/s, of LLMServingSim's and as many of vLLM 0.24.0's (experiments/operators/convert.py), without memory-bound GEMMs whose weights its L2 cache holds, and of 5.5 and 16 on an A40; of those
-// in FP8, 3.5 and 13 on an H20, 7.8 and 15 on an H800. What is fixed on the RTX cards and the A40 is the generation's, for
-// hardly any of their GEMMs is short enough to say: three of 5402 on the RTX PRO 6000, from which an import reads 10 µs, and whose
-// other constants are fitted beside the generation's. The share of attention's arithmetic
-// and its ramp go through prefills of 1024 and 2048 tokens, its bandwidth is that of decode
-// steps of 64 sequences and more after 4096 tokens and more; on an H20 they go through prefills of 32 heads after
-// 1024 and 8192 tokens, which leaves one of 4096 tokens within 1 %, and the bandwidth is that of all decode steps.
+// A100 (SGLang of aiconfigurator-core 0.12.0, whose weights are random) and 4.9 and 12 on a B200 (its vLLM), of 3.0 and 8.9 on an RTX
+// 4090, of 3.0 and 8.2 on an RTX PRO 6000 at 1597 GB/s, of LLMServingSim's and as many of vLLM 0.24.0's
+// (experiments/operators/convert.py), without memory-bound GEMMs whose weights its L2 cache holds, and of 5.5 and 16 on an A40; of those
+// in FP8, 3.5 and 13 on an H20, 7.8 and 15 on an H800. What is fixed on the RTX cards and the A40 is the generation's, for hardly any of
+// their GEMMs is short enough to say: three of 5402 on the RTX PRO 6000, from which an import reads 10 µs, and whose other constants are
+// fitted beside the generation's. The share of attention's arithmetic and its ramp go through prefills of 1024 and 2048 tokens, its
+// bandwidth is that of decode steps of 64 sequences and more after 4096 tokens and more; on an H20 they go through prefills of 32 heads
+// after 1024 and 8192 tokens, which leaves one of 4096 tokens within 1 %, and the bandwidth is that of all decode steps.
 func (c *Calibration) card(g *GPU) {
 	k := &c.Constants
 	switch g.Key {
@@ -211,7 +211,8 @@ func graphicsDRAM(g *GPU, c Calibration) Calibration {
 // integrated is for modules whose memory the CPU shares. ELANA's table 4 has a
 // Thor at 88 % of its bandwidth in decode; launches are slower on their CPUs.
 func integrated(c Calibration) Calibration {
-	c.Source = "constants of Hopper (" + aiconfigurator + ") with the memory share seen on a Jetson Thor (ELANA, arXiv:2512.09946, table 4: 240 of 273 GB/s); not measured on this module"
+	c.Source = "constants of Hopper (" + aiconfigurator +
+		") with the memory share seen on a Jetson Thor (ELANA, arXiv:2512.09946, table 4: 240 of 273 GB/s); not measured on this module"
 	c.gemm(0.626, 0.85, 8*us)
 	c.attention(0.40, 0.80, 20*us)
 	c.element(0.70, 5*us)

@@ -97,9 +97,11 @@ func (f *CalibrationFile) Check(g *GPU) error {
 	case !ok:
 		return fmt.Errorf("%s: the calibration %q is in %v, for which %s has no peak", f.File, f.Name, f.DType, g.Key)
 	case !near(float64(f.Device.Peak), float64(peak)):
-		return fmt.Errorf("%s: its shares are of %v in %v, %s has %v: fit it again with \"llmprof calibrate --rows\"", f.File, f.Device.Peak, f.DType, g.Key, peak)
+		return fmt.Errorf("%s: its shares are of %v in %v, %s has %v: fit it again with \"llmprof calibrate --rows\"", f.File, f.Device.Peak,
+			f.DType, g.Key, peak)
 	case !near(float64(f.Device.Bandwidth), float64(g.Bandwidth)):
-		return fmt.Errorf("%s: its shares are of %v, %s has %v: fit it again with \"llmprof calibrate --rows\"", f.File, f.Device.Bandwidth, g.Key, g.Bandwidth)
+		return fmt.Errorf("%s: its shares are of %v, %s has %v: fit it again with \"llmprof calibrate --rows\"", f.File, f.Device.Bandwidth,
+			g.Key, g.Bandwidth)
 	}
 	return nil
 }

@@ -101,7 +101,8 @@ func TestCalibrationApplies(t *testing.T) {
 	c, err := f.Apply(g, "native")
 	testkit.Must(t, err)
 	k, d := &c.Constants, hardware.DefaultCalibration(g)
-	if k[roofline.GEMMCompute] != 0.81 || k[roofline.GEMMMemory] != 0.83 || k[roofline.GEMMFixed] != 3.25e-6 || k[roofline.HostStep] != 18e-6 || c.Name != "mine" {
+	if k[roofline.GEMMCompute] != 0.81 || k[roofline.GEMMMemory] != 0.83 || k[roofline.GEMMFixed] != 3.25e-6 ||
+		k[roofline.HostStep] != 18e-6 || c.Name != "mine" {
 		t.Errorf("%+v", c)
 	}
 	measured := []string{"gemm.compute", "gemm.memory", "gemm.sustained", "gemm.fixed", "host.step"}
@@ -121,7 +122,8 @@ func TestCalibrationApplies(t *testing.T) {
 	}
 	delete(f.Values, "gemm.sustained")
 	c, err = f.Apply(g, "native")
-	if got, was := c.Constants[roofline.GEMMSustained], d.Constants[roofline.GEMMSustained]; err != nil || got != was || was >= d.Constants[roofline.GEMMCompute] {
+	if got, was := c.Constants[roofline.GEMMSustained], d.Constants[roofline.GEMMSustained]; err != nil || got != was ||
+		was >= d.Constants[roofline.GEMMCompute] {
 		t.Errorf("not measured: sustained %v, by default %v", got, was)
 	}
 	if c, err := f.Apply(g, "vllm"); err != nil || c.Constants[roofline.HostStep] != 0 {
@@ -212,7 +214,8 @@ func TestBuiltInCalibrations(t *testing.T) {
 func TestCalibrationMistakes(t *testing.T) {
 	good := measured(t).Text()
 	for _, c := range []struct{ old, new, says string }{
-		{`schema = "llmprof.calibration/v1"`, `schema = "llmprof.estimate/v1"`, `mine.toml:3:10: the schema is "llmprof.estimate/v1": want schema = "llmprof.calibration/v1"`},
+		{`schema = "llmprof.calibration/v1"`, `schema = "llmprof.estimate/v1"`, `mine.toml:3:10: the schema is "llmprof.estimate/v1": want ` +
+			`schema = "llmprof.calibration/v1"`},
 		{`schema = "llmprof.calibration/v1"`, ``, `want schema = "llmprof.calibration/v1"`},
 		{`gpu = "h200-sxm-141gb"`, ``, "the file has no gpu"},
 		{`name = "mine"`, `nama = "mine"`, `"nama" is not a key here; did you mean "name"?`},
@@ -221,8 +224,10 @@ func TestCalibrationMistakes(t *testing.T) {
 		{`tp = [1, 2]`, `tp = []`, "want the numbers of GPUs"},
 		{`tp = [1, 2]`, `tp = [2, 1]`, "rising"},
 		{`made = 2026-11-21T12:00:00Z`, ``, "when it was made"},
-		{`compute = {value = 0.81`, `compute = {value = 1.81`, "gemm.compute is 1.81: want a share of the data-sheet peak, above 1e-6 and at most 1"},
-		{`compute = {value = 0.81`, `compute = {value = 1e-320`, "gemm.compute is 1e-320: want a share of the data-sheet peak, above 1e-6 and at most 1"},
+		{`compute = {value = 0.81`, `compute = {value = 1.81`,
+			"gemm.compute is 1.81: want a share of the data-sheet peak, above 1e-6 and at most 1"},
+		{`compute = {value = 0.81`, `compute = {value = 1e-320`,
+			"gemm.compute is 1e-320: want a share of the data-sheet peak, above 1e-6 and at most 1"},
 		{`compute = {value = 0.81`, `compute = {value = nan`, "gemm.compute is NaN: want a share"},
 		{`compute = {value = 0.81`, `compute = {value = "0.81 s"`, "gemm.compute is 0.81 s: want a share"},
 		{`compute = {value = 0.81`, `compote = {value = 0.81`, `"compote" is not a constant of gemm; did you mean "compute"?`},

@@ -175,7 +175,8 @@ func (r *calibrationReader) head(f *CalibrationFile, dtype string) (err error) {
 		key   string
 		value float64
 		most  float64
-	}{{"memory", float64(d.Memory), 100e12}, {"power_limit", float64(d.PowerLimit), 1e5}, {"clock", float64(d.Clock), 10e9}, {"memory_clock", float64(d.MemoryClock), 100e9}} {
+	}{{"memory", float64(d.Memory), 100e12}, {"power_limit", float64(d.PowerLimit), 1e5}, {"clock", float64(d.Clock), 10e9},
+		{"memory_clock", float64(d.MemoryClock), 100e9}} {
 		if !(q.value >= 0 && q.value <= q.most) {
 			return r.at("device."+q.key, "%s of %v is not plausible: leave it out if it is not known", q.key, q.value)
 		}
@@ -259,7 +260,8 @@ func (r *calibrationReader) value(c roofline.Constant, t *valueText) (v Value, e
 	}
 	if t.Uncertainty != nil {
 		if v.Uncertainty, err = read(k.Quantity, t.Uncertainty); err != nil || !(v.Uncertainty >= 0 && v.Uncertainty <= 1e6) {
-			return v, r.at(k.Key+".uncertainty", "the uncertainty of %s is %v: want half of its 95 %% interval, in what the value is in", k.Key, t.Uncertainty)
+			return v, r.at(k.Key+".uncertainty", "the uncertainty of %s is %v: want half of its 95 %% interval, in what the value is in", k.Key,
+				t.Uncertainty)
 		}
 	}
 	v.From = t.From
@@ -273,7 +275,8 @@ func (r *calibrationReader) value(c roofline.Constant, t *valueText) (v Value, e
 	case *t.N >= 2 && t.Uncertainty == nil:
 		return v, r.at(k.Key, "%s has no uncertainty: n = %d rows give one", k.Key, *t.N)
 	case *t.N == 0 && !strings.HasPrefix(v.From, "default"):
-		return v, r.at(k.Key, "%s has n = 0 and is from %q: a constant that was not measured says so, as from = \"default for hopper\"", k.Key, v.From)
+		return v, r.at(k.Key, "%s has n = 0 and is from %q: a constant that was not measured says so, as from = \"default for hopper\"", k.Key,
+			v.From)
 	}
 	v.N = *t.N
 	return v, nil
@@ -307,7 +310,9 @@ func (r *calibrationReader) heldOut(f *CalibrationFile, all map[string]Residual)
 		case c == roofline.None:
 			return r.at("held_out."+key, "%q is no constant; %s", key, spelling.Hint(key, constantKeys()))
 		case h.N < 1 || !(h.Median >= 0 && h.Median <= h.P90 && h.P90 <= math.MaxFloat64):
-			return r.at("held_out."+key, "the error of %s is n %d, median %v, p90 %v: want shares of the time, the median no more than the p90, of 1 row at least", key, h.N, h.Median, h.P90)
+			return r.at("held_out."+key,
+				"the error of %s is n %d, median %v, p90 %v: want shares of the time, the median no more than the p90, of 1 row at least", key, h.N,
+				h.Median, h.P90)
 		case f.Values[c.String()].N == 0:
 			return r.at("held_out."+key, "%s was not fitted, so no row was left out of its fit", key)
 		}
@@ -330,7 +335,8 @@ func (r *calibrationReader) tables(f *CalibrationFile, operators map[string]oper
 		}
 		for _, file := range f.Tables.Files {
 			if file.Path == "" || len(file.SHA256) != 64 || file.Rows < 1 {
-				return r.at("tables.files", "the table %q has sha256 %q and %d rows: want a path, 64 hexadecimal digits and 1 row at least", file.Path, file.SHA256, file.Rows)
+				return r.at("tables.files", "the table %q has sha256 %q and %d rows: want a path, 64 hexadecimal digits and 1 row at least", file.Path,
+					file.SHA256, file.Rows)
 			}
 		}
 	}
@@ -338,7 +344,8 @@ func (r *calibrationReader) tables(f *CalibrationFile, operators map[string]oper
 		if len(constantsIn(section)) == 0 {
 			return r.at("operators."+section, "%q is no section of constants", section)
 		}
-		if o.N < 1 || o.HeldOut < 1 || !(o.Fitted >= 0 && o.Fitted <= math.MaxFloat64 && o.Median >= 0 && o.Median <= o.P90 && o.P90 <= math.MaxFloat64) {
+		if o.N < 1 || o.HeldOut < 1 || !(o.Fitted >= 0 && o.Fitted <= math.MaxFloat64 && o.Median >= 0 && o.Median <= o.P90 &&
+			o.P90 <= math.MaxFloat64) {
 			return r.at("operators."+section, "the errors of %s are %+v: want shares of the time of 1 row at least", section, o)
 		}
 		if f.Operators == nil {

@@ -83,10 +83,12 @@ func (f *CalibrationFile) writeOperators(line func(string, ...any)) {
 	if len(f.Operators) == 0 {
 		return
 	}
-	line("\n# Errors of the rows of each section as shares of their time: fitted is the median with the constants above; median\n# and p90 are of the rows whose shapes were left out, by constants fitted to the other half of the shapes.\n[operators]")
+	line("\n# Errors of the rows of each section as shares of their time: fitted is the median with the constants above; median\n# and p90 " +
+		"are of the rows whose shapes were left out, by constants fitted to the other half of the shapes.\n[operators]")
 	for _, section := range slices.Sorted(maps.Keys(f.Operators)) {
 		o := f.Operators[section]
-		line("%s = {n = %d, fitted = %s, held_out = %d, median = %s, p90 = %s}", quote(section), o.N, number(o.Fitted), o.HeldOut.N, number(o.HeldOut.Median), number(o.HeldOut.P90))
+		line("%s = {n = %d, fitted = %s, held_out = %d, median = %s, p90 = %s}", quote(section), o.N, number(o.Fitted), o.HeldOut.N,
+			number(o.HeldOut.Median), number(o.HeldOut.P90))
 	}
 }
 
@@ -172,12 +174,14 @@ func calibrationSections() [][2]string {
 		{"gemm", "Products with weights by a library: " + equation(roofline.GEMM)},
 		{"skinny_gemm", "Products of a decode step of few sequences by the engine's skinny GEMM: " + equation(roofline.SkinnyGEMM)},
 		{"wgmma_gemm", "Products of a decode step of 17 to 64 sequences by the engine's wgmma kernel: " + equation(roofline.WGMMAGEMM)},
-		{"grouped_gemm", "The grouped products of the experts, of decode steps and of prompts, by Triton, CUTLASS or TensorRT-LLM: " + equation(roofline.GroupedGEMM)},
+		{"grouped_gemm", "The grouped products of the experts, of decode steps and of prompts, by Triton, CUTLASS or TensorRT-LLM: " + equation(
+			roofline.GroupedGEMM)},
 		{"moe_decode", "The mixture of a layer in a decode step, from router to experts: " + equation(roofline.MoEDecode)},
 		{"moe_prefill", "The grouped products of a prompt's experts: " + equation(roofline.MoEPrefill)},
 		{"moe_routing", "Top-k of a prompt's tokens and the sort of the pairs of a token and an expert: " + equation(roofline.MoERouting)},
 		{"attention", "Softmax attention between its projections: " + equation(roofline.AttentionPrefill) + "; decode has no ramp"},
-		{"latent_attention", "Multi-head latent attention, over expanded keys and values in prefill and over the compressed cache in decode: " + equation(roofline.LatentPrefill)},
+		{"latent_attention", "Multi-head latent attention, over expanded keys and values in prefill and over the compressed cache in decode: " +
+			equation(roofline.LatentPrefill)},
 		{"scan", "The recurrence of linear attention over a prompt, in chunks: " + equation(roofline.ChunkedScan)},
 		{"element", "Norms, activations, rotary embedding, cache writes: " + equation(roofline.Elementwise)},
 		{"graph", "Kernels of a CUDA graph"},

@@ -117,7 +117,8 @@ func checkPeaks(g *GPU) (field string, err error) {
 	if !g.Has(unit.FP32) {
 		return "peak.fp32", fmt.Errorf("GPU %s has no peak.fp32", g.Key)
 	}
-	if !g.Has(unit.FP16) && !g.Has(unit.BF16) && g.ComputeCapability != "6.1" { // A GPU of 6.1 computes fp16 slower than fp32, so programs compute in fp32.
+	// A GPU of 6.1 computes fp16 slower than fp32, so programs compute in fp32.
+	if !g.Has(unit.FP16) && !g.Has(unit.BF16) && g.ComputeCapability != "6.1" {
 		return "peak.fp16", fmt.Errorf("GPU %s has neither peak.fp16 nor peak.bf16", g.Key)
 	}
 	// A narrower format is never slower. INT8 against FP8 is not held: Blackwell
@@ -144,7 +145,8 @@ func checkDense(g *GPU) (field string, err error) {
 	}
 	limit := unit.FLOPsPerSec(float64(perClock*g.SMs) * float64(max(g.TensorClock, g.Clock)))
 	if f, rate := g.Runs(unit.BF16); rate > limit.Times(1.05) {
-		return "peak." + f.String(), fmt.Errorf("%v is more than %d SMs can do at %v (%v): is it a figure with sparsity?", rate, g.SMs, max(g.TensorClock, g.Clock), limit)
+		return "peak." + f.String(), fmt.Errorf("%v is more than %d SMs can do at %v (%v): is it a figure with sparsity?", rate, g.SMs,
+			max(g.TensorClock, g.Clock), limit)
 	}
 	return "", nil
 }

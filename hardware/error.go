@@ -31,7 +31,8 @@ func readError(file, text string, err error) error {
 		_, field, _ = strings.Cut(key, ".")
 	}
 	p := parse.Position
-	return fileerror.New(file, line(text, p.Line), fileerror.Span{Line: p.Line, Column: p.Col, Width: p.Len}, "%s", strings.TrimPrefix(field+": "+parse.Message, ": "))
+	return fileerror.New(file, line(text, p.Line), fileerror.Span{Line: p.Line, Column: p.Col, Width: p.Len}, "%s",
+		strings.TrimPrefix(field+": "+parse.Message, ": "))
 }
 
 // maxDepth and maxValues are limits of a hardware or calibration file, beyond a
@@ -45,7 +46,8 @@ const (
 func within(file, text string) error {
 	err := input.Limits{Bytes: maxFile, Depth: maxDepth, Values: maxValues}.TOML(text)
 	if excess, ok := errors.AsType[*input.Excess](err); ok {
-		return fileerror.New(file, line(text, excess.Line), fileerror.Span{Line: excess.Line, Column: excess.Column, Width: 1}, "%s", excess.Problem)
+		return fileerror.New(file, line(text, excess.Line), fileerror.Span{Line: excess.Line, Column: excess.Column, Width: 1}, "%s",
+			excess.Problem)
 	}
 	return err
 }

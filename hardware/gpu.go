@@ -19,11 +19,12 @@ import (
 // it. Rates are those of the data sheet: dense, accumulating in FP32 (INT32 for
 // integers), at boost clock. A GPU is a value and is cheap to pass as one.
 type GPU struct {
-	Name       string   `toml:"name"`       // name for people: "H200 SXM 141GB"
-	Key        string   `toml:"-"`          // key in the table: "h200-sxm-141gb"
-	Aliases    []string `toml:"aliases"`    // other names that find it: "h200"
-	Vendor     string   `toml:"vendor"`     // "nvidia", "amd", "intel", "apple" or "google"
-	Generation string   `toml:"generation"` // "volta" to "blackwell", "rubin", "vega20", "cdna" to "cdna4", "rdna2" to "rdna4", "xe-hpg", "xe2", "apple7" to "apple10", "tpu"...
+	Name    string   `toml:"name"`    // name for people: "H200 SXM 141GB"
+	Key     string   `toml:"-"`       // key in the table: "h200-sxm-141gb"
+	Aliases []string `toml:"aliases"` // other names that find it: "h200"
+	Vendor  string   `toml:"vendor"`  // "nvidia", "amd", "intel", "apple" or "google"
+	// "volta" to "blackwell", "rubin", "vega20", "cdna" to "cdna4", "rdna2" to "rdna4", "xe-hpg", "xe2", "apple7" to "apple10", "tpu"...
+	Generation string `toml:"generation"`
 
 	// ComputeCapability is NVIDIA's version of the instruction set, "9.0", AMD's
 	// target, "gfx942", or what another vendor's generation is called.
@@ -44,7 +45,8 @@ type GPU struct {
 	Bandwidth    unit.BytesPerSec `toml:"bandwidth"`
 	L2           unit.Bytes       `toml:"l2"` // the last cache that all SMs share
 
-	Link        unit.BytesPerSec `toml:"link"`          // NVLink or Infinity Fabric to the other GPUs of the node, one direction; 0: it has none
+	// NVLink or Infinity Fabric to the other GPUs of the node, one direction; 0: it has none.
+	Link        unit.BytesPerSec `toml:"link"`
 	LinkGPUs    int              `toml:"link_gpus"`     // how many GPUs of the node it joins: 2 for a bridge
 	PCIe        unit.BytesPerSec `toml:"pcie"`          // rate to the host, in one direction; 0 for a GPU on the host's die
 	GPUsPerNode int              `toml:"gpus_per_node"` // GPUs of the usual node

@@ -107,7 +107,8 @@ func TestMistakes(t *testing.T) {
 	}
 	for _, tt := range []struct{ name, old, new, want string }{
 		{"wrong unit", `bandwidth = "3.35 TB/s"`, `bandwidth = "3.35 TFLOP/s"`,
-			"hardware.toml:10:14: bandwidth: \"3.35 TFLOP/s\" is not a data rate: \"TFLOP/s\" is not a unit of it; write it as in \"3.35 TB/s or 400 Gb/s\"\n" +
+			"hardware.toml:10:14: bandwidth: \"3.35 TFLOP/s\" is not a data rate: \"TFLOP/s\" is not a unit of it; write it as in \"3.35 TB/s or " +
+				"400 Gb/s\"\n" +
 				"    bandwidth = \"3.35 TFLOP/s\"\n" +
 				"                 ^^^^^^^^^^^^"},
 		{"bits for bytes", `"80 GB"`, `"80 Gb"`, `hardware.toml:9:11: memory: "80 Gb" is not an amount of memory`},
@@ -118,8 +119,10 @@ func TestMistakes(t *testing.T) {
 		{"unknown table", `[gpu.x1]`, "[gpus.y]\na = 1\n[gpu.x1]", `hardware.toml:1:2: "gpus" is not a key here; did you mean "gpu"?`},
 		{"unknown format", `peak.fp16`, "peak.fp12 = \"1 TFLOP/s\"\npeak.fp16", `hardware.toml:8:13: "fp12" is not a number format`},
 		{"zero peak", `peak.fp16`, "peak.fp8 = \"0\"\npeak.fp16", "hardware.toml:8:12: a rate of 0: leave out a format that has no unit"},
-		{"sparse peak", `"989.4 TFLOP/s"`, `"1979 TFLOP/s"`, "hardware.toml:8:13: 1.979 PFLOP/s is more than 132 SMs can do at 1.980 GHz (1.071 PFLOP/s): is it a figure with sparsity?"},
-		{"slow fp8", `peak.fp16`, "peak.fp8 = \"100 TFLOP/s\"\npeak.fp16", "hardware.toml:8:12: fp8 at 100.0 TFLOP/s is slower than fp16 at 989.4 TFLOP/s"},
+		{"sparse peak", `"989.4 TFLOP/s"`, `"1979 TFLOP/s"`,
+			"hardware.toml:8:13: 1.979 PFLOP/s is more than 132 SMs can do at 1.980 GHz (1.071 PFLOP/s): is it a figure with sparsity?"},
+		{"slow fp8", `peak.fp16`, "peak.fp8 = \"100 TFLOP/s\"\npeak.fp16",
+			"hardware.toml:8:12: fp8 at 100.0 TFLOP/s is slower than fp16 at 989.4 TFLOP/s"},
 		{"bare number", `"3.35 TB/s"`, `3.35`, "bandwidth of 3.350 B/s is not plausible"},
 		{"missing", `memory = "80 GB"`, ``, "hardware.toml:1:2: GPU x1 has no memory"},
 		{"no source", `source = "a data sheet"`, ``, "GPU x1 has no source"},
@@ -129,7 +132,8 @@ func TestMistakes(t *testing.T) {
 		{"idle above TDP", `tdp =`, "idle = \"900 W\"\ntdp =", "idle power of 900.0 W is above the TDP of 700.0 W"},
 		{"link_gpus without link", `tdp =`, "link_gpus = 2\ntdp =", "link_gpus without a link"},
 		{"twice", complete, complete + complete, "hardware.toml:16:"},
-		{"alias taken", complete, complete + strings.Replace(complete, "[gpu.x1]", "[gpu.x2]\naliases = [\"X-1\"]", 1), `hardware.toml:17:11: "X-1" already stands for x1`},
+		{"alias taken", complete, complete + strings.Replace(complete, "[gpu.x1]", "[gpu.x2]\naliases = [\"X-1\"]", 1),
+			`hardware.toml:17:11: "X-1" already stands for x1`},
 		{"upper case", `[gpu.x1]`, `[gpu.X1]`, `"X1" cannot be the key of a GPU: write it in lower case`},
 		{"unknown base", `[gpu.x1]`, "[gpu.x1]\nbase = \"h100\"", `hardware.toml:2:8: GPU "h100" is not known`},
 		{"not TOML", `[gpu.x1]`, `[gpu.x1`, "hardware.toml:2:8: expected"},
@@ -137,7 +141,8 @@ func TestMistakes(t *testing.T) {
 		{"unknown generation", `generation = "hopper"`, `generation = "hoper"`, `generation "hoper" is not known; did you mean "hopper"?`},
 		{"wrong type", `vendor = "nvidia"`, `vendor = 3`, "hardware.toml:2:10: incompatible types"},
 		{"gpu is no table", complete, `gpu = 3`, "hardware.toml"},
-		{"peak is no table", "peak.fp32 = \"66.9 TFLOP/s\"\npeak.fp16 = \"989.4 TFLOP/s\"", "peak = 3", "hardware.toml:7:8: peak has to name formats"},
+		{"peak is no table", "peak.fp32 = \"66.9 TFLOP/s\"\npeak.fp16 = \"989.4 TFLOP/s\"", "peak = 3",
+			"hardware.toml:7:8: peak has to name formats"},
 		{"entry is no table", complete, "[gpu]\nx1 = 3", "hardware.toml"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -82,7 +82,8 @@ func (t *Table) GPU(name string) (GPU, error) {
 	}
 	if parts := counted().FindStringSubmatch(strings.TrimSpace(name)); parts != nil {
 		if i, ok := t.names[fold(parts[2]+parts[3])]; ok {
-			return GPU{}, fmt.Errorf("GPU %q is not known; for %s of %s say how a model is split over them, as with --tp %s", name, parts[1]+parts[4], t.gpus[i].Key, parts[1]+parts[4])
+			return GPU{}, fmt.Errorf("GPU %q is not known; for %s of %s say how a model is split over them, as with --tp %s", name,
+				parts[1]+parts[4], t.gpus[i].Key, parts[1]+parts[4])
 		}
 	}
 	near := t.near(name)

@@ -134,11 +134,13 @@ func TestCapacity(t *testing.T) {
 	for name, mib := range map[string]float64{
 		"h100": 81559, "h200": 143771, "a100": 81920, "a100-40gb": 40960, "h100-nvl": 95830, "h20": 97871, "b200": 183359, "gb200": 189471,
 		"b300": 275040, "gb300": 284208, "l40s": 46068, "l40": 46068, "l20": 46068, "l4": 23034, "a40": 46068, "a10": 23028, "a10g": 23028,
-		"p40": 23040, "p100": 16384, "v100s": 32768, "3080-ti-laptop": 16384, "4090-laptop": 16376, "4080-laptop": 12282, "5090-laptop": 24463, "5080-laptop": 16303,
-		"a2": 15356, "t4": 15360, "a6000": 49140, "a5000": 24564, "a4000": 16376, "rtx-6000-ada": 49140, "rtx-4000-ada": 20475,
+		"p40": 23040, "p100": 16384, "v100s": 32768, "3080-ti-laptop": 16384, "4090-laptop": 16376, "4080-laptop": 12282, "5090-laptop": 24463,
+		"5080-laptop": 16303,
+		"a2":          15356, "t4": 15360, "a6000": 49140, "a5000": 24564, "a4000": 16376, "rtx-6000-ada": 49140, "rtx-4000-ada": 20475,
 		"3060": 12288, "3080": 10240, "3090": 24576, "4060": 8188, "4060-ti": 16380, "4070": 12282, "4080": 16376, "4090": 24564,
 		"5060-ti": 16311, "5070": 12227, "5070-ti": 16303, "5080": 16303, "5090": 32607, "pro-6000-server": 97887, "pro-5000": 48935,
-		"mi300x": 196592, "mi325x": 262128, "mi355x": 294896, "7900-xtx": 24560, "r9700": 32624, "thor": 125772, "orin-nano": 7620, "gb10": 122502,
+		"mi300x": 196592, "mi325x": 262128, "mi355x": 294896, "7900-xtx": 24560, "r9700": 32624, "thor": 125772, "orin-nano": 7620,
+		"gb10": 122502,
 	} {
 		g := gpu(t, name)
 		if got := float64(g.Capacity()) / (1 << 20); math.Abs(got-mib) > 0.5 {
@@ -161,8 +163,9 @@ func TestCapacity(t *testing.T) {
 // Names in sheets and shops, with the vendor before them.
 func TestMarketingNames(t *testing.T) {
 	for name, want := range map[string]string{
-		"Intel Arc B580": "arc-b580-12gb", "Intel Gaudi 3": "gaudi3-128gb", "Intel Arc Pro B60": "arc-pro-b60-24gb", "Google TPU v6e": "tpu-v6e-32gb",
-		"NVIDIA Rubin": "vr200-288gb", "NVIDIA Vera Rubin": "vr200-288gb", "Google Ironwood": "tpu-v7x-192gb", "TPU v7": "tpu-v7x-192gb",
+		"Intel Arc B580": "arc-b580-12gb", "Intel Gaudi 3": "gaudi3-128gb", "Intel Arc Pro B60": "arc-pro-b60-24gb",
+		"Google TPU v6e": "tpu-v6e-32gb",
+		"NVIDIA Rubin":   "vr200-288gb", "NVIDIA Vera Rubin": "vr200-288gb", "Google Ironwood": "tpu-v7x-192gb", "TPU v7": "tpu-v7x-192gb",
 	} {
 		if g, err := load(t).GPU(name); err != nil || g.Key != want {
 			t.Errorf("%q finds %q, %v; want %s", name, g.Key, err, want)
@@ -204,9 +207,11 @@ func TestPeaksFollowFromTheSilicon(t *testing.T) {
 	perClock := map[string]float64{
 		"7.0": 1024, "7.2": 1024, "7.5": 1024, "8.0": 2048, "8.6": 1024, "8.7": 2048, "8.9": 1024, "9.0": 4096,
 		"10.0": 8192, "10.3": 8192, "10.7": 8192, "11.0": 8192, "12.0": 1024, "12.1": 1024, "gfx90a": 1024, "gfx942": 2048, "gfx950": 4096,
-		"5.3": 512, "6.0": 256, "6.1": 256, "6.2": 512, "gfx1100": 512, "gfx1101": 512, "gfx1102": 512, "gfx1151": 512, "gfx1200": 1024, "gfx1201": 1024, "xe2": 2048, "xe-hpg": 2048,
+		"5.3": 512, "6.0": 256, "6.1": 256, "6.2": 512, "gfx1100": 512, "gfx1101": 512, "gfx1102": 512, "gfx1151": 512, "gfx1200": 1024,
+		"gfx1201": 1024, "xe2": 2048, "xe-hpg": 2048,
 		"gfx906": 256, "gfx908": 512, "gfx1030": 256, "gfx1031": 256, // bf16 of gfx908
-		"gaudi3": 16384, "apple7": 256, "apple8": 256, "apple9": 256, "apple10": 1024, "v5e": 4 * 2 * 128 * 128, "v5p": 4 * 2 * 128 * 128, "v6e": 4 * 2 * 256 * 256, "v7x": 4 * 2 * 256 * 256,
+		"gaudi3": 16384, "apple7": 256, "apple8": 256, "apple9": 256, "apple10": 1024, "v5e": 4 * 2 * 128 * 128, "v5p": 4 * 2 * 128 * 128,
+		"v6e": 4 * 2 * 256 * 256, "v7x": 4 * 2 * 256 * 256,
 	}
 	share := map[string]float64{"a10g-24gb": 0.5, "l40-48gb": 0.5, "l20-48gb": 0.5, "h20-96gb": 0.25, "h20-141gb": 0.25}
 	for _, g := range load(t).All() {
@@ -233,7 +238,8 @@ func TestVectorPeaksFollowFromTheCores(t *testing.T) {
 	for _, g := range load(t).All() {
 		cores := 128.0
 		switch {
-		case slices.Contains([]string{"6.0", "7.0", "7.2", "7.5", "8.0"}, g.ComputeCapability), slices.Contains([]string{"vega20", "cdna", "cdna2", "rdna2", "gaudi3"}, g.Generation):
+		case slices.Contains([]string{"6.0", "7.0", "7.2", "7.5", "8.0"}, g.ComputeCapability),
+			slices.Contains([]string{"vega20", "cdna", "cdna2", "rdna2", "gaudi3"}, g.Generation):
 			cores = 64
 		case g.Generation == "tpu": // a vector unit of 8 × 128 lanes with four ALUs each, of one operation
 			cores = 2048

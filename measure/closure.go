@@ -49,7 +49,8 @@ func inOrder(r *result.Result) string {
 	if r.TTFT == nil || r.TTLT == nil || r.TTLT.Max >= r.TTFT.Min {
 		return ""
 	}
-	return fmt.Sprintf("every request ended within %.4g s, but the fastest prefill alone took %.4g s: the machine was slower while prefills were measured",
+	return fmt.Sprintf("every request ended within %.4g s, but the fastest prefill alone took %.4g s: the machine was slower while "+
+		"prefills were measured",
 		r.TTLT.Max, r.TTFT.Min)
 }
 

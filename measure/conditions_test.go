@@ -40,9 +40,10 @@ func TestClocksWithoutEnergy(t *testing.T) {
 		marks                   string
 		says                    string
 	}{
-		"at its best":             {1980e6, 2619e6, 0, 700, "", ""},
-		"power limit, as usual":   {1400e6, 2619e6, 0.5, 700, "throttled", "clocks were held down for more than 1 % of the time: [sw_power_cap]"},
-		"slow, no reason":         {540e6, 2619e6, 0, 700, "slow-clocks", "GPU-1 did not reach its clocks under load: SM clock 540.0 MHz of 1.980 GHz"},
+		"at its best":           {1980e6, 2619e6, 0, 700, "", ""},
+		"power limit, as usual": {1400e6, 2619e6, 0.5, 700, "throttled", "clocks were held down for more than 1 % of the time: [sw_power_cap]"},
+		"slow, no reason": {540e6, 2619e6, 0, 700, "slow-clocks",
+			"GPU-1 did not reach its clocks under load: SM clock 540.0 MHz of 1.980 GHz"},
 		"slow beyond any reason":  {540e6, 2619e6, 0.5, 700, "slow-clocks throttled", "SM clock 540.0 MHz of 1.980 GHz"},
 		"slow memory":             {1980e6, 1593e6, 0, 700, "slow-clocks", "memory clock 1.593 GHz of 2.619 GHz"},
 		"a lower limit of power":  {1980e6, 2619e6, 0, 400, "power-limit", "GPU-1 is limited to 400.0 W, its default is 700.0 W"},

@@ -114,7 +114,8 @@ func (m *ticker) End(context.Context, power.Mark) (*power.Window, error) {
 	return &power.Window{
 		Begin: m.begun, End: end,
 		Domains: []result.Domain{
-			{Name: "GPU 0", Kind: "gpu", ID: "GPU-0", Sensor: "a test", Summed: true, EnergyJ: counter, CounterJ: &counter, IntegralJ: &integral, MeanW: counter / seconds, Seconds: seconds},
+			{Name: "GPU 0", Kind: "gpu", ID: "GPU-0", Sensor: "a test", Summed: true, EnergyJ: counter, CounterJ: &counter, IntegralJ: &integral,
+				MeanW: counter / seconds, Seconds: seconds},
 			{Name: "package-0", Kind: "cpu", Sensor: "a test", Summed: true, EnergyJ: 90 * seconds, MeanW: 90, Seconds: seconds},
 		},
 		Conditions: []result.Condition{{UUID: "GPU-0", OtherPIDs: m.others, ThrottledS: m.throttled, Seconds: &seconds, PowerLimitW: m.limit}},
@@ -200,20 +201,21 @@ func TestMeterThatDisturbsIsFoundOut(t *testing.T) {
 }
 
 func TestConditionsMarkTheResult(t *testing.T) {
-	metered(t, func(_ *Settings, _ *sleeper, m *ticker) { m.others, m.integrates = []int{4711}, 0.9 }, func(t *testing.T, r *result.Result, err error) {
-		testkit.Must(t, err)
-		marks, said := strings.Join(r.Marks, " "), strings.Join(r.Warnings, "\n")
-		for _, want := range []string{"contaminated", "closure"} {
-			if !strings.Contains(marks, want) {
-				t.Errorf("marks %q: want %q", marks, want)
+	metered(t, func(_ *Settings, _ *sleeper, m *ticker) { m.others, m.integrates = []int{4711}, 0.9 },
+		func(t *testing.T, r *result.Result, err error) {
+			testkit.Must(t, err)
+			marks, said := strings.Join(r.Marks, " "), strings.Join(r.Warnings, "\n")
+			for _, want := range []string{"contaminated", "closure"} {
+				if !strings.Contains(marks, want) {
+					t.Errorf("marks %q: want %q", marks, want)
+				}
 			}
-		}
-		for _, want := range []string{"processes [4711] of others", "counter of GPU 0 = integral of its power is off by -10.0 %"} {
-			if !strings.Contains(said, want) {
-				t.Errorf("warnings %q: want %q", said, want)
+			for _, want := range []string{"processes [4711] of others", "counter of GPU 0 = integral of its power is off by -10.0 %"} {
+				if !strings.Contains(said, want) {
+					t.Errorf("warnings %q: want %q", said, want)
+				}
 			}
-		}
-	})
+		})
 }
 
 // A board draws no more than its power limit but for its sensor's accuracy: prefills draw 700 W here, decode steps 300.
@@ -222,7 +224,8 @@ func TestPowerAboveTheLimitIsMarked(t *testing.T) {
 		metered(t, func(_ *Settings, _ *sleeper, m *ticker) { m.limit = &limit }, func(t *testing.T, r *result.Result, err error) {
 			testkit.Must(t, err)
 			said := strings.Join(r.Warnings, "\n")
-			if got := strings.Contains(said, "prefill: GPU 0 drew 700.0 W"); got != wrong || got != slices.Contains(r.Marks, "closure") || strings.Contains(said, "decode: GPU 0") {
+			if got := strings.Contains(said, "prefill: GPU 0 drew 700.0 W"); got != wrong || got != slices.Contains(r.Marks, "closure") ||
+				strings.Contains(said, "decode: GPU 0") {
 				t.Errorf("a limit of %v W: marks %v, warnings %q", limit, r.Marks, said)
 			}
 		})

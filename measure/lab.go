@@ -190,7 +190,8 @@ func (l *Lab) startWorkers(ctx context.Context, p *experiment.Point, m *meters) 
 		case experiment.Transformers:
 			return transformers.Start(ctx, transformers.Options{Python: p.Python, GPUs: gpus[i], TP: p.TP, Nodes: p.Nodes, Rdzv: p.Rdzv})
 		}
-		return nil, fmt.Errorf("engine %q has no worker: want %s, %s or %s", p.Engine, experiment.Native, experiment.Transformers, experiment.OpenAI)
+		return nil, fmt.Errorf("engine %q has no worker: want %s, %s or %s", p.Engine, experiment.Native, experiment.Transformers,
+			experiment.OpenAI)
 	})
 }
 

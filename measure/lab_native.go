@@ -88,7 +88,8 @@ func (l *Lab) config(ctx context.Context, name string, m *models.Model) (json.Ra
 	if known, ok := l.Models.Table.Lookup(strings.SplitN(name, "@", 2)[0]); ok {
 		return l.Models.Table.Config(known)
 	}
-	return nil, errors.New("the native engine needs the config.json of " + name + " in a file, and it is not in the hub's cache: download it and name its folder")
+	return nil, errors.New("the native engine needs the config.json of " + name +
+		" in a file, and it is not in the hub's cache: download it and name its folder")
 }
 
 // mostConfig bounds a config.json.

@@ -30,7 +30,8 @@ const nativeTiny = `{"model_type": "llama", "hidden_size": 256, "intermediate_si
 func TestNativeWeights(t *testing.T) {
 	bare, whole := t.TempDir(), t.TempDir()
 	for path, text := range map[string]string{
-		filepath.Join(bare, "config.json"): nativeTiny, filepath.Join(whole, "config.json"): nativeTiny, filepath.Join(whole, "model.safetensors"): "",
+		filepath.Join(bare, "config.json"): nativeTiny, filepath.Join(whole, "config.json"): nativeTiny,
+		filepath.Join(whole, "model.safetensors"): "",
 	} {
 		testkit.Must(t, os.WriteFile(path, []byte(text), 0o644))
 	}
@@ -53,7 +54,8 @@ func TestNativeWeights(t *testing.T) {
 			set, err := lab.settings(t.Context(), &p)
 			testkit.Must(t, err)
 			if set.Load.RandomWeights != c.random || set.Model.RandomWeights != c.random || set.Load.Weights != c.weights {
-				t.Errorf("random %v, said %v, weights %q; want %v, %q", set.Load.RandomWeights, set.Model.RandomWeights, set.Load.Weights, c.random, c.weights)
+				t.Errorf("random %v, said %v, weights %q; want %v, %q", set.Load.RandomWeights, set.Model.RandomWeights, set.Load.Weights, c.random,
+					c.weights)
 			}
 			if !json.Valid(set.Load.Config) || !strings.Contains(string(set.Load.Config), "llama") {
 				t.Errorf("config.json %.60q", set.Load.Config)

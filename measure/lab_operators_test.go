@@ -56,7 +56,8 @@ func TestNativeOperators(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	for phase, names := range map[string][]string{"prefill": {"prefill"}, "decode": {"decode", "decode step 1", "decode step 5"}, "request": {"request", "prefill", "decode step 5"}} {
+	for phase, names := range map[string][]string{"prefill": {"prefill"}, "decode": {"decode", "decode step 1", "decode step 5"},
+		"request": {"request", "prefill", "decode step 5"}} {
 		files, err := filepath.Glob(filepath.Join(traces, "trace-*-"+phase+".json"))
 		if err != nil || len(files) != 1 {
 			t.Fatalf("%s: traces %v, %v", phase, files, err)

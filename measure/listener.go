@@ -51,12 +51,14 @@ func usesGPU(at []netip.Addr, port uint16, device func(path string) bool) error 
 	if name == "" {
 		return fmt.Errorf("the process that listens on port %d is another user's, and may forward it to another host: %s", port, instead)
 	}
-	return fmt.Errorf("%s listens on port %d and uses no GPU of this machine, as where the port is forwarded to another host: %s", name, port, instead)
+	return fmt.Errorf("%s listens on port %d and uses no GPU of this machine, as where the port is forwarded to another host: %s", name, port,
+		instead)
 }
 
 // gpuDevice reports whether a file is of a GPU.
 func gpuDevice(path string) bool {
-	return slices.ContainsFunc([]string{"/dev/nvidia", "/dev/nvhost", "/dev/nvgpu", "/dev/nvmap", "/dev/kfd"}, func(p string) bool { return strings.HasPrefix(path, p) })
+	return slices.ContainsFunc([]string{"/dev/nvidia", "/dev/nvhost", "/dev/nvgpu", "/dev/nvmap", "/dev/kfd"},
+		func(p string) bool { return strings.HasPrefix(path, p) })
 }
 
 // listening are the sockets that listen on a port of addresses, as links of open files name them.

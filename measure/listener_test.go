@@ -18,8 +18,9 @@ func TestHere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := map[string]bool{"localhost": true, "127.0.0.1": true, "127.0.0.2": true, "::1": true, "0.0.0.0": true, "::": true, "::ffff:127.0.0.1": true,
-		"192.0.2.1": false, "2001:db8::1": false, "no-such-host.invalid": false, "": false}
+	names := map[string]bool{"localhost": true, "127.0.0.1": true, "127.0.0.2": true, "::1": true, "0.0.0.0": true, "::": true,
+		"::ffff:127.0.0.1": true,
+		"192.0.2.1":        false, "2001:db8::1": false, "no-such-host.invalid": false, "": false}
 	if _, err := net.DefaultResolver.LookupNetIP(t.Context(), "ip", own); err == nil {
 		names[own] = true
 	}
@@ -81,7 +82,8 @@ func TestForwardedPort(t *testing.T) {
 			t.Errorf("%s, with a GPU: %v", address, err)
 		}
 		port = serveHeld(t, address, "")
-		if err := usesGPU([]netip.Addr{host}, port, device); err == nil || !strings.Contains(err.Error(), "sleep") || !strings.Contains(err.Error(), "forwarded") {
+		if err := usesGPU([]netip.Addr{host}, port, device); err == nil || !strings.Contains(err.Error(), "sleep") ||
+			!strings.Contains(err.Error(), "forwarded") {
 			t.Errorf("%s, forwarded: %v", address, err)
 		}
 	}
@@ -91,7 +93,8 @@ func TestForwardedPort(t *testing.T) {
 	if err := usesGPU([]netip.Addr{netip.MustParseAddr("127.0.0.1")}, port, device); err == nil {
 		t.Error("a server on another address is taken for a forwarded port's")
 	}
-	if err := usesGPU([]netip.Addr{netip.MustParseAddr("127.0.0.3")}, port, device); err == nil || !strings.Contains(err.Error(), "no process") {
+	if err := usesGPU([]netip.Addr{netip.MustParseAddr("127.0.0.3")}, port, device); err == nil ||
+		!strings.Contains(err.Error(), "no process") {
 		t.Errorf("where nothing listens: %v", err)
 	}
 }

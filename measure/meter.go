@@ -81,7 +81,8 @@ func (s *session) attribute(p worker.Phase, run *phaseRun) (*result.Window, erro
 	w := &result.Window{Seconds: nanoseconds(to - from), Domains: run.window.Domains}
 	w.Passes, w.Steps = within(run.all, from, to)
 	if w.Passes < 1 {
-		return nil, fmt.Errorf("%s: %.2f passes ran between the edges of the window of %.3g s: it is too short, or the clocks differ", p, w.Passes, w.Seconds)
+		return nil, fmt.Errorf("%s: %.2f passes ran between the edges of the window of %.3g s: it is too short, or the clocks differ", p,
+			w.Passes, w.Seconds)
 	}
 	saw(s.res, p, run.window.Conditions)
 	return w, nil

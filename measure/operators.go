@@ -17,7 +17,8 @@ type operatorTimer interface {
 }
 
 // operatorsHow is what the times of operators are.
-const operatorsHow = "each operator of all layers replayed in a CUDA graph of its own, with its own weights, after a step that is not timed; " +
+const operatorsHow = "each operator of all layers replayed in a CUDA graph of its own, with its own weights, after a step that is not " +
+	"timed; " +
 	"device events around it; the whole step in turn with them"
 
 // operatorClosure is how far the sum of the operators may be from the step. In

@@ -28,7 +28,8 @@ func (b *bellows) Ops(_ context.Context, o worker.Ops) ([]worker.Op, error) {
 // made are operators that nobody measured.
 func made(p worker.Phase, step float64) []worker.Op {
 	return []worker.Op{
-		{Phase: p, Name: "qkv_proj", Includes: []string{"input_layernorm"}, Layers: 2, Kernels: 2, Context: 9, SamplesS: []float64{3e-3, 1e-3, 2e-3}},
+		{Phase: p, Name: "qkv_proj", Includes: []string{"input_layernorm"}, Layers: 2, Kernels: 2, Context: 9,
+			SamplesS: []float64{3e-3, 1e-3, 2e-3}},
 		{Phase: p, Name: "o_proj", Layers: 2, Kernels: 2, Context: 9, SamplesS: []float64{5e-3, 5e-3, 5e-3}},
 		{Phase: p, Name: "step", Whole: true, Layers: 1, Kernels: 4, Context: 9, SamplesS: []float64{step, step, step}},
 	}
@@ -51,13 +52,15 @@ func TestOperators(t *testing.T) {
 		t.Errorf("-want +asked:\n%s", diff)
 	}
 	d := r.Operators.Decode
-	if d.Context != 9 || d.Step.Median != 8e-3 || len(d.Ops) != 2 || d.Ops[0].Time.Median != 2e-3 || d.Ops[0].Includes[0] != "input_layernorm" || d.Sum != 7e-3 {
+	if d.Context != 9 || d.Step.Median != 8e-3 || len(d.Ops) != 2 || d.Ops[0].Time.Median != 2e-3 ||
+		d.Ops[0].Includes[0] != "input_layernorm" || d.Sum != 7e-3 {
 		t.Errorf("decode: %+v", d)
 	}
 	if len(r.Closure) != 2 || !r.Closure[0].Passed || r.Closure[1].Passed || r.Closure[1].Off > -0.124 {
 		t.Errorf("closure: %+v", r.Closure)
 	}
-	if diff := cmp.Diff([]string{"operators of a decode step sum to the step is off by -12.5 %, more than 10 %"}, r.Warnings); diff != "" || len(r.Marks) != 1 {
+	if diff := cmp.Diff([]string{"operators of a decode step sum to the step is off by -12.5 %, more than 10 %"}, r.Warnings); diff != "" ||
+		len(r.Marks) != 1 {
 		t.Errorf("marks %v, warnings (-want +got):\n%s", r.Marks, diff)
 	}
 	if why, there := r.Reasons["operators"]; there {
@@ -73,7 +76,8 @@ func TestOperatorPhases(t *testing.T) {
 		gen  int
 		want []worker.Phase
 	}{
-		{Settings{TTFT: true}, 5, prefill}, {Settings{TPOT: true}, 5, decode}, {Settings{TTLT: true}, 5, both}, {Settings{TTLT: true}, 1, prefill},
+		{Settings{TTFT: true}, 5, prefill}, {Settings{TPOT: true}, 5, decode}, {Settings{TTLT: true}, 5, both},
+		{Settings{TTLT: true}, 1, prefill},
 		{Settings{Size: true}, 5, both}, {Settings{Energy: true}, 5, both}, {Settings{}, 1, prefill},
 	} {
 		c.set.Load.GenLen = c.gen
@@ -107,7 +111,8 @@ func TestOperatorsFail(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := (&Lab{}).timeOperators(ctx, set, &bellows{fail: context.Canceled}, []*result.Result{blankResult()}); !errors.Is(err, context.Canceled) {
+	if _, err := (&Lab{}).timeOperators(ctx, set, &bellows{fail: context.Canceled}, []*result.Result{blankResult()}); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

@@ -207,7 +207,8 @@ func (b *benchmark) named(err error) error {
 	if len(list) > most {
 		list, more = list[:most], fmt.Sprintf(" and %d more", len(list)-most)
 	}
-	return fmt.Errorf("%w; the server lists no model %q but %s%s: give its name with --served-model", err, b.asks.Model, strings.Join(list, ", "), more)
+	return fmt.Errorf("%w; the server lists no model %q but %s%s: give its name with --served-model", err, b.asks.Model,
+		strings.Join(list, ", "), more)
 }
 
 // control detects a prefix cache where the server reports none.
@@ -229,7 +230,8 @@ func (b *benchmark) control(ctx context.Context, r *result.Result) error {
 	}
 	hit, err := openai.Control(ctx, b.asks, s, prompts)
 	if err == nil && hit {
-		warn(r, "cached", "the median TTFT is %.3g s, but %.3g s of prompts that were never sent before, one at a time: the server answered from a cache of prefixes",
+		warn(r, "cached", "the median TTFT is %.3g s, but %.3g s of prompts that were never sent before, one at a time: the server answered "+
+			"from a cache of prefixes",
 			r.TTFT.Median, *s.PrefixCache.ControlTTFT)
 	}
 	return err

@@ -134,7 +134,8 @@ func TestServeWithoutUsage(t *testing.T) {
 	results, err := newLab(t).Measure(t.Context(), servingPoint(server.URL))
 	testkit.Must(t, err)
 	r := results[0]
-	if r.Throughput != nil || !strings.Contains(r.Reasons["throughput_tok_s"], "6 of 6 answers came without usage") || r.TPOT != nil || r.Reasons["tpot_s"] == "" {
+	if r.Throughput != nil || !strings.Contains(r.Reasons["throughput_tok_s"], "6 of 6 answers came without usage") || r.TPOT != nil ||
+		r.Reasons["tpot_s"] == "" {
 		t.Errorf("throughput %+v, reasons %v", r.Throughput, r.Reasons)
 	}
 	if !strings.Contains(strings.Join(r.Warnings, "\n"), "not checked") {
@@ -208,7 +209,8 @@ func TestServeHangs(t *testing.T) {
 	p := servingPoint(server.URL)
 	p.Prompts, p.Timeout = writePrompts(t), 0.2
 	_, err := newLab(t).Measure(t.Context(), p)
-	if err == nil || !strings.Contains(err.Error(), "the server stopped answering, for 2 requests in a row: the server was silent for 200ms, the timeout") {
+	if err == nil || !strings.Contains(err.Error(), "the server stopped answering, for 2 requests in a row: the server was silent for "+
+		"200ms, the timeout") {
 		t.Error(err)
 	}
 	var asked progress
@@ -221,7 +223,8 @@ func TestServeHangs(t *testing.T) {
 	}
 	asked.since = time.Now().Add(-4 * time.Second)
 	asked.count(4, 1)
-	if line := asked.line(10, time.Minute); !strings.HasPrefix(line, "4/10 requests, 1 failed, 1/s, 6s left") && !strings.HasPrefix(line, "4/10 requests, 1 failed, 0.99") {
+	if line := asked.line(10, time.Minute); !strings.HasPrefix(line, "4/10 requests, 1 failed, 1/s, 6s left") &&
+		!strings.HasPrefix(line, "4/10 requests, 1 failed, 0.99") {
 		t.Error(line)
 	}
 }

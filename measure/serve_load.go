@@ -36,7 +36,8 @@ func plan(p *experiment.Point, requests int, seed uint64) (*planned, error) {
 	case p.PromptLens == "" && p.GenLens == "":
 		return nil, nil
 	}
-	load := serving.Load{Arrival: serving.Arrival{Kind: "constant", Rate: 1}, Prompt: serving.Fixed(p.PromptLen), Gen: serving.Fixed(p.GenLen), Requests: requests, Seed: seed}
+	load := serving.Load{Arrival: serving.Arrival{Kind: "constant", Rate: 1}, Prompt: serving.Fixed(p.PromptLen), Gen: serving.Fixed(p.GenLen),
+		Requests: requests, Seed: seed}
 	for text, to := range map[string]*serving.Lengths{p.PromptLens: &load.Prompt, p.GenLens: &load.Gen} {
 		if text == "" {
 			continue
@@ -77,7 +78,8 @@ func gather(s serving.Source, timed bool) (*planned, error) {
 			return l, s.Err()
 		}
 		if tokens += q.Prompt; tokens > mostPrompted {
-			return nil, fmt.Errorf("the prompts of %d requests have more than %d tokens in all: give fewer --requests", len(l.lengths)+1, mostPrompted)
+			return nil, fmt.Errorf("the prompts of %d requests have more than %d tokens in all: give fewer --requests", len(l.lengths)+1,
+				mostPrompted)
 		}
 		l.lengths = append(l.lengths, openai.Length{Prompt: q.Prompt, Gen: q.Gen, Hashes: q.Hashes, HashTokens: q.HashTokens})
 		if timed {
@@ -102,7 +104,8 @@ func (b *benchmark) planned(ctx context.Context, l *planned) ([]openai.Prompt, e
 	case takes:
 		return openai.TokensOf(l.lengths, min(firstToken, vocab/2), vocab, b.seed), nil
 	case shared:
-		return nil, errors.New("prompts that share prefixes are made of tokens: want --api completions, a server that takes tokens, and a model whose vocabulary is known")
+		return nil, errors.New("prompts that share prefixes are made of tokens: want --api completions, a server that takes tokens, and a " +
+			"model whose vocabulary is known")
 	}
 	counter, err := b.counter(ctx)
 	if err != nil {

@@ -73,7 +73,8 @@ func (b *benchmark) blank() *result.Result {
 			Timer: "client clock, from when a request is begun (in an open loop: due) to the arrival of chunks",
 		},
 		Parallelism: result.Parallelism{Replicas: p.Replicas},
-		Workload:    result.Workload{Workload: operator.Workload{PromptLen: p.PromptLen, GenLen: p.GenLen}, Prompts: p.Prompts, Seed: b.seed, Temperature: p.Temperature},
+		Workload: result.Workload{Workload: operator.Workload{PromptLen: p.PromptLen, GenLen: p.GenLen}, Prompts: p.Prompts, Seed: b.seed,
+			Temperature: p.Temperature},
 		Reasons: map[string]string{
 			"step_s": "a server does not say its steps", "sizes_bytes": "a server does not say what it holds",
 			"operators": "a server does not say its operators",
@@ -143,7 +144,8 @@ func (b *benchmark) counts(r *result.Result) {
 	switch u := s.Usage; {
 	case u == nil || s.Duration <= 0:
 	case u.Missing > 0:
-		r.Reasons["throughput_tok_s"] = fmt.Sprintf("%d of %d answers came without usage: how many tokens they have is not known", u.Missing, s.Completed)
+		r.Reasons["throughput_tok_s"] = fmt.Sprintf("%d of %d answers came without usage: how many tokens they have is not known", u.Missing,
+			s.Completed)
 	default:
 		r.Throughput = &result.Rates{Generated: new(float64(*u.Tokens) / s.Duration)}
 	}

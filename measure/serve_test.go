@@ -63,7 +63,8 @@ func stream(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(time.Millisecond)
 	}
 	fmt.Fprintf(w, "data: {\"choices\": [{\"index\": 0, \"text\": \"\", \"finish_reason\": \"length\"}]}\n\n")
-	fmt.Fprintf(w, "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"total_tokens\": %d}}\n\ndata: [DONE]\n\n",
+	fmt.Fprintf(w, "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"total_tokens\": %d}}\n\ndata: "+
+		"[DONE]\n\n",
 		tokens, ask.MaxTokens, tokens+ask.MaxTokens)
 }
 
@@ -138,7 +139,8 @@ func TestServeAround(t *testing.T) {
 	results, err := l.Measure(t.Context(), p)
 	testkit.Must(t, err)
 	r := results[0]
-	if e := r.Energy; e == nil || e.PerRequest == nil || *e.PerRequest <= 0 || e.CO2.PerRequest <= 0 || e.Request.Passes != 300 || e.PerToken != nil {
+	if e := r.Energy; e == nil || e.PerRequest == nil || *e.PerRequest <= 0 || e.CO2.PerRequest <= 0 || e.Request.Passes != 300 ||
+		e.PerToken != nil {
 		t.Errorf("energy %+v, because %q", r.Energy, r.Reasons["energy"])
 	}
 	if r.Engine.LoadS == nil {
@@ -210,7 +212,8 @@ func TestServeFails(t *testing.T) {
 	}
 	l.NeedEnergy = true
 	p := servingPoint("http://192.0.2.1:1")
-	if _, err := l.Measure(t.Context(), p); err == nil || !strings.Contains(err.Error(), "192.0.2.1") || !strings.Contains(err.Error(), "engine_cmd") {
+	if _, err := l.Measure(t.Context(), p); err == nil || !strings.Contains(err.Error(), "192.0.2.1") ||
+		!strings.Contains(err.Error(), "engine_cmd") {
 		t.Errorf("energy of a server on another host: %v", err)
 	}
 }

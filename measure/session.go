@@ -123,7 +123,8 @@ func (s *session) blank() *result.Result {
 		Marks: []string{}, Warnings: []string{},
 	}
 	for key, wanted := range map[string]bool{
-		"ttft_s": s.set.TTFT, "tpot_s": s.set.TPOT, "step_s": s.set.TPOT, "ttlt_s": s.set.TTLT, "sizes_bytes": s.set.Size, "energy": s.set.Energy, "meter": s.set.Energy,
+		"ttft_s": s.set.TTFT, "tpot_s": s.set.TPOT, "step_s": s.set.TPOT, "ttlt_s": s.set.TTLT, "sizes_bytes": s.set.Size, "energy": s.set.Energy,
+		"meter": s.set.Energy,
 	} {
 		if !wanted {
 			r.Reasons[key] = notWanted
@@ -131,7 +132,8 @@ func (s *session) blank() *result.Result {
 	}
 	r.Reasons["serving"], r.Reasons["operators"] = "the engine is not asked over HTTP", notWanted
 	h := s.worker.Hello()
-	r.Engine = result.Engine{Name: h.Engine, Version: h.Version, Versions: maps.Clone(h.Versions), Options: map[string]string{}, Notes: []string{}}
+	r.Engine = result.Engine{Name: h.Engine, Version: h.Version, Versions: maps.Clone(h.Versions), Options: map[string]string{},
+		Notes: []string{}}
 	return r
 }
 

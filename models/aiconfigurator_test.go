@@ -110,22 +110,25 @@ func TestConversionsOfDeepSeek(t *testing.T) {
 // The test reads quantizations from tiny configs and checks what each is, or that it is refused.
 func TestQuantizationsRefused(t *testing.T) {
 	for config, want := range map[string]string{
-		`"quantization_config":{"quant_method":"exl3"}`:                                       `quant_method is "exl3", which is not understood`,
-		`"quantization_config":{"quant_method":"modelopt","quant_algo":"FP2"}`:                `quant_algo is "FP2", which is not understood`,
-		`"quantization_config":{"quant_method":"gptq","bits":16}`:                             "bits is 16; want one of [2 3 4 8]",
-		`"quantization_config":{"quant_method":"fp8","weight_block_size":[128]}`:              "weight_block_size is [128]; want two sizes",
-		`"quantization_config":{"quant_method":"compressed-tensors"}`:                         "config_groups is null; want the format of each group",
-		`"quantization_config":{"quant_method":"fp8","ignore":["re:("]}`:                      "no regular expression",
-		`"quantization_config":{"quant_method":"modelopt","quant_algo":"MIXED_PRECISION"}`:    "quantized_layers is null",
-		`"routed_expert_hidden_size":3584`:                                                    "routed_expert_hidden_size (3584)",
-		`"kv_compress_ratio":4`:                                                               "kv_compress_ratio (4)",
-		`"sliding_window":"4096"`:                                                             `sliding_window`,
-		`"hidden_act":"zilu"`:                                                                 `hidden_act is "zilu", a function that is not known`,
-		`"hidden_act":["silu"]`:                                                               "hidden_act is a list",
-		`"quantization_config":{"quant_method":"fp8","kv_cache_scheme":{"num_bits":3}}`:       "kv_cache_scheme is an object, which is not understood",
+		`"quantization_config":{"quant_method":"exl3"}`:                          `quant_method is "exl3", which is not understood`,
+		`"quantization_config":{"quant_method":"modelopt","quant_algo":"FP2"}`:   `quant_algo is "FP2", which is not understood`,
+		`"quantization_config":{"quant_method":"gptq","bits":16}`:                "bits is 16; want one of [2 3 4 8]",
+		`"quantization_config":{"quant_method":"fp8","weight_block_size":[128]}`: "weight_block_size is [128]; want two sizes",
+		`"quantization_config":{"quant_method":"compressed-tensors"}`: "config_groups is null; want the format of " +
+			"each group",
+		`"quantization_config":{"quant_method":"fp8","ignore":["re:("]}`:                   "no regular expression",
+		`"quantization_config":{"quant_method":"modelopt","quant_algo":"MIXED_PRECISION"}`: "quantized_layers is null",
+		`"routed_expert_hidden_size":3584`:                                                 "routed_expert_hidden_size (3584)",
+		`"kv_compress_ratio":4`:                                                            "kv_compress_ratio (4)",
+		`"sliding_window":"4096"`:                                                          `sliding_window`,
+		`"hidden_act":"zilu"`:                                                              `hidden_act is "zilu", a function that is not known`,
+		`"hidden_act":["silu"]`:                                                            "hidden_act is a list",
+		`"quantization_config":{"quant_method":"fp8","kv_cache_scheme":{"num_bits":3}}`: "kv_cache_scheme is an object, which is not " +
+			"understood",
 		`"quantization_config":{"quant_method":"compressed-tensors","config_groups":{"a":1}}`: "config_groups.a is 1; want an object",
 	} {
-		text := `{"model_type":"llama","vocab_size":512,"hidden_size":256,"num_hidden_layers":2,"num_attention_heads":4,"intermediate_size":512,"dtype":"bfloat16",` + config + "}"
+		text := `{"model_type":"llama","vocab_size":512,"hidden_size":256,"num_hidden_layers":2,"num_attention_heads":4,` +
+			`"intermediate_size":512,"dtype":"bfloat16",` + config + "}"
 		if _, err := models.Read("x", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", config, err, want)
 		}

@@ -180,7 +180,8 @@ func (r *reader) latent() Block {
 func sparseLatentAttention(r *reader, k kind) []Block {
 	b := r.latent()
 	l := b.Attention.Latent
-	b.Attention.FP8Entry = l.Rank + 4*((l.Rank+127)/128) + 2*l.RopeDim // fp8_ds_mla of FlashMLA and vLLM: a float32 for each 128 values of the latent
+	// fp8_ds_mla of FlashMLA and vLLM: a float32 for each 128 values of the latent.
+	b.Attention.FP8Entry = l.Rank + 4*((l.Rank+127)/128) + 2*l.RopeDim
 	if k.follows {
 		b.Attention.Indexer = &Indexer{TopK: r.size("index_topk")}
 		return []Block{b}

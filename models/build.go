@@ -43,7 +43,8 @@ func (r *reader) model() *Model {
 }
 
 // context is how many tokens the positions reach. Rotary positions that are scaled reach further by the factor, as vLLM
-// works it out (_get_and_verify_max_len), but never less than the config states; Llama 3.1's and LongRoPE's configs state the number that they reach, and so do Gemma 3's.
+// works it out (_get_and_verify_max_len), but never less than the config states; Llama 3.1's and LongRoPE's configs state the number that
+// they reach, and so do Gemma 3's.
 func (r *reader) context() int {
 	most := r.countOr("max_position_embeddings", 0)
 	v, as, _ := r.look("rope_parameters")
@@ -258,7 +259,8 @@ func check(m *Model) error {
 }
 
 func alikeBlocks(a, b Block) bool {
-	return a.Name == b.Name && a.Extra == b.Extra && a.Reused == b.Reused && a.Parallel == b.Parallel && a.Joined == b.Joined && a.Activation == b.Activation &&
+	return a.Name == b.Name && a.Extra == b.Extra && a.Reused == b.Reused && a.Parallel == b.Parallel && a.Joined == b.Joined &&
+		a.Activation == b.Activation &&
 		both(a.Attention, b.Attention, alikeAttention) && same(a.Scan, b.Scan) && both(a.Experts, b.Experts, alikeExperts) &&
 		slices.Equal(a.Norms, b.Norms) && alikeLinears(a.In, b.In) && alikeLinears(a.Out, b.Out)
 }
@@ -276,7 +278,8 @@ func alikeLatent(a, b *Latent) bool {
 }
 
 func alikeExperts(a, b *Experts) bool {
-	return a.Count == b.Count && a.TopK == b.TopK && a.Idle == b.Idle && a.Groups == b.Groups && a.TopGroups == b.TopGroups && a.Activation == b.Activation &&
+	return a.Count == b.Count && a.TopK == b.TopK && a.Idle == b.Idle && a.Groups == b.Groups && a.TopGroups == b.TopGroups &&
+		a.Activation == b.Activation &&
 		alikeLinears(a.Router, b.Router) && alikeLinears(a.In, b.In) && alikeLinears(a.Out, b.Out) && both(a.Shared, b.Shared, alikeShared)
 }
 

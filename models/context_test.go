@@ -30,7 +30,8 @@ func TestContextOfScaledPositions(t *testing.T) {
 		`"yarn"`:                            `rope_scaling is the text "yarn"; want an object`,
 		`{"type": "yarn", "factor": -4}`:    "rope_scaling.factor is -4; want a number from 0",
 		`{"type": "linear", "factor": "4"}`: `rope_scaling.factor is the text "4"; want a number`,
-		`{"type": "yarn", "factor": 4, "original_max_position_embeddings": 0}`: "rope_scaling.original_max_position_embeddings is 0; want a whole number from 1",
+		`{"type": "yarn", "factor": 4, "original_max_position_embeddings": 0}`: "rope_scaling.original_max_position_embeddings is 0; want a " +
+			"whole number from 1",
 	} {
 		if _, err := Read("x", fmt.Appendf(nil, config, rope)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %s", rope, err, want)

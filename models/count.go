@@ -210,7 +210,8 @@ type FLOPCount struct {
 // FLOPCount says how far a count of the model's FLOPs can be trusted.
 func (m *Model) FLOPCount() FLOPCount {
 	f := FLOPCount{
-		Method:     "analytic: 2·m·n·k of every matrix product, the causal half of attention, experts taken; element-wise operations counted apart",
+		Method: "analytic: 2·m·n·k of every matrix product, the causal half of attention, experts taken; element-wise operations counted " +
+			"apart",
 		Confidence: "high", Reason: "every product is a matrix of the model's own shape",
 	}
 	for _, b := range m.Blocks() {

@@ -37,7 +37,8 @@ func TestDraftModule(t *testing.T) {
 func TestDraftModulesThatCheckpointsHave(t *testing.T) {
 	table, err := models.Load(llmprof.ModelsJSON)
 	testkit.Must(t, err)
-	for name, want := range map[string]int{"minimax-m3": 1, "minimax-m2": 0, "minimax-m2.5": 0, "step-3.5-flash": 3, "deepseek-v3": 1, "qwen3-next-80b-a3b": 1, "qwen3-8b": 0} {
+	for name, want := range map[string]int{"minimax-m3": 1, "minimax-m2": 0, "minimax-m2.5": 0, "step-3.5-flash": 3, "deepseek-v3": 1,
+		"qwen3-next-80b-a3b": 1, "qwen3-8b": 0} {
 		m, err := table.Model(name)
 		testkit.Must(t, err)
 		if m.Drafts != want {

@@ -40,8 +40,9 @@ func parallels() []family {
 	return []family{
 		{
 			types: []string{"gpt_neox"}, assume: `{"rotary_pct": 0.25}`,
-			norms: normPlan{shape: scaleAndShift, mixer: []string{"input_layernorm"}, ffn: []string{"post_attention_layernorm"}, parallel: "use_parallel_residual"},
-			attn:  biased(), ffn: ungated(),
+			norms: normPlan{shape: scaleAndShift, mixer: []string{"input_layernorm"}, ffn: []string{"post_attention_layernorm"},
+				parallel: "use_parallel_residual"},
+			attn: biased(), ffn: ungated(),
 		},
 		{
 			types: []string{"gpt_neox_japanese"}, norms: preNorm(scaleAndShift), ffn: ffnShape{ungated: true},
@@ -52,7 +53,8 @@ func parallels() []family {
 		{types: []string{"gptj", "codegen"}, names: gptNames(), norms: oneNorm(), ffn: quadruple(), embed: embedShape{headBias: yes}},
 		{
 			types: []string{"phi"}, norms: oneNorm(), ffn: ungated(),
-			attn: attentionShape{bias: yes, outBias: yes, norms: headNorms{on: "qk_layernorm", shape: scaleAndShift}}, embed: embedShape{headBias: yes},
+			attn:  attentionShape{bias: yes, outBias: yes, norms: headNorms{on: "qk_layernorm", shape: scaleAndShift}},
+			embed: embedShape{headBias: yes},
 		},
 		{
 			types: []string{"falcon", "RefinedWeb", "RefinedWebModel"},
@@ -61,8 +63,9 @@ func parallels() []family {
 				"num_hidden_layers": "num_hidden_layers|n_layer", "num_attention_heads": "num_attention_heads|n_head",
 			},
 			assume: `{"tie_word_embeddings": true, "multi_query": true, "parallel_attn": true, "max_position_embeddings": 2048}`,
-			ffn:    ffnShape{ungated: true, bias: "bias", times: 4}, attn: attentionShape{bias: "bias", outBias: "bias"}, norms: preNorm(scaleAndShift),
-			tune: tuneFalcon, plan: layerPlan{alter: falconHeads},
+			ffn:    ffnShape{ungated: true, bias: "bias", times: 4}, attn: attentionShape{bias: "bias", outBias: "bias"},
+			norms: preNorm(scaleAndShift),
+			tune:  tuneFalcon, plan: layerPlan{alter: falconHeads},
 		},
 		{
 			types: []string{"cohere", "cohere_compass_text"}, norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes, joined: true},

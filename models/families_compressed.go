@@ -94,7 +94,8 @@ func relativeAttention(r *reader, k kind) []Block {
 	}
 	b, rel := r.attend(k, a), r.size("d_rel")
 	b.In = append(b.In, Linear{Name: "r_proj", In: r.hidden, Out: a.Heads * rel, Heads: a.Heads})
-	b.Extra += r.product("the table of distances", rel, extent) + r.product("the convolutions of keys and values", 2*a.KVHeads*a.KeyDim, r.size("conv_kernel_size"))
+	b.Extra += r.product("the table of distances", rel, extent) + r.product("the convolutions of keys and values", 2*a.KVHeads*a.KeyDim,
+		r.size("conv_kernel_size"))
 	return []Block{b}
 }
 
@@ -112,7 +113,8 @@ func finishInkling(r *reader, _ kind, b []Block) []Block {
 }
 
 func noteConvolutions(_ *reader, m *Model) {
-	m.Notes = append(m.Notes, "the time and the state of its short convolutions and the logits of distances are not counted: they are vectors, and no product of size")
+	m.Notes = append(m.Notes, "the time and the state of its short convolutions and the logits of distances are not counted: they are "+
+		"vectors, and no product of size")
 }
 
 // compressRatio reads how many tokens an entry of a layer's cache stands for.
@@ -149,10 +151,12 @@ func compressedAttention(r *reader, k kind) []Block {
 		r.fail("num_key_value_heads is %d; one head of keys, which are the values too, is understood", kv)
 	}
 	a := &Attention{
-		Heads: heads, KVHeads: 1, KeyDim: dim, ValueDim: dim, SameKV: true, Window: r.size("sliding_window"), RotaryDim: min(r.size("qk_rope_head_dim"), dim),
+		Heads: heads, KVHeads: 1, KeyDim: dim, ValueDim: dim, SameKV: true, Window: r.size("sliding_window"),
+		RotaryDim: min(r.size("qk_rope_head_dim"), dim),
 	}
 	still := dim - a.RotaryDim
-	a.FP8Entry = still + (still+63)/64 + 1 + 2*a.RotaryDim // vLLM's fp8_ds_mla: a byte for each 64 values that are not rotated, and one to align
+	// vLLM's fp8_ds_mla: a byte for each 64 values that are not rotated, and one to align.
+	a.FP8Entry = still + (still+63)/64 + 1 + 2*a.RotaryDim
 	b := Block{
 		Name: "attention", Attention: a, Extra: int64(heads), // a sink a head
 		Norms: []Norm{
@@ -227,7 +231,8 @@ func minimaxSparse(r *reader, i int) string {
 func blockSparseAttention(r *reader, k kind) []Block {
 	blocks := attention(r, k)
 	b := &blocks[0]
-	x := Indexer{Heads: r.size("index_n_heads"), Dim: r.size("index_head_dim"), TopK: int(r.product("the keys of an indexer", r.size("index_topk_blocks"), r.size("index_block_size")))}
+	x := Indexer{Heads: r.size("index_n_heads"), Dim: r.size("index_head_dim"),
+		TopK: int(r.product("the keys of an indexer", r.size("index_topk_blocks"), r.size("index_block_size")))}
 	b.Attention.Indexer = &x
 	b.In = append(b.In,
 		Linear{Name: "indexer.q_proj", In: r.hidden, Out: x.Heads * x.Dim, Split: Replicated},

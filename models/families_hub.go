@@ -89,10 +89,13 @@ func remoteMoE() []family {
 			tune: func(r *reader) { r.uniform("num_experts", "num_experts_per_tok", "intermediate_size") },
 		},
 		{
-			types:  []string{"openelm"},
-			names:  map[string]string{"hidden_size": "model_dim", "num_hidden_layers": "num_transformer_layers", "max_position_embeddings": "max_context_length", "tie_word_embeddings": "share_input_output_layers"},
+			types: []string{"openelm"},
+			names: map[string]string{"hidden_size": "model_dim", "num_hidden_layers": "num_transformer_layers",
+				"max_position_embeddings": "max_context_length", "tie_word_embeddings": "share_input_output_layers"},
 			assume: `{"share_input_output_layers": true, "num_attention_heads": 1, "ffn_with_glu": true}`,
-			attn:   attentionShape{norms: headNorms{on: "normalize_qk_projections"}}, tune: func(r *reader) { r.ffn.ungated = !r.flag("ffn_with_glu") },
+			attn:   attentionShape{norms: headNorms{on: "normalize_qk_projections"}}, tune: func(r *reader) {
+				r.ffn.ungated = !r.flag("ffn_with_glu")
+			},
 			plan: layerPlan{alter: openELMLayer},
 		},
 		{

@@ -32,8 +32,9 @@ func scans() []family {
 				"mamba_expand": "ssm_cfg.expand", "mamba_d_head": "ssm_cfg.headdim", "mamba_n_groups": "ssm_cfg.ngroups",
 				"mamba_dt_rank": "ssm_cfg.dt_rank", "mamba_chunk_size": "ssm_cfg.chunk_size",
 			},
-			assume: `{"tie_word_embeddings": true, "mamba_conv_bias": true, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_n_groups": 1, "pad_vocab_size_multiple": 8}`,
-			norms:  one, mixers: map[string]mixer{linear: mamba1Scan, "mamba2": originalMamba2}, plan: only(linear), tune: tuneOriginalMamba,
+			assume: `{"tie_word_embeddings": true, "mamba_conv_bias": true, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_n_groups": 1, ` +
+				`"pad_vocab_size_multiple": 8}`,
+			norms: one, mixers: map[string]mixer{linear: mamba1Scan, "mamba2": originalMamba2}, plan: only(linear), tune: tuneOriginalMamba,
 			amend: padVocab,
 		},
 	}
@@ -55,8 +56,10 @@ func mambaHybrids() []family {
 			plan: layerPlan{mixer: every("hybrid")},
 		},
 		{
-			types: []string{"granitemoehybrid"}, names: graniteNames(), attn: biased(), moe: moeShape{width: "intermediate_size", shared: sharedWidth},
-			mixers: map[string]mixer{linear: mamba2Scan}, plan: layerPlan{mixer: linearBut("", maxLayers+1), ffn: graniteFFN}, tune: tuneGraniteHybrid,
+			types: []string{"granitemoehybrid"}, names: graniteNames(), attn: biased(),
+			moe:    moeShape{width: "intermediate_size", shared: sharedWidth},
+			mixers: map[string]mixer{linear: mamba2Scan}, plan: layerPlan{mixer: linearBut("", maxLayers+1), ffn: graniteFFN},
+			tune: tuneGraniteHybrid,
 		},
 		nemotronH(),
 	}
@@ -70,14 +73,16 @@ func deltaHybrids() []family {
 	every4 := layerPlan{mixer: dense4.mixer, ffn: sparseStep}
 	return []family{
 		{
-			types: []string{"qwen3_next"}, names: map[string]string{"num_experts": "num_experts"}, assume: `{"partial_rotary_factor": 0.25, "num_nextn_predict_layers": 1}`,
-			attn: gated, moe: moeShape{shared: sharedWidth, sharedGate: true}, mixers: delta, plan: every4,
+			types: []string{"qwen3_next"}, names: map[string]string{"num_experts": "num_experts"},
+			assume: `{"partial_rotary_factor": 0.25, "num_nextn_predict_layers": 1}`,
+			attn:   gated, moe: moeShape{shared: sharedWidth, sharedGate: true}, mixers: delta, plan: every4,
 		},
 		{
 			types: []string{"qwen3_5_moe_text", "qwen3_5_moe"}, assume: `{"partial_rotary_factor": 0.25, "head_dim": 256}`, attn: gated,
 			moe: moeShape{shared: sharedWidth, sharedGate: true}, mixers: delta, plan: every4,
 		},
-		{types: []string{"qwen3_5_text", "qwen3_5"}, assume: `{"partial_rotary_factor": 0.25, "head_dim": 256}`, attn: gated, mixers: delta, plan: dense4},
+		{types: []string{"qwen3_5_text", "qwen3_5"}, assume: `{"partial_rotary_factor": 0.25, "head_dim": 256}`, attn: gated, mixers: delta,
+			plan: dense4},
 		{
 			types: []string{"olmo_hybrid"},
 			attn:  whole(), mixers: delta, plan: dense4,
@@ -90,8 +95,9 @@ func otherHybrids() []family {
 	return []family{
 		{
 			types: []string{"lfm2"},
-			names: map[string]string{"tie_word_embeddings": "tie_embedding|tie_word_embeddings", "intermediate_size": "block_ff_dim|intermediate_size"},
-			attn:  attentionShape{norms: headNorms{on: yes}}, mixers: map[string]mixer{"conv": shortConv},
+			names: map[string]string{"tie_word_embeddings": "tie_embedding|tie_word_embeddings",
+				"intermediate_size": "block_ff_dim|intermediate_size"},
+			attn: attentionShape{norms: headNorms{on: yes}}, mixers: map[string]mixer{"conv": shortConv},
 			plan: layerPlan{mixer: lfm2Layer, alter: lfm2Width},
 		},
 		{
@@ -117,8 +123,9 @@ func otherHybrids() []family {
 func nemotronH() family {
 	names := map[string]string{
 		"mamba_n_heads": "mamba_num_heads", "mamba_d_head": "mamba_head_dim", "mamba_d_state": "ssm_state_size",
-		"mamba_n_groups": "n_groups|mamba_n_groups", "mamba_d_conv": "conv_kernel|mamba_d_conv", "mamba_chunk_size": "chunk_size|mamba_chunk_size",
-		"mamba_conv_bias": "use_conv_bias|mamba_conv_bias", "mamba_expand": "expand|mamba_expand",
+		"mamba_n_groups": "n_groups|mamba_n_groups", "mamba_d_conv": "conv_kernel|mamba_d_conv",
+		"mamba_chunk_size": "chunk_size|mamba_chunk_size",
+		"mamba_conv_bias":  "use_conv_bias|mamba_conv_bias", "mamba_expand": "expand|mamba_expand",
 		"mamba_proj_bias":                 "use_bias",
 		"num_experts":                     "n_routed_experts",
 		"shared_expert_intermediate_size": "moe_shared_expert_intermediate_size",

@@ -34,8 +34,9 @@ func plainLlamas() []family {
 		{types: []string{"cwm"}, ffn: ffnShape{bias: "mlp_bias"}, plan: layerPlan{mixer: fullFirst("window_pattern", 4)}},
 		{types: []string{"mistral", "ministral3", "ministral"}, plan: layerPlan{mixer: slidingEverywhere}},
 		{
-			types: []string{"qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen2_vl", "qwen2_5_vl", "qwen2_5_omni_text"}, attn: attentionShape{bias: yes},
-			plan: layerPlan{mixer: slidingAbove},
+			types: []string{"qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen2_vl", "qwen2_5_vl", "qwen2_5_omni_text"},
+			attn:  attentionShape{bias: yes},
+			plan:  layerPlan{mixer: slidingAbove},
 		},
 		{types: []string{"qwen3", "qwen3_vl_text"}, attn: perHead(), plan: layerPlan{mixer: slidingAbove}},
 		{types: []string{"smollm3"}, attn: biased(), ffn: ffnShape{bias: "mlp_bias"}, plan: layerPlan{mixer: slidingAbove, alter: someUnrotated}},

@@ -13,11 +13,14 @@ func plainMoE() []family {
 		{types: []string{"olmoe"}, attn: whole(), moe: moeShape{width: "intermediate_size"}, plan: always()},
 		{types: []string{"flex_olmo"}, norms: postNorm(), attn: whole(), moe: moeShape{width: "intermediate_size"}, plan: always()},
 		{types: []string{"granitemoe"}, attn: biased(), moe: moeShape{width: "intermediate_size"}, plan: always()},
-		{types: []string{"granitemoe_swa"}, attn: withSinks(biased()), moe: moeShape{width: "intermediate_size"}, plan: layerPlan{mixer: fullFirst("", 4), ffn: every("moe")}},
+		{types: []string{"granitemoe_swa"}, attn: withSinks(biased()), moe: moeShape{width: "intermediate_size"},
+			plan: layerPlan{mixer: fullFirst("", 4), ffn: every("moe")}},
 		{types: []string{"granite_swa"}, attn: withSinks(biased()), ffn: ffnShape{bias: "mlp_bias"}, plan: layerPlan{mixer: fullFirst("", 4)}},
-		{types: []string{"qwen3_moe", "qwen3_vl_moe_text", "qwen3_omni_moe_text"}, attn: perHead(), plan: layerPlan{mixer: slidingAbove, ffn: sparseStep}},
+		{types: []string{"qwen3_moe", "qwen3_vl_moe_text", "qwen3_omni_moe_text"}, attn: perHead(),
+			plan: layerPlan{mixer: slidingAbove, ffn: sparseStep}},
 		{types: []string{"mellum"}, attn: perHead(), plan: layerPlan{mixer: slidingAbove, ffn: sparseAfterDense}},
-		{types: []string{"minimax_m2"}, attn: attentionShape{norms: headNorms{on: yes, scope: wholeHead}}, moe: moeShape{width: "intermediate_size"}, plan: always(), draftless: true},
+		{types: []string{"minimax_m2"}, attn: attentionShape{norms: headNorms{on: yes, scope: wholeHead}},
+			moe: moeShape{width: "intermediate_size"}, plan: always(), draftless: true},
 		{
 			types: []string{"gpt_oss"}, attn: withSinks(biased()), moe: moeShape{width: "intermediate_size", bias: yes, routerBias: yes},
 			plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 2), ffn: every("moe")},
@@ -28,7 +31,8 @@ func plainMoE() []family {
 // sharedMoE have a feed-forward beside the experts that all tokens take.
 func sharedMoE() []family {
 	return []family{
-		{types: []string{"granitemoeshared"}, names: graniteNames(), attn: biased(), moe: moeShape{width: "intermediate_size", shared: sharedWidth}, plan: always()},
+		{types: []string{"granitemoeshared"}, names: graniteNames(), attn: biased(),
+			moe: moeShape{width: "intermediate_size", shared: sharedWidth}, plan: always()},
 		{
 			types: []string{"qwen2_moe"}, attn: attentionShape{bias: "qkv_bias"}, moe: moeShape{shared: sharedWidth, sharedGate: true},
 			plan: layerPlan{mixer: slidingAbove, ffn: sparseStep},
@@ -38,7 +42,8 @@ func sharedMoE() []family {
 			attn: attentionShape{bias: attentionBias, norms: headNorms{on: "use_qk_norm"}, floorDim: true}, moe: moeShape{shared: sharedCount},
 			plan: layerPlan{ffn: sparseAfterDense},
 		},
-		{types: []string{"dots1"}, attn: perHead(), moe: moeShape{shared: sharedCount}, plan: layerPlan{mixer: slidingAbove, ffn: sparseAfterDense}},
+		{types: []string{"dots1"}, attn: perHead(), moe: moeShape{shared: sharedCount},
+			plan: layerPlan{mixer: slidingAbove, ffn: sparseAfterDense}},
 		{
 			types: []string{"hy_v3"}, assume: `{"first_k_dense_replace": 1}`, attn: perHead(), moe: moeShape{shared: sharedCount},
 			plan: layerPlan{ffn: sparseAfterDense},
@@ -68,7 +73,8 @@ func mixedMoE() []family {
 			types:  []string{"llama4_text", "llama4"},
 			assume: `{"head_dim": 128, "attention_chunk_size": 8192, "interleave_moe_layer_step": 1, "use_qk_norm": true}`,
 			attn:   attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: "use_qk_norm", shape: weightless}},
-			moe:    moeShape{width: "intermediate_size", shared: sharedExpert}, plan: layerPlan{mixer: chunkedUnlessFixed, ffn: interleaved, alter: llama4Layer},
+			moe:    moeShape{width: "intermediate_size", shared: sharedExpert},
+			plan:   layerPlan{mixer: chunkedUnlessFixed, ffn: interleaved, alter: llama4Layer},
 		},
 		{
 			types: []string{"afmoe"}, names: map[string]string{"first_k_dense_replace": "num_dense_layers"}, norms: prePostNorm(),
@@ -78,8 +84,10 @@ func mixedMoE() []family {
 		},
 		{
 			types: []string{"aria_text"},
-			names: map[string]string{"num_experts": "moe_num_experts", "n_shared_experts": "moe_num_shared_experts", "num_experts_per_tok": "moe_topk"},
-			attn:  biased(), ffn: ffnShape{bias: "mlp_bias"}, moe: moeShape{width: "intermediate_size", shared: sharedCount, sharedBias: "mlp_bias"}, plan: always(),
+			names: map[string]string{"num_experts": "moe_num_experts", "n_shared_experts": "moe_num_shared_experts",
+				"num_experts_per_tok": "moe_topk"},
+			attn: biased(), ffn: ffnShape{bias: "mlp_bias"}, moe: moeShape{width: "intermediate_size", shared: sharedCount, sharedBias: "mlp_bias"},
+			plan: always(),
 		},
 		{
 			types: []string{"cohere2_moe"}, norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes, joined: true}, attn: biased(),

@@ -4,15 +4,17 @@ package models
 func sharers() []family {
 	return []family{
 		{
-			types: []string{"zamba"}, names: map[string]string{"layer_types": "layers_block_type"}, assume: `{"num_mem_blocks": 1}`, norms: noNorms(),
-			attn: attentionShape{positions: unrotated}, mixers: map[string]mixer{linear: zambaScan, "hybrid": zambaHybrid},
+			types: []string{"zamba"}, names: map[string]string{"layer_types": "layers_block_type"}, assume: `{"num_mem_blocks": 1}`,
+			norms: noNorms(),
+			attn:  attentionShape{positions: unrotated}, mixers: map[string]mixer{linear: zambaScan, "hybrid": zambaHybrid},
 			plan: layerPlan{mixer: zambaLayer, ffn: every(""), alter: firstUses},
 		},
 		{
 			types: []string{"zamba2"},
 			names: map[string]string{
 				"layer_types": "layers_block_type", "mamba_n_heads": "n_mamba_heads", "mamba_n_groups": "mamba_ngroups",
-				"mamba_chunk_size": "chunk_size", "mamba_proj_bias": "add_bias_linear", "mamba_conv_bias": "use_conv_bias", "mamba_d_head": "mamba_headdim",
+				"mamba_chunk_size": "chunk_size", "mamba_proj_bias": "add_bias_linear", "mamba_conv_bias": "use_conv_bias",
+				"mamba_d_head": "mamba_headdim",
 			},
 			assume: `{"mamba_conv_bias": true, "mamba_n_groups": 1}`, norms: noNorms(), ffn: ffnShape{bias: "add_bias_linear", times: 4},
 			mixers: map[string]mixer{linear: zamba2Scan, "hybrid": zamba2Hybrid}, plan: layerPlan{ffn: every(""), alter: firstUses},

@@ -53,7 +53,8 @@ func singular() []family {
 		},
 		{
 			types: []string{"mllama_text_model"}, assume: `{"cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]}`,
-			mixers: map[string]mixer{"cross_attention": crossAttention}, plan: layerPlan{mixer: mllamaLayer}, finish: finishMllama, amend: amendMllama,
+			mixers: map[string]mixer{"cross_attention": crossAttention}, plan: layerPlan{mixer: mllamaLayer}, finish: finishMllama,
+			amend: amendMllama,
 		},
 	}
 }
@@ -214,5 +215,6 @@ func amendMllama(r *reader, m *Model) {
 	for i := range m.Layers {
 		m.Layers[i].Idle = m.Layers[i].Blocks[0].Name == "cross attention"
 	}
-	m.Notes = append(m.Notes, "layers with cross-attention see an image: of text alone no token runs them, and an image's keys and values are not counted")
+	m.Notes = append(m.Notes, "layers with cross-attention see an image: of text alone no token runs them, and an image's keys and values "+
+		"are not counted")
 }

@@ -14,11 +14,14 @@ import (
 // named after it: "qwen3.embedding_length".
 func ggufTypes() map[string]string {
 	return map[string]string{
-		"apertus": "apertus", "bailingmoe": "bailing_moe", "bailingmoe2": "bailing_moe", "bailingmoe3": "bailing_moe_v3", "cohere2": "cohere2", "command-r": "cohere", "deepseek2": "deepseek_v3", "dots1": "dots1", "ernie4_5": "ernie4_5",
+		"apertus": "apertus", "bailingmoe": "bailing_moe", "bailingmoe2": "bailing_moe", "bailingmoe3": "bailing_moe_v3", "cohere2": "cohere2",
+		"command-r": "cohere", "deepseek2": "deepseek_v3", "dots1": "dots1", "ernie4_5": "ernie4_5",
 		"exaone4": "exaone4", "gemma": "gemma", "gemma2": "gemma2", "gemma3": "gemma3_text", "glm4": "glm4", "glm4moe": "glm4_moe",
-		"gpt-oss": "gpt_oss", "granite": "granite", "granitemoe": "granitemoe", "llama": "llama", "minimax-m2": "minimax_m2", "mistral3": "ministral3",
-		"nemotron": "nemotron", "olmo2": "olmo2", "olmoe": "olmoe", "phi3": "phi3", "qwen2": "qwen2", "qwen2moe": "qwen2_moe", "qwen2vl": "qwen2_vl_text",
-		"qwen3": "qwen3", "qwen3moe": "qwen3_moe", "qwen3vl": "qwen3_vl_text", "qwen3vlmoe": "qwen3_vl_moe_text", "seed_oss": "seed_oss",
+		"gpt-oss": "gpt_oss", "granite": "granite", "granitemoe": "granitemoe", "llama": "llama", "minimax-m2": "minimax_m2",
+		"mistral3": "ministral3",
+		"nemotron": "nemotron", "olmo2": "olmo2", "olmoe": "olmoe", "phi3": "phi3", "qwen2": "qwen2", "qwen2moe": "qwen2_moe",
+		"qwen2vl": "qwen2_vl_text",
+		"qwen3":   "qwen3", "qwen3moe": "qwen3_moe", "qwen3vl": "qwen3_vl_text", "qwen3vlmoe": "qwen3_vl_moe_text", "seed_oss": "seed_oss",
 		"smollm3": "smollm3", "stablelm": "stablelm", "starcoder2": "starcoder2", "step35": "step3p5",
 	}
 }
@@ -178,9 +181,12 @@ func amendDeepSeek(c map[string]any, arch string, whole func(string) int) error 
 	}
 	rope := whole("rope.dimension_count")
 	if key <= rope || value == 0 || rope == 0 {
-		return fmt.Errorf("%s.attention.key_length_mla (%d), value_length_mla (%d) and rope.dimension_count (%d) are no heads of latent attention", arch, key, value, rope)
+		return fmt.Errorf(
+			"%s.attention.key_length_mla (%d), value_length_mla (%d) and rope.dimension_count (%d) are no heads of latent attention", arch, key,
+			value, rope)
 	}
-	for field, n := range map[string]int{"qk_rope_head_dim": rope, "qk_nope_head_dim": key - rope, "v_head_dim": value, "n_shared_experts": whole("expert_shared_count")} {
+	for field, n := range map[string]int{"qk_rope_head_dim": rope, "qk_nope_head_dim": key - rope, "v_head_dim": value,
+		"n_shared_experts": whole("expert_shared_count")} {
 		c[field] = asNumber(n)
 	}
 	c["num_key_value_heads"] = c["num_attention_heads"]

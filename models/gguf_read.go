@@ -122,7 +122,8 @@ func (t *tensorTable) take(parts []*gguf.Tensor, l *Linear, size int64) (*Storag
 		return t.several(parts, float64(bytes)*8/float64(elements)), nil
 	}
 	if t.left[first.Name] < size || first.Dims[0] != int64(l.In) {
-		return nil, fmt.Errorf("the tensor %s is %v; the model's keys make %d by %d of %s", first.Name, first.Dims, l.In, size/int64(l.In), l.Name)
+		return nil, fmt.Errorf("the tensor %s is %v; the model's keys make %d by %d of %s", first.Name, first.Dims, l.In, size/int64(l.In),
+			l.Name)
 	}
 	t.left[first.Name] -= size
 	return t.several(parts, first.Type.Bits()), nil
@@ -158,7 +159,8 @@ func (t *tensorTable) rest() error {
 			continue
 		case left == 0:
 		case !vector && left == tensor.Elements():
-			return fmt.Errorf("the tensor %s (%s, %v) belongs to nothing that is understood of the architecture", name, tensor.Type.Name, tensor.Dims)
+			return fmt.Errorf("the tensor %s (%s, %v) belongs to nothing that is understood of the architecture", name, tensor.Type.Name,
+				tensor.Dims)
 		case !vector:
 			return fmt.Errorf("the tensor %s has %d values more than the model's keys make of it", name, left)
 		}
@@ -189,8 +191,9 @@ var (
 		"in_proj": "ssm_in", "x_proj": "ssm_x", "dt_proj": "ssm_dt", "out_proj": "ssm_out",
 		"qkv_proj": "attn_q+attn_k+attn_v|attn_qkv", "f_proj": "ssm_f_a", "g_proj": "ssm_g_a", "b_proj": "ssm_beta", "o_proj": "attn_output",
 	}
-	feedForwardTensors = map[string]string{"gate_proj": "ffn_gate|ffn_gate_up|ffn_up", "up_proj": "ffn_up|ffn_gate_up", "down_proj": "ffn_down"}
-	expertTensors      = map[string]string{
+	feedForwardTensors = map[string]string{"gate_proj": "ffn_gate|ffn_gate_up|ffn_up", "up_proj": "ffn_up|ffn_gate_up",
+		"down_proj": "ffn_down"}
+	expertTensors = map[string]string{
 		"gate_proj": "ffn_gate_exps|ffn_gate_up_exps|ffn_up_exps", "up_proj": "ffn_up_exps|ffn_gate_up_exps", "down_proj": "ffn_down_exps",
 	}
 	sharedTensors = map[string]string{

@@ -148,7 +148,8 @@ func TestGGUFOfStepAndLing(t *testing.T) {
 		}
 		want, err := builtIn(t).Model(name)
 		testkit.Must(t, err)
-		if got.Params() != want.Params() || got.ActiveParams() != want.ActiveParams() || got.CacheBytes(32768, unit.BF16) != want.CacheBytes(32768, unit.BF16) {
+		if got.Params() != want.Params() || got.ActiveParams() != want.ActiveParams() ||
+			got.CacheBytes(32768, unit.BF16) != want.CacheBytes(32768, unit.BF16) {
 			t.Errorf("%s: %d parameters, %d active, %g bytes of cache; want %d, %d, %g", name, got.Params(), got.ActiveParams(),
 				float64(got.CacheBytes(32768, unit.BF16)), want.Params(), want.ActiveParams(), float64(want.CacheBytes(32768, unit.BF16)))
 		}
@@ -242,7 +243,8 @@ func TestGGUFOfLing3(t *testing.T) {
 		testkit.Must(t, err)
 		got, err := models.ReadGGUF("ling-3.0-tiny", h)
 		testkit.Must(t, err)
-		if got.Params() != want.Params() || got.ActiveParams() != want.ActiveParams() || got.CacheBytes(9999, unit.BF16) != want.CacheBytes(9999, unit.BF16) {
+		if got.Params() != want.Params() || got.ActiveParams() != want.ActiveParams() ||
+			got.CacheBytes(9999, unit.BF16) != want.CacheBytes(9999, unit.BF16) {
 			t.Errorf("with %d drafts: %d parameters, %d active, %g bytes of cache; want %d, %d, %g", drafts, got.Params(), got.ActiveParams(),
 				float64(got.CacheBytes(9999, unit.BF16)), want.Params(), want.ActiveParams(), float64(want.CacheBytes(9999, unit.BF16)))
 		}

@@ -54,7 +54,8 @@ func TestReadRefuses(t *testing.T) {
 		{"all at the limit", strings.NewReplacer(`4096,"int`, `16777216,"int`, `11008`, `16777216`).Replace(llama), "parameters"},
 		{"layer types too few", withLayers(`"layer_types":["full_attention"],"model_type":"llama"`), "layer_types has 1 entries for 32 layers"},
 		{"top k", `{"model_type":"mixtral","vocab_size":9,"hidden_size":8,"intermediate_size":8,"num_hidden_layers":1,` +
-			`"num_attention_heads":1,"num_key_value_heads":1,"num_local_experts":2,"num_experts_per_tok":3}`, "num_experts_per_tok (3) is more than num_local_experts (2)"},
+			`"num_attention_heads":1,"num_key_value_heads":1,"num_local_experts":2,"num_experts_per_tok":3}`,
+			"num_experts_per_tok (3) is more than num_local_experts (2)"},
 		{"pattern", `{"model_type":"nemotron_h","hybrid_override_pattern":"M-X*"}`, `letter 'X' at 2; known are M`},
 		{"pattern length", `{"model_type":"nemotron_h","hybrid_override_pattern":"M-M*","num_hidden_layers":5}`, "4 letters for 5 layers"},
 	} {
@@ -85,7 +86,8 @@ func TestReadRefusesLargeFiles(t *testing.T) {
 
 // transformers writes bare Infinity where a limit has no end.
 func TestReadAcceptsInfinityElsewhere(t *testing.T) {
-	config := strings.Replace(llama, `{`, `{"time_step_limit":[0.0,Infinity],"_name_or_path":"Infinity, \"NaN\"","attention_dropout":-Infinity,`, 1)
+	config := strings.Replace(llama, `{`, `{"time_step_limit":[0.0,Infinity],"_name_or_path":"Infinity, \"NaN\"",`+
+		`"attention_dropout":-Infinity,`, 1)
 	m, err := Read("x", []byte(config))
 	testkit.Must(t, err)
 	if m.NumLayers() != 32 {

@@ -191,7 +191,8 @@ func TestRedirectToPlain(t *testing.T) {
 }
 
 func TestBadEndpoint(t *testing.T) {
-	for _, endpoint := range []string{"huggingface.co", "ftp://h", "http://", "https://u:hf_donotprintthis@h", "https://h/?a=b", "http://%zz"} {
+	for _, endpoint := range []string{"huggingface.co", "ftp://h", "http://", "https://u:hf_donotprintthis@h", "https://h/?a=b",
+		"http://%zz"} {
 		_, err := at(t, endpoint).Resolve(t.Context(), "o/n")
 		checkError(t, err, "HF_ENDPOINT")
 	}

@@ -15,11 +15,14 @@ func TestHubFromEnv(t *testing.T) {
 		want models.Hub
 	}{
 		{map[string]string{}, models.Hub{}},
-		{map[string]string{"HOME": "/u"}, models.Hub{CacheDir: slash("/u/.cache/huggingface/hub"), TokenFile: slash("/u/.cache/huggingface/token")}},
-		{map[string]string{"HOME": "/u", "XDG_CACHE_HOME": "/x"}, models.Hub{CacheDir: slash("/x/huggingface/hub"), TokenFile: slash("/x/huggingface/token")}},
+		{map[string]string{"HOME": "/u"}, models.Hub{CacheDir: slash("/u/.cache/huggingface/hub"), TokenFile: slash(
+			"/u/.cache/huggingface/token")}},
+		{map[string]string{"HOME": "/u", "XDG_CACHE_HOME": "/x"},
+			models.Hub{CacheDir: slash("/x/huggingface/hub"), TokenFile: slash("/x/huggingface/token")}},
 		{map[string]string{"HOME": "/u", "HF_HOME": "~/hf"}, models.Hub{CacheDir: slash("/u/hf/hub"), TokenFile: slash("/u/hf/token")}},
 		{
-			map[string]string{"HF_HOME": "/h", "HF_HUB_CACHE": "/c", "HF_TOKEN_PATH": "/t", "HF_TOKEN": " tok\n", "HF_ENDPOINT": "https://e", "HF_HUB_OFFLINE": "yes"},
+			map[string]string{"HF_HOME": "/h", "HF_HUB_CACHE": "/c", "HF_TOKEN_PATH": "/t", "HF_TOKEN": " tok\n", "HF_ENDPOINT": "https://e",
+				"HF_HUB_OFFLINE": "yes"},
 			models.Hub{CacheDir: slash("/c"), TokenFile: slash("/t"), Token: "tok", Endpoint: "https://e", Offline: true},
 		},
 		{map[string]string{"HF_HUB_OFFLINE": "0"}, models.Hub{}},
@@ -34,7 +37,8 @@ func TestHubFromEnv(t *testing.T) {
 }
 
 func TestParseHubID(t *testing.T) {
-	for _, good := range []string{"Qwen/Qwen3-8B", "a/b", "01-ai/Yi-6B", "_o/x_", "o/n.v1", "o/n@main", "o/n@v1.0", "o/n@refs/pr/1", "o/n@" + commit} {
+	for _, good := range []string{"Qwen/Qwen3-8B", "a/b", "01-ai/Yi-6B", "_o/x_", "o/n.v1", "o/n@main", "o/n@v1.0", "o/n@refs/pr/1",
+		"o/n@" + commit} {
 		id, err := models.ParseHubID(good)
 		if err != nil || id.String() != strings.TrimSuffix(good, "@main") {
 			t.Errorf("%s: got %v, %v", good, id, err)
@@ -42,7 +46,8 @@ func TestParseHubID(t *testing.T) {
 	}
 	for _, bad := range []string{
 		"", "a", "/", "a/", "/b", "a/b/c", "../b", "a/..", "a/.b", "a/b.", "-a/b", "a/b-", "a/b--c", "a/b..c", "a b/c", "a/b\n", "a/b\x00",
-		"a/ü", "a/b.git", "a/b?x", "a/b#x", "a/%2e%2e", `a\b/c`, "a/b@", "a/b@..", "a/b@/x", "a/b@x/", "a/b@a//b", "a/b@-x", "a/b@x..y", "a/b@x@y", "a/b@x y",
+		"a/ü", "a/b.git", "a/b?x", "a/b#x", "a/%2e%2e", `a\b/c`, "a/b@", "a/b@..", "a/b@/x", "a/b@x/", "a/b@a//b", "a/b@-x", "a/b@x..y",
+		"a/b@x@y", "a/b@x y",
 		strings.Repeat("a", 96) + "/b", "a/b@" + strings.Repeat("a", 200),
 	} {
 		if id, err := models.ParseHubID(bad); err == nil {

@@ -280,7 +280,8 @@ func TestSecretIsNotPrinted(t *testing.T) {
 func TestHubQuantization(t *testing.T) {
 	hub := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/hf_quant_config.json") {
-			_, _ = w.Write([]byte(`{"producer":{"name":"modelopt"},"quantization":{"quant_algo":"FP8","kv_cache_quant_algo":"FP8","exclude_modules":["lm_head"]}}`))
+			_, _ = w.Write([]byte(`{"producer":{"name":"modelopt"},"quantization":{"quant_algo":"FP8","kv_cache_quant_algo":"FP8",` +
+				`"exclude_modules":["lm_head"]}}`))
 			return
 		}
 		good(t)(w, r)

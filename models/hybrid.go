@@ -147,7 +147,8 @@ func readPattern(r *reader) {
 		for i, letter := range pattern {
 			name, ok := letters[letter]
 			if !ok {
-				r.fail("hybrid_override_pattern has the letter %q at %d; known are M (Mamba-2), * (attention), - (feed-forward) and E (experts)", letter, i)
+				r.fail("hybrid_override_pattern has the letter %q at %d; known are M (Mamba-2), * (attention), - (feed-forward) and E (experts)",
+					letter, i)
 				return
 			}
 			types = append(types, name)

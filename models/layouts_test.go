@@ -60,7 +60,8 @@ func TestLayoutsHaveTheirBytes(t *testing.T) {
 			continue
 		}
 		off := float64(m.StoredBytes())/float64(m.Stored.Bytes) - 1
-		t.Logf("%-20s %8.0f bytes, %8d in the file (%+.3f %%), activations %v", l.Name, float64(m.StoredBytes()), m.Stored.Bytes, 100*off, m.Stored.Act)
+		t.Logf("%-20s %8.0f bytes, %8d in the file (%+.3f %%), activations %v", l.Name, float64(m.StoredBytes()), m.Stored.Bytes, 100*off,
+			m.Stored.Act)
 		if off > 0.005 || off < -0.005 {
 			t.Errorf("%s: %+.2f %%", l.Name, 100*off)
 		}
@@ -78,7 +79,8 @@ func TestTensorsHaveToAgree(t *testing.T) {
 		}
 		l.Config = bytes.Replace(l.Config, []byte(`"ignore":["lm_head"]`), []byte(`"ignore":["lm_head","re:.*mlp.*"]`), 1)
 		dir := l.write(t)
-		if _, err := (models.Resolver{}).Resolve(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "the tensors beside it have 0.002199 GB") {
+		if _, err := (models.Resolver{}).Resolve(t.Context(), dir); err == nil ||
+			!strings.Contains(err.Error(), "the tensors beside it have 0.002199 GB") {
 			t.Error(err)
 		}
 		m, err := models.Resolver{Lenient: true}.Resolve(t.Context(), dir)

@@ -19,10 +19,13 @@ type mix struct {
 // mixes lists the file types (enum llama_ftype of llama.h, and llama_ftype_get_default_type; MIT licence).
 var mixes = []mix{
 	{"Q8_0", 7, "Q8_0"}, {"Q6_K", 18, "Q6_K"}, {"Q5_K_M", 17, "Q5_K"}, {"Q5_K_S", 16, "Q5_K"}, {"Q5_1", 9, "Q5_1"}, {"Q5_0", 8, "Q5_0"},
-	{"Q4_K_M", 15, "Q4_K"}, {"Q4_K_S", 14, "Q4_K"}, {"Q4_1", 3, "Q4_1"}, {"Q4_0", 2, "Q4_0"}, {"IQ4_NL", 25, "IQ4_NL"}, {"IQ4_XS", 30, "IQ4_XS"},
+	{"Q4_K_M", 15, "Q4_K"}, {"Q4_K_S", 14, "Q4_K"}, {"Q4_1", 3, "Q4_1"}, {"Q4_0", 2, "Q4_0"}, {"IQ4_NL", 25, "IQ4_NL"},
+	{"IQ4_XS", 30, "IQ4_XS"},
 	{"MXFP4_MOE", 38, "MXFP4"}, {"Q3_K_L", 13, "Q3_K"}, {"Q3_K_M", 12, "Q3_K"}, {"Q3_K_S", 11, "Q3_K"},
-	{"IQ3_M", 27, "IQ3_S"}, {"IQ3_S", 26, "IQ3_S"}, {"IQ3_XS", 22, "IQ3_S"}, {"IQ3_XXS", 23, "IQ3_XXS"}, {"Q2_K", 10, "Q2_K"}, {"Q2_K_S", 21, "Q2_K"},
-	{"IQ2_M", 29, "IQ2_S"}, {"IQ2_S", 28, "IQ2_XS"}, {"IQ2_XS", 20, "IQ2_XS"}, {"IQ2_XXS", 19, "IQ2_XXS"}, {"IQ1_M", 31, "IQ1_M"}, {"IQ1_S", 24, "IQ1_S"},
+	{"IQ3_M", 27, "IQ3_S"}, {"IQ3_S", 26, "IQ3_S"}, {"IQ3_XS", 22, "IQ3_S"}, {"IQ3_XXS", 23, "IQ3_XXS"}, {"Q2_K", 10, "Q2_K"},
+	{"Q2_K_S", 21, "Q2_K"},
+	{"IQ2_M", 29, "IQ2_S"}, {"IQ2_S", 28, "IQ2_XS"}, {"IQ2_XS", 20, "IQ2_XS"}, {"IQ2_XXS", 19, "IQ2_XXS"}, {"IQ1_M", 31, "IQ1_M"},
+	{"IQ1_S", 24, "IQ1_S"},
 	{"TQ2_0", 37, "TQ2_0"}, {"TQ1_0", 36, "TQ1_0"}, {"Q2_0", 41, "Q2_0"}, {"Q1_0", 40, "Q1_0"},
 }
 

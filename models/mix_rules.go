@@ -83,7 +83,8 @@ func (q *quantizer) typeOf(at place, l *Linear) string {
 
 // keptWhole reports which small matrices are not quantized (tensor_allows_quantization).
 func keptWhole(name string) bool {
-	return slices.Contains([]string{"altup_projections", "altup_router", "altup_unembed_projections", "laurel_left", "laurel_right", "per_layer_model_projection"}, name)
+	return slices.Contains([]string{"altup_projections", "altup_router", "altup_unembed_projections", "laurel_left", "laurel_right",
+		"per_layer_model_projection"}, name)
 }
 
 // attention chooses the type of a matrix of attention.

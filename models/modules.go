@@ -65,7 +65,8 @@ func owners(family string, at place) []string {
 // otherNames are all that some matrices may be called within their block or expert.
 var otherNames = map[string][]string{
 	"gate_proj": {"gate_proj", "w1", "gate_up_proj", "g_proj"}, "up_proj": {"up_proj", "w3", "gate_up_proj"}, "down_proj": {"down_proj", "w2"},
-	"q_proj": {"q_proj", "qkv_proj", "query_key_value"}, "k_proj": {"k_proj", "qkv_proj", "query_key_value"}, "v_proj": {"v_proj", "qkv_proj", "query_key_value"},
+	"q_proj": {"q_proj", "qkv_proj", "query_key_value"}, "k_proj": {"k_proj", "qkv_proj", "query_key_value"},
+	"v_proj":   {"v_proj", "qkv_proj", "query_key_value"},
 	"qkv_proj": {"qkv_proj", "query_key_value", "q_proj"}, "output_gate": {"output_gate", "g_proj"}, "kv_a_proj": {"kv_a_proj_with_mqa"},
 	"o_proj": {"o_proj", "out_proj", "dense"}, "out_proj": {"o_proj", "out_proj", "dense"},
 	"in_proj_qkvz": {"in_proj_qkvz", "in_proj_qkv"}, "in_proj_ba": {"in_proj_ba", "in_proj_b"},

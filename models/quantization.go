@@ -111,7 +111,8 @@ func (q *quantization) ruled(paths []string) (s *Storage, found bool, err error)
 			continue
 		}
 		if found && s != p.storage && (s == nil || p.storage == nil || *s != *p.storage) {
-			return nil, false, fmt.Errorf("two patterns of quantization_config.dynamic or extra_config differ in the format of %s, and the first holds: give one of them", paths[0])
+			return nil, false, fmt.Errorf("two patterns of quantization_config.dynamic or extra_config differ in the format of %s, and the first "+
+				"holds: give one of them", paths[0])
 		}
 		s, found = p.storage, true
 	}
@@ -136,7 +137,8 @@ func (q *quantization) namedStorage(paths []string) (s *Storage, found bool) {
 
 // neverQuantized lists matrices that are parameters and not linear layers of their checkpoints.
 func neverQuantized(name string) bool {
-	return slices.Contains([]string{"altup_projections", "altup_router", "altup_unembed_projections", "hyper_connection", "hyper_head", "gates"}, name)
+	return slices.Contains([]string{"altup_projections", "altup_router", "altup_unembed_projections", "hyper_connection", "hyper_head",
+		"gates"}, name)
 }
 
 // headStorage is how the LM head is kept, nil in the plain format: a checkpoint has to say expressly that it is quantized.
@@ -183,7 +185,8 @@ func (m *Model) summarize() {
 		m.Notes = append(m.Notes, "the checkpoint names a quantization and excludes every matrix from it")
 		return
 	}
-	m.Stored.Weights, m.Stored.Act, m.Stored.Group, m.Stored.Experts = most.Format, most.Act, max(most.BlockIn, 1)*max(most.BlockOut, 1), !dense
+	m.Stored.Weights, m.Stored.Act, m.Stored.Group, m.Stored.Experts = most.Format, most.Act, max(most.BlockIn, 1)*max(most.BlockOut, 1),
+		!dense
 	if most.BlockIn == 0 && most.BlockOut <= 1 {
 		m.Stored.Group = 0
 	}

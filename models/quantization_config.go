@@ -61,7 +61,8 @@ func (r *reader) quantization() *quantization {
 
 func (r *reader) readIgnored(q *quantization) {
 	var patterns []string
-	for _, field := range []string{"ignore", "modules_to_not_convert", "exclude_modules", "exclude", "ignored_layers", "llm_int8_skip_modules"} {
+	for _, field := range []string{"ignore", "modules_to_not_convert", "exclude_modules", "exclude", "ignored_layers",
+		"llm_int8_skip_modules"} {
 		patterns = append(patterns, r.texts(quantField+field)...)
 	}
 	q.ignored = r.pathSet(quantField+"ignore", patterns)

@@ -62,14 +62,16 @@ func (r *reader) groupStorage(name string, group map[string]any) *Storage {
 	}
 	a.symmetric = w["symmetric"] != false
 	a.ordered = w["actorder"] != nil && w["actorder"] != false && w["actorder"] != "static" && w["actorder"] != "weight"
-	a.micro = w["scale_dtype"] == "torch.uint8" || group["format"] == "mxfp4-pack-quantized" || group["format"] == "mxfp4" || group["format"] == "mxfp8-quantized"
+	a.micro = w["scale_dtype"] == "torch.uint8" || group["format"] == "mxfp4-pack-quantized" || group["format"] == "mxfp4" ||
+		group["format"] == "mxfp8-quantized"
 	a.loose = group["format"] == "int-quantized" || group["format"] == nil && r.text(quantField+"format") == "int-quantized"
 	if block, ok := w["block_structure"].([]any); ok && len(block) == 2 {
 		a.block = [2]int{r.whole(block[0], where+"block_structure", 1, maxSize), r.whole(block[1], where+"block_structure", 1, maxSize)}
 	}
 	s := a.storage()
 	if s == nil {
-		r.doubt("quantization_config.%s is of %d bits of type %s by %s, which is not understood", where[:len(where)-1], a.bits, quote(a.kind), quote(a.strategy))
+		r.doubt("quantization_config.%s is of %d bits of type %s by %s, which is not understood", where[:len(where)-1], a.bits, quote(a.kind),
+			quote(a.strategy))
 		return nil
 	}
 	s.Act = r.activations(name, group["input_activations"])
@@ -109,7 +111,8 @@ func (r *reader) activations(name string, v any) unit.Format {
 	case "int4":
 		return unit.INT4
 	}
-	r.doubt("quantization_config.config_groups.%s.input_activations are of %d bits of type %s, which is not understood", name, bits, kindOf(a["type"]))
+	r.doubt("quantization_config.config_groups.%s.input_activations are of %d bits of type %s, which is not understood", name, bits,
+		kindOf(a["type"]))
 	return unit.NoFormat
 }
 

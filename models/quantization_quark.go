@@ -13,7 +13,8 @@ func (r *reader) readQuark(q *quantization) {
 	v, _, _ := r.look(global)
 	q.general = r.quarkModule(global, v)
 	for pattern, v := range r.modulesOf(layers) {
-		q.patterns = append(q.patterns, quantRule{r.pathSet(layers, []string{pattern}), r.quarkModule(fmt.Sprintf("%s[%s]", layers, quote(pattern)), v)})
+		q.patterns = append(q.patterns, quantRule{r.pathSet(layers, []string{pattern}), r.quarkModule(
+			fmt.Sprintf("%s[%s]", layers, quote(pattern)), v)})
 	}
 	r.limitPatterns(q, layers)
 	if len(r.texts(quantField+"export.kv_cache_group")) > 0 || !silent(r.value(quantField+"kv_cache_quant_config")) {
@@ -32,7 +33,8 @@ func (r *reader) quarkModule(where string, v any) *Storage {
 	input, _ := module["input_tensors"].(map[string]any)
 	s := quarkStorage(w, input, r.argument(w, where+".weight.", "group_size", 0))
 	if s == nil {
-		r.doubt("%s.weight is %s by %s, with inputs that are %s: this is not understood", where, kindOf(w["dtype"]), kindOf(w["qscheme"]), kindOf(input["dtype"]))
+		r.doubt("%s.weight is %s by %s, with inputs that are %s: this is not understood", where, kindOf(w["dtype"]), kindOf(w["qscheme"]),
+			kindOf(input["dtype"]))
 	}
 	return s
 }

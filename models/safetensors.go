@@ -55,8 +55,10 @@ func (m *Model) checkTensors(dir string, lenient bool) error {
 	m.Stored.Bytes = total
 	want := float64(m.StoredBytes())
 	if off := (want - float64(total)) / float64(total); off > mostOff || off < -mostOff {
-		err := fmt.Errorf("config.json makes %.4g GB of weights (%s); the tensors beside it have %.4g GB (%+.1f %%): the files are not of one checkpoint, "+
-			"or a format is not understood; --lenient goes on with the former", want/1e9, cmp.Or(m.Stored.Method, m.Stored.Plain.String()), float64(total)/1e9, 100*off)
+		err := fmt.Errorf("config.json makes %.4g GB of weights (%s); the tensors beside it have %.4g GB (%+.1f %%): the files are not of one "+
+			"checkpoint, "+
+			"or a format is not understood; --lenient goes on with the former", want/1e9, cmp.Or(m.Stored.Method, m.Stored.Plain.String()),
+			float64(total)/1e9, 100*off)
 		if !lenient {
 			return err
 		}
@@ -136,7 +138,8 @@ var layerNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompi
 // projector, no draft layer, no buffer of positions.
 func (m *Model) isDecoders(name string) bool {
 	for _, other := range []string{
-		"visual", "vision", "audio", "multi_modal", "mm_projector", "image_newline", "embed_vision", "talker", "code2wav", "mtp", "patch_merge", "inv_freq", "masked_bias",
+		"visual", "vision", "audio", "multi_modal", "mm_projector", "image_newline", "embed_vision", "talker", "code2wav", "mtp", "patch_merge",
+		"inv_freq", "masked_bias",
 	} {
 		if strings.Contains(name, other) {
 			return false

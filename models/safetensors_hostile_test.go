@@ -16,7 +16,8 @@ import (
 // TestLargeHeaders refuses a checkpoint whose headers are of no use for their size, however many files they are spread over.
 func TestLargeHeaders(t *testing.T) {
 	dir := t.TempDir()
-	config := `{"model_type":"llama","vocab_size":1000,"hidden_size":256,"intermediate_size":512,"num_hidden_layers":1,"num_attention_heads":4,` +
+	config := `{"model_type":"llama","vocab_size":1000,"hidden_size":256,"intermediate_size":512,"num_hidden_layers":1,` +
+		`"num_attention_heads":4,` +
 		`"num_key_value_heads":4,"max_position_embeddings":4096,"torch_dtype":"bfloat16"}`
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o600))
 	header := `{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}` + strings.Repeat(" ", 8<<20)

@@ -63,7 +63,8 @@ var schemes = []Scheme{
 var schemeAliases = map[string]string{
 	"awq": "w4a16-g128", "gptq": "w4a16-g128", "awq-marlin": "w4a16-g128", "gptq-marlin": "w4a16-g128", "4bit": "int4", "8bit": "int8",
 	"smoothquant": "w8a8", "fp4": "nvfp4", "deepseek-fp8": "fp8-block",
-	"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32", "f16": "fp16", "f32": "fp32", "fp8-e4m3": "fp8", "float8": "fp8",
+	"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32", "f16": "fp16", "f32": "fp32", "fp8-e4m3": "fp8",
+	"float8": "fp8",
 }
 
 // SchemeNames lists the named schemes.
@@ -222,7 +223,8 @@ func (s *Scheme) Check() error {
 		return fmt.Errorf("scheme %q lacks the format of its weights, activations or cache", s.Name)
 	}
 	if s.Weights.Bits() > s.Act.Bits()+1 {
-		return fmt.Errorf("weights in %v with activations in %v: no engine narrows weights before a product; give --act %v or quantize the weights",
+		return fmt.Errorf("weights in %v with activations in %v: no engine narrows weights before a product; give --act %v or quantize the "+
+			"weights",
 			s.Weights, s.Act, s.Weights)
 	}
 	if s.KV == unit.TF32 {

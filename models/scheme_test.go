@@ -11,7 +11,8 @@ import (
 // every alias stands for a scheme.
 func TestSchemeAliases(t *testing.T) {
 	for alias, name := range map[string]string{
-		"awq": "w4a16-g128", "GPTQ": "w4a16-g128", "gptq_marlin": "w4a16-g128", "smoothquant": "w8a8", "half": "fp16", "F16": "fp16", "f32": "fp32", "fp8_e4m3": "fp8", "W4A16_G64": "w4a16-g64",
+		"awq": "w4a16-g128", "GPTQ": "w4a16-g128", "gptq_marlin": "w4a16-g128", "smoothquant": "w8a8", "half": "fp16", "F16": "fp16",
+		"f32": "fp32", "fp8_e4m3": "fp8", "W4A16_G64": "w4a16-g64",
 	} {
 		if s, err := ParseScheme(alias); err != nil || s.Name != name {
 			t.Errorf("ParseScheme(%q) = %q, %v; want %q", alias, s.Name, err, name)
@@ -25,7 +26,8 @@ func TestSchemeAliases(t *testing.T) {
 	if s, err := ParseScheme("w5a5"); err == nil {
 		t.Errorf("w5a5 is %s", s.Name)
 	}
-	for name, want := range map[string]string{"fp88": `did you mean "fp8"`, "awk": `did you mean "awq"`, "q4_k_mm": `did you mean "q4_k_m"`, "w5a5xyz": "(known: w16a16"} {
+	for name, want := range map[string]string{"fp88": `did you mean "fp8"`, "awk": `did you mean "awq"`, "q4_k_mm": `did you mean "q4_k_m"`,
+		"w5a5xyz": "(known: w16a16"} {
 		if _, err := ParseScheme(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v: want one with %s", name, err, want)
 		}

@@ -215,7 +215,8 @@ func TestRWKVState(t *testing.T) {
 
 // Routers that limit a token's experts to some groups say so; those that choose "greedily" have groups that limit nothing.
 func TestLimitedGroups(t *testing.T) {
-	const config = `{"model_type": "deepseek_v2", "hidden_size": 64, "intermediate_size": 128, "moe_intermediate_size": 32, "num_hidden_layers": 2,
+	const config = `{"model_type": "deepseek_v2", "hidden_size": 64, "intermediate_size": 128, "moe_intermediate_size": 32, ` +
+		`"num_hidden_layers": 2,
 		"num_attention_heads": 4, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8, "vocab_size": 256,
 		"n_routed_experts": 16, "num_experts_per_tok": 6, %s}`
 	for fields, want := range map[string][2]int{

@@ -180,14 +180,17 @@ func TestStepAndLingRefused(t *testing.T) {
 		{"step-3.5-flash", `moe_layers_enum holds "x"`, map[string]any{"moe_layers_enum": "3,x"}},
 		{"step-3.5-flash", `att_impl_type is "MFA"`, map[string]any{"att_impl_type": "MFA"}},
 		{"step-3.5-flash", "layer_types has 47 entries for 45 layers", map[string]any{"layer_types": make([]string, 47)}},
-		{"step-3.5-flash", "head_dim is 64 and head_dim 128", map[string]any{"attention_other_setting": map[string]any{"num_attention_heads": 96, "head_dim": 64}}},
+		{"step-3.5-flash", "head_dim is 64 and head_dim 128", map[string]any{
+			"attention_other_setting": map[string]any{"num_attention_heads": 96, "head_dim": 64}}},
 		{"ling-mini-2.0", "num_experts_per_tok (300) is more than num_experts (256)", map[string]any{"num_experts_per_tok": 300}},
 		{"ling-mini-2.0", "multi_gate (true)", map[string]any{"multi_gate": true}},
 		{"ling-2.6-flash", "layer_group_size", map[string]any{"layer_group_size": nil}},
-		{"ling-2.6-flash", `gated_attention_proj_granularity_type (the text "head_wise")`, map[string]any{"gated_attention_proj_granularity_type": "head_wise"}},
+		{"ling-2.6-flash", `gated_attention_proj_granularity_type (the text "head_wise")`,
+			map[string]any{"gated_attention_proj_granularity_type": "head_wise"}},
 		{"ling-3.0-tiny", "no_kda_lora is not true", map[string]any{"no_kda_lora": false}},
 		{"ling-3.0-tiny", "short_conv_kernel_size", map[string]any{"short_conv_kernel_size": nil}},
-		{"ling-3.0-tiny", `gated_attention_proj_granularity_type is "token_wise"`, map[string]any{"gated_attention_proj_granularity_type": "token_wise"}},
+		{"ling-3.0-tiny", `gated_attention_proj_granularity_type is "token_wise"`,
+			map[string]any{"gated_attention_proj_granularity_type": "token_wise"}},
 		{"ling-3.0-tiny", "pregate_enabled (true)", map[string]any{"pregate_enabled": true}},
 	} {
 		_, err := models.Read(c.name, edited(t, c.name, c.fields))

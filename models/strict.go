@@ -30,7 +30,8 @@ func (r *reader) refuseUnread() {
 		unread = append(unread[:most], fmt.Sprintf("%d more", n))
 	}
 	if len(unread) > 0 {
-		r.doubt("fields that may change shapes or cost are not understood for this model_type: %s; --lenient leaves them out of account", strings.Join(unread, ", "))
+		r.doubt("fields that may change shapes or cost are not understood for this model_type: %s; --lenient leaves them out of account",
+			strings.Join(unread, ", "))
 	}
 }
 
@@ -78,8 +79,10 @@ func (r *reader) knownActivation() {
 			continue
 		}
 		switch strings.ToLower(text) {
-		case "silu", "swish", "swiglu", "gelu", "gelu_new", "gelu_fast", "gelu_python", "gelu_pytorch_tanh", "gelu_accurate", "gelu_10", "quick_gelu", "geglu",
-			"gegelu", "relu", "relu2", "relu6", "relu_squared", "squared_relu", "sqrelu", "leaky_relu", "xielu", "tanh", "sigmoid", "mish", "laplace", "linear", "softplus", "situ", "swigluoai":
+		case "silu", "swish", "swiglu", "gelu", "gelu_new", "gelu_fast", "gelu_python", "gelu_pytorch_tanh", "gelu_accurate", "gelu_10",
+			"quick_gelu", "geglu",
+			"gegelu", "relu", "relu2", "relu6", "relu_squared", "squared_relu", "sqrelu", "leaky_relu", "xielu", "tanh", "sigmoid", "mish",
+			"laplace", "linear", "softplus", "situ", "swigluoai":
 		default:
 			r.doubt("%s is %s, a function that is not known", field, quote(text))
 		}

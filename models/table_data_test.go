@@ -80,8 +80,9 @@ func TestActive(t *testing.T) {
 func TestContextsOfReleases(t *testing.T) {
 	table := builtIn(t)
 	for name, want := range map[string]int{
-		"Qwen/Qwen3-4B": 40960, "Qwen/Qwen3-4B-Instruct-2507": 262144, "Qwen/Qwen3-235B-A22B-Instruct-2507": 262144, "Qwen/Qwen3-30B-A3B-Thinking-2507": 262144,
-		"moonshotai/Kimi-K2-Instruct": 131072, "moonshotai/Kimi-K2-Instruct-0905": 262144, "glm-4.5": 131072, "glm-4.6": 202752,
+		"Qwen/Qwen3-4B": 40960, "Qwen/Qwen3-4B-Instruct-2507": 262144, "Qwen/Qwen3-235B-A22B-Instruct-2507": 262144,
+		"Qwen/Qwen3-30B-A3B-Thinking-2507": 262144,
+		"moonshotai/Kimi-K2-Instruct":      131072, "moonshotai/Kimi-K2-Instruct-0905": 262144, "glm-4.5": 131072, "glm-4.6": 202752,
 		"zai-org/glm-4-9b": 8192, "zai-org/glm-4-9b-chat": 131072, "Qwen/Qwen3.5-9B": 262144, "Qwen/Qwen3.8-27B": 262144,
 	} {
 		m, err := table.Model(name)

@@ -16,7 +16,8 @@ import (
 // embedding and as much for the head; a layer has 4×8×8 for attention, 3×8×16
 // for the feed-forward and two norms of 8; and a last norm of 8.
 const (
-	tiny       = `{"model_type":"llama","vocab_size":100,"hidden_size":8,"intermediate_size":16,"num_hidden_layers":2,"num_attention_heads":2,"max_position_embeddings":64}`
+	tiny = `{"model_type":"llama","vocab_size":100,"hidden_size":8,"intermediate_size":16,"num_hidden_layers":2,` +
+		`"num_attention_heads":2,"max_position_embeddings":64}`
 	tinyParams = 2*100*8 + 2*(4*8*8+3*8*16+2*8) + 8
 )
 
@@ -31,7 +32,8 @@ func TestTableHoldsCounts(t *testing.T) {
 		want  []string // what the error names; none for no error
 	}{
 		{fmt.Sprintf(`"params":%d,"params_exact":true`, tinyParams), nil},
-		{fmt.Sprintf(`"params":%d,"params_exact":true`, tinyParams-7), []string{"tiny", fmt.Sprint(tinyParams), fmt.Sprint(tinyParams - 7), "+7"}},
+		{fmt.Sprintf(`"params":%d,"params_exact":true`, tinyParams-7),
+			[]string{"tiny", fmt.Sprint(tinyParams), fmt.Sprint(tinyParams - 7), "+7"}},
 		{`"params":2900,"params_exact":false,"params_published":"0.0029M"`, nil},
 		{`"params":3000,"params_exact":false,"params_published":"0.003M"`, nil},
 		{`"params":2800,"params_exact":false,"params_published":"0.0028M"`, []string{"tiny", fmt.Sprint(tinyParams), "0.0028M", "rounding"}},
@@ -122,7 +124,8 @@ func TestNamesAreFolded(t *testing.T) {
 
 func TestUnknownName(t *testing.T) {
 	table := builtIn(t)
-	for typed, want := range map[string]string{"t5": "decoders alone are read", "BERT-base-uncased": "it is an encoder", "whisper-large-v3": "decoders alone are read"} {
+	for typed, want := range map[string]string{"t5": "decoders alone are read", "BERT-base-uncased": "it is an encoder",
+		"whisper-large-v3": "decoders alone are read"} {
 		if _, err := table.Model(typed); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", typed, err, want)
 		}

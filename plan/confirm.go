@@ -81,7 +81,8 @@ func (q *Request) server(card *Card, p *analytic.Prepared, r *Row) (*serving.Ser
 		rules.MaxSeqs = r.Limit
 	}
 	s := &serving.Server{
-		Predictor: p.Predictor, Scheduler: rules, Replicas: r.DP, Prefillers: r.Prefill, Link: r.layout().Link, Context: card.Model.MaxContext, ToHost: card.GPU.Bandwidth,
+		Predictor: p.Predictor, Scheduler: rules, Replicas: r.DP, Prefillers: r.Prefill, Link: r.layout().Link, Context: card.Model.MaxContext,
+		ToHost: card.GPU.Bandwidth,
 	}
 	return s, q.speculate(s, card, r)
 }
@@ -156,7 +157,8 @@ func simulate(ctx context.Context, q *Request, r *Row) (t Tail, err error) {
 // tooLarge reports whether a row may not get further replicas.
 func (q *Request) tooLarge(r *Row, each int, first *Row) bool {
 	more := r.GPUs + each*r.Split.TP*r.Split.PP
-	return more > q.MaxGPUs || q.Budget > 0 && float64(more)*float64(r.Card.Price) > float64(q.Budget) || more > 2*first.GPUs+each*r.Split.TP*r.Split.PP
+	return more > q.MaxGPUs || q.Budget > 0 && float64(more)*float64(r.Card.Price) > float64(q.Budget) ||
+		more > 2*first.GPUs+each*r.Split.TP*r.Split.PP
 }
 
 // grow gives a row more replicas: of those that prefill where the first token is late.

@@ -6,8 +6,8 @@ import (
 	"llmprof/internal/testkit"
 )
 
-// TestBoundsOfEnergy holds that no token at a rate takes less energy than the bound by which searches leave deployments out, with drafts, other steps and replicas that only prefill, however many
-// replicas share experts.
+// TestBoundsOfEnergy holds that no token at a rate takes less energy than the bound by which searches leave deployments out, with drafts,
+// other steps and replicas that only prefill, however many replicas share experts.
 func TestBoundsOfEnergy(t *testing.T) {
 	near, tried := 0, 0
 	for s, c := range deployments(t, Energy, testkit.Cases(60, 1500)) {
@@ -22,7 +22,8 @@ func TestBoundsOfEnergy(t *testing.T) {
 				near++
 			}
 			if least > 1+1e-9 {
-				t.Errorf("%v + %v tokens, %+v: %v (%d micro-batches) takes %v a token, and at least %.4f times as much", &q.Prompt, &q.Gen, q.Load, r, r.MicroBatches, r.JToken, least)
+				t.Errorf("%v + %v tokens, %+v: %v (%d micro-batches) takes %v a token, and at least %.4f times as much", &q.Prompt, &q.Gen, q.Load, r,
+					r.MicroBatches, r.JToken, least)
 			}
 		}
 		most := s.mostUnits(c, none)

@@ -38,8 +38,8 @@ func (s *search) extras(c *config, found incumbent) (rows []Row) {
 	return rows
 }
 
-// steps are the most tokens of a step that are tried beside those of a deployment, 0 for its scheduler's: none where more requests come than steps of any
-// length may answer.
+// steps are the most tokens of a step that are tried beside those of a deployment, 0 for its scheduler's: none where more requests come
+// than steps of any length may answer.
 func (s *search) steps(c *config, found incumbent) (budgets []int) {
 	for _, n := range append([]int{0}, s.q.Budgets...) {
 		if n+c.Drafts > 0 && fitsSteps(&c.server.Scheduler, n, c.Drafts) {
@@ -56,8 +56,8 @@ func (s *search) steps(c *config, found incumbent) (budgets []int) {
 	return budgets
 }
 
-// shorterSteps is how many times as many requests shorter steps may answer as the longest ones. In random cases they answer up to 1.34 times as many
-// (TestCapacityOfSteps).
+// shorterSteps is how many times as many requests shorter steps may answer as the longest ones. In random cases they answer up to 1.34
+// times as many (TestCapacityOfSteps).
 const shorterSteps = 1.4
 
 // fitsSteps reports whether a budget differs from the scheduler's, and leaves prompts half of a

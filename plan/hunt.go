@@ -25,8 +25,8 @@ type hunt struct {
 // which are searched.
 const together = 4
 
-// run finds out whether anything of a card qualifies, and searches those cards to the end of which a row may be shown, or be better than a row of the Pareto
-// set that is shown.
+// run finds out whether anything of a card qualifies, and searches those cards to the end of which a row may be shown, or be better than a
+// row of the Pareto set that is shown.
 func (h *hunt) run(ctx context.Context) {
 	var left []*search
 	all := h.every()

@@ -70,7 +70,8 @@ func topOfAll(t *testing.T, random *rand.Rand, cases int, draw func(*Request, *r
 		a, b := answer(got, q.Top, q.PerGPU), answer(want, q.Top, q.PerGPU)
 		for j := range max(len(a), len(b)) {
 			if j >= len(a) || j >= len(b) || a[j] != b[j] {
-				t.Errorf("%d: by %s, %+v, %+v, budget %v: line %d of %d is\n%s\nof all rows\n%s", i, q.By, q.Targets, q.Load, q.Budget, j, len(b), line(a, j), line(b, j))
+				t.Errorf("%d: by %s, %+v, %+v, budget %v: line %d of %d is\n%s\nof all rows\n%s", i, q.By, q.Targets, q.Load, q.Budget, j, len(b),
+					line(a, j), line(b, j))
 				break
 			}
 		}

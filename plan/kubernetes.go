@@ -17,7 +17,8 @@ func kubernetes(r *Row, vllm *Launch, checkpoint string) Launch {
 		words = without(words, "--data-parallel-size")
 	}
 	if r.Prefill > 0 {
-		l.Notes = append(l.Notes, fmt.Sprintf("these pods decode: apply the manifest a second time under another name with %d for prefill, and put a proxy in front of both services", r.Prefill))
+		l.Notes = append(l.Notes, fmt.Sprintf("these pods decode: apply the manifest a second time under another name with %d for prefill, "+
+			"and put a proxy in front of both services", r.Prefill))
 	}
 	if per := r.Card.GPU.GPUsPerNode; per > 0 && gpus > per {
 		l.Notes = append(l.Notes, fmt.Sprintf("a pod of %d GPUs is on no machine of %d: use a LeaderWorkerSet (lws.sigs.k8s.io)", gpus, per))
@@ -34,7 +35,8 @@ func kubernetes(r *Row, vllm *Launch, checkpoint string) Launch {
 		resource, image = "google.com/tpu", "vllm/vllm-tpu:latest"
 	}
 	l.Text = fmt.Sprintf(manifest, name, pods, image, args.String(), resource, gpus)
-	l.Notes = append(l.Notes, "pin the image to the release that you tested", "gated checkpoints want a secret with a token of the hub in HF_TOKEN")
+	l.Notes = append(l.Notes, "pin the image to the release that you tested",
+		"gated checkpoints want a secret with a token of the hub in HF_TOKEN")
 	return l
 }
 

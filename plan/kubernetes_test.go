@@ -83,7 +83,8 @@ func TestManifestKeepsNames(t *testing.T) {
 
 func TestDNSLabel(t *testing.T) {
 	for name, want := range map[string]string{
-		"Qwen3-32B": "qwen3-32b", "llama3.1-8b": "llama3-1-8b", "": "llm", "70b": "llm-70b", "-a-": "a", strings.Repeat("a", 80): strings.Repeat("a", 63),
+		"Qwen3-32B": "qwen3-32b", "llama3.1-8b": "llama3-1-8b", "": "llm", "70b": "llm-70b", "-a-": "a",
+		strings.Repeat("a", 80): strings.Repeat("a", 63),
 	} {
 		if got := dnsLabel(name); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)

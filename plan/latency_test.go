@@ -6,8 +6,8 @@ import (
 	"llmprof/internal/testkit"
 )
 
-// TestBoundsOfLatency holds that no deployment at a rate takes less than the bounds by which searches by latency leave it out, with prompts beside its decodes and with some replicas that
-// only prefill, however many replicas share experts.
+// TestBoundsOfLatency holds that no deployment at a rate takes less than the bounds by which searches by latency leave it out, with
+// prompts beside its decodes and with some replicas that only prefill, however many replicas share experts.
 func TestBoundsOfLatency(t *testing.T) {
 	near, tried := 0, 0
 	for s, c := range deployments(t, Latency, testkit.Cases(24, 1500)) {
@@ -21,7 +21,8 @@ func TestBoundsOfLatency(t *testing.T) {
 				near++
 			}
 			if least > float64(r.E2E) {
-				t.Errorf("%v + %v tokens, %+v: %v (%d micro-batches) %s takes %v a request, and at least %g s (%.4f)", &q.Prompt, &q.Gen, q.Load, r, r.MicroBatches, what, r.E2E, least, least/float64(r.E2E))
+				t.Errorf("%v + %v tokens, %+v: %v (%d micro-batches) %s takes %v a request, and at least %g s (%.4f)", &q.Prompt, &q.Gen, q.Load, r,
+					r.MicroBatches, what, r.E2E, least, least/float64(r.E2E))
 			}
 		}
 		for _, drafts := range q.Drafts {
@@ -41,7 +42,8 @@ func TestBoundsOfLatency(t *testing.T) {
 			}
 		}
 		for _, budget := range append([]int{0}, q.Budgets...) {
-			if budget > 0 && (!fitsSteps(&c.server.Scheduler, budget, 0) || q.Prompt.Longest() > min(budget, c.server.Scheduler.Budget)) { // whose interval is another one
+			// Whose interval is another one.
+			if budget > 0 && (!fitsSteps(&c.server.Scheduler, budget, 0) || q.Prompt.Longest() > min(budget, c.server.Scheduler.Budget)) {
 				continue
 			}
 			r, ok := s.steady(s.stepping(c, budget), most)

@@ -157,7 +157,8 @@ func vllm(r *Row, q *Request, checkpoint string) Launch {
 	}
 	if r.Prefill > 0 {
 		a.add("--kv-transfer-config", `{"kv_connector": "NixlConnector", "kv_role": "kv_both"}`)
-		a.note("this is the server that decodes: start %d more for prefill, by the same command%s, and a proxy that sends each request to both in turn", r.Prefill, prefill)
+		a.note("this is the server that decodes: start %d more for prefill, by the same command%s, and a proxy that sends each request to "+
+			"both in turn", r.Prefill, prefill)
 	}
 	if r.Card.GPU.Vendor == "google" {
 		a.note("install vllm-tpu, which has vLLM's plugin for TPUs; constants of its kernels were measured on none")
@@ -169,7 +170,8 @@ func vllm(r *Row, q *Request, checkpoint string) Launch {
 // nodes says that the deployment takes several machines.
 func (r *Row) nodes(a *args) {
 	if per := r.Card.GPU.GPUsPerNode; per > 0 && r.GPUs > per {
-		a.note("%d GPUs take %d machines of %d: start the engine on each of them, as its manual says for several nodes, or start one server for each replica behind a router",
+		a.note("%d GPUs take %d machines of %d: start the engine on each of them, as its manual says for several nodes, or start one server "+
+			"for each replica behind a router",
 			r.GPUs, (r.GPUs+per-1)/per, per)
 	}
 }
@@ -216,7 +218,8 @@ func sglang(r *Row, q *Request, checkpoint string) Launch {
 	}
 	if r.Prefill > 0 {
 		a.add("--disaggregation-mode", "decode")
-		a.note("this is the server that decodes: start %d more for prefill, with --disaggregation-mode prefill, behind SGLang's router", r.Prefill)
+		a.note("this is the server that decodes: start %d more for prefill, with --disaggregation-mode prefill, behind SGLang's router",
+			r.Prefill)
 	}
 	r.nodes(a)
 	return a.launch("sglang")
@@ -229,7 +232,8 @@ func tensorRT(r *Row, q *Request, checkpoint string) Launch {
 	replicas := r.DP
 	if each := r.Split.sharing(); each > 1 {
 		a.number("--tp_size", r.Split.TP*each)
-		a.note("give enable_attention_dp: true in a file for --extra_llm_api_options, so that each of %d ranks of attention is a replica", r.Split.TP*each)
+		a.note("give enable_attention_dp: true in a file for --extra_llm_api_options, so that each of %d ranks of attention is a replica",
+			r.Split.TP*each)
 		if replicas /= each; r.Split.TP > 1 {
 			a.note("TensorRT-LLM has no replicas of tp %d that share experts: its attention is replicated on every rank", r.Split.TP)
 		}
@@ -244,7 +248,8 @@ func tensorRT(r *Row, q *Request, checkpoint string) Launch {
 		a.note("give kv_cache_config: {dtype: fp8} in a file for --extra_llm_api_options: the command has no flag for it")
 	}
 	if r.Formats.Weights == "nvfp4" && r.Card.Model.HasExperts() && strings.HasPrefix(r.Card.GPU.ComputeCapability, "10.") {
-		a.note("give moe_config: {backend: TRTLLM} in a file for --extra_llm_api_options: the default runs experts in NVFP4 by CUTLASS, which takes two to four times as long for few tokens")
+		a.note("give moe_config: {backend: TRTLLM} in a file for --extra_llm_api_options: the default runs experts in NVFP4 by CUTLASS, which " +
+			"takes two to four times as long for few tokens")
 	}
 	if a.number("--max_num_tokens", r.budget()); r.budget() < q.Prompt.Longest() {
 		a.add("--enable_chunked_prefill") // else a prompt has to fit a step

@@ -25,7 +25,8 @@ func launched(t *testing.T) (all [][]Launch) {
 		{"llama3.1-8b", "l4", Row{Formats: Formats{"w4a16-g128", unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Batch: 1, GPUs: 1}},
 		{"deepseek-v3", "h200", Row{Formats: Formats{"", unit.FP8}, Split: Split{8, 1, 16, 0}, DP: 2, Batch: 256, GPUs: 16}},
 		{"qwen3-30b-a3b", "mi300x", Row{Formats: Formats{"", unit.BF16}, Split: Split{4, 1, 4, 0}, DP: 1, Batch: 32, GPUs: 4}},
-		{"deepseek-v3", "h200", Row{Formats: Formats{"", unit.FP8}, Split: Split{8, 1, 1, 0}, DP: 2, Prefill: 1, Budget: 4096, Drafts: 1, Batch: 256, GPUs: 24}},
+		{"deepseek-v3", "h200", Row{Formats: Formats{"", unit.FP8}, Split: Split{8, 1, 1, 0}, DP: 2, Prefill: 1, Budget: 4096, Drafts: 1,
+			Batch: 256, GPUs: 24}},
 		{"llama3.1-8b", "h100", Row{Formats: Formats{"", unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Drafts: 3, Batch: 256, GPUs: 1}},
 		{"qwen3-30b-a3b", "h100", Row{Formats: Formats{"", unit.BF16}, Split: Split{1, 1, 1, 4}, DP: 8, Batch: 32, GPUs: 8}},
 	} {
@@ -85,10 +86,14 @@ func TestVLLMParses(t *testing.T) {
 		t.Fatalf("%v\n%s", err, failed.String())
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	want := `[["org/qwen3-32b", 2, 1, 3, false, "fp8", "fp8", 1440, 64, 8192, null, null, null], ["org/llama3.1-8b", 1, 2, 1, false, null, "auto", 1440, 8, 2048, null, null, null], ` +
-		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 1, 2048, null, null, null], ["org/deepseek-v3", 8, 1, 2, true, null, "fp8", 1440, 256, 8192, null, null, null], ` +
-		`["org/qwen3-30b-a3b", 4, 1, 1, true, null, "auto", 1440, 32, 8192, null, null, null], ["org/deepseek-v3", 8, 1, 1, false, null, "fp8", 1440, 256, 4096, "mtp", 1, "NixlConnector"], ` +
-		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 256, 8192, "ngram", 3, null], ["org/qwen3-30b-a3b", 1, 1, 4, false, null, "auto", 1440, 32, 8192, null, null, null]]`
+	want := `[["org/qwen3-32b", 2, 1, 3, false, "fp8", "fp8", 1440, 64, 8192, null, null, null], ["org/llama3.1-8b", 1, 2, 1, false, null, ` +
+		`"auto", 1440, 8, 2048, null, null, null], ` +
+		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 1, 2048, null, null, null], ["org/deepseek-v3", 8, 1, 2, true, null, "fp8", ` +
+		`1440, 256, 8192, null, null, null], ` +
+		`["org/qwen3-30b-a3b", 4, 1, 1, true, null, "auto", 1440, 32, 8192, null, null, null], ["org/deepseek-v3", 8, 1, 1, false, null, "fp8",` +
+		` 1440, 256, 4096, "mtp", 1, "NixlConnector"], ` +
+		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 256, 8192, "ngram", 3, null], ["org/qwen3-30b-a3b", 1, 1, 4, false, null, ` +
+		`"auto", 1440, 32, 8192, null, null, null]]`
 	if got := lines[len(lines)-1]; got != want {
 		t.Errorf("vLLM understands\n%s\nwant\n%s", got, want)
 	}
@@ -100,13 +105,16 @@ func TestVLLMParses(t *testing.T) {
 // those of tools/server/README.md at commit 00dc8057ab28c9cb4c79a6dd6dfce07fe779f63b.
 var flagsOf = map[string][]string{
 	"sglang": {
-		"--model-path", "--tp-size", "--dp-size", "--enable-dp-attention", "--pp-size", "--ep-size", "--quantization", "--kv-cache-dtype", "--context-length",
+		"--model-path", "--tp-size", "--dp-size", "--enable-dp-attention", "--pp-size", "--ep-size", "--quantization", "--kv-cache-dtype",
+		"--context-length",
 		"--max-running-requests", "--chunked-prefill-size", "--speculative-algorithm", "--speculative-eagle-topk", "--speculative-num-steps",
 		"--speculative-num-draft-tokens", "--disaggregation-mode",
 	},
-	"tensorrt-llm": {"--tp_size", "--pp_size", "--ep_size", "--max_seq_len", "--max_batch_size", "--max_num_tokens", "--extra_llm_api_options", "--enable_chunked_prefill"},
+	"tensorrt-llm": {"--tp_size", "--pp_size", "--ep_size", "--max_seq_len", "--max_batch_size", "--max_num_tokens", "--extra_llm_api_options",
+		"--enable_chunked_prefill"},
 	"llama.cpp": {
-		"--model", "--n-gpu-layers", "--parallel", "--ctx-size", "--flash-attn", "--batch-size", "--ubatch-size", "--split-mode", "--cache-type-k", "--cache-type-v",
+		"--model", "--n-gpu-layers", "--parallel", "--ctx-size", "--flash-attn", "--batch-size", "--ubatch-size", "--split-mode",
+		"--cache-type-k", "--cache-type-v",
 	},
 }
 
@@ -119,7 +127,8 @@ func TestLaunchOfCutExperts(t *testing.T) {
 	}
 	for _, l := range launched(t)[7] {
 		text := strings.Join(l.Args, " ")
-		if w := want[l.Engine]; w != "" && (!strings.Contains(text, w+" ") || strings.Contains(text, "expert") || strings.Contains(text, "ep-size") || strings.Contains(text, "ep_size")) {
+		if w := want[l.Engine]; w != "" && (!strings.Contains(text, w+" ") || strings.Contains(text, "expert") ||
+			strings.Contains(text, "ep-size") || strings.Contains(text, "ep_size")) {
 			t.Errorf("%s: %s\nwant %q, and no expert parallelism", l.Engine, text, w)
 		}
 		if notes := strings.Join(l.Notes, "\n"); want[l.Engine] != "" && !strings.Contains(notes, "start 2 of these servers") {
@@ -133,7 +142,8 @@ func TestLaunchBackendOfExperts(t *testing.T) {
 	for _, x := range []struct {
 		model, gpu, weights string
 		want                bool
-	}{{"qwen3-30b-a3b", "b200", "nvfp4", true}, {"qwen3-30b-a3b", "b200", "fp8-block", false}, {"qwen3-8b", "b200", "nvfp4", false}, {"qwen3-30b-a3b", "rtx-pro-6000-server-96gb", "nvfp4", false}} {
+	}{{"qwen3-30b-a3b", "b200", "nvfp4", true}, {"qwen3-30b-a3b", "b200", "fp8-block", false}, {"qwen3-8b", "b200", "nvfp4", false},
+		{"qwen3-30b-a3b", "rtx-pro-6000-server-96gb", "nvfp4", false}} {
 		q := requestOn(t, "tensorrt-llm", x.model, x.gpu)
 		r := Row{Card: &q.Cards[0], Formats: Formats{Weights: x.weights, KV: unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Batch: 8, GPUs: 1}
 		for _, l := range Launches(&r, q, "org/model") {
@@ -211,7 +221,8 @@ func TestSGLangFlags(t *testing.T) {
 // Engines that do not run on the GPU are left out.
 func TestLaunchesByVendor(t *testing.T) {
 	for gpu, want := range map[string]string{
-		"tpu-v5e": "vllm kubernetes", "mi300x": "vllm sglang llama.cpp kubernetes", "v100": "llama.cpp", "h100": "vllm sglang tensorrt-llm llama.cpp kubernetes",
+		"tpu-v5e": "vllm kubernetes", "mi300x": "vllm sglang llama.cpp kubernetes", "v100": "llama.cpp",
+		"h100": "vllm sglang tensorrt-llm llama.cpp kubernetes",
 	} {
 		q := request(t, "llama3.1-8b", gpu)
 		r := Row{Card: &q.Cards[0], Formats: Formats{KV: unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Batch: 8, GPUs: 1}
@@ -234,7 +245,8 @@ func TestLaunchLimits(t *testing.T) {
 		row, engine int
 		want        string
 	}{
-		{0, 0, "--max-num-seqs 64 --max-num-batched-tokens 8192"}, {1, 0, "--max-num-seqs 8 --max-num-batched-tokens 2048"}, {5, 0, "--max-num-batched-tokens 4096"},
+		{0, 0, "--max-num-seqs 64 --max-num-batched-tokens 8192"}, {1, 0, "--max-num-seqs 8 --max-num-batched-tokens 2048"},
+		{5, 0, "--max-num-batched-tokens 4096"},
 		{0, 1, "--max-running-requests 64 --chunked-prefill-size 8192"},   // of each of 3 replicas
 		{3, 1, "--max-running-requests 512 --chunked-prefill-size 16384"}, // divided among 2 ranks of attention
 		{0, 2, "--max_batch_size 64 --max_num_tokens 8192"}, {0, 3, "--parallel 64 --ctx-size 92160"}, {6, 3, "--parallel 256 --ctx-size 368640"},
@@ -247,7 +259,8 @@ func TestLaunchLimits(t *testing.T) {
 	q.Prompt = serving.Lengths{Kind: "uniform", Low: 100, High: 9000}
 	r := Row{Card: &q.Cards[0], Formats: Formats{KV: unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Batch: 4096, GPUs: 1, Scheme: "w16a16"}
 	launches := Launches(&r, q, "org/model")
-	for i, want := range []string{"--max-model-len 10413 --max-num-seqs 2048 --max-num-batched-tokens 2048", "--max-running-requests 4096", "--enable_chunked_prefill", "--parallel 3 --ctx-size 31239"} {
+	for i, want := range []string{"--max-model-len 10413 --max-num-seqs 2048 --max-num-batched-tokens 2048", "--max-running-requests 4096",
+		"--enable_chunked_prefill", "--parallel 3 --ctx-size 31239"} {
 		if got := strings.Join(launches[i].Args, " "); !strings.Contains(got, want) {
 			t.Errorf("%s is started by %s, want %s", launches[i].Engine, got, want)
 		}
@@ -293,8 +306,10 @@ func TestLaunchesNameCheckpoints(t *testing.T) {
 	q := request(t, "llama3.1-8b", "h100")
 	row := Row{Card: &q.Cards[0], Formats: Formats{"", unit.BF16}, Split: Split{1, 1, 1, 0}, DP: 1, Batch: 1, GPUs: 1}
 	for checkpoint, want := range map[string][2]string{
-		"-q": {"./-q", "./-q.gguf"}, "--help": {"./--help", "./--help.gguf"}, "a b/-n": {"a b/-n", "./-n.gguf"}, "./-x.gguf": {"./-x.gguf", "./-x.gguf"},
-		"-x.gguf": {"./-x.gguf", "./-x.gguf"}, "it's $(x); rm\n`x`": {"it's $(x); rm\n`x`", "it's $(x); rm\n`x`.gguf"}, "org/name": {"org/name", "name.gguf"}, "d/x.gguf": {"d/x.gguf", "d/x.gguf"},
+		"-q": {"./-q", "./-q.gguf"}, "--help": {"./--help", "./--help.gguf"}, "a b/-n": {"a b/-n", "./-n.gguf"},
+		"./-x.gguf": {"./-x.gguf", "./-x.gguf"},
+		"-x.gguf":   {"./-x.gguf", "./-x.gguf"}, "it's $(x); rm\n`x`": {"it's $(x); rm\n`x`", "it's $(x); rm\n`x`.gguf"},
+		"org/name": {"org/name", "name.gguf"}, "d/x.gguf": {"d/x.gguf", "d/x.gguf"},
 	} {
 		for _, l := range Launches(&row, q, checkpoint) {
 			if l.Args == nil {

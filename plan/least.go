@@ -49,9 +49,9 @@ func (s *search) waits(r *Row) float64 {
 	return float64(s.card.Machines.Machine.Waiting) * float64(r.GPUs) / rate / s.q.Gen.MeanLength() * s.lone(r)
 }
 
-// lone is the part of the energy that is certain where replicas share experts at a rate: those of all serve a prompt that comes alone, so that it takes less than
-// one of several that each replica has. Random cases come to 13 % less, and with drafts, by which answers take fewer steps beside their prompt, to 19 %
-// (TestBoundsOfEnergy).
+// lone is the part of the energy that is certain where replicas share experts at a rate: those of all serve a prompt that comes alone, so
+// that it takes less than one of several that each replica has. Random cases come to 13 % less, and with drafts, by which answers take
+// fewer steps beside their prompt, to 19 % (TestBoundsOfEnergy).
 func (s *search) lone(r *Row) float64 {
 	switch {
 	case s.q.rate() == 0 || r.Split.sharing() == 1:
@@ -71,13 +71,14 @@ func (s *search) dear(c *config, units int) bool {
 type wave struct {
 	p        *analytic.Predictor
 	q        *Request
-	budgets  []int                            // most tokens of a step that servers of the search have
-	shortest int                              // most tokens of the shortest of steps
-	gain     float64                          // tokens of a decode step, by speculation more than one
-	drafts   int                              // tokens that a decode step verifies besides those of its own at least
-	prompt   analytic.StepCost                // what a prompt adds to steps at the least
-	full     unit.Seconds                     // time of a step that is full of prompts; 0 before it is known
-	known    map[[4]float64]analytic.StepCost // decode steps, by their batch, context, sequences of all replicas that share experts, and drafts
+	budgets  []int             // most tokens of a step that servers of the search have
+	shortest int               // most tokens of the shortest of steps
+	gain     float64           // tokens of a decode step, by speculation more than one
+	drafts   int               // tokens that a decode step verifies besides those of its own at least
+	prompt   analytic.StepCost // what a prompt adds to steps at the least
+	full     unit.Seconds      // time of a step that is full of prompts; 0 before it is known
+	// Decode steps, by their batch, context, sequences of all replicas that share experts, and drafts.
+	known map[[4]float64]analytic.StepCost
 }
 
 // wave prices the steps that deployments are bounded by, which are the same for any number of units.
@@ -122,8 +123,8 @@ func (q *Request) roomless(batch, fits int) int {
 	return sizes[len(sizes)-1]
 }
 
-// among is the least where on average one of these batches decodes, of rising size, and none beyond the first whose step takes longer than the
-// target, by so much slower than expected.
+// among is the least where on average one of these batches decodes, of rising size, and none beyond the first whose step takes longer than
+// the target, by so much slower than expected.
 func (w *wave) among(all []decoding, slower float64) (took unit.Seconds, energy unit.Joules) {
 	if target := w.q.Targets.TPOT; target > 0 {
 		first := sort.Search(len(all)-1, func(i int) bool { return w.decode(all[i].batch).Time.Times(slower) > target })
@@ -134,8 +135,9 @@ func (w *wave) among(all []decoding, slower float64) (took unit.Seconds, energy 
 	return took.Times(1/w.gain) + w.prompt.Time, energy.Times(1/w.gain) + w.prompt.Energy
 }
 
-// share is the least that the steps of an answer take for each of the sequences that decode. A larger batch shortens no step and saves no energy, so that
-// batches between two are not priced where a step of the smaller one takes more than the least even if it is shared by as many as they have at most.
+// share is the least that the steps of an answer take for each of the sequences that decode. A larger batch shortens no step and saves no
+// energy, so that batches between two are not priced where a step of the smaller one takes more than the least even if it is shared by as
+// many as they have at most.
 func (w *wave) share(all []decoding) (took unit.Seconds, energy unit.Joules) {
 	took, energy = unit.Seconds(math.Inf(1)), unit.Joules(math.Inf(1))
 	each := func(d *decoding, batch float64) (unit.Seconds, unit.Joules) {
@@ -186,7 +188,8 @@ func (w *wave) decode(batch float64) analytic.StepCost {
 	return w.step(batch, w.context(), batch*float64(w.p.Par.ExpertReplicas()))
 }
 
-// step is a step in which a batch decodes with a mean context and nothing else is, where all replicas that share experts have so many sequences.
+// step is a step in which a batch decodes with a mean context and nothing else is, where all replicas that share experts have so many
+// sequences.
 func (w *wave) step(batch, context, sequences float64) analytic.StepCost {
 	if w.q.steps() == 0 {
 		return analytic.StepCost{}
@@ -240,7 +243,8 @@ func (w *wave) added(tokens float64, decodes []decoding) (time unit.Seconds, ene
 		}
 		slices.Sort(chunks)
 		for _, chunk := range slices.Compact(chunks) {
-			groups := []operator.Group{{Batch: d.batch, New: 1, Past: w.context(), Logits: 1}, {Batch: chunk / min(chunk, tokens), New: min(chunk, tokens), Past: max(tokens-chunk, 0) / 2, Logits: 1}}
+			groups := []operator.Group{{Batch: d.batch, New: 1, Past: w.context(), Logits: 1},
+				{Batch: chunk / min(chunk, tokens), New: min(chunk, tokens), Past: max(tokens-chunk, 0) / 2, Logits: 1}}
 			if w.q.steps() == 0 {
 				groups = groups[1:]
 			}
@@ -298,9 +302,9 @@ func (w *wave) longest(s *search, c *config) unit.Seconds {
 	return min(c.mixed, w.apart(s, c, 1))
 }
 
-// apart is longest where so many units only prefill, and the others that are allowed decode. Without the factor the truth is up to 1.4 % below the
-// bound in random cases, 5 % where replicas share experts, since the mean time of their steps is below that of a mean step, and 14 % where lengths differ
-// besides (TestBoundsOfLatency).
+// apart is longest where so many units only prefill, and the others that are allowed decode. Without the factor the truth is up to 1.4 %
+// below the bound in random cases, 5 % where replicas share experts, since the mean time of their steps is below that of a mean step, and
+// 14 % where lengths differ besides (TestBoundsOfLatency).
 func (w *wave) apart(s *search, c *config, prefill int) unit.Seconds {
 	units := s.mostUnits(c, none) - prefill
 	if units < 1 || s.q.Together {
@@ -315,9 +319,10 @@ func (w *wave) apart(s *search, c *config, prefill int) unit.Seconds {
 	return (c.single.TTFT.Expected + w.decodes(s.q.rate()*c.slower/float64(units*c.DP), 0)).Times(less)
 }
 
-// decodes bounds the time for which a request decodes, where requests come to a replica at a rate and the prompt of each adds a time to its steps. A
-// sequence decodes beside as many as come while it does (Little's law), which turn by turn lifts the bound. As many prompts lengthen its steps, but for
-// one: a router that gives requests to replicas in turn lets all others have one before the next comes to the same replica.
+// decodes bounds the time for which a request decodes, where requests come to a replica at a rate and the prompt of each adds a time to
+// its steps. A sequence decodes beside as many as come while it does (Little's law), which turn by turn lifts the bound. As many prompts
+// lengthen its steps, but for one: a router that gives requests to replicas in turn lets all others have one before the next comes to the
+// same replica.
 func (w *wave) decodes(rate float64, prompt unit.Seconds) (time unit.Seconds) {
 	share := 1 - rate*float64(prompt)
 	if share <= 0 {
@@ -341,8 +346,8 @@ func (w *wave) decodes(rate float64, prompt unit.Seconds) (time unit.Seconds) {
 	return time
 }
 
-// held bounds by how much longer so many steps are for prompts that come to any of the replicas which share experts: all of them wait for one that has a
-// prompt. Prompts that come in the same step may take as long as one, of which a step with little room has a part.
+// held bounds by how much longer so many steps are for prompts that come to any of the replicas which share experts: all of them wait for
+// one that has a prompt. Prompts that come in the same step may take as long as one, of which a step with little room has a part.
 func (w *wave) held(rate, batch float64, step *analytic.StepCost, steps float64) unit.Seconds {
 	peers := float64(w.p.Par.ExpertReplicas())
 	if peers == 1 || w.p.Par.MicroBatches > 1 {
@@ -350,13 +355,14 @@ func (w *wave) held(rate, batch float64, step *analytic.StepCost, steps float64)
 	}
 	each, sequences := w.together(batch)
 	chunk := operator.Group{Batch: 1, New: min(w.q.Prompt.MeanLength(), max(float64(w.shortest)-batch, 1)), Logits: 1}
-	c := w.p.StepCost([]operator.Group{{Batch: each, New: 1, Past: w.context(), Logits: 1}, chunk}, sequences+max(peers-sequences-1, 0)+chunk.New)
+	c := w.p.StepCost([]operator.Group{{Batch: each, New: 1, Past: w.context(), Logits: 1}, chunk},
+		sequences+max(peers-sequences-1, 0)+chunk.New)
 	come := steps*(1-math.Exp(-rate*peers*float64(step.Time))) - 1
 	return max(c.Time-c.Waits-step.Time, 0).Times(max(come, 0))
 }
 
-// enough bounds from below how many units clients that wait for their answers take, by their time per token, and says how many are likely. It reports whether as many as are
-// allowed may do. Other limits of sequences than the scheduler's may shorten steps further.
+// enough bounds from below how many units clients that wait for their answers take, by their time per token, and says how many are likely.
+// It reports whether as many as are allowed may do. Other limits of sequences than the scheduler's may shorten steps further.
 func (w *wave) enough(s *search, c *config) bool {
 	target := s.q.Targets.TPOT
 	units := s.q.unlike(c, 1, s.mostUnits(c, none))
@@ -397,11 +403,12 @@ func (w *wave) prompts(n float64) unit.Seconds {
 	return w.full.Times(n / together)
 }
 
-// leastTPOT bounds the time per token of clients that wait for their answers, at the end of the interval that is asked for: of the time of a
-// request, which longest bounds, the prompts of all clients of a replica may take a part, in full steps and in the two at either end. By Little's law no
-// larger part of the clients waits for first tokens, and the steps of the others have as many sequences. The host keeps a first
-// token for as long as it launches the next step, which takes less than a prompt does. It is 0, for no bound, where answers are too short for that.
-// Clients of a pipeline of several batches that come back together are all in one of them, and may take less: the deployment with one batch has as good a row then.
+// leastTPOT bounds the time per token of clients that wait for their answers, at the end of the interval that is asked for: of the time of
+// a request, which longest bounds, the prompts of all clients of a replica may take a part, in full steps and in the two at either end. By
+// Little's law no larger part of the clients waits for first tokens, and the steps of the others have as many sequences. The host keeps a
+// first token for as long as it launches the next step, which takes less than a prompt does. It is 0, for no bound, where answers are too
+// short for that. Clients of a pipeline of several batches that come back together are all in one of them, and may take less: the
+// deployment with one batch has as good a row then.
 func (w *wave) leastTPOT(s *search, c *config, units int) unit.Seconds {
 	n := s.q.steps()
 	if s.q.Load.Concurrency == 0 || n < fewestSteps || c.MicroBatches > 1 && !s.q.fixed() { // batches of a pipeline differ with the lengths
@@ -417,8 +424,9 @@ func (w *wave) leastTPOT(s *search, c *config, units int) unit.Seconds {
 // fewestSteps is the steps of the shortest answers whose time per token is bounded.
 const fewestSteps = 8
 
-// mean bounds the mean step of an answer that decodes beside between few and many sequences: half of its steps have no less than the mean context, and the
-// others no less than that of a prompt. Where an engine changes kernels many may take less time than few. Prompts may let the host launch steps ahead.
+// mean bounds the mean step of an answer that decodes beside between few and many sequences: half of its steps have no less than the mean
+// context, and the others no less than that of a prompt. Where an engine changes kernels many may take less time than few. Prompts may let
+// the host launch steps ahead.
 func (w *wave) mean(few, many float64) unit.Seconds {
 	least := unit.Seconds(math.Inf(1))
 	for _, batch := range [...]float64{max(math.Floor(few)-1, 1), max(many, 1)} {
@@ -442,8 +450,8 @@ func (s *search) dividedTPOT(c *config, units int) unit.Seconds {
 	return st.TPOT.Times(0.97 * c.slower)
 }
 
-// farther reports whether the targets are missed with so many units of a deployment, and no row or miss of the card depends on by how much. The steady state
-// need not be worked out then.
+// farther reports whether the targets are missed with so many units of a deployment, and no row or miss of the card depends on by how
+// much. The steady state need not be worked out then.
 func (s *search) farther(c *config, units int) bool { return s.outdone(s.leastMiss(c, units)) }
 
 // outdone reports whether a miss by at least so much is no nearer than another one of the card, or than a row.
@@ -470,8 +478,8 @@ func (s *search) leastMiss(c *config, units int) float64 {
 	return float64(s.leastE2E(c, units) / longest)
 }
 
-// leastOpenMiss bounds by how many times too much the time per token is at a rate, where so many units decode: by steps without prompts. Random cases come to
-// 1 % less (TestBounds), and to less still where lengths differ or batches of a pipeline wait for each other.
+// leastOpenMiss bounds by how many times too much the time per token is at a rate, where so many units decode: by steps without prompts.
+// Random cases come to 1 % less (TestBounds), and to less still where lengths differ or batches of a pipeline wait for each other.
 func (s *search) leastOpenMiss(c *config, units int) float64 {
 	less := 0.97
 	switch {

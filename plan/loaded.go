@@ -122,8 +122,8 @@ func (b incumbent) with(s *search, r *Row) incumbent {
 }
 
 // loaded works out the steady states of the deployments, until those left cannot be better than the
-// best one found. With first it ends at the first that qualifies, which stays open with those after it. Deployments beyond the limit stay open too.
-// All stay open where none within the limit qualifies and one beyond it may.
+// best one found. With first it ends at the first that qualifies, which stays open with those after it. Deployments beyond the limit stay
+// open too. All stay open where none within the limit qualifies and one beyond it may.
 func (s *search) loaded(ctx context.Context, first bool) {
 	ends, found := true, none
 	s.first, s.cut = first, false
@@ -307,7 +307,8 @@ func lone(p *analytic.Prepared, replicas int, tokens float64) float64 {
 // plus is a span with so many times another.
 func plus(a, b analytic.Span, times float64) analytic.Span {
 	return analytic.Span{
-		Floor: a.Floor + b.Floor.Times(times), Expected: a.Expected + b.Expected.Times(times), Low: a.Low + b.Low.Times(times), High: a.High + b.High.Times(times),
+		Floor: a.Floor + b.Floor.Times(times), Expected: a.Expected + b.Expected.Times(times), Low: a.Low + b.Low.Times(times),
+		High: a.High + b.High.Times(times),
 	}
 }
 
@@ -328,7 +329,8 @@ func (s *search) ready(c *config) error {
 func (s *search) tooMany(c *config, units int) {
 	r := c.Row
 	s.sized(&r, units)
-	r.TTFT, r.TPOT, r.E2E = c.single.TTFT.Expected.Times(c.slower), c.single.TPOT.Expected.Times(c.slower), c.single.E2E.Expected.Times(c.slower)
+	r.TTFT, r.TPOT, r.E2E = c.single.TTFT.Expected.Times(c.slower), c.single.TPOT.Expected.Times(c.slower),
+		c.single.E2E.Expected.Times(c.slower)
 	s.falls(&r)
 }
 
@@ -567,5 +569,6 @@ func (s *search) expect(c *config, r *Row) {
 	span := func(alone analytic.Span, mean, high unit.Seconds) analytic.Span {
 		return analytic.Span{Floor: alone.Floor, Expected: mean, Low: mean.Times(float64(alone.Low / max(alone.Expected, 1e-12))), High: high}
 	}
-	r.Estimate = Spans{span(c.single.TTFT, expected.TTFT, r.TTFT), span(c.single.TPOT, expected.TPOT, r.TPOT), span(c.single.E2E, expected.E2E, r.E2E)}
+	r.Estimate = Spans{span(c.single.TTFT, expected.TTFT, r.TTFT), span(c.single.TPOT, expected.TPOT, r.TPOT),
+		span(c.single.E2E, expected.E2E, r.E2E)}
 }

@@ -54,15 +54,17 @@ func lengths(random *rand.Rand, mean float64) serving.Lengths {
 	return serving.Traced("trace.csv", []int{1, int(mean), int(mean), int(3 * mean)})
 }
 
-// deployments are random ones at a rate, ranked by an objective, which were bounded and are ready: of dense models and mixtures, with drafts in every third
-// case, and lengths that differ in every fifth.
+// deployments are random ones at a rate, ranked by an objective, which were bounded and are ready: of dense models and mixtures, with
+// drafts in every third case, and lengths that differ in every fifth.
 func deployments(t *testing.T, by Objective, cases int) iter.Seq2[*search, *config] {
 	random := rand.New(rand.NewPCG(15, 11))
 	spaces := []*Request{
-		request(t, "qwen3-30b-a3b", "h200", "l40s"), request(t, "gpt-oss-120b", "h100", "b200"), request(t, "deepseek-v3", "h200"), request(t, "llama3.1-8b", "l40s", "h100"),
+		request(t, "qwen3-30b-a3b", "h200", "l40s"), request(t, "gpt-oss-120b", "h100", "b200"), request(t, "deepseek-v3", "h200"),
+		request(t, "llama3.1-8b", "l40s", "h100"),
 		requestOn(t, "sglang", "llama3.1-8b", "l40s", "h100"),
 	}
-	splits := []Split{{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}, {8, 1, 1, 0}, {2, 2, 1, 0}, {1, 4, 1, 0}, {1, 2, 2, 0}, {1, 1, 4, 0}, {2, 1, 8, 0}, {1, 1, 8, 0}, {2, 1, 1, 8}, {4, 1, 16, 0}}
+	splits := []Split{{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}, {8, 1, 1, 0}, {2, 2, 1, 0}, {1, 4, 1, 0}, {1, 2, 2, 0}, {1, 1, 4, 0},
+		{2, 1, 8, 0}, {1, 1, 8, 0}, {2, 1, 1, 8}, {4, 1, 16, 0}}
 	return func(yield func(*search, *config) bool) {
 		for i := range cases {
 			q := *spaces[random.IntN(len(spaces))]
@@ -174,7 +176,8 @@ func TestExtrasEqualBruteForce(t *testing.T) {
 		switch {
 		case want == nil && len(got.Rows) == 0:
 		case want == nil || len(got.Rows) == 0 || want.String() != got.Rows[0].String():
-			t.Errorf("%d: by %s, %+v at %v: found %d rows, %v; by brute force %v", i, q.By, q.Targets, q.Load.Rate, len(got.Rows), first(got.Rows), want)
+			t.Errorf("%d: by %s, %+v at %v: found %d rows, %v; by brute force %v", i, q.By, q.Targets, q.Load.Rate, len(got.Rows), first(got.Rows),
+				want)
 		default:
 			if found++; want.extras() > 0 {
 				extra++
@@ -292,7 +295,8 @@ func TestClientsEqualBruteForce(t *testing.T) {
 func TestBounds(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 6))
 	spaces := []*Request{request(t, "llama3.1-8b", "l40s", "h100"), request(t, "qwen3-30b-a3b", "h200")}
-	splits := [][]Split{{{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}, {1, 2, 1, 0}, {1, 4, 1, 0}}, {{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}, {1, 1, 2, 0}, {1, 1, 8, 0}, {2, 1, 4, 0}}}
+	splits := [][]Split{{{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}, {1, 2, 1, 0}, {1, 4, 1, 0}},
+		{{1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}, {1, 1, 2, 0}, {1, 1, 8, 0}, {2, 1, 4, 0}}}
 	for i := range testkit.Cases(8, 40) {
 		q := *spaces[i%2]
 		q.By, q.Batches, q.MaxGPUs = Objective(Objectives()[i/2%4]), DefaultBatches(), 8
@@ -339,7 +343,8 @@ func TestBounds(t *testing.T) {
 							boundsAtRate(t, &s, c, &r, units)
 						}
 						if s.bound(c) > s.figure(&r)*(1+1e-9) && s.figure(&r) > 0 || s.bound(c) > s.figure(&r)*(1-1e-9) && s.figure(&r) < 0 {
-							t.Errorf("by %s, %v + %v tokens, %+v: %v ranks by %g, its bound is %g", q.By, &q.Prompt, &q.Gen, q.Load, &r, s.figure(&r), s.bound(c))
+							t.Errorf("by %s, %v + %v tokens, %+v: %v ranks by %g, its bound is %g", q.By, &q.Prompt, &q.Gen, q.Load, &r, s.figure(&r),
+								s.bound(c))
 						}
 					}
 				}

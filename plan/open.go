@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// The deployments of a split are bounded three times: first by the GPUs of a replica and the power of those that wait, then by the time of a request alone,
-// and last by the share of its steps that the load takes.
-// The search prices steps of the deployment at the head of the queue only, because the others rank no better than the head, whatever their steps cost.
+// The deployments of a split are bounded three times: first by the GPUs of a replica and the power of those that wait, then by the time of
+// a request alone, and last by the share of its steps that the load takes.
+// The search prices steps of the deployment at the head of the queue only, because the others rank no better than the head, whatever their
+// steps cost.
 
 // list lists a split, or its deployments where it takes steps to bound what they rank by.
 func (s *search) list(f Formats, split Split) {

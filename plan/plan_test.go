@@ -88,7 +88,8 @@ func single(t *testing.T, q *Request, r *Row) bool {
 	}
 	c := &analytic.Case{
 		Model: m, Scheme: scheme, Price: r.Card.Price, Workload: *q.workload(r.Batch),
-		Parallel: analytic.Parallelism{TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, DP: r.DP, MicroBatches: r.MicroBatches, GPUsPerNode: g.GPUsPerNode},
+		Parallel: analytic.Parallelism{TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, DP: r.DP, MicroBatches: r.MicroBatches,
+			GPUsPerNode: g.GPUsPerNode},
 	}
 	e := r.Card.Machines.Machine.Engine
 	if engine.Runs(e, m, g, &scheme) != nil {
@@ -141,7 +142,8 @@ func TestSearchEqualsBruteForce(t *testing.T) {
 		case want == nil || len(got.Rows) == 0:
 			t.Errorf("%d: %+v: found %d rows, by brute force %v", i, q.Targets, len(got.Rows), want)
 		case math.Abs(q.score(want)/q.score(&got.Rows[0])-1) > 1e-12 || want.String() != got.Rows[0].String():
-			t.Errorf("%d: by %s, %+v, %+v: found %v (%v), by brute force %v (%v)", i, q.By, q.Targets, q.Load, &got.Rows[0], q.score(&got.Rows[0]), want, q.score(want))
+			t.Errorf("%d: by %s, %+v, %+v: found %v (%v), by brute force %v (%v)", i, q.By, q.Targets, q.Load, &got.Rows[0], q.score(&got.Rows[0]),
+				want, q.score(want))
 		default:
 			found++
 		}
@@ -186,7 +188,8 @@ func TestPareto(t *testing.T) {
 	for i := range r.Rows {
 		a := &r.Rows[i]
 		worse := slices.ContainsFunc(r.Rows, func(b Row) bool {
-			return b.PerMillion <= a.PerMillion && b.TTFT <= a.TTFT && b.TPOT <= a.TPOT && (b.PerMillion < a.PerMillion || b.TTFT < a.TTFT || b.TPOT < a.TPOT)
+			return b.PerMillion <= a.PerMillion && b.TTFT <= a.TTFT && b.TPOT <= a.TPOT &&
+				(b.PerMillion < a.PerMillion || b.TTFT < a.TTFT || b.TPOT < a.TPOT)
 		})
 		if a.Pareto == worse {
 			t.Errorf("%v: Pareto %v, but another is better: %v", a, a.Pareto, worse)

@@ -71,11 +71,12 @@ type Objective string
 
 // The objectives.
 const (
-	Cost       Objective = "cost"       // dollars an hour where a load is given, else dollars a token
-	Energy     Objective = "energy"     // joules a token
-	Latency    Objective = "latency"    // the time of a request
-	Throughput Objective = "throughput" // tokens a second: of all GPUs where their number or a budget is bounded and no load is given, else of each
-	ByModel    Objective = "model"      // the order in which the models are named, and cost among deployments of one
+	Cost    Objective = "cost"    // dollars an hour where a load is given, else dollars a token
+	Energy  Objective = "energy"  // joules a token
+	Latency Objective = "latency" // the time of a request
+	// Tokens a second: of all GPUs where their number or a budget is bounded and no load is given, else of each.
+	Throughput Objective = "throughput"
+	ByModel    Objective = "model" // the order in which the models are named, and cost among deployments of one
 )
 
 // Objectives lists the objectives.
@@ -130,8 +131,10 @@ func (r *Request) finite() error {
 		name  string
 		value float64
 	}{
-		{"TTFT", float64(r.Targets.TTFT)}, {"TPOT", float64(r.Targets.TPOT)}, {"time of a request", float64(r.Targets.E2E)}, {"rate", r.Load.Rate},
-		{"concurrency", float64(r.Load.Concurrency)}, {"throughput", r.Load.Throughput}, {"budget", float64(r.Budget)}, {"number of GPUs", float64(r.MaxGPUs)},
+		{"TTFT", float64(r.Targets.TTFT)}, {"TPOT", float64(r.Targets.TPOT)}, {"time of a request", float64(r.Targets.E2E)},
+		{"rate", r.Load.Rate},
+		{"concurrency", float64(r.Load.Concurrency)}, {"throughput", r.Load.Throughput}, {"budget", float64(r.Budget)},
+		{"number of GPUs", float64(r.MaxGPUs)},
 	} {
 		if !(f.value >= 0 && f.value <= math.MaxFloat64) {
 			return fmt.Errorf("a %s of %g: want a number above 0", f.name, f.value)

@@ -129,7 +129,8 @@ func (r *Row) Args(q *Request) []string {
 		flag    string
 		n, none int
 	}{
-		{"--tp", r.Split.TP, 1}, {"--pp", r.Split.PP, 1}, {"--ep", r.Split.EP, 1}, {"--moe-tp", r.Split.MoETP, 0}, {"--dp", r.DP, 1}, {"--micro-batches", r.MicroBatches, parts},
+		{"--tp", r.Split.TP, 1}, {"--pp", r.Split.PP, 1}, {"--ep", r.Split.EP, 1}, {"--moe-tp", r.Split.MoETP, 0}, {"--dp", r.DP, 1},
+		{"--micro-batches", r.MicroBatches, parts},
 	} {
 		if n.n != n.none {
 			args = append(args, n.flag, strconv.Itoa(n.n))
@@ -200,7 +201,8 @@ func (q *Request) place(c *Card) int {
 // fewer settings that a server does not start with, time of a request, and the order of the search.
 func (q *Request) compare(a, b *Row) int {
 	return cmp.Or(
-		cmp.Compare(q.place(a.Card), q.place(b.Card)), cmp.Compare(q.score(a), q.score(b)), cmp.Compare(a.PerHour, b.PerHour), cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.extras(), b.extras()),
+		cmp.Compare(q.place(a.Card), q.place(b.Card)), cmp.Compare(q.score(a), q.score(b)), cmp.Compare(a.PerHour, b.PerHour),
+		cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.extras(), b.extras()),
 		cmp.Compare(a.E2E, b.E2E), cmp.Compare(a.order, b.order),
 	)
 }

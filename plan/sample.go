@@ -5,15 +5,17 @@ import (
 	"sort"
 )
 
-// Batches that start together are left out where they would rank behind the last row that is shown, by the time of a smaller batch: a larger one shortens no
-// step. Such rows are no better than those that are shown in all of price, TTFT and TPOT either. How far the last row shown is at most, a sample says.
+// Batches that start together are left out where they would rank behind the last row that is shown, by the time of a smaller batch: a
+// larger one shortens no step. Such rows are no better than those that are shown in all of price, TTFT and TPOT either. How far the last
+// row shown is at most, a sample says.
 
 // samples reports whether a sample saves estimates.
 func (q *Request) samples() bool {
 	return q.Top > 0 && !q.Load.Given() && (q.cheapest() || q.By == Latency)
 }
 
-// lessOfLarger is how many times as long a larger batch takes at least. In random cases none takes less time than a smaller one (TestLargerBatches).
+// lessOfLarger is how many times as long a larger batch takes at least. In random cases none takes less time than a smaller one
+// (TestLargerBatches).
 const lessOfLarger = 0.999
 
 // leastOf bounds what a larger batch than that of a row ranks by, where the search has a limit: by cost or latency.

@@ -56,7 +56,8 @@ func Search(ctx context.Context, q *Request) (*Result, error) {
 	for i := range found {
 		events := simulatedEvents
 		own.events[&own.Cards[i]] = &events
-		found[i] = search{q: &own, bounded: q.bounded(), card: &own.Cards[i], splits: own.Splits, miss: noMiss(), certain: noMiss(), limit: infinite}
+		found[i] = search{q: &own, bounded: q.bounded(), card: &own.Cards[i], splits: own.Splits, miss: noMiss(), certain: noMiss(),
+			limit: infinite}
 		if len(own.Splits) == 0 {
 			found[i].splits = DefaultSplits(own.Cards[i].Model, own.MaxGPUs)
 		}
@@ -69,7 +70,8 @@ func Search(ctx context.Context, q *Request) (*Result, error) {
 	return gather(q, found), nil
 }
 
-// simulatedEvents is how many events loads of clients are simulated for on each card: they bound how long a search takes, on every machine alike.
+// simulatedEvents is how many events loads of clients are simulated for on each card: they bound how long a search takes, on every machine
+// alike.
 const simulatedEvents = 2_000_000
 
 // gather ranks what was found on all cards.
@@ -223,7 +225,8 @@ func (s *search) caseOf(r *Row) (*analytic.Case, error) {
 		return nil, err
 	}
 	c.Parallel = analytic.Parallelism{
-		TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, MoETP: r.Split.MoETP, DP: r.DP, MicroBatches: r.MicroBatches, GPUsPerNode: m.GPU.GPUsPerNode,
+		TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, MoETP: r.Split.MoETP, DP: r.DP, MicroBatches: r.MicroBatches,
+		GPUsPerNode: m.GPU.GPUsPerNode,
 	}
 	if err := engine.Splits(m.Engine, s.card.Model, &c.Scheme, &c.Parallel); err != nil {
 		return nil, err

@@ -33,7 +33,8 @@ func TestShareOfAllBatches(t *testing.T) {
 						least, joules = min(least, c.Time.Times(q.steps()/d.batch)), min(joules, w.beyond(&c).Times(q.steps()/d.batch))
 					}
 					if took != least || energy != joules {
-						t.Errorf("%s on %s, %v: %v and %v a sequence, and %v and %v of all batches", model, s.card.GPU.Key, split, took, energy, least, joules)
+						t.Errorf("%s on %s, %v: %v and %v a sequence, and %v and %v of all batches", model, s.card.GPU.Key, split, took, energy, least,
+							joules)
 					}
 				}
 			}

@@ -62,7 +62,8 @@ func Breakdown(c *analytic.Case, r *breakdown.Report) (*Figure, error) {
 	f := &Figure{
 		Title: "Where parameters, work, time and energy go", Caption: Caption(c), body: v.draw,
 		Notes: []string{
-			"Bars are shares of the total at the head of their column. Parameters: of the whole model. FLOPs (of matrix products), memory traffic and time: " + whose +
+			"Bars are shares of the total at the head of their column. Parameters: of the whole model. FLOPs (of matrix products), memory " +
+				"traffic and time: " + whose +
 				". Energy: of all GPUs of a replica, without what they draw while they wait. Decode: one step at the mean context.",
 		},
 	}

@@ -16,21 +16,27 @@ func TestCaption(t *testing.T) {
 		v      Variable
 		want   string
 	}{
-		{func(*analytic.Case) {}, fixed, "llama2-70b · 8 × A100 SXM 80GB · native engine · TP 8 · batch 32 · prompt 1024, context 1152 · weights, KV, activations bf16 · llmprof"},
+		{func(*analytic.Case) {}, fixed,
+			"llama2-70b · 8 × A100 SXM 80GB · native engine · TP 8 · batch 32 · prompt 1024, context 1152 · weights, KV, activations bf16 · llmprof"},
 		{func(c *analytic.Case) {
 			c.Parallel.PP, c.Parallel.DP, c.Parallel.SP, c.Parallel.MicroBatches = 2, 3, true, 4
-		}, fixed, "llama2-70b · 48 × A100 SXM 80GB · native engine · TP 8 · PP 2 · DP 3 · SP · 4 micro-batches · batch 32 a replica · prompt 1024, context 1152 · weights, KV, activations bf16 · llmprof"},
+		}, fixed, "llama2-70b · 48 × A100 SXM 80GB · native engine · TP 8 · PP 2 · DP 3 · SP · 4 micro-batches · batch 32 a replica · prompt " +
+			"1024, context 1152 · weights, KV, activations bf16 · llmprof"},
 		{func(c *analytic.Case) { c.Scheme.Weights, c.Scheme.KV = unit.INT8, unit.FP8 }, ByBatch,
-			"llama2-70b · 8 × A100 SXM 80GB · native engine · TP 8 · batch varied · prompt 1024, context 1152 · weights int8, KV fp8, activations bf16 · llmprof"},
+			"llama2-70b · 8 × A100 SXM 80GB · native engine · TP 8 · batch varied · prompt 1024, context 1152 · weights int8, KV fp8, " +
+				"activations bf16 · llmprof"},
 		{func(c *analytic.Case) {
 			c.Scheme = models.Scheme{Name: "w4a16-g128", Weights: unit.INT4, Act: unit.BF16, Group: 128}
-		}, ByTP, "llama2-70b · A100 SXM 80GB · native engine · TP varied · batch 32 · prompt 1024, context 1152 · weights int4 (w4a16-g128), KV, activations bf16 · llmprof"},
+		}, ByTP, "llama2-70b · A100 SXM 80GB · native engine · TP varied · batch 32 · prompt 1024, context 1152 · weights int4 (w4a16-g128), " +
+			"KV, activations bf16 · llmprof"},
 		{func(c *analytic.Case) {
 			c.Workload.CachedPrefix, c.Workload.Chunk, c.Workload.AllLogits = 512, 256, true
 		}, ByContext,
-			"llama2-70b · 8 × A100 SXM 80GB · native engine · TP 8 · batch 32 · prompt varied (512 cached) in chunks of 256 with all logits, 128 generated · weights, KV, activations bf16 · llmprof"},
+			"llama2-70b · 8 × A100 SXM 80GB · native engine · TP 8 · batch 32 · prompt varied (512 cached) in chunks of 256 with all logits, 128 " +
+				"generated · weights, KV, activations bf16 · llmprof"},
 		{func(c *analytic.Case) { c.Scheme.Weights, c.Scheme.Act = unit.FP8, unit.FP8 }, fixed,
-			"llama2-70b · 8 × A100 SXM 80GB · native engine · TP 8 · batch 32 · prompt 1024, context 1152 · weights, activations fp8, KV bf16 · llmprof"},
+			"llama2-70b · 8 × A100 SXM 80GB · native engine · TP 8 · batch 32 · prompt 1024, context 1152 · weights, activations fp8, KV bf16 · " +
+				"llmprof"},
 	} {
 		c := testCase(t, "llama2-70b", "a100", 32, 8)
 		q.change(c)

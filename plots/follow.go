@@ -60,7 +60,8 @@ func Follow(caption string, lines []BatchLine) (*Figure, error) {
 	case len(v.engines) > mostRows:
 		return nil, fmt.Errorf("follow: %d engines: at most %d fit in one picture", len(v.engines), mostRows)
 	}
-	notes := []string{"Marks: median of the observations, with its 95 % interval where that is wider than the mark. Bands: 90 % interval of the expected time. Floor: data-sheet peaks at perfect overlap. Both axes are logarithmic."}
+	notes := []string{"Marks: median of the observations, with its 95 % interval where that is wider than the mark. Bands: 90 % interval " +
+		"of the expected time. Floor: data-sheet peaks at perfect overlap. Both axes are logarithmic."}
 	if left := len(v.batches) - mostBatches; left > 0 {
 		v.batches = spread(v.batches, mostBatches)
 		lines = slices.DeleteFunc(slices.Clone(lines), func(c BatchLine) bool { return !slices.Contains(v.batches, c.Batch) })
@@ -99,7 +100,8 @@ func (c *BatchLine) check() error {
 	for i := range c.Predicted {
 		s := &c.Predicted[i]
 		if s.Prompt < 1 || !finite(float64(s.Floor), float64(s.Expected), float64(s.Low), float64(s.High)) || !shown(float64(s.Expected)) {
-			return fmt.Errorf("follow: batch %d, prompt %d is predicted to take %v (%v to %v): want times above 0", c.Batch, s.Prompt, s.Expected, s.Low, s.High)
+			return fmt.Errorf("follow: batch %d, prompt %d is predicted to take %v (%v to %v): want times above 0", c.Batch, s.Prompt, s.Expected,
+				s.Low, s.High)
 		}
 		if i > 0 && s.Prompt <= c.Predicted[i-1].Prompt {
 			return fmt.Errorf("follow: batch %d: prompt %d comes after %d: want them to rise", c.Batch, s.Prompt, c.Predicted[i-1].Prompt)
@@ -107,7 +109,8 @@ func (c *BatchLine) check() error {
 	}
 	for _, s := range c.Observed {
 		if s.Prompt < 1 || !shown(s.Value) || !finite(s.Low, s.High) {
-			return fmt.Errorf("follow: batch %d, prompt %d was observed to take %v s (%v to %v): want times above 0", c.Batch, s.Prompt, s.Value, s.Low, s.High)
+			return fmt.Errorf("follow: batch %d, prompt %d was observed to take %v s (%v to %v): want times above 0", c.Batch, s.Prompt, s.Value,
+				s.Low, s.High)
 		}
 	}
 	return nil

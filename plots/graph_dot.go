@@ -32,7 +32,8 @@ func GraphDOT(c *analytic.Case, r *breakdown.Report, p Phases) (string, error) {
 	t := g.trace()
 	var b strings.Builder
 	fmt.Fprintf(&b, "digraph llmprof {\n  label=%s; labelloc=t; fontname=\"Liberation Sans\"; fontsize=10;\n", quote(label))
-	b.WriteString("  rankdir=TB; ranksep=0.16; nodesep=0.3;\n  node [shape=plain, fontname=\"Liberation Sans\", fontsize=8];\n  edge [arrowsize=0.5];\n")
+	b.WriteString("  rankdir=TB; ranksep=0.16; nodesep=0.3;\n  node [shape=plain, fontname=\"Liberation Sans\", fontsize=8];\n  edge " +
+		"[arrowsize=0.5];\n")
 	for i := range g.clusters {
 		g.dotCluster(&b, i, t.sums)
 	}
@@ -74,7 +75,8 @@ func (g *graph) dotCluster(b *strings.Builder, i int, sums []sum) {
 		if len(g.strip.order) > 0 {
 			title = letter(cl.kind) + ": " + title
 		}
-		fmt.Fprintf(b, "  subgraph cluster_%d {\n    label=%s; labeljust=l; style=filled; color=\"#f5f6f8\"; pencolor=\"#5f6368\"; fontsize=9;\n", i, quote(title))
+		fmt.Fprintf(b, "  subgraph cluster_%d {\n    label=%s; labeljust=l; style=filled; color=\"#f5f6f8\"; pencolor=\"#5f6368\"; fontsize=9;\n",
+			i, quote(title))
 		indent = "    "
 	}
 	for k, n := range cl.nodes {
@@ -121,7 +123,8 @@ func (g *graph) table(n *GraphNode) string {
 			bytes += " on the wire"
 		}
 		fmt.Fprintf(&b, `<tr><td bgcolor="%s"><font color="%s">%s %s</font></td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>`,
-			hex(colors.Bound(w.Bound)), hex(colors.Bound(w.Bound).On()), col.name, html.EscapeString(shareText(w.Share)), flops, bytes, html.EscapeString(intensity), w.Bound)
+			hex(colors.Bound(w.Bound)), hex(colors.Bound(w.Bound).On()), col.name, html.EscapeString(shareText(w.Share)), flops, bytes,
+			html.EscapeString(intensity), w.Bound)
 	}
 	b.WriteString("</table>")
 	return b.String()

@@ -32,7 +32,8 @@ const (
 	maxHeight   vg.Length = 14400 // largest height of a page in PDF: ISO 32000-1, annex C
 	graphNotes            = "One layer of each kind is drawn; figures are of all its repeats, on one GPU of each stage. " +
 		"The line at the left is the residual stream: blocks leave it and add to it again, branches run beside their block. " +
-		"Shapes after \"/\" are cut by tensor parallelism; diamonds are collectives. FLOP counts matrix products; B is memory traffic, of collectives what goes on the wire."
+		"Shapes after \"/\" are cut by tensor parallelism; diamonds are collectives. FLOP counts matrix products; B is memory traffic, of " +
+		"collectives what goes on the wire."
 )
 
 // Graph draws the model as a graph of its operators, with what each costs in the chosen phases.
@@ -52,7 +53,8 @@ func Graph(c *analytic.Case, r *breakdown.Report, p Phases) (*Figure, error) {
 	room := Width - 2*Margin
 	f.hold(g.height(room) + legendHeight(g.keys(), room))
 	if f.Height > maxHeight {
-		return nil, fmt.Errorf("model graph: %d kinds of layers and what is around them make a picture %.0f points high, and no page is higher than %.0f; DOT has no such limit",
+		return nil, fmt.Errorf("model graph: %d kinds of layers and what is around them make a picture %.0f points high, and no page is "+
+			"higher than %.0f; DOT has no such limit",
 			len(g.clusters), f.Height.Points(), maxHeight.Points())
 	}
 	f.body = g.draw
@@ -91,7 +93,8 @@ func (g *graph) keys() (keys []key) {
 			boundMark(c, b, vg.Point{X: box.Min.X, Y: box.Min.Y - 0.2})
 		}})
 	}
-	return append(keys, key{fmt.Sprintf("share of the phase's time; a full bar is %s", shareText(g.most)), func(c *draw.Canvas, b vg.Rectangle) {
+	return append(keys, key{fmt.Sprintf("share of the phase's time; a full bar is %s", shareText(g.most)), func(
+		c *draw.Canvas, b vg.Rectangle) {
 		fill(c, b, colors.Rule())
 		b.Max.X -= (b.Max.X - b.Min.X) / 3
 		fill(c, b, colors.Faint())

@@ -22,19 +22,23 @@ func TestOrderOfNodes(t *testing.T) {
 		"gemma4-26b-a4b": "( input_layernorm qkv_proj qk_norm_rotary kv_write sliding_attention o_proj all_reduce post_attention_layernorm ) " +
 			"( pre_feedforward_layernorm gate_up_proj activation down_proj all_reduce [ pre_feedforward_layernorm_2 mixture of experts " +
 			"post_feedforward_layernorm_2 post_feedforward_layernorm_1 all_reduce post_feedforward_layernorm ) ]",
-		// longcat_flash/modeling_longcat_flash.py: experts read what the first mlp reads; the second attention and mlp have the lines of the first
-		"longcat-flash": "( input_layernorm q_a_proj q_a_layernorm q_b_proj [ kv_a_proj kv_a_layernorm ] rotary kv_write kv_b_proj latent_attention o_proj all_reduce ) " +
+		// longcat_flash/modeling_longcat_flash.py: experts read what the first mlp reads; the second attention and mlp have the lines of the
+		// first
+		"longcat-flash": "( input_layernorm q_a_proj q_a_layernorm q_b_proj [ kv_a_proj kv_a_layernorm ] rotary kv_write kv_b_proj " +
+			"latent_attention o_proj all_reduce ) " +
 			"( post_attention_layernorm gate_up_proj activation down_proj [ mixture of experts ) ]",
 		// olmo2/modeling_olmo2.py: norms after both, and of the whole of q and k
 		"olmo2-7b": "( qkv_proj q_norm k_norm qk_norm_all_reduce rotary kv_write attention o_proj all_reduce post_attention_layernorm ) " +
 			"( gate_up_proj activation down_proj all_reduce post_feedforward_layernorm )",
 		// deepseek_v3/modeling_deepseek_v3.py: queries beside keys and values
-		"deepseek-v3": "( input_layernorm q_a_proj q_a_layernorm q_b_proj [ kv_a_proj kv_a_layernorm ] rotary kv_write kv_b_proj latent_attention o_proj all_reduce ) " +
+		"deepseek-v3": "( input_layernorm q_a_proj q_a_layernorm q_b_proj [ kv_a_proj kv_a_layernorm ] rotary kv_write kv_b_proj " +
+			"latent_attention o_proj all_reduce ) " +
 			"( post_attention_layernorm gate_up_proj activation down_proj all_reduce )",
 		// gptj/modeling_gptj.py: attention and mlp beside each other
 		"gpt-j-6b": "( ln_1 qkv_proj rotary kv_write attention o_proj all_reduce [ up_proj activation down_proj ] all_reduce )",
 		// falcon_h1/modeling_falcon_h1.py: attention and scan beside each other, a gated norm behind the scan
-		"falcon-h1-34b": "( input_layernorm qkv_proj rotary kv_write attention o_proj all_reduce [ in_proj causal_conv ssd_scan norm out_proj ] all_reduce ) " +
+		"falcon-h1-34b": "( input_layernorm qkv_proj rotary kv_write attention o_proj all_reduce [ in_proj causal_conv ssd_scan norm out_proj " +
+			"] all_reduce ) " +
 			"( post_attention_layernorm gate_up_proj activation down_proj all_reduce )",
 		// olmoe/modeling_olmoe.py
 		"olmoe-1b-7b": "( input_layernorm qkv_proj q_norm k_norm qk_norm_all_reduce rotary kv_write attention o_proj all_reduce ) " +

@@ -19,7 +19,8 @@ import (
 // TestOddGraphs draws graphs of what no model has, or says what is wrong with it.
 func TestOddGraphs(t *testing.T) {
 	c := testCase(t, "deepseek-v3", "h200", 1, 8)
-	one := breakdown.Operator{Name: "only", Kind: operator.GEMM, Format: unit.BF16, Work: roofline.Work{FLOPs: 1e9, Weights: 1e6}, Expected: 1e-3, Share: 1}
+	one := breakdown.Operator{Name: "only", Kind: operator.GEMM, Format: unit.BF16, Work: roofline.Work{FLOPs: 1e9, Weights: 1e6},
+		Expected: 1e-3, Share: 1}
 	with := func(f func(*breakdown.Operator)) breakdown.Operator { l := one; f(&l); return l }
 	many := make([]breakdown.Operator, 1000)
 	for i := range many {
@@ -53,7 +54,8 @@ func TestOddGraphs(t *testing.T) {
 		})}, ""},
 		{"vast", []breakdown.Operator{with(func(l *breakdown.Operator) { l.FLOPs, l.Weights, l.Expected = 1e300, 1e-300, 1e300 })}, ""},
 		{"NaN", []breakdown.Operator{with(func(l *breakdown.Operator) { l.FLOPs = unit.FLOPs(math.NaN()) })}, `operator "only" is not a number`},
-		{"infinite", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Expected = unit.Seconds(math.Inf(1)) })}, `operator "only" is not a number`},
+		{"infinite", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Expected = unit.Seconds(math.Inf(1)) })},
+			`operator "only" is not a number`},
 		{"negative", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Share = -1 })}, `operator "only" is not a number of at least 0`},
 		{"more than all", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Share = 2 })}, `operator "only" has a share of 2`},
 		{"no bound", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Bound = 99 })}, `operator "only"`},
@@ -72,7 +74,8 @@ func TestOddGraphs(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Graph(c, &breakdown.Report{PrefillOps: many}, DecodeOnly); err == nil || !strings.Contains(err.Error(), "there is no decode") {
+	if _, err := Graph(c, &breakdown.Report{PrefillOps: many}, DecodeOnly); err == nil ||
+		!strings.Contains(err.Error(), "there is no decode") {
 		t.Errorf("got error %v", err)
 	}
 }
@@ -100,7 +103,8 @@ func FuzzGraph(f *testing.F) {
 	f.Add("experts.gate_up_proj", "attention + moe", 0.0, 5e-324, 5e-324, 5e-324)
 	f.Add("all_reduce", "", 1.0, 1.0, 1.0, 1e300)
 	f.Fuzz(func(t *testing.T, name, layer string, flops, weights, time, share float64) {
-		l := breakdown.Operator{Name: name, Layer: layer, Work: roofline.Work{FLOPs: unit.FLOPs(flops), Weights: unit.Bytes(weights)}, Expected: unit.Seconds(time), Share: share}
+		l := breakdown.Operator{Name: name, Layer: layer, Work: roofline.Work{FLOPs: unit.FLOPs(flops), Weights: unit.Bytes(weights)},
+			Expected: unit.Seconds(time), Share: share}
 		other := l
 		other.Name, other.Share = "input_layernorm", 0.5
 		r := &breakdown.Report{PrefillOps: []breakdown.Operator{other, l}, DecodeOps: []breakdown.Operator{l}}

@@ -139,7 +139,9 @@ func TestGroupsOfLinearAttention(t *testing.T) {
 		want        group
 	}{{"minimax-m1", "qkv_proj", scanProjections}, {"nemotron-3-super-120b-a12b", "latent_out_proj", feedForward}} {
 		c := testCase(t, x.model, "h200", 1, 8)
-		found := slices.ContainsFunc(explain(t, c).PrefillOps, func(l breakdown.Operator) bool { return l.Name == x.name && groupOf(c.Model, &l) == x.want })
+		found := slices.ContainsFunc(explain(t, c).PrefillOps, func(l breakdown.Operator) bool {
+			return l.Name == x.name && groupOf(c.Model, &l) == x.want
+		})
 		if !found {
 			t.Errorf("%s: no operator %s is in the group %v", x.model, x.name, x.want)
 		}

@@ -66,7 +66,8 @@ func UnderLoad(caption string, of Throughput, curves []LoadCurve) (*Figure, erro
 	}
 	f := &Figure{
 		Title: "Latency over throughput", Caption: caption, body: v.draw,
-		Notes: []string{"Marks: median of the completed requests, named after the load: requests at a time, or a second (/s). The vertical axes are logarithmic."},
+		Notes: []string{"Marks: median of the completed requests, named after the load: requests at a time, or a second (/s). The vertical " +
+			"axes are logarithmic."},
 	}
 	f.holdOver(2.9*vg.Inch, v.keys)
 	return f, nil
@@ -78,7 +79,8 @@ func (c *LoadCurve) check() error {
 	}
 	for _, l := range c.Loads {
 		if !(l.Throughput >= 0) || !finite(l.Throughput, l.TTFT.Median, l.TTFT.P99, l.TPOT.Median, l.TPOT.P99) {
-			return fmt.Errorf("load: %s at %s has a throughput of %v, TTFT %v and TPOT %v: want finite numbers from 0 up", c.Name, l.Load, l.Throughput, l.TTFT, l.TPOT)
+			return fmt.Errorf("load: %s at %s has a throughput of %v, TTFT %v and TPOT %v: want finite numbers from 0 up", c.Name, l.Load,
+				l.Throughput, l.TTFT, l.TPOT)
 		}
 	}
 	return nil

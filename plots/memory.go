@@ -152,7 +152,8 @@ func (v *memoryView) check() error {
 	}
 	for i, p := range v.points {
 		m := &p.Estimate.Memory
-		if !finite(p.X, float64(m.Weights), float64(m.KV), float64(m.State), float64(m.Activations), float64(m.Reserve), float64(m.Total), float64(m.Capacity)) || m.Capacity == 0 {
+		if !finite(p.X, float64(m.Weights), float64(m.KV), float64(m.State), float64(m.Activations), float64(m.Reserve), float64(m.Total),
+			float64(m.Capacity)) || m.Capacity == 0 {
 			return fmt.Errorf("memory: at %v %v it is %v of %v: both must be finite and the latter above 0", v.variable, p.X, m.Total, m.Capacity)
 		}
 		if m.Total > mostShown || m.Capacity > mostShown || p.X > mostShown {
@@ -287,7 +288,8 @@ func (v *memoryView) marks(c *draw.Canvas, q *placer, tx func(float64) vg.Length
 	if v.here >= v.plot.X.Min && v.here <= v.plot.X.Max {
 		x := tx(v.here)
 		over(c, Line(1, colors.Ink(), 3, 2), vg.Point{X: x, Y: c.Min.Y}, vg.Point{X: x, Y: c.Max.Y})
-		v.put(c, q, Sans(TickSize, colors.Ink()), fmt.Sprintf("this workload: %s %s, %v", noun, counted(v.here), v.need), vg.Point{X: x, Y: v.free(c, full)})
+		v.put(c, q, Sans(TickSize, colors.Ink()), fmt.Sprintf("this workload: %s %s, %v", noun, counted(v.here), v.need),
+			vg.Point{X: x, Y: v.free(c, full)})
 	}
 }
 

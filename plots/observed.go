@@ -41,7 +41,8 @@ func (o *Observed) inside() bool { return o.Low <= o.Observed && o.Observed <= o
 func Accuracy(caption string, points []Observed) (*Figure, error) {
 	for i := range points {
 		if p := &points[i]; !shown(p.Predicted) || !shown(p.Observed) || !finite(p.Low, p.High) {
-			return nil, fmt.Errorf("accuracy: %s is predicted to take %v s (%v to %v) and observed to take %v s: both must be above 0", p.Name, p.Predicted, p.Low, p.High, p.Observed)
+			return nil, fmt.Errorf("accuracy: %s is predicted to take %v s (%v to %v) and observed to take %v s: both must be above 0", p.Name,
+				p.Predicted, p.Low, p.High, p.Observed)
 		}
 	}
 	v := &accuracyView{looks: newLooks(points)}
@@ -57,7 +58,8 @@ func Accuracy(caption string, points []Observed) (*Figure, error) {
 	}
 	f := &Figure{
 		Title: "Predicted and observed, by engine", Caption: caption, body: v.draw,
-		Notes: []string{"Error: predicted over observed, less 1; half and twice are equally far from zero. A mark is an observation, the line through it the 90 % interval of its prediction, which holds where it crosses zero. " +
+		Notes: []string{"Error: predicted over observed, less 1; half and twice are equally far from zero. A mark is an observation, the line " +
+			"through it the 90 % interval of its prediction, which holds where it crosses zero. " +
 			"Held out: no constant was fitted on it. Named: the farthest off. What is beyond an axis is drawn at its end."},
 	}
 	f.holdOver(vg.Length(len(v.looks.engines))*(errorTitle+errorHigh+errorGap)+errorAxis, v.keys)

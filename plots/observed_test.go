@@ -79,8 +79,9 @@ func TestObservedGolden(t *testing.T) {
 // none that is near.
 func TestAccuracyNames(t *testing.T) {
 	for want, points := range map[string][]Observed{
-		"farther": {{Name: "far", Predicted: 4, Observed: 1}, {Name: "farther", Predicted: 1, Observed: 5}, {Name: "fitted", Predicted: 9, Observed: 1, Fitted: true}},
-		"":        {{Name: "near", Predicted: 1.2, Observed: 1}, {Name: "fitted", Predicted: 9, Observed: 1, Fitted: true}},
+		"farther": {{Name: "far", Predicted: 4, Observed: 1}, {Name: "farther", Predicted: 1, Observed: 5},
+			{Name: "fitted", Predicted: 9, Observed: 1, Fitted: true}},
+		"": {{Name: "near", Predicted: 1.2, Observed: 1}, {Name: "fitted", Predicted: 9, Observed: 1, Fitted: true}},
 	} {
 		got := ""
 		if o := (&accuracyPanel{points: points}).farthest(); o != nil {
@@ -111,7 +112,8 @@ func TestAccuracySums(t *testing.T) {
 // faint, and those that do not beside it, in the colour of an alarm.
 func TestIntervalsCrossZero(t *testing.T) {
 	for _, o := range []Observed{
-		{Engine: "e", GPU: "g", Predicted: 1.1, Low: 0.9, High: 1.3, Observed: 1}, {Engine: "e", GPU: "g", Predicted: 1.3, Low: 1.2, High: 1.4, Observed: 1},
+		{Engine: "e", GPU: "g", Predicted: 1.1, Low: 0.9, High: 1.3, Observed: 1},
+		{Engine: "e", GPU: "g", Predicted: 1.3, Low: 1.2, High: 1.4, Observed: 1},
 	} {
 		f, err := Accuracy("", []Observed{o})
 		testkit.Must(t, err)

@@ -19,7 +19,8 @@ import (
 // TestOddOperators draws what no model has, or says what is wrong with it.
 func TestOddOperators(t *testing.T) {
 	c := testCase(t, "llama3.2-1b", "orin-nano", 1, 1)
-	one := breakdown.Operator{Name: "only", Kind: operator.GEMM, Format: unit.BF16, Work: roofline.Work{FLOPs: 1e9, Weights: 1e6}, Expected: 1e-3, Share: 1, Energy: 1}
+	one := breakdown.Operator{Name: "only", Kind: operator.GEMM, Format: unit.BF16, Work: roofline.Work{FLOPs: 1e9, Weights: 1e6},
+		Expected: 1e-3, Share: 1, Energy: 1}
 	with := func(f func(*breakdown.Operator)) breakdown.Operator { l := one; f(&l); return l }
 	many := make([]breakdown.Operator, 1000)
 	for i := range many {
@@ -36,8 +37,10 @@ func TestOddOperators(t *testing.T) {
 		{"one", []breakdown.Operator{one}, "", ""},
 		{"a thousand", many, "", ""},
 		{"zero", []breakdown.Operator{{Name: "zero"}}, "nothing to draw", ""},
-		{"NaN", []breakdown.Operator{with(func(l *breakdown.Operator) { l.FLOPs = unit.FLOPs(math.NaN()) })}, `"only" has FLOPs NaN`, `operator "only" is NaN`},
-		{"infinite", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Expected = unit.Seconds(math.Inf(1)) })}, "must be finite", "must be finite"},
+		{"NaN", []breakdown.Operator{with(func(l *breakdown.Operator) { l.FLOPs = unit.FLOPs(math.NaN()) })}, `"only" has FLOPs NaN`,
+			`operator "only" is NaN`},
+		{"infinite", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Expected = unit.Seconds(math.Inf(1)) })}, "must be finite",
+			"must be finite"},
 		{"negative", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Weights = -1 })}, "not negative", "not negative"},
 		{"vast", []breakdown.Operator{with(func(l *breakdown.Operator) { l.FLOPs = 1e300; l.Weights = 1e-300 })}, "nothing to draw", ""},
 		{"long name", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Name = strings.Repeat("proj_", 60) })}, "", ""},
@@ -166,7 +169,8 @@ func FuzzRoofline(f *testing.F) {
 	f.Add(1e300, 1e-300, 1e300, 1.0, 5e-324, 1e300, 1e-300, 1e300)
 	f.Fuzz(func(t *testing.T, a, b, s, share, a2, b2, s2, share2 float64) {
 		line := func(a, b, s, share float64) breakdown.Operator {
-			return breakdown.Operator{Name: "op", Format: unit.BF16, Work: roofline.Work{FLOPs: unit.FLOPs(a), Acts: unit.Bytes(b)}, Expected: unit.Seconds(s), Share: share}
+			return breakdown.Operator{Name: "op", Format: unit.BF16, Work: roofline.Work{FLOPs: unit.FLOPs(a), Acts: unit.Bytes(b)},
+				Expected: unit.Seconds(s), Share: share}
 		}
 		r := &breakdown.Report{PrefillOps: []breakdown.Operator{line(a, b, s, share)}, DecodeOps: []breakdown.Operator{line(a2, b2, s2, share2)}}
 		if fig, err := Roofline(c, r, nil); err == nil {

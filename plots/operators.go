@@ -71,8 +71,10 @@ func Operators(caption string, steps []OperatorStep) (*Figure, error) {
 	v.keys = operatorKeys(predicted)
 	f := &Figure{
 		Title: "Operators: predicted and observed", Caption: caption, body: v.draw,
-		Notes: []string{"Observed: " + cmp.Or(steps[0].How, Replayed) + ". Where one kernel does several operators of the estimate, the prediction is of all of them. " +
-			"Share: of the whole. The interval is that of the whole phase. Error: expected over observed, less 1. The axes are logarithmic; a triangle at their left end is a floor beyond it."},
+		Notes: []string{"Observed: " + cmp.Or(steps[0].How, Replayed) +
+			". Where one kernel does several operators of the estimate, the prediction is of all of them. " +
+			"Share: of the whole. The interval is that of the whole phase. Error: expected over observed, less 1. The axes are logarithmic; a " +
+			"triangle at their left end is a floor beyond it."},
 	}
 	f.holdOver(v.height(), v.keys)
 	return f, nil
@@ -87,8 +89,10 @@ func (o *TimedOperator) check() error {
 	if !shown(o.Observed) {
 		return fmt.Errorf("operators: %.60q was observed to take %v s: want a time above 0", o.Name, o.Observed)
 	}
-	if !finite(float64(o.Floor), float64(o.Expected), float64(o.Low), float64(o.High)) || o.predicted() && !(shown(float64(o.Expected)) && o.Low <= o.Expected && o.Expected <= o.High) {
-		return fmt.Errorf("operators: %.60q is predicted to take %v (%v to %v, floor %v): want times above 0, in order", o.Name, o.Expected, o.Low, o.High, o.Floor)
+	if !finite(float64(o.Floor), float64(o.Expected), float64(o.Low), float64(o.High)) ||
+		o.predicted() && !(shown(float64(o.Expected)) && o.Low <= o.Expected && o.Expected <= o.High) {
+		return fmt.Errorf("operators: %.60q is predicted to take %v (%v to %v, floor %v): want times above 0, in order", o.Name, o.Expected,
+			o.Low, o.High, o.Floor)
 	}
 	return nil
 }

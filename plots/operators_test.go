@@ -38,12 +38,16 @@ func syntheticSteps(t testing.TB) []OperatorStep {
 	}
 	d, p := r.DecodeOps, r.PrefillOps
 	decode := OperatorStep{Title: "A decode step at context 1087: synthetic", Ops: []TimedOperator{
-		op(d, 1.3, "embedding"), op(d, 0.85, "qkv_proj", "input_layernorm"), op(d, 0.7, "attention", "qk_norm_rotary", "kv_write"), op(d, 1.02, "o_proj"),
-		op(d, 0.9, "gate_up_proj", "post_attention_layernorm", "activation"), op(d, 1.1, "down_proj"), op(d, 0.6, "lm_head", "norm"), op(d, 3, "sampling"),
+		op(d, 1.3, "embedding"), op(d, 0.85, "qkv_proj", "input_layernorm"), op(d, 0.7, "attention", "qk_norm_rotary", "kv_write"),
+		op(d, 1.02, "o_proj"),
+		op(d, 0.9, "gate_up_proj", "post_attention_layernorm", "activation"), op(d, 1.1, "down_proj"), op(d, 0.6, "lm_head", "norm"),
+		op(d, 3, "sampling"),
 	}}
 	prefill := OperatorStep{Title: "A prefill of 1024 tokens: synthetic", Ops: []TimedOperator{
-		op(p, 1.1, "embedding"), op(p, 1.2, "input_layernorm"), op(p, 1.05, "qkv_proj"), op(p, 0.95, "qk_norm_rotary", "kv_write"), op(p, 1.6, "attention"), op(p, 1, "o_proj"),
-		op(p, 1.2, "post_attention_layernorm"), op(p, 0.97, "gate_up_proj"), op(p, 1.1, "activation"), op(p, 1.03, "down_proj"), op(p, 2, "norm"), op(p, 1, "lm_head"), op(p, 4, "sampling"),
+		op(p, 1.1, "embedding"), op(p, 1.2, "input_layernorm"), op(p, 1.05, "qkv_proj"), op(p, 0.95, "qk_norm_rotary", "kv_write"),
+		op(p, 1.6, "attention"), op(p, 1, "o_proj"),
+		op(p, 1.2, "post_attention_layernorm"), op(p, 0.97, "gate_up_proj"), op(p, 1.1, "activation"), op(p, 1.03, "down_proj"), op(p, 2, "norm"),
+		op(p, 1, "lm_head"), op(p, 4, "sampling"),
 		{Name: "an operator that the estimate has not", Observed: 1.4e-5},
 	}}
 	steps := []OperatorStep{prefill, decode}
@@ -113,7 +117,8 @@ func TestOperatorFigures(t *testing.T) {
 func TestOperatorsOdd(t *testing.T) {
 	good := analytic.Span{Floor: 1e-3, Expected: 2e-3, Low: 1e-3, High: 3e-3}
 	for name, ops := range map[string][]TimedOperator{
-		"nothing": {}, "0": {{Name: "a", Span: good}}, "NaN": {{Name: "a", Observed: math.NaN(), Span: good}}, "-1": {{Name: "a", Observed: -1, Span: good}},
+		"nothing": {}, "0": {{Name: "a", Span: good}}, "NaN": {{Name: "a", Observed: math.NaN(), Span: good}},
+		"-1":       {{Name: "a", Observed: -1, Span: good}},
 		"inf":      {{Name: "a", Observed: 1, Span: analytic.Span{Expected: unit.Seconds(math.Inf(1)), High: 1}}},
 		"no order": {{Name: "a", Observed: 1, Span: analytic.Span{Expected: 2, Low: 3, High: 4}}},
 	} {
@@ -126,8 +131,9 @@ func TestOperatorsOdd(t *testing.T) {
 	}
 	long := strings.Repeat("a very long name ", 20)
 	for name, ops := range map[string][]TimedOperator{
-		"faster than its floor": {{Name: "a", Observed: 1e-4, Span: good}}, "far apart": {{Name: "a", Observed: 1e9, Span: good}, {Name: "b", Observed: 1e-9}},
-		"long names": {{Name: long, Includes: []string{long, long}, Observed: 1, Span: good}},
+		"faster than its floor": {{Name: "a", Observed: 1e-4, Span: good}},
+		"far apart":             {{Name: "a", Observed: 1e9, Span: good}, {Name: "b", Observed: 1e-9}},
+		"long names":            {{Name: long, Includes: []string{long, long}, Observed: 1, Span: good}},
 	} {
 		f, err := Operators(long, []OperatorStep{{Title: long, Ops: ops}})
 		if err != nil {

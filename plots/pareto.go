@@ -43,7 +43,8 @@ func Pareto(caption, cost string, all []Deployment) (*Figure, error) {
 			v.panels = append(v.panels, titled{p.plot, title + ": " + beside, below})
 		}
 	}
-	add("Throughput over speed", "tokens/s that a user sees", func(d *Deployment) (x, y float64) { return d.PerUser, d.PerGPU }, "tokens/s a GPU", true)
+	add("Throughput over speed", "tokens/s that a user sees", func(d *Deployment) (x, y float64) { return d.PerUser, d.PerGPU },
+		"tokens/s a GPU", true)
 	add("Cost over latency", "time of a request", func(d *Deployment) (x, y float64) { return d.Latency, d.Cost }, cost, false)
 	if len(v.panels) == 0 {
 		return nil, fmt.Errorf("pareto: no deployment has two figures to draw")
@@ -55,10 +56,13 @@ func Pareto(caption, cost string, all []Deployment) (*Figure, error) {
 		}
 	}
 	if len(groups) >= NumSeries {
-		v.keys = append(v.keys, key{count(len(groups)-NumSeries+1, "other GPU"), func(c *draw.Canvas, box vg.Rectangle) { Marker(0).draw(c, middle(box), colors.Rule()) }})
+		v.keys = append(v.keys, key{count(len(groups)-NumSeries+1, "other GPU"), func(c *draw.Canvas, box vg.Rectangle) {
+			Marker(0).draw(c, middle(box), colors.Rule())
+		}})
 	}
 	v.keys = append(v.keys, lineKey("best of all GPUs", Line(1.6, colors.Ink())))
-	f := &Figure{Title: "Deployments that qualify", Caption: caption, body: v.draw, Notes: []string{"A mark is a deployment that no other on the same GPU beats in both figures. All axes are logarithmic."}}
+	f := &Figure{Title: "Deployments that qualify", Caption: caption, body: v.draw,
+		Notes: []string{"A mark is a deployment that no other on the same GPU beats in both figures. All axes are logarithmic."}}
 	f.holdOver(2.9*vg.Inch, v.keys)
 	return f, nil
 }

@@ -14,7 +14,8 @@ func TestPareto(t *testing.T) {
 	var all []plots.Deployment
 	for i, g := range []string{"h100", "h200", "b200", "a100", "l40s", "l4", "t4"} {
 		for j := range 4 {
-			all = append(all, plots.Deployment{Group: g, PerUser: 10 + float64(i*j), PerGPU: 1000 / float64(1+j), Cost: float64(1 + j), Latency: 1 / float64(1+i+j)})
+			all = append(all, plots.Deployment{Group: g, PerUser: 10 + float64(i*j), PerGPU: 1000 / float64(1+j), Cost: float64(1 + j),
+				Latency: 1 / float64(1+i+j)})
 		}
 	}
 	f, err := plots.Pareto("a model", "$ an hour", all)

@@ -56,7 +56,8 @@ func Roofline(c *analytic.Case, r *breakdown.Report, measured []MeasuredOperator
 	v.dots = append(prefill, decode...)
 	slices.SortStableFunc(v.dots, func(a, b dot) int { return cmp.Compare(b.share, a.share) })
 	f := &Figure{Title: "Roofline of one GPU", Caption: Caption(c)}
-	f.Notes = append(f.Notes, "Share: of the phase's expected time. Of roof: the least time by the data sheet's peak arithmetic, memory bandwidth or link, over the expected time. "+
+	f.Notes = append(f.Notes, "Share: of the phase's expected time. Of roof: the least time by the data sheet's peak arithmetic, memory "+
+		"bandwidth or link, over the expected time. "+
 		"Achieved: by large matrix products in bursts, "+c.Machine.Cal.Name+".")
 	if m := c.Parallel.MicroBatches; m > 1 {
 		f.Notes = append(f.Notes, fmt.Sprintf("One micro-batch of %d is drawn.", m))

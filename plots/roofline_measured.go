@@ -34,7 +34,8 @@ func (v *rooflineView) measure(all []MeasuredOperator) (notes []string, err erro
 			continue
 		}
 		if !finite(float64(m.FLOPs), float64(m.Bytes), m.Observed) || m.Observed <= 0 {
-			return nil, fmt.Errorf("roofline: %q was measured with %v FLOPs and %v bytes in %v s: all must be finite, and the time above 0", m.Name, m.FLOPs, m.Bytes, m.Observed)
+			return nil, fmt.Errorf("roofline: %q was measured with %v FLOPs and %v bytes in %v s: all must be finite, and the time above 0", m.Name,
+				m.FLOPs, m.Bytes, m.Observed)
 		}
 		d := v.predicted(m)
 		x, y := float64(m.FLOPs)/float64(m.Bytes), float64(m.FLOPs)/m.Observed
@@ -44,11 +45,13 @@ func (v *rooflineView) measure(all []MeasuredOperator) (notes []string, err erro
 		case y > overRoof*d.roof.at(x, false):
 			over = append(over, fmt.Sprintf("%s (%s, %.2f of the roof)", m.Name, d.mark.phase(), y/d.roof.at(x, false)))
 		default:
-			v.measured = append(v.measured, dot{name: m.Name, mark: d.mark, bound: d.bound, x: x, y: y, roof: d.roof, ofRoof: min(y/d.roof.at(x, false), 1)})
+			v.measured = append(v.measured, dot{name: m.Name, mark: d.mark, bound: d.bound, x: x, y: y, roof: d.roof, ofRoof: min(
+				y/d.roof.at(x, false), 1)})
 		}
 	}
 	if len(over) > 0 {
-		notes = append(notes, "Left out, for it would be over the roof, as where data stayed in a cache or another GPU was timed: "+strings.Join(over, ", ")+".")
+		notes = append(notes, "Left out, for it would be over the roof, as where data stayed in a cache or another GPU was timed: "+strings.Join(
+			over, ", ")+".")
 	}
 	if len(without) > 0 {
 		notes = append(notes, "Measured, and no operator of the estimate: "+strings.Join(without, ", ")+".")

@@ -17,7 +17,8 @@ func timed(r *breakdown.Report, times float64) (all []MeasuredOperator) {
 	}{{false, r.PrefillOps}, {true, r.DecodeOps}} {
 		for i := range p.lines {
 			l := &p.lines[i]
-			all = append(all, MeasuredOperator{Name: l.Name, Decode: p.decode, FLOPs: l.FLOPs, Bytes: l.Traffic(), Observed: times * float64(l.Expected)})
+			all = append(all, MeasuredOperator{Name: l.Name, Decode: p.decode, FLOPs: l.FLOPs, Bytes: l.Traffic(), Observed: times * float64(
+				l.Expected)})
 		}
 	}
 	return all
@@ -39,7 +40,8 @@ func TestRooflineMeasured(t *testing.T) {
 			v.dots = append(prefill, decode...)
 			notes, err := v.measure(timed(&r, times))
 			if times < 1 {
-				if err == nil && !strings.Contains(strings.Join(notes, " "), "over the roof") || err != nil && !strings.Contains(err.Error(), "over the roof") {
+				if err == nil && !strings.Contains(strings.Join(notes, " "), "over the roof") ||
+					err != nil && !strings.Contains(err.Error(), "over the roof") {
 					t.Errorf("%s, %v times: %v, %v", name, times, notes, err)
 				}
 			} else if err != nil {

@@ -133,7 +133,8 @@ func Distributions(caption string, loads []Distribution) (*Figure, error) {
 		ink, dash, _ := Series(i)
 		v.keys = append(v.keys, lineKey(l.Name, Line(1.3, ink, dash...)))
 	}
-	for i, title := range []string{"TTFT: time to the first token", "TPOT: time per output token", "ITL: between two tokens", "E2E: time to the last token"} {
+	for i, title := range []string{"TTFT: time to the first token", "TPOT: time per output token", "ITL: between two tokens",
+		"E2E: time to the last token"} {
 		p := &servedPanel{title: title}
 		var x limits
 		for j, l := range loads {
@@ -147,10 +148,13 @@ func Distributions(caption string, loads []Distribution) (*Figure, error) {
 		if x.hi == 0 || math.IsInf(x.hi, 0) {
 			continue
 		}
-		shares := values{at: []float64{0, 0.25, 0.5, 0.75, 0.9, 1}, label: func(v float64) string { return fmt.Sprintf("%g %%", 100*v) }, wide: Width/2 - 60}
-		v.panels = append(v.panels, titled{newPlot(axis{x.padded(1.15, 1.15, 3), decades{label: seconds}}, axis{limits{0, 1.02}, shares}, p), title, ""})
+		shares := values{at: []float64{0, 0.25, 0.5, 0.75, 0.9, 1}, label: func(v float64) string { return fmt.Sprintf("%g %%", 100*v) },
+			wide: Width/2 - 60}
+		v.panels = append(v.panels, titled{newPlot(axis{x.padded(1.15, 1.15, 3), decades{label: seconds}}, axis{limits{0, 1.02}, shares}, p),
+			title, ""})
 	}
-	f := &Figure{Title: "Latency under load", Caption: caption, body: v.draw, Notes: []string{"Share of requests (ITL: of tokens) that took no longer than a time. Time axes are logarithmic."}}
+	f := &Figure{Title: "Latency under load", Caption: caption, body: v.draw,
+		Notes: []string{"Share of requests (ITL: of tokens) that took no longer than a time. Time axes are logarithmic."}}
 	f.holdOver(4.8*vg.Inch, v.keys)
 	return f, nil
 }

@@ -58,7 +58,8 @@ func checkCurve(c *Curve, v Variable) error {
 	for i, p := range c.Points {
 		for _, s := range []analytic.Span{p.Estimate.TTFT, p.Estimate.TPOT} {
 			if !finite(float64(s.Floor), float64(s.Expected), float64(s.Low), float64(s.High)) {
-				return fmt.Errorf("sweep: %s at %v %v has a time of %v (%v to %v): it must be finite and not negative", c.Name, v, p.X, s.Expected, s.Low, s.High)
+				return fmt.Errorf("sweep: %s at %v %v has a time of %v (%v to %v): it must be finite and not negative", c.Name, v, p.X, s.Expected,
+					s.Low, s.High)
 			}
 		}
 		if !shown(p.X) || i > 0 && p.X <= c.Points[i-1].X {

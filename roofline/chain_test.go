@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// A tile of a quantized GEMM adds up all inputs in one chain. In 16 bits the blocks of idle SMs share them, if that is faster: with 32 tiles
-// on 132 SMs up to four share a tile, each of which has 1024 inputs at least. The chain and the traffic hide each other but for the root of the sum of squares.
+// A tile of a quantized GEMM adds up all inputs in one chain. In 16 bits the blocks of idle SMs share them, if that is faster: with 32
+// tiles on 132 SMs up to four share a tile, each of which has 1024 inputs at least. The chain and the traffic hide each other but for the
+// root of the sum of squares.
 func TestSplitInputs(t *testing.T) {
 	const element, depth = 2e-6, 1e-9
 	var c Constants

@@ -25,7 +25,8 @@ func ring(share, base, perGPU Constant) Law {
 func peerReduce() Law {
 	once, twice := ring(OneShotShare, OneShotBase, OneShotPerGPU), ring(OneShotSlicedShare, OneShotBase, OneShotPerGPU)
 	return Law{
-		Equation: once.Equation + "; in two exchanges bytes sent / (sliced_share × link) + second, and no less than the largest message of one exchange",
+		Equation: once.Equation + "; in two exchanges bytes sent / (sliced_share × link) + second, and no less than the largest message of " +
+			"one exchange",
 		List: func(t *Terms, k *Kernel, p *Peaks) {
 			if k.Sliced == 0 {
 				once.List(t, k, p)

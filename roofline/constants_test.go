@@ -36,10 +36,13 @@ func TestEveryConstantHasAnEntry(t *testing.T) {
 // outside are the constants that are no term of a law: powers, the rate that the power
 // limit leaves, what the host and a graph add to every step.
 var outside = map[Constant]string{
-	GEMMSustained: "analytic/energy/energy.go", PowerWaiting: "analytic/energy/energy.go", PowerMatrix: "analytic/energy/energy.go", PowerMemory: "analytic/energy/energy.go", PowerNetwork: "analytic/energy/energy.go",
-	PowerFixed: "analytic/energy/energy.go", PowerIdle: "analytic/energy/energy.go", HostStep: "analytic/step.go", HostLaunch: "analytic/host.go", HostDispatch: "analytic/host.go",
+	GEMMSustained: "analytic/energy/energy.go", PowerWaiting: "analytic/energy/energy.go", PowerMatrix: "analytic/energy/energy.go",
+	PowerMemory: "analytic/energy/energy.go", PowerNetwork: "analytic/energy/energy.go",
+	PowerFixed: "analytic/energy/energy.go", PowerIdle: "analytic/energy/energy.go", HostStep: "analytic/step.go",
+	HostLaunch: "analytic/host.go", HostDispatch: "analytic/host.go",
 	HostAsync: "analytic/host.go", HostSequence: "analytic/step.go", HostRequest: "analytic/estimate.go", StreamNode: "analytic/host.go",
-	HostIntake: "analytic/server.go", HostToken: "analytic/server.go", HostFinish: "analytic/server.go", GraphNode: "analytic/engine/transformers.go",
+	HostIntake: "analytic/server.go", HostToken: "analytic/server.go", HostFinish: "analytic/server.go",
+	GraphNode: "analytic/engine/transformers.go",
 }
 
 // Every constant is a term of some law, what some class draws, or named where it is used.

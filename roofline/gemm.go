@@ -10,7 +10,10 @@ package roofline
 // each other in part. Where a kernel of its own quantizes the activations, each row with a maximum of its own,
 // it does so ahead of the product; most engines let the norm or the activation before do it.
 var gemm = Law{
-	Equation: "fixed + √(greater² + exposed × lesser² + (inputs × depth)²) of (FLOPs + tile_empty × FLOPs of rows beyond the last one + tile_idle × FLOPs that SMs without a tile could do, where tiles are known) / (compute × peak) and bytes / (memory × bandwidth) + quantize × bytes of quantized inputs / bandwidth + quantized rows × row; in 16 bits by whole waves of tiles, tile_idle × FLOPs that SMs without results could do, and where that is faster with split inputs: inputs / s, bytes of s sums, and element.fixed",
+	Equation: "fixed + √(greater² + exposed × lesser² + (inputs × depth)²) of (FLOPs + tile_empty × FLOPs of rows beyond the last one + " +
+		"tile_idle × FLOPs that SMs without a tile could do, where tiles are known) / (compute × peak) and bytes / (memory × bandwidth) + " +
+		"quantize × bytes of quantized inputs / bandwidth + quantized rows × row; in 16 bits by whole waves of tiles, tile_idle × FLOPs that " +
+		"SMs without results could do, and where that is faster with split inputs: inputs / s, bytes of s sums, and element.fixed",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
 		c := of(&gemmOf, k.Scheme)
 		t.once(k, p, c[compute], c[memory], c[fixed])
@@ -48,7 +51,9 @@ var vectorGEMM = Law{
 // one row where the size of a tile is not known. Separate kernels gather the inputs and sum the results of all token-expert
 // pairs of the layer, including those of other ranks.
 var groupedGEMM = Law{
-	Equation: "fixed + (tiles, or experts with rows where tiles are not known) × expert + √(C² + M²) + permute × bytes of the inputs of all pairs / bandwidth, C = FLOPs / (compute × peak), of whole tiles where their rows are known, M = bytes of weights, and of those that are read again / (memory × bandwidth)",
+	Equation: "fixed + (tiles, or experts with rows where tiles are not known) × expert + √(C² + M²) + permute × bytes of the inputs of " +
+		"all pairs / bandwidth, C = FLOPs / (compute × peak), of whole tiles where their rows are known, M = bytes of weights, and of those " +
+		"that are read again / (memory × bandwidth)",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
 		c := groupedOf[k.Scheme]
 		t.arithmetic(k, p, c[compute])
@@ -96,7 +101,8 @@ var wgmmaGEMM = Law{
 // and on scaling the sums of each block than the matrix units take for the sums. Few loads
 // are in flight meanwhile, so that arithmetic and memory traffic hide each other in part.
 var unpackGEMM = Law{
-	Equation: "launches × small_kernel + √(C² + M²), C = max(FLOPs / (gemm.compute × peak), vector operations / (element.compute × vector peak)), M = bytes / (gemm.memory × bandwidth)",
+	Equation: "launches × small_kernel + √(C² + M²), C = max(FLOPs / (gemm.compute × peak), vector operations / (element.compute × vector " +
+		"peak)), M = bytes / (gemm.memory × bandwidth)",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
 		t.arithmetic(k, p, GEMMCompute)
 		t.add(Memory, GEMMMemory, seconds(k.Work.Traffic(), p.Memory))

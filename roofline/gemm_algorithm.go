@@ -31,8 +31,8 @@ func (t *Tile) tiled(s *Shape, blocks, sms float64) bool {
 	return t.Rows*t.Columns == largest
 }
 
-// mayRun reports whether a library may take a tile for a GEMM of a shape: where there are more results than its blocks have at once, it takes
-// none of the small ones beyond 128 rows.
+// mayRun reports whether a library may take a tile for a GEMM of a shape: where there are more results than its blocks have at once, it
+// takes none of the small ones beyond 128 rows.
 func (t *Tile) mayRun(s *Shape, sms float64) bool {
 	results := t.Rows * t.Columns
 	return s.M <= 128 || results == largest || s.M*s.N <= sms*results
@@ -55,7 +55,8 @@ func fastestAlgorithm(m *Machine, t *Terms, k *Kernel) {
 		return
 	}
 	t.chosen = true
-	h := heuristic{Kernel: k, alone: m.times(t), element: unit.Seconds(k.Launches * m.stretch[ElementwiseFixed]), best: algorithm{time: unit.Seconds(math.Inf(1))}}
+	h := heuristic{Kernel: k, alone: m.times(t), element: unit.Seconds(k.Launches * m.stretch[ElementwiseFixed]),
+		best: algorithm{time: unit.Seconds(math.Inf(1))}}
 	tiles := blockTiles[:]
 	if m.stretch[GEMMIdle] == 0 {
 		if h.alone[Chain] <= h.element { // no split saves more than its kernel takes
@@ -64,7 +65,8 @@ func fastestAlgorithm(m *Machine, t *Terms, k *Kernel) {
 		tiles = tiles[:1]
 	}
 	sums := seconds(unit.FP32.Bytes(k.Shape.M*k.Shape.N), m.Peaks.Memory)
-	h.exposed, h.sums, h.sms, h.peak, h.idle = m.stretch[t.exposed], unit.Seconds(sums*m.stretch[GEMMMemory]), m.Peaks.SMs, m.Peaks.matrix(k.Format), m.stretch[GEMMIdle]
+	h.exposed, h.sums, h.sms, h.peak, h.idle = m.stretch[t.exposed], unit.Seconds(sums*m.stretch[GEMMMemory]), m.Peaks.SMs,
+		m.Peaks.matrix(k.Format), m.stretch[GEMMIdle]
 	h.stretch = h.idle * m.stretch[GEMMCompute]
 	h.shared = h.leastShared()
 	for i := range tiles {

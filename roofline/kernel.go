@@ -51,7 +51,9 @@ type Shape struct {
 	Pairs   float64 // token-expert pairs of this rank
 	Tokens  float64 // tokens of all ranks that share the experts
 
-	Tiles float64 // attention: groups of up to TileQueries queries of one sequence and KV head on this rank; scan: chunks of a sequence; grouped GEMM of known tiles: Σ ⌈tokens of an expert / rows of a tile⌉
+	// Attention: groups of up to TileQueries queries of one sequence and KV head on this rank; scan: chunks of a sequence; grouped GEMM of
+	// known tiles: Σ ⌈tokens of an expert / rows of a tile⌉.
+	Tiles float64
 	Ranks float64 // GPUs that take part in a collective, or that share the experts of a grouped GEMM
 }
 

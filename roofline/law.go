@@ -89,11 +89,12 @@ func (t *Terms) List() []Term { return t.list[:t.n] }
 type Law struct {
 	Equation string // the terms in words, for files and documents
 	List     func(t *Terms, k *Kernel, p *Peaks)
-	Choose   func(m *Machine, t *Terms, k *Kernel) // changes the terms to those of the fastest algorithm that a library has for the kernel; nil where it has one
-	Exposed  float64                               // how far arithmetic and memory traffic hide each other (Times.both), of a law that has no constant for it
-	Power    Constant                              // power of the GPU while the kernel's bytes move
-	ByByte   bool                                  // a byte takes the same energy at every rate
-	Steady   bool                                  // the GPU draws that all the time, for matrix units wait for vector units
+	// Changes the terms to those of the fastest algorithm that a library has for the kernel; nil where it has one.
+	Choose  func(m *Machine, t *Terms, k *Kernel)
+	Exposed float64  // how far arithmetic and memory traffic hide each other (Times.both), of a law that has no constant for it
+	Power   Constant // power of the GPU while the kernel's bytes move
+	ByByte  bool     // a byte takes the same energy at every rate
+	Steady  bool     // the GPU draws that all the time, for matrix units wait for vector units
 }
 
 // Terms are the terms of a kernel, run by the algorithm that needs no machine's constants to be chosen.
@@ -111,7 +112,8 @@ var laws = [NumClasses]Law{
 	Elementwise: elementwise, SmallElementwise: smallElementwise,
 	MoEDecode: moeDecode, MoERouting: moeRouting, MoEPrefill: moePrefill,
 	AllReduce: ring(LinkShare, LinkBase, LinkPerGPU), OneShotAllReduce: peerReduce(),
-	FusedAllReduce: ring(LinkShare, FusedAllReduceBase, FusedAllReducePerGPU), PCIeCollective: ring(PCIeShare, PCIeBase, PCIePerGPU), HostCopy: hostCopy,
+	FusedAllReduce: ring(LinkShare, FusedAllReduceBase, FusedAllReducePerGPU), PCIeCollective: ring(PCIeShare, PCIeBase, PCIePerGPU),
+	HostCopy: hostCopy,
 }
 
 // LawOf is the law of a class.

@@ -43,15 +43,18 @@ func constants(random *rand.Rand) *Constants {
 func kernel(random *rand.Rand, c Class) *Kernel {
 	up := func(decades float64) float64 { return math.Exp(decades * math.Ln10 * random.Float64()) }
 	return &Kernel{
-		Class: c, Format: unit.BF16, Scheme: Scheme(random.IntN(int(NumSchemes))), Launches: 1 + float64(random.IntN(3)), Count: float64(1 + random.IntN(80)),
+		Class: c, Format: unit.BF16, Scheme: Scheme(random.IntN(int(NumSchemes))), Launches: 1 + float64(random.IntN(3)),
+		Count: float64(1 + random.IntN(80)),
 		Shape: Shape{
-			M: up(4), N: up(4), K: up(4), Matrices: 1, Experts: 64, TopK: 4, Hit: 1 + 63*random.Float64(), Pairs: up(4), Tokens: math.Ceil(up(3)), Ranks: float64(2 + random.IntN(7)), Tiles: up(3),
+			M: up(4), N: up(4), K: up(4), Matrices: 1, Experts: 64, TopK: 4, Hit: 1 + 63*random.Float64(), Pairs: up(4), Tokens: math.Ceil(up(3)),
+			Ranks: float64(2 + random.IntN(7)), Tiles: up(3),
 		},
 		Work: Work{
 			FLOPs: unit.FLOPs(up(13)), Vector: unit.FLOPs(up(10)), Weights: unit.Bytes(up(9)), KV: unit.Bytes(up(8)), State: unit.Bytes(up(7)),
 			Acts: unit.Bytes(up(8)), Wire: unit.Bytes(up(7)), NodeWire: unit.Bytes(up(7) - 1),
 		},
-		Reread: unit.Bytes(up(8)), Reload: unit.Bytes(up(8)), Permuted: unit.Bytes(up(7)), Unpermuted: unit.Bytes(up(7)), Quantized: up(4), Sliced: float64(random.IntN(2)), Tile: Tile{Rows: up(2), Columns: up(2), Blocks: 2},
+		Reread: unit.Bytes(up(8)), Reload: unit.Bytes(up(8)), Permuted: unit.Bytes(up(7)), Unpermuted: unit.Bytes(up(7)), Quantized: up(4),
+		Sliced: float64(random.IntN(2)), Tile: Tile{Rows: up(2), Columns: up(2), Blocks: 2},
 	}
 }
 
@@ -113,7 +116,8 @@ func TestCostIsTermsOverlapped(t *testing.T) {
 		if terms.exposed != None {
 			exposed = m.Constant(terms.exposed)
 		}
-		busy = math.Max(busy, math.Sqrt(compute*compute+sum[Memory]*sum[Memory]-(1-exposed)*math.Pow(math.Min(compute, sum[Memory]), 2)+sum[Chain]*sum[Chain]))
+		busy = math.Max(busy, math.Sqrt(compute*compute+sum[Memory]*sum[Memory]-(1-exposed)*math.Pow(
+			math.Min(compute, sum[Memory]), 2)+sum[Chain]*sum[Chain]))
 		want := (busy + sum[Fixed] + sum[Serial]) * k.Count
 		c := m.Cost(k)
 		if d := float64(c.Time)/want - 1; math.Abs(d) > 1e-9 {
@@ -157,9 +161,12 @@ func TestLawsAreMonotone(t *testing.T) {
 		base := m.Cost(k).Time
 		x := 1 + random.Float64()
 		for i, grow := range []func(k *Kernel){
-			func(k *Kernel) { k.Work.FLOPs *= unit.FLOPs(x) }, func(k *Kernel) { k.Work.Vector *= unit.FLOPs(x) }, func(k *Kernel) { k.Work.Weights *= unit.Bytes(x) },
-			func(k *Kernel) { k.Work.KV *= unit.Bytes(x) }, func(k *Kernel) { k.Work.Acts *= unit.Bytes(x) }, func(k *Kernel) { k.Work.Wire *= unit.Bytes(x) },
-			func(k *Kernel) { k.Work.NodeWire *= unit.Bytes(x) }, func(k *Kernel) { k.Reread *= unit.Bytes(x) }, func(k *Kernel) { k.Reload *= unit.Bytes(x) },
+			func(k *Kernel) { k.Work.FLOPs *= unit.FLOPs(x) }, func(k *Kernel) { k.Work.Vector *= unit.FLOPs(x) },
+			func(k *Kernel) { k.Work.Weights *= unit.Bytes(x) },
+			func(k *Kernel) { k.Work.KV *= unit.Bytes(x) }, func(k *Kernel) { k.Work.Acts *= unit.Bytes(x) },
+			func(k *Kernel) { k.Work.Wire *= unit.Bytes(x) },
+			func(k *Kernel) { k.Work.NodeWire *= unit.Bytes(x) }, func(k *Kernel) { k.Reread *= unit.Bytes(x) },
+			func(k *Kernel) { k.Reload *= unit.Bytes(x) },
 			func(k *Kernel) { k.Permuted *= unit.Bytes(x) }, func(k *Kernel) { k.Launches *= x }, func(k *Kernel) {
 				if k.Class != GEMM || k.Tile.Rows == 0 { // a tile with more rows takes less
 					k.Shape.M *= x
@@ -213,7 +220,8 @@ func TestBound(t *testing.T) {
 		want  Bound
 	}{
 		{Times{Matrix: 2, Memory: 1}, ByCompute}, {Times{Vector: 2, Memory: 1}, ByCompute}, {Times{Matrix: 1, Memory: 2}, ByMemory},
-		{Times{Matrix: 2, Memory: 1, Serial: 1.5}, ByMemory}, {Times{Network: 1, Fixed: 2}, ByNetwork}, {Times{Memory: 1, Fixed: 2}, ByLaunch}, {Times{Memory: 1, Network: 3, Fixed: 2}, ByNetwork},
+		{Times{Matrix: 2, Memory: 1, Serial: 1.5}, ByMemory}, {Times{Network: 1, Fixed: 2}, ByNetwork}, {Times{Memory: 1, Fixed: 2}, ByLaunch},
+		{Times{Memory: 1, Network: 3, Fixed: 2}, ByNetwork},
 	} {
 		if got := x.times.Bound(); got != x.want {
 			t.Errorf("%v is %v-bound, want %v", x.times, got, x.want)

@@ -36,7 +36,8 @@ var moeRouting = Law{
 // one, and nothing overlaps them. A thread block prefetches few stages of weights, so
 // arithmetic and memory traffic overlap only in part.
 var moePrefill = Law{
-	Equation: "gemm.fixed + √(C² + M²) + (permute or unpermute) × bytes of the pairs / bandwidth, C = FLOPs / (compute × peak), M = bytes of weights / (memory × bandwidth)",
+	Equation: "gemm.fixed + √(C² + M²) + (permute or unpermute) × bytes of the pairs / bandwidth, C = FLOPs / (compute × peak), M = bytes " +
+		"of weights / (memory × bandwidth)",
 	List: func(t *Terms, k *Kernel, p *Peaks) {
 		t.arithmetic(k, p, MoEPrefillCompute)
 		t.add(Memory, MoEPrefillMemory, seconds(k.Work.Weights+k.Reread, p.Memory))

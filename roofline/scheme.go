@@ -23,7 +23,8 @@ const (
 	NumSchemes
 )
 
-var schemeNames = [NumSchemes]string{"unquantized", "fp8", "fp8_block", "int8", "w8a16_fp8", "w8a16", "w4a16", "w4a16_mxfp4", "mxfp4", "nvfp4", "untuned"}
+var schemeNames = [NumSchemes]string{"unquantized", "fp8", "fp8_block", "int8", "w8a16_fp8", "w8a16", "w4a16", "w4a16_mxfp4", "mxfp4",
+	"nvfp4", "untuned"}
 
 // String is the name of the scheme, as sections of calibration files end with it.
 func (s Scheme) String() string { return schemeNames[s] }
@@ -38,8 +39,11 @@ func (s Scheme) Quantizes() bool {
 
 var schemeHelp = [NumSchemes]string{
 	Unquantized: "in 16 bits", FP8: "in FP8 with a scale for each tensor, row or column; of attention, with the cache in 8 bits",
-	FP8Block: "in FP8 with a scale for each block of 128", INT8: "in INT8", WeightFP8: "with weights alone in FP8", WeightINT8: "with weights alone in INT8",
-	WeightINT4: "with weights alone in INT4", WeightMXFP4: "with weights alone in MXFP4", MXFP4: "with weights in MXFP4 and activations in 4 or 8 bits", NVFP4: "in NVFP4", Untuned: "in 16 bits by a Triton kernel whose tiles nobody tuned for the shape",
+	FP8Block: "in FP8 with a scale for each block of 128", INT8: "in INT8", WeightFP8: "with weights alone in FP8",
+	WeightINT8: "with weights alone in INT8",
+	WeightINT4: "with weights alone in INT4", WeightMXFP4: "with weights alone in MXFP4",
+	MXFP4: "with weights in MXFP4 and activations in 4 or 8 bits", NVFP4: "in NVFP4",
+	Untuned: "in 16 bits by a Triton kernel whose tiles nobody tuned for the shape",
 }
 
 // defineBySchemes enters the constants of a section again for each scheme before end, as

@@ -21,11 +21,16 @@ var classes = [NumClasses]string{
 	GroupedGEMM:      "grouped GEMM: all experts with their tokens",
 	VectorGEMM:       "vector GEMM: in FP32, by the vector units",
 	UnpackGEMM:       "unpacking GEMM: dequantizes its weights tile by tile (llama.cpp)",
-	AttentionPrefill: "attention, prefill", LatentPrefill: "latent attention, prefill", LatentDecode: "latent attention, decode", ChunkedScan: "scan in chunks", AttentionDecode: "attention, decode", AttentionMMA: "attention, prefill by mma", AttentionCopied: "attention over copies of the cache for every query head",
-	Elementwise: "element-wise: norms, activations, rotary embedding, cache writes, gathers, scans", SmallElementwise: "element-wise, unfused: one of many small kernels in a stream",
-	MoEDecode: "MoE, decode: router, top-k and experts together", MoERouting: "MoE routing: top-k of a prompt and the sort of its pairs", MoEPrefill: "MoE, prefill: a grouped GEMM of the experts",
+	AttentionPrefill: "attention, prefill", LatentPrefill: "latent attention, prefill", LatentDecode: "latent attention, decode",
+	ChunkedScan: "scan in chunks", AttentionDecode: "attention, decode", AttentionMMA: "attention, prefill by mma",
+	AttentionCopied:  "attention over copies of the cache for every query head",
+	Elementwise:      "element-wise: norms, activations, rotary embedding, cache writes, gathers, scans",
+	SmallElementwise: "element-wise, unfused: one of many small kernels in a stream",
+	MoEDecode:        "MoE, decode: router, top-k and experts together",
+	MoERouting:       "MoE routing: top-k of a prompt and the sort of its pairs", MoEPrefill: "MoE, prefill: a grouped GEMM of the experts",
 	AllReduce: "all-reduce over the link, by NCCL", OneShotAllReduce: "all-reduce, one-shot: one exchange over peer memory",
-	FusedAllReduce: "all-reduce, fused into the GEMMs ahead of it", PCIeCollective: "collective over PCIe", HostCopy: "copy between GPU and host",
+	FusedAllReduce: "all-reduce, fused into the GEMMs ahead of it", PCIeCollective: "collective over PCIe",
+	HostCopy: "copy between GPU and host",
 }
 
 // TestTheory holds docs/theory.md to the laws and the constants;
@@ -102,7 +107,9 @@ func constantTable() string {
 }
 
 var units = [...]string{
-	Share: "share of a peak", Time: "s", Delay: "s, may be 0", Tokens: "tokens", Growth: "share of the weights' time", Repeats: "times", Often: "times, may be 0", Exposure: "0 to 3", Shown: "share of a time, may be 0", Power: "share of power", Burst: "share of power, may exceed 1",
+	Share: "share of a peak", Time: "s", Delay: "s, may be 0", Tokens: "tokens", Growth: "share of the weights' time", Repeats: "times",
+	Often: "times, may be 0", Exposure: "0 to 3", Shown: "share of a time, may be 0", Power: "share of power",
+	Burst: "share of power, may exceed 1",
 }
 
 // constantsOf lists the constants that terms of a law name, of kernels in which
@@ -152,7 +159,8 @@ func TestEquations(t *testing.T) {
 		for _, k := range constantsOf(c) {
 			_, name, _ := strings.Cut(k.String(), ".")
 			switch k {
-			case ElementwiseCompute, GEMMCompute, InterNodeShare, InterNodeBase: // of arithmetic beside the matrix product, and of the way between nodes
+			// Of arithmetic beside the matrix product, and of the way between nodes.
+			case ElementwiseCompute, GEMMCompute, InterNodeShare, InterNodeBase:
 				continue
 			}
 			if !strings.Contains(laws[c].Equation, name) {

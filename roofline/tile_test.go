@@ -45,7 +45,8 @@ func TestTiledGEMM(t *testing.T) {
 	}
 }
 
-// The experts of a grouped GEMM take a time for each tile where tiles are known, and for each expert with rows where they are not; arithmetic counts whole tiles.
+// The experts of a grouped GEMM take a time for each tile where tiles are known, and for each expert with rows where they are not;
+// arithmetic counts whole tiles.
 func TestTiledExperts(t *testing.T) {
 	var c Constants
 	c[GroupedCompute], c[GroupedMemory], c[GroupedFixed], c[GroupedExpert] = 0.5, 1, 1e-5, 1e-7
@@ -118,8 +119,8 @@ func TestLibraryTakesTheFastestWay(t *testing.T) {
 	}
 }
 
-// Matrix units draw power for data: rows and tiles without any take time alone. Attention's tiles on the diagonal multiply data that the mask discards, half a
-// tile of keys for each query, which no ramp takes less for.
+// Matrix units draw power for data: rows and tiles without any take time alone. Attention's tiles on the diagonal multiply data that the
+// mask discards, half a tile of keys for each query, which no ramp takes less for.
 func TestUsefulIsOfData(t *testing.T) {
 	var c Constants
 	c[GEMMCompute], c[GEMMMemory], c[TileEmpty], c[TileIdle] = 0.5, 1, 2, 0.25

@@ -42,16 +42,17 @@ func (c *cluster) alike(peers []*replica) int {
 	return n
 }
 
-// decodes reports whether a step runs that decodes all sequences of a replica, ends none of them, and leaves the host and the API server nothing to
-// do, and whether no request can begin after it.
+// decodes reports whether a step runs that decodes all sequences of a replica, ends none of them, and leaves the host and the API server
+// nothing to do, and whether no request can begin after it.
 func (r *replica) decodes() bool {
 	f := &r.front
-	return r.busy && r.draft == nil && r.server.Drafts == 0 && len(r.batch.chunks) == 0 && r.batch.decodes == len(r.running) && len(r.ending) == 0 && r.held == 0 &&
+	return r.busy && r.draft == nil && r.server.Drafts == 0 && len(r.batch.chunks) == 0 && r.batch.decodes == len(r.running) &&
+		len(r.ending) == 0 && r.held == 0 &&
 		!f.passing && !f.busy() && (r.waiting.n == 0 || len(r.running) >= r.rules.MaxSeqs)
 }
 
-// alike is how many of the next n steps end no answer, have no sequence whose context passes the end of a window, and need no block that is not
-// free.
+// alike is how many of the next n steps end no answer, have no sequence whose context passes the end of a window, and need no block that
+// is not free.
 func (r *replica) alike(n int, now unit.Seconds) int {
 	for _, q := range r.running {
 		if !q.decoding() || q.ready > now {
@@ -69,8 +70,8 @@ func (r *replica) alike(n int, now unit.Seconds) int {
 	return min(n, r.blocksFor(n))
 }
 
-// blocksFor is in how many of the next n steps that decode there are free blocks for all sequences, or a few less where sequences hold a state, whose
-// blocks are not in proportion to their context.
+// blocksFor is in how many of the next n steps that decode there are free blocks for all sequences, or a few less where sequences hold a
+// state, whose blocks are not in proportion to their context.
 func (r *replica) blocksFor(n int) int {
 	if r.pool.free >= len(r.running)*(1+n/r.room.size) { // more than all of them may need
 		return n
@@ -169,8 +170,8 @@ func (c *cluster) sends(peers []*replica) (time unit.Seconds) {
 	return time
 }
 
-// catchUp takes the steps of replicas that were worked out ahead and whose tokens were sent before a time, and drops the others. Events that
-// come before those of a replica at that time come by themselves then.
+// catchUp takes the steps of replicas that were worked out ahead and whose tokens were sent before a time, and drops the others. Events
+// that come before those of a replica at that time come by themselves then.
 func (c *cluster) catchUp(peers []*replica, at unit.Seconds, before int) {
 	if len(peers[0].ahead) == 0 {
 		return

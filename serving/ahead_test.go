@@ -25,8 +25,10 @@ func TestStepsAhead(t *testing.T) {
 		token                 float64 // time of the API server for a token
 	}{
 		{"llama3.1-8b", "h100", "vllm", 1, 1, 0}, {"llama3.1-8b", "h200", "sglang", 1, 1, 0}, {"llama3.1-8b", "a100", "tensorrt-llm", 1, 1, 0},
-		{"llama3.1-8b", "rtx-4090", "llama.cpp", 1, 1, 0}, {"llama3.1-8b", "h100", "vllm-2024", 1, 1, 0}, {"llama3.1-8b", "rtx-4090", "vllm", 1, 1, 0},
-		{"gpt-oss-20b", "b200", "vllm", 1, 1, 100e-6}, {"qwen3-30b-a3b", "h200", "vllm", 2, 2, 300e-6}, {"gpt-oss-20b", "h100", "sglang", 4, 4, 0},
+		{"llama3.1-8b", "rtx-4090", "llama.cpp", 1, 1, 0}, {"llama3.1-8b", "h100", "vllm-2024", 1, 1, 0},
+		{"llama3.1-8b", "rtx-4090", "vllm", 1, 1, 0},
+		{"gpt-oss-20b", "b200", "vllm", 1, 1, 100e-6}, {"qwen3-30b-a3b", "h200", "vllm", 2, 2, 300e-6},
+		{"gpt-oss-20b", "h100", "sglang", 4, 4, 0},
 		{"gemma3-4b", "l40s", "vllm", 1, 1, 500e-6}, {"llama3.2-1b", "h200", "vllm", 1, 1, 100e-6}, {"llama3.2-1b", "h200", "vllm", 1, 1, 400e-6},
 	} {
 		for range each {
@@ -86,7 +88,8 @@ func equalAhead(t *testing.T, what string, s *Server, l *Load) {
 		return
 	}
 	for i := range runs[0] {
-		if x, y := &runs[0][i], &runs[1][i]; x.Index != y.Index || x.First != y.First || x.Last != y.Last || x.Replica != y.Replica || x.Preempted != y.Preempted {
+		if x, y := &runs[0][i], &runs[1][i]; x.Index != y.Index || x.First != y.First || x.Last != y.Last || x.Replica != y.Replica ||
+			x.Preempted != y.Preempted {
 			t.Errorf("%s: answer %d is %+v, one by one %+v", what, i, *y, *x)
 			return
 		}

@@ -8,7 +8,8 @@ import (
 // BenchmarkSimulate is a closed loop of 64 clients; the metric is how much faster than the
 // real server it is.
 func BenchmarkSimulate(b *testing.B) {
-	for _, x := range []struct{ name, model, gpu string }{{"dense", "llama3.1-8b", "h200"}, {"windows", "gemma2-9b", "h200"}, {"mixture", "qwen3-30b-a3b", "h200"}} {
+	for _, x := range []struct{ name, model, gpu string }{{"dense", "llama3.1-8b", "h200"}, {"windows", "gemma2-9b", "h200"},
+		{"mixture", "qwen3-30b-a3b", "h200"}} {
 		b.Run(x.name, func(b *testing.B) {
 			s := server(b, x.model, x.gpu, 1, "vllm")
 			l := Load{

@@ -34,8 +34,8 @@ func oddServer(t *testing.T, random *rand.Rand) *Server {
 	return s
 }
 
-// TestOddServersEnd runs random loads on random servers: all requests are answered or refused within a bound of steps, or an error says which is
-// not, and every figure is a number.
+// TestOddServersEnd runs random loads on random servers: all requests are answered or refused within a bound of steps, or an error says
+// which is not, and every figure is a number.
 func TestOddServersEnd(t *testing.T) {
 	for seed := range uint64(400) {
 		random := rand.New(rand.NewPCG(seed, 7))
@@ -65,7 +65,8 @@ func TestOddServersEnd(t *testing.T) {
 		case r.Completed+r.Refused != l.Requests || r.Completed == 0:
 			t.Errorf("seed %d: %d answered and %d refused of %d without an error: %+v %+v", seed, r.Completed, r.Refused, l.Requests, s.Scheduler, l)
 		}
-		for what, x := range map[string]float64{"TTFT": r.TTFT.Mean(), "rate": r.Rate(), "energy": float64(r.Energy), "running": r.MeanRunning, "cache": r.MeanCache, "busy": r.Busy} {
+		for what, x := range map[string]float64{"TTFT": r.TTFT.Mean(), "rate": r.Rate(), "energy": float64(r.Energy), "running": r.MeanRunning,
+			"cache": r.MeanCache, "busy": r.Busy} {
 			if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
 				t.Errorf("seed %d: %s of %g", seed, what, x)
 			}
@@ -93,7 +94,8 @@ func TestOddSteadyStatesEnd(t *testing.T) {
 			if st == nil {
 				continue
 			}
-			for _, x := range []float64{st.Running, st.Waiting, float64(st.TTFT), float64(st.TPOT), float64(st.E2E), st.Rate, st.Throughput, st.Utilization, st.Cache, float64(st.Energy), st.Capacity.Rate} {
+			for _, x := range []float64{st.Running, st.Waiting, float64(st.TTFT), float64(st.TPOT), float64(st.E2E), st.Rate, st.Throughput,
+				st.Utilization, st.Cache, float64(st.Energy), st.Capacity.Rate} {
 				if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
 					t.Errorf("seed %d: a steady state has %g: %+v", seed, x, st)
 				}

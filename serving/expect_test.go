@@ -2,8 +2,8 @@ package serving
 
 import "testing"
 
-// TestReservedShareFalls holds the share of the answers that SGLang reserves room for to its decay: within 600 steps that only decode, whether prompts
-// share steps with decodes or not. More sequences run then at once.
+// TestReservedShareFalls holds the share of the answers that SGLang reserves room for to its decay: within 600 steps that only decode,
+// whether prompts share steps with decodes or not. More sequences run then at once.
 func TestReservedShareFalls(t *testing.T) {
 	for _, name := range []string{"sglang", "sglang-mixed"} {
 		s := server(t, "llama3.1-8b", "h100", 1, name)

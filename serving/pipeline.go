@@ -84,8 +84,8 @@ func (p *pipeline) ended(at unit.Seconds) {
 // next is when the next batch may begin.
 func (p *pipeline) next() unit.Seconds { return max(p.free[0], p.end(p.most())) }
 
-// enters lets the step into the pipeline now, and notes what it brings. Time and energy of its cost become those that it adds to the replica's: stages that
-// work for other batches at the same time draw no power of waiting twice.
+// enters lets the step into the pipeline now, and notes what it brings. Time and energy of its cost become those that it adds to the
+// replica's: stages that work for other batches at the same time draw no power of waiting twice.
 func (r *replica) enters(now unit.Seconds) {
 	p, c := r.pipe, &r.cost
 	*c = rested(*c, min(max(float64((now-r.stopped)/analytic.Window), 0), 1))

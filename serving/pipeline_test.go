@@ -41,7 +41,8 @@ func TestPipelineAlone(t *testing.T) {
 	}
 }
 
-// Prompts that fill a step begin in batches of their own. Batches that only decode follow each other as closely as the longest stage lets them, or as one goes through all stages.
+// Prompts that fill a step begin in batches of their own. Batches that only decode follow each other as closely as the longest stage lets
+// them, or as one goes through all stages.
 func TestPipelineOfDecodes(t *testing.T) {
 	for _, x := range []struct {
 		model                  string
@@ -79,7 +80,8 @@ func TestSteadyPipeline(t *testing.T) {
 		stages           int
 		rate, ttft, tpot float64
 	}{
-		{"llama3.1-8b", 2, 2, 0.06, 0.01}, {"llama3.1-8b", 2, 10, 0.1, 0.02}, {"llama3.1-8b", 2, 25, 0.25, 0.1}, {"llama3.1-8b", 2, 35, 0.3, 0.15},
+		{"llama3.1-8b", 2, 2, 0.06, 0.01}, {"llama3.1-8b", 2, 10, 0.1, 0.02}, {"llama3.1-8b", 2, 25, 0.25, 0.1},
+		{"llama3.1-8b", 2, 35, 0.3, 0.15},
 		{"llama3.1-8b", 4, 2, 0.1, 0.1}, {"llama3.1-8b", 4, 10, 0.2, 0.05}, {"llama3.1-8b", 4, 25, 0.5, 0.17},
 		{"qwen3-32b", 2, 3, 0.1, 0.05}, {"qwen3-32b", 4, 6, 0.3, 0.12},
 	} {

@@ -70,7 +70,8 @@ func TestPrefixCache(t *testing.T) {
 	small := prefixRun(t, func(s *Server) { s.CacheTokens = 12000 })
 	host := prefixRun(t, func(s *Server) { s.CacheTokens, s.Offload = 12000, 8e9 })
 	if without.Cached != 0 || with.Cached == 0 || with.TTFT.Mean() >= without.TTFT.Mean() {
-		t.Errorf("%d tokens found and TTFT %g s with a cache, %d and %g s without", with.Cached, with.TTFT.Mean(), without.Cached, without.TTFT.Mean())
+		t.Errorf("%d tokens found and TTFT %g s with a cache, %d and %g s without", with.Cached, with.TTFT.Mean(), without.Cached,
+			without.TTFT.Mean())
 	}
 	if small.Cached >= with.Cached || host.Cached <= small.Cached {
 		t.Errorf("%d tokens found in a large cache, %d in a small one, %d with host memory", with.Cached, small.Cached, host.Cached)
@@ -92,7 +93,8 @@ func TestDisaggregation(t *testing.T) {
 	fast := prefixRun(t, func(s *Server) { s.Prefillers = 1 })
 	slow := prefixRun(t, func(s *Server) { s.Prefillers, s.Link = 1, 1e9 })
 	if slow.E2E.Mean() <= fast.E2E.Mean()+0.1 || slow.TTFT.Mean() != fast.TTFT.Mean() {
-		t.Errorf("E2E %g s and TTFT %g s over a slow link, %g and %g over a fast one", slow.E2E.Mean(), slow.TTFT.Mean(), fast.E2E.Mean(), fast.TTFT.Mean())
+		t.Errorf("E2E %g s and TTFT %g s over a slow link, %g and %g over a fast one", slow.E2E.Mean(), slow.TTFT.Mean(), fast.E2E.Mean(),
+			fast.TTFT.Mean())
 	}
 }
 
@@ -116,7 +118,8 @@ func TestDraftModule(t *testing.T) {
 	l.Gen = Lengths{Kind: "uniform", Low: 100, High: 300}
 	with, without := simulate(t, &own, l, Options{}), simulate(t, free, l, Options{})
 	if with.TTFT.Mean() <= without.TTFT.Mean() || with.TPOT.Mean() <= without.TPOT.Mean() {
-		t.Errorf("TTFT %g and TPOT %g s with the module, %g and %g without", with.TTFT.Mean(), with.TPOT.Mean(), without.TTFT.Mean(), without.TPOT.Mean())
+		t.Errorf("TTFT %g and TPOT %g s with the module, %g and %g without", with.TTFT.Mean(), with.TPOT.Mean(), without.TTFT.Mean(),
+			without.TPOT.Mean())
 	}
 	st, err := own.SteadyRate(t.Context(), 2, l.Prompt, l.Gen)
 	if err != nil {

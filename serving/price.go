@@ -296,7 +296,8 @@ func between(a, b *knot, context float64) Cost {
 func plus(a, b *Cost, n float64) Cost {
 	return Cost{
 		Time: a.Time + b.Time.Times(n), Energy: a.Energy + b.Energy.Times(n),
-		Before: a.Before + b.Before.Times(n), Launch: a.Launch + b.Launch.Times(n), Waits: a.Waits + b.Waits.Times(n), Stage: a.Stage + b.Stage.Times(n),
+		Before: a.Before + b.Before.Times(n), Launch: a.Launch + b.Launch.Times(n), Waits: a.Waits + b.Waits.Times(n),
+		Stage:  a.Stage + b.Stage.Times(n),
 		Spared: analytic.Spared{Time: a.Spared.Time + b.Spared.Time.Times(n), Energy: a.Spared.Energy + b.Spared.Energy.Times(n)},
 	}
 }
@@ -323,6 +324,7 @@ func toward(a, b *Cost, share float64) Cost {
 		Time: a.Time + (b.Time - a.Time).Times(share), Energy: a.Energy + (b.Energy - a.Energy).Times(share),
 		Before: a.Before + (b.Before - a.Before).Times(share), Launch: a.Launch + (b.Launch - a.Launch).Times(share),
 		Waits: a.Waits + (b.Waits - a.Waits).Times(share), Stage: a.Stage + (b.Stage - a.Stage).Times(share),
-		Spared: analytic.Spared{Time: a.Spared.Time + (b.Spared.Time - a.Spared.Time).Times(share), Energy: a.Spared.Energy + (b.Spared.Energy - a.Spared.Energy).Times(share)},
+		Spared: analytic.Spared{Time: a.Spared.Time + (b.Spared.Time - a.Spared.Time).Times(share),
+			Energy: a.Spared.Energy + (b.Spared.Energy - a.Spared.Energy).Times(share)},
 	}
 }

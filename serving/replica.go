@@ -215,12 +215,13 @@ func (r *replica) continueRunning(budget *int, now unit.Seconds, prompts bool) {
 	r.running = kept
 }
 
-// decodeLeading gives leading ones of running sequences a token each and tells how many. It does what continueRunning does for sequences that get the
-// block that they need and go on after the step, which most sequences of most steps are.
+// decodeLeading gives leading ones of running sequences a token each and tells how many. It does what continueRunning does for sequences
+// that get the block that they need and go on after the step, which most sequences of most steps are.
 func (r *replica) decodeLeading(all []*sequence, budget int, now unit.Seconds) (n int) {
 	past := r.batch.past
 	for _, q := range all[:min(len(all), budget)] {
-		if q.goal-q.computed != 1 || q.generated == 0 || q.generated >= q.Request.Gen-1 || q.ready > now || q.computed >= q.holds && !r.gets(q, 1) {
+		if q.goal-q.computed != 1 || q.generated == 0 || q.generated >= q.Request.Gen-1 || q.ready > now ||
+			q.computed >= q.holds && !r.gets(q, 1) {
 			break
 		}
 		past += float64(q.computed)

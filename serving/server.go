@@ -108,7 +108,8 @@ func (r *room) check(s *Server) error {
 	if s.CacheTokens > 0 {
 		return fmt.Errorf("KV cache of %d tokens: want at least a block of %d", s.CacheTokens, r.size)
 	}
-	return fmt.Errorf("nothing is left of the GPU's memory for a KV cache beside the weights and steps of %d tokens: give more GPUs, narrower weights or smaller steps",
+	return fmt.Errorf("nothing is left of the GPU's memory for a KV cache beside the weights and steps of %d tokens: give more GPUs, "+
+		"narrower weights or smaller steps",
 		s.Scheduler.Budget)
 }
 

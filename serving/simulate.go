@@ -82,7 +82,8 @@ func Simulate(ctx context.Context, s *Server, source Source, o Options) (*Result
 	return c.result, nil
 }
 
-// unanswered is an error where no request was answered, for there are no figures of none, or where a request was neither answered nor refused.
+// unanswered is an error where no request was answered, for there are no figures of none, or where a request was neither answered nor
+// refused.
 func (c *cluster) unanswered() error {
 	r := c.result
 	switch left := c.arrivals.sent - r.Completed - r.Refused; {
@@ -114,7 +115,8 @@ func (c *cluster) tooLong(tokens int) error {
 	case c.longest == c.server.Context:
 		return fmt.Errorf("the model takes at most %d tokens, prompt and answer", c.longest)
 	case c.server.Scheduler.Admission == engine.ForSlot:
-		return fmt.Errorf("a slot of the KV cache holds at most %d tokens, prompt and answer: the cache of a replica is divided among %d", c.longest, c.server.Scheduler.MaxSeqs)
+		return fmt.Errorf("a slot of the KV cache holds at most %d tokens, prompt and answer: the cache of a replica is divided among %d",
+			c.longest, c.server.Scheduler.MaxSeqs)
 	}
 	return fmt.Errorf("the KV cache of a replica holds at most %d tokens of a sequence, prompt and answer", c.longest)
 }
@@ -139,7 +141,8 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	}
 	for i := range decode + prefill {
 		one := &replica{
-			server: s, index: i, front: front, rules: &s.Scheduler, prices: priced, draft: draft, room: r, longest: c.longest, expect: expectFirst, only: i >= decode, stopped: -analytic.Window,
+			server: s, index: i, front: front, rules: &s.Scheduler, prices: priced, draft: draft, room: r, longest: c.longest, expect: expectFirst,
+			only: i >= decode, stopped: -analytic.Window,
 			pipe: s.pipeline(), pool: newPool(r.blocks, int(float64(s.Offload)/float64(r.each))), random: rand.New(rand.NewPCG(o.Seed, uint64(i)+1)),
 		}
 		if one.only {

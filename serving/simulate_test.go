@@ -59,7 +59,8 @@ func TestLoneRequestIsEstimate(t *testing.T) {
 		tp                            int
 	}{
 		{"llama3.1-8b", "h200", "vllm", "vllm", 1}, {"qwen3-32b", "h100", "vllm", "vllm", 2}, {"qwen3-30b-a3b", "h200", "vllm", "vllm", 1},
-		{"llama3.1-8b", "b200", "sglang", "sglang", 1}, {"llama3.1-8b", "a100", "trtllm", "tensorrt-llm", 1}, {"llama3.1-8b", "h100", "llamacpp", "llama.cpp", 1},
+		{"llama3.1-8b", "b200", "sglang", "sglang", 1}, {"llama3.1-8b", "a100", "trtllm", "tensorrt-llm", 1},
+		{"llama3.1-8b", "h100", "llamacpp", "llama.cpp", 1},
 	} {
 		s := engineServer(t, x.model, x.gpu, x.tp, x.engine, x.scheduler)
 		for _, prompt := range []int{64, 1024, 2000} {
@@ -68,7 +69,8 @@ func TestLoneRequestIsEstimate(t *testing.T) {
 			all, err := s.Steadies(t.Context(), Fixed(prompt), Fixed(2))
 			testkit.Must(t, err)
 			var first unit.Seconds
-			r := simulate(t, s, Load{Arrival: Arrival{Kind: "constant", Rate: 2}, Prompt: Fixed(prompt), Gen: Fixed(1), Requests: 40}, Options{Each: func(q *Record) { first = q.TTFT() }})
+			r := simulate(t, s, Load{Arrival: Arrival{Kind: "constant", Rate: 2}, Prompt: Fixed(prompt), Gen: Fixed(1), Requests: 40},
+				Options{Each: func(q *Record) { first = q.TTFT() }})
 			between := s.idle().For(r.Duration - first.Times(40))
 			what := fmt.Sprintf("%+v, %d tokens: ", x, prompt)
 			exact := 1e-4
@@ -257,7 +259,8 @@ func TestLaunchedAhead(t *testing.T) {
 		r := &replica{server: s, cost: x.cost}
 		r.run(100, 100-x.ahead)
 		if r.end != 100+x.ends || r.launched != 100+x.launched {
-			t.Errorf("%s: ends after %g and is launched after %g, want %g and %g", x.what, float64(r.end-100), float64(r.launched-100), float64(x.ends), float64(x.launched))
+			t.Errorf("%s: ends after %g and is launched after %g, want %g and %g", x.what, float64(r.end-100), float64(r.launched-100),
+				float64(x.ends), float64(x.launched))
 		}
 	}
 }
@@ -289,7 +292,8 @@ func TestRequestDuringLaunch(t *testing.T) {
 	}
 	step := p.StepTime(1, 1, 1024, 1)
 	if wait := after - during; wait < step.Times(0.5) {
-		t.Errorf("a request that comes later than the launch has its token %g s after one that comes during it, want a step of %g s", float64(wait), float64(step))
+		t.Errorf("a request that comes later than the launch has its token %g s after one that comes during it, want a step of %g s",
+			float64(wait), float64(step))
 	}
 }
 
@@ -322,8 +326,8 @@ func TestPeersStepTogether(t *testing.T) {
 	}
 }
 
-// Replicas that share experts answer every request: the outputs of a step that a replica holds while it launches prompts are given out before
-// those of the next one, whichever replica comes first.
+// Replicas that share experts answer every request: the outputs of a step that a replica holds while it launches prompts are given out
+// before those of the next one, whichever replica comes first.
 func TestSharedStepsLoseNothing(t *testing.T) {
 	c := casetest.Case(t, "gpt-oss-120b", "b200", 1, 2)
 	c.Parallel.DP, c.Parallel.EP = 2, 4
@@ -332,7 +336,8 @@ func TestSharedStepsLoseNothing(t *testing.T) {
 	testkit.Must(t, err)
 	s := server(t, "gpt-oss-120b", "b200", 2, "vllm")
 	s.Predictor, s.Replicas = p, 2
-	r := simulate(t, s, Load{Arrival: Arrival{Kind: "closed", Concurrency: 64}, Prompt: Fixed(2048), Gen: Fixed(512), Requests: 256}, Options{})
+	r := simulate(t, s, Load{Arrival: Arrival{Kind: "closed", Concurrency: 64}, Prompt: Fixed(2048), Gen: Fixed(512), Requests: 256},
+		Options{})
 	if r.Completed != 256 {
 		t.Errorf("%d of 256 requests are answered", r.Completed)
 	}

@@ -105,8 +105,8 @@ func (t *Steadies) check(rate float64, l *Layout) error {
 	return t.pools()
 }
 
-// Unpreempted is Rate without its check that the rate is stable with preemption, which takes longer than the state itself: Stable checks it. A rate
-// beyond the capacity without preemption is an error here too.
+// Unpreempted is Rate without its check that the rate is stable with preemption, which takes longer than the state itself: Stable checks
+// it. A rate beyond the capacity without preemption is an error here too.
 func (t *Steadies) Unpreempted(rate float64, l Layout) (st *Steady, err error) {
 	defer t.halted(&err)
 	if err := t.check(rate, &l); err != nil {
@@ -129,7 +129,8 @@ func (t *Steadies) open(f *flow, rate float64, replicas int) (*Steady, error) {
 	f.behindRouter(f.units(replicas))
 	st := f.open(rate / f.units(replicas))
 	if st == nil { // sequences that decode leave too little of the steps to the prompts for a product form
-		return nil, fmt.Errorf("%g requests a second: prompts often come faster than steps of %d tokens take them beside what decodes, of which no closed form is known; llmprof simulate has it", rate, t.server.Scheduler.Budget)
+		return nil, fmt.Errorf("%g requests a second: prompts often come faster than steps of %d tokens take them beside what decodes, of "+
+			"which no closed form is known; llmprof simulate has it", rate, t.server.Scheduler.Budget)
 	}
 	st.pipelined = f.server.Predictor.Par.MicroBatches > 1
 	st.brief = st.pipelined && f.shortAnswers(rate/f.units(replicas))
@@ -152,7 +153,8 @@ func (t *Steadies) Capacity(l Layout) (c Capacity, err error) {
 	return c, nil
 }
 
-// UnpreemptedCapacity is the largest rate of so many replicas that prefill and decode where no sequence is preempted. It takes less work than Capacity.
+// UnpreemptedCapacity is the largest rate of so many replicas that prefill and decode where no sequence is preempted. It takes less work
+// than Capacity.
 func (t *Steadies) UnpreemptedCapacity(replicas int) float64 {
 	return t.flow.unpreempted().Rate * t.flow.units(replicas)
 }
@@ -190,10 +192,12 @@ func (t *Steadies) Concurrency(clients, replicas int) (st *Steady, err error) {
 	return t.flow.complete(st, st.Rate*t.flow.units(replicas), replicas)
 }
 
-// crowd is how many times as many clients as sequences run at once keep a server busy at all times. Those beyond wait for longer and change nothing else.
+// crowd is how many times as many clients as sequences run at once keep a server busy at all times. Those beyond wait for longer and
+// change nothing else.
 const crowd = 6
 
-// loop is the steady state of one queue of a closed loop. Requests that are alike stay together in waves, unless their drafts are accepted at random.
+// loop is the steady state of one queue of a closed loop. Requests that are alike stay together in waves, unless their drafts are accepted
+// at random.
 func (t *Steadies) loop(clients, replicas int) (*Steady, error) {
 	if t.gen.Kind == "fixed" && t.prompt.Kind == "fixed" && t.gen.Mean > 1 && !t.server.gainsVary() {
 		return t.waves(clients, replicas)
@@ -233,6 +237,7 @@ func (t *Steadies) overloaded(f *flow, rate float64, replicas int, c Capacity) e
 	if c.Bound == preemption {
 		why = ": once its KV cache is full, sequences that outgrow it are computed again"
 	}
-	return fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d sequences at once%s)%s",
+	return fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d "+
+		"sequences at once%s)%s",
 		rate, f.units(replicas)*c.Rate, c.Bound, c.Running, where, why)
 }

@@ -2,9 +2,9 @@ package serving
 
 import "llmprof/unit"
 
-// The steps that an arriving prompt meets are not the mean steps: it falls into a window between the forming of two steps in proportion to the window's
-// length (Kleinrock, Queueing Systems I, 1975, section 5.2), others come in the same window, and the step that they lengthen gives those after it more
-// prompts.
+// The steps that an arriving prompt meets are not the mean steps: it falls into a window between the forming of two steps in proportion to
+// the window's length (Kleinrock, Queueing Systems I, 1975, section 5.2), others come in the same window, and the step that they lengthen
+// gives those after it more prompts.
 
 // A meeting is sums over the steps of a group, for the prompts that come in the windows of these steps.
 type meeting struct {
@@ -69,8 +69,8 @@ func (x *chain) besides(begin []float64, m float64) []float64 {
 	return besides(x.chances, mean)
 }
 
-// serves is the step of a prompt that was formed a lead before its begin, with 0, 1, 2, ... others by their chances: the time until the host has the token of
-// the prompt and until the step ends, and by how much longer than the mean the steps after it are.
+// serves is the step of a prompt that was formed a lead before its begin, with 0, 1, 2, ... others by their chances: the time until the
+// host has the token of the prompt and until the step ends, and by how much longer than the mean the steps after it are.
 func (x *chain) serves(before, mean float64, others, end []float64) (own, computes, excess float64) {
 	all, length, late := 0.0, 0.0, 0.0
 	for q, chance := range x.arrivals(1, others) {
@@ -97,8 +97,8 @@ func (x *chain) serves(before, mean float64, others, end []float64) (own, comput
 	return own, computes, excess
 }
 
-// step is the mean step that was formed a lead before its begin, with the prompts of a window in which m come on average from stages at its begin (nil for
-// any), and the time for which the host keeps the tokens of the step before while it launches those prompts.
+// step is the mean step that was formed a lead before its begin, with the prompts of a window in which m come on average from stages at
+// its begin (nil for any), and the time for which the host keeps the tokens of the step before while it launches those prompts.
 func (x *chain) step(begin []float64, lead, m float64) (length, late, held float64) {
 	if begin != nil {
 		x.chances = x.phases.come(x.chances[:0], begin, m)

@@ -6,8 +6,8 @@ import (
 	"llmprof/analytic/engine"
 )
 
-// The largest stable rate is that at which requests are answered where some always wait: sequences then run at the most that fit, prompts fill the budget of
-// each step, or the API server has work at all times (λ·E[S] < 1 for each of them).
+// The largest stable rate is that at which requests are answered where some always wait: sequences then run at the most that fit, prompts
+// fill the budget of each step, or the API server has work at all times (λ·E[S] < 1 for each of them).
 
 // A Capacity is the largest rate that is stable, and what bounds it.
 type Capacity struct {
@@ -59,8 +59,8 @@ func (f *flow) unpreempted() Capacity {
 	return c
 }
 
-// full is the rate, up to a ceiling, at which the sequences of a full replica end as fast as requests come: each of its steps has as many prompts as
-// sequences end with it.
+// full is the rate, up to a ceiling, at which the sequences of a full replica end as fast as requests come: each of its steps has as many
+// prompts as sequences end with it.
 func (f *flow) full(ceiling float64) float64 {
 	if f.steps == 0 { // answers of one token end with their prompt
 		return ceiling
@@ -94,8 +94,8 @@ func (f *flow) full(ceiling float64) float64 {
 	return rate
 }
 
-// packing is the prompts of a step whose budget they use up beside a token of each sequence that decodes, and the number of those sequences. The number is
-// +Inf where more sequences would decode than fit.
+// packing is the prompts of a step whose budget they use up beside a token of each sequence that decodes, and the number of those
+// sequences. The number is +Inf where more sequences would decode than fit.
 func (f *flow) packing() (prompts, decodes float64) {
 	if !f.server.Scheduler.Mixed || f.handed {
 		return 0, math.Inf(1)
@@ -127,8 +127,8 @@ func (f *flow) packed() float64 {
 // preemption is what bounds the rate of a server whose sequences outgrow the KV cache.
 const preemption = "preemption"
 
-// outgrows reports whether as many sequences as run at once may need more blocks than there are. Where the prompts of steps use up their budget, fewer run than
-// fit, however many requests wait.
+// outgrows reports whether as many sequences as run at once may need more blocks than there are. Where the prompts of steps use up their
+// budget, fewer run than fit, however many requests wait.
 func (f *flow) outgrows() bool {
 	switch f.server.Scheduler.Admission {
 	case engine.ForPrompt, engine.ForExpected:

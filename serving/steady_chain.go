@@ -6,8 +6,8 @@ import (
 	"llmprof/unit"
 )
 
-// A cycle is the steps of a replica while n of its sequences decode and prompts come at a rate: means over the stationary distribution of the Markov chain
-// of its steps.
+// A cycle is the steps of a replica while n of its sequences decode and prompts come at a rate: means over the stationary distribution of
+// the Markov chain of its steps.
 type cycle struct {
 	mean     float64 // length of a step
 	decode   float64 // time in which a sequence that decodes has a step; longer than mean where prompts have steps of their own
@@ -20,8 +20,8 @@ type cycle struct {
 	unstable bool    // prompts come faster than they are computed
 }
 
-// A kind is the steps with the same number of prompts whose launches are alike. Where prompts take several steps these are one, without the decodes of the
-// further ones.
+// A kind is the steps with the same number of prompts whose launches are alike. Where prompts take several steps these are one, without
+// the decodes of the further ones.
 type kind struct {
 	prompts                      int
 	time, before, launch, energy float64
@@ -33,8 +33,8 @@ type kind struct {
 	group                        int       // of the chain's groups
 }
 
-// run is the mean length of a step that was formed a lead before its begin, and the time from its begin until the host has launched it, by the law of
-// replica.run.
+// run is the mean length of a step that was formed a lead before its begin, and the time from its begin until the host has launched it, by
+// the law of replica.run.
 func (k *kind) run(lead float64) (length, late float64) {
 	lead -= k.before
 	if len(k.waits) == 1 {
@@ -51,9 +51,9 @@ func (k *kind) run(lead float64) (length, late float64) {
 // fewPrompts is the mean number of prompts of a step up to which the chain is solved: greater numbers hardly vary.
 const fewPrompts = 12
 
-// A chain is the Markov chain of the steps beside n sequences that decode. Its state is the kind of a step and the group of the step before it. That
-// group says how far ahead the step was formed, and both say over which window the prompts of the next step come. Their number has a Poisson
-// distribution, or that of renewals where a router gives requests to replicas in turn.
+// A chain is the Markov chain of the steps beside n sequences that decode. Its state is the kind of a step and the group of the step
+// before it. That group says how far ahead the step was formed, and both say over which window the prompts of the next step come. Their
+// number has a Poisson distribution, or that of renewals where a router gives requests to replicas in turn.
 type chain struct {
 	*buffers
 	async  bool
@@ -119,7 +119,8 @@ func (y *cycle) toward(z *cycle, x float64) cycle {
 	}
 	line := func(a, b float64) float64 { return a + x*(b-a) }
 	return cycle{
-		mean: line(y.mean, z.mean), decode: line(y.decode, z.decode), energy: line(y.energy, z.energy), plain: line(y.plain, z.plain), load: line(y.load, z.load),
+		mean: line(y.mean, z.mean), decode: line(y.decode, z.decode), energy: line(y.energy, z.energy), plain: line(y.plain, z.plain),
+		load:  line(y.load, z.load),
 		first: line(y.first, z.first), computes: line(y.computes, z.computes), excess: line(y.excess, z.excess),
 	}
 }
@@ -170,7 +171,8 @@ func (p *level) settles(rate float64) (c float64, ok bool) {
 	}
 }
 
-// many is the cycle where steps have many prompts: the queue with gated service, whose steps vary as by Takagi (Analysis of Polling Systems, 1986).
+// many is the cycle where steps have many prompts: the queue with gated service, whose steps vary as by Takagi (Analysis of Polling
+// Systems, 1986).
 func (f *flow) many(p *level, rate, c float64) *cycle {
 	d := float64(p.decode.Time)
 	time, times, energy := p.prompts(0, rate*c)
@@ -191,7 +193,8 @@ func (f *flow) many(p *level, rate, c float64) *cycle {
 
 func (f *flow) chain(p *level, rate, mean float64) *chain {
 	m := rate * mean
-	x := &chain{buffers: &f.buffers, async: f.server.Scheduler.Async, peers: int(f.peers), stages: f.stages, rate: rate, out: f.out(p.n), idle: float64(f.idle()), echo: f.echo(min(rate*p.further(m), 0.999))}
+	x := &chain{buffers: &f.buffers, async: f.server.Scheduler.Async, peers: int(f.peers), stages: f.stages, rate: rate, out: f.out(p.n),
+		idle: float64(f.idle()), echo: f.echo(min(rate*p.further(m), 0.999))}
 	x.kinds = p.kindsUpTo(int(2*m+6*math.Sqrt(m)) + 3)
 	x.gather(m)
 	if x.stages > 1 {
@@ -214,9 +217,9 @@ func (f *flow) chain(p *level, rate, mean float64) *chain {
 	return x
 }
 
-// echo is what a longer step adds to all later steps of a sequence over what it adds to the next: a geometric series, for the prompts that come in the
-// longer step lengthen the next one by the load times as much, or the next but one where steps are formed ahead. Where further prompts shorten a step
-// the load is negative, and the series is taken to its end.
+// echo is what a longer step adds to all later steps of a sequence over what it adds to the next: a geometric series, for the prompts that
+// come in the longer step lengthen the next one by the load times as much, or the next but one where steps are formed ahead. Where further
+// prompts shorten a step the load is negative, and the series is taken to its end.
 func (f *flow) echo(load float64) float64 {
 	steps := f.steps
 	if f.server.Scheduler.Async {
@@ -262,7 +265,8 @@ func (p *level) decodes(k int) float64 {
 
 func newKind(c *Cost, prompts int) kind {
 	launch := float64(c.Launch)
-	return kind{prompts: prompts, time: float64(c.Time), before: float64(c.Before), launch: launch, hold: launch, energy: float64(c.Energy), waits: []float64{float64(c.Waits)}, share: 1}
+	return kind{prompts: prompts, time: float64(c.Time), before: float64(c.Before), launch: launch, hold: launch, energy: float64(c.Energy),
+		waits: []float64{float64(c.Waits)}, share: 1}
 }
 
 // matrix is rows of zeros in a buffer, which grows as it has to.

@@ -7,11 +7,12 @@ import (
 	"llmprof/unit"
 )
 
-// A closed loop has no closed form: requests come when answers end, and answers end with steps, so that arrivals and steps depend on each other. Where the
-// KV cache holds none up and one batch is under way, sample paths of up to four replicas are followed. Other servers are simulated (steady_waves.go).
+// A closed loop has no closed form: requests come when answers end, and answers end with steps, so that arrivals and steps depend on each
+// other. Where the KV cache holds none up and one batch is under way, sample paths of up to four replicas are followed. Other servers are
+// simulated (steady_waves.go).
 
-// closed is the steady state of one queue of a closed loop whose answers, prompts or gains of steps differ: of all replicas, or of as many of them as stand for all with
-// their part of the clients.
+// closed is the steady state of one queue of a closed loop whose answers, prompts or gains of steps differ: of all replicas, or of as many
+// of them as stand for all with their part of the clients.
 func (t *Steadies) closed(clients, replicas int) (*Steady, error) {
 	peers := t.server.Predictor.Par.ExpertReplicas()
 	some := min(replicas, turning*peers)
@@ -38,7 +39,8 @@ func (t *Steadies) closed(clients, replicas int) (*Steady, error) {
 	return st, nil
 }
 
-// turning is how many replicas that take turns are followed at most: a client has most of its requests at others than the one that answered it last.
+// turning is how many replicas that take turns are followed at most: a client has most of its requests at others than the one that
+// answered it last.
 const turning = 4
 
 // ofReplicas is the steady state of replicas with so many clients.
@@ -66,7 +68,8 @@ func (st *Steady) toward(o *Steady, share float64) {
 // followed is the steady state of replicas whose clients' requests are followed; nil where a KV cache may be full, or several batches
 // are under way in a pipeline.
 func (f *flow) followed(clients, replicas int) *Steady {
-	if f.handed || f.peers > 1 || f.server.Predictor.Par.MicroBatches > 1 || f.answers.Kind == "fixed" && !f.server.gainsVary() || !f.holds((clients+replicas-1)/replicas) {
+	if f.handed || f.peers > 1 || f.server.Predictor.Par.MicroBatches > 1 || f.answers.Kind == "fixed" && !f.server.gainsVary() ||
+		!f.holds((clients+replicas-1)/replicas) {
 		return nil
 	}
 	all := f.newRoundRobin(clients, replicas)
@@ -190,12 +193,14 @@ func (w *path) nextStep() float64 {
 	return math.Inf(1)
 }
 
-// nextSend is a time before which the path lets no further request come: that of its next step, or of the next one with which an answer ends.
+// nextSend is a time before which the path lets no further request come: that of its next step, or of the next one with which an answer
+// ends.
 func (w *path) nextSend() float64 {
 	switch {
 	case w.api != nil && w.api.due > 0:
 		return w.api.next()
-	case w.stuck || w.rest > 0 || w.done.n > 0 || w.came.from < w.came.to || w.next < len(w.jobs) && w.jobs[w.next].at <= w.now || w.running == 0:
+	case w.stuck || w.rest > 0 || w.done.n > 0 || w.came.from < w.came.to || w.next < len(w.jobs) && w.jobs[w.next].at <= w.now ||
+		w.running == 0:
 		return w.nextStep()
 	}
 	steps := 1
@@ -223,8 +228,10 @@ func (t *roundRobin) sum() *path {
 			o.now = end
 		}
 		time += o.now - s.begin
-		sums.busy, sums.energy, sums.ttft, sums.decode, sums.tpot = sums.busy+s.busy, sums.energy+s.energy, sums.ttft+s.ttft, sums.decode+s.decode, sums.tpot+s.tpot
-		sums.own, sums.after, sums.firsts, sums.answered, sums.several = sums.own+s.own, sums.after+s.after, sums.firsts+s.firsts, sums.answered+s.answered, sums.several+s.several
+		sums.busy, sums.energy, sums.ttft, sums.decode, sums.tpot = sums.busy+s.busy, sums.energy+s.energy, sums.ttft+s.ttft,
+			sums.decode+s.decode, sums.tpot+s.tpot
+		sums.own, sums.after, sums.firsts, sums.answered, sums.several = sums.own+s.own, sums.after+s.after, sums.firsts+s.firsts,
+			sums.answered+s.answered, sums.several+s.several
 		if o.api != nil {
 			w.api.sums.add(&o.api.sums)
 		}

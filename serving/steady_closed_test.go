@@ -28,14 +28,15 @@ func simulateClients(t *testing.T, s *Server, prompt, gen Lengths, clients int) 
 	requests, first, n := 4000+40*clients, 400+8*clients, 0
 	var begin, end float64
 	seen = &answers{}
-	r = simulate(t, s, Load{Arrival: Arrival{Kind: "closed", Concurrency: clients}, Prompt: prompt, Gen: gen, Requests: requests, Seed: 1}, Options{Each: func(q *Record) {
-		if n++; n == first {
-			begin = float64(q.Last)
-		} else if n > first && n <= requests-clients { // all clients send requests
-			end = float64(q.Last)
-			seen.add(q)
-		}
-	}})
+	r = simulate(t, s, Load{Arrival: Arrival{Kind: "closed", Concurrency: clients}, Prompt: prompt, Gen: gen, Requests: requests, Seed: 1},
+		Options{Each: func(q *Record) {
+			if n++; n == first {
+				begin = float64(q.Last)
+			} else if n > first && n <= requests-clients { // all clients send requests
+				end = float64(q.Last)
+				seen.add(q)
+			}
+		}})
 	return r, float64(len(seen.ttft)) / (end - begin), seen
 }
 
@@ -46,9 +47,10 @@ func average(all []float64) (sum float64) {
 	return sum
 }
 
-// Closed loops of servers of any kind agree with simulations, those among them of which a fixed point of rates was off: two clients of whom the second is
-// alone for much of the time, prompts that join the steps of answers, an API server that is busy, and KV caches that are full. Clients with answers of
-// one length are together for as long as prompts of various lengths leave them so, which no TTFT is the mean of.
+// Closed loops of servers of any kind agree with simulations, those among them of which a fixed point of rates was off: two clients of
+// whom the second is alone for much of the time, prompts that join the steps of answers, an API server that is busy, and KV caches that
+// are full. Clients with answers of one length are together for as long as prompts of various lengths leave them so, which no TTFT is the
+// mean of.
 func TestSteadyConcurrencyOfManyServers(t *testing.T) {
 	seeds := []int{104, 110, 137}
 	if testkit.Brief() {
@@ -90,8 +92,8 @@ func TestSteadyConcurrencyInTurn(t *testing.T) {
 	}
 }
 
-// Answers of one length end at different times where drafts are accepted at random: clients that began together spread over time, and meet in turns of
-// the replicas by chance. They spread slowly where many prompts together take hardly longer than one.
+// Answers of one length end at different times where drafts are accepted at random: clients that began together spread over time, and meet
+// in turns of the replicas by chance. They spread slowly where many prompts together take hardly longer than one.
 func TestSteadyConcurrencyOfDrafts(t *testing.T) {
 	s := server(t, "gpt-oss-20b", "mi300x", 2, "vllm")
 	s.Drafts, s.Acceptance = 1, 0.7
@@ -107,7 +109,8 @@ func TestSteadyConcurrencyOfDrafts(t *testing.T) {
 	}
 }
 
-// Clients of a pipeline are simulated, because batches that wait for each other have no sample path: short answers took up to half as long again on one.
+// Clients of a pipeline are simulated, because batches that wait for each other have no sample path: short answers took up to half as long
+// again on one.
 func TestSteadyConcurrencyOfPipelines(t *testing.T) {
 	s := pipelined(t, "deepseek-v2-lite", "h200", 2, 2)
 	for _, x := range []struct {
@@ -139,8 +142,9 @@ func TestCapacityOfAnswersThatDiffer(t *testing.T) {
 	agree(t, fmt.Sprintf("%+v", c), c.Rate, rate, 0.05)
 }
 
-// Where the API server is busy it lets the requests of an open load come to the engine in groups. Those of seeds 13, 17, 19 and 55 would be busy for more
-// than 90 % of the time, if they did not send tokens of several steps together; such a server takes long to come to its steady state.
+// Where the API server is busy it lets the requests of an open load come to the engine in groups. Those of seeds 13, 17, 19 and 55 would
+// be busy for more than 90 % of the time, if they did not send tokens of several steps together; such a server takes long to come to its
+// steady state.
 func TestSteadyOfBusyServers(t *testing.T) {
 	for _, seed := range []int{9, 55, 19, 25, 42, 13, 17}[:testkit.Cases(2, 7)] {
 		random := rand.New(rand.NewPCG(uint64(seed), 77771127))

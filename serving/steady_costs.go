@@ -7,8 +7,8 @@ import (
 	"llmprof/analytic/operator"
 )
 
-// What steps cost beside n sequences that decode: those that only decode, and those with prompts, which take the budget of tokens that decodes leave
-// (vllm/v1/core/sched/scheduler.py).
+// What steps cost beside n sequences that decode: those that only decode, and those with prompts, which take the budget of tokens that
+// decodes leave (vllm/v1/core/sched/scheduler.py).
 
 // A level is the steps beside n sequences that decode, and what they cost.
 type level struct {
@@ -36,8 +36,8 @@ type prefillSteps struct {
 	spread float64 // variance of the time
 }
 
-// level is the steps beside n sequences. The time of a step with prompts is nearly linear in n between powers of four; the time of a step that only
-// decodes has the stairs of the sizes of CUDA graphs.
+// level is the steps beside n sequences. The time of a step with prompts is nearly linear in n between powers of four; the time of a step
+// that only decodes has the stairs of the sizes of CUDA graphs.
 func (f *flow) level(n int) *level {
 	if p, ok := f.levels[n]; ok {
 		return p
@@ -63,8 +63,8 @@ func (p *level) once(tokens float64, prompts int) Cost {
 	return p.flow.table(p.beside, prompts).at(min(tokens, p.takes(prompts)))
 }
 
-// all is the cost of tokens of a number of prompts, over as many steps as they take. Further steps count without their decodes, which would take a
-// step of their own anyway.
+// all is the cost of tokens of a number of prompts, over as many steps as they take. Further steps count without their decodes, which
+// would take a step of their own anyway.
 func (p *level) all(tokens float64, prompts int) Cost {
 	sum, most := p.once(tokens, prompts), p.takes(prompts)
 	if tokens <= most {
@@ -180,8 +180,8 @@ func (p *level) spread(k float64) float64 {
 	return p.prefill(1).spread * k
 }
 
-// prompts is what prompts add to a step, of which some are certain and m more come on average, by a Poisson distribution: the means of the time, of its
-// square, and of the energy.
+// prompts is what prompts add to a step, of which some are certain and m more come on average, by a Poisson distribution: the means of the
+// time, of its square, and of the energy.
 func (p *level) prompts(certain int, m float64) (mean, square, energy float64) {
 	if m > fewPrompts { // the number hardly varies
 		c := p.extra(m + float64(certain))
@@ -218,18 +218,19 @@ func (p *level) further(m float64) float64 {
 	return p.joined(m) - mean
 }
 
-// left is how many tokens of a step are left to prompts beside n decodes. Some are left where decodes fill the step, for the mean step has fewer.
+// left is how many tokens of a step are left to prompts beside n decodes. Some are left where decodes fill the step, for the mean step has
+// fewer.
 func (s *Server) left(n int) float64 {
 	budget := s.Scheduler.Budget
 	return float64(max(budget-n*(1+s.Drafts), budget/64, 1))
 }
 
-// stepCosts are steps of a replica that were priced: by the sequences that decode, their context, the tokens of prompts, the tokens of these prompts that are
-// in the cache, and the tokens of all replicas that share experts. They hold for all settings of the scheduler.
+// stepCosts are steps of a replica that were priced: by the sequences that decode, their context, the tokens of prompts, the tokens of
+// these prompts that are in the cache, and the tokens of all replicas that share experts. They hold for all settings of the scheduler.
 type stepCosts map[[5]float64]Cost
 
-// before is the mean number of tokens of a prompt that are in the cache when a step computes others: those of cached prefixes, and half of the tokens
-// that other steps compute.
+// before is the mean number of tokens of a prompt that are in the cache when a step computes others: those of cached prefixes, and half of
+// the tokens that other steps compute.
 func (f *flow) before(n int) float64 {
 	return f.uncached.past + max(f.uncached.length-f.left(n, 1), 0)/2
 }
@@ -268,8 +269,8 @@ func contextShares(windows []float64, prompt, gen Lengths, context float64) []co
 	return all
 }
 
-// replica is the step of one replica with its decodes and tokens of prompts. All replicas that share its experts have n sequences, and together
-// tokens in the step.
+// replica is the step of one replica with its decodes and tokens of prompts. All replicas that share its experts have n sequences, and
+// together tokens in the step.
 func (f *flow) replica(decodes int, tokens float64, n int, together float64) Cost {
 	key := [5]float64{float64(decodes), f.context, tokens, f.before(n), together}
 	if decodes == 0 {
@@ -307,7 +308,8 @@ func (f *flow) price(decodes int, tokens, past, together float64) Cost {
 	return plus(&c, &d, 1)
 }
 
-// graphed finds up to how many tokens of a step, those of decodes among them, launches take less time, as CUDA graphs make them; 0 if that is nowhere.
+// graphed finds up to how many tokens of a step, those of decodes among them, launches take less time, as CUDA graphs make them; 0 if that
+// is nowhere.
 func (f *flow) graphed() float64 {
 	low, high := 2, f.server.Scheduler.Budget
 	few, many := f.pass(1, 1, 1).Launch, f.pass(1, float64(high-1), 1).Launch

@@ -5,9 +5,10 @@ import (
 	"math/rand/v2"
 )
 
-// The steps of an answer are a renewal process: each gains the token of its own and as many drafts as are accepted, up to the first that is not. By
-// Wald's identity their mean number is that of the tokens, with those by which the last step exceeds them, over the mean gain of a step. By how many
-// tokens a sum of gains exceeds a number hardly depends on that number beyond a few gains: it is the residual life of a gain.
+// The steps of an answer are a renewal process: each gains the token of its own and as many drafts as are accepted, up to the first that
+// is not. By Wald's identity their mean number is that of the tokens, with those by which the last step exceeds them, over the mean gain
+// of a step. By how many tokens a sum of gains exceeds a number hardly depends on that number beyond a few gains: it is the residual life
+// of a gain.
 
 // exceeds is the mean number of tokens by which the last step of an answer gains too many, and the variance of the gain of a step.
 func (s *Server) exceeds() (mean, variance float64) {

@@ -2,9 +2,9 @@ package serving
 
 import "math"
 
-// A router that gives requests to replicas in turn brings each of R replicas every R-th arrival of a Poisson process: a renewal process whose intervals
-// have an Erlang distribution of R stages. The stages that arrivals have passed are a Poisson process of R times the rate, so that numbers of arrivals
-// follow from its. R is 1 for one replica, whose arrivals are Poisson.
+// A router that gives requests to replicas in turn brings each of R replicas every R-th arrival of a Poisson process: a renewal process
+// whose intervals have an Erlang distribution of R stages. The stages that arrivals have passed are a Poisson process of R times the rate,
+// so that numbers of arrivals follow from its. R is 1 for one replica, whose arrivals are Poisson.
 
 // mostStages bounds the stages of an interval: intervals of more stages vary little less.
 const mostStages = 16
@@ -54,7 +54,8 @@ func poissonChances(all []float64, m float64) []float64 {
 	return all
 }
 
-// stagesPassed appends the probabilities of 0, 1, 2, ... stages at the end of a time in which m arrivals come on average, with those of its begin counted.
+// stagesPassed appends the probabilities of 0, 1, 2, ... stages at the end of a time in which m arrivals come on average, with those of
+// its begin counted.
 func stagesPassed(all, begin []float64, m float64) []float64 {
 	expected, from := m*float64(len(begin)), len(all)
 	for i, chance := 0, math.Exp(-expected); chance > negligible || float64(i) < expected; chance *= expected / float64(i) {
@@ -81,10 +82,10 @@ func besides(chances []float64, m float64) []float64 {
 	return chances[:len(chances)-1]
 }
 
-// birth is the probability of n sequences over that of one fewer in a queue with infinitely many servers and m sequences on average. For Poisson arrivals
-// it is m/n. For intervals of R stages the variance of the number is 1 - (1 - 1/R) E[min(S, S')]/E[S] of its mean, S and S' being service times (Whitt,
-// "Heavy-traffic approximations for service systems with blocking", 1984): the number is taken for that of arrivals with as many stages as have this
-// variance, which is exact for answers of one length.
+// birth is the probability of n sequences over that of one fewer in a queue with infinitely many servers and m sequences on average. For
+// Poisson arrivals it is m/n. For intervals of R stages the variance of the number is 1 - (1 - 1/R) E[min(S, S')]/E[S] of its mean, S and
+// S' being service times (Whitt, "Heavy-traffic approximations for service systems with blocking", 1984): the number is taken for that of
+// arrivals with as many stages as have this variance, which is exact for answers of one length.
 func (f *flow) birth(n int, m float64) float64 {
 	stages := 1
 	if f.stages > 1 {

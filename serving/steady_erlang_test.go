@@ -8,7 +8,8 @@ import (
 	"llmprof/internal/testkit"
 )
 
-// A router that gives requests to replicas in turn brings them to each more evenly than to one: the steady state of several is that of the simulation.
+// A router that gives requests to replicas in turn brings them to each more evenly than to one: the steady state of several is that of the
+// simulation.
 func TestSteadyOfReplicasInTurn(t *testing.T) {
 	varied, answers := Lengths{Kind: "lognormal", Mean: 1024, Spread: 0.8}, Lengths{Kind: "uniform", Low: 64, High: 512}
 	all := []struct {
@@ -72,7 +73,8 @@ func TestSteadyOfSeldomRequestsInTurn(t *testing.T) {
 	}
 }
 
-// Numbers of arrivals have the mean that they are asked for, and the variance of renewals with Erlang intervals: 1/R of a Poisson process in long times.
+// Numbers of arrivals have the mean that they are asked for, and the variance of renewals with Erlang intervals: 1/R of a Poisson process
+// in long times.
 func TestRenewals(t *testing.T) {
 	moments := func(chances []float64) (sum, mean, variance float64) {
 		for k, chance := range chances {

@@ -4,7 +4,8 @@ import (
 	"math"
 )
 
-// A busy API server lets requests come to the engine in groups. Its event loop works in passes (frontend.go): the sample path has it for numbers of tokens.
+// A busy API server lets requests come to the engine in groups. Its event loop works in passes (frontend.go): the sample path has it for
+// numbers of tokens.
 
 // An eventLoop is the API server beside the steps that are followed: the event loop of frontend, for numbers of tokens.
 type eventLoop struct {
@@ -44,14 +45,15 @@ type entrant struct {
 
 // A delivery is the tokens of a step, or of several steps whose tokens are sent together: each sequence has one message then.
 type delivery struct {
-	decodes, firsts, ends float64 // messages: of sequences that had their first token before, with first tokens, and those of both that end answers
+	// Messages: of sequences that had their first token before, with first tokens, and those of both that end answers.
+	decodes, firsts, ends float64
 	gain                  float64 // tokens
 	firstsAt, endsAt      float64 // sums of the times at which the engine had the first tokens and the last ones
 	last                  int     // pass that takes them apart
 }
 
-// followsAPI reports whether requests can be followed through the API server: it takes time, and replicas neither share experts nor get the cache of
-// prompts.
+// followsAPI reports whether requests can be followed through the API server: it takes time, and replicas neither share experts nor get
+// the cache of prompts.
 func (f *flow) followsAPI() bool { return !f.front.free() && !f.handed && f.peers == 1 }
 
 // newEventLoop is the API server of a flow; nil where requests are not followed through it.
@@ -60,7 +62,8 @@ func (f *flow) newEventLoop(t *roundRobin) *eventLoop {
 		return nil
 	}
 	front := &f.front
-	return &eventLoop{intake: float64(front.intake), half: float64(front.token) / 2, closing: float64(front.closing), way: float64(front.way), rank: 1 - f.shorter, turns: t}
+	return &eventLoop{intake: float64(front.intake), half: float64(front.token) / 2, closing: float64(front.closing), way: float64(front.way),
+		rank: 1 - f.shorter, turns: t}
 }
 
 // deliver hands over the tokens of a step at a time.
@@ -93,8 +96,8 @@ func (p *eventLoop) until(time float64) {
 	}
 }
 
-// alike lets passes up to a time end that are like the one that runs: they take no tokens apart, and no request comes or leaves with them. It reports
-// whether the last of them ends later.
+// alike lets passes up to a time end that are like the one that runs: they take no tokens apart, and no request comes or leaves with them.
+// It reports whether the last of them ends later.
 func (p *eventLoop) alike(time float64) bool {
 	last, end, passes := math.MaxInt, p.end, p.passes
 	if len(p.entering) > 0 {
@@ -161,8 +164,8 @@ func (p *eventLoop) begin(now float64) {
 	p.end += p.each
 }
 
-// send sends the tokens that are ready, from a time on, and gives when it is done: those of sequences that decode, in the order in which they began,
-// before first ones. Those that end answers are at even distances around the rank that such a sequence has in the mean.
+// send sends the tokens that are ready, from a time on, and gives when it is done: those of sequences that decode, in the order in which
+// they began, before first ones. Those that end answers are at even distances around the rank that such a sequence has in the mean.
 func (p *eventLoop) send(now float64) float64 {
 	r := &p.ready
 	p.due -= r.ends
@@ -190,8 +193,8 @@ func (p *eventLoop) send(now float64) float64 {
 	return now
 }
 
-// join adds the tokens of a later step. The sequences that it decodes are those of the earlier ones but for ended answers, so that it adds messages with
-// first tokens alone, unless the earlier ones were of prompts alone.
+// join adds the tokens of a later step. The sequences that it decodes are those of the earlier ones but for ended answers, so that it adds
+// messages with first tokens alone, unless the earlier ones were of prompts alone.
 func (h *delivery) join(o *delivery) {
 	if h.decodes == 0 {
 		h.decodes = max(o.decodes-h.firsts, 0)
@@ -223,13 +226,14 @@ func (p *eventLoop) finish() {
 	}
 }
 
-// quiet reports whether no request is in the server and no answer waits to be ended, so that steps with so many tokens that take a time leave the loop
-// idle until the next request comes.
+// quiet reports whether no request is in the server and no answer waits to be ended, so that steps with so many tokens that take a time
+// leave the loop idle until the next request comes.
 func (p *eventLoop) quiet(decodes, yields, step float64) bool {
 	return len(p.entering)+len(p.entered) == 0 && p.due == 0 && decodes*p.half*(1+yields) < step
 }
 
-// delays are the mean times of a request and of its first token in the API server and on the way, and how much longer the last token is there.
+// delays are the mean times of a request and of its first token in the API server and on the way, and how much longer the last token is
+// there.
 func (p *eventLoop) delays() (in, later float64) {
 	s := &p.sums
 	first := s.firsts / max(s.began, 1)
@@ -259,13 +263,13 @@ func (w *path) enter() {
 	}
 }
 
-// An API server is noticeable in the path of requests from some share of its time on, and lets prompts come in groups, which the product form of Poisson
-// arrivals does not have, from a larger one. Both are half as large where prompts have steps of their own, for which all sequences wait. Below the
-// first share its time is added to that of a path without it (go test ./serving -run SeldomBusy).
+// An API server is noticeable in the path of requests from some share of its time on, and lets prompts come in groups, which the product
+// form of Poisson arrivals does not have, from a larger one. Both are half as large where prompts have steps of their own, for which all
+// sequences wait. Below the first share its time is added to that of a path without it (go test ./serving -run SeldomBusy).
 const noticeable, grouping, heldUp = 0.125, 0.4, 0.5
 
-// apiBusy reports whether the API server of a replica is busy for a share of its time at a rate, or for half of that share where prompts have steps of
-// their own.
+// apiBusy reports whether the API server of a replica is busy for a share of its time at a rate, or for half of that share where prompts
+// have steps of their own.
 func (f *flow) apiBusy(share, rate float64) bool {
 	if !f.server.Scheduler.Mixed {
 		share *= heldUp
@@ -273,5 +277,6 @@ func (f *flow) apiBusy(share, rate float64) bool {
 	return f.followsAPI() && f.front.load(rate, f.gen) >= share
 }
 
-// groupsArrivals reports whether the API server of a replica lets prompts come in groups at a rate, so that requests are followed through it.
+// groupsArrivals reports whether the API server of a replica lets prompts come in groups at a rate, so that requests are followed through
+// it.
 func (f *flow) groupsArrivals(rate float64) bool { return f.apiBusy(grouping, rate) }

@@ -46,8 +46,10 @@ func TestSeldomBusy(t *testing.T) {
 			continue
 		}
 		through, added := f.sampled(rate, api), f.sampled(rate, nil)
-		for name, v := range map[string][2]unit.Seconds{"TTFT": {added.TTFT, through.TTFT}, "TPOT": {added.TPOT, through.TPOT}, "E2E": {added.E2E, through.E2E}} {
-			agree(t, fmt.Sprintf("%s, busy for %.2f of the time, %v + %v tokens: %s", what, load, &prompt, &gen, name), float64(v[0]), float64(v[1]), 0.02)
+		for name, v := range map[string][2]unit.Seconds{"TTFT": {added.TTFT, through.TTFT}, "TPOT": {added.TPOT, through.TPOT},
+			"E2E": {added.E2E, through.E2E}} {
+			agree(t, fmt.Sprintf("%s, busy for %.2f of the time, %v + %v tokens: %s", what, load, &prompt, &gen, name), float64(v[0]), float64(v[1]),
+				0.02)
 			most = max(most, math.Abs(float64(v[0]/v[1])-1))
 		}
 		compared++
@@ -58,18 +60,21 @@ func TestSeldomBusy(t *testing.T) {
 	t.Logf("%d servers, at most %.1f %% apart", compared, 100*most)
 }
 
-// Clients whose answers have one token are as many as wait for one: the end of a stream comes after its token, and the next token waits for it.
+// Clients whose answers have one token are as many as wait for one: the end of a stream comes after its token, and the next token waits
+// for it.
 func TestClientsOfOneToken(t *testing.T) {
 	for _, x := range []struct {
 		model, gpu string
 		tp         int
 		clients    int
 		tolerance  float64
-	}{{"llama3.2-1b", "h100", 1, 1, 1e-3}, {"llama3.2-1b", "h100", 1, 16, 0.02}, {"llama3.1-8b", "h100", 8, 4, 0.02}, {"llama3.1-70b", "h100", 4, 16, 0.02}, {"falcon-mamba-7b", "h200", 1, 200, 0.02}} {
+	}{{"llama3.2-1b", "h100", 1, 1, 1e-3}, {"llama3.2-1b", "h100", 1, 16, 0.02}, {"llama3.1-8b", "h100", 8, 4, 0.02},
+		{"llama3.1-70b", "h100", 4, 16, 0.02}, {"falcon-mamba-7b", "h200", 1, 200, 0.02}} {
 		s := engineServer(t, x.model, x.gpu, x.tp, "vllm", "vllm")
 		st, err := s.SteadyConcurrency(x.clients, Fixed(128), Fixed(1))
 		testkit.Must(t, err)
-		r := simulate(t, s, Load{Arrival: Arrival{Kind: "closed", Concurrency: x.clients}, Prompt: Fixed(128), Gen: Fixed(1), Requests: 40 * x.clients}, Options{Warmup: 10 * x.clients})
+		r := simulate(t, s, Load{Arrival: Arrival{Kind: "closed", Concurrency: x.clients}, Prompt: Fixed(128), Gen: Fixed(1),
+			Requests: 40 * x.clients}, Options{Warmup: 10 * x.clients})
 		what := fmt.Sprintf("%s on %s, %d clients: ", x.model, x.gpu, x.clients)
 		agree(t, what+"Little's law", st.Rate*float64(st.E2E), float64(x.clients), x.tolerance)
 		agree(t, what+"TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05)
@@ -82,7 +87,8 @@ func TestRatesOfOneToken(t *testing.T) {
 	for _, rate := range []float64{20, 250} { // followed by steps alone, and through the API server
 		st, err := s.SteadyRate(t.Context(), rate, Fixed(128), Fixed(1))
 		testkit.Must(t, err)
-		r := simulate(t, s, Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: Fixed(128), Gen: Fixed(1), Requests: 6000}, Options{Warmup: 500})
+		r := simulate(t, s, Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: Fixed(128), Gen: Fixed(1), Requests: 6000},
+			Options{Warmup: 500})
 		agree(t, fmt.Sprintf("%g requests a second: TTFT", rate), float64(st.TTFT), r.TTFT.Mean(), 0.05)
 	}
 }

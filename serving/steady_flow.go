@@ -12,8 +12,8 @@ import (
 
 // What all laws of the steady state start from: requests, the KV blocks that they hold, and what steps cost.
 
-// A flow is the queue of one replica: what its steady state is worked out from. Replicas that share experts are one queue, for their steps run side
-// by side, and a prompt of one lengthens the steps of all.
+// A flow is the queue of one replica: what its steady state is worked out from. Replicas that share experts are one queue, for their steps
+// run side by side, and a prompt of one lengthens the steps of all.
 type flow struct {
 	ctx    context.Context // where it ends, what is followed step by step ends early, and says nothing
 	server *Server
@@ -82,7 +82,8 @@ func (s *Server) flowWith(ctx context.Context, prompt, gen Lengths, known stepCo
 		return nil, err
 	}
 	f := &flow{ctx: ctx, server: s, peers: s.peers(), front: s.frontend(), stages: 1, solution: solution{cycles: map[*level]*cycle{}}}
-	f.stepTimes = stepTimes{prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), levels: map[int]*level{}, tables: map[[2]int]*tokenCosts{}, known: known}
+	f.stepTimes = stepTimes{prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), levels: map[int]*level{},
+		tables: map[[2]int]*tokenCosts{}, known: known}
 	f.prices.once = true
 	if s.Drafter != nil {
 		f.draft = newPrices(s.Drafter, 0, false)
@@ -98,7 +99,8 @@ func (s *Server) flowWith(ctx context.Context, prompt, gen Lengths, known stepCo
 // traffic is requests of these lengths.
 func (s *Server) traffic(prompt, gen Lengths, windows []float64) traffic {
 	mean, square := gen.moments()
-	t := traffic{prompts: prompt, answers: gen, gen: mean, steps: mean - 1, spread: square/(mean*mean) - 1, shorter: gen.shorter(), context: prompt.MeanLength() + square/(2*mean)}
+	t := traffic{prompts: prompt, answers: gen, gen: mean, steps: mean - 1, spread: square/(mean*mean) - 1, shorter: gen.shorter(),
+		context: prompt.MeanLength() + square/(2*mean)}
 	if s.Drafts > 0 {
 		t.steps = s.meanSteps(gen.Quantiles())
 	}
@@ -120,7 +122,8 @@ func (s *Server) Serves(prompt, gen Lengths) error {
 	}
 	r := s.room()
 	if longest := s.longest(r); prompt.MeanLength()+gen.MeanLength() > float64(longest) {
-		return fmt.Errorf("requests of %g + %g tokens do not fit: the longest that does has %d, prompt and answer", prompt.MeanLength(), gen.MeanLength(), longest)
+		return fmt.Errorf("requests of %g + %g tokens do not fit: the longest that does has %d, prompt and answer", prompt.MeanLength(),
+			gen.MeanLength(), longest)
 	}
 	if tokens := int(math.Ceil(prompt.MeanLength())); r.of(tokens) > r.blocks-s.kept(r.blocks) {
 		return s.beyondWatermark(r, tokens)
@@ -128,8 +131,8 @@ func (s *Server) Serves(prompt, gen Lengths) error {
 	return nil
 }
 
-// lengthens is the mean number of blocks that a prompt holds while it is computed, over the blocks of a prompt of mean length. Long prompts are met
-// more often, for they are computed for longer; a prompt of several steps takes its blocks step by step.
+// lengthens is the mean number of blocks that a prompt holds while it is computed, over the blocks of a prompt of mean length. Long
+// prompts are met more often, for they are computed for longer; a prompt of several steps takes its blocks step by step.
 func (f *flow) lengthens() float64 {
 	p, sum, weighted := f.level(0), 0.0, 0.0
 	for _, tokens := range f.uncached.sum(1) {
@@ -162,7 +165,8 @@ func (f *flow) limit(r *room, prompt, gen Lengths) {
 	f.varies = varies / (f.peers * f.peers)
 }
 
-// blocksHeld are the mean and the variance of the share of the KV blocks that sequences hold at these ages, which are shares of their answers.
+// blocksHeld are the mean and the variance of the share of the KV blocks that sequences hold at these ages, which are shares of their
+// answers.
 func blocksHeld(r *room, prompt, gen Lengths, ages ...float64) (mean, variance float64) {
 	var all, sum, squares float64
 	for context, weight := range aged(prompt, gen, ages...) {
@@ -203,7 +207,8 @@ func (f *flow) complete(st *Steady, rate float64, replicas int) (*Steady, error)
 		st.Cost = unit.Dollars(float64(price) * float64(gpus*replicas) / 3600 / rate)
 	}
 	if !(st.TTFT > 0 && st.E2E > 0 && st.Energy > 0 && st.E2E+unit.Seconds(st.Energy) < unit.Seconds(math.Inf(1))) {
-		return nil, fmt.Errorf("%g requests a second: the steady state has a TTFT of %g s, an E2E of %g s and %g J a request, which no server has; simulate it", rate, st.TTFT, st.E2E, st.Energy)
+		return nil, fmt.Errorf("%g requests a second: the steady state has a TTFT of %g s, an E2E of %g s and %g J a request, which no server "+
+			"has; simulate it", rate, st.TTFT, st.E2E, st.Energy)
 	}
 	return st, nil
 }

@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// The levels of the queue are its numbers n of sequences that decode. With requests at a rate λ that decode for s steps of mean length c(n) level n has the
-// weight Π λ·s·c(i)/i. Prompts that are computed together begin to decode together, so that levels are entered in batches; behind a router intervals between
-// arrivals have less variance than those of a Poisson process (steady_erlang.go).
+// The levels of the queue are its numbers n of sequences that decode. With requests at a rate λ that decode for s steps of mean length
+// c(n) level n has the weight Π λ·s·c(i)/i. Prompts that are computed together begin to decode together, so that levels are entered in
+// batches; behind a router intervals between arrivals have less variance than those of a Poisson process (steady_erlang.go).
 
 // unlikely is the weight over the greatest one below which a number of sequences is left out.
 const unlikely = 1e-6
 
-// weights are the probabilities of n sequences in the replica, 0 where they are negligible, and the cycles of the others. Beyond f.most further ones
-// wait. They are nil where the rate is not stable.
+// weights are the probabilities of n sequences in the replica, 0 where they are negligible, and the cycles of the others. Beyond f.most
+// further ones wait. They are nil where the rate is not stable.
 func (f *flow) weights(rate float64) ([]float64, []*cycle) {
 	cycles := []*cycle{{}} // without any, steps come when prompts do
 	// ratio is the weight of n sequences over the weight of one fewer if sequences begin one by one; -1 where the rate is not stable.
@@ -50,9 +50,9 @@ func (f *flow) weights(rate float64) ([]float64, []*cycle) {
 	return weights, cycles
 }
 
-// balance works out the weights from some number of sequences on: the balance equations of a queue with batch arrivals. Prompts that come while others
-// are computed, a load of them for each, begin to decode at about the same time: they are a batch, whose size has a geometric distribution with the mean
-// of those that come in a busy period. Between n sequences and n + 1 as many end as
+// balance works out the weights from some number of sequences on: the balance equations of a queue with batch arrivals. Prompts that come
+// while others are computed, a load of them for each, begin to decode at about the same time: they are a batch, whose size has a geometric
+// distribution with the mean of those that come in a busy period. Between n sequences and n + 1 as many end as
 // begin. Where steps take as long with prompts as without the load is 0, and sequences begin one by one.
 func (f *flow) balance(from int, rate float64, at func(n int) (ratio, load float64)) []float64 {
 	const longest = 1 << 16
@@ -112,8 +112,8 @@ func (f *flow) likely(rate float64) int {
 	return some[i-1]
 }
 
-// at is the cycle with n sequences: solved for two numbers in each power of two, and interpolated between them, but for steps that only decode, which
-// have the stairs of the sizes of CUDA graphs.
+// at is the cycle with n sequences: solved for two numbers in each power of two, and interpolated between them, but for steps that only
+// decode, which have the stairs of the sizes of CUDA graphs.
 func (f *flow) at(n int, rate float64) *cycle {
 	grid := 1 << max(bits.Len(uint(n))-2, 0)
 	low := n / grid * grid
@@ -123,7 +123,8 @@ func (f *flow) at(n int, rate float64) *cycle {
 	s := &f.segment
 	if s.low != low || s.rate != rate || s.stages != f.stages {
 		high := min(low+grid, f.most)
-		*s = segment{rate: rate, stages: f.stages, low: low, high: high, a: f.cycle(f.level(low), rate), b: f.cycle(f.level(high), rate), few: f.decode(low), many: f.decode(high)}
+		*s = segment{rate: rate, stages: f.stages, low: low, high: high, a: f.cycle(f.level(low), rate), b: f.cycle(f.level(high), rate),
+			few: f.decode(low), many: f.decode(high)}
 	}
 	x := float64(n-s.low) / float64(s.high-s.low)
 	if len(f.between) == cap(f.between) { // cycles are made some at a time
@@ -150,8 +151,8 @@ type segment struct {
 	few, many Cost // steps that only decode
 }
 
-// graphStep is a step that decodes n sequences: interpolated between the fewest and the most of those that run alike. Graphs have multiples of 8 sequences,
-// and of 16 above 256; kernels without them have tiles of at least 32.
+// graphStep is a step that decodes n sequences: interpolated between the fewest and the most of those that run alike. Graphs have
+// multiples of 8 sequences, and of 16 above 256; kernels without them have tiles of at least 32.
 func (f *flow) graphStep(n int) Cost {
 	size := 8
 	switch {

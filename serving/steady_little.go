@@ -7,10 +7,11 @@ import (
 	"llmprof/unit"
 )
 
-// A closed loop may be simulated only for as many events as its caller has left. Beyond them its steady state is that of the open loop whose requests, by
-// Little's law, are as many as the clients: the same server meets Poisson arrivals instead of those that follow answers.
+// A closed loop may be simulated only for as many events as its caller has left. Beyond them its steady state is that of the open loop
+// whose requests, by Little's law, are as many as the clients: the same server meets Poisson arrivals instead of those that follow answers.
 
-// Within bounds the events that closed loops are simulated for: each takes a quarter of those left at most, and has its state by Little's law beyond.
+// Within bounds the events that closed loops are simulated for: each takes a quarter of those left at most, and has its state by Little's
+// law beyond.
 func (t *Steadies) Within(events *int) { t.events = events }
 
 // share is how many events one closed loop may take; all where they are not bounded.

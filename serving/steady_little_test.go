@@ -7,7 +7,8 @@ import (
 	"llmprof/internal/testkit"
 )
 
-// TestByLittle holds states of clients whose simulation would take too long to those that are simulated, and bounds the events of all of them.
+// TestByLittle holds states of clients whose simulation would take too long to those that are simulated, and bounds the events of all of
+// them.
 func TestByLittle(t *testing.T) {
 	uneven := Lengths{Kind: "uniform", Low: 200, High: 3000}
 	for _, clients := range []int{4, 40, 400, 4000} {

@@ -2,8 +2,8 @@ package serving
 
 import "math"
 
-// Replicas that share experts step side by side: a step takes as long as that of the replica with most to do, and replicas without work run a token.
-// All of them are one queue: n sequences are spread evenly over them, and prompts go to one replica after the other.
+// Replicas that share experts step side by side: a step takes as long as that of the replica with most to do, and replicas without work
+// run a token. All of them are one queue: n sequences are spread evenly over them, and prompts go to one replica after the other.
 
 // peers is how many replicas share experts.
 func (s *Server) peers() float64 { return float64(s.Predictor.Par.ExpertReplicas()) }

@@ -35,7 +35,8 @@ func TestSteadyOfSharedExperts(t *testing.T) {
 		{"qwen3-235b-a22b", "b200", "vllm", 1, 8, 8, 10, Fixed(1024), Fixed(256)},
 		{"qwen3-235b-a22b", "b200", "vllm", 1, 8, 8, 2, Fixed(1024), Fixed(256)},
 		{"qwen3-30b-a3b", "h200", "vllm", 1, 2, 2, 10, Fixed(1024), Fixed(256)},
-		{"qwen3-30b-a3b", "h200", "vllm", 1, 4, 4, 20, Lengths{Kind: "lognormal", Mean: 1024, Spread: 0.8}, Lengths{Kind: "uniform", Low: 64, High: 512}},
+		{"qwen3-30b-a3b", "h200", "vllm", 1, 4, 4, 20, Lengths{Kind: "lognormal", Mean: 1024, Spread: 0.8},
+			Lengths{Kind: "uniform", Low: 64, High: 512}},
 		{"gpt-oss-120b", "h100", "vllm", 2, 4, 4, 10, Fixed(2048), Fixed(512)},
 		{"qwen3-235b-a22b", "h200", "sglang", 1, 8, 8, 8, Fixed(1024), Fixed(256)},
 	} {

@@ -10,20 +10,21 @@ import (
 	"llmprof/unit"
 )
 
-// The queue of a replica whose answers are short, or whose prompts come in groups, has no closed form: it is a bulk service queue, served in groups of any
-// size, whose number of sequences changes as fast as its steps do. Requests that are drawn are followed through it step by step instead, at tabulated
-// costs: a sample path. It has the numbers of sequences alone, not each of them, and passes over steps that are alike.
+// The queue of a replica whose answers are short, or whose prompts come in groups, has no closed form: it is a bulk service queue, served
+// in groups of any size, whose number of sequences changes as fast as its steps do. Requests that are drawn are followed through it step
+// by step instead, at tabulated costs: a sample path. It has the numbers of sequences alone, not each of them, and passes over steps that
+// are alike.
 
-// Answers are short that take no more than so many times as long to decode as prompts that follow each other, and longer where steps with prompts decode
-// none, so that one prompt after another holds up all answers. Both are the edges beyond which the product form agrees with simulations
-// (go test ./serving -run SteadyOfBriefAnswers).
+// Answers are short that take no more than so many times as long to decode as prompts that follow each other, and longer where steps with
+// prompts decode none, so that one prompt after another holds up all answers. Both are the edges beyond which the product form agrees with
+// simulations (go test ./serving -run SteadyOfBriefAnswers).
 const (
 	shortAnswer = 4
 	shortHeldUp = 8
 )
 
-// shortAnswers reports whether answers are short at a rate: whether they take little longer to decode than a time in which each step has prompts, up to
-// the first one during which none comes.
+// shortAnswers reports whether answers are short at a rate: whether they take little longer to decode than a time in which each step has
+// prompts, up to the first one during which none comes.
 func (f *flow) shortAnswers(rate float64) bool {
 	if f.handed || f.peers > 1 || f.steps == 0 {
 		return f.steps == 0
@@ -36,8 +37,9 @@ func (f *flow) shortAnswers(rate float64) bool {
 	return f.steps*float64(f.decode(1).Time) < times*prompt*math.Exp(rate*prompt)
 }
 
-// jobs is how many requests are followed: the more the nearer a server, or the thread of its API server, is to its largest rate, for the longer its busy
-// periods are then, and the more its answers vary: one that others meet is 1 + cv² times the mean, and few such ones have most of the time.
+// jobs is how many requests are followed: the more the nearer a server, or the thread of its API server, is to its largest rate, for the
+// longer its busy periods are then, and the more its answers vary: one that others meet is 1 + cv² times the mean, and few such ones have
+// most of the time.
 func (f *flow) jobs(rate float64) int {
 	idle := 1 - rate/f.unpreempted().Rate
 	if f.groupsArrivals(rate) {
@@ -90,8 +92,8 @@ func (f *flow) drawJobs(jobs int) *[]job {
 	return buffer
 }
 
-// arriveAt lets jobs come at a rate to one of the queues that a router serves in turn. Their intervals have as many stages as there are queues, which other
-// jobs far away have too.
+// arriveAt lets jobs come at a rate to one of the queues that a router serves in turn. Their intervals have as many stages as there are
+// queues, which other jobs far away have too.
 func (f *flow) arriveAt(all []job, rate float64) {
 	stage, at := stagesDrawn(), 0.0
 	for i := range all {
@@ -106,10 +108,12 @@ func (f *flow) arriveAt(all []job, rate float64) {
 	}
 }
 
-// farAway is how many jobs are between two that have the same stage. It has no factor in common with mostJobs, so that all stages of a job are others.
+// farAway is how many jobs are between two that have the same stage. It has no factor in common with mostJobs, so that all stages of a job
+// are others.
 const farAway = 15013
 
-// stagesDrawn are stages of the intervals of as many jobs as are followed at most: equally likely parts of their distribution, in any order.
+// stagesDrawn are stages of the intervals of as many jobs as are followed at most: equally likely parts of their distribution, in any
+// order.
 var stagesDrawn = sync.OnceValue(func() []float64 {
 	all := make([]float64, mostJobs)
 	for i, part := range rand.New(rand.NewPCG(1, 2)).Perm(mostJobs) {
@@ -155,8 +159,8 @@ type pathSums struct {
 // A span is jobs from one up to another.
 type span struct{ from, to int }
 
-// An ending is jobs that end with the same step: their number, the sum of the times of their first tokens, and the sums of both over the gaps between
-// their tokens.
+// An ending is jobs that end with the same step: their number, the sum of the times of their first tokens, and the sums of both over the
+// gaps between their tokens.
 type ending struct{ n, firsts, inverse, firstsInverse float64 }
 
 // batchCosts are the costs of steps beside some sequences.
@@ -393,9 +397,11 @@ func (w *path) run(c *Cost, prompts bool) {
 	w.now, w.rested = end, 0
 }
 
-// repeat runs further steps that only decode and are like the last one: up to the next one which may have a prompt or with which a job ends.
+// repeat runs further steps that only decode and are like the last one: up to the next one which may have a prompt or with which a job
+// ends.
 func (w *path) repeat(c *Cost) {
-	if w.rest > 0 || w.done.n > 0 || w.next == len(w.jobs) || w.api != nil && !w.api.quiet(float64(w.running), w.server.Yields(), float64(c.Time-c.Waits)) {
+	if w.rest > 0 || w.done.n > 0 || w.next == len(w.jobs) ||
+		w.api != nil && !w.api.quiet(float64(w.running), w.server.Yields(), float64(c.Time-c.Waits)) {
 		return
 	}
 	length, lead := float64(c.Time), 0.0
@@ -406,7 +412,8 @@ func (w *path) repeat(c *Cost) {
 		}
 	}
 	next, steps := w.jobs[w.next].at, 0.0
-	if w.api != nil && w.api.come < len(w.api.coming) { // a request meets the tokens of the last step in the API server, which steps that are passed over do not hand to it
+	// A request meets the tokens of the last step in the API server, which steps that are passed over do not hand to it.
+	if w.api != nil && w.api.come < len(w.api.coming) {
 		next = min(next, w.api.coming[w.api.come]-2*length)
 	}
 	if w.running >= w.most {

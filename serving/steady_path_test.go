@@ -43,7 +43,8 @@ func TestSteadyOfBriefAnswers(t *testing.T) {
 			seen := &answers{from: 500 + int(3*st.Running)}
 			l := Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: x.prompt, Gen: x.gen, Requests: requests + int(20*st.Running), Seed: 1}
 			r := simulate(t, s, l, Options{Warmup: seen.from, Each: seen.add})
-			what := fmt.Sprintf("%s on %s, %v + %v tokens at %.1f of the capacity, short %v: ", x.model, x.gpu, &x.prompt, &x.gen, share, states.flow.shortAnswers(rate))
+			what := fmt.Sprintf("%s on %s, %v + %v tokens at %.1f of the capacity, short %v: ", x.model, x.gpu, &x.prompt, &x.gen, share,
+				states.flow.shortAnswers(rate))
 			agree(t, what+"TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05+2*uncertainty(seen.ttft))
 			agree(t, what+"TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05+2*uncertainty(seen.tpot))
 			agree(t, what+"E2E", float64(st.E2E), r.E2E.Mean(), 0.05+2*uncertainty(seen.e2e))
@@ -79,8 +80,10 @@ func TestSteadyConcurrencyOfBriefAnswers(t *testing.T) {
 		budget, clients   int
 		prompt, gen       Lengths
 	}{
-		{"granite-4.0-h-small", "rtx-pro-6000", 4, "trtllm", "tensorrt-llm", 1024, 32, Fixed(2051), Lengths{Kind: "lognormal", Mean: 46, Spread: 0.23}},
-		{"gpt-oss-20b", "rtx-pro-6000", 2, "llamacpp", "llama.cpp", 2048, 128, Lengths{Kind: "lognormal", Mean: 50, Spread: 0.68}, Lengths{Kind: "lognormal", Mean: 6, Spread: 0.5}},
+		{"granite-4.0-h-small", "rtx-pro-6000", 4, "trtllm", "tensorrt-llm", 1024, 32, Fixed(2051),
+			Lengths{Kind: "lognormal", Mean: 46, Spread: 0.23}},
+		{"gpt-oss-20b", "rtx-pro-6000", 2, "llamacpp", "llama.cpp", 2048, 128, Lengths{Kind: "lognormal", Mean: 50, Spread: 0.68},
+			Lengths{Kind: "lognormal", Mean: 6, Spread: 0.5}},
 		{"falcon-mamba-7b", "l40s", 4, "sglang", "sglang-mixed", 4096, 8, Fixed(409), Lengths{Kind: "lognormal", Mean: 3, Spread: 0.54}},
 	} {
 		s := engineServer(t, x.model, x.gpu, x.tp, x.engine, x.scheduler)
@@ -97,8 +100,8 @@ func TestSteadyConcurrencyOfBriefAnswers(t *testing.T) {
 	}
 }
 
-// Steps that only decode a small model wait for launches, but for those after a prompt that the host gains a lead by. Steps that are followed have the
-// same mean.
+// Steps that only decode a small model wait for launches, but for those after a prompt that the host gains a lead by. Steps that are
+// followed have the same mean.
 func TestStepsAheadOfTheHost(t *testing.T) {
 	s := server(t, "llama3.2-1b", "rtx-4090", 4, "vllm")
 	for _, x := range []struct{ drafts, rate float64 }{{0, 4}, {3, 3.4}} {
@@ -119,14 +122,16 @@ func TestEqualPromptsArePriced(t *testing.T) {
 	}
 }
 
-// A path of short answers has the API server too where that is noticeable, but busy for too little of the time to let requests come in groups.
+// A path of short answers has the API server too where that is noticeable, but busy for too little of the time to let requests come in
+// groups.
 func TestBriefAnswersGoThroughTheServer(t *testing.T) {
 	const rate = 170
 	s := server(t, "qwen2.5-0.5b", "h100", 1, "vllm")
 	states, err := s.Steadies(t.Context(), Fixed(1024), Fixed(4))
 	testkit.Must(t, err)
 	if f := states.flow; f.groupsArrivals(rate) || !f.apiBusy(noticeable, rate) || !f.shortAnswers(rate) {
-		t.Fatalf("another case is wanted, whose answers are short and whose API server is noticeable without grouping requests; it is busy for %.2f of the time", f.front.load(rate, f.gen))
+		t.Fatalf("another case is wanted, whose answers are short and whose API server is noticeable without grouping requests; it is busy "+
+			"for %.2f of the time", f.front.load(rate, f.gen))
 	}
 	st, err := states.Rate(rate, Layout{Replicas: 1})
 	testkit.Must(t, err)

@@ -7,12 +7,13 @@ import (
 	"llmprof/unit"
 )
 
-// Sequences that decode share each step, so that all of them progress at the same rate: a processor-sharing queue whose rate depends on their number. The
-// stationary distribution of that number has a product form, which depends on the lengths of answers by their mean alone (Kelly, Reversibility and
-// Stochastic Networks, 1979, section 3.3). By PASTA a request that arrives meets the means over that distribution.
+// Sequences that decode share each step, so that all of them progress at the same rate: a processor-sharing queue whose rate depends on
+// their number. The stationary distribution of that number has a product form, which depends on the lengths of answers by their mean alone
+// (Kelly, Reversibility and Stochastic Networks, 1979, section 3.3). By PASTA a request that arrives meets the means over that
+// distribution.
 
-// open is the steady state of an open queue at a rate; nil where it has none, as where the sequences that decode leave too little of a step to
-// prompts.
+// open is the steady state of an open queue at a rate; nil where it has none, as where the sequences that decode leave too little of a
+// step to prompts.
 func (f *flow) open(rate float64) *Steady {
 	var st *Steady
 	if f.groupsArrivals(rate) || f.shortAnswers(rate) {
@@ -90,11 +91,12 @@ func (f *flow) levelMeans(n int, rate float64, c *cycle) levelMeans {
 		}
 		return levelMeans{busy: 1, power: c.energy / c.decode, first: wait, step: c.mean}
 	}
-	return levelMeans{busy: 1, power: c.energy / c.decode, first: c.first - f.pipelined(n, rate, c.mean) + f.out(float64(n)), own: c.computes, step: c.mean, excess: c.excess}
+	return levelMeans{busy: 1, power: c.energy / c.decode, first: c.first - f.pipelined(n, rate, c.mean) + f.out(float64(n)), own: c.computes,
+		step: c.mean, excess: c.excess}
 }
 
-// pipelined is by how much a request begins sooner in a pipeline than it would behind whole turns of its batches. One that comes while they only
-// decode waits for one of them, and with asynchronous scheduling for one more.
+// pipelined is by how much a request begins sooner in a pipeline than it would behind whole turns of its batches. One that comes while
+// they only decode waits for one of them, and with asynchronous scheduling for one more.
 func (f *flow) pipelined(n int, rate, turn float64) float64 {
 	parts := float64(f.server.Predictor.Par.MicroBatches)
 	if parts == 1 {
@@ -122,8 +124,8 @@ func (f *flow) empty(rate float64) levelMeans {
 	return levelMeans{busy: busy, power: busy*float64(a.Energy)/time + (1-busy)*float64(f.idle()), first: time + busy*time/2, own: time}
 }
 
-// beside is the time for which a request holds blocks and does not decode, times their share of the cache: the step of its prompt, and where scheduling
-// is asynchronous the step that was formed before its last one ended.
+// beside is the time for which a request holds blocks and does not decode, times their share of the cache: the step of its prompt, and
+// where scheduling is asynchronous the step that was formed before its last one ended.
 func (f *flow) beside(own, step float64) float64 {
 	held := own * f.begins
 	if f.server.Scheduler.Async {

@@ -14,11 +14,13 @@ import (
 	"llmprof/unit"
 )
 
-// A scheduler that admits a sequence with room for less than its whole answer fills the KV cache where requests always wait: sequences outgrow it, and
-// the youngest are preempted and computed again. Such a replica answers less than one whose sequences are never preempted, and its rate is the largest
-// stable one: at a rate between the two a server runs well until its cache is full for the first time, and the queue grows from then on.
+// A scheduler that admits a sequence with room for less than its whole answer fills the KV cache where requests always wait: sequences
+// outgrow it, and the youngest are preempted and computed again. Such a replica answers less than one whose sequences are never preempted,
+// and its rate is the largest stable one: at a rate between the two a server runs well until its cache is full for the first time, and the
+// queue grows from then on.
 
-// saturated is the rate of answers where requests always wait: the steps are those of a part of a replica, each of whose sequences stands for several.
+// saturated is the rate of answers where requests always wait: the steps are those of a part of a replica, each of whose sequences stands
+// for several.
 func (f *flow) saturated() float64 {
 	part, scale := f.part()
 	b := part.steps(f.ctx)
@@ -59,7 +61,8 @@ func (f *flow) part() (p part, scale float64) {
 		alike = min(math.Pow(1.05, math.Round(math.Log(alike)/math.Log(1.05))), followed)
 	}
 	scale = n / alike
-	p = part{rules: s.Scheduler, prompt: f.prompts, gen: f.answers, hit: s.HitRate, drafts: s.Drafts, acceptance: s.Acceptance, handed: f.handed, room: room}
+	p = part{rules: s.Scheduler, prompt: f.prompts, gen: f.answers, hit: s.HitRate, drafts: s.Drafts, acceptance: s.Acceptance,
+		handed: f.handed, room: room}
 	p.blocks = max(int(math.Round(float64(room.blocks)/scale)), room.of(f.prompts.Longest()+1))
 	if alike > 8 {
 		p.blocks = max(int(math.Round(alike*float64(room.of(int(f.context))))), room.of(f.prompts.Longest()+1))
@@ -86,8 +89,8 @@ type part struct {
 	room        *room
 }
 
-// followedParts are the steps of parts that were followed, for deployments that are compared have many alike. A sweep over lengths has a part for
-// each, so that no more than mostFollowed are kept.
+// followedParts are the steps of parts that were followed, for deployments that are compared have many alike. A sweep over lengths has a
+// part for each, so that no more than mostFollowed are kept.
 var followedParts = struct {
 	sync.Mutex
 	steps map[string]*saturatedSteps
@@ -134,7 +137,8 @@ type saturatedStep struct {
 	times   float64
 }
 
-// Generations of sequences over which a part is followed: those after which groups that began together have formed, and those that are counted.
+// Generations of sequences over which a part is followed: those after which groups that began together have formed, and those that are
+// counted.
 const (
 	fillingGenerations = 12
 	countedGenerations = 8
@@ -163,8 +167,8 @@ func (p *part) follow(ctx context.Context) *saturatedSteps {
 	return b
 }
 
-// mostSteps bounds the steps of each of the two spans, where steps that are alike are one: long answers with drafts, of which no two steps are, end
-// after it with what was counted.
+// mostSteps bounds the steps of each of the two spans, where steps that are alike are one: long answers with drafts, of which no two steps
+// are, end after it with what was counted.
 const mostSteps = 1 << 18
 
 // until runs steps until so many answers were given, no step is left that does anything, or the context ends.
@@ -201,11 +205,13 @@ func (w *saturation) request() *sequence {
 // immediately is the rate of the link to the host: what goes over it takes no time of a step.
 var immediately = unit.BytesPerSec(math.Inf(1))
 
-// begin fills the part with sequences whose ages are those of a stationary process: each answer is met in proportion to its length, at any of its tokens.
+// begin fills the part with sequences whose ages are those of a stationary process: each answer is met in proportion to its length, at any
+// of its tokens.
 func (w *saturation) begin() {
 	p := w.part
 	r := &replica{
-		server: &Server{Scheduler: p.rules, HitRate: p.hit, Drafts: p.drafts, Acceptance: p.acceptance, ToHost: immediately}, rules: &p.rules, prices: &prices{}, expect: expectLeast,
+		server: &Server{Scheduler: p.rules, HitRate: p.hit, Drafts: p.drafts, Acceptance: p.acceptance, ToHost: immediately}, rules: &p.rules,
+		prices: &prices{}, expect: expectLeast,
 		pool: newPool(p.blocks, 0), random: w.random, room: p.room, unsent: true,
 	}
 	w.replica = r
@@ -231,8 +237,8 @@ func (w *saturation) begin() {
 	}
 }
 
-// tokens is how many were generated. They say how many answers are given in the mean: the number of answers depends on where counting begins and ends,
-// for sequences that began together end together, and on their lengths.
+// tokens is how many were generated. They say how many answers are given in the mean: the number of answers depends on where counting
+// begins and ends, for sequences that began together end together, and on their lengths.
 func (w *saturation) tokens() float64 {
 	sum := w.ends
 	for _, q := range w.replica.running {

@@ -52,8 +52,8 @@ func (x *fullCache) answered(t testing.TB, rate float64, running int) float64 {
 	return float64(last-first) / (end - begin)
 }
 
-// Sequences that outgrow the KV cache are computed again, so that a full server answers less than one of as many sequences that fit. The largest stable
-// rate is what it answers then, and up to nine tenths of it TTFT is that of the simulation.
+// Sequences that outgrow the KV cache are computed again, so that a full server answers less than one of as many sequences that fit. The
+// largest stable rate is what it answers then, and up to nine tenths of it TTFT is that of the simulation.
 func TestSteadyOfFullCache(t *testing.T) {
 	all := []fullCache{
 		{"llama3.1-8b", "h100", "vllm", 100000, Fixed(2000), Fixed(300), 0},
@@ -63,7 +63,8 @@ func TestSteadyOfFullCache(t *testing.T) {
 		{"llama3.1-8b", "h100", "vllm", 100000, Fixed(300), Fixed(1500), 0},
 		{"qwen3-32b", "h100", "vllm", 0, Fixed(1000), Lengths{Kind: "uniform", Low: 100, High: 900}, 0},
 		{"llama3.1-8b", "l40s", "vllm", 60000, Lengths{Kind: "lognormal", Mean: 1000, Spread: 0.5}, Fixed(400), 0},
-		{"llama3.1-8b", "h100", "vllm", 30000, Lengths{Kind: "uniform", Low: 1147, High: 3442}, Lengths{Kind: "uniform", Low: 152, High: 457}, 0}, // 12 sequences
+		// 12 sequences.
+		{"llama3.1-8b", "h100", "vllm", 30000, Lengths{Kind: "uniform", Low: 1147, High: 3442}, Lengths{Kind: "uniform", Low: 152, High: 457}, 0},
 		{"gemma3-12b", "h100", "vllm", 60000, Fixed(1500), Fixed(500), 0},
 		{"llama3.1-70b", "h200", "vllm-2024", 0, Fixed(1024), Fixed(900), 0},
 		{"llama3.1-70b", "h200", "sglang", 0, Fixed(1024), Fixed(900), 0},
@@ -84,14 +85,16 @@ func (x *fullCache) agrees(t *testing.T) {
 	testkit.Must(t, err)
 	nominal, c := all.flow.unpreempted(), all.flow.capacity()
 	answered := x.answered(t, 1.3*nominal.Rate, c.Running)
-	t.Logf("at most %.4g/s, %.4g without preemption; a full server answers %.4g (%+.1f %%)", c.Rate, nominal.Rate, answered, 100*(c.Rate/answered-1))
+	t.Logf("at most %.4g/s, %.4g without preemption; a full server answers %.4g (%+.1f %%)", c.Rate, nominal.Rate, answered,
+		100*(c.Rate/answered-1))
 	agree(t, "largest rate", c.Rate, answered, 0.06)
 	for _, share := range []float64{0.8, 0.9} {
 		st, err := s.SteadyRate(t.Context(), share*c.Rate, x.prompt, x.gen)
 		testkit.Must(t, err)
 		l := Load{Arrival: Arrival{Kind: "poisson", Rate: share * c.Rate}, Prompt: x.prompt, Gen: x.gen, Requests: 20000, Seed: 1}
 		r := simulate(t, s, l, Options{Warmup: 1000})
-		t.Logf("%.2f of it: TTFT %+.1f %%, TPOT %+.1f %%, %.3f preemptions a request", share, 100*(float64(st.TTFT)/r.TTFT.Mean()-1), 100*(float64(st.TPOT)/r.TPOT.Mean()-1), float64(r.Preempted)/20000)
+		t.Logf("%.2f of it: TTFT %+.1f %%, TPOT %+.1f %%, %.3f preemptions a request", share, 100*(float64(st.TTFT)/r.TTFT.Mean()-1),
+			100*(float64(st.TPOT)/r.TPOT.Mean()-1), float64(r.Preempted)/20000)
 		within := 0.1
 		if share > 0.85 {
 			within = 0.3 // rare queues, which a simulation of this length has a few of
@@ -101,8 +104,8 @@ func (x *fullCache) agrees(t *testing.T) {
 	}
 }
 
-// Steps too short for the prompts of as many sequences as fit leave most of the KV cache empty, however many requests wait: fewer sequences decode, and
-// none outgrows the cache. A full cache was taken for the state of a busy server, at a twentieth of the rate.
+// Steps too short for the prompts of as many sequences as fit leave most of the KV cache empty, however many requests wait: fewer
+// sequences decode, and none outgrows the cache. A full cache was taken for the state of a busy server, at a twentieth of the rate.
 func TestShortStepsFillNoCache(t *testing.T) {
 	x := fullCache{"llama3.1-8b", "h100", "vllm", 0, Fixed(1024), Fixed(128), 0}
 	for budget, running := range map[int]int{64: 8, 128: 15, 256: 30, 512: 57, 1024: 113, 2048: 227} {
@@ -110,7 +113,8 @@ func TestShortStepsFillNoCache(t *testing.T) {
 		all, err := x.server(t).Steadies(t.Context(), x.prompt, x.gen)
 		testkit.Must(t, err)
 		c, answered := all.flow.capacity(), x.answered(t, 100, running)
-		t.Logf("steps of %d tokens: at most %.4g/s, %.4g without preemption, bound by %s; simulated %.4g/s", budget, c.Rate, all.flow.unpreempted().Rate, c.Bound, answered)
+		t.Logf("steps of %d tokens: at most %.4g/s, %.4g without preemption, bound by %s; simulated %.4g/s", budget, c.Rate,
+			all.flow.unpreempted().Rate, c.Bound, answered)
 		agree(t, "largest rate", c.Rate, answered, 0.05)
 		if c.Bound != "prefill" {
 			t.Errorf("steps of %d tokens: bound by %s", budget, c.Bound)
@@ -153,7 +157,8 @@ func TestSaturatedPartsAreShared(t *testing.T) {
 // Where the numbers of sequences that are likely end between the least and the most that fit, some wait all the same.
 func TestFittingBeyondLikelyNumbers(t *testing.T) {
 	for _, tokens := range []int{20000, 30000, 60000, 100000, 200000} {
-		x := fullCache{"llama3.1-8b", "h100", "vllm", tokens, Lengths{Kind: "uniform", Low: 200, High: 3442}, Lengths{Kind: "uniform", Low: 52, High: 857}, 0}
+		x := fullCache{"llama3.1-8b", "h100", "vllm", tokens, Lengths{Kind: "uniform", Low: 200, High: 3442},
+			Lengths{Kind: "uniform", Low: 52, High: 857}, 0}
 		all, err := x.server(t).Steadies(t.Context(), x.prompt, x.gen)
 		testkit.Must(t, err)
 		before := 0.0
@@ -185,7 +190,8 @@ func TestStepsBesidePreemptedSequences(t *testing.T) {
 		for i := 1; i <= 4; i++ {
 			n := f.most + i*(most-f.most)/5
 			for _, tokens := range []float64{float64(x.prompt), 3 * float64(x.prompt)} {
-				agree(t, fmt.Sprintf("%+v, %d sequences, %.0f tokens of prompts", x, n, tokens), float64(f.table(n, 0).at(tokens).Time), float64(f.pass(n, tokens, 0).Time), 0.01)
+				agree(t, fmt.Sprintf("%+v, %d sequences, %.0f tokens of prompts", x, n, tokens), float64(f.table(n, 0).at(tokens).Time),
+					float64(f.pass(n, tokens, 0).Time), 0.01)
 			}
 		}
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // Over servers of any kind the steady state is within 5 % of the simulation, beside what its own means are uncertain by: twice their
-// standard error. Where that is over 5 % and decides, four times as many requests are simulated. One server of which a mean is uncertain by more even
-// then is left out: it goes back and forth between few sequences and more than its largest CUDA graph takes.
+// standard error. Where that is over 5 % and decides, four times as many requests are simulated. One server of which a mean is uncertain
+// by more even then is left out: it goes back and forth between few sequences and more than its largest CUDA graph takes.
 func TestSteadyOfManyServers(t *testing.T) {
 	if testkit.Brief() {
 		t.Skip("60 simulations: LLMPROF_TEST_LONG=1 runs them")
@@ -47,7 +47,8 @@ func TestSteadyOfManyServers(t *testing.T) {
 		for _, x := range figures {
 			off[x.name] = append(off[x.name], x.off)
 			if x.off > 0.05 {
-				t.Logf("%s, %.2f of the capacity, %v + %v tokens: %s %.1f %% off, of which %.1f are uncertain", what, share, &prompt, &gen, x.name, 100*x.off, 100*x.slack)
+				t.Logf("%s, %.2f of the capacity, %v + %v tokens: %s %.1f %% off, of which %.1f are uncertain", what, share, &prompt, &gen, x.name,
+					100*x.off, 100*x.slack)
 			}
 			if x.off > 0.05+x.slack && x.slack <= 0.05 {
 				t.Fail()
@@ -64,13 +65,15 @@ func TestSteadyOfManyServers(t *testing.T) {
 	}
 }
 
-// agreement says how far a figure of the steady state is off the simulated one, and twice the standard error of the latter, both as its shares.
+// agreement says how far a figure of the steady state is off the simulated one, and twice the standard error of the latter, both as its
+// shares.
 type agreement struct {
 	name       string
 	off, slack float64
 }
 
-// steadyAndSimulated simulates a load. short is true where a figure is off by more than 5 % and twice its standard error, and the latter are over 5 %.
+// steadyAndSimulated simulates a load. short is true where a figure is off by more than 5 % and twice its standard error, and the latter
+// are over 5 %.
 func steadyAndSimulated(t *testing.T, s *Server, st *Steady, l Load) (figures []agreement, short bool) {
 	seen := &answers{from: 500 + int(5*st.Running)}
 	r := simulate(t, s, l, Options{Warmup: seen.from, Each: seen.add})
@@ -129,11 +132,13 @@ func uncertainty(times []float64) float64 {
 // anyServer draws a model, GPUs, an engine and its scheduler until they go together.
 func anyServer(t *testing.T, r *rand.Rand) (*Server, string) {
 	models := []string{
-		"llama3.1-8b", "llama3.2-1b", "qwen3-8b", "qwen3-32b", "gemma2-9b", "gemma3-12b", "qwen3-30b-a3b", "gpt-oss-20b", "llama3.3-70b", "mixtral-8x7b",
+		"llama3.1-8b", "llama3.2-1b", "qwen3-8b", "qwen3-32b", "gemma2-9b", "gemma3-12b", "qwen3-30b-a3b", "gpt-oss-20b", "llama3.3-70b",
+		"mixtral-8x7b",
 		"mistral-7b-v0.3", "deepseek-v2-lite", "falcon-mamba-7b", "nemotron-h-8b",
 	}
 	gpus := []string{"h100", "h200", "a100", "b200", "l40s", "rtx-4090", "h100-pcie", "rtx-pro-6000"}
-	engines := [][]string{{"vllm", "vllm", "vllm-2024"}, {"vllm", "vllm"}, {"sglang", "sglang", "sglang-mixed"}, {"trtllm", "tensorrt-llm", "tensorrt-llm-max-utilization"}, {"llamacpp", "llama.cpp"}}
+	engines := [][]string{{"vllm", "vllm", "vllm-2024"}, {"vllm", "vllm"}, {"sglang", "sglang", "sglang-mixed"},
+		{"trtllm", "tensorrt-llm", "tensorrt-llm-max-utilization"}, {"llamacpp", "llama.cpp"}}
 	for {
 		model, gpu, tp := models[r.IntN(len(models))], gpus[r.IntN(len(gpus))], 1<<r.IntN(4)
 		e := engines[r.IntN(len(engines))]
@@ -165,7 +170,8 @@ func TestGraphsOfDrafts(t *testing.T) {
 			limit := f.limitOf(n, 0)
 			held, beyond := f.pass(n, limit, 0).Launch, f.pass(n, limit+1, 0).Launch
 			if held.Times(1.5) > beyond {
-				t.Errorf("%d drafts, %d sequences: launches of a step with %g tokens of prompts take %v, with one more %v", s.Drafts, n, limit, held, beyond)
+				t.Errorf("%d drafts, %d sequences: launches of a step with %g tokens of prompts take %v, with one more %v", s.Drafts, n, limit, held,
+					beyond)
 			}
 		}
 	}
@@ -173,7 +179,8 @@ func TestGraphsOfDrafts(t *testing.T) {
 
 // The mean step of sequences on both sides of a window has the costs of those that are drawn.
 func TestStepsBesideWindows(t *testing.T) {
-	s, prompt, gen := server(t, "gemma3-12b", "h100", 8, "vllm"), Lengths{Kind: "lognormal", Mean: 548, Spread: 0.77}, Lengths{Kind: "uniform", Low: 243, High: 730}
+	s, prompt, gen := server(t, "gemma3-12b", "h100", 8, "vllm"), Lengths{Kind: "lognormal", Mean: 548, Spread: 0.77},
+		Lengths{Kind: "uniform", Low: 243, High: 730}
 	f, err := s.flow(prompt, gen)
 	testkit.Must(t, err)
 	random, sum := rand.New(rand.NewPCG(1, 1)), Cost{}

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// Steps with prompts are priced at some numbers of tokens, and lie on lines between them, for the roofline's times are linear where one bound holds.
+// Steps with prompts are priced at some numbers of tokens, and lie on lines between them, for the roofline's times are linear where one
+// bound holds.
 
 // counted is up to how many prompts the distribution of the sum of their tokens is worked out: sums of more hardly vary.
 const counted = 8
@@ -73,8 +74,8 @@ type tokenCosts struct {
 
 func (t *tokenCosts) at(tokens float64) Cost { return t.curve(tokens <= t.limit).at(tokens) }
 
-// A tokenCurve is costs at some numbers of tokens, its knots, which are priced when they are asked for. The times of kernels and of launches are linear
-// between knots and beyond them.
+// A tokenCurve is costs at some numbers of tokens, its knots, which are priced when they are asked for. The times of kernels and of
+// launches are linear between knots and beyond them.
 type tokenCurve struct {
 	knots []tokenKnot
 	price func(tokens float64) Cost
@@ -130,7 +131,8 @@ func (c *tokenCurve) toward(b *tokenCurve, x float64) func(tokens float64) Cost 
 	}
 }
 
-// launched works out for how long the kernels of an interpolated cost wait for launches, which is not linear: the time is the longer of both.
+// launched works out for how long the kernels of an interpolated cost wait for launches, which is not linear: the time is the longer of
+// both.
 func launched(c Cost) Cost {
 	kernels := c.Time - c.Waits
 	c.Waits = max(c.Launch-kernels, 0)
@@ -141,10 +143,10 @@ func launched(c Cost) Cost {
 // knots is for how many powers of two, as numbers of prompts, steps are priced.
 const knots = 7
 
-// knots are the tokens above one limit and up to another for which steps are priced: the limits, and the tokens of one prompt and of 2, 4, 8, ...
-// prompts, or the least, the median and the most tokens of a given number of prompts. Of a prompt of several steps they are the tokens that full steps
-// leave to the last one. Steps of several forward passes are priced at the limits of each, for a pass takes long with however few tokens. They are
-// valid until the next call.
+// knots are the tokens above one limit and up to another for which steps are priced: the limits, and the tokens of one prompt and of 2, 4,
+// 8, ... prompts, or the least, the median and the most tokens of a given number of prompts. Of a prompt of several steps they are the
+// tokens that full steps leave to the last one. Steps of several forward passes are priced at the limits of each, for a pass takes long
+// with however few tokens. They are valid until the next call.
 func (f *flow) knots(n int, above, most float64, prompts int) []float64 {
 	all := f.someTokens[:0]
 	add := func(tokens float64) {
@@ -200,8 +202,8 @@ func (f *flow) table(n, prompts int) *tokenCosts {
 	return t
 }
 
-// curve is the costs up to the limit of the graphs, or beyond it. Beside numbers of sequences between two powers of four, or above the most that are never
-// preempted, they are interpolated.
+// curve is the costs up to the limit of the graphs, or beyond it. Beside numbers of sequences between two powers of four, or above the
+// most that are never preempted, they are interpolated.
 func (t *tokenCosts) curve(graphed bool) *tokenCurve {
 	to := &t.eager
 	if graphed {

@@ -53,14 +53,16 @@ func TestSteadyOfPromptsAlone(t *testing.T) {
 func TestSteadyOfNoTime(t *testing.T) {
 	f, err := server(t, "llama3.1-8b", "h200", 1, "vllm").flow(Fixed(1024), Fixed(128))
 	testkit.Must(t, err)
-	for _, st := range []Steady{{TTFT: 1, E2E: unit.Seconds(math.NaN()), Energy: 1}, {TTFT: 1, E2E: 2, Energy: -1}, {TTFT: 1, E2E: unit.Seconds(math.Inf(1)), Energy: 1}} {
+	for _, st := range []Steady{{TTFT: 1, E2E: unit.Seconds(math.NaN()), Energy: 1}, {TTFT: 1, E2E: 2, Energy: -1},
+		{TTFT: 1, E2E: unit.Seconds(math.Inf(1)), Energy: 1}} {
 		if got, err := f.complete(&st, 1, 1); err == nil {
 			t.Errorf("%+v is a state", got)
 		}
 	}
 }
 
-// Many sequences leave so few tokens of a step to prompts that these take further steps, whose launches are hidden: the largest rate is still a number.
+// Many sequences leave so few tokens of a step to prompts that these take further steps, whose launches are hidden: the largest rate is
+// still a number.
 func TestSteadyOfFurtherSteps(t *testing.T) {
 	s := engineServer(t, "falcon-mamba-7b", "b200", 8, "sglang", "sglang-mixed")
 	s.Drafts, s.Acceptance = 2, 0.7
@@ -71,7 +73,8 @@ func TestSteadyOfFurtherSteps(t *testing.T) {
 	}
 }
 
-// Where further steps hide more launches than they take, more prompts shorten a step: its mean length is still above that of one that only decodes.
+// Where further steps hide more launches than they take, more prompts shorten a step: its mean length is still above that of one that only
+// decodes.
 func TestSteadyOfHiddenLaunches(t *testing.T) {
 	s := engineServer(t, "falcon-mamba-7b", "b300", 2, "sglang", "sglang-mixed")
 	s.Scheduler.Budget = 2048
@@ -87,7 +90,8 @@ func TestSteadyOfHiddenLaunches(t *testing.T) {
 	}
 }
 
-// Where prompts have steps of their own and these are formed ahead, every other step depends on the same ones before: the chain settles all the same.
+// Where prompts have steps of their own and these are formed ahead, every other step depends on the same ones before: the chain settles
+// all the same.
 func TestSteadyOfStepsApart(t *testing.T) {
 	s := engineServer(t, "mistral-7b-v0.3", "rtx-pro-6000", 8, "sglang", "sglang")
 	st, err := s.SteadyRate(t.Context(), 19.3, Fixed(830), Fixed(335))
@@ -97,8 +101,8 @@ func TestSteadyOfStepsApart(t *testing.T) {
 	agree(t, "E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
 }
 
-// The steady state agrees with the simulation within 5 %, up to 80 % of the capacity. Above 60 % the means of the simulation are uncertain themselves,
-// by twice their standard error.
+// The steady state agrees with the simulation within 5 %, up to 80 % of the capacity. Above 60 % the means of the simulation are uncertain
+// themselves, by twice their standard error.
 func TestSteadyAgreesWithSimulation(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	models := []struct {
@@ -119,7 +123,8 @@ func TestSteadyAgreesWithSimulation(t *testing.T) {
 		}
 		share := 0.1 + 0.7*random.Float64()
 		rate := loaded(f, share)
-		what := fmt.Sprintf("%d: %s %s %s async %v, %+v + %+v at %.3g of %.3g/s", i, m.name, m.gpu, s.Scheduler.Name, s.Scheduler.Async, prompt, gen, rate, f.capacity().Rate)
+		what := fmt.Sprintf("%d: %s %s %s async %v, %+v + %+v at %.3g of %.3g/s", i, m.name, m.gpu, s.Scheduler.Name, s.Scheduler.Async, prompt,
+			gen, rate, f.capacity().Rate)
 		st, err := s.SteadyRate(t.Context(), rate, prompt, gen)
 		if err != nil {
 			t.Fatal(err)
@@ -180,7 +185,8 @@ func agree(t *testing.T, what string, got, want, rel float64) {
 func TestSteadyConcurrencyAgrees(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 7))
 	for i := range testkit.Cases(12, 30) {
-		s := server(t, "llama3.1-8b", []string{"h200", "a100"}[random.IntN(2)], 1, []string{"vllm", "vllm", "tensorrt-llm", "sglang"}[random.IntN(4)])
+		s := server(t, "llama3.1-8b", []string{"h200", "a100"}[random.IntN(2)], 1,
+			[]string{"vllm", "vllm", "tensorrt-llm", "sglang"}[random.IntN(4)])
 		s.Scheduler.Async = random.IntN(2) == 0
 		prompt, gen := drawLengths(random, 200, 2000), drawLengths(random, 50, 400)
 		clients := 1 << random.IntN(7)
@@ -231,7 +237,8 @@ func TestSteadyOfMixtures(t *testing.T) {
 		model, gpu  string
 		tp          int
 		prompt, gen int
-	}{{"qwen3-30b-a3b", "h200", 2, 2317, 125}, {"qwen3-30b-a3b", "h200", 1, 1024, 128}, {"mixtral-8x7b", "h100", 2, 1500, 200}, {"gpt-oss-20b", "h100", 1, 700, 150}} {
+	}{{"qwen3-30b-a3b", "h200", 2, 2317, 125}, {"qwen3-30b-a3b", "h200", 1, 1024, 128}, {"mixtral-8x7b", "h100", 2, 1500, 200},
+		{"gpt-oss-20b", "h100", 1, 700, 150}} {
 		s := server(t, x.model, x.gpu, x.tp, "vllm")
 		all, err := s.Steadies(t.Context(), Fixed(x.prompt), Fixed(x.gen))
 		testkit.Must(t, err)
@@ -247,8 +254,8 @@ func TestSteadyOfMixtures(t *testing.T) {
 	}
 }
 
-// Prompts that take several steps, alone and among others. Where they take more of the time, E2E is up to 6 % short, for their number varies
-// more than that of groups.
+// Prompts that take several steps, alone and among others. Where they take more of the time, E2E is up to 6 % short, for their number
+// varies more than that of groups.
 func TestSteadyOfLongPrompts(t *testing.T) {
 	s := server(t, "gpt-oss-20b", "l40s", 4, "vllm")
 	for _, rate := range []float64{0.05, 0.3, 0.6} {
@@ -389,9 +396,9 @@ func TestSteadyOfShortAnswers(t *testing.T) {
 	}
 }
 
-// Where no graph holds the decodes a step takes as long with prompts as without. Numbers of sequences there have the product form, and no groups
-// of those whose prompts were computed together, which are of the steps that graphs hold: else a server that goes back and forth between the two
-// kinds is among few sequences for too much of the time.
+// Where no graph holds the decodes a step takes as long with prompts as without. Numbers of sequences there have the product form, and no
+// groups of those whose prompts were computed together, which are of the steps that graphs hold: else a server that goes back and forth
+// between the two kinds is among few sequences for too much of the time.
 func TestSteadyOfTwoKindsOfSteps(t *testing.T) {
 	s := server(t, "qwen3-30b-a3b", "h100-pcie", 2, "vllm")
 	s.Drafts, s.Acceptance = 2, 0.7

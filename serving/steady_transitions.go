@@ -8,11 +8,12 @@ import (
 	"llmprof/unit"
 )
 
-// A step has the prompts that came in a window: from the forming of the step before it to its own. Where scheduling is asynchronous a step is formed while the
-// one before it runs, as soon as the host has launched that one, so that windows depend on both. The power iteration below has the stationary distribution.
+// A step has the prompts that came in a window: from the forming of the step before it to its own. Where scheduling is asynchronous a step
+// is formed while the one before it runs, as soon as the host has launched that one, so that windows depend on both. The power iteration
+// below has the stationary distribution.
 
-// A group is the kinds of steps that take about as long, so that one distribution of the steps after them serves all of them. Its sums are over the
-// stationary distribution of the chain.
+// A group is the kinds of steps that take about as long, so that one distribution of the steps after them serves all of them. Its sums are
+// over the stationary distribution of the chain.
 type group struct {
 	plain  bool    // its steps only decode
 	bin    float64 // times of its steps in widths of a bin
@@ -67,8 +68,8 @@ func (x *chain) come(group int, m float64) []float64 {
 	return x.chances
 }
 
-// arrivals are the kinds of the step that follows, each with its probability: it has some prompts that are certain, and further ones of which 0, 1, 2, ...
-// come with the given chances.
+// arrivals are the kinds of the step that follows, each with its probability: it has some prompts that are certain, and further ones of
+// which 0, 1, 2, ... come with the given chances.
 func (x *chain) arrivals(certain int, chances []float64) iter.Seq2[int, float64] {
 	return func(yield func(int, float64) bool) {
 		if certain >= len(x.starts) {
@@ -162,8 +163,8 @@ func (x *chain) follow(before *group, shares []float64) (mean float64) {
 	return mean
 }
 
-// points are two windows, and the share of the steps that has each: the distribution on two points with the first three moments of the windows, and so
-// of the numbers of prompts that come in them.
+// points are two windows, and the share of the steps that has each: the distribution on two points with the first three moments of the
+// windows, and so of the numbers of prompts that come in them.
 func (g *group) points() (a, b, ofA, ofB float64) {
 	mean := g.windows[0] / g.share
 	variance := g.windows[1]/g.share - mean*mean
@@ -187,9 +188,9 @@ func (x *chain) run(kind int, lead float64) (length, late float64) {
 
 // after is the mean length of a step of a kind after one of a group, and the mean time from its begin until the next one is formed.
 //
-// Where a step that only decodes takes the host longer to launch than the GPU to run, the host falls behind by the difference in each of them. A step
-// with prompts may let it form the next steps ahead, which do not wait for launches until the lead is lost. The numbers of steps that only decode between
-// those with prompts have a geometric distribution, which says for how many of them it is not.
+// Where a step that only decodes takes the host longer to launch than the GPU to run, the host falls behind by the difference in each of
+// them. A step with prompts may let it form the next steps ahead, which do not wait for launches until the lead is lost. The numbers of
+// steps that only decode between those with prompts have a geometric distribution, which says for how many of them it is not.
 func (x *chain) after(before *group, kind int) (length, late float64) {
 	if before.lag == 0 || x.kinds[kind].group != x.of[0] {
 		return x.run(kind, before.lead)
@@ -200,8 +201,8 @@ func (x *chain) after(before *group, kind int) (length, late float64) {
 	return length + before.ahead*(lengthAhead-length), late + before.ahead*(lateAhead-late)
 }
 
-// window is the time from the forming of a step to that of the next one, in which the prompts of that one come. It depends on one kind alone: on the
-// step before where the host has launched the step by its begin, and on the step itself where the GPU waits for the launch.
+// window is the time from the forming of a step to that of the next one, in which the prompts of that one come. It depends on one kind
+// alone: on the step before where the host has launched the step by its begin, and on the step itself where the GPU waits for the launch.
 func (x *chain) window(before *group, kind int, length, late float64) float64 {
 	switch k := &x.kinds[kind]; {
 	case !x.async:
@@ -212,8 +213,8 @@ func (x *chain) window(before *group, kind int, length, late float64) float64 {
 	return before.lead + late
 }
 
-// balance makes the shares sum to 1, and as many steps follow a group as belong to it, which holds for the stationary distribution: where steps are
-// formed ahead the iteration needs half as many turns with it.
+// balance makes the shares sum to 1, and as many steps follow a group as belong to it, which holds for the stationary distribution: where
+// steps are formed ahead the iteration needs half as many turns with it.
 func (x *chain) balance() {
 	sum, groups, of := 0.0, x.groups, x.of
 	for i := range groups {

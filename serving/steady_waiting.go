@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// queued is the mean number of requests that wait because no more sequences fit: the queue of as many servers. The wait is that of exponential service
-// times for answers that vary as much, that of constant ones by Cosmetatos (1976) for answers of one length, and on the line between for others. While
-// prompts are computed no sequence ends, so that those that come meanwhile are a batch.
+// queued is the mean number of requests that wait because no more sequences fit: the queue of as many servers. The wait is that of
+// exponential service times for answers that vary as much, that of constant ones by Cosmetatos (1976) for answers of one length, and on
+// the line between for others. While prompts are computed no sequence ends, so that those that come meanwhile are a batch.
 func (f *flow) queued(rate float64, weights []float64, cycles []*cycle) float64 {
 	c := f.fitting()
 	if float64(len(weights)) <= c.least() {
@@ -42,8 +42,8 @@ func (f *flow) queued(rate float64, weights []float64, cycles []*cycle) float64 
 	return even*(waits+beyond/more)/sum*(constant+spread*(1-constant)) + load*(full+beyond)/sum
 }
 
-// A fitting is how many sequences fit. Where they hold different numbers of blocks that varies as sequences come and go: it is about normal, which three
-// points stand for.
+// A fitting is how many sequences fit. Where they hold different numbers of blocks that varies as sequences come and go: it is about
+// normal, which three points stand for.
 type fitting struct{ mean, off float64 }
 
 func (f *flow) fitting() fitting {

@@ -8,9 +8,9 @@ import (
 	"llmprof/unit"
 )
 
-// A closed loop whose requests are alike runs in waves: clients that began together end together. Waves are simulated until one repeats an earlier
-// one, or until their means are steady. Where they do neither, the first waves do not count, because they still follow from all clients beginning together.
-// Where requests differ a wave is as many answers as there are clients, and some of them are simulated.
+// A closed loop whose requests are alike runs in waves: clients that began together end together. Waves are simulated until one repeats an
+// earlier one, or until their means are steady. Where they do neither, the first waves do not count, because they still follow from all
+// clients beginning together. Where requests differ a wave is as many answers as there are clients, and some of them are simulated.
 const (
 	periods = 8    // waves between those that are alike, at most
 	enough  = 12   // waves where none are alike, at least
@@ -40,8 +40,8 @@ type loop struct {
 	sum     totals
 }
 
-// waves is the steady state of one queue of a closed loop whose requests are all alike. Requests go to replicas in turn: where clients divide evenly, a part of the replicas with the same part of the clients has the
-// same waves.
+// waves is the steady state of one queue of a closed loop whose requests are all alike. Requests go to replicas in turn: where clients
+// divide evenly, a part of the replicas with the same part of the clients has the same waves.
 func (t *Steadies) waves(clients, replicas int) (*Steady, error) {
 	parts := 1
 	if peers := t.server.Predictor.Par.ExpertReplicas(); replicas%peers == 0 {
@@ -73,7 +73,8 @@ func (t *Steadies) wave(clients, replicas int) (*Steady, error) {
 		t.priced = part.prices()
 		t.priced.known = map[mixture]Cost{}
 	}
-	w.cluster = newCluster(&part, t.requests(requests, clients), &Options{Each: w.answered, sums: true, stepwise: t.stepwise, priced: t.priced})
+	w.cluster = newCluster(&part, t.requests(requests, clients),
+		&Options{Each: w.answered, sums: true, stepwise: t.stepwise, priced: t.priced})
 	most := t.share()
 	left := most
 	defer func() { t.spend(most - max(left, 0)) }()
@@ -125,7 +126,8 @@ func (w *loop) answered(q *Record) {
 // Answers of a loop whose requests differ that are passed over, and those that count, besides some waves of each.
 const passed, counts = 200, 1000
 
-// requests draws so many requests for clients: of each block of them the lengths are equally likely parts of their distributions, in any order.
+// requests draws so many requests for clients: of each block of them the lengths are equally likely parts of their distributions, in any
+// order.
 func (t *Steadies) requests(n, clients int) Source {
 	const block = 100
 	random := rand.New(rand.NewPCG(1, 1))
@@ -177,7 +179,8 @@ func (w *loop) same(a, b int) bool {
 // settled reports whether the means over two spans of waves are nearly the same.
 func (w *loop) settled(from, middle, to int) bool {
 	a, b := w.steady(from, middle), w.steady(middle, to)
-	for _, x := range [...][2]float64{{a.Rate, b.Rate}, {float64(a.TTFT), float64(b.TTFT)}, {float64(a.TPOT), float64(b.TPOT)}, {float64(a.Energy), float64(b.Energy)}} {
+	for _, x := range [...][2]float64{{a.Rate, b.Rate}, {float64(a.TTFT), float64(b.TTFT)}, {float64(a.TPOT), float64(b.TPOT)},
+		{float64(a.Energy), float64(b.Energy)}} {
 		if math.Abs(x[0]-x[1]) > settled*x[0] {
 			return false
 		}
@@ -195,7 +198,8 @@ func (w *loop) steady(from, to int) *Steady {
 	rate := float64(w.clients) * w.server.peers() / replicas / ((b.e2e - a.e2e) / n) // by Little's law: time has parts of waves
 	st := &Steady{
 		Rate: rate, Waiting: rate * (b.ttft - a.ttft) / n, Running: rate * (b.e2e - a.e2e - b.ttft + a.ttft) / n,
-		TTFT: unit.Seconds((b.ttft - a.ttft) / n), TPOT: unit.Seconds((b.tpot - a.tpot) / max(b.several-a.several, 1)), E2E: unit.Seconds((b.e2e - a.e2e) / n),
+		TTFT: unit.Seconds((b.ttft - a.ttft) / n), TPOT: unit.Seconds((b.tpot - a.tpot) / max(b.several-a.several, 1)),
+		E2E:         unit.Seconds((b.e2e - a.e2e) / n),
 		Utilization: min(busy/(time*replicas), 1), Energy: (unit.Joules(b.energy-a.energy) + idle).Times(1 / n),
 	}
 	st.otherBlocks = max((b.running-a.running)/units-st.Running, 0) * w.prompts

@@ -13,7 +13,8 @@ func TestWavesRepeat(t *testing.T) {
 	for _, x := range []struct {
 		gpu, scheduler         string
 		replicas, clients, gen int
-	}{{"h100", "vllm", 1, 1, 50}, {"h100", "vllm", 1, 8, 128}, {"h100", "vllm", 1, 64, 16}, {"h200", "sglang", 1, 20, 128}, {"h200", "tensorrt-llm", 1, 64, 128}, {"h200", "vllm", 4, 48, 32}} {
+	}{{"h100", "vllm", 1, 1, 50}, {"h100", "vllm", 1, 8, 128}, {"h100", "vllm", 1, 64, 16}, {"h200", "sglang", 1, 20, 128},
+		{"h200", "tensorrt-llm", 1, 64, 128}, {"h200", "vllm", 4, 48, 32}} {
 		s := server(t, "llama3.1-8b", x.gpu, 1, x.scheduler)
 		s.Replicas = x.replicas
 		st, err := s.SteadyConcurrency(x.clients, Fixed(1024), Fixed(x.gen))
@@ -22,7 +23,8 @@ func TestWavesRepeat(t *testing.T) {
 		}
 		var ttft, e2e, begin, end float64
 		answers, late := 0, 40*x.clients
-		simulate(t, s, Load{Arrival: Arrival{Kind: "closed", Concurrency: x.clients}, Prompt: Fixed(1024), Gen: Fixed(x.gen), Requests: 62 * x.clients}, Options{Each: func(q *Record) {
+		simulate(t, s, Load{Arrival: Arrival{Kind: "closed", Concurrency: x.clients}, Prompt: Fixed(1024), Gen: Fixed(x.gen),
+			Requests: 62 * x.clients}, Options{Each: func(q *Record) {
 			switch answers++; {
 			case answers == late:
 				begin = float64(q.Last)

@@ -122,6 +122,7 @@ func (t *Transient) Warning() string {
 	case t.Span < t.Answer.Times(filled):
 		cause = "the run is too short beside its answers, or the server is overloaded"
 	}
-	return fmt.Sprintf("no steady state is reached by %s: %.4g requests are under way in the third quarter of the arrivals and %.4g in the last (arrivals of %v, a median E2E of %v): %s",
+	return fmt.Sprintf("no steady state is reached by %s: %.4g requests are under way in the third quarter of the arrivals and %.4g in the "+
+		"last (arrivals of %v, a median E2E of %v): %s",
 		Method, t.Third, t.Fourth, t.Span, t.Answer, cause)
 }

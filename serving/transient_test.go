@@ -135,7 +135,8 @@ func TestSteadyFigures(t *testing.T) {
 	want := Examine(arrivals[:], ends[:])
 	x := got.Transient
 	const part = 20
-	if !x.Steady || x.Begin < want.Begin-5 || x.Begin > want.Begin+part || x.End > want.End || x.End < want.End-part || got.Counted() != x.End-x.Begin || x.Begin == 0 {
+	if !x.Steady || x.Begin < want.Begin-5 || x.Begin > want.Begin+part || x.End > want.End || x.End < want.End-part ||
+		got.Counted() != x.End-x.Begin || x.Begin == 0 {
 		t.Errorf("%d to %d of %d count, %d to %d by the arrivals and ends", x.Begin, x.End, got.Counted(), want.Begin, want.End)
 	}
 	mean := 0.0
@@ -182,7 +183,8 @@ func TestTallyParts(t *testing.T) {
 		casetest.Near(t, "ITL", parted.ITL.Quantile(share), whole.ITL.Quantile(share), 0.005)
 	}
 	if parted.ITL.N != whole.ITL.N || parted.Generated != whole.Generated || parted.Duration != whole.Duration || parted.Counted() != 1000 {
-		t.Errorf("%d gaps, %d tokens in %v, want %d and %d in %v", parted.ITL.N, parted.Generated, parted.Duration, whole.ITL.N, whole.Generated, whole.Duration)
+		t.Errorf("%d gaps, %d tokens in %v, want %d and %d in %v", parted.ITL.N, parted.Generated, parted.Duration, whole.ITL.N, whole.Generated,
+			whole.Duration)
 	}
 }
 
@@ -200,7 +202,8 @@ func TestSteadyByLoad(t *testing.T) {
 	for _, use := range []float64{0.2, 0.5, 0.8, 0.9, 1.2, 1.5} {
 		for seed := range uint64(seeds) {
 			rate := use * f.unpreempted().Rate
-			r := simulate(t, s, Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: prompt, Gen: gen, Requests: 3000, Seed: seed}, Options{Steady: true})
+			r := simulate(t, s, Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: prompt, Gen: gen, Requests: 3000, Seed: seed},
+				Options{Steady: true})
 			if x := r.Transient; x.Steady != (use < 1) {
 				wrong[x.Steady]++
 				t.Logf("%g of the capacity, seed %d: %+v", use, seed, *x)

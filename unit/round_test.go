@@ -18,7 +18,8 @@ func TestAround(t *testing.T) {
 	} {
 		got := Around(c.v, c.low, c.high)
 		if got.String() != c.text || got.Interval() != c.interval {
-			t.Errorf("Around(%v, %v, %v) = %q, %q; want %q, %q", float64(c.v), float64(c.low), float64(c.high), got, got.Interval(), c.text, c.interval)
+			t.Errorf("Around(%v, %v, %v) = %q, %q; want %q, %q", float64(c.v), float64(c.low), float64(c.high), got, got.Interval(), c.text,
+				c.interval)
 		}
 	}
 	if got := Around(Dollars(51.42), 44, 59).String(); got != "51 $" {
@@ -31,7 +32,8 @@ func TestAround(t *testing.T) {
 
 // TestFormatAliases checks that the names of torch, of engines and of llama.cpp are read, and no others.
 func TestFormatAliases(t *testing.T) {
-	for name, want := range map[string]Format{"BF16": BF16, "bfloat16": BF16, "half": FP16, "fp8_e4m3": FP8, "float8_e4m3fn": FP8, "f16": FP16, "q8_0": INT8, "q4_0": INT4} {
+	for name, want := range map[string]Format{"BF16": BF16, "bfloat16": BF16, "half": FP16, "fp8_e4m3": FP8, "float8_e4m3fn": FP8, "f16": FP16,
+		"q8_0": INT8, "q4_0": INT4} {
 		if f, err := ParseFormat(name); err != nil || f != want {
 			t.Errorf("ParseFormat(%q) = %v, %v", name, f, err)
 		}

@@ -244,7 +244,8 @@ func FuzzParse(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		for _, k := range []kind{flops(), flopsPerSec(), bytes(), bytesPerSec(), seconds(), hertz(), watts(), joules(), dollars(), dollarsPerHour()} {
+		for _, k := range []kind{flops(), flopsPerSec(), bytes(), bytesPerSec(), seconds(), hertz(), watts(), joules(), dollars(),
+			dollarsPerHour()} {
 			v, err := k.parse(s)
 			if err == nil && !(v >= 0 && !math.IsInf(v, 0)) {
 				t.Errorf("%q reads as %v", s, v)

@@ -32,11 +32,16 @@ const (
 // cells are the values of an observation in their order. Times are seconds, energies joules.
 func (o *Observation) cells() []cell {
 	return []cell{
-		{name: "source", to: &o.Source}, {name: "id", to: &o.ID}, {name: "model", to: &o.Model}, {name: "gpu", to: &o.GPU}, {name: "engine", to: &o.Engine}, {name: "mode", to: &o.Mode},
-		{"release", &o.Release, true}, {name: "tp", to: &o.TP}, {columnEP, &o.EP, true}, {columnBudget, &o.Budget, true}, {columnGraphs, &o.Graphs, true}, {columnRecvInterval, &o.RecvInterval, true}, {"option", &o.Option, true},
-		{name: "batch", to: &o.Batch}, {name: "prompt_len", to: &o.Prompt}, {name: "gen_len", to: &o.Gen}, {name: "weights", to: &o.Weights}, {name: "kv", to: &o.KV},
-		{name: "load", to: (*string)(&o.Load)}, {name: "all_logits", to: &o.Logits}, {name: "params", to: &o.Params}, {name: "metric", to: (*string)(&o.Metric)},
-		{name: "value", to: &o.Value}, {name: "low", to: &o.Low}, {name: "high", to: &o.High}, {name: "device", to: &o.Device}, {name: "samples", to: &o.Samples},
+		{name: "source", to: &o.Source}, {name: "id", to: &o.ID}, {name: "model", to: &o.Model}, {name: "gpu", to: &o.GPU},
+		{name: "engine", to: &o.Engine}, {name: "mode", to: &o.Mode},
+		{"release", &o.Release, true}, {name: "tp", to: &o.TP}, {columnEP, &o.EP, true}, {columnBudget, &o.Budget, true},
+		{columnGraphs, &o.Graphs, true}, {columnRecvInterval, &o.RecvInterval, true}, {"option", &o.Option, true},
+		{name: "batch", to: &o.Batch}, {name: "prompt_len", to: &o.Prompt}, {name: "gen_len", to: &o.Gen}, {name: "weights", to: &o.Weights},
+		{name: "kv", to: &o.KV},
+		{name: "load", to: (*string)(&o.Load)}, {name: "all_logits", to: &o.Logits}, {name: "params", to: &o.Params},
+		{name: "metric", to: (*string)(&o.Metric)},
+		{name: "value", to: &o.Value}, {name: "low", to: &o.Low}, {name: "high", to: &o.High}, {name: "device", to: &o.Device},
+		{name: "samples", to: &o.Samples},
 		{name: "marks", to: &o.Marks}, {name: "note", to: &o.Note},
 	}
 }

@@ -33,7 +33,8 @@ func TestRoundTrip(t *testing.T) {
 func record(change map[string]string) string {
 	fields := map[string]string{
 		"source": "lab", "id": "a", "model": "llama3.1-8b", "gpu": "h200", "engine": "native", "tp": "1", "batch": "8", "prompt_len": "128",
-		"gen_len": "32", "weights": "bf16", "load": "static", "metric": "tpot_s", "value": "0.005", "low": "0.0049", "high": "0.0051", "samples": "10",
+		"gen_len": "32", "weights": "bf16", "load": "static", "metric": "tpot_s", "value": "0.005", "low": "0.0049", "high": "0.0051",
+		"samples": "10",
 	}
 	maps.Copy(fields, change)
 	list := make([]string, len(columns))
@@ -143,7 +144,8 @@ func TestColumnsOfFewFiles(t *testing.T) {
 			t.Errorf("%+v: header %s", c, head)
 		}
 		got, err := Parse("file.csv", append([]byte("# left out: none\n"), b.Bytes()...))
-		if err != nil || len(got) != 1 || got[0].EP != c.ep || got[0].Budget != c.budget || got[0].Graphs != 2*c.budget || got[0].Batch != o.Batch {
+		if err != nil || len(got) != 1 || got[0].EP != c.ep || got[0].Budget != c.budget || got[0].Graphs != 2*c.budget ||
+			got[0].Batch != o.Batch {
 			t.Errorf("%+v was read as %+v, %v", c, got, err)
 		}
 	}

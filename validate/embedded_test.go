@@ -18,7 +18,10 @@ func TestEmbedded(t *testing.T) {
 		count[all[i].Source]++
 		gpus[all[i].GPU] = true
 	}
-	want := map[string]int{"aiconfigurator": 766, "aiconfigurator-moe": 887, "argonne": 231, "edge-llm": 48, "elana": 66, "h100-llamacpp": 186, "h100-sglang": 68, "llamacpp-prs": 18, "h100-vllm": 330, "h100-vllm-tp2": 19, "h100-vllm-ep": 23, "h100-vllm-energy": 11, "h100-vllm-again": 189, "h100-vllm-processes": 88, "h200-vllm-processes": 208, "h200-sglang": 39, "h200-vllm": 394, "h200-vllm-again": 84, "h100-vllm-fp8": 96, "h200-vllm-fp8": 96, "h200": 258, "native": 280, "neusight": 18, "tensorrt-llm": 48}
+	want := map[string]int{"aiconfigurator": 766, "aiconfigurator-moe": 887, "argonne": 231, "edge-llm": 48, "elana": 66, "h100-llamacpp": 186,
+		"h100-sglang": 68, "llamacpp-prs": 18, "h100-vllm": 330, "h100-vllm-tp2": 19, "h100-vllm-ep": 23, "h100-vllm-energy": 11,
+		"h100-vllm-again": 189, "h100-vllm-processes": 88, "h200-vllm-processes": 208, "h200-sglang": 39, "h200-vllm": 394, "h200-vllm-again": 84,
+		"h100-vllm-fp8": 96, "h200-vllm-fp8": 96, "h200": 258, "native": 280, "neusight": 18, "tensorrt-llm": 48}
 	if d := cmp.Diff(want, count); d != "" {
 		t.Error(d)
 	}
@@ -53,7 +56,8 @@ func TestEmbeddedFiles(t *testing.T) {
 		}
 		seen[f.Name] = 0
 		unmetered := strings.HasPrefix(f.Name, "measure-") // times alone were asked for
-		if f.Started.Before(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) || f.Version == "" || f.GPU == "" || f.PowerW == nil || f.Prefill == nil && !unmetered {
+		if f.Started.Before(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) || f.Version == "" || f.GPU == "" || f.PowerW == nil ||
+			f.Prefill == nil && !unmetered {
 			t.Errorf("%s lacks conditions: %+v", f.Name, f)
 		}
 	}

@@ -77,8 +77,10 @@ func clock(r *result.Result, phase string) *float64 {
 func (f *File) cells() []cell {
 	return []cell{
 		{name: "file", to: &f.Name}, {name: "sha256", to: &f.SHA256}, {name: "started", to: &f.Started}, {name: "llmprof", to: &f.Version},
-		{name: "engine", to: &f.Engine}, {name: "versions", to: &f.Versions}, {name: "gpu", to: &f.GPU}, {name: "driver", to: &f.Driver}, {name: "cuda", to: &f.CUDA},
-		{name: "cpu", to: &f.CPU}, {name: "power_limit_w", to: &f.PowerW}, {name: "prefill_clock_hz", to: &f.Prefill}, {name: "decode_clock_hz", to: &f.Decode},
+		{name: "engine", to: &f.Engine}, {name: "versions", to: &f.Versions}, {name: "gpu", to: &f.GPU}, {name: "driver", to: &f.Driver},
+		{name: "cuda", to: &f.CUDA},
+		{name: "cpu", to: &f.CPU}, {name: "power_limit_w", to: &f.PowerW}, {name: "prefill_clock_hz", to: &f.Prefill},
+		{name: "decode_clock_hz", to: &f.Decode},
 		{name: "prefill_held_share", to: &f.Held},
 	}
 }

@@ -260,8 +260,11 @@ func (s *Scorer) Span(c Config, m Metric) (span analytic.Span, err error) {
 
 func byConfig(a, b *Config) int {
 	return cmp.Or(
-		cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Release, b.Release), cmp.Compare(a.Model, b.Model),
-		cmp.Compare(a.TP, b.TP), cmp.Compare(a.EP, b.EP), cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Prompt, b.Prompt), cmp.Compare(a.Gen, b.Gen),
-		cmp.Compare(a.Weights, b.Weights), cmp.Compare(a.KV, b.KV), cmp.Compare(a.Load, b.Load), cmp.Compare(a.Graphs, b.Graphs), cmp.Compare(a.RecvInterval, b.RecvInterval), cmp.Compare(a.Option, b.Option),
+		cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Release, b.Release),
+		cmp.Compare(a.Model, b.Model),
+		cmp.Compare(a.TP, b.TP), cmp.Compare(a.EP, b.EP), cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Prompt, b.Prompt),
+		cmp.Compare(a.Gen, b.Gen),
+		cmp.Compare(a.Weights, b.Weights), cmp.Compare(a.KV, b.KV), cmp.Compare(a.Load, b.Load), cmp.Compare(a.Graphs, b.Graphs),
+		cmp.Compare(a.RecvInterval, b.RecvInterval), cmp.Compare(a.Option, b.Option),
 	)
 }

@@ -37,10 +37,12 @@ func syntheticOperators(t testing.TB) *result.Result {
 	}
 	return &result.Result{
 		Model: result.Model{Name: "llama3.1-8b"}, Engine: result.Engine{Name: "native", Options: map[string]string{"graph": "true"}},
-		Parallelism: result.Parallelism{TP: 1}, Workload: result.Workload{Workload: operator.Workload{Batch: 1, PromptLen: 1024, GenLen: 128}, Weights: "bf16", KV: "bf16", Act: "bf16"},
+		Parallelism: result.Parallelism{TP: 1}, Workload: result.Workload{Workload: operator.Workload{Batch: 1, PromptLen: 1024, GenLen: 128},
+			Weights: "bf16", KV: "bf16", Act: "bf16"},
 		Machine: result.Machine{GPUs: []result.GPU{{Key: "h200-sxm-141gb", Name: "NVIDIA H200"}}},
 		Operators: &result.Operators{
-			Prefill: &result.OperatorPhase{Step: syntheticTimes(t, 24e-3), Sum: 2.005e-3, Ops: []result.OperatorTime{op("qkv_proj", 2e-3), op("norm", 5e-6)}},
+			Prefill: &result.OperatorPhase{Step: syntheticTimes(t, 24e-3), Sum: 2.005e-3,
+				Ops: []result.OperatorTime{op("qkv_proj", 2e-3), op("norm", 5e-6)}},
 			Decode: &result.OperatorPhase{Context: 1087, Step: syntheticTimes(t, 5e-3), Sum: 4e-3, Ops: []result.OperatorTime{
 				op("gate_up_proj", 2.5e-3, "post_attention_layernorm", "activation"), op("o_proj", 1e-4), op("magic", 1.4e-3),
 			}},
@@ -58,7 +60,8 @@ func TestOperators(t *testing.T) {
 	}
 	d := &phases[1]
 	lines := map[string]breakdown.Operator{}
-	c, err := s.question(&Config{Model: "llama3.1-8b", GPU: "h200", Engine: "native", Mode: "graph", TP: 1, Batch: 1, Prompt: 1087, Gen: 2, Weights: "bf16", Load: Static})
+	c, err := s.question(&Config{Model: "llama3.1-8b", GPU: "h200", Engine: "native", Mode: "graph", TP: 1, Batch: 1, Prompt: 1087, Gen: 2,
+		Weights: "bf16", Load: Static})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +82,8 @@ func TestOperators(t *testing.T) {
 	}
 	gateUp := lines["gate_up_proj"]
 	bytes := gateUp.Traffic() + lines["post_attention_layernorm"].Weights
-	if got := row.Bandwidth(); math.Abs(float64(got)/(float64(bytes)/2.5e-3)-1) > 1e-12 || float64(row.Rate()) != float64(lines["gate_up_proj"].FLOPs)/2.5e-3 {
+	if got := row.Bandwidth(); math.Abs(float64(got)/(float64(bytes)/2.5e-3)-1) > 1e-12 ||
+		float64(row.Rate()) != float64(lines["gate_up_proj"].FLOPs)/2.5e-3 {
 		t.Errorf("%v and %v, want %v in 2.5 ms", got, row.Rate(), bytes)
 	}
 	floor := float64(lines["gate_up_proj"].Weights+lines["post_attention_layernorm"].Weights) / float64(c.Machine.GPU.Bandwidth)
@@ -92,10 +96,12 @@ func TestOperators(t *testing.T) {
 	if d.Rows[2].Predicted != nil {
 		t.Errorf("magic is predicted: %+v", d.Rows[2].Predicted)
 	}
-	if diff := cmp.Diff([]string{"embedding", "input_layernorm", "qkv_proj", "rotary", "kv_write", "attention", "down_proj", "norm", "lm_head", "sampling", "host"}, d.Untimed); diff != "" {
+	if diff := cmp.Diff([]string{"embedding", "input_layernorm", "qkv_proj", "rotary", "kv_write", "attention", "down_proj", "norm", "lm_head",
+		"sampling", "host"}, d.Untimed); diff != "" {
 		t.Errorf("not timed (-want +got):\n%s", diff)
 	}
-	if d.Sum.Observed != 4e-3 || math.Abs(d.Off()+0.2) > 1e-12 || d.Step.Predicted.Floor != report.Decode.Floor || d.Config.GPU != "h200-sxm-141gb" {
+	if d.Sum.Observed != 4e-3 || math.Abs(d.Off()+0.2) > 1e-12 || d.Step.Predicted.Floor != report.Decode.Floor ||
+		d.Config.GPU != "h200-sxm-141gb" {
 		t.Errorf("sum %+v, step %+v, off by %v", d.Sum, d.Step.Predicted, d.Off())
 	}
 	norm, last := phases[0].Rows[1].Predicted, lines["norm"]
@@ -125,7 +131,8 @@ func TestOperatorsAddUp(t *testing.T) {
 	if !slices.Equal(p.Untimed, []string{"host"}) {
 		t.Errorf("not timed: %v", p.Untimed)
 	}
-	c, err := s.question(&Config{Model: "llama3.1-8b", GPU: "h200", Engine: "native", TP: 1, Batch: 1, Prompt: 1087, Gen: 2, Weights: "bf16", Load: Static})
+	c, err := s.question(&Config{Model: "llama3.1-8b", GPU: "h200", Engine: "native", TP: 1, Batch: 1, Prompt: 1087, Gen: 2, Weights: "bf16",
+		Load: Static})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +160,8 @@ func TestOperatorsUnpredicted(t *testing.T) {
 		r := syntheticOperators(t)
 		change(r)
 		for _, p := range scorer(t).Operators(r) {
-			if p.Why == nil || !strings.Contains(p.Why.Error(), want) || p.Rows[0].Predicted != nil || p.Rows[0].Observed == 0 || len(p.Impossible()) != 0 {
+			if p.Why == nil || !strings.Contains(p.Why.Error(), want) || p.Rows[0].Predicted != nil || p.Rows[0].Observed == 0 ||
+				len(p.Impossible()) != 0 {
 				t.Errorf("%s: %v, %+v", want, p.Why, p.Rows[0])
 			}
 		}

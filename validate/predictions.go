@@ -120,8 +120,9 @@ func (p *Predicted) Refuse(why string) {
 // predicted is what is predicted of a configuration, or why nothing is.
 func (s *Scorer) predicted(c Config) Predicted {
 	p := Predicted{
-		Model: c.Model, Params: c.Params, Engine: c.Engine, Mode: c.Mode, TP: c.TP, Workload: operator.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen},
-		Weights: c.Weights, AllLogits: c.Logits, Figures: []Figure{},
+		Model: c.Model, Params: c.Params, Engine: c.Engine, Mode: c.Mode, TP: c.TP,
+		Workload: operator.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen},
+		Weights:  c.Weights, AllLogits: c.Logits, Figures: []Figure{},
 	}
 	all, err := s.Forecast(c)
 	if err != nil {

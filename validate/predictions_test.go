@@ -32,7 +32,8 @@ func forecast(t testing.TB, s *Scorer) *Predictions {
 func TestForecast(t *testing.T) {
 	s := scorer(t)
 	p := forecast(t, s)
-	if c := p.Calibrations; len(c) != 1 || c[0].Name != "default for hopper" || *p.Points[0].Calibration != c[0].Name || p.Points[1].Calibration != nil {
+	if c := p.Calibrations; len(c) != 1 || c[0].Name != "default for hopper" || *p.Points[0].Calibration != c[0].Name ||
+		p.Points[1].Calibration != nil {
 		t.Errorf("calibrations %v", c)
 	}
 	if n := len(p.Points[0].Figures); n != len(metrics()) || p.Points[0].Reason != nil {
@@ -140,9 +141,10 @@ func TestPredictionsDamaged(t *testing.T) {
 		"no points": {`"points":[`, `"points":null,"x":[`, "x"},
 		"metric":    {`"tpot_s"`, `"tpot_h"`, "want a metric"},
 		"negative":  {`"expected":1`, `"expected":-1`, "above 0"},
-		"no figure": {`"figures":[{"metric":"tpot_s","expected":1,"low":null,"high":null,"floor":null}]`, `"figures":[]`, "want figures, or the reason"},
-		"no GPU":    {`"key":"h200"`, `"key":""`, "want a time, a GPU"},
-		"no JSON":   {`{`, `[`, "invalid character"},
+		"no figure": {`"figures":[{"metric":"tpot_s","expected":1,"low":null,"high":null,"floor":null}]`, `"figures":[]`,
+			"want figures, or the reason"},
+		"no GPU":  {`"key":"h200"`, `"key":""`, "want a time, a GPU"},
+		"no JSON": {`{`, `[`, "invalid character"},
 	} {
 		text := strings.Replace(string(good), c.old, c.new, 1)
 		if text == string(good) {
@@ -160,7 +162,8 @@ func TestPredictionsDamaged(t *testing.T) {
 // FuzzPredictions checks that no content panics.
 func FuzzPredictions(f *testing.F) {
 	f.Add(`{"schema": "llmprof.predictions/v1", "points": [{}]}`)
-	f.Add(`{"schema": "llmprof.predictions/v1", "written": "2026-11-21T00:00:00Z", "gpu": {"key": "a"}, "points": [{"figures": [], "reason": "x"}]}`)
+	f.Add(`{"schema": "llmprof.predictions/v1", "written": "2026-11-21T00:00:00Z", "gpu": {"key": "a"}, "points": [{"figures": [], ` +
+		`"reason": "x"}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := decodePredictions(result.PredictionsName(digest([]byte(text))), []byte(text))
 		if err == nil && !p.same(p) {

@@ -32,13 +32,17 @@ func fits() []fit {
 		{source: "h200", engine: "transformers", mode: "graph", model: llama, metric: EnergyPerRequest, constant: fixed},
 		{source: "h200", engine: "transformers", model: llama, metric: TTFT, tp: 1, constant: unfused},
 		{source: "h200", engine: "transformers", model: llama, metric: EnergyPerPrompt, tp: 1, constant: unfused},
-		{source: "h200-vllm", model: "llama3.2-1b", constant: "host.async_step host.async_sequence host.request host.launch host.dispatch of vllm"},
-		{source: "h100-vllm", model: "llama3.2-1b", constant: "host.async_step host.async_sequence host.request host.launch host.dispatch of vllm"},
+		{source: "h200-vllm", model: "llama3.2-1b",
+			constant: "host.async_step host.async_sequence host.request host.launch host.dispatch of vllm"},
+		{source: "h100-vllm", model: "llama3.2-1b",
+			constant: "host.async_step host.async_sequence host.request host.launch host.dispatch of vllm"},
 		{source: "h200-vllm-fp8", model: "llama3.2-3b", metric: TPOT, constant: "host.async_sequence of vllm"},
 		{source: "h100-vllm-fp8", model: "llama3.2-3b", metric: TPOT, constant: "host.async_sequence of vllm"},
-		{source: "h100-llamacpp", model: llama, constant: "host.step host.small_kernel attention.compute attention.ramp attention.fixed skinny_gemm.memory skinny_gemm.row of llama-cpp"},
+		{source: "h100-llamacpp", model: llama,
+			constant: "host.step host.small_kernel attention.compute attention.ramp attention.fixed skinny_gemm.memory skinny_gemm.row of llama-cpp"},
 		{source: "h100-llamacpp", model: "llama3.2-1b", constant: "host.launch host.request of llama-cpp"},
-		{source: "h100-llamacpp", model: "qwen3-30b-a3b", metric: TPOT, batch: 32, constant: "element.compute of llama-cpp in the tiles of experts"},
+		{source: "h100-llamacpp", model: "qwen3-30b-a3b", metric: TPOT, batch: 32,
+			constant: "element.compute of llama-cpp in the tiles of experts"},
 		{source: "elana", gpu: "agx-thor-128gb", metric: TPOT, constant: "gemm.memory of integrated modules"},
 		{source: "elana", gpu: "agx-thor-128gb", metric: TTLT, constant: "gemm.memory of integrated modules"},
 	}
@@ -48,7 +52,8 @@ func fits() []fit {
 func fitted(o *Observation) string {
 	for _, f := range fits() {
 		if f.source == o.Source && wants(f.engine, o.Engine) && wants(f.mode, o.Mode) && wants(f.gpu, o.GPU) &&
-			wants(f.model, o.Model) && wants(string(f.metric), string(o.Metric)) && (f.batch == 0 || f.batch == o.Batch) && (f.tp == 0 || f.tp == o.TP) {
+			wants(f.model, o.Model) && wants(string(f.metric), string(o.Metric)) && (f.batch == 0 || f.batch == o.Batch) &&
+			(f.tp == 0 || f.tp == o.TP) {
 			return f.constant
 		}
 	}

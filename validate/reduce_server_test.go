@@ -29,7 +29,8 @@ func TestReduceServer(t *testing.T) {
 	if err != nil || len(got) == 0 {
 		t.Fatal(err)
 	}
-	want := Config{Model: r.Model.Name, GPU: "h200-sxm-141gb", Engine: "vllm", TP: 1, Batch: 1, Prompt: 165, Gen: 32, Weights: "bf16", Load: Static, Params: r.Model.ParamsTotal}
+	want := Config{Model: r.Model.Name, GPU: "h200-sxm-141gb", Engine: "vllm", TP: 1, Batch: 1, Prompt: 165, Gen: 32, Weights: "bf16",
+		Load: Static, Params: r.Model.ParamsTotal}
 	if got[0].Config != want {
 		t.Errorf("%+v, want %+v", got[0].Config, want)
 	}
@@ -40,14 +41,22 @@ func TestReduceServer(t *testing.T) {
 	}
 	rate, hit := 2.5, 0.4
 	for want, change := range map[string]func(*result.Result){
-		"8 requests were under way at a time":                         func(r *result.Result) { r.Serving.Concurrency = 8 },
-		"requests came at 2.5 a second":                               func(r *result.Result) { r.Serving.RateHz, r.Serving.Concurrency = &rate, 0 },
-		"did not finish: it is marked interrupted":                    func(r *result.Result) { r.Marks = []string{"interrupted"} },
-		"on which GPU the server runs is not known":                   func(r *result.Result) { r.Machine.GPUs = nil },
-		"weights is not known: nobody said; --served-weights":         func(r *result.Result) { r.Workload.Weights, r.Reasons["workload.weights"] = "", "nobody said" },
+		"8 requests were under way at a time": func(r *result.Result) { r.Serving.Concurrency = 8 },
+		"requests came at 2.5 a second": func(r *result.Result) {
+			r.Serving.RateHz, r.Serving.Concurrency = &rate,
+				0
+		},
+		"did not finish: it is marked interrupted":  func(r *result.Result) { r.Marks = []string{"interrupted"} },
+		"on which GPU the server runs is not known": func(r *result.Result) { r.Machine.GPUs = nil },
+		"weights is not known: nobody said; --served-weights": func(r *result.Result) {
+			r.Workload.Weights,
+				r.Reasons["workload.weights"] = "", "nobody said"
+		},
 		"over how many GPUs the server splits the model is not known": func(r *result.Result) { r.Parallelism.TP = 0 },
 		"which engine the server runs is not known":                   func(r *result.Result) { r.Serving.Metrics = nil },
-		"took 40 % of the prompts from its cache":                     func(r *result.Result) { r.Serving.PrefixCache = &result.PrefixCache{Share: &hit} },
+		"took 40 % of the prompts from its cache": func(r *result.Result) {
+			r.Serving.PrefixCache = &result.PrefixCache{Share: &hit}
+		},
 	} {
 		r := served(t)
 		change(r)

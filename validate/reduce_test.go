@@ -29,7 +29,8 @@ func readResult(t *testing.T, file string) ([]byte, *result.Result) {
 // to.
 func TestReduceAgain(t *testing.T) {
 	var files []string
-	for _, form := range []string{"h200/h200-*.json", "h200-native/h200-*.json", "h200-native/measure-*.json", "h100-native/energy/h100-*.json", "h100-native/tp4/h100-*.json"} {
+	for _, form := range []string{"h200/h200-*.json", "h200-native/h200-*.json", "h200-native/measure-*.json",
+		"h100-native/energy/h100-*.json", "h100-native/tp4/h100-*.json"} {
 		some, err := filepath.Glob("../experiments/" + form)
 		if err != nil || len(some) == 0 {
 			t.Fatal(form, some, err)

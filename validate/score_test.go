@@ -88,7 +88,8 @@ func TestContradictionsFarthest(t *testing.T) {
 	if len(s.Findings) != 1 {
 		t.Fatalf("found %+v", s.Findings)
 	}
-	for _, want := range []string{"1026+128: 1 (test: 2-0) and 1.9 (test: 2-1)", "of native on h200-sxm-141gb 3 configurations differ by more than 20 %"} {
+	for _, want := range []string{"1026+128: 1 (test: 2-0) and 1.9 (test: 2-1)",
+		"of native on h200-sxm-141gb 3 configurations differ by more than 20 %"} {
 		if !strings.Contains(s.Findings[0].Detail, want) {
 			t.Errorf("%q lacks %q", s.Findings[0].Detail, want)
 		}
@@ -134,7 +135,8 @@ func TestClosedLoop(t *testing.T) {
 	}
 }
 
-// TestWholePromptsShareSteps holds that a step of TensorRT-LLM has whole prompts alone: a budget of one and a half has as many as one of one.
+// TestWholePromptsShareSteps holds that a step of TensorRT-LLM has whole prompts alone: a budget of one and a half has as many as one of
+// one.
 func TestWholePromptsShareSteps(t *testing.T) {
 	s, times := scorer(t), map[string][]float64{}
 	for _, name := range []string{"vllm", "tensorrt-llm"} {
@@ -192,7 +194,8 @@ func TestScoreIsTheEstimate(t *testing.T) {
 		}
 		m, _ := s.Model(r.Model)
 		g, _ := s.GPU(r.GPU)
-		name := map[string]string{"transformers graph": "transformers-graph", "transformers eager": "transformers", "tensorrt-edge-llm": "native"}[r.Runs()]
+		name := map[string]string{"transformers graph": "transformers-graph", "transformers eager": "transformers",
+			"tensorrt-edge-llm": "native"}[r.Runs()]
 		if name == "" {
 			name = r.Engine
 		}

@@ -35,7 +35,8 @@ func Sources() ([]Source, error) {
 const sourcesFile = "observations/sources.csv"
 
 func (s *Source) cells() []cell {
-	return []cell{{name: "key", to: &s.Key}, {name: "title", to: &s.Title}, {name: "url", to: &s.URL}, {name: "licence", to: &s.Licence}, {name: "how", to: &s.How}}
+	return []cell{{name: "key", to: &s.Key}, {name: "title", to: &s.Title}, {name: "url", to: &s.URL}, {name: "licence", to: &s.Licence},
+		{name: "how", to: &s.How}}
 }
 
 // Check says what the source lacks.

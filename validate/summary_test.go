@@ -31,7 +31,8 @@ func TestSummarizeByHand(t *testing.T) {
 	got := Summarize(rows, ByGPU)
 	want := []Summary{{
 		Group: Group{Metric: TPOT, GPU: new("a")}, N: 5,
-		Bias: -0.04, MedianAPE: 0.2, MeanAPE: 0.2, P90APE: 0.36, Coverage: new(0.6), Noise: new(0.035), Repeat: new(3.1), // the third greatest of 20 ratios less 1 is 3, the second 4
+		// The third greatest of 20 ratios less 1 is 3, the second 4.
+		Bias: -0.04, MedianAPE: 0.2, MeanAPE: 0.2, P90APE: 0.36, Coverage: new(0.6), Noise: new(0.035), Repeat: new(3.1),
 	}}
 	if d := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-12)); d != "" {
 		t.Error(d)
@@ -101,7 +102,8 @@ func TestSummarizeAgain(t *testing.T) {
 		below := 0
 		for i := range rows {
 			r := &rows[i]
-			if r.Metric == s.Metric && r.Runs() == *s.Engine && r.GPU == *s.GPU && (r.Fitted != "") == s.Fitted && math.Abs(r.Error) <= s.P90APE+1e-12 {
+			if r.Metric == s.Metric && r.Runs() == *s.Engine && r.GPU == *s.GPU && (r.Fitted != "") == s.Fitted &&
+				math.Abs(r.Error) <= s.P90APE+1e-12 {
 				below++
 			}
 		}

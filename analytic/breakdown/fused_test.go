@@ -29,7 +29,8 @@ func TestFused(t *testing.T) {
 				all = append(all, l)
 				parts += float64(l.Floor)
 				one := breakdown.Fused(c.Machine, l)
-				if off := float64(one.Floor - l.Floor); math.Abs(off) > 1e-12*float64(l.Floor) || one.Expected != l.Expected || one.Bound != l.Bound || one.Traffic() != l.Traffic() {
+				if off := float64(one.Floor - l.Floor); math.Abs(off) > 1e-12*float64(l.Floor) || one.Expected != l.Expected || one.Bound != l.Bound ||
+					one.Traffic() != l.Traffic() {
 					t.Errorf("%s, %s: %s by itself: %v, %v, want %v, %v", model, what, l.Name, one.Floor, one.Expected, l.Floor, l.Expected)
 				}
 			}
@@ -38,7 +39,8 @@ func TestFused(t *testing.T) {
 				t.Errorf("%s, %s: all in one kernel have the floor %v s, the step %v s, apart %v s", model, what, fused, whole, parts)
 			}
 			pair := breakdown.Fused(c.Machine, all[2], all[1])
-			if pair.Floor > all[1].Floor+all[2].Floor || pair.Floor < max(all[1].Floor, all[2].Floor) || pair.Name != all[2].Name || pair.Acts != all[2].Acts {
+			if pair.Floor > all[1].Floor+all[2].Floor || pair.Floor < max(all[1].Floor, all[2].Floor) || pair.Name != all[2].Name ||
+				pair.Acts != all[2].Acts {
 				t.Errorf("%s, %s: %+v of %v and %v", model, what, pair, all[2].Floor, all[1].Floor)
 			}
 		}

@@ -71,7 +71,8 @@ func Fused(m *analytic.Machine, ops ...*Operator) (sum Operator) {
 		sum.Energy += l.Energy
 	}
 	sum.Floor = f.Time()
-	times := roofline.Times{roofline.Matrix: sum.Compute, roofline.Memory: sum.Memory, roofline.Network: sum.Network, roofline.Fixed: sum.Fixed}
+	times := roofline.Times{roofline.Matrix: sum.Compute, roofline.Memory: sum.Memory, roofline.Network: sum.Network,
+		roofline.Fixed: sum.Fixed}
 	sum.Bound = times.Bound()
 	return sum
 }

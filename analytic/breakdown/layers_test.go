@@ -23,7 +23,8 @@ func TestLayersOfOneName(t *testing.T) {
 		}
 		for what, ops := range map[string][]breakdown.Operator{"prefill": r.PrefillOps, "decode": r.DecodeOps} {
 			for i := 1; i < len(ops); i++ {
-				if l := ops[i].Layer; l != ops[i-1].Layer && l != "" && slices.ContainsFunc(ops[:i], func(o breakdown.Operator) bool { return o.Layer == l }) {
+				if l := ops[i].Layer; l != ops[i-1].Layer && l != "" &&
+					slices.ContainsFunc(ops[:i], func(o breakdown.Operator) bool { return o.Layer == l }) {
 					t.Errorf("%s, %s: %s stands apart from the others of %q", model, what, ops[i].Name, l)
 				}
 			}

@@ -333,14 +333,16 @@ func warnings(c *analytic.Case, e *analytic.Estimate, computes unit.Format) []st
 	add := func(format string, args ...any) { w = append(w, fmt.Sprintf(format, args...)) }
 	m, g, par := &e.Memory, c.Machine.GPU, c.Parallel.Whole()
 	if !m.Fits() {
-		add("does not fit: %v needed of the %v that %s takes of one %s, %v short", m.Total, m.Usable, c.Machine.Engine.Profile().Name, g.Name, m.Total-m.Usable)
+		add("does not fit: %v needed of the %v that %s takes of one %s, %v short", m.Total, m.Usable, c.Machine.Engine.Profile().Name, g.Name,
+			m.Total-m.Usable)
 	}
 	if limit, need := c.Model.MaxContext, c.Workload.Context(); limit > 0 && need > limit {
 		add("context of %d tokens is over the %d that %s was made for", need, limit, c.Model.Name)
 	}
 	warnFormats(c, computes, add)
 	if weights := m.Weights; weights < g.L2 {
-		add("the weights (%v) fit into the L2 cache (%v): a step may read them faster than the floor, which takes them from memory", weights, g.L2)
+		add("the weights (%v) fit into the L2 cache (%v): a step may read them faster than the floor, which takes them from memory", weights,
+			g.L2)
 	}
 	if par.PP > 1 && par.MicroBatches == 1 {
 		add("one micro-batch keeps one of the %d pipeline stages busy at a time; more fill the others", par.PP)

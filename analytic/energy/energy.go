@@ -49,7 +49,8 @@ type Power struct {
 	drawn     [roofline.NumClasses]float64 // share of Rest while the bytes of a class move
 	steady    [roofline.NumClasses]bool    // classes whose kernels draw that all the time
 	byByte    [roofline.NumClasses]bool    // classes whose bytes take the same energy at every rate
-	traffic   float64                      // time of bytes at the rate that a library's GEMMs in 16 bits reach, over that at the data-sheet bandwidth
+	// Time of bytes at the rate that a library's GEMMs in 16 bits reach, over that at the data-sheet bandwidth.
+	traffic float64
 }
 
 // PowerOf works out the power model of a GPU with a calibration.

@@ -52,7 +52,8 @@ func TestSquareProductSustains(t *testing.T) {
 		_, peak := m.Runs(unit.BF16)
 		time, watts := phase(m, square())
 		burst := casetest.Cost(m, square()).Time
-		casetest.Near(t, name+": time of a square product", time, max(burst, square().Work.FLOPs.Over(peak.Times(k[roofline.GEMMSustained]))), 1e-9)
+		casetest.Near(t, name+": time of a square product", time, max(burst, square().Work.FLOPs.Over(peak.Times(k[roofline.GEMMSustained]))),
+			1e-9)
 		casetest.Near(t, name+": its power", watts, m.GPU.TDP, 1e-9)
 		if k[roofline.GEMMSustained] < k[roofline.GEMMCompute] {
 			throttled++

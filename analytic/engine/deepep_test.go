@@ -17,7 +17,8 @@ func TestDeepEPSends(t *testing.T) {
 		scheme := casetest.Scheme(t, "fp8-block", c.Machine.GPU)
 		shard := operator.NewShard(c.Model, analytic.Parallelism{DP: 16, EP: 16, GPUsPerNode: 8}, scheme, nil)
 		for _, s := range []operator.Step{shard.Step(1, 64, 0, 1), shard.Step(64, 1, 100, 1)} {
-			l := analytic.Lowering{Step: &s, Part: operator.PartLayers, Ops: partOps(s.AppendOps(nil), operator.PartLayers), GPU: c.Machine.GPU, Constants: &c.Machine.Cal.Constants}
+			l := analytic.Lowering{Step: &s, Part: operator.PartLayers, Ops: partOps(s.AppendOps(nil), operator.PartLayers), GPU: c.Machine.GPU,
+				Constants: &c.Machine.Cal.Constants}
 			c.Machine.Engine.Lower(&l)
 			exchanges := 0
 			for k := range l.Kernels {
@@ -75,9 +76,12 @@ func TestGathersIsSaid(t *testing.T) {
 		p      analytic.Parallelism
 		said   bool
 	}{
-		{"vllm", analytic.Parallelism{DP: 16, EP: 16, GPUsPerNode: 8}, true}, {"sglang", analytic.Parallelism{TP: 8, DP: 2, EP: 16, GPUsPerNode: 8}, true},
-		{"vllm", analytic.Parallelism{DP: 8, EP: 8, GPUsPerNode: 8}, false}, {"vllm", analytic.Parallelism{TP: 16, EP: 16, GPUsPerNode: 8}, false},
-		{"vllm+deepep", analytic.Parallelism{DP: 16, EP: 16, GPUsPerNode: 8}, false}, {"tensorrt-llm", analytic.Parallelism{DP: 16, EP: 16, GPUsPerNode: 8}, false},
+		{"vllm", analytic.Parallelism{DP: 16, EP: 16, GPUsPerNode: 8}, true},
+		{"sglang", analytic.Parallelism{TP: 8, DP: 2, EP: 16, GPUsPerNode: 8}, true},
+		{"vllm", analytic.Parallelism{DP: 8, EP: 8, GPUsPerNode: 8}, false},
+		{"vllm", analytic.Parallelism{TP: 16, EP: 16, GPUsPerNode: 8}, false},
+		{"vllm+deepep", analytic.Parallelism{DP: 16, EP: 16, GPUsPerNode: 8}, false},
+		{"tensorrt-llm", analytic.Parallelism{DP: 16, EP: 16, GPUsPerNode: 8}, false},
 	} {
 		if note := engine.Gathers(casetest.Engine(t, x.engine), m, &x.p); strings.Contains(note, "+deepep") != x.said {
 			t.Errorf("%s, %+v: %q", x.engine, x.p, note)

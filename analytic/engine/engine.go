@@ -48,7 +48,8 @@ func Parse(name string) (analytic.Engine, error) {
 	}
 	name = strings.ReplaceAll(name, "_", "-") // as in the name of the Python package
 	for _, e := range all() {
-		if p := e.Profile(); slices.ContainsFunc(append([]string{p.Name}, p.Aliases...), func(n string) bool { return strings.EqualFold(n, name) }) {
+		if p := e.Profile(); slices.ContainsFunc(append([]string{p.Name}, p.Aliases...),
+			func(n string) bool { return strings.EqualFold(n, name) }) {
 			return e, nil
 		}
 	}

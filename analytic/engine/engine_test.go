@@ -17,8 +17,9 @@ import (
 // TestNamesThatPeopleType checks names that are not the engine's own.
 func TestNamesThatPeopleType(t *testing.T) {
 	for typed, want := range map[string]string{
-		"trt-llm": "tensorrt-llm", "TRTLLM": "tensorrt-llm", "tensorrt_llm": "tensorrt-llm", "tensorrt": "tensorrt-llm", "hf": "transformers", "HuggingFace": "transformers",
-		"ollama": "llama.cpp", "gguf": "llama.cpp", "llama_cpp": "llama.cpp", "vLLM": "vllm", "tensorrt_llm@1.1": "tensorrt-llm@1.1",
+		"trt-llm": "tensorrt-llm", "TRTLLM": "tensorrt-llm", "tensorrt_llm": "tensorrt-llm", "tensorrt": "tensorrt-llm", "hf": "transformers",
+		"HuggingFace": "transformers",
+		"ollama":      "llama.cpp", "gguf": "llama.cpp", "llama_cpp": "llama.cpp", "vLLM": "vllm", "tensorrt_llm@1.1": "tensorrt-llm@1.1",
 	} {
 		if e, err := engine.Parse(typed); err != nil || e.Profile().Name != want {
 			t.Errorf("%s is %v, %v: want %s", typed, e, err, want)
@@ -61,7 +62,8 @@ func TestHostErrorFades(t *testing.T) {
 	for _, x := range []struct{ batch, prompt int }{{1, 128}, {1, 2048}, {32, 4096}} {
 		c := onEngine(t, "llama3.1-8b", "transformers", analytic.Workload{Batch: x.batch, PromptLen: x.prompt, GenLen: 2})
 		got := predict(t, c)
-		alone := predict(t, onEngine(t, "llama3.1-8b", "transformers", analytic.Workload{Batch: 1, PromptLen: 1, GenLen: 2})).TTFT.Expected // launches and nothing else
+		// Launches and nothing else.
+		alone := predict(t, onEngine(t, "llama3.1-8b", "transformers", analytic.Workload{Batch: 1, PromptLen: 1, GenLen: 2})).TTFT.Expected
 		want := c.Machine.Cal.PrefillError + max((1+e.HostError)*float64(alone/got.TTFT.Expected)-1, 0)
 		if bound := float64(got.Prefill.Bounds[roofline.ByLaunch] / got.Prefill.Expected); bound > 0.99 { // by the host, which hides the kernels
 			want = e.HostError
@@ -74,7 +76,8 @@ func TestHostErrorFades(t *testing.T) {
 func TestLowerLeavesOperators(t *testing.T) {
 	for _, name := range engine.Names() {
 		for _, model := range []string{"llama3.1-8b", "gemma3-27b", "mixtral-8x7b", "qwen3-30b-a3b", "deepseek-v3", "nemotron-h-8b"} {
-			for _, x := range []struct{ batch, fresh, past, logits float64 }{{1, 1, 100, 1}, {24, 1, 5000, 1}, {2, 700, 0, 1}, {2, 700, 300, 0}, {1, 64, 0, 64}} {
+			for _, x := range []struct{ batch, fresh, past, logits float64 }{{1, 1, 100, 1}, {24, 1, 5000, 1}, {2, 700, 0, 1}, {2, 700, 300, 0},
+				{1, 64, 0, 64}} {
 				c := onEngine(t, model, name, analytic.Workload{Batch: 1, PromptLen: 8, GenLen: 2})
 				par := analytic.Parallelism{TP: 2}
 				shard := operator.NewShard(c.Model, par, c.Scheme, nil)
@@ -98,7 +101,8 @@ func partOps(ops []operator.Op, part operator.Part) (some []operator.Op) {
 	layer := slices.IndexFunc(ops, func(o operator.Op) bool { return o.Layer != "" })
 	for i := range ops {
 		o := &ops[i]
-		if part == operator.PartLayers && o.Layer == ops[layer].Layer || o.Layer == "" && (part == operator.PartFirst && i < layer || part == operator.PartLast && i > layer) {
+		if part == operator.PartLayers && o.Layer == ops[layer].Layer ||
+			o.Layer == "" && (part == operator.PartFirst && i < layer || part == operator.PartLast && i > layer) {
 			some = append(some, *o)
 		}
 	}

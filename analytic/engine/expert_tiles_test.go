@@ -69,7 +69,8 @@ func TestHalfLines(t *testing.T) {
 		want        bool
 	}{
 		{"sglang", "l40s", roofline.Unquantized, 129, true}, {"sglang", "rtx-pro-6000-server-96gb", roofline.Unquantized, 129, true},
-		{"sglang", "l40s", roofline.Unquantized, 128, false}, {"sglang", "h100", roofline.Unquantized, 129, false}, {"sglang", "l40s", roofline.WeightINT4, 129, false},
+		{"sglang", "l40s", roofline.Unquantized, 128, false}, {"sglang", "h100", roofline.Unquantized, 129, false},
+		{"sglang", "l40s", roofline.WeightINT4, 129, false},
 		{"vllm", "l40s", roofline.Unquantized, 129, false},
 	} {
 		k := roofline.Kernel{
@@ -82,10 +83,12 @@ func TestHalfLines(t *testing.T) {
 	}
 }
 
-// A rank of EP of TensorRT-LLM's experts in FP8 by blocks multiplies the pairs of all ranks on compute capability 12.0, and its own elsewhere.
+// A rank of EP of TensorRT-LLM's experts in FP8 by blocks multiplies the pairs of all ranks on compute capability 12.0, and its own
+// elsewhere.
 func TestPairsOfAllRanks(t *testing.T) {
 	for gpu, want := range map[string]unit.FLOPs{"rtx-pro-6000-server-96gb": 8e9, "h200": 1e9} {
-		k := roofline.Kernel{Class: roofline.GroupedGEMM, Scheme: roofline.FP8Block, Shape: roofline.Shape{Ranks: 8}, Work: roofline.Work{FLOPs: 1e9}}
+		k := roofline.Kernel{Class: roofline.GroupedGEMM, Scheme: roofline.FP8Block, Shape: roofline.Shape{Ranks: 8},
+			Work: roofline.Work{FLOPs: 1e9}}
 		if engine.SetTile("tensorrt-llm", casetest.GPU(t, gpu), &k); k.Work.FLOPs != want {
 			t.Errorf("%s: %v, want %v", gpu, k.Work.FLOPs, want)
 		}

@@ -26,7 +26,8 @@ func wholeGroups(count, k float64, tokens, size int) float64 {
 		return count * float64((tokens+size-1)/size)
 	}
 	odds := k / (count - k)
-	// p is the probability that no token takes the expert. math.Exp is assembly on amd64 and rounds otherwise in a browser, which math.Pow of a whole number does not.
+	// p is the probability that no token takes the expert. math.Exp is assembly on amd64 and rounds otherwise in a browser, which math.Pow of
+	// a whole number does not.
 	p := math.Pow(1-k/count, float64(tokens))
 	sum := 0.0
 	for n := 1; n <= tokens; n++ {
@@ -46,10 +47,10 @@ func Tiles(l2, expert unit.Bytes, pairs, tile float64) float64 {
 	return 1 + (max(1, pairs/tile)-1)*max(0, 1-float64(l2/expert))
 }
 
-// expertCalls is the Python calls of a kernel of routing or of experts outside of CUDA graphs: one of the routing and one of each GEMM. OpenAI's
-// Triton kernels take two calls each, of the function that prepares the kernel and of Triton's launcher: four kernels of the routing (top-k, rows of the bit matrix, and two that
-// sort), two GEMMs, and the sum of their results. A trace of a prompt of gpt-oss-20b shows that these seven take the host 34 times
-// the launch of a compiled kernel (experiments/h100-vllm-ep).
+// expertCalls is the Python calls of a kernel of routing or of experts outside of CUDA graphs: one of the routing and one of each GEMM.
+// OpenAI's Triton kernels take two calls each, of the function that prepares the kernel and of Triton's launcher: four kernels of the
+// routing (top-k, rows of the bit matrix, and two that sort), two GEMMs, and the sum of their results. A trace of a prompt of gpt-oss-20b
+// shows that these seven take the host 34 times the launch of a compiled kernel (experiments/h100-vllm-ep).
 func (e *graphed) expertCalls(l *analytic.Lowering, t operator.Type, gemms float64) float64 {
 	experts := l.Next(0, operator.ExpertProduct)
 	switch {
@@ -66,13 +67,15 @@ func (e *graphed) expertCalls(l *analytic.Lowering, t operator.Type, gemms float
 	return gemms
 }
 
-// Kernels that route the tokens of a layer to its experts, and sum the results: those of vLLM, and those of OpenAI's Triton kernels, whose sum is not among them.
+// Kernels that route the tokens of a layer to its experts, and sum the results: those of vLLM, and those of OpenAI's Triton kernels, whose
+// sum is not among them.
 const routingKernels, tritonRouting = 5, 4
 
-// expertHelpers is the kernels beside both grouped GEMMs of a layer, whose times operator tables include but which the host launches one by one.
-// OpenAI's Triton kernels have the routing and the sum (a trace of gpt-oss-20b in experiments/h100-vllm-ep). Those of vLLM have
-// the routing and the activation (a trace in 16 bits in experiments/vllm-host/h200); the kernels of other engines and formats were not traced, and are taken to be as many, with
-// one before each GEMM that quantizes its inputs. A C++ operator that runs all of them was not traced either, and counts as one launch.
+// expertHelpers is the kernels beside both grouped GEMMs of a layer, whose times operator tables include but which the host launches one
+// by one. OpenAI's Triton kernels have the routing and the sum (a trace of gpt-oss-20b in experiments/h100-vllm-ep). Those of vLLM have
+// the routing and the activation (a trace in 16 bits in experiments/vllm-host/h200); the kernels of other engines and formats were not
+// traced, and are taken to be as many, with one before each GEMM that quantizes its inputs. A C++ operator that runs all of them was not
+// traced either, and counts as one launch.
 func (e *graphed) expertHelpers(l *analytic.Lowering, o *operator.Op) float64 {
 	switch {
 	case e.oneCall:

@@ -39,7 +39,8 @@ func TestGroups(t *testing.T) {
 
 // Weights that the L2 cache does not hold come for every tile again.
 func TestTiles(t *testing.T) {
-	for _, x := range []struct{ expert, pairs, tile, want float64 }{{40e6, 1000, 160, 1}, {100e6, 100, 160, 1}, {100e6, 320, 160, 1.5}, {200e6, 480, 160, 1 + 2*0.75}, {100e6, 320, 64, 1 + 4*0.5}} {
+	for _, x := range []struct{ expert, pairs, tile, want float64 }{{40e6, 1000, 160, 1}, {100e6, 100, 160, 1}, {100e6, 320, 160, 1.5},
+		{200e6, 480, 160, 1 + 2*0.75}, {100e6, 320, 64, 1 + 4*0.5}} {
 		if got := engine.Tiles(50e6, unit.Bytes(x.expert), x.pairs, x.tile); math.Abs(got-x.want) > 1e-9 {
 			t.Errorf("%+v: %v times", x, got)
 		}

@@ -11,8 +11,9 @@ import (
 // flashInferGEMM ends the name of SGLang where FlashInfer's generated kernels multiply matrices in FP8 by blocks in place of DeepGEMM's.
 const flashInferGEMM = "+flashinfer-gemm"
 
-// withFlashInferGEMM is SGLang with --fp8-gemm-backend flashinfer_trtllm, or with SGLANG_ENABLE_JIT_DEEPGEMM=false, after which it takes that backend on GPUs of
-// data centres (dispatch_w8a8_block_fp8_linear of fp8_utils.py). The kernels are made for few rows, and reach a tenth of the peak.
+// withFlashInferGEMM is SGLang with --fp8-gemm-backend flashinfer_trtllm, or with SGLANG_ENABLE_JIT_DEEPGEMM=false, after which it takes
+// that backend on GPUs of data centres (dispatch_w8a8_block_fp8_linear of fp8_utils.py). The kernels are made for few rows, and reach a
+// tenth of the peak.
 func withFlashInferGEMM(e analytic.Engine) (analytic.Engine, error) {
 	if name := e.Profile().Name; strings.Contains(name, "+") {
 		return nil, fmt.Errorf("%s%s: an engine has one option", name, flashInferGEMM)

@@ -29,7 +29,8 @@ func TestFlashInferGEMM(t *testing.T) {
 				}
 			}
 			if c := roofline.GEMMOf(roofline.FP8Block); with.Cal.Fitted[c] || with.Cal.Residuals[c] < 0.2 {
-				t.Errorf("%s%s: %s is of this board: %v, and %g off, want another release's", gpu, release, c, with.Cal.Fitted[c], with.Cal.Residuals[c])
+				t.Errorf("%s%s: %s is of this board: %v, and %g off, want another release's", gpu, release, c, with.Cal.Fitted[c],
+					with.Cal.Residuals[c])
 			}
 		}
 	}
@@ -37,7 +38,8 @@ func TestFlashInferGEMM(t *testing.T) {
 
 // The kernels are refused where they multiply nothing.
 func TestFlashInferGEMMRefused(t *testing.T) {
-	for _, name := range []string{"vllm+flashinfer-gemm", "tensorrt-llm+flashinfer-gemm", "sglang+flashinfer-gemm+flashinfer-gemm", "sglang+flashinfer"} {
+	for _, name := range []string{"vllm+flashinfer-gemm", "tensorrt-llm+flashinfer-gemm", "sglang+flashinfer-gemm+flashinfer-gemm",
+		"sglang+flashinfer"} {
 		if _, err := engine.Parse(name); err == nil {
 			t.Errorf("%s is an engine", name)
 		}
@@ -47,7 +49,8 @@ func TestFlashInferGEMMRefused(t *testing.T) {
 	}
 	for _, x := range []struct{ model, gpu, weights, want string }{
 		{"deepseek-r1", "b200", "fp8-block", ""}, {"deepseek-r1", "b300", "stored", ""}, {"deepseek-r1", "h200", "fp8-block", "10.0"},
-		{"deepseek-r1", "rtx-pro-6000", "fp8-block", "10.0"}, {"deepseek-r1", "b200", "nvfp4", "fp8"}, {"llama3.1-70b", "b200", "fp8", "by blocks"},
+		{"deepseek-r1", "rtx-pro-6000", "fp8-block", "10.0"}, {"deepseek-r1", "b200", "nvfp4", "fp8"},
+		{"llama3.1-70b", "b200", "fp8", "by blocks"},
 	} {
 		g := casetest.GPU(t, x.gpu)
 		m := casetest.Model(t, x.model)

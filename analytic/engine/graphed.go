@@ -14,25 +14,32 @@ import (
 // graphed is an engine whose decode steps are CUDA graphs, captured for a list of batch
 // sizes. Method lower says where its kernels differ from those of fused.
 type graphed struct {
-	profile     analytic.Profile
-	rows        captured                                                // CUDA graphs of decode steps, by batch
-	pieces      captured                                                // piecewise CUDA graphs of prompts, without attention, by number of tokens; nil without such graphs
-	sampling    float64                                                 // small kernels between the logits and the inputs of the next step
-	static      bool                                                    // weights in FP8 have a static scale for their inputs
-	rotates     bool                                                    // attention writes the cache, and rotates queries and keys that have no norms
-	gathers     bool                                                    // ranks of EP all-gather the tokens, and reduce-scatter the results
-	sumsPrompts bool                                                    // replicas exchange tokens of prompts by all-reduces, for each has another number of them
+	profile analytic.Profile
+	rows    captured // CUDA graphs of decode steps, by batch
+	// Piecewise CUDA graphs of prompts, without attention, by number of tokens; nil without such graphs.
+	pieces   captured
+	sampling float64 // small kernels between the logits and the inputs of the next step
+	static   bool    // weights in FP8 have a static scale for their inputs
+	// Attention writes the cache, and rotates queries and keys that have no norms.
+	rotates bool
+	gathers bool // ranks of EP all-gather the tokens, and reduce-scatter the results
+	// Replicas exchange tokens of prompts by all-reduces, for each has another number of them.
+	sumsPrompts bool
 	tiles       func(g *hardware.GPU, k *roofline.Kernel) roofline.Tile // tile of a GEMM; nil where a library chooses
-	grouped     func(g *hardware.GPU, k *roofline.Kernel) float64       // rows of a tile of a grouped GEMM; 0 where it is not known, nil where it never is
-	grain       func(g *hardware.GPU, s roofline.Scheme) operator.Grain // multiples to which experts are padded; nil where they never are
-	untuned     func(g *hardware.GPU, k *roofline.Kernel) bool          // a grouped GEMM in 16 bits has tiles that nobody tuned for its shape; nil where all are tuned, or it is not known
-	foreign     func(g *hardware.GPU, s roofline.Scheme) bool           // a rank of EP multiplies the pairs of all ranks; nil where it never does
-	triton      bool                                                    // experts in MXFP4 run by OpenAI's Triton kernels on Hopper; a rank of EP tells its own from others by kernels of PyTorch before
-	contiguous  bool                                                    // experts in FP8 by blocks run by DeepGEMM in its contiguous layout
-	overlaps    float64                                                 // most tokens of a decode step whose shared experts run in a stream beside the routed ones
-	joined      func(l *analytic.Lowering) bool                         // the grouped GEMM of a layer has the shared expert among its experts; nil where it never does
-	quantizes   bool                                                    // times of products in FP8 by blocks on Blackwell's GPUs of data centres have the kernel in them that quantizes their inputs
-	oneCall     bool                                                    // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
+	// Rows of a tile of a grouped GEMM; 0 where it is not known, nil where it never is.
+	grouped func(g *hardware.GPU, k *roofline.Kernel) float64
+	grain   func(g *hardware.GPU, s roofline.Scheme) operator.Grain // multiples to which experts are padded; nil where they never are
+	// A grouped GEMM in 16 bits has tiles that nobody tuned for its shape; nil where all are tuned, or it is not known.
+	untuned func(g *hardware.GPU, k *roofline.Kernel) bool
+	foreign func(g *hardware.GPU, s roofline.Scheme) bool // a rank of EP multiplies the pairs of all ranks; nil where it never does
+	// Experts in MXFP4 run by OpenAI's Triton kernels on Hopper; a rank of EP tells its own from others by kernels of PyTorch before.
+	triton     bool
+	contiguous bool                            // experts in FP8 by blocks run by DeepGEMM in its contiguous layout
+	overlaps   float64                         // most tokens of a decode step whose shared experts run in a stream beside the routed ones
+	joined     func(l *analytic.Lowering) bool // the grouped GEMM of a layer has the shared expert among its experts; nil where it never does
+	// Times of products in FP8 by blocks on Blackwell's GPUs of data centres have the kernel in them that quantizes their inputs.
+	quantizes bool
+	oneCall   bool // one C++ operator runs all experts of a layer: Python dispatches neither their GEMMs nor the sort of tokens by expert
 }
 
 // captured gives the rows of the smallest CUDA graph for a step of so many tokens; not ok if there
@@ -75,8 +82,8 @@ func (e *graphed) Lower(l *analytic.Lowering) {
 	}
 }
 
-// overlapShared marks the kernels of shared experts, which run in a stream beside those that the router chose within the CUDA graph of a decode step: maybe_execute_in_parallel of
-// TensorRT-LLM, forward_normal_dual_stream of SGLang, MULTI_STREAM_OVERLAPPED of vLLM.
+// overlapShared marks the kernels of shared experts, which run in a stream beside those that the router chose within the CUDA graph of a
+// decode step: maybe_execute_in_parallel of TensorRT-LLM, forward_normal_dual_stream of SGLang, MULTI_STREAM_OVERLAPPED of vLLM.
 func overlapShared(l *analytic.Lowering) {
 	for i := range l.Kernels {
 		l.Kernels[i].Overlapped = l.Ops[l.Kernels[i].Main].Shared
@@ -148,9 +155,9 @@ func headNorms(o *operator.Op) bool {
 	return slices.ContainsFunc(o.Norms, func(n models.Norm) bool { return n.PerHead })
 }
 
-// attention makes the kernel of attention. TensorRT-LLM's attention rotates and writes to the cache, which its times in operator tables include (collect_attn.py of
-// aiconfigurator). Those of vLLM's include the write too, but in vLLM's own traces attention takes as long without it, for
-// CUDA graphs hold the most parts of the keys (experiments/h200-vllm/traces).
+// attention makes the kernel of attention. TensorRT-LLM's attention rotates and writes to the cache, which its times in operator tables
+// include (collect_attn.py of aiconfigurator). Those of vLLM's include the write too, but in vLLM's own traces attention takes as long
+// without it, for CUDA graphs hold the most parts of the keys (experiments/h200-vllm/traces).
 func (e *graphed) attention(l *analytic.Lowering, i int) {
 	k := lowerFused(l, i)
 	if !e.rotates {
@@ -210,8 +217,9 @@ func (e *graphed) product(l *analytic.Lowering, i int) {
 	l.Launch(i, roofline.GEMM, 1)
 }
 
-// joins adds the projection of latent attention's keys and values to the GEMM of its queries, which has the same inputs, and reports whether there is one.
-// All three engines load both as one matrix (fused_qkv_a_proj of vLLM, fused_qkv_a_proj_with_mqa of SGLang, kv_a_proj_with_mqa of TensorRT-LLM).
+// joins adds the projection of latent attention's keys and values to the GEMM of its queries, which has the same inputs, and reports
+// whether there is one. All three engines load both as one matrix (fused_qkv_a_proj of vLLM, fused_qkv_a_proj_with_mqa of SGLang,
+// kv_a_proj_with_mqa of TensorRT-LLM).
 func joins(l *analytic.Lowering, i int) bool {
 	o := &l.Ops[i]
 	for j := range l.Kernels {
@@ -227,8 +235,8 @@ func joins(l *analytic.Lowering, i int) bool {
 	return false
 }
 
-// scaled reports whether the kernel ahead of a product in FP8 with a static scale quantizes its inputs: attention and the activation do, and in Llama the
-// all-reduce with its norm (modules/attention.py, modules/gated_mlp.py and models/modeling_llama.py of TensorRT-LLM).
+// scaled reports whether the kernel ahead of a product in FP8 with a static scale quantizes its inputs: attention and the activation do,
+// and in Llama the all-reduce with its norm (modules/attention.py, modules/gated_mlp.py and models/modeling_llama.py of TensorRT-LLM).
 func scaled(l *analytic.Lowering, i int) bool {
 	if l.Ops[i].Scheme != roofline.FP8 || i == 0 {
 		return false

@@ -34,7 +34,8 @@ func TestFirstTokenWaitsForNextStep(t *testing.T) {
 		without := predict(t, c).TTFT.Expected
 		c.Machine.Engine.Profile().Ahead = true
 		k := &c.Machine.Cal.Constants
-		near(t, "wait for the next step", float64(predict(t, c).TTFT.Expected-without), x.waits*(k[roofline.HostAsync]+k[roofline.HostSequence]), 1e-9)
+		near(t, "wait for the next step", float64(predict(t, c).TTFT.Expected-without), x.waits*(k[roofline.HostAsync]+k[roofline.HostSequence]),
+			1e-9)
 	}
 }
 

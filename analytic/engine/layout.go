@@ -41,13 +41,15 @@ func Apart(e analytic.Engine, m *models.Model, p *operator.Parallelism) string {
 		return ""
 	}
 	n := w.TP * w.DP
-	return fmt.Sprintf("%d servers, each with experts of its own: the replicas of one vllm server share them, as --moe-tp %d has it without expert parallelism and --ep %d with it", w.DP/w.ExpertReplicas(), n, n)
+	return fmt.Sprintf("%d servers, each with experts of its own: the replicas of one vllm server share them, as --moe-tp %d has it "+
+		"without expert parallelism and --ep %d with it", w.DP/w.ExpertReplicas(), n, n)
 }
 
 // sharesWhole is the rule of engines without replicas that have parts of the same experts.
 func sharesWhole(p *operator.Parallelism) string {
 	if p.GathersTokens() {
-		return fmt.Sprintf("has no replicas that share experts which are cut: moe-tp %d is more than tp %d leaves; vllm, sglang and tensorrt-llm have them", p.ExpertTP(), p.TP)
+		return fmt.Sprintf("has no replicas that share experts which are cut: moe-tp %d is more than tp %d leaves; vllm, sglang and "+
+			"tensorrt-llm have them", p.ExpertTP(), p.TP)
 	}
 	return ""
 }
@@ -56,7 +58,8 @@ func sharesWhole(p *operator.Parallelism) string {
 // make one group of ranks, which has either whole experts or a part of each.
 func vllmSplit(p *operator.Parallelism) string {
 	if p.EP > 1 && p.ExpertTP() > 1 {
-		return fmt.Sprintf("has whole experts on a rank (--enable-expert-parallel) or a part of each, over all ranks of TP and DP: want ep %d, or ep 1 with moe-tp %d, not ep %d with moe-tp %d",
+		return fmt.Sprintf("has whole experts on a rank (--enable-expert-parallel) or a part of each, over all ranks of TP and DP: want ep "+
+			"%d, or ep 1 with moe-tp %d, not ep %d with moe-tp %d",
 			p.ExpertRanks(), p.ExpertRanks(), p.EP, p.ExpertTP())
 	}
 	return ""
@@ -70,7 +73,8 @@ func sglangSplit(*operator.Parallelism) string { return "" }
 // replicated on each of them (tensorrt_llm/_torch/modules/attention.py).
 func tensorRTSplit(p *operator.Parallelism) string {
 	if p.ExpertReplicas() > 1 && p.TP > 1 {
-		return fmt.Sprintf("replicates attention on every rank or on none (enable_attention_dp): %d replicas that share experts want tp 1, not tp %d", p.ExpertReplicas(), p.TP)
+		return fmt.Sprintf("replicates attention on every rank or on none (enable_attention_dp): %d replicas that share experts want tp 1, "+
+			"not tp %d", p.ExpertReplicas(), p.TP)
 	}
 	return ""
 }
@@ -84,7 +88,8 @@ func cutsBlocks(m *models.Model, s *models.Scheme, tp int) string {
 			continue
 		}
 		if block := blockOf(s, &e.In[0]); block > 1 && e.Activation.Width%tp == 0 && e.Activation.Width/tp%block != 0 {
-			return fmt.Sprintf("cuts experts in FP8 between their blocks of %d alone: each of %d ranks would have %d of the %d of an expert; expert parallelism leaves them whole", block, tp, e.Activation.Width/tp, e.Activation.Width)
+			return fmt.Sprintf("cuts experts in FP8 between their blocks of %d alone: each of %d ranks would have %d of the %d of an expert; "+
+				"expert parallelism leaves them whole", block, tp, e.Activation.Width/tp, e.Activation.Width)
 		}
 	}
 	return ""
@@ -134,7 +139,8 @@ func Gathers(e analytic.Engine, m *models.Model, p *operator.Parallelism) string
 	if !ok || !g.gathers || !m.HasExperts() || w.ExpertReplicas() == 1 || w.GathersTokens() || w.ExpertRanks() <= w.GPUsPerNode {
 		return ""
 	}
-	return fmt.Sprintf("every rank gathers the tokens of all %d, as %s has it by default; --engine %s%s sends them to their experts alone", w.ExpertRanks(), g.profile.Engine(), g.profile.Name, deepEP)
+	return fmt.Sprintf("every rank gathers the tokens of all %d, as %s has it by default; --engine %s%s sends them to their experts alone",
+		w.ExpertRanks(), g.profile.Engine(), g.profile.Name, deepEP)
 }
 
 // SendsByDeepEP reports whether an engine is one with DeepEP.

@@ -52,7 +52,8 @@ func TestExchanges(t *testing.T) {
 			c := onEngine(t, "qwen3-30b-a3b", name, analytic.Workload{Batch: 1, PromptLen: 8, GenLen: 2})
 			shard := operator.NewShard(c.Model, p, c.Scheme, nil)
 			for i, s := range []operator.Step{shard.Step(1, 64, 0, 1), shard.Step(64, 1, 100, 1)} {
-				l := analytic.Lowering{Step: &s, Part: operator.PartLayers, Ops: partOps(s.AppendOps(nil), operator.PartLayers), GPU: c.Machine.GPU, Constants: &c.Machine.Cal.Constants}
+				l := analytic.Lowering{Step: &s, Part: operator.PartLayers, Ops: partOps(s.AppendOps(nil), operator.PartLayers), GPU: c.Machine.GPU,
+					Constants: &c.Machine.Cal.Constants}
 				c.Machine.Engine.Lower(&l)
 				var sent unit.Bytes
 				for k := range l.Kernels {

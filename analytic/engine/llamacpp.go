@@ -12,7 +12,8 @@ import (
 // unpack quantized weights.
 type ggml struct{ profile analytic.Profile }
 
-var llamaCPPScheduler = sized{Scheduler: Scheduler{Name: "llama.cpp", Budget: 2048, Pass: 512, MaxSeqs: 4, Block: 1, Admission: ForSlot, Mixed: true}}
+var llamaCPPScheduler = sized{Scheduler: Scheduler{Name: "llama.cpp", Budget: 2048, Pass: 512, MaxSeqs: 4, Block: 1, Admission: ForSlot,
+	Mixed: true}}
 
 // llamaCPP is llama.cpp, which Ollama runs too.
 var llamaCPP = ggml{profile: analytic.Profile{
@@ -25,7 +26,8 @@ var llamaCPP = ggml{profile: analytic.Profile{
 	State: unit.FP32, Conv: unit.FP32, // recurrent_type_r and recurrent_type_s (src/llama-model.cpp), which no flag changes
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia, amd, intel, apple}, Capability: 6,
-		Not:     []string{"bailing_moe_linear", "bailing_moe_v2_5", "bamba", "gpt_neo", "gptj", "internlm", "minimax_m1", "opt", "recurrent_gemma", "rwkv", "zamba2"},
+		Not: []string{"bailing_moe_linear", "bailing_moe_v2_5", "bamba", "gpt_neo", "gptj", "internlm", "minimax_m1", "opt",
+			"recurrent_gemma", "rwkv", "zamba2"},
 		Weights: ggmlWeights, Mixes: analytic.MixesAlone, Lacks: map[string][]unit.Format{"gaudi3": ggmlWeights}, // no backend reaches Gaudi
 		Acts: []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8},
 		KV:   []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8, unit.INT4},
@@ -47,12 +49,13 @@ func ggmlConstants(c *roofline.Constants) {
 
 // Sizes at which llama.cpp's backend switches kernels (ggml/src/ggml-cuda).
 const (
-	vecRows     = 8   // most rows of mul_mat_vec_q, MMVQ_MAX_BATCH_SIZE
-	floatRows   = 16  // most rows of mul_mat_f
-	tileRows    = 128 // most rows of a tile of mul_mat_q
-	leastTile   = 8   // rows of the smallest tile of mul_mat_q
-	leastFull   = 16  // fewest rows for which unpacking a tile's weights takes as long as for a full tile
-	leastExpert = 32  // fewest rows of an expert for which unpacking takes as long as for a full tile: an SM runs several such tiles side by side
+	vecRows   = 8   // most rows of mul_mat_vec_q, MMVQ_MAX_BATCH_SIZE
+	floatRows = 16  // most rows of mul_mat_f
+	tileRows  = 128 // most rows of a tile of mul_mat_q
+	leastTile = 8   // rows of the smallest tile of mul_mat_q
+	leastFull = 16  // fewest rows for which unpacking a tile's weights takes as long as for a full tile
+	// Fewest rows of an expert for which unpacking takes as long as for a full tile: an SM runs several such tiles side by side.
+	leastExpert = 32
 	fixupBlocks = 132 // thread blocks that share tiles of mul_mat_q, one for each SM of the H100
 	fixupTiles  = 256 // fewest tiles of attention that are not split over thread blocks
 )

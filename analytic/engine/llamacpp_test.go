@@ -131,7 +131,8 @@ func TestHalfSums(t *testing.T) {
 	}
 	near(t, "512 tokens on an RTX 4090", prompt("llama2-7b", "rtx-4090", "fp16").TTFT.Expected, 46.34e-3, 0.2)
 	for _, gpu := range []string{"rtx-3090", "rtx-4090"} {
-		if half, full := prompt("llama3-8b", gpu, "fp16"), prompt("llama3-8b", gpu, "bf16"); half.TTFT.Expected > 0.8*full.TTFT.Expected || half.TTFT.Floor > 0.6*full.TTFT.Floor {
+		if half, full := prompt("llama3-8b", gpu, "fp16"), prompt("llama3-8b", gpu, "bf16"); half.TTFT.Expected > 0.8*full.TTFT.Expected ||
+			half.TTFT.Floor > 0.6*full.TTFT.Floor {
 			t.Errorf("%s: a prompt takes %+v in FP16 and %+v in BF16", gpu, half.TTFT, full.TTFT)
 		}
 	}

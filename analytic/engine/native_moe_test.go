@@ -77,7 +77,8 @@ func TestMoEDecodeByHand(t *testing.T) {
 func TestMoEPrefillByHand(t *testing.T) {
 	const layers, hidden, width, experts, top, peak, bandwidth = 48.0, 2048.0, 768.0, 128.0, 8.0, 989.4e12, 4.8e12
 	moePrefill := func(k *roofline.Constants) {
-		k[roofline.MoEPrefillCompute], k[roofline.MoEPrefillMemory], k[roofline.MoEPrefillPermute], k[roofline.MoEPrefillUnpermute] = 0.6, 0.8, 3, 5
+		k[roofline.MoEPrefillCompute], k[roofline.MoEPrefillMemory], k[roofline.MoEPrefillPermute], k[roofline.MoEPrefillUnpermute] = 0.6, 0.8, 3,
+			5
 		k[roofline.RoutingFixed], k[roofline.RoutingPair], k[roofline.RoutingExpert] = 5e-6, 2e-9, 3e-8
 	}
 	for _, tokens := range []int{64, 65, 1024, 8192} {

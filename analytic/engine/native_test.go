@@ -55,7 +55,8 @@ func TestFusedByHand(t *testing.T) {
 func TestFusedInto(t *testing.T) {
 	products := map[string]string{"input_layernorm": "qkv_proj", "post_attention_layernorm": "gate_up_proj", "activation": "gate_up_proj"}
 	up := "experts_gate_up"
-	mixture := map[string]string{"input_layernorm": up, "qkv_proj": up, "o_proj": up, "post_attention_layernorm": up, "router": up, "top_k": up, "experts_down": up,
+	mixture := map[string]string{"input_layernorm": up, "qkv_proj": up, "o_proj": up, "post_attention_layernorm": up, "router": up,
+		"top_k": up, "experts_down": up,
 		"attention": up, "qk_norm_rotary": up, "kv_write": up}
 	router := map[string]string{"input_layernorm": "qkv_proj", "post_attention_layernorm": "router"}
 	activation := map[string]string{"experts_activation": up}
@@ -79,9 +80,11 @@ func TestFusedInto(t *testing.T) {
 		{"olmo2-7b", "", 1, map[string]string{"activation": "gate_up_proj"}, true, nil}, // norms behind the blocks
 		{"qwen3-30b-a3b", "", 1, mixture, true, activation},
 		{"qwen3-30b-a3b", "", 2, router, true, activation},
-		{"qwen3-30b-a3b", "w8a16-fp8", 1, map[string]string{"input_layernorm": "qkv_proj", "post_attention_layernorm": "router"}, true, activation},
+		{"qwen3-30b-a3b", "w8a16-fp8", 1, map[string]string{"input_layernorm": "qkv_proj", "post_attention_layernorm": "router"}, true,
+			activation},
 		{"qwen3-30b-a3b", "", 64, nil, false, activation},
-		{"gemma2-9b", "", 1, map[string]string{"input_layernorm": "qkv_proj", "pre_feedforward_layernorm": "gate_up_proj", "activation": "gate_up_proj"}, true, nil},
+		{"gemma2-9b", "", 1, map[string]string{"input_layernorm": "qkv_proj", "pre_feedforward_layernorm": "gate_up_proj",
+			"activation": "gate_up_proj"}, true, nil},
 	} {
 		c := onEngine(t, x.model, "native", analytic.Workload{Batch: x.batch, PromptLen: 512, GenLen: 2})
 		if x.scheme != "" {
@@ -129,7 +132,8 @@ func TestSkinnyGEMMByHand(t *testing.T) {
 		k[roofline.SkinnyGEMMMemory], k[roofline.SkinnyGEMMRow], k[roofline.SkinnyGEMMFixed] = 0.9, 0.01, 3e-6
 	}).Machine
 	shapes := map[string][3]float64{ // in, out, of so many
-		"qkv_proj": {4096, 6144, 32}, "o_proj": {4096, 4096, 32}, "gate_up_proj": {4096, 28672, 32}, "down_proj": {14336, 4096, 32}, "lm_head": {4096, 128256, 1},
+		"qkv_proj": {4096, 6144, 32}, "o_proj": {4096, 4096, 32}, "gate_up_proj": {4096, 28672, 32}, "down_proj": {14336, 4096, 32},
+		"lm_head": {4096, 128256, 1},
 	}
 	for _, batch := range []int{1, 16} {
 		at, was := *c, *c
@@ -164,7 +168,8 @@ func TestSkinnyGEMMByHand(t *testing.T) {
 	at := *c
 	at.Machine = other
 	plain := casetest.Cost(c.Machine, &roofline.Kernel{
-		Class: roofline.GEMM, Format: unit.BF16, Work: roofline.Work{Weights: 2 * 4096 * 128256, Acts: 2 * (4096 + 128256)}, Launches: 1, Count: 1,
+		Class: roofline.GEMM, Format: unit.BF16, Work: roofline.Work{Weights: 2 * 4096 * 128256, Acts: 2 * (4096 + 128256)}, Launches: 1,
+		Count: 1,
 	})
 	head := unit.Seconds(3e-6+(2*4096*128256+2*(4096+128256))/(0.9*4.8e12)+0.01*2*4096*128256/4.8e12) - plain.Time
 	near(t, "quantized", predict(t, &at).TPOT.Expected, predict(t, c).TPOT.Expected+head, 1e-6)
@@ -177,7 +182,8 @@ func TestOthersFuseNothing(t *testing.T) {
 	for _, name := range engine.Names() {
 		for _, l := range explain(t, onEngine(t, "llama3.1-8b", name, analytic.Workload{Batch: 1, PromptLen: 512, GenLen: 2})).DecodeOps {
 			rotates := name == "tensorrt-llm" && l.In == "attention" && (l.Name == "rotary" || l.Name == "kv_write")
-			if name != "native" && l.In != "" && !rotates && (l.Name != "kv_write" || l.In != "rotary") && (name != "llama.cpp" || l.Name != "activation") {
+			if name != "native" && l.In != "" && !rotates && (l.Name != "kv_write" || l.In != "rotary") &&
+				(name != "llama.cpp" || l.Name != "activation") {
 				t.Errorf("%s: %s is fused into %s", name, l.Name, l.In)
 			}
 		}
@@ -219,7 +225,8 @@ func TestWGMMAByHand(t *testing.T) {
 		}
 	}
 	at := func(batch int) unit.Seconds {
-		return predict(t, with(t, onEngine(t, "llama3.1-8b", "native", analytic.Workload{Batch: batch, PromptLen: 512, GenLen: 2}), wgmma)).TPOT.Expected
+		return predict(t, with(t, onEngine(t, "llama3.1-8b", "native", analytic.Workload{Batch: batch, PromptLen: 512, GenLen: 2}),
+			wgmma)).TPOT.Expected
 	}
 	near(t, "batch 65, by kernels that are faster", at(65), at(64), 1e-9)
 	for _, other := range []string{"gemma2-9b", "qwen3-30b-a3b"} { // which have no wgmma GEMMs
@@ -257,9 +264,11 @@ func TestFusedAllReduceByHand(t *testing.T) {
 		tp, batch int
 		sums      float64
 	}{
-		{"llama3.1-8b", 2, 1, 64}, {"llama3.1-8b", 2, 16, 64}, {"llama3.1-8b", 2, 64, 64}, {"llama3.1-8b", 2, 65, 0}, {"llama3.1-8b", 4, 64, 64}, {"llama3.1-8b", 4, 65, 0},
+		{"llama3.1-8b", 2, 1, 64}, {"llama3.1-8b", 2, 16, 64}, {"llama3.1-8b", 2, 64, 64}, {"llama3.1-8b", 2, 65, 0}, {"llama3.1-8b", 4, 64, 64},
+		{"llama3.1-8b", 4, 65, 0},
 		{"llama3.1-8b", 8, 17, 0},
-		{"llama3.1-8b", 8, 5, 64}, {"llama3.1-8b", 8, 6, 0}, {"qwen3-30b-a3b", 2, 16, 48}, {"qwen3-30b-a3b", 4, 1, 48}, {"qwen3-30b-a3b", 2, 17, 0},
+		{"llama3.1-8b", 8, 5, 64}, {"llama3.1-8b", 8, 6, 0}, {"qwen3-30b-a3b", 2, 16, 48}, {"qwen3-30b-a3b", 4, 1, 48},
+		{"qwen3-30b-a3b", 2, 17, 0},
 	} {
 		was := onEngine(t, x.model, "native", analytic.Workload{Batch: x.batch, PromptLen: 512, GenLen: 2})
 		was.Parallel = analytic.Parallelism{TP: x.tp, GPUsPerNode: 8}
@@ -268,9 +277,11 @@ func TestFusedAllReduceByHand(t *testing.T) {
 		})
 		c := with(t, was, func(k *roofline.Constants) { k[roofline.FusedAllReduceBase] -= less })
 		got, before := predict(t, c), predict(t, was)
-		near(t, fmt.Sprintf("%s, TP %d, batch %d", x.model, x.tp, x.batch), before.TPOT.Expected-got.TPOT.Expected, unit.Seconds(x.sums*less), 1e-9)
+		near(t, fmt.Sprintf("%s, TP %d, batch %d", x.model, x.tp, x.batch), before.TPOT.Expected-got.TPOT.Expected, unit.Seconds(x.sums*less),
+			1e-9)
 		if got.TTFT != before.TTFT || explain(t, c).TPOT != got.TPOT {
-			t.Errorf("%s, TP %d, batch %d: TTFT %v, was %v; TPOT %v, %v by its operators", x.model, x.tp, x.batch, got.TTFT, before.TTFT, got.TPOT, explain(t, c).TPOT)
+			t.Errorf("%s, TP %d, batch %d: TTFT %v, was %v; TPOT %v, %v by its operators", x.model, x.tp, x.batch, got.TTFT, before.TTFT, got.TPOT,
+				explain(t, c).TPOT)
 		}
 	}
 }

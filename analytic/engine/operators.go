@@ -23,7 +23,8 @@ type operatorConstant struct {
 	p90                     float64 // 90th percentile of the error on shapes that the fit did not see; 0 if there are none
 }
 
-// operators reads the rows of an engine that may be those of a GPU or of its generation. A mistake in the table is a mistake of the program.
+// operators reads the rows of an engine that may be those of a GPU or of its generation. A mistake in the table is a mistake of the
+// program.
 func operators(engine string, g *hardware.GPU) []operatorConstant {
 	var rows strings.Builder
 	for line := range strings.Lines(operatorsCSV) {
@@ -50,7 +51,8 @@ func parseOperators(rows string) (all []operatorConstant, err error) {
 			o.p90, err = number(f[5])
 		}
 		if o.constant == roofline.None || err != nil || o.value != 0 && !o.constant.Valid(o.value) {
-			return nil, fmt.Errorf("operators.csv: %s of %s on %s is %q ± %q: want a constant of a calibration and what it can be", f[3], f[0], f[1], f[4], f[5])
+			return nil, fmt.Errorf("operators.csv: %s of %s on %s is %q ± %q: want a constant of a calibration and what it can be", f[3], f[0], f[1],
+				f[4], f[5])
 		}
 		all = append(all, o)
 	}

@@ -17,7 +17,8 @@ func TestOperatorRows(t *testing.T) {
 	if len(all) < 500 {
 		t.Fatalf("%d rows, want those of all tables", len(all))
 	}
-	for _, g := range []hardware.GPU{{Key: "h200-sxm-141gb", Generation: "hopper"}, {Key: "l40s-48gb", Generation: "ada"}, {Key: "another", Generation: "blackwell"}, {Key: "none"}} {
+	for _, g := range []hardware.GPU{{Key: "h200-sxm-141gb", Generation: "hopper"}, {Key: "l40s-48gb", Generation: "ada"},
+		{Key: "another", Generation: "blackwell"}, {Key: "none"}} {
 		for _, engine := range []string{"vllm", "sglang", "tensorrt-llm", "native"} {
 			var want, got []operatorConstant
 			own := func(from []operatorConstant) (list []operatorConstant) {

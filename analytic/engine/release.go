@@ -24,9 +24,9 @@ type releases struct {
 // (experiments/operators/releases.py).
 type scatter struct{ experts, reduce float64 }
 
-// Only vLLM has attention tables of two releases, and the other engines take their scatter. What a prompt's attention takes changes in proportion, by rows of 20 µs and more.
-// Attention of decode steps changes by 2.6 µs in the shortest rows and 3.8 µs in the longest (medians). The 90th percentile of rows up to 100 µs is 3.9 µs, where
-// attention.fixed is 10.2 µs on that B200.
+// Only vLLM has attention tables of two releases, and the other engines take their scatter. What a prompt's attention takes changes in
+// proportion, by rows of 20 µs and more. Attention of decode steps changes by 2.6 µs in the shortest rows and 3.8 µs in the longest
+// (medians). The 90th percentile of rows up to 100 µs is 3.9 µs, where attention.fixed is 10.2 µs on that B200.
 const promptScatter, decodeScatter = 0.37, 0.38
 
 // known has the timed releases of each engine.
@@ -36,19 +36,21 @@ var known = map[string]releases{
 	"tensorrt-llm": {timed: []string{"1.3.0rc20"}, scatter: scatter{experts: 0.14, reduce: 0.16}},
 }
 
-// spelled matches versions, as 1.2.0rc6.post2 and 0.1.dev19262+g1a2b, builds as nightly-5b8c and gpt-oss-dev, and a release that nobody knows.
+// spelled matches versions, as 1.2.0rc6.post2 and 0.1.dev19262+g1a2b, builds as nightly-5b8c and gpt-oss-dev, and a release that nobody
+// knows.
 var spelled = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(unknown|nightly[0-9A-Za-z.-]{0,32}|[a-z0-9-]{1,32}-dev|[0-9][0-9A-Za-z.+_-]{0,39})$`)
 })
 
 // AtRelease is an engine at a release, with the known differences of older releases. Its constants are those of the
-// timed releases, but where tables of an older one differ. The intervals of another release include the scatter of operators between releases, and the error
-// of a host that nobody measured.
+// timed releases, but where tables of an older one differ. The intervals of another release include the scatter of operators between
+// releases, and the error of a host that nobody measured.
 func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	g, served := e.(*graphed)
 	h, _ := e.(*eager)
 	if !served && (h == nil || h == &elana) {
-		return nil, fmt.Errorf("release %.40q of %s: only releases of vllm, sglang, tensorrt-llm and transformers are known", release, e.Profile().Name)
+		return nil, fmt.Errorf("release %.40q of %s: only releases of vllm, sglang, tensorrt-llm and transformers are known", release,
+			e.Profile().Name)
 	}
 	if release = strings.TrimPrefix(release, "v"); !spelled().MatchString(release) {
 		return nil, fmt.Errorf("release %.40q of %s: want a version, as in %s@0.19.0", release, e.Profile().Name, e.Profile().Name)
@@ -93,8 +95,9 @@ func AtRelease(e analytic.Engine, release string) (analytic.Engine, error) {
 	return &at, nil
 }
 
-// These name rows of tables of older releases, where they differ from the timed ones. TensorRT-LLM had a slower kernel that quantizes the inputs of products
-// in FP8 by blocks on Blackwell's GPUs of data centres, and slower experts and latent attention on an H200. SGLang's attention started in 19 µs there, and takes 9 since.
+// These name rows of tables of older releases, where they differ from the timed ones. TensorRT-LLM had a slower kernel that quantizes the
+// inputs of products in FP8 by blocks on Blackwell's GPUs of data centres, and slower experts and latent attention on an H200. SGLang's
+// attention started in 19 µs there, and takes 9 since.
 const (
 	tensorRT12 = "tensorrt-llm@1.2.0rc5"
 	sglang056  = "sglang@0.5.6.post2"

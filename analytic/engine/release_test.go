@@ -53,8 +53,10 @@ func TestReleases(t *testing.T) {
 // What is no release, and releases of engines that have none here, are errors that say so.
 func TestNoRelease(t *testing.T) {
 	for name, want := range map[string]string{
-		"vllm@": "want a version", "vllm@0.19.0@1": "want a version", "vllm@ 0.19": "want a version", "vllm@abc": "want a version", "sglang@latest": "want a version", "vllm@v": "want a version", "vllm@" + strings.Repeat("1", 50): "want a version",
-		"llama.cpp@b6000": "only releases of", "native@1": "only releases of", "vllm-2024@0.5.3": "only releases of", "vlm@0.19.0": "unknown engine",
+		"vllm@": "want a version", "vllm@0.19.0@1": "want a version", "vllm@ 0.19": "want a version", "vllm@abc": "want a version",
+		"sglang@latest": "want a version", "vllm@v": "want a version", "vllm@" + strings.Repeat("1", 50): "want a version",
+		"llama.cpp@b6000": "only releases of", "native@1": "only releases of", "vllm-2024@0.5.3": "only releases of",
+		"vlm@0.19.0": "unknown engine",
 	} {
 		if _, err := engine.Parse(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.30s: error %v: want one with %q", name, err, want)
@@ -73,7 +75,8 @@ func TestOneRelease(t *testing.T) {
 	}
 }
 
-// Products in FP8 by blocks of TensorRT-LLM before 1.3 have the slower kernel in them that quantizes their inputs, on Blackwell's GPUs of data centres alone.
+// Products in FP8 by blocks of TensorRT-LLM before 1.3 have the slower kernel in them that quantizes their inputs, on Blackwell's GPUs of
+// data centres alone.
 func TestOlderProductsQuantize(t *testing.T) {
 	for _, x := range []struct {
 		gpu, engine string
@@ -113,10 +116,14 @@ func TestOlderTables(t *testing.T) {
 		differ                 bool
 	}{
 		{"h200", "sglang@0.5.6.post2", "sglang@0.5.9", "attention.fixed", true}, {"h200", "sglang@0.5.9", "sglang", "attention.fixed", false},
-		{"h100", "sglang@0.5.6.post2", "sglang", "attention.fixed", false}, {"h200", "tensorrt-llm@1.1.0rc2", "tensorrt-llm", "latent_attention_fp8.fixed", true},
-		{"h100", "tensorrt-llm@1.0.0rc3", "tensorrt-llm", "latent_attention_fp8.fixed", false}, {"h200", "tensorrt-llm@1.3.0rc10", "tensorrt-llm", "latent_attention_fp8.fixed", false},
-		{"h200", "tensorrt-llm@unknown", "tensorrt-llm", "grouped_gemm_fp8_block.expert", false}, {"h200", "tensorrt-llm@1.2.0", "tensorrt-llm", "grouped_gemm_fp8_block.expert", true},
-		{"b300", "tensorrt-llm@1.2.0", "tensorrt-llm", "gemm_fp8_block.fixed", true}, {"rtx-pro-6000-server", "tensorrt-llm@1.2.0", "tensorrt-llm", "gemm_fp8_block.fixed", false},
+		{"h100", "sglang@0.5.6.post2", "sglang", "attention.fixed", false},
+		{"h200", "tensorrt-llm@1.1.0rc2", "tensorrt-llm", "latent_attention_fp8.fixed", true},
+		{"h100", "tensorrt-llm@1.0.0rc3", "tensorrt-llm", "latent_attention_fp8.fixed", false},
+		{"h200", "tensorrt-llm@1.3.0rc10", "tensorrt-llm", "latent_attention_fp8.fixed", false},
+		{"h200", "tensorrt-llm@unknown", "tensorrt-llm", "grouped_gemm_fp8_block.expert", false},
+		{"h200", "tensorrt-llm@1.2.0", "tensorrt-llm", "grouped_gemm_fp8_block.expert", true},
+		{"b300", "tensorrt-llm@1.2.0", "tensorrt-llm", "gemm_fp8_block.fixed", true},
+		{"rtx-pro-6000-server", "tensorrt-llm@1.2.0", "tensorrt-llm", "gemm_fp8_block.fixed", false},
 	} {
 		a, b := constant(x.gpu, x.older, x.key), constant(x.gpu, x.newer, x.key)
 		if (a != b) != x.differ || x.differ && a <= b {

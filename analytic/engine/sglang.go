@@ -13,14 +13,17 @@ import (
 )
 
 // sglang is SGLang with its overlap scheduler and CUDA graphs of decode steps and of prompts. Prompts
-// run in separate steps, of up to as many tokens as the largest graph has. The time of its host has an error as large as that between two hosts.
+// run in separate steps, of up to as many tokens as the largest graph has. The time of its host has an error as large as that between two
+// hosts.
 var sglang = graphed{profile: analytic.Profile{
 	Name: "sglang", Pipelined: true, // pp_loop_size of its scheduler
 	Ahead: true, // event_loop_overlap of its scheduler
-	Source: "SGLang 0.5.14: overlap scheduler, CUDA graphs of decode steps and, in pieces, of prompts; the host time of small models on an H200; " +
+	Source: "SGLang 0.5.14: overlap scheduler, CUDA graphs of decode steps and, in pieces, of prompts; the host time of small models on an " +
+		"H200; " +
 		"the share of the memory that its server computes",
 	Constants: sglangConstants, Operators: tabled("sglang"), Padding: sglangPadding, State: unit.FP32, // --mamba-ssm-dtype
-	Budget: budget("sglang"), Utilization: sglangShare, Static: true, Reserve: sglangReserve, HostError: eagerHostError, RanksError: sglangRanksError,
+	Budget: budget("sglang"), Utilization: sglangShare, Static: true, Reserve: sglangReserve, HostError: eagerHostError,
+	RanksError: sglangRanksError,
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia, amd, intel}, Capability: 7.5, // TPUs run SGLang-JAX, another engine
 		// read from the models' EntryClass in the wheel of SGLang 0.5.23
@@ -32,7 +35,8 @@ var sglang = graphed{profile: analytic.Profile{
 		Builds: map[string][]string{amd: {"gfx942", "gfx950"}}, // setup_rocm.py of sgl-kernel stops at others
 		Lacks:  vllmRuns.Lacks,
 	},
-}, rows: sglangRows, pieces: sglangPieces, sampling: 30, overlaps: 1024, gathers: true, sumsPrompts: true, grouped: sglangExpertTile, grain: sglangExpertGrain, untuned: sglangUntuned, joined: sglangJoined}
+}, rows: sglangRows, pieces: sglangPieces, sampling: 30, overlaps: 1024, gathers: true, sumsPrompts: true, grouped: sglangExpertTile,
+	grain: sglangExpertGrain, untuned: sglangUntuned, joined: sglangJoined}
 
 // sglangConstants sets the constants of SGLang's host, measured on a Xeon with 16 cores with small models that no load is scored on
 // (experiments/sglang/host.py). They call a piece of a prompt in 0.26 ms, three launches of which are vLLM's.
@@ -47,14 +51,15 @@ func sglangConstants(c *roofline.Constants) {
 }
 
 // sglangRanksError is how much longer than one process two ranks take, which wait for each other in every step (recv_requests of
-// managers/scheduler.py): on one machine 1.25 to 1.7 times as long, in prompts as in steps (experiments/sglang). The servers of others with four and
-// eight ranks do not take longer than the constants say, so it is no part of the expected time.
+// managers/scheduler.py): on one machine 1.25 to 1.7 times as long, in prompts as in steps (experiments/sglang). The servers of others
+// with four and eight ranks do not take longer than the constants say, so it is no part of the expected time.
 const sglangRanksError = 0.5
 
 // SGLang runs prompts and decodes in separate steps, or in the same with --enable-mixed-chunk.
 var (
 	sglangScheduler      = sized{Scheduler{Name: "sglang", MaxSeqs: 4096, Block: 1, Admission: ForExpected, Async: true}, sglangBudget}
-	sglangMixedScheduler = sized{Scheduler{Name: "sglang-mixed", MaxSeqs: 4096, Block: 1, Admission: ForExpected, Mixed: true, Async: true}, sglangBudget}
+	sglangMixedScheduler = sized{Scheduler{Name: "sglang-mixed", MaxSeqs: 4096, Block: 1, Admission: ForExpected, Mixed: true, Async: true},
+		sglangBudget}
 )
 
 func sglangBudget(s *Scheduler, g *hardware.GPU) { s.Budget, _ = sglangSizes(g.Capacity(), 1) }
@@ -86,8 +91,8 @@ func sglangSizes(memory unit.Bytes, tp int) (budget int, graphs float64) {
 	return 16384, 512
 }
 
-// sglangReserve is what SGLang takes of a GPU beside its CUDA context before it loads weights: the capacity less the memory before "Load weight end"
-// in the servers' logs is 1.15 GiB with the context on an H100 and 1.27 on an H200 (experiments/sglang).
+// sglangReserve is what SGLang takes of a GPU beside its CUDA context before it loads weights: the capacity less the memory before "Load
+// weight end" in the servers' logs is 1.15 GiB with the context on an H100 and 1.27 on an H200 (experiments/sglang).
 const sglangReserve = unit.Bytes(0.8e9)
 
 // sglangShare is the share of a GPU's memory that SGLang gives weights and KV cache. It reserves a
@@ -167,12 +172,15 @@ func sglangNext(tokens float64) float64 {
 // the experts of a rank (names of the files below moe_runner/triton_utils/configs, of any version of Triton).
 var sglangTuned = map[string]map[float64][]float64{
 	"h100-sxm-80gb": {
-		1: {3072}, 8: {1792, 2048, 3584, 4096, 7168}, 16: {1024, 1344, 1856, 2048, 2688}, 20: {2048}, 24: {1024}, 32: {224, 448, 896, 928, 1792, 1856},
-		64: {192, 320, 384, 464, 640, 768, 928, 1280, 1536, 1856, 2688}, 65: {1536}, 128: {192, 232, 352, 384, 464, 512, 704, 768, 928, 1344, 1856, 2688},
+		1: {3072}, 8: {1792, 2048, 3584, 4096, 7168}, 16: {1024, 1344, 1856, 2048, 2688}, 20: {2048}, 24: {1024},
+		32: {224, 448, 896, 928, 1792, 1856},
+		64: {192, 320, 384, 464, 640, 768, 928, 1280, 1536, 1856, 2688}, 65: {1536},
+		128: {192, 232, 352, 384, 464, 512, 704, 768, 928, 1344, 1856, 2688},
 		144: {512}, 256: {672, 1344, 2688}, 512: {64, 128, 336, 672, 1344, 2688},
 	},
 	"h200-sxm-141gb": {
-		8: {1792, 2048, 3584, 4096, 7168, 14336}, 16: {1024}, 20: {1536}, 64: {320, 640, 1280, 2560}, 128: {192, 384, 704, 768}, 129: {384}, 161: {192},
+		8: {1792, 2048, 3584, 4096, 7168, 14336}, 16: {1024}, 20: {1536}, 64: {320, 640, 1280, 2560}, 128: {192, 384, 704, 768}, 129: {384},
+		161: {192},
 		512: {64, 128, 256},
 	},
 	"h20-96gb": {
@@ -180,8 +188,8 @@ var sglangTuned = map[string]map[float64][]float64{
 	},
 }
 
-// sglangUntuned reports whether SGLang runs a grouped GEMM in 16 bits by its default tiles. On Hopper they reach half the rates of tuned ones.
-// The operator tables of other GPUs have too few tuned shapes to tell.
+// sglangUntuned reports whether SGLang runs a grouped GEMM in 16 bits by its default tiles. On Hopper they reach half the rates of tuned
+// ones. The operator tables of other GPUs have too few tuned shapes to tell.
 func sglangUntuned(g *hardware.GPU, k *roofline.Kernel) bool {
 	if g.Vendor != nvidia || int(capability(g)) != 9 || k.Scheme != roofline.Unquantized {
 		return false
@@ -199,8 +207,9 @@ func join(l *analytic.Lowering, i int) {
 	}
 }
 
-// sglangJoined reports whether SGLang's Triton kernel has the shared expert as one more of a layer's experts, which every token takes (determine_num_fused_shared_experts of
-// deepseek_v2.py and glm4_moe.py). FlashInfer's kernels, which run on Blackwell's data centre GPUs, have no such expert, and EP excludes it.
+// sglangJoined reports whether SGLang's Triton kernel has the shared expert as one more of a layer's experts, which every token takes
+// (determine_num_fused_shared_experts of deepseek_v2.py and glm4_moe.py). FlashInfer's kernels, which run on Blackwell's data centre GPUs,
+// have no such expert, and EP excludes it.
 func sglangJoined(l *analytic.Lowering) bool {
 	k, m := groupedKernel(l), l.Step.Model
 	if k == nil || l.Step.Par.EP > 1 || l.GPU.Vendor != nvidia || capability(l.GPU) < 8 || dataCentreBlackwell(l.GPU) {

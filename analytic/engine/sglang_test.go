@@ -129,11 +129,14 @@ func TestBlockingHost(t *testing.T) {
 	w := analytic.Workload{Batch: 32, PromptLen: 1024, GenLen: 2}
 	for _, model := range []string{"llama3.1-8b", "llama3.2-1b"} {
 		now := onEngine(t, model, "vllm", w)
-		kernels := predict(t, with(t, now, func(k *roofline.Constants) { k[roofline.HostAsync], k[roofline.HostSequence] = 1e-9, 1e-9 })).TPOT.Expected
+		kernels := predict(t, with(t, now, func(k *roofline.Constants) {
+			k[roofline.HostAsync], k[roofline.HostSequence] = 1e-9, 1e-9
+		})).TPOT.Expected
 		old := predict(t, onEngine(t, model, "vllm@0.12.0", w))
 		near(t, model+" TPOT", old.TPOT.Expected, kernels+0.97e-3+32*11.2e-6, 1e-9)
 		w.Batch = 1
-		near(t, model+" TTFT", predict(t, onEngine(t, model, "vllm@0.13.0", w)).TTFT.Expected, predict(t, onEngine(t, model, "vllm@0.14.0", w)).TTFT.Expected, 1e-3)
+		near(t, model+" TTFT", predict(t, onEngine(t, model, "vllm@0.13.0", w)).TTFT.Expected,
+			predict(t, onEngine(t, model, "vllm@0.14.0", w)).TTFT.Expected, 1e-3)
 		w.Batch = 32
 	}
 }
@@ -201,7 +204,8 @@ func TestStatesInFloat32(t *testing.T) {
 	}
 }
 
-// SGLang's Triton kernel has DeepSeek's shared expert among those of a layer, and FlashInfer's and ranks of EP do not. Either way all weights of the layer are read.
+// SGLang's Triton kernel has DeepSeek's shared expert among those of a layer, and FlashInfer's and ranks of EP do not. Either way all
+// weights of the layer are read.
 func TestSharedExpertJoins(t *testing.T) {
 	for _, x := range []struct {
 		engine, model, gpu string
@@ -238,7 +242,8 @@ func TestSharedExpertJoins(t *testing.T) {
 			}
 		})
 		if joins != x.joins || math.Abs(float64(kernels/ops-1)) > 1e-9 {
-			t.Errorf("%s, %s on %s, EP %d: the shared expert joins the others: %v, want %v; kernels read %v of %v", x.engine, x.model, x.gpu, x.ep, joins, x.joins, kernels, ops)
+			t.Errorf("%s, %s on %s, EP %d: the shared expert joins the others: %v, want %v; kernels read %v of %v", x.engine, x.model, x.gpu, x.ep,
+				joins, x.joins, kernels, ops)
 		}
 	}
 }
@@ -250,7 +255,8 @@ func TestSharedExpertsBeside(t *testing.T) {
 		batch  int
 		beside bool
 	}{
-		{"tensorrt-llm", 16, true}, {"tensorrt-llm", 512, true}, {"sglang", 16, true}, {"vllm", 256, true}, {"vllm", 264, false}, {"vllm@0.10.2", 16, false}, {"vllm@0.12.0", 16, true},
+		{"tensorrt-llm", 16, true}, {"tensorrt-llm", 512, true}, {"sglang", 16, true}, {"vllm", 256, true}, {"vllm", 264, false},
+		{"vllm@0.10.2", 16, false}, {"vllm@0.12.0", 16, true},
 	} {
 		c := casetest.Case(t, "deepseek-r1", "b200", x.batch, 8)
 		c.Machine, c.Scheme = casetest.Machine(t, "b200", x.engine), casetest.Scheme(t, "fp8-block", c.Machine.GPU)

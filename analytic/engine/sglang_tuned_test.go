@@ -8,7 +8,8 @@ import (
 	"llmprof/roofline"
 )
 
-// Grouped GEMMs of SGLang in 16 bits are tuned for the shapes of a rank that have a file for the very card, and of other shapes run by default tiles.
+// Grouped GEMMs of SGLang in 16 bits are tuned for the shapes of a rank that have a file for the very card, and of other shapes run by
+// default tiles.
 func TestSGLangTuned(t *testing.T) {
 	for _, c := range []struct {
 		gpu            string

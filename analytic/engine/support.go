@@ -73,9 +73,11 @@ func refusal(s *analytic.Support, m *models.Model, g *hardware.GPU, scheme *mode
 	case s.Blocks && scheme.Group == 0:
 		return "has weights in FP8 by blocks alone"
 	case g.Vendor == nvidia && capability(g) < s.Since[scheme.Weights]:
-		return fmt.Sprintf("has no weights in %v on %s: they need compute capability %.1f or newer", scheme.Weights, g.Name, s.Since[scheme.Weights])
+		return fmt.Sprintf("has no weights in %v on %s: they need compute capability %.1f or newer", scheme.Weights, g.Name,
+			s.Since[scheme.Weights])
 	case slices.Contains(s.Lacks[g.Generation], scheme.Weights):
-		return fmt.Sprintf("has no weights in %v on %s: it has no kernels for them on GPUs of the generation %s", scheme.Weights, g.Name, g.Generation)
+		return fmt.Sprintf("has no weights in %v on %s: it has no kernels for them on GPUs of the generation %s", scheme.Weights, g.Name,
+			g.Generation)
 	case mixed(s, scheme) != "":
 		return mixed(s, scheme)
 	case s.Acts != nil && !slices.Contains(s.Acts, scheme.Act):

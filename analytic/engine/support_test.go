@@ -104,7 +104,8 @@ func TestRefusals(t *testing.T) {
 		switch {
 		case x.instead == "" && !strings.Contains(err.Error(), "no engine"):
 			t.Errorf("%s, %s: %v, want no engine that can", x.engine, x.weights, err)
-		case x.instead != "" && (instead.Profile().Name != x.instead || !strings.Contains(err.Error(), x.instead) || engine.Runs(instead, m, &g, &s) != nil):
+		case x.instead != "" && (instead.Profile().Name != x.instead || !strings.Contains(err.Error(), x.instead) ||
+			engine.Runs(instead, m, &g, &s) != nil):
 			t.Errorf("%s, %s, %s, %s: %v; by default %s, want %s", x.engine, x.model, x.gpu, x.weights, err, instead.Profile().Name, x.instead)
 		}
 	}
@@ -113,7 +114,8 @@ func TestRefusals(t *testing.T) {
 // TestRecurrentFamilies checks that RWKV-4 runs by transformers alone: registries of vLLM 0.32 and SGLang 0.5.23 have no
 // class of it, and llama.cpp has versions 6 and 7.
 func TestRecurrentFamilies(t *testing.T) {
-	m, err := models.Read("rwkv", []byte(`{"model_type":"rwkv","hidden_size":4096,"num_hidden_layers":32,"vocab_size":50277,"context_length":1024}`))
+	m, err := models.Read("rwkv", []byte(`{"model_type":"rwkv","hidden_size":4096,"num_hidden_layers":32,"vocab_size":50277,`+
+		`"context_length":1024}`))
 	testkit.Must(t, err)
 	_, gpus := casetest.Tables(t)
 	g, err := gpus.GPU("h100")

@@ -12,8 +12,9 @@ import (
 	"llmprof/unit"
 )
 
-// TensorRT-LLM's attention rotates queries and keys and writes the cache, unless norms stand between the projection and the rotation. Inputs of
-// products in FP8 are quantized ahead of them where no kernel before does it: by one kernel each for qkv and gate and up on one GPU, and by none in Llama on two.
+// TensorRT-LLM's attention rotates queries and keys and writes the cache, unless norms stand between the projection and the rotation.
+// Inputs of products in FP8 are quantized ahead of them where no kernel before does it: by one kernel each for qkv and gate and up on one
+// GPU, and by none in Llama on two.
 func TestTensorRTLaunches(t *testing.T) {
 	for _, x := range []struct {
 		engine, model, scheme string
@@ -31,7 +32,8 @@ func TestTensorRTLaunches(t *testing.T) {
 		c := onEngine(t, x.model, x.engine, analytic.Workload{Batch: 1, PromptLen: 8, GenLen: 2})
 		shard := operator.NewShard(c.Model, analytic.Parallelism{TP: x.tp}, casetest.Scheme(t, x.scheme, c.Machine.GPU), nil)
 		s := shard.Step(16, 1, 100, 1)
-		l := analytic.Lowering{Step: &s, Part: operator.PartLayers, Ops: partOps(s.AppendOps(nil), operator.PartLayers), GPU: c.Machine.GPU, Constants: &c.Machine.Cal.Constants}
+		l := analytic.Lowering{Step: &s, Part: operator.PartLayers, Ops: partOps(s.AppendOps(nil), operator.PartLayers), GPU: c.Machine.GPU,
+			Constants: &c.Machine.Cal.Constants}
 		c.Machine.Engine.Lower(&l)
 		var launches float64
 		for i := range l.Kernels {
@@ -45,7 +47,8 @@ func TestTensorRTLaunches(t *testing.T) {
 	}
 }
 
-// The time of grouped GEMMs in operator tables has the choice of experts in it, which has no kernel of its own then, but launches of the host.
+// The time of grouped GEMMs in operator tables has the choice of experts in it, which has no kernel of its own then, but launches of the
+// host.
 func TestGatingIsTimedWithExperts(t *testing.T) {
 	for _, x := range []struct {
 		scheme        string
@@ -54,7 +57,8 @@ func TestGatingIsTimedWithExperts(t *testing.T) {
 		c := onEngine(t, "qwen3-30b-a3b", "vllm", analytic.Workload{Batch: 1, PromptLen: 8, GenLen: 2})
 		shard := operator.NewShard(c.Model, analytic.Parallelism{TP: 1}, casetest.Scheme(t, x.scheme, c.Machine.GPU), nil)
 		s := shard.Step(16, 1, 100, 1)
-		l := analytic.Lowering{Step: &s, Part: operator.PartLayers, Ops: partOps(s.AppendOps(nil), operator.PartLayers), GPU: c.Machine.GPU, Constants: &c.Machine.Cal.Constants}
+		l := analytic.Lowering{Step: &s, Part: operator.PartLayers, Ops: partOps(s.AppendOps(nil), operator.PartLayers), GPU: c.Machine.GPU,
+			Constants: &c.Machine.Cal.Constants}
 		c.Machine.Engine.Lower(&l)
 		var launches, helpers float64
 		for i := range l.Kernels {
@@ -66,7 +70,8 @@ func TestGatingIsTimedWithExperts(t *testing.T) {
 			}
 		}
 		if launches != x.want || helpers != x.helpers {
-			t.Errorf("%s: the choice of experts has %g launches of its own and %g of the experts' kernel, want %g and %g", x.scheme, launches, helpers, x.want, x.helpers)
+			t.Errorf("%s: the choice of experts has %g launches of its own and %g of the experts' kernel, want %g and %g", x.scheme, launches,
+				helpers, x.want, x.helpers)
 		}
 	}
 }

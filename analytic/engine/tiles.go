@@ -30,8 +30,8 @@ func vllmTile(g *hardware.GPU, k *roofline.Kernel) roofline.Tile {
 	return roofline.Tile{Rows: 256, Columns: 128, Blocks: 2}
 }
 
-// emptyRow is how many rows of a tile an empty row takes on a GPU, and onH200 on an H200. The tensor memory accelerator fills a row as fast on every
-// Hopper, but the tensor cores of an H20 do a quarter of the arithmetic, which an empty row has like any other.
+// emptyRow is how many rows of a tile an empty row takes on a GPU, and onH200 on an H200. The tensor memory accelerator fills a row as
+// fast on every Hopper, but the tensor cores of an H20 do a quarter of the arithmetic, which an empty row has like any other.
 func emptyRow(g *hardware.GPU, onH200 float64) float64 {
 	const h200 = 8192 // FLOPs in FP8 of an SM in a clock
 	peak, _ := g.Peak(unit.FP8)
@@ -78,7 +78,8 @@ func SetTile(name string, g *hardware.GPU, k *roofline.Kernel) {
 	}
 }
 
-// vllmExpertTile is the rows of a tile of vLLM's grouped GEMMs: of the Triton kernels that run experts in MXFP4 on Hopper, of Marlin, and of FlashInfer's.
+// vllmExpertTile is the rows of a tile of vLLM's grouped GEMMs: of the Triton kernels that run experts in MXFP4 on Hopper, of Marlin, and
+// of FlashInfer's.
 func vllmExpertTile(g *hardware.GPU, k *roofline.Kernel) float64 {
 	switch {
 	case tritonMXFP4(g, k.Scheme):
@@ -86,7 +87,9 @@ func vllmExpertTile(g *hardware.GPU, k *roofline.Kernel) float64 {
 	case k.Scheme == roofline.WeightINT4:
 		return marlinRows(g, k)
 	case k.Scheme == roofline.FP8 && g.Vendor == nvidia && int(capability(g)) == 9:
-		return 128 // CUTLASS by FlashInfer: in the operator tables experts of up to 128 pairs take as long as each other, and those of 192 and 256 twice as long
+		// CUTLASS by FlashInfer: in the operator tables experts of up to 128 pairs take as long as each other, and those of 192 and 256 twice as
+		// long.
+		return 128
 	}
 	return flashInferRows(g, k)
 }
@@ -109,9 +112,9 @@ func sglangExpertTile(g *hardware.GPU, k *roofline.Kernel) float64 {
 	return 64
 }
 
-// halfLines is the share of an expert's weights that SGLang's tiles of 64 rows read again. They load 32 inputs at a time, which are half of a line of 128 bytes,
-// and on boards with graphics memory some lines are gone before their other half is asked for: the operator tables have 0.44 on an L40S and 0.42 on an RTX PRO 6000,
-// and on Hopper, between shapes with a tuned configuration, none that could be told.
+// halfLines is the share of an expert's weights that SGLang's tiles of 64 rows read again. They load 32 inputs at a time, which are half
+// of a line of 128 bytes, and on boards with graphics memory some lines are gone before their other half is asked for: the operator tables
+// have 0.44 on an L40S and 0.42 on an RTX PRO 6000, and on Hopper, between shapes with a tuned configuration, none that could be told.
 func halfLines(g *hardware.GPU, k *roofline.Kernel) float64 {
 	if c := capability(g); k.Scheme == roofline.Unquantized && k.Tile.Rows == 64 && (c == 8.9 || c >= 12) {
 		return 0.43
@@ -129,8 +132,9 @@ func dataCentreBlackwell(g *hardware.GPU) bool {
 	return g.Vendor == nvidia && int(capability(g)) == 10
 }
 
-// generatedRows is the power of two from 8 to most above the pairs of an expert: the middle one of the tiles that TensorRT-LLM's generated kernels may take
-// (computeSelectedTileN of blockScaleMoe/runner.h). A rank of EP counts the pairs of all ranks among its own experts, so that most rows of its tiles are empty.
+// generatedRows is the power of two from 8 to most above the pairs of an expert: the middle one of the tiles that TensorRT-LLM's generated
+// kernels may take (computeSelectedTileN of blockScaleMoe/runner.h). A rank of EP counts the pairs of all ranks among its own experts, so
+// that most rows of its tiles are empty.
 func generatedRows(k *roofline.Kernel, most float64) float64 {
 	rows := 8.0
 	for rows < pairsOfAll(k) && rows < most {
@@ -139,8 +143,9 @@ func generatedRows(k *roofline.Kernel, most float64) float64 {
 	return rows
 }
 
-// flashInferRows is the rows of a tile of the generated kernels that vLLM and SGLang call by FlashInfer: half of generatedRows, the smallest that may be taken
-// (selectDefaultTileN of trtllm_fused_moe_kernel_launcher.cu). The largest tiles of a scheme are those that FlashInfer lists there.
+// flashInferRows is the rows of a tile of the generated kernels that vLLM and SGLang call by FlashInfer: half of generatedRows, the
+// smallest that may be taken (selectDefaultTileN of trtllm_fused_moe_kernel_launcher.cu). The largest tiles of a scheme are those that
+// FlashInfer lists there.
 func flashInferRows(g *hardware.GPU, k *roofline.Kernel) float64 {
 	if !dataCentreBlackwell(g) {
 		return 0
@@ -163,8 +168,8 @@ func vllmExpertGrain(g *hardware.GPU, s roofline.Scheme) operator.Grain {
 	return operator.Grain{}
 }
 
-// sglangExpertGrain is that of SGLang for FlashInfer's kernels: in MXFP4 by its own code (create_weights of quantization/mxfp4.py), in other formats by its operator
-// tables, whose experts of 16 to 96 wide take as long as those of 128, and those of 192 as those of 256.
+// sglangExpertGrain is that of SGLang for FlashInfer's kernels: in MXFP4 by its own code (create_weights of quantization/mxfp4.py), in
+// other formats by its operator tables, whose experts of 16 to 96 wide take as long as those of 128, and those of 192 as those of 256.
 func sglangExpertGrain(g *hardware.GPU, s roofline.Scheme) operator.Grain {
 	if dataCentreBlackwell(g) && s != roofline.MXFP4 && s != roofline.WeightMXFP4 {
 		return operator.Grain{Width: 128}

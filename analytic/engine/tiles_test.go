@@ -13,7 +13,8 @@ import (
 // The tiles of vLLM's GEMMs in FP8 on Hopper are those of its dispatch by rows.
 func TestVLLMTiles(t *testing.T) {
 	small, skinny, middle, large, largest := roofline.Tile{Rows: 16, Columns: 64, Blocks: 1}, roofline.Tile{Rows: 64, Columns: 64, Blocks: 1},
-		roofline.Tile{Rows: 128, Columns: 128, Blocks: 2}, roofline.Tile{Rows: 256, Columns: 128, Blocks: 2}, roofline.Tile{Rows: 512, Columns: 128, Blocks: 2}
+		roofline.Tile{Rows: 128, Columns: 128, Blocks: 2}, roofline.Tile{Rows: 256, Columns: 128, Blocks: 2},
+		roofline.Tile{Rows: 512, Columns: 128, Blocks: 2}
 	for _, c := range []struct {
 		gpu     string
 		scheme  roofline.Scheme
@@ -47,8 +48,8 @@ func TestVLLMTiles(t *testing.T) {
 	}
 }
 
-// An H20 has a quarter of an H200's tensor cores and the same memory accelerator: 65 rows of a tile of 128 take no longer than 128 there. They took
-// half as long again.
+// An H20 has a quarter of an H200's tensor cores and the same memory accelerator: 65 rows of a tile of 128 take no longer than 128 there.
+// They took half as long again.
 func TestEmptyRowsOfAnH20(t *testing.T) {
 	c := testCase(t, "llama3.1-8b", "h20-96gb", 1, 1)
 	c.Machine, c.Scheme = casetest.Machine(t, "h20-96gb", "vllm"), scheme(t, "fp8", casetest.GPU(t, "h20-96gb"))

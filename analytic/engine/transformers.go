@@ -21,9 +21,10 @@ type eager struct {
 
 var transformers = eager{
 	profile: analytic.Profile{
-		Name:      "transformers",
-		Aliases:   []string{"hf", "huggingface"},
-		Source:    "Hugging Face transformers, eager: 13.9 ms a token for Llama-3.1-8B on an H200 and its host, about 1,300 launches; another host took 28 ms",
+		Name:    "transformers",
+		Aliases: []string{"hf", "huggingface"},
+		Source: "Hugging Face transformers, eager: 13.9 ms a token for Llama-3.1-8B on an H200 and its host, about 1,300 launches; another " +
+			"host took 28 ms",
 		Constants: eagerConstants, Operators: eagerOperators, HostError: eagerHostError, Support: eagerRuns, Newest: true,
 	},
 	joins: true,
@@ -31,9 +32,11 @@ var transformers = eager{
 
 var transformersGraph = eager{
 	profile: analytic.Profile{
-		Name:      "transformers-graph",
-		Source:    "Hugging Face transformers, a static cache and decoding through a CUDA graph: fitted to the time per token of Llama-3.1-8B on an H200",
-		Constants: eagerConstants, Operators: eagerOperators, Graph: true, HostError: eagerHostError, FixedCache: func(*models.Model) bool { return true }, Support: eagerGraphRuns, Newest: true,
+		Name: "transformers-graph",
+		Source: "Hugging Face transformers, a static cache and decoding through a CUDA graph: fitted to the time per token of Llama-3.1-8B " +
+			"on an H200",
+		Constants: eagerConstants, Operators: eagerOperators, Graph: true, HostError: eagerHostError,
+		FixedCache: func(*models.Model) bool { return true }, Support: eagerGraphRuns, Newest: true,
 	},
 	copies: true,
 }
@@ -48,7 +51,8 @@ var elana = eager{profile: analytic.Profile{
 
 // eagerRuns has no limits but formats: transformers has every model family of this program, and
 // PyTorch has a backend for every vendor. On older GPUs transformers unpacks FP8 and MXFP4 to 16 bits when it loads
-// a model (quantizer_finegrained_fp8.py, quantizer_mxfp4.py), and on all of them the weights of GGUF files (modeling_gguf_pytorch_utils.py).
+// a model (quantizer_finegrained_fp8.py, quantizer_mxfp4.py), and on all of them the weights of GGUF files
+// (modeling_gguf_pytorch_utils.py).
 var eagerRuns = analytic.Support{
 	Default: true, Weights: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.TF32, unit.FP8, unit.INT8, unit.INT4, unit.MXFP4},
 	Since: map[unit.Format]float64{unit.FP8: 8.9, unit.MXFP4: 7.5},

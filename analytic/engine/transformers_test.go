@@ -53,7 +53,8 @@ func TestScoresInMemory(t *testing.T) {
 	}
 	k := casetest.Machine(t, "l4", "transformers").Cal.Constants
 	const values, layers = 4 * 1023 * 1023 * 20, 36
-	products := layers * max(2*2*64*values/(k[roofline.VectorGEMMCompute]*30.3e12), (2*4*values+2*2*4*1280*4*1023)/(k[roofline.GEMMMemory]*300e9))
+	products := layers * max(2*2*64*values/(k[roofline.VectorGEMMCompute]*30.3e12),
+		(2*4*values+2*2*4*1280*4*1023)/(k[roofline.GEMMMemory]*300e9))
 	between := layers * 3 * 2 * 4 * values / (k[roofline.ElementwiseUnfused] * 300e9)
 	near(t, "attention of 4.38", float64(ops("transformers@4.38.1")), products+between, 0.02)
 	for _, later := range []string{"transformers", "transformers@4.42.0", "transformers@5.17.0", "transformers@unknown"} {
@@ -82,7 +83,8 @@ func TestGraphHidesLaunches(t *testing.T) {
 		t.Errorf("decoding is %v-bound eagerly and %v-bound in a graph", eager.Decode.Bound, graph.Decode.Bound)
 	}
 	if eager.TTFT.Expected != graph.TTFT.Expected {
-		t.Errorf("TTFT of a short prompt is %v eagerly and %v with a graph for decoding: both wait for launches", eager.TTFT.Expected, graph.TTFT.Expected)
+		t.Errorf("TTFT of a short prompt is %v eagerly and %v with a graph for decoding: both wait for launches", eager.TTFT.Expected,
+			graph.TTFT.Expected)
 	}
 }
 

@@ -16,11 +16,15 @@ import (
 // graphs of decode steps and piecewise CUDA graphs of short prompts.
 var vllm = graphed{profile: analytic.Profile{
 	Name: "vllm", Pipelined: true, // max_concurrent_batches of its executors
-	Source: "vLLM 0.25.1, asynchronous scheduling, CUDA graphs; host time of steps that no prediction is scored on, of 70 processes, and kernels of llama3.1-8b's traces " +
-		"on an H200 and on H100s (experiments/vllm/host.py); 92 % of the memory, 1.1 GB of it for graphs and buffers, as the KV cache that it had left says",
-	Constants: vllmServerConstants, Operators: tabled("vllm"), Reserve: 1.1e9, Budget: budget("vllm"), Utilization: taking(0.92), HostError: vllmHostError,
-	Support: vllmRuns, Padding: vllmPadding, Sampler: sortedLogits,
-}, rows: vllmGraphs, pieces: vllmGraphs, sampling: 30, overlaps: 256, gathers: true, tiles: vllmTile, grouped: vllmExpertTile, grain: vllmExpertGrain, triton: true}
+	Source: "vLLM 0.25.1, asynchronous scheduling, CUDA graphs; host time of steps that no prediction is scored on, of 70 processes, and " +
+		"kernels of llama3.1-8b's traces " +
+		"on an H200 and on H100s (experiments/vllm/host.py); 92 % of the memory, 1.1 GB of it for graphs and buffers, as the KV cache that it " +
+		"had left says",
+	Constants: vllmServerConstants, Operators: tabled("vllm"), Reserve: 1.1e9, Budget: budget("vllm"), Utilization: taking(0.92),
+	HostError: vllmHostError,
+	Support:   vllmRuns, Padding: vllmPadding, Sampler: sortedLogits,
+}, rows: vllmGraphs, pieces: vllmGraphs, sampling: 30, overlaps: 256, gathers: true, tiles: vllmTile, grouped: vllmExpertTile,
+	grain: vllmExpertGrain, triton: true}
 
 // vllmScheduler takes steps of 8192 tokens and 1024 sequences, but of 2048 and 256 on GPUs with less than 70 GiB and on
 // every A100, whose throughput larger steps reduce (vllm/engine/arg_utils.py since pull request 17885).
@@ -37,12 +41,14 @@ var vllm2024Scheduler = sized{Scheduler: Scheduler{Name: "vllm-2024", Budget: 32
 
 // vllm2024 stands for releases up to mid-2024.
 var vllm2024 = fused{profile: analytic.Profile{
-	Name:   "vllm-2024",
-	Source: "releases up to mid-2024: synchronous host time of 2.1 ms a step, which may take up to 1.8 times as long: what vLLM 0.6.0 gained over 0.5.3 by its authors' account",
+	Name: "vllm-2024",
+	Source: "releases up to mid-2024: synchronous host time of 2.1 ms a step, which may take up to 1.8 times as long: what vLLM 0.6.0 " +
+		"gained over 0.5.3 by its authors' account",
 	Constants: func(c *roofline.Constants) {
 		setDefault(c, roofline.HostStep, 2.1e-3)
 	},
-	Older: older, Reserve: 3.5e9, Support: analytic.Support{Not: vllmRuns.Not, Vendors: vllmRuns.Vendors, Builds: vllmRuns.Builds, Capability: 7, Acts: vllmRuns.Acts, KV: vllmRuns.KV},
+	Older: older, Reserve: 3.5e9, Support: analytic.Support{Not: vllmRuns.Not, Vendors: vllmRuns.Vendors, Builds: vllmRuns.Builds,
+		Capability: 7, Acts: vllmRuns.Acts, KV: vllmRuns.KV},
 }}
 
 // vllmRuns is read from the registry of vLLM 0.32.0 (vllm/model_executor/models/registry.py)

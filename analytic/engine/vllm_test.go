@@ -38,8 +38,8 @@ func TestGraphRows(t *testing.T) {
 	}
 }
 
-// TestPaddedRowsAreWhole holds that a graph of 384 rows takes the same tiles whatever the batch that it pads: the rows of 187, 369, 374, 433 and 439
-// sequences were rounded up by a tile, and the step was 15 % longer than that of one sequence more.
+// TestPaddedRowsAreWhole holds that a graph of 384 rows takes the same tiles whatever the batch that it pads: the rows of 187, 369, 374,
+// 433 and 439 sequences were rounded up by a tile, and the step was 15 % longer than that of one sequence more.
 func TestPaddedRowsAreWhole(t *testing.T) {
 	c := testCase(t, "llama3.1-8b", "a100", 1, 1)
 	c.Machine = casetest.Machine(t, "a100", "vllm")
@@ -68,7 +68,9 @@ func TestAsyncHost(t *testing.T) {
 		t.Errorf("decoding is %v-bound", small.Decode.Bound)
 	}
 	large := onEngine(t, "llama3.1-8b", "vllm", w)
-	none := with(t, onEngine(t, "llama3.1-8b", "vllm", w), func(k *roofline.Constants) { k[roofline.HostAsync], k[roofline.HostSequence] = 1e-9, 1e-9 })
+	none := with(t, onEngine(t, "llama3.1-8b", "vllm", w), func(k *roofline.Constants) {
+		k[roofline.HostAsync], k[roofline.HostSequence] = 1e-9, 1e-9
+	})
 	near(t, "TPOT of a large model", predict(t, large).TPOT.Expected, predict(t, none).TPOT.Expected, 1e-12)
 }
 
@@ -91,7 +93,8 @@ func TestLongestGraph(t *testing.T) {
 // attention, and beyond 512 tokens the piece of the model behind it.
 func TestPromptLaunches(t *testing.T) {
 	const launch, call, beyond = 40e-6, 131e-6, 2.4e-3 + 2.4e-3
-	for prompt, n := range map[int]struct{ launches, calls float64 }{700: {16*10 + 3, 32}, 513: {16*10 + 3, 32}, 512: {16*3 + 1, 16}, 128: {16*3 + 1, 16}} {
+	for prompt, n := range map[int]struct{ launches, calls float64 }{700: {16*10 + 3, 32}, 513: {16*10 + 3, 32}, 512: {16*3 + 1, 16},
+		128: {16*3 + 1, 16}} {
 		e := predict(t, onEngine(t, "llama3.2-1b", "vllm", analytic.Workload{Batch: 1, PromptLen: prompt, GenLen: 2}))
 		near(t, "TTFT", e.TTFT.Expected, unit.Seconds(beyond+n.launches*launch+n.calls*call), 1e-9)
 	}
@@ -104,7 +107,8 @@ func TestPromptLaunches(t *testing.T) {
 	for _, x := range []struct {
 		model, scheme           string
 		layers, launches, calls float64
-	}{{"gpt-oss-20b", "", 24, 7 + 1 + 7, 2 + 2*7}, {"qwen3-30b-a3b", "w16a16", 48, 8 + 1 + 8, 2 + 3}, {"qwen3-30b-a3b", "fp8", 48, 8 + 1 + 10, 2 + 3}} {
+	}{{"gpt-oss-20b", "", 24, 7 + 1 + 7, 2 + 2*7}, {"qwen3-30b-a3b", "w16a16", 48, 8 + 1 + 8, 2 + 3},
+		{"qwen3-30b-a3b", "fp8", 48, 8 + 1 + 10, 2 + 3}} {
 		c := onEngine(t, x.model, "vllm", analytic.Workload{Batch: 1, PromptLen: 1025, GenLen: 2})
 		if c.Scheme = models.StoredScheme(c.Model); x.scheme != "" {
 			c.Scheme = casetest.Scheme(t, x.scheme, c.Machine.GPU)
@@ -123,12 +127,14 @@ func TestPeerAllReduce(t *testing.T) {
 		message unit.Bytes
 		want    unit.Seconds
 	}{
-		{2, 16 << 10, 4.55e-6}, {2, 512 << 10, 6.34e-6}, {2, 2 << 20, 12.44e-6}, {4, 128 << 10, 5.81e-6}, {4, 1 << 20, 12.10e-6}, {4, 4 << 20, 29.83e-6},
+		{2, 16 << 10, 4.55e-6}, {2, 512 << 10, 6.34e-6}, {2, 2 << 20, 12.44e-6}, {4, 128 << 10, 5.81e-6}, {4, 1 << 20, 12.10e-6},
+		{4, 4 << 20, 29.83e-6},
 		{8, 64 << 10, 6.56e-6}, {8, 128 << 10, 7.94e-6}, {8, 512 << 10, 11.14e-6}, {8, 1 << 20, 14.07e-6}, {8, 2 << 20, 18.11e-6},
 	} {
 		m := casetest.Machine(t, "h200", "vllm")
 		n := float64(x.ranks)
-		k := roofline.Kernel{Class: roofline.OneShotAllReduce, Shape: roofline.Shape{Ranks: n}, Work: roofline.Work{Wire: x.message.Times(2 * (n - 1) / n)}, Launches: 1, Count: 1}
+		k := roofline.Kernel{Class: roofline.OneShotAllReduce, Shape: roofline.Shape{Ranks: n},
+			Work: roofline.Work{Wire: x.message.Times(2 * (n - 1) / n)}, Launches: 1, Count: 1}
 		k.Exchange(engine.OneShotBytes)
 		near(t, fmt.Sprintf("%d bytes over %d GPUs", int(x.message), x.ranks), casetest.Cost(m, &k).Time, x.want, 0.14)
 	}
@@ -168,7 +174,8 @@ func TestExpertsGather(t *testing.T) {
 		c := onEngine(t, "qwen3-30b-a3b", "vllm", analytic.Workload{Batch: 1, PromptLen: 8, GenLen: 2})
 		shard := operator.NewShard(c.Model, analytic.Parallelism{DP: int(x.ranks), EP: int(x.ranks), GPUsPerNode: 8}, c.Scheme, nil)
 		s := shard.Step(64, 1, 100, 1)
-		l := analytic.Lowering{Step: &s, Part: operator.PartLayers, Ops: partOps(s.AppendOps(nil), operator.PartLayers), GPU: c.Machine.GPU, Constants: &c.Machine.Cal.Constants}
+		l := analytic.Lowering{Step: &s, Part: operator.PartLayers, Ops: partOps(s.AppendOps(nil), operator.PartLayers), GPU: c.Machine.GPU,
+			Constants: &c.Machine.Cal.Constants}
 		c.Machine.Engine.Lower(&l)
 		exchanges := 0
 		for k := range l.Kernels {
@@ -205,7 +212,8 @@ func TestExpertMap(t *testing.T) {
 // TestVLLMSizes holds the defaults of vLLM's server to vllm/engine/arg_utils.py.
 func TestVLLMSizes(t *testing.T) {
 	for gpu, want := range map[string][2]int{
-		"h100": {8192, 1024}, "a100": {2048, 256}, "a100-40gb": {2048, 256}, "a800-sxm": {8192, 1024}, "l40s": {2048, 256}, "mi300x": {8192, 1024},
+		"h100": {8192, 1024}, "a100": {2048, 256}, "a100-40gb": {2048, 256}, "a800-sxm": {8192, 1024}, "l40s": {2048, 256},
+		"mi300x": {8192, 1024},
 	} {
 		if s, err := engine.SchedulerOf("vllm", casetest.GPU(t, gpu)); err != nil || s.Budget != want[0] || s.MaxSeqs != want[1] {
 			t.Errorf("%s: steps of %d tokens and %d sequences, want %v: %v", gpu, s.Budget, s.MaxSeqs, want, err)

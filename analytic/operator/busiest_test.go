@@ -51,7 +51,8 @@ func TestBusiestLimits(t *testing.T) {
 	for tokens := 0.5; tokens < 1e6; tokens *= 1.7 {
 		for _, ranks := range []int{2, 4, 8, 64} {
 			e, p := BusiestRank(64, 6, tokens, ranks)
-			if !(e > 0 && e <= 64/float64(ranks) && e >= DistinctExperts(64, 6, tokens)/float64(ranks)*(1-1e-12)) || !(p >= tokens*6/float64(ranks)*(1-1e-12) && p <= tokens*6) {
+			if !(e > 0 && e <= 64/float64(ranks) && e >= DistinctExperts(64, 6, tokens)/float64(ranks)*(1-1e-12)) ||
+				!(p >= tokens*6/float64(ranks)*(1-1e-12) && p <= tokens*6) {
 				t.Errorf("%v tokens on %d ranks: %v experts, %v pairs", tokens, ranks, e, p)
 			}
 		}

@@ -83,7 +83,8 @@ func (s *Step) AppendHops(dst []Op) []Op {
 		dst = append(dst, Op{Name: "pipeline_send", Count: near, Type: Send, Shape: roofline.Shape{Ranks: 2}, Work: roofline.Work{Wire: size}})
 	}
 	if far > 0 {
-		dst = append(dst, Op{Name: "pipeline_send_node", Count: far, Type: Send, Shape: roofline.Shape{Ranks: 1}, Work: roofline.Work{NodeWire: size}})
+		dst = append(dst, Op{Name: "pipeline_send_node", Count: far, Type: Send, Shape: roofline.Shape{Ranks: 1}, Work: roofline.Work{
+			NodeWire: size}})
 	}
 	return dst
 }

@@ -16,7 +16,8 @@ func TestAllReduceOverNodes(t *testing.T) {
 	par := Parallelism{TP: 16, GPUsPerNode: 8}.Whole()
 	st := Step{Shard: Shard{Rank: Rank{Par: &par}}}
 	o := st.ring(nil, Reduce, "all_reduce", 1e6, 2)[0]
-	for what, x := range map[string][2]unit.Bytes{"within a node": {o.Work.Wire, 2 * 7.0 / 8 * 1e6}, "between nodes": {o.Work.NodeWire, 2 * 1.0 / 2 * 1e6 / 8}} {
+	for what, x := range map[string][2]unit.Bytes{"within a node": {o.Work.Wire, 2 * 7.0 / 8 * 1e6},
+		"between nodes": {o.Work.NodeWire, 2 * 1.0 / 2 * 1e6 / 8}} {
 		if math.Abs(float64(x[0]/x[1])-1) > 1e-12 {
 			t.Errorf("%s: %v, want %v", what, x[0], x[1])
 		}
@@ -57,7 +58,8 @@ func TestAllToAllDraws(t *testing.T) {
 			links += len(ranks) - len(nodes) // the rank that receives a token for its node is one of those that need it
 			networks += len(nodes)
 		}
-		for what, y := range map[string][2]float64{"links": {float64(w.Wire), float64(links)}, "networks": {float64(w.NodeWire), float64(networks)}} {
+		for what, y := range map[string][2]float64{"links": {float64(w.Wire), float64(links)},
+			"networks": {float64(w.NodeWire), float64(networks)}} {
 			if math.Abs(y[0]-y[1]/tokens) > 0.03*math.Max(y[0], 0.1) {
 				t.Errorf("%+v: a token is sent over %s %v times, drawn %v", x, what, y[0], y[1]/tokens)
 			}

@@ -15,7 +15,8 @@ import (
 func TestCountIsSumOfSteps(t *testing.T) {
 	scheme, err := models.ParseScheme("w16a16")
 	testkit.Must(t, err)
-	for _, name := range []string{"llama3.1-8b", "gemma2-9b", "llama4-scout", "qwen3-30b-a3b", "deepseek-v3", "nemotron-h-8b", "qwen3-next-80b-a3b"} {
+	for _, name := range []string{"llama3.1-8b", "gemma2-9b", "llama4-scout", "qwen3-30b-a3b", "deepseek-v3", "nemotron-h-8b",
+		"qwen3-next-80b-a3b"} {
 		m := casetest.Model(t, name)
 		w := operator.Workload{Batch: 4, PromptLen: 8100, GenLen: 300, Chunk: 96, CachedPrefix: 1000}
 		par := operator.Parallelism{TP: 2, PP: 2, MicroBatches: 2}

@@ -65,8 +65,8 @@ func (s *Step) router(dst []Op, e *models.Experts) []Op {
 // tokens are sent to; arithmetic runs TopK experts for every token. The busiest rank of EP counts, whose
 // load follows from chance or from a Popularity. The ranks of one TP group all have the group's tokens, and
 // sum their results as in a dense feed-forward. Ranks of several groups exchange tokens: each token is sent to a rank
-// once, however many of its experts are there, in the format that experts multiply. Where experts are cut over the ranks of several groups, every rank needs
-// the tokens of all groups, and has a part of each sum.
+// once, however many of its experts are there, in the format that experts multiply. Where experts are cut over the ranks of several
+// groups, every rank needs the tokens of all groups, and has a part of each sum.
 func (s *Step) routed(dst []Op, e *models.Experts) []Op {
 	switch {
 	case s.Par.ExpertReplicas() == 1:
@@ -109,7 +109,8 @@ func (s *Step) grouped(dst []Op, ls []models.Linear, shape *roofline.Shape) []Op
 		o := &dst[i]
 		o.Work.Weights = o.Work.Weights.Times(shape.Hit)
 		o.Model = o.Model.Times(s.Tokens() * shape.TopK / shape.Pairs)
-		o.Shape.Experts, o.Shape.TopK, o.Shape.Tokens, o.Shape.Hit, o.Shape.Pairs = shape.Experts, shape.TopK, shape.Tokens, shape.Hit, shape.Pairs
+		o.Shape.Experts, o.Shape.TopK, o.Shape.Tokens, o.Shape.Hit, o.Shape.Pairs = shape.Experts, shape.TopK, shape.Tokens, shape.Hit,
+			shape.Pairs
 	}
 	return dst
 }

@@ -52,7 +52,8 @@ func (d *fittings) upTo(most float64) int { return int(math.Exp(d.Float64() * ma
 func (d *fittings) next(t *testing.T) *fitting {
 	for {
 		m, g, e := choose(d, d.models), choose(d, d.gpus), choose(d, d.engines)
-		p := operator.Parallelism{TP: choose(d, []int{1, 1, 2, 4, 8}), PP: choose(d, []int{1, 1, 2, 4}), DP: choose(d, []int{1, 1, 2}), EP: choose(d, []int{1, 1, 1, 2, 8})}
+		p := operator.Parallelism{TP: choose(d, []int{1, 1, 2, 4, 8}), PP: choose(d, []int{1, 1, 2, 4}), DP: choose(d, []int{1, 1, 2}),
+			EP: choose(d, []int{1, 1, 1, 2, 8})}
 		s := casetest.Scheme(t, choose(d, d.schemes), g)
 		s.KV = choose(d, []unit.Format{unit.NoFormat, unit.NoFormat, unit.FP8, unit.INT8})
 		if operator.Check(m, p, s, nil) != nil {
@@ -61,7 +62,8 @@ func (d *fittings) next(t *testing.T) *fitting {
 		r := operator.NewRank(m, p, s)
 		f := &fitting{
 			name: fmt.Sprintf("%s on %s, %s, %s, %+v", m.Name, g.Key, e.Name, s.Name, p),
-			rank: operator.NewFootprint(&r, operator.Reserve(r.Par, g.System(), e.Reserve)), room: operator.Room{Capacity: g.Capacity(), Share: 1, Static: e.Static},
+			rank: operator.NewFootprint(&r, operator.Reserve(r.Par, g.System(), e.Reserve)),
+			room: operator.Room{Capacity: g.Capacity(), Share: 1, Static: e.Static},
 		}
 		if e.Budget != nil {
 			f.budget = e.Budget(g)

@@ -39,7 +39,8 @@ func NewFootprint(r *Rank, reserve unit.Bytes) Footprint {
 		}
 		ends = max(embedding, head)
 	}
-	f := Footprint{rank: *r, weights: layers.Times(share) + ends, layers: layers.Times(share), reserve: reserve, state: r.state().Times(share), caches: r.caches(share)}
+	f := Footprint{rank: *r, weights: layers.Times(share) + ends, layers: layers.Times(share), reserve: reserve, state: r.state().Times(share),
+		caches: r.caches(share)}
 	for _, b := range r.Model.Blocks() {
 		f.widest = max(f.widest, r.blockWidth(b))
 	}

@@ -59,7 +59,8 @@ func TestState(t *testing.T) {
 		t.Errorf("state %v after 1152 tokens, %v after 100128; cache %v", short.State, long.State, long.KV)
 	}
 	for _, name := range []string{"jamba-v0.1", "nemotron-h-8b", "qwen3-next-80b-a3b"} {
-		if m := memoryOf(t, casetest.Model(t, name), 1, operator.Workload{Batch: 1, PromptLen: 64, GenLen: 2}); m.State == 0 || m.KV == 0 || m.Unbounded {
+		if m := memoryOf(t, casetest.Model(t, name), 1, operator.Workload{Batch: 1, PromptLen: 64, GenLen: 2}); m.State == 0 || m.KV == 0 ||
+			m.Unbounded {
 			t.Errorf("%s: state %v, cache %v", name, m.State, m.KV)
 		}
 	}

@@ -25,6 +25,7 @@ func TestTextSkipsLayersOfImages(t *testing.T) {
 	}
 	flops, kv, wire := work("llama3.2-11b-vision")
 	if f, k, w := work("llama3.1-8b"); flops != f || kv != k || wire != w {
-		t.Errorf("%g FLOPs, %g and %g bytes; without cross-attention %g, %g and %g", float64(flops), float64(kv), float64(wire), float64(f), float64(k), float64(w))
+		t.Errorf("%g FLOPs, %g and %g bytes; without cross-attention %g, %g and %g", float64(flops), float64(kv), float64(wire), float64(f),
+			float64(k), float64(w))
 	}
 }

@@ -18,8 +18,9 @@ func TestSumsOfParallelBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]float64{
-		"llama3.1-8b": 2, "falcon-40b": 1, "command-a": 1, "gpt-j-6b": 2, "gemma4-26b-a4b": 3, "gemma4-31b": 2, "falcon-h1-7b": 3, "longcat-flash": 5,
-		"mamba-2.8b": 2, "jamba-v0.1": 2 + 28.0/32, "mamba2-2.7b": 1,
+		"llama3.1-8b": 2, "falcon-40b": 1, "command-a": 1, "gpt-j-6b": 2, "gemma4-26b-a4b": 3, "gemma4-31b": 2, "falcon-h1-7b": 3,
+		"longcat-flash": 5,
+		"mamba-2.8b":    2, "jamba-v0.1": 2 + 28.0/32, "mamba2-2.7b": 1,
 	} {
 		m := casetest.Model(t, name)
 		shard := operator.NewShard(m, operator.Parallelism{TP: 2, GPUsPerNode: 8}, scheme, nil)

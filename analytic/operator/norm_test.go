@@ -20,7 +20,8 @@ func TestVarianceSum(t *testing.T) {
 		par := Parallelism{TP: c.tp, GPUsPerNode: 8}
 		s.Par = &par
 		b := &models.Block{Attention: attention, Norms: []models.Norm{
-			{Name: "input_norm", Width: 512}, {Name: "q_a_norm", Width: 96}, {Name: "q_norm", Width: 512, PerHead: c.perHead}, {Name: "k_norm", Width: 512, PerHead: c.perHead},
+			{Name: "input_norm", Width: 512}, {Name: "q_a_norm", Width: 96}, {Name: "q_norm", Width: 512, PerHead: c.perHead},
+			{Name: "k_norm", Width: 512, PerHead: c.perHead},
 		}}
 		sent := unit.Bytes(0)
 		for _, o := range s.varianceSum(nil, b) {

@@ -75,7 +75,8 @@ func (p *Parallelism) Check() error {
 	for _, d := range [...]struct {
 		name string
 		n    int
-	}{{"tp", p.TP}, {"pp", p.PP}, {"ep", p.EP}, {"dp", p.DP}, {"moe-tp", p.MoETP}, {"micro-batches", p.MicroBatches}, {"gpus-per-node", p.GPUsPerNode}} {
+	}{{"tp", p.TP}, {"pp", p.PP}, {"ep", p.EP}, {"dp", p.DP}, {"moe-tp", p.MoETP}, {"micro-batches", p.MicroBatches},
+		{"gpus-per-node", p.GPUsPerNode}} {
 		if d.n < 0 || d.n > maxGPUs {
 			return fmt.Errorf("%s is %d: it must be from 1 to %d", d.name, d.n, maxGPUs)
 		}
@@ -101,9 +102,11 @@ func (p *Parallelism) checkExperts() error {
 	ranks := p.ExpertRanks()
 	switch {
 	case p.MoETP > 0 && ranks%p.TP != 0:
-		return fmt.Errorf("moe-tp %d × ep %d is %d ranks for one set of experts: it has to be tp %d or a multiple of it, whole replicas that share the experts", p.MoETP, p.EP, ranks, p.TP)
+		return fmt.Errorf("moe-tp %d × ep %d is %d ranks for one set of experts: it has to be tp %d or a multiple of it, whole replicas that "+
+			"share the experts", p.MoETP, p.EP, ranks, p.TP)
 	case p.MoETP > 0 && p.TP*p.DP%ranks != 0:
-		return fmt.Errorf("moe-tp %d × ep %d is %d ranks, which does not divide tp × dp = %d: experts are spread over the ranks of tp and dp", p.MoETP, p.EP, ranks, p.TP*p.DP)
+		return fmt.Errorf("moe-tp %d × ep %d is %d ranks, which does not divide tp × dp = %d: experts are spread over the ranks of tp and dp",
+			p.MoETP, p.EP, ranks, p.TP*p.DP)
 	case p.EP == 1 || p.MoETP > 0:
 		return nil
 	case p.TP*p.DP%p.EP != 0:

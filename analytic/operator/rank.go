@@ -137,7 +137,8 @@ func (r *Rank) blockWeights(b *models.Block) unit.Bytes {
 		return 0
 	}
 	tp := r.Par.TP
-	sum := r.matrices(r.Dense, b.In, tp) + r.matrices(r.Dense, b.Out, tp) + r.normWeights(b.Norms) + r.Scheme.VectorBytes(r.Model, float64(b.Extra))
+	sum := r.matrices(r.Dense, b.In, tp) + r.matrices(r.Dense, b.Out, tp) + r.normWeights(b.Norms) + r.Scheme.VectorBytes(r.Model,
+		float64(b.Extra))
 	if a := b.Attention; a != nil && a.Latent != nil {
 		sum += r.Dense.ShareBytes(r.Model, &a.Latent.Expand, tp)
 	}

@@ -32,7 +32,8 @@ func TestTextLoads(t *testing.T) {
 
 // The share is that of the loads expert by expert, 1 for one token and for all experts, and never above 1.
 func TestOfText(t *testing.T) {
-	for _, c := range []struct{ count, k, tokens int }{{128, 8, 1}, {128, 8, 16}, {128, 4, 64}, {256, 8, 32}, {512, 10, 8}, {8, 2, 3}, {64, 6, 100000}} {
+	for _, c := range []struct{ count, k, tokens int }{{128, 8, 1}, {128, 8, 16}, {128, 4, 64}, {256, 8, 32}, {512, 10, 8}, {8, 2, 3},
+		{64, 6, 100000}} {
 		count, k, tokens := float64(c.count), float64(c.k), float64(c.tokens)
 		r := (&Popularity{Text: true}).routing(&models.Experts{Count: c.count, TopK: c.k}, 1)
 		want := r.Hit(tokens) / DistinctExperts(count, k, tokens)

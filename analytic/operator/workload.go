@@ -38,7 +38,8 @@ func (w *Workload) Check(microBatches int) error {
 	case w.Budget < 0:
 		return fmt.Errorf("budget of a step is %d tokens: it must be at least 1; without it the engine's default holds", w.Budget)
 	case w.Budget > 0 && w.GenLen > 1 && w.Budget < w.Batch/max(microBatches, 1):
-		return fmt.Errorf("budget of a step is %d tokens: it must be at least the %d sequences that decode together, of a token each", w.Budget, w.Batch/max(microBatches, 1))
+		return fmt.Errorf("budget of a step is %d tokens: it must be at least the %d sequences that decode together, of a token each", w.Budget,
+			w.Batch/max(microBatches, 1))
 	case w.CachedPrefix < 0 || w.CachedPrefix >= w.PromptLen:
 		return fmt.Errorf("cached prefix is %d of a prompt of %d: it must be from 0 to %d (the last token has to run to predict the next)",
 			w.CachedPrefix, w.PromptLen, w.PromptLen-1)

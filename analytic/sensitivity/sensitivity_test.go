@@ -56,7 +56,8 @@ func TestScaledTogether(t *testing.T) {
 			cal.Constants[k] /= factor
 		}
 	}
-	m, err := analytic.NewMachine(c.Machine.GPU.Scaled(hardware.Factors{Compute: factor, Memory: factor, Network: factor, Power: factor}), cal, c.Machine.Engine)
+	m, err := analytic.NewMachine(c.Machine.GPU.Scaled(hardware.Factors{Compute: factor, Memory: factor, Network: factor, Power: factor}), cal,
+		c.Machine.Engine)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,8 @@ func (a *app) calibrate() *cobra.Command {
 
 // flags are those of operators that are timed here.
 func (c *fitting) flags(f *pflag.FlagSet) {
-	ask.Choice(f, &c.Engine, "engine", "", "`engine`: %s, a server (default: native if it can)", calibrate.Native, calibrate.Transformers, experiment.OpenAI)
+	ask.Choice(f, &c.Engine, "engine", "", "`engine`: %s, a server (default: native if it can)", calibrate.Native, calibrate.Transformers,
+		experiment.OpenAI)
 	f.StringVarP(&c.gpu, "gpu", "g", "", "`GPU` of the table (default: the one found here)")
 	ask.Choice(f, &c.Device, "device", "", "`device`: %s (default: a GPU)", "cuda", "cpu")
 	f.Var(ask.FormatFlag(&c.dtype), "dtype", "`format` of products: bf16, fp16 or fp32 (default: bf16; cpu: fp32)")

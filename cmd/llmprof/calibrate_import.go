@@ -53,8 +53,9 @@ func (a *app) importTables(c *fitting) error {
 	source.Files = found.Files
 	c.GPU = &g
 	f, err := calibrate.FitImport(&calibrate.Import{
-		Rows: found.Rows, Tables: source, Engine: c.Engine, Kernels: strings.Join(found.Versions, ", "), Device: strings.Join(found.Devices, ", "),
-		Name: c.called(), Version: versionText(), Made: time.Now().UTC().Truncate(time.Second), Notes: found.Notes, Launched: found.Launched,
+		Rows: found.Rows, Tables: source, Engine: c.Engine, Kernels: strings.Join(found.Versions, ", "),
+		Device: strings.Join(found.Devices, ", "),
+		Name:   c.called(), Version: versionText(), Made: time.Now().UTC().Truncate(time.Second), Notes: found.Notes, Launched: found.Launched,
 	}, &g)
 	if err != nil {
 		return err
@@ -70,7 +71,8 @@ func sourceOf(path, given string) (s hardware.Tables, err error) {
 		if len(parts) != 3 {
 			return s, usage("--source %.60q: want NAME,VERSION,LICENCE, as aiconfigurator-core,0.12.0,Apache-2.0", given)
 		}
-		return hardware.Tables{Package: strings.TrimSpace(parts[0]), Version: strings.TrimSpace(parts[1]), Licence: strings.TrimSpace(parts[2])}, nil
+		return hardware.Tables{Package: strings.TrimSpace(parts[0]), Version: strings.TrimSpace(parts[1]), Licence: strings.TrimSpace(parts[2])},
+			nil
 	}
 	dir, err := filepath.Abs(path)
 	if err != nil {
@@ -92,7 +94,8 @@ func sourceOf(path, given string) (s hardware.Tables, err error) {
 func inside(path, metadata string) bool {
 	name, _, _ := strings.Cut(filepath.Base(filepath.Dir(metadata)), "-")
 	abs, err := filepath.Abs(path)
-	return err == nil && strings.HasPrefix(abs+string(os.PathSeparator), filepath.Join(filepath.Dir(filepath.Dir(metadata)), name)+string(os.PathSeparator))
+	return err == nil && strings.HasPrefix(abs+string(os.PathSeparator),
+		filepath.Join(filepath.Dir(filepath.Dir(metadata)), name)+string(os.PathSeparator))
 }
 
 // mostMetadata is longer than any METADATA file of a wheel.

@@ -37,7 +37,8 @@ type probe struct {
 // inquire finds out what the server runs.
 func (p *probe) inquire(ctx context.Context) (*calibrate.Served, error) {
 	about, err := openai.Inquire(ctx, openai.Options{
-		BaseURL: p.point.BaseURL, API: p.point.API, Model: p.point.ServedModel, Key: p.lab.Env(measure.KeyVariable), Timeout: openai.DefaultTimeout,
+		BaseURL: p.point.BaseURL, API: p.point.API, Model: p.point.ServedModel, Key: p.lab.Env(measure.KeyVariable),
+		Timeout:     openai.DefaultTimeout,
 		Concurrency: 1, Requests: 1, GenLen: 1,
 	})
 	if err != nil {
@@ -104,7 +105,8 @@ func (p *probe) model(ctx context.Context) (*models.Model, error) {
 	m, err := p.lab.Models.Resolve(ctx, name)
 	switch {
 	case err != nil && p.point.Model == "":
-		return nil, usage("the server's model %q is not known here, so nothing can be fitted to its times: give --model, a built-in name, a hub id or its config.json (%w)", name, err)
+		return nil, usage("the server's model %q is not known here, so nothing can be fitted to its times: give --model, a built-in name, a "+
+			"hub id or its config.json (%w)", name, err)
 	case err != nil:
 		return nil, wrong(err)
 	}
@@ -214,7 +216,8 @@ func (p *probe) stopped(rows *calibrate.ServedFile, all int) {
 		p.say(fmt.Sprintf("stopped after %d of %d points, of which nothing is kept without --rows", len(rows.Points), all))
 		return
 	}
-	p.say(fmt.Sprintf("stopped: %s has %d of %d points; the same command goes on there, and --rows %s alone fits those", p.rows, len(rows.Points), all, p.rows))
+	p.say(fmt.Sprintf("stopped: %s has %d of %d points; the same command goes on there, and --rows %s alone fits those", p.rows, len(
+		rows.Points), all, p.rows))
 }
 
 func (p *probe) ask(ctx context.Context, x *calibrate.ServedPoint) (*result.Result, error) {
@@ -266,7 +269,8 @@ func take(x *calibrate.ServedPoint, r *result.Result) string {
 		return fmt.Sprintf("%d tokens came in %d parts, so that the time between parts is no step's", tokens, chunks)
 	}
 	x.Seconds = s.ChunkGap.Median
-	if x.Batch == 1 && r.TPOT != nil && x.Seconds < r.TPOT.Median/2 { // a client that was late saw several tokens at once, and no other prompt lies between them
+	// A client that was late saw several tokens at once, and no other prompt lies between them.
+	if x.Batch == 1 && r.TPOT != nil && x.Seconds < r.TPOT.Median/2 {
 		x.Seconds = r.TPOT.Median
 	}
 	return ""

@@ -52,7 +52,8 @@ func (s *serverFit) flags(f *pflag.FlagSet) {
 }
 
 // ofServer are the flags that have a meaning for a server alone.
-var ofServer = []string{"base-url", "model", "served-engine", "served-model", "served-weights", "served-kv", "api", "max-batch", "max-tokens", "seed", "offline"}
+var ofServer = []string{"base-url", "model", "served-engine", "served-model", "served-weights", "served-kv", "api", "max-batch",
+	"max-tokens", "seed", "offline"}
 
 func (s *serverFit) check(c *fitting) error {
 	measuring := []string{"device", "dtype", "python", "cuda-libs", "quick", "shared", "import", "source"}
@@ -210,7 +211,8 @@ func (a *app) sayServed(f *hardware.CalibrationFile, all []calibrate.ServedError
 			a.logf("warning: it predicts held-out points worse than nothing did: let nothing else run on the server, and give --limit more time")
 		}
 		if of.held {
-			f.Notes = append(f.Notes, fmt.Sprintf("%s: %d points, median error %.1f %%; %.1f %% without this calibration", of.name, len(before), 100*is, 100*was))
+			f.Notes = append(f.Notes, fmt.Sprintf("%s: %d points, median error %.1f %%; %.1f %% without this calibration", of.name, len(before),
+				100*is, 100*was))
 		}
 	}
 }

@@ -61,7 +61,8 @@ func (p *paced) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-var heldOutLine = regexp.MustCompile(`(TTFT|TPOT), held out: (\d+) points, median error ([0-9.]+) % without this calibration, ([0-9.]+) % with it`)
+var heldOutLine = regexp.MustCompile(`(TTFT|TPOT), held out: (\d+) points, median error ([0-9.]+) % without this calibration, ([0-9.]+) ` +
+	`% with it`)
 
 // A server of known times is predicted by the calibration that it gave, on points that were
 // held out, and every command takes the file.
@@ -70,7 +71,8 @@ func TestCalibrateServer(t *testing.T) {
 		t.Skip("a calibration takes 11 s: LLMPROF_TEST_LONG=1 runs it")
 	}
 	file := filepath.Join(t.TempDir(), "mine.toml")
-	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", serve(t, &paced{model: "llama3.2-1b"}), "-g", "h200", "--offline",
+	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", serve(t, &paced{model: "llama3.2-1b"}), "-g", "h200",
+		"--offline",
 		"--limit", "10s", "--max-batch", "8", "--max-tokens", "2048", "-o", file)
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, stderr)
@@ -134,13 +136,15 @@ func TestCalibrateServerDies(t *testing.T) {
 	rows, file := filepath.Join(t.TempDir(), "rows.jsonl"), filepath.Join(t.TempDir(), "mine.toml")
 	dying := &paced{model: "llama3.2-1b", quick: 4}
 	dying.left.Store(90)
-	args := []string{"calibrate", "--engine", "openai", "--base-url", serve(t, dying), "-g", "h200", "--offline", "--max-batch", "2", "--max-tokens", "512", "--rows", rows}
+	args := []string{"calibrate", "--engine", "openai", "--base-url", serve(t, dying), "-g", "h200", "--offline", "--max-batch", "2",
+		"--max-tokens", "512", "--rows", rows}
 	got := try(t, args...)
 	kept, err := calibrate.ReadServed(rows)
 	if err != nil || got.code != 1 || len(kept.Points) < 8 || len(kept.Points) > 28 || got.stdout != "" {
 		t.Fatalf("exit %d, %+v, %v: %s", got.code, kept, err, got.stderr)
 	}
-	if want := fmt.Sprintf("stopped: %s has %d of 30 points; the same command goes on there, and --rows %s alone fits those", rows, len(kept.Points), rows); !strings.Contains(got.stderr, want) {
+	if want := fmt.Sprintf("stopped: %s has %d of 30 points; the same command goes on there, and --rows %s alone fits those", rows,
+		len(kept.Points), rows); !strings.Contains(got.stderr, want) {
 		t.Errorf("%s lacks %q", got.stderr, want)
 	}
 	text, err := os.ReadFile(rows)
@@ -151,7 +155,8 @@ func TestCalibrateServerDies(t *testing.T) {
 	}
 	alone := try(t, "calibrate", "--rows", rows, "-o", file)
 	f, err := hardware.ReadCalibration(file)
-	if alone.code != 0 || err != nil || f.Engine != "vllm" || !slices.Contains(f.Notes, fmt.Sprintf("%d of 30 points were measured", len(kept.Points))) {
+	if alone.code != 0 || err != nil || f.Engine != "vllm" ||
+		!slices.Contains(f.Notes, fmt.Sprintf("%d of 30 points were measured", len(kept.Points))) {
 		t.Fatalf("exit %d, %v: %s\n%+v", alone.code, err, alone.stderr, f)
 	}
 	if testkit.Brief() {
@@ -165,7 +170,8 @@ func TestCalibrateServerDies(t *testing.T) {
 	if again := try(t, "calibrate", "--rows", rows, "--name", "h200-sxm-141gb"); again.code != 0 || again.stdout != whole.stdout {
 		t.Errorf("fitted again: exit %d: %s\n%s\nwant\n%s", again.code, again.stderr, again.stdout, whole.stdout)
 	}
-	if other := try(t, append(args, "--max-tokens", "1024")...); other.code == 0 || !strings.Contains(other.stderr, "has points of a server with plan") {
+	if other := try(t, append(args, "--max-tokens", "1024")...); other.code == 0 ||
+		!strings.Contains(other.stderr, "has points of a server with plan") {
 		t.Errorf("another plan: exit %d: %s", other.code, other.stderr)
 	}
 }
@@ -173,7 +179,8 @@ func TestCalibrateServerDies(t *testing.T) {
 // Ctrl-C in the midst of the points leaves no file.
 func TestCalibrateServerInterrupted(t *testing.T) {
 	dir := t.TempDir()
-	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", serve(t, &paced{model: "llama3.2-1b"}), "-g", "h200", "--offline", "-o", filepath.Join(dir, "mine.toml"))
+	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", serve(t, &paced{model: "llama3.2-1b"}), "-g", "h200",
+		"--offline", "-o", filepath.Join(dir, "mine.toml"))
 	testkit.Must(t, cmd.Start())
 	time.Sleep(2 * time.Second)
 	_ = cmd.Process.Signal(os.Interrupt)
@@ -206,7 +213,8 @@ func TestCalibrateLlamaServer(t *testing.T) {
 	host, port, _ := net.SplitHostPort(addr)
 	testkit.Must(t, l.Close())
 	dir := t.TempDir()
-	server := exec.Command(python, "../../measure/openai/testdata/llamacpp.py", filepath.Join(dir, "tiny.gguf"), host, port, "4", "the", "of", "and", "to")
+	server := exec.Command(python, "../../measure/openai/testdata/llamacpp.py", filepath.Join(dir, "tiny.gguf"), host, port, "4", "the", "of",
+		"and", "to")
 	testkit.Must(t, server.Start())
 	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
 	for range 300 {
@@ -221,7 +229,8 @@ func TestCalibrateLlamaServer(t *testing.T) {
 	config := filepath.Join(dir, "config.json")
 	testkit.Must(t, os.WriteFile(config, []byte(tinyServed), 0o644))
 	file := filepath.Join(dir, "mine.toml")
-	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", "http://"+addr, "--model", config, "--served-weights", "fp32",
+	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", "http://"+addr, "--model", config, "--served-weights",
+		"fp32",
 		"-g", "my-cpu", "--hardware", "testdata/cpu.toml", "--offline", "--limit", "8s", "--max-batch", "4", "--max-tokens", "1024", "-o", file)
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, stderr)
@@ -231,7 +240,8 @@ func TestCalibrateLlamaServer(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), `engine = "llama.cpp"`) {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	cmd, stdout, stderr := program(t, "estimate", "--model", config, "-g", "my-cpu", "--hardware", "testdata/cpu.toml", "--engine", "llama.cpp",
+	cmd, stdout, stderr := program(t, "estimate", "--model", config, "-g", "my-cpu", "--hardware", "testdata/cpu.toml", "--engine",
+		"llama.cpp",
 		"--weights", "fp32", "--prompt-len", "256", "--gen-len", "32", "--calibration", file)
 	if err := cmd.Run(); err != nil || !strings.Contains(stdout.String(), "TTFT") {
 		t.Errorf("%v: %s%s", err, stdout, stderr)

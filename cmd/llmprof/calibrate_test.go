@@ -70,10 +70,12 @@ func TestCalibrate(t *testing.T) {
 	dir := t.TempDir()
 	table, rows, file := filepath.Join(dir, "cpu.toml"), filepath.Join(dir, "rows.jsonl"), filepath.Join(dir, "mine.toml")
 	testkit.Must(t, os.WriteFile(table, []byte(processorTOML), 0o644))
-	args := []string{"calibrate", "--engine", "transformers", "--device", "cpu", "--quick", "--tp", "2", "--hardware", table, "--gpu", "this-cpu", "--python", py, "--rows", rows, "-o", file}
+	args := []string{"calibrate", "--engine", "transformers", "--device", "cpu", "--quick", "--tp", "2", "--hardware", table, "--gpu",
+		"this-cpu", "--python", py, "--rows", rows, "-o", file}
 
 	stop := &interrupter{at: "[9/"}
-	if code := run(args, nil, &bytes.Buffer{}, stop, os.Getenv); code != 130 || !strings.Contains(stop.String(), "the same command with --engine transformers goes on there") {
+	if code := run(args, nil, &bytes.Buffer{}, stop, os.Getenv); code != 130 ||
+		!strings.Contains(stop.String(), "the same command with --engine transformers goes on there") {
 		t.Fatalf("interrupted: exit %d: %s", code, stop)
 	}
 	if _, err := os.Stat(file); err == nil {
@@ -103,7 +105,8 @@ func TestCalibrate(t *testing.T) {
 	for i := range after.Rows {
 		kinds[after.Rows[i].Kind]++
 	}
-	for _, kind := range []calibrate.Kind{calibrate.GEMM, calibrate.AttentionPrefill, calibrate.AttentionDecode, calibrate.RMSNorm, calibrate.Activation,
+	for _, kind := range []calibrate.Kind{calibrate.GEMM, calibrate.AttentionPrefill, calibrate.AttentionDecode, calibrate.RMSNorm,
+		calibrate.Activation,
 		calibrate.Read, calibrate.Copy, calibrate.EagerLaunch, calibrate.EagerStep, calibrate.AllReduce, calibrate.Sustained} {
 		if kinds[kind] == 0 {
 			t.Errorf("no row of %s: %s", kind, errs.String())
@@ -125,7 +128,8 @@ func TestCalibrate(t *testing.T) {
 	if want, err := os.ReadFile(file); err != nil || again.code != 0 || again.stdout != string(want) {
 		t.Errorf("fitted again: exit %d, %v: %s\n%s", again.code, err, again.stderr, again.stdout)
 	}
-	got := try(t, "estimate", "--model", "llama3.2-1b", "--gpu", "this-cpu", "--hardware", table, "--calibration", file, "--engine", "transformers", "--weights", "fp32", "--format", "json")
+	got := try(t, "estimate", "--model", "llama3.2-1b", "--gpu", "this-cpu", "--hardware", table, "--calibration", file, "--engine",
+		"transformers", "--weights", "fp32", "--format", "json")
 	if got.code != 0 || !strings.Contains(got.stdout, `"name": "mine"`) {
 		t.Errorf("estimate: exit %d: %s%s", got.code, got.stderr, got.stdout)
 	}
@@ -182,7 +186,8 @@ func TestRefit(t *testing.T) {
 	for line := range strings.Lines(string(text)) {
 		checkSchema(t, s, line)
 	}
-	if got := try(t, "calibrate", "--rows", rows, "--gpu", "a100"); got.code != 1 || !strings.Contains(got.stderr, "the rows are of h200-sxm-141gb, not of a100-sxm-80gb") {
+	if got := try(t, "calibrate", "--rows", rows, "--gpu", "a100"); got.code != 1 ||
+		!strings.Contains(got.stderr, "the rows are of h200-sxm-141gb, not of a100-sxm-80gb") {
 		t.Errorf("another GPU: exit %d: %s", got.code, got.stderr)
 	}
 }

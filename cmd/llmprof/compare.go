@@ -155,7 +155,8 @@ func describe(flags *pflag.FlagSet, word string) (flag string, err error) {
 	} else {
 		flag = "gpu"
 		if flags.Changed("gpu") && flags.Lookup("gpu").Value.String() != "" {
-			return "", fmt.Errorf("%q is the second GPU, or no word of a deployment: want a GPU, tp2, pp2, ep8, dp2, b48, in1024, out128, a scheme, an engine, or flag=value", word)
+			return "", fmt.Errorf("%q is the second GPU, or no word of a deployment: want a GPU, tp2, pp2, ep8, dp2, b48, in1024, out128, a "+
+				"scheme, an engine, or flag=value", word)
 		}
 	}
 	switch {
@@ -199,5 +200,6 @@ func fileSide(file string) (s view.Side, err error) {
 		}
 		return view.MeasuredSide(file, r), nil
 	}
-	return s, errors.New(file + ": want an estimate (llmprof estimate --format json) or a result of llmprof measure, but its schema is " + fmt.Sprintf("%.60q", head.Schema))
+	return s, errors.New(file + ": want an estimate (llmprof estimate --format json) or a result of llmprof measure, but its schema is " +
+		fmt.Sprintf("%.60q", head.Schema))
 }

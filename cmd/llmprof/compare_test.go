@@ -16,7 +16,8 @@ import (
 // an estimate that was written as JSON is the same side as the estimate.
 func TestCompare(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "estimate.json")
-	got := try(t, "estimate", "--model", "llama3.1-8b", "--gpu", "h200", "--tp", "2", "--batch", "8", "--weights", "fp8", "--engine", "vllm", "--format", "json")
+	got := try(t, "estimate", "--model", "llama3.1-8b", "--gpu", "h200", "--tp", "2", "--batch", "8", "--weights", "fp8", "--engine", "vllm",
+		"--format", "json")
 	if got.code != 0 {
 		t.Fatal(got.stderr)
 	}
@@ -78,15 +79,15 @@ func TestCompareImpossible(t *testing.T) {
 // What is no deployment is said, and no figure is made of it.
 func TestCompareRefuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"h100":                           "want two deployments",
-		"h100 h200,tp3q":                 "tp3q",
-		"h100 h101":                      "did you mean",
-		"h100 a100,l4":                   "second GPU",
-		"h100 h200,nonsense=3":           "no flag --nonsense",
-		"h100 h200,rate=3":               "compare takes no load",
-		"h100 h200,b2,b3":                "\"b3\" gives --batch again",
-		"h100 h200,fp8,bf16":             "\"bf16\" gives --weights again",
-		"h100 ../../go.mod":              "no estimate and no result",
+		"h100":                                "want two deployments",
+		"h100 h200,tp3q":                      "tp3q",
+		"h100 h101":                           "did you mean",
+		"h100 a100,l4":                        "second GPU",
+		"h100 h200,nonsense=3":                "no flag --nonsense",
+		"h100 h200,rate=3":                    "compare takes no load",
+		"h100 h200,b2,b3":                     "\"b3\" gives --batch again",
+		"h100 h200,fp8,bf16":                  "\"bf16\" gives --weights again",
+		"h100 ../../go.mod":                   "no estimate and no result",
 		"h100 ../../docs/schema/plan.v1.json": "want an estimate",
 	} {
 		words := []string{"compare", "--model", "llama3.1-8b"}

@@ -159,7 +159,8 @@ func commands(doc string) (lines []string) {
 
 // onGPU are the commands that need a GPU, a server, a cluster or a Python: of these, flags and
 // their values are checked.
-var onGPU = regexp.MustCompile(`^llmprof (measure|run|serve|gpus detect|validate .*--live|validate .*--device|calibrate( |$)|.*--submit slurm)`)
+var onGPU = regexp.MustCompile(`^llmprof (measure|run|serve|gpus detect|validate .*--live|validate .*--device|calibrate( |$)|.*--submit ` +
+	`slurm)`)
 
 // TestDocumentCommands runs every command that documents show without its output;
 // TestDocumentOutput runs the others.
@@ -206,7 +207,8 @@ func belongings(root, dir string, rows []byte) error {
 		os.Symlink(filepath.Join(root, "hardware", "calibrations", "h200-sxm-141gb.toml"), filepath.Join(dir, "mine.toml")),
 		os.Symlink(filepath.Join(root, "experiments"), filepath.Join(dir, "experiments")),
 		os.Mkdir(filepath.Join(dir, "mine"), 0o755),
-		os.WriteFile(filepath.Join(dir, "trace.jsonl"), []byte("{\"time\": 0, \"prompt\": 1024, \"generated\": 16}\n{\"time\": 1, \"prompt\": 512, \"generated\": 32}\n"), 0o644),
+		os.WriteFile(filepath.Join(dir, "trace.jsonl"), []byte(
+			"{\"time\": 0, \"prompt\": 1024, \"generated\": 16}\n{\"time\": 1, \"prompt\": 512, \"generated\": 32}\n"), 0o644),
 		os.Symlink(filepath.Join(root, "experiments", "h200-native", result), filepath.Join(dir, "mine", result)),
 	)
 }

@@ -36,7 +36,8 @@ func TestTerminalEscapes(t *testing.T) {
 	hw := filepath.Join(dir, "evil.toml")
 	testkit.Must(t, os.WriteFile(hw, []byte(evilGPU), 0o600))
 	for _, args := range [][]string{
-		{"gpus", "list", "--hardware", hw}, {"gpus", "list", "--hardware", hw, "--format", "markdown"}, {"gpus", "list", "--hardware", hw, "--format", "csv"},
+		{"gpus", "list", "--hardware", hw}, {"gpus", "list", "--hardware", hw, "--format", "markdown"},
+		{"gpus", "list", "--hardware", hw, "--format", "csv"},
 		{"gpus", "show", "evil", "--hardware", hw}, {"estimate", "--model", "llama3.2-1b", "--gpu", "evil", "--hardware", hw},
 		{"estimate", "--model", "llama3.2-1b", "--gpu", "evil", "--hardware", hw, "--verbose"},
 		{"estimate", "--model", filepath.Join(dir, "no\x1b[31msuch"), "--gpu", "h100", "--offline"},

@@ -68,7 +68,8 @@ func (a *app) estimate() *cobra.Command {
 	q.flags(cmd)
 	cli.Define(cmd, "Load", q.loadFlags)
 	cli.Define(cmd, cli.Hardware, q.SkewFlag)
-	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate", "chunk", "cached-prefix", "ep", "moe-tp", "expert-skew"}, serverFlags...)...)
+	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate", "chunk", "cached-prefix", "ep", "moe-tp",
+		"expert-skew"}, serverFlags...)...)
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { q.estimateFlags(cmd) })
 	cli.Rare(cmd, "color", "binary", "verbose", "top")
 	return cmd
@@ -84,7 +85,8 @@ func (q *question) loadFlags(f *pflag.FlagSet) {
 
 // serverFlags are those of a server that few need.
 var serverFlags = []string{
-	"max-num-seqs", "block-size", "kv-cache-tokens", "watermark", "preemption", "no-async-scheduling", "no-prefix-cache", "kv-offload", "draft-model",
+	"max-num-seqs", "block-size", "kv-cache-tokens", "watermark", "preemption", "no-async-scheduling", "no-prefix-cache", "kv-offload",
+	"draft-model",
 	"routing", "prefill-replicas", "kv-link",
 }
 

@@ -140,7 +140,8 @@ func figures(t *testing.T, args ...string) string {
 	t.Helper()
 	var all map[string]json.RawMessage
 	testkit.Must(t, json.Unmarshal([]byte(try(t, append(args, "--format=json")...).stdout), &all))
-	for _, echo := range []string{"model", "gpu", "parallelism", "workload", "engine", "calibration", "warnings", "flops_count", "sensitivity"} {
+	for _, echo := range []string{"model", "gpu", "parallelism", "workload", "engine", "calibration", "warnings", "flops_count",
+		"sensitivity"} {
 		delete(all, echo)
 	}
 	rest, err := json.Marshal(all)

@@ -94,9 +94,10 @@ func practice(g *hardware.GPU) hardware.Calibration {
 func (a *app) gpusCheck() *cobra.Command {
 	o := &output{}
 	cmd := &cobra.Command{
-		Use:     "check FILE...",
-		Short:   "Check hardware files as --hardware reads them",
-		Long:    "Lay each hardware file over the built-in table and say what it adds, or what is wrong in it\nand where. It fails if any of them does.",
+		Use:   "check FILE...",
+		Short: "Check hardware files as --hardware reads them",
+		Long: "Lay each hardware file over the built-in table and say what it adds, or what is wrong in it\nand where. It fails if any of " +
+			"them does.",
 		Example: "  llmprof gpus check ./hardware.toml",
 		Args:    cli.Needs("FILE", 1, -1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -281,7 +282,8 @@ func thisMachine(ctx context.Context) []device { return detect(ctx, os.DirFS("/"
 
 // target is the kind of GPU that is measured. Where the machine has other kinds too, uuids are those to use. The kind is
 // the one that is called name, else the one that gpus lists; on a processor ("cpu") name describes it.
-func target(ctx context.Context, table *hardware.Table, on, name string, gpus func(context.Context) []device) (g hardware.GPU, uuids []string, err error) {
+func target(ctx context.Context, table *hardware.Table, on, name string, gpus func(context.Context) []device) (g hardware.GPU,
+	uuids []string, err error) {
 	if name != "" {
 		if g, err = table.GPU(name); err != nil {
 			return g, nil, wrong(err)
@@ -292,7 +294,8 @@ func target(ctx context.Context, table *hardware.Table, on, name string, gpus fu
 	}
 	found := gpus(ctx)
 	if len(found) == 0 {
-		return g, nil, errors.New("no GPU found to measure on: neither /proc/driver/nvidia/gpus nor /proc/device-tree/model nor nvidia-smi names one; " +
+		return g, nil, errors.New("no GPU found to measure on: neither /proc/driver/nvidia/gpus nor /proc/device-tree/model nor nvidia-smi " +
+			"names one; " +
 			"--device cpu measures on the processor")
 	}
 	match(table, found)

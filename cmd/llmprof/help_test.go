@@ -27,9 +27,10 @@ func TestHelpExamples(t *testing.T) {
 	t.Chdir(dir)
 	testkit.Must(t, os.Mkdir("one", 0o755))
 	for name, text := range map[string]string{
-		"experiment.toml": "model = \"llama3.1-8b\"\ngrid = {batch = [1, 8]}\n",
-		"config.json":     strings.Replace(tinyLlama, `embeddings": 128`, `embeddings": 16384`, 1), filepath.Join("one", "config.json"): tinyLlama,
-		"hardware.toml": "[gpu.h100-sxm-80gb]\nprice = \"2.1 $/h\"\nprice_source = \"the example\"\n",
+		"experiment.toml":                   "model = \"llama3.1-8b\"\ngrid = {batch = [1, 8]}\n",
+		"config.json":                       strings.Replace(tinyLlama, `embeddings": 128`, `embeddings": 16384`, 1),
+		filepath.Join("one", "config.json"): tinyLlama,
+		"hardware.toml":                     "[gpu.h100-sxm-80gb]\nprice = \"2.1 $/h\"\nprice_source = \"the example\"\n",
 	} {
 		testkit.Must(t, os.WriteFile(name, []byte(text), 0o644))
 	}

@@ -40,15 +40,23 @@ func hostile(t *testing.T) map[string]string {
 	}
 	whole := wholeResult(t)
 	return map[string]string{
-		"list.toml": "a = " + twice(100_000, "[", "", "]"), "open.toml": "a = " + strings.Repeat("[", 200_000), "table.toml": "a = " + twice(50_000, "{a=", "1", "}"),
-		"dotted.toml": "a" + strings.Repeat(".a", 100_000) + " = 1", "header.toml": "[a" + strings.Repeat(".a", 100_000) + "]", "string.toml": `a = ["""x"""", ` + strings.Repeat("[", 100_000),
-		"keys.toml": many(4000, "unknown%d = 1\n"), "tables.toml": strings.Repeat("[[points]]\nbatch = 1\n", 40_000), "dots.toml": many(1500, "k%d"+strings.Repeat(".a", 60)+" = 1\n"),
+		"list.toml": "a = " + twice(100_000, "[", "", "]"), "open.toml": "a = " + strings.Repeat("[", 200_000),
+		"table.toml":  "a = " + twice(50_000, "{a=", "1", "}"),
+		"dotted.toml": "a" + strings.Repeat(".a", 100_000) + " = 1", "header.toml": "[a" + strings.Repeat(".a", 100_000) + "]",
+		"string.toml": `a = ["""x"""", ` + strings.Repeat("[", 100_000),
+		"keys.toml":   many(4000, "unknown%d = 1\n"), "tables.toml": strings.Repeat("[[points]]\nbatch = 1\n", 40_000),
+		"dots.toml": many(1500, "k%d"+strings.Repeat(".a", 60)+" = 1\n"),
 		"long.toml": "a = {" + many(4000, "k%d = 1, ") + "}", "gpus.toml": many(100_000, "[gpu.g%d]\n"),
-		"list.yaml": "a: " + strings.Repeat("[", 200_000), "both.yaml": "a: " + twice(100_000, "[", "", "]"), "table.yaml": twice(40_000, "{a: ", "1", "}"),
-		"dashes.yaml": strings.Repeat("- ", 100_000) + "a", "keys.yaml": many(4000, "unknown%d: 1\n"), "tags.yaml": "a: " + strings.Repeat("!a ", 60_000) + "1",
-		"flat.yaml": "a: [" + strings.Repeat("1,", 500_000) + "]", "aliases.yaml": "a0: &a0 [x]\n" + many(11, "b%d: 1\n") + "a1: &a1 [" + strings.Repeat("*a0,", 5000) + "]\na2: [" + strings.Repeat("*a1,", 5000) + "]\n",
-		"list.json": `{"a":` + twice(100_000, "[", "", "]") + "}", "open.json": `{"a":` + strings.Repeat("[", 200_000), "table.json": twice(40_000, `{"a":`, "1", "}"),
-		"keys.json": "{" + many(4000, `"unknown%d":1,`) + `"a":1}`, "numbers.json": `{"a":[` + strings.Repeat("1,", 5_000_000) + "1]}",
+		"list.yaml": "a: " + strings.Repeat("[", 200_000), "both.yaml": "a: " + twice(100_000, "[", "", "]"),
+		"table.yaml":  twice(40_000, "{a: ", "1", "}"),
+		"dashes.yaml": strings.Repeat("- ", 100_000) + "a", "keys.yaml": many(4000, "unknown%d: 1\n"),
+		"tags.yaml": "a: " + strings.Repeat("!a ", 60_000) + "1",
+		"flat.yaml": "a: [" + strings.Repeat("1,", 500_000) + "]",
+		"aliases.yaml": "a0: &a0 [x]\n" + many(11, "b%d: 1\n") + "a1: &a1 [" + strings.Repeat("*a0,", 5000) + "]\na2: [" + strings.Repeat("*a1,",
+			5000) + "]\n",
+		"list.json": `{"a":` + twice(100_000, "[", "", "]") + "}", "open.json": `{"a":` + strings.Repeat("[", 200_000),
+		"table.json": twice(40_000, `{"a":`, "1", "}"),
+		"keys.json":  "{" + many(4000, `"unknown%d":1,`) + `"a":1}`, "numbers.json": `{"a":[` + strings.Repeat("1,", 5_000_000) + "1]}",
 		"reasons.json":  strings.Replace(whole, `"reasons": {`, `"reasons": {`+many(200_000, `"r%d":"x",`)+`"r0":"x",`, 1),
 		"samples.json":  strings.Replace(whole, `"samples": [`, `"samples": [`+strings.Repeat("-1,", 4_900_000), 1),
 		"warnings.json": strings.Replace(whole, `"warnings": [`, `"warnings": [`+strings.Repeat(`"x",`, 4_900_000)+`1,`, 1),
@@ -242,7 +250,8 @@ func TestLargestResult(t *testing.T) {
 	}
 	forgetPeak(t)
 	for _, folder := range []string{plain, packed} {
-		for _, args := range [][]string{{"results", "list", folder}, {"aggregate", "--results", folder, r.ID}, {"results", "show", r.ID, "--results", folder}} {
+		for _, args := range [][]string{{"results", "list", folder}, {"aggregate", "--results", folder, r.ID},
+			{"results", "show", r.ID, "--results", folder}} {
 			bounded(t, 0, args...)
 		}
 	}

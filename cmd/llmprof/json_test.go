@@ -143,8 +143,10 @@ func TestCheckSchema(t *testing.T) {
 func TestServingSchemas(t *testing.T) {
 	for _, x := range []struct{ schema, line string }{
 		{"simulate.v1.json", "simulate --model llama3.1-8b --gpu h200 --rate 2,8 --requests 50"},
-		{"simulate.v1.json", "simulate --model deepseek-v3 --gpu h200 --tp 8 --concurrency 4 --requests 20 --gen-len 1 --speculative-tokens 2 --acceptance 0.8"},
-		{"simulate.v1.json", "simulate --model qwen3-30b-a3b --gpu h100 --dp 2 --routing least-loaded --prefill-replicas 1 --rate 3 --requests 50 --scheduler sglang"},
+		{"simulate.v1.json", "simulate --model deepseek-v3 --gpu h200 --tp 8 --concurrency 4 --requests 20 --gen-len 1 --speculative-tokens 2 " +
+			"--acceptance 0.8"},
+		{"simulate.v1.json", "simulate --model qwen3-30b-a3b --gpu h100 --dp 2 --routing least-loaded --prefill-replicas 1 --rate 3 " +
+			"--requests 50 --scheduler sglang"},
 		{"estimate.v1.json", "estimate --model llama3.1-8b --gpu h200 --rate 5"},
 		{"estimate.v1.json", "estimate --model qwen3-32b --gpu mi355x --weights fp8 --kv fp8 --prompt-len 2048 --gen-len 512 --rate 3.90625"},
 		{"estimate.v1.json", "estimate --model llama3.1-8b --gpu h200 --concurrency 4"},

@@ -77,7 +77,8 @@ type loadLine struct {
 }
 
 func lineOf(r *result.Result) loadLine {
-	return loadLine{r.Model.Name, r.Serving.Endpoint, fmt.Sprintf("%d + %d tokens", r.Workload.PromptLen, r.Workload.GenLen), r.Serving.RateHz != nil}
+	return loadLine{r.Model.Name, r.Serving.Endpoint, fmt.Sprintf("%d + %d tokens", r.Workload.PromptLen, r.Workload.GenLen),
+		r.Serving.RateHz != nil}
 }
 
 // parts name the line, with how requests came last.
@@ -178,7 +179,8 @@ const refinements = 3
 
 // searchKnee measures rates until the knee is found: the largest rate that a server answers without being saturated.
 // It gives the results in the order of their rates.
-func (a *app) searchKnee(ctx context.Context, t *trial, measure func([]experiment.Point) ([]*result.Result, error)) ([]*result.Result, error) {
+func (a *app) searchKnee(ctx context.Context, t *trial, measure func([]experiment.Point) ([]*result.Result, error)) ([]*result.Result,
+	error) {
 	var all []*result.Result
 	var light serving.Light
 	slo, err := openai.ParseSLO(t.point.SLO)
@@ -206,7 +208,8 @@ func (a *app) searchKnee(ctx context.Context, t *trial, measure func([]experimen
 
 // kneeText says where the knee is, and what that means.
 func kneeText(knee float64, span [2]float64, limited bool) string {
-	means := fmt.Sprintf("the median TTFT is at most %d times, the median TPOT at most %d times that at %g/s", serving.LongerTTFT, serving.LongerTPOT, span[0])
+	means := fmt.Sprintf("the median TTFT is at most %d times, the median TPOT at most %d times that at %g/s", serving.LongerTTFT,
+		serving.LongerTPOT, span[0])
 	if limited {
 		means = fmt.Sprintf("%.0f %% of the requests are within --slo", 100*serving.Within)
 	}

@@ -84,7 +84,8 @@ func TestMeasureReplicas(t *testing.T) {
 	}
 	var out, errs bytes.Buffer
 	code := run([]string{"measure", "--model", dir, "--python", py, "--random-weights", "--device", "cpu", "--dtype", "fp32", "--eager",
-		"--prompt-len", "6", "--gen-len", "3", "--batch", "2", "--replicas", "2", "--warmup", "1", "--repeats", "2", "--ttft", "--ttlt", "--save-outputs",
+		"--prompt-len", "6", "--gen-len", "3", "--batch", "2", "--replicas", "2", "--warmup", "1", "--repeats", "2", "--ttft", "--ttlt",
+		"--save-outputs",
 		"--prompts", filepath.Join(dir, "prompts.jsonl"), "--results", dir, "--format", "json"}, nil, &out, &errs, os.Getenv)
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errs.String())

@@ -28,15 +28,19 @@ func writeSynthetic(dir string) error {
 	delete(r.Reasons, "operators")
 	r.Operators = &result.Operators{How: "synthetic: made up for tests, not measured"}
 	if r.Operators.Prefill, err = syntheticPhase(0, 24e-3, map[string][]string{"rotary": {"kv_write"}}, []syntheticOp{
-		{"embedding", 1, 8e-6}, {"input_layernorm", 32, 4e-4}, {"qkv_proj", 32, 2.4e-3}, {"rotary", 32, 4e-4}, {"attention", 32, 1.5e-3}, {"o_proj", 32, 1.6e-3},
-		{"post_attention_layernorm", 32, 4e-4}, {"gate_up_proj", 32, 10e-3}, {"activation", 32, 9e-4}, {"down_proj", 32, 5e-3}, {"norm", 1, 5e-6}, {"lm_head", 1, 3e-4}, {"sampling", 1, 1e-5},
+		{"embedding", 1, 8e-6}, {"input_layernorm", 32, 4e-4}, {"qkv_proj", 32, 2.4e-3}, {"rotary", 32, 4e-4}, {"attention", 32, 1.5e-3},
+		{"o_proj", 32, 1.6e-3},
+		{"post_attention_layernorm", 32, 4e-4}, {"gate_up_proj", 32, 10e-3}, {"activation", 32, 9e-4}, {"down_proj", 32, 5e-3}, {"norm", 1, 5e-6},
+		{"lm_head", 1, 3e-4}, {"sampling", 1, 1e-5},
 	}); err != nil {
 		return err
 	}
 	if r.Operators.Decode, err = syntheticPhase(1087, 4.8e-3, map[string][]string{
-		"qkv_proj": {"input_layernorm"}, "attention": {"rotary", "kv_write"}, "gate_up_proj": {"post_attention_layernorm", "activation"}, "lm_head": {"norm"},
+		"qkv_proj": {"input_layernorm"}, "attention": {"rotary", "kv_write"}, "gate_up_proj": {"post_attention_layernorm", "activation"},
+		"lm_head": {"norm"},
 	}, []syntheticOp{
-		{"embedding", 1, 4e-6}, {"qkv_proj", 32, 5e-4}, {"attention", 32, 3e-4}, {"o_proj", 32, 2e-4}, {"gate_up_proj", 32, 2e-3}, {"down_proj", 32, 1e-3}, {"lm_head", 1, 2.5e-4}, {"sampling", 1, 6e-6},
+		{"embedding", 1, 4e-6}, {"qkv_proj", 32, 5e-4}, {"attention", 32, 3e-4}, {"o_proj", 32, 2e-4}, {"gate_up_proj", 32, 2e-3},
+		{"down_proj", 32, 1e-3}, {"lm_head", 1, 2.5e-4}, {"sampling", 1, 6e-6},
 	}); err != nil {
 		return err
 	}

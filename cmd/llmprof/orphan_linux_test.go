@@ -46,7 +46,8 @@ func around(t *testing.T, start string) (file, word string) {
 	word = "LLMPROF_TEST_WORD=" + addr
 	command := fmt.Sprintf("%s %s=%s sh -c '%s %s & wait'", word, asServer, addr, start, os.Args[0])
 	file = filepath.Join(t.TempDir(), "around.toml")
-	text := fmt.Sprintf("model = \"llama3.2-1b\"\nengine = \"openai\"\nbase_url = \"http://%s\"\nengine_cmd = %s\nprompt_len = 12\ngen_len = 4\n"+
+	text := fmt.Sprintf("model = \"llama3.2-1b\"\nengine = \"openai\"\nbase_url = \"http://%s\"\nengine_cmd = %s\nprompt_len = 12\ngen_len "+
+		"= 4\n"+
 		"requests = 1000000\nenergy = false\n", addr, quoted(t, command))
 	testkit.Must(t, os.WriteFile(file, []byte(text), 0o644))
 	t.Cleanup(func() {
@@ -102,7 +103,8 @@ func TestLeftServerIsNamed(t *testing.T) {
 	again, _, stderr := program(t, args...)
 	_ = again.Run()
 	for _, want := range []string{
-		fmt.Sprintf("process %d (%s) of an llmprof that has ended (process %d) still runs; end it with: kill -- -%d", left[0], os.Args[0], cmd.Process.Pid, left[0]),
+		fmt.Sprintf("process %d (%s) of an llmprof that has ended (process %d) still runs; end it with: kill -- -%d", left[0], os.Args[0],
+			cmd.Process.Pid, left[0]),
 		"ended in the middle of a run here", "a server answers there before this one is started",
 	} {
 		if !strings.Contains(stderr.String(), want) {

@@ -161,7 +161,8 @@ func writeList[T any](a *app, o *output, all []T, table func([]T) render.Table, 
 }
 
 // checkFiles writes what is found in each of some files, and fails where any is not as it should be.
-func checkFiles[T any](a *app, o *output, files []string, failure string, check func(file string) (found T, ok bool), page func([]T) *render.Document, table func([]T) *render.Table) error {
+func checkFiles[T any](a *app, o *output, files []string, failure string, check func(file string) (found T, ok bool),
+	page func([]T) *render.Document, table func([]T) *render.Table) error {
 	checks, failed := make([]T, len(files)), 0
 	for i, file := range files {
 		var ok bool
@@ -170,7 +171,8 @@ func checkFiles[T any](a *app, o *output, files []string, failure string, check 
 		}
 	}
 	err := o.write(a, forms{
-		page: func() *render.Document { return page(checks) }, table: func() *render.Table { return table(checks) }, data: func() any { return checks },
+		page: func() *render.Document { return page(checks) }, table: func() *render.Table { return table(checks) },
+		data: func() any { return checks },
 	})
 	if err == nil && failed > 0 {
 		err = fmt.Errorf(failure, failed, len(files))

@@ -149,7 +149,8 @@ func checks(r *plan.Row, q *plan.Request) []string {
 	case rate > 0:
 		load = fmt.Sprintf("--rate %.4g --requests %d", rate, max(int(120*rate), 32)) // two minutes
 	}
-	return []string{fmt.Sprintf("llmprof measure --engine openai --base-url http://127.0.0.1:8000/v1 --model %s %s --prompt-len %s --gen-len %s",
+	return []string{fmt.Sprintf("llmprof measure --engine openai --base-url http://127.0.0.1:8000/v1 --model %s %s --prompt-len %s "+
+		"--gen-len %s",
 		printable.ShellWord(printable.Operand(checkpoint(r.Card))), load, lengthsOf(&q.Prompt), lengthsOf(&q.Gen))}
 }
 

@@ -104,7 +104,8 @@ func estimateOf(t *testing.T, args []string) (e estimated) {
 	}
 	var all map[string]json.RawMessage
 	testkit.Must(t, json.Unmarshal([]byte(got.stdout), &all))
-	for key, to := range map[string]any{"gpu": &e.GPU, "workload": &e.Workload, "ttft_s": &e.TTFT, "ttlt_s": &e.TTLT, "energy_j": &e.Energy, "cost_usd": &e.Cost} {
+	for key, to := range map[string]any{"gpu": &e.GPU, "workload": &e.Workload, "ttft_s": &e.TTFT, "ttlt_s": &e.TTLT, "energy_j": &e.Energy,
+		"cost_usd": &e.Cost} {
 		testkit.Must(t, json.Unmarshal(all[key], to))
 	}
 	return e
@@ -243,7 +244,8 @@ func TestPlanRefuses(t *testing.T) {
 
 // The command that checks a plan is one of this program.
 func TestPlanChecks(t *testing.T) {
-	for _, args := range []string{"llama3.1-8b --gpus h100 --rate 8", "llama3.1-8b --gpus h100 --concurrency 16", "llama3.1-8b --gpus h100 --tps 500", "llama3.1-8b --gpus h100 --max-gpus 1"} {
+	for _, args := range []string{"llama3.1-8b --gpus h100 --rate 8", "llama3.1-8b --gpus h100 --concurrency 16",
+		"llama3.1-8b --gpus h100 --tps 500", "llama3.1-8b --gpus h100 --max-gpus 1"} {
 		p := planJSON(t, 0, args)
 		if len(p.Check) == 0 {
 			t.Errorf("%s: nothing checks it", args)

@@ -61,13 +61,16 @@ func (a *app) plot() *cobra.Command {
 	}
 	cmd.AddCommand(
 		a.drawingCommand("roofline", "Draw every operator under the roofs of the GPU",
-			"Draw FLOPs by time over FLOPs by memory traffic of every operator, under what the GPU can do\nat its data-sheet peaks and what its kernels achieve.", a.ofEstimate(drawRoofline)),
+			"Draw FLOPs by time over FLOPs by memory traffic of every operator, under what the GPU can do\nat its data-sheet peaks and what its "+
+				"kernels achieve.", a.ofEstimate(drawRoofline)),
 		a.drawingCommand("breakdown", "Draw what parameters, FLOPs, traffic, time and energy are made of",
-			"Draw bars of the parameters, and of FLOPs, memory traffic, time and energy of either phase, by\ngroups of operators.", a.ofEstimate(drawBreakdown)),
+			"Draw bars of the parameters, and of FLOPs, memory traffic, time and energy of either phase, by\ngroups of operators.",
+			a.ofEstimate(drawBreakdown)),
 		a.drawingCommand("memory", "Draw the memory of a GPU over batch or context",
 			"Draw what the memory of a GPU is used for over batch or context, and how much fits.", a.drawMemory),
 		a.drawingCommand("sweep", "Draw TTFT and TPOT over batch, context or tensor parallelism",
-			"Draw TTFT and TPOT over batch, context or tensor parallelism, of one or several GPUs or models\n(names with commas between).", a.drawSweep),
+			"Draw TTFT and TPOT over batch, context or tensor parallelism, of one or several GPUs or models\n(names with commas between).",
+			a.drawSweep),
 	)
 	return cmd
 }
@@ -110,7 +113,8 @@ func (d *drawing) outputFlags(f *pflag.FlagSet, name string) {
 	ask.Choice(f, &d.kind, "format", "", "`form` of the "+what+": %s (default: what FILE ends in)", d.forms()...)
 	switch name {
 	case "roofline":
-		f.StringVar(&d.measured, "measured", "", "`FILE` of measured operators: a trace as \"validate --trace\" reads it, or a result of \"measure --ops\"")
+		f.StringVar(&d.measured, "measured", "",
+			"`FILE` of measured operators: a trace as \"validate --trace\" reads it, or a result of \"measure --ops\"")
 	case "memory":
 		ask.Choice(f, &d.by, "by", "batch", "`what` to vary: %s", "batch", "context")
 	case "sweep":
@@ -335,7 +339,8 @@ func (a *app) timedOperators(ctx context.Context, d *drawing) ([]plots.MeasuredO
 		}
 		for k := range p.Rows {
 			if r := &p.Rows[k]; r.Predicted != nil {
-				all = append(all, plots.MeasuredOperator{Name: r.Name, Decode: p.Decode, FLOPs: r.Predicted.FLOPs, Bytes: r.Predicted.Bytes, Observed: r.Observed})
+				all = append(all, plots.MeasuredOperator{Name: r.Name, Decode: p.Decode, FLOPs: r.Predicted.FLOPs, Bytes: r.Predicted.Bytes,
+					Observed: r.Observed})
 			}
 		}
 	}
@@ -406,7 +411,8 @@ func (d *drawing) askAs(phases []validate.OperatorPhase) error {
 		for flag, of := range map[string]struct {
 			to *int
 			is int
-		}{"batch": {&w.Batch, p.Config.Batch}, "prompt-len": {&w.PromptLen, max(p.Config.Prompt, p.Context)}, "tp": {&d.Parallel.TP, p.Config.TP}} {
+		}{"batch": {&w.Batch, p.Config.Batch}, "prompt-len": {&w.PromptLen, max(p.Config.Prompt, p.Context)},
+			"tp": {&d.Parallel.TP, p.Config.TP}} {
 			if d.Given(flag) && *of.to != of.is && of.is > 0 {
 				return usage("--%s %d: %s was measured with %d", flag, *of.to, d.measured, of.is)
 			}

@@ -261,7 +261,9 @@ func (a *app) addOperators(section *report.Section, s *stored, ans *answer, file
 	if len(phases) == 0 {
 		return nil
 	}
-	picture, err := view.Picture(section.ID+"-operators", func() (*plots.Figure, error) { return view.OperatorFigure(scorer, phases, plots.Replayed) }, files)
+	picture, err := view.Picture(section.ID+"-operators", func() (*plots.Figure, error) {
+		return view.OperatorFigure(scorer, phases, plots.Replayed)
+	}, files)
 	if err != nil {
 		return fmt.Errorf("--results %s: %w", s.file, err)
 	}

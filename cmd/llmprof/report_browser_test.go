@@ -142,13 +142,15 @@ func inBrowser(t *testing.T, pictures int, args []string) {
 		}
 	}
 	var twice []string
-	p.eval(t, `(() => { const ids = Array.from(document.querySelectorAll("[id]")).map(e => e.id); return ids.filter((id, i) => ids.indexOf(id) !== i) })()`, &twice)
+	p.eval(t, `(() => { const ids = Array.from(document.querySelectorAll("[id]")).map(e => e.id); return ids.filter((id, i) =>
+		ids.indexOf(id) !== i) })()`, &twice)
 	if len(twice) > 0 {
 		t.Errorf("ids that stand twice: %v", twice)
 	}
 	var figures, nameless, dead int
 	p.eval(t, `document.querySelectorAll("figure svg").length`, &figures)
-	p.eval(t, `Array.from(document.querySelectorAll("figure svg")).filter(s => s.getAttribute("role") !== "img" || !s.querySelector("title").textContent || !s.querySelector("desc").textContent).length`, &nameless)
+	p.eval(t, `Array.from(document.querySelectorAll("figure svg")).filter(s => s.getAttribute("role") !== "img" ||
+		!s.querySelector("title").textContent || !s.querySelector("desc").textContent).length`, &nameless)
 	p.eval(t, `Array.from(document.querySelectorAll('a[href^="#"]')).filter(a => !document.getElementById(a.hash.slice(1))).length`, &dead)
 	if figures != pictures || nameless > 0 || dead > 0 {
 		t.Errorf("%d figures, %d without a name or a description, %d dead links; want %d, 0, 0", figures, nameless, dead, pictures)
@@ -191,16 +193,20 @@ func fitsAndReads(t *testing.T, args []string) {
 // the WCAG 2.2 minimum (success criterion 1.4.3), pictures apart.
 const contrasts = `(() => {
   const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
-  const rgb = c => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1); return Array.from(canvas.getImageData(0, 0, 1, 1).data) };
-  const lum = c => { const [r, g, b] = c.map(v => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4 }); return 0.2126 * r + 0.7152 * g + 0.0722 * b };
-  const ground = e => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if (c[3] === 255) return c } return [255, 255, 255] };
+  const rgb = c => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1);
+  	return Array.from(canvas.getImageData(0, 0, 1, 1).data) };
+  const lum = c => { const [r, g, b] = c.map(v => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4 });
+  	return 0.2126 * r + 0.7152 * g + 0.0722 * b };
+  const ground = e => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor);
+  	if (c[3] === 255) return c } return [255, 255, 255] };
   const bad = [];
   for (const e of document.querySelectorAll("body *:not(svg):not(svg *):not(script):not(style)")) {
     if (!Array.from(e.childNodes).some(n => n.nodeType === 3 && n.textContent.trim()) || e.closest(".away")) continue;
     const a = lum(rgb(getComputedStyle(e).color)), grounds = [ground(e)];
     const bar = e.parentElement.querySelector(":scope > .bar");
     if (bar) grounds.push(ground(bar));
-    for (const g of grounds) { const b = lum(g), ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05); if (ratio < 4.5) bad.push(e.tagName + "." + e.className + " " + ratio.toFixed(2) + ": " + e.textContent.trim().slice(0, 30)) }
+    for (const g of grounds) { const b = lum(g), ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    	if (ratio < 4.5) bad.push(e.tagName + "." + e.className + " " + ratio.toFixed(2) + ": " + e.textContent.trim().slice(0, 30)) }
   }
   return bad;
 })()`
@@ -228,7 +234,8 @@ func TestReportSorts(t *testing.T) {
 		byTime = append(byTime, strings.Replace(o.Name, "layernorm", "norm", 1))
 	}
 	const table = `document.querySelectorAll("table.sortable")[1]`
-	const names = `Array.from(` + table + `.tBodies[0].rows).filter(r => !r.classList.contains("group")).map(r => r.cells[0].firstChild.textContent.trim())`
+	const names = `Array.from(` + table + `.tBodies[0].rows).filter(r => !r.classList.contains("group")).map(r =>
+		r.cells[0].firstChild.textContent.trim())`
 	const column = `Array.from(` + table + `.tHead.rows[0].cells).find(c => c.textContent.startsWith("expected"))`
 	check := func(what, state string, want []string) {
 		t.Helper()
@@ -260,7 +267,8 @@ func TestPicturesFollowTheScheme(t *testing.T) {
 		scheme, media string
 		dark          bool
 	}{{"light", "screen", false}, {"dark", "screen", true}, {"dark", "print", false}} {
-		p.do(t, emulation.SetEmulatedMedia().WithMedia(q.media).WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: q.scheme}}))
+		p.do(t, emulation.SetEmulatedMedia().WithMedia(q.media).WithFeatures(
+			[]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: q.scheme}}))
 		for b := range roofline.NumBounds {
 			one := colors.Bound(b).Light
 			if q.dark {
@@ -269,7 +277,8 @@ func TestPicturesFollowTheScheme(t *testing.T) {
 			want := fmt.Sprintf("rgb(%d, %d, %d)", one.R, one.G, one.B)
 			var marks, swatches []string
 			p.eval(t, `Array.from(document.querySelectorAll("#roofline path")).map(e => getComputedStyle(e).fill)`, &marks)
-			p.eval(t, `Array.from(document.querySelectorAll("td.`+b.String()+` > span")).map(e => getComputedStyle(e, "::before").backgroundColor)`, &swatches)
+			p.eval(t, `Array.from(document.querySelectorAll("td.`+b.String()+` > span")).map(e => getComputedStyle(e, "::before").backgroundColor)`,
+				&swatches)
 			if (b == roofline.ByCompute || b == roofline.ByMemory) && !slices.Contains(marks, want) {
 				t.Errorf("%+v: no %v mark in %s", q, b, want)
 			}
@@ -285,7 +294,8 @@ func TestPicturesFollowTheScheme(t *testing.T) {
 func TestReportHintsAtScrolling(t *testing.T) {
 	longInBrowser(t)
 	p := open(t, reported(t, "--model", "deepseek-v3", "--gpu", "h200", "--tp", "8", "--batch", "32"))
-	const hints = `Array.from(document.querySelectorAll(".scroll")).filter(b => b.scrollWidth > b.clientWidth + 1).map(b => getComputedStyle(b.previousElementSibling).display)`
+	const hints = `Array.from(document.querySelectorAll(".scroll")).filter(b => b.scrollWidth > b.clientWidth + 1).map(b =>
+		getComputedStyle(b.previousElementSibling).display)`
 	var shown []string
 	p.do(t, emulation.SetDeviceMetricsOverride(390, 900, 1, false), chromedp.Sleep(100*time.Millisecond))
 	p.eval(t, hints, &shown)
@@ -318,7 +328,8 @@ func TestReportPrints(t *testing.T) {
 	}))
 	var head []string
 	p.do(t, emulation.SetEmulatedMedia().WithMedia("print"))
-	p.eval(t, `["thead", ".sortable thead button"].map(s => getComputedStyle(document.querySelector(s))).flatMap(c => [c.breakInside, c.display])`, &head)
+	p.eval(t, `["thead", ".sortable thead button"].map(s => getComputedStyle(document.querySelector(s))).flatMap(c => [c.breakInside,
+		c.display])`, &head)
 	if want := []string{"avoid", "table-header-group", "auto", "contents"}; !slices.Equal(head, want) {
 		t.Errorf("a head and its buttons in print: %v, want %v, without which Chromium repeats no head", head, want)
 	}

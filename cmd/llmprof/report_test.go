@@ -19,7 +19,8 @@ import (
 // have tests of their own), numbers to six digits.
 func golden(t *testing.T, file, text string) {
 	t.Helper()
-	for _, drop := range []string{`(?s)<svg.*?</svg>`, `(?s)<style>.*?</style>`, `(?s)<script>.*?</script>`, `llmprof \d+\.\d+\.\d+ [^<"\n]*?/\w+`, `sha256-[A-Za-z0-9/=&#;]*?&#39;`} {
+	for _, drop := range []string{`(?s)<svg.*?</svg>`, `(?s)<style>.*?</style>`, `(?s)<script>.*?</script>`,
+		`llmprof \d+\.\d+\.\d+ [^<"\n]*?/\w+`, `sha256-[A-Za-z0-9/=&#;]*?&#39;`} {
 		text = regexp.MustCompile(drop).ReplaceAllString(text, "…")
 	}
 	testkit.Golden(t, filepath.Join("testdata", file), sixDigits(text))
@@ -129,7 +130,8 @@ func TestReportResults(t *testing.T) {
 		if strings.Contains(text, another) != (test.want != "") {
 			t.Errorf("%v: %q is said: %v", test.args, another, test.want == "")
 		}
-		for _, want := range []string{test.want, "Predicted and observed</h2>", "6 of 6 figures of 1 measured results are compared", "Beside: qwen3-30b-a3b on", "Measured: llama3.1-8b, transformers", "&lt;b&gt;note"} {
+		for _, want := range []string{test.want, "Predicted and observed</h2>", "6 of 6 figures of 1 measured results are compared",
+			"Beside: qwen3-30b-a3b on", "Measured: llama3.1-8b, transformers", "&lt;b&gt;note"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%v: no %q in the page", test.args, want)
 			}
@@ -154,7 +156,8 @@ func withResults(t *testing.T) []string {
 			files = append(files, filepath.Join("..", "..", "experiments", "h200", result.FileName(r.ID, r.Process)))
 		}
 	}
-	return []string{"--model", "llama3.1-8b", "--gpu", "h200", "--engine", "transformers-graph", "--gen-len", "32", "--results", strings.Join(files, ",")}
+	return []string{"--model", "llama3.1-8b", "--gpu", "h200", "--engine", "transformers-graph", "--gen-len", "32", "--results",
+		strings.Join(files, ",")}
 }
 
 // TestReportObserved holds the section of measured results to what was looked at.

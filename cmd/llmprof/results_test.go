@@ -88,8 +88,8 @@ func TestAggregateSchema(t *testing.T) {
 	}
 }
 
-// TestServersAreListed names the models of servers where no width is asked for, gives a wide page all columns, and captions the table of a server with
-// where it is, not with its client's machine.
+// TestServersAreListed names the models of servers where no width is asked for, gives a wide page all columns, and captions the table of a
+// server with where it is, not with its client's machine.
 func TestServersAreListed(t *testing.T) {
 	r, err := result.Read(fixturePath)
 	testkit.Must(t, err)

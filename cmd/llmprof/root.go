@@ -71,7 +71,8 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return wrong(cli.FlagError(cmd, err)) })
 	root.SetHelpCommand(helpCommand())
 	cobra.EnableCommandSorting = false // they stand as they are added
-	group(root, "Predict", a.estimate(), a.planCommand(), a.compare(), a.sweepCommand(), a.simulate(), a.report(), a.graph(), a.plot(), a.serve())
+	group(root, "Predict", a.estimate(), a.planCommand(), a.compare(), a.sweepCommand(), a.simulate(), a.report(), a.graph(), a.plot(),
+		a.serve())
 	group(root, "Measure", a.measure(), a.validateCommand(&comparison{live: liveFlags{gpus: thisMachine}}), a.calibrate())
 	group(root, "Experiments", a.runCommand(a.measurer),
 		parent("config", "Check or show experiment files", a.configValidate(), a.configShow()),

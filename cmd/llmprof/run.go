@@ -68,7 +68,8 @@ func (a *app) runCommand(start measurer) *cobra.Command {
 	return cmd
 }
 
-func (a *app) runExperiment(ctx context.Context, e *experiment.Experiment, one experiment.Measure, o *output, machines *submission, how experiment.Options) error {
+func (a *app) runExperiment(ctx context.Context, e *experiment.Experiment, one experiment.Measure, o *output, machines *submission,
+	how experiment.Options) error {
 	for _, w := range e.Warnings {
 		a.logf("warning: %s", w)
 	}

@@ -53,7 +53,8 @@ func TestRun(t *testing.T) {
 		args string
 		want []string
 	}{
-		{"batches.toml", []string{"warning: batches.toml:3:", "[1/3]", "failed: CUDA out of memory", "2 measured, 0 kept from before, 1 failed", "1 of 3 runs have no result"}},
+		{"batches.toml", []string{"warning: batches.toml:3:", "[1/3]", "failed: CUDA out of memory", "2 measured, 0 kept from before, 1 failed",
+			"1 of 3 runs have no result"}},
 		{"batches.toml", []string{"0 measured, 2 kept from before, 1 failed"}},
 		{"batches.toml --no-retry", []string{"skipped", "2 kept from before, 0 failed, 1 left alone"}},
 	} {
@@ -70,7 +71,8 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: %s", step.args, got.stdout)
 		}
 	}
-	if got := tryRun(t, fixture, "batches.toml", "--results", "batches.toml"); got.code != 1 || !strings.Contains(got.stderr, "results folder") || got.stdout != "" {
+	if got := tryRun(t, fixture, "batches.toml", "--results", "batches.toml"); got.code != 1 ||
+		!strings.Contains(got.stderr, "results folder") || got.stdout != "" {
 		t.Errorf("%+v", got)
 	}
 	testkit.Must(t, os.WriteFile("bad.toml", []byte("bacth = 1\n"), 0o644))
@@ -88,7 +90,8 @@ func TestRunSaysItsEffects(t *testing.T) {
 	testkit.Must(t, os.WriteFile("server.toml", []byte(text), 0o600))
 	got := tryRun(t, fixture, "server.toml").stderr
 	before, _, found := strings.Cut(got, "[1/1]")
-	for _, want := range []string{`server: it will execute "vllm serve m"`, `server: it will send requests to "http://localhost:8000", with no key of OPENAI_API_KEY`} {
+	for _, want := range []string{`server: it will execute "vllm serve m"`, `server: it will send requests to "http://localhost:8000", with ` +
+		`no key of OPENAI_API_KEY`} {
 		if !found || !strings.Contains(before, want) {
 			t.Errorf("no %q before the first run:\n%s", want, got)
 		}

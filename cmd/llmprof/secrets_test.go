@@ -56,7 +56,8 @@ func TestNoSecretIsKept(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "envsecret")
 	t.Setenv("HOME", dir)
 	results := filepath.Join(dir, "results")
-	common := []string{"measure", "--model", "llama3.2-1b", "--engine", "openai", "--base-url", url, "--concurrency", "1", "--requests", "3", "--prompt-len", "8",
+	common := []string{"measure", "--model", "llama3.2-1b", "--engine", "openai", "--base-url", url, "--concurrency", "1", "--requests", "3",
+		"--prompt-len", "8",
 		"--gen-len", "4", "--ttft", "--results", results, "--format"}
 	file := func(name, command string) string {
 		path := filepath.Join(dir, name)
@@ -64,7 +65,8 @@ func TestNoSecretIsKept(t *testing.T) {
 		if strings.HasPrefix(name, "broken") {
 			unknown = fmt.Sprintf("engine_cmds = %q\nbase_urls = %q\n", command, url)
 		}
-		text := fmt.Sprintf("engine = \"openai\"\nmodel = \"llama3.2-1b\"\nbase_url = %q\nengine_cmd = %q\nconcurrency = 1\nrequests = 2\nprompt_len = 8\ngen_len = 4\n"+
+		text := fmt.Sprintf("engine = \"openai\"\nmodel = \"llama3.2-1b\"\nbase_url = %q\nengine_cmd = %q\nconcurrency = 1\nrequests = "+
+			"2\nprompt_len = 8\ngen_len = 4\n"+
 			"energy = false\nsize = false\n", url, command) + unknown
 		testkit.Must(t, os.WriteFile(path, []byte(text), 0o644))
 		return path

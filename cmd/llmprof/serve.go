@@ -246,7 +246,8 @@ func openBrowser(ctx context.Context, address string) (forget func()) {
 		return func() {}
 	}
 	file := filepath.Join(folder, "open.html")
-	if os.WriteFile(file, []byte(`<!doctype html><meta http-equiv="refresh" content="0; url=`+address+`"><title>llmprof</title>`), 0o600) == nil {
+	if os.WriteFile(file, []byte(`<!doctype html><meta http-equiv="refresh" content="0; url=`+address+`"><title>llmprof</title>`),
+		0o600) == nil {
 		name, args := "xdg-open", []string{file}
 		switch runtime.GOOS {
 		case "darwin":
@@ -409,7 +410,8 @@ func readOrder(r io.Reader) (*measureOrder, error) {
 		}
 		return nil, fmt.Errorf("%s is a %s: want %s", wrong.Field, fileerror.Short(wrong.Value), want)
 	case err != nil:
-		return nil, errors.New(`this is no measurement: want a JSON object, as {"model": "llama3.2-1b", "engine": "native", "tp": 1, "batch": 1, "prompt": 1024, "gen": 128}`)
+		return nil, errors.New(`this is no measurement: want a JSON object, as {"model": "llama3.2-1b", "engine": "native", "tp": 1, "batch": ` +
+			`1, "prompt": 1024, "gen": 128}`)
 	}
 	return &order, nil
 }
@@ -428,12 +430,14 @@ func (o *measureOrder) args(s *serveOrder, gpus int) ([]string, error) {
 	case !listed(o.Model):
 		return nil, errors.New("measuring needs a built-in model or a hub id")
 	case o.Engine != "native" && o.Engine != "transformers":
-		return nil, errors.New("measuring needs the engine native or transformers: others are servers, which llmprof measure --engine openai asks")
+		return nil, errors.New(
+			"measuring needs the engine native or transformers: others are servers, which llmprof measure --engine openai asks")
 	case o.TP < 1 || o.Batch < 1 || o.Prompt < 1 || o.Gen < 1:
 		return nil, errors.New("measuring needs numbers above 0")
 	}
 	args := []string{
-		"measure", o.Model, "--" + namedModel, "--engine", o.Engine, "--random-weights", "--tp", strconv.Itoa(o.TP), "--batch", strconv.Itoa(o.Batch),
+		"measure", o.Model, "--" + namedModel, "--engine", o.Engine, "--random-weights", "--tp", strconv.Itoa(o.TP), "--batch",
+		strconv.Itoa(o.Batch),
 		"--prompt-len", strconv.Itoa(o.Prompt), "--gen-len", strconv.Itoa(o.Gen), "--results", s.results, "--format", "json",
 	}
 	if s.offline {

@@ -105,7 +105,8 @@ func browse(t *testing.T, fragment string, order *serveOrder) *tab {
 // one as a short test takes. closeBrowser ends it, where it was started.
 var (
 	sharedBrowser = sync.OnceValues(func() (context.Context, error) {
-		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromiumPath()), chromedp.NoSandbox, chromedp.WindowSize(1400, 1000))
+		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromiumPath()), chromedp.NoSandbox,
+			chromedp.WindowSize(1400, 1000))
 		ctx, end := chromedp.NewExecAllocator(context.Background(), options...)
 		ctx, _ = chromedp.NewContext(ctx)
 		closeBrowser = func() {
@@ -159,7 +160,8 @@ func (p *tab) wait(t *testing.T, expression string) {
 	if err := chromedp.Run(ctx, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond))); err != nil {
 		var text string
 		p.eval(t, `document.getElementById("verdict")?.innerText ?? document.body.innerText`, &text)
-		t.Fatalf("waiting for %s: %v; the page says %.300s; note %q; complaints %v", expression, err, text, p.text(t, "header .note"), p.complaints)
+		t.Fatalf("waiting for %s: %v; the page says %.300s; note %q; complaints %v", expression, err, text, p.text(t, "header .note"),
+			p.complaints)
 	}
 }
 
@@ -168,7 +170,8 @@ func (p *tab) followed(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(p, time.Minute)
 	defer cancel()
-	if err := chromedp.Run(ctx, chromedp.Evaluate(`new Promise((done) => { let quiet = 0; const look = () => { quiet = llmprofTimes.idle() ? quiet + 1 : 0; if (quiet > 4) done(0); else requestAnimationFrame(look); }; look(); })`, nil,
+	if err := chromedp.Run(ctx, chromedp.Evaluate(`new Promise((done) => { let quiet = 0; const look = () => {
+		quiet = llmprofTimes.idle() ? quiet + 1 : 0; if (quiet > 4) done(0); else requestAnimationFrame(look); }; look(); })`, nil,
 		func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) })); err != nil {
 		t.Fatalf("waiting for all views: %v; note %q", err, p.text(t, "header .note"))
 	}
@@ -203,13 +206,15 @@ func TestPageFirstView(t *testing.T) {
 	p.wait(t, settled+` && llmprofTimes.answered.cards && document.querySelectorAll("#accuracy svg .crowd[d^=M]").length > 1`)
 	var views []string
 	p.eval(t, `[...document.querySelectorAll("main section")].map((s) => s.id)`, &views)
-	if want := []string{"verdict", "memory", "roofline", "operators", "graph", "latency", "rates", "pareto", "accuracy", "plan"}; !slices.Equal(views, want) {
+	if want := []string{"verdict", "memory", "roofline", "operators", "graph", "latency", "rates", "pareto", "accuracy",
+		"plan"}; !slices.Equal(views, want) {
 		t.Errorf("views %v, want %v", views, want)
 	}
 	if got := p.text(t, "#verdict .verdict"); !strings.HasPrefix(strings.TrimSpace(got), "Fits") {
 		t.Errorf("verdict %q", got)
 	}
-	for selector, least := range map[string]int{"#verdict .tile": 6, "#operators tbody tr": 10, "#graph .node": 12, "#roofline svg [data-mark=dot] *": 5, "#pareto svg .crowd": 1} {
+	for selector, least := range map[string]int{"#verdict .tile": 6, "#operators tbody tr": 10, "#graph .node": 12,
+		"#roofline svg [data-mark=dot] *": 5, "#pareto svg .crowd": 1} {
 		var n int
 		p.eval(t, fmt.Sprintf(`document.querySelectorAll(%q).length`, selector), &n)
 		if n < least {
@@ -259,13 +264,18 @@ func TestPageControls(t *testing.T) {
 	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=4", &serveOrder{})
 	p.wait(t, settled)
 	for _, c := range []struct{ id, value, want string }{
-		{"expert-skew", "0.5", "--expert-skew 0.5"}, {"model", "llama3.1-70b", "--model llama3.1-70b"}, {"gpu", "b200-sxm-180gb", "--gpu b200-sxm-180gb"}, {"engine", "sglang", "--engine sglang"},
+		{"expert-skew", "0.5", "--expert-skew 0.5"}, {"model", "llama3.1-70b", "--model llama3.1-70b"},
+		{"gpu", "b200-sxm-180gb", "--gpu b200-sxm-180gb"}, {"engine", "sglang", "--engine sglang"},
 		{"tp", "4", "--tp 4"}, {"dp", "2", "--dp 2"}, {"pp", "2", "--pp 2"},
-		{"micro-batches", "2", "--micro-batches 2"}, {"gpus-per-node", "16", "--gpus-per-node 16"}, {"sp", "", "--sp"}, {"sp", "", "--pp 2"}, {"micro-batches", "", "--pp 2"}, {"gpus-per-node", "", "--pp 2"}, {"weights", "fp8", "--weights fp8"}, {"kv", "fp8", "--kv fp8"},
-		{"batch", "32", "--batch 32"}, {"prompt-len", "2000", "--prompt-len 2000"}, {"gen-len", "300", "--gen-len 300"}, {"cached-prefix", "500", "--cached-prefix 500"},
-		{"max-num-batched-tokens", "4096", "--max-num-batched-tokens 4096"}, {"memory-utilization", "0.85", "--memory-utilization 0.85"}, {"price", "4.5", "--price 4.5"},
+		{"micro-batches", "2", "--micro-batches 2"}, {"gpus-per-node", "16", "--gpus-per-node 16"}, {"sp", "", "--sp"}, {"sp", "", "--pp 2"},
+		{"micro-batches", "", "--pp 2"}, {"gpus-per-node", "", "--pp 2"}, {"weights", "fp8", "--weights fp8"}, {"kv", "fp8", "--kv fp8"},
+		{"batch", "32", "--batch 32"}, {"prompt-len", "2000", "--prompt-len 2000"}, {"gen-len", "300", "--gen-len 300"},
+		{"cached-prefix", "500", "--cached-prefix 500"},
+		{"max-num-batched-tokens", "4096", "--max-num-batched-tokens 4096"}, {"memory-utilization", "0.85", "--memory-utilization 0.85"},
+		{"price", "4.5", "--price 4.5"},
 		{"cached-prefix", "", "--batch 32"}, {"max-num-batched-tokens", "", "--batch 32"}, {"calibration", "", "--calibration default"},
-		{"load=rate", "", "--rate 1"}, {"rate", "3", "--rate 3"}, {"prefix-hit-rate", "0.5", "--prefix-hit-rate 0.5"}, {"prefill-replicas", "1", "--prefill-replicas 1"}, {"prefill-replicas", "", "--rate 3"}, {"load=concurrency", "", "--concurrency 8"},
+		{"load=rate", "", "--rate 1"}, {"rate", "3", "--rate 3"}, {"prefix-hit-rate", "0.5", "--prefix-hit-rate 0.5"},
+		{"prefill-replicas", "1", "--prefill-replicas 1"}, {"prefill-replicas", "", "--rate 3"}, {"load=concurrency", "", "--concurrency 8"},
 		{"concurrency", "20", "--concurrency 20"},
 	} {
 		before := p.text(t, "#verdict .command")
@@ -290,7 +300,8 @@ func (p *tab) set(t *testing.T, id, value string) {
 	var ok bool
 	p.eval(t, fmt.Sprintf(`(() => {
 		const [id, value] = [%q, %q];
-		const e = id.includes("=") ? document.querySelector('input[name="' + id.split("=")[0] + '"][value="' + id.split("=")[1] + '"]') : document.getElementById(id);
+		const e = id.includes("=") ? document.querySelector('input[name="' + id.split("=")[0] + '"][value="' + id.split("=")[1] + '"]') :
+			document.getElementById(id);
 		if (!e || e.disabled) return false;
 		if (e.type === "radio" || e.type === "checkbox" || e.tagName === "BUTTON") { e.click(); return true; }
 		Object.getOwnPropertyDescriptor(Object.getPrototypeOf(e), "value").set.call(e, value);
@@ -323,7 +334,8 @@ func workerAsked(t *testing.T, request any) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf(`(async () => { const m = await import("/client.js"); globalThis.testClient ??= new m.Client(20000); return testClient.ask(String(Math.random()), %s); })()`, text)
+	return fmt.Sprintf(`(async () => { const m = await import("/client.js"); globalThis.testClient ??= new m.Client(20000);
+		return testClient.ask(String(Math.random()), %s); })()`, text)
 }
 
 func flagsOf(args []string) map[string]string {
@@ -352,10 +364,13 @@ func randomFlags(r *rand.Rand) map[string]string {
 		"gpu":   pick("h100", "h200", "a100", "b200", "mi300x", "l40s", "rtx-4090", "agx-thor"),
 	}
 	lists := map[string][]string{
-		"engine": {"vllm", "sglang", "native", "llama.cpp", "transformers"}, "tp": {"2", "4", "8"}, "weights": {"fp8", "awq", "w8a8", "q4_k_m"}, "kv": {"fp8", "bf16"},
-		"batch": {"3", "16", "64", "200"}, "prompt-len": {"77", "500", "8192"}, "gen-len": {"1", "2", "700"}, "memory-utilization": {"0.5", "0.95"}, "price": {"1.23"},
-		"dp": {"2"}, "pp": {"2"}, "ep": {"2", "8"}, "calibration": {"default"}, "chunk": {"256"}, "cached-prefix": {"64", "400"}, "max-num-batched-tokens": {"2048"},
-		"gpus-per-node": {"4"}, "micro-batches": {"2"}, "expert-skew": {"0.8"}, "act": {"bf16"},
+		"engine": {"vllm", "sglang", "native", "llama.cpp", "transformers"}, "tp": {"2", "4", "8"}, "weights": {"fp8", "awq", "w8a8", "q4_k_m"},
+		"kv":    {"fp8", "bf16"},
+		"batch": {"3", "16", "64", "200"}, "prompt-len": {"77", "500", "8192"}, "gen-len": {"1", "2", "700"},
+		"memory-utilization": {"0.5", "0.95"}, "price": {"1.23"},
+		"dp": {"2"}, "pp": {"2"}, "ep": {"2", "8"}, "calibration": {"default"}, "chunk": {"256"}, "cached-prefix": {"64", "400"},
+		"max-num-batched-tokens": {"2048"},
+		"gpus-per-node":          {"4"}, "micro-batches": {"2"}, "expert-skew": {"0.8"}, "act": {"bf16"},
 	}
 	for _, name := range slices.Sorted(maps.Keys(lists)) {
 		if r.IntN(6) == 0 {
@@ -394,7 +409,8 @@ func TestPageFiguresInBrowser(t *testing.T) {
 	p := browse(t, "", &serveOrder{})
 	r := rand.New(rand.NewPCG(25, 200))
 	refused, answered, kinds := 0, 0, map[string]int{}
-	flags := map[string]string{"model": "mixtral-8x7b", "gpu": "h100", "engine": "native", "batch": "200"} // whose experts have groups of tokens
+	// Whose experts have groups of tokens.
+	flags := map[string]string{"model": "mixtral-8x7b", "gpu": "h100", "engine": "native", "batch": "200"}
 	for ; answered < 200 && refused < 600; flags = randomFlags(r) {
 		if !sameAsCommand(t, flags, func(do string) (a page.Answer) {
 			p.content(t, workerAsked(t, map[string]any{"do": do, "flags": flags})+`.catch((e) => ({ error: e.message }))`, &a)
@@ -452,11 +468,15 @@ func TestPageCompares(t *testing.T) {
 	p.wait(t, settled)
 	p.click(t, "Pin as A")
 	p.set(t, "gpu", "a100-sxm-80gb")
-	p.wait(t, `document.querySelector("#compare tbody tr th")?.textContent === "--gpu" && document.querySelectorAll("#verdict .diff").length >= 5`)
-	p.wait(t, `document.querySelector("#memory .legend small") && [...document.querySelectorAll("#operators thead th")].some((h) => h.textContent === "× A")`)
+	p.wait(t, `document.querySelector("#compare tbody tr th")?.textContent === "--gpu" &&
+		document.querySelectorAll("#verdict .diff").length >= 5`)
+	p.wait(t, `document.querySelector("#memory .legend small") && [...document.querySelectorAll("#operators thead th")].some((h) =>
+		h.textContent === "× A")`)
 	p.wait(t, `[...document.querySelectorAll("#graph .node text")].some((x) => x.textContent.startsWith("A "))`)
-	p.wait(t, `document.querySelectorAll('#latency svg [stroke-dasharray="6,3"]').length === 2 && document.querySelectorAll('#rates svg [stroke-dasharray="6,3"]').length === 2`)
-	p.wait(t, `document.querySelectorAll("#pareto svg .marked path").length === 2 && [...document.querySelectorAll("#accuracy .about")].some((x) => x.textContent.startsWith("A:"))`)
+	p.wait(t, `document.querySelectorAll('#latency svg [stroke-dasharray="6,3"]').length === 2 &&
+		document.querySelectorAll('#rates svg [stroke-dasharray="6,3"]').length === 2`)
+	p.wait(t, `document.querySelectorAll("#pareto svg .marked path").length === 2 &&
+		[...document.querySelectorAll("#accuracy .about")].some((x) => x.textContent.startsWith("A:"))`)
 	p.set(t, "prompt-len", "4000")
 	p.wait(t, `document.querySelectorAll('#pareto svg [stroke-dasharray="6,3"]').length === 1`)
 	p.click(t, "Unpin A")
@@ -464,13 +484,16 @@ func TestPageCompares(t *testing.T) {
 	p.eval(t, `location.hash = "#model=qwen3-next-80b-a3b&gpu=h200-sxm-141gb&tp=2&pin.model=qwen3-30b-a3b&pin.gpu=h200-sxm-141gb"; 0`, nil)
 	p.wait(t, `document.querySelector("#compare .about")?.textContent.includes("experts_gate_up (")`)
 	var twice []string
-	p.eval(t, `document.querySelector("#compare .about").textContent.split(/: |, /).map((one) => one.split(/ [+−]/)[0]).filter((name, i, all) => all.indexOf(name) < i)`, &twice)
+	p.eval(t, `document.querySelector("#compare .about").textContent.split(/: |, /).map((one) => one.split(/ [+−]/)[0]).filter((name, i,
+		all) => all.indexOf(name) < i)`, &twice)
 	if len(twice) > 0 {
 		t.Errorf("operators that differ have one name: %q", twice)
 	}
 	p.set(t, "gen-len", "1") // nothing is decoded: the prefill stands beside that of A
-	p.wait(t, `document.querySelector("#roof-decode").disabled && document.querySelector("#roof-prefill").ariaPressed === "true" && !document.querySelector("#compare .about")`)
-	p.wait(t, `[...document.querySelectorAll("#operators td:last-child")].filter((e) => e.textContent > 0).length > 10 && ![...document.querySelectorAll("#graph .node title")].every((e) => e.textContent.endsWith("not in this phase"))`)
+	p.wait(t, `document.querySelector("#roof-decode").disabled && document.querySelector("#roof-prefill").ariaPressed === "true" &&
+		!document.querySelector("#compare .about")`)
+	p.wait(t, `[...document.querySelectorAll("#operators td:last-child")].filter((e) => e.textContent > 0).length > 10 &&
+		![...document.querySelectorAll("#graph .node title")].every((e) => e.textContent.endsWith("not in this phase"))`)
 	p.quiet(t)
 }
 
@@ -499,7 +522,8 @@ func TestPageKeyboard(t *testing.T) {
 	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
 	p.wait(t, settled)
 	p.do(t, chromedp.Focus(`#operators tbody tr:nth-child(3)`, chromedp.ByQuery), chromedp.KeyEvent(kb.Enter))
-	p.wait(t, `document.querySelectorAll("#operators tr[aria-selected=true]").length === 1 && [...document.querySelectorAll("#graph .node rect")].some((r) => r.getAttribute("stroke-width") === "3")`)
+	p.wait(t, `document.querySelectorAll("#operators tr[aria-selected=true]").length === 1 &&
+		[...document.querySelectorAll("#graph .node rect")].some((r) => r.getAttribute("stroke-width") === "3")`)
 	var scale [2]string
 	p.eval(t, `document.querySelector("#graph svg > g").getAttribute("transform")`, &scale[0])
 	p.do(t, chromedp.Focus(`#graph svg`, chromedp.ByQuery), chromedp.KeyEvent("+"))
@@ -526,12 +550,15 @@ func TestPageKeyboard(t *testing.T) {
 
 // An operator that the graph has in a node of several is marked there, and A's shares are those of the layer.
 func TestPageGraphLinks(t *testing.T) {
-	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&pin.model=deepseek-v3&pin.gpu=b200-sxm-180gb&pin.tp=8&pin.batch=16", &serveOrder{})
+	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&pin.model=deepseek-v3&pin.gpu=b200-sxm-180gb&pin.tp=8&pin.batch=16",
+		&serveOrder{})
 	p.wait(t, settled+` && [...document.querySelectorAll("#graph .node text")].some((x) => x.textContent.startsWith("A "))`)
 	p.eval(t, `[...document.querySelectorAll("#operators tbody tr")].find((r) => r.textContent.startsWith("experts_gate_up")).click(); 0`, nil)
-	p.wait(t, `document.querySelectorAll("#graph .chosen").length === 1 && document.querySelector("#graph .chosen").textContent.includes("mixture of experts")`)
+	p.wait(t, `document.querySelectorAll("#graph .chosen").length === 1 &&
+		document.querySelector("#graph .chosen").textContent.includes("mixture of experts")`)
 	var shares []string
-	p.eval(t, `[...document.querySelectorAll("#graph .node")].filter((n) => n.textContent.startsWith("kv_b_proj")).map((n) => [...n.querySelectorAll("text")].find((x) => x.textContent.startsWith("A ")).textContent.split(",")[0])`, &shares)
+	p.eval(t, `[...document.querySelectorAll("#graph .node")].filter((n) => n.textContent.startsWith("kv_b_proj")).map((n) =>
+		[...n.querySelectorAll("text")].find((x) => x.textContent.startsWith("A ")).textContent.split(",")[0])`, &shares)
 	if len(shares) != 2 || shares[0] == shares[1] {
 		t.Errorf("kv_b_proj of 3 layers and of 58 has the shares %q in A", shares)
 	}
@@ -544,7 +571,8 @@ func TestPageSaysWhatCannotBe(t *testing.T) {
 	p.wait(t, `document.querySelector("#verdict .verdict").textContent.includes("Does not run")`)
 	p.wait(t, `/A is not possible: batch is -5/.test(document.querySelector("#compare").textContent)`)
 	p.eval(t, `document.getElementById("rates").scrollIntoView(); 0`, nil)
-	p.wait(t, `document.querySelector("#rates .about").textContent.startsWith("No steady state: nothing is left") && document.querySelectorAll("#rates .chart svg").length === 2`)
+	p.wait(t, `document.querySelector("#rates .about").textContent.startsWith("No steady state: nothing is left") &&
+		document.querySelectorAll("#rates .chart svg").length === 2`)
 	p.followed(t)
 	p.quiet(t)
 }
@@ -553,7 +581,8 @@ func TestPageSaysWhatCannotBe(t *testing.T) {
 func TestPageWithoutSteadyState(t *testing.T) {
 	p := browse(t, "#model=llama3.1-8b&gpu=l4-24gb&view.load=rate&rate=50", &serveOrder{})
 	p.wait(t, settled+` && document.querySelector("#verdict .verdict").textContent.includes("No steady state")`)
-	p.wait(t, `/ms$/.test(document.querySelector("#verdict .tile .value").textContent) && document.querySelectorAll("#pareto select option").length > 3`)
+	p.wait(t, `/ms$/.test(document.querySelector("#verdict .tile .value").textContent) &&
+		document.querySelectorAll("#pareto select option").length > 3`)
 	p.do(t, chromedp.Focus(`#pareto select`, chromedp.ByQuery), chromedp.KeyEvent(kb.ArrowDown))
 	p.wait(t, `!location.hash.includes("gpu=l4-24gb") && document.querySelector("#verdict .verdict").textContent.includes("Fits")`)
 	p.quiet(t)
@@ -563,11 +592,14 @@ func TestPageWithoutSteadyState(t *testing.T) {
 func TestPageTakesFiles(t *testing.T) {
 	p := browse(t, "", &serveOrder{})
 	p.wait(t, settled)
-	const config = `{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":2048,"intermediate_size":8192,"num_hidden_layers":16,"num_attention_heads":32,"num_key_value_heads":8,"vocab_size":128256,"max_position_embeddings":131072,"rms_norm_eps":1e-5,"rope_theta":500000.0,"tie_word_embeddings":true,"hidden_act":"silu","torch_dtype":"bfloat16","head_dim":64}`
+	const config = `{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":2048,"intermediate_size":8192,` +
+		`"num_hidden_layers":16,"num_attention_heads":32,"num_key_value_heads":8,"vocab_size":128256,"max_position_embeddings":131072,` +
+		`"rms_norm_eps":1e-5,"rope_theta":500000.0,"tie_word_embeddings":true,"hidden_act":"silu","torch_dtype":"bfloat16","head_dim":64}`
 	p.drop(t, "config.json", config)
 	p.wait(t, `document.querySelector("#verdict .verdict").textContent.includes("config on 1")`)
 	p.drop(t, "small.json", config)
-	p.wait(t, `document.querySelector("#verdict .command").textContent.includes("--model ./small.json") && document.querySelector("#verdict .verdict").textContent.includes("small on 1")`)
+	p.wait(t, `document.querySelector("#verdict .command").textContent.includes("--model ./small.json") &&
+		document.querySelector("#verdict .verdict").textContent.includes("small on 1")`)
 	results, err := filepath.Glob("../../experiments/h200-native/h200-native-short-*.json")
 	if err != nil || len(results) == 0 {
 		t.Fatal(results, err)
@@ -593,12 +625,13 @@ func TestPageTakesFiles(t *testing.T) {
 		"no.json":                           `{"schema": "llmprof.measure/v1"}`,
 		"not.json":                          "\x00\xff",
 		"counts.gguf":                       "GGUF\x03\x00\x00\x00" + strings.Repeat("\xff\xff\xff\xff\xff\xff\xff\x3f", 2),
-		"nested.gguf":                       "GGUF\x03\x00\x00\x00" + bytesOf(0) + bytesOf(1) + bytesOf(1) + "a\x09\x00\x00\x00" + strings.Repeat("\x09\x00\x00\x00"+bytesOf(1), 100000),
-		"marked.toml":                       `name = "<img src=x onerror=alert(3)>"` + "\ngpu = \"<script>alert(4)</script>\"",
-		"values.json":                       strings.Replace(config, `"llama"`, `"llama",`+strings.Repeat(`"<b>":[0],`, 100000)+`"x":0`, 1),
-		"weights.gguf":                      "GGUF\x03\x00\x00\x00" + strings.Repeat("\xff", 64),
-		"bad.toml":                          "x = [[[[",
-		"estimate.json":                     `{"schema": "llmprof.estimate/v1"}`,
+		"nested.gguf": "GGUF\x03\x00\x00\x00" + bytesOf(0) + bytesOf(1) + bytesOf(1) + "a\x09\x00\x00\x00" + strings.Repeat(
+			"\x09\x00\x00\x00"+bytesOf(1), 100000),
+		"marked.toml":   `name = "<img src=x onerror=alert(3)>"` + "\ngpu = \"<script>alert(4)</script>\"",
+		"values.json":   strings.Replace(config, `"llama"`, `"llama",`+strings.Repeat(`"<b>":[0],`, 100000)+`"x":0`, 1),
+		"weights.gguf":  "GGUF\x03\x00\x00\x00" + strings.Repeat("\xff", 64),
+		"bad.toml":      "x = [[[[",
+		"estimate.json": `{"schema": "llmprof.estimate/v1"}`,
 	} {
 		p.drop(t, name, hostile)
 		said, _ := json.Marshal(name)
@@ -628,9 +661,12 @@ func TestPageTakesGGUF(t *testing.T) {
 	weights := size["tiny-llama.q4_k_m"] - len(text) // bytes, which nobody reads
 	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
 	p.wait(t, settled)
-	p.eval(t, fmt.Sprintf(`(() => { const d = new DataTransfer(); d.items.add(new File([Uint8Array.from(atob(%q), (c) => c.charCodeAt(0)), new Uint8Array(%d)], "some.gguf"));
-		document.body.dispatchEvent(new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer: d })); return 0; })()`, base64.StdEncoding.EncodeToString(text), weights), nil)
-	p.wait(t, `document.querySelector("#verdict .command").textContent.includes("--model ./some.gguf") && document.querySelector("#verdict .verdict").textContent.includes("Fits")`)
+	p.eval(t, fmt.Sprintf(`(() => { const d = new DataTransfer(); d.items.add(new File([Uint8Array.from(atob(%q), (c) => c.charCodeAt(0)),
+		new Uint8Array(%d)], "some.gguf"));
+		document.body.dispatchEvent(new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer: d })); return 0;
+			})()`, base64.StdEncoding.EncodeToString(text), weights), nil)
+	p.wait(t, `document.querySelector("#verdict .command").textContent.includes("--model ./some.gguf") &&
+		document.querySelector("#verdict .verdict").textContent.includes("Fits")`)
 	t.Chdir(t.TempDir())
 	testkit.Must(t, os.WriteFile("some.gguf", append(text, make([]byte, weights)...), 0o600))
 	p.agrees(t)
@@ -676,7 +712,8 @@ func TestPageTakesMarkedResult(t *testing.T) {
 func (p *tab) drop(t *testing.T, name, text string) {
 	t.Helper()
 	quoted, _ := json.Marshal([]string{name, text})
-	p.eval(t, fmt.Sprintf(`(() => { const [name, text] = %s, d = new DataTransfer(); d.items.add(new File([text], name)); document.body.dispatchEvent(new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer: d })); return 0; })()`, quoted), nil)
+	p.eval(t, fmt.Sprintf(`(() => { const [name, text] = %s, d = new DataTransfer(); d.items.add(new File([text], name));
+		document.body.dispatchEvent(new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer: d })); return 0; })()`, quoted), nil)
 }
 
 // A hostile link shows what is wrong with it and runs nothing.
@@ -685,7 +722,8 @@ func TestPageHostileLinks(t *testing.T) {
 	for _, fragment := range []string{
 		"#model=<img src=x onerror=alert(1)>&gpu=<script>alert(2)</script>", "#model=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E&gpu=h100",
 		"#model=llama3.1-8b&gpu=h100&gen-len=999999999999&prompt-len=999999999999", "#model=llama3.1-8b&gpu=h100&batch=1e400&price=NaN&tp=-1",
-		"#__proto__=x&constructor=y&pin.__proto__=z&view.__proto__=q&model=llama3.1-8b", "#" + strings.Repeat("model=a&", 5000), "#model=llama3.1-8b&gpu=h100&calibration=/etc/passwd&hardware=/etc/passwd",
+		"#__proto__=x&constructor=y&pin.__proto__=z&view.__proto__=q&model=llama3.1-8b", "#" + strings.Repeat("model=a&", 5000),
+		"#model=llama3.1-8b&gpu=h100&calibration=/etc/passwd&hardware=/etc/passwd",
 		"#model=llama3.1-8b&gpu=h100&view.load=rate&rate=1e-320&target.usd=1e-320", "#%", "#view.theme=javascript:alert(1)&view.cards=x",
 	} {
 		p.do(t, chromedp.Evaluate(fmt.Sprintf(`location.hash = %q`, fragment), nil))
@@ -704,7 +742,8 @@ func TestPageEndsWorkers(t *testing.T) {
 		const m = await import("/client.js"), c = new m.Client(400);
 		const flags = { model: "llama3.1-8b", gpu: "h100" };
 		await c.ask("warm", { do: "estimate", flags });
-		const slow = await c.ask("slow", { do: "sweep", flags: { model: "deepseek-v3", gpu: "h200,h100,b200,mi300x", tp: "8", batch: "1..1000" } }).catch((e) => e.message);
+		const slow = await c.ask("slow", { do: "sweep", flags: { model: "deepseek-v3", gpu: "h200,h100,b200,mi300x", tp: "8", batch:
+			"1..1000" } }).catch((e) => e.message);
 		c.limit = 20000;
 		const next = await c.ask("next", { do: "estimate", flags });
 		return [String(slow), next.data.figures.schema];
@@ -738,7 +777,9 @@ func TestPageReplacesWorkers(t *testing.T) {
 // Nothing is wider than the window, texts stand out and controls have names: by axe-core.
 func TestPageFitsAndReads(t *testing.T) {
 	axe := axeCore(t)
-	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&target.tpot=5&target.ttft=900&pin.model=deepseek-v3&pin.gpu=b200-sxm-180gb&pin.tp=8", &serveOrder{})
+	p := browse(t,
+		"#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&target.tpot=5&target.ttft=900&pin.model=deepseek-v3&pin.gpu=b200-sxm-180gb&pin.tp=8",
+		&serveOrder{})
 	p.wait(t, settled)
 	p.do(t, chromedp.Evaluate(axe+";0", nil))
 	for _, width := range []int64{390, 1000, 2560} {
@@ -753,7 +794,8 @@ func TestPageFitsAndReads(t *testing.T) {
 			}
 			var wrong []string
 			rules := map[string]string{"light": "", "dark": `, runOnly: ["color-contrast"]`}[scheme] // dark, only colours are others
-			p.content(t, `axe.run(document, { resultTypes: ["violations"]`+rules+` }).then((r) => r.violations.map((v) => v.id + ": " + v.nodes.slice(0, 4).map((n) => n.html.slice(0, 160) + " " + (n.any[0]?.message ?? "")).join(" | ")))`, &wrong)
+			p.content(t, `axe.run(document, { resultTypes: ["violations"]`+rules+` }).then((r) => r.violations.map((v) =>
+				v.id + ": " + v.nodes.slice(0, 4).map((n) => n.html.slice(0, 160) + " " + (n.any[0]?.message ?? "")).join(" | ")))`, &wrong)
 			for _, w := range wrong {
 				t.Errorf("%d %s: %s", width, scheme, w)
 			}

@@ -21,7 +21,8 @@ import (
 // What the buttons save is what the command line writes, drawings that stand alone and pictures three times as fine.
 func TestPageDownloads(t *testing.T) {
 	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16&view.theme=dark", &serveOrder{})
-	p.wait(t, settled+` && llmprofTimes.answered.cards && llmprofTimes.answered.rate && document.querySelectorAll("#accuracy svg .crowd[d^=M]").length > 1`)
+	p.wait(t, settled+` && llmprofTimes.answered.cards && llmprofTimes.answered.rate &&
+		document.querySelectorAll("#accuracy svg .crowd[d^=M]").length > 1`)
 	folder := t.TempDir()
 	p.do(t, browser.SetDownloadBehavior(browser.SetDownloadBehaviorBehaviorAllow).WithDownloadPath(folder))
 	args := strings.Fields(p.text(t, "#verdict .command"))[1:]
@@ -32,8 +33,10 @@ func TestPageDownloads(t *testing.T) {
 		}
 	}
 	for view, texts := range map[string][]string{
-		"memory": {"Memory of one GPU", "weights 16.1 GB", "llmprof estimate"}, "roofline": {"Roofline", "compute-bound (C)", "--batch 16"}, "graph": {"lm_head", "down_proj"},
-		"latency": {">TTFT<", ">TPOT<"}, "rates": {">TTFT<", ">TPOT<"}, "pareto": {"tokens a second for each user"}, "accuracy": {"predicted", "TTLT"},
+		"memory": {"Memory of one GPU", "weights 16.1 GB", "llmprof estimate"}, "roofline": {"Roofline", "compute-bound (C)", "--batch 16"},
+		"graph":   {"lm_head", "down_proj"},
+		"latency": {">TTFT<", ">TPOT<"}, "rates": {">TTFT<", ">TPOT<"}, "pareto": {"tokens a second for each user"},
+		"accuracy": {"predicted", "TTLT"},
 	} {
 		p.eval(t, `document.querySelector("#`+view+`").scrollIntoView(); 0`, nil)
 		p.saves(t, view, "SVG")

@@ -63,8 +63,10 @@ func TestServeCrowd(t *testing.T) {
 	s, _ := listening(t, "false")
 	before := heap()
 	for name, said := range map[string]string{
-		"silent": "", "half a header": "GET /here.json HTTP/1.1\r\nHost: " + s.host + "\r\n", "no token": "GET /here.json HTTP/1.1\r\nHost: " + s.host + "\r\n\r\n",
-		"long header": "GET / HTTP/1.1\r\nX: " + strings.Repeat("a", 1<<20), "slow body": "POST /measure HTTP/1.1\r\nHost: " + s.host + "\r\n" + tokenHeader + ": x\r\nContent-Length: 9000000\r\n\r\n{",
+		"silent": "", "half a header": "GET /here.json HTTP/1.1\r\nHost: " + s.host + "\r\n",
+		"no token":    "GET /here.json HTTP/1.1\r\nHost: " + s.host + "\r\n\r\n",
+		"long header": "GET / HTTP/1.1\r\nX: " + strings.Repeat("a", 1<<20),
+		"slow body":   "POST /measure HTTP/1.1\r\nHost: " + s.host + "\r\n" + tokenHeader + ": x\r\nContent-Length: 9000000\r\n\r\n{",
 	} {
 		var all []net.Conn
 		for range 1100 {
@@ -148,12 +150,16 @@ func TestServeOddRequests(t *testing.T) {
 		code               int
 	}{
 		{"DELETE", "/", "", 405}, {"PUT", "/here.json", "{}", 405}, {"GET", "/measure", "", 404}, {"BREW", "/measure", order, 405},
-		{"POST", "/measure", "", 400}, {"POST", "/measure", "null", 400}, {"POST", "/measure", "\x00\xff", 400}, {"POST", "/measure", `"` + order + `"`, 400},
+		{"POST", "/measure", "", 400}, {"POST", "/measure", "null", 400}, {"POST", "/measure", "\x00\xff", 400},
+		{"POST", "/measure", `"` + order + `"`, 400},
 		{"POST", "/measure", strings.Repeat(`{"model":`, 7000), 400}, {"POST", "/measure", strings.Repeat("[", 1<<20), 400},
-		{"POST", "/measure", strings.Repeat(" ", 64<<20) + order, 400}, {"POST", "/measure", `{"model": "` + strings.Repeat("x", 1<<24) + `"}`, 400},
-		{"POST", "/measure", strings.Replace(order, `"batch": 1`, `"batch": 1e99`, 1), 400}, {"POST", "/measure", strings.Replace(order, `"tp": 1`, `"tp": -1`, 1), 400},
+		{"POST", "/measure", strings.Repeat(" ", 64<<20) + order, 400},
+		{"POST", "/measure", `{"model": "` + strings.Repeat("x", 1<<24) + `"}`, 400},
+		{"POST", "/measure", strings.Replace(order, `"batch": 1`, `"batch": 1e99`, 1), 400},
+		{"POST", "/measure", strings.Replace(order, `"tp": 1`, `"tp": -1`, 1), 400},
 		{"POST", "/measure", strings.Replace(order, `"tp"`, `"of"`, 1), 400}, {"POST", "/measure", order + order, 400},
-		{"GET", "/results/%00", "", 404}, {"GET", "/results/..%2f..%2fetc%2fpasswd", "", 404}, {"GET", "/hub?id=" + strings.Repeat("a/", 4000), "", 404}, {"GET", "/hub?id=%zz", "", 404},
+		{"GET", "/results/%00", "", 404}, {"GET", "/results/..%2f..%2fetc%2fpasswd", "", 404},
+		{"GET", "/hub?id=" + strings.Repeat("a/", 4000), "", 404}, {"GET", "/hub?id=%zz", "", 404},
 		{"GET", "/" + strings.Repeat("a", 1<<20), "", 431}, {"POST", "/measure", order, 200},
 	} {
 		before := heap()
@@ -183,7 +189,8 @@ func TestServeEndsMeasurements(t *testing.T) {
 			answer <- text
 		}()
 		appears(t, program+".begun")
-		if code, text := askPage(t.Context(), t, s, "POST", "/measure", strings.NewReader(order)); code != 409 || text != "a measurement is running\n" {
+		if code, text := askPage(t.Context(), t, s, "POST", "/measure", strings.NewReader(order)); code != 409 ||
+			text != "a measurement is running\n" {
 			t.Errorf("a second measurement: %d %s", code, text)
 		}
 		if interrupted {
@@ -240,7 +247,8 @@ func TestServeMeasuresLong(t *testing.T) {
 	server.ReadTimeout, server.WriteTimeout = 300*time.Millisecond, 300*time.Millisecond
 	go func() { _ = server.Serve(listener) }()
 	defer server.Close()
-	if code, text := askPage(t.Context(), t, s, "POST", "/measure", strings.NewReader(order)); text != "{\"progress\":\"progress\"}\n{\"result\":\"{}\\n\"}\n" {
+	if code, text := askPage(t.Context(), t, s, "POST", "/measure",
+		strings.NewReader(order)); text != "{\"progress\":\"progress\"}\n{\"result\":\"{}\\n\"}\n" {
 		t.Errorf("%d %s", code, text)
 	}
 }
@@ -252,7 +260,9 @@ func TestServeOpensByFile(t *testing.T) {
 	}
 	folder := t.TempDir()
 	seen := filepath.Join(folder, "seen")
-	testkit.Must(t, os.WriteFile(filepath.Join(folder, "xdg-open"), []byte("#!/bin/sh\necho \"$*\" > "+seen+".part\nstat -c %a \"$1\" \"${1%/*}\" >> "+seen+".part\ncat \"$1\" >> "+seen+".part\nmv "+seen+".part "+seen+"\n"), 0o700))
+	testkit.Must(t, os.WriteFile(filepath.Join(folder, "xdg-open"), []byte(
+		"#!/bin/sh\necho \"$*\" > "+seen+".part\nstat -c %a \"$1\" \"${1%/*}\" >> "+seen+".part\ncat \"$1\" >> "+seen+".part\nmv "+seen+".part "+
+			seen+"\n"), 0o700))
 	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
 	s := local(t, folder)
 	forget := openBrowser(t.Context(), s.address())
@@ -260,7 +270,8 @@ func TestServeOpensByFile(t *testing.T) {
 	text, err := os.ReadFile(seen)
 	testkit.Must(t, err)
 	command, rest, _ := bytes.Cut(text, []byte("\n"))
-	if bytes.Contains(command, []byte(s.token)) || !strings.HasPrefix(string(rest), "600\n700\n") || !bytes.Contains(rest, []byte(s.address())) {
+	if bytes.Contains(command, []byte(s.token)) || !strings.HasPrefix(string(rest), "600\n700\n") ||
+		!bytes.Contains(rest, []byte(s.address())) {
 		t.Errorf("the desktop is asked %s", text)
 	}
 	forget()
@@ -274,7 +285,8 @@ func TestServeOpensByFile(t *testing.T) {
 
 // FuzzOrder reads what a page may send: what is taken is a measurement within bounds, of what the page lists.
 func FuzzOrder(f *testing.F) {
-	for _, text := range []string{order, "", "null", "{}", "[[[[", `{"model": "../x"}`, `{"model": "/etc/passwd"}`, `{"tp": 1e400}`, `{"of": {}}`, order + " x", strings.Replace(order, "llama3.2-1b", "org/name@main", 1)} {
+	for _, text := range []string{order, "", "null", "{}", "[[[[", `{"model": "../x"}`, `{"model": "/etc/passwd"}`, `{"tp": 1e400}`,
+		`{"of": {}}`, order + " x", strings.Replace(order, "llama3.2-1b", "org/name@main", 1)} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -289,7 +301,8 @@ func FuzzOrder(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if args[1] != o.Model || strings.HasPrefix(o.Model, "-") || filepath.IsAbs(o.Model) || strings.Contains(o.Model, "..") || o.TP < 1 || o.Gen < 1 {
+		if args[1] != o.Model || strings.HasPrefix(o.Model, "-") || filepath.IsAbs(o.Model) || strings.Contains(o.Model, "..") || o.TP < 1 ||
+			o.Gen < 1 {
 			t.Errorf("%q becomes %q", text, args)
 		}
 	})

@@ -31,7 +31,8 @@ func TestPageHistory(t *testing.T) {
 	}
 	for _, step := range []struct{ do, batch string }{{"back", "20"}, {"back", "16"}, {"forward", "20"}, {"forward", "31"}} {
 		p.eval(t, fmt.Sprintf(`history.%s(); 0`, step.do), nil)
-		p.wait(t, fmt.Sprintf(`document.getElementById("batch").value === %q && document.querySelector("#verdict .command").textContent.endsWith("--batch %s")`, step.batch, step.batch))
+		p.wait(t, fmt.Sprintf(`document.getElementById("batch").value === %q &&
+			document.querySelector("#verdict .command").textContent.endsWith("--batch %s")`, step.batch, step.batch))
 	}
 	p.quiet(t)
 }
@@ -52,13 +53,15 @@ func TestPageLongLinks(t *testing.T) {
 	p.wait(t, settled)
 	const long = 1 << 20
 	for _, fragment := range []string{
-		`"#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=" + "9".repeat(%d)`, `"#" + "x".repeat(%d)`, `"#" + "a=b&".repeat(%d / 4) + "model=llama3.1-8b&gpu=h100-sxm-80gb&batch=3"`,
+		`"#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=" + "9".repeat(%d)`, `"#" + "x".repeat(%d)`,
+		`"#" + "a=b&".repeat(%d / 4) + "model=llama3.1-8b&gpu=h100-sxm-80gb&batch=3"`,
 		`"#model=" + "%%F0%%9F%%92%%A9".repeat(%d / 12)`, `"#pin.model=" + "<b>".repeat(%d / 3)`,
 	} {
 		p.eval(t, fmt.Sprintf(`location.hash = `+fragment+`; 0`, long), nil)
 		p.wait(t, `location.hash.length < 2000`)
 		p.eval(t, `location.hash = "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=2"; 0`, nil)
-		p.wait(t, settled+` && document.querySelector("#verdict .verdict").textContent.includes("llama3.1-8b on 1") && document.querySelector("#verdict .command").textContent.endsWith("--batch 2")`)
+		p.wait(t, settled+` && document.querySelector("#verdict .verdict").textContent.includes("llama3.1-8b on 1") &&
+			document.querySelector("#verdict .command").textContent.endsWith("--batch 2")`)
 	}
 	p.quiet(t)
 }
@@ -67,7 +70,8 @@ func TestPageLongLinks(t *testing.T) {
 func TestPageKeepsToken(t *testing.T) {
 	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
 	for range 2 {
-		p.wait(t, settled+` && !location.href.includes("token") && location.hash.includes("batch=16") && [...document.querySelectorAll("button")].some((b) => b.textContent === "Measure here")`)
+		p.wait(t, settled+` && !location.href.includes("token") && location.hash.includes("batch=16") &&
+			[...document.querySelectorAll("button")].some((b) => b.textContent === "Measure here")`)
 		p.do(t, chromedp.Reload())
 	}
 	p.quiet(t)

@@ -22,18 +22,21 @@ func (p *tab) wide(t *testing.T, width int64) {
 // sized sets the size of the window.
 func (p *tab) sized(t *testing.T, width, height int64) {
 	t.Helper()
-	p.do(t, emulation.SetDeviceMetricsOverride(width, height, 1, false), chromedp.Sleep(100*time.Millisecond)) // until the charts know their width
+	// Until the charts know their width.
+	p.do(t, emulation.SetDeviceMetricsOverride(width, height, 1, false), chromedp.Sleep(100*time.Millisecond))
 	p.followed(t)
 }
 
 // crossed is a script that finds labels which a line of their chart goes through.
 const crossed = `["roofline", "pareto"].flatMap((id) => [...document.querySelectorAll("#" + id + " .chart svg")].flatMap((svg) => {
-	const labels = [...svg.querySelectorAll("[data-mark=label] text")].map((e) => [e.textContent, e.getBoundingClientRect()]), found = new Set();
+	const labels = [...svg.querySelectorAll("[data-mark=label] text")].map((e) => [e.textContent, e.getBoundingClientRect()]),
+		found = new Set();
 	for (const path of svg.querySelectorAll("[data-mark=line] path, [data-mark=link] path")) {
 		const to = path.getScreenCTM();
 		for (let at = 0; at <= path.getTotalLength(); at += 2) {
 			const p = path.getPointAtLength(at).matrixTransform(to);
-			for (const [text, b] of labels) if (p.x > b.left + 1 && p.x < b.right - 1 && p.y > b.top + 2 && p.y < b.bottom - 2) found.add(id + ": a line goes through " + text);
+			for (const [text, b] of labels) if (p.x > b.left + 1 && p.x < b.right - 1 && p.y > b.top + 2 &&
+				p.y < b.bottom - 2) found.add(id + ": a line goes through " + text);
 		}
 	}
 	return [...found];
@@ -45,7 +48,8 @@ func TestPageLabelsApart(t *testing.T) {
 	p.wait(t, settled+` && llmprofTimes.answered.cards && llmprofTimes.answered.rate`)
 	for _, link := range []string{
 		"#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16", "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&view.phase=prefill",
-		"#model=qwen3-30b-a3b&gpu=h100-sxm-80gb&batch=32&prompt-len=2048", "#model=nemotron-h-8b&gpu=l40s&batch=4", "#model=llama3.1-8b&gpu=rtx-4090&weights=q4_k_m&engine=llama.cpp",
+		"#model=qwen3-30b-a3b&gpu=h100-sxm-80gb&batch=32&prompt-len=2048", "#model=nemotron-h-8b&gpu=l40s&batch=4",
+		"#model=llama3.1-8b&gpu=rtx-4090&weights=q4_k_m&engine=llama.cpp",
 		"#model=llama3.1-70b&gpu=a100-sxm-80gb&tp=4&prompt-len=4000&gen-len=400",
 	} {
 		p.eval(t, fmt.Sprintf(`location.hash = %q; 0`, link), nil)
@@ -54,18 +58,23 @@ func TestPageLabelsApart(t *testing.T) {
 		for _, width := range []int64{390, 1400} {
 			p.wide(t, width)
 			var wrong []string
-			p.eval(t, `["roofline", "pareto", "latency", "rates", "accuracy"].flatMap((id) => [...document.querySelectorAll("#" + id + " .chart svg")].flatMap((svg) => {
-				const frame = svg.getBoundingClientRect(), all = [...svg.querySelectorAll("text")].filter((e) => e.textContent && !e.closest("[data-mark=tip]")).map((e) => [e.textContent, e.getBoundingClientRect()]), found = [];
+			p.eval(t, `["roofline", "pareto", "latency", "rates", "accuracy"].flatMap((id) =>
+				[...document.querySelectorAll("#" + id + " .chart svg")].flatMap((svg) => {
+				const frame = svg.getBoundingClientRect(), all = [...svg.querySelectorAll("text")].filter((e) => e.textContent &&
+					!e.closest("[data-mark=tip]")).map((e) => [e.textContent, e.getBoundingClientRect()]), found = [];
 				all.forEach(([text, a], i) => {
-					if (a.left < frame.left - 1 || a.right > frame.right + 1 || a.top < frame.top - 1 || a.bottom > frame.bottom + 1) found.push(id + ": " + text + " leaves the chart");
-					for (const [other, b] of all.slice(i + 1)) if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 2 && b.top < a.bottom - 2) found.push(id + ": " + text + " over " + other);
+					if (a.left < frame.left - 1 || a.right > frame.right + 1 || a.top < frame.top - 1 || a.bottom >
+						frame.bottom + 1) found.push(id + ": " + text + " leaves the chart");
+					for (const [other, b] of all.slice(i + 1)) if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 2 &&
+						b.top < a.bottom - 2) found.push(id + ": " + text + " over " + other);
 				});
 				return found;
 			}))`, &wrong)
 			var through []string
 			p.eval(t, crossed, &through)
 			var twice []string // cards whose name says nothing of which of its points it stands beside
-			p.eval(t, `[...document.querySelectorAll("#pareto [data-mark=label] text")].map((e) => e.textContent).filter((text, i, all) => all.indexOf(text) < i)`, &twice)
+			p.eval(t, `[...document.querySelectorAll("#pareto [data-mark=label] text")].map((e) => e.textContent).filter((text, i, all) =>
+				all.indexOf(text) < i)`, &twice)
 			if len(twice) > 0 {
 				t.Errorf("%s at %d px: cards are named twice: %q", link, width, twice)
 			}
@@ -98,8 +107,10 @@ func TestPageOnAPhone(t *testing.T) {
 			Text        string
 			Top, Bottom float64
 		}
-		p.eval(t, `(() => { const b = document.querySelector(".brief"), r = b.getBoundingClientRect(); return { text: b.innerText, top: r.top, bottom: r.bottom }; })()`, &brief)
-		if !strings.Contains(brief.Text, "misses the target") || !strings.Contains(brief.Text, "TPOT "+tpot) || brief.Top < 0 || brief.Bottom > 200 {
+		p.eval(t, `(() => { const b = document.querySelector(".brief"), r = b.getBoundingClientRect(); return { text: b.innerText, top: r.top,
+			bottom: r.bottom }; })()`, &brief)
+		if !strings.Contains(brief.Text, "misses the target") || !strings.Contains(brief.Text, "TPOT "+tpot) || brief.Top < 0 ||
+			brief.Bottom > 200 {
 			t.Errorf("scrolled to %d, the verdict in short is %+v", to, brief)
 		}
 	}
@@ -116,13 +127,17 @@ func TestPageOnAPhone(t *testing.T) {
 func TestPageStaysInPlace(t *testing.T) {
 	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16", &serveOrder{})
 	p.wait(t, settled+` && llmprofTimes.answered.gpus`)
-	p.eval(t, `globalThis.shifts = []; new PerformanceObserver((list) => { for (const e of list.getEntries()) shifts.push([e.value, ...e.sources.map((s) => (s.node?.closest?.("section") ?? s.node?.parentElement?.closest("section"))?.id + " " + s.node?.nodeName)].join(" ")); }).observe({ type: "layout-shift" }); 0`, nil)
+	p.eval(t, `globalThis.shifts = []; new PerformanceObserver((list) => { for (const e of list.getEntries()) shifts.push([e.value,
+		...e.sources.map((s) => (s.node?.closest?.("section") ??
+			s.node?.parentElement?.closest("section"))?.id + " " + s.node?.nodeName)].join(" ")); }).observe({ type: "layout-shift" }); 0`, nil)
 	for _, width := range []int64{390, 1400} {
 		p.sized(t, width, 1850)
 		for _, y := range []int{0, 1850} {
 			p.eval(t, fmt.Sprintf(`scrollTo(0, %d); 0`, y), nil)
 			p.followed(t)
-			for _, c := range [][2]string{{"batch", "40"}, {"prompt-len", "2000"}, {"gpu", "b200-sxm-180gb"}, {"engine", "sglang"}, {"tp", "4"}, {"tp", "16"}, {"model", "llama3.1-70b"}, {"model", "deepseek-v3"}, {"target-ttft", "500"}, {"target-ttft", ""}, {"price", "3"}, {"price", ""}, {"tp", "8"}, {"engine", ""}, {"gpu", "h200-sxm-141gb"}, {"batch", "16"}} {
+			for _, c := range [][2]string{{"batch", "40"}, {"prompt-len", "2000"}, {"gpu", "b200-sxm-180gb"}, {"engine", "sglang"}, {"tp", "4"},
+				{"tp", "16"}, {"model", "llama3.1-70b"}, {"model", "deepseek-v3"}, {"target-ttft", "500"}, {"target-ttft", ""}, {"price", "3"},
+				{"price", ""}, {"tp", "8"}, {"engine", ""}, {"gpu", "h200-sxm-141gb"}, {"batch", "16"}} {
 				p.eval(t, `shifts.length = 0`, nil)
 				p.set(t, c[0], c[1])
 				p.followed(t)
@@ -139,7 +154,8 @@ func TestPageStaysInPlace(t *testing.T) {
 
 // Printed, the page is on light ground, has its views and leaves out what nobody can press on paper.
 func TestPagePrints(t *testing.T) {
-	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&prompt-len=1025&gen-len=129&max-num-batched-tokens=8192&memory-utilization=0.92&kv=fp8&target.tpot=30&view.theme=dark", &serveOrder{})
+	p := browse(t,
+		"#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&prompt-len=1025&gen-len=129&max-num-batched-tokens=8192&memory-utilization=0.92&kv=fp8&target.tpot=30&view.theme=dark", &serveOrder{})
 	p.wait(t, settled+` && llmprofTimes.answered.cards && llmprofTimes.answered.rate`)
 	var pdf []byte
 	p.do(t, chromedp.ActionFunc(func(ctx context.Context) (err error) {
@@ -151,18 +167,24 @@ func TestPagePrints(t *testing.T) {
 	}
 	p.do(t, emulation.SetDeviceMetricsOverride(760, 1100, 1, false), emulation.SetEmulatedMedia().WithMedia("print"))
 	var printed struct{ Text, Ground, Ink string }
-	p.eval(t, `({ text: document.body.innerText, ground: getComputedStyle(document.body).backgroundColor, ink: getComputedStyle(document.body).color })`, &printed)
-	p.wait(t, `[...document.querySelectorAll("#graph svg.export .node")].every((e) => { const a = e.getBoundingClientRect(), b = e.ownerSVGElement.getBoundingClientRect();
+	p.eval(t, `({ text: document.body.innerText, ground: getComputedStyle(document.body).backgroundColor, ink:
+		getComputedStyle(document.body).color })`, &printed)
+	p.wait(t, `[...document.querySelectorAll("#graph svg.export .node")].every((e) => { const a = e.getBoundingClientRect(),
+		b = e.ownerSVGElement.getBoundingClientRect();
 		return a.left >= b.left && a.right <= b.right && a.top >= b.top && a.bottom <= b.bottom; })`) // the whole graph
 	var cut []string
-	p.eval(t, `[document.querySelector(".command"), ...document.querySelectorAll(".warnings li")].filter((e) => !e.checkVisibility() || e.scrollWidth > e.clientWidth).map((e) => e.textContent).concat(
+	p.eval(t, `[document.querySelector(".command"), ...document.querySelectorAll(".warnings li")].filter((e) => !e.checkVisibility() ||
+		e.scrollWidth > e.clientWidth).map((e) => e.textContent).concat(
 		[...document.querySelectorAll("th")].filter((e) => getComputedStyle(e).position !== "static").map((e) => "heading " + e.textContent),
-		[...document.querySelectorAll("thead button")].filter((e) => getComputedStyle(e).display !== "contents").map((e) => "button " + e.textContent),
-		[...document.querySelectorAll(".chart svg")].filter((e) => e.getBoundingClientRect().width > e.getAttribute("width") * 1.01).map((e) => "enlarged chart of " + e.closest("section").id))`, &cut)
+		[...document.querySelectorAll("thead button")].filter((e) => getComputedStyle(e).display !== "contents").map((e) =>
+			"button " + e.textContent),
+		[...document.querySelectorAll(".chart svg")].filter((e) => e.getBoundingClientRect().width >
+			e.getAttribute("width") * 1.01).map((e) => "enlarged chart of " + e.closest("section").id))`, &cut)
 	if len(cut) > 0 {
 		t.Errorf("paper cuts off, moves or enlarges %q", cut)
 	}
-	for _, want := range []string{"Fits", "meets 30 ms", "llmprof estimate --model deepseek-v3", "Roofline", "experts_gate_up", "Latency over rate", "Cost over speed", "Accuracy"} {
+	for _, want := range []string{"Fits", "meets 30 ms", "llmprof estimate --model deepseek-v3", "Roofline", "experts_gate_up",
+		"Latency over rate", "Cost over speed", "Accuracy"} {
 		if !strings.Contains(printed.Text, want) {
 			t.Errorf("paper lacks %q", want)
 		}
@@ -181,7 +203,8 @@ func TestPagePrints(t *testing.T) {
 func TestPageFollowsTheSystem(t *testing.T) {
 	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
 	p.wait(t, settled)
-	const ground, light = `getComputedStyle(document.body).backgroundColor`, `[...document.querySelectorAll("header button")].find((b) => b.textContent === "Light")`
+	const ground, light = `getComputedStyle(document.body).backgroundColor`, `[...document.querySelectorAll("header button")].find((b) =>
+		b.textContent === "Light")`
 	var color string
 	for _, scheme := range []string{"light", "dark"} {
 		p.do(t, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
@@ -203,7 +226,8 @@ func TestPageMemoryStandsOut(t *testing.T) {
 	p.wait(t, settled)
 	var contrast float64
 	p.eval(t, `(() => {
-		const light = (color) => { const [r, g, b] = color.match(/[\d.]+/g).map((v) => ((v / 255 + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05; };
+		const light = (color) => { const [r, g, b] = color.match(/[\d.]+/g).map((v) => ((v / 255 + 0.055) / 1.055) ** 2.4);
+			return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05; };
 		const key = [...document.querySelectorAll("#memory .legend span")].find((e) => e.textContent.includes("KV cache"));
 		const part = document.querySelector(key.querySelector("rect").getAttribute("fill").slice(4, -1));
 		return light(getComputedStyle(part.querySelector("rect")).fill) / light(getComputedStyle(document.body).backgroundColor);
@@ -214,7 +238,8 @@ func TestPageMemoryStandsOut(t *testing.T) {
 	p.quiet(t)
 }
 
-// The share of the memory that the page shows for an engine gives the same batch where it is given: activations that lie beside SGLang's are no part of it.
+// The share of the memory that the page shows for an engine gives the same batch where it is given: activations that lie beside SGLang's
+// are no part of it.
 func TestPageShareOfMemory(t *testing.T) {
 	p := browse(t, "#model=llama3.1-8b&gpu=l4-24gb&weights=fp8&engine=sglang&batch=16", &serveOrder{})
 	p.wait(t, settled)
@@ -245,8 +270,10 @@ const blanks = `(() => { const found = [];
 	for (const e of document.querySelectorAll("main p, main dd, header p, .verdict")) {
 		const box = e.getBoundingClientRect(); if (box.height === 0 || e.closest(".sr")) continue;
 		const range = document.createRange(); range.selectNodeContents(e);
-		const used = Math.max(...[...range.getClientRects()].map((r) => r.bottom), box.top) - box.top, line = parseFloat(getComputedStyle(e).lineHeight) || 20;
-		if (box.height - used > 1.9 * line) found.push((e.closest("section")?.id ?? "") + " " + e.className + ": " + Math.round(box.height) + " px for " + Math.round(used));
+		const used = Math.max(...[...range.getClientRects()].map((r) => r.bottom), box.top) - box.top,
+			line = parseFloat(getComputedStyle(e).lineHeight) || 20;
+		if (box.height - used > 1.9 * line) found.push((e.closest("section")?.id ??
+			"") + " " + e.className + ": " + Math.round(box.height) + " px for " + Math.round(used));
 	}
 	return found; })()`
 
@@ -254,7 +281,8 @@ const blanks = `(() => { const found = [];
 func TestPageHasNoBlankLines(t *testing.T) {
 	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
 	p.wait(t, settled+` && llmprofTimes.answered.cards && llmprofTimes.answered.rate`)
-	for _, link := range []string{"#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16", "#model=llama3.1-8b&gpu=l4-24gb&view.load=rate&rate=1"} {
+	for _, link := range []string{"#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16",
+		"#model=llama3.1-8b&gpu=l4-24gb&view.load=rate&rate=1"} {
 		p.eval(t, fmt.Sprintf(`location.hash = %q; 0`, link), nil)
 		p.followed(t)
 		p.wait(t, settled)
@@ -272,13 +300,15 @@ func TestPageHasNoBlankLines(t *testing.T) {
 // No figure of the verdict is wider than its place, those of a load among them, no bound and no figure in the table of operators, also
 // beside A, and no name of a model.
 func TestPageFiguresFit(t *testing.T) {
-	p := browse(t, "#model=qwen3-next-80b-a3b&gpu=h200-sxm-141gb&tp=8&view.load=concurrency&concurrency=1000&pin.model=qwen3-next-80b-a3b&pin.gpu=h200-sxm-141gb", &serveOrder{})
+	p := browse(t,
+		"#model=qwen3-next-80b-a3b&gpu=h200-sxm-141gb&tp=8&view.load=concurrency&concurrency=1000&pin.model=qwen3-next-80b-a3b&pin.gpu=h200-sxm-141gb", &serveOrder{})
 	p.wait(t, settled)
 	for _, width := range []int64{390, 700, 1000, 1280, 1400, 1920, 2560} {
 		p.wide(t, width)
 		p.followed(t)
 		var wide []string
-		p.eval(t, `[...document.querySelectorAll("#verdict .value, #operators :is(.n, td:nth-child(4)), #model")].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent || e.value)`, &wide)
+		p.eval(t, `[...document.querySelectorAll("#verdict .value, #operators :is(.n, td:nth-child(4)), #model")].filter((e) =>
+			e.scrollWidth > e.clientWidth).map((e) => e.textContent || e.value)`, &wide)
 		if len(wide) > 0 {
 			t.Errorf("%d px: wider than their places: %q", width, wide)
 		}
@@ -290,7 +320,8 @@ func TestPageFiguresFit(t *testing.T) {
 func TestPageRowsAreOfOneState(t *testing.T) {
 	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16", &serveOrder{})
 	p.wait(t, settled)
-	const rows = `[...document.querySelectorAll("#operators tbody tr")].map((r) => (getComputedStyle(r).visibility === "visible" ? r.textContent : ""))`
+	const rows = `[...document.querySelectorAll("#operators tbody tr")].map((r) => (getComputedStyle(r).visibility === "visible" ?
+		r.textContent : ""))`
 	for _, to := range []string{"prompt-len=3000&batch=37", "prompt-len=3000&batch=37&view.phase=prefill"} {
 		var early, late []string
 		// The rows are read when the first of them has changed, before the browser paints it.
@@ -321,7 +352,8 @@ func TestPageWritesWhatChanges(t *testing.T) {
 	p.followed(t)
 	p.eval(t, `globalThis.same = []; {
 		const data = Object.getOwnPropertyDescriptor(CharacterData.prototype, "data");
-		Object.defineProperty(CharacterData.prototype, "data", { get: data.get, set(text) { if (data.get.call(this) === String(text)) same.push(this.parentElement?.outerHTML.slice(0, 80)); data.set.call(this, text); } });
+		Object.defineProperty(CharacterData.prototype, "data", { get: data.get, set(text) {
+			if (data.get.call(this) === String(text)) same.push(this.parentElement?.outerHTML.slice(0, 80)); data.set.call(this, text); } });
 	} 0`, nil)
 	p.set(t, "batch", "41")
 	p.followed(t)
@@ -386,8 +418,10 @@ func TestPageTellsOfPoints(t *testing.T) {
 	p.point(t, dot, false)
 	p.eval(t, told, &first)
 	var outside int // lines that leave the tip's box, or a box that leaves its chart
-	p.eval(t, `(() => { const tip = document.querySelector("#roofline .tip"), within = (a, b) => a.left >= b.left - 1 && a.right <= b.right + 1 && a.top >= b.top - 1 && a.bottom <= b.bottom + 1, box = tip.querySelector("rect").getBoundingClientRect();
-		return [...tip.querySelectorAll("text")].filter((e) => !within(e.getBoundingClientRect(), box)).length + !within(box, tip.closest("svg").getBoundingClientRect()); })()`, &outside)
+	p.eval(t, `(() => { const tip = document.querySelector("#roofline .tip"), within = (a, b) => a.left >= b.left - 1 &&
+		a.right <= b.right + 1 && a.top >= b.top - 1 && a.bottom <= b.bottom + 1, box = tip.querySelector("rect").getBoundingClientRect();
+		return [...tip.querySelectorAll("text")].filter((e) => !within(e.getBoundingClientRect(), box)).length + !within(box,
+			tip.closest("svg").getBoundingClientRect()); })()`, &outside)
 	if outside > 0 {
 		t.Errorf("%d lines or boxes of a tip are outside", outside)
 	}
@@ -398,7 +432,8 @@ func TestPageTellsOfPoints(t *testing.T) {
 	p.wait(t, `document.querySelectorAll("#operators tr[aria-selected=true]").length === 1`)
 	var row []string // cells of a row of the table
 	p.eval(t, `[...document.querySelector("#operators tr[aria-selected=true]").children].map((c) => c.textContent)`, &row)
-	if first == second || !strings.Contains(second, row[0]) || !strings.Contains(second, row[1]+", "+row[2]+" of the phase") || !strings.Contains(second, "floor "+row[5]) {
+	if first == second || !strings.Contains(second, row[0]) || !strings.Contains(second, row[1]+", "+row[2]+" of the phase") ||
+		!strings.Contains(second, "floor "+row[5]) {
 		t.Errorf("the roofline tells %q, then %q; the table has %q", first, second, row)
 	}
 	p.point(t, `#latency [data-mark=dot] path, #latency g[data-mark=dot] circle`, true)

@@ -50,7 +50,8 @@ func TestPageMeasures(t *testing.T) {
 		}
 		p.do(t, chromedp.Sleep(500*time.Millisecond))
 	}
-	p.wait(t, `document.querySelectorAll("#latency svg [data-mark=dot] path[stroke-width='2'], #latency svg g[data-mark=dot][stroke-width='2'] path").length === 2`)
+	p.wait(t, `document.querySelectorAll("#latency svg [data-mark=dot] path[stroke-width='2'], #latency svg `+
+		`g[data-mark=dot][stroke-width='2'] path").length === 2`)
 	if left, _ := filepath.Glob(filepath.Join(results, "*.json")); len(left) != 1 {
 		t.Errorf("the folder of results has %v", left)
 	}

@@ -100,7 +100,8 @@ func TestPageFigures(t *testing.T) {
 
 // The notes of a load near saturation are among those that the page shows, as the command line says them.
 func TestPageLoadWarnings(t *testing.T) {
-	flags := map[string]string{"model": "llama3.1-70b", "gpu": "h200", "weights": "fp8", "rate": "1.65", "prompt-len": "1024", "gen-len": "900"}
+	flags := map[string]string{"model": "llama3.1-70b", "gpu": "h200", "weights": "fp8", "rate": "1.65", "prompt-len": "1024",
+		"gen-len": "900"}
 	answers := pageAnswers(t, page.New(), flags)
 	if said := answers("under").Data.(map[string]any)["warning"]; !sameAsCommand(t, flags, answers) || said == "" {
 		t.Errorf("the load warns of %q", said)
@@ -128,7 +129,8 @@ func sameFigures(t *testing.T, a, b string) bool {
 // local is a server of the page, without a browser.
 func local(t *testing.T, folder string) *pageServer {
 	t.Helper()
-	s := newPageServer(&app{env: func(string) string { return "" }, stderr: io.Discard}, &serveOrder{results: folder, offline: true}, map[string][]byte{"index.html": []byte("<!doctype html>")}, "127.0.0.1:1")
+	s := newPageServer(&app{env: func(string) string { return "" }, stderr: io.Discard}, &serveOrder{results: folder, offline: true},
+		map[string][]byte{"index.html": []byte("<!doctype html>")}, "127.0.0.1:1")
 	s.program = "false" // what a test measures with it says itself
 	return s
 }
@@ -214,7 +216,8 @@ func TestServeMeasuresListed(t *testing.T) {
 	testkit.Must(t, os.WriteFile("name", []byte("secret"), 0o600))
 	s := local(t, folder)
 	answers := map[string]bool{}
-	for _, model := range []string{"", "/etc/hostname", "/etc/none", "name", "none", "./name", "./none", "../x/y", "~/x", "a/b/c", `org\name`, "-m", "org/name.json/x", "org/..", "file:///etc/hostname"} {
+	for _, model := range []string{"", "/etc/hostname", "/etc/none", "name", "none", "./name", "./none", "../x/y", "~/x", "a/b/c", `org\name`,
+		"-m", "org/name.json/x", "org/..", "file:///etc/hostname"} {
 		body, err := json.Marshal(measureOrder{model, "native", 1, 1, 8, 2})
 		testkit.Must(t, err)
 		w := answered(s, "POST", "/measure", "127.0.0.1:1", s.token, string(body))
@@ -224,11 +227,13 @@ func TestServeMeasuresListed(t *testing.T) {
 		t.Errorf("answers differ: %q", slices.Collect(maps.Keys(answers)))
 	}
 	for _, model := range []string{"llama3.1-8b", "meta-llama/Llama-3.1-8B", "org/name", "org/name@main"} {
-		if args, err := (&measureOrder{model, "native", 1, 1, 8, 2}).args(s.order, 0); err != nil || !slices.Contains(args, "--named-model") || !slices.Contains(args, "--offline") {
+		if args, err := (&measureOrder{model, "native", 1, 1, 8, 2}).args(s.order, 0); err != nil || !slices.Contains(args, "--named-model") ||
+			!slices.Contains(args, "--offline") {
 			t.Errorf("%s: %v, %v", model, args, err)
 		}
 	}
-	if _, err := (models.Resolver{Table: &models.Table{}, Hub: models.Hub{Offline: true}, NoFiles: true}).Resolve(t.Context(), "org/name"); err == nil || !strings.Contains(err.Error(), "hub cache") {
+	if _, err := (models.Resolver{Table: &models.Table{}, Hub: models.Hub{Offline: true}, NoFiles: true}).Resolve(t.Context(),
+		"org/name"); err == nil || !strings.Contains(err.Error(), "hub cache") {
 		t.Errorf("a hub id that is a file's name too: %v", err)
 	}
 }
@@ -264,7 +269,8 @@ func TestServeWithoutProgram(t *testing.T) {
 func TestPageReadsNumbers(t *testing.T) {
 	p := page.New()
 	answer := func(prompt string) (a page.Answer) {
-		request, err := json.Marshal(page.Request{Do: "json", Flags: map[string]string{"model": "llama3.1-8b", "gpu": "h100", "prompt-len": prompt}})
+		request, err := json.Marshal(page.Request{Do: "json", Flags: map[string]string{
+			"model": "llama3.1-8b", "gpu": "h100", "prompt-len": prompt}})
 		testkit.Must(t, err)
 		testkit.Must(t, json.Unmarshal(p.Handle(t.Context(), request), &a))
 		return a
@@ -272,7 +278,8 @@ func TestPageReadsNumbers(t *testing.T) {
 	if a := answer("2e3"); a.Text == "" || a.Text != answer("2000").Text {
 		t.Errorf("2e3 is not 2000: %s", a.Error)
 	}
-	for prompt, want := range map[string]string{"1e12": "at most 2147483647", "2.5": "want a whole number, as 3", "many": "want a whole number, as 512", "0": "prompt length"} {
+	for prompt, want := range map[string]string{"1e12": "at most 2147483647", "2.5": "want a whole number, as 3",
+		"many": "want a whole number, as 512", "0": "prompt length"} {
 		if a := answer(prompt); !strings.Contains(a.Error, want) || strings.Contains(a.Error, "strconv") {
 			t.Errorf("a prompt of %s tokens: %q, want %q", prompt, a.Error, want)
 		}

@@ -135,7 +135,8 @@ func TestPageTimes(t *testing.T) {
 		Answered map[string][]float64
 	}
 	p.eval(t, `llmprofTimes`, &times)
-	t.Logf("load %s: first figures %.0f ms, all cards %.0f ms after the page was opened; processor time %v", machineLoad(), times.First, times.Answered["cards"][0], p.spent(t))
+	t.Logf("load %s: first figures %.0f ms, all cards %.0f ms after the page was opened; processor time %v", machineLoad(), times.First,
+		times.Answered["cards"][0], p.spent(t))
 	p.cards(t)
 	warm := p.warm(t)
 	t.Logf("load %s: what changes ask takes %.0f ms at first, and %.0f ms for other lengths after it", machineLoad(), warm[0], warm[1])
@@ -158,10 +159,12 @@ func TestPageTimes(t *testing.T) {
 		}
 	}
 	t.Logf("load %s; milliseconds (median, most) until a change is painted", machineLoad())
-	t.Logf("%-24s %-16s %-16s %-16s processor time at most: page, workers, beside them", "control", "in the window", "all cards in it", "all views")
+	t.Logf("%-24s %-16s %-16s %-16s processor time at most: page, workers, beside them", "control", "in the window", "all cards in it",
+		"all views")
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		k := all[id]
-		t.Logf("%-24s %-16s %-16s %-16s %d, %d, %d ms", id, told(k.seen), told(k.cards), told(k.all), k.cost["main"].Milliseconds(), k.cost["workers"].Milliseconds(), k.cost["pool"].Milliseconds())
+		t.Logf("%-24s %-16s %-16s %-16s %d, %d, %d ms", id, told(k.seen), told(k.cards), told(k.all), k.cost["main"].Milliseconds(),
+			k.cost["workers"].Milliseconds(), k.cost["pool"].Milliseconds())
 	}
 	for _, view := range []string{"memory", "roofline", "operators", "graph", "latency", "rates", "pareto", "accuracy", "plan"} {
 		p.scrolled(t, view)
@@ -170,10 +173,14 @@ func TestPageTimes(t *testing.T) {
 
 // everyControl is each control with values that it is given in turn.
 var everyControl = []string{
-	"engine:sglang,", "gpu:b200-sxm-180gb,h200-sxm-141gb", "model:qwen3-30b-a3b,deepseek-v3", "tp:4,8", "ep:8,1", "dp:2,1", "pp:2", "micro-batches:2,", "gpus-per-node:4,", "pp:1", "sp:,",
-	"expert-skew:0.5,", "weights:bf16,", "kv:fp8,", "act:bf16,", "calibration:,", "batch:%,%", "prompt-len:%,%", "gen-len:%,%", "cached-prefix:50,", "max-num-batched-tokens:4096,", "memory-utilization:0.8,",
-	"price:3,", "target-ttft:500,", "target-tpot:20,", "target-tps:10,", "target-usd:5,", "load=rate:", "rate:2,3", "prefix-hit-rate:0.5,", "prefill-replicas:1,", "load=concurrency:", "concurrency:20,%", "load=batch:", "roof-prefill:", "roof-decode:",
-	"prompt-len:%", "load=concurrency:", "load=rate:", "prompt-len:%", "load=concurrency:", "load=batch:", // for lengths of which no load was asked
+	"engine:sglang,", "gpu:b200-sxm-180gb,h200-sxm-141gb", "model:qwen3-30b-a3b,deepseek-v3", "tp:4,8", "ep:8,1", "dp:2,1", "pp:2",
+	"micro-batches:2,", "gpus-per-node:4,", "pp:1", "sp:,",
+	"expert-skew:0.5,", "weights:bf16,", "kv:fp8,", "act:bf16,", "calibration:,", "batch:%,%", "prompt-len:%,%", "gen-len:%,%",
+	"cached-prefix:50,", "max-num-batched-tokens:4096,", "memory-utilization:0.8,",
+	"price:3,", "target-ttft:500,", "target-tpot:20,", "target-tps:10,", "target-usd:5,", "load=rate:", "rate:2,3", "prefix-hit-rate:0.5,",
+	"prefill-replicas:1,", "load=concurrency:", "concurrency:20,%", "load=batch:", "roof-prefill:", "roof-decode:",
+	// For lengths of which no load was asked.
+	"prompt-len:%", "load=concurrency:", "load=rate:", "prompt-len:%", "load=concurrency:", "load=batch:",
 }
 
 // cards prints how long the first chart of all cards takes in a worker that has just started.
@@ -185,10 +192,13 @@ func (p *tab) cards(t *testing.T) {
 	}
 	p.content(t, `(async () => { const m = await import("/client.js"), c = new m.Client(60000);
 		while (!c.ready) await new Promise((r) => setTimeout(r, 5));
-		const gpus = (await (await fetch("catalog.json")).json()).gpus.filter((g) => g.price_usd_per_hour).map((g) => g.key), begin = performance.now();
-		const a = await c.ask("cards", { do: "sweep", expected: true, flags: { model: "llama3.1-70b", gpu: gpus.join(","), tp: "1,2,4,8", batch: "1..1024x4" } });
+		const gpus = (await (await fetch("catalog.json")).json()).gpus.filter((g) => g.price_usd_per_hour).map((g) => g.key),
+			begin = performance.now();
+		const a = await c.ask("cards", { do: "sweep", expected: true, flags: { model: "llama3.1-70b", gpu: gpus.join(","), tp: "1,2,4,8",
+			batch: "1..1024x4" } });
 		return { ms: performance.now() - begin, of: a.data.of, some: a.data.points.length }; })()`, &took)
-	t.Logf("load %s: cold, a chart of all cards takes %.0f ms for %d points, of which %d are possible", machineLoad(), took.Ms, took.Of, took.Some)
+	t.Logf("load %s: cold, a chart of all cards takes %.0f ms for %d points, of which %d are possible", machineLoad(), took.Ms, took.Of,
+		took.Some)
 }
 
 // scrolled prints how soon a view out of the window is current when it comes there just after a change.
@@ -196,7 +206,8 @@ func (p *tab) scrolled(t *testing.T, view string) {
 	t.Helper()
 	var late []float64
 	for i := range 5 {
-		p.eval(t, fmt.Sprintf(`scrollTo(0, %d); 0`, map[bool]int{true: 1 << 20}[view == "memory" || view == "roofline" || view == "operators"]), nil)
+		p.eval(t, fmt.Sprintf(`scrollTo(0, %d); 0`, map[bool]int{true: 1 << 20}[view == "memory" || view == "roofline" || view == "operators"]),
+			nil)
 		p.rest(t)
 		p.set(t, "prompt-len", fmt.Sprint(3000+100*len(view)+i))
 		time.Sleep(200 * time.Millisecond) // a hand is no faster

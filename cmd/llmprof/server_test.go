@@ -124,7 +124,8 @@ func stream(w http.ResponseWriter, prompt, tokens int, usage bool, before func(t
 	}
 	fmt.Fprint(w, "data: {\"choices\": [{\"index\": 0, \"text\": \"\", \"finish_reason\": \"length\"}]}\n\n")
 	if usage {
-		fmt.Fprintf(w, "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"prompt_tokens_details\": {\"cached_tokens\": 0}}}\n\n", prompt, tokens)
+		fmt.Fprintf(w, "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"prompt_tokens_details\": "+
+			"{\"cached_tokens\": 0}}}\n\n", prompt, tokens)
 	}
 	fmt.Fprint(w, "data: [DONE]\n\n")
 }
@@ -180,7 +181,8 @@ func TestMeasureServer(t *testing.T) {
 		{"sampled", &standIn{}, "--requests 20 --temperature 0.7", 0, "", ""},
 		{"no usage", &standIn{noUsage: true}, "--requests 20", 0, "", ""},
 		{"within the limit", failing(20), "--requests 50 --max-failures 5%", 0, "failures", ""},
-		{"beyond the limit", failing(5), "--requests 50", 1, "failed", "10 of 50 requests failed: 10 status 5xx (500 Internal Server Error: no room); that is 20 %, and 1 % may fail"},
+		{"beyond the limit", failing(5), "--requests 50", 1, "failed",
+			"10 of 50 requests failed: 10 status 5xx (500 Internal Server Error: no room); that is 20 %, and 1 % may fail"},
 		{"none may", failing(50), "--requests 50 --max-failures 0", 1, "failed", "1 of 50 requests failed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -244,7 +246,8 @@ func TestRunServer(t *testing.T) {
 	server := failing(4)
 	dir := t.TempDir()
 	file, results := filepath.Join(dir, "server.toml"), filepath.Join(dir, "results")
-	text := fmt.Sprintf("model = \"llama3.2-1b\"\nengine = \"openai\"\nbase_url = %q\nprompt_len = 12\ngen_len = 4\nrequests = 40\nenergy = false\n"+
+	text := fmt.Sprintf("model = \"llama3.2-1b\"\nengine = \"openai\"\nbase_url = %q\nprompt_len = 12\ngen_len = 4\nrequests = 40\nenergy "+
+		"= false\n"+
 		"[grid]\nconcurrency = [1, 2]\n", serve(t, server))
 	testkit.Must(t, os.WriteFile(file, []byte(text), 0o644))
 	step := func(what string, code int, want ...string) {
@@ -305,7 +308,8 @@ func TestLoads(t *testing.T) {
 	if !strings.Contains(got.stderr, "[2/3] 2 at a time: done") {
 		t.Error(got.stderr)
 	}
-	if text, err := os.ReadFile(chart); err != nil || !strings.Contains(string(text), "Latency over throughput") || !strings.Contains(string(text), "closed loop") {
+	if text, err := os.ReadFile(chart); err != nil || !strings.Contains(string(text), "Latency over throughput") ||
+		!strings.Contains(string(text), "closed loop") {
 		t.Errorf("%v, %.200s", err, text)
 	}
 	list := try(t, "results", "list", "--results", results)
@@ -315,8 +319,10 @@ func TestLoads(t *testing.T) {
 		}
 	}
 	table := try(t, "results", "list", "--results", results, "--format", "csv")
-	if rows := strings.Split(strings.TrimSpace(table.stdout), "\n"); len(rows) != 4 || !strings.HasSuffix(rows[0], "marks,concurrency,request_rate_hz,requests,failed,"+
-		"completed_hz,goodput_hz,generated_tok_s,prompt_tokens,generated_tokens,ttft_p99_s,tpot_p99_s,seed") || strings.Count(rows[1], ",") != strings.Count(rows[0], ",") {
+	if rows := strings.Split(strings.TrimSpace(table.stdout), "\n"); len(rows) != 4 ||
+		!strings.HasSuffix(rows[0], "marks,concurrency,request_rate_hz,requests,failed,"+
+			"completed_hz,goodput_hz,generated_tok_s,prompt_tokens,generated_tokens,ttft_p99_s,tpot_p99_s,seed") ||
+		strings.Count(rows[1], ",") != strings.Count(rows[0], ",") {
 		t.Errorf("%s", table.stdout)
 	}
 	again := try(t, "results", "list", "--results", results, "-o", filepath.Join(results, "again.png"))
@@ -336,10 +342,12 @@ func TestKnee(t *testing.T) {
 		"ttft=1ns": {1, "knee: none: at 50 requests a second it does not hold that 90 % of the requests are within --slo"},
 		"ttft=1h":  {3, "knee: none up to 180 requests a second"},
 	} {
-		got := try(t, "measure", "--engine", "openai", "--model", "llama3.2-1b", "--offline", "--base-url", url, "--rate", "50..180", "--slo", slo,
+		got := try(t, "measure", "--engine", "openai", "--model", "llama3.2-1b", "--offline", "--base-url", url, "--rate", "50..180", "--slo",
+			slo,
 			"--prompt-len", "12", "--gen-len", "4", "--ttft", "--requests", "10", "--format", "json")
 		var all []json.RawMessage
-		if err := json.Unmarshal([]byte(got.stdout), &all); got.code != 0 || err != nil || len(all) != want.runs || !strings.Contains(got.stderr, want.text) {
+		if err := json.Unmarshal([]byte(got.stdout), &all); got.code != 0 || err != nil || len(all) != want.runs ||
+			!strings.Contains(got.stderr, want.text) {
 			t.Errorf("%s: exit %d, %d results, %v: %s", slo, got.code, len(all), err, got.stderr)
 		}
 	}
@@ -356,12 +364,14 @@ func TestLoadFails(t *testing.T) {
 		t.Errorf("exit %d: %s%s", got.code, got.stdout, got.stderr)
 	}
 	for _, flags := range []string{"--concurrency 1,1", "--concurrency 0", "--rate 0", "--rate 2,2", "--concurrency 1 --rate 2"} {
-		got := try(t, append([]string{"measure", "--engine", "openai", "--model", "m", "--base-url", "http://127.0.0.1:1"}, strings.Fields(flags)...)...)
+		got := try(t, append([]string{"measure", "--engine", "openai", "--model", "m", "--base-url", "http://127.0.0.1:1"}, strings.Fields(
+			flags)...)...)
 		if got.code != 2 || got.stdout != "" {
 			t.Errorf("%s: exit %d: %s", flags, got.code, got.stderr)
 		}
 	}
-	if got := try(t, "measure", "--engine", "transformers", "--model", "m", "-o", "x.svg"); got.code != 2 || !strings.Contains(got.stderr, "loads of a server") {
+	if got := try(t, "measure", "--engine", "transformers", "--model", "m", "-o", "x.svg"); got.code != 2 ||
+		!strings.Contains(got.stderr, "loads of a server") {
 		t.Errorf("exit %d: %s", got.code, got.stderr)
 	}
 }

@@ -71,8 +71,11 @@ func (a *app) simulate() *cobra.Command {
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { s.outputFlags(cmd) })
 	s.machines.flags(cmd, "loads")
 	cli.Rare(cmd, append([]string{
-		"act", "sp", "micro-batches", "gpus-per-node", "hardware", "compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline", "lenient",
-		"arrival", "seed", "prefix-hit-rate", "records", "memory-utilization", "speculative-tokens", "acceptance", "scheduler", "burstiness", "ramp-from", "speed", "trace-unit", "trace-block", "warmup", "color", "price", "pp", "ep", "moe-tp", "shard", "expert-skew", "max-num-batched-tokens",
+		"act", "sp", "micro-batches", "gpus-per-node", "hardware", "compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline",
+		"lenient",
+		"arrival", "seed", "prefix-hit-rate", "records", "memory-utilization", "speculative-tokens", "acceptance", "scheduler", "burstiness",
+		"ramp-from", "speed", "trace-unit", "trace-block", "warmup", "color", "price", "pp", "ep", "moe-tp", "shard", "expert-skew",
+		"max-num-batched-tokens",
 	}, serverFlags...)...)
 	return cmd
 }
@@ -141,7 +144,8 @@ func (s *simulation) points() ([]serving.Load, error) {
 	case s.trace != "" && (s.Given("prompt-len") || s.Given("gen-len") || s.Given("arrival") || s.Given("burstiness") || s.Given("ramp-from")):
 		return nil, usage("--trace has its own lengths and arrivals: leave out --prompt-len, --gen-len, --arrival, --burstiness and --ramp-from")
 	case s.trace == "" && (s.Given("kv-offload") || s.Given("no-prefix-cache")):
-		return nil, usage("--kv-offload and --no-prefix-cache are of prompts that share prefixes: give a --trace with hashes, as Mooncake's, or --prefix-hit-rate")
+		return nil, usage("--kv-offload and --no-prefix-cache are of prompts that share prefixes: give a --trace with hashes, as Mooncake's, " +
+			"or --prefix-hit-rate")
 	case s.Given("routing") && s.Parallel.DP < 2:
 		return nil, usage("--routing: one replica needs none; give --dp")
 	case s.trace == "" && (s.Given("speed") || s.Given("trace-unit") || s.Given("trace-block")):
@@ -211,7 +215,8 @@ func (a *app) runSimulate(ctx context.Context, s *simulation) error {
 	if err != nil {
 		return err
 	}
-	r := simulator{simulation: s, app: a, server: server, loads: loads, options: o, results: &view.Simulation{Estimate: &ans.Estimate, Server: server, Seed: s.seed, Warnings: ans.Warnings}}
+	r := simulator{simulation: s, app: a, server: server, loads: loads, options: o,
+		results: &view.Simulation{Estimate: &ans.Estimate, Server: server, Seed: s.seed, Warnings: ans.Warnings}}
 	switch {
 	case s.machines.to != "":
 		return r.submit(ctx)

@@ -127,7 +127,9 @@ func (s *simulator) searchKnee(ctx context.Context, follow *follower) error {
 		}
 		return light.Holds(ttft, tpot), nil
 	})
-	slices.SortStableFunc(s.results.Points, func(x, y view.SimulatedPoint) int { return cmp.Compare(x.Load.Arrival.Rate, y.Load.Arrival.Rate) })
+	slices.SortStableFunc(s.results.Points, func(x, y view.SimulatedPoint) int {
+		return cmp.Compare(x.Load.Arrival.Rate, y.Load.Arrival.Rate)
+	})
 	if err == nil {
 		s.results.Found = kneeText(knee, s.span, limited)
 	}
@@ -177,7 +179,8 @@ func (s *simulation) checkPrefixes(hashed bool) error {
 	case hashed:
 		return nil
 	}
-	return ask.Refuse(s.Given, []string{"kv-offload", "no-prefix-cache"}, "--%s is of prompts that share prefixes: %s has no hashes of them", s.trace)
+	return ask.Refuse(s.Given, []string{"kv-offload", "no-prefix-cache"}, "--%s is of prompts that share prefixes: %s has no hashes of them",
+		s.trace)
 }
 
 // recordFile is where records of the requests go. It is complete once it has its name.

@@ -26,7 +26,8 @@ func (s *simulation) checkShards() error {
 	case split && s.trace != "":
 		return usage("--shard and --submit split loads: a --trace is simulated as one")
 	case split && s.span[1] > 0:
-		return usage("--shard and --submit split loads: --rate %g..%g chooses each by those before it; give a list, as 1,2,4", s.span[0], s.span[1])
+		return usage("--shard and --submit split loads: --rate %g..%g chooses each by those before it; give a list, as 1,2,4", s.span[0],
+			s.span[1])
 	case s.machines.shard != "" && s.machines.part == "" && s.output.format != "csv":
 		return usage("--shard: rows of CSV can be put together, other forms cannot: give --format csv, or --submit")
 	}

@@ -74,7 +74,8 @@ func startSlurm(t *testing.T) *slurm {
 	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "state"), 0o755))
 	t.Setenv("SLURM_CONF", filepath.Join(dir, "slurm.conf"))
 	t.Cleanup(s.stop)
-	s.must("munged", "--force", "--key-file", dir+"/munge.key", "--socket", dir+"/munge.socket", "--pid-file", dir+"/munged.pid", "--log-file", dir+"/munged.log", "--seed-file", dir+"/munge.seed")
+	s.must("munged", "--force", "--key-file", dir+"/munge.key", "--socket", dir+"/munge.socket", "--pid-file", dir+"/munged.pid", "--log-file",
+		dir+"/munged.log", "--seed-file", dir+"/munge.seed")
 	s.must("slurmctld")
 	s.must("slurmd", "-N", "n1")
 	s.must("slurmd", "-N", "n2")
@@ -233,7 +234,8 @@ func (s *slurm) runs(t *testing.T) {
 	s.t = t
 	server := httptest.NewServer(&standIn{})
 	defer server.Close()
-	text := fmt.Sprintf("model = \"llama3.2-1b\"\nengine = \"openai\"\nbase_url = %q\nprompt_len = 12\nrequests = 4\nenergy = false\ngrid = {gen_len = [3, 4, 5]}\n", server.URL)
+	text := fmt.Sprintf("model = \"llama3.2-1b\"\nengine = \"openai\"\nbase_url = %q\nprompt_len = 12\nrequests = 4\nenergy = false\ngrid "+
+		"= {gen_len = [3, 4, 5]}\n", server.URL)
 	testkit.Must(t, os.WriteFile("loads.toml", []byte(text), 0o644))
 	out, errs := s.program(nil, "run", "loads.toml", "--results", "here", "--submit", "slurm", "--format", "csv")
 	if n := strings.Count(out, "\n"); n != 4 {

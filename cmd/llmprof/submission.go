@@ -108,7 +108,8 @@ func (s *submission) begin(shard sweep.Shard) (p *submit.Part, done bool, err er
 
 // ownFlags are those of a submission, and those that say where the whole goes: they do not
 // change what a shard is.
-var ownFlags = []string{"submit", "shards", "shard-dir", "submit-options", "image", "volume-claim", "pod-gpus", "output", "records", "color"}
+var ownFlags = []string{"submit", "shards", "shard-dir", "submit-options", "image", "volume-claim", "pod-gpus", "output", "records",
+	"color"}
 
 // folder is where the shards of so many units are: of the same command they are in the same folder.
 func (s *submission) folder(units int, form string) (f *submit.Folder, err error) {
@@ -193,7 +194,8 @@ func (a *app) manifest(s *submission, f *submit.Folder, missing func() []int) (r
 	if _, err := fmt.Fprint(a.stdout, pod.Manifest()); err != nil {
 		return false, fmt.Errorf("writing the manifest: %w", err)
 	}
-	a.logf("%d of %d shards are finished in %s: apply this manifest, then give the same command again in the folder of the volume to put them together",
+	a.logf("%d of %d shards are finished in %s: apply this manifest, then give the same command again in the folder of the volume to put "+
+		"them together",
 		f.Shards-len(left), f.Shards, f.Dir)
 	return false, nil
 }

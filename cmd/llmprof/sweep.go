@@ -69,7 +69,8 @@ func (a *app) sweepCommand() *cobra.Command {
 	o.submission.flags(cmd, "rows")
 	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate"}, serverFlags...)...)
 	cli.Rare(cmd, "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens", "memory-utilization",
-		"compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline", "lenient", "price", "cached-prefix", "chunk", "expert-skew", "from")
+		"compute-eff", "memory-eff", "link-eff", "no-p2p", "inter-node-eff", "offline", "lenient", "price", "cached-prefix", "chunk",
+		"expert-skew", "from")
 	return cmd
 }
 
@@ -273,7 +274,8 @@ func (a *app) sayRest(o *gridOrder, form sweep.Format, s *sweep.Summary) {
 	if form == sweep.Parquet {
 		others = "and another name after -o for a file of the others"
 	}
-	a.logf("%d of %d points were answered, and %s has their rows: give the same command with --from %d %s", s.Done, s.Points, o.file, s.Done, others)
+	a.logf("%d of %d points were answered, and %s has their rows: give the same command with --from %d %s", s.Done, s.Points, o.file, s.Done,
+		others)
 }
 
 // sweepProgress says how far the sweep is, four times a second. Points that were answered

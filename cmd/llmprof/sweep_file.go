@@ -85,7 +85,8 @@ func (f *gridFile) resume(from uint64) error {
 	case err != nil:
 		return fmt.Errorf("reading %s, which says what %s has: %w", restName(f.name), f.name, err)
 	case rest.Key != f.key:
-		return fmt.Errorf("%s has rows of another grid, or a file that it follows from has changed since: give the same command, or another file", f.name)
+		return fmt.Errorf("%s has rows of another grid, or a file that it follows from has changed since: give the same command, or another file",
+			f.name)
 	case rest.Done != from || rest.Bytes > end || rest.Bytes < 0:
 		return fmt.Errorf("%s has the rows of %d points: go on with --from %d", f.name, rest.Done, rest.Done)
 	}

@@ -37,7 +37,8 @@ func newGridPicture(file string, g *sweep.Grid) (*gridPicture, error) {
 		return nil, usage("--plot %.40q: want a name that ends in .svg, .png or .pdf", file)
 	}
 	if g.Loaded() {
-		return nil, usage("--plot draws requests alone: leave out --rate and --concurrency; \"llmprof simulate --chart\" draws servers under loads")
+		return nil, usage("--plot draws requests alone: leave out --rate and --concurrency; \"llmprof simulate --chart\" draws servers under " +
+			"loads")
 	}
 	if points, _, err := g.Points(); err != nil || points > mostDrawn {
 		return nil, usage("--plot: a picture has at most %d points", mostDrawn)
@@ -53,13 +54,15 @@ func newGridPicture(file string, g *sweep.Grid) (*gridPicture, error) {
 	lists = slices.DeleteFunc(lists, func(a sweep.Axis) bool { return len(a.Values) < 2 })
 	x := axisOver(lists)
 	if x < 0 || len(lists) > 2 {
-		return nil, usage("--plot: want a list of --batch, --prompt-len or --tp, and at most one more list; these have several values: %s", axisNames(lists))
+		return nil, usage("--plot: want a list of --batch, --prompt-len or --tp, and at most one more list; these have several values: %s",
+			axisNames(lists))
 	}
 	p.over, p.variable = lists[x].Name, drawn[lists[x].Name]
 	if lists = slices.Delete(lists, x, x+1); len(lists) == 1 {
 		p.by = &lists[0]
 		if len(p.by.Values) > plots.NumSeries {
-			return nil, usage("--plot: --%s has %d values, of which at most %d can be distinguished as curves: give fewer, as 1..32x2 has six", p.by.Name, len(p.by.Values), plots.NumSeries)
+			return nil, usage("--plot: --%s has %d values, of which at most %d can be distinguished as curves: give fewer, as 1..32x2 has six",
+				p.by.Name, len(p.by.Values), plots.NumSeries)
 		}
 	}
 	return p, nil
@@ -149,8 +152,10 @@ func (p *gridPicture) add(r *sweep.Row) {
 	}
 	x := map[string]int{"batch": r.Batch, "prompt-len": r.Prompt, "tp": r.TP}[p.over]
 	var e analytic.Estimate
-	e.TTFT = analytic.Span{Floor: unit.Seconds(r.TTFTFloor), Expected: unit.Seconds(r.TTFT), Low: unit.Seconds(r.TTFTLow), High: unit.Seconds(r.TTFTHigh)}
-	e.TPOT = analytic.Span{Floor: unit.Seconds(r.TPOTFloor), Expected: unit.Seconds(r.TPOT), Low: unit.Seconds(r.TPOTLow), High: unit.Seconds(r.TPOTHigh)}
+	e.TTFT = analytic.Span{Floor: unit.Seconds(r.TTFTFloor), Expected: unit.Seconds(r.TTFT), Low: unit.Seconds(r.TTFTLow),
+		High: unit.Seconds(r.TTFTHigh)}
+	e.TPOT = analytic.Span{Floor: unit.Seconds(r.TPOTFloor), Expected: unit.Seconds(r.TPOT), Low: unit.Seconds(r.TPOTLow),
+		High: unit.Seconds(r.TPOTHigh)}
 	if e.Memory.Total = unit.Bytes(r.Total); r.Fits {
 		e.Memory.Usable = e.Memory.Total
 	}
@@ -163,9 +168,12 @@ func (p *gridPicture) name(r *sweep.Row) string {
 		return r.GPU
 	}
 	text := map[string]string{
-		"model": r.Model, "gpu": r.GPU, "engine": r.Engine, "weights": r.Weights, "act": "act " + r.Act, "kv": "KV " + r.KV, "tp": fmt.Sprintf("TP %d", r.TP),
-		"pp": fmt.Sprintf("PP %d", r.PP), "ep": fmt.Sprintf("EP %d", r.EP), "moe-tp": fmt.Sprintf("MoE TP %d", r.MoETP), "dp": fmt.Sprintf("DP %d", r.DP), "batch": fmt.Sprintf("batch %d", r.Batch),
-		"prompt-len": fmt.Sprintf("%d prompt tokens", r.Prompt), "gen-len": fmt.Sprintf("%d generated", r.Gen), "chunk": fmt.Sprintf("chunk %d", r.Chunk),
+		"model": r.Model, "gpu": r.GPU, "engine": r.Engine, "weights": r.Weights, "act": "act " + r.Act, "kv": "KV " + r.KV,
+		"tp": fmt.Sprintf("TP %d", r.TP),
+		"pp": fmt.Sprintf("PP %d", r.PP), "ep": fmt.Sprintf("EP %d", r.EP), "moe-tp": fmt.Sprintf("MoE TP %d", r.MoETP),
+		"dp": fmt.Sprintf("DP %d", r.DP), "batch": fmt.Sprintf("batch %d", r.Batch),
+		"prompt-len": fmt.Sprintf("%d prompt tokens", r.Prompt), "gen-len": fmt.Sprintf("%d generated", r.Gen),
+		"chunk":         fmt.Sprintf("chunk %d", r.Chunk),
 		"cached-prefix": fmt.Sprintf("%d cached", r.CachedPrefix), "micro-batches": fmt.Sprintf("%d micro-batches", r.MicroBatches),
 		"sp": fmt.Sprintf("SP %v", r.SP), "all-logits": fmt.Sprintf("all logits %v", r.AllLogits),
 	}[p.by.Name]

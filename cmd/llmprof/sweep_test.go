@@ -60,7 +60,8 @@ func TestSweepOfMixes(t *testing.T) {
 		one := try(t, append(strings.Fields("estimate llama3.1-8b rtx-4090 --format json --weights"), name)...)
 		testkit.Must(t, errors.Join(json.Unmarshal([]byte(lines[i]), &row), json.Unmarshal([]byte(one.stdout), &document)))
 		if row["tpot_s"] != document.TPOT["expected"] || row["memory_bytes"] != document.Memory["total_bytes"] {
-			t.Errorf("%s: a row of %v and %v, an estimate of %v and %v", name, row["tpot_s"], row["memory_bytes"], document.TPOT["expected"], document.Memory["total_bytes"])
+			t.Errorf("%s: a row of %v and %v, an estimate of %v and %v", name, row["tpot_s"], row["memory_bytes"], document.TPOT["expected"],
+				document.Memory["total_bytes"])
 		}
 	}
 }
@@ -68,19 +69,25 @@ func TestSweepOfMixes(t *testing.T) {
 // TestLoadedRows checks that a row under a load has the figures of estimate under that load.
 func TestLoadedRows(t *testing.T) {
 	alike := map[string]func(load map[string]any) any{
-		"load_ttft_s": of("ttft_s"), "load_tpot_s": of("tpot_s"), "load_e2e_s": of("e2e_s"), "load_requests_s": of("requests_s"), "load_tok_s": of("generated_tok_s"),
-		"load_running": of("running"), "load_waiting": of("waiting"), "load_utilization": of("utilization"), "load_kv_share": of("kv_cache_share"),
-		"load_j_request": of("energy_j_request"), "load_usd_request": of("cost_usd_request"), "rate_hz": of("request_rate_hz"), "concurrency": of("concurrency"),
+		"load_ttft_s": of("ttft_s"), "load_tpot_s": of("tpot_s"), "load_e2e_s": of("e2e_s"), "load_requests_s": of("requests_s"),
+		"load_tok_s":   of("generated_tok_s"),
+		"load_running": of("running"), "load_waiting": of("waiting"), "load_utilization": of("utilization"),
+		"load_kv_share":  of("kv_cache_share"),
+		"load_j_request": of("energy_j_request"), "load_usd_request": of("cost_usd_request"), "rate_hz": of("request_rate_hz"),
+		"concurrency":      of("concurrency"),
 		"load_ttft_high_s": of("high", "ttft_s"), "load_tpot_high_s": of("high", "tpot_s"), "load_e2e_high_s": of("high", "e2e_s"),
 		"capacity_requests_s": of("capacity", "requests_s"), "capacity_bound": of("capacity", "bound"),
 	}
 	for lists, points := range map[string][]string{
-		"--rate 2,4.5 --prompt-len 512,1k":                        {"--rate 2 --prompt-len 512", "--rate 2 --prompt-len 1k", "--rate 4.5 --prompt-len 512", "--rate 4.5 --prompt-len 1k"},
-		"--concurrency 1..4x4 --max-num-seqs 2,64":                {"--concurrency 1 --max-num-seqs 2", "--concurrency 4 --max-num-seqs 2", "--concurrency 1 --max-num-seqs 64", "--concurrency 4 --max-num-seqs 64"},
-		"--rate 3 --speculative-tokens 0..2+2 --acceptance 0.75":  {"--rate 3", "--rate 3 --speculative-tokens 2 --acceptance 0.75"},
-		"--rate 3 --prefill-replicas 0,1 --kv-link 20 --dp 2":     {"--rate 3 --dp 2", "--rate 3 --dp 2 --prefill-replicas 1 --kv-link 20"},
-		"--rate 3 --pp 1,2 --micro-batches 1 --cached-prefix 512": {"--rate 3 --cached-prefix 512 --micro-batches 1", "--rate 3 --pp 2 --micro-batches 1 --cached-prefix 512"},
-		"--rate 3 --pp 1,2":                                       {"--rate 3", "--rate 3 --pp 2"},
+		"--rate 2,4.5 --prompt-len 512,1k": {"--rate 2 --prompt-len 512", "--rate 2 --prompt-len 1k",
+			"--rate 4.5 --prompt-len 512", "--rate 4.5 --prompt-len 1k"},
+		"--concurrency 1..4x4 --max-num-seqs 2,64": {"--concurrency 1 --max-num-seqs 2", "--concurrency 4 --max-num-seqs 2",
+			"--concurrency 1 --max-num-seqs 64", "--concurrency 4 --max-num-seqs 64"},
+		"--rate 3 --speculative-tokens 0..2+2 --acceptance 0.75": {"--rate 3", "--rate 3 --speculative-tokens 2 --acceptance 0.75"},
+		"--rate 3 --prefill-replicas 0,1 --kv-link 20 --dp 2":    {"--rate 3 --dp 2", "--rate 3 --dp 2 --prefill-replicas 1 --kv-link 20"},
+		"--rate 3 --pp 1,2 --micro-batches 1 --cached-prefix 512": {"--rate 3 --cached-prefix 512 --micro-batches 1",
+			"--rate 3 --pp 2 --micro-batches 1 --cached-prefix 512"},
+		"--rate 3 --pp 1,2": {"--rate 3", "--rate 3 --pp 2"},
 	} {
 		rows := try(t, append(strings.Fields("sweep llama3.1-8b h100 --format jsonl"), strings.Fields(lists)...)...)
 		lines := strings.Split(strings.TrimSpace(rows.stdout), "\n")
@@ -120,7 +127,8 @@ func TestInterruptedSweep(t *testing.T) {
 		stop := make(chan struct{})
 		go interruptOnceLarge(file, 1<<20, stop)
 		var out, errs bytes.Buffer
-		code := run([]string{"sweep", "llama3.1-8b", "a100", "--gen-len", "1..8", "--batch", "1..64", "--prompt-len", "1..4000", "-o", file}, nil, &out, &errs, os.Getenv)
+		code := run([]string{"sweep", "llama3.1-8b", "a100", "--gen-len", "1..8", "--batch", "1..64", "--prompt-len", "1..4000", "-o", file}, nil,
+			&out, &errs, os.Getenv)
 		close(stop)
 		said := regexp.MustCompile(`(\d+) of 2048000 points were answered, and .* with --from (\d+) `).FindStringSubmatch(errs.String())
 		if code != 130 || said == nil || said[1] != said[2] {
@@ -149,7 +157,8 @@ func goesOn(t *testing.T, file string, done int) {
 		want string
 	}{{done + 1, "--from " + strconv.Itoa(done)}, {done, ""}} {
 		var out, errs bytes.Buffer
-		code := run([]string{"sweep", "llama3.1-8b", "a100", "--gen-len", "1..8", "--batch", "1..64", "--prompt-len", "1..4000", "-o", file, "--from", strconv.Itoa(x.from)}, nil, &out, &errs, os.Getenv)
+		code := run([]string{"sweep", "llama3.1-8b", "a100", "--gen-len", "1..8", "--batch", "1..64", "--prompt-len", "1..4000", "-o", file,
+			"--from", strconv.Itoa(x.from)}, nil, &out, &errs, os.Getenv)
 		if (code == 0) != (x.want == "") || !strings.Contains(errs.String(), x.want) {
 			t.Errorf("from %d of %d: exit %d: %s", x.from, done, code, errs.String())
 		}
@@ -167,7 +176,8 @@ func TestSweepFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "[grid].csv")
 	sweeps := func(args ...string) (int, string) {
 		var out, errs bytes.Buffer
-		return run(append([]string{"sweep", "llama3.1-8b", "--prompt-len", "100", "-o", file}, args...), nil, &out, &errs, os.Getenv), errs.String()
+		return run(append([]string{"sweep", "llama3.1-8b", "--prompt-len", "100", "-o", file}, args...), nil, &out, &errs, os.Getenv),
+			errs.String()
 	}
 	read := func() string {
 		text, err := os.ReadFile(file)
@@ -186,7 +196,8 @@ func TestSweepFile(t *testing.T) {
 	six := strings.Join(lines[:7], "")
 	testkit.Must(t, os.WriteFile(restName(file), fmt.Appendf(nil, `{"key": "another", "done": 6, "bytes": %d}`, len(six)), 0o644))
 	testkit.Must(t, os.WriteFile(file, []byte(six+lines[7][:20]), 0o644))
-	if code, said := sweeps(append([]string{"--from", "6"}, grid...)...); code != 1 || !strings.Contains(said, "rows of another grid") || read() != six+lines[7][:20] {
+	if code, said := sweeps(append([]string{"--from", "6"}, grid...)...); code != 1 || !strings.Contains(said, "rows of another grid") ||
+		read() != six+lines[7][:20] {
 		t.Errorf("rows of another grid: exit %d: %s", code, said)
 	}
 	testkit.Must(t, os.Remove(restName(file)))

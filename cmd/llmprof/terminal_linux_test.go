@@ -39,18 +39,22 @@ func terminal(t *testing.T) (end *os.File, shown func() string) {
 	}
 }
 
-// On a terminal no text of a file is a command, whatever the form; the program's own colours are. A file or a pipe has the bytes as they are.
+// On a terminal no text of a file is a command, whatever the form; the program's own colours are. A file or a pipe has the bytes as they
+// are.
 func TestTerminal(t *testing.T) {
 	dir := t.TempDir()
 	evil := "evil\x1b[31m\u009b2J\u202e"
 	config := filepath.Join(dir, evil, "config.json")
 	testkit.Must(t, os.MkdirAll(filepath.Dir(config), 0o700))
-	testkit.Must(t, os.WriteFile(config, []byte(`{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":64,"intermediate_size":128,"num_attention_heads":4,"num_hidden_layers":2,"vocab_size":256,"hidden_act":"silu","max_position_embeddings":64,"rms_norm_eps":1e-6,"rope_theta":10000,"tie_word_embeddings":false,"torch_dtype":"bfloat16"}`), 0o600))
+	testkit.Must(t, os.WriteFile(config, []byte(`{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":64,`+
+		`"intermediate_size":128,"num_attention_heads":4,"num_hidden_layers":2,"vocab_size":256,"hidden_act":"silu",`+
+		`"max_position_embeddings":64,"rms_norm_eps":1e-6,"rope_theta":10000,"tie_word_embeddings":false,"torch_dtype":"bfloat16"}`), 0o600))
 	hw := filepath.Join(dir, "evil.toml")
 	testkit.Must(t, os.WriteFile(hw, []byte(evilGPU), 0o600))
 	raw := 0
 	for _, args := range [][]string{
-		{"estimate", filepath.Dir(config), "evil", "--hardware", hw, "--prompt-len", "8", "--gen-len", "8"}, {"models", "check", config}, {"gpus", "list", "--hardware", hw},
+		{"estimate", filepath.Dir(config), "evil", "--hardware", hw, "--prompt-len", "8", "--gen-len", "8"}, {"models", "check", config},
+		{"gpus", "list", "--hardware", hw},
 		{"sweep", "--model", filepath.Dir(config), "--gpu", "h100", "--batch", "1,2", "--prompt-len", "8", "--gen-len", "8"},
 	} {
 		for _, format := range []string{"", "csv", "json", "markdown", "jsonl"} {
@@ -88,7 +92,8 @@ func TestTerminal(t *testing.T) {
 func TestTerminalColours(t *testing.T) {
 	end, shown := terminal(t)
 	testkit.Must(t, unix.IoctlSetWinsize(int(end.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 72}))
-	if code := run([]string{"estimate", "llama3.1-8b", "h100"}, strings.NewReader(""), end, &bytes.Buffer{}, func(string) string { return "" }); code != 0 {
+	if code := run([]string{"estimate", "llama3.1-8b", "h100"}, strings.NewReader(""), end, &bytes.Buffer{},
+		func(string) string { return "" }); code != 0 {
 		t.Error("exit ", code)
 	}
 	text := shown()

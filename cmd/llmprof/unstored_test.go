@@ -78,7 +78,8 @@ func TestOutputIsTriedFirst(t *testing.T) {
 		"simulate no-such-model h100 --rate 1 -o file/x.json", "calibrate -o file/x.toml", "report no-such-model h100 -o file/x.html",
 		"validate --live -o file/x.json", "run no.toml -o file/x.json",
 	} {
-		if got := try(t, strings.Fields(args)...); got.code != 1 || !strings.Contains(got.stderr, "file/x") || strings.Contains(got.stderr, "no-such-model") {
+		if got := try(t, strings.Fields(args)...); got.code != 1 || !strings.Contains(got.stderr, "file/x") ||
+			strings.Contains(got.stderr, "no-such-model") {
 			t.Errorf("%s: exit %d: %s", args, got.code, got.stderr)
 		}
 	}

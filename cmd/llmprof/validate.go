@@ -67,7 +67,8 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 	cli.Define(cmd, "Measured here (--live)", v.live.add)
 	cli.Define(cmd, "Operators of a trace (--trace)", v.trace.add)
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { v.outputFlags(cmd) })
-	cli.Rare(cmd, "device", "hardware", "python", "cuda-libs", "shared", "offline", "color", "grid", "gen-len", "context", "tp", "weights", "kv")
+	cli.Rare(cmd, "device", "hardware", "python", "cuda-libs", "shared", "offline", "color", "grid", "gen-len", "context", "tp", "weights",
+		"kv")
 	cmd.AddCommand(a.validateReduce(), a.validateServers())
 	return cmd
 }
@@ -289,7 +290,8 @@ func (v *comparison) only(s *validate.Scorer, all []validate.Observation) ([]val
 
 // wanted names the flags that choose observations.
 func (v *comparison) wanted() (flags string) {
-	for _, f := range []struct{ name, value string }{{"model", strings.Join(v.models, ",")}, {"gpu", v.gpu}, {"engine", strings.Join(v.engines, ",")}} {
+	for _, f := range []struct{ name, value string }{{"model", strings.Join(v.models, ",")}, {"gpu", v.gpu},
+		{"engine", strings.Join(v.engines, ",")}} {
 		if f.value != "" {
 			flags += fmt.Sprintf(" --%s %.60s", f.name, f.value)
 		}
@@ -325,7 +327,8 @@ func (v *comparison) verdict() error {
 
 // checkAblate refuses what an ablation has no use for.
 func (v *comparison) checkAblate() error {
-	err := ask.Refuse(v.given, []string{"by", "worst", "fail-over", "chart", "pool"}, "--%s: --ablate prints errors by metric and constant alone; leave one of the two out")
+	err := ask.Refuse(v.given, []string{"by", "worst", "fail-over", "chart", "pool"},
+		"--%s: --ablate prints errors by metric and constant alone; leave one of the two out")
 	if err == nil && v.output.picture() != "" {
 		err = usage("-o %.40q: --ablate draws no chart; give a name that ends otherwise", v.output.file)
 	}

@@ -80,7 +80,8 @@ func heldTo(t *testing.T, j *comparedLive, results string, args []string) {
 		}
 	}
 	stored := []string{"validate", "--format", "json", results, "--device", "cpu", "--gpu", "my-cpu", "--hardware", args[9]}
-	if got := try(t, append(stored, "--model", filepath.Join(filepath.Dir(results), "model"))...); got.code != 0 || len(liveOf(t, got).Rows) != 6 {
+	if got := try(t, append(stored, "--model", filepath.Join(filepath.Dir(results), "model"))...); got.code != 0 ||
+		len(liveOf(t, got).Rows) != 6 {
 		t.Errorf("the same results from their files: exit %d: %s", got.code, got.stderr)
 	}
 	if got := try(t, stored...); got.code != 1 || !strings.Contains(got.stdout, "unknown model \\\"model\\\"") {
@@ -136,7 +137,8 @@ func TestLiveOnProcessor(t *testing.T) {
 		t.Fatalf("%v: %s", err, errs.String())
 	}
 	j := liveOf(t, ran{stdout: string(text)})
-	if l := j.Live; l.Points != 2 || l.Kept != 1 || l.Measured != 1 || !l.Earlier || l.File != predictions[0] || l.Older != 0 || l.GPU != "my-cpu" || len(j.Rows) != 6 {
+	if l := j.Live; l.Points != 2 || l.Kept != 1 || l.Measured != 1 || !l.Earlier || l.File != predictions[0] || l.Older != 0 ||
+		l.GPU != "my-cpu" || len(j.Rows) != 6 {
 		t.Errorf("%+v, %d rows", l, len(j.Rows))
 	}
 	heldTo(t, &j, results, args)

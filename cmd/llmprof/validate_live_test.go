@@ -78,7 +78,8 @@ const h200Name = "NVIDIA H200"
 
 // liveArgs is a grid of one model by some batches, of which 2 fails.
 func liveArgs(dir, batches string, more ...string) []string {
-	return append([]string{"--results", dir, "--model", "llama3.1-8b", "--engine", "transformers", "--batch", batches, "--prompt-len", "128"}, more...)
+	return append([]string{"--results", dir, "--model", "llama3.1-8b", "--engine", "transformers", "--batch", batches, "--prompt-len", "128"},
+		more...)
 }
 
 // A comparedLive is the JSON of a comparison with what was measured for it.
@@ -120,7 +121,8 @@ func TestLive(t *testing.T) {
 		len(l.Missing) != 1 || !strings.Contains(l.Missing[0].Name, "batch 2") || l.Missing[0].Reason != "CUDA out of memory" {
 		t.Errorf("%+v", l)
 	}
-	for _, want := range []string{"predictions of 3 points written before the first measurement: ", "SHA-256 " + first.Live.SHA256, "failed: CUDA out of memory"} {
+	for _, want := range []string{"predictions of 3 points written before the first measurement: ", "SHA-256 " + first.Live.SHA256,
+		"failed: CUDA out of memory"} {
 		if !strings.Contains(got.stderr, want) {
 			t.Errorf("no %q in %s", want, got.stderr)
 		}
@@ -139,7 +141,8 @@ func TestLive(t *testing.T) {
 		}
 	}
 	again := m.tryLive(t, liveArgs(dir, "1,2,8")...)
-	for _, want := range []string{"Not measured: 1 of 3 points", "batch 2, 128+32 (live-", "of memory", "Compared with", first.Live.SHA256, "0 measured, 2 kept from before, 1 failed"} {
+	for _, want := range []string{"Not measured: 1 of 3 points", "batch 2, 128+32 (live-", "of memory", "Compared with", first.Live.SHA256,
+		"0 measured, 2 kept from before, 1 failed"} {
 		if !strings.Contains(again.stdout, want) {
 			t.Errorf("no %q in %s", want, again.stdout)
 		}
@@ -293,7 +296,9 @@ func TestLiveDefault(t *testing.T) {
 		devices := one(gpu)
 		devices[0].Memory = nil
 		dir := t.TempDir()
-		m := &machine{devices: devices, measure: func(context.Context, experiment.Point) ([]*result.Result, error) { return nil, errors.New("no engine") }}
+		m := &machine{devices: devices, measure: func(context.Context, experiment.Point) ([]*result.Result, error) {
+			return nil, errors.New("no engine")
+		}}
 		got := m.tryLive(t, "--results", dir, "--engine", "transformers")
 		if got.code != 1 || !strings.Contains(got.stderr, "points could be measured") {
 			t.Errorf("%s: exit %d: %s", gpu, got.code, got.stderr)
@@ -330,7 +335,8 @@ func TestLiveLibraries(t *testing.T) {
 			}
 			return take(ctx, p)
 		}}
-		got := m.tryLive(t, "--results", filepath.Join(t.TempDir(), "r"), "--model", "llama3.1-8b", "--engine", engine, "--batch", "1", "--prompt-len", "128", "--cuda-libs", "/cuda")
+		got := m.tryLive(t, "--results", filepath.Join(t.TempDir(), "r"), "--model", "llama3.1-8b", "--engine", engine, "--batch", "1",
+			"--prompt-len", "128", "--cuda-libs", "/cuda")
 		if m.calls != 1 {
 			t.Errorf("%s: %d calls: %s", engine, m.calls, got.stderr)
 		}

@@ -81,7 +81,8 @@ func readComparison(t *testing.T, args ...string) (c comparisonJSON) {
 // predicts it.
 func TestValidateIsEstimate(t *testing.T) {
 	keys := map[string]string{"ttft_s": "ttft_s", "tpot_s": "tpot_s", "ttlt_s": "ttlt_s"}
-	engines := map[string]string{"transformers eager": "transformers", "transformers graph": "transformers-graph", "vllm-2024": "vllm-2024", "tensorrt-llm-2024": "tensorrt-llm-2024"}
+	engines := map[string]string{"transformers eager": "transformers", "transformers graph": "transformers-graph", "vllm-2024": "vllm-2024",
+		"tensorrt-llm-2024": "tensorrt-llm-2024"}
 	tried := map[string]int{}
 	table, err := models.Load(llmprof.ModelsJSON)
 	testkit.Must(t, err)

@@ -44,7 +44,8 @@ func (v *comparison) checkTrace() error {
 	if t.file == "" {
 		return ask.Refuse(v.given, ofTrace, "--%s is about a trace: give --trace FILE")
 	}
-	if err := ask.Refuse(v.given, []string{"live", "ablate", "by", "fail-over", "worst", "chart", "pool"}, "--trace compares operators of one trace: --%s has no meaning beside it"); err != nil {
+	if err := ask.Refuse(v.given, []string{"live", "ablate", "by", "fail-over", "worst", "chart", "pool"},
+		"--trace compares operators of one trace: --%s has no meaning beside it"); err != nil {
 		return err
 	}
 	switch {

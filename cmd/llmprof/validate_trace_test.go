@@ -14,7 +14,8 @@ func TestValidateTrace(t *testing.T) {
 	picture := filepath.Join(t.TempDir(), "ops.svg")
 	got := try(t, "validate", "--trace", h100Traces+"llama3.1-8b-decode-b32.json.gz", "-o", picture)
 	for _, want := range []string{
-		"llama3.1-8b on h100-sxm-80gb, vllm, batch 32", "the mean of 5 steps", "gate_up_proj", "Not an operator of the estimate", "inputs of the next step", "idle", "CUDA graphs launched its",
+		"llama3.1-8b on h100-sxm-80gb, vllm, batch 32", "the mean of 5 steps", "gate_up_proj", "Not an operator of the estimate",
+		"inputs of the next step", "idle", "CUDA graphs launched its",
 	} {
 		if !strings.Contains(got.stdout, want) {
 			t.Errorf("no %q in\n%s%s", want, got.stdout, got.stderr)
@@ -24,10 +25,12 @@ func TestValidateTrace(t *testing.T) {
 		t.Errorf("the chart: %v, %d bytes", err, len(drawn))
 	}
 	csv := try(t, "validate", "--trace", h100Traces+"llama3.1-8b-decode-b32.json.gz", "--format", "csv")
-	if lines := strings.Split(csv.stdout, "\n"); len(lines) < 18 || !strings.HasPrefix(lines[0], "phase,operator,kernels,observed_s,predicted_s") {
+	if lines := strings.Split(csv.stdout, "\n"); len(lines) < 18 ||
+		!strings.HasPrefix(lines[0], "phase,operator,kernels,observed_s,predicted_s") {
 		t.Errorf("%s%s", csv.stdout, csv.stderr)
 	}
-	other := try(t, "validate", "--trace", h100Traces+"llama3.1-8b-decode-b32.json.gz", "--format", "csv", "--calibration", "default", "--batch", "16")
+	other := try(t, "validate", "--trace", h100Traces+"llama3.1-8b-decode-b32.json.gz", "--format", "csv", "--calibration", "default",
+		"--batch", "16")
 	if other.code != 0 || other.stdout == csv.stdout {
 		t.Errorf("another batch and calibration: %d, %s", other.code, other.stderr)
 	}
@@ -35,7 +38,8 @@ func TestValidateTrace(t *testing.T) {
 
 func TestValidateTraceRefuses(t *testing.T) {
 	bare := filepath.Join(t.TempDir(), "bare.json")
-	if err := os.WriteFile(bare, []byte(`{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "nvjet", "ts": 1, "dur": 2}]}`), 0o644); err != nil {
+	if err := os.WriteFile(bare, []byte(`{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "nvjet", "ts": 1, "dur": 2}]}`),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	for want, args := range map[string]string{

@@ -57,7 +57,8 @@ func TestVerdict(t *testing.T) {
 // TestExitStatus checks that a wrong command line exits with 2.
 func TestExitStatus(t *testing.T) {
 	for _, args := range [][]string{
-		{"help", "nonsense"}, {"nonsense"}, {"estimate", "--nonsense"}, {"estimate", "a", "b", "c"}, {"man", "nonsense"}, {"estimate", "--batch", "x"}, {"estimate", "--batch"},
+		{"help", "nonsense"}, {"nonsense"}, {"estimate", "--nonsense"}, {"estimate", "a", "b", "c"}, {"man", "nonsense"},
+		{"estimate", "--batch", "x"}, {"estimate", "--batch"},
 	} {
 		if got := try(t, args...); got.code != 2 || got.stdout != "" {
 			t.Errorf("%q: exit %d, %q", args, got.code, got.stdout)

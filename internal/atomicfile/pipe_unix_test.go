@@ -15,7 +15,8 @@ import (
 func TestReplaceKeepsPipesAndLinks(t *testing.T) {
 	dir := t.TempDir()
 	pipe, link, file := filepath.Join(dir, "pipe"), filepath.Join(dir, "link"), filepath.Join(dir, "file")
-	for _, err := range []error{syscall.Mkfifo(pipe, 0o600), os.WriteFile(file, []byte("old"), 0o640), os.Chmod(file, 0o640), os.Symlink(file, link)} {
+	for _, err := range []error{syscall.Mkfifo(pipe, 0o600), os.WriteFile(file, []byte("old"), 0o640), os.Chmod(file, 0o640),
+		os.Symlink(file, link)} {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -85,8 +85,10 @@ func FuzzTOML(f *testing.F) {
 func TestLimits(t *testing.T) {
 	for text, want := range map[string]string{
 		"a = [[[[1]]]]": "", "a = [[[[[1]]]]]": "line 1, column 9: nested more than 4 deep", "\na = \"\"\"x[[[[[\"\"\"\"\" # [[[[[\n": "",
-		"a = [\"\"\"x\"\"\"\", [[[[1]]]]]": "line 1, column 19: nested more than 4 deep", "a.b.c.d.e.f=1": "line 1, column 10: nested more than 4 deep",
-		"a = 1.5\nb = [1.5, 2.5, 3.5, 4.5, 5.5]": "", strings.Repeat("a=1\n", 51): "line 51, column 2: more than 50 values", strings.Repeat("#", 5000): "line 1, column 1: the text has 5000 bytes; at most 4096 are read",
+		"a = [\"\"\"x\"\"\"\", [[[[1]]]]]":       "line 1, column 19: nested more than 4 deep",
+		"a.b.c.d.e.f=1":                          "line 1, column 10: nested more than 4 deep",
+		"a = 1.5\nb = [1.5, 2.5, 3.5, 4.5, 5.5]": "", strings.Repeat("a=1\n", 51): "line 51, column 2: more than 50 values",
+		strings.Repeat("#", 5000): "line 1, column 1: the text has 5000 bytes; at most 4096 are read",
 	} {
 		got := ""
 		if err := small.TOML(text); err != nil {
@@ -173,7 +175,8 @@ func TestPacked(t *testing.T) {
 	packed := pack(whole)
 	lying := append(packed[:len(packed)-4:len(packed)-4], 0xff, 0xff, 0xff, 0x7f)
 	for what, text := range map[string][]byte{
-		"larger than 1000 bytes": pack(whole + "a"), "unexpected EOF": packed[:len(packed)-9], "gzip: invalid": lying, "unpacking it": []byte("\x1f\x8b"),
+		"larger than 1000 bytes": pack(whole + "a"), "unexpected EOF": packed[:len(packed)-9], "gzip: invalid": lying,
+		"unpacking it": []byte("\x1f\x8b"),
 	} {
 		testkit.Must(t, os.WriteFile(file, text, 0o600))
 		if got, err := Read(file, 1000); err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), file) {

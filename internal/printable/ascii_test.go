@@ -4,7 +4,8 @@ import "testing"
 
 func TestASCII(t *testing.T) {
 	for in, want := range map[string]string{
-		"8 × A100: 120 µs ±20 %": "8 x A100: 120 us +-20 %", "─██▎": "-##-", "Größe 漢": "Gr??e ?", "plain\n\ttext": "plain\n\ttext", "−6 % • –": "-6 % * -",
+		"8 × A100: 120 µs ±20 %": "8 x A100: 120 us +-20 %", "─██▎": "-##-", "Größe 漢": "Gr??e ?", "plain\n\ttext": "plain\n\ttext",
+		"−6 % • –":             "-6 % * -",
 		"\x1b[1mbold\x1b[0m ×": "\x1b[1mbold\x1b[0m x",
 	} {
 		if got := ASCII(in); got != want {

@@ -85,7 +85,8 @@ func Operand(s string) string {
 // plain has what stands for characters that the program itself prints. Those of tables
 // and bars are one character for one, so that columns stay where they are.
 var plain = strings.NewReplacer(
-	"×", "x", "·", "*", "µ", "u", "μ", "u", "–", "-", "—", "-", "−", "-", "…", "~", "•", "*", "°", " deg", "±", "+-", "≥", ">=", "≤", "<=", "²", "2",
+	"×", "x", "·", "*", "µ", "u", "μ", "u", "–", "-", "—", "-", "−", "-", "…", "~", "•", "*", "°", " deg", "±", "+-", "≥", ">=", "≤", "<=",
+	"²", "2",
 	"─", "-", "│", "|", "┼", "+", "█", "#", "▉", "#", "▊", "#", "▋", "#", "▌", "=", "▍", "=", "▎", "-", "▏", "-", "→", ">", "←", "<",
 	"“", `"`, "”", `"`, "‘", "'", "’", "'", "\u00a0", " ",
 )

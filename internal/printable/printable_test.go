@@ -9,7 +9,8 @@ import (
 func TestText(t *testing.T) {
 	for in, want := range map[string]string{
 		"NVIDIA H200": "NVIDIA H200", "Llama·µs – 1 §": "Llama·µs – 1 §", "two\nlines\tand a tab": "two\nlines\tand a tab",
-		"a\x1b[2Jb": `a\x1b[2Jb`, "bell\a": `bell\a`, "c1\u009b31m": `c1\u009b31m`, "right\u202eleft": `right\u202eleft`, "bad\xffbyte": `bad\xffbyte`,
+		"a\x1b[2Jb": `a\x1b[2Jb`, "bell\a": `bell\a`, "c1\u009b31m": `c1\u009b31m`, "right\u202eleft": `right\u202eleft`,
+		"bad\xffbyte":     `bad\xffbyte`,
 		"zero\u200bwidth": `zero\u200bwidth`, "back\rspace": `back\rspace`, "\uFFFD": "\uFFFD",
 	} {
 		if got := Text(in); got != want {
@@ -61,7 +62,8 @@ func TestShellWord(t *testing.T) {
 }
 
 func TestOperand(t *testing.T) {
-	for name, want := range map[string]string{"-x.gguf": "./-x.gguf", "--help": "./--help", "a/-x": "a/-x", "./-x": "./-x", "": "", "org/name": "org/name"} {
+	for name, want := range map[string]string{"-x.gguf": "./-x.gguf", "--help": "./--help", "a/-x": "a/-x", "./-x": "./-x", "": "",
+		"org/name": "org/name"} {
 		if got := Operand(name); got != want {
 			t.Errorf("%q: %s, want %s", name, got, want)
 		}

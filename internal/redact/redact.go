@@ -100,9 +100,11 @@ var (
 	assign = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`(?i)(-{0,2}[a-z][a-z0-9_.-]*)(["']?\s*[=:]\s*\[?\s*)`)
 	}) // a value follows
-	flag  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)(--?[a-z][a-z0-9_-]*)(\s+)`) }) // a flag of a command line, whose value follows
+	// A flag of a command line, whose value follows.
+	flag  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)(--?[a-z][a-z0-9_-]*)(\s+)`) })
 	known = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`\b(sk-[A-Za-z0-9_-]{8,}|hf_[A-Za-z0-9]{20,}|nvapi-[A-Za-z0-9_-]{8,}|gh[pousr]_[A-Za-z0-9]{16,}|AKIA[0-9A-Z]{12,}|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_.-]+)`)
+		return regexp.MustCompile(`\b(sk-[A-Za-z0-9_-]{8,}|hf_[A-Za-z0-9]{20,}|nvapi-[A-Za-z0-9_-]{8,}|gh[pousr]_[A-Za-z0-9]{16,` +
+			`}|AKIA[0-9A-Z]{12,}|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_.-]+)`)
 	})
 )
 

@@ -107,7 +107,8 @@ func TestIdentities(t *testing.T) {
 	want(t, "FLOP/J × J/token", times(e.FLOPsPerJoule, e.JoulesPerToken), *e.FLOPsPerToken)
 	want(t, "the GPUs' energy is all there is", a.AIPerf.PerTotalToken, *e.JoulesPerToken)
 	want(t, "power × time", times(a.AIPerf.AverageGPUPower, new(46.04)), *a.Totals.EnergyJ)
-	want(t, "FLOPs of prompts and answers", add(times(e.FLOPsPerInput, a.Totals.InputTokens), times(e.FLOPsPerOutput, a.Totals.OutputTokens)), *a.Totals.FLOPs)
+	want(t, "FLOPs of prompts and answers", add(times(e.FLOPsPerInput, a.Totals.InputTokens), times(e.FLOPsPerOutput, a.Totals.OutputTokens)),
+		*a.Totals.FLOPs)
 	sum := 0.
 	for _, j := range a.Breakdown.PerDevice {
 		sum += j
@@ -191,14 +192,17 @@ func TestChecks(t *testing.T) {
 			warning: "a process does not say which GPUs it used",
 			null:    []string{"totals.total_energy_j", "aggregation.gpu_attribution_verified"},
 		},
-		"other batch":    {spoil: func(_, b *result.Result) { b.Workload.Batch = 4 }, err: "process 1 has another workload than process 0"},
-		"other hash":     {spoil: func(_, b *result.Result) { b.Provenance.Hash = "x" }, err: "another configuration"},
-		"other model":    {spoil: func(_, b *result.Result) { b.Model.Name = "x" }, err: "another model (x)"},
-		"allowed":        {spoil: func(_, b *result.Result) { b.Workload.Batch = 4 }, options: Options{AllowMixed: true}, warning: "another workload"},
-		"twice":          {spoil: func(_, b *result.Result) { b.Process = 0 }, err: "process 0 is there twice"},
-		"missing":        {spoil: func(a, b *result.Result) { a.Processes, b.Processes = 4, 4 }, err: "2 of 4 processes have no result: fixture-8b-b8.p2.json, fixture-8b-b8.p3.json"},
-		"missing, known": {spoil: func(a, b *result.Result) { a.Processes, b.Processes = 3, 3 }, options: Options{AllowMissing: true}, warning: "1 of 3 processes have no result"},
-		"other id":       {spoil: func(_, b *result.Result) { b.ID = "x" }, err: "want those of one experiment"},
+		"other batch": {spoil: func(_, b *result.Result) { b.Workload.Batch = 4 }, err: "process 1 has another workload than process 0"},
+		"other hash":  {spoil: func(_, b *result.Result) { b.Provenance.Hash = "x" }, err: "another configuration"},
+		"other model": {spoil: func(_, b *result.Result) { b.Model.Name = "x" }, err: "another model (x)"},
+		"allowed": {spoil: func(_, b *result.Result) { b.Workload.Batch = 4 }, options: Options{AllowMixed: true},
+			warning: "another workload"},
+		"twice": {spoil: func(_, b *result.Result) { b.Process = 0 }, err: "process 0 is there twice"},
+		"missing": {spoil: func(a, b *result.Result) { a.Processes, b.Processes = 4, 4 },
+			err: "2 of 4 processes have no result: fixture-8b-b8.p2.json, fixture-8b-b8.p3.json"},
+		"missing, known": {spoil: func(a, b *result.Result) { a.Processes, b.Processes = 3, 3 }, options: Options{AllowMissing: true},
+			warning: "1 of 3 processes have no result"},
+		"other id": {spoil: func(_, b *result.Result) { b.ID = "x" }, err: "want those of one experiment"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := fixture(t, 0, 2), fixture(t, 1, 2)
@@ -291,7 +295,8 @@ func bare(t testing.TB) *result.Result {
 func servedResult(t testing.TB) *result.Result {
 	r := fixture(t, 0, 1)
 	r.Serving = &result.Serving{
-		Endpoint: "http://localhost:8000", API: "chat", Concurrency: 4, Requests: 3, Completed: 2, Failures: map[string]int{"timeout": 1}, Duration: 4,
+		Endpoint: "http://localhost:8000", API: "chat", Concurrency: 4, Requests: 3, Completed: 2, Failures: map[string]int{"timeout": 1},
+		Duration: 4,
 		Records: []result.Record{
 			{FirstTokenS: new(0.1), LastTokenS: new(2.), Prompt: new(100), Generated: new(20)},
 			{FirstTokenS: new(0.1), LastTokenS: new(3.), Prompt: new(50), Generated: new(10)},
@@ -326,7 +331,8 @@ func TestJSONSchema(t *testing.T) {
 	testkit.Must(t, err)
 	reports := map[string]*Report{}
 	for name, list := range map[string][]*result.Result{
-		"two": {fixture(t, 0, 2), fixture(t, 1, 2)}, "bare": {bare(t)}, "served": {servedResult(t)}, "none": nil, "cycles": cycle(t, 0.2, 0.21, 0.22),
+		"two": {fixture(t, 0, 2), fixture(t, 1, 2)}, "bare": {bare(t)}, "served": {servedResult(t)}, "none": nil,
+		"cycles": cycle(t, 0.2, 0.21, 0.22),
 	} {
 		if reports[name], err = Make(list, Options{FLOPs: analyticFLOPs(t)}); err != nil {
 			t.Fatal(err)

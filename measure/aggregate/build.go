@@ -183,7 +183,8 @@ const leastOverlap = 0.5
 // method checks whether the processes' figures may be added.
 func (b *builder) method() {
 	m := &b.out.Method
-	m.Method, m.NumProcesses = "sum energy, tokens and FLOPs; sum the rates of processes that ran together; percentiles over all samples", len(b.results)
+	m.Method, m.NumProcesses = "sum energy, tokens and FLOPs; sum the rates of processes that ran together; percentiles over all samples",
+		len(b.results)
 	begin, end := b.first().Started, b.first().Ended
 	m.ShortestS = end.Sub(begin).Seconds()
 	owners := map[string]int{}
@@ -207,7 +208,8 @@ func (b *builder) method() {
 	m.OverlapS = max(end.Sub(begin).Seconds(), 0)
 	m.Overlap = len(b.results) == 1 || m.OverlapS > 0 && m.OverlapS >= leastOverlap*m.ShortestS
 	if !m.Overlap {
-		m.Warnings = append(m.Warnings, fmt.Sprintf("all processes ran together for %.1f s only, the shortest for %.1f s: their rates are not added", m.OverlapS, m.ShortestS))
+		m.Warnings = append(m.Warnings,
+			fmt.Sprintf("all processes ran together for %.1f s only, the shortest for %.1f s: their rates are not added", m.OverlapS, m.ShortestS))
 	}
 	if known || shared != "" {
 		m.Attribution = new(shared == "")

@@ -77,7 +77,8 @@ func (b *builder) extend() {
 		e.TPOTMs = new(1000 * tpot.Mean)
 	}
 	e.PrecisionFactor = precisionFactor(b.first().Workload.Weights)
-	b.why("extended_metrics.precision_factor", e.PrecisionFactor == nil, "LLM Energy Measure has no factor for "+b.first().Workload.Weights+" weights")
+	b.why("extended_metrics.precision_factor", e.PrecisionFactor == nil,
+		"LLM Energy Measure has no factor for "+b.first().Workload.Weights+" weights")
 	e.TokenEfficiencyIndex = times(times(t.TokensPerS, b.out.Efficiency.TokensPerJoule), e.PrecisionFactor)
 	b.memory(&e.Memory)
 	b.utilisation(&e.GPUUtilisation)
@@ -176,5 +177,6 @@ func (b *builder) batch(out *Batch) {
 	if b.first().Workload.Prompts == "random" {
 		out.Padding = new(0.) // prompts of one length
 	}
-	b.why("extended_metrics.batch.padding_overhead", out.Padding == nil, "the lengths of the prompts of "+b.first().Workload.Prompts+" are not recorded")
+	b.why("extended_metrics.batch.padding_overhead", out.Padding == nil,
+		"the lengths of the prompts of "+b.first().Workload.Prompts+" are not recorded")
 }

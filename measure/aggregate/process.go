@@ -80,7 +80,8 @@ func inference(r *result.Result) InferenceMetrics {
 	if r.Serving != nil {
 		return served(r)
 	}
-	m := InferenceMetrics{batch: float64(r.Workload.Batch), concurrently: float64(r.Workload.Batch), Source: "nothing was run from submission to last token"}
+	m := InferenceMetrics{batch: float64(r.Workload.Batch), concurrently: float64(r.Workload.Batch),
+		Source: "nothing was run from submission to last token"}
 	if r.TTLT != nil {
 		m.latencies = slices.Collect(r.TTLT.Values())
 	}

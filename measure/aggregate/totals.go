@@ -73,7 +73,8 @@ func (b *builder) unmeasured(noEnergy string) {
 		b.why("process_results.energy_metrics.cpu_power_w", e.CPUPower == nil, b.reason("energy", "the CPU's energy was not read"))
 		b.why("process_results.energy_metrics.ram_energy_j", e.RAM == nil, b.reason("energy", "the memory's energy was not read"))
 		b.why("process_results.energy_metrics.ram_power_w", e.RAMPower == nil, b.reason("energy", "the memory's energy was not read"))
-		b.why("process_results.energy_metrics.emissions_kg_co2", e.EmissionsKg == nil, b.reason("energy", "the grid's carbon intensity was not given"))
+		b.why("process_results.energy_metrics.emissions_kg_co2", e.EmissionsKg == nil,
+			b.reason("energy", "the grid's carbon intensity was not given"))
 		b.why("process_results.compute_metrics", c.FLOPs == nil, b.flopsReason())
 		b.why("process_results.compute_metrics.peak_memory_mb", c.PeakMemoryMB == nil, b.reason("sizes_bytes", "the peak was not measured"))
 		b.why("process_results.compute_metrics.model_memory_mb", c.ModelMemoryMB == nil, b.reason("sizes_bytes", "the weights were not measured"))
@@ -133,7 +134,8 @@ func (b *builder) efficiency() {
 	} {
 		b.why("efficiency."+key, v == nil, workless)
 	}
-	b.why("extended_metrics.token_efficiency_index", e.TokensPerJoule == nil || t.TokensPerS == nil || precisionFactor(b.first().Workload.Weights) == nil,
+	b.why("extended_metrics.token_efficiency_index", e.TokensPerJoule == nil || t.TokensPerS == nil ||
+		precisionFactor(b.first().Workload.Weights) == nil,
 		b.energyReason("the rate, the energy or the precision factor is missing"))
 }
 
@@ -167,7 +169,8 @@ func (b *builder) aiperf() {
 	if s := summary(requests); s != nil {
 		a.EnergyDelayProduct = times(a.PerRequest, &s.Mean)
 	}
-	b.why("aiperf", a.TotalGPUEnergy == nil || a.AverageGPUPower == nil || a.PerTotalToken == nil || a.EnergyDelayProduct == nil || a.OutputTPSPerWatt == nil,
+	b.why("aiperf", a.TotalGPUEnergy == nil || a.AverageGPUPower == nil || a.PerTotalToken == nil || a.EnergyDelayProduct == nil ||
+		a.OutputTPSPerWatt == nil,
 		b.energyReason("the GPUs' energy, the tokens or the times of requests were not measured, or the processes did not run together"))
 	b.why("aiperf.goodput_per_watt", true, "no objective for latency was given that good requests would meet")
 }

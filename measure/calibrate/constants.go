@@ -146,7 +146,8 @@ func (b *builder) put(f *fit, what string) {
 		if least, ok := nothing[c]; ok && f.value[k] < least {
 			f.value[k], f.half[k] = 0, 0
 		}
-		b.file.Values[key] = hardware.Value{Value: f.value[k], Uncertainty: f.half[k], N: f.n[k], From: fmt.Sprintf("%d %s", len(f.samples), what)}
+		b.file.Values[key] = hardware.Value{Value: f.value[k], Uncertainty: f.half[k], N: f.n[k],
+			From: fmt.Sprintf("%d %s", len(f.samples), what)}
 		if c.Relative() && f.value[k] > 0 {
 			b.file.HeldOut[key] = residual(f.heldOut(k))
 		}
@@ -234,7 +235,8 @@ func (b *builder) products() {
 	b.fit(b.law(roofline.GEMMCompute, roofline.GEMMMemory, roofline.GEMMFixed), samples, "products")
 	c := hardware.DefaultCalibration(b.gpu).Constants
 	b.optional(skinny, "products of few rows", []begin{
-		{roofline.SkinnyGEMMMemory, c[roofline.SkinnyGEMMMemory]}, {roofline.SkinnyGEMMRow, skinnyRow}, {roofline.SkinnyGEMMFixed, c[roofline.SkinnyGEMMFixed]},
+		{roofline.SkinnyGEMMMemory, c[roofline.SkinnyGEMMMemory]}, {roofline.SkinnyGEMMRow, skinnyRow},
+		{roofline.SkinnyGEMMFixed, c[roofline.SkinnyGEMMFixed]},
 	})
 }
 
@@ -260,7 +262,8 @@ func (b *builder) moeDecode() {
 // kernels for them.
 func (b *builder) wgmma() {
 	b.optional(b.cold("products of many sequences", "matrices", wgmmaKinds...), "products of many sequences", []begin{
-		{roofline.WGMMAMemory, b.value(roofline.GEMMMemory)}, {roofline.WGMMAReload, wgmmaReload}, {roofline.WGMMAFixed, b.value(roofline.GEMMFixed)},
+		{roofline.WGMMAMemory, b.value(roofline.GEMMMemory)}, {roofline.WGMMAReload, wgmmaReload},
+		{roofline.WGMMAFixed, b.value(roofline.GEMMFixed)},
 	})
 }
 
@@ -390,7 +393,8 @@ func (b *builder) attention() {
 // computes enough to be bound by the vector units.
 func (b *builder) elements() {
 	samples := b.cold("element-wise rows", "tensors", RMSNorm, Activation)
-	b.fit(b.law(roofline.ElementwiseCompute, roofline.ElementwiseMemory, roofline.ElementwiseFixed), samples, "norms and activations", roofline.ElementwiseCompute)
+	b.fit(b.law(roofline.ElementwiseCompute, roofline.ElementwiseMemory, roofline.ElementwiseFixed), samples, "norms and activations",
+		roofline.ElementwiseCompute)
 	for _, kind := range []Kind{Read, Copy} {
 		best := 0.0
 		for _, r := range b.of(kind) {
@@ -479,7 +483,8 @@ func (b *builder) fusedAllReduces(samples []sample) {
 	}
 	b.byDefault(roofline.FusedAllReduceBase, b.value(roofline.OneShotBase))
 	b.byDefault(roofline.FusedAllReducePerGPU, b.value(roofline.OneShotPerGPU))
-	b.fit(b.law(roofline.FusedAllReduceBase, roofline.FusedAllReducePerGPU), samples, "all-reduces within products", hold(samples, roofline.FusedAllReducePerGPU)...)
+	b.fit(b.law(roofline.FusedAllReduceBase, roofline.FusedAllReducePerGPU), samples, "all-reduces within products",
+		hold(samples, roofline.FusedAllReducePerGPU)...)
 }
 
 // hold names the constant of each GPU where all samples are over one number of them.

@@ -21,7 +21,8 @@ type sample struct {
 	random  bool         // The weights were random numbers.
 	inTurn  bool         // The rows of these weights were timed one after the other.
 
-	spent [len(rests)]float64 // seconds of a burst that the rows before this one had spent, where the board rested between them by each of rests
+	// Seconds of a burst that the rows before this one had spent, where the board rested between them by each of rests.
+	spent [len(rests)]float64
 }
 
 // An equation says what a sample takes with certain constants, and which part of
@@ -243,9 +244,11 @@ func (f *fit) bears(k int) float64 {
 		return bearing
 	}
 	switch c {
-	case roofline.TileEmpty, roofline.TileIdle, roofline.GEMMIdle, roofline.GEMMExposed, roofline.GEMMQuantize, roofline.GEMMRow, roofline.AttentionTile, roofline.ScanChunk, roofline.GroupedPermute, roofline.GroupedExpert:
+	case roofline.TileEmpty, roofline.TileIdle, roofline.GEMMIdle, roofline.GEMMExposed, roofline.GEMMQuantize, roofline.GEMMRow,
+		roofline.AttentionTile, roofline.ScanChunk, roofline.GroupedPermute, roofline.GroupedExpert:
 		return tenth
-	case roofline.PowerFixed, roofline.SkinnyGEMMRow, roofline.WGMMAReload, roofline.MoEDecodeReload, roofline.MoEPrefillPermute, roofline.MoEPrefillUnpermute,
+	case roofline.PowerFixed, roofline.SkinnyGEMMRow, roofline.WGMMAReload, roofline.MoEDecodeReload, roofline.MoEPrefillPermute,
+		roofline.MoEPrefillUnpermute,
 		roofline.HostStep, roofline.HostAsync, roofline.HostSequence, roofline.HostRequest, roofline.HostLaunch, roofline.HostDispatch:
 		return tenth
 	case roofline.GEMMFixed, roofline.SkinnyGEMMFixed, roofline.AttentionFixed, roofline.ElementwiseFixed:

@@ -67,7 +67,8 @@ func (b *builder) shortOf(s roofline.Scheme, name string) {
 	for _, from := range []roofline.Constant{roofline.ConstantOf("gemm_fp8." + name), roofline.ConstantOf("gemm." + name)} {
 		key := "gemm_" + s.String() + "." + name
 		if v, ok := b.file.Values[from.String()]; ok && (v.N > 0 || from.Info().Base == roofline.None) && from.String() != key {
-			b.note("products in %s were timed launch by launch, with a %s of %v: %s is that of %s", s, name, unit.Seconds(b.file.Values[key].Value), key, from)
+			b.note("products in %s were timed launch by launch, with a %s of %v: %s is that of %s", s, name, unit.Seconds(b.file.Values[key].Value),
+				key, from)
 			b.file.Values[key] = hardware.Value{Value: v.Value, From: "default: " + from.String()}
 			return
 		}
@@ -94,7 +95,8 @@ var importedSections = []importedSection{
 
 // starts has the value from which the fit of each constant without a default begins.
 var starts = map[string]float64{
-	"depth": 1e-9, "exposed": 0.5, "tile_empty": 1, "tile_idle": 0.5, "quantize": 2, "row": 1e-9, "tile": 2e-8, "ramp": 500, "chunk": 1e-6, "permute": 4, "expert": 1e-7,
+	"depth": 1e-9, "exposed": 0.5, "tile_empty": 1, "tile_idle": 0.5, "quantize": 2, "row": 1e-9, "tile": 2e-8, "ramp": 500, "chunk": 1e-6,
+	"permute": 4, "expert": 1e-7,
 	"compute": 0.6, "memory": 0.8, "fixed": 1e-5, "share": 0.6,
 }
 
@@ -142,12 +144,12 @@ func (b *builder) without(samples []sample, out func(*sample) bool, format strin
 // 96 MiB on an L40S and 128 MiB on an RTX PRO 6000 were read up to 4.6 and twice as fast as memory is.
 const mebi = float64(1<<20) / 1e6
 
-// nearCache is the share of the L2 cache that data may have and stay there for the most part. On an L40S products whose weights have 1.00 to 1.05 of it in
-// all copies are read at up to 1.6 times the rate of memory, from 1.05 on as slowly as any (docs/calibration.md).
+// nearCache is the share of the L2 cache that data may have and stay there for the most part. On an L40S products whose weights have 1.00
+// to 1.05 of it in all copies are read at up to 1.6 times the rate of memory, from 1.05 on as slowly as any (docs/calibration.md).
 const nearCache = 1.05
 
-// trifle is the share of a row's time that reading the weights of its experts from memory may have without the row being left out: rows of which a cache can take away
-// no more say what short kernels take.
+// trifle is the share of a row's time that reading the weights of its experts from memory may have without the row being left out: rows of
+// which a cache can take away no more say what short kernels take.
 const trifle = 0.1
 
 // uncached leaves out memory-bound GEMMs and mixtures whose weights, in all copies that a table took in turn, fit into the L2 cache, and
@@ -179,8 +181,9 @@ func (b *builder) uncached(samples []sample, what string) []sample {
 	}, "%s %s left out, for what they read may have stayed in the L2 cache: %d", what, samples[0].kernel.Scheme.Help())
 }
 
-// drawing leaves out GEMMs in 16 bits that ran into the power limit with weights whose values are not known. vLLM's collector multiplies by what the memory held before: on an L40S such
-// GEMMs take from 0.6 of the time of SGLang's random weights, as zeros draw little power, to all of it (experiments/operators/power.py).
+// drawing leaves out GEMMs in 16 bits that ran into the power limit with weights whose values are not known. vLLM's collector multiplies
+// by what the memory held before: on an L40S such GEMMs take from 0.6 of the time of SGLang's random weights, as zeros draw little power,
+// to all of it (experiments/operators/power.py).
 func (b *builder) drawing(samples []sample, what string) []sample {
 	return b.without(samples, func(s *sample) bool {
 		return s.kernel.Class == roofline.GEMM && s.kernel.Scheme == roofline.Unquantized && !s.random && s.atBurst(s.time, 0) < 1
@@ -283,8 +286,8 @@ func (b *builder) standIn(c roofline.Constant) (base roofline.Constant, value fl
 	return base, value
 }
 
-// unfelt reports whether no sample depends on a constant of its section: known tiles alone have rows beyond the last one, kernels for mma run in waves,
-// and no kernel quantizes activations in a scheme that leaves them in 16 bits.
+// unfelt reports whether no sample depends on a constant of its section: known tiles alone have rows beyond the last one, kernels for mma
+// run in waves, and no kernel quantizes activations in a scheme that leaves them in 16 bits.
 func (b *builder) unfelt(c roofline.Constant, k *roofline.Kernel) bool {
 	_, key, _ := strings.Cut(c.String(), ".")
 	switch {

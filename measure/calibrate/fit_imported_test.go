@@ -16,13 +16,17 @@ import (
 // truth is what the rows of an invented table follow.
 var truth = map[string]float64{
 	"gemm.compute": 0.72, "gemm.memory": 0.84, "gemm.fixed": 4e-6, "gemm.depth": 1e-9, "gemm.exposed": 0.9,
-	"gemm_fp8.compute": 0.61, "gemm_fp8.memory": 0.7, "gemm_fp8.fixed": 6e-6, "gemm_fp8.depth": 5e-10, "gemm_fp8.quantize": 3, "gemm_fp8.row": 2e-9, "gemm_fp8.exposed": 1.6,
+	"gemm_fp8.compute": 0.61, "gemm_fp8.memory": 0.7, "gemm_fp8.fixed": 6e-6, "gemm_fp8.depth": 5e-10, "gemm_fp8.quantize": 3,
+	"gemm_fp8.row": 2e-9, "gemm_fp8.exposed": 1.6,
 	"gemm_fp8.tile_empty": 2, "gemm_fp8.tile_idle": 0.6,
 	"attention.compute": 0.6, "attention.memory": 0.8, "attention.fixed": 8e-6, "attention.ramp": 500, "attention.tile": 3e-8,
-	"latent_attention.compute": 0.5, "latent_attention.memory": 0.7, "latent_attention.fixed": 1.3e-5, "latent_attention.ramp": 300, "latent_attention.tile": 4e-8,
-	"scan.compute": 0.1, "scan.memory": 0.5, "scan.fixed": 3e-6, "scan.chunk": 1.5e-6,
-	"grouped_gemm.compute": 0.55, "grouped_gemm.memory": 0.75, "grouped_gemm.fixed": 1.5e-5, "grouped_gemm.permute": 4, "grouped_gemm.expert": 1e-6,
-	"link.share": 0.7, "link.base": 5e-6, "link.per_gpu": 2e-6, "one_shot.share": 0.5, "one_shot.base": 4e-6, "one_shot.per_gpu": 2e-7,
+	"latent_attention.compute": 0.5, "latent_attention.memory": 0.7, "latent_attention.fixed": 1.3e-5, "latent_attention.ramp": 300,
+	"latent_attention.tile": 4e-8,
+	"scan.compute":          0.1, "scan.memory": 0.5, "scan.fixed": 3e-6, "scan.chunk": 1.5e-6,
+	"grouped_gemm.compute": 0.55, "grouped_gemm.memory": 0.75, "grouped_gemm.fixed": 1.5e-5, "grouped_gemm.permute": 4,
+	"grouped_gemm.expert": 1e-6,
+	"link.share":          0.7, "link.base": 5e-6, "link.per_gpu": 2e-6, "one_shot.share": 0.5, "one_shot.base": 4e-6,
+	"one_shot.per_gpu": 2e-7,
 }
 
 // invented are rows of a table that follows truth.
@@ -68,7 +72,8 @@ func invented(t *testing.T, g *hardware.GPU) (rows []Row) {
 			}
 			add(AttentionPrefill, roofline.Unquantized, unit.BF16, Shape{Batch: 2, Tokens: 16 * tokens, Heads: heads, KVHeads: 8, HeadDim: 128}, 1)
 			for _, batch := range []int{1, 16, 256} {
-				add(AttentionDecode, roofline.Unquantized, unit.BF16, Shape{Batch: batch, Context: 8 * tokens, Heads: heads, KVHeads: 8, HeadDim: 128}, 1)
+				add(AttentionDecode, roofline.Unquantized, unit.BF16, Shape{Batch: batch, Context: 8 * tokens, Heads: heads, KVHeads: 8, HeadDim: 128},
+					1)
 			}
 		}
 		for _, ranks := range []int{2, 4, 8} {
@@ -84,8 +89,10 @@ func invented(t *testing.T, g *hardware.GPU) (rows []Row) {
 func TestFitImport(t *testing.T) {
 	g := board(t, "h200")
 	f, err := FitImport(&Import{
-		Rows: invented(t, g), Engine: "vllm", Kernels: "vllm 0.24.0", Device: "NVIDIA H200", Name: "invented", Version: "v0.1.0", Made: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC),
-		Tables: hardware.Tables{Package: "invented", Version: "1", Licence: "Apache-2.0", Files: []hardware.TableFile{{Path: "gemm.csv", SHA256: strings.Repeat("0", 64), Rows: 1}}},
+		Rows: invented(t, g), Engine: "vllm", Kernels: "vllm 0.24.0", Device: "NVIDIA H200", Name: "invented", Version: "v0.1.0",
+		Made: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC),
+		Tables: hardware.Tables{Package: "invented", Version: "1", Licence: "Apache-2.0",
+			Files: []hardware.TableFile{{Path: "gemm.csv", SHA256: strings.Repeat("0", 64), Rows: 1}}},
 	}, g)
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +112,8 @@ func TestFitImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, b := fmt.Sprint(*back.Tables, back.Operators["gemm"].N), fmt.Sprint(*f.Tables, f.Operators["gemm"].N); a != b || back.Text() != f.Text() {
+	if a, b := fmt.Sprint(*back.Tables, back.Operators["gemm"].N), fmt.Sprint(*f.Tables, f.Operators["gemm"].N); a != b ||
+		back.Text() != f.Text() {
 		t.Errorf("read back: %s, want %s", a, b)
 	}
 }
@@ -116,14 +124,21 @@ func TestImportedWork(t *testing.T) {
 		p    Point
 		want roofline.Work
 	}{
-		{Point{Kind: GEMM, Scheme: roofline.FP8, DType: unit.FP8, Shape: Shape{M: 3, N: 5, K: 7}}, roofline.Work{FLOPs: 210, Weights: 35, Acts: 3*7 + 2*3*5}},
-		{Point{Kind: GEMM, Scheme: roofline.WeightINT4, DType: unit.BF16, Shape: Shape{M: 1, N: 128, K: 2}}, roofline.Work{FLOPs: 512, Weights: 128 + 4, Acts: 4 + 256}},
-		{Point{Kind: AttentionDecode, Scheme: roofline.FP8, DType: unit.BF16, Shape: Shape{Batch: 2, Context: 10, Heads: 4, KVHeads: 2, HeadDim: 8}}, roofline.Work{FLOPs: 4 * 4 * 8 * 10 * 2, KV: 2 * 2 * 8 * 10 * 2, Acts: 2 * 2 * 4 * 8 * 2}},
-		{Point{Kind: LatentDecode, Scheme: roofline.FP8, DType: unit.BF16, Shape: Shape{Batch: 2, Context: 10, Heads: 4}}, roofline.Work{FLOPs: 2 * 4 * (576 + 512) * 20, KV: 576 * 20, Acts: 2 * 2 * 4 * (576 + 512)}},
-		{Point{Kind: LatentPrefill, DType: unit.BF16, Shape: Shape{Batch: 1, Tokens: 3, Heads: 4}}, roofline.Work{FLOPs: 2 * 4 * (192 + 128) * 6, KV: 2 * 576 * 3, Acts: 2 * 3 * 4 * (2*192 + 2*128)}},
+		{Point{Kind: GEMM, Scheme: roofline.FP8, DType: unit.FP8, Shape: Shape{M: 3, N: 5, K: 7}},
+			roofline.Work{FLOPs: 210, Weights: 35, Acts: 3*7 + 2*3*5}},
+		{Point{Kind: GEMM, Scheme: roofline.WeightINT4, DType: unit.BF16, Shape: Shape{M: 1, N: 128, K: 2}},
+			roofline.Work{FLOPs: 512, Weights: 128 + 4, Acts: 4 + 256}},
+		{Point{Kind: AttentionDecode, Scheme: roofline.FP8, DType: unit.BF16, Shape: Shape{
+			Batch: 2, Context: 10, Heads: 4, KVHeads: 2, HeadDim: 8}},
+			roofline.Work{FLOPs: 4 * 4 * 8 * 10 * 2, KV: 2 * 2 * 8 * 10 * 2, Acts: 2 * 2 * 4 * 8 * 2}},
+		{Point{Kind: LatentDecode, Scheme: roofline.FP8, DType: unit.BF16, Shape: Shape{Batch: 2, Context: 10, Heads: 4}},
+			roofline.Work{FLOPs: 2 * 4 * (576 + 512) * 20, KV: 576 * 20, Acts: 2 * 2 * 4 * (576 + 512)}},
+		{Point{Kind: LatentPrefill, DType: unit.BF16, Shape: Shape{Batch: 1, Tokens: 3, Heads: 4}},
+			roofline.Work{FLOPs: 2 * 4 * (192 + 128) * 6, KV: 2 * 576 * 3, Acts: 2 * 3 * 4 * (2*192 + 2*128)}},
 		{Point{Kind: ScanPrefill, DType: unit.BF16, Shape: Shape{Batch: 2, Tokens: 128, Heads: 3, KVHeads: 1, HeadDim: 4}}, roofline.Work{
 			FLOPs: 256 * (64*(4+12) + 4*3*4*4 + 2*64*12 + 64*64), State: 4 * 2 * 2 * 3 * 16, Acts: 2 * 256 * (2*12 + 2*4)}},
-		{Point{Kind: Mixture, DType: unit.BF16, Shape: Shape{Tokens: 4, Experts: 8, TopK: 2, Hidden: 16, Width: 32, EP: 2}}, roofline.Work{FLOPs: 2 * 4 * 3 * 16 * 32, Weights: 4 * 3 * 16 * 32 * 2}},
+		{Point{Kind: Mixture, DType: unit.BF16, Shape: Shape{Tokens: 4, Experts: 8, TopK: 2, Hidden: 16, Width: 32, EP: 2}},
+			roofline.Work{FLOPs: 2 * 4 * 3 * 16 * 32, Weights: 4 * 3 * 16 * 32 * 2}},
 	} {
 		if got := x.p.Work(); got != x.want {
 			t.Errorf("%v: %+v, want %+v", x.p, got, x.want)
@@ -197,7 +212,8 @@ func TestCopies(t *testing.T) {
 		engine string
 		n      int // outputs of 4096 inputs
 		left   int
-	}{{"vllm", 1024, 0}, {"vllm", 1152, 1}, {"tensorrt-llm", 1024, 0}, {"tensorrt-llm", 1408, 1}, {"tensorrt-llm", 3200, 0}, {"tensorrt-llm", 5120, 1}} {
+	}{{"vllm", 1024, 0}, {"vllm", 1152, 1}, {"tensorrt-llm", 1024, 0}, {"tensorrt-llm", 1408, 1}, {"tensorrt-llm", 3200, 0},
+		{"tensorrt-llm", 5120, 1}} {
 		b := &builder{file: &hardware.CalibrationFile{Engine: x.engine}, gpu: g, peaks: peaks}
 		copies := 6
 		if x.engine == "tensorrt-llm" {
@@ -211,16 +227,19 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// TestDrawing holds that GEMMs in 16 bits with weights of unknown values are left out where their calls last into the power limit: 36 calls of 0.69 ms do not, before and while they are timed.
+// TestDrawing holds that GEMMs in 16 bits with weights of unknown values are left out where their calls last into the power limit: 36
+// calls of 0.69 ms do not, before and while they are timed.
 func TestDrawing(t *testing.T) {
 	for _, x := range []struct {
 		scheme roofline.Scheme
 		random bool
 		time   float64
 		left   int
-	}{{roofline.Unquantized, false, 0.69e-3, 1}, {roofline.Unquantized, false, 0.7e-3, 0}, {roofline.Unquantized, true, 0.1, 1}, {roofline.FP8, false, 0.1, 1}} {
+	}{{roofline.Unquantized, false, 0.69e-3, 1}, {roofline.Unquantized, false, 0.7e-3, 0}, {roofline.Unquantized, true, 0.1, 1},
+		{roofline.FP8, false, 0.1, 1}} {
 		b := &builder{file: &hardware.CalibrationFile{}, gpu: board(t, "l40s")}
-		s := b.sample(&Row{Kind: GEMM, Shape: Shape{M: 8192, N: 8192, K: 8192}, DType: unit.BF16, Scheme: x.scheme, Ranks: 1, Copies: 6, Random: x.random})
+		s := b.sample(&Row{Kind: GEMM, Shape: Shape{M: 8192, N: 8192, K: 8192}, DType: unit.BF16, Scheme: x.scheme, Ranks: 1, Copies: 6,
+			Random: x.random})
 		s.time = x.time
 		if left := b.drawing([]sample{s}, "products"); len(left) != x.left || len(b.file.Notes) != 1-x.left {
 			t.Errorf("%+v: %d rows are left, notes %q", x, len(left), b.file.Notes)
@@ -228,8 +247,8 @@ func TestDrawing(t *testing.T) {
 	}
 }
 
-// TestHotExperts holds that mixtures are left out whose tokens go to so few experts that their weights fit into the L2 cache, for a table sends every
-// call to the same ones, unless a row takes ten times as long as memory does, and no cache can have shortened it by much.
+// TestHotExperts holds that mixtures are left out whose tokens go to so few experts that their weights fit into the L2 cache, for a table
+// sends every call to the same ones, unless a row takes ten times as long as memory does, and no cache can have shortened it by much.
 func TestHotExperts(t *testing.T) {
 	g := board(t, "h200") // 50 MiB
 	peaks, err := g.Peaks()
@@ -240,8 +259,10 @@ func TestHotExperts(t *testing.T) {
 	for _, x := range []struct {
 		tokens, copies, left int
 		time                 float64
-	}{{1, 1, 0, 2e-5}, {1, 0, 1, 2e-5}, {8, 1, 1, 1e-4}, {16384, 1, 1, 1e-2}, {1, 1, 1, 1e-4}} { // two experts of 12.6 MB each for a token, and 16 of them
-		s := b.sample(&Row{Kind: Mixture, Shape: Shape{Tokens: x.tokens, Experts: 128, TopK: 2, Hidden: 4096, Width: 512, EP: 1}, DType: unit.BF16, Ranks: 1, Copies: x.copies})
+		// Two experts of 12.6 MB each for a token, and 16 of them.
+	}{{1, 1, 0, 2e-5}, {1, 0, 1, 2e-5}, {8, 1, 1, 1e-4}, {16384, 1, 1, 1e-2}, {1, 1, 1, 1e-4}} {
+		s := b.sample(&Row{Kind: Mixture, Shape: Shape{Tokens: x.tokens, Experts: 128, TopK: 2, Hidden: 4096, Width: 512, EP: 1},
+			DType: unit.BF16, Ranks: 1, Copies: x.copies})
 		s.time = x.time
 		if left := b.uncached([]sample{s}, "rows"); len(left) != x.left {
 			t.Errorf("%d tokens, %d copies: %d rows are left, want %d", x.tokens, x.copies, len(left), x.left)

@@ -151,7 +151,8 @@ func TestFitOfSkinnyGEMM(t *testing.T) {
 			x, n, k := float64(m), float64(nk[0]), float64(nk[1])
 			weights := 2 * n * k / h200Bandwidth
 			seconds := truth[2] + (weights+2*x*(n+k)/h200Bandwidth)/truth[0] + x*truth[1]*weights
-			samples = append(samples, timed(t, &Point{Kind: GEMM, Shape: Shape{M: m, N: nk[0], K: nk[1]}}, engine.SkinnyRows, seconds*math.Exp(0.01*random.NormFloat64())))
+			samples = append(samples, timed(t, &Point{Kind: GEMM, Shape: Shape{M: m, N: nk[0], K: nk[1]}}, engine.SkinnyRows, seconds*math.Exp(
+				0.01*random.NormFloat64())))
 		}
 	}
 	f := solve(e, samples, start)
@@ -213,7 +214,8 @@ func TestFitOfAttentionAndLink(t *testing.T) {
 // TestHeldOutOfNone checks that a constant that bounds no sample any more has the
 // errors of all.
 func TestHeldOutOfNone(t *testing.T) {
-	k := roofline.Kernel{Format: unit.BF16, Launches: 1, Work: roofline.Work{FLOPs: 0.1 * h200Peak, Acts: h200Bandwidth}} // 0.1 s and 1 s at the peaks
+	// 0.1 s and 1 s at the peaks.
+	k := roofline.Kernel{Format: unit.BF16, Launches: 1, Work: roofline.Work{FLOPs: 0.1 * h200Peak, Acts: h200Bandwidth}}
 	f := &fit{equation: gemmOfH200(t), value: []float64{1, 0.5, 1e-9}, samples: []sample{{time: 2, kernel: k}, {time: 1, kernel: k}}}
 	if got := f.heldOut(0); len(got) != 2 || math.Abs(got[1]-1) > 1e-6 {
 		t.Errorf("%v", got)

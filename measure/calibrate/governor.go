@@ -8,8 +8,8 @@ import (
 	"llmprof/roofline"
 )
 
-// How tables of products were timed: each product is called with all copies of its weights, governorCalls times before the timed calls and as
-// often in them (benchmark_with_power of aiconfigurator's collector: three calls, three of the CUDA graph, then six). A board holds
+// How tables of products were timed: each product is called with all copies of its weights, governorCalls times before the timed calls and
+// as often in them (benchmark_with_power of aiconfigurator's collector: three calls, three of the CUDA graph, then six). A board holds
 // the rate of a burst for governorDelay, and then its power limit slows it.
 //
 // The delay was chosen among 20, 35, 50, 75 and 100 ms by errors of shapes held out on L40S, H100, H200, B200 and B300.
@@ -22,8 +22,8 @@ const (
 // time depends on the host that ran the collector. The fit chooses one of them by the rows that it is fitted to.
 var rests = [...]float64{governorDelay, 0.01, 0.004, 0.002}
 
-// inTurn finds how much of a burst the rows before each sample had spent. TensorRT-LLM's collector times the products by one matrix one after
-// the other, those of most rows first: the power limit holds back the next ones too, until rows are so short that the board recovers.
+// inTurn finds how much of a burst the rows before each sample had spent. TensorRT-LLM's collector times the products by one matrix one
+// after the other, those of most rows first: the power limit holds back the next ones too, until rows are so short that the board recovers.
 func inTurn(samples []sample) {
 	if len(samples) == 0 || !samples[0].inTurn {
 		return

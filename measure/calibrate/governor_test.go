@@ -63,8 +63,8 @@ func (x *timedTable) rows(t *testing.T, g *hardware.GPU) (rows []Row) {
 	return rows
 }
 
-// TestGovernor finds what products sustain in rows whose calls were counted one by one, one matrix after the other or not, leaves a table alone that no limit slows,
-// and reads nothing of it off weights that were not random.
+// TestGovernor finds what products sustain in rows whose calls were counted one by one, one matrix after the other or not, leaves a table
+// alone that no limit slows, and reads nothing of it off weights that were not random.
 func TestGovernor(t *testing.T) {
 	g := board(t, "h200")
 	for _, x := range []struct {
@@ -72,8 +72,10 @@ func TestGovernor(t *testing.T) {
 		want float64 // 0 for none
 	}{{timedTable{0.6, true, 0}, 0.6}, {timedTable{0.6, true, 0.004}, 0.6}, {timedTable{0.75, true, 0}, 0}, {timedTable{0.6, false, 0}, 0}} {
 		f, err := FitImport(&Import{
-			Rows: x.rows(t, g), Engine: "sglang", Kernels: "sglang 0.5.14", Device: "NVIDIA H200", Name: "invented", Version: "v0.1.0", Made: time.Now(),
-			Tables: hardware.Tables{Package: "invented", Version: "1", Licence: "Apache-2.0", Files: []hardware.TableFile{{Path: "gemm.csv", SHA256: strings.Repeat("0", 64), Rows: 1}}},
+			Rows: x.rows(t, g), Engine: "sglang", Kernels: "sglang 0.5.14", Device: "NVIDIA H200", Name: "invented", Version: "v0.1.0",
+			Made: time.Now(),
+			Tables: hardware.Tables{Package: "invented", Version: "1", Licence: "Apache-2.0",
+				Files: []hardware.TableFile{{Path: "gemm.csv", SHA256: strings.Repeat("0", 64), Rows: 1}}},
 		}, g)
 		if err != nil {
 			t.Fatal(err)

@@ -54,8 +54,9 @@ func h200Rows(t *testing.T) []byte {
 	var b bytes.Buffer
 	out := json.NewEncoder(&b)
 	m := Machine{
-		Schema: RowSchema, Kind: machineKind, GPU: "h200-sxm-141gb", Device: file.GPU, Kernels: "torch " + file.Torch + " (cuBLAS, cuDNN attention)",
-		DType: unit.BF16, Tools: map[string]string{"torch": file.Torch}, Version: "hardware/testdata/operators.py", When: when,
+		Schema: RowSchema, Kind: machineKind, GPU: "h200-sxm-141gb", Device: file.GPU,
+		Kernels: "torch " + file.Torch + " (cuBLAS, cuDNN attention)",
+		DType:   unit.BF16, Tools: map[string]string{"torch": file.Torch}, Version: "hardware/testdata/operators.py", When: when,
 	}
 	if err := out.Encode(m); err != nil {
 		t.Fatal(err)
@@ -194,7 +195,8 @@ func TestBytesHaveAPrice(t *testing.T) {
 		least, most float64 // pJ/B
 	}{
 		{native, rows(1), 138, 148}, {native, rows(8), 143, 196}, {native, rows(16), 156, 162}, {native, rows(32), 148, 165},
-		{native, func(r *Row) bool { return r.Kind == AttentionPower }, 129, 137}, {native, func(r *Row) bool { return r.Kind == ReadPower }, 120, 123},
+		{native, func(r *Row) bool { return r.Kind == AttentionPower }, 129, 137},
+		{native, func(r *Row) bool { return r.Kind == ReadPower }, 120, 123},
 		{torch, rows(1), 109, 115}, {torch, func(r *Row) bool { return r.Kind == AttentionPower }, 137, 142},
 	} {
 		if least, most := price(c.file, c.keep); math.Round(least) != c.least || math.Round(most) != c.most {
@@ -222,14 +224,18 @@ func lawOfFit(t *testing.T, g *hardware.GPU, f *hardware.CalibrationFile) *roofl
 func TestMixturesOfH200(t *testing.T) {
 	rows, g := nativeRows(t), board(t, "h200")
 	f := nativeFit(t)
-	for k, want := range map[roofline.Constant]float64{roofline.MoEDecodeMemory: 0.88, roofline.MoEDecodeFixed: 1.27e-6, roofline.MoEDecodeBatched: 23.4e-6} {
+	for k, want := range map[roofline.Constant]float64{roofline.MoEDecodeMemory: 0.88, roofline.MoEDecodeFixed: 1.27e-6,
+		roofline.MoEDecodeBatched: 23.4e-6} {
 		if v := f.Values[k.String()]; v.N < 3 || math.Abs(v.Value/want-1) > 0.15 {
 			t.Errorf("%s is %+v, want %v", k, v, want)
 		}
 	}
 	m, b := lawOfFit(t, g, f), &builder{file: f, gpu: g, rows: rows.Rows}
-	many := map[int][2]float64{1: {-0.05, 0.08}, 2: {-0.03, 0.13}, 4: {-0.04, 0.09}, 8: {0.00, 0.06}, 16: {-0.18, 0.02}, 32: {-0.02, 0.04}, 64: {-0.04, 0.03}}
-	few := map[int][2]float64{1: {-0.04, 0.01}, 4: {-0.06, 0.01}, 8: {0.00, 0.08}, 16: {-0.03, 0.07}, 24: {-0.03, 0.06}, 32: {-0.02, 0.05}, 64: {0.02, 0.11}} // of 8 experts
+	many := map[int][2]float64{1: {-0.05, 0.08}, 2: {-0.03, 0.13}, 4: {-0.04, 0.09}, 8: {0.00, 0.06}, 16: {-0.18, 0.02}, 32: {-0.02, 0.04},
+		64: {-0.04, 0.03}}
+	// Of 8 experts.
+	few := map[int][2]float64{1: {-0.04, 0.01}, 4: {-0.06, 0.01}, 8: {0.00, 0.08}, 16: {-0.03, 0.07}, 24: {-0.03, 0.06}, 32: {-0.02, 0.05},
+		64: {0.02, 0.11}}
 	for _, r := range b.of(MixtureDecode) {
 		s := b.sample(r)
 		off := float64(m.Cost(&s.kernel).Time)/s.time - 1
@@ -288,7 +294,8 @@ func TestFormOfExperts(t *testing.T) {
 	if len(rows) == 0 {
 		t.Fatal("the rows that are kept have none")
 	}
-	keys := []roofline.Constant{roofline.MoEPrefillMemory, roofline.MoEPrefillCompute, roofline.MoEPrefillPermute, roofline.MoEPrefillUnpermute}
+	keys := []roofline.Constant{roofline.MoEPrefillMemory, roofline.MoEPrefillCompute, roofline.MoEPrefillPermute,
+		roofline.MoEPrefillUnpermute}
 	miss := func(again bool, power float64) float64 {
 		var samples []sample
 		for _, r := range rows {

@@ -52,12 +52,15 @@ func (p *Point) tableWork() roofline.Work {
 	b, t, c, q, kv, d := float64(s.Batch), float64(s.Tokens), float64(s.Context), float64(s.Heads), float64(s.KVHeads), float64(s.HeadDim)
 	switch p.Kind {
 	case LatentPrefill:
-		return roofline.Work{FLOPs: unit.FLOPs(2 * q * expandedDims * b * t * (t + 1) / 2), KV: p.cache(b * t * compressed), Acts: p.results(2 * b * t * q * expandedDims)}
+		return roofline.Work{FLOPs: unit.FLOPs(2 * q * expandedDims * b * t * (t + 1) / 2), KV: p.cache(b * t * compressed),
+			Acts: p.results(2 * b * t * q * expandedDims)}
 	case LatentDecode:
-		return roofline.Work{FLOPs: unit.FLOPs(2 * q * (compressed + latentRank) * b * c), KV: p.cache(b * c * compressed), Acts: p.results(b * q * (compressed + latentRank))}
+		return roofline.Work{FLOPs: unit.FLOPs(2 * q * (compressed + latentRank) * b * c), KV: p.cache(b * c * compressed),
+			Acts: p.results(b * q * (compressed + latentRank))}
 	case ScanPrefill:
 		scan := models.Scan{Kind: models.GatedDelta, Heads: s.Heads, HeadDim: s.HeadDim, StateDim: s.HeadDim, Groups: s.KVHeads}
-		return roofline.Work{FLOPs: unit.FLOPs(b * t * operator.ChunkedFLOPs(&scan, p.chunk())), State: unit.FP32.Bytes(2 * b * q * d * d), Acts: p.results(2 * b * t * d * (q + kv))}
+		return roofline.Work{FLOPs: unit.FLOPs(b * t * operator.ChunkedFLOPs(&scan, p.chunk())), State: unit.FP32.Bytes(2 * b * q * d * d),
+			Acts: p.results(2 * b * t * d * (q + kv))}
 	case Mixture:
 		pairs, hit, expert := p.spread()
 		return roofline.Work{FLOPs: unit.FLOPs(2 * pairs * expert), Weights: p.weights(hit * expert)}

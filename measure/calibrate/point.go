@@ -42,22 +42,24 @@ const (
 	LatentPrefill    Kind = "latent_attention_prefill" // DeepSeek-V3's latent attention over expanded keys and values, causal
 	LatentDecode     Kind = "latent_attention_decode"  // the same over the compressed cache, one query a sequence
 	ScanPrefill      Kind = "scan_prefill"             // the gated delta rule over prompts, in chunks
-	Mixture          Kind = "mixture"                  // the grouped products of a layer's experts with what lies between and around them, tokens spread evenly over the experts
-	HostStep         Kind = "host_step"                // the host's part of a decode step of a tiny model, not hidden behind the GPU
-	EagerStep        Kind = "eager_step"               // a decode step of a tiny model, kernel after kernel
-	GEMMPower        Kind = "gemm_power"               // a product for seconds, for the power that it draws
-	AttentionPower   Kind = "attention_power"          // AttentionDecode for seconds, for the power that it draws
-	GateUpPower      Kind = "gate_up_proj_power"       // DenseUpDecode for seconds, for the power that it draws
-	MoEPower         Kind = "moe_power"                // MixtureDecode for seconds, for the power that it draws
-	ReadPower        Kind = "read_power"               // Read for seconds, for the power that it draws
-	AllReducePower   Kind = "all_reduce_power"         // AllReduce for seconds, for the power that it draws
-	Idle             Kind = "idle"                     // a GPU with a context and nothing to do, for the power that it draws
+	// The grouped products of a layer's experts with what lies between and around them, tokens spread evenly over the experts.
+	Mixture        Kind = "mixture"
+	HostStep       Kind = "host_step"          // the host's part of a decode step of a tiny model, not hidden behind the GPU
+	EagerStep      Kind = "eager_step"         // a decode step of a tiny model, kernel after kernel
+	GEMMPower      Kind = "gemm_power"         // a product for seconds, for the power that it draws
+	AttentionPower Kind = "attention_power"    // AttentionDecode for seconds, for the power that it draws
+	GateUpPower    Kind = "gate_up_proj_power" // DenseUpDecode for seconds, for the power that it draws
+	MoEPower       Kind = "moe_power"          // MixtureDecode for seconds, for the power that it draws
+	ReadPower      Kind = "read_power"         // Read for seconds, for the power that it draws
+	AllReducePower Kind = "all_reduce_power"   // AllReduce for seconds, for the power that it draws
+	Idle           Kind = "idle"               // a GPU with a context and nothing to do, for the power that it draws
 )
 
 // drawn are the kinds that are run for the power that they draw, with those that
 // time the same.
 var drawn = map[Kind]Kind{
-	GEMMPower: GEMM, GateUpPower: DenseUpDecode, MoEPower: MixtureDecode, AttentionPower: AttentionDecode, ReadPower: Read, AllReducePower: AllReduce, Idle: Idle,
+	GEMMPower: GEMM, GateUpPower: DenseUpDecode, MoEPower: MixtureDecode, AttentionPower: AttentionDecode, ReadPower: Read,
+	AllReducePower: AllReduce, Idle: Idle,
 }
 
 // wgmmaKinds are products of decode steps of many sequences, as the engine calls them.
@@ -140,10 +142,12 @@ func (p Point) String() string {
 
 // sizesOf names the sizes of a shape that a kind cannot do without.
 var sizesOf = map[Kind]string{
-	GEMM: "m n k", Sustained: "m n k", AttentionPrefill: "tokens heads kv_heads head_dim", AttentionDecode: "batch context heads kv_heads head_dim",
-	LatentPrefill: "batch tokens heads", LatentDecode: "batch context heads", ScanPrefill: "batch tokens heads kv_heads head_dim",
-	MixtureDecode: "batch experts top_k hidden width", Mixture: ofExperts, TopKPrefill: ofExperts, GateUpPrefill: ofExperts, DownPrefill: ofExperts,
-	QKVDecode: ofDense, ODecode: ofDense, DenseUpDecode: ofDense, DenseDownDecode: ofDense, HeadDecode: ofDense,
+	GEMM: "m n k", Sustained: "m n k", AttentionPrefill: "tokens heads kv_heads head_dim",
+	AttentionDecode: "batch context heads kv_heads head_dim",
+	LatentPrefill:   "batch tokens heads", LatentDecode: "batch context heads", ScanPrefill: "batch tokens heads kv_heads head_dim",
+	MixtureDecode: "batch experts top_k hidden width", Mixture: ofExperts, TopKPrefill: ofExperts, GateUpPrefill: ofExperts,
+	DownPrefill: ofExperts,
+	QKVDecode:   ofDense, ODecode: ofDense, DenseUpDecode: ofDense, DenseDownDecode: ofDense, HeadDecode: ofDense,
 	LaunchPrefill: "tokens hidden width heads kv_heads head_dim n", RMSNorm: "tokens width", Activation: "tokens width",
 	Read: "bytes", Copy: "bytes", AllReduce: "bytes", OneShot: "bytes",
 	GraphNode: "launches", SmallKernel: "launches", EagerLaunch: "launches", EagerStep: "launches", HostStep: "", Idle: "",
@@ -201,10 +205,12 @@ func (p *Point) Work() roofline.Work {
 	switch p.Kind.times() {
 	case GEMM, Sustained, QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
 		m, n, k := p.product()
-		return roofline.Work{FLOPs: unit.FLOPs(2 * f(m) * f(n) * f(k)), Weights: p.weights(f(n) * f(k)), Acts: size(f(m)*f(k)) + p.results(f(m)*f(n))}
+		return roofline.Work{FLOPs: unit.FLOPs(2 * f(m) * f(n) * f(k)), Weights: p.weights(f(n) * f(k)),
+			Acts: size(f(m)*f(k)) + p.results(f(m)*f(n))}
 	case AttentionPrefill:
 		b, t, q, kv, d := f(max(s.Batch, 1)), f(s.Tokens), f(s.Heads), f(s.KVHeads), f(s.HeadDim)
-		return roofline.Work{FLOPs: unit.FLOPs(4 * q * d * b * t * (t + 1) / 2), KV: p.cache(2 * b * t * d * kv), Acts: p.results(2 * b * t * d * q)}
+		return roofline.Work{FLOPs: unit.FLOPs(4 * q * d * b * t * (t + 1) / 2), KV: p.cache(2 * b * t * d * kv),
+			Acts: p.results(2 * b * t * d * q)}
 	case AttentionDecode:
 		b, c, q, kv, d := f(s.Batch), f(s.Context), f(s.Heads), f(s.KVHeads), f(s.HeadDim)
 		return roofline.Work{FLOPs: unit.FLOPs(4 * q * d * c * b), KV: p.cache(2 * kv * d * c * b), Acts: p.results(2 * q * d * b)}
@@ -284,7 +290,8 @@ func (p *Point) mixture(tokens int) roofline.Shape {
 	s := &p.Shape
 	e, top, t := float64(s.Experts), float64(s.TopK), float64(tokens)
 	return roofline.Shape{
-		Experts: e, TopK: top, Tokens: t, Pairs: t * top, Hit: operator.DistinctExperts(e, top, t), M: t * top, K: float64(s.Hidden), N: float64(s.Hidden),
+		Experts: e, TopK: top, Tokens: t, Pairs: t * top, Hit: operator.DistinctExperts(e, top, t), M: t * top, K: float64(s.Hidden),
+		N: float64(s.Hidden),
 	}
 }
 

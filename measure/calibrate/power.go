@@ -21,7 +21,8 @@ import (
 
 // powerKeys are the constants: what kernels draw while their bytes move, and while they start and end.
 var powerKeys = []roofline.Constant{
-	roofline.PowerMemory, roofline.PowerSkinnyGEMM, roofline.PowerWGMMA, roofline.PowerMoEDecode, roofline.PowerAttention, roofline.PowerNetwork, roofline.PowerFixed,
+	roofline.PowerMemory, roofline.PowerSkinnyGEMM, roofline.PowerWGMMA, roofline.PowerMoEDecode, roofline.PowerAttention,
+	roofline.PowerNetwork, roofline.PowerFixed,
 }
 
 // powerKinds are the kinds of rows that they are fitted to.
@@ -108,7 +109,8 @@ func (b *builder) power(m *Machine) error {
 	b.fit(draws(d.keys...), samples, "runs for their power")
 	for _, c := range d.keys {
 		if v := b.file.Values[c.String()]; !c.Valid(v.Value) {
-			b.note("runs for their power do not agree with what arithmetic and waiting draw: %s comes out as %.4g, and has to be %s", c, v.Value, c.Info().Quantity.Want())
+			b.note("runs for their power do not agree with what arithmetic and waiting draw: %s comes out as %.4g, and has to be %s", c, v.Value,
+				c.Info().Quantity.Want())
 			defaults()
 			break
 		}
@@ -190,7 +192,8 @@ func (b *builder) drawn(r *Row, by *drawer) sample {
 	limit := float64(b.gpu.TDP)
 	d := drawing{
 		of: slices.Index(by.keys, powerOf(r, k.Class)), links: r.Kind == AllReducePower, fall: 1,
-		matrix: by.law.Matrix * float64(busy.Compute) / s.time, moves: float64(by.law.Moves(&cost)+busy.Network) / s.time, fixed: float64(busy.Fixed) / s.time,
+		matrix: by.law.Matrix * float64(busy.Compute) / s.time, moves: float64(by.law.Moves(&cost)+busy.Network) / s.time,
+		fixed: float64(busy.Fixed) / s.time,
 	}
 	power := *r.Power
 	switch {

@@ -105,7 +105,8 @@ func (r *Row) check() error {
 	for _, c := range []struct {
 		key       string
 		got, want float64
-	}{{"median_s", r.Median, again.Median}, {"flops", r.FLOPs, again.FLOPs}, {"bytes", r.Bytes, again.Bytes}, {"wire_bytes", r.Wire, again.Wire}} {
+	}{{"median_s", r.Median, again.Median}, {"flops", r.FLOPs, again.FLOPs}, {"bytes", r.Bytes, again.Bytes},
+		{"wire_bytes", r.Wire, again.Wire}} {
 		if !(math.Abs(c.got-c.want) <= 1e-9*math.Abs(c.want)) {
 			return fmt.Errorf("%v has %s %v: its samples and its shape give %v", p, c.key, c.got, c.want)
 		}

@@ -22,7 +22,8 @@ var when = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func h200Machine(engine string) Machine {
 	return Machine{
-		Schema: RowSchema, Kind: machineKind, GPU: "h200-sxm-141gb", Device: "NVIDIA H200", Engine: engine, Kernels: "synthetic", DType: unit.BF16,
+		Schema: RowSchema, Kind: machineKind, GPU: "h200-sxm-141gb", Device: "NVIDIA H200", Engine: engine, Kernels: "synthetic",
+		DType: unit.BF16,
 		Tools: map[string]string{"torch": "2"}, Version: "v0", When: when,
 	}
 }
@@ -72,11 +73,13 @@ func (h *byHand) seconds(p *Point) float64 {
 	case GEMM, AttentionPrefill, AttentionDecode, RMSNorm, Activation:
 		return h.once(p)
 	case QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
-		return h.Constants[roofline.WGMMAFixed] + (float64(w.Weights)/h.Constants[roofline.WGMMAMemory]+h.Constants[roofline.WGMMAReload]*float64(w.Acts))/h.bandwidth
+		return h.Constants[roofline.WGMMAFixed] + (float64(w.Weights)/h.Constants[roofline.WGMMAMemory]+h.Constants[roofline.WGMMAReload]*float64(
+			w.Acts))/h.bandwidth
 	case MixtureDecode:
 		return h.moeDecode(p)
 	case TopKPrefill:
-		return h.Constants[roofline.RoutingFixed] + h.Constants[roofline.RoutingPair]*float64(p.Shape.Tokens*p.Shape.TopK) + h.Constants[roofline.RoutingExpert]*float64(p.Shape.Experts)
+		return h.Constants[roofline.RoutingFixed] + h.Constants[roofline.RoutingPair]*float64(p.Shape.Tokens*p.Shape.TopK) +
+			h.Constants[roofline.RoutingExpert]*float64(p.Shape.Experts)
 	case GateUpPrefill, DownPrefill:
 		return h.moePrefill(p)
 	case Sustained:
@@ -242,8 +245,10 @@ func TestFitOfPower(t *testing.T) {
 	for _, engine := range engines {
 		truth := truthOf(g)
 		for k, v := range map[roofline.Constant]float64{
-			roofline.GEMMCompute: 0.66, roofline.GEMMMemory: 0.88, roofline.GEMMFixed: 3e-6, roofline.AttentionMemory: 0.9, roofline.AttentionFixed: 6e-6,
-			roofline.PowerMemory: 0.60, roofline.PowerSkinnyGEMM: 0.85, roofline.PowerWGMMA: 0.8, roofline.PowerMoEDecode: 0.95, roofline.PowerAttention: 0.55, roofline.PowerFixed: 0.3, roofline.PowerWaiting: 0.077,
+			roofline.GEMMCompute: 0.66, roofline.GEMMMemory: 0.88, roofline.GEMMFixed: 3e-6, roofline.AttentionMemory: 0.9,
+			roofline.AttentionFixed: 6e-6,
+			roofline.PowerMemory:    0.60, roofline.PowerSkinnyGEMM: 0.85, roofline.PowerWGMMA: 0.8, roofline.PowerMoEDecode: 0.95,
+			roofline.PowerAttention: 0.55, roofline.PowerFixed: 0.3, roofline.PowerWaiting: 0.077,
 		} {
 			truth[k] = v
 		}
@@ -259,7 +264,8 @@ func TestFitOfPower(t *testing.T) {
 				if ok {
 					t.Errorf("%s of an engine without such kernels: %+v", k, v)
 				}
-			case k == roofline.PowerFixed && math.Abs(v.Value-truth[k]) > 0.06, k != roofline.PowerFixed && math.Abs(v.Value/truth[k]-1) > 0.04, v.N < 1:
+			case k == roofline.PowerFixed && math.Abs(v.Value-truth[k]) > 0.06, k != roofline.PowerFixed && math.Abs(v.Value/truth[k]-1) > 0.04,
+				v.N < 1:
 				t.Errorf("%s: %s is %+v, want %v", engine, k, v, truth[k])
 			}
 		}
@@ -362,10 +368,12 @@ func TestFitRefuses(t *testing.T) {
 	truth := truthOf(g)
 	truth[roofline.GEMMCompute] = 1.3
 	_, err := Fit(synthetic(t, Transformers, g, truth, 0), g, "x")
-	if err == nil || !strings.Contains(err.Error(), "gemm.compute comes out as 1.3") || !strings.Contains(err.Error(), "peaks in the table of GPUs are too low") {
+	if err == nil || !strings.Contains(err.Error(), "gemm.compute comes out as 1.3") ||
+		!strings.Contains(err.Error(), "peaks in the table of GPUs are too low") {
 		t.Error(err)
 	}
-	if _, err := Fit(&Rows{Machine: h200Machine("")}, board(t, "a100"), "x"); err == nil || !strings.Contains(err.Error(), "the rows are of h200-sxm-141gb, not of a100-sxm-80gb") {
+	if _, err := Fit(&Rows{Machine: h200Machine("")}, board(t, "a100"), "x"); err == nil ||
+		!strings.Contains(err.Error(), "the rows are of h200-sxm-141gb, not of a100-sxm-80gb") {
 		t.Error(err)
 	}
 	f, err := Fit(&Rows{Machine: h200Machine("")}, g, "nothing")
@@ -410,7 +418,8 @@ func TestRowMistakes(t *testing.T) {
 		{`"dtype":"bf16"`, `"dtype":"bf17"`, "bf17"},
 		{`"ranks":1`, `"ranks":0`, "over 0 ranks"},
 		{`"power_w":null`, `"power_w":-3`, "a power or a clock of -3"},
-		{`{"schema":"llmprof.bench/v1","kind":"gemm"`, `{"schema":"llmprof.bench/v2","kind":"gemm"`, `the schema is "llmprof.bench/v2": want "llmprof.bench/v1"`},
+		{`{"schema":"llmprof.bench/v1","kind":"gemm"`, `{"schema":"llmprof.bench/v2","kind":"gemm"`,
+			`the schema is "llmprof.bench/v2": want "llmprof.bench/v1"`},
 		{`{"schema":"llmprof.bench/v1","kind":"gemm"`, `{`, "not a row"},
 		{string(machine), "", "comes before the line of the machine"},
 		{string(line), string(machine), "a second line of the machine"},
@@ -677,7 +686,8 @@ func TestFitOfFusedAllReduces(t *testing.T) {
 		r.Seconds, r.Median = []float64{s, s}, s
 	}
 	recovered(t, g, rows, map[roofline.Constant]float64{
-		roofline.LinkShare: 0.35, roofline.OneShotSlicedShare: 0.25, roofline.LinkBase: 4e-6, roofline.OneShotBase: 4e-6, roofline.OneShotPerGPU: 1.5e-6,
+		roofline.LinkShare: 0.35, roofline.OneShotSlicedShare: 0.25, roofline.LinkBase: 4e-6, roofline.OneShotBase: 4e-6,
+		roofline.OneShotPerGPU:      1.5e-6,
 		roofline.FusedAllReduceBase: 1.5e-6, roofline.FusedAllReducePerGPU: 0.5e-6,
 	})
 }

@@ -138,7 +138,8 @@ var errFew = errors.New("too few GPUs")
 // machine says on what the rows are measured.
 func (r *run) machine() Machine {
 	m := Machine{
-		Schema: RowSchema, Kind: machineKind, GPU: r.o.GPU.Key, Device: cmp.Or(procfs.Processor(r.o.Root), "a processor that /proc does not name"), Engine: r.o.Engine, DType: r.o.DType,
+		Schema: RowSchema, Kind: machineKind, GPU: r.o.GPU.Key,
+		Device: cmp.Or(procfs.Processor(r.o.Root), "a processor that /proc does not name"), Engine: r.o.Engine, DType: r.o.DType,
 		Tools: maps.Clone(r.hello.Versions), Version: r.o.Version, When: time.Now().UTC().Truncate(time.Second),
 	}
 	if m.Tools == nil {
@@ -278,7 +279,8 @@ func leftOut(err error) bool {
 	var f *worker.Failure
 	var c *worker.Crash
 	var h *worker.Hang
-	return errors.Is(err, errFew) || errors.As(err, &c) || errors.As(err, &h) || errors.As(err, &f) && f.Kind != worker.Missing && f.Kind != worker.Internal
+	return errors.Is(err, errFew) || errors.As(err, &c) || errors.As(err, &h) ||
+		errors.As(err, &f) && f.Kind != worker.Missing && f.Kind != worker.Internal
 }
 
 // mostCrashes is how often a worker may end by itself before the run does.

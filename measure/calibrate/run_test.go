@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 }
 
 func pretend(mode string) int {
-	fmt.Printf(`{"event":"hello","hello":{"protocol":%d,"engine":"transformers","version":"5","pid":%d,"versions":{"torch":"2.0"}}}`+"\n", worker.Protocol, os.Getpid())
+	fmt.Printf(`{"event":"hello","hello":{"protocol":%d,"engine":"transformers","version":"5","pid":%d,"versions":{"torch":"2.0"}}}`+"\n",
+		worker.Protocol, os.Getpid())
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		var c worker.Command
@@ -89,7 +90,8 @@ func TestRunGoesOn(t *testing.T) {
 	if len(whole.Rows) != len(plan)-steps || whole.Machine.Device != "A Processor" || whole.Machine.Kernels != "torch 2.0" {
 		t.Errorf("%d rows of %d points, of which %d need a model or a sensor: %+v", len(whole.Rows), len(plan), steps, whole.Machine)
 	}
-	for mode, says := range map[string]string{"memory": "out-of-memory: gemm of map[k:256 m:8 n:256]: 3 GiB are free", "crash": "about to crash"} {
+	for mode, says := range map[string]string{"memory": "out-of-memory: gemm of map[k:256 m:8 n:256]: 3 GiB are free",
+		"crash": "about to crash"} {
 		rows, said, err := pretended(t, mode, "", 0)
 		text := strings.Join(said, "\n")
 		if lost := len(whole.Rows) - len(rows.Rows); err != nil || lost < 1 || lost > 4 || !strings.Contains(text, says) {
@@ -106,7 +108,8 @@ func TestRunForPower(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("LLMPROF_TEST_BENCH", "")
-	monitor, err := power.Open(t.Context(), power.Options{Root: fstest.MapFS{}, Run: func(_ context.Context, _ string, args ...string) ([]byte, error) {
+	monitor, err := power.Open(t.Context(), power.Options{Root: fstest.MapFS{}, Run: func(_ context.Context, _ string, args ...string) (
+		[]byte, error) {
 		switch {
 		case strings.HasPrefix(args[0], "--query-gpu=uuid"):
 			return []byte("GPU-1, A Board, 143771, 700.00, Enabled, Disabled, Enabled, 580.1\n"), nil
@@ -126,8 +129,9 @@ func TestRunForPower(t *testing.T) {
 	}
 	var said []string
 	rows, err := Run(t.Context(), Options{
-		GPU: board(t, "h200"), Engine: Transformers, Device: "cpu", DType: unit.BF16, TP: 1, Quick: true, Version: "v0", Python: self, Monitor: monitor,
-		Root: fstest.MapFS{}, Say: func(line string) { said = append(said, line) },
+		GPU: board(t, "h200"), Engine: Transformers, Device: "cpu", DType: unit.BF16, TP: 1, Quick: true, Version: "v0", Python: self,
+		Monitor: monitor,
+		Root:    fstest.MapFS{}, Say: func(line string) { said = append(said, line) },
 	})
 	if err != nil {
 		t.Fatal(err, said)

@@ -216,7 +216,8 @@ func (s *Served) begun(g *hardware.GPU) (*hardware.CalibrationFile, error) {
 		}
 		file.Tables, file.Operators = b.Tables, b.Operators
 		file.TP = slices.Clone(b.TP)
-		file.Notes = append(file.Notes, fmt.Sprintf("constants that the server's points do not determine are of the calibration %s: %s", b.Name, b.Kernels))
+		file.Notes = append(file.Notes, fmt.Sprintf("constants that the server's points do not determine are of the calibration %s: %s", b.Name,
+			b.Kernels))
 	}
 	if tp := max(s.Parallel.TP, 1); !slices.Contains(file.TP, tp) {
 		file.TP = slices.Sorted(slices.Values(append(file.TP, tp)))

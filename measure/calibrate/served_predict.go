@@ -16,7 +16,8 @@ type evaluator struct {
 	gpu  *hardware.GPU
 	base hardware.Calibration
 
-	last   *analytic.Predictor // predictor of the constants lastAt: a fit evaluates all points at one vector of constants, and then at the next
+	// Predictor of the constants lastAt: a fit evaluates all points at one vector of constants, and then at the next.
+	last   *analytic.Predictor
 	lastAt roofline.Constants
 }
 

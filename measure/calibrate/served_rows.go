@@ -48,7 +48,8 @@ func (s *Server) check() error {
 		return fmt.Errorf("the line of the server lacks gpu, engine, model, kernels or llmprof")
 	case s.TP < 1 || s.TP > 1024:
 		return fmt.Errorf("the line of the server has a tp of %d: want from 1 to 1024", s.TP)
-	case p.MostTokens < 1 || p.MostTokens > mostContext || p.MostBatch < 1 || p.MostBatch > mostBatch || p.Answer < 1 || p.Answer > mostContext || p.MostTogether < 1:
+	case p.MostTokens < 1 || p.MostTokens > mostContext || p.MostBatch < 1 || p.MostBatch > mostBatch || p.Answer < 1 ||
+		p.Answer > mostContext || p.MostTogether < 1:
 		return fmt.Errorf("the line of the server has a plan of %+v: want sizes above 0", *p)
 	case s.When.IsZero():
 		return fmt.Errorf("the line of the server does not say when it was")
@@ -168,7 +169,8 @@ func OpenServed(path string, s *Server) (*ServedFile, error) {
 			return 0, err
 		}
 		if key, was, is := differs(&had.Server, s); key != "" {
-			return 0, fmt.Errorf("%s has points of a server with %s %v; this one has %v: give another file, or the flags that the points were measured with", path, key, was, is)
+			return 0, fmt.Errorf("%s has points of a server with %s %v; this one has %v: give another file, or the flags that the points were "+
+				"measured with", path, key, was, is)
 		}
 		out.ServedRows = *had
 		return had.Torn, nil

@@ -9,8 +9,10 @@ import (
 )
 
 const (
-	serverLine = `{"schema":"llmprof.bench/v1","kind":"server","gpu":"h200-sxm-141gb","engine":"vllm","model":"llama3.2-1b","weights":"","kv":"","tp":1,` +
-		`"kernels":"vllm","plan":{"seed":1,"most_tokens":504,"most_batch":2,"most_together":98304,"answer_tokens":48},"versions":{},"llmprof":"dev","when":"2026-11-27T00:00:00Z"}`
+	serverLine = `{"schema":"llmprof.bench/v1","kind":"server","gpu":"h200-sxm-141gb","engine":"vllm","model":"llama3.2-1b","weights":"",` +
+		`"kv":"","tp":1,` +
+		`"kernels":"vllm","plan":{"seed":1,"most_tokens":504,"most_batch":2,"most_together":98304,"answer_tokens":48},"versions":{},` +
+		`"llmprof":"dev","when":"2026-11-27T00:00:00Z"}`
 	servedLine = `{"schema":"llmprof.bench/v1","kind":"served","index":3,"first":true,"batch":1,"context":120,"median_s":0.5,"held_out":false}`
 )
 

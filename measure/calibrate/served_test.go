@@ -24,7 +24,8 @@ import (
 
 // slowServer is a server of vLLM whose host and kernels are slower than the profile's.
 var slowServer = map[roofline.Constant]float64{
-	roofline.HostAsync: 3.6e-3, roofline.HostRequest: 6e-3, roofline.HostLaunch: 90e-6, roofline.HostDispatch: 320e-6, roofline.GEMMMemory: 0.70, roofline.GEMMCompute: 0.60,
+	roofline.HostAsync: 3.6e-3, roofline.HostRequest: 6e-3, roofline.HostLaunch: 90e-6, roofline.HostDispatch: 320e-6,
+	roofline.GEMMMemory: 0.70, roofline.GEMMCompute: 0.60,
 }
 
 // servedBy simulates a server with the constants, and what its client sees of the points.
@@ -72,7 +73,8 @@ func seenBy(t *testing.T, server *serving.Server, p *ServedPoint) (seconds float
 	}
 	gen := 33
 	l := serving.Load{
-		Arrival: serving.Arrival{Kind: "closed", Concurrency: p.Batch}, Prompt: serving.Fixed(max(p.Context-gen/2, 1)), Gen: serving.Fixed(gen), Requests: p.Batch, Seed: 1,
+		Arrival: serving.Arrival{Kind: "closed", Concurrency: p.Batch}, Prompt: serving.Fixed(max(p.Context-gen/2, 1)), Gen: serving.Fixed(gen),
+		Requests: p.Batch, Seed: 1,
 	}
 	source, err := l.Source()
 	if err != nil {
@@ -96,7 +98,8 @@ func served(t *testing.T, model, runs, gpu string, tokens int) *Served {
 	plan := ServedPlan{Seed: 7, MostTokens: tokens, MostBatch: 32, MostTogether: 32768, Answer: 64}
 	return &Served{
 		Points: plan.Draw(), Engine: casetest.Machine(t, gpu, runs).Engine, Model: c.Model, Scheme: c.Scheme, Parallel: c.Parallel,
-		Name: "mine", Kernels: "vllm 0.25.1 by its server", Version: "test", Tools: map[string]string{"vllm": "0.25.1"}, Made: time.Unix(1e9, 0).UTC(),
+		Name: "mine", Kernels: "vllm 0.25.1 by its server", Version: "test", Tools: map[string]string{"vllm": "0.25.1"},
+		Made: time.Unix(1e9, 0).UTC(),
 	}
 }
 
@@ -310,7 +313,8 @@ func TestServedMixture(t *testing.T) {
 
 // Whatever the server takes, points lie within it, and a third of each kind is held out.
 func TestServedPlan(t *testing.T) {
-	for _, p := range []ServedPlan{{MostTokens: 8192, MostBatch: 32, MostTogether: 1 << 20, Answer: 64}, {Seed: 5, MostTokens: 100, MostBatch: 1, MostTogether: 100, Answer: 16}} {
+	for _, p := range []ServedPlan{{MostTokens: 8192, MostBatch: 32, MostTogether: 1 << 20, Answer: 64},
+		{Seed: 5, MostTokens: 100, MostBatch: 1, MostTogether: 100, Answer: 16}} {
 		held, batches := 0, 0
 		points := p.Draw()
 		for i := range points {
@@ -319,7 +323,8 @@ func TestServedPlan(t *testing.T) {
 				held++
 			}
 			batches = max(batches, x.Batch)
-			if x.Context < 1 || x.Context+p.Answer > p.MostTokens || x.Batch < 1 || x.Batch > p.MostBatch || x.Batch > 1 && x.Batch*x.Context > p.MostTogether {
+			if x.Context < 1 || x.Context+p.Answer > p.MostTokens || x.Batch < 1 || x.Batch > p.MostBatch ||
+				x.Batch > 1 && x.Batch*x.Context > p.MostTogether {
 				t.Errorf("%+v of %+v", x, p)
 			}
 		}
@@ -347,7 +352,8 @@ func TestServedCallsOfPython(t *testing.T) {
 		}
 		only := []roofline.Constant{roofline.HostLaunch}
 		base := v.base.Constants
-		if got, want := v.with(only, []float64{2 * base[roofline.HostLaunch]})[roofline.HostDispatch], 2*base[roofline.HostDispatch]; math.Abs(got/want-1) > 1e-9 {
+		if got, want := v.with(only, []float64{2 * base[roofline.HostLaunch]})[roofline.HostDispatch],
+			2*base[roofline.HostDispatch]; math.Abs(got/want-1) > 1e-9 {
 			t.Errorf("launches of twice the time make calls of %v, want %v", got, want)
 		}
 	}

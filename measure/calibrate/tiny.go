@@ -13,7 +13,8 @@ import (
 
 // tinyConfig is a model whose kernels take less than the host takes to launch
 // them, so that the time of its steps is the host's.
-const tinyConfig = `{"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":256,"intermediate_size":512,"num_hidden_layers":16,
+const tinyConfig = `{"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":256,"intermediate_size":512,` +
+	`"num_hidden_layers":16,
 	"num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,"vocab_size":1024,"max_position_embeddings":4096,"hidden_act":"silu",
 	"rms_norm_eps":1e-5,"rope_theta":10000.0,"tie_word_embeddings":false,"attention_bias":false,"mlp_bias":false}`
 
@@ -44,7 +45,8 @@ func tinyLaunches(batch int) int {
 func steps(ctx context.Context, w *worker.Worker, p *Point, o *Options) (*worker.Timed, error) {
 	l := worker.Load{
 		Model: "tiny", Config: []byte(tinyConfig), RandomWeights: true, DType: p.DType.String(), Device: o.Device, TP: 1,
-		Workload: operator.Workload{Batch: p.Shape.Batch, PromptLen: tinyPrompt, GenLen: tinyGen}, Seed: 1, Graph: p.Kind == HostStep, Libraries: o.Libraries,
+		Workload: operator.Workload{Batch: p.Shape.Batch, PromptLen: tinyPrompt, GenLen: tinyGen}, Seed: 1, Graph: p.Kind == HostStep,
+		Libraries: o.Libraries,
 	}
 	ready, err := w.Load(ctx, l)
 	if err != nil {
@@ -69,7 +71,8 @@ func steps(ctx context.Context, w *worker.Worker, p *Point, o *Options) (*worker
 		}
 	})
 	if err == nil && len(out.Seconds) == 0 {
-		err = &worker.Failure{Kind: worker.Unsupported, Message: fmt.Sprintf("%s: the device has no clock of its own to take from the host's", p.Kind)}
+		err = &worker.Failure{Kind: worker.Unsupported, Message: fmt.Sprintf(
+			"%s: the device has no clock of its own to take from the host's", p.Kind)}
 	}
 	return out, err
 }

@@ -64,7 +64,8 @@ func TestSetAside(t *testing.T) {
 
 // TestTemperature checks that choosing the likeliest token is the same setting as before there was another.
 func TestTemperature(t *testing.T) {
-	e := mustLoad(t, "f.toml", "-- f.toml --\nmodel = \"m\"\nengine = \"openai\"\nbase_url = \"http://h/v1\"\ngrid = {temperature = [0, 0.7, 2]}\n")
+	e := mustLoad(t, "f.toml", "-- f.toml --\nmodel = \"m\"\nengine = \"openai\"\nbase_url = \"http://h/v1\"\ngrid = {temperature = [0, "+
+		"0.7, 2]}\n")
 	for i := range e.Points {
 		text, err := e.Points[i].Canonical()
 		if err != nil || strings.Contains(string(text), "temperature") != (i > 0) {
@@ -80,7 +81,8 @@ func TestTemperature(t *testing.T) {
 // TestMaxFailures checks that 0 is a limit of its own, and that no limit is the same
 // setting as before there was one.
 func TestMaxFailures(t *testing.T) {
-	e := mustLoad(t, "f.toml", "-- f.toml --\nmodel = \"m\"\nengine = \"openai\"\nbase_url = \"http://h/v1\"\ngrid = {max_failures = [0, 0.05, 1]}\n"+
+	e := mustLoad(t, "f.toml", "-- f.toml --\nmodel = \"m\"\nengine = \"openai\"\nbase_url = \"http://h/v1\"\ngrid = {max_failures = [0, "+
+		"0.05, 1]}\n"+
 		"points = [{concurrency = 1}]\n")
 	hashes := map[string]bool{}
 	for i, want := range []float64{0, 0.05, 1, defaultMaxFailures} {

@@ -22,14 +22,17 @@ func TestEffects(t *testing.T) {
 	native := Default()
 	native.Engine = Native
 	points := []Point{
-		native, server("http://user:pw@127.0.0.1:8000/v1?key=s3cret", "sh -c 'rm x'\x1b[2J"), server("http://127.0.0.1:8000/v1", ""), server("http://example.org/v1", ""),
+		native, server("http://user:pw@127.0.0.1:8000/v1?key=s3cret", "sh -c 'rm x'\x1b[2J"), server("http://127.0.0.1:8000/v1", ""),
+		server("http://example.org/v1", ""),
 		server("https://example.org/v1", ""), server("nowhere", ""), python("", false), python("/opt/python", true), python("/opt/python", false),
 	}
 	const http = ", which others on the way can read: http is not encrypted"
 	want := []string{
-		`it will execute "sh -c 'rm x'\x1b[2J"`, `it will send the key of KEY to "http://127.0.0.1:8000"`, `it will send the key of KEY to "http://example.org"` + http,
+		`it will execute "sh -c 'rm x'\x1b[2J"`, `it will send the key of KEY to "http://127.0.0.1:8000"`,
+		`it will send the key of KEY to "http://example.org"` + http,
 		`it will send the key of KEY to "https://example.org"`, "it will send the key of KEY to a base_url that is no URL" + http,
-		"it will execute python3, or python, of PATH", `it will execute "/opt/python"`, `it will execute the Python code that the model "a/b" brings (trust_remote_code)`,
+		"it will execute python3, or python, of PATH", `it will execute "/opt/python"`,
+		`it will execute the Python code that the model "a/b" brings (trust_remote_code)`,
 	}
 	if diff := cmp.Diff(want, Effects(points, "KEY", true)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -81,7 +81,8 @@ func (r *reader) frame(e *Experiment, n *tree.Node) {
 	if v := n.Take("name"); v != nil {
 		name, _ := v.Scalar.(string)
 		if !result.ValidID(name) || len(name) > mostName {
-			r.wrong(v.At.Mistake("name: %s: results are files that are named after it; want up to %d letters, digits, dots, dashes and underscores, a letter or digit first",
+			r.wrong(v.At.Mistake("name: %s: results are files that are named after it; want up to %d letters, digits, dots, dashes and "+
+				"underscores, a letter or digit first",
 				v.What(), mostName))
 		}
 		e.Name = name

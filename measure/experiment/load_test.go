@@ -101,7 +101,8 @@ func TestHash(t *testing.T) {
 	text, err := p.Canonical()
 	testkit.Must(t, err)
 	const want = `{"api":"completions","batch":8,"dtype":"bf16","energy":true,"engine":"transformers","gen_len":128,"graph":true,` +
-		`"model":"llama3.1-8b","nodes":1,"prompt_len":1024,"prompts":"random","replicas":1,"size":true,"tp":1,"tpot":true,"ttft":true,"ttlt":true}`
+		`"model":"llama3.1-8b","nodes":1,"prompt_len":1024,"prompts":"random","replicas":1,"size":true,"tp":1,"tpot":true,"ttft":true,` +
+		`"ttlt":true}`
 	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Error(diff)
 	}

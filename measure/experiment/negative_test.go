@@ -28,8 +28,10 @@ func TestNegativeNumbers(t *testing.T) {
 
 // TestTooManyRuns refuses what no list of runs is made of: within the bounds of its points and of its cycles, and beyond that of both.
 func TestTooManyRuns(t *testing.T) {
-	files := archive("-- m.yaml --\nmodel: m\ncycles: 10000\ngrid: {batch: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512], seed: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}\n")
-	if _, err := load("m.yaml", files); err == nil || !strings.Contains(err.Error(), "110 points in 10000 cycles are 1100000 runs: want at most 1000000") {
+	files := archive("-- m.yaml --\nmodel: m\ncycles: 10000\ngrid: {batch: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512], seed: [0, 1, 2, 3, 4, " +
+		"5, 6, 7, 8, 9, 10]}\n")
+	if _, err := load("m.yaml", files); err == nil || !strings.Contains(err.Error(),
+		"110 points in 10000 cycles are 1100000 runs: want at most 1000000") {
 		t.Errorf("%v", err)
 	}
 }

@@ -84,19 +84,20 @@ type Protocol struct {
 
 // Client is how a server is asked.
 type Client struct {
-	BaseURL     string       `json:"base_url"`        // base URL of the OpenAI-compatible endpoint
-	API         string       `json:"api"`             // chat or completions
-	Concurrency int          `json:"concurrency"`     // requests at a time in a closed loop
-	RequestRate float64      `json:"request_rate_hz"` // rate of Poisson arrivals; 0 for a closed loop
-	Requests    int          `json:"requests"`        // in all; 0 for the measurer's choice, or all of load
-	Load        string       `json:"load"`            // a file of requests that are replayed: times, tokens, prefixes; "" for none
-	Speed       float64      `json:"load_speed"`      // how many times as fast as the load was recorded; 0 for 1
-	PromptLens  string       `json:"prompt_lengths"`  // lengths of prompts, as "512..2048" or "lognormal:1024,0.8"; "" for prompt_len
-	GenLens     string       `json:"gen_lengths"`     // lengths of answers, likewise; "" for gen_len
-	Timeout     unit.Seconds `json:"timeout_s"`       // longest silence of the server, until the first byte and between two events; 0 for 2 minutes
-	MaxFailures *float64     `json:"max_failures"`    // share of requests that may fail; nil for 0.01
-	Connections string       `json:"connections"`     // "" or pooled: kept for any request; new: one a request; worker: one a client
-	SLO         string       `json:"slo"`             // limits that goodput counts within, as "ttft=500ms,tpot=50ms,ttlt=10s"; "" for none
+	BaseURL     string  `json:"base_url"`        // base URL of the OpenAI-compatible endpoint
+	API         string  `json:"api"`             // chat or completions
+	Concurrency int     `json:"concurrency"`     // requests at a time in a closed loop
+	RequestRate float64 `json:"request_rate_hz"` // rate of Poisson arrivals; 0 for a closed loop
+	Requests    int     `json:"requests"`        // in all; 0 for the measurer's choice, or all of load
+	Load        string  `json:"load"`            // a file of requests that are replayed: times, tokens, prefixes; "" for none
+	Speed       float64 `json:"load_speed"`      // how many times as fast as the load was recorded; 0 for 1
+	PromptLens  string  `json:"prompt_lengths"`  // lengths of prompts, as "512..2048" or "lognormal:1024,0.8"; "" for prompt_len
+	GenLens     string  `json:"gen_lengths"`     // lengths of answers, likewise; "" for gen_len
+	// Longest silence of the server, until the first byte and between two events; 0 for 2 minutes.
+	Timeout     unit.Seconds `json:"timeout_s"`
+	MaxFailures *float64     `json:"max_failures"` // share of requests that may fail; nil for 0.01
+	Connections string       `json:"connections"`  // "" or pooled: kept for any request; new: one a request; worker: one a client
+	SLO         string       `json:"slo"`          // limits that goodput counts within, as "ttft=500ms,tpot=50ms,ttlt=10s"; "" for none
 
 	// These say what the server runs, where it does not say so itself.
 	ServedModel   string `json:"served_model"`   // the server's name of the model; "" for the model's

@@ -48,7 +48,8 @@ func (p *Point) problems() []Problem {
 		"attention": {"", "sdpa", "eager", "flash_attention_2"}, "device": {"", "cuda", "cpu"}, "api": {"chat", "completions"},
 	} {
 		v, _ := p.Value(key).(string)
-		hold(slices.Contains(known, v), key, "%q; %s", v, spelling.Hint(v, slices.DeleteFunc(slices.Clone(known), func(s string) bool { return s == "" })))
+		hold(slices.Contains(known, v), key, "%q; %s", v, spelling.Hint(
+			v, slices.DeleteFunc(slices.Clone(known), func(s string) bool { return s == "" })))
 	}
 	for key := range counts {
 		n, _ := p.Value(key).(int)
@@ -56,7 +57,8 @@ func (p *Point) problems() []Problem {
 	}
 	p.negatives(hold)
 	hold(p.Model != "", "model", "which model? Give a name from \"llmprof models list\", a hub id, a directory or a config.json")
-	hold(p.TTFT || p.TPOT || p.TTLT || p.Size || p.Energy || p.Ops, "ttft", "nothing is to be measured: ttft, tpot, ttlt, size, energy and ops are all false")
+	hold(p.TTFT || p.TPOT || p.TTLT || p.Size || p.Energy || p.Ops, "ttft",
+		"nothing is to be measured: ttft, tpot, ttlt, size, energy and ops are all false")
 	if p.CarbonRegion != "" {
 		_, _, err := power.Region(p.CarbonRegion)
 		hold(err == nil, "carbon_region", "%v", err)
@@ -111,13 +113,16 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 			}
 		}
 	}
-	only(OpenAI, "base_url", "api", "concurrency", "request_rate_hz", "requests", "load", "load_speed", "prompt_lengths", "gen_lengths", "timeout_s", "engine_cmd",
+	only(OpenAI, "base_url", "api", "concurrency", "request_rate_hz", "requests", "load", "load_speed", "prompt_lengths", "gen_lengths",
+		"timeout_s", "engine_cmd",
 		"max_failures", "connections", "slo", "temperature", "served_model", "served_weights", "served_kv", "served_tp")
 	only(Transformers, "python", "compile", "trust_remote_code", "attention", "rdzv")
 	only(Native, "libraries")
-	hold(p.Window == 0 || p.Window >= leastWindow, "window_s", "%v: want %v or more, for counters of energy move each 100 ms", p.Window, leastWindow)
+	hold(p.Window == 0 || p.Window >= leastWindow, "window_s", "%v: want %v or more, for counters of energy move each 100 ms", p.Window,
+		leastWindow)
 	hold(p.Window == 0 || p.Engine != OpenAI, "window_s", "the energy of a server is measured over all of its requests; leave it out")
-	hold(!p.Ops || p.Engine == Native, "ops", "the engine %s runs a step as a whole, and its operators cannot be replayed one by one: those of engine = %q can", p.Engine, Native)
+	hold(!p.Ops || p.Engine == Native, "ops",
+		"the engine %s runs a step as a whole, and its operators cannot be replayed one by one: those of engine = %q can", p.Engine, Native)
 	if p.Engine == Native {
 		p.nativeProblems(hold)
 	}
@@ -125,8 +130,10 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 		return
 	}
 	hold(p.BaseURL != "", "base_url", "where is the server? As http://localhost:8000/v1")
-	hold(p.BaseURL == "" || isServer(p.BaseURL), "base_url", "it does not begin with http:// or https:// and a host: want \"http://HOST:PORT/v1\"")
-	hold(p.Concurrency == 0 || p.RequestRate == 0, "request_rate_hz", "a closed loop of %d requests has no rate: give concurrency or request_rate_hz", p.Concurrency)
+	hold(p.BaseURL == "" || isServer(p.BaseURL), "base_url",
+		"it does not begin with http:// or https:// and a host: want \"http://HOST:PORT/v1\"")
+	hold(p.Concurrency == 0 || p.RequestRate == 0, "request_rate_hz",
+		"a closed loop of %d requests has no rate: give concurrency or request_rate_hz", p.Concurrency)
 	p.loadProblems(hold)
 	hold(p.FailuresAllowed() <= 1, "max_failures", "%v: want a share of the requests, from 0 to 1, as 0.01", p.FailuresAllowed())
 	hold(p.Batch == 1, "batch", "%d: a server makes its own batches; give concurrency", p.Batch)
@@ -134,8 +141,10 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 	for _, key := range []string{"random_weights", "weights_dir", "quantization", "device", "elana"} {
 		hold(reflect.DeepEqual(p.Value(key), base.Value(key)), key, "a server that is asked over HTTP chose it already; leave it out")
 	}
-	hold(p.DType == base.DType, "dtype", "%q: a server that is asked over HTTP chose it already; give served_weights where it does not say it", p.DType)
-	hold(p.TP == base.TP || p.EngineCmd != "", "tp", "%d: a server that is asked over HTTP chose it already; give served_tp where it does not say it", p.TP)
+	hold(p.DType == base.DType, "dtype", "%q: a server that is asked over HTTP chose it already; give served_weights where it does not say it",
+		p.DType)
+	hold(p.TP == base.TP || p.EngineCmd != "", "tp",
+		"%d: a server that is asked over HTTP chose it already; give served_tp where it does not say it", p.TP)
 	p.clientProblems(hold)
 }
 
@@ -147,7 +156,8 @@ func (p *Point) loadProblems(hold func(bool, string, string, ...any)) {
 		hold(text == "" || p.Load == "", key, "the load has its own lengths: leave it out")
 		hold(text == "" || p.Prompts == "random", key, "the prompts of a file have their own lengths: leave it out")
 	}
-	hold(p.Load == "" || p.RequestRate == 0 && p.Concurrency == 0, "load", "it has its own arrivals: leave out concurrency and request_rate_hz")
+	hold(p.Load == "" || p.RequestRate == 0 && p.Concurrency == 0, "load",
+		"it has its own arrivals: leave out concurrency and request_rate_hz")
 	hold(p.Load == "" || p.Prompts == "random", "load", "it has its own prompts: leave out prompts")
 	hold(p.Speed == 0 || p.Load != "", "load_speed", "it is of a load")
 	hold(p.Speed >= 0 && p.Speed <= 1e9, "load_speed", "%v: want above 0 and at most 1e9", p.Speed)
@@ -170,12 +180,15 @@ const (
 // clientProblems refuses ways to ask a server that there are not.
 func (p *Point) clientProblems(hold func(bool, string, string, ...any)) {
 	ways := []string{openai.Pooled, openai.New, openai.Worker}
-	hold(p.Connections == "" || slices.Contains(ways, p.Connections), "connections", "%q; %s", p.Connections, spelling.Hint(p.Connections, ways))
-	hold(p.Connections != openai.Worker || p.RequestRate == 0, "connections", "%q: requests that come at a rate have no worker of their own; want %q or %q",
+	hold(p.Connections == "" || slices.Contains(ways, p.Connections), "connections", "%q; %s", p.Connections,
+		spelling.Hint(p.Connections, ways))
+	hold(p.Connections != openai.Worker || p.RequestRate == 0, "connections",
+		"%q: requests that come at a rate have no worker of their own; want %q or %q",
 		p.Connections, openai.Pooled, openai.New)
 	hold(p.Concurrency <= mostClients, "concurrency", "%d: want at most %d, for each client has a connection", p.Concurrency, mostClients)
 	hold(p.Timeout >= 0 && p.Timeout <= longestTimeout, "timeout_s", "%v: want at most %v, or 0 for the default", p.Timeout, longestTimeout)
-	hold(p.Temperature >= 0 && p.Temperature <= openai.MaxTemperature, "temperature", "%v: want 0, for the likeliest token, to %d", p.Temperature, openai.MaxTemperature)
+	hold(p.Temperature >= 0 && p.Temperature <= openai.MaxTemperature, "temperature", "%v: want 0, for the likeliest token, to %d",
+		p.Temperature, openai.MaxTemperature)
 	_, err := openai.ParseSLO(p.SLO)
 	hold(err == nil, "slo", "%v", err)
 }
@@ -183,10 +196,12 @@ func (p *Point) clientProblems(hold func(bool, string, string, ...any)) {
 // nativeProblems refuses what the native engine does not have, whatever the model.
 func (p *Point) nativeProblems(hold func(bool, string, string, ...any)) {
 	hold(p.DType != "fp32", "dtype", "%q: the native engine computes in bf16 or fp16; engine = %q has others", p.DType, Transformers)
-	hold(p.Quantization != "int8", "quantization", "%q: the native engine has weights in 16 bits, fp8 and int4; engine = %q has others", p.Quantization, Transformers)
+	hold(p.Quantization != "int8", "quantization", "%q: the native engine has weights in 16 bits, fp8 and int4; engine = %q has others",
+		p.Quantization, Transformers)
 	hold(p.Device != "cpu", "device", "\"cpu\": the native engine needs a GPU; engine = %q runs on the CPU", Transformers)
 	hold(p.TP <= 8, "tp", "%d: the native engine splits layers over up to 8 GPUs of one host; engine = %q over more", p.TP, Transformers)
 	hold(p.Nodes <= 1, "nodes", "%d: the native engine runs on the GPUs of one host", p.Nodes)
-	hold(!p.Elana, "elana", "the native engine decodes with a growing context and has no logits of whole prompts; engine = %q has both", Transformers)
+	hold(!p.Elana, "elana", "the native engine decodes with a growing context and has no logits of whole prompts; engine = %q has both",
+		Transformers)
 	hold(!p.RandomWeights || p.WeightsDir == "", "weights_dir", "%q and random weights: want one of them", p.WeightsDir)
 }

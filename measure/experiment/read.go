@@ -37,7 +37,8 @@ func (r *reader) wrong(m *fileerror.Error) {
 	switch {
 	case m == nil || r.full():
 	case len(r.mistakes) == mostMistakes:
-		r.mistakes = append(r.mistakes, &fileerror.Error{File: m.File, Problem: fmt.Sprintf("there are more mistakes; the first %d that were found are listed", mostMistakes)})
+		r.mistakes = append(r.mistakes, &fileerror.Error{File: m.File, Problem: fmt.Sprintf(
+			"there are more mistakes; the first %d that were found are listed", mostMistakes)})
 	default:
 		r.mistakes = append(r.mistakes, m)
 	}
@@ -123,7 +124,8 @@ func (r *reader) parse(name string, from tree.Place) (*tree.Node, error) {
 		if ext == "" {
 			return nil, from.Mistake("the name has no ending that says which form it has: want .toml, .yaml, .yml or .json")
 		}
-		return nil, from.Mistake("no form of experiment files ends in %q; %s", ext, spelling.Hint(ext, []string{".toml", ".yaml", ".yml", ".json"}))
+		return nil, from.Mistake("no form of experiment files ends in %q; %s", ext,
+			spelling.Hint(ext, []string{".toml", ".yaml", ".yml", ".json"}))
 	}
 	data, err := r.open(name)
 	switch {
@@ -163,11 +165,14 @@ func (r *reader) advise(p *Point, from *plan) {
 	warn(p.Replicas > 1 && len(p.GPUs) == 0, "replicas",
 		"replicas: %d processes without gpus: on a machine with fewer GPUs they share one, and each one's energy is that of all", p.Replicas)
 	warn(len(p.GPUs) > 0 && p.TP == 1 && p.Replicas > len(p.GPUs), "replicas",
-		"replicas: %d processes on %d GPUs: those that share one slow each other down, and its energy cannot be attributed to one of them", p.Replicas, len(p.GPUs))
+		"replicas: %d processes on %d GPUs: those that share one slow each other down, and its energy cannot be attributed to one of them",
+		p.Replicas, len(p.GPUs))
 	warn(p.GenLen > longAnswer, "gen_len", "gen_len: %d tokens take long, and much memory for the cache", p.GenLen)
 	warn(p.Quantization != "" && p.DType == "fp32", "quantization",
-		"quantization: %s weights with fp32 activations: products run in fp32, which saves memory and no time; dtype = \"bf16\" is usual", p.Quantization)
+		"quantization: %s weights with fp32 activations: products run in fp32, which saves memory and no time; dtype = \"bf16\" is usual",
+		p.Quantization)
 	warn(p.Energy && p.Engine == OpenAI && p.EngineCmd == "" && len(p.GPUs) == 0, "energy",
-		"energy: of a server that was started elsewhere nothing ties GPUs to it but their names (gpus), or that there is one; engine_cmd starts one around the run")
+		"energy: of a server that was started elsewhere nothing ties GPUs to it but their names (gpus), or that there is one; engine_cmd "+
+			"starts one around the run")
 	warn(p.Elana && p.Batch > 1, "elana", "elana: ELANA's figures per token of a batch are of the whole step; here they are of one sequence")
 }

@@ -164,7 +164,8 @@ func (r *runner) tell(e Event) {
 func (r *runner) trial(ctx context.Context, t *Trial, at int) error {
 	done, why := r.Store.finished(t)
 	if why != nil {
-		r.tell(Event{Trial: t, At: at, State: Remark, Note: fmt.Sprintf("%v; it is measured again, and that file is kept under another name (*%s)", why, asideExtension)})
+		r.tell(Event{Trial: t, At: at, State: Remark, Note: fmt.Sprintf(
+			"%v; it is measured again, and that file is kept under another name (*%s)", why, asideExtension)})
 	}
 	if done {
 		r.sum.Kept++

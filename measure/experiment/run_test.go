@@ -334,7 +334,8 @@ func TestStamp(t *testing.T) {
 	}
 	r, err := result.Read(filepath.Join(dir, trials[0].ID+".p1.json"))
 	testkit.Must(t, err)
-	if r.ID != trials[0].ID || r.Process != 1 || r.Processes != 2 || r.Provenance.Hash != trials[0].Hash || r.Provenance.Config != "dozen.toml" {
+	if r.ID != trials[0].ID || r.Process != 1 || r.Processes != 2 || r.Provenance.Hash != trials[0].Hash ||
+		r.Provenance.Config != "dozen.toml" {
 		t.Errorf("%+v", r)
 	}
 	// One process's file gone, or one of other settings under its name: it is measured again.
@@ -356,7 +357,8 @@ func TestStrangeNames(t *testing.T) {
 	testkit.Must(t, err)
 	dir := t.TempDir()
 	for _, want := range []result.Summary{{Trials: 1, Measured: 1}, {Trials: 1, Kept: 1}} {
-		sum, err := Run(t.Context(), trials, single(func(_ context.Context, p Point) (*result.Result, error) { return fixture(p) }), Options{Store: Store{dir}})
+		sum, err := Run(t.Context(), trials, single(func(_ context.Context, p Point) (*result.Result, error) { return fixture(p) }),
+			Options{Store: Store{dir}})
 		if err != nil || sum != want {
 			t.Errorf("%v, %+v, want %+v", err, sum, want)
 		}
@@ -391,7 +393,8 @@ func TestNothingMeasured(t *testing.T) {
 	trials, err := dozen()
 	testkit.Must(t, err)
 	for _, results := range [][]*result.Result{nil, {nil}, {{}}} {
-		sum, err := Run(t.Context(), trials[:1], func(context.Context, Point) ([]*result.Result, error) { return results, nil }, Options{Store: Store{t.TempDir()}})
+		sum, err := Run(t.Context(), trials[:1], func(context.Context, Point) ([]*result.Result, error) { return results, nil },
+			Options{Store: Store{t.TempDir()}})
 		if err == nil || sum.Failed != 1 {
 			t.Errorf("%v: %v, %+v", results, err, sum)
 		}

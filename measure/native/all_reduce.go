@@ -87,7 +87,8 @@ func (e *Engine) link(all []*Engine) error {
 		table cuda.Ptr
 		of    func(*Engine) cuda.Ptr
 	}{
-		{e.b.exchanges[0], func(r *Engine) cuda.Ptr { return r.b.exchange[0] }}, {e.b.exchanges[1], func(r *Engine) cuda.Ptr { return r.b.exchange[1] }},
+		{e.b.exchanges[0], func(r *Engine) cuda.Ptr { return r.b.exchange[0] }},
+		{e.b.exchanges[1], func(r *Engine) cuda.Ptr { return r.b.exchange[1] }},
 		{e.b.packetsOf, func(r *Engine) cuda.Ptr { return r.b.packets }},
 		{e.b.bestsOf, func(r *Engine) cuda.Ptr { return r.b.bests }}, {e.b.flagsOf, func(r *Engine) cuda.Ptr { return r.b.flags }},
 		{e.b.embeddings, func(r *Engine) cuda.Ptr { return r.w.embedding }},
@@ -186,14 +187,16 @@ func (e *Engine) queueAllReduce(rows int, o *outGEMM) error {
 	}
 	const each = 4 * reduceThreads // A block takes so many values at a time.
 	l := cuda.Launch{Grid: cuda.Dim{X: min((values+each-1)/each, b.blocks)}, Block: cuda.Dim{X: reduceThreads}, Early: rows <= maxEarlyTokens}
-	return e.p.allReduce.Queue(e.s, l, b.exchanges[o.block], b.flagsOf, b.counts, e.timedOut.Ptr(), uint64(e.limit()), int32(sh.rank), two, uint64(n),
+	return e.p.allReduce.Queue(e.s, l, b.exchanges[o.block], b.flagsOf, b.counts, e.timedOut.Ptr(), uint64(e.limit()), int32(sh.rank), two,
+		uint64(n),
 		y, adds, h, squares, norm, int32(sh.hidden))
 }
 
 // queueSamplingShared queues the choice of the next tokens among the scores of all ranks.
 func (e *Engine) queueSamplingShared(l cuda.Launch) error {
 	sh, b := &e.shape, e.b
-	return e.p.samplingShared.Queue(e.s, l, b.logits, int32(sh.tokens), int32(sh.firstToken), b.best, b.sampled, b.nextToken, b.positions, e.next.Ptr(),
+	return e.p.samplingShared.Queue(e.s, l, b.logits, int32(sh.tokens), int32(sh.firstToken), b.best, b.sampled, b.nextToken, b.positions,
+		e.next.Ptr(),
 		b.bestsOf, e.timedOut.Ptr(), uint64(e.limit()), int32(sh.rank), b.bestEpochs)
 }
 

@@ -98,7 +98,8 @@ type attentionTile struct {
 func tileFor(p *cuda.Properties, s *shape) attentionTile {
 	headDim := s.headDim
 	if p.Major == 9 && headDim <= 128 && !s.sliding && s.attSoftcap == 0 {
-		return attentionTile{kernel: "attention_prefill_hopper", queries: 128, threads: 384, keys: 128, shared: 5*128*headDim*2 + 1024, stays: true}
+		return attentionTile{kernel: "attention_prefill_hopper", queries: 128, threads: 384, keys: 128, shared: 5*128*headDim*2 + 1024,
+			stays: true}
 	}
 	t := attentionTile{kernel: "attention_prefill", queries: 64, threads: 128}
 	for t.keys = 64; ; t.keys /= 2 {
@@ -147,7 +148,8 @@ func (p *program) queueAttention(dev *cuda.Device, st *cuda.Stream, sh *shape, a
 // behind a prompt's end is outside of its tensors, so it is copied as zeros.
 func (a *prompts) maps(dev *cuda.Device, sh *shape) ([]any, error) {
 	row, width := 2*sh.headDim, 2*sh.qkvWidth() // in bytes
-	cache := cuda.Tensor{Size: [3]int{sh.headDim, a.length, a.count * sh.kvHeads}, Stride: [2]int{row, row * a.capacity}, Box: [3]int{64, 128, 1}}
+	cache := cuda.Tensor{Size: [3]int{sh.headDim, a.length, a.count * sh.kvHeads}, Stride: [2]int{row, row * a.capacity},
+		Box: [3]int{64, 128, 1}}
 	queries, keys, values := cache, cache, cache
 	queries.At, queries.Size, queries.Stride = a.qkv, [3]int{sh.qkvWidth(), a.length, a.count}, [2]int{width, width * a.length}
 	keys.At, values.At = a.k, a.v

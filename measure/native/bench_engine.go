@@ -42,11 +42,14 @@ func operatorOptions(q *Query) (o Options, cold bool, err error) {
 		experts := 2 * 3 * s["hidden"] * s["width"] * s["experts"]
 		layers, cold := sets(experts/3, q.Rotate) // the weights of experts_down, the smaller GEMM
 		layers = max(1, min(layers, moeLayers, maxRotatedBytes/experts))
-		o = Options{Seed: 1, Workload: operator.Workload{Batch: 1, PromptLen: s["tokens"], GenLen: 1}, Spread: true, Config: moeConfig(s, layers), splits: fewParts} // The decode step does not run, so its kernels are those of short prompts.
+		// The decode step does not run, so its kernels are those of short prompts.
+		o = Options{Seed: 1, Workload: operator.Workload{Batch: 1, PromptLen: s["tokens"], GenLen: 1}, Spread: true, Config: moeConfig(s, layers),
+			splits: fewParts}
 		return o, cold, o.readModel(q)
 	}
 	layers, cold := sets(2*s["hidden"]*s["heads"]*s["head_dim"], q.Rotate) // the weights of o_proj, the smallest GEMM
-	o = Options{Seed: 1, Workload: operator.Workload{Batch: s["batch"], PromptLen: 1, GenLen: 2}, Config: denseConfig(s, min(layers, maxBenchLayers), true)}
+	o = Options{Seed: 1, Workload: operator.Workload{Batch: s["batch"], PromptLen: 1, GenLen: 2},
+		Config: denseConfig(s, min(layers, maxBenchLayers), true)}
 	return o, cold && layers <= maxBenchLayers, o.readModel(q)
 }
 
@@ -148,7 +151,8 @@ const launchLayers = 16
 
 // launchOptions are the options of an engine that runs the prompt of a query.
 func launchOptions(q *Query) (Options, error) {
-	o := Options{Seed: 1, Workload: operator.Workload{Batch: 1, PromptLen: q.Shape["tokens"], GenLen: 1}, Config: denseConfig(q.Shape, launchLayers, true)}
+	o := Options{Seed: 1, Workload: operator.Workload{Batch: 1, PromptLen: q.Shape["tokens"], GenLen: 1},
+		Config: denseConfig(q.Shape, launchLayers, true)}
 	return o, o.readModel(q)
 }
 

@@ -36,7 +36,8 @@ func moeOptions(q *Query) (o Options, cold bool, err error) {
 // moeConfig is a model of so many MoE layers and little else. Heads are those of Qwen3-30B-A3B, so
 // that its kernels are the ones that are compiled.
 func moeConfig(s map[string]int, layers int) []byte {
-	return fmt.Appendf(nil, `{"model_type":"qwen3_moe","hidden_size":%d,"intermediate_size":%d,"moe_intermediate_size":%d,"num_hidden_layers":%d,
+	return fmt.Appendf(nil, `{"model_type":"qwen3_moe","hidden_size":%d,"intermediate_size":%d,"moe_intermediate_size":%d,`+
+		`"num_hidden_layers":%d,
 		"num_attention_heads":32,"num_key_value_heads":4,"head_dim":128,"num_experts":%d,"num_experts_per_tok":%d,"norm_topk_prob":true,
 		"decoder_sparse_step":1,"mlp_only_layers":[],"vocab_size":%d,"max_position_embeddings":1048576,"hidden_act":"silu","rms_norm_eps":1e-6,
 		"rope_theta":1000000.0,"tie_word_embeddings":true,"attention_bias":false}`,

@@ -172,7 +172,8 @@ const maxBenchLayers = 64
 // all caches together exceed the L2.
 func attentionOptions(q *Query) (o Options, cold bool, err error) {
 	s := q.Shape
-	o = Options{Seed: 1, Workload: operator.Workload{Batch: 1, PromptLen: s["tokens"], GenLen: 1}, GEMM: CublasGEMM} // No GEMM is timed; the engine's own would have to be compiled.
+	// No GEMM is timed; the engine's own would have to be compiled.
+	o = Options{Seed: 1, Workload: operator.Workload{Batch: 1, PromptLen: s["tokens"], GenLen: 1}, GEMM: CublasGEMM}
 	layers := 1
 	if q.Kind == "attention_decode" {
 		o.Batch, o.PromptLen, o.GenLen = s["batch"], s["context"], 2 // The cache has room for the step's own token.
@@ -181,7 +182,8 @@ func attentionOptions(q *Query) (o Options, cold bool, err error) {
 			layers, cold = maxBenchLayers, false
 		}
 	}
-	o.Config = denseConfig(map[string]int{"hidden": 256, "width": 256, "heads": s["heads"], "kv_heads": s["kv_heads"], "head_dim": s["head_dim"], "n": 256}, layers, false)
+	o.Config = denseConfig(map[string]int{"hidden": 256, "width": 256, "heads": s["heads"], "kv_heads": s["kv_heads"],
+		"head_dim": s["head_dim"], "n": 256}, layers, false)
 	return o, cold, o.readModel(q)
 }
 
@@ -235,7 +237,8 @@ func (e *Engine) queueRandom(spans ...span) error {
 // fillAttention fills what attention reads with random numbers, and puts the
 // step's token at the end of the context.
 func (e *Engine) fillAttention() error {
-	if err := e.queueRandom(span{e.b.kCache, e.b.kv / 4}, span{e.b.vCache, e.b.kv / 4}, span{e.b.qkv, e.b.rows * e.shape.qkvWidth()}); err != nil {
+	if err := e.queueRandom(span{e.b.kCache, e.b.kv / 4}, span{e.b.vCache, e.b.kv / 4},
+		span{e.b.qkv, e.b.rows * e.shape.qkvWidth()}); err != nil {
 		return err
 	}
 	if err := e.s.Fill(e.b.qkvStep, 0x3e, 4*e.opt.Batch*e.shape.qkvWidth()); err != nil { // float32 of about 0.19 each

@@ -22,7 +22,8 @@ func allReduceOptions(q *Query) (o Options, rows int, err error) {
 	values := q.Shape["bytes"] / 2
 	width := min(sumWidth, values)
 	if width == 0 || width%64 != 0 || values%width != 0 {
-		return o, 0, unsupported("an all-reduce of %d bytes: of rows of up to %d values, a multiple of 64, in 16 bits", q.Shape["bytes"], sumWidth)
+		return o, 0, unsupported("an all-reduce of %d bytes: of rows of up to %d values, a multiple of 64, in 16 bits", q.Shape["bytes"],
+			sumWidth)
 	}
 	rows = values / width
 	o = Options{Seed: 1, TP: q.TP, Workload: operator.Workload{Batch: 1, PromptLen: rows, GenLen: 1}}
@@ -60,7 +61,8 @@ func (b *Bencher) timeAllReduce(q *Query) (t Times, err error) {
 		return t, err
 	}
 	if !t.perCall(calls, less) {
-		return Times{}, unsupported("an all-reduce of %d bytes is fused into a GEMM here, which takes no longer with it than without: time it again", q.Shape["bytes"])
+		return Times{}, unsupported("an all-reduce of %d bytes is fused into a GEMM here, which takes no longer with it than without: time it "+
+			"again", q.Shape["bytes"])
 	}
 	return t, nil
 }
@@ -68,7 +70,8 @@ func (b *Bencher) timeAllReduce(q *Query) (t Times, err error) {
 // fillSums fills the inputs of all-reduces with random values, because zeros draw less power.
 func (e *Engine) fillSums(rows int) error {
 	sums := 2 * rows * e.shape.hidden // A value in float32 has the bits of two in bf16.
-	if err := e.queueRandom(span{e.b.exchange[attentionBlock], sums}, span{e.b.exchange[feedForward], sums}, span{e.b.att, rows * e.shape.attWidth()}); err != nil {
+	if err := e.queueRandom(span{e.b.exchange[attentionBlock], sums}, span{e.b.exchange[feedForward], sums},
+		span{e.b.att, rows * e.shape.attWidth()}); err != nil {
 		return err
 	}
 	return e.s.Sync()

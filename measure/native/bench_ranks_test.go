@@ -17,7 +17,8 @@ import (
 // The options of a timed all-reduce follow from the number of GPUs and the rows of its message.
 func TestAllReduceOptions(t *testing.T) {
 	for _, c := range []struct{ bytes, tp, rows, batch, prompt, width int }{
-		{1 << 10, 2, 1, 1, 1, 512}, {8 << 10, 2, 1, 1, 1, 4096}, {64 << 10, 4, 8, 8, 1, 4096}, {512 << 10, 8, 64, 1, 64, 4096}, {1 << 30, 8, 1 << 17, 1, 1 << 17, 4096},
+		{1 << 10, 2, 1, 1, 1, 512}, {8 << 10, 2, 1, 1, 1, 4096}, {64 << 10, 4, 8, 8, 1, 4096}, {512 << 10, 8, 64, 1, 64, 4096},
+		{1 << 30, 8, 1 << 17, 1, 1 << 17, 4096},
 	} {
 		o, rows, err := allReduceOptions(&Query{Kind: "all_reduce", Shape: map[string]int{"bytes": c.bytes}, TP: c.tp})
 		if err != nil || rows != c.rows || o.Batch != c.batch || o.PromptLen != c.prompt || o.TP != c.tp || o.Model.Hidden != c.width {

@@ -47,7 +47,8 @@ func TestAttentionOptions(t *testing.T) {
 	for _, h := range [][3]int{{32, 8, 128}, {64, 8, 128}, {32, 8, 64}, {4, 2, 64}} {
 		for _, context := range []int{64, 512, 32768} {
 			for _, batch := range []int{1, 8, 32} {
-				q := Query{Kind: "attention_decode", Shape: map[string]int{"batch": batch, "context": context, "heads": h[0], "kv_heads": h[1], "head_dim": h[2]}, Rotate: 4 * l2}
+				q := Query{Kind: "attention_decode", Shape: map[string]int{
+					"batch": batch, "context": context, "heads": h[0], "kv_heads": h[1], "head_dim": h[2]}, Rotate: 4 * l2}
 				o, cold, err := attentionOptions(&q)
 				testkit.Must(t, err)
 				layers := o.Model.NumLayers()
@@ -75,7 +76,8 @@ func TestSets(t *testing.T) {
 	for _, c := range []struct {
 		bytes, rotate, n int
 		cold             bool
-	}{{10, 100, 11, true}, {100, 100, 2, true}, {1000, 100, 2, true}, {10, 0, 1, true}, {maxRotatedBytes, 100, 1, true}, {1 << 20, 16 << 30, 8 << 10, false}} {
+	}{{10, 100, 11, true}, {100, 100, 2, true}, {1000, 100, 2, true}, {10, 0, 1, true}, {maxRotatedBytes, 100, 1, true},
+		{1 << 20, 16 << 30, 8 << 10, false}} {
 		if n, cold := sets(c.bytes, c.rotate); n != c.n || cold != c.cold {
 			t.Errorf("%d bytes over %d: %d, %v", c.bytes, c.rotate, n, cold)
 		}
@@ -84,7 +86,8 @@ func TestSets(t *testing.T) {
 
 func TestRounds(t *testing.T) {
 	for _, c := range []struct{ copies, flops, bytes, n int }{
-		{1, 0, 0, 32}, {2, 0, 0, 16}, {3, 0, 0, 11}, {33, 0, 0, 1}, {1, enoughFLOPs, 0, 1}, {1, enoughFLOPs / 4, 1, 4}, {2, 1, enoughBytes / 8, 4},
+		{1, 0, 0, 32}, {2, 0, 0, 16}, {3, 0, 0, 11}, {33, 0, 0, 1}, {1, enoughFLOPs, 0, 1}, {1, enoughFLOPs / 4, 1, 4},
+		{2, 1, enoughBytes / 8, 4},
 		{2, math.MaxInt, math.MaxInt, 1},
 	} {
 		if n := rounds(c.copies, c.flops, c.bytes); n != c.n {
@@ -146,7 +149,8 @@ func TestMoEBencher(t *testing.T) {
 		return e, err
 	}
 	for _, batch := range []int{1, 5, 17} {
-		q := Query{Kind: "mixture_decode", Shape: map[string]int{"batch": batch, "experts": 32, "top_k": 2, "hidden": 256, "width": 64}, Samples: 3}
+		q := Query{Kind: "mixture_decode", Shape: map[string]int{"batch": batch, "experts": 32, "top_k": 2, "hidden": 256, "width": 64},
+			Samples: 3}
 		op, err := b.moeDecode(&q)
 		testkit.Must(t, err)
 		testkit.Must(t, op.queue())
@@ -189,7 +193,8 @@ func TestMoELessAttention(t *testing.T) {
 		e.decode = s
 		return e, nil
 	}
-	q := Query{Kind: "mixture_decode", Shape: map[string]int{"batch": 1, "experts": 16, "top_k": 4, "hidden": 1024, "width": 768}, Rotate: 64 << 20, Samples: 3}
+	q := Query{Kind: "mixture_decode", Shape: map[string]int{"batch": 1, "experts": 16, "top_k": 4, "hidden": 1024, "width": 768},
+		Rotate: 64 << 20, Samples: 3}
 	got, err := b.Time(&q)
 	testkit.Must(t, err)
 	for _, s := range got.Seconds {
@@ -239,9 +244,12 @@ func TestBencherQueues(t *testing.T) {
 		{Query{Kind: "gemm", Shape: map[string]int{"m": 512, "n": 1024, "k": 512}}, "gemm [512 1024] [512 512] 0 ", 65, 65, 1},
 		{Query{Kind: "gemm_sustained", Shape: map[string]int{"m": 512, "n": 8192, "k": 8192}}, "gemm [8192 8192] [8192 512] 0 ", 2, 16, 1},
 		{Query{Kind: "gemm", Shape: map[string]int{"m": 8192, "n": 8192, "k": 8192}}, "gemm [8192 8192] [8192 8192] 0 ", 2, 2, 1},
-		{Query{Kind: "attention_prefill", Shape: map[string]int{"tokens": 300, "heads": 32, "kv_heads": 8, "head_dim": 128}}, "kernel attention_prefill_hopper [96 1 1] ", 1, 32, 1},
-		{Query{Kind: "attention_decode", Shape: map[string]int{"batch": 2, "context": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128}}, "kernel attention_decode ", 3, 33, 1},
-		{Query{Kind: "mixture_decode", Shape: map[string]int{"batch": 2, "experts": 16, "top_k": 4, "hidden": 1024, "width": 768}}, "kernel experts_down_8 ", 16, 64, (4*64 + 1) / 64.},
+		{Query{Kind: "attention_prefill", Shape: map[string]int{"tokens": 300, "heads": 32, "kv_heads": 8, "head_dim": 128}},
+			"kernel attention_prefill_hopper [96 1 1] ", 1, 32, 1},
+		{Query{Kind: "attention_decode", Shape: map[string]int{"batch": 2, "context": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128}},
+			"kernel attention_decode ", 3, 33, 1},
+		{Query{Kind: "mixture_decode", Shape: map[string]int{"batch": 2, "experts": 16, "top_k": 4, "hidden": 1024, "width": 768}},
+			"kernel experts_down_8 ", 16, 64, (4*64 + 1) / 64.},
 		{Query{Kind: "activation", Shape: map[string]int{"tokens": 1024, "width": 4096}}, "kernel activation [4 1024 1] ", 4, 32, 1},
 		{Query{Kind: "read", Shape: map[string]int{"bytes": 16 << 20}}, "kernel probe_read ", 5, 35, 1},
 		{Query{Kind: "graph_node", Shape: map[string]int{"launches": 100}}, "kernel fill_constant ", 1, 100, 100},
@@ -315,8 +323,10 @@ func TestOperatorBencher(t *testing.T) {
 	moeShape := map[string]int{"tokens": 70, "experts": 8, "top_k": 2, "hidden": 256, "width": 64}
 	dense := map[string]int{"batch": 17, "hidden": 256, "width": 256, "heads": 4, "kv_heads": 2, "head_dim": 64, "n": 512}
 	for _, q := range []Query{
-		{Kind: "top_k_prefill", Shape: moeShape}, {Kind: "experts_gate_up_prefill", Shape: moeShape}, {Kind: "experts_down_prefill", Shape: moeShape},
-		{Kind: "qkv_proj_decode", Shape: dense}, {Kind: "o_proj_decode", Shape: dense}, {Kind: "gate_up_proj_decode", Shape: dense}, {Kind: "down_proj_decode", Shape: dense}, {Kind: "lm_head_decode", Shape: dense},
+		{Kind: "top_k_prefill", Shape: moeShape}, {Kind: "experts_gate_up_prefill", Shape: moeShape},
+		{Kind: "experts_down_prefill", Shape: moeShape},
+		{Kind: "qkv_proj_decode", Shape: dense}, {Kind: "o_proj_decode", Shape: dense}, {Kind: "gate_up_proj_decode", Shape: dense},
+		{Kind: "down_proj_decode", Shape: dense}, {Kind: "lm_head_decode", Shape: dense},
 	} {
 		q.Samples = 3
 		if err := q.Check(); err != nil {

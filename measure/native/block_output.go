@@ -13,11 +13,13 @@ type outGEMM struct {
 }
 
 func (e *Engine) attentionOut(w *layerWeights, next cuda.Ptr) outGEMM {
-	return outGEMM{block: attentionBlock, x: e.b.att, w: w.o, in: e.shape.attWidth(), post: w.attPost, next: next, name: "o_proj", postName: "post_attention_layernorm"}
+	return outGEMM{block: attentionBlock, x: e.b.att, w: w.o, in: e.shape.attWidth(), post: w.attPost, next: next, name: "o_proj",
+		postName: "post_attention_layernorm"}
 }
 
 func (e *Engine) mlpOut(w *layerWeights, next cuda.Ptr) outGEMM {
-	return outGEMM{block: feedForward, x: e.b.act, w: w.down, in: e.shape.inner, post: w.mlpPost, next: next, name: "down_proj", postName: "post_feedforward_layernorm"}
+	return outGEMM{block: feedForward, x: e.b.act, w: w.down, in: e.shape.inner, post: w.mlpPost, next: next, name: "down_proj",
+		postName: "post_feedforward_layernorm"}
 }
 
 // mlpNormName is the estimate's name of the norm before the feed-forward.

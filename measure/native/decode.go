@@ -66,7 +66,8 @@ func (e *Engine) queueFirst(fusedNorm bool) error {
 // queueEmbedding queues the embedding of tokens and, if norm is given, the inputs of the first GEMM.
 func (e *Engine) queueEmbedding(l cuda.Launch, tokens, h, squares, norm cuda.Ptr) error {
 	if e.shape.ranks > 1 {
-		return e.p.embeddingShared.Queue(e.s, l, tokens, e.b.embeddings, int32(e.shape.tokensEach(e.shape.ranks)), e.b.x, int32(e.shape.hidden), h, squares, norm)
+		return e.p.embeddingShared.Queue(e.s, l, tokens, e.b.embeddings, int32(e.shape.tokensEach(e.shape.ranks)), e.b.x, int32(e.shape.hidden),
+			h, squares, norm)
 	}
 	return e.p.embedding.Queue(e.s, l, tokens, e.w.embedding, e.b.x, int32(e.shape.hidden), h, squares, norm)
 }
@@ -107,7 +108,8 @@ func (e *Engine) queueScores(gemm *gemmKernels, y, w cuda.Ptr, n int) error {
 
 func (e *Engine) queueGateUp(gemm *gemmKernels, w *layerWeights) error {
 	sh, b := &e.shape, e.b
-	return e.queueGEMM(gemm, gemm.swigluGEMM, swigluEpilogue, &gemmOperands{w: w.gateUp, x: b.h, out: sh.inner, in: sh.hidden, squares: b.squares, y16: b.act})
+	return e.queueGEMM(gemm, gemm.swigluGEMM, swigluEpilogue,
+		&gemmOperands{w: w.gateUp, x: b.h, out: sh.inner, in: sh.hidden, squares: b.squares, y16: b.act})
 }
 
 // queueResidual queues a GEMM whose sums are added to the stream.

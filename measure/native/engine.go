@@ -274,7 +274,8 @@ func tooOld(p *cuda.Properties, s *shape) error {
 	case p.Major < 7:
 		return unsupported("%s has compute capability %d.%d; this engine's kernels need 7.0 or newer", p.Name, p.Major, p.Minor)
 	case p.Major < 8 && !s.fp16:
-		return unsupported("%s has compute capability %d.%d, and tensor cores for bf16 came with 8.0: it runs in fp16 (--dtype fp16)", p.Name, p.Major, p.Minor)
+		return unsupported("%s has compute capability %d.%d, and tensor cores for bf16 came with 8.0: it runs in fp16 (--dtype fp16)", p.Name,
+			p.Major, p.Minor)
 	}
 	return nil
 }

@@ -84,7 +84,8 @@ func TestCutsAgainstReference(t *testing.T) {
 					emulate.Long(t)
 				}
 				e := open(t, config, Options{Seed: 7, Workload: operator.Workload{Batch: batch, PromptLen: 9, GenLen: gen}, skinny: rings, sms: 132})
-				if gemm := e.stepGEMM(); gemm.splitKFor(e.shape.hidden, max(e.shape.inner, e.shape.attWidth()), residualEpilogue, e.opt.sms).parts < 2 && e.shape.experts == 0 {
+				if gemm := e.stepGEMM(); gemm.splitKFor(e.shape.hidden, max(e.shape.inner, e.shape.attWidth()), residualEpilogue,
+					e.opt.sms).parts < 2 && e.shape.experts == 0 {
 					t.Fatal("no product is cut")
 				}
 				compare(t, e, newReference(t, config, 7), gen)
@@ -146,9 +147,11 @@ func compareRun(t *testing.T, e runner, opt Options, r *reference, gen int, pois
 // poison fills with NaN all buffers that the engine writes before it reads them.
 func poison(e *Engine) error {
 	skip := map[*cuda.Ptr]bool{
-		&e.b.tokens: true, &e.b.arrived: true, &e.b.splitArrived: true, &e.b.routed: true, &e.b.stepEpochs: true, &e.b.layerTable: true, &e.b.sampled: true, &e.b.best: true, &e.b.frequencies: true, &e.b.localFrequencies: true,
+		&e.b.tokens: true, &e.b.arrived: true, &e.b.splitArrived: true, &e.b.routed: true, &e.b.stepEpochs: true, &e.b.layerTable: true,
+		&e.b.sampled: true, &e.b.best: true, &e.b.frequencies: true, &e.b.localFrequencies: true,
 	}
-	for _, p := range []*cuda.Ptr{&e.b.flags, &e.b.counts, &e.b.epochs, &e.b.packetsOf, &e.b.bestEpochs, &e.b.exchanges[0], &e.b.exchanges[1], &e.b.bestsOf, &e.b.flagsOf, &e.b.embeddings} {
+	for _, p := range []*cuda.Ptr{&e.b.flags, &e.b.counts, &e.b.epochs, &e.b.packetsOf, &e.b.bestEpochs, &e.b.exchanges[0], &e.b.exchanges[1],
+		&e.b.bestsOf, &e.b.flagsOf, &e.b.embeddings} {
 		skip[p] = true
 	}
 	for _, r := range e.b.want {

@@ -41,8 +41,9 @@ func TestWeightsThatAreNoNumbers(t *testing.T) {
 		n      int
 		want   string // "" for numbers
 	}{
-		"sound":    {"model.norm.weight", 0x3f80, 1, ""},
-		"NaN":      {"model.layers.1.mlp.up_proj.weight", nan, 1, `after the prefill are NaN or infinite: the tensor "model.layers.1.mlp.up_proj.weight" has 1 such values`},
+		"sound": {"model.norm.weight", 0x3f80, 1, ""},
+		"NaN": {"model.layers.1.mlp.up_proj.weight", nan, 1, `after the prefill are NaN or infinite: the tensor ` +
+			`"model.layers.1.mlp.up_proj.weight" has 1 such values`},
 		"infinite": {"model.norm.weight", inf, 2, `the tensor "model.norm.weight" has 2 such values`},
 		"huge":     {"model.layers.0.input_layernorm.weight", huge, 256, "all weights are numbers, so what is computed of them outgrows bf16"},
 	} {

@@ -63,10 +63,12 @@ func (q Quantization) misfit(s *shape) string {
 	case q != FP8 && q != INT4:
 		return fmt.Sprintf("weights of %d bits; this engine has 16, fp8 and int4", int(q))
 	case q == FP8 && (s.hidden%unitOfFP8 != 0 || s.inner%unitOfFP8 != 0 || s.attWidth()%unitOfFP8 != 0):
-		return fmt.Sprintf("fp8 weights lie in units of %d inputs, of which a hidden size of %d, feed-forward of %d and attention of %d%s are no multiples",
+		return fmt.Sprintf("fp8 weights lie in units of %d inputs, of which a hidden size of %d, feed-forward of %d and attention of %d%s are "+
+			"no multiples",
 			unitOfFP8, s.hidden, s.inner, s.attWidth(), s.ofEach())
 	case q == INT4 && (s.hidden%groupInputs != 0 || s.inner%groupInputs != 0 || s.attWidth()%groupInputs != 0):
-		return fmt.Sprintf("int4 weights in groups of %d need a hidden size, feed-forward and attention that are multiples of it, not %d, %d and %d%s",
+		return fmt.Sprintf("int4 weights in groups of %d need a hidden size, feed-forward and attention that are multiples of it, not %d, %d "+
+			"and %d%s",
 			groupInputs, s.hidden, s.inner, s.attWidth(), s.ofEach())
 	}
 	return ""

@@ -102,14 +102,16 @@ func quantizedGEMMs(q Quantization) []gemmKernels {
 			{quant: q, rows: 1, columns: 1, tiles: 2, depth: 1024, stages: 3, residualRing: ring{stages: 3}, minStages: 4, rowWarps: 1},
 			{quant: q, rows: 8, columns: 1, tiles: 2, depth: 512, stages: 3, residualRing: ring{stages: 5}, minStages: 4, rowWarps: 1},
 			{quant: q, rows: 16, columns: 2, tiles: 2, depth: 512, stages: 3, residualRing: ring{stages: 3}, minStages: 4, rowWarps: 1},
-			{quant: q, rows: engine.QuantizedRows, columns: 4, tiles: 8, depth: 256, stages: 3, residualRing: ring{stages: 3}, minStages: 4, rowWarps: 8, warps: 16},
+			{quant: q, rows: engine.QuantizedRows, columns: 4, tiles: 8, depth: 256, stages: 3, residualRing: ring{stages: 3}, minStages: 4,
+				rowWarps: 8, warps: 16},
 		}
 	case INT4:
 		return []gemmKernels{
 			{quant: q, rows: 1, columns: 1, tiles: 2, depth: 1024, stages: 4, residualRing: ring{stages: 6}, minStages: 4, rowWarps: 1},
 			{quant: q, rows: 8, columns: 1, tiles: 2, depth: 1024, stages: 3, residualRing: ring{stages: 3}, minStages: 2, rowWarps: 1},
 			{quant: q, rows: 16, columns: 2, tiles: 2, depth: 512, stages: 4, residualRing: ring{stages: 4}, minStages: 2, rowWarps: 2},
-			{quant: q, rows: engine.QuantizedRows, columns: 4, tiles: 8, depth: 256, stages: 4, residualRing: ring{stages: 4}, minStages: 4, rowWarps: 8, warps: 16},
+			{quant: q, rows: engine.QuantizedRows, columns: 4, tiles: 8, depth: 256, stages: 4, residualRing: ring{stages: 4}, minStages: 4,
+				rowWarps: 8, warps: 16},
 		}
 	}
 	return nil

@@ -131,7 +131,8 @@ func (l *gemmKernels) splitKFor(out, in int, u epilogue, sms int) splitK {
 func (l *gemmKernels) scratch(s *shape, sms int) (sums, counters int) {
 	cuts := []splitK{
 		l.splitKFor(s.qkvWidth(), s.hidden, storeEpilogue, sms), l.splitKFor(s.hidden, s.attWidth(), residualEpilogue, sms),
-		l.splitKFor(s.inner, s.hidden, swigluEpilogue, sms), l.splitKFor(s.hidden, s.inner, residualEpilogue, sms), l.splitKFor(s.tokens, s.hidden, storeEpilogue, sms),
+		l.splitKFor(s.inner, s.hidden, swigluEpilogue, sms), l.splitKFor(s.hidden, s.inner, residualEpilogue, sms),
+		l.splitKFor(s.tokens, s.hidden, storeEpilogue, sms),
 	}
 	if s.experts > 0 {
 		cuts = append(cuts, l.splitKFor(s.experts, s.hidden, storeEpilogue, sms)) // The router is such a GEMM.
@@ -190,9 +191,12 @@ func (l *gemmKernels) sums() int {
 // 4.575 ms, before that 4.607 and 4.626 (docs/log/native-experiments.md).
 func skinnyGEMMs() []gemmKernels {
 	return []gemmKernels{
-		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, residualRing: ring{tiles: 2, depth: 256, stages: 7}, minStages: 8, half: halfTiles{tiles: 3, depth: 256, stages: 7}},
-		{rows: 8, columns: 1, tiles: 3, depth: 256, stages: 3, swigluRing: ring{tiles: 2, stages: 4}, residualRing: ring{tiles: 2, stages: 6}, minStages: 8, half: halfTiles{tiles: 3, depth: 256, stages: 5}},
-		{rows: engine.SkinnyRows, columns: 2, tiles: 3, depth: 256, stages: 3, swigluRing: ring{tiles: 2, stages: 8}, residualRing: ring{tiles: 2, stages: 4}, minStages: 8},
+		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, residualRing: ring{tiles: 2, depth: 256, stages: 7}, minStages: 8,
+			half: halfTiles{tiles: 3, depth: 256, stages: 7}},
+		{rows: 8, columns: 1, tiles: 3, depth: 256, stages: 3, swigluRing: ring{tiles: 2, stages: 4}, residualRing: ring{tiles: 2, stages: 6},
+			minStages: 8, half: halfTiles{tiles: 3, depth: 256, stages: 5}},
+		{rows: engine.SkinnyRows, columns: 2, tiles: 3, depth: 256, stages: 3, swigluRing: ring{tiles: 2, stages: 8},
+			residualRing: ring{tiles: 2, stages: 4}, minStages: 8},
 	}
 }
 

@@ -156,7 +156,8 @@ func (r *wgmmaRing) threads() int {
 // ringOf maps the rings to the kernels that use them. Some models lack some kernels.
 func (l *gemmKernels) ringOf() map[*wgmmaRing][]*cuda.Kernel {
 	w := &l.wgmma
-	return map[*wgmmaRing][]*cuda.Kernel{&w.norm: {l.normGEMM}, &w.head: {l.headGEMM}, &w.swiglu: {l.swigluGEMM}, &w.residual: {l.residualGEMM, l.allReduceGEMM, l.plainGEMM}}
+	return map[*wgmmaRing][]*cuda.Kernel{&w.norm: {l.normGEMM}, &w.head: {l.headGEMM}, &w.swiglu: {l.swigluGEMM},
+		&w.residual: {l.residualGEMM, l.allReduceGEMM, l.plainGEMM}}
 }
 
 // countClusters asks the GPU how many clusters of one block a multiprocessor can be resident at the

@@ -16,16 +16,20 @@ func TestWgmmaGEMMs(t *testing.T) {
 	llama := shape{ranks: 1, heads: 32, kvHeads: 8, headDim: 128, hidden: 4096, inner: 14336, tokens: 128256}
 	got := wgmmaGEMMs(&llama, 32, 132)[0].wgmma
 	want := wgmmaRings{ // those that were fastest on an H200
-		norm: wgmmaRing{units: 6, stages: 3, span: 2, cluster: 2, norms: true}, head: wgmmaRing{units: 14, stages: 3, span: 1, cluster: 1, norms: true},
-		swiglu: wgmmaRing{units: 14, stages: 6, span: 1, cluster: 1, exclusive: true}, residual: wgmmaRing{units: 4, stages: 4, span: 2, cluster: 2, exclusive: true},
+		norm:     wgmmaRing{units: 6, stages: 3, span: 2, cluster: 2, norms: true},
+		head:     wgmmaRing{units: 14, stages: 3, span: 1, cluster: 1, norms: true},
+		swiglu:   wgmmaRing{units: 14, stages: 6, span: 1, cluster: 1, exclusive: true},
+		residual: wgmmaRing{units: 4, stages: 4, span: 2, cluster: 2, exclusive: true},
 	}
 	if got != want {
 		t.Errorf("llama3.1-8b: %+v, want %+v", got, want)
 	}
 	half := shape{ranks: 2, heads: 16, kvHeads: 4, headDim: 128, hidden: 4096, inner: 7168, tokens: 64128}
 	want = wgmmaRings{
-		norm: wgmmaRing{units: 4, stages: 4, span: 2, cluster: 2, norms: true}, head: wgmmaRing{units: 12, stages: 3, span: 1, cluster: 1, norms: true},
-		swiglu: wgmmaRing{units: 8, stages: 5, span: 1, cluster: 1}, residual: wgmmaRing{units: 4, stages: 4, span: 2, cluster: 2, exclusive: true},
+		norm:     wgmmaRing{units: 4, stages: 4, span: 2, cluster: 2, norms: true},
+		head:     wgmmaRing{units: 12, stages: 3, span: 1, cluster: 1, norms: true},
+		swiglu:   wgmmaRing{units: 8, stages: 5, span: 1, cluster: 1},
+		residual: wgmmaRing{units: 4, stages: 4, span: 2, cluster: 2, exclusive: true},
 	}
 	if got := wgmmaGEMMs(&half, 32, 132)[0].wgmma; got != want {
 		t.Errorf("half of llama3.1-8b: %+v, want %+v", got, want)
@@ -49,7 +53,8 @@ func TestWgmmaGEMMs(t *testing.T) {
 				l := wgmmaGEMMs(&s, batch, sms)[0]
 				most := func(r *wgmmaRing) int { return r.launch(l.rows, sms).Shared - 1024 + r.staticShared(l.rows) }
 				for _, r := range []*wgmmaRing{&l.wgmma.norm, &l.wgmma.head, &l.wgmma.swiglu} {
-					if r.units < 2 || r.units%2 != 0 || r.stages < 2 || l.wgmma.residual.stages < 2 || most(r)+most(&l.wgmma.residual) > 228<<10 && (!r.exclusive || most(r) > 228<<10) {
+					if r.units < 2 || r.units%2 != 0 || r.stages < 2 || l.wgmma.residual.stages < 2 ||
+						most(r)+most(&l.wgmma.residual) > 228<<10 && (!r.exclusive || most(r) > 228<<10) {
 						t.Errorf("%d heads, batch %d on %d: %+v beside %+v", heads, batch, sms, r, l.wgmma.residual)
 					}
 				}
@@ -93,7 +98,8 @@ func wgmmaBench(t *testing.T, s *shape, shapes []gemmKernels) (*bench, []gemmKer
 func TestKernelWgmmaGEMM(t *testing.T) {
 	sizes := []struct{ batch, n, k int }{{17, 16, 64}, {32, 208, 704}, {33, 80, 192}, {64, 1008, 320}}
 	if !slow() {
-		sizes = append(sizes, []struct{ batch, n, k int }{{32, 4096, 1024}, {64, 6144, 512}, {64, 512, 14336}, {48, 14336, 256}, {20, 32064, 128}}...)
+		sizes = append(sizes, []struct{ batch, n, k int }{{32, 4096, 1024}, {64, 6144, 512}, {64, 512, 14336}, {48, 14336, 256}, {
+			20, 32064, 128}}...)
 	}
 	for _, fp16 := range []bool{false, true} {
 		t.Run(map[bool]string{false: "bf16", true: "fp16"}[fp16], func(t *testing.T) {
@@ -130,7 +136,8 @@ func TestKernelWgmmaGEMMRanks(t *testing.T) {
 	b, shapes := wgmmaBench(t, &sh, append(wgmmaGEMMs(&half, 17, 132), wgmmaGEMMs(&half, 64, 132)...))
 	for i := range shapes {
 		l := &shapes[i]
-		for turn, c := range []struct{ batch, n, k, sms int }{{17, 16, 64, 8}, {32, 208, 704, b.dev.SMs}, {33, 80, 192, 8}, {64, 1008, 320, 8}, {50, 512, 128, b.dev.SMs}} {
+		for turn, c := range []struct{ batch, n, k, sms int }{{17, 16, 64, 8}, {32, 208, 704, b.dev.SMs}, {33, 80, 192, 8}, {64, 1008, 320, 8},
+			{50, 512, 128, b.dev.SMs}} {
 			if underTool() {
 				c.sms = 8
 			}
@@ -163,7 +170,8 @@ func parseWGMMA(t *testing.T, w *wgmmaRings, text string) {
 		}
 		part, oneBlockPerSM := strings.CutSuffix(part, "!")
 		f := strings.Split(part, "/")
-		*r = wgmmaRing{units: number(t, f[0]), stages: number(t, f[1]), cluster: number(t, f[2]), span: number(t, f[3]), norms: r.norms, exclusive: oneBlockPerSM}
+		*r = wgmmaRing{units: number(t, f[0]), stages: number(t, f[1]), cluster: number(t, f[2]), span: number(t, f[3]), norms: r.norms,
+			exclusive: oneBlockPerSM}
 	}
 }
 

@@ -114,12 +114,14 @@ func (s *shape) scale() float32 {
 
 // moreDefines are the constants of kernels that only some families have.
 func (s *shape) moreDefines() (out []string) {
-	for name, on := range map[string]bool{"NORM_OFFSET": s.offset, "GELU": s.gelu, "OUTPUT_NORM": s.outputNorm, "SLIDING": s.sliding, "MOE": s.experts > 0} {
+	for name, on := range map[string]bool{"NORM_OFFSET": s.offset, "GELU": s.gelu, "OUTPUT_NORM": s.outputNorm, "SLIDING": s.sliding,
+		"MOE": s.experts > 0} {
 		if on {
 			out = append(out, name+"=1")
 		}
 	}
-	for name, v := range map[string]float64{"EMBED_SCALE": float64(s.embedFactor()), "ATT_SOFTCAP": s.attSoftcap, "LOGIT_SOFTCAP": s.logitSoftcap} {
+	for name, v := range map[string]float64{"EMBED_SCALE": float64(s.embedFactor()), "ATT_SOFTCAP": s.attSoftcap,
+		"LOGIT_SOFTCAP": s.logitSoftcap} {
 		if v != 0 {
 			out = append(out, fmt.Sprintf("%s=%.9ef", name, v))
 		}

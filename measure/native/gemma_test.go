@@ -78,7 +78,8 @@ func TestTried(t *testing.T) {
 		m, err := models.Read(name, []byte(config))
 		testkit.Must(t, err)
 		for tp, want := range map[int]bool{2: true, 4: true, 8: false} {
-			if got := Tried(&Options{Model: m, Config: []byte(config), TP: tp, Workload: operator.Workload{Batch: 1, PromptLen: 100, GenLen: 2}}); got != want {
+			if got := Tried(&Options{Model: m, Config: []byte(config), TP: tp, Workload: operator.Workload{
+				Batch: 1, PromptLen: 100, GenLen: 2}}); got != want {
 				t.Errorf("%s on %d GPUs: tried %v", name, tp, got)
 			}
 		}
@@ -107,7 +108,8 @@ func TestGemmaNumbers(t *testing.T) {
 		}},
 		{"gemma3_text", "", gemma{offset: true, gelu: true, embedScale: true, queryScale: 256, localRope: rope{Theta: 10000, Type: "default"}}},
 		{
-			"gemma3_text", `,"rope_parameters":{"full_attention":{"rope_type":"linear","factor":8,"rope_theta":5e5},"sliding_attention":{"rope_theta":500}}`,
+			"gemma3_text", `,"rope_parameters":{"full_attention":{"rope_type":"linear","factor":8,"rope_theta":5e5},` +
+				`"sliding_attention":{"rope_theta":500}}`,
 			gemma{offset: true, gelu: true, embedScale: true, queryScale: 256, localRope: rope{Theta: 500, Type: "default"}},
 		},
 	} {

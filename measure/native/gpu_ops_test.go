@@ -41,8 +41,10 @@ func TestGPUReplay(t *testing.T) {
 	gpu(t)
 	for name, config := range tiny() {
 		for _, opt := range []Options{
-			{Seed: 7, Workload: operator.Workload{Batch: 1, PromptLen: 130, GenLen: 20}}, {Seed: 7, Workload: operator.Workload{Batch: 33, PromptLen: 20, GenLen: 6}},
-			{Seed: 7, Workload: operator.Workload{Batch: 2, PromptLen: 9000, GenLen: 4}}, {Seed: 7, Workload: operator.Workload{Batch: 2, PromptLen: 30, GenLen: 8}, GEMM: CublasGEMM, Eager: true},
+			{Seed: 7, Workload: operator.Workload{Batch: 1, PromptLen: 130, GenLen: 20}},
+			{Seed: 7, Workload: operator.Workload{Batch: 33, PromptLen: 20, GenLen: 6}},
+			{Seed: 7, Workload: operator.Workload{Batch: 2, PromptLen: 9000, GenLen: 4}},
+			{Seed: 7, Workload: operator.Workload{Batch: 2, PromptLen: 30, GenLen: 8}, GEMM: CublasGEMM, Eager: true},
 		} {
 			e := open(t, config, opt)
 			testkit.Must(t, e.SetPrompts(randomPrompts(3, opt.Batch, opt.PromptLen, e.shape.vocab)))

@@ -15,7 +15,8 @@ import (
 func heads() []shape {
 	all := []shape{
 		{heads: 8, kvHeads: 2, headDim: 64}, {heads: 2, kvHeads: 2, headDim: 128, qkNorm: true}, {heads: 7, kvHeads: 1, headDim: 64, bias: true},
-		{heads: 8, kvHeads: 1, headDim: 256}, {heads: 16, kvHeads: 2, headDim: 128, qkNorm: true, bias: true}, {heads: 3, kvHeads: 1, headDim: 256, bias: true},
+		{heads: 8, kvHeads: 1, headDim: 256}, {heads: 16, kvHeads: 2, headDim: 128, qkNorm: true, bias: true},
+		{heads: 3, kvHeads: 1, headDim: 256, bias: true},
 		{heads: 4, kvHeads: 1, headDim: 128, qkNorm: true, fp16: true}, {heads: 2, kvHeads: 1, headDim: 256, fp16: true},
 	}
 	if underTool() {
@@ -123,7 +124,8 @@ func TestKernelAttentionDecode(t *testing.T) {
 			for _, c := range []struct {
 				splits int
 				past   []int
-			}{{1, []int{0, 1, 128}}, {3, []int{2, 15, 16, 17, 47}}, {2, []int{31, 63, 300}}, {16, []int{0, 1023}}, {8, []int{77, 2048}}, {32, []int{0, 511, 512}}, {10, []int{4096}}} {
+			}{{1, []int{0, 1, 128}}, {3, []int{2, 15, 16, 17, 47}}, {2, []int{31, 63, 300}}, {16, []int{0, 1023}}, {8, []int{77, 2048}},
+				{32, []int{0, 511, 512}}, {10, []int{4096}}} {
 				if !underTool() || slices.Max(c.past) < 1024 {
 					b.attentionDecode(p, c.splits, c.past)
 				}
@@ -233,12 +235,15 @@ func (b *bench) prompts(p *projections, batch, length int) {
 	b.t.Helper()
 	s, d, capacity, rows := p.s, p.s.headDim, length+3, batch*length
 	raw, row := b.normal(rows*s.qkvWidth(), 1)
-	qkv, k, v, out := put(b, raw), room[uint16](b, batch*s.kvHeads*capacity*d), room[uint16](b, batch*s.kvHeads*capacity*d), room[uint16](b, rows*s.attWidth())
-	p = &projections{s: s, qNorm: p.qNorm, kNorm: p.kNorm, frequencies: p.frequencies, dQNorm: p.dQNorm, dKNorm: p.dKNorm, dTab: p.dTab} // biases are in already
+	qkv, k, v, out := put(b, raw), room[uint16](b, batch*s.kvHeads*capacity*d), room[uint16](b, batch*s.kvHeads*capacity*d),
+		room[uint16](b, rows*s.attWidth())
+	// Biases are in already.
+	p = &projections{s: s, qNorm: p.qNorm, kNorm: p.kNorm, frequencies: p.frequencies, dQNorm: p.dQNorm, dKNorm: p.dKNorm, dTab: p.dTab}
 	b.run(b.p.rotary, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, qkv, p.dQNorm, p.dKNorm, p.dTab, k, v,
 		int32(s.kvHeads), int32(length), int32(capacity), float32(headEps))
 	b.noError(b.p.queueAttention(b.dev, b.s, s, &prompts{qkv: qkv, k: k, v: v, out: out, count: batch, length: length, capacity: capacity}))
-	queries, keys, values := b.toFloat(get[uint16](b, qkv, len(raw))), b.toFloat(get[uint16](b, k, batch*s.kvHeads*capacity*d)), b.toFloat(get[uint16](b, v, batch*s.kvHeads*capacity*d))
+	queries, keys, values := b.toFloat(get[uint16](b, qkv, len(raw))), b.toFloat(get[uint16](b, k, batch*s.kvHeads*capacity*d)),
+		b.toFloat(get[uint16](b, v, batch*s.kvHeads*capacity*d))
 	got := b.toFloat(get[uint16](b, out, rows*s.attWidth()))
 	group := s.heads / s.kvHeads
 	for i := range rows {

@@ -45,7 +45,8 @@ func TestKernelHopperPrompts(t *testing.T) {
 		cases = nil
 		for _, length := range []int{1, 77, 127, 128, 129, 1000, 4096, 8191} {
 			cases = append(cases, prompt{shape{heads: 7, kvHeads: 1, headDim: 64}, 1 + 2000/length%3, length})
-			cases = append(cases, prompt{shape{heads: 8 << (2000 / length % 3), kvHeads: 2 << (2000 / length % 3), headDim: 128}, 1 + 500/length%3, length})
+			cases = append(cases, prompt{shape{heads: 8 << (2000 / length % 3), kvHeads: 2 << (2000 / length % 3), headDim: 128}, 1 + 500/length%3,
+				length})
 		}
 	}
 	for _, c := range cases {
@@ -78,7 +79,8 @@ func (b *bench) hopperPrompts(s *shape, batch, length int) {
 	got := b.toFloat(get[uint16](b, out, rows*s.attWidth()))
 	for i := range got {
 		if got[i] != got[i] {
-			b.t.Fatalf("%d prompts of %d, %d heads of %d: value %d of row %d was not written", batch, length, s.heads, d, i%s.attWidth(), i/s.attWidth())
+			b.t.Fatalf("%d prompts of %d, %d heads of %d: value %d of row %d was not written", batch, length, s.heads, d, i%s.attWidth(),
+				i/s.attWidth())
 		}
 	}
 	for i := range rows {

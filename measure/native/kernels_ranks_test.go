@@ -18,7 +18,8 @@ func TestKernelSkinnyGEMMRanks(t *testing.T) {
 	both(t, s, func(b *bench) {
 		for i := range b.p.gemms {
 			l := &b.p.gemms[i]
-			for turn, c := range []struct{ batch, n, k int }{{l.rows, 16, 64}, {1, 80, 192}, {l.rows/2 + 1, 208, 704}, {l.rows, 48, 1088}, {1, 992, 1280}} {
+			for turn, c := range []struct{ batch, n, k int }{{l.rows, 16, 64}, {1, 80, 192}, {l.rows/2 + 1, 208, 704}, {l.rows, 48, 1088},
+				{1, 992, 1280}} {
 				for _, parts := range []int{1, 3} {
 					b.allReduce(l, c.batch, c.n, c.k, parts, uint32(turn), turn%2 == 0)
 				}

@@ -353,7 +353,8 @@ func (b *bench) elementwise() {
 	const width = 1088
 	in, ins := b.normal(rows*2*width, 3)
 	out := room[uint16](b, rows*width)
-	b.run(b.p.activation, cuda.Launch{Grid: cuda.Dim{X: (width/8 + 127) / 128, Y: rows}, Block: cuda.Dim{X: 128}}, put(b, in), out, int32(width))
+	b.run(b.p.activation, cuda.Launch{Grid: cuda.Dim{X: (width/8 + 127) / 128, Y: rows}, Block: cuda.Dim{X: 128}}, put(b, in), out,
+		int32(width))
 	want = make([]float64, rows*width)
 	for i := range want {
 		r, c := i/width, i%width
@@ -390,7 +391,8 @@ func TestKernelSampling(t *testing.T) {
 		}
 		best, arrived := put(b, make([]uint64, batch)), put(b, make([]uint32, batch))
 		next, nextHost, positions := room[int32](b, batch), room[int32](b, batch), put(b, []int32{5, 0, 7, 9})
-		b.run(b.p.sampling, cuda.Launch{Grid: cuda.Dim{X: 64, Y: batch}, Block: cuda.Dim{X: 256}}, put(b, logits), int32(vocab), best, arrived, next, positions, nextHost)
+		b.run(b.p.sampling, cuda.Launch{Grid: cuda.Dim{X: 64, Y: batch}, Block: cuda.Dim{X: 256}}, put(b, logits), int32(vocab), best, arrived,
+			next, positions, nextHost)
 		for _, at := range []cuda.Ptr{next, nextHost} {
 			if got := get[int32](b, at, batch); fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("vocabulary of %d: tokens %d, want %d", vocab, got, want)

@@ -86,7 +86,8 @@ func BenchmarkLoad(b *testing.B) {
 // bytes/number/readers.
 func BenchmarkGPULoad(b *testing.B) {
 	gpu(b)
-	opt := modelOf(b, strings.Replace(llama8BWidths, `"num_hidden_layers":4`, `"num_hidden_layers":6`, 1), Options{Workload: operator.Workload{Batch: 1, PromptLen: 4, GenLen: 2}})
+	opt := modelOf(b, strings.Replace(llama8BWidths, `"num_hidden_layers":4`, `"num_hidden_layers":6`, 1),
+		Options{Workload: operator.Workload{Batch: 1, PromptLen: 4, GenLen: 2}})
 	var size int64
 	opt.Weights, size = fileOf(b, opt, "BF16")
 	usual := fmt.Sprintf("%d/%d/%d", stagedBytes, stagedChunks, (&loader{ranks: 1}).readers())
@@ -96,8 +97,9 @@ func BenchmarkGPULoad(b *testing.B) {
 			b.Fatal(err)
 		}
 		for part, do := range map[string]func(*staging) error{
-			"load": func(g *staging) error { return g.run(readers) }, "read": func(g *staging) error { return g.readAll(readers) }, "copy": (*staging).sendAll,
-			"pin": func(*staging) error { return nil },
+			"load": func(g *staging) error { return g.run(readers) }, "read": func(g *staging) error { return g.readAll(readers) },
+			"copy": (*staging).sendAll,
+			"pin":  func(*staging) error { return nil },
 		} {
 			b.Run(s+"/"+part, func(b *testing.B) {
 				b.SetBytes(size)
@@ -237,7 +239,8 @@ func weightsOf(t *testing.T, team *Team, rank int) (out []byte) {
 func TestLoadTruncated(t *testing.T) {
 	config := shareable()["llama"]
 	for _, tp := range []int{1, 2} {
-		opt := modelOf(t, config, Options{TP: tp, Weights: checkpointOf(t, config, 7), Workload: operator.Workload{Batch: 1, PromptLen: 4, GenLen: 2}, staged: 5000})
+		opt := modelOf(t, config, Options{TP: tp, Weights: checkpointOf(t, config, 7), Workload: operator.Workload{
+			Batch: 1, PromptLen: 4, GenLen: 2}, staged: 5000})
 		_, err := openTeam(opt, func(int) (*cuda.Device, error) {
 			return cuda.NewStandIn().Device, os.Truncate(filepath.Join(opt.Weights, "model.safetensors"), 100_000)
 		}, (*Engine).compileNothing)

@@ -197,7 +197,8 @@ func (e *Engine) addExperts(s *sequence, layer, rows int) {
 			return e.promptExperts(w, rows).sort()
 		}
 		b := e.b
-		return e.p.moe.group.Queue(e.s, cuda.Launch{Block: cuda.Dim{X: 1024}}, b.chosen, int32(rows*e.shape.topK), int32(e.shape.experts), b.order, b.tiles)
+		return e.p.moe.group.Queue(e.s, cuda.Launch{Block: cuda.Dim{X: 1024}}, b.chosen, int32(rows*e.shape.topK), int32(e.shape.experts),
+			b.order, b.tiles)
 	}, "top_k")
 	switch {
 	case few:

@@ -105,7 +105,8 @@ func fewer(stages int) int {
 // fitsDecodeRings reports whether the MoE decode kernels take so many tokens at once.
 func (e *Engine) fitsDecodeRings(tokens int) bool {
 	r, m, memory := e.p.expertRingOf(tokens), &e.shape.moeShape, e.dev.SharedOptIn
-	return tokens <= maxDecodeTokens && r.gateShared(m, tokens) <= memory-staticSharedGateUp && r.downShared(m, tokens) <= memory-staticSharedDown
+	return tokens <= maxDecodeTokens && r.gateShared(m, tokens) <= memory-staticSharedGateUp &&
+		r.downShared(m, tokens) <= memory-staticSharedDown
 }
 
 // expertDefines are the rings as the kernels are compiled with them.
@@ -140,7 +141,8 @@ func (e *Engine) queueChoice(rows int, early bool) error {
 	sh, b := &e.shape, e.b
 	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}, Early: early}
 	normalized := map[bool]int32{true: 1}[sh.normalized]
-	return e.p.moe.choose.Queue(e.s, l, b.router, int32(sh.experts), int32(sh.topK), normalized, b.chosen, b.shares, b.order, b.tiles, b.routed)
+	return e.p.moe.choose.Queue(e.s, l, b.router, int32(sh.experts), int32(sh.topK), normalized, b.chosen, b.shares, b.order, b.tiles,
+		b.routed)
 }
 
 // queueExpertsGateUp queues experts_gate_up of rows tokens. Its prologue is the norm if squares is
@@ -156,7 +158,8 @@ func (e *Engine) queueExpertsGateUp(w *layerWeights, rows int, squares cuda.Ptr)
 func (e *Engine) queueExpertsDown(w *layerWeights, rows int, next cuda.Ptr) error {
 	sh, b, r := &e.shape, e.b, e.p.expertRingOf(rows)
 	return r.down.Queue(e.s, e.expertLaunch(r.downShared(&sh.moeShape, rows)), w.down, b.act, b.chosen, b.shares, b.order, b.tiles,
-		int32(sh.hidden), int32(sh.inner), int32(sh.topK), int32(rows), int32(r.groups(&sh.moeShape, rows)), e.blockOut(feedForward), b.h, b.squares, next)
+		int32(sh.hidden), int32(sh.inner), int32(sh.topK), int32(rows), int32(r.groups(&sh.moeShape, rows)), e.blockOut(feedForward), b.h,
+		b.squares, next)
 }
 
 // quantizedMoEKernels are the kernels of moe_quantized.cu; they are nil if experts have 16-bit
@@ -179,7 +182,8 @@ func (e *Engine) stepQuantizedExperts(s *sequence, i int, next cuda.Ptr) {
 	s.add(i, func() error { return e.queueTopK(n, true) }, "top_k")
 	s.add(i, func() error {
 		l, q := cuda.Launch{Grid: cuda.Dim{X: n * sh.topK, Y: (sh.inner + 7) / 8}, Block: cuda.Dim{X: 256}, Early: true}, e.w.quantized[w.gateUp]
-		return e.p.moe.quantized.gateUp.Queue(e.s, l, w.gateUp, q.scales, q.zeros, b.h, b.squares, b.chosen, experts, hidden, inner, top, sh.eps, b.act)
+		return e.p.moe.quantized.gateUp.Queue(e.s, l, w.gateUp, q.scales, q.zeros, b.h, b.squares, b.chosen, experts, hidden, inner, top, sh.eps,
+			b.act)
 	}, "experts_gate_up", "experts_activation")
 	s.add(i, func() error {
 		l, q := cuda.Launch{Grid: cuda.Dim{X: n, Y: sh.hidden / 16}, Block: cuda.Dim{X: 512}, Early: true}, e.w.quantized[w.down]

@@ -173,7 +173,8 @@ func (e *Engine) layerTable() []uint64 {
 // otherwise.
 func (e *Engine) stepMegakernel(s *sequence) {
 	includes := append([]string{"input_layernorm", "qkv_proj"}, e.attentionNames()...)
-	includes = append(includes, e.rotaryName(), "kv_write", "o_proj", "post_attention_layernorm", "router", "top_k", "experts_activation", "experts_down")
+	includes = append(includes, e.rotaryName(), "kv_write", "o_proj", "post_attention_layernorm", "router", "top_k", "experts_activation",
+		"experts_down")
 	e.addEmbedding(s)
 	for i := range e.w.layers {
 		s.add(i, func() error { return e.queueMegakernel(i, 1, false) }, "experts_gate_up", includes...)
@@ -196,6 +197,7 @@ func (e *Engine) queueMegakernel(i, n int, whole bool) error {
 	if whole {
 		embedding, head = w.embedding, w.head
 	}
-	return e.p.moe.megakernel.Queue(e.s, l, b.layerTable.Add(8*stepLayerWords*i), int32(n), int32(sh.vocab), int32(sh.widestGathered()), sh.eps, sh.scale(),
+	return e.p.moe.megakernel.Queue(e.s, l, b.layerTable.Add(8*stepLayerWords*i), int32(n), int32(sh.vocab), int32(sh.widestGathered()),
+		sh.eps, sh.scale(),
 		b.positions, b.x, b.h, b.squares, b.stepPackets, b.stepEpochs, embedding, w.layers[0].attNorm, head, b.logits, b.nextToken, e.next.Ptr())
 }

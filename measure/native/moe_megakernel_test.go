@@ -14,7 +14,8 @@ import (
 
 // groupedHeadsMoE has groups of eight heads of 128, as Qwen3-30B-A3B has, and widths that leave
 // parts of stages.
-const groupedHeadsMoE = `{"model_type":"qwen3_moe","hidden_size":576,"intermediate_size":512,"moe_intermediate_size":192,"num_hidden_layers":2,
+const groupedHeadsMoE = `{"model_type":"qwen3_moe","hidden_size":576,"intermediate_size":512,"moe_intermediate_size":192,` +
+	`"num_hidden_layers":2,
 	"num_attention_heads":16,"num_key_value_heads":2,"head_dim":128,"num_experts":40,"num_experts_per_tok":8,"norm_topk_prob":true,
 	"decoder_sparse_step":1,"mlp_only_layers":[],"vocab_size":320,"max_position_embeddings":4096,"hidden_act":"silu",
 	"rms_norm_eps":1e-6,"rope_theta":1000000.0,"tie_word_embeddings":false,"attention_bias":false,"use_sliding_window":false}`
@@ -39,9 +40,11 @@ func TestStepIsItsKernels(t *testing.T) {
 		fp16    bool
 		parts   int
 	}{
-		"wide": {groupedHeadsMoE, []int{14}, false, 0}, "qwen3_moe": {tinyQwen3MoE, []int{1, 15, 70}, false, 0}, "mixtral": {tinyMixtral, []int{14, 31}, false, 0},
+		"wide": {groupedHeadsMoE, []int{14}, false, 0}, "qwen3_moe": {tinyQwen3MoE, []int{1, 15, 70}, false, 0},
+		"mixtral":      {tinyMixtral, []int{14, 31}, false, 0},
 		"fp16_mixtral": {tinyMixtral, []int{15}, true, 0}, "sliding": {windowedMoE, []int{14, 40}, false, 0},
-		"parts": {groupedHeadsMoE, []int{30}, false, maxSplits}, "long": {longContext, []int{4093, 8190}, false, 0}, "long_parts": {longContext, []int{4093}, false, maxSplits},
+		"parts": {groupedHeadsMoE, []int{30}, false, maxSplits}, "long": {longContext, []int{4093, 8190}, false, 0},
+		"long_parts": {longContext, []int{4093}, false, maxSplits},
 	} {
 		for _, prompt := range c.prompts {
 			t.Run(fmt.Sprintf("%s/%d", name, prompt), func(t *testing.T) {
@@ -94,12 +97,14 @@ func TestGPUStepIsItsKernels(t *testing.T) {
 	for context := range strings.SplitSeq(contexts, ",") {
 		for _, parts := range []int{fewParts, maxSplits} {
 			t.Run(fmt.Sprintf("%s/%d", context, parts), func(t *testing.T) {
-				opt := Options{Seed: 1, Workload: operator.Workload{Batch: 1, PromptLen: number(t, context) - 32, GenLen: 33}, Spread: true, splits: parts}
+				opt := Options{Seed: 1, Workload: operator.Workload{Batch: 1, PromptLen: number(t, context) - 32, GenLen: 33}, Spread: true,
+					splits: parts}
 				one := stepScores(t, qwen30BA3B, opt)
 				opt.unfused, opt.splits = true, 0
 				unfused := stepScores(t, qwen30BA3B, opt)
 				opt.GEMM = CublasGEMM
-				moved, limit := firstDifference(t, "one kernel", one, unfused), firstDifference(t, "products of cuBLASLt", stepScores(t, qwen30BA3B, opt), unfused)
+				moved, limit := firstDifference(t, "one kernel", one, unfused),
+					firstDifference(t, "products of cuBLASLt", stepScores(t, qwen30BA3B, opt), unfused)
 				if !(moved < 2*limit) {
 					t.Errorf("scores differ by %.3g of them, those of cuBLASLt's products by %.3g", moved, limit)
 				}
@@ -116,7 +121,8 @@ func firstDifference(t *testing.T, what string, got, want [][]float32) (moved fl
 		worst, size := furthest(got[step], scores)
 		moved = max(moved, worst/size)
 		if chosen, best := argmax(got[step]), argmax(scores); chosen != best {
-			t.Logf("%s: step %d: another token, %.2g below the best of scores of %.3g, which differ by %.2g", what, step, scores[best]-scores[chosen], size, worst)
+			t.Logf("%s: step %d: another token, %.2g below the best of scores of %.3g, which differ by %.2g", what, step,
+				scores[best]-scores[chosen], size, worst)
 			return moved
 		}
 	}
@@ -159,10 +165,12 @@ func TestStepFits(t *testing.T) {
 		there   bool
 		longest int // stages
 	}{
-		{qwen, 227 << 10, 132, 1, true, 16}, {qwen, 163 << 10, 108, 1, true, 8}, {qwen, 99 << 10, 142, 1, false, 0}, {qwen, 227 << 10, 132, 2, false, 0},
+		{qwen, 227 << 10, 132, 1, true, 16}, {qwen, 163 << 10, 108, 1, true, 8}, {qwen, 99 << 10, 142, 1, false, 0},
+		{qwen, 227 << 10, 132, 2, false, 0},
 		{mixtral, 227 << 10, 132, 1, true, 8}, {qwen, 227 << 10, 3, 1, false, 0}, // fewer blocks than key heads
 	} {
-		e := &Engine{shape: c.shape, opt: Options{Workload: operator.Workload{Batch: c.batch}, sms: c.sms}, dev: &cuda.Device{}, p: &program{gemms: skinnyGEMMs()}, b: &buffers{}}
+		e := &Engine{shape: c.shape, opt: Options{Workload: operator.Workload{Batch: c.batch}, sms: c.sms}, dev: &cuda.Device{},
+			p: &program{gemms: skinnyGEMMs()}, b: &buffers{}}
 		e.dev.SharedOptIn, e.dev.SMs, e.dev.Major = c.memory, c.sms, 9
 		e.p.decode = decodeFor(9, &c.shape)
 		e.shape.megakernel = e.shape.megakernelGrid(&e.dev.Properties, c.sms, fewParts)
@@ -187,7 +195,8 @@ func TestStepFits(t *testing.T) {
 // allows.
 func TestShares(t *testing.T) {
 	for _, c := range []struct{ group, dim, blocks, want int }{
-		{8, 128, 16, 6}, {8, 128, 32, 5}, {8, 128, 33, 5}, {8, 128, 7, 8}, {8, 128, 1, 10}, {5, 64, 6, 6}, {5, 64, 4, -1}, {1, 64, 100, 2}, {7, 128, 14, 6},
+		{8, 128, 16, 6}, {8, 128, 32, 5}, {8, 128, 33, 5}, {8, 128, 7, 8}, {8, 128, 1, 10}, {5, 64, 6, 6}, {5, 64, 4, -1}, {1, 64, 100, 2},
+		{7, 128, 14, 6},
 	} {
 		s := shape{heads: 3 * c.group, kvHeads: 3, headDim: c.dim}
 		if got := s.shareOf(c.blocks); got != c.want {

@@ -43,11 +43,13 @@ func (p *promptExperts) up() error {
 	if err := p.k.gather.Queue(p.s, l, p.x, p.order, int32(p.sh.hidden), int32(p.sh.topK), p.sorted); err != nil {
 		return err
 	}
-	return p.queueGEMM(&groupedGEMM{kernel: p.k.hopperGateUp, w: p.gateUp, x: p.sorted, y: p.act, in: p.sh.hidden, out: p.sh.inner, matrices: 2 * p.sh.experts})
+	return p.queueGEMM(&groupedGEMM{kernel: p.k.hopperGateUp, w: p.gateUp, x: p.sorted, y: p.act, in: p.sh.hidden, out: p.sh.inner,
+		matrices: 2 * p.sh.experts})
 }
 
 func (p *promptExperts) down() error {
-	return p.queueGEMM(&groupedGEMM{kernel: p.k.hopperDown, w: p.downs, x: p.act, y: p.sorted, in: p.sh.inner, out: p.sh.hidden, matrices: p.sh.experts})
+	return p.queueGEMM(&groupedGEMM{kernel: p.k.hopperDown, w: p.downs, x: p.act, y: p.sorted, in: p.sh.inner, out: p.sh.hidden,
+		matrices: p.sh.experts})
 }
 
 // A groupedGEMM multiplies by matrices of `out` rows and `in` columns.

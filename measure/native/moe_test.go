@@ -76,7 +76,8 @@ type moeBench struct {
 // The test runs each kernel of an MoE layer with sizes that no tile divides, with experts that no
 // token chooses, and with one that all tokens choose.
 func TestKernelMoE(t *testing.T) {
-	for _, m := range []moeShape{{experts: 8, topK: 2, normalized: true}, {experts: 37, topK: 5}, {experts: 256, topK: 32, normalized: true}, {experts: 3, topK: 3}} {
+	for _, m := range []moeShape{{experts: 8, topK: 2, normalized: true}, {experts: 37, topK: 5}, {experts: 256, topK: 32, normalized: true},
+		{experts: 3, topK: 3}} {
 		t.Run(fmt.Sprintf("%d of %d", m.topK, m.experts), func(t *testing.T) {
 			t.Parallel()
 			if m.experts != 37 {
@@ -184,7 +185,8 @@ func (b *moeBench) choose(rows int) {
 	b.scores = put(b.bench, scores)
 	b.dChosen, b.dShare = room[int32](b.bench, rows*s.topK), room[float32](b.bench, rows*s.topK)
 	flag := map[bool]int32{true: 1}[s.normalized]
-	b.run(b.p.moe.topK, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 32}}, b.scores, int32(n), int32(s.topK), flag, b.dChosen, b.dShare)
+	b.run(b.p.moe.topK, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 32}}, b.scores, int32(n), int32(s.topK), flag, b.dChosen,
+		b.dShare)
 	b.chosen, b.shares = get[int32](b.bench, b.dChosen, rows*s.topK), get[float32](b.bench, b.dShare, rows*s.topK)
 	for r := range rows {
 		chosen, shares, _ := choose(values[r*n:(r+1)*n], s.topK, s.normalized)
@@ -254,7 +256,8 @@ func (b *moeBench) step(rows int, normed bool) {
 
 // engine returns an engine that can queue the experts and no more.
 func (b *moeBench) engine(rows int) *Engine {
-	e := &Engine{opt: Options{Workload: operator.Workload{Batch: rows}, sms: b.dev.SMs}, shape: *b.s, dev: b.dev, s: b.bench.s, p: b.p, b: &buffers{}}
+	e := &Engine{opt: Options{Workload: operator.Workload{Batch: rows}, sms: b.dev.SMs}, shape: *b.s, dev: b.dev, s: b.bench.s, p: b.p,
+		b: &buffers{}}
 	e.shape.eps = 1e-5
 	return e
 }
@@ -281,7 +284,8 @@ func (b *moeBench) checkActs(act cuda.Ptr, rows int, normed func(row int) []floa
 	s := b.s
 	acts := b.toFloat(get[uint16](b.bench, act, rows*s.topK*s.inner))
 	for pair, e := range b.chosen {
-		near(b.t, fmt.Sprintf("pair %d of %d, expert %d", pair, rows*s.topK, e), acts[pair*s.inner:(pair+1)*s.inner], b.pair(int(e), normed(pair/s.topK)), b.rounding())
+		near(b.t, fmt.Sprintf("pair %d of %d, expert %d", pair, rows*s.topK, e), acts[pair*s.inner:(pair+1)*s.inner],
+			b.pair(int(e), normed(pair/s.topK)), b.rounding())
 	}
 	return acts
 }
@@ -329,7 +333,8 @@ func (b *moeBench) prompt(rows int) {
 	acts := b.toFloat(get[uint16](b.bench, act, pairs*s.inner))
 	for pair, e := range b.chosen {
 		row := pair / s.topK
-		near(b.t, fmt.Sprintf("pair %d of %d, expert %d", pair, pairs, e), acts[pair*s.inner:(pair+1)*s.inner], b.pair(int(e), xs[row*s.hidden:(row+1)*s.hidden]), b.rounding())
+		near(b.t, fmt.Sprintf("pair %d of %d, expert %d", pair, pairs, e), acts[pair*s.inner:(pair+1)*s.inner],
+			b.pair(int(e), xs[row*s.hidden:(row+1)*s.hidden]), b.rounding())
 	}
 	b.run(b.p.moe.promptsDown, cuda.Launch{Grid: cuda.Dim{X: s.hidden / 64, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared},
 		b.wDown, act, order, list, hidden, inner, top, outputs)
@@ -370,7 +375,8 @@ func (b *moeBench) hopper(rows int) {
 	s, pairs := b.s, rows*b.s.topK
 	x, xs := b.normal(rows*s.hidden, 1)
 	most := s.maxTiles(pairs, pairsOfItem)
-	p := &promptExperts{dev: b.dev, s: b.bench.s, k: &b.p.moe, sh: s, rows: rows, chosen: b.dChosen, x: put(b.bench, x), gateUp: b.wGateUp, downs: b.wDown,
+	p := &promptExperts{dev: b.dev, s: b.bench.s, k: &b.p.moe, sh: s, rows: rows, chosen: b.dChosen, x: put(b.bench, x), gateUp: b.wGateUp,
+		downs: b.wDown,
 		order: room[int32](b.bench, pairs), tiles: room[int32](b.bench, 1+3*most),
 		sorted: room[uint16](b.bench, pairs*s.hidden), act: room[uint16](b.bench, pairs*s.inner)}
 	b.noError(p.sort())
@@ -392,7 +398,8 @@ func (b *moeBench) hopper(rows int) {
 	for at, pair := range order {
 		row := int(pair) / s.topK
 		copy(acts[int(pair)*s.inner:], sorted[at*s.inner:(at+1)*s.inner])
-		near(b.t, fmt.Sprintf("pair %d of %d", pair, pairs), acts[int(pair)*s.inner:int(pair+1)*s.inner], b.pair(int(b.chosen[pair]), xs[row*s.hidden:(row+1)*s.hidden]), b.rounding())
+		near(b.t, fmt.Sprintf("pair %d of %d", pair, pairs), acts[int(pair)*s.inner:int(pair+1)*s.inner],
+			b.pair(int(b.chosen[pair]), xs[row*s.hidden:(row+1)*s.hidden]), b.rounding())
 	}
 	b.noError(p.down())
 	b.sum(rows, p.sorted, acts)
@@ -403,7 +410,8 @@ func (b *moeBench) sum(rows int, outputs cuda.Ptr, acts []float64) {
 	s := b.s
 	stream, old := b.floats(rows*s.hidden, 1)
 	y := put(b.bench, stream)
-	b.run(b.p.moe.sumParts, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, outputs, b.dShare, y, int32(s.hidden), int32(s.topK))
+	b.run(b.p.moe.sumParts, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, outputs, b.dShare, y, int32(s.hidden),
+		int32(s.topK))
 	got := get[float32](b.bench, y, rows*s.hidden)
 	for r := range rows {
 		want := b.output(r, acts)

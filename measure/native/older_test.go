@@ -44,7 +44,8 @@ func TestOlderAgainstReference(t *testing.T) {
 				if c.name == "gemma" && capability == "7.5" {
 					return // heads of 256 do not fit
 				}
-				opt := Options{FP16: true, Quantization: c.quant, Seed: 9, Workload: operator.Workload{Batch: c.batch, PromptLen: 66, GenLen: 3}, like: like}
+				opt := Options{FP16: true, Quantization: c.quant, Seed: 9, Workload: operator.Workload{Batch: c.batch, PromptLen: 66, GenLen: 3},
+					like: like}
 				if c.batch > 8 {
 					opt.PromptLen = 5
 				}
@@ -79,7 +80,8 @@ func TestTooOld(t *testing.T) {
 			for _, batch := range []int{1, 8, 16, 32} {
 				s := cuda.NewStandIn()
 				s.Device.Major, s.Device.Minor, s.Device.SharedOptIn = 7, 5, kib<<10
-				opt := modelOf(t, tinyMistral, Options{FP16: true, Quantization: q, Workload: operator.Workload{Batch: batch, PromptLen: 30, GenLen: 2}})
+				opt := modelOf(t, tinyMistral, Options{FP16: true, Quantization: q, Workload: operator.Workload{
+					Batch: batch, PromptLen: 30, GenLen: 2}})
 				e := ready(t, opt, func(o Options) (*Engine, error) { return OnStandIn(o, s) })
 				if err := e.queueStep(); err != nil {
 					t.Errorf("batch %d, weights %q in %d KiB: %v", batch, q, kib, err)

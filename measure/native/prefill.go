@@ -99,7 +99,8 @@ func (e *Engine) queueRotary(layer, seq, rows int) error {
 	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
 	k, v, capacity := e.promptCache(layer, seq)
 	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}
-	return e.p.rotary.Queue(e.s, l, b.qkv, w.qNorm, w.kNorm, e.frequencies(layer), k, v, int32(sh.kvHeads), int32(e.opt.PromptLen), int32(capacity), sh.eps)
+	return e.p.rotary.Queue(e.s, l, b.qkv, w.qNorm, w.kNorm, e.frequencies(layer), k, v, int32(sh.kvHeads), int32(e.opt.PromptLen),
+		int32(capacity), sh.eps)
 }
 
 func (e *Engine) queuePrefillAttention(layer, seq, n int) error {

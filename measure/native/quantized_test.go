@@ -171,7 +171,8 @@ func TestKernelQuantize(t *testing.T) {
 				for _, c := range [][2]int{{16, 128}, {48, 384}, {80, 1152}} {
 					n, k := c[0], c[1]
 					m, out := b.matrix(q, n, k), room[uint16](b, n*k+8)
-					b.run(b.p.quantized.dequantize, cuda.Launch{Grid: cuda.Dim{X: 3}, Block: cuda.Dim{X: 256}}, m.w, m.scales, m.zeros, out, int32(n), int32(k))
+					b.run(b.p.quantized.dequantize, cuda.Launch{Grid: cuda.Dim{X: 3}, Block: cuda.Dim{X: 256}}, m.w, m.scales, m.zeros, out, int32(n),
+						int32(k))
 					got := get[uint16](b, out, n*k+8)
 					for i, v := range m.values {
 						if want := b.f.Round(float32(v)); got[i]&0x7fff|want&0x7fff != 0 && got[i] != want {
@@ -258,7 +259,8 @@ func (b *bench) quantizedProduct(l *gemmKernels, kernel *cuda.Kernel, u epilogue
 	if few { // each block has several tiles
 		sms = 3
 	}
-	args = append(append([]any{m.w}, args...), int32(parts), room[uint8](b, c.tiles*parts*l.sums()), put(b, make([]uint32, c.tiles)), m.scales, m.zeros)
+	args = append(append([]any{m.w}, args...), int32(parts), room[uint8](b, c.tiles*parts*l.sums()), put(b, make([]uint32, c.tiles)), m.scales,
+		m.zeros)
 	b.run(kernel, l.launch(c, sms, r), args...)
 }
 
@@ -321,7 +323,8 @@ func (b *bench) quantizedSwiglu(l *gemmKernels, batch, n, k, parts int) {
 			want[s*n+o] = silu(dot(m.values, xs, o, s, k)*scale[s]) * dot(m.values, xs, n+o, s, k) * scale[s]
 		}
 	}
-	near(b.t, fmt.Sprintf("%s of %dx%dx%d in %d", l.swigluGEMM.Name, batch, n, k, parts), b.toFloat(get[uint16](b, h, batch*n)), want, b.rounding())
+	near(b.t, fmt.Sprintf("%s of %dx%dx%d in %d", l.swigluGEMM.Name, batch, n, k, parts), b.toFloat(get[uint16](b, h, batch*n)), want,
+		b.rounding())
 }
 
 // fit returns the small dense models whose sizes are multiples of 128.
@@ -329,7 +332,8 @@ func fit() map[string]string {
 	return map[string]string{
 		"mistral": tinyMistral, "qwen3": tinyQwen3, "window": tinyWindow, "qwen3_moe": strings.Replace(tinyQwen3MoE, ":192", ":384", 1),
 		"gemma2": strings.Replace(tinyGemma2, `"intermediate_size":704`, `"intermediate_size":768`, 1),
-		"qwen2":  strings.NewReplacer(`"hidden_size":448`, `"hidden_size":512,"head_dim":64`, "1216", "1280", `heads":7`, `heads":8`, `heads":1`, `heads":2`).Replace(tinyQwen2),
+		"qwen2": strings.NewReplacer(`"hidden_size":448`, `"hidden_size":512,"head_dim":64`, "1216", "1280", `heads":7`, `heads":8`, `heads":1`,
+			`heads":2`).Replace(tinyQwen2),
 	}
 }
 
@@ -371,7 +375,8 @@ func TestFormatsAgainstReference(t *testing.T) {
 					}
 					// A Gemma 3 of 20 tokens has an error of 8.8e-3 in bf16 and 1.004e-2 in fp8
 					// with seed 7, and of 6.0e-3 and 7.2e-3 with seed 9.
-					opt := Options{FP16: f.fp16, Quantization: f.quant, Seed: 9, Workload: operator.Workload{Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen}, GEMM: c.gemm}
+					opt := Options{FP16: f.fp16, Quantization: f.quant, Seed: 9,
+						Workload: operator.Workload{Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen}, GEMM: c.gemm}
 					compare(t, open(t, config, opt), referenceOf(t, config, opt), c.gen)
 				})
 			}
@@ -391,14 +396,16 @@ func TestFormatsSizesAreTheEstimates(t *testing.T) {
 		testkit.Must(t, err)
 		for _, q := range []Quantization{Unquantized, FP8, INT4} {
 			for _, fp16 := range []bool{false, true} {
-				opt := Options{Model: m, Config: config, Workload: operator.Workload{Batch: 3, PromptLen: 1000, GenLen: 25}, FP16: fp16, Quantization: q}
+				opt := Options{Model: m, Config: config, Workload: operator.Workload{Batch: 3, PromptLen: 1000, GenLen: 25}, FP16: fp16,
+					Quantization: q}
 				e, err := newEngine(opt, 0)
 				testkit.Must(t, err)
 				want := theory(t, &opt)
 				if got := e.w.stored; got != int64(want.Weights) {
 					t.Errorf("%s, %+v: %d bytes of weights, in theory %.0f", name, formats(&opt), got, float64(want.Weights))
 				}
-				if got, want := float64(measureBuffers(&e.shape, &e.opt, 132).kv)*1025/1024, float64(want.KV); got/want < 0.999 || got/want > 1.001 { // the last token's is not kept
+				// The last token's is not kept.
+				if got, want := float64(measureBuffers(&e.shape, &e.opt, 132).kv)*1025/1024, float64(want.KV); got/want < 0.999 || got/want > 1.001 {
 					t.Errorf("%s, %+v: %.0f bytes of cache, in theory %.0f", name, formats(&opt), got, want)
 				}
 			}
@@ -413,10 +420,12 @@ func TestFormatsRefused(t *testing.T) {
 		opt    Options
 		want   string
 	}{
-		{tinyLlama, Options{Quantization: INT4}, "groups of 128 need a hidden size, feed-forward and attention that are multiples of it, not 256, 704 and 512"},
+		{tinyLlama, Options{Quantization: INT4},
+			"groups of 128 need a hidden size, feed-forward and attention that are multiples of it, not 256, 704 and 512"},
 		{tinyLlama, Options{Quantization: 3}, "weights of 3 bits; this engine has 16, fp8 and int4"},
 		{tinyMixtral, Options{Quantization: INT4}, "multiples of it, not 320, 448 and 320"},
-		{tinyLlama, Options{Quantization: FP8, TP: 2}, "a hidden size of 256, feed-forward of 352 and attention of 256 on each of 2 GPUs are no multiples"},
+		{tinyLlama, Options{Quantization: FP8, TP: 2},
+			"a hidden size of 256, feed-forward of 352 and attention of 256 on each of 2 GPUs are no multiples"},
 		{shareable()["copies"], Options{Quantization: INT4, TP: 2}, "multiples of it, not 320, 384 and 256 on each of 2 GPUs"},
 		{tinyMistral, Options{Quantization: INT4, TP: 4, FP16: true}, ""},
 	} {
@@ -554,12 +563,13 @@ func TestFormatsCheckpointsRefused(t *testing.T) {
 		change func(*store)
 		want   string
 	}{
-		"not asked":   {Unquantized, func(*store) {}, "read with the quantization fp8"},
-		"int4":        {INT4, func(*store) {}, "read with the quantization fp8"},
-		"no scale":    {FP8, func(s *store) { s.rename(q+".weight_scale", q+".other") }, `there is no "` + q + `.weight_scale"`},
-		"blocks":      {FP8, func(s *store) { s.rename(q+".weight_scale", q+".weight_scale_inv") }, "scales of blocks"},
-		"packed":      {FP8, func(s *store) { s.rename(q+".weight", q+".weight_packed") }, "is packed as GPTQ"},
-		"shape":       {FP8, func(s *store) { s.header[q+".weight_scale"].(map[string]any)["shape"] = []int{1, 512} }, "neither a scale of each of the 512 rows"},
+		"not asked": {Unquantized, func(*store) {}, "read with the quantization fp8"},
+		"int4":      {INT4, func(*store) {}, "read with the quantization fp8"},
+		"no scale":  {FP8, func(s *store) { s.rename(q+".weight_scale", q+".other") }, `there is no "` + q + `.weight_scale"`},
+		"blocks":    {FP8, func(s *store) { s.rename(q+".weight_scale", q+".weight_scale_inv") }, "scales of blocks"},
+		"packed":    {FP8, func(s *store) { s.rename(q+".weight", q+".weight_packed") }, "is packed as GPTQ"},
+		"shape": {FP8, func(s *store) { s.header[q+".weight_scale"].(map[string]any)["shape"] = []int{1, 512} },
+			"neither a scale of each of the 512 rows"},
 		"no number":   {FP8, func(s *store) { s.overwrite(q+".weight_scale", []byte{0, 0, 0xc0, 0x7f}) }, "scale 0 is NaN"},
 		"zero":        {FP8, func(s *store) { s.overwrite(q+".weight_scale", []byte{0, 0, 0, 0}) }, "scale 0 is 0"},
 		"bad weights": {FP8, func(s *store) { s.overwrite(q+".weight", []byte{1, 0xff}) }, "element 1 is no number"},
@@ -567,7 +577,8 @@ func TestFormatsCheckpointsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := whole.clone()
 			c.change(s)
-			opt := modelOf(t, tinyMistral, Options{Weights: s.write(t), Workload: operator.Workload{Batch: 1, PromptLen: 4, GenLen: 2}, Quantization: c.quant})
+			opt := modelOf(t, tinyMistral, Options{Weights: s.write(t), Workload: operator.Workload{Batch: 1, PromptLen: 4, GenLen: 2},
+				Quantization: c.quant})
 			if name == "bad weights" { // which are read when they are loaded
 				opt.Libraries, opt.Cache.Folder = emulate.Device(t), os.TempDir()+"/llmprof-test-kernels"
 			}

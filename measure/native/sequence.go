@@ -15,8 +15,9 @@ type call struct {
 	layer int // once for what is not in a layer
 	queue func() error
 
-	together func(n int) error // It queues this call and the next n-1, which belong to the next layers, at once; nil if calls are queued one by one.
-	whole    func() error      // The first of so many calls queues all of them at once; nil if that is not possible.
+	// It queues this call and the next n-1, which belong to the next layers, at once; nil if calls are queued one by one.
+	together func(n int) error
+	whole    func() error // The first of so many calls queues all of them at once; nil if that is not possible.
 	calls    int
 }
 

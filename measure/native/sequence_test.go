@@ -74,9 +74,13 @@ func TestOperatorsAreTheEstimates(t *testing.T) {
 	}
 	for name, config := range configs {
 		for _, opt := range []Options{
-			{Workload: operator.Workload{Batch: 1, PromptLen: 30, GenLen: 8}}, {Workload: operator.Workload{Batch: 33, PromptLen: 1000, GenLen: 8}}, {Workload: operator.Workload{Batch: 2, PromptLen: 8, GenLen: 2}, GEMM: CublasGEMM},
-			{Workload: operator.Workload{Batch: 1, PromptLen: 30, GenLen: 8}, TP: 2}, {Workload: operator.Workload{Batch: 33, PromptLen: 1000, GenLen: 8}, TP: 2},
-			{Workload: operator.Workload{Batch: 1, PromptLen: 30, GenLen: 8}, FP16: true}, {Workload: operator.Workload{Batch: 8, PromptLen: 30, GenLen: 8}, Quantization: FP8}, {Workload: operator.Workload{Batch: 33, PromptLen: 30, GenLen: 8}, Quantization: FP8},
+			{Workload: operator.Workload{Batch: 1, PromptLen: 30, GenLen: 8}}, {Workload: operator.Workload{Batch: 33, PromptLen: 1000, GenLen: 8}},
+			{Workload: operator.Workload{Batch: 2, PromptLen: 8, GenLen: 2}, GEMM: CublasGEMM},
+			{Workload: operator.Workload{Batch: 1, PromptLen: 30, GenLen: 8}, TP: 2},
+			{Workload: operator.Workload{Batch: 33, PromptLen: 1000, GenLen: 8}, TP: 2},
+			{Workload: operator.Workload{Batch: 1, PromptLen: 30, GenLen: 8}, FP16: true},
+			{Workload: operator.Workload{Batch: 8, PromptLen: 30, GenLen: 8}, Quantization: FP8},
+			{Workload: operator.Workload{Batch: 33, PromptLen: 30, GenLen: 8}, Quantization: FP8},
 		} {
 			if opt.TP > 1 && !divides(t, config, opt.TP) {
 				continue
@@ -121,8 +125,12 @@ func TestProfileIsTheEngine(t *testing.T) {
 	}
 	for name, config := range configs {
 		for _, opt := range []Options{
-			{Workload: operator.Workload{Batch: 1}}, {Workload: operator.Workload{Batch: 16}}, {Workload: operator.Workload{Batch: 17}}, {Workload: operator.Workload{Batch: 64}}, {Workload: operator.Workload{Batch: 65}}, {Workload: operator.Workload{Batch: 16}, TP: 2}, {Workload: operator.Workload{Batch: 17}, TP: 2}, {Workload: operator.Workload{Batch: 64}, TP: 4}, {Workload: operator.Workload{Batch: 65}, TP: 2},
-			{Workload: operator.Workload{Batch: 16}, Quantization: FP8}, {Workload: operator.Workload{Batch: 17}, Quantization: FP8}, {Workload: operator.Workload{Batch: 32}, Quantization: FP8}, {Workload: operator.Workload{Batch: 33}, Quantization: FP8},
+			{Workload: operator.Workload{Batch: 1}}, {Workload: operator.Workload{Batch: 16}}, {Workload: operator.Workload{Batch: 17}},
+			{Workload: operator.Workload{Batch: 64}}, {Workload: operator.Workload{Batch: 65}}, {Workload: operator.Workload{Batch: 16}, TP: 2},
+			{Workload: operator.Workload{Batch: 17}, TP: 2}, {Workload: operator.Workload{Batch: 64}, TP: 4},
+			{Workload: operator.Workload{Batch: 65}, TP: 2},
+			{Workload: operator.Workload{Batch: 16}, Quantization: FP8}, {Workload: operator.Workload{Batch: 17}, Quantization: FP8},
+			{Workload: operator.Workload{Batch: 32}, Quantization: FP8}, {Workload: operator.Workload{Batch: 33}, Quantization: FP8},
 		} {
 			opt.PromptLen, opt.GenLen = 30, 8
 			if opt.TP > 1 && !divides(t, config, opt.TP) {
@@ -161,7 +169,8 @@ func (e *Engine) fusedOperators(s sequence) map[string]string {
 		for _, n := range o.includes {
 			switch {
 			case slices.Contains(o.includes, "all_reduce"): // a block's product with its sum over the ranks; one name for both blocks' products
-			case n == "embedding_all_reduce" || n == "logits_all_gather" || slices.Contains(e.attentionNames(), n) && slices.Contains(e.attentionNames(), o.name):
+			case n == "embedding_all_reduce" || n == "logits_all_gather" ||
+				slices.Contains(e.attentionNames(), n) && slices.Contains(e.attentionNames(), o.name):
 			default:
 				got[n] = o.name
 			}
@@ -266,7 +275,8 @@ func TestLaunchOrder(t *testing.T) {
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode with fp8 weights (-want +got):\n%s", diff)
 	}
-	layer = []string{"rms_norm", "dequantize", "gemm", "rotary", "attention_prefill_hopper", "dequantize", "gemm", "rms_norm", "dequantize", "gemm", "activation", "dequantize", "gemm"}
+	layer = []string{"rms_norm", "dequantize", "gemm", "rotary", "attention_prefill_hopper", "dequantize", "gemm", "rms_norm", "dequantize",
+		"gemm", "activation", "dequantize", "gemm"}
 	want = join([]string{"embedding"}, repeat(2, layer...), []string{"rms_norm"}, tail)
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queuePrefill))); diff != "" {
 		t.Errorf("prefill with fp8 weights (-want +got):\n%s", diff)
@@ -300,7 +310,11 @@ func TestStepsStartLate(t *testing.T) {
 	configs := maps.Clone(tiny())
 	configs["windowed"], configs["partly windowed"] = windowed, partlyWindowedQwen2
 	for name, config := range configs {
-		for _, opt := range []Options{{Workload: operator.Workload{Batch: 1, PromptLen: 30, GenLen: 8}}, {Workload: operator.Workload{Batch: 16, PromptLen: 30, GenLen: 8}}, {Workload: operator.Workload{Batch: 1, PromptLen: 30, GenLen: 8}, TP: 2}, {Workload: operator.Workload{Batch: 33, PromptLen: 30, GenLen: 8}}, {Workload: operator.Workload{Batch: 33, PromptLen: 30, GenLen: 8}, TP: 2}} {
+		for _, opt := range []Options{{Workload: operator.Workload{Batch: 1, PromptLen: 30, GenLen: 8}},
+			{Workload: operator.Workload{Batch: 16, PromptLen: 30, GenLen: 8}},
+			{Workload: operator.Workload{Batch: 1, PromptLen: 30, GenLen: 8}, TP: 2},
+			{Workload: operator.Workload{Batch: 33, PromptLen: 30, GenLen: 8}},
+			{Workload: operator.Workload{Batch: 33, PromptLen: 30, GenLen: 8}, TP: 2}} {
 			if opt.TP > 1 && !divides(t, config, opt.TP) {
 				continue
 			}
@@ -319,8 +333,11 @@ func TestStepsStartLate(t *testing.T) {
 func TestReplaysMakeUpTheStep(t *testing.T) {
 	for name, config := range tiny() {
 		for _, opt := range []Options{
-			{Workload: operator.Workload{Batch: 1, PromptLen: 30, GenLen: 9}}, {Workload: operator.Workload{Batch: 40, PromptLen: 900, GenLen: 4}, Eager: true}, {Workload: operator.Workload{Batch: 2, PromptLen: 8, GenLen: 2}, GEMM: CublasGEMM},
-			{Workload: operator.Workload{Batch: 5, PromptLen: 30, GenLen: 9}, Quantization: FP8}, {Workload: operator.Workload{Batch: 40, PromptLen: 8, GenLen: 4}, Quantization: FP8},
+			{Workload: operator.Workload{Batch: 1, PromptLen: 30, GenLen: 9}},
+			{Workload: operator.Workload{Batch: 40, PromptLen: 900, GenLen: 4}, Eager: true},
+			{Workload: operator.Workload{Batch: 2, PromptLen: 8, GenLen: 2}, GEMM: CublasGEMM},
+			{Workload: operator.Workload{Batch: 5, PromptLen: 30, GenLen: 9}, Quantization: FP8},
+			{Workload: operator.Workload{Batch: 40, PromptLen: 8, GenLen: 4}, Quantization: FP8},
 		} {
 			e, s := standIn(t, config, opt)
 			first, err := e.Prefill()
@@ -330,7 +347,8 @@ func TestReplaysMakeUpTheStep(t *testing.T) {
 			if want := opt.PromptLen + (opt.GenLen-2)/2; step.Context != want {
 				t.Errorf("the step is at context %d, want %d", step.Context, want)
 			}
-			whole, parts := queued(t, s, e.decode.queue), queued(t, s, func() error { return errors.Join(e.decode[:1].queue(), e.decode[1:].queue()) })
+			whole, parts := queued(t, s, e.decode.queue), queued(t, s,
+				func() error { return errors.Join(e.decode[:1].queue(), e.decode[1:].queue()) })
 			if one := []string{"mixture_step"}; e.decode.one() && !slices.Equal(kernelsOf(whole), one) {
 				t.Errorf("%s: a step in one kernel queues %v", name, kernelsOf(whole))
 			} else if !e.decode.one() && len(whole) != len(parts) {

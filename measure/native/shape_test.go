@@ -20,13 +20,15 @@ import (
 func TestSplits(t *testing.T) {
 	s := &shape{heads: 32, kvHeads: 8, headDim: 128}
 	for _, c := range []struct{ batch, capacity, want int }{
-		{1, 1056, 8}, {1, 4096, 16}, {1, 16448, 32}, {2, 16448, 16}, {8, 1056, 4}, {16, 1056, 2}, {32, 1056, 1}, {64, 1056, 1}, {1000, 100000, 1}, {1, 1, 1},
+		{1, 1056, 8}, {1, 4096, 16}, {1, 16448, 32}, {2, 16448, 16}, {8, 1056, 4}, {16, 1056, 2}, {32, 1056, 1}, {64, 1056, 1}, {1000, 100000, 1},
+		{1, 1, 1},
 	} {
 		if got := splits(s, c.batch, c.capacity, 132); got != c.want {
 			t.Errorf("batch %d, %d tokens: %d parts, want %d", c.batch, c.capacity, got, c.want)
 		}
 	}
-	for _, c := range []struct{ batch, capacity, want int }{{17, 1056, 2}, {32, 1056, 2}, {33, 1056, 2}, {34, 1056, 1}, {32, 255, 1}, {64, 1056, 1}} {
+	for _, c := range []struct{ batch, capacity, want int }{{17, 1056, 2}, {32, 1056, 2}, {33, 1056, 2}, {34, 1056, 1}, {32, 255, 1},
+		{64, 1056, 1}} {
 		if got := splitsBesideWgmma(s, c.batch, c.capacity, 132); got != c.want {
 			t.Errorf("beside wgmma GEMMs, batch %d, %d tokens: %d parts, want %d", c.batch, c.capacity, got, c.want)
 		}
@@ -75,9 +77,12 @@ func TestCuts(t *testing.T) {
 		epilogue       epilogue
 		want           splitK
 	}{
-		{1, 6144, 4096, storeEpilogue, splitK{384, 1}}, {1, 4096, 14336, residualEpilogue, splitK{256, 1}}, {1, 14336, 4096, swigluEpilogue, splitK{1792, 1}},
-		{16, 6144, 4096, storeEpilogue, splitK{384, 1}}, {16, 1024, 4096, residualEpilogue, splitK{64, 2}}, {16, 512, 14336, residualEpilogue, splitK{32, 4}},
-		{16, 14336, 4096, swigluEpilogue, splitK{1792, 1}}, {8, 1024, 8192, residualEpilogue, splitK{64, 2}}, {1, 256, 512, storeEpilogue, splitK{16, 1}},
+		{1, 6144, 4096, storeEpilogue, splitK{384, 1}}, {1, 4096, 14336, residualEpilogue, splitK{256, 1}},
+		{1, 14336, 4096, swigluEpilogue, splitK{1792, 1}},
+		{16, 6144, 4096, storeEpilogue, splitK{384, 1}}, {16, 1024, 4096, residualEpilogue, splitK{64, 2}},
+		{16, 512, 14336, residualEpilogue, splitK{32, 4}},
+		{16, 14336, 4096, swigluEpilogue, splitK{1792, 1}}, {8, 1024, 8192, residualEpilogue, splitK{64, 2}},
+		{1, 256, 512, storeEpilogue, splitK{16, 1}},
 	} {
 		if got := gemmFor(rings, Unquantized, c.batch).splitKFor(c.out, c.in, c.epilogue, 132); got != c.want {
 			t.Errorf("batch %d, %d of %d: %+v, want %+v", c.batch, c.out, c.in, got, c.want)
@@ -89,7 +94,8 @@ func TestCuts(t *testing.T) {
 		epilogue       epilogue
 		want           splitK
 	}{
-		{1, 4096, 14336, residualEpilogue, splitK{256, 1}}, {32, 4096, 14336, residualEpilogue, splitK{32, 4}}, {32, 6144, 4096, storeEpilogue, splitK{384, 1}},
+		{1, 4096, 14336, residualEpilogue, splitK{256, 1}}, {32, 4096, 14336, residualEpilogue, splitK{32, 4}},
+		{32, 6144, 4096, storeEpilogue, splitK{384, 1}},
 		{32, 14336, 4096, swigluEpilogue, splitK{1792, 1}}, {8, 512, 14336, residualEpilogue, splitK{16, 7}},
 	} {
 		if got := gemmFor(rings, INT4, c.batch).splitKFor(c.out, c.in, c.epilogue, 132); got != c.want {
@@ -100,7 +106,8 @@ func TestCuts(t *testing.T) {
 		for _, out := range []int{1, 8, 100, 4096, 128256} {
 			for _, in := range []int{64, 1000, 4096, 53248} {
 				c := rings[i].splitKFor(out, in, storeEpilogue, 132)
-				if stages := (in + rings[i].depth - 1) / rings[i].depth; c.tiles < 1 || c.parts < 1 || c.parts > stages || c.parts > 1 && c.tiles*c.parts > 132 {
+				if stages := (in + rings[i].depth - 1) / rings[i].depth; c.tiles < 1 || c.parts < 1 || c.parts > stages ||
+					c.parts > 1 && c.tiles*c.parts > 132 {
 					t.Errorf("%d of %d: %+v of %d stages", out, in, c, stages)
 				}
 			}
@@ -132,7 +139,8 @@ func TestRingsLieEvenly(t *testing.T) {
 // are as long as fits beside the sums; on other GPUs rings have the measured lengths. No step needs
 // more.
 func TestRingsFit(t *testing.T) {
-	for memory, want := range map[int][][2]int{227 << 10: {{5, 7}, {3, 6}, {3, 4}}, 163 << 10: {{5, 7}, {3, 6}, {3, 4}}, 99 << 10: {{5, 5}, {3, 4}, {2, 3}}} {
+	for memory, want := range map[int][][2]int{227 << 10: {{5, 7}, {3, 6}, {3, 4}}, 163 << 10: {{5, 7}, {3, 6}, {3, 4}},
+		99 << 10: {{5, 5}, {3, 4}, {2, 3}}} {
 		for i, l := range fitted(skinnyGEMMs(), memory) {
 			if got := [2]int{l.stages, l.residualRing.stages}; got != want[i] {
 				t.Errorf("batch %d with %d bytes: rings of %v stages, want %v", l.rows, memory, got, want[i])
@@ -149,7 +157,8 @@ func TestRingsFit(t *testing.T) {
 	for _, batch := range []int{1, 8, 16} {
 		s := cuda.NewStandIn()
 		s.Device.Major, s.Device.Minor, s.Device.SharedOptIn = 8, 9, 99<<10
-		e := ready(t, modelOf(t, tinyLlama, Options{Workload: operator.Workload{Batch: batch, PromptLen: 30, GenLen: 2}}), func(o Options) (*Engine, error) { return OnStandIn(o, s) })
+		e := ready(t, modelOf(t, tinyLlama, Options{Workload: operator.Workload{Batch: batch, PromptLen: 30, GenLen: 2}}),
+			func(o Options) (*Engine, error) { return OnStandIn(o, s) })
 		if err := e.queueStep(); err != nil {
 			t.Errorf("batch %d: %v", batch, err)
 		}
@@ -163,7 +172,8 @@ func TestNoRoomForHeads(t *testing.T) {
 		s := cuda.NewStandIn()
 		s.Device.Major, s.Device.Minor, s.Device.SharedOptIn = 8, 9, kib<<10
 		for _, heads := range []string{"2", "8"} {
-			opt := modelOf(t, strings.NewReplacer(`"head_dim":64`, `"head_dim":256`, `heads":2`, `heads":1`, `heads":8`, `heads":`+heads).Replace(tinyLlama), Options{Workload: operator.Workload{Batch: 1, PromptLen: 30, GenLen: 2}})
+			opt := modelOf(t, strings.NewReplacer(`"head_dim":64`, `"head_dim":256`, `heads":2`, `heads":1`, `heads":8`, `heads":`+heads).Replace(
+				tinyLlama), Options{Workload: operator.Workload{Batch: 1, PromptLen: 30, GenLen: 2}})
 			e, err := OnStandIn(opt, s)
 			if err == nil {
 				err = e.Prepare()
@@ -223,7 +233,8 @@ func TestNumbers(t *testing.T) {
 	if err != nil || s.eps != 1e-6 || s.rope.Theta != 10000 || s.rope.Type != "default" {
 		t.Errorf("defaults %+v, %v", s, err)
 	}
-	if s, err = read(`,"rope_parameters":{"rope_theta":5e5,"rope_type":"default"},"rms_norm_eps":1e-5`); err != nil || s.rope.Theta != 5e5 || s.eps != 1e-5 {
+	if s, err = read(`,"rope_parameters":{"rope_theta":5e5,"rope_type":"default"},"rms_norm_eps":1e-5`); err != nil || s.rope.Theta != 5e5 ||
+		s.eps != 1e-5 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for more, want := range map[string]string{
@@ -263,7 +274,8 @@ func TestFrequencies(t *testing.T) {
 // Random weights are a function of the seed, the tensor's name and the element:
 // other seeds and names give others, and their deviation is 0.02.
 func TestRandomWeights(t *testing.T) {
-	if tensorSeed(1, "a") == tensorSeed(2, "a") || tensorSeed(1, "a") == tensorSeed(1, "b") || tensorSeed(7, "lm_head.weight") != 0xab67eb515e1b6f0a {
+	if tensorSeed(1, "a") == tensorSeed(2, "a") || tensorSeed(1, "a") == tensorSeed(1, "b") ||
+		tensorSeed(7, "lm_head.weight") != 0xab67eb515e1b6f0a {
 		t.Errorf("seed of lm_head.weight %#x", tensorSeed(7, "lm_head.weight"))
 	}
 	sum, squares, n := 0.0, 0.0, 100000

@@ -48,7 +48,8 @@ func (s *shape) indivisible(ranks int) string {
 	case s.kvHeads%ranks != 0 && ranks%s.kvHeads != 0:
 		return fmt.Sprintf("tp %d neither divides the %d key heads nor is a multiple of them", ranks, s.kvHeads)
 	case s.heads/s.kvHeads > maxGroup*max(1, ranks/s.kvHeads):
-		return fmt.Sprintf("%d query heads share a key head on a GPU, and this engine has groups of up to %d", s.heads/s.kvHeads/max(1, ranks/s.kvHeads), maxGroup)
+		return fmt.Sprintf("%d query heads share a key head on a GPU, and this engine has groups of up to %d",
+			s.heads/s.kvHeads/max(1, ranks/s.kvHeads), maxGroup)
 	case s.inner%(gemmInputs*ranks) != 0:
 		return fmt.Sprintf("tp %d cuts the feed-forward of %d into parts that are no multiples of %d", ranks, s.inner, gemmInputs)
 	case (ranks-1)*s.tokensEach(ranks) >= s.vocab:

@@ -24,7 +24,8 @@ const llama8B = `{"model_type":"llama","hidden_size":4096,"intermediate_size":14
 	"rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":8192}}`
 
 // qwen30BA3B is a model that TestSpeed can measure in place of llama3.1-8b.
-const qwen30BA3B = `{"model_type":"qwen3_moe","hidden_size":2048,"intermediate_size":6144,"moe_intermediate_size":768,"num_hidden_layers":48,
+const qwen30BA3B = `{"model_type":"qwen3_moe","hidden_size":2048,"intermediate_size":6144,"moe_intermediate_size":768,` +
+	`"num_hidden_layers":48,
 	"num_attention_heads":32,"num_key_value_heads":4,"head_dim":128,"num_experts":128,"num_experts_per_tok":8,"norm_topk_prob":true,
 	"decoder_sparse_step":1,"mlp_only_layers":[],"vocab_size":151936,"max_position_embeddings":40960,"hidden_act":"silu","rms_norm_eps":1e-6,
 	"rope_theta":1000000.0,"tie_word_embeddings":false,"attention_bias":false}`
@@ -136,7 +137,8 @@ type meter struct {
 
 func (m *meter) add(r speedRow) {
 	m.rows = append(m.rows, r)
-	m.t.Logf("%-28s batch %2d prompt %5d: %8.4f ms (host %8.4f) floor %8.4f ratio %.3f %s", r.What, r.Batch, r.Prompt, r.Ms, r.HostMs, r.Floor, r.Ratio, r.Note)
+	m.t.Logf("%-28s batch %2d prompt %5d: %8.4f ms (host %8.4f) floor %8.4f ratio %.3f %s", r.What, r.Batch, r.Prompt, r.Ms, r.HostMs, r.Floor,
+		r.Ratio, r.Note)
 }
 
 func (m *meter) must(err error) {
@@ -232,7 +234,8 @@ func (m *meter) decode(batch, ctx int, shape string) {
 	bytes := e.w.stored - int64(2*s.vocab*s.hidden) - s.unread(batch) + int64(2*2*s.layers*s.kvHeads*s.headDim*ctx*batch)
 	floor := float64(bytes) / m.bandwidth * 1e3
 	ms := device[len(device)/2]
-	m.add(speedRow{What: "decode step", Batch: batch, Prompt: ctx, Ms: ms, HostMs: host[len(host)/2], Floor: floor, Ratio: ms / floor, Note: shape})
+	m.add(speedRow{What: "decode step", Batch: batch, Prompt: ctx, Ms: ms, HostMs: host[len(host)/2], Floor: floor, Ratio: ms / floor,
+		Note: shape})
 	m.operators(e, first)
 	m.must(a.Close())
 	m.must(b.Close())
@@ -414,7 +417,8 @@ func (m *meter) prefill(length int, shape string) {
 	m.prefillOperators(e)
 	ms = m.median(e, 5, func() error { return e.queuePrefillAttention(0, 0, 1) })
 	att := 2 * float64(length) * float64(length) * float64(s.attWidth())
-	m.add(speedRow{What: "prefill attention of a layer", Prompt: length, Ms: ms, Note: strconv.FormatFloat(att/ms/1e9, 'f', 1, 64) + " TFLOP/s"})
+	m.add(speedRow{What: "prefill attention of a layer", Prompt: length, Ms: ms, Note: strconv.FormatFloat(
+		att/ms/1e9, 'f', 1, 64) + " TFLOP/s"})
 	m.must(e.Close())
 }
 
@@ -454,7 +458,8 @@ func (m *meter) ranks(tp, batch, ctx int, shape string) {
 	m.must(err)
 	slices.Sort(device)
 	slices.Sort(host)
-	m.add(speedRow{What: fmt.Sprintf("decode step, tp %d", tp), Batch: batch, Prompt: ctx, Ms: device[len(device)/2], HostMs: host[len(host)/2], Note: shape})
+	m.add(speedRow{What: fmt.Sprintf("decode step, tp %d", tp), Batch: batch, Prompt: ctx, Ms: device[len(device)/2],
+		HostMs: host[len(host)/2], Note: shape})
 	m.rankOperators(team, first)
 	m.must(team.Close())
 }

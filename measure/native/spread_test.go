@@ -21,7 +21,8 @@ const deepMoE = `{"model_type":"qwen3_moe","hidden_size":256,"intermediate_size"
 // hit returns how many experts the tokens of a random prompt choose in the last layer.
 func hit(t *testing.T, layers, tokens int, spread bool) int {
 	t.Helper()
-	e := open(t, fmt.Sprintf(deepMoE, layers), Options{Seed: 7, Workload: operator.Workload{Batch: 1, PromptLen: tokens, GenLen: 1}, Spread: spread})
+	e := open(t, fmt.Sprintf(deepMoE, layers), Options{Seed: 7, Workload: operator.Workload{Batch: 1, PromptLen: tokens, GenLen: 1},
+		Spread: spread})
 	testkit.Must(t, e.SetPrompts(randomPrompts(3, 1, tokens, e.shape.vocab)))
 	if _, err := e.Prefill(); err != nil {
 		t.Fatal(err)

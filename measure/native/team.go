@@ -33,8 +33,9 @@ func OpenTeam(opt Options) (*Team, error) {
 			return nil, err
 		}
 		if n < opt.device+opt.ranks() {
-			return nil, &cuda.DeviceError{Text: fmt.Sprintf("tp %d needs the GPUs %d to %d: the driver shows %d of them (CUDA_VISIBLE_DEVICES chooses which)",
-				opt.ranks(), opt.device, opt.device+opt.ranks()-1, n)}
+			return nil, &cuda.DeviceError{
+				Text: fmt.Sprintf("tp %d needs the GPUs %d to %d: the driver shows %d of them (CUDA_VISIBLE_DEVICES chooses which)",
+					opt.ranks(), opt.device, opt.device+opt.ranks()-1, n)}
 		}
 	}
 	return openTeam(opt, func(rank int) (*cuda.Device, error) { return cuda.Open(opt.device+rank, opt.Libraries) }, (*Engine).compile)
@@ -197,7 +198,8 @@ func Agree[T comparable](of [][]T) ([]T, error) {
 	for rank := range of {
 		for i, v := range of[rank] {
 			if len(of[rank]) != len(of[0]) || v != of[0][i] {
-				return nil, fmt.Errorf("native: rank %d chose other tokens than rank 0 at number %d of %d: the sums over the ranks differ", rank, i, len(of[rank]))
+				return nil, fmt.Errorf("native: rank %d chose other tokens than rank 0 at number %d of %d: the sums over the ranks differ", rank, i,
+					len(of[rank]))
 			}
 		}
 	}

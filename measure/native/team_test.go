@@ -36,7 +36,8 @@ func shareable() map[string]string {
 		"mistral": `{"model_type":"mistral","hidden_size":512,"intermediate_size":1024,"num_hidden_layers":2,"num_attention_heads":4,
 			"num_key_value_heads":4,"head_dim":128,"vocab_size":776,"rms_norm_eps":1e-5,"rope_theta":10000.0,"sliding_window":null}`,
 		"qwen2": `{"model_type":"qwen2","hidden_size":448,"intermediate_size":1152,"num_hidden_layers":2,"num_attention_heads":28,"head_dim":64,
-			"num_key_value_heads":4,"vocab_size":1001,"rms_norm_eps":1e-6,"rope_theta":1000000.0,"tie_word_embeddings":true,"use_sliding_window":false}`,
+			"num_key_value_heads":4,"vocab_size":1001,"rms_norm_eps":1e-6,"rope_theta":1000000.0,"tie_word_embeddings":true,` +
+			`"use_sliding_window":false}`,
 		"qwen3": `{"model_type":"qwen3","hidden_size":256,"intermediate_size":640,"num_hidden_layers":3,"num_attention_heads":8,
 			"num_key_value_heads":4,"head_dim":128,"vocab_size":1024,"rms_norm_eps":1e-6,"rope_theta":1000000.0,"tie_word_embeddings":true}`,
 		"gemma2": `{"model_type":"gemma2","hidden_size":256,"intermediate_size":640,"num_hidden_layers":3,"num_attention_heads":8,
@@ -54,7 +55,8 @@ func shareable() map[string]string {
 			"num_key_value_heads":4,"vocab_size":1000,"rms_norm_eps":1e-5,"rope_theta":1000000.0,"num_local_experts":4,"num_experts_per_tok":2,
 			"sliding_window":null,"tie_word_embeddings":false}`,
 		"copies": `{"model_type":"qwen2","hidden_size":320,"intermediate_size":768,"num_hidden_layers":2,"num_attention_heads":8,"head_dim":64,
-			"num_key_value_heads":2,"vocab_size":1000,"rms_norm_eps":1e-6,"rope_theta":1000000.0,"tie_word_embeddings":false,"use_sliding_window":false}`,
+			"num_key_value_heads":2,"vocab_size":1000,"rms_norm_eps":1e-6,"rope_theta":1000000.0,"tie_word_embeddings":false,` +
+			`"use_sliding_window":false}`,
 		"multi_query": `{"model_type":"gemma3_text","hidden_size":256,"intermediate_size":640,"num_hidden_layers":3,"num_attention_heads":4,
 			"num_key_value_heads":1,"head_dim":64,"vocab_size":1003,"hidden_activation":"gelu_pytorch_tanh","rms_norm_eps":1e-6,
 			"rope_theta":1000000.0,"rope_local_base_freq":10000.0,"tie_word_embeddings":true,"sliding_window":20,"sliding_window_pattern":2,
@@ -100,8 +102,10 @@ func TestSharedAgainstReference(t *testing.T) {
 				continue // each has kernels of its own to compile
 			}
 			for i, opt := range []Options{
-				{Workload: operator.Workload{Batch: 1, PromptLen: 1, GenLen: 4}, oneShot: never}, {Workload: operator.Workload{Batch: 3, PromptLen: 37, GenLen: 3}, oneShot: always},
-				{Workload: operator.Workload{Batch: 9, PromptLen: 5, GenLen: 3}, Eager: true}, {Workload: operator.Workload{Batch: 33, PromptLen: 3, GenLen: 2}, oneShot: always},
+				{Workload: operator.Workload{Batch: 1, PromptLen: 1, GenLen: 4}, oneShot: never},
+				{Workload: operator.Workload{Batch: 3, PromptLen: 37, GenLen: 3}, oneShot: always},
+				{Workload: operator.Workload{Batch: 9, PromptLen: 5, GenLen: 3}, Eager: true},
+				{Workload: operator.Workload{Batch: 33, PromptLen: 3, GenLen: 2}, oneShot: always},
 			} {
 				if name != "llama" && !slices.Contains(map[int][]int{2: {0, 1}, 4: {2}}[tp], i) && emulate.RealGPU() != nil {
 					continue // the processor takes its time
@@ -200,7 +204,8 @@ func checkpointOf(t *testing.T, config string, seed uint64) string {
 // The bytes of weights and cache of all ranks are those of the estimate for one GPU, times the
 // ranks. A vocabulary that does not divide is padded as in the estimate.
 func TestSharedSizesAreTheEstimates(t *testing.T) {
-	for _, name := range []string{"llama3.1-8b", "qwen2.5-32b", "qwen3-32b", "gemma2-27b", "mixtral-8x7b", "qwen2.5-3b", "gemma-2b", "qwen3-30b-a3b", "qwen3-235b-a22b"} {
+	for _, name := range []string{"llama3.1-8b", "qwen2.5-32b", "qwen3-32b", "gemma2-27b", "mixtral-8x7b", "qwen2.5-3b", "gemma-2b",
+		"qwen3-30b-a3b", "qwen3-235b-a22b"} {
 		table, err := models.Load(llmprof.ModelsJSON)
 		testkit.Must(t, err)
 		m, err := table.Model(name)
@@ -237,7 +242,9 @@ func TestSharedSizesAreTheEstimates(t *testing.T) {
 // fails, its reason is returned. Nothing hangs.
 func TestSharedRankFails(t *testing.T) {
 	emulate.Long(t)
-	for device, opt := range map[int]Options{6: {Workload: operator.Workload{Batch: 1}}, 4: asHopper(Options{Workload: operator.Workload{Batch: 17}})} { // what failed a GPU cannot be used after
+	// What failed a GPU cannot be used after.
+	for device, opt := range map[int]Options{6: {Workload: operator.Workload{Batch: 1}},
+		4: asHopper(Options{Workload: operator.Workload{Batch: 17}})} {
 		opt.TP, opt.device, opt.PromptLen, opt.GenLen, opt.peerTimeout = 2, device, 5, 4, 200*time.Millisecond
 		t.Run(fmt.Sprint(opt.Batch), func(t *testing.T) {
 			if opt.Batch > 1 {
@@ -287,7 +294,8 @@ func TestIndivisible(t *testing.T) {
 	} {
 		m, err := models.Read("test", []byte(shareable()["qwen2"]))
 		testkit.Must(t, err)
-		err = Check(&Options{Model: m, Config: []byte(shareable()["qwen2"]), TP: c.tp, Workload: operator.Workload{Batch: 1, PromptLen: 1, GenLen: 1}})
+		err = Check(&Options{Model: m, Config: []byte(shareable()["qwen2"]), TP: c.tp, Workload: operator.Workload{
+			Batch: 1, PromptLen: 1, GenLen: 1}})
 		var no *UnsupportedError
 		if !errors.As(err, &no) || !strings.Contains(err.Error(), c.want+"; it can be shared by 1, 2, 4") {
 			t.Errorf("tp %d: %v, want %q", c.tp, err, c.want)
@@ -300,7 +308,8 @@ func TestOpenAlone(t *testing.T) {
 	m, err := models.Read("test", []byte(shareable()["llama"]))
 	testkit.Must(t, err)
 	var no *UnsupportedError
-	if _, err := Open(Options{Model: m, Config: []byte(shareable()["llama"]), TP: 2, Workload: operator.Workload{Batch: 1, PromptLen: 1, GenLen: 1}}); !errors.As(err, &no) {
+	if _, err := Open(Options{Model: m, Config: []byte(shareable()["llama"]), TP: 2, Workload: operator.Workload{
+		Batch: 1, PromptLen: 1, GenLen: 1}}); !errors.As(err, &no) {
 		t.Errorf("%v", err)
 	}
 }

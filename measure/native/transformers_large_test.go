@@ -51,7 +51,8 @@ func TestGPUIsTransformersAt8B(t *testing.T) {
 			testkit.Must(t, e.Close())
 			t.Logf("%s: batch %d, prompt %d: %d tokens after %.0f s", name, w.Batch, w.PromptLen, w.GenLen, time.Since(begin).Seconds())
 		}
-		for _, w := range []operator.Workload{{Batch: 1, PromptLen: 1, GenLen: 64}, {Batch: 8, PromptLen: 77, GenLen: 64}, {Batch: 1, PromptLen: 4096, GenLen: 3}} {
+		for _, w := range []operator.Workload{{Batch: 1, PromptLen: 1, GenLen: 64}, {Batch: 8, PromptLen: 77, GenLen: 64},
+			{Batch: 1, PromptLen: 4096, GenLen: 3}} {
 			add(name, w, open(t, llama8B, Options{Weights: folder, Workload: w}))
 		}
 		if n, err := cuda.Count(libraries); err == nil && n > 1 {
@@ -74,13 +75,15 @@ func (a *answers) checkLarge(t *testing.T, limit float64) {
 		var others int
 		for _, s := range all {
 			exact := s.want[0]
-			moved[0], moved[1], moved[2] = max(moved[0], relativeError(s.got, exact)), max(moved[1], relativeError(s.want[1], exact)), max(moved[2], relativeError(s.want[2], exact))
+			moved[0], moved[1], moved[2] = max(moved[0], relativeError(s.got, exact)), max(moved[1], relativeError(s.want[1], exact)),
+				max(moved[2], relativeError(s.want[2], exact))
 			if argmax(s.got) != int32(slices.Index(exact, slices.Max(exact))) {
 				others++
 			}
 		}
 		most := max(limit, 1.5*moved[1])
-		t.Logf("%s, request %d: scores of %d steps are %.2e from transformers' in float64 at worst; where inputs of products are rounded %.2e, transformers' in bf16 %.2e; %d other tokens",
+		t.Logf("%s, request %d: scores of %d steps are %.2e from transformers' in float64 at worst; where inputs of products are rounded "+
+			"%.2e, transformers' in bf16 %.2e; %d other tokens",
 			a.names[i], i, len(all), moved[0], moved[1], moved[2], others)
 		if moved[0] > most {
 			t.Errorf("%s, request %d: scores are %.2e from transformers', want %.2e", a.names[i], i, moved[0], most)

@@ -156,7 +156,8 @@ func TestReferenceIsTransformers(t *testing.T) {
 	for i, c := range checkpoints(t) {
 		r := fromCheckpoint(t, c)
 		references = append(references, r)
-		requests = append(requests, scoreRequest{Folder: c.folder, Sequences: randomPrompts(uint64(i), 1, 70, r.s.vocab), First: 0, vocab: r.s.vocab})
+		requests = append(requests, scoreRequest{Folder: c.folder, Sequences: randomPrompts(uint64(i), 1, 70, r.s.vocab), First: 0,
+			vocab: r.s.vocab})
 	}
 	for i, got := range scores(t, requests) {
 		for pos, want := range got[0] {
@@ -175,7 +176,8 @@ func TestGPUIsTransformers(t *testing.T) {
 	emulate.Device(t)
 	t.Parallel()
 	var families []string
-	workloads := []operator.Workload{{Batch: 1, PromptLen: 1, GenLen: 64}, {Batch: 8, PromptLen: 77, GenLen: 64}, {Batch: 1, PromptLen: 4096, GenLen: 3}}
+	workloads := []operator.Workload{{Batch: 1, PromptLen: 1, GenLen: 64}, {Batch: 8, PromptLen: 77, GenLen: 64},
+		{Batch: 1, PromptLen: 4096, GenLen: 3}}
 	if emulate.RealGPU() != nil { // the processor takes its time
 		workloads = []operator.Workload{{Batch: 1, PromptLen: 1, GenLen: 4}, {Batch: 2, PromptLen: 77, GenLen: 3}}
 		families = []string{"gemma2", "gemma3", "mixtral", "qwen2"}
@@ -278,9 +280,11 @@ func TestGPUSharedIsTransformers(t *testing.T) {
 		configs  map[string]string
 		families []string
 	}{
-		{2, tiny(), []string{"mistral", "gemma", "qwen3"}}, {4, shareable(), []string{"copies", "mistral", "gemma2", "gemma3", "qwen3_moe", "mixtral"}},
+		{2, tiny(), []string{"mistral", "gemma", "qwen3"}}, {4, shareable(),
+			[]string{"copies", "mistral", "gemma2", "gemma3", "qwen3_moe", "mixtral"}},
 	} {
-		workloads, families := []operator.Workload{{Batch: 1, PromptLen: 1, GenLen: 32}, {Batch: 8, PromptLen: 77, GenLen: 32}, {Batch: 1, PromptLen: 1024, GenLen: 3}}, c.families
+		workloads, families := []operator.Workload{{Batch: 1, PromptLen: 1, GenLen: 32}, {Batch: 8, PromptLen: 77, GenLen: 32},
+			{Batch: 1, PromptLen: 1024, GenLen: 3}}, c.families
 		if emulate.RealGPU() != nil { // the processor takes its time
 			workloads, families = []operator.Workload{{Batch: 2, PromptLen: 17, GenLen: 3}}, families[:1]
 		}

@@ -50,7 +50,8 @@ func (s *shape) keysOf(name string, n, width int) tensor {
 
 // columnsOf is a tensor of which each rank has n columns.
 func (s *shape) columnsOf(name string, rows, n int) tensor {
-	return tensor{name: name, shape: []int{rows, n * s.ranks}, rows: safetensors.Span{N: rows}, cols: safetensors.Span{Begin: s.rank * n, N: n}}
+	return tensor{name: name, shape: []int{rows, n * s.ranks}, rows: safetensors.Span{N: rows},
+		cols: safetensors.Span{Begin: s.rank * n, N: n}}
 }
 
 func (s *shape) vocabularyOf(name string) tensor {
@@ -129,7 +130,8 @@ func layout(s *shape) *weights {
 		var l layerWeights
 		l.attNorm = norm(p+"input_layernorm", s.hidden)
 		q, kv := s.attWidth(), s.kvHeads*s.headDim
-		l.qkv = w.placeLinear(s.quant, s.rowsOf(a+"q_proj.weight", q, s.hidden), s.keysOf(a+"k_proj.weight", kv, s.hidden), s.keysOf(a+"v_proj.weight", kv, s.hidden))
+		l.qkv = w.placeLinear(s.quant, s.rowsOf(a+"q_proj.weight", q, s.hidden), s.keysOf(a+"k_proj.weight", kv, s.hidden),
+			s.keysOf(a+"v_proj.weight", kv, s.hidden))
 		if s.bias {
 			l.bias = w.place(false, s.rowsOf(a+"q_proj.bias", q, 0), s.keysOf(a+"k_proj.bias", kv, 0), s.keysOf(a+"v_proj.bias", kv, 0))
 		}
@@ -147,7 +149,8 @@ func layout(s *shape) *weights {
 		if s.experts > 0 {
 			w.placeExperts(s, &l, p)
 		} else {
-			l.gateUp = w.placeLinear(s.quant, s.rowsOf(p+"mlp.gate_proj.weight", s.inner, s.hidden), s.rowsOf(p+"mlp.up_proj.weight", s.inner, s.hidden))
+			l.gateUp = w.placeLinear(s.quant, s.rowsOf(p+"mlp.gate_proj.weight", s.inner, s.hidden),
+				s.rowsOf(p+"mlp.up_proj.weight", s.inner, s.hidden))
 			l.down = w.placeLinear(s.quant, s.columnsOf(p+"mlp.down_proj.weight", s.hidden, s.inner))
 		}
 		w.layers = append(w.layers, l)
@@ -255,7 +258,8 @@ func (l *loader) randomPiece(t *tensor, p piece, seed uint64) error {
 		err = l.k.fillRandom.Queue(l.s, launch, at, n, seed, scale)
 	} else {
 		launch.Grid.X = min(p.rows.N, 4096)
-		err = l.k.fillRandomPart.Queue(l.s, launch, at, uint64(p.rows.N), uint64(p.cols.N), uint64(p.rows.Begin), uint64(p.cols.Begin), uint64(t.width()), seed, scale)
+		err = l.k.fillRandomPart.Queue(l.s, launch, at, uint64(p.rows.N), uint64(p.cols.N), uint64(p.rows.Begin), uint64(p.cols.Begin),
+			uint64(t.width()), seed, scale)
 	}
 	if err == nil && t.quant != Unquantized {
 		err = l.quantize(t, p)

@@ -148,7 +148,8 @@ func (l *loader) chunksFP8(all []chunk, c *safetensors.Checkpoint, t *tensor) ([
 func rowScales(c *safetensors.Checkpoint, t *tensor) ([]float32, error) {
 	base := strings.TrimSuffix(t.name, ".weight")
 	if name := base + ".weight_scale_inv"; c.DType(name) != "" {
-		return nil, fmt.Errorf("tensor %q has scales of blocks, %q; this engine has fp8 weights with a scale a row, or one of the whole tensor", t.name, name)
+		return nil, fmt.Errorf("tensor %q has scales of blocks, %q; this engine has fp8 weights with a scale a row, or one of the whole tensor",
+			t.name, name)
 	}
 	name, rows := base+".weight_scale", t.shape[0]
 	if c.DType(name) == "" {
@@ -187,7 +188,8 @@ func checkQuantized(c *safetensors.Checkpoint, t *tensor) error {
 		return nil
 	}
 	if t.quant != FP8 {
-		return unsupported("weights: tensor %q is stored as %s, which is read with the quantization fp8 (--quantize fp8)", t.name, safetensors.E4M3)
+		return unsupported("weights: tensor %q is stored as %s, which is read with the quantization fp8 (--quantize fp8)", t.name,
+			safetensors.E4M3)
 	}
 	if err := c.CheckIn(t.name, t.shape, safetensors.E4M3); err != nil {
 		return err

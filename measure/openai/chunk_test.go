@@ -57,7 +57,8 @@ func TestUsage(t *testing.T) {
 	one := func(n int) string {
 		return fmt.Sprintf(`data: {"choices":[{"delta":{"content":"x"}}],"usage":{"prompt_tokens":5,"completion_tokens":%d}}`+"\n\n", n)
 	}
-	const bundled = "their first chunk may hold several, which the server does not count: TPOT takes it for one token, and may be up to 100 % longer"
+	const bundled = "their first chunk may hold several, which the server does not count: TPOT takes it for one token, and may be up to " +
+		"100 % longer"
 	tests := map[string]struct {
 		text   string
 		tokens int // 0 for none
@@ -66,33 +67,42 @@ func TestUsage(t *testing.T) {
 		"last chunk alone":    {whole(), 3, ""},
 		"with the last token": {content("x") + one(3) + stop + done, 3, bundled},
 		"with every chunk":    {one(1) + one(2) + one(3) + stop + done, 3, ""},
-		"in the choice":       {content("x") + content("y") + `data: {"choices":[{"delta":{},"finish_reason":"stop","usage":{"completion_tokens":3}}]}` + "\n\n" + done, 3, bundled},
-		"without [DONE]":      {content("x") + content("y") + counts + stop, 3, bundled},
-		"no finish_reason":    {content("x") + content("y") + counts + done, 3, bundled},
-		"none":                {content("x") + content("y") + stop + done, 0, "4 answers came without usage: their tokens are not known, and they have no TPOT"},
-		"null":                {content("x") + content("y") + `data: {"choices":[],"usage":{"completion_tokens":null}}` + "\n\n" + done, 0, "without usage"},
-		"fewer":               {content("x") + one(2) + done, 2, "4 answers do not have the 3 tokens that were asked for"},
-		"three in one chunk":  {content("x y z") + stop + counts + done, 3, "4 answers came in one chunk, and have no time between tokens"},
+		"in the choice": {content("x") + content("y") + `data: {"choices":[{"delta":{},"finish_reason":"stop",` +
+			`"usage":{"completion_tokens":3}}]}` + "\n\n" + done, 3, bundled},
+		"without [DONE]":   {content("x") + content("y") + counts + stop, 3, bundled},
+		"no finish_reason": {content("x") + content("y") + counts + done, 3, bundled},
+		"none": {content("x") + content("y") + stop + done, 0,
+			"4 answers came without usage: their tokens are not known, and they have no TPOT"},
+		"null": {content("x") + content("y") + `data: {"choices":[],"usage":{"completion_tokens":null}}` + "\n\n" + done, 0,
+			"without usage"},
+		"fewer":              {content("x") + one(2) + done, 2, "4 answers do not have the 3 tokens that were asked for"},
+		"three in one chunk": {content("x y z") + stop + counts + done, 3, "4 answers came in one chunk, and have no time between tokens"},
 		"prompt in the cache": {
-			content("x") + content("y") + `data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4}}}` + "\n\n" + done, 3,
+			content("x") + content("y") + `data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3,` +
+				`"prompt_tokens_details":{"cached_tokens":4}}}` + "\n\n" + done, 3,
 			"the server took 16 of 20 prompt tokens from its cache of prefixes",
 		},
 		"no details": {
-			content("x") + content("y") + `data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3,"prompt_tokens_details":null}}` + "\n\n" + done, 3, bundled,
+			content("x") + content("y") + `data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3,"prompt_tokens_details":null}}` +
+				"\n\n" + done, 3, bundled,
 		},
 		"whole numbers as fractions": {
-			content("x") + content("y") + content("z") + `data: {"choices":[],"usage":{"prompt_tokens":5.0,"completion_tokens":3e0,"prompt_tokens_details":{"cached_tokens":0.0}}}` + "\n\n" + done, 3, "",
+			content("x") + content("y") + content("z") + `data: {"choices":[],"usage":{"prompt_tokens":5.0,"completion_tokens":3e0,` +
+				`"prompt_tokens_details":{"cached_tokens":0.0}}}` + "\n\n" + done, 3, "",
 		},
 		"more in the cache than in the prompt": {
-			content("x") + content("y") + content("z") + `data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":1000000}}}` + "\n\n" + done, 3,
+			content("x") + content("y") + content("z") + `data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3,` +
+				`"prompt_tokens_details":{"cached_tokens":1000000}}}` + "\n\n" + done, 3,
 			"the usage of 4 answers says what cannot be, which was dropped: 1000000 cached tokens of a prompt of 5",
 		},
 		"twice, then more than there can be": {
-			content("x") + content("y") + content("z") + counts + `data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":4000}}` + "\n\n" + done, 3,
+			content("x") + content("y") + content("z") + counts + `data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":4000}}` +
+				"\n\n" + done, 3,
 			"which was dropped: 4000 generated tokens, where there can be no more than",
 		},
 		"more than there can be": {
-			content("x") + content("y") + `data: {"choices":[],"usage":{"prompt_tokens":1073741824,"completion_tokens":1073741824}}` + "\n\n" + done, 0,
+			content("x") + content("y") + `data: {"choices":[],"usage":{"prompt_tokens":1073741824,"completion_tokens":1073741824}}` + "\n\n" + done,
+			0,
 			"the usage of 4 answers says what cannot be, which was dropped: 1073741824 prompt tokens",
 		},
 		"two in one, then one": {content("x y") + content("z") + stop + counts + done, 3, bundled},
@@ -106,7 +116,8 @@ func TestUsage(t *testing.T) {
 		if test.tokens == 0 && (s.Usage.Tokens != nil || s.Usage.TokensPerChunk != nil) {
 			t.Errorf("%s: answers without usage have %+v", name, s.Usage)
 		}
-		if test.tokens > 0 && *s.Usage.Tokens != 4*test.tokens || (s.Usage.Missing == 4) != (test.tokens == 0) || (s.Usage.Discrepant == 4) != (test.tokens == 2) {
+		if test.tokens > 0 && *s.Usage.Tokens != 4*test.tokens || (s.Usage.Missing == 4) != (test.tokens == 0) ||
+			(s.Usage.Discrepant == 4) != (test.tokens == 2) {
 			t.Errorf("%s: %+v", name, s.Usage)
 		}
 		_, tpot, ttlt := Times(s)
@@ -123,7 +134,8 @@ func TestUsage(t *testing.T) {
 func FuzzChunk(f *testing.F) {
 	for _, seed := range []string{
 		strings.TrimPrefix(role, "data: "), `{"error":{"message":"x"}}`, `{"choices":[{"delta":{"content":[{"text":"a"}]}},{"text":"b"}]}`,
-		`{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3}}`, `{"detail":[{"msg":"x"}]}`, `{"error":null,"usage":{"completion_tokens":1e9}}`, `[DONE]`, "\x00",
+		`{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3}}`, `{"detail":[{"msg":"x"}]}`,
+		`{"error":null,"usage":{"completion_tokens":1e9}}`, `[DONE]`, "\x00",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -152,7 +164,8 @@ func FuzzChunk(f *testing.F) {
 func TestUsageThatCannotBe(t *testing.T) {
 	for said, want := range map[string]string{
 		"16": "", "16.0": "", "1.6e1": "", `"16"`: "", "null": "", "0": "",
-		"16.5": "usage counts 16.5 tokens", "-1": "usage counts -1 tokens", "1e999": "usage counts 1e999 tokens", "1073741825": "usage counts 1073741825", "[]": "json", `"x"`: "x",
+		"16.5": "usage counts 16.5 tokens", "-1": "usage counts -1 tokens", "1e999": "usage counts 1e999 tokens",
+		"1073741825": "usage counts 1073741825", "[]": "json", `"x"`: "x",
 	} {
 		var c chunk
 		err := c.parse([]byte(`{"usage":{"completion_tokens":` + said + `}}`))

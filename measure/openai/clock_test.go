@@ -292,7 +292,8 @@ func TestConnecting(t *testing.T) {
 			return dial(ctx, network, addr)
 		}
 		s, err := Run(t.Context(), o, nil)
-		if err != nil || len(s.Notes) != 2 || !strings.Contains(s.Notes[0], "2 of 4 requests opened a connection, which took up to 0.05 s of their times") {
+		if err != nil || len(s.Notes) != 2 || !strings.Contains(s.Notes[0],
+			"2 of 4 requests opened a connection, which took up to 0.05 s of their times") {
 			t.Errorf("%q, %v", s.Notes, err)
 		}
 		near(t, "first token", s.Records[0].FirstTokenS, 1050*time.Millisecond)
@@ -313,7 +314,8 @@ func TestGapsAreInBins(t *testing.T) {
 	}
 	run := &collector{options: &Options{}, outcomes: []*outcome{o, {failure: &Failure{}, gaps: []float64{1}}}}
 	got := run.gaps(&result.Serving{})
-	if got.N != len(o.gaps) || got.Max != 0.0051234567 || got.Min != got.Max || len(got.Samples) > 0 || !slices.Equal(got.Histogram.Counts, []int{got.N}) {
+	if got.N != len(o.gaps) || got.Max != 0.0051234567 || got.Min != got.Max || len(got.Samples) > 0 ||
+		!slices.Equal(got.Histogram.Counts, []int{got.N}) {
 		t.Errorf("%d gaps up to %v, in %+v", got.N, got.Max, got.Histogram)
 	}
 	for x := range got.Values() {

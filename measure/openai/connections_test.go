@@ -69,7 +69,8 @@ func TestDroppedConnections(t *testing.T) {
 			if err != nil || s.Completed != 100 || asked.Load() != 100 {
 				t.Fatalf("%v, %q: %d completed of %d that came, %v, %v", after, how, s.Completed, asked.Load(), s.Failures, err)
 			}
-			if noted := strings.Contains(strings.Join(s.Notes, "\n"), "had closed the connection"); noted != (s.Reconnects > 0) || how == New && noted {
+			if noted := strings.Contains(strings.Join(s.Notes, "\n"), "had closed the connection"); noted != (s.Reconnects > 0) ||
+				how == New && noted {
 				t.Errorf("%v, %q: %d reconnects, %q", after, how, s.Reconnects, s.Notes)
 			}
 			if want := map[string]string{"": Pooled}[how]; s.Connections != how+want {

@@ -195,7 +195,8 @@ func (c *Counter) rate(ctx context.Context, words []string, tokens int) (r rate,
 	}
 	r.each = float64(most-least) / float64(many-few)
 	if r.each < 1./mostWords {
-		return r, fmt.Errorf("the server counts %d tokens in %d words and %d in %d, of words that have one each at least in nearly every vocabulary: prompts cannot be given a length by it",
+		return r, fmt.Errorf("the server counts %d tokens in %d words and %d in %d, of words that have one each at least in nearly every "+
+			"vocabulary: prompts cannot be given a length by it",
 			least, few, most, many)
 	}
 	if r.words = int(math.Round(float64(few) + float64(tokens-least)/r.each)); r.words < 1 {
@@ -210,7 +211,8 @@ func (c *Counter) fit(ctx context.Context, words []string, r rate, tokens int) (
 	n, low, high, lowTokens := min(r.words, most), 0, most+1, 0 // low words are too few, high ones too many
 	for tries := 0; low+1 < high; tries++ {
 		if tries == mostCounts {
-			return "", fmt.Errorf("the server's count of tokens does not follow the words: %d tokens in %d words, after %d counts; prompts cannot be given a length by it", lowTokens, low, tries)
+			return "", fmt.Errorf("the server's count of tokens does not follow the words: %d tokens in %d words, after %d counts; prompts "+
+				"cannot be given a length by it", lowTokens, low, tries)
 		}
 		text := strings.Join(resized(words, n), " ")
 		got, err := c.Count(ctx, text)

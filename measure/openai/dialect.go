@@ -34,7 +34,8 @@ func (d *dialect) without(refusal string, o *Options) *dialect {
 		name  string
 		asked bool
 		gone  *bool
-	}{{"stream_options", true, &n.NoUsage}, {"ignore_eos", o.IgnoreEOS, &n.NoIgnoreEOS}, {"temperature", true, &n.NoSampling}, {"seed", o.Sampling.Seed > 0, &n.NoSeed}} {
+	}{{"stream_options", true, &n.NoUsage}, {"ignore_eos", o.IgnoreEOS, &n.NoIgnoreEOS}, {"temperature", true, &n.NoSampling},
+		{"seed", o.Sampling.Seed > 0, &n.NoSeed}} {
 		if x.asked && !*x.gone && strings.Contains(refusal, x.name) {
 			*x.gone, n.refusedNames = true, append(n.refusedNames, x.name)
 			return &n

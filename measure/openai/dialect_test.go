@@ -115,7 +115,8 @@ func TestRefusalOfAnotherKind(t *testing.T) {
 
 func TestPromptLen(t *testing.T) {
 	o := options(serve(t, new(picky).ServeHTTP))
-	for want, note := range map[int]string{5: "", 7: "4 prompts do not have the 7 tokens that they were meant to: by the server's count, 5 to 5"} {
+	for want, note := range map[int]string{5: "",
+		7: "4 prompts do not have the 7 tokens that they were meant to: by the server's count, 5 to 5"} {
 		o.PromptLen = want
 		if s, err := Run(t.Context(), o, nil); err != nil || strings.Join(remarked(s), "") != note {
 			t.Errorf("%d: %q, %v", want, s.Notes, err)
@@ -174,12 +175,15 @@ func TestOptionsCheck(t *testing.T) {
 		"no prompts":                                          func(o *Options) { o.Prompts = nil },
 		"prompt 2 of 2: it is empty":                          func(o *Options) { o.Prompts = []Prompt{{Text: "a"}, {}} },
 		"which the chat API does not take":                    func(o *Options) { o.Prompts = []Prompt{{Tokens: []int{1}}} },
-		"token 1 is -4":                                       func(o *Options) { o.API, o.Prompts = Completions, []Prompt{{Tokens: []int{1, -4}}} },
-		"the API key has a line break":                        func(o *Options) { o.Key = "a\nb" },
-		`does not begin with "http://"`:                       func(o *Options) { o.BaseURL = "localhost:8000" },
-		"names no host":                                       func(o *Options) { o.BaseURL = "http://" },
-		"cannot be read":                                      func(o *Options) { o.BaseURL = "http://user:se/cret@h" },
-		"which is not of the chat API":                        func(o *Options) { o.BaseURL = "http://h/v1/completions" },
+		"token 1 is -4": func(o *Options) {
+			o.API, o.Prompts = Completions,
+				[]Prompt{{Tokens: []int{1, -4}}}
+		},
+		"the API key has a line break":  func(o *Options) { o.Key = "a\nb" },
+		`does not begin with "http://"`: func(o *Options) { o.BaseURL = "localhost:8000" },
+		"names no host":                 func(o *Options) { o.BaseURL = "http://" },
+		"cannot be read":                func(o *Options) { o.BaseURL = "http://user:se/cret@h" },
+		"which is not of the chat API":  func(o *Options) { o.BaseURL = "http://h/v1/completions" },
 	}
 	for want, spoil := range tests {
 		o := good

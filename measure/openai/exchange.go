@@ -268,7 +268,9 @@ func (o *outcome) stream(ctx context.Context, from *events, save bool) *Failure 
 			o.token(at, last, l.output)
 			last = at
 			if most := mostChunks * (o.asked + 1); o.record.Chunks > most {
-				return &Failure{Kind: TooLarge, Words: fmt.Sprintf("more than %d chunks with tokens came where %d tokens were asked for: the server does not heed max_tokens", most, o.asked)}
+				return &Failure{Kind: TooLarge,
+					Words: fmt.Sprintf("more than %d chunks with tokens came where %d tokens were asked for: the server does not heed max_tokens", most,
+						o.asked)}
 			}
 		}
 		if save {

@@ -74,9 +74,11 @@ func (o *Options) silent(ctx context.Context, f *Failure, took time.Duration) *F
 	case errors.Is(cause, errTimeout):
 		f.Kind, f.Words = Timeout, fmt.Sprintf("the server was silent for %v, the timeout", o.timeout())
 	case errors.Is(cause, errBarren):
-		f.Kind, f.Words = Timeout, fmt.Sprintf("the server sent no token for %v, %d times the timeout, though it sent something else", barrenTimeouts*o.timeout(), barrenTimeouts)
+		f.Kind, f.Words = Timeout, fmt.Sprintf("the server sent no token for %v, %d times the timeout, though it sent something else",
+			barrenTimeouts*o.timeout(), barrenTimeouts)
 	case errors.Is(cause, errEndless):
-		f.Kind, f.Words = Timeout, fmt.Sprintf("the answer had not ended after %v: the timeout of %v for each token that was asked for, and %d times the timeout before", took.Round(time.Second), o.timeout(), barrenTimeouts)
+		f.Kind, f.Words = Timeout, fmt.Sprintf("the answer had not ended after %v: the timeout of %v for each token that was asked for, and "+
+			"%d times the timeout before", took.Round(time.Second), o.timeout(), barrenTimeouts)
 	}
 	return f
 }

@@ -33,10 +33,11 @@ func TestFailures(t *testing.T) {
 		kind    string
 		words   string
 	}{
-		"429":         {status(429, `{"error":{"message":"slow down","type":"rate"}}`), Status429, "429 Too Many Requests: slow down"},
-		"503 plain":   {status(503, "loading\n model"), Status5xx, "503 Service Unavailable: loading model"},
-		"500 empty":   {status(500, ""), Status5xx, "500 Internal Server Error"},
-		"404 vLLM":    {status(404, `{"object":"error","message":"The model x does not exist.","code":404}`), Status4xx, "The model x does not exist."},
+		"429":       {status(429, `{"error":{"message":"slow down","type":"rate"}}`), Status429, "429 Too Many Requests: slow down"},
+		"503 plain": {status(503, "loading\n model"), Status5xx, "503 Service Unavailable: loading model"},
+		"500 empty": {status(500, ""), Status5xx, "500 Internal Server Error"},
+		"404 vLLM": {status(404, `{"object":"error","message":"The model x does not exist.","code":404}`), Status4xx,
+			"The model x does not exist."},
 		"422 FastAPI": {status(422, `{"detail":[{"loc":["body"],"msg":"bad"}]}`), Status4xx, `[{"loc":["body"],"msg":"bad"}]`},
 		"418 nested":  {status(418, `{"error":{"error":{"message":"tea"}}}`), Status4xx, "tea"},
 		"204":         {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, StatusOther, "204"},
@@ -49,19 +50,21 @@ func TestFailures(t *testing.T) {
 			w.Header().Set("Content-Encoding", "gzip")
 			stream(w, "\x1f\x8b")
 		}, ContentType, `compressed with "gzip", unasked`},
-		"no events":         {answer(""), CutStream, "without [DONE]"},
-		"no end":            {answer(role + content("x")), CutStream, "without finish_reason"},
-		"half an event":     {answer(role + `data: {"choices"`), CutStream, "without [DONE]"},
-		"only done":         {answer(done), Empty, "no token"},
-		"only role":         {answer(role + stop + counts + done), Empty, "no token"},
-		"comments":          {answer(": ping\n\n: ping\n\n" + done), Empty, "no token"},
-		"no JSON":           {answer(role + "data: oops\n\n" + done), MalformedEvent, "not a JSON object: oops"},
-		"many choices":      {answer("data: {\"choices\":[" + strings.Repeat(`{"text":"x"},`, 500_000) + "{}]}\n\n" + done), MalformedEvent, "it has 500002 objects: want one choice"},
-		"torn JSON":         {answer("data: {\"choices\":[\n\n" + done), MalformedEvent, "unexpected end of JSON input"},
-		"wrong type":        {answer("data: {\"choices\":{}}\n\n"), MalformedEvent, "cannot unmarshal"},
-		"no tokens":         {answer("data: {\"usage\":{\"completion_tokens\":-1}}\n\n"), MalformedEvent, "usage counts -1 tokens"},
-		"empty data":        {answer("data:\n\n"), MalformedEvent, "not a JSON object"},
-		"error event":       {answer(content("x") + `data: {"error":{"message":"CUDA out of memory","code":500}}` + "\n\n" + done), ErrorEvent, "CUDA out of memory"},
+		"no events":     {answer(""), CutStream, "without [DONE]"},
+		"no end":        {answer(role + content("x")), CutStream, "without finish_reason"},
+		"half an event": {answer(role + `data: {"choices"`), CutStream, "without [DONE]"},
+		"only done":     {answer(done), Empty, "no token"},
+		"only role":     {answer(role + stop + counts + done), Empty, "no token"},
+		"comments":      {answer(": ping\n\n: ping\n\n" + done), Empty, "no token"},
+		"no JSON":       {answer(role + "data: oops\n\n" + done), MalformedEvent, "not a JSON object: oops"},
+		"many choices": {answer("data: {\"choices\":[" + strings.Repeat(`{"text":"x"},`, 500_000) + "{}]}\n\n" + done), MalformedEvent,
+			"it has 500002 objects: want one choice"},
+		"torn JSON":  {answer("data: {\"choices\":[\n\n" + done), MalformedEvent, "unexpected end of JSON input"},
+		"wrong type": {answer("data: {\"choices\":{}}\n\n"), MalformedEvent, "cannot unmarshal"},
+		"no tokens":  {answer("data: {\"usage\":{\"completion_tokens\":-1}}\n\n"), MalformedEvent, "usage counts -1 tokens"},
+		"empty data": {answer("data:\n\n"), MalformedEvent, "not a JSON object"},
+		"error event": {answer(content("x") + `data: {"error":{"message":"CUDA out of memory","code":500}}` + "\n\n" + done), ErrorEvent,
+			"CUDA out of memory"},
 		"error text":        {answer("event: error\ndata: {\"error\":\"bad\",\"error_type\":\"generation\"}\n\n"), ErrorEvent, "bad"},
 		"error, older vLLM": {answer(`data: {"object":"error","message":"too long","code":400}` + "\n\n" + done), ErrorEvent, "too long"},
 		"error, FastAPI":    {answer("data: {\"detail\":\"gone\"}\n\n"), ErrorEvent, "gone"},
@@ -70,7 +73,8 @@ func TestFailures(t *testing.T) {
 		"cut in a chunk":    {cut(head+"40\r\n"+role[:20], false), CutStream, "unexpected EOF"},
 		"cut after tokens":  {cut(head+chunked(role+content("x")), false), CutStream, "unexpected EOF"},
 		"not HTTP":          {cut("SSH-2.0-OpenSSH_9.2\r\n", false), Connection, "malformed HTTP"},
-		"big event":         {func(w http.ResponseWriter, _ *http.Request) { stream(w, "data: "+strings.Repeat("x", maxEvent+100)) }, TooLarge, "a line is longer than 8388608 bytes"},
+		"big event": {func(w http.ResponseWriter, _ *http.Request) { stream(w, "data: "+strings.Repeat("x", maxEvent+100)) }, TooLarge,
+			"a line is longer than 8388608 bytes"},
 		"more than asked": {func(w http.ResponseWriter, r *http.Request) {
 			stream(w, role)
 			for r.Context().Err() == nil {
@@ -141,7 +145,8 @@ func TestTimeout(t *testing.T) {
 			}))
 			o.Timeout = 500 * time.Millisecond // long enough for what comes before
 			s, err := Run(t.Context(), o, nil)
-			if s.Failures[Timeout] != 2 || !says(err, "the server stopped answering, for 2 requests in a row: the server was silent for 500ms, the timeout") {
+			if s.Failures[Timeout] != 2 ||
+				!says(err, "the server stopped answering, for 2 requests in a row: the server was silent for 500ms, the timeout") {
 				t.Errorf("got %v, %v", s.Failures, err)
 			}
 			if kept := s.Records[0].FirstTokenS != nil; kept != (name == "rest") {
@@ -166,7 +171,8 @@ func TestBarren(t *testing.T) {
 			o.Timeout, o.Requests = 200*time.Millisecond, 2
 			begun := time.Now()
 			s, err := Run(t.Context(), o, nil)
-			if s.Failures[Timeout] != 2 || err == nil || !strings.Contains(s.Records[0].Error, "the server sent no token for 2s, 10 times the timeout") {
+			if s.Failures[Timeout] != 2 || err == nil || !strings.Contains(s.Records[0].Error,
+				"the server sent no token for 2s, 10 times the timeout") {
 				t.Errorf("got %v, %v, %q", s.Failures, err, s.Records[0].Error)
 			}
 			if took := time.Since(begun); took > 20*time.Second {
@@ -188,7 +194,8 @@ func TestTrickle(t *testing.T) {
 		o.Timeout, o.Requests = 3*time.Second, 2
 		begun := time.Now()
 		s, err := Run(t.Context(), o, nil)
-		if s.Failures[Timeout] != 2 || err == nil || !strings.Contains(s.Records[0].Error, "the answer had not ended after 39s: the timeout of 3s for each token") {
+		if s.Failures[Timeout] != 2 || err == nil || !strings.Contains(s.Records[0].Error,
+			"the answer had not ended after 39s: the timeout of 3s for each token") {
 			t.Errorf("got %v, %v, %q", s.Failures, err, s.Records[0].Error)
 		}
 		if took := time.Since(begun); took > 40*time.Second {
@@ -203,7 +210,8 @@ func TestTrickle(t *testing.T) {
 
 // Usage of no tokens is none where tokens came.
 func TestUsageOfNothing(t *testing.T) {
-	o := options(serve(t, answer(0, role+content("x")+stop+"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":0,\"completion_tokens\":0}}\n\n"+done)))
+	o := options(serve(t, answer(0, role+content("x")+stop+
+		"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":0,\"completion_tokens\":0}}\n\n"+done)))
 	s, err := Run(t.Context(), o, nil)
 	if err != nil || s.GeneratedTokens != nil || s.PromptTokens != nil || s.Records[0].Generated != nil {
 		t.Errorf("%+v, %v", s, err)
@@ -266,7 +274,8 @@ func TestSomeFailures(t *testing.T) {
 		http.Error(w, "no", codes[(n.Add(1)-1)%4])
 	})
 	o := options(url)
-	if _, err := Run(t.Context(), o, nil); !says(err, "all 4 requests to "+url+"/v1 failed, 3 of them with status 5xx: 500 Internal Server Error: no") {
+	if _, err := Run(t.Context(), o, nil); !says(err, "all 4 requests to "+url+
+		"/v1 failed, 3 of them with status 5xx: 500 Internal Server Error: no") {
 		t.Error(err)
 	}
 	n.Store(0)
@@ -279,7 +288,8 @@ func TestSomeFailures(t *testing.T) {
 	}))
 	o.Warmup = 2
 	s, err := Run(t.Context(), o, nil)
-	if err != nil || len(remarked(s)) != 1 || remarked(s)[0] != "1 of 2 requests of the warm-up failed, 1 with status 5xx: 503 Service Unavailable: cold" {
+	if err != nil || len(remarked(s)) != 1 ||
+		remarked(s)[0] != "1 of 2 requests of the warm-up failed, 1 with status 5xx: 503 Service Unavailable: cold" {
 		t.Errorf("%q, %v", s.Notes, err)
 	}
 }

@@ -58,16 +58,23 @@ func TestBundledTokens(t *testing.T) {
 		short  int // answers that are marked
 		note   string
 	}{
-		"one a chunk":             {bundler{first: 1, each: 1}, 10 * time.Millisecond, 0, 0, ""},
-		"usage in each chunk":     {bundler{first: 4, each: 4, usage: true}, 10 * time.Millisecond, 4, 0, "the first chunk of 4 answers holds 4 tokens in the mean"},
-		"usage, one a chunk":      {bundler{first: 1, each: 1, usage: true}, 10 * time.Millisecond, 1, 0, ""},
-		"a first of many, usage":  {bundler{first: 8, each: 1, usage: true}, 10 * time.Millisecond, 8, 0, "a chunk holds 1.28 tokens in the mean"},
-		"a first of many, text":   {bundler{first: 8, each: 1, tokenizer: words}, 10 * time.Millisecond, 8, 0, "the first chunk of 4 answers holds 8 tokens in the mean"},
-		"four a chunk, text":      {bundler{first: 4, each: 4, tokenizer: words}, 10 * time.Millisecond, 4, 0, "a chunk holds 4 tokens in the mean"},
-		"a first of many":         {bundler{first: 8, each: 1}, 240 * time.Millisecond / 31, 0, 4, "may be up to 29.2 % longer"},
-		"a tokenizer that lies":   {bundler{first: 8, each: 1, tokenizer: func(string) int { return 1 << 30 }}, 240 * time.Millisecond / 31, 0, 4, "may hold several"},
-		"a tokenizer of bytes":    {bundler{first: 8, each: 1, tokenizer: func(s string) int { return len(s) }}, 10 * time.Millisecond, 8, 0, "holds 8 tokens"},
-		"a tokenizer of no token": {bundler{first: 8, each: 1, tokenizer: func(string) int { return 0 }}, 240 * time.Millisecond / 31, 0, 4, "may hold several"},
+		"one a chunk": {bundler{first: 1, each: 1}, 10 * time.Millisecond, 0, 0, ""},
+		"usage in each chunk": {bundler{first: 4, each: 4, usage: true}, 10 * time.Millisecond, 4, 0,
+			"the first chunk of 4 answers holds 4 tokens in the mean"},
+		"usage, one a chunk": {bundler{first: 1, each: 1, usage: true}, 10 * time.Millisecond, 1, 0, ""},
+		"a first of many, usage": {bundler{first: 8, each: 1, usage: true}, 10 * time.Millisecond, 8, 0,
+			"a chunk holds 1.28 tokens in the mean"},
+		"a first of many, text": {bundler{first: 8, each: 1, tokenizer: words}, 10 * time.Millisecond, 8, 0,
+			"the first chunk of 4 answers holds 8 tokens in the mean"},
+		"four a chunk, text": {bundler{first: 4, each: 4, tokenizer: words}, 10 * time.Millisecond, 4, 0,
+			"a chunk holds 4 tokens in the mean"},
+		"a first of many": {bundler{first: 8, each: 1}, 240 * time.Millisecond / 31, 0, 4, "may be up to 29.2 % longer"},
+		"a tokenizer that lies": {bundler{first: 8, each: 1, tokenizer: func(string) int { return 1 << 30 }}, 240 * time.Millisecond / 31, 0, 4,
+			"may hold several"},
+		"a tokenizer of bytes": {bundler{first: 8, each: 1, tokenizer: func(s string) int { return len(s) }}, 10 * time.Millisecond, 8, 0,
+			"holds 8 tokens"},
+		"a tokenizer of no token": {bundler{first: 8, each: 1, tokenizer: func(string) int { return 0 }}, 240 * time.Millisecond / 31, 0, 4,
+			"may hold several"},
 	} {
 		bubble(t, test.server.ServeHTTP, func(t *testing.T, o Options) {
 			o.GenLen = 32
@@ -108,7 +115,8 @@ func TestHangingTokenizer(t *testing.T) {
 // A count of the first chunk's tokens leaves one for each other chunk.
 func TestFirstTokens(t *testing.T) {
 	for _, test := range []struct{ count, generated, chunks, want int }{
-		{1, 32, 32, 1}, {8, 32, 25, 8}, {9, 32, 25, 8}, {32, 32, 25, 8}, {33, 32, 25, 0}, {0, 32, 25, 0}, {-1, 32, 25, 0}, {3, 3, 5, 1}, {3, 3, 1, 3},
+		{1, 32, 32, 1}, {8, 32, 25, 8}, {9, 32, 25, 8}, {32, 32, 25, 8}, {33, 32, 25, 0}, {0, 32, 25, 0}, {-1, 32, 25, 0}, {3, 3, 5, 1},
+		{3, 3, 1, 3},
 	} {
 		r := &result.Record{Generated: &test.generated, Chunks: test.chunks}
 		if got := firstTokens(r, &test.count); (got == nil) != (test.want == 0) || got != nil && *got != test.want {

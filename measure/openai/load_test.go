@@ -23,7 +23,8 @@ func TestTokensOf(t *testing.T) {
 			t.Errorf("prompt %d: %d tokens, %d generated", i, len(p[i].Tokens), p[i].Gen)
 		}
 	}
-	if !slices.Equal(p[0].Tokens[:80], p[1].Tokens[:80]) || slices.Equal(p[0].Tokens[80:90], p[1].Tokens[80:]) || slices.Equal(p[0].Tokens[:40], p[2].Tokens[:40]) {
+	if !slices.Equal(p[0].Tokens[:80], p[1].Tokens[:80]) || slices.Equal(p[0].Tokens[80:90], p[1].Tokens[80:]) ||
+		slices.Equal(p[0].Tokens[:40], p[2].Tokens[:40]) {
 		t.Error("prompts share what they should not, or do not share what they should")
 	}
 	if again := TokensOf(lengths, 10, 1000, 8); slices.Equal(again[0].Tokens[:40], p[0].Tokens[:40]) {

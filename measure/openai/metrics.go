@@ -33,7 +33,8 @@ var counters = map[string][]string{
 	"generated_tokens": {"vllm:generation_tokens_total", "sglang:generation_tokens_total", "llamacpp:tokens_predicted_total"},
 	"preemptions":      {"vllm:num_preemptions_total", "sglang:num_retracted_requests_total"},
 	"prefix_queries":   {"vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total", "sglang:prompt_tokens_total"},
-	"prefix_hits":      {"vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total", "sglang:cached_tokens_total", "llamacpp:prompt_tokens_cached_total"},
+	"prefix_hits": {"vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total", "sglang:cached_tokens_total",
+		"llamacpp:prompt_tokens_cached_total"},
 }
 
 // A metricsPage is what a page in Prometheus's text form says: the sum of each name
@@ -193,7 +194,8 @@ func (s *sampler) notes() (all []string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.dropped)) {
 		d := s.dropped[name]
-		all = append(all, fmt.Sprintf("the server's metrics gave %.40s for %s, which cannot be: such samples were dropped, %d in all", d.first, name, d.samples))
+		all = append(all, fmt.Sprintf("the server's metrics gave %.40s for %s, which cannot be: such samples were dropped, %d in all", d.first,
+			name, d.samples))
 	}
 	return all
 }

@@ -33,7 +33,8 @@ func TestParseMetrics(t *testing.T) {
 	if v, name, _ := m.figure(gauges["waiting"], false); v != nil || name != "" {
 		t.Error("a figure that is not on the page")
 	}
-	if want := map[string]string{"block_size": "16", "cache_dtype": "fp8_e4m3", "enable_prefix_caching": "True", "engine": "0"}; !maps.Equal(m.labels["vllm:cache_config_info"], want) {
+	if want := map[string]string{"block_size": "16", "cache_dtype": "fp8_e4m3", "enable_prefix_caching": "True", "engine": "0"}; !maps.Equal(
+		m.labels["vllm:cache_config_info"], want) {
 		t.Errorf("%v", m.labels["vllm:cache_config_info"])
 	}
 	for _, name := range []string{"vllm:bad", "vllm:none"} {
@@ -63,10 +64,13 @@ func TestMalformedMetrics(t *testing.T) {
 		running + " 1e999\n": {nil, "gave 1e999 for " + running + ", which cannot be: such samples were dropped, 2 in all"},
 		running + " NaN\n":   {nil, "gave NaN for " + running + ", which cannot be: such samples were dropped, 2 in all"},
 		running + " two\n":   {nil, "gave two for " + running + ", which cannot be: such samples were dropped, 2 in all"},
-		running + "{e=\"0\"} 1.7e308\n" + running + "{e=\"1\"} 1.7e308\n": {nil, "gave +Inf for " + running + ", which cannot be: such samples were dropped, 2 in all"},
-		running + " -2.7e-16\n":                          {new(0.), ""},
-		running + " 2\n" + use + " 17\n":                 {new(2.), "gave 17 for " + use + ", which cannot be: such samples were dropped, 2 in all"},
-		running + " 2\nvllm:prompt_tokens_total 1e300\n": {new(2.), "gave 1e+300 for vllm:prompt_tokens_total, which cannot be: such samples were dropped, 1 in all"},
+		running + "{e=\"0\"} 1.7e308\n" + running + "{e=\"1\"} 1.7e308\n": {nil,
+			"gave +Inf for " + running + ", which cannot be: such samples were dropped, 2 in all"},
+		running + " -2.7e-16\n": {new(0.), ""},
+		running + " 2\n" + use + " 17\n": {new(2.),
+			"gave 17 for " + use + ", which cannot be: such samples were dropped, 2 in all"},
+		running + " 2\nvllm:prompt_tokens_total 1e300\n": {new(2.),
+			"gave 1e+300 for vllm:prompt_tokens_total, which cannot be: such samples were dropped, 1 in all"},
 	} {
 		handler := func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodGet {
@@ -116,10 +120,14 @@ func TestAbout(t *testing.T) {
 		read func(*About, []byte)
 		want About
 	}{
-		`{"version": "0.5.14", "dtype": "bfloat16", "tp_size": 4, "dp_size": 1, "kv_cache_dtype": "auto", "quantization": null}`: {(*About).serverInfo, About{Version: "0.5.14", Weights: "bf16", TP: 4, DP: 1}},
-		`{"version": "0.5.14", "dtype": "bfloat16", "tp_size": 2, "kv_cache_dtype": "fp8_e5m2", "quantization": "awq"}`:          {(*About).serverInfo, About{Version: "0.5.14", KV: "fp8", TP: 2}},
-		`{"version": "3.3.5", "model_dtype": "float16", "router": "x", "max_total_tokens": 4096}`:                                {(*About).info, About{Kind: "tgi", Version: "3.3.5", Weights: "fp16", MaxLen: 4096}},
-		`{"build_info": "b6000-abc", "model_ftype": "Q4_K - Medium", "total_slots": 2}`:                                          {(*About).props, About{Kind: "llama.cpp", Version: "b6000-abc", Weights: "Q4_K - Medium"}},
+		`{"version": "0.5.14", "dtype": "bfloat16", "tp_size": 4, "dp_size": 1, "kv_cache_dtype": "auto", "quantization": null}`: {
+			(*About).serverInfo, About{Version: "0.5.14", Weights: "bf16", TP: 4, DP: 1}},
+		`{"version": "0.5.14", "dtype": "bfloat16", "tp_size": 2, "kv_cache_dtype": "fp8_e5m2", "quantization": "awq"}`: {(*About).serverInfo,
+			About{Version: "0.5.14", KV: "fp8", TP: 2}},
+		`{"version": "3.3.5", "model_dtype": "float16", "router": "x", "max_total_tokens": 4096}`: {(*About).info,
+			About{Kind: "tgi", Version: "3.3.5", Weights: "fp16", MaxLen: 4096}},
+		`{"build_info": "b6000-abc", "model_ftype": "Q4_K - Medium", "total_slots": 2}`: {(*About).props,
+			About{Kind: "llama.cpp", Version: "b6000-abc", Weights: "Q4_K - Medium"}},
 		`{"version": "0.9.0"}`: {(*About).ollama, About{Kind: "ollama", Version: "0.9.0"}},
 		`{"detail": "no"}`:     {(*About).serverInfo, About{}},
 		`<html>`:               {(*About).props, About{}},

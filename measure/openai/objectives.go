@@ -31,7 +31,8 @@ func ParseSLO(text string) (SLO, error) {
 		d, err := time.ParseDuration(value)
 		switch {
 		case !known:
-			found = append(found, fmt.Errorf("%.40q is no time that has a limit; %s", name, spelling.Hint(name, []string{"ttft", "tpot", "ttlt", "e2e"})))
+			found = append(found, fmt.Errorf("%.40q is no time that has a limit; %s", name, spelling.Hint(
+				name, []string{"ttft", "tpot", "ttlt", "e2e"})))
 		case err != nil || d <= 0:
 			found = append(found, fmt.Errorf("%s=%.40q: want a time above 0 with its unit, as 500ms or 2s", name, value))
 		case *limit != nil:

@@ -87,18 +87,23 @@ func (o *Options) check() error {
 	}
 	hold(o.API == Chat || o.API == Completions, "no API %.40q: there are %q and %q", o.API, Chat, Completions)
 	hold(o.Concurrency >= 0, "a concurrency of %d: want at least 1", o.Concurrency)
-	hold(len(o.Arrivals) == 0 || len(o.Arrivals) == o.Requests && o.RequestRate == 0 && slices.IsSorted(o.Arrivals), "%d arrivals of %d requests: want one of each, in their order, and no rate", len(o.Arrivals), o.Requests)
+	hold(len(o.Arrivals) == 0 || len(o.Arrivals) == o.Requests && o.RequestRate == 0 && slices.IsSorted(o.Arrivals),
+		"%d arrivals of %d requests: want one of each, in their order, and no rate", len(o.Arrivals), o.Requests)
 	hold(o.Concurrency != 0 || o.openLoop(), "neither a concurrency nor a request rate: want one of them")
-	hold(o.RequestRate >= 0 && !math.IsInf(o.RequestRate, 0), "a request rate of %v a second: want a finite number, or 0 for a closed loop", o.RequestRate)
+	hold(o.RequestRate >= 0 && !math.IsInf(o.RequestRate, 0), "a request rate of %v a second: want a finite number, or 0 for a closed loop",
+		o.RequestRate)
 	hold(o.Requests >= 1, "%d requests: want at least 1", o.Requests)
 	hold(o.Warmup >= 0, "a warm-up of %d requests: want 0 or more", o.Warmup)
 	hold(o.PromptLen >= 0, "prompts of %d tokens: want at least 1, or 0 for whatever they have", o.PromptLen)
 	hold(o.GenLen >= 1, "%d generated tokens: want at least 1", o.GenLen)
-	hold(o.Sampling.Temperature >= 0 && o.Sampling.Temperature <= MaxTemperature, "a temperature of %v: want 0 to %d", o.Sampling.Temperature, MaxTemperature)
+	hold(o.Sampling.Temperature >= 0 && o.Sampling.Temperature <= MaxTemperature, "a temperature of %v: want 0 to %d", o.Sampling.Temperature,
+		MaxTemperature)
 	hold(o.Timeout >= 0, "a timeout of %v: want more than 0", o.Timeout)
 	hold(len(o.Prompts) > 0, "no prompts")
-	hold(slices.Contains([]string{"", Pooled, New, Worker}, o.Connections), "connections %.40q: there are %q, %q and %q", o.Connections, Pooled, New, Worker)
-	hold(o.Connections != Worker || !o.openLoop(), "connections %q: requests that come at a rate have no worker of their own; want %q or %q", Worker, Pooled, New)
+	hold(slices.Contains([]string{"", Pooled, New, Worker}, o.Connections), "connections %.40q: there are %q, %q and %q", o.Connections,
+		Pooled, New, Worker)
+	hold(o.Connections != Worker || !o.openLoop(), "connections %q: requests that come at a rate have no worker of their own; want %q or %q",
+		Worker, Pooled, New)
 	hold(!strings.ContainsAny(o.Key, "\r\n\x00"), "the API key has a line break or a NUL in it")
 	for i, p := range o.Prompts {
 		if err := p.check(o.API); err != nil {

@@ -59,7 +59,8 @@ func TestLlamaServer(t *testing.T) {
 			t.Errorf("%s: prompts %+v, answers %+v", how, s.PromptTokens, s.GeneratedTokens)
 		}
 		m := s.Metrics
-		if m == nil || m.Source != "llamacpp" || m.Counters["generated_tokens"] != 200*16 || m.Counters["prompt_tokens"]+m.Counters["prefix_hits"] != 200*100 {
+		if m == nil || m.Source != "llamacpp" || m.Counters["generated_tokens"] != 200*16 ||
+			m.Counters["prompt_tokens"]+m.Counters["prefix_hits"] != 200*100 {
 			t.Errorf("%s: the server counts %+v", how, m)
 		}
 		if m != nil && m.Running != nil && m.Running.Max > 4 {
@@ -82,7 +83,8 @@ func TestLlamaCache(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := s.PrefixCache; c.Source != fromUsage || *c.Share < 0.9 || !strings.Contains(strings.Join(s.Notes, "\n"), "from its cache of prefixes") {
+	if c := s.PrefixCache; c.Source != fromUsage || *c.Share < 0.9 ||
+		!strings.Contains(strings.Join(s.Notes, "\n"), "from its cache of prefixes") {
 		t.Errorf("%+v, %q", c, s.Notes)
 	}
 	for i := range s.Records { // as of a server whose usage does not say it
@@ -130,7 +132,8 @@ func TestLlamaSampling(t *testing.T) {
 		}
 		return n
 	}
-	if same("greedy", "greedy again") < 4 || same("seed 5", "seed 5 again") < 4 || same("greedy", "seed 5") > 0 || same("seed 5", "seed 50") > 0 {
+	if same("greedy", "greedy again") < 4 || same("seed 5", "seed 5 again") < 4 || same("greedy", "seed 5") > 0 ||
+		same("seed 5", "seed 50") > 0 {
 		t.Errorf("%q", outputs)
 	}
 }
@@ -142,7 +145,8 @@ func TestLlamaAbout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Kind != "llama.cpp" || a.Weights != "fp32" || a.Vocab != 1000 || a.MaxLen != 2048 || !a.HasMetrics || a.Options["slots"] != "4" || a.KV != "" || a.TP != 0 {
+	if a.Kind != "llama.cpp" || a.Weights != "fp32" || a.Vocab != 1000 || a.MaxLen != 2048 || !a.HasMetrics || a.Options["slots"] != "4" ||
+		a.KV != "" || a.TP != 0 {
 		t.Errorf("%+v", a)
 	}
 	if len(a.Models) != 1 || a.Models[0] != o.Model {

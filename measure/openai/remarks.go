@@ -33,7 +33,8 @@ func (c *collector) remarks(s *result.Serving) {
 		}
 	}
 	if held > 0 {
-		c.note(fmt.Sprintf("%d answers came all at once: the server, something before it or this busy machine held them back until they were whole; "+
+		c.note(fmt.Sprintf("%d answers came all at once: the server, something before it or this busy machine held them back until they were "+
+			"whole; "+
 			"they have no TPOT, and their TTFT is the time of the whole answer", held))
 	}
 	if s.Reconnects > 0 {
@@ -92,10 +93,12 @@ func (c *collector) chunkRemarks(s *result.Serving) {
 		}
 	}
 	if several > 0 {
-		c.note(fmt.Sprintf("the first chunk of %d answers holds %.3g tokens in the mean: they came with TTFT, and TPOT is of the others", several, float64(tokens)/float64(several)))
+		c.note(fmt.Sprintf("the first chunk of %d answers holds %.3g tokens in the mean: they came with TTFT, and TPOT is of the others", several,
+			float64(tokens)/float64(several)))
 	}
 	if u := s.Usage; u != nil && u.FirstUnknown > 0 {
-		c.note(fmt.Sprintf("%d answers came in fewer chunks than tokens, and their first chunk may hold several, which the server does not count: "+
+		c.note(fmt.Sprintf("%d answers came in fewer chunks than tokens, and their first chunk may hold several, which the server does not "+
+			"count: "+
 			"TPOT takes it for one token, and may be up to %.3g %% longer", u.FirstUnknown, 100*short))
 	}
 	if u := s.Usage; u != nil && s.ChunkGap != nil && u.TokensPerChunk != nil && *u.TokensPerChunk > 1+leastShort {

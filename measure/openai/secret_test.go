@@ -54,7 +54,8 @@ func TestKey(t *testing.T) {
 		o.Key = secret
 		s, err := Run(t.Context(), o, nil)
 		text, _ := json.Marshal(s)
-		if all := string(text) + fmt.Sprint(err); strings.Contains(all, secret[:5]) || strings.Contains(all, "user") || strings.Contains(all, "code") {
+		if all := string(text) + fmt.Sprint(err); strings.Contains(all, secret[:5]) || strings.Contains(all, "user") ||
+			strings.Contains(all, "code") {
 			t.Errorf("%s: a secret in %v, %s", name, err, text)
 		}
 		if (err == nil) != (name == "good") || s.Endpoint != url+"/v1" {
@@ -158,7 +159,8 @@ func TestEndpoint(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %s and %s", test.base, e, err, test.post, test.public)
 		}
 	}
-	for _, base := range []string{"", "h", "h:80", "ftp://h", "http:h", "http://", "http:///v1", "http://h:port", "http://a b", "http://h/%zz"} {
+	for _, base := range []string{"", "h", "h:80", "ftp://h", "http:h", "http://", "http:///v1", "http://h:port", "http://a b",
+		"http://h/%zz"} {
 		if e, err := newEndpoint(base, Chat); err == nil {
 			t.Errorf("%q is taken for %+v", base, e)
 		}

@@ -60,7 +60,8 @@ func TestEvents(t *testing.T) {
 			}
 		}
 	}
-	if got, err := read(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("data: a\n\n")))); !errors.Is(err, iotest.ErrTimeout) || got != nil {
+	if got, err := read(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("data: a\n\n")))); !errors.Is(err, iotest.ErrTimeout) ||
+		got != nil {
 		t.Errorf("an error of the connection: %q, %v", got, err)
 	}
 	if _, err := read(stuck{}); !errors.Is(err, io.ErrNoProgress) {

@@ -28,7 +28,8 @@ func TestSteadyState(t *testing.T) {
 		}
 		ttft, _, ttlt := Times(s)
 		count := x.End - x.Begin
-		if len(s.Records) != n || ttft.N != count || ttft.Warmups != x.Begin || ttlt.N != count || s.ChunkGap.N != 2*count || s.PromptTokens.N != n {
+		if len(s.Records) != n || ttft.N != count || ttft.Warmups != x.Begin || ttlt.N != count || s.ChunkGap.N != 2*count ||
+			s.PromptTokens.N != n {
 			t.Errorf("%d records, %d TTFTs after %d, %d gaps; want %d times", len(s.Records), ttft.N, ttft.Warmups, s.ChunkGap.N, count)
 		}
 		if g := s.Goodput; g.Good != count || g.Share != 1 || g.PerSecond != n/s.Duration {
@@ -66,7 +67,8 @@ func TestNoSteadyState(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if x := s.Steady; x == nil || x.Reached || x.Begin != 0 || x.End != 800 || !strings.Contains(strings.Join(s.Notes, "\n"), "it is overloaded") {
+		if x := s.Steady; x == nil || x.Reached || x.Begin != 0 || x.End != 800 ||
+			!strings.Contains(strings.Join(s.Notes, "\n"), "it is overloaded") {
 			t.Errorf("%+v, %q", x, s.Notes)
 		}
 	})

@@ -69,9 +69,10 @@ func realServer(t *testing.T) (*Server, Options) {
 		t.Fatal(err)
 	}
 	s, err := StartServer(t.Context(), ServerSpec{
-		Command: fmt.Sprintf("HF_HUB_OFFLINE=1 '%s' -m transformers.cli.transformers serve '%s' --device cpu --host %s --port %s", py, model, host, port),
-		Env:     []string{"HF_HUB_CACHE=" + t.TempDir(), "OMP_NUM_THREADS=1"},
-		Ready:   ready, Timeout: 90 * time.Second, Grace: 5 * time.Second,
+		Command: fmt.Sprintf("HF_HUB_OFFLINE=1 '%s' -m transformers.cli.transformers serve '%s' --device cpu --host %s --port %s", py, model,
+			host, port),
+		Env:   []string{"HF_HUB_CACHE=" + t.TempDir(), "OMP_NUM_THREADS=1"},
+		Ready: ready, Timeout: 90 * time.Second, Grace: 5 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +146,8 @@ func TestTransformersServe(t *testing.T) {
 			p := o.Prompts[2+i] // after those of the warm-up
 			text, u := unstreamed(t, o, p)
 			if strings.TrimSpace(r.Output) != strings.TrimSpace(text) || *r.Prompt != 7+i || *r.Prompt != *u.Prompt || *r.Generated != *u.Generated {
-				t.Errorf("%s %d: streamed %q, %d and %d tokens; at once %q, %d and %d", api, i, r.Output, *r.Prompt, *r.Generated, text, *u.Prompt, *u.Generated)
+				t.Errorf("%s %d: streamed %q, %d and %d tokens; at once %q, %d and %d", api, i, r.Output, *r.Prompt, *r.Generated, text, *u.Prompt,
+					*u.Generated)
 			}
 			if n := len(strings.Fields(r.Output)); n != 8 || r.Chunks < 2 || r.Chunks > 8 {
 				t.Errorf("%s %d: %d words in %d chunks", api, i, n, r.Chunks)
@@ -154,7 +156,8 @@ func TestTransformersServe(t *testing.T) {
 		closes(t, s)
 	}
 	o.API, o.Prompts = Completions, []Prompt{{Tokens: []int{3, 4, 5}}}
-	if _, err := Run(t.Context(), o, nil); !says(err, "the warm-up: all 2 requests", "400 Bad Request: prompt must be a string.", "--api chat") {
+	if _, err := Run(t.Context(), o, nil); !says(err, "the warm-up: all 2 requests", "400 Bad Request: prompt must be a string.",
+		"--api chat") {
 		t.Errorf("tokens: %v", err)
 	}
 	if takes, err := TakesTokens(t.Context(), o, o.Prompts[0]); err != nil || takes {

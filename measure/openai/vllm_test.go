@@ -51,7 +51,8 @@ func vllmServer(t *testing.T) Options {
 func TestVLLM(t *testing.T) {
 	o := vllmServer(t)
 	a, err := Inquire(t.Context(), o)
-	if err != nil || a.Kind != "vllm" || a.Version == "" || a.MaxLen != 2048 || !a.HasMetrics || a.DP != 1 || a.Options["enable_prefix_caching"] != "True" {
+	if err != nil || a.Kind != "vllm" || a.Version == "" || a.MaxLen != 2048 || !a.HasMetrics || a.DP != 1 ||
+		a.Options["enable_prefix_caching"] != "True" {
 		t.Errorf("%+v, %v", a, err)
 	}
 	if takes, err := TakesTokens(t.Context(), o, Prompt{Tokens: []int{600, 601}}); err != nil || !takes {

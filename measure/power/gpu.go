@@ -66,7 +66,8 @@ func (m *Monitor) choose(d *driver, o *Options) error {
 			m.warnings = append(m.warnings, fmt.Sprintf("GPU %s is cut into MIG slices: its energy is that of all of them", uuid))
 		}
 		if b.coarse() {
-			m.warnings = append(m.warnings, fmt.Sprintf("GPU %s (%s) has no energy counter: its energy is the integral of its power", d.gpus[at].Name, uuid))
+			m.warnings = append(m.warnings, fmt.Sprintf("GPU %s (%s) has no energy counter: its energy is the integral of its power",
+				d.gpus[at].Name, uuid))
 		}
 		m.boards, m.gpus = append(m.boards, b), append(m.gpus, d.gpus[at])
 		m.sensors = append(m.sensors, &gpuSensor{board: b, name: fmt.Sprintf("GPU %d", i), period: b.pace()})
@@ -150,7 +151,8 @@ func pick(there []string, name string) (string, error) {
 		found = uuid
 	}
 	if found == "" {
-		return "", fmt.Errorf("no GPU %q: want a number from 0 to %d or the beginning of a UUID: %s", name, len(there)-1, strings.Join(there, ", "))
+		return "", fmt.Errorf("no GPU %q: want a number from 0 to %d or the beginning of a UUID: %s", name, len(there)-1,
+			strings.Join(there, ", "))
 	}
 	return found, nil
 }

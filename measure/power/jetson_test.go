@@ -76,7 +76,8 @@ func jetsons() map[string]struct {
 		t["sys/class/hwmon/hwmon2/name"], t["sys/class/hwmon/hwmon2/power1_input"] = file("ina238"), file("87426000")
 	})
 	add("TX2", "module (VDD_IN)", 3.056, []string{"VDD_IN"}, func(t fstest.MapFS) { // JetPack 4
-		for dev, rails := range map[string][]string{"0-0040": {"VDD_SYS_GPU 152", "VDD_SYS_SOC 687", "VDD_4V0_WIFI 0"}, "0-0041": {"VDD_IN 3056", "VDD_SYS_CPU 152", "VDD_SYS_DDR 883"}} {
+		for dev, rails := range map[string][]string{"0-0040": {"VDD_SYS_GPU 152", "VDD_SYS_SOC 687", "VDD_4V0_WIFI 0"},
+			"0-0041": {"VDD_IN 3056", "VDD_SYS_CPU 152", "VDD_SYS_DDR 883"}} {
 			for n, rail := range rails {
 				name, mw, _ := strings.Cut(rail, " ")
 				dir := "sys/bus/i2c/drivers/ina3221x/" + dev + "/iio:device0/"
@@ -164,7 +165,8 @@ func TestTegrastatsLines(t *testing.T) {
 // The program itself, as a script that prints a Thor's line.
 func TestTegrastatsRuns(t *testing.T) {
 	dir := t.TempDir()
-	script := "#!/bin/sh\nwhile :; do echo 'GR3D_FREQ @[314,314] VDD_GPU 2000mW/1mW VIN_SYS_5V0 5000mW/1mW VIN 20000mW/1mW'; sleep 0.02; done\n"
+	script := "#!/bin/sh\nwhile :; do echo 'GR3D_FREQ @[314,314] VDD_GPU 2000mW/1mW VIN_SYS_5V0 5000mW/1mW VIN 20000mW/1mW'; sleep 0.02; " +
+		"done\n"
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "tegrastats"), []byte(script), 0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	m, err := Open(t.Context(), Options{Root: fstest.MapFS{"proc/device-tree/model": file("NVIDIA Jetson AGX Thor")}})
@@ -174,7 +176,8 @@ func TestTegrastatsRuns(t *testing.T) {
 	time.Sleep(time.Second) // for lines enough on a busy machine
 	w, err := m.End(t.Context(), mark)
 	testkit.Must(t, err)
-	if watts := energyOf(w) / w.End.Sub(w.Begin).Seconds(); math.Abs(watts-20) > 1e-6 || m.Scope() != "board (VIN) by tegrastats" || len(m.Warnings()) != 1 {
+	if watts := energyOf(w) / w.End.Sub(w.Begin).Seconds(); math.Abs(watts-20) > 1e-6 || m.Scope() != "board (VIN) by tegrastats" ||
+		len(m.Warnings()) != 1 {
 		t.Errorf("%v W of %s, warnings %v", watts, m.Scope(), m.Warnings())
 	}
 }

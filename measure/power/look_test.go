@@ -116,7 +116,8 @@ func TestJetsonClocks(t *testing.T) {
 			t.Fatalf("%+v, %v", looked, err)
 		}
 		c := looked[0]
-		if c.SMClockHz.Median != 624.75e6 || *c.SMClockMaxHz != 1.02e9 || c.Temperature.Max != 71.5 || c.MemClockHz.Max != 2.133e9 || *c.MemClockMaxHz != 3.199e9 {
+		if c.SMClockHz.Median != 624.75e6 || *c.SMClockMaxHz != 1.02e9 || c.Temperature.Max != 71.5 || c.MemClockHz.Max != 2.133e9 ||
+			*c.MemClockMaxHz != 3.199e9 {
 			t.Errorf("%+v", c)
 		}
 		if c.ThrottledS["sw_thermal"] < 9.9 || c.ThrottledS["over_current"]+w.Conditions[0].ThrottledS["over_current"] == 0 {
@@ -127,7 +128,8 @@ func TestJetsonClocks(t *testing.T) {
 
 // A Jetson whose files tell no clock has no condition.
 func TestJetsonWithoutClocks(t *testing.T) {
-	for _, tree := range []fstest.MapFS{{}, {"sys/class/devfreq/17000000.gpu/cur_freq": file("fast")}, {"sys/class/devfreq/gpu-nvd-0/cur_freq": file("5")}} {
+	for _, tree := range []fstest.MapFS{{}, {"sys/class/devfreq/17000000.gpu/cur_freq": file("fast")},
+		{"sys/class/devfreq/gpu-nvd-0/cur_freq": file("5")}} {
 		if g := openJetsonGPU(tree); g != nil {
 			t.Errorf("%v: %+v", tree, g)
 		}

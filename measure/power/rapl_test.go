@@ -139,7 +139,8 @@ func TestRAPLWithoutPackage(t *testing.T) {
 				delete(p.tree, name)
 			}
 		}
-		if m, err := Open(t.Context(), Options{Root: p, NoGPUs: true}); !errors.Is(err, ErrNoSensor) || !strings.Contains(err.Error(), "package") {
+		if m, err := Open(t.Context(), Options{Root: p, NoGPUs: true}); !errors.Is(err, ErrNoSensor) ||
+			!strings.Contains(err.Error(), "package") {
 			t.Errorf("%v, %v", m, err)
 		}
 	})
@@ -163,7 +164,8 @@ func TestNoSensor(t *testing.T) {
 		}
 	})
 	t.Run("none but GPUs", func(t *testing.T) {
-		if _, err := Open(t.Context(), Options{Root: fstest.MapFS{}, NoGPUs: true}); !errors.Is(err, ErrNoSensor) || strings.Contains(err.Error(), "NVML") {
+		if _, err := Open(t.Context(), Options{Root: fstest.MapFS{}, NoGPUs: true}); !errors.Is(err, ErrNoSensor) ||
+			strings.Contains(err.Error(), "NVML") {
 			t.Errorf("got %v", err)
 		}
 	})

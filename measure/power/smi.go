@@ -18,8 +18,10 @@ import (
 // nvidia-smi is asked for these, once for a board and at each sample. An older driver
 // answers names that it does not know with an error that names them.
 var (
-	smiBoards = []string{"uuid", "name", "memory.total", "enforced.power.limit", "persistence_mode", "mig.mode.current", "ecc.mode.current", "driver_version"}
-	smiSample = []string{"power.draw.instant", "clocks.sm", "clocks.mem", "temperature.gpu", "utilization.gpu", "utilization.memory", "memory.used", "clocks_event_reasons.active",
+	smiBoards = []string{"uuid", "name", "memory.total", "enforced.power.limit", "persistence_mode", "mig.mode.current", "ecc.mode.current",
+		"driver_version"}
+	smiSample = []string{"power.draw.instant", "clocks.sm", "clocks.mem", "temperature.gpu", "utilization.gpu", "utilization.memory",
+		"memory.used", "clocks_event_reasons.active",
 		"clocks.max.sm", "clocks.max.memory", "enforced.power.limit", "power.default_limit"}
 	smiRunning = []string{"pid", "name", "used_memory"}
 	smiListed  = []string{"name", "memory.total", "pci.bus_id", "uuid"}
@@ -108,8 +110,10 @@ func parseSMI(text string, fields int) ([][]string, error) {
 		}
 		for i := range row {
 			row[i] = strings.TrimSpace(row[i])
-			if hidden := strings.IndexFunc(row[i], func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }); hidden >= 0 || len(row[i]) > mostField {
-				return nil, fmt.Errorf("nvidia-smi printed %.60q, %d bytes long: want at most %d, all of them printable", row[i], len(row[i]), mostField)
+			if hidden := strings.IndexFunc(row[i], func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }); hidden >= 0 ||
+				len(row[i]) > mostField {
+				return nil, fmt.Errorf("nvidia-smi printed %.60q, %d bytes long: want at most %d, all of them printable", row[i], len(row[i]),
+					mostField)
 			}
 		}
 	}
@@ -191,8 +195,10 @@ func (b *smiBoard) watts() (float64, error) {
 // smiState reads the fields of smiSample after the power.
 func smiState(row []string) *state {
 	s := &state{
-		smHz: scaled(row[1], 1e6), memoryHz: scaled(row[2], 1e6), celsius: scaled(row[3], 1), busy: scaled(row[4], 0.01), memoryBusy: scaled(row[5], 0.01),
-		used: mebibytes(row[6]), smMaxHz: scaled(row[8], 1e6), memoryMaxHz: scaled(row[9], 1e6), limit: scaled(row[10], 1), limitDefault: scaled(row[11], 1),
+		smHz: scaled(row[1], 1e6), memoryHz: scaled(row[2], 1e6), celsius: scaled(row[3], 1), busy: scaled(row[4], 0.01),
+		memoryBusy: scaled(row[5], 0.01),
+		used:       mebibytes(row[6]), smMaxHz: scaled(row[8], 1e6), memoryMaxHz: scaled(row[9], 1e6), limit: scaled(row[10], 1),
+		limitDefault: scaled(row[11], 1),
 	}
 	if mask, err := strconv.ParseUint(strings.TrimPrefix(row[7], "0x"), 16, 64); err == nil {
 		s.reasons = reasonsOf(mask)

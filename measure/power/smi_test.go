@@ -58,7 +58,8 @@ func TestSMI(t *testing.T) {
 			t.Errorf("%+v: want an empty list of what it includes, as the schema has it", one)
 		}
 		c := w.Conditions[0]
-		if c.MemoryUtil != nil || c.Utilization.Mean != 0.97 || c.SMClockHz.Mean != 1.98e9 || len(c.OtherPIDs) != 1 || len(Throttled(w.Conditions, 0.5)) != 1 {
+		if c.MemoryUtil != nil || c.Utilization.Mean != 0.97 || c.SMClockHz.Mean != 1.98e9 || len(c.OtherPIDs) != 1 ||
+			len(Throttled(w.Conditions, 0.5)) != 1 {
 			t.Errorf("%+v", c)
 		}
 		g := m.GPUs()[0]

@@ -64,7 +64,8 @@ func runTegrastats(ctx context.Context, s *tegraSensor) (*tegraWatch, error) {
 		stop()
 		return nil, fmt.Errorf("tegrastats: %w", err)
 	}
-	w := &tegraWatch{tegraSensor: s, samples: map[string][]Sample{}, loop: loop{stop: stop, done: make(chan struct{})}, any: make(chan struct{})}
+	w := &tegraWatch{tegraSensor: s, samples: map[string][]Sample{}, loop: loop{stop: stop, done: make(chan struct{})},
+		any: make(chan struct{})}
 	go func() {
 		defer close(w.done)
 		ended := make(chan error, 1)

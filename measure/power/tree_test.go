@@ -13,7 +13,8 @@ func TestRangeThatIsNoNumber(t *testing.T) {
 	for limit, want := range map[string]float64{
 		"262143328850": 262143328850, "NaN": 0, "+Inf": 0, "1e400": 0, "0x10": 0, "-1": 0, "1.5": 0, "": 0, "99999999999999999999": 0,
 	} {
-		tree := fstest.MapFS{"sys/class/powercap/intel-rapl:0/name": file("package-0"), "sys/class/powercap/intel-rapl:0/max_energy_range_uj": file(limit)}
+		tree := fstest.MapFS{"sys/class/powercap/intel-rapl:0/name": file("package-0"),
+			"sys/class/powercap/intel-rapl:0/max_energy_range_uj": file(limit)}
 		zones, err := raplZones(tree)
 		if err != nil || len(zones) != 1 || zones[0].wrap != want {
 			t.Errorf("%q: %+v, %v, want %v", limit, zones, err, want)

@@ -52,7 +52,8 @@ func TestVisible(t *testing.T) {
 // once, among those that CUDA leaves, or the error says why none is.
 func FuzzVisible(f *testing.F) {
 	there := []string{"GPU-4a52f0c1-0000", "GPU-4b000000-0001", "GPU-c0000000-0002"}
-	for _, seed := range [][2]string{{"0,1", ""}, {"GPU-4", "1"}, {"GPU-4a,-1,2", "0"}, {"1,1", ""}, {"MIG-1", ""}, {"", "GPU-c"}, {" 2 , 0", "1,0"}, {"99999999999999999999", "x"}} {
+	for _, seed := range [][2]string{{"0,1", ""}, {"GPU-4", "1"}, {"GPU-4a,-1,2", "0"}, {"1,1", ""}, {"MIG-1", ""}, {"", "GPU-c"},
+		{" 2 , 0", "1,0"}, {"99999999999999999999", "x"}} {
 		f.Add(seed[0], true, seed[1])
 	}
 	f.Fuzz(func(t *testing.T, environment string, set bool, names string) {

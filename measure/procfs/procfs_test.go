@@ -50,7 +50,8 @@ func FuzzStat(f *testing.F) {
 	f.Add("sh", 1, 2)
 	f.Add(") S 7 8 (", -1, 0)
 	f.Fuzz(func(t *testing.T, name string, parent, group int) {
-		if s, err := parseStat(fmt.Sprintf("12 (%s) S %d %d 0 -1", name, parent, group)); err != nil || s != (Stat{State: "S", Parent: parent, Group: group}) {
+		if s, err := parseStat(fmt.Sprintf("12 (%s) S %d %d 0 -1", name, parent, group)); err != nil ||
+			s != (Stat{State: "S", Parent: parent, Group: group}) {
 			t.Errorf("%q: %+v, %v", name, s, err)
 		}
 		_, _ = parseStat(name)

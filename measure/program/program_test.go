@@ -46,7 +46,8 @@ func TestOutput(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
 	begun := time.Now()
-	if _, _, err := Output(ctx, time.Minute, "sh", "-c", "sleep 60 & wait"); !errors.Is(err, context.Canceled) || time.Since(begun) > 10*time.Second {
+	if _, _, err := Output(ctx, time.Minute, "sh", "-c", "sleep 60 & wait"); !errors.Is(err, context.Canceled) ||
+		time.Since(begun) > 10*time.Second {
 		t.Errorf("cancelled: %v after %v", err, time.Since(begun))
 	}
 	if _, _, err := Output(t.Context(), time.Minute, "no-such-program-here"); !errors.Is(err, exec.ErrNotFound) {

@@ -15,7 +15,8 @@ import (
 // signed lists the keys whose values may be below zero: differences, the lower
 // ends of intervals, and temperatures in the open.
 func signed(path string) bool {
-	return slices.ContainsFunc([]string{"closure", "energy.net", "tpot_overhead", "temperature_c", "_low", "histogram.first", "cycle", "process"}, func(part string) bool {
+	return slices.ContainsFunc([]string{"closure", "energy.net", "tpot_overhead", "temperature_c", "_low", "histogram.first", "cycle",
+		"process"}, func(part string) bool {
 		return strings.Contains(path, part)
 	})
 }

@@ -22,11 +22,12 @@ func fixture(t testing.TB) *Result {
 			Options: map[string]string{"graph": "true"}, Timer: "submission to token on the host", LoadS: new(12.5),
 		},
 		Parallelism: Parallelism{TP: 1, PP: 1, EP: 1, DP: 1, Replicas: 1},
-		Workload:    Workload{Workload: operator.Workload{Batch: 8, PromptLen: 1024, GenLen: 128}, Weights: "bf16", KV: "bf16", Act: "bf16", Prompts: "random", Seed: 7},
-		TTFT:        sampled(t, 0.212, 0.209, 0.215, 0.211, 0.210),
-		TPOT:        sampled(t, 0.00741, 0.00738, 0.00744, 0.00740, 0.00739),
-		TTLT:        sampled(t, 1.153, 1.146, 1.160, 1.151, 1.149),
-		Throughput:  &Rates{Generated: new(889.7), Decode: new(1081.), Prompt: new(38800.)},
+		Workload: Workload{Workload: operator.Workload{Batch: 8, PromptLen: 1024, GenLen: 128}, Weights: "bf16", KV: "bf16", Act: "bf16",
+			Prompts: "random", Seed: 7},
+		TTFT:       sampled(t, 0.212, 0.209, 0.215, 0.211, 0.210),
+		TPOT:       sampled(t, 0.00741, 0.00738, 0.00744, 0.00740, 0.00739),
+		TTLT:       sampled(t, 1.153, 1.146, 1.160, 1.151, 1.149),
+		Throughput: &Rates{Generated: new(889.7), Decode: new(1081.), Prompt: new(38800.)},
 		Sizes: &Sizes{
 			Params: new(int64(16060522496)), Buffers: new(int64(0)), KV: new(int64(1207959552)), State: new(int64(0)),
 			Activations: new(int64(1200000000)), Peak: new(int64(18468482048)), Reserved: new(int64(500000000)),
@@ -38,7 +39,8 @@ func fixture(t testing.TB) *Result {
 		},
 		Closure: []Closure{{Name: "time", Whole: 1.151, Parts: 1.151, Off: 0, Limit: 0.02, Passed: true}},
 		Machine: Machine{OS: "linux", CPU: "fixture", Cores: 16, Driver: "570.86", CUDA: "12.8", GPUs: []GPU{{
-			Key: "h200-sxm-141gb", Name: "NVIDIA H200", UUID: "GPU-00000000-0000-0000-0000-000000000001", MemoryBytes: new(int64(150754820096)), PowerLimitW: new(700.),
+			Key: "h200-sxm-141gb", Name: "NVIDIA H200", UUID: "GPU-00000000-0000-0000-0000-000000000001", MemoryBytes: new(int64(150754820096)),
+			PowerLimitW: new(700.),
 		}}},
 		Conditions: []Condition{{
 			Phase: "request", UUID: "GPU-00000000-0000-0000-0000-000000000001",
@@ -47,8 +49,9 @@ func fixture(t testing.TB) *Result {
 		}},
 		Meter:      &Meter{PeriodS: new(0.1), ReadS: 0.004, Overhead: new(-0.0003)},
 		Provenance: Provenance{Version: "test", Command: []string{"llmprof", "measure"}, Seed: 7},
-		Reasons:    map[string]string{"step_s": "the engine does not say its steps", "serving": "the engine is not asked over HTTP", "operators": "not asked for"},
-		Warnings:   []string{"fixture: made up for tests, not measured"},
+		Reasons: map[string]string{"step_s": "the engine does not say its steps", "serving": "the engine is not asked over HTTP",
+			"operators": "not asked for"},
+		Warnings: []string{"fixture: made up for tests, not measured"},
 	}
 }
 

@@ -39,8 +39,10 @@ func load(t testing.TB, n, texts int) *Result {
 			return new(at)
 		}
 		q := Record{
-			Index: i, SentS: float64(i) / 30, WroteS: new(1e-4 * random.Float64()), HeadersS: next("headers", 0.1), FirstChunkS: next("chunk", 0.1), FirstTokenS: next("ttft", 0.01),
-			FirstOutputS: next("output", 0.01), LastTokenS: next("ttlt", 2), DoneS: next("done", 0.01), Prompt: new(1024), Generated: new(128), Chunks: 128, Status: 200,
+			Index: i, SentS: float64(i) / 30, WroteS: new(1e-4 * random.Float64()), HeadersS: next("headers", 0.1), FirstChunkS: next("chunk", 0.1),
+			FirstTokenS:  next("ttft", 0.01),
+			FirstOutputS: next("output", 0.01), LastTokenS: next("ttlt", 2), DoneS: next("done", 0.01), Prompt: new(1024), Generated: new(128),
+			Chunks: 128, Status: 200,
 			Output: strings.Repeat("word ", texts),
 		}
 		times["tpot"] = append(times["tpot"], (*q.LastTokenS-*q.FirstTokenS)/127)
@@ -89,7 +91,8 @@ func TestLargest(t *testing.T) {
 		if said := strings.Contains(strings.Join(got.Warnings, "\n"), "left out"); said == (x.records && (x.output || x.texts == 0)) {
 			t.Errorf("%d requests: warnings %q", x.requests, got.Warnings)
 		}
-		if !reflect.DeepEqual(got.TTFT.Summary, r.TTFT.Summary) || got.TTFT.N != len(slices.Collect(got.TTFT.Values())) || s.ChunkGap.N != 3*x.requests {
+		if !reflect.DeepEqual(got.TTFT.Summary, r.TTFT.Summary) || got.TTFT.N != len(slices.Collect(got.TTFT.Values())) ||
+			s.ChunkGap.N != 3*x.requests {
 			t.Errorf("%d requests: TTFT is %+v, was %+v", x.requests, got.TTFT.Summary, r.TTFT.Summary)
 		}
 	}
@@ -159,7 +162,8 @@ func TestGaps(t *testing.T) {
 		change(bad.Serving.ChunkGap)
 		text, err := json.Marshal(explained(bad))
 		testkit.Must(t, err)
-		if _, err := Decode("x.json", text); err == nil || !strings.Contains(err.Error(), "serving.chunk_gap_s") || !strings.Contains(err.Error(), what) {
+		if _, err := Decode("x.json", text); err == nil || !strings.Contains(err.Error(), "serving.chunk_gap_s") ||
+			!strings.Contains(err.Error(), what) {
 			t.Errorf("%s: error %v", what, err)
 		}
 	}

@@ -56,7 +56,8 @@ func (c *checker) operatorPhase(at string, p *OperatorPhase) {
 	for i := range p.Ops {
 		o := &p.Ops[i]
 		key := at + ".ops." + o.Name
-		c.hold(o.Name != "" && o.Layers >= 1 && o.Kernels >= 1, "%s: operator %d has the name %q, %d layers, %d kernels: want a name, and at least 1 of each", at, i, o.Name, o.Layers, o.Kernels)
+		c.hold(o.Name != "" && o.Layers >= 1 && o.Kernels >= 1,
+			"%s: operator %d has the name %q, %d layers, %d kernels: want a name, and at least 1 of each", at, i, o.Name, o.Layers, o.Kernels)
 		for _, name := range append([]string{o.Name}, o.Includes...) {
 			c.hold(!seen[name], "%s: %s stands twice", at, name)
 			seen[name] = true

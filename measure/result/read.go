@@ -122,7 +122,8 @@ var embedded = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(
 // typeError says where a value of another type stands.
 func typeError(data []byte, err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("line %d: %s is a %s: want %s", lineAt(data, wrong.Offset), fileerror.Short(embedded().ReplaceAllString(wrong.Field, "")), fileerror.Short(wrong.Value), wrong.Type)
+		return fmt.Errorf("line %d: %s is a %s: want %s", lineAt(data, wrong.Offset),
+			fileerror.Short(embedded().ReplaceAllString(wrong.Field, "")), fileerror.Short(wrong.Value), wrong.Type)
 	}
 	return err
 }

@@ -176,7 +176,8 @@ func TestJSONSchema(t *testing.T) {
 	served.Serving = &Serving{
 		Endpoint: "http://localhost:8000", API: "chat", Concurrency: 4, Requests: 3, Completed: 2, Failures: map[string]int{"timeout": 1},
 		FirstChunk: sampled(t, 0.1, 0.2), Usage: &UsageCheck{Tokens: new(2)}, Duration: 2, RequestRate: 1,
-		Records: []Record{{SentS: 0, FirstTokenS: new(0.1), LastTokenS: new(0.2), Prompt: new(3), Generated: new(2), Chunks: 2, Status: 200, Output: "x"}},
+		Records: []Record{{SentS: 0, FirstTokenS: new(0.1), LastTokenS: new(0.2), Prompt: new(3), Generated: new(2), Chunks: 2, Status: 200,
+			Output: "x"}},
 	}
 	for name, r := range map[string]*Result{"whole": fixture(t), "bare": bare, "served": served, "everything": everything()} {
 		text, err := encoded(r)

@@ -21,10 +21,12 @@ type Serving struct {
 	Notes       []string       `json:"notes"`   // options that the server refused, and reasons to doubt figures
 	Records     []Record       `json:"records"` // empty where there are more than a file that is read can have
 
-	Arrivals    string         `json:"arrivals" late:"true"`         // "closed", "poisson" or "trace"
-	ServedModel string         `json:"served_model" late:"true"`     // the name of the model in requests
-	Connections string         `json:"connections" late:"true"`      // "pooled": a kept one for any request, "new": one a request, "worker": one a client
-	Reconnects  int            `json:"reconnects" late:"true"`       // requests sent once more, because the server had closed the kept connection
+	Arrivals    string `json:"arrivals" late:"true"`     // "closed", "poisson" or "trace"
+	ServedModel string `json:"served_model" late:"true"` // the name of the model in requests
+	// "pooled": a kept one for any request, "new": one a request, "worker": one a client.
+	Connections string `json:"connections" late:"true"`
+	// Requests sent once more, because the server had closed the kept connection.
+	Reconnects  int            `json:"reconnects" late:"true"`
 	Redirected  map[string]int `json:"redirected" late:"true"`       // other hosts that answered, after a redirect, to the number of requests
 	TimeoutS    float64        `json:"timeout_s" late:"true"`        // longest silence until the first byte and between two events
 	PromptAsked int            `json:"prompt_len_asked" late:"true"` // tokens that a prompt was meant to have; 0 for prompts of a file
@@ -35,7 +37,8 @@ type Serving struct {
 	Goodput         *Goodput       `json:"goodput" late:"true"` // null without --slo: no request can be told from a good one
 	PrefixCache     *PrefixCache   `json:"prefix_cache" late:"true"`
 	Metrics         *ServerMetrics `json:"server_metrics" late:"true"` // null where the server has no /metrics
-	Steady          *SteadyState   `json:"steady_state" late:"true"`   // null where none was looked for: in a closed loop, of a trace, of fewer than 50 requests
+	// Null where none was looked for: in a closed loop, of a trace, of fewer than 50 requests.
+	Steady *SteadyState `json:"steady_state" late:"true"`
 }
 
 // Counted are the records of the requests that times and goodput are of: all, or those in the steady state.
@@ -104,12 +107,13 @@ type PrefixCache struct {
 
 // ServerMetrics are what the server said of itself while the requests ran.
 type ServerMetrics struct {
-	Source      string             `json:"source"`   // the names' prefix: "vllm", "sglang", "llamacpp", ...
-	PeriodS     float64            `json:"period_s"` // between two samples
-	Running     *stats.Summary     `json:"running"`  // requests that are computed
-	Waiting     *stats.Summary     `json:"waiting"`  // requests in its queue
-	KVUse       *stats.Summary     `json:"kv_use"`   // share of its KV cache, 0 to 1
-	Counters    map[string]float64 `json:"counters"` // increases of its counters during the run: prompt_tokens, generated_tokens, preemptions, prefix_hits, prefix_queries
+	Source  string         `json:"source"`   // the names' prefix: "vllm", "sglang", "llamacpp", ...
+	PeriodS float64        `json:"period_s"` // between two samples
+	Running *stats.Summary `json:"running"`  // requests that are computed
+	Waiting *stats.Summary `json:"waiting"`  // requests in its queue
+	KVUse   *stats.Summary `json:"kv_use"`   // share of its KV cache, 0 to 1
+	// Increases of its counters during the run: prompt_tokens, generated_tokens, preemptions, prefix_hits, prefix_queries.
+	Counters    map[string]float64 `json:"counters"`
 	Samples     []ServerSample     `json:"samples"`
 	ReadSeconds float64            `json:"read_s"` // median time that a page took
 	Failed      int                `json:"failed"` // pages that did not come
@@ -150,11 +154,12 @@ type Record struct {
 	DoneS        *float64 `json:"done_s"`
 	Prompt       *int     `json:"prompt_tokens"`
 	Generated    *int     `json:"generated_tokens"`
-	Cached       *int     `json:"cached_tokens,omitempty"`      // cached tokens of the prompt, by the server's count
-	FirstTokens  *int     `json:"first_chunk_tokens,omitempty"` // generated tokens of the first chunk with a token; absent where they were not counted
-	Chunks       int      `json:"chunks"`                       // chunks with a token in them
-	Status       int      `json:"status"`
-	Failure      string   `json:"failure"`         // "" if it was completed
-	Error        string   `json:"error,omitempty"` // error message of the server or the system
-	Output       string   `json:"output,omitempty"`
+	Cached       *int     `json:"cached_tokens,omitempty"` // cached tokens of the prompt, by the server's count
+	// Generated tokens of the first chunk with a token; absent where they were not counted.
+	FirstTokens *int   `json:"first_chunk_tokens,omitempty"`
+	Chunks      int    `json:"chunks"` // chunks with a token in them
+	Status      int    `json:"status"`
+	Failure     string `json:"failure"`         // "" if it was completed
+	Error       string `json:"error,omitempty"` // error message of the server or the system
+	Output      string `json:"output,omitempty"`
 }

@@ -108,7 +108,9 @@ func withoutTexts(r *Result) {
 		}
 	}
 	if n > 0 {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("%d answers are left out: with them the file would be larger than is read (%d MiB); --records writes each", n, limits.Bytes>>20))
+		r.Warnings = append(r.Warnings,
+			fmt.Sprintf("%d answers are left out: with them the file would be larger than is read (%d MiB); --records writes each", n,
+				limits.Bytes>>20))
 	}
 }
 
@@ -124,8 +126,9 @@ func withoutSamples(r *Result) {
 	if s == nil {
 		return
 	}
-	r.Warnings = append(r.Warnings, fmt.Sprintf("the records of %d requests are left out: with them the file would be larger than is read (%d MiB); --records writes each",
-		len(s.Records), limits.Bytes>>20))
+	r.Warnings = append(r.Warnings,
+		fmt.Sprintf("the records of %d requests are left out: with them the file would be larger than is read (%d MiB); --records writes each",
+			len(s.Records), limits.Bytes>>20))
 	s.Records = nil
 	for _, t := range []**Times{&s.FirstChunk, &s.TTFO, &s.ChunkGap} {
 		*t = (*t).InBins()

@@ -73,8 +73,10 @@ func (h *Histogram) Values() iter.Seq[float64] {
 
 // Holds says what of a summary cannot be of the values in the bins.
 func (h *Histogram) Holds(s *Summary) error {
-	if !(h.Ratio > 1 && h.Ratio <= 2) || len(h.Counts) > mostBins || h.First < -mostBins || h.First > mostBins || slices.ContainsFunc(h.Counts, func(n int) bool { return n < 0 }) {
-		return fmt.Errorf("its histogram has %d bins from %d with a ratio of %v: want at most %d, a ratio above 1 and up to 2, and no count below 0", len(h.Counts), h.First, h.Ratio, mostBins)
+	if !(h.Ratio > 1 && h.Ratio <= 2) || len(h.Counts) > mostBins || h.First < -mostBins || h.First > mostBins ||
+		slices.ContainsFunc(h.Counts, func(n int) bool { return n < 0 }) {
+		return fmt.Errorf("its histogram has %d bins from %d with a ratio of %v: want at most %d, a ratio above 1 and up to 2, and no count "+
+			"below 0", len(h.Counts), h.First, h.Ratio, mostBins)
 	}
 	if n := h.N(); n != s.N || n == 0 {
 		return fmt.Errorf("n is %d, but its histogram has %d values: want as many, and one at least", s.N, n)

@@ -12,7 +12,8 @@ import (
 )
 
 func TestScan(t *testing.T) {
-	for _, form := range []string{`%`, `{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H100"}], "traceEvents": %, "llmprof": {"batch": 4}, "other": {"a": [1, {}]}}`} {
+	for _, form := range []string{`%`, `{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H100"}], "traceEvents": %, ` +
+		`"llmprof": {"batch": 4}, "other": {"a": [1, {}]}}`} {
 		text := strings.Replace(form, "%", `[
 {"ph": "M", "name": "process_name", "args": {"name": "x", "device": "cpu"}},
 {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 2, "args": {"device": "odd"}},
@@ -25,7 +26,8 @@ func TestScan(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", form, err)
 		}
-		if len(l.Kernels) != 2 || l.Kernels[1].Name != "later" || l.Kernels[1].Device != 1 || !l.Graphs[l.Kernels[1].Correlation] || l.Graphs[8] || len(l.Marks) != 1 || !l.Marks[0].Device {
+		if len(l.Kernels) != 2 || l.Kernels[1].Name != "later" || l.Kernels[1].Device != 1 || !l.Graphs[l.Kernels[1].Correlation] ||
+			l.Graphs[8] || len(l.Marks) != 1 || !l.Marks[0].Device {
 			t.Errorf("%+v", l)
 		}
 		if form != "%" && (l.Devices[0] != "NVIDIA H100" || string(l.Note) != `{"batch": 4}`) {

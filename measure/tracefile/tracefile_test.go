@@ -157,7 +157,8 @@ func TestSpans(t *testing.T) {
 		t.Errorf("the prefill begins at %v, %v", at, err)
 	}
 	kernels := again.Kernels()
-	if len(kernels) != 2 || kernels[0].Name != "qkv_proj" || kernels[0].Count != 2 || math.Abs(kernels[0].Sum-4) > 1e-9 || kernels[1].Type != tracefile.Memory {
+	if len(kernels) != 2 || kernels[0].Name != "qkv_proj" || kernels[0].Count != 2 || math.Abs(kernels[0].Sum-4) > 1e-9 ||
+		kernels[1].Type != tracefile.Memory {
 		t.Errorf("kernels %+v", kernels)
 	}
 	for _, bad := range []tracefile.Span{

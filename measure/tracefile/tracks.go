@@ -50,7 +50,8 @@ func (t *Trace) counter(c Counter) error {
 		if err != nil {
 			return err
 		}
-		if err := t.append(map[string]any{"ph": "C", "name": c.Name, "pid": counters, "tid": 0, "ts": ts, "args": map[string]float64{c.Unit: s.Value}}); err != nil {
+		if err := t.append(map[string]any{"ph": "C", "name": c.Name, "pid": counters, "tid": 0, "ts": ts, "args": map[string]float64{
+			c.Unit: s.Value}}); err != nil {
 			return err
 		}
 	}
@@ -87,11 +88,13 @@ var rows = map[Row]struct{ name, category string }{
 // the host's clock, which ties its times to that clock.
 func New(process string, pid int, anchor string, ns int64) (*Trace, error) {
 	t := &Trace{head: map[string]json.RawMessage{"displayTimeUnit": json.RawMessage(`"ms"`)}, marks: map[string]float64{}}
-	if err := t.append(map[string]any{"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": map[string]string{"name": process}}); err != nil {
+	if err := t.append(map[string]any{"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": map[string]string{
+		"name": process}}); err != nil {
 		return nil, err
 	}
 	for _, r := range []Row{Host, Layers, Device} {
-		for key, value := range map[string]any{"thread_name": map[string]string{"name": rows[r].name}, "thread_sort_index": map[string]int{"sort_index": int(r)}} {
+		for key, value := range map[string]any{"thread_name": map[string]string{"name": rows[r].name},
+			"thread_sort_index": map[string]int{"sort_index": int(r)}} {
 			if err := t.append(map[string]any{"ph": "M", "name": key, "pid": pid, "tid": int(r), "args": value}); err != nil {
 				return nil, err
 			}
@@ -118,7 +121,8 @@ func (t *Trace) AddSpans(spans ...Span) error {
 		if s.Row == Device && TypeOf(s.Name) == Memory {
 			category = "gpu_memcpy"
 		}
-		e := map[string]any{"ph": "X", "cat": category, "name": s.Name, "pid": t.pid, "tid": int(s.Row), "ts": begin / 1e3, "dur": (end - begin) / 1e3}
+		e := map[string]any{"ph": "X", "cat": category, "name": s.Name, "pid": t.pid, "tid": int(s.Row), "ts": begin / 1e3,
+			"dur": (end - begin) / 1e3}
 		if s.Args != nil {
 			e["args"] = s.Args
 		}

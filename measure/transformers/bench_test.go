@@ -11,7 +11,8 @@ import (
 func TestBench(t *testing.T) {
 	w := common(t)
 	bench := func(kind string, shape map[string]int) (*worker.Timed, error) {
-		return w.Bench(t.Context(), worker.Bench{Kind: kind, Shape: shape, DType: "fp32", Device: "cpu", Rotate: 1 << 20, Samples: 4, Seconds: 0.001})
+		return w.Bench(t.Context(), worker.Bench{Kind: kind, Shape: shape, DType: "fp32", Device: "cpu", Rotate: 1 << 20, Samples: 4,
+			Seconds: 0.001})
 	}
 	for kind, shape := range map[string]map[string]int{
 		"gemm":              {"m": 2, "n": 64, "k": 32},
@@ -41,9 +42,11 @@ func TestBench(t *testing.T) {
 	wantFailure(t, "half a shape", err, worker.Invalid, "missing 2 required positional arguments")
 	_, err = bench("all_reduce", map[string]int{"bytes": 8})
 	wantFailure(t, "one rank", err, worker.Invalid, "two ranks or more")
-	_, err = w.Bench(t.Context(), worker.Bench{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 8, "k": 8}, DType: "int3", Device: "cpu", Samples: 1})
+	_, err = w.Bench(t.Context(), worker.Bench{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 8, "k": 8}, DType: "int3", Device: "cpu",
+		Samples: 1})
 	wantFailure(t, "a dtype", err, worker.Unsupported, "no dtype 'int3'")
-	_, err = w.Bench(t.Context(), worker.Bench{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 8, "k": 8}, DType: "fp32", Device: "cuda", Samples: 1})
+	_, err = w.Bench(t.Context(), worker.Bench{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 8, "k": 8}, DType: "fp32", Device: "cuda",
+		Samples: 1})
 	wantFailure(t, "no GPU", err, worker.Missing, "torch sees no GPU here")
 	load(t, w, tinyLoad(t, "llama"))
 	repeat(t, w, worker.Request, 1)
@@ -53,7 +56,8 @@ func TestBench(t *testing.T) {
 // buffers in whole rounds, so that none comes again before all others did.
 func TestBenchLengthens(t *testing.T) {
 	var seen [][4]any
-	script(t, &seen, "lengthen.py", `{"kind": "gemm", "shape": {"m": 2, "n": 128, "k": 128}}`, `{"kind": "gemm", "shape": {"m": 2, "n": 256, "k": 256}}`,
+	script(t, &seen, "lengthen.py", `{"kind": "gemm", "shape": {"m": 2, "n": 128, "k": 128}}`,
+		`{"kind": "gemm", "shape": {"m": 2, "n": 256, "k": 256}}`,
 		`{"kind": "activation", "shape": {"tokens": 8, "width": 256}}`, `{"kind": "read", "shape": {"bytes": 4096}}`)
 	for i, want := range []struct{ copies, calls int }{{2, 32}, {2, 32}, {4, 32}, {17, 34}} {
 		for j, calls := range []int{want.copies, want.calls} {

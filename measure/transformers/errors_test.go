@@ -86,7 +86,8 @@ for folder, tensor, value, many in zip(*[iter(rest)] * 4):
     dict(model.named_parameters())[tensor].data.view(-1)[:int(many)] = float(value)
     model.save_pretrained(folder)`
 	cases := []struct{ tensor, value, many, want string }{
-		{"model.layers.1.mlp.up_proj.weight", "nan", "1", "the logits of the prefill are NaN or infinite: the tensor model.layers.1.mlp.up_proj.weight has 1 such values of "},
+		{"model.layers.1.mlp.up_proj.weight", "nan", "1",
+			"the logits of the prefill are NaN or infinite: the tensor model.layers.1.mlp.up_proj.weight has 1 such values of "},
 		{"model.norm.weight", "inf", "2", "the tensor model.norm.weight has 2 such values of "},
 		{"model.layers.1.input_layernorm.weight", "3e38", "1000", "outgrows fp32; model.layers.1.input_layernorm is the first module"},
 		{"model.norm.weight", "1", "1", ""},
@@ -135,7 +136,8 @@ func TestPythonWithoutTorch(t *testing.T) {
 	_, err = w.Load(t.Context(), tinyLoad(t, "llama"))
 	wantFailure(t, "no torch", err, worker.Missing, "has no torch: install torch 2.5 or later there")
 	_, err = transformers.Start(t.Context(), transformers.Options{Python: filepath.Join(bare, "bin", "python"), TP: 2})
-	if err == nil || !strings.Contains(err.Error(), "has no torch: install torch 2.5 or later there") || strings.Contains(err.Error(), "Traceback") {
+	if err == nil || !strings.Contains(err.Error(), "has no torch: install torch 2.5 or later there") ||
+		strings.Contains(err.Error(), "Traceback") {
 		t.Errorf("torchrun without torch: %v", err)
 	}
 }

@@ -19,7 +19,8 @@ func plant(t *testing.T, folder string) (told string) {
 	t.Helper()
 	told = filepath.Join(t.TempDir(), "told")
 	for _, name := range []string{
-		"llmprof_worker", "launch", "ctypes", "queue", "signal", "torch", "transformers", "accelerate", "safetensors", "sitecustomize", "usercustomize",
+		"llmprof_worker", "launch", "ctypes", "queue", "signal", "torch", "transformers", "accelerate", "safetensors", "sitecustomize",
+		"usercustomize",
 	} {
 		text := fmt.Sprintf("with open(%q, 'a') as f: f.write('%s ')\n", told, name)
 		testkit.Must(t, os.WriteFile(filepath.Join(folder, name+".py"), []byte(text), 0o600))

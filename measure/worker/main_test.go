@@ -209,7 +209,8 @@ func (b *behaviour) third() {
 		say(`{"event":"error","error":{"kind":"internal","message":"a kernel failed","fatal":false}}`)
 		b.mode = ""
 	case "lost":
-		say(`{"event":"error","error":{"kind":"gpu-failed","message":"cuda: cuStreamSynchronize: CUDA_ERROR_ECC_UNCORRECTABLE (214)","fatal":true}}`)
+		say(`{"event":"error","error":{"kind":"gpu-failed","message":"cuda: cuStreamSynchronize: CUDA_ERROR_ECC_UNCORRECTABLE (214)",` +
+			`"fatal":true}}`)
 	case "aborts":
 		fmt.Fprintln(os.Stderr, "terminate called after throwing an instance of 'c10::Error'\n  what(): CUDA error: unspecified launch failure")
 		for i := range 200 {

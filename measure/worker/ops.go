@@ -99,7 +99,8 @@ func fits(before []Op, o *Op, phase Phase) error {
 	case slices.ContainsFunc(before, func(b Op) bool { return b.Whole }):
 		return fmt.Errorf("the operator %.40q came after the whole", o.Name)
 	case len(before) > 0 && len(before[0].SamplesS) != len(o.SamplesS):
-		return fmt.Errorf("%.40q has %d samples, %.40q has %d: want one a round", o.Name, len(o.SamplesS), before[0].Name, len(before[0].SamplesS))
+		return fmt.Errorf("%.40q has %d samples, %.40q has %d: want one a round", o.Name, len(o.SamplesS), before[0].Name,
+			len(before[0].SamplesS))
 	case len(before) > 0 && before[0].Context != o.Context:
 		return fmt.Errorf("%.40q is at context %d, %.40q at %d", o.Name, o.Context, before[0].Name, before[0].Context)
 	}

@@ -16,11 +16,13 @@ func TestOps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(ops) != 3 || ops[0].Name != "first" || ops[0].Whole || !ops[2].Whole || len(ops[1].SamplesS) != 3 || ops[1].SamplesS[0] != 1e-3 || ops[0].Context != 4 {
+	if len(ops) != 3 || ops[0].Name != "first" || ops[0].Whole || !ops[2].Whole || len(ops[1].SamplesS) != 3 || ops[1].SamplesS[0] != 1e-3 ||
+		ops[0].Context != 4 {
 		t.Errorf("%+v", ops)
 	}
 	for _, o := range []worker.Ops{
-		{Phase: worker.Request, Rounds: 1}, {Phase: "idle", Seconds: 1}, {Phase: worker.Decode}, {Phase: worker.Decode, Rounds: -1}, {Phase: worker.Prefill, Seconds: -1},
+		{Phase: worker.Request, Rounds: 1}, {Phase: "idle", Seconds: 1}, {Phase: worker.Decode}, {Phase: worker.Decode, Rounds: -1},
+		{Phase: worker.Prefill, Seconds: -1},
 	} {
 		var failure *worker.Failure
 		if _, err := w.Ops(t.Context(), o); !errors.As(err, &failure) || failure.Kind != worker.Invalid {
@@ -48,7 +50,8 @@ func TestOpsGoWrong(t *testing.T) {
 		}
 		var failure *worker.Failure
 		var violation *worker.Violation
-		if unsupported := errors.As(err, &failure) && failure.Kind == worker.Unsupported; unsupported != (mode == "none") || !unsupported && !errors.As(err, &violation) {
+		if unsupported := errors.As(err, &failure) && failure.Kind == worker.Unsupported; unsupported != (mode == "none") ||
+			!unsupported && !errors.As(err, &violation) {
 			t.Errorf("%s: a %T", mode, err)
 		}
 		if _, err := w.Size(t.Context()); (err == nil) != (mode == "none") {

@@ -53,19 +53,20 @@ type Command struct {
 
 // Load says which model is to be run, and how.
 type Load struct {
-	Model           string          `json:"model"`                  // a hub id, a directory, or a file config.json
-	Config          json.RawMessage `json:"config,omitempty"`       // the config.json itself, if the table of models has it
-	RandomWeights   bool            `json:"random_weights"`         // take the shapes alone; nothing is downloaded
-	Weights         string          `json:"weights,omitempty"`      // a directory of safetensors
-	DType           string          `json:"dtype"`                  // "bf16", "fp16" or "fp32"
-	Quantization    string          `json:"quantization,omitempty"` // "", "int8", "int4", "fp8"
-	Attention       string          `json:"attention,omitempty"`    // "", "sdpa", "eager", "flash_attention_2"
-	Graph           bool            `json:"graph"`                  // decode through a CUDA graph with a static cache
-	StaticCache     bool            `json:"static_cache,omitempty"` // a cache of its whole length from the start; Graph and Compile have one anyway
-	Compile         bool            `json:"compile"`                // torch.compile of the decode step
-	Device          string          `json:"device,omitempty"`       // "cuda" or "cpu"; "" for a GPU where there is one
-	TP              int             `json:"tp"`                     // ranks that a layer is split over; 0 is 1
-	TrustRemoteCode bool            `json:"trust_remote_code"`      // run Python that the repository brings
+	Model         string          `json:"model"`                  // a hub id, a directory, or a file config.json
+	Config        json.RawMessage `json:"config,omitempty"`       // the config.json itself, if the table of models has it
+	RandomWeights bool            `json:"random_weights"`         // take the shapes alone; nothing is downloaded
+	Weights       string          `json:"weights,omitempty"`      // a directory of safetensors
+	DType         string          `json:"dtype"`                  // "bf16", "fp16" or "fp32"
+	Quantization  string          `json:"quantization,omitempty"` // "", "int8", "int4", "fp8"
+	Attention     string          `json:"attention,omitempty"`    // "", "sdpa", "eager", "flash_attention_2"
+	Graph         bool            `json:"graph"`                  // decode through a CUDA graph with a static cache
+	// A cache of its whole length from the start; Graph and Compile have one anyway.
+	StaticCache     bool   `json:"static_cache,omitempty"`
+	Compile         bool   `json:"compile"`           // torch.compile of the decode step
+	Device          string `json:"device,omitempty"`  // "cuda" or "cpu"; "" for a GPU where there is one
+	TP              int    `json:"tp"`                // ranks that a layer is split over; 0 is 1
+	TrustRemoteCode bool   `json:"trust_remote_code"` // run Python that the repository brings
 
 	operator.Workload // A prompt longer than PromptLen is cut; 0 takes given prompts as they are.
 

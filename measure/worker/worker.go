@@ -98,7 +98,8 @@ func (l Load) String() string {
 
 // Prepare does what a phase needs once, so that Run begins with its first pass.
 func (w *Worker) Prepare(ctx context.Context, phase Phase) error {
-	_, err := ask(ctx, w, Command{Do: "prepare", Run: &Run{Phase: phase}}, "prepare "+string(phase), w.limits.Load, func(e *Event) *Done { return e.Done })
+	_, err := ask(ctx, w, Command{Do: "prepare", Run: &Run{Phase: phase}}, "prepare "+string(phase), w.limits.Load,
+		func(e *Event) *Done { return e.Done })
 	return err
 }
 

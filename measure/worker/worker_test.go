@@ -138,7 +138,8 @@ func TestGoesWrongInARun(t *testing.T) {
 			if mode == "fails" {
 				return
 			}
-			if lost := mode == "lost" || mode == "aborts"; lost != strings.Contains(err.Error(), "Xid") || lost != strings.Contains(err.Error(), "nvidia-smi -q") {
+			if lost := mode == "lost" || mode == "aborts"; lost != strings.Contains(err.Error(), "Xid") ||
+				lost != strings.Contains(err.Error(), "nvidia-smi -q") {
 				t.Errorf("%v, want the driver's Xid and what to look at: %v", err, lost)
 			}
 			if _, again := w.Size(t.Context()); !errors.Is(again, err) {
@@ -178,7 +179,8 @@ func TestGoesWrongAtTheStart(t *testing.T) {
 
 func TestOutOfMemorySaysWhatWasAsked(t *testing.T) {
 	w := started(t, "small", worker.Limits{})
-	_, err := w.Load(t.Context(), worker.Load{Model: "llama2-70b", DType: "bf16", Workload: operator.Workload{Batch: 32, PromptLen: 4096, GenLen: 128}})
+	_, err := w.Load(t.Context(), worker.Load{Model: "llama2-70b", DType: "bf16", Workload: operator.Workload{
+		Batch: 32, PromptLen: 4096, GenLen: 128}})
 	var failure *worker.Failure
 	if !errors.As(err, &failure) || failure.Kind != worker.OutOfMemory {
 		t.Fatalf("got %v", err)

@@ -113,7 +113,8 @@ func (h *Header) place(end, size int64) error {
 		}
 		h.Size += padded(t.Bytes(), align)
 		if h.Size > maxBytes {
-			return fmt.Errorf("the tensors up to %.80q take %.3g bytes; more than %.3g is a mistake", t.Name, float64(h.Size), float64(int64(maxBytes)))
+			return fmt.Errorf("the tensors up to %.80q take %.3g bytes; more than %.3g is a mistake", t.Name, float64(h.Size),
+				float64(int64(maxBytes)))
 		}
 	}
 	last := h.Start + h.Size
@@ -163,7 +164,8 @@ func (d *decoder) tensor() Tensor {
 		return t
 	}
 	if total > maxBytes || offset > maxBytes {
-		d.fail("the tensor %.80q has %.3g values from byte %.3g on; more than %.3g is a mistake", t.Name, total, float64(offset), float64(int64(maxBytes)))
+		d.fail("the tensor %.80q has %.3g values from byte %.3g on; more than %.3g is a mistake", t.Name, total, float64(offset),
+			float64(int64(maxBytes)))
 		return t
 	}
 	t.Offset = int64(offset)

@@ -45,7 +45,8 @@ func Join(parts []*Header) (*Header, error) {
 		count = 1
 	}
 	if count != int64(len(parts)) {
-		return nil, fmt.Errorf("it is one of %d parts and %d are given; all of them are needed, under their names -00001-of-%05d.gguf", count, len(parts), count)
+		return nil, fmt.Errorf("it is one of %d parts and %d are given; all of them are needed, under their names -00001-of-%05d.gguf", count,
+			len(parts), count)
 	}
 	if len(parts) == 1 {
 		return first, nil

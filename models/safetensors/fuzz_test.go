@@ -13,7 +13,8 @@ func FuzzOpen(f *testing.F) {
 	f.Add([]byte(nil), two(), other)
 	f.Add([]byte(`{"weight_map":{"a":"one.safetensors","c":"two.safetensors"}}`), two(), other)
 	f.Add([]byte(`{"weight_map":{"a":"../one.safetensors"}}`), two(), two())
-	f.Add([]byte(`{"weight_map":{"a":"one.safetensors"}}`), file(`{"a":{"dtype":"F64","shape":[1,1,1],"data_offsets":[0,8]}}`, make([]byte, 8)), []byte{})
+	f.Add([]byte(`{"weight_map":{"a":"one.safetensors"}}`),
+		file(`{"a":{"dtype":"F64","shape":[1,1,1],"data_offsets":[0,8]}}`, make([]byte, 8)), []byte{})
 	f.Fuzz(func(t *testing.T, index, one, two []byte) {
 		dir := t.TempDir()
 		files := map[string][]byte{"one.safetensors": one, "two.safetensors": two}

@@ -79,7 +79,8 @@ func ReadHeader(r io.Reader, total int64) (map[string]Entry, int64, error) {
 	}
 	n := binary.LittleEndian.Uint64(length[:])
 	if n > maxHeader || int64(n) > total-8 {
-		return nil, 0, fmt.Errorf("its header is said to have %d bytes; the file has %d behind it and the format allows %d: truncated, or no safetensors", n, total-8, maxHeader)
+		return nil, 0, fmt.Errorf("its header is said to have %d bytes; the file has %d behind it and the format allows %d: truncated, or no "+
+			"safetensors", n, total-8, maxHeader)
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(r, text); err != nil {

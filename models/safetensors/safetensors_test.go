@@ -86,7 +86,8 @@ func TestPart(t *testing.T) {
 	if got, err := c.Part(BFloat16, "b", []int{2}, Span{1, 1}, Span{0, 1}); err != nil || !slices.Equal(got, []uint16{0xc040}) {
 		t.Errorf("b = %x, %v", got, err)
 	}
-	for _, s := range [][2]Span{{{0, 3}, {0, 3}}, {{2, 1}, {0, 3}}, {{-1, 1}, {0, 3}}, {{0, 2}, {1, 3}}, {{0, 0}, {0, 3}}, {{1, 1 << 62}, {0, 3}}} {
+	for _, s := range [][2]Span{{{0, 3}, {0, 3}}, {{2, 1}, {0, 3}}, {{-1, 1}, {0, 3}}, {{0, 2}, {1, 3}}, {{0, 0}, {0, 3}},
+		{{1, 1 << 62}, {0, 3}}} {
 		if got, err := c.Part(BFloat16, "a", []int{2, 3}, s[0], s[1]); err == nil {
 			t.Errorf("%v gave %x", s, got)
 		}
@@ -144,7 +145,8 @@ func TestCorrupt(t *testing.T) {
 
 // A tensor that differs from what the model needs is named.
 func TestUnfit(t *testing.T) {
-	f := file(`{"a":{"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]},"q":{"dtype":"Q4","shape":[16],"data_offsets":[8,16]}}`, make([]byte, 16))
+	f := file(`{"a":{"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]},"q":{"dtype":"Q4","shape":[16],"data_offsets":[8,16]}}`,
+		make([]byte, 16))
 	c := open(t, folder(t, map[string][]byte{"model.safetensors": f}))
 	if err := c.Check("b", nil); err == nil || !strings.Contains(err.Error(), `no tensor "b" among its 2`) {
 		t.Error(err)
@@ -212,7 +214,8 @@ func TestFloats(t *testing.T) {
 	if got := Round(float32(math.NaN())); got&0x7f80 != 0x7f80 || got&0x7f == 0 {
 		t.Errorf("Round(NaN) = %#x, no NaN", got)
 	}
-	for h, want := range map[uint16]float32{0x3c00: 1, 0xc000: -2, 0x0001: 1.0 / (1 << 24), 0x03ff: 1023.0 / (1 << 24), 0x0400: 1.0 / (1 << 14), 0x7bff: 65504, 0x8000: 0} {
+	for h, want := range map[uint16]float32{0x3c00: 1, 0xc000: -2, 0x0001: 1.0 / (1 << 24), 0x03ff: 1023.0 / (1 << 24),
+		0x0400: 1.0 / (1 << 14), 0x7bff: 65504, 0x8000: 0} {
 		if got := half(h); got != want {
 			t.Errorf("half(%#x) = %v, want %v", h, got, want)
 		}
@@ -282,14 +285,16 @@ func TestTooLargeForHalf(t *testing.T) {
 	dir := t.TempDir()
 	data := binary.LittleEndian.AppendUint16(nil, Round(1))
 	data = binary.LittleEndian.AppendUint16(data, Round(70000))
-	testkit.Must(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), file(`{"a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}`, data), 0o644))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), file(
+		`{"a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}`, data), 0o644))
 	c, err := Open(dir)
 	testkit.Must(t, err)
 	defer c.Close()
 	if got, err := c.Part(Float16, "a", []int{2}, Span{0, 1}, Span{0, 1}); err != nil || got[0] != 0x3c00 {
 		t.Errorf("%#x, %v", got, err)
 	}
-	if _, err := c.Part(Float16, "a", []int{2}, Span{0, 2}, Span{0, 1}); err == nil || !strings.Contains(err.Error(), `tensor "a": element 1 is 70144; fp16 ends at 65504`) {
+	if _, err := c.Part(Float16, "a", []int{2}, Span{0, 2}, Span{0, 1}); err == nil ||
+		!strings.Contains(err.Error(), `tensor "a": element 1 is 70144; fp16 ends at 65504`) {
 		t.Error(err)
 	}
 }

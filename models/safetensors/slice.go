@@ -40,7 +40,8 @@ func (c *Checkpoint) slice(name string, shape []int, rows, cols Span) (*Slice, e
 		width = shape[1]
 	}
 	if len(shape) < 1 || len(shape) > 2 || !rows.within(shape[0]) || !cols.within(width) {
-		return nil, fmt.Errorf("safetensors: %s: tensor %q of the shape %v has no rows %+v and columns %+v", p.file.Name(), name, shape, rows, cols)
+		return nil, fmt.Errorf("safetensors: %s: tensor %q of the shape %v has no rows %+v and columns %+v", p.file.Name(), name, shape, rows,
+			cols)
 	}
 	each, _ := size(p.DType)
 	return &Slice{p: p, name: name, width: width, rows: rows, cols: cols, stored: each}, nil
@@ -69,7 +70,8 @@ const convertBytes = 256 << 10
 func (s *Slice) Read(out []byte, at int64) error {
 	each := s.each()
 	if n := int64(len(out)); at < 0 || at%each != 0 || n%each != 0 || at > s.Bytes()-n {
-		return fmt.Errorf("safetensors: %s: tensor %q: %d bytes from %d on are no elements of its part of %d", s.p.file.Name(), s.name, n, at, s.Bytes())
+		return fmt.Errorf("safetensors: %s: tensor %q: %d bytes from %d on are no elements of its part of %d", s.p.file.Name(), s.name, n, at,
+			s.Bytes())
 	}
 	err := s.read(out, at/each)
 	if err != nil {

@@ -109,7 +109,8 @@ func TestSliceTooLarge(t *testing.T) {
 		testkit.Must(t, err)
 		for from, want := range map[int]bool{0: true, 99_000: true, at: true, at + 1: false} {
 			err := s.Read(make([]byte, s.Bytes()-int64(2*from)), int64(2*from))
-			if named := err != nil && strings.Contains(err.Error(), `tensor "a": element 100000 is -131072; fp16 ends at 65504`); named != want || (err != nil) != want {
+			if named := err != nil && strings.Contains(err.Error(), `tensor "a": element 100000 is -131072; fp16 ends at 65504`); named != want ||
+				(err != nil) != want {
 				t.Errorf("%s from %d: %v", dtype, from, err)
 			}
 		}
@@ -130,7 +131,8 @@ func TestSliceRefused(t *testing.T) {
 	info, err := os.Stat(path)
 	testkit.Must(t, err)
 	testkit.Must(t, os.Truncate(path, info.Size()-int64(len(data)/2)))
-	if err := s.Read(make([]byte, s.Bytes()), 0); err == nil || !strings.Contains(err.Error(), "EOF") || !strings.Contains(err.Error(), "model.safetensors") {
+	if err := s.Read(make([]byte, s.Bytes()), 0); err == nil || !strings.Contains(err.Error(), "EOF") ||
+		!strings.Contains(err.Error(), "model.safetensors") {
 		t.Error(err)
 	}
 }

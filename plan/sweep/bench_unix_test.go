@@ -26,7 +26,8 @@ func BenchmarkSweep(b *testing.B) {
 			}
 			begin := processorTime(b)
 			b.ResetTimer()
-			if _, err := sweep.Run(b.Context(), g, sweep.Options{Format: sweep.CSV, Keep: true, Source: settingOf(b, "llama3.1-8b", "a100", "vllm", 1), Out: io.Discard}); err != nil {
+			if _, err := sweep.Run(b.Context(), g, sweep.Options{Format: sweep.CSV, Keep: true, Source: settingOf(
+				b, "llama3.1-8b", "a100", "vllm", 1), Out: io.Discard}); err != nil {
 				b.Fatal(err)
 			}
 			b.ReportMetric(float64(points)/b.Elapsed().Seconds(), "points/s")

@@ -30,7 +30,8 @@ func calibrated(t *testing.T, model, gpu, engine string, tp int) (*analytic.Case
 func alone(t *testing.T, c *analytic.Case, all *analytic.Machines, row *sweep.Row) (f sweep.Figures) {
 	t.Helper()
 	one := *c
-	one.Workload = analytic.Workload{Batch: row.Batch, PromptLen: row.Prompt, CachedPrefix: row.CachedPrefix, Chunk: row.Chunk, GenLen: row.Gen}
+	one.Workload = analytic.Workload{Batch: row.Batch, PromptLen: row.Prompt, CachedPrefix: row.CachedPrefix, Chunk: row.Chunk,
+		GenLen: row.Gen}
 	one.Machine = one.On(all)
 	e, err := analytic.Predict(&one)
 	if err != nil {
@@ -41,12 +42,15 @@ func alone(t *testing.T, c *analytic.Case, all *analytic.Machines, row *sweep.Ro
 	if !f.Fits {
 		return f
 	}
-	f.TTFT, f.TTFTLow, f.TTFTHigh, f.TTFTFloor, f.TTFTBound = float64(e.TTFT.Expected), float64(e.TTFT.Low), float64(e.TTFT.High), float64(e.TTFT.Floor), e.Prefill.Bound.String()
+	f.TTFT, f.TTFTLow, f.TTFTHigh, f.TTFTFloor, f.TTFTBound = float64(e.TTFT.Expected), float64(e.TTFT.Low), float64(e.TTFT.High),
+		float64(e.TTFT.Floor), e.Prefill.Bound.String()
 	if row.Gen > 1 {
-		f.TPOT, f.TPOTLow, f.TPOTHigh, f.TPOTFloor, f.TPOTBound = float64(e.TPOT.Expected), float64(e.TPOT.Low), float64(e.TPOT.High), float64(e.TPOT.Floor), e.Decode.Bound.String()
+		f.TPOT, f.TPOTLow, f.TPOTHigh, f.TPOTFloor, f.TPOTBound = float64(e.TPOT.Expected), float64(e.TPOT.Low), float64(e.TPOT.High),
+			float64(e.TPOT.Floor), e.Decode.Bound.String()
 	}
 	f.TTLT, f.TTLTLow, f.TTLTHigh, f.Throughput = float64(e.TTLT.Expected), float64(e.TTLT.Low), float64(e.TTLT.High), e.Throughput
-	f.ThroughputLow, f.ThroughputHigh, f.PerGPU = f.Throughput*(f.TTLT/f.TTLTHigh), f.Throughput*(f.TTLT/f.TTLTLow), f.Throughput/float64(e.GPUs)
+	f.ThroughputLow, f.ThroughputHigh, f.PerGPU = f.Throughput*(f.TTLT/f.TTLTHigh), f.Throughput*(f.TTLT/f.TTLTLow),
+		f.Throughput/float64(e.GPUs)
 	f.JToken, f.JRequest, f.PerMillion = float64(e.Energy.PerToken), float64(e.Energy.PerRequest), float64(e.Money.PerMillionGenerated)
 	f.PerMillionLow, f.PerMillionHigh = f.PerMillion/(f.TTLT/f.TTLTLow), f.PerMillion/(f.TTLT/f.TTLTHigh)
 	return f
@@ -67,16 +71,21 @@ func TestGridsAreEstimates(t *testing.T) {
 		model, gpu, engine string
 		tp, pp, micro      int
 	}{
-		{"llama3.1-8b", "a100", "vllm", 1, 1, 1}, {"llama3.1-8b", "h200", "vllm", 1, 1, 1}, {"llama3.1-8b", "h100", "native", 1, 1, 1}, {"deepseek-v3", "h200", "vllm", 8, 1, 1},
-		{"qwen3-30b-a3b", "h200", "sglang", 2, 1, 1}, {"gemma3-27b", "h200", "vllm", 1, 2, 4}, {"gemma2-9b", "h100", "llama.cpp", 1, 1, 1}, {"nemotron-h-8b", "h200", "tensorrt-llm", 1, 1, 1},
+		{"llama3.1-8b", "a100", "vllm", 1, 1, 1}, {"llama3.1-8b", "h200", "vllm", 1, 1, 1}, {"llama3.1-8b", "h100", "native", 1, 1, 1},
+		{"deepseek-v3", "h200", "vllm", 8, 1, 1},
+		{"qwen3-30b-a3b", "h200", "sglang", 2, 1, 1}, {"gemma3-27b", "h200", "vllm", 1, 2, 4}, {"gemma2-9b", "h100", "llama.cpp", 1, 1, 1},
+		{"nemotron-h-8b", "h200", "tensorrt-llm", 1, 1, 1},
 		{"mistral-7b-v0.1", "h100", "native", 1, 1, 1}, {"llama3.1-8b", "h200", "transformers-graph", 1, 1, 1},
 	} {
 		c, all := calibrated(t, x.model, x.gpu, x.engine, x.tp)
 		c.Parallel.PP, c.Parallel.MicroBatches = x.pp, x.micro
 		for range 4 {
-			g := &sweep.Grid{Workload: [sweep.NumNumbers][]int{numbersOf(random, x.micro, 300), numbersOf(random, 101, 6000), {0, 100}, {0, 512}, numbersOf(random, 1, 400)}}
+			g := &sweep.Grid{Workload: [sweep.NumNumbers][]int{numbersOf(random, x.micro, 300), numbersOf(random, 101, 6000), {0, 100}, {0, 512},
+				numbersOf(random, 1, 400)}}
 			var rows []sweep.Row
-			_, err := sweep.Run(t.Context(), g, sweep.Options{Format: sweep.CSV, Keep: true, Workers: 2, See: func(some []sweep.Row) { rows = append(rows, some...) }, Source: func() (sweep.Source, error) {
+			_, err := sweep.Run(t.Context(), g, sweep.Options{Format: sweep.CSV, Keep: true, Workers: 2, See: func(some []sweep.Row) {
+				rows = append(rows, some...)
+			}, Source: func() (sweep.Source, error) {
 				p, err := c.Prepare(all, all.Machine)
 				return fixed{&sweep.Setup{Case: p}}, err
 			}})

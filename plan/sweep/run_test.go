@@ -35,7 +35,8 @@ func settingOf(t testing.TB, model, gpu, engine string, tp int) func() (sweep.So
 	}
 	return func() (sweep.Source, error) {
 		p, err := c.Prepare(all, all.Machine)
-		return fixed{&sweep.Setup{Case: p, Setting: sweep.Setting{Model: model, GPU: gpu, Engine: engine, TP: tp, PP: 1, EP: 1, DP: 1, MicroBatches: 1, GPUs: tp}}}, err
+		return fixed{&sweep.Setup{Case: p, Setting: sweep.Setting{
+			Model: model, GPU: gpu, Engine: engine, TP: tp, PP: 1, EP: 1, DP: 1, MicroBatches: 1, GPUs: tp}}}, err
 	}
 }
 
@@ -62,7 +63,8 @@ func write(t *testing.T, g *sweep.Grid, o sweep.Options) (string, sweep.Summary)
 }
 
 func batches(n int) *sweep.Grid {
-	return &sweep.Grid{Axes: []sweep.Axis{{Name: "gpu", Values: []string{"a", "b"}}}, Workload: [sweep.NumNumbers][]int{count(1, n), {1024}, {0}, {0}, {1, 2, 300}}}
+	return &sweep.Grid{Axes: []sweep.Axis{{Name: "gpu", Values: []string{"a", "b"}}},
+		Workload: [sweep.NumNumbers][]int{count(1, n), {1024}, {0}, {0}, {1, 2, 300}}}
 }
 
 // A point allocates nothing, so that memory does not grow with the grid.
@@ -183,9 +185,11 @@ func (d *disk) Write(p []byte) (int, error) {
 
 // On a full disk text keeps whole rows, and what is left of a Parquet file has none.
 func TestFullDisk(t *testing.T) {
-	for form, size := range map[sweep.Format]int{sweep.CSV: 1 << 20, sweep.JSONL: 2 << 20, sweep.Parquet: 1 << 10} { // the text of 2048 points and more
+	// The text of 2048 points and more.
+	for form, size := range map[sweep.Format]int{sweep.CSV: 1 << 20, sweep.JSONL: 2 << 20, sweep.Parquet: 1 << 10} {
 		kept := form != sweep.Parquet
-		s, err := sweep.Run(t.Context(), batches(1500), sweep.Options{Format: form, Out: &disk{size}, Source: settingOf(t, "llama3.1-8b", "a100", "vllm", 1)})
+		s, err := sweep.Run(t.Context(), batches(1500), sweep.Options{
+			Format: form, Out: &disk{size}, Source: settingOf(t, "llama3.1-8b", "a100", "vllm", 1)})
 		if err == nil || !strings.Contains(err.Error(), "writing the rows: ") || (s.Done > 0) != kept || (s.Written > 0) != kept {
 			t.Errorf("%s: %d points done, %d written, %v", form, s.Done, s.Written, err)
 		}
@@ -206,7 +210,8 @@ func TestColumns(t *testing.T) {
 
 func TestRange(t *testing.T) {
 	for text, want := range map[string]string{
-		"1..4": "1 2 3 4", "1..16x2": "1 2 4 8 16", "1..20x2": "1 2 4 8 16", "0..256+128": "0 128 256", "7": "7", "3,1..2": "3 1 2", "0..0x2": "", "4..1": "", "1..8x1": "", "1..": "", "..3": "",
+		"1..4": "1 2 3 4", "1..16x2": "1 2 4 8 16", "1..20x2": "1 2 4 8 16", "0..256+128": "0 128 256", "7": "7", "3,1..2": "3 1 2", "0..0x2": "",
+		"4..1": "", "1..8x1": "", "1..": "", "..3": "",
 		"a": "", "": "", "1,,2": "", "1..9999999999": "", "1..99999999": "",
 	} {
 		got, err := sweep.Range(text, strconv.Atoi)
@@ -219,7 +224,8 @@ func TestRange(t *testing.T) {
 // Numbers that are not whole have ranges as well, spelt without what their sums have beyond the decimals.
 func TestValues(t *testing.T) {
 	for text, want := range map[string]string{
-		"0.5..0.9+0.1": "0.5 0.6 0.7 0.8 0.9", "0.25..4x4": "0.25 1 4", "1..3": "1 2 3", "fp8,bf16": "fp8 bf16", "../a,b..c": "../a b..c", "1e-3..1e+3x1000": "0.001 1 1000", "-1..1": "-1 0 1",
+		"0.5..0.9+0.1": "0.5 0.6 0.7 0.8 0.9", "0.25..4x4": "0.25 1 4", "1..3": "1 2 3", "fp8,bf16": "fp8 bf16", "../a,b..c": "../a b..c",
+		"1e-3..1e+3x1000": "0.001 1 1000", "-1..1": "-1 0 1",
 		"0..1x2": "", "1..0": "", "0.5..0.9+0": "", "1..NaN": "", "1..1e9": "", "1,,2": "", "0.5..x": "",
 	} {
 		got, err := sweep.Values(text)
@@ -245,7 +251,8 @@ func FuzzRange(f *testing.F) {
 }
 
 func TestParseShard(t *testing.T) {
-	for text, ok := range map[string]bool{"1/1": true, "2/8": true, "0/2": false, "3/2": false, "1/": false, "a/b": false, "1/2x": false, "-1/2": false} {
+	for text, ok := range map[string]bool{"1/1": true, "2/8": true, "0/2": false, "3/2": false, "1/": false, "a/b": false, "1/2x": false,
+		"-1/2": false} {
 		if _, err := sweep.ParseShard(text); (err == nil) != ok {
 			t.Errorf("%q: %v", text, err)
 		}

@@ -131,7 +131,8 @@ const NumShades = 4
 
 // Shade is the n-th of the shades of one hue, for kinds of layers.
 func Shade(n int) Color {
-	return [NumShades]Color{of(0xf3e9f1, 0x3d3440), of(0xb57fab, 0x8e5f86), of(0x662459, 0xd9a6cf), of(0xd8b9d2, 0x634659)}[max(n, 0)%NumShades]
+	return [NumShades]Color{of(0xf3e9f1, 0x3d3440), of(0xb57fab, 0x8e5f86), of(0x662459, 0xd9a6cf),
+		of(0xd8b9d2, 0x634659)}[max(n, 0)%NumShades]
 }
 
 // Hex is a colour as CSS and DOT write it.

@@ -70,8 +70,10 @@ func TestFormats(t *testing.T) {
 		for _, r := range list {
 			prompts, gens, last = prompts+r.Prompt, gens+r.Gen, float64(r.At)
 		}
-		if tr.Err() != nil || tr.Format != x.format || len(list) != x.n || tr.Skipped != x.skipped || prompts != x.prompts || gens != x.gens || last < x.last-0.01 || last > x.last+0.01 {
-			t.Errorf("%s: %q, %d requests and %d skipped, %d + %d tokens, the last at %g: %v", x.file, tr.Format, len(list), tr.Skipped, prompts, gens, last, tr.Err())
+		if tr.Err() != nil || tr.Format != x.format || len(list) != x.n || tr.Skipped != x.skipped || prompts != x.prompts || gens != x.gens ||
+			last < x.last-0.01 || last > x.last+0.01 {
+			t.Errorf("%s: %q, %d requests and %d skipped, %d + %d tokens, the last at %g: %v", x.file, tr.Format, len(list), tr.Skipped, prompts,
+				gens, last, tr.Err())
 		}
 	}
 }
@@ -115,16 +117,18 @@ func TestCompressed(t *testing.T) {
 // Blank lines end no trace, wherever they stand, and a trace that ends early says in which line.
 func TestBlankLines(t *testing.T) {
 	for text, want := range map[string]int{
-		"\n\ntime,prompt,generated\n\n0,2,3\n\n \t\n\r\n1,2,3\n\n2,2,3\n\n":                                                                              3,
-		"\n{\"time\": 0, \"prompt\": 2, \"generated\": 3}\n\n \r\n{\"time\": 1, \"prompt\": 2, \"generated\": 3}\n\n":                                    2,
-		"{\"index\":0,\"sent_s\":0,\"prompt_tokens\":2,\"generated_tokens\":3}\n\n{\"index\":1,\"sent_s\":1,\"prompt_tokens\":2,\"generated_tokens\":3}": 2,
+		"\n\ntime,prompt,generated\n\n0,2,3\n\n \t\n\r\n1,2,3\n\n2,2,3\n\n":                                           3,
+		"\n{\"time\": 0, \"prompt\": 2, \"generated\": 3}\n\n \r\n{\"time\": 1, \"prompt\": 2, \"generated\": 3}\n\n": 2,
+		"{\"index\":0,\"sent_s\":0,\"prompt_tokens\":2,\"generated_tokens\":3}\n\n{\"index\":1,\"sent_s\":1,\"prompt_tokens\":2," +
+			"\"generated_tokens\":3}": 2,
 	} {
 		if tr, list := all(t, strings.NewReader(text), Options{}); tr.Err() != nil || len(list) != want {
 			t.Errorf("%q: %d requests, %v; want %d", text, len(list), tr.Err(), want)
 		}
 	}
 	text := "time,prompt,generated\n" + strings.Repeat("0,2,3\n\n", 5000)
-	for _, r := range []io.Reader{io.MultiReader(strings.NewReader(text), iotest.ErrReader(errors.New("broken"))), strings.NewReader(text + "1,2")} {
+	for _, r := range []io.Reader{io.MultiReader(strings.NewReader(text), iotest.ErrReader(errors.New("broken"))),
+		strings.NewReader(text + "1,2")} {
 		if tr, _ := all(t, r, Options{}); tr.Err() == nil || !strings.Contains(tr.Err().Error(), "line 10002") {
 			t.Errorf("%v, want an error in line 10002", tr.Err())
 		}
@@ -147,9 +151,11 @@ func failure(text string, o Options) string {
 // Records are found wherever JSON has them: in lines, over lines, in a list, and whole numbers are whole however they
 // are written.
 func TestForms(t *testing.T) {
-	one, two := `{"time": 0.5, "prompt": 16.0, "generated": 4e0}`, `{"time": "0.75", "prompt": 1.6e1, "generated": 4, "note": "a \"NaN\" \\", "nested": {"prompt": 5}}`
+	one, two := `{"time": 0.5, "prompt": 16.0, "generated": 4e0}`, `{"time": "0.75", "prompt": 1.6e1, "generated": 4, "note": "a \"NaN\" `+
+		`\\", "nested": {"prompt": 5}}`
 	for _, text := range []string{
-		one + "\n" + two, one + two, "[" + one + "," + two + "]", "[\n" + one + ",\n" + two + "\n]\n", "\ufeff\n" + strings.ReplaceAll(one+two, ",", ",\n"), "[" + one + "]\n[" + two + "]",
+		one + "\n" + two, one + two, "[" + one + "," + two + "]", "[\n" + one + ",\n" + two + "\n]\n",
+		"\ufeff\n" + strings.ReplaceAll(one+two, ",", ",\n"), "[" + one + "]\n[" + two + "]",
 		"time,prompt,generated\n0.5,16.0,4e0\n,,\n\"0.75\",16,4",
 	} {
 		tr, list := all(t, strings.NewReader(text), Options{})
@@ -183,7 +189,8 @@ func TestSameNames(t *testing.T) {
 // The unit of times and the tokens of a hash follow from the names of fields, from fractions and from the number of
 // hashes, or they are asked for.
 func TestDecided(t *testing.T) {
-	const mooncake, bailian = `{"timestamp": %v, "input_length": 1024, "output_length": 8, "hash_ids": [%s]}`, `{"chat_id": 1, "timestamp": %v, "input_length": 1024, "output_length": 8, "hash_ids": [%s]}`
+	const mooncake, bailian = `{"timestamp": %v, "input_length": 1024, "output_length": 8, "hash_ids": [%s]}`,
+		`{"chat_id": 1, "timestamp": %v, "input_length": 1024, "output_length": 8, "hash_ids": [%s]}`
 	hashes := func(n int) string { return strings.TrimSuffix(strings.Repeat("7,", n), ",") }
 	of := func(form string, blocks int, times ...any) string {
 		var b strings.Builder
@@ -192,7 +199,8 @@ func TestDecided(t *testing.T) {
 		}
 		return b.String()
 	}
-	bare := strings.ReplaceAll(`{"timestamp": 0, "input_length": 9, "output_length": 8};{"timestamp": 2000, "input_length": 9, "output_length": 8}`, ";", "\n")
+	bare := strings.ReplaceAll(`{"timestamp": 0, "input_length": 9, "output_length": 8};{"timestamp": 2000, "input_length": 9, `+
+		`"output_length": 8}`, ";", "\n")
 	for _, c := range []struct {
 		text    string
 		o       Options
@@ -203,13 +211,18 @@ func TestDecided(t *testing.T) {
 		{of(mooncake, 2, 0, 2000), Options{}, "mooncake, times in milliseconds, hashes of 512 tokens", 2, ""},
 		{of(bailian, 64, 0, 2000), Options{}, "bailian, times in seconds, hashes of 16 tokens", 2000, ""},
 		{of(mooncake, 64, 0, 2000), Options{}, "", 0, "unit of the trace's times is not known"},
-		{of(mooncake, 64, 0, 2.5), Options{}, "mooncake, times in seconds, hashes of 16 tokens (hashes by their number, as 64 hashes of 1024 tokens; times since they are fractions)", 2.5, ""},
-		{of(mooncake, 64, 0, 2000), Options{Unit: "ms"}, "mooncake, times in milliseconds, hashes of 16 tokens (hashes by their number, as 64 hashes of 1024 tokens; times as given)", 2, ""},
+		{of(mooncake, 64, 0, 2.5), Options{},
+			"mooncake, times in seconds, hashes of 16 tokens (hashes by their number, as 64 hashes of 1024 tokens; times since they are fractions)",
+			2.5, ""},
+		{of(mooncake, 64, 0, 2000), Options{Unit: "ms"},
+			"mooncake, times in milliseconds, hashes of 16 tokens (hashes by their number, as 64 hashes of 1024 tokens; times as given)", 2, ""},
 		{of(mooncake, 2, 0, 2.5), Options{}, "", 0, "unit of the trace's times is not known"},
 		{of(bailian, 2, 0, 2000), Options{}, "", 0, "unit of the trace's times is not known"},
 		{of(mooncake, 5, 0, 2000), Options{}, "", 0, "hashes of no one length, as 5 hashes of 1024 tokens"},
-		{of(mooncake, 5, 0, 2000), Options{Block: 205, Unit: "us"}, "mooncake, times in microseconds, hashes of 205 tokens (hashes as given; times as given)", 0.002, ""},
-		{of(mooncake, 2, 0, 2000), Options{Block: 16}, "", 0, "hashes of 16 tokens are not what the trace has: its prompts have hashes of 512 tokens"},
+		{of(mooncake, 5, 0, 2000), Options{Block: 205, Unit: "us"},
+			"mooncake, times in microseconds, hashes of 205 tokens (hashes as given; times as given)", 0.002, ""},
+		{of(mooncake, 2, 0, 2000), Options{Block: 16}, "", 0,
+			"hashes of 16 tokens are not what the trace has: its prompts have hashes of 512 tokens"},
 		{bare, Options{}, "", 0, "unit of the trace's times is not known"},
 		{bare, Options{Unit: "ms"}, "jsonl, times in milliseconds (times as given)", 2, ""},
 		{strings.ReplaceAll(bare, "2000", "2000.5"), Options{}, "jsonl, times in seconds (times since they are fractions)", 2000.5, ""},
@@ -237,23 +250,32 @@ func TestDecided(t *testing.T) {
 // A file of a tool that is known and lacks something is refused by the tool's name and what is missing.
 func TestKnownAndRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		`[{"ttft_s":0.2,"number_output_tokens":128,"number_input_tokens":550}]`:                                            "this is individual responses of LLMPerf, which lacks the times of arrival",
-		`{"task_id":0,"input_ids":[1,2,3,4],"output_tokens":128}`:                                                          "this is a dataset of trtllm-bench, which lacks the times of arrival",
-		`{"experiments":[{"requests":[{"timestamp":1,"response_timestamps":[2]}]}]}`:                                       "GenAI-Perf's profile_export.json, which lacks the prompt and generated tokens",
-		`{"request_throughput":{"avg":1},"input_config":{}}`:                                                               "a summary by GenAI-Perf or AIPerf",
-		`{"date":"x","total_input_tokens":5,"request_throughput":1.5}`:                                                     "--save-detailed",
-		`{"input_lens":[5],"output_lens":[5]}`:                                                                             "without start_times",
-		`{"input_lens":[5,6],"output_lens":[5,6],"start_times":[0]}`:                                                       "1 start_times, 2 input_lens",
-		`{"input_lens":[5],"output_lens":[5],"start_times":[NaN]}`:                                                         "is no time",
-		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": 0, \"prompt\": NaN, \"generated\": 5}":                 "line 2: \"NaN\" is no number of tokens",
-		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": -Infinity, \"prompt\": 5, \"generated\": 5}":           "line 2: \"-Infinity\" is no time",
-		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n\n{\"time\": 0, \"prompt\": -5, \"generated\": 5}":                "line 3: \"-5\" is no number of tokens",
-		"[{\"time\": 0, \"prompt\": 5, \"generated\": 5},\n{\"time\": 0, \"prompt\": 5.5, \"generated\": 5}]":              "line 2: \"5.5\" is no number of tokens",
-		"[{\"time\": 0, \"prompt\": 5, \"generated\": 5},\n{\"time\": 0, \"prompt\": 5, \"gen":                             "line 2: the file ends in the middle of a record",
-		"[{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n":                                                                "line 2: the file ends in the middle of a record",
-		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": 0, \"prompt\": 5, \"gen":                               "line 2: the file ends in the middle of a record",
-		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n\n{\"time\": x}":                                                  "line 3: not JSON",
-		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": 0, \"prompt\": \"" + strings.Repeat("x", 2*mostRecord): "line 2 is longer than",
+		`[{"ttft_s":0.2,"number_output_tokens":128,"number_input_tokens":550}]`: "this is individual " +
+			"responses of LLMPerf, which lacks the times of arrival",
+		`{"task_id":0,"input_ids":[1,2,3,4],"output_tokens":128}`: "this is a dataset of " +
+			"trtllm-bench, which lacks the times of arrival",
+		`{"experiments":[{"requests":[{"timestamp":1,"response_timestamps":[2]}]}]}`: "GenAI-Perf's " +
+			"profile_export.json, which lacks the prompt and generated tokens",
+		`{"request_throughput":{"avg":1},"input_config":{}}`: "a summary by GenAI-Perf " +
+			"or AIPerf",
+		`{"date":"x","total_input_tokens":5,"request_throughput":1.5}`: "--save-detailed",
+		`{"input_lens":[5],"output_lens":[5]}`:                         "without start_times",
+		`{"input_lens":[5,6],"output_lens":[5,6],"start_times":[0]}`:   "1 start_times, 2 input_lens",
+		`{"input_lens":[5],"output_lens":[5],"start_times":[NaN]}`:     "is no time",
+		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": 0, \"prompt\": NaN, \"generated\": 5}": "line 2: \"NaN\" is no " +
+			"number of tokens",
+		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": -Infinity, \"prompt\": 5, \"generated\": 5}": "line 2: \"-Infinity\" is " +
+			"no time",
+		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n\n{\"time\": 0, \"prompt\": -5, \"generated\": 5}": "line 3: \"-5\" is no number " +
+			"of tokens",
+		"[{\"time\": 0, \"prompt\": 5, \"generated\": 5},\n{\"time\": 0, \"prompt\": 5.5, \"generated\": 5}]": "line 2: \"5.5\" is no number " +
+			"of tokens",
+		"[{\"time\": 0, \"prompt\": 5, \"generated\": 5},\n{\"time\": 0, \"prompt\": 5, \"gen": "line 2: the file ends in the middle of a record",
+		"[{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n":                                    "line 2: the file ends in the middle of a record",
+		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": 0, \"prompt\": 5, \"gen":   "line 2: the file ends in the middle of a record",
+		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n\n{\"time\": x}":                      "line 3: not JSON",
+		"{\"time\": 0, \"prompt\": 5, \"generated\": 5}\n{\"time\": 0, \"prompt\": \"" + strings.Repeat("x",
+			2*mostRecord): "line 2 is longer than",
 		`[[0.5,1024,128]]`:             "[ where a request begins",
 		`[]`:                           "no requests",
 		"PAR1\x00\x00":                 "no text",
@@ -308,7 +330,8 @@ func TestSlowTrace(t *testing.T) {
 	for ok := true; ok; {
 		_, ok = tr.Next()
 	}
-	if err := tr.Err(); err == nil || !strings.Contains(err.Error(), "request 2 comes 2.5e+12 s after the first: at most 1e+10 s are replayed") {
+	if err := tr.Err(); err == nil || !strings.Contains(err.Error(),
+		"request 2 comes 2.5e+12 s after the first: at most 1e+10 s are replayed") {
 		t.Error(err)
 	}
 }

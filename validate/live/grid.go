@@ -59,7 +59,8 @@ func (s *session) readGrid() (err error) {
 		p := &s.exp.Points[i]
 		switch {
 		case p.Device == "cpu" && !s.Target.CPU:
-			return request("grid %s: the points have device = \"cpu\", and a GPU is to be measured: choose the device cpu, and name the GPU entry that predicts it", file)
+			return request("grid %s: the points have device = \"cpu\", and a GPU is to be measured: choose the device cpu, and name the GPU "+
+				"entry that predicts it", file)
 		case p.Device == "cuda" && s.Target.CPU:
 			return request("grid %s: the points have device = \"cuda\", and the processor is to be measured", file)
 		}

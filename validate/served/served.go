@@ -301,13 +301,15 @@ func FromResult(name string, d *result.Result, gpu string) (*Run, error) {
 	case s == nil:
 		return nil, fmt.Errorf("%s: no server was asked: want a result of llmprof measure --engine openai", name)
 	case len(s.Records) == 0 && s.Completed > 0:
-		return nil, fmt.Errorf("%s: the result has no records of its %d requests, which are too many for a file: want a run of up to 100,000", name, s.Requests)
+		return nil, fmt.Errorf("%s: the result has no records of its %d requests, which are too many for a file: want a run of up to 100,000",
+			name, s.Requests)
 	case s.Completed < len(s.Records) || s.Completed == 0:
 		return nil, fmt.Errorf("%s: %d of %d requests were completed: a run is compared whole", name, s.Completed, len(s.Records))
 	}
 	r := &Run{
-		Name: name, Model: d.Model.Name, Engine: engineOf(d), Weights: cmp.Or(d.Workload.Weights, d.Engine.Options["quantization"]), GPU: gpu, Concurrency: s.Concurrency,
-		Source: fmt.Sprintf("%s %s: %s", d.Engine.Options["server"], d.Engine.Version, name),
+		Name: name, Model: d.Model.Name, Engine: engineOf(d), Weights: cmp.Or(d.Workload.Weights, d.Engine.Options["quantization"]), GPU: gpu,
+		Concurrency: s.Concurrency,
+		Source:      fmt.Sprintf("%s %s: %s", d.Engine.Options["server"], d.Engine.Version, name),
 	}
 	p := &d.Parallelism
 	r.TP, r.DP, r.EP = max(p.TP, 1), max(p.DP, 1), max(p.EP, 1)

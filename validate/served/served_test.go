@@ -41,7 +41,8 @@ func TestRuns(t *testing.T) {
 			}
 		}
 	}
-	if want := 2*(24+96+192+80+150) + 4*300 + (320 + 512 + 320 + 400 + 400 + 600 + 60) + (131 + 306 + 476 + 587 + 724 + 264 + 379 + 480) + 194 +
+	if want := 2*(24+96+192+80+150) + 4*300 + (320 + 512 + 320 + 400 + 400 + 600 + 60) + (131 + 306 + 476 + 587 + 724 + 264 + 379 + 480) +
+		194 +
 		(146 + 296 + 2*562 + 611 + 816 + 239 + 422 + 2*208 + 512 + 480) + (813 + 100 + 571 + 320 + 128 + 475 + 821) + 2*(12+16+64+256+4*16+306+587+264) + 476 + (12 + 16 + 64 + 256 + 4*16 + 131 + 306 + 264) +
 		4*(12+16+64+256+4*16) + 2*(12+64+2*16) + 16 + (476 + 587 + 264) + 306 + (306 + 476 + 587 + 264) + (131 + 306 + 264) +
 		(164 + 380 + 628 + 774 + 907) + (349 + 559 + 659 + 832 + 1580 + 2442) + (194 + 474 + 792 + 970 + 1202) + (288 + 533 + 587 + 686 + 1421 + 2114) + (215 + 300 + 326 + 427) + (64 + 128 + 256 + 384 + 512 + 1024) +
@@ -112,7 +113,9 @@ func TestScore(t *testing.T) {
 func TestScoreByUse(t *testing.T) {
 	runs, err := served.Runs()
 	testkit.Must(t, err)
-	stable := regexp.MustCompile(`^h[12]00-(load(20|50|80|95)(-off)?|mixed[58]0|prefix(-off)?|short[48]0|long80|moe[58]0-sampled|(qwen|llama|mistral).*-(20|50|80|95))(-b)?$`)
+	stable := regexp.MustCompile(
+		`^h[12]00-(load(20|50|80|95)(-off)?|mixed[58]0|prefix(-off)?|short[48]0|long80|moe[58]0-sampled|(qwen|llama|mistral).*-(20|50|80|` +
+			`95))(-b)?$`)
 	var within, beyond []*served.Scored
 	for i := range runs {
 		switch r := &runs[i]; {
@@ -162,7 +165,8 @@ func TestReduced(t *testing.T) {
 		testkit.Must(t, err)
 		want, err := served.FromResult(r.Name, d, r.GPU)
 		testkit.Must(t, err)
-		if r.Model != want.Model || r.Engine != want.Engine || r.Weights != strings.TrimPrefix(want.Weights, "bf16") || r.Concurrency != want.Concurrency || want.CacheTokens != 0 && r.CacheTokens != 0 && r.CacheTokens != want.CacheTokens {
+		if r.Model != want.Model || r.Engine != want.Engine || r.Weights != strings.TrimPrefix(want.Weights, "bf16") ||
+			r.Concurrency != want.Concurrency || want.CacheTokens != 0 && r.CacheTokens != 0 && r.CacheTokens != want.CacheTokens {
 			t.Errorf("%s: %s on %s, %d clients", r.Name, r.Model, r.Engine, r.Concurrency)
 		}
 		begin := want.Requests[0].At - r.Requests[0].At // arrivals of some runs count from the first
@@ -186,8 +190,10 @@ func TestFromResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Rate != 16 || r.Concurrency != 0 || r.CacheTokens != 462944 || len(r.Requests) != 320 || r.Requests[319].At < 15 || r.Requests[0].Prompt != 1024 {
-		t.Errorf("%g/s, %d clients, %d tokens of cache, %d requests, the last at %g", r.Rate, r.Concurrency, r.CacheTokens, len(r.Requests), float64(r.Requests[319].At))
+	if r.Rate != 16 || r.Concurrency != 0 || r.CacheTokens != 462944 || len(r.Requests) != 320 || r.Requests[319].At < 15 ||
+		r.Requests[0].Prompt != 1024 {
+		t.Errorf("%g/s, %d clients, %d tokens of cache, %d requests, the last at %g", r.Rate, r.Concurrency, r.CacheTokens, len(r.Requests),
+			float64(r.Requests[319].At))
 	}
 	d.Serving.Completed--
 	if _, err := served.FromResult("rate16.json", d, "h100"); err == nil {

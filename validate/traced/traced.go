@@ -111,7 +111,8 @@ func Explain(l *tracefile.Timeline, q *Question, s *validate.Scorer) ([]Phase, e
 		phases = append(phases, *p)
 	}
 	if len(phases) == 0 {
-		return nil, fmt.Errorf("no step of %d attentions was found in %d kernels: is it a trace of another model, or cut off?", q.Layers, len(l.Kernels))
+		return nil, fmt.Errorf("no step of %d attentions was found in %d kernels: is it a trace of another model, or cut off?", q.Layers,
+			len(l.Kernels))
 	}
 	return phases, nil
 }
@@ -238,7 +239,8 @@ func (t *kernelTimes) rows(p *Phase, lines []breakdown.Operator) {
 		if !ok {
 			continue
 		}
-		row := validate.OperatorRow{Name: name, Includes: fused[name], Layers: layers[name], Kernels: int(float64(t.counts[name])/n + 0.5), Observed: sum / n}
+		row := validate.OperatorRow{Name: name, Includes: fused[name], Layers: layers[name], Kernels: int(float64(t.counts[name])/n + 0.5),
+			Observed: sum / n}
 		p.Rows = append(p.Rows, row)
 		p.Sum.Observed += row.Observed
 		p.Sum.Kernels += row.Kernels

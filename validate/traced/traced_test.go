@@ -43,7 +43,8 @@ func trace(t testing.TB, folder, name string) (*tracefile.Timeline, *Question) {
 	n := NoteOf(l)
 	layers := map[string]int{"llama3.1-8b": 32, "llama3.2-1b": 16, "qwen3-30b-a3b": 48}[n.Model]
 	return l, &Question{
-		Config:  validate.Config{Model: n.Model, GPU: folder[:4], Engine: "vllm", TP: 1, Batch: n.Batch, Prompt: n.Prompt, Gen: 2, Weights: n.Weights},
+		Config: validate.Config{Model: n.Model, GPU: folder[:4], Engine: "vllm", TP: 1, Batch: n.Batch, Prompt: n.Prompt, Gen: 2,
+			Weights: n.Weights},
 		Context: n.Context, Layers: layers,
 	}
 }
@@ -57,10 +58,16 @@ func TestRealTraces(t *testing.T) {
 		decode       bool
 		kernels      map[string]int
 	}{
-		{"h100-vllm", "llama3.1-8b-decode-b32", true, map[string]int{"qkv_proj": 32, "o_proj": 32, "gate_up_proj": 32, "down_proj": 64, "attention": 64, "rotary": 32, "kv_write": 32, "post_attention_layernorm": 32, "input_layernorm": 31, "norm": 1, "embedding": 1, "lm_head": 1}},
-		{"h200-vllm", "llama3.1-8b-fp8-decode-b32", true, map[string]int{"qkv_proj": 32, "o_proj": 64, "gate_up_proj": 32, "down_proj": 32, "attention": 64, "activation": 32, "lm_head": 1}},
-		{"h100-vllm", "qwen3-30b-a3b-decode-b32", true, map[string]int{"qkv_proj": 48, "router": 48, "o_proj": 96, "experts_gate_up": 48, "experts_down": 48, "experts_activation": 48, "qk_norm_rotary": 96, "lm_head": 1}},
-		{"h100-vllm", "llama3.1-8b-prompt-1024", false, map[string]int{"qkv_proj": 32, "o_proj": 32, "gate_up_proj": 32, "down_proj": 32, "attention": 32, "lm_head": 1}},
+		{"h100-vllm", "llama3.1-8b-decode-b32", true, map[string]int{
+			"qkv_proj": 32, "o_proj": 32, "gate_up_proj": 32, "down_proj": 64, "attention": 64, "rotary": 32, "kv_write": 32,
+			"post_attention_layernorm": 32, "input_layernorm": 31, "norm": 1, "embedding": 1, "lm_head": 1}},
+		{"h200-vllm", "llama3.1-8b-fp8-decode-b32", true, map[string]int{
+			"qkv_proj": 32, "o_proj": 64, "gate_up_proj": 32, "down_proj": 32, "attention": 64, "activation": 32, "lm_head": 1}},
+		{"h100-vllm", "qwen3-30b-a3b-decode-b32", true, map[string]int{
+			"qkv_proj": 48, "router": 48, "o_proj": 96, "experts_gate_up": 48, "experts_down": 48, "experts_activation": 48, "qk_norm_rotary": 96,
+			"lm_head": 1}},
+		{"h100-vllm", "llama3.1-8b-prompt-1024", false, map[string]int{
+			"qkv_proj": 32, "o_proj": 32, "gate_up_proj": 32, "down_proj": 32, "attention": 32, "lm_head": 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l, q := trace(t, c.folder, c.name)
@@ -92,7 +99,8 @@ func TestRealTraces(t *testing.T) {
 				}
 				delete(c.kernels, r.Name)
 			}
-			t.Logf("span %.1f busy %.1f sum %.1f others %.1f overlap %.1f steps %d", 1e6*p.Span, 1e6*p.Busy, 1e6*p.Sum.Observed, 1e6*others, 1e6*p.Overlap, p.Steps)
+			t.Logf("span %.1f busy %.1f sum %.1f others %.1f overlap %.1f steps %d", 1e6*p.Span, 1e6*p.Busy, 1e6*p.Sum.Observed, 1e6*others,
+				1e6*p.Overlap, p.Steps)
 			if len(c.kernels) > 0 {
 				t.Errorf("not found: %v", c.kernels)
 			}
@@ -183,7 +191,8 @@ func TestOtherNames(t *testing.T) {
 	for _, graph := range []bool{true, false} {
 		l := made(4, 16, graph)
 		l.Kernels = l.Kernels[:len(l.Kernels)-20] // of the last step
-		q := &Question{Config: validate.Config{Model: "llama3.2-1b", GPU: "h200", Engine: "sglang", TP: 1, Batch: 4, Prompt: 512, Weights: "bf16"}, Layers: 16}
+		q := &Question{Config: validate.Config{Model: "llama3.2-1b", GPU: "h200", Engine: "sglang", TP: 1, Batch: 4, Prompt: 512,
+			Weights: "bf16"}, Layers: 16}
 		phases, err := Explain(l, q, scorer(t))
 		if err != nil || len(phases) != 1 {
 			t.Fatalf("%d phases, %v", len(phases), err)
@@ -197,8 +206,10 @@ func TestOtherNames(t *testing.T) {
 			got[r.Name] = fmt.Sprintf("%d %.0f", r.Kernels, 1e6*r.Observed)
 		}
 		for name, want := range map[string]string{
-			"qkv_proj": "16 320", "rotary": "16 48", "kv_write": "16 32", "attention": "16 480", "o_proj": "16 160", "post_attention_layernorm": "16 64",
-			"gate_up_proj": "16 640", "activation": "16 80", "down_proj": "16 400", "norm": "1 4", "lm_head": "1 60", "input_layernorm": "16 64", "sampling": "1 8",
+			"qkv_proj": "16 320", "rotary": "16 48", "kv_write": "16 32", "attention": "16 480", "o_proj": "16 160",
+			"post_attention_layernorm": "16 64",
+			"gate_up_proj":             "16 640", "activation": "16 80", "down_proj": "16 400", "norm": "1 4", "lm_head": "1 60",
+			"input_layernorm": "16 64", "sampling": "1 8",
 		} {
 			if got[name] != want {
 				t.Errorf("%s: %q, want %q kernels and us", name, got[name], want)
@@ -213,7 +224,8 @@ func TestOtherNames(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	s := scorer(t)
 	whole := func() *Question {
-		return &Question{Config: validate.Config{Model: "llama3.2-1b", GPU: "h200", Engine: "vllm", TP: 1, Batch: 4, Prompt: 512, Weights: "bf16"}, Layers: 16}
+		return &Question{Config: validate.Config{Model: "llama3.2-1b", GPU: "h200", Engine: "vllm", TP: 1, Batch: 4, Prompt: 512,
+			Weights: "bf16"}, Layers: 16}
 	}
 	for want, change := range map[string]func(*tracefile.Timeline, *Question){
 		"no kernel of a GPU":        func(l *tracefile.Timeline, _ *Question) { l.Kernels = nil },
@@ -247,7 +259,8 @@ func FuzzExplain(f *testing.F) {
 			l.Kernels = append(l.Kernels, tracefile.Launch{Name: name, TS: at, Dur: dur, Correlation: int64(i)})
 			at += dur / 2
 		}
-		q := &Question{Config: validate.Config{Model: "llama3.2-1b", GPU: "h200", Engine: "vllm", TP: 1, Batch: 4, Prompt: 512, Weights: "bf16"}, Layers: 1}
+		q := &Question{Config: validate.Config{Model: "llama3.2-1b", GPU: "h200", Engine: "vllm", TP: 1, Batch: 4, Prompt: 512, Weights: "bf16"},
+			Layers: 1}
 		phases, err := Explain(l, q, s)
 		if err != nil {
 			return

@@ -17,10 +17,12 @@ type form struct {
 // forms are the tables of aiconfigurator's database, whose latency is in milliseconds.
 var forms = []form{
 	{[]string{"gemm_dtype", "m", "n", "k", "latency"}, gemmRow},
-	{[]string{"attn_dtype", "kv_cache_dtype", "batch_size", "isl", "step", "num_heads", "num_key_value_heads", "head_dim", "latency"}, attentionRow},
+	{[]string{"attn_dtype", "kv_cache_dtype", "batch_size", "isl", "step", "num_heads", "num_key_value_heads", "head_dim", "latency"},
+		attentionRow},
 	{[]string{"mla_dtype", "kv_cache_dtype", "batch_size", "isl", "step", "num_heads", "tp_size", "latency"}, latentRow},
 	{[]string{"phase", "batch_size", "seq_len", "num_k_heads", "head_k_dim", "num_v_heads", "head_v_dim", "latency"}, scanRow},
-	{[]string{"moe_dtype", "num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size", "distribution", "latency"}, mixtureRow},
+	{[]string{"moe_dtype", "num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size", "distribution",
+		"latency"}, mixtureRow},
 	{[]string{"allreduce_dtype", "num_gpus", "message_size", "latency"}, oneShotRow},
 	{[]string{"nccl_dtype", "op_name", "num_gpus", "message_size", "latency"}, ncclRow},
 }
@@ -75,7 +77,8 @@ func gemmRow(r *record) (row calibrate.Row, ok bool) {
 		Shape: calibrate.Shape{M: r.size("m"), N: r.size("n"), K: r.size("k")}, Copies: copies(r, q.scheme),
 	}
 	row.Random = row.Copies > 0 && !strings.EqualFold(r.text("framework"), "vllm") // vLLM's weights are what the memory held before
-	row.InTurn = strings.EqualFold(r.text("framework"), "trtllm")                  // get_gemm_test_cases of its collector; SGLang's rows come in random order
+	// get_gemm_test_cases of its collector; SGLang's rows come in random order.
+	row.InTurn = strings.EqualFold(r.text("framework"), "trtllm")
 	return row, ok && row.Shape.N >= leastSide && row.Shape.K >= leastSide
 }
 
@@ -83,7 +86,8 @@ func gemmRow(r *record) (row calibrate.Row, ok bool) {
 // decode steps, whose sequences have step tokens.
 func attentionRow(r *record) (row calibrate.Row, ok bool) {
 	row = calibrate.Row{DType: unit.BF16, Ranks: 1, Seconds: seconds(r)}
-	row.Shape = calibrate.Shape{Batch: r.size("batch_size"), Heads: r.size("num_heads"), KVHeads: r.size("num_key_value_heads"), HeadDim: r.size("head_dim")}
+	row.Shape = calibrate.Shape{Batch: r.size("batch_size"), Heads: r.size("num_heads"), KVHeads: r.size("num_key_value_heads"),
+		HeadDim: r.size("head_dim")}
 	if strings.HasPrefix(r.text("op_name"), "generation") {
 		row.Kind, row.Shape.Context = calibrate.AttentionDecode, r.atLeast("step", 0)+1
 	} else {
@@ -133,9 +137,11 @@ func latentRow(r *record) (row calibrate.Row, ok bool) {
 func scanRow(r *record) (row calibrate.Row, ok bool) {
 	row = calibrate.Row{Kind: calibrate.ScanPrefill, DType: unit.BF16, Ranks: 1, Seconds: seconds(r)}
 	row.Shape = calibrate.Shape{
-		Batch: r.size("batch_size"), Tokens: r.size("seq_len"), Heads: r.size("num_v_heads"), KVHeads: r.size("num_k_heads"), HeadDim: r.size("head_k_dim"),
+		Batch: r.size("batch_size"), Tokens: r.size("seq_len"), Heads: r.size("num_v_heads"), KVHeads: r.size("num_k_heads"),
+		HeadDim: r.size("head_k_dim"),
 	}
-	return row, r.text("phase") == "context" && strings.HasPrefix(r.text("kernel_source"), "chunk_gated_delta_rule") && r.size("head_v_dim") == row.Shape.HeadDim
+	return row, r.text("phase") == "context" && strings.HasPrefix(r.text("kernel_source"), "chunk_gated_delta_rule") &&
+		r.size("head_v_dim") == row.Shape.HeadDim
 }
 
 // ungated are the hidden and inner widths of mixtures whose experts have two matrices and a squared ReLU: Nemotron 3
@@ -143,10 +149,11 @@ func scanRow(r *record) (row calibrate.Row, ok bool) {
 // tables do not say how many matrices there are; with three these rows read weights up to a third faster than memory does.
 var ungated = map[[2]int]bool{{2688, 1856}: true, {4096, 2688}: true, {1024, 2688}: true, {8192, 5120}: true, {2048, 5120}: true}
 
-// grouped reports whether a collector let a router choose among groups of experts, as DeepSeek-V3's does: a token goes to the best 4 of 8 groups. Logits that spread
-// tokens evenly have one expert of a token in each group, and the router takes the same four groups for every token, so that half of the experts have none. Read as
-// even, such rows move weights at 1.5 times the bandwidth of the memory. vLLM's and SGLang's collectors do so for that model since 0.24 and 0.5.14, and
-// TensorRT-LLM's for all models that it runs by generated kernels of least latency (collect_moe.py).
+// grouped reports whether a collector let a router choose among groups of experts, as DeepSeek-V3's does: a token goes to the best 4 of 8
+// groups. Logits that spread tokens evenly have one expert of a token in each group, and the router takes the same four groups for every
+// token, so that half of the experts have none. Read as even, such rows move weights at 1.5 times the bandwidth of the memory. vLLM's and
+// SGLang's collectors do so for that model since 0.24 and 0.5.14, and TensorRT-LLM's for all models that it runs by generated kernels of
+// least latency (collect_moe.py).
 func grouped(r *record, s *calibrate.Shape, inner int) bool {
 	since := "0.24"
 	switch strings.ToLower(r.text("framework")) {
@@ -163,8 +170,8 @@ func grouped(r *record, s *calibrate.Shape, inner int) bool {
 
 // mixtureRow reads mixtures whose tokens go to all experts alike: how many experts have
 // tokens is known of these alone. An inner width that is cut to no whole number of 64 runs by
-// kernels that engines avoid. In rows of SGLang before 0.5.14 a rank of EP multiplies the pairs of all ranks: with 16384 tokens eight ranks take as long as one, which
-// comes from their collector, whose pairs of other ranks go to the first expert.
+// kernels that engines avoid. In rows of SGLang before 0.5.14 a rank of EP multiplies the pairs of all ranks: with 16384 tokens eight
+// ranks take as long as one, which comes from their collector, whose pairs of other ranks go to the first expert.
 func mixtureRow(r *record) (row calibrate.Row, ok bool) {
 	q, ok := quantized(r, "moe_dtype")
 	tp, inner := r.size("moe_tp_size"), r.size("inter_size")

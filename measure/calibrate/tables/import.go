@@ -52,7 +52,8 @@ func Import(path, engine string) (*Imported, error) {
 		}
 	}
 	if len(out.Rows) == 0 {
-		return nil, fmt.Errorf("%s has no table of operators of %s: want Parquet or CSV with the columns of aiconfigurator's database, as %s", path, engine, strings.Join(forms[0].columns, ", "))
+		return nil, fmt.Errorf("%s has no table of operators of %s: want Parquet or CSV with the columns of aiconfigurator's database, as %s",
+			path, engine, strings.Join(forms[0].columns, ", "))
 	}
 	slices.Sort(out.Devices)
 	out.Devices = slices.Compact(out.Devices)
@@ -89,7 +90,8 @@ func find(path string) (files []string, err error) {
 }
 
 // wanted are the tables whose rows a law is fitted to, by the name of their file.
-var wanted = []string{"computescale_perf", "scale_matrix_perf", "gemm_perf", "context_attention_perf", "generation_attention_perf", "context_mla_perf", "generation_mla_perf", "gdn_perf", "moe_perf", "custom_allreduce_perf", "nccl_perf"}
+var wanted = []string{"computescale_perf", "scale_matrix_perf", "gemm_perf", "context_attention_perf", "generation_attention_perf",
+	"context_mla_perf", "generation_mla_perf", "gdn_perf", "moe_perf", "custom_allreduce_perf", "nccl_perf"}
 
 // choose picks those of an engine among tables in folders named ENGINE/VERSION: of each
 // kind the version that the products have, else the next lower. A single file is taken as it is.
@@ -237,13 +239,15 @@ func (out *Imported) withoutQuantizing(rows []calibrate.Row) []calibrate.Row {
 	taken := 0
 	for i := range rows {
 		r := &rows[i]
-		if less := out.quantizing[side{r.Shape.M, r.Shape.K}]; r.Kind == calibrate.GEMM && r.Scheme == roofline.FP8 && less > 0 && less < r.Median {
+		if less := out.quantizing[side{r.Shape.M, r.Shape.K}]; r.Kind == calibrate.GEMM && r.Scheme == roofline.FP8 && less > 0 &&
+			less < r.Median {
 			r.Median -= less
 			taken++
 		}
 	}
 	if taken > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("the time of quantizing activations, of tables of its own, is taken away from products in FP8: %d", taken))
+		out.Notes = append(out.Notes,
+			fmt.Sprintf("the time of quantizing activations, of tables of its own, is taken away from products in FP8: %d", taken))
 	}
 	return rows
 }
@@ -279,7 +283,8 @@ func (out *Imported) launched(rows []calibrate.Row) []calibrate.Row {
 	}
 	kept := slices.DeleteFunc(rows, func(r calibrate.Row) bool { return r.Kind == calibrate.GEMM && r.Median < floor[of(&r)] })
 	for k, least := range floor {
-		out.Notes = append(out.Notes, fmt.Sprintf("products by %s that took less than %.0f µs left out, for they show the launches of the host", k.kernel, 1e6*least))
+		out.Notes = append(out.Notes, fmt.Sprintf("products by %s that took less than %.0f µs left out, for they show the launches of the host",
+			k.kernel, 1e6*least))
 	}
 	slices.Sort(out.Notes)
 	slices.Sort(out.Launched)

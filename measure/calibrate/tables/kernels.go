@@ -38,7 +38,8 @@ func (out *Imported) common(rows []calibrate.Row) []calibrate.Row {
 		return few
 	})
 	for k, n := range left {
-		out.Notes = append(out.Notes, fmt.Sprintf("mixtures in %s by %s, which runs fewer models than another kernel, left out: %d", k.scheme, k.name, n))
+		out.Notes = append(out.Notes, fmt.Sprintf("mixtures in %s by %s, which runs fewer models than another kernel, left out: %d", k.scheme,
+			k.name, n))
 	}
 	slices.Sort(out.Notes)
 	return rows
@@ -66,7 +67,8 @@ func (out *Imported) cut(rows []calibrate.Row) []calibrate.Row {
 		rows = slices.DeleteFunc(rows, func(r calibrate.Row) bool { return r.Scheme == roofline.WeightMXFP4 && r.Shape.EP > 1 })
 	}
 	if left := before - len(rows); left > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("mixtures in w4a16_mxfp4 of ranks of EP, which take longer than those of TP, left out: %d", left))
+		out.Notes = append(out.Notes, fmt.Sprintf("mixtures in w4a16_mxfp4 of ranks of EP, which take longer than those of TP, left out: %d",
+			left))
 	}
 	return rows
 }

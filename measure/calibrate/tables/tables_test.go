@@ -46,8 +46,10 @@ func TestImport(t *testing.T) {
 	}{
 		{calibrate.GEMM, roofline.Unquantized, calibrate.Shape{M: 16, N: 4096, K: 4096}, 1, 12.792e-6},
 		{calibrate.GEMM, roofline.FP8, calibrate.Shape{M: 16, N: 4096, K: 4096}, 1, 10.320e-6 - 2.034e-6}, // less the kernel that quantizes
-		{calibrate.AttentionDecode, roofline.Unquantized, calibrate.Shape{Batch: 8, Context: 1024, Heads: 32, KVHeads: 8, HeadDim: 128}, 1, 17.4e-6},
-		{calibrate.AttentionPrefill, roofline.Unquantized, calibrate.Shape{Batch: 1, Tokens: 4096, Heads: 32, KVHeads: 8, HeadDim: 128}, 1, 267.7e-6},
+		{calibrate.AttentionDecode, roofline.Unquantized, calibrate.Shape{Batch: 8, Context: 1024, Heads: 32, KVHeads: 8, HeadDim: 128}, 1,
+			17.4e-6},
+		{calibrate.AttentionPrefill, roofline.Unquantized, calibrate.Shape{Batch: 1, Tokens: 4096, Heads: 32, KVHeads: 8, HeadDim: 128}, 1,
+			267.7e-6},
 		{calibrate.Mixture, roofline.Unquantized, calibrate.Shape{Tokens: 16, Hidden: 2048, Width: 768, TopK: 8, Experts: 128, EP: 1}, 1, 305e-6},
 		{calibrate.OneShot, roofline.Unquantized, calibrate.Shape{Bytes: 2048}, 8, 4.8e-6},
 		{calibrate.AllReduce, roofline.Unquantized, calibrate.Shape{Bytes: 32 << 20}, 4, 171.6e-6},
@@ -107,9 +109,11 @@ func TestMixtureKernels(t *testing.T) {
 		kept int
 		note string
 	}{
-		{"a,nvfp4,8,2048,768,8,128,1,1,balanced,0.1\na,nvfp4,8,4096,1536,8,128,1,2,balanced,0.1\nb,nvfp4,8,6144,3072,4,128,1,1,balanced,0.1\n", 2, "nvfp4 by b"},
+		{"a,nvfp4,8,2048,768,8,128,1,1,balanced,0.1\na,nvfp4,8,4096,1536,8,128,1,2,balanced,0.1\nb,nvfp4,8,6144,3072,4,128,1,1,balanced,0.1\n", 2,
+			"nvfp4 by b"},
 		{"a,fp8_block,8,2048,768,8,128,1,1,balanced,0.1\nb,fp8_block,8,2048,768,8,128,1,1,balanced,0.1\n", 2, ""},
-		{"a,w4a16_mxfp4,8,2880,2880,4,128,1,1,balanced,0.1\na,w4a16_mxfp4,8,2880,2880,4,128,4,1,balanced,0.1\na,w4a16_mxfp4,8,2880,2880,4,128,1,4,balanced,0.1\n", 2, "ranks of EP"},
+		{"a,w4a16_mxfp4,8,2880,2880,4,128,1,1,balanced,0.1\na,w4a16_mxfp4,8,2880,2880,4,128,4,1,balanced,0.1\na,w4a16_mxfp4,8,2880,2880,4," +
+			"128,1,4,balanced,0.1\n", 2, "ranks of EP"},
 		{"a,w4a16_mxfp4,8,2880,2880,4,128,1,1,balanced,0.1\na,w4a16_mxfp4,8,2880,2880,4,128,1,4,balanced,0.1\n", 2, ""},
 	} {
 		path := filepath.Join(t.TempDir(), "moe_perf.csv")
@@ -120,7 +124,8 @@ func TestMixtureKernels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if notes := strings.Join(got.Notes, "\n"); len(got.Rows) != x.kept || (x.note == "") != (notes == "") || !strings.Contains(notes, x.note) {
+		if notes := strings.Join(got.Notes, "\n"); len(got.Rows) != x.kept || (x.note == "") != (notes == "") ||
+			!strings.Contains(notes, x.note) {
 			t.Errorf("%s%d rows kept with the notes %q: want %d, %q", x.rows, len(got.Rows), notes, x.kept, x.note)
 		}
 	}
@@ -135,11 +140,14 @@ func TestLatentAndScans(t *testing.T) {
 		text string
 		want calibrate.Point // none where it has no kind
 	}{
-		{latent + "\nmla_generation,default,bfloat16,fp8,16,8,1,8,1023,0.02\n", calibrate.Point{Kind: calibrate.LatentDecode, Scheme: roofline.FP8, Shape: calibrate.Shape{Batch: 8, Context: 1024, Heads: 16}}},
-		{latent + "\nmla_context,default,bfloat16,bfloat16,16,2,512,8,0,0.1\n", calibrate.Point{Kind: calibrate.LatentPrefill, Shape: calibrate.Shape{Batch: 2, Tokens: 512, Heads: 16}}},
+		{latent + "\nmla_generation,default,bfloat16,fp8,16,8,1,8,1023,0.02\n",
+			calibrate.Point{Kind: calibrate.LatentDecode, Scheme: roofline.FP8, Shape: calibrate.Shape{Batch: 8, Context: 1024, Heads: 16}}},
+		{latent + "\nmla_context,default,bfloat16,bfloat16,16,2,512,8,0,0.1\n",
+			calibrate.Point{Kind: calibrate.LatentPrefill, Shape: calibrate.Shape{Batch: 2, Tokens: 512, Heads: 16}}},
 		{latent + "\nmla_context,flash_attention,bfloat16,bfloat16,16,2,512,8,0,0.1\n", calibrate.Point{}},
 		{latent + ",gemm_type\nmla_context_module,default,bfloat16,bfloat16,16,2,512,8,0,0.1,bfloat16\n", calibrate.Point{}},
-		{scan + "\nchunk_gated_delta_rule,context,2,512,16,128,32,128,0.1\n", calibrate.Point{Kind: calibrate.ScanPrefill, Shape: calibrate.Shape{Batch: 2, Tokens: 512, Heads: 32, KVHeads: 16, HeadDim: 128}}},
+		{scan + "\nchunk_gated_delta_rule,context,2,512,16,128,32,128,0.1\n",
+			calibrate.Point{Kind: calibrate.ScanPrefill, Shape: calibrate.Shape{Batch: 2, Tokens: 512, Heads: 32, KVHeads: 16, HeadDim: 128}}},
 		{scan + "\ncausal_conv1d_fn,context,2,512,16,128,32,128,0.1\n", calibrate.Point{}},
 		{scan + "\nfused_recurrent_gated_delta_rule,generation,2,1,16,128,32,128,0.1\n", calibrate.Point{}},
 	} {
@@ -166,7 +174,8 @@ func TestLatentAndScans(t *testing.T) {
 
 // TestVersions orders versions as their projects do.
 func TestVersions(t *testing.T) {
-	for _, x := range [][2]string{{"0.5.6.post2", "0.5.14"}, {"1.3.0rc11", "1.3.0rc20"}, {"0.9.1", "0.24.0"}, {"2.23", "2.27.3"}, {"0.24", "0.24.0"}} {
+	for _, x := range [][2]string{{"0.5.6.post2", "0.5.14"}, {"1.3.0rc11", "1.3.0rc20"}, {"0.9.1", "0.24.0"}, {"2.23", "2.27.3"},
+		{"0.24", "0.24.0"}} {
 		if !older(x[0], x[1]) || older(x[1], x[0]) {
 			t.Errorf("%s is taken for no older than %s", x[0], x[1])
 		}
@@ -205,7 +214,8 @@ func TestMistakes(t *testing.T) {
 
 // FuzzTable reads whatever is given without a panic, and nothing that is no time.
 func FuzzTable(f *testing.F) {
-	for _, name := range []string{"gemm/vllm/0.24.0/gemm_perf.parquet", "gemm/vllm/0.9.1/gemm_perf.csv", "comm/vllm/0.24.0/custom_allreduce_perf.csv"} {
+	for _, name := range []string{"gemm/vllm/0.24.0/gemm_perf.parquet", "gemm/vllm/0.9.1/gemm_perf.csv",
+		"comm/vllm/0.24.0/custom_allreduce_perf.csv"} {
 		data, err := os.ReadFile(filepath.Join("testdata", "h200_sxm", filepath.FromSlash(name)))
 		if err != nil {
 			f.Fatal(err)
@@ -232,7 +242,8 @@ func FuzzTable(f *testing.F) {
 // Experts of Nemotron 3 have two matrices, with the hidden size as with the latent one.
 func TestUngated(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "moe_perf.csv")
-	text := "framework,version,device,kernel_source,moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,distribution,latency\n"
+	text := "framework,version,device,kernel_source,moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size," +
+		"distribution,latency\n"
 	for _, widths := range []string{"8192,5120,22,512", "2048,5120,22,512", "4096,2688,22,512", "1024,2688,22,512", "4096,1536,8,128"} {
 		text += "SGLang,0.5.14,NVIDIA B200,moe,bfloat16,64," + widths + ",1,1,balanced,1.5\n"
 	}
@@ -255,7 +266,8 @@ func TestUngated(t *testing.T) {
 
 // Ranks of EP of SGLang before 0.5.14 multiply the pairs of all ranks in its collector: such rows are left out.
 func TestPairsOfOtherRanks(t *testing.T) {
-	const head = "framework,version,kernel_source,moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,distribution,latency\n"
+	const head = "framework,version,kernel_source,moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size," +
+		"distribution,latency\n"
 	for version, want := range map[string]int{"0.5.10": 1, "0.5.14": 2} {
 		path := filepath.Join(t.TempDir(), "moe_perf.csv")
 		row := "SGLang," + version + ",sglang_fused_moe_triton,bfloat16,16384,2048,768,8,128,1,"
@@ -272,10 +284,11 @@ func TestPairsOfOtherRanks(t *testing.T) {
 	}
 }
 
-// Collectors that route DeepSeek-V3's tokens by groups of experts send them to half of the experts, and TensorRT-LLM's does so for every model that it runs by kernels
-// of least latency: such rows are left out.
+// Collectors that route DeepSeek-V3's tokens by groups of experts send them to half of the experts, and TensorRT-LLM's does so for every
+// model that it runs by kernels of least latency: such rows are left out.
 func TestGroupedRouting(t *testing.T) {
-	const head = "framework,version,kernel_source,moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,distribution,latency\n"
+	const head = "framework,version,kernel_source,moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size," +
+		"distribution,latency\n"
 	const deepseek, qwen = ",fp8_block,64,7168,2048,8,256,8,1,balanced,0.2\n", ",fp8_block,64,4096,1536,8,128,1,1,balanced,0.5\n"
 	for kernel, want := range map[string]int{
 		"SGLang,0.5.14,sglang_flashinfer_trtllm_moe": 1, "SGLang,0.5.10,sglang_fused_moe_triton": 2,

@@ -43,13 +43,17 @@ func (t *Translator) prompts(n *tree.Node) {
 		}
 	}
 	repeats := (count + batch - 1) / batch
-	t.Warn(v.At, "num_input_prompts: %d prompts in batches of %d are read as repeats = %d; more are run where the energy counters need them", count, batch, repeats)
+	t.Warn(v.At, "num_input_prompts: %d prompts in batches of %d are read as repeats = %d; more are run where the energy counters need them",
+		count, batch, repeats)
 	t.become(n, "num_input_prompts", tree.Pair{Key: "repeats", At: v.At, Value: &tree.Node{At: v.At, Scalar: int64(repeats)}})
 }
 
 func (t *Translator) batching(n *tree.Node) {
-	if b := t.members(n, "batching_options", "batch_size", "dynamic_batching"); b != nil && t.truth(b, "batching_options", "dynamic_batching") {
-		t.Wrong(b.Get("dynamic_batching").At.Mistake("batching_options.dynamic_batching: batches here are of one size; a server batches as requests come: engine = \"openai\" with concurrency"))
+	if b := t.members(n, "batching_options", "batch_size", "dynamic_batching"); b != nil &&
+		t.truth(b, "batching_options", "dynamic_batching") {
+		t.Wrong(b.Get("dynamic_batching").At.Mistake(
+			"batching_options.dynamic_batching: batches here are of one size; a server batches as requests come: engine = \"openai\" with " +
+				"concurrency"))
 	}
 }
 
@@ -75,7 +79,8 @@ func (t *Translator) sharding(n *tree.Node) {
 	case "tensor_parallel":
 		t.become(n, "sharding_config", tree.Pair{Key: "tp", At: s.At, Value: shards})
 	case "pipeline_parallel":
-		t.Wrong(strategy.At.Mistake("sharding_config.strategy: pipelines are not run by the engines here; a server may do it: engine = \"openai\""))
+		t.Wrong(strategy.At.Mistake(
+			"sharding_config.strategy: pipelines are not run by the engines here; a server may do it: engine = \"openai\""))
 	default:
 		known := []string{"none", "tensor_parallel", "pipeline_parallel"}
 		t.Wrong(strategy.At.Mistake("sharding_config.strategy: %s; %s", strategy.What(), spelling.Hint(fmt.Sprint(strategy.Scalar), known)))
@@ -127,7 +132,8 @@ func (t *Translator) latency(n *tree.Node) {
 		return
 	}
 	if t.truth(l, "latency_simulation", "enabled") {
-		t.Wrong(l.Get("enabled").At.Mistake("latency_simulation: delays are not made up here; for requests that come at random times give engine = \"openai\" and request_rate_hz"))
+		t.Wrong(l.Get("enabled").At.Mistake(
+			"latency_simulation: delays are not made up here; for requests that come at random times give engine = \"openai\" and request_rate_hz"))
 		return
 	}
 	t.Warn(l.At, "latency_simulation has no effect: it is off")
@@ -145,6 +151,7 @@ func (t *Translator) rate(n *tree.Node) {
 	}
 	if v.Legacy {
 		n.Take("request_rate_hz")
-		t.Warn(v.At, "query_rate has no effect: nobody sends requests to this engine, which is run in passes; for a server give engine = \"openai\"")
+		t.Warn(v.At, "query_rate has no effect: nobody sends requests to this engine, which is run in passes; for a server give engine = "+
+			"\"openai\"")
 	}
 }

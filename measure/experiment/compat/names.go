@@ -54,8 +54,10 @@ func renames() map[string]renamed {
 
 func serverBackends() map[string]string {
 	return map[string]string{
-		"vllm":     `vLLM is measured as the server that it is: engine = "openai", engine_cmd = "vllm serve MODEL", base_url = "http://localhost:8000/v1"`,
-		"tensorrt": `TensorRT-LLM is measured as the server that it is: engine = "openai", engine_cmd = "trtllm-serve MODEL", base_url = "http://localhost:8000/v1"`,
+		"vllm": `vLLM is measured as the server that it is: engine = "openai", engine_cmd = "vllm serve MODEL", base_url = ` +
+			`"http://localhost:8000/v1"`,
+		"tensorrt": `TensorRT-LLM is measured as the server that it is: engine = "openai", engine_cmd = "trtllm-serve MODEL", base_url = ` +
+			`"http://localhost:8000/v1"`,
 	}
 }
 
@@ -185,7 +187,8 @@ func (t *Translator) members(n *tree.Node, key string, known ...string) *tree.No
 			return name == p.Key || open && strings.HasPrefix(p.Key, start)
 		}
 		if !slices.ContainsFunc(known, is) {
-			t.Wrong(p.At.Mistake("%s.%s is not known; %s", key, p.Key, spelling.Hint(p.Key, slices.DeleteFunc(slices.Clone(known), func(name string) bool { return strings.HasSuffix(name, "*") }))))
+			t.Wrong(p.At.Mistake("%s.%s is not known; %s", key, p.Key, spelling.Hint(
+				p.Key, slices.DeleteFunc(slices.Clone(known), func(name string) bool { return strings.HasSuffix(name, "*") }))))
 		}
 	}
 	return table

@@ -63,7 +63,8 @@ func (k Cache) path(c *Compiler, s Source) string {
 		return ""
 	}
 	sum := sha256.Sum256([]byte(strings.Join(append([]string{c.Version, s.File, s.Text}, compilerOptions(s.Arch, s.Defines)...), "\x00")))
-	return filepath.Join(k.Folder, fmt.Sprintf("%s-%s-%s.cubin", strings.TrimSuffix(filepath.Base(s.File), ".cu"), s.Arch, hex.EncodeToString(sum[:8])))
+	return filepath.Join(k.Folder, fmt.Sprintf("%s-%s-%s.cubin", strings.TrimSuffix(filepath.Base(s.File), ".cu"), s.Arch, hex.EncodeToString(
+		sum[:8])))
 }
 
 func (k Cache) load(dev *Device, path string, compile func() ([]byte, error)) (*Module, error) {

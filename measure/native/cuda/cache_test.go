@@ -60,8 +60,9 @@ func TestKeptByOthers(t *testing.T) {
 		"shared folder":  {0o777, 0o600, nil, "may be written by others (mode -rwxrwxrwx)", compiled, planted},
 		"group's folder": {0o775, 0o600, nil, "may be written by others", compiled, planted},
 		"shared file":    {0o700, 0o666, nil, "may be written by others (mode -rw-rw-rw-)", compiled, compiled},
-		"damaged":        {0o700, 0o600, func(path string) error { return os.WriteFile(path, []byte("x"), 0o600) }, "is damaged", compiled, compiled},
-		"gone":           {0o700, 0o600, os.Remove, "", compiled, compiled},
+		"damaged": {0o700, 0o600, func(path string) error { return os.WriteFile(path, []byte("x"), 0o600) }, "is damaged", compiled,
+			compiled},
+		"gone": {0o700, 0o600, os.Remove, "", compiled, compiled},
 		"link": {0o700, 0o600, func(path string) error {
 			return errors.Join(os.Rename(path, path+".old"), os.Symlink(path+".old", path))
 		}, "no regular file", compiled, compiled},

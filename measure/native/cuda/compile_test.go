@@ -78,7 +78,8 @@ func llama() []string { return []string{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", 
 // wgmma adds the GEMMs of llama3.1-8b for batches of 17 to 64.
 func wgmma(heads []string) []string {
 	return append(heads,
-		"WGMMA_GEMM=1", "WGMMA_NORM_32=48,3,32,2,2", "WGMMA_HEAD_32=112,3,32,1,1", "WGMMA_SWIGLU_32=112,6,32,1,1", "WGMMA_RESIDUAL_32=32,4,32,2,2",
+		"WGMMA_GEMM=1", "WGMMA_NORM_32=48,3,32,2,2", "WGMMA_HEAD_32=112,3,32,1,1", "WGMMA_SWIGLU_32=112,6,32,1,1",
+		"WGMMA_RESIDUAL_32=32,4,32,2,2",
 		"WGMMA_NORM_64=48,2,64,2,2", "WGMMA_HEAD_64=112,3,64,1,1", "WGMMA_SWIGLU_64=112,5,64,1,1", "WGMMA_RESIDUAL_64=32,3,64,2,2")
 }
 
@@ -104,7 +105,8 @@ func formats() [][]string {
 	if os.Getenv("LLMPROF_TEST_SHAPES") != "all" {
 		return some
 	}
-	return append(some, fp16, append(slices.Clone(fp16), fp8...), append(llama(), int4...), append(llama(), fp8...), append(gemma("128", 4), int4...))
+	return append(some, fp16, append(slices.Clone(fp16), fp8...), append(llama(), int4...), append(llama(), fp8...),
+		append(gemma("128", 4), int4...))
 }
 
 // gemma defines all that only Gemma's kernels, and those of mixtures, have.
@@ -163,8 +165,10 @@ func TestKernelsCompile(t *testing.T) {
 			if slices.ContainsFunc(shape, func(s string) bool { return strings.HasPrefix(s, "QUANTIZED=") }) {
 				program = withoutSkinny(t, src)
 			} else {
-				shape = append(shape, "SKINNY_NORM_1=1,1,512,5,1", "SKINNY_NORM_8=1,3,256,3,8", "SKINNY_NORM_16=2,3,256,3,16", "SKINNY_RESIDUAL_1=1,2,256,7,1", "SKINNY_RESIDUAL_8=1,2,256,6,8", "SKINNY_RESIDUAL_16=2,2,256,4,16",
-					"SKINNY_SWIGLU_1=1,1,512,5,1", "SKINNY_SWIGLU_8=1,2,256,4,8", "SKINNY_SWIGLU_16=2,2,256,8,16", "SKINNY_HALF_1=1,3,256,7,1", "SKINNY_HALF_8=1,3,256,5,8")
+				shape = append(shape, "SKINNY_NORM_1=1,1,512,5,1", "SKINNY_NORM_8=1,3,256,3,8", "SKINNY_NORM_16=2,3,256,3,16",
+					"SKINNY_RESIDUAL_1=1,2,256,7,1", "SKINNY_RESIDUAL_8=1,2,256,6,8", "SKINNY_RESIDUAL_16=2,2,256,4,16",
+					"SKINNY_SWIGLU_1=1,1,512,5,1", "SKINNY_SWIGLU_8=1,2,256,4,8", "SKINNY_SWIGLU_16=2,2,256,8,16", "SKINNY_HALF_1=1,3,256,7,1",
+					"SKINNY_HALF_8=1,3,256,5,8")
 			}
 			shape = append(shape, "EXPERTS_1=512,4,256,12", "EXPERTS_8=512,3,256,8")
 			t.Run(arch+" "+strings.Join(shape, " "), func(t *testing.T) {

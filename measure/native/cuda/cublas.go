@@ -23,21 +23,29 @@ type cublas struct {
 const WorkspaceBytes = 32 << 20
 
 type cublasFunctions struct {
-	version      func() uint64                                                                              `symbol:"cublasLtGetVersion"`
-	statusName   func(code int32) string                                                                    `symbol:"cublasLtGetStatusName"`
-	statusText   func(code int32) string                                                                    `symbol:"cublasLtGetStatusString"`
-	create       func(h *uintptr) int32                                                                     `symbol:"cublasLtCreate"`
-	destroy      func(h uintptr) int32                                                                      `symbol:"cublasLtDestroy"`
-	descCreate   func(d *uintptr, compute, scale int32) int32                                               `symbol:"cublasLtMatmulDescCreate"`
-	descSet      func(d uintptr, attr int32, v unsafe.Pointer, n uint64) int32                              `symbol:"cublasLtMatmulDescSetAttribute"`
-	descDestroy  func(d uintptr) int32                                                                      `symbol:"cublasLtMatmulDescDestroy"`
-	layoutCreate func(l *uintptr, typ int32, rows, cols uint64, ld int64) int32                             `symbol:"cublasLtMatrixLayoutCreate"`
-	layoutDrop   func(l uintptr) int32                                                                      `symbol:"cublasLtMatrixLayoutDestroy"`
-	prefCreate   func(p *uintptr) int32                                                                     `symbol:"cublasLtMatmulPreferenceCreate"`
-	prefSet      func(p uintptr, attr int32, v unsafe.Pointer, n uint64) int32                              `symbol:"cublasLtMatmulPreferenceSetAttribute"`
-	prefDestroy  func(p uintptr) int32                                                                      `symbol:"cublasLtMatmulPreferenceDestroy"`
-	heuristic    func(h, desc, a, b, c, d, pref uintptr, n int32, out *heuristicResult, found *int32) int32 `symbol:"cublasLtMatmulAlgoGetHeuristic"`
-	matmul       func(h, desc uintptr, alpha unsafe.Pointer, a uint64, la uintptr, b uint64, lb uintptr, beta unsafe.Pointer,
+	version    func() uint64                                `symbol:"cublasLtGetVersion"`
+	statusName func(code int32) string                      `symbol:"cublasLtGetStatusName"`
+	statusText func(code int32) string                      `symbol:"cublasLtGetStatusString"`
+	create     func(h *uintptr) int32                       `symbol:"cublasLtCreate"`
+	destroy    func(h uintptr) int32                        `symbol:"cublasLtDestroy"`
+	descCreate func(d *uintptr, compute, scale int32) int32 `symbol:"cublasLtMatmulDescCreate"`
+	descSet    func(d uintptr, attr int32, v unsafe.Pointer,
+		n uint64) int32 `symbol:"cublasLtMatmulDescSetAttribute"`
+	descDestroy func(
+		d uintptr) int32 `symbol:"cublasLtMatmulDescDestroy"`
+	layoutCreate func(l *uintptr, typ int32, rows, cols uint64,
+		ld int64) int32 `symbol:"cublasLtMatrixLayoutCreate"`
+	layoutDrop func(
+		l uintptr) int32 `symbol:"cublasLtMatrixLayoutDestroy"`
+	prefCreate func(
+		p *uintptr) int32 `symbol:"cublasLtMatmulPreferenceCreate"`
+	prefSet func(p uintptr, attr int32, v unsafe.Pointer,
+		n uint64) int32 `symbol:"cublasLtMatmulPreferenceSetAttribute"`
+	prefDestroy func(
+		p uintptr) int32 `symbol:"cublasLtMatmulPreferenceDestroy"`
+	heuristic func(h, desc, a, b, c, d, pref uintptr, n int32, out *heuristicResult,
+		found *int32) int32 `symbol:"cublasLtMatmulAlgoGetHeuristic"`
+	matmul func(h, desc uintptr, alpha unsafe.Pointer, a uint64, la uintptr, b uint64, lb uintptr, beta unsafe.Pointer,
 		c uint64, lc uintptr, d uint64, ld uintptr, algo unsafe.Pointer, ws, wsSize uint64, stream uintptr) int32 `symbol:"cublasLtMatmul"`
 }
 
@@ -170,7 +178,8 @@ func (m *Matmul) describe(b *cublas) error {
 		typ        Type
 		rows, cols int
 	}{{&m.lw, m.Input, m.In, m.Out}, {&m.lx, m.Input, m.In, m.Rows}, {&m.ly, m.Output, m.Out, m.Rows}} {
-		if err := b.check("cublasLtMatrixLayoutCreate", b.fn.layoutCreate(l.h, int32(l.typ), uint64(l.rows), uint64(l.cols), int64(l.rows))); err != nil {
+		if err := b.check("cublasLtMatrixLayoutCreate", b.fn.layoutCreate(
+			l.h, int32(l.typ), uint64(l.rows), uint64(l.cols), int64(l.rows))); err != nil {
 			return err
 		}
 	}
@@ -199,12 +208,14 @@ func (m *Matmul) search(b *cublas) error {
 	}
 	defer b.fn.prefDestroy(pref)
 	const maxWorkspace = 1 // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
-	if err := b.check("cublasLtMatmulPreferenceSetAttribute", b.fn.prefSet(pref, maxWorkspace, unsafe.Pointer(new(uint64(WorkspaceBytes))), 8)); err != nil {
+	if err := b.check("cublasLtMatmulPreferenceSetAttribute",
+		b.fn.prefSet(pref, maxWorkspace, unsafe.Pointer(new(uint64(WorkspaceBytes))), 8)); err != nil {
 		return err
 	}
 	m.algos = make([]heuristicResult, candidates)
 	var found int32
-	err := b.check("cublasLtMatmulAlgoGetHeuristic", b.fn.heuristic(b.handle, m.desc, m.lw, m.lx, m.ly, m.ly, pref, candidates, &m.algos[0], &found))
+	err := b.check("cublasLtMatmulAlgoGetHeuristic", b.fn.heuristic(
+		b.handle, m.desc, m.lw, m.lx, m.ly, m.ly, pref, candidates, &m.algos[0], &found))
 	m.algos = m.algos[:found]
 	if err == nil && found == 0 {
 		err = fmt.Errorf("cuda: cuBLASLt has no way to do this GEMM")

@@ -69,7 +69,8 @@ func Ready(folder string) error {
 		return err
 	}
 	if dev.Major < 8 {
-		return &DeviceError{fmt.Sprintf("%s has compute capability %d.%d; an engine that is not named needs 8.0 or newer", dev.Name, dev.Major, dev.Minor)}
+		return &DeviceError{fmt.Sprintf("%s has compute capability %d.%d; an engine that is not named needs 8.0 or newer", dev.Name, dev.Major,
+			dev.Minor)}
 	}
 	if _, err := OpenCompiler(folder); err != nil {
 		return err
@@ -198,8 +199,9 @@ func (dev *Device) canReach(peer *Device) error {
 		return err
 	}
 	if can == 0 {
-		return &DeviceError{fmt.Sprintf("%s (%s) cannot reach the memory of %s (%s): GPUs that share a model need NVLink or peer access over PCIe",
-			dev.Name, dev.UUID, peer.Name, peer.UUID)}
+		return &DeviceError{
+			fmt.Sprintf("%s (%s) cannot reach the memory of %s (%s): GPUs that share a model need NVLink or peer access over PCIe",
+				dev.Name, dev.UUID, peer.Name, peer.UUID)}
 	}
 	return nil
 }

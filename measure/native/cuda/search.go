@@ -46,7 +46,8 @@ type library struct {
 }
 
 // toolkitHint is for the libraries that do not come with the driver.
-const toolkitHint = "install the CUDA toolkit 12 or 13, or its wheels by pip (nvidia-cuda-nvrtc, nvidia-cublas), or name their folder with --cuda-libs"
+const toolkitHint = "install the CUDA toolkit 12 or 13, or its wheels by pip (nvidia-cuda-nvrtc, nvidia-cublas), or name their folder " +
+	"with --cuda-libs"
 
 func driverLibrary() library {
 	return library{

@@ -74,7 +74,8 @@ func TestSearchesAbsoluteFoldersAlone(t *testing.T) {
 	for _, root := range []string{".venv", "env", "tools"} {
 		folder := filepath.Join(here, root, "lib", "python3.12", "site-packages", "nvidia", "cu13", "lib")
 		testkit.Must(t, os.MkdirAll(folder, 0o755))
-		for _, file := range []string{filepath.Join(folder, "libnvrtc.so.13"), filepath.Join(here, root, "python3"), filepath.Join(here, "libnvrtc.so.13")} {
+		for _, file := range []string{filepath.Join(folder, "libnvrtc.so.13"), filepath.Join(here, root, "python3"),
+			filepath.Join(here, "libnvrtc.so.13")} {
 			testkit.Must(t, os.WriteFile(file, nil, 0o755))
 		}
 	}

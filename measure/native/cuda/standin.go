@@ -41,8 +41,9 @@ func NewStandIn() *StandIn {
 	s.kernelFunctions(d)
 	s.graphFunctions(d)
 	s.Device = &Device{
-		Properties: Properties{Name: "stand-in", UUID: "GPU-0", Major: 9, SMs: 132, L2Bytes: 50 << 20, SharedOptIn: 227 << 10, DriverVersion: 13000},
-		d:          d, live: map[uint64]uint64{},
+		Properties: Properties{Name: "stand-in", UUID: "GPU-0", Major: 9, SMs: 132, L2Bytes: 50 << 20, SharedOptIn: 227 << 10,
+			DriverVersion: 13000},
+		d: d, live: map[uint64]uint64{},
 	}
 	s.Device.lt = &cublas{fn: s.gemms(), handle: s.handle()}
 	d.primaryRelease = func(int32) int32 { return 0 }

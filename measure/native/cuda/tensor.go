@@ -54,7 +54,8 @@ func (dev *Device) TensorMap(t *Tensor) (*TensorMap, error) {
 	code := dev.d.encodeTiled(m.pointer(), bfloat16, 3, uint64(t.At), unsafe.Pointer(&size), unsafe.Pointer(&stride),
 		unsafe.Pointer(&box), unsafe.Pointer(&step), 0, swizzle128B, promotion, 0)
 	if err := dev.d.check("cuTensorMapEncodeTiled", code); err != nil {
-		return nil, fmt.Errorf("%w (a tensor of %v values at %#x, rows and planes %v bytes apart, in boxes of %v)", err, t.Size, uint64(t.At), t.Stride, t.Box)
+		return nil, fmt.Errorf("%w (a tensor of %v values at %#x, rows and planes %v bytes apart, in boxes of %v)", err, t.Size, uint64(t.At),
+			t.Stride, t.Box)
 	}
 	return m, nil
 }

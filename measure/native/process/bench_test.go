@@ -14,7 +14,8 @@ import (
 // running.
 func TestBench(t *testing.T) {
 	w := start(t)
-	good := worker.Bench{Kind: "read", Shape: map[string]int{"bytes": 1 << 20}, DType: "bf16", Rotate: 1 << 24, Samples: 3, Libraries: os.Getenv("LLMPROF_TEST_CUDA_LIBS")}
+	good := worker.Bench{Kind: "read", Shape: map[string]int{"bytes": 1 << 20}, DType: "bf16", Rotate: 1 << 24, Samples: 3,
+		Libraries: os.Getenv("LLMPROF_TEST_CUDA_LIBS")}
 	for says, c := range map[string]struct {
 		kind   string
 		change func(*worker.Bench)

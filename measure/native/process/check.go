@@ -94,7 +94,8 @@ const mostConfig = 8 << 20
 func readConfig(o *native.Options, l *worker.Load) error {
 	config, err := input.Read(filepath.Join(l.Weights, "config.json"), mostConfig)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &worker.Failure{Kind: worker.NotFound, Message: fmt.Sprintf("the weights in %s need the config.json that belongs to them beside them: %v", l.Weights, err)}
+		return &worker.Failure{Kind: worker.NotFound, Message: fmt.Sprintf(
+			"the weights in %s need the config.json that belongs to them beside them: %v", l.Weights, err)}
 	}
 	if err != nil {
 		return worker.Invalidf("%v", err)
@@ -111,7 +112,8 @@ func readConfig(o *native.Options, l *worker.Load) error {
 		return worker.Invalidf("%v", err)
 	}
 	if a, b := asked.Params(), there.Params(); a != b || asked.Family != there.Family {
-		return worker.Invalidf("%s is a %s of %d parameters, the weights in %s are of a %s of %d", l.Model, asked.Family, a, l.Weights, there.Family, b)
+		return worker.Invalidf("%s is a %s of %d parameters, the weights in %s are of a %s of %d", l.Model, asked.Family, a, l.Weights,
+			there.Family, b)
 	}
 	o.Config = config
 	return nil

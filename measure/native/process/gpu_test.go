@@ -73,7 +73,8 @@ func TestGPUPhasesAgree(t *testing.T) {
 		l := tinyLoad()
 		l.Graph = graph
 		ready := load(t, w, l)
-		if len(ready.Devices) != 1 || ready.Devices[0].UUID == "" || ready.Options["graph"] != map[bool]string{true: "true", false: "false"}[graph] || ready.PromptLen != 12 {
+		if len(ready.Devices) != 1 || ready.Devices[0].UUID == "" ||
+			ready.Options["graph"] != map[bool]string{true: "true", false: "false"}[graph] || ready.PromptLen != 12 {
 			t.Errorf("ready %+v", ready)
 		}
 		for range 2 {

@@ -99,7 +99,8 @@ func (s *session) replay(p worker.Phase) (*replays, error) {
 func opEvents(p worker.Phase, r *native.Replay) []worker.Event {
 	var events []worker.Event
 	for _, t := range r.All() {
-		op := &worker.Op{Phase: p, Whole: t == r.Whole, Name: t.Name, Includes: t.Includes, Layers: t.Layers, Kernels: t.Kernels, Context: r.Context}
+		op := &worker.Op{Phase: p, Whole: t == r.Whole, Name: t.Name, Includes: t.Includes, Layers: t.Layers, Kernels: t.Kernels,
+			Context: r.Context}
 		if op.Whole {
 			op.Name = "step"
 		}

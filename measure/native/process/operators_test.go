@@ -26,7 +26,8 @@ func TestOps(t *testing.T) {
 	for phase, want := range map[worker.Phase]string{
 		worker.Prefill: "embedding 1 1, input_layernorm 2 2, qkv_proj 2 2, rotary 2 2, attention 2 2, o_proj 2 2, post_attention_layernorm 2 2, " +
 			"gate_up_proj 2 2, activation 2 2, down_proj 2 2, norm 1 1, lm_head 1 1, sampling 1 2, step 1 23",
-		worker.Decode: "embedding 1 1, qkv_proj 2 2, attention 2 2, o_proj 2 2, gate_up_proj 2 2, down_proj 2 2, lm_head 1 1, sampling 1 1, step 1 13",
+		worker.Decode: "embedding 1 1, qkv_proj 2 2, attention 2 2, o_proj 2 2, gate_up_proj 2 2, down_proj 2 2, lm_head 1 1, sampling 1 1, " +
+			"step 1 13",
 	} {
 		ops, err := w.Ops(t.Context(), worker.Ops{Phase: phase, Rounds: 4})
 		testkit.Must(t, err)
@@ -57,7 +58,8 @@ func TestOps(t *testing.T) {
 	l.GenLen = 1
 	load(t, w, l)
 	var failure *worker.Failure
-	if _, err := w.Ops(t.Context(), worker.Ops{Phase: worker.Decode, Rounds: 1}); !errors.As(err, &failure) || !strings.Contains(failure.Message, "no decode step") {
+	if _, err := w.Ops(t.Context(), worker.Ops{Phase: worker.Decode, Rounds: 1}); !errors.As(err, &failure) ||
+		!strings.Contains(failure.Message, "no decode step") {
 		t.Errorf("one token: %v", err)
 	}
 	if _, err := w.Ops(t.Context(), worker.Ops{Phase: worker.Prefill, Rounds: 1}); err != nil {
@@ -100,7 +102,8 @@ func TestTrace(t *testing.T) {
 		}
 	}
 	for name, bad := range map[string]worker.Trace{
-		"no file": {Phase: worker.Decode, Passes: 1}, "no pass": {Phase: worker.Decode, File: "t"}, "no phase": {Phase: "idle", Passes: 1, File: "t"},
+		"no file": {Phase: worker.Decode, Passes: 1}, "no pass": {Phase: worker.Decode, File: "t"},
+		"no phase":  {Phase: "idle", Passes: 1, File: "t"},
 		"no folder": {Phase: worker.Decode, Passes: 1, File: filepath.Join(t.TempDir(), "none", "t.json")},
 	} {
 		var failure *worker.Failure

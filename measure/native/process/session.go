@@ -110,7 +110,8 @@ func (s *session) close() error {
 func (s *session) ready() *worker.Ready {
 	e := s.team.Lead()
 	taken := map[string]string{
-		"attention": "native", "cache": "static", "compile": "false", "dtype": map[bool]string{false: "bf16", true: "fp16"}[s.opt.FP16], "graph": strconv.FormatBool(!s.opt.Eager),
+		"attention": "native", "cache": "static", "compile": "false", "dtype": map[bool]string{false: "bf16", true: "fp16"}[s.opt.FP16],
+		"graph":    strconv.FormatBool(!s.opt.Eager),
 		"products": e.GEMMText(), "sampling": "greedy",
 	}
 	if s.opt.Quantization != native.Unquantized {
@@ -134,7 +135,8 @@ func (s *session) ready() *worker.Ready {
 	ready := &worker.Ready{Devices: devices, LoadS: s.loadS, Timer: text, Options: taken, Params: e.Params(), PromptLen: s.opt.PromptLen}
 	ready.Notes = append(ready.Notes, s.notes.all...)
 	if s.opt.Spread {
-		ready.Notes = append(ready.Notes, "random embeddings have a deviation of 20, so that the tokens of a random mixture choose experts evenly, as trained ones are made to")
+		ready.Notes = append(ready.Notes,
+			"random embeddings have a deviation of 20, so that the tokens of a random mixture choose experts evenly, as trained ones are made to")
 	}
 	return ready
 }
@@ -309,7 +311,8 @@ func givenPrompts(l *worker.Load, vocab int) ([][][]int, error) {
 	for i, p := range l.Prompts {
 		switch {
 		case l.PromptLen == 0 && len(p) != length:
-			return nil, worker.Invalidf("prompt %d has %d tokens, prompt 0 has %d: a batch needs equal ones, so set a prompt length that all of them reach", i, len(p), length)
+			return nil, worker.Invalidf(
+				"prompt %d has %d tokens, prompt 0 has %d: a batch needs equal ones, so set a prompt length that all of them reach", i, len(p), length)
 		case len(p) < max(length, 1):
 			return nil, worker.Invalidf("prompt %d has %d tokens, %d are needed", i, len(p), max(length, 1))
 		}

@@ -43,7 +43,8 @@ func TestGPUTensorParallel(t *testing.T) {
 	for _, graph := range []bool{true, false} {
 		l.Graph = graph
 		ready := load(t, w, l)
-		if len(ready.Devices) != 2 || ready.Devices[0].UUID == ready.Devices[1].UUID || ready.Params != alone.Params || ready.Options["all-reduce"] == "" {
+		if len(ready.Devices) != 2 || ready.Devices[0].UUID == ready.Devices[1].UUID || ready.Params != alone.Params ||
+			ready.Options["all-reduce"] == "" {
 			t.Errorf("ready %+v", ready)
 		}
 		request := repeat(t, w, l, worker.Request, 2)
@@ -60,7 +61,8 @@ func TestGPUTensorParallel(t *testing.T) {
 	both, err := w.Size(t.Context())
 	testkit.Must(t, err)
 	const norms = 2 * 5 * 256 // bytes of two layers' two norms and the last
-	if both.ParamsBytes != single.ParamsBytes+norms || both.KVBytes != single.KVBytes || both.KVTokens != single.KVTokens || len(both.Ranks) != 2 ||
+	if both.ParamsBytes != single.ParamsBytes+norms || both.KVBytes != single.KVBytes || both.KVTokens != single.KVTokens ||
+		len(both.Ranks) != 2 ||
 		both.Ranks[0].KVBytes*2 != both.KVBytes || both.Ranks[0].ParamsBytes+both.Ranks[1].ParamsBytes != both.ParamsBytes ||
 		*both.PeakBytes != *both.Ranks[0].PeakBytes+*both.Ranks[1].PeakBytes {
 		t.Errorf("two hold %+v, one %+v", both, single)
@@ -76,7 +78,9 @@ func TestGPUOpsOfRanks(t *testing.T) {
 	want := ids(repeat(t, w, l, worker.Request, 1)[0])
 	for _, phase := range []worker.Phase{worker.Decode, worker.Prefill} {
 		ops, err := w.Ops(t.Context(), worker.Ops{Phase: phase, Rounds: 3})
-		if err != nil || !slices.ContainsFunc(ops, func(o worker.Op) bool { return o.Name == "all_reduce" || slices.Contains(o.Includes, "all_reduce") }) {
+		if err != nil || !slices.ContainsFunc(ops, func(o worker.Op) bool {
+			return o.Name == "all_reduce" || slices.Contains(o.Includes, "all_reduce")
+		}) {
 			t.Fatalf("%d operators, %v; want all_reduce among them, or what includes it", len(ops), err)
 		}
 		if _, err := w.Trace(t.Context(), worker.Trace{Phase: phase, Passes: 1, File: filepath.Join(t.TempDir(), "t.json")}); err != nil {
@@ -95,7 +99,8 @@ func TestOpsOfRanks(t *testing.T) {
 	l.TP = 2
 	load(t, w, l)
 	for phase, want := range map[worker.Phase]string{
-		worker.Prefill: "embedding 1 1, input_layernorm 2 2, qkv_proj 2 2, rotary 2 2, attention 2 2, o_proj 2 2, all_reduce 2 4, post_attention_layernorm 2 2, " +
+		worker.Prefill: "embedding 1 1, input_layernorm 2 2, qkv_proj 2 2, rotary 2 2, attention 2 2, o_proj 2 2, all_reduce 2 4, " +
+			"post_attention_layernorm 2 2, " +
 			"gate_up_proj 2 2, activation 2 2, down_proj 2 2, norm 1 1, lm_head 1 1, sampling 1 2, step 1 27",
 		worker.Decode: "embedding 1 1, qkv_proj 2 2, attention 2 2, o_proj 2 4, gate_up_proj 2 2, lm_head 1 1, sampling 1 1, step 1 13",
 	} {
@@ -115,9 +120,10 @@ func TestOpsOfRanks(t *testing.T) {
 func TestGPUsThatCannotShare(t *testing.T) {
 	emulate.Long(t)
 	for name, c := range map[string]struct{ env, value, want string }{
-		"too few":        {"LLMPROF_EMULATED_GPUS", "1", "tp 2 needs the GPUs 0 to 1: the driver shows 1 of them"},
-		"other kind":     {"LLMPROF_EMULATED_OTHER", "1", "needs GPUs of one kind"},
-		"no peer access": {"LLMPROF_EMULATED_NO_PEER", "1", "rank 0: cuda: emulated GPU (GPU-e0e0e0e0-e0e0-e0e0-e0e0-e0e0e0e0e0e0) cannot reach the memory of emulated GPU (GPU-e1"},
+		"too few":    {"LLMPROF_EMULATED_GPUS", "1", "tp 2 needs the GPUs 0 to 1: the driver shows 1 of them"},
+		"other kind": {"LLMPROF_EMULATED_OTHER", "1", "needs GPUs of one kind"},
+		"no peer access": {"LLMPROF_EMULATED_NO_PEER", "1",
+			"rank 0: cuda: emulated GPU (GPU-e0e0e0e0-e0e0-e0e0-e0e0-e0e0e0e0e0e0) cannot reach the memory of emulated GPU (GPU-e1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onGPU(t)

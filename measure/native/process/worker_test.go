@@ -67,7 +67,8 @@ const tiny = `{"model_type":"llama","hidden_size":256,"intermediate_size":704,"n
 func tinyLoad() worker.Load {
 	return worker.Load{
 		Model: "tiny", Config: json.RawMessage(tiny), RandomWeights: true, DType: "bf16", Graph: true, TP: 1,
-		Workload: operator.Workload{Batch: 2, PromptLen: 12, GenLen: 6}, Seed: 3, SaveOutputs: true, Libraries: os.Getenv("LLMPROF_TEST_CUDA_LIBS"),
+		Workload: operator.Workload{Batch: 2, PromptLen: 12, GenLen: 6}, Seed: 3, SaveOutputs: true,
+		Libraries: os.Getenv("LLMPROF_TEST_CUDA_LIBS"),
 	}
 }
 
@@ -92,13 +93,15 @@ func TestRefused(t *testing.T) {
 		change     func(*worker.Load)
 		kind, want string
 	}{
-		"fp32":         {func(l *worker.Load) { l.DType = "fp32" }, worker.Unsupported, "bf16 or fp16"},
-		"int8":         {func(l *worker.Load) { l.Quantization = "int8" }, worker.Unsupported, `"int8"`},
-		"int4":         {func(l *worker.Load) { l.Quantization = "int4" }, worker.Unsupported, "groups of 128"}, // a feed-forward of 704
-		"fp8 TP":       {func(l *worker.Load) { l.Quantization, l.TP = "fp8", 2 }, worker.Unsupported, "feed-forward of 352 and attention of 128 on each of 2 GPUs are no multiples"},
-		"sdpa":         {func(l *worker.Load) { l.Attention = "sdpa" }, worker.Unsupported, "sdpa"},
-		"cpu":          {func(l *worker.Load) { l.Device = "cpu" }, worker.Unsupported, "GPU"},
-		"TP":           {func(l *worker.Load) { l.TP = 4 }, worker.Unsupported, "tp 4 cuts the feed-forward of 704 into parts that are no multiples of 32; it can be shared by 1, 2"},
+		"fp32": {func(l *worker.Load) { l.DType = "fp32" }, worker.Unsupported, "bf16 or fp16"},
+		"int8": {func(l *worker.Load) { l.Quantization = "int8" }, worker.Unsupported, `"int8"`},
+		"int4": {func(l *worker.Load) { l.Quantization = "int4" }, worker.Unsupported, "groups of 128"}, // a feed-forward of 704
+		"fp8 TP": {func(l *worker.Load) { l.Quantization, l.TP = "fp8", 2 }, worker.Unsupported,
+			"feed-forward of 352 and attention of 128 on each of 2 GPUs are no multiples"},
+		"sdpa": {func(l *worker.Load) { l.Attention = "sdpa" }, worker.Unsupported, "sdpa"},
+		"cpu":  {func(l *worker.Load) { l.Device = "cpu" }, worker.Unsupported, "GPU"},
+		"TP": {func(l *worker.Load) { l.TP = 4 }, worker.Unsupported,
+			"tp 4 cuts the feed-forward of 704 into parts that are no multiples of 32; it can be shared by 1, 2"},
 		"compile":      {func(l *worker.Load) { l.Compile = true }, worker.Unsupported, "torch.compile"},
 		"all logits":   {func(l *worker.Load) { l.AllLogits = true }, worker.Unsupported, "logits"},
 		"frozen":       {func(l *worker.Load) { l.FrozenContext = true }, worker.Unsupported, "growing"},

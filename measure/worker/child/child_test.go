@@ -39,7 +39,8 @@ func TestLog(t *testing.T) {
 	<-c.Ended()
 	log := c.Log()
 	if c.How() != "exit status 3" || !cleaned || len(log) != 60 ||
-		!slices.Equal(log[18:23], []string{"line 18", "line 19", "[... 43 lines ...]", "line 63", "line 64"}) || !slices.Equal(log[56:], []string{"line 98", "line 99", "err", "end"}) {
+		!slices.Equal(log[18:23], []string{"line 18", "line 19", "[... 43 lines ...]", "line 63", "line 64"}) ||
+		!slices.Equal(log[56:], []string{"line 98", "line 99", "err", "end"}) {
 		t.Errorf("%s, cleaned %v, log %q", c.How(), cleaned, log)
 	}
 	if c.PIDs() != nil {
@@ -61,12 +62,15 @@ func TestDump(t *testing.T) {
 		want   []string // in this order
 		never  string
 	}{
-		"Go":       {many("chatter", 70) + "echo 'SIGSEGV: segmentation violation'; echo PC=0x1; " + many("register", 300), []string{"SIGSEGV: ", "PC=0x1", "register 0", "[... 242 lines ...]", "register 299"}, "chatter"},
-		"short":    {many("chatter", 70) + "echo 'panic: no'; " + many("frame", 5), []string{"chatter 69", "panic: no", "frame 0", "frame 4"}, "[..."},
+		"Go": {many("chatter", 70) + "echo 'SIGSEGV: segmentation violation'; echo PC=0x1; " + many("register", 300),
+			[]string{"SIGSEGV: ", "PC=0x1", "register 0", "[... 242 lines ...]", "register 299"}, "chatter"},
+		"short": {many("chatter", 70) + "echo 'panic: no'; " + many("frame", 5), []string{"chatter 69", "panic: no", "frame 0", "frame 4"},
+			"[..."},
 		"in parts": {"printf 'pan'; sleep 0.1; echo 'ic: broken'; " + many("frame", 100), []string{"panic: broken", "frame 0", "frame 99"}, ""},
-		"two":      {"echo 'Traceback (most recent call last):'; " + many("first", 50) + "echo 'Fatal Python error: Aborted'; " + many("second", 90), []string{"Fatal Python error: Aborted", "second 0", "[...", "second 89"}, "first"},
-		"no end":   {many("chatter", 70) + "printf 'Killed'", []string{"chatter 0", "chatter 69", "Killed"}, ""},
-		"long":     {"head -c 3000000 /dev/zero | tr '\\0' x; echo; echo done", []string{"xxx...", "done"}, strings.Repeat("x", 401)},
+		"two": {"echo 'Traceback (most recent call last):'; " + many("first", 50) + "echo 'Fatal Python error: Aborted'; " + many(
+			"second", 90), []string{"Fatal Python error: Aborted", "second 0", "[...", "second 89"}, "first"},
+		"no end": {many("chatter", 70) + "printf 'Killed'", []string{"chatter 0", "chatter 69", "Killed"}, ""},
+		"long":   {"head -c 3000000 /dev/zero | tr '\\0' x; echo; echo done", []string{"xxx...", "done"}, strings.Repeat("x", 401)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := sh(t, c.script, child.Spec{})

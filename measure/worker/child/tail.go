@@ -23,7 +23,8 @@ const leftOut = "[... "
 // dumps matches the first line of what a program writes when it dies: of Go and its
 // signals, of Python, of C++ and of the C library.
 var dumps = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(panic: |fatal error: |runtime: |SIG[A-Z]+: |unexpected fault address|Fatal Python error: |Traceback \(most recent call last\):|terminate called |\*\*\* )`)
+	return regexp.MustCompile(`^(panic: |fatal error: |runtime: |SIG[A-Z]+: |unexpected fault address|Fatal Python error: |Traceback \(most ` +
+		`recent call last\):|terminate called |\*\*\* )`)
 })
 
 // A tail keeps the end of what is written to it, and the first lines of the dump that the

@@ -117,9 +117,11 @@ func report(events []Event, err error) string {
 	const look = "nvidia-smi -q says whether the GPU answers"
 	switch {
 	case err != nil:
-		return fmt.Sprintf("the driver reports the reason to the kernel's log as an Xid, and that cannot be read here (%v): as root, on the host, dmesg | grep -i xid; %s", err, look)
+		return fmt.Sprintf("the driver reports the reason to the kernel's log as an Xid, and that cannot be read here (%v): as root, on the "+
+			"host, dmesg | grep -i xid; %s", err, look)
 	case len(events) == 0:
-		return "the driver reported no Xid to the kernel's log since the engine was started, which speaks for a fault of the program and not of the GPU; " + look
+		return "the driver reported no Xid to the kernel's log since the engine was started, which speaks for a fault of the program and not " +
+			"of the GPU; " + look
 	}
 	var all []string
 	for _, e := range events[:min(len(events), mostEvents)] {

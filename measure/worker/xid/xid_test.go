@@ -15,13 +15,15 @@ func TestParseRecord(t *testing.T) {
 			Code: 79, PCI: "0000:18:00", Text: "NVRM: Xid (PCI:0000:18:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."},
 		"4,7,5000000,c;[ 5.0] NVRM: Xid (0000:03:00): 48, An uncorrectable double bit error": {
 			Code: 48, PCI: "0000:03:00", Text: "NVRM: Xid (0000:03:00): 48, An uncorrectable double bit error"},
-		"4,7,5000000,-;NVRM: Xid (PCI:0000:18:00): 13, \x1b[31mred": {Code: 13, PCI: "0000:18:00", Text: "NVRM: Xid (PCI:0000:18:00): 13, ?[31mred"},
+		"4,7,5000000,-;NVRM: Xid (PCI:0000:18:00): 13, \x1b[31mred": {Code: 13, PCI: "0000:18:00",
+			Text: "NVRM: Xid (PCI:0000:18:00): 13, ?[31mred"},
 	} {
 		if at, e, ok := parseRecord(record); !ok || e != want || at != 5*time.Second {
 			t.Errorf("%q: %+v at %v, %v; want %+v", record, e, at, ok, want)
 		}
 	}
-	for _, record := range []string{"", ";", "1,2;NVRM: Xid (PCI:0): 1", "1,2,-3,-;NVRM: Xid (PCI:0): 1", "1,2,3,-;NVRM: Xid (PCI:0000:18:00): many", "6,1,2,-;nvidia: loading"} {
+	for _, record := range []string{"", ";", "1,2;NVRM: Xid (PCI:0): 1", "1,2,-3,-;NVRM: Xid (PCI:0): 1",
+		"1,2,3,-;NVRM: Xid (PCI:0000:18:00): many", "6,1,2,-;nvidia: loading"} {
 		if _, e, ok := parseRecord(record); ok {
 			t.Errorf("%q is taken for %+v", record, e)
 		}

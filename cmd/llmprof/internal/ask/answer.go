@@ -155,7 +155,8 @@ func nodeOf(g *hardware.GPU, p *analytic.Parallelism) (n int, note string) {
 	if g.NIC > 0 || together <= g.GPUsPerNode || together > mostInNode || g.LinkAmong(together) == 0 {
 		return g.GPUsPerNode, ""
 	}
-	return together, fmt.Sprintf("%d GPUs are taken to be in one node, where %d are usual: no network is listed for %s; --gpus-per-node says otherwise",
+	return together, fmt.Sprintf("%d GPUs are taken to be in one node, where %d are usual: no network is listed for %s; --gpus-per-node "+
+		"says otherwise",
 		together, g.GPUsPerNode, g.Name)
 }
 
@@ -211,7 +212,9 @@ func (ans *Answer) settle() (analytic.Engine, error) {
 		return nil, err
 	}
 	if ans.Popularity = p; !p.Even() {
-		ans.Warnings = append(ans.Warnings, fmt.Sprintf("experts are chosen unevenly, by --expert-skew %.60s; the busiest rank of --ep is as loaded as the choice makes it", ans.Q.Skew))
+		ans.Warnings = append(ans.Warnings,
+			fmt.Sprintf("experts are chosen unevenly, by --expert-skew %.60s; the busiest rank of --ep is as loaded as the choice makes it",
+				ans.Q.Skew))
 	}
 	runs, err := ans.engine()
 	if err == nil && runs.Profile().Pipelined {
@@ -310,7 +313,8 @@ func (e *efficiencies) apply(c hardware.Calibration) hardware.Calibration {
 		set = append(set, fmt.Sprintf("%s %g", flag, share))
 	}
 	put("--compute-eff", e.compute, roofline.GEMMCompute, roofline.AttentionCompute, roofline.GEMMSustained, roofline.MoEPrefillCompute)
-	put("--memory-eff", e.memory, roofline.GEMMMemory, roofline.SkinnyGEMMMemory, roofline.WGMMAMemory, roofline.MoEDecodeMemory, roofline.MoEPrefillMemory,
+	put("--memory-eff", e.memory, roofline.GEMMMemory, roofline.SkinnyGEMMMemory, roofline.WGMMAMemory, roofline.MoEDecodeMemory,
+		roofline.MoEPrefillMemory,
 		roofline.AttentionMemory, roofline.ElementwiseMemory)
 	put("--link-eff", e.link, roofline.LinkShare, roofline.PCIeShare)
 	put("--inter-node-eff", e.interNode, roofline.InterNodeShare)

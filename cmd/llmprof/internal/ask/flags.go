@@ -61,7 +61,8 @@ func (q *Question) HardwareFlags(f *pflag.FlagSet) {
 	f.IntVar(&p.MoETP, "moe-tp", 0, "tensor parallelism in each expert: `GPUs` (default: tp / ep)")
 	f.IntVar(&p.DP, "dp", 1, "data parallelism: `replicas` of the model")
 	f.BoolVar(&p.SP, "sp", false, "sequence parallelism: each TP rank has its share of the norms")
-	f.IntVar(&p.MicroBatches, "micro-batches", 1, "`parts` in which the batch goes through the pipeline (default: 1; under a load --pp where the engine has as many)")
+	f.IntVar(&p.MicroBatches, "micro-batches", 1,
+		"`parts` in which the batch goes through the pipeline (default: 1; under a load --pp where the engine has as many)")
 	f.IntVar(&p.GPUsPerNode, "gpus-per-node", 0, "`GPUs` of a node (default: the usual node of the GPU)")
 	f.Var(shareFlag(&q.Utilization), "memory-utilization", "`share` of the GPU's memory that the engine takes")
 	f.Var(priceFlag(&q.Price), "price", "`dollars` an hour for one GPU (default: the GPU table's)")
@@ -111,7 +112,8 @@ func Flags(q *Question) *pflag.FlagSet {
 
 // SkewFlag says how unevenly experts are chosen.
 func (q *Question) SkewFlag(f *pflag.FlagSet) {
-	f.StringVar(&q.Skew, "expert-skew", "", "`exponent` of a Zipf law by which experts are chosen, \"text\" for the loads of a text, or a file of loads (default: evenly)")
+	f.StringVar(&q.Skew, "expert-skew", "",
+		"`exponent` of a Zipf law by which experts are chosen, \"text\" for the loads of a text, or a file of loads (default: evenly)")
 }
 
 var skewLimits = input.Limits{Bytes: 1 << 20, Depth: 2, Values: 1 << 16}

@@ -226,8 +226,10 @@ func (s *GridSource) loadOf(d *Deployment, values []string) func(*analytic.Workl
 func rowOf(l *view.Load) sweep.Loaded {
 	s := l.Steady
 	row := sweep.Loaded{
-		LoadTTFT: float64(s.TTFT), LoadTPOT: float64(s.TPOT), LoadE2E: float64(s.E2E), Requests: s.Rate, Generated: s.Throughput, Running: s.Running, Waiting: s.Waiting,
-		Utilization: s.Utilization, KVShare: s.Cache, LoadJ: float64(s.Energy), LoadUSD: float64(s.Cost), Most: s.Capacity.Rate, MostBound: s.Capacity.Bound,
+		LoadTTFT: float64(s.TTFT), LoadTPOT: float64(s.TPOT), LoadE2E: float64(s.E2E), Requests: s.Rate, Generated: s.Throughput,
+		Running: s.Running, Waiting: s.Waiting,
+		Utilization: s.Utilization, KVShare: s.Cache, LoadJ: float64(s.Energy), LoadUSD: float64(s.Cost), Most: s.Capacity.Rate,
+		MostBound: s.Capacity.Bound,
 	}
 	if h := l.High; h != nil {
 		row.LoadTTFTHigh, row.LoadTPOTHigh, row.LoadE2EHigh = float64(h.TTFT), float64(h.TPOT), float64(h.E2E)
@@ -255,12 +257,15 @@ func (s *GridSource) steady(ans *Answer) (*view.Load, error) {
 func (s *GridSource) asked(values []string) sweep.Setting {
 	p := &s.q.Parallel
 	return sweep.Setting{
-		Model: s.q.Model, GPU: s.q.GPU, Engine: s.q.Engine, TP: p.TP, PP: p.PP, EP: p.EP, MoETP: p.MoETP, DP: p.DP, SP: p.SP, MicroBatches: p.MicroBatches,
-		Weights: s.q.Weights, AllLogits: s.q.Workload.AllLogits, Other: s.other(values), Concurrency: s.load.concurrency, Rate: s.load.rate(),
+		Model: s.q.Model, GPU: s.q.GPU, Engine: s.q.Engine, TP: p.TP, PP: p.PP, EP: p.EP, MoETP: p.MoETP, DP: p.DP, SP: p.SP,
+		MicroBatches: p.MicroBatches,
+		Weights:      s.q.Weights, AllLogits: s.q.Workload.AllLogits, Other: s.other(values), Concurrency: s.load.concurrency,
+		Rate: s.load.rate(),
 	}
 }
 
-// other are the values of the lists that have no column of their own, as flag=value. Dashes before a flag would be an apostrophe more in CSV.
+// other are the values of the lists that have no column of their own, as flag=value. Dashes before a flag would be an apostrophe more in
+// CSV.
 func (s *GridSource) other(values []string) string {
 	var all []string
 	for _, i := range s.lists {

@@ -48,7 +48,8 @@ func goTogether(given func(string) bool) error {
 
 // closedForm refuses flags whose effect has none.
 func closedForm(given func(string) bool) error {
-	return Refuse(given, []string{"routing", "kv-offload", "preemption", "watermark", "no-prefix-cache"}, "--%s has no closed form: llmprof simulate takes it")
+	return Refuse(given, []string{"routing", "kv-offload", "preemption", "watermark", "no-prefix-cache"},
+		"--%s has no closed form: llmprof simulate takes it")
 }
 
 // LeaveBatch makes the batch the least that can be where a load is asked for: nobody chooses it then.
@@ -105,7 +106,8 @@ func (l *SteadyLoad) Check(q *Question) error {
 	loaded := q.Given("rate") || q.Given("concurrency")
 	switch {
 	case !loaded && l.drawn():
-		return Usage("--prompt-len and --gen-len: without a load all sequences of a batch have one length; give --rate or --concurrency for a distribution")
+		return Usage("--prompt-len and --gen-len: without a load all sequences of a batch have one length; give --rate or --concurrency for a " +
+			"distribution")
 	case l.drawn() && q.Workload.CachedPrefix > 0:
 		return Usage("--cached-prefix is of prompts of one length: give --prefix-hit-rate for a distribution")
 	case len(l.rates) > 1:
@@ -230,8 +232,8 @@ const (
 	PartBelow ChartPart = "below"
 )
 
-// Chart is the steady states at rates up to almost the most that the server answers, and by how much longer than expected everything takes at the slow
-// end of the interval: the slow end at a rate is the state of a rate so many times as high, stretched by as much.
+// Chart is the steady states at rates up to almost the most that the server answers, and by how much longer than expected everything takes
+// at the slow end of the interval: the slow end at a rate is the state of a rate so many times as high, stretched by as much.
 func (r *Rates) Chart(part ChartPart) (all []ChartRate, slower float64, err error) {
 	layout := r.layout()
 	if err := r.all.Stable(chartLow, layout); err != nil {

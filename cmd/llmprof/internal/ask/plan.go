@@ -68,7 +68,8 @@ func (o *Planned) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.weights, "weights", []string{"fp8", "w4a16-g128"}, "`schemes` of weights to try beside the checkpoint's")
 	f.StringVar(&o.floor, "quality-floor", "fp8", "least `format` of weights and cache, as bf16, fp8 or int4")
 	f.IntSliceVar(&q.Budgets, "max-num-batched-tokens", plan.DefaultBudgets(), "most `tokens` of a step to try beside the scheduler's")
-	f.IntSliceVar(&o.limits, "max-num-seqs", plan.DefaultLimits(), "most `sequences` at once to try beside the scheduler's; of --concurrency if given")
+	f.IntSliceVar(&o.limits, "max-num-seqs", plan.DefaultLimits(),
+		"most `sequences` at once to try beside the scheduler's; of --concurrency if given")
 	f.Float64Var(&q.Acceptance, "acceptance", 0, "try speculation: `probability` that a drafted token is right")
 	f.IntSliceVar(&o.drafts, "speculative-tokens", []int{1, 2, 3}, "`tokens` to draft, where --acceptance is given")
 	f.BoolVar(&q.Together, "aggregated", false, "try no replicas that only prefill")
@@ -123,7 +124,8 @@ func (o *Planned) targets(q *plan.Request) error {
 		flag, text string
 		mean, tail *unit.Seconds
 	}{
-		{"ttft", o.ttft, &q.Targets.TTFT, &q.Tails.TTFT}, {"tpot", o.tpot, &q.Targets.TPOT, &q.Tails.TPOT}, {"e2e", o.e2e, &q.Targets.E2E, &q.Tails.E2E},
+		{"ttft", o.ttft, &q.Targets.TTFT, &q.Tails.TTFT}, {"tpot", o.tpot, &q.Targets.TPOT, &q.Tails.TPOT},
+		{"e2e", o.e2e, &q.Targets.E2E, &q.Tails.E2E},
 	} {
 		text, tail := strings.CutPrefix(strings.TrimSpace(t.text), "p99=")
 		if text == "" && !tail {
@@ -161,7 +163,8 @@ func (o *Planned) numbers() error {
 		least float64
 	}{
 		{"rate", q.Load.Rate, math.SmallestNonzeroFloat64}, {"tps", q.Load.Throughput, math.SmallestNonzeroFloat64},
-		{"concurrency", float64(q.Load.Concurrency), 1}, {"max-gpus", float64(q.MaxGPUs), 1}, {"top", float64(q.Top), 0}, {"per-gpu", float64(q.PerGPU), 0},
+		{"concurrency", float64(q.Load.Concurrency), 1}, {"max-gpus", float64(q.MaxGPUs), 1}, {"top", float64(q.Top), 0},
+		{"per-gpu", float64(q.PerGPU), 0},
 	} {
 		switch {
 		case !o.Given(n.flag) || n.value >= n.least && n.value <= math.MaxFloat64:
@@ -185,7 +188,8 @@ func (o *Planned) together() error {
 		ok   bool
 		need string
 	}{
-		{"acceptance", rate, "--rate or --tps"}, {"aggregated", rate, "--rate or --tps, under which alone replicas that only prefill are tried"}, {"max-num-batched-tokens", rate, "--rate or --tps"},
+		{"acceptance", rate, "--rate or --tps"}, {"aggregated", rate, "--rate or --tps, under which alone replicas that only prefill are tried"},
+		{"max-num-batched-tokens", rate, "--rate or --tps"},
 		{"max-num-seqs", load, "a load, as --rate 10"},
 		{"speculative-tokens", o.Given("acceptance"), "--acceptance"}, {"p99", load, "a load, as --rate 10"},
 	} {
@@ -243,7 +247,8 @@ func (o *Planned) cards(from Catalogs, of []*models.Model) (all []plan.Card, err
 			}
 			for place, m := range of {
 				all = append(all, plan.Card{
-					Model: m, Name: o.Models[place], Place: place, GPU: g, Price: price, Machines: machines, Formats: plan.DefaultFormats(m, g, o.weights, floor.Bits()),
+					Model: m, Name: o.Models[place], Place: place, GPU: g, Price: price, Machines: machines,
+					Formats: plan.DefaultFormats(m, g, o.weights, floor.Bits()),
 				})
 			}
 		}

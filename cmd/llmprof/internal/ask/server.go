@@ -39,7 +39,8 @@ func (s *Service) Flags(f *pflag.FlagSet) {
 	Words(f, "scheduler", engine.SchedulerNames()...)
 	f.IntVar(&s.sequences, "max-num-seqs", 0, "most `sequences` that run at once (default: the scheduler's)")
 	f.IntVar(&s.block, "block-size", 0, "`tokens` of a KV block (default: the scheduler's)")
-	f.IntVar(&s.asked.CacheTokens, "kv-cache-tokens", 0, "`tokens` that the KV cache of a replica holds, as the engine logs it (default: worked out)")
+	f.IntVar(&s.asked.CacheTokens, "kv-cache-tokens", 0,
+		"`tokens` that the KV cache of a replica holds, as the engine logs it (default: worked out)")
 	f.Float64Var(&s.watermark, "watermark", 0, "`share` of the KV blocks that admission leaves free (default: the scheduler's)")
 	Choice(f, &s.preemption, "preemption", "", "`way` in which a preempted sequence comes back: %s (default: recompute)", "recompute", "swap")
 	f.BoolVar(&s.noAsync, "no-async-scheduling", false, "form each step when the one before it has ended")
@@ -48,7 +49,8 @@ func (s *Service) Flags(f *pflag.FlagSet) {
 	f.Float64Var(&s.offload, "kv-offload", 0, "`GB` of host memory for each GPU's evicted prefixes")
 	f.IntVar(&s.asked.Drafts, "speculative-tokens", 0, "`tokens` that are drafted and verified in a decode step")
 	f.Float64Var(&s.asked.Acceptance, "acceptance", 0, "`probability` that a drafted token is right if those before it are")
-	f.StringVar(&s.drafter, "draft-model", "", "`model` that drafts, on the same GPUs or ngram, which takes no time (default: the model's MTP layer, else ngram)")
+	f.StringVar(&s.drafter, "draft-model", "",
+		"`model` that drafts, on the same GPUs or ngram, which takes no time (default: the model's MTP layer, else ngram)")
 	Choice(f, &s.asked.Routing, "routing", "", "`way` to choose among --dp replicas: %s", "round-robin", "least-loaded", "prefix-aware")
 	f.IntVar(&s.asked.Prefillers, "prefill-replicas", 0, "`replicas` besides those of --dp that prefill and hand the KV cache over")
 	f.Float64Var(&s.link, "kv-link", 0, "`GB/s` by which one GPU hands its KV cache over (default: the link or the network)")
@@ -106,7 +108,8 @@ func (s *Service) rules(runs string, g *hardware.GPU, budget int, given func(str
 	r, err := engine.SchedulerOf(cmp.Or(s.scheduler, runs), g)
 	if err != nil {
 		if s.scheduler == "" {
-			err = fmt.Errorf("the scheduler of engine %s is not known: give --engine vllm, or one of %s with --scheduler", runs, strings.Join(engine.SchedulerNames(), ", "))
+			err = fmt.Errorf("the scheduler of engine %s is not known: give --engine vllm, or one of %s with --scheduler", runs,
+				strings.Join(engine.SchedulerNames(), ", "))
 		}
 		return r, err
 	}

@@ -21,7 +21,8 @@ func TestRatesFlagRefuses(t *testing.T) {
 
 // A time is read as people write it elsewhere: with its unit, or in seconds where it has none.
 func TestTimes(t *testing.T) {
-	for text, want := range map[string]unit.Seconds{"120": 120, "0.5": 0.5, "5s": 5, "500ms": 0.5, "500 ms": 0.5, "2m": 120, "1h": 3600, "5us": 5e-6, "5µs": 5e-6} {
+	for text, want := range map[string]unit.Seconds{"120": 120, "0.5": 0.5, "5s": 5, "500ms": 0.5, "500 ms": 0.5, "2m": 120, "1h": 3600,
+		"5us": 5e-6, "5µs": 5e-6} {
 		var got unit.Seconds
 		if err := TimeFlag(&got).Set(text); err != nil || got != want {
 			t.Errorf("%q: %v, %v", text, got, err)

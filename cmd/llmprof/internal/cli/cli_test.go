@@ -73,13 +73,16 @@ func TestFlagErrors(t *testing.T) {
 func TestHelp(t *testing.T) {
 	var ran []int
 	short, err := execute(t, &ran, "estimate", "--help")
-	if err != nil || strings.Contains(short, "--seldom") || !strings.Contains(short, "Workload:\n  -s, --size tokens") || !strings.Contains(short, "1 more flag: root estimate --help-all") {
+	if err != nil || strings.Contains(short, "--seldom") || !strings.Contains(short, "Workload:\n  -s, --size tokens") ||
+		!strings.Contains(short, "1 more flag: root estimate --help-all") {
 		t.Errorf("%v: %s", err, short)
 	}
-	if all, err := execute(t, &ran, "estimate", "--help-all"); err != nil || !strings.Contains(all, "Output:\n      --seldom") || strings.Contains(all, "more flag") {
+	if all, err := execute(t, &ran, "estimate", "--help-all"); err != nil || !strings.Contains(all, "Output:\n      --seldom") ||
+		strings.Contains(all, "more flag") {
 		t.Errorf("%v: %s", err, all)
 	}
-	if of, err := execute(t, &ran, "--help-all"); err != nil || !strings.Contains(of, "estimate") { // a command without rare flags takes it too
+	// A command without rare flags takes it too.
+	if of, err := execute(t, &ran, "--help-all"); err != nil || !strings.Contains(of, "estimate") {
 		t.Errorf("%v: %s", err, of)
 	}
 	for line := range strings.Lines(short) {

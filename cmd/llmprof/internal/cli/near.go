@@ -66,7 +66,8 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 			known = append(known, f.Name)
 		}
 	})
-	if here := elsewhere[strings.ReplaceAll(strings.ToLower(name), "_", "-")]; here != "" && cmd.Flags().Lookup(strings.Fields(here)[0]) != nil {
+	if here := elsewhere[strings.ReplaceAll(strings.ToLower(name), "_", "-")]; here != "" &&
+		cmd.Flags().Lookup(strings.Fields(here)[0]) != nil {
 		return fmt.Errorf("unknown flag --%.40s; here it is --%s", name, here)
 	}
 	if near := spelling.Near(name, known); len(near) > 0 {
@@ -82,12 +83,14 @@ var elsewhere = map[string]string{
 	"tp-size": "tp", "pp-size": "pp", "dp-size": "dp", "ep-size": "ep",
 	"input-len": "prompt-len", "isl": "prompt-len", "in": "prompt-len", "input": "prompt-len", "prompt": "prompt-len", "seq-len": "prompt-len",
 	"output-len": "gen-len", "osl": "gen-len", "out": "gen-len", "max-tokens": "gen-len", "max-new-tokens": "gen-len",
-	"context": "prompt-len", "context-len": "prompt-len", "max-model-len": "prompt-len with --gen-len", "ctx-size": "prompt-len with --gen-len",
+	"context": "prompt-len", "context-len": "prompt-len", "max-model-len": "prompt-len with --gen-len",
+	"ctx-size":   "prompt-len with --gen-len",
 	"batch-size": "batch", "max-num-seqs": "batch", "bs": "batch",
 	"quantization": "weights", "quant": "weights", "dtype": "weights", "kv-cache-dtype": "kv",
 	"gpu-memory-utilization": "memory-utilization", "mem-fraction-static": "memory-utilization", "num-gpus": "tp", "gpus": "tp",
-	"nodes": "gpus-per-node with --tp, --pp or --dp", "nnodes": "gpus-per-node with --tp, --pp or --dp", "num-nodes": "gpus-per-node with --tp, --pp or --dp",
-	"json": "format json", "csv": "format csv", "backend": "engine", "model-path": "model",
+	"nodes": "gpus-per-node with --tp, --pp or --dp", "nnodes": "gpus-per-node with --tp, --pp or --dp",
+	"num-nodes": "gpus-per-node with --tp, --pp or --dp",
+	"json":      "format json", "csv": "format csv", "backend": "engine", "model-path": "model",
 }
 
 // plainly says what a flag wants where Go's reader of numbers refused its value.

@@ -10,18 +10,20 @@ import (
 	"llmprof/unit"
 )
 
-// A served is a deployment with the steady states that were asked for last, for most requests differ from one before in the lengths or the load
-// alone.
+// A served is a deployment with the steady states that were asked for last, for most requests differ from one before in the lengths or the
+// load alone.
 type served struct {
 	deployment *ask.Deployment
 	server     string // flags of the server with its requests
 	states     *ask.Rates
 }
 
-// ofRequests are flags of requests and of a server, of which the deployment knows nothing; ofLoad are those of which the server knows nothing.
+// ofRequests are flags of requests and of a server, of which the deployment knows nothing; ofLoad are those of which the server knows
+// nothing.
 var (
 	ofLoad     = []string{"rate", "concurrency"}
-	ofRequests = append([]string{"batch", "prompt-len", "gen-len", "cached-prefix", "prefix-hit-rate", "prefill-replicas", "speculative-tokens", "acceptance"}, ofLoad...)
+	ofRequests = append([]string{"batch", "prompt-len", "gen-len", "cached-prefix", "prefix-hit-rate", "prefill-replicas",
+		"speculative-tokens", "acceptance"}, ofLoad...)
 )
 
 // others spells flags but for some.

@@ -12,16 +12,21 @@ import (
 	"llmprof/cmd/llmprof/internal/page"
 )
 
-// What the page keeps of requests changes none of the answers to later ones: they are those of a page that has kept nothing, to the last digit.
+// What the page keeps of requests changes none of the answers to later ones: they are those of a page that has kept nothing, to the last
+// digit.
 func TestAnswersUnderLoadDependOnNoEarlierOnes(t *testing.T) {
 	kept := page.New()
 	for _, model := range []map[string]string{
-		{"model": "deepseek-v3", "gpu": "h200", "tp": "8"}, {"model": "gemma2-9b", "gpu": "a100", "engine": "sglang"}, {"model": "llama3.1-8b", "gpu": "h100", "dp": "2", "price": "3"},
+		{"model": "deepseek-v3", "gpu": "h200", "tp": "8"}, {"model": "gemma2-9b", "gpu": "a100", "engine": "sglang"},
+		{"model": "llama3.1-8b", "gpu": "h100", "dp": "2", "price": "3"},
 	} {
 		for _, change := range []map[string]string{
-			{"do": "load"}, {"do": "under", "rate": "0.5"}, {"do": "under", "concurrency": "9"}, {"do": "load", "prompt-len": "300"}, {"do": "load", "prompt-len": "301"}, {"do": "under", "rate": "0.7", "prompt-len": "301"},
-			{"do": "under", "concurrency": "10", "prompt-len": "301"}, {"do": "under", "concurrency": "9", "prompt-len": "301", "gen-len": "7"}, {"do": "load", "max-num-batched-tokens": "512"}, {"do": "under", "rate": "0.5", "prefix-hit-rate": "0.5"},
-			{"do": "under", "rate": "1e6"}, {"do": "under", "concurrency": "0"}, {"do": "under", "rate": "1", "batch": "3"}, {"do": "under", "rate": "1", "prefill-replicas": "1"},
+			{"do": "load"}, {"do": "under", "rate": "0.5"}, {"do": "under", "concurrency": "9"}, {"do": "load", "prompt-len": "300"},
+			{"do": "load", "prompt-len": "301"}, {"do": "under", "rate": "0.7", "prompt-len": "301"},
+			{"do": "under", "concurrency": "10", "prompt-len": "301"}, {"do": "under", "concurrency": "9", "prompt-len": "301", "gen-len": "7"},
+			{"do": "load", "max-num-batched-tokens": "512"}, {"do": "under", "rate": "0.5", "prefix-hit-rate": "0.5"},
+			{"do": "under", "rate": "1e6"}, {"do": "under", "concurrency": "0"}, {"do": "under", "rate": "1", "batch": "3"},
+			{"do": "under", "rate": "1", "prefill-replicas": "1"},
 		} {
 			r := page.Request{Do: change["do"], Flags: maps.Clone(model)}
 			maps.Copy(r.Flags, change)
@@ -37,11 +42,12 @@ func TestAnswersUnderLoadDependOnNoEarlierOnes(t *testing.T) {
 	}
 }
 
-// The slow end of the interval at a rate is the state that the chart over the rate has at a rate as many times as high as everything takes longer there,
-// stretched by as much: the page draws it so.
+// The slow end of the interval at a rate is the state that the chart over the rate has at a rate as many times as high as everything takes
+// longer there, stretched by as much: the page draws it so.
 func TestSlowEndsOfRates(t *testing.T) {
 	for _, flags := range []map[string]string{
-		{"model": "deepseek-v3", "gpu": "h200", "tp": "8"}, {"model": "deepseek-v3", "gpu": "h200", "tp": "8", "prompt-len": "100"}, {"model": "gemma2-9b", "gpu": "a100", "engine": "sglang", "gen-len": "1"},
+		{"model": "deepseek-v3", "gpu": "h200", "tp": "8"}, {"model": "deepseek-v3", "gpu": "h200", "tp": "8", "prompt-len": "100"},
+		{"model": "gemma2-9b", "gpu": "a100", "engine": "sglang", "gen-len": "1"},
 		{"model": "llama3.1-8b", "gpu": "l4-24gb", "prefill-replicas": "1"},
 	} {
 		p := page.New()
@@ -83,7 +89,8 @@ func TestSlowEndsOfRates(t *testing.T) {
 func TestPartsOfRates(t *testing.T) {
 	points := map[ask.ChartPart][]any{}
 	for _, part := range []ask.ChartPart{"", ask.PartBelow, ask.PartTop} {
-		request, err := json.Marshal(page.Request{Do: "load", Part: part, Flags: map[string]string{"model": "deepseek-v3", "gpu": "h200", "tp": "8"}})
+		request, err := json.Marshal(page.Request{Do: "load", Part: part, Flags: map[string]string{
+			"model": "deepseek-v3", "gpu": "h200", "tp": "8"}})
 		if err != nil {
 			t.Fatal(err)
 		}

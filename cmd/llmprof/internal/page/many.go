@@ -42,7 +42,8 @@ type point struct {
 // newPoint is a row as a point, with its intervals where those were asked for.
 func newPoint(r *sweep.Row, expected bool) point {
 	p := point{
-		GPU: r.GPU, GPUs: r.GPUs, TP: r.TP, Batch: r.Batch, TTFT: r.TTFT, TTFTFloor: r.TTFTFloor, TPOT: r.TPOT, TPOTFloor: r.TPOTFloor, PerGPU: r.PerGPU, USD: r.PerMillion,
+		GPU: r.GPU, GPUs: r.GPUs, TP: r.TP, Batch: r.Batch, TTFT: r.TTFT, TTFTFloor: r.TTFTFloor, TPOT: r.TPOT, TPOTFloor: r.TPOTFloor,
+		PerGPU: r.PerGPU, USD: r.PerMillion,
 	}
 	if !expected {
 		p.TTFTLow, p.TTFTHigh, p.TPOTLow, p.TPOTHigh = r.TTFTLow, r.TTFTHigh, r.TPOTLow, r.TPOTHigh

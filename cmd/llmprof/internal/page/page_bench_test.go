@@ -18,7 +18,8 @@ func BenchmarkChange(b *testing.B) {
 	for _, c := range []struct{ name, do, flag string }{
 		{"estimate", "estimate", "prompt-len"}, {"sweep", "sweep", "prompt-len"}, {"options", "options", "prompt-len"},
 		{"cards", "sweep", "prompt-len"},
-		{"rates", "load", "prompt-len"}, {"rates of other answers", "load", "gen-len"}, {"rates below", "load", "prompt-len"}, {"highest rate", "load", "prompt-len"}, {"clients", "under", "concurrency"}, {"1000 clients", "under", "concurrency"},
+		{"rates", "load", "prompt-len"}, {"rates of other answers", "load", "gen-len"}, {"rates below", "load", "prompt-len"},
+		{"highest rate", "load", "prompt-len"}, {"clients", "under", "concurrency"}, {"1000 clients", "under", "concurrency"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			p := page.New()
@@ -31,7 +32,8 @@ func BenchmarkChange(b *testing.B) {
 				case "cards":
 					r.Expected, r.Flags["gpu"], r.Flags["tp"], r.Flags["batch"] = true, cards, "1,2,4,8", "1..1024x4"
 				case "options":
-					r.Try = map[string][]string{"tp": {"1", "2", "4", "8"}, "engine": engine.Names(), "weights": append(models.SchemeNames(), models.Mixes()...), "kv": ask.FormatNames()}
+					r.Try = map[string][]string{"tp": {"1", "2", "4", "8"}, "engine": engine.Names(),
+						"weights": append(models.SchemeNames(), models.Mixes()...), "kv": ask.FormatNames()}
 				case "rates below":
 					r.Part = ask.PartBelow
 				case "highest rate":

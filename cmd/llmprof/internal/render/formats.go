@@ -188,8 +188,10 @@ func latexRow(b *strings.Builder, cells []string) {
 
 // latexSpecial has what LaTeX reads as commands, and the signs that its fonts lack.
 var latexSpecial = strings.NewReplacer(
-	`\`, `\textbackslash{}`, "{", `\{`, "}", `\}`, "$", `\$`, "&", `\&`, "#", `\#`, "%", `\%`, "_", `\_`, "~", `\textasciitilde{}`, "^", `\textasciicircum{}`,
-	"±", `$\pm$`, "×", `$\times$`, "·", `$\cdot$`, "µ", `\textmu{}`, "–", "--", "−", "$-$", "<", `\textless{}`, ">", `\textgreater{}`, "|", `\textbar{}`,
+	`\`, `\textbackslash{}`, "{", `\{`, "}", `\}`, "$", `\$`, "&", `\&`, "#", `\#`, "%", `\%`, "_", `\_`, "~", `\textasciitilde{}`, "^",
+	`\textasciicircum{}`,
+	"±", `$\pm$`, "×", `$\times$`, "·", `$\cdot$`, "µ", `\textmu{}`, "–", "--", "−", "$-$", "<", `\textless{}`, ">", `\textgreater{}`, "|",
+	`\textbar{}`,
 )
 
 // latexText keeps a text from being read as commands.

@@ -18,12 +18,15 @@ func FuzzRender(f *testing.F) {
 	f.Add("\xff", "%s", math.Inf(-1), uint16(9999), false)
 	f.Fuzz(func(t *testing.T, title, text string, x float64, width uint16, flag bool) {
 		table := Table{Title: title, Columns: []Column{
-			{Title: title, Key: "key", Left: true, Max: int(width % 100)}, {Title: text, Key: "x", Unit: "B", Drop: 1}, {Title: "y", Key: "y"}, {Title: "z", Key: "z", Fixed: flag, Unit: "%"},
+			{Title: title, Key: "key", Left: true, Max: int(width % 100)}, {Title: text, Key: "x", Unit: "B", Drop: 1}, {Title: "y", Key: "y"},
+			{Title: "z", Key: "z", Fixed: flag, Unit: "%"},
 		}, Rows: []Row{
-			{Cells: []any{text, unit.Bytes(x), unit.Seconds(x), x}}, {Kind: Group, Cells: []any{title}}, {Kind: Total, Cells: []any{nil, nil, Painted{Value: text, Color: Bad}, Bar(x)}},
+			{Cells: []any{text, unit.Bytes(x), unit.Seconds(x), x}}, {Kind: Group, Cells: []any{title}},
+			{Kind: Total, Cells: []any{nil, nil, Painted{Value: text, Color: Bad}, Bar(x)}},
 		}}
 		page := &Document{Title: title, Blocks: []Block{
-			table, Fields{Title: text, Rows: []Field{{Name: title, Lines: []string{text, title}}}}, Notes{Title: title, Items: []string{text}}, Verbatim{Title: text, Lines: []string{title, text}},
+			table, Fields{Title: text, Rows: []Field{{Name: title, Lines: []string{text, title}}}}, Notes{Title: title, Items: []string{text}},
+			Verbatim{Title: text, Lines: []string{title, text}},
 		}}
 		style := Style{Width: int(width % 300), Color: flag, Binary: flag}
 		if err := Text(io.Discard, page, style); err != nil {

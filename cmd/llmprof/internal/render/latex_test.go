@@ -9,7 +9,8 @@ import (
 func TestLatex(t *testing.T) {
 	d := &Document{Title: "left out", Blocks: []Block{
 		Table{Title: "A title", Columns: []Column{{Title: "model", Left: true}, {Title: "TTFT", Unit: "ms", Fixed: true, Places: 2}}, Rows: []Row{
-			{Kind: Group, Cells: []any{"batch 1 & 50 % of \\input{x}"}}, {Cells: []any{"a_b", 1.5}}, {Cells: []any{"none", nil}}, {Kind: Total, Cells: []any{"all", 1.5}},
+			{Kind: Group, Cells: []any{"batch 1 & 50 % of \\input{x}"}}, {Cells: []any{"a_b", 1.5}}, {Cells: []any{"none", nil}},
+			{Kind: Total, Cells: []any{"all", 1.5}},
 		}},
 		Notes{Items: []string{"a note\nof two lines"}},
 	}}

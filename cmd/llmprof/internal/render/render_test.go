@@ -183,7 +183,8 @@ func TestBar(t *testing.T) {
 // TestVerbatim checks that lines keep their spaces, and that none of them can end
 // the block in Markdown.
 func TestVerbatim(t *testing.T) {
-	d := &Document{Blocks: []Block{Verbatim{Title: "Mistakes", Lines: []string{"a:1:3: no", "      x  y", "      ^", "```"}}, Verbatim{Title: "None"}}}
+	d := &Document{Blocks: []Block{Verbatim{Title: "Mistakes", Lines: []string{"a:1:3: no", "      x  y", "      ^", "```"}}, Verbatim{
+		Title: "None"}}}
 	var text, markdown strings.Builder
 	testkit.Must(t, errors.Join(Text(&text, d, Style{Width: 20}), Markdown(&markdown, d, Style{})))
 	if want := "Mistakes\na:1:3: no\n      x  y\n      ^\n```\n"; text.String() != want {

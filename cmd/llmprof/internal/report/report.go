@@ -137,7 +137,8 @@ func (p *Picture) html() template.HTML {
 	if i := strings.Index(svg, "<svg"); i > 0 {
 		svg = svg[i:] // a page has no XML declaration within
 	}
-	return template.HTML(fmt.Sprintf("<figure id=\"%s\" class=\"picture\"><p class=\"hint\">Scroll sideways for all of the picture.</p><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">%s</div></figure>\n",
+	return template.HTML(fmt.Sprintf("<figure id=\"%s\" class=\"picture\"><p class=\"hint\">Scroll sideways for all of the "+
+		"picture.</p><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">%s</div></figure>\n",
 		template.HTMLEscapeString(p.Name), template.HTMLEscapeString(p.Title), svg)) //nolint:gosec // the SVG is drawn by package plots, which escapes its texts
 }
 
@@ -197,7 +198,8 @@ func (p *Page) markdown(folder string, s render.Style) ([]byte, error) {
 }
 
 func (p *Page) headline() render.Table {
-	t := render.Table{Title: "Headline figures", Columns: []render.Column{{Title: "", Left: true}, {Title: "", Left: true}, {Title: "", Left: true}}}
+	t := render.Table{Title: "Headline figures", Columns: []render.Column{
+		{Title: "", Left: true}, {Title: "", Left: true}, {Title: "", Left: true}}}
 	for _, c := range p.Cards {
 		t.Add(c.Name, c.Value, strings.Join(c.Detail, "; "))
 	}

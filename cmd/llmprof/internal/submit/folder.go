@@ -285,5 +285,6 @@ func task(env func(string) string) (i int, err error) {
 		}
 		return i + 1 - v.first, nil
 	}
-	return 0, fmt.Errorf("neither SLURM_ARRAY_TASK_ID nor JOB_COMPLETION_INDEX is set: this is no task of an array; give a number in place of auto")
+	return 0, fmt.Errorf("neither SLURM_ARRAY_TASK_ID nor JOB_COMPLETION_INDEX is set: this is no task of an array; give a number in place " +
+		"of auto")
 }

@@ -100,7 +100,8 @@ func ranges(all []int) string {
 // queued are the tasks of a job array that wait or run, by their shards. A task that is
 // ending is no longer one of them.
 func (s *Slurm) queued(ctx context.Context, b *batch) (running map[int]bool, err error) {
-	out, err := call(ctx, "squeue", "--noheader", "--array", "--jobs="+b.Job, "--states=PENDING,RUNNING,SUSPENDED,CONFIGURING,REQUEUED", "--format=%K %T")
+	out, err := call(ctx, "squeue", "--noheader", "--array", "--jobs="+b.Job, "--states=PENDING,RUNNING,SUSPENDED,CONFIGURING,REQUEUED",
+		"--format=%K %T")
 	if err != nil {
 		if strings.Contains(err.Error(), "Invalid job id") { // the job ended some minutes ago
 			return nil, nil
@@ -121,7 +122,8 @@ func (s *Slurm) queued(ctx context.Context, b *batch) (running map[int]bool, err
 // its controller, which forgets a job some minutes after its end.
 func (s *Slurm) why(ctx context.Context, job string, shard int) string {
 	task := fmt.Sprintf("%s_%d", job, shard)
-	if out, err := call(ctx, "sacct", "--noheader", "--parsable2", "--allocations", "--jobs="+task, "--format=State,ExitCode,NodeList"); err == nil {
+	if out, err := call(ctx, "sacct", "--noheader", "--parsable2", "--allocations", "--jobs="+task,
+		"--format=State,ExitCode,NodeList"); err == nil {
 		if state, rest, ok := strings.Cut(out, "|"); ok {
 			code, node, _ := strings.Cut(rest, "|")
 			return fmt.Sprintf("%s, exit code %s, on %s", state, code, node)

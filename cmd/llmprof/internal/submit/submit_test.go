@@ -90,7 +90,8 @@ func TestKey(t *testing.T) {
 		t.Error("the same settings have two keys")
 	}
 	for name, other := range map[string]string{
-		"another value": key("{}", "model="+dir, "batch=2"), "another config": key("{ }", "model="+dir, "batch=1"), "words joined": key("{}", "model="+dir+"batch=1"),
+		"another value": key("{}", "model="+dir, "batch=2"), "another config": key("{ }", "model="+dir, "batch=1"),
+		"words joined": key("{}", "model="+dir+"batch=1"),
 	} {
 		if other == first {
 			t.Errorf("%s has the same key", name)
@@ -169,7 +170,8 @@ func TestManifest(t *testing.T) {
 		t.Errorf("%+v", job)
 	}
 	c := pod.Containers[0]
-	if pod.RestartPolicy != "Never" || c.Image != p.Image || c.Resources.Limits["nvidia.com/gpu"] != 2 || c.VolumeMounts[0].Name != pod.Volumes[0].Name ||
+	if pod.RestartPolicy != "Never" || c.Image != p.Image || c.Resources.Limits["nvidia.com/gpu"] != 2 ||
+		c.VolumeMounts[0].Name != pod.Volumes[0].Name ||
 		c.WorkingDir != c.VolumeMounts[0].MountPath || pod.Volumes[0].PersistentVolumeClaim.ClaimName != "work" {
 		t.Errorf("%+v", pod)
 	}

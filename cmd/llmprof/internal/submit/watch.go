@@ -68,7 +68,8 @@ func (x *watcher) ended(ctx context.Context, err error) error {
 		jobs = append(jobs, b.Job)
 	}
 	x.Progress("")
-	x.Say("the jobs go on: give the same command again to watch them and to put the shards together; scancel %s ends them", strings.Join(jobs, " "))
+	x.Say("the jobs go on: give the same command again to watch them and to put the shards together; scancel %s ends them",
+		strings.Join(jobs, " "))
 	return ctx.Err()
 }
 

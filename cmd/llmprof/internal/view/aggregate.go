@@ -35,7 +35,8 @@ func AggregatePage(r *aggregate.Report) *render.Document {
 
 func cycleTable(c *aggregate.Cycles) render.Table {
 	t := render.Table{Title: fmt.Sprintf("%d cycles of %s", c.N, c.Experiment), Columns: []render.Column{
-		{Title: "metric", Left: true}, {Title: "mean"}, {Title: "±95 %"}, {Title: "std"}, {Title: "min"}, {Title: "max"}, {Title: "CV, %"}, {Title: "class", Left: true},
+		{Title: "metric", Left: true}, {Title: "mean"}, {Title: "±95 %"}, {Title: "std"}, {Title: "min"}, {Title: "max"}, {Title: "CV, %"},
+		{Title: "class", Left: true},
 	}}
 	for i := range c.Metrics {
 		m := &c.Metrics[i]
@@ -50,12 +51,14 @@ func cycleTable(c *aggregate.Cycles) render.Table {
 
 func experimentTable(r *aggregate.Report) render.Table {
 	t := render.Table{Columns: []render.Column{
-		{Title: "id", Left: true}, {Title: "model", Left: true, Max: 24}, {Title: "processes"}, {Title: "tok/s"}, {Title: "TTFT", Unit: "s"}, {Title: "TPOT", Unit: "s"},
+		{Title: "id", Left: true}, {Title: "model", Left: true, Max: 24}, {Title: "processes"}, {Title: "tok/s"}, {Title: "TTFT", Unit: "s"},
+		{Title: "TPOT", Unit: "s"},
 		{Title: "energy", Unit: "J"}, {Title: "J/out token"}, {Title: "FLOP/s", Drop: 1}, {Title: "warnings", Drop: 2},
 	}}
 	for _, e := range r.Experiments {
 		t.Add(e.ID, e.ModelName, e.Method.NumProcesses, as[render.Tenths](e.Totals.TokensPerS), middle(e.Latency.TTFT), middle(e.Latency.TPOT),
-			as[unit.Joules](e.Totals.EnergyJ), as[unit.Joules](e.AIPerf.PerOutputToken), as[unit.FLOPsPerSec](e.Efficiency.FLOPsPerSecond), len(e.Method.Warnings))
+			as[unit.Joules](e.Totals.EnergyJ), as[unit.Joules](e.AIPerf.PerOutputToken), as[unit.FLOPsPerSec](e.Efficiency.FLOPsPerSecond),
+			len(e.Method.Warnings))
 	}
 	return t
 }
@@ -81,11 +84,13 @@ func experimentPage(e *aggregate.Aggregate) *render.Document {
 		{Name: "Model", Lines: []string{e.ModelName}},
 		{Name: "Engine", Lines: []string{strings.TrimSpace(e.Engine + " " + e.EngineVersion)}},
 		{Name: "GPUs", Lines: []string{gpus}},
-		{Name: "Workload", Lines: []string{fmt.Sprintf("batch %d, prompt %d, generate %d, weights %s", w.Batch, w.PromptLen, w.GenLen, w.Weights)}},
+		{Name: "Workload", Lines: []string{fmt.Sprintf("batch %d, prompt %d, generate %d, weights %s", w.Batch, w.PromptLen, w.GenLen,
+			w.Weights)}},
 		{Name: "Processes", Lines: []string{checks}},
 	}}
 	times := render.Table{Title: "Times, over the samples of all processes", Columns: timeColumns()}
-	for _, t := range []named[*stats.Summary]{{"TTFT", e.Latency.TTFT}, {"TPOT", e.Latency.TPOT}, {"TTLT", e.Latency.TTLT}, {"step", e.Latency.Step}} {
+	for _, t := range []named[*stats.Summary]{{"TTFT", e.Latency.TTFT}, {"TPOT", e.Latency.TPOT}, {"TTLT", e.Latency.TTLT},
+		{"step", e.Latency.Step}} {
 		if t.of != nil {
 			times.Rows = append(times.Rows, timeRow(t.name, t.of, nil))
 		}

@@ -49,7 +49,8 @@ type SideOperator struct {
 
 // metrics are the headline figures, in their order.
 var metrics = []struct{ key, title string }{
-	{"ttft_s", "TTFT"}, {"tpot_s", "TPOT"}, {"ttlt_s", "TTLT"}, {"tok_s", "tokens/s"}, {"tok_s_gpu", "tokens/s/GPU"}, {"j_token", "J/token"}, {"j_request", "J/request"},
+	{"ttft_s", "TTFT"}, {"tpot_s", "TPOT"}, {"ttlt_s", "TTLT"}, {"tok_s", "tokens/s"}, {"tok_s_gpu", "tokens/s/GPU"}, {"j_token", "J/token"},
+	{"j_request", "J/request"},
 	{"usd_h", "$/h"}, {"usd_mtok", "$/Mtok"}, {"memory_bytes", "memory/GPU"},
 }
 
@@ -81,7 +82,8 @@ func DocumentSide(name string, d *EstimateDocument) (s Side, err error) {
 
 // side has the figures of an estimate, without throughput and cost where it cannot run.
 func side(name string, d *EstimateDocument) Side {
-	s := Side{Name: name, Kind: "predicted", Basis: d.Calibration.Name + ": " + d.Calibration.Source, Ops: []SideOperator{}, Warnings: append([]string{}, d.Warnings...)}
+	s := Side{Name: name, Kind: "predicted", Basis: d.Calibration.Name + ": " + d.Calibration.Source, Ops: []SideOperator{},
+		Warnings: append([]string{}, d.Warnings...)}
 	s.Workload = d.Workload.Workload
 	add := func(metric string, v, low, high float64) {
 		s.Figures = append(s.Figures, SideFigure{metric, OrNull(v), OrNull(low), OrNull(high)})
@@ -128,7 +130,8 @@ func (s *Side) operator(phase, name string, time float64) {
 
 // MeasuredSide is the side of a result.
 func MeasuredSide(name string, r *result.Result) Side {
-	s := Side{Name: name, Kind: "measured", Measured: true, Basis: r.Engine.Name + " " + r.Engine.Version, Ops: []SideOperator{}, Warnings: append([]string{}, r.Warnings...)}
+	s := Side{Name: name, Kind: "measured", Measured: true, Basis: r.Engine.Name + " " + r.Engine.Version, Ops: []SideOperator{},
+		Warnings: append([]string{}, r.Warnings...)}
 	s.Workload = r.Workload.Workload
 	for _, x := range []named[*result.Times]{{"ttft_s", r.TTFT}, {"tpot_s", r.TPOT}, {"ttlt_s", r.TTLT}} {
 		f := SideFigure{Metric: x.name}
@@ -141,7 +144,8 @@ func MeasuredSide(name string, r *result.Result) Side {
 		s.Figures = append(s.Figures, SideFigure{Metric: "tok_s", Value: r.Throughput.Generated})
 	}
 	if r.Energy != nil {
-		s.Figures = append(s.Figures, SideFigure{Metric: "j_token", Value: r.Energy.PerToken}, SideFigure{Metric: "j_request", Value: r.Energy.PerRequest})
+		s.Figures = append(s.Figures, SideFigure{Metric: "j_token", Value: r.Energy.PerToken},
+			SideFigure{Metric: "j_request", Value: r.Energy.PerRequest})
 	}
 	if r.Operators != nil {
 		for phase, p := range map[string]*result.OperatorPhase{"prefill": r.Operators.Prefill, "decode": r.Operators.Decode} {
@@ -248,14 +252,16 @@ func (c *Comparison) Warnings() (all []string) {
 	for i := 1; i < len(c.Sides); i++ {
 		s := &c.Sides[i]
 		if s.PromptLen != first.PromptLen || s.GenLen != first.GenLen {
-			all = append(all, fmt.Sprintf("%q is of %d + %d tokens, %q of %d + %d: these are different workloads", first.Name, first.PromptLen, first.GenLen, s.Name, s.PromptLen, s.GenLen))
+			all = append(all, fmt.Sprintf("%q is of %d + %d tokens, %q of %d + %d: these are different workloads", first.Name, first.PromptLen,
+				first.GenLen, s.Name, s.PromptLen, s.GenLen))
 		}
 		if s.Kind == "predicted" && first.Kind == "predicted" && s.Measured != first.Measured {
 			known, unknown := s, first
 			if first.Measured {
 				known, unknown = first, s
 			}
-			all = append(all, fmt.Sprintf("the constants of %q were measured, those of %q were not (%s): the difference between them is as uncertain as the latter", known.Name, unknown.Name, unknown.Basis))
+			all = append(all, fmt.Sprintf("the constants of %q were measured, those of %q were not (%s): the difference between them is as "+
+				"uncertain as the latter", known.Name, unknown.Name, unknown.Basis))
 		}
 	}
 	for i := range c.Sides {
@@ -277,7 +283,8 @@ type CompareDocument struct {
 
 // Document is the comparison for programs.
 func (c *Comparison) Document() *CompareDocument {
-	return &CompareDocument{CompareSchema, c.Sides, c.Differences(), append([]OperatorDifference{}, c.Operators()...), append([]string{}, c.Warnings()...)}
+	return &CompareDocument{CompareSchema, c.Sides, c.Differences(), append([]OperatorDifference{}, c.Operators()...),
+		append([]string{}, c.Warnings()...)}
 }
 
 // Page is the comparison for people.
@@ -306,7 +313,8 @@ func (c *Comparison) Page() *render.Document {
 func (c *Comparison) figures() render.Table {
 	t := render.Table{Columns: []render.Column{{Title: "", Key: "metric", Left: true}, {Title: c.heading(0), Key: "side_0", Left: true}}}
 	for i := 1; i < len(c.Sides); i++ {
-		t.Columns = append(t.Columns, render.Column{Title: c.heading(i), Key: fmt.Sprintf("side_%d", i), Left: true}, render.Column{Title: "ratio", Key: fmt.Sprintf("ratio_%d", i), Left: true})
+		t.Columns = append(t.Columns, render.Column{Title: c.heading(i), Key: fmt.Sprintf("side_%d", i), Left: true},
+			render.Column{Title: "ratio", Key: fmt.Sprintf("ratio_%d", i), Left: true})
 	}
 	differences := c.Differences()
 	at := 0
@@ -386,7 +394,8 @@ func (c *Comparison) named(i int) string {
 }
 
 func (c *Comparison) operatorTable() render.Table {
-	t := render.Table{Title: "What makes the difference", Columns: []render.Column{{Title: "phase", Key: "phase", Left: true}, {Title: "operator", Key: "operator", Left: true}}}
+	t := render.Table{Title: "What makes the difference", Columns: []render.Column{
+		{Title: "phase", Key: "phase", Left: true}, {Title: "operator", Key: "operator", Left: true}}}
 	for i := range c.Sides {
 		t.Columns = append(t.Columns, render.Column{Title: c.heading(i), Key: fmt.Sprintf("side_%d_s", i)})
 	}

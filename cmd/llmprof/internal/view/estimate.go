@@ -40,7 +40,8 @@ func (e *Estimate) Table() *render.Table {
 	for _, o := range e.phaseOf(&e.Decode, e.DecodeOps).Ops {
 		rows = append(rows, row{"decode", o})
 	}
-	return flat(rows, "phase", "layer", "layers", "name", "flops", "vector_flops", "weight_bytes", "kv_bytes", "state_bytes", "act_bytes", "wire_bytes",
+	return flat(rows, "phase", "layer", "layers", "name", "flops", "vector_flops", "weight_bytes", "kv_bytes", "state_bytes", "act_bytes",
+		"wire_bytes",
 		"intensity_flop_per_byte=intensity", "bound", "floor_s", "expected_s", "share", "energy_j", "in")
 }
 

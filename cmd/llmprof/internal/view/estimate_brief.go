@@ -225,7 +225,8 @@ func (e *Estimate) choiceLines() []string {
 	var parts []string
 	fastest := -1
 	for i := range all {
-		if e.Tokens > 0 && all[i].TPOT.Expected < e.TPOT.Expected.Times(1-least) && (fastest < 0 || all[i].TPOT.Expected < all[fastest].TPOT.Expected) {
+		if e.Tokens > 0 && all[i].TPOT.Expected < e.TPOT.Expected.Times(1-least) &&
+			(fastest < 0 || all[i].TPOT.Expected < all[fastest].TPOT.Expected) {
 			fastest = i
 		}
 	}

@@ -96,7 +96,8 @@ func timeHeadline(key, name string, s analytic.Span, bound string) Headline {
 	if bound != "" {
 		note = bound + "-bound, " + note
 	}
-	return Headline{Key: key, Name: name, Value: r.String(), Interval: r.Interval(), Note: note, SI: float64(s.Expected), High: float64(s.High)}
+	return Headline{Key: key, Name: name, Value: r.String(), Interval: r.Interval(), Note: note, SI: float64(s.Expected),
+		High: float64(s.High)}
 }
 
 // rateHeadlines are those that exist only where it can run.
@@ -105,12 +106,14 @@ func (e *Estimate) rateHeadlines() []Headline {
 	rate, interval := roundedNumber(e.Throughput, e.Throughput*slow, e.Throughput*fast)
 	each, _ := roundedNumber(e.Throughput/float64(e.GPUs), e.Throughput*slow/float64(e.GPUs), e.Throughput*fast/float64(e.GPUs))
 	all := []Headline{{
-		Key: "tps", Name: "Throughput", Value: rate + " tok/s", Interval: interval, Note: each + " tok/s per GPU", SI: e.Throughput, High: e.Throughput * slow,
+		Key: "tps", Name: "Throughput", Value: rate + " tok/s", Interval: interval, Note: each + " tok/s per GPU", SI: e.Throughput,
+		High: e.Throughput * slow,
 	}}
 	if usd := float64(e.Money.PerMillionGenerated); e.Price > 0 {
 		v, interval := roundedNumber(usd, usd/fast, usd/slow)
 		all = append(all, Headline{
-			Key: "usd", Name: "Cost", Value: "$" + v, Interval: interval, Note: fmt.Sprintf("per million generated; $%.2f per GPU-hour", float64(e.Price)), SI: usd, High: usd / slow,
+			Key: "usd", Name: "Cost", Value: "$" + v, Interval: interval,
+			Note: fmt.Sprintf("per million generated; $%.2f per GPU-hour", float64(e.Price)), SI: usd, High: usd / slow,
 		})
 	} else {
 		all = append(all, Headline{Key: "usd", Name: "Cost", Value: "n/a", Note: "no price of " + e.Machine.GPU.Name + " is known: give one"})
@@ -121,7 +124,8 @@ func (e *Estimate) rateHeadlines() []Headline {
 	}
 	low, high := j.Times(float64(s.Low/s.Expected)), j.Times(float64(s.High/s.Expected))
 	r := unit.Around(j, low, high)
-	return append(all, Headline{Key: "j", Name: "Energy", Value: r.String(), Interval: r.Interval(), Note: per, SI: float64(j), High: float64(high)})
+	return append(all, Headline{Key: "j", Name: "Energy", Value: r.String(), Interval: r.Interval(), Note: per, SI: float64(j), High: float64(
+		high)})
 }
 
 func opWords(ops []breakdown.Operator) []OpWords {

@@ -234,8 +234,9 @@ func (e *Estimate) Figures() *EstimateDocument {
 		Engine: e.Machine.Engine.Profile().Name, EngineWhy: e.EngineReason,
 		Calibration: calibrationJSON{
 			Name: c.Name, Source: c.Source, PrefillError: c.PrefillError, DecodeError: c.DecodeError,
-			ComputeEff: k[roofline.GEMMCompute], SustainedEff: k[roofline.GEMMSustained], WaitingShare: k[roofline.PowerWaiting], MemoryEff: k[roofline.GEMMMemory],
-			LinkEff: k[roofline.LinkShare], InterNodeEff: k[roofline.InterNodeShare],
+			ComputeEff: k[roofline.GEMMCompute], SustainedEff: k[roofline.GEMMSustained], WaitingShare: k[roofline.PowerWaiting],
+			MemoryEff: k[roofline.GEMMMemory],
+			LinkEff:   k[roofline.LinkShare], InterNodeEff: k[roofline.InterNodeShare],
 		},
 		Memory:   memoryOf(&e.Memory),
 		Prefill:  e.phaseOf(&e.Prefill, e.PrefillOps),
@@ -312,7 +313,8 @@ func (e *Estimate) phaseOf(p *analytic.Phase, lines []breakdown.Operator) *phase
 	for i := range shown {
 		l := &shown[i]
 		j.Ops[i] = opJSON{
-			Name: l.Name, Layer: l.Layer, Layers: l.Layers, Work: l.Work, Intensity: finite(l.Intensity()), Bound: l.Bound, Floor: l.Floor, Expected: l.Expected, Share: l.Share, Energy: l.Energy, In: l.In,
+			Name: l.Name, Layer: l.Layer, Layers: l.Layers, Work: l.Work, Intensity: finite(l.Intensity()), Bound: l.Bound, Floor: l.Floor,
+			Expected: l.Expected, Share: l.Share, Energy: l.Energy, In: l.In,
 		}
 	}
 	return j

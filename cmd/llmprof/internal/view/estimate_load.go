@@ -56,8 +56,10 @@ func (l *Load) block() render.Fields {
 		{Name: "TPOT", Lines: high(func(s *serving.Steady) unit.Seconds { return s.TPOT })},
 		{Name: "E2E", Lines: high(func(s *serving.Steady) unit.Seconds { return s.E2E })},
 		{Name: "Throughput", Lines: []string{throughput}},
-		{Name: "Running", Lines: []string{fmt.Sprintf("%s sequences decode, %s requests wait for their first token", three(s.Running), three(s.Waiting))}},
-		{Name: "In use", Lines: []string{fmt.Sprintf("%.0f %% of the time, %.1f %% of the KV cache of %d tokens", 100*s.Utilization, 100*s.Cache, l.Server.Tokens())}},
+		{Name: "Running", Lines: []string{fmt.Sprintf("%s sequences decode, %s requests wait for their first token", three(s.Running), three(
+			s.Waiting))}},
+		{Name: "In use", Lines: []string{fmt.Sprintf("%.0f %% of the time, %.1f %% of the KV cache of %d tokens", 100*s.Utilization, 100*s.Cache,
+			l.Server.Tokens())}},
 		{Name: "A request", Lines: []string{request}},
 		{Name: "GPUs", Lines: []string{gpus}},
 		{Name: "At most", Lines: []string{fmt.Sprintf("%s requests/s, bound by %s", three(s.Capacity.Rate), s.Capacity.Bound)}},
@@ -110,8 +112,10 @@ func (l *Load) document() *loadJSON {
 	}
 	s := l.Steady
 	j := &loadJSON{
-		Rate: l.Rate, Concurrency: l.Concurrency, PromptLens: l.Prompt.String(), GenLens: l.Gen.String(), Scheduler: l.Server.Scheduler.Name, Speculation: speculationOf(l.Server), TTFT: float64(s.TTFT), TPOT: OrNull(float64(s.TPOT)), E2E: float64(s.E2E),
-		Requests: s.Rate, Generated: s.Throughput, Running: s.Running, Waiting: s.Waiting, Utilization: s.Utilization, KVTokens: l.Server.Tokens(), KV: s.Cache,
+		Rate: l.Rate, Concurrency: l.Concurrency, PromptLens: l.Prompt.String(), GenLens: l.Gen.String(), Scheduler: l.Server.Scheduler.Name,
+		Speculation: speculationOf(l.Server), TTFT: float64(s.TTFT), TPOT: OrNull(float64(s.TPOT)), E2E: float64(s.E2E),
+		Requests: s.Rate, Generated: s.Throughput, Running: s.Running, Waiting: s.Waiting, Utilization: s.Utilization,
+		KVTokens: l.Server.Tokens(), KV: s.Cache,
 		Energy: float64(s.Energy), Cost: OrNull(float64(s.Cost)), GPUs: gpusOf(l.Server), Hour: OrNull(float64(l.hour())), Capacity: s.Capacity,
 	}
 	if h := l.High; h != nil {

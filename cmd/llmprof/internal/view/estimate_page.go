@@ -48,7 +48,8 @@ func (e *Estimate) operatorTables() []render.Block {
 
 func (e *Estimate) title() string {
 	w := &e.Workload
-	return fmt.Sprintf("%s on %s: batch %d, prompt %d, generate %d", e.Model.Name, times(e.GPUs, e.Machine.GPU.Name), w.Batch, w.PromptLen, w.GenLen)
+	return fmt.Sprintf("%s on %s: batch %d, prompt %d, generate %d", e.Model.Name, times(e.GPUs, e.Machine.GPU.Name), w.Batch, w.PromptLen,
+		w.GenLen)
 }
 
 func (e *Estimate) prefillText() string {
@@ -208,7 +209,8 @@ func (e *Estimate) rates() render.Fields {
 	cost := "n/a: the GPU table has no price for " + e.Machine.GPU.Name + "; give --price"
 	if e.Price > 0 {
 		d := &e.Money
-		cost = fmt.Sprintf("%v per million generated tokens, %v per million prompt and generated tokens, %v per thousand requests, at %v per GPU (%s)",
+		cost = fmt.Sprintf("%v per million generated tokens, %v per million prompt and generated tokens, %v per thousand requests, at %v per "+
+			"GPU (%s)",
 			d.PerMillionGenerated, d.PerMillionTokens, 1000*d.PerRequest, e.Price, e.PriceSource)
 	}
 	f.Add("Cost", cost)
@@ -308,7 +310,8 @@ func (e *Estimate) limits() render.Fields {
 		tokens = fmt.Sprintf("%d tokens of context, all sequences together", m.MaxTokens)
 	}
 	return render.Fields{Rows: []render.Field{
-		{Name: "Max batch", Lines: []string{fmt.Sprintf("%d (prefill alone: %d, decode alone: %d)", m.MaxBatch, m.MaxPrefillBatch, m.MaxDecodeBatch)}},
+		{Name: "Max batch", Lines: []string{fmt.Sprintf("%d (prefill alone: %d, decode alone: %d)", m.MaxBatch, m.MaxPrefillBatch,
+			m.MaxDecodeBatch)}},
 		{Name: "Max tokens", Lines: []string{tokens}},
 	}}
 }

@@ -26,7 +26,8 @@ func flat[T any](rows []T, columns ...string) *render.Table {
 		if !named {
 			key = column
 		}
-		at, t.Columns = append(at, slices.IndexFunc(keys, func(v keyed) bool { return v.key == key })), append(t.Columns, render.Column{Key: column})
+		at, t.Columns = append(at, slices.IndexFunc(keys, func(v keyed) bool { return v.key == key })),
+			append(t.Columns, render.Column{Key: column})
 	}
 	for i := range rows {
 		values, cells := flatten("", reflect.ValueOf(&rows[i]).Elem()), make([]any, len(at))

@@ -75,7 +75,8 @@ func GPUPage(g *hardware.GPU, name string, c *hardware.Calibration) *render.Docu
 	}
 	f := render.Fields{Rows: []render.Field{
 		{Name: "Key", Lines: []string{strings.Join(append([]string{g.Key}, g.Aliases...), ", ")}},
-		{Name: "Chip", Lines: []string{fmt.Sprintf("%s %s, %s, %d SMs at up to %v", g.Vendor, g.Generation, g.ComputeCapability, g.SMs, g.Clock)}},
+		{Name: "Chip", Lines: []string{fmt.Sprintf("%s %s, %s, %d SMs at up to %v", g.Vendor, g.Generation, g.ComputeCapability, g.SMs,
+			g.Clock)}},
 		{Name: "Memory", Lines: []string{fmt.Sprintf("%v at %v, L2 cache of %v", memory, g.Bandwidth, g.L2)}},
 		{Name: "Link", Lines: []string{link}},
 		{Name: "PCIe", Lines: []string{pcie}},
@@ -93,7 +94,8 @@ func GPUPage(g *hardware.GPU, name string, c *hardware.Calibration) *render.Docu
 // PeaksTable lists what a GPU computes at most in each format.
 func PeaksTable(g *hardware.GPU) render.Table {
 	t := render.Table{Title: "Dense peaks", Columns: []render.Column{
-		{Title: "format", Key: "format", Left: true}, {Title: "peak", Key: "peak_flop_per_s"}, {Title: "ridge, FLOP/B", Key: "ridge_flop_per_byte"},
+		{Title: "format", Key: "format", Left: true}, {Title: "peak", Key: "peak_flop_per_s"},
+		{Title: "ridge, FLOP/B", Key: "ridge_flop_per_byte"},
 	}}
 	for _, f := range g.Formats() {
 		rate, _ := g.Peak(f)
@@ -107,19 +109,22 @@ func PeaksTable(g *hardware.GPU) render.Table {
 func calibrationFields(g *hardware.GPU, c *hardware.Calibration) render.Fields {
 	k := &c.Constants
 	kernel := func(compute, memory, fixed roofline.Constant) []string {
-		return []string{fmt.Sprintf("%.0f %% of the peak, %.0f %% of the bandwidth, plus %v per kernel", 100*k[compute], 100*k[memory], unit.Seconds(k[fixed]))}
+		return []string{fmt.Sprintf("%.0f %% of the peak, %.0f %% of the bandwidth, plus %v per kernel", 100*k[compute], 100*k[memory],
+			unit.Seconds(k[fixed]))}
 	}
 	return render.Fields{Title: "In practice", Rows: []render.Field{
 		{Name: "Calibration", Lines: []string{c.Name + ": " + c.Source}},
 		{Name: "GEMM", Lines: kernel(roofline.GEMMCompute, roofline.GEMMMemory, roofline.GEMMFixed)},
-		{Name: "Skinny GEMM", Lines: []string{fmt.Sprintf("%.0f %% of the bandwidth, plus %v per kernel; each row adds %.1f %% of the time to read the weights",
+		{Name: "Skinny GEMM", Lines: []string{fmt.Sprintf("%.0f %% of the bandwidth, plus %v per kernel; each row adds %.1f %% of the time to "+
+			"read the weights",
 			100*k[roofline.SkinnyGEMMMemory], unit.Seconds(k[roofline.SkinnyGEMMFixed]), 100*k[roofline.SkinnyGEMMRow])}},
 		{Name: "Power limit", Lines: []string{limitText(g, k)}},
 		{Name: "Attention", Lines: kernel(roofline.AttentionCompute, roofline.AttentionMemory, roofline.AttentionFixed)},
 		{Name: "Element-wise", Lines: kernel(roofline.ElementwiseCompute, roofline.ElementwiseMemory, roofline.ElementwiseFixed)},
 		{Name: "Links", Lines: []string{fmt.Sprintf("%.0f %% of the peak rate, plus %v and %v for each GPU", 100*k[roofline.LinkShare],
 			unit.Seconds(k[roofline.LinkBase]), unit.Seconds(k[roofline.LinkPerGPU]))}},
-		{Name: "Error", Lines: []string{fmt.Sprintf("±%.0f %% in prefill, ±%.0f %% in decode, of the generation's defaults", 100*c.PrefillError, 100*c.DecodeError)}},
+		{Name: "Error", Lines: []string{fmt.Sprintf("±%.0f %% in prefill, ±%.0f %% in decode, of the generation's defaults", 100*c.PrefillError,
+			100*c.DecodeError)}},
 	}}
 }
 
@@ -129,7 +134,8 @@ func limitText(g *hardware.GPU, k *roofline.Constants) string {
 	if k[roofline.GEMMSustained] < k[roofline.GEMMCompute] {
 		limit = fmt.Sprintf("throttles large GEMMs to %.1f %% of the peak", 100*k[roofline.GEMMSustained])
 	}
-	return fmt.Sprintf("%s; a GPU that waits for its host draws idle power plus %.1f %% of the rest up to %v", limit, 100*k[roofline.PowerWaiting], g.TDP)
+	return fmt.Sprintf("%s; a GPU that waits for its host draws idle power plus %.1f %% of the rest up to %v", limit,
+		100*k[roofline.PowerWaiting], g.TDP)
 }
 
 // A GPUDocument is a GPU for programs.

@@ -85,7 +85,8 @@ func ModelPage(m *models.Model, name string, aliases []string) *render.Document 
 	if len(aliases) > 0 {
 		f.Add("Also", strings.Join(aliases, ", "))
 	}
-	return &render.Document{Title: asked(name, m.Name) + m.Name, Blocks: []render.Block{f, MatrixTable(m), render.Notes{Title: "Notes", Items: m.Notes}}}
+	return &render.Document{Title: asked(name, m.Name) + m.Name,
+		Blocks: []render.Block{f, MatrixTable(m), render.Notes{Title: "Notes", Items: m.Notes}}}
 }
 
 // untilFull says of a model with windows how its cache grows once they are full.
@@ -267,7 +268,8 @@ type matrix struct {
 
 // matrices lists every matrix of the layers, and the embedding and the head.
 func matrices(m *models.Model) []matrix {
-	list := []matrix{{Layers: 1, Name: "embedding", Out: m.Embedding.Width, In: m.Vocab, Copies: 1, Params: m.EmbeddingParams(), Format: format(m, m.Embedding.Stored)}}
+	list := []matrix{{Layers: 1, Name: "embedding", Out: m.Embedding.Width, In: m.Vocab, Copies: 1, Params: m.EmbeddingParams(),
+		Format: format(m, m.Embedding.Stored)}}
 	for i := range m.Layers {
 		l := &m.Layers[i]
 		for j := range l.Blocks {
@@ -275,7 +277,8 @@ func matrices(m *models.Model) []matrix {
 		}
 	}
 	if !m.TiedHead {
-		list = append(list, matrix{Layers: 1, Name: m.Head.Name, Out: m.Head.Out, In: m.Head.In, Bias: m.Head.Bias, Copies: 1, Params: m.Head.Params(), Format: format(m, m.Head.Stored)})
+		list = append(list, matrix{Layers: 1, Name: m.Head.Name, Out: m.Head.Out, In: m.Head.In, Bias: m.Head.Bias, Copies: 1,
+			Params: m.Head.Params(), Format: format(m, m.Head.Stored)})
 	}
 	return list
 }

@@ -41,7 +41,8 @@ func (a Accuracy) String() string {
 	case a.N > 0:
 		return fmt.Sprintf("%d observations of this engine on this GPU, median error %.1f %%; %s", a.N, 100**a.MedianAPE, constants)
 	case a.EngineN > 0:
-		return fmt.Sprintf("no observation of this engine on this GPU (%d on others, median error %.1f %%); %s", a.EngineN, 100**a.EngineAPE, constants)
+		return fmt.Sprintf("no observation of this engine on this GPU (%d on others, median error %.1f %%); %s", a.EngineN, 100**a.EngineAPE,
+			constants)
 	}
 	return "no observation of this engine; " + constants
 }
@@ -65,7 +66,8 @@ func (p *Plan) Page() *render.Document {
 		d.Blocks = append(d.Blocks, p.rejected())
 	}
 	for _, l := range p.Launch {
-		d.Blocks = append(d.Blocks, render.Verbatim{Title: "Launch with " + l.Engine, Lines: strings.Split(strings.TrimRight(l.Text, "\n"), "\n")})
+		d.Blocks = append(d.Blocks, render.Verbatim{Title: "Launch with " + l.Engine, Lines: strings.Split(
+			strings.TrimRight(l.Text, "\n"), "\n")})
 		if len(l.Notes) > 0 {
 			d.Blocks = append(d.Blocks, render.Notes{Items: l.Notes})
 		}
@@ -78,7 +80,8 @@ func (p *Plan) warnings() []string {
 	if q := p.Request; len(p.Shown) == 0 || q.By == plan.Latency || q.Targets != (plan.Targets{}) {
 		return nil
 	}
-	return []string{fmt.Sprintf("No target for TTFT, TPOT or the time of a request was given: rows are ranked by %s alone, and the first ones may be slow. Give --ttft, --tpot or --e2e.", p.Request.By)}
+	return []string{fmt.Sprintf("No target for TTFT, TPOT or the time of a request was given: rows are ranked by %s alone, and the first "+
+		"ones may be slow. Give --ttft, --tpot or --e2e.", p.Request.By)}
 }
 
 // asAsked is a time without the zeros of a computed one: 500 ms.
@@ -158,9 +161,11 @@ type planTail struct {
 func (p *Plan) rows() render.Table {
 	several, tails := len(p.models()) > 1, p.tails()
 	t := render.Table{Columns: []render.Column{
-		{Title: "#", Key: "rank"}, {Title: "", Key: "pareto", Left: true}, {Title: "GPUs", Key: "gpu", Left: true}, {Title: "split", Key: "split", Left: true},
+		{Title: "#", Key: "rank"}, {Title: "", Key: "pareto", Left: true}, {Title: "GPUs", Key: "gpu", Left: true},
+		{Title: "split", Key: "split", Left: true},
 		{Title: "weights", Key: "weights", Left: true}, {Title: "KV", Key: "kv", Left: true, Drop: 1}, {Title: "batch", Key: "batch", Drop: 2},
-		{Title: "TTFT", Key: "ttft_s", Unit: "ms", Fixed: true, By: 1e-3}, {Title: "TPOT", Key: "tpot_s", Unit: "ms", Fixed: true, By: 1e-3}, {Title: "tok/s", Key: "tok_s", Drop: 3},
+		{Title: "TTFT", Key: "ttft_s", Unit: "ms", Fixed: true, By: 1e-3}, {Title: "TPOT", Key: "tpot_s", Unit: "ms", Fixed: true, By: 1e-3},
+		{Title: "tok/s", Key: "tok_s", Drop: 3},
 		{Title: "$/h", Key: "usd_h", Drop: 1}, {Title: "$/Mtok", Key: "usd_mtok"},
 		{Title: "J/tok", Key: "j_token", Drop: 4}, {Title: "error", Key: "accuracy", Left: true, Drop: 5},
 	}}
@@ -212,7 +217,8 @@ func (p *Plan) Words() []PlanWords {
 		r := &p.Shown[i]
 		all[i] = PlanWords{
 			GPUs: fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key), Split: Split(r), TTFT: r.TTFT.String(), TPOT: word(Known(r.TPOT, r.TPOT > 0)),
-			TokS: fmt.Sprint(Rate(r.Throughput)), PerHour: word(cents(float64(r.PerHour))), PerM: word(cents(float64(r.PerMillion))), JToken: word(cents(float64(r.JToken))),
+			TokS: fmt.Sprint(Rate(r.Throughput)), PerHour: word(cents(float64(r.PerHour))), PerM: word(cents(float64(r.PerMillion))),
+			JToken: word(cents(float64(r.JToken))),
 		}
 	}
 	return all
@@ -330,8 +336,10 @@ const mostNamed = 8
 
 // Table is the plan as a table for programs.
 func (p *Plan) Table() *render.Table {
-	t := flat(p.Document().Rows, "model", "gpu", "count", "tp", "pp", "dp", "ep", "moe_tp", "micro_batches", "engine", "weights", "kv", "batch", "prefill_replicas", "max_num_batched_tokens", "max_num_seqs",
-		"speculative_tokens", "ttft_s", "tpot_s", "e2e_s", "ttft_p99_s=p99.ttft_s", "tpot_p99_s=p99.tpot_s", "e2e_p99_s=p99.e2e_s", "tok_s", "usd_h", "usd_mtok", "j_token", "pareto")
+	t := flat(p.Document().Rows, "model", "gpu", "count", "tp", "pp", "dp", "ep", "moe_tp", "micro_batches", "engine", "weights", "kv",
+		"batch", "prefill_replicas", "max_num_batched_tokens", "max_num_seqs",
+		"speculative_tokens", "ttft_s", "tpot_s", "e2e_s", "ttft_p99_s=p99.ttft_s", "tpot_p99_s=p99.tpot_s", "e2e_p99_s=p99.e2e_s", "tok_s",
+		"usd_h", "usd_mtok", "j_token", "pareto")
 	t.Columns = append(t.Columns, render.Column{Key: "same_by"})
 	for i := range t.Rows {
 		t.Rows[i].Cells = append(t.Rows[i].Cells, p.Shown[i].Same(p.Request))

@@ -13,7 +13,8 @@ func (p *Plan) Chart() (*plots.Figure, error) {
 	several := len(p.models()) > 1
 	var all []plots.Deployment
 	for _, r := range p.Result.Rows {
-		d := plots.Deployment{Group: r.Card.GPU.Key, PerUser: r.PerUser(), PerGPU: r.Throughput / float64(r.GPUs), Cost: float64(r.PerMillion), Latency: float64(r.E2E)}
+		d := plots.Deployment{Group: r.Card.GPU.Key, PerUser: r.PerUser(), PerGPU: r.Throughput / float64(r.GPUs), Cost: float64(r.PerMillion),
+			Latency: float64(r.E2E)}
 		if several {
 			d.Group = r.Card.Model.Name + " on " + d.Group
 		}

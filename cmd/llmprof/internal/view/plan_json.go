@@ -97,12 +97,15 @@ type planRejectJSON struct {
 func (p *Plan) Document() *PlanDocument {
 	q := p.Request
 	j := &PlanDocument{
-		Schema: PlanSchema, Model: strings.Join(p.models(), ","), Models: p.models(), Searched: p.Result.Searched, Rows: []planRowJSON{}, Rejected: []planRejectJSON{}, Launch: []plan.Launch{},
+		Schema: PlanSchema, Model: strings.Join(p.models(), ","), Models: p.models(), Searched: p.Result.Searched, Rows: []planRowJSON{},
+		Rejected: []planRejectJSON{}, Launch: []plan.Launch{},
 		Check: append([]string{}, p.Checks...),
 		Asked: planAskedJSON{
-			PromptLen: mean(&q.Prompt), GenLen: mean(&q.Gen), Prompt: q.Prompt.String(), Gen: q.Gen.String(), TTFT: OrNull(q.Targets.TTFT), TPOT: OrNull(q.Targets.TPOT), E2E: OrNull(q.Targets.E2E),
+			PromptLen: mean(&q.Prompt), GenLen: mean(&q.Gen), Prompt: q.Prompt.String(), Gen: q.Gen.String(), TTFT: OrNull(q.Targets.TTFT),
+			TPOT: OrNull(q.Targets.TPOT), E2E: OrNull(q.Targets.E2E),
 			TTFTTail: OrNull(q.Tails.TTFT), TPOTTail: OrNull(q.Tails.TPOT), E2ETail: OrNull(q.Tails.E2E),
-			Rate: OrNull(q.Load.Rate), Concurrency: OrNull(q.Load.Concurrency), Throughput: OrNull(q.Load.Throughput), Budget: OrNull(float64(q.Budget)),
+			Rate: OrNull(q.Load.Rate), Concurrency: OrNull(q.Load.Concurrency), Throughput: OrNull(q.Load.Throughput),
+			Budget:  OrNull(float64(q.Budget)),
 			MaxGPUs: OrNull(q.MaxGPUs), Acceptance: OrNull(q.Acceptance), By: string(q.By), At: "high",
 		},
 	}
@@ -127,9 +130,12 @@ func mean(l *serving.Lengths) int { return int(math.Round(l.MeanLength())) }
 
 func (p *Plan) row(r *plan.Row, a *Accuracy) planRowJSON {
 	j := planRowJSON{
-		Model: r.Card.Model.Name, GPU: r.Card.GPU.Key, Count: r.GPUs, TP: r.Split.TP, PP: r.Split.PP, DP: r.DP, EP: r.Split.EP, MoETP: expertTP(r.Card.Model, r.Split.Parallel()), MicroBatches: r.MicroBatches,
-		Engine: r.Engine(), Weights: r.Scheme, KV: r.Formats.KV.String(), Batch: r.Batch, Prefill: r.Prefill, Budget: OrNull(r.Budget), Limit: OrNull(r.Limit), Drafts: r.Drafts, TTFT: r.TTFT, TPOT: OrNull(r.TPOT), E2E: r.E2E,
-		TokS: r.Throughput, TokSGPU: r.Throughput / float64(r.GPUs), PerHour: OrNull(r.PerHour), PerMillion: OrNull(r.PerMillion), JToken: r.JToken,
+		Model: r.Card.Model.Name, GPU: r.Card.GPU.Key, Count: r.GPUs, TP: r.Split.TP, PP: r.Split.PP, DP: r.DP, EP: r.Split.EP,
+		MoETP: expertTP(r.Card.Model, r.Split.Parallel()), MicroBatches: r.MicroBatches,
+		Engine: r.Engine(), Weights: r.Scheme, KV: r.Formats.KV.String(), Batch: r.Batch, Prefill: r.Prefill, Budget: OrNull(r.Budget),
+		Limit: OrNull(r.Limit), Drafts: r.Drafts, TTFT: r.TTFT, TPOT: OrNull(r.TPOT), E2E: r.E2E,
+		TokS: r.Throughput, TokSGPU: r.Throughput / float64(r.GPUs), PerHour: OrNull(r.PerHour), PerMillion: OrNull(r.PerMillion),
+		JToken:   r.JToken,
 		Expected: planTimesJSON{r.Estimate.TTFT.Expected, OrNull(r.Estimate.TPOT.Expected), r.Estimate.E2E.Expected},
 		Pareto:   r.Pareto, Running: OrNull(r.Running), Command: "estimate", EstimateArgs: r.Args(p.Request),
 		Accuracy: *a,

@@ -32,12 +32,15 @@ func (e *Estimate) ReportPage(beside []report.Section, files bool) (*report.Page
 	page.Sections = []report.Section{
 		{ID: "times", Title: "Times, energy and cost", Parts: []report.Part{{Block: e.times()}, {Block: e.rates()}, pictures["roofline"]}},
 		{ID: "operators", Title: "Operators", Parts: append(operators, pictures["breakdown"], pictures["graph"])},
-		{ID: "memory", Title: "Memory", Parts: []report.Part{{Block: e.memoryTable()}, {Block: e.limits()}, pictures["memory-batch"], pictures["memory-context"]}},
-		{ID: "sweeps", Title: "Batch, context and split", Parts: []report.Part{pictures["sweep-batch"], pictures["sweep-context"], pictures["sweep-tp"]}},
+		{ID: "memory", Title: "Memory", Parts: []report.Part{{Block: e.memoryTable()}, {Block: e.limits()}, pictures["memory-batch"],
+			pictures["memory-context"]}},
+		{ID: "sweeps", Title: "Batch, context and split", Parts: []report.Part{
+			pictures["sweep-batch"], pictures["sweep-context"], pictures["sweep-tp"]}},
 	}
 	page.Sections = append(page.Sections, beside...)
 	page.Sections = append(page.Sections,
-		report.Section{ID: "assumptions", Title: "Assumptions", Parts: []report.Part{{Block: e.setup()}, {Block: render.Notes{Title: "How the figures come about", Items: e.method()}}}},
+		report.Section{ID: "assumptions", Title: "Assumptions",
+			Parts: []report.Part{{Block: e.setup()}, {Block: render.Notes{Title: "How the figures come about", Items: e.method()}}}},
 		report.Section{ID: "sources", Title: "Sources", Parts: []report.Part{{Block: e.sources()}}})
 	page.Drop()
 	return page, nil
@@ -51,7 +54,8 @@ func (e *Estimate) cards() []report.Card {
 		e.energyCard(), e.memoryCard(),
 	}
 	if e.Tokens > 0 {
-		cards = append([]report.Card{cards[0], spanCard("Time per token (TPOT)", e.TPOT), spanCard("Time to last token (TTLT)", e.TTLT)}, cards[1:]...)
+		cards = append([]report.Card{cards[0], spanCard("Time per token (TPOT)", e.TPOT), spanCard("Time to last token (TTLT)", e.TTLT)},
+			cards[1:]...)
 	}
 	if e.Price > 0 {
 		cards = append(cards, report.Card{Name: "Cost", Value: e.Money.PerMillionGenerated.String(), Detail: []string{
@@ -77,7 +81,8 @@ func (e *Estimate) energyCard() report.Card {
 func (e *Estimate) memoryCard() report.Card {
 	m := &e.Memory
 	c := report.Card{Name: "Memory of one GPU", Value: m.Total.String(), Bad: !m.Fits(),
-		Detail: []string{fmt.Sprintf("of %v that %s may take", m.Usable, e.Machine.Engine.Profile().Name), fmt.Sprintf("max batch %d", m.MaxBatch)}}
+		Detail: []string{fmt.Sprintf("of %v that %s may take", m.Usable, e.Machine.Engine.Profile().Name),
+			fmt.Sprintf("max batch %d", m.MaxBatch)}}
 	if !m.Fits() {
 		c.Detail = append(c.Detail, fmt.Sprintf("does not fit: %v short", m.Total-m.Usable))
 	}

@@ -87,17 +87,22 @@ func ResultDocument(rows []ResultRow, failures []result.Failure) any {
 
 // ResultTable lists results for programs.
 func ResultTable(rows []ResultRow) *render.Table {
-	return flat(rows, "id", "process", "processes", "cycle", "model", "engine", "gpu", "gpus", "batch", "prompt_len", "gen_len", "ttft_s", "tpot_s", "ttlt_s", "energy_per_token_j", "marks",
-		"concurrency=server.concurrency", "request_rate_hz=server.request_rate_hz", "requests=server.requests", "failed=server.failed", "completed_hz=server.completed_hz",
-		"goodput_hz=server.goodput_hz", "generated_tok_s=server.generated_tok_s", "prompt_tokens=server.prompt_tokens", "generated_tokens=server.generated_tokens",
+	return flat(rows, "id", "process", "processes", "cycle", "model", "engine", "gpu", "gpus", "batch", "prompt_len", "gen_len", "ttft_s",
+		"tpot_s", "ttlt_s", "energy_per_token_j", "marks",
+		"concurrency=server.concurrency", "request_rate_hz=server.request_rate_hz", "requests=server.requests", "failed=server.failed",
+		"completed_hz=server.completed_hz",
+		"goodput_hz=server.goodput_hz", "generated_tok_s=server.generated_tok_s", "prompt_tokens=server.prompt_tokens",
+		"generated_tokens=server.generated_tokens",
 		"ttft_p99_s=server.ttft_p99_s", "tpot_p99_s=server.tpot_p99_s", "seed=server.seed")
 }
 
 // engineTable lists the results that are not of servers.
 func engineTable(rows []ResultRow) render.Table {
 	t := render.Table{Columns: []render.Column{
-		{Title: "id", Left: true}, {Title: "model", Left: true, Max: 24}, {Title: "engine", Left: true, Drop: 3}, {Title: "GPU", Left: true, Drop: 4},
-		{Title: "batch"}, {Title: "prompt", Drop: 1}, {Title: "gen", Drop: 1}, {Title: "TTFT"}, {Title: "TPOT"}, {Title: "J/token"}, {Title: "marks", Left: true, Drop: 2, Max: 24},
+		{Title: "id", Left: true}, {Title: "model", Left: true, Max: 24}, {Title: "engine", Left: true, Drop: 3},
+		{Title: "GPU", Left: true, Drop: 4},
+		{Title: "batch"}, {Title: "prompt", Drop: 1}, {Title: "gen", Drop: 1}, {Title: "TTFT"}, {Title: "TPOT"}, {Title: "J/token"},
+		{Title: "marks", Left: true, Drop: 2, Max: 24},
 	}}
 	for _, r := range rows {
 		if r.Server != nil {
@@ -140,7 +145,8 @@ func durationsOf(r *result.Result) []durations {
 		{"ttft_s", "TTFT", r.TTFT}, {"tpot_s", "TPOT", r.TPOT}, {"ttlt_s", "TTLT", r.TTLT}, {"step_s", "step", r.StepTime},
 	}
 	if s := r.Serving; s != nil {
-		list = append(list, durations{"first_chunk_s", "first chunk", s.FirstChunk}, durations{"ttfo_s", "TTFO", s.TTFO}, durations{"chunk_gap_s", "chunk gap", s.ChunkGap})
+		list = append(list, durations{"first_chunk_s", "first chunk", s.FirstChunk}, durations{"ttfo_s", "TTFO", s.TTFO},
+			durations{"chunk_gap_s", "chunk gap", s.ChunkGap})
 	}
 	return list
 }

@@ -36,8 +36,10 @@ func phaseName(p *validate.OperatorPhase) string {
 // the whole step.
 func operatorTable(p *validate.OperatorPhase) render.Table {
 	t := render.Table{Title: "Operators of a " + phaseName(p), Columns: []render.Column{
-		{Title: "operator", Left: true, Max: 24}, {Title: "layers", Drop: 4}, {Title: "kernels", Drop: 5}, {Title: "observed"}, {Title: "floor"}, {Title: "expected"},
-		{Title: "× floor", Unit: " ", Fixed: true, Places: 2}, {Title: "error", Unit: "%", Fixed: true}, {Title: "bandwidth", Unit: "B/s", Drop: 1}, {Title: "FLOP/s", Unit: "FLOP/s", Drop: 2},
+		{Title: "operator", Left: true, Max: 24}, {Title: "layers", Drop: 4}, {Title: "kernels", Drop: 5}, {Title: "observed"}, {Title: "floor"},
+		{Title: "expected"},
+		{Title: "× floor", Unit: " ", Fixed: true, Places: 2}, {Title: "error", Unit: "%", Fixed: true},
+		{Title: "bandwidth", Unit: "B/s", Drop: 1}, {Title: "FLOP/s", Unit: "FLOP/s", Drop: 2},
 		{Title: "bound", Left: true, Drop: 3},
 	}}
 	for i := range p.Rows {
@@ -126,7 +128,8 @@ func OperatorFigure(s *validate.Scorer, phases []validate.OperatorPhase, how str
 	if c.TP > 1 {
 		board = fmt.Sprintf("%s · TP %d", board, c.TP)
 	}
-	parts := []string{c.Model, board, c.Runs(), fmt.Sprintf("batch %d", c.Batch), fmt.Sprintf("prompt %d, %d generated", c.Prompt, c.Gen), c.Weights, "llmprof"}
+	parts := []string{c.Model, board, c.Runs(), fmt.Sprintf("batch %d", c.Batch), fmt.Sprintf("prompt %d, %d generated", c.Prompt, c.Gen),
+		c.Weights, "llmprof"}
 	if phases[0].Why != nil {
 		parts = []string{"nothing is predicted: " + phases[0].Why.Error(), "llmprof"}
 	}
@@ -153,7 +156,8 @@ func (v *Validation) OperatorChart() (*plots.Figure, error) {
 		for _, t := range v.Operators {
 			names = append(names, t.File)
 		}
-		return nil, fmt.Errorf("%d results hold operators (%s): give one of them, or a model and a GPU that only one of them has", n, strings.Join(names, ", "))
+		return nil, fmt.Errorf("%d results hold operators (%s): give one of them, or a model and a GPU that only one of them has", n,
+			strings.Join(names, ", "))
 	}
 	return OperatorFigure(v.Scorer, v.Operators[0].Phases, plots.Replayed)
 }
@@ -217,7 +221,8 @@ func (v *Validation) operatorsJSON() []OperatorPhaseDocument {
 func timedPhase(id string, p *validate.OperatorPhase) OperatorPhaseDocument {
 	c := &p.Config
 	j := OperatorPhaseDocument{
-		ID: id, Phase: "prefill", Model: c.Model, GPU: c.GPU, Engine: c.Runs(), Workload: operator.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen}, Context: p.Context,
+		ID: id, Phase: "prefill", Model: c.Model, GPU: c.GPU, Engine: c.Runs(),
+		Workload: operator.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen}, Context: p.Context,
 		SumS: p.Sum.Observed, StepS: p.Step.Observed, Off: p.Off(), Ops: []OperatorDocument{}, Untimed: append([]string{}, p.Untimed...),
 	}
 	if p.Decode {
@@ -227,7 +232,8 @@ func timedPhase(id string, p *validate.OperatorPhase) OperatorPhaseDocument {
 		j.Reason = OrNull(p.Why.Error())
 	}
 	for _, r := range p.Rows {
-		o := OperatorDocument{Name: r.Name, Includes: append([]string{}, r.Includes...), Layers: r.Layers, Kernels: r.Kernels, ObservedS: r.Observed}
+		o := OperatorDocument{Name: r.Name, Includes: append([]string{}, r.Includes...), Layers: r.Layers, Kernels: r.Kernels,
+			ObservedS: r.Observed}
 		if q := r.Predicted; q != nil {
 			o.PredictedS, o.LowS, o.HighS, o.FloorS = new(float64(q.Expected)), new(float64(q.Low)), new(float64(q.High)), new(float64(q.Floor))
 			o.Error, o.Bytes, o.FLOPs, o.Bound = new(r.Error()), new(float64(q.Bytes)), new(float64(q.FLOPs)), new(q.Bound.String())

@@ -38,7 +38,8 @@ func processFields(r *result.Result) render.Fields {
 		{Name: "GPU", Lines: gpuLines(&r.Machine)},
 		{Name: "Workload", Lines: []string{fmt.Sprintf("batch %s, prompt %d, generate %d, weights %s, KV %s, TP %s",
 			orUnknown(w.Batch), w.PromptLen, w.GenLen, orUnknown(w.Weights), orUnknown(w.KV), orUnknown(r.Parallelism.TP))}},
-		{Name: "Ran", Lines: []string{fmt.Sprintf("%s, for %v", r.Started.Format("2006-01-02 15:04:05 MST"), unit.Seconds(r.Ended.Sub(r.Started).Seconds()))}},
+		{Name: "Ran", Lines: []string{fmt.Sprintf("%s, for %v", r.Started.Format("2006-01-02 15:04:05 MST"), unit.Seconds(
+			r.Ended.Sub(r.Started).Seconds()))}},
 	}}
 	if len(r.Marks) > 0 {
 		f.Add("Marked", strings.Join(r.Marks, ", "))
@@ -100,7 +101,8 @@ func gpuLines(m *result.Machine) []string {
 
 func timeColumns() []render.Column {
 	return []render.Column{
-		{Title: "time", Left: true}, {Title: "n"}, {Title: "median"}, {Title: "by device", Drop: 1}, {Title: "mean"}, {Title: "±95 %"}, {Title: "p5", Drop: 4},
+		{Title: "time", Left: true}, {Title: "n"}, {Title: "median"}, {Title: "by device", Drop: 1}, {Title: "mean"}, {Title: "±95 %"},
+		{Title: "p5", Drop: 4},
 		{Title: "p95", Drop: 3}, {Title: "p99", Drop: 2}, {Title: "max", Drop: 5},
 	}
 }
@@ -111,7 +113,8 @@ func timeRow(title string, s *stats.Summary, device *float64) render.Row {
 		half = unit.Seconds(*s.MeanHigh - s.Mean)
 	}
 	return render.Row{Cells: []any{
-		title, s.N, unit.Seconds(s.Median), as[unit.Seconds](device), unit.Seconds(s.Mean), half, unit.Seconds(s.P5), unit.Seconds(s.P95), unit.Seconds(s.P99), unit.Seconds(s.Max),
+		title, s.N, unit.Seconds(s.Median), as[unit.Seconds](device), unit.Seconds(s.Mean), half, unit.Seconds(s.P5), unit.Seconds(s.P95),
+		unit.Seconds(s.P99), unit.Seconds(s.Max),
 	}}
 }
 
@@ -120,7 +123,8 @@ func rateFields(r *result.Result) render.Fields {
 	f := render.Fields{}
 	if t := r.Throughput; t != nil {
 		var parts []string
-		for _, p := range []named[*float64]{{"tok/s generated", t.Generated}, {"tok/s while decoding", t.Decode}, {"prompt tok/s while prefilling", t.Prompt}} {
+		for _, p := range []named[*float64]{{"tok/s generated", t.Generated}, {"tok/s while decoding", t.Decode},
+			{"prompt tok/s while prefilling", t.Prompt}} {
 			if p.of != nil {
 				parts = append(parts, Rate(*p.of)+" "+p.name)
 			}
@@ -160,7 +164,8 @@ func energyText(prompt, token, request *float64) string {
 
 // sizeTable compares the sizes that the engine counted with those of the theory.
 func sizeTable(s *result.Sizes) render.Table {
-	t := render.Table{Title: "Memory", Columns: []render.Column{{Title: "", Left: true}, {Title: "counted"}, {Title: "theory"}, {Title: "difference", Unit: "%", Fixed: true, Places: 2}}}
+	t := render.Table{Title: "Memory", Columns: []render.Column{
+		{Title: "", Left: true}, {Title: "counted"}, {Title: "theory"}, {Title: "difference", Unit: "%", Fixed: true, Places: 2}}}
 	if s == nil {
 		return t
 	}
@@ -189,17 +194,20 @@ func sizeTable(s *result.Sizes) render.Table {
 // windowTable has a row for the energy of each phase by each meter.
 func windowTable(e *result.Energy) render.Table {
 	t := render.Table{Title: "Energy", Columns: []render.Column{
-		{Title: "phase", Left: true}, {Title: "domain", Left: true}, {Title: "sensor", Left: true, Drop: 1}, {Title: "energy"}, {Title: "mean power"}, {Title: "window"}, {Title: "passes"},
+		{Title: "phase", Left: true}, {Title: "domain", Left: true}, {Title: "sensor", Left: true, Drop: 1}, {Title: "energy"},
+		{Title: "mean power"}, {Title: "window"}, {Title: "passes"},
 	}}
 	if e == nil {
 		return t
 	}
-	for _, w := range []named[*result.Window]{{"prefill", e.Prefill}, {"decode", e.Decode}, {"request", e.Request}, {"idle", e.Idle}, {"idle, loaded", e.IdleLoaded}} {
+	for _, w := range []named[*result.Window]{{"prefill", e.Prefill}, {"decode", e.Decode}, {"request", e.Request}, {"idle", e.Idle},
+		{"idle, loaded", e.IdleLoaded}} {
 		if w.of == nil {
 			continue
 		}
 		for _, d := range w.of.Domains {
-			t.Add(w.name, d.Name, d.Sensor, unit.Joules(d.EnergyJ), unit.Watts(d.MeanW), unit.Seconds(w.of.Seconds), Known(render.Tenths(w.of.Passes), w.of.Passes != 0))
+			t.Add(w.name, d.Name, d.Sensor, unit.Joules(d.EnergyJ), unit.Watts(d.MeanW), unit.Seconds(w.of.Seconds),
+				Known(render.Tenths(w.of.Passes), w.of.Passes != 0))
 		}
 	}
 	return t
@@ -208,7 +216,8 @@ func windowTable(e *result.Energy) render.Table {
 // closureTable says whether measured parts sum to the measured wholes.
 func closureTable(all []result.Closure) render.Table {
 	t := render.Table{Title: "Closure", Columns: []render.Column{
-		{Title: "test", Left: true}, {Title: "off by", Unit: "%", Fixed: true, Places: 2}, {Title: "limit", Unit: "%", Fixed: true}, {Title: "", Left: true},
+		{Title: "test", Left: true}, {Title: "off by", Unit: "%", Fixed: true, Places: 2}, {Title: "limit", Unit: "%", Fixed: true},
+		{Title: "", Left: true},
 	}}
 	for i := range all {
 		c := &all[i]
@@ -238,7 +247,8 @@ func conditionTable(r *result.Result) render.Table {
 		for _, reason := range slices.Sorted(maps.Keys(c.ThrottledS)) {
 			held = append(held, fmt.Sprintf("%s for %v", reason, unit.Seconds(c.ThrottledS[reason])))
 		}
-		t.Add(c.Phase, c.UUID, clock, least, as[unit.Hertz](c.SMClockMaxHz), memory, as[unit.Hertz](c.MemClockMaxHz), celsius, strings.Join(held, ", "))
+		t.Add(c.Phase, c.UUID, clock, least, as[unit.Hertz](c.SMClockMaxHz), memory, as[unit.Hertz](c.MemClockMaxHz), celsius,
+			strings.Join(held, ", "))
 	}
 	return t
 }

@@ -55,7 +55,8 @@ func Publish(all []*result.Result, whole bool) *Publication {
 		p.Rows = append(p.Rows, publishedRow(groups[key]))
 	}
 	slices.SortStableFunc(p.Rows, func(a, b PublishedRow) int {
-		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Engine, b.Engine), a.Batch-b.Batch, a.PromptLen-b.PromptLen, a.GenLen-b.GenLen, cmp.Compare(a.Model, b.Model))
+		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Engine, b.Engine), a.Batch-b.Batch, a.PromptLen-b.PromptLen,
+			a.GenLen-b.GenLen, cmp.Compare(a.Model, b.Model))
 	})
 	return p
 }

@@ -37,7 +37,8 @@ func Server(r *result.Result) *ServerFigures {
 	}
 	l := &ServerFigures{
 		Concurrency: OrNull(s.Concurrency), Rate: s.RateHz, Requests: s.Requests, Failed: s.Requests - s.Completed, Completed: s.RequestRate,
-		Prompt: meanOf(s.PromptTokens), Output: meanOf(s.GeneratedTokens), TTFTTail: tailOf(r.TTFT), TPOTTail: tailOf(r.TPOT), Seed: r.Provenance.Seed,
+		Prompt: meanOf(s.PromptTokens), Output: meanOf(s.GeneratedTokens), TTFTTail: tailOf(r.TTFT), TPOTTail: tailOf(r.TPOT),
+		Seed: r.Provenance.Seed,
 	}
 	if r.Throughput != nil {
 		l.Generated = r.Throughput.Generated
@@ -81,7 +82,8 @@ func (l *ServerFigures) load() string {
 func ServerTable(rows []ResultRow, ids bool) render.Table {
 	t := render.Table{Title: "Servers", Columns: []render.Column{
 		{Title: "id", Left: true}, {Title: "model", Left: true, Max: 24, Drop: 1}, {Title: "tokens", Drop: 6},
-		{Title: "load"}, {Title: "req/s"}, {Title: "good/s", Drop: 4}, {Title: "tok/s", Drop: 5}, {Title: "TTFT"}, {Title: "p99", Drop: 3}, {Title: "TPOT"},
+		{Title: "load"}, {Title: "req/s"}, {Title: "good/s", Drop: 4}, {Title: "tok/s", Drop: 5}, {Title: "TTFT"}, {Title: "p99", Drop: 3},
+		{Title: "TPOT"},
 		{Title: "failed"}, {Title: "marks", Left: true, Drop: 2, Max: 24},
 	}}
 	for _, r := range rows {
@@ -93,7 +95,8 @@ func ServerTable(rows []ResultRow, ids bool) render.Table {
 		if s.Failed > 0 {
 			failed = render.Painted{Value: fmt.Sprintf("%d of %d", s.Failed, s.Requests), Color: render.Bad}
 		}
-		t.Add(r.name(), r.Model, lengthOf(s.Prompt, r.PromptLen)+"+"+lengthOf(s.Output, r.GenLen), s.load(), Rate(s.Completed), rateOrNone(s.Goodput),
+		t.Add(r.name(), r.Model, lengthOf(s.Prompt, r.PromptLen)+"+"+lengthOf(s.Output, r.GenLen), s.load(), Rate(s.Completed),
+			rateOrNone(s.Goodput),
 			rateOrNone(s.Generated), Cell(r.TTFT), Cell(s.TTFTTail), Cell(r.TPOT), failed, joined(r.Marks))
 	}
 	if !slices.ContainsFunc(rows, func(r ResultRow) bool { return r.Server != nil && r.Server.Goodput != nil }) {

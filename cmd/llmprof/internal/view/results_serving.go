@@ -60,7 +60,8 @@ func steadyText(s *result.Serving) string {
 	case !x.Reached:
 		return "none by " + x.Method + ": all requests count"
 	}
-	return fmt.Sprintf("by %s; the first %d requests, which fill the server, and the last %d, which come as it empties, do not count", x.Method, x.Begin, s.After())
+	return fmt.Sprintf("by %s; the first %d requests, which fill the server, and the last %d, which come as it empties, do not count",
+		x.Method, x.Begin, s.After())
 }
 
 // serverText names the server's endpoint, its API and the model it serves.
@@ -125,7 +126,8 @@ func cacheText(c *result.PrefixCache) string {
 	case c.Share != nil:
 		return fmt.Sprintf("%.3g %% of the prompts' tokens, by the server's %s", 100**c.Share, c.Source)
 	case c.ControlTTFT != nil:
-		return fmt.Sprintf("not counted by the server; prompts that were never sent before, one at a time, have a TTFT of %v", unit.Seconds(*c.ControlTTFT))
+		return fmt.Sprintf("not counted by the server; prompts that were never sent before, one at a time, have a TTFT of %v",
+			unit.Seconds(*c.ControlTTFT))
 	}
 	return "not known"
 }
@@ -139,7 +141,8 @@ func metricsText(m *result.ServerMetrics) string {
 		of   *stats.Summary
 		form string
 		unit float64
-	}{{m.Running, "%.3g requests running, at most %.3g", 1}, {m.Waiting, "%.3g waiting, at most %.3g", 1}, {m.KVUse, "%.3g %% of the KV cache, at most %.3g %%", 100}} {
+	}{{m.Running, "%.3g requests running, at most %.3g", 1}, {m.Waiting, "%.3g waiting, at most %.3g", 1},
+		{m.KVUse, "%.3g %% of the KV cache, at most %.3g %%", 100}} {
 		if g.of != nil {
 			parts = append(parts, fmt.Sprintf(g.form, g.unit*g.of.Mean, g.unit*g.of.Max))
 		}

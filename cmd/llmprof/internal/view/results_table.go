@@ -164,7 +164,8 @@ func (p *Publication) sizeTable() render.Table {
 		{Title: "model", Left: true}, {Title: "param.", Unit: "GB", Fixed: true, Places: 2},
 	}}
 	for i, s := range shapes {
-		t.Columns = append(t.Columns, render.Column{Title: fmt.Sprintf("b%d L%d", s.batch, s.length), Unit: "GB", Fixed: true, Places: 2, Drop: 1 + i})
+		t.Columns = append(t.Columns, render.Column{Title: fmt.Sprintf("b%d L%d", s.batch, s.length), Unit: "GB", Fixed: true, Places: 2,
+			Drop: 1 + i})
 	}
 	for _, m := range models {
 		cells := []any{m, scaledCell(params[m], 1e-9)}
@@ -203,9 +204,11 @@ func EnergyTable(r *aggregate.Report) render.Table {
 		return render.Column{Title: title, Key: key, Unit: unit, Fixed: true, Places: places}
 	}
 	t := render.Table{Title: "Energy of experiments, all processes together", Columns: []render.Column{
-		{Title: "experiment", Key: "id", Left: true, Max: 24}, {Title: "model", Key: "model", Left: true, Max: 16}, {Title: "batch", Key: "batch"}, {Title: "proc.", Key: "processes", Drop: 3},
+		{Title: "experiment", Key: "id", Left: true, Max: 24}, {Title: "model", Key: "model", Left: true, Max: 16},
+		{Title: "batch", Key: "batch"}, {Title: "proc.", Key: "processes", Drop: 3},
 		figure("tokens", " ", "total_tokens", 1), figure("time", "s", "total_inference_time_sec", 2), figure("energy", "J", "total_energy_j", 1),
-		figure("rate", "tok/s", "tokens_per_second", 1), figure("J/token", "J", "avg_energy_per_token_j", 4), figure("work", "TFLOP", "total_flops", 2),
+		figure("rate", "tok/s", "tokens_per_second", 1), figure("J/token", "J", "avg_energy_per_token_j", 4),
+		figure("work", "TFLOP", "total_flops", 2),
 	}}
 	for i := range r.Experiments {
 		a := &r.Experiments[i]

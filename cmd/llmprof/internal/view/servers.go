@@ -21,7 +21,8 @@ var serverFigures = []string{"ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2
 
 // Page is the comparison for people.
 func (s *Servers) Page() *render.Document {
-	t := render.Table{Title: "Error in %", Columns: []render.Column{{Title: "run", Left: true}, {Title: "server", Left: true, Drop: 2}, {Title: "load", Left: true, Drop: 1}}}
+	t := render.Table{Title: "Error in %", Columns: []render.Column{
+		{Title: "run", Left: true}, {Title: "server", Left: true, Drop: 2}, {Title: "load", Left: true, Drop: 1}}}
 	for _, name := range serverFigures {
 		t.Columns = append(t.Columns, render.Column{Title: strings.ReplaceAll(strings.Replace(name, "requests_s", "requests/s", 1), "_", " ")})
 	}
@@ -38,10 +39,13 @@ func (s *Servers) Page() *render.Document {
 	for _, g := range s.groups() {
 		row(render.Total, g.name, "", "", func(f string) *float64 { return finite(served.Median(g.all, f)) })
 	}
-	return &render.Document{Title: "Servers under load, simulated and measured", Blocks: []render.Block{t, render.Notes{Title: "Notes", Items: []string{
-		"The load is requests at a time, requests a second (/s), or the arrivals of a log. The last rows are medians of the absolute error.",
-		"vLLM 0.25.1 and SGLang 0.5.14 on an H200 and on H100s were measured for this project (experiments/h200-vllm, h100-vllm, vllm-load, vllm-load-mixed, vllm-load-models, vllm-load-parallel, vllm-host, sglang); the logs of vLLM 0.19 on an RTX 4090 and RTX PRO 6000 are those of LLMServingSim (MIT).",
-	}}}}
+	return &render.Document{Title: "Servers under load, simulated and measured",
+		Blocks: []render.Block{t, render.Notes{Title: "Notes", Items: []string{
+			"The load is requests at a time, requests a second (/s), or the arrivals of a log. The last rows are medians of the absolute error.",
+			"vLLM 0.25.1 and SGLang 0.5.14 on an H200 and on H100s were measured for this project (experiments/h200-vllm, h100-vllm, vllm-load, " +
+				"vllm-load-mixed, vllm-load-models, vllm-load-parallel, vllm-host, sglang); the logs of vLLM 0.19 on an RTX 4090 and RTX PRO 6000 " +
+				"are those of LLMServingSim (MIT).",
+		}}}}
 }
 
 // errorOf is the error of a figure, nil where the run has none.
@@ -94,7 +98,8 @@ type serverGroup struct {
 }
 
 func (s *Servers) groups() []serverGroup {
-	groups := []serverGroup{{name: "median, this project's vLLM"}, {name: "median, this project's SGLang"}, {name: "median, this project's others"}, {name: "median, logs of others"}}
+	groups := []serverGroup{{name: "median, this project's vLLM"}, {name: "median, this project's SGLang"},
+		{name: "median, this project's others"}, {name: "median, logs of others"}}
 	for _, x := range s.All {
 		i := 2
 		switch l := x.Run.Licence; {
@@ -112,10 +117,12 @@ func (s *Servers) groups() []serverGroup {
 
 // Table is the comparison for spreadsheets, a row a figure.
 func (s *Servers) Table() *render.Table {
-	t := render.Keyed("run", "model", "engine", "weights", "gpu", "tp", "pp", "dp", "ep", "load", "figure", "observed", "predicted", "error", "source", "licence")
+	t := render.Keyed("run", "model", "engine", "weights", "gpu", "tp", "pp", "dp", "ep", "load", "figure", "observed", "predicted", "error",
+		"source", "licence")
 	for _, x := range s.All {
 		for _, f := range x.Figures {
-			t.Add(x.Run.Name, x.Run.Model, x.Run.Engine, x.Run.Weights, x.Run.GPU, x.Run.TP, max(x.Run.PP, 1), x.Run.DP, x.Run.EP, x.Run.Load(), f.Name, f.Observed, f.Predicted, f.Error(), x.Run.Source, x.Run.Licence)
+			t.Add(x.Run.Name, x.Run.Model, x.Run.Engine, x.Run.Weights, x.Run.GPU, x.Run.TP, max(x.Run.PP, 1), x.Run.DP, x.Run.EP, x.Run.Load(),
+				f.Name, f.Observed, f.Predicted, f.Error(), x.Run.Source, x.Run.Licence)
 		}
 	}
 	return t
@@ -159,7 +166,8 @@ type serverMedian struct {
 func (s *Servers) Document() *ServersDocument {
 	d := &ServersDocument{Schema: "llmprof.validate-servers/v1"}
 	for _, x := range s.All {
-		r := serverRun{x.Run.Name, x.Run.Model, x.Run.Engine, x.Run.Weights, x.Run.GPU, x.Run.TP, max(x.Run.PP, 1), x.Run.DP, x.Run.EP, x.Run.Load(), x.Run.Source, x.Run.Licence, map[string]serverPair{}}
+		r := serverRun{x.Run.Name, x.Run.Model, x.Run.Engine, x.Run.Weights, x.Run.GPU, x.Run.TP, max(x.Run.PP, 1), x.Run.DP, x.Run.EP,
+			x.Run.Load(), x.Run.Source, x.Run.Licence, map[string]serverPair{}}
 		for _, f := range x.Figures {
 			r.Figures[f.Name] = serverPair{f.Observed, f.Predicted, f.Error()}
 		}
@@ -203,7 +211,8 @@ func (s *Servers) Chart() (*plots.Figure, error) {
 	first := s.All[0].Run
 	alike := slices.DeleteFunc(slices.Clone(s.All), func(x *served.Scored) bool {
 		r := x.Run
-		return r.Model != first.Model || r.Engine != first.Engine || r.Weights != first.Weights || split(r) != split(first) || r.Load() == "log" || x.Figure("tpot_p50") == nil ||
+		return r.Model != first.Model || r.Engine != first.Engine || r.Weights != first.Weights || split(r) != split(first) ||
+			r.Load() == "log" || x.Figure("tpot_p50") == nil ||
 			slices.ContainsFunc(r.Requests, func(q served.Request) bool { return q.Prompt != drawnPrompt || q.Gen > drawnAnswer })
 	})
 	slices.SortStableFunc(alike, func(a, b *served.Scored) int {
@@ -223,9 +232,11 @@ func (s *Servers) Chart() (*plots.Figure, error) {
 		list = append(list, *c)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("no run on %s has a rate or a number of clients with %d + %d tokens: there is nothing to draw over; want h200 or h100", first.GPU, drawnPrompt, drawnAnswer)
+		return nil, fmt.Errorf("no run on %s has a rate or a number of clients with %d + %d tokens: there is nothing to draw over; want h200 "+
+			"or h100", first.GPU, drawnPrompt, drawnAnswer)
 	}
 	version, _, _ := strings.Cut(first.Source, ":")
-	caption := fmt.Sprintf("%s in %s on %s · %s · %d + %d tokens (some of one at a time: 64)", first.Model, cmp.Or(first.Weights, "bf16"), strings.ToUpper(first.GPU), version, drawnPrompt, drawnAnswer)
+	caption := fmt.Sprintf("%s in %s on %s · %s · %d + %d tokens (some of one at a time: 64)", first.Model, cmp.Or(first.Weights, "bf16"),
+		strings.ToUpper(first.GPU), version, drawnPrompt, drawnAnswer)
 	return plots.UnderLoad(caption, plots.RequestsPerSecond, list)
 }

@@ -144,7 +144,8 @@ func drafts(name string, s *serving.Server) []render.Field {
 	case s.Drafter != nil:
 		by = s.Drafter.Model.Name
 	}
-	return []render.Field{{Name: name, Lines: []string{fmt.Sprintf("%s a step by %s; each is right with a probability of %g if those before it are",
+	return []render.Field{{Name: name, Lines: []string{fmt.Sprintf(
+		"%s a step by %s; each is right with a probability of %g if those before it are",
 		several(s.Drafts, "token"), by, s.Acceptance)}}}
 }
 
@@ -172,12 +173,14 @@ func (s *Simulation) latencies() render.Table {
 
 func (s *Simulation) rates() render.Table {
 	t := render.Table{Title: "Throughput", Columns: []render.Column{
-		{Title: "load", Left: true}, {Title: "requests/s"}, {Title: "goodput/s", Drop: 2}, {Title: "tokens/s"}, {Title: "completed"}, {Title: "counted", Drop: 5}, {Title: "preempted"},
+		{Title: "load", Left: true}, {Title: "requests/s"}, {Title: "goodput/s", Drop: 2}, {Title: "tokens/s"}, {Title: "completed"},
+		{Title: "counted", Drop: 5}, {Title: "preempted"},
 		{Title: "running", Drop: 1}, {Title: "busy %"}, {Title: "KV cache %"}, {Title: "J/request", Drop: 3}, {Title: "$/M tokens", Drop: 4},
 	}}
 	for _, p := range s.Points {
 		r := p.Result
-		t.Add(p.Name, three(r.Rate()), Known(three(r.Goodput()), r.Limited), three(r.Throughput()), r.Completed, r.Counted(), r.Preempted, three(r.MeanRunning), render.Percent(r.Busy), render.Percent(r.MeanCache),
+		t.Add(p.Name, three(r.Rate()), Known(three(r.Goodput()), r.Limited), three(r.Throughput()), r.Completed, r.Counted(), r.Preempted,
+			three(r.MeanRunning), render.Percent(r.Busy), render.Percent(r.MeanCache),
 			three(float64(r.Energy)/float64(max(r.Completed, 1))), s.dollars(r))
 	}
 	return t
@@ -216,5 +219,6 @@ func (s *Simulation) Knee() (string, bool) {
 		}
 	}
 	p := &s.Points[best]
-	return fmt.Sprintf("%s: %.3g requests/s at a mean E2E of %v, the most throughput for the time", p.Name, p.Result.Rate(), unit.Seconds(p.Result.E2E.Mean())), true
+	return fmt.Sprintf("%s: %.3g requests/s at a mean E2E of %v, the most throughput for the time", p.Name, p.Result.Rate(),
+		unit.Seconds(p.Result.E2E.Mean())), true
 }

@@ -43,7 +43,8 @@ func spreadOf(k *serving.Sketch) plots.Spread {
 
 func (s *Simulation) caption() string {
 	parts := []string{
-		s.Estimate.Model.Name, fmt.Sprintf("%d × %s", gpusOf(s.Server), s.Estimate.Machine.GPU.Name), s.Estimate.Machine.Engine.Profile().Name + " engine", s.Server.Scheduler.Name + " scheduler",
+		s.Estimate.Model.Name, fmt.Sprintf("%d × %s", gpusOf(s.Server), s.Estimate.Machine.GPU.Name),
+		s.Estimate.Machine.Engine.Profile().Name + " engine", s.Server.Scheduler.Name + " scheduler",
 	}
 	if l := s.Points[0].Load; l != nil {
 		parts = append(parts, fmt.Sprintf("%s + %s tokens", l.Prompt.String(), l.Gen.String()), arrivals(l.Arrival.Kind))
@@ -56,7 +57,8 @@ func (s *Simulation) caption() string {
 func (s *Simulation) timelines() []plots.ServedTime {
 	var all []plots.ServedTime
 	for _, b := range s.Points[0].Result.Timeline {
-		all = append(all, plots.ServedTime{At: float64(b.Begin+b.End) / 2, Waiting: b.Waiting, Running: b.Running, Cache: b.Cache, Tokens: b.Tokens})
+		all = append(all, plots.ServedTime{At: float64(b.Begin+b.End) / 2, Waiting: b.Waiting, Running: b.Running, Cache: b.Cache,
+			Tokens: b.Tokens})
 	}
 	return all
 }

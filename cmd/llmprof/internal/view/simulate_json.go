@@ -137,9 +137,11 @@ func RecordOf(load string, r *serving.Record) RecordJSON {
 func (s *Simulation) Document() *SimulationDocument {
 	r := &s.Server.Scheduler
 	d := &SimulationDocument{
-		Schema: SimulationSchema, Model: s.Estimate.Model.Name, GPU: s.Estimate.Machine.GPU.Name, GPUs: gpusOf(s.Server), Engine: s.Estimate.Machine.Engine.Profile().Name,
+		Schema: SimulationSchema, Model: s.Estimate.Model.Name, GPU: s.Estimate.Machine.GPU.Name, GPUs: gpusOf(s.Server),
+		Engine:    s.Estimate.Machine.Engine.Profile().Name,
 		Scheduler: schedulerJSON{r.Name, r.Budget, r.MaxSeqs, r.Block, r.Async}, Speculation: speculationOf(s.Server),
-		Replicas: s.Server.Replicas, Prefill: s.Server.Prefillers, KVTokens: s.Server.Tokens(), Seed: s.Seed, Trace: s.Trace, Warnings: append([]string{}, s.Warnings...),
+		Replicas: s.Server.Replicas, Prefill: s.Server.Prefillers, KVTokens: s.Server.Tokens(), Seed: s.Seed, Trace: s.Trace,
+		Warnings: append([]string{}, s.Warnings...),
 	}
 	for _, p := range s.Points {
 		one := simulatedOne{Load: p.Name, simulated: s.simulated(p.Result)}
@@ -158,7 +160,8 @@ func (s *Simulation) simulated(r *serving.Result) simulated {
 		TTFT: sketchOf(&r.TTFT), TPOT: sketchOf(&r.TPOT), ITL: sketchOf(&r.ITL), E2E: sketchOf(&r.E2E),
 		Generated: r.Throughput(), Requests: r.Rate(), Completed: r.Completed, Counted: r.Counted(), Refused: r.Refused, Preempted: r.Preempted,
 		Duration: float64(r.Duration), Steps: r.Steps, Running: r.MeanRunning, Utilization: r.Busy, KV: r.MeanCache,
-		HitRate: float64(r.Cached) / float64(max(r.Prompt, 1)), Energy: float64(r.Energy), PerRequest: float64(r.Energy) / float64(max(r.Completed, 1)), Interrupted: r.Interrupted, Timeline: r.Timeline,
+		HitRate: float64(r.Cached) / float64(max(r.Prompt, 1)), Energy: float64(r.Energy),
+		PerRequest: float64(r.Energy) / float64(max(r.Completed, 1)), Interrupted: r.Interrupted, Timeline: r.Timeline,
 	}
 	if x := r.Transient; x != nil {
 		j.Steady = &steadyJSON{serving.Method, x.Steady, x.Begin, x.End}
@@ -187,5 +190,6 @@ func (s *Simulation) Table() *render.Table {
 			columns = append(columns, k+"_"+q+"_s="+k+"_s."+q)
 		}
 	}
-	return flat(s.Document().Points, append(columns, "generated_tok_s", "requests_s", "goodput_s", "completed", "counted", "refused", "preempted", "running", "utilization", "kv_cache_share", "energy_j_request")...)
+	return flat(s.Document().Points, append(columns, "generated_tok_s", "requests_s", "goodput_s", "completed", "counted", "refused",
+		"preempted", "running", "utilization", "kv_cache_share", "energy_j_request")...)
 }

@@ -37,7 +37,8 @@ const mostOthers = 12
 // othersTable lists what no operator of the estimate explains.
 func othersTable(p *traced.Phase) render.Table {
 	t := render.Table{Title: "Not an operator of the estimate", Columns: []render.Column{
-		{Title: "what", Left: true, Max: 60}, {Title: "kernels"}, {Title: "time"}, {Title: "of the step", Unit: "%", Fixed: true, Places: 2}, {Title: "", Left: true},
+		{Title: "what", Left: true, Max: 60}, {Title: "kernels"}, {Title: "time"}, {Title: "of the step", Unit: "%", Fixed: true, Places: 2},
+		{Title: "", Left: true},
 	}}
 	row := func(kind render.RowKind, name string, kernels any, seconds float64, remark string) {
 		t.Rows = append(t.Rows, render.Row{Kind: kind, Cells: []any{name, kernels, unit.Seconds(seconds), 100 * seconds / p.Span, remark}})
@@ -75,8 +76,10 @@ func tracedNotes(p *traced.Phase) render.Notes {
 	if p.Graph {
 		by = "CUDA graphs launched its layers"
 	}
-	n := render.Notes{Items: []string{fmt.Sprintf("A %s takes %v from its first kernel to the next step's: %v of kernels, %v of them at the same time as others, %v idle; %s.",
-		phaseName(&p.OperatorPhase), unit.Seconds(p.Span), unit.Seconds(p.Sum.Observed+othersTime(p)), unit.Seconds(p.Overlap), unit.Seconds(p.Idle()), by)}}
+	n := render.Notes{Items: []string{fmt.Sprintf("A %s takes %v from its first kernel to the next step's: %v of kernels, %v of them at "+
+		"the same time as others, %v idle; %s.",
+		phaseName(&p.OperatorPhase), unit.Seconds(p.Span), unit.Seconds(p.Sum.Observed+othersTime(p)), unit.Seconds(p.Overlap),
+		unit.Seconds(p.Idle()), by)}}
 	if p.Partial > 0 {
 		n.Items = append(n.Items, fmt.Sprintf("Left out, for layers are missing: %s.", several(p.Partial, "step")))
 	}
@@ -84,7 +87,8 @@ func tracedNotes(p *traced.Phase) render.Notes {
 		n.Items = append(n.Items, fmt.Sprintf("Of the estimate, not found: %s", joined(p.Untimed)))
 	}
 	if p.Throttled > 0 {
-		n.Items = append(n.Items, fmt.Sprintf("Of the expected time, %v are the power limit's, where such steps follow each other for a second; a trace of one may not reach it.", p.Throttled))
+		n.Items = append(n.Items, fmt.Sprintf("Of the expected time, %v are the power limit's, where such steps follow each other for a "+
+			"second; a trace of one may not reach it.", p.Throttled))
 	}
 	if !p.Graph {
 		n.Items = append(n.Items, "A profiler slows the host: where kernels are launched one by one, idle time is longer than without it.")
@@ -101,7 +105,8 @@ func (t *Traced) Table() *render.Table {
 	for i := range t.Phases {
 		d := tracedPhase(&t.Phases[i])
 		for _, o := range d.Ops {
-			out.Add(d.Phase, o.Name, o.Kernels, unit.Seconds(o.ObservedS), as[unit.Seconds](o.PredictedS), as[unit.Seconds](o.FloorS), o.ObservedS/d.SpanS)
+			out.Add(d.Phase, o.Name, o.Kernels, unit.Seconds(o.ObservedS), as[unit.Seconds](o.PredictedS), as[unit.Seconds](o.FloorS),
+				o.ObservedS/d.SpanS)
 		}
 		for _, o := range d.Others {
 			out.Add(d.Phase, o.Name, o.Kernels, unit.Seconds(o.ObservedS), nil, nil, o.Share)
@@ -162,11 +167,13 @@ func (t *Traced) Document() TracedDocument {
 
 func tracedPhase(p *traced.Phase) TracedPhaseDocument {
 	d := TracedPhaseDocument{
-		OperatorPhaseDocument: timedPhase("", &p.OperatorPhase), Weights: p.Config.Weights, TP: p.Config.TP, Steps: p.Steps, Partial: p.Partial, Graph: p.Graph,
+		OperatorPhaseDocument: timedPhase("", &p.OperatorPhase), Weights: p.Config.Weights, TP: p.Config.TP, Steps: p.Steps, Partial: p.Partial,
+		Graph: p.Graph,
 		SpanS: p.Span, BusyS: p.Busy, IdleS: p.Idle(), OverlapS: p.Overlap, Others: []TracedOtherDocument{},
 	}
 	for _, o := range p.Others {
-		d.Others = append(d.Others, TracedOtherDocument{Name: o.Name, Known: o.Known, Kernels: o.Kernels, ObservedS: o.Seconds, Share: o.Seconds / p.Span})
+		d.Others = append(d.Others, TracedOtherDocument{Name: o.Name, Known: o.Known, Kernels: o.Kernels, ObservedS: o.Seconds,
+			Share: o.Seconds / p.Span})
 	}
 	return d
 }

@@ -50,7 +50,8 @@ func (v *Validation) Page() *render.Document {
 
 func (v *Validation) title() string {
 	if n := v.Score.Pooled; n > 0 {
-		return fmt.Sprintf("%d observations, %d of them compared with their predictions, as medians of %d configurations", v.Observations, n, len(v.Score.Rows))
+		return fmt.Sprintf("%d observations, %d of them compared with their predictions, as medians of %d configurations", v.Observations, n,
+			len(v.Score.Rows))
 	}
 	return fmt.Sprintf("%d observations, %d of them compared with their predictions", v.Observations, len(v.Score.Rows))
 }
@@ -66,7 +67,8 @@ func (v *Validation) SummaryTable(title string, fitted bool) render.Table {
 		t.Columns = append(t.Columns, render.Column{Title: string(d), Left: d != validate.ByTP && d != validate.ByBatch})
 	}
 	t.Columns = append(t.Columns, render.Column{Title: "n"}, render.Column{Title: "bias", Drop: 1}, render.Column{Title: "median"},
-		render.Column{Title: "mean", Drop: 2}, render.Column{Title: "p90"}, render.Column{Title: "inside"}, render.Column{Title: "repeat", Drop: 2}, render.Column{Title: "noise", Drop: 3})
+		render.Column{Title: "mean", Drop: 2}, render.Column{Title: "p90"}, render.Column{Title: "inside"},
+		render.Column{Title: "repeat", Drop: 2}, render.Column{Title: "noise", Drop: 3})
 	for i := range groups {
 		t.Add(v.summaryCells(&groups[i])...)
 	}
@@ -123,7 +125,8 @@ func groupCell(s *validate.Summary, d validate.Dimension) any {
 
 func (v *Validation) worstTable() render.Table {
 	t := render.Table{Title: "Farthest off", Columns: []render.Column{
-		{Title: "metric", Left: true}, {Title: "model", Left: true, Max: 18}, {Title: "GPU", Left: true, Max: 14, Drop: 1}, {Title: "engine", Left: true, Max: 13},
+		{Title: "metric", Left: true}, {Title: "model", Left: true, Max: 18}, {Title: "GPU", Left: true, Max: 14, Drop: 1},
+		{Title: "engine", Left: true, Max: 13},
 		{Title: "TP"}, {Title: "batch"}, {Title: "tokens"}, {Title: "floor", Drop: 3}, {Title: "predicted"}, {Title: "observed"}, {Title: "%"},
 		{Title: "source", Left: true, Drop: 2, Max: 24},
 	}}
@@ -201,7 +204,8 @@ func (v *Validation) sourceFields() render.Fields {
 
 // Table has a row for each scored observation.
 func (v *Validation) Table() *render.Table {
-	t := render.Keyed("metric", "model", "gpu", "engine", "mode", "tp", "batch", "prompt_len", "gen_len", "weights", "load", "fitted", "observed", "observed_low",
+	t := render.Keyed("metric", "model", "gpu", "engine", "mode", "tp", "batch", "prompt_len", "gen_len", "weights", "load", "fitted",
+		"observed", "observed_low",
 		"observed_high", "predicted", "low", "high", "floor", "error", "source", "id", "marks", "note")
 	for _, r := range v.Score.Rows {
 		t.Add(string(r.Metric), r.Model, r.GPU, r.Engine, r.Mode, r.TP, r.Batch, r.Prompt, r.Gen, r.Weights, string(r.Load), r.Fitted, r.Value,

@@ -147,7 +147,8 @@ type ConstantDocument struct {
 
 // JSON is the document of the ablation, for programs.
 func (b *Ablation) JSON() any {
-	j := &AblationDocument{Schema: ablationSchema, Observations: len(b.Score.Rows), Skipped: len(b.Score.Skipped), All: append([]validate.Effect{}, b.All.Effects...)}
+	j := &AblationDocument{Schema: ablationSchema, Observations: len(b.Score.Rows), Skipped: len(b.Score.Skipped),
+		All: append([]validate.Effect{}, b.All.Effects...)}
 	for _, k := range b.Each {
 		c := ConstantDocument{Constant: k.Name, About: k.About, Ideal: k.Ideal, Effects: append([]validate.Effect{}, k.Effects...)}
 		if mean, ok := k.Buys(false); ok {

@@ -78,7 +78,8 @@ type SkipDocument struct {
 // JSON is the document of the validation, for programs.
 func (v *Validation) JSON() any {
 	j := &ValidationDocument{
-		Schema: validateSchema, Observations: v.Observations, FailOver: OrNull(v.FailOver), Summary: append([]validate.Summary{}, validate.Summarize(v.Score.Rows, v.By...)...), Rows: []RowDocument{},
+		Schema: validateSchema, Observations: v.Observations, FailOver: OrNull(v.FailOver),
+		Summary: append([]validate.Summary{}, validate.Summarize(v.Score.Rows, v.By...)...), Rows: []RowDocument{},
 		Skipped: []SkipDocument{}, Findings: append([]validate.Finding{}, v.Score.Findings...), Sources: []validate.Source{},
 		Operators: v.operatorsJSON(),
 	}
@@ -98,7 +99,8 @@ func (v *Validation) JSON() any {
 
 func rowOf(r *validate.Row) RowDocument {
 	j := RowDocument{
-		Metric: string(r.Metric), Engine: r.Engine, Mode: OrNull(r.Mode), GPU: r.GPU, TP: r.TP, Model: r.Model, Workload: operator.Workload{Batch: r.Batch, PromptLen: r.Prompt, GenLen: r.Gen}, Weights: r.Weights, Load: string(r.Load),
+		Metric: string(r.Metric), Engine: r.Engine, Mode: OrNull(r.Mode), GPU: r.GPU, TP: r.TP, Model: r.Model,
+		Workload: operator.Workload{Batch: r.Batch, PromptLen: r.Prompt, GenLen: r.Gen}, Weights: r.Weights, Load: string(r.Load),
 		Fitted: r.Fitted != "", FittedBy: OrNull(r.Fitted), Error: r.Error, BelowFloor: r.FasterThanFloor,
 		Source: r.Source, ID: OrNull(r.ID), Samples: OrNull(r.Samples), Marks: append([]string{}, r.Marks...), Note: OrNull(r.Note),
 	}
@@ -155,7 +157,8 @@ func liveFields(c *validate.Comparison) render.Fields {
 		{Name: "SHA-256", Lines: []string{k.SHA256}},
 		{Name: "GPU", Lines: []string{fmt.Sprintf("%s = %s", c.GPU.Key, c.GPU.Name)}},
 		{Name: "Calibration", Lines: calibrations},
-		{Name: "Points", Lines: []string{fmt.Sprintf("%d measured, %d kept from before, %d failed, in %s", runs.Measured, runs.Kept, runs.Failed, c.Results)}},
+		{Name: "Points", Lines: []string{fmt.Sprintf("%d measured, %d kept from before, %d failed, in %s", runs.Measured, runs.Kept, runs.Failed,
+			c.Results)}},
 	}}
 }
 

@@ -16,7 +16,8 @@ import (
 func (v *Validation) Section(files bool) (report.Section, error) {
 	s := report.Section{ID: "observed", Title: "Predicted and observed"}
 	statement := render.Notes{Items: []string{
-		fmt.Sprintf("%d of %d figures of %d measured results are compared, each with the prediction for the model, GPU, engine, split and lengths that it "+
+		fmt.Sprintf("%d of %d figures of %d measured results are compared, each with the prediction for the model, GPU, engine, split and "+
+			"lengths that it "+
 			"was measured with, by the constants of \"llmprof validate\".", len(v.Score.Rows), v.Observations, len(v.Files)),
 		"Error: predicted over observed, less 1. Inside: what was observed, of repeats the median, is in the predicted 90 % interval. " +
 			"Noise: half the width of the observations' own 95 % interval.",
@@ -98,7 +99,8 @@ func (v *Validation) observedTable() render.Table {
 		differ = append(differ, a)
 		t.Columns = append(t.Columns, render.Column{Title: a.title, Left: a.left})
 	}
-	t.Columns = append(t.Columns, render.Column{Title: "floor"}, render.Column{Title: "low"}, render.Column{Title: "expected"}, render.Column{Title: "high"},
+	t.Columns = append(t.Columns, render.Column{Title: "floor"}, render.Column{Title: "low"}, render.Column{Title: "expected"},
+		render.Column{Title: "high"},
 		render.Column{Title: "observed"}, render.Column{Title: "error in %"}, render.Column{Title: "interval", Left: true})
 	for _, r := range rows {
 		cells := []any{MetricTitle(r.Metric)}
@@ -106,7 +108,8 @@ func (v *Validation) observedTable() render.Table {
 			cells = append(cells, a.of(r))
 		}
 		t.Rows = append(t.Rows, render.Row{Cells: append(cells, Quantity(r.Metric, r.Floor), Quantity(r.Metric, r.PredictedLow),
-			Quantity(r.Metric, &r.Predicted), Quantity(r.Metric, r.PredictedHigh), Quantity(r.Metric, &r.Value), render.Percent(r.Error), insideCell(r))})
+			Quantity(r.Metric, &r.Predicted), Quantity(r.Metric, r.PredictedHigh), Quantity(r.Metric, &r.Value), render.Percent(r.Error),
+			insideCell(r))})
 	}
 	return t
 }

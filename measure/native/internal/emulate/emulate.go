@@ -139,7 +139,8 @@ func compile(cxx string, sources fs.FS, folder string, version uint16) error {
 		return err
 	}
 	args := []string{
-		"-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-Wall", "-fPIC", "-shared", "-pthread", "-Wl,-soname,libcuda.so.1", fmt.Sprintf("-DEMULATED_VERSION=%d", version),
+		"-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-Wall", "-fPIC", "-shared", "-pthread", "-Wl,-soname,libcuda.so.1",
+		fmt.Sprintf("-DEMULATED_VERSION=%d", version),
 		"driver.cc", "compiler.cc", "parts.cc", "products.cc", "-o", "libcuda.so.1", "-ldl",
 	}
 	cmd := exec.Command(cxx, args...)

@@ -101,7 +101,8 @@ extern "C" __global__ void kernel(int *out) { *out = WHAT; }
 		t.Errorf("the kernel wrote %d, want 5", got)
 	}
 	var refused *cuda.CompileError
-	if _, _, err := c.Compile("test.cu", source, "sm_100", []string{"WHAT=six"}); !errors.As(err, &refused) || !strings.Contains(refused.Log, "six") || !strings.Contains(refused.Log, "one.cu:3") {
+	if _, _, err := c.Compile("test.cu", source, "sm_100", []string{"WHAT=six"}); !errors.As(err, &refused) ||
+		!strings.Contains(refused.Log, "six") || !strings.Contains(refused.Log, "one.cu:3") {
 		t.Errorf("%v; want an error that names six, and its line", err)
 	}
 }
