@@ -3,7 +3,6 @@ package models
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -257,48 +256,3 @@ func check(m *Model) error {
 	}
 	return bad
 }
-
-func alikeBlocks(a, b Block) bool {
-	return a.Name == b.Name && a.Extra == b.Extra && a.Reused == b.Reused && a.Parallel == b.Parallel && a.Joined == b.Joined &&
-		a.Activation == b.Activation &&
-		both(a.Attention, b.Attention, alikeAttention) && same(a.Scan, b.Scan) && both(a.Experts, b.Experts, alikeExperts) &&
-		slices.Equal(a.Norms, b.Norms) && alikeLinears(a.In, b.In) && alikeLinears(a.Out, b.Out)
-}
-
-func alikeAttention(a, b *Attention) bool {
-	rest := *b
-	rest.Window, rest.Latent, rest.Indexer = a.Window, a.Latent, a.Indexer
-	return *a == rest && same(a.Indexer, b.Indexer) && both(a.Latent, b.Latent, alikeLatent)
-}
-
-func alikeLatent(a, b *Latent) bool {
-	rest := *b
-	rest.Expand = a.Expand
-	return *a == rest && alikeLinear(a.Expand, b.Expand)
-}
-
-func alikeExperts(a, b *Experts) bool {
-	return a.Count == b.Count && a.TopK == b.TopK && a.Idle == b.Idle && a.Groups == b.Groups && a.TopGroups == b.TopGroups &&
-		a.Activation == b.Activation &&
-		alikeLinears(a.Router, b.Router) && alikeLinears(a.In, b.In) && alikeLinears(a.Out, b.Out) && both(a.Shared, b.Shared, alikeShared)
-}
-
-func alikeShared(a, b *Shared) bool {
-	return a.Activation == b.Activation && alikeLinears(a.In, b.In) && alikeLinears(a.Out, b.Out)
-}
-
-func alikeLinears(a, b []Linear) bool { return slices.EqualFunc(a, b, alikeLinear) }
-
-func alikeLinear(a, b Linear) bool {
-	stored := b.Stored
-	b.Stored = a.Stored
-	return a == b && same(a.Stored, stored)
-}
-
-// both reports whether both are nil, or alike.
-func both[T any](a, b *T, alike func(a, b *T) bool) bool {
-	return a == b || a != nil && b != nil && alike(a, b)
-}
-
-// same reports whether both are nil, or equal.
-func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }

@@ -75,7 +75,8 @@ func TestPartsOfQuantizationsRefused(t *testing.T) {
 		`{"quant_method":"auto-round","extra_config":{"model.layers.0.mlp.up_proj":8}}`:                         "want an object",
 		`{"quant_method":"compressed-tensors","format":"marlin-24",` + groups + `}`:                             "marlin-24",
 		`{"quant_method":"compressed-tensors","sparsity_config":{"format":"sparse-24-bitmask"},` + groups + `}`: "sparse-24-bitmask",
-		`{"quant_method":"awq","bits_by_layer":{"model.layers.0":8}}`:                                           "quantization_config.bits_by_layer (an object)",
+		`{"quant_method":"awq","bits_by_layer":{"model.layers.0":8}}`: "quantization_config.bits_by_layer" +
+			" (an object)",
 		`"fp8"`:                      `quantization_config is the text "fp8"; want an object`,
 		`["fp8"]`:                    "quantization_config is a list; want an object",
 		`{"group_size":64,"bits":4}`: "quantization_config.quant_method is missing; want one of",

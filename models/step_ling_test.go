@@ -92,7 +92,8 @@ func TestLingHybridsByHand(t *testing.T) {
 		if got, want := m.Params(), rest(c.shape)+groups*c.softer+(c.shape.layers-groups)*c.linear; got != want {
 			t.Errorf("%s: %d parameters, want %d", c.name, got, want)
 		}
-		if got, want := m.Params()-m.ActiveParams(), (c.shape.layers-c.shape.dense)*(c.shape.experts-8)*3*c.shape.hidden*c.shape.expert; got != want {
+		idle := (c.shape.layers - c.shape.dense) * (c.shape.experts - 8) * 3 * c.shape.hidden * c.shape.expert
+		if got, want := m.Params()-m.ActiveParams(), idle; got != want {
 			t.Errorf("%s: %d parameters are idle, want %d", c.name, got, want)
 		}
 	}

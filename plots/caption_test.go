@@ -17,11 +17,13 @@ func TestCaption(t *testing.T) {
 		want   string
 	}{
 		{func(*analytic.Case) {}, fixed,
-			"llama2-70b · 8 × A100 SXM 80GB · native engine · TP 8 · batch 32 · prompt 1024, context 1152 · weights, KV, activations bf16 · llmprof"},
+			"llama2-70b · 8 × A100 SXM 80GB · native engine · TP 8 · batch 32 · prompt 1024, context 1152 " +
+				"· weights, KV, activations bf16 · llmprof"},
 		{func(c *analytic.Case) {
 			c.Parallel.PP, c.Parallel.DP, c.Parallel.SP, c.Parallel.MicroBatches = 2, 3, true, 4
 		}, fixed, "llama2-70b · 48 × A100 SXM 80GB · native engine · TP 8 · PP 2 · DP 3 · SP · 4 micro-batches · batch 32 a replica · prompt " +
-			"1024, context 1152 · weights, KV, activations bf16 · llmprof"},
+			"1024, context 1152 " +
+			"· weights, KV, activations bf16 · llmprof"},
 		{func(c *analytic.Case) { c.Scheme.Weights, c.Scheme.KV = unit.INT8, unit.FP8 }, ByBatch,
 			"llama2-70b · 8 × A100 SXM 80GB · native engine · TP 8 · batch varied · prompt 1024, context 1152 · weights int8, KV fp8, " +
 				"activations bf16 · llmprof"},
@@ -51,7 +53,8 @@ func TestCaptionOfSeveralNamesWhatDiffers(t *testing.T) {
 	a, b := testCase(t, "llama3.1-8b", "a100", 1, 1), testCase(t, "deepseek-v3", "h200", 1, 8)
 	got := SweepCaption(ByBatch, a, b, a)
 	want := "llama3.1-8b or deepseek-v3 · A100 SXM 80GB or 8 × H200 SXM 141GB · native engine · TP 8 · batch varied · " +
-		"prompt 1024, context 1152 · weights, KV, activations bf16 or weights, activations fp8, KV bf16 · llmprof"
+		"prompt 1024, context 1152 " +
+		"· weights, KV, activations bf16 or weights, activations fp8, KV bf16 · llmprof"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -173,7 +173,10 @@ const mostSteps = 1 << 18
 
 // until runs steps until so many answers were given, no step is left that does anything, or the context ends.
 func (w *saturation) until(ctx context.Context, answers float64) {
-	for steps := 0; w.answers < answers && steps < mostSteps && ctx.Err() == nil && w.step(); steps++ {
+	for range mostSteps {
+		if w.answers >= answers || ctx.Err() != nil || !w.step() {
+			return
+		}
 	}
 }
 

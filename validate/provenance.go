@@ -39,7 +39,8 @@ func fits() []fit {
 		{source: "h200-vllm-fp8", model: "llama3.2-3b", metric: TPOT, constant: "host.async_sequence of vllm"},
 		{source: "h100-vllm-fp8", model: "llama3.2-3b", metric: TPOT, constant: "host.async_sequence of vllm"},
 		{source: "h100-llamacpp", model: llama,
-			constant: "host.step host.small_kernel attention.compute attention.ramp attention.fixed skinny_gemm.memory skinny_gemm.row of llama-cpp"},
+			constant: "host.step host.small_kernel attention.compute attention.ramp attention.fixed " +
+				"skinny_gemm.memory skinny_gemm.row of llama-cpp"},
 		{source: "h100-llamacpp", model: "llama3.2-1b", constant: "host.launch host.request of llama-cpp"},
 		{source: "h100-llamacpp", model: "qwen3-30b-a3b", metric: TPOT, batch: 32,
 			constant: "element.compute of llama-cpp in the tiles of experts"},

@@ -217,5 +217,6 @@ func sglangJoined(l *analytic.Lowering) bool {
 	}
 	e := l.Ops[k.Main].Block.Experts
 	one := e.Shared != nil && e.Shared.Activation.Width == e.Activation.Width
-	return one && (m.Family == "glm4_moe" || e.Count == 256 && (m.Family == "deepseek_v3" || m.Family == "deepseek_v32" || m.Family == "glm_moe_dsa"))
+	return one && (m.Family == "glm4_moe" ||
+		e.Count == 256 && (m.Family == "deepseek_v3" || m.Family == "deepseek_v32" || m.Family == "glm_moe_dsa"))
 }

@@ -167,10 +167,16 @@ func TestSpeculationInJSON(t *testing.T) {
 	const own = "estimate --model deepseek-v3 --gpu h200 --tp 8 --rate 1"
 	for args, want := range map[string]string{
 		own: "null",
-		own + " --speculative-tokens 1 --acceptance 0.8":                                                                             `{"speculative_tokens":1,"acceptance":0.8,"draft_model":"mtp"}`,
-		own + " --speculative-tokens 2 --acceptance 0.5 --draft-model ngram":                                                         `{"speculative_tokens":2,"acceptance":0.5,"draft_model":"ngram"}`,
-		"estimate --model llama3.1-70b --gpu h100 --tp 4 --rate 1 --speculative-tokens 3 --acceptance 0.7 --draft-model llama3.2-1b": `{"speculative_tokens":3,"acceptance":0.7,"draft_model":"llama3.2-1b"}`,
-		"simulate --model llama3.1-8b --gpu h200 --rate 2 --requests 20 --speculative-tokens 3 --acceptance 0.7":                     `{"speculative_tokens":3,"acceptance":0.7,"draft_model":"ngram"}`,
+		own + " --speculative-tokens 1 --acceptance 0.8": `{"speculative_tokens":1,"acceptance":0.8,` +
+			`"draft_model":"mtp"}`,
+		own + " --speculative-tokens 2 --acceptance 0.5 --draft-model ngram": `{"speculative_tokens":2,"acceptance":0.5,` +
+			`"draft_model":"ngram"}`,
+		"estimate --model llama3.1-70b --gpu h100 --tp 4 --rate 1 --speculative-tokens 3 --acceptance 0.7 --draft-model " +
+			"llama3.2-1b": `{"speculative_tokens":3,"acceptance":0.7,` +
+			`"draft_model":"llama3.2-1b"}`,
+		"simulate --model llama3.1-8b --gpu h200 --rate 2 --requests 20 --speculative-tokens 3 --acceptance 0.7": `{"speculative_tokens":3,` +
+			`"acceptance":0.7,` +
+			`"draft_model":"ngram"}`,
 	} {
 		command := strings.Fields(args)
 		got := try(t, append(command, "--format", "json")...)

@@ -436,7 +436,8 @@ func TestPageFiguresInBrowser(t *testing.T) {
 
 // Shared links bring back the whole state.
 func TestPageLink(t *testing.T) {
-	const link = "#model=qwen3-30b-a3b&gpu=h100-sxm-80gb&tp=2&weights=fp8&batch=16&prompt-len=2048&target.tpot=30&view.phase=prefill&pin.model=qwen3-30b-a3b&pin.gpu=a100-sxm-80gb&pin.tp=4"
+	const link = "#model=qwen3-30b-a3b&gpu=h100-sxm-80gb&tp=2&weights=fp8&batch=16&prompt-len=2048" +
+		"&target.tpot=30&view.phase=prefill&pin.model=qwen3-30b-a3b&pin.gpu=a100-sxm-80gb&pin.tp=4"
 	p := browse(t, link, &serveOrder{})
 	p.wait(t, settled+` && document.querySelectorAll("#verdict .diff").length > 3`)
 	var hash string

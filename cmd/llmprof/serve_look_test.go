@@ -155,7 +155,8 @@ func TestPageStaysInPlace(t *testing.T) {
 // Printed, the page is on light ground, has its views and leaves out what nobody can press on paper.
 func TestPagePrints(t *testing.T) {
 	p := browse(t,
-		"#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&prompt-len=1025&gen-len=129&max-num-batched-tokens=8192&memory-utilization=0.92&kv=fp8&target.tpot=30&view.theme=dark", &serveOrder{})
+		"#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&prompt-len=1025&gen-len=129"+
+			"&max-num-batched-tokens=8192&memory-utilization=0.92&kv=fp8&target.tpot=30&view.theme=dark", &serveOrder{})
 	p.wait(t, settled+` && llmprofTimes.answered.cards && llmprofTimes.answered.rate`)
 	var pdf []byte
 	p.do(t, chromedp.ActionFunc(func(ctx context.Context) (err error) {
@@ -301,7 +302,8 @@ func TestPageHasNoBlankLines(t *testing.T) {
 // beside A, and no name of a model.
 func TestPageFiguresFit(t *testing.T) {
 	p := browse(t,
-		"#model=qwen3-next-80b-a3b&gpu=h200-sxm-141gb&tp=8&view.load=concurrency&concurrency=1000&pin.model=qwen3-next-80b-a3b&pin.gpu=h200-sxm-141gb", &serveOrder{})
+		"#model=qwen3-next-80b-a3b&gpu=h200-sxm-141gb&tp=8&view.load=concurrency&concurrency=1000"+
+			"&pin.model=qwen3-next-80b-a3b&pin.gpu=h200-sxm-141gb", &serveOrder{})
 	p.wait(t, settled)
 	for _, width := range []int64{390, 700, 1000, 1280, 1400, 1920, 2560} {
 		p.wide(t, width)

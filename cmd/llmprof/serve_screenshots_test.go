@@ -24,7 +24,8 @@ func TestScreenshots(t *testing.T) {
 		{"page-1400.png", "#model=qwen3-30b-a3b&gpu=h100-sxm-80gb&batch=32&prompt-len=2048&gen-len=512&target.ttft=3000&target.tpot=30", 1400,
 			3300, true},
 		{"page-2560.png",
-			"#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&target.tpot=20&view.theme=dark&pin.model=deepseek-v3&pin.gpu=b200-sxm-180gb&pin.tp=8&pin.batch=16", 2560, 2320, true},
+			"#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&target.tpot=20&view.theme=dark" +
+				"&pin.model=deepseek-v3&pin.gpu=b200-sxm-180gb&pin.tp=8&pin.batch=16", 2560, 2320, true},
 		{"page-390.png", "#model=llama3.1-8b&gpu=l4-24gb&weights=fp8", 390, 1500, false},
 	} {
 		p := browse(t, shot.link, &serveOrder{})

@@ -86,7 +86,8 @@ func (h *byHand) seconds(p *Point) float64 {
 		return float64(w.FLOPs) / (0.66 * h.peak)
 	case AllReduce:
 		ranks := float64(p.Ranks)
-		return h.Constants[roofline.LinkBase] + ranks*h.Constants[roofline.LinkPerGPU] + 2*(ranks-1)/ranks*float64(p.Shape.Bytes)/(h.Constants[roofline.LinkShare]*float64(h.gpu.LinkAmong(p.Ranks)))
+		return h.Constants[roofline.LinkBase] + ranks*h.Constants[roofline.LinkPerGPU] +
+			2*(ranks-1)/ranks*float64(p.Shape.Bytes)/(h.Constants[roofline.LinkShare]*float64(h.gpu.LinkAmong(p.Ranks)))
 	case LaunchPrefill:
 		return h.Constants[roofline.StreamNode]
 	case GraphNode:

@@ -148,7 +148,8 @@ func (s *shape) megakernelShared(g megakernelGrid) int {
 	tiles := (s.hidden/16 + g.blocks - 1) / g.blocks
 	units := (s.qkvWidth()/8 + g.blocks - 1) / g.blocks
 	ring := g.stages*stepStage + max(g.prefetched*stepStage, s.megakernelTiles())
-	return ring + 2*(s.widestGathered()+s.hidden+2*s.headDim) + tiles*(128+64) + 8*stepLayerWords*s.layers + 4*(s.hidden/16+3) + 32*units*((s.hidden+511)/512)
+	return ring + 2*(s.widestGathered()+s.hidden+2*s.headDim) + tiles*(128+64) + 8*stepLayerWords*s.layers +
+		4*(s.hidden/16+3) + 32*units*((s.hidden+511)/512)
 }
 
 func (e *Engine) layerTable() []uint64 {

@@ -43,7 +43,8 @@ func (c *chunk) read(buf []byte) error {
 	}
 	if i := noNumber(buf); i >= 0 {
 		i, t := i+c.from, c.t
-		return &WeightsError{fmt.Errorf("tensor %q: element %d is no number", t.name, (t.rows.Begin+i/t.cols.N)*t.width()+t.cols.Begin+i%t.cols.N)}
+		return &WeightsError{fmt.Errorf("tensor %q: element %d is no number", t.name,
+			(t.rows.Begin+i/t.cols.N)*t.width()+t.cols.Begin+i%t.cols.N)}
 	}
 	return nil
 }

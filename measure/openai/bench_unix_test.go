@@ -26,7 +26,8 @@ import (
 // One event, from bytes that lie ready to a look at what it holds. The rest of
 // the client's cost is the kernel's and net/http's.
 func BenchmarkChunk(b *testing.B) {
-	const text = `data: {"id":"cmpl-5b0f3a","object":"chat.completion.chunk","created":1795236489,"model":"meta-llama/Llama-3.1-8B-Instruct",` +
+	const text = `data: {"id":"cmpl-5b0f3a","object":"chat.completion.chunk","created":1795236489,` +
+		`"model":"meta-llama/Llama-3.1-8B-Instruct",` +
 		`"choices":[{"index":0,"delta":{"content":" token"},"logprobs":null,"finish_reason":null,"token_ids":null}],"usage":null}` + "\n\n"
 	begun := time.Now()
 	events := newEvents(&ready{text: text}, func() time.Duration { return time.Since(begun) })

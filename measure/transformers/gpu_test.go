@@ -76,7 +76,8 @@ func TestGPUClocksAgree(t *testing.T) {
 			size, err := w.Size(t.Context())
 			testkit.Must(t, err)
 			first, _ := medians(prefill[1:])
-			t.Logf("batch %d graph %v: load %.2f s, decode %.3f ms by the host, %.3f ms by the device, prefill %.2f ms; %+v, peak %d, activations %d",
+			t.Logf("batch %d graph %v: load %.2f s, decode %.3f ms by the host, %.3f ms by the device, prefill %.2f ms; %+v, "+
+				"peak %d, activations %d",
 				batch, graph, ready.LoadS, 1e3*host, 1e3*device, 1e3*first, *size, *size.PeakBytes, *size.Activations)
 			if off := device/host - 1; off < -0.02 || off > 0.02 {
 				t.Errorf("batch %d graph %v: the device's events say %.1f %% of the host's time", batch, graph, 100*(1+off))

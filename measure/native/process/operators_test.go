@@ -24,7 +24,8 @@ func TestOps(t *testing.T) {
 	l.GenLen = 9
 	load(t, w, l)
 	for phase, want := range map[worker.Phase]string{
-		worker.Prefill: "embedding 1 1, input_layernorm 2 2, qkv_proj 2 2, rotary 2 2, attention 2 2, o_proj 2 2, post_attention_layernorm 2 2, " +
+		worker.Prefill: "embedding 1 1, input_layernorm 2 2, qkv_proj 2 2, rotary 2 2, attention 2 2, o_proj 2 2, " +
+			"post_attention_layernorm 2 2, " +
 			"gate_up_proj 2 2, activation 2 2, down_proj 2 2, norm 1 1, lm_head 1 1, sampling 1 2, step 1 23",
 		worker.Decode: "embedding 1 1, qkv_proj 2 2, attention 2 2, o_proj 2 2, gate_up_proj 2 2, down_proj 2 2, lm_head 1 1, sampling 1 1, " +
 			"step 1 13",

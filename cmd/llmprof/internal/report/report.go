@@ -89,7 +89,8 @@ func (p *Page) HTML(w io.Writer, s render.Style) error {
 	if err != nil {
 		return err
 	}
-	v := view{Page: p, Style: template.CSS(colorProperties() + style), Script: template.JS(script), Policy: policy()} //nolint:gosec // files of this package
+	//nolint:gosec // files of this package
+	v := view{Page: p, Style: template.CSS(colorProperties() + style), Script: template.JS(script), Policy: policy()}
 	for i := range p.Sections {
 		c, err := p.Sections[i].html(s)
 		if err != nil {
@@ -139,7 +140,7 @@ func (p *Picture) html() template.HTML {
 	}
 	return template.HTML(fmt.Sprintf("<figure id=\"%s\" class=\"picture\"><p class=\"hint\">Scroll sideways for all of the "+
 		"picture.</p><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">%s</div></figure>\n",
-		template.HTMLEscapeString(p.Name), template.HTMLEscapeString(p.Title), svg)) //nolint:gosec // the SVG is drawn by package plots, which escapes its texts
+		template.HTMLEscapeString(p.Name), template.HTMLEscapeString(p.Title), svg)) //nolint:gosec // package plots escapes texts
 }
 
 // Drop removes parts that hold nothing and sections without parts.
