@@ -1,9 +1,7 @@
 package tracefile
 
 import (
-	"bufio"
 	"cmp"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,9 +19,10 @@ import (
 const (
 	mostTrace   = 16 << 30 // bytes, once unpacked
 	mostEvent   = 16 << 20 // bytes of one event, or of what stands beside the events
-	mostKernels = 1 << 24
-	mostNames   = 1 << 16
-	mostMarks   = 1 << 20
+	mostKernels = 1 << 22
+	mostNames   = 32 << 20 // bytes of all names, each counted once
+	mostMarks   = 1 << 20  // ranges, and launches of graphs
+	mostDevices = 1 << 10
 )
 
 // A Launch is a kernel, copy or fill as it ran on a device.
@@ -61,7 +60,7 @@ func ScanFile(path string) (*Timeline, error) {
 }
 
 func readFile[T any](path string, file io.Reader, read func(io.Reader) (*T, error)) (*T, error) {
-	from, err := unpacked(bufio.NewReaderSize(file, 1<<20))
+	from, err := input.Unpack(file)
 	var t *T
 	if err == nil {
 		t, err = read(from)
@@ -70,17 +69,6 @@ func readFile[T any](path string, file io.Reader, read func(io.Reader) (*T, erro
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return t, nil
-}
-
-// unpacked reads what gzip packed, whatever the name of the file, and everything else as it is.
-func unpacked(from *bufio.Reader) (io.Reader, error) {
-	switch magic, err := from.Peek(2); {
-	case len(magic) == 0 && err == io.EOF:
-		return nil, errors.New("the file is empty")
-	case string(magic) == "\x1f\x8b":
-		return gzip.NewReader(from)
-	}
-	return from, nil
 }
 
 // A meter lets so many bytes through until it is set anew, and so many in all.
@@ -109,6 +97,7 @@ type scanner struct {
 	meter *meter
 	d     *json.Decoder
 	names map[string]string
+	bytes int  // of all names
 	found bool // the list of events
 }
 
@@ -180,9 +169,10 @@ func (s *scanner) key(key json.Token) error {
 			ID   int    `json:"id"`
 			Name string `json:"name"`
 		}
-		if json.Unmarshal(value, &devices) == nil { // who it was is no figure
-			for _, d := range devices {
-				s.Devices[d.ID] = fileerror.Short(d.Name)
+		limits := input.Limits{Bytes: mostEvent, Depth: 8, Values: 100 * mostDevices}
+		if limits.JSON(string(value)) == nil && json.Unmarshal(value, &devices) == nil { // who it was is no figure
+			for _, d := range devices[:min(len(devices), mostDevices)] {
+				s.Devices[d.ID] = input.Short(d.Name)
 			}
 		}
 	}
@@ -246,8 +236,13 @@ func (s *scanner) event(raw json.RawMessage) error {
 		if e.Args.Correlation != nil && strings.Contains(e.Name, "GraphLaunch") {
 			s.Graphs[*e.Args.Correlation] = true
 		}
+		if len(s.Graphs) > mostMarks {
+			return fmt.Errorf("more than %d launches of graphs: trace fewer steps", mostMarks)
+		}
 	case len(s.Marks) < mostMarks:
-		s.Marks = append(s.Marks, Mark{Name: s.name(e.Name), TS: e.TS, Dur: e.Dur, Device: head.Category == "gpu_user_annotation"})
+		name, err := s.name(e.Name)
+		s.Marks = append(s.Marks, Mark{Name: name, TS: e.TS, Dur: e.Dur, Device: head.Category == "gpu_user_annotation"})
+		return err
 	}
 	return nil
 }
@@ -256,7 +251,8 @@ func (s *scanner) kernel(e *scanned) error {
 	if len(s.Kernels) == mostKernels {
 		return fmt.Errorf("more than %d kernels: trace fewer steps", mostKernels)
 	}
-	k := Launch{Name: s.name(e.Name), TS: e.TS, Dur: e.Dur}
+	name, err := s.name(e.Name)
+	k := Launch{Name: name, TS: e.TS, Dur: e.Dur}
 	if e.Args.Device != nil {
 		k.Device = *e.Args.Device
 	}
@@ -264,17 +260,21 @@ func (s *scanner) kernel(e *scanned) error {
 		k.Correlation = *e.Args.Correlation
 	}
 	s.Kernels = append(s.Kernels, k)
-	return nil
+	return err
 }
 
 // name keeps each name once: a trace repeats long ones millions of times.
-func (s *scanner) name(text string) string {
+func (s *scanner) name(text string) (string, error) {
 	if kept, ok := s.names[text]; ok {
-		return kept
+		return kept, nil
+	}
+	if s.bytes += len(text) + nameOverhead; s.bytes > mostNames {
+		return "", fmt.Errorf("names of kernels and ranges have more than %d MB: trace fewer steps", mostNames>>20)
 	}
 	text = strings.Clone(text)
-	if len(s.names) < mostNames {
-		s.names[text] = text
-	}
-	return text
+	s.names[text] = text
+	return text, nil
 }
+
+// nameOverhead is about what a name takes beside its bytes.
+const nameOverhead = 64
