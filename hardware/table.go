@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"llmprof/internal/input"
+	"llmprof/internal/spelling"
 )
 
 // A Table holds GPUs by name. It does not change once it is loaded.
@@ -78,20 +79,20 @@ func (t *Table) GPU(name string) (GPU, error) {
 	case len(found) == 1:
 		return t.gpus[found[0]], nil
 	case len(found) > 1:
-		return GPU{}, fmt.Errorf("GPU %q is what the drivers of %s report; name one of these", name, t.keys(found))
+		return GPU{}, spelling.Unknown("GPU %q is what the drivers of %s report; name one of these", name, t.keys(found))
 	}
 	if parts := counted().FindStringSubmatch(strings.TrimSpace(name)); parts != nil {
 		if i, ok := t.names[fold(parts[2]+parts[3])]; ok {
-			return GPU{}, fmt.Errorf("GPU %q is not known; for %s of %s say how a model is split over them, as with --tp %s", name,
+			return GPU{}, spelling.Unknown("GPU %q is not known; for %s of %s say how a model is split over them, as with --tp %s", name,
 				parts[1]+parts[4], t.gpus[i].Key, parts[1]+parts[4])
 		}
 	}
 	near := t.near(name)
 	if len(near) == 0 {
-		return GPU{}, fmt.Errorf("GPU %q is not known, nor any like it; the %d that are known, of %s, are listed by \"llmprof gpus list\"",
+		return GPU{}, spelling.Unknown("GPU %q is not known, nor any like it; the %d that are known, of %s, are listed by \"llmprof gpus list\"",
 			name, len(t.gpus), strings.Join(t.vendors(), ", "))
 	}
-	return GPU{}, fmt.Errorf("GPU %q is not known; did you mean %s?", name, strings.Join(near, ", "))
+	return GPU{}, spelling.Unknown("GPU %q is not known; did you mean %s?", name, strings.Join(near, ", "))
 }
 
 func (t *Table) vendors() []string {

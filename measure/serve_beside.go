@@ -51,8 +51,8 @@ func (l *Lab) besideServer(ctx context.Context, p *experiment.Point) (*meters, e
 		why = otherHost(ctx, p.BaseURL, true)
 	}
 	if why == nil && len(p.GPUs) == 0 && len(m.GPUs()) > 1 {
-		why = fmt.Errorf("nothing ties any of the %d GPUs of this machine to a server that was started elsewhere: name them (gpus), or have "+
-			"it started around the run (engine_cmd)", len(m.GPUs()))
+		why = fmt.Errorf("nothing ties any of the %d GPUs of this machine to a server that was started elsewhere: name them (gpus, --gpus), "+
+			"or have it started around the run (engine_cmd, --engine-cmd)", len(m.GPUs()))
 	}
 	if why != nil {
 		if m != nil {
@@ -87,7 +87,7 @@ func otherHost(ctx context.Context, base string, gpus bool) error {
 	addresses, ok := here(ctx, host)
 	if !ok {
 		return fmt.Errorf("the sensors of this machine say nothing of a server at %s: measure on that host, with a URL of the loopback, or "+
-			"have it started around the run (engine_cmd)", host)
+			"have it started around the run (engine_cmd, --engine-cmd)", host)
 	}
 	if !gpus {
 		return nil

@@ -2,7 +2,6 @@ package models
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"regexp"
 	"sort"
@@ -18,14 +17,14 @@ import (
 func (t *Table) unknown(name string) error {
 	first, _, _ := strings.Cut(strings.ToLower(name), "-")
 	if why := unread(first); why != "" {
-		return fmt.Errorf("unknown model %.80q: %s", name, why)
+		return spelling.Unknown("unknown model %.80q: %s", name, why)
 	}
 	near := t.near(name)
 	if len(near) == 0 {
-		return fmt.Errorf("unknown model %.80q; the built-in names are listed by \"llmprof models list\", "+
+		return spelling.Unknown("unknown model %.80q; the built-in names are listed by \"llmprof models list\", "+
 			"and a hub id (org/name), a directory or a config.json will do too", name)
 	}
-	return fmt.Errorf("unknown model %.80q; did you mean %s?", name, strings.Join(near, ", "))
+	return spelling.Unknown("unknown model %.80q; did you mean %s?", name, strings.Join(near, ", "))
 }
 
 // near lists names of the table: those that name is the beginning of; or else those of

@@ -26,6 +26,7 @@ import (
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/internal/printable"
 	"llmprof/internal/redact"
+	"llmprof/internal/spelling"
 )
 
 func main() {
@@ -65,7 +66,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 	}
 	a.logf("%v", err)
 	var wrong ask.UsageError
-	if !a.started || errors.As(err, &wrong) {
+	var unknown spelling.UnknownError
+	if !a.started || errors.As(err, &wrong) || errors.As(err, &unknown) {
 		return 2
 	}
 	return 1

@@ -104,7 +104,7 @@ func (t *trial) settle() error {
 		p.RequestRate = t.span[0]
 	}
 	if err := p.Check(); err != nil {
-		return wrong(err)
+		return wrong(inFlags(err))
 	}
 	return nil
 }

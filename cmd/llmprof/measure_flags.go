@@ -1,6 +1,13 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -11,6 +18,43 @@ import (
 
 // namedModel is the flag of measurements that the page asks for, which are of no file.
 const namedModel = "named-model"
+
+// flagOf is the flag that sets a key of experiment files; "" for a key that has none.
+func flagOf(key string) string {
+	if flag, ok := map[string]string{
+		"weights_dir": "weights", "quantization": "quantize", "libraries": "cuda-libs", "window_s": "", "idle_s": "",
+		"carbon_intensity_g_kwh": "carbon-intensity", "request_rate_hz": "rate", "load": "trace", "load_speed": "speed",
+		"prompt_lengths": "prompt-len", "gen_lengths": "gen-len", "timeout_s": "timeout",
+	}[key]; ok {
+		return flag
+	}
+	return strings.ReplaceAll(key, "_", "-")
+}
+
+// compound matches words that can be keys and are no words of a sentence.
+var compound = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`) })
+
+// inFlags is an error about the settings of a point that names the flags which set them.
+func inFlags(err error) error {
+	problems := experiment.Problems{}
+	if !errors.As(err, &problems) {
+		return err
+	}
+	lines := make([]string, len(problems))
+	for i, p := range problems {
+		if flag := flagOf(p.Key); flag != "" {
+			p.Key = "--" + flag
+		}
+		text := strings.ReplaceAll(p.Text, fmt.Sprintf("engine = %q", experiment.Transformers), "--engine "+experiment.Transformers)
+		lines[i] = p.Key + ": " + compound().ReplaceAllStringFunc(text, func(word string) string {
+			if flag := flagOf(word); flag != "" && slices.Contains(experiment.Settings(), word) {
+				return "--" + flag
+			}
+			return word
+		})
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
 
 // flags are those of a measurement, the engine first: the others depend on it.
 func (t *trial) flags(cmd *cobra.Command) {

@@ -14,6 +14,7 @@ import (
 
 	"llmprof/internal/testkit"
 	"llmprof/internal/testkit/pythontest"
+	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 )
 
@@ -99,5 +100,62 @@ func TestMeasureReplicas(t *testing.T) {
 	}
 	if diff := cmp.Diff(all[0].Outputs, all[1].Outputs); diff != "" {
 		t.Errorf("the same prompts and weights gave other tokens (-one +other):\n%s", diff)
+	}
+}
+
+// TestErrorsNameFlags: what is wrong with a flag of measure is said of the flag, whatever its key in files is called.
+func TestErrorsNameFlags(t *testing.T) {
+	cmd := (&app{}).measure()
+	for _, key := range experiment.Settings() {
+		if flag := flagOf(key); flag != "" && cmd.Flags().Lookup(flag) == nil {
+			t.Errorf("%s: there is no flag --%s", key, flag)
+		}
+	}
+	server := "measure m --engine openai --base-url http://127.0.0.1:1/v1 "
+	for args, want := range map[string]string{
+		server + "--rate 1 --concurrency 2": "--rate: a closed loop of 2 requests has no rate: give concurrency or --rate",
+		server + "--rate -1":                "--rate",
+		server + "--trace x --rate 1":       "--trace: it has its own arrivals: leave out concurrency and --rate",
+		server + "--dtype fp16": "--dtype: \"fp16\": a server that is asked over HTTP chose it already; give " +
+			"--served-weights",
+		server + "--quantize int8":                               "--quantize: ",
+		server + "--timeout 1e9":                                 "--timeout: ",
+		server + "--max-failures 2":                              "--max-failures",
+		"measure m --engine openai":                              "--base-url: where is the server",
+		"measure m --engine native --weights d --random-weights": "--weights: \"d\" and random weights",
+		"measure m --carbon-intensity -5":                        "--carbon-intensity: ",
+		"measure m --engine native --device cpu":                 "--device: \"cpu\": the native engine needs a GPU; --engine transformers runs",
+		"measure m --speed 2":                                    "--speed: ",
+		"measure m --quantize nope":                              "--quantize: \"nope\"; known are int8",
+	} {
+		got := try(t, strings.Fields(args)...)
+		if line, _, _ := strings.Cut(got.stderr, "\n"); got.code != 2 || !strings.HasPrefix(line, "llmprof: "+want) {
+			t.Errorf("%s: exit %d, %s, want %q", args, got.code, line, want)
+		}
+	}
+}
+
+// TestUnknownNames: a name on the command line that stands for nothing is a mistake in the command line, a file that is missing is none.
+func TestUnknownNames(t *testing.T) {
+	const m = "llama3.1-8b "
+	t.Chdir(t.TempDir())
+	testkit.Must(t, os.WriteFile("e.toml", []byte("model = \"nope\"\n"), 0o644))
+	for args, want := range map[string]int{
+		"estimate nope h100": 2, "estimate " + m + "nope": 2, "estimate " + m + "h100 --engine nope": 2,
+		"estimate " + m + "h100 --weights nope": 2,
+		"estimate " + m + "h100 --kv nope":      2, "estimate " + m + "h100 --tp 3": 2, "plan nope": 2, "plan " + m + "--gpus nope --ttft 1s": 2,
+		"compare " + m + "h100 nope": 2,
+		"sweep nope h100":            2, "sweep " + m + "nope": 2, "simulate " + m + "nope --rate 1": 2, "report nope h100 -o r.html": 2,
+		"graph " + m + "--gpu nope -o x.svg": 2,
+		"plot roofline nope h100 -o x.svg":   2, "measure nope": 2, "validate --gpu nope": 2, "calibrate --import . --gpu nope --engine vllm": 2,
+		"models show nope": 2, "gpus show nope": 2, "results table --layout nope": 2, "completion nope": 2,
+		"estimate ./nope h100": 1, "estimate " + m + "h100 --calibration nope": 1, "estimate " + m + "h100 --hardware nope": 1,
+		"models check nope": 1,
+		"gpus check nope":   1, "config validate nope.toml": 1, "config validate e.toml": 1, "run nope.toml": 1, "validate nope.csv": 1,
+		"results show nope": 1, "results list nope": 1,
+	} {
+		if got := try(t, strings.Fields(args)...); got.code != want {
+			t.Errorf("%s: exit %d, want %d: %s", args, got.code, want, got.stderr)
+		}
 	}
 }

@@ -206,6 +206,9 @@ func (a *app) resultsTable() *cobra.Command {
 			"  llmprof results table results --layout sizes --format markdown",
 		Args: cli.Positional("results"),
 		RunE: func(*cobra.Command, []string) error {
+			if !slices.Contains(layouts, layout) {
+				return usage("--layout %.40q: want latency, sizes, elana or energy", layout)
+			}
 			all, broken := result.ReadFolder(dir)
 			if len(all) == 0 {
 				return errors.Join(errors.New(dir+" has no results"), broken)
@@ -241,8 +244,6 @@ func (a *app) published(all []*result.Result, layout string, may aggregate.Optio
 		if err != nil {
 			a.logf("left out: %v", err)
 		}
-	default:
-		return f, usage("--layout %.40q: want latency, sizes, elana or energy", layout)
 	}
 	return f, nil
 }

@@ -16,6 +16,12 @@ const (
 	longest = 80
 )
 
+// An UnknownError is about a name that stands for nothing.
+type UnknownError struct{ error }
+
+// Unknown is an UnknownError with a text of its own.
+func Unknown(format string, args ...any) error { return UnknownError{fmt.Errorf(format, args...)} }
+
 // Near lists the known names that are the fewest edits from name.
 func Near(name string, known []string) []string {
 	groups := make([][]string, len(known))

@@ -26,14 +26,21 @@ var counts = map[string]bool{"batch": true, "prompt_len": true, "gen_len": true,
 
 // Check says everything that is wrong with the point.
 func (p *Point) Check() error {
-	var found []string
-	for _, w := range p.problems() {
-		found = append(found, w.Key+": "+w.Text)
+	if found := p.problems(); len(found) > 0 {
+		return Problems(found)
 	}
-	if len(found) == 0 {
-		return nil
+	return nil
+}
+
+// Problems are all that is wrong with a point, as an error.
+type Problems []Problem
+
+func (all Problems) Error() string {
+	lines := make([]string, len(all))
+	for i, p := range all {
+		lines[i] = p.Key + ": " + p.Text
 	}
-	return fmt.Errorf("%s", strings.Join(found, "\n"))
+	return strings.Join(lines, "\n")
 }
 
 func (p *Point) problems() []Problem {

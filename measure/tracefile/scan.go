@@ -172,7 +172,7 @@ func (s *scanner) key(key json.Token) error {
 		limits := input.Limits{Bytes: mostEvent, Depth: 8, Values: 100 * mostDevices}
 		if limits.JSON(string(value)) == nil && json.Unmarshal(value, &devices) == nil { // who it was is no figure
 			for _, d := range devices[:min(len(devices), mostDevices)] {
-				s.Devices[d.ID] = input.Short(d.Name)
+				s.Devices[d.ID] = fileerror.Short(d.Name)
 			}
 		}
 	}

@@ -152,7 +152,7 @@ func blockText(b *models.Block) string {
 		}
 		return s
 	case b.Activation.Width > 0:
-		return fmt.Sprintf("hidden %d", b.Activation.Width)
+		return fmt.Sprintf("intermediate size %d", b.Activation.Width)
 	}
 	return ""
 }
