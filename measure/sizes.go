@@ -8,6 +8,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/measure/result"
 	"llmprof/measure/worker"
+	"llmprof/unit"
 )
 
 // size counts memory, after a forward if no phase has run one.
@@ -71,7 +72,8 @@ func differ(s *result.Sizes) []string {
 			continue
 		}
 		if off := float64(*c.got)/c.want - 1; !(math.Abs(off) <= sizeTolerance) {
-			said = append(said, fmt.Sprintf("the engine holds %d bytes of %s where the theory has %.0f (%+.1f %%)", *c.got, c.what, c.want, 100*off))
+			said = append(said, fmt.Sprintf("the engine holds %v of %s where the theory has %v (%+.1f %%)", unit.Bytes(*c.got), c.what,
+				unit.Bytes(c.want), 100*off))
 		}
 	}
 	return said

@@ -168,7 +168,7 @@ func describe(flags *pflag.FlagSet, word string) (flag string, err error) {
 	}
 	if err := flags.Set(flag, value); err != nil {
 		if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-			err = fmt.Errorf("--%s %.40q: %w", flag, value, ask.Plain(flags.Lookup(flag), invalid.Unwrap()))
+			err = cli.WrongValue(flag, value, ask.Plain(flags.Lookup(flag), invalid.Unwrap()))
 		}
 		return "", err
 	}

@@ -135,8 +135,8 @@ func (q *question) fits() error {
 	switch {
 	case (s.ops || s.explain || s.full) && form == "json":
 		return usage("--ops, --explain and --full are about a table: json has all of it")
-	case (s.ops || s.explain || s.full) && form == "csv":
-		return usage("--ops, --explain and --full are about a table: csv has the operators alone")
+	case (s.explain || s.full) && form == "csv":
+		return usage("--explain and --full are about a table: csv has the operators alone")
 	case (q.Given("rate") || q.Given("concurrency")) && form == "csv":
 		return usage("--format csv has the operators, which no load changes: give --format json, or \"llmprof sweep\" for a row with the load")
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,7 +22,7 @@ const namedModel = "named-model"
 func flagOf(key string) string {
 	if flag, ok := map[string]string{
 		"weights_dir": "weights", "quantization": "quantize", "libraries": "cuda-libs", "window_s": "", "idle_s": "",
-		"carbon_intensity_g_kwh": "carbon-intensity", "request_rate_hz": "rate", "load": "trace", "load_speed": "speed",
+		"carbon_intensity_g_kwh": "carbon-intensity", "request_rate_hz": "rate", "load": "trace", "load_speed": "speed", "load_unit": "trace-unit", "load_block": "trace-block",
 		"prompt_lengths": "prompt-len", "gen_lengths": "gen-len", "timeout_s": "timeout",
 	}[key]; ok {
 		return flag
@@ -33,6 +32,9 @@ func flagOf(key string) string {
 
 // compound matches words that can be keys and are no words of a sentence.
 var compound = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`) })
+
+// engineSetting matches the engine as files set it.
+var engineSetting = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`engine = "(\w+)"`) })
 
 // inFlags is an error about the settings of a point that names the flags which set them.
 func inFlags(err error) error {
@@ -45,7 +47,7 @@ func inFlags(err error) error {
 		if flag := flagOf(p.Key); flag != "" {
 			p.Key = "--" + flag
 		}
-		text := strings.ReplaceAll(p.Text, fmt.Sprintf("engine = %q", experiment.Transformers), "--engine "+experiment.Transformers)
+		text := engineSetting().ReplaceAllString(p.Text, "--engine $1")
 		lines[i] = p.Key + ": " + compound().ReplaceAllStringFunc(text, func(word string) string {
 			if flag := flagOf(word); flag != "" && slices.Contains(experiment.Settings(), word) {
 				return "--" + flag
@@ -68,6 +70,7 @@ func (t *trial) flags(cmd *cobra.Command) {
 	cli.Rare(cmd, "attention", "graph", "compile", "device", "python", "cuda-libs", "trust-remote-code", "offline",
 		"prompts", "seed", "elana", "save-outputs", "carbon-intensity", "carbon-region", "warmup",
 		"replicas", "nodes", "rdzv", "node", "shared", "api", "temperature", "max-failures", "timeout", "connections", "records", "speed",
+		"trace-unit", "trace-block",
 		"served-model", "served-weights", "served-kv", "served-tp", "binary", "color")
 }
 
@@ -114,6 +117,9 @@ func (t *trial) figureFlags(f *pflag.FlagSet) {
 	f.BoolVar(&p.Ops, "ops", false, "time operators one by one, beside the estimate's")
 	f.StringVar(&p.Trace, "trace", "", "write traces to `FOLDER`; of a server, a load to replay")
 	f.Float64Var(&p.Speed, "speed", 0, "`times` as fast as the requests of --trace were recorded")
+	f.StringVar(&p.LoadUnit, "trace-unit", "", "`unit` of the load's times: s, ms, us or ns (default: what the file says)")
+	ask.Words(f, "trace-unit", "s", "ms", "us", "ns")
+	f.IntVar(&p.LoadBlock, "trace-block", 0, "`tokens` that a hash of the load is of (default: what the file says)")
 	f.IntVar(&p.Repeats, "repeats", 0, "least `samples` of each time (default 10)")
 	f.IntVar(&p.Warmup, "warmup", 0, "`passes` before the first sample (default: until times are steady)")
 	f.BoolVar(&p.Elana, "elana", false, "ELANA's protocol: frozen context, logits of all positions")

@@ -144,8 +144,11 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return usage("%s takes no arguments, but got %.40q; see \"%s --help\"", cmd.CommandPath(), args[0], cmd.CommandPath())
 }
 
-// needCommand is run where a command has only sub-commands.
+// needCommand is run where a command has only sub-commands. The program by itself shows what it can do.
 func needCommand(cmd *cobra.Command, _ []string) error {
+	if !cmd.HasParent() {
+		return cmd.Help()
+	}
 	names := ""
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() {

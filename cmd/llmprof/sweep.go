@@ -55,7 +55,8 @@ func (a *app) sweepCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	ask.GridFlags(&ask.Question{}, &ask.SteadyLoad{}).VisitAll(func(e *pflag.Flag) {
-		o.lists[e.Name] = f.StringP(e.Name, e.Shorthand, "", listUsage(e))
+		o.lists[e.Name] = new(string)
+		f.VarP(&gridList{text: o.lists[e.Name], more: e.NoOptDefVal == ""}, e.Name, e.Shorthand, listUsage(e))
 		if e.NoOptDefVal != "" {
 			f.Lookup(e.Name).NoOptDefVal = e.NoOptDefVal
 		}
@@ -315,4 +316,29 @@ func (a *app) saySummary(s *sweep.Summary, keep bool) {
 	for _, r := range s.Reasons() {
 		a.logf("%8d: %s", r.Points, r.Example)
 	}
+}
+
+// A gridList is a flag of values with commas between. Given again it has more of them, but for a switch.
+type gridList struct {
+	text  *string
+	more  bool
+	given bool
+}
+
+func (l *gridList) String() string {
+	if l.text == nil {
+		return ""
+	}
+	return *l.text
+}
+
+// Type lets help and errors treat the flag as a text.
+func (l *gridList) Type() string { return "string" }
+
+func (l *gridList) Set(s string) error {
+	if l.given && l.more {
+		s = *l.text + "," + s
+	}
+	*l.text, l.given = s, true
+	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"llmprof/internal/input"
 )
 
 // A chunk is one event of an answer, as far as it is of use here. Chat
@@ -114,10 +116,12 @@ func (v value) text() string {
 	return b.String()
 }
 
-var doneMark = []byte("[DONE]")
+// Events of more than a few bytes are counted before they are decoded: a choice takes a hundred times the memory of "{}".
+const fewBytes = 64 << 10
 
-// maxObjects is the most braces that an event may open: a choice takes some hundred times as much memory as its text.
-const maxObjects = 1 << 14
+var eventLimits = input.Limits{Bytes: maxEvent, Depth: 10_000, Values: 1 << 17}
+
+var doneMark = []byte("[DONE]")
 
 // parse reads an event's data into c. The values in c are parts of data.
 func (c *chunk) parse(data []byte) error {
@@ -127,8 +131,10 @@ func (c *chunk) parse(data []byte) error {
 	if len(data) == 0 || data[0] != '{' {
 		return errors.New("not a JSON object")
 	}
-	if n := bytes.Count(data, []byte("{")); n > maxObjects {
-		return fmt.Errorf("it has %d objects: want one choice in it", n)
+	if len(data) > fewBytes {
+		if err := eventLimits.JSON(string(data)); err != nil {
+			return err
+		}
 	}
 	if err := json.Unmarshal(data, c); err != nil {
 		return err

@@ -58,7 +58,7 @@ func TestFailures(t *testing.T) {
 		"comments":      {answer(": ping\n\n: ping\n\n" + done), Empty, "no token"},
 		"no JSON":       {answer(role + "data: oops\n\n" + done), MalformedEvent, "not a JSON object: oops"},
 		"many choices": {answer("data: {\"choices\":[" + strings.Repeat(`{"text":"x"},`, 500_000) + "{}]}\n\n" + done), MalformedEvent,
-			"it has 500002 objects: want one choice"},
+			"more than 131072 values"},
 		"torn JSON":  {answer("data: {\"choices\":[\n\n" + done), MalformedEvent, "unexpected end of JSON input"},
 		"wrong type": {answer("data: {\"choices\":{}}\n\n"), MalformedEvent, "cannot unmarshal"},
 		"no tokens":  {answer("data: {\"usage\":{\"completion_tokens\":-1}}\n\n"), MalformedEvent, "usage counts -1 tokens"},

@@ -10,6 +10,7 @@ import (
 	"math"
 
 	"llmprof/internal/input"
+	"llmprof/unit"
 )
 
 // Limits on a header. Published ones have some 50 keys, at most 20 MB of tokens and
@@ -113,8 +114,7 @@ func (h *Header) place(end, size int64) error {
 		}
 		h.Size += padded(t.Bytes(), align)
 		if h.Size > maxBytes {
-			return fmt.Errorf("the tensors up to %.80q take %.3g bytes; more than %.3g is a mistake", t.Name, float64(h.Size),
-				float64(int64(maxBytes)))
+			return fmt.Errorf("the tensors up to %.80q take %v; more than %v is a mistake", t.Name, unit.Bytes(h.Size), unit.Bytes(int64(maxBytes)))
 		}
 	}
 	last := h.Start + h.Size

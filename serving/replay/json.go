@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"llmprof/internal/fileerror"
 	"slices"
 	"strings"
-
-	"llmprof/internal/fileerror"
 )
 
 // A document reads JSON: objects one after the other, lists of them, or objects that have lists of them within.
@@ -125,8 +124,7 @@ func (d *document) next() (*record, error) {
 		case token == json.Delim(']'):
 			d.lists--
 		default:
-			return nil, fmt.Errorf("line %d: %.40v where a request begins: want objects, as {\"time\": 0.5, \"prompt\": 1024, \"generated\": 128}",
-				d.line(), token)
+			return nil, fmt.Errorf("line %d: %.40v where a request begins: want objects, as %s", d.line(), token, example)
 		}
 	}
 }
@@ -339,8 +337,8 @@ func (t *Trace) lists(d *document) error {
 	case len(prompt) == 0 || len(gen) == 0:
 		return t.form.refused()
 	case len(at) != len(prompt) || len(at) != len(gen):
-		return fmt.Errorf("line %d: %s with %d start_times, %d input_lens and %d output_lens: want as many of each", line, t.form.what, len(at),
-			len(prompt), len(gen))
+		return fmt.Errorf("line %d: %s with %d start_times, %d input_lens and %d output_lens: want as many of each",
+			line, t.form.what, len(at), len(prompt), len(gen))
 	}
 	shift := t.follow(at, lasted)
 	for i := range at {
@@ -362,6 +360,9 @@ func (t *Trace) follow(at []float64, lasted float64) (shift float64) {
 	return shift
 }
 
+// mostListed bounds a list of numbers.
+const mostListed = 1 << 22
+
 // numbers reads a list of numbers.
 func (d *document) numbers(each func(text string) error) error {
 	open, err := d.token()
@@ -376,8 +377,8 @@ func (d *document) numbers(each func(text string) error) error {
 		switch {
 		case err != nil:
 			return err
-		case n == mostSorted:
-			return errMany
+		case n == mostListed:
+			return fmt.Errorf("line %d: a list of more than %d numbers, the most that are read of one", d.line(), mostListed)
 		}
 		number, ok := token.(json.Number)
 		if !ok {

@@ -115,13 +115,17 @@ func priceFlag(to *unit.DollarsPerHour) pflag.Value {
 
 // RatesFlag reads rates, as "2.5" or "1,2,4", and a range that a knee is searched in, as "1..32", unless span is nil.
 func RatesFlag(rates *[]float64, span *[2]float64) pflag.Value {
+	given := false
 	return Flag(func() string {
 		if span != nil && span[1] > 0 {
 			return fmt.Sprintf("%g..%g", span[0], span[1])
 		}
 		return strings.Trim(strings.ReplaceAll(fmt.Sprint(*rates), " ", ","), "[]")
 	}, func(s string) error {
-		*rates = nil
+		if !given || span == nil { // Given again a flag of several rates has more of them.
+			*rates = nil
+		}
+		given = true
 		if low, high, ok := strings.Cut(s, ".."); ok && span != nil {
 			a, failed := strconv.ParseFloat(strings.TrimSpace(low), 64)
 			b, wrong := strconv.ParseFloat(strings.TrimSpace(high), 64)

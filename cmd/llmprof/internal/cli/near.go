@@ -28,9 +28,17 @@ func FlagError(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("--%s needs a value, %s%s", missing.GetFlag().Name, wanted(missing.GetFlag()), see(cmd))
 	case errors.As(err, &invalid):
 		f := invalid.GetFlag()
-		return fmt.Errorf("--%s %.40q: %w", f.Name, invalid.GetValue(), plainly(f, invalid.Unwrap()))
+		return WrongValue(f.Name, invalid.GetValue(), plainly(f, invalid.Unwrap()))
 	}
 	return fmt.Errorf("%w%s", err, see(cmd))
+}
+
+// WrongValue says what is wrong with the value of a flag. The value stands in it once.
+func WrongValue(flag, value string, err error) error {
+	if strings.HasPrefix(err.Error(), fmt.Sprintf("%q", value)) {
+		return fmt.Errorf("--%s: %w", flag, err)
+	}
+	return fmt.Errorf("--%s %.40q: %w", flag, value, err)
 }
 
 // MayBeEmpty lets a flag be given an empty text, which takes back an earlier one.

@@ -97,8 +97,7 @@ func (e *Estimate) Verdict() Verdict {
 		v.Possible, v.Short = false, &short
 		v.Text = fmt.Sprintf("does not fit: %v short on each GPU, which needs %v and may take %v", short, m.Total, m.Usable)
 	}
-	if limit, need := e.Model.MaxContext, e.Workload.PromptLen+e.Workload.GenLen; limit > 0 && need > limit {
-		over := need - limit
+	if over := e.over(); over > 0 {
 		text := e.overText(over)
 		if v.Possible {
 			v.Text = text
@@ -118,6 +117,14 @@ func several[N int | float64](n N, one string) string {
 	return fmt.Sprintf("%v %ss", n, one)
 }
 
+// over is by how many tokens prompt and answer are longer than the model takes; 0 if they are not.
+func (e *Estimate) over() int {
+	if e.Model.MaxContext == 0 {
+		return 0
+	}
+	return max(e.Workload.PromptLen+e.Workload.GenLen-e.Model.MaxContext, 0)
+}
+
 // overText says by how much the context is too long.
 func (e *Estimate) overText(over int) string {
 	return fmt.Sprintf("context too long by %s: prompt and answer are %d, %s takes %d",
@@ -128,9 +135,10 @@ func (e *Estimate) overText(over int) string {
 const mostStages = 64
 
 // WhatFits says, for a case that does not fit, which changes would make it fit: more GPUs,
-// a smaller batch or narrower weights on the same ones, or narrower weights on fewer more.
+// a smaller batch or narrower weights on the same ones, or narrower weights on fewer more. None of them lets the model
+// take a context that is too long.
 func (e *Estimate) WhatFits() string {
-	if e.Memory.Fits() {
+	if e.Memory.Fits() || e.over() > 0 {
 		return ""
 	}
 	var hints []string
