@@ -9,7 +9,7 @@ import (
 
 // What gzip packs of a trace has a tenth to a fiftieth of its size; a file that was made to fill a memory has a thousandth.
 const (
-	mostUnpacked = 200      // times the size of the file
+	mostUnpacked = 100      // times the size of the file
 	freeUnpacked = 16 << 20 // bytes that may be more
 )
 

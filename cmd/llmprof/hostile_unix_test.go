@@ -4,9 +4,11 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -109,6 +111,55 @@ func TestHostileInput(t *testing.T) {
 				continue // report reads results by the same function
 			}
 			refused(t, "report", "--model", "llama2-7b", "--gpu", "h200-sxm-141gb", "--results", path, "-o", filepath.Join(dir, "x.html"))
+		}
+	}
+}
+
+// bombs are traces that gzip packed to a thousandth, and some that are as large unpacked: what begins, is repeated, and ends them.
+var bombs = map[string][3]string{
+	"lens":   {`{"input_lens":[1`, ",1", `],"output_lens":[1]}`},
+	"text":   {`{"time":0,"prompt":1,"generated":1,"x":"`, "xxxxxxxx", `"}`},
+	"deep":   {`{"time":0,"prompt":1,"generated":1,"x":`, "[[[[[[[[", "}"},
+	"blank":  {"time,prompt,generated\n", "\n\n\n\n", "x"},
+	"line":   {"time,prompt,generated\n", "11111111", "\n"},
+	"quote":  {"time,prompt,generated\n\"", "1\n1\n", "\n"},
+	"header": {"time,prompt,generated", ",a,a,a,a", "\n"},
+	"fields": {`{"time":0,"prompt":1,"generated":1`, `,"":1`, "}"},
+	"nested": {`{"serving":{"records":[{}`, ",{}", "]}}"},
+	"events": {`{"traceEvents":[{}`, ",{}", "]"},
+	"kernel": {`{"traceEvents":[{}`, `,{"ph":"X","cat":"kernel","name":"k","ts":1,"dur":1}`, "]"},
+	"marks":  {`{"traceEvents":[{}`, `,{"ph":"X","cat":"user_annotation","name":"k","ts":1,"dur":1}`, "]"},
+	"name":   {`{"traceEvents":[{"ph":"X","cat":"kernel","name":"`, "xxxxxxxx", `"}]`},
+	"beside": {`{"deviceProperties":[{}`, ",{}", `],"traceEvents":[`},
+}
+
+// TestBombs checks that a trace of requests or of kernels that is far larger than its file is refused in bounded memory.
+func TestBombs(t *testing.T) {
+	dir := t.TempDir()
+	forgetPeak(t)
+	for _, name := range slices.Sorted(maps.Keys(bombs)) {
+		for ending, size := range map[string]int{".gz": 300 << 20, "": 40 << 20} {
+			if testkit.Brief() && (ending == "" || !slices.Contains([]string{"lens", "events", "kernel"}, name)) {
+				continue
+			}
+			parts, path := bombs[name], filepath.Join(dir, name+".json"+ending)
+			f, err := os.Create(path)
+			testkit.Must(t, err)
+			to, done := io.Writer(f), f.Close
+			if ending != "" {
+				z, err := gzip.NewWriterLevel(f, gzip.BestSpeed)
+				testkit.Must(t, err)
+				to, done = z, func() error { return errors.Join(z.Close(), f.Close()) }
+			}
+			_, err = io.WriteString(to, parts[0])
+			for block := strings.Repeat(parts[1], 1<<16); err == nil && size > 0; size -= len(block) {
+				_, err = io.WriteString(to, block)
+			}
+			_, last := io.WriteString(to, parts[2])
+			testkit.Must(t, errors.Join(err, last, done()))
+			refused(t, "simulate", "--model=llama3.1-8b", "--gpu=h200", "--trace", path)
+			refused(t, "validate", "--model=llama3.1-8b", "--gpu=h200", "--trace", path)
+			testkit.Must(t, os.Remove(path))
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 const (
 	mostTrace   = 16 << 30 // bytes, once unpacked
 	mostEvent   = 16 << 20 // bytes of one event, or of what stands beside the events
-	mostKernels = 1 << 22
-	mostNames   = 32 << 20 // bytes of all names, each counted once
+	mostKernels = 1 << 21
+	mostNames   = 64 << 20 // bytes of all names, each counted once
 	mostMarks   = 1 << 20  // ranges, and launches of graphs
 	mostDevices = 1 << 10
 )

@@ -358,6 +358,9 @@ func (t *Trace) follow(at []float64, lasted float64) (shift float64) {
 	return shift
 }
 
+// mostListed bounds a list of numbers.
+const mostListed = 1 << 22
+
 // numbers reads a list of numbers.
 func (d *document) numbers(each func(text string) error) error {
 	open, err := d.token()
@@ -372,8 +375,8 @@ func (d *document) numbers(each func(text string) error) error {
 		switch {
 		case err != nil:
 			return err
-		case n == mostSorted:
-			return errMany
+		case n == mostListed:
+			return fmt.Errorf("line %d: a list of more than %d numbers, the most that are read of one", d.line(), mostListed)
 		}
 		number, ok := token.(json.Number)
 		if !ok {
