@@ -31,6 +31,7 @@ type benchmark struct {
 	seed   uint64
 	asked  progress
 
+	decided   string // what the file of a load was taken for; "" without one
 	counted   string // how the server counted the tokens of random texts; "" where they are tokens
 	unwritten error  // error of writing a record
 }

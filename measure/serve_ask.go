@@ -104,6 +104,7 @@ func (b *benchmark) prepare(ctx context.Context) (err error) {
 	default:
 		if b.point.Load != "" {
 			b.asks.Requests, b.asks.Arrivals, b.asks.Concurrency, b.asks.Warmup = len(l.lengths), l.arrivals, 0, 0
+			b.decided = l.decided
 		}
 		b.asks.PromptLen = 0
 		b.asks.Prompts, err = b.planned(ctx, l)

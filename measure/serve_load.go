@@ -22,6 +22,7 @@ const mostPrompted = 1 << 28
 type planned struct {
 	lengths  []openai.Length
 	arrivals []time.Duration // nil unless they are of a trace
+	decided  string          // what the trace was taken for
 }
 
 // plan draws the lengths of requests, or reads a trace; nil where all requests are alike.
@@ -61,11 +62,20 @@ func loadOf(p *experiment.Point) (*planned, error) {
 		return nil, err
 	}
 	defer f.Close()
-	t, err := replay.Read(f, replay.Options{Speed: p.Speed, Requests: p.Requests})
-	if err != nil {
+	t, err := replay.Read(f, replay.Options{Speed: p.Speed, Requests: p.Requests, Unit: p.LoadUnit, Block: p.LoadBlock})
+	switch {
+	case errors.Is(err, replay.ErrUnit):
+		return nil, fmt.Errorf("%w: give load_unit (--trace-unit)", err)
+	case errors.Is(err, replay.ErrBlock):
+		return nil, fmt.Errorf("%w: give load_block (--trace-block)", err)
+	case err != nil:
 		return nil, err
 	}
-	return gather(t, true)
+	l, err := gather(t, true)
+	if err == nil {
+		l.decided = "the load is " + t.Decided()
+	}
+	return l, err
 }
 
 // gather takes all requests of a source.

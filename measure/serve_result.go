@@ -36,6 +36,9 @@ func (b *benchmark) measure(ctx context.Context) (*result.Result, error) {
 		return nil, fmt.Errorf("the requests could not be written: %w", b.unwritten)
 	}
 	r.Serving = s
+	if b.decided != "" {
+		r.Engine.Notes = append(r.Engine.Notes, b.decided)
+	}
 	r.TTFT, r.TPOT, r.TTLT = openai.Times(s)
 	r.Warnings = append(r.Warnings, s.Notes...)
 	if x := s.Steady; x != nil && !x.Reached {

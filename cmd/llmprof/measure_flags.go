@@ -20,7 +20,7 @@ func (t *trial) flags(cmd *cobra.Command) {
 	cli.Define(cmd, cli.Output, func(*pflag.FlagSet) { t.outputFlags(cmd) })
 	cli.Rare(cmd, "attention", "graph", "compile", "device", "python", "cuda-libs", "trust-remote-code", "offline",
 		"prompts", "seed", "elana", "save-outputs", "carbon-intensity", "carbon-region", "warmup",
-		"replicas", "nodes", "rdzv", "node", "shared", "api", "temperature", "max-failures", "timeout", "connections", "records", "speed",
+		"replicas", "nodes", "rdzv", "node", "shared", "api", "temperature", "max-failures", "timeout", "connections", "records", "speed", "trace-unit", "trace-block",
 		"served-model", "served-weights", "served-kv", "served-tp", "binary", "color")
 }
 
@@ -65,6 +65,9 @@ func (t *trial) figureFlags(f *pflag.FlagSet) {
 	f.BoolVar(&p.Ops, "ops", false, "time operators one by one, beside the estimate's")
 	f.StringVar(&p.Trace, "trace", "", "write traces to `FOLDER`; of a server, a load to replay")
 	f.Float64Var(&p.Speed, "speed", 0, "`times` as fast as the requests of --trace were recorded")
+	f.StringVar(&p.LoadUnit, "trace-unit", "", "`unit` of the load's times: s, ms, us or ns (default: what the file says)")
+	ask.Words(f, "trace-unit", "s", "ms", "us", "ns")
+	f.IntVar(&p.LoadBlock, "trace-block", 0, "`tokens` that a hash of the load is of (default: what the file says)")
 	f.IntVar(&p.Repeats, "repeats", 0, "least `samples` of each time (default 10)")
 	f.IntVar(&p.Warmup, "warmup", 0, "`passes` before the first sample (default: until times are steady)")
 	f.BoolVar(&p.Elana, "elana", false, "ELANA's protocol: frozen context, logits of all positions")

@@ -91,6 +91,8 @@ type Client struct {
 	Requests    int          `json:"requests"`        // in all; 0 for the measurer's choice, or all of load
 	Load        string       `json:"load"`            // a file of requests that are replayed: times, tokens, prefixes; "" for none
 	Speed       float64      `json:"load_speed"`      // how many times as fast as the load was recorded; 0 for 1
+	LoadUnit    string       `json:"load_unit"`       // unit of the load's times: s, ms, us or ns; "" for what the file says
+	LoadBlock   int          `json:"load_block"`      // tokens that a hash of the load is of; 0 for what the file says
 	PromptLens  string       `json:"prompt_lengths"`  // lengths of prompts, as "512..2048" or "lognormal:1024,0.8"; "" for prompt_len
 	GenLens     string       `json:"gen_lengths"`     // lengths of answers, likewise; "" for gen_len
 	Timeout     unit.Seconds `json:"timeout_s"`       // longest silence of the server, until the first byte and between two events; 0 for 2 minutes

@@ -111,7 +111,7 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 			}
 		}
 	}
-	only(OpenAI, "base_url", "api", "concurrency", "request_rate_hz", "requests", "load", "load_speed", "prompt_lengths", "gen_lengths", "timeout_s", "engine_cmd",
+	only(OpenAI, "base_url", "api", "concurrency", "request_rate_hz", "requests", "load", "load_speed", "load_unit", "load_block", "prompt_lengths", "gen_lengths", "timeout_s", "engine_cmd",
 		"max_failures", "connections", "slo", "temperature", "served_model", "served_weights", "served_kv", "served_tp")
 	only(Transformers, "python", "compile", "trust_remote_code", "attention", "rdzv")
 	only(Native, "libraries")
@@ -150,6 +150,10 @@ func (p *Point) loadProblems(hold func(bool, string, string, ...any)) {
 	hold(p.Load == "" || p.RequestRate == 0 && p.Concurrency == 0, "load", "it has its own arrivals: leave out concurrency and request_rate_hz")
 	hold(p.Load == "" || p.Prompts == "random", "load", "it has its own prompts: leave out prompts")
 	hold(p.Speed == 0 || p.Load != "", "load_speed", "it is of a load")
+	hold(p.LoadUnit == "" || p.Load != "", "load_unit", "it is of a load")
+	hold(p.LoadBlock == 0 || p.Load != "", "load_block", "it is of a load")
+	hold(slices.Contains([]string{"", "s", "ms", "us", "ns"}, p.LoadUnit), "load_unit", "%q: want s, ms, us or ns", p.LoadUnit)
+	hold(p.LoadBlock >= 0, "load_block", "%d: want at least 1", p.LoadBlock)
 	hold(p.Speed >= 0 && p.Speed <= 1e9, "load_speed", "%v: want above 0 and at most 1e9", p.Speed)
 	hold(p.Load == "" || p.Connections != openai.Worker, "connections", "%q: requests of a load have no worker of their own", p.Connections)
 }

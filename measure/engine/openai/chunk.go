@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"llmprof/input"
 )
 
 // A chunk is one event of an answer, as far as it is of use here. Chat
@@ -96,6 +98,11 @@ func (v value) text() string {
 	return b.String()
 }
 
+// Events of more than a few bytes are counted before they are decoded: a choice takes a hundred times the memory of "{}".
+const fewBytes = 64 << 10
+
+var eventLimits = input.Limits{Bytes: maxEvent, Depth: 10_000, Values: 1 << 17}
+
 var doneMark = []byte("[DONE]")
 
 // parse reads an event's data into c. The values in c are parts of data.
@@ -105,6 +112,11 @@ func (c *chunk) parse(data []byte) error {
 	data = bytes.TrimSpace(data)
 	if len(data) == 0 || data[0] != '{' {
 		return errors.New("not a JSON object")
+	}
+	if len(data) > fewBytes {
+		if err := eventLimits.JSON(string(data)); err != nil {
+			return err
+		}
 	}
 	if err := json.Unmarshal(data, c); err != nil {
 		return err

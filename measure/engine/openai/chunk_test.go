@@ -131,3 +131,14 @@ func FuzzChunk(f *testing.F) {
 		}
 	})
 }
+
+// An event with more choices than a server has is refused before they take memory.
+func TestManyChoices(t *testing.T) {
+	var c chunk
+	if err := c.parse([]byte(`{"choices":[{}` + strings.Repeat(",{}", 500_000) + "]}")); err == nil || !strings.Contains(err.Error(), "more than 131072 values") {
+		t.Error(err)
+	}
+	if cap(c.Choices) > 1000 {
+		t.Errorf("room for %d choices", cap(c.Choices))
+	}
+}
