@@ -67,7 +67,8 @@ func (t *Trace) decideUnit(some []*record, known bool) error {
 	case t.options.lengths || at == nil:
 		t.unit("s", "")
 	default:
-		return fmt.Errorf("%w: whole numbers under %q are milliseconds in Mooncake's traces, whose hashes are of 512 tokens, and seconds in Bailian's, which have a chat_id and hashes of 16", ErrUnit, at.key)
+		return fmt.Errorf("%w: whole numbers under %q are milliseconds in Mooncake's traces, whose hashes are of 512 tokens, "+
+			"and seconds in Bailian's, which have a chat_id and hashes of 16", ErrUnit, at.key)
 	}
 	return nil
 }
@@ -113,7 +114,8 @@ func (t *Trace) decideBlock(some []*record) (known bool, err error) {
 	last := fmt.Sprintf("%d hashes of %d tokens", hashes[len(hashes)-1], prompts[len(prompts)-1])
 	switch {
 	case given > 0 && len(fitting) > 0 && !fits(given, prompts, hashes):
-		return false, fmt.Errorf("hashes of %d tokens are not what the trace has: its prompts have hashes of %s, as %s", given, blocks(fitting), last)
+		return false, fmt.Errorf("hashes of %d tokens are not what the trace has: its prompts have hashes of %s, as %s",
+			given, blocks(fitting), last)
 	case given > 0:
 		t.Block, known = given, t.form.block == 0 || t.form.block == given
 		t.why = append(t.why, "hashes as given")

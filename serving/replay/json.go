@@ -68,7 +68,8 @@ func (d *document) broken(err error) error {
 	trimmed := bytes.TrimLeft(rest, " \t\r\n,:")
 	line += bytes.Count(rest[:len(rest)-len(trimmed)], []byte("\n"))
 	first, _, _ := bytes.Cut(trimmed, []byte("\n"))
-	return fmt.Errorf("line %d: not JSON: %s:\n%s", line, input.Short(err.Error()), input.Excerpt(string(first[:min(len(first), 1000)]), 1, len(first)))
+	return fmt.Errorf("line %d: not JSON: %s:\n%s", line, input.Short(err.Error()),
+		input.Excerpt(string(first[:min(len(first), 1000)]), 1, len(first)))
 }
 
 // line is where the reading is.
@@ -124,7 +125,7 @@ func (d *document) next() (*record, error) {
 		case token == json.Delim(']'):
 			d.lists--
 		default:
-			return nil, fmt.Errorf("line %d: %.40v where a request begins: want objects, as {\"time\": 0.5, \"prompt\": 1024, \"generated\": 128}", d.line(), token)
+			return nil, fmt.Errorf("line %d: %.40v where a request begins: want objects, as %s", d.line(), token, example)
 		}
 	}
 }
@@ -207,7 +208,8 @@ func (d *document) walk(path []string, each func() error) error {
 	case open == nil:
 		return nil
 	default:
-		return fmt.Errorf("line %d: %.40v where %s is wanted", d.line(), open, map[bool]string{true: "a list", false: "an object"}[path[0] == "[]"])
+		return fmt.Errorf("line %d: %.40v where %s is wanted", d.line(), open,
+			map[bool]string{true: "a list", false: "an object"}[path[0] == "[]"])
 	}
 	if err == nil {
 		_, err = d.token()
@@ -336,7 +338,8 @@ func (t *Trace) lists(d *document) error {
 	case len(prompt) == 0 || len(gen) == 0:
 		return t.form.refused()
 	case len(at) != len(prompt) || len(at) != len(gen):
-		return fmt.Errorf("line %d: %s with %d start_times, %d input_lens and %d output_lens: want as many of each", line, t.form.what, len(at), len(prompt), len(gen))
+		return fmt.Errorf("line %d: %s with %d start_times, %d input_lens and %d output_lens: want as many of each",
+			line, t.form.what, len(at), len(prompt), len(gen))
 	}
 	shift := t.follow(at, lasted)
 	for i := range at {

@@ -114,8 +114,10 @@ func (f *form) missing(r *record) string {
 			none = append(none, x.what)
 		}
 	}
-	return "no field for " + strings.Join(none, ", ") + ": want time, prompt and generated, as in {\"time\": 0.5, \"prompt\": 1024, \"generated\": 128}"
+	return "no field for " + strings.Join(none, ", ") + ": want time, prompt and generated, as in " + example
 }
+
+const example = `{"time": 0.5, "prompt": 1024, "generated": 128}`
 
 func tokens(text string) (int, error) {
 	v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
