@@ -22,6 +22,7 @@ import (
 	"syscall"
 
 	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/input"
 	"llmprof/redact"
 )
 
@@ -39,7 +40,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 	var i interruption
 	ctx, stop := i.watch(context.Background())
 	defer stop()
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, env: env, secrets: redact.Of(args...), args: args}
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, env: env, secrets: redact.Of(args...), args: args, read: input.Begin()}
+	defer a.read.End()
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

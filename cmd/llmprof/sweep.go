@@ -178,7 +178,7 @@ func (a *app) submitSweep(ctx context.Context, o *gridOrder, g *sweep.Grid, form
 	if err != nil {
 		return wrong(err)
 	}
-	f, err := o.folder(int(points), string(form))
+	f, err := o.folder(a, int(points), string(form))
 	if err != nil {
 		return err
 	}
@@ -273,7 +273,7 @@ func (o *gridOrder) open(form sweep.Format) (file *os.File, begin int64, err err
 
 // streamPart keeps the rows in the folder of the shards.
 func (a *app) streamPart(ctx context.Context, o *gridOrder, g *sweep.Grid, options sweep.Options) (summary sweep.Summary, err error) {
-	part, done, err := o.begin(options.Shard)
+	part, done, err := o.begin(a, options.Shard, string(options.Format))
 	if err != nil || done {
 		return summary, err
 	}
