@@ -67,6 +67,9 @@ func (r *reader) experiment(e *Experiment, n *tree.Node) {
 	r.frame(e, n)
 	plan.base = n
 	e.Points = r.points(&plan)
+	if len(r.mistakes) == 0 {
+		pinAll(e.Points)
+	}
 	for i := range e.Points {
 		r.advise(&e.Points[i], &plan)
 	}
