@@ -112,7 +112,7 @@ func isSet(s string) bool {
 func (h Hub) token() (string, error) {
 	token, from := string(h.Token), "HF_TOKEN"
 	if token == "" && h.TokenFile != "" {
-		data, err := input.Read(h.TokenFile, 4096)
+		data, err := input.ReadUnrecorded(h.TokenFile, 4096)
 		if errors.Is(err, os.ErrNotExist) {
 			return "", nil
 		}

@@ -31,7 +31,7 @@ func (h Hub) commit(id HubID) (string, error) {
 		return id.Revision, nil
 	}
 	ref := filepath.Join(h.folder(id), "refs", filepath.FromSlash(id.Revision))
-	data, err := input.Read(ref, 256)
+	data, err := input.ReadUnrecorded(ref, 256)
 	if absent(err) {
 		return "", nil
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"llmprof/internal/input"
 )
 
 // fromHub reads a model by its hub id: from the hub's local cache, else from
@@ -66,6 +68,10 @@ func (r Resolver) fromNetwork(ctx context.Context, id HubID, commit string) (*Mo
 		f.commit = commit
 	}
 	source := r.Hub.page(id, f.commit)
+	input.Note(source, f.config) // in the order in which they are read from the cache
+	if f.quant != nil {
+		input.Note(source+" "+quantFile, f.quant)
+	}
 	if err := r.Hub.store(id.at(commit), f); err != nil {
 		source += fmt.Sprintf(" (not cached: %v)", err)
 	}

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/term"
 
 	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/internal/input"
 	"llmprof/internal/printable"
 	"llmprof/internal/redact"
 	"llmprof/internal/spelling"
@@ -43,7 +44,10 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 	var i interruption
 	ctx, stop := i.watch(context.Background())
 	defer stop()
-	a := &app{stdin: stdin, stdout: stdout, styled: stdout, stderr: stderr, env: env, secrets: redact.Of(args...), args: args}
+	a := &app{
+		stdin: stdin, stdout: stdout, styled: stdout, stderr: stderr, env: env, secrets: redact.Of(args...), args: args, read: input.Begin(),
+	}
+	defer a.read.End()
 	if onTerminal(stdout) {
 		harmless := &printable.Writer{To: stdout}
 		defer func() { _ = harmless.Flush() }() // what began a character is no result

@@ -22,7 +22,8 @@ const namedModel = "named-model"
 func flagOf(key string) string {
 	if flag, ok := map[string]string{
 		"weights_dir": "weights", "quantization": "quantize", "libraries": "cuda-libs", "window_s": "", "idle_s": "",
-		"carbon_intensity_g_kwh": "carbon-intensity", "request_rate_hz": "rate", "load": "trace", "load_speed": "speed", "load_unit": "trace-unit", "load_block": "trace-block",
+		"carbon_intensity_g_kwh": "carbon-intensity", "request_rate_hz": "rate", "load": "trace", "load_speed": "speed",
+		"load_unit": "trace-unit", "load_block": "trace-block",
 		"prompt_lengths": "prompt-len", "gen_lengths": "gen-len", "timeout_s": "timeout",
 	}[key]; ok {
 		return flag

@@ -13,6 +13,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/internal/input"
 	"llmprof/internal/printable"
 	"llmprof/internal/redact"
 )
@@ -26,6 +27,7 @@ type app struct {
 	started        bool            // the command line was understood
 	secrets        redact.Redactor // secrets of the command line
 	args           []string        // the command line without the program
+	read           *input.Record   // files that were read until now
 	sheet          sheet           // help and the version
 }
 

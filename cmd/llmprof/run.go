@@ -106,7 +106,7 @@ func (a *app) submitExperiment(ctx context.Context, s *submission, e *experiment
 	if err != nil {
 		return err
 	}
-	f, err := s.folder(len(trials), "")
+	f, err := s.folder(a, len(trials), "")
 	if err != nil {
 		return err
 	}

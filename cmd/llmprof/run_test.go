@@ -97,3 +97,23 @@ func TestRunSaysItsEffects(t *testing.T) {
 		}
 	}
 }
+
+// TestRunAfterAChange holds that results of before a file of the experiment changed are not taken for those of now.
+func TestRunAfterAChange(t *testing.T) {
+	fixture, err := result.Read(fixturePath)
+	testkit.Must(t, err)
+	t.Chdir(t.TempDir())
+	testkit.Must(t, os.WriteFile("e.toml", []byte("model = \"llama3.1-8b\"\nprompts = \"p.txt\"\n"), 0o644))
+	for _, step := range []struct{ prompts, want string }{
+		{"one", "1 measured, 0 kept"}, {"one", "0 measured, 1 kept"}, {"two", "1 measured, 0 kept"}, {"one", "0 measured, 1 kept"},
+	} {
+		testkit.Must(t, os.WriteFile("p.txt", []byte(step.prompts), 0o644))
+		if got := tryRun(t, fixture, "e.toml"); !strings.Contains(got.stderr, step.want) {
+			t.Errorf("%s: want %q in\n%s", step.prompts, step.want, got.stderr)
+		}
+	}
+	all, err := result.ReadFolder("results")
+	if err != nil || len(all) != 2 || !strings.Contains(string(all[0].Provenance.Settings), `"contents":`) {
+		t.Errorf("%d results, %v", len(all), err)
+	}
+}

@@ -44,7 +44,7 @@ func (s *simulator) shard(ctx context.Context) error {
 	from, to := shard.Span(uint64(len(s.loads)))
 	s.loads = s.loads[from:to]
 	if s.machines.part != "" {
-		part, done, err := s.machines.begin(shard)
+		part, done, err := s.machines.begin(s.app, shard, "")
 		if err != nil || done {
 			return err
 		}
@@ -100,7 +100,7 @@ func (s *simulator) writeRows(header bool) error {
 
 // submit has the loads simulated elsewhere, and writes them as one result.
 func (s *simulator) submit(ctx context.Context) error {
-	f, err := s.machines.folder(len(s.loads), "")
+	f, err := s.machines.folder(s.app, len(s.loads), "")
 	if err != nil {
 		return err
 	}

@@ -92,13 +92,19 @@ func (s *submission) mine(a *app) (sweep.Shard, error) {
 	return shard, nil
 }
 
-// begin begins the shard of a task. The part is nil where this process is no task, or where the
-// shard is finished; then done is true.
-func (s *submission) begin(shard sweep.Shard) (p *submit.Part, done bool, err error) {
+// begin begins the shard of a task, whose rows are of a form. The part is nil where this process is no task, or where
+// the shard is finished; then done is true.
+func (s *submission) begin(a *app, shard sweep.Shard, form string) (p *submit.Part, done bool, err error) {
 	if s.part == "" {
 		return nil, false, nil
 	}
 	f := submit.Folder{Dir: s.part, Shards: shard.N}
+	if f.Key, err = s.key(a, "", form); err != nil {
+		return nil, false, err
+	}
+	if err := f.Claim(true); err != nil {
+		return nil, false, err
+	}
 	if f.Finished(shard.I) {
 		return nil, true, nil
 	}
@@ -106,42 +112,58 @@ func (s *submission) begin(shard sweep.Shard) (p *submit.Part, done bool, err er
 	return p, false, err
 }
 
-// ownFlags are those of a submission, and those that say where the whole goes: they do not
+// ownFlags are those of a submission and its tasks, and those that say where the whole goes and from where on: they do not
 // change what a shard is.
-var ownFlags = []string{"submit", "shards", "shard-dir", "submit-options", "image", "volume-claim", "pod-gpus", "output", "records",
+var ownFlags = []string{"submit", "shards", "shard-dir", "shard", "part", "submit-options", "image", "volume-claim", "pod-gpus", "output",
+	"from", "plot",
 	"color"}
 
-// folder is where the shards of so many units are: of the same command they are in the same folder.
-func (s *submission) folder(units int, form string) (f *submit.Folder, err error) {
+// key is what the shards of a command are computed from: the settings, and the files that were read until now.
+func (s *submission) key(a *app, program, form string) (*submit.Key, error) {
+	settings := []string{s.cmd.Name(), form}
+	s.cmd.Flags().Visit(func(x *pflag.Flag) {
+		if !slices.Contains(ownFlags, x.Name) {
+			settings = append(settings, x.Name+"="+x.Value.String())
+		}
+	})
+	files, err := a.read.Contents()
+	if err != nil {
+		return nil, err
+	}
+	return submit.NewKey(program, append(settings, s.cmd.Flags().Args()...), files)
+}
+
+// folder is where the shards of so many units are: of the same command they are in the same folder. All that
+// it computes from has been read before.
+func (s *submission) folder(a *app, units int, form string) (f *submit.Folder, err error) {
 	f = &submit.Folder{Dir: s.dir, Shards: s.shards}
 	if f.Shards == 0 {
 		f.Shards = 16
 	}
-	if f.Shards = min(f.Shards, max(units, 1)); f.Dir != "" {
-		return f, nil
-	}
-	settings := []string{s.cmd.Name(), form}
-	s.cmd.Flags().Visit(func(x *pflag.Flag) {
-		if !slices.Contains(ownFlags, x.Name) || x.Name == "records" {
-			settings = append(settings, x.Name+"="+x.Value.String())
-		}
-	})
+	f.Shards = min(f.Shards, max(units, 1))
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	key, err := submit.Key(program, append(settings, s.cmd.Flags().Args()...))
-	if err != nil {
+	if f.Key, err = s.key(a, program, form); err != nil {
 		return nil, err
 	}
-	f.Dir = filepath.Join("llmprof-shards", s.cmd.Name()+"-"+key)
+	if f.Dir == "" {
+		f.Dir = filepath.Join("llmprof-shards", s.cmd.Name()+"-"+f.Key.Name())
+	}
+	if s.to == "kubernetes" {
+		f.Key.Program = "" // pods have that of their image
+	}
 	return f, nil
 }
 
 // elsewhere runs the shards on the cluster, and reports whether all of them are finished, so
 // that they can be put together. Missing lists those that are not; nil asks the folder.
 func (a *app) elsewhere(ctx context.Context, s *submission, f *submit.Folder, missing func() []int) (ready bool, err error) {
-	if missing == nil {
+	if missing == nil { // the shards are put together
+		if err := f.Claim(s.to == "slurm"); err != nil {
+			return false, err
+		}
 		missing = f.Missing
 	}
 	if s.to == "kubernetes" {

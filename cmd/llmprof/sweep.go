@@ -178,7 +178,7 @@ func (a *app) submitSweep(ctx context.Context, o *gridOrder, g *sweep.Grid, form
 	if err != nil {
 		return wrong(err)
 	}
-	f, err := o.folder(int(points), string(form))
+	f, err := o.folder(a, int(points), string(form))
 	if err != nil {
 		return err
 	}
@@ -237,7 +237,11 @@ func (a *app) stream(ctx context.Context, o *gridOrder, g *sweep.Grid, options s
 	if o.file == "" || o.file == "-" {
 		return sweep.Run(ctx, g, options)
 	}
-	file, err := o.open(o.gridKey(options.Format), options.Format)
+	key, err := o.key(a, "", string(options.Format))
+	if err != nil {
+		return summary, err
+	}
+	file, err := o.open(key.Name(), options.Format)
 	if err != nil {
 		return summary, err
 	}
@@ -248,7 +252,7 @@ func (a *app) stream(ctx context.Context, o *gridOrder, g *sweep.Grid, options s
 
 // streamPart keeps the rows in the folder of the shards.
 func (a *app) streamPart(ctx context.Context, o *gridOrder, g *sweep.Grid, options sweep.Options) (summary sweep.Summary, err error) {
-	part, done, err := o.begin(options.Shard)
+	part, done, err := o.begin(a, options.Shard, string(options.Format))
 	if err != nil || done {
 		return summary, err
 	}

@@ -1,17 +1,12 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"slices"
-
-	"github.com/spf13/pflag"
 
 	"llmprof/internal/atomicfile"
 	"llmprof/internal/fileerror"
@@ -138,19 +133,4 @@ func (f *gridFile) note(s *sweep.Summary, failed error) error {
 		return err
 	}
 	return nil
-}
-
-// gridKey is what the rows are computed from.
-func (o *gridOrder) gridKey(form sweep.Format) string {
-	h := sha256.New()
-	fmt.Fprintln(h, form)
-	o.flags.Visit(func(x *pflag.Flag) {
-		if !slices.Contains(ownFlags, x.Name) && x.Name != "from" && x.Name != "plot" {
-			fmt.Fprintf(h, "%d %s=%s\n", len(x.Value.String()), x.Name, x.Value)
-		}
-	})
-	for _, arg := range o.flags.Args() {
-		fmt.Fprintf(h, "%d %s\n", len(arg), arg)
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }

@@ -21,6 +21,14 @@ import (
 // Open opens a regular file and says how many bytes it has. A pipe or a device may
 // never end.
 func Open(path string) (*os.File, int64, error) {
+	f, size, err := open(path)
+	if err == nil {
+		note(Content{Name: path})
+	}
+	return f, size, err
+}
+
+func open(path string) (*os.File, int64, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, 0, err
@@ -56,6 +64,15 @@ func Files(folder, pattern string) ([]string, error) {
 // Read reads a regular file of at most the given bytes, without the byte order mark that editors of Windows put before a text.
 // What gzip packed is unpacked, whatever its name, and has at most so many bytes then.
 func Read(path string, most int64) ([]byte, error) {
+	data, err := ReadUnrecorded(path, most)
+	if err == nil {
+		note(Content{Name: path})
+	}
+	return data, err
+}
+
+// ReadUnrecorded is Read of what no result depends on: a secret, or where a file lies that is read then.
+func ReadUnrecorded(path string, most int64) ([]byte, error) {
 	data, err := read(path, most)
 	if bytes.HasPrefix(data, []byte("\x1f\x8b")) && err == nil {
 		data, err = unpack(path, data, most)
@@ -68,7 +85,7 @@ func Read(path string, most int64) ([]byte, error) {
 
 // read reads a whole file. It may grow while it is read, so its size is not trusted.
 func read(path string, most int64) ([]byte, error) {
-	f, size, err := Open(path)
+	f, size, err := open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -71,6 +71,9 @@ func (r *reader) experiment(e *Experiment, n *tree.Node) {
 	if runs := len(e.Points) * e.Cycles; runs > mostRuns {
 		r.wrong(n.At.Mistake("%d points in %d cycles are %d runs: want at most %d", len(e.Points), e.Cycles, runs, mostRuns))
 	}
+	if len(r.mistakes) == 0 {
+		pinAll(e.Points)
+	}
 	for i := range e.Points {
 		r.advise(&e.Points[i], &plan)
 	}

@@ -21,6 +21,9 @@ type Point struct {
 	Workload
 	Protocol
 	Client
+
+	// Contents are hashes of the files that settings name, by the settings; nil until they are read.
+	Contents map[string]string `json:"-"`
 }
 
 // Subject is what is run.
@@ -161,7 +164,8 @@ func (p *Point) WeightFormat() string {
 // zero left out, so that neither the form of a file nor a setting that is added
 // to this program later changes it.
 //
-// Secrets are left out: a renewed key does not make another point.
+// Secrets are left out: a renewed key does not make another point. What files that
+// settings name have in them is in it, under "contents".
 func (p *Point) Canonical() ([]byte, error) {
 	set := map[string]any{}
 	shown := p.Shown()
@@ -171,6 +175,9 @@ func (p *Point) Canonical() ([]byte, error) {
 			continue
 		}
 		set[key] = v.Interface()
+	}
+	if len(p.Contents) > 0 {
+		set["contents"] = p.Contents
 	}
 	text, err := json.Marshal(set) // sorts the keys
 	if err != nil {

@@ -22,6 +22,8 @@ type Measure func(context.Context, Point) ([]*result.Result, error)
 // other is replaced. One that fails does not keep the next from being measured, unless its results cannot be written;
 // all that was measured is among the results, with what failed, was interrupted or is not stored, and why in the error.
 func Several(ctx context.Context, points []Point, measure Measure, store *Store, notify func(Event)) ([]*result.Result, error) {
+	points = slices.Clone(points)
+	pinAll(points)
 	e := Experiment{Name: "measure-" + time.Now().UTC().Format("20060102T150405"), Points: points, Cycles: 1}
 	trials, err := e.Trials()
 	if err != nil {
@@ -65,7 +67,7 @@ func Several(ctx context.Context, points []Point, measure Measure, store *Store,
 
 func one(ctx context.Context, t *Trial, measure Measure, store *Store) ([]*result.Result, error) {
 	started := time.Now().UTC()
-	results, err := measure(ctx, t.Point)
+	results, err := measure.pinned(ctx, t.Point)
 	if err != nil {
 		err = t.Point.secrets().Error(err)
 	}
@@ -182,7 +184,7 @@ func (r *runner) trial(ctx context.Context, t *Trial, at int) error {
 	}
 	r.tell(Event{Trial: t, At: at, State: Started})
 	started := time.Now().UTC()
-	results, err := r.measure(ctx, t.Point)
+	results, err := r.measure.pinned(ctx, t.Point)
 	err = t.Point.secrets().Error(err)
 	r.ran = true
 	lost := (*UnstoredError)(nil)

@@ -307,6 +307,11 @@ func (d *Deployments) Known(ctx context.Context, q *Question, flag, value string
 		}
 	case "weights":
 		err = models.CheckWeights(value)
+	case "calibration":
+		_, err = d.Constants(value)
+		return err
+	case "expert-skew":
+		_, err = popularity(value)
 	}
 	if err != nil {
 		return UsageError{err}

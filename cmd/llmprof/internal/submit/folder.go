@@ -23,6 +23,7 @@ import (
 type Folder struct {
 	Dir      string
 	Shards   int
+	Key      *Key
 	finished map[int]bool // shards whose results were read and found whole
 }
 
@@ -217,43 +218,6 @@ func (f *Folder) Missing() (all []int) {
 		}
 	}
 	return all
-}
-
-// Key names what a command computes: its settings, the content of the files that they
-// name, and the program. Shards of one key can be put together.
-func Key(program string, settings []string) (string, error) {
-	h := sha256.New()
-	if err := hashFile(h, program); err != nil {
-		return "", fmt.Errorf("reading the program: %w", err)
-	}
-	for _, s := range settings {
-		fmt.Fprintf(h, "%d %s\n", len(s), s)
-		_, value, ok := strings.Cut(s, "=")
-		if !ok {
-			value = s
-		}
-		for word := range strings.SplitSeq(value, ",") {
-			for _, file := range []string{word, filepath.Join(word, "config.json")} {
-				if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
-					continue
-				}
-				if err := hashFile(h, file); err != nil {
-					return "", fmt.Errorf("reading %s: %w", file, err)
-				}
-			}
-		}
-	}
-	return hex.EncodeToString(h.Sum(nil))[:16], nil
-}
-
-func hashFile(h io.Writer, path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = io.Copy(h, f)
-	return err
 }
 
 // ParseShard reads "2/8", or "auto/8" in a task of Slurm's job arrays or of a Kubernetes

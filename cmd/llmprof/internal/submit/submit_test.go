@@ -6,9 +6,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"llmprof/internal/input"
 	"llmprof/internal/testkit"
 	"llmprof/internal/testkit/kube"
 )
@@ -74,28 +76,50 @@ func TestDrop(t *testing.T) {
 	}
 }
 
-// The key follows settings and the content of files, not their times.
-func TestKey(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "config.json")
-	key := func(text string, settings ...string) string {
+// A folder takes shards of one key alone: of the same settings and contents of files, whatever the files' names.
+func TestClaim(t *testing.T) {
+	key := func(settings string, texts ...string) *Key {
 		t.Helper()
-		testkit.Must(t, os.WriteFile(file, []byte(text), 0o644))
-		k, err := Key(os.Args[0], settings)
+		files := []input.Content{}
+		for i, text := range texts {
+			files = append(files, input.Content{Name: filepath.Join(t.TempDir(), strconv.Itoa(i)), SHA256: text})
+		}
+		k, err := NewKey(os.Args[0], strings.Fields(settings), files)
 		testkit.Must(t, err)
 		return k
 	}
-	first := key("{}", "model="+dir, "batch=1")
-	if again := key("{}", "model="+dir, "batch=1"); again != first {
-		t.Error("the same settings have two keys")
+	dir := filepath.Join(t.TempDir(), "[a]")
+	f := &Folder{Dir: dir, Shards: 2, Key: key("model=m batch=1", "a", "b")}
+	if err := f.Claim(false); err != nil || f.used() {
+		t.Errorf("a folder that is not there: %v", err)
 	}
-	for name, other := range map[string]string{
-		"another value": key("{}", "model="+dir, "batch=2"), "another config": key("{ }", "model="+dir, "batch=1"),
-		"words joined": key("{}", "model="+dir+"batch=1"),
-	} {
-		if other == first {
-			t.Errorf("%s has the same key", name)
+	testkit.Must(t, f.Claim(true))
+	finish(t, f, 1, "one\n")
+	anywhere := key("model=m batch=1", "a", "b")
+	anywhere.Program = ""
+	for _, k := range []*Key{key("model=m batch=1", "a", "b"), anywhere} {
+		if err := (&Folder{Dir: dir, Shards: 2, Key: k}).Claim(true); err != nil {
+			t.Errorf("the same key: %v", err)
 		}
+	}
+	newer := key("model=m batch=1", "a", "b")
+	newer.Program = "x"
+	for want, k := range map[string]*Key{
+		"the settings were others": key("model=m batch=2", "a", "b"), "/1 were others": key("model=m batch=1", "a", "c"),
+		"/2 was not read then": key("model=m batch=1", "a", "b", "c"),
+		"/1 is not read now":   key("model=m batch=1", "a"), "another build": newer,
+	} {
+		if err := (&Folder{Dir: dir, Shards: 2, Key: k}).Claim(true); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), dir) {
+			t.Errorf("%v; want an error with %q and the folder", err, want)
+		}
+		if k.Name() == f.Key.Name() {
+			t.Errorf("a key that differs (%s) has the same name", want)
+		}
+	}
+	testkit.Must(t, os.Remove(filepath.Join(dir, keyFile)))
+	if err := f.Claim(true); err == nil || !strings.Contains(err.Error(), keyFile) {
+		t.Errorf("shards without a key: %v", err)
 	}
 }
 
