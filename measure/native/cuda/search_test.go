@@ -48,11 +48,11 @@ func TestBrokenLibrary(t *testing.T) {
 // Without a folder the toolkit's folders and those of pip's wheels are searched.
 func TestSearchedFolders(t *testing.T) {
 	home := t.TempDir()
-	site := filepath.Join(home, "env", "lib", "python3.12", "site-packages")
+	site := filepath.Join(home, "[env]", "lib", "python3.12", "site-packages")
 	wheel := filepath.Join(site, "nvidia", "cu13", "lib")
 	testkit.Must(t, os.MkdirAll(wheel, 0o755))
 	testkit.Must(t, os.WriteFile(filepath.Join(wheel, "libcublasLt.so.13"), nil, 0o644))
-	t.Setenv("VIRTUAL_ENV", filepath.Join(home, "env"))
+	t.Setenv("VIRTUAL_ENV", filepath.Join(home, "[env]"))
 	t.Setenv("CUDA_HOME", filepath.Join(home, "toolkit"))
 	paths, empty, err := cublasLibrary().candidates("")
 	testkit.Must(t, err)
